@@ -1,0 +1,47 @@
+# The front door of a checkout: `make' on a bare Debian installs what the build needs (dependencies.debian), bootstraps,
+# configures in build/ and builds there; every other goal (check, demo, bench-..., install, dist, ...) goes to build/ too.
+# CONFIGURE_FLAGS are used when the build directory is first configured; BUILD names another build directory.
+BUILD ?= build
+CONFIGURE_FLAGS ?=
+
+# All cores, unless the caller said how many jobs.
+jobs = $(if $(findstring -j,$(MAKEFLAGS)),,-j$(shell nproc))
+build = $(MAKE) --no-print-directory $(jobs) -C $(BUILD)
+
+.NOTPARALLEL:
+.SUFFIXES:
+.PHONY: all clean distclean lint FORCE
+
+all: $(BUILD)/Makefile
+	+@$(build) all
+
+# Any goal that is not named here. FORCE, because some goals are also names of folders.
+%: $(BUILD)/Makefile FORCE
+	+@$(build) $@
+
+clean:
+	+@if test -f $(BUILD)/Makefile; then $(build) clean; fi
+
+distclean:
+	rm -rf $(BUILD)
+
+# clang-tidy looks at what differs from main; `make lint LINT=all' at everything.
+lint: $(BUILD)/Makefile $(BUILD)/.packages-ci
+	@.ci/lint $(LINT)
+
+# Later changes of configure.ac, Makefile.am and local.mk are noticed by automake's own rules in the build directory.
+$(BUILD)/Makefile: | $(BUILD)/.packages-build configure
+	cd $(BUILD) && $(CURDIR)/configure $(CONFIGURE_FLAGS)
+
+configure: | $(BUILD)/.packages-build
+	@mkdir -p build-aux/m4
+	autoreconf --force --install
+
+# The stamp is renewed when the list changes.
+$(BUILD)/.packages-%: dependencies.debian
+	@build-aux/packages $*
+	@mkdir -p $(BUILD) && touch $@
+
+# Files, never goals to pass on.
+Makefile dependencies.debian: ;
+FORCE: ;

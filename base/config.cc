@@ -1,0 +1,178 @@
+#include "base/config.h"
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <algorithm>
+
+#include "base/error.h"
+#include "base/nearest.h"
+#include "base/quantity.h"
+
+namespace aiacc {
+namespace {
+
+constexpr std::string_view kPrefix = "AIACC_";
+
+const ConfigRow* find_row(std::string_view name) {
+  for (const ConfigRow& row : config_table()) {
+    if (row.name == name) return &row;
+  }
+  return nullptr;
+}
+
+std::string unknown_sentence(std::string_view name) {
+  std::vector<std::string_view> names;
+  for (const ConfigRow& row : config_table()) names.push_back(row.name);
+  return fmt::format(
+      "the environment variable {} means nothing to this version of aiacc; did you mean {}? aiacc-env(7) has "
+      "them all",
+      name, nearest(name, names));
+}
+
+std::string range_of(const ConfigRow& row) {
+  if (row.lowest.empty()) return {};
+  return fmt::format(" from {} to {}", row.lowest, row.highest);
+}
+
+[[noreturn]] void refuse(const ConfigRow& row, std::string_view text, std::string_view wanted) {
+  throw Error(Code::kInvalidArgument,
+              fmt::format("{}='{}' is not possible: give {}{}", row.name, text, wanted, range_of(row)));
+}
+
+template <class T, class Parse>
+T parse_in_range(const ConfigRow& row, std::string_view text, std::string_view wanted, Parse parse) {
+  const std::optional<T> value = parse(text);
+  if (!value || (!row.lowest.empty() && (*value < *parse(row.lowest) || *value > *parse(row.highest)))) {
+    refuse(row, text, wanted);
+  }
+  return *value;
+}
+
+// Reads text into the value of a row, by its type.
+class Assign {
+ public:
+  Assign(const ConfigRow& row, std::string_view text, ConfigValues& values) : row_(row), text_(text), values_(values) {}
+  void operator()(std::string ConfigValues::*target) const { values_.*target = text_; }
+  void operator()(std::optional<std::int64_t> ConfigValues::*target) const {
+    values_.*target = parse_in_range<std::int64_t>(row_, text_, "a whole number", parse_integer);
+  }
+  void operator()(bool ConfigValues::*target) const {
+    values_.*target = parse_in_range<bool>(row_, text_, "yes or no", parse_flag);
+  }
+  void operator()(Duration ConfigValues::*target) const {
+    values_.*target =
+        parse_in_range<Duration>(row_, text_, "a time such as 30 (seconds), 1.5m or 200ms,", parse_duration);
+  }
+  void operator()(std::uint64_t ConfigValues::*target) const {
+    values_.*target = parse_in_range<std::uint64_t>(row_, text_, "a size such as 4096, 64K or 1G,", parse_bytes);
+  }
+  void operator()(LogLevels ConfigValues::*target) const {
+    try {
+      values_.*target = LogLevels::parse(text_);
+    } catch (const Error& error) {
+      throw Error(Code::kInvalidArgument,
+                  fmt::format("{}='{}' is not possible: {}", row_.name, text_, error.message()));
+    }
+  }
+
+ private:
+  const ConfigRow& row_;
+  std::string_view text_;
+  ConfigValues& values_;
+};
+
+struct TextOf {
+  const ConfigValues& values;
+  std::string operator()(std::string ConfigValues::*from) const { return values.*from; }
+  std::string operator()(std::optional<std::int64_t> ConfigValues::*from) const {
+    return values.*from ? std::to_string(*(values.*from)) : "";
+  }
+  std::string operator()(bool ConfigValues::*from) const { return values.*from ? "yes" : "no"; }
+  std::string operator()(Duration ConfigValues::*from) const { return text_of(values.*from); }
+  std::string operator()(std::uint64_t ConfigValues::*from) const { return text_of_bytes(values.*from); }
+  std::string operator()(LogLevels ConfigValues::*from) const { return (values.*from).text(); }
+};
+
+struct ArgumentName {
+  std::string_view operator()(std::string ConfigValues::*) const { return "text"; }
+  std::string_view operator()(std::optional<std::int64_t> ConfigValues::*) const { return "number"; }
+  std::string_view operator()(bool ConfigValues::*) const { return "yes|no"; }
+  std::string_view operator()(Duration ConfigValues::*) const { return "time"; }
+  std::string_view operator()(std::uint64_t ConfigValues::*) const { return "size"; }
+  std::string_view operator()(LogLevels ConfigValues::*) const { return "levels"; }
+};
+
+// mdoc begins each sentence on a line of its own.
+std::string sentences_on_lines(std::string_view text) {
+  std::string result(text);
+  for (std::size_t at = result.find(". "); at != std::string::npos; at = result.find(". ", at)) result[at + 1] = '\n';
+  return result;
+}
+
+}  // namespace
+
+Config Config::read(std::span<const std::string> environment, const Pairs& given) {
+  Config config;
+  for (const ConfigRow& row : config_table()) {
+    if (!row.standard.empty()) config.set(row, row.standard, Origin::kDefault);
+  }
+  for (const std::string& entry : environment) {
+    const std::size_t equals = std::min(entry.find('='), entry.size());
+    const std::string_view name = std::string_view(entry).substr(0, equals);
+    if (!name.starts_with(kPrefix)) continue;
+    const ConfigRow* row = find_row(name);
+    if (row == nullptr) {
+      config.warnings_.push_back(unknown_sentence(name));
+    } else if (equals + 1 < entry.size()) {
+      config.set(*row, std::string_view(entry).substr(equals + 1), Origin::kEnvironment);
+    }
+  }
+  for (const auto& [name, text] : given) {
+    const ConfigRow* row = find_row(name);
+    if (row == nullptr) throw Error(Code::kInvalidArgument, unknown_sentence(name));
+    config.set(*row, text, Origin::kExplicit);
+  }
+  return config;
+}
+
+void Config::set(const ConfigRow& row, std::string_view text, Origin origin) {
+  std::visit(Assign(row, text, values_), row.target);
+  origins_[row.name] = origin;
+}
+
+Config::Origin Config::origin(std::string_view name) const {
+  const auto found = origins_.find(name);
+  return found == origins_.end() ? Origin::kDefault : found->second;
+}
+
+std::string Config::text(const ConfigRow& row) const { return std::visit(TextOf{values_}, row.target); }
+
+std::string_view name_of(Config::Origin origin) noexcept {
+  switch (origin) {
+    case Config::Origin::kDefault: return "default";
+    case Config::Origin::kEnvironment: return "environment";
+    case Config::Origin::kExplicit: return "explicit";
+  }
+  return "unknown";
+}
+
+std::vector<std::string> process_environment() {
+  std::vector<std::string> result;
+  for (char** entry = environ; entry != nullptr && *entry != nullptr; ++entry) result.emplace_back(*entry);
+  return result;
+}
+
+std::string config_mdoc() {
+  std::string page;
+  for (const ConfigRow& row : config_table()) {
+    page += fmt::format(".It Ev {} Ns = Ns Ar {}\n{}\n", row.name, std::visit(ArgumentName{}, row.target),
+                        sentences_on_lines(row.help));
+    if (!row.lowest.empty()) page += fmt::format("From {} to {}.\n", row.lowest, row.highest);
+    if (!row.standard.empty()) page += fmt::format("The default is {}.\n", row.standard);
+    if (row.set_by == ConfigRow::SetBy::kLauncher) page += "Set by aiaccrun for each rank.\n";
+  }
+  return page;
+}
+
+}  // namespace aiacc

@@ -1,0 +1,116 @@
+// The tests that every Compute passes; compute_conformance.h has what they use. A unit of its own, as more than one test
+// of the same program instantiates them.
+#include "base/data/compute_conformance.h"
+
+namespace aiacc {
+
+TEST_P(ComputeConformance, EveryTypeAndOperatorIsExact) {
+  for_each_reduction([this](const Reduction& how) {
+    for (std::size_t count : {0, 1, 3, 15, 16, 17, 63, 64, 65, 255, 257, 1031}) {
+      check(how, count, 2, 1, 0, 0, {.ranks = 2});
+      if (HasFatalFailure()) return;
+    }
+  });
+}
+
+TEST_P(ComputeConformance, AnyNumberOfOperandsAndDestinations) {
+  for_each_reduction([this](const Reduction& how) {
+    for (int ranks : {1, 2, 3, 4, 5, 7, 8, 40}) {
+      check(how, 333, ranks, ranks, 0, 0, {.ranks = ranks});
+      if (HasFatalFailure()) return;
+    }
+  });
+}
+
+TEST_P(ComputeConformance, InPlaceAndMisaligned) {
+  for_each_reduction([this](const Reduction& how) {
+    for (std::size_t misalignment : {0, 1, 7, 31}) {
+      check(how, 517, 3, 3, 3, misalignment, {.ranks = 3});
+      check(how, 517, 4, 2, 1, misalignment, {.ranks = 4});
+      if (HasFatalFailure()) return;
+    }
+  });
+}
+
+TEST_P(ComputeConformance, ScalesAreAppliedInTheAccumulateType) {
+  for_each_reduction([this](Reduction how) {
+    for (const auto& [pre, post] : {std::pair{0.3, 1.0}, std::pair{1.0, 0.1}, std::pair{1.7, 65536.5}}) {
+      how.prescale = pre;
+      how.postscale = post;
+      check(how, 259, 3, 1, 0, 1, {.ranks = 3});
+      if (HasFatalFailure()) return;
+    }
+  });
+}
+
+TEST_P(ComputeConformance, AStepAppliesScalesOnlyWhereItIsFirstOrLast) {
+  for_each_reduction([this](Reduction how) {
+    how.prescale = 3.0;
+    how.postscale = 0.25;
+    check(how, 77, 2, 1, 1, 0, {.first = false, .last = false, .ranks = 5});
+    check(how, 77, 2, 1, 1, 0, {.first = true, .last = false, .ranks = 5});
+    check(how, 77, 2, 1, 1, 0, {.first = false, .last = true, .ranks = 5});
+  });
+}
+
+TEST_P(ComputeConformance, AnAverageOfMoreRanksThanTheTypeCountsDividesByTheirNumber) {
+  for (DType type : {DType::kInt8, DType::kUInt8, DType::kInt32, DType::kFloat16}) {
+    check({.type = type, .op = ReduceOp::kAvg}, 65, 2, 1, 0, 0, {.ranks = 300});
+  }
+}
+
+// Where in the array an element stands, at the end, in the middle or alone, never changes its bits.
+TEST_P(ComputeConformance, APlaceInTheArrayDoesNotMatter) {
+  for_each_reduction([this](const Reduction& how) {
+    const std::size_t size = size_of(how.type);
+    const std::size_t count = 301;
+    compute_conformance::Arena operands({compute_conformance::elements(how.type, count, random_),
+                                         compute_conformance::elements(how.type, count, random_)},
+                                        0);
+    compute_conformance::Arena whole({Bytes(count * size)}, 0);
+    compute_conformance::Arena pieces({Bytes(count * size)}, 0);
+    const Compute::Step step{.ranks = 2};
+    under_test_->run(
+        compute_conformance::reduce(under_test_->compute(), whole.buffers(), operands.buffers(), count, how, step));
+    for (std::size_t at = 0; at < count; ++at) {
+      std::vector<Buffer> from;
+      for (const Buffer& operand : operands.buffers()) from.push_back(operand.slice(at * size, size));
+      const std::vector<Buffer> to{pieces.buffers()[0].slice(at * size, size)};
+      under_test_->run(compute_conformance::reduce(under_test_->compute(), to, from, 1, how, step));
+    }
+    const bool any_payload = how.op == ReduceOp::kSum || how.op == ReduceOp::kAvg || how.op == ReduceOp::kProd;
+    const auto bits = [&](const Bytes& bytes) {
+      return any_payload ? compute_conformance::without_payload(bytes, how.type) : bytes;
+    };
+    ASSERT_EQ(bits(whole.content(0)), bits(pieces.content(0))) << name_of(how.type) << ' ' << name_of(how.op);
+  });
+}
+
+// What others read next is written past the cache where alignment allows it; the bytes are the same.
+TEST_P(ComputeConformance, WhatIsForOthersIsTheSame) {
+  for (const std::size_t misalignment : {0, 4, 32}) {
+    for (const std::size_t bytes : {0, 1, 63, 64, 4096, 100'001}) {
+      compute_conformance::Arena from({compute_conformance::elements(DType::kUInt8, bytes, random_)}, 3);
+      compute_conformance::Arena to({Bytes(bytes)}, misalignment);
+      under_test_->run(
+          compute_conformance::copy_for_others(under_test_->compute(), to.buffers()[0], from.buffers()[0]));
+      ASSERT_EQ(to.content(0), from.content(0));
+      ASSERT_TRUE(to.guards_hold(0));
+    }
+    for_each_reduction([this, misalignment](const Reduction& how) {
+      check(how, 777, 3, 3, 0, misalignment, {.ranks = 3, .for_others = 2});
+    });
+  }
+}
+
+TEST_P(ComputeConformance, CopiesAnyLength) {
+  for (std::size_t bytes : {0, 1, 63, 64, 4096, 100'001}) {
+    compute_conformance::Arena from({compute_conformance::elements(DType::kUInt8, bytes, random_)}, 3);
+    compute_conformance::Arena to({Bytes(bytes)}, 5);
+    under_test_->run(compute_conformance::copy(under_test_->compute(), to.buffers()[0], from.buffers()[0]));
+    ASSERT_EQ(to.content(0), from.content(0));
+    ASSERT_TRUE(to.guards_hold(0));
+  }
+}
+
+}  // namespace aiacc

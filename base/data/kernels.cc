@@ -1,0 +1,39 @@
+// Which kernels this processor runs.
+#include "base/data/kernels.h"
+
+namespace aiacc::kernels {
+namespace {
+
+struct Found {
+  const Table* table[3] = {};
+  std::size_t count = 0;
+};
+
+#if defined(__x86_64__)
+void add_wide(Found& found) noexcept {
+  __builtin_cpu_init();
+  if (!__builtin_cpu_supports("avx2") || !__builtin_cpu_supports("f16c")) return;
+  found.table[found.count++] = &avx2::table();
+  if (!__builtin_cpu_supports("avx512f") || !__builtin_cpu_supports("avx512bw")) return;
+  if (!__builtin_cpu_supports("avx512dq") || !__builtin_cpu_supports("avx512vl")) return;
+  found.table[found.count++] = &avx512::table();
+}
+#else
+void add_wide(Found&) noexcept {}
+#endif
+
+Found find() noexcept {
+  Found found;
+  found.table[found.count++] = &baseline::table();
+  add_wide(found);
+  return found;
+}
+
+}  // namespace
+
+std::span<const Table* const> tables() noexcept {
+  static const Found kFound = find();
+  return {kFound.table, kFound.count};
+}
+
+}  // namespace aiacc::kernels

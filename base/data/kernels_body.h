@@ -1,0 +1,422 @@
+// The reduction kernels, once for every instruction set. A unit (kernels_baseline.cc, kernels_avx2.cc …) is compiled with
+// its own -m flags, opens its own namespace, defines kVectorBytes and the conversions of fp16, and then includes this file
+// inside that namespace. Everything here must therefore belong to that namespace: a template of the standard library,
+// instantiated here with wide instructions, could be the copy that the linker gives to everybody else.
+//
+// GCC's vector types carry the arithmetic, so that a lane is computed alike at every width, and the end of an array goes
+// through the same vector code in padded copies: a result never depends on where in the array an element stands.
+// Compiled with -ffp-contract=off: a fused multiply-add would round differently from one instruction set to the next.
+
+using u8 = unsigned char;
+using u16 = unsigned short;
+using u32 = unsigned int;
+using u64 = unsigned long;
+
+template <class T, int Bytes>
+struct VectorOf {
+  typedef T type __attribute__((vector_size(Bytes)));
+};
+template <class T, int Bytes = kVectorBytes>
+using Vec = typename VectorOf<T, Bytes>::type;
+
+template <int Bytes>
+struct Integers;  // of the width of an element
+template <>
+struct Integers<4> {
+  using Signed = int;
+  static constexpr int kMagnitude = 0x7fffffff;
+};
+template <>
+struct Integers<8> {
+  using Signed = long;
+  static constexpr long kMagnitude = 0x7fffffffffffffff;
+};
+
+template <class V>
+inline V load_bytes(const std::byte* from) {
+  V value;
+  __builtin_memcpy(&value, from, sizeof value);
+  return value;
+}
+template <class V>
+inline void store_bytes(std::byte* to, V value) {
+  __builtin_memcpy(to, &value, sizeof value);
+}
+
+// --- element types: how they are stored, and the vector that they are accumulated in ---------------------------------
+
+template <class T>
+struct UnsignedOf {
+  using type = T;
+};
+template <>
+struct UnsignedOf<signed char> {
+  using type = u8;
+};
+template <>
+struct UnsignedOf<short> {
+  using type = u16;
+};
+template <>
+struct UnsignedOf<int> {
+  using type = u32;
+};
+template <>
+struct UnsignedOf<long> {
+  using type = u64;
+};
+
+template <class T>
+struct Plain {
+  using Element = T;
+  using Acc = Vec<T>;
+  using Wrapping = Vec<typename UnsignedOf<T>::type>;
+  static constexpr bool kFloat = (T)0.5 != (T)0;
+  static constexpr int kStoredBytes = sizeof(Acc);
+  static Acc load(const std::byte* from) { return load_bytes<Acc>(from); }
+  static Acc pack(Acc value) { return value; }
+};
+
+struct Bool {
+  using Element = bool;
+  using Acc = Vec<u8>;
+  using Wrapping = Acc;
+  static constexpr bool kFloat = false;
+  static constexpr int kStoredBytes = sizeof(Acc);
+  static Acc load(const std::byte* from) { return (Acc)(load_bytes<Acc>(from) != 0) & 1; }
+  static Acc pack(Acc value) { return value; }
+};
+
+using StoredHalf = Vec<u16, kVectorBytes / 2>;
+using Wide = Vec<float>;
+using WideBits = Vec<u32>;
+
+struct Half {
+  using Element = float;
+  using Acc = Wide;
+  using Wrapping = Acc;
+  static constexpr bool kFloat = true;
+  static constexpr int kStoredBytes = kVectorBytes / 2;
+  static Acc load(const std::byte* from) { return widen_half(load_bytes<StoredHalf>(from)); }
+  static StoredHalf pack(Acc value) { return narrow_half(value); }
+};
+
+struct BFloat {
+  using Element = float;
+  using Acc = Wide;
+  using Wrapping = Acc;
+  static constexpr bool kFloat = true;
+  static constexpr int kStoredBytes = kVectorBytes / 2;
+  static Acc load(const std::byte* from) {
+    return (Acc)(__builtin_convertvector(load_bytes<StoredHalf>(from), WideBits) << 16);
+  }
+  // Round to nearest, ties to even; a NaN keeps its sign and upper payload and becomes quiet.
+  static StoredHalf pack(Acc value) {
+    const WideBits bits = (WideBits)value;
+    const WideBits rounded = (bits + 0x7fff + ((bits >> 16) & 1)) >> 16;
+    const WideBits quiet = (bits >> 16) | 0x40;
+    return __builtin_convertvector((value != value) ? quiet : rounded, StoredHalf);
+  }
+};
+
+// --- operators -------------------------------------------------------------------------------------------------------
+
+// Integers wrap: sums and products are taken in the unsigned type, where that is defined.
+struct Add {
+  template <class L, class V>
+  static V apply(V a, V b) {
+    using Wrapping = typename L::Wrapping;
+    return (V)((Wrapping)a + (Wrapping)b);
+  }
+};
+struct Multiply {
+  template <class L, class V>
+  static V apply(V a, V b) {
+    using Wrapping = typename L::Wrapping;
+    return (V)((Wrapping)a * (Wrapping)b);
+  }
+};
+struct And {
+  template <class L, class V>
+  static V apply(V a, V b) {
+    return a & b;
+  }
+};
+struct Or {
+  template <class L, class V>
+  static V apply(V a, V b) {
+    return a | b;
+  }
+};
+struct Xor {
+  template <class L, class V>
+  static V apply(V a, V b) {
+    return a ^ b;
+  }
+};
+
+struct Lesser {
+  template <class V>
+  static V pick(V key_a, V key_b, V a, V b) {
+    return key_b < key_a ? b : a;
+  }
+};
+struct Greater {
+  template <class V>
+  static V pick(V key_a, V key_b, V a, V b) {
+    return key_b > key_a ? b : a;
+  }
+};
+template <class Order>
+struct IntegerExtreme {
+  template <class L, class V>
+  static V apply(V a, V b) {
+    return Order::pick(a, b, a, b);
+  }
+};
+// Sign and magnitude as two's complement: an integer order in which -0 is below +0. The first NaN in rank order stays, with
+// its payload.
+template <class Order>
+struct FloatExtreme {
+  template <class L, class V>
+  static V apply(V a, V b) {
+    using Int = Integers<sizeof(typename L::Element)>;
+    using Bits = Vec<typename Int::Signed, sizeof(V)>;
+    const Bits bits_a = (Bits)a;
+    const Bits bits_b = (Bits)b;
+    const Bits key_a = bits_a ^ ((bits_a >> (8 * sizeof(typename L::Element) - 1)) & Int::kMagnitude);
+    const Bits key_b = bits_b ^ ((bits_b >> (8 * sizeof(typename L::Element) - 1)) & Int::kMagnitude);
+    const Bits ordered = Order::pick(key_a, key_b, bits_a, bits_b);
+    return (V)((a != a) ? bits_a : ((b != b) ? bits_b : ordered));
+  }
+};
+
+// --- scales ----------------------------------------------------------------------------------------------------------
+
+// Integers are scaled in fp64, truncated towards zero and held in the range of their type (not a number becomes 0).
+template <class T>
+inline T scale_integer(T value, double by) {
+  constexpr bool kSigned = (T)-1 < (T)0;
+  constexpr int kValueBits = 8 * sizeof(T) - (kSigned ? 1 : 0);
+  constexpr double kTooLarge = 2.0 * (double)((u64)1 << (kValueBits - 1));
+  constexpr T kLargest = (T)(~(u64)0 >> (64 - kValueBits));
+  constexpr T kSmallest = kSigned ? (T)(-kLargest - 1) : (T)0;
+  const double scaled = (double)value * by;
+  if (scaled != scaled) return 0;
+  if (scaled >= kTooLarge) return kLargest;
+  if (scaled <= (double)kSmallest) return kSmallest;
+  return (T)scaled;
+}
+
+template <bool Signed>
+struct Widened {
+  using type = u64;
+};
+template <>
+struct Widened<true> {
+  using type = long;
+};
+
+template <class T>
+struct Scale {  // of integers, lane by lane; rare, so one copy a type and no inlining
+  template <class V>
+  [[gnu::noinline]] static V multiply(V value, double by) {
+    for (unsigned i = 0; i < sizeof(V) / sizeof(T); ++i) value[i] = scale_integer<T>(value[i], by);
+    return value;
+  }
+  template <class V>
+  [[gnu::noinline]] static V divide(V value, double by) {
+    using Widest = typename Widened<((T)-1 < (T)0)>::type;
+    for (unsigned i = 0; i < sizeof(V) / sizeof(T); ++i) value[i] = (T)((Widest)value[i] / (Widest)by);
+    return value;
+  }
+};
+template <class T>
+struct ScaleFloat {
+  template <class V>
+  static V multiply(V value, double by) {
+    return value * (T)by;
+  }
+  template <class V>
+  static V divide(V value, double by) {
+    return value / (T)by;
+  }
+};
+template <>
+struct Scale<float> : ScaleFloat<float> {};
+template <>
+struct Scale<double> : ScaleFloat<double> {};
+template <>
+struct Scale<bool> {  // truth has no scale
+  template <class V>
+  static V multiply(V value, double) {
+    return value;
+  }
+  template <class V>
+  static V divide(V value, double) {
+    return value;
+  }
+};
+
+// --- the loop --------------------------------------------------------------------------------------------------------
+
+struct Unscaled {
+  explicit Unscaled(const Job&) {}
+  template <class V>
+  V first(V value) const {
+    return value;
+  }
+  template <class V>
+  V last(V value) const {
+    return value;
+  }
+};
+
+template <class L>
+struct Scaled {
+  using On = Scale<typename L::Element>;
+  double prescale, divisor, postscale;
+
+  explicit Scaled(const Job& job) : prescale(job.prescale), divisor(job.divisor), postscale(job.postscale) {}
+  template <class V>
+  V first(V value) const {
+    return prescale == 1.0 ? value : On::multiply(value, prescale);
+  }
+  template <class V>
+  V last(V value) const {
+    if (divisor != 1.0) value = On::divide(value, divisor);
+    return postscale == 1.0 ? value : On::multiply(value, postscale);
+  }
+};
+
+// `Vectors` vectors of every operand, from byte `at`: all are loaded before any is stored, so that a destination may be one
+// of the operands. Operands is their number, or 0 if only the job knows it.
+template <class L, class Op, class Scales, int Operands, int Vectors>
+inline void reduce_block(const Job& job, const Scales& scales, std::size_t streamed, std::size_t at) {
+  using Acc = typename L::Acc;
+  const std::size_t operands = Operands != 0 ? (std::size_t)Operands : job.operand_count;
+  Acc sum[Vectors];
+  for (int v = 0; v < Vectors; ++v) sum[v] = scales.first(L::load(job.operands[0] + at + v * L::kStoredBytes));
+  for (std::size_t k = 1; k < operands; ++k) {
+    const std::byte* from = job.operands[k] + at;
+    for (int v = 0; v < Vectors; ++v) {
+      sum[v] = Op::template apply<L>(sum[v], scales.first(L::load(from + v * L::kStoredBytes)));
+    }
+  }
+  for (int v = 0; v < Vectors; ++v) sum[v] = scales.last(sum[v]);
+  for (std::size_t d = 0; d < streamed; ++d) {
+    std::byte* to = job.destinations[d] + at;
+    for (int v = 0; v < Vectors; ++v) stream_bytes(to + v * L::kStoredBytes, L::pack(sum[v]));
+  }
+  for (std::size_t d = streamed; d < job.destination_count; ++d) {
+    std::byte* to = job.destinations[d] + at;
+    for (int v = 0; v < Vectors; ++v) store_bytes(to + v * L::kStoredBytes, L::pack(sum[v]));
+  }
+}
+
+// What is left at the end, less than a vector: padded copies go through the same code.
+template <class L, class Op, class Scales>
+inline void reduce_rest(const Job& job, const Scales& scales, std::size_t at, std::size_t bytes) {
+  using Acc = typename L::Acc;
+  alignas(kVectorBytes) std::byte padded[L::kStoredBytes] = {};
+  __builtin_memcpy(padded, job.operands[0] + at, bytes);
+  Acc sum = scales.first(L::load(padded));
+  for (std::size_t k = 1; k < job.operand_count; ++k) {
+    __builtin_memcpy(padded, job.operands[k] + at, bytes);
+    sum = Op::template apply<L>(sum, scales.first(L::load(padded)));
+  }
+  store_bytes(padded, L::pack(scales.last(sum)));
+  for (std::size_t d = 0; d < job.destination_count; ++d) __builtin_memcpy(job.destinations[d] + at, padded, bytes);
+}
+
+// Stores past the cache need whole, aligned vectors.
+template <class L>
+inline std::size_t streamed_destinations(const Job& job) {
+  for (std::size_t d = 0; d < job.streamed; ++d) {
+    if (reinterpret_cast<std::size_t>(job.destinations[d]) % L::kStoredBytes != 0) return 0;
+  }
+  return job.streamed;
+}
+
+template <class L, class Op, class Scales, int Operands>
+void reduce_all(const Job& job) {
+  constexpr int kVectors = 4;
+  constexpr std::size_t kBlockBytes = kVectors * L::kStoredBytes;
+  const Scales scales(job);
+  const std::size_t streamed = streamed_destinations<L>(job);
+  const std::size_t bytes = job.count * (L::kStoredBytes / (sizeof(typename L::Acc) / sizeof(typename L::Element)));
+  std::size_t at = 0;
+  for (; at + kBlockBytes <= bytes; at += kBlockBytes) {
+    reduce_block<L, Op, Scales, Operands, kVectors>(job, scales, streamed, at);
+  }
+  for (; at + L::kStoredBytes <= bytes; at += L::kStoredBytes) {
+    reduce_block<L, Op, Scales, Operands, 1>(job, scales, streamed, at);
+  }
+  if (at < bytes) reduce_rest<L, Op>(job, scales, at, bytes - at);
+  if (streamed > 0) stream_fence();
+}
+
+// Two to four ranks and floats are the usual case and have loops of their own; for the rest one loop is small and enough.
+template <class L, class Op>
+void reduce(const Job& job) {
+  if (job.scaled()) return reduce_all<L, Op, Scaled<L>, 0>(job);
+  if constexpr (!L::kFloat) {
+    return reduce_all<L, Op, Unscaled, 0>(job);
+  } else {
+    switch (job.operand_count) {
+      case 2: return reduce_all<L, Op, Unscaled, 2>(job);
+      case 3: return reduce_all<L, Op, Unscaled, 3>(job);
+      case 4: return reduce_all<L, Op, Unscaled, 4>(job);
+      default: return reduce_all<L, Op, Unscaled, 0>(job);
+    }
+  }
+}
+
+// --- the table -------------------------------------------------------------------------------------------------------
+
+template <class L, template <class> class Extreme>
+void fill(Table& table, DType type) {
+  Function* of = table.reduce[(int)type];
+  of[(int)ReduceOp::kSum] = reduce<L, Add>;
+  of[(int)ReduceOp::kAvg] = reduce<L, Add>;
+  of[(int)ReduceOp::kProd] = reduce<L, Multiply>;
+  of[(int)ReduceOp::kMin] = reduce<L, Extreme<Lesser>>;
+  of[(int)ReduceOp::kMax] = reduce<L, Extreme<Greater>>;
+}
+
+template <class T>
+void fill_integer(Table& table, DType type) {
+  fill<Plain<T>, IntegerExtreme>(table, type);
+  Function* of = table.reduce[(int)type];
+  of[(int)ReduceOp::kBitAnd] = reduce<Plain<T>, And>;
+  of[(int)ReduceOp::kBitOr] = reduce<Plain<T>, Or>;
+  of[(int)ReduceOp::kBitXor] = reduce<Plain<T>, Xor>;
+}
+
+// SUM and MAX are OR; PROD, MIN and AVG (a mean of zeros and ones, truncated) are AND.
+inline void fill_bool(Table& table) {
+  Function* of = table.reduce[(int)DType::kBool];
+  of[(int)ReduceOp::kSum] = of[(int)ReduceOp::kMax] = of[(int)ReduceOp::kBitOr] = reduce<Bool, Or>;
+  of[(int)ReduceOp::kProd] = of[(int)ReduceOp::kMin] = of[(int)ReduceOp::kBitAnd] = reduce<Bool, And>;
+  of[(int)ReduceOp::kAvg] = reduce<Bool, And>;
+  of[(int)ReduceOp::kBitXor] = reduce<Bool, Xor>;
+}
+
+inline Table make_table() {
+  Table table;
+  table.name = kName;
+  fill_integer<signed char>(table, DType::kInt8);
+  fill_integer<u8>(table, DType::kUInt8);
+  fill_integer<short>(table, DType::kInt16);
+  fill_integer<u16>(table, DType::kUInt16);
+  fill_integer<int>(table, DType::kInt32);
+  fill_integer<u32>(table, DType::kUInt32);
+  fill_integer<long>(table, DType::kInt64);
+  fill_integer<u64>(table, DType::kUInt64);
+  fill<Half, FloatExtreme>(table, DType::kFloat16);
+  fill<BFloat, FloatExtreme>(table, DType::kBFloat16);
+  fill<Plain<float>, FloatExtreme>(table, DType::kFloat32);
+  fill<Plain<double>, FloatExtreme>(table, DType::kFloat64);
+  fill_bool(table);
+  return table;
+}

@@ -1,0 +1,72 @@
+// A doubly linked list whose nodes live inside their owners: no allocation, O(1) removal by the node itself.
+// A node removes itself when destroyed, so that a coroutine frame that goes away leaves no dangling entry.
+#pragma once
+
+namespace aiacc {
+
+template <class T>
+class IntrusiveList;
+
+template <class T>
+class ListNode {
+ public:
+  ListNode() = default;
+  ListNode(const ListNode&) = delete;
+  ListNode& operator=(const ListNode&) = delete;
+  ~ListNode() { unlink(); }
+
+  bool linked() const noexcept { return next_ != nullptr; }
+  void unlink() noexcept {
+    if (next_ == nullptr) return;
+    next_->prev_ = prev_;
+    prev_->next_ = next_;
+    next_ = prev_ = nullptr;
+  }
+
+ private:
+  friend class IntrusiveList<T>;
+  ListNode* next_ = nullptr;
+  ListNode* prev_ = nullptr;
+};
+
+// T derives from ListNode<T>. The list owns nothing.
+template <class T>
+class IntrusiveList {
+ public:
+  IntrusiveList() { head_.next_ = head_.prev_ = &head_; }
+  ~IntrusiveList() {
+    while (!empty()) head_.next_->unlink();
+  }
+  IntrusiveList(const IntrusiveList&) = delete;
+  IntrusiveList& operator=(const IntrusiveList&) = delete;
+
+  bool empty() const noexcept { return head_.next_ == &head_; }
+  T& front() noexcept { return *static_cast<T*>(head_.next_); }
+  void push_back(T& item) noexcept {
+    ListNode<T>& node = item;
+    node.prev_ = head_.prev_;
+    node.next_ = &head_;
+    head_.prev_->next_ = &node;
+    head_.prev_ = &node;
+  }
+  T* pop_front() noexcept {
+    if (empty()) return nullptr;
+    ListNode<T>* node = head_.next_;
+    node->unlink();
+    return static_cast<T*>(node);
+  }
+  // Calls fn(T&) for each item; fn may unlink the item it is given, and no other.
+  template <class Fn>
+  void for_each(Fn&& fn) {
+    for (ListNode<T>* node = head_.next_; node != &head_;) {
+      ListNode<T>* next = node->next_;
+      fn(*static_cast<T*>(node));
+      node = next;
+    }
+  }
+
+ private:
+  ListNode<T> head_;
+};
+
+}  // namespace aiacc

@@ -1,0 +1,223 @@
+#include "base/io/fd_stream.h"
+
+#include <fmt/format.h>
+#include <poll.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <cstring>
+
+#include "base/io/limits.h"
+#include "base/io/quiet_write.h"
+
+namespace aiacc::io {
+namespace {
+
+constexpr std::size_t kForeignBytes = 4096;  // what a pipe that polls as writable takes without waiting
+
+bool is_broken_connection(int errno_value) noexcept {
+  switch (errno_value) {
+    case ECONNRESET:
+    case ECONNABORTED:
+    case EPIPE:
+    case ETIMEDOUT:
+    case EHOSTUNREACH:
+    case ENETUNREACH:
+    case ENETDOWN:
+    case EHOSTDOWN:
+    case ECONNREFUSED: return true;
+    default: return false;
+  }
+}
+
+bool ready_now(int descriptor, short events) noexcept {
+  pollfd wanted{descriptor, events, 0};
+  return ::poll(&wanted, 1, 0) != 0;
+}
+
+std::optional<PeerIdentity> identity_of(int descriptor) noexcept {
+  sockaddr_storage address{};
+  socklen_t address_bytes = sizeof address;
+  if (getsockname(descriptor, reinterpret_cast<sockaddr*>(&address), &address_bytes) != 0) return std::nullopt;
+  if (address.ss_family != AF_UNIX) return std::nullopt;
+  ucred credentials{};
+  socklen_t bytes = sizeof credentials;
+  if (getsockopt(descriptor, SOL_SOCKET, SO_PEERCRED, &credentials, &bytes) != 0) return std::nullopt;
+  return PeerIdentity{credentials.uid, credentials.pid};
+}
+
+}  // namespace
+
+FdStream::FdStream(RealLoop& loop, Fd descriptor, Method method, std::string description)
+    : loop_(loop), descriptor_(std::move(descriptor)), method_(method), description_(std::move(description)) {
+  if (method_ == Method::kSocket) identity_ = identity_of(descriptor_.get());
+}
+
+FdStream::~FdStream() { unwatch(); }  // before descriptor_ closes
+
+void FdStream::shutdown_write() noexcept {
+  if (method_ == Method::kSocket) {
+    ::shutdown(descriptor_.get(), SHUT_WR);
+  } else {  // one-way: closing it is the only way to say so
+    unwatch();
+    descriptor_.reset();
+  }
+}
+
+Fd FdStream::take_descriptor() noexcept {
+  if (unclaimed_.empty()) return Fd();
+  Fd oldest = std::move(unclaimed_.front());
+  unclaimed_.pop_front();
+  return oldest;
+}
+
+bool FdStream::try_io(IoAwait& io) {
+  put_off_ = !loop_.may_complete_in_place();
+  return !put_off_ && move(io);
+}
+
+// Follows try_io() of the same wait at once: nothing ran in between, so an edge that comes now is told later.
+void FdStream::begin_io(IoAwait& io) noexcept {
+  waiting(io.direction()) = &io;
+  try {
+    if (watchable_ && !watching() && descriptor_) {
+      watchable_ = loop_.watch_edges(*this, descriptor_.get(), true, true);
+    }
+  } catch (...) {
+    waiting(io.direction()) = nullptr;
+    io.fail(std::current_exception());
+    return;
+  }
+  // No edge comes for what was ready before it was put off, nor for a file.
+  if ((put_off_ || !watching()) && !Job::linked()) loop_.post(*this);
+}
+
+void FdStream::cancel_io(IoAwait& io) noexcept { waiting(io.direction()) = nullptr; }
+
+void FdStream::ready(Ready what) noexcept {
+  if (what.readable) advance(reader_);
+  if (what.writable) advance(writer_);
+}
+
+void FdStream::run() noexcept {
+  advance(reader_);
+  advance(writer_);
+}
+
+void FdStream::advance(IoAwait*& waiting) noexcept {
+  if (waiting == nullptr) return;
+  IoAwait& io = *waiting;
+  try {
+    if (!move(io)) return;
+    waiting = nullptr;
+    io.complete();
+  } catch (...) {
+    waiting = nullptr;
+    io.fail(std::current_exception());
+  }
+}
+
+// Moves bytes now; false if the kernel has to be waited for.
+bool FdStream::move(IoAwait& io) {
+  if (io.bytes() == 0) return true;
+  for (;;) {
+    ssize_t moved = 0;
+    if (io.direction() == IoAwait::Direction::kWrite) {
+      moved = write_now(io);
+    } else {
+      moved = accepts_descriptors_ ? receive_with_descriptors(io) : read_now(io);
+    }
+    if (moved >= 0) {
+      io.set_moved(static_cast<std::size_t>(moved));
+      return true;
+    }
+    if (errno == EAGAIN || errno == EWOULDBLOCK) return false;
+    if (errno != EINTR) fail(io.direction(), errno);
+  }
+}
+
+ssize_t FdStream::read_now(IoAwait& io) noexcept {
+  if (method_ == Method::kSocket) return ::recv(descriptor_.get(), io.data(), io.bytes(), MSG_DONTWAIT);
+  if (method_ == Method::kForeignFlags && !ready_now(descriptor_.get(), POLLIN)) {
+    errno = EAGAIN;
+    return -1;
+  }
+  const ssize_t moved = ::read(descriptor_.get(), io.data(), io.bytes());
+  // A terminal whose other side is gone says EIO: nothing more will come, as from a closed pipe.
+  return moved < 0 && errno == EIO && isatty(descriptor_.get()) != 0 ? 0 : moved;
+}
+
+ssize_t FdStream::write_now(IoAwait& io) noexcept {
+  if (method_ == Method::kSocket) {
+    return ::send(descriptor_.get(), io.data(), io.bytes(), MSG_DONTWAIT | MSG_NOSIGNAL);
+  }
+  if (method_ == Method::kOwnFlags) return write_without_sigpipe(descriptor_.get(), io.data(), io.bytes());
+  if (watchable_ && !ready_now(descriptor_.get(), POLLOUT)) {
+    errno = EAGAIN;
+    return -1;
+  }
+  return write_without_sigpipe(descriptor_.get(), io.data(), std::min(io.bytes(), kForeignBytes));
+}
+
+ssize_t FdStream::receive_with_descriptors(IoAwait& io) {
+  alignas(cmsghdr) std::array<char, CMSG_SPACE(kMaxUnclaimed * sizeof(int))> control{};
+  iovec piece{io.data(), io.bytes()};
+  msghdr message{};
+  message.msg_iov = &piece;
+  message.msg_iovlen = 1;
+  message.msg_control = control.data();
+  message.msg_controllen = control.size();
+  const ssize_t moved = ::recvmsg(descriptor_.get(), &message, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
+  if (moved < 0) return moved;
+  for (cmsghdr* part = CMSG_FIRSTHDR(&message); part != nullptr; part = CMSG_NXTHDR(&message, part)) {
+    if (part->cmsg_level != SOL_SOCKET || part->cmsg_type != SCM_RIGHTS) continue;
+    const std::size_t count = (part->cmsg_len - CMSG_LEN(0)) / sizeof(int);
+    for (std::size_t i = 0; i < count; ++i) {
+      int received = -1;
+      std::memcpy(&received, CMSG_DATA(part) + i * sizeof(int), sizeof received);
+      unclaimed_.emplace_back(received);
+    }
+  }
+  if ((message.msg_flags & MSG_CTRUNC) != 0 || unclaimed_.size() > kMaxUnclaimed) {
+    throw Error(Code::kProtocol,
+                fmt::format("{} sent more descriptors than the {} that may wait to be taken, or this process's limit "
+                            "('ulimit -n') left no room for them",
+                            description_, kMaxUnclaimed));
+  }
+  return moved;
+}
+
+std::size_t FdStream::try_send_descriptor(std::span<const std::byte> bytes, int descriptor) {
+  alignas(cmsghdr) std::array<char, CMSG_SPACE(sizeof(int))> control{};
+  iovec piece{const_cast<std::byte*>(bytes.data()), bytes.size()};
+  msghdr message{};
+  message.msg_iov = &piece;
+  message.msg_iovlen = 1;
+  message.msg_control = control.data();
+  message.msg_controllen = control.size();
+  cmsghdr* part = CMSG_FIRSTHDR(&message);
+  part->cmsg_level = SOL_SOCKET;
+  part->cmsg_type = SCM_RIGHTS;
+  part->cmsg_len = CMSG_LEN(sizeof(int));
+  std::memcpy(CMSG_DATA(part), &descriptor, sizeof descriptor);
+  for (;;) {
+    const ssize_t moved = ::sendmsg(descriptor_.get(), &message, MSG_DONTWAIT | MSG_NOSIGNAL);
+    if (moved >= 0) return static_cast<std::size_t>(moved);
+    // ETOOMANYREFS: an ordinary user may have as many descriptors in flight as its limit on open ones; peers will take
+    // some of them out.
+    if (errno == EAGAIN || errno == EWOULDBLOCK || errno == ETOOMANYREFS) return 0;
+    if (errno != EINTR) fail(IoAwait::Direction::kWrite, errno);
+  }
+}
+
+void FdStream::fail(IoAwait::Direction direction, int errno_value) const {
+  const std::string what =
+      fmt::format("{} {}", direction == IoAwait::Direction::kRead ? "reading from" : "writing to", description_);
+  const Error plain = limit_error(what, errno_value);
+  throw is_broken_connection(errno_value) ? Error(Code::kPeerFailed, plain.message()) : plain;
+}
+
+}  // namespace aiacc::io

@@ -1,0 +1,72 @@
+// FdStream: a Stream over a descriptor: sockets, pipes, terminals, files. Reads and writes are tried at once and wait for
+// an edge of readiness only when the kernel has nothing; the descriptor is registered with the loop at the first wait.
+// No write ever raises SIGPIPE.
+#pragma once
+
+#include <deque>
+#include <string>
+
+#include "base/fd.h"
+#include "base/io/net.h"
+#include "base/io/real_loop.h"
+
+namespace aiacc::io {
+
+class FdStream final : public Stream, private Watch, private Job {
+ public:
+  // How bytes move.
+  enum class Method : std::uint8_t {
+    kSocket,        // send and recv, never waiting by flags of the call
+    kOwnFlags,      // read and write; O_NONBLOCK is set
+    kForeignFlags,  // read and write on a description that others share: asked with poll(2) first, a page at most
+  };
+  FdStream(RealLoop& loop, Fd descriptor, Method method, std::string description);
+  ~FdStream() override;
+
+  void shutdown_write() noexcept override;
+  std::optional<PeerIdentity> peer_identity() const noexcept override { return identity_; }
+  std::string describe() const override { return description_; }
+  int descriptor() const noexcept override { return descriptor_.get(); }
+
+  RealLoop& owner() noexcept { return loop_; }
+
+  // For descriptor_passing.h. Descriptors that ride along are dropped by the kernel unless accepted.
+  void accept_descriptors() noexcept { accepts_descriptors_ = true; }
+  Fd take_descriptor() noexcept;
+  // Sends a first part of `bytes` with `descriptor` on its first byte; 0 if it has to wait.
+  std::size_t try_send_descriptor(std::span<const std::byte> bytes, int descriptor);
+
+ private:
+  static constexpr std::size_t kMaxUnclaimed = 4;
+
+  Loop& loop() noexcept override { return loop_; }
+  bool try_io(IoAwait& io) override;
+  void begin_io(IoAwait& io) noexcept override;
+  void cancel_io(IoAwait& io) noexcept override;
+  void ready(Ready what) noexcept override;
+  void run() noexcept override;  // a wait that was put off, or that cannot be watched
+
+  IoAwait*& waiting(IoAwait::Direction direction) noexcept {
+    return direction == IoAwait::Direction::kRead ? reader_ : writer_;
+  }
+  bool move(IoAwait& io);
+  void advance(IoAwait*& waiting) noexcept;
+  ssize_t read_now(IoAwait& io) noexcept;
+  ssize_t write_now(IoAwait& io) noexcept;
+  ssize_t receive_with_descriptors(IoAwait& io);
+  [[noreturn]] void fail(IoAwait::Direction direction, int errno_value) const;
+
+  RealLoop& loop_;
+  Fd descriptor_;
+  Method method_;
+  bool watchable_ = true;
+  bool put_off_ = false;  // the last try_io() did not look, for the sake of others in this turn
+  bool accepts_descriptors_ = false;
+  std::string description_;
+  std::optional<PeerIdentity> identity_;
+  std::deque<Fd> unclaimed_;
+  IoAwait* reader_ = nullptr;
+  IoAwait* writer_ = nullptr;
+};
+
+}  // namespace aiacc::io

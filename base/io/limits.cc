@@ -1,0 +1,78 @@
+#include "base/io/limits.h"
+
+#include <fmt/format.h>
+
+#include <cerrno>
+#include <mutex>
+#include <optional>
+
+namespace aiacc::io {
+namespace {
+
+std::string number(rlim_t value) { return value == RLIM_INFINITY ? "unlimited" : fmt::format("{}", value); }
+
+rlimit limit_of(__rlimit_resource_t resource) {
+  rlimit limit{};
+  getrlimit(resource, &limit);
+  return limit;
+}
+
+// Kernel state of the process, not of a rank: the limit belongs to all contexts in it alike.
+struct DescriptorLimit {
+  std::mutex mutex;
+  std::optional<rlimit> original;
+};
+DescriptorLimit& descriptor_limit() {
+  static DescriptorLimit limit;
+  return limit;
+}
+
+}  // namespace
+
+Error limit_error(std::string_view what, int errno_value) {
+  if (errno_value == EMFILE) {
+    const rlimit limit = limit_of(RLIMIT_NOFILE);
+    return Error(Code::kSystem,
+                 fmt::format("{}: this process has used up its {} file descriptors (hard limit {}); raise it with "
+                             "'ulimit -n' or the LimitNOFILE of the service",
+                             what, number(limit.rlim_cur), number(limit.rlim_max)));
+  }
+  if (errno_value == ENFILE) {
+    return Error(Code::kSystem, fmt::format("{}: the system has no file descriptors left; raise the sysctl fs.file-max "
+                                            "or end other processes",
+                                            what));
+  }
+  if (errno_value == EAGAIN) {
+    return Error(
+        Code::kSystem,
+        fmt::format("{}: no more processes are allowed: this user's limit is {} ('ulimit -u'), and a container's "
+                    "or service's pids limit (pids.max, TasksMax) may be lower; raise the one that was reached "
+                    "or start fewer ranks",
+                    what, number(limit_of(RLIMIT_NPROC).rlim_cur)));
+  }
+  return system_error(what, errno_value);
+}
+
+int checked_descriptor(int descriptor, std::string_view what) {
+  if (descriptor < 0) throw limit_error(what, errno);
+  return descriptor;
+}
+
+void raise_descriptor_limit() {
+  DescriptorLimit& state = descriptor_limit();
+  const std::lock_guard lock(state.mutex);
+  if (state.original) return;
+  rlimit limit = limit_of(RLIMIT_NOFILE);
+  const rlimit original = limit;
+  if (limit.rlim_cur == limit.rlim_max) return;
+  limit.rlim_cur = limit.rlim_max;
+  if (setrlimit(RLIMIT_NOFILE, &limit) == 0) state.original = original;  // refused: the lower one may well do
+}
+
+rlimit original_descriptor_limit() {
+  DescriptorLimit& state = descriptor_limit();
+  const std::lock_guard lock(state.mutex);
+  return state.original.value_or(limit_of(RLIMIT_NOFILE));
+}
+
+}  // namespace aiacc::io

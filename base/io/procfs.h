@@ -1,0 +1,28 @@
+// What /proc says about processes.
+#pragma once
+
+#include <map>
+#include <optional>
+#include <vector>
+
+#include "base/io/host.h"
+
+namespace aiacc::io {
+
+struct ProcessLine {
+  ProcessId id = 0;
+  ProcessId parent = 0;
+  char state = 0;
+};
+
+// From /proc/PID/stat; nullopt if there is no such process (any more).
+std::optional<ProcessLine> read_process(ProcessId process);
+// Every process that /proc shows, in one walk: not a snapshot, as processes come and go meanwhile.
+std::vector<ProcessLine> read_processes();
+// Those of `all` that descend from `root`, parents before children; `root` itself is not among them.
+std::vector<ProcessLine> descendants_of(ProcessId root, const std::vector<ProcessLine>& all);
+
+// A file, whole; nullopt if there is none. Throws kSystem if it cannot be read or is larger than a small file is.
+std::optional<std::string> read_small_file(const std::string& path);
+
+}  // namespace aiacc::io

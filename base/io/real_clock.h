@@ -1,0 +1,19 @@
+// The machine's own time and chance. CLOCK_MONOTONIC: all processes of a host read the same timeline.
+#pragma once
+
+#include "base/io/clock.h"
+
+namespace aiacc::io {
+
+class RealClock final : public Clock {
+ public:
+  Instant now() noexcept override;
+  std::int64_t wall_ns() noexcept override;
+};
+
+class RealEntropy final : public Entropy {
+ public:
+  void fill(std::span<std::byte> bytes) override;  // getrandom(2); throws kSystem if the kernel has none
+};
+
+}  // namespace aiacc::io

@@ -1,0 +1,201 @@
+#include "base/io/real_loop.h"
+
+#include <gtest/gtest.h>
+#include <sys/eventfd.h>
+#include <sys/resource.h>
+
+#include <atomic>
+#include <thread>
+
+#include "base/io/real_net.h"
+#include "base/task/scope.h"
+
+namespace aiacc::io {
+namespace {
+
+using std::chrono::milliseconds;
+
+// A flag in shared memory and a doorbell, the way a host domain uses the loop.
+class FlagWaiter final : private Poller, private BlockGuard, private Watch {
+ public:
+  explicit FlagWaiter(RealLoop& loop) : bell_(eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC)) {
+    loop.add(static_cast<Poller&>(*this));
+    loop.add(static_cast<BlockGuard&>(*this));
+    loop.watch_edges(*this, bell_.get(), true, false);
+  }
+  ~FlagWaiter() { unwatch(); }
+
+  // Another thread: store, then ring if the waiter may be asleep.
+  void raise(int value) {
+    flag_.store(value, std::memory_order_seq_cst);
+    if (!asleep_.load(std::memory_order_seq_cst)) return;
+    rings.fetch_add(1, std::memory_order_relaxed);
+    const std::uint64_t one = 1;
+    EXPECT_EQ(write(bell_.get(), &one, sizeof one), static_cast<ssize_t>(sizeof one));
+  }
+  int seen = 0;
+  std::atomic<int> rings{0};
+
+ private:
+  bool look_at_flags() noexcept override {
+    const int value = flag_.load(std::memory_order_acquire);
+    if (value == seen) return false;
+    seen = value;
+    return true;
+  }
+  bool about_to_block() noexcept override {
+    asleep_.store(true, std::memory_order_seq_cst);
+    return flag_.load(std::memory_order_seq_cst) == seen;
+  }
+  void woke() noexcept override { asleep_.store(false, std::memory_order_relaxed); }
+  void ready(Ready) noexcept override {}
+
+  Fd bell_;
+  alignas(64) std::atomic<int> flag_{0};
+  alignas(64) std::atomic<bool> asleep_{false};
+};
+
+TEST(RealLoop, NoStoreIsSleptThrough) {
+  RealLoop loop;
+  loop.set_patience({Duration(0), Duration(0), 0});  // to the kernel at once: the race is what is tested
+  FlagWaiter waiter(loop);
+  constexpr int kRounds = 20'000;
+  std::atomic<int> acknowledged{0};
+  std::thread storer([&] {
+    for (int round = 1; round <= kRounds; ++round) {
+      waiter.raise(round);
+      while (acknowledged.load(std::memory_order_acquire) != round) std::this_thread::yield();
+    }
+  });
+  for (int round = 1; round <= kRounds; ++round) {
+    loop.run_until([&] { return waiter.seen == round; });
+    acknowledged.store(round, std::memory_order_release);
+  }
+  storer.join();
+  EXPECT_GT(loop.blocked_count(), 0u);
+}
+
+TEST(RealLoop, WakeReachesABlockedDriverEveryTime) {
+  RealLoop loop;
+  struct Hook final : WakeHook {
+    std::atomic<int>* submitted = nullptr;
+    int taken = 0;
+    void woken() noexcept override { taken = submitted->load(std::memory_order_relaxed); }
+  } hook;
+  std::atomic<int> submitted{0};
+  std::atomic<int> acknowledged{0};
+  hook.submitted = &submitted;
+  loop.add(hook);
+  constexpr int kRounds = 20'000;
+  std::thread submitter([&] {
+    for (int round = 1; round <= kRounds; ++round) {
+      submitted.store(round, std::memory_order_relaxed);
+      loop.wake();
+      while (acknowledged.load(std::memory_order_acquire) != round) std::this_thread::yield();
+    }
+  });
+  for (int round = 1; round <= kRounds; ++round) {
+    loop.run_until([&] { return hook.taken == round; });
+    acknowledged.store(round, std::memory_order_release);
+  }
+  submitter.join();
+}
+
+Duration processor_time() {
+  timespec used{};
+  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &used);
+  return std::chrono::seconds(used.tv_sec) + Duration(used.tv_nsec);
+}
+
+Task<void> sleep_a_while(Loop& loop, Duration span) {
+  Stop stop;
+  co_await sleep_for(loop, span, stop);
+}
+
+TEST(RealLoop, AnIdleLoopUsesNoProcessor) {
+  RealLoop loop;
+  FlagWaiter waiter(loop);
+  const std::uint64_t blocked_before = loop.blocked_count();
+  const Duration before = processor_time();
+  loop.run(sleep_a_while(loop, milliseconds(300)));
+  const Duration used = processor_time() - before;
+  EXPECT_LE(loop.blocked_count() - blocked_before, 3u) << "something wakes it periodically";
+  EXPECT_LT(used, milliseconds(30)) << seconds(used) << " s of 0.3 s";
+  RecordProperty("idle_cpu_us", static_cast<int>(used.count() / 1000));
+}
+
+Task<void> write_forever(Stream& stream, Stop& stop) {
+  const std::vector<std::byte> piece(100);
+  for (;;) co_await stream.write_some(piece, stop);
+}
+Task<void> read_forever(Stream& stream, Stop& stop) {
+  std::vector<std::byte> piece(100);
+  for (;;) {
+    const std::size_t moved = co_await stream.read_some(piece, stop);
+    if (moved == 0) co_return;
+  }
+}
+Task<void> flood(RealLoop& loop) {
+  auto [left, right] = stream_pair(loop, "flood");
+  Stop stop;
+  Deadline deadline(loop, after(loop.now(), milliseconds(20)), stop, "time is up");
+  Scope scope(loop, stop);
+  scope.spawn(write_forever(*left, scope.stop()));
+  scope.spawn(read_forever(*right, scope.stop()));
+  co_await scope.join();
+}
+
+TEST(RealLoop, StreamsThatAreAlwaysReadyLeaveRoomForTimers) {
+  RealLoop loop;
+  try {
+    loop.run(flood(loop));
+    FAIL() << "the deadline was never looked at";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.message(), "time is up");
+  }
+}
+
+// Takes itself or its neighbour away while a batch of events is being told.
+struct Quitter final : Watch {
+  Quitter* victim = nullptr;
+  int told = 0;
+  void ready(Ready) noexcept override {
+    ++told;
+    if (victim != nullptr) victim->unwatch();
+    unwatch();
+  }
+};
+
+TEST(RealLoop, AWatchThatIsGoneIsNotTold) {
+  RealLoop loop;
+  Fd first(eventfd(1, EFD_CLOEXEC | EFD_NONBLOCK));
+  Fd second(eventfd(1, EFD_CLOEXEC | EFD_NONBLOCK));
+  Quitter left;
+  Quitter right;
+  left.victim = &right;
+  right.victim = &left;
+  loop.watch_edges(left, first.get(), true, false);
+  loop.watch_edges(right, second.get(), true, false);
+  loop.turn(kNever);
+  loop.look();
+  EXPECT_EQ(left.told + right.told, 1);
+}
+
+TEST(RealLoop, AOneShotWatchIsToldOnceUntilRearmed) {
+  RealLoop loop;
+  Fd bell(eventfd(1, EFD_CLOEXEC | EFD_NONBLOCK));
+  struct Counter final : Watch {
+    int told = 0;
+    void ready(Ready what) noexcept override { told += what.readable ? 1 : 100; }
+  } counter;
+  loop.watch_once(counter, bell.get(), true, false);
+  loop.look();
+  loop.look();
+  EXPECT_EQ(counter.told, 1);
+  loop.rearm(counter);
+  loop.look();
+  EXPECT_EQ(counter.told, 2);
+}
+
+}  // namespace
+}  // namespace aiacc::io

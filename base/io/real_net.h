@@ -1,0 +1,46 @@
+// RealNet: Net over the kernel's sockets: TCP over IPv4 and IPv6, and local sockets in the abstract name space (no file,
+// gone with their owner; the peer's user and process are known by SO_PEERCRED). adopt() makes a Stream of a descriptor that
+// came some other way.
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "base/io/fd_stream.h"
+#include "base/io/net.h"
+#include "base/io/real_loop.h"
+
+namespace aiacc::io {
+
+class RealNet final : public Net {
+ public:
+  explicit RealNet(RealLoop& loop) noexcept : loop_(loop) {}
+
+  std::unique_ptr<Listener> listen(const Address& address) override;
+  Task<std::unique_ptr<Stream>> connect(Address address, Stop& stop) override;
+
+ private:
+  RealLoop& loop_;
+};
+
+// A stream of a socket, a pipe's end, a terminal or a file that is the caller's own; it becomes non-blocking.
+std::unique_ptr<Stream> adopt(RealLoop& loop, Fd descriptor, std::string description);
+
+// A stream over an inherited descriptor (0, 1, 2 …) whose open file description other processes may share: its flags stay
+// as they are. Pipes and terminals are opened anew for this process if the kernel lets us; where it does not, each transfer
+// is at most a page and asks poll(2) first, and may still wait if another process writes to the same pipe meanwhile.
+// The descriptor itself stays open and the caller's.
+std::unique_ptr<Stream> adopt_inherited(RealLoop& loop, int descriptor, std::string description);
+
+// Two connected local streams.
+std::pair<std::unique_ptr<Stream>, std::unique_ptr<Stream>> stream_pair(RealLoop& loop, const std::string& description);
+
+// The ends of a new pipe or socketpair, closed by exec, numbered 4 or more (so that no stdio number is ever taken).
+struct FdPair {
+  Fd first;   // of a pipe: the read end
+  Fd second;  // of a pipe: the write end
+};
+FdPair make_pipe();
+FdPair make_socketpair();
+
+}  // namespace aiacc::io

@@ -1,0 +1,35 @@
+// RealSignals: signals of this process as events of its loop, by signalfd.
+#pragma once
+
+#include <signal.h>
+
+#include <initializer_list>
+
+#include "base/fd.h"
+#include "base/io/real_loop.h"
+#include "base/io/signals.h"
+
+namespace aiacc::io {
+
+class RealSignals final : public Signals, private Watch {
+ public:
+  // Blocks `numbers` for the calling thread and those it makes later: they arrive here and nowhere else. They stay blocked
+  // when this object goes, or one that is pending would act by default. Children of a RealHost have nothing blocked.
+  // Those that are ignored when this object is made stay ignored.
+  RealSignals(RealLoop& loop, std::initializer_list<int> numbers);
+  ~RealSignals() { unwatch(); }
+
+  Task<int> next(Stop& stop) override;
+  void stop_self() noexcept override;
+
+ private:
+  void ready(Ready) noexcept override { arrived_.set(); }
+
+  Fd signals_;
+  Event arrived_;
+};
+
+// A signalfd for `numbers`, which are blocked from now on.
+Fd make_signalfd(const sigset_t& numbers);
+
+}  // namespace aiacc::io

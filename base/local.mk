@@ -1,0 +1,183 @@
+# base: what is compiled into the ground floor, its simulator and its unit tests.
+base_sources += \
+	base/cgroups.cc \
+	base/cgroups.h \
+	base/config.cc \
+	base/config.h \
+	base/config_table.cc \
+	base/cpu_relax.h \
+	base/error.cc \
+	base/error.h \
+	base/hash.h \
+	base/intrusive_list.h \
+	base/log.cc \
+	base/log.h \
+	base/log_levels.cc \
+	base/log_levels.h \
+	base/mapping.h \
+	base/nearest.cc \
+	base/nearest.h \
+	base/quantity.cc \
+	base/quantity.h \
+	base/time.h \
+	base/view.cc \
+	base/view.h
+
+base_sources += \
+	base/data/buffer.h \
+	base/data/compute.h \
+	base/data/cpu_compute.cc \
+	base/data/cpu_compute.h \
+	base/data/dtype.cc \
+	base/data/dtype.h \
+	base/data/kernels.cc \
+	base/data/kernels.h \
+	base/data/reduction.h
+
+# The reduction kernels: one library for each instruction set, with its own flags. Fused multiply-adds would round
+# differently from one to the next.
+kernel_flags = $(AM_CXXFLAGS) -ffp-contract=off
+noinst_LTLIBRARIES += libaiacc_kernels_baseline.la
+libaiacc_kernels_baseline_la_SOURCES = base/data/kernels_baseline.cc base/data/kernels_body.h \
+	base/data/kernels_half.h base/data/kernels_stream.h
+libaiacc_kernels_baseline_la_CXXFLAGS = $(kernel_flags)
+libaiacc_base_la_LIBADD = libaiacc_kernels_baseline.la
+if X86_64
+noinst_LTLIBRARIES += libaiacc_kernels_avx2.la libaiacc_kernels_avx512.la
+libaiacc_kernels_avx2_la_SOURCES = base/data/kernels_avx2.cc
+libaiacc_kernels_avx2_la_CXXFLAGS = $(kernel_flags) -mavx2 -mf16c
+libaiacc_kernels_avx512_la_SOURCES = base/data/kernels_avx512.cc
+libaiacc_kernels_avx512_la_CXXFLAGS = $(kernel_flags) -mavx512f -mavx512bw -mavx512dq -mavx512vl
+libaiacc_base_la_LIBADD += libaiacc_kernels_avx2.la libaiacc_kernels_avx512.la
+else
+EXTRA_DIST += base/data/kernels_avx2.cc base/data/kernels_avx512.cc
+endif
+
+base_sources += \
+	base/fd.h \
+	base/io/address.cc \
+	base/io/bound_port.cc \
+	base/io/bound_port.h \
+	base/io/clock.h \
+	base/io/descriptor_passing.cc \
+	base/io/descriptor_passing.h \
+	base/io/fd_stream.cc \
+	base/io/fd_stream.h \
+	base/io/host.h \
+	base/io/limits.cc \
+	base/io/limits.h \
+	base/io/net.cc \
+	base/io/net.h \
+	base/io/procfs.cc \
+	base/io/procfs.h \
+	base/io/process_role.cc \
+	base/io/process_role.h \
+	base/io/quiet_write.cc \
+	base/io/quiet_write.h \
+	base/io/real_clock.cc \
+	base/io/real_clock.h \
+	base/io/real_host.cc \
+	base/io/real_host.h \
+	base/io/real_loop.cc \
+	base/io/real_loop.h \
+	base/io/real_net.cc \
+	base/io/real_net.h \
+	base/io/real_signals.cc \
+	base/io/real_signals.h \
+	base/io/signals.h \
+	base/io/spawn.cc \
+	base/io/spawn.h
+
+base_sources += \
+	base/task/driver_thread.cc \
+	base/task/driver_thread.h \
+	base/task/frame_pool.cc \
+	base/task/frame_pool.h \
+	base/task/lane.cc \
+	base/task/lane.h \
+	base/task/loop.h \
+	base/task/scope.cc \
+	base/task/scope.h \
+	base/task/stop.h \
+	base/task/task.cc \
+	base/task/task.h \
+	base/task/timer_queue.h
+
+base_sources += \
+	base/third_party/fmt.cc
+
+base_sources += \
+	base/wire/agent_messages.h \
+	base/wire/channel.cc \
+	base/wire/channel.h \
+	base/wire/codec.cc \
+	base/wire/codec.h \
+	base/wire/frame.cc \
+	base/wire/frame.h \
+	base/wire/launch_messages.h
+
+# A library of its own, for aiaccrun and its agents: ranks do not carry hwloc.
+noinst_LTLIBRARIES += libaiacc_topology.la
+libaiacc_topology_la_CPPFLAGS = $(AM_CPPFLAGS) $(HWLOC_CFLAGS)
+libaiacc_topology_la_LIBADD = $(HWLOC_LIBS)
+libaiacc_topology_la_SOURCES = \
+	base/topology/quota.cc \
+	base/topology/quota.h \
+	base/topology/topology.cc \
+	base/topology/topology.h
+
+# base/sim is part of libaiacc_sim, not of libaiacc.
+sim_sources += \
+	base/sim/random.h \
+	base/sim/sim_compute.cc \
+	base/sim/sim_compute.h \
+	base/sim/sim_connection.cc \
+	base/sim/sim_connection.h \
+	base/sim/sim_host.cc \
+	base/sim/sim_host.h \
+	base/sim/sim_loop.cc \
+	base/sim/sim_loop.h \
+	base/sim/sim_net.cc \
+	base/sim/sim_net.h \
+	base/sim/world.cc \
+	base/sim/world.h
+
+base_tests += \
+	base/io/clock_conformance.h \
+	base/io/host_conformance.h \
+	base/io/net_conformance.h \
+	base/io/real_clock_test.cc \
+	base/io/real_fixture.h \
+	base/io/real_host_test.cc \
+	base/io/real_loop_test.cc \
+	base/io/real_net_test.cc
+
+base_tests += \
+	base/task/lane_test.cc \
+	base/task/task_test.cc \
+	base/task/test_loop.h
+
+base_tests += \
+	base/sim/sim_compute_test.cc \
+	base/sim/sim_fixture.h \
+	base/sim/sim_host_test.cc \
+	base/sim/sim_net_test.cc \
+	base/sim/world_test.cc
+
+base_tests += \
+	base/nearest_test.cc \
+	base/topology/topology_test.cc
+
+base_tests += \
+	base/data/compute_conformance.cc \
+	base/data/compute_conformance.h \
+	base/data/cpu_compute_test.cc \
+	base/data/reference_reduce.h
+
+base_tests += \
+	base/wire/channel_test.cc \
+	base/wire/codec_test.cc
+
+base_tests += \
+	base/config_test.cc \
+	base/log_test.cc

@@ -1,0 +1,42 @@
+// How much is logged about what: a level for each part of the library, as AIACC_LOG says it ("warn", "info,net=debug").
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+namespace aiacc {
+
+enum class LogLevel : std::uint8_t { kTrace, kDebug, kInfo, kWarn, kError, kOff };
+
+// The parts that are told apart.
+enum class LogPart : std::uint8_t {
+  kCore,        // context, configuration, lanes
+  kNet,         // connections
+  kMemory,      // host segments, mappings, registration
+  kLaunch,      // starting and ending processes
+  kBootstrap,   // finding the peers
+  kCollective,  // operations and their algorithms
+};
+inline constexpr std::size_t kLogParts = 6;
+
+std::string_view name_of(LogLevel level) noexcept;
+std::string_view name_of(LogPart part) noexcept;
+
+class LogLevels {
+ public:
+  LogLevels() noexcept { levels_.fill(LogLevel::kWarn); }
+  explicit LogLevels(LogLevel all) noexcept { levels_.fill(all); }
+  // Words are taken from left to right: a level for all parts, or PART=LEVEL. Throws kInvalidArgument with a sentence.
+  static LogLevels parse(std::string_view text);
+
+  LogLevel of(LogPart part) const noexcept { return levels_[static_cast<std::size_t>(part)]; }
+  std::string text() const;  // parse(text()) gives the same
+  bool operator==(const LogLevels&) const = default;
+
+ private:
+  std::array<LogLevel, kLogParts> levels_{};
+};
+
+}  // namespace aiacc

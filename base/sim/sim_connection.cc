@@ -1,0 +1,145 @@
+#include "base/sim/sim_connection.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "base/error.h"
+
+namespace aiacc::sim {
+
+SimConnection::SimConnection(SimNetwork& network, const SimNetwork::End& one, const SimNetwork::End& other)
+    : network_(network),
+      number_(network.next_connection_++),
+      sides_{Side{&one.loop, one.loop.node(), one.host, one.identity, true, {}},
+             Side{&other.loop, other.loop.node(), other.host, other.identity, true, {}}} {
+  for (int from = 0; from < 2; ++from) {
+    out_of(from).connection = this;
+    out_of(from).from = from;
+  }
+  network_.connections_.emplace(number_, this);
+}
+
+SimConnection::~SimConnection() { network_.connections_.erase(number_); }
+
+bool SimConnection::try_read(int index, io::IoAwait& io) {
+  Direction& direction = into(index);
+  if (direction.ready.empty()) {
+    io.set_moved(0);
+    return direction.end_came;
+  }
+  const std::size_t moved = std::min(io.bytes(), direction.ready.size());
+  const auto last = direction.ready.begin() + static_cast<std::ptrdiff_t>(moved);
+  std::copy(direction.ready.begin(), last, io.data());
+  direction.ready.erase(direction.ready.begin(), last);
+  direction.used -= moved;
+  io.set_moved(moved);
+  tell_writer(direction);
+  return true;
+}
+
+bool SimConnection::try_write(int index, io::IoAwait& io) {
+  Direction& direction = out_of(index);
+  if (direction.reset) throw Error(Code::kPeerFailed, fmt::format("{} is closed at the other end", side(index).name));
+  const std::size_t window = network_.model_.window_bytes;
+  if (direction.used >= window) return false;
+  const std::size_t moved = std::min(io.bytes(), window - direction.used);
+  direction.used += moved;
+  io.set_moved(moved);
+  if (moved > 0) send(direction, Piece{std::vector<std::byte>(io.data(), io.data() + moved)});
+  return true;
+}
+
+void SimConnection::wait(int index, io::IoAwait& io) noexcept {
+  const bool reads = io.direction() == io::IoAwait::Direction::kRead;
+  (reads ? into(index).reader : out_of(index).writer) = &io;
+}
+
+void SimConnection::cancel(int index, io::IoAwait& io) noexcept {
+  if (into(index).reader == &io) into(index).reader = nullptr;
+  if (out_of(index).writer == &io) out_of(index).writer = nullptr;
+}
+
+void SimConnection::end_writes(int index) noexcept {
+  Direction& direction = out_of(index);
+  if (direction.ended) return;
+  direction.ended = true;
+  send(direction, Piece{{}, true});
+}
+
+void SimConnection::close(int index) noexcept {
+  Side& side = sides_[static_cast<std::size_t>(index)];
+  if (!side.open) return;
+  side.open = false;
+  end_writes(index);
+  Direction& incoming = into(index);
+  incoming.abandoned = true;
+  incoming.ready.clear();
+  tell_writer(incoming);
+}
+
+bool SimConnection::between(int host, int other) const noexcept {
+  return std::minmax(sides_[0].host, sides_[1].host) == std::minmax(host, other);
+}
+
+void SimConnection::resume() noexcept {
+  for (Direction& direction : directions_) {
+    if (!direction.arrival.scheduled()) schedule_arrival(direction);
+  }
+}
+
+void SimConnection::send(Direction& direction, Piece piece) noexcept {
+  World& world = network_.world_;
+  const Duration transfer(static_cast<std::int64_t>(static_cast<std::uint64_t>(piece.bytes.size()) * 1'000'000'000 /
+                                                    network_.model_.bytes_per_second));
+  direction.link_free = after(std::max(world.now(), direction.link_free), transfer);
+  piece.arrives = after(direction.link_free, network_.latency(sides_[0].host, sides_[1].host));
+  direction.flying.push_back(std::move(piece));
+  if (!direction.arrival.scheduled()) schedule_arrival(direction);
+}
+
+void SimConnection::schedule_arrival(Direction& direction) noexcept {
+  if (direction.flying.empty() || network_.is_cut(sides_[0].host, sides_[1].host)) return;
+  // The receiving system takes bytes in even if its process is frozen: the window is full sooner, nothing is lost.
+  network_.world_.schedule(direction.arrival, direction.flying.front().arrives, kNobody);
+}
+
+void SimConnection::arrive(Direction& direction) noexcept {
+  if (network_.is_cut(sides_[0].host, sides_[1].host)) return;
+  Piece piece = std::move(direction.flying.front());
+  direction.flying.pop_front();
+  schedule_arrival(direction);
+  if (!side(1 - direction.from).open) return;
+  direction.ready.insert(direction.ready.end(), piece.bytes.begin(), piece.bytes.end());
+  direction.end_came = direction.end_came || piece.end;
+  io::IoAwait* reader = std::exchange(direction.reader, nullptr);
+  if (reader == nullptr) return;
+  if (try_read(1 - direction.from, *reader)) {
+    reader->complete();
+  } else {
+    direction.reader = reader;
+  }
+}
+
+void SimConnection::tell_writer(Direction& direction) noexcept {
+  if (direction.room.scheduled() || !side(direction.from).open) return;
+  const Duration latency = network_.latency(sides_[0].host, sides_[1].host);
+  network_.world_.schedule(direction.room, after(network_.world_.now(), latency), side(direction.from).node);
+}
+
+void SimConnection::serve_writer(Direction& direction) noexcept {
+  direction.reset = direction.abandoned;
+  io::IoAwait* writer = std::exchange(direction.writer, nullptr);
+  if (writer == nullptr) return;
+  try {
+    if (try_write(direction.from, *writer)) {
+      writer->complete();
+    } else {
+      direction.writer = writer;
+    }
+  } catch (...) {
+    writer->fail(std::current_exception());
+  }
+}
+
+}  // namespace aiacc::sim

@@ -1,0 +1,92 @@
+// SimConnection: both directions of one simulated stream. Its two ends share it; either may go away first.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <deque>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "base/io/net.h"
+#include "base/sim/sim_net.h"
+
+namespace aiacc::sim {
+
+class SimConnection {
+ public:
+  SimConnection(SimNetwork& network, const SimNetwork::End& one, const SimNetwork::End& other);
+  ~SimConnection();
+
+  struct Side {
+    SimLoop* loop;
+    NodeId node;
+    int host;
+    io::PeerIdentity identity;
+    bool open = true;
+    std::string name;  // how this side speaks of the stream
+  };
+  const Side& side(int index) const noexcept { return sides_[static_cast<std::size_t>(index)]; }
+
+  void set_name(int index, std::string name) { sides_[static_cast<std::size_t>(index)].name = std::move(name); }
+
+  // What the stream of side `index` asks for.
+  bool try_read(int index, io::IoAwait& io);
+  bool try_write(int index, io::IoAwait& io);
+  void wait(int index, io::IoAwait& io) noexcept;
+  void cancel(int index, io::IoAwait& io) noexcept;
+  void end_writes(int index) noexcept;
+  void close(int index) noexcept;
+
+  bool between(int host, int other) const noexcept;
+  void resume() noexcept;  // a cut link healed
+
+ private:
+  // From side `from` to the other. Bytes fly in pieces; the last one may be the end of the stream.
+  struct Piece {
+    std::vector<std::byte> bytes;
+    bool end = false;
+    Instant arrives{};
+  };
+  struct Direction {
+    struct Arrival final : Event {
+      explicit Arrival(Direction& direction) noexcept : Event(EventKind::kStream), owner(direction) {}
+      void happen() noexcept override { owner.connection->arrive(owner); }
+      Direction& owner;
+    };
+    struct Room final : Event {  // the writer learns that the reader made room, or is gone
+      explicit Room(Direction& direction) noexcept : Event(EventKind::kStream), owner(direction) {}
+      void happen() noexcept override { owner.connection->serve_writer(owner); }
+      Direction& owner;
+    };
+    SimConnection* connection = nullptr;
+    int from = 0;
+    std::deque<Piece> flying;
+    std::deque<std::byte> ready;
+    std::size_t used = 0;  // bytes flying or ready
+    Instant link_free{};
+    bool ended = false;      // no more will be written
+    bool end_came = false;   // and the reader knows
+    bool abandoned = false;  // the reader is gone
+    bool reset = false;      // and the writer knows
+    io::IoAwait* reader = nullptr;
+    io::IoAwait* writer = nullptr;
+    Arrival arrival{*this};
+    Room room{*this};
+  };
+
+  Direction& out_of(int index) noexcept { return directions_[static_cast<std::size_t>(index)]; }
+  Direction& into(int index) noexcept { return directions_[static_cast<std::size_t>(1 - index)]; }
+  void send(Direction& direction, Piece piece) noexcept;
+  void schedule_arrival(Direction& direction) noexcept;
+  void arrive(Direction& direction) noexcept;
+  void serve_writer(Direction& direction) noexcept;
+  void tell_writer(Direction& direction) noexcept;
+
+  SimNetwork& network_;
+  std::uint64_t number_;
+  std::array<Side, 2> sides_;
+  std::array<Direction, 2> directions_;
+};
+
+}  // namespace aiacc::sim

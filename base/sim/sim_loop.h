@@ -1,0 +1,82 @@
+// SimLoop: the loop of one simulated process. Jobs keep their order within a node (as a real loop keeps it) and are
+// permuted against those of other nodes, and against timers and arrivals, by the seed.
+//
+// A node that was killed keeps its coroutines where they stopped, as a core dump would: nothing of it runs. Its owner ends
+// them with bury() after requesting their Stops, outside of time, so that frames and scopes are joined and not torn.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string>
+
+#include "base/io/clock.h"
+#include "base/sim/world.h"
+#include "base/task/loop.h"
+#include "base/task/timer_queue.h"
+
+namespace aiacc::sim {
+
+class SimLoop final : public Loop {
+ public:
+  SimLoop(World& world, std::string name) : world_(world), node_(world.add_node(std::move(name))) {}
+
+  World& world() const noexcept { return world_; }
+  NodeId node() const noexcept { return node_; }
+  bool dead() const noexcept { return world_.dead(node_); }
+
+  Instant now() noexcept override { return world_.now(); }
+  void post(Job& job) noexcept override;
+  // One thread drives the whole world: whoever submits something posts it.
+  void wake() noexcept override {}
+
+  // Runs what is left on a dead or abandoned node, timers included, without letting time pass. No event is traced.
+  void bury() noexcept;
+
+ private:
+  struct Turn final : Event {
+    explicit Turn(SimLoop& loop) noexcept : Event(EventKind::kTurn), owner(loop) {}
+    void happen() noexcept override { owner.run_one_job(); }
+    SimLoop& owner;
+  };
+  struct Alarm final : Event {
+    explicit Alarm(SimLoop& loop) noexcept : Event(EventKind::kAlarm), owner(loop) {}
+    void happen() noexcept override { owner.run_one_timer(); }
+    SimLoop& owner;
+  };
+
+  void do_arm(Timer& timer) override;
+  void do_disarm(Timer& timer) noexcept override;
+  void run_one_job() noexcept;
+  void run_one_timer() noexcept;
+  void set_alarm() noexcept;
+
+  World& world_;
+  NodeId node_;
+  IntrusiveList<Job> jobs_;
+  TimerQueue timers_;
+  Turn turn_{*this};
+  Alarm alarm_{*this};
+};
+
+class SimClock final : public io::Clock {
+ public:
+  explicit SimClock(World& world) noexcept : world_(world) {}
+  Instant now() noexcept override { return world_.now(); }
+  std::int64_t wall_ns() noexcept override { return kEpochNs + world_.now().time_since_epoch().count(); }
+
+ private:
+  static constexpr std::int64_t kEpochNs = 946'684'800'000'000'000;  // every world begins on 2000-01-01 UTC
+  World& world_;
+};
+
+// Bytes that follow from the world's seed and the node's number alone, whatever else was drawn meanwhile.
+class SimEntropy final : public io::Entropy {
+ public:
+  SimEntropy(World& world, NodeId node) noexcept : random_(Hash64().add(world.seed()).add(node).value()) {}
+  void fill(std::span<std::byte> bytes) override;
+
+ private:
+  Random random_;
+};
+
+}  // namespace aiacc::sim

@@ -1,0 +1,85 @@
+// SimNetwork: byte streams between simulated processes. SimNet: one process's way to it, a Net like the real one.
+//
+// A stream is two directions, each a window of bytes that are under way or not yet read: a writer that is ahead waits. Bytes
+// arrive after the link's latency at its bandwidth. The system of a host, not its processes, carries streams: a frozen
+// process still accepts connections and fills its window; the streams of a process that ends are closed.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <set>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "base/io/net.h"
+#include "base/sim/sim_loop.h"
+
+namespace aiacc::sim {
+
+class SimListener;
+class SimConnection;
+
+struct StreamModel {
+  Duration latency_within_host = std::chrono::microseconds(5);
+  Duration latency_between_hosts = std::chrono::microseconds(30);
+  std::uint64_t bytes_per_second = 1'250'000'000;  // 10 Gb/s
+  std::size_t window_bytes = 256 << 10;
+  Duration give_up = std::chrono::seconds(30);  // connecting where nothing answers
+};
+
+class SimNetwork final : private DeathWatcher {
+ public:
+  explicit SimNetwork(World& world, StreamModel model = {});
+  ~SimNetwork();
+
+  // Nothing crosses between the two hosts until heal(); what is under way waits.
+  void cut(int host, int other);
+  void heal(int host, int other);
+
+  // Two ends of a new stream, as of a pipe or a socketpair.
+  struct End {
+    SimLoop& loop;
+    int host;
+    io::PeerIdentity identity;
+  };
+  std::pair<std::unique_ptr<io::Stream>, std::unique_ptr<io::Stream>> pair(const End& one, const End& other,
+                                                                           const std::string& name);
+
+ private:
+  friend class SimNet;
+  friend class SimListener;
+  friend class SimConnection;
+  void node_died(NodeId node) noexcept override;
+  Duration latency(int host, int other) const noexcept;
+  bool is_cut(int host, int other) const noexcept { return cut_.contains(std::minmax(host, other)); }
+  // What a listener is known by: local names and loopback addresses belong to a host.
+  static std::string key(const io::Address& address, int host);
+
+  World& world_;
+  StreamModel model_;
+  std::set<std::pair<int, int>> cut_;
+  std::map<std::string, SimListener*> listeners_;
+  std::uint16_t next_port_ = 20'000;
+  std::map<std::uint64_t, SimConnection*> connections_;  // in the order of their making
+  std::uint64_t next_connection_ = 0;
+};
+
+class SimNet final : public io::Net {
+ public:
+  SimNet(SimNetwork& network, SimLoop& loop, int host, io::PeerIdentity identity) noexcept
+      : network_(network), end_{loop, host, identity} {}
+
+  std::unique_ptr<io::Listener> listen(const io::Address& address) override;
+  Task<std::unique_ptr<io::Stream>> connect(io::Address address, Stop& stop) override;
+
+ private:
+  SimNetwork& network_;
+  SimNetwork::End end_;
+};
+
+// Reads as empty, writes into nothing: /dev/null.
+std::unique_ptr<io::Stream> null_stream(SimLoop& loop);
+
+}  // namespace aiacc::sim

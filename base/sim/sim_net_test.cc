@@ -1,0 +1,88 @@
+#include "base/sim/sim_net.h"
+
+#include "base/io/clock_conformance.h"
+#include "base/io/net_conformance.h"
+#include "base/sim/sim_fixture.h"
+
+namespace aiacc::io {
+INSTANTIATE_TYPED_TEST_SUITE_P(Sim, ClockConformance, sim::SimFixture);
+INSTANTIATE_TYPED_TEST_SUITE_P(Sim, NetConformance, sim::SimFixture);
+}  // namespace aiacc::io
+
+namespace aiacc::sim {
+namespace {
+
+using io::net_conformance::Bytes;
+using io::net_conformance::pattern;
+
+// Two processes on two hosts with a stream between them.
+struct TwoHosts {
+  TwoHosts() {
+    listener = there_net.listen(io::Address::tcp("192.0.2.7", 0));
+    Task<std::unique_ptr<io::Stream>> connecting = here_net.connect(listener->address(), stop);
+    connecting.start();
+    world.run_while_not([&] { return connecting.done(); });
+    client = connecting.take();
+    Task<std::unique_ptr<io::Stream>> accepting = listener->accept(stop);
+    accepting.start();
+    world.run_while_not([&] { return accepting.done(); });
+    server = accepting.take();
+  }
+
+  World world{5};
+  SimNetwork network{world};
+  SimLoop here{world, "here"}, there{world, "there"};
+  SimNet here_net{network, here, 0, {1000, 1}}, there_net{network, there, 1, {1000, 2}};
+  Stop stop;
+  std::unique_ptr<io::Listener> listener;
+  std::unique_ptr<io::Stream> client, server;
+};
+
+TEST(SimNet, AStreamTakesItsLatencyAndItsBandwidth) {
+  TwoHosts hosts;
+  const Instant began = hosts.world.now();
+  Bytes into(125'000);
+  Task<void> write = io::net_conformance::write_bytes(*hosts.client, pattern(125'000, 1), hosts.stop);
+  Task<bool> read = io::net_conformance::read_full(*hosts.server, into, hosts.stop);
+  write.start();
+  read.start();
+  hosts.world.run_while_not([&] { return read.done(); });
+  EXPECT_EQ(hosts.world.now() - began, std::chrono::microseconds(100 + 30));
+}
+
+TEST(SimNet, ACutLinkDelaysAndHarmsNothing) {
+  TwoHosts hosts;
+  Bytes into(1000);
+  hosts.network.cut(0, 1);
+  Task<void> write = io::net_conformance::write_bytes(*hosts.client, pattern(1000, 1), hosts.stop);
+  Task<bool> read = io::net_conformance::read_full(*hosts.server, into, hosts.stop);
+  write.start();
+  read.start();
+  hosts.world.run_until(Instant(std::chrono::seconds(20)));
+  EXPECT_FALSE(read.done());
+  hosts.network.heal(1, 0);
+  ASSERT_TRUE(hosts.world.run_while_not([&] { return read.done(); }));
+  EXPECT_EQ(into, pattern(1000, 1));
+  hosts.network.cut(0, 1);
+  Task<void> connecting = io::net_conformance::discard_connect(hosts.here_net, hosts.listener->address());
+  connecting.start();
+  ASSERT_TRUE(hosts.world.run_while_not([&] { return connecting.done(); }));
+  EXPECT_THROW(connecting.take(), Error);
+}
+
+TEST(SimNet, ADeathClosesStreamsAndListeners) {
+  TwoHosts hosts;
+  Bytes into(10);
+  Task<std::size_t> read = io::net_conformance::read_once(*hosts.client, into, hosts.stop);
+  read.start();
+  hosts.world.kill(hosts.there.node());
+  ASSERT_TRUE(hosts.world.run_while_not([&] { return read.done(); }));
+  EXPECT_EQ(read.take(), 0u);
+  Task<void> connecting = io::net_conformance::discard_connect(hosts.here_net, hosts.listener->address());
+  connecting.start();
+  ASSERT_TRUE(hosts.world.run_while_not([&] { return connecting.done(); }));
+  EXPECT_THROW(connecting.take(), Error);
+}
+
+}  // namespace
+}  // namespace aiacc::sim

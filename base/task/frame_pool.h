@@ -1,0 +1,47 @@
+// Free lists for coroutine frames, one pool a lane. A lane is driven by one thread at a time, so nothing here is atomic.
+// A frame remembers the pool it came from and returns there; a frame made while no pool is installed comes from malloc.
+// Under the address sanitizer every frame comes from malloc, so that a use after free is seen.
+#pragma once
+
+#include <array>
+#include <cstddef>
+
+namespace aiacc {
+
+class FramePool {
+ public:
+  FramePool() = default;
+  FramePool(const FramePool&) = delete;
+  FramePool& operator=(const FramePool&) = delete;
+  ~FramePool();
+
+  // Frames made by this thread come from `pool` while the guard lives. Guards nest.
+  class Use {
+   public:
+    explicit Use(FramePool& pool) noexcept;
+    ~Use();
+    Use(const Use&) = delete;
+    Use& operator=(const Use&) = delete;
+
+   private:
+    FramePool* outer_;
+  };
+
+  static void* allocate(std::size_t bytes);
+  static void release(void* frame) noexcept;
+
+ private:
+  static constexpr std::size_t kGranuleBytes = 128;
+  static constexpr std::size_t kClasses = 32;  // frames up to 4 KiB; larger ones are rare and come from malloc
+
+  struct Header {  // in front of each frame; keeps the frame's 16-byte alignment
+    FramePool* pool;
+    std::size_t size_class;
+  };
+  struct Free {
+    Free* next;
+  };
+  std::array<Free*, kClasses> free_{};
+};
+
+}  // namespace aiacc

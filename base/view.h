@@ -1,0 +1,53 @@
+// View: who takes part. Immutable and shared by all contexts of a process; what is O(world) exists once. A world is view 0
+// of its job; groups, shrink and grow make further views (design decision 7).
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <vector>
+
+namespace aiacc {
+
+// A process that takes part in a job: its number never changes and is never used again for another process, except that a
+// replacement has a higher incarnation.
+struct Member {
+  std::uint32_t id = 0;  // rank in the world at its birth
+  std::uint32_t incarnation = 0;
+  std::uint32_t host = 0;  // index of its host in the job: members with equal hosts may share memory (proved later)
+  bool operator==(const Member&) const = default;
+};
+
+class View {
+ public:
+  // `parent` is the id of the view it was derived from (0 for a world), `key` tells apart views with the same members.
+  View(std::uint64_t job, std::uint64_t parent, std::uint64_t key, std::uint32_t epoch, std::vector<Member> members);
+
+  // A 64-bit hash of job, parent, key and the ordered members; members verify the whole at first contact.
+  std::uint64_t id() const noexcept { return id_; }
+  std::uint64_t job() const noexcept { return job_; }
+  std::uint32_t epoch() const noexcept { return epoch_; }
+  int size() const noexcept { return static_cast<int>(members_.size()); }
+  const Member& member(int rank) const noexcept { return members_[static_cast<std::size_t>(rank)]; }
+  std::span<const Member> members() const noexcept { return members_; }
+  // Rank of a member in this view, or -1.
+  int rank_of(const Member& member) const noexcept;
+
+  // Ranks on the same host as `rank`, ascending; computed once for all hosts when the view is made.
+  std::span<const int> ranks_on_host_of(int rank) const noexcept;
+  int hosts() const noexcept { return hosts_; }
+
+ private:
+  std::uint64_t job_;
+  std::uint64_t id_;
+  std::uint32_t epoch_;
+  int hosts_ = 0;
+  std::vector<Member> members_;
+  std::vector<int> by_host_;     // ranks grouped by host, ascending within one
+  std::vector<int> host_begin_;  // where the group of a rank's host begins in by_host_
+  std::vector<int> host_end_;
+};
+
+using ViewPtr = std::shared_ptr<const View>;
+
+}  // namespace aiacc

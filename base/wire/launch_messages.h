@@ -1,0 +1,150 @@
+// What aiaccrun and the agent of a host say to each other, over the agent's standard input and output: two pipes on this
+// host, an ssh connection on another. Frames are base/wire/frame.h's, up to kLargestFrameBytes: a StartJob carries environments.
+//
+//   aiaccrun → agent    StartJob → (SignalRanks | EndRanks | Credit)* → DropOutput? → end of stream
+//   agent → aiaccrun    (Started | NotStarted) → (Output | RankChanged | RankStopped | Notice)* → JobEnded
+//
+// End of stream is a lease: an agent that reads it before it has said JobEnded ends all that it started (TERM and CONT,
+// KILL 2 s later). Output flows against credit, per stream; nothing else waits for it, so signals, time-outs and deaths
+// pass a full terminal. The order of frames from one agent is the order of time on its host.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <tuple>
+#include <vector>
+
+namespace aiacc::wire {
+
+inline constexpr std::uint16_t kLaunchProtocol = 1;
+
+// One rank of StartJob. Its environment is what it gets beside the common one.
+struct StartRank {
+  std::int32_t rank = 0;
+  std::int32_t local_rank = 0;
+  std::vector<std::uint32_t> binding;  // processing units; empty: not bound
+  std::vector<std::string> environment;
+  auto fields() { return std::tie(rank, local_rank, binding, environment); }
+};
+
+struct StartJob {
+  static constexpr std::uint16_t kType = 101;
+  std::uint16_t protocol = kLaunchProtocol;
+  std::string version;  // of aiaccrun; the agent's must be the same
+  std::string host_name;
+  std::int32_t host = 0;
+  std::vector<std::uint32_t> hosts_of_ranks;  // host index of each rank of the job
+  std::vector<std::string> argv;
+  std::string cwd;
+  std::vector<std::string> environment;
+  std::vector<StartRank> ranks;  // of this host, ascending
+  bool tag_output = false;
+  bool report_bindings = false;
+  std::uint64_t credit = 0;  // bytes of output that may be sent at first, for each stream
+  auto fields() {
+    return std::tie(protocol, version, host_name, host, hosts_of_ranks, argv, cwd, environment, ranks, tag_output,
+                    report_bindings, credit);
+  }
+};
+
+// To the process group of every rank.
+struct SignalRanks {
+  static constexpr std::uint16_t kType = 102;
+  std::int32_t number = 0;
+  auto fields() { return std::tie(number); }
+};
+
+// Ends the ranks: `signals` now, KILL after `kill_after_ms` (negative: leave the time that was set before). A later
+// EndRanks may only shorten it. `everyone`: signals go to all descendants, not only to the ranks' groups.
+struct EndRanks {
+  static constexpr std::uint16_t kType = 103;
+  std::vector<std::int32_t> signals;
+  std::int64_t kill_after_ms = -1;
+  bool everyone = false;
+  auto fields() { return std::tie(signals, kill_after_ms, everyone); }
+};
+
+// So many more bytes of `stream` (1 or 2) may be sent.
+struct Credit {
+  static constexpr std::uint16_t kType = 104;
+  std::uint8_t stream = 1;
+  std::uint64_t bytes = 0;
+  auto fields() { return std::tie(stream, bytes); }
+};
+
+// Nobody reads the output any more: count what is left and drop it.
+struct DropOutput {
+  static constexpr std::uint16_t kType = 105;
+  auto fields() { return std::tie(); }
+};
+
+struct Started {
+  static constexpr std::uint16_t kType = 121;
+  std::vector<std::int32_t> processes;               // of the ranks, in the order of StartJob
+  std::vector<std::vector<std::uint32_t>> bindings;  // as the kernel reports them; empty unless asked for
+  auto fields() { return std::tie(processes, bindings); }
+};
+
+// Nothing runs, or what did was ended: JobEnded does not follow.
+struct NotStarted {
+  static constexpr std::uint16_t kType = 122;
+  std::int32_t exit_code = 0;
+  std::uint8_t message = 0;  // launcher::MessageId
+  std::string sentence;
+  auto fields() { return std::tie(exit_code, message, sentence); }
+};
+
+// Whole lines, or a part of one, of one rank (launcher/lines.h); tagged already if tags were asked for.
+struct Output {
+  static constexpr std::uint16_t kType = 123;
+  std::int32_t rank = 0;
+  std::uint8_t stream = 1;
+  bool continues = false;
+  bool ends_line = true;
+  std::string bytes;
+  auto fields() { return std::tie(rank, stream, continues, ends_line, bytes); }
+};
+
+// `phase` is launcher::RankPhase; the rest is set when it exited.
+struct RankChanged {
+  static constexpr std::uint16_t kType = 124;
+  std::int32_t rank = 0;
+  std::uint8_t phase = 0;
+  std::int32_t code = 0;
+  std::int32_t signal = 0;
+  bool by_memory = false;
+  std::int64_t after_ns = 0;  // since the ranks were started
+  auto fields() { return std::tie(rank, phase, code, signal, by_memory, after_ns); }
+};
+
+// The rank's process is in state T.
+struct RankStopped {
+  static constexpr std::uint16_t kType = 125;
+  std::int32_t rank = 0;
+  std::int32_t process = 0;
+  std::int32_t signal = 0;
+  auto fields() { return std::tie(rank, process, signal); }
+};
+
+// A line for the user; the job goes on (or its end is told by other messages).
+struct Notice {
+  static constexpr std::uint16_t kType = 126;
+  std::uint8_t message = 0;  // launcher::MessageId
+  std::string sentence;
+  auto fields() { return std::tie(message, sentence); }
+};
+
+// The keeper died: the agent ends the job as if aiaccrun were lost, and says so first.
+struct KeeperLost {
+  static constexpr std::uint16_t kType = 127;
+  auto fields() { return std::tie(); }
+};
+
+// No process of the job lives on this host and all output was sent or dropped.
+struct JobEnded {
+  static constexpr std::uint16_t kType = 128;
+  std::uint64_t dropped_bytes = 0;
+  auto fields() { return std::tie(dropped_bytes); }
+};
+
+}  // namespace aiacc::wire

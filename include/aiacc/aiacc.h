@@ -1,0 +1,207 @@
+/* aiacc: an MPI-style runtime for distributed deep-learning training. The C ABI.
+ *
+ * Conventions, true for every function unless it says otherwise:
+ * - Returns AIACC_OK (0) or a status; then aiacc_last_error() has the sentence, for the calling thread.
+ * - Any thread may call. Nothing is thrown. Handles are 64-bit values that carry kind and generation: a stale or foreign
+ *   one is AIACC_ERR_INVALID_HANDLE, never a crash.
+ * - "Collective" functions are called by every rank of the group, in the same order on each rank; all others are local.
+ * - A collective blocks when `request` is NULL; otherwise it is started, *request is set, and its buffers belong to the
+ *   library until the request completed. Errors in arguments are found before anything starts: then no request is made
+ *   and the group stays usable. Any later error aborts the group on all its ranks (AIACC_ERR_ABORTED from then on) and no
+ *   other group.
+ * - Counts are in elements, not bytes. A buffer freed while its operation is running is undefined behaviour.
+ * - `send` and `recv` are the same pointer for an operation in place, or do not overlap.
+ * - Every rank ends with the same bits. 16-bit floats accumulate in fp32. MIN and MAX propagate NaN and order -0 below +0.
+ */
+#ifndef AIACC_AIACC_H
+#define AIACC_AIACC_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#if defined(__GNUC__)
+#define AIACC_API __attribute__((visibility("default")))
+#else
+#define AIACC_API
+#endif
+
+/* Any int may arrive from a caller; C++ wants to be told so. */
+#ifdef __cplusplus
+#define AIACC_ENUM_TYPE : int
+#else
+#define AIACC_ENUM_TYPE
+#endif
+
+#define AIACC_VERSION_MAJOR 0
+#define AIACC_VERSION_MINOR 1
+#define AIACC_VERSION_PATCH 0
+
+typedef enum aiacc_status AIACC_ENUM_TYPE {
+  AIACC_OK = 0,
+  AIACC_ERR_INVALID_ARGUMENT = 1, /* nothing was started */
+  AIACC_ERR_INVALID_HANDLE = 2,
+  AIACC_ERR_INVALID_STATE = 3, /* before init, after finalize, in a forked child, inside a callback */
+  AIACC_ERR_UNSUPPORTED = 4,
+  AIACC_ERR_OUT_OF_MEMORY = 5,
+  AIACC_ERR_SYSTEM = 6,
+  AIACC_ERR_TIMEOUT = 7,
+  AIACC_ERR_PEER_FAILED = 8,
+  AIACC_ERR_MISMATCH = 9,
+  AIACC_ERR_ABORTED = 10,
+  AIACC_ERR_PROTOCOL = 11,
+  AIACC_PENDING = 12, /* not an error: the request is not complete yet */
+  AIACC_ERR_INTERNAL = 13
+} aiacc_status_t;
+
+typedef enum aiacc_dtype AIACC_ENUM_TYPE {
+  AIACC_INT8 = 0,
+  AIACC_UINT8 = 1,
+  AIACC_INT16 = 2,
+  AIACC_UINT16 = 3,
+  AIACC_INT32 = 4,
+  AIACC_UINT32 = 5,
+  AIACC_INT64 = 6,
+  AIACC_UINT64 = 7,
+  AIACC_FLOAT16 = 8,
+  AIACC_BFLOAT16 = 9,
+  AIACC_FLOAT32 = 10,
+  AIACC_FLOAT64 = 11,
+  AIACC_BOOL = 12 /* one byte, 0 or 1 */
+} aiacc_dtype_t;
+
+typedef enum aiacc_op AIACC_ENUM_TYPE {
+  AIACC_SUM = 0,
+  AIACC_AVG = 1, /* the sum divided by the number of ranks; integers truncate towards zero */
+  AIACC_PROD = 2,
+  AIACC_MIN = 3,
+  AIACC_MAX = 4,
+  AIACC_BAND = 5, /* bitwise: integers and bool */
+  AIACC_BOR = 6,
+  AIACC_BXOR = 7
+} aiacc_op_t;
+
+typedef uint64_t aiacc_context_t; /* one rank; a process may hold several */
+typedef uint64_t aiacc_group_t;
+typedef uint64_t aiacc_request_t;
+
+#define AIACC_NULL ((uint64_t)0)
+/* The group of all ranks of the default context (the one that aiacc_init makes). */
+#define AIACC_WORLD ((aiacc_group_t)1)
+
+/* Attributes of a context. Zero all of it, set `size`, then what you need: zero means the default everywhere. */
+typedef struct aiacc_init_attr {
+  size_t size;            /* sizeof(aiacc_init_attr_t) */
+  int32_t world_size_set; /* 1: `rank` and `world_size` are given here and nothing is looked up */
+  int32_t rank;
+  int32_t world_size;
+  int32_t timeout_ms; /* for coming up; default AIACC_INIT_TIMEOUT (300 s) */
+} aiacc_init_attr_t;
+
+/* Attributes of one operation; NULL for defaults. Zero all of it, set `size`. */
+typedef struct aiacc_attr {
+  size_t size;           /* sizeof(aiacc_attr_t) */
+  const char *name;      /* for messages and traces; copied */
+  int64_t timeout_ms;    /* 0: AIACC_TIMEOUT (1,800 s); -1: none */
+  double prescale;       /* 0 means 1; each input is multiplied by it, in the accumulate type */
+  double postscale;      /* 0 means 1; the result likewise */
+  int32_t priority;      /* larger is more urgent; a hint */
+  int32_t traffic_class; /* 0: by size */
+} aiacc_attr_t;
+
+/* --- life ---------------------------------------------------------------------------------------------------------- */
+
+/* Makes the default context: finds rank, size and peers from `attr`, from aiaccrun, or (a world of one) from nothing at
+ * all. Collective over the job. `attr` may be NULL. */
+AIACC_API aiacc_status_t aiacc_init(const aiacc_init_attr_t *attr);
+/* Leaves the job in order. Collective; waits for operations that are still running. */
+AIACC_API aiacc_status_t aiacc_finalize(void);
+/* 1 between a successful aiacc_init and aiacc_finalize, else 0. Never fails. */
+AIACC_API int aiacc_initialized(void);
+
+/* Makes `n` contexts, ranks 0 to n-1 of one world inside this process, for threads as ranks: contexts[i] is used by the
+ * thread that is rank i. Local. */
+AIACC_API aiacc_status_t aiacc_context_create_local(size_t n, aiacc_context_t *contexts);
+/* Destroys a context made by aiacc_context_create_local. Collective over its world. */
+AIACC_API aiacc_status_t aiacc_context_destroy(aiacc_context_t context);
+/* The group of all ranks of `context`. */
+AIACC_API aiacc_status_t aiacc_context_world(aiacc_context_t context, aiacc_group_t *world);
+
+/* --- who is who ---------------------------------------------------------------------------------------------------- */
+
+AIACC_API aiacc_status_t aiacc_rank(aiacc_group_t group, int *rank);
+AIACC_API aiacc_status_t aiacc_size(aiacc_group_t group, int *size);
+/* Among the ranks of the group on this host. */
+AIACC_API aiacc_status_t aiacc_local_rank(aiacc_group_t group, int *local_rank);
+AIACC_API aiacc_status_t aiacc_local_size(aiacc_group_t group, int *local_size);
+/* Index of this rank's host among the hosts of the group. */
+AIACC_API aiacc_status_t aiacc_host_index(aiacc_group_t group, int *host_index);
+
+/* --- collectives --------------------------------------------------------------------------------------------------- */
+
+/* recv[i] = op over ranks of send[i]; count elements on each rank. Collective. */
+AIACC_API aiacc_status_t aiacc_allreduce(const void *send, void *recv, size_t count, aiacc_dtype_t dtype, aiacc_op_t op,
+                                         aiacc_group_t group, const aiacc_attr_t *attr, aiacc_request_t *request);
+/* As allreduce, at `root` only; recv may be NULL elsewhere. Collective. */
+AIACC_API aiacc_status_t aiacc_reduce(const void *send, void *recv, size_t count, aiacc_dtype_t dtype, aiacc_op_t op,
+                                      int root, aiacc_group_t group, const aiacc_attr_t *attr,
+                                      aiacc_request_t *request);
+/* buffer of `root` to all. Collective. */
+AIACC_API aiacc_status_t aiacc_broadcast(void *buffer, size_t count, aiacc_dtype_t dtype, int root, aiacc_group_t group,
+                                         const aiacc_attr_t *attr, aiacc_request_t *request);
+/* recv[r * count .. (r+1) * count) = send of rank r; recv holds size * count elements. In place: send is
+ * recv + rank * count. Collective. */
+AIACC_API aiacc_status_t aiacc_allgather(const void *send, void *recv, size_t count, aiacc_dtype_t dtype,
+                                         aiacc_group_t group, const aiacc_attr_t *attr, aiacc_request_t *request);
+/* recv[i] = op over ranks of send[rank * count + i]; send holds size * count elements, recv `count`. In place: recv is
+ * send + rank * count. Collective. */
+AIACC_API aiacc_status_t aiacc_reduce_scatter(const void *send, void *recv, size_t count, aiacc_dtype_t dtype,
+                                              aiacc_op_t op, aiacc_group_t group, const aiacc_attr_t *attr,
+                                              aiacc_request_t *request);
+/* Returns on each rank after all have called it. Collective. */
+AIACC_API aiacc_status_t aiacc_barrier(aiacc_group_t group, const aiacc_attr_t *attr, aiacc_request_t *request);
+
+/* Point to point: matched by (sender, tag) in the order of the calls. Sizes must agree. `send` may complete before the
+ * receiver has asked. */
+AIACC_API aiacc_status_t aiacc_send(const void *buffer, size_t count, aiacc_dtype_t dtype, int to, uint32_t tag,
+                                    aiacc_group_t group, const aiacc_attr_t *attr, aiacc_request_t *request);
+AIACC_API aiacc_status_t aiacc_recv(void *buffer, size_t count, aiacc_dtype_t dtype, int from, uint32_t tag,
+                                    aiacc_group_t group, const aiacc_attr_t *attr, aiacc_request_t *request);
+
+/* --- requests ------------------------------------------------------------------------------------------------------ */
+
+/* The operation's status once it completed (the request is then gone), AIACC_PENDING before. */
+AIACC_API aiacc_status_t aiacc_test(aiacc_request_t request);
+/* Waits for the operation and returns its status; the request is gone afterwards. */
+AIACC_API aiacc_status_t aiacc_wait(aiacc_request_t request);
+/* As aiacc_wait, but gives up after `timeout_ms` with AIACC_PENDING; the request stays. */
+AIACC_API aiacc_status_t aiacc_wait_for(aiacc_request_t request, int64_t timeout_ms);
+
+/* --- memory -------------------------------------------------------------------------------------------------------- */
+
+/* Memory that the ranks of this host share: collectives on it move the fewest bytes. Belongs to the caller until
+ * aiacc_mem_free. `context` AIACC_NULL means the default one. Local. */
+AIACC_API aiacc_status_t aiacc_mem_alloc(aiacc_context_t context, size_t bytes, void **memory);
+/* No operation may use it any more, on any rank. */
+AIACC_API aiacc_status_t aiacc_mem_free(void *memory);
+
+/* --- errors and version -------------------------------------------------------------------------------------------- */
+
+/* The sentence of the last failed call of this thread, "" if there was none. Valid until the next failing call. */
+AIACC_API const char *aiacc_last_error(void);
+/* "peer failed" for AIACC_ERR_PEER_FAILED and so on; never NULL. */
+AIACC_API const char *aiacc_status_name(aiacc_status_t status);
+/* The rank that the last failed call of this thread was about, -1 if none. */
+AIACC_API int aiacc_last_error_rank(void);
+/* "0.1.0": the version of the library that runs, which may be newer than the header. */
+AIACC_API const char *aiacc_version(void);
+/* Bytes of one element; 0 for an unknown type. */
+AIACC_API size_t aiacc_dtype_size(aiacc_dtype_t dtype);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

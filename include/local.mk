@@ -1,0 +1,2 @@
+# include: the installed headers, in $(includedir)/aiacc.
+pkginclude_HEADERS += include/aiacc/aiacc.h

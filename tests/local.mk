@@ -1,0 +1,32 @@
+# tests: the runner, and what needs processes, hosts, faults or frameworks (unit tests stand beside their sources).
+EXTRA_DIST += \
+	tests/abi_manual_test.py \
+	tests/digits_test.py \
+	tests/abi_process_test.py \
+	tests/abi_test.c \
+	tests/docs_test.py \
+	tests/floors \
+	tests/floors_test.py \
+	tests/launcher_exit_test.py \
+	tests/launcher_isolate_test.py \
+	tests/launcher_memory_test.py \
+	tests/launcher_options_test.py \
+	tests/launcher_orphans_test.py \
+	tests/launcher_output_test.py \
+	tests/launcher_ranks_test.py \
+	tests/launcher_signals_test.py \
+	tests/launcher_support.py \
+	tests/launcher_wiring_test.py \
+	tests/manual_test.py \
+	tests/programs/job_rank.c \
+	tests/settings_test.py \
+	tests/run
+
+# Fuzz targets, built on request: `make agent_messages_fuzz'.
+EXTRA_PROGRAMS += agent_messages_fuzz
+agent_messages_fuzz_SOURCES = tests/fuzz/agent_messages_fuzz.cc tests/fuzz/driver.cc tests/fuzz/driver.h
+agent_messages_fuzz_LDADD = $(floors_up_to_base)
+
+EXTRA_DIST += \
+	tests/programs/rank.c \
+	tests/runtime_process_test.py
