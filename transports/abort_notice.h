@@ -1,0 +1,46 @@
+// AbortNotice: the payload of a kAbort message, which ends a group on another member, asks for its half of a mismatch, or
+// asks what holds it up.
+//
+// Little-endian: u16 stage, u16 code, i32 rank, i32 other, u64 fingerprint, then the sentence in UTF-8, at most
+// kMaxSentence bytes. The header names group and sequence.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "base/error.h"
+
+namespace aiacc {
+
+struct AbortNotice {
+  enum class Stage : std::uint16_t {
+    kFinal = 1,  // the group is aborted: `code`, `rank` and `text` are the error
+    // Members disagree about an operation: `text` describes the sender's call, `fingerprint` is that of the receiver's, as
+    // the sender saw it. The receiver knows both halves now, makes the sentence, and aborts the group with it.
+    kQuestion = 2,
+    // An operation is stalled: where are you in it? Answered by kHere with a Whereabouts in `other`; if that is kWaiting,
+    // `rank` is whom the sender waits for, or whom it suspects to hold that one up.
+    kWhere = 3,
+    kHere = 4,
+  };
+  enum class Whereabouts : std::int32_t { kWaiting = 0, kNotBegun = 1, kFinished = 2, kWorking = 3 };
+  static constexpr std::size_t kFixedBytes = 20;
+  static constexpr std::size_t kMaxSentence = 4000;
+  static constexpr std::size_t kMaxBytes = kFixedBytes + kMaxSentence;
+
+  Stage stage = Stage::kFinal;
+  Code code = Code::kAborted;
+  std::int32_t rank = kNoPeer;   // in the group: who the error is about
+  std::int32_t other = kNoPeer;  // of a mismatch: the other one
+  std::uint64_t fingerprint = 0;
+  std::string text;
+
+  std::vector<std::byte> encode() const;                                       // cuts a longer sentence
+  static std::optional<AbortNotice> decode(std::span<const std::byte> bytes);  // nullopt: not a notice
+};
+
+}  // namespace aiacc

@@ -1,0 +1,53 @@
+// MemfdDomain: the HostDomain of real processes and of threads as ranks, on the segment of their host.
+//
+// Waiting. A storer publishes, then looks at the host's word of sleepers, and rings whoever sleeps on that line. A rank
+// that is about to block writes which lines it waits for, puts itself among the sleepers, and then looks at its flags once
+// more (Dekker: publish() stores the flag and loads `sleepers`; about_to_block() stores `sleepers` and loads the flag; all
+// four are seq_cst, so at least one side sees the other). A dead rank stays among the sleepers until mark_dead().
+#pragma once
+
+#include <memory>
+
+#include "base/io/real_loop.h"
+#include "transports/host/doorbell.h"
+#include "transports/host/segment_domain.h"
+
+namespace aiacc {
+
+class MemfdDomain final : public SegmentDomain, private io::Poller, private io::BlockGuard {
+ public:
+  // A process: maps the segment. The descriptor may be closed afterwards.
+  static std::unique_ptr<MemfdDomain> attach(int descriptor, std::uint64_t nonce, int rank, int size,
+                                             io::RealLoop& loop);
+  // Threads as ranks share one mapping.
+  MemfdDomain(std::shared_ptr<SegmentMapping> mapping, int rank, io::RealLoop& loop);
+  ~MemfdDomain() override;
+
+  Loop& loop() noexcept override { return loop_; }
+  void publish(std::uint32_t line, std::uint32_t word, std::uint64_t value) noexcept override;
+
+ protected:
+  bool look(FlagAwait& wait) override;
+  void begin_wait(FlagAwait& wait) noexcept override;
+  void cancel_wait(FlagAwait& wait) noexcept override;
+
+ private:
+  bool look_at_flags() noexcept override;
+  bool about_to_block() noexcept override;
+  void woke() noexcept override;
+
+  bool reached(const FlagAwait& wait) const noexcept;
+  bool complete_reached(IntrusiveList<FlagAwait>& waits) noexcept;
+  void ring_sleepers(std::uint64_t lines) noexcept;
+
+  io::RealLoop& loop_;
+  Doorbell bell_;
+  const int spins_;  // looks at a flag before its wait is handed to the loop
+
+  IntrusiveList<FlagAwait> waits_;
+  IntrusiveList<FlagAwait> urgent_waits_;
+  std::uint64_t news_seen_ = 0;
+  bool asleep_ = false;
+};
+
+}  // namespace aiacc

@@ -1,0 +1,145 @@
+#include "transports/host/memfd_domain.h"
+
+#include <gtest/gtest.h>
+
+#include <thread>
+
+#include "transports/host/host_conformance.h"
+
+namespace aiacc {
+namespace {
+
+constexpr std::uint64_t kNonce = 0x1234'5678'9abc'def0;
+constexpr std::uint64_t kSliceBytes = std::uint64_t{64} << 20;
+
+// All members in this thread, on one loop, each with a mapping of its own.
+class MemfdUnderTest final : public HostUnderTest {
+ public:
+  explicit MemfdUnderTest(int members) {
+    const HostSegment segment = HostSegment::create(members, kSliceBytes, kNonce);
+    for (int rank = 0; rank < members; ++rank) {
+      members_.push_back(MemfdDomain::attach(segment.descriptor(), kNonce, rank, members, loop_));
+    }
+  }
+  int size() const override { return static_cast<int>(members_.size()); }
+  HostDomain& member(int rank) override { return *members_[static_cast<std::size_t>(rank)]; }
+  void run(std::vector<Task<void>> tasks) override {
+    for (Task<void>& task : tasks) task.start();
+    for (Task<void>& task : tasks) loop_.run_until([&task] { return task.done(); });
+    for (Task<void>& task : tasks) task.take();
+  }
+
+ private:
+  io::RealLoop loop_;
+  std::vector<std::unique_ptr<MemfdDomain>> members_;
+};
+
+std::unique_ptr<HostUnderTest> make(int members) { return std::make_unique<MemfdUnderTest>(members); }
+
+INSTANTIATE_TEST_SUITE_P(Memfd, HostConformance, ::testing::Values(&make));
+
+// Ranks as threads on one mapping: what the thread sanitizer looks at.
+class MemfdThreads : public ::testing::Test {
+ protected:
+  void run(int ranks, const std::function<Task<void>(HostDomain&)>& body) {
+    const HostSegment segment = HostSegment::create(ranks, kSliceBytes, kNonce);
+    const auto mapping = SegmentMapping::map(segment.descriptor(), kNonce, ranks);
+    std::vector<std::thread> threads;
+    for (int rank = 0; rank < ranks; ++rank) {
+      threads.emplace_back([&body, mapping, rank] {
+        io::RealLoop loop;
+        MemfdDomain domain(mapping, rank, loop);
+        loop.run(body(domain));
+      });
+    }
+    for (std::thread& thread : threads) thread.join();
+  }
+};
+
+Task<std::uint32_t> lines_of(HostDomain& host, int owner, std::uint64_t key, Stop& stop) {
+  for (;;) {
+    const FlagRef claims = HostDomain::claims(owner);
+    const std::uint64_t seen = host.line(owner, claims.line).word[claims.word].load(std::memory_order_acquire);
+    if (const auto lines = host.find_lines(owner, key)) co_return *lines;
+    co_await host.at_least(claims, seen + 1, stop);
+  }
+}
+
+// Everybody writes its memory, says so, and reads what all others wrote; some rounds late enough that the others block.
+Task<void> exchange(HostDomain& host) {
+  Stop stop;
+  Deadline deadline(host.loop(), after(host.loop().now(), std::chrono::seconds(60)), stop, "a rank does not come");
+  const std::uint32_t mine = host.claim_lines(5, 2);
+  const HostRange range = host.allocate(4096);
+  host.own_line(mine).word[1].store(range.offset, std::memory_order_relaxed);
+  auto* values = reinterpret_cast<std::uint64_t*>(host.view(host.rank(), range.offset));
+  std::vector<std::uint32_t> lines;
+  for (int owner = 0; owner < host.size(); ++owner) {
+    const std::uint32_t line = co_await lines_of(host, owner, 5, stop);
+    lines.push_back(line);
+  }
+  for (std::uint64_t round = 1; round <= 300; ++round) {
+    const bool late = round % 50 == 0 &&
+                      round / 50 % static_cast<std::uint64_t>(host.size()) == static_cast<std::uint64_t>(host.rank());
+    if (late) co_await sleep_for(host.loop(), std::chrono::milliseconds(2), stop);
+    values[0] = round * 10 + static_cast<std::uint64_t>(host.rank());
+    host.publish(mine, 0, round);
+    for (int owner = 0; owner < host.size(); ++owner) {
+      const std::uint32_t line = lines[static_cast<std::size_t>(owner)];
+      const FlagRef flag{owner, line, 0};
+      co_await host.at_least(flag, round, stop);
+      const std::uint64_t offset = host.line(owner, line).word[1].load(std::memory_order_relaxed);
+      const auto* theirs = reinterpret_cast<const std::uint64_t*>(host.view(owner, offset));
+      EXPECT_EQ(theirs[0], round * 10 + static_cast<std::uint64_t>(owner));
+    }
+    host.publish(mine + 1, 0, round);
+    for (int owner = 0; owner < host.size(); ++owner) {
+      const FlagRef flag{owner, lines[static_cast<std::size_t>(owner)] + 1, 0};
+      co_await host.at_least(flag, round, stop);
+    }
+  }
+}
+
+TEST_F(MemfdThreads, FlagsCarryMemoryBetweenThreads) {
+  run(2, exchange);
+  run(5, exchange);
+}
+
+TEST_F(MemfdThreads, ABlockedRankCostsNothing) {
+  run(2, [](HostDomain& host) -> Task<void> {
+    return [](HostDomain& self) -> Task<void> {
+      Stop stop;
+      const std::uint32_t line = self.claim_lines(9, 1);
+      if (self.rank() == 0) {
+        co_await sleep_for(self.loop(), std::chrono::milliseconds(300), stop);
+        self.publish(line, 0, 1);
+        co_return;
+      }
+      const FlagRef flag{0, line, 0};
+      co_await self.at_least(flag, 1, stop);
+      const std::uint64_t blocked = static_cast<io::RealLoop&>(self.loop()).blocked_count();
+      EXPECT_GE(blocked, 1u);
+      EXPECT_LE(blocked, 20u) << "woken once for the claim of the other and once for the flag";
+    }(host);
+  });
+}
+
+TEST(MemfdDomain, ColoursAllocationsByRank) {
+  MemfdUnderTest host(3);
+  const std::uint64_t offset = host.member(0).allocate(1).offset;
+  EXPECT_NE(host.member(1).allocate(1).offset % 4096, offset % 4096);
+  EXPECT_NE(host.member(2).allocate(1).offset % 4096, offset % 4096);
+}
+
+TEST(MemfdDomain, AMissedAbortIsTakenForOnesOwn) {
+  MemfdUnderTest host(2);
+  host.member(1).begin_stores(1);
+  for (std::uint64_t operation = 10; operation < 400; ++operation) host.member(0).abort_stores(operation);
+  EXPECT_EQ(host_conformance::code_of([&host] { host.member(1).check_stores(); }), Code::kAborted);
+  host.member(1).end_stores();
+  host.member(1).begin_stores(1);
+  host.member(1).end_stores();
+}
+
+}  // namespace
+}  // namespace aiacc

@@ -1,0 +1,122 @@
+// The segment of a host: one sparse memfd that all its ranks map. Whoever starts the ranks makes it (HostSegment: the
+// agent, or the maker of threads as ranks), each rank maps it once (SegmentMapping; threads as ranks share one).
+//
+//   page 0        SegmentHeader: who we are, and the few words that every rank writes
+//   then a rank   control area: directory of claimed lines, control lines
+//   then a rank   slice: address space for what the rank allocates
+//
+// Nothing but what is used costs memory. The size is sealed: a peer cannot take pages away under a reader.
+#pragma once
+
+#include <array>
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+
+#include "base/cgroups.h"
+#include "base/fd.h"
+#include "base/mapping.h"
+#include "transports/host/host_domain.h"
+
+namespace aiacc {
+
+struct SegmentHeader {
+  static constexpr std::uint64_t kMagic = 0x746e656d67657361;  // "asegment"
+  static constexpr std::uint32_t kVersion = 1;
+  static constexpr int kMaxRanks = 1024;
+
+  std::uint64_t magic = kMagic;
+  std::uint32_t version = kVersion;
+  std::uint32_t ranks = 0;
+  std::uint64_t nonce = 0;
+  std::uint64_t slice_bytes = 0;
+
+  // Bit r % 64 of word r / 64: rank r is about to block or blocks. Who publishes looks here, so it stands alone.
+  alignas(128) std::array<std::atomic<std::uint64_t>, kMaxRanks / 64> sleepers{};
+  // Counts calls of abort_stores() on this host.
+  alignas(128) std::atomic<std::uint64_t> store_aborts{0};
+  // Counts urgent news on this host.
+  alignas(128) std::atomic<std::uint64_t> urgent_news{0};
+};
+
+// Where a rank's lines for a key are. Written by the owner: key 0, then place, then the key with release; a reader that
+// sees the same key before and after it read the place has the right one.
+struct DirectoryEntry {
+  std::atomic<std::uint64_t> key{0};
+  std::atomic<std::uint64_t> place{0};  // first line
+};
+
+struct ControlArea {
+  static constexpr std::uint32_t kLines = 4096;
+  static constexpr std::uint32_t kKeys = 2048;
+
+  ControlLine line[kLines];
+  DirectoryEntry directory[kKeys];
+};
+
+class HostSegment {
+ public:
+  // Refuses, before any page is touched, when the limits on file size (ulimit -f) or memory (control groups,
+  // MemAvailable) are too small for what `ranks` need at least. `nonce` is random: it proves to a rank that what it mapped
+  // is what it was told to map. slice_bytes 0: as much as the host has memory.
+  static HostSegment create(int ranks, std::uint64_t slice_bytes, std::uint64_t nonce);
+  static HostSegment create(int ranks, std::uint64_t slice_bytes, std::uint64_t nonce, const ReadFile& read_file);
+
+  // What every rank touches at once: its control lines and the staging of a group (collectives/host/host_team.h).
+  static constexpr std::uint64_t kNeedPerRank = std::uint64_t{2} << 20;
+
+  int descriptor() const noexcept { return memfd_.get(); }
+  std::uint64_t nonce() const noexcept { return nonce_; }
+  int ranks() const noexcept { return ranks_; }
+
+ private:
+  HostSegment(Fd memfd, int ranks, std::uint64_t nonce) : memfd_(std::move(memfd)), ranks_(ranks), nonce_(nonce) {}
+  Fd memfd_;
+  int ranks_;
+  std::uint64_t nonce_;
+};
+
+class SegmentMapping {
+ public:
+  // Throws kProtocol if the descriptor is not the segment with this nonce and number of ranks, kOutOfMemory if the address
+  // space (ulimit -v) is too small for it. The descriptor may be closed afterwards.
+  static std::shared_ptr<SegmentMapping> map(int descriptor, std::uint64_t nonce, int ranks);
+  SegmentMapping(const SegmentMapping&) = delete;
+  SegmentMapping& operator=(const SegmentMapping&) = delete;
+
+  SegmentHeader& header() noexcept { return *reinterpret_cast<SegmentHeader*>(pages_.data()); }
+  ControlArea& control(int rank) noexcept {
+    return *reinterpret_cast<ControlArea*>(pages_.data() + kHeaderBytes +
+                                           static_cast<std::size_t>(rank) * kControlBytes);
+  }
+  std::byte* slice(int rank) noexcept { return slices_ + static_cast<std::size_t>(rank) * slice_bytes_; }
+  std::uint64_t slice_bytes() const noexcept { return slice_bytes_; }
+  int ranks() const noexcept { return ranks_; }
+  // Random, not 0: tells ranks that share this mapping from those that have another.
+  std::uint64_t id() const noexcept { return id_; }
+
+  static constexpr std::size_t kPage = 4096;
+  static constexpr std::size_t kHeaderBytes = kPage;
+  static constexpr std::size_t kControlBytes = (sizeof(ControlArea) + kPage - 1) / kPage * kPage;
+  static constexpr std::size_t kHugePage = std::size_t{2} << 20;
+  // Where the slices begin, and the whole.
+  static std::uint64_t slices_at(int ranks) noexcept;
+  static std::uint64_t total_bytes(int ranks, std::uint64_t slice_bytes) noexcept;
+
+ private:
+  SegmentMapping(Mapping pages, int ranks, std::uint64_t slice_bytes);
+
+  Mapping pages_;
+  std::byte* slices_;
+  std::uint64_t slice_bytes_;
+  int ranks_;
+  std::uint64_t id_ = 0;
+};
+static_assert(sizeof(SegmentHeader) <= SegmentMapping::kHeaderBytes);
+
+// Touches all pages of [begin, begin + bytes) of a shared mapping; throws kOutOfMemory where a plain store would raise
+// SIGBUS.
+void populate(std::byte* begin, std::size_t bytes);
+
+}  // namespace aiacc

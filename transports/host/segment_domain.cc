@@ -1,0 +1,138 @@
+#include "transports/host/segment_domain.h"
+
+#include <fmt/format.h>
+#include <sys/mman.h>
+
+#include <algorithm>
+
+#include "base/error.h"
+#include "transports/host/memory_room.h"
+
+namespace aiacc {
+
+SegmentDomain::SegmentDomain(std::shared_ptr<SegmentMapping> mapping, int rank)
+    : mapping_(std::move(mapping)),
+      rank_(rank),
+      memory_(mapping_->slice_bytes(), rank),
+      dead_(static_cast<std::size_t>(mapping_->ranks())),
+      aborts_seen_of_(static_cast<std::size_t>(mapping_->ranks())) {
+  AIACC_INVARIANT(rank >= 0 && rank < mapping_->ranks(), "a rank of the host");
+  ControlArea& control = mapping_->control(rank_);
+  populate(reinterpret_cast<std::byte*>(control.line), sizeof(ControlLine) * kFirstFreeLine);
+  word(rank_, kCountsLine, kMapping).store(mapping_->id(), std::memory_order_release);
+}
+
+// --- memory ----------------------------------------------------------------------------------------------------------
+
+HostRange SegmentDomain::allocate(std::uint64_t bytes) {
+  require_memory(bytes, "this allocation needs", read_host_file);
+  std::optional<HostRange> range;
+  SliceAllocator::Pages pages;
+  {
+    const std::lock_guard lock(memory_mutex_);
+    range = memory_.take(bytes);
+    if (!range) {
+      throw Error(
+          Code::kOutOfMemory,
+          fmt::format("{} do not fit into what is left of this rank's {} of shared address space ({} are used)",
+                      bytes_text(bytes), bytes_text(mapping_->slice_bytes()), bytes_text(memory_.used_bytes())));
+    }
+    pages = SliceAllocator::pages_of(range->offset, std::max<std::uint64_t>(bytes, 1));
+  }
+  try {
+    populate(view(rank_, pages.offset), pages.bytes);
+  } catch (...) {
+    free(*range);
+    throw;
+  }
+  return *range;
+}
+
+void SegmentDomain::free(HostRange range) noexcept {
+  const std::lock_guard lock(memory_mutex_);
+  const std::optional<SliceAllocator::Taken> taken = memory_.give_back(range.offset);
+  if (!taken) return;
+  std::byte* begin = view(rank_, taken->pages.offset);
+  if (taken->retired) {
+    // A private copy stands here, and a frozen peer may still write to what it replaced: the place stays empty.
+    mmap(begin, taken->pages.bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0);
+    return;
+  }
+  madvise(begin, taken->pages.bytes, MADV_REMOVE);
+}
+
+std::optional<std::uint64_t> SegmentDomain::offset_of(const void* data, std::size_t bytes) const noexcept {
+  const auto* begin = static_cast<const std::byte*>(data);
+  const std::byte* slice = mapping_->slice(rank_);
+  if (begin < slice || begin >= slice + mapping_->slice_bytes()) return std::nullopt;
+  const auto offset = static_cast<std::uint64_t>(begin - slice);
+  const std::lock_guard lock(memory_mutex_);
+  if (!memory_.covers(offset, bytes)) return std::nullopt;
+  return offset;
+}
+
+// --- control lines ---------------------------------------------------------------------------------------------------
+
+// In turn, so that lines that were released are not soon another group's: a slow peer may still look at them once.
+std::uint32_t SegmentDomain::find_free_lines(std::uint32_t count) {
+  for (const std::uint32_t from : {next_line_, static_cast<std::uint32_t>(kFirstFreeLine)}) {
+    std::uint32_t first = from;
+    for (const Claim& claim : claims_) {
+      if (claim.first + claim.count <= first) continue;
+      if (claim.first >= first + count) break;
+      first = claim.first + claim.count;
+    }
+    if (first + count > ControlArea::kLines) continue;
+    next_line_ = first + count;
+    return first;
+  }
+  throw Error(Code::kOutOfMemory,
+              fmt::format("this rank has {} control lines and {} more do not fit: too many groups at "
+                          "once on this host",
+                          ControlArea::kLines, count));
+}
+
+std::uint32_t SegmentDomain::claim_lines(std::uint64_t key, std::uint32_t count) {
+  AIACC_INVARIANT(key != 0, "0 marks an entry that is free");
+  ControlArea& control = mapping_->control(rank_);
+  std::uint32_t entry = 0;
+  for (const Claim& claim : claims_) AIACC_INVARIANT(claim.key != key, "lines are claimed once for a key");
+  while (entry < ControlArea::kKeys && control.directory[entry].key.load(std::memory_order_relaxed) != 0) ++entry;
+  if (entry == ControlArea::kKeys) {
+    throw Error(Code::kOutOfMemory, fmt::format("this rank takes part in {} groups already, the most that a host's "
+                                                "segment has room for",
+                                                ControlArea::kKeys));
+  }
+  const std::uint32_t first = find_free_lines(count);
+  populate(reinterpret_cast<std::byte*>(&control.line[first]), count * sizeof(ControlLine));
+  for (std::uint32_t i = first; i < first + count; ++i) {
+    for (std::atomic<std::uint64_t>& word : control.line[i].word) word.store(0, std::memory_order_relaxed);
+  }
+  const auto place = std::upper_bound(claims_.begin(), claims_.end(), first,
+                                      [](std::uint32_t line, const Claim& claim) { return line < claim.first; });
+  claims_.insert(place, Claim{key, first, count, entry});
+  control.directory[entry].place.store(first, std::memory_order_release);
+  control.directory[entry].key.store(key, std::memory_order_release);
+  publish(kCountsLine, kClaims, own_line(kCountsLine).word[kClaims].load(std::memory_order_relaxed) + 1);
+  return first;
+}
+
+void SegmentDomain::release_lines(std::uint64_t key) noexcept {
+  const auto claim = std::find_if(claims_.begin(), claims_.end(), [key](const Claim& c) { return c.key == key; });
+  if (claim == claims_.end()) return;
+  mapping_->control(rank_).directory[claim->entry].key.store(0, std::memory_order_release);
+  claims_.erase(claim);
+  publish(kCountsLine, kClaims, own_line(kCountsLine).word[kClaims].load(std::memory_order_relaxed) + 1);
+}
+
+std::optional<std::uint32_t> SegmentDomain::find_lines(int owner, std::uint64_t key) const noexcept {
+  const ControlArea& control = mapping_->control(owner);
+  for (const DirectoryEntry& entry : control.directory) {
+    if (entry.key.load(std::memory_order_acquire) != key) continue;
+    const std::uint64_t place = entry.place.load(std::memory_order_acquire);
+    if (entry.key.load(std::memory_order_acquire) == key) return static_cast<std::uint32_t>(place);
+  }
+  return std::nullopt;
+}
+
+}  // namespace aiacc

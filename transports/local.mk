@@ -1,0 +1,58 @@
+# transports: messages between hosts, memory within a host.
+transports_sources += \
+	transports/message.h
+
+transports_sources += \
+	transports/abort_notice.cc \
+	transports/abort_notice.h \
+	transports/call_note.h \
+	transports/exchange.cc \
+	transports/exchange.h \
+	transports/mailbox.cc \
+	transports/mailbox.h \
+	transports/mailbox_aborts.cc \
+	transports/mailbox_stalls.cc \
+	transports/stall_watch.cc \
+	transports/stall_watch.h
+
+transports_sources += \
+	transports/host/doorbell.cc \
+	transports/host/doorbell.h \
+	transports/host/host_domain.h \
+	transports/host/memfd_domain.cc \
+	transports/host/memfd_domain.h \
+	transports/host/segment_domain.cc \
+	transports/host/segment_domain.h \
+	transports/host/segment_fence.cc \
+	transports/host/memory_room.cc \
+	transports/host/memory_room.h \
+	transports/host/segment.cc \
+	transports/host/segment.h \
+	transports/host/slice_allocator.cc \
+	transports/host/slice_allocator.h
+
+# transports/sim is part of libaiacc_sim.
+sim_sources += \
+	transports/sim/sim_channel.cc \
+	transports/sim/sim_channel.h \
+	transports/sim/sim_cluster.cc \
+	transports/sim/sim_cluster.h \
+	transports/sim/sim_domain.cc \
+	transports/sim/sim_domain.h \
+	transports/sim/sim_fabric.cc \
+	transports/sim/sim_fabric.h \
+	transports/sim/sim_port.cc \
+	transports/sim/sim_port.h
+
+transports_tests += \
+	transports/mailbox_test.cc \
+	transports/message_conformance.h \
+	transports/sim/sim_domain_test.cc \
+	transports/sim/sim_port_test.cc
+
+transports_tests += \
+	transports/host/fence_test.cc \
+	transports/host/host_conformance.cc \
+	transports/host/host_conformance.h \
+	transports/host/memfd_domain_test.cc \
+	transports/host/segment_test.cc

@@ -1,0 +1,220 @@
+// How a group ends: by a call of this rank, a lost peer, a mismatch, or a notice of another member.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "transports/exchange.h"
+#include "transports/mailbox.h"
+
+namespace aiacc {
+namespace {
+
+constexpr Duration kAnswerWithin = std::chrono::seconds(1);
+
+std::string disagreement(std::uint64_t sequence, int rank, const std::string& mine, int other,
+                         const std::string& theirs) {
+  const bool first = rank < other;
+  return fmt::format(
+      "members disagree on operation {} of their group: rank {} called {}; rank {} called {}. All members must make "
+      "the "
+      "same calls in the same order",
+      sequence & ~Exchange::kPairSequence, first ? rank : other, first ? mine : theirs, first ? other : rank,
+      first ? theirs : mine);
+}
+
+}  // namespace
+
+void Mailbox::abort(const ViewPtr& view, int rank, const Error& error) {
+  join(view, rank);
+  AbortNotice notice;
+  notice.code = error.code();
+  notice.rank = error.peer();
+  notice.text = error.message();
+  end_group(group(view->id()), notice, std::make_exception_ptr(error));
+}
+
+std::exception_ptr Mailbox::error_of(std::uint64_t id) const noexcept {
+  const auto found = groups_.find(id);
+  return found == groups_.end() ? nullptr : found->second.error;
+}
+
+void Mailbox::end_group(Group& group, const AbortNotice& notice, std::exception_ptr error) noexcept {
+  if (group.error) return;
+  group.error = std::move(error);
+  group.notice = notice;
+  group.notice.stage = AbortNotice::Stage::kFinal;
+  group.disarm();
+  relay(group);
+  for (Bucket& bucket : group.buckets) {
+    for (auto early = bucket.early.begin(); early != bucket.early.end();) {
+      const auto next = std::next(early);
+      if (early->placed) {
+        peers_[early->from].stored -= early->bytes.size();
+        free_credit(early->from, early->bytes.size());
+        bucket.early.erase(early);
+      }
+      early = next;
+    }
+    // Letting go of one part may end its other half, wherever that is linked: begin again after each.
+    for (;;) {
+      Part* next = nullptr;
+      bucket.parts.for_each([&](Part& part) {
+        if (next == nullptr && !part.failing()) next = &part;
+      });
+      if (next == nullptr) break;
+      next->let_go(group.error);
+    }
+  }
+  if (observer_ != nullptr) observer_->group_aborted(group.id, group.error);
+}
+
+// To the neighbours in the binomial graph: ranks at distances that are powers of two, both ways round.
+void Mailbox::relay(Group& group) noexcept {
+  if (group.relayed || group.view == nullptr) return;
+  group.relayed = true;
+  const int size = group.view->size();
+  std::set<int> neighbours;
+  for (int distance = 1; distance < size; distance *= 2) {
+    neighbours.insert((group.rank + distance) % size);
+    neighbours.insert((group.rank - distance + size) % size);
+  }
+  neighbours.erase(group.rank);
+  for (int neighbour : neighbours) post_notice(group, world_rank(group, neighbour), 0, group.notice);
+}
+
+void Mailbox::post_notice(Group& group, int to, std::uint64_t sequence, const AbortNotice& notice) noexcept {
+  if (peers_[to].lost) return;
+  Notice& outgoing = outgoing_.emplace_back();
+  outgoing.mailbox = this;
+  outgoing.self = std::prev(outgoing_.end());
+  outgoing.bytes = notice.encode();
+  MessageHeader header = this->header(group, MessageKind::kAbort, to);
+  header.traffic = TrafficClass::kControl;
+  header.sequence = sequence;
+  header.length = header.total = outgoing.bytes.size();
+  post(to, header, Buffer{outgoing.bytes.data(), outgoing.bytes.size()}, outgoing);
+}
+
+void Mailbox::notice_came(int from, const MessageHeader& header) {
+  const auto found = std::find_if(incoming_.begin(), incoming_.end(), [&](const Incoming& incoming) {
+    return incoming.from == from && incoming.header.group == header.group && incoming.header.length == header.length &&
+           incoming.header.sequence == header.sequence && incoming.header.sent_ns == header.sent_ns;
+  });
+  if (found == incoming_.end()) return;
+  const std::optional<AbortNotice> notice = AbortNotice::decode(found->bytes);
+  incoming_.erase(found);
+  if (!notice || forgotten_.contains(header.group)) return;
+  Group& group = this->group(header.group);
+  switch (notice->stage) {
+    case AbortNotice::Stage::kQuestion: answer(group, from, header, *notice); return;
+    case AbortNotice::Stage::kWhere: tell_whereabouts(group, from, header.sequence); return;
+    case AbortNotice::Stage::kHere: whereabouts_came(group, from, header.sequence, *notice); return;
+    case AbortNotice::Stage::kFinal: break;
+  }
+  const bool about_me = notice->rank == group.rank && notice->other != kNoPeer;
+  const int peer = about_me ? notice->other : notice->rank;
+  end_group(group, *notice, std::make_exception_ptr(Error(notice->code, notice->text, peer)));
+}
+
+void Mailbox::on_peer_lost(int rank, std::exception_ptr error) noexcept {
+  peers_[rank].lost = error;
+  std::erase_if(incoming_, [rank](const Incoming& incoming) { return incoming.from == rank; });
+  std::vector<std::uint64_t> shared;
+  for (auto& [id, group] : groups_) {
+    for (Bucket& bucket : group.buckets) {
+      std::erase_if(bucket.early, [rank](const Early& early) { return early.from == rank && !early.placed; });
+      for (;;) {
+        RecvPart* next = nullptr;
+        bucket.parts.for_each([&](Part& part) {
+          if (next != nullptr || part.kind() != Part::Kind::kRecv || part.peer() != rank) return;
+          auto* recv = static_cast<RecvPart*>(&part);
+          if (recv->has_places()) next = recv;
+        });
+        if (next == nullptr) break;
+        next->peer_lost();
+      }
+    }
+    if (group_rank(group, rank) >= 0) shared.push_back(id);
+  }
+  const Error cause = as_error(error);
+  for (std::uint64_t id : shared) {
+    Group* group = find_group(id);
+    if (group == nullptr) continue;
+    AbortNotice notice;
+    notice.code = Code::kPeerFailed;
+    notice.rank = group_rank(*group, rank);
+    notice.text = cause.message();
+    end_group(*group, notice, std::make_exception_ptr(Error(notice.code, notice.text, notice.rank)));
+  }
+}
+
+// --- mismatches -----------------------------------------------------------------------------------------------------------
+
+bool Mailbox::disagrees(Group& group, int from, const MessageHeader& header) {
+  if ((header.sequence & Exchange::kPairSequence) != 0) return false;  // compared when it is matched
+  const CallNote* mine = nullptr;
+  group.exchanges.for_each([&](Exchange& exchange) {
+    if (exchange.sequence_ == header.sequence && exchange.fingerprint_ != header.fingerprint) mine = &exchange.note_;
+  });
+  for (std::size_t i = 0; i < std::min(group.past_calls, kPastCalls) && mine == nullptr; ++i) {
+    const PastCall& past = group.past[i];
+    if (past.sequence == header.sequence && past.fingerprint != header.fingerprint) mine = &past.note;
+  }
+  if (mine == nullptr) return false;
+  ask(group, from, header, *mine);
+  return true;
+}
+
+void Mailbox::ask(Group& group, int from, const MessageHeader& header, const CallNote& mine) {
+  if (group.error || group.asked != kNoPeer) return;
+  group.asked = from;
+  const int other = group_rank(group, from);
+  group.unanswered =
+      disagreement(header.sequence, group.rank, mine.describe(), other, "something else and did not say what");
+  loop_.arm(group, after(loop_.now(), kAnswerWithin));
+  AbortNotice question;
+  question.stage = AbortNotice::Stage::kQuestion;
+  question.code = Code::kMismatch;
+  question.rank = group.rank;
+  question.other = other;
+  question.fingerprint = header.fingerprint;
+  question.text = mine.describe();
+  post_notice(group, from, header.sequence, question);
+}
+
+void Mailbox::answer(Group& group, int from, const MessageHeader& header, const AbortNotice& question) {
+  if (group.view == nullptr) return;
+  if (group.error) {
+    post_notice(group, from, 0, group.notice);
+    return;
+  }
+  const CallNote* mine = nullptr;
+  group.exchanges.for_each([&](Exchange& exchange) {
+    if (exchange.sequence_ == header.sequence && exchange.fingerprint_ == question.fingerprint) mine = &exchange.note_;
+  });
+  for (std::size_t i = 0; i < std::min(group.past_calls, kPastCalls) && mine == nullptr; ++i) {
+    const PastCall& past = group.past[i];
+    if (past.sequence == header.sequence && past.fingerprint == question.fingerprint) mine = &past.note;
+  }
+  AbortNotice notice;
+  notice.code = Code::kMismatch;
+  notice.rank = group.rank;
+  notice.other = group_rank(group, from);
+  notice.text =
+      disagreement(header.sequence, group.rank, mine == nullptr ? "something it no longer remembers" : mine->describe(),
+                   notice.other, question.text);
+  end_group(group, notice, std::make_exception_ptr(Error(notice.code, notice.text, notice.other)));
+  post_notice(group, from, 0, group.notice);  // it may be no neighbour
+}
+
+void Mailbox::no_answer(Group& group) noexcept {
+  AbortNotice notice;
+  notice.code = Code::kMismatch;
+  notice.rank = group_rank(group, group.asked);
+  notice.other = group.rank;
+  notice.text = group.unanswered;
+  end_group(group, notice, std::make_exception_ptr(Error(notice.code, notice.text, notice.rank)));
+}
+
+}  // namespace aiacc

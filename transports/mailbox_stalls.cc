@@ -1,0 +1,107 @@
+// Who holds up an operation. Every stalled rank follows the chain of waits from rank to rank until one does not answer, has
+// not begun, or is busy. Questions are control messages; a frozen process answers none, which is the finding.
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "transports/exchange.h"
+#include "transports/mailbox.h"
+
+namespace aiacc {
+
+std::string Mailbox::Suspicion::text() const {
+  switch (kind) {
+    case Kind::kNobody: return "no rank is known to hold it up";
+    case Kind::kSilent: return fmt::format("rank {} does not answer", rank);
+    case Kind::kNotBegun: return fmt::format("rank {} has not made this call", rank);
+    case Kind::kFinished: return fmt::format("rank {} has ended this call already", rank);
+    case Kind::kWorking: return fmt::format("rank {} is still at work on it", rank);
+    case Kind::kEachOther: return fmt::format("rank {} waits for this rank, which waits for it", rank);
+  }
+  return {};
+}
+
+Exchange* Mailbox::find_exchange(Group& group, std::uint64_t sequence) noexcept {
+  Exchange* found = nullptr;
+  group.exchanges.for_each([&](Exchange& exchange) {
+    if (exchange.sequence_ == sequence) found = &exchange;
+  });
+  return found;
+}
+
+// The lowest rank that a receive waits for, or else that a send waits for: what has not come explains more than what could
+// not be delivered.
+int Mailbox::awaited(Group& group, std::uint64_t sequence) noexcept {
+  int receives = kNoPeer, sends = kNoPeer;
+  for (Bucket& bucket : group.buckets) {
+    bucket.parts.for_each([&](Part& part) {
+      if (part.exchange().sequence_ != sequence) return;
+      int& lowest = part.kind() == Part::Kind::kRecv ? receives : sends;
+      const int rank = group_rank(group, part.peer());
+      if (lowest == kNoPeer || rank < lowest) lowest = rank;
+    });
+  }
+  return receives != kNoPeer ? receives : sends;
+}
+
+void Mailbox::investigate(std::uint64_t id, std::uint64_t sequence) noexcept {
+  Group* group = find_group(id);
+  if (group == nullptr || group->view == nullptr || group->error) return;
+  Exchange* exchange = find_exchange(*group, sequence);
+  if (exchange == nullptr) return;
+  exchange->questions_ = 0;
+  exchange->suspicion_ = {};
+  const int rank = awaited(*group, sequence);
+  if (rank != kNoPeer) suspect(*group, *exchange, rank);
+}
+
+Mailbox::Suspicion Mailbox::suspicion(std::uint64_t id, std::uint64_t sequence) noexcept {
+  Group* group = find_group(id);
+  Exchange* exchange = group == nullptr ? nullptr : find_exchange(*group, sequence);
+  return exchange == nullptr ? Suspicion{} : exchange->suspicion_;
+}
+
+void Mailbox::suspect(Group& group, Exchange& exchange, int rank) noexcept {
+  exchange.suspicion_ = {Suspicion::Kind::kSilent, rank};
+  if (++exchange.questions_ > group.view->size()) return;  // they wait in a circle that we are not part of
+  AbortNotice where;
+  where.stage = AbortNotice::Stage::kWhere;
+  where.rank = group.rank;
+  post_notice(group, world_rank(group, rank), exchange.sequence_, where);
+}
+
+void Mailbox::tell_whereabouts(Group& group, int from, std::uint64_t sequence) noexcept {
+  AbortNotice here;
+  here.stage = AbortNotice::Stage::kHere;
+  auto where = AbortNotice::Whereabouts::kNotBegun;
+  if (Exchange* exchange = find_exchange(group, sequence); exchange != nullptr) {
+    const bool found = exchange->suspicion_.kind == Suspicion::Kind::kSilent;
+    here.rank = found ? exchange->suspicion_.rank : awaited(group, sequence);
+    where = here.rank == kNoPeer ? AbortNotice::Whereabouts::kWorking : AbortNotice::Whereabouts::kWaiting;
+  } else if (std::any_of(group.past.begin(), group.past.begin() + std::min(group.past_calls, kPastCalls),
+                         [sequence](const PastCall& past) { return past.sequence == sequence; })) {
+    where = AbortNotice::Whereabouts::kFinished;
+  }
+  here.other = static_cast<std::int32_t>(where);
+  post_notice(group, from, sequence, here);
+}
+
+void Mailbox::whereabouts_came(Group& group, int from, std::uint64_t sequence, const AbortNotice& notice) noexcept {
+  Exchange* exchange = find_exchange(group, sequence);
+  if (exchange == nullptr || exchange->suspicion_.rank != group_rank(group, from)) return;
+  Suspicion& mine = exchange->suspicion_;
+  switch (static_cast<AbortNotice::Whereabouts>(notice.other)) {
+    case AbortNotice::Whereabouts::kWaiting:
+      if (notice.rank == group.rank) {
+        mine.kind = Suspicion::Kind::kEachOther;
+      } else if (notice.rank >= 0 && notice.rank < group.view->size() && notice.rank != mine.rank) {
+        suspect(group, *exchange, notice.rank);
+      }
+      break;
+    case AbortNotice::Whereabouts::kNotBegun: mine.kind = Suspicion::Kind::kNotBegun; break;
+    case AbortNotice::Whereabouts::kFinished: mine.kind = Suspicion::Kind::kFinished; break;
+    case AbortNotice::Whereabouts::kWorking: mine.kind = Suspicion::Kind::kWorking; break;
+  }
+}
+
+}  // namespace aiacc

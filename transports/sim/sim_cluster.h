@@ -1,0 +1,83 @@
+// SimCluster: a world of simulated ranks, each with its loop, port and mailbox, and one coroutine that is its program. For
+// tests, and for asking what a cluster would do.
+#pragma once
+
+#include <exception>
+#include <memory>
+#include <optional>
+#include <vector>
+
+#include "base/error.h"
+#include "base/sim/sim_compute.h"
+#include "base/sim/sim_loop.h"
+#include "base/sim/world.h"
+#include "base/task/scope.h"
+#include "base/view.h"
+#include "transports/mailbox.h"
+#include "transports/sim/sim_fabric.h"
+#include "transports/sim/sim_port.h"
+
+namespace aiacc::sim {
+
+class SimCluster;
+
+class SimRank final : private Root::Owner {
+ public:
+  SimRank(SimCluster& cluster, int rank);
+  ~SimRank();  // a program that has not ended is stopped, and unwinds outside of time
+
+  // The program begins at the current instant. Any number one after another, each after the end of the one before.
+  void start(Task<void> program);
+
+  int rank() const noexcept { return rank_; }
+  bool ended() const noexcept { return !root_ || ended_; }
+  Instant ended_at() const noexcept { return ended_at_; }
+  // What the last program threw, or nullopt.
+  std::optional<Error> error() const noexcept { return error_ ? std::optional(as_error(error_)) : std::nullopt; }
+
+  SimLoop& loop() noexcept { return loop_; }
+  Mailbox& mailbox() noexcept { return mailbox_; }
+  Compute& compute() noexcept { return compute_; }
+  Stop& stop() noexcept { return stop_; }
+
+ private:
+  void root_ended(Root& root, std::exception_ptr error) noexcept override;
+
+  int rank_;
+  SimLoop loop_;
+  SimCompute compute_{loop_};
+  std::unique_ptr<SimPort> port_;
+  Mailbox mailbox_;
+  Stop stop_;
+  std::optional<Root> root_;
+  bool ended_ = false;
+  Instant ended_at_{};
+  std::exception_ptr error_;
+};
+
+class SimCluster {
+ public:
+  // `ranks` ranks, `per_host` on each host.
+  SimCluster(std::uint64_t seed, int ranks, FabricModel model = {}, int per_host = 1);
+
+  World& world() noexcept { return world_; }
+  SimFabric& fabric() noexcept { return fabric_; }
+  const ViewPtr& view() const noexcept { return view_; }
+  int size() const noexcept { return view_->size(); }
+  SimRank& rank(int rank) noexcept { return *ranks_[static_cast<std::size_t>(rank)]; }
+
+  void kill(int rank) { world_.kill(this->rank(rank).loop().node()); }
+  void freeze(int rank) { world_.freeze(this->rank(rank).loop().node()); }
+  void thaw(int rank) { world_.thaw(this->rank(rank).loop().node()); }
+
+  // Until every program has ended or nothing is left to happen; says whether all living ranks have ended.
+  bool run();
+
+ private:
+  World world_;
+  ViewPtr view_;
+  SimFabric fabric_;
+  std::vector<std::unique_ptr<SimRank>> ranks_;
+};
+
+}  // namespace aiacc::sim

@@ -1,0 +1,79 @@
+// SimPort: one rank's port to the simulated network. Whatever it tells its rank happens on the rank's node, so a killed
+// rank hears nothing and a frozen one hears it when it thaws.
+#pragma once
+
+#include <array>
+#include <exception>
+#include <map>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "base/sim/sim_loop.h"
+#include "transports/message.h"
+#include "transports/sim/sim_fabric.h"
+
+namespace aiacc::sim {
+
+class SimPort final : public MessagePort, private Job {
+ public:
+  SimPort(SimFabric& fabric, int rank, SimLoop& loop);
+  ~SimPort();
+
+  void set_receiver(MessageReceiver& receiver) noexcept override { receiver_ = &receiver; }
+  void post(int to_rank, const MessageHeader& header, std::span<const Buffer> pieces,
+            SendCompletion& completion) noexcept override;
+  void release(int from_rank) noexcept override;
+  void withdraw(SendCompletion& completion) noexcept override;
+  void revoke(int from_rank, const MessageHeader& header) noexcept override;
+  void close() noexcept override;
+
+ private:
+  friend class SimFabric;
+  friend class SimChannel;
+
+  struct Peer final : Event {  // the event: this rank learns that the peer is gone
+    Peer(SimPort& port, int peer_rank) noexcept : Event(EventKind::kLoss), owner(port), rank(peer_rank) {}
+    void happen() noexcept override { owner.lose(*this); }
+    SimPort& owner;
+    int rank;
+    bool lost = false;
+    std::exception_ptr reason;
+    SimMessages held;
+    std::array<SimChannel*, 3> out{};
+    std::array<SimChannel*, 3> in{};
+  };
+
+  // What is told from the loop, because it must not be told from inside of a call.
+  struct Told {
+    enum class What : std::uint8_t { kSent, kRelease, kRevoked } what;
+    SendCompletion* completion;  // of kSent
+    std::exception_ptr error;    // of kSent
+    int from;
+    MessageHeader header;  // of kRevoked
+  };
+
+  Peer& peer(int rank);
+  // Schedules the news that `peer_rank` is gone, unless it is already known or on its way.
+  void expect_loss(int peer_rank, Instant when, const std::string& why) noexcept;
+  void lose(Peer& peer) noexcept;
+  // Asks the receiver where the only message of `one` goes, and holds or drops it. True: it goes to `place`.
+  bool ask(SimMessages& one, Buffer& place) noexcept;
+  void ask_held_again(Peer& peer) noexcept;
+  void tell_later(Told told) noexcept;
+  void run() noexcept override;
+
+  SimFabric& fabric_;
+  int rank_;
+  SimLoop& loop_;
+  MessageReceiver* receiver_ = nullptr;
+  bool closed_ = false;
+  std::array<Instant, 3> out_free_{};  // when the way out is free again, for each class
+  std::array<Instant, 3> in_free_{};
+  std::map<int, Peer> peers_;  // whoever this rank has spoken with
+
+  std::vector<Told> told_;
+};
+
+}  // namespace aiacc::sim
