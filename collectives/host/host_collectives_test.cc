@@ -1,0 +1,338 @@
+// Every collective on one host against the slow reference: types, operators, counts around the edges of lines, slots and
+// chunks, private and shared buffers and mixtures of them, in place and not, any number of ranks.
+#include <gtest/gtest.h>
+
+#include <cstring>
+
+#include "base/data/reference_reduce.h"
+#include "base/error.h"
+#include "base/hash.h"
+#include "collectives/host/select.h"
+#include "collectives/host/small.h"
+#include "tests/host_world.h"
+
+namespace aiacc::host {
+namespace {
+
+using namespace std::chrono_literals;
+using Bytes = std::vector<std::byte>;
+
+enum class Memory { kPrivate, kShared, kMixed };
+
+struct Case {
+  Call call;
+  Memory memory = Memory::kPrivate;
+  bool in_place = false;
+  bool fast = false;  // through try_small() first
+};
+
+std::string text(const Case& test) {
+  static constexpr const char* kMemories[] = {"private", "shared", "mixed"};
+  return test.call.describe() + ", " + kMemories[static_cast<int>(test.memory)] + (test.in_place ? ", in place" : "") +
+         (test.fast ? ", fast" : "");
+}
+
+// What rank `rank` gives in operation `number`: the same function on every rank. Small integers, so that no type overflows
+// and sums do not depend on anything but the order, which reference and library share.
+Bytes input_of(const Case& test, int rank, std::uint64_t number, std::size_t count) {
+  std::uint64_t state = number * 1000 + static_cast<std::uint64_t>(rank);
+  Bytes bytes(count * test.call.element_bytes());
+  for (std::size_t i = 0; i < count; ++i) {
+    const std::uint64_t value = Hash64::mix(++state) % 5;
+    std::uint64_t word = value;
+    if (test.call.reduction.type == DType::kFloat32)
+      word = std::bit_cast<std::uint32_t>(0.1f + static_cast<float>(value));
+    if (test.call.reduction.type == DType::kFloat64)
+      word = std::bit_cast<std::uint64_t>(0.1 + static_cast<double>(value));
+    if (test.call.reduction.type == DType::kFloat16) word = reference::float_to_half(0.1f + static_cast<float>(value));
+    if (test.call.reduction.type == DType::kBFloat16)
+      word = reference::float_to_bfloat(0.1f + static_cast<float>(value));
+    if (test.call.reduction.type == DType::kBool) word &= 1;
+    std::memcpy(bytes.data() + i * test.call.element_bytes(), &word, test.call.element_bytes());
+  }
+  return bytes;
+}
+
+struct Shape {
+  std::size_t send;  // elements
+  std::size_t recv;
+  std::size_t own;  // where, in place, the smaller of both stands in the larger
+};
+
+Shape shape_of(const Case& test, int rank, int size) {
+  const std::size_t count = test.call.count;
+  const auto n = static_cast<std::size_t>(size);
+  const bool root = rank == test.call.root;
+  switch (test.call.kind) {
+    case Collective::kAllreduce: return {count, count, 0};
+    case Collective::kReduce: return {count, root ? count : 0, 0};
+    case Collective::kBroadcast: return {root ? count : 0, root ? 0 : count, 0};
+    case Collective::kAllgather: return {count, count * n, count * static_cast<std::size_t>(rank)};
+    case Collective::kReduceScatter: return {count * n, count, count * static_cast<std::size_t>(rank)};
+    default: return {0, 0, 0};
+  }
+}
+
+Bytes expected_of(const Case& test, int rank, int size, std::uint64_t number) {
+  const Shape shape = shape_of(test, rank, size);
+  const std::size_t element = test.call.element_bytes();
+  if (test.call.kind == Collective::kBroadcast) {
+    return rank == test.call.root ? Bytes() : input_of(test, test.call.root, number, test.call.count);
+  }
+  std::vector<Bytes> inputs;
+  std::vector<Buffer> operands;
+  for (int other = 0; other < size; ++other) {
+    inputs.push_back(input_of(test, other, number, shape_of(test, other, size).send));
+    operands.push_back({inputs.back().data(), inputs.back().size()});
+  }
+  if (test.call.kind == Collective::kAllgather) {
+    Bytes all;
+    for (const Bytes& input : inputs) all.insert(all.end(), input.begin(), input.end());
+    return all;
+  }
+  Bytes result(shape.recv * element);
+  if (test.call.kind == Collective::kReduceScatter) {
+    for (Buffer& operand : operands) operand = operand.slice(shape.own * element, shape.recv * element);
+  }
+  if (!result.empty()) {
+    reference::reduce(result.data(), operands, shape.recv, test.call.reduction, {.ranks = size});
+  }
+  return result;
+}
+
+// A buffer of the kind that the case wants for this rank.
+class Place {
+ public:
+  Place(Rank& rank, Memory memory, std::size_t bytes) : domain_(rank.domain) {
+    shared_ = memory == Memory::kShared || (memory == Memory::kMixed && rank.rank() % 2 == 1);
+    if (shared_) {
+      range_ = domain_.allocate(bytes + 1);
+      data_ = domain_.view(rank.rank(), range_.offset);
+    } else {
+      heap_.resize(bytes + 8);
+      data_ = heap_.data() + 4;  // misaligned
+    }
+  }
+  ~Place() {
+    if (shared_) domain_.free(range_);
+  }
+  Place(const Place&) = delete;
+  Place& operator=(const Place&) = delete;
+  std::byte* data() const { return data_; }
+
+ private:
+  HostDomain& domain_;
+  bool shared_;
+  HostRange range_;
+  Bytes heap_;
+  std::byte* data_ = nullptr;
+};
+
+void run_case(Rank& rank, const Case& test, std::uint64_t number) {
+  const Shape shape = shape_of(test, rank.rank(), rank.size());
+  const std::size_t element = test.call.element_bytes();
+  const Bytes input = input_of(test, rank.rank(), number, shape.send);
+  const std::size_t larger = std::max(shape.send, shape.recv) * element;
+  Place first(rank, test.memory, larger);
+  Place second(rank, test.memory, larger);
+  std::byte* send = first.data();
+  std::byte* recv = second.data();
+  if (test.in_place && shape.recv > 0) {
+    recv = send + (shape.send > shape.recv ? shape.own * element : 0);
+    send += shape.recv > shape.send ? shape.own * element : 0;
+  }
+  if (!input.empty()) std::memcpy(send, input.data(), input.size());
+
+  Stop stop;
+  Deadline deadline(rank.loop, after(rank.loop.now(), 60s), stop, "the collective does not end");
+  Small small = Small::kNotServed;
+  if (test.fast) small = try_small(rank.host, test.call, send, recv);
+  if (small != Small::kDone) {
+    Operation op{
+        rank.team, test.call, ++rank.sequence, stop, {send, shape.send * element}, {recv, shape.recv * element}};
+    rank.loop.run(run(op));
+  }
+  const Bytes expected = expected_of(test, rank.rank(), rank.size(), number);
+  ASSERT_EQ(Bytes(recv, recv + shape.recv * element), expected)
+      << text(test) << ", rank " << rank.rank() << " of " << rank.size();
+  // Nobody may be late and find the buffers gone or rewritten.
+  if (shape.send > 0 && !test.in_place) {
+    ASSERT_EQ(Bytes(send, send + input.size()), input);
+    std::memset(send, 0xff, input.size());
+  }
+}
+
+void run_cases(int ranks, const std::vector<Case>& cases) {
+  run_ranks(ranks, [&cases](Rank& rank) {
+    std::uint64_t number = 0;
+    for (const Case& test : cases) {
+      run_case(rank, test, ++number);
+      if (::testing::Test::HasFatalFailure()) return;
+    }
+  });
+}
+
+Call call_of(Collective kind, std::size_t count, DType type = DType::kFloat32, ReduceOp op = ReduceOp::kSum,
+             int root = 0) {
+  Call call;
+  call.kind = kind;
+  call.count = count;
+  call.reduction = {.type = type, .op = op};
+  call.root = root;
+  return call;
+}
+
+constexpr Collective kCollectives[] = {Collective::kAllreduce, Collective::kReduce,        Collective::kBroadcast,
+                                       Collective::kAllgather, Collective::kReduceScatter, Collective::kBarrier};
+
+class HostCollectives : public ::testing::TestWithParam<int> {};
+INSTANTIATE_TEST_SUITE_P(Ranks, HostCollectives, ::testing::Values(1, 2, 3, 5, 8));
+
+TEST_P(HostCollectives, EveryCountAndMemory) {
+  std::vector<Case> cases;
+  for (Collective kind : kCollectives) {
+    for (Memory memory : {Memory::kPrivate, Memory::kShared, Memory::kMixed}) {
+      for (std::size_t count : {0, 1, 15, 16, 17, 1'000, 4'099, 33'000, 150'001}) {
+        for (bool in_place : {false, true}) {
+          if (GetParam() > 3 && in_place == (count % 2 == 0)) continue;
+          cases.push_back({call_of(kind, count, DType::kFloat32, ReduceOp::kSum, GetParam() - 1), memory, in_place});
+        }
+      }
+    }
+  }
+  run_cases(GetParam(), cases);
+}
+
+TEST(HostCollectivesTypes, EveryTypeAndOperator) {
+  std::vector<Case> cases;
+  for (int type = 0; type < kDTypes; ++type) {
+    for (int op = 0; op < kReduceOps; ++op) {
+      if (!supports(static_cast<ReduceOp>(op), static_cast<DType>(type))) continue;
+      for (std::size_t count : {7, 20'001}) {
+        for (Memory memory : {Memory::kPrivate, Memory::kShared}) {
+          const auto kind = op % 2 == 0 ? Collective::kAllreduce : Collective::kReduceScatter;
+          cases.push_back({call_of(kind, count, static_cast<DType>(type), static_cast<ReduceOp>(op)), memory});
+        }
+      }
+    }
+  }
+  run_cases(2, cases);
+  run_cases(3, cases);
+}
+
+// The fast path gives what the coroutines give, and members that take different ways meet.
+TEST_P(HostCollectives, TheFastPathIsTheSameProtocol) {
+  std::vector<Case> cases;
+  for (Collective kind : kCollectives) {
+    for (std::size_t count : {0, 1, 5, 16, 17}) {
+      for (ReduceOp op : {ReduceOp::kSum, ReduceOp::kAvg, ReduceOp::kMin}) {
+        cases.push_back({call_of(kind, count, DType::kFloat32, op), Memory::kPrivate, count % 2 == 0, true});
+      }
+    }
+  }
+  run_cases(GetParam(), cases);
+  run_ranks(GetParam(), [&cases](Rank& rank) {
+    std::uint64_t number = 0;
+    for (int round = 0; round < 5; ++round) {
+      for (Case test : cases) {
+        ++number;
+        test.fast = (number + static_cast<std::uint64_t>(rank.rank())) % 2 == 0;
+        rank.host.set_spins(number % 3 == 0 ? 0 : 100);
+        run_case(rank, test, number);
+        if (::testing::Test::HasFatalFailure()) return;
+      }
+    }
+  });
+}
+
+// --- what goes wrong -------------------------------------------------------------------------------------------------
+
+struct Failure {
+  Code code = Code::kOk;
+  std::string sentence;
+};
+
+Failure fail(Rank& rank, const Call& call, Buffer send, Buffer recv, Duration limit) {
+  Stop stop;
+  Deadline deadline(rank.loop, after(rank.loop.now(), limit), stop, "too late");
+  Operation op{rank.team, call, ++rank.sequence, stop, send, recv};
+  try {
+    rank.loop.run(run(op));
+  } catch (const Error& error) {
+    return {error.code(), error.message()};
+  }
+  return {};
+}
+
+TEST(HostCollectivesErrors, DifferentCallsAreNamedOnEveryRank) {
+  for (const std::size_t count : {4, 40'000}) {
+    std::vector<Failure> failures(3);
+    run_ranks(3, [&failures, count](Rank& rank) {
+      std::vector<float> data(count, 1.0f);
+      const Buffer buffer{reinterpret_cast<std::byte*>(data.data()), count * 4};
+      const Call call =
+          rank.rank() == 1 ? call_of(Collective::kBroadcast, count) : call_of(Collective::kAllreduce, count);
+      failures[static_cast<std::size_t>(rank.rank())] = fail(rank, call, buffer, buffer, 60s);
+      EXPECT_EQ(data[0], 1.0f) << "nothing was changed";
+    });
+    for (const Failure& failure : failures) {
+      EXPECT_EQ(failure.code, Code::kMismatch);
+      EXPECT_EQ(failure.sentence, failures[0].sentence);
+      EXPECT_NE(failure.sentence.find("rank 0: allreduce of " + std::to_string(count) + " fp32, sum"),
+                std::string::npos)
+          << failure.sentence;
+      EXPECT_NE(failure.sentence.find("rank 1: broadcast of " + std::to_string(count)), std::string::npos);
+    }
+  }
+}
+
+TEST(HostCollectivesErrors, DifferentCallsAreNamedOnTheFastPathToo) {
+  run_ranks(2, [](Rank& rank) {
+    float value = 1.0f;
+    const Buffer buffer{reinterpret_cast<std::byte*>(&value), 4};
+    const Call call = call_of(Collective::kAllreduce, 1, rank.rank() == 0 ? DType::kFloat32 : DType::kInt32);
+    EXPECT_EQ(try_small(rank.host, call, buffer.data, buffer.data), Small::kBegun);
+    const Failure failure = fail(rank, call, buffer, buffer, 60s);
+    EXPECT_EQ(failure.code, Code::kMismatch);
+    EXPECT_NE(failure.sentence.find("int32"), std::string::npos) << failure.sentence;
+    EXPECT_EQ(value, 1.0f);
+  });
+}
+
+TEST(HostCollectivesErrors, AMissingRankIsATimeoutAndTheTeamIsOver) {
+  run_ranks(2, [](Rank& rank) {
+    if (rank.rank() == 1) return rank.host.fail();
+    for (const std::size_t count : {1, 100'000}) {
+      std::vector<float> data(count);
+      const Buffer buffer{reinterpret_cast<std::byte*>(data.data()), count * 4};
+      const Failure failure = fail(rank, call_of(Collective::kAllreduce, count), buffer, buffer, 30ms);
+      EXPECT_EQ(failure.code, count == 1 ? Code::kTimeout : Code::kAborted) << failure.sentence;
+    }
+  });
+}
+
+// Operations of one team that are started together run in their order.
+TEST(HostCollectivesErrors, OperationsTakeTurns) {
+  run_ranks(3, [](Rank& rank) {
+    Stop stop;
+    Deadline deadline(rank.loop, after(rank.loop.now(), 60s), stop, "the collectives do not end");
+    constexpr std::size_t kOperations = 20;
+    std::vector<std::vector<float>> data;
+    std::vector<std::unique_ptr<Operation>> operations;
+    std::vector<Task<void>> tasks;
+    for (std::size_t i = 0; i < kOperations; ++i) data.emplace_back(i * 3'000 + 1, static_cast<float>(i));
+    for (std::size_t i = 0; i < kOperations; ++i) {
+      const Buffer buffer{reinterpret_cast<std::byte*>(data[i].data()), data[i].size() * 4};
+      operations.push_back(std::make_unique<Operation>(
+          Operation{rank.team, call_of(Collective::kAllreduce, data[i].size()), i, stop, buffer, buffer}));
+      tasks.push_back(run(*operations.back()));
+    }
+    for (Task<void>& task : tasks) task.start();
+    for (Task<void>& task : tasks) rank.loop.run_until([&task] { return task.done(); });
+    for (Task<void>& task : tasks) task.take();
+    for (std::size_t i = 0; i < kOperations; ++i) EXPECT_EQ(data[i].back(), static_cast<float>(3 * i));
+  });
+}
+
+}  // namespace
+}  // namespace aiacc::host

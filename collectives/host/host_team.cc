@@ -1,0 +1,165 @@
+#include "collectives/host/host_team.h"
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstring>
+
+#include "base/error.h"
+#include "base/hash.h"
+
+namespace aiacc {
+namespace {
+
+// The fast path looks this often before it leaves the wait to the loop, which yields and then blocks: about 5 µs. With
+// fewer processors than ranks the missing one may need this very processor.
+int usual_spins(int members) { return sysconf(_SC_NPROCESSORS_ONLN) >= members ? 200 : 0; }
+
+constexpr std::uint64_t kClosing = 0x436c6f73696e6721;
+constexpr std::uint64_t kTeamKey = 0x486f73745465616d;
+
+std::uint64_t key_of(const View& view) { return Hash64().add(kTeamKey).add(view.id()).value() | 1; }
+
+}  // namespace
+
+HostTeam::HostTeam(HostDomain& domain, ViewPtr view, int rank, std::vector<int> domain_ranks)
+    : domain_(domain),
+      view_(std::move(view)),
+      me_(0),
+      domain_ranks_(std::move(domain_ranks)),
+      ranks_(view_->ranks_on_host_of(rank)),
+      lines_(domain_ranks_.size()),
+      staging_(domain_ranks_.size()),
+      spins_(usual_spins(static_cast<int>(domain_ranks_.size()))) {
+  AIACC_INVARIANT(ranks_.size() == domain_ranks_.size(), "every member on this host has a rank in its domain");
+  me_ = member_of(rank);
+  AIACC_INVARIANT(domain_rank(me_) == domain_.rank(), "a team belongs to the rank of its domain");
+  lines_[static_cast<std::size_t>(me_)] = domain_.claim_lines(key_of(*view_), kLines);
+}
+
+HostTeam::~HostTeam() {
+  domain_.release_lines(key_of(*view_));
+  if (closed_ && my_staging_.bytes > 0) domain_.free(my_staging_);
+}
+
+int HostTeam::member_of(int rank) const noexcept {
+  const auto found = std::lower_bound(ranks_.begin(), ranks_.end(), rank);
+  return found != ranks_.end() && *found == rank ? static_cast<int>(found - ranks_.begin()) : -1;
+}
+
+Task<void> HostTeam::open(Stop& stop) {
+  for (int member = 0; member < size(); ++member) {
+    if (member == me_) continue;
+    lines_[static_cast<std::size_t>(member)] =
+        co_await host::await_lines(domain_, domain_rank(member), key_of(*view_), stop);
+  }
+}
+
+// A last arrival, which a member publishes after it has read all that it wants of the others'. Its line may be read after
+// this member is gone: the domain gives lines out in turn, so that it is not soon another team's.
+Task<void> HostTeam::close(Stop& stop) {
+  if (failed_) co_return;
+  Call closing;
+  const std::uint64_t number = arrive(closing, {.fingerprint = kClosing});
+  for (int member = 0; member < size(); ++member) {
+    const FlagRef flag = arrival_flag(member, number);
+    co_await domain_.at_least(flag, number, stop);
+  }
+  require_agreement(number);
+  closed_ = true;
+  for (auto& [member, channel] : to_) channel->close();
+}
+
+std::uint64_t HostTeam::channel_key(int from, int to) const noexcept {
+  return Hash64().add(view_->id()).add(static_cast<std::uint64_t>(from)).add(static_cast<std::uint64_t>(to)).value() |
+         1;
+}
+
+host::SendChannel& HostTeam::channel_to(int member) {
+  std::unique_ptr<host::SendChannel>& channel = to_[member];
+  if (!channel) channel = std::make_unique<host::SendChannel>(domain_, channel_key(me_, member), domain_rank(member));
+  return *channel;
+}
+
+host::RecvChannel& HostTeam::channel_from(int member) {
+  std::unique_ptr<host::RecvChannel>& channel = from_[member];
+  if (!channel) channel = std::make_unique<host::RecvChannel>(domain_, channel_key(member, me_), domain_rank(member));
+  return *channel;
+}
+
+std::uint64_t HostTeam::arrive(const Call& call, const Arrival& arrival) noexcept {
+  const std::uint64_t number = ++arrivals_;
+  const std::uint32_t mine = arrival_line(me_, number);
+  ControlLine& line = domain_.own_line(mine);
+  line.word[1].store(arrival.fingerprint, std::memory_order_relaxed);
+  line.word[2].store(arrival.send ? *arrival.send + 1 : 0, std::memory_order_relaxed);
+  line.word[3].store(arrival.recv ? *arrival.recv + 1 : 0, std::memory_order_relaxed);
+  std::array<std::uint64_t, kInlineBytes / 8> words{};
+  if (!arrival.payload.empty()) std::memcpy(words.data(), arrival.payload.data(), arrival.payload.size());
+  for (std::size_t i = 0; i * 8 < arrival.payload.size(); ++i) {
+    line.word[kPayloadWord + i].store(words[i], std::memory_order_relaxed);
+  }
+  ControlLine& called = domain_.own_line(mine - kArrivalLine + kCallLine);
+  std::array<std::uint64_t, sizeof(Call) / 8> call_words;
+  static_assert(sizeof call_words == sizeof(Call) && sizeof(Call) <= sizeof(ControlLine));
+  std::memcpy(call_words.data(), &call, sizeof call);
+  for (std::size_t i = 0; i < call_words.size(); ++i) called.word[i].store(call_words[i], std::memory_order_relaxed);
+  domain_.publish(mine, 0, number);
+  return number;
+}
+
+void HostTeam::read_payload(int member, std::uint64_t number, std::span<std::byte> into) const noexcept {
+  std::array<std::uint64_t, kInlineBytes / 8> words;
+  for (std::size_t i = 0; i * 8 < into.size(); ++i) {
+    words[i] =
+        arrival_word(member, number, kPayloadWord + static_cast<std::uint32_t>(i)).load(std::memory_order_relaxed);
+  }
+  if (!into.empty()) std::memcpy(into.data(), words.data(), into.size());
+}
+
+bool HostTeam::agree(std::uint64_t number) const noexcept {
+  const std::uint64_t first = fingerprint_of(0, number);
+  for (int member = 1; member < size(); ++member) {
+    if (fingerprint_of(member, number) != first) return false;
+  }
+  return true;
+}
+
+Call HostTeam::call_of(int member, std::uint64_t number) const noexcept {
+  const std::uint32_t at = arrival_line(member, number) - kArrivalLine + kCallLine;
+  const ControlLine& called = domain_.line(domain_rank(member), at);
+  std::array<std::uint64_t, sizeof(Call) / 8> words;
+  for (std::size_t i = 0; i < words.size(); ++i) words[i] = called.word[i].load(std::memory_order_relaxed);
+  Call call;
+  std::memcpy(static_cast<void*>(&call), words.data(), sizeof call);
+  return call;
+}
+
+void HostTeam::require_agreement(std::uint64_t number) const {
+  for (int member = 1; member < size(); ++member) {
+    if (fingerprint_of(member, number) == fingerprint_of(0, number)) continue;
+    throw Error(Code::kMismatch,
+                fmt::format("the ranks of a group call different collectives: rank {}: {}; rank {}: {}", rank_of(0),
+                            call_of(0, number).describe(), rank_of(member), call_of(member, number).describe()),
+                rank_of(member));
+  }
+}
+
+std::uint64_t HostTeam::store_id(std::uint64_t number) const noexcept {
+  return Hash64().add(view_->id()).add(number).value() | 1;
+}
+
+void HostTeam::need_staging() {
+  if (my_staging_.bytes > 0) return;
+  my_staging_ = domain_.allocate(kStagingBytes);
+  publish(kStaging, my_staging_.offset + 1);
+}
+
+std::byte* HostTeam::staging(int member) noexcept {
+  std::byte*& known = staging_[static_cast<std::size_t>(member)];
+  if (known == nullptr) known = domain_.view(domain_rank(member), progress(member, kStaging) - 1);
+  return known;
+}
+
+}  // namespace aiacc

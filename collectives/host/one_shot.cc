@@ -1,0 +1,97 @@
+#include "collectives/host/one_shot.h"
+
+#include <vector>
+
+namespace aiacc::host {
+namespace {
+
+bool contributes(const Operation& op) { return op.call.kind != Collective::kBroadcast || op.team.rank == op.call.root; }
+
+// Where each member's contribution can be read once all have arrived.
+class Contributions {
+ public:
+  Contributions(HostTeam& team, std::uint64_t number, std::size_t bytes) : team_(team), number_(number), bytes_(bytes) {
+    if (bytes > HostTeam::kInlineBytes) return;
+    copies_.resize(static_cast<std::size_t>(team.size()) * HostTeam::kInlineBytes);
+    for (int member = 0; member < team.size(); ++member) team.read_payload(member, number, {copy(member), bytes});
+  }
+  Buffer of(int member) {
+    return {bytes_ > HostTeam::kInlineBytes ? team_.eager(member, number_) : copy(member), bytes_};
+  }
+
+ private:
+  std::byte* copy(int member) { return copies_.data() + static_cast<std::size_t>(member) * HostTeam::kInlineBytes; }
+
+  HostTeam& team_;
+  std::uint64_t number_;
+  std::size_t bytes_;
+  std::vector<std::byte> copies_;
+};
+
+Task<std::uint64_t> contribute(Operation& op, std::size_t bytes) {
+  HostTeam& team = *op.team.host;
+  HostTeam::Arrival arrival;
+  arrival.fingerprint = op.call.fingerprint();
+  if (bytes > HostTeam::kInlineBytes) {
+    team.need_staging();
+    const Buffer place{team.eager(team.me(), team.next_number()), bytes};
+    if (contributes(op)) co_await op.team.compute.copy_for_others(place, op.send);
+  } else if (contributes(op)) {
+    arrival.payload = {op.send.data, bytes};
+  }
+  co_return team.arrive(op.call, arrival);
+}
+
+// Slice `index` of `slices` of every contribution, reduced into `result`.
+Task<void> reduce_all(Operation& op, Contributions& from, Buffer result, std::size_t at) {
+  std::vector<Buffer> operands;
+  for (int member = 0; member < op.team.host->size(); ++member)
+    operands.push_back(from.of(member).slice(at, result.bytes));
+  co_await op.team.compute.reduce({&result, 1}, operands, op.call.count, op.call.reduction,
+                                  {.ranks = op.team.host->size()});
+}
+
+}  // namespace
+
+std::size_t contribution_bytes(const Call& call, int members) noexcept {
+  switch (call.kind) {
+    case Collective::kBarrier: return 0;
+    case Collective::kReduceScatter: return call.bytes() * static_cast<std::size_t>(members);
+    default: return call.bytes();
+  }
+}
+
+Task<void> one_shot(Operation& op, std::optional<std::uint64_t> begun) {
+  HostTeam& team = *op.team.host;
+  const std::size_t bytes = contribution_bytes(op.call, team.size());
+  std::uint64_t number = 0;
+  if (begun) {
+    number = *begun;
+  } else {
+    number = co_await contribute(op, bytes);
+  }
+  co_await await_arrivals(op, number);
+  if (bytes == 0) co_return;
+  Contributions from(team, number, bytes);
+  switch (op.call.kind) {
+    case Collective::kReduce:
+      if (op.team.rank != op.call.root) break;
+      [[fallthrough]];
+    case Collective::kAllreduce: co_await reduce_all(op, from, op.recv, 0); break;
+    case Collective::kReduceScatter:
+      co_await reduce_all(op, from, op.recv, op.call.bytes() * static_cast<std::size_t>(team.me()));
+      break;
+    case Collective::kBroadcast:
+      if (op.team.rank != op.call.root) co_await op.team.compute.copy(op.recv, from.of(team.member_of(op.call.root)));
+      break;
+    case Collective::kAllgather:
+      for (int member = 0; member < team.size(); ++member) {
+        const Buffer to = op.recv.slice(bytes * static_cast<std::size_t>(member), bytes);
+        co_await op.team.compute.copy(to, from.of(member));
+      }
+      break;
+    default: break;
+  }
+}
+
+}  // namespace aiacc::host

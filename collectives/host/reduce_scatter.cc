@@ -1,0 +1,82 @@
+#include "collectives/host/reduce_scatter.h"
+
+#include <algorithm>
+#include <vector>
+
+#include "collectives/host/staging.h"
+
+namespace aiacc::host {
+namespace {
+
+struct ReduceScatter {
+  HostCall& call;
+  std::size_t element;
+  std::size_t part;  // elements of one member's slice in a chunk
+  Pipeline pipeline;
+  std::vector<Buffer> operands;
+
+  std::size_t length(std::uint64_t k) const noexcept { return std::min(part, call.op.call.count - k * part); }
+  // Where chunk k of `member`'s slice stands in an input of all slices, in bytes.
+  std::size_t offset(std::uint64_t k, int member) const noexcept {
+    return (call.op.call.count * static_cast<std::size_t>(member) + k * part) * element;
+  }
+  std::size_t offset_in_slot(int member) const noexcept { return part * element * static_cast<std::size_t>(member); }
+};
+
+std::size_t part_of_chunk(const HostCall& call) {
+  constexpr std::size_t kLine = 64;
+  const std::size_t bytes = HostTeam::kSlotBytes / static_cast<std::size_t>(call.size()) / kLine * kLine;
+  return std::max(bytes, kLine) / call.op.call.element_bytes();
+}
+
+Task<void> fill(ReduceScatter& run, std::uint64_t k) {
+  HostCall& call = run.call;
+  if (call.team.send_place_of(call.me(), call.number)) co_return;
+  co_await run.pipeline.await_free(HostTeam::kReduced, k);
+  const std::size_t bytes = run.length(k) * run.element;
+  for (int member = 0; member < call.size(); ++member) {
+    if (member == call.me()) continue;
+    const Buffer from = call.op.send.slice(run.offset(k, member), bytes);
+    const Buffer to{run.pipeline.slot(call.me(), k) + run.offset_in_slot(member), bytes};
+    co_await call.op.team.compute.copy_for_others(to, from);
+  }
+  run.pipeline.finished(HostTeam::kFilled, k);
+}
+
+Task<void> reduce(ReduceScatter& run, std::uint64_t k) {
+  HostCall& call = run.call;
+  const std::size_t bytes = run.length(k) * run.element;
+  for (int step = 0; step < call.size(); ++step) {
+    const int member = (call.me() + step) % call.size();
+    std::byte* from = nullptr;
+    if (member == call.me()) {
+      from = call.op.send.slice(run.offset(k, call.me()), bytes).data;
+    } else if (const HostTeam::Place place = call.team.send_place_of(member, call.number)) {
+      from = call.view(member, *place + run.offset(k, call.me()));
+    } else {
+      co_await run.pipeline.await(member, HostTeam::kFilled, k);
+      from = run.pipeline.slot(member, k) + run.offset_in_slot(call.me());
+    }
+    run.operands[static_cast<std::size_t>(member)] = {from, bytes};
+  }
+  const Buffer result = call.op.recv.slice(k * run.part * run.element, bytes);
+  co_await call.op.team.compute.reduce({&result, 1}, run.operands, run.length(k), call.op.call.reduction,
+                                       {.ranks = call.size()});
+  run.pipeline.finished(HostTeam::kReduced, k);
+}
+
+}  // namespace
+
+Task<void> reduce_scatter(HostCall call) {
+  const std::size_t part_elements = part_of_chunk(call);
+  const std::uint64_t chunks = (call.op.call.count + part_elements - 1) / part_elements;
+  ReduceScatter run{call, call.op.call.element_bytes(), part_elements, Pipeline(call, chunks),
+                    std::vector<Buffer>(static_cast<std::size_t>(call.size()))};
+  for (std::uint64_t step = 0; step < chunks + 1; ++step) {
+    if (step < chunks) co_await fill(run, step);
+    if (step >= 1) co_await reduce(run, step - 1);
+  }
+  co_await part(call.op, call.number);
+}
+
+}  // namespace aiacc::host

@@ -1,0 +1,108 @@
+#include "collectives/host/select.h"
+
+#include "collectives/host/allgather.h"
+#include "collectives/host/broadcast.h"
+#include "collectives/host/direct_reduce.h"
+#include "collectives/host/one_shot.h"
+#include "collectives/host/reduce_scatter.h"
+#include "collectives/host/staged_reduce.h"
+
+namespace aiacc::host {
+namespace {
+
+// Below, one meeting and (n + 3)S bytes; above, two meetings and 2S to 5S. Measured with bench/host, 2 ranks on 2 cores of an
+// EPYC: at 4 KiB all are alike, at 16 KiB shared buffers gain a third without it and private ones nothing.
+std::size_t one_shot_bytes(int members) noexcept {
+  const std::size_t bytes = (std::size_t{8} << 10) / static_cast<std::size_t>(members);
+  return std::max(bytes, HostTeam::kInlineBytes);
+}
+
+// Normalizes a broadcast: the root sends, all others receive. Callers may give the buffer as either.
+void settle_buffers(Operation& op) {
+  if (op.call.kind != Collective::kBroadcast) return;
+  const Buffer buffer = op.recv.bytes > 0 ? op.recv : op.send;
+  if (op.team.rank == op.call.root && op.send.bytes == 0) op.send = buffer;
+  if (op.team.rank != op.call.root) {
+    op.recv = buffer;
+    op.send = {};
+  }
+}
+
+Task<void> run_met(Operation& op, std::uint64_t number) {
+  const HostCall call(op, number);
+  if (op.call.count == 0) co_return;
+  switch (op.call.kind) {
+    case Collective::kAllreduce:
+    case Collective::kReduce:
+      if (can_reduce_directly(call)) {
+        co_await direct_reduce(call);
+      } else {
+        co_await staged_reduce(call);
+      }
+      break;
+    case Collective::kBroadcast: co_await broadcast(call); break;
+    case Collective::kAllgather: co_await allgather(call); break;
+    case Collective::kReduceScatter: co_await reduce_scatter(call); break;
+    default: throw Error(Code::kInternal, "a collective that meets on this host has no algorithm");
+  }
+}
+
+Task<void> run_in_turn(Operation& op, std::uint64_t& number) {
+  HostTeam& team = *op.team.host;
+  if (team.failed()) throw Error(Code::kAborted, "an earlier operation of this group failed");
+  settle_buffers(op);
+  const std::optional<std::uint64_t> begun = team.take_begun();
+  number = team.next_number();
+  if (begun || contribution_bytes(op.call, team.size()) <= one_shot_bytes(team.size())) {
+    co_await one_shot(op, begun);
+    co_return;
+  }
+  team.need_staging();
+  number = co_await meet(op);
+  co_await run_met(op, number);
+}
+
+// Returns when no member stores into the result any more.
+Task<void> keep_buffers(Operation& op, std::uint64_t number) {
+  HostTeam& team = *op.team.host;
+  HostDomain& domain = team.domain();
+  domain.abort_stores(team.store_id(number));
+  const HostTeam::Place place = domain.offset_of(op.recv.data, op.recv.bytes);
+  if (place && op.recv.bytes > 0) co_await domain.quiesce(team.store_id(number), {*place, op.recv.bytes});
+}
+
+}  // namespace
+
+Task<void> run(Operation& op) {
+  HostTeam& team = *op.team.host;
+  if (op.call.kind == Collective::kSend) {
+    SendChannel& channel = team.channel_to(team.member_of(op.call.root));
+    co_await channel.send(op.call, op.send, op.team.compute, op.stop);
+    co_return;
+  }
+  if (op.call.kind == Collective::kRecv) {
+    RecvChannel& channel = team.channel_from(team.member_of(op.call.root));
+    co_await channel.recv(op.call, op.call.root, op.recv, op.team.compute, op.stop);
+    co_return;
+  }
+  try {
+    co_await TurnQueue::Await(team.turns(), team.loop(), op.stop);
+  } catch (...) {
+    team.fail();
+    throw;
+  }
+  const TurnQueue::Holder holder(team.turns());
+  std::exception_ptr error;
+  std::uint64_t number = 0;
+  try {
+    co_await run_in_turn(op, number);
+  } catch (...) {
+    error = std::current_exception();
+  }
+  if (!error) co_return;
+  team.fail();
+  if (number != 0) co_await keep_buffers(op, number);
+  std::rethrow_exception(error);
+}
+
+}  // namespace aiacc::host

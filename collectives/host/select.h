@@ -1,0 +1,12 @@
+// Which algorithm on this host serves a call of a group whose members are all here; and the end of those that fail.
+#pragma once
+
+#include "collectives/host/host_team.h"
+
+namespace aiacc::host {
+
+// Runs the call to its end; of a send or recv, `root` is another rank. After an error no process changes the operation's buffers any more, and the team serves no
+// further call.
+Task<void> run(Operation& op);
+
+}  // namespace aiacc::host

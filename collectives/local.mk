@@ -1,0 +1,65 @@
+# collectives: algorithms over a team.
+collectives_sources += \
+	collectives/operation.cc \
+	collectives/operation.h
+
+collectives_tests += \
+	collectives/operation_test.cc
+
+collectives_sources += \
+	collectives/net/binomial_broadcast.cc \
+	collectives/net/binomial_broadcast.h \
+	collectives/net/binomial_reduce.cc \
+	collectives/net/binomial_reduce.h \
+	collectives/net/dissemination_barrier.cc \
+	collectives/net/dissemination_barrier.h \
+	collectives/net/net_call.h \
+	collectives/net/point_to_point.cc \
+	collectives/net/point_to_point.h \
+	collectives/net/recursive_doubling_allreduce.cc \
+	collectives/net/recursive_doubling_allreduce.h \
+	collectives/net/ring_allgather.cc \
+	collectives/net/ring_allgather.h \
+	collectives/net/ring_allreduce.cc \
+	collectives/net/ring_allreduce.h \
+	collectives/net/ring_reduce_scatter.cc \
+	collectives/net/ring_reduce_scatter.h \
+	collectives/net/select.cc \
+	collectives/net/select.h
+
+collectives_tests += \
+	collectives/net/net_test.cc \
+	collectives/net/sim_scale_test.cc
+
+collectives_sources += \
+	collectives/host/allgather.cc \
+	collectives/host/allgather.h \
+	collectives/host/broadcast.cc \
+	collectives/host/broadcast.h \
+	collectives/host/channel.cc \
+	collectives/host/channel.h \
+	collectives/host/direct_reduce.cc \
+	collectives/host/direct_reduce.h \
+	collectives/host/host_post.cc \
+	collectives/host/host_post.h \
+	collectives/host/host_team.cc \
+	collectives/host/host_team.h \
+	collectives/host/meet.cc \
+	collectives/host/meet.h \
+	collectives/host/one_shot.cc \
+	collectives/host/one_shot.h \
+	collectives/host/reduce_scatter.cc \
+	collectives/host/reduce_scatter.h \
+	collectives/host/select.cc \
+	collectives/host/select.h \
+	collectives/host/small.cc \
+	collectives/host/small.h \
+	collectives/host/staged_reduce.cc \
+	collectives/host/staged_reduce.h \
+	collectives/host/staging.h \
+	collectives/host/turn_queue.h
+
+collectives_tests += \
+	collectives/host/channel_test.cc \
+	collectives/host/host_collectives_test.cc \
+	tests/host_world.h

@@ -1,0 +1,14 @@
+// Binomial broadcast (Thakur, Rabenseifner, Gropp 2005): the root is the top of a binomial tree, and each rank passes what
+// it received on to its children, the largest subtree first. Long messages go in chunks, several of them under way.
+//
+//   ⌈log₂ n⌉(α + Sβ), with c chunks about (⌈log₂ n⌉ + c − 1)·⌈log₂ n⌉·(α + S/c·β) at the root
+#pragma once
+
+#include "collectives/operation.h"
+
+namespace aiacc::net {
+
+// The buffer is op.recv on every rank; on the root op.send may be another one and is copied then.
+Task<void> binomial_broadcast(Operation& op);
+
+}  // namespace aiacc::net

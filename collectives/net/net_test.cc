@@ -1,0 +1,466 @@
+// Every algorithm over messages against an exact reference, on simulated ranks.
+#include <gtest/gtest.h>
+
+#include <cstring>
+#include <functional>
+#include <numeric>
+#include <string>
+
+#include "base/data/reference_reduce.h"
+#include "collectives/net/binomial_broadcast.h"
+#include "collectives/net/binomial_reduce.h"
+#include "collectives/net/dissemination_barrier.h"
+#include "collectives/net/net_call.h"
+#include "collectives/net/point_to_point.h"
+#include "collectives/net/recursive_doubling_allreduce.h"
+#include "collectives/net/ring_allgather.h"
+#include "collectives/net/ring_allreduce.h"
+#include "collectives/net/ring_reduce_scatter.h"
+#include "collectives/net/select.h"
+#include "transports/sim/sim_cluster.h"
+
+namespace aiacc {
+namespace {
+
+using sim::SimCluster;
+using sim::SimRank;
+using Algorithm = Task<void> (*)(Operation&);
+using Bytes = std::vector<std::byte>;
+
+Task<void> perform(SimCluster* cluster, SimRank* self, Algorithm algorithm, Call call, std::uint64_t sequence,
+                   Buffer send, Buffer recv) {
+  Team team{cluster->view(), self->rank(), self->loop(), self->compute(), nullptr, &self->mailbox()};
+  Operation op{team, call, sequence, self->stop(), send, recv};
+  co_await algorithm(op);
+}
+
+Buffer buffer_of(Bytes& bytes) { return Buffer{bytes.empty() ? nullptr : bytes.data(), bytes.size()}; }
+
+// Small whole numbers: every order of sums and products is exact in every type, so the reference needs no order.
+Bytes input_of(DType type, ReduceOp op, std::size_t count, int rank) {
+  Bytes bytes(count * size_of(type));
+  for (std::size_t i = 0; i < count; ++i) {
+    const int value = op == ReduceOp::kProd ? 1 + static_cast<int>((i + static_cast<std::size_t>(rank)) % 2)
+                                            : static_cast<int>((i * 7 + static_cast<std::size_t>(rank) * 3) % 11);
+    const float as_float = static_cast<float>(value);
+    std::uint64_t word = static_cast<std::uint64_t>(value);
+    if (type == DType::kFloat16) word = reference::float_to_half(as_float);
+    if (type == DType::kBFloat16) word = reference::float_to_bfloat(as_float);
+    if (type == DType::kFloat32) word = std::bit_cast<std::uint32_t>(as_float);
+    if (type == DType::kFloat64) word = std::bit_cast<std::uint64_t>(static_cast<double>(value));
+    if (type == DType::kBool) word = static_cast<std::uint64_t>(value % 2);
+    std::memcpy(bytes.data() + i * size_of(type), &word, size_of(type));
+  }
+  return bytes;
+}
+
+Bytes reduced(std::vector<Bytes>& inputs, const Call& call, std::size_t count) {
+  std::vector<Buffer> operands;
+  for (Bytes& input : inputs) operands.push_back(buffer_of(input));
+  Bytes result(count * call.element_bytes());
+  const Compute::Step step{.first = true, .last = true, .ranks = static_cast<int>(inputs.size())};
+  if (count > 0) reference::reduce(result.data(), operands, count, call.reduction, step);
+  return result;
+}
+
+struct Case {
+  int ranks;
+  std::size_t count;
+  DType type = DType::kFloat32;
+  ReduceOp op = ReduceOp::kSum;
+  bool in_place = false;
+  int root = 0;
+  double prescale = 1.0;
+  double postscale = 1.0;
+
+  Call call(Collective kind) const {
+    Call result;
+    result.kind = kind;
+    result.count = count;
+    result.reduction.type = type;
+    result.reduction.op = op;
+    result.reduction.prescale = prescale;
+    result.reduction.postscale = postscale;
+    result.root = root;
+    return result;
+  }
+  std::string text() const {
+    return std::to_string(ranks) + " ranks, " + std::to_string(count) + " " + std::string(name_of(type)) + ", " +
+           std::string(name_of(op)) + (in_place ? ", in place" : "") + ", root " + std::to_string(root);
+  }
+};
+
+void expect_all_ended_well(SimCluster& cluster, const Case& test) {
+  ASSERT_TRUE(cluster.run()) << test.text();
+  for (int rank = 0; rank < test.ranks; ++rank) {
+    ASSERT_FALSE(cluster.rank(rank).error()) << test.text() << ": " << cluster.rank(rank).error()->message();
+  }
+}
+
+std::uint64_t seed_of(const Case& test) { return Hash64().add(test.text()).value(); }
+
+void check_allreduce(Algorithm algorithm, const Case& test) {
+  SimCluster cluster(seed_of(test), test.ranks);
+  const Call call = test.call(Collective::kAllreduce);
+  std::vector<Bytes> inputs, sends, recvs;
+  for (int rank = 0; rank < test.ranks; ++rank) {
+    inputs.push_back(input_of(test.type, test.op, test.count, rank));
+    sends.push_back(inputs.back());
+    recvs.push_back(Bytes(inputs.back().size(), std::byte{0xcc}));
+  }
+  for (int rank = 0; rank < test.ranks; ++rank) {
+    const auto i = static_cast<std::size_t>(rank);
+    const Buffer send = buffer_of(sends[i]);
+    cluster.rank(rank).start(
+        perform(&cluster, &cluster.rank(rank), algorithm, call, 1, send, test.in_place ? send : buffer_of(recvs[i])));
+  }
+  expect_all_ended_well(cluster, test);
+  const Bytes expected = reduced(inputs, call, test.count);
+  for (std::size_t i = 0; i < inputs.size(); ++i) {
+    ASSERT_TRUE((test.in_place ? sends[i] : recvs[i]) == expected) << test.text() << ", rank " << i;
+    if (!test.in_place) {
+      ASSERT_TRUE(sends[i] == inputs[i]) << test.text() << ": the input changed";
+    }
+  }
+}
+
+constexpr int kRankCounts[] = {1, 2, 3, 4, 5, 7, 8};
+
+// Long calls are costly to check (the reference goes element by element), so two numbers of ranks do for them.
+bool takes_long_calls(int ranks) { return ranks == 2 || ranks == 5; }
+
+// Around the edges of slices and segments of fp32.
+std::vector<std::size_t> counts_for(int ranks) {
+  const auto n = static_cast<std::size_t>(ranks);
+  const std::size_t segment = n * net::kSliceBytes / 4;
+  if (!takes_long_calls(ranks)) return {0, 1, n - 1, n, n + 1, 1000};
+  return {0, 1, n - 1, n, n + 1, 1000, segment - 1, segment, segment + 1, ranks == 2 ? 5 * segment + 3 : 1};
+}
+
+// Around the edges of chunks, with more of them than lanes.
+std::vector<std::size_t> chunk_counts_for(int ranks) {
+  constexpr std::size_t kChunk = net::kSliceBytes / 4;
+  if (!takes_long_calls(ranks)) return {0, 1, 1000};
+  return {0, 1, 1000, kChunk + 1, 5 * kChunk - 1};
+}
+
+constexpr Algorithm kAllreduces[] = {&net::ring_allreduce, &net::recursive_doubling_allreduce};
+
+TEST(NetAllreduce, AnyNumberOfRanksAndAnyCount) {
+  for (Algorithm algorithm : kAllreduces) {
+    for (int ranks : kRankCounts) {
+      for (std::size_t count : counts_for(ranks)) {
+        for (bool in_place : {false, true})
+          check_allreduce(algorithm, {.ranks = ranks, .count = count, .in_place = in_place});
+      }
+    }
+  }
+}
+
+TEST(NetAllreduce, AnyTypeAndOperator) {
+  for (Algorithm algorithm : kAllreduces) {
+    for (int ranks : {1, 2, 3, 5, 8}) {
+      for (int type = 0; type < kDTypes; ++type) {
+        for (int op = 0; op < kReduceOps; ++op) {
+          Case test{.ranks = ranks, .count = 101, .type = static_cast<DType>(type), .op = static_cast<ReduceOp>(op)};
+          if (!supports(test.op, test.type)) continue;
+          check_allreduce(algorithm, test);
+          test.in_place = true;
+          check_allreduce(algorithm, test);
+        }
+      }
+    }
+  }
+}
+
+TEST(NetAllreduce, ScalesEachInputOnceAndTheResultOnce) {
+  for (Algorithm algorithm : kAllreduces) {
+    for (int ranks : kRankCounts) {
+      for (ReduceOp op : {ReduceOp::kSum, ReduceOp::kAvg}) {
+        for (bool in_place : {false, true}) {
+          check_allreduce(
+              algorithm,
+              {.ranks = ranks, .count = 37, .op = op, .in_place = in_place, .prescale = 0.5, .postscale = 4.0});
+          check_allreduce(algorithm, {.ranks = ranks, .count = 37, .op = op, .in_place = in_place, .postscale = 0.25});
+        }
+      }
+    }
+  }
+}
+
+TEST(NetAllreduce, EveryRankHasTheSameBitsWhateverTheOrderOfArrival) {
+  for (Algorithm algorithm : kAllreduces) {
+    Bytes first;
+    for (std::uint64_t seed = 1; seed <= 5; ++seed) {
+      for (DType type : {DType::kFloat32, DType::kFloat16}) {
+        constexpr std::size_t kCount = 3001;
+        SimCluster cluster(seed, 7);
+        Call call;
+        call.kind = Collective::kAllreduce;
+        call.count = kCount;
+        call.reduction.type = type;
+        sim::Random random(99);
+        std::vector<Bytes> buffers(7, Bytes(kCount * size_of(type)));
+        for (Bytes& bytes : buffers) {
+          for (std::size_t i = 0; i < kCount; ++i) {
+            const float value = static_cast<float>(static_cast<double>(random.next() % 2'000'001) / 1e5 - 10.0);
+            const std::uint32_t word =
+                type == DType::kFloat32 ? std::bit_cast<std::uint32_t>(value) : reference::float_to_half(value);
+            std::memcpy(bytes.data() + i * size_of(type), &word, size_of(type));
+          }
+        }
+        for (int rank = 0; rank < 7; ++rank) {
+          const Buffer buffer = buffer_of(buffers[static_cast<std::size_t>(rank)]);
+          cluster.rank(rank).start(perform(&cluster, &cluster.rank(rank), algorithm, call, 1, buffer, buffer));
+        }
+        expect_all_ended_well(cluster, {.ranks = 7, .count = kCount, .type = type});
+        for (const Bytes& bytes : buffers) ASSERT_TRUE(bytes == buffers[0]) << "seed " << seed;
+        if (type == DType::kFloat32 && first.empty()) first = buffers[0];
+        if (type == DType::kFloat32) {
+          ASSERT_TRUE(buffers[0] == first) << "seed " << seed;
+        }
+      }
+    }
+  }
+}
+
+void check_reduce(const Case& test) {
+  SimCluster cluster(seed_of(test), test.ranks);
+  const Call call = test.call(Collective::kReduce);
+  std::vector<Bytes> inputs, sends;
+  for (int rank = 0; rank < test.ranks; ++rank) inputs.push_back(input_of(test.type, test.op, test.count, rank));
+  sends = inputs;
+  Bytes result(inputs[0].size(), std::byte{0xcc}), untouched = result;
+  for (int rank = 0; rank < test.ranks; ++rank) {
+    const Buffer send = buffer_of(sends[static_cast<std::size_t>(rank)]);
+    const Buffer recv = rank != test.root ? buffer_of(untouched) : test.in_place ? send : buffer_of(result);
+    cluster.rank(rank).start(perform(&cluster, &cluster.rank(rank), &net::binomial_reduce, call, 1, send, recv));
+  }
+  expect_all_ended_well(cluster, test);
+  const auto root = static_cast<std::size_t>(test.root);
+  ASSERT_TRUE((test.in_place ? sends[root] : result) == reduced(inputs, call, test.count)) << test.text();
+  for (std::size_t i = 0; i < inputs.size(); ++i) {
+    if (i != root || !test.in_place) {
+      ASSERT_TRUE(sends[i] == inputs[i]) << test.text() << ": the input changed";
+    }
+  }
+  ASSERT_EQ(std::count(untouched.begin(), untouched.end(), std::byte{0xcc}), static_cast<long>(untouched.size()));
+}
+
+TEST(NetReduce, AnyRootRanksAndCount) {
+  for (int ranks : kRankCounts) {
+    for (std::size_t count : chunk_counts_for(ranks)) {
+      for (int root : {0, ranks / 2, ranks - 1}) {
+        for (bool in_place : {false, true}) {
+          check_reduce({.ranks = ranks, .count = count, .in_place = in_place, .root = root});
+          check_reduce({.ranks = ranks,
+                        .count = count,
+                        .op = ReduceOp::kAvg,
+                        .in_place = in_place,
+                        .root = root,
+                        .prescale = 2.0,
+                        .postscale = 0.5});
+        }
+      }
+    }
+  }
+}
+
+void check_broadcast(const Case& test, bool apart) {
+  SimCluster cluster(seed_of(test), test.ranks);
+  const Call call = test.call(Collective::kBroadcast);
+  const Bytes expected = input_of(test.type, test.op, test.count, 4);
+  Bytes source = expected;
+  std::vector<Bytes> buffers(static_cast<std::size_t>(test.ranks), Bytes(expected.size(), std::byte{0xcc}));
+  if (!apart) buffers[static_cast<std::size_t>(test.root)] = expected;
+  for (int rank = 0; rank < test.ranks; ++rank) {
+    const Buffer buffer = buffer_of(buffers[static_cast<std::size_t>(rank)]);
+    const Buffer send = rank == test.root && apart ? buffer_of(source) : buffer;
+    cluster.rank(rank).start(perform(&cluster, &cluster.rank(rank), &net::binomial_broadcast, call, 1, send, buffer));
+  }
+  expect_all_ended_well(cluster, test);
+  for (const Bytes& bytes : buffers) ASSERT_TRUE(bytes == expected) << test.text();
+}
+
+TEST(NetBroadcast, AnyRootRanksAndCount) {
+  for (int ranks : kRankCounts) {
+    for (std::size_t count : chunk_counts_for(ranks)) {
+      for (int root : {0, ranks / 2, ranks - 1}) {
+        for (bool apart : {false, true}) check_broadcast({.ranks = ranks, .count = count, .root = root}, apart);
+      }
+    }
+  }
+}
+
+void check_allgather(const Case& test) {
+  SimCluster cluster(seed_of(test), test.ranks);
+  const Call call = test.call(Collective::kAllgather);
+  const std::size_t block = call.bytes();
+  std::vector<Bytes> sends, recvs;
+  Bytes expected;
+  for (int rank = 0; rank < test.ranks; ++rank) {
+    sends.push_back(input_of(test.type, test.op, test.count, rank));
+    expected.insert(expected.end(), sends.back().begin(), sends.back().end());
+    recvs.push_back(Bytes(block * static_cast<std::size_t>(test.ranks), std::byte{0xcc}));
+    if (test.in_place)
+      std::copy(sends.back().begin(), sends.back().end(), recvs.back().begin() + static_cast<long>(block) * rank);
+  }
+  for (int rank = 0; rank < test.ranks; ++rank) {
+    const auto i = static_cast<std::size_t>(rank);
+    const Buffer recv = buffer_of(recvs[i]);
+    const Buffer send = test.in_place ? recv.slice(block * i, block) : buffer_of(sends[i]);
+    cluster.rank(rank).start(perform(&cluster, &cluster.rank(rank), &net::ring_allgather, call, 1, send, recv));
+  }
+  expect_all_ended_well(cluster, test);
+  for (const Bytes& bytes : recvs) ASSERT_TRUE(bytes == expected) << test.text();
+}
+
+TEST(NetAllgather, AnyRanksAndCount) {
+  for (int ranks : kRankCounts) {
+    for (std::size_t count : chunk_counts_for(ranks)) {
+      for (bool in_place : {false, true}) check_allgather({.ranks = ranks, .count = count, .in_place = in_place});
+    }
+  }
+}
+
+void check_reduce_scatter(const Case& test) {
+  SimCluster cluster(seed_of(test), test.ranks);
+  const Call call = test.call(Collective::kReduceScatter);
+  const auto n = static_cast<std::size_t>(test.ranks);
+  const std::size_t block = call.bytes();
+  std::vector<Bytes> inputs, sends, recvs;
+  for (int rank = 0; rank < test.ranks; ++rank) {
+    inputs.push_back(input_of(test.type, test.op, test.count * n, rank));
+    recvs.push_back(Bytes(block, std::byte{0xcc}));
+  }
+  sends = inputs;
+  for (std::size_t i = 0; i < n; ++i) {
+    const Buffer send = buffer_of(sends[i]);
+    const int rank = static_cast<int>(i);
+    cluster.rank(rank).start(perform(&cluster, &cluster.rank(rank), &net::ring_reduce_scatter, call, 1, send,
+                                     test.in_place ? send.slice(block * i, block) : buffer_of(recvs[i])));
+  }
+  expect_all_ended_well(cluster, test);
+  const Bytes expected = reduced(inputs, call, test.count * n);
+  for (std::size_t i = 0; i < n; ++i) {
+    const auto begin = expected.begin() + static_cast<long>(block * i);
+    const auto& place = test.in_place ? sends[i] : recvs[i];
+    const auto got = place.begin() + static_cast<long>(test.in_place ? block * i : 0);
+    ASSERT_TRUE(std::equal(begin, begin + static_cast<long>(block), got)) << test.text() << ", rank " << i;
+    if (!test.in_place) {
+      ASSERT_TRUE(sends[i] == inputs[i]) << test.text() << ": the input changed";
+    }
+  }
+}
+
+TEST(NetReduceScatter, AnyRanksAndCount) {
+  for (int ranks : kRankCounts) {
+    for (std::size_t count : chunk_counts_for(ranks)) {
+      for (bool in_place : {false, true}) {
+        check_reduce_scatter({.ranks = ranks, .count = count, .in_place = in_place});
+        check_reduce_scatter(
+            {.ranks = ranks, .count = count, .op = ReduceOp::kAvg, .in_place = in_place, .prescale = 2.0});
+      }
+    }
+  }
+}
+
+Task<void> late_barrier(SimCluster* cluster, SimRank* self, Duration late, Instant* left) {
+  co_await sleep_for(self->loop(), late, self->stop());
+  Task<void> barrier = perform(cluster, self, &net::dissemination_barrier, Call{}, 1, {}, {});
+  co_await std::move(barrier);
+  *left = self->loop().now();
+}
+
+TEST(NetBarrier, NobodyLeavesBeforeTheLastHasCome) {
+  for (int ranks : kRankCounts) {
+    for (int last = 0; last < ranks; ++last) {
+      SimCluster cluster(static_cast<std::uint64_t>(ranks * 10 + last), ranks);
+      std::vector<Instant> left(static_cast<std::size_t>(ranks));
+      for (int rank = 0; rank < ranks; ++rank) {
+        const Duration late = rank == last ? std::chrono::milliseconds(50) : std::chrono::milliseconds(rank);
+        cluster.rank(rank).start(
+            late_barrier(&cluster, &cluster.rank(rank), late, &left[static_cast<std::size_t>(rank)]));
+      }
+      expect_all_ended_well(cluster, {.ranks = ranks, .count = 0});
+      for (Instant instant : left) {
+        EXPECT_GE(instant.time_since_epoch(), std::chrono::milliseconds(50));
+        EXPECT_LE(instant.time_since_epoch(), std::chrono::milliseconds(51));
+      }
+    }
+  }
+}
+
+TEST(NetPointToPoint, PairsCountTheirCallsThemselves) {
+  // Ranks 0→1 and 1→2 use the same sequence number for different calls.
+  SimCluster cluster(4, 3);
+  Bytes a = input_of(DType::kFloat32, ReduceOp::kSum, 100, 0), b = input_of(DType::kFloat32, ReduceOp::kSum, 9000, 1);
+  Bytes got_a(a.size()), got_b(b.size());
+  const auto call = [](Collective kind, std::size_t count, int peer) {
+    Call result;
+    result.kind = kind;
+    result.count = count;
+    result.root = peer;
+    result.tag = 5;
+    return result;
+  };
+  cluster.rank(0).start(
+      perform(&cluster, &cluster.rank(0), &net::run, call(Collective::kSend, 100, 1), 1, buffer_of(a), {}));
+  cluster.rank(2).start(
+      perform(&cluster, &cluster.rank(2), &net::run, call(Collective::kRecv, 9000, 1), 1, {}, buffer_of(got_b)));
+  cluster.rank(1).start(
+      perform(&cluster, &cluster.rank(1), &net::run, call(Collective::kRecv, 100, 0), 1, {}, buffer_of(got_a)));
+  ASSERT_TRUE(cluster.world().run_while_not([&] { return cluster.rank(1).ended(); }));
+  cluster.rank(1).start(
+      perform(&cluster, &cluster.rank(1), &net::run, call(Collective::kSend, 9000, 2), 1, buffer_of(b), {}));
+  expect_all_ended_well(cluster, {.ranks = 3, .count = 100});
+  EXPECT_EQ(got_a, a);
+  EXPECT_EQ(got_b, b);
+}
+
+TEST(NetPointToPoint, LengthsThatDifferAreAMismatchOnBothSides) {
+  for (std::size_t count : {std::size_t{10}, std::size_t{100'000}}) {
+    SimCluster cluster(4, 2);
+    Bytes sent(count * 4), got(count * 4 + 4);
+    Call send;
+    send.kind = Collective::kSend;
+    send.count = count;
+    send.root = 1;
+    Call recv = send;
+    recv.kind = Collective::kRecv;
+    recv.count = count + 1;
+    recv.root = 0;
+    cluster.rank(0).start(perform(&cluster, &cluster.rank(0), &net::run, send, 1, buffer_of(sent), {}));
+    cluster.rank(1).start(perform(&cluster, &cluster.rank(1), &net::run, recv, 1, {}, buffer_of(got)));
+    ASSERT_TRUE(cluster.run());
+    ASSERT_TRUE(cluster.rank(1).error());
+    EXPECT_EQ(cluster.rank(1).error()->code(), Code::kMismatch);
+    EXPECT_NE(cluster.rank(1).error()->message().find("rank 0 called " + send.describe()), std::string::npos);
+    EXPECT_NE(cluster.rank(1).error()->message().find("rank 1 called " + recv.describe()), std::string::npos);
+    EXPECT_TRUE(cluster.rank(0).mailbox().error_of(cluster.view()->id()));
+  }
+}
+
+TEST(NetSelect, DifferentCollectivesOfOneTicketAreAMismatchOnAllMembers) {
+  for (std::size_t count : {std::size_t{8}, std::size_t{100'000}}) {
+    SimCluster cluster(4, 5);
+    std::vector<Bytes> buffers(5, Bytes(count * 4));
+    for (int rank = 0; rank < 5; ++rank) {
+      Call call;
+      call.kind = rank == 3 ? Collective::kBroadcast : Collective::kAllreduce;
+      call.count = count;
+      const Buffer buffer = buffer_of(buffers[static_cast<std::size_t>(rank)]);
+      cluster.rank(rank).start(perform(&cluster, &cluster.rank(rank), &net::run, call, 1, buffer, buffer));
+    }
+    ASSERT_TRUE(cluster.run());
+    for (int rank = 0; rank < 5; ++rank) {
+      ASSERT_TRUE(cluster.rank(rank).error()) << rank;
+      EXPECT_EQ(cluster.rank(rank).error()->code(), Code::kMismatch);
+      EXPECT_NE(cluster.rank(rank).error()->message().find("rank 3 called broadcast of"), std::string::npos);
+      EXPECT_EQ(cluster.rank(rank).error()->message(), cluster.rank(0).error()->message());
+    }
+  }
+}
+
+}  // namespace
+}  // namespace aiacc

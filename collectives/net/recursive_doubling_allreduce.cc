@@ -1,0 +1,63 @@
+#include "collectives/net/recursive_doubling_allreduce.h"
+
+#include <bit>
+
+#include "collectives/net/net_call.h"
+
+namespace aiacc::net {
+namespace {
+
+// acc = lower op upper, where acc is one of them.
+Compute::Done add(NetCall& call, const Buffer& acc, const Buffer& lower, const Buffer& upper, Compute::Step step) {
+  const Buffer operands[] = {lower, upper};
+  return call.compute().reduce({&acc, 1}, operands, call.op.call.count, call.op.call.reduction, step);
+}
+
+}  // namespace
+
+Task<void> recursive_doubling_allreduce(Operation& op) {
+  const int n = op.team.size();
+  const int rank = op.team.rank;
+  if (op.call.count == 0) co_return;
+  const Reduction& reduction = op.call.reduction;
+  if (n == 1) {
+    co_await op.team.compute.reduce({&op.recv, 1}, {&op.send, 1}, op.call.count, reduction, {});
+    co_return;
+  }
+  NetCall call(op, Algorithm::kRecursiveDoubling);
+  const Buffer acc = op.recv;
+  const bool scale_before = reduction.prescale != 1.0;
+  if (scale_before) {
+    co_await op.team.compute.reduce({&acc, 1}, {&op.send, 1}, op.call.count, reduction,
+                                    {.first = true, .last = false, .ranks = n});
+  } else if (op.send.data != op.recv.data) {
+    co_await op.team.compute.copy(acc, op.send);
+  }
+
+  const int rounds = std::bit_width(static_cast<unsigned>(n)) - 1;
+  const int folded = n - (1 << rounds);  // pairs (0,1), (2,3) … of the first 2·folded ranks; the odd one goes on
+  Scratch scratch(op, op.call.bytes());
+  const Buffer arrived = scratch.buffer();
+  const std::uint64_t unfold = static_cast<std::uint64_t>(rounds) + 1;
+  if (rank < 2 * folded && rank % 2 == 0) {
+    co_await call.send(rank + 1, 0, acc, op.stop);
+    co_await call.recv(rank + 1, unfold, acc, op.stop);
+    co_return;
+  }
+  if (rank < 2 * folded) {
+    co_await call.recv(rank - 1, 0, arrived, op.stop);
+    co_await add(call, acc, arrived, acc, {.first = false, .last = false, .ranks = n});
+  }
+  const int position = rank < 2 * folded ? rank / 2 : rank - folded;
+  for (int round = 0; round < rounds; ++round) {
+    const int partner = position ^ (1 << round);
+    const int peer = partner < folded ? 2 * partner + 1 : partner + folded;
+    co_await call.send_recv(peer, acc, peer, arrived, static_cast<std::uint64_t>(round) + 1, op.stop);
+    const bool mine_first = position < partner;
+    co_await add(call, acc, mine_first ? acc : arrived, mine_first ? arrived : acc,
+                 {.first = false, .last = round == rounds - 1, .ranks = n});
+  }
+  if (rank < 2 * folded) co_await call.send(rank - 1, unfold, acc, op.stop);
+}
+
+}  // namespace aiacc::net

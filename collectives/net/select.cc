@@ -1,0 +1,29 @@
+#include "collectives/net/select.h"
+
+#include "collectives/net/binomial_broadcast.h"
+#include "collectives/net/binomial_reduce.h"
+#include "collectives/net/dissemination_barrier.h"
+#include "collectives/net/point_to_point.h"
+#include "collectives/net/recursive_doubling_allreduce.h"
+#include "collectives/net/ring_allgather.h"
+#include "collectives/net/ring_allreduce.h"
+#include "collectives/net/ring_reduce_scatter.h"
+
+namespace aiacc::net {
+
+Task<void> run(Operation& op) {
+  switch (op.call.kind) {
+    case Collective::kAllreduce:
+      return op.call.bytes() <= kRecursiveDoublingBytes ? recursive_doubling_allreduce(op) : ring_allreduce(op);
+    case Collective::kReduce: return binomial_reduce(op);
+    case Collective::kBroadcast: return binomial_broadcast(op);
+    case Collective::kAllgather: return ring_allgather(op);
+    case Collective::kReduceScatter: return ring_reduce_scatter(op);
+    case Collective::kBarrier: return dissemination_barrier(op);
+    case Collective::kSend: return send(op);
+    case Collective::kRecv: return recv(op);
+  }
+  throw Error(Code::kInternal, "a collective that this build does not know");
+}
+
+}  // namespace aiacc::net
