@@ -1,0 +1,111 @@
+#include "bindings/c/arguments.h"
+
+#include <fmt/format.h>
+
+#include <cmath>
+#include <cstdint>
+#include <cstring>
+#include <limits>
+
+#include "base/error.h"
+
+namespace aiacc::abi {
+namespace {
+
+[[noreturn]] void refuse(std::string sentence) { throw Error(Code::kInvalidArgument, std::move(sentence)); }
+
+double checked_scale(const char* name, double scale) {
+  if (std::isfinite(scale)) return scale == 0.0 ? 1.0 : scale;
+  refuse(fmt::format("{} in aiacc_attr_t is {}: a scale is a finite number, 0 means 1", name, scale));
+}
+
+}  // namespace
+
+DType checked_dtype(aiacc_dtype_t dtype) {
+  const int value = static_cast<int>(dtype);
+  if (value < 0 || value >= kDTypes) {
+    refuse(
+        fmt::format("dtype {} is no aiacc_dtype_t: values are 0 (AIACC_INT8) to {} (AIACC_BOOL)", value, kDTypes - 1));
+  }
+  return static_cast<DType>(value);
+}
+
+ReduceOp checked_op(aiacc_op_t op, DType type) {
+  const int value = static_cast<int>(op);
+  if (value < 0 || value >= kReduceOps) {
+    refuse(fmt::format("op {} is no aiacc_op_t: values are 0 (AIACC_SUM) to {} (AIACC_BXOR)", value, kReduceOps - 1));
+  }
+  const auto checked = static_cast<ReduceOp>(value);
+  if (!supports(checked, type)) {
+    refuse(fmt::format("{} of {}: bitwise operations take integers and bool", name_of(checked), name_of(type)));
+  }
+  return checked;
+}
+
+std::size_t checked_bytes(std::size_t count, int ranks, DType type) {
+  std::size_t bytes = 0;
+  // Buffers of more than half the address space do not exist; pointer differences would overflow.
+  constexpr std::size_t kMost = std::numeric_limits<std::ptrdiff_t>::max();
+  if (__builtin_mul_overflow(count, size_of(type), &bytes) ||
+      __builtin_mul_overflow(bytes, static_cast<std::size_t>(ranks), &bytes) || bytes > kMost) {
+    refuse(ranks == 1
+               ? fmt::format("count {} of {} is more than memory can hold: was it given in bytes, or negative?", count,
+                             name_of(type))
+               : fmt::format("count {} of {} for {} ranks is more than memory can hold: was it given in bytes, or "
+                             "negative?",
+                             count, name_of(type), ranks));
+  }
+  return bytes;
+}
+
+void check_buffer(const char* argument, const void* buffer, std::size_t bytes) {
+  if (buffer == nullptr && bytes > 0) refuse(fmt::format("{} is NULL, but the call moves {} bytes", argument, bytes));
+}
+
+void check_rank(const char* argument, int rank, int size) {
+  if (rank < 0 || rank >= size) {
+    refuse(fmt::format("{} is {}, but the group's ranks are 0 to {}", argument, rank, size - 1));
+  }
+}
+
+void check_apart(const void* send, std::size_t send_bytes, const void* recv, std::size_t recv_bytes,
+                 const char* in_place) {
+  const auto send_begin = reinterpret_cast<std::uintptr_t>(send);
+  const auto recv_begin = reinterpret_cast<std::uintptr_t>(recv);
+  if (send_begin >= recv_begin + recv_bytes || recv_begin >= send_begin + send_bytes) return;
+  if (send_bytes == 0 || recv_bytes == 0) return;
+  refuse(
+      fmt::format("send ({} bytes) and recv ({} bytes) overlap: for an operation in place {}; otherwise they lie apart",
+                  send_bytes, recv_bytes, in_place));
+}
+
+bool read_attr(const aiacc_attr_t* attr, Call& call, CallOptions& options) {
+  if (attr == nullptr) return false;
+  // Only fields that the caller's header had may be read; a later, larger struct is understood as far as this one goes.
+  constexpr std::size_t kFirstVersion = sizeof(aiacc_attr_t);
+  if (attr->size < kFirstVersion) {
+    refuse(fmt::format("size in aiacc_attr_t is {}: set it to sizeof(aiacc_attr_t), which is {} here", attr->size,
+                       sizeof(aiacc_attr_t)));
+  }
+  call.reduction.prescale = checked_scale("prescale", attr->prescale);
+  call.reduction.postscale = checked_scale("postscale", attr->postscale);
+  bool other = false;
+  if (attr->name != nullptr && *attr->name != '\0') {
+    constexpr std::size_t kLongestName = 200;
+    options.name.assign(attr->name, strnlen(attr->name, kLongestName));
+    other = true;
+  }
+  if (attr->timeout_ms < -1) {
+    refuse(fmt::format("timeout_ms in aiacc_attr_t is {}: give milliseconds, 0 for AIACC_TIMEOUT, or -1 for none",
+                       attr->timeout_ms));
+  }
+  if (attr->timeout_ms != 0) {
+    constexpr std::int64_t kLongest = std::numeric_limits<std::int64_t>::max() / 1'000'000;
+    options.timeout =
+        attr->timeout_ms < 0 || attr->timeout_ms > kLongest ? Duration::max() : Duration(attr->timeout_ms * 1'000'000);
+    other = true;
+  }
+  return other;
+}
+
+}  // namespace aiacc::abi

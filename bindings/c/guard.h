@@ -1,0 +1,30 @@
+// The wall: nothing is thrown across the ABI. What arrives here becomes a status and this thread's last error.
+#pragma once
+
+#include <exception>
+
+#include "base/error.h"
+#include "include/aiacc/aiacc.h"
+
+namespace aiacc::abi {
+
+// Keeps the sentence for aiacc_last_error() and returns its status.
+aiacc_status_t remember(const std::exception_ptr& error) noexcept;
+aiacc_status_t remember(const Error& error) noexcept;
+
+// Runs `body`, which returns a status or nothing.
+template <class Body>
+aiacc_status_t guarded(Body&& body) noexcept {
+  try {
+    if constexpr (std::is_void_v<decltype(body())>) {
+      body();
+      return AIACC_OK;
+    } else {
+      return body();
+    }
+  } catch (...) {
+    return remember(std::current_exception());
+  }
+}
+
+}  // namespace aiacc::abi

@@ -1,0 +1,173 @@
+// Coming up and leaving: the default context and those of threads as ranks.
+#include <fmt/format.h>
+
+#include <vector>
+
+#include "bindings/c/guard.h"
+#include "bindings/c/state.h"
+#include "runtime/birth.h"
+
+using namespace aiacc;
+using namespace aiacc::abi;
+
+namespace {
+
+using Life = State::Life;
+
+struct Given {
+  std::optional<GivenIdentity> identity;
+  Surroundings surroundings = Surroundings::now();
+  RuntimeConfig config = RuntimeConfig::from(*surroundings.settings());
+};
+
+Given read_init_attr(const aiacc_init_attr_t* attr) {
+  Given given;
+  if (attr == nullptr) return given;
+  if (attr->size < sizeof(aiacc_init_attr_t)) {
+    throw Error(Code::kInvalidArgument,
+                fmt::format("size in aiacc_init_attr_t is {}: set it to sizeof(aiacc_init_attr_t), "
+                            "which is {} here",
+                            attr->size, sizeof(aiacc_init_attr_t)));
+  }
+  if (attr->timeout_ms < 0) {
+    throw Error(Code::kInvalidArgument,
+                fmt::format("timeout_ms in aiacc_init_attr_t is {}: give milliseconds, or 0 for "
+                            "AIACC_INIT_TIMEOUT",
+                            attr->timeout_ms));
+  }
+  if (attr->timeout_ms > 0) given.config.init_timeout = std::chrono::milliseconds(attr->timeout_ms);
+  if (attr->world_size_set != 0) given.identity = GivenIdentity{attr->rank, attr->world_size};
+  return given;
+}
+
+// The context says goodbye, and the process is one rank less, whatever happens on the way.
+void leave(RealContext& context) {
+  struct Count {
+    ~Count() { --state().ranks; }
+  } count;
+  context.leave();
+}
+
+// Names the context and its world.
+aiacc_context_t insert(std::shared_ptr<RealContext> context) {
+  State& self = state();
+  auto group = std::make_unique<GroupEntry>(GroupEntry{context, context->world()});
+  const aiacc_group_t world = self.groups.insert(std::move(group));
+  try {
+    return self.contexts.insert(std::make_unique<ContextEntry>(ContextEntry{std::move(context), world}));
+  } catch (...) {
+    self.groups.find(world).remove();
+    throw;
+  }
+}
+
+// One aiacc_init or aiacc_finalize of the process at a time, without holding a lock while the job comes together.
+class Turn {
+ public:
+  Turn() {
+    std::lock_guard lock(state().life_mutex);
+    if (state().changing) throw Error(Code::kInvalidState, "another thread is inside aiacc_init or aiacc_finalize");
+    state().changing = true;
+  }
+  ~Turn() {
+    std::lock_guard lock(state().life_mutex);
+    state().changing = false;
+  }
+  Turn(const Turn&) = delete;
+  Turn& operator=(const Turn&) = delete;
+};
+
+}  // namespace
+
+extern "C" {
+
+aiacc_status_t aiacc_init(const aiacc_init_attr_t* attr) {
+  return guarded([&] {
+    refuse_forked();
+    const Turn turn;
+    State& self = state();
+    if (self.life.load() == Life::kAlive) {
+      throw Error(Code::kInvalidState,
+                  "aiacc_init was called already: once between two calls of aiacc_finalize is enough");
+    }
+    const Given given = read_init_attr(attr);
+    self.watch_forks();
+    std::shared_ptr<RealContext> context = join_job(given.identity, given.surroundings, given.config, aiacc_version());
+    auto group = std::make_unique<GroupEntry>(GroupEntry{context, context->world()});
+    auto entry = std::make_unique<ContextEntry>(ContextEntry{std::move(context), AIACC_WORLD});
+    if (!self.groups.insert_fixed(group) || !self.contexts.insert_fixed(entry)) {
+      throw Error(Code::kInvalidState,
+                  "calls on the previous world are still running: wait for them before aiacc_init");
+    }
+    ++self.ranks;
+    self.life.store(Life::kAlive);
+  });
+}
+
+aiacc_status_t aiacc_finalize(void) {
+  return guarded([&] {
+    refuse_forked();
+    const Turn turn;
+    State& self = state();
+    auto pin = self.contexts.find(decltype(self.contexts)::kFixed);
+    if (!pin) {
+      throw Error(Code::kInvalidState, self.life.load() == Life::kFinalized
+                                           ? "aiacc_finalize was called already"
+                                           : "aiacc_finalize was called before aiacc_init");
+    }
+    self.life.store(Life::kFinalized);
+    self.groups.find(AIACC_WORLD).remove();
+    pin.remove();
+    leave(*pin->context);
+  });
+}
+
+int aiacc_initialized(void) {
+  return state().life.load() == Life::kAlive && !state().forked.load(std::memory_order_relaxed) ? 1 : 0;
+}
+
+aiacc_status_t aiacc_context_create_local(size_t n, aiacc_context_t* contexts) {
+  return guarded([&] {
+    refuse_forked();
+    if (contexts == nullptr) throw Error(Code::kInvalidArgument, "contexts is NULL: pass an array of n handles");
+    constexpr std::size_t kMost = 1024;
+    if (n == 0 || n > kMost) {
+      throw Error(Code::kInvalidArgument, fmt::format("n is {}: a local world has 1 to {} ranks", n, kMost));
+    }
+    state().watch_forks();
+    const RuntimeConfig config = RuntimeConfig::from(*Surroundings::now().settings());
+    std::vector<std::shared_ptr<RealContext>> made = make_local_world(static_cast<int>(n), config);
+    for (std::size_t rank = 0; rank < n; ++rank) {
+      contexts[rank] = insert(std::move(made[rank]));
+      ++state().ranks;
+    }
+  });
+}
+
+aiacc_status_t aiacc_context_destroy(aiacc_context_t context) {
+  return guarded([&] {
+    refuse_forked();
+    State& self = state();
+    auto pin = self.contexts.find(context);
+    if (!pin) throw unknown_context(context);
+    if (context == decltype(self.contexts)::kFixed) {
+      throw Error(Code::kInvalidArgument, "the default context ends with aiacc_finalize");
+    }
+    const aiacc_group_t world = pin->world;
+    if (!pin.remove()) throw unknown_context(context);
+    self.groups.find(world).remove();
+    leave(*pin->context);
+  });
+}
+
+aiacc_status_t aiacc_context_world(aiacc_context_t context, aiacc_group_t* world) {
+  return guarded([&] {
+    if (world == nullptr) throw Error(Code::kInvalidArgument, "world is NULL: pass where the handle shall go");
+    if (context == AIACC_NULL) context = decltype(state().contexts)::kFixed;
+    auto pin = state().contexts.find(context);
+    if (!pin) throw unknown_context(context);
+    *world = pin->world;
+  });
+}
+
+}  // extern "C"

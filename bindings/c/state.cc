@@ -1,0 +1,75 @@
+#include "bindings/c/state.h"
+
+#include <fmt/format.h>
+#include <pthread.h>
+
+#include <new>
+
+namespace aiacc::abi {
+namespace {
+
+alignas(State) unsigned char storage[sizeof(State)];
+
+}  // namespace
+
+State& state() noexcept {
+  static State* const made = new (storage) State();
+  return *made;
+}
+
+void State::watch_forks() {
+  static const int registered = pthread_atfork(nullptr, nullptr, [] {
+    State& self = state();
+    if (self.ranks.load(std::memory_order_relaxed) == 0) return;
+    self.forked.store(true, std::memory_order_relaxed);
+    self.contexts.forget_all();
+    self.groups.forget_all();
+    self.requests.forget_all();
+  });
+  if (registered != 0) throw system_error("cannot register a handler for fork", registered);
+}
+
+namespace {
+
+Error forked_child() {
+  return Error(
+      Code::kInvalidState,
+      "this process is a forked child of a rank: only the rank itself may call aiacc. Call exec after fork, or fork "
+      "before aiacc_init.");
+}
+
+Error no_default(const char* what) {
+  const bool finalized = state().life.load() == State::Life::kFinalized;
+  return Error(Code::kInvalidState,
+               fmt::format("{} was used {}", what, finalized ? "after aiacc_finalize" : "before aiacc_init"));
+}
+
+bool forked() noexcept { return state().forked.load(std::memory_order_relaxed); }
+
+}  // namespace
+
+void refuse_forked() {
+  if (forked()) throw forked_child();
+}
+
+Error unknown_group(aiacc_group_t group) {
+  if (forked()) return forked_child();
+  if (group == AIACC_NULL)
+    return Error(Code::kInvalidHandle, "the group is AIACC_NULL: pass AIACC_WORLD or a group's handle");
+  if (group != AIACC_WORLD) {
+    return Error(Code::kInvalidHandle, is_kind(group, HandleKind::kGroup)
+                                           ? fmt::format("group {:#x} does not exist any more", group)
+                                           : fmt::format("{:#x} is not the handle of a group", group));
+  }
+  return no_default("AIACC_WORLD");
+}
+
+Error unknown_context(aiacc_context_t context) {
+  if (forked()) return forked_child();
+  if (context == decltype(State::contexts)::kFixed) return no_default("the default context");
+  return Error(Code::kInvalidHandle, is_kind(context, HandleKind::kContext)
+                                         ? fmt::format("context {:#x} does not exist any more", context)
+                                         : fmt::format("{:#x} is not the handle of a context", context));
+}
+
+}  // namespace aiacc::abi

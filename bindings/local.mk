@@ -1,0 +1,24 @@
+# bindings: the C ABI (what libaiacc exports) and the languages above it.
+bindings_sources += \
+	bindings/c/arguments.cc \
+	bindings/c/arguments.h \
+	bindings/c/collectives.cc \
+	bindings/c/errors.cc \
+	bindings/c/guard.h \
+	bindings/c/info.cc \
+	bindings/c/life.cc \
+	bindings/c/memory.cc \
+	bindings/c/requests.cc \
+	bindings/c/state.cc \
+	bindings/c/state.h
+
+bindings_tests += \
+	base/data/dtype.cc \
+	bindings/c/arguments_test.cc \
+	bindings/c/collectives_test.cc \
+	bindings/c/failures_test.cc \
+	tests/abi_world.h
+
+EXTRA_DIST += bindings/c/aiacc.map
+pkgconfigdir = $(libdir)/pkgconfig
+nodist_pkgconfig_DATA = bindings/c/aiacc.pc

@@ -1,0 +1,47 @@
+// Bootstrap: how a rank learns who it is and finds its peers. A provider per way of being started (docs/architecture.md,
+// "A rank's birth"); the Context asks exactly one, chosen by runtime/bootstrap_choice.h.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+
+#include "base/task/loop.h"
+#include "base/view.h"
+#include "transports/host/host_domain.h"
+
+namespace aiacc {
+
+// Everything a context needs to begin: filled by the provider.
+struct Birth {
+  int rank = 0;
+  ViewPtr world;                     // shared by the contexts of a process
+  std::unique_ptr<HostDomain> host;  // with the ranks of this host, mine among them; null for a world of one
+  std::string job_name;              // for messages
+  std::string host_name;
+};
+
+// What a context hears from outside while it lives.
+class BirthObserver {
+ public:
+  // A rank died or its host was lost; `error` is kPeerFailed and names it.
+  virtual void on_rank_lost(int rank, std::exception_ptr error) noexcept = 0;
+
+ protected:
+  ~BirthObserver() = default;
+};
+
+class Bootstrap {
+ public:
+  virtual ~Bootstrap() = default;
+
+  // Comes up; gives up when `stop` is requested. Called once.
+  virtual Task<Birth> join(Stop& stop) = 0;
+  // From now on `observer` hears of deaths. Called once after join().
+  virtual void observe(BirthObserver& observer) noexcept = 0;
+  // Says that this rank leaves in order; its going away is no failure afterwards.
+  virtual Task<void> leave(Stop& stop) = 0;
+};
+
+}  // namespace aiacc

@@ -1,0 +1,147 @@
+#include "runtime/bootstrap_agent.h"
+
+#include <fmt/format.h>
+
+#include <utility>
+
+#include "base/io/descriptor_passing.h"
+#include "base/io/real_net.h"
+#include "transports/host/memfd_domain.h"
+
+namespace aiacc {
+
+AgentBootstrap::AgentBootstrap(io::RealLoop& loop, std::string address, int rank, int size, std::string version)
+    : loop_(loop), address_(std::move(address)), rank_(rank), size_(size), version_(std::move(version)), ended_(loop) {}
+
+AgentBootstrap::~AgentBootstrap() = default;
+
+Task<Birth> AgentBootstrap::join(Stop& stop) {
+  const io::Address address = io::Address::parse(address_);
+  io::RealNet net(loop_);
+  std::unique_ptr<io::Stream> stream;
+  std::string unreachable;
+  try {
+    stream = co_await net.connect(address, stop);
+  } catch (const Error& error) {
+    if (stop.requested()) throw;
+    unreachable = error.message();
+  }
+  if (stream == nullptr) {
+    throw Error(
+        Code::kPeerFailed,
+        fmt::format("rank {} cannot reach the agent of its job, AIACC_AGENT={}: {}. Either aiaccrun has ended, or the "
+                    "variable was left over from another job: unset it then.",
+                    rank_, address_, unreachable));
+  }
+  io::accept_descriptors(*stream);
+  channel_ = std::make_unique<wire::Channel>(loop_, std::move(stream));
+
+  wire::Hello hello;
+  hello.library_version = version_;
+  hello.rank = rank_;
+  hello.size = size_;
+  co_await channel_->send(hello, stop);
+  const std::optional<wire::Frame> answer = co_await channel_->receive(stop);
+  if (!answer) {
+    throw Error(Code::kPeerFailed,
+                fmt::format("the agent closed its connection with rank {} before the job came together: "
+                            "aiaccrun is ending",
+                            rank_));
+  }
+  if (answer->type == wire::Refused::kType) {
+    const auto refused = answer->as<wire::Refused>();
+    throw Error(static_cast<Code>(refused.code), refused.sentence);
+  }
+  const auto welcome = answer->as<wire::Welcome>();
+  Fd segment = io::take_descriptor(channel_->stream());
+  co_return birth_of(welcome, std::move(segment));
+}
+
+Birth AgentBootstrap::birth_of(const wire::Welcome& welcome, Fd segment) {
+  const auto ranks = static_cast<std::int32_t>(welcome.hosts_of_ranks.size());
+  if (welcome.size < 1 || welcome.size != ranks || welcome.rank < 0 || welcome.rank >= ranks) {
+    throw Error(Code::kProtocol,
+                fmt::format("the agent's welcome makes no sense: rank {} of {}, with hosts of {} ranks", welcome.rank,
+                            welcome.size, ranks));
+  }
+  std::vector<Member> members;
+  for (std::int32_t rank = 0; rank < ranks; ++rank) {
+    members.push_back({static_cast<std::uint32_t>(rank), 0, welcome.hosts_of_ranks[static_cast<std::size_t>(rank)]});
+  }
+  Birth birth;
+  birth.rank = rank_ = welcome.rank;
+  birth.world = std::make_shared<const View>(welcome.job, 0, 0, 0, std::move(members));
+  birth.host_name = host_name_ = welcome.host_name;
+  birth.job_name = fmt::format("{:016x}", welcome.job);
+  const auto local = birth.world->ranks_on_host_of(welcome.rank);
+  if (static_cast<std::int32_t>(local.size()) != welcome.local_size || welcome.local_rank < 0 ||
+      welcome.local_rank >= welcome.local_size || local[static_cast<std::size_t>(welcome.local_rank)] != welcome.rank) {
+    throw Error(Code::kProtocol,
+                fmt::format("the agent's welcome makes no sense: local rank {} of {}, but {} ranks on this "
+                            "host",
+                            welcome.local_rank, welcome.local_size, local.size()));
+  }
+  if (welcome.size == 1) return birth;
+  if (segment.get() < 0) {
+    throw Error(Code::kProtocol,
+                "the agent's welcome came without the host's segment: it was at this process's limit of "
+                "descriptors (ulimit -n)");
+  }
+  birth.host = MemfdDomain::attach(segment.get(), welcome.segment_nonce, welcome.local_rank, welcome.local_size, loop_);
+  return birth;
+}
+
+void AgentBootstrap::observe(BirthObserver& observer) noexcept {
+  observer_ = &observer;
+  listener_ = std::make_unique<Root>(loop_, listen(), static_cast<Root::Owner&>(*this));
+  listener_->start();
+}
+
+Task<void> AgentBootstrap::listen() {
+  while (true) {
+    std::optional<wire::Frame> frame;
+    std::string broken = "closed its connection";
+    try {
+      frame = co_await channel_->receive(stop_);
+    } catch (const Error& error) {
+      if (stop_.requested()) co_return;
+      broken = error.message();
+    }
+    if (!frame) {
+      if (!leaving_) agent_is_gone(broken);
+      co_return;
+    }
+    if (frame->type == wire::Gone::kType) co_return;
+    const auto lost = frame->as<wire::RankLost>();
+    if (lost.rank < 0 || lost.rank >= size_ || lost.rank == rank_) {
+      throw Error(Code::kProtocol,
+                  fmt::format("the agent tells of the loss of rank {}, of {} ranks", lost.rank, size_));
+    }
+    observer_->on_rank_lost(lost.rank, std::make_exception_ptr(Error(Code::kPeerFailed, lost.sentence, lost.rank)));
+  }
+}
+
+void AgentBootstrap::agent_is_gone(const std::string& how) noexcept {
+  // Every group of this rank has this rank in it: all of them end.
+  observer_->on_rank_lost(
+      rank_,
+      std::make_exception_ptr(Error(
+          Code::kPeerFailed, fmt::format("the agent of host {} is gone ({}): aiaccrun or its agent was killed, and the "
+                                         "job ends",
+                                         host_name_, how))));
+}
+
+void AgentBootstrap::root_ended(Root&, std::exception_ptr error) noexcept {
+  if (error && !leaving_) agent_is_gone(as_error(error).message());
+  ended_.set();
+}
+
+Task<void> AgentBootstrap::leave(Stop& stop) {
+  leaving_ = true;
+  if (!ended_.is_set()) {
+    co_await channel_->send(wire::Leave{}, stop);
+    co_await ended_.wait(stop);
+  }
+}
+
+}  // namespace aiacc

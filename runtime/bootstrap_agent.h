@@ -1,0 +1,48 @@
+// The provider of ranks that aiaccrun started: asks the agent of this host (AIACC_AGENT), which knows every rank here, holds
+// the fence and hands out the host's segment. The connection stays open for life: over it the agent tells of deaths, and
+// its end says that the agent itself is gone.
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "base/io/real_loop.h"
+#include "base/task/scope.h"
+#include "base/wire/agent_messages.h"
+#include "base/wire/channel.h"
+#include "runtime/bootstrap.h"
+
+namespace aiacc {
+
+class AgentBootstrap final : public Bootstrap, private Root::Owner {
+ public:
+  // `rank` and `size` are what this process believes; the agent compares. `version` is the library's.
+  AgentBootstrap(io::RealLoop& loop, std::string address, int rank, int size, std::string version);
+  ~AgentBootstrap() override;
+
+  Task<Birth> join(Stop& stop) override;
+  void observe(BirthObserver& observer) noexcept override;
+  Task<void> leave(Stop& stop) override;
+
+ private:
+  Birth birth_of(const wire::Welcome& welcome, Fd segment);
+  Task<void> listen();
+  void agent_is_gone(const std::string& how) noexcept;
+  void root_ended(Root& root, std::exception_ptr error) noexcept override;
+
+  io::RealLoop& loop_;
+  std::string address_;
+  int rank_;
+  int size_;
+  std::string version_;
+  std::string host_name_;
+  std::unique_ptr<wire::Channel> channel_;
+  BirthObserver* observer_ = nullptr;
+  bool leaving_ = false;
+  Stop stop_;
+  Event ended_;
+  std::unique_ptr<Root> listener_;
+};
+
+}  // namespace aiacc

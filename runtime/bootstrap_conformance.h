@@ -1,0 +1,152 @@
+// What every bootstrap provider keeps, whoever started the ranks. For tests: each provider brings a BootstrapWorld.
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <functional>
+#include <memory>
+#include <vector>
+
+#include "base/error.h"
+#include "runtime/bootstrap.h"
+
+namespace aiacc::conformance {
+
+// Ranks of one job whose providers share a loop.
+class BootstrapWorld {
+ public:
+  virtual ~BootstrapWorld() = default;
+  virtual int size() const = 0;
+  virtual Bootstrap& provider(int rank) = 0;
+  virtual Loop& loop() = 0;
+  // Drives until all have ended; rethrows the first error.
+  virtual void run(std::vector<Task<void>> tasks) = 0;
+  // The rank's process is gone without a word. False if ranks of this provider cannot die one by one.
+  virtual bool kill(int rank) = 0;
+};
+
+class BootstrapConformance : public testing::TestWithParam<std::function<std::unique_ptr<BootstrapWorld>()>> {
+ protected:
+  struct Heard final : BirthObserver {
+    std::vector<int> lost;
+    std::vector<Code> codes;
+    void on_rank_lost(int rank, std::exception_ptr error) noexcept override {
+      lost.push_back(rank);
+      codes.push_back(as_error(error).code());
+    }
+  };
+
+  BootstrapConformance()
+      : world_(GetParam()()), births_(static_cast<std::size_t>(world_->size())), heard_(births_.size()) {}
+
+  static Task<void> join_one(Bootstrap* provider, Birth* birth, Heard* heard) {
+    Stop stop;
+    *birth = co_await provider->join(stop);
+    provider->observe(*heard);
+  }
+  static Task<void> leave_one(Bootstrap* provider) {
+    Stop stop;
+    co_await provider->leave(stop);
+  }
+  void join() {
+    std::vector<Task<void>> tasks;
+    for (std::size_t rank = 0; rank < births_.size(); ++rank) {
+      tasks.push_back(join_one(&world_->provider(static_cast<int>(rank)), &births_[rank], &heard_[rank]));
+    }
+    world_->run(std::move(tasks));
+  }
+  void leave(const std::vector<int>& ranks) {
+    std::vector<Task<void>> tasks;
+    for (const int rank : ranks) tasks.push_back(leave_one(&world_->provider(rank)));
+    world_->run(std::move(tasks));
+  }
+  static Task<void> pass(Loop* loop, Duration span) {
+    Stop stop;
+    co_await sleep_for(*loop, span, stop);
+  }
+  void wait(Duration span) {
+    std::vector<Task<void>> tasks;
+    tasks.push_back(pass(&world_->loop(), span));
+    world_->run(std::move(tasks));
+  }
+
+  std::unique_ptr<BootstrapWorld> world_;
+  std::vector<Birth> births_;
+  std::vector<Heard> heard_;
+};
+
+TEST_P(BootstrapConformance, AllRanksSeeTheSameWorldAndEachItsOwnPlace) {
+  join();
+  for (int rank = 0; rank < world_->size(); ++rank) {
+    const Birth& birth = births_[static_cast<std::size_t>(rank)];
+    EXPECT_EQ(birth.rank, rank);
+    ASSERT_NE(birth.world, nullptr);
+    EXPECT_EQ(birth.world->size(), world_->size());
+    EXPECT_EQ(birth.world->id(), births_[0].world->id());
+    EXPECT_EQ(birth.world->rank_of(birth.world->member(rank)), rank);
+    EXPECT_FALSE(birth.host_name.empty());
+    EXPECT_FALSE(birth.job_name.empty());
+    const auto local = birth.world->ranks_on_host_of(rank);
+    EXPECT_EQ(birth.host == nullptr, world_->size() == 1);
+    if (birth.host == nullptr) continue;
+    EXPECT_EQ(birth.host->size(), static_cast<int>(local.size()));
+    EXPECT_EQ(local[static_cast<std::size_t>(birth.host->rank())], rank)
+        << "ranks in the domain ascend as in the world";
+  }
+}
+
+TEST_P(BootstrapConformance, RanksOfAHostShareTheirMemory) {
+  join();
+  if (world_->size() == 1) return;  // it shares with nobody
+  std::vector<std::uint32_t> lines;
+  for (Birth& birth : births_) {
+    lines.push_back(birth.host->claim_lines(7, 1));
+    birth.host->publish(lines.back(), 3, static_cast<std::uint64_t>(birth.rank) + 100);
+  }
+  for (Birth& birth : births_) {
+    for (int other = 0; other < birth.host->size(); ++other) {
+      const auto found = birth.host->find_lines(other, 7);
+      ASSERT_TRUE(found.has_value());
+      EXPECT_EQ(birth.host->line(other, *found).word[3].load(), static_cast<std::uint64_t>(other) + 100);
+    }
+  }
+}
+
+TEST_P(BootstrapConformance, LeavingInOrderIsNoLoss) {
+  join();
+  std::vector<int> all;
+  for (int rank = 0; rank < world_->size(); ++rank) all.push_back(rank);
+  leave(all);
+  wait(std::chrono::milliseconds(20));
+  for (const Heard& heard : heard_) EXPECT_TRUE(heard.lost.empty());
+}
+
+TEST_P(BootstrapConformance, ADeathIsHeardOnceByAllOthers) {
+  join();
+  const int dead = world_->size() - 1;
+  if (!world_->kill(dead)) return;  // ranks of this provider live and die together
+  wait(std::chrono::milliseconds(20));
+  for (int rank = 0; rank < dead; ++rank) {
+    EXPECT_EQ(heard_[static_cast<std::size_t>(rank)].lost, std::vector<int>{dead});
+    EXPECT_EQ(heard_[static_cast<std::size_t>(rank)].codes, std::vector<Code>{Code::kPeerFailed});
+  }
+}
+
+TEST_P(BootstrapConformance, AStopEndsTheJoin) {
+  std::exception_ptr ended;
+  std::vector<Task<void>> tasks;
+  tasks.push_back([](Bootstrap* provider, std::exception_ptr* error) -> Task<void> {
+    Stop stop;
+    stop.request(std::make_exception_ptr(Error(Code::kTimeout, "too late")));
+    try {
+      co_await provider->join(stop);
+    } catch (...) {
+      *error = std::current_exception();
+    }
+  }(&world_->provider(0), &ended));
+  world_->run(std::move(tasks));
+  ASSERT_NE(ended, nullptr);
+  EXPECT_EQ(as_error(ended).code(), Code::kTimeout);
+}
+
+}  // namespace aiacc::conformance

@@ -1,0 +1,257 @@
+// The providers of this floor against bootstrap_conformance.h, and what is particular to the agent's.
+#include <gtest/gtest.h>
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <list>
+#include <optional>
+
+#include "base/io/descriptor_passing.h"
+#include "base/io/real_net.h"
+#include "base/wire/channel.h"
+#include "runtime/bootstrap_agent.h"
+#include "runtime/bootstrap_conformance.h"
+#include "runtime/bootstrap_local.h"
+#include "runtime/bootstrap_singleton.h"
+
+namespace aiacc {
+namespace {
+
+using conformance::BootstrapConformance;
+using conformance::BootstrapWorld;
+
+constexpr std::uint64_t kSliceBytes = 16 << 20;
+
+// Worlds on one real loop.
+class RealWorld : public BootstrapWorld {
+ public:
+  Loop& loop() override { return loop_; }
+  void run(std::vector<Task<void>> tasks) override {
+    for (Task<void>& task : tasks) task.start();
+    for (Task<void>& task : tasks) loop_.run_until([&task] { return task.done(); });
+    for (Task<void>& task : tasks) task.take();
+  }
+  bool kill(int) override { return false; }
+
+ protected:
+  io::RealLoop loop_;
+};
+
+class SingletonWorld final : public RealWorld {
+ public:
+  int size() const override { return 1; }
+  Bootstrap& provider(int) override { return provider_; }
+
+ private:
+  SingletonBootstrap provider_{"here"};
+};
+
+class ThreadsWorld final : public RealWorld {
+ public:
+  explicit ThreadsWorld(int ranks) {
+    const auto world = LocalWorld::make(ranks, kSliceBytes, "here");
+    for (int rank = 0; rank < ranks; ++rank) providers_.emplace_back(loop_, world, rank);
+  }
+  int size() const override { return static_cast<int>(providers_.size()); }
+  Bootstrap& provider(int rank) override { return *std::next(providers_.begin(), rank); }
+
+ private:
+  std::list<LocalBootstrap> providers_;
+};
+
+// The smallest agent: welcomes everybody at once, tells of deaths, answers a leave.
+class StandInAgent {
+ public:
+  StandInAgent(io::RealLoop& loop, std::string name, int ranks)
+      : loop_(loop),
+        net_(loop),
+        ranks_(ranks),
+        segment_(HostSegment::create(ranks, kSliceBytes, 99)),
+        listener_(net_.listen(io::Address::local(std::move(name)))),
+        accepting_(accept(this)) {
+    accepting_.start();
+  }
+  ~StandInAgent() { stop(); }
+
+  void stop() {
+    stop_.request(std::make_exception_ptr(Error(Code::kAborted, "the agent ends")));
+    loop_.run_until([this] {
+      return accepting_.done() &&
+             std::all_of(sessions_.begin(), sessions_.end(), [](auto& one) { return one.task->done(); });
+    });
+    for (Session& session : sessions_) session.channel.reset();
+  }
+  std::optional<wire::Refused> refuse;  // everybody, with this
+  std::vector<wire::Hello> hellos;
+
+ private:
+  struct Session {
+    std::unique_ptr<wire::Channel> channel;
+    std::optional<Task<void>> task;
+    int rank = -1;
+    bool welcomed = false;
+  };
+
+  static Task<void> accept(StandInAgent* self) {
+    while (true) {
+      std::unique_ptr<io::Stream> stream;
+      try {
+        stream = co_await self->listener_->accept(self->stop_);
+      } catch (const Error&) {
+        co_return;
+      }
+      Session& session = self->sessions_.emplace_back();
+      session.channel = std::make_unique<wire::Channel>(self->loop_, std::move(stream));
+      session.task.emplace(serve(self, &session));
+      session.task->start();
+    }
+  }
+  static Task<void> serve(StandInAgent* self, Session* session) {
+    try {
+      co_await self->converse(*session);
+    } catch (const Error&) {
+    }
+    if (!session->welcomed || self->stop_.requested()) co_return;
+    session->welcomed = false;
+    const wire::RankLost lost{session->rank, "it is dead"};
+    for (Session& other : self->sessions_) {
+      if (other.welcomed) co_await other.channel->send(lost, self->stop_);
+    }
+  }
+  Task<void> converse(Session& session) {
+    std::optional<wire::Frame> frame = co_await session.channel->receive(stop_);
+    const auto hello = frame->as<wire::Hello>();
+    hellos.push_back(hello);
+    session.rank = hello.rank;
+    if (refuse) {
+      co_await session.channel->send(*refuse, stop_);
+      session.channel->stream().shutdown_write();
+      co_return;
+    }
+    if (static_cast<int>(hellos.size()) == ranks_) {
+      for (Session& waiting : sessions_) co_await welcome(waiting);
+    }
+    frame = co_await session.channel->receive(stop_);
+    if (!frame) co_return;
+    frame->as<wire::Leave>();
+    session.welcomed = false;
+    co_await session.channel->send(wire::Gone{}, stop_);
+  }
+  Task<void> welcome(Session& session) {
+    wire::Welcome welcome;
+    welcome.rank = welcome.local_rank = session.rank;
+    welcome.size = welcome.local_size = ranks_;
+    welcome.job = 0x1234;
+    welcome.segment_nonce = 99;
+    welcome.host_name = "here";
+    welcome.hosts_of_ranks.assign(static_cast<std::size_t>(ranks_), 0);
+    session.welcomed = true;
+    co_await session.channel->send(welcome, segment_.descriptor(), stop_);
+  }
+
+  io::RealLoop& loop_;
+  io::RealNet net_;
+  int ranks_;
+  HostSegment segment_;
+  std::unique_ptr<io::Listener> listener_;
+  Stop stop_;
+  std::list<Session> sessions_;
+  Task<void> accepting_;
+};
+
+std::string fresh_name() {
+  static int count = 0;
+  return "aiacc-test-" + std::to_string(getpid()) + "-" + std::to_string(++count);
+}
+
+class AgentWorld final : public RealWorld {
+ public:
+  explicit AgentWorld(int ranks) : name_(fresh_name()) {
+    agent_.emplace(loop_, name_, ranks);
+    for (int rank = 0; rank < ranks; ++rank) {
+      providers_.push_back(std::make_unique<AgentBootstrap>(loop_, "local:" + name_, rank, ranks, "1.2.3"));
+    }
+  }
+  ~AgentWorld() override { agent_->stop(); }
+  int size() const override { return static_cast<int>(providers_.size()); }
+  Bootstrap& provider(int rank) override { return *providers_[static_cast<std::size_t>(rank)]; }
+  bool kill(int rank) override {
+    if (size() == 1) return false;
+    providers_[static_cast<std::size_t>(rank)].reset();
+    return true;
+  }
+  StandInAgent& agent() { return *agent_; }
+
+ private:
+  std::string name_;
+  std::optional<StandInAgent> agent_;
+  std::vector<std::unique_ptr<AgentBootstrap>> providers_;
+};
+
+using Make = std::function<std::unique_ptr<BootstrapWorld>()>;
+INSTANTIATE_TEST_SUITE_P(Providers, BootstrapConformance,
+                         testing::Values(Make([] { return std::make_unique<SingletonWorld>(); }),
+                                         Make([] { return std::make_unique<ThreadsWorld>(2); }),
+                                         Make([] { return std::make_unique<ThreadsWorld>(5); }),
+                                         Make([] { return std::make_unique<AgentWorld>(1); }),
+                                         Make([] { return std::make_unique<AgentWorld>(2); }),
+                                         Make([] { return std::make_unique<AgentWorld>(7); })));
+
+// What the join of rank 0 ended with.
+Error join_error(RealWorld& world) {
+  std::exception_ptr ended;
+  std::vector<Task<void>> tasks;
+  tasks.push_back([](Bootstrap* provider, std::exception_ptr* error) -> Task<void> {
+    Stop stop;
+    try {
+      co_await provider->join(stop);
+    } catch (...) {
+      *error = std::current_exception();
+    }
+  }(&world.provider(0), &ended));
+  world.run(std::move(tasks));
+  return as_error(ended);
+}
+
+TEST(AgentBootstrap, SaysWhoItIsAndTellsWhyItWasRefused) {
+  AgentWorld world(1);
+  world.agent().refuse = wire::Refused{static_cast<std::int32_t>(Code::kMismatch), "two versions"};
+  const Error error = join_error(world);
+  EXPECT_EQ(error.code(), Code::kMismatch);
+  EXPECT_EQ(error.message(), "two versions");
+  ASSERT_EQ(world.agent().hellos.size(), 1u);
+  EXPECT_EQ(world.agent().hellos[0].library_version, "1.2.3");
+  EXPECT_EQ(world.agent().hellos[0].size, 1);
+}
+
+TEST(AgentBootstrap, AnAgentThatIsNotThereIsNamed) {
+  class Nowhere final : public RealWorld {
+   public:
+    Nowhere() : provider_(loop_, "local:" + fresh_name(), 0, 2, "1") {}
+    int size() const override { return 1; }
+    Bootstrap& provider(int) override { return provider_; }
+
+   private:
+    AgentBootstrap provider_;
+  } world;
+  const Error error = join_error(world);
+  EXPECT_EQ(error.code(), Code::kPeerFailed);
+  EXPECT_NE(error.message().find("AIACC_AGENT=local:aiacc-test-"), std::string::npos) << error.message();
+}
+
+class AgentLoss : public BootstrapConformance {};
+
+TEST_P(AgentLoss, TheEndOfTheAgentIsTheEndOfEveryGroup) {
+  join();
+  static_cast<AgentWorld&>(*world_).agent().stop();
+  wait(std::chrono::milliseconds(20));
+  for (int rank = 0; rank < world_->size(); ++rank) {
+    EXPECT_EQ(heard_[static_cast<std::size_t>(rank)].lost, std::vector<int>{rank})
+        << "its own: it is in all its groups";
+  }
+}
+INSTANTIATE_TEST_SUITE_P(Agent, AgentLoss, testing::Values(Make([] { return std::make_unique<AgentWorld>(3); })));
+
+}  // namespace
+}  // namespace aiacc

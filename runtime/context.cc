@@ -1,0 +1,46 @@
+#include "runtime/context.h"
+
+#include <algorithm>
+#include <utility>
+
+namespace aiacc {
+
+Context::Context(Lane& lane, Compute& compute, Birth birth, const RuntimeConfig& config,
+                 ProgressWatch::Reporter& reporter)
+    : lane_(lane),
+      compute_(compute),
+      config_(config),
+      job_name_(std::move(birth.job_name)),
+      host_name_(std::move(birth.host_name)),
+      world_view_(std::move(birth.world)),
+      rank_(birth.rank),
+      host_(std::move(birth.host)),
+      watch_(lane.loop(), config.late_after, reporter),
+      idle_(lane.loop()),
+      world_(std::make_unique<Group>(*this, world_view_, rank_, "the world")) {}
+
+Context::~Context() = default;
+
+Task<void> Context::open(Stop& stop) { co_await world_->open(stop); }
+
+Task<void> Context::close(Stop& stop) {
+  while (!watch_.idle()) {
+    idle_.reset();
+    co_await idle_.wait(stop);
+  }
+  co_await world_->close();
+}
+
+int Context::domain_rank_of(const Member& member) const noexcept {
+  const auto local = world_view_->ranks_on_host_of(rank_);
+  const int rank = world_view_->rank_of(member);
+  return static_cast<int>(std::find(local.begin(), local.end(), rank) - local.begin());
+}
+
+void Context::on_rank_lost(int rank, std::exception_ptr error) noexcept {
+  const Member& lost = world_view_->member(rank);
+  if (host_ != nullptr && lost.host == world_view_->member(rank_).host) host_->mark_dead(domain_rank_of(lost));
+  world_->member_lost(lost, error);
+}
+
+}  // namespace aiacc

@@ -1,0 +1,60 @@
+// Context: everything of one rank (design decision 2): who it is, its lane, its groups. Nothing here is global; a process
+// may hold many. What drives it is outside: a RealContext (runtime/real_context.h) or the simulator.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "base/task/lane.h"
+#include "base/view.h"
+#include "runtime/bootstrap.h"
+#include "runtime/group.h"
+#include "runtime/progress_watch.h"
+#include "runtime/runtime_config.h"
+
+namespace aiacc {
+
+class Context final : public BirthObserver {
+ public:
+  // `reporter` hears of operations that are late; it outlives the context.
+  Context(Lane& lane, Compute& compute, Birth birth, const RuntimeConfig& config, ProgressWatch::Reporter& reporter);
+  ~Context();
+
+  // On the lane's thread. Opens the world; gives up when `stop` is requested.
+  Task<void> open(Stop& stop);
+  // Waits for running operations, then closes every group. Nothing may be started any more.
+  Task<void> close(Stop& stop);
+
+  Group& world() noexcept { return *world_; }
+  Lane& lane() noexcept { return lane_; }
+  Compute& compute() noexcept { return compute_; }
+  HostDomain* host() noexcept { return host_.get(); }
+  const RuntimeConfig& config() const noexcept { return config_; }
+  const std::string& host_name() const noexcept { return host_name_; }
+  // Rank of a member of this host in the host's domain.
+  int domain_rank_of(const Member& member) const noexcept;
+
+  // For groups, on the lane's thread.
+  ProgressWatch& watch() noexcept { return watch_; }
+  void operation_ended() noexcept {
+    if (watch_.idle()) idle_.set();
+  }
+
+  void on_rank_lost(int rank, std::exception_ptr error) noexcept override;
+
+ private:
+  Lane& lane_;
+  Compute& compute_;
+  RuntimeConfig config_;
+  std::string job_name_;
+  std::string host_name_;
+  ViewPtr world_view_;
+  int rank_;
+  std::unique_ptr<HostDomain> host_;
+  ProgressWatch watch_;
+  Event idle_;
+  std::unique_ptr<Group> world_;
+};
+
+}  // namespace aiacc

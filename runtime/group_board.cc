@@ -1,0 +1,124 @@
+#include "runtime/group_board.h"
+
+#include <cstring>
+#include <string>
+
+#include "base/error.h"
+#include "base/hash.h"
+
+namespace aiacc {
+namespace {
+
+// Words of a member's first line: the flag, code and peer, then the sentence, zero-terminated, on into the second line.
+constexpr std::uint32_t kFlag = 0;
+constexpr std::uint32_t kCodeAndPeer = 1;
+constexpr std::uint32_t kText = 2;
+constexpr std::uint32_t kWords = 16;
+
+}  // namespace
+
+GroupBoard::GroupBoard(HostDomain& domain, std::uint64_t view_id, std::vector<int> local, std::vector<int> ranks,
+                       int me, Observer& observer)
+    : domain_(domain),
+      key_(Hash64().add(view_id).add("board").value()),
+      local_(std::move(local)),
+      ranks_(std::move(ranks)),
+      me_(me),
+      observer_(observer),
+      idle_(domain.loop()) {
+  lines_.resize(local_.size());
+  lines_[static_cast<std::size_t>(me_)] = domain_.claim_lines(key_, kLines);
+  arrivals_ = &domain_.own_line(lines_[static_cast<std::size_t>(me_)] + kArrivals);
+}
+
+GroupBoard::~GroupBoard() { domain_.release_lines(key_); }
+
+Task<void> GroupBoard::open(Stop& stop) {
+  for (std::size_t member = 0; member < local_.size(); ++member) {
+    if (static_cast<int>(member) == me_) continue;
+    while (true) {
+      const FlagRef claims = HostDomain::claims(local_[member]);
+      const std::uint64_t seen =
+          domain_.line(claims.owner, claims.line).word[claims.word].load(std::memory_order_acquire);
+      if (const auto lines = domain_.find_lines(local_[member], key_)) {
+        lines_[member] = *lines;
+        break;
+      }
+      co_await domain_.at_least(claims, seen + 1, stop);
+    }
+  }
+  const int size = static_cast<int>(local_.size());
+  for (int distance = 1; distance < size; distance *= 2) {
+    const int member = (me_ + size - distance) % size;
+    watched_.push_back({member, &line_of(member, 0).word[kFlag]});
+    watchers_.push_back(std::make_unique<Root>(domain_.loop(), watch(member), static_cast<Root::Owner&>(*this)));
+  }
+  watching_ = watchers_.size();
+  if (watching_ == 0) idle_.set();
+  for (auto& watcher : watchers_) watcher->start();
+}
+
+Task<void> GroupBoard::close() {
+  stop_.request(std::make_exception_ptr(Error(Code::kAborted, "the group is closing")));
+  if (watchers_.empty()) co_return;
+  Stop none;
+  co_await idle_.wait(none);
+}
+
+Task<void> GroupBoard::watch(int member) {
+  const auto at = static_cast<std::size_t>(member);
+  co_await domain_.at_least({local_[at], lines_[at], kFlag}, HostDomain::kUrgent, stop_);
+  observer_.aborted_by_member(read_abort(member));
+}
+
+void GroupBoard::root_ended(Root&, std::exception_ptr) noexcept {
+  if (--watching_ == 0) idle_.set();
+}
+
+std::vector<int> GroupBoard::missing(std::uint64_t sequence) const {
+  std::vector<int> ranks;
+  for (int member = 0; member < static_cast<int>(local_.size()); ++member) {
+    if (line_of(member, kArrivals).word[0].load(std::memory_order_relaxed) < sequence) {
+      ranks.push_back(ranks_[static_cast<std::size_t>(member)]);
+    }
+  }
+  return ranks;
+}
+
+void GroupBoard::post_abort(const std::exception_ptr& error) noexcept {
+  if (posted_) return;
+  posted_ = true;
+  const Error what = as_error(error);
+  char text[kTextBytes] = {};
+  std::memcpy(text, what.message().data(), std::min(what.message().size(), sizeof text - 1));
+  const std::uint32_t first = lines_[static_cast<std::size_t>(me_)];
+  const auto word = [&](std::uint32_t index) -> std::atomic<std::uint64_t>& {
+    return domain_.own_line(first + index / kWords).word[index % kWords];
+  };
+  word(kCodeAndPeer)
+      .store(static_cast<std::uint64_t>(static_cast<std::uint32_t>(what.code())) << 32 |
+                 static_cast<std::uint32_t>(what.peer()),
+             std::memory_order_relaxed);
+  for (std::uint32_t i = 0; i < kTextBytes / 8; ++i) {
+    std::uint64_t bytes;
+    std::memcpy(&bytes, text + 8 * i, 8);
+    word(kText + i).store(bytes, std::memory_order_relaxed);
+  }
+  domain_.publish(first, kFlag, HostDomain::kUrgent);  // release: pairs with the acquire of the watchers' at_least
+}
+
+std::exception_ptr GroupBoard::read_abort(int member) const {
+  const auto word = [&](std::uint32_t index) {
+    return line_of(member, index / kWords).word[index % kWords].load(std::memory_order_relaxed);
+  };
+  char text[kTextBytes + 1] = {};
+  for (std::uint32_t i = 0; i < kTextBytes / 8; ++i) {
+    const std::uint64_t bytes = word(kText + i);
+    std::memcpy(text + 8 * i, &bytes, 8);
+  }
+  const std::uint64_t code_and_peer = word(kCodeAndPeer);
+  return std::make_exception_ptr(Error(static_cast<Code>(static_cast<std::int32_t>(code_and_peer >> 32)), text,
+                                       static_cast<int>(static_cast<std::uint32_t>(code_and_peer))));
+}
+
+}  // namespace aiacc

@@ -1,0 +1,100 @@
+// GroupBoard: what the members of a group on one host tell each other beside their data: how far each has come (who is
+// missing?) and that the group is aborted, with the first error's sentence.
+//
+// A member's board is three of its control lines. The first two are written once, when it aborts; every member watches
+// those at distances 1, 2, 4 … behind it and passes on what it sees, so that an abort reaches all in log2(n) steps, also
+// past members that are frozen. The third is stored into with each operation and read only when one is late.
+#pragma once
+
+#include <cstdint>
+#include <exception>
+#include <memory>
+#include <vector>
+
+#include "base/task/scope.h"
+#include "base/view.h"
+#include "transports/host/host_domain.h"
+
+namespace aiacc {
+
+class GroupBoard final : private Root::Owner {
+ public:
+  class Observer {
+   public:
+    // A member aborted the group; `error` is what it posted. At most once for each that is watched.
+    virtual void aborted_by_member(std::exception_ptr error) noexcept = 0;
+
+   protected:
+    ~Observer() = default;
+  };
+
+  // `local` are the members on this host by rank in the domain, ascending by rank in the group; `me` is the index of this
+  // one; `ranks` are their ranks in the group.
+  GroupBoard(HostDomain& domain, std::uint64_t view_id, std::vector<int> local, std::vector<int> ranks, int me,
+             Observer& observer);
+  ~GroupBoard();
+
+  // Returns when every member has its board; then watches. Gives up when `stop` is requested.
+  Task<void> open(Stop& stop);
+  // Watches no more; to be awaited before the board is destroyed.
+  Task<void> close();
+
+  // Operation `sequence` was begun here. Costs a store into a line of our own.
+  void arrived(std::uint64_t sequence) noexcept { arrivals_->word[0].store(sequence, std::memory_order_relaxed); }
+  // Ranks (in the group) of members here that have not begun `sequence`.
+  std::vector<int> missing(std::uint64_t sequence) const;
+  // What a watched member has posted, or null: for calls that begin without a look at the loop. A load for each of the
+  // log2(n) that are watched, of lines that are never written until it is all over.
+  std::exception_ptr posted() const {
+    for (const Watched& watched : watched_) {
+      if (watched.flag->load(std::memory_order_acquire) != 0) [[unlikely]]
+        return read_abort(watched.member);
+    }
+    return nullptr;
+  }
+  bool anything_posted() const noexcept {
+    for (const Watched& watched : watched_) {
+      if (watched.flag->load(std::memory_order_acquire) != 0) [[unlikely]]
+        return true;
+    }
+    return false;
+  }
+  // Tells the members; the first call counts.
+  void post_abort(const std::exception_ptr& error) noexcept;
+
+ private:
+  static constexpr std::uint32_t kLines = 3;
+  static constexpr std::uint32_t kArrivals = 2;                     // the line of arrivals
+  static constexpr std::size_t kTextBytes = 8 * (16 - 2) + 8 * 16;  // of the sentence: what is left of two lines
+
+  struct Watched {
+    int member;
+    const std::atomic<std::uint64_t>* flag;
+  };
+
+  Task<void> watch(int member);
+  std::exception_ptr read_abort(int member) const;
+  void root_ended(Root& root, std::exception_ptr error) noexcept override;
+  const ControlLine& line_of(int member, std::uint32_t line) const noexcept {
+    const auto at = static_cast<std::size_t>(member);
+    return domain_.line(local_[at], lines_[at] + line);
+  }
+
+  HostDomain& domain_;
+  std::uint64_t key_;
+  std::vector<int> local_;
+  std::vector<int> ranks_;
+  int me_;
+  Observer& observer_;
+  std::vector<std::uint32_t> lines_;  // where each member has its board
+  ControlLine* arrivals_ = nullptr;
+  bool posted_ = false;
+
+  Stop stop_;
+  Event idle_;
+  std::size_t watching_ = 0;
+  std::vector<Watched> watched_;
+  std::vector<std::unique_ptr<Root>> watchers_;
+};
+
+}  // namespace aiacc

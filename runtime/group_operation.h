@@ -1,0 +1,71 @@
+// GroupOperation: one call on a group, from the ABI's submission to its end. The root of its coroutine: it takes the ticket,
+// owns the Stop that every wait of the operation sees, and joins everything before it says that it is done.
+#pragma once
+
+#include <exception>
+#include <optional>
+#include <string>
+
+#include "base/task/lane.h"
+#include "base/task/scope.h"
+#include "collectives/operation.h"
+
+namespace aiacc {
+
+class Group;
+
+struct CallOptions {
+  static constexpr Duration kDefaultTimeout = Duration(-1);
+  std::string name;                    // for messages; empty: none
+  Duration timeout = kDefaultTimeout;  // Duration::max(): none
+};
+
+class GroupOperation final : public Work, public ListNode<GroupOperation>, private Root::Owner {
+ public:
+  GroupOperation(Group& group, const Call& call, Buffer send, Buffer recv, CallOptions options);
+  ~GroupOperation() = default;
+
+  // Any thread, once done(): why it failed, or null.
+  const std::exception_ptr& error() const noexcept { return error_; }
+
+  // For the group and its watch, on the lane's thread.
+  const Call& call() const noexcept { return call_; }
+  const std::string& name() const noexcept { return options_.name; }
+  std::uint64_t sequence() const noexcept { return sequence_; }
+  Instant began() const noexcept { return began_; }
+  Instant deadline() const noexcept { return deadline_; }
+  // "allreduce of 1024 fp32, sum 'gradients' (operation 12 of the world of 4 ranks)"
+  std::string describe() const;
+  // "; ranks 2, 5 have not arrived", or "" if that is not known or all have.
+  std::string missing() const;
+  void stop(std::exception_ptr reason) noexcept;
+  bool reported_late = false;
+
+ private:
+  friend class Group;
+  void begin() noexcept override;
+  static Task<void> body(GroupOperation* self);
+  void root_ended(Root& root, std::exception_ptr error) noexcept override;
+
+  // Exists between begin() and the end, on the lane's thread: other threads may free the rest of this object once done.
+  struct Running {
+    Running(Team& team, const Call& call, Buffer send, Buffer recv, std::uint64_t sequence, Stop& group_stop)
+        : stop(group_stop), operation{team, call, sequence, stop, send, recv} {}
+    Stop stop;
+    Operation operation;
+    std::optional<Root> root;
+  };
+
+  Group& group_;
+  Call call_;
+  Buffer send_;
+  Buffer recv_;
+  CallOptions options_;
+  std::uint64_t sequence_ = 0;
+  Instant began_{};
+  Instant deadline_ = kNever;
+  std::optional<Running> running_;
+  std::exception_ptr error_;
+};
+
+}  // namespace aiacc

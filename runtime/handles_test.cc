@@ -1,0 +1,127 @@
+// Handles: stale, foreign and invented ones are found out, also while other threads remove the object.
+#include "runtime/handles.h"
+
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <thread>
+#include <vector>
+
+namespace aiacc {
+namespace {
+
+struct Thing {
+  explicit Thing(int& alive, int initial = 0) : alive_(alive), value(initial) { ++alive_; }
+  ~Thing() {
+    value = -1;
+    --alive_;
+  }
+  int& alive_;
+  int value;
+};
+
+TEST(Handles, FindsWhatItHoldsAndNothingElse) {
+  int alive = 0;
+  HandleTable<Thing> table(HandleKind::kGroup);
+  EXPECT_FALSE(table.find(0));
+  EXPECT_FALSE(table.find(1));
+  EXPECT_FALSE(table.find(~std::uint64_t{0}));
+  const std::uint64_t handle = table.insert(std::make_unique<Thing>(alive, 7));
+  ASSERT_TRUE(table.find(handle));
+  EXPECT_EQ(table.find(handle)->value, 7);
+  EXPECT_FALSE(table.find(handle + 1));
+  EXPECT_FALSE(table.find(handle ^ (std::uint64_t{1} << 56))) << "of another kind";
+  EXPECT_FALSE(table.find(handle + (std::uint64_t{1} << 24))) << "of a later generation";
+  EXPECT_FALSE(table.find(0)) << "null";
+}
+
+TEST(Handles, AStaleHandleStaysStaleWhenTheSlotIsUsedAgain) {
+  int alive = 0;
+  HandleTable<Thing> table(HandleKind::kRequest);
+  const std::uint64_t first = table.insert(std::make_unique<Thing>(alive, 1));
+  EXPECT_TRUE(table.find(first).remove());
+  EXPECT_EQ(alive, 0);
+  const std::uint64_t second = table.insert(std::make_unique<Thing>(alive, 2));
+  EXPECT_EQ(index_of(first), index_of(second)) << "the slot is used again";
+  EXPECT_FALSE(table.find(first));
+  EXPECT_EQ(table.find(second)->value, 2);
+}
+
+TEST(Handles, APinnedObjectOutlivesItsRemoval) {
+  int alive = 0;
+  HandleTable<Thing> table(HandleKind::kGroup);
+  const std::uint64_t handle = table.insert(std::make_unique<Thing>(alive, 5));
+  {
+    auto pin = table.find(handle);
+    EXPECT_TRUE(table.find(handle).remove());
+    EXPECT_FALSE(pin.remove()) << "removed once";
+    EXPECT_FALSE(table.find(handle));
+    EXPECT_EQ(pin->value, 5);
+  }
+  EXPECT_EQ(alive, 0);
+}
+
+TEST(Handles, TheFixedHandleHasOneSlotForever) {
+  int alive = 0;
+  HandleTable<Thing> table(HandleKind::kGroup);
+  for (int round = 1; round < 4; ++round) {
+    auto thing = std::make_unique<Thing>(alive, round);
+    EXPECT_TRUE(table.insert_fixed(thing));
+    auto another = std::make_unique<Thing>(alive, 0);
+    EXPECT_FALSE(table.insert_fixed(another));
+    const std::uint64_t other = table.insert(std::make_unique<Thing>(alive, 9));
+    EXPECT_EQ(table.find(1)->value, round);
+    EXPECT_EQ(table.find(other)->value, 9);
+    EXPECT_TRUE(table.find(1).remove());
+    EXPECT_TRUE(table.find(other).remove());
+  }
+  EXPECT_EQ(alive, 0);
+}
+
+TEST(Handles, AForgottenTableKnowsNothing) {
+  const auto child = [] {
+    int alive = 0;
+    HandleTable<Thing> table(HandleKind::kGroup);
+    const std::uint64_t handle = table.insert(std::make_unique<Thing>(alive, 1));
+    table.forget_all();
+    _exit(table.find(handle) || alive != 1 ? 1 : 0);
+  };
+  EXPECT_EXIT(child(), testing::ExitedWithCode(0), "");
+}
+
+TEST(Handles, ManyThreadsRemoveAndFind) {
+  HandleTable<std::atomic<int>> table(HandleKind::kRequest);
+  constexpr int kThreads = 6;
+  constexpr int kRounds = 3000;
+  std::array<std::atomic<std::uint64_t>, 8> shared{};
+  std::atomic<int> removed{0};
+  std::atomic<int> inserted{0};
+  std::vector<std::thread> threads;
+  for (int t = 0; t < kThreads; ++t) {
+    threads.emplace_back([&, t] {
+      for (int i = 0; i < kRounds; ++i) {
+        auto& cell = shared[static_cast<std::size_t>(i * 7 + t) % shared.size()];
+        if (i % 3 == 0) {
+          const std::uint64_t handle = table.insert(std::make_unique<std::atomic<int>>(42));
+          ++inserted;
+          const std::uint64_t old = cell.exchange(handle);
+          if (old != 0) {
+            if (auto pin = table.find(old)) removed += pin.remove() ? 1 : 0;
+          }
+        } else if (auto pin = table.find(cell.load())) {
+          ASSERT_EQ(pin->load(), 42);
+          if (i % 5 == 0) removed += pin.remove() ? 1 : 0;
+          ASSERT_EQ(pin->load(), 42);
+        }
+      }
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  for (auto& cell : shared) {
+    if (auto pin = table.find(cell.load())) removed += pin.remove() ? 1 : 0;
+  }
+  EXPECT_EQ(removed, inserted);
+}
+
+}  // namespace
+}  // namespace aiacc

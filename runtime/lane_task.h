@@ -1,0 +1,62 @@
+// A task run on a lane by a thread that waits for it: how a context comes up and leaves.
+#pragma once
+
+#include <exception>
+#include <functional>
+#include <optional>
+#include <string>
+
+#include "base/task/lane.h"
+#include "base/task/scope.h"
+
+namespace aiacc {
+
+class LaneTask final : public Work, private Root::Owner {
+ public:
+  using Make = std::function<Task<void>(Stop& stop)>;
+
+  // Runs what `make` makes; throws its error, or kTimeout with `sentence` after `timeout`.
+  static void run(Lane& lane, Duration timeout, std::string sentence, Make make) {
+    LaneTask task(lane, timeout, std::move(sentence), std::move(make));
+    lane.run(task);
+    if (task.error_) std::rethrow_exception(task.error_);
+  }
+
+ private:
+  LaneTask(Lane& lane, Duration timeout, std::string sentence, Make make)
+      : lane_(lane), timeout_(timeout), sentence_(std::move(sentence)), make_(std::move(make)) {}
+
+  struct Running {
+    Running(Loop& loop, Duration timeout, std::string sentence)
+        : deadline(loop, after(loop.now(), timeout), stop, std::move(sentence)) {}
+    Stop stop;
+    Deadline deadline;
+    std::optional<Root> root;
+  };
+
+  void begin() noexcept override {
+    try {
+      running_.emplace(lane_.loop(), timeout_, sentence_);
+      running_->root.emplace(lane_.loop(), make_(running_->stop), static_cast<Root::Owner&>(*this));
+    } catch (...) {
+      end(std::current_exception());
+      return;
+    }
+    running_->root->start();
+  }
+  void root_ended(Root&, std::exception_ptr error) noexcept override { end(std::move(error)); }
+  void end(std::exception_ptr error) noexcept {
+    running_.reset();
+    error_ = std::move(error);
+    finish();
+  }
+
+  Lane& lane_;
+  Duration timeout_;
+  std::string sentence_;
+  Make make_;
+  std::optional<Running> running_;
+  std::exception_ptr error_;
+};
+
+}  // namespace aiacc

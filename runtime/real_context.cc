@@ -1,0 +1,126 @@
+#include "runtime/real_context.h"
+
+#include <fmt/format.h>
+
+#include <new>
+
+#include "runtime/lane_task.h"
+
+namespace aiacc {
+namespace {
+
+constexpr std::size_t kPageBytes = 4096;
+
+}  // namespace
+
+RealContext::RealContext(const RuntimeConfig& config) : config_(config), lane_(loop_, &loop_, "aiacc-progress") {
+  io::RealLoop::Patience patience = loop_.patience();
+  patience.spin = config.spin;
+  loop_.set_patience(patience);
+}
+
+RealContext::~RealContext() = default;
+
+std::shared_ptr<RealContext> RealContext::join(const RuntimeConfig& config, const MakeBootstrap& make_bootstrap) {
+  return std::move(join_all(config, {make_bootstrap}).front());
+}
+
+std::vector<std::shared_ptr<RealContext>> RealContext::join_all(const RuntimeConfig& config,
+                                                                const std::vector<MakeBootstrap>& make_bootstraps) {
+  std::vector<std::shared_ptr<RealContext>> contexts;
+  for (const MakeBootstrap& make_bootstrap : make_bootstraps) {
+    contexts.push_back(std::shared_ptr<RealContext>(new RealContext(config)));
+    contexts.back()->be_born(make_bootstrap);
+  }
+  for (const auto& context : contexts) context->meet_others();
+  return contexts;
+}
+
+void RealContext::be_born(const MakeBootstrap& make_bootstrap) {
+  bootstrap_ = make_bootstrap(loop_);
+  LaneTask::run(
+      lane_, config_.init_timeout,
+      fmt::format("the job did not come together within {:.6g} s (AIACC_INIT_TIMEOUT): perhaps another rank has "
+                  "not called aiacc_init",
+                  seconds(config_.init_timeout)),
+      [this](Stop& stop) { return be_born_on_lane(stop); });
+}
+
+Task<void> RealContext::be_born_on_lane(Stop& stop) {
+  Birth birth = co_await bootstrap_->join(stop);
+  log_.emplace(config_.log, fmt::format("rank {} on {}", birth.rank, birth.host_name), clock_);
+  ProgressWatch::Reporter& reporter = *this;
+  context_ = std::make_unique<Context>(lane_, compute_, std::move(birth), config_, reporter);
+  bootstrap_->observe(*context_);
+}
+
+void RealContext::late(const std::string& sentence) noexcept { AIACC_LOG(*log_, kCollective, kWarn, "{}", sentence); }
+
+void RealContext::meet_others() {
+  LaneTask::run(lane_, config_.init_timeout,
+                fmt::format("not all ranks of this host had set up their part of the shared memory after {:.6g} s "
+                            "(AIACC_INIT_TIMEOUT)",
+                            seconds(config_.init_timeout)),
+                [this](Stop& stop) { return context_->open(stop); });
+}
+
+void RealContext::leave() {
+  std::exception_ptr failed;
+  Group& group = world();
+  if (group.size() > 1) {
+    try {
+      group.run(Call{}, {}, {}, nullptr);
+    } catch (const Error& error) {
+      // Its members know of an earlier error already and may have left; there is nobody to meet.
+      if (error.code() != Code::kAborted) failed = std::current_exception();
+    } catch (...) {
+      failed = std::current_exception();
+    }
+  }
+  try {
+    LaneTask::run(
+        lane_, config_.init_timeout,
+        fmt::format("leaving the job took longer than {:.6g} s (AIACC_INIT_TIMEOUT)", seconds(config_.init_timeout)),
+        [&](Stop& stop) { return go_down(stop); });
+  } catch (...) {
+    if (!failed) failed = std::current_exception();
+  }
+  if (failed) std::rethrow_exception(failed);
+}
+
+Task<void> RealContext::go_down(Stop& stop) {
+  co_await context_->close(stop);
+  co_await bootstrap_->leave(stop);
+}
+
+Task<void> RealContext::allocate_shared(SharedMemory* memory) {
+  memory->range = context_->host()->allocate(memory->bytes);
+  memory->data = context_->host()->view(context_->host()->rank(), memory->range.offset);
+  co_return;
+}
+
+Task<void> RealContext::free_shared(HostRange range) {
+  context_->host()->free(range);
+  co_return;
+}
+
+SharedMemory RealContext::allocate(std::size_t bytes) {
+  SharedMemory memory;
+  memory.bytes = bytes;
+  if (context_->host() == nullptr) {
+    memory.data = static_cast<std::byte*>(::operator new(bytes, std::align_val_t(kPageBytes)));
+    return memory;
+  }
+  LaneTask::run(lane_, Duration::max(), "", [&](Stop&) { return allocate_shared(&memory); });
+  return memory;
+}
+
+void RealContext::free(const SharedMemory& memory) {
+  if (context_->host() == nullptr) {
+    ::operator delete(memory.data, std::align_val_t(kPageBytes));
+    return;
+  }
+  LaneTask::run(lane_, Duration::max(), "", [&](Stop&) { return free_shared(memory.range); });
+}
+
+}  // namespace aiacc

@@ -1,0 +1,16 @@
+#include "runtime/runtime_config.h"
+
+namespace aiacc {
+
+RuntimeConfig RuntimeConfig::from(const ConfigValues& values) {
+  RuntimeConfig config;
+  config.init_timeout = values.init_timeout;
+  config.timeout = values.timeout;
+  config.late_after = values.late_after;
+  config.spin = values.spin;
+  config.slice_bytes = values.slice_bytes;
+  config.log = values.log;
+  return config;
+}
+
+}  // namespace aiacc

@@ -1,0 +1,22 @@
+// What rules one context: read once from the environment when it is made. base/config_table.cc has names, ranges and help.
+#pragma once
+
+#include <cstdint>
+
+#include "base/config.h"
+#include "base/time.h"
+
+namespace aiacc {
+
+struct RuntimeConfig {
+  Duration init_timeout = std::chrono::seconds(300);  // AIACC_INIT_TIMEOUT
+  Duration timeout = std::chrono::seconds(1800);      // AIACC_TIMEOUT, of an operation that names no time of its own
+  Duration late_after = std::chrono::seconds(60);     // AIACC_LATE_AFTER, until an operation says for whom it waits
+  Duration spin = std::chrono::microseconds(2);       // AIACC_SPIN
+  std::uint64_t slice_bytes = 0;                      // AIACC_SLICE_BYTES, of local worlds; 0: what the host has
+  LogLevels log;                                      // AIACC_LOG
+
+  static RuntimeConfig from(const ConfigValues& values);
+};
+
+}  // namespace aiacc
