@@ -1,0 +1,123 @@
+#include "launcher/exit_rules.h"
+
+#include <gtest/gtest.h>
+
+#include <csignal>
+
+namespace aiacc::launcher {
+namespace {
+
+using namespace std::chrono_literals;
+
+RankEnd code(int value) { return {{value, 0}, false, 2s}; }
+RankEnd killed(int signal) { return {{0, signal}, false, 2s}; }
+
+void run_through(ExitRules& rules, int rank) {
+  EXPECT_FALSE(rules.connected(rank, 1s));
+  rules.initialised(rank);
+}
+
+TEST(ExitRules, ProgramsThatNeverInitialiseAreFine) {
+  ExitRules rules(3);
+  for (int rank : {2, 0, 1}) EXPECT_FALSE(rules.exited(rank, code(0)));
+  EXPECT_TRUE(rules.all_exited());
+  EXPECT_FALSE(rules.first_failure());
+}
+
+TEST(ExitRules, FirstFailureInTimeCountsAndNoLater) {
+  ExitRules rules(3);
+  auto first = rules.exited(2, code(7));
+  ASSERT_TRUE(first);
+  EXPECT_EQ(first->rank, 2);
+  EXPECT_EQ(first->exit_code, 7);
+  EXPECT_FALSE(rules.exited(0, killed(SIGSEGV)));
+  EXPECT_EQ(rules.first_failure()->exit_code, 7);
+  EXPECT_EQ(rules.running(), 1);
+}
+
+TEST(ExitRules, SignalGives128Plus) {
+  ExitRules rules(1);
+  auto failure = rules.exited(0, killed(SIGKILL));
+  ASSERT_TRUE(failure);
+  EXPECT_EQ(failure->exit_code, 137);
+  EXPECT_EQ(failure->id, MessageId::kRankSignal);
+  EXPECT_EQ(
+      closing_sentence(*failure, "c03", 0),
+      "rank 0 on host c03 was killed by signal 9 (Killed) after 2.0 s (first failure; no other rank was running)");
+  EXPECT_EQ(
+      closing_sentence(*failure, "c03", 15),
+      "rank 0 on host c03 was killed by signal 9 (Killed) after 2.0 s (first failure; 15 others stopped by aiaccrun)");
+}
+
+TEST(ExitRules, MemoryKillIsToldApart) {
+  ExitRules rules(1);
+  RankEnd end = killed(SIGKILL);
+  end.by_memory = true;
+  auto failure = rules.exited(0, end);
+  ASSERT_TRUE(failure);
+  EXPECT_EQ(failure->id, MessageId::kRankMemory);
+  EXPECT_EQ(failure->exit_code, 137);
+}
+
+TEST(ExitRules, ZeroWithoutFinalizeIsAnError) {
+  ExitRules rules(2);
+  run_through(rules, 0);
+  run_through(rules, 1);
+  rules.finalized(1);
+  EXPECT_FALSE(rules.exited(1, code(0)));
+  auto failure = rules.exited(0, code(0));
+  ASSERT_TRUE(failure);
+  EXPECT_EQ(failure->exit_code, 1);
+  EXPECT_EQ(failure->id, MessageId::kRankState);
+}
+
+TEST(ExitRules, ZeroWithoutInitialisingWhileOthersDidIsAnErrorInEitherOrder) {
+  ExitRules early(2);
+  EXPECT_FALSE(early.exited(1, code(0)));
+  auto failure = early.connected(0, 1s);
+  ASSERT_TRUE(failure);
+  EXPECT_EQ(failure->rank, 1);
+  EXPECT_EQ(failure->exit_code, 1);
+
+  ExitRules late(2);
+  EXPECT_FALSE(late.connected(0, 1s));
+  failure = late.exited(1, code(0));
+  ASSERT_TRUE(failure);
+  EXPECT_EQ(failure->rank, 1);
+}
+
+TEST(ExitRules, OneProgramAfterAnotherIsFineIfAllRanksRunBoth) {
+  ExitRules rules(2);
+  for (int program = 0; program < 2; ++program) {
+    for (int rank : {0, 1}) run_through(rules, rank);
+    for (int rank : {0, 1}) rules.finalized(rank);
+  }
+  for (int rank : {0, 1}) EXPECT_FALSE(rules.exited(rank, code(0)));
+
+  ExitRules uneven(2);
+  for (int rank : {0, 1}) run_through(uneven, rank);
+  for (int rank : {0, 1}) uneven.finalized(rank);
+  EXPECT_FALSE(uneven.exited(1, code(0)));
+  EXPECT_TRUE(uneven.connected(0, 1s));
+}
+
+TEST(ExitRules, WhatTheLauncherKilledNeverCounts) {
+  ExitRules rules(2);
+  rules.stop_counting();
+  EXPECT_FALSE(rules.exited(0, killed(SIGTERM)));
+  EXPECT_FALSE(rules.exited(1, code(9)));
+  EXPECT_FALSE(rules.first_failure());
+  EXPECT_TRUE(rules.all_exited());
+}
+
+TEST(ExitRules, FailureAfterFinalizeStillCounts) {
+  ExitRules rules(1);
+  run_through(rules, 0);
+  rules.finalized(0);
+  auto failure = rules.exited(0, code(4));
+  ASSERT_TRUE(failure);
+  EXPECT_EQ(failure->exit_code, 4);
+}
+
+}  // namespace
+}  // namespace aiacc::launcher

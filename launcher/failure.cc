@@ -1,0 +1,61 @@
+#include "launcher/failure.h"
+
+#include <fmt/format.h>
+
+#include <array>
+
+namespace aiacc::launcher {
+
+namespace {
+
+// In the order of the enumeration, which message_name() relies on (checked by failure_test).
+constexpr std::array kKinds = {
+    MessageKind{MessageId::kOption, "AR-OPTION", "an option is not known, or stands where none may"},
+    MessageKind{MessageId::kValue, "AR-VALUE", "the value of an option is missing or not allowed"},
+    MessageKind{MessageId::kUsage, "AR-USAGE", "the command line lacks something or contradicts itself"},
+    MessageKind{MessageId::kProgram, "AR-PROGRAM", "the program was not found"},
+    MessageKind{MessageId::kNotExecutable, "AR-NOEXEC", "the program was found and cannot be executed"},
+    MessageKind{MessageId::kWdir, "AR-WDIR", "the working directory of the ranks cannot be used"},
+    MessageKind{MessageId::kRanks, "AR-RANKS", "the number of ranks is missing or not possible"},
+    MessageKind{MessageId::kSlots, "AR-SLOTS", "more ranks than slots"},
+    MessageKind{MessageId::kHosts, "AR-HOSTS", "the list of hosts cannot be read"},
+    MessageKind{MessageId::kRemote, "AR-REMOTE", "a host of the list is not this one"},
+    MessageKind{MessageId::kVariable, "AR-VARIABLE", "a variable cannot be forwarded as asked"},
+    MessageKind{MessageId::kBusy, "AR-BUSY", "more ranks than usable cores; the job runs"},
+    MessageKind{MessageId::kUnbound, "AR-UNBOUND", "a binding that was asked for was left out; the job runs"},
+    MessageKind{MessageId::kTopology, "AR-TOPOLOGY", "the machine does not show part of its topology; the job runs"},
+    MessageKind{MessageId::kRankStopped, "AR-RANK-STOPPED", "a rank was stopped (state T); the job waits for it"},
+    MessageKind{MessageId::kRankExit, "AR-RANK-EXIT", "a rank exited with a status other than 0"},
+    MessageKind{MessageId::kRankSignal, "AR-RANK-SIGNAL", "a rank was killed by a signal"},
+    MessageKind{MessageId::kRankMemory, "AR-RANK-MEMORY", "the kernel killed a rank for memory"},
+    MessageKind{MessageId::kRankState, "AR-RANK-STATE", "a rank exited with 0 and in a wrong state"},
+    MessageKind{MessageId::kTimeout, "AR-TIMEOUT", "the time given by --timeout passed"},
+    MessageKind{MessageId::kInterrupted, "AR-INTERRUPTED", "a signal to aiaccrun ended the job"},
+    MessageKind{MessageId::kOutputLost, "AR-OUTPUT-LOST", "output that nobody read was dropped at the end"},
+    MessageKind{MessageId::kStdout, "AR-STDOUT", "a standard descriptor was closed at the start"},
+    MessageKind{MessageId::kLimit, "AR-LIMIT", "a limit of this host on processes, descriptors or sizes was reached"},
+    MessageKind{MessageId::kMemory, "AR-MEMORY", "the host has less memory than the job's ranks need"},
+    MessageKind{MessageId::kIsolate, "AR-ISOLATE", "the ranks cannot be isolated as asked"},
+    MessageKind{MessageId::kVersions, "AR-VERSIONS", "ranks use different versions of the library"},
+    MessageKind{MessageId::kClaim, "AR-CLAIM", "two live processes claim the same rank"},
+    MessageKind{MessageId::kAgent, "AR-AGENT", "keeper or agent ended before the job did"},
+    MessageKind{MessageId::kLeftover, "AR-LEFTOVER", "processes that ranks left behind were ended"},
+    MessageKind{MessageId::kInternal, "AR-INTERNAL", "an error of aiaccrun itself"},
+};
+
+}  // namespace
+
+std::span<const MessageKind> message_kinds() noexcept { return kKinds; }
+
+std::string_view message_name(MessageId id) noexcept { return kKinds[static_cast<std::size_t>(id)].name; }
+
+std::string message_line(MessageId id, std::string_view sentence) {
+  return fmt::format("aiaccrun: {} [{}]", sentence, message_name(id));
+}
+
+LaunchError::LaunchError(MessageId id, int exit_code, std::string sentence)
+    : Error(exit_code == kExitUsage ? Code::kInvalidArgument : Code::kSystem, std::move(sentence)),
+      id_(id),
+      exit_code_(exit_code) {}
+
+}  // namespace aiacc::launcher

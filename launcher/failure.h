@@ -1,0 +1,93 @@
+// Failures of the launcher itself: each has a stable id, documented under DIAGNOSTICS in aiaccrun(1), and an exit code.
+//
+// A line on the terminal reads "aiaccrun: SENTENCE [ID]". The table below is the only list of ids: a test compares it with
+// the manual.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <string_view>
+
+#include "base/error.h"
+
+namespace aiacc::launcher {
+
+// Exit codes of aiaccrun that are not a rank's own. The manual has them in one table.
+inline constexpr int kExitOk = 0;
+inline constexpr int kExitWrongState = 1;  // a rank exited 0 in a state it must not leave in
+inline constexpr int kExitUsage = 2;       // refused before anything was started
+inline constexpr int kExitTimeout = 124;   // --timeout passed
+inline constexpr int kExitLauncher = 125;  // launcher, keeper, agent or host failed
+inline constexpr int kExitNotExecutable = 126;
+inline constexpr int kExitNotFound = 127;
+inline constexpr int kExitReaderLeft = 141;  // 128 + SIGPIPE: whoever read our output went away
+
+enum class MessageId : std::uint8_t {
+  // Refused before anything starts.
+  kOption,
+  kValue,
+  kUsage,
+  kProgram,
+  kNotExecutable,
+  kWdir,
+  kRanks,
+  kSlots,
+  kHosts,
+  kRemote,
+  kVariable,
+  // Said while the job starts and runs; the job goes on.
+  kBusy,
+  kUnbound,
+  kTopology,
+  kRankStopped,
+  // How a job ended.
+  kRankExit,
+  kRankSignal,
+  kRankMemory,
+  kRankState,
+  kTimeout,
+  kInterrupted,
+  kOutputLost,
+  kStdout,
+  kLimit,
+  kMemory,
+  kIsolate,
+  kVersions,
+  kClaim,
+  kAgent,
+  kLeftover,
+  kInternal,
+};
+
+struct MessageKind {
+  MessageId id;
+  const char* name;     // "AR-SLOTS"
+  const char* meaning;  // one clause; the manual says more
+};
+
+std::span<const MessageKind> message_kinds() noexcept;
+std::string_view message_name(MessageId id) noexcept;
+
+// "aiaccrun: SENTENCE [AR-ID]", without a newline.
+std::string message_line(MessageId id, std::string_view sentence);
+
+// The launcher gives up; what() is the sentence without prefix and id.
+class LaunchError : public Error {
+ public:
+  LaunchError(MessageId id, int exit_code, std::string sentence);
+  MessageId id() const noexcept { return id_; }
+  int exit_code() const noexcept { return exit_code_; }
+
+ private:
+  MessageId id_;
+  int exit_code_;
+};
+
+// Refused because of what was asked for: exit code 2.
+class UsageError : public LaunchError {
+ public:
+  UsageError(MessageId id, std::string sentence) : LaunchError(id, kExitUsage, std::move(sentence)) {}
+};
+
+}  // namespace aiacc::launcher

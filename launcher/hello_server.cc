@@ -1,0 +1,251 @@
+#include "launcher/hello_server.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "launcher/process_tree.h"
+
+namespace aiacc::launcher {
+
+namespace {
+
+// Between the end of a process's connections and the news of its end the kernel needs microseconds, on a starved machine
+// milliseconds; a tenth of the second in which peers must have heard.
+constexpr Duration kExitNewsDelay = std::chrono::milliseconds(100);
+
+}  // namespace
+
+HelloServer::HelloServer(Loop& loop, io::Host& host, Config config, Owner& owner)
+    : loop_(loop), host_(host), config_(std::move(config)), owner_(owner) {}
+
+Task<void> HelloServer::serve(std::unique_ptr<io::Listener> listener, Stop& stop) {
+  Scope sessions(loop_, stop);
+  std::exception_ptr error;
+  try {
+    for (;;) {
+      std::unique_ptr<io::Stream> stream = co_await listener->accept(sessions.stop());
+      Task<void> body = session(this, std::move(stream), sessions.stop());
+      sessions.spawn(std::move(body));
+    }
+  } catch (...) {
+    error = std::current_exception();
+  }
+  sessions.stop().request(error);
+  co_await sessions.join();
+  std::rethrow_exception(error);
+}
+
+Task<void> HelloServer::session(HelloServer* self, std::unique_ptr<io::Stream> stream, Stop& stop) {
+  Session session(self->loop_, std::move(stream));
+  auto place = self->sessions_.insert(self->sessions_.end(), &session);
+  Scope scope(self->loop_, stop);
+  scope.spawn(session.sender.run(scope.stop()));
+  try {
+    co_await self->converse(session, scope.stop());
+  } catch (const Error&) {
+    // A broken connection or a peer that does not keep the protocol: the same as an end of stream.
+  }
+  session.sender.close();
+  try {
+    // If it is the rank's own process that ends, how it ended is known in a moment and is the better news.
+    const bool is_rank =
+        session.local >= 0 && self->processes_[static_cast<std::size_t>(session.local)] == session.process;
+    if (session.state == Session::State::kWelcomed && is_rank) co_await sleep_for(self->loop_, kExitNewsDelay, stop);
+    co_await scope.join();
+  } catch (const Error&) {
+  }
+  self->sessions_.erase(place);
+  self->ended(session);
+}
+
+Task<void> HelloServer::converse(Session& session, Stop& stop) {
+  FrameReader frames(*session.stream);
+  auto first = co_await frames.next(stop);
+  if (!first) co_return;
+  const auto hello = first->as<wire::Hello>();
+  if (auto refusal = check(session, hello)) {
+    refuse(session, *refusal);
+    co_return;
+  }
+  session.state = Session::State::kWaiting;
+  session.version = hello.library_version;
+  owner_.rank_connected(session.local);
+  complete_fence();
+
+  while (session.state == Session::State::kWaiting || session.state == Session::State::kWelcomed) {
+    auto frame = co_await frames.next(stop);
+    if (!frame) co_return;
+    frame->as<wire::Leave>();
+    session.state = Session::State::kLeft;
+    owner_.rank_finalized(session.local);
+    wire::Gone gone;
+    session.sender.send(gone);
+  }
+}
+
+std::optional<HelloServer::Refusal> HelloServer::check(Session& session, const wire::Hello& hello) {
+  const auto identity = session.stream->peer_identity();
+  if (!identity || identity->uid != config_.user) {
+    return Refusal{Code::kInvalidArgument,
+                   fmt::format("the agent of this job serves user {} only, and this process belongs to user {}",
+                               config_.user, identity ? static_cast<std::int64_t>(identity->uid) : -1)};
+  }
+  session.process = identity->pid;
+  if (hello.protocol != wire::kAgentProtocol) {
+    return Refusal{Code::kMismatch,
+                   fmt::format("process {} speaks version {} of the agent's protocol and aiaccrun version {}: "
+                               "use the libaiacc that was installed with aiaccrun",
+                               session.process, hello.protocol, wire::kAgentProtocol)};
+  }
+
+  const Ancestry ancestry = find_ancestry(host_, session.process, processes_, config_.agent);
+  const auto claimed = std::find(config_.ranks.begin(), config_.ranks.end(), hello.rank);
+  if (ancestry.root >= 0) {
+    session.local = ancestry.root;
+  } else if (ancestry.adopted && claimed != config_.ranks.end()) {
+    session.local = static_cast<int>(claimed - config_.ranks.begin());
+  } else {
+    return Refusal{Code::kInvalidArgument,
+                   fmt::format("process {} does not descend from a rank of this job: AIACC_AGENT in its environment is "
+                               "another job's; unset it",
+                               session.process)};
+  }
+  const int rank = rank_of(session.local);
+  if (hello.rank >= 0 && hello.rank != rank) {
+    return Refusal{Code::kMismatch,
+                   fmt::format("process {} says that it is rank {}, but it descends from rank {} (process {})",
+                               session.process, hello.rank, rank, processes_[static_cast<std::size_t>(session.local)])};
+  }
+  if (hello.size >= 0 && hello.size != size()) {
+    Refusal refusal{Code::kMismatch, fmt::format("rank {} says that the job has {} rank{}, and aiaccrun started {}",
+                                                 rank, hello.size, hello.size == 1 ? "" : "s", size())};
+    refuse_waiting(refusal);
+    no_fence_ = refusal;
+    return refusal;
+  }
+  if (no_fence_) return no_fence_;
+  if (auto refusal = check_claim(session)) return refusal;
+  for (const Session* other : sessions_) {
+    if (other->state != Session::State::kWaiting || other->version == hello.library_version) continue;
+    Refusal refusal{Code::kMismatch,
+                    fmt::format("rank {} uses aiacc {} and rank {} aiacc {}: all ranks of a job need the same version",
+                                rank_of(other->local), other->version, rank, hello.library_version),
+                    MessageId::kVersions};
+    refuse_waiting(refusal);
+    no_fence_ = refusal;
+    return refusal;
+  }
+  return std::nullopt;
+}
+
+std::optional<HelloServer::Refusal> HelloServer::check_claim(Session& session) {
+  Session* holder = claim_of(session.local);
+  if (holder == nullptr) return std::nullopt;
+  const char state = host_.state(holder->process);
+  if (state != 0 && state != 'Z' && state != 'X') {
+    return Refusal{Code::kInvalidState,
+                   fmt::format("process {} claims rank {}, which process {} already is: start one process a rank, or "
+                               "finalize in the first before the second initialises",
+                               session.process, rank_of(session.local), holder->process),
+                   MessageId::kClaim};
+  }
+  // It is dead, and only a copy of its connection in some child of it is not.
+  ended(*holder);
+  return no_fence_;
+}
+
+HelloServer::Session* HelloServer::claim_of(int local) noexcept {
+  for (Session* session : sessions_) {
+    const bool claims = session->state == Session::State::kWaiting || session->state == Session::State::kWelcomed;
+    if (claims && session->local == local) return session;
+  }
+  return nullptr;
+}
+
+void HelloServer::refuse(Session& session, const Refusal& refusal) {
+  wire::Refused message;
+  message.code = static_cast<std::int32_t>(refusal.code);
+  message.sentence = refusal.sentence;
+  session.sender.send(message);
+  session.sender.close();
+  session.state = Session::State::kLeft;
+  if (!refusal.tell_user || refusal.sentence == last_told_) return;
+  last_told_ = refusal.sentence;
+  owner_.hello_refused(*refusal.tell_user, refusal.sentence);
+}
+
+void HelloServer::refuse_waiting(const Refusal& refusal) {
+  for (Session* session : sessions_) {
+    if (session->state == Session::State::kWaiting) refuse(*session, refusal);
+  }
+}
+
+void HelloServer::complete_fence() {
+  std::vector<Session*> waiting;
+  for (Session* session : sessions_) {
+    if (session->state == Session::State::kWaiting) waiting.push_back(session);
+  }
+  if (waiting.size() != config_.ranks.size()) return;
+
+  SharedSegment segment;
+  try {
+    segment = owner_.make_segment();
+  } catch (const Error& error) {
+    refuse_waiting({error.code(), error.message(), MessageId::kMemory});
+    return;
+  }
+  wire::Welcome message;
+  message.size = size();
+  message.local_size = static_cast<std::int32_t>(config_.ranks.size());
+  message.job = config_.job;
+  message.segment_nonce = segment.nonce;
+  message.host_name = config_.host_name;
+  message.hosts_of_ranks = config_.hosts_of_ranks;
+  for (Session* session : waiting) {
+    message.rank = rank_of(session->local);
+    message.local_rank = session->local;
+    session->state = Session::State::kWelcomed;
+    session->sender.send(message, segment.descriptor);
+    owner_.rank_initialised(session->local);
+  }
+}
+
+void HelloServer::tell_lost(int local, const std::string& sentence) {
+  wire::RankLost message;
+  message.rank = rank_of(local);
+  message.sentence = sentence;
+  for (Session* session : sessions_) {
+    if (session->state == Session::State::kWelcomed && session->local != local) session->sender.send(message);
+  }
+}
+
+// The connection of a session is over, or its process is.
+void HelloServer::ended(Session& session) {
+  const auto state = std::exchange(session.state, Session::State::kLeft);
+  if (state != Session::State::kWaiting && state != Session::State::kWelcomed) return;
+  const std::string sentence =
+      fmt::format("rank {} on host {} (process {}) closed its connection to the agent without finalize",
+                  rank_of(session.local), config_.host_name, session.process);
+  if (state == Session::State::kWelcomed) {
+    tell_lost(session.local, sentence);
+  }
+}
+
+void HelloServer::rank_exited(int local, const std::string& what) {
+  const std::string sentence = fmt::format("rank {} on host {} {}", rank_of(local), config_.host_name, what);
+  if (!no_fence_) {
+    no_fence_ = Refusal{Code::kPeerFailed, sentence + " and takes no part any more"};
+    if (Session* own = claim_of(local); own != nullptr && own->state == Session::State::kWaiting) {
+      own->state = Session::State::kLeft;
+    }
+    refuse_waiting(*no_fence_);
+  }
+  if (Session* claim = claim_of(local)) {
+    claim->state = Session::State::kLeft;
+    tell_lost(local, sentence);
+  }
+}
+
+}  // namespace aiacc::launcher

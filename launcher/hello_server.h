@@ -1,0 +1,108 @@
+// HelloServer: the agent's side of agent_messages.h. Ranks say hello on a local socket; when all of them have (the fence),
+// each gets its place and the host's shared memory; afterwards the server tells them at once when one of them is lost.
+//
+// A rank may run one aiacc program after another (sh -c './a; ./b'): each time all ranks have said hello anew there is a
+// new fence with a new segment. At any moment one live process claims a rank.
+#pragma once
+
+#include <cstdint>
+#include <list>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "base/fd.h"
+#include "base/io/host.h"
+#include "base/io/net.h"
+#include "base/task/scope.h"
+#include "base/wire/agent_messages.h"
+#include "launcher/failure.h"
+#include "launcher/frames.h"
+
+namespace aiacc::launcher {
+
+// The host's shared memory for one fence.
+struct SharedSegment {
+  std::shared_ptr<const Fd> descriptor;
+  std::uint64_t nonce = 0;  // stands in its first page
+};
+
+class HelloServer {
+ public:
+  class Owner {
+   public:
+    virtual void rank_connected(int local) = 0;
+    virtual void rank_initialised(int local) = 0;
+    virtual void rank_finalized(int local) = 0;
+    // A process was turned away; told once for each cause that a user should hear of.
+    virtual void hello_refused(MessageId id, const std::string& sentence) = 0;
+    // Memory for this host's ranks; throws kOutOfMemory with the numbers.
+    virtual SharedSegment make_segment() = 0;
+
+   protected:
+    ~Owner() = default;
+  };
+
+  struct Config {
+    std::string host_name;
+    std::uint32_t user = 0;   // the only one who may call
+    io::ProcessId agent = 0;  // adopts orphans of ranks
+    std::uint64_t job = 0;
+    std::vector<std::uint32_t> hosts_of_ranks;  // of the whole job
+    std::vector<std::int32_t> ranks;            // of this host, ascending; a rank's index here is its `local`
+  };
+
+  HelloServer(Loop& loop, io::Host& host, Config config, Owner& owner);
+  HelloServer(const HelloServer&) = delete;
+  HelloServer& operator=(const HelloServer&) = delete;
+
+  // Accepts and answers until stopped.
+  Task<void> serve(std::unique_ptr<io::Listener> listener, Stop& stop);
+
+  // In the order of local ranks, before serve().
+  void set_processes(std::vector<io::ProcessId> processes) { processes_ = std::move(processes); }
+  // The rank's process ended; `what` is "exited with status 3", "was killed by signal 9 (Killed)" …
+  void rank_exited(int local, const std::string& what);
+
+ private:
+  struct Session {
+    enum class State : std::uint8_t { kNew, kWaiting, kWelcomed, kLeft };
+    Session(Loop& loop, std::unique_ptr<io::Stream> with) : stream(std::move(with)), sender(loop, *stream) {}
+    std::unique_ptr<io::Stream> stream;
+    FrameSender sender;
+    State state = State::kNew;
+    int local = -1;
+    io::ProcessId process = 0;
+    std::string version;
+  };
+  struct Refusal {
+    Code code;
+    std::string sentence;
+    std::optional<MessageId> tell_user{};  // what every rank will say itself needs no line of aiaccrun
+  };
+
+  static Task<void> session(HelloServer* self, std::unique_ptr<io::Stream> stream, Stop& stop);
+  Task<void> converse(Session& session, Stop& stop);
+  std::optional<Refusal> check(Session& session, const wire::Hello& hello);
+  std::optional<Refusal> check_claim(Session& session);
+  void refuse(Session& session, const Refusal& refusal);
+  void refuse_waiting(const Refusal& refusal);
+  void complete_fence();
+  void ended(Session& session);
+  void tell_lost(int local, const std::string& sentence);
+  int rank_of(int local) const { return config_.ranks[static_cast<std::size_t>(local)]; }
+  int size() const { return static_cast<int>(config_.hosts_of_ranks.size()); }
+  Session* claim_of(int local) noexcept;
+
+  Loop& loop_;
+  io::Host& host_;
+  Config config_;
+  Owner& owner_;
+  std::vector<io::ProcessId> processes_;
+  std::list<Session*> sessions_;     // in the order of their coming; they live in their coroutines
+  std::string last_told_;            // of the refusals, to the user
+  std::optional<Refusal> no_fence_;  // why no fence can complete any more
+};
+
+}  // namespace aiacc::launcher

@@ -1,0 +1,16 @@
+// Which hosts a job gets and how many ranks on each: slots, -np, -N and what of them contradicts.
+#pragma once
+
+#include <vector>
+
+#include "launcher/plan.h"
+
+namespace aiacc::launcher {
+
+// This host under one of its names: localhost, 127.0.0.1, ::1, its own name, or that name's first label.
+bool is_this_host(const std::string& name, const std::string& host_name);
+
+// Throws UsageError: another host, more ranks than slots, no number of ranks.
+std::vector<HostPlan> plan_hosts(const Options& options, const Surroundings& here);
+
+}  // namespace aiacc::launcher

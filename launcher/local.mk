@@ -1,0 +1,78 @@
+# launcher: aiaccrun, its agent and its keeper. liblauncher.la holds everything but main(), so that tests can link it.
+liblauncher_la_LIBADD = libaiacc_topology.la -lboost_program_options
+
+launcher_sources += \
+	launcher/binding.cc \
+	launcher/binding.h \
+	launcher/environment.cc \
+	launcher/environment.h \
+	launcher/failure.cc \
+	launcher/failure.h \
+	launcher/hosts.cc \
+	launcher/hosts.h \
+	launcher/option_values.cc \
+	launcher/option_values.h \
+	launcher/options.cc \
+	launcher/options.h \
+	launcher/options_table.cc \
+	launcher/options_table.h \
+	launcher/options_text.cc \
+	launcher/plan.cc \
+	launcher/plan.h \
+	launcher/plan_text.cc \
+	launcher/program.cc \
+	launcher/program.h \
+	launcher/split.cc \
+	launcher/split.h
+
+launcher_sources += \
+	launcher/agent.cc \
+	launcher/agent.h \
+	launcher/credit_gate.h \
+	launcher/escalation.cc \
+	launcher/escalation.h \
+	launcher/exit_rules.cc \
+	launcher/exit_rules.h \
+	launcher/frames.cc \
+	launcher/frames.h \
+	launcher/head.cc \
+	launcher/head.h \
+	launcher/hello_server.cc \
+	launcher/hello_server.h \
+	launcher/keeper.cc \
+	launcher/keeper.h \
+	launcher/launch.cc \
+	launcher/launch.h \
+	launcher/lines.cc \
+	launcher/lines.h \
+	launcher/memory_kills.cc \
+	launcher/memory_kills.h \
+	launcher/output_pump.cc \
+	launcher/output_pump.h \
+	launcher/process_tree.cc \
+	launcher/process_tree.h \
+	launcher/roles.cc \
+	launcher/roles.h \
+	launcher/segment.cc \
+	launcher/segment.h \
+	launcher/sink.cc \
+	launcher/sink.h
+
+launcher_tests += \
+	launcher/binding_test.cc \
+	launcher/manual_test.cc \
+	launcher/options_test.cc \
+	launcher/plan_test.cc \
+	launcher/program_test.cc
+
+launcher_tests += \
+	launcher/escalation_test.cc \
+	launcher/exit_rules_test.cc \
+	launcher/hello_server_test.cc \
+	launcher/lines_test.cc \
+	launcher/memory_kills_test.cc \
+	launcher/process_tree_test.cc
+
+bin_PROGRAMS += aiaccrun
+aiaccrun_SOURCES = launcher/main.cc
+aiaccrun_LDADD = liblauncher.la $(floors_up_to_transports)

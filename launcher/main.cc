@@ -1,0 +1,9 @@
+// aiaccrun, or one of the roles that it starts from the same file.
+#include "launcher/launch.h"
+#include "launcher/roles.h"
+
+int main(int argc, char** argv) {
+  using namespace aiacc::launcher;
+  if (argc > 0 && is_role(argv[0])) return run_role(argc, argv);
+  return launch(argc, argv);
+}

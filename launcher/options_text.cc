@@ -1,0 +1,140 @@
+// What aiaccrun says about its options: --help, --version, and the values with their origin for --dry-run.
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <utility>
+
+#include "include/aiacc/aiacc.h"
+#include "launcher/options.h"
+#include "launcher/options_table.h"
+
+namespace aiacc::launcher {
+
+namespace {
+
+std::string yes_or_no(bool value) { return value ? "yes" : "no"; }
+
+std::string in_seconds(Duration span) { return fmt::format("{}", seconds(span)); }
+
+std::string count_or_nothing(int value) { return value == 0 ? "" : std::to_string(value); }
+
+std::string in_words(const std::vector<HostSpec>& hosts) {
+  std::string text;
+  for (const HostSpec& host : hosts) {
+    const bool bracketed = host.name.find(':') != std::string::npos;
+    text += fmt::format("{}{}:{}", text.empty() ? "" : ",", bracketed ? "[" + host.name + "]" : host.name, host.slots);
+  }
+  return text;
+}
+
+// Names only: values may be secret, and --dry-run is pasted into bug reports.
+std::string in_words(const std::vector<Forward>& forwards) {
+  std::string text;
+  for (const Forward& forward : forwards) {
+    text += fmt::format("{}{}{}", text.empty() ? "" : " ", forward.name, forward.value ? "=..." : "");
+  }
+  return text;
+}
+
+std::string in_words(const CompatEnv& families) {
+  std::vector<std::string_view> names;
+  if (families.horovod) names.emplace_back("horovod");
+  if (families.ompi) names.emplace_back("ompi");
+  return names.empty() ? "none" : fmt::format("{}", fmt::join(names, ","));
+}
+
+struct Shown {
+  std::string value;
+  Source source = Source::kDefault;
+};
+
+template <typename T>
+Shown shown(const Setting<T>& setting, std::string value) {
+  return {std::move(value), setting.source};
+}
+
+// Every row of the table but those that only print something.
+std::vector<std::pair<std::string_view, Shown>> all_values(const Options& o) {
+  return {
+      {"np", shown(o.ranks, count_or_nothing(o.ranks.value))},
+      {"host", shown(o.hosts, in_words(o.hosts.value))},
+      {"ranks-per-host", shown(o.ranks_per_host, count_or_nothing(o.ranks_per_host.value))},
+      {"oversubscribe", shown(o.oversubscribe, yes_or_no(o.oversubscribe.value))},
+      {"map-by", shown(o.map_by, std::string(name_of(o.map_by.value)))},
+      {"bind-to", shown(o.bind_to, std::string(name_of(o.bind_to.value)))},
+      {"report-bindings", shown(o.report_bindings, yes_or_no(o.report_bindings.value))},
+      {"export", shown(o.forward, in_words(o.forward.value))},
+      {"wdir", shown(o.wdir, o.wdir.value)},
+      {"compat-env", shown(o.compat_env, in_words(o.compat_env.value))},
+      {"tag-output", shown(o.tag_output, yes_or_no(o.tag_output.value))},
+      {"timeout", shown(o.timeout, o.timeout.value == Duration::zero() ? "none" : in_seconds(o.timeout.value))},
+      {"kill-grace", shown(o.kill_grace, in_seconds(o.kill_grace.value))},
+      {"isolate", shown(o.isolate, yes_or_no(o.isolate.value))},
+  };
+}
+
+constexpr std::size_t kHelpWidth = 80;
+constexpr std::size_t kHelpIndent = 30;
+
+// `text` broken between words, each line after the first indented.
+std::string wrapped(std::string_view text, std::size_t indent, std::size_t width) {
+  std::string out;
+  std::size_t column = indent;
+  while (!text.empty()) {
+    const std::size_t blank = text.find(' ');
+    const std::string_view word = text.substr(0, blank);
+    text.remove_prefix(blank == std::string_view::npos ? text.size() : blank + 1);
+    if (column != indent && column + 1 + word.size() > width) {
+      out += '\n' + std::string(indent, ' ');
+      column = indent;
+    } else if (column != indent) {
+      out += ' ';
+      ++column;
+    }
+    out += word;
+    column += word.size();
+  }
+  return out;
+}
+
+}  // namespace
+
+std::string describe_options(const Options& options) {
+  std::string text;
+  for (const auto& [name, value] : all_values(options)) {
+    if (value.source == Source::kDefault && value.value.empty())
+      continue;  // not given, and there is no default to name
+    text += fmt::format("  {:<18} {:<24} {}\n", spelled(name), value.value,
+                        value.source == Source::kFlag ? "command line" : "default");
+  }
+  return text;
+}
+
+std::string help_text() {
+  std::string text =
+      "usage: aiaccrun [OPTIONS] PROGRAM [ARGUMENTS]\n"
+      "Starts the ranks of a job on this host, binds them, and ends with the first failure's\n"
+      "exit code. Options may have one dash or two; they end where the program begins.\n";
+  const OptionRow* previous = nullptr;
+  for (const OptionRow& row : option_table()) {
+    if (previous == nullptr || previous->group != row.group) text += fmt::format("\n{}:\n", title(row.group));
+    previous = &row;
+    std::string left = "  " + all_spellings(row);
+    if (!row.argument.empty()) left += fmt::format(" {}", row.argument);
+    left += left.size() + 2 > kHelpIndent ? "\n" + std::string(kHelpIndent, ' ')
+                                          : std::string(kHelpIndent - left.size(), ' ');
+    std::string help(row.help);
+    if (!row.argument.empty() && !row.fallback.empty()) help += fmt::format(" [{}]", row.fallback);
+    text += left + wrapped(help, kHelpIndent, kHelpWidth) + "\n";
+  }
+  text +=
+      "\nExit codes: that of the first rank to fail, 128 + N for signal N; 2 usage, 124 timeout,\n"
+      "125 launcher, 126 not executable, 127 not found. More: man aiaccrun, man aiacc-env.\n";
+  return text;
+}
+
+std::string version_text() {
+  return fmt::format("aiaccrun (aiacc) {}.{}.{}\n", AIACC_VERSION_MAJOR, AIACC_VERSION_MINOR, AIACC_VERSION_PATCH);
+}
+
+}  // namespace aiacc::launcher

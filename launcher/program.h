@@ -1,0 +1,16 @@
+// Finding the program of a job, by the rules of execvp(3) but in the ranks' PATH and directory, before anything is started:
+// a missing program is one sentence and not a failure of every rank.
+#pragma once
+
+#include <string>
+
+#include "launcher/plan.h"
+
+namespace aiacc::launcher {
+
+// The path that argv[0] of the plan stands for: as typed if it has a slash (relative to the plan's directory), else
+// the first executable file of that name in PATH. Throws LaunchError: 127 not found, 126 found but not executable, 2 when
+// the working directory is missing.
+std::string find_program(const Plan& plan);
+
+}  // namespace aiacc::launcher

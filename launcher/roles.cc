@@ -1,0 +1,138 @@
+#include "launcher/roles.h"
+
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <cstring>
+#include <string_view>
+
+#include "base/io/bound_port.h"
+#include "base/io/limits.h"
+#include "base/io/process_role.h"
+#include "base/io/real_clock.h"
+#include "base/io/real_host.h"
+#include "base/io/real_loop.h"
+#include "base/io/real_net.h"
+#include "launcher/agent.h"
+#include "launcher/keeper.h"
+#include "launcher/segment.h"
+
+namespace aiacc::launcher {
+
+namespace {
+
+constexpr const char* kOwnFile = "/proc/self/exe";
+constexpr int kChannel = 3;  // where a SpawnSpec's channel is found
+
+std::string base_name(std::string_view path) { return std::string(path.substr(path.rfind('/') + 1)); }
+
+class RealAgentPlatform final : public AgentPlatform {
+ public:
+  io::Entropy& entropy() override { return entropy_; }
+  std::uint32_t user() override { return ::geteuid(); }
+  io::ProcessId process() override { return ::getpid(); }
+  std::uint16_t hold_port() override {
+    port_.emplace();
+    return port_->number();
+  }
+  SharedSegment make_segment(int ranks) override { return create_segment(ranks, entropy_); }
+
+ private:
+  io::RealEntropy entropy_;
+  std::optional<io::BoundPort> port_;
+};
+
+io::SpawnSpec agent_spec() {
+  io::SpawnSpec spec;
+  spec.argv = {kAgentName};
+  spec.program = kOwnFile;
+  spec.in = io::SpawnSpec::Stdio::kInherit;
+  spec.out = io::SpawnSpec::Stdio::kInherit;
+  spec.group = io::SpawnSpec::Group::kNewSession;
+  spec.die_with_parent = false;  // it must outlive the keeper to end what the keeper cannot any more
+  spec.channel = true;
+  for (char** variable = environ; *variable != nullptr; ++variable) spec.env.emplace_back(*variable);
+  return spec;
+}
+
+// From now on the agent alone holds the control channel: its end is the agent's.
+void let_go_of_control() {
+  io::close_standard_descriptor(0);
+  io::close_standard_descriptor(1);
+}
+
+// What keeps a keeper or an agent from its work, told to aiaccrun where its agent would speak.
+int report_failure(int exit_code, MessageId id, const std::string& sentence) {
+  wire::NotStarted message;
+  message.exit_code = exit_code;
+  message.message = static_cast<std::uint8_t>(id);
+  message.sentence = sentence;
+  const auto frame = wire::encode_frame(message);
+  (void)!::write(1, frame.data(), frame.size());
+  return exit_code;
+}
+
+int run_keeper(bool isolate) {
+  try {
+    if (isolate) io::enter_pid_namespace();
+  } catch (const Error& error) {
+    return report_failure(kExitUsage, MessageId::kIsolate, error.message());
+  }
+  try {
+    io::RealLoop loop;
+    io::RealHost host(loop);
+    Stop stop;
+    return loop.run(keep(loop, host, agent_spec(), let_go_of_control, stop)).shell_code();
+  } catch (const Error& error) {
+    return report_failure(kExitLauncher, MessageId::kLimit, error.message());
+  }
+}
+
+int run_agent() {
+  io::raise_descriptor_limit();
+  io::RealLoop loop;
+  io::RealNet net(loop);
+  io::RealHost host(loop);
+  host.adopt_orphans();
+  const auto from_head = io::adopt(loop, Fd(::fcntl(0, F_DUPFD_CLOEXEC, kChannel + 1)), "aiaccrun");
+  const auto to_head = io::adopt(loop, Fd(::fcntl(1, F_DUPFD_CLOEXEC, kChannel + 1)), "aiaccrun");
+  const auto keeper = io::adopt(loop, Fd(kChannel), "the keeper");
+  let_go_of_control();
+  RealAgentPlatform platform;
+  Agent agent(loop, net, host, platform, *from_head, *to_head, *keeper);
+  Stop stop;
+  loop.run(agent.run(stop));
+  return 0;
+}
+
+}  // namespace
+
+bool is_role(const std::string& name) noexcept {
+  const std::string base = base_name(name);
+  return base == kKeeperName || base == kAgentName;
+}
+
+int run_role(int argc, char** argv) {
+  const std::string name = base_name(argv[0]);
+  io::set_process_name(name.c_str());
+  if (name == kKeeperName) return run_keeper(argc > 1 && std::strcmp(argv[1], "--isolate") == 0);
+  try {
+    return run_agent();
+  } catch (const Error& error) {
+    const std::string line = message_line(MessageId::kInternal, error.message()) + "\n";
+    (void)!::write(2, line.data(), line.size());
+    return kExitLauncher;
+  }
+}
+
+io::SpawnSpec keeper_spec(bool isolate) {
+  io::SpawnSpec spec = agent_spec();
+  spec.argv = {kKeeperName};
+  if (isolate) spec.argv.emplace_back("--isolate");
+  spec.in = io::SpawnSpec::Stdio::kPipe;
+  spec.out = io::SpawnSpec::Stdio::kPipe;
+  spec.channel = false;
+  return spec;
+}
+
+}  // namespace aiacc::launcher

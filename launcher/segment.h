@@ -1,0 +1,14 @@
+// The shared memory that the agent makes for its host's ranks (transports/host/segment.h).
+#pragma once
+
+#include <cstdint>
+
+#include "base/io/clock.h"
+#include "launcher/hello_server.h"
+
+namespace aiacc::launcher {
+
+// Throws kOutOfMemory with both numbers, before any page is touched.
+SharedSegment create_segment(int ranks, io::Entropy& entropy);
+
+}  // namespace aiacc::launcher

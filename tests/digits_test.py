@@ -1,0 +1,61 @@
+"""The main job: the digit classifier learns, and learns the same whatever the number of ranks."""
+import os
+import pathlib
+import re
+import subprocess
+
+import pytest
+
+SOURCE = pathlib.Path(os.environ["AIACC_SOURCE"])
+BIN = pathlib.Path(os.environ["AIACC_STAGE"]) / "bin"
+DATA = SOURCE / "examples/digits/digits.txt"
+
+
+def train(ranks, tmp_path, *words):
+    """(loss, accuracy, output) of a run."""
+    result = tmp_path / f"result-{ranks}"
+    run = subprocess.run([BIN / "aiaccrun", "-np", str(ranks), BIN / "aiacc-digits", "--data", DATA, "--result", result, *words],
+                         stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=250)
+    assert run.returncode == 0, run.stderr
+    loss, accuracy = map(float, result.read_text().split())
+    return loss, accuracy, run.stdout
+
+
+def test_four_ranks_reach_97_percent_and_agree_with_one(tmp_path):
+    loss1, accuracy1, _ = train(1, tmp_path)
+    loss4, accuracy4, output = train(4, tmp_path)
+    assert accuracy1 >= 0.97 and accuracy4 >= 0.97
+    assert abs(loss1 - loss4) <= 1e-5
+    epochs = re.findall(r"^epoch +\d+  loss [\d.]+  test accuracy [\d.]+ %  +\d+ images/s  +[\d.]+ % in communication$", output, re.M)
+    assert len(epochs) == 30
+    assert "\r" not in output and "\033" not in output, "plain lines when piped"
+
+
+@pytest.mark.parametrize("ranks", [2, 3, 7])
+def test_batches_that_do_not_divide_are_shared_fairly(ranks, tmp_path):
+    words = ["--epochs", "2", "--batch", "50"]
+    loss1, accuracy1, _ = train(1, tmp_path, *words)
+    loss, accuracy, _ = train(ranks, tmp_path, *words)
+    assert abs(loss1 - loss) <= 1e-5 and accuracy == accuracy1
+
+
+def test_the_same_seed_is_the_same_run_and_another_is_not(tmp_path):
+    losses = [train(2, tmp_path, "--epochs", "1", "--seed", str(seed))[0] for seed in (5, 5, 6)]
+    assert losses[0] == losses[1] != losses[2]
+
+
+def test_bad_data_is_one_sentence(tmp_path):
+    bad = tmp_path / "bad.txt"
+    bad.write_text("012\n")
+    run = subprocess.run([BIN / "aiaccrun", "-np", "2", BIN / "aiacc-digits", "--data", bad], stdin=subprocess.DEVNULL,
+                         capture_output=True, text=True, timeout=100)
+    assert run.returncode == 1
+    assert f"{bad}: line 1 is not 64 pixels and a digit" in run.stderr
+
+
+def test_data_are_the_1797_images():
+    lines = DATA.read_text().splitlines()
+    assert len(lines) == 1797
+    assert all(re.fullmatch(r"[0-9a-g]{64} [0-9]", line) for line in lines)
+    assert [sum(line.endswith(f" {digit}") for line in lines) for digit in range(10)] == [
+        178, 182, 177, 183, 181, 182, 181, 179, 174, 180]

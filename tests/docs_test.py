@@ -1,0 +1,58 @@
+"""What the documents promise is there: every command of README and CONTRIBUTING is executed by CI or here, every link
+leads somewhere, and the lists of dependencies and jobs agree with what is used."""
+import os
+import pathlib
+import re
+
+import pytest
+
+SOURCE = pathlib.Path(os.environ["AIACC_SOURCE"])
+DOCUMENTS = ["README.md", "CONTRIBUTING.md"]
+
+# Executed before any job, or it could not run: it installs make and git themselves.
+BEFORE_CI = {"apt-get install -y make git"}
+
+
+def commands(document):
+    for block in re.findall(r"^```sh\n(.*?)^```", (SOURCE / document).read_text(), re.S | re.M):
+        for line in block.splitlines():
+            command = re.sub(r"\s+#.*", "", line).strip()
+            if command:
+                yield command
+
+
+def need_checkout():
+    if not (SOURCE / ".ci").is_dir():
+        pytest.skip("a release tarball has no front door and no .ci")
+
+
+@pytest.mark.parametrize("document, command", [(d, c) for d in DOCUMENTS for c in commands(d)])
+def test_ci_executes_each_documented_command(document, command):
+    need_checkout()
+    executed = {line.strip() for job in (SOURCE / ".ci/jobs").iterdir() for line in job.read_text().splitlines()}
+    assert command in executed | BEFORE_CI
+
+
+def test_each_job_of_the_table_exists_and_no_other():
+    need_checkout()
+    table = re.findall(r"^\| `([a-z0-9-]+)` \| (\d+) \|", (SOURCE / "CONTRIBUTING.md").read_text(), re.M)
+    assert {name for name, _ in table} == {job.name for job in (SOURCE / ".ci/jobs").iterdir()}
+    assert sum(int(minutes) for _, minutes in table) <= 30
+
+
+def test_each_dependency_has_its_sentence_and_no_other():
+    listed = [line.split()[0] for line in (SOURCE / "dependencies.debian").read_text().splitlines()
+              if line and line[0] not in "#["]
+    described = re.findall(r"^\| ([a-z0-9.+-]+) \| (?!what for)", (SOURCE / "docs/dependencies.md").read_text(), re.M)
+    assert sorted(listed) == sorted(described)
+
+
+@pytest.mark.parametrize("document", DOCUMENTS)
+def test_each_link_leads_to_a_file(document):
+    for target in re.findall(r"\]\((?!https?:)([^)#]+)\)", (SOURCE / document).read_text()):
+        assert (SOURCE / target).exists(), target
+
+
+def test_the_two_commands_are_on_the_first_screen():
+    first_screen = (SOURCE / "README.md").read_text().splitlines()[:24]
+    assert {"make demo", "make check"} <= {re.sub(r"\s+#.*", "", line) for line in first_screen}

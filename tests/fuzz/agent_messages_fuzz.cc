@@ -1,0 +1,76 @@
+// Bytes of a stranger, as a stream of frames of every message that agents, ranks and aiaccrun exchange. Whatever comes is
+// refused with kProtocol or is a message that encodes to the same bytes.
+//
+// Built on request: `make agent_messages_fuzz`, best in a build with --enable-sanitizer=address,undefined; with
+// tests/fuzz/driver.cc it mutates true messages for a given time. For clang's libFuzzer, which follows coverage:
+//   clang++ -std=c++20 -g -O1 -fsanitize=fuzzer,address,undefined -I. -DFMT_HEADER_ONLY tests/fuzz/agent_messages_fuzz.cc
+//       base/wire/codec.cc base/wire/frame.cc base/io/net.cc base/error.cc base/task/task.cc base/task/frame_pool.cc
+#include <cstdlib>
+
+#include "base/wire/agent_messages.h"
+#include "base/wire/frame.h"
+#include "base/wire/launch_messages.h"
+#include "tests/fuzz/driver.h"
+
+namespace aiacc::wire {
+namespace {
+
+template <Message... M>
+struct Messages {
+  // Decodes a frame as its type says, and encodes it again.
+  static void check(const Frame& frame) { (void)((frame.type == M::kType && (check_one<M>(frame), true)) || ...); }
+  static std::vector<Bytes> seeds() { return {encode_frame(M{})...}; }
+
+ private:
+  template <class One>
+  static void check_one(const Frame& frame) {
+    if (encode(frame.as<One>()) != frame.body) std::abort();
+  }
+};
+using All = Messages<Hello, Welcome, Refused, RankLost, Leave, Gone, StartJob, SignalRanks, EndRanks, Credit,
+                     DropOutput, Started, NotStarted, Output, RankChanged, RankStopped, Notice, KeeperLost, JobEnded>;
+
+void feed(std::span<const std::byte> bytes) {
+  FrameBuffer buffer;
+  while (!bytes.empty()) {
+    const std::span<std::byte> space = buffer.space();
+    const std::size_t part = std::min(space.size(), bytes.size());
+    std::copy_n(bytes.begin(), part, space.begin());
+    buffer.commit(part);
+    bytes = bytes.subspan(part);
+    while (const std::optional<Frame> frame = buffer.next()) All::check(*frame);
+  }
+}
+
+}  // namespace
+}  // namespace aiacc::wire
+
+extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t bytes) {
+  try {
+    aiacc::wire::feed(std::as_bytes(std::span(data, bytes)));
+  } catch (const aiacc::Error& error) {
+    if (error.code() != aiacc::Code::kProtocol) std::abort();
+  }
+  return 0;
+}
+
+std::vector<std::vector<std::byte>> fuzz_seeds() {
+  using namespace aiacc::wire;
+  std::vector<Bytes> seeds = All::seeds();
+  Welcome welcome;
+  welcome.host_name = "node-7";
+  welcome.hosts_of_ranks = {0, 0, 1, 1};
+  seeds.push_back(encode_frame(welcome));
+  StartJob job;
+  job.argv = {"./train", "--epochs", "3"};
+  job.environment = {"PATH=/usr/bin", "HOME=/root"};
+  job.ranks.resize(3);
+  job.ranks[1].binding = {4, 5};
+  job.ranks[2].environment = {"AIACC_RANK=2"};
+  seeds.push_back(encode_frame(job));
+  Started started;
+  started.processes = {100, 101};
+  started.bindings = {{0, 1}, {}};
+  seeds.push_back(encode_frame(started));
+  return seeds;
+}

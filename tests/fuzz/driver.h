@@ -1,0 +1,9 @@
+// What a fuzz target gives to driver.cc: LLVMFuzzerTestOneInput(), as libFuzzer knows it, and true inputs to begin with.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t bytes);
+std::vector<std::vector<std::byte>> fuzz_seeds();

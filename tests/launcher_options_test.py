@@ -1,0 +1,117 @@
+"""What aiaccrun refuses before it starts anything: one sentence, a documented exit code, and nothing on standard output.
+And what --dry-run says of what it would start."""
+import os
+import pathlib
+import re
+import socket
+import subprocess
+
+import pytest
+
+AIACCRUN = pathlib.Path(os.environ["AIACC_STAGE"]) / "bin/aiaccrun"
+CORES = len(os.sched_getaffinity(0))
+
+
+def run(*words, **options):
+    options.setdefault("env", {"PATH": "/usr/bin:/bin"})
+    return subprocess.run([AIACCRUN, *words], capture_output=True, text=True, timeout=60, stdin=subprocess.DEVNULL, **options)
+
+
+REFUSED = [
+    # words, exit code, id, what the sentence must name
+    (["-np", "2"], 2, "AR-USAGE", ["no program"]),
+    ([], 2, "AR-USAGE", ["no program"]),
+    (["./train"], 2, "AR-RANKS", ["-np"]),
+    (["-np", "0", "true"], 2, "AR-RANKS", ["-np", "'0'"]),
+    (["-np", "-1", "true"], 2, "AR-RANKS", ["-np", "'-1'"]),
+    (["-np", "x", "true"], 2, "AR-RANKS", ["-np", "'x'"]),
+    (["-np", "--tag-output", "true"], 2, "AR-VALUE", ["-np needs a value"]),
+    (["-np", "2", "-n", "3", "true"], 2, "AR-OPTION", ["-np", "twice"]),
+    (["--tag-ouput", "true"], 2, "AR-OPTION", ["--tag-ouput", "--tag-output"]),
+    (["-nq", "4", "true"], 2, "AR-OPTION", ["-nq", "-np"]),
+    (["--hostfile", "f", "true"], 2, "AR-OPTION", ["--hostfile", "--host"]),
+    (["--tag-output=yes", "true"], 2, "AR-VALUE", ["--tag-output", "yes"]),
+    (["-np", "8", "-H", "localhost:4", "true"], 2, "AR-SLOTS", ["8 ranks", "4 slots"]),
+    (["-np", "2", "-H", "localhost", "true"], 2, "AR-SLOTS", ["2 ranks", "1 slot"]),
+    (["-np", "7", "-N", "3", "true"], 2, "AR-RANKS", ["7 ranks", "3 hosts"]),
+    (["-H", "no-such-host:4", "true"], 2, "AR-REMOTE", ["no-such-host", "later version"]),
+    (["-H", "localhost:x", "true"], 2, "AR-HOSTS", ["localhost:x"]),
+    (["-np", "1", "-x", "NOT_SET_ANYWHERE", "true"], 2, "AR-VARIABLE", ["NOT_SET_ANYWHERE"]),
+    (["-np", "1", "--bind-to", "cor", "true"], 2, "AR-VALUE", ["'cor'", "core"]),
+    (["-np", "1", "--timeout", "soon", "true"], 2, "AR-VALUE", ["--timeout", "'soon'"]),
+    (["-np", "1", "--wdir", "/no/such/folder", "true"], 2, "AR-WDIR", ["/no/such/folder"]),
+    (["-np", "1", "no-such-program"], 127, "AR-PROGRAM", ["no-such-program", "/usr/bin"]),
+    (["-np", "1", "/no/such/program"], 127, "AR-PROGRAM", ["/no/such/program"]),
+    (["-np", "1", "/etc/passwd"], 126, "AR-NOEXEC", ["/etc/passwd"]),
+    (["-np", "1", "/etc"], 126, "AR-NOEXEC", ["/etc", "directory"]),
+]
+
+
+@pytest.mark.parametrize("words, code, id, parts", REFUSED, ids=lambda value: " ".join(value) if isinstance(value, list) else None)
+def test_refused_with_one_sentence(words, code, id, parts):
+    refused = run(*words)
+    assert refused.returncode == code, refused.stderr
+    assert refused.stdout == ""
+    assert re.fullmatch(r"aiaccrun: [^\n]+ \[" + id + r"\]\n", refused.stderr), refused.stderr
+    for part in parts:
+        assert part in refused.stderr
+
+
+def test_program_without_permission(tmp_path):
+    (tmp_path / "our-script").write_text("#!/bin/sh\n")
+    refused = run("-np", "1", "./our-script", cwd=tmp_path)
+    assert refused.returncode == 126 and "chmod +x" in refused.stderr
+
+
+def test_program_is_looked_up_where_the_ranks_are(tmp_path):
+    (tmp_path / "our-script").write_text("#!/bin/sh\n")
+    (tmp_path / "our-script").chmod(0o755)
+    assert "found at" in run("--dry-run", "-np", "1", "--wdir", str(tmp_path), "./our-script").stdout
+    assert "found at" in run("--dry-run", "-np", "1", "-x", f"PATH={tmp_path}", "our-script").stdout
+    assert "would end with 127" in run("--dry-run", "-np", "1", "our-script").stdout
+
+
+@pytest.mark.parametrize("name", ["localhost", "127.0.0.1", "[::1]", socket.gethostname()])
+def test_this_host_has_many_names(name):
+    plan = run("--dry-run", "-H", f"{name}:3", "true")
+    assert plan.returncode == 0, plan.stderr
+    assert "3 ranks (0-2), 3 slots" in plan.stdout
+
+
+def test_plan_says_where_each_value_came_from():
+    plan = run("--dry-run", "-np", "1", "--kill_grace=5", "true").stdout
+    assert re.search(r"^  --kill-grace +5 +command line$", plan, re.M)
+    assert re.search(r"^  --bind-to +auto +default$", plan, re.M)
+
+
+def test_one_line_when_ranks_outnumber_cores():
+    crowded = run("--dry-run", "-np", str(CORES + 1), "true")
+    assert crowded.returncode == 0
+    assert re.fullmatch(r"aiaccrun: \d+ ranks share \d+ usable core[^\n]*\[AR-BUSY\]\n", crowded.stderr)
+    assert "not bound" in crowded.stdout
+    assert run("--dry-run", "-np", str(CORES + 1), "--oversubscribe", "true").stderr == ""
+
+
+def test_inherited_mask_limits_the_cores():
+    one = min(os.sched_getaffinity(0))
+    plan = run("--dry-run", "-np", "1", "true", preexec_fn=lambda: os.sched_setaffinity(0, {one}))
+    assert f"1 core (cpus {one})" in plan.stdout
+
+
+def test_another_machine_can_be_described():
+    env = {"PATH": "/usr/bin:/bin", "HWLOC_SYNTHETIC": "package:2 numa:1 core:4 pu:2"}
+    plan = run("--dry-run", "-np", "2", "true", env=env).stdout
+    assert "8 cores (cpus 0-15), 2 NUMA domains, 2 packages" in plan
+    assert "rank 1 on " in plan and "cores 4-7 (cpus 8-15) of NUMA 1, package 1, OMP_NUM_THREADS=4" in plan
+
+
+def test_values_of_variables_are_not_printed():
+    plan = run("--dry-run", "-np", "1", "-x", "TOKEN=hunter2", "true")
+    assert "TOKEN" in plan.stdout and "hunter2" not in plan.stdout
+
+
+def test_version_and_help():
+    version = run("--version")
+    assert version.returncode == 0 and re.match(r"aiaccrun \(aiacc\) \d+\.\d+\.\d+\n", version.stdout)
+    text = run("--help")
+    assert text.returncode == 0 and text.stderr == "" and len(text.stdout.splitlines()) <= 60

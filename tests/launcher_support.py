@@ -1,0 +1,162 @@
+"""What the launcher's process tests share: starting aiaccrun from the installed tree, finding every process of a job by a
+mark in its environment, and ordinary users without capabilities.
+
+Times in tests with real processes are asserted at ten times the bound and printed.
+"""
+import atexit
+import contextlib
+import os
+import pathlib
+import shutil
+import signal
+import subprocess
+import tempfile
+import time
+import uuid
+
+def reachable(stage):
+    """The installed tree where an ordinary user may read it too: a checkout may lie below a folder that is root's alone."""
+    if os.geteuid() != 0 or all(folder.stat().st_mode & 0o005 == 0o005 for folder in [stage, *stage.parents]):
+        return stage
+    copy = tempfile.mkdtemp(prefix="aiacc-stage-")
+    atexit.register(shutil.rmtree, copy, True)
+    shutil.copytree(stage, copy, dirs_exist_ok=True, symlinks=True)
+    os.chmod(copy, 0o755)
+    return pathlib.Path(copy)
+
+
+STAGE = reachable(pathlib.Path(os.environ["AIACC_STAGE"]).resolve())
+AIACCRUN = STAGE / "bin" / "aiaccrun"
+MARK = "TEST_JOB_MARK"
+TOLERANCE = 10
+ORDINARY = 65534
+
+
+def compiled(source):
+    """A C program of tests/ on the installed library, where every user may run it."""
+    folder = pathlib.Path(tempfile.mkdtemp(prefix="aiacc-stage-"))
+    atexit.register(shutil.rmtree, folder, True)
+    folder.chmod(0o755)
+    program = folder / pathlib.Path(source).stem
+    subprocess.run(["cc", "-std=gnu17", "-Wall", "-Wextra", "-Werror", f"-I{STAGE}/include",
+                    pathlib.Path(os.environ["AIACC_SOURCE"], source), "-o", program, f"-L{STAGE}/lib",
+                    f"-Wl,-rpath,{STAGE}/lib", "-laiacc", *sanitizer()], check=True)
+    return program
+
+
+def sanitizer():
+    """A library built with a sanitizer wants its runtime in the program too."""
+    needed = subprocess.run(["readelf", "-d", STAGE / "lib/libaiacc.so"], capture_output=True, text=True).stdout
+    return [f"-fsanitize={name}" for name, library in (("address", "libasan"), ("thread", "libtsan"), ("undefined", "libubsan"))
+            if library in needed]
+
+
+def users():
+    """Who runs a test that depends on it: root and an ordinary user where we can, else whoever we are."""
+    if os.geteuid() == 0 and shutil.which("setpriv"):
+        return ["root", "ordinary"]
+    return ["self"]
+
+
+def as_user(user):
+    if user != "ordinary":
+        return []
+    return ["setpriv", f"--reuid={ORDINARY}", f"--regid={ORDINARY}", "--clear-groups", "--inh-caps=-all",
+            "--bounding-set=-all", "--no-new-privs"]
+
+
+class Job:
+    """One aiaccrun. All that it starts carries its mark."""
+
+    def __init__(self, arguments, user="self", env=None, before=(), **kwargs):
+        self.mark = uuid.uuid4().hex
+        clean = {name: value for name, value in os.environ.items() if not name.startswith("AIACC_")}
+        environment = {**clean, MARK: self.mark, **(env or {})}
+        kwargs.setdefault("stdin", subprocess.DEVNULL)
+        kwargs.setdefault("stdout", subprocess.PIPE)
+        kwargs.setdefault("stderr", subprocess.PIPE)
+        kwargs.setdefault("cwd", "/")
+        self.started = time.monotonic()
+        self.process = subprocess.Popen([*as_user(user), *before, str(AIACCRUN), *map(str, arguments)], env=environment,
+                                        start_new_session=True, **kwargs)
+
+    def finish(self, timeout=60):
+        """(exit code, stdout, stderr) as text; afterwards nothing of the job may live."""
+        code, out, err = self.finish_bytes(timeout)
+        return code, out.decode(errors="replace"), err.decode(errors="replace")
+
+    def finish_bytes(self, timeout=60):
+        try:
+            out, err = self.process.communicate(timeout=timeout)
+        except subprocess.TimeoutExpired:
+            left = self.processes()
+            self.clean()
+            raise AssertionError(f"aiaccrun did not end within {timeout} s; there are {left}") from None
+        self.took = time.monotonic() - self.started
+        left = self.processes()
+        self.clean()
+        assert not left, f"aiaccrun has returned and these live on: {left}"
+        return self.process.returncode, out or b"", err or b""
+
+    def processes(self):
+        """{pid: name} of the living processes that carry the mark."""
+        found = {}
+        wanted = f"{MARK}={self.mark}".encode()
+        for entry in os.listdir("/proc"):
+            if not entry.isdigit():
+                continue
+            with contextlib.suppress(OSError):
+                if wanted not in pathlib.Path("/proc", entry, "environ").read_bytes().split(b"\0"):
+                    continue
+                stat = pathlib.Path("/proc", entry, "stat").read_text()
+                if stat.rsplit(")", 1)[1].split()[0] not in "ZX":
+                    found[int(entry)] = stat.split("(", 1)[1].rsplit(")", 1)[0]
+        return found
+
+    def pids(self, name):
+        return sorted(pid for pid, found in self.processes().items() if found == name)
+
+    def wait_for(self, condition, what, timeout=60):
+        until = time.monotonic() + timeout
+        while time.monotonic() < until:
+            value = condition()
+            if value:
+                return value
+            time.sleep(0.01)
+        left = self.processes()
+        self.clean()
+        raise AssertionError(f"waited {timeout} s for {what}; there are {left}")
+
+    def wait_for_pids(self, name, count):
+        return self.wait_for(lambda: (lambda pids: pids if len(pids) >= count else None)(self.pids(name)),
+                             f"{count} processes named {name}")
+
+    def gone_within(self, bound):
+        """Waits until no process of the job lives; returns how long that took, at most ten times the bound."""
+        began = time.monotonic()
+        self.wait_for(lambda: not self.processes(), "the end of all processes of the job", bound * TOLERANCE)
+        took = time.monotonic() - began
+        self.clean()
+        return took
+
+    def clean(self):
+        """Whatever a failed test leaves must not disturb the next."""
+        for pid in self.processes():
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+        if self.process.poll() is None:
+            self.process.kill()
+        self.process.wait()
+        for pipe in (self.process.stdout, self.process.stderr):
+            if pipe and not pipe.closed:
+                pipe.close()
+
+
+def run(*arguments, **kwargs):
+    """(exit code, stdout, stderr) of one aiaccrun."""
+    return Job(arguments, **kwargs).finish()
+
+
+def closing_line(stderr):
+    lines = [line for line in stderr.splitlines() if line.startswith("aiaccrun: ")]
+    return lines[-1] if lines else ""

@@ -1,0 +1,68 @@
+/* A rank for the launcher's tests: what it does is its first argument.
+ *
+ *   run            init, barrier, finalize
+ *   hold           init, then wait for ever
+ *   loop           init, allreduce for ever; says "looping" after the first
+ *   leave          init, finalize, then wait for ever; says "left"
+ *   vanish         init, then exit 0 without finalize
+ *   skip RANK      as run, but that rank exits 0 without init
+ *   fail RANK      as loop, but that rank exits 7 after some rounds
+ *   crash RANK     as loop, but that rank is killed by SIGSEGV after some rounds
+ *
+ * An error is printed with its sentence and exits with 3. */
+#include <aiacc/aiacc.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+static void check(aiacc_status_t status) {
+  if (status == AIACC_OK) return;
+  fprintf(stderr, "%s: %s\n", aiacc_status_name(status), aiacc_last_error());
+  exit(3);
+}
+
+static void say(const char* text) {
+  puts(text);
+  fflush(stdout);
+}
+
+static void loop(int victim, int how) {
+  enum { kCount = 1 << 18 };
+  float* data = calloc(kCount, sizeof *data);
+  int rank = 0;
+  check(aiacc_rank(AIACC_WORLD, &rank));
+  for (long round = 0;; ++round) {
+    check(aiacc_allreduce(data, data, kCount, AIACC_FLOAT32, AIACC_SUM, AIACC_WORLD, NULL, NULL));
+    if (round == 0) say("looping");
+    if (rank == victim && round == 20) {
+      if (how != 0) raise(how);
+      exit(7);
+    }
+  }
+}
+
+int main(int argc, char** argv) {
+  const char* mode = argc > 1 ? argv[1] : "run";
+  const char* rank_text = getenv("AIACC_RANK");
+  const int named = argc > 2 ? atoi(argv[2]) : -1;
+  if (strcmp(mode, "skip") == 0 && rank_text != NULL && atoi(rank_text) == named) return 0;
+  check(aiacc_init(NULL));
+  if (strcmp(mode, "hold") == 0) {
+    say("holding");
+    for (;;) pause();
+  }
+  if (strcmp(mode, "vanish") == 0) _exit(0);
+  if (strcmp(mode, "loop") == 0) loop(-1, 0);
+  if (strcmp(mode, "fail") == 0) loop(named, 0);
+  if (strcmp(mode, "crash") == 0) loop(named, SIGSEGV);
+  check(aiacc_barrier(AIACC_WORLD, NULL, NULL));
+  if (strcmp(mode, "leave") == 0) say("leaving");
+  check(aiacc_finalize());
+  if (strcmp(mode, "leave") == 0) {
+    say("left");
+    for (;;) pause();
+  }
+  return 0;
+}
