@@ -1,0 +1,18 @@
+# bench: benchmarks, never tests; each has a goal `bench-NAME'.
+
+EXTRA_DIST += bench/contest.py bench/launch/once.c bench/launch/run
+
+# Launch beside Open MPI and MPICH: `make bench-launch [BENCH_FLAGS="--np 2,16"]'.
+bench-launch: stage
+	@$(srcdir)/bench/launch/run $(stage)$(prefix) $(BENCH_FLAGS)
+.PHONY: bench-launch
+
+# Allreduce on this host beside Open MPI and MPICH: `make bench-host [BENCH_FLAGS="--ranks 2 --realtime"]'. The program below
+# the C ABI is for those who tune the algorithms: `make bench_host_core', then --core shared.
+EXTRA_PROGRAMS += bench_host_core
+bench_host_core_SOURCES = bench/host/core.cc bench/host/measure.h
+bench_host_core_LDADD = $(floors_up_to_collectives)
+EXTRA_DIST += bench/host/aiacc.cc bench/host/mpi.cc bench/host/run
+bench-host: stage
+	@$(srcdir)/bench/host/run $(stage)$(prefix) $(BENCH_FLAGS)
+.PHONY: bench-host

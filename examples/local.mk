@@ -1,0 +1,16 @@
+# examples: programs on the C ABI.
+bin_PROGRAMS += aiacc-digits
+aiacc_digits_SOURCES = \
+	examples/digits/digits.cc \
+	examples/digits/network.cc \
+	examples/digits/network.h
+aiacc_digits_CPPFLAGS = $(AM_CPPFLAGS) -DAIACC_DIGITS_DATA='"$(pkgdatadir)/digits.txt"'
+aiacc_digits_LDADD = libaiacc.la
+aiacc_digits_LDFLAGS = $(relocatable)
+dist_pkgdata_DATA = examples/digits/digits.txt
+EXTRA_DIST += examples/digits/README.md examples/digits/demo
+
+# The first job: a digit classifier, trained on 4 ranks, and the same on one.
+demo: stage
+	@$(srcdir)/examples/digits/demo $(stage)$(bindir) $(stage)$(pkgdatadir)/digits.txt
+.PHONY: demo
