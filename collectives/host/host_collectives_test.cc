@@ -176,7 +176,7 @@ Call call_of(Collective kind, std::size_t count, DType type = DType::kFloat32, R
              int root = 0) {
   Call call;
   call.kind = kind;
-  call.count = count;
+  call.count = kind == Collective::kBarrier ? 0 : count;
   call.reduction = {.type = type, .op = op};
   call.root = root;
   return call;
