@@ -6,10 +6,12 @@
 #include <functional>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "base/task/loop.h"
 #include "base/view.h"
 #include "transports/host/host_domain.h"
+#include "transports/message.h"
 
 namespace aiacc {
 
@@ -17,9 +19,11 @@ namespace aiacc {
 struct Birth {
   int rank = 0;
   ViewPtr world;                     // shared by the contexts of a process
-  std::unique_ptr<HostDomain> host;  // with the ranks of this host, mine among them; null for a world of one
+  std::unique_ptr<HostDomain> host;  // with the ranks of this host, mine among them; null if I am alone on it
+  std::unique_ptr<MessagePort> port;  // to the ranks of the world, by their ranks in it; null if they share my host
   std::string job_name;              // for messages
   std::string host_name;
+  std::vector<std::string> host_names;  // by Member::host, for messages; may be empty if there is one host
 };
 
 // What a context hears from outside while it lives.

@@ -23,7 +23,15 @@ struct Hello {
   std::string library_version;  // of libaiacc, e.g. "0.1.0"; all ranks of a job must agree
   std::int32_t rank = -1;       // AIACC_RANK of the caller; the agent checks it against the caller's ancestry
   std::int32_t size = -1;       // AIACC_SIZE of the caller, or what the program gave explicitly
-  auto fields() { return std::tie(protocol, library_version, rank, size); }
+  std::uint16_t data_port = 0;  // TCP port on which this rank takes connections of other hosts' ranks; 0 in a job of one host
+  auto fields() { return std::tie(protocol, library_version, rank, size, data_port); }
+};
+
+// A host of the job as other hosts reach it. Addresses are numeric (IPv4 or IPv6), the likeliest first, never loopback.
+struct HostEntry {
+  std::string name;
+  std::vector<std::string> addresses;
+  auto fields() { return std::tie(name, addresses); }
 };
 
 // Agent → rank, when every rank of the job has said hello (the fence). The segment's descriptor rides with its first byte.
@@ -37,7 +45,13 @@ struct Welcome {
   std::uint64_t segment_nonce = 0;  // stands in the segment's first page: proves that the mapping is the agent's
   std::string host_name;
   std::vector<std::uint32_t> hosts_of_ranks;  // host index of each rank
-  auto fields() { return std::tie(rank, size, local_rank, local_size, job, segment_nonce, host_name, hosts_of_ranks); }
+  std::vector<HostEntry> hosts;               // in the order of their indices
+  std::vector<std::uint16_t> data_ports;      // of each rank; all 0 in a job of one host
+  std::string secret;                         // the job's, 32 bytes; empty in a job of one host
+  auto fields() {
+    return std::tie(rank, size, local_rank, local_size, job, segment_nonce, host_name, hosts_of_ranks, hosts, data_ports,
+                    secret);
+  }
 };
 
 // Agent → rank: the sentence says why (versions or sizes disagree, a second process claims a live rank …). Then it closes.

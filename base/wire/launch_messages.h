@@ -1,8 +1,12 @@
 // What aiaccrun and the agent of a host say to each other, over the agent's standard input and output: two pipes on this
 // host, an ssh connection on another. Frames are base/wire/frame.h's, up to kLargestFrameBytes: a StartJob carries environments.
 //
-//   aiaccrun → agent    StartJob → (SignalRanks | EndRanks | Credit)* → DropOutput? → end of stream
-//   agent → aiaccrun    (Started | NotStarted) → (Output | RankChanged | RankStopped | Notice)* → JobEnded
+//   aiaccrun → agent    StartJob → (OpenWorld | RefuseWorld)? → (SignalRanks | EndRanks | Credit | LoseRank)*
+//                       → DropOutput? → end of stream
+//   agent → aiaccrun    (Started | NotStarted) → HostReady? → (Output | RankChanged | RankStopped | Notice)* → JobEnded
+//
+// HostReady, OpenWorld, RefuseWorld and LoseRank belong to jobs of several hosts: an agent's fence is then a part of
+// aiaccrun's. In a job of one host the agent holds the fence alone.
 //
 // End of stream is a lease: an agent that reads it before it has said JobEnded ends all that it started (TERM and CONT,
 // KILL 2 s later). Output flows against credit, per stream; nothing else waits for it, so signals, time-outs and deaths
@@ -13,6 +17,8 @@
 #include <string>
 #include <tuple>
 #include <vector>
+
+#include "base/wire/agent_messages.h"
 
 namespace aiacc::wire {
 
@@ -41,10 +47,36 @@ struct StartJob {
   bool tag_output = false;
   bool report_bindings = false;
   std::uint64_t credit = 0;  // bytes of output that may be sent at first, for each stream
+  std::uint64_t job = 0;     // random, the same on every host
+  std::string secret;        // 32 bytes made for this job; travels nowhere else. Empty in a job of one host
   auto fields() {
     return std::tie(protocol, version, host_name, host, hosts_of_ranks, argv, cwd, environment, ranks, tag_output,
-                    report_bindings, credit);
+                    report_bindings, credit, job, secret);
   }
+};
+
+// Every rank was told hello by every host: what they need to reach each other. Answers the last HostReady.
+struct OpenWorld {
+  static constexpr std::uint16_t kType = 106;
+  std::vector<HostEntry> hosts;           // in the order of their indices
+  std::vector<std::uint16_t> data_ports;  // of each rank of the job
+  auto fields() { return std::tie(hosts, data_ports); }
+};
+
+// The hosts' ranks do not fit together: each gets this as its Refused.
+struct RefuseWorld {
+  static constexpr std::uint16_t kType = 107;
+  std::int32_t code = 0;  // aiacc::Code
+  std::string sentence;
+  auto fields() { return std::tie(code, sentence); }
+};
+
+// A rank of another host is gone without leaving: this host's ranks are told (RankLost).
+struct LoseRank {
+  static constexpr std::uint16_t kType = 108;
+  std::int32_t rank = 0;
+  std::string sentence;
+  auto fields() { return std::tie(rank, sentence); }
 };
 
 // To the process group of every rank.
@@ -138,6 +170,15 @@ struct Notice {
 struct KeeperLost {
   static constexpr std::uint16_t kType = 127;
   auto fields() { return std::tie(); }
+};
+
+// All ranks of this host have said hello.
+struct HostReady {
+  static constexpr std::uint16_t kType = 129;
+  std::string library_version;  // of its ranks, which agree
+  std::vector<std::string> addresses;
+  std::vector<std::uint16_t> data_ports;  // of its ranks, in the order of StartJob
+  auto fields() { return std::tie(library_version, addresses, data_ports); }
 };
 
 // No process of the job lives on this host and all output was sent or dropped.
