@@ -18,6 +18,8 @@ EXTRA_DIST += \
 	tests/launcher_support.py \
 	tests/launcher_wiring_test.py \
 	tests/manual_test.py \
+	tests/namespace_hosts.py \
+	tests/namespace_hosts_test.py \
 	tests/programs/job_rank.c \
 	tests/settings_test.py \
 	tests/run
