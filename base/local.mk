@@ -114,7 +114,10 @@ base_sources += \
 	base/wire/codec.h \
 	base/wire/frame.cc \
 	base/wire/frame.h \
-	base/wire/launch_messages.h
+	base/wire/launch_messages.h \
+	base/wire/secret.cc \
+	base/wire/secret.h
+libaiacc_base_la_LIBADD += $(SODIUM_LIBS)
 
 # A library of its own, for aiaccrun and its agents: ranks do not carry hwloc.
 noinst_LTLIBRARIES += libaiacc_topology.la

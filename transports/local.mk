@@ -31,6 +31,9 @@ transports_sources += \
 	transports/host/slice_allocator.cc \
 	transports/host/slice_allocator.h
 
+transports_sources += \
+	transports/tcp/tcp_port.h
+
 # transports/sim is part of libaiacc_sim.
 sim_sources += \
 	transports/sim/sim_channel.cc \
