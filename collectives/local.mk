@@ -48,6 +48,8 @@ collectives_sources += \
 	collectives/host/meet.h \
 	collectives/host/one_shot.cc \
 	collectives/host/one_shot.h \
+	collectives/host/pull_reduce.cc \
+	collectives/host/pull_reduce.h \
 	collectives/host/reduce_scatter.cc \
 	collectives/host/reduce_scatter.h \
 	collectives/host/select.cc \

@@ -203,6 +203,29 @@ TEST_P(HostCollectives, EveryCountAndMemory) {
   run_cases(GetParam(), cases);
 }
 
+// Members that may not read each other's memory stage theirs; one such member is enough.
+TEST_P(HostCollectives, PrivateMemoryThatNobodyElseCanRead) {
+  std::vector<Case> cases;
+  for (Collective kind : {Collective::kAllreduce, Collective::kReduce, Collective::kReduceScatter}) {
+    for (Memory memory : {Memory::kPrivate, Memory::kMixed}) {
+      for (std::size_t count : {4'099, 33'000, 150'001}) {
+        for (bool in_place : {false, true}) {
+          cases.push_back({call_of(kind, count, DType::kFloat32, ReduceOp::kSum, GetParam() - 1), memory, in_place});
+        }
+      }
+    }
+  }
+  run_ranks(GetParam(), [&cases](Rank& rank) {
+    std::uint64_t number = 0;
+    for (const Case& test : cases) {
+      // Who cannot changes, so that both ways follow each other.
+      rank.host.set_can_pull(number % 3 == 0 || rank.rank() != static_cast<int>(number % 2));
+      run_case(rank, test, ++number);
+      if (::testing::Test::HasFatalFailure()) return;
+    }
+  });
+}
+
 TEST(HostCollectivesTypes, EveryTypeAndOperator) {
   std::vector<Case> cases;
   for (int type = 0; type < kDTypes; ++type) {

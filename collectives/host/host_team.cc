@@ -53,6 +53,7 @@ Task<void> HostTeam::open(Stop& stop) {
     if (member == me_) continue;
     lines_[static_cast<std::size_t>(member)] =
         co_await host::await_lines(domain_, domain_rank(member), key_of(*view_), stop);
+    can_pull_ = can_pull_ && domain_.can_read(domain_rank(member));
   }
 }
 
@@ -99,6 +100,12 @@ std::uint64_t HostTeam::arrive(const Call& call, const Arrival& arrival) noexcep
   if (!arrival.payload.empty()) std::memcpy(words.data(), arrival.payload.data(), arrival.payload.size());
   for (std::size_t i = 0; i * 8 < arrival.payload.size(); ++i) {
     line.word[kPayloadWord + i].store(words[i], std::memory_order_relaxed);
+  }
+  if (arrival.payload.empty()) {
+    line.word[kPrivateWord].store(reinterpret_cast<std::uintptr_t>(arrival.private_send), std::memory_order_relaxed);
+    line.word[kPrivateWord + 1].store(reinterpret_cast<std::uintptr_t>(arrival.private_recv),
+                                      std::memory_order_relaxed);
+    line.word[kPrivateWord + 2].store(can_pull_, std::memory_order_relaxed);
   }
   ControlLine& called = domain_.own_line(mine - kArrivalLine + kCallLine);
   std::array<std::uint64_t, sizeof(Call) / 8> call_words;

@@ -39,6 +39,7 @@ class HostTeam {
     kReduced = 3,   // chunks of which it has reduced its part
     kCopied = 4,    // chunks that it has taken out of others' slots
     kStaging = 5,   // offset of its staging memory, plus 1
+    kPullable = 6,  // the operation with this number of which its part of the result stands in its own buffer
   };
   // Where a member's buffer is: in its slice, or where nobody else can reach it.
   using Place = std::optional<std::uint64_t>;
@@ -85,7 +86,13 @@ class HostTeam {
     Place send = {};
     Place recv = {};
     std::span<const std::byte> payload = {};  // at most kInlineBytes
+    // Where private buffers are, for members that can read them.
+    const std::byte* private_send = nullptr;
+    const std::byte* private_recv = nullptr;
   };
+  // Every member's process can be read by me. Members may differ in that: it travels with the arrival.
+  bool can_pull() const noexcept { return can_pull_; }
+  void set_can_pull(bool can) noexcept { can_pull_ = can; }  // for tests and benchmarks
   // Of the arrival that comes next.
   std::uint64_t next_number() const noexcept { return arrivals_ + 1; }
   // Publishes my arrival at the next operation and returns its number.
@@ -105,6 +112,18 @@ class HostTeam {
   }
   Place recv_place_of(int member, std::uint64_t number) const noexcept {
     return place(arrival_word(member, number, 3));
+  }
+  // Null: shared, empty, or the member does not pull itself. Only of an arrival that meet() published.
+  const std::byte* private_send_of(int member, std::uint64_t number) const noexcept {
+    return reinterpret_cast<const std::byte*>(
+        arrival_word(member, number, kPrivateWord).load(std::memory_order_relaxed));
+  }
+  const std::byte* private_recv_of(int member, std::uint64_t number) const noexcept {
+    return reinterpret_cast<const std::byte*>(
+        arrival_word(member, number, kPrivateWord + 1).load(std::memory_order_relaxed));
+  }
+  bool pulls(int member, std::uint64_t number) const noexcept {
+    return arrival_word(member, number, kPrivateWord + 2).load(std::memory_order_relaxed) != 0;
   }
   void read_payload(int member, std::uint64_t number, std::span<std::byte> into) const noexcept;
   // Throws kMismatch, with the same sentence on every member, if not all called the same. All have arrived.
@@ -158,6 +177,7 @@ class HostTeam {
   static constexpr std::uint32_t kProgressLine = 4;
   static constexpr std::uint32_t kLines = 5;
   static constexpr std::uint32_t kPayloadWord = 4;
+  static constexpr std::uint32_t kPrivateWord = kPayloadWord + kInlineBytes / 8;
   static constexpr std::size_t kResultBytes = kSlotBytes / 2;  // a member's part of a chunk, with two members the most
   static constexpr std::size_t kStagingBytes = 2 * kEagerBytes + kSlots * (kSlotBytes + kResultBytes);
 
@@ -187,6 +207,7 @@ class HostTeam {
   host::TurnQueue turns_;
   bool failed_ = false;
   bool closed_ = false;
+  bool can_pull_ = true;
   std::uint64_t arrivals_ = 0;
   std::uint64_t chunks_ = 0;
   std::optional<std::uint64_t> begun_;

@@ -4,6 +4,7 @@
 #include "collectives/host/broadcast.h"
 #include "collectives/host/direct_reduce.h"
 #include "collectives/host/one_shot.h"
+#include "collectives/host/pull_reduce.h"
 #include "collectives/host/reduce_scatter.h"
 #include "collectives/host/staged_reduce.h"
 
@@ -36,6 +37,8 @@ Task<void> run_met(Operation& op, std::uint64_t number) {
     case Collective::kReduce:
       if (can_reduce_directly(call)) {
         co_await direct_reduce(call);
+      } else if (can_pull_reduce(call)) {
+        co_await pull_reduce(call);
       } else {
         co_await staged_reduce(call);
       }

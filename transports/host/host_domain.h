@@ -14,6 +14,7 @@
 #include <optional>
 #include <span>
 
+#include "base/error.h"
 #include "base/task/loop.h"
 
 namespace aiacc {
@@ -55,6 +56,14 @@ class HostDomain {
   virtual void free(HostRange range) noexcept = 0;
   // The offset of [data, data + bytes) if all of it lies in one allocation of my slice.
   virtual std::optional<std::uint64_t> offset_of(const void* data, std::size_t bytes) const noexcept = 0;
+
+  // Whether I may read what lies in `owner`'s process outside of the segment: the kernel allows it, and it is that process.
+  // Known once it has claimed lines.
+  virtual bool can_read(int /*owner*/) noexcept { return false; }
+  // Copies from there; throws kPeerFailed if nothing is there (any more).
+  virtual void read_private(int /*owner*/, const std::byte* /*from*/, std::span<std::byte> /*into*/) {
+    throw Error(Code::kUnsupported, "this process cannot read the memory of its peers");
+  }
 
   // --- control lines -----------------------------------------------------------------------------------------------
   // Lines of mine for one use (a group), published under `key` so that peers find them without a round.

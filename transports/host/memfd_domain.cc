@@ -1,8 +1,14 @@
 #include "transports/host/memfd_domain.h"
 
+#include <fmt/format.h>
+#include <sys/uio.h>
 #include <unistd.h>
 
+#include <cstring>
+
 #include "base/cpu_relax.h"
+#include "base/error.h"
+#include "base/io/real_clock.h"
 
 namespace aiacc {
 namespace {
@@ -30,7 +36,15 @@ std::unique_ptr<MemfdDomain> MemfdDomain::attach(int descriptor, std::uint64_t n
 }
 
 MemfdDomain::MemfdDomain(std::shared_ptr<SegmentMapping> mapping, int rank, io::RealLoop& loop)
-    : SegmentDomain(std::move(mapping), rank), loop_(loop), bell_(loop), spins_(usual_spins(mapping_->ranks())) {
+    : SegmentDomain(std::move(mapping), rank),
+      loop_(loop),
+      access_(static_cast<std::size_t>(mapping_->ranks())),
+      bell_(loop),
+      spins_(usual_spins(mapping_->ranks())) {
+  io::RealEntropy().fill(std::as_writable_bytes(std::span(&probe_, 1)));
+  word(rank_, kCountsLine, kProcess).store(static_cast<std::uint64_t>(getpid()), std::memory_order_relaxed);
+  word(rank_, kCountsLine, kProbe).store(reinterpret_cast<std::uintptr_t>(&probe_), std::memory_order_relaxed);
+  word(rank_, kCountsLine, kProbeValue).store(probe_, std::memory_order_relaxed);
   for (std::uint32_t i = 0; i < bell_.name().size(); ++i) {
     word(rank_, kSleepLine, kBellName + i).store(bell_.name()[i], std::memory_order_relaxed);
   }
@@ -66,6 +80,51 @@ void MemfdDomain::ring_sleepers(std::uint64_t lines) noexcept {
                   word(sleeper, kSleepLine, kBellName + 1).load(std::memory_order_relaxed)});
     }
   }
+}
+
+// --- private memory of peers ------------------------------------------------------------------------------------------
+
+bool MemfdDomain::can_read(int owner) noexcept {
+  Access& access = access_[static_cast<std::size_t>(owner)];
+  if (access == Access::kUnknown) {
+    std::uint64_t found = 0;
+    const auto* probe = reinterpret_cast<const std::byte*>(word(owner, kCountsLine, kProbe).load());
+    if (word(owner, kCountsLine, kMapping).load() == mapping_->id()) {
+      access = Access::kSameProcess;
+    } else if (read_process(owner, probe, std::as_writable_bytes(std::span(&found, 1))) &&
+               found == word(owner, kCountsLine, kProbeValue).load()) {
+      access = Access::kOtherProcess;  // and not one that has the same number in another pid namespace
+    } else {
+      access = Access::kNone;
+    }
+  }
+  return access != Access::kNone;
+}
+
+void MemfdDomain::read_private(int owner, const std::byte* from, std::span<std::byte> into) {
+  if (!can_read(owner)) return HostDomain::read_private(owner, from, into);
+  if (access_[static_cast<std::size_t>(owner)] == Access::kSameProcess) {
+    std::memcpy(into.data(), from, into.size());
+  } else if (!read_process(owner, from, into)) {
+    const int reason = errno;
+    throw Error(Code::kPeerFailed, system_error(fmt::format("cannot read the buffer of process {} on this host",
+                                                            word(owner, kCountsLine, kProcess).load()),
+                                                reason)
+                                       .message());
+  }
+}
+
+bool MemfdDomain::read_process(int owner, const std::byte* from, std::span<std::byte> into) const noexcept {
+  const auto process = static_cast<pid_t>(line(owner, kCountsLine).word[kProcess].load(std::memory_order_relaxed));
+  while (!into.empty()) {
+    const iovec here{into.data(), into.size()};
+    const iovec there{const_cast<std::byte*>(from), into.size()};  // only read
+    const ssize_t moved = process_vm_readv(process, &here, 1, &there, 1, 0);
+    if (moved <= 0) return false;
+    into = into.subspan(static_cast<std::size_t>(moved));
+    from += moved;
+  }
+  return true;
 }
 
 // --- waiting ---------------------------------------------------------------------------------------------------------

@@ -7,6 +7,7 @@
 #pragma once
 
 #include <memory>
+#include <vector>
 
 #include "base/io/real_loop.h"
 #include "transports/host/doorbell.h"
@@ -24,6 +25,8 @@ class MemfdDomain final : public SegmentDomain, private io::Poller, private io::
   ~MemfdDomain() override;
 
   Loop& loop() noexcept override { return loop_; }
+  bool can_read(int owner) noexcept override;
+  void read_private(int owner, const std::byte* from, std::span<std::byte> into) override;
   void publish(std::uint32_t line, std::uint32_t word, std::uint64_t value) noexcept override;
 
  protected:
@@ -40,7 +43,12 @@ class MemfdDomain final : public SegmentDomain, private io::Poller, private io::
   bool complete_reached(IntrusiveList<FlagAwait>& waits) noexcept;
   void ring_sleepers(std::uint64_t lines) noexcept;
 
+  bool read_process(int owner, const std::byte* from, std::span<std::byte> into) const noexcept;  // errno if false
+
+  enum class Access : std::uint8_t { kUnknown, kNone, kSameProcess, kOtherProcess };
   io::RealLoop& loop_;
+  std::uint64_t probe_ = 0;  // read by peers who want to know whether they can
+  std::vector<Access> access_;
   Doorbell bell_;
   const int spins_;  // looks at a flag before its wait is handed to the loop
 

@@ -1,7 +1,11 @@
 #include "transports/host/memfd_domain.h"
 
 #include <gtest/gtest.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
+#include <array>
+#include <csignal>
 #include <thread>
 
 #include "transports/host/host_conformance.h"
@@ -37,6 +41,55 @@ class MemfdUnderTest final : public HostUnderTest {
 std::unique_ptr<HostUnderTest> make(int members) { return std::make_unique<MemfdUnderTest>(members); }
 
 INSTANTIATE_TEST_SUITE_P(Memfd, HostConformance, ::testing::Values(&make));
+
+// Another process, found by the number that it says stands in its memory.
+TEST(MemfdDomain, ReadsThePrivateMemoryOfAnotherProcess) {
+  const HostSegment segment = HostSegment::create(2, kSliceBytes, kNonce);
+  io::RealLoop loop;
+  std::array<std::uint64_t, 3> mine{7, 8, 9};  // at the same address in the child, with other content
+  const pid_t parent = getpid();
+  const auto domain = MemfdDomain::attach(segment.descriptor(), kNonce, 0, 2, loop);
+  const pid_t child = fork();
+  if (child == 0) {
+    mine = {17, 18, 19};
+    io::RealLoop own_loop;
+    const auto own = MemfdDomain::attach(segment.descriptor(), kNonce, 1, 2, own_loop);
+    own->claim_lines(5, 1);
+    while (getppid() == parent) usleep(1000);
+    _exit(0);
+  }
+  while (!domain->find_lines(1, 5)) usleep(1000);
+  EXPECT_TRUE(domain->can_read(1)) << "a parent may read its child";
+  std::array<std::uint64_t, 3> theirs{};
+  domain->read_private(1, reinterpret_cast<const std::byte*>(mine.data()), std::as_writable_bytes(std::span(theirs)));
+  EXPECT_EQ(theirs, (std::array<std::uint64_t, 3>{17, 18, 19}));
+  try {
+    domain->read_private(1, reinterpret_cast<const std::byte*>(16), std::as_writable_bytes(std::span(theirs)));
+    ADD_FAILURE() << "nothing stands there";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), Code::kPeerFailed);
+    EXPECT_NE(error.message().find(std::to_string(child)), std::string::npos) << error.message();
+  }
+  kill(child, SIGKILL);
+  waitpid(child, nullptr, 0);
+}
+
+// A process that only has the number of the rank's, as in another pid namespace, is not read.
+TEST(MemfdDomain, DoesNotTakeAnotherProcessForItsPeer) {
+  const HostSegment segment = HostSegment::create(2, kSliceBytes, kNonce);
+  io::RealLoop loop;
+  const auto domain = MemfdDomain::attach(segment.descriptor(), kNonce, 0, 2, loop);
+  const pid_t child = fork();
+  if (child == 0) {
+    io::RealLoop own_loop;
+    const auto own = MemfdDomain::attach(segment.descriptor(), kNonce, 1, 2, own_loop);
+    own->claim_lines(5, 1);
+    _exit(0);
+  }
+  waitpid(child, nullptr, 0);  // its number is nobody's now
+  ASSERT_TRUE(domain->find_lines(1, 5));
+  EXPECT_FALSE(domain->can_read(1));
+}
 
 // Ranks as threads on one mapping: what the thread sanitizer looks at.
 class MemfdThreads : public ::testing::Test {

@@ -56,6 +56,9 @@ class SegmentDomain : public HostDomain {
     kStoring = 2,        // the operation whose stores are under way, 0 if none
     kAborts = 3,         // abort_stores() calls of this rank; the last kAbortRing of them stand from kAbortLine on
     kMapping = 4,        // SegmentMapping::id()
+    kProcess = 5,        // of a member whose memory others may read: its process,
+    kProbe = 6,          // where a number stands in it,
+    kProbeValue = 7,     // and which
   };
   enum SleepWord : std::uint32_t { kInterest = 0, kBellName = 1 };
   static constexpr std::uint64_t kAbortRing = 256;
