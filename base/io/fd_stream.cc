@@ -126,7 +126,7 @@ bool FdStream::move(IoAwait& io) {
   for (;;) {
     ssize_t moved = 0;
     if (io.direction() == IoAwait::Direction::kWrite) {
-      moved = write_now(io);
+      moved = io.pieces().empty() ? write_now({io.data(), io.bytes()}) : write_pieces(io.pieces());
     } else {
       moved = accepts_descriptors_ ? receive_with_descriptors(io) : read_now(io);
     }
@@ -150,16 +150,32 @@ ssize_t FdStream::read_now(IoAwait& io) noexcept {
   return moved < 0 && errno == EIO && isatty(descriptor_.get()) != 0 ? 0 : moved;
 }
 
-ssize_t FdStream::write_now(IoAwait& io) noexcept {
+ssize_t FdStream::write_now(Piece piece) noexcept {
   if (method_ == Method::kSocket) {
-    return ::send(descriptor_.get(), io.data(), io.bytes(), MSG_DONTWAIT | MSG_NOSIGNAL);
+    return ::send(descriptor_.get(), piece.data(), piece.size(), MSG_DONTWAIT | MSG_NOSIGNAL);
   }
-  if (method_ == Method::kOwnFlags) return write_without_sigpipe(descriptor_.get(), io.data(), io.bytes());
+  if (method_ == Method::kOwnFlags) return write_without_sigpipe(descriptor_.get(), piece.data(), piece.size());
   if (watchable_ && !ready_now(descriptor_.get(), POLLOUT)) {
     errno = EAGAIN;
     return -1;
   }
-  return write_without_sigpipe(descriptor_.get(), io.data(), std::min(io.bytes(), kForeignBytes));
+  return write_without_sigpipe(descriptor_.get(), piece.data(), std::min(piece.size(), kForeignBytes));
+}
+
+ssize_t FdStream::write_pieces(std::span<const Piece> pieces) noexcept {
+  constexpr std::size_t kMost = 64;
+  std::array<iovec, kMost> gathered;
+  std::size_t count = 0;
+  for (const Piece& piece : pieces) {
+    if (piece.empty()) continue;
+    if (method_ != Method::kSocket) return write_now(piece);  // one after another
+    if (count == kMost) break;
+    gathered[count++] = {const_cast<std::byte*>(piece.data()), piece.size()};
+  }
+  msghdr message{};
+  message.msg_iov = gathered.data();
+  message.msg_iovlen = count;
+  return ::sendmsg(descriptor_.get(), &message, MSG_DONTWAIT | MSG_NOSIGNAL);
 }
 
 ssize_t FdStream::receive_with_descriptors(IoAwait& io) {

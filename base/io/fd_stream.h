@@ -52,7 +52,8 @@ class FdStream final : public Stream, private Watch, private Job {
   bool move(IoAwait& io);
   void advance(IoAwait*& waiting) noexcept;
   ssize_t read_now(IoAwait& io) noexcept;
-  ssize_t write_now(IoAwait& io) noexcept;
+  ssize_t write_now(Piece piece) noexcept;
+  ssize_t write_pieces(std::span<const Piece> pieces) noexcept;
   ssize_t receive_with_descriptors(IoAwait& io);
   [[noreturn]] void fail(IoAwait::Direction direction, int errno_value) const;
 

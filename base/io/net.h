@@ -36,12 +36,19 @@ struct PeerIdentity {
 
 class Stream;
 
+// A piece of a gathered write.
+using Piece = std::span<const std::byte>;
+
 // co_await stream.read_some(...) / write_some(...): the number of bytes moved, at least 1; 0 from a read is end of stream.
 class IoAwait final : public Leaf, public ListNode<IoAwait> {
  public:
   enum class Direction : std::uint8_t { kRead, kWrite };
   IoAwait(Loop& loop, Stop& stop, Stream& stream, Direction direction, std::byte* data, std::size_t bytes) noexcept
       : Leaf(loop, stop), stream_(stream), direction_(direction), data_(data), bytes_(bytes) {}
+  IoAwait(Loop& loop, Stop& stop, Stream& stream, std::span<const Piece> pieces) noexcept
+      : Leaf(loop, stop), stream_(stream), direction_(Direction::kWrite), data_(nullptr), bytes_(0), pieces_(pieces) {
+    for (const Piece& piece : pieces) bytes_ += piece.size();
+  }
 
   std::size_t await_resume() const {
     Leaf::await_resume();
@@ -52,6 +59,8 @@ class IoAwait final : public Leaf, public ListNode<IoAwait> {
   Direction direction() const noexcept { return direction_; }
   std::byte* data() const noexcept { return data_; }  // never written through when direction() is kWrite
   std::size_t bytes() const noexcept { return bytes_; }
+  // Of a gathered write, which has no data(). Empty otherwise.
+  std::span<const Piece> pieces() const noexcept { return pieces_; }
   void set_moved(std::size_t moved) noexcept { moved_ = moved; }
 
  private:
@@ -63,6 +72,7 @@ class IoAwait final : public Leaf, public ListNode<IoAwait> {
   Direction direction_;
   std::byte* data_;
   std::size_t bytes_;
+  std::span<const Piece> pieces_;
   std::size_t moved_ = 0;
 };
 
@@ -80,6 +90,11 @@ class Stream {
   }
   IoAwait write_some(std::span<const std::byte> from, Stop& stop) noexcept {
     return IoAwait(loop(), stop, *this, IoAwait::Direction::kWrite, const_cast<std::byte*>(from.data()), from.size());
+  }
+  // The same for bytes that lie in several places, in one go. The list of pieces is read until the wait ends: its owner may
+  // meanwhile point a piece to a copy of the same bytes.
+  IoAwait write_gathered(std::span<const Piece> pieces, Stop& stop) noexcept {
+    return IoAwait(loop(), stop, *this, pieces);
   }
 
   virtual void shutdown_write() noexcept = 0;  // the peer reads end of stream after what was written

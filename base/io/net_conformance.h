@@ -134,6 +134,35 @@ inline Task<void> read_bytes(Stream& stream, std::size_t bytes, Stop& stop) {
 
 inline Task<void> write_bytes(Stream& stream, Bytes what, Stop& stop) { co_await write_all(stream, what, stop); }
 
+// Writes all of `what`, cut into pieces of growing sizes, some of them empty.
+inline Task<void> write_gathered(Stream& stream, const Bytes& what, Stop& stop) {
+  std::size_t done = 0;
+  while (done < what.size()) {
+    std::vector<Bytes> copies;
+    std::vector<Piece> pieces;
+    std::size_t at = done;
+    for (std::size_t i = 0; i < 100; ++i) {
+      const std::size_t length = std::min(i * i * 7 % 5000, what.size() - at);
+      copies.emplace_back(what.begin() + static_cast<std::ptrdiff_t>(at),
+                          what.begin() + static_cast<std::ptrdiff_t>(at + length));
+      pieces.emplace_back(copies.back());
+      at += length;
+    }
+    const std::size_t moved = co_await stream.write_gathered(pieces, stop);
+    if (moved == 0 || moved > at - done) throw Error(Code::kInternal, "a gathered write moved what it had not");
+    done += moved;
+  }
+  stream.shutdown_write();
+}
+
+inline Task<void> gathered_exchange(Loop& loop, Pair& pair, const Bytes& what, Bytes& seen) {
+  Stop stop;
+  Scope scope(loop, stop);
+  scope.spawn(write_gathered(*pair.client, what, scope.stop()));
+  scope.spawn(read_to_end(*pair.server, seen, scope.stop()));
+  co_await scope.join();
+}
+
 inline Task<bool> read_full(Stream& stream, Bytes& into, Stop& stop) {
   co_return co_await read_exactly(stream, into, stop);
 }
@@ -199,6 +228,18 @@ TYPED_TEST_P(NetConformance, BytesArriveInOrderInBothDirectionsAtOnce) {
     this->fixture_.run(exchange(this->fixture_.loop(), pair, up, down, up_seen, down_seen));
     EXPECT_TRUE(up_seen == up);
     EXPECT_TRUE(down_seen == down);
+  }
+}
+
+TYPED_TEST_P(NetConformance, AGatheredWriteIsOneAfterTheOther) {
+  using namespace net_conformance;
+  for (const Address& place : this->fixture_.places()) {
+    SCOPED_TRACE(place.text());
+    Pair pair = this->connect(place);
+    const Bytes what = pattern(2'000'003, 6);
+    Bytes seen;
+    this->fixture_.run(gathered_exchange(this->fixture_.loop(), pair, what, seen));
+    EXPECT_TRUE(seen == what);
   }
 }
 
@@ -375,7 +416,7 @@ TYPED_TEST_P(NetConformance, SixtyFourConnectionsAtOnce) {
   }
 }
 
-REGISTER_TYPED_TEST_SUITE_P(NetConformance, BytesArriveInOrderInBothDirectionsAtOnce,
+REGISTER_TYPED_TEST_SUITE_P(NetConformance, BytesArriveInOrderInBothDirectionsAtOnce, AGatheredWriteIsOneAfterTheOther,
                             TheEndOfOneDirectionLeavesTheOtherOpen, ReadExactlyTellsACleanEndFromATornMessage,
                             NobodyListeningIsAPeerFailureThatNamesTheAddress, AnAddressHasOneListener,
                             AStopEndsAReadAndTheStreamGoesOn, AStopEndsAnAccept, WritesWaitForAReaderThatIsSlow,

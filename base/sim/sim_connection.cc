@@ -7,6 +7,20 @@
 #include "base/error.h"
 
 namespace aiacc::sim {
+namespace {
+
+std::vector<std::byte> first_bytes(const io::IoAwait& write, std::size_t count) {
+  if (write.pieces().empty()) return {write.data(), write.data() + count};
+  std::vector<std::byte> bytes;
+  bytes.reserve(count);
+  for (const io::Piece& piece : write.pieces()) {
+    const std::size_t part = std::min(piece.size(), count - bytes.size());
+    bytes.insert(bytes.end(), piece.begin(), piece.begin() + static_cast<std::ptrdiff_t>(part));
+  }
+  return bytes;
+}
+
+}  // namespace
 
 SimConnection::SimConnection(SimNetwork& network, const SimNetwork::End& one, const SimNetwork::End& other)
     : network_(network),
@@ -46,7 +60,7 @@ bool SimConnection::try_write(int index, io::IoAwait& io) {
   const std::size_t moved = std::min(io.bytes(), window - direction.used);
   direction.used += moved;
   io.set_moved(moved);
-  if (moved > 0) send(direction, Piece{std::vector<std::byte>(io.data(), io.data() + moved)});
+  if (moved > 0) send(direction, Piece{first_bytes(io, moved)});
   return true;
 }
 
