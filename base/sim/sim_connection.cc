@@ -25,6 +25,7 @@ std::vector<std::byte> first_bytes(const io::IoAwait& write, std::size_t count) 
 SimConnection::SimConnection(SimNetwork& network, const SimNetwork::End& one, const SimNetwork::End& other)
     : network_(network),
       number_(network.next_connection_++),
+      break_after_(std::exchange(network.break_next_, std::nullopt)),
       sides_{Side{&one.loop, one.loop.node(), one.host, one.identity, true, {}},
              Side{&other.loop, other.loop.node(), other.host, other.identity, true, {}}} {
   for (int from = 0; from < 2; ++from) {
@@ -39,6 +40,7 @@ SimConnection::~SimConnection() { network_.connections_.erase(number_); }
 bool SimConnection::try_read(int index, io::IoAwait& io) {
   Direction& direction = into(index);
   if (direction.ready.empty()) {
+    if (broken_) throw Error(Code::kPeerFailed, fmt::format("{} was reset", side(index).name));
     io.set_moved(0);
     return direction.end_came;
   }
@@ -103,6 +105,7 @@ void SimConnection::resume() noexcept {
 }
 
 void SimConnection::send(Direction& direction, Piece piece) noexcept {
+  if (broken_) return;
   World& world = network_.world_;
   const Duration transfer(static_cast<std::int64_t>(static_cast<std::uint64_t>(piece.bytes.size()) * 1'000'000'000 /
                                                     network_.model_.bytes_per_second));
@@ -124,14 +127,42 @@ void SimConnection::arrive(Direction& direction) noexcept {
   direction.flying.pop_front();
   schedule_arrival(direction);
   if (!side(1 - direction.from).open) return;
+  const bool breaks = break_after_ && piece.bytes.size() >= *break_after_;
+  if (breaks) piece.bytes.resize(*break_after_);
+  if (break_after_) *break_after_ -= piece.bytes.size();
   direction.ready.insert(direction.ready.end(), piece.bytes.begin(), piece.bytes.end());
   direction.end_came = direction.end_came || piece.end;
+  if (breaks) {
+    break_now();
+  } else {
+    serve_reader(direction);
+  }
+}
+
+void SimConnection::serve_reader(Direction& direction) noexcept {
   io::IoAwait* reader = std::exchange(direction.reader, nullptr);
   if (reader == nullptr) return;
-  if (try_read(1 - direction.from, *reader)) {
-    reader->complete();
-  } else {
-    direction.reader = reader;
+  try {
+    if (try_read(1 - direction.from, *reader)) {
+      reader->complete();
+    } else {
+      direction.reader = reader;
+    }
+  } catch (...) {
+    reader->fail(std::current_exception());
+  }
+}
+
+void SimConnection::break_now() noexcept {
+  broken_ = true;
+  ++network_.broken_;
+  break_after_.reset();
+  for (Direction& direction : directions_) {
+    direction.flying.clear();
+    direction.arrival.cancel();
+    direction.abandoned = true;
+    serve_reader(direction);
+    serve_writer(direction);
   }
 }
 

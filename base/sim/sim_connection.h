@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <deque>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -80,11 +81,15 @@ class SimConnection {
   void send(Direction& direction, Piece piece) noexcept;
   void schedule_arrival(Direction& direction) noexcept;
   void arrive(Direction& direction) noexcept;
+  void serve_reader(Direction& direction) noexcept;
+  void break_now() noexcept;
   void serve_writer(Direction& direction) noexcept;
   void tell_writer(Direction& direction) noexcept;
 
   SimNetwork& network_;
   std::uint64_t number_;
+  std::optional<std::uint64_t> break_after_;  // so many more bytes have arrived
+  bool broken_ = false;
   std::array<Side, 2> sides_;
   std::array<Direction, 2> directions_;
 };

@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <map>
 #include <memory>
+#include <optional>
 #include <set>
 #include <string>
 #include <utility>
@@ -37,6 +38,11 @@ class SimNetwork final : private DeathWatcher {
   // Nothing crosses between the two hosts until heal(); what is under way waits.
   void cut(int host, int other);
   void heal(int host, int other);
+  // The next stream that is made breaks when so many of its bytes, of both directions together, have arrived: both ends read
+  // these and then hear that it was reset; what is under way is lost.
+  void break_next(std::uint64_t bytes) noexcept { break_next_ = bytes; }
+  bool break_pending() const noexcept { return break_next_.has_value(); }
+  std::uint64_t broken() const noexcept { return broken_; }  // streams, so far
 
   // Two ends of a new stream, as of a pipe or a socketpair.
   struct End {
@@ -60,6 +66,8 @@ class SimNetwork final : private DeathWatcher {
   World& world_;
   StreamModel model_;
   std::set<std::pair<int, int>> cut_;
+  std::optional<std::uint64_t> break_next_;
+  std::uint64_t broken_ = 0;
   std::map<std::string, SimListener*> listeners_;
   std::uint16_t next_port_ = 20'000;
   std::map<std::uint64_t, SimConnection*> connections_;  // in the order of their making

@@ -70,6 +70,40 @@ TEST(SimNet, ACutLinkDelaysAndHarmsNothing) {
   EXPECT_THROW(connecting.take(), Error);
 }
 
+TEST(SimNet, AStreamThatBreaksGivesWhatCameBefore) {
+  TwoHosts hosts;
+  hosts.network.break_next(600);
+  Task<std::unique_ptr<io::Stream>> connecting = hosts.here_net.connect(hosts.listener->address(), hosts.stop);
+  connecting.start();
+  hosts.world.run_while_not([&] { return connecting.done(); });
+  const std::unique_ptr<io::Stream> client = connecting.take();
+  Task<std::unique_ptr<io::Stream>> accepting = hosts.listener->accept(hosts.stop);
+  accepting.start();
+  hosts.world.run_while_not([&] { return accepting.done(); });
+  const std::unique_ptr<io::Stream> server = accepting.take();
+
+  Bytes into(2000), other(1);
+  Task<bool> listening = io::net_conformance::read_full(*client, other, hosts.stop);
+  listening.start();
+  Task<void> write = io::net_conformance::write_bytes(*client, pattern(1000, 1), hosts.stop);
+  write.start();
+  EXPECT_TRUE(write.done()) << "the window takes it";
+  Task<std::size_t> read = io::net_conformance::read_once(*server, into, hosts.stop);
+  read.start();
+  ASSERT_TRUE(hosts.world.run_while_not([&] { return read.done() && listening.done(); }));
+  EXPECT_EQ(read.take(), 600u);
+  EXPECT_TRUE(std::equal(into.begin(), into.begin() + 600, pattern(1000, 1).begin()));
+  EXPECT_THROW(listening.take(), Error);
+  Task<std::size_t> again = io::net_conformance::read_once(*server, into, hosts.stop);
+  again.start();
+  ASSERT_TRUE(again.done());
+  EXPECT_THROW(again.take(), Error);
+  Task<void> late = io::net_conformance::write_bytes(*server, pattern(10, 1), hosts.stop);
+  late.start();
+  ASSERT_TRUE(late.done());
+  EXPECT_THROW(late.take(), Error);
+}
+
 TEST(SimNet, ADeathClosesStreamsAndListeners) {
   TwoHosts hosts;
   Bytes into(10);
