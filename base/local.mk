@@ -114,6 +114,8 @@ base_sources += \
 	base/wire/codec.h \
 	base/wire/frame.cc \
 	base/wire/frame.h \
+	base/wire/handshake.cc \
+	base/wire/handshake.h \
 	base/wire/launch_messages.h \
 	base/wire/secret.cc \
 	base/wire/secret.h
@@ -179,7 +181,8 @@ base_tests += \
 
 base_tests += \
 	base/wire/channel_test.cc \
-	base/wire/codec_test.cc
+	base/wire/codec_test.cc \
+	base/wire/handshake_test.cc
 
 base_tests += \
 	base/config_test.cc \

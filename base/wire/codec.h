@@ -4,8 +4,8 @@
 //   struct Refused { static constexpr std::uint16_t kType = 3; std::int32_t code; std::string sentence;
 //                    auto fields() { return std::tie(code, sentence); } };
 //
-// Integers are little-endian, a bool is a byte 0 or 1, strings and vectors a 32-bit count and their elements, a struct with
-// fields() its fields. The decoder takes bytes from strangers: it reads nothing past the end, allocates nothing that the
+// Integers are little-endian, a bool is a byte 0 or 1, strings and vectors a 32-bit count and their elements, an array of
+// bytes just these, a struct with fields() its fields. The decoder takes bytes from strangers: it reads nothing past the end, allocates nothing that the
 // bytes at hand could not fill, and wants every byte accounted for. What it refuses is kProtocol with a sentence.
 #pragma once
 
@@ -47,11 +47,18 @@ struct IsVector : std::false_type {};
 template <class T>
 struct IsVector<std::vector<T>> : std::true_type {};
 
+template <class T>
+struct IsByteArray : std::false_type {};
+template <std::size_t N>
+struct IsByteArray<std::array<std::byte, N>> : std::true_type {};
+
 // The fewest bytes that a value of this type takes: bounds what a count may promise.
 template <class T>
 constexpr std::size_t min_bytes() {
   if constexpr (Scalar<T>) {
     return sizeof(T);
+  } else if constexpr (IsByteArray<T>::value) {
+    return std::tuple_size_v<T>;
   } else if constexpr (std::same_as<T, std::string> || IsVector<T>::value) {
     return sizeof(std::uint32_t);
   } else {
@@ -79,6 +86,10 @@ class Writer {
   void put(const std::string& text) {
     put_count(text.size());
     const auto bytes = std::as_bytes(std::span(text));
+    out_.insert(out_.end(), bytes.begin(), bytes.end());
+  }
+  template <std::size_t N>
+  void put(const std::array<std::byte, N>& bytes) {
     out_.insert(out_.end(), bytes.begin(), bytes.end());
   }
   template <class T>
@@ -119,6 +130,11 @@ class Reader {
   void get(std::string& text) {
     const std::span<const std::byte> raw = take(get_count(1));
     text.assign(reinterpret_cast<const char*>(raw.data()), raw.size());
+  }
+  template <std::size_t N>
+  void get(std::array<std::byte, N>& bytes) {
+    const std::span<const std::byte> raw = take(N);
+    std::copy(raw.begin(), raw.end(), bytes.begin());
   }
   template <class T>
   void get(std::vector<T>& elements) {

@@ -1,0 +1,272 @@
+#include "base/wire/handshake.h"
+
+#include <fmt/format.h>
+#include <sodium.h>
+
+#include <algorithm>
+
+namespace aiacc::wire {
+namespace {
+
+constexpr std::string_view kListenerLabel = "aiacc listener";
+constexpr std::string_view kDialerLabel = "aiacc dialer";
+constexpr std::string_view kVerdictLabel = "aiacc verdict";
+constexpr std::string_view kUpLabel = "aiacc key up";
+constexpr std::string_view kDownLabel = "aiacc key down";
+constexpr std::size_t kLabelBytes = 16;  // padded with zeros
+
+const unsigned char* raw(std::span<const std::byte> bytes) noexcept {
+  return reinterpret_cast<const unsigned char*>(bytes.data());
+}
+
+struct Parsed {
+  std::uint16_t type = 0;
+  std::span<const std::byte> body;
+};
+
+Parsed parse(std::span<const std::byte> frame) {
+  Parsed parsed;
+  std::uint32_t length = 0;
+  Reader reader(frame, "a handshake");
+  reader.get(length);
+  reader.get(parsed.type);
+  if (frame.size() > kMaxHandshakeBytes || length != frame.size() - sizeof length) {
+    throw Error(Code::kProtocol,
+                fmt::format("a handshake frame announces {} bytes and has {}", length, frame.size() - sizeof length));
+  }
+  parsed.body = frame.subspan(kFrameHeaderBytes);
+  return parsed;
+}
+
+template <Message T>
+T message_in(const Parsed& parsed) {
+  if (parsed.type != T::kType) {
+    throw Error(Code::kProtocol,
+                fmt::format("a handshake goes on with a message of type {} where one of type {} is due", parsed.type,
+                            T::kType));
+  }
+  return decode<T>(parsed.body, "a handshake");
+}
+
+// Every frame but the first ends with the proof of all that stands before it.
+std::span<const std::byte> before_proof(std::span<const std::byte> frame) noexcept {
+  return frame.first(frame.size() - sizeof(Proof));
+}
+
+void put_proof(Bytes& frame, const Proof& proof) noexcept {
+  std::copy(proof.begin(), proof.end(), frame.end() - static_cast<std::ptrdiff_t>(sizeof proof));
+}
+
+void expect_proof(const Proof& mine, const Proof& theirs, std::string_view who) {
+  if (sodium_memcmp(mine.data(), theirs.data(), mine.size()) == 0) return;
+  throw Error(Code::kProtocol, fmt::format("{} does not know the secret of this job", who));
+}
+
+void expect_terms(const std::string& terms) {
+  if (terms.size() <= kMaxTermsBytes) return;
+  throw Error(Code::kProtocol,
+              fmt::format("a handshake has {} bytes of terms; {} are possible", terms.size(), kMaxTermsBytes));
+}
+
+// A stranger's sentence in ours: nothing that moves a terminal's cursor.
+std::string printable(const std::string& text) {
+  std::string clean = text.substr(0, 256);
+  std::replace_if(
+      clean.begin(), clean.end(), [](char letter) { return letter < ' ' || letter > '~'; }, '?');
+  return clean;
+}
+
+std::string span_of(Versions versions) {
+  return versions.oldest == versions.newest ? fmt::format("version {}", versions.newest)
+                                            : fmt::format("versions {} to {}", versions.oldest, versions.newest);
+}
+
+SessionKeys session_keys(const Secret& secret, const Transcript& transcript) {
+  Proof to_listener = transcript.prove(secret, kUpLabel);
+  Proof to_dialer = transcript.prove(secret, kDownLabel);
+  SessionKeys keys{Secret(to_listener), Secret(to_dialer)};
+  sodium_memzero(to_listener.data(), to_listener.size());
+  sodium_memzero(to_dialer.data(), to_dialer.size());
+  return keys;
+}
+
+}  // namespace
+
+// --- Transcript -----------------------------------------------------------------------------------------------------------
+
+struct Transcript::State {
+  crypto_generichash_state hash;
+};
+
+Transcript::Transcript() : state_(std::make_unique<State>()) {
+  static const int ready = sodium_init();  // chooses the processor's fastest code; once a process
+  AIACC_INVARIANT(ready >= 0, "libsodium cannot be initialised");
+  crypto_generichash_init(&state_->hash, nullptr, 0, sizeof(Proof));
+}
+
+Transcript::~Transcript() = default;
+
+void Transcript::add(std::span<const std::byte> bytes) {
+  crypto_generichash_update(&state_->hash, raw(bytes), bytes.size());
+}
+
+Proof Transcript::prove(const Secret& secret, std::string_view label, std::span<const std::byte> last) const {
+  std::array<unsigned char, kLabelBytes + sizeof(Proof)> said{};
+  std::copy(label.begin(), label.end(), said.begin());
+  crypto_generichash_state ended = state_->hash;
+  crypto_generichash_update(&ended, raw(last), last.size());
+  crypto_generichash_final(&ended, said.data() + kLabelBytes, sizeof(Proof));
+  Proof proof;
+  crypto_generichash(reinterpret_cast<unsigned char*>(proof.data()), proof.size(), said.data(), said.size(),
+                     raw(secret.bytes()), Secret::kBytes);
+  return proof;
+}
+
+// --- the dialer -----------------------------------------------------------------------------------------------------------
+
+DialerHandshake::DialerHandshake(const Secret& secret, const Introduction& who, io::Entropy& entropy, Versions versions)
+    : secret_(secret), versions_(versions) {
+  ConnectHello hello;
+  hello.oldest = versions.oldest;
+  hello.newest = versions.newest;
+  hello.who = who;
+  entropy.fill(hello.nonce);
+  hello_ = encode_frame(hello);
+  transcript_.add(hello_);
+}
+
+Bytes DialerHandshake::prove(std::span<const std::byte> challenge, std::string_view terms) {
+  const Parsed parsed = parse(challenge);
+  if (parsed.type == ConnectRefused::kType) {
+    throw Error(Code::kPeerFailed, printable(message_in<ConnectRefused>(parsed).sentence));
+  }
+  const auto said = message_in<ConnectChallenge>(parsed);
+  if (said.version < versions_.oldest || said.version > versions_.newest) {
+    throw Error(Code::kProtocol, fmt::format("the other end chose version {} of the protocol; this end speaks {}",
+                                             said.version, span_of(versions_)));
+  }
+  expect_proof(transcript_.prove(secret_, kListenerLabel, before_proof(challenge)), said.proof, "the other end");
+  version_ = said.version;
+  transcript_.add(challenge);
+
+  ConnectProof proof;
+  proof.terms = terms;
+  Bytes frame = encode_frame(proof);
+  put_proof(frame, transcript_.prove(secret_, kDialerLabel, before_proof(frame)));
+  transcript_.add(frame);
+  return frame;
+}
+
+DialerHandshake::Conclusion DialerHandshake::conclude(std::span<const std::byte> verdict) {
+  auto said = message_in<ConnectVerdict>(parse(verdict));
+  expect_proof(transcript_.prove(secret_, kVerdictLabel, before_proof(verdict)), said.proof, "the other end");
+  expect_terms(said.terms);
+  if (said.verdict > Verdict::kGone) {
+    throw Error(Code::kProtocol,
+                fmt::format("a handshake ends with the unknown verdict {}", static_cast<int>(said.verdict)));
+  }
+  transcript_.add(verdict);
+  return {said.verdict, std::move(said.terms)};
+}
+
+SessionKeys DialerHandshake::keys() const { return session_keys(secret_, transcript_); }
+
+// --- the listener ---------------------------------------------------------------------------------------------------------
+
+ListenerHandshake::ListenerHandshake(const Secret& secret, const Expected& expected, io::Entropy& entropy,
+                                     Versions versions)
+    : secret_(secret), expected_(expected), entropy_(entropy), versions_(versions) {}
+
+ListenerHandshake::Answer ListenerHandshake::refuse(const std::string& sentence) const {
+  ConnectRefused refused;
+  refused.sentence = sentence;
+  return {encode_frame(refused), true};
+}
+
+ListenerHandshake::Answer ListenerHandshake::answer(std::span<const std::byte> hello) {
+  const Parsed parsed = parse(hello);
+  if (parsed.type != ConnectHello::kType) {
+    throw Error(Code::kProtocol, fmt::format("a connection begins with a message of type {}, no hello", parsed.type));
+  }
+  ConnectHello said;
+  Reader reader(parsed.body, "a hello");
+  reader.get(said.magic);
+  reader.get(said.oldest);
+  reader.get(said.newest);
+  if (said.magic != kHandshakeMagic || said.oldest > said.newest) {
+    throw Error(Code::kProtocol, "what connects here does not speak this protocol");
+  }
+  if (said.newest < versions_.oldest || said.oldest > versions_.newest) {
+    return refuse(
+        fmt::format("this end speaks {} of the aiacc protocol and the other end {}: run the same aiacc on all "
+                    "hosts",
+                    span_of(versions_), span_of({said.oldest, said.newest})));
+  }
+  reader.get(said.who);
+  reader.get(said.nonce);
+  if (said.newest <= versions_.newest) reader.expect_end();
+  if (said.who.purpose != expected_.purpose || said.who.job != expected_.job || said.who.to != expected_.rank ||
+      said.who.from < 0 || said.who.from >= expected_.size || said.who.from == expected_.rank) {
+    return refuse("this is not the rank or not the job that was called");
+  }
+  who_ = said.who;
+  version_ = std::min(said.newest, versions_.newest);
+  transcript_.add(hello);
+
+  ConnectChallenge challenge;
+  challenge.version = version_;
+  entropy_.fill(challenge.nonce);
+  Answer answer{encode_frame(challenge), false};
+  put_proof(answer.frame, transcript_.prove(secret_, kListenerLabel, before_proof(answer.frame)));
+  transcript_.add(answer.frame);
+  return answer;
+}
+
+std::string ListenerHandshake::check(std::span<const std::byte> proof) {
+  AIACC_INVARIANT(version_ != 0, "a proof is checked after the hello was answered");
+  auto said = message_in<ConnectProof>(parse(proof));
+  expect_proof(transcript_.prove(secret_, kDialerLabel, before_proof(proof)), said.proof, "what connects here");
+  expect_terms(said.terms);
+  transcript_.add(proof);
+  return std::move(said.terms);
+}
+
+Bytes ListenerHandshake::decide(Verdict verdict, std::string_view terms) {
+  ConnectVerdict said;
+  said.verdict = verdict;
+  said.terms = terms;
+  Bytes frame = encode_frame(said);
+  put_proof(frame, transcript_.prove(secret_, kVerdictLabel, before_proof(frame)));
+  transcript_.add(frame);
+  return frame;
+}
+
+SessionKeys ListenerHandshake::keys() const { return session_keys(secret_, transcript_); }
+
+// --- over a stream --------------------------------------------------------------------------------------------------------
+
+Task<std::span<const std::byte>> read_handshake(io::Stream& stream, HandshakeStorage& storage, Stop& stop) {
+  const std::span<std::byte> whole(storage);
+  const std::span<std::byte> head = whole.first(kFrameHeaderBytes);
+  const bool any = co_await io::read_exactly(stream, head, stop);
+  if (!any) {
+    throw Error(Code::kProtocol, fmt::format("{} closed the connection during the handshake", stream.describe()));
+  }
+  std::uint32_t length = 0;
+  Reader(head, "a handshake").get(length);
+  if (length < sizeof(std::uint16_t) || length > kMaxHandshakeBytes - sizeof length) {
+    throw Error(Code::kProtocol, fmt::format("{} announces {} bytes of handshake; {} are possible", stream.describe(),
+                                             length, kMaxHandshakeBytes - sizeof length));
+  }
+  const std::size_t bytes = sizeof length + length;
+  const std::span<std::byte> body = whole.subspan(kFrameHeaderBytes, bytes - kFrameHeaderBytes);
+  if (!body.empty()) {
+    const bool more = co_await io::read_exactly(stream, body, stop);
+    if (!more) {
+      throw Error(Code::kProtocol, fmt::format("{} closed the connection during the handshake", stream.describe()));
+    }
+  }
+  co_return whole.first(bytes);
+}
+
+}  // namespace aiacc::wire

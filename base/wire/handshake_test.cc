@@ -1,0 +1,214 @@
+#include "base/wire/handshake.h"
+
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <map>
+#include <regex>
+
+namespace aiacc::wire {
+namespace {
+
+// Bytes that count up from a given one.
+class CountingEntropy final : public io::Entropy {
+ public:
+  explicit CountingEntropy(int first) noexcept : next_(first) {}
+  void fill(std::span<std::byte> bytes) override {
+    for (std::byte& byte : bytes) byte = static_cast<std::byte>(next_++);
+  }
+
+ private:
+  int next_;
+};
+
+Secret secret_of(int salt) {
+  CountingEntropy entropy(salt);
+  return Secret::fresh(entropy);
+}
+
+constexpr Introduction kWho{Purpose::kData, 0x0123456789abcdef, 3, 1};
+constexpr ListenerHandshake::Expected kExpected{Purpose::kData, 0x0123456789abcdef, 1, 4};
+
+struct Ends {
+  explicit Ends(Versions dialers = {}, Versions listeners = {}, const Secret& its = secret_of(0),
+                const Secret& theirs = secret_of(0))
+      : dialer(its, kWho, dialer_entropy, dialers), listener(theirs, kExpected, listener_entropy, listeners) {}
+  CountingEntropy dialer_entropy{0x40}, listener_entropy{0x80};
+  DialerHandshake dialer;
+  ListenerHandshake listener;
+};
+
+std::string message_of(const std::function<void()>& what) {
+  try {
+    what();
+  } catch (const Error& error) {
+    return error.message();
+  }
+  return "nothing was thrown";
+}
+
+TEST(Handshake, BothEndsAgreeOnTermsVersionAndKeys) {
+  Ends ends;
+  const ListenerHandshake::Answer challenge = ends.listener.answer(ends.dialer.hello());
+  ASSERT_FALSE(challenge.refused);
+  const Bytes proof = ends.dialer.prove(challenge.frame, "my terms");
+  EXPECT_EQ(ends.listener.check(proof), "my terms");
+  EXPECT_EQ(ends.listener.who().from, 3);
+  const Bytes verdict = ends.listener.decide(Verdict::kBusy, "yours");
+  const DialerHandshake::Conclusion conclusion = ends.dialer.conclude(verdict);
+  EXPECT_EQ(conclusion.verdict, Verdict::kBusy);
+  EXPECT_EQ(conclusion.terms, "yours");
+  EXPECT_EQ(ends.dialer.version(), 1);
+  EXPECT_EQ(ends.listener.version(), 1);
+  EXPECT_TRUE(ends.dialer.keys().to_listener == ends.listener.keys().to_listener);
+  EXPECT_TRUE(ends.dialer.keys().to_dialer == ends.listener.keys().to_dialer);
+  EXPECT_FALSE(ends.dialer.keys().to_listener == ends.dialer.keys().to_dialer);
+}
+
+TEST(Handshake, EveryBitOfEveryFrameIsProved) {
+  const auto try_with = [](int frame, std::size_t bit) {  // which end noticed
+    Ends ends;
+    const auto turn = [&](int number, Bytes bytes) {
+      if (number == frame) bytes[bit / 8] ^= std::byte{1} << static_cast<int>(bit % 8);
+      return bytes;
+    };
+    const ListenerHandshake::Answer answer = ends.listener.answer(turn(0, ends.dialer.hello()));
+    if (answer.refused) return true;
+    const Bytes proof = ends.dialer.prove(turn(1, answer.frame), "terms");
+    ends.listener.check(turn(2, proof));
+    ends.dialer.conclude(turn(3, ends.listener.decide(Verdict::kAccepted, "terms")));
+    return false;
+  };
+  Ends ends;
+  const ListenerHandshake::Answer answer = ends.listener.answer(ends.dialer.hello());
+  const Bytes proof = ends.dialer.prove(answer.frame, "terms");
+  ends.listener.check(proof);
+  const std::size_t sizes[] = {ends.dialer.hello().size(), answer.frame.size(), proof.size(),
+                               ends.listener.decide(Verdict::kAccepted, "terms").size()};
+  for (int frame = 0; frame < 4; ++frame) {
+    for (std::size_t bit = 0; bit < sizes[frame] * 8; ++bit) {
+      try {
+        EXPECT_TRUE(try_with(frame, bit)) << "frame " << frame << ", bit " << bit;
+      } catch (const Error& error) {
+        EXPECT_EQ(error.code(), Code::kProtocol) << error.message();
+      }
+    }
+  }
+}
+
+TEST(Handshake, WithoutTheSecretNeitherEndIsBelieved) {
+  Ends ends({}, {}, secret_of(0), secret_of(1));
+  const ListenerHandshake::Answer answer = ends.listener.answer(ends.dialer.hello());
+  EXPECT_EQ(message_of([&] { ends.dialer.prove(answer.frame, ""); }),
+            "the other end does not know the secret of this job");
+  EXPECT_EQ(message_of([&] { ends.listener.check(encode_frame(ConnectProof{})); }),
+            "what connects here does not know the secret of this job");
+}
+
+TEST(Handshake, TheNewestCommonVersionIsSpoken) {
+  Ends ends({1, 7}, {2, 5});
+  const ListenerHandshake::Answer answer = ends.listener.answer(ends.dialer.hello());
+  ends.dialer.prove(answer.frame, "");
+  EXPECT_EQ(ends.dialer.version(), 5);
+  EXPECT_EQ(ends.listener.version(), 5);
+}
+
+TEST(Handshake, AnOldAndANewEndBothSaySoInOneSentence) {
+  for (const auto& [dialers, listeners, sentence] :
+       {std::tuple(Versions{1, 1}, Versions{2, 3},
+                   "this end speaks versions 2 to 3 of the aiacc protocol and the other end version 1: run the same "
+                   "aiacc on all hosts"),
+        std::tuple(Versions{4, 4}, Versions{2, 3},
+                   "this end speaks versions 2 to 3 of the aiacc protocol and the other end version 4: run the same "
+                   "aiacc on all hosts")}) {
+    Ends ends(dialers, listeners);
+    const ListenerHandshake::Answer answer = ends.listener.answer(ends.dialer.hello());
+    EXPECT_TRUE(answer.refused);
+    EXPECT_EQ(message_of([&] { ends.dialer.prove(answer.frame, ""); }), sentence);
+  }
+}
+
+TEST(Handshake, WhatALaterVersionAppendsToItsHelloIsSkipped) {
+  Ends ends({1, 2}, {1, 1});
+  Bytes longer = ends.dialer.hello();
+  longer.resize(longer.size() + 10);
+  finish_frame(longer, ConnectHello::kType);
+  EXPECT_FALSE(ends.listener.answer(longer).refused);
+  Bytes same = Ends().dialer.hello();
+  same.resize(same.size() + 10);
+  finish_frame(same, ConnectHello::kType);
+  EXPECT_EQ(message_of([&] { Ends().listener.answer(same); }), "a hello has 10 bytes too many");
+}
+
+TEST(Handshake, AStrangersSentenceCannotWriteOnTheTerminal) {
+  Ends ends;
+  ConnectRefused refused;
+  refused.sentence = "\x1b[2Jgone\n";
+  EXPECT_EQ(message_of([&] { ends.dialer.prove(encode_frame(refused), ""); }), "?[2Jgone?");
+}
+
+TEST(Handshake, ASecretIsThirtyTwoBytes) {
+  EXPECT_EQ(message_of([] { Secret::from("short"); }), "a secret of 5 bytes was given; it has 32");
+  EXPECT_TRUE(Secret().none());
+  EXPECT_FALSE(secret_of(0).none());
+  EXPECT_FALSE(secret_of(0) == secret_of(1));
+}
+
+// --- the vectors of docs/wire-protocol.md ---------------------------------------------------------------------------------
+
+std::string hex(std::span<const std::byte> bytes) {
+  std::string text;
+  for (std::byte byte : bytes) {
+    text += "0123456789abcdef"[std::to_integer<int>(byte >> 4)];
+    text += "0123456789abcdef"[std::to_integer<int>(byte & std::byte{15})];
+  }
+  return text;
+}
+
+// Lines "    name = hex", which may go on in lines of hex alone.
+std::map<std::string, std::string> vectors_in(std::istream& page) {
+  std::map<std::string, std::string> vectors;
+  std::string name;
+  const std::regex begins("^    ([a-z ]+[a-z]) = ([0-9a-f]*)$"), goes_on("^     +([0-9a-f]+)$");
+  for (std::string line; std::getline(page, line);) {
+    std::smatch match;
+    if (std::regex_match(line, match, begins)) {
+      name = match[1];
+      vectors[name] = match[2];
+    } else if (std::regex_match(line, match, goes_on) && !name.empty()) {
+      vectors[name] += match[1];
+    } else {
+      name.clear();
+    }
+  }
+  return vectors;
+}
+
+TEST(Handshake, TheVectorsOfTheSpecificationHold) {
+  const char* source = std::getenv("AIACC_SOURCE");  // NOLINT(concurrency-mt-unsafe)
+  if (source == nullptr) GTEST_SKIP() << "AIACC_SOURCE does not say where the sources are";
+  std::ifstream page(std::filesystem::path(source) / "docs/wire-protocol.md");
+  ASSERT_TRUE(page) << "docs/wire-protocol.md is missing in " << source;
+  const std::map<std::string, std::string> documented = vectors_in(page);
+
+  Ends ends;
+  std::map<std::string, std::string> computed;
+  computed["secret"] = hex(secret_of(0).bytes());
+  computed["hello"] = hex(ends.dialer.hello());
+  const Bytes challenge = ends.listener.answer(ends.dialer.hello()).frame;
+  computed["challenge"] = hex(challenge);
+  const Bytes proof = ends.dialer.prove(challenge, "terms");
+  computed["proof"] = hex(proof);
+  ends.listener.check(proof);
+  const Bytes verdict = ends.listener.decide(Verdict::kAccepted, "agreed");
+  computed["verdict"] = hex(verdict);
+  ends.dialer.conclude(verdict);
+  computed["key to the listener"] = hex(ends.dialer.keys().to_listener.bytes());
+  computed["key to the dialer"] = hex(ends.dialer.keys().to_dialer.bytes());
+  EXPECT_EQ(documented, computed);
+}
+
+}  // namespace
+}  // namespace aiacc::wire
