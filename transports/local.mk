@@ -32,6 +32,22 @@ transports_sources += \
 	transports/host/slice_allocator.h
 
 transports_sources += \
+	transports/tcp/connection.cc \
+	transports/tcp/connection.h \
+	transports/tcp/data_header.cc \
+	transports/tcp/data_header.h \
+	transports/tcp/dial.cc \
+	transports/tcp/dial.h \
+	transports/tcp/door.cc \
+	transports/tcp/door.h \
+	transports/tcp/inbound.cc \
+	transports/tcp/inbound.h \
+	transports/tcp/link.cc \
+	transports/tcp/link.h \
+	transports/tcp/outbound.cc \
+	transports/tcp/outbound.h \
+	transports/tcp/shared.h \
+	transports/tcp/tcp_port.cc \
 	transports/tcp/tcp_port.h
 
 # transports/sim is part of libaiacc_sim.
@@ -51,7 +67,11 @@ transports_tests += \
 	transports/mailbox_test.cc \
 	transports/message_conformance.h \
 	transports/sim/sim_domain_test.cc \
-	transports/sim/sim_port_test.cc
+	transports/sim/sim_port_test.cc \
+	transports/tcp/tcp_breaks_test.cc \
+	transports/tcp/tcp_fixture_test.h \
+	transports/tcp/tcp_port_test.cc \
+	transports/tcp/tcp_strangers_test.cc
 
 transports_tests += \
 	transports/host/fence_test.cc \

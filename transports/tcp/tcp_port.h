@@ -40,8 +40,8 @@ class TcpPort final : public MessagePort {
     int rank = 0;
     std::uint64_t job = 0;
     wire::Secret secret;
-    std::vector<Peer> peers;            // by world rank; mine has a name and no addresses
-    io::Entropy* entropy = nullptr;     // outlives the port
+    std::vector<Peer> peers;                            // by world rank; mine has a name and no addresses
+    io::Entropy* entropy = nullptr;                     // outlives the port
     Duration connect_limit = std::chrono::seconds(30);  // of one effort to reach a peer, with all its attempts
   };
 

@@ -1,0 +1,118 @@
+// Connection: one live, authenticated stream between two ranks: a coroutine that reads and one that writes. It keeps nothing
+// that must outlive it: messages are in its link's Outbound and Inbound.
+#pragma once
+
+#include <array>
+#include <memory>
+#include <optional>
+
+#include "base/task/scope.h"
+#include "base/wire/codec.h"
+#include "transports/tcp/inbound.h"
+#include "transports/tcp/outbound.h"
+
+namespace aiacc::tcp {
+
+class Connection;
+
+// What a connection tells its link.
+class ConnectionOwner {
+ public:
+  virtual bool is_current(const Connection& connection) const noexcept = 0;
+  // The peer's rank has said its last word: end of stream follows.
+  virtual void farewell_came() noexcept = 0;
+  // All is written, the last word too.
+  virtual void farewell_written() noexcept = 0;
+  virtual void acknowledged() noexcept = 0;
+  // Once, when both coroutines have ended. Null: end of stream between two messages. May destroy the connection.
+  virtual void connection_ended(Connection& connection, std::exception_ptr error) noexcept = 0;
+
+ protected:
+  ~ConnectionOwner() = default;
+};
+
+class Connection final : private Root::Owner, private Outbound::Moved {
+ public:
+  // `preface` is written first: the last word of the handshake.
+  Connection(Shared& shared, ConnectionOwner& owner, std::unique_ptr<io::Stream> stream, wire::Bytes preface,
+             Inbound& inbound, Outbound& outbound);
+  ~Connection();
+  void start();
+
+  void wake_writer() noexcept { output_.set(); }
+  void room_again() noexcept { room_.set(); }  // less is held
+  void place_revoked() noexcept;
+  void withdraw(SendCompletion& completion) { outbound_.withdraw(completion, this); }
+  void ask() noexcept;       // have the peer acknowledge at once what it has
+  void farewell() noexcept;  // when everything is acknowledged: nothing is written after it
+  // Ends both coroutines soon; no memory of others is touched from now on.
+  void stop(std::exception_ptr why) noexcept { stop_.request(std::move(why)); }
+
+ private:
+  static constexpr std::size_t kStagingBytes = 16 << 10;
+  // A payload of which more than this is still to come is read where it goes; less comes through the staging memory, with
+  // what follows it.
+  static constexpr std::size_t kDirectBytes = 4 << 10;
+  static constexpr std::size_t kBatchBytes = 64 << 10;  // of messages that are written together
+  static constexpr std::size_t kMaxPieces = 64;
+  // Acknowledged at the latest after so much; at once after a message that its sender has not copied.
+  static constexpr std::uint64_t kAckMessages = 64;
+  static constexpr std::uint64_t kAckBytes = 256 << 10;
+
+  void root_ended(Root& root, std::exception_ptr error) noexcept override;
+  void moved(const Outgoing& message, std::span<const io::Piece> before) noexcept override;
+
+  Task<void> read();
+  Task<bool> read_header(MessageHeader& header);
+  Task<bool> read_payload(std::uint64_t length);
+  void control(const MessageHeader& header);
+  void came(const MessageHeader& header) noexcept;
+
+  Task<void> write();
+  bool gather();
+  void add_ack(std::array<std::byte, kHeaderBytes>& into, std::uint32_t flags) noexcept;
+  void add_piece(const Outgoing* message, io::Piece piece, bool last) noexcept;
+  void advance(std::size_t bytes) noexcept;
+
+  bool current() const noexcept { return owner_.is_current(*this); }
+
+  Shared& shared_;
+  ConnectionOwner& owner_;
+  std::unique_ptr<io::Stream> stream_;
+  wire::Bytes preface_;
+  Inbound& inbound_;
+  Outbound& outbound_;
+  Stop stop_;
+  std::optional<Stop> place_stop_;  // of reads into a place that can be revoked
+  Event output_;
+  Event room_;
+
+  std::array<std::byte, kStagingBytes> staging_;
+  std::size_t begin_ = 0;
+  std::size_t end_ = 0;
+  bool said_farewell_ = false;  // the peer
+  std::uint64_t unsaid_messages_ = 0;
+  std::uint64_t unsaid_bytes_ = 0;
+
+  bool ack_due_ = false;
+  bool ask_due_ = false;
+  bool farewell_due_ = false;
+  bool farewell_in_batch_ = false;
+  struct Mark {
+    const Outgoing* message;  // null: the connection's own
+    bool last;                // piece of its message
+  };
+  std::array<io::Piece, kMaxPieces> pieces_;  // of the batch that is being written
+  std::array<Mark, kMaxPieces> marks_;
+  std::size_t piece_begin_ = 0;
+  std::size_t piece_end_ = 0;
+  std::array<std::byte, kHeaderBytes> front_;  // the batch's own headers
+  std::array<std::byte, kHeaderBytes> back_;
+
+  int running_ = 0;
+  std::exception_ptr error_;
+  std::optional<Root> reader_;  // last: their frames refer to what stands above
+  std::optional<Root> writer_;
+};
+
+}  // namespace aiacc::tcp

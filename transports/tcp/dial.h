@@ -1,0 +1,71 @@
+// Dial: one effort to reach a peer: its addresses in turn, again and again with growing pauses, until one answers with proof
+// or the time is over.
+#pragma once
+
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "base/task/scope.h"
+#include "base/wire/codec.h"
+#include "base/wire/handshake.h"
+#include "transports/tcp/shared.h"
+
+namespace aiacc::tcp {
+
+// What the two ends of a pair agree on in the handshake: the `terms` of its proofs.
+struct Terms {
+  std::uint64_t received = 0;     // messages that the speaker has from the other
+  std::uint64_t connections = 0;  // that the pair has had before, as the speaker knows
+  auto fields() { return std::tie(received, connections); }
+
+  std::string text() const;
+  static Terms from(std::string_view text);  // throws kProtocol
+};
+
+class Dial;
+
+class DialOwner {
+ public:
+  virtual Terms my_terms() const noexcept = 0;
+  // False once the pair has a connection that another dial made.
+  virtual bool wants(const Dial& dial) const noexcept = 0;
+  virtual void reached(Dial& dial, std::unique_ptr<io::Stream> stream, const Terms& theirs) = 0;
+  virtual void out_of_reach(Dial& dial, std::exception_ptr why) noexcept = 0;
+  // Last: its coroutine has ended. Destroys it.
+  virtual void dial_ended(Dial& dial) noexcept = 0;
+
+ protected:
+  ~DialOwner() = default;
+};
+
+class Dial final : private Root::Owner {
+ public:
+  Dial(Shared& shared, DialOwner& owner, int rank) : shared_(shared), owner_(owner), rank_(rank) {}
+  ~Dial();
+  void start();
+
+  // The listener may be about to accept this dial: it can no longer be given up in silence.
+  bool proof_sent() const noexcept { return proof_sent_; }
+  void stop() noexcept;
+
+ private:
+  void root_ended(Root& root, std::exception_ptr error) noexcept override;
+  Task<void> run();
+  Task<bool> attempt(io::Address address, Instant end);
+  Task<bool> converse(io::Stream& stream, Terms& theirs, Stop& stop);
+  Error unreachable(Instant began) const;
+
+  Shared& shared_;
+  DialOwner& owner_;
+  int rank_;
+  bool proof_sent_ = false;
+  bool given_up_ = false;  // by the peer
+  unsigned attempts_ = 0;
+  std::map<std::string, std::string> reasons_;  // by address: why its last attempt failed
+  Stop stop_;
+  std::optional<Root> root_;  // last: its frames refer to what stands above
+};
+
+}  // namespace aiacc::tcp

@@ -1,0 +1,255 @@
+// Connections that break: at every byte, again and again, with messages held, withdrawn and revoked meanwhile.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <map>
+#include <set>
+
+#include "transports/tcp/tcp_fixture_test.h"
+
+namespace aiacc::tcp_test {
+namespace {
+
+using message_conformance::Action;
+using message_conformance::Completion;
+using message_conformance::header_of;
+using message_conformance::pattern;
+using message_conformance::Recorder;
+
+struct Post {
+  int from;
+  std::uint32_t tag;
+  std::size_t bytes;
+  TrafficClass traffic;
+};
+
+// Everything posted arrives once, whole and in the order of its class, and every completion is told once.
+void expect_all(const std::vector<Post>& posts, Recorder (&receiver)[2]) {
+  for (int from = 0; from < 2; ++from) {
+    const Recorder& other = receiver[1 - from];
+    std::map<TrafficClass, std::vector<std::uint32_t>> sent, got;
+    for (const Post& post : posts) {
+      if (post.from == from) sent[post.traffic].push_back(post.tag);
+    }
+    for (const Recorder::Message& message : other.messages) {
+      got[message.header.traffic].push_back(message.header.tag);
+      EXPECT_TRUE(message.bytes == pattern(message.header.length, message.header.tag)) << message.header.tag;
+    }
+    EXPECT_EQ(sent, got);
+    EXPECT_EQ(other.asked.size(), other.placed) << "the receiver was asked twice";
+    EXPECT_TRUE(other.lost.empty()) << other.lost[0].second.message();
+  }
+}
+
+// Runs the posts; `breaks` is asked for the next break whenever none is pending. False: they did not all arrive.
+bool run(SimTcp& net, Recorder (&receiver)[2], const std::vector<Post>& posts,
+         const std::function<void(SimTcp&)>& breaks) {
+  std::vector<std::vector<std::byte>> bytes;
+  std::vector<Completion> told(posts.size());
+  for (int rank = 0; rank < 2; ++rank) net.port(rank).set_receiver(receiver[rank]);
+  breaks(net);
+  for (std::size_t i = 0; i < posts.size(); ++i) {
+    bytes.push_back(pattern(posts[i].bytes, posts[i].tag));
+    const Buffer piece{bytes.back().data(), bytes.back().size()};
+    net.port(posts[i].from)
+        .post(1 - posts[i].from, header_of(posts[i].tag, piece.bytes, posts[i].traffic), std::span(&piece, 1), told[i]);
+  }
+  const bool done = net.run_until([&] {
+    if (!net.network.break_pending()) breaks(net);
+    return receiver[0].placed + receiver[1].placed == posts.size() &&
+           std::all_of(told.begin(), told.end(), [](const Completion& each) { return each.told > 0; });
+  });
+  for (const Completion& each : told) {
+    EXPECT_EQ(each.told, 1);
+    EXPECT_EQ(each.error, nullptr);
+  }
+  for (int rank = 0; rank < 2; ++rank) net.port(rank).close();
+  return done;
+}
+
+const std::vector<Post>& small_posts() {
+  static const std::vector<Post> posts = {{0, 0, 30, TrafficClass::kBulk},   {0, 1, 0, TrafficClass::kLatency},
+                                          {1, 2, 5, TrafficClass::kControl}, {0, 3, 100, TrafficClass::kBulk},
+                                          {1, 4, 200, TrafficClass::kBulk},  {1, 5, 1, TrafficClass::kLatency},
+                                          {0, 6, 50, TrafficClass::kControl}};
+  return posts;
+}
+
+TEST(TcpBreaks, AtEveryByteOfSmallMessages) {
+  std::uint64_t breaks = 0;
+  for (std::uint64_t position = 0;; ++position) {
+    SimTcp net(2, position + 1);
+    Recorder receiver[2];
+    int planned = 0;  // the first two: of two dials that cross, one is given up
+    ASSERT_TRUE(run(net, receiver, small_posts(), [&](SimTcp& its) {
+      if (planned++ < 2) its.network.break_next(position);
+    })) << position;
+    expect_all(small_posts(), receiver);
+    if (::testing::Test::HasFailure()) FAIL() << "break after " << position << " bytes";
+    breaks += net.network.broken() > 0 ? 1 : 0;
+    if (position > 2000) break;
+  }
+  // The handshake has more than 200 bytes, seven headers and their payloads more than 1,000: all positions were hit.
+  EXPECT_GT(breaks, 1200u);
+  EXPECT_LT(breaks, 2000u);
+}
+
+TEST(TcpBreaks, InTheMiddleOfLargeMessages) {
+  const std::vector<Post> posts = {{0, 0, 40'000, TrafficClass::kBulk},
+                                   {1, 1, 50'000, TrafficClass::kBulk},
+                                   {0, 2, 20'000, TrafficClass::kLatency},
+                                   {0, 3, 100'000, TrafficClass::kBulk}};
+  for (std::uint64_t position = 100; position < 212'000; position += 997) {
+    SimTcp net(2, position);
+    Recorder receiver[2];
+    bool planned = false;
+    ASSERT_TRUE(run(net, receiver, posts, [&](SimTcp& its) {
+      if (!std::exchange(planned, true)) its.network.break_next(position);
+    })) << position;
+    expect_all(posts, receiver);
+    if (::testing::Test::HasFailure()) FAIL() << "break after " << position << " bytes";
+  }
+}
+
+TEST(TcpBreaks, EveryConnectionAgainAndAgain) {
+  std::vector<Post> posts;
+  for (std::uint32_t tag = 0; tag < 60; ++tag) {
+    posts.push_back({static_cast<int>(tag % 3 == 0), tag, tag * 7919 % 30'000, static_cast<TrafficClass>(tag % 3)});
+  }
+  for (std::uint64_t seed = 1; seed <= 100; ++seed) {
+    SimTcp net(2, seed);
+    sim::Random random(seed);
+    Recorder receiver[2];
+    ASSERT_TRUE(run(net, receiver, posts, [&](SimTcp& its) { its.network.break_next(random.below(60'000)); })) << seed;
+    expect_all(posts, receiver);
+    if (::testing::Test::HasFailure()) FAIL() << "seed " << seed;
+  }
+}
+
+// A receiver that holds, drops and takes back as its dice fall; what it takes, it checks.
+class Moody final : public MessageReceiver {
+ public:
+  Moody(SimTcp& net, int rank, std::uint64_t seed) : net_(net), rank_(rank), random_(seed) {}
+
+  Placement on_header(int from, const MessageHeader& header) noexcept override {
+    const std::uint64_t dice = random_.below(10);
+    if (dice == 0) {
+      held = true;
+      once_held_.insert(header.tag);
+      return {Action::kHold, {}};
+    }
+    if (dice == 1) {
+      over.insert(header.tag);
+      return {Action::kDrop, {}};
+    }
+    std::uint32_t& last = last_[header.traffic];
+    if (!once_held_.contains(header.tag)) {  // those that were come later
+      if (header.tag < last) ADD_FAILURE() << "tag " << header.tag << " came after " << last;
+      last = header.tag;
+    }
+    Place& place = places_[{from, header.tag}];
+    EXPECT_TRUE(place.bytes.empty()) << "asked twice for tag " << header.tag;
+    place.bytes.resize(header.length + 1);
+    place.header = header;
+    return {Action::kInto, Buffer{place.bytes.data(), header.length}};
+  }
+  void on_placed(int from, const MessageHeader& header) noexcept override {
+    Place& place = places_[{from, header.tag}];
+    EXPECT_FALSE(place.told) << header.tag;
+    place.told = true;
+    over.insert(header.tag);
+    place.bytes.pop_back();
+    if (!place.revoked) {
+      EXPECT_TRUE(place.bytes == pattern(header.length, header.tag)) << header.tag;
+    }
+    std::fill(place.bytes.begin(), place.bytes.end(), std::byte{0x55});  // nobody may write here any more
+  }
+  void on_peer_lost(int, std::exception_ptr error) noexcept override { ADD_FAILURE() << as_error(error).message(); }
+
+  void act() {
+    if (held && random_.below(100) == 0) {
+      held = false;
+      net_.port(rank_).release(1 - rank_);
+    }
+    if (random_.below(200) != 0) return;
+    for (auto& [key, place] : places_) {
+      if (place.told || place.revoked) continue;
+      place.revoked = true;
+      net_.port(rank_).revoke(key.first, place.header);
+    }
+  }
+  void check() {
+    for (auto& [key, place] : places_) {
+      EXPECT_EQ(std::count(place.bytes.begin(), place.bytes.end(), std::byte{0x55}),
+                static_cast<long>(place.bytes.size()));
+    }
+  }
+
+  std::set<std::uint32_t> over;  // tags that are placed, revoked or dropped
+  bool held = false;
+
+ private:
+  struct Place {
+    MessageHeader header;
+    std::vector<std::byte> bytes;  // and one more, so that it is never empty once asked for
+    bool revoked = false;
+    bool told = false;
+  };
+  SimTcp& net_;
+  int rank_;
+  sim::Random random_;
+  std::map<TrafficClass, std::uint32_t> last_;
+  std::set<std::uint32_t> once_held_;
+  std::map<std::pair<int, std::uint32_t>, Place> places_;
+};
+
+TEST(TcpBreaks, WhileMessagesAreHeldWithdrawnAndRevoked) {
+  for (std::uint64_t seed = 1; seed <= 200; ++seed) {
+    SimTcp net(2, seed);
+    sim::Random random(seed * 31);
+    Moody receiver[2] = {{net, 0, seed * 2}, {net, 1, seed * 2 + 1}};
+    for (int rank = 0; rank < 2; ++rank) net.port(rank).set_receiver(receiver[rank]);
+    constexpr std::uint32_t kCount = 80;
+    std::vector<std::vector<std::byte>> bytes(kCount);
+    std::vector<Completion> told(kCount);
+    std::vector<bool> withdrawn(kCount);
+    std::vector<int> sender(kCount);
+    std::function<void()> tick = [&] { net.world.at(after(net.world.now(), std::chrono::microseconds(10)), tick); };
+    tick();  // the dice fall also when nothing else happens
+    std::uint32_t posted = 0;
+    const bool done = net.run_until([&] {
+      if (!net.network.break_pending()) net.network.break_next(random.below(200'000));
+      for (Moody& each : receiver) each.act();
+      if (posted < kCount && random.below(10) == 0) {
+        bytes[posted] = pattern(random.below(random.below(2) == 0 ? 1000 : 60'000), posted);
+        const int from = sender[posted] = static_cast<int>(random.below(2));
+        const Buffer piece{bytes[posted].data(), bytes[posted].size()};
+        const MessageHeader header = header_of(posted, piece.bytes, static_cast<TrafficClass>(random.below(3)));
+        net.port(from).post(1 - from, header, std::span(&piece, 1), told[posted]);
+        if (random.below(8) == 0) {
+          withdrawn[posted] = true;
+          for (int rank = 0; rank < 2; ++rank) net.port(rank).withdraw(told[posted]);
+        }
+        ++posted;
+      }
+      for (std::uint32_t i = 0; i < posted; ++i) {  // what was told may be overwritten
+        if (told[i].told > 0 && !bytes[i].empty()) std::fill(bytes[i].begin(), bytes[i].end(), std::byte{0xee});
+      }
+      for (std::uint32_t i = 0; i < kCount; ++i) {
+        if (told[i].told == 0 || !(withdrawn[i] || receiver[1 - sender[i]].over.contains(i))) return false;
+      }
+      return true;
+    });
+    ASSERT_TRUE(done) << "seed " << seed;
+    for (std::uint32_t i = 0; i < kCount; ++i) {
+      EXPECT_EQ(told[i].told, 1);
+      EXPECT_TRUE(withdrawn[i] || told[i].error == nullptr);
+    }
+    for (Moody& each : receiver) each.check();
+    for (int rank = 0; rank < 2; ++rank) net.port(rank).close();
+    if (::testing::Test::HasFailure()) FAIL() << "seed " << seed;
+  }
+}
+
+}  // namespace
+}  // namespace aiacc::tcp_test

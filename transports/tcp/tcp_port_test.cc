@@ -1,0 +1,174 @@
+#include "transports/tcp/tcp_port.h"
+
+#include <gtest/gtest.h>
+
+#include "transports/tcp/tcp_fixture_test.h"
+
+namespace aiacc::message_conformance {
+INSTANTIATE_TYPED_TEST_SUITE_P(TcpSim, MessageConformance, tcp_test::SimTcp);
+INSTANTIATE_TYPED_TEST_SUITE_P(TcpReal, MessageConformance, tcp_test::RealTcp);
+}  // namespace aiacc::message_conformance
+
+namespace aiacc::tcp_test {
+namespace {
+
+using message_conformance::Action;
+using message_conformance::Completion;
+using message_conformance::header_of;
+using message_conformance::pattern;
+using message_conformance::Recorder;
+
+void post(MessagePort& port, int to, const MessageHeader& header, std::vector<std::byte>& bytes, Completion& told) {
+  const Buffer piece{bytes.data(), bytes.size()};
+  port.post(to, header, std::span(&piece, 1), told);
+}
+
+TEST(TcpPort, UrgentMessagesOvertakeBulkThatWaits) {
+  SimTcp net;
+  Recorder sender, receiver;
+  Completion told;
+  net.port(0).set_receiver(sender);
+  net.port(1).set_receiver(receiver);
+  std::vector<std::byte> bulk = pattern(1 << 20, 1), small = pattern(10, 2);
+  for (std::uint32_t tag = 0; tag < 8; ++tag) post(net.port(0), 1, header_of(tag, bulk.size()), bulk, told);
+  ASSERT_TRUE(net.run_until([&] { return receiver.placed == 2; }));
+  post(net.port(0), 1, header_of(100, small.size(), TrafficClass::kControl), small, told);
+  ASSERT_TRUE(net.run_until([&] { return receiver.placed == 9; }));
+  std::size_t place = 0;
+  while (receiver.asked[place] != 100) ++place;
+  EXPECT_LE(place, 4u) << "it waited for more than what was under way";
+}
+
+TEST(TcpPort, BothEndsMayDialAtTheSameTime) {
+  for (std::uint64_t seed = 1; seed <= 50; ++seed) {
+    SimTcp net(2, seed);
+    Recorder receiver[2];
+    Completion told;
+    std::vector<std::byte> bytes = pattern(100, 3);
+    for (int rank = 0; rank < 2; ++rank) net.port(rank).set_receiver(receiver[rank]);
+    for (std::uint32_t tag = 0; tag < 20; ++tag) {
+      for (int rank = 0; rank < 2; ++rank) post(net.port(rank), 1 - rank, header_of(tag, bytes.size()), bytes, told);
+    }
+    ASSERT_TRUE(net.run_until([&] { return receiver[0].placed == 20 && receiver[1].placed == 20; })) << seed;
+    for (const Recorder& each : receiver) {
+      for (std::uint32_t tag = 0; tag < 20; ++tag) EXPECT_EQ(each.asked[tag], tag) << seed;
+      EXPECT_TRUE(each.lost.empty());
+    }
+    EXPECT_EQ(net.port(0).refused() + net.port(1).refused(), 0u) << seed << ": a rank was taken for a stranger";
+  }
+}
+
+TEST(TcpPort, WhoCannotBeReachedIsNamedWithEachAddressAndItsReason) {
+  SimTcp net(2);
+  Recorder receiver;
+  Completion told;
+  net.port(0).set_receiver(receiver);
+  net.lose(1);
+  post(net.port(0), 1, header_of(1, 0), *std::make_unique<std::vector<std::byte>>(), told);
+  ASSERT_TRUE(net.run_until([&] { return receiver.lost.size() == 1; }));
+  const std::string& text = receiver.lost[0].second.message();
+  EXPECT_NE(text.find("rank 0 on host 0 cannot reach rank 1 on host 1"), std::string::npos) << text;
+  EXPECT_NE(text.find("cannot connect to " + net.addresses[1].text() + ": nobody listens there"), std::string::npos)
+      << text;
+  EXPECT_NE(text.find("in 2.0 s"), std::string::npos) << text;
+}
+
+TEST(TcpPort, ASilentHostIsNamedToo) {
+  SimTcp net(2);
+  Recorder receiver[2];
+  Completion told;
+  for (int rank = 0; rank < 2; ++rank) net.port(rank).set_receiver(receiver[rank]);
+  net.network.cut(0, 1);
+  post(net.port(0), 1, header_of(1, 0), *std::make_unique<std::vector<std::byte>>(), told);
+  ASSERT_TRUE(net.run_until([&] { return receiver[0].lost.size() == 1; }));
+  const std::string& text = receiver[0].lost[0].second.message();
+  EXPECT_NE(text.find("no answer within 2.0 s"), std::string::npos) << text;
+}
+
+TEST(TcpPort, WhoIsToldOfALossStopsTrying) {
+  SimTcp net(2);
+  Recorder receiver;
+  Completion told;
+  net.port(0).set_receiver(receiver);
+  net.lose(1);
+  std::vector<std::byte> bytes = pattern(100'000, 1);
+  post(net.port(0), 1, header_of(1, bytes.size()), bytes, told);
+  net.port(0).lose(1, std::make_exception_ptr(Error(Code::kPeerFailed, "rank 1 was killed by signal 9", 1)));
+  EXPECT_TRUE(receiver.lost.empty()) << "told from inside lose()";
+  ASSERT_TRUE(net.run_until([&] { return receiver.lost.size() == 1 && told.told == 1; }));
+  EXPECT_LT(net.world.now().time_since_epoch(), std::chrono::milliseconds(1));
+  EXPECT_EQ(receiver.lost[0].second.message(), "rank 1 was killed by signal 9");
+  EXPECT_EQ(as_error(told.error).message(), "rank 1 was killed by signal 9");
+}
+
+TEST(TcpPort, HeldBytesStopTheReadingAndReleaseGoesOn) {
+  SimTcp net(2);
+  Recorder sender, receiver;
+  Completion told;
+  net.port(0).set_receiver(sender);
+  net.port(1).set_receiver(receiver);
+  bool open = false;
+  receiver.decide = [&](int, const MessageHeader&) { return open ? Action::kInto : Action::kHold; };
+  std::vector<std::byte> bytes = pattern(200'000, 4);
+  for (std::uint32_t tag = 0; tag < 40; ++tag) post(net.port(0), 1, header_of(tag, bytes.size()), bytes, told);
+  EXPECT_FALSE(net.run_until([&] { return receiver.asked.size() > 7; })) << "more was held than may be";
+  open = true;
+  net.port(1).release(0);
+  ASSERT_TRUE(net.run_until([&] { return receiver.placed == 40; }));
+  for (const Recorder::Message& message : receiver.messages) EXPECT_TRUE(message.bytes == bytes);
+}
+
+Task<void> leave(TcpPort* port, bool* left) {
+  Stop stop;
+  co_await port->leave(std::chrono::seconds(1), stop);
+  *left = true;
+  port->close();
+}
+
+TEST(TcpPort, WhoLeavesInOrderIsNotMissedAndLosesNothing) {
+  for (std::uint64_t seed = 1; seed <= 20; ++seed) {
+    SimTcp net(2, seed);
+    Recorder receiver[2];
+    Completion told;
+    for (int rank = 0; rank < 2; ++rank) net.port(rank).set_receiver(receiver[rank]);
+    std::vector<std::byte> large = pattern(300'000, 5), small = pattern(10, 6);
+    post(net.port(0), 1, header_of(1, large.size()), large, told);
+    post(net.port(0), 1, header_of(2, small.size()), small, told);
+    bool left = false;
+    Task<void> leaving = leave(&net.port(0), &left);
+    leaving.start();
+    ASSERT_TRUE(net.run_until([&] { return left; })) << seed;
+    EXPECT_EQ(receiver[1].placed, 2u);
+    EXPECT_EQ(told.told, 2);
+    EXPECT_LT(net.world.now().time_since_epoch(), std::chrono::milliseconds(100)) << "it waited for its limit";
+    net.run_until([] { return false; });
+    EXPECT_TRUE(receiver[1].lost.empty()) << receiver[1].lost[0].second.message();
+    Completion late;
+    post(net.port(1), 0, header_of(3, small.size()), small, late);
+    ASSERT_TRUE(net.run_until([&] { return late.told == 1 && receiver[1].lost.size() == 1; }));
+    EXPECT_EQ(receiver[1].lost[0].second.message(), "rank 0 on host 0 has left the job");
+  }
+}
+
+TEST(TcpPort, BothMayLeaveAtOnce) {
+  RealTcp net(2);
+  Recorder receiver[2];
+  Completion told;
+  for (int rank = 0; rank < 2; ++rank) net.port(rank).set_receiver(receiver[rank]);
+  std::vector<std::byte> bytes = pattern(1 << 20, 7);
+  for (int rank = 0; rank < 2; ++rank) post(net.port(rank), 1 - rank, header_of(1, bytes.size()), bytes, told);
+  bool left[2] = {};
+  Task<void> first = leave(static_cast<TcpPort*>(&net.port(0)), &left[0]);
+  Task<void> second = leave(static_cast<TcpPort*>(&net.port(1)), &left[1]);
+  first.start();
+  second.start();
+  ASSERT_TRUE(net.run_until([&] { return left[0] && left[1]; }));
+  for (const Recorder& each : receiver) {
+    EXPECT_EQ(each.placed, 1u);
+    EXPECT_TRUE(each.lost.empty());
+  }
+  EXPECT_EQ(told.told, 2);
+}
+
+}  // namespace
+}  // namespace aiacc::tcp_test
