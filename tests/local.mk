@@ -26,9 +26,13 @@ EXTRA_DIST += \
 	tests/run
 
 # Fuzz targets, built on request: `make agent_messages_fuzz'.
-EXTRA_PROGRAMS += agent_messages_fuzz
+EXTRA_PROGRAMS += agent_messages_fuzz data_header_fuzz handshake_fuzz
 agent_messages_fuzz_SOURCES = tests/fuzz/agent_messages_fuzz.cc tests/fuzz/driver.cc tests/fuzz/driver.h
 agent_messages_fuzz_LDADD = $(floors_up_to_base)
+data_header_fuzz_SOURCES = tests/fuzz/data_header_fuzz.cc tests/fuzz/driver.cc tests/fuzz/driver.h
+data_header_fuzz_LDADD = $(floors_up_to_transports)
+handshake_fuzz_SOURCES = tests/fuzz/handshake_fuzz.cc tests/fuzz/driver.cc tests/fuzz/driver.h
+handshake_fuzz_LDADD = $(floors_up_to_base)
 
 EXTRA_DIST += \
 	tests/programs/rank.c \

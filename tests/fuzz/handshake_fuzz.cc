@@ -1,0 +1,101 @@
+// Bytes of a stranger as each frame of the handshake, for both of its ends. The first byte says which. Whatever comes is
+// refused, or is the very frame that the true other end would have said.
+//
+// Built on request: `make handshake_fuzz`; see agent_messages_fuzz.cc.
+#include <cstdlib>
+
+#include "base/wire/handshake.h"
+#include "tests/fuzz/driver.h"
+
+namespace aiacc::wire {
+namespace {
+
+class CountingEntropy final : public io::Entropy {
+ public:
+  explicit CountingEntropy(int first) noexcept : next_(first) {}
+  void fill(std::span<std::byte> bytes) override {
+    for (std::byte& byte : bytes) byte = static_cast<std::byte>(next_++);
+  }
+
+ private:
+  int next_;
+};
+
+Secret the_secret() {
+  CountingEntropy entropy(0);
+  return Secret::fresh(entropy);
+}
+
+// Two ends that always draw the same nonces, and what they say to each other.
+struct Ends {
+  CountingEntropy dialer_entropy{1}, listener_entropy{2};
+  DialerHandshake dialer{the_secret(), {Purpose::kData, 7, 3, 1}, dialer_entropy};
+  ListenerHandshake listener{the_secret(), {Purpose::kData, 7, 1, 4}, listener_entropy};
+};
+
+struct TrueFrames {
+  TrueFrames() {
+    Ends ends;
+    hello = ends.dialer.hello();
+    challenge = ends.listener.answer(hello).frame;
+    proof = ends.dialer.prove(challenge, "terms");
+    ends.listener.check(proof);
+    verdict = ends.listener.decide(Verdict::kAccepted, "terms");
+  }
+  Bytes hello, challenge, proof, verdict;
+};
+
+void expect_same(std::span<const std::byte> came, const Bytes& meant) {
+  if (!std::equal(came.begin(), came.end(), meant.begin(), meant.end())) std::abort();
+}
+
+void feed(std::byte step, std::span<const std::byte> frame) {
+  static const TrueFrames truth;
+  Ends ends;
+  switch (std::to_integer<int>(step) % 4) {
+    case 0: ends.listener.answer(frame); break;
+    case 1:
+      ends.dialer.prove(frame, "terms");
+      expect_same(frame, truth.challenge);
+      break;
+    case 2:
+      ends.listener.answer(truth.hello);
+      ends.listener.check(frame);
+      expect_same(frame, truth.proof);
+      break;
+    default:
+      ends.dialer.prove(truth.challenge, "terms");
+      ends.dialer.conclude(frame);
+      expect_same(frame, truth.verdict);
+  }
+}
+
+Bytes seed(int step, const Bytes& frame) {
+  Bytes input{static_cast<std::byte>(step)};
+  input.insert(input.end(), frame.begin(), frame.end());
+  return input;
+}
+
+}  // namespace
+}  // namespace aiacc::wire
+
+extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t bytes) {
+  using aiacc::Code;
+  if (bytes == 0) return 0;
+  const auto input = std::as_bytes(std::span(data, bytes));
+  try {
+    aiacc::wire::feed(input[0], input.subspan(1));
+  } catch (const aiacc::Error& error) {
+    if (error.code() != Code::kProtocol && error.code() != Code::kPeerFailed) std::abort();
+  }
+  return 0;
+}
+
+std::vector<std::vector<std::byte>> fuzz_seeds() {
+  using namespace aiacc::wire;
+  const TrueFrames truth;
+  ConnectRefused refused;
+  refused.sentence = "this is not the rank";
+  return {seed(0, truth.hello), seed(1, truth.challenge), seed(2, truth.proof), seed(3, truth.verdict),
+          seed(1, encode_frame(refused))};
+}
