@@ -77,11 +77,17 @@ Fd make_socket(const SocketAddress& address) {
                                "cannot make a socket"));
 }
 
-// Small messages leave at once; batching is the business of the layers above.
-void set_no_delay(const Fd& socket, int family) noexcept {
+// Small messages leave at once; batching is the business of the layers above. A host that falls silent breaks an idle
+// connection after half a minute; the kernel of a stopped process still answers. No TCP_USER_TIMEOUT: it would also break a
+// connection whose reader does not read for a while.
+void prepare(const Fd& socket, int family) noexcept {
   if (family == AF_UNIX) return;
-  const int on = 1;
-  setsockopt(socket.get(), IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
+  const auto set = [&](int level, int name, int value) { setsockopt(socket.get(), level, name, &value, sizeof value); };
+  set(IPPROTO_TCP, TCP_NODELAY, 1);
+  set(SOL_SOCKET, SO_KEEPALIVE, 1);
+  set(IPPROTO_TCP, TCP_KEEPIDLE, 10);  // seconds
+  set(IPPROTO_TCP, TCP_KEEPINTVL, 5);
+  set(IPPROTO_TCP, TCP_KEEPCNT, 4);
 }
 
 // Coroutines that wait for the readiness of one descriptor.
@@ -145,7 +151,7 @@ class RealListener final : public Listener {
 
  private:
   std::unique_ptr<Stream> stream_of(Fd socket, const SocketAddress& peer) {
-    set_no_delay(socket, peer.family());
+    prepare(socket, peer.family());
     std::string description = address_.kind == Address::Kind::kLocal ? address_.text() : address_of(peer).text();
     return std::make_unique<FdStream>(loop_, std::move(socket), FdStream::Method::kSocket, std::move(description));
   }
@@ -209,7 +215,7 @@ std::unique_ptr<Listener> RealNet::listen(const Address& address) {
 Task<std::unique_ptr<Stream>> RealNet::connect(Address address, Stop& stop) {
   const SocketAddress place = socket_address(address);
   Fd socket = make_socket(place);
-  set_no_delay(socket, place.family());
+  prepare(socket, place.family());
   Duration pause = std::chrono::milliseconds(1);
   for (;;) {
     stop.throw_if_requested();

@@ -181,6 +181,7 @@ Task<void> Connection::write() {
       const std::size_t moved = co_await stream_->write_gathered(rest, stop_);
       if (!current()) co_return;
       advance(moved);
+      if (!current()) co_return;
     }
     if (!farewell_in_batch_) continue;
     stream_->shutdown_write();
@@ -198,7 +199,7 @@ bool Connection::gather() {
   if (ack_due_) add_ack(front_, 0);
   std::size_t bytes = 0;
   while (bytes < kBatchBytes && piece_end_ + 2 + Outgoing::kMaxPieces <= kMaxPieces) {
-    const Outgoing* message = outbound_.next();
+    Outgoing* message = outbound_.next();
     if (message == nullptr) break;
     add_piece(message, message->bytes, message->piece_count == 0);
     for (std::size_t i = 0; i < message->piece_count; ++i) {
@@ -222,7 +223,7 @@ void Connection::add_ack(std::array<std::byte, kHeaderBytes>& into, std::uint32_
   add_piece(nullptr, into, true);
 }
 
-void Connection::add_piece(const Outgoing* message, io::Piece piece, bool last) noexcept {
+void Connection::add_piece(Outgoing* message, io::Piece piece, bool last) noexcept {
   pieces_[piece_end_] = piece;
   marks_[piece_end_] = {message, last};
   ++piece_end_;
@@ -233,7 +234,9 @@ void Connection::advance(std::size_t bytes) noexcept {
     bytes -= pieces_[piece_begin_].size();
     const Mark mark = marks_[piece_begin_];
     ++piece_begin_;
-    if (mark.message != nullptr && mark.last) outbound_.wrote();
+    if (mark.message == nullptr || !mark.last) continue;
+    outbound_.wrote(*mark.message);
+    if (!current()) return;
   }
   if (bytes > 0) pieces_[piece_begin_] = pieces_[piece_begin_].subspan(bytes);
 }

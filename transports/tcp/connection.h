@@ -71,7 +71,7 @@ class Connection final : private Root::Owner, private Outbound::Moved {
   Task<void> write();
   bool gather();
   void add_ack(std::array<std::byte, kHeaderBytes>& into, std::uint32_t flags) noexcept;
-  void add_piece(const Outgoing* message, io::Piece piece, bool last) noexcept;
+  void add_piece(Outgoing* message, io::Piece piece, bool last) noexcept;
   void advance(std::size_t bytes) noexcept;
 
   bool current() const noexcept { return owner_.is_current(*this); }
@@ -99,8 +99,8 @@ class Connection final : private Root::Owner, private Outbound::Moved {
   bool farewell_due_ = false;
   bool farewell_in_batch_ = false;
   struct Mark {
-    const Outgoing* message;  // null: the connection's own
-    bool last;                // piece of its message
+    Outgoing* message;  // null: the connection's own
+    bool last;          // piece of its message
   };
   std::array<io::Piece, kMaxPieces> pieces_;  // of the batch that is being written
   std::array<Mark, kMaxPieces> marks_;

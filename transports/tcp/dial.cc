@@ -9,6 +9,8 @@ namespace {
 
 constexpr Duration kFirstPause = std::chrono::milliseconds(10);
 constexpr Duration kLongestPause = std::chrono::milliseconds(500);
+constexpr Duration kConnectLimit = std::chrono::seconds(3);
+constexpr Duration kLongestPatience = std::chrono::seconds(60);
 
 }  // namespace
 
@@ -42,13 +44,17 @@ Task<void> Dial::run() {
   const Instant end = after(began, shared_.settings.connect_limit);
   const std::vector<io::Address>& addresses = shared_.peer(rank_).addresses;
   for (Duration pause = kFirstPause;; pause = std::min(2 * pause, kLongestPause)) {
+    bool busy = false;
     for (const io::Address& address : addresses) {
-      const bool done = co_await attempt(address, end);
+      const bool done = co_await attempt(address, std::max(end, shared_.loop.now()));
       if (done || !owner_.wants(*this)) co_return;
+      busy = busy || busy_;
     }
     const Instant now = shared_.loop.now();
-    if (now >= end || given_up_) throw unreachable(began);
-    co_await sleep_until(shared_.loop, std::min(after(now, pause), end), stop_);
+    if ((now >= end && !busy) || given_up_) throw unreachable(began);
+    if (busy) patience_ = std::min(2 * patience_, kLongestPatience);
+    const Instant next = after(now, pause);
+    co_await sleep_until(shared_.loop, now < end ? std::min(next, end) : next, stop_);
     if (!owner_.wants(*this)) co_return;
   }
 }
@@ -56,14 +62,13 @@ Task<void> Dial::run() {
 // True if nothing is left to be done; otherwise the reason is noted.
 Task<bool> Dial::attempt(io::Address address, Instant end) {
   ++attempts_;
+  busy_ = false;
   std::string reason;
   try {
+    std::unique_ptr<io::Stream> stream = co_await connect(address, end);
     Stop stop(stop_);
-    const Duration left = std::max(end - shared_.loop.now(), Duration(std::chrono::milliseconds(1)));
-    const Duration limit = std::min(left, wire::kHandshakeLimit);
-    const Deadline deadline(shared_.loop, after(shared_.loop.now(), limit), stop,
-                            fmt::format("no answer within {:.1f} s", seconds(limit)));
-    std::unique_ptr<io::Stream> stream = co_await shared_.net.connect(address, stop);
+    const Deadline deadline(shared_.loop, after(shared_.loop.now(), patience_), stop, "");
+    busy_ = true;  // until it says something
     Terms theirs;
     const bool accepted = co_await converse(*stream, theirs, stop);
     proof_sent_ = false;
@@ -76,11 +81,22 @@ Task<bool> Dial::attempt(io::Address address, Instant end) {
   } catch (...) {
     proof_sent_ = false;
     if (stop_.requested()) throw;
+    if (as_error(std::current_exception()).code() != Code::kTimeout) busy_ = false;
     reason = as_error(std::current_exception()).message();
   }
   const std::string name = address.text();
   reasons_[name] = reason.find(name) == std::string::npos ? fmt::format("{}: {}", name, reason) : reason;
   co_return false;
+}
+
+Task<std::unique_ptr<io::Stream>> Dial::connect(io::Address address, Instant end) {
+  Stop stop(stop_);
+  const Duration left = std::max(end - shared_.loop.now(), Duration(std::chrono::milliseconds(1)));
+  const Duration limit = std::min(left, kConnectLimit);
+  const Deadline deadline(shared_.loop, after(shared_.loop.now(), limit), stop,
+                          fmt::format("no answer within {:.1f} s", seconds(limit)));
+  std::unique_ptr<io::Stream> stream = co_await shared_.net.connect(address, stop);
+  co_return stream;
 }
 
 Task<bool> Dial::converse(io::Stream& stream, Terms& theirs, Stop& stop) {
@@ -89,6 +105,7 @@ Task<bool> Dial::converse(io::Stream& stream, Terms& theirs, Stop& stop) {
   wire::DialerHandshake handshake(shared_.settings.secret, who, *shared_.settings.entropy);
   co_await io::write_all(stream, handshake.hello(), stop);
   const std::span<const std::byte> challenge = co_await wire::read_handshake(stream, *storage, stop);
+  busy_ = false;
   if (!owner_.wants(*this)) co_return false;  // without a proof it cannot be accepted
   const std::string terms = owner_.my_terms().text();
   const wire::Bytes proof = handshake.prove(challenge, terms);

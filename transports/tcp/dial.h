@@ -1,5 +1,8 @@
 // Dial: one effort to reach a peer: its addresses in turn, again and again with growing pauses, until one answers with proof
 // or the time is over.
+//
+// The time does not run out while an address takes the connection and says nothing: that is a rank that is stopped, or that
+// computes and looks at nothing. Its host's agent knows when it dies; the operations that wait for it have deadlines.
 #pragma once
 
 #include <map>
@@ -54,6 +57,7 @@ class Dial final : private Root::Owner {
   void root_ended(Root& root, std::exception_ptr error) noexcept override;
   Task<void> run();
   Task<bool> attempt(io::Address address, Instant end);
+  Task<std::unique_ptr<io::Stream>> connect(io::Address address, Instant end);
   Task<bool> converse(io::Stream& stream, Terms& theirs, Stop& stop);
   Error unreachable(Instant began) const;
 
@@ -61,7 +65,9 @@ class Dial final : private Root::Owner {
   DialOwner& owner_;
   int rank_;
   bool proof_sent_ = false;
-  bool given_up_ = false;  // by the peer
+  bool given_up_ = false;                      // by the peer
+  bool busy_ = false;                          // the last attempt was taken and not answered
+  Duration patience_ = wire::kHandshakeLimit;  // with a peer that does not answer
   unsigned attempts_ = 0;
   std::map<std::string, std::string> reasons_;  // by address: why its last attempt failed
   Stop stop_;

@@ -85,10 +85,10 @@ Task<void> Door::converse(Greeting* self, std::unique_ptr<io::Stream> stream, bo
 
   const std::span<const std::byte> hello = co_await wire::read_handshake(*stream, *storage, stop);
   const wire::ListenerHandshake::Answer answer = handshake.answer(hello);
+  *stranger = answer.refused;
   co_await io::write_all(*stream, answer.frame, stop);
   if (answer.refused) co_return;
 
-  *stranger = false;
   const std::span<const std::byte> proof = co_await wire::read_handshake(*stream, *storage, stop);
   *stranger = true;
   const Terms theirs = Terms::from(handshake.check(proof));

@@ -46,7 +46,7 @@ void Outbound::add(const MessageHeader& header, std::span<const Buffer> pieces, 
       message.pieces[message.piece_count++] = {piece.data, piece.bytes};
     }
   }
-  if (copied) tell(message, nullptr);
+  message.copied = copied;
   Messages& queue = queues_[static_cast<std::size_t>(header.traffic)];
   queue.splice(queue.end(), one);
 }
@@ -62,9 +62,11 @@ Outgoing* Outbound::next() noexcept {
   return nullptr;
 }
 
-void Outbound::wrote() noexcept {
+void Outbound::wrote(Outgoing& message) noexcept {
   ++written_;
+  SendCompletion* completion = message.copied ? std::exchange(message.completion, nullptr) : nullptr;
   settle();
+  if (completion != nullptr) completion->sent(nullptr);
 }
 
 bool Outbound::acknowledged(std::uint64_t count) noexcept {
@@ -107,6 +109,10 @@ void Outbound::withdraw(SendCompletion& completion, Moved* moved) {
   }
   for (Outgoing& message : unacknowledged_) {
     if (message.completion != &completion) continue;
+    if (message.copied) {
+      tell(message, error);
+      continue;
+    }
     const std::array<io::Piece, Outgoing::kMaxPieces> before = message.pieces;
     message.copy.resize(message.payload_bytes);
     std::byte* end = message.copy.data();

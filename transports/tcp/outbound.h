@@ -17,8 +17,9 @@ namespace aiacc::tcp {
 
 struct Outgoing {
   static constexpr std::size_t kMaxPieces = 8;  // a message of more is copied
-  std::vector<std::byte> bytes;                 // the header, and the payload if it was copied
-  std::array<io::Piece, kMaxPieces> pieces;     // the payload where its owner has it, or in `copy`
+  bool copied = false;
+  std::vector<std::byte> bytes;              // the header, and the payload if it was copied
+  std::array<io::Piece, kMaxPieces> pieces;  // the payload where its owner has it, or in `copy`
   std::size_t piece_count = 0;
   std::vector<std::byte> copy;  // of a withdrawn message
   std::size_t payload_bytes = 0;
@@ -38,8 +39,9 @@ class Outbound {
   // The next message to be written, which is begun now; null if there is none. It stays where it is until wrote() has counted
   // it and its acknowledgement came.
   Outgoing* next() noexcept;
-  // The next one of those begun lies whole with the system.
-  void wrote() noexcept;
+  // The next one of those begun, `message`, lies whole with the system. Completes it if it was copied: earlier, and a rank that
+  // goes on with other things would keep it to itself.
+  void wrote(Outgoing& message) noexcept;
   // The peer has so many messages. False if that cannot be.
   bool acknowledged(std::uint64_t count) noexcept;
   // A new connection, at whose beginning the peer has so many.

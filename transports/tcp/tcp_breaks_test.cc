@@ -204,7 +204,7 @@ class Moody final : public MessageReceiver {
 };
 
 TEST(TcpBreaks, WhileMessagesAreHeldWithdrawnAndRevoked) {
-  for (std::uint64_t seed = 1; seed <= 200; ++seed) {
+  for (std::uint64_t seed = 1; seed <= 100; ++seed) {
     SimTcp net(2, seed);
     sim::Random random(seed * 31);
     Moody receiver[2] = {{net, 0, seed * 2}, {net, 1, seed * 2 + 1}};
@@ -233,7 +233,8 @@ TEST(TcpBreaks, WhileMessagesAreHeldWithdrawnAndRevoked) {
         ++posted;
       }
       for (std::uint32_t i = 0; i < posted; ++i) {  // what was told may be overwritten
-        if (told[i].told > 0 && !bytes[i].empty()) std::fill(bytes[i].begin(), bytes[i].end(), std::byte{0xee});
+        if (told[i].told == 0 || bytes[i].empty() || bytes[i][0] == std::byte{0xee}) continue;
+        std::fill(bytes[i].begin(), bytes[i].end(), std::byte{0xee});
       }
       for (std::uint32_t i = 0; i < kCount; ++i) {
         if (told[i].told == 0 || !(withdrawn[i] || receiver[1 - sender[i]].over.contains(i))) return false;

@@ -7,7 +7,8 @@
 // cannot be reached for Settings::connect_limit.
 //
 // Order holds within a traffic class; between messages, more urgent classes overtake. Messages of at most kCopyBytes are
-// copied by post() and completed soon after; larger ones are read where they lie and completed when they are acknowledged.
+// copied by post() and completed when the system has taken them; larger ones are read where they lie and completed when they
+// are acknowledged.
 // Held messages are kept in the port's memory; while more than kHeldBytes of one peer are held, nothing more is read from
 // that peer, in no class.
 #pragma once

@@ -85,6 +85,22 @@ TEST(TcpPort, ASilentHostIsNamedToo) {
   EXPECT_NE(text.find("no answer within 2.0 s"), std::string::npos) << text;
 }
 
+TEST(TcpPort, ARankThatIsStoppedIsNotLost) {
+  SimTcp net(2);
+  Recorder receiver[2];
+  Completion told;
+  for (int rank = 0; rank < 2; ++rank) net.port(rank).set_receiver(receiver[rank]);
+  std::vector<std::byte> bytes = pattern(100'000, 1);
+  net.world.freeze(net.hosts[1]->loop.node());
+  post(net.port(0), 1, header_of(1, bytes.size()), bytes, told);
+  net.world.run_until(Instant(std::chrono::seconds(300)));
+  EXPECT_TRUE(receiver[0].lost.empty()) << receiver[0].lost[0].second.message();
+  net.world.thaw(net.hosts[1]->loop.node());
+  ASSERT_TRUE(net.run_until([&] { return receiver[1].placed == 1 && told.told == 1; }));
+  EXPECT_LT(net.world.now().time_since_epoch(), std::chrono::seconds(301));
+  EXPECT_EQ(net.port(1).refused(), 0u) << "a rank that had waited long was taken for a stranger";
+}
+
 TEST(TcpPort, WhoIsToldOfALossStopsTrying) {
   SimTcp net(2);
   Recorder receiver;
