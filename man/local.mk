@@ -1,6 +1,7 @@
 # man: the manual pages, in mdoc.
 dist_man_MANS += \
 	man/aiacc-env.7 \
+	man/aiacc-protocol.7 \
 	man/aiacc.7 \
 	man/aiacc_allreduce.3 \
 	man/aiacc_context_create_local.3 \

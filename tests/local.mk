@@ -22,6 +22,7 @@ EXTRA_DIST += \
 	tests/namespace_hosts_test.py \
 	tests/programs/job_rank.c \
 	tests/settings_test.py \
+	tests/wire_protocol_test.py \
 	tests/sshd.py \
 	tests/run
 
