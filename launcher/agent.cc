@@ -28,6 +28,7 @@ Plan plan_of(const wire::StartJob& job) {
   plan.argv = job.argv;
   plan.cwd = job.cwd;
   plan.environment = job.environment;
+  plan.hosts.push_back({job.host_name});
   for (const wire::StartRank& rank : job.ranks) {
     RankPlan& planned = plan.ranks.emplace_back();
     planned.rank = rank.rank;
@@ -180,6 +181,14 @@ void Agent::spawn_rank(const Plan& plan, const Wiring& wiring, std::size_t local
   Rank rank;
   rank.rank = planned.rank;
   rank.process = host_.spawn(spec);
+  if (rank.process->unbound != 0 && !std::exchange(said_unbound_, true)) {
+    notify(MessageId::kUnbound,
+           system_error(fmt::format("the kernel refused to bind rank {} to cpus {} (a seccomp profile?), so ranks of host "
+                                    "{} run unbound",
+                                    planned.rank, format_cpus(planned.binding), plan.hosts.front().name),
+                        rank.process->unbound)
+               .message());
+  }
   ranks_.push_back(std::move(rank));
   ++running_;
 }

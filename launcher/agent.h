@@ -108,6 +108,7 @@ class Agent final : private HelloServer::Owner {
   std::uint64_t dropped_ = 0;
   bool ending_ = false;  // ended by order, not by the ranks
   bool stopped_by_user_ = false;
+  bool said_unbound_ = false;  // once a host
 };
 
 }  // namespace aiacc::launcher

@@ -3,7 +3,7 @@ import os
 import re
 import socket
 
-from launcher_support import AIACCRUN, Job, run
+from launcher_support import AIACCRUN, Job, compiled, run
 
 STORE = """
 import os, socket, time
@@ -70,3 +70,12 @@ def test_bindings_are_reported_as_the_kernel_has_them():
 def test_ranks_have_the_descriptor_limit_that_aiaccrun_was_started_with():
     code, out, _ = run("-np", 1, "sh", "-c", "ulimit -n", before=["prlimit", "--nofile=512:2000", "--"])
     assert (code, out) == (0, "512\n")
+
+
+def test_a_rank_that_cannot_be_bound_runs_unbound_and_one_line_says_so():
+    code, out, err = run("-np", 2, "--bind-to", "core", "--oversubscribe", "sh", "-c", "echo ran",
+                         before=[compiled("tests/programs/deny_affinity.c")])
+    assert (code, out) == (0, "ran\n" * 2), err
+    if len(os.sched_getaffinity(0)) >= 2:
+        assert len(re.findall(r"refused to bind rank 0 [^\n]*Operation not permitted[^\n]*\[AR-UNBOUND\]\n", err)) == 1
+        assert err.count("AR-UNBOUND") == 1

@@ -20,6 +20,7 @@ EXTRA_DIST += \
 	tests/manual_test.py \
 	tests/namespace_hosts.py \
 	tests/namespace_hosts_test.py \
+	tests/programs/deny_affinity.c \
 	tests/programs/job_rank.c \
 	tests/settings_test.py \
 	tests/wire_protocol_test.py \

@@ -48,6 +48,8 @@ class Process {
   virtual ProcessId id() const noexcept = 0;
   // Our ends of what the spec asked for; null otherwise. The caller may move them out.
   std::unique_ptr<Stream> in, out, err, channel;
+  // errno if the kernel refused the binding that was asked for; the process runs all the same, unbound.
+  int unbound = 0;
 
   // Any number may wait; after the end it returns at once.
   virtual Task<ExitStatus> wait(Stop& stop) = 0;

@@ -49,6 +49,7 @@ class RealProcess final : public Process, public ListNode<RealProcess>, private 
     out = stream_of(loop, std::move(spawned.out), "standard output of " + who);
     err = stream_of(loop, std::move(spawned.err), "standard error of " + who);
     channel = stream_of(loop, std::move(spawned.channel), "the channel of " + who);
+    unbound = spawned.unbound;
     host.processes_.push_back(*this);
   }
   ~RealProcess() override {

@@ -223,9 +223,18 @@ TEST_F(RealHostTest, BindingIsTheSpecs) {
   SpawnSpec spec = shell("exec grep Cpus_allowed_list /proc/self/status");
   spec.binding = {last};
   EXPECT_EQ(output_of(spec), "Cpus_allowed_list:\t" + std::to_string(last) + "\n");
+}
+
+TEST_F(RealHostTest, ABindingThatTheKernelRefusesIsToldAndTheProgramRuns) {
+  SpawnSpec spec = shell("exit 3");
   spec.binding = {4000};
-  const Error error = error_of(spec);
-  EXPECT_NE(error.message().find("processing units 4000"), std::string::npos) << error.message();
+  const std::unique_ptr<Process> process = fixture_.host().spawn(spec);
+  EXPECT_EQ(process->unbound, EINVAL);
+  EXPECT_EQ(fixture_.run(end_of(*process)).code, 3);
+  spec.binding.clear();
+  const std::unique_ptr<Process> free = fixture_.host().spawn(spec);
+  EXPECT_EQ(free->unbound, 0);
+  fixture_.run(end_of(*free));
 }
 
 TEST_F(RealHostTest, ChildrenGetTheDescriptorLimitBackThatWeStartedWith) {

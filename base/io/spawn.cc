@@ -2,7 +2,6 @@
 
 #include <fcntl.h>
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 #include <poll.h>
 #include <pthread.h>
 #include <sched.h>
@@ -74,9 +73,13 @@ void set_binding(Plan& plan, const CpuList& cpus) {
 
 // --- in the child: system calls only -------------------------------------------------------------------------------------
 
-[[noreturn]] void give_up(const Plan& plan, Stage stage) {
+void report(const Plan& plan, Stage stage) {
   const Failure failure{stage, errno};
   [[maybe_unused]] const ssize_t written = ::write(plan.report, &failure, sizeof failure);
+}
+
+[[noreturn]] void give_up(const Plan& plan, Stage stage) {
+  report(plan, stage);
   ::_exit(127);
 }
 
@@ -130,7 +133,7 @@ void place_descriptors(const Plan& plan) {
   if (plan.cwd != nullptr && ::chdir(plan.cwd) != 0) give_up(plan, Stage::kDirectory);
   if (::setrlimit(RLIMIT_NOFILE, &plan.descriptors) != 0) give_up(plan, Stage::kLimit);
   if (plan.binding != nullptr && ::sched_setaffinity(0, plan.binding_bytes, plan.binding.get()) != 0) {
-    give_up(plan, Stage::kBinding);
+    report(plan, Stage::kBinding);  // it runs unbound
   }
   restore_signals();
   become_program(plan);
@@ -193,10 +196,7 @@ std::string sentence_of_exec(const SpawnSpec& spec, int errno_value) {
   switch (failure.stage) {
     case Stage::kExec: throw SpawnError(sentence_of_exec(spec, error), error);
     case Stage::kDirectory: throw system_error(fmt::format("cannot enter the working directory '{}'", spec.cwd), error);
-    case Stage::kBinding:
-      throw system_error(fmt::format("cannot bind '{}' to processing units {} (are they in this container's cpuset?)",
-                                     name, fmt::join(spec.binding, ",")),
-                         error);
+    case Stage::kBinding: break;  // no failure: see await_exec()
     case Stage::kSession: throw system_error(fmt::format("cannot give '{}' its own group", name), error);
     case Stage::kParent: throw system_error(fmt::format("cannot tie '{}' to its parent's life", name), error);
     case Stage::kDescriptors: throw limit_error(fmt::format("cannot give '{}' its descriptors", name), error);
@@ -205,8 +205,8 @@ std::string sentence_of_exec(const SpawnSpec& spec, int errno_value) {
   throw Error(Code::kInternal, "a child reported a failure at an unknown stage");
 }
 
-// Waits until the child has become the program (end of file) or has said why not.
-void await_exec(const SpawnSpec& spec, pid_t child, const Fd& report) {
+// Waits until the child has become the program (end of file) or has said why not. Returns errno of a refused binding, or 0.
+int await_exec(const SpawnSpec& spec, pid_t child, const Fd& report) {
   pollfd readable{report.get(), POLLIN, 0};
   int ready = 0;
   do {
@@ -220,11 +220,14 @@ void await_exec(const SpawnSpec& spec, pid_t child, const Fd& report) {
                             spec.argv.front(), kStartMs / 1000));
   }
   Failure failure{};
-  ssize_t got = 0;
-  do {
-    got = ::read(report.get(), &failure, sizeof failure);
-  } while (got < 0 && errno == EINTR);
-  if (got == 0) return;
+  int unbound = 0;
+  for (;;) {
+    const ssize_t got = ::read(report.get(), &failure, sizeof failure);
+    if (got < 0 && errno == EINTR) continue;
+    if (got == 0) return unbound;
+    if (got != sizeof failure || failure.stage != Stage::kBinding) break;
+    unbound = failure.errno_value;
+  }
   reap(child);
   throw_failure(spec, failure);
 }
@@ -304,7 +307,7 @@ Spawned spawn_process(const SpawnSpec& spec) {
   if (result.id < 0) throw limit_error(fmt::format("cannot start '{}'", spec.argv.front()), errno);
   report.second.reset();
   theirs.clear();
-  await_exec(spec, result.id, report.first);
+  result.unbound = await_exec(spec, result.id, report.first);
   return result;
 }
 
