@@ -92,13 +92,21 @@ int run_plan(io::RealLoop& loop, io::RealHost& host, io::Signals& signals, io::P
   return loop.run(std::move(job));
 }
 
+std::unique_ptr<io::Process> start_keeper(io::RealHost& host, const Options& options) {
+  try {
+    return host.spawn(keeper_spec(options.isolate.value));
+  } catch (const Error& error) {
+    throw LaunchError(MessageId::kLimit, kExitLauncher, error.message());
+  }
+}
+
 // The keeper starts while the plan is made; a plan that fails lets it go again before anything else was started.
 int run_job(const Options& options, unsigned closed) {
   io::RealLoop loop;
   io::RealSignals signals(loop, {SIGINT, SIGTERM, SIGHUP, SIGUSR1, SIGUSR2, SIGWINCH, SIGTSTP, SIGCONT});
   io::RealHost host(loop);
   host.adopt_orphans();  // if keeper and agent die at once, what they leave comes to us
-  std::unique_ptr<io::Process> keeper = host.spawn(keeper_spec(options.isolate.value));
+  std::unique_ptr<io::Process> keeper = start_keeper(host, options);
   try {
     return run_plan(loop, host, signals, *keeper, options, closed);
   } catch (...) {

@@ -145,3 +145,10 @@ def test_a_stopped_rank_is_reported():
     assert f"(process {pid}) was stopped by signal {int(signal.SIGSTOP)}" in line
     job.process.send_signal(signal.SIGTERM)
     assert job.finish()[0] == 143  # TERM is followed by CONT, so the stopped rank ends too
+
+
+@pytest.mark.skipif("ordinary" not in users(), reason="needs root, to become a user of its own")
+def test_125_no_process_for_the_keeper():
+    code, out, err = run("-np", 1, "true", user="ordinary", before=["prlimit", "--nproc=1:1", "--"])
+    assert (code, out) == (125, "")
+    assert "AR-LIMIT" in closing_line(err) and "no more processes" in closing_line(err)
