@@ -3,11 +3,11 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cerrno>
 #include <csignal>
 #include <utility>
 
-#include "base/task/scope.h"
+#include "launcher/marker.h"
+#include "launcher/options.h"
 #include "launcher/process_tree.h"
 
 namespace aiacc::launcher {
@@ -16,49 +16,6 @@ namespace {
 
 constexpr Duration kKillLimit = std::chrono::seconds(10);
 constexpr Duration kDrainLook = std::chrono::seconds(1);
-
-std::uint64_t random_number(io::Entropy& entropy) {
-  std::uint64_t number = 0;
-  entropy.fill(std::as_writable_bytes(std::span(&number, 1)));
-  return number;
-}
-
-Plan plan_of(const wire::StartJob& job) {
-  Plan plan;
-  plan.argv = job.argv;
-  plan.cwd = job.cwd;
-  plan.environment = job.environment;
-  plan.hosts.push_back({job.host_name});
-  for (const wire::StartRank& rank : job.ranks) {
-    RankPlan& planned = plan.ranks.emplace_back();
-    planned.rank = rank.rank;
-    planned.local_rank = rank.local_rank;
-    planned.host = job.host;
-    planned.binding.assign(rank.binding.begin(), rank.binding.end());
-    planned.environment = rank.environment;
-  }
-  return plan;
-}
-
-// "Cpus_allowed_list:	0-3,8" of /proc/PID/status.
-std::vector<std::uint32_t> allowed_cpus(io::Host& host, io::ProcessId process) {
-  constexpr std::string_view kKey = "Cpus_allowed_list:";
-  const std::string text = host.read_file(fmt::format("/proc/{}/status", process)).value_or("");
-  std::vector<std::uint32_t> cpus;
-  std::size_t at = text.find(kKey);
-  if (at == std::string::npos) return cpus;
-  const char* next = text.c_str() + at + kKey.size();
-  for (;;) {
-    char* end = nullptr;
-    const unsigned long first = std::strtoul(next, &end, 10);
-    if (end == next) return cpus;
-    unsigned long last = first;
-    if (*end == '-') last = std::strtoul(end + 1, &end, 10);
-    for (unsigned long cpu = first; cpu <= last; ++cpu) cpus.push_back(static_cast<std::uint32_t>(cpu));
-    if (*end != ',') return cpus;
-    next = end + 1;
-  }
-}
 
 }  // namespace
 
@@ -73,6 +30,7 @@ Agent::Agent(Loop& loop, io::Net& net, io::Host& host, AgentPlatform& platform, 
       to_head_(loop, to_head),
       memory_kills_(host),
       gates_{CreditGate(loop), CreditGate(loop)},
+      decided_(loop),
       kill_now_(loop),
       all_exited_(loop),
       pumps_done_(loop) {}
@@ -80,30 +38,21 @@ Agent::Agent(Loop& loop, io::Net& net, io::Host& host, AgentPlatform& platform, 
 Task<void> Agent::run(Stop& stop) {
   auto first = co_await from_head_.next(stop);
   if (!first) co_return;
-  const auto job = first->as<wire::StartJob>();
+  greet(first->as<wire::Greeting>());
 
   Scope scope(loop_, stop);
   scope.spawn(to_head_.run(scope.stop()));
-  if (!start_ranks(job)) {
-    co_await kill_descendants(loop_, host_, kKillLimit, stop);
-    to_head_.close();
-    co_await scope.join();
-    co_return;
-  }
+  if (lease_) scope.spawn(beat(scope.stop()));
   scope.spawn(control(scope.stop()));
-  scope.spawn(watch_keeper(scope.stop()));
-  scope.spawn(hellos_->serve(std::move(listener_), scope.stop()));
-  scope.spawn(killer(scope.stop()));
-  for (int local = 0; local < static_cast<int>(ranks_.size()); ++local) {
-    scope.spawn(watch_exit(local, scope.stop()));
-    scope.spawn(watch_stops(local, scope.stop()));
-  }
-  pumping_ = pumps_.size();
-  for (OutputPump& one : pumps_) scope.spawn(pump(&one, scope.stop()));
-
   bool finished = false;
   try {
-    co_await finish(scope.stop());
+    co_await decided_.wait(scope.stop());
+    if (ranks_run_) {
+      co_await live(scope);
+    } else {
+      co_await kill_descendants(loop_, host_, kKillLimit, scope.stop());
+      co_await to_head_.flushed(scope.stop());
+    }
     finished = true;
   } catch (const Error&) {
     // A child failed: join() has its error.
@@ -116,101 +65,27 @@ Task<void> Agent::run(Stop& stop) {
   }
 }
 
-bool Agent::start_ranks(const wire::StartJob& job) {
-  try {
-    first_segment_ = platform_.make_segment(static_cast<int>(job.ranks.size()));
-    const std::uint64_t id = random_number(platform_.entropy());
-    const io::Address address = io::Address::local(fmt::format("aiacc-{:016x}", random_number(platform_.entropy())));
-    listener_ = net_.listen(address);
-
-    HelloServer::Config config;
-    config.host_name = job.host_name;
-    config.user = platform_.user();
-    config.agent = platform_.process();
-    config.job = id;
-    config.hosts_of_ranks = job.hosts_of_ranks;
-    for (const wire::StartRank& rank : job.ranks) config.ranks.push_back(rank.rank);
-    HelloServer::Owner& owner = *this;
-    hellos_ = std::make_unique<HelloServer>(loop_, host_, std::move(config), owner);
-
-    Wiring wiring;
-    wiring.agent = address.text();
-    wiring.master_port = platform_.hold_port();
-    const Plan plan = plan_of(job);
-    started_ = loop_.now();
-    std::vector<io::ProcessId> processes;
-    for (std::size_t local = 0; local < plan.ranks.size(); ++local) {
-      spawn_rank(plan, wiring, local);
-      processes.push_back(ranks_[local].process->id());
-    }
-    hellos_->set_processes(std::move(processes));
-  } catch (const io::SpawnError& error) {
-    const int number = error.errno_value();
-    if (number == ENOENT || number == ENOTDIR) {
-      not_started(kExitNotFound, MessageId::kProgram, error.message());
-    } else if (number == EACCES || number == ENOEXEC || number == EPERM || number == ELIBBAD) {
-      not_started(kExitNotExecutable, MessageId::kNotExecutable, error.message());
-    } else {
-      not_started(kExitLauncher, MessageId::kLimit, error.message());
-    }
-    return false;
-  } catch (const LaunchError& error) {
-    not_started(error.exit_code(), error.id(), error.message());
-    return false;
-  } catch (const Error& error) {
-    const bool no_room = error.code() == Code::kOutOfMemory;
-    not_started(no_room ? kExitUsage : kExitLauncher, no_room ? MessageId::kMemory : MessageId::kLimit,
-                error.message());
-    return false;
-  }
-  gates_[0].add(job.credit);
-  gates_[1].add(job.credit);
-  report_started(job);
-  return true;
-}
-
-void Agent::spawn_rank(const Plan& plan, const Wiring& wiring, std::size_t local) {
-  const RankPlan& planned = plan.ranks[local];
-  io::SpawnSpec spec;
-  spec.argv = plan.argv;
-  spec.env = rank_environment(plan, static_cast<int>(local), wiring);
-  spec.cwd = plan.cwd;
-  spec.out = io::SpawnSpec::Stdio::kPipe;
-  spec.err = io::SpawnSpec::Stdio::kPipe;
-  spec.binding = planned.binding;
-  Rank rank;
-  rank.rank = planned.rank;
-  rank.process = host_.spawn(spec);
-  if (rank.process->unbound != 0 && !std::exchange(said_unbound_, true)) {
-    notify(MessageId::kUnbound,
-           system_error(fmt::format("the kernel refused to bind rank {} to cpus {} (a seccomp profile?), so ranks of host "
-                                    "{} run unbound",
-                                    planned.rank, format_cpus(planned.binding), plan.hosts.front().name),
-                        rank.process->unbound)
-               .message());
-  }
-  ranks_.push_back(std::move(rank));
-  ++running_;
-}
-
-void Agent::report_started(const wire::StartJob& job) {
-  wire::Started started;
-  for (Rank& rank : ranks_) {
-    started.processes.push_back(rank.process->id());
-    if (job.report_bindings) started.bindings.push_back(allowed_cpus(host_, rank.process->id()));
-    const std::string tag = job.tag_output ? fmt::format("[{}] ", rank.rank) : std::string();
-    pumps_.emplace_back(loop_, rank.rank, 1, tag, std::move(rank.process->out), gates_[0], to_head_, dropped_);
-    pumps_.emplace_back(loop_, rank.rank, 2, tag, std::move(rank.process->err), gates_[1], to_head_, dropped_);
-  }
-  to_head_.send(started);
-}
-
-void Agent::not_started(int exit_code, MessageId id, const std::string& sentence) {
-  wire::NotStarted message;
-  message.exit_code = exit_code;
-  message.message = static_cast<std::uint8_t>(id);
-  message.sentence = sentence;
+void Agent::greet(const wire::Greeting& greeting) {
+  to_head_.send_text(answer_to(greeting.marker));
+  wire::AgentUp message;
+  message.version = version_text();
+  message.addresses = platform_.addresses();
+  message.master_port = platform_.hold_port();
   to_head_.send(message);
+  if (greeting.lease_ms > 0) lease_.emplace(std::chrono::milliseconds(greeting.lease_ms));
+}
+
+Task<void> Agent::live(Scope& scope) {
+  scope.spawn(watch_keeper(scope.stop()));
+  scope.spawn(hellos_->serve(std::move(listener_), scope.stop()));
+  scope.spawn(killer(scope.stop()));
+  for (int local = 0; local < static_cast<int>(ranks_.size()); ++local) {
+    scope.spawn(watch_exit(local, scope.stop()));
+    scope.spawn(watch_stops(local, scope.stop()));
+  }
+  pumping_ = pumps_.size();
+  for (OutputPump& one : pumps_) scope.spawn(pump(&one, scope.stop()));
+  co_await finish(scope.stop());
 }
 
 Task<void> Agent::control(Stop& stop) {
@@ -218,6 +93,7 @@ Task<void> Agent::control(Stop& stop) {
     for (;;) {
       auto frame = co_await from_head_.next(stop);
       if (!frame) break;
+      if (lease_) lease_->heard();
       handle(*frame);
     }
   } catch (const Error&) {
@@ -228,11 +104,22 @@ Task<void> Agent::control(Stop& stop) {
 
 void Agent::handle(const wire::Frame& frame) {
   switch (frame.type) {
+    case wire::Beat::kType: return;
+    case wire::StartJob::kType: return start_job(frame.as<wire::StartJob>());
     case wire::SignalRanks::kType: return signal_ranks(frame.as<wire::SignalRanks>().number);
     case wire::EndRanks::kType: return end_ranks(frame.as<wire::EndRanks>());
     case wire::Credit::kType: {
       const auto credit = frame.as<wire::Credit>();
       return gates_[credit.stream == 2].add(credit.bytes);
+    }
+    case wire::OpenWorld::kType: return fence().open_world(frame.as<wire::OpenWorld>());
+    case wire::RefuseWorld::kType: {
+      const auto refusal = frame.as<wire::RefuseWorld>();
+      return fence().refuse_world(static_cast<Code>(refusal.code), refusal.sentence);
+    }
+    case wire::LoseRank::kType: {
+      const auto lost = frame.as<wire::LoseRank>();
+      return fence().lose_remote(lost.rank, lost.sentence);
     }
     case wire::DropOutput::kType:
       for (CreditGate& gate : gates_) gate.drop();
@@ -274,10 +161,28 @@ void Agent::lost() {
   end_ranks(order);
 }
 
+HelloServer& Agent::fence() {
+  if (hellos_ == nullptr) throw Error(Code::kProtocol, "aiaccrun spoke of other hosts before it sent the job");
+  return *hellos_;
+}
+
+// A stopped job is silent because its user wants it so.
+Task<void> Agent::beat(Stop& stop) {
+  for (;;) {
+    co_await sleep_for(loop_, lease_->interval(), stop);
+    wire::Beat message;
+    to_head_.send(message);
+    if (stopped_by_user_) lease_->heard();
+    if (lease_->tick()) head_lost();
+  }
+}
+
 void Agent::head_lost() {
+  if (std::exchange(head_gone_, true)) return;
   for (CreditGate& gate : gates_) gate.drop();
   to_head_.discard();
   lost();
+  decided_.set();
 }
 
 Task<void> Agent::watch_keeper(Stop& stop) {
@@ -325,6 +230,20 @@ Task<void> Agent::watch_stops(int local, Stop& stop) {
 SharedSegment Agent::make_segment() {
   if (first_segment_) return *std::exchange(first_segment_, std::nullopt);
   return platform_.make_segment(static_cast<int>(ranks_.size()));
+}
+
+void Agent::host_ready(const std::string& library_version, std::vector<std::uint16_t> data_ports) {
+  wire::HostReady message;
+  message.library_version = library_version;
+  message.data_ports = std::move(data_ports);
+  to_head_.send(message);
+}
+
+void Agent::rank_lost(int rank, const std::string& sentence) {
+  wire::LoseRank message;
+  message.rank = rank;
+  message.sentence = sentence;
+  to_head_.send(message);
 }
 
 void Agent::notify(MessageId id, const std::string& sentence) {

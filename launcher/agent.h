@@ -1,5 +1,5 @@
 // Agent: starts the ranks of one host, binds them, passes their output and their ends to aiaccrun, serves their hellos, and
-// ends every descendant when the job, aiaccrun or the keeper ends. Logic over Loop, Net and Host; what only a real host has
+// ends every descendant when the job, aiaccrun or the keeper ends, or when the channel to aiaccrun falls silent. Logic over Loop, Net and Host; what only a real host has
 // comes in as AgentPlatform.
 #pragma once
 
@@ -13,12 +13,15 @@
 #include "base/io/clock.h"
 #include "base/io/host.h"
 #include "base/io/net.h"
+#include "base/task/scope.h"
 #include "base/wire/launch_messages.h"
+#include "launcher/environment.h"
 #include "launcher/exit_rules.h"
 #include "launcher/hello_server.h"
+#include "launcher/lease.h"
 #include "launcher/memory_kills.h"
 #include "launcher/output_pump.h"
-#include "launcher/plan.h"
+#include "launcher/placement.h"
 
 namespace aiacc::launcher {
 
@@ -33,6 +36,10 @@ class AgentPlatform {
   virtual std::uint16_t hold_port() = 0;
   // Throws kOutOfMemory with both numbers, before any page is touched, if this host has no room for so many ranks.
   virtual SharedSegment make_segment(int ranks) = 0;
+  // Of this host: loaded by its agent, once, and by no rank.
+  virtual const Topology& topology() = 0;
+  virtual std::vector<std::string> environment() = 0;  // the agent's own
+  virtual std::vector<std::string> addresses() = 0;    // for other hosts, the likeliest first
 };
 
 class Agent final : private HelloServer::Owner {
@@ -56,10 +63,23 @@ class Agent final : private HelloServer::Owner {
     Agent& owner;
   };
 
-  bool start_ranks(const wire::StartJob& job);
+  // What all ranks of the host have in common when they start.
+  struct Common {
+    Environment environment;
+    Wiring wiring;
+    Placement placement;
+  };
+
+  void greet(const wire::Greeting& greeting);
+  void start_job(const wire::StartJob& job);
+  void start_ranks(const wire::StartJob& job);
+  Wiring serve_hellos(const wire::StartJob& job);
+  void spawn_rank(const wire::StartJob& job, const Common& common, std::size_t local);
   void report_started(const wire::StartJob& job);
-  void spawn_rank(const Plan& plan, const Wiring& wiring, std::size_t local);
   void not_started(int exit_code, MessageId id, const std::string& sentence);
+  Task<void> live(Scope& scope);
+  Task<void> beat(Stop& stop);
+  HelloServer& fence();
   Task<void> control(Stop& stop);
   void handle(const wire::Frame& frame);
   Task<void> watch_keeper(Stop& stop);
@@ -80,6 +100,8 @@ class Agent final : private HelloServer::Owner {
   void rank_finalized(int local) override { report_phase(local, RankPhase::kFinalized); }
   void hello_refused(MessageId id, const std::string& sentence) override { notify(id, sentence); }
   SharedSegment make_segment() override;
+  void host_ready(const std::string& library_version, std::vector<std::uint16_t> data_ports) override;
+  void rank_lost(int rank, const std::string& sentence) override;
   void report_phase(int local, RankPhase phase);
   void notify(MessageId id, const std::string& sentence);
 
@@ -97,15 +119,19 @@ class Agent final : private HelloServer::Owner {
   std::optional<SharedSegment> first_segment_;  // made before anything starts, so that no room is known then
   std::unique_ptr<HelloServer> hellos_;
   std::unique_ptr<io::Listener> listener_;
+  std::optional<Lease> lease_;
   KillTimer kill_timer_{*this};
   Instant kill_at_ = kNever;
   Instant started_{};
+  Event decided_;  // the ranks run, or there will be none
   Event kill_now_;
   Event all_exited_;
   Event pumps_done_;
   std::size_t running_ = 0;
   std::size_t pumping_ = 0;
   std::uint64_t dropped_ = 0;
+  bool ranks_run_ = false;
+  bool head_gone_ = false;
   bool ending_ = false;  // ended by order, not by the ranks
   bool stopped_by_user_ = false;
   bool said_unbound_ = false;  // once a host

@@ -62,7 +62,7 @@ Indices home_cores(std::size_t ranks, MapBy by, const Topology& topology) {
   for (std::size_t rank = 0; rank < ranks; ++rank) {
     const bool crowded = ranks > cores;
     const std::size_t start = crowded ? rank * cores / ranks : share(cores, ranks, rank).first;
-    homes[rank] = by == MapBy::kSlot ? start : rank % cores;
+    homes[rank] = by == MapBy::kCore ? rank % cores : start;
   }
   return homes;
 }

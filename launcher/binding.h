@@ -1,7 +1,7 @@
 // Which processing units each rank of a host is bound to, and how many threads it should use.
 //
 // Mapping gives each rank a home core; binding widens it to what was asked for:
-//   slot     a rank starts where its equal, contiguous share of the usable cores starts
+//   slot, node   a rank starts where its equal, contiguous share of the usable cores starts
 //   core     rank r on core r
 //   numa, package   domains take turns; in a domain one core after the other
 // `auto` binds to a share: of all usable cores, or with numa and package of the domain's cores. Shares that do not come out

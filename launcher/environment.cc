@@ -27,6 +27,11 @@ constexpr std::array<std::string_view, 19> kForeign = {
     "PMI_PORT",     "PMI_ID",         "PMI_JOBID",       "MPI_LOCALRANKID",    "MPI_LOCALNRANKS",
     "SLURM_PROCID", "SLURM_LOCALID",  "SLURM_NODEID",    "FLUX_TASK_RANK",     "FLUX_TASK_LOCAL_ID",
     "GROUP_RANK",   "ROLE_RANK",      "ROLE_WORLD_SIZE", "TORCHELASTIC_RUN_ID"};
+// Of ours, what ranks of other hosts get unasked.
+constexpr std::array<std::string_view, 2> kForwarded = {"PATH", "LD_LIBRARY_PATH"};
+constexpr std::array<std::string_view, 6> kForwardedPrefixes = {"AIACC_", "NCCL_", "UCX_", "OMP_", "PYTHON", "CUDA_"};
+constexpr std::string_view kNeverForwarded = "CUDA_VISIBLE_DEVICES";  // names devices of this host
+
 constexpr std::array<std::string_view, 2> kForeignPrefixes = {"PMIX_SERVER_", "TORCHELASTIC_"};
 
 template <std::size_t N>
@@ -42,6 +47,33 @@ void forward_all_that_begin(const std::string& pattern, const Environment& ours,
   for (const std::string& entry : ours.entries()) {
     const std::string name(name_of_entry(entry));
     if (name.starts_with(prefix) && !is_set_by_launcher(name, families)) out.set(name, ours.get(name));
+  }
+}
+
+bool is_for_every_host(std::string_view name) {
+  if (name == kNeverForwarded) return false;
+  const auto begins = [name](std::string_view prefix) { return name.starts_with(prefix); };
+  return among(kForwarded, name) || std::any_of(kForwardedPrefixes.begin(), kForwardedPrefixes.end(), begins);
+}
+
+// Applies each -x to `out`.
+void apply_forwards(const Options& options, const Environment& ours, std::vector<Notice>& notices, Environment& out) {
+  const CompatEnv& families = options.compat_env.value;
+  for (const Forward& forward : options.forward.value) {
+    if (forward.name.ends_with('*')) {
+      forward_all_that_begin(forward.name, ours, families, out);
+      continue;
+    }
+    if (is_set_by_launcher(forward.name, families)) {
+      notices.push_back({MessageId::kVariable,
+                         fmt::format("-x {} has no effect: aiaccrun sets this variable for each rank", forward.name)});
+      continue;
+    }
+    if (!forward.value && !ours.has(forward.name)) {
+      throw UsageError(MessageId::kVariable,
+                       fmt::format("-x {0}: {0} is not set here; set it, or write -x {0}=VALUE", forward.name));
+    }
+    out.set(forward.name, forward.value ? std::string_view(*forward.value) : ours.get(forward.name));
   }
 }
 
@@ -94,32 +126,30 @@ bool is_foreign_identity(std::string_view name) {
   return among(kForeign, name) || among(kHorovod, name) || among(kOmpi, name);
 }
 
-Environment common_environment(const Options& options, const Surroundings& here, std::vector<Notice>& notices) {
-  const CompatEnv& families = options.compat_env.value;
-  const Environment ours(here.environment);
+Environment without_identity(const std::vector<std::string>& ours, const CompatEnv& families) {
   std::vector<std::string> kept;
-  for (const std::string& entry : ours.entries()) {
+  for (const std::string& entry : ours) {
     const std::string_view name = name_of_entry(entry);
     if (!is_set_by_launcher(name, families) && !is_foreign_identity(name)) kept.push_back(entry);
   }
-  Environment out(kept);
+  return Environment(kept);
+}
 
-  for (const Forward& forward : options.forward.value) {
-    if (forward.name.ends_with('*')) {
-      forward_all_that_begin(forward.name, ours, families, out);
-      continue;
-    }
-    if (is_set_by_launcher(forward.name, families)) {
-      notices.push_back({MessageId::kVariable,
-                         fmt::format("-x {} has no effect: aiaccrun sets this variable for each rank", forward.name)});
-      continue;
-    }
-    if (!forward.value && !ours.has(forward.name)) {
-      throw UsageError(MessageId::kVariable,
-                       fmt::format("-x {0}: {0} is not set here; set it, or write -x {0}=VALUE", forward.name));
-    }
-    out.set(forward.name, forward.value ? std::string_view(*forward.value) : ours.get(forward.name));
+Environment common_environment(const Options& options, const Surroundings& here, std::vector<Notice>& notices) {
+  Environment out = without_identity(here.environment, options.compat_env.value);
+  apply_forwards(options, Environment(here.environment), notices, out);
+  return out;
+}
+
+Environment remote_environment(const Options& options, const Surroundings& here) {
+  std::vector<std::string> kept;
+  const Environment ours = without_identity(here.environment, options.compat_env.value);
+  for (const std::string& entry : ours.entries()) {
+    if (is_for_every_host(name_of_entry(entry))) kept.push_back(entry);
   }
+  Environment out(kept);
+  std::vector<Notice> said;  // by common_environment()
+  apply_forwards(options, Environment(here.environment), said, out);
   return out;
 }
 
@@ -127,7 +157,7 @@ std::vector<std::string> own_environment(const RankPlan& rank, const Plan& plan,
   const std::string me = std::to_string(rank.rank);
   const std::string size = std::to_string(plan.size());
   const std::string local = std::to_string(rank.local_rank);
-  const std::string local_size = std::to_string(plan.hosts[static_cast<std::size_t>(rank.host)].ranks);
+  const std::string local_size = std::to_string(plan.hosts[static_cast<std::size_t>(rank.host)].ranks.size());
   const std::string host = std::to_string(rank.host);
 
   Environment own;
@@ -156,6 +186,17 @@ std::vector<std::string> own_environment(const RankPlan& rank, const Plan& plan,
     own.set("OMPI_COMM_WORLD_NODE_RANK", local);
   }
   return own.entries();
+}
+
+std::vector<std::string> rank_environment(const Environment& common, const std::vector<std::string>& own,
+                                          const Wiring& wiring, int threads) {
+  std::vector<std::string> all = common.entries();
+  if (!common.has("OMP_NUM_THREADS")) all.push_back(fmt::format("OMP_NUM_THREADS={}", threads));
+  all.insert(all.end(), own.begin(), own.end());
+  all.push_back(fmt::format("AIACC_AGENT={}", wiring.agent));
+  all.push_back(fmt::format("MASTER_ADDR={}", wiring.master_address));
+  all.push_back(fmt::format("MASTER_PORT={}", wiring.master_port));
+  return all;
 }
 
 }  // namespace aiacc::launcher

@@ -34,11 +34,23 @@ bool is_set_by_launcher(std::string_view name, const CompatEnv& families);
 // A variable by which another launcher told *us* who we are. It is wrong for our ranks, which would believe it.
 bool is_foreign_identity(std::string_view name);
 
-// What all ranks have in common: inherited and forwarded. Adds notices for forwards without effect; throws UsageError for
-// `-x NAME` when NAME is not set.
+// What all ranks of this host have in common: inherited and forwarded. Adds notices for forwards without effect; throws
+// UsageError for `-x NAME` when NAME is not set.
 Environment common_environment(const Options& options, const Surroundings& here, std::vector<Notice>& notices);
+
+// What ranks of other hosts get of ours: the variables of libraries and interpreters that concern a job everywhere, and what
+// is forwarded. All else is their login's.
+Environment remote_environment(const Options& options, const Surroundings& here);
+
+// `ours` without what another launcher, or this one, told about us.
+Environment without_identity(const std::vector<std::string>& ours, const CompatEnv& families);
 
 // A rank's own, but for the wiring.
 std::vector<std::string> own_environment(const RankPlan& rank, const Plan& plan, const CompatEnv& families);
+
+// The complete environment of a rank, ready for SpawnSpec::env. No name stands twice; what the launcher sets wins over what
+// was forwarded or inherited. `threads` is for OMP_NUM_THREADS, where that is not set.
+std::vector<std::string> rank_environment(const Environment& common, const std::vector<std::string>& own,
+                                          const Wiring& wiring, int threads);
 
 }  // namespace aiacc::launcher

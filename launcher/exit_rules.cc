@@ -53,6 +53,11 @@ void ExitRules::initialised(int rank) { ranks_[static_cast<std::size_t>(rank)].p
 
 void ExitRules::finalized(int rank) { ranks_[static_cast<std::size_t>(rank)].phase = RankPhase::kFinalized; }
 
+void ExitRules::lost(int rank) {
+  Rank& self = ranks_[static_cast<std::size_t>(rank)];
+  if (std::exchange(self.phase, RankPhase::kExited) != RankPhase::kExited) --running_;
+}
+
 std::optional<RankFailure> ExitRules::exited(int rank, const RankEnd& end) {
   Rank& self = ranks_[static_cast<std::size_t>(rank)];
   if (self.phase == RankPhase::kExited) return std::nullopt;

@@ -49,6 +49,8 @@ class ExitRules {
   void initialised(int rank);
   void finalized(int rank);
   std::optional<RankFailure> exited(int rank, const RankEnd& end);
+  // Nothing more will be heard of it: its host is gone, or could not start it. No failure of the rank's own.
+  void lost(int rank);
 
   // The launcher ends the job now: whatever ranks do from here on is its own doing.
   void stop_counting() noexcept { counting_ = false; }

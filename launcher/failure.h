@@ -34,13 +34,24 @@ enum class MessageId : std::uint8_t {
   kRanks,
   kSlots,
   kHosts,
-  kRemote,
   kVariable,
+  // No agent came up on a host.
+  kSshMissing,
+  kSshResolve,
+  kSshUnreachable,
+  kSshRefused,
+  kSshHostKey,
+  kSshAuth,
+  kSshDropped,
+  kRemoteMissing,
+  kRemoteVersion,
+  kStart,
   // Said while the job starts and runs; the job goes on.
   kBusy,
   kUnbound,
   kTopology,
   kRankStopped,
+  kWaiting,
   // How a job ended.
   kRankExit,
   kRankSignal,
@@ -56,6 +67,7 @@ enum class MessageId : std::uint8_t {
   kVersions,
   kClaim,
   kAgent,
+  kHostLost,
   kLeftover,
   kInternal,
 };

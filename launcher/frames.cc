@@ -1,5 +1,6 @@
 #include "launcher/frames.h"
 
+#include <algorithm>
 #include <span>
 #include <utility>
 
@@ -16,6 +17,21 @@ Task<std::optional<wire::Frame>> FrameReader::next(Stop& stop) {
     if (got == 0) throw Error(Code::kProtocol, from_.describe() + " ended in the middle of a message");
     buffer_.commit(got);
   }
+}
+
+void FrameReader::feed(std::span<const std::byte> bytes) {
+  while (!bytes.empty()) {
+    const std::span<std::byte> space = buffer_.space();
+    const std::size_t some = std::min(space.size(), bytes.size());
+    std::copy_n(bytes.begin(), some, space.begin());
+    buffer_.commit(some);
+    bytes = bytes.subspan(some);
+  }
+}
+
+void FrameSender::send_text(std::string_view text) {
+  const auto bytes = std::as_bytes(std::span(text));
+  enqueue(wire::Bytes(bytes.begin(), bytes.end()), nullptr);
 }
 
 void FrameSender::enqueue(wire::Bytes bytes, std::shared_ptr<const Fd> descriptor) {

@@ -6,6 +6,8 @@
 #include <deque>
 #include <memory>
 #include <optional>
+#include <span>
+#include <string_view>
 
 #include "base/fd.h"
 #include "base/io/net.h"
@@ -18,6 +20,8 @@ class FrameReader {
   explicit FrameReader(io::Stream& from, std::uint32_t limit = wire::kMaxFrameBytes) : from_(from), buffer_(limit) {}
   // The next; nullopt if the other end closed in order. Throws kProtocol for what is no frame, or an end in the middle of one.
   Task<std::optional<wire::Frame>> next(Stop& stop);
+  // Bytes that were read from the stream by somebody else.
+  void feed(std::span<const std::byte> bytes);
 
  private:
   io::Stream& from_;
@@ -39,6 +43,9 @@ class FrameSender {
   void send(const T& message, std::shared_ptr<const Fd> descriptor) {
     enqueue(wire::encode_frame(message), std::move(descriptor));
   }
+
+  // Bytes that are no frame.
+  void send_text(std::string_view text);
 
   // What is queued is still written, then run() ends.
   void close() noexcept {

@@ -12,42 +12,61 @@ namespace aiacc::launcher {
 
 namespace {
 
-constexpr std::uint64_t kCredit = 1u << 20;  // a window that keeps a fast reader busy and is all that is ever queued
-constexpr std::uint64_t kCreditStep = kCredit / 8;
 constexpr Duration kLastLineLimit = std::chrono::milliseconds(500);  // for the closing line, also after a third Ctrl-C
-constexpr Duration kKeeperLimit = std::chrono::seconds(10);
+constexpr std::uint64_t kCreditSteps = 8;                            // credit goes back in so many parts
 
-std::string ranks_text(int count) { return fmt::format("{} rank{}", count, count == 1 ? "" : "s"); }
+std::vector<std::size_t> hosts_of_ranks(const std::vector<wire::StartJob>& jobs) {
+  const std::vector<std::uint32_t>& hosts = jobs.front().hosts_of_ranks;
+  return {hosts.begin(), hosts.end()};
+}
+
+std::vector<WorldFence::Host> hosts_of_fence(const Head::Settings& settings) {
+  std::vector<WorldFence::Host> hosts;
+  for (std::size_t i = 0; i < settings.hosts.size(); ++i) {
+    WorldFence::Host& host = hosts.emplace_back();
+    host.name = settings.hosts[i].name;
+    for (const wire::StartRank& rank : settings.jobs[i].ranks) host.ranks.push_back(rank.rank);
+  }
+  return hosts;
+}
 
 }  // namespace
 
-Head::Head(Loop& loop, io::Host& host, io::Signals& signals, io::Process& keeper, io::Stream& out, io::Stream& err,
+Head::Head(Loop& loop, io::Host& host, io::Signals& signals, io::Entropy& entropy, io::Stream& out, io::Stream& err,
            Settings settings)
     : loop_(loop),
       host_(host),
       signals_(signals),
-      keeper_(keeper),
+      entropy_(entropy),
       settings_(std::move(settings)),
-      to_agent_(loop, *keeper.in),
+      hosts_of_ranks_(launcher::hosts_of_ranks(settings_.jobs)),
+      owed_(settings_.hosts.size()),
       out_(loop, out, settings_.tag_output, *this),
       err_(loop, err, settings_.tag_output, *this),
-      rules_(settings_.ranks),
+      rules_(static_cast<int>(hosts_of_ranks_.size())),
+      fence_(hosts_of_fence(settings_)),
       escalation_(settings_.kill_grace),
-      over_(loop) {}
+      over_(loop) {
+  HostLink::Owner& owner = *this;
+  for (const HostLink::Settings& one : settings_.hosts) {
+    links_.push_back(std::make_unique<HostLink>(loop, host, entropy, one, owner));
+  }
+}
 
 void Head::say(MessageId id, const std::string& sentence) { err_.put_own_line(message_line(id, sentence)); }
 
-Task<int> Head::run(wire::StartJob job, Stop& stop) {
-  started_ = loop_.now();
-  job.credit = kCredit;
-  to_agent_.send(job);
+const std::string& Head::host_of(int rank) const {
+  return links_[hosts_of_ranks_[static_cast<std::size_t>(rank)]]->name();
+}
 
+Task<int> Head::run(Stop& stop) {
+  started_ = loop_.now();
   Scope scope(loop_, stop);
-  scope.spawn(to_agent_.run(scope.stop()));
   scope.spawn(out_.run(scope.stop()));
   scope.spawn(err_.run(scope.stop()));
-  scope.spawn(control(scope.stop()));
   scope.spawn(handle_signals(scope.stop()));
+  arm_start();
+  for (const auto& link : links_) scope.spawn(link->run(scope.stop()));
   bool finished = false;
   try {
     co_await conclude(scope.stop());
@@ -61,72 +80,42 @@ Task<int> Head::run(wire::StartJob job, Stop& stop) {
   } catch (const Error&) {
     if (!finished) throw;
   }
-  co_return exit_code();
+  co_return exit_code(verdict_);
 }
 
-Task<void> Head::control(Stop& stop) {
-  FrameReader from(*keeper_.out, wire::kLargestFrameBytes);
-  try {
-    for (;;) {
-      auto frame = co_await from.next(stop);
-      if (!frame) break;
-      handle(*frame);
-    }
-  } catch (const Error& error) {
-    if (stop.requested()) throw;
-    if (begin_end(Cause::kLost)) cause_sentence_ = error.message();
-  }
-  channel_ended();
-}
-
-void Head::handle(const wire::Frame& frame) {
+void Head::host_said(HostLink& link, const wire::Frame& frame) {
   switch (frame.type) {
-    case wire::Started::kType: return started(frame.as<wire::Started>());
-    case wire::NotStarted::kType: return not_started(frame.as<wire::NotStarted>());
-    case wire::Output::kType: {
-      auto output = frame.as<wire::Output>();
-      Sink& sink = output.stream == 2 ? err_ : out_;
-      return sink.put(output.rank, {std::move(output.bytes), output.continues, output.ends_line});
-    }
-    case wire::RankChanged::kType: return rank_changed(frame.as<wire::RankChanged>());
-    case wire::RankStopped::kType: return rank_stopped(frame.as<wire::RankStopped>());
+    case wire::Started::kType: return started(link, frame.as<wire::Started>());
+    case wire::NotStarted::kType: return not_started(link, frame.as<wire::NotStarted>());
+    case wire::Output::kType: return output(link, frame.as<wire::Output>());
+    case wire::RankChanged::kType: return rank_changed(link, frame.as<wire::RankChanged>());
+    case wire::RankStopped::kType: return rank_stopped(link, frame.as<wire::RankStopped>());
+    case wire::HostReady::kType: return host_ready(link, frame.as<wire::HostReady>());
+    case wire::LoseRank::kType: return lose_rank(link, frame.as<wire::LoseRank>());
     case wire::Notice::kType: {
       const auto notice = frame.as<wire::Notice>();
       return say(static_cast<MessageId>(notice.message), notice.sentence);
     }
     case wire::KeeperLost::kType:
-      if (begin_end(Cause::kLost)) cause_sentence_ = fmt::format("the keeper of host {} died", settings_.host_name);
-      return;
-    case wire::JobEnded::kType:
-      dropped_by_agent_ = frame.as<wire::JobEnded>().dropped_bytes;
-      job_ended_ = true;
-      return;
+      return lose_host(link, MessageId::kAgent, fmt::format("the keeper of host {} died", link.name()));
     default: throw Error(Code::kProtocol, fmt::format("the agent sent a message of the unknown type {}", frame.type));
   }
 }
 
-void Head::started(const wire::Started& message) {
-  started_ = loop_.now();
-  if (settings_.timeout > Duration::zero()) loop_.arm(timeout_, after(started_, settings_.timeout));
-  for (std::size_t rank = 0; settings_.describe_binding && rank < message.bindings.size(); ++rank) {
-    err_.put_own_line(fmt::format("aiaccrun: rank {} on host {}: {}", rank, settings_.host_name,
-                                  settings_.describe_binding(message.bindings[rank])));
-  }
+void Head::check_rank(const HostLink& link, int rank) const {
+  const bool known = rank >= 0 && rank < static_cast<int>(hosts_of_ranks_.size());
+  if (known && hosts_of_ranks_[static_cast<std::size_t>(rank)] == static_cast<std::size_t>(link.index())) return;
+  throw Error(Code::kProtocol, fmt::format("the agent tells of rank {}, which is none of its own", rank));
 }
 
-void Head::not_started(const wire::NotStarted& message) {
-  job_ended_ = true;
-  if (!begin_end(Cause::kNotStarted)) return;
-  not_started_code_ = message.exit_code;
-  not_started_id_ = static_cast<MessageId>(message.message);
-  cause_sentence_ = message.sentence;
+void Head::output(const HostLink& link, wire::Output message) {
+  check_rank(link, message.rank);
+  Sink& sink = message.stream == 2 ? err_ : out_;
+  sink.put(message.rank, {std::move(message.bytes), message.continues, message.ends_line});
 }
 
-void Head::rank_changed(const wire::RankChanged& message) {
-  if (message.rank < 0 || message.rank >= settings_.ranks) {
-    throw Error(Code::kProtocol,
-                fmt::format("the agent tells of rank {}, and there are {}", message.rank, settings_.ranks));
-  }
+void Head::rank_changed(const HostLink& link, const wire::RankChanged& message) {
+  check_rank(link, message.rank);
   const Duration since_start(message.after_ns);
   std::optional<RankFailure> failure;
   switch (static_cast<RankPhase>(message.phase)) {
@@ -142,25 +131,76 @@ void Head::rank_changed(const wire::RankChanged& message) {
   if (rules_.all_exited()) arm_flush();
 }
 
-void Head::rank_stopped(const wire::RankStopped& message) {
+void Head::rank_stopped(const HostLink& link, const wire::RankStopped& message) {
   if (escalation_.ending()) return;
   say(MessageId::kRankStopped,
       fmt::format("rank {} on host {} (process {}) was stopped by signal {} and does not run; "
                   "kill -CONT {} lets it go on",
-                  message.rank, settings_.host_name, message.process, message.signal, message.process));
+                  message.rank, link.name(), message.process, message.signal, message.process));
+}
+
+void Head::host_ready(const HostLink& link, const wire::HostReady& message) {
+  const std::optional<WorldFence::Outcome> outcome = fence_.ready(link.index(), message);
+  if (!outcome) return;
+  if (outcome->open) return to_all(*outcome->open);
+  say(MessageId::kVersions, outcome->refuse->sentence);
+  to_all(*outcome->refuse);
+}
+
+void Head::lose_rank(const HostLink& link, const wire::LoseRank& message) {
+  check_rank(link, message.rank);
+  to_all(message, &link);
+}
+
+// The other hosts' ranks learn of it at once; then the job ends.
+void Head::lose_host(const HostLink& link, MessageId id, const std::string& sentence) {
+  const bool first = begin_end(Cause::kLost);
+  for (std::size_t rank = 0; rank < hosts_of_ranks_.size(); ++rank) {
+    if (hosts_of_ranks_[rank] != static_cast<std::size_t>(link.index())) continue;
+    const RankPhase phase = rules_.phase(static_cast<int>(rank));
+    rules_.lost(static_cast<int>(rank));
+    if (phase == RankPhase::kExited || phase == RankPhase::kFinalized) continue;
+    wire::LoseRank message;
+    message.rank = static_cast<std::int32_t>(rank);
+    message.sentence = fmt::format("rank {} is lost: {}", rank, sentence);
+    to_all(message, &link);
+  }
+  if (!first) return;
+  verdict_.id = id;
+  verdict_.sentence = sentence;
+  end_by(escalation_.lost(), true);
+}
+
+void Head::host_gone(HostLink& link) {
+  if (!link.up()) {
+    if (!link.hung_up() || !link.attempt().refused.empty()) host_failed_to_start();
+  } else if (!link.done() && (ranks_started_ || !link.hung_up())) {
+    lose_host(link, link.local() ? MessageId::kAgent : MessageId::kHostLost,
+              link.local() ? fmt::format("lost the agent of host {}: {}", link.name(), link.loss())
+                           : fmt::format("host {} was lost: {}", link.name(), link.loss()));
+  }
+  if (std::all_of(links_.begin(), links_.end(), [](const auto& one) { return one->gone(); })) over_.set();
 }
 
 // The first cause is the one that counts.
 bool Head::begin_end(Cause cause) {
-  if (cause_ != Cause::kNone) return false;
-  cause_ = cause;
-  stopped_ranks_ = rules_.running();
+  if (verdict_.cause != Cause::kNone) return false;
+  verdict_.cause = cause;
+  verdict_.stopped_ranks = ranks_started_ ? rules_.running() : 0;
+  if (cause == Cause::kRank) {
+    verdict_.failure = rules_.first_failure();
+    verdict_.failed_host = host_of(verdict_.failure->rank);
+  }
   rules_.stop_counting();
-  timeout_.disarm();
+  for (Alarm* alarm : {&timeout_, &slow_start_, &start_limit_, &start_failed_}) alarm->disarm();
   return true;
 }
 
 void Head::end_by(const Escalation::Step& step, bool everyone) {
+  if (!ranks_started_) {
+    for (const auto& link : links_) link->hang_up();
+    return;
+  }
   if (!step.sentence.empty() && rules_.running() > 0) say(MessageId::kInterrupted, step.sentence);
   if (step.nothing()) return;
   wire::EndRanks order;
@@ -169,7 +209,7 @@ void Head::end_by(const Escalation::Step& step, bool everyone) {
   if (step.kill_after != Duration::max()) {
     order.kill_after_ms = std::chrono::duration_cast<std::chrono::milliseconds>(step.kill_after).count();
   }
-  to_agent_.send(order);
+  to_all(order);
 }
 
 void Head::end_job() { end_by(escalation_.end_job(), true); }
@@ -181,52 +221,57 @@ void Head::timed_out() {
 Task<void> Head::handle_signals(Stop& stop) {
   for (;;) {
     const int number = co_await signals_.next(stop);
-    switch (number) {
-      case SIGINT:
-      case SIGTERM:
-      case SIGHUP: {
-        const bool first = !escalation_.ending();
-        begin_end(Cause::kInterrupted);
-        end_by(escalation_.user_signal(number, rules_.running()), !first && number == SIGINT);
-        if (rules_.all_exited()) {
-          flush_until_ =
-              std::min(flush_until_, after(loop_.now(), kShortGrace));  // asked to end, with no rank left to ask
-          arm_flush();
-        }
-        break;
+    co_await handle_signal(number, stop);
+  }
+}
+
+Task<void> Head::handle_signal(int number, Stop& stop) {
+  switch (number) {
+    case SIGINT:
+    case SIGTERM:
+    case SIGHUP: {
+      const bool first = !escalation_.ending();
+      begin_end(Cause::kInterrupted);
+      end_by(escalation_.user_signal(number, rules_.running()), !first && number == SIGINT);
+      if (rules_.all_exited()) {
+        flush_until_ =
+            std::min(flush_until_, after(loop_.now(), kShortGrace));  // asked to end, with no rank left to ask
+        arm_flush();
       }
-      case SIGTSTP: {
-        wire::SignalRanks order;
-        order.number = SIGSTOP;
-        to_agent_.send(order);
-        co_await to_agent_.flushed(stop);
-        signals_.stop_self();
-        break;
-      }
-      default: {
-        wire::SignalRanks order;
-        order.number = number;
-        to_agent_.send(order);
-      }
+      break;
+    }
+    case SIGTSTP: {
+      wire::SignalRanks order;
+      order.number = SIGSTOP;
+      to_all(order);
+      for (const auto& link : links_) co_await link->flushed(stop);
+      signals_.stop_self();
+      break;
+    }
+    default: {
+      wire::SignalRanks order;
+      order.number = number;
+      to_all(order);
     }
   }
 }
 
-void Head::sink_took(Sink& sink, std::size_t bytes) {
+void Head::sink_took(Sink& sink, int rank, std::size_t bytes) {
   const bool is_err = &sink == &err_;
-  std::uint64_t& owed = owed_[is_err];
+  const std::size_t host = hosts_of_ranks_[static_cast<std::size_t>(rank)];
+  std::uint64_t& owed = owed_[host].bytes[is_err];
   owed += bytes;
-  if (owed < kCreditStep) return;
+  if (owed < credit_ / kCreditSteps) return;
   wire::Credit message;
   message.stream = is_err ? 2 : 1;
   message.bytes = std::exchange(owed, 0);
-  to_agent_.send(message);
+  links_[host]->send(message);
 }
 
 void Head::sink_broke(Sink&, const Error& error) {
   const bool reader_left = error.code() == Code::kPeerFailed;
   if (!begin_end(reader_left ? Cause::kReaderLeft : Cause::kOutputFailed)) return;
-  cause_sentence_ = error.message();
+  verdict_.sentence = error.message();
   end_job();
 }
 
@@ -238,37 +283,21 @@ void Head::arm_flush() {
 
 void Head::flush_expired() {
   wire::DropOutput message;
-  to_agent_.send(message);
+  to_all(message);
   out_.discard();
   err_.discard();
-}
-
-void Head::channel_ended() {
-  if (!job_ended_ && begin_end(Cause::kLost)) {
-    cause_sentence_ =
-        fmt::format("lost the agent of host {}: its connection ended before the job did", settings_.host_name);
-  }
-  over_.set();
 }
 
 Task<void> Head::conclude(Stop& stop) {
   co_await over_.wait(stop);
   timeout_.disarm();
-  {
-    // The keeper ends what an agent that died left behind. It is ours to end if the keeper died too.
-    Stop patience(stop);
-    Deadline deadline(loop_, after(loop_.now(), kKeeperLimit), patience, "the keeper does not end");
-    try {
-      co_await keeper_.wait(patience);
-    } catch (const Error&) {
-      stop.throw_if_requested();
-    }
-  }
-  if (!job_ended_) co_await end_descendants(loop_, host_, kShortGrace, stop);
+  // A keeper ends what an agent that died left behind. It is ours to end if the keeper died too.
+  const bool all_done = std::all_of(links_.begin(), links_.end(), [](const auto& one) { return one->done(); });
+  if (!all_done) co_await end_descendants(loop_, host_, kShortGrace, stop);
   rules_.stop_counting();
   arm_flush();
   co_await out_.drained(stop);
-  closing_line();
+  closing_lines();
   Stop patience(stop);
   Deadline deadline(loop_, after(loop_.now(), std::max(escalation_.flush_grace(), kLastLineLimit)), patience,
                     "nobody reads stderr");
@@ -279,65 +308,16 @@ Task<void> Head::conclude(Stop& stop) {
   }
 }
 
-void Head::closing_line() {
-  std::string sentence;
-  MessageId id = MessageId::kInternal;
-  const double now = seconds(loop_.now() - started_);
-  switch (cause_) {
-    case Cause::kNone: break;
-    case Cause::kReaderLeft: return;
-    case Cause::kRank:
-      id = rules_.first_failure()->id;
-      sentence = closing_sentence(*rules_.first_failure(), settings_.host_name, stopped_ranks_);
-      break;
-    case Cause::kTimeout:
-      id = MessageId::kTimeout;
-      sentence = fmt::format("the job did not end within {:g} s (--timeout); {} stopped by aiaccrun after {:.1f} s",
-                             seconds(settings_.timeout), ranks_text(stopped_ranks_), now);
-      break;
-    case Cause::kInterrupted:
-      id = MessageId::kInterrupted;
-      sentence = fmt::format("the job was ended by SIG{} after {:.1f} s; {} on host {} ended with it",
-                             ::sigabbrev_np(escalation_.interrupted_by()), now, ranks_text(stopped_ranks_),
-                             settings_.host_name);
-      break;
-    case Cause::kOutputFailed:
-      id = MessageId::kOutputLost;
-      sentence =
-          fmt::format("{}; {} stopped by aiaccrun after {:.1f} s", cause_sentence_, ranks_text(stopped_ranks_), now);
-      break;
-    case Cause::kNotStarted:
-      id = not_started_id_;
-      sentence = cause_sentence_;
-      break;
-    case Cause::kLost:
-      id = MessageId::kAgent;
-      sentence = fmt::format("{}; {} stopped after {:.1f} s", cause_sentence_, ranks_text(stopped_ranks_), now);
-      break;
-  }
-  const std::uint64_t dropped = dropped_by_agent_ + out_.dropped_bytes() + err_.dropped_bytes();
-  if (dropped > 0) {
-    if (sentence.empty()) {
-      id = MessageId::kOutputLost;
-      sentence = "all ranks have ended";
-    }
-    sentence += fmt::format("; {} bytes of output that nobody read were dropped", dropped);
-  }
-  if (!sentence.empty()) say(id, sentence);
-}
-
-int Head::exit_code() const {
-  switch (cause_) {
-    case Cause::kNone: return kExitOk;
-    case Cause::kRank: return rules_.first_failure()->exit_code;
-    case Cause::kTimeout: return kExitTimeout;
-    case Cause::kInterrupted: return 128 + escalation_.interrupted_by();
-    case Cause::kReaderLeft: return kExitReaderLeft;
-    case Cause::kNotStarted: return not_started_code_;
-    case Cause::kOutputFailed:
-    case Cause::kLost: return kExitLauncher;
-  }
-  return kExitLauncher;
+void Head::closing_lines() {
+  verdict_.interrupted_by = escalation_.interrupted_by();
+  verdict_.hosts = one_host() ? "host " + links_.front()->name() : fmt::format("{} hosts", links_.size());
+  verdict_.timeout = settings_.timeout;
+  verdict_.took = loop_.now() - started_;
+  verdict_.dropped_bytes = out_.dropped_bytes() + err_.dropped_bytes();
+  for (const auto& link : links_) verdict_.dropped_bytes += link->dropped_bytes();
+  const std::optional<ClosingLine> line = closing_line(verdict_);
+  if (line) say(line->id, line->sentence);
+  for (const std::string& more : evidence_) err_.put_own_line(more);
 }
 
 }  // namespace aiacc::launcher

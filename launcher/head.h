@@ -1,12 +1,17 @@
-// Head: aiaccrun itself once the plan stands. Tells the agent what to start, prints what ranks write, turns signals,
-// time-outs and ends of ranks into the end of the job, and knows the exit code and the closing line.
+// Head: aiaccrun itself once the plan stands. Reaches the hosts, tells their agents what to start, prints what ranks write,
+// turns signals, time-outs, ends of ranks and losses of hosts into the end of the job, and knows the exit code and the
+// closing line.
+//
+// All hosts are reached at once; ranks start when every agent is up, so that a host that cannot be reached costs nothing but
+// its sentence.
 #pragma once
 
 #include <cstdint>
-#include <functional>
-#include <optional>
+#include <memory>
 #include <string>
+#include <vector>
 
+#include "base/io/clock.h"
 #include "base/io/host.h"
 #include "base/io/net.h"
 #include "base/io/signals.h"
@@ -14,45 +19,34 @@
 #include "base/wire/launch_messages.h"
 #include "launcher/escalation.h"
 #include "launcher/exit_rules.h"
-#include "launcher/frames.h"
+#include "launcher/host_link.h"
 #include "launcher/sink.h"
+#include "launcher/verdict.h"
+#include "launcher/world_fence.h"
 
 namespace aiacc::launcher {
 
-class Head final : private Sink::Owner {
+class Head final : private Sink::Owner, private HostLink::Owner {
  public:
   struct Settings {
-    std::string host_name;
-    int ranks = 0;
+    std::vector<HostLink::Settings> hosts;  // in the order of their indices
+    std::vector<wire::StartJob> jobs;  // what each host's agent is to start; the head adds what it learns on the way
     bool tag_output = false;
     Duration timeout{};  // zero: none
     Duration kill_grace{};
-    // A line for each rank with the processing units that the kernel reports; empty: not asked for.
-    std::function<std::string(const std::vector<std::uint32_t>&)> describe_binding;
+    Duration start_limit{};  // until every agent must be up
   };
 
-  Head(Loop& loop, io::Host& host, io::Signals& signals, io::Process& keeper, io::Stream& out, io::Stream& err,
+  Head(Loop& loop, io::Host& host, io::Signals& signals, io::Entropy& entropy, io::Stream& out, io::Stream& err,
        Settings settings);
 
   // A line of the launcher on stderr, in order with what ranks write there.
   void say(MessageId id, const std::string& sentence);
 
   // Runs the job; returns aiaccrun's exit code when nothing of the job lives any more.
-  Task<int> run(wire::StartJob job, Stop& stop);
+  Task<int> run(Stop& stop);
 
  private:
-  // Why the job ends: the first of these in time.
-  enum class Cause : std::uint8_t {
-    kNone,
-    kRank,
-    kTimeout,
-    kInterrupted,
-    kReaderLeft,
-    kOutputFailed,
-    kNotStarted,
-    kLost
-  };
-
   struct Alarm final : Timer {
     Alarm(Head& head, void (Head::*call)()) : owner(head), action(call) {}
     void expired() noexcept override { (owner.*action)(); }
@@ -60,15 +54,32 @@ class Head final : private Sink::Owner {
     void (Head::*action)();
   };
 
-  Task<void> control(Stop& stop);
+  void host_up(HostLink& link) override;
+  void host_said(HostLink& link, const wire::Frame& frame) override;
+  void host_gone(HostLink& link) override;
+
+  void arm_start();
+  void start_ranks();
+  void host_failed_to_start();
+  void give_up_start();
+  void start_is_slow();
+  void start_takes_too_long();
+  std::vector<std::string> awaited_hosts() const;
+
+  void started(const HostLink& link, const wire::Started& message);
+  void not_started(const HostLink& link, const wire::NotStarted& message);
+  void output(const HostLink& link, wire::Output message);
+  void rank_changed(const HostLink& link, const wire::RankChanged& message);
+  void rank_stopped(const HostLink& link, const wire::RankStopped& message);
+  void host_ready(const HostLink& link, const wire::HostReady& message);
+  void lose_rank(const HostLink& link, const wire::LoseRank& message);
+  void lose_host(const HostLink& link, MessageId id, const std::string& sentence);
+  void check_rank(const HostLink& link, int rank) const;
+
   Task<void> handle_signals(Stop& stop);
+  Task<void> handle_signal(int number, Stop& stop);
   Task<void> conclude(Stop& stop);
-  void handle(const wire::Frame& frame);
-  void started(const wire::Started& message);
-  void not_started(const wire::NotStarted& message);
-  void rank_changed(const wire::RankChanged& message);
-  void rank_stopped(const wire::RankStopped& message);
-  void channel_ended();
+  void closing_lines();
 
   bool begin_end(Cause cause);
   void end_by(const Escalation::Step& step, bool everyone);
@@ -76,35 +87,47 @@ class Head final : private Sink::Owner {
   void timed_out();
   void flush_expired();
   void arm_flush();
-  void closing_line();
-  int exit_code() const;
 
-  void sink_took(Sink& sink, std::size_t bytes) override;
+  template <wire::Message T>
+  void to_all(const T& message, const HostLink* but = nullptr) {
+    for (const auto& link : links_) {
+      if (link.get() != but) link->send(message);
+    }
+  }
+  bool one_host() const { return links_.size() == 1; }
+  const std::string& host_of(int rank) const;
+
+  void sink_took(Sink& sink, int rank, std::size_t bytes) override;
   void sink_broke(Sink& sink, const Error& error) override;
 
   Loop& loop_;
   io::Host& host_;
   io::Signals& signals_;
-  io::Process& keeper_;
+  io::Entropy& entropy_;
   Settings settings_;
-  FrameSender to_agent_;
+  std::vector<std::unique_ptr<HostLink>> links_;
+  std::vector<std::size_t> hosts_of_ranks_;
+  struct Owed {
+    std::uint64_t bytes[2] = {0, 0};
+  };
+  std::vector<Owed> owed_;  // credit that a host was not told of yet
+  std::uint64_t credit_ = 0;
   Sink out_;
   Sink err_;
-  std::uint64_t owed_[2] = {0, 0};  // credit that was not told to the agent yet
   ExitRules rules_;
+  WorldFence fence_;
   Escalation escalation_;
   Alarm timeout_{*this, &Head::timed_out};
   Alarm flush_{*this, &Head::flush_expired};
+  Alarm slow_start_{*this, &Head::start_is_slow};
+  Alarm start_limit_{*this, &Head::start_takes_too_long};
+  Alarm start_failed_{*this, &Head::give_up_start};
   Event over_;
   Instant started_{};
   Instant flush_until_ = kNever;
-  Cause cause_ = Cause::kNone;
-  int stopped_ranks_ = 0;  // running when the job began to end
-  std::string cause_sentence_;
-  int not_started_code_ = 0;
-  MessageId not_started_id_ = MessageId::kInternal;
-  bool job_ended_ = false;  // the agent has said good-bye
-  std::uint64_t dropped_by_agent_ = 0;
+  Verdict verdict_;
+  std::vector<std::string> evidence_;  // lines behind the closing line
+  bool ranks_started_ = false;
 };
 
 }  // namespace aiacc::launcher

@@ -71,6 +71,7 @@ Task<void> HelloServer::converse(Session& session, Stop& stop) {
   }
   session.state = Session::State::kWaiting;
   session.version = hello.library_version;
+  session.data_port = hello.data_port;
   owner_.rank_connected(session.local);
   complete_fence();
 
@@ -182,13 +183,41 @@ void HelloServer::refuse_waiting(const Refusal& refusal) {
   }
 }
 
-void HelloServer::complete_fence() {
-  std::vector<Session*> waiting;
+std::vector<HelloServer::Session*> HelloServer::waiting() {
+  std::vector<Session*> found;
   for (Session* session : sessions_) {
-    if (session->state == Session::State::kWaiting) waiting.push_back(session);
+    if (session->state == Session::State::kWaiting) found.push_back(session);
   }
-  if (waiting.size() != config_.ranks.size()) return;
+  return found;
+}
 
+void HelloServer::complete_fence() {
+  const std::vector<Session*> all = waiting();
+  if (all.size() != config_.ranks.size()) return;
+  if (!config_.several_hosts) {
+    wire::OpenWorld world;
+    world.hosts.push_back({config_.host_name, {}});
+    world.data_ports.resize(config_.hosts_of_ranks.size());
+    return welcome(all, world);
+  }
+  std::vector<std::uint16_t> ports(all.size());
+  for (const Session* session : all) ports[static_cast<std::size_t>(session->local)] = session->data_port;
+  announced_ = true;
+  owner_.host_ready(all.front()->version, std::move(ports));
+}
+
+void HelloServer::open_world(const wire::OpenWorld& world) {
+  // If one of them is gone by now, the others were told so when it went.
+  if (std::exchange(announced_, false)) welcome(waiting(), world);
+}
+
+void HelloServer::refuse_world(Code code, const std::string& sentence) {
+  announced_ = false;
+  no_fence_ = Refusal{code, sentence};
+  refuse_waiting(*no_fence_);
+}
+
+void HelloServer::welcome(const std::vector<Session*>& sessions, const wire::OpenWorld& world) {
   SharedSegment segment;
   try {
     segment = owner_.make_segment();
@@ -203,7 +232,10 @@ void HelloServer::complete_fence() {
   message.segment_nonce = segment.nonce;
   message.host_name = config_.host_name;
   message.hosts_of_ranks = config_.hosts_of_ranks;
-  for (Session* session : waiting) {
+  message.hosts = world.hosts;
+  message.data_ports = world.data_ports;
+  message.secret = config_.secret;
+  for (Session* session : sessions) {
     message.rank = rank_of(session->local);
     message.local_rank = session->local;
     session->state = Session::State::kWelcomed;
@@ -212,13 +244,25 @@ void HelloServer::complete_fence() {
   }
 }
 
-void HelloServer::tell_lost(int local, const std::string& sentence) {
+void HelloServer::tell_lost(int rank, const std::string& sentence) {
   wire::RankLost message;
-  message.rank = rank_of(local);
+  message.rank = rank;
   message.sentence = sentence;
   for (Session* session : sessions_) {
-    if (session->state == Session::State::kWelcomed && session->local != local) session->sender.send(message);
+    if (session->state == Session::State::kWelcomed && rank_of(session->local) != rank) session->sender.send(message);
   }
+}
+
+void HelloServer::lose_local(int local, const std::string& sentence) {
+  tell_lost(rank_of(local), sentence);
+  if (config_.several_hosts) owner_.rank_lost(rank_of(local), sentence);
+}
+
+void HelloServer::lose_remote(int rank, const std::string& sentence) {
+  tell_lost(rank, sentence);
+  if (!no_fence_) no_fence_ = Refusal{Code::kPeerFailed, sentence + " and takes no part any more"};
+  announced_ = false;
+  refuse_waiting(*no_fence_);
 }
 
 // The connection of a session is over, or its process is.
@@ -228,24 +272,22 @@ void HelloServer::ended(Session& session) {
   const std::string sentence =
       fmt::format("rank {} on host {} (process {}) closed its connection to the agent without finalize",
                   rank_of(session.local), config_.host_name, session.process);
-  if (state == Session::State::kWelcomed) {
-    tell_lost(session.local, sentence);
-  }
+  if (state == Session::State::kWelcomed) return lose_local(session.local, sentence);
+  if (!announced_) return;  // it may come again
+  lose_local(session.local, sentence);
+  lose_remote(rank_of(session.local), sentence);
 }
 
 void HelloServer::rank_exited(int local, const std::string& what) {
   const std::string sentence = fmt::format("rank {} on host {} {}", rank_of(local), config_.host_name, what);
+  Session* claim = claim_of(local);
+  if (claim != nullptr) claim->state = Session::State::kLeft;
   if (!no_fence_) {
     no_fence_ = Refusal{Code::kPeerFailed, sentence + " and takes no part any more"};
-    if (Session* own = claim_of(local); own != nullptr && own->state == Session::State::kWaiting) {
-      own->state = Session::State::kLeft;
-    }
+    announced_ = false;
     refuse_waiting(*no_fence_);
   }
-  if (Session* claim = claim_of(local)) {
-    claim->state = Session::State::kLeft;
-    tell_lost(local, sentence);
-  }
+  if (claim != nullptr) lose_local(local, sentence);
 }
 
 }  // namespace aiacc::launcher

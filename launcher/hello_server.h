@@ -3,6 +3,9 @@
 //
 // A rank may run one aiacc program after another (sh -c './a; ./b'): each time all ranks have said hello anew there is a
 // new fence with a new segment. At any moment one live process claims a rank.
+//
+// In a job of several hosts the fence is a part of aiaccrun's: when all ranks of this host have said hello the owner is told,
+// and open_world() or refuse_world() is the answer. Losses on other hosts come in by lose_remote().
 #pragma once
 
 #include <cstdint>
@@ -17,6 +20,7 @@
 #include "base/io/net.h"
 #include "base/task/scope.h"
 #include "base/wire/agent_messages.h"
+#include "base/wire/launch_messages.h"
 #include "launcher/failure.h"
 #include "launcher/frames.h"
 
@@ -39,6 +43,10 @@ class HelloServer {
     virtual void hello_refused(MessageId id, const std::string& sentence) = 0;
     // Memory for this host's ranks; throws kOutOfMemory with the numbers.
     virtual SharedSegment make_segment() = 0;
+    // Of several hosts: all ranks of this one wait for the others', and where they take connections.
+    virtual void host_ready(const std::string& library_version, std::vector<std::uint16_t> data_ports) = 0;
+    // Of several hosts: a rank of this one is gone without leaving, after a hello.
+    virtual void rank_lost(int rank, const std::string& sentence) = 0;
 
    protected:
     ~Owner() = default;
@@ -51,6 +59,8 @@ class HelloServer {
     std::uint64_t job = 0;
     std::vector<std::uint32_t> hosts_of_ranks;  // of the whole job
     std::vector<std::int32_t> ranks;            // of this host, ascending; a rank's index here is its `local`
+    std::string secret;                         // of the job
+    bool several_hosts = false;
   };
 
   HelloServer(Loop& loop, io::Host& host, Config config, Owner& owner);
@@ -65,6 +75,12 @@ class HelloServer {
   // The rank's process ended; `what` is "exited with status 3", "was killed by signal 9 (Killed)" …
   void rank_exited(int local, const std::string& what);
 
+  // aiaccrun's answers to Owner::host_ready().
+  void open_world(const wire::OpenWorld& world);
+  void refuse_world(Code code, const std::string& sentence);
+  // A rank of another host is gone without leaving.
+  void lose_remote(int rank, const std::string& sentence);
+
  private:
   struct Session {
     enum class State : std::uint8_t { kNew, kWaiting, kWelcomed, kLeft };
@@ -75,6 +91,7 @@ class HelloServer {
     int local = -1;
     io::ProcessId process = 0;
     std::string version;
+    std::uint16_t data_port = 0;
   };
   struct Refusal {
     Code code;
@@ -89,8 +106,11 @@ class HelloServer {
   void refuse(Session& session, const Refusal& refusal);
   void refuse_waiting(const Refusal& refusal);
   void complete_fence();
+  std::vector<Session*> waiting();
+  void welcome(const std::vector<Session*>& sessions, const wire::OpenWorld& world);
   void ended(Session& session);
-  void tell_lost(int local, const std::string& sentence);
+  void tell_lost(int rank, const std::string& sentence);
+  void lose_local(int local, const std::string& sentence);
   int rank_of(int local) const { return config_.ranks[static_cast<std::size_t>(local)]; }
   int size() const { return static_cast<int>(config_.hosts_of_ranks.size()); }
   Session* claim_of(int local) noexcept;
@@ -103,6 +123,7 @@ class HelloServer {
   std::list<Session*> sessions_;     // in the order of their coming; they live in their coroutines
   std::string last_told_;            // of the refusals, to the user
   std::optional<Refusal> no_fence_;  // why no fence can complete any more
+  bool announced_ = false;           // all wait for the other hosts
 };
 
 }  // namespace aiacc::launcher

@@ -45,8 +45,11 @@ class HelloServerTest : public testing::Test, protected HelloServer::Owner, priv
 
   HelloServerTest() : ended_(loop_) {}
 
-  void serve(int ranks) {
+  // With `size`, the job has other ranks on another host.
+  void serve(int ranks, int size = 0) {
     HelloServer::Config config;
+    config.several_hosts = size > ranks;
+    config.secret = config.several_hosts ? "secret" : "";
     config.host_name = "a";
     config.user = ::geteuid();
     config.agent = kAgent;
@@ -55,6 +58,7 @@ class HelloServerTest : public testing::Test, protected HelloServer::Owner, priv
       config.ranks.push_back(rank);
       config.hosts_of_ranks.push_back(0);
     }
+    for (int rank = ranks; rank < size; ++rank) config.hosts_of_ranks.push_back(1);
     HelloServer::Owner& owner = *this;
     server_ = std::make_unique<HelloServer>(loop_, host_, std::move(config), owner);
     server_->set_processes(std::vector<io::ProcessId>(static_cast<std::size_t>(ranks), 1));
@@ -77,6 +81,7 @@ class HelloServerTest : public testing::Test, protected HelloServer::Owner, priv
     message.rank = rank;
     message.size = size;
     message.library_version = version;
+    message.data_port = static_cast<std::uint16_t>(7000 + rank);
     send(client, message);
     return client;
   }
@@ -105,6 +110,10 @@ class HelloServerTest : public testing::Test, protected HelloServer::Owner, priv
     ++segments_;
     return {std::make_shared<const Fd>(::memfd_create("test", MFD_CLOEXEC)), static_cast<std::uint64_t>(segments_)};
   }
+  void host_ready(const std::string& version, std::vector<std::uint16_t> ports) override {
+    ready_.emplace_back(version, std::move(ports));
+  }
+  void rank_lost(int rank, const std::string& sentence) override { lost_.emplace_back(rank, sentence); }
   void root_ended(Root&, std::exception_ptr) noexcept override { ended_.set(); }
 
   io::RealLoop loop_;
@@ -117,6 +126,8 @@ class HelloServerTest : public testing::Test, protected HelloServer::Owner, priv
   std::unique_ptr<Root> root_;
   std::vector<int> connected_, initialised_, finalized_;
   std::vector<std::pair<MessageId, std::string>> told_;
+  std::vector<std::pair<std::string, std::vector<std::uint16_t>>> ready_;
+  std::vector<std::pair<int, std::string>> lost_;
   int segments_ = 0;
 };
 
@@ -240,6 +251,101 @@ TEST_F(HelloServerTest, AStrangerIsRefused) {
   Client stranger = hello(0, 1);
   EXPECT_NE(next(stranger).as<wire::Refused>().sentence.find("does not descend from a rank of this job"),
             std::string::npos);
+}
+
+wire::OpenWorld world_of(int size) {
+  wire::OpenWorld world;
+  world.hosts = {{"a", {"10.0.0.1"}}, {"b", {"10.0.0.2"}}};
+  for (int rank = 0; rank < size; ++rank) world.data_ports.push_back(static_cast<std::uint16_t>(9000 + rank));
+  return world;
+}
+
+TEST_F(HelloServerTest, WithOtherHostsTheFenceIsHalfOurs) {
+  serve(2, 3);
+  Client first = hello(1, 3);
+  settle(1);
+  EXPECT_TRUE(ready_.empty());
+  Client second = hello(0, 3);
+  settle(2);
+  ASSERT_EQ(ready_.size(), 1u);
+  EXPECT_EQ(ready_[0].first, "1.0");
+  EXPECT_EQ(ready_[0].second, (std::vector<std::uint16_t>{7000, 7001}));
+  EXPECT_TRUE(initialised_.empty());
+  server_->open_world(world_of(3));
+  for (Client* client : {&first, &second}) {
+    const auto welcome = next(*client).as<wire::Welcome>();
+    EXPECT_EQ(welcome.size, 3);
+    EXPECT_EQ(welcome.local_size, 2);
+    EXPECT_EQ(welcome.hosts_of_ranks, (std::vector<std::uint32_t>{0, 0, 1}));
+    ASSERT_EQ(welcome.hosts.size(), 2u);
+    EXPECT_EQ(welcome.hosts[1].addresses, (std::vector<std::string>{"10.0.0.2"}));
+    EXPECT_EQ(welcome.data_ports, (std::vector<std::uint16_t>{9000, 9001, 9002}));
+    EXPECT_EQ(welcome.secret, "secret");
+  }
+  server_->open_world(world_of(3));  // once is enough
+  EXPECT_EQ(initialised_.size(), 2u);
+}
+
+TEST_F(HelloServerTest, WhatOtherHostsRefuseIsRefusedHere) {
+  serve(1, 2);
+  Client client = hello(0, 2);
+  settle(1);
+  server_->refuse_world(Code::kMismatch, "they do not fit");
+  EXPECT_EQ(next(client).as<wire::Refused>().sentence, "they do not fit");
+  Client late = hello(0, 2);
+  EXPECT_EQ(next(late).as<wire::Refused>().code, static_cast<std::int32_t>(Code::kMismatch));
+}
+
+TEST_F(HelloServerTest, ALossOnAnotherHostReachesOurRanks) {
+  serve(1, 2);
+  Client client = hello(0, 2);
+  settle(1);
+  server_->open_world(world_of(2));
+  next(client).as<wire::Welcome>();
+  server_->lose_remote(1, "rank 1 on host b was killed by signal 9 (Killed)");
+  const auto lost = next(client).as<wire::RankLost>();
+  EXPECT_EQ(lost.rank, 1);
+  EXPECT_EQ(lost.sentence, "rank 1 on host b was killed by signal 9 (Killed)");
+  EXPECT_TRUE(lost_.empty()) << "aiaccrun knows";
+}
+
+TEST_F(HelloServerTest, ALossHereIsToldToOtherHosts) {
+  serve(2, 3);
+  std::vector<Client> clients;
+  for (int rank = 0; rank < 2; ++rank) clients.push_back(hello(rank, 3));
+  settle(2);
+  server_->open_world(world_of(3));
+  for (Client& client : clients) next(client).as<wire::Welcome>();
+  server_->rank_exited(1, "exited with status 3");
+  EXPECT_EQ(next(clients[0]).as<wire::RankLost>().rank, 1);
+  ASSERT_EQ(lost_.size(), 1u);
+  EXPECT_EQ(lost_[0], (std::pair<int, std::string>(1, "rank 1 on host a exited with status 3")));
+}
+
+TEST_F(HelloServerTest, AFinalizedRankIsNoLoss) {
+  serve(1, 2);
+  Client client = hello(0, 2);
+  settle(1);
+  server_->open_world(world_of(2));
+  next(client).as<wire::Welcome>();
+  send(client, wire::Leave{});
+  next(client).as<wire::Gone>();
+  server_->rank_exited(0, "exited with status 0");
+  EXPECT_TRUE(lost_.empty());
+}
+
+TEST_F(HelloServerTest, WhoLeavesBetweenTheFencesIsLostEverywhere) {
+  serve(2, 3);
+  Client first = hello(0, 3);
+  Client second = hello(1, 3);
+  settle(2);
+  second.frames.reset();
+  second.stream.reset();
+  EXPECT_EQ(next(first).as<wire::Refused>().code, static_cast<std::int32_t>(Code::kPeerFailed));
+  ASSERT_EQ(lost_.size(), 1u);
+  EXPECT_EQ(lost_[0].first, 1);
+  server_->open_world(world_of(3));
+  EXPECT_TRUE(initialised_.empty());
 }
 
 TEST_F(HelloServerTest, NonsenseEndsTheConnectionAndNothingElse) {

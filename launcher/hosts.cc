@@ -3,10 +3,14 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <limits>
+#include <numeric>
 
 namespace aiacc::launcher {
 
 namespace {
+
+constexpr int kNoLimit = std::numeric_limits<int>::max();
 
 char lower(char c) { return c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c; }
 
@@ -14,38 +18,121 @@ bool same_name(std::string_view a, std::string_view b) {
   return std::equal(a.begin(), a.end(), b.begin(), b.end(), [](char x, char y) { return lower(x) == lower(y); });
 }
 
-std::string counted(std::size_t n, std::string_view noun) { return fmt::format("{} {}{}", n, noun, n == 1 ? "" : "s"); }
+std::string counted(int n, std::string_view noun) { return fmt::format("{} {}{}", n, noun, n == 1 ? "" : "s"); }
 
-// The slots of this host; 0 when no list was given, which means any number.
-int slots_of_list(const Options& options, const Surroundings& here) {
-  int slots = 0;
-  for (const HostSpec& host : options.hosts.value) {
-    if (!is_this_host(host.name, here.host_name)) {
-      throw UsageError(
-          MessageId::kRemote,
-          fmt::format("host {} is not this one ({}): this version starts ranks on this host only, other hosts "
-                      "come in a later version; use -H localhost:N or leave -H out",
-                      host.name, here.host_name));
-    }
-    slots += host.slots;
-  }
-  return slots;
+std::string access_in_words(const HostSpec& spec) {
+  std::string text = spec.user.empty() ? "no user" : "user " + spec.user;
+  return text + (spec.port == 0 ? " and no port" : fmt::format(" and port {}", spec.port));
 }
 
-int number_of_ranks(const Options& options, const Surroundings& here, int slots) {
+// One entry of the list after another, each name once. `seen` has the entry that named a host first.
+std::vector<HostPlan> merged(const std::vector<HostSpec>& list, const Surroundings& here) {
+  std::vector<HostPlan> hosts;
+  std::vector<const HostSpec*> seen;
+  for (const HostSpec& spec : list) {
+    const bool own = is_this_host(spec.name, here.host_name);
+    const auto same = [&](const HostSpec* other) {
+      return own ? is_this_host(other->name, here.host_name) : same_name(other->name, spec.name);
+    };
+    const auto before = std::find_if(seen.begin(), seen.end(), same);
+    if (before == seen.end()) {
+      HostPlan& host = hosts.emplace_back();
+      // With a user or a port of its own even this host is reached as any other.
+      host.local = own && spec.user.empty() && spec.port == 0;
+      host.name = host.local ? here.host_name : spec.name;
+      host.user = spec.user;
+      host.port = spec.port;
+      host.slots = spec.slots;
+      seen.push_back(&spec);
+      continue;
+    }
+    const HostSpec& first = **before;
+    if (first.user != spec.user || first.port != spec.port) {
+      throw UsageError(MessageId::kHosts,
+                       fmt::format("host {} has {} in {} and {} in {}; give it the same everywhere", spec.name,
+                                   access_in_words(first), first.where, access_in_words(spec), spec.where));
+    }
+    hosts[static_cast<std::size_t>(before - seen.begin())].slots += spec.slots;
+  }
+  return hosts;
+}
+
+int number_of_ranks(const Options& options, int hosts, int slots) {
   const int each = options.ranks_per_host.value;
   if (options.ranks.given()) {
-    if (each != 0 && options.ranks.value > each) {
-      throw UsageError(MessageId::kRanks,
-                       fmt::format("{} ranks with -N {} need {} hosts, and there is one; raise -N or lower -np",
-                                   options.ranks.value, each, (options.ranks.value + each - 1) / each));
+    const int needed = each == 0 ? 1 : (options.ranks.value + each - 1) / each;
+    if (needed > hosts) {
+      throw UsageError(
+          MessageId::kRanks,
+          fmt::format("{} ranks with -N {} need {} hosts, and there {}; raise -N or lower -np", options.ranks.value,
+                      each, needed, hosts == 1 ? std::string("is one") : fmt::format("are {}", hosts)));
     }
     return options.ranks.value;
   }
-  if (each != 0) return each;
+  if (each != 0) return each * hosts;
   if (slots != 0) return slots;
-  throw UsageError(MessageId::kRanks, fmt::format("how many ranks? give -np N (this host has {})",
-                                                  counted(here.topology.usable_cores(), "usable core")));
+  throw UsageError(MessageId::kRanks, "how many ranks? give -np N, or hosts with their slots (-H HOST:SLOTS)");
+}
+
+[[noreturn]] void too_few_slots(int ranks, const std::vector<HostPlan>& hosts, const std::vector<int>& room) {
+  const int slots = std::accumulate(room.begin(), room.end(), 0);
+  if (hosts.size() == 1) {
+    const HostPlan& host = hosts.front();
+    throw UsageError(MessageId::kSlots, fmt::format("{} for {} on {}; use -np {} or less, -H {}:{}, or --oversubscribe",
+                                                    counted(ranks, "rank"), counted(slots, "slot"), host.name, slots,
+                                                    host.local ? "localhost" : host.name, ranks));
+  }
+  constexpr std::size_t kNamed = 4;
+  std::string which;
+  for (std::size_t i = 0; i < std::min(hosts.size(), kNamed); ++i) {
+    which += fmt::format("{}{}: {}", i == 0 ? "" : ", ", hosts[i].name, room[i]);
+  }
+  if (hosts.size() > kNamed) which += ", ...";
+  throw UsageError(MessageId::kSlots,
+                   fmt::format("{} for {} on {} hosts ({}); use -np {} or less, give the hosts more slots, or "
+                               "--oversubscribe",
+                               counted(ranks, "rank"), counted(slots, "slot"), hosts.size(), which, slots));
+}
+
+// How many ranks each host gets at most: its slots, and -N.
+std::vector<int> rooms(const std::vector<HostPlan>& hosts, int each) {
+  std::vector<int> room;
+  for (const HostPlan& host : hosts) {
+    const int slots = host.slots == 0 ? kNoLimit : host.slots;
+    room.push_back(each == 0 ? slots : std::min(slots, each));
+  }
+  return room;
+}
+
+// The host of each rank, in the order in which hosts are filled: one after the other, or in turn. What has no slot any more
+// (--oversubscribe) goes round.
+std::vector<std::size_t> fill(int ranks, const std::vector<int>& room, int each, bool in_turn) {
+  std::vector<int> count(room.size(), 0);
+  std::vector<std::size_t> order;
+  const auto left = [&] { return static_cast<int>(order.size()) < ranks; };
+  const auto put = [&](std::size_t host) {
+    ++count[host];
+    order.push_back(host);
+  };
+  if (in_turn) {
+    for (bool any = true; any && left();) {
+      any = false;
+      for (std::size_t host = 0; host < room.size() && left(); ++host) {
+        if (count[host] >= room[host]) continue;
+        put(host);
+        any = true;
+      }
+    }
+  } else {
+    for (std::size_t host = 0; host < room.size(); ++host) {
+      while (left() && count[host] < room[host]) put(host);
+    }
+  }
+  for (std::size_t host = 0; left(); host = (host + 1) % room.size()) {
+    if (each == 0 || count[host] < each) put(host);
+  }
+  if (!in_turn) std::stable_sort(order.begin(), order.end());  // ranks of a host are neighbours
+  return order;
 }
 
 }  // namespace
@@ -58,15 +145,24 @@ bool is_this_host(const std::string& name, const std::string& host_name) {
 }
 
 std::vector<HostPlan> plan_hosts(const Options& options, const Surroundings& here) {
-  const int slots = slots_of_list(options, here);
-  const int ranks = number_of_ranks(options, here, slots);
-  if (slots != 0 && ranks > slots && !options.oversubscribe.value) {
-    throw UsageError(MessageId::kSlots,
-                     fmt::format("{} for {} on {}; use -np {} or less, -H localhost:{}, or --oversubscribe",
-                                 counted(static_cast<std::size_t>(ranks), "rank"),
-                                 counted(static_cast<std::size_t>(slots), "slot"), here.host_name, slots, ranks));
+  std::vector<HostPlan> hosts = merged(options.hosts.value, here);
+  if (hosts.empty()) {
+    HostPlan& host = hosts.emplace_back();
+    host.name = here.host_name;
+    host.local = true;
   }
-  return {HostPlan{here.host_name, slots, 0, ranks}};
+  const int each = options.ranks_per_host.value;
+  const int slots =
+      std::accumulate(hosts.begin(), hosts.end(), 0, [](int sum, const HostPlan& h) { return sum + h.slots; });
+  const int ranks = number_of_ranks(options, static_cast<int>(hosts.size()), slots);
+  const std::vector<int> room = rooms(hosts, each);
+  const bool limited = slots != 0 && !options.oversubscribe.value;
+  if (limited && ranks > std::accumulate(room.begin(), room.end(), 0)) too_few_slots(ranks, hosts, room);
+
+  const std::vector<std::size_t> order = fill(ranks, room, each, options.map_by.value == MapBy::kNode);
+  for (int rank = 0; rank < ranks; ++rank) hosts[order[static_cast<std::size_t>(rank)]].ranks.push_back(rank);
+  std::erase_if(hosts, [](const HostPlan& host) { return host.ranks.empty(); });
+  return hosts;
 }
 
 }  // namespace aiacc::launcher

@@ -1,6 +1,7 @@
-// Which hosts a job gets and how many ranks on each: slots, -np, -N and what of them contradicts.
+// Which hosts a job gets and how many ranks on each: lists, slots, -np, -N, --map-by and what of them contradicts.
 #pragma once
 
+#include <string>
 #include <vector>
 
 #include "launcher/plan.h"
@@ -10,7 +11,8 @@ namespace aiacc::launcher {
 // This host under one of its names: localhost, 127.0.0.1, ::1, its own name, or that name's first label.
 bool is_this_host(const std::string& name, const std::string& host_name);
 
-// Throws UsageError: another host, more ranks than slots, no number of ranks.
+// The hosts that get ranks, each with its own. Throws UsageError: more ranks than slots, no number of ranks, a host that is
+// given twice with different users or ports.
 std::vector<HostPlan> plan_hosts(const Options& options, const Surroundings& here);
 
 }  // namespace aiacc::launcher

@@ -4,20 +4,27 @@
 #include <signal.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstdio>
 #include <filesystem>
+#include <fstream>
 #include <memory>
 #include <string>
 
+#include "base/config.h"
 #include "base/io/process_role.h"
+#include "base/io/real_clock.h"
 #include "base/io/real_host.h"
 #include "base/io/real_loop.h"
 #include "base/io/real_net.h"
 #include "base/io/real_signals.h"
 #include "launcher/head.h"
+#include "launcher/host_list.h"
+#include "launcher/placement.h"
 #include "launcher/plan.h"
 #include "launcher/program.h"
 #include "launcher/roles.h"
+#include "launcher/starter.h"
 
 namespace aiacc::launcher {
 
@@ -34,87 +41,125 @@ Surroundings look_around(const io::Host& host) {
   Surroundings here;
   here.host_name = host.name();
   here.cwd = std::filesystem::current_path().string();
-  for (char** variable = environ; *variable != nullptr; ++variable) here.environment.emplace_back(*variable);
-  here.topology = Topology::load();
+  here.environment = process_environment();
+  std::error_code none;
+  here.program = std::filesystem::read_symlink("/proc/self/exe", none).string();
   return here;
 }
 
-wire::StartJob job_of(const Plan& plan, const Options& options) {
+void read_host_file(Options& options) {
+  if (!options.host_file.given()) return;
+  const std::string& file = options.host_file.value;
+  std::ifstream in(file, std::ios::binary);
+  std::string text(kHostFileLimit + 1, '\0');
+  in.read(text.data(), static_cast<std::streamsize>(text.size()));
+  if (in.bad() || (in.gcount() == 0 && !in.eof())) {
+    throw UsageError(MessageId::kHosts,
+                     fmt::format("the host file {} cannot be read; check its path and permissions", file));
+  }
+  text.resize(static_cast<std::size_t>(in.gcount()));
+  if (text.size() > kHostFileLimit) {
+    throw UsageError(MessageId::kHosts,
+                     fmt::format("the host file {} has more than {} bytes: is it one?", file, kHostFileLimit));
+  }
+  options.hosts = {parse_host_file(file, text), Source::kFlag};
+}
+
+// Of all variables that concern the library, aiaccrun itself obeys these two.
+Config own_config(const Surroundings& here) {
+  std::vector<std::string> own;
+  for (const std::string& entry : here.environment) {
+    if (entry.starts_with("AIACC_LEASE=") || entry.starts_with("AIACC_INIT_TIMEOUT=")) own.push_back(entry);
+  }
+  try {
+    return Config::read(own);
+  } catch (const Error& error) {
+    throw UsageError(MessageId::kVariable, error.message());
+  }
+}
+
+wire::StartJob job_of(const Plan& plan, const Options& options, std::size_t host) {
+  const HostPlan& there = plan.hosts[host];
   wire::StartJob job;
   job.version = version_text();
-  job.host_name = plan.hosts.front().name;
+  job.host_name = there.name;
+  job.host = static_cast<std::int32_t>(host);
   job.argv = plan.argv;
   job.cwd = plan.cwd;
-  job.environment = plan.environment;
+  job.environment = there.local ? plan.environment : plan.remote_environment;
+  job.over_own = !there.local;
   for (const RankPlan& planned : plan.ranks) {
     job.hosts_of_ranks.push_back(static_cast<std::uint32_t>(planned.host));
+    if (planned.host != job.host) continue;
     wire::StartRank& rank = job.ranks.emplace_back();
     rank.rank = planned.rank;
     rank.local_rank = planned.local_rank;
-    rank.binding.assign(planned.binding.begin(), planned.binding.end());
     rank.environment = planned.environment;
   }
+  job.map_by = static_cast<std::uint8_t>(plan.placement.map_by);
+  job.bind_to = static_cast<std::uint8_t>(plan.placement.bind_to);
+  job.bind_asked = plan.placement.bind_asked;
+  job.oversubscribe = plan.placement.oversubscribe;
   job.tag_output = options.tag_output.value;
   job.report_bindings = options.report_bindings.value;
   return job;
 }
 
-Head::Settings settings_of(const Plan& plan, const Options& options, const Topology& topology) {
+HostLink::Settings link_to(const Plan& plan, const Options& options, const Surroundings& here, std::size_t host,
+                           Duration lease) {
+  const HostPlan& there = plan.hosts[host];
+  HostLink::Settings link;
+  link.index = static_cast<int>(host);
+  link.name = there.name;
+  link.local = there.local;
+  if (there.local) {
+    link.starts.push_back(keeper_spec(options.isolate.value));
+    return link;
+  }
+  link.ssh = !options.launch_agent.given();
+  link.lease = lease;
+  for (const Words& command : starter_commands(there, options, here.program)) {
+    link.starts.push_back(starter_spec(command));
+  }
+  return link;
+}
+
+Head::Settings settings_of(const Plan& plan, const Options& options, const Surroundings& here) {
+  const Config config = own_config(here);
   Head::Settings settings;
-  settings.host_name = plan.hosts.front().name;
-  settings.ranks = plan.size();
+  for (std::size_t host = 0; host < plan.hosts.size(); ++host) {
+    settings.hosts.push_back(link_to(plan, options, here, host, config->lease));
+    settings.jobs.push_back(job_of(plan, options, host));
+  }
   settings.tag_output = options.tag_output.value;
   settings.timeout = options.timeout.value;
   settings.kill_grace = options.kill_grace.value;
-  if (options.report_bindings.value) {
-    settings.describe_binding = [&topology](const std::vector<std::uint32_t>& cpus) {
-      return describe_binding(io::CpuList(cpus.begin(), cpus.end()), topology);
-    };
-  }
+  settings.start_limit = config->init_timeout;
   return settings;
 }
 
-int run_plan(io::RealLoop& loop, io::RealHost& host, io::Signals& signals, io::Process& keeper, const Options& options,
-             unsigned closed) {
+int run_job(const Options& options, unsigned closed) {
+  io::RealLoop loop;
+  io::RealSignals signals(loop, {SIGINT, SIGTERM, SIGHUP, SIGUSR1, SIGUSR2, SIGWINCH, SIGTSTP, SIGCONT});
+  io::RealHost host(loop);
+  io::RealEntropy entropy;
+  host.adopt_orphans();  // if keeper and agent die at once, what they leave comes to us
   const Surroundings here = look_around(host);
   const Plan plan = make_plan(options, here);
-  find_program(plan);
+  const bool any_local =
+      std::any_of(plan.hosts.begin(), plan.hosts.end(), [](const HostPlan& one) { return one.local; });
+  if (any_local) find_program(plan.argv.front(), plan.cwd, plan.environment);
 
   const auto out = io::adopt_inherited(loop, STDOUT_FILENO, "standard output");
   const auto err = io::adopt_inherited(loop, STDERR_FILENO, "standard error");
-  Head head(loop, host, signals, keeper, *out, *err, settings_of(plan, options, here.topology));
+  Head head(loop, host, signals, entropy, *out, *err, settings_of(plan, options, here));
   if ((closed & (1u << STDOUT_FILENO)) != 0) {
     head.say(MessageId::kStdout, "standard output was closed at the start: what ranks write there goes to /dev/null");
   }
   for (const Notice& notice : plan.notices) head.say(notice.id, notice.sentence);
   Stop stop;
-  Task<int> job = head.run(job_of(plan, options), stop);
+  Task<int> job = head.run(stop);
   return loop.run(std::move(job));
-}
-
-std::unique_ptr<io::Process> start_keeper(io::RealHost& host, const Options& options) {
-  try {
-    return host.spawn(keeper_spec(options.isolate.value));
-  } catch (const Error& error) {
-    throw LaunchError(MessageId::kLimit, kExitLauncher, error.message());
-  }
-}
-
-// The keeper starts while the plan is made; a plan that fails lets it go again before anything else was started.
-int run_job(const Options& options, unsigned closed) {
-  io::RealLoop loop;
-  io::RealSignals signals(loop, {SIGINT, SIGTERM, SIGHUP, SIGUSR1, SIGUSR2, SIGWINCH, SIGTSTP, SIGCONT});
-  io::RealHost host(loop);
-  host.adopt_orphans();  // if keeper and agent die at once, what they leave comes to us
-  std::unique_ptr<io::Process> keeper = start_keeper(host, options);
-  try {
-    return run_plan(loop, host, signals, *keeper, options, closed);
-  } catch (...) {
-    keeper->in.reset();
-    Stop stop;
-    loop.run(keeper->wait(stop));
-    throw;
-  }
 }
 
 int dry_run(const Options& options) {
@@ -122,8 +167,15 @@ int dry_run(const Options& options) {
   const io::RealHost host(loop);
   const Surroundings here = look_around(host);
   const Plan plan = make_plan(options, here);
-  for (const Notice& notice : plan.notices) print_line(stderr, message_line(notice.id, notice.sentence));
-  return print(describe_plan(plan, options, here));
+  const Topology topology = Topology::load();
+  std::vector<Notice> notices = plan.notices;
+  for (const HostPlan& there : plan.hosts) {
+    if (!there.local) continue;
+    const Placement placement = place_ranks(static_cast<int>(there.ranks.size()), plan.placement, topology, there.name);
+    notices.insert(notices.end(), placement.notices.begin(), placement.notices.end());
+  }
+  for (const Notice& notice : notices) print_line(stderr, message_line(notice.id, notice.sentence));
+  return print(describe_plan(plan, options, here, topology));
 }
 
 }  // namespace
@@ -131,12 +183,13 @@ int dry_run(const Options& options) {
 int launch(int argc, char** argv) {
   try {
     const unsigned closed = io::fill_standard_descriptors();
-    const Options options = parse_options(argc, argv);
+    Options options = parse_options(argc, argv);
     switch (options.action) {
       case Options::Action::kHelp: return print(help_text());
       case Options::Action::kVersion: return print(version_text());
       case Options::Action::kRun: break;
     }
+    read_host_file(options);
     return options.dry_run.value ? dry_run(options) : run_job(options, closed);
   } catch (const LaunchError& error) {
     print_line(stderr, message_line(error.id(), error.message()));

@@ -8,6 +8,8 @@ launcher_sources += \
 	launcher/environment.h \
 	launcher/failure.cc \
 	launcher/failure.h \
+	launcher/host_list.cc \
+	launcher/host_list.h \
 	launcher/hosts.cc \
 	launcher/hosts.h \
 	launcher/option_values.cc \
@@ -17,17 +19,24 @@ launcher_sources += \
 	launcher/options_table.cc \
 	launcher/options_table.h \
 	launcher/options_text.cc \
+	launcher/placement.cc \
+	launcher/placement.h \
 	launcher/plan.cc \
 	launcher/plan.h \
 	launcher/plan_text.cc \
 	launcher/program.cc \
 	launcher/program.h \
 	launcher/split.cc \
-	launcher/split.h
+	launcher/split.h \
+	launcher/start_failure.cc \
+	launcher/start_failure.h \
+	launcher/starter.cc \
+	launcher/starter.h
 
 launcher_sources += \
 	launcher/agent.cc \
 	launcher/agent.h \
+	launcher/agent_start.cc \
 	launcher/credit_gate.h \
 	launcher/escalation.cc \
 	launcher/escalation.h \
@@ -37,14 +46,22 @@ launcher_sources += \
 	launcher/frames.h \
 	launcher/head.cc \
 	launcher/head.h \
+	launcher/head_start.cc \
 	launcher/hello_server.cc \
 	launcher/hello_server.h \
+	launcher/host_addresses.cc \
+	launcher/host_addresses.h \
+	launcher/host_link.cc \
+	launcher/host_link.h \
 	launcher/keeper.cc \
 	launcher/keeper.h \
 	launcher/launch.cc \
 	launcher/launch.h \
+	launcher/lease.h \
 	launcher/lines.cc \
 	launcher/lines.h \
+	launcher/marker.cc \
+	launcher/marker.h \
 	launcher/memory_kills.cc \
 	launcher/memory_kills.h \
 	launcher/output_pump.cc \
@@ -56,14 +73,24 @@ launcher_sources += \
 	launcher/segment.cc \
 	launcher/segment.h \
 	launcher/sink.cc \
-	launcher/sink.h
+	launcher/sink.h \
+	launcher/verdict.cc \
+	launcher/verdict.h \
+	launcher/world_fence.cc \
+	launcher/world_fence.h
 
 launcher_tests += \
+	launcher/agent_test.cc \
 	launcher/binding_test.cc \
+	launcher/channel_start_test.cc \
+	launcher/host_list_test.cc \
 	launcher/manual_test.cc \
 	launcher/options_test.cc \
 	launcher/plan_test.cc \
-	launcher/program_test.cc
+	launcher/program_test.cc \
+	launcher/start_failure_test.cc \
+	launcher/starter_test.cc \
+	launcher/world_fence_test.cc
 
 launcher_tests += \
 	launcher/escalation_test.cc \

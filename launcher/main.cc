@@ -4,6 +4,6 @@
 
 int main(int argc, char** argv) {
   using namespace aiacc::launcher;
-  if (argc > 0 && is_role(argv[0])) return run_role(argc, argv);
+  if (is_role(argc, argv)) return run_role(argc, argv);
   return launch(argc, argv);
 }

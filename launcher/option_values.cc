@@ -14,9 +14,9 @@ namespace aiacc::launcher {
 
 namespace {
 
-constexpr int kMaxCount = 100'000;   // ranks or slots: a slip of the finger beyond this
+constexpr int kMaxCount = 100'000;   // ranks: a slip of the finger beyond this
 constexpr double kMaxSeconds = 1e9;  // 31 years; keeps the sum with a clock's reading far from overflow
-constexpr std::string_view kMapNames[] = {"slot", "core", "numa", "package"};
+constexpr std::string_view kMapNames[] = {"slot", "node", "core", "numa", "package"};
 constexpr std::string_view kBindNames[] = {"auto", "core", "numa", "package", "none"};
 constexpr std::string_view kFamilies[] = {"horovod", "ompi"};
 
@@ -55,45 +55,6 @@ std::size_t parse_choice(std::string_view typed, std::string_view text, std::spa
                                                   alternatives(names), text, nearest(text, names)));
 }
 
-bool is_host_character(char c) {
-  return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '.' || c == '-' ||
-         c == '_' || c == ':' || c == '%';
-}
-
-[[noreturn]] void bad_host(std::string_view typed, std::string_view entry, std::string_view why) {
-  throw UsageError(MessageId::kHosts, fmt::format("{}: '{}' {}; write HOST or HOST:SLOTS, and [ADDRESS]:SLOTS for IPv6",
-                                                  typed, entry, why));
-}
-
-// name, name:slots, [v6], [v6]:slots, or a bare v6 address, which has two colons and so no slots.
-HostSpec parse_host(std::string_view typed, std::string_view entry) {
-  std::string_view name = entry;
-  std::string_view slots;
-  bool has_slots = false;
-  if (entry.starts_with('[')) {
-    const std::size_t close = entry.find(']');
-    if (close == std::string_view::npos) bad_host(typed, entry, "has no closing bracket");
-    name = entry.substr(1, close - 1);
-    const std::string_view rest = entry.substr(close + 1);
-    if (!rest.empty() && rest.front() != ':') bad_host(typed, entry, "goes on after its bracket");
-    has_slots = !rest.empty();
-    if (has_slots) slots = rest.substr(1);
-  } else if (const std::size_t colon = entry.find(':'); colon != std::string_view::npos && colon == entry.rfind(':')) {
-    name = entry.substr(0, colon);
-    slots = entry.substr(colon + 1);
-    has_slots = true;
-  }
-  if (name.empty()) bad_host(typed, entry, "names no host");
-  for (const char c : name) {
-    if (!is_host_character(c)) bad_host(typed, entry, fmt::format("has a character that no host name has ('{}')", c));
-  }
-  HostSpec spec{std::string(name), 1};
-  if (has_slots && !is_count(slots, spec.slots)) {
-    bad_host(typed, entry, fmt::format("has a number of slots that is not between 1 and {}", kMaxCount));
-  }
-  return spec;
-}
-
 }  // namespace
 
 int parse_count(std::string_view typed, std::string_view text) {
@@ -112,17 +73,6 @@ Duration parse_seconds(std::string_view typed, std::string_view text) {
     throw UsageError(MessageId::kValue, fmt::format("{} takes a number of seconds, 0 or more, not '{}'", typed, text));
   }
   return std::chrono::duration_cast<Duration>(std::chrono::duration<double>(value));
-}
-
-std::vector<HostSpec> parse_hosts(std::string_view typed, std::string_view text) {
-  std::vector<HostSpec> hosts;
-  for (const std::string_view entry : split_at_commas(text)) {
-    if (entry.empty()) {
-      throw UsageError(MessageId::kHosts, fmt::format("{}: the list '{}' has an empty entry", typed, text));
-    }
-    hosts.push_back(parse_host(typed, entry));
-  }
-  return hosts;
 }
 
 Forward parse_forward(std::string_view typed, std::string_view text) {

@@ -1,4 +1,4 @@
-// Texts of option values to values: numbers, times, host lists, variables, choices. Each throws UsageError with `typed`, the
+// Texts of option values to values: numbers, times, variables, choices. Each throws UsageError with `typed`, the
 // option as the user wrote it, in the sentence.
 #pragma once
 
@@ -12,7 +12,6 @@ namespace aiacc::launcher {
 
 int parse_count(std::string_view typed, std::string_view text);
 Duration parse_seconds(std::string_view typed, std::string_view text);
-std::vector<HostSpec> parse_hosts(std::string_view typed, std::string_view text);
 Forward parse_forward(std::string_view typed, std::string_view text);
 MapBy parse_map_by(std::string_view typed, std::string_view text);
 BindTo parse_bind_to(std::string_view typed, std::string_view text);

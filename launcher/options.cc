@@ -7,6 +7,7 @@
 #include <boost/program_options/variables_map.hpp>
 #include <set>
 
+#include "launcher/host_list.h"
 #include "launcher/option_values.h"
 #include "launcher/options_table.h"
 #include "launcher/split.h"
@@ -113,6 +114,8 @@ Options parse_options(const std::vector<std::string>& arguments) {
     options.hosts.value.insert(options.hosts.value.end(), more.begin(), more.end());
     options.hosts.source = Source::kFlag;
   });
+  reader.read_text("hostfile", options.host_file);
+  reader.read_text("launch-agent", options.launch_agent);
   reader.read("ranks-per-host", options.ranks_per_host, parse_count);
   reader.read("oversubscribe", options.oversubscribe);
   reader.read("map-by", options.map_by, parse_map_by);
@@ -140,6 +143,9 @@ Options parse_options(const std::vector<std::string>& arguments) {
 
   options.command = split.command;
   if (options.action != Options::Action::kRun) return options;
+  if (options.hosts.given() && options.host_file.given()) {
+    throw UsageError(MessageId::kUsage, "--host and --hostfile both name the hosts; give one of them");
+  }
   if (options.command.empty()) {
     throw UsageError(MessageId::kUsage,
                      "no program to start; write aiaccrun -np N PROGRAM [ARGUMENTS] (see aiaccrun --help)");

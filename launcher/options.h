@@ -23,14 +23,19 @@ struct Setting {
   bool given() const noexcept { return source != Source::kDefault; }
 };
 
-enum class MapBy : std::uint8_t { kSlot, kCore, kNuma, kPackage };
+enum class MapBy : std::uint8_t { kSlot, kNode, kCore, kNuma, kPackage };
 enum class BindTo : std::uint8_t { kAuto, kCore, kNuma, kPackage, kNone };
 
-// One entry of -H. "a" is one slot, "a:4" four; a name that stands twice adds up (in the plan).
+// One entry of a list of hosts. "a" is one slot, "a:4" four; a name that stands twice adds up (in the plan).
 struct HostSpec {
   std::string name;
   int slots = 1;
-  bool operator==(const HostSpec&) const = default;
+  std::string user{};   // empty: whoever ssh takes
+  int port = 0;         // of the host's sshd; 0: whatever ssh takes
+  std::string where{};  // "-H", "line 3 of FILE": for messages
+  bool operator==(const HostSpec& other) const {
+    return name == other.name && slots == other.slots && user == other.user && port == other.port;
+  }
 };
 
 // One -x. Without a value the launcher's own is taken; `name` may end in '*' then, and stands for all that begin so.
@@ -49,9 +54,11 @@ struct Options {
   enum class Action : std::uint8_t { kRun, kHelp, kVersion };
   Action action = Action::kRun;
 
-  Setting<int> ranks;  // -np; 0: not given
-  Setting<std::vector<HostSpec>> hosts;
-  Setting<int> ranks_per_host;  // -N; 0: not given
+  Setting<int> ranks;                    // -np; 0: not given
+  Setting<std::vector<HostSpec>> hosts;  // of --host; of --hostfile once that was read
+  Setting<std::string> host_file;
+  Setting<std::string> launch_agent;  // empty: ssh
+  Setting<int> ranks_per_host;        // -N; 0: not given
   Setting<bool> oversubscribe;
   Setting<std::vector<Forward>> forward;
   Setting<std::string> wdir;  // empty: the launcher's

@@ -16,15 +16,18 @@ constexpr std::array kTable = {
               "Start N ranks. Without it: every slot of --host, or -N on each host."},
     OptionRow{
         kRanks, "host", "H", "HOST[:SLOTS],...", "", true, "0.1.0",
-        "Run on these hosts, with so many slots each (one if no number is given). This version runs on this host only: "
-        "localhost, its own name, 127.0.0.1, [::1]."},
+        "Run on these hosts, with so many slots each (one if no number is given); USER@HOST for another user there."},
+    OptionRow{kRanks, "hostfile", "machinefile", "FILE", "", false, "0.1.0",
+              "Take the hosts from a file: a line each, as HOST slots=N."},
     OptionRow{kRanks, "ranks-per-host", "N ppn", "N", "", false, "0.1.0", "Start at most N ranks on each host."},
     OptionRow{kRanks, "oversubscribe", "", "", "no", false, "0.1.0", "Allow more ranks than slots."},
+    OptionRow{kRanks, "launch-agent", "", "CMD", "ssh", false, "0.1.0",
+              "Reach other hosts by CMD HOST COMMAND instead of ssh; CMD may have several words."},
 
-    OptionRow{
-        kPlacement, "map-by", "", "WHAT", "slot", false, "0.1.0",
-        "Where ranks go: slot (evenly over the usable cores), core (one core after the other), numa or package (one "
-        "domain after the other, in turn)."},
+    OptionRow{kPlacement, "map-by", "", "WHAT", "slot", false, "0.1.0",
+              "Where ranks go: slot (host after host, evenly over its usable cores), node (the hosts in turn), core "
+              "(one core "
+              "after the other), numa or package (one domain after the other, in turn)."},
     OptionRow{kPlacement, "bind-to", "", "WHAT", "auto", false, "0.1.0",
               "What a rank may run on: auto (its equal share of the usable cores), core, numa, package or none."},
     OptionRow{kPlacement, "report-bindings", "", "", "no", false, "0.1.0",

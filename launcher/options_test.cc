@@ -99,7 +99,7 @@ TEST(Options, UnknownOnesNameTheNearest) {
   expect_refused("--hots a ./p", {"--hots", "--host"});
   expect_refused("-nq 4 ./p", {"-nq", "-np"});
   expect_refused("--over-subscribe ./p", {"--over-subscribe", "--oversubscribe"});
-  expect_refused("--hostfile h ./p", {"--hostfile", "--host"});
+  expect_refused("--hostfil h ./p", {"--hostfil", "--hostfile"});
   expect_refused("--tagoutput=3 ./p", {"--tagoutput;", "--tag-output"});
   expect_refused("--- ./p", {"---"});
 }
@@ -123,6 +123,7 @@ TEST(Options, MissingAndUnwantedValues) {
   expect_refused("--tag-output=yes ./p", {"--tag-output", "no value", "yes"});
   expect_refused("-np 2 -n 4 ./p", {"-np", "twice"});
   expect_refused("--wdir a --wd b ./p", {"--wdir", "twice"});
+  expect_refused("-H a --hostfile b ./p", {"--host ", "--hostfile"});
 }
 
 TEST(Options, MissingProgram) {
@@ -133,8 +134,8 @@ TEST(Options, MissingProgram) {
 }
 
 TEST(Options, BadHosts) {
-  for (const char* bad :
-       {"a:0", "a:-1", "a:x", "a:", ":4", "[::1", "[::1]4", "[]:2", "a b", "a;b", "a,,b", ",", "a:4,", "u@h"}) {
+  for (const char* bad : {"a:0", "a:-1", "a:x", "a:", ":4", "[::1", "[::1]4", "[]:2", "a b", "a;b", "a,,b", ",", "a:4,",
+                          "@h", "u@", "-oProxyCommand=x", "-l@h", "a b@h"}) {
     try {
       parse_options(Words{"-H", bad, "./p"});
       ADD_FAILURE() << "accepted: " << bad;
@@ -149,7 +150,7 @@ TEST(Options, BadVariablesAndChoices) {
     EXPECT_THROW(parse_options(Words{"-x", bad, "./p"}), UsageError) << bad;
   }
   expect_refused("--bind-to cor ./p", {"--bind-to", "auto, core, numa, package or none", "'cor'", "nearest is core"});
-  expect_refused("--map-by node ./p", {"--map-by", "slot, core, numa or package", "node"});
+  expect_refused("--map-by nod ./p", {"--map-by", "slot, node, core, numa or package", "nearest is node"});
   expect_refused("--map-by none ./p", {"--map-by"});
   expect_refused("--compat-env horovd ./p", {"--compat-env", "horovod"});
 }
@@ -174,8 +175,8 @@ TEST(Options, EveryRowOfTheTableIsShownWhenGiven) {
   const Options o = parse(
       "-np 1 -H localhost -N 1 --oversubscribe -x A --wdir / --map-by slot --bind-to auto --report-bindings "
       "--tag-output "
-      "--timeout 1 --kill-grace 1 --dry-run --compat-env ompi --isolate p");
-  const std::string shown = describe_options(o);
+      "--timeout 1 --kill-grace 1 --dry-run --compat-env ompi --isolate --launch-agent enter p");
+  const std::string shown = describe_options(o) + describe_options(parse("--hostfile hosts p"));
   for (const OptionRow& row : option_table()) {
     const std::string_view name = row.name;
     if (row.group == OptionGroup::kInformation) continue;

@@ -22,7 +22,8 @@ std::string in_words(const std::vector<HostSpec>& hosts) {
   std::string text;
   for (const HostSpec& host : hosts) {
     const bool bracketed = host.name.find(':') != std::string::npos;
-    text += fmt::format("{}{}:{}", text.empty() ? "" : ",", bracketed ? "[" + host.name + "]" : host.name, host.slots);
+    text += fmt::format("{}{}{}{}:{}", text.empty() ? "" : ",", host.user, host.user.empty() ? "" : "@",
+                        bracketed ? "[" + host.name + "]" : host.name, host.slots);
   }
   return text;
 }
@@ -58,6 +59,8 @@ std::vector<std::pair<std::string_view, Shown>> all_values(const Options& o) {
   return {
       {"np", shown(o.ranks, count_or_nothing(o.ranks.value))},
       {"host", shown(o.hosts, in_words(o.hosts.value))},
+      {"hostfile", shown(o.host_file, o.host_file.value)},
+      {"launch-agent", shown(o.launch_agent, o.launch_agent.given() ? o.launch_agent.value : "ssh")},
       {"ranks-per-host", shown(o.ranks_per_host, count_or_nothing(o.ranks_per_host.value))},
       {"oversubscribe", shown(o.oversubscribe, yes_or_no(o.oversubscribe.value))},
       {"map-by", shown(o.map_by, std::string(name_of(o.map_by.value)))},
@@ -113,8 +116,8 @@ std::string describe_options(const Options& options) {
 std::string help_text() {
   std::string text =
       "usage: aiaccrun [OPTIONS] PROGRAM [ARGUMENTS]\n"
-      "Starts the ranks of a job on this host, binds them, and ends with the first failure's\n"
-      "exit code. Options may have one dash or two; they end where the program begins.\n";
+      "Starts the ranks of a job on one host or several, binds them, and ends with the first\n"
+      "failure's exit code. Options may have one dash or two; they end where the program begins.\n";
   const OptionRow* previous = nullptr;
   for (const OptionRow& row : option_table()) {
     if (previous == nullptr || previous->group != row.group) text += fmt::format("\n{}:\n", title(row.group));

@@ -6,18 +6,19 @@
 
 #include "launcher/environment.h"
 #include "launcher/hosts.h"
+#include "launcher/placement.h"
 
 namespace aiacc::launcher {
 namespace {
 
 using Words = std::vector<std::string>;
 
-Surroundings surroundings(const std::string& shape = "package:2 numa:1 core:4 pu:2") {
-  return {"c01.cluster",
-          "/home/ann",
-          {"PATH=/bin", "HOME=/home/ann", "FOO_A=1", "FOO_B=2", "FOOD=3"},
-          Topology::synthetic(shape)};
+Surroundings surroundings() {
+  return {
+      "c01.cluster", "/home/ann", {"PATH=/bin", "HOME=/home/ann", "FOO_A=1", "FOO_B=2", "FOOD=3"}, "/usr/bin/aiaccrun"};
 }
+
+Topology machine(const std::string& shape = "package:2 numa:1 core:4 pu:2") { return Topology::synthetic(shape); }
 
 Options options(const std::string& line) {
   std::istringstream in(line);
@@ -26,8 +27,17 @@ Options options(const std::string& line) {
 
 Plan plan(const std::string& line, const Surroundings& here = surroundings()) { return make_plan(options(line), here); }
 
+// Where the ranks of the plan's first host go.
+Placement place(const Plan& plan, const Topology& topology = machine()) {
+  return place_ranks(static_cast<int>(plan.hosts[0].ranks.size()), plan.placement, topology, plan.hosts[0].name);
+}
+
 Environment of_rank(const Plan& plan, int rank) {
-  const Words entries = rank_environment(plan, rank, {"local:agent-1", "10.0.0.1", 29400});
+  const RankPlan& own = plan.ranks[static_cast<std::size_t>(rank)];
+  const bool local = plan.hosts[static_cast<std::size_t>(own.host)].local;
+  const Environment common(local ? plan.environment : plan.remote_environment);
+  const int threads = place(plan).binding.threads.at(static_cast<std::size_t>(own.local_rank));
+  const Words entries = rank_environment(common, own.environment, {"local:agent-1", "10.0.0.1", 29400}, threads);
   Environment unique(entries);
   EXPECT_EQ(unique.entries().size(), entries.size()) << "a name stands twice";
   return unique;
@@ -74,21 +84,22 @@ TEST(Hosts, MoreRanksThanSlotsAreRefusedWithBothNumbers) {
   EXPECT_EQ(plan("-np 8 -H localhost:4 --oversubscribe p").size(), 8);
 }
 
-TEST(Hosts, AnyNumberWithoutAListAndALineWhenTheyOutnumberTheCores) {
-  EXPECT_TRUE(plan("-np 8 p").notices.empty());
-  const Plan crowded = plan("-np 9 p");
+TEST(Placement, ALineWhenRanksOutnumberTheCores) {
+  EXPECT_TRUE(place(plan("-np 8 p")).notices.empty());
+  const Placement crowded = place(plan("-np 9 p"));
   ASSERT_EQ(crowded.notices.size(), 1u);
   EXPECT_EQ(crowded.notices[0].id, MessageId::kBusy);
   expect_says(crowded.notices[0].sentence, {"9 ranks", "8 usable cores", "c01.cluster"});
-  EXPECT_TRUE(plan("-np 9 --oversubscribe p").notices.empty());
+  EXPECT_TRUE(place(plan("-np 9 --oversubscribe p")).notices.empty());
 }
 
-TEST(Hosts, AQuotaSaysHowManyCoresAreUsable) {
-  Surroundings here = surroundings();
-  here.topology.set_quota(Topology::Quota{2.5, "/groups/cpu.max"});
-  EXPECT_TRUE(plan("-np 2 p", here).notices.empty());
-  ASSERT_EQ(plan("-np 3 p", here).notices.size(), 1u);
-  expect_says(plan("-np 3 p", here).notices[0].sentence, {"3 ranks", "2 usable cores", "2.5", "/groups/cpu.max"});
+TEST(Placement, AQuotaSaysHowManyCoresAreUsable) {
+  Topology topology = machine();
+  topology.set_quota(Topology::Quota{2.5, "/groups/cpu.max"});
+  EXPECT_TRUE(place(plan("-np 2 p"), topology).notices.empty());
+  ASSERT_EQ(place(plan("-np 3 p"), topology).notices.size(), 1u);
+  expect_says(place(plan("-np 3 p"), topology).notices[0].sentence,
+              {"3 ranks", "2 usable cores", "2.5", "/groups/cpu.max"});
 }
 
 TEST(Hosts, RanksPerHost) {
@@ -100,13 +111,87 @@ TEST(Hosts, RanksPerHost) {
 TEST(Hosts, NoNumberOfRanks) {
   const UsageError error = refusal("p");
   EXPECT_EQ(error.id(), MessageId::kRanks);
-  expect_says(error.message(), {"-np", "8 usable cores"});
+  expect_says(error.message(), {"-np N", "-H HOST:SLOTS"});
 }
 
-TEST(Hosts, OthersComeLater) {
-  const UsageError error = refusal("-np 2 -H localhost:1,c02:1 p");
-  EXPECT_EQ(error.id(), MessageId::kRemote);
-  expect_says(error.message(), {"c02", "c01.cluster", "later version"});
+std::string in_words(const Plan& plan) {
+  std::string text;
+  for (const HostPlan& host : plan.hosts) {
+    text += (text.empty() ? "" : " ") + host.name + ":";
+    for (const int rank : host.ranks) text += std::to_string(rank);
+  }
+  return text;
+}
+
+TEST(Hosts, SeveralAreFilledOneAfterTheOtherOrInTurn) {
+  EXPECT_EQ(in_words(plan("-H a:2,b:3 p")), "a:01 b:234");
+  EXPECT_EQ(in_words(plan("-np 3 -H a:2,b:3 p")), "a:01 b:2");
+  EXPECT_EQ(in_words(plan("-np 2 -H a:2,b:3 p")), "a:01") << "a host without ranks is none of the job's";
+  EXPECT_EQ(in_words(plan("-np 4 --map-by node -H a:2,b:3 p")), "a:02 b:13");
+  EXPECT_EQ(in_words(plan("-np 5 --map-by node -H a:1,b:1,c:3 p")), "a:0 b:1 c:234");
+  EXPECT_EQ(in_words(plan("-np 4 -N 2 -H a:3,b:3 p")), "a:01 b:23");
+  EXPECT_EQ(in_words(plan("-N 1 -H a:3,b:3 p")), "a:0 b:1");
+}
+
+TEST(Hosts, WhatHasNoSlotGoesRound) {
+  EXPECT_EQ(in_words(plan("-np 5 --oversubscribe -H a,b p")), "a:012 b:34");
+  EXPECT_EQ(in_words(plan("-np 5 --oversubscribe --map-by node -H a,b p")), "a:024 b:13");
+  EXPECT_EQ(in_words(plan("-np 4 -N 2 --oversubscribe -H a,b p")), "a:01 b:23");
+}
+
+TEST(Hosts, ANameThatStandsTwiceAddsItsSlots) {
+  EXPECT_EQ(in_words(plan("-H a,b,A:2 p")), "a:012 b:3");
+  EXPECT_EQ(in_words(plan("-H localhost,b,c01:2 p")), "c01.cluster:012 b:3");
+  EXPECT_TRUE(plan("-H localhost,b p").hosts[0].local);
+  EXPECT_FALSE(plan("-H localhost,b p").hosts[1].local);
+}
+
+TEST(Hosts, AUserMakesAnyHostOneToBeReached) {
+  const Plan p = plan("-H ann@localhost:2 p");
+  EXPECT_FALSE(p.hosts[0].local);
+  EXPECT_EQ(p.hosts[0].name, "localhost");
+  EXPECT_EQ(p.hosts[0].user, "ann");
+}
+
+TEST(Hosts, OneHostWithTwoUsersIsRefusedCitingBothPlaces) {
+  Options given = options("-np 2 p");
+  given.hosts = {{{"a", 1, "ann", 0, "line 1 of hosts"}, {"b"}, {"a", 1, "bob", 0, "line 7 of hosts"}}, Source::kFlag};
+  try {
+    make_plan(given, surroundings());
+    FAIL();
+  } catch (const UsageError& error) {
+    EXPECT_EQ(error.id(), MessageId::kHosts);
+    expect_says(error.message(), {"host a", "user ann", "line 1 of hosts", "user bob", "line 7 of hosts"});
+  }
+  given.hosts.value = {{"a", 1, "", 22, "line 1 of hosts"}, {"a", 1, "", 2222, "line 2 of hosts"}};
+  EXPECT_THROW(make_plan(given, surroundings()), UsageError);
+}
+
+TEST(Hosts, SlotsOfSeveralAreNamed) {
+  expect_says(refusal("-np 8 -H a:2,b:3 p").message(), {"8 ranks", "5 slots", "2 hosts", "a: 2, b: 3"});
+  expect_says(refusal("-np 8 -N 3 -H a:4,b:4 p").message(), {"8 ranks", "-N 3", "3 hosts", "there are 2"});
+}
+
+TEST(Environment, OfOtherHosts) {
+  Surroundings here = surroundings();
+  const Words more = {"NCCL_DEBUG=WARN",    "CUDA_VISIBLE_DEVICES=3", "CUDA_CACHE_PATH=/c",
+                      "PYTHONPATH=/p",      "AIACC_LOG=info",         "AIACC_RANK=4",
+                      "LD_LIBRARY_PATH=/l", "TOKEN=hunter2",          "OMP_PLACES=cores"};
+  here.environment.insert(here.environment.end(), more.begin(), more.end());
+  const Plan p = plan("-H localhost,b -x FOO_A p", here);
+  const Environment own = of_rank(p, 0);
+  const Environment other = of_rank(p, 1);
+  EXPECT_EQ(own.get("TOKEN"), "hunter2");
+  EXPECT_EQ(own.get("CUDA_VISIBLE_DEVICES"), "3");
+  for (const char* gone : {"TOKEN", "CUDA_VISIBLE_DEVICES", "HOME", "FOO_B"}) EXPECT_FALSE(other.has(gone)) << gone;
+  for (const char* kept :
+       {"NCCL_DEBUG", "CUDA_CACHE_PATH", "PYTHONPATH", "AIACC_LOG", "LD_LIBRARY_PATH", "PATH", "OMP_PLACES", "FOO_A"}) {
+    EXPECT_TRUE(other.has(kept)) << kept;
+  }
+  EXPECT_EQ(other.get("AIACC_RANK"), "1");
+  EXPECT_EQ(other.get("AIACC_HOST_INDEX"), "1");
+  EXPECT_EQ(other.get("LOCAL_RANK"), "0");
+  EXPECT_EQ(other.get("PWD"), "/home/ann");
 }
 
 TEST(Environment, WhoAmI) {
@@ -211,35 +296,40 @@ TEST(Plan, DirectoryAndCommand) {
   EXPECT_EQ(p.argv, (Words{"p", "-a"}));
 }
 
-TEST(Plan, BindingsAreByLocalRank) {
-  const Plan p = plan("-np 2 p");
-  EXPECT_EQ(format_cpus(p.ranks[1].binding), "8-15");
-  EXPECT_EQ(p.unbound_because, "");
-  EXPECT_TRUE(plan("-np 2 --bind-to none p").ranks[1].binding.empty());
+TEST(Placement, BindingsAreByLocalRank) {
+  const Placement p = place(plan("-np 2 p"));
+  EXPECT_EQ(format_cpus(p.binding.cpus[1]), "8-15");
+  EXPECT_EQ(p.binding.unbound_because, "");
+  EXPECT_TRUE(place(plan("-np 2 --bind-to none p")).binding.cpus[1].empty());
 }
 
-TEST(Plan, ABindingThatCannotBeIsSaid) {
-  const Plan p = plan("-np 9 --oversubscribe --bind-to core p");
+TEST(Placement, ByNodeIsBySlotOnEachHost) {
+  EXPECT_EQ(format_cpus(place(plan("-np 4 --map-by node -H localhost:2,b:2 p")).binding.cpus[1]), "8-15");
+  EXPECT_EQ(format_cpus(place(plan("-np 2 --map-by node --bind-to core p")).binding.cpus[1]), "8-9");
+}
+
+TEST(Placement, ABindingThatCannotBeIsSaid) {
+  const Placement p = place(plan("-np 9 --oversubscribe --bind-to core p"));
   ASSERT_EQ(p.notices.size(), 1u);
   EXPECT_EQ(p.notices[0].id, MessageId::kUnbound);
   expect_says(p.notices[0].sentence, {"--bind-to core", "9 ranks", "8 usable cores"});
-  EXPECT_TRUE(plan("-np 9 --oversubscribe --bind-to none p").notices.empty());
+  EXPECT_TRUE(place(plan("-np 9 --oversubscribe --bind-to none p")).notices.empty());
 }
 
-TEST(Plan, AMachineWithoutTheWantedObjectsSaysSoOnce) {
-  const Surroundings flat = surroundings("pu:4");
-  EXPECT_TRUE(plan("-np 2 p", flat).notices.empty());
-  const Plan p = plan("-np 2 --map-by package --bind-to package p", flat);
+TEST(Placement, AMachineWithoutTheWantedObjectsSaysSoOnce) {
+  const Topology flat = machine("pu:4");
+  EXPECT_TRUE(place(plan("-np 2 p"), flat).notices.empty());
+  const Placement p = place(plan("-np 2 --map-by package --bind-to package p"), flat);
   ASSERT_EQ(p.notices.size(), 1u);
   EXPECT_EQ(p.notices[0].id, MessageId::kTopology);
-  EXPECT_EQ(plan("-np 2 --bind-to core p", flat).notices.size(), 1u);
-  EXPECT_EQ(format_cpus(p.ranks[0].binding), "0-3");
+  EXPECT_EQ(place(plan("-np 2 --bind-to core p"), flat).notices.size(), 1u);
+  EXPECT_EQ(format_cpus(p.binding.cpus[0]), "0-3");
 }
 
 TEST(PlanText, SaysEverything) {
   const Options o = options("-np 3 -H localhost:4 -x TOKEN=hunter2 --kill-grace 5 -- ./p it's");
   const Surroundings here = surroundings();
-  const std::string text = describe_plan(make_plan(o, here), o, here);
+  const std::string text = describe_plan(make_plan(o, here), o, here, machine());
   expect_says(text, {"c01.cluster: 3 ranks (0-2), 4 slots", "8 cores (cpus 0-15), 2 NUMA domains, 2 packages",
                      "rank 0 on c01.cluster: cores 0-2 (cpus 0-5) of NUMA 0, package 0, OMP_NUM_THREADS=3",
                      "rank 2 on c01.cluster: cores 6-7 (cpus 12-15) of NUMA 1, package 1", "./p 'it'\\''s'",
@@ -250,8 +340,19 @@ TEST(PlanText, SaysEverything) {
 TEST(PlanText, SaysWhyNothingIsBound) {
   const Options o = options("-np 20 p");
   const Surroundings here = surroundings();
-  expect_says(describe_plan(make_plan(o, here), o, here),
+  expect_says(describe_plan(make_plan(o, here), o, here, machine()),
               {"not bound: 20 ranks outnumber 8 usable cores", "no limit of slots"});
+}
+
+TEST(PlanText, OtherHostsAreAssumedAndSaidToBe) {
+  const Options o = options("-H localhost:2,ann@b:2 -x FOO_A ./p");
+  const Surroundings here = surroundings();
+  const std::string text = describe_plan(make_plan(o, here), o, here, machine());
+  expect_says(text, {"b: 2 ranks (2-3), 2 slots",
+                     "agent: ssh -T -x -o BatchMode=yes -l ann b /usr/bin/aiaccrun --remote-keeper", "were not asked",
+                     "rank 3 on b: cores 4-7 (cpus 8-15) of NUMA 1, package 1, OMP_NUM_THREADS=4 (assumed)",
+                     "ranks on this host inherit all", "from here: PATH FOO_A PWD"});
+  EXPECT_EQ(text.find("HOME"), std::string::npos);
 }
 
 TEST(DescribeBinding, InWords) {

@@ -4,8 +4,10 @@
 #include <algorithm>
 
 #include "launcher/environment.h"
+#include "launcher/placement.h"
 #include "launcher/plan.h"
 #include "launcher/program.h"
+#include "launcher/starter.h"
 
 namespace aiacc::launcher {
 
@@ -20,35 +22,41 @@ void add_once(io::CpuList& numbers, unsigned number) {
   if (place == numbers.end() || *place != number) numbers.insert(place, number);
 }
 
-// As a shell would read it back.
-std::string quoted(const std::string& word) {
-  const bool plain = !word.empty() && word.find_first_not_of(
-                                          "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789"
-                                          "_-+=./:,@%^") == std::string::npos;
-  if (plain) return word;
-  std::string out = "'";
-  for (const char c : word) out += c == '\'' ? std::string("'\\''") : std::string(1, c);
-  return out + "'";
+bool any_local(const Plan& plan) {
+  return std::any_of(plan.hosts.begin(), plan.hosts.end(), [](const HostPlan& host) { return host.local; });
+}
+
+bool all_local(const Plan& plan) {
+  return std::all_of(plan.hosts.begin(), plan.hosts.end(), [](const HostPlan& host) { return host.local; });
 }
 
 std::string describe_program(const Plan& plan) {
-  std::string text = "program:";
-  for (const std::string& word : plan.argv) text += " " + quoted(word);
-  try {
-    text += fmt::format("\n  found at {}", find_program(plan));
-  } catch (const LaunchError& error) {
-    text += fmt::format("\n  a run would end with {}: {}", error.exit_code(), error.message());
+  std::string text = fmt::format("program: {}", quoted(plan.argv));
+  if (any_local(plan)) {
+    try {
+      text += fmt::format("\n  found at {}", find_program(plan.argv.front(), plan.cwd, plan.environment));
+    } catch (const LaunchError& error) {
+      text += fmt::format("\n  a run would end with {}: {}", error.exit_code(), error.message());
+    }
   }
+  if (!all_local(plan)) text += "\n  other hosts were not asked whether they have it";
   return text + fmt::format("\ndirectory: {}\n", plan.cwd);
 }
 
-std::string describe_hosts(const Plan& plan, const Topology& topology) {
+// "0-2", "0,2,4-5"
+std::string numbers(const std::vector<int>& ranks) { return format_cpus(io::CpuList(ranks.begin(), ranks.end())); }
+
+std::string describe_hosts(const Plan& plan, const Options& options, const Surroundings& here,
+                           const Topology& topology) {
   std::string text = "hosts:\n";
   for (const HostPlan& host : plan.hosts) {
     text += fmt::format(
-        "  {}: {} rank{} (0-{}), {}\n", host.name, host.ranks, host.ranks == 1 ? "" : "s",
-        host.first_rank + host.ranks - 1,
+        "  {}: {} rank{} ({}), {}\n", host.name, host.ranks.size(), host.ranks.size() == 1 ? "" : "s",
+        numbers(host.ranks),
         host.slots == 0 ? "no limit of slots" : fmt::format("{} slot{}", host.slots, host.slots == 1 ? "" : "s"));
+    if (!host.local) {
+      text += fmt::format("    agent: {}\n", quoted(starter_commands(host, options, here.program).front()));
+    }
   }
   text +=
       fmt::format("  usable here: {} core{} (cpus {}), {} NUMA domain{}, {} package{}\n", topology.cores().size(),
@@ -58,20 +66,39 @@ std::string describe_hosts(const Plan& plan, const Topology& topology) {
     text += fmt::format("  CPU quota: {:g} cpus ({})\n", topology.quota()->cpus, topology.quota()->where);
   }
   for (const Topology::Note& note : topology.notes()) text += fmt::format("  note: {}\n", note.sentence);
+  if (!all_local(plan)) text += "  other hosts were not asked: below they are assumed to have the cores of this one\n";
   return text;
 }
 
 std::string describe_ranks(const Plan& plan, const Topology& topology) {
   std::string text = "ranks:\n";
-  if (!plan.unbound_because.empty()) text += fmt::format("  not bound: {}\n", plan.unbound_because);
-  for (const RankPlan& rank : plan.ranks) {
-    const Environment own(rank.environment);
-    const std::string where = rank.binding.empty() ? "not bound" : describe_binding(rank.binding, topology);
-    const std::string threads =
-        own.has("OMP_NUM_THREADS") ? fmt::format(", OMP_NUM_THREADS={}", own.get("OMP_NUM_THREADS")) : "";
-    text += fmt::format("  rank {} on {}: {}{}\n", rank.rank, plan.hosts[static_cast<std::size_t>(rank.host)].name,
-                        where, threads);
+  std::vector<Placement> placements;
+  for (const HostPlan& host : plan.hosts) {
+    placements.push_back(place_ranks(static_cast<int>(host.ranks.size()), plan.placement, topology, host.name));
+    const std::string& unbound = placements.back().binding.unbound_because;
+    const std::string on = plan.hosts.size() == 1 ? "" : " on " + host.name;
+    if (!unbound.empty()) text += fmt::format("  not bound{}: {}\n", on, unbound);
   }
+  for (const RankPlan& rank : plan.ranks) {
+    const HostPlan& host = plan.hosts[static_cast<std::size_t>(rank.host)];
+    const Binding& binding = placements[static_cast<std::size_t>(rank.host)].binding;
+    const io::CpuList& cpus = binding.cpus[static_cast<std::size_t>(rank.local_rank)];
+    const std::string where = cpus.empty() ? "not bound" : describe_binding(cpus, topology);
+    const Environment common(host.local ? plan.environment : plan.remote_environment);
+    const std::string threads =
+        common.has("OMP_NUM_THREADS")
+            ? ""
+            : fmt::format(", OMP_NUM_THREADS={}", binding.threads[static_cast<std::size_t>(rank.local_rank)]);
+    text +=
+        fmt::format("  rank {} on {}: {}{}{}\n", rank.rank, host.name, where, threads, host.local ? "" : " (assumed)");
+  }
+  return text;
+}
+
+// Names only: values may be secret, and --dry-run is pasted into bug reports.
+std::string names_of(const std::vector<std::string>& entries) {
+  std::string text;
+  for (const std::string& entry : entries) text += " " + entry.substr(0, entry.find('='));
   return text;
 }
 
@@ -79,6 +106,11 @@ std::string describe_environment(const Plan& plan, const Options& options) {
   std::string text = "environment of rank 0, beside what it inherits:\n ";
   for (const std::string& entry : plan.ranks.front().environment) text += " " + quoted(entry);
   text += "\n  AIACC_AGENT, MASTER_ADDR and MASTER_PORT: known when the job starts\n";
+  if (any_local(plan)) text += "  ranks on this host inherit all of aiaccrun's\n";
+  if (!all_local(plan)) {
+    text += fmt::format("  ranks on other hosts have that of their login, and from here:{}\n",
+                        names_of(plan.remote_environment));
+  }
   if (!options.forward.value.empty()) {
     text += "  forwarded:";
     for (const Forward& forward : options.forward.value) text += " " + quoted(forward.name);
@@ -113,9 +145,11 @@ std::string describe_binding(const io::CpuList& cpus, const Topology& topology) 
   return which + around;
 }
 
-std::string describe_plan(const Plan& plan, const Options& options, const Surroundings& here) {
-  return "plan (nothing is started):\n" + describe_hosts(plan, here.topology) + describe_ranks(plan, here.topology) +
-         describe_program(plan) + describe_environment(plan, options) + "options:\n" + describe_options(options);
+std::string describe_plan(const Plan& plan, const Options& options, const Surroundings& here,
+                          const Topology& topology) {
+  return "plan (nothing is started):\n" + describe_hosts(plan, options, here, topology) +
+         describe_ranks(plan, topology) + describe_program(plan) + describe_environment(plan, options) + "options:\n" +
+         describe_options(options);
 }
 
 }  // namespace aiacc::launcher

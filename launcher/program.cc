@@ -63,11 +63,10 @@ void check_directory(const std::string& directory) {
 
 }  // namespace
 
-std::string find_program(const Plan& plan) {
-  check_directory(plan.cwd);
-  const std::string& program = plan.argv.front();
+std::string find_program(const std::string& program, const std::string& cwd, const std::vector<std::string>& env) {
+  check_directory(cwd);
   if (program.find('/') != std::string::npos) {
-    std::string path = in_directory(program, plan.cwd);
+    std::string path = in_directory(program, cwd);
     const Found found = look_at(path);
     if (found == Found::kProgram) return path;
     if (found == Found::kNotExecutable) not_executable(program, path);
@@ -75,14 +74,14 @@ std::string find_program(const Plan& plan) {
                       fmt::format("{} is not there (looked for {})", program, path));
   }
 
-  const Environment environment(plan.environment);
+  const Environment environment(env);
   std::string_view rest = environment.has("PATH") ? environment.get("PATH") : kDefaultPath;
   const std::string searched(rest);
   std::string unusable;
   for (;;) {
     const std::size_t colon = rest.find(':');
     const std::string folder(rest.substr(0, colon));  // an empty one is the working directory
-    std::string path = in_directory(folder.empty() ? program : fmt::format("{}/{}", folder, program), plan.cwd);
+    std::string path = in_directory(folder.empty() ? program : fmt::format("{}/{}", folder, program), cwd);
     const Found found = look_at(path);
     if (found == Found::kProgram) return path;
     if (found == Found::kNotExecutable && unusable.empty()) unusable = path;
@@ -90,7 +89,7 @@ std::string find_program(const Plan& plan) {
     rest.remove_prefix(colon + 1);
   }
   if (!unusable.empty()) not_executable(program, unusable);
-  const bool here = look_at(in_directory(program, plan.cwd)) == Found::kProgram;
+  const bool here = look_at(in_directory(program, cwd)) == Found::kProgram;
   throw LaunchError(MessageId::kProgram, kExitNotFound,
                     fmt::format("{} was not found in PATH ({}){}", program, shortened(searched),
                                 here ? fmt::format("; for the one in the working directory write ./{}", program) : ""));

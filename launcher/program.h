@@ -8,9 +8,9 @@
 
 namespace aiacc::launcher {
 
-// The path that argv[0] of the plan stands for: as typed if it has a slash (relative to the plan's directory), else
-// the first executable file of that name in PATH. Throws LaunchError: 127 not found, 126 found but not executable, 2 when
+// The path that `program` stands for: as typed if it has a slash (relative to the ranks' directory `cwd`), else the first
+// executable file of that name in PATH. Throws LaunchError: 127 not found, 126 found but not executable, 2 when
 // the working directory is missing.
-std::string find_program(const Plan& plan);
+std::string find_program(const std::string& program, const std::string& cwd, const std::vector<std::string>& env);
 
 }  // namespace aiacc::launcher

@@ -32,10 +32,7 @@ class Program : public testing::Test {
     chmod((folder_ / name).c_str(), mode);
   }
 
-  std::string find(const std::string& program) {
-    plan_.argv = {program};
-    return find_program(plan_);
-  }
+  std::string find(const std::string& program) { return find_program(program, plan_.cwd, plan_.environment); }
 
   LaunchError failure(const std::string& program) {
     try {

@@ -3,9 +3,14 @@
 #include <fcntl.h>
 #include <unistd.h>
 
+#include <cerrno>
 #include <cstring>
+#include <optional>
+#include <span>
 #include <string_view>
+#include <utility>
 
+#include "base/config.h"
 #include "base/io/bound_port.h"
 #include "base/io/limits.h"
 #include "base/io/process_role.h"
@@ -14,7 +19,9 @@
 #include "base/io/real_loop.h"
 #include "base/io/real_net.h"
 #include "launcher/agent.h"
+#include "launcher/host_addresses.h"
 #include "launcher/keeper.h"
+#include "launcher/marker.h"
 #include "launcher/segment.h"
 
 namespace aiacc::launcher {
@@ -24,7 +31,7 @@ namespace {
 constexpr const char* kOwnFile = "/proc/self/exe";
 constexpr int kChannel = 3;  // where a SpawnSpec's channel is found
 
-std::string base_name(std::string_view path) { return std::string(path.substr(path.rfind('/') + 1)); }
+std::string_view base_name(std::string_view path) { return path.substr(path.rfind('/') + 1); }
 
 class RealAgentPlatform final : public AgentPlatform {
  public:
@@ -36,10 +43,17 @@ class RealAgentPlatform final : public AgentPlatform {
     return port_->number();
   }
   SharedSegment make_segment(int ranks) override { return create_segment(ranks, entropy_); }
+  const Topology& topology() override {
+    if (!topology_) topology_ = Topology::load();
+    return *topology_;
+  }
+  std::vector<std::string> environment() override { return process_environment(); }
+  std::vector<std::string> addresses() override { return host_addresses(environment()); }
 
  private:
   io::RealEntropy entropy_;
   std::optional<io::BoundPort> port_;
+  std::optional<Topology> topology_;
 };
 
 io::SpawnSpec agent_spec() {
@@ -51,8 +65,19 @@ io::SpawnSpec agent_spec() {
   spec.group = io::SpawnSpec::Group::kNewSession;
   spec.die_with_parent = false;  // it must outlive the keeper to end what the keeper cannot any more
   spec.channel = true;
-  for (char** variable = environ; *variable != nullptr; ++variable) spec.env.emplace_back(*variable);
+  spec.env = process_environment();
   return spec;
+}
+
+wire::Greeting read_greeting() {
+  wire::FrameBuffer frames;
+  for (;;) {
+    if (const auto frame = frames.next()) return frame->as<wire::Greeting>();
+    const std::span<std::byte> space = frames.space();
+    const ssize_t got = ::read(0, space.data(), space.size());
+    if (got == 0 || (got < 0 && errno != EINTR)) throw Error(Code::kPeerFailed, "aiaccrun is gone");
+    if (got > 0) frames.commit(static_cast<std::size_t>(got));
+  }
 }
 
 // From now on the agent alone holds the control channel: its end is the agent's.
@@ -61,14 +86,20 @@ void let_go_of_control() {
   io::close_standard_descriptor(1);
 }
 
-// What keeps a keeper or an agent from its work, told to aiaccrun where its agent would speak.
+// What keeps a keeper from its work, told to aiaccrun where its agent would speak. Nothing else runs here, so it may block.
 int report_failure(int exit_code, MessageId id, const std::string& sentence) {
   wire::NotStarted message;
   message.exit_code = exit_code;
   message.message = static_cast<std::uint8_t>(id);
   message.sentence = sentence;
   const auto frame = wire::encode_frame(message);
-  (void)!::write(1, frame.data(), frame.size());
+  try {
+    const std::string answer = answer_to(read_greeting().marker);
+    (void)!::write(1, answer.data(), answer.size());
+    (void)!::write(1, frame.data(), frame.size());
+  } catch (const Error&) {
+    // Whoever began this is gone.
+  }
   return exit_code;
 }
 
@@ -107,15 +138,20 @@ int run_agent() {
 
 }  // namespace
 
-bool is_role(const std::string& name) noexcept {
-  const std::string base = base_name(name);
-  return base == kKeeperName || base == kAgentName;
+bool is_role(int argc, char** argv) noexcept {
+  if (argc == 0) return false;
+  const std::string_view name = base_name(argv[0]);
+  return name == kKeeperName || name == kAgentName || (argc > 1 && std::strcmp(argv[1], kRemoteKeeper) == 0);
 }
 
 int run_role(int argc, char** argv) {
-  const std::string name = base_name(argv[0]);
-  io::set_process_name(name.c_str());
-  if (name == kKeeperName) return run_keeper(argc > 1 && std::strcmp(argv[1], "--isolate") == 0);
+  const bool isolate = argc > 1 && std::strcmp(argv[argc - 1], kIsolateWord) == 0;
+  if (base_name(argv[0]) != kAgentName) {
+    io::set_process_name(kKeeperName);
+    if (base_name(argv[0]) != kKeeperName) io::stand_alone();
+    return run_keeper(isolate);
+  }
+  io::set_process_name(kAgentName);
   try {
     return run_agent();
   } catch (const Error& error) {
@@ -128,10 +164,21 @@ int run_role(int argc, char** argv) {
 io::SpawnSpec keeper_spec(bool isolate) {
   io::SpawnSpec spec = agent_spec();
   spec.argv = {kKeeperName};
-  if (isolate) spec.argv.emplace_back("--isolate");
+  if (isolate) spec.argv.emplace_back(kIsolateWord);
   spec.in = io::SpawnSpec::Stdio::kPipe;
   spec.out = io::SpawnSpec::Stdio::kPipe;
   spec.channel = false;
+  return spec;
+}
+
+io::SpawnSpec starter_spec(std::vector<std::string> command) {
+  io::SpawnSpec spec;
+  spec.argv = std::move(command);
+  spec.in = io::SpawnSpec::Stdio::kPipe;
+  spec.out = io::SpawnSpec::Stdio::kPipe;
+  spec.err = io::SpawnSpec::Stdio::kPipe;
+  spec.group = io::SpawnSpec::Group::kNewSession;  // out of reach of the terminal: of its Ctrl-C, and for questions
+  spec.env = process_environment();
   return spec;
 }
 

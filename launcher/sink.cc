@@ -11,13 +11,13 @@ Sink::Sink(Loop& loop, io::Stream& to, bool tagged, Owner& owner)
   drained_.set();
 }
 
-void Sink::enqueue(std::string bytes, std::size_t credit) {
-  if (discarding_ && (credit > 0 || broken_)) {
-    dropped_bytes_ += credit;
-    if (credit > 0) owner_.sink_took(*this, credit);
+void Sink::enqueue(Item item) {
+  if (discarding_ && (item.credit > 0 || broken_)) {
+    dropped_bytes_ += item.credit;
+    if (item.credit > 0) owner_.sink_took(*this, item.rank, item.credit);
     return;
   }
-  queue_.push_back({std::move(bytes), credit});
+  queue_.push_back(std::move(item));
   drained_.reset();
   changed_.set();
 }
@@ -31,15 +31,15 @@ void Sink::put(int rank, Piece piece) {
   } else {
     text += piece.bytes;
   }
-  enqueue(std::move(text), credit);
+  enqueue({std::move(text), credit, rank});
 }
 
-void Sink::put_own_line(const std::string& line) { enqueue(joiner_.before_own_line() + line + "\n", 0); }
+void Sink::put_own_line(const std::string& line) { enqueue({joiner_.before_own_line() + line + "\n"}); }
 
 void Sink::forget_queue() {
   for (const Item& item : std::exchange(queue_, {})) {
     dropped_bytes_ += item.credit;
-    if (item.credit > 0) owner_.sink_took(*this, item.credit);
+    if (item.credit > 0) owner_.sink_took(*this, item.rank, item.credit);
   }
 }
 
@@ -66,7 +66,7 @@ Task<void> Sink::run(Stop& stop) {
         co_return;
       }
       in_flight_ = 0;
-      if (item.credit > 0) owner_.sink_took(*this, item.credit);
+      if (item.credit > 0) owner_.sink_took(*this, item.rank, item.credit);
     }
     drained_.set();
     changed_.reset();

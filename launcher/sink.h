@@ -16,8 +16,8 @@ class Sink {
  public:
   class Owner {
    public:
-    // So many bytes of ranks' output left the sink: written or discarded.
-    virtual void sink_took(Sink& sink, std::size_t bytes) = 0;
+    // So many bytes of that rank's output left the sink: written or discarded.
+    virtual void sink_took(Sink& sink, int rank, std::size_t bytes) = 0;
     // It cannot be written any more; what comes is discarded from now on. kPeerFailed: the reader left.
     virtual void sink_broke(Sink& sink, const Error& error) = 0;
 
@@ -47,8 +47,9 @@ class Sink {
   struct Item {
     std::string bytes;
     std::size_t credit = 0;
+    int rank = -1;
   };
-  void enqueue(std::string bytes, std::size_t credit);
+  void enqueue(Item item);
   void forget_queue();
 
   io::Stream& to_;

@@ -8,13 +8,17 @@ EXTRA_DIST += \
 	tests/floors \
 	tests/floors_test.py \
 	tests/launcher_exit_test.py \
+	tests/launcher_hosts_support.py \
+	tests/launcher_hosts_test.py \
 	tests/launcher_isolate_test.py \
+	tests/launcher_losses_test.py \
 	tests/launcher_memory_test.py \
 	tests/launcher_options_test.py \
 	tests/launcher_orphans_test.py \
 	tests/launcher_output_test.py \
 	tests/launcher_ranks_test.py \
 	tests/launcher_signals_test.py \
+	tests/launcher_start_test.py \
 	tests/launcher_support.py \
 	tests/launcher_wiring_test.py \
 	tests/manual_test.py \
@@ -22,6 +26,7 @@ EXTRA_DIST += \
 	tests/namespace_hosts_test.py \
 	tests/programs/deny_affinity.c \
 	tests/programs/job_rank.c \
+	tests/programs/say_hello.py \
 	tests/settings_test.py \
 	tests/wire_protocol_test.py \
 	tests/sshd.py \

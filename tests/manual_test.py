@@ -36,9 +36,11 @@ def example_commands():
 
 
 @pytest.mark.parametrize("command", example_commands())
-def test_example_parses(command):
+def test_example_parses(command, tmp_path):
+    (tmp_path / "hosts").write_text("a slots=4\nb slots=4\n")
     words = shlex.split(command)
-    run = subprocess.run([AIACCRUN, "--dry-run", *words[1:]], capture_output=True, text=True, env={"PATH": "/usr/bin:/bin"})
+    run = subprocess.run([AIACCRUN, "--dry-run", *words[1:]], capture_output=True, text=True, cwd=tmp_path,
+                         env={"PATH": "/usr/bin:/bin"})
     assert run.returncode == 0, run.stderr
     assert "plan (nothing is started)" in run.stdout
 

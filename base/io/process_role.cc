@@ -74,6 +74,11 @@ void close_standard_descriptor(int number) {
   if (::dup2(null.get(), number) < 0) throw system_error("cannot replace a standard descriptor", errno);
 }
 
+void stand_alone() noexcept {
+  ::setsid();
+  ::prctl(PR_SET_PDEATHSIG, 0);
+}
+
 void enter_pid_namespace() {
   unshare_pid_namespace();
   // The outcome of the new process's first steps: nothing when all is well, else an errno.

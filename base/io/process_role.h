@@ -15,6 +15,10 @@ unsigned fill_standard_descriptors();
 // Points a standard descriptor at /dev/null; what it was stays open elsewhere if anybody has it.
 void close_standard_descriptor(int number);
 
+// Makes the process independent of whoever started it, for one that hears of its end in another way: a session of its own
+// where that is possible, and no signal when the parent dies.
+void stand_alone() noexcept;
+
 // Has this process continue as process 1 of a new pid namespace, with a /proc of its own, and everything that it starts in
 // there: the kernel ends all of it when process 1 ends. The caller's own process stays behind as the parent of process 1,
 // lives as long and ends as it does; when it is killed, process 1 is too. Without privilege a user namespace that maps the

@@ -1,15 +1,19 @@
 // What aiaccrun and the agent of a host say to each other, over the agent's standard input and output: two pipes on this
-// host, an ssh connection on another. Frames are base/wire/frame.h's, up to kLargestFrameBytes: a StartJob carries environments.
+// host, the streams of ssh or another starter to any other. Frames are base/wire/frame.h's, up to kLargestFrameBytes: a
+// StartJob carries environments.
 //
-//   aiaccrun → agent    StartJob → (OpenWorld | RefuseWorld)? → (SignalRanks | EndRanks | Credit | LoseRank)*
+//   aiaccrun → agent    Greeting → StartJob → (SignalRanks | EndRanks | Credit | OpenWorld | RefuseWorld | LoseRank)*
 //                       → DropOutput? → end of stream
-//   agent → aiaccrun    (Started | NotStarted) → HostReady? → (Output | RankChanged | RankStopped | Notice)* → JobEnded
+//   agent → aiaccrun    the answer to the marker, which is no frame → AgentUp → (Started | NotStarted)
+//                       → (Output | RankChanged | RankStopped | Notice | HostReady | LoseRank)* → JobEnded
+//   both, at any time   Beat
 //
+// What a login prints before the agent speaks is no frame either: aiaccrun skips it up to the answer (launcher/marker.h).
 // HostReady, OpenWorld, RefuseWorld and LoseRank belong to jobs of several hosts: an agent's fence is then a part of
 // aiaccrun's. In a job of one host the agent holds the fence alone.
 //
-// End of stream is a lease: an agent that reads it before it has said JobEnded ends all that it started (TERM and CONT,
-// KILL 2 s later). Output flows against credit, per stream; nothing else waits for it, so signals, time-outs and deaths
+// End of stream is a lease, and so is silence where Greeting says how long: an agent that meets either before it has said
+// JobEnded ends all that it started (TERM and CONT, KILL 2 s later). Output flows against credit, per stream; nothing else waits for it, so signals, time-outs and deaths
 // pass a full terminal. The order of frames from one agent is the order of time on its host.
 #pragma once
 
@@ -24,18 +28,42 @@ namespace aiacc::wire {
 
 inline constexpr std::uint16_t kLaunchProtocol = 1;
 
+// First message to an agent. `protocol` and `version` stand first in every version to come, so that the two ends can tell
+// each other what is wrong.
+struct Greeting {
+  static constexpr std::uint16_t kType = 100;
+  std::uint16_t protocol = kLaunchProtocol;
+  std::string version;        // of aiaccrun
+  std::string marker;         // random; launcher/marker.h says how it is answered
+  std::int64_t lease_ms = 0;  // how long either end may be silent; 0: for ever (the channel cannot be cut)
+  auto fields() { return std::tie(protocol, version, marker, lease_ms); }
+};
+
+// Something from the other end, where it would be silent otherwise.
+struct Beat {
+  static constexpr std::uint16_t kType = 140;
+  auto fields() { return std::tie(); }
+};
+
+struct AgentUp {
+  static constexpr std::uint16_t kType = 120;
+  std::uint16_t protocol = kLaunchProtocol;
+  std::string version;                 // of the aiaccrun there
+  std::vector<std::string> addresses;  // of its host, for other hosts: numeric, the likeliest first, never loopback
+  std::uint16_t master_port = 0;       // kept bound, not listening
+  auto fields() { return std::tie(protocol, version, addresses, master_port); }
+};
+
 // One rank of StartJob. Its environment is what it gets beside the common one.
 struct StartRank {
   std::int32_t rank = 0;
   std::int32_t local_rank = 0;
-  std::vector<std::uint32_t> binding;  // processing units; empty: not bound
   std::vector<std::string> environment;
-  auto fields() { return std::tie(rank, local_rank, binding, environment); }
+  auto fields() { return std::tie(rank, local_rank, environment); }
 };
 
 struct StartJob {
   static constexpr std::uint16_t kType = 101;
-  std::uint16_t protocol = kLaunchProtocol;
   std::string version;  // of aiaccrun; the agent's must be the same
   std::string host_name;
   std::int32_t host = 0;
@@ -43,15 +71,23 @@ struct StartJob {
   std::vector<std::string> argv;
   std::string cwd;
   std::vector<std::string> environment;
+  bool over_own = false;         // lay `environment` over the agent's own
   std::vector<StartRank> ranks;  // of this host, ascending
+  std::uint8_t map_by = 0;       // launcher::MapBy
+  std::uint8_t bind_to = 0;      // launcher::BindTo
+  bool bind_asked = false;
+  bool oversubscribe = false;
+  std::string master_address;
+  std::uint16_t master_port = 0;
   bool tag_output = false;
   bool report_bindings = false;
   std::uint64_t credit = 0;  // bytes of output that may be sent at first, for each stream
   std::uint64_t job = 0;     // random, the same on every host
   std::string secret;        // 32 bytes made for this job; travels nowhere else. Empty in a job of one host
   auto fields() {
-    return std::tie(protocol, version, host_name, host, hosts_of_ranks, argv, cwd, environment, ranks, tag_output,
-                    report_bindings, credit, job, secret);
+    return std::tie(version, host_name, host, hosts_of_ranks, argv, cwd, environment, over_own, ranks, map_by, bind_to,
+                    bind_asked, oversubscribe, master_address, master_port, tag_output, report_bindings, credit, job,
+                    secret);
   }
 };
 
@@ -71,7 +107,8 @@ struct RefuseWorld {
   auto fields() { return std::tie(code, sentence); }
 };
 
-// A rank of another host is gone without leaving: this host's ranks are told (RankLost).
+// A rank is gone without leaving. An agent says so of its own; aiaccrun passes it to the other hosts, whose ranks are told
+// (RankLost).
 struct LoseRank {
   static constexpr std::uint16_t kType = 108;
   std::int32_t rank = 0;
@@ -112,8 +149,8 @@ struct DropOutput {
 
 struct Started {
   static constexpr std::uint16_t kType = 121;
-  std::vector<std::int32_t> processes;               // of the ranks, in the order of StartJob
-  std::vector<std::vector<std::uint32_t>> bindings;  // as the kernel reports them; empty unless asked for
+  std::vector<std::int32_t> processes;  // of the ranks, in the order of StartJob
+  std::vector<std::string> bindings;    // as the kernel reports them, in words; empty unless asked for
   auto fields() { return std::tie(processes, bindings); }
 };
 
@@ -175,10 +212,9 @@ struct KeeperLost {
 // All ranks of this host have said hello.
 struct HostReady {
   static constexpr std::uint16_t kType = 129;
-  std::string library_version;  // of its ranks, which agree
-  std::vector<std::string> addresses;
+  std::string library_version;            // of its ranks, which agree
   std::vector<std::uint16_t> data_ports;  // of its ranks, in the order of StartJob
-  auto fields() { return std::tie(library_version, addresses, data_ports); }
+  auto fields() { return std::tie(library_version, data_ports); }
 };
 
 // No process of the job lives on this host and all output was sent or dropped.

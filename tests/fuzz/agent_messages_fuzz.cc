@@ -65,12 +65,12 @@ std::vector<std::vector<std::byte>> fuzz_seeds() {
   job.argv = {"./train", "--epochs", "3"};
   job.environment = {"PATH=/usr/bin", "HOME=/root"};
   job.ranks.resize(3);
-  job.ranks[1].binding = {4, 5};
+  job.ranks[1].environment = {"RANK=1"};
   job.ranks[2].environment = {"AIACC_RANK=2"};
   seeds.push_back(encode_frame(job));
   Started started;
   started.processes = {100, 101};
-  started.bindings = {{0, 1}, {}};
+  started.bindings = {"cores 0-1", "not bound"};
   seeds.push_back(encode_frame(started));
   return seeds;
 }

@@ -1,0 +1,139 @@
+// The agent's first messages, over two streams of this process: who it is, and what it refuses before a rank runs.
+#include "launcher/agent.h"
+
+#include <gtest/gtest.h>
+
+#include "base/io/real_clock.h"
+#include "base/io/real_host.h"
+#include "base/io/real_loop.h"
+#include "base/io/real_net.h"
+#include "launcher/marker.h"
+
+namespace aiacc::launcher {
+namespace {
+
+using namespace std::chrono_literals;
+
+class Platform final : public AgentPlatform {
+ public:
+  io::Entropy& entropy() override { return entropy_; }
+  std::uint32_t user() override { return 0; }
+  io::ProcessId process() override { return 1; }
+  std::uint16_t hold_port() override { return 4711; }
+  SharedSegment make_segment(int) override { return {}; }
+  const Topology& topology() override { return topology_; }
+  std::vector<std::string> environment() override { return {"PATH=/usr/bin:/bin"}; }
+  std::vector<std::string> addresses() override { return {"10.0.0.7"}; }
+
+ private:
+  io::RealEntropy entropy_;
+  Topology topology_ = Topology::synthetic("core:2 pu:1");
+};
+
+class AgentTest : public testing::Test, private Root::Owner {
+ protected:
+  AgentTest() : ended_(loop_) {
+    std::tie(to_agent_, agent_in_) = io::stream_pair(loop_, "to the agent");
+    std::tie(from_agent_, agent_out_) = io::stream_pair(loop_, "from the agent");
+    std::tie(keeper_, agent_keeper_) = io::stream_pair(loop_, "the keeper");
+    agent_ = std::make_unique<Agent>(loop_, net_, host_, platform_, *agent_in_, *agent_out_, *agent_keeper_);
+    frames_ = std::make_unique<FrameReader>(*from_agent_);
+    Root::Owner& owner = *this;
+    root_ = std::make_unique<Root>(loop_, agent_->run(stop_), owner);
+    root_->start();
+  }
+  void TearDown() override {
+    to_agent_.reset();
+    loop_.run_until([this] { return ended_.is_set(); });
+  }
+  void root_ended(Root&, std::exception_ptr) noexcept override { ended_.set(); }
+
+  template <wire::Message T>
+  void send(const T& message) {
+    const wire::Bytes bytes = wire::encode_frame(message);
+    loop_.run(io::write_all(*to_agent_, bytes, stop_));
+  }
+  wire::Frame next() {
+    Stop patience(stop_);
+    Deadline deadline(loop_, loop_.now() + 10s, patience, "no message came");
+    std::optional<wire::Frame> frame = loop_.run(frames_->next(patience));
+    return frame.value_or(wire::Frame{});
+  }
+  wire::AgentUp greet(std::int64_t lease_ms = 0) {
+    wire::Greeting greeting;
+    greeting.version = version_text();
+    greeting.marker = "0123456789";
+    greeting.lease_ms = lease_ms;
+    send(greeting);
+    std::string answer(answer_to(greeting.marker).size(), ' ');
+    EXPECT_TRUE(loop_.run(io::read_exactly(*from_agent_, std::as_writable_bytes(std::span(answer)), stop_)));
+    EXPECT_EQ(answer, answer_to(greeting.marker));
+    return next().as<wire::AgentUp>();
+  }
+  wire::StartJob job() {
+    wire::StartJob job;
+    job.version = version_text();
+    job.host_name = "a";
+    job.hosts_of_ranks = {0};
+    job.argv = {"true"};
+    job.cwd = "/";
+    job.environment = {"PATH=/usr/bin:/bin"};
+    job.ranks.resize(1);
+    job.credit = 1000;
+    return job;
+  }
+
+  io::RealLoop loop_;
+  io::RealNet net_{loop_};
+  io::RealHost host_{loop_};
+  Platform platform_;
+  Stop stop_;
+  Event ended_;
+  std::unique_ptr<io::Stream> to_agent_, agent_in_, from_agent_, agent_out_, keeper_, agent_keeper_;
+  std::unique_ptr<Agent> agent_;
+  std::unique_ptr<FrameReader> frames_;
+  std::unique_ptr<Root> root_;
+};
+
+TEST_F(AgentTest, SaysWhoItIs) {
+  const wire::AgentUp up = greet();
+  EXPECT_EQ(up.version, version_text());
+  EXPECT_EQ(up.addresses, (std::vector<std::string>{"10.0.0.7"}));
+  EXPECT_EQ(up.master_port, 4711);
+}
+
+TEST_F(AgentTest, AJobOfAnotherVersionIsRefused) {
+  greet();
+  wire::StartJob other = job();
+  other.version = "aiaccrun (aiacc) 0.0.1";
+  send(other);
+  const auto refusal = next().as<wire::NotStarted>();
+  EXPECT_EQ(refusal.exit_code, kExitLauncher);
+  EXPECT_EQ(refusal.message, static_cast<std::uint8_t>(MessageId::kRemoteVersion));
+}
+
+TEST_F(AgentTest, WhatIsMissingOnItsHostIsSaidBeforeARankRuns) {
+  greet();
+  wire::StartJob other = job();
+  other.argv = {"no-such-program-anywhere"};
+  send(other);
+  EXPECT_EQ(next().as<wire::NotStarted>().exit_code, kExitNotFound);
+}
+
+TEST_F(AgentTest, AMissingDirectoryIsSaidToo) {
+  greet();
+  wire::StartJob other = job();
+  other.cwd = "/no/such/directory";
+  send(other);
+  const auto refusal = next().as<wire::NotStarted>();
+  EXPECT_EQ(refusal.exit_code, kExitUsage);
+  EXPECT_NE(refusal.sentence.find("/no/such/directory"), std::string::npos);
+}
+
+TEST_F(AgentTest, EndsWithAChannelThatIsSilent) {
+  greet(1);
+  loop_.run_until([this] { return ended_.is_set(); });
+}
+
+}  // namespace
+}  // namespace aiacc::launcher

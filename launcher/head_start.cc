@@ -1,0 +1,134 @@
+// The beginning of a job: until every agent is up, and the one message that has each start its ranks.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <span>
+
+#include "launcher/head.h"
+
+namespace aiacc::launcher {
+
+namespace {
+
+constexpr std::uint64_t kCredit = 1u << 20;  // a window that keeps a fast reader busy and is all that is ever queued
+constexpr std::uint64_t kLeastCredit = kCredit / 8;
+constexpr Duration kSlowStart = std::chrono::seconds(5);    // a user wants to know for whom aiaccrun waits
+constexpr Duration kOthersLimit = std::chrono::seconds(3);  // others fail in the same way a little later
+
+}  // namespace
+
+std::vector<std::string> Head::awaited_hosts() const {
+  std::vector<std::string> names;
+  for (const auto& link : links_) {
+    if (!link->up() && !link->gone()) names.push_back(link->name());
+  }
+  return names;
+}
+
+void Head::host_up(HostLink& link) {
+  fence_.set_addresses(link.index(), link.agent().addresses);
+  if (verdict_.cause != Cause::kNone) return link.hang_up();
+  const bool all = std::all_of(links_.begin(), links_.end(), [](const auto& one) { return one->up() && !one->gone(); });
+  if (all) {
+    start_ranks();
+  } else if (start_failed_.armed() && awaited_hosts().empty()) {
+    give_up_start();
+  }
+}
+
+void Head::start_ranks() {
+  for (Alarm* alarm : {&slow_start_, &start_limit_, &start_failed_}) alarm->disarm();
+  ranks_started_ = true;
+  const HostLink& first = *links_[hosts_of_ranks_.front()];
+  std::string master = "127.0.0.1";
+  if (!one_host()) master = first.agent().addresses.empty() ? first.name() : first.agent().addresses.front();
+
+  std::uint64_t id = 0;
+  entropy_.fill(std::as_writable_bytes(std::span(&id, 1)));
+  std::string secret(one_host() ? 0 : 32, '\0');
+  entropy_.fill(std::as_writable_bytes(std::span(secret)));
+  credit_ = std::max(kCredit / links_.size(), kLeastCredit);
+  for (const auto& link : links_) {
+    wire::StartJob& job = settings_.jobs[static_cast<std::size_t>(link->index())];
+    job.credit = credit_;
+    job.job = id;
+    job.secret = secret;
+    job.master_address = master;
+    job.master_port = first.agent().master_port;
+    link->send(job);
+  }
+  settings_.jobs.clear();
+}
+
+// Others may be about to fail for the same reason: one report names all of them.
+void Head::host_failed_to_start() {
+  if (verdict_.cause != Cause::kNone) return;
+  if (awaited_hosts().empty()) return give_up_start();
+  if (start_failed_.armed()) return;
+  loop_.arm(start_failed_, after(loop_.now(), kOthersLimit));
+}
+
+void Head::give_up_start() {
+  start_failed_.disarm();
+  if (!begin_end(Cause::kNotStarted)) return;
+  std::vector<StartAttempt> failed;
+  for (const auto& link : links_) {
+    if (link->gone() && !link->up()) failed.push_back(link->attempt());
+  }
+  const std::vector<StartReport> reports = report(failed);
+  verdict_.id = reports.front().id;
+  verdict_.exit_code = kExitLauncher;
+  verdict_.sentence = reports.front().sentence;
+  for (const StartReport& one : reports) {
+    if (&one != &reports.front()) evidence_.push_back(message_line(one.id, one.sentence));
+    evidence_.insert(evidence_.end(), one.evidence.begin(), one.evidence.end());
+  }
+  for (const auto& link : links_) link->hang_up();
+}
+
+void Head::start_is_slow() {
+  const std::vector<std::string> names = awaited_hosts();
+  if (names.empty()) return;
+  say(MessageId::kWaiting,
+      fmt::format("waiting for {} of {} hosts to come up: {}", names.size(), links_.size(), name_hosts(names)));
+}
+
+void Head::start_takes_too_long() {
+  for (const auto& link : links_) {
+    if (link->up() || link->gone()) continue;
+    link->give_up(MessageId::kStart,
+                  fmt::format("no agent spoke within {:g} s (AIACC_INIT_TIMEOUT)", seconds(settings_.start_limit)));
+  }
+}
+
+void Head::started(const HostLink& link, const wire::Started& message) {
+  if (!timeout_.armed() && settings_.timeout > Duration::zero() && verdict_.cause == Cause::kNone) {
+    started_ = loop_.now();
+    loop_.arm(timeout_, after(started_, settings_.timeout));
+  }
+  std::size_t local = 0;
+  for (std::size_t rank = 0; rank < hosts_of_ranks_.size() && local < message.bindings.size(); ++rank) {
+    if (hosts_of_ranks_[rank] != static_cast<std::size_t>(link.index())) continue;
+    err_.put_own_line(fmt::format("aiaccrun: rank {} on host {}: {}", rank, link.name(), message.bindings[local++]));
+  }
+}
+
+void Head::not_started(const HostLink& link, const wire::NotStarted& message) {
+  for (std::size_t rank = 0; rank < hosts_of_ranks_.size(); ++rank) {
+    if (hosts_of_ranks_[rank] == static_cast<std::size_t>(link.index())) rules_.lost(static_cast<int>(rank));
+  }
+  if (!begin_end(Cause::kNotStarted)) return;
+  verdict_.exit_code = message.exit_code;
+  verdict_.id = static_cast<MessageId>(message.message);
+  verdict_.sentence =
+      one_host() && link.local() ? message.sentence : fmt::format("host {}: {}", link.name(), message.sentence);
+  end_job();
+}
+
+void Head::arm_start() {
+  loop_.arm(slow_start_, after(loop_.now(), kSlowStart));
+  if (settings_.start_limit > Duration::zero()) loop_.arm(start_limit_, after(loop_.now(), settings_.start_limit));
+}
+
+}  // namespace aiacc::launcher

@@ -1,0 +1,261 @@
+#include "launcher/host_link.h"
+
+#include <fmt/format.h>
+
+#include <cerrno>
+#include <csignal>
+#include <span>
+#include <utility>
+
+#include "launcher/marker.h"
+#include "launcher/options.h"
+
+namespace aiacc::launcher {
+
+namespace {
+
+constexpr Duration kEndLimit = std::chrono::seconds(10);  // between the end of its stream and that of the process
+constexpr Duration kKillLimit = std::chrono::seconds(2);  // of a process that was killed
+constexpr Duration kErrorsLimit =
+    std::chrono::milliseconds(200);  // others may hold its stderr open, as ssh's master does
+constexpr std::size_t kErrorsKept = 8 * 1024;
+constexpr int kNoProgram = 127;
+
+std::string in_one_line(const std::string& text) {
+  const auto lines = last_lines(text, 1);
+  return lines.empty() ? "an unknown version" : lines.front();
+}
+
+}  // namespace
+
+HostLink::HostLink(Loop& loop, io::Host& host, io::Entropy& entropy, Settings settings, Owner& owner)
+    : loop_(loop), host_(host), entropy_(entropy), settings_(std::move(settings)), owner_(owner), errors_ended_(loop) {}
+
+Task<void> HostLink::run(Stop& stop) {
+  for (const io::SpawnSpec& spec : settings_.starts) {
+    if (hung_up_ || !spawn(spec)) break;
+    co_await converse(stop);
+    attempt_.ended = process_->ended();
+    const bool no_program = !up_ && attempt_.ended && attempt_.ended->code == kNoProgram;
+    if (!no_program) break;
+  }
+  gone_ = true;
+  owner_.host_gone(*this);
+}
+
+bool HostLink::spawn(const io::SpawnSpec& spec) {
+  attempt_ = StartAttempt{};
+  attempt_.host = settings_.name;
+  attempt_.command = spec.argv;
+  attempt_.ssh = settings_.ssh;
+  broken_.clear();
+  errors_ended_.reset();
+  try {
+    process_ = host_.spawn(spec);
+    return true;
+  } catch (const io::SpawnError& error) {
+    attempt_.not_run = error.message();
+    attempt_.not_found = error.errno_value() == ENOENT;
+  } catch (const Error& error) {
+    attempt_.not_run = error.message();
+    attempt_.limit = true;
+  }
+  return false;
+}
+
+Task<void> HostLink::converse(Stop& stop) {
+  marker_ = make_marker(entropy_);
+  sender_ = std::make_unique<FrameSender>(loop_, *process_->in);
+  wire::Greeting greeting;
+  greeting.version = version_text();
+  greeting.marker = marker_;
+  greeting.lease_ms = std::chrono::duration_cast<std::chrono::milliseconds>(settings_.lease).count();
+  sender_->send(greeting);
+
+  Scope scope(loop_, stop);
+  scope.spawn(write(scope.stop()));
+  if (process_->err) scope.spawn(read_errors(scope.stop()));
+  if (settings_.lease > Duration::zero()) scope.spawn(beat(scope.stop()));
+  std::exception_ptr error;
+  try {
+    co_await listen(scope.stop());
+    co_await end_of_process(scope.stop());
+  } catch (...) {
+    error = std::current_exception();
+  }
+  scope.stop().request(std::make_exception_ptr(Error(Code::kAborted, "the host is gone")));
+  try {
+    co_await scope.join();
+  } catch (const Error&) {
+    // That it was stopped.
+  }
+  if (error) std::rethrow_exception(error);
+}
+
+Task<void> HostLink::write(Stop& stop) {
+  co_await sender_->run(stop);
+  process_->in.reset();  // what the agent reads as the end
+}
+
+Task<void> HostLink::listen(Stop& stop) {
+  Stop hearing(stop);
+  hearing_ = &hearing;
+  try {
+    co_await hear(hearing);
+  } catch (const Error& error) {
+    broken_ = error.message();
+  }
+  hearing_ = nullptr;
+  stop.throw_if_requested();
+}
+
+Task<void> HostLink::hear(Stop& stop) {
+  FrameReader frames(*process_->out, wire::kLargestFrameBytes);
+  MarkerScan scan(answer_to(marker_));
+  std::vector<std::byte> bytes(4096);
+  std::optional<std::string_view> rest;
+  while (!rest) {
+    const std::size_t got = co_await process_->out->read_some(bytes, stop);
+    if (got == 0) co_return;
+    try {
+      rest = scan.add(std::string_view(reinterpret_cast<const char*>(bytes.data()), got));
+    } catch (const Error& error) {
+      attempt_.refused = error.message();
+    }
+    attempt_.printed =
+        std::string(scan.banner().substr(scan.banner().size() - std::min(scan.banner().size(), kErrorsKept)));
+    if (!attempt_.refused.empty()) {
+      process_->signal_group(SIGKILL);
+      co_return;
+    }
+  }
+  frames.feed(std::as_bytes(std::span(*rest)));
+  for (;;) {
+    auto frame = co_await frames.next(stop);
+    if (!frame) co_return;
+    if (lease_) lease_->heard();
+    take(*frame);
+  }
+}
+
+void HostLink::take(const wire::Frame& frame) {
+  if (!up_ && frame.type == wire::AgentUp::kType) return agent_up(frame);
+  if (!up_ && frame.type != wire::NotStarted::kType) {
+    throw Error(Code::kProtocol, fmt::format("the agent began with a message of type {}", frame.type));
+  }
+  switch (frame.type) {
+    case wire::Beat::kType: return;
+    case wire::JobEnded::kType:
+      dropped_ = frame.as<wire::JobEnded>().dropped_bytes;
+      done_ = true;
+      return sender_->close();  // there is nothing more to say to it
+    case wire::NotStarted::kType:
+      done_ = true;
+      up_ = true;
+      sender_->close();
+      return owner_.host_said(*this, frame);
+    default: return owner_.host_said(*this, frame);
+  }
+}
+
+void HostLink::agent_up(const wire::Frame& frame) {
+  // These two stand first whatever version it is; the rest may be anything then.
+  std::uint16_t protocol = 0;
+  std::string version;
+  wire::Reader reader(frame.body, "the agent's first message");
+  reader.get(protocol);
+  reader.get(version);
+  if (protocol != wire::kLaunchProtocol || version != version_text()) {
+    return give_up(MessageId::kRemoteVersion, fmt::format("{} is there and {} here; install the same version on both",
+                                                          in_one_line(version), in_one_line(version_text())));
+  }
+  agent_ = frame.as<wire::AgentUp>();
+  up_ = true;
+  owner_.host_up(*this);
+}
+
+Task<void> HostLink::read_errors(Stop& stop) {
+  std::vector<std::byte> bytes(1024);
+  try {
+    for (;;) {
+      const std::size_t got = co_await process_->err->read_some(bytes, stop);
+      if (got == 0) break;
+      attempt_.errors.append(reinterpret_cast<const char*>(bytes.data()), got);
+      if (attempt_.errors.size() > kErrorsKept) attempt_.errors.erase(0, attempt_.errors.size() - kErrorsKept);
+    }
+  } catch (const Error&) {
+    if (stop.requested()) throw;
+  }
+  errors_ended_.set();
+}
+
+Task<void> HostLink::beat(Stop& stop) {
+  lease_.emplace(settings_.lease);
+  for (;;) {
+    co_await sleep_for(loop_, lease_->interval(), stop);
+    if (!up_) continue;  // a starter has time-outs of its own, and the start has one
+    wire::Beat message;
+    sender_->send(message);
+    if (!lease_->tick() || hearing_ == nullptr) continue;
+    hearing_->request(std::make_exception_ptr(Error(
+        Code::kTimeout, fmt::format("nothing was heard of it for {:g} s (AIACC_LEASE)", seconds(settings_.lease)))));
+  }
+}
+
+Task<void> HostLink::end_of_process(Stop& stop) {
+  // A channel that broke has nothing to wait for, but a keeper of this host still ends what its agent left.
+  const bool at_once = !broken_.empty() && !settings_.local;
+  for (const Duration limit : {at_once ? Duration::zero() : kEndLimit, kKillLimit}) {
+    Stop patience(stop);
+    Deadline deadline(loop_, after(loop_.now(), limit), patience, "it does not end");
+    try {
+      co_await process_->wait(patience);
+      break;
+    } catch (const Error&) {
+      stop.throw_if_requested();
+    }
+    if (!settings_.local) process_->signal_group(SIGKILL);
+  }
+  if (!process_->err) co_return;
+  Stop patience(stop);
+  Deadline deadline(loop_, after(loop_.now(), kErrorsLimit), patience, "its stderr is still open");
+  try {
+    co_await errors_ended_.wait(patience);
+  } catch (const Error&) {
+    stop.throw_if_requested();
+  }
+}
+
+Task<void> HostLink::flushed(Stop& stop) {
+  if (up_ && !gone_) co_await sender_->flushed(stop);
+}
+
+void HostLink::hang_up() {
+  if (std::exchange(hung_up_, true) || gone_ || process_ == nullptr) return;
+  if (up_) return sender_->close();
+  process_->signal_group(SIGKILL);
+  if (hearing_ != nullptr) {
+    hearing_->request(std::make_exception_ptr(Error(Code::kAborted, "the job was given up before it was up")));
+  }
+}
+
+void HostLink::give_up(MessageId id, std::string sentence) {
+  attempt_.refused_id = id;
+  attempt_.refused = std::move(sentence);
+  hang_up();
+}
+
+std::string HostLink::loss() const {
+  if (!broken_.empty()) return broken_;
+  std::string text = "its connection ended before the job did";
+  const auto lines = last_lines(attempt_.errors, 1);
+  if (!settings_.local && attempt_.ended && !attempt_.ended->ok()) {
+    text += attempt_.ended->signal != 0
+                ? fmt::format(" ({} was killed by signal {}", attempt_.command.front(), attempt_.ended->signal)
+                : fmt::format(" ({} exited with {}", attempt_.command.front(), attempt_.ended->code);
+    text += lines.empty() ? ")" : ": " + lines.front() + ")";
+  }
+  return text;
+}
+
+}  // namespace aiacc::launcher

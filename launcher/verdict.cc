@@ -1,0 +1,65 @@
+#include "launcher/verdict.h"
+
+#include <fmt/format.h>
+#include <string.h>
+
+namespace aiacc::launcher {
+
+namespace {
+
+std::string ranks_text(int count) { return fmt::format("{} rank{}", count, count == 1 ? "" : "s"); }
+
+ClosingLine without_dropped(const Verdict& verdict) {
+  const double took = seconds(verdict.took);
+  const std::string stopped = ranks_text(verdict.stopped_ranks);
+  switch (verdict.cause) {
+    case Cause::kNone:
+    case Cause::kReaderLeft: break;
+    case Cause::kRank:
+      return {verdict.failure->id, closing_sentence(*verdict.failure, verdict.failed_host, verdict.stopped_ranks)};
+    case Cause::kTimeout:
+      return {MessageId::kTimeout,
+              fmt::format("the job did not end within {:g} s (--timeout); {} stopped by aiaccrun after {:.1f} s",
+                          seconds(verdict.timeout), stopped, took)};
+    case Cause::kInterrupted:
+      return {MessageId::kInterrupted,
+              fmt::format("the job was ended by SIG{} after {:.1f} s; {} on {} ended with it",
+                          ::sigabbrev_np(verdict.interrupted_by), took, stopped, verdict.hosts)};
+    case Cause::kOutputFailed:
+      return {MessageId::kOutputLost,
+              fmt::format("{}; {} stopped by aiaccrun after {:.1f} s", verdict.sentence, stopped, took)};
+    case Cause::kNotStarted: return {verdict.id, verdict.sentence};
+    case Cause::kLost:
+      return {verdict.id, fmt::format("{}; {} stopped after {:.1f} s", verdict.sentence, stopped, took)};
+  }
+  return {MessageId::kInternal, ""};
+}
+
+}  // namespace
+
+std::optional<ClosingLine> closing_line(const Verdict& verdict) {
+  if (verdict.cause == Cause::kReaderLeft) return std::nullopt;
+  ClosingLine line = without_dropped(verdict);
+  if (verdict.dropped_bytes > 0) {
+    if (line.sentence.empty()) line = {MessageId::kOutputLost, "all ranks have ended"};
+    line.sentence += fmt::format("; {} bytes of output that nobody read were dropped", verdict.dropped_bytes);
+  }
+  if (line.sentence.empty()) return std::nullopt;
+  return line;
+}
+
+int exit_code(const Verdict& verdict) {
+  switch (verdict.cause) {
+    case Cause::kNone: return kExitOk;
+    case Cause::kRank: return verdict.failure->exit_code;
+    case Cause::kTimeout: return kExitTimeout;
+    case Cause::kInterrupted: return 128 + verdict.interrupted_by;
+    case Cause::kReaderLeft: return kExitReaderLeft;
+    case Cause::kNotStarted: return verdict.exit_code;
+    case Cause::kOutputFailed:
+    case Cause::kLost: return kExitLauncher;
+  }
+  return kExitLauncher;
+}
+
+}  // namespace aiacc::launcher

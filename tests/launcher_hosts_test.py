@@ -1,0 +1,248 @@
+"""Jobs on several hosts: who gets which place, environment and output, how they end, and what ranks are told of each other."""
+import ast
+import os
+import pathlib
+import re
+import signal
+import socket
+import sys
+
+import pytest
+
+from launcher_hosts_support import ENTER, FOLDER, LOGIN, RELAY
+from launcher_support import Job, closing_line, run, users
+
+HELLO = pathlib.Path(os.environ["AIACC_SOURCE"], "tests/programs/say_hello.py")
+
+
+@pytest.fixture(scope="module")
+def hello():
+    """The program where an ordinary user may read it too."""
+    copy = FOLDER / "say_hello.py"
+    copy.write_text(HELLO.read_text())
+    copy.chmod(0o755)
+    return ["/usr/bin/python3", str(copy)]
+
+
+def on(hosts, *arguments, by=ENTER, **kwargs):
+    return Job(["--launch-agent", by, "-H", hosts, *arguments], **kwargs)
+
+
+PLACE = 'echo "$AIACC_RANK $AIACC_SIZE $AIACC_HOST_INDEX $AIACC_LOCAL_RANK $AIACC_LOCAL_SIZE"'
+
+
+@pytest.mark.parametrize("user", users())
+@pytest.mark.parametrize("by", [ENTER, RELAY], ids=["enter", "relay"])
+def test_each_rank_gets_its_place(by, user):
+    code, out, err = on("a:2,b:1,c:3", "sh", "-c", PLACE, by=by, user=user).finish()
+    assert code == 0, err
+    assert sorted(out.splitlines()) == ["0 6 0 0 2", "1 6 0 1 2", "2 6 1 0 1", "3 6 2 0 3", "4 6 2 1 3", "5 6 2 2 3"]
+
+
+def test_hosts_in_turn():
+    code, out, _ = on("a:2,b:2", "--map-by", "node", "sh", "-c", PLACE).finish()
+    assert code == 0
+    assert sorted(out.splitlines()) == ["0 4 0 0 2", "1 4 1 0 2", "2 4 0 1 2", "3 4 1 1 2"]
+
+
+def test_this_host_is_one_of_them_and_needs_no_starter(tmp_path):
+    log = tmp_path / "log"
+    log.touch()
+    log.chmod(0o666)
+    by = pathlib.Path(tmp_path, "log-enter")
+    by.write_text(f'#!/bin/sh\necho "$@" >>{log}; shift; exec "$@"\n')
+    by.chmod(0o755)
+    code, out, err = on(f"localhost:2,b:1,{socket.gethostname()}:1", "sh", "-c", PLACE, by=str(by)).finish()
+    assert code == 0, err
+    assert sorted(out.splitlines()) == ["0 4 0 0 3", "1 4 0 1 3", "2 4 0 2 3", "3 4 1 0 1"]
+    lines = log.read_text().splitlines()
+    assert len(lines) == 1 and lines[0].startswith("b ") and lines[0].endswith("bin/aiaccrun --remote-keeper")
+
+
+def test_a_host_file(tmp_path):
+    hosts = tmp_path / "hosts"
+    hosts.write_text("# ours\na slots=2\nb:1 # small\na\n")
+    code, out, err = run("--launch-agent", ENTER, "--hostfile", hosts, "sh", "-c", PLACE)
+    assert code == 0, err
+    assert sorted(out.splitlines()) == ["0 4 0 0 3", "1 4 0 1 3", "2 4 0 2 3", "3 4 1 0 1"]
+
+
+@pytest.mark.parametrize("text, parts", [
+    ("a slots=x\n", ["line 1 of", "slots=x"]),
+    ("a\nb slot=2\n", ["line 2 of", "slots="]),
+    ("ann@a\nbob@a\n", ["line 1 of", "line 2 of", "ann", "bob"]),
+    ("a port=22\n\na port=2222\n", ["line 1 of", "line 3 of", "22", "2222"]),
+    ("", ["names no host"]),
+    (None, ["cannot be read"]),
+])
+def test_2_host_files_that_make_no_sense(tmp_path, text, parts):
+    hosts = tmp_path / "hosts"
+    if text is not None:
+        hosts.write_text(text)
+    code, out, err = run("-np", 2, "--hostfile", hosts, "true")
+    assert (code, out) == (2, "")
+    assert re.fullmatch(r"aiaccrun: [^\n]+ \[AR-HOSTS\]\n", err), err
+    for part in parts:
+        assert part in err
+
+
+def test_other_hosts_have_their_own_environment_and_a_part_of_ours():
+    env = {"TOKEN": "hunter2", "NCCL_DEBUG": "WARN", "ASKED": "for", "AIACC_LOG": "info", "CUDA_VISIBLE_DEVICES": "1"}
+    code, out, err = on("localhost,b", "-x", "ASKED", "-x", "GIVEN=a b", "--tag-output", "env", by=LOGIN, env=env).finish()
+    assert code == 0, err
+    mine, other = ({line.split("] ", 1)[1] for line in out.splitlines() if line.startswith(f"[{rank}] ")} for rank in (0, 1))
+    for entry in ("TOKEN=hunter2", "NCCL_DEBUG=WARN", "ASKED=for", "GIVEN=a b", "CUDA_VISIBLE_DEVICES=1"):
+        assert entry in mine
+    for entry in ("NCCL_DEBUG=WARN", "ASKED=for", "GIVEN=a b", "AIACC_LOG=info", "HOME=/login", "LOGIN=yes", "PWD=/"):
+        assert entry in other
+    assert not any(entry.startswith(("TOKEN=", "CUDA_VISIBLE_DEVICES=")) for entry in other)
+
+
+def test_nothing_of_the_job_stands_in_a_command_line():
+    job = on("a,b", "-x", "TOKEN", "sh", "-c", "echo up; exec sleep 1000", env={"TOKEN": "hunter2"}, by=RELAY)
+    for _ in range(2):
+        assert job.process.stdout.readline() == b"up\n"
+    for pid, name in job.processes().items():
+        line = pathlib.Path(f"/proc/{pid}/cmdline").read_bytes()
+        assert b"hunter2" not in line and b"TOKEN" not in line or name == "aiaccrun", line
+    job.process.send_signal(signal.SIGTERM)
+    assert job.finish()[0] == 143
+
+
+def test_ranks_start_in_aiaccruns_directory(tmp_path):
+    tmp_path.chmod(0o755)
+    code, out, _ = on("a,b", "pwd", cwd=tmp_path).finish()
+    assert (code, out) == (0, f"{tmp_path}\n" * 2)
+
+
+def test_dry_run_shows_every_host_and_starts_none():
+    plan = run("--dry-run", "--launch-agent", "/no/such/enter -v", "-H", "localhost:2,b:2", "-x", "GIVEN=secret", "true")
+    assert plan[0] == 0, plan[2]
+    assert re.search(r"^  b: 2 ranks \(2-3\), 2 slots\n    agent: /no/such/enter -v b /\S+/bin/aiaccrun --remote-keeper$", plan[1], re.M)
+    assert "were not asked" in plan[1] and re.search(r"rank 3 on b: .*\(assumed\)", plan[1])
+    assert re.search(r"from here:.* PATH.* GIVEN", plan[1]) and "secret" not in plan[1]
+
+
+def test_the_first_failure_counts_wherever_it_is():
+    code, _, err = on("a:2,b:2", "sh", "-c", "case $RANK in 3) exit 7;; esac; exec sleep 1000").finish()
+    assert code == 7
+    assert re.search(r"rank 3 on host b exited with status 7 after .* 3 others stopped", closing_line(err))
+
+
+def test_128_plus_the_signal_of_a_rank_of_another_host():
+    code, _, err = on("a:2,b:2", "sh", "-c", "case $RANK in 2) kill -9 $$;; esac; exec sleep 1000").finish()
+    assert code == 137
+    assert "rank 2 on host b was killed by signal 9" in closing_line(err)
+
+
+def test_124_on_all_hosts():
+    code, _, err = on("a,b", "--timeout", 1, "sleep", 1000).finish()
+    assert code == 124 and "2 ranks stopped" in closing_line(err)
+
+
+@pytest.mark.parametrize("number, expected", [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_signals_reach_all_hosts(number, expected):
+    job = on("a,b", "sh", "-c", f"trap 'echo $RANK; exit 0' {signal.Signals(number).name[3:]}; echo up; sleep 1000 & wait", by=RELAY)
+    for _ in range(2):
+        assert job.process.stdout.readline() == b"up\n"
+    job.process.send_signal(number)
+    code, out, err = job.finish()
+    assert code == expected, err
+    assert sorted(out.split()) == ["0", "1"]
+
+
+def test_output_of_hosts_comes_whole_and_tagged():
+    code, out, err = on("a:2,b:2", "--tag-output", "sh", "-c", "seq 20000; echo done >&2", by=RELAY).finish()
+    assert code == 0
+    for rank in range(4):
+        mine = [line.split("] ")[1] for line in out.splitlines() if line.startswith(f"[{rank}] ")]
+        assert mine == [str(number) for number in range(1, 20001)]
+        assert f"[{rank}] done\n" in err
+
+
+def test_bytes_are_those_of_the_ranks():
+    code, out, _ = on("b", "head", "-c", 3000000, "/dev/zero", by=RELAY).finish_bytes()
+    assert code == 0 and out == bytes(3000000)
+
+
+def welcomes(out):
+    return sorted((ast.literal_eval(line.split(" ", 1)[1]) for line in out.splitlines() if line.startswith("welcome ")),
+                  key=lambda told: told["rank"])
+
+
+def test_the_fence_gives_every_rank_what_it_needs_to_reach_the_others(hello):
+    code, out, err = on("a:2,b:1", *hello, "leave").finish()
+    assert code == 0, err
+    told = welcomes(out)
+    assert [one["rank"] for one in told] == [0, 1, 2]
+    assert [(one["local_rank"], one["local_size"], one["host"]) for one in told] == [(0, 2, "a"), (1, 2, "a"), (0, 1, "b")]
+    for one in told:
+        assert one["size"] == 3 and one["hosts_of_ranks"] == [0, 0, 1] and one["data_ports"] == [7000, 7001, 7002]
+        assert [name for name, _ in one["hosts"]] == ["a", "b"]
+        assert not any(address.startswith(("127.", "::1", "fe80")) for _, addresses in one["hosts"] for address in addresses)
+        assert len(one["secret"]) == 64 and one["secret"] != "0" * 64
+    assert len({one["secret"] for one in told}) == 1 and len({one["job"] for one in told}) == 1
+    assert len({one["nonce"] for one in told}) == 2, "each host has its own memory"
+    assert told[0]["secret"] not in err
+
+
+def test_one_host_needs_no_secret(hello):
+    code, out, _ = on("b:2", *hello, "leave").finish()
+    assert code == 0
+    for one in welcomes(out):
+        assert one["secret"] == "" and one["data_ports"] == [0, 0] and [name for name, _ in one["hosts"]] == ["b"]
+
+
+def test_every_job_has_a_secret_of_its_own(hello):
+    secrets = {welcomes(on("a,b", *hello, "leave").finish()[1])[0]["secret"] for _ in range(2)}
+    assert len(secrets) == 2
+
+
+def test_one_program_after_another(hello):
+    program = " ".join(hello)
+    code, out, err = on("a:2,b", "sh", "-c", f"{program} leave && {program} leave").finish()
+    assert code == 0, err
+    assert len(welcomes(out)) == 6
+
+
+def test_versions_of_hosts_that_differ_are_one_sentence(hello):
+    code, out, err = on("a,b", "sh", "-c", f"exec {' '.join(hello)} 1.$RANK").finish()
+    assert code == 3
+    sentence = "ranks on host a use aiacc 1.0 and ranks on host b aiacc 1.1: all ranks of a job need the same version"
+    assert f"aiaccrun: {sentence} [AR-VERSIONS]" in err
+    assert f"refused {sentence}" in out
+
+
+def test_other_hosts_hear_of_a_death_at_once(hello):
+    job = on("a:2,b", "--kill-grace", 1, "sh", "-c",
+             f"trap '' TERM; [ $RANK = 1 ] && exec {' '.join(hello)} stay; {' '.join(hello)} stay", by=RELAY)
+    for _ in range(3):
+        assert job.process.stdout.readline().startswith(b"welcome ")
+    victim = next(pid for pid in job.pids("python3") + job.pids("say_hello.py")
+                  if b"AIACC_RANK=1" in pathlib.Path(f"/proc/{pid}/environ").read_bytes().split(b"\0"))
+    os.kill(victim, signal.SIGKILL)
+    code, out, err = job.finish()
+    assert code == 137
+    assert out.splitlines()[:2] == ["lost 1 rank 1 on host a was killed by signal 9 (Killed)"] * 2
+    assert "rank 1 on host a was killed by signal 9" in closing_line(err)
+
+
+def test_1_a_rank_that_never_comes_while_ranks_of_another_host_wait(hello):
+    code, _, err = on("a,b", "sh", "-c", f"[ $RANK = 1 ] && exit 0; exec {' '.join(hello)} leave").finish()
+    assert code == 1 and "rank 1 on host b exited with status 0 and never initialised" in closing_line(err)
+
+
+def test_master_address_is_rank_0s():
+    code, out, _ = on("a,b", "sh", "-c", "echo $MASTER_ADDR $MASTER_PORT").finish()
+    assert code == 0
+    assert len(set(out.splitlines())) == 1 and out.split()[1] != "0"
+    assert run("--launch-agent", ENTER, "-H", "b:2", "sh", "-c", "echo $MASTER_ADDR")[1] == "127.0.0.1\n" * 2
+
+
+@pytest.mark.parametrize("user", users())
+def test_isolated_on_every_host(user):
+    code, out, err = on("a,b", "--isolate", "sh", "-c", "readlink /proc/self/ns/pid", user=user).finish()
+    if code == 2 and "AR-ISOLATE" in err:
+        pytest.skip(err)
+    assert code == 0, err
+    assert len(set(out.splitlines())) == 2 and os.readlink("/proc/self/ns/pid") not in out

@@ -1,0 +1,193 @@
+"""Hosts on which no agent comes up: one sentence with its cause and cure, the evidence below it, exit code 125, and nothing
+that stays behind on the others."""
+import os
+import pathlib
+import re
+import signal
+import time
+
+import pytest
+
+from launcher_hosts_support import ENTER, FOLDER, script
+from launcher_support import AIACCRUN, Job, run
+
+BOUND = 5
+
+
+def start(by, *arguments, hosts="a,b,c", **kwargs):
+    return Job(["--launch-agent", by, "-H", hosts, *arguments, "sh", "-c", "echo ran"], **kwargs).finish()
+
+
+def refused(result, id, *parts, code=125):
+    assert result[0] == code, result[2]
+    assert result[1] == "", "no rank ran anywhere"
+    lines = result[2].splitlines()
+    assert re.fullmatch(r"aiaccrun: [^\n]+ \[" + id + r"\]", lines[0]), result[2]
+    assert all(line.startswith(("  ", "aiaccrun: ")) for line in lines[1:]), result[2]
+    for part in parts:
+        assert part in result[2], result[2]
+
+
+def only(host, body):
+    """A way that works for every host but one."""
+    return f'host=$1; shift\nif [ $host = {host} ]; then {body}\nfi\nexec "$@"\n'
+
+
+def test_a_host_that_is_not_known():
+    by = script("unknown", only("b", 'echo "no host $host" >&2; exit 255;'))
+    refused(start(by), "AR-START", "host b:", "exited with status 255", f"command: {by} b {AIACCRUN} --remote-keeper",
+            "exit code 255", "stderr: no host b")
+
+
+def test_several_hosts_share_one_report():
+    by = script("all-unknown", 'echo "no host $1" >&2; exit 4\n')
+    result = start(by)
+    refused(result, "AR-START", "on hosts a, b and c:", "status 4")
+    assert result[2].count("exit code") == 1
+
+
+@pytest.mark.parametrize("body, parts", [
+    ("exit 0;", ["status 0"]),
+    ("kill -9 $$;", ["signal 9"]),
+    ("echo hello; exit 0;", ["status 0", "printed: hello"]),
+    ('read -r line; exit 9;', ["status 9"]),
+    ('"$@" | head -c 3; exit 8;', ["status 8"]),
+], ids=["at-once", "killed", "after-a-banner", "after-our-greeting", "in-the-middle-of-the-answer"])
+def test_a_starter_that_dies(body, parts):
+    # What a starter leaves of its agent hears nothing more, and ends with its lease.
+    refused(start(script("dies", only("b", body)), env={"AIACC_LEASE": "1s"}), "AR-START", "host b:", *parts)
+
+
+def test_a_starter_that_dies_when_the_agent_is_up():
+    by = script("dies-late", only("b", '"$@" | head -c 60; exit 8;'))
+    code, out, err = start(by, env={"AIACC_LEASE": "1s"})
+    assert code == 125 and re.search(r"host b[ :].*\[AR-(START|HOST-LOST)\]", err), err
+
+
+def test_a_banner_is_skipped():
+    by = script("banner", 'shift; head -c 60000 /dev/urandom; echo; echo "aiacc-agent: welcome"; exec "$@"\n')
+    code, out, err = start(by)
+    assert (code, out) == (0, "ran\n" * 3), err
+
+
+def test_noise_without_an_end():
+    refused(start(script("noise", only("b", "exec yes noise;"))), "AR-START", "host b:", "64 KiB", "printed: noise")
+
+
+def test_a_host_that_only_echoes():
+    refused(start(script("echo", only("b", "exec cat;")), env={"AIACC_INIT_TIMEOUT": "1s"}), "AR-START", "host b:",
+            "no agent spoke within 1 s")
+
+
+def test_one_line_when_hosts_are_slow():
+    by = script("slow", only("b", 'sleep 6; exec "$@";'))
+    code, out, err = start(by)
+    assert (code, out) == (0, "ran\n" * 3)
+    assert "waiting for 1 of 3 hosts to come up: b [AR-WAITING]" in err
+
+
+def test_remote_aiaccrun_missing():
+    by = script("missing", only("b", 'exec sh -c "exec /no/such/$(basename $1)";'))
+    refused(start(by), "AR-REMOTE-MISSING", "host b:", "install the same version", "exit code 127", "aiaccrun")
+
+
+def test_aiaccrun_from_path_when_it_is_elsewhere():
+    by = script("elsewhere", only("b", f'case $1 in /*) exit 127;; esac; PATH={AIACCRUN.parent}:$PATH; exec "$@";'))
+    code, out, err = start(by)
+    assert (code, out) == (0, "ran\n" * 3), err
+
+
+def test_a_file_that_is_no_aiaccrun():
+    refused(start(script("no-program", only("b", "exec /etc/passwd;"))), "AR-REMOTE-MISSING", "host b:", "exit code 126")
+
+
+def test_another_version():
+    other = FOLDER / "other-aiaccrun"
+    binary = AIACCRUN.read_bytes()
+    ours = re.search(rb"aiaccrun \(aiacc\) \d\.\d\.\d", run("--version")[1].encode())[0]
+    other.write_bytes(re.sub(rb"aiaccrun \(aiacc\) ", b"aiaccrun (other) ", binary))
+    other.chmod(0o755)
+    if other.read_bytes() == binary:
+        pytest.skip("this build's version text is not in one piece")
+    by = script("version", only("b", f'shift; exec {other} "$@";'))
+    refused(start(by), "AR-REMOTE-VERSION", "host b:", "aiaccrun (other)", ours.decode())
+
+
+def test_the_command_itself_is_missing():
+    refused(start("/no/such/enter"), "AR-START", "hosts a, b and c:", "/no/such/enter")
+
+
+def ssh(tmp_path, body):
+    folder = tmp_path / "bin"
+    folder.mkdir()
+    if body is not None:
+        (folder / "ssh").write_text("#!/bin/sh\n" + body)
+        (folder / "ssh").chmod(0o755)
+    return {"PATH": f"{folder}"}
+
+
+@pytest.mark.parametrize("said, id", [
+    ("ssh: Could not resolve hostname b: Name or service not known", "AR-SSH-RESOLVE"),
+    ("ssh: connect to host b port 22: Connection refused", "AR-SSH-REFUSED"),
+    ("ssh: connect to host b port 22: No route to host", "AR-SSH-UNREACHABLE"),
+    ("ann@b: Permission denied (publickey,password).", "AR-SSH-AUTH"),
+    ("Host key verification failed.", "AR-SSH-HOSTKEY"),
+    ("kex_exchange_identification: Connection closed by remote host", "AR-SSH-DROPPED"),
+])
+def test_what_ssh_says_is_passed_on_with_a_cure(tmp_path, said, id):
+    env = ssh(tmp_path, f"echo '{said}' >&2; exit 255\n")
+    refused(run("-H", "b", "/bin/true", env=env), id, "command: ssh -T -x -o BatchMode=yes b ", "exit code 255", said)
+
+
+def test_no_ssh(tmp_path):
+    refused(run("-H", "b", "/bin/true", env=ssh(tmp_path, None)), "AR-SSH-MISSING", "--launch-agent")
+
+
+def test_ssh_gets_the_host_and_constant_words(tmp_path):
+    env = ssh(tmp_path, f'echo "$@" >&2; while [ "$1" != b ]; do shift; done; shift; exec /bin/sh -c "$*"\n')
+    hosts = tmp_path / "hosts"
+    hosts.write_text("ann@b slots=2 port=2222\n")
+    code, out, err = run("--hostfile", hosts, "/bin/sh", "-c", "echo $RANK", env=env)
+    assert code == 0, err
+    assert sorted(out.split()) == ["0", "1"]
+
+
+def test_real_ssh_to_a_closed_port(tmp_path):
+    if not pathlib.Path("/usr/bin/ssh").exists():
+        pytest.skip("no ssh here")
+    hosts = tmp_path / "hosts"
+    hosts.write_text("127.0.0.1 port=1\n")
+    refused(run("--hostfile", hosts, "true"), "AR-SSH-REFUSED", "Connection refused")
+
+
+def test_127_program_missing():
+    result = Job(["--launch-agent", ENTER, "-H", "b:2", "no-such-program-anywhere"]).finish()
+    refused(result, "AR-PROGRAM", "host b:", "no-such-program-anywhere", code=127)
+
+
+def test_2_working_directory_missing():
+    result = Job(["--launch-agent", ENTER, "-H", "b:2", "--wdir", "/no/such/folder", "true"]).finish()
+    refused(result, "AR-WDIR", "host b:", "/no/such/folder", code=2)
+
+
+def test_interrupted_while_hosts_come_up():
+    by = script("never", only("b", "exec sleep 1000;"))
+    job = Job(["--launch-agent", by, "-H", "a,b", "sh", "-c", "echo ran"])
+    job.wait_for_pids("sleep", 1)
+    job.process.send_signal(signal.SIGINT)
+    code, out, err = job.finish()
+    assert (code, out) == (130, ""), err
+
+
+def test_aiaccrun_killed_while_hosts_come_up():
+    by = script("never", only("b", "exec sleep 1000;"))
+    job = Job(["--launch-agent", by, "-H", "a,b", "sh", "-c", "echo ran"])
+    job.wait_for_pids("sleep", 1)
+    job.process.kill()
+    print(f"all gone after {job.gone_within(BOUND):.2f} s")
+
+
+@pytest.mark.parametrize("value", ["x", "0", "1d2"])
+def test_2_a_lease_that_makes_no_sense(value):
+    code, out, err = run("-np", 1, "true", env={"AIACC_LEASE": value})
+    assert (code, out) == (2, "") and "AIACC_LEASE" in err and "AR-VARIABLE" in err
