@@ -40,7 +40,8 @@ SimConnection::~SimConnection() { network_.connections_.erase(number_); }
 bool SimConnection::try_read(int index, io::IoAwait& io) {
   Direction& direction = into(index);
   if (direction.ready.empty()) {
-    if (broken_) throw Error(Code::kPeerFailed, fmt::format("{} was reset", side(index).name));
+    if (knows_broken_[static_cast<std::size_t>(index)])
+      throw Error(Code::kPeerFailed, fmt::format("{} was reset", side(index).name));
     io.set_moved(0);
     return direction.end_came;
   }
@@ -160,10 +161,21 @@ void SimConnection::break_now() noexcept {
   for (Direction& direction : directions_) {
     direction.flying.clear();
     direction.arrival.cancel();
-    direction.abandoned = true;
     serve_reader(direction);
-    serve_writer(direction);
   }
+  Random& random = network_.world_.random();
+  const int first = static_cast<int>(random.below(2));
+  break_side(first);
+  late_break_.side = 1 - first;
+  const Duration later(static_cast<std::int64_t>(random.below(1'000'000)));
+  network_.world_.schedule(late_break_, after(network_.world_.now(), later), kNobody);
+}
+
+void SimConnection::break_side(int index) noexcept {
+  knows_broken_[static_cast<std::size_t>(index)] = true;
+  serve_reader(into(index));
+  out_of(index).abandoned = true;
+  serve_writer(out_of(index));
 }
 
 void SimConnection::tell_writer(Direction& direction) noexcept {

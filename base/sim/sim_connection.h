@@ -83,13 +83,22 @@ class SimConnection {
   void arrive(Direction& direction) noexcept;
   void serve_reader(Direction& direction) noexcept;
   void break_now() noexcept;
+  void break_side(int index) noexcept;
   void serve_writer(Direction& direction) noexcept;
   void tell_writer(Direction& direction) noexcept;
 
   SimNetwork& network_;
   std::uint64_t number_;
   std::optional<std::uint64_t> break_after_;  // so many more bytes have arrived
-  bool broken_ = false;
+  struct LateBreak final : Event {
+    explicit LateBreak(SimConnection& connection) noexcept : Event(EventKind::kStream), owner(connection) {}
+    void happen() noexcept override { owner.break_side(side); }
+    SimConnection& owner;
+    int side = 0;
+  };
+  bool broken_ = false;                 // nothing moves any more
+  std::array<bool, 2> knows_broken_{};  // a side
+  LateBreak late_break_{*this};
   std::array<Side, 2> sides_;
   std::array<Direction, 2> directions_;
 };

@@ -39,7 +39,7 @@ class SimNetwork final : private DeathWatcher {
   void cut(int host, int other);
   void heal(int host, int other);
   // The next stream that is made breaks when so many of its bytes, of both directions together, have arrived: both ends read
-  // these and then hear that it was reset; what is under way is lost.
+  // these and then hear that it was reset, one at once and one up to a millisecond later; what is under way is lost.
   void break_next(std::uint64_t bytes) noexcept { break_next_ = bytes; }
   bool break_pending() const noexcept { return break_next_.has_value(); }
   std::uint64_t broken() const noexcept { return broken_; }  // streams, so far

@@ -21,6 +21,10 @@ void Link::post(const MessageHeader& header, std::span<const Buffer> pieces, Sen
   }
 }
 
+void Link::begin() {
+  if (!outbound_.empty()) connect();
+}
+
 void Link::withdraw(SendCompletion& completion) {
   if (connection_ != nullptr) {
     connection_->withdraw(completion);
@@ -70,7 +74,7 @@ std::exception_ptr Link::has_gone() const noexcept {
 // --- connections ----------------------------------------------------------------------------------------------------------
 
 void Link::connect() {
-  if (connection_ != nullptr || dial_ != nullptr || lost_ || shared_.closed) return;
+  if (connection_ != nullptr || dial_ != nullptr || lost_ || shared_.closed || shared_.receiver == nullptr) return;
   dial_ = std::make_unique<Dial>(shared_, static_cast<DialOwner&>(*this), rank_);
   dial_->start();
 }

@@ -23,6 +23,7 @@ class Link final : private ConnectionOwner, private DialOwner {
       : shared_(shared), rank_(rank), inbound_(shared, rank), outbound_(shared, rank) {}
 
   void post(const MessageHeader& header, std::span<const Buffer> pieces, SendCompletion& completion);
+  void begin();  // there is a receiver now
   void withdraw(SendCompletion& completion);
   void revoke(const MessageHeader& header) noexcept;
   void release() noexcept;

@@ -5,6 +5,8 @@
 #include <map>
 #include <set>
 
+#include "base/view.h"
+#include "transports/exchange.h"
 #include "transports/tcp/tcp_fixture_test.h"
 
 namespace aiacc::tcp_test {
@@ -249,6 +251,55 @@ TEST(TcpBreaks, WhileMessagesAreHeldWithdrawnAndRevoked) {
     for (Moody& each : receiver) each.check();
     for (int rank = 0; rank < 2; ++rank) net.port(rank).close();
     if (::testing::Test::HasFailure()) FAIL() << "seed " << seed;
+  }
+}
+
+// --- under the mailbox ----------------------------------------------------------------------------------------------------
+
+struct Note {
+  std::string describe() const { return "a ring"; }
+};
+
+// Everybody sends to the next rank and receives from the one before, `rounds` times, in sizes that go eagerly and by
+// rendezvous.
+Task<void> ring(Mailbox* mailbox, ViewPtr view, int rank, std::uint64_t rounds) {
+  Stop stop;
+  const int size = view->size();
+  for (std::uint64_t round = 1; round <= rounds; ++round) {
+    Exchange exchange(*mailbox, view, rank, round, 7, CallNote(Note{}));
+    const std::size_t length = round * 7919 % 70'000;
+    std::vector<std::byte> out = pattern(length, static_cast<unsigned>(rank)), in(length);
+    const Transfer::To to{(rank + 1) % size, 1, Buffer{out.data(), length}};
+    const Transfer::From from{(rank + size - 1) % size, 1, Buffer{in.data(), length}};
+    co_await exchange.send_recv(to, from, stop);
+    if (in != pattern(length, static_cast<unsigned>(from.rank))) throw Error(Code::kInternal, "wrong bytes came");
+  }
+}
+
+TEST(TcpBreaks, OperationsAboveDoNotNotice) {
+  std::vector<Member> members;
+  for (std::uint32_t rank = 0; rank < 3; ++rank) members.push_back(Member{rank, 0, rank});
+  const auto view = std::make_shared<const View>(1, 0, 0, 0, members);
+  for (std::uint64_t seed = 1; seed <= 40; ++seed) {
+    SimTcp net(3, seed);
+    sim::Random random(seed);
+    std::vector<std::unique_ptr<Mailbox>> mailboxes;
+    std::vector<Task<void>> rings;
+    for (int rank = 0; rank < 3; ++rank) {
+      mailboxes.push_back(
+          std::make_unique<Mailbox>(net.hosts[static_cast<std::size_t>(rank)]->loop, net.port(rank), view, rank));
+    }
+    for (int rank = 0; rank < 3; ++rank) {
+      rings.push_back(ring(mailboxes[static_cast<std::size_t>(rank)].get(), view, rank, 20));
+      rings.back().start();
+    }
+    ASSERT_TRUE(net.run_until([&] {
+      if (!net.network.break_pending()) net.network.break_next(random.below(100'000));
+      return std::all_of(rings.begin(), rings.end(), [](const Task<void>& each) { return each.done(); });
+    })) << "seed "
+        << seed;
+    for (Task<void>& each : rings) each.take();
+    EXPECT_GT(net.network.broken(), 3u);
   }
 }
 

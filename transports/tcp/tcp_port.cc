@@ -22,6 +22,7 @@ class TcpPort::Engine final : public tcp::Shared, private tcp::DoorOwner, privat
   void begin(MessageReceiver& its_receiver) noexcept {
     receiver = &its_receiver;
     door_.open();
+    for (const std::unique_ptr<tcp::Link>& each : links_) each->begin();
   }
 
   tcp::Link* link(int rank) noexcept {

@@ -85,6 +85,17 @@ TEST(TcpPort, ASilentHostIsNamedToo) {
   EXPECT_NE(text.find("no answer within 2.0 s"), std::string::npos) << text;
 }
 
+TEST(TcpPort, WhatIsPostedBeforeThereIsAReceiverIsSentWhenThereIs) {
+  SimTcp net(2);
+  Recorder receiver[2];
+  Completion told;
+  std::vector<std::byte> bytes = pattern(100, 1);
+  post(net.port(0), 1, header_of(1, bytes.size()), bytes, told);
+  net.run_until([] { return false; });
+  for (int rank = 0; rank < 2; ++rank) net.port(rank).set_receiver(receiver[rank]);
+  ASSERT_TRUE(net.run_until([&] { return receiver[1].placed == 1 && told.told == 1; }));
+}
+
 TEST(TcpPort, ARankThatIsStoppedIsNotLost) {
   SimTcp net(2);
   Recorder receiver[2];
