@@ -220,19 +220,21 @@ TEST(TcpBreaks, WhileMessagesAreHeldWithdrawnAndRevoked) {
     tick();  // the dice fall also when nothing else happens
     std::uint32_t posted = 0;
     const bool done = net.run_until([&] {
-      if (!net.network.break_pending()) net.network.break_next(random.below(200'000));
+      if (!net.network.break_pending()) net.network.break_next(random.below(1'500'000));
       for (Moody& each : receiver) each.act();
       if (posted < kCount && random.below(10) == 0) {
-        bytes[posted] = pattern(random.below(random.below(2) == 0 ? 1000 : 60'000), posted);
+        constexpr std::uint64_t kLengths[] = {1000, 60'000, 600'000};  // the last fills the simulated network
+        bytes[posted] = pattern(random.below(kLengths[random.below(3)]), posted);
         const int from = sender[posted] = static_cast<int>(random.below(2));
         const Buffer piece{bytes[posted].data(), bytes[posted].size()};
         const MessageHeader header = header_of(posted, piece.bytes, static_cast<TrafficClass>(random.below(3)));
         net.port(from).post(1 - from, header, std::span(&piece, 1), told[posted]);
-        if (random.below(8) == 0) {
-          withdrawn[posted] = true;
-          for (int rank = 0; rank < 2; ++rank) net.port(rank).withdraw(told[posted]);
-        }
         ++posted;
+      }
+      if (posted > 0 && random.below(100) == 0) {
+        const std::size_t one = random.below(posted);
+        withdrawn[one] = withdrawn[one] || told[one].told == 0;
+        net.port(sender[one]).withdraw(told[one]);
       }
       for (std::uint32_t i = 0; i < posted; ++i) {  // what was told may be overwritten
         if (told[i].told == 0 || bytes[i].empty() || bytes[i][0] == std::byte{0xee}) continue;

@@ -96,6 +96,59 @@ TEST(TcpPort, WhatIsPostedBeforeThereIsAReceiverIsSentWhenThereIs) {
   ASSERT_TRUE(net.run_until([&] { return receiver[1].placed == 1 && told.told == 1; }));
 }
 
+TEST(TcpPort, AWithdrawnMessageThatIsBeingWrittenGoesOnFromACopy) {
+  SimTcp net(2);
+  Recorder receiver[2];
+  for (int rank = 0; rank < 2; ++rank) net.port(rank).set_receiver(receiver[rank]);
+  const std::vector<std::byte> original = pattern(3 << 20, 1);
+  std::vector<std::byte> bytes = original;
+  Completion told;
+  const Buffer whole{bytes.data(), bytes.size()};
+  const Buffer pieces[] = {whole.slice(0, 1 << 20), whole.slice(1 << 20, 100),
+                           whole.slice((1 << 20) + 100, (2 << 20) - 100)};
+  net.port(0).post(1, header_of(1, bytes.size()), pieces, told);
+  ASSERT_TRUE(net.run_until([&] { return receiver[1].asked.size() == 1; }));
+  net.port(0).withdraw(told);
+  EXPECT_EQ(told.told, 0) << "told from inside withdraw()";
+  ASSERT_TRUE(net.run_until([&] { return told.told == 1; }));
+  EXPECT_EQ(as_error(told.error).code(), Code::kAborted);
+  EXPECT_EQ(receiver[1].placed, 0u) << "it was all under way already";
+  std::fill(bytes.begin(), bytes.end(), std::byte{0});
+  ASSERT_TRUE(net.run_until([&] { return receiver[1].placed == 1; }));
+  EXPECT_TRUE(receiver[1].messages.front().bytes == original);
+}
+
+// Closes the port from inside its completion, as an operation that ends a context may.
+class ClosingCompletion final : public SendCompletion {
+ public:
+  explicit ClosingCompletion(MessagePort& port) : port_(port) {}
+  void sent(std::exception_ptr) noexcept override {
+    ++told;
+    port_.close();
+  }
+  int told = 0;
+
+ private:
+  MessagePort& port_;
+};
+
+TEST(TcpPort, ACompletionMayCloseThePort) {
+  for (const std::size_t length : {10, 100'000}) {
+    SimTcp net(2);
+    Recorder receiver[2];
+    for (int rank = 0; rank < 2; ++rank) net.port(rank).set_receiver(receiver[rank]);
+    std::vector<std::byte> bytes = pattern(length, 1);
+    const Buffer piece{bytes.data(), bytes.size()};
+    ClosingCompletion closing(net.port(0));
+    for (std::uint32_t tag = 0; tag < 5; ++tag) {
+      net.port(0).post(1, header_of(tag, length), std::span(&piece, 1), closing);
+    }
+    ASSERT_TRUE(net.run_until([&] { return closing.told > 0; }));
+    net.run_until([] { return false; });
+    EXPECT_EQ(closing.told, 1);
+  }
+}
+
 TEST(TcpPort, ARankThatIsStoppedIsNotLost) {
   SimTcp net(2);
   Recorder receiver[2];
