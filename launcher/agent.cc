@@ -105,7 +105,8 @@ Task<void> Agent::control(Stop& stop) {
 void Agent::handle(const wire::Frame& frame) {
   switch (frame.type) {
     case wire::Beat::kType: return;
-    case wire::StartJob::kType: return start_job(frame.as<wire::StartJob>());
+    case wire::StartJob::kType: return prepare(frame.as<wire::StartJob>());
+    case wire::StartRanks::kType: return start_ranks();
     case wire::SignalRanks::kType: return signal_ranks(frame.as<wire::SignalRanks>().number);
     case wire::EndRanks::kType: return end_ranks(frame.as<wire::EndRanks>());
     case wire::Credit::kType: {

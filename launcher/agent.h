@@ -71,11 +71,15 @@ class Agent final : private HelloServer::Owner {
   };
 
   void greet(const wire::Greeting& greeting);
-  void start_job(const wire::StartJob& job);
-  void start_ranks(const wire::StartJob& job);
-  Wiring serve_hellos(const wire::StartJob& job);
-  void spawn_rank(const wire::StartJob& job, const Common& common, std::size_t local);
-  void report_started(const wire::StartJob& job);
+  void prepare(wire::StartJob job);
+  void start_ranks();
+  void make_ready();
+  void spawn_ranks();
+  template <typename Step>
+  bool try_to(Step step);
+  Wiring serve_hellos();
+  void spawn_rank(std::size_t local);
+  void report_started();
   void not_started(int exit_code, MessageId id, const std::string& sentence);
   Task<void> live(Scope& scope);
   Task<void> beat(Stop& stop);
@@ -114,6 +118,8 @@ class Agent final : private HelloServer::Owner {
   FrameSender to_head_;
   MemoryKills memory_kills_;
   CreditGate gates_[2];
+  wire::StartJob job_;
+  std::optional<Common> common_;  // once the host is prepared
   std::vector<Rank> ranks_;
   std::list<OutputPump> pumps_;
   std::optional<SharedSegment> first_segment_;  // made before anything starts, so that no room is known then

@@ -65,11 +65,12 @@ bool on_several_hosts(const wire::StartJob& job) {
 
 }  // namespace
 
-void Agent::start_job(const wire::StartJob& job) {
-  if (ranks_run_ || decided_.is_set()) throw Error(Code::kProtocol, "aiaccrun sent a second job");
+// False, and aiaccrun was told why, if that step cannot be taken.
+template <typename Step>
+bool Agent::try_to(Step step) {
   try {
-    start_ranks(job);
-    ranks_run_ = true;
+    step();
+    return true;
   } catch (const io::SpawnError& error) {
     const int number = error.errno_value();
     if (number == ENOENT || number == ENOTDIR) {
@@ -86,61 +87,79 @@ void Agent::start_job(const wire::StartJob& job) {
     not_started(no_room ? kExitUsage : kExitLauncher, no_room ? MessageId::kMemory : MessageId::kLimit,
                 error.message());
   }
-  if (ranks_run_) report_started(job);
+  return false;
+}
+
+void Agent::prepare(wire::StartJob job) {
+  if (common_ || decided_.is_set()) throw Error(Code::kProtocol, "aiaccrun sent a second job");
+  job_ = std::move(job);
+  if (!try_to([this] { make_ready(); })) return decided_.set();
+  wire::Prepared message;
+  to_head_.send(message);
+}
+
+void Agent::start_ranks() {
+  if (decided_.is_set()) return;  // it was refused meanwhile
+  if (!common_) throw Error(Code::kProtocol, "aiaccrun would start ranks before it sent the job");
+  ranks_run_ = try_to([this] { spawn_ranks(); });
+  if (ranks_run_) report_started();
   decided_.set();
 }
 
-void Agent::start_ranks(const wire::StartJob& job) {
-  if (job.version != version_text()) {
+void Agent::make_ready() {
+  if (job_.version != version_text()) {
     throw LaunchError(MessageId::kRemoteVersion, kExitLauncher,
                       fmt::format("this agent is of {} and the job of another version; install the same version on all "
                                   "hosts",
                                   version_text().substr(0, version_text().find('\n'))));
   }
+  const int ranks = static_cast<int>(job_.ranks.size());
   Common common;
-  common.environment = common_of(job, platform_.environment());
-  find_program(job.argv.at(0), job.cwd, common.environment.entries());
-  common.placement =
-      place_ranks(static_cast<int>(job.ranks.size()), policy_of(job), platform_.topology(), job.host_name);
-  first_segment_ = platform_.make_segment(static_cast<int>(job.ranks.size()));
-  common.wiring = serve_hellos(job);
+  common.environment = common_of(job_, platform_.environment());
+  find_program(job_.argv.at(0), job_.cwd, common.environment.entries());
+  common.placement = place_ranks(ranks, policy_of(job_), platform_.topology(), job_.host_name);
+  first_segment_ = platform_.make_segment(ranks);
+  common.wiring = serve_hellos();
+  common_ = std::move(common);
+}
 
-  for (const Notice& notice : common.placement.notices) notify(notice.id, notice.sentence);
+void Agent::spawn_ranks() {
+  for (const Notice& notice : common_->placement.notices) notify(notice.id, notice.sentence);
   started_ = loop_.now();
   std::vector<io::ProcessId> processes;
-  for (std::size_t local = 0; local < job.ranks.size(); ++local) {
-    spawn_rank(job, common, local);
+  for (std::size_t local = 0; local < job_.ranks.size(); ++local) {
+    spawn_rank(local);
     processes.push_back(ranks_[local].process->id());
   }
   hellos_->set_processes(std::move(processes));
-  for (CreditGate& gate : gates_) gate.add(job.credit);
+  for (CreditGate& gate : gates_) gate.add(job_.credit);
 }
 
-Wiring Agent::serve_hellos(const wire::StartJob& job) {
+Wiring Agent::serve_hellos() {
   const io::Address address = io::Address::local(fmt::format("aiacc-{:016x}", random_number(platform_.entropy())));
   listener_ = net_.listen(address);
 
   HelloServer::Config config;
-  config.host_name = job.host_name;
+  config.host_name = job_.host_name;
   config.user = platform_.user();
   config.agent = platform_.process();
-  config.job = job.job;
-  config.hosts_of_ranks = job.hosts_of_ranks;
-  for (const wire::StartRank& rank : job.ranks) config.ranks.push_back(rank.rank);
-  config.secret = job.secret;
-  config.several_hosts = on_several_hosts(job);
+  config.job = job_.job;
+  config.hosts_of_ranks = job_.hosts_of_ranks;
+  for (const wire::StartRank& rank : job_.ranks) config.ranks.push_back(rank.rank);
+  config.secret = job_.secret;
+  config.several_hosts = on_several_hosts(job_);
   HelloServer::Owner& owner = *this;
   hellos_ = std::make_unique<HelloServer>(loop_, host_, std::move(config), owner);
-  return {address.text(), job.master_address, job.master_port};
+  return {address.text(), job_.master_address, job_.master_port};
 }
 
-void Agent::spawn_rank(const wire::StartJob& job, const Common& common, std::size_t local) {
-  const wire::StartRank& planned = job.ranks[local];
-  const Binding& binding = common.placement.binding;
+void Agent::spawn_rank(std::size_t local) {
+  const wire::StartRank& planned = job_.ranks[local];
+  const Binding& binding = common_->placement.binding;
   io::SpawnSpec spec;
-  spec.argv = job.argv;
-  spec.env = rank_environment(common.environment, planned.environment, common.wiring, binding.threads[local]);
-  spec.cwd = job.cwd;
+  spec.argv = job_.argv;
+  spec.env = rank_environment(common_->environment, planned.environment, common_->wiring, binding.threads[local]);
+  spec.cwd = job_.cwd;
   spec.out = io::SpawnSpec::Stdio::kPipe;
   spec.err = io::SpawnSpec::Stdio::kPipe;
   spec.binding = binding.cpus[local];
@@ -151,21 +170,21 @@ void Agent::spawn_rank(const wire::StartJob& job, const Common& common, std::siz
     const std::string what = fmt::format(
         "the kernel refused to bind rank {} to cpus {} (a seccomp profile?), so ranks of "
         "host {} run unbound",
-        planned.rank, format_cpus(spec.binding), job.host_name);
+        planned.rank, format_cpus(spec.binding), job_.host_name);
     notify(MessageId::kUnbound, system_error(what, rank.process->unbound).message());
   }
   ranks_.push_back(std::move(rank));
   ++running_;
 }
 
-void Agent::report_started(const wire::StartJob& job) {
+void Agent::report_started() {
   wire::Started started;
   for (Rank& rank : ranks_) {
     started.processes.push_back(rank.process->id());
-    if (job.report_bindings) {
+    if (job_.report_bindings) {
       started.bindings.push_back(describe_binding(allowed_cpus(host_, rank.process->id()), platform_.topology()));
     }
-    const std::string tag = job.tag_output ? fmt::format("[{}] ", rank.rank) : std::string();
+    const std::string tag = job_.tag_output ? fmt::format("[{}] ", rank.rank) : std::string();
     pumps_.emplace_back(loop_, rank.rank, 1, tag, std::move(rank.process->out), gates_[0], to_head_, dropped_);
     pumps_.emplace_back(loop_, rank.rank, 2, tag, std::move(rank.process->err), gates_[1], to_head_, dropped_);
   }

@@ -130,6 +130,19 @@ TEST_F(AgentTest, AMissingDirectoryIsSaidToo) {
   EXPECT_NE(refusal.sentence.find("/no/such/directory"), std::string::npos);
 }
 
+TEST_F(AgentTest, NoRankRunsBeforeItIsTold) {
+  greet();
+  send(job());
+  EXPECT_EQ(next().type, wire::Prepared::kType);
+  EXPECT_TRUE(host_.descendants().empty());
+  send(wire::StartRanks{});
+  EXPECT_EQ(next().as<wire::Started>().processes.size(), 1u);
+  wire::Frame frame = next();
+  while (frame.type == wire::Notice::kType) frame = next();
+  EXPECT_EQ(frame.as<wire::RankChanged>().code, 0);
+  EXPECT_EQ(next().type, wire::JobEnded::kType);
+}
+
 TEST_F(AgentTest, EndsWithAChannelThatIsSilent) {
   greet(1);
   loop_.run_until([this] { return ended_.is_set(); });

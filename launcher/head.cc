@@ -85,6 +85,7 @@ Task<int> Head::run(Stop& stop) {
 
 void Head::host_said(HostLink& link, const wire::Frame& frame) {
   switch (frame.type) {
+    case wire::Prepared::kType: return host_answered();
     case wire::Started::kType: return started(link, frame.as<wire::Started>());
     case wire::NotStarted::kType: return not_started(link, frame.as<wire::NotStarted>());
     case wire::Output::kType: return output(link, frame.as<wire::Output>());

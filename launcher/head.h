@@ -2,8 +2,8 @@
 // turns signals, time-outs, ends of ranks and losses of hosts into the end of the job, and knows the exit code and the
 // closing line.
 //
-// All hosts are reached at once; ranks start when every agent is up, so that a host that cannot be reached costs nothing but
-// its sentence.
+// All hosts are reached at once; when every agent is up each prepares the job, and when all are prepared the ranks start. So
+// a host that cannot be reached, or lacks the program, costs nothing but its sentence.
 #pragma once
 
 #include <cstdint>
@@ -59,13 +59,15 @@ class Head final : private Sink::Owner, private HostLink::Owner {
   void host_gone(HostLink& link) override;
 
   void arm_start();
-  void start_ranks();
+  void send_jobs();
+  void host_answered();
   void host_failed_to_start();
   void give_up_start();
   void start_is_slow();
   void start_takes_too_long();
   std::vector<std::string> awaited_hosts() const;
 
+  void refuse_start();
   void started(const HostLink& link, const wire::Started& message);
   void not_started(const HostLink& link, const wire::NotStarted& message);
   void output(const HostLink& link, wire::Output message);
@@ -126,7 +128,10 @@ class Head final : private Sink::Owner, private HostLink::Owner {
   Instant started_{};
   Instant flush_until_ = kNever;
   Verdict verdict_;
-  std::vector<std::string> evidence_;  // lines behind the closing line
+  std::vector<std::string> evidence_;                               // lines behind the closing line
+  std::vector<std::pair<std::string, wire::NotStarted>> refusals_;  // by hosts that were to prepare the job
+  std::size_t answered_ = 0;                                        // hosts that are prepared, or refused
+  bool jobs_sent_ = false;
   bool ranks_started_ = false;
 };
 

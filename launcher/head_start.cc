@@ -31,15 +31,15 @@ void Head::host_up(HostLink& link) {
   if (verdict_.cause != Cause::kNone) return link.hang_up();
   const bool all = std::all_of(links_.begin(), links_.end(), [](const auto& one) { return one->up() && !one->gone(); });
   if (all) {
-    start_ranks();
+    send_jobs();
   } else if (start_failed_.armed() && awaited_hosts().empty()) {
     give_up_start();
   }
 }
 
-void Head::start_ranks() {
+void Head::send_jobs() {
   for (Alarm* alarm : {&slow_start_, &start_limit_, &start_failed_}) alarm->disarm();
-  ranks_started_ = true;
+  jobs_sent_ = true;
   const HostLink& first = *links_[hosts_of_ranks_.front()];
   std::string master = "127.0.0.1";
   if (!one_host()) master = first.agent().addresses.empty() ? first.name() : first.agent().addresses.front();
@@ -118,11 +118,32 @@ void Head::not_started(const HostLink& link, const wire::NotStarted& message) {
   for (std::size_t rank = 0; rank < hosts_of_ranks_.size(); ++rank) {
     if (hosts_of_ranks_[rank] == static_cast<std::size_t>(link.index())) rules_.lost(static_cast<int>(rank));
   }
+  refusals_.emplace_back(link.name(), message);
+  if (jobs_sent_ && !ranks_started_) return host_answered();
+  refuse_start();
+}
+
+// Hosts that lack something often lack the same: all are heard, and one sentence names them.
+void Head::host_answered() {
+  if (++answered_ < links_.size() || verdict_.cause != Cause::kNone) return;
+  if (!refusals_.empty()) return refuse_start();
+  ranks_started_ = true;
+  wire::StartRanks message;
+  to_all(message);
+}
+
+void Head::refuse_start() {
   if (!begin_end(Cause::kNotStarted)) return;
-  verdict_.exit_code = message.exit_code;
-  verdict_.id = static_cast<MessageId>(message.message);
-  verdict_.sentence =
-      one_host() && link.local() ? message.sentence : fmt::format("host {}: {}", link.name(), message.sentence);
+  const wire::NotStarted& first = refusals_.front().second;
+  std::vector<std::string> names;
+  for (const auto& [name, refusal] : refusals_) {
+    if (refusal.sentence == first.sentence) names.push_back(name);
+  }
+  verdict_.exit_code = first.exit_code;
+  verdict_.id = static_cast<MessageId>(first.message);
+  verdict_.sentence = one_host() && links_.front()->local() ? first.sentence
+                                                            : fmt::format("host{} {}: {}", names.size() == 1 ? "" : "s",
+                                                                          name_hosts(names), first.sentence);
   end_job();
 }
 

@@ -17,7 +17,8 @@ namespace {
 constexpr Duration kEndLimit = std::chrono::seconds(10);  // between the end of its stream and that of the process
 constexpr Duration kKillLimit = std::chrono::seconds(2);  // of a process that was killed
 constexpr Duration kErrorsLimit =
-    std::chrono::milliseconds(200);  // others may hold its stderr open, as ssh's master does
+    std::chrono::milliseconds(200);                       // others may hold its stderr open, as ssh's master does
+constexpr Duration kLastWords = std::chrono::seconds(1);  // what was on its way when the starter ended
 constexpr std::size_t kErrorsKept = 8 * 1024;
 constexpr int kNoProgram = 127;
 
@@ -76,6 +77,7 @@ Task<void> HostLink::converse(Stop& stop) {
   scope.spawn(write(scope.stop()));
   if (process_->err) scope.spawn(read_errors(scope.stop()));
   if (settings_.lease > Duration::zero()) scope.spawn(beat(scope.stop()));
+  if (!settings_.local) scope.spawn(watch_starter(scope.stop()));
   std::exception_ptr error;
   try {
     co_await listen(scope.stop());
@@ -89,6 +91,7 @@ Task<void> HostLink::converse(Stop& stop) {
   } catch (const Error&) {
     // That it was stopped.
   }
+  process_->in.reset();
   if (error) std::rethrow_exception(error);
 }
 
@@ -187,6 +190,15 @@ Task<void> HostLink::read_errors(Stop& stop) {
     if (stop.requested()) throw;
   }
   errors_ended_.set();
+}
+
+// A starter may end without its channel, if it only handed its descriptors on. Nobody stands for that host then.
+Task<void> HostLink::watch_starter(Stop& stop) {
+  co_await process_->wait(stop);
+  co_await sleep_for(loop_, kLastWords, stop);
+  if (hearing_ == nullptr) co_return;
+  hearing_->request(std::make_exception_ptr(
+      Error(Code::kPeerFailed, fmt::format("{} ended before the job did", quoted(attempt_.command.front())))));
 }
 
 Task<void> HostLink::beat(Stop& stop) {

@@ -84,6 +84,7 @@ class HostLink {
   Task<void> listen(Stop& stop);
   Task<void> hear(Stop& stop);
   Task<void> read_errors(Stop& stop);
+  Task<void> watch_starter(Stop& stop);
   Task<void> beat(Stop& stop);
   Task<void> end_of_process(Stop& stop);
   void take(const wire::Frame& frame);

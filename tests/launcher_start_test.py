@@ -161,8 +161,9 @@ def test_real_ssh_to_a_closed_port(tmp_path):
 
 
 def test_127_program_missing():
-    result = Job(["--launch-agent", ENTER, "-H", "b:2", "no-such-program-anywhere"]).finish()
-    refused(result, "AR-PROGRAM", "host b:", "no-such-program-anywhere", code=127)
+    for hosts, named in (("b:2", "host b:"), ("a,b,c", "hosts a, b and c:")):
+        result = Job(["--launch-agent", ENTER, "-H", hosts, "no-such-program-anywhere"]).finish()
+        refused(result, "AR-PROGRAM", named, "no-such-program-anywhere", code=127)
 
 
 def test_2_working_directory_missing():

@@ -11,6 +11,7 @@ EXTRA_DIST += \
 	tests/launcher_hosts_support.py \
 	tests/launcher_hosts_test.py \
 	tests/launcher_isolate_test.py \
+	tests/launcher_lab_test.py \
 	tests/launcher_losses_test.py \
 	tests/launcher_memory_test.py \
 	tests/launcher_options_test.py \

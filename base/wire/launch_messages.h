@@ -2,12 +2,13 @@
 // host, the streams of ssh or another starter to any other. Frames are base/wire/frame.h's, up to kLargestFrameBytes: a
 // StartJob carries environments.
 //
-//   aiaccrun → agent    Greeting → StartJob → (SignalRanks | EndRanks | Credit | OpenWorld | RefuseWorld | LoseRank)*
+//   aiaccrun → agent    Greeting → StartJob → StartRanks → (SignalRanks | EndRanks | Credit | OpenWorld | RefuseWorld | LoseRank)*
 //                       → DropOutput? → end of stream
-//   agent → aiaccrun    the answer to the marker, which is no frame → AgentUp → (Started | NotStarted)
-//                       → (Output | RankChanged | RankStopped | Notice | HostReady | LoseRank)* → JobEnded
+//   agent → aiaccrun    the answer to the marker, which is no frame → AgentUp → (Prepared | NotStarted)
+//                       → (Started | NotStarted) → (Output | RankChanged | RankStopped | Notice | HostReady | LoseRank)* → JobEnded
 //   both, at any time   Beat
 //
+// StartRanks comes when every host is prepared, so that what one of them refuses is refused before any rank runs.
 // What a login prints before the agent speaks is no frame either: aiaccrun skips it up to the answer (launcher/marker.h).
 // HostReady, OpenWorld, RefuseWorld and LoseRank belong to jobs of several hosts: an agent's fence is then a part of
 // aiaccrun's. In a job of one host the agent holds the fence alone.
@@ -91,6 +92,12 @@ struct StartJob {
   }
 };
 
+// Every host is prepared.
+struct StartRanks {
+  static constexpr std::uint16_t kType = 109;
+  auto fields() { return std::tie(); }
+};
+
 // Every rank was told hello by every host: what they need to reach each other. Answers the last HostReady.
 struct OpenWorld {
   static constexpr std::uint16_t kType = 106;
@@ -144,6 +151,12 @@ struct Credit {
 // Nobody reads the output any more: count what is left and drop it.
 struct DropOutput {
   static constexpr std::uint16_t kType = 105;
+  auto fields() { return std::tie(); }
+};
+
+// Directory, program and memory for the ranks are there; none runs yet.
+struct Prepared {
+  static constexpr std::uint16_t kType = 130;
   auto fields() { return std::tie(); }
 };
 

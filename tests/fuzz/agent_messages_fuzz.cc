@@ -27,8 +27,9 @@ struct Messages {
     if (encode(frame.as<One>()) != frame.body) std::abort();
   }
 };
-using All = Messages<Hello, Welcome, Refused, RankLost, Leave, Gone, StartJob, SignalRanks, EndRanks, Credit,
-                     DropOutput, Started, NotStarted, Output, RankChanged, RankStopped, Notice, KeeperLost, JobEnded>;
+using All = Messages<Hello, Welcome, Refused, RankLost, Leave, Gone, StartJob, StartRanks, Prepared, Greeting, AgentUp,
+                     Beat, SignalRanks, EndRanks, Credit, DropOutput, Started, NotStarted, Output, RankChanged,
+                     RankStopped, Notice, KeeperLost, JobEnded>;
 
 void feed(std::span<const std::byte> bytes) {
   FrameBuffer buffer;
