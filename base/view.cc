@@ -18,17 +18,21 @@ View::View(std::uint64_t job, std::uint64_t parent, std::uint64_t key, std::uint
     hosts[member.host].push_back(rank);
   }
   id_ = hash.value();
-  hosts_ = static_cast<int>(hosts.size());
-  host_begin_.resize(members_.size());
-  host_end_.resize(members_.size());
+  host_of_.resize(members_.size());
+  place_of_.resize(members_.size());
   by_host_.reserve(members_.size());
-  for (const auto& [host, ranks] : hosts) {
-    const int begin = static_cast<int>(by_host_.size());
-    by_host_.insert(by_host_.end(), ranks.begin(), ranks.end());
-    for (int rank : ranks) {
-      host_begin_[static_cast<std::size_t>(rank)] = begin;
-      host_end_[static_cast<std::size_t>(rank)] = static_cast<int>(by_host_.size());
+  for (const auto& [number, ranks] : hosts) {
+    const int host = static_cast<int>(begins_.size());
+    const int here = static_cast<int>(ranks.size());
+    begins_.push_back(static_cast<int>(by_host_.size()));
+    for (int place = 0; place < here; ++place) {
+      const int rank = ranks[static_cast<std::size_t>(place)];
+      by_host_.push_back(rank);
+      host_of_[static_cast<std::size_t>(rank)] = host;
+      place_of_[static_cast<std::size_t>(rank)] = place;
     }
+    fewest_ = host == 0 ? here : std::min(fewest_, here);
+    most_ = std::max(most_, here);
   }
 }
 
@@ -37,9 +41,12 @@ int View::rank_of(const Member& member) const noexcept {
   return found == members_.end() ? -1 : static_cast<int>(found - members_.begin());
 }
 
-std::span<const int> View::ranks_on_host_of(int rank) const noexcept {
-  const auto begin = static_cast<std::size_t>(host_begin_[static_cast<std::size_t>(rank)]);
-  const auto end = static_cast<std::size_t>(host_end_[static_cast<std::size_t>(rank)]);
+std::span<const int> View::ranks_on_host_of(int rank) const noexcept { return ranks_on_host(host_of(rank)); }
+
+std::span<const int> View::ranks_on_host(int host) const noexcept {
+  const auto at = static_cast<std::size_t>(host);
+  const auto begin = static_cast<std::size_t>(begins_[at]);
+  const auto end = at + 1 < begins_.size() ? static_cast<std::size_t>(begins_[at + 1]) : by_host_.size();
   return std::span(by_host_).subspan(begin, end - begin);
 }
 

@@ -35,17 +35,30 @@ class View {
 
   // Ranks on the same host as `rank`, ascending; computed once for all hosts when the view is made.
   std::span<const int> ranks_on_host_of(int rank) const noexcept;
-  int hosts() const noexcept { return hosts_; }
+  int hosts() const noexcept { return static_cast<int>(begins_.size()); }
+
+  // The hosts are counted 0 .. hosts() - 1 in the order of their numbers in the job.
+  int host_of(int rank) const noexcept { return host_of_[static_cast<std::size_t>(rank)]; }
+  std::span<const int> ranks_on_host(int host) const noexcept;  // ascending
+  // Which of its host's ranks this one is.
+  int place_of(int rank) const noexcept { return place_of_[static_cast<std::size_t>(rank)]; }
+  // The fewest ranks that a host has, and the most.
+  int fewest_on_a_host() const noexcept { return fewest_; }
+  int most_on_a_host() const noexcept { return most_; }
+  // All ranks, host after host.
+  std::span<const int> host_by_host() const noexcept { return by_host_; }
 
  private:
   std::uint64_t job_;
   std::uint64_t id_;
   std::uint32_t epoch_;
-  int hosts_ = 0;
+  int fewest_ = 0;
+  int most_ = 0;
   std::vector<Member> members_;
-  std::vector<int> by_host_;     // ranks grouped by host, ascending within one
-  std::vector<int> host_begin_;  // where the group of a rank's host begins in by_host_
-  std::vector<int> host_end_;
+  std::vector<int> by_host_;   // ranks grouped by host, ascending within one
+  std::vector<int> begins_;    // where each host's begin there
+  std::vector<int> host_of_;   // of each rank
+  std::vector<int> place_of_;  // of each rank
 };
 
 using ViewPtr = std::shared_ptr<const View>;
