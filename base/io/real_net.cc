@@ -200,6 +200,8 @@ std::unique_ptr<Listener> RealNet::listen(const Address& address) {
   if (place.family() != AF_UNIX) {
     const int on = 1;
     setsockopt(socket.get(), SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
+    const int off = 0;  // "::" takes IPv4 too, whatever the host's default is
+    if (place.family() == AF_INET6) setsockopt(socket.get(), IPPROTO_IPV6, IPV6_V6ONLY, &off, sizeof off);
   }
   if (::bind(socket.get(), place.get(), place.bytes) != 0 || ::listen(socket.get(), SOMAXCONN) != 0) {
     throw limit_error(fmt::format("cannot listen on {}", address.text()), errno);
