@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 #include <string>
 
 #include "base/data/compute.h"
@@ -14,6 +15,7 @@ namespace aiacc {
 
 class HostTeam;  // collectives/host/host_team.h: the members on this host, their memory and lines
 class Mailbox;   // transports/mailbox.h: matched messages to any member
+class Exchange;  // transports/exchange.h: one operation's part in the mailbox
 
 struct Team {
   ViewPtr view;
@@ -51,6 +53,28 @@ struct Call {
   std::string describe() const;  // "allreduce of 1024 fp32, sum"
 };
 
+// Elements of a buffer.
+struct Extent {
+  std::size_t begin = 0;
+  std::size_t count = 0;
+};
+
+// What an operation knows that is a part of another one: a phase of it on one host, or between some ranks of several.
+struct PartOf {
+  const Call& whole;  // what members compare, and what sentences name
+  int ranks;          // of the whole: what AVG divides by
+  // Of a part over messages: the whole's exchange, which ranks of the team take part, in the algorithm's order, and which
+  // of them this one is.
+  Exchange* exchange = nullptr;
+  std::span<const int> members = {};
+  int place = 0;
+  // Where each member's block is, if not one after another with call.count elements each: of allgather in op.recv, of
+  // reduce-scatter in op.send.
+  std::span<const Extent> blocks = {};
+  // Added to the steps in tags, so that parts of one operation that are under way at once never match each other's.
+  std::uint64_t first_step = 0;
+};
+
 struct Operation {
   Team& team;
   Call call;
@@ -58,6 +82,12 @@ struct Operation {
   Stop& stop;
   Buffer send;  // empty where the call has none
   Buffer recv;  // may equal send
+  const PartOf* part = nullptr;
+
+  // What the caller called.
+  const Call& whole() const noexcept { return part == nullptr ? call : part->whole; }
+  // The inputs that a result is made of.
+  int inputs() const noexcept { return part == nullptr ? team.size() : part->ranks; }
 };
 
 }  // namespace aiacc

@@ -13,12 +13,12 @@ Task<std::uint64_t> meet(Operation& op) {
   HostTeam& team = *op.team.host;
   HostDomain& domain = team.domain();
   HostTeam::Arrival arrival;
-  arrival.fingerprint = op.call.fingerprint();
+  arrival.fingerprint = op.whole().fingerprint();
   if (op.send.bytes > 0) arrival.send = domain.offset_of(op.send.data, op.send.bytes);
   if (op.recv.bytes > 0) arrival.recv = domain.offset_of(op.recv.data, op.recv.bytes);
   if (!arrival.send) arrival.private_send = op.send.data;
   if (!arrival.recv) arrival.private_recv = op.recv.data;
-  const std::uint64_t number = team.arrive(op.call, arrival);
+  const std::uint64_t number = team.arrive(op.whole(), arrival);
   co_await await_arrivals(op, number);
   co_return number;
 }

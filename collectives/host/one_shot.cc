@@ -31,7 +31,7 @@ class Contributions {
 Task<std::uint64_t> contribute(Operation& op, std::size_t bytes) {
   HostTeam& team = *op.team.host;
   HostTeam::Arrival arrival;
-  arrival.fingerprint = op.call.fingerprint();
+  arrival.fingerprint = op.whole().fingerprint();
   if (bytes > HostTeam::kInlineBytes) {
     team.need_staging();
     const Buffer place{team.eager(team.me(), team.next_number()), bytes};
@@ -39,7 +39,7 @@ Task<std::uint64_t> contribute(Operation& op, std::size_t bytes) {
   } else if (contributes(op)) {
     arrival.payload = {op.send.data, bytes};
   }
-  co_return team.arrive(op.call, arrival);
+  co_return team.arrive(op.whole(), arrival);
 }
 
 // Slice `index` of `slices` of every contribution, reduced into `result`.

@@ -50,7 +50,7 @@ Task<void> run_met(Operation& op, std::uint64_t number) {
   }
 }
 
-Task<void> run_in_turn(Operation& op, std::uint64_t& number) {
+Task<void> run_chosen(Operation& op, std::uint64_t& number) {
   HostTeam& team = *op.team.host;
   if (team.failed()) throw Error(Code::kAborted, "an earlier operation of this group failed");
   settle_buffers(op);
@@ -95,10 +95,15 @@ Task<void> run(Operation& op) {
     throw;
   }
   const TurnQueue::Holder holder(team.turns());
+  co_await run_in_turn(op);
+}
+
+Task<void> run_in_turn(Operation& op) {
+  HostTeam& team = *op.team.host;
   std::exception_ptr error;
   std::uint64_t number = 0;
   try {
-    co_await run_in_turn(op, number);
+    co_await run_chosen(op, number);
   } catch (...) {
     error = std::current_exception();
   }

@@ -14,7 +14,7 @@ struct Tree {
 Task<void> lane(Tree& tree, std::size_t index, std::size_t lanes, Stop& stop) {
   NetCall& call = tree.call;
   const int n = call.size();
-  const int root = call.op.call.root;
+  const int root = call.root();
   const int place = (call.rank() - root + n) % n;  // in the tree, whose top is 0
   int below = 1;                                   // my subtree is [place, place + below)
   while (below < n && (place & below) == 0) below *= 2;
@@ -36,7 +36,7 @@ Task<void> binomial_broadcast(Operation& op) {
   if (op.team.rank == op.call.root && op.send.bytes != 0 && op.send.data != buffer.data) {
     co_await op.team.compute.copy(buffer, op.send);
   }
-  if (op.team.size() == 1) co_return;
+  if (ranks_in(op) == 1) co_return;
   const std::size_t chunks = pieces_of(op.call.bytes(), kSliceBytes);
   Tree tree{NetCall(op, Algorithm::kBinomialBroadcast), buffer, Parts{op.call.count, chunks}};
   co_await side_by_side(tree, std::min(chunks, kLanes), &lane);

@@ -13,7 +13,7 @@ struct Tree {
 Task<void> lane(Tree& tree, std::size_t index, std::size_t lanes, Stop& stop) {
   NetCall& call = tree.call;
   const int n = call.size();
-  const int root = call.op.call.root;
+  const int root = call.root();
   const int place = (call.rank() - root + n) % n;  // in the tree, whose top is 0
   const bool top = place == 0;
   const Reduction& reduction = call.op.call.reduction;
@@ -30,7 +30,7 @@ Task<void> lane(Tree& tree, std::size_t index, std::size_t lanes, Stop& stop) {
     Buffer mine = input;  // moves to `acc` with the first sum
     if (reduction.prescale != 1.0) {
       co_await call.compute().reduce({&acc, 1}, {&input, 1}, count, reduction,
-                                     {.first = true, .last = false, .ranks = n});
+                                     {.first = true, .last = false, .ranks = call.op.inputs()});
       mine = acc;
     }
     int distance = 1;
@@ -39,7 +39,8 @@ Task<void> lane(Tree& tree, std::size_t index, std::size_t lanes, Stop& stop) {
       co_await call.recv((place + distance + root) % n, index, arrived, stop);
       const Buffer operands[] = {mine, arrived};
       const bool last = top && distance * 2 >= n;
-      co_await call.compute().reduce({&acc, 1}, operands, count, reduction, {.first = false, .last = last, .ranks = n});
+      co_await call.compute().reduce({&acc, 1}, operands, count, reduction,
+                                     {.first = false, .last = last, .ranks = call.op.inputs()});
       mine = acc;
     }
     if (!top) co_await call.send((place - distance + root) % n, index, mine, stop);
@@ -50,8 +51,9 @@ Task<void> lane(Tree& tree, std::size_t index, std::size_t lanes, Stop& stop) {
 
 Task<void> binomial_reduce(Operation& op) {
   if (op.call.count == 0) co_return;
-  if (op.team.size() == 1) {
-    co_await op.team.compute.reduce({&op.recv, 1}, {&op.send, 1}, op.call.count, op.call.reduction, {});
+  if (ranks_in(op) == 1) {
+    co_await op.team.compute.reduce({&op.recv, 1}, {&op.send, 1}, op.call.count, op.call.reduction,
+                                    {.ranks = op.inputs()});
     co_return;
   }
   const std::size_t chunks = pieces_of(op.call.bytes(), kSliceBytes);

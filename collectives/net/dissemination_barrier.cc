@@ -5,7 +5,7 @@
 namespace aiacc::net {
 
 Task<void> dissemination_barrier(Operation& op) {
-  const int n = op.team.size();
+  const int n = ranks_in(op);
   if (n == 1) co_return;
   NetCall call(op, Algorithm::kBarrier);
   std::uint64_t round = 0;

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <optional>
 #include <vector>
 
 #include "base/task/scope.h"
@@ -24,37 +25,58 @@ enum class Algorithm : std::uint32_t {
   kBarrier = 7,
 };
 
+// Those who take part in the algorithm, by their places in it: all of the team in the order of their ranks, or the members
+// of a part (PartOf).
+inline bool is_among_some(const Operation& op) noexcept { return op.part != nullptr && !op.part->members.empty(); }
+inline int place_in(const Operation& op) noexcept { return is_among_some(op) ? op.part->place : op.team.rank; }
+inline int ranks_in(const Operation& op) noexcept {
+  return is_among_some(op) ? static_cast<int>(op.part->members.size()) : op.team.size();
+}
+inline int place_of(const Operation& op, int rank) noexcept {
+  if (!is_among_some(op)) return rank;
+  return static_cast<int>(std::find(op.part->members.begin(), op.part->members.end(), rank) - op.part->members.begin());
+}
+
+// Ranks here are those places.
 class NetCall {
  public:
   NetCall(Operation& operation, Algorithm algorithm)
-      : op(operation),
-        exchange_(*operation.team.mailbox, operation.team.view, operation.team.rank, operation.sequence,
-                  operation.call.fingerprint(), CallNote(operation.call)),
-        tag_(static_cast<std::uint32_t>(algorithm) << 28) {}
+      : op(operation), tag_(static_cast<std::uint32_t>(algorithm) << 28) {
+    if (op.part != nullptr && op.part->exchange != nullptr) return;
+    own_.emplace(*op.team.mailbox, op.team.view, op.team.rank, op.sequence, op.call.fingerprint(), CallNote(op.call));
+  }
 
-  int rank() const noexcept { return op.team.rank; }
-  int size() const noexcept { return op.team.size(); }
+  int rank() const noexcept { return place_in(op); }
+  int size() const noexcept { return ranks_in(op); }
+  int root() const noexcept { return place_of(op, op.call.root); }
   std::size_t element_bytes() const noexcept { return op.call.element_bytes(); }
   Compute& compute() const noexcept { return op.team.compute; }
 
   // `step` numbers the messages between one pair of ranks in this algorithm, the same at both ends.
   Transfer send(int to, std::uint64_t step, Buffer data, Stop& stop) {
-    return exchange_.send(to, tag(step), data, stop);
+    return exchange().send(member(to), tag(step), data, stop);
   }
   Transfer recv(int from, std::uint64_t step, Buffer into, Stop& stop) {
-    return exchange_.recv(from, tag(step), into, stop);
+    return exchange().recv(member(from), tag(step), into, stop);
   }
   Transfer send_recv(int to, Buffer data, int from, Buffer into, std::uint64_t step, Stop& stop) {
-    return exchange_.send_recv({to, tag(step), data}, {from, tag(step), into}, stop);
+    return exchange().send_recv({member(to), tag(step), data}, {member(from), tag(step), into}, stop);
   }
 
   Operation& op;
 
  private:
   // Wraps after 2^28 steps, long after their predecessors were received.
-  std::uint32_t tag(std::uint64_t step) const noexcept { return tag_ | static_cast<std::uint32_t>(step & 0x0fff'ffff); }
+  std::uint32_t tag(std::uint64_t step) const noexcept {
+    const std::uint64_t first = op.part == nullptr ? 0 : op.part->first_step;
+    return tag_ | static_cast<std::uint32_t>((first + step) & 0x0fff'ffff);
+  }
+  Exchange& exchange() noexcept { return own_ ? *own_ : *op.part->exchange; }
+  int member(int place) const noexcept {
+    return is_among_some(op) ? op.part->members[static_cast<std::size_t>(place)] : place;
+  }
 
-  Exchange exchange_;
+  std::optional<Exchange> own_;  // unless the operation is a part of one that has it
   std::uint32_t tag_;
 };
 
@@ -78,6 +100,39 @@ struct Parts {
   std::size_t parts;
   std::size_t offset(std::size_t part) const noexcept { return part * (count / parts) + std::min(part, count % parts); }
   std::size_t length(std::size_t part) const noexcept { return count / parts + (part < count % parts ? 1 : 0); }
+};
+
+// One block of elements for each who takes part, as allgather and reduce-scatter have them: one after another with
+// call.count elements each, or where a part says. All are cut into the same number of segments.
+class Blocks {
+ public:
+  // At most `largest` bytes in a segment.
+  Blocks(const Operation& op, std::size_t largest) : count_(op.call.count) {
+    if (op.part != nullptr) blocks_ = op.part->blocks;
+    std::size_t longest = blocks_.empty() ? count_ : 0;
+    for (const Extent& block : blocks_) longest = std::max(longest, block.count);
+    segments_ = std::max<std::size_t>(1, (longest * op.call.element_bytes() + largest - 1) / largest);
+    longest_segment_ = Parts{longest, segments_}.length(0);
+  }
+
+  std::size_t segments() const noexcept { return segments_; }
+  std::size_t longest_segment() const noexcept { return longest_segment_; }
+  bool empty() const noexcept { return longest_segment_ == 0; }
+  Extent of(int member) const noexcept {
+    const auto at = static_cast<std::size_t>(member);
+    return blocks_.empty() ? Extent{count_ * at, count_} : blocks_[at];
+  }
+  // A segment of it, from the beginning of the block.
+  Extent segment_of(int member, std::size_t segment) const noexcept {
+    const Parts parts{of(member).count, segments_};
+    return {parts.offset(segment), parts.length(segment)};
+  }
+
+ private:
+  std::size_t count_;
+  std::span<const Extent> blocks_;
+  std::size_t segments_ = 1;
+  std::size_t longest_segment_ = 0;
 };
 
 // Bytes of a slice that travels at once. At 100 Gb/s and 5 µs of latency a quarter MiB keeps a link busy four times as long

@@ -17,6 +17,7 @@
 #include "collectives/net/ring_allreduce.h"
 #include "collectives/net/ring_reduce_scatter.h"
 #include "collectives/net/select.h"
+#include "tests/exact_inputs.h"
 #include "transports/sim/sim_cluster.h"
 
 namespace aiacc {
@@ -25,42 +26,16 @@ namespace {
 using sim::SimCluster;
 using sim::SimRank;
 using Algorithm = Task<void> (*)(Operation&);
-using Bytes = std::vector<std::byte>;
+using exact::buffer_of;
+using exact::Bytes;
+using exact::input_of;
+using exact::reduced;
 
 Task<void> perform(SimCluster* cluster, SimRank* self, Algorithm algorithm, Call call, std::uint64_t sequence,
                    Buffer send, Buffer recv) {
   Team team{cluster->view(), self->rank(), self->loop(), self->compute(), nullptr, &self->mailbox()};
   Operation op{team, call, sequence, self->stop(), send, recv};
   co_await algorithm(op);
-}
-
-Buffer buffer_of(Bytes& bytes) { return Buffer{bytes.empty() ? nullptr : bytes.data(), bytes.size()}; }
-
-// Small whole numbers: every order of sums and products is exact in every type, so the reference needs no order.
-Bytes input_of(DType type, ReduceOp op, std::size_t count, int rank) {
-  Bytes bytes(count * size_of(type));
-  for (std::size_t i = 0; i < count; ++i) {
-    const int value = op == ReduceOp::kProd ? 1 + static_cast<int>((i + static_cast<std::size_t>(rank)) % 2)
-                                            : static_cast<int>((i * 7 + static_cast<std::size_t>(rank) * 3) % 11);
-    const float as_float = static_cast<float>(value);
-    std::uint64_t word = static_cast<std::uint64_t>(value);
-    if (type == DType::kFloat16) word = reference::float_to_half(as_float);
-    if (type == DType::kBFloat16) word = reference::float_to_bfloat(as_float);
-    if (type == DType::kFloat32) word = std::bit_cast<std::uint32_t>(as_float);
-    if (type == DType::kFloat64) word = std::bit_cast<std::uint64_t>(static_cast<double>(value));
-    if (type == DType::kBool) word = static_cast<std::uint64_t>(value % 2);
-    std::memcpy(bytes.data() + i * size_of(type), &word, size_of(type));
-  }
-  return bytes;
-}
-
-Bytes reduced(std::vector<Bytes>& inputs, const Call& call, std::size_t count) {
-  std::vector<Buffer> operands;
-  for (Bytes& input : inputs) operands.push_back(buffer_of(input));
-  Bytes result(count * call.element_bytes());
-  const Compute::Step step{.first = true, .last = true, .ranks = static_cast<int>(inputs.size())};
-  if (count > 0) reference::reduce(result.data(), operands, count, call.reduction, step);
-  return result;
 }
 
 struct Case {

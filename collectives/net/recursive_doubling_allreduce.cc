@@ -16,12 +16,12 @@ Compute::Done add(NetCall& call, const Buffer& acc, const Buffer& lower, const B
 }  // namespace
 
 Task<void> recursive_doubling_allreduce(Operation& op) {
-  const int n = op.team.size();
-  const int rank = op.team.rank;
+  const int n = ranks_in(op);
+  const int rank = place_in(op);
   if (op.call.count == 0) co_return;
   const Reduction& reduction = op.call.reduction;
   if (n == 1) {
-    co_await op.team.compute.reduce({&op.recv, 1}, {&op.send, 1}, op.call.count, reduction, {});
+    co_await op.team.compute.reduce({&op.recv, 1}, {&op.send, 1}, op.call.count, reduction, {.ranks = op.inputs()});
     co_return;
   }
   NetCall call(op, Algorithm::kRecursiveDoubling);
@@ -29,7 +29,7 @@ Task<void> recursive_doubling_allreduce(Operation& op) {
   const bool scale_before = reduction.prescale != 1.0;
   if (scale_before) {
     co_await op.team.compute.reduce({&acc, 1}, {&op.send, 1}, op.call.count, reduction,
-                                    {.first = true, .last = false, .ranks = n});
+                                    {.first = true, .last = false, .ranks = op.inputs()});
   } else if (op.send.data != op.recv.data) {
     co_await op.team.compute.copy(acc, op.send);
   }
@@ -46,7 +46,7 @@ Task<void> recursive_doubling_allreduce(Operation& op) {
   }
   if (rank < 2 * folded) {
     co_await call.recv(rank - 1, 0, arrived, op.stop);
-    co_await add(call, acc, arrived, acc, {.first = false, .last = false, .ranks = n});
+    co_await add(call, acc, arrived, acc, {.first = false, .last = false, .ranks = op.inputs()});
   }
   const int position = rank < 2 * folded ? rank / 2 : rank - folded;
   for (int round = 0; round < rounds; ++round) {
@@ -55,7 +55,7 @@ Task<void> recursive_doubling_allreduce(Operation& op) {
     co_await call.send_recv(peer, acc, peer, arrived, static_cast<std::uint64_t>(round) + 1, op.stop);
     const bool mine_first = position < partner;
     co_await add(call, acc, mine_first ? acc : arrived, mine_first ? arrived : acc,
-                 {.first = false, .last = round == rounds - 1, .ranks = n});
+                 {.first = false, .last = round == rounds - 1, .ranks = op.inputs()});
   }
   if (rank < 2 * folded) co_await call.send(rank - 1, unfold, acc, op.stop);
 }

@@ -7,17 +7,17 @@ namespace {
 
 struct Ring {
   NetCall call;
-  Parts segments;  // of a block
+  Blocks blocks;
 };
 
 Task<void> lane(Ring& ring, std::size_t index, std::size_t lanes, Stop& stop) {
   NetCall& call = ring.call;
   const int n = call.size();
   const std::size_t bytes = call.element_bytes();
-  for (; index < ring.segments.parts; index += lanes) {
+  for (; index < ring.blocks.segments(); index += lanes) {
     const auto part_of = [&](int block) {
-      const std::size_t first = static_cast<std::size_t>(block) * call.op.call.count + ring.segments.offset(index);
-      return call.op.recv.slice(first * bytes, ring.segments.length(index) * bytes);
+      const Extent segment = ring.blocks.segment_of(block, index);
+      return call.op.recv.slice((ring.blocks.of(block).begin + segment.begin) * bytes, segment.count * bytes);
     };
     for (int k = 0; k < n - 1; ++k) {
       const Buffer sent = part_of((call.rank() - k + n) % n);
@@ -31,14 +31,15 @@ Task<void> lane(Ring& ring, std::size_t index, std::size_t lanes, Stop& stop) {
 }  // namespace
 
 Task<void> ring_allgather(Operation& op) {
-  if (op.call.count == 0) co_return;
-  const std::size_t block = op.call.bytes();
-  const Buffer mine = op.recv.slice(static_cast<std::size_t>(op.team.rank) * block, block);
+  const Blocks blocks(op, kSliceBytes);
+  if (blocks.empty()) co_return;
+  const std::size_t element = op.call.element_bytes();
+  const Extent own = blocks.of(place_in(op));
+  const Buffer mine = op.recv.slice(own.begin * element, own.count * element);
   if (mine.data != op.send.data || mine.data == nullptr) co_await op.team.compute.copy(mine, op.send);
-  if (op.team.size() == 1) co_return;
-  const std::size_t segments = pieces_of(block, kSliceBytes);
-  Ring ring{NetCall(op, Algorithm::kRingAllgather), Parts{op.call.count, segments}};
-  co_await side_by_side(ring, std::min(segments, kLanes), &lane);
+  if (ranks_in(op) == 1) co_return;
+  Ring ring{NetCall(op, Algorithm::kRingAllgather), blocks};
+  co_await side_by_side(ring, std::min(blocks.segments(), kLanes), &lane);
 }
 
 }  // namespace aiacc::net

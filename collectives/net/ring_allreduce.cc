@@ -35,7 +35,7 @@ Task<void> segment(Ring& ring, std::size_t index, Buffer scratch, Stop& stop) {
     co_await call.send_recv(right, sent, left, arrived, first_step + static_cast<std::uint64_t>(k), stop);
     const Buffer operands[] = {arrived, slice_of(ring.input, in)};
     const Buffer sum = slice_of(call.op.recv, in);
-    const Compute::Step step{.first = false, .last = k == n - 2, .ranks = n};
+    const Compute::Step step{.first = false, .last = k == n - 2, .ranks = call.op.inputs()};
     co_await call.compute().reduce({&sum, 1}, operands, sum.bytes / bytes, call.op.call.reduction, step);
   }
   for (int k = 0; k < n - 1; ++k) {
@@ -54,17 +54,18 @@ Task<void> lane(Ring& ring, std::size_t index, std::size_t lanes, Stop& stop) {
 }  // namespace
 
 Task<void> ring_allreduce(Operation& op) {
-  const std::size_t n = static_cast<std::size_t>(op.team.size());
+  const std::size_t n = static_cast<std::size_t>(ranks_in(op));
   if (op.call.count == 0) co_return;
   if (n == 1) {
-    co_await op.team.compute.reduce({&op.recv, 1}, {&op.send, 1}, op.call.count, op.call.reduction, {});
+    co_await op.team.compute.reduce({&op.recv, 1}, {&op.send, 1}, op.call.count, op.call.reduction,
+                                    {.ranks = op.inputs()});
     co_return;
   }
   const std::size_t segments = pieces_of(op.call.bytes(), n * kSliceBytes);
   Ring ring{NetCall(op, Algorithm::kRingAllreduce), op.send, Parts{op.call.count, segments}};
   if (op.call.reduction.prescale != 1.0) {
     // Once, here: in the ring, this rank's elements meet partial sums that are scaled already.
-    const Compute::Step scale{.first = true, .last = false, .ranks = static_cast<int>(n)};
+    const Compute::Step scale{.first = true, .last = false, .ranks = op.inputs()};
     co_await op.team.compute.reduce({&op.recv, 1}, {&op.send, 1}, op.call.count, op.call.reduction, scale);
     ring.input = op.recv;
   }
