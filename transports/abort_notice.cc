@@ -44,7 +44,7 @@ std::optional<AbortNotice> AbortNotice::decode(std::span<const std::byte> bytes)
   AbortNotice notice;
   const auto stage = get<std::uint16_t>(bytes);
   const auto code = get<std::uint16_t>(bytes);
-  if (stage < 1 || stage > 4 || !known(code)) return std::nullopt;
+  if (stage < 1 || stage > 6 || !known(code)) return std::nullopt;
   notice.stage = static_cast<Stage>(stage);
   notice.code = static_cast<Code>(code);
   notice.rank = static_cast<std::int32_t>(get<std::uint32_t>(bytes));

@@ -1,5 +1,5 @@
-// AbortNotice: the payload of a kAbort message, which ends a group on another member, asks for its half of a mismatch, or
-// asks what holds it up.
+// AbortNotice: the payload of a kAbort message, which ends a group on another member, asks for its half of a mismatch, asks
+// what holds it up, or says goodbye.
 //
 // Little-endian: u16 stage, u16 code, i32 rank, i32 other, u64 fingerprint, then the sentence in UTF-8, at most
 // kMaxSentence bytes. The header names group and sequence.
@@ -22,10 +22,14 @@ struct AbortNotice {
     // Members disagree about an operation: `text` describes the sender's call, `fingerprint` is that of the receiver's, as
     // the sender saw it. The receiver knows both halves now, makes the sentence, and aborts the group with it.
     kQuestion = 2,
-    // An operation is stalled: where are you in it? Answered by kHere with a Whereabouts in `other`; if that is kWaiting,
-    // `rank` is whom the sender waits for, or whom it suspects to hold that one up.
+    // An operation is stalled: where are you in it? `fingerprint` and `text` are the sender's call: who called something
+    // else ends the group. Answered by kHere with a Whereabouts in `other`; if that is kWaiting, `rank` is whom the sender
+    // waits for, or whom it suspects to hold that one up; if it is kWorking, whom it works with on its host, if anybody.
     kWhere = 3,
     kHere = 4,
+    // The sender leaves the job in order and says no more. kHeard: the receiver of kLeaving stays a while longer.
+    kLeaving = 5,
+    kHeard = 6,
   };
   enum class Whereabouts : std::int32_t { kWaiting = 0, kNotBegun = 1, kFinished = 2, kWorking = 3 };
   static constexpr std::size_t kFixedBytes = 20;

@@ -143,6 +143,10 @@ class Exchange final : public ListNode<Exchange> {
   int size() const noexcept { return group_.view->size(); }
   Loop& loop() const noexcept { return mailbox_.loop_; }
 
+  // The operation also waits for members on this host, of which the mailbox knows nothing. `rank` is the next of them: whom
+  // a stall is looked for with when no message is waited for.
+  void set_mate(int rank) noexcept { mate_ = rank; }
+
  private:
   friend class Mailbox;
   friend class Transfer;
@@ -153,6 +157,7 @@ class Exchange final : public ListNode<Exchange> {
   CallNote note_;
   Mailbox::Suspicion suspicion_;  // of an investigation
   int questions_ = 0;
+  int mate_ = kNoPeer;
 };
 
 }  // namespace aiacc

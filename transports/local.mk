@@ -11,6 +11,7 @@ transports_sources += \
 	transports/mailbox.cc \
 	transports/mailbox.h \
 	transports/mailbox_aborts.cc \
+	transports/mailbox_leaving.cc \
 	transports/mailbox_stalls.cc \
 	transports/stall_watch.cc \
 	transports/stall_watch.h

@@ -9,7 +9,7 @@
 namespace aiacc {
 
 Mailbox::Mailbox(Loop& loop, MessagePort& port, ViewPtr world, int rank)
-    : loop_(loop), port_(port), world_(std::move(world)), rank_(rank) {
+    : loop_(loop), port_(port), world_(std::move(world)), rank_(rank), news_(loop) {
   port_.set_receiver(*this);
 }
 

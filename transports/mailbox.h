@@ -80,6 +80,11 @@ class Mailbox final : private MessageReceiver {
   // This rank has left the group: what still comes for it is dropped.
   void forget(std::uint64_t group) noexcept;
 
+  // Leaves in order. Returns when every member that this rank has exchanged messages with leaves too, so that nobody needs
+  // an answer of this rank any more; or is lost, which ends no group from now on. If the world was aborted its members may
+  // have long to go: then a second, or until they have heard what this rank had to say. The world has no operation any more.
+  Task<void> leave(Stop& stop);
+
   // Ranks of the group whose messages this operation waits for now, ascending: for the sentence of a deadline.
   std::vector<int> waited_for(std::uint64_t group, std::uint64_t sequence);
 
@@ -147,6 +152,9 @@ class Mailbox final : private MessageReceiver {
     std::uint64_t stored = 0;               // bytes in Early entries, now
     std::uint64_t freed = 0;                // bytes, ever: eager payloads that occupy nothing any more
     bool holds = false;                     // the port holds something because of `stored`
+    bool told = false;                      // that this rank leaves
+    bool heard = false;                     // and has heard it
+    bool left = false;                      // it leaves itself
     std::exception_ptr lost;
   };
 
@@ -187,12 +195,21 @@ class Mailbox final : private MessageReceiver {
   bool disagrees(Group& group, int from, const MessageHeader& header);
   void ask(Group& group, int from, const MessageHeader& header, const CallNote& mine);
   void answer(Group& group, int from, const MessageHeader& header, const AbortNotice& question);
+  void end_by_disagreement(Group& group, int from, std::uint64_t sequence, const std::string& mine,
+                           const std::string& theirs);
   void no_answer(Group& group) noexcept;
   Exchange* find_exchange(Group& group, std::uint64_t sequence) noexcept;
   int awaited(Group& group, std::uint64_t sequence) noexcept;
   void suspect(Group& group, Exchange& exchange, int rank) noexcept;
-  void tell_whereabouts(Group& group, int from, std::uint64_t sequence) noexcept;
+  const CallNote* other_call(Group& group, std::uint64_t sequence, std::uint64_t fingerprint) noexcept;
+  void tell_whereabouts(Group& group, int from, std::uint64_t sequence, const AbortNotice& question) noexcept;
   void whereabouts_came(Group& group, int from, std::uint64_t sequence, const AbortNotice& notice) noexcept;
+
+  Task<void> say_leaving(Stop& stop);
+  void tell_leaving(int rank) noexcept;
+  void peer_leaves(int rank) noexcept;
+  bool needed_by(int rank) noexcept;
+  bool anybody_stays() noexcept;
 
   Loop& loop_;
   MessagePort& port_;
@@ -210,6 +227,8 @@ class Mailbox final : private MessageReceiver {
   std::list<Incoming> incoming_;  // notices that are being placed
   std::list<Notice> outgoing_;
   Ignored ignored_;
+  bool leaving_ = false;
+  Event news_;  // of those that leave
 };
 
 }  // namespace aiacc

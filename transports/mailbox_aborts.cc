@@ -17,8 +17,7 @@ std::string disagreement(std::uint64_t sequence, int rank, const std::string& mi
   const bool first = rank < other;
   return fmt::format(
       "members disagree on operation {} of their group: rank {} called {}; rank {} called {}. All members must make "
-      "the "
-      "same calls in the same order",
+      "the same calls in the same order",
       sequence & ~Exchange::kPairSequence, first ? rank : other, first ? mine : theirs, first ? other : rank,
       first ? theirs : mine);
 }
@@ -66,6 +65,7 @@ void Mailbox::end_group(Group& group, const AbortNotice& notice, std::exception_
       next->let_go(group.error);
     }
   }
+  news_.set();
   if (observer_ != nullptr) observer_->group_aborted(group.id, group.error);
 }
 
@@ -104,13 +104,22 @@ void Mailbox::notice_came(int from, const MessageHeader& header) {
   if (found == incoming_.end()) return;
   const std::optional<AbortNotice> notice = AbortNotice::decode(found->bytes);
   incoming_.erase(found);
-  if (!notice || forgotten_.contains(header.group)) return;
+  if (!notice) return;
+  if (notice->stage == AbortNotice::Stage::kLeaving) return peer_leaves(from);
+  if (notice->stage == AbortNotice::Stage::kHeard) {
+    peers_[from].heard = true;
+    news_.set();
+    return;
+  }
+  if (forgotten_.contains(header.group)) return;
   Group& group = this->group(header.group);
   switch (notice->stage) {
     case AbortNotice::Stage::kQuestion: answer(group, from, header, *notice); return;
-    case AbortNotice::Stage::kWhere: tell_whereabouts(group, from, header.sequence); return;
+    case AbortNotice::Stage::kWhere: tell_whereabouts(group, from, header.sequence, *notice); return;
     case AbortNotice::Stage::kHere: whereabouts_came(group, from, header.sequence, *notice); return;
-    case AbortNotice::Stage::kFinal: break;
+    case AbortNotice::Stage::kFinal:
+    case AbortNotice::Stage::kLeaving:
+    case AbortNotice::Stage::kHeard: break;
   }
   const bool about_me = notice->rank == group.rank && notice->other != kNoPeer;
   const int peer = about_me ? notice->other : notice->rank;
@@ -118,7 +127,10 @@ void Mailbox::notice_came(int from, const MessageHeader& header) {
 }
 
 void Mailbox::on_peer_lost(int rank, std::exception_ptr error) noexcept {
-  peers_[rank].lost = error;
+  Peer& peer = peers_[rank];
+  peer.lost = error;
+  news_.set();
+  const bool missed = !(leaving_ || peer.left) || needed_by(rank);
   std::erase_if(incoming_, [rank](const Incoming& incoming) { return incoming.from == rank; });
   std::vector<std::uint64_t> shared;
   for (auto& [id, group] : groups_) {
@@ -135,7 +147,7 @@ void Mailbox::on_peer_lost(int rank, std::exception_ptr error) noexcept {
         next->peer_lost();
       }
     }
-    if (group_rank(group, rank) >= 0) shared.push_back(id);
+    if (missed && group_rank(group, rank) >= 0) shared.push_back(id);
   }
   const Error cause = as_error(error);
   for (std::uint64_t id : shared) {
@@ -151,19 +163,24 @@ void Mailbox::on_peer_lost(int rank, std::exception_ptr error) noexcept {
 
 // --- mismatches -----------------------------------------------------------------------------------------------------------
 
-bool Mailbox::disagrees(Group& group, int from, const MessageHeader& header) {
-  if ((header.sequence & Exchange::kPairSequence) != 0) return false;  // compared when it is matched
+// What this rank called as that operation, if it was something else than the fingerprint says.
+const CallNote* Mailbox::other_call(Group& group, std::uint64_t sequence, std::uint64_t fingerprint) noexcept {
+  if ((sequence & Exchange::kPairSequence) != 0) return nullptr;  // compared when it is matched
   const CallNote* mine = nullptr;
   group.exchanges.for_each([&](Exchange& exchange) {
-    if (exchange.sequence_ == header.sequence && exchange.fingerprint_ != header.fingerprint) mine = &exchange.note_;
+    if (exchange.sequence_ == sequence && exchange.fingerprint_ != fingerprint) mine = &exchange.note_;
   });
   for (std::size_t i = 0; i < std::min(group.past_calls, kPastCalls) && mine == nullptr; ++i) {
     const PastCall& past = group.past[i];
-    if (past.sequence == header.sequence && past.fingerprint != header.fingerprint) mine = &past.note;
+    if (past.sequence == sequence && past.fingerprint != fingerprint) mine = &past.note;
   }
-  if (mine == nullptr) return false;
-  ask(group, from, header, *mine);
-  return true;
+  return mine;
+}
+
+bool Mailbox::disagrees(Group& group, int from, const MessageHeader& header) {
+  const CallNote* mine = other_call(group, header.sequence, header.fingerprint);
+  if (mine != nullptr) ask(group, from, header, *mine);
+  return mine != nullptr;
 }
 
 void Mailbox::ask(Group& group, int from, const MessageHeader& header, const CallNote& mine) {
@@ -197,13 +214,17 @@ void Mailbox::answer(Group& group, int from, const MessageHeader& header, const 
     const PastCall& past = group.past[i];
     if (past.sequence == header.sequence && past.fingerprint == question.fingerprint) mine = &past.note;
   }
+  end_by_disagreement(group, from, header.sequence,
+                      mine == nullptr ? "something it no longer remembers" : mine->describe(), question.text);
+}
+
+void Mailbox::end_by_disagreement(Group& group, int from, std::uint64_t sequence, const std::string& mine,
+                                  const std::string& theirs) {
   AbortNotice notice;
   notice.code = Code::kMismatch;
   notice.rank = group.rank;
   notice.other = group_rank(group, from);
-  notice.text =
-      disagreement(header.sequence, group.rank, mine == nullptr ? "something it no longer remembers" : mine->describe(),
-                   notice.other, question.text);
+  notice.text = disagreement(sequence, group.rank, mine, notice.other, theirs);
   end_group(group, notice, std::make_exception_ptr(Error(notice.code, notice.text, notice.other)));
   post_notice(group, from, 0, group.notice);  // it may be no neighbour
 }

@@ -52,7 +52,9 @@ void Mailbox::investigate(std::uint64_t id, std::uint64_t sequence) noexcept {
   exchange->questions_ = 0;
   exchange->suspicion_ = {};
   const int rank = awaited(*group, sequence);
-  if (rank != kNoPeer) suspect(*group, *exchange, rank);
+  if (rank != kNoPeer || exchange->mate_ != kNoPeer) {
+    suspect(*group, *exchange, rank != kNoPeer ? rank : exchange->mate_);
+  }
 }
 
 Mailbox::Suspicion Mailbox::suspicion(std::uint64_t id, std::uint64_t sequence) noexcept {
@@ -67,10 +69,17 @@ void Mailbox::suspect(Group& group, Exchange& exchange, int rank) noexcept {
   AbortNotice where;
   where.stage = AbortNotice::Stage::kWhere;
   where.rank = group.rank;
+  where.fingerprint = exchange.fingerprint_;
+  where.text = exchange.note_.describe();
   post_notice(group, world_rank(group, rank), exchange.sequence_, where);
 }
 
-void Mailbox::tell_whereabouts(Group& group, int from, std::uint64_t sequence) noexcept {
+void Mailbox::tell_whereabouts(Group& group, int from, std::uint64_t sequence, const AbortNotice& question) noexcept {
+  if (group.view == nullptr || group.error) return;  // who asks will hear of it
+  if (const CallNote* mine = other_call(group, sequence, question.fingerprint); mine != nullptr) {
+    end_by_disagreement(group, from, sequence, mine->describe(), question.text);
+    return;
+  }
   AbortNotice here;
   here.stage = AbortNotice::Stage::kHere;
   auto where = AbortNotice::Whereabouts::kNotBegun;
@@ -78,6 +87,7 @@ void Mailbox::tell_whereabouts(Group& group, int from, std::uint64_t sequence) n
     const bool found = exchange->suspicion_.kind == Suspicion::Kind::kSilent;
     here.rank = found ? exchange->suspicion_.rank : awaited(group, sequence);
     where = here.rank == kNoPeer ? AbortNotice::Whereabouts::kWorking : AbortNotice::Whereabouts::kWaiting;
+    if (here.rank == kNoPeer) here.rank = exchange->mate_;
   } else if (std::any_of(group.past.begin(), group.past.begin() + std::min(group.past_calls, kPastCalls),
                          [sequence](const PastCall& past) { return past.sequence == sequence; })) {
     where = AbortNotice::Whereabouts::kFinished;
@@ -100,7 +110,12 @@ void Mailbox::whereabouts_came(Group& group, int from, std::uint64_t sequence, c
       break;
     case AbortNotice::Whereabouts::kNotBegun: mine.kind = Suspicion::Kind::kNotBegun; break;
     case AbortNotice::Whereabouts::kFinished: mine.kind = Suspicion::Kind::kFinished; break;
-    case AbortNotice::Whereabouts::kWorking: mine.kind = Suspicion::Kind::kWorking; break;
+    case AbortNotice::Whereabouts::kWorking:
+      mine.kind = Suspicion::Kind::kWorking;
+      if (notice.rank >= 0 && notice.rank < group.view->size() && notice.rank != group.rank) {
+        suspect(group, *exchange, notice.rank);
+      }
+      break;
   }
 }
 

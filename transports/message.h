@@ -14,6 +14,7 @@
 #include "base/data/buffer.h"
 #include "base/error.h"
 #include "base/intrusive_list.h"
+#include "base/task/loop.h"
 
 namespace aiacc {
 
@@ -99,6 +100,14 @@ class MessagePort {
   // The receiver takes back the place it gave for this header: on_placed() is told soon, never from inside, even if the
   // sender does not answer. What lies in the place then is anything.
   virtual void revoke(int from_rank, const MessageHeader& header) noexcept = 0;
+
+  // Somebody else knows that this rank is gone (its agent said so): no more effort is made to reach it, and on_peer_lost()
+  // tells `why` soon, never from inside, unless it was told already.
+  virtual void lose(int rank, std::exception_ptr why) noexcept = 0;
+
+  // Says farewell before close(): returns when every peer that was spoken with has all that was posted and knows that this
+  // rank goes in order, or after `limit`.
+  virtual Task<void> leave(Duration limit, Stop& stop) = 0;
 
   // Nobody is told anything any more, and no memory but the port's is touched. Before receiver or completions go away.
   virtual void close() noexcept = 0;

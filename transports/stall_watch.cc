@@ -6,16 +6,18 @@
 
 namespace aiacc {
 
-void StallWatch::arm() {
-  const Instant now = mailbox_.loop().now();
+Instant StallTimes::next(Instant now) noexcept {
   Instant next = std::min(after(now, interval_), deadline_);
-  const Duration last = std::min(kLastLook, (deadline_ - began_) / 2);
-  const Instant last_look = deadline_ - last;
-  if (deadline_ != kNever && now < last_look) next = std::min(next, last_look);
-  if (deadline_ != kNever && now >= last_look) next = deadline_;
+  if (deadline_ != kNever) {
+    const Duration last = std::min(kLastLook, (deadline_ - began_) / 2);
+    const Instant last_look = deadline_ - last;
+    next = now < last_look ? std::min(next, last_look) : deadline_;
+  }
   interval_ *= 2;
-  mailbox_.loop().arm(*this, next);
+  return next;
 }
+
+void StallWatch::arm() { mailbox_.loop().arm(*this, times_.next(mailbox_.loop().now())); }
 
 void StallWatch::expired() noexcept {
   const Instant now = mailbox_.loop().now();

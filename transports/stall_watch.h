@@ -12,11 +12,25 @@
 
 namespace aiacc {
 
-class StallWatch final : private Timer {
+// When to ask: 250 ms after the beginning, then after twice as long each time, and once more shortly before the deadline.
+class StallTimes {
  public:
   static constexpr Duration kFirstLook = std::chrono::milliseconds(250);
   static constexpr Duration kLastLook = std::chrono::seconds(1);  // before the deadline
 
+  StallTimes(Instant began, Instant deadline) noexcept : began_(began), deadline_(deadline) {}
+
+  // The next time after `now`; the deadline when there is nothing to ask before.
+  Instant next(Instant now) noexcept;
+
+ private:
+  Instant began_;
+  Instant deadline_;
+  Duration interval_ = kFirstLook;
+};
+
+class StallWatch final : private Timer {
+ public:
   // Requests `stop` with kTimeout at `deadline`; `call` describes the operation.
   StallWatch(Mailbox& mailbox, std::uint64_t group, std::uint64_t sequence, Instant deadline, std::string call,
              Stop& stop)
@@ -25,6 +39,7 @@ class StallWatch final : private Timer {
         sequence_(sequence),
         began_(mailbox.loop().now()),
         deadline_(deadline),
+        times_(began_, deadline),
         call_(std::move(call)),
         stop_(stop) {
     arm();
@@ -39,7 +54,7 @@ class StallWatch final : private Timer {
   std::uint64_t sequence_;
   Instant began_;
   Instant deadline_;
-  Duration interval_ = kFirstLook;
+  StallTimes times_;
   std::string call_;
   Stop& stop_;
 };

@@ -40,6 +40,7 @@ class SimChannel {
   void send(SimMessages& one);  // takes its only message, which departs at its `departs`
   // Takes out what has not departed and belongs to `completion`, or all of it if that is null.
   void take_unsent(const SendCompletion* completion, SimMessages& into);
+  bool sending() const noexcept { return !sending_.empty(); }
   void drop_flying() noexcept;  // the receiver counts the sender as lost
   // The receiver revoked its place for this header: the second half is dropped. False if no such message is being placed.
   bool revoke(const MessageHeader& header) noexcept;

@@ -97,6 +97,27 @@ void SimPort::revoke(int from_rank, const MessageHeader& header) noexcept {
   }
 }
 
+void SimPort::lose(int rank, std::exception_ptr why) noexcept {
+  Peer& gone = peer(rank);
+  if (closed_ || gone.lost) return;
+  gone.reason = std::move(why);
+  loop_.world().schedule(gone, loop_.now(), loop_.node());
+}
+
+bool SimPort::sending() const noexcept {
+  for (const auto& [rank, receiver] : peers_) {
+    if (std::any_of(receiver.out.begin(), receiver.out.end(), [](SimChannel* out) { return out->sending(); }))
+      return true;
+  }
+  return false;
+}
+
+// What has departed arrives, whatever becomes of this port.
+Task<void> SimPort::leave(Duration limit, Stop& stop) {
+  const Instant end = after(loop_.now(), limit);
+  while (sending() && loop_.now() < end) co_await sleep_for(loop_, std::chrono::microseconds(1), stop);
+}
+
 bool SimPort::ask(SimMessages& one, Buffer& place) noexcept {
   SimMessage& message = one.front();
   Peer& sender = peer(message.from);

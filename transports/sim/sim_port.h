@@ -27,6 +27,8 @@ class SimPort final : public MessagePort, private Job {
   void release(int from_rank) noexcept override;
   void withdraw(SendCompletion& completion) noexcept override;
   void revoke(int from_rank, const MessageHeader& header) noexcept override;
+  void lose(int rank, std::exception_ptr why) noexcept override;
+  Task<void> leave(Duration limit, Stop& stop) override;
   void close() noexcept override;
 
  private:
@@ -55,6 +57,7 @@ class SimPort final : public MessagePort, private Job {
   };
 
   Peer& peer(int rank);
+  bool sending() const noexcept;
   // Schedules the news that `peer_rank` is gone, unless it is already known or on its way.
   void expect_loss(int peer_rank, Instant when, const std::string& why) noexcept;
   void lose(Peer& peer) noexcept;

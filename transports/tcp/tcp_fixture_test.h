@@ -85,6 +85,8 @@ class NoPort final : public MessagePort {
   void release(int) noexcept override {}
   void withdraw(SendCompletion&) noexcept override {}
   void revoke(int, const MessageHeader&) noexcept override {}
+  void lose(int, std::exception_ptr) noexcept override {}
+  Task<void> leave(Duration, Stop&) override { co_return; }
   void close() noexcept override {}
 };
 

@@ -61,11 +61,11 @@ class TcpPort final : public MessagePort {
 
   // Says farewell before close(): returns when every peer that was spoken with has all that was posted and knows that this
   // rank goes in order, or after `limit`. Peers that go without a farewell are looked for, and then lost.
-  Task<void> leave(Duration limit, Stop& stop);
+  Task<void> leave(Duration limit, Stop& stop) override;
 
   // Somebody else knows that this rank is gone (its agent said so): no more effort is made, and on_peer_lost() tells `why`
   // soon, once.
-  void lose(int rank, std::exception_ptr why) noexcept;
+  void lose(int rank, std::exception_ptr why) noexcept override;
 
   // Connections that were turned away because they did not prove to be of this job.
   std::uint64_t refused() const noexcept;
