@@ -29,7 +29,8 @@ collectives_sources += \
 
 collectives_tests += \
 	collectives/net/net_test.cc \
-	collectives/net/sim_scale_test.cc
+	collectives/net/sim_scale_test.cc \
+	tests/exact_inputs.h
 
 collectives_sources += \
 	collectives/host/allgather.cc \
@@ -40,6 +41,7 @@ collectives_sources += \
 	collectives/host/channel.h \
 	collectives/host/direct_reduce.cc \
 	collectives/host/direct_reduce.h \
+	collectives/host/extents.h \
 	collectives/host/host_post.cc \
 	collectives/host/host_post.h \
 	collectives/host/host_team.cc \
@@ -50,12 +52,16 @@ collectives_sources += \
 	collectives/host/one_shot.h \
 	collectives/host/pull_reduce.cc \
 	collectives/host/pull_reduce.h \
+	collectives/host/reduce_extents.cc \
+	collectives/host/reduce_extents.h \
 	collectives/host/reduce_scatter.cc \
 	collectives/host/reduce_scatter.h \
 	collectives/host/select.cc \
 	collectives/host/select.h \
 	collectives/host/small.cc \
 	collectives/host/small.h \
+	collectives/host/spread_extents.cc \
+	collectives/host/spread_extents.h \
 	collectives/host/staged_reduce.cc \
 	collectives/host/staged_reduce.h \
 	collectives/host/staging.h \
@@ -65,3 +71,24 @@ collectives_tests += \
 	collectives/host/channel_test.cc \
 	collectives/host/host_collectives_test.cc \
 	tests/host_world.h
+
+collectives_sources += \
+	collectives/hosts/allgather.cc \
+	collectives/hosts/allgather.h \
+	collectives/hosts/allreduce.cc \
+	collectives/hosts/allreduce.h \
+	collectives/hosts/barrier.cc \
+	collectives/hosts/barrier.h \
+	collectives/hosts/broadcast.cc \
+	collectives/hosts/broadcast.h \
+	collectives/hosts/hosts_call.cc \
+	collectives/hosts/hosts_call.h \
+	collectives/hosts/reduce.cc \
+	collectives/hosts/reduce.h \
+	collectives/hosts/reduce_scatter.cc \
+	collectives/hosts/reduce_scatter.h \
+	collectives/hosts/select.cc \
+	collectives/hosts/select.h
+
+collectives_tests += \
+	collectives/hosts/hosts_test.cc

@@ -7,12 +7,16 @@
 namespace aiacc::sim {
 namespace {
 
-ViewPtr make_view(int ranks, int per_host) {
+std::vector<std::uint32_t> in_turn(int ranks, int per_host) {
+  std::vector<std::uint32_t> hosts;
+  for (int rank = 0; rank < ranks; ++rank) hosts.push_back(static_cast<std::uint32_t>(rank / per_host));
+  return hosts;
+}
+
+ViewPtr make_view(const std::vector<std::uint32_t>& hosts) {
   std::vector<Member> members;
-  members.reserve(static_cast<std::size_t>(ranks));
-  for (int rank = 0; rank < ranks; ++rank) {
-    members.push_back(Member{static_cast<std::uint32_t>(rank), 0, static_cast<std::uint32_t>(rank / per_host)});
-  }
+  members.reserve(hosts.size());
+  for (const std::uint32_t host : hosts) members.push_back(Member{static_cast<std::uint32_t>(members.size()), 0, host});
   return std::make_shared<const View>(1, 0, 0, 0, std::move(members));
 }
 
@@ -22,7 +26,11 @@ SimRank::SimRank(SimCluster& cluster, int rank)
     : rank_(rank),
       loop_(cluster.world(), fmt::format("host {}", cluster.view()->member(rank).host)),
       port_(cluster.fabric().open(rank, loop_)),
-      mailbox_(loop_, *port_, cluster.view(), rank) {}
+      mailbox_(loop_, *port_, cluster.view(), rank) {
+  const auto host = static_cast<std::size_t>(cluster.view()->host_of(rank));
+  if (host >= cluster.memories_.size() || cluster.memories_[host] == nullptr) return;
+  domain_ = cluster.memories_[host]->attach(cluster.view()->place_of(rank), loop_);
+}
 
 SimRank::~SimRank() {
   if (ended()) return;
@@ -45,9 +53,18 @@ void SimRank::root_ended(Root&, std::exception_ptr error) noexcept {
 }
 
 SimCluster::SimCluster(std::uint64_t seed, int ranks, FabricModel model, int per_host)
-    : world_(seed), view_(make_view(ranks, per_host)), fabric_(world_, view_, model) {
+    : world_(seed), view_(make_view(in_turn(ranks, per_host))), fabric_(world_, view_, model) {
   ranks_.reserve(static_cast<std::size_t>(ranks));
   for (int rank = 0; rank < ranks; ++rank) ranks_.push_back(std::make_unique<SimRank>(*this, rank));
+}
+
+SimCluster::SimCluster(std::uint64_t seed, const std::vector<std::uint32_t>& hosts, FabricModel model)
+    : world_(seed), view_(make_view(hosts)), fabric_(world_, view_, model) {
+  for (int host = 0; host < view_->hosts(); ++host) {
+    const int ranks = static_cast<int>(view_->ranks_on_host(host).size());
+    memories_.push_back(ranks == 1 ? nullptr : std::make_unique<SimHostMemory>(world_, ranks));
+  }
+  for (int rank = 0; rank < size(); ++rank) ranks_.push_back(std::make_unique<SimRank>(*this, rank));
 }
 
 bool SimCluster::run() {

@@ -1,5 +1,5 @@
 // SimCluster: a world of simulated ranks, each with its loop, port and mailbox, and one coroutine that is its program. For
-// tests, and for asking what a cluster would do.
+// tests, and for asking what a cluster would do. Ranks that share a host share its memory too, if the cluster has any.
 #pragma once
 
 #include <exception>
@@ -14,6 +14,7 @@
 #include "base/task/scope.h"
 #include "base/view.h"
 #include "transports/mailbox.h"
+#include "transports/sim/sim_domain.h"
 #include "transports/sim/sim_fabric.h"
 #include "transports/sim/sim_port.h"
 
@@ -38,6 +39,7 @@ class SimRank final : private Root::Owner {
   SimLoop& loop() noexcept { return loop_; }
   Mailbox& mailbox() noexcept { return mailbox_; }
   Compute& compute() noexcept { return compute_; }
+  SimDomain* domain() noexcept { return domain_.get(); }  // null if it is alone on its host, or hosts have no memory
   Stop& stop() noexcept { return stop_; }
 
  private:
@@ -46,6 +48,7 @@ class SimRank final : private Root::Owner {
   int rank_;
   SimLoop loop_;
   SimCompute compute_{loop_};
+  std::unique_ptr<SimDomain> domain_;
   std::unique_ptr<SimPort> port_;
   Mailbox mailbox_;
   Stop stop_;
@@ -59,6 +62,8 @@ class SimCluster {
  public:
   // `ranks` ranks, `per_host` on each host.
   SimCluster(std::uint64_t seed, int ranks, FabricModel model = {}, int per_host = 1);
+  // Each rank on the host of this number; ranks of a host share memory.
+  SimCluster(std::uint64_t seed, const std::vector<std::uint32_t>& hosts, FabricModel model = {});
 
   World& world() noexcept { return world_; }
   SimFabric& fabric() noexcept { return fabric_; }
@@ -74,9 +79,11 @@ class SimCluster {
   bool run();
 
  private:
+  friend class SimRank;
   World world_;
   ViewPtr view_;
   SimFabric fabric_;
+  std::vector<std::unique_ptr<SimHostMemory>> memories_;  // of each host of the view; null if it has one rank, or none
   std::vector<std::unique_ptr<SimRank>> ranks_;
 };
 

@@ -1,0 +1,10 @@
+// Broadcast: the root's buffer goes to a representative of each host, and from there to the host's other members.
+#pragma once
+
+#include "collectives/hosts/hosts_call.h"
+
+namespace aiacc::hosts {
+
+Task<void> broadcast(HostsCall& call);
+
+}  // namespace aiacc::hosts

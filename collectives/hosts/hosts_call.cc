@@ -1,0 +1,80 @@
+#include "collectives/hosts/hosts_call.h"
+
+#include <algorithm>
+
+#include "collectives/host/reduce_extents.h"
+#include "collectives/host/select.h"
+#include "collectives/host/spread_extents.h"
+#include "collectives/net/select.h"
+
+namespace aiacc::hosts {
+
+std::size_t HostsCall::first_of(int of) const noexcept {
+  return static_cast<std::size_t>(view.ranks_on_host(of).data() - view.host_by_host().data());
+}
+
+bool HostsCall::host_by_host() const noexcept {
+  const std::span<const int> ranks = view.host_by_host();
+  return std::is_sorted(ranks.begin(), ranks.end());
+}
+
+Reduction HostsCall::reduction_on_host() const noexcept {
+  Reduction reduction = op.call.reduction;
+  // Truth values have nothing to divide: their average, that all are true, is of averages again.
+  const bool divides = reduction.op == ReduceOp::kAvg && reduction.type != DType::kBool;
+  if (divides) reduction.op = ReduceOp::kSum;
+  reduction.postscale = 1.0;
+  return reduction;
+}
+
+Reduction HostsCall::reduction_between() const noexcept {
+  Reduction reduction = op.call.reduction;
+  if (!alone()) reduction.prescale = 1.0;
+  return reduction;
+}
+
+Task<void> HostsCall::on_host(Call call, Buffer send, Buffer recv, Stop& stop) {
+  if (alone()) co_return;
+  const PartOf part{op.call, op.team.size()};
+  Operation phase{op.team, call, op.sequence, stop, send, recv, &part};
+  co_await host::run_in_turn(phase);
+}
+
+Task<void> HostsCall::reduce_on_host(Buffer send, std::span<const host::Extents> owners, Buffer into, Stop& stop) {
+  if (alone()) co_return;
+  const PartOf part{op.call, op.team.size()};
+  Operation phase{op.team, op.call, op.sequence, stop, send, {}, &part};
+  phase.call.reduction = reduction_on_host();
+  co_await host::reduce_extents(phase, owners, into);
+}
+
+Task<void> HostsCall::spread_on_host(std::span<const host::Extents> owners, Buffer recv, Stop& stop) {
+  if (alone()) co_return;
+  const PartOf part{op.call, op.team.size()};
+  Operation phase{op.team, op.call, op.sequence, stop, {}, recv, &part};
+  co_await host::spread_extents(phase, owners);
+}
+
+Task<void> HostsCall::between(Call call, std::vector<int> members, Buffer send, Buffer recv,
+                              std::span<const Extent> blocks, std::uint64_t first_step, Stop& stop) {
+  const PartOf part{op.call, op.team.size(), &exchange_, members, host, blocks, first_step};
+  Operation phase{op.team, call, op.sequence, stop, send, recv, &part};
+  co_await net::run(phase);
+}
+
+Task<void> HostsCall::between_places(Call call, Buffer send, Buffer recv, std::span<const Extent> blocks,
+                                     std::uint64_t first_step, Stop& stop) {
+  std::vector<int> members;
+  members.reserve(static_cast<std::size_t>(view.hosts()));
+  for (int of = 0; of < view.hosts(); ++of) members.push_back(view.ranks_on_host(of)[static_cast<std::size_t>(place)]);
+  return between(call, std::move(members), send, recv, blocks, first_step, stop);
+}
+
+Task<void> HostsCall::between_representatives(Call call, Buffer send, Buffer recv, Stop& stop) {
+  std::vector<int> members;
+  members.reserve(static_cast<std::size_t>(view.hosts()));
+  for (int of = 0; of < view.hosts(); ++of) members.push_back(representative(of, op.call.root));
+  return between(call, std::move(members), send, recv, {}, 0, stop);
+}
+
+}  // namespace aiacc::hosts

@@ -1,0 +1,94 @@
+#include "collectives/hosts/reduce_scatter.h"
+
+#include <vector>
+
+#include "collectives/hosts/select.h"
+#include "collectives/net/net_call.h"
+
+namespace aiacc::hosts {
+namespace {
+
+struct ReduceScatter {
+  HostsCall& call;
+  std::size_t shards;
+
+  std::size_t count() const noexcept { return call.op.call.count; }
+  std::size_t bytes(std::size_t elements) const noexcept { return elements * call.op.call.element_bytes(); }
+  bool owns() const noexcept { return static_cast<std::size_t>(call.place) < shards; }
+  net::Parts parts(int of) const noexcept { return {count() * static_cast<std::size_t>(call.members_of(of)), shards}; }
+  // A shard of each host's part of the input.
+  host::Extents shard(std::size_t shard) const {
+    host::Extents extents;
+    for (int of = 0; of < call.view.hosts(); ++of) {
+      extents.add({call.first_of(of) * count() + parts(of).offset(shard), parts(of).length(shard)});
+    }
+    return extents;
+  }
+  std::size_t elements_of(std::size_t owned) const { return shard(owned).count(); }
+};
+
+// What this rank's shard of its host's part becomes, in `result`.
+Task<void> reduce_shard(ReduceScatter& run, Buffer input, Buffer result) {
+  HostsCall& call = run.call;
+  const auto mine = static_cast<std::size_t>(call.place);
+  net::Scratch scratch(call.op, run.owns() && !call.alone() ? run.bytes(run.elements_of(mine)) : 0);
+  Buffer partial = call.alone() ? input : scratch.buffer();
+  std::vector<host::Extents> owners;
+  for (std::size_t shard = 0; shard < run.shards; ++shard) owners.push_back(run.shard(shard));
+  co_await call.reduce_on_host(input, owners, partial, call.op.stop);
+  if (!run.owns()) co_return;
+
+  std::vector<Extent> blocks;
+  std::size_t at = 0;
+  for (int of = 0; of < call.view.hosts(); ++of) {
+    blocks.push_back({at, run.parts(of).length(mine)});
+    at += blocks.back().count;
+  }
+  Call between = call.op.call;
+  between.reduction = call.reduction_between();
+  co_await call.between_places(between, partial, result, blocks, 0, call.op.stop);
+}
+
+Task<void> reduce_blocks(ReduceScatter& run, Buffer input) {
+  HostsCall& call = run.call;
+  Operation& op = call.op;
+  const net::Parts here = run.parts(call.host);
+  const auto mine = static_cast<std::size_t>(call.place);
+  if (run.shards == static_cast<std::size_t>(call.here())) {
+    co_await reduce_shard(run, input, op.recv);
+    co_return;
+  }
+  net::Scratch scratch(op, run.bytes(here.count));
+  const Buffer part = scratch.buffer();
+  const Buffer nothing;
+  const Buffer result = run.owns() ? part.slice(run.bytes(here.offset(mine)), run.bytes(here.length(mine))) : nothing;
+  co_await reduce_shard(run, input, result);
+  std::vector<host::Extents> owners(run.shards);
+  for (std::size_t shard = 0; shard < run.shards; ++shard) owners[shard].add({here.offset(shard), here.length(shard)});
+  co_await call.spread_on_host(owners, part, op.stop);
+  const Buffer block = part.slice(run.bytes(run.count() * mine), op.recv.bytes);
+  co_await op.team.compute.copy(op.recv, block);
+}
+
+}  // namespace
+
+Task<void> reduce_scatter(HostsCall& call) {
+  Operation& op = call.op;
+  ReduceScatter run{call, shards_of(call.view, op.send.bytes)};
+  if (call.host_by_host()) {
+    co_await reduce_blocks(run, op.send);
+    co_return;
+  }
+  net::Scratch scratch(op, op.send.bytes);
+  const Buffer input = scratch.buffer();
+  const std::size_t block = op.call.bytes();
+  std::size_t at = 0;
+  for (const int rank : call.view.host_by_host()) {
+    const Buffer to = input.slice(at++ * block, block);
+    const Buffer from = op.send.slice(static_cast<std::size_t>(rank) * block, block);
+    co_await op.team.compute.copy(to, from);
+  }
+  co_await reduce_blocks(run, input);
+}
+
+}  // namespace aiacc::hosts
