@@ -15,9 +15,13 @@ Context::Context(Lane& lane, Compute& compute, Birth birth, const RuntimeConfig&
       world_view_(std::move(birth.world)),
       rank_(birth.rank),
       host_(std::move(birth.host)),
+      port_(std::move(birth.port)),
+      mailbox_(port_ == nullptr ? nullptr : std::make_unique<Mailbox>(lane.loop(), *port_, world_view_, rank_)),
       watch_(lane.loop(), config.late_after, reporter),
       idle_(lane.loop()),
-      world_(std::make_unique<Group>(*this, world_view_, rank_, "the world")) {}
+      world_(std::make_unique<Group>(*this, world_view_, rank_, "the world")) {
+  if (mailbox_ != nullptr) mailbox_->set_observer(this);
+}
 
 Context::~Context() = default;
 
@@ -29,6 +33,7 @@ Task<void> Context::close(Stop& stop) {
     co_await idle_.wait(stop);
   }
   co_await world_->close();
+  if (mailbox_ != nullptr) co_await mailbox_->leave(stop);
 }
 
 int Context::domain_rank_of(const Member& member) const noexcept {
@@ -37,10 +42,15 @@ int Context::domain_rank_of(const Member& member) const noexcept {
   return static_cast<int>(std::find(local.begin(), local.end(), rank) - local.begin());
 }
 
+void Context::group_aborted(std::uint64_t group, const std::exception_ptr& error) noexcept {
+  if (group == world_->view().id()) world_->aborted_between_hosts(error);
+}
+
 void Context::on_rank_lost(int rank, std::exception_ptr error) noexcept {
   const Member& lost = world_view_->member(rank);
   if (host_ != nullptr && lost.host == world_view_->member(rank_).host) host_->mark_dead(domain_rank_of(lost));
   world_->member_lost(lost, error);
+  if (port_ != nullptr && rank != rank_) port_->lose(rank, std::move(error));
 }
 
 }  // namespace aiacc

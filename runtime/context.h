@@ -12,10 +12,11 @@
 #include "runtime/group.h"
 #include "runtime/progress_watch.h"
 #include "runtime/runtime_config.h"
+#include "transports/mailbox.h"
 
 namespace aiacc {
 
-class Context final : public BirthObserver {
+class Context final : public BirthObserver, private MailboxObserver {
  public:
   // `reporter` hears of operations that are late; it outlives the context.
   Context(Lane& lane, Compute& compute, Birth birth, const RuntimeConfig& config, ProgressWatch::Reporter& reporter);
@@ -23,13 +24,15 @@ class Context final : public BirthObserver {
 
   // On the lane's thread. Opens the world; gives up when `stop` is requested.
   Task<void> open(Stop& stop);
-  // Waits for running operations, then closes every group. Nothing may be started any more.
+  // Waits for running operations, closes every group, and stays until no rank of another host needs this one any more.
+  // Nothing may be started any more.
   Task<void> close(Stop& stop);
 
   Group& world() noexcept { return *world_; }
   Lane& lane() noexcept { return lane_; }
   Compute& compute() noexcept { return compute_; }
   HostDomain* host() noexcept { return host_.get(); }
+  Mailbox* mailbox() noexcept { return mailbox_.get(); }  // null if all ranks share this host
   const RuntimeConfig& config() const noexcept { return config_; }
   const std::string& host_name() const noexcept { return host_name_; }
   // Rank of a member of this host in the host's domain.
@@ -44,6 +47,8 @@ class Context final : public BirthObserver {
   void on_rank_lost(int rank, std::exception_ptr error) noexcept override;
 
  private:
+  void group_aborted(std::uint64_t group, const std::exception_ptr& error) noexcept override;
+
   Lane& lane_;
   Compute& compute_;
   RuntimeConfig config_;
@@ -52,6 +57,8 @@ class Context final : public BirthObserver {
   ViewPtr world_view_;
   int rank_;
   std::unique_ptr<HostDomain> host_;
+  std::unique_ptr<MessagePort> port_;
+  std::unique_ptr<Mailbox> mailbox_;
   ProgressWatch watch_;
   Event idle_;
   std::unique_ptr<Group> world_;

@@ -2,109 +2,21 @@
 // reaches every member. The lane, group, board and collectives are the ones of real processes.
 #include <gtest/gtest.h>
 
-#include <deque>
-#include <memory>
-#include <optional>
 #include <string>
-#include <vector>
 
-#include "base/sim/sim_compute.h"
-#include "base/sim/sim_loop.h"
-#include "runtime/context.h"
-#include "transports/sim/sim_domain.h"
+#include "tests/sim_job.h"
 
 namespace aiacc {
 namespace {
 
+using sim::error_of;
 using std::chrono::milliseconds;
 using std::chrono::seconds;
 
-struct SimRank final : ProgressWatch::Reporter {
-  SimRank(sim::World& world, sim::SimHostMemory& memory, const ViewPtr& view, int rank)
-      : loop(world, "rank " + std::to_string(rank)), compute(loop), lane(loop, nullptr, "sim") {
-    Birth birth;
-    birth.rank = rank;
-    birth.world = view;
-    birth.host = memory.attach(rank, loop);
-    birth.host_name = "sim";
-    context.emplace(lane, compute, std::move(birth), RuntimeConfig{}, *this);
-  }
-  void late(const std::string& sentence) noexcept override { reports.push_back({loop.now(), sentence}); }
-
-  // Starts an allreduce of `count` ones.
-  GroupOperation& sum(std::size_t count, CallOptions options = {}) {
-    data.emplace_back(count, 1.0f);
-    Buffer buffer;
-    buffer.data = reinterpret_cast<std::byte*>(data.back().data());
-    buffer.bytes = count * sizeof(float);
-    Call call;
-    call.kind = Collective::kAllreduce;
-    call.count = count;
-    return start(call, buffer, options);
-  }
-  GroupOperation& start(const Call& call, Buffer buffer, const CallOptions& options) {
-    operations.push_back(context->world().prepare(call, buffer, buffer, &options));
-    lane.start(*operations.back());
-    return *operations.back();
-  }
-
-  struct Report {
-    Instant when;
-    std::string sentence;
-  };
-  sim::SimLoop loop;
-  sim::SimCompute compute;
-  Lane lane;
-  std::optional<Context> context;
-  std::vector<Report> reports;
-  std::deque<std::vector<float>> data;
-  std::vector<std::unique_ptr<GroupOperation>> operations;
+struct SimHost : sim::SimJob {
+  explicit SimHost(int size, std::uint64_t seed = 1)
+      : SimJob(std::vector<std::uint32_t>(static_cast<std::size_t>(size)), seed) {}
 };
-
-class SimHost {
- public:
-  explicit SimHost(int size, std::uint64_t seed = 1) : world(seed), memory(world, size) {
-    std::vector<Member> members;
-    for (int rank = 0; rank < size; ++rank) members.push_back({static_cast<std::uint32_t>(rank), 0, 0});
-    const auto view = std::make_shared<const View>(1, 0, 0, 0, std::move(members));
-    for (int rank = 0; rank < size; ++rank) {
-      ranks.push_back(std::make_unique<SimRank>(world, memory, view, rank));
-    }
-    Stop stop;
-    std::vector<Task<void>> opening;
-    for (auto& rank : ranks) opening.push_back(rank->context->open(stop));
-    for (Task<void>& task : opening) task.start();
-    for (Task<void>& task : opening) {
-      EXPECT_TRUE(world.run_while_not([&] { return task.done(); }));
-      task.take();
-    }
-    began = world.now();
-  }
-  SimRank& operator[](int rank) { return *ranks[static_cast<std::size_t>(rank)]; }
-  int size() const { return static_cast<int>(ranks.size()); }
-  bool all_done() const {
-    for (const auto& rank : ranks) {
-      for (const auto& operation : rank->operations) {
-        if (!operation->done() && !rank->loop.dead()) return false;
-      }
-    }
-    return true;
-  }
-  void finish() {
-    EXPECT_TRUE(world.run_while_not([this] { return all_done(); })) << world.recent();
-  }
-  Duration elapsed() const { return world.now() - began; }
-
-  sim::World world;
-  sim::SimHostMemory memory;
-  std::vector<std::unique_ptr<SimRank>> ranks;
-  Instant began{};
-};
-
-Error error_of(const GroupOperation& operation) {
-  EXPECT_TRUE(operation.done());
-  return operation.error() ? as_error(operation.error()) : Error(Code::kOk, "");
-}
 
 class SimContexts : public testing::TestWithParam<int> {};
 

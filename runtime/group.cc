@@ -6,6 +6,7 @@
 
 #include "collectives/host/small.h"
 #include "runtime/context.h"
+#include "transports/exchange.h"
 
 namespace aiacc {
 namespace {
@@ -16,6 +17,16 @@ int host_index_of(const View& view, int rank) {
     if (std::find(seen.begin(), seen.end(), member.host) == seen.end()) seen.push_back(member.host);
   }
   return static_cast<int>(std::find(seen.begin(), seen.end(), view.member(rank).host) - seen.begin());
+}
+
+// "rank 3 has not arrived", "ranks 3, 5 have not arrived".
+std::string named(const std::vector<int>& ranks, const char* one, const char* several) {
+  constexpr std::size_t kNamed = 16;
+  std::string text = ranks.size() == 1 ? "rank " : "ranks ";
+  for (std::size_t i = 0; i < ranks.size() && i < kNamed; ++i)
+    text += fmt::format("{}{}", i == 0 ? "" : ", ", ranks[i]);
+  if (ranks.size() > kNamed) text += fmt::format(" and {} more", ranks.size() - kNamed);
+  return fmt::format("{} {}", text, ranks.size() == 1 ? one : several);
 }
 
 bool is_message(const Call& call) noexcept { return call.kind == Collective::kSend || call.kind == Collective::kRecv; }
@@ -30,11 +41,16 @@ Group::Group(Context& context, ViewPtr view, int rank, std::string name)
   const auto local = view_->ranks_on_host_of(rank);
   local_rank_ = static_cast<int>(std::find(local.begin(), local.end(), rank) - local.begin());
   host_index_ = host_index_of(*view_, rank);
+  if (local.size() > 1) join_host(local);
+  if (view_->hosts() > 1) join_hosts();
+}
+
+void Group::join_host(std::span<const int> local) {
   HostDomain* domain = context_.host();
-  if (domain == nullptr || local.size() == 1) return;
+  AIACC_INVARIANT(domain != nullptr, "ranks of one host share memory");
   std::vector<int> domain_ranks;
   for (const int member : local) domain_ranks.push_back(context_.domain_rank_of(view_->member(member)));
-  host_team_ = std::make_unique<HostTeam>(*domain, view_, rank, domain_ranks);
+  host_team_ = std::make_unique<HostTeam>(*domain, view_, rank(), domain_ranks);
   const std::vector<int> ranks(local.begin(), local.end());
   host_post_ = std::make_unique<HostPost>(*domain, view_->id(), domain_ranks, ranks, local_rank_);
   board_ = std::make_unique<GroupBoard>(*domain, view_->id(), std::move(domain_ranks), ranks, local_rank_,
@@ -42,7 +58,17 @@ Group::Group(Context& context, ViewPtr view, int rank, std::string name)
   team_.host = host_team_.get();
 }
 
-Group::~Group() = default;
+void Group::join_hosts() {
+  team_.mailbox = context_.mailbox();
+  AIACC_INVARIANT(team_.mailbox != nullptr, "ranks of several hosts have a port to each other");
+  team_.mailbox->join(view_, rank());
+  // A member that was quicker may have ended the group already.
+  if (const std::exception_ptr error = team_.mailbox->error_of(view_->id())) abort(error);
+}
+
+Group::~Group() {
+  if (team_.mailbox != nullptr) team_.mailbox->forget(view_->id());
+}
 
 Task<void> Group::open(Stop& stop) {
   if (host_team_ == nullptr) co_return;
@@ -77,7 +103,7 @@ void Group::run(const Call& call, Buffer send, Buffer recv, const CallOptions* o
 // The fast path: calls of at most one cache line on one host, without an operation, a frame or a deadline. What it leaves
 // undone goes on as an operation.
 bool Group::finish_small(const Call& call, Buffer send, Buffer recv) noexcept {
-  if (host_team_ == nullptr || stop_.requested() || board_->anything_posted()) return false;
+  if (host_team_ == nullptr || spans_hosts() || stop_.requested() || board_->anything_posted()) return false;
   if (host::try_small(*host_team_, call, send.data, recv.data) != host::Small::kDone) return false;
   board_->arrived(++collectives_);
   return true;
@@ -90,10 +116,10 @@ std::unique_ptr<GroupOperation> Group::prepare(const Call& call, Buffer send, Bu
 void Group::check_alive() {
   if (!stop_.requested()) {
     if (board_ == nullptr || !board_->anything_posted()) return;
-    // This member was away when another aborted the group. This call is the one that fails with the first error itself.
     abort(board_->posted());
-    std::rethrow_exception(stop_.reason());
   }
+  // If this member was away when another aborted the group, this call is the one that fails with the first error itself.
+  if (!told_) std::rethrow_exception(stop_.reason());
   const Error first = as_error(stop_.reason());
   throw Error(Code::kAborted, fmt::format("{} was aborted earlier: {}", describe(), first.message()), first.peer());
 }
@@ -105,18 +131,39 @@ void Group::began(GroupOperation& operation) noexcept {
   if (board_ != nullptr && !is_message(operation.call())) board_->arrived(operation.sequence());
 }
 
-void Group::ended() noexcept { context_.operation_ended(); }
+void Group::ended(bool well) noexcept {
+  told_ = told_ || !well;
+  context_.operation_ended();
+}
 
-std::vector<int> Group::missing(const GroupOperation& operation) const {
-  if (board_ == nullptr || is_message(operation.call())) return {};
-  return board_->missing(operation.sequence());
+// Messages within a host are not in the mailbox.
+bool Group::crosses_hosts(const GroupOperation& operation) const noexcept {
+  return spans_hosts() && (!is_message(operation.call()) || (operation.wire_sequence() & Exchange::kPairSequence) != 0);
+}
+
+void Group::investigate(const GroupOperation& operation) noexcept {
+  if (crosses_hosts(operation)) team_.mailbox->investigate(view_->id(), operation.wire_sequence());
+}
+
+std::string Group::holdup(const GroupOperation& operation) {
+  if (board_ != nullptr && !is_message(operation.call())) {
+    const std::vector<int> ranks = board_->missing(operation.sequence());
+    if (!ranks.empty()) return named(ranks, "has not arrived", "have not arrived");
+  }
+  if (!crosses_hosts(operation)) return "";
+  const Mailbox::Suspicion suspicion = team_.mailbox->suspicion(view_->id(), operation.wire_sequence());
+  if (suspicion.kind != Mailbox::Suspicion::Kind::kNobody) return suspicion.text();
+  const std::vector<int> ranks = team_.mailbox->waited_for(view_->id(), operation.wire_sequence());
+  return ranks.empty() ? "" : named(ranks, "is waited for", "are waited for");
 }
 
 Duration Group::default_timeout() const noexcept { return context_.config().timeout; }
 
 void Group::abort(std::exception_ptr error) noexcept {
-  if (stop_.requested()) return;
+  if (ended_) return;  // both boards tell each other through here
+  ended_ = true;
   if (board_ != nullptr) board_->post_abort(error);
+  if (spans_hosts()) team_.mailbox->abort(view_, rank(), as_error(error));
   stop_.request(std::move(error));
 }
 

@@ -5,6 +5,7 @@
 
 #include <exception>
 #include <memory>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -15,6 +16,7 @@
 #include "runtime/dispatch.h"
 #include "runtime/group_board.h"
 #include "runtime/group_operation.h"
+#include "runtime/pair_sequences.h"
 
 namespace aiacc {
 
@@ -52,24 +54,33 @@ class Group final : private GroupBoard::Observer {
   // `error` ends the group. The first one counts.
   void abort(std::exception_ptr error) noexcept;
   bool aborted() const noexcept { return stop_.requested(); }
+  // The mailbox says that the group was aborted, by this rank or another.
+  void aborted_between_hosts(const std::exception_ptr& error) noexcept { abort(error); }
   // A member is gone; nothing happens if it is not of this group.
   void member_lost(const Member& member, const std::exception_ptr& error) noexcept;
 
  private:
   friend class GroupOperation;
 
+  void join_host(std::span<const int> local);
+  void join_hosts();
   void aborted_by_member(std::exception_ptr error) noexcept override;
   bool finish_small(const Call& call, Buffer send, Buffer recv) noexcept;
   void check_alive();
   std::uint64_t next_ticket(const Call& call) noexcept;
   void began(GroupOperation& operation) noexcept;
-  void ended() noexcept;
-  std::vector<int> missing(const GroupOperation& operation) const;
+  void failed_to_begin() noexcept { told_ = told_ || ended_; }
+  void ended(bool well) noexcept;
+  // Who holds up an operation: begins to find out, and says what is known ("" if nothing is).
+  void investigate(const GroupOperation& operation) noexcept;
+  std::string holdup(const GroupOperation& operation);
+  bool spans_hosts() const noexcept { return team_.mailbox != nullptr; }
+  bool crosses_hosts(const GroupOperation& operation) const noexcept;
   Duration default_timeout() const noexcept;
   Loop& loop() noexcept { return team_.loop; }
   Team& team() noexcept { return team_; }
   Stop& stop() noexcept { return stop_; }
-  Messengers messengers() noexcept { return {loopback_, host_post_.get()}; }
+  Messengers messengers() noexcept { return {loopback_, host_post_.get(), pairs_}; }
 
   Context& context_;
   ViewPtr view_;
@@ -81,8 +92,11 @@ class Group final : private GroupBoard::Observer {
   // Tickets: given on the lane's thread in the order of the ABI calls, which is that of the lane's submissions.
   std::uint64_t collectives_ = 0;
   std::uint64_t messages_ = 0;
-  Stop stop_;  // requested with the first error; parent of every operation's
+  Stop stop_;           // requested with the first error; parent of every operation's
+  bool ended_ = false;  // the first error is known
+  bool told_ = false;   // and a call of this rank has failed with it
   Loopback loopback_;
+  PairSequences pairs_;
   // Null if this rank is alone on its host.
   std::unique_ptr<HostTeam> host_team_;
   std::unique_ptr<HostPost> host_post_;

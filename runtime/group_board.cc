@@ -9,7 +9,7 @@
 namespace aiacc {
 namespace {
 
-// Words of a member's first line: the flag, code and peer, then the sentence, zero-terminated, on into the second line.
+// Words of a member's first line: the flag, code and peer, then the sentence, zero-terminated, on into the next lines.
 constexpr std::uint32_t kFlag = 0;
 constexpr std::uint32_t kCodeAndPeer = 1;
 constexpr std::uint32_t kText = 2;

@@ -1,9 +1,9 @@
 // GroupBoard: what the members of a group on one host tell each other beside their data: how far each has come (who is
 // missing?) and that the group is aborted, with the first error's sentence.
 //
-// A member's board is three of its control lines. The first two are written once, when it aborts; every member watches
-// those at distances 1, 2, 4 … behind it and passes on what it sees, so that an abort reaches all in log2(n) steps, also
-// past members that are frozen. The third is stored into with each operation and read only when one is late.
+// A member's board is seven of its control lines. The first six are written once, when it aborts; every member watches those
+// at distances 1, 2, 4 … behind it and passes on what it sees, so that an abort reaches all in log2(n) steps, also past
+// members that are frozen. The last is stored into with each operation and read only when one is late.
 #pragma once
 
 #include <cstdint>
@@ -63,9 +63,9 @@ class GroupBoard final : private Root::Owner {
   void post_abort(const std::exception_ptr& error) noexcept;
 
  private:
-  static constexpr std::uint32_t kLines = 3;
-  static constexpr std::uint32_t kArrivals = 2;                     // the line of arrivals
-  static constexpr std::size_t kTextBytes = 8 * (16 - 2) + 8 * 16;  // of the sentence: what is left of two lines
+  static constexpr std::uint32_t kLines = 7;
+  static constexpr std::uint32_t kArrivals = 6;                        // the line of arrivals
+  static constexpr std::size_t kTextBytes = 8 * (kArrivals * 16 - 2);  // of the sentence
 
   struct Watched {
     int member;

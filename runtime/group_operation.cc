@@ -18,16 +18,12 @@ std::string GroupOperation::describe() const {
   return text + fmt::format(" (operation {} of {})", sequence_, group_.describe());
 }
 
-std::string GroupOperation::missing() const {
-  const std::vector<int> ranks = group_.missing(*this);
-  if (ranks.empty()) return "";
-  constexpr std::size_t kNamed = 16;
-  std::string text = ranks.size() == 1 ? "; rank " : "; ranks ";
-  for (std::size_t i = 0; i < ranks.size() && i < kNamed; ++i)
-    text += fmt::format("{}{}", i == 0 ? "" : ", ", ranks[i]);
-  if (ranks.size() > kNamed) text += fmt::format(" and {} more", ranks.size() - kNamed);
-  return text + (ranks.size() == 1 ? " has not arrived" : " have not arrived");
+std::string GroupOperation::holdup() const {
+  const std::string text = group_.holdup(*this);
+  return text.empty() ? "" : "; " + text;
 }
+
+void GroupOperation::investigate() const noexcept { group_.investigate(*this); }
 
 void GroupOperation::begin() noexcept {
   try {
@@ -37,11 +33,16 @@ void GroupOperation::begin() noexcept {
     const Duration timeout =
         options_.timeout == CallOptions::kDefaultTimeout ? group_.default_timeout() : options_.timeout;
     deadline_ = after(began_, timeout);
+    if (group_.spans_hosts()) {
+      questions_ = StallTimes(began_, deadline_);
+      set_next_question(began_);
+    }
     running_.emplace(group_.team(), call_, send_, recv_, sequence_, group_.stop());
     running_->root.emplace(group_.loop(), body(this), static_cast<Root::Owner&>(*this));
   } catch (...) {
     running_.reset();
     error_ = std::current_exception();
+    group_.failed_to_begin();
     finish();
     return;
   }
@@ -67,7 +68,7 @@ void GroupOperation::root_ended(Root&, std::exception_ptr error) noexcept {
   // What ended the group ends all that runs in it, with its own code; algorithms may say just that it is over.
   if (error && as_error(error).code() == Code::kAborted) error = group_.stop().reason();
   error_ = std::move(error);
-  group_.ended();
+  group_.ended(error_ == nullptr);
   finish();
 }
 

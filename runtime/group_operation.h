@@ -9,6 +9,7 @@
 #include "base/task/lane.h"
 #include "base/task/scope.h"
 #include "collectives/operation.h"
+#include "transports/stall_watch.h"
 
 namespace aiacc {
 
@@ -36,8 +37,15 @@ class GroupOperation final : public Work, public ListNode<GroupOperation>, priva
   Instant deadline() const noexcept { return deadline_; }
   // "allreduce of 1024 fp32, sum 'gradients' (operation 12 of the world of 4 ranks)"
   std::string describe() const;
-  // "; ranks 2, 5 have not arrived", or "" if that is not known or all have.
-  std::string missing() const;
+  // "; ranks 2, 5 have not arrived", or "" if nobody is known to hold it up.
+  std::string holdup() const;
+  // Begins to find out who does.
+  void investigate() const noexcept;
+  // When to do that next.
+  Instant next_question() const noexcept { return next_question_; }
+  void set_next_question(Instant now) noexcept { next_question_ = questions_.next(now); }
+  // What other hosts know the operation by; while it runs.
+  std::uint64_t wire_sequence() const noexcept { return running_->operation.sequence; }
   void stop(std::exception_ptr reason) noexcept;
   bool reported_late = false;
 
@@ -64,6 +72,8 @@ class GroupOperation final : public Work, public ListNode<GroupOperation>, priva
   std::uint64_t sequence_ = 0;
   Instant began_{};
   Instant deadline_ = kNever;
+  Instant next_question_ = kNever;
+  StallTimes questions_{Instant{}, kNever};
   std::optional<Running> running_;
   std::exception_ptr error_;
 };

@@ -9,12 +9,16 @@ runtime_sources += \
 	runtime/bootstrap_agent.h \
 	runtime/bootstrap_choice.cc \
 	runtime/bootstrap_choice.h \
+	runtime/bootstrap_list.cc \
+	runtime/bootstrap_list.h \
 	runtime/bootstrap_local.cc \
 	runtime/bootstrap_local.h \
 	runtime/bootstrap_singleton.cc \
 	runtime/bootstrap_singleton.h \
 	runtime/context.cc \
 	runtime/context.h \
+	runtime/data_port.cc \
+	runtime/data_port.h \
 	runtime/dispatch.cc \
 	runtime/dispatch.h \
 	runtime/group.cc \
@@ -25,6 +29,7 @@ runtime_sources += \
 	runtime/group_operation.h \
 	runtime/handles.h \
 	runtime/lane_task.h \
+	runtime/pair_sequences.h \
 	runtime/progress_watch.cc \
 	runtime/progress_watch.h \
 	runtime/real_context.cc \
@@ -39,4 +44,7 @@ runtime_tests += \
 	runtime/bootstrap_conformance.h \
 	runtime/bootstrap_test.cc \
 	runtime/context_sim_test.cc \
-	runtime/handles_test.cc
+	runtime/handles_test.cc \
+	runtime/hosts_sim_test.cc \
+	runtime/hosts_tcp_test.cc \
+	tests/sim_job.h

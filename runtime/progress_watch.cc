@@ -18,8 +18,8 @@ void ProgressWatch::add(GroupOperation& operation) {
 }
 
 Instant ProgressWatch::next_look(const GroupOperation& operation) const noexcept {
-  return operation.reported_late ? operation.deadline()
-                                 : std::min(operation.deadline(), after(operation.began(), late_after_));
+  const Instant next = std::min(operation.deadline(), operation.next_question());
+  return operation.reported_late ? next : std::min(next, after(operation.began(), late_after_));
 }
 
 void ProgressWatch::expired() noexcept {
@@ -35,16 +35,20 @@ void ProgressWatch::expired() noexcept {
 
 void ProgressWatch::look_at(GroupOperation& operation, Instant now) noexcept {
   try {
+    if (now >= operation.next_question() && now < operation.deadline()) {
+      operation.investigate();
+      operation.set_next_question(now);
+    }
     if (now >= operation.deadline()) {
       operation.stop(std::make_exception_ptr(Error(
           Code::kTimeout,
           fmt::format("{} was not complete after {:.6g} s{}. Find out what the missing ranks do, or give the operation "
                       "more time (timeout_ms, AIACC_TIMEOUT).",
-                      operation.describe(), seconds(now - operation.began()), operation.missing()))));
+                      operation.describe(), seconds(now - operation.began()), operation.holdup()))));
     } else if (!operation.reported_late && now >= after(operation.began(), late_after_)) {
       operation.reported_late = true;
       reporter_.late(fmt::format("{} has waited for {:.6g} s{}. It goes on waiting{}.", operation.describe(),
-                                 seconds(now - operation.began()), operation.missing(),
+                                 seconds(now - operation.began()), operation.holdup(),
                                  operation.deadline() == kNever
                                      ? std::string(" without a limit")
                                      : fmt::format(" for {:.6g} s more", seconds(operation.deadline() - now))));

@@ -1,5 +1,5 @@
-// ProgressWatch: what a context knows of its running operations: it reports one that is late, once, and ends one at its
-// deadline with a sentence that names who is missing. One timer a context, armed only while operations run, so that an
+// ProgressWatch: what a context knows of its running operations: it has the hosts asked who holds one up, reports one that is
+// late, once, and ends one at its deadline with a sentence that names who is missing. One timer a context, armed only while operations run, so that an
 // operation costs one look at the clock and none of its own timers.
 #pragma once
 

@@ -1,0 +1,130 @@
+// For tests: a job of simulated ranks, each with a Context, on one host or several. The lane, group, board, mailbox and
+// collectives are the ones of real processes.
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <deque>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "base/sim/sim_compute.h"
+#include "base/sim/sim_loop.h"
+#include "runtime/context.h"
+#include "transports/sim/sim_domain.h"
+#include "transports/sim/sim_fabric.h"
+#include "transports/sim/sim_port.h"
+
+namespace aiacc::sim {
+
+class SimContext final : public ProgressWatch::Reporter {
+ public:
+  // `memory` is null if the rank is alone on its host, `fabric` if the job has one host.
+  SimContext(World& world, SimHostMemory* memory, SimFabric* fabric, const ViewPtr& view, int rank)
+      : loop(world, "host " + std::to_string(view->member(rank).host)), compute(loop), lane(loop, nullptr, "sim") {
+    Birth birth;
+    birth.rank = rank;
+    birth.world = view;
+    if (memory != nullptr) birth.host = memory->attach(view->place_of(rank), loop);
+    if (fabric != nullptr) birth.port = fabric->open(rank, loop);
+    birth.host_name = "sim";
+    context.emplace(lane, compute, std::move(birth), RuntimeConfig{}, *this);
+  }
+  ~SimContext() {
+    stop.request(std::make_exception_ptr(Error(Code::kAborted, "the simulation is over")));
+    context->world().abort(stop.reason());  // also what was started and has not begun
+    loop.bury();
+  }
+  SimContext(const SimContext&) = delete;
+  SimContext& operator=(const SimContext&) = delete;
+  void late(const std::string& sentence) noexcept override { reports.push_back({loop.now(), sentence}); }
+
+  // Starts an allreduce of `count` ones.
+  GroupOperation& sum(std::size_t count, CallOptions options = {}) {
+    data.emplace_back(count, 1.0f);
+    Buffer buffer;
+    buffer.data = reinterpret_cast<std::byte*>(data.back().data());
+    buffer.bytes = count * sizeof(float);
+    Call call;
+    call.kind = Collective::kAllreduce;
+    call.count = count;
+    return start(call, buffer, buffer, options);
+  }
+  GroupOperation& start(const Call& call, Buffer send, Buffer recv, const CallOptions& options = {}) {
+    operations.push_back(context->world().prepare(call, send, recv, &options));
+    lane.start(*operations.back());
+    return *operations.back();
+  }
+
+  struct Report {
+    Instant when;
+    std::string sentence;
+  };
+  SimLoop loop;
+  SimCompute compute;
+  Lane lane;
+  Stop stop;  // of programs of the test
+  std::optional<Context> context;
+  std::vector<Report> reports;
+  std::deque<std::vector<float>> data;
+  std::vector<std::unique_ptr<GroupOperation>> operations;
+};
+
+class SimJob {
+ public:
+  // Each rank on the host of this number.
+  explicit SimJob(const std::vector<std::uint32_t>& hosts, std::uint64_t seed = 1, FabricModel model = {})
+      : world(seed) {
+    std::vector<Member> members;
+    for (const std::uint32_t host : hosts) members.push_back({static_cast<std::uint32_t>(members.size()), 0, host});
+    view = std::make_shared<const View>(1, 0, 0, 0, std::move(members));
+    if (view->hosts() > 1) fabric.emplace(world, view, model);
+    for (int host = 0; host < view->hosts(); ++host) {
+      const auto here = view->ranks_on_host(host).size();
+      memories.push_back(here == 1 ? nullptr : std::make_unique<SimHostMemory>(world, static_cast<int>(here)));
+    }
+    for (int rank = 0; rank < view->size(); ++rank) {
+      ranks.push_back(std::make_unique<SimContext>(world, memories[static_cast<std::size_t>(view->host_of(rank))].get(),
+                                                   fabric ? &*fabric : nullptr, view, rank));
+    }
+    Stop stop;
+    std::vector<Task<void>> opening;
+    for (auto& rank : ranks) opening.push_back(rank->context->open(stop));
+    for (Task<void>& task : opening) task.start();
+    for (Task<void>& task : opening) {
+      EXPECT_TRUE(world.run_while_not([&] { return task.done(); }));
+      task.take();
+    }
+    began = world.now();
+  }
+  SimContext& operator[](int rank) { return *ranks[static_cast<std::size_t>(rank)]; }
+  int size() const { return static_cast<int>(ranks.size()); }
+  bool all_done() const {
+    for (const auto& rank : ranks) {
+      for (const auto& operation : rank->operations) {
+        if (!operation->done() && !rank->loop.dead()) return false;
+      }
+    }
+    return true;
+  }
+  void finish() {
+    EXPECT_TRUE(world.run_while_not([this] { return all_done(); })) << world.recent();
+  }
+  Duration elapsed() const { return world.now() - began; }
+
+  World world;
+  ViewPtr view;
+  std::optional<SimFabric> fabric;
+  std::vector<std::unique_ptr<SimHostMemory>> memories;
+  std::vector<std::unique_ptr<SimContext>> ranks;
+  Instant began{};
+};
+
+inline Error error_of(const GroupOperation& operation) {
+  EXPECT_TRUE(operation.done());
+  return operation.error() ? as_error(operation.error()) : Error(Code::kOk, "");
+}
+
+}  // namespace aiacc::sim
