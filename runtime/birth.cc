@@ -36,7 +36,8 @@ std::shared_ptr<RealContext> join_job(const std::optional<GivenIdentity>& given,
   } else {
     io::raise_descriptor_limit();
     context = RealContext::join(config, [&](io::RealLoop& loop) {
-      return std::make_unique<AgentBootstrap>(loop, choice.agent, choice.rank, choice.size, version);
+      return std::make_unique<AgentBootstrap>(loop, choice.agent, choice.rank, choice.size, choice.several_hosts,
+                                              version);
     });
   }
   if (context->world().rank() == 0) warn_of(surroundings.settings(), context->log());

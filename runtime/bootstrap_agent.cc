@@ -5,23 +5,30 @@
 #include <utility>
 
 #include "base/io/descriptor_passing.h"
-#include "base/io/real_net.h"
+#include "runtime/data_port.h"
 #include "transports/host/memfd_domain.h"
 
 namespace aiacc {
 
-AgentBootstrap::AgentBootstrap(io::RealLoop& loop, std::string address, int rank, int size, std::string version)
-    : loop_(loop), address_(std::move(address)), rank_(rank), size_(size), version_(std::move(version)), ended_(loop) {}
+AgentBootstrap::AgentBootstrap(io::RealLoop& loop, std::string address, int rank, int size, bool several_hosts,
+                               std::string version)
+    : loop_(loop),
+      net_(loop),
+      address_(std::move(address)),
+      rank_(rank),
+      size_(size),
+      data_listener_(several_hosts ? listen_for_peers(net_) : nullptr),
+      version_(std::move(version)),
+      ended_(loop) {}
 
 AgentBootstrap::~AgentBootstrap() = default;
 
 Task<Birth> AgentBootstrap::join(Stop& stop) {
   const io::Address address = io::Address::parse(address_);
-  io::RealNet net(loop_);
   std::unique_ptr<io::Stream> stream;
   std::string unreachable;
   try {
-    stream = co_await net.connect(address, stop);
+    stream = co_await net_.connect(address, stop);
   } catch (const Error& error) {
     if (stop.requested()) throw;
     unreachable = error.message();
@@ -40,6 +47,7 @@ Task<Birth> AgentBootstrap::join(Stop& stop) {
   hello.library_version = version_;
   hello.rank = rank_;
   hello.size = size_;
+  if (data_listener_ != nullptr) hello.data_port = data_listener_->address().port;
   co_await channel_->send(hello, stop);
   const std::optional<wire::Frame> answer = co_await channel_->receive(stop);
   if (!answer) {
@@ -81,7 +89,8 @@ Birth AgentBootstrap::birth_of(const wire::Welcome& welcome, Fd segment) {
                             "host",
                             welcome.local_rank, welcome.local_size, local.size()));
   }
-  if (welcome.size == 1) return birth;
+  if (birth.world->hosts() > 1) birth.port = port_of(welcome, *birth.world);
+  if (welcome.local_size == 1) return birth;
   if (segment.get() < 0) {
     throw Error(Code::kProtocol,
                 "the agent's welcome came without the host's segment: it was at this process's limit of "
@@ -89,6 +98,20 @@ Birth AgentBootstrap::birth_of(const wire::Welcome& welcome, Fd segment) {
   }
   birth.host = MemfdDomain::attach(segment.get(), welcome.segment_nonce, welcome.local_rank, welcome.local_size, loop_);
   return birth;
+}
+
+std::unique_ptr<MessagePort> AgentBootstrap::port_of(const wire::Welcome& welcome, const View& world) {
+  if (data_listener_ == nullptr) {
+    throw Error(Code::kProtocol,
+                fmt::format("the agent's welcome makes no sense: {} hosts, but AIACC_LOCAL_SIZE says that all {} ranks "
+                            "are on this one",
+                            world.hosts(), welcome.size));
+  }
+  JobPlaces places;
+  for (const wire::HostEntry& host : welcome.hosts) places.hosts.push_back({host.name, host.addresses});
+  places.ports = welcome.data_ports;
+  places.secret = wire::Secret::from(welcome.secret);
+  return open_data_port(loop_, net_, std::move(data_listener_), entropy_, world, welcome.rank, places);
 }
 
 void AgentBootstrap::observe(BirthObserver& observer) noexcept {

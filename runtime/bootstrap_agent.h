@@ -7,7 +7,9 @@
 #include <optional>
 #include <string>
 
+#include "base/io/real_clock.h"
 #include "base/io/real_loop.h"
+#include "base/io/real_net.h"
 #include "base/task/scope.h"
 #include "base/wire/agent_messages.h"
 #include "base/wire/channel.h"
@@ -17,8 +19,9 @@ namespace aiacc {
 
 class AgentBootstrap final : public Bootstrap, private Root::Owner {
  public:
-  // `rank` and `size` are what this process believes; the agent compares. `version` is the library's.
-  AgentBootstrap(io::RealLoop& loop, std::string address, int rank, int size, std::string version);
+  // `rank` and `size` are what this process believes; the agent compares. `several_hosts`: not all ranks are on this one.
+  // `version` is the library's.
+  AgentBootstrap(io::RealLoop& loop, std::string address, int rank, int size, bool several_hosts, std::string version);
   ~AgentBootstrap() override;
 
   Task<Birth> join(Stop& stop) override;
@@ -27,14 +30,18 @@ class AgentBootstrap final : public Bootstrap, private Root::Owner {
 
  private:
   Birth birth_of(const wire::Welcome& welcome, Fd segment);
+  std::unique_ptr<MessagePort> port_of(const wire::Welcome& welcome, const View& world);
   Task<void> listen();
   void agent_is_gone(const std::string& how) noexcept;
   void root_ended(Root& root, std::exception_ptr error) noexcept override;
 
   io::RealLoop& loop_;
+  io::RealNet net_;
+  io::RealEntropy entropy_;
   std::string address_;
   int rank_;
   int size_;
+  std::unique_ptr<io::Listener> data_listener_;  // for ranks of other hosts, if there are any; until the birth
   std::string version_;
   std::string host_name_;
   std::unique_ptr<wire::Channel> channel_;

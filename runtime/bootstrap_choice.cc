@@ -108,6 +108,9 @@ BootstrapChoice choose_bootstrap(const std::optional<GivenIdentity>& given, cons
       choice.rank = required_number(environment, "AIACC_RANK");
       choice.size = required_number(environment, "AIACC_SIZE");
     }
+    if (set(environment, "AIACC_LOCAL_SIZE")) {
+      choice.several_hosts = required_number(environment, "AIACC_LOCAL_SIZE") < choice.size;
+    }
     return choice;
   }
   if (const std::string where = environment("AIACC_RENDEZVOUS").value_or(""); !where.empty()) {

@@ -25,6 +25,7 @@ struct BootstrapChoice {
   std::string agent;  // address of kAgent: "local:NAME"
   int rank = -1;      // of kAgent: what we say to be; the agent checks it
   int size = -1;
+  bool several_hosts = false;  // not all of them are on this one
 };
 
 // Throws kInvalidArgument or kInvalidState with the sentence.

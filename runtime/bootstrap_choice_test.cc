@@ -49,6 +49,17 @@ TEST(BootstrapChoice, AgentBringsRankAndSize) {
   EXPECT_EQ(choice.agent, "local:x");
   EXPECT_EQ(choice.rank, 2);
   EXPECT_EQ(choice.size, 4);
+  EXPECT_FALSE(choice.several_hosts);
+  EXPECT_TRUE(choose_bootstrap(std::nullopt, environment({{"AIACC_AGENT", "local:x"},
+                                                          {"AIACC_RANK", "2"},
+                                                          {"AIACC_SIZE", "4"},
+                                                          {"AIACC_LOCAL_SIZE", "3"}}))
+                  .several_hosts);
+  EXPECT_FALSE(choose_bootstrap(std::nullopt, environment({{"AIACC_AGENT", "local:x"},
+                                                           {"AIACC_RANK", "2"},
+                                                           {"AIACC_SIZE", "4"},
+                                                           {"AIACC_LOCAL_SIZE", "4"}}))
+                   .several_hosts);
   const BootstrapChoice given = choose_bootstrap(GivenIdentity{1, 3}, variables);
   EXPECT_EQ(given.rank, 1) << "the program's own word comes first; the agent says whether it agrees";
   EXPECT_EQ(given.size, 3);

@@ -63,13 +63,15 @@ class ThreadsWorld final : public RealWorld {
 // The smallest agent: welcomes everybody at once, tells of deaths, answers a leave.
 class StandInAgent {
  public:
-  StandInAgent(io::RealLoop& loop, std::string name, int ranks)
+  // Ranks are on `hosts` hosts by turns; they all come to this one agent.
+  StandInAgent(io::RealLoop& loop, std::string name, int ranks, int hosts)
       : loop_(loop),
         net_(loop),
         ranks_(ranks),
-        segment_(HostSegment::create(ranks, kSliceBytes, 99)),
+        hosts_(hosts),
         listener_(net_.listen(io::Address::local(std::move(name)))),
         accepting_(accept(this)) {
+    for (int host = 0; host < hosts; ++host) segments_.push_back(HostSegment::create(on_host(host), kSliceBytes, 99));
     accepting_.start();
   }
   ~StandInAgent() { stop(); }
@@ -82,6 +84,8 @@ class StandInAgent {
     });
     for (Session& session : sessions_) session.channel.reset();
   }
+  int on_host(int host) const { return (ranks_ + hosts_ - 1 - host) / hosts_; }
+
   std::optional<wire::Refused> refuse;  // everybody, with this
   std::vector<wire::Hello> hellos;
 
@@ -140,20 +144,31 @@ class StandInAgent {
   }
   Task<void> welcome(Session& session) {
     wire::Welcome welcome;
-    welcome.rank = welcome.local_rank = session.rank;
-    welcome.size = welcome.local_size = ranks_;
+    const int host = session.rank % hosts_;
+    welcome.rank = session.rank;
+    welcome.size = ranks_;
+    welcome.local_rank = session.rank / hosts_;
+    welcome.local_size = on_host(host);
     welcome.job = 0x1234;
     welcome.segment_nonce = 99;
     welcome.host_name = "here";
-    welcome.hosts_of_ranks.assign(static_cast<std::size_t>(ranks_), 0);
+    welcome.data_ports.resize(static_cast<std::size_t>(ranks_));
+    for (int rank = 0; rank < ranks_; ++rank) {
+      welcome.hosts_of_ranks.push_back(static_cast<std::uint32_t>(rank % hosts_));
+    }
+    for (const wire::Hello& hello : hellos) welcome.data_ports[static_cast<std::size_t>(hello.rank)] = hello.data_port;
+    for (int each = 0; each < hosts_; ++each) welcome.hosts.push_back({"host", {"127.0.0.1"}});
+    if (hosts_ > 1) welcome.secret.assign(32, 's');
     session.welcomed = true;
-    co_await session.channel->send(welcome, segment_.descriptor(), stop_);
+    const int segment = segments_[static_cast<std::size_t>(host)].descriptor();
+    co_await session.channel->send(welcome, segment, stop_);
   }
 
   io::RealLoop& loop_;
   io::RealNet net_;
   int ranks_;
-  HostSegment segment_;
+  int hosts_;
+  std::vector<HostSegment> segments_;
   std::unique_ptr<io::Listener> listener_;
   Stop stop_;
   std::list<Session> sessions_;
@@ -167,10 +182,10 @@ std::string fresh_name() {
 
 class AgentWorld final : public RealWorld {
  public:
-  explicit AgentWorld(int ranks) : name_(fresh_name()) {
-    agent_.emplace(loop_, name_, ranks);
+  explicit AgentWorld(int ranks, int hosts = 1) : hosts_(hosts), name_(fresh_name()) {
+    agent_.emplace(loop_, name_, ranks, hosts);
     for (int rank = 0; rank < ranks; ++rank) {
-      providers_.push_back(std::make_unique<AgentBootstrap>(loop_, "local:" + name_, rank, ranks, "1.2.3"));
+      providers_.push_back(std::make_unique<AgentBootstrap>(loop_, "local:" + name_, rank, ranks, hosts_ > 1, "1.2.3"));
     }
   }
   ~AgentWorld() override { agent_->stop(); }
@@ -184,6 +199,7 @@ class AgentWorld final : public RealWorld {
   StandInAgent& agent() { return *agent_; }
 
  private:
+  int hosts_;
   std::string name_;
   std::optional<StandInAgent> agent_;
   std::vector<std::unique_ptr<AgentBootstrap>> providers_;
@@ -196,7 +212,9 @@ INSTANTIATE_TEST_SUITE_P(Providers, BootstrapConformance,
                                          Make([] { return std::make_unique<ThreadsWorld>(5); }),
                                          Make([] { return std::make_unique<AgentWorld>(1); }),
                                          Make([] { return std::make_unique<AgentWorld>(2); }),
-                                         Make([] { return std::make_unique<AgentWorld>(7); })));
+                                         Make([] { return std::make_unique<AgentWorld>(7); }),
+                                         Make([] { return std::make_unique<AgentWorld>(2, 2); }),
+                                         Make([] { return std::make_unique<AgentWorld>(5, 2); })));
 
 // What the join of rank 0 ended with.
 Error join_error(RealWorld& world) {
@@ -228,7 +246,7 @@ TEST(AgentBootstrap, SaysWhoItIsAndTellsWhyItWasRefused) {
 TEST(AgentBootstrap, AnAgentThatIsNotThereIsNamed) {
   class Nowhere final : public RealWorld {
    public:
-    Nowhere() : provider_(loop_, "local:" + fresh_name(), 0, 2, "1") {}
+    Nowhere() : provider_(loop_, "local:" + fresh_name(), 0, 2, false, "1") {}
     int size() const override { return 1; }
     Bootstrap& provider(int) override { return provider_; }
 

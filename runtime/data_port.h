@@ -1,0 +1,35 @@
+// How a rank of a job over several hosts takes messages of the others and reaches them.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "base/io/clock.h"
+#include "base/io/net.h"
+#include "base/view.h"
+#include "base/wire/secret.h"
+#include "transports/message.h"
+
+namespace aiacc {
+
+// What all ranks know of each other's places.
+struct JobPlaces {
+  struct Host {
+    std::string name;
+    std::vector<std::string> addresses;  // numeric, the likeliest first
+  };
+  std::vector<Host> hosts;           // by Member::host
+  std::vector<std::uint16_t> ports;  // of each rank
+  wire::Secret secret;               // of the job
+};
+
+// On a free TCP port of every address of this host, of IPv6 and IPv4 if the kernel has both.
+std::unique_ptr<io::Listener> listen_for_peers(io::Net& net);
+
+// `net` and `entropy` outlive the port. Throws kProtocol if the places are not those of the world.
+std::unique_ptr<MessagePort> open_data_port(Loop& loop, io::Net& net, std::unique_ptr<io::Listener> listener,
+                                            io::Entropy& entropy, const View& world, int rank, const JobPlaces& places);
+
+}  // namespace aiacc

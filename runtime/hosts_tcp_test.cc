@@ -1,0 +1,166 @@
+// Threads as ranks on "hosts" of one process, which share nothing but TCP over loopback: real contexts from their birth by a
+// fixed list to their end.
+#include <gtest/gtest.h>
+
+#include <barrier>
+#include <functional>
+#include <memory>
+#include <thread>
+#include <vector>
+
+#include "base/task/lane.h"
+#include "runtime/bootstrap_list.h"
+#include "runtime/real_context.h"
+
+namespace aiacc {
+namespace {
+
+using Placement = std::vector<std::uint32_t>;
+using Body = std::function<void(RealContext& context)>;
+
+constexpr std::uint64_t kSliceBytes = 16 << 20;
+
+class TcpJob {
+ public:
+  explicit TcpJob(const Placement& hosts) : meeting_(static_cast<std::ptrdiff_t>(hosts.size())) {
+    std::vector<Member> members;
+    for (const std::uint32_t host : hosts) members.push_back({static_cast<std::uint32_t>(members.size()), 0, host});
+    world_ = std::make_shared<const View>(0x77, 0, 0, 0, std::move(members));
+    for (int host = 0; host < world_->hosts(); ++host) {
+      const int here = static_cast<int>(world_->ranks_on_host(host).size());
+      const auto nonce = static_cast<std::uint64_t>(host) + 1;
+      places_.hosts.push_back({"host" + std::to_string(host), {"127.0.0.1"}});
+      const HostSegment segment = HostSegment::create(here, kSliceBytes, nonce);
+      segments_.push_back(here == 1 ? nullptr : SegmentMapping::map(segment.descriptor(), nonce, here));
+    }
+    places_.ports.resize(hosts.size());
+    io::RealEntropy entropy;
+    places_.secret = wire::Secret::fresh(entropy);
+  }
+
+  // Every rank: is born, runs `body`, and leaves.
+  void run(const Body& body) {
+    std::vector<std::thread> threads;
+    for (int rank = 0; rank < world_->size(); ++rank) {
+      threads.emplace_back([this, rank, &body] {
+        try {
+          const auto context =
+              RealContext::join(RuntimeConfig{}, [&](io::RealLoop& loop) { return make_provider(loop, rank); });
+          body(*context);
+          context->leave();
+        } catch (const Error& error) {
+          ADD_FAILURE() << "rank " << rank << ": " << error.message();
+        }
+      });
+    }
+    for (std::thread& thread : threads) thread.join();
+  }
+
+ private:
+  std::unique_ptr<Bootstrap> make_provider(io::RealLoop& loop, int rank) {
+    io::RealNet net(loop);
+    ListedRank me;
+    me.listener = net.listen(io::Address::tcp("127.0.0.1", 0));
+    places_.ports[static_cast<std::size_t>(rank)] = me.listener->address().port;
+    meeting_.arrive_and_wait();
+    me.rank = rank;
+    me.world = world_;
+    me.places = places_;
+    me.job_name = "test";
+    me.segment = segments_[static_cast<std::size_t>(world_->host_of(rank))];
+    return std::make_unique<ListBootstrap>(loop, std::move(me));
+  }
+
+  ViewPtr world_;
+  JobPlaces places_;
+  std::vector<std::shared_ptr<SegmentMapping>> segments_;
+  std::barrier<> meeting_;
+};
+
+Call call_of(Collective kind, std::size_t count, int root = 0) {
+  Call call;
+  call.kind = kind;
+  call.count = count;
+  call.root = root;
+  return call;
+}
+
+Buffer buffer_of(std::vector<float>& data) {
+  return Buffer{reinterpret_cast<std::byte*>(data.data()), data.size() * sizeof(float)};
+}
+
+class TcpHosts : public testing::TestWithParam<Placement> {};
+INSTANTIATE_TEST_SUITE_P(Placements, TcpHosts,
+                         ::testing::Values(Placement{0, 1}, Placement{0, 0, 1, 1}, Placement{0, 1, 0, 2, 0}));
+
+TEST_P(TcpHosts, RanksAreBornReduceAndLeave) {
+  TcpJob job(GetParam());
+  const auto size = static_cast<float>(GetParam().size());
+  job.run([size](RealContext& context) {
+    Group& world = context.world();
+    for (int round = 0; round < 20; ++round) {
+      for (const std::size_t count : {1, 1000, 100'000}) {
+        std::vector<float> data(count, static_cast<float>(world.rank() + 1));
+        world.run(call_of(Collective::kAllreduce, count), buffer_of(data), buffer_of(data), nullptr);
+        ASSERT_EQ(data.front(), size * (size + 1) / 2);
+        ASSERT_EQ(data.back(), data.front());
+      }
+      world.run(Call{}, {}, {}, nullptr);
+    }
+  });
+}
+
+TEST_P(TcpHosts, MessagesGoRoundAndManyOperationsAreInFlight) {
+  TcpJob job(GetParam());
+  job.run([](RealContext& context) {
+    Group& world = context.world();
+    const int next = (world.rank() + 1) % world.size();
+    const int previous = (world.rank() + world.size() - 1) % world.size();
+    std::vector<std::vector<float>> sums;
+    std::vector<std::unique_ptr<GroupOperation>> running;
+    for (const std::size_t count : {5, 70'000, 300, 1}) {
+      auto& data = sums.emplace_back(count, 1.0f);
+      running.push_back(
+          world.prepare(call_of(Collective::kAllreduce, count), buffer_of(data), buffer_of(data), nullptr));
+      context.context().lane().start(*running.back());
+    }
+    for (const std::size_t count : {1, 50'000}) {
+      std::vector<float> mine(count, static_cast<float>(world.rank())), got(count);
+      auto sending = world.prepare(call_of(Collective::kSend, count, next), buffer_of(mine), {}, nullptr);
+      context.context().lane().start(*sending);
+      world.run(call_of(Collective::kRecv, count, previous), {}, buffer_of(got), nullptr);
+      ASSERT_TRUE(context.context().lane().wait(*sending));
+      ASSERT_EQ(sending->error(), nullptr);
+      ASSERT_EQ(got.front(), static_cast<float>(previous));
+      ASSERT_EQ(got.back(), got.front());
+    }
+    for (auto& operation : running) {
+      ASSERT_TRUE(context.context().lane().wait(*operation));
+      ASSERT_EQ(operation->error(), nullptr);
+    }
+    for (const auto& data : sums) ASSERT_EQ(data.back(), static_cast<float>(world.size()));
+  });
+}
+
+TEST_P(TcpHosts, DisagreementIsNamedToAll) {
+  TcpJob job(GetParam());
+  const int odd = static_cast<int>(GetParam().size()) - 1;
+  job.run([odd](RealContext& context) {
+    Group& world = context.world();
+    std::vector<float> data(3000);
+    const Call call = call_of(Collective::kAllreduce, world.rank() == odd ? 2999 : 3000);
+    try {
+      Buffer buffer = buffer_of(data);
+      buffer.bytes = call.bytes();
+      world.run(call, buffer, buffer, nullptr);
+      ADD_FAILURE() << "nobody can be done";
+    } catch (const Error& error) {
+      EXPECT_EQ(error.code(), Code::kMismatch);
+      EXPECT_NE(error.message().find("allreduce of 2999 fp32"), std::string::npos) << error.message();
+      EXPECT_NE(error.message().find("allreduce of 3000 fp32"), std::string::npos) << error.message();
+    }
+  });
+}
+
+}  // namespace
+}  // namespace aiacc
