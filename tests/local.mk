@@ -19,6 +19,8 @@ EXTRA_DIST += \
 	tests/launcher_output_test.py \
 	tests/launcher_ranks_test.py \
 	tests/launcher_signals_test.py \
+	tests/launcher_sshd.py \
+	tests/launcher_sshd_test.py \
 	tests/launcher_start_test.py \
 	tests/launcher_support.py \
 	tests/launcher_wiring_test.py \

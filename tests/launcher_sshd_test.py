@@ -1,0 +1,124 @@
+"""Jobs over a real ssh to a real sshd, on hosts of namespaces."""
+import os
+import pathlib
+import re
+import signal
+import tempfile
+
+import pytest
+
+import namespace_hosts
+from launcher_sshd import SshHosts, unpacked
+from launcher_support import closing_line
+from namespace_hosts import Hosts
+
+BOUND = 5
+
+
+@pytest.fixture(scope="module")
+def hosts():
+    if namespace_hosts.unavailable():
+        pytest.skip(namespace_hosts.unavailable())
+    if os.geteuid() != 0:
+        pytest.skip("sshd needs root")
+    root, reason = unpacked()
+    if reason:
+        pytest.skip(reason)
+    with tempfile.TemporaryDirectory(prefix="aiacc-sshd-") as folder, Hosts(3) as lab:
+        with SshHosts(lab, pathlib.Path(folder), root) as hosts:
+            yield hosts
+
+
+@pytest.fixture(autouse=True)
+def fresh(hosts):
+    """What a test changes of the client's files holds for itself only."""
+    yield
+    hosts.write_client(user_key="user", known=hosts.lab.names)
+
+
+def refused(result, id, *parts):
+    code, out, err = result
+    assert (code, out) == (125, ""), err
+    assert re.fullmatch(r"aiaccrun: [^\n]+ \[" + id + r"\]", err.splitlines()[0]), err
+    for part in parts:
+        assert part in err
+
+
+def test_ranks_on_three_hosts(hosts):
+    code, out, err = hosts.job("-H", "h0:1,h1:2,h2:1", "sh", "-c", "echo $RANK $(hostname) $PWD $MASTER_ADDR").finish()
+    assert code == 0, err
+    place = f"/ {hosts.lab.address(0)}"
+    assert sorted(out.splitlines()) == [f"0 h0 {place}", f"1 h1 {place}", f"2 h1 {place}", f"3 h2 {place}"]
+
+
+def test_output_and_exit_code_come_through(hosts):
+    code, out, err = hosts.job("-H", "h1", "sh", "-c", "head -c 2000000 /dev/zero; echo bad >&2; exit 7").finish()
+    assert (code, len(out)) == (7, 2000000) and err.startswith("bad\n") and "host h1 exited with status 7" in err
+
+
+def test_what_a_login_prints_is_skipped(hosts):
+    hosts.start("h1", 2201, 'Banner /etc/debian_version\nForceCommand echo "You have mail."; eval "$SSH_ORIGINAL_COMMAND"\n')
+    hosts.known.write_text(hosts.known.read_text() + f"[h1]:2201 {(hosts.folder / 'h1_key.pub').read_text()}")
+    listed = hosts.folder / "hosts"
+    listed.write_text("h1 port=2201 slots=2\n")
+    code, out, err = hosts.job("--hostfile", listed, "sh", "-c", "echo $RANK").finish()
+    assert code == 0 and sorted(out.split()) == ["0", "1"] and "mail" not in err, err
+
+
+def test_nobody_is_asked_for_a_password(hosts):
+    hosts.write_client(user_key="h2", known=hosts.lab.names)
+    refused(hosts.job("-H", "h1,h2", "true").finish(), "AR-SSH-AUTH", "hosts h1 and h2:", "ssh-copy-id", "Permission denied")
+
+
+def test_an_unknown_host_key(hosts):
+    hosts.write_client(user_key="user", known=[])
+    refused(hosts.job("-H", "h1", "true").finish(), "AR-SSH-HOSTKEY", "host h1:", "log in once by hand")
+
+
+def test_a_wrong_host_key(hosts):
+    hosts.write_client(user_key="user", known=["h1"], key_of="h2")
+    refused(hosts.job("-H", "h1", "true").finish(), "AR-SSH-HOSTKEY", "host h1:", "ssh-keygen -R h1")
+
+
+def test_nothing_listens(hosts):
+    listed = hosts.folder / "hosts"
+    listed.write_text("h1 port=2\n")
+    refused(hosts.job("--hostfile", listed, "true").finish(), "AR-SSH-REFUSED", "host h1:", "Connection refused")
+
+
+def test_an_address_where_nobody_is(hosts):
+    refused(hosts.job("-H", "10.77.0.99", "true").finish(), "AR-SSH-UNREACHABLE", "10.77.0.99")
+
+
+def test_a_name_that_nobody_knows(hosts):
+    refused(hosts.job("-H", "h7", "true").finish(), "AR-SSH-RESOLVE", "host h7:", "check the spelling")
+
+
+@pytest.mark.parametrize("who", ["aiaccrun", "ssh", "keeper", "agent"])
+def test_nothing_outlives_the_job(hosts, who):
+    job = hosts.job("-H", "h1:2,h2:2", "--kill-grace", 1, "sh", "-c", "setsid sleep 1000 & sleep 1000")
+    job.wait_for_pids("sleep", 8)
+    if who == "aiaccrun":
+        job.process.kill()
+    else:
+        os.kill(job.pids(who if who == "ssh" else f"aiacc-{who}")[-1], signal.SIGKILL)
+    print(f"{who}: all gone after {job.gone_within(BOUND):.2f} s")
+
+
+def test_interrupted(hosts):
+    job = hosts.job("-H", "h1,h2", "sleep", 1000)
+    job.wait_for_pids("sleep", 2)
+    job.process.send_signal(signal.SIGINT)
+    assert job.finish()[0] == 130
+
+
+def test_a_host_whose_plug_is_pulled(hosts):
+    job = hosts.job("-H", "h0,h2", "sleep", 1000, env={"AIACC_LEASE": "2s"})
+    job.wait_for_pids("sleep", 2)
+    hosts.lab.cut("h2")
+    try:
+        took = job.gone_within(2 + BOUND)
+        print(f"all gone after {took:.2f} s")
+        assert job.process.returncode == 125
+    finally:
+        hosts.lab.run("nsenter", "--target", str(hosts.lab.pids["h2"]), "--net", "--", "ip", "link", "set", "eth0", "up")
