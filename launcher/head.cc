@@ -13,7 +13,9 @@ namespace aiacc::launcher {
 namespace {
 
 constexpr Duration kLastLineLimit = std::chrono::milliseconds(500);  // for the closing line, also after a third Ctrl-C
-constexpr std::uint64_t kCreditSteps = 8;                            // credit goes back in so many parts
+constexpr Duration kFlushLimit = std::chrono::seconds(1);
+constexpr Duration kAbandonAfter = std::chrono::seconds(5);  // SIGKILL was sent because the user asked for it
+constexpr std::uint64_t kCreditSteps = 8;                    // credit goes back in so many parts
 
 std::vector<std::size_t> hosts_of_ranks(const std::vector<wire::StartJob>& jobs) {
   const std::vector<std::uint32_t>& hosts = jobs.front().hosts_of_ranks;
@@ -211,6 +213,7 @@ void Head::end_by(const Escalation::Step& step, bool everyone) {
     order.kill_after_ms = std::chrono::duration_cast<std::chrono::milliseconds>(step.kill_after).count();
   }
   to_all(order);
+  if (step.kill_after == Duration::zero()) loop_.arm(abandon_, after(loop_.now(), kAbandonAfter));
 }
 
 void Head::end_job() { end_by(escalation_.end_job(), true); }
@@ -242,10 +245,7 @@ Task<void> Head::handle_signal(int number, Stop& stop) {
       break;
     }
     case SIGTSTP: {
-      wire::SignalRanks order;
-      order.number = SIGSTOP;
-      to_all(order);
-      for (const auto& link : links_) co_await link->flushed(stop);
+      co_await stop_all(stop);
       signals_.stop_self();
       break;
     }
@@ -255,6 +255,25 @@ Task<void> Head::handle_signal(int number, Stop& stop) {
       to_all(order);
     }
   }
+}
+
+// A host that takes nothing any more must not keep us from our own stop.
+Task<void> Head::stop_all(Stop& stop) {
+  wire::SignalRanks order;
+  order.number = SIGSTOP;
+  to_all(order);
+  Stop patience(stop);
+  Deadline deadline(loop_, after(loop_.now(), kFlushLimit), patience, "a host takes no orders");
+  try {
+    for (const auto& link : links_) co_await link->flushed(patience);
+  } catch (const Error&) {
+    stop.throw_if_requested();
+  }
+}
+
+// The user wants to go: who cannot be reached ends with its lease.
+void Head::abandon_hosts() {
+  for (const auto& link : links_) link->abandon();
 }
 
 void Head::sink_took(Sink& sink, int rank, std::size_t bytes) {

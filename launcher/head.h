@@ -89,6 +89,8 @@ class Head final : private Sink::Owner, private HostLink::Owner {
   void timed_out();
   void flush_expired();
   void arm_flush();
+  void abandon_hosts();
+  Task<void> stop_all(Stop& stop);
 
   template <wire::Message T>
   void to_all(const T& message, const HostLink* but = nullptr) {
@@ -121,6 +123,7 @@ class Head final : private Sink::Owner, private HostLink::Owner {
   Escalation escalation_;
   Alarm timeout_{*this, &Head::timed_out};
   Alarm flush_{*this, &Head::flush_expired};
+  Alarm abandon_{*this, &Head::abandon_hosts};
   Alarm slow_start_{*this, &Head::start_is_slow};
   Alarm start_limit_{*this, &Head::start_takes_too_long};
   Alarm start_failed_{*this, &Head::give_up_start};

@@ -251,6 +251,13 @@ void HostLink::hang_up() {
   }
 }
 
+void HostLink::abandon() {
+  if (settings_.local || gone_ || process_ == nullptr) return;
+  process_->signal_group(SIGKILL);
+  if (hearing_ == nullptr) return;
+  hearing_->request(std::make_exception_ptr(Error(Code::kAborted, "it did not confirm the end of its ranks")));
+}
+
 void HostLink::give_up(MessageId id, std::string sentence) {
   attempt_.refused_id = id;
   attempt_.refused = std::move(sentence);

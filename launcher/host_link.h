@@ -59,6 +59,8 @@ class HostLink {
   Task<void> flushed(Stop& stop);
   // Nothing more is wanted of this host: the channel is closed, or its starter ended while there is none.
   void hang_up();
+  // Nobody waits for it any more: what leads there is ended, and its agent, if it lives, ends what it has by itself.
+  void abandon();
   // It does not answer, or not as it should: as hang_up(), and the sentence is why.
   void give_up(MessageId id, std::string sentence);
 

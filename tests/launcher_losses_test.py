@@ -124,6 +124,24 @@ def test_a_host_that_falls_silent_is_lost_after_its_lease():
     assert took >= 2
 
 
+def test_a_third_ctrl_c_waits_for_no_host_that_does_not_answer():
+    job = Job(["--launch-agent", RELAY, "-H", "a,b", "sleep", 1000])
+    job.wait_for_pids("sleep", 2)
+    os.kill(victim(job, "agent"), signal.SIGSTOP)
+    began = time.monotonic()
+    lines = 0
+    for _ in range(3):
+        job.process.send_signal(signal.SIGINT)
+        while lines < 3 and not re.search("SIGINT received|SIGTERM sent|SIGKILL sent", job.process.stderr.readline().decode()):
+            pass
+        lines += 1
+    code, _, err = job.finish()
+    took = time.monotonic() - began
+    print(f"returned after {took:.2f} s")
+    assert code == 130, err
+    assert took < 30, "it did not wait for the lease"
+
+
 def test_ranks_end_when_aiaccrun_falls_silent():
     job = Job(["--launch-agent", ENTER, "-H", "a,b", "sleep", 1000], env={"AIACC_LEASE": "2s"})
     job.wait_for_pids("sleep", 2)
