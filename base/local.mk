@@ -118,7 +118,9 @@ base_sources += \
 	base/wire/handshake.h \
 	base/wire/launch_messages.h \
 	base/wire/secret.cc \
-	base/wire/secret.h
+	base/wire/secret.h \
+	base/wire/secure_channel.cc \
+	base/wire/secure_channel.h
 libaiacc_base_la_LIBADD += $(SODIUM_LIBS)
 
 # A library of its own, for aiaccrun and its agents: ranks do not carry hwloc.
@@ -182,7 +184,8 @@ base_tests += \
 base_tests += \
 	base/wire/channel_test.cc \
 	base/wire/codec_test.cc \
-	base/wire/handshake_test.cc
+	base/wire/handshake_test.cc \
+	base/wire/secure_channel_test.cc
 
 base_tests += \
 	base/config_test.cc \

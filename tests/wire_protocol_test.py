@@ -8,7 +8,7 @@ import pytest
 SOURCE = pathlib.Path(os.environ["AIACC_SOURCE"])
 DOCUMENT = (SOURCE / "docs/wire-protocol.md").read_text()
 SCALARS = {"bool": "bool", "std::uint8_t": "u8", "std::uint16_t": "u16", "std::int32_t": "i32", "std::uint32_t": "u32",
-           "std::int64_t": "i64", "std::uint64_t": "u64", "std::string": "string", "Nonce": "[32]", "Proof": "[32]",
+           "std::int64_t": "i64", "std::uint64_t": "u64", "std::string": "string", "Nonce": "[32]", "Proof": "[32]", "SealHeader": "[24]",
            "Verdict": "u8", "Purpose": "u16"}
 
 
@@ -39,7 +39,8 @@ def rows(heading):
             if re.match(r"\| [\w`]", line)]
 
 
-@pytest.mark.parametrize("heading, header", [("Agent stream", "agent_messages.h"), ("Launch stream", "launch_messages.h")])
+@pytest.mark.parametrize("heading, header", [("Agent stream", "agent_messages.h"), ("Launch stream", "launch_messages.h"),
+                                             ("Control connections", "secure_channel.h")])
 def test_the_tables_have_each_message_and_structure_with_its_fields(heading, header):
     expected = []
     for name, (number, fields) in structures(header).items():

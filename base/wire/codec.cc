@@ -6,6 +6,8 @@
 
 namespace aiacc::wire {
 
+void Writer::append(std::span<const std::byte> bytes) { out_.insert(out_.end(), bytes.begin(), bytes.end()); }
+
 void Writer::put_count(std::size_t count) {
   AIACC_INVARIANT(count <= std::numeric_limits<std::uint32_t>::max(),
                   "a message field is longer than a message may be");

@@ -81,16 +81,15 @@ class Writer {
     std::array<std::byte, sizeof(T)> raw;
     std::memcpy(raw.data(), &value, sizeof value);
     if constexpr (std::endian::native == std::endian::big) std::reverse(raw.begin(), raw.end());
-    out_.insert(out_.end(), raw.begin(), raw.end());
+    append(raw);
   }
   void put(const std::string& text) {
     put_count(text.size());
-    const auto bytes = std::as_bytes(std::span(text));
-    out_.insert(out_.end(), bytes.begin(), bytes.end());
+    append(std::as_bytes(std::span(text)));
   }
   template <std::size_t N>
   void put(const std::array<std::byte, N>& bytes) {
-    out_.insert(out_.end(), bytes.begin(), bytes.end());
+    append(bytes);
   }
   template <class T>
   void put(const std::vector<T>& elements) {
@@ -104,6 +103,7 @@ class Writer {
   }
 
  private:
+  void append(std::span<const std::byte> bytes);
   void put_count(std::size_t count);
   Bytes& out_;
 };
