@@ -111,7 +111,7 @@ std::unique_ptr<MessagePort> AgentBootstrap::port_of(const wire::Welcome& welcom
   for (const wire::HostEntry& host : welcome.hosts) places.hosts.push_back({host.name, host.addresses});
   places.ports = welcome.data_ports;
   places.secret = wire::Secret::from(welcome.secret);
-  return open_data_port(loop_, net_, std::move(data_listener_), entropy_, world, welcome.rank, places);
+  return open_data_port(loop_, net_, std::move(data_listener_), entropy_, world, welcome.rank, places, kToldOfDeaths);
 }
 
 void AgentBootstrap::observe(BirthObserver& observer) noexcept {

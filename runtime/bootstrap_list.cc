@@ -19,7 +19,8 @@ Task<Birth> ListBootstrap::join(Stop& stop) {
     birth.host = std::make_unique<MemfdDomain>(me_.segment, world.place_of(me_.rank), loop_);
   }
   if (world.hosts() > 1) {
-    birth.port = open_data_port(loop_, net_, std::move(me_.listener), entropy_, world, me_.rank, me_.places);
+    birth.port =
+        open_data_port(loop_, net_, std::move(me_.listener), entropy_, world, me_.rank, me_.places, kReachLimit);
   }
   co_return birth;
 }

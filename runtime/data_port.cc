@@ -18,8 +18,8 @@ std::unique_ptr<io::Listener> listen_for_peers(io::Net& net) {
 }
 
 std::unique_ptr<MessagePort> open_data_port(Loop& loop, io::Net& net, std::unique_ptr<io::Listener> listener,
-                                            io::Entropy& entropy, const View& world, int rank,
-                                            const JobPlaces& places) {
+                                            io::Entropy& entropy, const View& world, int rank, const JobPlaces& places,
+                                            Duration reach_limit) {
   const auto ranks = static_cast<std::size_t>(world.size());
   if (places.ports.size() != ranks || places.secret.none()) {
     throw Error(Code::kProtocol, fmt::format("rank {} was told {} ports of {} ranks on several hosts, and {} secret",
@@ -30,6 +30,7 @@ std::unique_ptr<MessagePort> open_data_port(Loop& loop, io::Net& net, std::uniqu
   settings.job = world.job();
   settings.secret = places.secret;
   settings.entropy = &entropy;
+  settings.connect_limit = reach_limit;
   for (int peer = 0; peer < world.size(); ++peer) {
     const std::uint32_t host = world.member(peer).host;
     if (host >= places.hosts.size()) {

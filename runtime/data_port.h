@@ -28,8 +28,14 @@ struct JobPlaces {
 // On a free TCP port of every address of this host, of IPv6 and IPv4 if the kernel has both.
 std::unique_ptr<io::Listener> listen_for_peers(io::Net& net);
 
+// How long a peer may be out of reach before it counts as lost. Where somebody else tells of deaths there is no such limit: a
+// rank that computes for minutes before its first call answers nobody meanwhile, and is no failure.
+inline constexpr Duration kReachLimit = std::chrono::seconds(30);
+inline constexpr Duration kToldOfDeaths = std::chrono::hours(24 * 365);
+
 // `net` and `entropy` outlive the port. Throws kProtocol if the places are not those of the world.
 std::unique_ptr<MessagePort> open_data_port(Loop& loop, io::Net& net, std::unique_ptr<io::Listener> listener,
-                                            io::Entropy& entropy, const View& world, int rank, const JobPlaces& places);
+                                            io::Entropy& entropy, const View& world, int rank, const JobPlaces& places,
+                                            Duration reach_limit);
 
 }  // namespace aiacc
