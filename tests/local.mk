@@ -46,4 +46,5 @@ handshake_fuzz_LDADD = $(floors_up_to_base)
 
 EXTRA_DIST += \
 	tests/programs/rank.c \
+	tests/runtime_hosts_test.py \
 	tests/runtime_process_test.py

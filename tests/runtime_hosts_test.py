@@ -1,0 +1,94 @@
+"""Real ranks on hosts that share nothing but a network (tests/namespace_hosts.py): what runtime_process_test.py asks of one
+host, and what only several have."""
+import os
+import pathlib
+import re
+import signal
+import time
+
+import pytest
+
+import namespace_hosts
+from launcher_support import STAGE, Job, compiled
+from runtime_process_test import said
+
+NO_HOSTS = namespace_hosts.unavailable()
+pytestmark = pytest.mark.skipif(NO_HOSTS is not None, reason=str(NO_HOSTS))
+UNEVEN = "h0:2,h1:1,h2:2"
+PLACEMENTS = ["h0:1,h1:1", "h0:2,h1:2", UNEVEN]
+DIGITS = [STAGE / "bin/aiacc-digits", "--data", STAGE / "share/aiacc/digits.txt"]
+
+
+@pytest.fixture(scope="module")
+def hosts():
+    with namespace_hosts.Hosts(3) as made:
+        yield made
+
+
+@pytest.fixture(scope="module")
+def rank():
+    return compiled("tests/programs/rank.c")
+
+
+def on(hosts, where, *arguments):
+    return Job(["--launch-agent", hosts.enter, "-H", where, *arguments])
+
+
+@pytest.mark.parametrize("order", ["slot", "node"])
+@pytest.mark.parametrize("where", PLACEMENTS)
+def test_sums_of_all_sizes(hosts, rank, where, order):
+    code, out, err = on(hosts, where, "--map-by", order, rank, "loop", 2).finish()
+    assert (code, out, said(err)) == (0, "", "")
+
+
+@pytest.mark.parametrize("where", PLACEMENTS)
+def test_ranks_that_leave_at_once_harm_nobody(hosts, rank, where):
+    for _ in range(5):
+        code, out, err = on(hosts, where, rank, "barrier").finish()
+        assert (code, out, said(err)) == (0, "", "")
+
+
+def test_the_digits_are_learned_as_on_one_host(hosts):
+    losses = []
+    for job in [Job(["-np", 5, *DIGITS, "--epochs", 3]), on(hosts, UNEVEN, *DIGITS, "--epochs", 3)]:
+        code, out, err = job.finish()
+        assert code == 0, err
+        losses.append(float(re.search(r"final: loss ([\d.]+)", out)[1]))
+    print(f"losses: {losses}")
+    assert abs(losses[0] - losses[1]) < 1e-4 * losses[0]
+
+
+@pytest.mark.parametrize("how, says", [("kill", "killed by signal 9"), ("3", "exited with status 3")])
+@pytest.mark.parametrize("where, others", [("h0:1,h1:1,h2:1", "02"), (UNEVEN, "0234")])
+def test_survivors_on_every_host_name_the_dead(hosts, rank, where, others, how, says):
+    code, _, err = on(hosts, where, rank, "death", how).finish()
+    assert code == (137 if how == "kill" else 3)
+    survivors = re.findall(r"survivor (\d): (.*), rank (-?\d+): (.*)", err)
+    assert sorted(survivor[0] for survivor in survivors) == list(others), err
+    for _, name, about, sentence in survivors:
+        assert name == "peer failed" and about == "1" and "rank 1 on host h" in sentence and says in sentence, err
+
+
+@pytest.mark.parametrize("where, ranks", [("h0:1,h1:1", 2), ("h0:1,h1:2", 3), (UNEVEN, 5)])
+def test_ranks_that_disagree_are_told_on_every_rank(hosts, rank, where, ranks):
+    code, _, err = on(hosts, where, rank, "mismatch").finish()
+    assert code == 0, err
+    sentences = re.findall(r"^rank \d: (.*)", err, re.M)
+    assert len(sentences) == ranks
+    for sentence in sentences:
+        assert "allreduce of 10 fp32" in sentence and "rank 1" in sentence and "allreduce of 20 fp32" in sentence
+
+
+def test_a_stopped_rank_of_another_host_is_no_failure(hosts, rank):
+    job = on(hosts, UNEVEN, rank, "loop", 200)
+    process = next(pid for pid in job.wait_for_pids("rank", 5) if b"AIACC_RANK=4" in environment(pid))
+    os.kill(process, signal.SIGSTOP)
+    time.sleep(3)  # longer than a stop takes to be reported
+    os.kill(process, signal.SIGCONT)
+    code, _, err = job.finish()
+    assert code == 0, err
+    assert "rank 4" in err and "stopped" in err, err
+
+
+def environment(pid):
+    return pathlib.Path(f"/proc/{pid}/environ").read_bytes().split(b"\0")
