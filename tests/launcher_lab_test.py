@@ -8,12 +8,14 @@ import time
 import pytest
 
 import namespace_hosts
-from launcher_support import AIACCRUN, Job, closing_line
+from launcher_support import Job, closing_line, compiled
 from namespace_hosts import Hosts
 
 pytestmark = pytest.mark.skipif(bool(namespace_hosts.unavailable()), reason=str(namespace_hosts.unavailable()))
 HELLO = ["/usr/bin/python3", pathlib.Path(os.environ["AIACC_SOURCE"], "tests/programs/say_hello.py")]
+RANK = compiled("tests/programs/job_rank.c")
 BOUND = 5
+WHO = ["aiaccrun", "group", "starter", "keeper", "agent", "rank"]
 
 
 @pytest.fixture(scope="module")
@@ -69,18 +71,69 @@ def test_what_one_host_of_three_lacks(lab, tmp_path, where, code, id):
     assert id in closing_line(result[2]) and "host h2:" in closing_line(result[2]) and str(folder) in closing_line(result[2])
 
 
-@pytest.mark.parametrize("who", ["aiaccrun", "group", "starter", "keeper", "agent", "rank"])
-def test_nothing_outlives_the_job_on_any_host(lab, who):
-    job = on(lab, "h0:2,h1:2", "--kill-grace", 1, "sh", "-c", "setsid sleep 1000 & sleep 1000")
-    job.wait_for_pids("sleep", 8)
+def kill(job, who, rank):
     if who == "aiaccrun":
         job.process.kill()
     elif who == "group":
         os.killpg(job.process.pid, signal.SIGKILL)
     else:
-        name = {"starter": "nsenter", "keeper": "aiacc-keeper", "agent": "aiacc-agent", "rank": "sh"}[who]
+        name = {"starter": "nsenter", "keeper": "aiacc-keeper", "agent": "aiacc-agent", "rank": rank}[who]
         os.kill(job.pids(name)[-1], signal.SIGKILL)
+
+
+@pytest.mark.parametrize("who", WHO)
+def test_nothing_outlives_the_job_on_any_host(lab, who):
+    job = on(lab, "h0:2,h1:2", "--kill-grace", 1, "sh", "-c", "setsid sleep 1000 & sleep 1000")
+    job.wait_for_pids("sleep", 8)
+    kill(job, who, "sh")
     print(f"{who}: all gone after {job.gone_within(BOUND):.2f} s")
+
+
+@pytest.mark.parametrize("mode, ready", [("loop", "looping"), ("leave", "leaving")])
+@pytest.mark.parametrize("who", WHO)
+def test_killed_in_the_middle_of_an_allreduce_and_while_finalizing(lab, who, mode, ready):
+    job = on(lab, "h0:2,h1:1", "--kill-grace", 1, RANK, mode)
+    for _ in range(3):
+        assert job.process.stdout.readline().decode().strip() == ready
+    kill(job, who, "job_rank")
+    print(f"{who} / {mode}: all gone after {job.gone_within(BOUND):.2f} s")
+
+
+def test_two_hosts_at_once_in_the_middle_of_an_allreduce(lab):
+    job = on(lab, "h0,h1,h2", "--kill-grace", 1, RANK, "loop")
+    for _ in range(3):
+        job.process.stdout.readline()
+    for pid in job.pids("aiacc-agent")[:2]:
+        os.kill(pid, signal.SIGKILL)
+    code, _, err = job.finish()
+    assert code == 125 and "AR-HOST-LOST" in closing_line(err), err
+
+
+@pytest.mark.parametrize("hosts", ["h0,h1", "h0:2,h1:1,h2:3", "h0:1,h2:2"])
+def test_a_job_that_initialises_and_finalizes(lab, hosts):
+    code, out, err = on(lab, hosts, RANK, "run").finish()
+    assert (code, out) == (0, ""), err
+
+
+def test_one_program_after_another(lab):
+    code, _, err = on(lab, "h0:2,h1", "sh", "-c", f"{RANK} run && {RANK} run").finish()
+    assert code == 0, err
+
+
+@pytest.mark.parametrize("mode, rank, expected, what", [("fail", 2, 7, "exited with status 7"),
+                                                        ("crash", 0, 139, "was killed by signal 11")])
+def test_survivors_on_every_host_are_told_who_died(lab, mode, rank, expected, what):
+    job = on(lab, "h0:2,h1:2", RANK, mode, rank)
+    code, _, err = job.finish()
+    print(f"ended after {job.took:.2f} s")
+    assert code == expected
+    assert f"rank {rank} on host h{rank // 2} {what}" in closing_line(err)
+
+
+@pytest.mark.parametrize("mode, what", [(["vanish"], "without finalize"), (["skip", 2], "never initialised")])
+def test_1_ranks_in_a_wrong_state(lab, mode, what):
+    code, _, err = on(lab, "h0:2,h1", RANK, *mode).finish()
+    assert code == 1 and what in closing_line(err)
 
 
 def test_a_host_that_goes_down(lab):
