@@ -9,7 +9,7 @@ namespace {
 
 constexpr Duration kFirstPause = std::chrono::milliseconds(10);
 constexpr Duration kLongestPause = std::chrono::milliseconds(500);
-constexpr Duration kConnectLimit = std::chrono::seconds(3);
+constexpr Duration kLongestConnect = std::chrono::seconds(3);
 constexpr Duration kLongestPatience = std::chrono::seconds(60);
 
 }  // namespace
@@ -53,6 +53,7 @@ Task<void> Dial::run() {
     const Instant now = shared_.loop.now();
     if ((now >= end && !busy) || given_up_) throw unreachable(began);
     if (busy) patience_ = std::min(2 * patience_, kLongestPatience);
+    connect_limit_ = std::min(2 * connect_limit_, kLongestConnect);
     const Instant next = after(now, pause);
     co_await sleep_until(shared_.loop, now < end ? std::min(next, end) : next, stop_);
     if (!owner_.wants(*this)) co_return;
@@ -92,7 +93,7 @@ Task<bool> Dial::attempt(io::Address address, Instant end) {
 Task<std::unique_ptr<io::Stream>> Dial::connect(io::Address address, Instant end) {
   Stop stop(stop_);
   const Duration left = std::max(end - shared_.loop.now(), Duration(std::chrono::milliseconds(1)));
-  const Duration limit = std::min(left, kConnectLimit);
+  const Duration limit = std::min(left, connect_limit_);
   const Deadline deadline(shared_.loop, after(shared_.loop.now(), limit), stop,
                           fmt::format("no answer within {:.1f} s", seconds(limit)));
   std::unique_ptr<io::Stream> stream = co_await shared_.net.connect(address, stop);

@@ -65,8 +65,10 @@ class Dial final : private Root::Owner {
   DialOwner& owner_;
   int rank_;
   bool proof_sent_ = false;
-  bool given_up_ = false;                      // by the peer
-  bool busy_ = false;                          // the last attempt was taken and not answered
+  bool given_up_ = false;  // by the peer
+  bool busy_ = false;      // the last attempt was taken and not answered
+  // For one address: at first short, because the next one may answer at once.
+  Duration connect_limit_ = std::chrono::milliseconds(500);
   Duration patience_ = wire::kHandshakeLimit;  // with a peer that does not answer
   unsigned attempts_ = 0;
   std::map<std::string, std::string> reasons_;  // by address: why its last attempt failed

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include <functional>
 #include <memory>
@@ -93,12 +94,12 @@ class NoPort final : public MessagePort {
 // All ranks on the loopback interface of this process.
 class RealTcp {
  public:
-  explicit RealTcp(int ranks = message_conformance::kRanks) {
+  explicit RealTcp(int ranks = message_conformance::kRanks, const std::string& place = "127.0.0.1") {
     std::vector<std::unique_ptr<io::Listener>> listeners;
     for (int rank = 0; rank < ranks; ++rank) {
       loops.push_back(std::make_unique<io::RealLoop>());
       nets.push_back(std::make_unique<io::RealNet>(*loops.back()));
-      listeners.push_back(nets.back()->listen(io::Address::tcp("127.0.0.1", 0)));
+      listeners.push_back(nets.back()->listen(io::Address::tcp(place, 0)));
       addresses.push_back(listeners.back()->address());
     }
     for (int rank = 0; rank < ranks; ++rank) {
@@ -123,6 +124,12 @@ class RealTcp {
   std::vector<std::unique_ptr<io::RealNet>> nets;
   std::vector<io::Address> addresses;
   std::vector<std::unique_ptr<MessagePort>> ports;
+};
+
+// Over IPv6 where the kernel has it.
+class RealTcp6 : public RealTcp {
+ public:
+  RealTcp6() : RealTcp(message_conformance::kRanks, access("/proc/net/if_inet6", F_OK) == 0 ? "::1" : "127.0.0.1") {}
 };
 
 }  // namespace aiacc::tcp_test

@@ -7,6 +7,7 @@
 namespace aiacc::message_conformance {
 INSTANTIATE_TYPED_TEST_SUITE_P(TcpSim, MessageConformance, tcp_test::SimTcp);
 INSTANTIATE_TYPED_TEST_SUITE_P(TcpReal, MessageConformance, tcp_test::RealTcp);
+INSTANTIATE_TYPED_TEST_SUITE_P(TcpReal6, MessageConformance, tcp_test::RealTcp6);
 }  // namespace aiacc::message_conformance
 
 namespace aiacc::tcp_test {
@@ -82,7 +83,35 @@ TEST(TcpPort, ASilentHostIsNamedToo) {
   post(net.port(0), 1, header_of(1, 0), *std::make_unique<std::vector<std::byte>>(), told);
   ASSERT_TRUE(net.run_until([&] { return receiver[0].lost.size() == 1; }));
   const std::string& text = receiver[0].lost[0].second.message();
-  EXPECT_NE(text.find("no answer within 2.0 s"), std::string::npos) << text;
+  EXPECT_NE(text.find(net.addresses[1].text() + ": no answer within "), std::string::npos) << text;
+}
+
+TEST(TcpPort, AnAddressThatDoesNotAnswerCostsHalfASecond) {
+  sim::World world{1};
+  sim::SimNetwork network{world};
+  sim::SimLoop here{world, "here"}, there{world, "there"};
+  sim::SimNet here_net{network, here, 0, {1000, 1}}, there_net{network, there, 1, {1000, 2}},
+      cut_net{network, there, 2, {1000, 2}};
+  sim::SimEntropy here_entropy{world, here.node()}, there_entropy{world, there.node()};
+  network.cut(0, 2);
+  std::unique_ptr<io::Listener> mine = here_net.listen(io::Address::tcp("192.0.2.1", 0));
+  std::unique_ptr<io::Listener> theirs = there_net.listen(io::Address::tcp("192.0.2.2", 0));
+  const std::unique_ptr<io::Listener> behind_a_cut = cut_net.listen(io::Address::tcp("192.0.2.3", 0));
+  const std::vector<io::Address> addresses{mine->address(), theirs->address()};
+  TcpPort::Settings settings = settings_of(0, addresses, here_entropy, std::chrono::seconds(30));
+  settings.peers[1].addresses = {behind_a_cut->address(), theirs->address()};
+  TcpPort port(here, here_net, std::move(mine), std::move(settings));
+  TcpPort other(there, there_net, std::move(theirs),
+                settings_of(1, addresses, there_entropy, std::chrono::seconds(30)));
+  Recorder receiver[2];
+  port.set_receiver(receiver[0]);
+  other.set_receiver(receiver[1]);
+  Completion told;
+  std::vector<std::byte> bytes = pattern(10, 1);
+  post(port, 1, header_of(1, bytes.size()), bytes, told);
+  ASSERT_TRUE(
+      world.run_while_not([&] { return receiver[1].placed == 1 || world.now() > Instant(std::chrono::seconds(9)); }));
+  EXPECT_LT(world.now().time_since_epoch(), std::chrono::milliseconds(501));
 }
 
 TEST(TcpPort, WhatIsPostedBeforeThereIsAReceiverIsSentWhenThereIs) {
