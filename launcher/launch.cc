@@ -12,6 +12,7 @@
 #include <string>
 
 #include "base/config.h"
+#include "base/io/limits.h"
 #include "base/io/process_role.h"
 #include "base/io/real_clock.h"
 #include "base/io/real_host.h"
@@ -139,6 +140,7 @@ Head::Settings settings_of(const Plan& plan, const Options& options, const Surro
 }
 
 int run_job(const Options& options, unsigned closed) {
+  io::raise_descriptor_limit();  // each host takes a handful
   io::RealLoop loop;
   io::RealSignals signals(loop, {SIGINT, SIGTERM, SIGHUP, SIGUSR1, SIGUSR2, SIGWINCH, SIGTSTP, SIGCONT});
   io::RealHost host(loop);

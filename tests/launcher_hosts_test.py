@@ -39,6 +39,14 @@ def test_each_rank_gets_its_place(by, user):
     assert sorted(out.splitlines()) == ["0 6 0 0 2", "1 6 0 1 2", "2 6 1 0 1", "3 6 2 0 3", "4 6 2 1 3", "5 6 2 2 3"]
 
 
+def test_a_hundred_hosts_under_a_soft_limit_of_256_descriptors():
+    hosts = ",".join(f"n{number}" for number in range(100))
+    code, out, err = on(hosts, "sh", "-c", "echo $RANK; ulimit -n >&2", before=["prlimit", "--nofile=256:20000", "--"]).finish(timeout=300)
+    assert code == 0, err
+    assert sorted(map(int, out.split())) == list(range(100))
+    assert err.split() == ["256"] * 100, "ranks have the limit that aiaccrun was started with"
+
+
 def test_hosts_in_turn():
     code, out, _ = on("a:2,b:2", "--map-by", "node", "sh", "-c", PLACE).finish()
     assert code == 0
