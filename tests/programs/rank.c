@@ -89,6 +89,7 @@ static int death(const char* argument) {
   }
   fprintf(stderr, "survivor %d: %s, rank %d: %s\n", rank, aiacc_status_name(status), aiacc_last_error_rank(),
           aiacc_last_error());
+  check(aiacc_finalize(), "finalize"); /* an exit without it would be a failure too, and perhaps the first to be seen */
   return 0;
 }
 
