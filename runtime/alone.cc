@@ -2,10 +2,22 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <array>
+#include <cstring>
 #include <span>
 
 namespace aiacc {
+namespace {
+
+Error sizes_differ(const Operation& operation, std::size_t sent, std::size_t expected) {
+  return Error(Code::kMismatch,
+               fmt::format("rank {} sends itself {} bytes with tag {} and expects {}: sizes must agree",
+                           operation.team.rank, sent, operation.call.tag, expected),
+               operation.team.rank);
+}
+
+}  // namespace
 
 Task<void> run_alone(Operation& operation) {
   const Call& call = operation.call;
@@ -29,45 +41,61 @@ Task<void> run_alone(Operation& operation) {
   }
 }
 
-// The oldest of the waiting that has this tag, unlinked.
-Loopback::Waiting* Loopback::match(IntrusiveList<Waiting>& others, const Operation& operation) {
+Task<void> Loopback::run(Operation& operation) {
+  return operation.call.kind == Collective::kSend ? send(operation) : recv(operation);
+}
+
+// The oldest that waits for this tag, unlinked.
+Loopback::Waiting* Loopback::waiting_for(std::uint32_t tag) {
   Waiting* found = nullptr;
-  others.for_each([&](Waiting& other) {
-    if (found == nullptr && other.operation.call.tag == operation.call.tag) found = &other;
+  recvs_.for_each([&](Waiting& waiting) {
+    if (found == nullptr && waiting.operation.call.tag == tag) found = &waiting;
   });
   if (found != nullptr) found->unlink();
   return found;
 }
 
-Task<void> Loopback::run(Operation& operation) {
-  const bool sending = operation.call.kind == Collective::kSend;
-  if (Waiting* other = match(sending ? recvs_ : sends_, operation)) {
-    const Operation& send = sending ? operation : other->operation;
-    const Operation& recv = sending ? other->operation : operation;
-    Event& met = other->met;
-    other->matched = true;
-    if (send.send.bytes != recv.recv.bytes) {
-      const Error error(Code::kMismatch,
-                        fmt::format("rank {} sends itself {} bytes with tag {} and expects {}: sizes must agree",
-                                    operation.team.rank, send.send.bytes, operation.call.tag, recv.recv.bytes),
-                        operation.team.rank);
-      other->error = std::make_exception_ptr(error);
-      met.set();
-      throw error;
-    }
-    co_await operation.team.compute.copy(recv.recv, send.send);
+Task<void> Loopback::send(Operation& operation) {
+  Waiting* recv = waiting_for(operation.call.tag);
+  if (recv == nullptr) {
+    Early& early = early_.emplace_back(Early{operation.call.tag, std::vector<std::byte>(operation.send.bytes)});
+    if (operation.send.bytes > 0) std::memcpy(early.bytes.data(), operation.send.data, operation.send.bytes);
+    co_return;
+  }
+  Event& met = recv->met;
+  recv->matched = true;
+  const Buffer into = recv->operation.recv;
+  if (into.bytes != operation.send.bytes) {
+    const Error error = sizes_differ(operation, operation.send.bytes, into.bytes);
+    recv->error = std::make_exception_ptr(error);
     met.set();
+    throw error;
+  }
+  co_await operation.team.compute.copy(into, operation.send);
+  met.set();
+}
+
+Task<void> Loopback::recv(Operation& operation) {
+  const auto early =
+      std::find_if(early_.begin(), early_.end(), [&](const Early& each) { return each.tag == operation.call.tag; });
+  if (early != early_.end()) {
+    std::list<Early> mine;
+    mine.splice(mine.end(), early_, early);
+    std::vector<std::byte>& bytes = mine.front().bytes;
+    if (bytes.size() != operation.recv.bytes) throw sizes_differ(operation, bytes.size(), operation.recv.bytes);
+    const Buffer from{bytes.data(), bytes.size()};
+    co_await operation.team.compute.copy(operation.recv, from);
     co_return;
   }
   Event met(operation.team.loop);
   Waiting self(operation, met);
-  (sending ? sends_ : recvs_).push_back(self);
+  recvs_.push_back(self);
   try {
     co_await met.wait(operation.stop);
   } catch (...) {
     self.error = std::current_exception();
   }
-  // Once matched, the other side is copying from or to our buffer: a stop has to wait for it.
+  // Once matched, the send is copying to our buffer: a stop has to wait for it.
   Stop none;
   if (self.matched) co_await met.wait(none);
   if (self.error) std::rethrow_exception(self.error);

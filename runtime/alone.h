@@ -1,6 +1,11 @@
 // What a rank does by itself: collectives of a group of one, and messages that a rank sends to itself in any group.
 #pragma once
 
+#include <cstdint>
+#include <exception>
+#include <list>
+#include <vector>
+
 #include "base/intrusive_list.h"
 #include "base/task/task.h"
 #include "collectives/operation.h"
@@ -10,13 +15,18 @@ namespace aiacc {
 // Collectives of a group of one: copies and scales.
 Task<void> run_alone(Operation& operation);
 
-// Messages of a rank to itself, matched by tag in the order of the calls. One for each group.
+// Messages of a rank to itself, matched by tag in the order of the calls. One for each group. A send that nobody has asked
+// for yet is copied, and complete: it needs memory and nothing else, like one to another rank of the host.
 class Loopback {
  public:
-  // A send or a recv whose other end is this rank. The send completes when its bytes were copied.
+  // A send or a recv whose other end is this rank.
   Task<void> run(Operation& operation);
 
  private:
+  struct Early {
+    std::uint32_t tag;
+    std::vector<std::byte> bytes;
+  };
   struct Waiting : ListNode<Waiting> {
     Waiting(Operation& waiting, Event& event) : operation(waiting), met(event) {}
     Operation& operation;
@@ -24,9 +34,12 @@ class Loopback {
     bool matched = false;
     std::exception_ptr error;
   };
-  Waiting* match(IntrusiveList<Waiting>& others, const Operation& operation);
 
-  IntrusiveList<Waiting> sends_;
+  Task<void> send(Operation& operation);
+  Task<void> recv(Operation& operation);
+  Waiting* waiting_for(std::uint32_t tag);
+
+  std::list<Early> early_;  // in the order of the sends
   IntrusiveList<Waiting> recvs_;
 };
 

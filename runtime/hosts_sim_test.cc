@@ -105,6 +105,26 @@ TEST_P(SimHosts, MessagesOfAPairAreMatchedByTagInTheOrderOfTheCalls) {
   }
 }
 
+TEST_P(SimHosts, ASendToOneselfNeedsNoReceiveFirst) {
+  SimJob job(GetParam());
+  const Buffer nothing;
+  std::vector<float> got(50'000);
+  for (const float value : {1.0f, 2.0f}) {
+    Call call = call_of(Collective::kSend, got.size(), 0);
+    auto& data = job[0].data.emplace_back(got.size(), value);
+    job[0].start(call, buffer_of(data), nothing);
+    job.finish();
+    EXPECT_EQ(error_of(*job[0].operations.back()).message(), "");
+    data.assign(data.size(), -1.0f);
+  }
+  for (const float value : {1.0f, 2.0f}) {
+    job[0].start(call_of(Collective::kRecv, got.size(), 0), nothing, buffer_of(got));
+    job.finish();
+    EXPECT_EQ(error_of(*job[0].operations.back()).message(), "");
+    EXPECT_EQ(got.back(), value);
+  }
+}
+
 // --- disagreement --------------------------------------------------------------------------------------------------------
 
 constexpr Collective kCollectives[] = {Collective::kAllreduce, Collective::kReduce,        Collective::kBroadcast,
