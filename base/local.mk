@@ -32,7 +32,8 @@ base_sources += \
 	base/data/dtype.h \
 	base/data/kernels.cc \
 	base/data/kernels.h \
-	base/data/reduction.h
+	base/data/reduction.h \
+	base/data/scratch_pool.h
 
 # The reduction kernels: one library for each instruction set, with its own flags. Fused multiply-adds would round
 # differently from one to the next.
@@ -179,6 +180,7 @@ base_tests += \
 	base/data/compute_conformance.cc \
 	base/data/compute_conformance.h \
 	base/data/cpu_compute_test.cc \
+	base/data/scratch_pool_test.cc \
 	base/data/reference_reduce.h
 
 base_tests += \

@@ -295,7 +295,9 @@ TEST(Mailbox, LateMessagesOfAForgottenGroupAreDropped) {
   std::vector<std::byte> bytes = pattern(100);
   cluster.rank(1).mailbox().join(cluster.view(), 1);
   cluster.rank(1).mailbox().forget(cluster.view()->id());
-  for (std::uint64_t sequence = 1; sequence <= 2000; ++sequence) {  // far beyond the credit: dropping gives it back
+  const std::uint64_t messages =
+      2 * Mailbox::kCreditBytes / bytes.size();  // far beyond the credit: dropping gives it back
+  for (std::uint64_t sequence = 1; sequence <= messages; ++sequence) {
     cluster.rank(0).start(transfer(&cluster, &cluster.rank(0), {.to = 1, .sequence = sequence}, bytes));
     if (!cluster.run()) break;
   }

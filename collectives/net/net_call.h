@@ -5,11 +5,14 @@
 #include <algorithm>
 #include <cstdint>
 #include <optional>
+#include <utility>
 #include <vector>
 
+#include "base/data/scratch_pool.h"
 #include "base/task/scope.h"
 #include "collectives/operation.h"
 #include "transports/exchange.h"
+#include "transports/mailbox.h"
 
 namespace aiacc::net {
 
@@ -83,15 +86,19 @@ class NetCall {
 // Memory for what arrives before it is reduced. Like the operation's own buffers, it has no bytes in byte-free simulation.
 class Scratch {
  public:
-  Scratch(const Operation& op, std::size_t bytes) : bytes_(bytes) {
+  Scratch(const Operation& op, std::size_t bytes) : pool_(op.team.mailbox->scratch()), bytes_(bytes) {
     const bool elided = op.send.data == nullptr && op.recv.data == nullptr;
-    if (!elided) memory_.resize(bytes);
+    if (!elided) memory_ = pool_.take(bytes);
   }
-  Buffer buffer() noexcept { return Buffer{memory_.empty() ? nullptr : memory_.data(), bytes_}; }
+  ~Scratch() { pool_.give_back(std::move(memory_)); }
+  Scratch(const Scratch&) = delete;
+  Scratch& operator=(const Scratch&) = delete;
+  Buffer buffer() noexcept { return Buffer{memory_.data.get(), bytes_}; }
 
  private:
+  ScratchPool& pool_;
   std::size_t bytes_;
-  std::vector<std::byte> memory_;
+  ScratchPool::Block memory_;
 };
 
 // `count` elements in `parts` parts that differ by one element at most, the longer ones first.
