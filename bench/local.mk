@@ -16,3 +16,9 @@ EXTRA_DIST += bench/host/aiacc.cc bench/host/mpi.cc bench/host/run
 bench-host: stage
 	@$(srcdir)/bench/host/run $(stage)$(prefix) $(BENCH_FLAGS)
 .PHONY: bench-host
+
+# Allreduce between hosts, which are network namespaces, beside Open MPI, MPICH and Gloo: `make bench-hosts'.
+EXTRA_DIST += bench/hosts/gloo.py bench/hosts/run
+bench-hosts: stage
+	@$(srcdir)/bench/hosts/run $(stage)$(prefix) $(BENCH_FLAGS)
+.PHONY: bench-hosts

@@ -8,9 +8,12 @@ aiacc_digits_CPPFLAGS = $(AM_CPPFLAGS) -DAIACC_DIGITS_DATA='"$(pkgdatadir)/digit
 aiacc_digits_LDADD = libaiacc.la
 aiacc_digits_LDFLAGS = $(relocatable)
 dist_pkgdata_DATA = examples/digits/digits.txt
-EXTRA_DIST += examples/digits/README.md examples/digits/demo
+EXTRA_DIST += examples/digits/README.md examples/digits/demo examples/digits/demo-hosts
 
 # The first job: a digit classifier, trained on 4 ranks, and the same on one.
 demo: stage
 	@$(srcdir)/examples/digits/demo $(stage)$(bindir) $(stage)$(pkgdatadir)/digits.txt
-.PHONY: demo
+# The same over three hosts, made as network namespaces.
+demo-hosts: stage
+	@$(srcdir)/examples/digits/demo-hosts $(stage)$(bindir) $(stage)$(pkgdatadir)/digits.txt $(srcdir)/tests/namespace_hosts.py
+.PHONY: demo demo-hosts

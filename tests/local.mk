@@ -32,7 +32,6 @@ EXTRA_DIST += \
 	tests/programs/say_hello.py \
 	tests/settings_test.py \
 	tests/wire_protocol_test.py \
-	tests/sshd.py \
 	tests/run
 
 # Fuzz targets, built on request: `make agent_messages_fuzz'.
