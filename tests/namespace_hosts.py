@@ -4,7 +4,8 @@ own /dev/shm, /run and sysfs, and an Ethernet port on a switch that no other net
 
     namespace_hosts.py 3 -- aiaccrun --launch-agent "$AIACC_ENTER" -H h0:2,h1:2,h2:2 program
     namespace_hosts.py --rate 1gbit 2 -- ...            every host sends 1 Gbit/s at most
-    namespace_hosts.py 2 --on h0 -- mpirun ...          the launcher runs on h0
+    namespace_hosts.py --on h0 2 -- mpirun ...          the launcher runs on h0
+    namespace_hosts.py --possible                       exits 0 if hosts can be made here, else says why not
 
 AIACC_ENTER is a command for --launch-agent: `$AIACC_ENTER h1 program ...` runs a program there as sshd would, with a login's
 environment. The hosts live exactly as long as this process, however it ends: the kernel takes them down.
@@ -158,6 +159,8 @@ def main():
     parser.add_argument("--rate", help="what a host may send, as tc writes it: 1gbit")
     parser.add_argument("--on", help="the host whose network and name the command has; default: the machine's own")
     words = sys.argv[1:]
+    if words == ["--possible"]:
+        sys.exit(unavailable())
     split = words.index("--") if "--" in words else len(words)
     arguments, command = parser.parse_args(words[:split]), words[split + 1:]
     if not command:
