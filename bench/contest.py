@@ -1,4 +1,5 @@
-"""Runs one launcher of a benchmark and leaves none of its ranks behind, however it ends."""
+"""What benchmarks share: running a launcher of a contest so that none of its ranks is left behind, however it ends, and the
+command lines of the contestants over hosts."""
 import os
 import signal
 import subprocess
@@ -21,3 +22,21 @@ def finish(command, limit):
         if not isinstance(error, subprocess.TimeoutExpired):
             raise
         return None
+
+
+def over_hosts(launcher, hosts, count, each, prefix=None):
+    """How `launcher` (aiacc, openmpi, mpich) starts a program with `each` ranks on `count` of `hosts` (namespace_hosts.Hosts),
+    from the first of them; aiacc from the installed tree `prefix`."""
+    listed = ",".join(f"{name}:{each}" for name in hosts.names[:count])
+    if launcher == "aiacc":
+        words = [f"{prefix}/bin/aiaccrun", "--launch-agent", hosts.enter, "-H", listed]
+    elif launcher == "openmpi":
+        as_root = ["--allow-run-as-root"] if os.geteuid() == 0 else []
+        # Without these Open MPI would look for one more way between its daemons and its ranks than there is.
+        network = ["--mca", "oob_tcp_if_include", "eth0", "--mca", "btl_tcp_if_include", "eth0"]
+        words = ["mpirun.openmpi", *as_root, "--mca", "plm_rsh_agent", hosts.ssh, *network, "--oversubscribe", "-H", listed,
+                 "-np", count * each]
+    else:
+        words = ["mpiexec.hydra", "-launcher", "ssh", "-launcher-exec", hosts.ssh, "-iface", "eth0", "-hosts", listed, "-np",
+                 count * each]
+    return hosts.head(hosts.names[0], words)

@@ -2,7 +2,7 @@
 
 EXTRA_DIST += bench/contest.py bench/launch/once.c bench/launch/run
 
-# Launch beside Open MPI and MPICH: `make bench-launch [BENCH_FLAGS="--np 2,16"]'.
+# Launch beside Open MPI and MPICH: `make bench-launch [BENCH_FLAGS="--np 2,16" or "--hosts 4x1,16x4"]'.
 bench-launch: stage
 	@$(srcdir)/bench/launch/run $(stage)$(prefix) $(BENCH_FLAGS)
 .PHONY: bench-launch

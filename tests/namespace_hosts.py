@@ -30,6 +30,12 @@ exec nsenter --target "$pid" --net --uts --ipc --mount --pid --wd=/ -- \\
   env -i PATH="{path}" HOME="$HOME" USER="$(id -un)" SHELL=/bin/sh LANG=C.UTF-8 \\
   ${{TEST_JOB_MARK:+TEST_JOB_MARK="$TEST_JOB_MARK"}} "$@"
 """
+# What launchers take for ssh: its options are skipped, its words are one line for a shell.
+SSH = """#!/bin/sh
+while case "$1" in -*) true;; *) false;; esac; do shift; done
+host=$1; shift
+exec {folder}/enter "$host" sh -c "$*"
+"""
 # The first process of a host: makes itself at home, says so, and then only reaps (an ignored SIGCHLD survives exec).
 FIRST = """set -e
 mount -t sysfs sysfs /sys
@@ -92,10 +98,10 @@ class Hosts:
         for number, name in enumerate(self.names):
             lines += [f"{self.address(number)} {name}", f"{self.address(number, 6)} {name}"]
         hosts.write_text("\n".join(lines) + "\n")
-        enter = self.folder / "enter"
-        enter.write_text(ENTER.format(folder=self.folder, path=search_path()))
-        enter.chmod(0o755)
-        self.enter = str(enter)
+        for name, text in (("enter", ENTER), ("ssh", SSH)):
+            (self.folder / name).write_text(text.format(folder=self.folder, path=search_path()))
+            (self.folder / name).chmod(0o755)
+        self.enter, self.ssh = str(self.folder / "enter"), str(self.folder / "ssh")
 
         switch = self.first_process("switch", hosts)
         inside = ["nsenter", "--target", str(switch), "--net", "--"]
