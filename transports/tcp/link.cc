@@ -141,9 +141,10 @@ void Link::connection_ended(Connection& connection, std::exception_ptr error) no
   }
   const std::unique_ptr<Connection> ended = std::move(connection_);
   if (shared_.closed) return;
-  if (error && as_error(error).code() == Code::kProtocol) {  // it would say the same again
+  const Error cause = error ? as_error(error) : Error(Code::kPeerFailed, "end of stream");
+  if (cause.code() != Code::kPeerFailed && cause.code() != Code::kSystem) {  // the next connection would bring the same
     lose(std::make_exception_ptr(
-        Error(Code::kProtocol, fmt::format("{}: {}", shared_.name(rank_), as_error(error).message()), rank_)));
+        Error(cause.code(), fmt::format("{}: {}", shared_.name(rank_), cause.message()), rank_)));
   } else if (peer_left_ || farewell_) {
     peer_left_ = true;
     if (!outbound_.empty()) lose(has_gone());

@@ -2,6 +2,9 @@
 
 #include <gtest/gtest.h>
 
+#include "base/wire/handshake.h"
+#include "transports/tcp/data_header.h"
+#include "transports/tcp/dial.h"
 #include "transports/tcp/tcp_fixture_test.h"
 
 namespace aiacc::message_conformance {
@@ -175,6 +178,44 @@ TEST(TcpPort, ACompletionMayCloseThePort) {
     ASSERT_TRUE(net.run_until([&] { return closing.told > 0; }));
     net.run_until([] { return false; });
     EXPECT_EQ(closing.told, 1);
+  }
+}
+
+// As rank 1, with the secret: says `bytes` after the handshake.
+Task<void> misbehave(SimTcp* net, std::vector<std::byte> bytes) {
+  Stop stop;
+  SimTcp::HostOf host(*net, 9);
+  const std::unique_ptr<io::Stream> stream = co_await host.net.connect(net->addresses[0], stop);
+  const auto storage = std::make_unique<wire::HandshakeStorage>();
+  wire::DialerHandshake handshake(secret_of(1), {wire::Purpose::kData, 4711, 1, 0}, host.entropy);
+  co_await io::write_all(*stream, handshake.hello(), stop);
+  const std::span<const std::byte> challenge = co_await wire::read_handshake(*stream, *storage, stop);
+  const wire::Bytes proof = handshake.prove(challenge, tcp::Terms{}.text());
+  co_await io::write_all(*stream, proof, stop);
+  co_await wire::read_handshake(*stream, *storage, stop);
+  co_await io::write_all(*stream, bytes, stop);
+  std::byte one;
+  co_await stream->read_some(std::span(&one, 1), stop);
+}
+
+TEST(TcpPort, APeerThatSpeaksNonsenseIsLostWithASentence) {
+  std::vector<std::byte> nonsense(96, std::byte{0x77}), boast(96), chatter(192);
+  tcp::encode_header(tcp::ack_header(5, 0), std::span<std::byte, 96>(boast));
+  tcp::encode_header(tcp::ack_header(0, tcp::kAckLeaves), std::span(chatter).first<96>());
+  tcp::encode_header(header_of(1, 0), std::span(chatter).last<96>());
+  for (const auto& [bytes, sentence] : {std::pair(nonsense, "a message header came with version 30583"),
+                                        std::pair(boast, "acknowledges 5 messages, which cannot be"),
+                                        std::pair(chatter, "sent a message after its farewell")}) {
+    SimTcp net(2);
+    Recorder receiver;
+    net.port(0).set_receiver(receiver);
+    Task<void> talk = misbehave(&net, bytes);
+    talk.start();
+    ASSERT_TRUE(net.run_until([&] { return receiver.lost.size() == 1; })) << sentence;
+    EXPECT_NE(receiver.lost[0].second.message().find(sentence), std::string::npos) << receiver.lost[0].second.message();
+    EXPECT_EQ(receiver.lost[0].second.message().rfind("rank 1 on host 1: ", 0), 0u);
+    EXPECT_EQ(receiver.lost[0].second.code(), Code::kProtocol);
+    net.run_until([&] { return talk.done(); });
   }
 }
 
