@@ -23,8 +23,7 @@ struct Hello {
   std::string library_version;  // of libaiacc, e.g. "0.1.0"; all ranks of a job must agree
   std::int32_t rank = -1;       // AIACC_RANK of the caller; the agent checks it against the caller's ancestry
   std::int32_t size = -1;       // AIACC_SIZE of the caller, or what the program gave explicitly
-  std::uint16_t data_port =
-      0;  // TCP port on which this rank takes connections of other hosts' ranks; 0 in a job of one host
+  std::uint16_t data_port = 0;  // TCP port for ranks of other hosts; 0 in a job of one host
   auto fields() { return std::tie(protocol, library_version, rank, size, data_port); }
 };
 
