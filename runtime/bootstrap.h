@@ -18,10 +18,10 @@ namespace aiacc {
 // Everything a context needs to begin: filled by the provider.
 struct Birth {
   int rank = 0;
-  ViewPtr world;                     // shared by the contexts of a process
-  std::unique_ptr<HostDomain> host;  // with the ranks of this host, mine among them; null if I am alone on it
+  ViewPtr world;                      // shared by the contexts of a process
+  std::unique_ptr<HostDomain> host;   // with the ranks of this host, mine among them; null if I am alone on it
   std::unique_ptr<MessagePort> port;  // to the ranks of the world, by their ranks in it; null if they share my host
-  std::string job_name;              // for messages
+  std::string job_name;               // for messages
   std::string host_name;
   std::vector<std::string> host_names;  // by Member::host, for messages; may be empty if there is one host
 };

@@ -2,12 +2,12 @@
 """Hosts that share nothing but a network, on one machine: each has net, uts, ipc, mount and pid namespaces of its own, its
 own /dev/shm, /run and sysfs, and an Ethernet port on a switch that no other network touches.
 
-    namespace_hosts.py 3 -- aiaccrun --launch-agent "$AIACC_ENTER" -H h0:2,h1:2,h2:2 program
+    namespace_hosts.py 3 -- aiaccrun --launch-agent "$ENTER_HOST" -H h0:2,h1:2,h2:2 program
     namespace_hosts.py --rate 1gbit 2 -- ...            every host sends 1 Gbit/s at most
     namespace_hosts.py --on h0 2 -- mpirun ...          the launcher runs on h0
     namespace_hosts.py --possible                       exits 0 if hosts can be made here, else says why not
 
-AIACC_ENTER is a command for --launch-agent: `$AIACC_ENTER h1 program ...` runs a program there as sshd would, with a login's
+ENTER_HOST is a command for --launch-agent: `$ENTER_HOST h1 program ...` runs a program there as sshd would, with a login's
 environment. The hosts live exactly as long as this process, however it ends: the kernel takes them down.
 """
 import argparse
@@ -175,7 +175,7 @@ def main():
     if reason:
         sys.exit(f"namespace_hosts.py: {reason}; run it as root, or in a user namespace: unshare -r {shlex.join(sys.argv)}")
     with contextlib.suppress(KeyboardInterrupt), Hosts(arguments.hosts, arguments.rate) as hosts:
-        environment = {**os.environ, "AIACC_ENTER": hosts.enter}
+        environment = {**os.environ, "ENTER_HOST": hosts.enter}
         if arguments.on:
             command = hosts.head(arguments.on, command)
         code = subprocess.run(["setpriv", "--pdeathsig", "TERM", *command], env=environment).returncode

@@ -50,7 +50,7 @@ def test_a_login_has_a_clean_environment():
 def test_hosts_end_with_their_maker_also_when_it_is_killed(tmp_path):
     source = pathlib.Path(namespace_hosts.__file__)
     maker = subprocess.Popen([sys.executable, source, "2", "--", "sh", "-c",
-                              "$AIACC_ENTER h0 readlink /proc/self/ns/pid; $AIACC_ENTER h1 sleep 1000"],
+                              "$ENTER_HOST h0 readlink /proc/self/ns/pid; $ENTER_HOST h1 sleep 1000"],
                              stdout=subprocess.PIPE, text=True, env={**os.environ, "TMPDIR": str(tmp_path)})
     space = maker.stdout.readline().strip()
     assert members(space)
