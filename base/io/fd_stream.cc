@@ -9,6 +9,7 @@
 #include <array>
 #include <cerrno>
 #include <cstring>
+#include <utility>
 
 #include "base/io/limits.h"
 #include "base/io/quiet_write.h"
@@ -56,7 +57,15 @@ FdStream::FdStream(RealLoop& loop, Fd descriptor, Method method, std::string des
   if (method_ == Method::kSocket) identity_ = identity_of(descriptor_.get());
 }
 
-FdStream::~FdStream() { unwatch(); }  // before descriptor_ closes
+FdStream::~FdStream() {
+  if (expects_answers_) loop_.expect_answers(-1);
+  unwatch();  // before descriptor_ closes
+}
+
+void FdStream::expect_answers() noexcept {
+  if (std::exchange(expects_answers_, true)) return;
+  loop_.expect_answers(1);
+}
 
 void FdStream::shutdown_write() noexcept {
   if (method_ == Method::kSocket) {

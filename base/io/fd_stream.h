@@ -23,6 +23,7 @@ class FdStream final : public Stream, private Watch, private Job {
   FdStream(RealLoop& loop, Fd descriptor, Method method, std::string description);
   ~FdStream() override;
 
+  void expect_answers() noexcept override;
   void shutdown_write() noexcept override;
   std::optional<PeerIdentity> peer_identity() const noexcept override { return identity_; }
   std::string describe() const override { return description_; }
@@ -62,6 +63,7 @@ class FdStream final : public Stream, private Watch, private Job {
   Method method_;
   bool watchable_ = true;
   bool put_off_ = false;  // the last try_io() did not look, for the sake of others in this turn
+  bool expects_answers_ = false;
   bool accepts_descriptors_ = false;
   std::string description_;
   std::optional<PeerIdentity> identity_;

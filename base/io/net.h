@@ -97,6 +97,8 @@ class Stream {
     return IoAwait(loop(), stop, *this, pieces);
   }
 
+  // Answers are waited for, and soon: a real loop stays awake for a while before it blocks.
+  virtual void expect_answers() noexcept {}
   virtual void shutdown_write() noexcept = 0;  // the peer reads end of stream after what was written
   virtual std::optional<PeerIdentity> peer_identity() const noexcept = 0;
   virtual std::string describe() const = 0;  // "tcp:10.0.0.1:4242" …, for messages

@@ -127,13 +127,26 @@ bool RealLoop::spin(Instant began, Instant due) noexcept {
   return false;
 }
 
+// The same for looks at the kernel on behalf of streams: an allreduce of 8 B between two hosts on one machine (veth) took
+// 17 us where the loops blocked, and 7 where they looked; between four hosts on two cores 42 and 27 (bench/hosts).
+bool RealLoop::looking_pays() noexcept {
+  constexpr unsigned kWaitsPerProbe = 32;
+  return answering_ > 0 && (look_credit_ > 0 || ++looks_ % kWaitsPerProbe == 0);
+}
+
+void RealLoop::note_look(bool succeeded) noexcept {
+  constexpr int kMostCredit = 8;
+  look_credit_ = std::clamp(look_credit_ + (succeeded ? 1 : -2), 0, kMostCredit);
+}
+
 // The spin and the yielding. True if something happened, false if it is time to block.
 bool RealLoop::wait_awake(Instant due) noexcept {
-  constexpr int kYieldsPerKernelLook = 16;
-  if (pollers_.empty()) return false;
+  const bool looks = looking_pays();
+  if (pollers_.empty() && !looks) return false;
+  const int yields_per_look = looks ? 1 : 16;
 
   const Instant began = now();
-  if (spinning_pays()) {
+  if (!pollers_.empty() && spinning_pays()) {
     const bool happened = spin(began, due);
     note_spin(happened);
     if (happened) return true;
@@ -145,8 +158,14 @@ bool RealLoop::wait_awake(Instant due) noexcept {
     if (poll_flags() || wake_.load(std::memory_order_relaxed)) return true;
     const Instant present = now();
     if (present >= due) return true;
-    if (yields % kYieldsPerKernelLook == 0 && look_at_kernel()) return true;
-    if (present >= give_up && yields >= patience_.min_yields) return false;
+    if (yields % yields_per_look == 0 && look_at_kernel()) {
+      if (looks) note_look(true);
+      return true;
+    }
+    if (present >= give_up && yields >= patience_.min_yields) {
+      if (looks) note_look(false);
+      return false;
+    }
   }
 }
 

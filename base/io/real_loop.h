@@ -7,7 +7,8 @@
 //
 // How it waits while a Poller is registered: it polls in a short spin, then yields its core between polls (several ranks
 // on one core hand it round in microseconds), then asks every BlockGuard and blocks in the kernel until a descriptor, a
-// timer or a wake. Without pollers it blocks at once. There is no periodic timer: a blocked loop costs nothing.
+// timer or a wake. With streams that expect answers it looks at the kernel between yields too, as long as that pays. Without
+// either it blocks at once. There is no periodic timer: a blocked loop costs nothing.
 #pragma once
 
 #include <sys/epoll.h>
@@ -140,6 +141,9 @@ class RealLoop final : public Loop, public Drive {
     return true;
   }
 
+  // So many more streams (or fewer) whose answers are worth staying awake for.
+  void expect_answers(int streams) noexcept { answering_ += streams; }
+
   // How often the loop blocked in the kernel: what tests and aiacc-info look at.
   std::uint64_t blocked_count() const noexcept { return blocked_count_; }
 
@@ -165,6 +169,8 @@ class RealLoop final : public Loop, public Drive {
   bool spinning_pays() noexcept;
   bool spin(Instant began, Instant due) noexcept;
   void note_spin(bool succeeded) noexcept;
+  bool looking_pays() noexcept;
+  void note_look(bool succeeded) noexcept;
   void block(Instant due) noexcept;
   bool arm_guards() noexcept;
   bool look_at_kernel() noexcept;
@@ -188,6 +194,9 @@ class RealLoop final : public Loop, public Drive {
   unsigned turns_ = 0;
   unsigned waits_ = 0;   // without a spin
   int spin_credit_ = 8;  // what recent spins earned
+  int answering_ = 0;    // streams
+  unsigned looks_ = 0;   // waits without looks at the kernel
+  int look_credit_ = 8;  // what looks at the kernel earned
   std::uint64_t blocked_count_ = 0;
 
   // Dekker: wake() stores wake_ and then loads blocked_; the driver stores blocked_ and then loads wake_; all seq_cst, so

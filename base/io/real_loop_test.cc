@@ -181,6 +181,29 @@ TEST(RealLoop, AWatchThatIsGoneIsNotTold) {
   EXPECT_EQ(left.told + right.told, 1);
 }
 
+// While answers are expected the kernel is looked at between yields; nothing has to wake the loop.
+TEST(RealLoop, StaysAwakeForAnswersThatAreExpected) {
+  for (const bool expected : {false, true}) {
+    RealLoop loop;
+    loop.set_patience({Duration(0), std::chrono::seconds(60), 0});
+    if (expected) loop.expect_answers(1);
+    Fd bell(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
+    struct Counter final : Watch {
+      int told = 0;
+      void ready(Ready) noexcept override { ++told; }
+    } counter;
+    loop.watch_edges(counter, bell.get(), true, false);
+    std::thread answer([&bell] {
+      std::this_thread::sleep_for(std::chrono::milliseconds(20));
+      const std::uint64_t one = 1;
+      EXPECT_EQ(write(bell.get(), &one, sizeof one), static_cast<ssize_t>(sizeof one));
+    });
+    loop.run_until([&] { return counter.told == 1; });
+    answer.join();
+    EXPECT_EQ(loop.blocked_count() == 0, expected);
+  }
+}
+
 TEST(RealLoop, AOneShotWatchIsToldOnceUntilRearmed) {
   RealLoop loop;
   Fd bell(eventfd(1, EFD_CLOEXEC | EFD_NONBLOCK));

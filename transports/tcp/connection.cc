@@ -18,6 +18,7 @@ Connection::Connection(Shared& shared, ConnectionOwner& owner, std::unique_ptr<i
       output_(shared.loop),
       room_(shared.loop) {
   place_stop_.emplace(stop_);
+  stream_->expect_answers();
 }
 
 Connection::~Connection() {
