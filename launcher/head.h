@@ -7,6 +7,7 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <string>
 #include <vector>
@@ -132,7 +133,7 @@ class Head final : private Sink::Owner, private HostLink::Owner {
   Instant flush_until_ = kNever;
   Verdict verdict_;
   std::vector<std::string> evidence_;                               // lines behind the closing line
-  std::vector<std::pair<std::string, wire::NotStarted>> refusals_;  // by hosts that were to prepare the job
+  std::map<int, wire::NotStarted> refusals_;  // by hosts that were to prepare the job, under their index
   std::size_t answered_ = 0;                                        // hosts that are prepared, or refused
   bool jobs_sent_ = false;
   bool ranks_started_ = false;

@@ -118,7 +118,7 @@ void Head::not_started(const HostLink& link, const wire::NotStarted& message) {
   for (std::size_t rank = 0; rank < hosts_of_ranks_.size(); ++rank) {
     if (hosts_of_ranks_[rank] == static_cast<std::size_t>(link.index())) rules_.lost(static_cast<int>(rank));
   }
-  refusals_.emplace_back(link.name(), message);
+  refusals_.emplace(link.index(), message);
   if (jobs_sent_ && !ranks_started_) return host_answered();
   refuse_start();
 }
@@ -134,10 +134,10 @@ void Head::host_answered() {
 
 void Head::refuse_start() {
   if (!begin_end(Cause::kNotStarted)) return;
-  const wire::NotStarted& first = refusals_.front().second;
+  const wire::NotStarted& first = refusals_.begin()->second;
   std::vector<std::string> names;
-  for (const auto& [name, refusal] : refusals_) {
-    if (refusal.sentence == first.sentence) names.push_back(name);
+  for (const auto& [host, refusal] : refusals_) {
+    if (refusal.sentence == first.sentence) names.push_back(links_[static_cast<std::size_t>(host)]->name());
   }
   verdict_.exit_code = first.exit_code;
   verdict_.id = static_cast<MessageId>(first.message);
