@@ -132,9 +132,9 @@ class Head final : private Sink::Owner, private HostLink::Owner {
   Instant started_{};
   Instant flush_until_ = kNever;
   Verdict verdict_;
-  std::vector<std::string> evidence_;                               // lines behind the closing line
+  std::vector<std::string> evidence_;         // lines behind the closing line
   std::map<int, wire::NotStarted> refusals_;  // by hosts that were to prepare the job, under their index
-  std::size_t answered_ = 0;                                        // hosts that are prepared, or refused
+  std::size_t answered_ = 0;                  // hosts that are prepared, or refused
   bool jobs_sent_ = false;
   bool ranks_started_ = false;
 };
