@@ -107,10 +107,11 @@ void MemfdDomain::read_private(int owner, const std::byte* from, std::span<std::
     std::memcpy(into.data(), from, into.size());
   } else if (!read_process(owner, from, into)) {
     const int reason = errno;
-    throw Error(Code::kPeerFailed, system_error(fmt::format("cannot read the buffer of process {} on this host",
-                                                            word(owner, kCountsLine, kProcess).load()),
-                                                reason)
-                                       .message());
+    const std::string what = fmt::format(
+        "cannot read the buffer of rank {} of this host's {} (process {}): it has ended, or freed the buffer during "
+        "the call",
+        owner, mapping_->ranks(), word(owner, kCountsLine, kProcess).load());
+    throw Error(Code::kPeerFailed, system_error(what, reason).message());
   }
 }
 
