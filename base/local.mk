@@ -65,6 +65,8 @@ base_sources += \
 	base/io/fd_stream.cc \
 	base/io/fd_stream.h \
 	base/io/host.h \
+	base/io/host_addresses.cc \
+	base/io/host_addresses.h \
 	base/io/limits.cc \
 	base/io/limits.h \
 	base/io/net.cc \
@@ -154,6 +156,7 @@ base_tests += \
 	base/io/clock_conformance.h \
 	base/io/host_conformance.h \
 	base/io/net_conformance.h \
+	base/io/host_addresses_test.cc \
 	base/io/real_clock_test.cc \
 	base/io/real_fixture.h \
 	base/io/real_host_test.cc \

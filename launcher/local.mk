@@ -49,8 +49,6 @@ launcher_sources += \
 	launcher/head_start.cc \
 	launcher/hello_server.cc \
 	launcher/hello_server.h \
-	launcher/host_addresses.cc \
-	launcher/host_addresses.h \
 	launcher/host_link.cc \
 	launcher/host_link.h \
 	launcher/keeper.cc \

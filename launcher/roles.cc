@@ -12,6 +12,7 @@
 
 #include "base/config.h"
 #include "base/io/bound_port.h"
+#include "base/io/host_addresses.h"
 #include "base/io/limits.h"
 #include "base/io/process_role.h"
 #include "base/io/real_clock.h"
@@ -19,7 +20,6 @@
 #include "base/io/real_loop.h"
 #include "base/io/real_net.h"
 #include "launcher/agent.h"
-#include "launcher/host_addresses.h"
 #include "launcher/keeper.h"
 #include "launcher/marker.h"
 #include "launcher/segment.h"
@@ -48,7 +48,7 @@ class RealAgentPlatform final : public AgentPlatform {
     return *topology_;
   }
   std::vector<std::string> environment() override { return process_environment(); }
-  std::vector<std::string> addresses() override { return host_addresses(environment()); }
+  std::vector<std::string> addresses() override { return io::host_addresses(environment()); }
 
  private:
   io::RealEntropy entropy_;

@@ -1,4 +1,4 @@
-#include "launcher/host_addresses.h"
+#include "base/io/host_addresses.h"
 
 #include <arpa/inet.h>
 #include <ifaddrs.h>
@@ -10,17 +10,12 @@
 #include <memory>
 #include <sstream>
 
-namespace aiacc::launcher {
+namespace aiacc::io {
 
 namespace {
 
 constexpr std::array<std::string_view, 7> kContainerPrefixes = {"docker", "br-",     "virbr", "veth",
                                                                 "cni",    "flannel", "cali"};
-
-bool of_containers(std::string_view interface) {
-  return std::any_of(kContainerPrefixes.begin(), kContainerPrefixes.end(),
-                     [&](std::string_view prefix) { return interface.starts_with(prefix); });
-}
 
 // "CLIENT PORT SERVER PORT": the third is an address of ours on which a connection came in.
 std::string server_of(const std::string& ssh_connection) {
@@ -45,6 +40,13 @@ bool link_local(const sockaddr& address) {
   return IN6_IS_ADDR_LINKLOCAL(&reinterpret_cast<const sockaddr_in6&>(address).sin6_addr);
 }
 
+}  // namespace
+
+bool of_containers(std::string_view interface) {
+  return std::any_of(kContainerPrefixes.begin(), kContainerPrefixes.end(),
+                     [&](std::string_view prefix) { return interface.starts_with(prefix); });
+}
+
 std::vector<InterfaceAddress> interface_addresses() {
   std::vector<InterfaceAddress> found;
   ifaddrs* list = nullptr;
@@ -58,8 +60,6 @@ std::vector<InterfaceAddress> interface_addresses() {
   }
   return found;
 }
-
-}  // namespace
 
 std::vector<std::string> choose_addresses(std::span<const InterfaceAddress> found, const std::string& ssh_connection) {
   std::vector<std::string> addresses;
@@ -91,4 +91,4 @@ std::vector<std::string> host_addresses(const std::vector<std::string>& environm
   return choose_addresses(found, connection);
 }
 
-}  // namespace aiacc::launcher
+}  // namespace aiacc::io
