@@ -10,6 +10,11 @@ base_sources += \
 	base/error.h \
 	base/hash.h \
 	base/intrusive_list.h \
+	base/json.cc \
+	base/json.h \
+	base/json_parse.cc \
+	base/json_text.cc \
+	base/json_text.h \
 	base/log.cc \
 	base/log.h \
 	base/log_levels.cc \
@@ -176,6 +181,7 @@ base_tests += \
 	base/sim/world_test.cc
 
 base_tests += \
+	base/json_test.cc \
 	base/nearest_test.cc \
 	base/topology/topology_test.cc
 
