@@ -92,6 +92,8 @@ base_sources += \
 	base/io/real_net.h \
 	base/io/real_signals.cc \
 	base/io/real_signals.h \
+	base/io/resolve.cc \
+	base/io/resolve.h \
 	base/io/signals.h \
 	base/io/spawn.cc \
 	base/io/spawn.h
@@ -125,8 +127,12 @@ base_sources += \
 	base/wire/handshake.cc \
 	base/wire/handshake.h \
 	base/wire/launch_messages.h \
+	base/wire/reception.cc \
+	base/wire/reception.h \
 	base/wire/secret.cc \
 	base/wire/secret.h \
+	base/wire/secret_file.cc \
+	base/wire/secret_file.h \
 	base/wire/secure_channel.cc \
 	base/wire/secure_channel.h
 libaiacc_base_la_LIBADD += $(SODIUM_LIBS)
@@ -159,6 +165,7 @@ sim_sources += \
 
 base_tests += \
 	base/io/clock_conformance.h \
+	base/io/host_addresses_test.cc \
 	base/io/host_conformance.h \
 	base/io/net_conformance.h \
 	base/io/host_addresses_test.cc \
@@ -166,7 +173,8 @@ base_tests += \
 	base/io/real_fixture.h \
 	base/io/real_host_test.cc \
 	base/io/real_loop_test.cc \
-	base/io/real_net_test.cc
+	base/io/real_net_test.cc \
+	base/io/resolve_test.cc
 
 base_tests += \
 	base/task/lane_test.cc \
@@ -196,6 +204,7 @@ base_tests += \
 	base/wire/channel_test.cc \
 	base/wire/codec_test.cc \
 	base/wire/handshake_test.cc \
+	base/wire/secret_file_test.cc \
 	base/wire/secure_channel_test.cc
 
 base_tests += \

@@ -81,7 +81,7 @@ def test_the_data_header_is_laid_out_as_declared():
 def test_the_limits_are_those_of_the_code():
     frame = (SOURCE / "base/wire/frame.h").read_text()
     handshake = (SOURCE / "base/wire/handshake.h").read_text()
-    door = (SOURCE / "transports/tcp/door.h").read_text()
+    door = (SOURCE / "base/wire/reception.h").read_text()
     for text, says, value in [(frame, "kMaxFrameBytes = 1u << 20", "an agent stream longer than 1 MiB + 4"),
                               (frame, "kLargestFrameBytes = 64u << 20", "none at all longer than\n64 MiB + 4"),
                               (handshake, "kMaxHandshakeBytes = 4096", "longer than 4,096 bytes"),

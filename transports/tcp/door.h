@@ -1,13 +1,9 @@
-// Door: takes connections, and lets in who proves to be a rank of this job. Strangers cost little: a place among kMostGreetings
-// for at most wire::kHandshakeLimit, of which the oldest is given to a newcomer, and memory that does not depend on them.
+// Door: lets in who proves to be a rank of this job (base/wire/reception.h).
 #pragma once
 
-#include <list>
 #include <memory>
-#include <optional>
 
-#include "base/task/scope.h"
-#include "base/wire/handshake.h"
+#include "base/wire/reception.h"
 #include "transports/tcp/dial.h"
 #include "transports/tcp/shared.h"
 
@@ -23,34 +19,21 @@ class DoorOwner {
   ~DoorOwner() = default;
 };
 
-class Door final : private Root::Owner {
+class Door final : private wire::Reception::Owner {
  public:
-  static constexpr std::size_t kMostGreetings = 64;
-
   Door(Shared& shared, DoorOwner& owner, std::unique_ptr<io::Listener> listener);
-  ~Door();
-  void open();
-  void close() noexcept;
+  void open() { reception_.open(); }
+  void close() noexcept { reception_.close(); }
 
  private:
-  struct Greeting {
-    Stop stop;
-    std::optional<Root> root;
-  };
-
-  void root_ended(Root& root, std::exception_ptr error) noexcept override;
-  Task<void> accept_all();
-  void admit(std::unique_ptr<io::Stream> stream);
-  Task<void> greet(Greeting* self, std::unique_ptr<io::Stream> stream);
-  Task<void> converse(Greeting* self, std::unique_ptr<io::Stream> stream, bool* stranger);
+  Task<void> greet(std::unique_ptr<io::Stream> stream, bool* stranger, Stop& stop) override;
+  void turned_away() noexcept override {
+    if (!shared_.closed) ++shared_.refused;
+  }
 
   Shared& shared_;
   DoorOwner& owner_;
-  Event left_;  // one who was greeted
-  Stop stop_;
-  std::unique_ptr<io::Listener> listener_;
-  std::optional<Root> acceptor_;
-  std::list<Greeting> greetings_;  // oldest first
+  wire::Reception reception_;
 };
 
 }  // namespace aiacc::tcp
