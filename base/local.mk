@@ -137,6 +137,16 @@ base_sources += \
 	base/wire/secure_channel.h
 libaiacc_base_la_LIBADD += $(SODIUM_LIBS)
 
+# The command lines of programs: ranks have none.
+noinst_LTLIBRARIES += libaiacc_options.la
+libaiacc_options_la_LIBADD = -lboost_program_options
+libaiacc_options_la_SOURCES = \
+	base/options/command_line.cc \
+	base/options/command_line.h \
+	base/options/option_table.cc \
+	base/options/option_table.h \
+	base/options/option_values.cc
+
 # A library of its own, for aiaccrun and its agents: ranks do not carry hwloc.
 noinst_LTLIBRARIES += libaiacc_topology.la
 libaiacc_topology_la_CPPFLAGS = $(AM_CPPFLAGS) $(HWLOC_CFLAGS)

@@ -1,5 +1,5 @@
 # launcher: aiaccrun, its agent and its keeper. liblauncher.la holds everything but main(), so that tests can link it.
-liblauncher_la_LIBADD = libaiacc_topology.la -lboost_program_options
+liblauncher_la_LIBADD = libaiacc_topology.la libaiacc_options.la
 
 launcher_sources += \
 	launcher/binding.cc \

@@ -2,11 +2,6 @@
 
 #include <fmt/format.h>
 
-#include <boost/program_options/options_description.hpp>
-#include <boost/program_options/parsers.hpp>
-#include <boost/program_options/variables_map.hpp>
-#include <set>
-
 #include "launcher/host_list.h"
 #include "launcher/option_values.h"
 #include "launcher/options_table.h"
@@ -16,96 +11,41 @@ namespace aiacc::launcher {
 
 namespace {
 
-namespace po = boost::program_options;
-using Texts = std::vector<std::string>;
-
-po::options_description describe_for_boost() {
-  po::options_description description;
-  for (const OptionRow& row : option_table()) {
-    const std::string name(row.name);
-    if (row.argument.empty()) {
-      description.add_options()(name.c_str(), po::bool_switch());
-    } else if (row.repeatable) {
-      description.add_options()(name.c_str(), po::value<Texts>()->composing());
-    } else {
-      description.add_options()(name.c_str(), po::value<std::string>());
-    }
-  }
-  return description;
-}
-
-// The options once more, each in the one form that Boost is to see.
-Texts in_long_form(const std::vector<GivenOption>& options) {
-  Texts words;
-  std::set<const OptionRow*> switches;
-  for (const GivenOption& option : options) {
-    if (!option.row->argument.empty()) {
-      words.push_back(fmt::format("--{}={}", option.row->name, option.value));
-    } else if (switches.insert(option.row).second) {  // a switch given twice is on
-      words.push_back(fmt::format("--{}", option.row->name));
-    }
-  }
-  return words;
-}
-
-po::variables_map read_with_boost(const std::vector<GivenOption>& options) {
-  po::variables_map map;
-  const po::options_description description = describe_for_boost();
-  try {
-    const int style = po::command_line_style::allow_long | po::command_line_style::long_allow_adjacent;
-    po::store(po::command_line_parser(in_long_form(options)).options(description).style(style).run(), map);
-  } catch (const po::multiple_occurrences& error) {
-    std::string name = error.get_option_name();
-    name.erase(0, name.find_first_not_of('-'));
-    throw UsageError(MessageId::kOption, fmt::format("{} is given twice; give it once", spelled(name)));
-  } catch (const po::error& error) {
-    throw Error(Code::kInternal,
-                fmt::format("the option parser refused what the splitter let through: {}", error.what()));
-  }
-  return map;
-}
-
-// Reads values out of Boost's map by the table's names, under the spelling that the user chose.
+// Reads values by the table's names, under the spelling that the user chose.
 class Reader {
  public:
-  explicit Reader(const std::vector<GivenOption>& options) : options_(options), map_(read_with_boost(options)) {}
+  explicit Reader(const CommandLine& line) try : values_(option_table(), line) {
+  } catch (const OptionError& error) {
+    throw usage_error(error);
+  }
 
   void read(const char* name, Setting<bool>& setting) const {
-    if (map_[name].as<bool>()) setting = {true, Source::kFlag};
+    if (values_.flag(name)) setting = {true, Source::kFlag};
   }
 
   template <typename T>
   void read(const char* name, Setting<T>& setting, T (*parse)(std::string_view, std::string_view)) const {
-    if (map_.count(name) != 0) setting = {parse(typed(name), map_[name].as<std::string>()), Source::kFlag};
+    if (values_.given(name)) setting = {parse(values_.typed(name), values_.text(name)), Source::kFlag};
   }
 
   void read_text(const char* name, Setting<std::string>& setting) const {
-    if (map_.count(name) != 0) setting = {map_[name].as<std::string>(), Source::kFlag};
+    if (values_.given(name)) setting = {values_.text(name), Source::kFlag};
   }
 
   template <typename Visit>
   void each(const char* name, Visit visit) const {
-    if (map_.count(name) == 0) return;
-    for (const std::string& text : map_[name].as<Texts>()) visit(typed(name), text);
+    for (const std::string& text : values_.texts(name)) visit(values_.typed(name), text);
   }
 
  private:
-  std::string_view typed(std::string_view name) const {
-    for (const GivenOption& option : options_) {
-      if (option.row->name == name) return option.typed;
-    }
-    return name;
-  }
-
-  const std::vector<GivenOption>& options_;
-  po::variables_map map_;
+  OptionValues values_;
 };
 
 }  // namespace
 
 Options parse_options(const std::vector<std::string>& arguments) {
-  const SplitCommandLine split = split_command_line(arguments);
-  const Reader reader(split.options);
+  const CommandLine split = split_command_line(arguments);
+  const Reader reader(split);
   Options options;
 
   reader.read("np", options.ranks, parse_count);
@@ -141,7 +81,7 @@ Options parse_options(const std::vector<std::string>& arguments) {
   reader.read("help", asked);
   if (asked.value) options.action = Options::Action::kHelp;
 
-  options.command = split.command;
+  options.command = split.words;
   if (options.action != Options::Action::kRun) return options;
   if (options.hosts.given() && options.host_file.given()) {
     throw UsageError(MessageId::kUsage, "--host and --hostfile both name the hosts; give one of them");

@@ -1,15 +1,12 @@
 #include "launcher/options_table.h"
 
 #include <array>
-#include <vector>
-
-#include "base/nearest.h"
 
 namespace aiacc::launcher {
 
 namespace {
 
-using enum OptionGroup;
+using namespace OptionGroup;
 
 constexpr std::array kTable = {
     OptionRow{kRanks, "np", "n", "N", "", false, "0.1.0",
@@ -56,62 +53,8 @@ constexpr std::array kTable = {
     OptionRow{kInformation, "help", "h", "", "no", false, "0.1.0", "Print this text and exit."},
 };
 
-// Calls visit(name) with the long name and then each alias; stops when it returns true.
-template <typename Visit>
-bool any_name(const OptionRow& row, Visit visit) {
-  if (visit(row.name)) return true;
-  std::string_view rest = row.aliases;
-  while (!rest.empty()) {
-    const std::size_t blank = rest.find(' ');
-    if (visit(rest.substr(0, blank))) return true;
-    rest = blank == std::string_view::npos ? std::string_view{} : rest.substr(blank + 1);
-  }
-  return false;
-}
-
 }  // namespace
 
-std::span<const OptionRow> option_table() noexcept { return kTable; }
-
-std::string_view title(OptionGroup group) noexcept {
-  switch (group) {
-    case kRanks: return "Ranks and hosts";
-    case kPlacement: return "Placement";
-    case kEnvironment: return "Environment and directory";
-    case kOutput: return "Output";
-    case kLife: return "Life of the job";
-    case kInformation: return "Information";
-  }
-  return "";
-}
-
-const OptionRow* find_option(std::string_view name) noexcept {
-  for (const OptionRow& row : kTable) {
-    if (any_name(row, [&](std::string_view known) { return known == name; })) return &row;
-  }
-  return nullptr;
-}
-
-std::string nearest_option(std::string_view name) {
-  std::vector<std::string_view> names;
-  for (const OptionRow& row : kTable) {
-    any_name(row, [&](std::string_view known) {
-      names.push_back(known);
-      return false;
-    });
-  }
-  return spelled(nearest(name, names));
-}
-
-std::string spelled(std::string_view name) { return std::string(name.size() <= 2 ? "-" : "--").append(name); }
-
-std::string all_spellings(const OptionRow& row) {
-  std::string text;
-  any_name(row, [&](std::string_view name) {
-    if (name != row.name) text += spelled(name) + ", ";
-    return false;
-  });
-  return text + spelled(row.name);
-}
+OptionTable option_table() noexcept { return kTable; }
 
 }  // namespace aiacc::launcher

@@ -76,30 +76,6 @@ std::vector<std::pair<std::string_view, Shown>> all_values(const Options& o) {
   };
 }
 
-constexpr std::size_t kHelpWidth = 80;
-constexpr std::size_t kHelpIndent = 30;
-
-// `text` broken between words, each line after the first indented.
-std::string wrapped(std::string_view text, std::size_t indent, std::size_t width) {
-  std::string out;
-  std::size_t column = indent;
-  while (!text.empty()) {
-    const std::size_t blank = text.find(' ');
-    const std::string_view word = text.substr(0, blank);
-    text.remove_prefix(blank == std::string_view::npos ? text.size() : blank + 1);
-    if (column != indent && column + 1 + word.size() > width) {
-      out += '\n' + std::string(indent, ' ');
-      column = indent;
-    } else if (column != indent) {
-      out += ' ';
-      ++column;
-    }
-    out += word;
-    column += word.size();
-  }
-  return out;
-}
-
 }  // namespace
 
 std::string describe_options(const Options& options) {
@@ -118,18 +94,7 @@ std::string help_text() {
       "usage: aiaccrun [OPTIONS] PROGRAM [ARGUMENTS]\n"
       "Starts the ranks of a job on one host or several, binds them, and ends with the first\n"
       "failure's exit code. Options may have one dash or two; they end where the program begins.\n";
-  const OptionRow* previous = nullptr;
-  for (const OptionRow& row : option_table()) {
-    if (previous == nullptr || previous->group != row.group) text += fmt::format("\n{}:\n", title(row.group));
-    previous = &row;
-    std::string left = "  " + all_spellings(row);
-    if (!row.argument.empty()) left += fmt::format(" {}", row.argument);
-    left += left.size() + 2 > kHelpIndent ? "\n" + std::string(kHelpIndent, ' ')
-                                          : std::string(kHelpIndent - left.size(), ' ');
-    std::string help(row.help);
-    if (!row.argument.empty() && !row.fallback.empty()) help += fmt::format(" [{}]", row.fallback);
-    text += left + wrapped(help, kHelpIndent, kHelpWidth) + "\n";
-  }
+  text += options_help(option_table());
   text +=
       "\nExit codes: that of the first rank to fail, 128 + N for signal N; 2 usage, 124 timeout,\n"
       "125 launcher, 126 not executable, 127 not found. More: man aiaccrun, man aiacc-env.\n";

@@ -1,26 +1,19 @@
-// Splits a command line where Boost.ProgramOptions cannot: the program begins at the first word that is no option, options
-// may have one dash or two, '_' stands for '-', and "-np 4", "-np=4" and "--np 4" are the same.
+// The command line of aiaccrun: its options, and the program behind them.
 #pragma once
 
 #include <string>
 #include <vector>
 
+#include "base/options/command_line.h"
+#include "launcher/failure.h"
 #include "launcher/options_table.h"
 
 namespace aiacc::launcher {
 
-struct GivenOption {
-  const OptionRow* row = nullptr;
-  std::string typed;  // as the user wrote it, for messages: "-np"
-  std::string value;  // "" for a switch
-};
-
-struct SplitCommandLine {
-  std::vector<GivenOption> options;
-  std::vector<std::string> command;
-};
+// As aiaccrun says it: with the id of the message and the exit code of a usage error.
+UsageError usage_error(const OptionError& error);
 
 // Throws UsageError for an unknown option, a value that is missing and one that is not wanted.
-SplitCommandLine split_command_line(const std::vector<std::string>& arguments);
+CommandLine split_command_line(const std::vector<std::string>& arguments);
 
 }  // namespace aiacc::launcher

@@ -1,0 +1,69 @@
+#include "base/options/command_line.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+namespace aiacc {
+
+namespace {
+
+bool is_option_word(const std::string& word) { return word.size() >= 2 && word.front() == '-'; }
+
+struct OptionWord {
+  std::string typed;  // without "=value"
+  std::string name;   // without dashes, '_' as '-'
+  bool has_value = false;
+  std::string value;
+};
+
+OptionWord read_option_word(const std::string& word) {
+  const std::size_t equals = word.find('=');
+  OptionWord read;
+  read.typed = word.substr(0, equals);
+  read.name = read.typed.substr(read.typed.starts_with("--") ? 2 : 1);
+  std::replace(read.name.begin(), read.name.end(), '_', '-');
+  if (equals != std::string::npos) {
+    read.has_value = true;
+    read.value = word.substr(equals + 1);
+  }
+  return read;
+}
+
+// A value may begin with a dash ("-np -1" is a bad number, not a missing one), but an option that is known, or "--", is none.
+bool can_be_value(OptionTable table, const std::string& word) {
+  return word != "--" && !(is_option_word(word) && find_option(table, read_option_word(word).name) != nullptr);
+}
+
+}  // namespace
+
+CommandLine split_command_line(OptionTable table, std::string_view program, const std::vector<std::string>& arguments) {
+  using Kind = OptionError::Kind;
+  CommandLine line;
+  std::size_t next = 0;
+  while (next < arguments.size() && is_option_word(arguments[next])) {
+    const std::string& word = arguments[next++];
+    if (word == "--") break;
+    OptionWord read = read_option_word(word);
+    const OptionRow* row = find_option(table, read.name);
+    if (row == nullptr) {
+      throw OptionError(Kind::kOption, fmt::format("unknown option {}; the nearest one is {} (see {} --help)",
+                                                   read.typed, nearest_option(table, read.name), program));
+    }
+    if (row->argument.empty() && read.has_value) {
+      throw OptionError(Kind::kValue,
+                        fmt::format("{} is a switch and takes no value, got '{}'", read.typed, read.value));
+    }
+    if (!row->argument.empty() && !read.has_value) {
+      if (next < arguments.size() && can_be_value(table, arguments[next])) read.value = arguments[next++];
+    }
+    if (!row->argument.empty() && read.value.empty()) {
+      throw OptionError(Kind::kValue, fmt::format("{} needs a value: {} {}", read.typed, read.typed, row->argument));
+    }
+    line.options.push_back({row, std::move(read.typed), std::move(read.value)});
+  }
+  line.words.assign(arguments.begin() + static_cast<std::ptrdiff_t>(next), arguments.end());
+  return line;
+}
+
+}  // namespace aiacc
