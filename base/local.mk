@@ -38,7 +38,9 @@ base_sources += \
 	base/data/kernels.cc \
 	base/data/kernels.h \
 	base/data/reduction.h \
-	base/data/scratch_pool.h
+	base/data/scratch_pool.h \
+	base/data/user_reduce.cc \
+	base/data/user_reduce.h
 
 # The reduction kernels: one library for each instruction set, with its own flags. Fused multiply-adds would round
 # differently from one to the next.

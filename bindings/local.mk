@@ -10,7 +10,9 @@ bindings_sources += \
 	bindings/c/memory.cc \
 	bindings/c/requests.cc \
 	bindings/c/state.cc \
-	bindings/c/state.h
+	bindings/c/state.h \
+	bindings/c/submit.cc \
+	bindings/c/submit.h
 
 bindings_tests += \
 	base/data/dtype.cc \

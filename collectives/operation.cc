@@ -11,12 +11,20 @@ namespace aiacc {
 namespace {
 
 bool reduces(Collective kind) noexcept {
-  return kind == Collective::kAllreduce || kind == Collective::kReduce || kind == Collective::kReduceScatter;
+  return kind == Collective::kAllreduce || kind == Collective::kReduce || kind == Collective::kReduceScatter ||
+         kind == Collective::kGroupedAllreduce;
 }
 
-bool has_root(Collective kind) noexcept { return kind == Collective::kReduce || kind == Collective::kBroadcast; }
+bool has_root(Collective kind) noexcept {
+  return kind == Collective::kReduce || kind == Collective::kBroadcast || kind == Collective::kGather ||
+         kind == Collective::kScatter;
+}
 
-bool point_to_point(Collective kind) noexcept { return kind == Collective::kSend || kind == Collective::kRecv; }
+// Only the two ends of a block know its length.
+bool agrees_pairwise(const Call& call) noexcept {
+  return call.uneven &&
+         (call.kind == Collective::kGather || call.kind == Collective::kScatter || call.kind == Collective::kAlltoall);
+}
 
 std::string_view verb(Collective kind) noexcept {
   switch (kind) {
@@ -28,40 +36,102 @@ std::string_view verb(Collective kind) noexcept {
     case Collective::kBarrier: return "barrier";
     case Collective::kSend: return "send";
     case Collective::kRecv: return "recv";
+    case Collective::kAlltoall: return "alltoall";
+    case Collective::kGather: return "gather";
+    case Collective::kScatter: return "scatter";
+    case Collective::kSendrecv: return "sendrecv";
+    case Collective::kRecvAny: return "recv";
+    case Collective::kGroupedAllreduce: return "grouped allreduce";
   }
   return "unknown call";
+}
+
+std::uint64_t layout_of(const Call& call) noexcept {
+  Hash64 hash;
+  for (const Extent& block : call.blocks) hash.add(block.count);
+  for (const Tensor& tensor : call.tensors) hash.add(tensor.send.bytes);
+  return hash.value();
 }
 
 }  // namespace
 
 std::uint64_t Call::fingerprint() const noexcept {
   // A send and its recv are one call seen from two ends: the same kind, and no root, since each names the other.
+  const bool message = is_message(kind);
   Hash64 hash;
-  hash.add(static_cast<std::uint64_t>(point_to_point(kind) ? Collective::kSend : kind));
+  hash.add(static_cast<std::uint64_t>(message ? Collective::kSend : kind));
   if (kind == Collective::kBarrier) return hash.value();
-  hash.add(count).add(static_cast<std::uint64_t>(reduction.type)).add(static_cast<std::uint64_t>(reduction.codec));
+  hash.add(static_cast<std::uint64_t>(reduction.type)).add(static_cast<std::uint64_t>(reduction.codec));
+  if (agrees_pairwise(*this)) {
+    hash.add(std::uint64_t{1});
+  } else {
+    hash.add(count);
+    if (uneven || !tensors.empty()) hash.add(blocks.size() + tensors.size()).add(layout_of(*this));
+  }
   if (reduces(kind)) {
     hash.add(static_cast<std::uint64_t>(reduction.op));
     hash.add(std::bit_cast<std::uint64_t>(reduction.prescale)).add(std::bit_cast<std::uint64_t>(reduction.postscale));
+    if (const UserOp* user = reduction.user; user != nullptr) {
+      hash.add(user->record_bytes).add(static_cast<std::uint64_t>(user->commutative)).add(user->name);
+    }
   }
   if (has_root(kind)) hash.add(static_cast<std::uint64_t>(root));
-  if (point_to_point(kind)) hash.add(tag);
+  if (message) hash.add(tag);
   return hash.value();
 }
 
-std::string Call::describe() const {
-  if (kind == Collective::kBarrier) return "barrier";
-  std::string text = fmt::format("{} of {} {}", verb(kind), count, name_of(reduction.type));
-  if (reduces(kind)) {
-    text += fmt::format(", {}", name_of(reduction.op));
-    if (reduction.prescale != 1.0) text += fmt::format(", prescale {}", reduction.prescale);
-    if (reduction.postscale != 1.0) text += fmt::format(", postscale {}", reduction.postscale);
+CallSummary Call::summary() const noexcept {
+  CallSummary summary;
+  summary.kind = kind;
+  summary.uneven = uneven;
+  summary.type = reduction.type;
+  summary.op = reduction.op;
+  summary.count = count;
+  summary.recv_count = recv_count;
+  summary.prescale = reduction.prescale;
+  summary.postscale = reduction.postscale;
+  summary.root = root;
+  summary.from = from;
+  summary.tag = tag;
+  summary.recv_tag = recv_tag;
+  if (const UserOp* user = reduction.user; user != nullptr) {
+    summary.record_bytes = static_cast<std::uint32_t>(user->record_bytes);
+    user->name.copy(summary.op_name, sizeof summary.op_name - 1);
   }
-  if (kind == Collective::kReduce) text += fmt::format(", to root {}", root);
-  if (kind == Collective::kBroadcast) text += fmt::format(", from root {}", root);
-  if (kind == Collective::kSend) text += fmt::format(" to rank {}, tag {}", root, tag);
-  if (kind == Collective::kRecv) text += fmt::format(" from rank {}, tag {}", root, tag);
-  return text;
+  if (uneven || !tensors.empty()) {
+    summary.parts = static_cast<std::uint32_t>(blocks.size() + tensors.size());
+    summary.layout = static_cast<std::uint32_t>(layout_of(*this));
+  }
+  return summary;
+}
+
+std::string CallSummary::describe() const {
+  if (kind == Collective::kBarrier) return "barrier";
+  std::string text(verb(kind));
+  if (kind == Collective::kGroupedAllreduce) text += fmt::format(" of {} tensors", parts);
+  if (uneven) text += 'v';
+  text += fmt::format(" of {} {}", count, name_of(type));
+  if (record_bytes > 0) text += fmt::format("s of {} bytes", record_bytes);
+  if (uneven && parts > 0) text += fmt::format(" in {} blocks (lengths #{:08x})", parts, layout);
+  if (kind == Collective::kGroupedAllreduce) text += fmt::format(" (lengths #{:08x})", layout);
+  if (reduces(kind)) {
+    text += record_bytes > 0 ? fmt::format(", operator '{}'", op_name) : fmt::format(", {}", name_of(op));
+    if (prescale != 1.0) text += fmt::format(", prescale {}", prescale);
+    if (postscale != 1.0) text += fmt::format(", postscale {}", postscale);
+  }
+  switch (kind) {
+    case Collective::kReduce:
+    case Collective::kGather: return text + fmt::format(", to root {}", root);
+    case Collective::kBroadcast:
+    case Collective::kScatter: return text + fmt::format(", from root {}", root);
+    case Collective::kSend: return text + fmt::format(" to rank {}, tag {}", root, tag);
+    case Collective::kRecv: return text + fmt::format(" from rank {}, tag {}", root, tag);
+    case Collective::kRecvAny: return text + fmt::format(" from any rank, tag {}", tag);
+    case Collective::kSendrecv:
+      return text +
+             fmt::format(" to rank {}, tag {}, and {} from rank {}, tag {}", root, tag, recv_count, from, recv_tag);
+    default: return text;
+  }
 }
 
 }  // namespace aiacc

@@ -33,6 +33,44 @@ TEST(Call, EachFieldThatMembersMustAgreeOnChangesTheFingerprint) {
   EXPECT_EQ(seen.size(), 7u);
 }
 
+TEST(Call, UnevenCallsAgreeOnEveryLengthOrOnNone) {
+  Call call;
+  call.kind = Collective::kAllgather;
+  call.uneven = true;
+  call.count = 5;
+  const Extent some[] = {{0, 2}, {2, 3}}, others[] = {{0, 3}, {3, 2}}, apart[] = {{0, 2}, {9, 3}};
+  call.blocks = some;
+  const std::uint64_t fingerprint = call.fingerprint();
+  EXPECT_EQ(call.describe().substr(0, 37), "allgatherv of 5 fp32 in 2 blocks (len");
+  call.blocks = apart;
+  EXPECT_EQ(call.fingerprint(), fingerprint) << "where blocks stand is everybody's own business";
+  call.blocks = others;
+  EXPECT_NE(call.fingerprint(), fingerprint);
+  call.kind = Collective::kGather;
+  const std::uint64_t at_root = call.fingerprint();
+  call.blocks = {};
+  call.count = 2;
+  EXPECT_EQ(call.fingerprint(), at_root) << "only the root knows all lengths";
+  call.uneven = false;
+  EXPECT_NE(call.fingerprint(), at_root);
+}
+
+TEST(Call, AUserDefinedOperatorIsAgreedOnByNameAndSize) {
+  UserOp op{nullptr, nullptr, 24, true, "softmax"};
+  Call call = allreduce_of(3);
+  call.reduction.type = DType::kRecord;
+  call.reduction.user = &op;
+  EXPECT_EQ(call.element_bytes(), 24u);
+  EXPECT_EQ(call.describe(), "allreduce of 3 records of 24 bytes, operator 'softmax'");
+  const std::uint64_t fingerprint = call.fingerprint();
+  const UserOp same = op;
+  call.reduction.user = &same;
+  EXPECT_EQ(call.fingerprint(), fingerprint);
+  op.name = "exponent";
+  call.reduction.user = &op;
+  EXPECT_NE(call.fingerprint(), fingerprint);
+}
+
 TEST(Call, ASendAndItsRecvAreOneCall) {
   Call send;
   send.kind = Collective::kSend;

@@ -29,8 +29,6 @@ std::string named(const std::vector<int>& ranks, const char* one, const char* se
   return fmt::format("{} {}", text, ranks.size() == 1 ? one : several);
 }
 
-bool is_message(const Call& call) noexcept { return call.kind == Collective::kSend || call.kind == Collective::kRecv; }
-
 }  // namespace
 
 Group::Group(Context& context, ViewPtr view, int rank, std::string name)
@@ -124,11 +122,13 @@ void Group::check_alive() {
   throw Error(Code::kAborted, fmt::format("{} was aborted earlier: {}", describe(), first.message()), first.peer());
 }
 
-std::uint64_t Group::next_ticket(const Call& call) noexcept { return is_message(call) ? ++messages_ : ++collectives_; }
+std::uint64_t Group::next_ticket(const Call& call) noexcept {
+  return is_message(call.kind) ? ++messages_ : ++collectives_;
+}
 
 void Group::began(GroupOperation& operation) noexcept {
   context_.watch().add(operation);
-  if (board_ != nullptr && !is_message(operation.call())) board_->arrived(operation.sequence());
+  if (board_ != nullptr && !is_message(operation.call().kind)) board_->arrived(operation.sequence());
 }
 
 void Group::ended(bool well) noexcept {
@@ -138,7 +138,8 @@ void Group::ended(bool well) noexcept {
 
 // Messages within a host are not in the mailbox.
 bool Group::crosses_hosts(const GroupOperation& operation) const noexcept {
-  return spans_hosts() && (!is_message(operation.call()) || (operation.wire_sequence() & Exchange::kPairSequence) != 0);
+  return spans_hosts() &&
+         (!is_message(operation.call().kind) || (operation.wire_sequence() & Exchange::kPairSequence) != 0);
 }
 
 void Group::investigate(const GroupOperation& operation) noexcept {
@@ -146,7 +147,7 @@ void Group::investigate(const GroupOperation& operation) noexcept {
 }
 
 std::string Group::holdup(const GroupOperation& operation) {
-  if (board_ != nullptr && !is_message(operation.call())) {
+  if (board_ != nullptr && !is_message(operation.call().kind)) {
     const std::vector<int> ranks = board_->missing(operation.sequence());
     if (!ranks.empty()) return named(ranks, "has not arrived", "have not arrived");
   }

@@ -10,7 +10,18 @@
 namespace aiacc {
 
 GroupOperation::GroupOperation(Group& group, const Call& call, Buffer send, Buffer recv, CallOptions options)
-    : group_(group), call_(call), send_(send), recv_(recv), options_(std::move(options)) {}
+    : group_(group),
+      call_(call),
+      blocks_(call.blocks.begin(), call.blocks.end()),
+      recv_blocks_(call.recv_blocks.begin(), call.recv_blocks.end()),
+      tensors_(call.tensors.begin(), call.tensors.end()),
+      send_(send),
+      recv_(recv),
+      options_(std::move(options)) {
+  call_.blocks = blocks_;
+  call_.recv_blocks = recv_blocks_;
+  call_.tensors = tensors_;
+}
 
 std::string GroupOperation::describe() const {
   std::string text = call_.describe();

@@ -3,8 +3,10 @@
 #pragma once
 
 #include <exception>
+#include <memory>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "base/task/lane.h"
 #include "base/task/scope.h"
@@ -18,11 +20,13 @@ class Group;
 struct CallOptions {
   static constexpr Duration kDefaultTimeout = Duration(-1);
   std::string name;                    // for messages; empty: none
+  std::shared_ptr<const void> keeps;   // lives as long as the operation: what its call refers to
   Duration timeout = kDefaultTimeout;  // Duration::max(): none
 };
 
 class GroupOperation final : public Work, public ListNode<GroupOperation>, private Root::Owner {
  public:
+  // Copies the lists that the call points to, but not what they point to.
   GroupOperation(Group& group, const Call& call, Buffer send, Buffer recv, CallOptions options);
   ~GroupOperation() = default;
 
@@ -66,6 +70,9 @@ class GroupOperation final : public Work, public ListNode<GroupOperation>, priva
 
   Group& group_;
   Call call_;
+  std::vector<Extent> blocks_;
+  std::vector<Extent> recv_blocks_;
+  std::vector<Tensor> tensors_;
   Buffer send_;
   Buffer recv_;
   CallOptions options_;

@@ -31,7 +31,7 @@ class CallNote {
   std::string describe() const { return describe_ == nullptr ? "an unknown call" : describe_(call_.data()); }
 
  private:
-  static constexpr std::size_t kBytes = 64;
+  static constexpr std::size_t kBytes = 96;
   std::array<std::byte, kBytes> call_{};
   std::string (*describe_)(const std::byte*) = nullptr;
 };

@@ -4,6 +4,7 @@
 #include <cstring>
 #include <vector>
 
+#include "base/data/user_reduce.h"
 #include "base/error.h"
 
 namespace aiacc {
@@ -63,10 +64,14 @@ Compute::Done CpuCompute::reduce(std::span<const Buffer> destinations, std::span
                                  std::size_t count, const Reduction& reduction, Step step) {
   if (count == 0) return {};
   AIACC_INVARIANT(!operands.empty(), "nothing to reduce");
-  AIACC_INVARIANT(supports(reduction.op, reduction.type), "the operator is not defined for the type");
-  const std::size_t bytes = count * size_of(reduction.type);
+  const std::size_t bytes = count * reduction.element_bytes();
   Pointers to(destinations, bytes);
   Pointers from(operands, bytes);
+  if (reduction.user != nullptr) {
+    reduce_by_user({to.data(), to.size()}, {from.data(), from.size()}, count, *reduction.user);
+    return {};
+  }
+  AIACC_INVARIANT(supports(reduction.op, reduction.type), "the operator is not defined for the type");
   kernels::Job job;
   job.destinations = to.data();
   job.destination_count = to.size();
@@ -81,6 +86,8 @@ Compute::Done CpuCompute::reduce(std::span<const Buffer> destinations, std::span
 
 void CpuCompute::reduce_now(std::span<std::byte* const> destinations, std::span<const std::byte* const> operands,
                             std::size_t count, const Reduction& reduction, int ranks) const noexcept {
+  if (reduction.user != nullptr) [[unlikely]]
+    return reduce_by_user(destinations, operands, count, *reduction.user);
   kernels::Job job;
   job.destinations = destinations.data();
   job.destination_count = destinations.size();

@@ -18,6 +18,7 @@ std::string_view name_of(DType type) noexcept {
     case DType::kFloat32: return "fp32";
     case DType::kFloat64: return "fp64";
     case DType::kBool: return "bool";
+    case DType::kRecord: return "record";
   }
   return "unknown type";
 }

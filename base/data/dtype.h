@@ -20,9 +20,10 @@ enum class DType : std::int32_t {
   kBFloat16 = 9,
   kFloat32 = 10,
   kFloat64 = 11,
-  kBool = 12,  // one byte; SUM and MAX are OR; PROD, MIN and AVG (the mean, truncated) are AND; scales do nothing
+  kBool = 12,    // one byte; SUM and MAX are OR; PROD, MIN and AVG (the mean, truncated) are AND; scales do nothing
+  kRecord = 13,  // of a user-defined operator, which knows its size
 };
-inline constexpr int kDTypes = 13;
+inline constexpr int kDTypes = 13;  // without kRecord: those that kernels know
 
 enum class ReduceOp : std::int32_t {
   kSum = 0,
@@ -51,6 +52,7 @@ constexpr std::size_t size_of(DType type) noexcept {
     case DType::kInt64:
     case DType::kUInt64:
     case DType::kFloat64: return 8;
+    case DType::kRecord: break;
   }
   return 0;
 }

@@ -2,11 +2,25 @@
 // applied in it, and the wire codec says how elements travel between hosts.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
+#include <string>
 
 #include "base/data/dtype.h"
 
 namespace aiacc {
+
+// An operator that the caller defined, on records of a fixed size. Associative; called on any thread.
+struct UserOp {
+  // inout[i] = inout[i] op in[i]; `inout` holds the lower ranks.
+  using Function = void (*)(void* inout, const void* in, std::size_t records, void* arg);
+
+  Function function = nullptr;
+  void* arg = nullptr;
+  std::size_t record_bytes = 0;
+  bool commutative = false;
+  std::string name;
+};
 
 // How elements travel. Only kNone here; codecs of fixed and variable size (fp16, bf16, sparse) join as further values.
 enum class Codec : std::uint8_t { kNone = 0 };
@@ -17,7 +31,17 @@ struct Reduction {
   Codec codec = Codec::kNone;
   double prescale = 1.0;   // each input is multiplied by it before the first operation
   double postscale = 1.0;  // the result is multiplied by it after the last (AVG: times 1/n, as one division)
+  // Set: in place of `op`, on records (`type` is kRecord), without scales. Outlives every use of the reduction.
+  const UserOp* user = nullptr;
 
+  std::size_t element_bytes() const noexcept { return user == nullptr ? size_of(type) : user->record_bytes; }
+  // Whether only neighbours may be combined, the lower first.
+  bool ordered() const noexcept { return user != nullptr && !user->commutative; }
+  // Whether a partial sum that is kept in `type` loses digits that the accumulate type has.
+  bool narrows() const noexcept {
+    const bool exact = op == ReduceOp::kMin || op == ReduceOp::kMax;
+    return user == nullptr && accumulate_type() != type && !exact;
+  }
   DType accumulate_type() const noexcept {
     return type == DType::kFloat16 || type == DType::kBFloat16 ? DType::kFloat32 : type;
   }

@@ -184,6 +184,7 @@ inline void reduce(std::byte* to, std::span<const Buffer> from, std::size_t coun
     case DType::kFloat32: return reduce_plain<float>(to, from, count, how, step);
     case DType::kFloat64: return reduce_plain<double>(to, from, count, how, step);
     case DType::kBool: return reduce_bool(to, from, count, how.op);
+    case DType::kRecord: break;
   }
 }
 

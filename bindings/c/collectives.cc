@@ -1,47 +1,12 @@
 // The collectives and point-to-point calls: check, then hand to the group.
 #include "bindings/c/arguments.h"
 #include "bindings/c/guard.h"
-#include "bindings/c/state.h"
+#include "bindings/c/submit.h"
 
 using namespace aiacc;
 using namespace aiacc::abi;
 
 namespace {
-
-Buffer buffer_of(const void* data, std::size_t bytes) noexcept {
-  Buffer buffer;
-  buffer.data = static_cast<std::byte*>(const_cast<void*>(data));  // never written through where the call only sends
-  buffer.bytes = bytes;
-  return buffer;
-}
-
-// Blocks without a request; with one, starts the call and names it.
-void submit(HandleTable<GroupEntry>::Pin& pin, const Call& call, Buffer send, Buffer recv, const CallOptions* options,
-            aiacc_request_t* request) {
-  if (request == nullptr) {
-    pin->group.run(call, send, recv, options);
-    return;
-  }
-  // The handle exists before anything starts: a full table leaves the group usable.
-  auto entry = std::make_unique<RequestEntry>(RequestEntry{pin->context, nullptr});
-  entry->operation = pin->group.prepare(call, send, recv, options);
-  GroupOperation& operation = *entry->operation;
-  const std::uint64_t handle = state().requests.insert(std::move(entry));
-  try {
-    pin->context->context().lane().start(operation);
-  } catch (...) {
-    state().requests.find(handle).remove();
-    throw;
-  }
-  *request = handle;
-}
-
-HandleTable<GroupEntry>::Pin pinned(aiacc_group_t group) {
-  HandleTable<GroupEntry>::Pin pin = state().groups.find(group);
-  if (!pin) [[unlikely]]
-    throw unknown_group(group);
-  return pin;
-}
 
 Call call_of(Collective kind, std::size_t count, DType type) noexcept {
   Call call;

@@ -81,6 +81,7 @@ std::vector<std::byte> input(DType type, std::size_t count, int rank, unsigned s
       case DType::kUInt32: put(static_cast<std::uint32_t>(random())); break;
       case DType::kInt64:
       case DType::kUInt64: put(static_cast<std::uint64_t>(random()) << 20); break;
+      case DType::kRecord: break;
     }
   }
   return bytes;

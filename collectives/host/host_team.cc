@@ -108,9 +108,10 @@ std::uint64_t HostTeam::arrive(const Call& call, const Arrival& arrival) noexcep
     line.word[kPrivateWord + 2].store(can_pull_, std::memory_order_relaxed);
   }
   ControlLine& called = domain_.own_line(mine - kArrivalLine + kCallLine);
-  std::array<std::uint64_t, sizeof(Call) / 8> call_words;
-  static_assert(sizeof call_words == sizeof(Call) && sizeof(Call) <= sizeof(ControlLine));
-  std::memcpy(call_words.data(), &call, sizeof call);
+  const CallSummary summary = call.summary();
+  std::array<std::uint64_t, sizeof(CallSummary) / 8> call_words;
+  static_assert(sizeof call_words == sizeof(CallSummary) && sizeof(CallSummary) <= sizeof(ControlLine));
+  std::memcpy(call_words.data(), &summary, sizeof summary);
   for (std::size_t i = 0; i < call_words.size(); ++i) called.word[i].store(call_words[i], std::memory_order_relaxed);
   domain_.publish(mine, 0, number);
   return number;
@@ -133,12 +134,12 @@ bool HostTeam::agree(std::uint64_t number) const noexcept {
   return true;
 }
 
-Call HostTeam::call_of(int member, std::uint64_t number) const noexcept {
+CallSummary HostTeam::call_of(int member, std::uint64_t number) const noexcept {
   const std::uint32_t at = arrival_line(member, number) - kArrivalLine + kCallLine;
   const ControlLine& called = domain_.line(domain_rank(member), at);
-  std::array<std::uint64_t, sizeof(Call) / 8> words;
+  std::array<std::uint64_t, sizeof(CallSummary) / 8> words;
   for (std::size_t i = 0; i < words.size(); ++i) words[i] = called.word[i].load(std::memory_order_relaxed);
-  Call call;
+  CallSummary call;
   std::memcpy(static_cast<void*>(&call), words.data(), sizeof call);
   return call;
 }

@@ -192,7 +192,7 @@ class HostTeam {
     return domain_.line(domain_rank(member), arrival_line(member, number)).word[word];
   }
   std::uint64_t channel_key(int from, int to) const noexcept;
-  Call call_of(int member, std::uint64_t number) const noexcept;
+  CallSummary call_of(int member, std::uint64_t number) const noexcept;
   std::byte* staging(int member) noexcept;
 
   HostDomain& domain_;

@@ -57,7 +57,8 @@ Task<void> HostsCall::spread_on_host(std::span<const host::Extents> owners, Buff
 
 Task<void> HostsCall::between(Call call, std::vector<int> members, Buffer send, Buffer recv,
                               std::span<const Extent> blocks, std::uint64_t first_step, Stop& stop) {
-  const PartOf part{op.call, op.team.size(), &exchange_, members, host, blocks, first_step};
+  const PartOf part{op.call, op.team.size(), &exchange_, members, host, first_step};
+  call.blocks = blocks;
   Operation phase{op.team, call, op.sequence, stop, send, recv, &part};
   co_await net::run(phase);
 }

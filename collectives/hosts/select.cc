@@ -20,8 +20,7 @@ Task<void> run_chosen(HostsCall& call) {
     case Collective::kAllgather: return allgather(call);
     case Collective::kReduceScatter: return reduce_scatter(call);
     case Collective::kBarrier: return barrier(call);
-    case Collective::kSend:
-    case Collective::kRecv: break;
+    default: break;
   }
   throw Error(Code::kInternal, "a message is no collective");
 }
@@ -54,7 +53,7 @@ Task<void> run(Operation& op) {
   }
   // Registered from the beginning to the end, also by members that send nothing: whoever asks finds their call here.
   Exchange exchange(*op.team.mailbox, op.team.view, op.team.rank, op.sequence, op.call.fingerprint(),
-                    CallNote(op.call));
+                    CallNote(op.call.summary()));
   const std::span<const int> mates = view.ranks_on_host_of(op.team.rank);
   const auto place = static_cast<std::size_t>(view.place_of(op.team.rank));
   if (mates.size() > 1) exchange.set_mate(mates[(place + 1) % mates.size()]);

@@ -46,7 +46,8 @@ class NetCall {
   NetCall(Operation& operation, Algorithm algorithm)
       : op(operation), tag_(static_cast<std::uint32_t>(algorithm) << 28) {
     if (op.part != nullptr && op.part->exchange != nullptr) return;
-    own_.emplace(*op.team.mailbox, op.team.view, op.team.rank, op.sequence, op.call.fingerprint(), CallNote(op.call));
+    own_.emplace(*op.team.mailbox, op.team.view, op.team.rank, op.sequence, op.call.fingerprint(),
+                 CallNote(op.call.summary()));
   }
 
   int rank() const noexcept { return place_in(op); }
@@ -110,12 +111,12 @@ struct Parts {
 };
 
 // One block of elements for each who takes part, as allgather and reduce-scatter have them: one after another with
-// call.count elements each, or where a part says. All are cut into the same number of segments.
+// call.count elements each, or where the call says. All are cut into the same number of segments.
 class Blocks {
  public:
   // At most `largest` bytes in a segment.
   Blocks(const Operation& op, std::size_t largest) : count_(op.call.count) {
-    if (op.part != nullptr) blocks_ = op.part->blocks;
+    blocks_ = op.call.blocks;
     std::size_t longest = blocks_.empty() ? count_ : 0;
     for (const Extent& block : blocks_) longest = std::max(longest, block.count);
     segments_ = std::max<std::size_t>(1, (longest * op.call.element_bytes() + largest - 1) / largest);

@@ -7,7 +7,7 @@ namespace {
 
 Exchange exchange_of(Operation& op) {
   return Exchange(*op.team.mailbox, op.team.view, op.team.rank, op.sequence | Exchange::kPairSequence,
-                  op.call.fingerprint(), CallNote(op.call));
+                  op.call.fingerprint(), CallNote(op.call.summary()));
 }
 
 }  // namespace

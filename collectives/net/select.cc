@@ -22,6 +22,7 @@ Task<void> run(Operation& op) {
     case Collective::kBarrier: return dissemination_barrier(op);
     case Collective::kSend: return send(op);
     case Collective::kRecv: return recv(op);
+    default: break;
   }
   throw Error(Code::kInternal, "a collective that this build does not know");
 }
