@@ -159,6 +159,16 @@ libaiacc_topology_la_SOURCES = \
 	base/topology/topology.cc \
 	base/topology/topology.h
 
+# The same as a module, which libaiacc loads when somebody asks what this host is (aiacc_info).
+pkglib_LTLIBRARIES += aiacc-topology.la
+aiacc_topology_la_SOURCES = base/topology/module.cc
+aiacc_topology_la_CPPFLAGS = $(AM_CPPFLAGS) $(HWLOC_CFLAGS)
+aiacc_topology_la_LIBADD = libaiacc_topology.la libaiacc_base.la
+aiacc_topology_la_LDFLAGS = $(AM_LDFLAGS) -module -avoid-version -no-undefined \
+	-Wl,--version-script=$(srcdir)/base/topology/module.map
+EXTRA_aiacc_topology_la_DEPENDENCIES = $(srcdir)/base/topology/module.map
+EXTRA_DIST += base/topology/module.map
+
 # base/sim is part of libaiacc_sim, not of libaiacc.
 sim_sources += \
 	base/sim/random.h \

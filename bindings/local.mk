@@ -8,6 +8,7 @@ bindings_sources += \
 	bindings/c/info.cc \
 	bindings/c/life.cc \
 	bindings/c/memory.cc \
+	bindings/c/report.cc \
 	bindings/c/requests.cc \
 	bindings/c/state.cc \
 	bindings/c/state.h \
@@ -19,6 +20,12 @@ bindings_tests += \
 	bindings/c/arguments_test.cc \
 	bindings/c/collectives_test.cc \
 	bindings/c/failures_test.cc \
+	bindings/c/report_test.cc \
+	base/json.cc \
+	base/json_parse.cc \
+	base/json_text.cc \
+	base/error.cc \
+	base/third_party/fmt.cc \
 	tests/abi_world.h
 
 EXTRA_DIST += bindings/c/aiacc.map

@@ -2,9 +2,11 @@
 dist_man_MANS += \
 	man/aiacc-env.7 \
 	man/aiacc-protocol.7 \
+	man/aiacc-info.1 \
 	man/aiacc.7 \
 	man/aiacc_allreduce.3 \
 	man/aiacc_context_create_local.3 \
+	man/aiacc_info.3 \
 	man/aiacc_init.3 \
 	man/aiacc_last_error.3 \
 	man/aiacc_mem_alloc.3 \

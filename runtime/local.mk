@@ -28,6 +28,19 @@ runtime_sources += \
 	runtime/group_operation.cc \
 	runtime/group_operation.h \
 	runtime/handles.h \
+	runtime/info/finding.cc \
+	runtime/info/finding.h \
+	runtime/info/host_limits.cc \
+	runtime/info/host_limits.h \
+	runtime/info/judge_limits.cc \
+	runtime/info/network_devices.cc \
+	runtime/info/network_devices.h \
+	runtime/info/report.cc \
+	runtime/info/report.h \
+	runtime/info/topology_module.cc \
+	runtime/info/topology_module.h \
+	runtime/info/ways.cc \
+	runtime/info/ways.h \
 	runtime/lane_task.h \
 	runtime/pair_sequences.h \
 	runtime/progress_watch.cc \
@@ -47,4 +60,5 @@ runtime_tests += \
 	runtime/handles_test.cc \
 	runtime/hosts_sim_test.cc \
 	runtime/hosts_tcp_test.cc \
+	runtime/info/host_limits_test.cc \
 	tests/sim_job.h

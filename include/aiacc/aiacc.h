@@ -201,6 +201,12 @@ AIACC_API const char *aiacc_version(void);
 /* Bytes of one element; 0 for an unknown type. */
 AIACC_API size_t aiacc_dtype_size(aiacc_dtype_t dtype);
 
+/* JSON about the library, this host, its topology, network devices and transports, the settings in force with their origins,
+ * and the limits that will hurt, each with one cure: what aiacc-info prints. As snprintf: writes at most `capacity` bytes with
+ * the terminating 0 (`json` may be NULL if it is 0), and *needed (may be NULL) is the whole length with it. Local; works
+ * before aiacc_init. The text differs from call to call. */
+AIACC_API aiacc_status_t aiacc_info(char *json, size_t capacity, size_t *needed);
+
 #ifdef __cplusplus
 }
 #endif

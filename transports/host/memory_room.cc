@@ -68,8 +68,9 @@ MemoryRoom memory_room(const ReadFile& read_file) {
 
 std::optional<std::string> read_host_file(const std::string& path) {
   std::ifstream in(path);
-  if (!in) return std::nullopt;
-  return std::string(std::istreambuf_iterator<char>(in), {});
+  std::ostringstream text;  // unlike an iterator, it takes a refused read as an end: some files of /sys open and refuse
+  if (!in || !(text << in.rdbuf())) return std::nullopt;
+  return text.str();
 }
 
 void require_memory(std::uint64_t bytes, const std::string& what, const ReadFile& read_file) {

@@ -18,18 +18,6 @@
 namespace aiacc {
 namespace {
 
-// As much address space as the host has memory, in powers of two, while all slices fit in a sixteenth of what a process
-// has: a rank can then always allocate what the host can give.
-std::uint64_t usual_slice_bytes(int ranks, const ReadFile& read_file) {
-  constexpr std::uint64_t kAddressSpace = std::uint64_t{1} << 43;
-  const std::string info = read_file("/proc/meminfo").value_or("");
-  const std::size_t total = info.find("MemTotal:");
-  std::uint64_t kib = 0;
-  if (total != std::string::npos) kib = std::strtoull(info.c_str() + total + 9, nullptr, 10);
-  const std::uint64_t memory = std::bit_ceil(std::max<std::uint64_t>(kib << 10, std::uint64_t{1} << 30));
-  return std::min(memory, std::bit_floor(kAddressSpace / static_cast<std::uint64_t>(ranks)));
-}
-
 void require_limit(__rlimit_resource resource, const char* option, std::uint64_t used, std::uint64_t bytes, int ranks) {
   rlimit limit{};
   getrlimit(resource, &limit);
@@ -47,6 +35,18 @@ std::uint64_t mapped_bytes() {
 }
 
 }  // namespace
+
+// As much address space as the host has memory, in powers of two, while all slices fit in a sixteenth of what a process
+// has: a rank can then always allocate what the host can give.
+std::uint64_t HostSegment::usual_slice_bytes(int ranks, const ReadFile& read_file) {
+  constexpr std::uint64_t kAddressSpace = std::uint64_t{1} << 43;
+  const std::string info = read_file("/proc/meminfo").value_or("");
+  const std::size_t total = info.find("MemTotal:");
+  std::uint64_t kib = 0;
+  if (total != std::string::npos) kib = std::strtoull(info.c_str() + total + 9, nullptr, 10);
+  const std::uint64_t memory = std::bit_ceil(std::max<std::uint64_t>(kib << 10, std::uint64_t{1} << 30));
+  return std::min(memory, std::bit_floor(kAddressSpace / static_cast<std::uint64_t>(ranks)));
+}
 
 HostSegment HostSegment::create(int ranks, std::uint64_t slice_bytes, std::uint64_t nonce) {
   return create(ranks, slice_bytes, nonce, read_host_file);

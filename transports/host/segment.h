@@ -63,6 +63,9 @@ class HostSegment {
   static HostSegment create(int ranks, std::uint64_t slice_bytes, std::uint64_t nonce);
   static HostSegment create(int ranks, std::uint64_t slice_bytes, std::uint64_t nonce, const ReadFile& read_file);
 
+  // What slice_bytes 0 means on this host.
+  static std::uint64_t usual_slice_bytes(int ranks, const ReadFile& read_file);
+
   // What every rank touches at once: its control lines and the staging of a group (collectives/host/host_team.h).
   static constexpr std::uint64_t kNeedPerRank = std::uint64_t{2} << 20;
 

@@ -1,0 +1,21 @@
+// aiacc_info: the report about library and host, as text of the caller's buffer.
+#include <cstring>
+
+#include "bindings/c/guard.h"
+#include "runtime/info/report.h"
+
+using namespace aiacc;
+
+extern "C" aiacc_status_t aiacc_info(char* json, size_t capacity, size_t* needed) {
+  return abi::guarded([&] {
+    if (json == nullptr && capacity > 0) {
+      throw Error(Code::kInvalidArgument, "json is NULL and capacity is not 0: pass where the text shall go");
+    }
+    const std::string text = info::report(aiacc_version()).text();
+    if (needed != nullptr) *needed = text.size() + 1;
+    if (capacity == 0) return;
+    const std::size_t copied = std::min(text.size(), capacity - 1);
+    std::memcpy(json, text.data(), copied);
+    json[copied] = 0;
+  });
+}

@@ -1,0 +1,48 @@
+// Limits of the kernel on the processes of a job here: which there are, and which will hurt.
+#pragma once
+
+#include <sys/resource.h>
+
+#include <cstdint>
+#include <optional>
+#include <string>
+
+#include "base/cgroups.h"
+#include "base/json.h"
+#include "runtime/info/finding.h"
+#include "transports/host/memory_room.h"
+
+namespace aiacc::info {
+
+// Of the processes that a control group may have.
+struct ProcessRoom {
+  std::uint64_t most = 0;
+  std::uint64_t now = 0;
+  std::string where;  // the file that says so
+};
+
+struct HostLimits {
+  rlimit memlock{};
+  rlimit open_files{};
+  rlimit processes{};
+  rlimit address_space{};
+  rlimit file_size{};
+  bool processes_bind = true;       // they do not bind root
+  std::uint64_t own_processes = 0;  // of this user, threads included
+  std::optional<ProcessRoom> process_room;
+  MemoryRoom memory;
+  unsigned cores = 1;       // usable ones: as many ranks as a job here would have
+  double cpus = 0;          // of the quota; 0: none
+  std::uint64_t units = 1;  // processing units of the mask
+  std::string quota_where;  // the file that says so
+  // Of the segment of a host with a rank on each usable core.
+  std::uint64_t segment_bytes = 0;
+
+  // Of this process, now. `units` come from its mask, `cores` with them: whoever knows the topology corrects that.
+  static HostLimits read(const ReadFile& read_file);
+};
+
+Json to_json(const HostLimits& limits);
+Findings judge(const HostLimits& limits);
+
+}  // namespace aiacc::info

@@ -1,0 +1,31 @@
+// The network devices of this host, and by which addresses others would reach it.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "base/cgroups.h"
+#include "base/json.h"
+
+namespace aiacc::info {
+
+struct NetworkDevice {
+  std::string name;
+  std::string state;                   // "up", "no carrier", "down"
+  std::vector<std::string> addresses;  // numeric
+  std::optional<int> mtu;
+  std::optional<int> speed_mbit;  // as the driver says
+  std::optional<int> numa;        // the domain that it is beside
+  bool loopback = false;
+  bool link_local_only = false;  // it has addresses, and each is link-local
+  std::optional<int> choice;     // 0: its address is tried first, 1: second ...
+  std::string why;               // it is chosen or not
+};
+
+// `ssh_connection`: SSH_CONNECTION of the environment, or "".
+std::vector<NetworkDevice> network_devices(const ReadFile& read_file, const std::string& ssh_connection);
+
+Json to_json(const std::vector<NetworkDevice>& devices);
+
+}  // namespace aiacc::info

@@ -1,0 +1,123 @@
+#include "runtime/info/report.h"
+
+#include <sodium.h>
+#include <sys/utsname.h>
+#include <unistd.h>
+
+#include "base/config.h"
+#include "base/data/kernels.h"
+#include "base/error.h"
+#include "runtime/info/finding.h"
+#include "runtime/info/host_limits.h"
+#include "runtime/info/network_devices.h"
+#include "runtime/info/topology_module.h"
+#include "runtime/info/ways.h"
+#include "transports/host/segment.h"
+
+namespace aiacc::info {
+
+namespace {
+
+using Environment = std::vector<std::string>;
+
+// The settings in force. A variable with a bad value is found and left out: the report shall tell of it and not fail.
+Config read_settings(const Environment& environment, Findings& findings) {
+  Environment good;
+  for (const std::string& entry : environment) {
+    try {
+      Config::read(std::span(&entry, 1));
+      good.push_back(entry);
+    } catch (const Error& error) {
+      findings.push_back({Finding::Level::kHurts, entry.substr(0, entry.find('=')), error.message(),
+                          "correct it or unset it; aiacc-env(7) has all settings"});
+    }
+  }
+  Config config = Config::read(good);
+  for (const std::string& warning : config.warnings()) {
+    findings.push_back({Finding::Level::kHurts,
+                        warning.substr(warning.find("AIACC_"), warning.find(" means") - warning.find("AIACC_")),
+                        warning, "correct its name or unset it"});
+  }
+  return config;
+}
+
+Json to_json(const Config& config) {
+  Json::Array rows;
+  for (const ConfigRow& row : config_table()) {
+    rows.push_back(Json::Object{{"name", row.name},
+                                {"value", config.text(row)},
+                                {"origin", name_of(config.origin(row.name))},
+                                {"set_by", row.set_by == ConfigRow::SetBy::kUser ? "user" : "aiaccrun"},
+                                {"help", row.help}});
+  }
+  return rows;
+}
+
+Json features(const Json& topology) {
+  Json::Array kernels;
+  for (const kernels::Table* table : kernels::tables()) kernels.emplace_back(table->name);
+  return Json::Object{
+      {"compiler", __VERSION__}, {"libsodium", sodium_version_string()}, {"hwloc", topology["hwloc"]}, {"cuda", false},
+      {"rdma", false},           {"kernels", std::move(kernels)}};
+}
+
+Json host() {
+  utsname names{};
+  uname(&names);
+  return Json::Object{{"name", static_cast<const char*>(names.nodename)},
+                      {"system", static_cast<const char*>(names.sysname)},
+                      {"kernel", static_cast<const char*>(names.release)},
+                      {"architecture", static_cast<const char*>(names.machine)},
+                      {"user", static_cast<std::int64_t>(getuid())}};
+}
+
+std::string ssh_connection(const Environment& environment) {
+  constexpr std::string_view kName = "SSH_CONNECTION=";
+  for (const std::string& entry : environment) {
+    if (entry.starts_with(kName)) return entry.substr(kName.size());
+  }
+  return {};
+}
+
+HostLimits limits_with(const Json& topology) {
+  HostLimits limits = HostLimits::read(read_host_file);
+  if (topology["missing"].is_null()) {
+    limits.cores = static_cast<unsigned>(topology["usable_cores"].as_integer());
+    limits.cpus = topology["quota"]["cpus"].as_double();
+    limits.quota_where = topology["quota"]["where"].as_string();
+  }
+  const int ranks = static_cast<int>(limits.cores);
+  limits.segment_bytes = SegmentMapping::total_bytes(ranks, HostSegment::usual_slice_bytes(ranks, read_host_file));
+  return limits;
+}
+
+void append(Findings& all, Findings more) {
+  for (Finding& one : more) all.push_back(std::move(one));
+}
+
+}  // namespace
+
+Json report(const char* version) {
+  const Environment environment = process_environment();
+  Findings findings;
+  const Config config = read_settings(environment, findings);
+  const Json topology = info::topology();
+  const HostLimits limits = limits_with(topology);
+  const std::vector<Way> ways = try_ways(read_host_file);
+  if (const std::string missing = topology["missing"].as_string(); !missing.empty()) {
+    findings.push_back({Finding::Level::kNote, "topology", missing, "install all of aiacc, with hwloc"});
+  }
+  append(findings, judge(limits));
+  append(findings, judge(ways));
+  return Json::Object{{"version", version},
+                      {"features", features(topology)},
+                      {"host", host()},
+                      {"topology", topology},
+                      {"network", to_json(network_devices(read_host_file, ssh_connection(environment)))},
+                      {"transports", to_json(ways)},
+                      {"settings", to_json(config)},
+                      {"limits", to_json(limits)},
+                      {"findings", to_json(findings)}};
+}
+
+}  // namespace aiacc::info

@@ -1,0 +1,155 @@
+"""aiacc-info under real limits and among odd network devices: what the doctor finds, its cure, and its exit code."""
+import json
+import os
+import re
+import resource
+import shutil
+import subprocess
+
+import pytest
+
+from launcher_support import ORDINARY, STAGE, users
+
+INFO = STAGE / "bin/aiacc-info"
+AIACCRUN = STAGE / "bin/aiaccrun"
+CLEAN = {name: value for name, value in os.environ.items() if not name.startswith("AIACC_")}
+pytestmark = pytest.mark.skipif(not INFO.exists(), reason="aiacc-info is not part of this build")
+
+
+def info(*options, limit=None, inside=(), **variables):
+    def under():
+        if limit:
+            resource.setrlimit(limit[0], (limit[1], limit[1]))
+    return subprocess.run([*inside, INFO, *options], env={**CLEAN, **variables}, capture_output=True, text=True, timeout=60,
+                          preexec_fn=under)
+
+
+def findings(run):
+    assert run.returncode in (0, 1), run.stderr
+    found = json.loads(run.stdout)
+    assert (run.returncode == 1) == any(one["level"] == "hurts" for one in found)
+    assert all(one["cure"] for one in found)
+    return {one["about"]: one for one in found if one["level"] == "hurts"}
+
+
+@pytest.mark.parametrize("user", users())
+def test_every_user_gets_a_report(user):
+    inside = ["setpriv", f"--reuid={ORDINARY}", f"--regid={ORDINARY}", "--clear-groups"] if user == "ordinary" else []
+    text = info(inside=inside)
+    assert text.returncode == 0, text.stderr
+    titles = re.findall(r"^([A-Z]\w+)", text.stdout, re.M)
+    assert titles == ["Built", "Topology", "Network", "Transports", "Settings", "Limits"]
+    report = json.loads(info("--json", inside=inside).stdout)
+    assert report["host"]["user"] == (ORDINARY if user == "ordinary" else os.getuid())
+    assert report["topology"]["unit_count"] == len(os.sched_getaffinity(0))
+    names = re.findall(r"^\.It Ev (AIACC_\w+)", (STAGE / "share/man/man7/aiacc-env.7").read_text(), re.M)
+    assert [row["name"] for row in report["settings"]] == names
+
+
+@pytest.mark.parametrize("about, what, value", [("open files", resource.RLIMIT_NOFILE, 32),
+                                                ("address space", resource.RLIMIT_AS, 1 << 30),
+                                                ("file size", resource.RLIMIT_FSIZE, 1 << 20)])
+def test_a_limit_that_is_too_small_is_found(about, what, value):
+    if "-fsanitize" in os.environ.get("CXXFLAGS", ""):
+        pytest.skip("a sanitizer needs address space")
+    found = findings(info("--doctor", "--json", limit=(what, value)))
+    assert about in found, found
+    assert "ulimit -" in found[about]["cure"]
+    text = info("--doctor", limit=(what, value))
+    assert text.returncode == 1 and f"hurts: {about}: " in text.stdout and "will hurt a job here" in text.stdout
+
+
+@pytest.mark.skipif(os.geteuid() != 0 or not shutil.which("setpriv"), reason="the limit binds ordinary users, and starting as one needs root")
+def test_too_few_processes_for_an_ordinary_user():
+    ordinary = ["setpriv", f"--reuid={ORDINARY}", f"--regid={ORDINARY}", "--clear-groups"]
+    found = findings(info("--doctor", "--json", limit=(resource.RLIMIT_NPROC, 3), inside=ordinary))
+    assert "processes" in found and "of 3 allowed" in found["processes"]["finding"]
+    assert "processes" not in findings(info("--doctor", "--json", limit=(resource.RLIMIT_NPROC, 3))), "root is not bound"
+
+
+# A process that says so may not be read by others of its user, as in a container that refuses it to all.
+HIDDEN = """
+import ctypes, sys
+ctypes.CDLL(None).prctl(4, 0, 0, 0, 0)  # PR_SET_DUMPABLE
+text = ctypes.create_string_buffer(1 << 20)
+assert ctypes.CDLL(sys.argv[1]).aiacc_info(text, ctypes.c_size_t(len(text)), None) == 0
+print(text.value.decode())
+"""
+
+
+@pytest.mark.skipif(os.geteuid() != 0 or not shutil.which("setpriv"), reason="root may read everything, and starting as another user needs root")
+def test_neighbours_that_may_not_be_read():
+    run = subprocess.run(["setpriv", f"--reuid={ORDINARY}", f"--regid={ORDINARY}", "--clear-groups", "/usr/bin/python3", "-c", HIDDEN,
+                          STAGE / "lib/libaiacc.so"], env=CLEAN, capture_output=True, text=True, timeout=60)
+    assert run.returncode == 0, run.stderr
+    found = {one["about"]: one for one in json.loads(run.stdout)["findings"]}["reading through the kernel"]
+    assert found["level"] == "hurts" and "Operation not permitted" in found["finding"] and "aiacc_mem_alloc" in found["cure"]
+
+
+def test_settings_and_their_origin():
+    report = json.loads(info("--json", AIACC_TIMEOUT="7m").stdout)
+    origins = {row["name"]: (row["value"], row["origin"]) for row in report["settings"]}
+    assert origins["AIACC_TIMEOUT"] == ("7m", "environment") and origins["AIACC_LEASE"] == ("30s", "default")
+    found = findings(info("--doctor", "--json", AIACC_TIMOUT="3", AIACC_LOG="loud"))
+    assert "did you mean AIACC_TIMEOUT?" in found["AIACC_TIMOUT"]["finding"] and "AIACC_LOG" in found
+
+
+NETWORK = r"""
+ip link set lo up
+ip link add wire type veth peer name far && ip address add 10.77.0.1/24 dev wire && ip link set wire up && ip link set far up
+ip link add bare type veth peer name bare2 && ip link set bare up && ip link set bare2 up
+ip link add off type veth peer name off2 && ip address add 10.78.0.1/24 dev off
+ip link add docker9 type veth peer name docker8 && ip address add 172.17.0.1/16 dev docker9 && ip link set docker9 up
+exec "$@"
+"""
+
+
+def in_network(script):
+    if os.geteuid() != 0 or not shutil.which("ip"):
+        pytest.skip("a network namespace needs root and ip")
+    inside = ["unshare", "-n", "sh", "-e", "-c", script, "sh"]
+    if subprocess.run([*inside, "true"], capture_output=True).returncode != 0:
+        pytest.skip("no network namespaces or no veth here")
+    return inside
+
+
+def test_odd_network_devices():
+    inside = in_network(NETWORK)
+    report = json.loads(info("--json", inside=inside).stdout)
+    devices = {device["name"]: device for device in report["network"]}
+    assert devices["wire"]["chosen"] and devices["wire"]["order"] == 0 and "10.77.0.1" in devices["wire"]["addresses"]
+    assert [name for name, device in devices.items() if device["chosen"]] == ["wire"]
+    assert devices["off"]["state"] == "down" and "down" in devices["off"]["why"]
+    assert "container" in devices["docker9"]["why"] and "loopback" in devices["lo"]["why"]
+    assert re.search("link-local|no address", devices["bare"]["why"])
+    by_ssh = json.loads(info("--json", inside=inside, SSH_CONNECTION="10.9.9.9 4711 10.77.0.1 22").stdout)
+    assert {"wire"} == {device["name"] for device in by_ssh["network"] if device["order"] == 0}
+
+
+def test_a_host_without_a_network_is_a_note():
+    run = info("--doctor", "--json", inside=in_network('ip link set lo up; exec "$@"'))
+    assert run.returncode == 0, run.stdout
+    assert "jobs on this host only" in run.stdout
+
+
+def test_it_runs_as_a_rank():
+    run = subprocess.run([AIACCRUN, "-np", "2", INFO, "--json"], env=CLEAN, capture_output=True, text=True, timeout=60)
+    assert run.returncode == 0, run.stderr
+    ranks = set()
+    for line in run.stdout.splitlines():
+        settings = {row["name"]: row for row in json.loads(line)["settings"]}
+        assert settings["AIACC_SIZE"]["value"] == "2" and settings["AIACC_SIZE"]["set_by"] == "aiaccrun"
+        ranks.add(settings["AIACC_RANK"]["value"])
+    assert ranks == {"0", "1"}
+
+
+@pytest.mark.parametrize("arguments, sentence", [(["--doktor"], "unknown option --doktor; the nearest one is --doctor"),
+                                                 (["eth0"], "'eth0' is not an option"),
+                                                 (["--json=yes"], "--json is a switch")])
+def test_usage(arguments, sentence):
+    run = info(*arguments)
+    assert run.returncode == 2 and sentence in run.stderr and run.stderr.count("\n") == 1 and run.stdout == ""
+
+
+def test_a_reader_that_left_is_no_crash():
+    assert subprocess.run(f"{INFO} --json | head -c 10", shell=True, env=CLEAN, capture_output=True).stdout == b'{"version"'

@@ -1,0 +1,166 @@
+#include "tools/info/text.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <vector>
+
+namespace aiacc::tools {
+
+namespace {
+
+using Row = std::vector<std::string>;
+
+// Columns as wide as their widest cell, but for the last.
+std::string aligned(const std::vector<Row>& rows) {
+  std::vector<std::size_t> widths;
+  for (const Row& row : rows) {
+    widths.resize(std::max(widths.size(), row.size()));
+    for (std::size_t i = 0; i + 1 < row.size(); ++i) widths[i] = std::max(widths[i], row[i].size());
+  }
+  std::string text;
+  for (const Row& row : rows) {
+    std::string line = " ";
+    for (std::size_t i = 0; i < row.size(); ++i) {
+      line += ' ' + row[i];
+      if (i + 1 < row.size()) line += std::string(widths[i] - row[i].size() + 1, ' ');
+    }
+    line.erase(line.find_last_not_of(' ') + 1);
+    text += line + '\n';
+  }
+  return text;
+}
+
+std::string section(std::string_view title, const std::vector<Row>& rows) {
+  return rows.empty() ? "" : fmt::format("\n{}\n{}", title, aligned(rows));
+}
+
+std::string plain(const Json& value) {
+  const std::string text = value.as_string();
+  return text.empty() && !value.is_null() && value.text() != "\"\"" ? value.text() : text;
+}
+
+std::string joined(const Json& list, std::string_view separator) {
+  std::string text;
+  for (const Json& item : list.items()) text += (text.empty() ? "" : std::string(separator)) + plain(item);
+  return text;
+}
+
+std::string counted(std::int64_t count, std::string_view what) {
+  return fmt::format("{} {}{}", count, what, count == 1 ? "" : "s");
+}
+
+std::vector<Row> features(const Json& report) {
+  const Json& features = report["features"];
+  std::vector<Row> rows = {{"compiler", plain(features["compiler"])},
+                           {"libsodium", plain(features["libsodium"])},
+                           {"hwloc", features["hwloc"].is_null() ? "no" : plain(features["hwloc"])},
+                           {"kernels", joined(features["kernels"], ", ") + " (the last is used)"}};
+  rows.push_back({"CUDA", features["cuda"].as_bool() ? "yes" : "no"});
+  rows.push_back({"RDMA", features["rdma"].as_bool() ? "yes" : "no"});
+  return rows;
+}
+
+std::vector<Row> topology(const Json& report) {
+  const Json& topology = report["topology"];
+  if (!topology["missing"].is_null()) return {{"unknown: " + plain(topology["missing"])}};
+  std::vector<Row> rows = {
+      {fmt::format("{} in {} and {}, processing units {}",
+                   counted(static_cast<std::int64_t>(topology["cores"].items().size()), "core"),
+                   counted(topology["numa_domains"].as_integer(), "NUMA domain"),
+                   counted(topology["packages"].as_integer(), "package"), plain(topology["units"]))}};
+  if (!topology["quota"].is_null()) {
+    rows.push_back(
+        {fmt::format("time of {} CPUs ({}): {} usable", plain(topology["quota"]["cpus"]),
+                     plain(topology["quota"]["where"]), counted(topology["usable_cores"].as_integer(), "core"))});
+  }
+  for (const Json& note : topology["notes"].items()) rows.push_back({plain(note)});
+  return rows;
+}
+
+std::vector<Row> network(const Json& report) {
+  std::vector<Row> rows;
+  for (const Json& device : report["network"].items()) {
+    const std::string speed = device["speed_mbit"].is_null() ? "-" : plain(device["speed_mbit"]) + " Mbit/s";
+    const std::string numa = device["numa"].is_null() ? "-" : "NUMA " + plain(device["numa"]);
+    const std::string addresses = joined(device["addresses"], " ");
+    rows.push_back({device["chosen"].as_bool() ? "*" : " ", plain(device["name"]), plain(device["state"]), speed, numa,
+                    addresses.empty() ? "-" : addresses, plain(device["why"])});
+  }
+  return rows;
+}
+
+std::vector<Row> transports(const Json& report) {
+  std::vector<Row> rows;
+  for (const Json& way : report["transports"].items()) {
+    rows.push_back({way["available"].as_bool() ? "*" : " ", plain(way["name"]),
+                    way["available"].as_bool() ? "yes" : "no", plain(way["why"])});
+  }
+  return rows;
+}
+
+std::vector<Row> settings(const Json& report) {
+  std::vector<Row> rows;
+  for (const Json& row : report["settings"].items()) {
+    const std::string value = plain(row["value"]);
+    const std::string origin = plain(row["origin"]);
+    rows.push_back({origin == "default" ? " " : "*", plain(row["name"]), value.empty() ? "-" : value, origin});
+  }
+  return rows;
+}
+
+std::vector<Row> limits(const Json& report) {
+  std::vector<Row> rows;
+  for (const Json& row : report["limits"].items()) {
+    std::string value = plain(row["soft"]);
+    if (!row["hard"].is_null() && plain(row["hard"]) != value) value += " (hard " + plain(row["hard"]) + ")";
+    if (!row["used"].is_null()) value += " (" + plain(row["used"]) + " used)";
+    rows.push_back({plain(row["name"]), value, plain(row["where"])});
+  }
+  return rows;
+}
+
+std::string findings(const Json& report, std::string_view level) {
+  std::string text;
+  for (const Json& one : report["findings"].items()) {
+    if (one["level"].as_string() != level) continue;
+    text += fmt::format("{}: {}: {}\n{:>{}}  {}\n", level, plain(one["about"]), plain(one["finding"]),
+                        "cure:", level.size() + 1, plain(one["cure"]));
+  }
+  return text;
+}
+
+std::string verdict(const Json& report) {
+  const int hurts = count_hurts(report);
+  if (hurts == 0) return "nothing here will hurt a job\n";
+  return fmt::format("{} will hurt a job here\n", counted(hurts, "thing"));
+}
+
+}  // namespace
+
+int count_hurts(const Json& report) {
+  const Json::Array& findings = report["findings"].items();
+  return static_cast<int>(std::count_if(findings.begin(), findings.end(),
+                                        [](const Json& one) { return one["level"].as_string() == "hurts"; }));
+}
+
+std::string report_text(const Json& report) {
+  const Json& host = report["host"];
+  std::string text = fmt::format("aiacc {} on {} ({} {}, {})\n", plain(report["version"]), plain(host["name"]),
+                                 plain(host["system"]), plain(host["kernel"]), plain(host["architecture"]));
+  text += section("Built with", features(report));
+  text += section("Topology", topology(report));
+  text += section("Network devices (*: other hosts would use it)", network(report));
+  text += section("Transports", transports(report));
+  text += section("Settings (*: not the default; aiacc-env(7))", settings(report));
+  text += section("Limits", limits(report));
+  text += "\n" + verdict(report);
+  if (count_hurts(report) > 0) text += "more: aiacc-info --doctor\n";
+  return text;
+}
+
+std::string doctor_text(const Json& report) {
+  return findings(report, "hurts") + findings(report, "note") + verdict(report);
+}
+
+}  // namespace aiacc::tools
