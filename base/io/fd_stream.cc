@@ -58,14 +58,11 @@ FdStream::FdStream(RealLoop& loop, Fd descriptor, Method method, std::string des
 }
 
 FdStream::~FdStream() {
-  if (expects_answers_) loop_.expect_answers(-1);
+  wait_no_more(IoAwait::Direction::kRead);
   unwatch();  // before descriptor_ closes
 }
 
-void FdStream::expect_answers() noexcept {
-  if (std::exchange(expects_answers_, true)) return;
-  loop_.expect_answers(1);
-}
+void FdStream::expect_answers() noexcept { expects_answers_ = true; }
 
 void FdStream::shutdown_write() noexcept {
   if (method_ == Method::kSocket) {
@@ -85,18 +82,20 @@ Fd FdStream::take_descriptor() noexcept {
 
 bool FdStream::try_io(IoAwait& io) {
   put_off_ = !loop_.may_complete_in_place();
-  return !put_off_ && move(io);
+  if (put_off_) return false;
+  if (io.direction() == IoAwait::Direction::kRead && drained_ && !ended_) return false;
+  return move(io);
 }
 
 // Follows try_io() of the same wait at once: nothing ran in between, so an edge that comes now is told later.
 void FdStream::begin_io(IoAwait& io) noexcept {
-  waiting(io.direction()) = &io;
+  wait(io);
   try {
     if (watchable_ && !watching() && descriptor_) {
       watchable_ = loop_.watch_edges(*this, descriptor_.get(), true, true);
     }
   } catch (...) {
-    waiting(io.direction()) = nullptr;
+    wait_no_more(io.direction());
     io.fail(std::current_exception());
     return;
   }
@@ -104,10 +103,24 @@ void FdStream::begin_io(IoAwait& io) noexcept {
   if ((put_off_ || !watching()) && !Job::linked()) loop_.post(*this);
 }
 
-void FdStream::cancel_io(IoAwait& io) noexcept { waiting(io.direction()) = nullptr; }
+void FdStream::wait(IoAwait& io) noexcept {
+  waiting(io.direction()) = &io;
+  if (io.direction() == IoAwait::Direction::kRead && expects_answers_) loop_.await_answer(*this);
+}
+
+void FdStream::wait_no_more(IoAwait::Direction direction) noexcept {
+  waiting(direction) = nullptr;
+  if (direction == IoAwait::Direction::kRead && Answerer::linked()) loop_.await_no_answer(*this);
+}
+
+void FdStream::cancel_io(IoAwait& io) noexcept { wait_no_more(io.direction()); }
 
 void FdStream::ready(Ready what) noexcept {
-  if (what.readable) advance(reader_);
+  if (what.ended) ended_ = true;
+  if (what.readable) {
+    drained_ = false;
+    advance(reader_);
+  }
   if (what.writable) advance(writer_);
 }
 
@@ -116,17 +129,19 @@ void FdStream::run() noexcept {
   advance(writer_);
 }
 
-void FdStream::advance(IoAwait*& waiting) noexcept {
-  if (waiting == nullptr) return;
+// Whether the wait is over.
+bool FdStream::advance(IoAwait*& waiting) noexcept {
+  if (waiting == nullptr) return false;
   IoAwait& io = *waiting;
   try {
-    if (!move(io)) return;
-    waiting = nullptr;
+    if (!move(io)) return false;
+    wait_no_more(io.direction());
     io.complete();
   } catch (...) {
-    waiting = nullptr;
+    wait_no_more(io.direction());
     io.fail(std::current_exception());
   }
+  return true;
 }
 
 // Moves bytes now; false if the kernel has to be waited for.
@@ -141,11 +156,20 @@ bool FdStream::move(IoAwait& io) {
     }
     if (moved >= 0) {
       io.set_moved(static_cast<std::size_t>(moved));
+      if (io.direction() == IoAwait::Direction::kRead) has_read(static_cast<std::size_t>(moved), io.bytes());
       return true;
     }
     if (errno == EAGAIN || errno == EWOULDBLOCK) return false;
-    if (errno != EINTR) fail(io.direction(), errno);
+    if (errno == EINTR) continue;
+    ended_ = true;
+    fail(io.direction(), errno);
   }
+}
+
+// A short read has emptied the socket: asking again before the next edge would be in vain.
+void FdStream::has_read(std::size_t moved, std::size_t wanted) noexcept {
+  drained_ = expects_answers_ && watching() && moved < wanted;
+  if (moved == 0) ended_ = true;
 }
 
 ssize_t FdStream::read_now(IoAwait& io) noexcept {

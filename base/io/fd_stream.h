@@ -12,7 +12,7 @@
 
 namespace aiacc::io {
 
-class FdStream final : public Stream, private Watch, private Job {
+class FdStream final : public Stream, private Watch, private Job, private Answerer {
  public:
   // How bytes move.
   enum class Method : std::uint8_t {
@@ -46,12 +46,16 @@ class FdStream final : public Stream, private Watch, private Job {
   void cancel_io(IoAwait& io) noexcept override;
   void ready(Ready what) noexcept override;
   void run() noexcept override;  // a wait that was put off, or that cannot be watched
+  bool look_for_answer() noexcept override { return advance(reader_); }
 
   IoAwait*& waiting(IoAwait::Direction direction) noexcept {
     return direction == IoAwait::Direction::kRead ? reader_ : writer_;
   }
+  void wait(IoAwait& io) noexcept;
+  void wait_no_more(IoAwait::Direction direction) noexcept;
   bool move(IoAwait& io);
-  void advance(IoAwait*& waiting) noexcept;
+  bool advance(IoAwait*& waiting) noexcept;
+  void has_read(std::size_t moved, std::size_t wanted) noexcept;
   ssize_t read_now(IoAwait& io) noexcept;
   ssize_t write_now(Piece piece) noexcept;
   ssize_t write_pieces(std::span<const Piece> pieces) noexcept;
@@ -64,6 +68,9 @@ class FdStream final : public Stream, private Watch, private Job {
   bool watchable_ = true;
   bool put_off_ = false;  // the last try_io() did not look, for the sake of others in this turn
   bool expects_answers_ = false;
+  // Of a stream that expects answers: the last read took all there was, and the edge of what comes next was not seen yet.
+  bool drained_ = false;
+  bool ended_ = false;  // nothing more comes: no edge either
   bool accepts_descriptors_ = false;
   std::string description_;
   std::optional<PeerIdentity> identity_;

@@ -139,11 +139,20 @@ void RealLoop::note_look(bool succeeded) noexcept {
   look_credit_ = std::clamp(look_credit_ + (succeeded ? 1 : -2), 0, kMostCredit);
 }
 
+// One or two streams are read at once: an answer then costs one call and not two.
+bool RealLoop::look_for_answers() noexcept {
+  constexpr int kReadAtOnce = 2;
+  if (answering_ > kReadAtOnce) return look_at_kernel();
+  bool came = false;
+  answerers_.for_each([&came](Answerer& stream) { came |= stream.look_for_answer(); });
+  return came;
+}
+
 // The spin and the yielding. True if something happened, false if it is time to block.
 bool RealLoop::wait_awake(Instant due) noexcept {
+  constexpr int kYieldsPerKernelLook = 16;
   const bool looks = looking_pays();
   if (pollers_.empty() && !looks) return false;
-  const int yields_per_look = looks ? 1 : 16;
 
   const Instant began = now();
   if (!pollers_.empty() && spinning_pays()) {
@@ -154,14 +163,15 @@ bool RealLoop::wait_awake(Instant due) noexcept {
   if (patience_.yield <= Duration(0)) return false;
   const Instant give_up = after(began, patience_.spin + patience_.yield);
   for (int yields = 1;; ++yields) {
+    if (looks && look_for_answers()) {
+      note_look(true);
+      return true;
+    }
     sched_yield();
     if (poll_flags() || wake_.load(std::memory_order_relaxed)) return true;
     const Instant present = now();
     if (present >= due) return true;
-    if (yields % yields_per_look == 0 && look_at_kernel()) {
-      if (looks) note_look(true);
-      return true;
-    }
+    if (yields % kYieldsPerKernelLook == 0 && look_at_kernel()) return true;
     if (present >= give_up && yields >= patience_.min_yields) {
       if (looks) note_look(false);
       return false;
@@ -213,8 +223,9 @@ bool RealLoop::dispatch(int events) noexcept {
     const epoll_event event = batch_[static_cast<std::size_t>(batch_next_++)];
     if (event.data.ptr == nullptr) continue;  // the bell, or a watch that was taken away meanwhile
     const bool broken = (event.events & kBroken) != 0;
-    const bool readable = (event.events & (EPOLLIN | EPOLLRDHUP | EPOLLPRI)) != 0;
-    static_cast<Watch*>(event.data.ptr)->ready({readable || broken, (event.events & EPOLLOUT) != 0 || broken});
+    const bool ended = broken || (event.events & EPOLLRDHUP) != 0;
+    const bool readable = (event.events & (EPOLLIN | EPOLLPRI)) != 0;
+    static_cast<Watch*>(event.data.ptr)->ready({readable || ended, (event.events & EPOLLOUT) != 0 || broken, ended});
   }
   batch_size_ = 0;
   return events > 0;

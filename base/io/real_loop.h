@@ -7,8 +7,8 @@
 //
 // How it waits while a Poller is registered: it polls in a short spin, then yields its core between polls (several ranks
 // on one core hand it round in microseconds), then asks every BlockGuard and blocks in the kernel until a descriptor, a
-// timer or a wake. With streams that expect answers it looks at the kernel between yields too, as long as that pays. Without
-// either it blocks at once. There is no periodic timer: a blocked loop costs nothing.
+// timer or a wake. While it awaits answers it looks for them between yields too, as long as that pays. Without either it
+// blocks at once. There is no periodic timer: a blocked loop costs nothing.
 #pragma once
 
 #include <sys/epoll.h>
@@ -33,6 +33,7 @@ class Watch {
   struct Ready {
     bool readable = false;
     bool writable = false;  // an error or a hang-up sets both: the next read or write finds out which it is
+    bool ended = false;     // the other side has shut down, or the descriptor is broken
   };
   Watch() = default;
   Watch(const Watch&) = delete;
@@ -61,6 +62,16 @@ class Poller : public ListNode<Poller> {
 
  protected:
   ~Poller() = default;
+};
+
+// A stream on which an answer is awaited: worth staying awake for, and asking the kernel about it alone.
+class Answerer : public ListNode<Answerer> {
+ public:
+  // Takes what has come, and says whether anything had.
+  virtual bool look_for_answer() noexcept = 0;
+
+ protected:
+  ~Answerer() = default;
 };
 
 // Asked before the loop blocks, so that a store by another process is never slept through:
@@ -141,8 +152,15 @@ class RealLoop final : public Loop, public Drive {
     return true;
   }
 
-  // So many more streams (or fewer) whose answers are worth staying awake for.
-  void expect_answers(int streams) noexcept { answering_ += streams; }
+  // From now on until await_no_answer().
+  void await_answer(Answerer& stream) noexcept {
+    answerers_.push_back(stream);
+    ++answering_;
+  }
+  void await_no_answer(Answerer& stream) noexcept {
+    stream.unlink();
+    --answering_;
+  }
 
   // How often the loop blocked in the kernel: what tests and aiacc-info look at.
   std::uint64_t blocked_count() const noexcept { return blocked_count_; }
@@ -170,6 +188,7 @@ class RealLoop final : public Loop, public Drive {
   bool spin(Instant began, Instant due) noexcept;
   void note_spin(bool succeeded) noexcept;
   bool looking_pays() noexcept;
+  bool look_for_answers() noexcept;
   void note_look(bool succeeded) noexcept;
   void block(Instant due) noexcept;
   bool arm_guards() noexcept;
@@ -184,6 +203,7 @@ class RealLoop final : public Loop, public Drive {
   IntrusiveList<Job> jobs_;
   TimerQueue timers_;
   IntrusiveList<Poller> pollers_;
+  IntrusiveList<Answerer> answerers_;
   IntrusiveList<BlockGuard> guards_;
   IntrusiveList<WakeHook> hooks_;
 
@@ -194,7 +214,7 @@ class RealLoop final : public Loop, public Drive {
   unsigned turns_ = 0;
   unsigned waits_ = 0;   // without a spin
   int spin_credit_ = 8;  // what recent spins earned
-  int answering_ = 0;    // streams
+  int answering_ = 0;    // in answerers_
   unsigned looks_ = 0;   // waits without looks at the kernel
   int look_credit_ = 8;  // what looks at the kernel earned
   std::uint64_t blocked_count_ = 0;

@@ -5,6 +5,7 @@
 #include <sys/resource.h>
 
 #include <atomic>
+#include <deque>
 #include <thread>
 
 #include "base/io/real_net.h"
@@ -181,26 +182,37 @@ TEST(RealLoop, AWatchThatIsGoneIsNotTold) {
   EXPECT_EQ(left.told + right.told, 1);
 }
 
-// While answers are expected the kernel is looked at between yields; nothing has to wake the loop.
-TEST(RealLoop, StaysAwakeForAnswersThatAreExpected) {
-  for (const bool expected : {false, true}) {
+// While an answer is awaited the loop looks for it between yields, at few streams directly and at many through the kernel;
+// nothing has to wake it.
+TEST(RealLoop, StaysAwakeForAnswers) {
+  struct Stream final : Answerer, Watch {
+    explicit Stream(int descriptor) : bell(descriptor) {}
+    bool look_for_answer() noexcept override {
+      std::uint64_t value = 0;
+      came |= read(bell, &value, sizeof value) > 0;
+      return came;
+    }
+    void ready(Ready) noexcept override { look_for_answer(); }
+    int bell;
+    bool came = false;
+  };
+  for (const int streams : {0, 1, 4}) {
     RealLoop loop;
     loop.set_patience({Duration(0), std::chrono::seconds(60), 0});
-    if (expected) loop.expect_answers(1);
     Fd bell(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
-    struct Counter final : Watch {
-      int told = 0;
-      void ready(Ready) noexcept override { ++told; }
-    } counter;
-    loop.watch_edges(counter, bell.get(), true, false);
+    std::deque<Stream> waiting;
+    for (int i = 0; i < streams; ++i) loop.await_answer(waiting.emplace_back(bell.get()));
+    Stream watched(bell.get());
+    if (streams != 1) loop.watch_edges(watched, bell.get(), true, false);
     std::thread answer([&bell] {
       std::this_thread::sleep_for(std::chrono::milliseconds(20));
       const std::uint64_t one = 1;
       EXPECT_EQ(write(bell.get(), &one, sizeof one), static_cast<ssize_t>(sizeof one));
     });
-    loop.run_until([&] { return counter.told == 1; });
+    loop.run_until([&] { return watched.came || (streams == 1 && waiting.front().came); });
     answer.join();
-    EXPECT_EQ(loop.blocked_count() == 0, expected);
+    EXPECT_EQ(loop.blocked_count() == 0, streams > 0);
+    for (Stream& stream : waiting) loop.await_no_answer(stream);
   }
 }
 

@@ -65,6 +65,31 @@ TEST(RealNet, APeerIdentityIsTheKernels) {
   EXPECT_EQ(left->peer_identity()->uid, getuid());
 }
 
+// Bytes that come while nobody reads, and the end that comes with the last of them, are not slept through.
+TEST(RealNet, AStreamThatExpectsAnswersMissesNothing) {
+  RealFixture fixture;
+  auto [left, right] = stream_pair(fixture.loop(), "pair");
+  right->expect_answers();
+  Stop stop;
+  Bytes into(100);
+  const auto late = [&](bool last) -> std::size_t {  // written while the reader waits
+    auto reading = read_once(*right, into, stop);
+    reading.start();
+    for (int i = 0; i < 3; ++i) fixture.loop().look();
+    EXPECT_FALSE(reading.done());
+    fixture.run(write_bytes(*left, net_conformance::pattern(50, 1), stop));
+    if (last) left->shutdown_write();
+    fixture.loop().run_until([&reading] { return reading.done(); });
+    return reading.take();
+  };
+  EXPECT_EQ(late(false), 50u);
+  EXPECT_EQ(late(false), 50u);
+  fixture.run(write_bytes(*left, net_conformance::pattern(50, 1), stop));
+  EXPECT_EQ(fixture.run(read_once(*right, into, stop)), 50u);
+  EXPECT_EQ(late(true), 50u);
+  for (int i = 0; i < 3; ++i) EXPECT_EQ(fixture.run(read_once(*right, into, stop)), 0u);
+}
+
 TEST(Adopt, APipeCarriesBytesAndItsEnd) {
   RealFixture fixture;
   FdPair ends = make_pipe();
