@@ -3,6 +3,7 @@ dist_man_MANS += \
 	man/aiacc-env.7 \
 	man/aiacc-protocol.7 \
 	man/aiacc-info.1 \
+	man/aiacc-perf.1 \
 	man/aiacc.7 \
 	man/aiacc_allreduce.3 \
 	man/aiacc_context_create_local.3 \

@@ -153,3 +153,10 @@ def test_usage(arguments, sentence):
 
 def test_a_reader_that_left_is_no_crash():
     assert subprocess.run(f"{INFO} --json | head -c 10", shell=True, env=CLEAN, capture_output=True).stdout == b'{"version"'
+
+
+def test_help_and_manual_have_the_same_options():
+    page = (STAGE / "share/man/man1/aiacc-info.1").read_text()
+    options = re.search(r"^\.Sh OPTIONS\n(.*?)^\.Ss ", page, re.S | re.M)[1]
+    of_page = [re.sub(r"Fl ", "-", item).replace(" ,", ",") for item in re.findall(r"^\.It (.*)$", options, re.M)]
+    assert re.findall(r"^  (-.*?)(?:  |$)", info("--help").stdout, re.M) == of_page

@@ -28,6 +28,8 @@ EXTRA_DIST += \
 	tests/manual_test.py \
 	tests/namespace_hosts.py \
 	tests/namespace_hosts_test.py \
+	tests/perf_test.py \
+	tests/programs/corrupt.c \
 	tests/programs/deny_affinity.c \
 	tests/programs/job_rank.c \
 	tests/programs/say_hello.py \

@@ -9,3 +9,27 @@ aiacc_info_SOURCES = \
 	tools/info/text.h
 aiacc_info_LDADD = libaiacc.la libaiacc_options.la $(floors_up_to_base)
 aiacc_info_LDFLAGS = $(relocatable)
+
+bin_PROGRAMS += aiacc-perf
+aiacc_perf_SOURCES = \
+	tools/perf/collectives.cc \
+	tools/perf/collectives.h \
+	tools/perf/data.cc \
+	tools/perf/data.h \
+	tools/perf/main.cc \
+	tools/perf/measure.cc \
+	tools/perf/measure.h \
+	tools/perf/memory.cc \
+	tools/perf/memory.h \
+	tools/perf/options.cc \
+	tools/perf/options.h \
+	tools/perf/output.cc \
+	tools/perf/output.h \
+	tools/perf/plot.cc \
+	tools/perf/plot.h \
+	tools/perf/types.cc \
+	tools/perf/types.h \
+	tools/perf/world.cc \
+	tools/perf/world.h
+aiacc_perf_LDADD = libaiacc.la libaiacc_options.la $(floors_up_to_base)
+aiacc_perf_LDFLAGS = $(relocatable)

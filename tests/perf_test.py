@@ -1,0 +1,149 @@
+"""aiacc-perf as a job: right results and figures for every collective, wrong ones found, failures told once."""
+import json
+import math
+import os
+import re
+import subprocess
+import xml.etree.ElementTree
+
+import pytest
+
+from launcher_support import AIACCRUN, ORDINARY, STAGE, users
+
+PERF = STAGE / "bin/aiacc-perf"
+SOURCE = os.environ["AIACC_SOURCE"]
+CLEAN = {name: value for name, value in os.environ.items() if not name.startswith("AIACC_")}
+QUICK = ["-n", "3", "-w", "1", "--bound", "0"]
+pytestmark = pytest.mark.skipif(not PERF.exists() or not AIACCRUN.exists(), reason="aiacc-perf is not part of this build")
+
+
+def perf(ranks, *arguments, inside=(), **variables):
+    forward = [word for name in variables for word in ("-x", name)]
+    return subprocess.run([*inside, AIACCRUN, "--oversubscribe", "-np", str(ranks), *forward, PERF, *arguments],
+                          env={**CLEAN, **variables}, cwd="/", capture_output=True, text=True, timeout=100)
+
+
+def rows(run):
+    assert run.returncode == 0, run.stderr
+    lines = [json.loads(line) for line in run.stdout.splitlines()]
+    assert [line["kind"] for line in lines] == ["setup"] + ["row"] * (len(lines) - 1)
+    return lines[1:]
+
+
+@pytest.mark.parametrize("ranks", [1, 2, 3])
+def test_every_collective_is_right(ranks):
+    found = rows(perf(ranks, "all", "-b", "1", "-e", "70000", "-f", "17", "--json", *QUICK))
+    assert {row["collective"] for row in found} >= {"allreduce", "reduce", "broadcast", "allgather", "reduce_scatter", "sendrecv", "barrier"}
+    assert all(row["wrong"] == 0 and row["hash"] for row in found if row["collective"] != "barrier")
+    assert all(row["calls"] == 3 and 0 < row["p50_us"] <= row["p99_us"] for row in found)
+    factors = {"allreduce": 2 * (ranks - 1) / ranks, "allgather": (ranks - 1) / ranks, "reduce_scatter": (ranks - 1) / ranks}
+    for row in found:
+        if row["collective"] == "barrier":
+            assert row["busbw_gbs"] is None and row["bytes"] == 0
+            continue
+        assert math.isclose(row["algbw_gbs"], row["bytes"] / row["time_us"] / 1000, rel_tol=1e-9)
+        assert math.isclose(row["busbw_gbs"], row["algbw_gbs"] * factors.get(row["collective"], 1), rel_tol=1e-9, abs_tol=1e-12)
+
+
+def test_every_type_and_operator_is_right():
+    found = rows(perf(3, "allreduce", "reduce_scatter", "-b", "4096", "-e", "4096", "-d", "all", "-o", "all", "--place", "in", "--json", *QUICK))
+    pairs = {(row["type"], row["op"]) for row in found}
+    assert len(pairs) == 13 * 8 - 4 * 3 and ("float", "band") not in pairs
+    assert all(row["wrong"] == 0 for row in found), [row for row in found if row["wrong"]]
+
+
+def test_hash_is_that_of_the_result():
+    def hashes(*arguments):
+        return [row["hash"] for row in rows(perf(2, "allreduce", "-b", "4K", "-e", "4K", "--json", *arguments, *QUICK))]
+    shared = hashes()
+    assert len(set(shared)) == 1, "in place or out of place, the result is the same"
+    assert hashes("--memory", "private", "--buffers", "cold") == shared
+    assert hashes("-o", "max") != shared
+
+
+def test_bound_is_measured_on_one_host():
+    found = perf(2, "allreduce", "-b", "1M", "-e", "1M", "--place", "out", "--json", "-n", "3")
+    setup = json.loads(found.stdout.splitlines()[0])["bandwidth"]
+    assert setup["copy_gbs"] > 0 and setup["triad_gbs"] > 0
+    row = rows(found)[0]
+    best = max(setup["copy_gbs"], setup["triad_gbs"])
+    assert math.isclose(row["bound_percent"], 100 * row["algbw_gbs"] * 4 / best, rel_tol=1e-9), "2 ranks read and write all"
+
+
+@pytest.fixture(scope="module")
+def corrupt(tmp_path_factory):
+    library = tmp_path_factory.mktemp("corrupt") / "corrupt.so"
+    subprocess.run(["cc", "-std=gnu17", "-shared", "-fPIC", f"-I{STAGE}/include", f"{SOURCE}/tests/programs/corrupt.c", "-o", library], check=True)
+    if "asan" in subprocess.run(["readelf", "-d", STAGE / "lib/libaiacc.so"], capture_output=True, text=True).stdout:
+        pytest.skip("a sanitizer wants to be loaded first")
+    return str(library)
+
+
+def test_a_wrong_result_is_counted(corrupt):
+    run = perf(2, "allreduce", "-b", "8", "-e", "4K", "-f", "512", "--place", "out", *QUICK, LD_PRELOAD=corrupt)
+    assert run.returncode == 1, run.stderr
+    wrong = [line.split()[-2] for line in run.stdout.splitlines() if line.startswith("  allreduce")]
+    assert wrong == ["0", "1"] and "# wrong elements    : 1 FAILED" in run.stdout
+
+
+def test_a_failed_call_is_one_sentence(corrupt):
+    run = perf(2, "allreduce", "-b", "8", "-e", "4K", "-f", "512", "--place", "out", *QUICK, LD_PRELOAD=corrupt, FAIL_AT="1024")
+    told = [line for line in run.stderr.splitlines() if "aiacc-perf: rank 1: " in line]
+    assert run.returncode == 3 and len(told) == 1 and "recv" in told[0], run.stderr
+
+
+def test_table_has_its_columns():
+    run = perf(2, "allreduce", "barrier", "-b", "8", "-e", "32", *QUICK)
+    assert run.returncode == 0 and run.stderr == "", run.stderr
+    heading = next(line for line in run.stdout.splitlines() if line.startswith("# collective"))
+    assert heading.split()[2:] == "size count type redop root place time p50 p99 algbw busbw bound #wrong hash".split()
+    table = [line.split() for line in run.stdout.splitlines() if line[0] != "#"]
+    assert [row[:7] for row in table] == [["allreduce", str(size), str(size // 4), "float", "sum", "-", place]
+                                         for size in (8, 16, 32) for place in ("out", "in")] + [["barrier", "-", "-", "-", "none", "-", "in"]]
+    assert all(len(row) == 15 for row in table)
+
+
+def test_plot_is_a_picture(tmp_path):
+    picture = tmp_path / "allreduce.svg"
+    rows(perf(2, "allreduce", "broadcast", "-b", "8", "-e", "64K", "-f", "8", "--json", "--plot", str(picture), *QUICK))
+    root = xml.etree.ElementTree.parse(picture).getroot()
+    names = [text.text for text in root.iter("{http://www.w3.org/2000/svg}text")]
+    assert {"allreduce", "allreduce, in place", "broadcast, in place", "bus bandwidth (GB/s)"} <= set(names)
+    lines = list(root.iter("{http://www.w3.org/2000/svg}polyline"))
+    assert len(lines) == 3 and all(len(line.get("points").split()) == 5 for line in lines)
+    for circle in root.iter("{http://www.w3.org/2000/svg}circle"):
+        assert 70 <= float(circle.get("cx")) <= 610 and 50 <= float(circle.get("cy")) <= 425
+
+
+@pytest.mark.parametrize("arguments, sentence", [
+    (["allreduse"], "there is no collective 'allreduse'; the nearest is allreduce"),
+    ([], "no collective to measure"),
+    (["allreduce", "-b", "1M", "-e", "1K"], "the smallest size, 1M, is above the largest, 1K"),
+    (["allreduce", "-d", "float32"], "-d does not take 'float32'; the nearest is float"),
+    (["allreduce", "-o", "bxor"], "bxor is bitwise and does not take float"),
+    (["broadcast", "-r", "2"], "-r 2: the ranks are 0 to 1"),
+    (["allreduce", "-f", "1"], "-f takes a factor above 1"),
+    (["allreduce", "-n", "0"], "-n takes a whole number from 1"),
+    (["allreduce", "--plot", "/nowhere/x.svg", "-e", "8", *QUICK], "cannot write the picture /nowhere/x.svg"),
+])
+def test_usage(arguments, sentence):
+    run = perf(2, *arguments)
+    told = [line for line in run.stderr.splitlines() if "aiacc-perf: " in line]
+    assert len(told) == 1 and sentence in told[0], run.stderr
+    assert run.returncode == (3 if "picture" in sentence else 2)
+
+
+def test_help_and_manual_have_the_same_options():
+    text = subprocess.run([PERF, "--help"], env=CLEAN, capture_output=True, text=True, check=True).stdout
+    of_help = re.findall(r"^  (-.*?)(?:  |$)", text, re.M)
+    with open(f"{SOURCE}/man/aiacc-perf.1") as page:
+        options = re.search(r"^\.Sh OPTIONS\n(.*?)^\.Sh ", page.read(), re.S | re.M)[1]
+    of_page = [re.sub(r" Ar ", " ", re.sub(r"Fl ", "-", item)).replace(" ,", ",") for item in re.findall(r"^\.It (.*)$", options, re.M)]
+    assert of_help == of_page
+
+
+@pytest.mark.parametrize("user", users())
+def test_every_user_can_measure(user):
+    inside = ["setpriv", f"--reuid={ORDINARY}", f"--regid={ORDINARY}", "--clear-groups"] if user == "ordinary" else []
+    found = rows(perf(2, "allreduce", "-b", "1M", "-e", "1M", "--memory", "private", "--json", *QUICK, inside=inside))
+    assert all(row["wrong"] == 0 for row in found)

@@ -1,0 +1,83 @@
+#include "tools/perf/collectives.h"
+
+#include <array>
+
+namespace aiacc::tools {
+
+namespace {
+
+using Holds = Collective::Holds;
+using Result = Collective::Result;
+constexpr auto kNothing = Holds::kNothing;
+constexpr auto kOne = Holds::kOne;
+constexpr auto kAll = Holds::kAll;
+
+aiacc_status_t allreduce(const CallShape& c) {
+  return aiacc_allreduce(c.send, c.recv, c.count, c.type, c.op, AIACC_WORLD, nullptr, nullptr);
+}
+aiacc_status_t reduce(const CallShape& c) {
+  return aiacc_reduce(c.send, c.recv, c.count, c.type, c.op, c.root, AIACC_WORLD, nullptr, nullptr);
+}
+aiacc_status_t broadcast(const CallShape& c) {
+  return aiacc_broadcast(c.recv, c.count, c.type, c.root, AIACC_WORLD, nullptr, nullptr);
+}
+aiacc_status_t allgather(const CallShape& c) {
+  return aiacc_allgather(c.send, c.recv, c.count, c.type, AIACC_WORLD, nullptr, nullptr);
+}
+aiacc_status_t reduce_scatter(const CallShape& c) {
+  return aiacc_reduce_scatter(c.send, c.recv, c.count, c.type, c.op, AIACC_WORLD, nullptr, nullptr);
+}
+aiacc_status_t barrier(const CallShape&) { return aiacc_barrier(AIACC_WORLD, nullptr, nullptr); }
+
+// A ring: to the next rank, from the one before.
+aiacc_status_t sendrecv(const CallShape& c) {
+  const int next = (c.rank + 1) % c.size;
+  const int before = (c.rank + c.size - 1) % c.size;
+  aiacc_request_t sent = AIACC_NULL;
+  aiacc_status_t status = aiacc_send(c.send, c.count, c.type, next, 0, AIACC_WORLD, nullptr, &sent);
+  if (status != AIACC_OK) return status;
+  status = aiacc_recv(c.recv, c.count, c.type, before, 0, AIACC_WORLD, nullptr, nullptr);
+  const aiacc_status_t own = aiacc_wait(sent);
+  return status != AIACC_OK ? status : own;
+}
+
+double one(double) { return 1; }
+double none(double) { return 0; }
+double both_ways(double n) { return 2 * (n - 1) / n; }
+double all_but_own(double n) { return (n - 1) / n; }
+
+double all_of_each(double n, bool) { return 2 * n; }     // n inputs, n outputs
+double inputs_and_one(double n, bool) { return n + 1; }  // n inputs, and a vector in all
+double one_and_outputs(double n, bool in_place) { return in_place ? n : n + 1; }
+double one_to_others(double n, bool) { return n; }  // 1 input, n - 1 outputs
+double nothing(double, bool) { return 0; }
+
+constexpr std::array kTable = {
+    // name, call, send, recv, recv at root, reduces, root, out, in, result, bus factor, traffic
+    Collective{"allreduce", allreduce, kOne, kOne, false, true, false, true, true, Result::kReduced, both_ways,
+               all_of_each},
+    Collective{"reduce", reduce, kOne, kOne, true, true, true, true, true, Result::kReduced, one, inputs_and_one},
+    Collective{"broadcast", broadcast, kNothing, kOne, false, false, true, false, true, Result::kOfRoot, one,
+               one_to_others},
+    Collective{"allgather", allgather, kOne, kAll, false, false, false, true, true, Result::kAllBlocks, all_but_own,
+               one_and_outputs},
+    Collective{"reduce_scatter", reduce_scatter, kAll, kOne, false, true, false, true, true, Result::kReducedBlock,
+               all_but_own, inputs_and_one},
+    Collective{"sendrecv", sendrecv, kOne, kOne, false, false, false, true, false, Result::kOfNeighbour, one,
+               all_of_each},
+    Collective{"barrier", barrier, kNothing, kNothing, false, false, false, false, true, Result::kNothing, none,
+               nothing},
+};
+
+}  // namespace
+
+std::span<const Collective> collectives() noexcept { return kTable; }
+
+const Collective* find_collective(std::string_view name) noexcept {
+  for (const Collective& one : kTable) {
+    if (one.name == name) return &one;
+  }
+  return nullptr;
+}
+
+}  // namespace aiacc::tools

@@ -1,0 +1,151 @@
+// aiacc-perf: measures the collectives of aiacc.h between the ranks of a job.
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <cstdio>
+#include <fstream>
+#include <string>
+#include <vector>
+
+#include "base/error.h"
+#include "tools/perf/measure.h"
+#include "tools/perf/output.h"
+#include "tools/perf/plot.h"
+#include "tools/perf/types.h"
+
+namespace {
+
+using namespace aiacc;
+using namespace aiacc::tools;
+
+enum ExitCode { kFine = 0, kWrong = 1, kUsage = 2, kFailed = 3 };
+
+void print(const std::string& text) {
+  std::fputs(text.c_str(), stdout);
+  std::fflush(stdout);
+}
+
+// A line that overwrites itself, for whoever watches a terminal.
+class Progress {
+ public:
+  explicit Progress(bool here) : shown_(here && isatty(STDERR_FILENO) == 1) {}
+  ~Progress() { clear(); }
+  Progress(const Progress&) = delete;
+  Progress& operator=(const Progress&) = delete;
+  void show(const std::string& text) const {
+    if (shown_) std::fputs(fmt::format("\r\033[K{}", text).c_str(), stderr);
+  }
+  void clear() const {
+    if (shown_) std::fputs("\r\033[K", stderr);
+  }
+
+ private:
+  bool shown_;
+};
+
+struct Case {
+  const Collective* collective;
+  aiacc_dtype_t type;
+  aiacc_op_t op;
+  std::uint64_t bytes;
+  bool in_place;
+};
+
+std::vector<Case> cases_of(const PerfOptions& options) {
+  std::vector<Case> cases;
+  for (const Collective* collective : options.collectives) {
+    const bool moves = collective->result != Collective::Result::kNothing;
+    for (const aiacc_dtype_t type : moves ? options.types : std::vector{options.types[0]}) {
+      for (const aiacc_op_t op : collective->reduces ? options.ops : std::vector{options.ops[0]}) {
+        if (collective->reduces && !supports(op, type)) continue;
+        for (const std::uint64_t bytes : moves ? options.sizes() : std::vector{options.first_bytes}) {
+          // What can be measured in one place only is, whatever place was asked for.
+          const bool both = collective->out_of_place && collective->in_place;
+          if (collective->out_of_place && (options.out_of_place || !both))
+            cases.push_back({collective, type, op, bytes, false});
+          if (collective->in_place && (options.in_place || !both)) cases.push_back({collective, type, op, bytes, true});
+        }
+      }
+    }
+  }
+  return cases;
+}
+
+void write_plot(const PerfOptions& options, const std::vector<Row>& rows, const World& world) {
+  std::ofstream out(options.plot);
+  out << plot_svg(rows, fmt::format("{} ranks{}, {} {} buffers", world.size(), world.one_host() ? " on one host" : "",
+                                    options.cold ? "cold" : "hot", options.shared_memory ? "shared" : "private"));
+  out.close();
+  if (!out) throw system_error(fmt::format("cannot write the picture {}", options.plot), errno);
+}
+
+int measure(World& world, const PerfOptions& options) {
+  if (options.root >= world.size()) {
+    throw Error(Code::kInvalidArgument, fmt::format("-r {}: the ranks are 0 to {}", options.root, world.size() - 1));
+  }
+  const bool first = world.rank() == 0;
+  const Progress progress(first);
+  progress.show("measuring the memory");
+  std::optional<MemoryBandwidth> memory;
+  if (options.bound && world.one_host()) memory = measure_memory(world);
+  progress.clear();
+  if (first)
+    print(options.json ? setup_json(world, options, memory) : setup_text(world, options, memory) + heading_text());
+
+  std::vector<Row> rows;
+  {
+    Bench bench(world, options, memory);
+    const std::vector<Case> cases = cases_of(options);
+    for (const Case& one : cases) {
+      progress.show(
+          fmt::format("{} of {}: {} {} bytes", rows.size() + 1, cases.size(), one.collective->name, one.bytes));
+      rows.push_back(bench.measure(*one.collective, one.type, one.op, one.bytes, one.in_place));
+      progress.clear();
+      if (first) print(options.json ? row_json(rows.back()) : row_text(rows.back()));
+    }
+    world.meet();  // nobody reads a buffer any more
+  }
+  if (first && !options.json) print(summary_text(rows, options));
+  if (first && !options.plot.empty()) write_plot(options, rows, world);
+  world.finalize();
+  return all_wrong(rows) == 0 ? kFine : kWrong;
+}
+
+int run(World& world, const std::vector<std::string>& arguments) {
+  const PerfOptions options = parse_perf_options(arguments);
+  if (options.action == PerfOptions::Action::kMeasure) return measure(world, options);
+  const bool help = options.action == PerfOptions::Action::kHelp;
+  if (world.rank() == 0) print(help ? perf_help() : fmt::format("aiacc-perf (aiacc) {}\n", aiacc_version()));
+  world.finalize();
+  return kFine;
+}
+
+int complain(int rank, const std::string& sentence, int code) {
+  std::fputs(rank < 0 ? fmt::format("aiacc-perf: {}\n", sentence).c_str()
+                      : fmt::format("aiacc-perf: rank {}: {}\n", rank, sentence).c_str(),
+             stderr);
+  return code;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  int rank = -1;
+  try {
+    World world;
+    rank = world.rank();
+    try {
+      return run(world, {argv + (argc > 0 ? 1 : 0), argv + argc});
+    } catch (const Error& error) {
+      // All ranks read the same command line: one says what is wrong with it.
+      if (error.code() != Code::kInvalidArgument) throw;
+      world.finalize();
+      return rank == 0 ? complain(-1, error.message(), kUsage) : kUsage;
+    }
+  } catch (const CallError& error) {
+    // Whoever hears that the job was given up need not repeat it: the rank that saw why says so.
+    return error.status() == AIACC_ERR_ABORTED && rank > 0 ? kFailed : complain(rank, error.what(), kFailed);
+  } catch (const std::exception& error) {
+    return complain(rank, error.what(), kFailed);
+  }
+}

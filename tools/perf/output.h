@@ -1,0 +1,23 @@
+// What is printed: nccl-tests' table with some columns more, or JSON, one object a line. Only rank 0 prints.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "tools/perf/measure.h"
+
+namespace aiacc::tools {
+
+// What was measured, and how: lines that begin with '#', or an object whose "kind" is "setup".
+std::string setup_text(const World& world, const PerfOptions& options, const std::optional<MemoryBandwidth>& memory);
+std::string heading_text();
+std::string row_text(const Row& row);
+std::string summary_text(const std::vector<Row>& rows, const PerfOptions& options);
+
+std::string setup_json(const World& world, const PerfOptions& options, const std::optional<MemoryBandwidth>& memory);
+std::string row_json(const Row& row);
+
+std::uint64_t all_wrong(const std::vector<Row>& rows);
+
+}  // namespace aiacc::tools
