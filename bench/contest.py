@@ -34,6 +34,8 @@ def over_hosts(launcher, hosts, count, each, prefix=None):
         as_root = ["--allow-run-as-root"] if os.geteuid() == 0 else []
         # Without these Open MPI would look for one more way between its daemons and its ranks than there is.
         network = ["--mca", "oob_tcp_if_include", "eth0", "--mca", "btl_tcp_if_include", "eth0"]
+        # UCX and others that tell hosts apart by the kernel's boot id would try shared memory between these.
+        network += ["--mca", "pml", "ob1", "--mca", "btl", "tcp,self"]
         words = ["mpirun.openmpi", *as_root, "--mca", "plm_rsh_agent", hosts.ssh, *network, "--oversubscribe", "-H", listed,
                  "-np", count * each]
     else:
