@@ -25,6 +25,13 @@ void print(const std::string& text) {
   std::fflush(stdout);
 }
 
+int complain(int rank, const std::string& sentence, int code) {
+  std::fputs(rank < 0 ? fmt::format("aiacc-perf: {}\n", sentence).c_str()
+                      : fmt::format("aiacc-perf: rank {}: {}\n", rank, sentence).c_str(),
+             stderr);
+  return code;
+}
+
 // A line that overwrites itself, for whoever watches a terminal.
 class Progress {
  public:
@@ -71,12 +78,14 @@ std::vector<Case> cases_of(const PerfOptions& options) {
   return cases;
 }
 
-void write_plot(const PerfOptions& options, const std::vector<Row>& rows, const World& world) {
+// The picture, by rank 0 before it leaves, so that the others see no death; the exit code so far, or that of a failure.
+int draw(const PerfOptions& options, const std::vector<Row>& rows, const World& world, int code) {
   std::ofstream out(options.plot);
   out << plot_svg(rows, fmt::format("{} ranks{}, {} {} buffers", world.size(), world.one_host() ? " on one host" : "",
                                     options.cold ? "cold" : "hot", options.shared_memory ? "shared" : "private"));
   out.close();
-  if (!out) throw system_error(fmt::format("cannot write the picture {}", options.plot), errno);
+  if (out) return code;
+  return complain(-1, system_error(fmt::format("cannot write the picture {}", options.plot), errno).message(), kFailed);
 }
 
 int measure(World& world, const PerfOptions& options) {
@@ -106,9 +115,10 @@ int measure(World& world, const PerfOptions& options) {
     world.meet();  // nobody reads a buffer any more
   }
   if (first && !options.json) print(summary_text(rows, options));
-  if (first && !options.plot.empty()) write_plot(options, rows, world);
+  int code = all_wrong(rows) == 0 ? kFine : kWrong;
+  if (first && !options.plot.empty()) code = draw(options, rows, world, code);
   world.finalize();
-  return all_wrong(rows) == 0 ? kFine : kWrong;
+  return code;
 }
 
 int run(World& world, const std::vector<std::string>& arguments) {
@@ -118,13 +128,6 @@ int run(World& world, const std::vector<std::string>& arguments) {
   if (world.rank() == 0) print(help ? perf_help() : fmt::format("aiacc-perf (aiacc) {}\n", aiacc_version()));
   world.finalize();
   return kFine;
-}
-
-int complain(int rank, const std::string& sentence, int code) {
-  std::fputs(rank < 0 ? fmt::format("aiacc-perf: {}\n", sentence).c_str()
-                      : fmt::format("aiacc-perf: rank {}: {}\n", rank, sentence).c_str(),
-             stderr);
-  return code;
 }
 
 }  // namespace
@@ -139,8 +142,9 @@ int main(int argc, char** argv) {
     } catch (const Error& error) {
       // All ranks read the same command line: one says what is wrong with it.
       if (error.code() != Code::kInvalidArgument) throw;
+      if (rank == 0) complain(-1, error.message(), kUsage);
       world.finalize();
-      return rank == 0 ? complain(-1, error.message(), kUsage) : kUsage;
+      return kUsage;
     }
   } catch (const CallError& error) {
     // Whoever hears that the job was given up need not repeat it: the rank that saw why says so.
