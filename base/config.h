@@ -22,6 +22,9 @@ namespace aiacc {
 // The values, each by the variable of its name. What they mean stands in the table.
 struct ConfigValues {
   std::string agent;
+  std::string rendezvous;
+  std::string secret_file;
+  std::string job;
   std::optional<std::int64_t> rank;
   std::optional<std::int64_t> size;
   std::optional<std::int64_t> local_rank;

@@ -15,6 +15,17 @@ constexpr std::array kTable{
     ConfigRow{"AIACC_AGENT", &V::agent, "", "", "", kLauncher,
               "Address of this host's agent, where a rank says hello. Unset: the program was not started by aiaccrun.",
               "0.1"},
+    ConfigRow{"AIACC_RENDEZVOUS", &V::rendezvous, "", "", "", kUser,
+              "Where ranks meet that were not started by aiaccrun: host:port, where rank 0 listens. Needs "
+              "AIACC_SECRET_FILE.",
+              "0.1"},
+    ConfigRow{
+        "AIACC_SECRET_FILE", &V::secret_file, "", "", "", kUser,
+        "File with the 32 random bytes that ranks which meet at AIACC_RENDEZVOUS prove to know. Nobody but its owner "
+        "may read or write it.",
+        "0.1"},
+    ConfigRow{"AIACC_JOB", &V::job, "", "", "", kUser,
+              "A name that tells apart jobs which meet at one AIACC_RENDEZVOUS or in one store.", "0.1"},
     ConfigRow{"AIACC_RANK", &V::rank, "", "0", "2147483646", kLauncher, "Number of this process in the job.", "0.1"},
     ConfigRow{"AIACC_SIZE", &V::size, "", "1", "2147483647", kLauncher, "How many ranks the job has.", "0.1"},
     ConfigRow{"AIACC_LOCAL_RANK", &V::local_rank, "", "0", "2147483646", kLauncher,

@@ -131,6 +131,7 @@ base_sources += \
 	base/wire/launch_messages.h \
 	base/wire/reception.cc \
 	base/wire/reception.h \
+	base/wire/rendezvous_messages.h \
 	base/wire/secret.cc \
 	base/wire/secret.h \
 	base/wire/secret_file.cc \
@@ -190,7 +191,6 @@ base_tests += \
 	base/io/host_addresses_test.cc \
 	base/io/host_conformance.h \
 	base/io/net_conformance.h \
-	base/io/host_addresses_test.cc \
 	base/io/real_clock_test.cc \
 	base/io/real_fixture.h \
 	base/io/real_host_test.cc \

@@ -4,9 +4,12 @@
 
 #include <string>
 
+#include "base/io/host_addresses.h"
 #include "base/io/limits.h"
+#include "base/wire/secret_file.h"
 #include "runtime/bootstrap_agent.h"
 #include "runtime/bootstrap_local.h"
+#include "runtime/bootstrap_rendezvous.h"
 #include "runtime/bootstrap_singleton.h"
 
 namespace aiacc {
@@ -24,21 +27,52 @@ void warn_of(const Config& settings, Logger& log) {
   for (const std::string& sentence : settings.warnings()) AIACC_LOG(log, kCore, kWarn, "{}", sentence);
 }
 
+RealContext::MakeBootstrap make_agents(const BootstrapChoice& choice, const std::string& version) {
+  return [=](io::RealLoop& loop) {
+    return std::make_unique<AgentBootstrap>(loop, choice.agent, choice.rank, choice.size, choice.several_hosts,
+                                            version);
+  };
+}
+
+std::unique_ptr<MeetingPlace> place_of(const BootstrapChoice& choice, const Given& given) {
+  if (choice.kind == BootstrapChoice::Kind::kStore) {
+    return std::make_unique<StoredPlace>(*given.store, choice.job);
+  }
+  return std::make_unique<NamedPlace>(io::HostPort::parse("AIACC_RENDEZVOUS", choice.rendezvous),
+                                      wire::read_secret_file("AIACC_SECRET_FILE", choice.secret_file));
+}
+
+RealContext::MakeBootstrap make_rendezvous(const BootstrapChoice& choice, const Given& given,
+                                           const RuntimeConfig& config, const std::string& version) {
+  RendezvousBootstrap::Settings settings;
+  settings.rank = choice.rank;
+  settings.size = choice.size;
+  settings.job = choice.job;
+  settings.version = version;
+  settings.host_name = host_name();
+  settings.addresses = io::host_addresses({});
+  settings.limit = config.init_timeout;
+  settings.slice_bytes = config.slice_bytes;
+  return [=](io::RealLoop& loop) {
+    return std::make_unique<RendezvousBootstrap>(loop, place_of(choice, given), settings);
+  };
+}
+
 }  // namespace
 
-std::shared_ptr<RealContext> join_job(const std::optional<GivenIdentity>& given, const Surroundings& surroundings,
-                                      const RuntimeConfig& config, const std::string& version) {
+std::shared_ptr<RealContext> join_job(const Given& given, const Surroundings& surroundings, const RuntimeConfig& config,
+                                      const std::string& version) {
+  const GivenMeans means{given.store.has_value(), given.job};
   const BootstrapChoice choice =
-      choose_bootstrap(given, [&](const std::string& name) { return surroundings.variable(name); });
+      choose_bootstrap(given.identity, means, [&](const std::string& name) { return surroundings.variable(name); });
   std::shared_ptr<RealContext> context;
   if (choice.kind == BootstrapChoice::Kind::kSingleton) {
     context = RealContext::join(config, make_singleton);
   } else {
     io::raise_descriptor_limit();
-    context = RealContext::join(config, [&](io::RealLoop& loop) {
-      return std::make_unique<AgentBootstrap>(loop, choice.agent, choice.rank, choice.size, choice.several_hosts,
-                                              version);
-    });
+    context = RealContext::join(config, choice.kind == BootstrapChoice::Kind::kAgent
+                                            ? make_agents(choice, version)
+                                            : make_rendezvous(choice, given, config, version));
   }
   if (context->world().rank() == 0) warn_of(surroundings.settings(), context->log());
   return context;

@@ -24,6 +24,7 @@ struct Birth {
   std::string job_name;               // for messages
   std::string host_name;
   std::vector<std::string> host_names;  // by Member::host, for messages; may be empty if there is one host
+  std::vector<std::string> remarks;     // sentences for the log, as warnings
 };
 
 // What a context hears from outside while it lives.

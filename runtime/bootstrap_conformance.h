@@ -8,22 +8,9 @@
 #include <vector>
 
 #include "base/error.h"
-#include "runtime/bootstrap.h"
+#include "runtime/bootstrap_world_test.h"
 
 namespace aiacc::conformance {
-
-// Ranks of one job whose providers share a loop.
-class BootstrapWorld {
- public:
-  virtual ~BootstrapWorld() = default;
-  virtual int size() const = 0;
-  virtual Bootstrap& provider(int rank) = 0;
-  virtual Loop& loop() = 0;
-  // Drives until all have ended; rethrows the first error.
-  virtual void run(std::vector<Task<void>> tasks) = 0;
-  // The rank's process is gone without a word. False if ranks of this provider cannot die one by one.
-  virtual bool kill(int rank) = 0;
-};
 
 class BootstrapConformance : public testing::TestWithParam<std::function<std::unique_ptr<BootstrapWorld>()>> {
  protected:

@@ -14,6 +14,7 @@
 #include "runtime/bootstrap_conformance.h"
 #include "runtime/bootstrap_local.h"
 #include "runtime/bootstrap_singleton.h"
+#include "runtime/rendezvous_world_test.h"
 
 namespace aiacc {
 namespace {
@@ -22,21 +23,6 @@ using conformance::BootstrapConformance;
 using conformance::BootstrapWorld;
 
 constexpr std::uint64_t kSliceBytes = 16 << 20;
-
-// Worlds on one real loop.
-class RealWorld : public BootstrapWorld {
- public:
-  Loop& loop() override { return loop_; }
-  void run(std::vector<Task<void>> tasks) override {
-    for (Task<void>& task : tasks) task.start();
-    for (Task<void>& task : tasks) loop_.run_until([&task] { return task.done(); });
-    for (Task<void>& task : tasks) task.take();
-  }
-  bool kill(int) override { return false; }
-
- protected:
-  io::RealLoop loop_;
-};
 
 class SingletonWorld final : public RealWorld {
  public:
@@ -214,7 +200,10 @@ INSTANTIATE_TEST_SUITE_P(Providers, BootstrapConformance,
                                          Make([] { return std::make_unique<AgentWorld>(2); }),
                                          Make([] { return std::make_unique<AgentWorld>(7); }),
                                          Make([] { return std::make_unique<AgentWorld>(2, 2); }),
-                                         Make([] { return std::make_unique<AgentWorld>(5, 2); })));
+                                         Make([] { return std::make_unique<AgentWorld>(5, 2); }),
+                                         Make([] { return std::make_unique<RendezvousWorld>(2); }),
+                                         Make([] { return std::make_unique<RendezvousWorld>(7); }),
+                                         Make([] { return std::make_unique<RendezvousWorld>(3, false); })));
 
 // What the join of rank 0 ended with.
 Error join_error(RealWorld& world) {

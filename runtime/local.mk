@@ -13,6 +13,8 @@ runtime_sources += \
 	runtime/bootstrap_list.h \
 	runtime/bootstrap_local.cc \
 	runtime/bootstrap_local.h \
+	runtime/bootstrap_rendezvous.cc \
+	runtime/bootstrap_rendezvous.h \
 	runtime/bootstrap_singleton.cc \
 	runtime/bootstrap_singleton.h \
 	runtime/context.cc \
@@ -42,6 +44,16 @@ runtime_sources += \
 	runtime/info/ways.cc \
 	runtime/info/ways.h \
 	runtime/lane_task.h \
+	runtime/meeting.cc \
+	runtime/meeting.h \
+	runtime/meeting_guest.cc \
+	runtime/meeting_guest.h \
+	runtime/meeting_host.cc \
+	runtime/meeting_host.h \
+	runtime/meeting_place.cc \
+	runtime/meeting_place.h \
+	runtime/neighbourhood.cc \
+	runtime/neighbourhood.h \
 	runtime/pair_sequences.h \
 	runtime/progress_watch.cc \
 	runtime/progress_watch.h \
@@ -55,10 +67,14 @@ runtime_sources += \
 runtime_tests += \
 	runtime/bootstrap_choice_test.cc \
 	runtime/bootstrap_conformance.h \
+	runtime/bootstrap_rendezvous_test.cc \
 	runtime/bootstrap_test.cc \
+	runtime/bootstrap_world_test.h \
 	runtime/context_sim_test.cc \
 	runtime/handles_test.cc \
 	runtime/hosts_sim_test.cc \
 	runtime/hosts_tcp_test.cc \
 	runtime/info/host_limits_test.cc \
+	runtime/meeting_sim_test.cc \
+	runtime/rendezvous_world_test.h \
 	tests/sim_job.h

@@ -49,6 +49,7 @@ void RealContext::be_born(const MakeBootstrap& make_bootstrap) {
 Task<void> RealContext::be_born_on_lane(Stop& stop) {
   Birth birth = co_await bootstrap_->join(stop);
   log_.emplace(config_.log, fmt::format("rank {} on {}", birth.rank, birth.host_name), clock_);
+  for (const std::string& remark : birth.remarks) AIACC_LOG(*log_, kBootstrap, kWarn, "{}", remark);
   ProgressWatch::Reporter& reporter = *this;
   context_ = std::make_unique<Context>(lane_, compute_, std::move(birth), config_, reporter);
   bootstrap_->observe(*context_);

@@ -40,8 +40,9 @@ struct Versions {  // that an end speaks
 };
 
 enum class Purpose : std::uint16_t {
-  kData = 1,     // messages between two ranks (transports/tcp)
-  kControl = 2,  // rendezvous
+  kData = 1,       // messages between two ranks (transports/tcp)
+  kControl = 2,    // rendezvous (base/wire/rendezvous_messages.h)
+  kNeighbour = 3,  // between ranks of one host, over a local socket
 };
 
 enum class Verdict : std::uint8_t {

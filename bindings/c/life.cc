@@ -14,15 +14,15 @@ namespace {
 
 using Life = State::Life;
 
-struct Given {
-  std::optional<GivenIdentity> identity;
+struct Start {
+  aiacc::Given given;
   Surroundings surroundings = Surroundings::now();
   RuntimeConfig config = RuntimeConfig::from(*surroundings.settings());
 };
 
-Given read_init_attr(const aiacc_init_attr_t* attr) {
-  Given given;
-  if (attr == nullptr) return given;
+Start read_init_attr(const aiacc_init_attr_t* attr) {
+  Start start;
+  if (attr == nullptr) return start;
   if (attr->size < sizeof(aiacc_init_attr_t)) {
     throw Error(Code::kInvalidArgument,
                 fmt::format("size in aiacc_init_attr_t is {}: set it to sizeof(aiacc_init_attr_t), "
@@ -35,9 +35,9 @@ Given read_init_attr(const aiacc_init_attr_t* attr) {
                             "AIACC_INIT_TIMEOUT",
                             attr->timeout_ms));
   }
-  if (attr->timeout_ms > 0) given.config.init_timeout = std::chrono::milliseconds(attr->timeout_ms);
-  if (attr->world_size_set != 0) given.identity = GivenIdentity{attr->rank, attr->world_size};
-  return given;
+  if (attr->timeout_ms > 0) start.config.init_timeout = std::chrono::milliseconds(attr->timeout_ms);
+  if (attr->world_size_set != 0) start.given.identity = GivenIdentity{attr->rank, attr->world_size};
+  return start;
 }
 
 // The context says goodbye, and the process is one rank less, whatever happens on the way.
@@ -90,9 +90,9 @@ aiacc_status_t aiacc_init(const aiacc_init_attr_t* attr) {
       throw Error(Code::kInvalidState,
                   "aiacc_init was called already: once between two calls of aiacc_finalize is enough");
     }
-    const Given given = read_init_attr(attr);
+    const Start start = read_init_attr(attr);
     self.watch_forks();
-    std::shared_ptr<RealContext> context = join_job(given.identity, given.surroundings, given.config, aiacc_version());
+    std::shared_ptr<RealContext> context = join_job(start.given, start.surroundings, start.config, aiacc_version());
     auto group = std::make_unique<GroupEntry>(GroupEntry{context, context->world()});
     auto entry = std::make_unique<ContextEntry>(ContextEntry{std::move(context), AIACC_WORLD});
     if (!self.groups.insert_fixed(group) || !self.contexts.insert_fixed(entry)) {

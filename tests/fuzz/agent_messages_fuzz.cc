@@ -10,6 +10,7 @@
 #include "base/wire/agent_messages.h"
 #include "base/wire/frame.h"
 #include "base/wire/launch_messages.h"
+#include "base/wire/rendezvous_messages.h"
 #include "tests/fuzz/driver.h"
 
 namespace aiacc::wire {
@@ -27,9 +28,10 @@ struct Messages {
     if (encode(frame.as<One>()) != frame.body) std::abort();
   }
 };
-using All = Messages<Hello, Welcome, Refused, RankLost, Leave, Gone, StartJob, StartRanks, Prepared, Greeting, AgentUp,
-                     Beat, SignalRanks, EndRanks, Credit, DropOutput, Started, NotStarted, Output, RankChanged,
-                     RankStopped, Notice, KeeperLost, JobEnded>;
+using All =
+    Messages<Hello, Welcome, Refused, RankLost, Leave, Gone, StartJob, StartRanks, Prepared, Greeting, AgentUp, Beat,
+             SignalRanks, EndRanks, Credit, DropOutput, Started, NotStarted, Output, RankChanged, RankStopped, Notice,
+             KeeperLost, JobEnded, Arrive, Waiting, TurnedAway, Roster, Neighbours, Settled, ShareSegment>;
 
 void feed(std::span<const std::byte> bytes) {
   FrameBuffer buffer;
@@ -69,6 +71,19 @@ std::vector<std::vector<std::byte>> fuzz_seeds() {
   job.ranks[1].environment = {"RANK=1"};
   job.ranks[2].environment = {"AIACC_RANK=2"};
   seeds.push_back(encode_frame(job));
+  Arrive arrive;
+  arrive.version = "0.1.0";
+  arrive.host_name = "node-7";
+  arrive.addresses = {"192.0.2.7", "2001:db8::7"};
+  arrive.local_name = "aiacc-0123456789abcdef";
+  seeds.push_back(encode_frame(arrive));
+  Roster roster;
+  roster.secret.assign(32, 's');
+  roster.ranks = {{"node-7", {"192.0.2.7"}, 4711, "aiacc-0", true}, {"node-8", {"192.0.2.8"}, 4712, "aiacc-1", false}};
+  seeds.push_back(encode_frame(roster));
+  Settled settled;
+  settled.firsts = {0, 0, 2};
+  seeds.push_back(encode_frame(settled));
   Started started;
   started.processes = {100, 101};
   started.bindings = {"cores 0-1", "not bound"};

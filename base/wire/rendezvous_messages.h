@@ -1,0 +1,91 @@
+// How ranks that no agent brings together meet: rank 0 listens, the others call it. Each of these connections begins with the
+// handshake of purpose kControl and is encrypted (base/wire/secure_channel.h), and stays for life:
+//
+//   rank   Arrive → Waiting* → (Roster | TurnedAway) → Neighbours → (Settled | TurnedAway) → RankLost* → (Leave | Gone)
+//   rank 0 (Arrive) → wait until every rank has come → Roster → (Neighbours) → wait for all of them → Settled
+//
+// Between Roster and Neighbours each rank looks for the lowest rank whose local socket it reaches: that one shares its host. It
+// makes the segment and hands it out over these local connections, which begin with the handshake of purpose kNeighbour.
+// RankLost, Leave, Gone and Refused are base/wire/agent_messages.h's.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <tuple>
+#include <vector>
+
+namespace aiacc::wire {
+
+inline constexpr std::uint16_t kRendezvousProtocol = 1;
+
+// Rank → rank 0. `protocol` and `version` stand first in every version, so that either can be named.
+struct Arrive {
+  static constexpr std::uint16_t kType = 301;
+  std::uint16_t protocol = kRendezvousProtocol;
+  std::string version;  // of libaiacc
+  std::string job;      // as the user calls it, often empty
+  std::int32_t rank = -1;
+  std::int32_t size = -1;
+  std::string host_name;               // for sentences
+  std::vector<std::string> addresses;  // numeric, the likeliest first, never loopback
+  std::uint16_t data_port = 0;
+  std::string local_name;  // of an abstract local socket; empty: it shares memory with nobody
+  auto fields() { return std::tie(protocol, version, job, rank, size, host_name, addresses, data_port, local_name); }
+};
+
+// Rank 0 → rank, every second: what the deadline's sentence will say.
+struct Waiting {
+  static constexpr std::uint16_t kType = 302;
+  std::string sentence;
+  auto fields() { return std::tie(sentence); }
+};
+
+// Rank 0 → rank: it cannot take part, or there is no job. Then the connection ends.
+struct TurnedAway {
+  static constexpr std::uint16_t kType = 303;
+  std::int32_t code = 0;  // aiacc::Code
+  std::string sentence;
+  auto fields() { return std::tie(code, sentence); }
+};
+
+struct RosterEntry {
+  std::string host_name;
+  std::vector<std::string> addresses;  // the one that rank 0 saw first
+  std::uint16_t data_port = 0;
+  std::string local_name;
+  bool near = false;  // its connection to rank 0 is a loopback one: both are on one machine
+  auto fields() { return std::tie(host_name, addresses, data_port, local_name, near); }
+};
+
+// Rank 0 → rank, when all have come.
+struct Roster {
+  static constexpr std::uint16_t kType = 304;
+  std::uint64_t job = 0;  // random
+  std::string secret;     // of this job's connections, 32 bytes
+  std::vector<RosterEntry> ranks;
+  auto fields() { return std::tie(job, secret, ranks); }
+};
+
+// Rank → rank 0: the lowest rank of its host, perhaps itself.
+struct Neighbours {
+  static constexpr std::uint16_t kType = 305;
+  std::int32_t first = 0;
+  auto fields() { return std::tie(first); }
+};
+
+// Rank 0 → rank: what all of them said.
+struct Settled {
+  static constexpr std::uint16_t kType = 306;
+  std::vector<std::int32_t> firsts;  // by rank
+  auto fields() { return std::tie(firsts); }
+};
+
+// First rank of a host → another one there, over the local connection, with the segment's descriptor on its first byte; or
+// Refused.
+struct ShareSegment {
+  static constexpr std::uint16_t kType = 310;
+  std::uint64_t nonce = 0;  // stands in the segment's first page
+  auto fields() { return std::tie(nonce); }
+};
+
+}  // namespace aiacc::wire

@@ -1,0 +1,383 @@
+#include "runtime/meeting_host.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <limits>
+#include <utility>
+
+#include "base/io/resolve.h"
+
+namespace aiacc {
+namespace {
+
+constexpr Duration kBetweenWords = std::chrono::seconds(1);  // to those who wait
+constexpr Duration kLastWords = std::chrono::seconds(1);     // what is said to guests at the end may take
+constexpr std::size_t kMostNamed = 16;                       // ranks in one sentence
+constexpr std::size_t kMostAddresses = 16;                   // of a rank
+
+// "tcp:[::ffff:10.0.0.5]:4242" → "10.0.0.5".
+std::string numeric_of(const std::string& description) {
+  constexpr std::string_view kMapped = "::ffff:";
+  try {
+    const std::string name = io::Address::parse(description).name;
+    const std::string plain = name.starts_with(kMapped) ? name.substr(kMapped.size()) : name;
+    return plain.find('.') != std::string::npos ? plain : name;
+  } catch (const Error&) {
+    return "";
+  }
+}
+
+std::string who(int rank, const wire::Arrive& said, const std::string& from) {
+  return fmt::format("rank {} ({}{}{})", rank, said.host_name, from.empty() ? "" : ", ", from);
+}
+
+void append(std::string& list, const std::string& item, std::size_t place) {
+  if (place < kMostNamed) list += (list.empty() ? "" : ", ") + item;
+}
+
+std::string and_more(std::size_t count) {
+  return count > kMostNamed ? fmt::format(" and {} more", count - kMostNamed) : "";
+}
+
+}  // namespace
+
+MeetingHost::MeetingHost(Loop& loop, std::unique_ptr<io::Listener> listener, const wire::Secret& secret,
+                         io::Entropy& entropy, wire::Arrive me, std::string place, Duration limit)
+    : loop_(loop),
+      secret_(secret),
+      entropy_(entropy),
+      me_(std::move(me)),
+      place_(std::move(place)),
+      limit_(limit),
+      changed_(loop),
+      said_(loop),
+      firsts_(static_cast<std::size_t>(me_.size)),
+      came_(static_cast<std::size_t>(me_.size)) {
+  reception_.emplace(loop_, static_cast<wire::Reception::Owner&>(*this), std::move(listener));
+}
+
+MeetingHost::~MeetingHost() = default;
+
+// --- guests ---------------------------------------------------------------------------------------------------------------
+
+// Whatever number of ranks a guest believes in, it shall get its sentence from admit(): it knows the secret.
+Task<void> MeetingHost::greet(std::unique_ptr<io::Stream> stream, bool* stranger, Stop& stop) {
+  const auto storage = std::make_unique<wire::HandshakeStorage>();
+  const wire::ListenerHandshake::Expected expected{wire::Purpose::kControl, kMeetingJob, 0,
+                                                   std::numeric_limits<std::int32_t>::max()};
+  wire::ListenerHandshake handshake(secret_, expected, entropy_);
+  const std::span<const std::byte> hello = co_await wire::read_handshake(*stream, *storage, stop);
+  const wire::ListenerHandshake::Answer answer = handshake.answer(hello);
+  co_await io::write_all(*stream, answer.frame, stop);
+  if (answer.refused) co_return;
+  const std::span<const std::byte> proof = co_await wire::read_handshake(*stream, *storage, stop);
+  handshake.check(proof);
+  *stranger = false;
+  const wire::Bytes verdict = handshake.decide(wire::Verdict::kAccepted, "");
+  co_await io::write_all(*stream, verdict, stop);
+  std::string from = stream->describe();
+  auto guest = std::make_shared<Guest>(loop_, std::move(stream), handshake.keys(), std::move(from));
+  guest->said.rank = handshake.who().from;
+  Guest* raw = guest.get();
+  guests_.push_back(std::move(guest));
+  raw->reader.emplace(loop_, serve(raw), static_cast<Root::Owner&>(*this));
+  raw->reader->start();
+}
+
+Task<void> MeetingHost::serve(Guest* guest) {
+  std::optional<wire::Frame> frame = co_await guest->channel.receive(guest->stop);
+  if (!frame) co_return;
+  admit(*guest, *frame);
+  while ((frame = co_await guest->channel.receive(guest->stop))) {
+    if (frame->type == wire::Leave::kType) {
+      frame->as<wire::Leave>();
+      guest->left = true;
+      co_return;
+    }
+    const auto neighbours = frame->as<wire::Neighbours>();
+    if (!guest->came || !gathered_) throw Error(Code::kProtocol, "it told of its neighbours before it knew them");
+    firsts_[static_cast<std::size_t>(guest->said.rank)] = neighbours.first;
+    changed_.set();
+  }
+}
+
+void MeetingHost::root_ended(Root& root, std::exception_ptr error) noexcept {
+  const auto saying =
+      std::find_if(sayings_.begin(), sayings_.end(), [&](const Saying& one) { return &*one.root == &root; });
+  if (saying != sayings_.end()) {
+    sayings_.erase(saying);
+    said_.set();
+    return;
+  }
+  const auto found = std::find_if(guests_.begin(), guests_.end(),
+                                  [&](const std::shared_ptr<Guest>& one) { return &*one->reader == &root; });
+  const std::shared_ptr<Guest> guest = *found;  // somebody may still speak to it
+  guests_.erase(found);
+  guest->stop.request(std::make_exception_ptr(Error(Code::kAborted, "the other end is gone")));
+  if (guest->came) gone(*guest, error ? as_error(error).message() : "it closed its connection");
+  changed_.set();
+}
+
+void MeetingHost::admit(Guest& guest, const wire::Frame& frame) {
+  const auto refusing = [&](Code code, const std::string& sentence, bool all) {
+    const Error why(code, sentence);
+    all ? refuse_all(why) : remarks_.push_back(sentence);
+    refuse(guest, why);
+  };
+  wire::Arrive head;
+  if (frame.type == wire::Arrive::kType) {
+    wire::Reader reader(frame.body, "the first message of a rank");
+    reader.get(head.protocol);
+    reader.get(head.version);
+  }
+  const int claimed = guest.said.rank;
+  if (head.version != me_.version || head.protocol != me_.protocol) {
+    return refusing(Code::kMismatch,
+                    fmt::format("rank {} ({}) uses aiacc {} and rank 0 ({}) aiacc {}: all ranks of a job need the same "
+                                "version",
+                                claimed, guest.from, head.version, me_.host_name, me_.version),
+                    true);
+  }
+  guest.said = frame.as<wire::Arrive>();
+  const wire::Arrive& said = guest.said;
+  if (said.rank != claimed) throw Error(Code::kProtocol, "it changed its rank");
+  const std::string name = who(said.rank, said, guest.from);
+  if (said.job != me_.job) {
+    return refusing(Code::kMismatch,
+                    fmt::format("{} is of the job '{}', and at {} the job '{}' meets: give each job a place of its own",
+                                name, said.job, place_, me_.job),
+                    false);
+  }
+  if (said.size != me_.size) {
+    return refusing(Code::kMismatch,
+                    fmt::format("{} says that the job has {} ranks, and rank 0 ({}) says {}: start all ranks with the "
+                                "same size, and each job at a place of its own",
+                                name, said.size, me_.host_name, me_.size),
+                    true);
+  }
+  if (said.rank < 1 || said.rank >= me_.size) throw Error(Code::kProtocol, "it is no rank of this job");
+  if (gathered_ || place_of(said.rank) != nullptr) {
+    const std::string holder =
+        gathered_ ? "all ranks have come" : who(said.rank, place_of(said.rank)->said, place_of(said.rank)->from);
+    return refusing(
+        Code::kInvalidState,
+        fmt::format("{} comes to {}, where rank {} is taken ({}): start one process a rank, and each job at "
+                    "a place of its own",
+                    name, place_, said.rank, holder),
+        false);
+  }
+  if (failed_) return refuse(guest, *failed_);
+  if (guest.said.addresses.size() > kMostAddresses) guest.said.addresses.resize(kMostAddresses);
+  guest.came = true;
+  for (const std::shared_ptr<Guest>& each : guests_) {
+    if (each.get() == &guest) place_of(said.rank) = each;
+  }
+  changed_.set();
+}
+
+void MeetingHost::refuse(Guest& guest, const Error& why) {
+  const wire::TurnedAway away{static_cast<std::int32_t>(why.code()), why.message()};
+  for (const std::shared_ptr<Guest>& each : guests_) {
+    if (each.get() == &guest) say(each, away);
+  }
+}
+
+void MeetingHost::refuse_all(const Error& why) {
+  if (failed_) return;
+  failed_ = why;
+  for (const std::shared_ptr<Guest>& each : guests_) {
+    if (each->came) refuse(*each, why);
+  }
+  changed_.set();
+}
+
+void MeetingHost::gone(const Guest& guest, const std::string& how) {
+  const int rank = guest.said.rank;
+  if (guest.left || leaving_ || failed_) return;
+  if (!gathered_) {  // it may come again
+    place_of(rank) = nullptr;
+    return;
+  }
+  const std::string sentence = fmt::format("{} went away: {}", who(rank, guest.said, guest.from), how);
+  if (settled_) return lose(rank, sentence);
+  refuse_all(Error(Code::kPeerFailed, sentence + ", while the job came together", rank));
+}
+
+void MeetingHost::lose(int rank, const std::string& sentence) {
+  const wire::RankLost lost{rank, sentence};
+  say_all(lost);
+  if (observer_ == nullptr) {
+    unheard_.push_back(lost);
+  } else {
+    observer_->on_rank_lost(rank, std::make_exception_ptr(Error(Code::kPeerFailed, sentence, rank)));
+  }
+}
+
+// --- what is said ---------------------------------------------------------------------------------------------------------
+
+template <wire::Message T>
+Task<void> MeetingHost::say_one(std::shared_ptr<Guest> guest, T message) {
+  co_await guest->channel.send(message, guest->stop);
+}
+
+// Nobody waits for a guest that does not read.
+template <wire::Message T>
+void MeetingHost::say(const std::shared_ptr<Guest>& guest, const T& message) {
+  Saying& saying = sayings_.emplace_back();
+  saying.root.emplace(loop_, say_one(guest, message), static_cast<Root::Owner&>(*this));
+  saying.root->start();
+}
+
+template <wire::Message T>
+void MeetingHost::say_all(const T& message) {
+  for (const std::shared_ptr<Guest>& each : guests_) {
+    if (each->came && !each->left) say(each, message);
+  }
+}
+
+Task<void> MeetingHost::wait_for_sayings(Duration limit) {
+  Stop stop;
+  const Deadline deadline(loop_, after(loop_.now(), limit), stop, "somebody does not listen");
+  try {
+    while (!sayings_.empty()) {
+      said_.reset();
+      co_await said_.wait(stop);
+    }
+  } catch (const Error&) {
+  }
+}
+
+// --- the job comes together -----------------------------------------------------------------------------------------------
+
+// False if nothing changed.
+Task<bool> MeetingHost::wait_a_second(Stop& stop) {
+  Stop waiting(stop);
+  const Deadline deadline(loop_, after(loop_.now(), kBetweenWords), waiting, "");
+  changed_.reset();
+  try {
+    co_await changed_.wait(waiting);
+  } catch (const Error&) {
+    if (stop.requested()) throw;
+    co_return false;
+  }
+  co_return true;
+}
+
+Task<wire::Roster> MeetingHost::gather(Stop& stop) {
+  reception_->open();
+  std::exception_ptr ended;
+  try {
+    while (missing() > 0 && !failed_) {
+      const bool changed = co_await wait_a_second(stop);
+      if (!changed) say_all(wire::Waiting{attendance()});
+    }
+  } catch (...) {
+    ended = std::current_exception();
+  }
+  if (ended && as_error(ended).code() == Code::kTimeout) {
+    refuse_all(Error(Code::kTimeout, too_late(limit_, attendance())));
+  }
+  if (failed_) {
+    co_await wait_for_sayings(kLastWords);
+    throw Error(*failed_);
+  }
+  if (ended) std::rethrow_exception(ended);
+  reception_.reset();  // from now on the place is free for the next job
+  gathered_ = true;
+  wire::Roster roster = make_roster();
+  say_all(roster);
+  co_return roster;
+}
+
+Task<std::vector<std::int32_t>> MeetingHost::settle(std::int32_t first, Stop& stop) {
+  firsts_[0] = first;
+  const auto unknown = [](const std::optional<std::int32_t>& one) { return !one.has_value(); };
+  while (!failed_ && std::any_of(firsts_.begin(), firsts_.end(), unknown)) co_await wait_a_second(stop);
+  if (failed_) {
+    co_await wait_for_sayings(kLastWords);
+    throw Error(*failed_);
+  }
+  settled_ = true;
+  wire::Settled settled;
+  for (const std::optional<std::int32_t>& one : firsts_) settled.firsts.push_back(*one);
+  say_all(settled);
+  co_return settled.firsts;
+}
+
+std::size_t MeetingHost::missing() const {
+  return static_cast<std::size_t>(std::count(came_.begin() + 1, came_.end(), nullptr));
+}
+
+std::string MeetingHost::attendance() const {
+  const std::size_t absent = missing();
+  std::string here = who(0, me_, ""), away;
+  std::size_t heres = 1, aways = 0;
+  for (int rank = 1; rank < me_.size; ++rank) {
+    const std::shared_ptr<Guest>& guest = came_[static_cast<std::size_t>(rank)];
+    if (guest == nullptr) {
+      append(away, fmt::format("{}", rank), aways++);
+    } else {
+      append(here, who(rank, guest->said, guest->from), heres++);
+    }
+  }
+  std::string text = fmt::format("{} of {} ranks came to {}: {}{}; rank{} {}{} did not", heres, me_.size, place_, here,
+                                 and_more(heres), absent == 1 ? "" : "s", away, and_more(aways));
+  if (strangers_ > 0) {
+    text += fmt::format("; {} connection{} did not prove to know the secret", strangers_, strangers_ == 1 ? "" : "s");
+  }
+  for (const std::string& remark : remarks_) text += "; " + remark;
+  return text;
+}
+
+wire::RosterEntry MeetingHost::entry_of(const wire::Arrive& said, const std::string& from) const {
+  wire::RosterEntry entry;
+  entry.host_name = said.host_name;
+  entry.addresses = said.addresses;
+  entry.data_port = said.data_port;
+  entry.local_name = said.local_name;
+  const std::string seen = from.empty() ? "" : numeric_of(from);
+  entry.near = from.empty() || io::is_loopback(seen);
+  if (seen.empty() || entry.near) return entry;
+  std::erase(entry.addresses, seen);
+  entry.addresses.insert(entry.addresses.begin(), seen);
+  return entry;
+}
+
+wire::Roster MeetingHost::make_roster() const {
+  wire::Roster roster;
+  entropy_.fill(std::as_writable_bytes(std::span(&roster.job, 1)));
+  const wire::Secret secret = wire::Secret::fresh(entropy_);
+  roster.secret.assign(reinterpret_cast<const char*>(secret.bytes().data()), secret.bytes().size());
+  roster.ranks.push_back(entry_of(me_, ""));
+  for (std::size_t rank = 1; rank < came_.size(); ++rank) {
+    roster.ranks.push_back(entry_of(came_[rank]->said, came_[rank]->from));
+  }
+  return roster;
+}
+
+std::vector<std::string> MeetingHost::remarks() const {
+  std::vector<std::string> all = remarks_;
+  if (strangers_ > 0) {
+    all.push_back(
+        fmt::format("{} stranger{} turned away at {}", strangers_, strangers_ == 1 ? " was" : "s were", place_));
+  }
+  return all;
+}
+
+// --- life -----------------------------------------------------------------------------------------------------------------
+
+void MeetingHost::observe(BirthObserver& observer) noexcept {
+  observer_ = &observer;
+  for (const wire::RankLost& lost : std::exchange(unheard_, {})) {
+    observer.on_rank_lost(lost.rank, std::make_exception_ptr(Error(Code::kPeerFailed, lost.sentence, lost.rank)));
+  }
+}
+
+Task<void> MeetingHost::leave(Stop&) {
+  leaving_ = true;
+  say_all(wire::Gone{});
+  co_await wait_for_sayings(kLastWords);
+}
+
+}  // namespace aiacc

@@ -1,0 +1,113 @@
+#include "runtime/meeting_place.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <utility>
+
+#include "base/io/host_addresses.h"
+#include "base/io/real_clock.h"
+#include "base/wire/codec.h"
+#include "runtime/data_port.h"
+
+namespace aiacc {
+namespace {
+
+// What rank 0 puts into the store. `protocol` stands first in every version.
+struct StoredMeeting {
+  std::uint16_t protocol = wire::kRendezvousProtocol;
+  std::array<std::byte, wire::Secret::kBytes> secret{};
+  std::uint16_t port = 0;
+  std::vector<std::string> addresses;
+  auto fields() { return std::tie(protocol, secret, port, addresses); }
+};
+
+std::int64_t milliseconds(Duration span) {
+  return std::max<std::int64_t>(1, std::chrono::duration_cast<std::chrono::milliseconds>(span).count());
+}
+
+}  // namespace
+
+// --- NamedPlace -----------------------------------------------------------------------------------------------------------
+
+std::string NamedPlace::name() const {
+  const bool six = place_.host.find(':') != std::string::npos;
+  return fmt::format("AIACC_RENDEZVOUS={}{}{}:{}", six ? "[" : "", place_.host, six ? "]" : "", place_.port);
+}
+
+// A name may mean another address to others than to its own host (127.0.1.1, an address before a translation): there rank 0
+// listens on all. A number is meant as it stands.
+std::unique_ptr<io::Listener> NamedPlace::open(io::Net& net) {
+  const auto refuse = [&](const Error& error) {
+    return Error(error.code(),
+                 fmt::format("rank 0 cannot listen at {}: {}; name an address of rank 0's host and a port "
+                             "that nobody else uses, a job before this one included",
+                             name(), error.message()));
+  };
+  try {
+    if (place_.host == "localhost") return net.listen(io::resolve(place_).front());
+    if (io::is_numeric_address(place_.host)) return net.listen(io::Address::tcp(place_.host, place_.port));
+  } catch (const Error& error) {
+    throw refuse(error);
+  }
+  std::unique_ptr<io::Listener> six;
+  try {
+    six = net.listen(io::Address::tcp("::", place_.port));
+  } catch (const Error&) {  // a kernel without IPv6, or the port is taken: IPv4 tells
+  }
+  if (six != nullptr) return six;
+  try {
+    return net.listen(io::Address::tcp("0.0.0.0", place_.port));
+  } catch (const Error& error) {
+    throw refuse(error);
+  }
+}
+
+MeetingPlace::Found NamedPlace::find(Duration) { return {io::resolve(place_), secret_}; }
+
+// --- StoredPlace ----------------------------------------------------------------------------------------------------------
+
+StoredPlace::StoredPlace(Store store, const std::string& job)
+    : store_(std::move(store)), key_(fmt::format("aiacc/{}/meeting", job)) {}
+
+std::string StoredPlace::name() const { return fmt::format("the store's key '{}'", key_); }
+
+std::unique_ptr<io::Listener> StoredPlace::open(io::Net& net) {
+  std::unique_ptr<io::Listener> listener = listen_for_peers(net);
+  io::RealEntropy entropy;
+  secret_ = wire::Secret::fresh(entropy);
+  StoredMeeting here;
+  std::copy(secret_.bytes().begin(), secret_.bytes().end(), here.secret.begin());
+  here.port = listener->address().port;
+  here.addresses = io::host_addresses({});
+  here.addresses.insert(here.addresses.end(), {"127.0.0.1", "::1"});  // leads others than rank 0's host to nobody
+  const wire::Bytes bytes = wire::encode(here);
+  const std::string value(reinterpret_cast<const char*>(bytes.data()), bytes.size());
+  if (const int status = store_.put(key_, value); status != 0) {
+    throw Error(Code::kSystem,
+                fmt::format("the store's put of the key '{}' ({} bytes) returned {}", key_, value.size(), status));
+  }
+  return listener;
+}
+
+MeetingPlace::Found StoredPlace::find(Duration limit) {
+  if (const int status = waited_ ? 0 : store_.wait(key_, milliseconds(limit)); status != 0) {
+    throw Error(Code::kTimeout,
+                fmt::format("the store's wait for the key '{}' returned {}, after up to {:.6g} s: rank 0 "
+                            "puts it there in aiacc_init",
+                            key_, status, seconds(limit)));
+  }
+  waited_ = true;
+  std::string value;
+  if (const int status = store_.get(key_, value, milliseconds(limit)); status != 0) {
+    throw Error(Code::kSystem, fmt::format("the store's get of the key '{}' returned {}", key_, status));
+  }
+  const auto there = wire::decode<StoredMeeting>(std::as_bytes(std::span(value)), name());
+  Found found;
+  found.secret = wire::Secret(there.secret);
+  for (const std::string& address : there.addresses) found.addresses.push_back(io::Address::tcp(address, there.port));
+  return found;
+}
+
+}  // namespace aiacc

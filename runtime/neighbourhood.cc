@@ -1,0 +1,179 @@
+#include "runtime/neighbourhood.h"
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <span>
+#include <utility>
+
+#include "base/io/descriptor_passing.h"
+#include "base/wire/agent_messages.h"
+#include "base/wire/channel.h"
+#include "transports/host/memfd_domain.h"
+
+namespace aiacc {
+namespace {
+
+constexpr Duration kAfterBreak = std::chrono::milliseconds(5);
+
+std::uint64_t draw(io::Entropy& entropy) {
+  std::uint64_t random = 0;
+  entropy.fill(std::as_writable_bytes(std::span(&random, 1)));
+  return random;
+}
+
+}  // namespace
+
+Neighbourhood::Neighbourhood(io::RealLoop& loop, std::uint64_t slice_bytes)
+    : loop_(loop),
+      slice_bytes_(slice_bytes),
+      net_(loop),
+      name_(fmt::format("aiacc-{:016x}{:016x}", draw(entropy_), draw(entropy_))),
+      user_(::geteuid()),
+      came_(loop) {
+  reception_.emplace(loop_, static_cast<wire::Reception::Owner&>(*this), net_.listen(io::Address::local(name_)));
+}
+
+Neighbourhood::~Neighbourhood() = default;
+
+Task<void> Neighbourhood::greet(std::unique_ptr<io::Stream> stream, bool* stranger, Stop& stop) {
+  const std::optional<io::PeerIdentity> caller = stream->peer_identity();
+  if (!caller || caller->uid != user_) co_return;  // it may pass on what somebody on another host says
+  const auto storage = std::make_unique<wire::HandshakeStorage>();
+  const wire::ListenerHandshake::Expected expected{wire::Purpose::kNeighbour, job_, rank_, size_};
+  wire::ListenerHandshake handshake(secret_, expected, entropy_);
+  const std::span<const std::byte> hello = co_await wire::read_handshake(*stream, *storage, stop);
+  const wire::ListenerHandshake::Answer answer = handshake.answer(hello);
+  co_await io::write_all(*stream, answer.frame, stop);
+  if (answer.refused) co_return;
+  const std::span<const std::byte> proof = co_await wire::read_handshake(*stream, *storage, stop);
+  handshake.check(proof);
+  const wire::Bytes verdict = handshake.decide(wire::Verdict::kAccepted, "");
+  co_await io::write_all(*stream, verdict, stop);
+  *stranger = false;
+  visitors_[handshake.who().from] = std::move(stream);
+  came_.set();
+}
+
+// kNotHere: nobody of this user has that name here. kBroken: somebody has, and may still prove itself the next time.
+Task<Neighbourhood::Called> Neighbourhood::call(std::int32_t other, std::string name, Stop& stop) {
+  std::unique_ptr<io::Stream> stream;
+  try {
+    stream = co_await net_.connect(io::Address::local(name), stop);
+  } catch (const Error&) {
+    if (stop.requested()) throw;
+    co_return Called::kNotHere;
+  }
+  const std::optional<io::PeerIdentity> holder = stream->peer_identity();
+  if (!holder || holder->uid != user_) co_return Called::kNotHere;
+  io::accept_descriptors(*stream);
+  try {
+    const auto storage = std::make_unique<wire::HandshakeStorage>();
+    const wire::Introduction introduction{wire::Purpose::kNeighbour, job_, rank_, other};
+    wire::DialerHandshake handshake(secret_, introduction, entropy_);
+    co_await io::write_all(*stream, handshake.hello(), stop);
+    const std::span<const std::byte> challenge = co_await wire::read_handshake(*stream, *storage, stop);
+    const wire::Bytes proof = handshake.prove(challenge, "");
+    co_await io::write_all(*stream, proof, stop);
+    const std::span<const std::byte> verdict = co_await wire::read_handshake(*stream, *storage, stop);
+    handshake.conclude(verdict);
+  } catch (const Error&) {
+    if (stop.requested()) throw;
+    co_return Called::kBroken;
+  }
+  to_first_ = std::move(stream);
+  co_return Called::kYes;
+}
+
+Task<std::int32_t> Neighbourhood::find_first(const wire::Roster& roster, std::int32_t rank, Stop& stop) {
+  rank_ = rank;
+  size_ = static_cast<std::int32_t>(roster.ranks.size());
+  job_ = roster.job;
+  secret_ = wire::Secret::from(roster.secret);
+  reception_->open();
+  for (std::int32_t other = 0; other < rank;) {
+    const std::string& name = roster.ranks[static_cast<std::size_t>(other)].local_name;
+    Called called = Called::kNotHere;
+    if (!name.empty()) called = co_await call(other, name, stop);
+    if (called == Called::kYes) co_return other;
+    if (called == Called::kNotHere) {
+      ++other;
+    } else {
+      co_await sleep_for(loop_, kAfterBreak, stop);
+    }
+  }
+  co_return rank;
+}
+
+Task<std::unique_ptr<HostDomain>> Neighbourhood::share(const std::vector<std::int32_t>& firsts, Stop& stop) {
+  const std::int32_t first = firsts[static_cast<std::size_t>(rank_)];
+  std::vector<std::int32_t> members;  // ascending
+  for (std::int32_t rank = 0; rank < size_; ++rank) {
+    if (firsts[static_cast<std::size_t>(rank)] == first) members.push_back(rank);
+  }
+  std::unique_ptr<HostDomain> domain;
+  if (members.size() > 1 && first == rank_) {
+    domain = co_await give(members, stop);
+  } else if (members.size() > 1) {
+    const auto mine = std::find(members.begin(), members.end(), rank_) - members.begin();
+    domain = co_await take(static_cast<int>(mine), static_cast<int>(members.size()), stop);
+  }
+  reception_.reset();
+  visitors_.clear();
+  to_first_.reset();
+  co_return domain;
+}
+
+Task<std::unique_ptr<HostDomain>> Neighbourhood::give(const std::vector<std::int32_t>& members, Stop& stop) {
+  const int count = static_cast<int>(members.size());
+  wire::ShareSegment here;
+  here.nonce = draw(entropy_);
+  std::optional<HostSegment> segment;
+  std::unique_ptr<HostDomain> domain;
+  std::optional<Error> failed;
+  try {
+    segment.emplace(HostSegment::create(count, slice_bytes_, here.nonce));
+    domain = MemfdDomain::attach(segment->descriptor(), here.nonce, 0, count, loop_);
+  } catch (const Error& error) {
+    failed = error;
+  }
+  for (const std::int32_t member : members) {
+    if (member == rank_) continue;
+    while (!visitors_.contains(member)) {
+      came_.reset();
+      co_await came_.wait(stop);
+    }
+    wire::Channel channel(loop_, std::move(visitors_[member]));
+    if (failed) {
+      const wire::Refused refused{static_cast<std::int32_t>(failed->code()), failed->message()};
+      co_await channel.send(refused, stop);
+    } else {
+      co_await channel.send(here, segment->descriptor(), stop);
+    }
+  }
+  if (failed) throw Error(*failed);
+  co_return domain;
+}
+
+Task<std::unique_ptr<HostDomain>> Neighbourhood::take(int place, int count, Stop& stop) {
+  wire::Channel channel(loop_, std::move(to_first_));
+  const std::optional<wire::Frame> frame = co_await channel.receive(stop);
+  if (!frame) {
+    throw Error(Code::kPeerFailed,
+                fmt::format("the first rank of the host of rank {} ended before it had shared its memory", rank_));
+  }
+  if (frame->type == wire::Refused::kType) {
+    const auto refused = frame->as<wire::Refused>();
+    throw Error(static_cast<Code>(refused.code), refused.sentence);
+  }
+  const auto there = frame->as<wire::ShareSegment>();
+  const Fd segment = io::take_descriptor(channel.stream());
+  if (!segment) {
+    throw Error(Code::kProtocol,
+                "the host's memory did not arrive: this process is at its limit of descriptors (ulimit -n)");
+  }
+  co_return MemfdDomain::attach(segment.get(), there.nonce, place, count, loop_);
+}
+
+}  // namespace aiacc
