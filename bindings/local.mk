@@ -2,6 +2,7 @@
 bindings_sources += \
 	bindings/c/arguments.cc \
 	bindings/c/arguments.h \
+	bindings/c/blocks.cc \
 	bindings/c/collectives.cc \
 	bindings/c/errors.cc \
 	bindings/c/guard.h \
@@ -18,6 +19,7 @@ bindings_sources += \
 bindings_tests += \
 	base/data/dtype.cc \
 	bindings/c/arguments_test.cc \
+	bindings/c/blocks_test.cc \
 	bindings/c/collectives_test.cc \
 	bindings/c/failures_test.cc \
 	bindings/c/report_test.cc \
@@ -26,7 +28,9 @@ bindings_tests += \
 	base/json_text.cc \
 	base/error.cc \
 	base/third_party/fmt.cc \
-	tests/abi_world.h
+	bindings/c/matrix_test.cc \
+	tests/abi_world.h \
+	tests/surface_cases.h
 
 EXTRA_DIST += bindings/c/aiacc.map
 pkgconfigdir = $(libdir)/pkgconfig

@@ -7,12 +7,16 @@ collectives_tests += \
 	collectives/operation_test.cc
 
 collectives_sources += \
+	collectives/net/alltoall.cc \
+	collectives/net/alltoall.h \
 	collectives/net/binomial_broadcast.cc \
 	collectives/net/binomial_broadcast.h \
 	collectives/net/binomial_reduce.cc \
 	collectives/net/binomial_reduce.h \
 	collectives/net/dissemination_barrier.cc \
 	collectives/net/dissemination_barrier.h \
+	collectives/net/gather.cc \
+	collectives/net/gather.h \
 	collectives/net/net_call.h \
 	collectives/net/point_to_point.cc \
 	collectives/net/point_to_point.h \
@@ -41,6 +45,8 @@ collectives_sources += \
 	collectives/host/channel.h \
 	collectives/host/direct_reduce.cc \
 	collectives/host/direct_reduce.h \
+	collectives/host/exchange_blocks.cc \
+	collectives/host/exchange_blocks.h \
 	collectives/host/extents.h \
 	collectives/host/host_post.cc \
 	collectives/host/host_post.h \
@@ -81,8 +87,11 @@ collectives_sources += \
 	collectives/hosts/barrier.h \
 	collectives/hosts/broadcast.cc \
 	collectives/hosts/broadcast.h \
+	collectives/hosts/exchange_blocks.cc \
+	collectives/hosts/exchange_blocks.h \
 	collectives/hosts/hosts_call.cc \
 	collectives/hosts/hosts_call.h \
+	collectives/hosts/packed_layout.h \
 	collectives/hosts/reduce.cc \
 	collectives/hosts/reduce.h \
 	collectives/hosts/reduce_scatter.cc \

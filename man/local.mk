@@ -6,6 +6,7 @@ dist_man_MANS += \
 	man/aiacc-perf.1 \
 	man/aiacc.7 \
 	man/aiacc_allreduce.3 \
+	man/aiacc_alltoall.3 \
 	man/aiacc_context_create_local.3 \
 	man/aiacc_info.3 \
 	man/aiacc_init.3 \

@@ -32,8 +32,21 @@ Task<void> run_alone(Operation& operation) {
       break;
     }
     case Collective::kAllgather:
-      if (operation.send.data != operation.recv.data) co_await compute.copy(operation.recv, operation.send);
+    case Collective::kAlltoall:
+    case Collective::kGather:
+    case Collective::kScatter: {
+      const std::size_t element = call.element_bytes();
+      const bool sends_blocks = call.kind == Collective::kAlltoall || call.kind == Collective::kScatter;
+      const bool recvs_blocks = call.kind != Collective::kScatter;
+      const Extent out = sends_blocks ? call.block(0) : Extent{0, operation.send.bytes / element};
+      const Extent in = call.kind == Collective::kAlltoall ? call.recv_block(0)
+                        : recvs_blocks                     ? call.block(0)
+                                                           : Extent{0, out.count};
+      const Buffer from = operation.send.slice(out.begin * element, out.count * element);
+      const Buffer to = operation.recv.slice(in.begin * element, in.count * element);
+      if (from.bytes > 0 && from.data != to.data) co_await compute.copy(to, from);
       break;
+    }
     case Collective::kBroadcast:
     case Collective::kBarrier: break;
     default: throw Error(Code::kInternal, "a group of one does not know this collective");

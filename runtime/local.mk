@@ -77,4 +77,5 @@ runtime_tests += \
 	runtime/info/host_limits_test.cc \
 	runtime/meeting_sim_test.cc \
 	runtime/rendezvous_world_test.h \
+	runtime/surface_sim_test.cc \
 	tests/sim_job.h

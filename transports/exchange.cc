@@ -154,8 +154,8 @@ bool Mailbox::RecvPart::take_early() noexcept {
   return false;
 }
 
-// Calls that have the same fingerprint agree on every length, so a difference is a broken peer; sends and receives of pairs
-// are compared only here.
+// Calls that have the same fingerprint may still differ in the length of a block that only its two ends know; sends and
+// receives of pairs are compared only here.
 bool Mailbox::RecvPart::fits(const MessageHeader& header) noexcept {
   const Exchange& mine = exchange();
   if (header.fingerprint != mine.fingerprint_) {
@@ -164,10 +164,13 @@ bool Mailbox::RecvPart::fits(const MessageHeader& header) noexcept {
   }
   if (header.total == buffer_.bytes) return true;
   AbortNotice notice;
-  notice.code = Code::kProtocol;
+  notice.code = Code::kMismatch;
   notice.rank = mailbox().group_rank(group(), peer_);
-  notice.text = fmt::format("rank {} sent {} bytes where {} were expected (operation {}, tag {}: {})", notice.rank,
-                            header.total, buffer_.bytes, header.sequence, tag_, mine.note_.describe());
+  notice.text = fmt::format(
+      "rank {} sends rank {} {} bytes where rank {} expects {}, in operation {} of their group ({}): "
+      "both ends of a block give the same count",
+      notice.rank, group().rank, header.total, group().rank, buffer_.bytes, header.sequence & ~Exchange::kPairSequence,
+      mine.note_.describe());
   mailbox().end_group(group(), notice, std::make_exception_ptr(Error(notice.code, notice.text, notice.rank)));
   return false;
 }

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cmath>
 #include <cstdint>
 #include <cstring>
@@ -56,6 +57,57 @@ std::size_t checked_bytes(std::size_t count, int ranks, DType type) {
                              count, name_of(type), ranks));
   }
   return bytes;
+}
+
+Layout checked_layout(const char* counts_name, const std::size_t* counts, const char* displacements_name,
+                      const std::size_t* displacements, int ranks, DType type) {
+  if (counts == nullptr) refuse(fmt::format("{} is NULL: give the elements of each of {} ranks", counts_name, ranks));
+  Layout layout;
+  layout.blocks.reserve(static_cast<std::size_t>(ranks));
+  std::size_t end = 0;
+  for (int rank = 0; rank < ranks; ++rank) {
+    const Extent block{displacements == nullptr ? layout.count : displacements[rank], counts[rank]};
+    std::size_t block_end = 0;
+    constexpr std::size_t kMost = std::numeric_limits<std::ptrdiff_t>::max();
+    if (__builtin_add_overflow(block.begin, block.count, &block_end) || block_end > kMost / size_of(type) ||
+        __builtin_add_overflow(layout.count, block.count, &layout.count)) {
+      refuse(fmt::format(
+          "{}[{}] is {} and its block begins at element {}{}: that is more than memory can hold; was it given "
+          "in bytes, or negative?",
+          counts_name, rank, block.count, block.begin,
+          displacements == nullptr ? "" : fmt::format(" ({})", displacements_name)));
+    }
+    if (block.count > 0) end = std::max(end, block_end);
+    layout.blocks.push_back(block);
+  }
+  layout.bytes = end * size_of(type);
+  return layout;
+}
+
+void check_blocks_apart(const char* displacements_name, const Layout& layout) {
+  std::vector<std::size_t> order;
+  for (std::size_t rank = 0; rank < layout.blocks.size(); ++rank) {
+    if (layout.blocks[rank].count > 0) order.push_back(rank);
+  }
+  const auto begins_first = [&](std::size_t a, std::size_t b) {
+    return layout.blocks[a].begin < layout.blocks[b].begin;
+  };
+  if (!std::is_sorted(order.begin(), order.end(), begins_first)) std::sort(order.begin(), order.end(), begins_first);
+  for (std::size_t i = 1; i < order.size(); ++i) {
+    const Extent& before = layout.blocks[order[i - 1]];
+    const Extent& block = layout.blocks[order[i]];
+    if (before.end() <= block.begin) continue;
+    refuse(fmt::format("the blocks of ranks {} and {} overlap in recv: elements {} to {} and {} to {}; see {}",
+                       order[i - 1], order[i], before.begin, before.end(), block.begin, block.end(),
+                       displacements_name));
+  }
+}
+
+void check_own_count(const char* argument, std::size_t count, const char* counts_name, const Layout& layout, int rank) {
+  const std::size_t own = layout.blocks[static_cast<std::size_t>(rank)].count;
+  if (count == own) return;
+  refuse(fmt::format("{} is {}, but {}[{}] says that this rank, {}, has {} elements", argument, count, counts_name,
+                     rank, rank, own));
 }
 
 void check_buffer(const char* argument, const void* buffer, std::size_t bytes) {

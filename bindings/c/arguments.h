@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstddef>
+#include <vector>
 
 #include "collectives/operation.h"
 #include "include/aiacc/aiacc.h"
@@ -15,6 +16,20 @@ ReduceOp checked_op(aiacc_op_t op, DType type);
 
 // count * ranks * element size; throws when that is more than memory can hold.
 std::size_t checked_bytes(std::size_t count, int ranks, DType type);
+
+// One block for each rank: `counts[r]` elements at `displacements[r]`, or one after another where that is null.
+struct Layout {
+  std::vector<Extent> blocks;
+  std::size_t count = 0;  // elements of all blocks
+  std::size_t bytes = 0;  // from the buffer's beginning to the end of the last block
+};
+// `counts` and `displacements` are arrays of `ranks` elements, called so in sentences.
+Layout checked_layout(const char* counts_name, const std::size_t* counts, const char* displacements_name,
+                      const std::size_t* displacements, int ranks, DType type);
+// Blocks that are written share no element.
+void check_blocks_apart(const char* displacements_name, const Layout& layout);
+// A rank's own block is as long on both sides.
+void check_own_count(const char* argument, std::size_t count, const char* counts_name, const Layout& layout, int rank);
 
 // Throws if it is null and has a byte.
 void check_buffer(const char* argument, const void* buffer, std::size_t bytes);

@@ -8,14 +8,6 @@ using namespace aiacc::abi;
 
 namespace {
 
-Call call_of(Collective kind, std::size_t count, DType type) noexcept {
-  Call call;
-  call.kind = kind;
-  call.count = count;
-  call.reduction.type = type;
-  return call;
-}
-
 aiacc_status_t message(Collective kind, const void* buffer, size_t count, aiacc_dtype_t dtype, int peer, uint32_t tag,
                        aiacc_group_t group, const aiacc_attr_t* attr, aiacc_request_t* request) noexcept {
   return guarded([&] {
@@ -90,23 +82,6 @@ aiacc_status_t aiacc_broadcast(void* buffer, size_t count, aiacc_dtype_t dtype, 
   });
 }
 
-aiacc_status_t aiacc_allgather(const void* send, void* recv, size_t count, aiacc_dtype_t dtype, aiacc_group_t group,
-                               const aiacc_attr_t* attr, aiacc_request_t* request) {
-  return guarded([&] {
-    auto pin = pinned(group);
-    Call call = call_of(Collective::kAllgather, count, checked_dtype(dtype));
-    const std::size_t bytes = checked_bytes(count, 1, call.reduction.type);
-    const std::size_t all = checked_bytes(count, pin->group.size(), call.reduction.type);
-    check_buffer("send", send, bytes);
-    check_buffer("recv", recv, all);
-    const auto* own = static_cast<std::byte*>(recv) + static_cast<std::size_t>(pin->group.rank()) * bytes;
-    if (send != own) check_apart(send, bytes, recv, all, "pass send = recv + rank * count");
-    CallOptions options;
-    const bool other = read_attr(attr, call, options);
-    submit(pin, call, buffer_of(send, bytes), buffer_of(recv, all), other ? &options : nullptr, request);
-  });
-}
-
 aiacc_status_t aiacc_reduce_scatter(const void* send, void* recv, size_t count, aiacc_dtype_t dtype, aiacc_op_t op,
                                     aiacc_group_t group, const aiacc_attr_t* attr, aiacc_request_t* request) {
   return guarded([&] {
@@ -122,6 +97,29 @@ aiacc_status_t aiacc_reduce_scatter(const void* send, void* recv, size_t count, 
     CallOptions options;
     const bool other = read_attr(attr, call, options);
     submit(pin, call, buffer_of(send, all), buffer_of(recv, bytes), other ? &options : nullptr, request);
+  });
+}
+
+aiacc_status_t aiacc_reduce_scatterv(const void* send, void* recv, const size_t* counts, aiacc_dtype_t dtype,
+                                     aiacc_op_t op, aiacc_group_t group, const aiacc_attr_t* attr,
+                                     aiacc_request_t* request) {
+  return guarded([&] {
+    auto pin = pinned(group);
+    const DType type = checked_dtype(dtype);
+    const Layout layout = checked_layout("counts", counts, "counts", nullptr, pin->group.size(), type);
+    Call call = call_of(Collective::kReduceScatter, layout.count, type);
+    call.reduction.op = checked_op(op, type);
+    call.uneven = true;
+    call.blocks = layout.blocks;
+    const Extent mine = call.block(pin->group.rank());
+    const std::size_t bytes = mine.count * call.element_bytes();
+    check_buffer("send", send, layout.bytes);
+    check_buffer("recv", recv, bytes);
+    const auto* own = static_cast<const std::byte*>(send) + mine.begin * call.element_bytes();
+    if (recv != own) check_apart(send, layout.bytes, recv, bytes, "pass recv = send + the counts of lower ranks");
+    CallOptions options;
+    const bool other = read_attr(attr, call, options);
+    submit(pin, call, buffer_of(send, layout.bytes), buffer_of(recv, bytes), other ? &options : nullptr, request);
   });
 }
 

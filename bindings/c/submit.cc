@@ -2,6 +2,14 @@
 
 namespace aiacc::abi {
 
+Call call_of(Collective kind, std::size_t count, DType type) noexcept {
+  Call call;
+  call.kind = kind;
+  call.count = count;
+  call.reduction.type = type;
+  return call;
+}
+
 Buffer buffer_of(const void* data, std::size_t bytes) noexcept {
   Buffer buffer;
   buffer.data = static_cast<std::byte*>(const_cast<void*>(data));  // never written through where the call only sends

@@ -11,6 +11,7 @@ using GroupPin = HandleTable<GroupEntry>::Pin;
 // Throws for a handle that is no group's.
 GroupPin pinned(aiacc_group_t group);
 
+Call call_of(Collective kind, std::size_t count, DType type) noexcept;
 Buffer buffer_of(const void* data, std::size_t bytes) noexcept;
 
 // Blocks without a request; with one, starts the call and names it. `options` may be null.

@@ -10,19 +10,26 @@ namespace {
 struct Allgather {
   HostCall& call;
   Pipeline pipeline;
-  std::size_t bytes;  // of one member
 
-  Buffer chunk_of(const Buffer& buffer, std::uint64_t k) const noexcept {
-    const std::size_t at = k * HostTeam::kSlotBytes;
-    return buffer.slice(at, std::min(HostTeam::kSlotBytes, bytes - at));
+  // Of the result, in bytes.
+  Buffer block_of(int member) const noexcept {
+    const Extent block = call.op.call.block(member);
+    const std::size_t element = call.op.call.element_bytes();
+    return call.op.recv.slice(block.begin * element, block.count * element);
   }
 };
+
+// Chunk k of a block, empty where the block has ended.
+Buffer chunk_of(const Buffer& block, std::uint64_t k) noexcept {
+  const std::size_t at = std::min(block.bytes, k * HostTeam::kSlotBytes);
+  return block.slice(at, std::min(HostTeam::kSlotBytes, block.bytes - at));
+}
 
 Task<void> fill(Allgather& run, std::uint64_t k) {
   HostCall& call = run.call;
   if (call.team.send_place_of(call.me(), call.number)) co_return;
   co_await run.pipeline.await_free(HostTeam::kCopied, k);
-  const Buffer from = run.chunk_of(call.op.send, k);
+  const Buffer from = chunk_of(call.op.send, k);
   const Buffer to{run.pipeline.slot(call.me(), k), from.bytes};
   co_await call.op.team.compute.copy_for_others(to, from);
   run.pipeline.finished(HostTeam::kFilled, k);
@@ -32,8 +39,8 @@ Task<void> copy_out(Allgather& run, std::uint64_t k) {
   HostCall& call = run.call;
   for (int step = 1; step < call.size(); ++step) {
     const int member = (call.me() + step) % call.size();
-    const Buffer whole = call.op.recv.slice(run.bytes * static_cast<std::size_t>(member), run.bytes);
-    const Buffer to = run.chunk_of(whole, k);
+    const Buffer to = chunk_of(run.block_of(member), k);
+    if (to.bytes == 0) continue;
     Buffer from{nullptr, to.bytes};
     if (const HostTeam::Place place = call.team.send_place_of(member, call.number)) {
       from.data = call.view(member, *place + k * HostTeam::kSlotBytes);
@@ -49,11 +56,13 @@ Task<void> copy_out(Allgather& run, std::uint64_t k) {
 }  // namespace
 
 Task<void> allgather(HostCall call) {
-  const std::size_t bytes = call.op.call.bytes();
-  const std::uint64_t chunks = (bytes + HostTeam::kSlotBytes - 1) / HostTeam::kSlotBytes;
-  Allgather run{call, Pipeline(call, chunks), bytes};
-  const Buffer own = call.op.recv.slice(bytes * static_cast<std::size_t>(call.me()), bytes);
-  if (bytes > 0 && own.data != call.op.send.data) co_await call.op.team.compute.copy(own, call.op.send);
+  std::size_t longest = 0;
+  for (int member = 0; member < call.size(); ++member)
+    longest = std::max(longest, call.op.call.block(member).count * call.op.call.element_bytes());
+  const std::uint64_t chunks = (longest + HostTeam::kSlotBytes - 1) / HostTeam::kSlotBytes;
+  Allgather run{call, Pipeline(call, chunks)};
+  const Buffer own = run.block_of(call.me());
+  if (own.bytes > 0 && own.data != call.op.send.data) co_await call.op.team.compute.copy(own, call.op.send);
   for (std::uint64_t step = 0; step < chunks + 1; ++step) {
     if (step < chunks) co_await fill(run, step);
     if (step >= 1) co_await copy_out(run, step - 1);

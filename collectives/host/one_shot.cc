@@ -1,13 +1,17 @@
 #include "collectives/host/one_shot.h"
 
+#include <algorithm>
 #include <vector>
 
 namespace aiacc::host {
 namespace {
 
-bool contributes(const Operation& op) { return op.call.kind != Collective::kBroadcast || op.team.rank == op.call.root; }
+bool contributes(const Operation& op) {
+  const bool gives = op.call.kind == Collective::kBroadcast || op.call.kind == Collective::kScatter;
+  return !gives || op.team.rank == op.call.root;
+}
 
-// Where each member's contribution can be read once all have arrived.
+// Where each member's contribution, of at most so many bytes, can be read once all have arrived.
 class Contributions {
  public:
   Contributions(HostTeam& team, std::uint64_t number, std::size_t bytes) : team_(team), number_(number), bytes_(bytes) {
@@ -34,29 +38,38 @@ Task<std::uint64_t> contribute(Operation& op, std::size_t bytes) {
   arrival.fingerprint = op.whole().fingerprint();
   if (bytes > HostTeam::kInlineBytes) {
     team.need_staging();
-    const Buffer place{team.eager(team.me(), team.next_number()), bytes};
+    const Buffer place{team.eager(team.me(), team.next_number()), op.send.bytes};
     if (contributes(op)) co_await op.team.compute.copy_for_others(place, op.send);
   } else if (contributes(op)) {
-    arrival.payload = {op.send.data, bytes};
+    arrival.payload = {op.send.data, op.send.bytes};
   }
   co_return team.arrive(op.whole(), arrival);
 }
 
-// Slice `index` of `slices` of every contribution, reduced into `result`.
+// The elements at byte `at` of every contribution, reduced into `result`.
 Task<void> reduce_all(Operation& op, Contributions& from, Buffer result, std::size_t at) {
   std::vector<Buffer> operands;
   for (int member = 0; member < op.team.host->size(); ++member)
     operands.push_back(from.of(member).slice(at, result.bytes));
-  co_await op.team.compute.reduce({&result, 1}, operands, op.call.count, op.call.reduction,
+  co_await op.team.compute.reduce({&result, 1}, operands, result.bytes / op.call.element_bytes(), op.call.reduction,
                                   {.ranks = op.team.host->size()});
 }
 
 }  // namespace
 
 std::size_t contribution_bytes(const Call& call, int members) noexcept {
+  const std::size_t of_all = call.uneven ? call.bytes() : call.bytes() * static_cast<std::size_t>(members);
   switch (call.kind) {
     case Collective::kBarrier: return 0;
-    case Collective::kReduceScatter: return call.bytes() * static_cast<std::size_t>(members);
+    case Collective::kReduceScatter: return of_all;
+    case Collective::kAllgather: {
+      std::size_t longest = call.uneven ? 0 : call.count;
+      for (const Extent& block : call.blocks) longest = std::max(longest, block.count);
+      return longest * call.element_bytes();
+    }
+    case Collective::kAlltoall:
+    case Collective::kScatter: return call.uneven ? kNotOneShot : of_all;
+    case Collective::kGather: return call.uneven ? kNotOneShot : call.bytes();
     default: return call.bytes();
   }
 }
@@ -73,21 +86,41 @@ Task<void> one_shot(Operation& op, std::optional<std::uint64_t> begun) {
   co_await await_arrivals(op, number);
   if (bytes == 0) co_return;
   Contributions from(team, number, bytes);
+  const std::size_t element = op.call.element_bytes();
+  const auto block_of = [element](const Buffer& buffer, Extent block) {
+    return buffer.slice(block.begin * element, block.count * element);
+  };
+  const bool is_root = op.team.rank == op.call.root;
+  const Extent mine = op.call.block(team.me());
   switch (op.call.kind) {
     case Collective::kReduce:
-      if (op.team.rank != op.call.root) break;
+      if (!is_root) break;
       [[fallthrough]];
     case Collective::kAllreduce: co_await reduce_all(op, from, op.recv, 0); break;
     case Collective::kReduceScatter:
-      co_await reduce_all(op, from, op.recv, op.call.bytes() * static_cast<std::size_t>(team.me()));
+      if (mine.count > 0) co_await reduce_all(op, from, op.recv, mine.begin * element);
       break;
     case Collective::kBroadcast:
-      if (op.team.rank != op.call.root) co_await op.team.compute.copy(op.recv, from.of(team.member_of(op.call.root)));
+      if (!is_root) co_await op.team.compute.copy(op.recv, from.of(team.member_of(op.call.root)));
       break;
+    case Collective::kScatter: {
+      const Buffer all = from.of(team.member_of(op.call.root));
+      co_await op.team.compute.copy(op.recv, block_of(all, mine));
+      break;
+    }
+    case Collective::kGather:
+      if (!is_root) break;
+      [[fallthrough]];
     case Collective::kAllgather:
       for (int member = 0; member < team.size(); ++member) {
-        const Buffer to = op.recv.slice(bytes * static_cast<std::size_t>(member), bytes);
-        co_await op.team.compute.copy(to, from.of(member));
+        const Buffer to = block_of(op.recv, op.call.block(member));
+        co_await op.team.compute.copy(to, from.of(member).slice(0, to.bytes));
+      }
+      break;
+    case Collective::kAlltoall:
+      for (int member = 0; member < team.size(); ++member) {
+        const Buffer to = block_of(op.recv, op.call.block(member));
+        co_await op.team.compute.copy(to, block_of(from.of(member), mine));
       }
       break;
     default: break;

@@ -9,7 +9,9 @@
 
 namespace aiacc::host {
 
-// Bytes that each member (of broadcast: the root) contributes.
+// Bytes that each member (of broadcast and scatter: the root) contributes at most; kNotOneShot where members do not know how
+// many the others do.
+inline constexpr std::size_t kNotOneShot = std::size_t(-1);
 std::size_t contribution_bytes(const Call& call, int members) noexcept;
 
 // `begun`: the number of the arrival if the fast path has published it.

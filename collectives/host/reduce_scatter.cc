@@ -15,10 +15,14 @@ struct ReduceScatter {
   Pipeline pipeline;
   std::vector<Buffer> operands;
 
-  std::size_t length(std::uint64_t k) const noexcept { return std::min(part, call.op.call.count - k * part); }
-  // Where chunk k of `member`'s slice stands in an input of all slices, in bytes.
+  // Elements of chunk k of `member`'s slice; none where the slice has ended.
+  std::size_t length(std::uint64_t k, int member) const noexcept {
+    const std::size_t count = call.op.call.block(member).count;
+    return std::min(part, count - std::min(count, k * part));
+  }
+  // Where it stands in an input of all slices, in bytes.
   std::size_t offset(std::uint64_t k, int member) const noexcept {
-    return (call.op.call.count * static_cast<std::size_t>(member) + k * part) * element;
+    return (call.op.call.block(member).begin + k * part) * element;
   }
   std::size_t offset_in_slot(int member) const noexcept { return part * element * static_cast<std::size_t>(member); }
 };
@@ -33,9 +37,9 @@ Task<void> fill(ReduceScatter& run, std::uint64_t k) {
   HostCall& call = run.call;
   if (call.team.send_place_of(call.me(), call.number)) co_return;
   co_await run.pipeline.await_free(HostTeam::kReduced, k);
-  const std::size_t bytes = run.length(k) * run.element;
   for (int member = 0; member < call.size(); ++member) {
-    if (member == call.me()) continue;
+    const std::size_t bytes = run.length(k, member) * run.element;
+    if (member == call.me() || bytes == 0) continue;
     const Buffer from = call.op.send.slice(run.offset(k, member), bytes);
     const Buffer to{run.pipeline.slot(call.me(), k) + run.offset_in_slot(member), bytes};
     co_await call.op.team.compute.copy_for_others(to, from);
@@ -45,8 +49,9 @@ Task<void> fill(ReduceScatter& run, std::uint64_t k) {
 
 Task<void> reduce(ReduceScatter& run, std::uint64_t k) {
   HostCall& call = run.call;
-  const std::size_t bytes = run.length(k) * run.element;
-  for (int step = 0; step < call.size(); ++step) {
+  const std::size_t count = run.length(k, call.me());
+  const std::size_t bytes = count * run.element;
+  for (int step = 0; step < call.size() && count > 0; ++step) {
     const int member = (call.me() + step) % call.size();
     std::byte* from = nullptr;
     if (member == call.me()) {
@@ -59,9 +64,11 @@ Task<void> reduce(ReduceScatter& run, std::uint64_t k) {
     }
     run.operands[static_cast<std::size_t>(member)] = {from, bytes};
   }
-  const Buffer result = call.op.recv.slice(k * run.part * run.element, bytes);
-  co_await call.op.team.compute.reduce({&result, 1}, run.operands, run.length(k), call.op.call.reduction,
-                                       {.ranks = call.size()});
+  if (count > 0) {
+    const Buffer result = call.op.recv.slice(k * run.part * run.element, bytes);
+    co_await call.op.team.compute.reduce({&result, 1}, run.operands, count, call.op.call.reduction,
+                                         {.ranks = call.size()});
+  }
   run.pipeline.finished(HostTeam::kReduced, k);
 }
 
@@ -69,7 +76,9 @@ Task<void> reduce(ReduceScatter& run, std::uint64_t k) {
 
 Task<void> reduce_scatter(HostCall call) {
   const std::size_t part_elements = part_of_chunk(call);
-  const std::uint64_t chunks = (call.op.call.count + part_elements - 1) / part_elements;
+  std::size_t longest = 0;
+  for (int member = 0; member < call.size(); ++member) longest = std::max(longest, call.op.call.block(member).count);
+  const std::uint64_t chunks = (longest + part_elements - 1) / part_elements;
   ReduceScatter run{call, call.op.call.element_bytes(), part_elements, Pipeline(call, chunks),
                     std::vector<Buffer>(static_cast<std::size_t>(call.size()))};
   for (std::uint64_t step = 0; step < chunks + 1; ++step) {

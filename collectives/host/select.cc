@@ -3,6 +3,7 @@
 #include "collectives/host/allgather.h"
 #include "collectives/host/broadcast.h"
 #include "collectives/host/direct_reduce.h"
+#include "collectives/host/exchange_blocks.h"
 #include "collectives/host/one_shot.h"
 #include "collectives/host/pull_reduce.h"
 #include "collectives/host/reduce_scatter.h"
@@ -27,6 +28,10 @@ void settle_buffers(Operation& op) {
     op.recv = buffer;
     op.send = {};
   }
+}
+
+bool exchanges_blocks(Collective kind) noexcept {
+  return kind == Collective::kAlltoall || kind == Collective::kGather || kind == Collective::kScatter;
 }
 
 Task<void> run_met(Operation& op, std::uint64_t number) {
@@ -61,6 +66,10 @@ Task<void> run_chosen(Operation& op, std::uint64_t& number) {
     co_return;
   }
   team.need_staging();
+  if (exchanges_blocks(op.call.kind)) {
+    co_await exchange_blocks(op);
+    co_return;
+  }
   number = co_await meet(op);
   co_await run_met(op, number);
 }

@@ -2,46 +2,70 @@
 
 #include <vector>
 
+#include "collectives/hosts/packed_layout.h"
 #include "collectives/hosts/select.h"
 #include "collectives/net/net_call.h"
 
 namespace aiacc::hosts {
 namespace {
 
-// Elements of the result, host by host: shard `shard` of `shards` of each host's part.
-Extent shard_of(const HostsCall& call, int of, std::size_t shard, std::size_t shards) {
-  const std::size_t count = call.op.call.count;
-  const net::Parts parts{count * static_cast<std::size_t>(call.members_of(of)), shards};
-  return {call.first_of(of) * count + parts.offset(shard), parts.length(shard)};
-}
+struct Allgather {
+  HostsCall& call;
+  const PackedLayout& layout;
 
-Task<void> gather(HostsCall& call, Buffer all) {
+  Buffer part_of(const Buffer& buffer, Extent extent) const noexcept {
+    const std::size_t element = call.op.call.element_bytes();
+    return buffer.slice(extent.begin * element, extent.count * element);
+  }
+  // Elements of the packed result: shard `shard` of `shards` of a host's part.
+  Extent shard_of(int of, std::size_t shard, std::size_t shards) const noexcept {
+    const Extent part = layout.part(of);
+    const net::Parts parts{part.count, shards};
+    return {part.begin + parts.offset(shard), parts.length(shard)};
+  }
+};
+
+// The blocks of this host's ranks.
+Task<void> gather_here(Allgather& run, Buffer here) {
+  HostsCall& call = run.call;
   Operation& op = call.op;
-  const std::size_t element = op.call.element_bytes();
-  const std::size_t block = op.call.bytes();
-  const int hosts = call.view.hosts();
-  const Buffer here = all.slice(call.first_of(call.host) * block, block * static_cast<std::size_t>(call.here()));
   if (call.alone()) {
     if (here.data != op.send.data || here.data == nullptr) co_await op.team.compute.copy(here, op.send);
-  } else {
-    co_await call.on_host(op.call, op.send, here, op.stop);
+    co_return;
   }
+  const Extent part = run.layout.part(call.host);
+  std::vector<Extent> blocks;
+  for (std::size_t member = 0; op.call.uneven && member < static_cast<std::size_t>(call.here()); ++member) {
+    const Extent block = run.layout.block(call.first_of(call.host) + member);
+    blocks.push_back({block.begin - part.begin, block.count});
+  }
+  Call phase = op.call;
+  phase.blocks = blocks;
+  if (op.call.uneven) phase.count = part.count;
+  co_await call.on_host(phase, op.send, here, op.stop);
+}
+
+Task<void> gather(Allgather& run, Buffer all) {
+  HostsCall& call = run.call;
+  Operation& op = call.op;
+  const int hosts = call.view.hosts();
+  const Buffer here = run.part_of(all, run.layout.part(call.host));
+  co_await gather_here(run, here);
 
   const std::size_t shards = shards_of(call.view, all.bytes);
   if (static_cast<std::size_t>(call.place) < shards) {
     std::vector<Extent> blocks;
     for (int of = 0; of < hosts; ++of) {
-      blocks.push_back(shard_of(call, of, static_cast<std::size_t>(call.place), shards));
+      blocks.push_back(run.shard_of(of, static_cast<std::size_t>(call.place), shards));
     }
-    const Extent own = blocks[static_cast<std::size_t>(call.host)];
-    const Buffer mine = all.slice(own.begin * element, own.count * element);
+    const Buffer mine = run.part_of(all, blocks[static_cast<std::size_t>(call.host)]);
     co_await call.between_places(op.call, mine, all, blocks, 0, op.stop);
   }
 
   std::vector<host::Extents> owners(shards);
   for (std::size_t shard = 0; shard < shards; ++shard) {
     for (int of = 0; of < hosts; ++of) {
-      if (of != call.host) owners[shard].add(shard_of(call, of, shard, shards));
+      if (of != call.host) owners[shard].add(run.shard_of(of, shard, shards));
     }
   }
   co_await call.spread_on_host(owners, all, op.stop);
@@ -51,19 +75,21 @@ Task<void> gather(HostsCall& call, Buffer all) {
 
 Task<void> allgather(HostsCall& call) {
   Operation& op = call.op;
-  if (call.host_by_host()) {
-    co_await gather(call, op.recv);
+  const PackedLayout layout(call);
+  Allgather run{call, layout};
+  const Buffer whole = run.part_of(op.recv, {0, layout.count()});
+  if (layout.is_the_calls()) {
+    co_await gather(run, whole);
     co_return;
   }
-  net::Scratch scratch(op, op.recv.bytes);
+  net::Scratch scratch(op, whole.bytes);
   const Buffer all = scratch.buffer();
-  co_await gather(call, all);
-  const std::size_t block = op.call.bytes();
-  std::size_t at = 0;
+  co_await gather(run, all);
+  std::size_t position = 0;
   for (const int rank : call.view.host_by_host()) {
-    const Buffer from = all.slice(at++ * block, block);
-    const Buffer to = op.recv.slice(static_cast<std::size_t>(rank) * block, block);
-    co_await op.team.compute.copy(to, from);
+    const Buffer from = run.part_of(all, layout.block(position++));
+    const Buffer to = run.part_of(op.recv, op.call.block(rank));
+    if (to.bytes > 0) co_await op.team.compute.copy(to, from);
   }
 }
 

@@ -1,6 +1,7 @@
 #include "collectives/hosts/hosts_call.h"
 
 #include <algorithm>
+#include <numeric>
 
 #include "collectives/host/reduce_extents.h"
 #include "collectives/host/select.h"
@@ -69,6 +70,19 @@ Task<void> HostsCall::between_places(Call call, Buffer send, Buffer recv, std::s
   members.reserve(static_cast<std::size_t>(view.hosts()));
   for (int of = 0; of < view.hosts(); ++of) members.push_back(view.ranks_on_host(of)[static_cast<std::size_t>(place)]);
   return between(call, std::move(members), send, recv, blocks, first_step, stop);
+}
+
+Task<void> HostsCall::between_all(Call call, Buffer send, Buffer recv, Stop& stop) {
+  std::vector<int> members(static_cast<std::size_t>(op.team.size()));
+  std::iota(members.begin(), members.end(), 0);
+  const PartOf part{.whole = op.call,
+                    .ranks = op.team.size(),
+                    .exchange = &exchange_,
+                    .members = members,
+                    .place = op.team.rank,
+                    .skips_host = !alone()};
+  Operation phase{op.team, call, op.sequence, stop, send, recv, &part};
+  co_await net::run(phase);
 }
 
 Task<void> HostsCall::between_representatives(Call call, Buffer send, Buffer recv, Stop& stop) {

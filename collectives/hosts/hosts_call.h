@@ -51,6 +51,8 @@ class HostsCall {
   // Among the ranks of this one's place on all hosts.
   Task<void> between_places(Call call, Buffer send, Buffer recv, std::span<const Extent> blocks,
                             std::uint64_t first_step, Stop& stop);
+  // Among all ranks, but for what passes between those of a host. A rank that is alone on its host passes its own block.
+  Task<void> between_all(Call call, Buffer send, Buffer recv, Stop& stop);
   // Among the representatives of all hosts, of whom this is one.
   Task<void> between_representatives(Call call, Buffer send, Buffer recv, Stop& stop);
 

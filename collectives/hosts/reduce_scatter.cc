@@ -2,6 +2,7 @@
 
 #include <vector>
 
+#include "collectives/hosts/packed_layout.h"
 #include "collectives/hosts/select.h"
 #include "collectives/net/net_call.h"
 
@@ -10,17 +11,17 @@ namespace {
 
 struct ReduceScatter {
   HostsCall& call;
+  const PackedLayout& layout;
   std::size_t shards;
 
-  std::size_t count() const noexcept { return call.op.call.count; }
   std::size_t bytes(std::size_t elements) const noexcept { return elements * call.op.call.element_bytes(); }
   bool owns() const noexcept { return static_cast<std::size_t>(call.place) < shards; }
-  net::Parts parts(int of) const noexcept { return {count() * static_cast<std::size_t>(call.members_of(of)), shards}; }
+  net::Parts parts(int of) const noexcept { return {layout.part(of).count, shards}; }
   // A shard of each host's part of the input.
   host::Extents shard(std::size_t shard) const {
     host::Extents extents;
     for (int of = 0; of < call.view.hosts(); ++of) {
-      extents.add({call.first_of(of) * count() + parts(of).offset(shard), parts(of).length(shard)});
+      extents.add({layout.part(of).begin + parts(of).offset(shard), parts(of).length(shard)});
     }
     return extents;
   }
@@ -54,7 +55,7 @@ Task<void> reduce_blocks(ReduceScatter& run, Buffer input) {
   Operation& op = call.op;
   const net::Parts here = run.parts(call.host);
   const auto mine = static_cast<std::size_t>(call.place);
-  if (run.shards == static_cast<std::size_t>(call.here())) {
+  if (run.shards == static_cast<std::size_t>(call.here()) && !op.call.uneven) {
     co_await reduce_shard(run, input, op.recv);
     co_return;
   }
@@ -66,27 +67,29 @@ Task<void> reduce_blocks(ReduceScatter& run, Buffer input) {
   std::vector<host::Extents> owners(run.shards);
   for (std::size_t shard = 0; shard < run.shards; ++shard) owners[shard].add({here.offset(shard), here.length(shard)});
   co_await call.spread_on_host(owners, part, op.stop);
-  const Buffer block = part.slice(run.bytes(run.count() * mine), op.recv.bytes);
-  co_await op.team.compute.copy(op.recv, block);
+  const Extent own = run.layout.own_block();
+  const Buffer block = part.slice(run.bytes(own.begin - run.layout.part(call.host).begin), run.bytes(own.count));
+  if (block.bytes > 0) co_await op.team.compute.copy(op.recv, block);
 }
 
 }  // namespace
 
 Task<void> reduce_scatter(HostsCall& call) {
   Operation& op = call.op;
-  ReduceScatter run{call, shards_of(call.view, op.send.bytes)};
-  if (call.host_by_host()) {
+  const PackedLayout layout(call);
+  ReduceScatter run{call, layout, shards_of(call.view, op.send.bytes)};
+  if (layout.is_the_calls()) {
     co_await reduce_blocks(run, op.send);
     co_return;
   }
   net::Scratch scratch(op, op.send.bytes);
   const Buffer input = scratch.buffer();
-  const std::size_t block = op.call.bytes();
-  std::size_t at = 0;
+  std::size_t position = 0;
   for (const int rank : call.view.host_by_host()) {
-    const Buffer to = input.slice(at++ * block, block);
-    const Buffer from = op.send.slice(static_cast<std::size_t>(rank) * block, block);
-    co_await op.team.compute.copy(to, from);
+    const Extent packed = layout.block(position++);
+    const Buffer to = input.slice(run.bytes(packed.begin), run.bytes(packed.count));
+    const Buffer from = op.send.slice(run.bytes(op.call.block(rank).begin), to.bytes);
+    if (to.bytes > 0) co_await op.team.compute.copy(to, from);
   }
   co_await reduce_blocks(run, input);
 }

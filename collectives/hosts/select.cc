@@ -5,6 +5,7 @@
 #include "collectives/hosts/allreduce.h"
 #include "collectives/hosts/barrier.h"
 #include "collectives/hosts/broadcast.h"
+#include "collectives/hosts/exchange_blocks.h"
 #include "collectives/hosts/reduce.h"
 #include "collectives/hosts/reduce_scatter.h"
 #include "collectives/net/select.h"
@@ -20,6 +21,9 @@ Task<void> run_chosen(HostsCall& call) {
     case Collective::kAllgather: return allgather(call);
     case Collective::kReduceScatter: return reduce_scatter(call);
     case Collective::kBarrier: return barrier(call);
+    case Collective::kAlltoall:
+    case Collective::kGather:
+    case Collective::kScatter: return exchange_blocks(call);
     default: break;
   }
   throw Error(Code::kInternal, "a message is no collective");

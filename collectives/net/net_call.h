@@ -26,6 +26,10 @@ enum class Algorithm : std::uint32_t {
   kRingAllgather = 5,
   kRingReduceScatter = 6,
   kBarrier = 7,
+  kAlltoall = 8,
+  kGather = 9,
+  kScatter = 10,
+  kOrderedReduce = 11,
 };
 
 // Those who take part in the algorithm, by their places in it: all of the team in the order of their ranks, or the members
@@ -53,6 +57,15 @@ class NetCall {
   int rank() const noexcept { return place_in(op); }
   int size() const noexcept { return ranks_in(op); }
   int root() const noexcept { return place_of(op, op.call.root); }
+  // What passes between this rank and that one is not this part's business.
+  bool skips(int place) const noexcept {
+    if (op.part == nullptr || !op.part->skips_host) return false;
+    return op.team.view->host_of(member(place)) == op.team.view->host_of(op.team.rank);
+  }
+  // An extent of elements.
+  Buffer part_of(const Buffer& buffer, Extent extent) const noexcept {
+    return buffer.slice(extent.begin * element_bytes(), extent.count * element_bytes());
+  }
   std::size_t element_bytes() const noexcept { return op.call.element_bytes(); }
   Compute& compute() const noexcept { return op.team.compute; }
 

@@ -1,8 +1,10 @@
 #include "collectives/net/select.h"
 
+#include "collectives/net/alltoall.h"
 #include "collectives/net/binomial_broadcast.h"
 #include "collectives/net/binomial_reduce.h"
 #include "collectives/net/dissemination_barrier.h"
+#include "collectives/net/gather.h"
 #include "collectives/net/point_to_point.h"
 #include "collectives/net/recursive_doubling_allreduce.h"
 #include "collectives/net/ring_allgather.h"
@@ -22,6 +24,9 @@ Task<void> run(Operation& op) {
     case Collective::kBarrier: return dissemination_barrier(op);
     case Collective::kSend: return send(op);
     case Collective::kRecv: return recv(op);
+    case Collective::kAlltoall: return alltoall(op);
+    case Collective::kGather: return gather(op);
+    case Collective::kScatter: return scatter(op);
     default: break;
   }
   throw Error(Code::kInternal, "a collective that this build does not know");

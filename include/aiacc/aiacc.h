@@ -156,11 +156,52 @@ AIACC_API aiacc_status_t aiacc_broadcast(void *buffer, size_t count, aiacc_dtype
  * recv + rank * count. Collective. */
 AIACC_API aiacc_status_t aiacc_allgather(const void *send, void *recv, size_t count, aiacc_dtype_t dtype,
                                          aiacc_group_t group, const aiacc_attr_t *attr, aiacc_request_t *request);
+/* As allgather with a block of its own length from each rank: counts[r] elements of rank r at recv + displacements[r] (NULL:
+ * one block after another). `counts` is the same on every rank; send_count is counts[rank]. Both arrays are copied before
+ * the call returns. In place: send is this rank's block of recv. Collective. */
+AIACC_API aiacc_status_t aiacc_allgatherv(const void *send, size_t send_count, void *recv, const size_t *counts,
+                                          const size_t *displacements, aiacc_dtype_t dtype, aiacc_group_t group,
+                                          const aiacc_attr_t *attr, aiacc_request_t *request);
 /* recv[i] = op over ranks of send[rank * count + i]; send holds size * count elements, recv `count`. In place: recv is
  * send + rank * count. Collective. */
 AIACC_API aiacc_status_t aiacc_reduce_scatter(const void *send, void *recv, size_t count, aiacc_dtype_t dtype,
                                               aiacc_op_t op, aiacc_group_t group, const aiacc_attr_t *attr,
                                               aiacc_request_t *request);
+/* As reduce_scatter with a block of its own length for each rank: rank r gets the reduction of counts[r] elements, which
+ * follow those of the ranks below it in `send`. `counts` is the same on every rank and copied. In place: recv is this rank's
+ * block of send. Collective. */
+AIACC_API aiacc_status_t aiacc_reduce_scatterv(const void *send, void *recv, const size_t *counts, aiacc_dtype_t dtype,
+                                               aiacc_op_t op, aiacc_group_t group, const aiacc_attr_t *attr,
+                                               aiacc_request_t *request);
+/* recv[r * count .. (r+1) * count) = send[rank * count ..) of rank r: count elements for each pair of ranks; both buffers
+ * hold size * count. In place: send is recv. Collective. */
+AIACC_API aiacc_status_t aiacc_alltoall(const void *send, void *recv, size_t count, aiacc_dtype_t dtype,
+                                        aiacc_group_t group, const aiacc_attr_t *attr, aiacc_request_t *request);
+/* As alltoall with a length for each pair: send_counts[r] elements at send + send_displacements[r] go to rank r, and
+ * recv_counts[r] from there to recv + recv_displacements[r] (NULL: one block after another). What a rank sends another is
+ * what that expects. The arrays are copied. Not in place. Collective. */
+AIACC_API aiacc_status_t aiacc_alltoallv(const void *send, const size_t *send_counts, const size_t *send_displacements,
+                                         void *recv, const size_t *recv_counts, const size_t *recv_displacements,
+                                         aiacc_dtype_t dtype, aiacc_group_t group, const aiacc_attr_t *attr,
+                                         aiacc_request_t *request);
+/* At `root` recv[r * count .. (r+1) * count) = send of rank r; elsewhere recv may be NULL. In place, at the root: send is
+ * recv + root * count. Collective. */
+AIACC_API aiacc_status_t aiacc_gather(const void *send, void *recv, size_t count, aiacc_dtype_t dtype, int root,
+                                      aiacc_group_t group, const aiacc_attr_t *attr, aiacc_request_t *request);
+/* As gather with send_count elements of each rank. `counts` and `displacements` say at the root, where counts[r] is what rank
+ * r sends, where they go (NULL displacements: one block after another); elsewhere they are not looked at. Collective. */
+AIACC_API aiacc_status_t aiacc_gatherv(const void *send, size_t send_count, void *recv, const size_t *counts,
+                                       const size_t *displacements, aiacc_dtype_t dtype, int root, aiacc_group_t group,
+                                       const aiacc_attr_t *attr, aiacc_request_t *request);
+/* recv = send[rank * count ..) of `root`, whose send holds size * count elements; elsewhere send may be NULL. In place, at the
+ * root: recv is send + root * count. Collective. */
+AIACC_API aiacc_status_t aiacc_scatter(const void *send, void *recv, size_t count, aiacc_dtype_t dtype, int root,
+                                       aiacc_group_t group, const aiacc_attr_t *attr, aiacc_request_t *request);
+/* As scatter with counts[r] elements at send + displacements[r] for rank r, who gives that number as recv_count. Only the
+ * root's arrays are looked at. Collective. */
+AIACC_API aiacc_status_t aiacc_scatterv(const void *send, const size_t *counts, const size_t *displacements, void *recv,
+                                        size_t recv_count, aiacc_dtype_t dtype, int root, aiacc_group_t group,
+                                        const aiacc_attr_t *attr, aiacc_request_t *request);
 /* Returns on each rank after all have called it. Collective. */
 AIACC_API aiacc_status_t aiacc_barrier(aiacc_group_t group, const aiacc_attr_t *attr, aiacc_request_t *request);
 
