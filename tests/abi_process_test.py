@@ -32,8 +32,8 @@ def test_c17_program(tmp_path):
     assert done.returncode == 0, done.stderr
 
 
-def test_header_is_c11_and_cxx_too(tmp_path):
-    for compiler, standard, suffix in (("cc", "c11", "c"), ("c++", "c++11", "cc")):
+def test_header_is_c_and_cxx_of_many_years(tmp_path):
+    for compiler, standard, suffix in (("cc", "c11", "c"), ("cc", "c17", "c"), ("c++", "c++11", "cc"), ("c++", "c++20", "cc")):
         file = tmp_path / f"one.{suffix}"
         file.write_text("#include <aiacc/aiacc.h>\nint main(void) { return aiacc_initialized(); }\n")
         subprocess.run([compiler, f"-std={standard}", "-Wall", "-Wextra", "-pedantic", "-Werror", f"-I{STAGE}/include",

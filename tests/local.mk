@@ -1,5 +1,9 @@
 # tests: the runner, and what needs processes, hosts, faults or frameworks (unit tests stand beside their sources).
 EXTRA_DIST += \
+	tests/abi/aiacc.abi \
+	tests/abi/dump \
+	tests/abi/growing.ini \
+	tests/abi_baseline_test.py \
 	tests/abi_manual_test.py \
 	tests/digits_test.py \
 	tests/abi_process_test.py \
@@ -51,3 +55,8 @@ EXTRA_DIST += \
 	tests/programs/rank.c \
 	tests/runtime_hosts_test.py \
 	tests/runtime_process_test.py
+
+# The ABI of aiacc.h as it is now becomes what later ones are compared with: at a release, or where a break is meant.
+abi-baseline:
+	$(srcdir)/tests/abi/dump $(srcdir)/include/aiacc/aiacc.h $(srcdir)/tests/abi/aiacc.abi
+.PHONY: abi-baseline
