@@ -15,6 +15,9 @@ namespace aiacc::launcher {
 namespace {
 
 constexpr Duration kKillLimit = std::chrono::seconds(10);
+// Between the end of a rank's connections, of which its peers may fail, and the news of its end the kernel needs
+// microseconds, on a starved machine milliseconds.
+constexpr Duration kExitNewsDelay = std::chrono::milliseconds(100);
 constexpr Duration kDrainLook = std::chrono::seconds(1);
 
 }  // namespace
@@ -32,6 +35,7 @@ Agent::Agent(Loop& loop, io::Net& net, io::Host& host, AgentPlatform& platform, 
       gates_{CreditGate(loop), CreditGate(loop)},
       decided_(loop),
       kill_now_(loop),
+      asked_(loop),
       all_exited_(loop),
       pumps_done_(loop) {}
 
@@ -79,6 +83,7 @@ Task<void> Agent::live(Scope& scope) {
   scope.spawn(watch_keeper(scope.stop()));
   scope.spawn(hellos_->serve(std::move(listener_), scope.stop()));
   scope.spawn(killer(scope.stop()));
+  scope.spawn(answer_asks(scope.stop()));
   for (int local = 0; local < static_cast<int>(ranks_.size()); ++local) {
     scope.spawn(watch_exit(local, scope.stop()));
     scope.spawn(watch_stops(local, scope.stop()));
@@ -122,6 +127,7 @@ void Agent::handle(const wire::Frame& frame) {
       const auto lost = frame.as<wire::LoseRank>();
       return fence().lose_remote(lost.rank, lost.sentence);
     }
+    case wire::AskEnds::kType: return asked_.set();
     case wire::DropOutput::kType:
       for (CreditGate& gate : gates_) gate.drop();
       return;
@@ -210,9 +216,22 @@ Task<void> Agent::watch_exit(int local, Stop& stop) {
   message.signal = status.signal;
   message.after_ns = (loop_.now() - started_).count();
   message.by_memory = status.signal == SIGKILL && memory_kills_.take_one();
+  co_await hellos_->hear_out(local, stop);
+  message.lost_peer = hellos_->lost_peer_of(local);
   hellos_->rank_exited(local, describe_status(status));
   to_head_.send(message);
   if (--running_ == 0) all_exited_.set();
+}
+
+// An end that was there when the question came is known by the time of the answer, and told before it.
+Task<void> Agent::answer_asks(Stop& stop) {
+  for (;;) {
+    co_await asked_.wait(stop);
+    asked_.reset();
+    co_await sleep_for(loop_, 2 * kExitNewsDelay, stop);
+    wire::EndsTold message;
+    to_head_.send(message);
+  }
 }
 
 Task<void> Agent::watch_stops(int local, Stop& stop) {

@@ -89,6 +89,7 @@ class Agent final : private HelloServer::Owner {
   Task<void> watch_keeper(Stop& stop);
   Task<void> watch_exit(int local, Stop& stop);
   Task<void> watch_stops(int local, Stop& stop);
+  Task<void> answer_asks(Stop& stop);
   Task<void> pump(OutputPump* pump, Stop& stop);
   Task<void> killer(Stop& stop);
   Task<void> finish(Stop& stop);
@@ -131,6 +132,7 @@ class Agent final : private HelloServer::Owner {
   Instant started_{};
   Event decided_;  // the ranks run, or there will be none
   Event kill_now_;
+  Event asked_;  // what ended here
   Event all_exited_;
   Event pumps_done_;
   std::size_t running_ = 0;

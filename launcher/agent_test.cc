@@ -143,6 +143,33 @@ TEST_F(AgentTest, NoRankRunsBeforeItIsTold) {
   EXPECT_EQ(next().type, wire::JobEnded::kType);
 }
 
+TEST_F(AgentTest, WhatHasEndedIsToldBeforeTheAnswerToTheQuestion) {
+  greet();
+  wire::StartJob both = job();
+  both.argv = {"sh", "-c", "test $RANK = 0 && exit 7; exec sleep 1000"};
+  both.hosts_of_ranks = {0, 0};
+  both.ranks.resize(2);
+  for (int rank : {0, 1}) {
+    both.ranks[static_cast<std::size_t>(rank)].rank = rank;
+    both.ranks[static_cast<std::size_t>(rank)].environment = {"RANK=" + std::to_string(rank)};
+  }
+  send(both);
+  EXPECT_EQ(next().type, wire::Prepared::kType);
+  send(wire::StartRanks{});
+  wire::Frame frame = next();
+  while (frame.type == wire::Notice::kType) frame = next();
+  const io::ProcessId first = frame.as<wire::Started>().processes.at(0);
+  while (host_.state(first) != 'Z' && host_.state(first) != 0) {  // meanwhile the agent, in this thread, hears nothing
+  }
+  send(wire::AskEnds{});
+  do frame = next();
+  while (frame.type == wire::Notice::kType);
+  EXPECT_EQ(frame.as<wire::RankChanged>().code, 7);
+  do frame = next();
+  while (frame.type == wire::Notice::kType);
+  EXPECT_EQ(frame.type, wire::EndsTold::kType);
+}
+
 TEST_F(AgentTest, EndsWithAChannelThatIsSilent) {
   greet(1);
   loop_.run_until([this] { return ended_.is_set(); });

@@ -18,15 +18,26 @@ std::string closing_sentence(const RankFailure& failure, const std::string& host
   std::string others = stopped == 0   ? std::string("no other rank was running")
                        : stopped == 1 ? std::string("1 other stopped by aiaccrun")
                                       : fmt::format("{} others stopped by aiaccrun", stopped);
-  return fmt::format("rank {} on host {} {} after {:.1f} s (first failure; {})", failure.rank, host, failure.what,
-                     seconds(failure.after), others);
+  const std::string lost = failure.lost_peer < 0 ? "" : fmt::format("it had lost rank {}; ", failure.lost_peer);
+  return fmt::format("rank {} on host {} {} after {:.1f} s (first failure; {}{})", failure.rank, host, failure.what,
+                     seconds(failure.after), lost, others);
 }
 
 ExitRules::ExitRules(int ranks) : ranks_(static_cast<std::size_t>(ranks)), running_(ranks) {}
 
 std::optional<RankFailure> ExitRules::fail(RankFailure failure) {
   if (!counting_ || failure_) return std::nullopt;
+  if (failure.lost_peer >= 0) {
+    if (!consequence_) consequence_ = std::move(failure);
+    return std::nullopt;
+  }
   failure_ = std::move(failure);
+  return failure_;
+}
+
+std::optional<RankFailure> ExitRules::decide() {
+  if (!undecided()) return std::nullopt;
+  failure_ = consequence_;
   return failure_;
 }
 
@@ -71,14 +82,15 @@ std::optional<RankFailure> ExitRules::exited(int rank, const RankEnd& end) {
       id = MessageId::kRankMemory;
       what = "was killed by the kernel because its memory limit was reached";
     }
-    return fail({rank, id, end.status.shell_code(), std::move(what), end.after});
+    return fail({rank, id, end.status.shell_code(), std::move(what), end.after, end.lost_peer});
   }
   if (phase == RankPhase::kInitialised) {
-    return fail({rank, MessageId::kRankState, kExitWrongState, "exited with status 0 without finalize", end.after});
+    return fail({rank, MessageId::kRankState, kExitWrongState, "exited with status 0 without finalize", end.after,
+                 end.lost_peer});
   }
   if (phase == RankPhase::kConnected) {
-    return fail(
-        {rank, MessageId::kRankState, kExitWrongState, "exited with status 0 while it was joining the job", end.after});
+    return fail({rank, MessageId::kRankState, kExitWrongState, "exited with status 0 while it was joining the job",
+                 end.after, end.lost_peer});
   }
   if (self.hellos < most_hellos_) return missing(rank, says_most_, end.after);
   return std::nullopt;

@@ -8,7 +8,9 @@
 //   0 after fewer hellos than another rank has said        the job ends with 1: the others wait for it for ever
 //   0 otherwise, also of ranks that never said hello       fine
 //
-// The first failure in time is the job's; of several that are told at once, the lowest rank's is told first.
+// The first failure in time is the job's; of several that are told at once, the lowest rank's is told first. A rank that had
+// lost another one when it failed is a consequence: its failure counts only if nothing else turns out to have failed, because
+// over several hosts the news of a death may reach aiaccrun after that of its consequences.
 // What ranks do after the launcher has begun to end the job never counts.
 #pragma once
 
@@ -30,6 +32,7 @@ struct RankEnd {
   io::ExitStatus status;
   bool by_memory = false;  // the kernel's counter of memory kills moved
   Duration after{};        // since the ranks were started
+  int lost_peer = -1;      // whom it had lost before
 };
 
 struct RankFailure {
@@ -38,6 +41,7 @@ struct RankFailure {
   int exit_code = 1;
   std::string what;  // "exited with status 3", "was killed by signal 9 (Killed)", …
   Duration after{};
+  int lost_peer = -1;  // of a consequence
 };
 
 class ExitRules {
@@ -49,6 +53,11 @@ class ExitRules {
   void initialised(int rank);
   void finalized(int rank);
   std::optional<RankFailure> exited(int rank, const RankEnd& end);
+  // A consequence is known, and not of what.
+  bool undecided() const noexcept { return consequence_ && !failure_ && counting_; }
+  // Nobody has anything to tell that happened before the first consequence: it is the job's failure itself, and returned if
+  // there is one.
+  std::optional<RankFailure> decide();
   // Nothing more will be heard of it: its host is gone, or could not start it. No failure of the rank's own.
   void lost(int rank);
 
@@ -74,13 +83,15 @@ class ExitRules {
   int says_most_ = -1;  // the rank that said the most hellos first
   bool counting_ = true;
   std::optional<RankFailure> failure_;
+  std::optional<RankFailure> consequence_;  // the first one
 };
 
 // "was killed by signal 9 (Killed)", "exited with status 3".
 std::string describe_status(const io::ExitStatus& status);
 
 // The closing line of a job that failed: "rank 7 on host c03 exited with status 3 after 12.4 s (first failure; 15 others
-// stopped by aiaccrun)". `stopped` counts the ranks that were still running.
+// stopped by aiaccrun)"; of a consequence also "(first failure; it had lost rank 2; …". `stopped` counts the ranks that were
+// still running.
 std::string closing_sentence(const RankFailure& failure, const std::string& host, int stopped);
 
 }  // namespace aiacc::launcher

@@ -35,6 +35,44 @@ TEST(ExitRules, FirstFailureInTimeCountsAndNoLater) {
   EXPECT_EQ(rules.running(), 1);
 }
 
+RankEnd consequence(int value, int lost) { return {{value, 0}, false, 2s, lost}; }
+
+TEST(ExitRules, AConsequenceWaitsForItsCause) {
+  ExitRules rules(4);
+  EXPECT_FALSE(rules.undecided());
+  EXPECT_FALSE(rules.exited(0, consequence(3, 2)));
+  EXPECT_TRUE(rules.undecided());
+  EXPECT_FALSE(rules.exited(1, consequence(3, 0)));
+  auto failure = rules.exited(2, killed(SIGSEGV));
+  ASSERT_TRUE(failure);
+  EXPECT_EQ(failure->rank, 2);
+  EXPECT_FALSE(rules.undecided());
+  EXPECT_FALSE(rules.decide());
+  EXPECT_EQ(rules.first_failure()->rank, 2);
+}
+
+TEST(ExitRules, TheFirstConsequenceIsTheFailureIfNothingElseIs) {
+  ExitRules rules(3);
+  EXPECT_FALSE(rules.decide());
+  EXPECT_FALSE(rules.exited(1, consequence(3, 2)));
+  EXPECT_FALSE(rules.exited(0, consequence(4, 2)));
+  auto failure = rules.decide();
+  ASSERT_TRUE(failure);
+  EXPECT_EQ(failure->rank, 1);
+  EXPECT_EQ(closing_sentence(*failure, "a", 1),
+            "rank 1 on host a exited with status 3 after 2.0 s (first failure; it had lost rank 2; 1 other stopped by "
+            "aiaccrun)");
+}
+
+TEST(ExitRules, NothingIsUndecidedOnceTheJobEnds) {
+  ExitRules rules(2);
+  EXPECT_FALSE(rules.exited(1, consequence(3, 0)));
+  rules.stop_counting();
+  EXPECT_FALSE(rules.undecided());
+  EXPECT_FALSE(rules.decide());
+  EXPECT_FALSE(rules.first_failure());
+}
+
 TEST(ExitRules, SignalGives128Plus) {
   ExitRules rules(1);
   auto failure = rules.exited(0, killed(SIGKILL));

@@ -94,6 +94,9 @@ void Head::host_said(HostLink& link, const wire::Frame& frame) {
     case wire::RankChanged::kType: return rank_changed(link, frame.as<wire::RankChanged>());
     case wire::RankStopped::kType: return rank_stopped(link, frame.as<wire::RankStopped>());
     case wire::HostReady::kType: return host_ready(link, frame.as<wire::HostReady>());
+    case wire::EndsTold::kType:
+      if (!asked_.empty()) asked_[static_cast<std::size_t>(link.index())] = false;
+      return cause_is_known();
     case wire::LoseRank::kType: return lose_rank(link, frame.as<wire::LoseRank>());
     case wire::Notice::kType: {
       const auto notice = frame.as<wire::Notice>();
@@ -127,11 +130,30 @@ void Head::rank_changed(const HostLink& link, const wire::RankChanged& message) 
     case RankPhase::kInitialised: rules_.initialised(message.rank); break;
     case RankPhase::kFinalized: rules_.finalized(message.rank); break;
     case RankPhase::kExited:
-      failure = rules_.exited(message.rank, {{message.code, message.signal}, message.by_memory, since_start});
+      failure = rules_.exited(message.rank,
+                              {{message.code, message.signal}, message.by_memory, since_start, message.lost_peer});
       break;
   }
   if (failure && begin_end(Cause::kRank)) end_job();
+  if (rules_.undecided()) look_for_cause();
   if (rules_.all_exited()) arm_flush();
+}
+
+// A rank failed because it had lost another: every host is asked what ended there. One that does not answer is lost, at the
+// latest with its lease, and that is the answer.
+void Head::look_for_cause() {
+  if (!asked_.empty()) return cause_is_known();
+  asked_.resize(links_.size());
+  for (const auto& link : links_) asked_[static_cast<std::size_t>(link->index())] = !link->gone() && !link->done();
+  wire::AskEnds message;
+  to_all(message);
+  cause_is_known();
+}
+
+void Head::cause_is_known() {
+  const bool awaited = std::find(asked_.begin(), asked_.end(), true) != asked_.end();
+  if (awaited && !rules_.all_exited()) return;
+  if (rules_.decide() && begin_end(Cause::kRank)) end_job();
 }
 
 void Head::rank_stopped(const HostLink& link, const wire::RankStopped& message) {
@@ -181,6 +203,10 @@ void Head::host_gone(HostLink& link) {
     lose_host(link, link.local() ? MessageId::kAgent : MessageId::kHostLost,
               link.local() ? fmt::format("lost the agent of host {}: {}", link.name(), link.loss())
                            : fmt::format("host {} was lost: {}", link.name(), link.loss()));
+  }
+  if (!asked_.empty()) {
+    asked_[static_cast<std::size_t>(link.index())] = false;
+    cause_is_known();
   }
   if (std::all_of(links_.begin(), links_.end(), [](const auto& one) { return one->gone(); })) over_.set();
 }

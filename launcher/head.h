@@ -77,6 +77,8 @@ class Head final : private Sink::Owner, private HostLink::Owner {
   void host_ready(const HostLink& link, const wire::HostReady& message);
   void lose_rank(const HostLink& link, const wire::LoseRank& message);
   void lose_host(const HostLink& link, MessageId id, const std::string& sentence);
+  void look_for_cause();
+  void cause_is_known();
   void check_rank(const HostLink& link, int rank) const;
 
   Task<void> handle_signals(Stop& stop);
@@ -135,6 +137,7 @@ class Head final : private Sink::Owner, private HostLink::Owner {
   std::vector<std::string> evidence_;         // lines behind the closing line
   std::map<int, wire::NotStarted> refusals_;  // by hosts that were to prepare the job, under their index
   std::size_t answered_ = 0;                  // hosts that are prepared, or refused
+  std::vector<bool> asked_;                   // by host: what ended there, and it has not answered yet
   bool jobs_sent_ = false;
   bool ranks_started_ = false;
 };

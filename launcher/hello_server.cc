@@ -18,7 +18,12 @@ constexpr Duration kExitNewsDelay = std::chrono::milliseconds(100);
 }  // namespace
 
 HelloServer::HelloServer(Loop& loop, io::Host& host, Config config, Owner& owner)
-    : loop_(loop), host_(host), config_(std::move(config)), owner_(owner) {}
+    : loop_(loop),
+      host_(host),
+      config_(std::move(config)),
+      owner_(owner),
+      heard_(loop),
+      lost_peers_(config_.ranks.size(), -1) {}
 
 Task<void> HelloServer::serve(std::unique_ptr<io::Listener> listener, Stop& stop) {
   Scope sessions(loop_, stop);
@@ -48,6 +53,9 @@ Task<void> HelloServer::session(HelloServer* self, std::unique_ptr<io::Stream> s
     // A broken connection or a peer that does not keep the protocol: the same as an end of stream.
   }
   session.sender.close();
+  session.heard_out = true;
+  self->heard_.set();
+  self->heard_.reset();
   try {
     // If it is the rank's own process that ends, how it ended is known in a moment and is the better news.
     const bool is_rank =
@@ -72,17 +80,42 @@ Task<void> HelloServer::converse(Session& session, Stop& stop) {
   session.state = Session::State::kWaiting;
   session.version = hello.library_version;
   session.data_port = hello.data_port;
+  lost_peers_[static_cast<std::size_t>(session.local)] = -1;
   owner_.rank_connected(session.local);
   complete_fence();
 
   while (session.state == Session::State::kWaiting || session.state == Session::State::kWelcomed) {
     auto frame = co_await frames.next(stop);
     if (!frame) co_return;
-    frame->as<wire::Leave>();
-    session.state = Session::State::kLeft;
-    owner_.rank_finalized(session.local);
-    wire::Gone gone;
-    session.sender.send(gone);
+    take(session, *frame);
+  }
+}
+
+void HelloServer::take(Session& session, const wire::Frame& frame) {
+  if (frame.type == wire::PeerLost::kType) {
+    const int lost = frame.as<wire::PeerLost>().rank;
+    if (lost < 0 || lost >= size() || lost == rank_of(session.local)) {
+      throw Error(Code::kProtocol, fmt::format("rank {} has lost rank {} of {}", rank_of(session.local), lost, size()));
+    }
+    int& first = lost_peers_[static_cast<std::size_t>(session.local)];
+    if (first < 0) first = lost;
+    return;
+  }
+  frame.as<wire::Leave>();
+  session.state = Session::State::kLeft;
+  owner_.rank_finalized(session.local);
+  wire::Gone gone;
+  session.sender.send(gone);
+}
+
+Task<void> HelloServer::hear_out(int local, Stop& stop) {
+  Stop patience(stop);
+  const Deadline deadline(loop_, after(loop_.now(), kExitNewsDelay), patience, "its connection is still open");
+  const auto speaks = [local](const Session* session) { return session->local == local && !session->heard_out; };
+  try {
+    while (std::any_of(sessions_.begin(), sessions_.end(), speaks)) co_await heard_.wait(patience);
+  } catch (const Error&) {
+    stop.throw_if_requested();
   }
 }
 
@@ -172,6 +205,7 @@ void HelloServer::refuse(Session& session, const Refusal& refusal) {
   session.sender.send(message);
   session.sender.close();
   session.state = Session::State::kLeft;
+  if (refusal.lost >= 0 && session.local >= 0) lost_peers_[static_cast<std::size_t>(session.local)] = refusal.lost;
   if (!refusal.tell_user || refusal.sentence == last_told_) return;
   last_told_ = refusal.sentence;
   owner_.hello_refused(*refusal.tell_user, refusal.sentence);
@@ -260,7 +294,7 @@ void HelloServer::lose_local(int local, const std::string& sentence) {
 
 void HelloServer::lose_remote(int rank, const std::string& sentence) {
   tell_lost(rank, sentence);
-  if (!no_fence_) no_fence_ = Refusal{Code::kPeerFailed, sentence + " and takes no part any more"};
+  if (!no_fence_) no_fence_ = Refusal{Code::kPeerFailed, sentence + " and takes no part any more", std::nullopt, rank};
   announced_ = false;
   refuse_waiting(*no_fence_);
 }
@@ -283,7 +317,7 @@ void HelloServer::rank_exited(int local, const std::string& what) {
   Session* claim = claim_of(local);
   if (claim != nullptr) claim->state = Session::State::kLeft;
   if (!no_fence_) {
-    no_fence_ = Refusal{Code::kPeerFailed, sentence + " and takes no part any more"};
+    no_fence_ = Refusal{Code::kPeerFailed, sentence + " and takes no part any more", std::nullopt, rank_of(local)};
     announced_ = false;
     refuse_waiting(*no_fence_);
   }

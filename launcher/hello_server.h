@@ -75,6 +75,12 @@ class HelloServer {
   // The rank's process ended; `what` is "exited with status 3", "was killed by signal 9 (Killed)" …
   void rank_exited(int local, const std::string& what);
 
+  // Waits until what a rank, whose process has ended, said before is heard: a moment, or a little longer if some child of it
+  // has its connection. Then comes rank_exited().
+  Task<void> hear_out(int local, Stop& stop);
+  // The rank of the job that this one said to have lost; -1: none.
+  int lost_peer_of(int local) const { return lost_peers_[static_cast<std::size_t>(local)]; }
+
   // aiaccrun's answers to Owner::host_ready().
   void open_world(const wire::OpenWorld& world);
   void refuse_world(Code code, const std::string& sentence);
@@ -88,6 +94,7 @@ class HelloServer {
     std::unique_ptr<io::Stream> stream;
     FrameSender sender;
     State state = State::kNew;
+    bool heard_out = false;  // its end of stream has come
     int local = -1;
     io::ProcessId process = 0;
     std::string version;
@@ -97,6 +104,7 @@ class HelloServer {
     Code code;
     std::string sentence;
     std::optional<MessageId> tell_user{};  // what every rank will say itself needs no line of aiaccrun
+    int lost = -1;                         // the rank whose loss is the reason
   };
 
   static Task<void> session(HelloServer* self, std::unique_ptr<io::Stream> stream, Stop& stop);
@@ -105,6 +113,7 @@ class HelloServer {
   std::optional<Refusal> check_claim(Session& session);
   void refuse(Session& session, const Refusal& refusal);
   void refuse_waiting(const Refusal& refusal);
+  void take(Session& session, const wire::Frame& frame);
   void complete_fence();
   std::vector<Session*> waiting();
   void welcome(const std::vector<Session*>& sessions, const wire::OpenWorld& world);
@@ -121,6 +130,8 @@ class HelloServer {
   Owner& owner_;
   std::vector<io::ProcessId> processes_;
   std::list<Session*> sessions_;     // in the order of their coming; they live in their coroutines
+  Event heard_;                      // set when a session has been heard out
+  std::vector<int> lost_peers_;      // by local rank
   std::string last_told_;            // of the refusals, to the user
   std::optional<Refusal> no_fence_;  // why no fence can complete any more
   bool announced_ = false;           // all wait for the other hosts

@@ -221,6 +221,31 @@ TEST_F(HelloServerTest, TheOthersHearOfALossAtOnce) {
   }
 }
 
+TEST_F(HelloServerTest, WhomARankHadLostIsKnownWhenItHasEnded) {
+  serve(3);
+  std::vector<Client> clients;
+  for (int rank = 0; rank < 3; ++rank) clients.push_back(hello(rank, 3));
+  for (Client& client : clients) next(client).as<wire::Welcome>();
+  send(clients[0], wire::PeerLost{2});
+  send(clients[0], wire::PeerLost{1});
+  clients[0].frames.reset();
+  clients[0].stream.reset();
+  loop_.run(server_->hear_out(0, stop_));
+  EXPECT_EQ(server_->lost_peer_of(0), 2) << "the first counts";
+  EXPECT_EQ(server_->lost_peer_of(1), -1);
+  loop_.run(server_->hear_out(1, stop_));  // its connection is open, and it is not waited for long
+}
+
+TEST_F(HelloServerTest, WhoIsRefusedForALossHasLostThatRank) {
+  serve(2);
+  Client first = hello(0, 2);
+  settle(1);
+  server_->rank_exited(1, "was killed by signal 9 (Killed)");
+  next(first).as<wire::Refused>();
+  EXPECT_EQ(server_->lost_peer_of(0), 1);
+  EXPECT_EQ(server_->lost_peer_of(1), -1);
+}
+
 TEST_F(HelloServerTest, AClosedConnectionIsALossToo) {
   serve(2);
   Client first = hello(0, 2);

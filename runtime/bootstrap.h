@@ -45,6 +45,9 @@ class Bootstrap {
   virtual Task<Birth> join(Stop& stop) = 0;
   // From now on `observer` hears of deaths. Called once after join().
   virtual void observe(BirthObserver& observer) noexcept = 0;
+  // A group of this rank ended because that rank of the world is gone. Whoever began the job shall know which of them failed
+  // first; told once is enough.
+  virtual void lost_peer(int rank) noexcept { static_cast<void>(rank); }
   // Says that this rank leaves in order; its going away is no failure afterwards.
   virtual Task<void> leave(Stop& stop) = 0;
 };

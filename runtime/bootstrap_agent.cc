@@ -154,7 +154,22 @@ void AgentBootstrap::agent_is_gone(const std::string& how) noexcept {
                                          host_name_, how))));
 }
 
-void AgentBootstrap::root_ended(Root&, std::exception_ptr error) noexcept {
+// The agent reads it before the end of this process, which may follow at once: a message as small as this is written, or in
+// the socket's memory, before this returns.
+void AgentBootstrap::lost_peer(int rank) noexcept {
+  if (teller_ != nullptr || leaving_ || ended_.is_set() || rank == rank_) return;
+  teller_ = std::make_unique<Root>(loop_, tell_lost(rank), static_cast<Root::Owner&>(*this));
+  teller_->start();
+}
+
+Task<void> AgentBootstrap::tell_lost(int rank) {
+  wire::PeerLost message;
+  message.rank = rank;
+  co_await channel_->send(message, stop_);
+}
+
+void AgentBootstrap::root_ended(Root& root, std::exception_ptr error) noexcept {
+  if (&root == teller_.get()) return;  // if the agent is gone the listener hears of it too
   if (error && !leaving_) agent_is_gone(as_error(error).message());
   ended_.set();
 }

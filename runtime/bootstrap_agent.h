@@ -26,12 +26,14 @@ class AgentBootstrap final : public Bootstrap, private Root::Owner {
 
   Task<Birth> join(Stop& stop) override;
   void observe(BirthObserver& observer) noexcept override;
+  void lost_peer(int rank) noexcept override;
   Task<void> leave(Stop& stop) override;
 
  private:
   Birth birth_of(const wire::Welcome& welcome, Fd segment);
   std::unique_ptr<MessagePort> port_of(const wire::Welcome& welcome, const View& world);
   Task<void> listen();
+  Task<void> tell_lost(int rank);
   void agent_is_gone(const std::string& how) noexcept;
   void root_ended(Root& root, std::exception_ptr error) noexcept override;
 
@@ -50,6 +52,7 @@ class AgentBootstrap final : public Bootstrap, private Root::Owner {
   Stop stop_;
   Event ended_;
   std::unique_ptr<Root> listener_;
+  std::unique_ptr<Root> teller_;  // once this rank has lost a peer
 };
 
 }  // namespace aiacc

@@ -74,6 +74,7 @@ class StandInAgent {
 
   std::optional<wire::Refused> refuse;  // everybody, with this
   std::vector<wire::Hello> hellos;
+  std::vector<std::pair<int, int>> peers_lost;  // by whom, whom
 
  private:
   struct Session {
@@ -123,6 +124,10 @@ class StandInAgent {
       for (Session& waiting : sessions_) co_await welcome(waiting);
     }
     frame = co_await session.channel->receive(stop_);
+    while (frame && frame->type == wire::PeerLost::kType) {
+      peers_lost.emplace_back(session.rank, frame->as<wire::PeerLost>().rank);
+      frame = co_await session.channel->receive(stop_);
+    }
     if (!frame) co_return;
     frame->as<wire::Leave>();
     session.welcomed = false;
@@ -257,6 +262,14 @@ TEST_P(AgentLoss, TheEndOfTheAgentIsTheEndOfEveryGroup) {
     EXPECT_EQ(heard_[static_cast<std::size_t>(rank)].lost, std::vector<int>{rank})
         << "its own: it is in all its groups";
   }
+}
+TEST_P(AgentLoss, TheAgentHearsOnceWhomARankHasLost) {
+  join();
+  world_->provider(1).lost_peer(2);
+  world_->provider(1).lost_peer(0);
+  world_->provider(0).lost_peer(0);  // that is the agent's own end
+  wait(std::chrono::milliseconds(20));
+  EXPECT_EQ(static_cast<AgentWorld&>(*world_).agent().peers_lost, (std::vector<std::pair<int, int>>{{1, 2}}));
 }
 INSTANTIATE_TEST_SUITE_P(Agent, AgentLoss, testing::Values(Make([] { return std::make_unique<AgentWorld>(3); })));
 

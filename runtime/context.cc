@@ -46,6 +46,17 @@ void Context::group_aborted(std::uint64_t group, const std::exception_ptr& error
   if (group == world_->view().id()) world_->aborted_between_hosts(error);
 }
 
+void Context::tell_losses_to(Bootstrap& bootstrap) noexcept {
+  bootstrap_ = &bootstrap;
+  if (lost_rank_ != kNoPeer) bootstrap_->lost_peer(lost_rank_);
+}
+
+void Context::lost_peer(const Member& member) noexcept {
+  if (lost_rank_ != kNoPeer) return;
+  lost_rank_ = world_view_->rank_of(member);
+  if (bootstrap_ != nullptr && lost_rank_ != kNoPeer) bootstrap_->lost_peer(lost_rank_);
+}
+
 void Context::on_rank_lost(int rank, std::exception_ptr error) noexcept {
   const Member& lost = world_view_->member(rank);
   if (host_ != nullptr && lost.host == world_view_->member(rank_).host) host_->mark_dead(domain_rank_of(lost));

@@ -45,6 +45,10 @@ class Context final : public BirthObserver, private MailboxObserver {
   }
 
   void on_rank_lost(int rank, std::exception_ptr error) noexcept override;
+  // `bootstrap`, which outlives the context, hears of the rank that this one lost first.
+  void tell_losses_to(Bootstrap& bootstrap) noexcept;
+  // For groups: one of them ended because that member is gone.
+  void lost_peer(const Member& member) noexcept;
 
  private:
   void group_aborted(std::uint64_t group, const std::exception_ptr& error) noexcept override;
@@ -59,6 +63,8 @@ class Context final : public BirthObserver, private MailboxObserver {
   std::unique_ptr<HostDomain> host_;
   std::unique_ptr<MessagePort> port_;
   std::unique_ptr<Mailbox> mailbox_;
+  Bootstrap* bootstrap_ = nullptr;  // that is told of the first loss
+  int lost_rank_ = kNoPeer;
   ProgressWatch watch_;
   Event idle_;
   std::unique_ptr<Group> world_;

@@ -163,8 +163,12 @@ Duration Group::default_timeout() const noexcept { return context_.config().time
 void Group::abort(std::exception_ptr error) noexcept {
   if (ended_) return;  // both boards tell each other through here
   ended_ = true;
+  const Error cause = as_error(error);
+  if (cause.code() == Code::kPeerFailed && cause.peer() >= 0 && cause.peer() < size()) {
+    context_.lost_peer(view_->member(cause.peer()));
+  }
   if (board_ != nullptr) board_->post_abort(error);
-  if (spans_hosts()) team_.mailbox->abort(view_, rank(), as_error(error));
+  if (spans_hosts()) team_.mailbox->abort(view_, rank(), cause);
   stop_.request(std::move(error));
 }
 

@@ -53,6 +53,7 @@ Task<void> RealContext::be_born_on_lane(Stop& stop) {
   ProgressWatch::Reporter& reporter = *this;
   context_ = std::make_unique<Context>(lane_, compute_, std::move(birth), config_, reporter);
   bootstrap_->observe(*context_);
+  context_->tell_losses_to(*bootstrap_);
 }
 
 void RealContext::late(const std::string& sentence) noexcept { AIACC_LOG(*log_, kCollective, kWarn, "{}", sentence); }

@@ -2,7 +2,7 @@
 //
 // Framing is base/wire/frame.h's; base/wire/codec.h makes encoder, decoder and limits from each message's `fields`. State machine of a rank:
 //
-//   connect → Hello → (Welcome + the segment's descriptor | Refused) → RankLost* → Leave → Gone
+//   connect → Hello → (Welcome + the segment's descriptor | Refused) → (RankLost | PeerLost)* → Leave → Gone
 //
 // The agent knows who is calling by SO_PEERCRED: the caller's user, and that its process descends from a rank it started.
 #pragma once
@@ -68,6 +68,14 @@ struct RankLost {
   std::int32_t rank = 0;
   std::string sentence;  // "rank 3 on host a was killed by signal 9"
   auto fields() { return std::tie(rank, sentence); }
+};
+
+// Rank → agent: a group of mine has ended because that rank is gone. If this rank fails now it is for that reason, and the
+// other one's end is the job's first failure.
+struct PeerLost {
+  static constexpr std::uint16_t kType = 7;
+  std::int32_t rank = 0;
+  auto fields() { return std::tie(rank); }
 };
 
 // Rank → agent: I finalize. Answered by Gone; the connection then closes.

@@ -2,10 +2,10 @@
 // host, the streams of ssh or another starter to any other. Frames are base/wire/frame.h's, up to kLargestFrameBytes: a
 // StartJob carries environments.
 //
-//   aiaccrun → agent    Greeting → StartJob → StartRanks → (SignalRanks | EndRanks | Credit | OpenWorld | RefuseWorld | LoseRank)*
+//   aiaccrun → agent    Greeting → StartJob → StartRanks → (SignalRanks | EndRanks | Credit | OpenWorld | RefuseWorld | LoseRank | AskEnds)*
 //                       → DropOutput? → end of stream
 //   agent → aiaccrun    the answer to the marker, which is no frame → AgentUp → (Prepared | NotStarted)
-//                       → (Started | NotStarted) → (Output | RankChanged | RankStopped | Notice | HostReady | LoseRank)* → JobEnded
+//                       → (Started | NotStarted) → (Output | RankChanged | RankStopped | Notice | HostReady | LoseRank | EndsTold)* → JobEnded
 //   both, at any time   Beat
 //
 // StartRanks comes when every host is prepared, so that what one of them refuses is refused before any rank runs.
@@ -123,6 +123,12 @@ struct LoseRank {
   auto fields() { return std::tie(rank, sentence); }
 };
 
+// A rank failed because it had lost another, whose end was not told yet: what ended at your side? Answered by EndsTold.
+struct AskEnds {
+  static constexpr std::uint16_t kType = 110;
+  auto fields() { return std::tie(); }
+};
+
 // To the process group of every rank.
 struct SignalRanks {
   static constexpr std::uint16_t kType = 102;
@@ -195,8 +201,9 @@ struct RankChanged {
   std::int32_t code = 0;
   std::int32_t signal = 0;
   bool by_memory = false;
-  std::int64_t after_ns = 0;  // since the ranks were started
-  auto fields() { return std::tie(rank, phase, code, signal, by_memory, after_ns); }
+  std::int64_t after_ns = 0;    // since the ranks were started
+  std::int32_t lost_peer = -1;  // the rank whose loss it told of before it exited
+  auto fields() { return std::tie(rank, phase, code, signal, by_memory, after_ns, lost_peer); }
 };
 
 // The rank's process is in state T.
@@ -228,6 +235,12 @@ struct HostReady {
   std::string library_version;            // of its ranks, which agree
   std::vector<std::uint16_t> data_ports;  // of its ranks, in the order of StartJob
   auto fields() { return std::tie(library_version, data_ports); }
+};
+
+// Every rank of this host that had ended when AskEnds came has been told of.
+struct EndsTold {
+  static constexpr std::uint16_t kType = 131;
+  auto fields() { return std::tie(); }
 };
 
 // No process of the job lives on this host and all output was sent or dropped.
