@@ -12,8 +12,7 @@ import time
 import pytest
 
 from launcher_hosts_support import ENTER, RELAY
-from launcher_orphans_test import PROGRAMS, shared_files
-from launcher_support import Job, closing_line, users
+from launcher_support import PROGRAMS, Job, check_nothing_is_left, closing_line, users
 
 BOUND = 5
 WHO = ["aiaccrun", "group", "starter", "keeper", "agent", "rank"]
@@ -60,18 +59,8 @@ def kill(job, who):
 
 
 def check(victims, program, user="self", delay=None):
-    before = shared_files()
-    job = Job(["--launch-agent", RELAY, "-H", "a:2,b:2", "--kill-grace", 1, "sh", "-c", PROGRAMS[program]], user=user)
-    if delay is None:
-        job.wait_for_pids("sleep", 4)
-        for who in victims:
-            kill(job, who)
-    else:
-        time.sleep(delay)
-        job.wait_for(lambda: all(kill(job, who) for who in victims), f"{victims} to be there")
-    took = job.gone_within(BOUND)
-    print(f"{'+'.join(victims)} / {program}: all gone after {took:.2f} s")
-    assert shared_files() <= before
+    arguments = ["--launch-agent", RELAY, "-H", "a:2,b:2", "--kill-grace", 1, "sh", "-c", PROGRAMS[program]]
+    check_nothing_is_left(arguments, user, 4, victims, kill, BOUND, delay)
 
 
 @pytest.mark.parametrize("user", users())

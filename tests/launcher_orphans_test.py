@@ -12,22 +12,11 @@ import time
 
 import pytest
 
-from launcher_support import Job, closing_line, users
+from launcher_support import PROGRAMS, Job, check_nothing_is_left, closing_line, users
 
 BOUND = 5
-PROGRAMS = {
-    "wait": "sleep 1000 & wait",
-    "setsid": "setsid sleep 1000 & setsid sh -c 'sleep 1000 & sleep 1000' & sleep 1000",
-    "ignores-term": "trap '' TERM INT HUP; (trap '' TERM; while :; do sleep 1; done) & while :; do sleep 1; done",
-}
 WHO = ["aiaccrun", "keeper", "agent", "rank", "group"]
 PAIRS = [pair for pair in itertools.combinations(WHO, 2) if set(pair) != {"keeper", "agent"} and pair != ("aiaccrun", "group")]
-
-
-def shared_files():
-    names = os.listdir("/dev/shm") + os.listdir("/tmp")
-    of_tests = ("stage", "hosts", "check", "sshd")  # which another run on this machine may make meanwhile
-    return {name for name in names if "aiacc" in name and not any(word in name for word in of_tests)}
 
 
 def kill(job, who):
@@ -56,19 +45,9 @@ def kill(job, who):
 
 
 def check(victims, program, user, delay=None):
-    before = shared_files()
     # The grace is for ranks that fail; what is lost is ended after two seconds whatever the grace.
-    job = Job(["-np", 3, "--kill-grace", 1, "sh", "-c", PROGRAMS[program]], user=user)
-    if delay is None:
-        job.wait_for_pids("sleep", 3)
-        for victim in victims:
-            kill(job, victim)
-    else:
-        time.sleep(delay)
-        job.wait_for(lambda: all(kill(job, victim) for victim in victims), f"{victims} to be there")
-    took = job.gone_within(BOUND)
-    print(f"{'+'.join(victims)} / {program}: all gone after {took:.2f} s")
-    assert shared_files() <= before
+    arguments = ["-np", 3, "--kill-grace", 1, "sh", "-c", PROGRAMS[program]]
+    check_nothing_is_left(arguments, user, 3, victims, kill, BOUND, delay)
 
 
 @pytest.mark.parametrize("user", users())

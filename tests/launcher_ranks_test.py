@@ -8,8 +8,8 @@ import time
 
 import pytest
 
-from launcher_orphans_test import BOUND, kill, shared_files
-from launcher_support import Job, closing_line, compiled, users
+from launcher_orphans_test import BOUND, kill
+from launcher_support import Job, closing_line, compiled, shared_files, users
 
 RANK = compiled("tests/programs/job_rank.c")
 WHO = ["aiaccrun", "keeper", "agent", "rank", "group"]

@@ -160,3 +160,33 @@ def run(*arguments, **kwargs):
 def closing_line(stderr):
     lines = [line for line in stderr.splitlines() if line.startswith("aiaccrun: ")]
     return lines[-1] if lines else ""
+
+
+# What ranks do while somebody is killed.
+PROGRAMS = {
+    "wait": "sleep 1000 & wait",
+    "setsid": "setsid sleep 1000 & setsid sh -c 'sleep 1000 & sleep 1000' & sleep 1000",
+    "ignores-term": "trap '' TERM INT HUP; (trap '' TERM; while :; do sleep 1; done) & while :; do sleep 1; done",
+}
+
+
+def shared_files():
+    names = os.listdir("/dev/shm") + os.listdir("/tmp")
+    of_tests = ("stage", "hosts", "check", "sshd")  # which another run on this machine may make meanwhile
+    return {name for name in names if "aiacc" in name and not any(word in name for word in of_tests)}
+
+
+def check_nothing_is_left(arguments, user, sleepers, victims, kill, bound, delay=None):
+    """Runs a job, kills `victims` at the same time (when `sleepers` sleep, or after `delay` seconds) and waits until no
+    process of it lives and no file of it is left. `kill(job, who)` is False if that victim is not there yet."""
+    before = shared_files()
+    job = Job(arguments, user=user)
+    if delay is None:
+        job.wait_for_pids("sleep", sleepers)
+        for who in victims:
+            kill(job, who)
+    else:
+        time.sleep(delay)
+        job.wait_for(lambda: all(kill(job, who) for who in victims), f"{victims} to be there")
+    print(f"{'+'.join(victims)} / {arguments[-1]}: all gone after {job.gone_within(bound):.2f} s")
+    assert shared_files() <= before
