@@ -132,6 +132,8 @@ base_sources += \
 	base/wire/reception.cc \
 	base/wire/reception.h \
 	base/wire/rendezvous_messages.h \
+	base/wire/hidden.cc \
+	base/wire/hidden.h \
 	base/wire/secret.cc \
 	base/wire/secret.h \
 	base/wire/secret_file.cc \
@@ -227,6 +229,7 @@ base_tests += \
 	base/wire/codec_test.cc \
 	base/wire/handshake_test.cc \
 	base/wire/secret_file_test.cc \
+	base/wire/hidden_test.cc \
 	base/wire/secure_channel_test.cc
 
 base_tests += \

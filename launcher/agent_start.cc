@@ -146,7 +146,7 @@ Wiring Agent::serve_hellos() {
   config.job = job_.job;
   config.hosts_of_ranks = job_.hosts_of_ranks;
   for (const wire::StartRank& rank : job_.ranks) config.ranks.push_back(rank.rank);
-  config.secret = job_.secret;
+  config.secret = std::move(job_.secret);
   config.several_hosts = on_several_hosts(job_);
   HelloServer::Owner& owner = *this;
   hellos_ = std::make_unique<HelloServer>(loop_, host_, std::move(config), owner);

@@ -5,6 +5,7 @@
 #include <array>
 #include <span>
 
+#include "base/wire/secret.h"
 #include "launcher/head.h"
 
 namespace aiacc::launcher {
@@ -46,14 +47,13 @@ void Head::send_jobs() {
 
   std::uint64_t id = 0;
   entropy_.fill(std::as_writable_bytes(std::span(&id, 1)));
-  std::string secret(one_host() ? 0 : 32, '\0');
-  entropy_.fill(std::as_writable_bytes(std::span(secret)));
+  const wire::Secret secret = one_host() ? wire::Secret() : wire::Secret::fresh(entropy_);
   credit_ = std::max(kCredit / links_.size(), kLeastCredit);
   for (const auto& link : links_) {
     wire::StartJob& job = settings_.jobs[static_cast<std::size_t>(link->index())];
     job.credit = credit_;
     job.job = id;
-    job.secret = secret;
+    job.secret = secret.text();
     job.master_address = master;
     job.master_port = first.agent().master_port;
     link->send(job);

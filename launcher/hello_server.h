@@ -59,7 +59,7 @@ class HelloServer {
     std::uint64_t job = 0;
     std::vector<std::uint32_t> hosts_of_ranks;  // of the whole job
     std::vector<std::int32_t> ranks;            // of this host, ascending; a rank's index here is its `local`
-    std::string secret;                         // of the job
+    wire::HiddenText secret;                    // of the job
     bool several_hosts = false;
   };
 

@@ -23,6 +23,7 @@ EXTRA_DIST += \
 	tests/launcher_orphans_test.py \
 	tests/launcher_output_test.py \
 	tests/launcher_ranks_test.py \
+	tests/launcher_secret_test.py \
 	tests/launcher_signals_test.py \
 	tests/launcher_sshd.py \
 	tests/launcher_sshd_test.py \

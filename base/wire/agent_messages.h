@@ -12,6 +12,8 @@
 #include <tuple>
 #include <vector>
 
+#include "base/wire/hidden.h"
+
 namespace aiacc::wire {
 
 inline constexpr std::uint16_t kAgentProtocol = 1;
@@ -47,7 +49,7 @@ struct Welcome {
   std::vector<std::uint32_t> hosts_of_ranks;  // host index of each rank
   std::vector<HostEntry> hosts;               // in the order of their indices
   std::vector<std::uint16_t> data_ports;      // of each rank; all 0 in a job of one host
-  std::string secret;                         // the job's, 32 bytes; empty in a job of one host
+  HiddenText secret;                          // the job's, 32 bytes; empty in a job of one host
   auto fields() {
     return std::tie(rank, size, local_rank, local_size, job, segment_nonce, host_name, hosts_of_ranks, hosts,
                     data_ports, secret);

@@ -24,10 +24,11 @@
 #include <vector>
 
 #include "base/error.h"
+#include "base/wire/hidden.h"
 
 namespace aiacc::wire {
 
-using Bytes = std::vector<std::byte>;
+using Bytes = std::vector<std::byte, Wiping<std::byte>>;  // secrets pass through them
 
 template <class T>
 concept Structure = requires(T value) {
@@ -48,6 +49,11 @@ template <class T>
 struct IsVector<std::vector<T>> : std::true_type {};
 
 template <class T>
+struct IsString : std::false_type {};
+template <class A>
+struct IsString<std::basic_string<char, std::char_traits<char>, A>> : std::true_type {};
+
+template <class T>
 struct IsByteArray : std::false_type {};
 template <std::size_t N>
 struct IsByteArray<std::array<std::byte, N>> : std::true_type {};
@@ -59,7 +65,7 @@ constexpr std::size_t min_bytes() {
     return sizeof(T);
   } else if constexpr (IsByteArray<T>::value) {
     return std::tuple_size_v<T>;
-  } else if constexpr (std::same_as<T, std::string> || IsVector<T>::value) {
+  } else if constexpr (IsString<T>::value || IsVector<T>::value) {
     return sizeof(std::uint32_t);
   } else {
     using Fields = decltype(std::declval<T&>().fields());
@@ -83,7 +89,8 @@ class Writer {
     if constexpr (std::endian::native == std::endian::big) std::reverse(raw.begin(), raw.end());
     append(raw);
   }
-  void put(const std::string& text) {
+  template <class A>
+  void put(const std::basic_string<char, std::char_traits<char>, A>& text) {
     put_count(text.size());
     append(std::as_bytes(std::span(text)));
   }
@@ -127,7 +134,8 @@ class Reader {
       std::memcpy(&value, ordered.data(), sizeof value);
     }
   }
-  void get(std::string& text) {
+  template <class A>
+  void get(std::basic_string<char, std::char_traits<char>, A>& text) {
     const std::span<const std::byte> raw = take(get_count(1));
     text.assign(reinterpret_cast<const char*>(raw.data()), raw.size());
   }

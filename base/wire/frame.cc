@@ -74,6 +74,7 @@ std::span<std::byte> FrameBuffer::space() {
   if (begin_ > 0) {  // what is left of the last read moves to the front
     std::copy(storage_.begin() + static_cast<std::ptrdiff_t>(begin_),
               storage_.begin() + static_cast<std::ptrdiff_t>(end_), storage_.begin());
+    wipe(storage_.data() + (end_ - begin_), begin_);  // a copy of what moved
     end_ -= begin_;
     begin_ = 0;
   }
@@ -90,6 +91,7 @@ std::optional<Frame> FrameBuffer::next() {
   Frame frame;
   frame.type = header.type;
   frame.body.assign(have.begin() + kFrameHeaderBytes, have.begin() + static_cast<std::ptrdiff_t>(whole));
+  wipe(storage_.data() + begin_, whole);  // it may have been a secret
   begin_ += whole;
   return frame;
 }

@@ -84,7 +84,7 @@ struct StartJob {
   bool report_bindings = false;
   std::uint64_t credit = 0;  // bytes of output that may be sent at first, for each stream
   std::uint64_t job = 0;     // random, the same on every host
-  std::string secret;        // 32 bytes made for this job; travels nowhere else. Empty in a job of one host
+  HiddenText secret;         // 32 bytes made for this job; travels nowhere else. Empty in a job of one host
   auto fields() {
     return std::tie(version, host_name, host, hosts_of_ranks, argv, cwd, environment, over_own, ranks, map_by, bind_to,
                     bind_asked, oversubscribe, master_address, master_port, tag_output, report_bindings, credit, job,

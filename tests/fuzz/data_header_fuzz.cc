@@ -20,8 +20,8 @@ void feed(std::span<const std::byte> bytes) {
   }
 }
 
-std::vector<std::byte> seed(const MessageHeader& header) {
-  std::vector<std::byte> bytes(kHeaderBytes);
+wire::Bytes seed(const MessageHeader& header) {
+  wire::Bytes bytes(kHeaderBytes);
   encode_header(header, std::span<std::byte, kHeaderBytes>(bytes));
   return bytes;
 }
@@ -38,7 +38,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t byte
   return 0;
 }
 
-std::vector<std::vector<std::byte>> fuzz_seeds() {
+std::vector<aiacc::wire::Bytes> fuzz_seeds() {
   using namespace aiacc;
   MessageHeader eager;
   eager.group = 0x0123456789abcdef;

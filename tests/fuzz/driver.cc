@@ -17,7 +17,7 @@
 
 namespace {
 
-using Bytes = std::vector<std::byte>;
+using aiacc::wire::Bytes;
 
 class Mutator {
  public:

@@ -5,5 +5,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "base/wire/codec.h"
+
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t bytes);
-std::vector<std::vector<std::byte>> fuzz_seeds();
+std::vector<aiacc::wire::Bytes> fuzz_seeds();

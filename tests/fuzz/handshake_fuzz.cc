@@ -91,7 +91,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t byte
   return 0;
 }
 
-std::vector<std::vector<std::byte>> fuzz_seeds() {
+std::vector<aiacc::wire::Bytes> fuzz_seeds() {
   using namespace aiacc::wire;
   const TrueFrames truth;
   ConnectRefused refused;

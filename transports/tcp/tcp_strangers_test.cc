@@ -34,6 +34,7 @@ struct Stranger {
       answer->insert(answer->end(), part.begin(), part.begin() + static_cast<std::ptrdiff_t>(moved));
     }
   }
+  Bytes answer_to(const std::vector<std::byte>& bytes) { return answer_to(Bytes(bytes.begin(), bytes.end())); }
   Bytes answer_to(Bytes bytes) {
     Bytes answer;
     Task<void> talk = say(std::move(bytes), &answer);
