@@ -33,16 +33,23 @@ def rows(run):
 @pytest.mark.parametrize("ranks", [1, 2, 3])
 def test_every_collective_is_right(ranks):
     found = rows(perf(ranks, "all", "-b", "1", "-e", "70000", "-f", "17", "--json", *QUICK))
-    assert {row["collective"] for row in found} >= {"allreduce", "reduce", "broadcast", "allgather", "reduce_scatter", "sendrecv", "barrier"}
+    assert {row["collective"] for row in found} >= {"allreduce", "reduce", "broadcast", "allgather", "reduce_scatter", "alltoall", "gather", "scatter",
+                                                      "sendrecv", "barrier"}
     assert all(row["wrong"] == 0 and row["hash"] for row in found if row["collective"] != "barrier")
     assert all(row["calls"] == 3 and 0 < row["p50_us"] <= row["p99_us"] for row in found)
-    factors = {"allreduce": 2 * (ranks - 1) / ranks, "allgather": (ranks - 1) / ranks, "reduce_scatter": (ranks - 1) / ranks}
+    factors = {name: (ranks - 1) / ranks for name in ("allgather", "reduce_scatter", "alltoall", "gather", "scatter")}
+    factors["allreduce"] = 2 * (ranks - 1) / ranks
     for row in found:
         if row["collective"] == "barrier":
             assert row["busbw_gbs"] is None and row["bytes"] == 0
             continue
         assert math.isclose(row["algbw_gbs"], row["bytes"] / row["time_us"] / 1000, rel_tol=1e-9)
         assert math.isclose(row["busbw_gbs"], row["algbw_gbs"] * factors.get(row["collective"], 1), rel_tol=1e-9, abs_tol=1e-12)
+
+
+def test_roots_other_than_the_first():
+    found = rows(perf(3, "broadcast", "reduce", "gather", "scatter", "-r", "2", "-b", "100", "-e", "70000", "-f", "700", "--json", *QUICK))
+    assert len(found) == 14 and all(row["root"] == 2 and row["wrong"] == 0 for row in found)
 
 
 def test_every_type_and_operator_is_right():

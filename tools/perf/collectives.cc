@@ -27,6 +27,15 @@ aiacc_status_t allgather(const CallShape& c) {
 aiacc_status_t reduce_scatter(const CallShape& c) {
   return aiacc_reduce_scatter(c.send, c.recv, c.count, c.type, c.op, AIACC_WORLD, nullptr, nullptr);
 }
+aiacc_status_t alltoall(const CallShape& c) {
+  return aiacc_alltoall(c.send, c.recv, c.count, c.type, AIACC_WORLD, nullptr, nullptr);
+}
+aiacc_status_t gather(const CallShape& c) {
+  return aiacc_gather(c.send, c.recv, c.count, c.type, c.root, AIACC_WORLD, nullptr, nullptr);
+}
+aiacc_status_t scatter(const CallShape& c) {
+  return aiacc_scatter(c.send, c.recv, c.count, c.type, c.root, AIACC_WORLD, nullptr, nullptr);
+}
 aiacc_status_t barrier(const CallShape&) { return aiacc_barrier(AIACC_WORLD, nullptr, nullptr); }
 
 // A ring: to the next rank, from the one before.
@@ -50,6 +59,8 @@ double all_of_each(double n, bool) { return 2 * n; }     // n inputs, n outputs
 double inputs_and_one(double n, bool) { return n + 1; }  // n inputs, and a vector in all
 double one_and_outputs(double n, bool in_place) { return in_place ? n : n + 1; }
 double one_to_others(double n, bool) { return n; }  // 1 input, n - 1 outputs
+double but_own_blocks(double n, bool in_place) { return in_place ? 2 * n - 2 : 2 * n; }
+double there_and_back(double n, bool in_place) { return in_place ? 2 * (n - 1) / n : 2; }  // a vector, in blocks
 double nothing(double, bool) { return 0; }
 
 constexpr std::array kTable = {
@@ -63,6 +74,12 @@ constexpr std::array kTable = {
                one_and_outputs},
     Collective{"reduce_scatter", reduce_scatter, kAll, kOne, false, true, false, true, true, Result::kReducedBlock,
                all_but_own, inputs_and_one},
+    Collective{"alltoall", alltoall, kAll, kAll, false, false, false, true, true, Result::kExchanged, all_but_own,
+               but_own_blocks},
+    Collective{"gather", gather, kOne, kAll, true, false, true, true, true, Result::kAllBlocks, all_but_own,
+               there_and_back},
+    Collective{"scatter", scatter, kAll, kOne, false, false, true, true, true, Result::kBlockOfRoot, all_but_own,
+               there_and_back},
     Collective{"sendrecv", sendrecv, kOne, kOne, false, false, false, true, false, Result::kOfNeighbour, one,
                all_of_each},
     Collective{"barrier", barrier, kNothing, kNothing, false, false, false, false, true, Result::kNothing, none,
