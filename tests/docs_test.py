@@ -3,10 +3,13 @@ leads somewhere, and the lists of dependencies and jobs agree with what is used.
 import os
 import pathlib
 import re
+import shlex
+import subprocess
 
 import pytest
 
 SOURCE = pathlib.Path(os.environ["AIACC_SOURCE"])
+STAGE = pathlib.Path(os.environ["AIACC_STAGE"])
 DOCUMENTS = ["README.md", "CONTRIBUTING.md"]
 
 # Executed before any job, or it could not run: it installs make and git themselves.
@@ -31,6 +34,28 @@ def test_ci_executes_each_documented_command(document, command):
     need_checkout()
     executed = {line.strip() for job in (SOURCE / ".ci/jobs").iterdir() for line in job.read_text().splitlines()}
     assert command in executed | BEFORE_CI
+
+
+def installed_commands():
+    """Those of installed programs that need nothing else, which stand in the text as indented lines."""
+    return re.findall(r"^    (aiacc-\w+ .*|aiaccrun .*\baiacc-\w+ .*)$", (SOURCE / "README.md").read_text(), re.M)
+
+
+def test_there_are_commands_of_installed_programs():
+    assert {re.search(r"aiacc-\w+", command)[0] for command in installed_commands()} == {"aiacc-info", "aiacc-perf"}
+
+
+@pytest.mark.parametrize("command", installed_commands())
+def test_documented_command_of_an_installed_program(command, tmp_path):
+    if not (STAGE / "bin/aiaccrun").exists():
+        pytest.skip("not part of this build")
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("AIACC_")}
+    environment["PATH"] = f"{STAGE}/bin:{environment['PATH']}"
+    run = subprocess.run(shlex.split(command), env=environment, cwd=tmp_path, capture_output=True, text=True, timeout=100)
+    found_something = run.returncode == 1 and "--doctor" in command
+    assert (run.returncode == 0 or found_something) and run.stdout and run.stderr == "", run.stderr
+    for picture in re.findall(r"\S+\.svg", command):
+        assert (tmp_path / picture).exists()
 
 
 def test_each_job_of_the_table_exists_and_no_other():

@@ -8,6 +8,7 @@ import xml.etree.ElementTree
 
 import pytest
 
+import namespace_hosts
 from launcher_support import AIACCRUN, ORDINARY, STAGE, users
 
 PERF = STAGE / "bin/aiacc-perf"
@@ -17,9 +18,9 @@ QUICK = ["-n", "3", "-w", "1", "--bound", "0"]
 pytestmark = pytest.mark.skipif(not PERF.exists() or not AIACCRUN.exists(), reason="aiacc-perf is not part of this build")
 
 
-def perf(ranks, *arguments, inside=(), **variables):
+def perf(ranks, *arguments, inside=(), launch=(), **variables):
     forward = [word for name in variables for word in ("-x", name)]
-    return subprocess.run([*inside, AIACCRUN, "--oversubscribe", "-np", str(ranks), *forward, PERF, *arguments],
+    return subprocess.run([*inside, AIACCRUN, "--oversubscribe", *launch, "-np", str(ranks), *forward, PERF, *arguments],
                           env={**CLEAN, **variables}, cwd="/", capture_output=True, text=True, timeout=100)
 
 
@@ -147,6 +148,14 @@ def test_help_and_manual_have_the_same_options():
         options = re.search(r"^\.Sh OPTIONS\n(.*?)^\.Sh ", page.read(), re.S | re.M)[1]
     of_page = [re.sub(r" Ar ", " ", re.sub(r"Fl ", "-", item)).replace(" ,", ",") for item in re.findall(r"^\.It (.*)$", options, re.M)]
     assert of_help == of_page
+
+
+@pytest.mark.skipif(namespace_hosts.unavailable() is not None, reason=str(namespace_hosts.unavailable()))
+def test_over_hosts():
+    with namespace_hosts.Hosts(2) as hosts:
+        found = perf(3, "all", "-b", "64", "-e", "4096", "-f", "64", "--json", "-n", "2", "-w", "0", launch=["--launch-agent", hosts.enter, "-H", "h0:2,h1:1"])
+    assert json.loads(found.stdout.splitlines()[0])["bandwidth"] is None, "there is no bound over hosts"
+    assert all(row["wrong"] in (0, None) and row["bound_percent"] is None for row in rows(found))
 
 
 @pytest.mark.parametrize("user", users())
