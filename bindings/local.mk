@@ -9,6 +9,9 @@ bindings_sources += \
 	bindings/c/info.cc \
 	bindings/c/life.cc \
 	bindings/c/memory.cc \
+	bindings/c/messages.cc \
+	bindings/c/operators.cc \
+	bindings/c/operators.h \
 	bindings/c/report.cc \
 	bindings/c/requests.cc \
 	bindings/c/state.cc \
@@ -29,7 +32,10 @@ bindings_tests += \
 	base/error.cc \
 	base/third_party/fmt.cc \
 	bindings/c/matrix_test.cc \
+	bindings/c/messages_test.cc \
+	bindings/c/operators_test.cc \
 	tests/abi_world.h \
+	tests/affine_op.h \
 	tests/surface_cases.h
 
 EXTRA_DIST += bindings/c/aiacc.map

@@ -1,5 +1,7 @@
 # collectives: algorithms over a team.
 collectives_sources += \
+	collectives/grouped.cc \
+	collectives/grouped.h \
 	collectives/operation.cc \
 	collectives/operation.h
 
@@ -18,6 +20,8 @@ collectives_sources += \
 	collectives/net/gather.cc \
 	collectives/net/gather.h \
 	collectives/net/net_call.h \
+	collectives/net/ordered_reduce.cc \
+	collectives/net/ordered_reduce.h \
 	collectives/net/point_to_point.cc \
 	collectives/net/point_to_point.h \
 	collectives/net/recursive_doubling_allreduce.cc \
@@ -91,6 +95,8 @@ collectives_sources += \
 	collectives/hosts/exchange_blocks.h \
 	collectives/hosts/hosts_call.cc \
 	collectives/hosts/hosts_call.h \
+	collectives/hosts/ordered_reduce.cc \
+	collectives/hosts/ordered_reduce.h \
 	collectives/hosts/packed_layout.h \
 	collectives/hosts/reduce.cc \
 	collectives/hosts/reduce.h \

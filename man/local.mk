@@ -12,6 +12,7 @@ dist_man_MANS += \
 	man/aiacc_init.3 \
 	man/aiacc_last_error.3 \
 	man/aiacc_mem_alloc.3 \
+	man/aiacc_op_create.3 \
 	man/aiacc_rank.3 \
 	man/aiacc_send.3 \
 	man/aiacc_wait.3 \

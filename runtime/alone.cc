@@ -31,6 +31,14 @@ Task<void> run_alone(Operation& operation) {
       co_await compute.reduce(destinations, operands, call.count, call.reduction, {true, true, 1});
       break;
     }
+    case Collective::kGroupedAllreduce:
+      for (const Tensor& tensor : call.tensors) {
+        const std::array destinations{tensor.recv};
+        const std::array operands{tensor.send};
+        const std::size_t count = tensor.send.bytes / call.element_bytes();
+        co_await compute.reduce(destinations, operands, count, call.reduction, {true, true, 1});
+      }
+      break;
     case Collective::kAllgather:
     case Collective::kAlltoall:
     case Collective::kGather:
@@ -67,11 +75,16 @@ Loopback::Waiting* Loopback::waiting_for(std::uint32_t tag) {
   return found;
 }
 
+bool Loopback::has_unasked(std::uint32_t tag) const noexcept {
+  return std::any_of(early_.begin(), early_.end(), [tag](const Early& each) { return each.tag == tag; });
+}
+
 Task<void> Loopback::send(Operation& operation) {
   Waiting* recv = waiting_for(operation.call.tag);
   if (recv == nullptr) {
     Early& early = early_.emplace_back(Early{operation.call.tag, std::vector<std::byte>(operation.send.bytes)});
     if (operation.send.bytes > 0) std::memcpy(early.bytes.data(), operation.send.data, operation.send.bytes);
+    watches_.for_each([](Watch& watch) { watch.news_.set(); });
     co_return;
   }
   Event& met = recv->met;

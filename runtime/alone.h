@@ -22,6 +22,17 @@ class Loopback {
   // A send or a recv whose other end is this rank.
   Task<void> run(Operation& operation);
 
+  // For a receive from any rank.
+  bool has_unasked(std::uint32_t tag) const noexcept;
+  class Watch : public ListNode<Watch> {  // while it lives, `news` is set by every send that nobody has asked for
+   public:
+    Watch(Loopback& loopback, Event& news) : news_(news) { loopback.watches_.push_back(*this); }
+
+   private:
+    friend class Loopback;
+    Event& news_;
+  };
+
  private:
   struct Early {
     std::uint32_t tag;
@@ -41,6 +52,7 @@ class Loopback {
 
   std::list<Early> early_;  // in the order of the sends
   IntrusiveList<Waiting> recvs_;
+  IntrusiveList<Watch> watches_;
 };
 
 }  // namespace aiacc

@@ -54,6 +54,8 @@ runtime_sources += \
 	runtime/meeting_place.h \
 	runtime/neighbourhood.cc \
 	runtime/neighbourhood.h \
+	runtime/messages.cc \
+	runtime/messages.h \
 	runtime/pair_sequences.h \
 	runtime/progress_watch.cc \
 	runtime/progress_watch.h \
@@ -77,5 +79,6 @@ runtime_tests += \
 	runtime/info/host_limits_test.cc \
 	runtime/meeting_sim_test.cc \
 	runtime/rendezvous_world_test.h \
+	runtime/surface_hosts_sim_test.cc \
 	runtime/surface_sim_test.cc \
 	tests/sim_job.h

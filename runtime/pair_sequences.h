@@ -14,9 +14,18 @@ class PairSequences {
  public:
   // Of this send or recv; asked once, in the order of the calls.
   std::uint64_t next(const Call& call) { return ++counts_[{call.kind, call.root, call.tag}]; }
+  // The number of the next message from `rank` that no recv has asked for by its rank.
+  std::uint64_t next_from(int rank, std::uint32_t tag) const {
+    const auto found = counts_.find({Collective::kRecv, rank, tag});
+    return found == counts_.end() ? 1 : found->second + 1;
+  }
+  // Where a recv from any begins to look, so that ranks take turns.
+  int first_looked_at() const noexcept { return first_; }
+  void took_from(int rank) noexcept { first_ = rank + 1; }
 
  private:
   std::map<std::tuple<Collective, int, std::uint32_t>, std::uint64_t> counts_;
+  int first_ = 0;
 };
 
 }  // namespace aiacc

@@ -15,6 +15,12 @@
 
 namespace aiacc::test {
 
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+inline constexpr bool kSanitized = true;  // memory and time go a tenth as far
+#else
+inline constexpr bool kSanitized = false;
+#endif
+
 class World {
  public:
   explicit World(std::size_t ranks) : contexts_(ranks) {

@@ -198,6 +198,7 @@ MessageReceiver::Placement Mailbox::place_eager(Group& group, int from, const Me
   }
   peer.stored += header.length;
   Early& stored = early.emplace_back(Early{from, header, std::vector<std::byte>(header.length), false});
+  tell_watches(group, header);
   return {Placement::Action::kInto, Buffer{stored.bytes.data(), stored.bytes.size()}};
 }
 
@@ -251,6 +252,25 @@ void Mailbox::offered(Group& group, int from, const MessageHeader& header) {
   }
   std::list<Early>& early = group.bucket(header.sequence, header.tag, from).early;
   early.emplace_back(Early{from, header, {}, true});
+  tell_watches(group, header);
+}
+
+void Mailbox::tell_watches(Group& group, const MessageHeader& header) noexcept {
+  if ((header.sequence & Exchange::kPairSequence) == 0) return;
+  group.watches.for_each([](Watch& watch) { watch.news_.set(); });
+}
+
+std::vector<Mailbox::Unasked> Mailbox::unasked(std::uint64_t id, std::uint32_t tag) {
+  std::vector<Unasked> found;
+  Group* known = find_group(id);
+  if (known == nullptr) return found;
+  for (const Bucket& bucket : known->buckets) {
+    for (const Early& early : bucket.early) {
+      if (early.header.tag != tag || (early.header.sequence & Exchange::kPairSequence) == 0) continue;
+      found.push_back({group_rank(*known, early.from), early.header.sequence});
+    }
+  }
+  return found;
 }
 
 void Mailbox::granted(Group& group, int from, const MessageHeader& header) {

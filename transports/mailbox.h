@@ -82,6 +82,24 @@ class Mailbox final : private MessageReceiver {
   // This rank has left the group: what still comes for it is dropped.
   void forget(std::uint64_t group) noexcept;
 
+  // Messages of pairs (Exchange::kPairSequence) that nobody has asked for yet: what a receive from any rank chooses among.
+  struct Unasked {
+    int from;  // rank in the group
+    std::uint64_t sequence;
+  };
+  std::vector<Unasked> unasked(std::uint64_t group, std::uint32_t tag);
+  // While it lives, `news` is set whenever such a message comes for the group, which this rank has joined.
+  class Watch : public ListNode<Watch> {
+   public:
+    Watch(Mailbox& mailbox, std::uint64_t group, Event& news) : news_(news) {
+      mailbox.group(group).watches.push_back(*this);
+    }
+
+   private:
+    friend class Mailbox;
+    Event& news_;
+  };
+
   // Leaves in order. Returns when every member that this rank has exchanged messages with leaves too, so that nobody needs
   // an answer of this rank any more; or is lost, which ends no group from now on. If the world was aborted its members may
   // have long to go: then a second, or until they have heard what this rank had to say. The world has no operation any more.
@@ -126,7 +144,8 @@ class Mailbox final : private MessageReceiver {
     std::uint64_t fingerprint = 0;
     CallNote note;
   };
-  static constexpr std::size_t kPastCalls = 8;
+  // A rank that only gives may be so many calls ahead of whoever finds that one was another.
+  static constexpr std::size_t kPastCalls = 32;
 
   struct Group final : Timer {  // the timer: an answer to a question did not come
     Group(Mailbox& owner, std::uint64_t group) noexcept : mailbox(owner), id(group) {}
@@ -143,6 +162,7 @@ class Mailbox final : private MessageReceiver {
     std::string unanswered;  // of a pending question: the sentence in case no answer comes
     int asked = kNoPeer;
     IntrusiveList<Exchange> exchanges;
+    IntrusiveList<Watch> watches;
     std::array<PastCall, kPastCalls> past;
     std::size_t past_calls = 0;
     std::array<Bucket, kBuckets> buckets;
@@ -179,6 +199,7 @@ class Mailbox final : private MessageReceiver {
   void offered(Group& group, int from, const MessageHeader& header);
   void granted(Group& group, int from, const MessageHeader& header);
   void notice_came(int from, const MessageHeader& header);
+  void tell_watches(Group& group, const MessageHeader& header) noexcept;
   RecvPart* find_recv(Group& group, int from, const MessageHeader& header) noexcept;
   bool sound(int from, const MessageHeader& header) const noexcept;
   void free_credit(int from, std::uint64_t bytes) noexcept;

@@ -12,6 +12,8 @@ namespace aiacc {
 
 // An operator that the caller defined, on records of a fixed size. Associative; called on any thread.
 struct UserOp {
+  // A part of a record for each of 256 ranks of a host fits into a staging slot (collectives/host/staging.h).
+  static constexpr std::size_t kMostRecordBytes = 512;
   // inout[i] = inout[i] op in[i]; `inout` holds the lower ranks.
   using Function = void (*)(void* inout, const void* in, std::size_t records, void* arg);
 

@@ -24,6 +24,10 @@ double checked_scale(const char* name, double scale) {
 
 DType checked_dtype(aiacc_dtype_t dtype) {
   const int value = static_cast<int>(dtype);
+  if (dtype == AIACC_RECORD) {
+    refuse(
+        fmt::format("dtype {} is AIACC_RECORD, which only reductions by an operator of aiacc_op_create know", value));
+  }
   if (value < 0 || value >= kDTypes) {
     refuse(
         fmt::format("dtype {} is no aiacc_dtype_t: values are 0 (AIACC_INT8) to {} (AIACC_BOOL)", value, kDTypes - 1));
@@ -43,24 +47,24 @@ ReduceOp checked_op(aiacc_op_t op, DType type) {
   return checked;
 }
 
-std::size_t checked_bytes(std::size_t count, int ranks, DType type) {
+std::size_t checked_bytes(std::size_t count, int ranks, const Reduction& elements) {
   std::size_t bytes = 0;
   // Buffers of more than half the address space do not exist; pointer differences would overflow.
   constexpr std::size_t kMost = std::numeric_limits<std::ptrdiff_t>::max();
-  if (__builtin_mul_overflow(count, size_of(type), &bytes) ||
+  if (__builtin_mul_overflow(count, elements.element_bytes(), &bytes) ||
       __builtin_mul_overflow(bytes, static_cast<std::size_t>(ranks), &bytes) || bytes > kMost) {
     refuse(ranks == 1
                ? fmt::format("count {} of {} is more than memory can hold: was it given in bytes, or negative?", count,
-                             name_of(type))
+                             name_of(elements.type))
                : fmt::format("count {} of {} for {} ranks is more than memory can hold: was it given in bytes, or "
                              "negative?",
-                             count, name_of(type), ranks));
+                             count, name_of(elements.type), ranks));
   }
   return bytes;
 }
 
 Layout checked_layout(const char* counts_name, const std::size_t* counts, const char* displacements_name,
-                      const std::size_t* displacements, int ranks, DType type) {
+                      const std::size_t* displacements, int ranks, const Reduction& elements) {
   if (counts == nullptr) refuse(fmt::format("{} is NULL: give the elements of each of {} ranks", counts_name, ranks));
   Layout layout;
   layout.blocks.reserve(static_cast<std::size_t>(ranks));
@@ -69,7 +73,7 @@ Layout checked_layout(const char* counts_name, const std::size_t* counts, const 
     const Extent block{displacements == nullptr ? layout.count : displacements[rank], counts[rank]};
     std::size_t block_end = 0;
     constexpr std::size_t kMost = std::numeric_limits<std::ptrdiff_t>::max();
-    if (__builtin_add_overflow(block.begin, block.count, &block_end) || block_end > kMost / size_of(type) ||
+    if (__builtin_add_overflow(block.begin, block.count, &block_end) || block_end > kMost / elements.element_bytes() ||
         __builtin_add_overflow(layout.count, block.count, &layout.count)) {
       refuse(fmt::format(
           "{}[{}] is {} and its block begins at element {}{}: that is more than memory can hold; was it given "
@@ -80,7 +84,7 @@ Layout checked_layout(const char* counts_name, const std::size_t* counts, const 
     if (block.count > 0) end = std::max(end, block_end);
     layout.blocks.push_back(block);
   }
-  layout.bytes = end * size_of(type);
+  layout.bytes = end * elements.element_bytes();
   return layout;
 }
 

@@ -15,7 +15,7 @@ DType checked_dtype(aiacc_dtype_t dtype);
 ReduceOp checked_op(aiacc_op_t op, DType type);
 
 // count * ranks * element size; throws when that is more than memory can hold.
-std::size_t checked_bytes(std::size_t count, int ranks, DType type);
+std::size_t checked_bytes(std::size_t count, int ranks, const Reduction& elements);
 
 // One block for each rank: `counts[r]` elements at `displacements[r]`, or one after another where that is null.
 struct Layout {
@@ -25,7 +25,7 @@ struct Layout {
 };
 // `counts` and `displacements` are arrays of `ranks` elements, called so in sentences.
 Layout checked_layout(const char* counts_name, const std::size_t* counts, const char* displacements_name,
-                      const std::size_t* displacements, int ranks, DType type);
+                      const std::size_t* displacements, int ranks, const Reduction& elements);
 // Blocks that are written share no element.
 void check_blocks_apart(const char* displacements_name, const Layout& layout);
 // A rank's own block is as long on both sides.

@@ -56,8 +56,8 @@ aiacc_status_t rooted(Collective kind, const void* all, const void* own, std::si
     Call call = call_of(kind, count, checked_dtype(dtype));
     check_rank("root", root, pin->group.size());
     call.root = root;
-    const Rooted buffers{all, checked_bytes(count, pin->group.size(), call.reduction.type), own,
-                         checked_bytes(count, 1, call.reduction.type)};
+    const Rooted buffers{all, checked_bytes(count, pin->group.size(), call.reduction), own,
+                         checked_bytes(count, 1, call.reduction)};
     submit_rooted(pin, call, buffers, attr, request);
   });
 }
@@ -68,18 +68,19 @@ aiacc_status_t rooted_uneven(Collective kind, const void* all, const std::size_t
                              aiacc_request_t* request) noexcept {
   return guarded([&] {
     auto pin = pinned(group);
-    const DType type = checked_dtype(dtype);
+    Reduction elements;
+    elements.type = checked_dtype(dtype);
     check_rank("root", root, pin->group.size());
     const bool gathers = kind == Collective::kGather;
-    const std::size_t own_bytes = checked_bytes(own_count, 1, type);
+    const std::size_t own_bytes = checked_bytes(own_count, 1, elements);
     Layout layout;
     const bool is_root = pin->group.rank() == root;
     if (is_root) {
-      layout = checked_layout("counts", counts, "displacements", displacements, pin->group.size(), type);
+      layout = checked_layout("counts", counts, "displacements", displacements, pin->group.size(), elements);
       check_own_count(gathers ? "send_count" : "recv_count", own_count, "counts", layout, root);
       if (gathers) check_blocks_apart("displacements", layout);
     }
-    Call call = uneven_call(kind, own_count, type, is_root ? &layout : nullptr);
+    Call call = uneven_call(kind, own_count, elements.type, is_root ? &layout : nullptr);
     call.root = root;
     submit_rooted(pin, call, {all, layout.bytes, own, own_bytes}, attr, request);
   });
@@ -94,8 +95,8 @@ aiacc_status_t aiacc_allgather(const void* send, void* recv, size_t count, aiacc
   return guarded([&] {
     auto pin = pinned(group);
     Call call = call_of(Collective::kAllgather, count, checked_dtype(dtype));
-    const std::size_t bytes = checked_bytes(count, 1, call.reduction.type);
-    const std::size_t all = checked_bytes(count, pin->group.size(), call.reduction.type);
+    const std::size_t bytes = checked_bytes(count, 1, call.reduction);
+    const std::size_t all = checked_bytes(count, pin->group.size(), call.reduction);
     check_buffer("send", send, bytes);
     check_buffer("recv", recv, all);
     if (send != at(recv, call, call.block(pin->group.rank()))) {
@@ -112,13 +113,14 @@ aiacc_status_t aiacc_allgatherv(const void* send, size_t send_count, void* recv,
                                 const aiacc_attr_t* attr, aiacc_request_t* request) {
   return guarded([&] {
     auto pin = pinned(group);
-    const DType type = checked_dtype(dtype);
+    Reduction elements;
+    elements.type = checked_dtype(dtype);
     const int rank = pin->group.rank();
-    const Layout layout = checked_layout("counts", counts, "displacements", displacements, pin->group.size(), type);
+    const Layout layout = checked_layout("counts", counts, "displacements", displacements, pin->group.size(), elements);
     check_own_count("send_count", send_count, "counts", layout, rank);
     check_blocks_apart("displacements", layout);
-    Call call = uneven_call(Collective::kAllgather, layout.count, type, &layout);
-    const std::size_t bytes = checked_bytes(send_count, 1, type);
+    Call call = uneven_call(Collective::kAllgather, layout.count, elements.type, &layout);
+    const std::size_t bytes = checked_bytes(send_count, 1, elements);
     check_buffer("send", send, bytes);
     check_buffer("recv", recv, layout.bytes);
     if (send != at(recv, call, call.block(rank))) {
@@ -135,7 +137,7 @@ aiacc_status_t aiacc_alltoall(const void* send, void* recv, size_t count, aiacc_
   return guarded([&] {
     auto pin = pinned(group);
     Call call = call_of(Collective::kAlltoall, count, checked_dtype(dtype));
-    const std::size_t bytes = checked_bytes(count, pin->group.size(), call.reduction.type);
+    const std::size_t bytes = checked_bytes(count, pin->group.size(), call.reduction);
     check_buffer("send", send, bytes);
     check_buffer("recv", recv, bytes);
     if (send != recv) check_apart(send, bytes, recv, bytes, "pass the same pointer for both");
@@ -151,18 +153,21 @@ aiacc_status_t aiacc_alltoallv(const void* send, const size_t* send_counts, cons
                                aiacc_request_t* request) {
   return guarded([&] {
     auto pin = pinned(group);
-    const DType type = checked_dtype(dtype);
+    Reduction elements;
+    elements.type = checked_dtype(dtype);
     const int size = pin->group.size();
     const int rank = pin->group.rank();
-    const Layout out = checked_layout("send_counts", send_counts, "send_displacements", send_displacements, size, type);
-    const Layout in = checked_layout("recv_counts", recv_counts, "recv_displacements", recv_displacements, size, type);
+    const Layout out =
+        checked_layout("send_counts", send_counts, "send_displacements", send_displacements, size, elements);
+    const Layout in =
+        checked_layout("recv_counts", recv_counts, "recv_displacements", recv_displacements, size, elements);
     check_blocks_apart("recv_displacements", in);
     check_own_count("send_counts of this rank", out.blocks[static_cast<std::size_t>(rank)].count, "recv_counts", in,
                     rank);
     check_buffer("send", send, out.bytes);
     check_buffer("recv", recv, in.bytes);
     check_apart(send, out.bytes, recv, in.bytes, "there is only aiacc_alltoall");
-    Call call = uneven_call(Collective::kAlltoall, out.count, type, &out);
+    Call call = uneven_call(Collective::kAlltoall, out.count, elements.type, &out);
     call.recv_blocks = in.blocks;
     CallOptions options;
     const bool other = read_attr(attr, call, options);

@@ -40,7 +40,8 @@ static_assert(AIACC_FLOAT16 == static_cast<int>(DType::kFloat16));
 static_assert(AIACC_BFLOAT16 == static_cast<int>(DType::kBFloat16));
 static_assert(AIACC_FLOAT32 == static_cast<int>(DType::kFloat32));
 static_assert(AIACC_FLOAT64 == static_cast<int>(DType::kFloat64));
-static_assert(AIACC_BOOL == static_cast<int>(DType::kBool) && kDTypes == AIACC_BOOL + 1);
+static_assert(AIACC_BOOL == static_cast<int>(DType::kBool) && kDTypes == AIACC_BOOL + 1 &&
+              AIACC_RECORD == static_cast<int>(DType::kRecord));
 
 static_assert(AIACC_SUM == static_cast<int>(ReduceOp::kSum));
 static_assert(AIACC_AVG == static_cast<int>(ReduceOp::kAvg));

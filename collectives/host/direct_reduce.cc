@@ -38,12 +38,13 @@ Task<void> direct_reduce(HostCall call) {
     if (!gets_result(call, member)) continue;
     results.push_back({call.view(member, *call.team.recv_place_of(member, call.number) + begin), bytes});
   }
+  const std::size_t chunk_bytes = kChunkBytes / element * element;
   const std::uint64_t store_id = call.team.store_id(call.number);
   for (std::size_t done = 0; done < bytes;) {
     {
       StoreWindow window(call.domain, store_id);
       for (int chunk = 0; chunk < kChunksAtOnce && done < bytes; ++chunk) {
-        const std::size_t now = std::min(kChunkBytes, bytes - done);
+        const std::size_t now = std::min(chunk_bytes, bytes - done);
         if (chunk > 0) window.next_chunk();
         co_await op.team.compute.reduce(results, operands, now / element, op.call.reduction, {.ranks = call.size()});
         for (Buffer& operand : operands) operand = operand.slice(now, operand.bytes - now);

@@ -225,4 +225,27 @@ Task<void> HostPost::recv(Operation& op) {
   finish(from, self.message.number);
 }
 
+int HostPost::find_unasked(std::uint32_t tag, int first) {
+  int found = -1;
+  for (Incoming& from : in_) {
+    if (from.member == me_) continue;
+    follow(from);
+    const bool has = std::any_of(from.unasked.begin(), from.unasked.end(), [&](const Arrived& message) {
+      return header(from.member, message.offset).tag == tag;
+    });
+    const int rank = ranks_[static_cast<std::size_t>(from.member)];
+    if (has && (found < 0 || (found < first && rank >= first))) found = rank;
+  }
+  return found;
+}
+
+Task<void> HostPost::watch(int member, Event& news, Stop& stop) {
+  Incoming& from = in_[static_cast<std::size_t>(member)];
+  for (;;) {
+    co_await domain_.at_least(flag(member, kPosted, me_), from.seen + 1, stop);
+    follow(from);
+    news.set();
+  }
+}
+
 }  // namespace aiacc

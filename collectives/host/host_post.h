@@ -37,6 +37,14 @@ class HostPost {
   Task<void> send(Operation& op);
   Task<void> recv(Operation& op);
 
+  // For a receive from any rank: the rank of a member with a message of this tag that nobody has asked for, the first of them
+  // from `first` on; -1 if there is none.
+  int find_unasked(std::uint32_t tag, int first);
+  // Sets `news` whenever a message of another member has come, until `stop`.
+  Task<void> watch(int member, Event& news, Stop& stop);
+  int members() const noexcept { return static_cast<int>(ranks_.size()); }
+  int me() const noexcept { return me_; }
+
  private:
   // In front of a message. `next` is written once, by the sender, before it publishes the next message.
   struct alignas(64) Header {

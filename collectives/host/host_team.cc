@@ -40,7 +40,9 @@ HostTeam::HostTeam(HostDomain& domain, ViewPtr view, int rank, std::vector<int> 
 
 HostTeam::~HostTeam() {
   domain_.release_lines(key_of(*view_));
-  if (closed_ && my_staging_.bytes > 0) domain_.free(my_staging_);
+  if (!closed_) return;
+  if (my_staging_.bytes > 0) domain_.free(my_staging_);
+  if (my_packs_.bytes > 0) domain_.free(my_packs_);
 }
 
 int HostTeam::member_of(int rank) const noexcept {
@@ -162,6 +164,15 @@ void HostTeam::need_staging() {
   if (my_staging_.bytes > 0) return;
   my_staging_ = domain_.allocate(kStagingBytes);
   publish(kStaging, my_staging_.offset + 1);
+}
+
+Buffer HostTeam::pack_memory(std::size_t bytes) {
+  if (my_packs_.bytes < bytes) {
+    if (my_packs_.bytes > 0) domain_.free(my_packs_);
+    my_packs_ = {};
+    my_packs_ = domain_.allocate(bytes);
+  }
+  return {domain_.view(domain_.rank(), my_packs_.offset), bytes};
 }
 
 std::byte* HostTeam::staging(int member) noexcept {

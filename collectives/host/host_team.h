@@ -162,6 +162,9 @@ class HostTeam {
   // The part of the slot where a member leaves what it reduced.
   std::byte* result_slot(int member, std::uint64_t chunk) noexcept { return slot(member, chunk) + kSlotBytes; }
 
+  // Shared memory of mine for packed tensors, kept once it was used.
+  Buffer pack_memory(std::size_t bytes);
+
   // --- messages --------------------------------------------------------------------------------------------------------
   // Made when first asked for.
   host::SendChannel& channel_to(int member);
@@ -203,6 +206,7 @@ class HostTeam {
   std::vector<std::uint32_t> lines_;
   std::vector<std::byte*> staging_;  // of each member, once known
   HostRange my_staging_;
+  HostRange my_packs_;
 
   host::TurnQueue turns_;
   bool failed_ = false;

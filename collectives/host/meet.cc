@@ -55,7 +55,7 @@ Task<void> part(Operation& op, std::uint64_t number) {
 Slices::Slices(std::size_t elements, std::size_t element_bytes, int members) noexcept : count(elements), slice(0) {
   constexpr std::size_t kLine = 64;
   const auto n = static_cast<std::size_t>(members);
-  const std::size_t grain = kLine / element_bytes;
+  const std::size_t grain = std::max<std::size_t>(1, kLine / element_bytes);
   slice = ((elements + n - 1) / n + grain - 1) / grain * grain;
 }
 

@@ -37,7 +37,7 @@ Task<void> reduce_my_slice(PullReduce& run) {
   const int me = call.me();
   const std::size_t begin = run.slices.begin(me) * run.element();
   const std::size_t bytes = run.slices.length(me) * run.element();
-  const std::size_t piece = piece_bytes(call.size());
+  const std::size_t piece = piece_bytes(call.size()) / run.element() * run.element();
   std::byte* scratch = call.team.slot(me, 0);  // all are free: whoever arrived has left the operation before
   for (std::size_t done = 0; done < bytes; done += piece) {
     const std::size_t now = std::min(piece, bytes - done);

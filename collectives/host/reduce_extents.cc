@@ -27,7 +27,7 @@ struct ReduceExtents {
 
 std::size_t part_of_chunk(std::size_t owners, std::size_t element) {
   constexpr std::size_t kLine = 64;
-  return std::max(HostTeam::kSlotBytes / owners / kLine * kLine, kLine) / element;
+  return std::max<std::size_t>(1, std::max(HostTeam::kSlotBytes / owners / kLine * kLine, kLine) / element);
 }
 
 Task<void> fill(ReduceExtents& run, std::uint64_t k) {

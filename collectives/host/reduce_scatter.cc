@@ -30,7 +30,7 @@ struct ReduceScatter {
 std::size_t part_of_chunk(const HostCall& call) {
   constexpr std::size_t kLine = 64;
   const std::size_t bytes = HostTeam::kSlotBytes / static_cast<std::size_t>(call.size()) / kLine * kLine;
-  return std::max(bytes, kLine) / call.op.call.element_bytes();
+  return std::max<std::size_t>(1, std::max(bytes, kLine) / call.op.call.element_bytes());
 }
 
 Task<void> fill(ReduceScatter& run, std::uint64_t k) {

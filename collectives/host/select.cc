@@ -1,5 +1,6 @@
 #include "collectives/host/select.h"
 
+#include "collectives/grouped.h"
 #include "collectives/host/allgather.h"
 #include "collectives/host/broadcast.h"
 #include "collectives/host/direct_reduce.h"
@@ -55,9 +56,25 @@ Task<void> run_met(Operation& op, std::uint64_t number) {
   }
 }
 
+// Packs end one by one: each keeps its own buffers when it fails.
+class Packs final : public PackReducer {
+ public:
+  Task<void> allreduce(Operation& pack) override { return run_in_turn(pack); }
+};
+
+Task<void> run_grouped(Operation& op) {
+  Packs packs;
+  const Buffer scratch = op.team.host->pack_memory(kPackBytes);
+  co_await grouped_allreduce(op, packs, {&scratch, 1}, nullptr);
+}
+
 Task<void> run_chosen(Operation& op, std::uint64_t& number) {
   HostTeam& team = *op.team.host;
   if (team.failed()) throw Error(Code::kAborted, "an earlier operation of this group failed");
+  if (op.call.kind == Collective::kGroupedAllreduce) {
+    co_await run_grouped(op);
+    co_return;
+  }
   settle_buffers(op);
   const std::optional<std::uint64_t> begun = team.take_begun();
   number = team.next_number();

@@ -24,7 +24,7 @@ struct Layout {
     const std::size_t wanted = std::clamp(call.op.call.bytes() / kChunksWanted, kLeastBytes, HostTeam::kSlotBytes);
     constexpr std::size_t kLine = 64;
     const std::size_t part_bytes = std::max(wanted / static_cast<std::size_t>(members) / kLine * kLine, kLine);
-    part = part_bytes / element;
+    part = std::max<std::size_t>(1, part_bytes / element);
   }
   std::size_t chunk() const noexcept { return part * static_cast<std::size_t>(members); }
   std::uint64_t chunks() const noexcept { return (count + chunk() - 1) / chunk(); }

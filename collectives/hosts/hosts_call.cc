@@ -36,14 +36,14 @@ Reduction HostsCall::reduction_between() const noexcept {
 
 Task<void> HostsCall::on_host(Call call, Buffer send, Buffer recv, Stop& stop) {
   if (alone()) co_return;
-  const PartOf part{op.call, op.team.size()};
+  const PartOf part{op.whole(), op.inputs()};
   Operation phase{op.team, call, op.sequence, stop, send, recv, &part};
   co_await host::run_in_turn(phase);
 }
 
 Task<void> HostsCall::reduce_on_host(Buffer send, std::span<const host::Extents> owners, Buffer into, Stop& stop) {
   if (alone()) co_return;
-  const PartOf part{op.call, op.team.size()};
+  const PartOf part{op.whole(), op.inputs()};
   Operation phase{op.team, op.call, op.sequence, stop, send, {}, &part};
   phase.call.reduction = reduction_on_host();
   co_await host::reduce_extents(phase, owners, into);
@@ -51,14 +51,14 @@ Task<void> HostsCall::reduce_on_host(Buffer send, std::span<const host::Extents>
 
 Task<void> HostsCall::spread_on_host(std::span<const host::Extents> owners, Buffer recv, Stop& stop) {
   if (alone()) co_return;
-  const PartOf part{op.call, op.team.size()};
+  const PartOf part{op.whole(), op.inputs()};
   Operation phase{op.team, op.call, op.sequence, stop, {}, recv, &part};
   co_await host::spread_extents(phase, owners);
 }
 
 Task<void> HostsCall::between(Call call, std::vector<int> members, Buffer send, Buffer recv,
                               std::span<const Extent> blocks, std::uint64_t first_step, Stop& stop) {
-  const PartOf part{op.call, op.team.size(), &exchange_, members, host, first_step};
+  const PartOf part{op.whole(), op.inputs(), &exchange_, members, host, first_step_ + first_step};
   call.blocks = blocks;
   Operation phase{op.team, call, op.sequence, stop, send, recv, &part};
   co_await net::run(phase);
@@ -75,11 +75,12 @@ Task<void> HostsCall::between_places(Call call, Buffer send, Buffer recv, std::s
 Task<void> HostsCall::between_all(Call call, Buffer send, Buffer recv, Stop& stop) {
   std::vector<int> members(static_cast<std::size_t>(op.team.size()));
   std::iota(members.begin(), members.end(), 0);
-  const PartOf part{.whole = op.call,
-                    .ranks = op.team.size(),
+  const PartOf part{.whole = op.whole(),
+                    .ranks = op.inputs(),
                     .exchange = &exchange_,
                     .members = members,
                     .place = op.team.rank,
+                    .first_step = first_step_,
                     .skips_host = !alone()};
   Operation phase{op.team, call, op.sequence, stop, send, recv, &part};
   co_await net::run(phase);

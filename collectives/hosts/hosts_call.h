@@ -22,7 +22,10 @@ class HostsCall {
         view(*operation.team.view),
         host(view.host_of(operation.team.rank)),
         place(view.place_of(operation.team.rank)),
-        exchange_(exchange) {}
+        exchange_(exchange),
+        first_step_(operation.part == nullptr ? 0 : operation.part->first_step) {}
+  // A collective that is a part of this one.
+  HostsCall(Operation& operation, const HostsCall& whole) noexcept : HostsCall(operation, whole.exchange_) {}
 
   // Members of the group on `of`, and here.
   int members_of(int of) const noexcept { return static_cast<int>(view.ranks_on_host(of).size()); }
@@ -41,6 +44,8 @@ class HostsCall {
   // The reduction of a phase on the host: everything but its end, which is the network's.
   Reduction reduction_on_host() const noexcept;
   Reduction reduction_between() const noexcept;  // of what the host has reduced; the whole, if this rank is alone on it
+
+  Exchange& exchange() const noexcept { return exchange_; }
 
   // --- phases on this host; nothing happens if this rank is alone on it -------------------------------------------------
   Task<void> on_host(Call call, Buffer send, Buffer recv, Stop& stop);
@@ -66,6 +71,7 @@ class HostsCall {
                      std::uint64_t first_step, Stop& stop);
 
   Exchange& exchange_;
+  std::uint64_t first_step_;
 };
 
 }  // namespace aiacc::hosts

@@ -1,32 +1,89 @@
 #include "collectives/hosts/select.h"
 
+#include "collectives/grouped.h"
 #include "collectives/host/host_team.h"
 #include "collectives/hosts/allgather.h"
 #include "collectives/hosts/allreduce.h"
 #include "collectives/hosts/barrier.h"
 #include "collectives/hosts/broadcast.h"
 #include "collectives/hosts/exchange_blocks.h"
+#include "collectives/hosts/ordered_reduce.h"
 #include "collectives/hosts/reduce.h"
 #include "collectives/hosts/reduce_scatter.h"
+#include "collectives/net/net_call.h"
 #include "collectives/net/select.h"
 
 namespace aiacc::hosts {
 namespace {
 
+Task<void> run_chosen(HostsCall& call);
+
+// One pack after another: each takes both the host's and the network's part.
+class Packs final : public PackReducer {
+ public:
+  explicit Packs(const HostsCall& whole) noexcept : whole_(whole) {}
+  Task<void> allreduce(Operation& pack) override {
+    HostsCall call(pack, whole_);
+    co_await run_chosen(call);
+  }
+
+ private:
+  const HostsCall& whole_;
+};
+
+// Memory for packs, which has bytes if the tensors have.
+class PackScratch {
+ public:
+  PackScratch(const Operation& op, std::size_t bytes)
+      : like_{op.team, op.call, op.sequence, op.stop, op.call.tensors.front().send, {}}, scratch_(like_, bytes) {}
+  Buffer buffer() noexcept { return scratch_.buffer(); }
+
+ private:
+  Operation like_;
+  net::Scratch scratch_;
+};
+
+Task<void> run_grouped(HostsCall& call) {
+  Packs packs(call);
+  PackScratch private_scratch(call.op, call.alone() ? kPackBytes : 0);
+  const Buffer scratch = call.alone() ? private_scratch.buffer() : call.op.team.host->pack_memory(kPackBytes);
+  co_await grouped_allreduce(call.op, packs, {&scratch, 1}, &call.exchange());
+}
+
 Task<void> run_chosen(HostsCall& call) {
   switch (call.op.call.kind) {
-    case Collective::kAllreduce: return allreduce(call);
-    case Collective::kReduce: return reduce(call);
+    case Collective::kAllreduce: return needs_ordered_reduce(call) ? ordered_reduce(call) : allreduce(call);
+    case Collective::kReduce: return needs_ordered_reduce(call) ? ordered_reduce(call) : reduce(call);
     case Collective::kBroadcast: return broadcast(call);
     case Collective::kAllgather: return allgather(call);
-    case Collective::kReduceScatter: return reduce_scatter(call);
+    case Collective::kReduceScatter: return needs_ordered_reduce(call) ? ordered_reduce(call) : reduce_scatter(call);
     case Collective::kBarrier: return barrier(call);
     case Collective::kAlltoall:
     case Collective::kGather:
     case Collective::kScatter: return exchange_blocks(call);
+    case Collective::kGroupedAllreduce: return run_grouped(call);
     default: break;
   }
   throw Error(Code::kInternal, "a message is no collective");
+}
+
+// Packs on ranks that are alone on their hosts: while one is reduced, the next is packed.
+class PacksBetween final : public PackReducer {
+ public:
+  Task<void> allreduce(Operation& pack) override { return net::run(pack); }
+};
+
+Task<void> run_between(Operation& op, Exchange& exchange) {
+  if (op.call.kind == Collective::kGroupedAllreduce) {
+    PacksBetween packs;
+    PackScratch first(op, kPackBytes), second(op, kPackBytes);
+    const Buffer scratch[] = {first.buffer(), second.buffer()};
+    co_await grouped_allreduce(op, packs, scratch, &exchange);
+    co_return;
+  }
+  const PartOf part{.whole = op.call, .ranks = op.team.size(), .exchange = &exchange};
+  Operation phase{op.team, op.call, op.sequence, op.stop, op.send, op.recv, &part};
+  co_await net::run(phase);
 }
 
 // The turn is held for the whole: phases of two operations on one host would meet in another order on each member.
@@ -51,13 +108,13 @@ std::size_t shards_of(const View& view, std::size_t bytes) noexcept {
 
 Task<void> run(Operation& op) {
   const View& view = *op.team.view;
-  if (view.most_on_a_host() == 1) {
-    co_await net::run(op);
-    co_return;
-  }
   // Registered from the beginning to the end, also by members that send nothing: whoever asks finds their call here.
   Exchange exchange(*op.team.mailbox, op.team.view, op.team.rank, op.sequence, op.call.fingerprint(),
                     CallNote(op.call.summary()));
+  if (view.most_on_a_host() == 1) {
+    co_await run_between(op, exchange);
+    co_return;
+  }
   const std::span<const int> mates = view.ranks_on_host_of(op.team.rank);
   const auto place = static_cast<std::size_t>(view.place_of(op.team.rank));
   if (mates.size() > 1) exchange.set_mate(mates[(place + 1) % mates.size()]);

@@ -5,6 +5,7 @@
 #include "collectives/net/binomial_reduce.h"
 #include "collectives/net/dissemination_barrier.h"
 #include "collectives/net/gather.h"
+#include "collectives/net/ordered_reduce.h"
 #include "collectives/net/point_to_point.h"
 #include "collectives/net/recursive_doubling_allreduce.h"
 #include "collectives/net/ring_allgather.h"
@@ -14,13 +15,18 @@
 namespace aiacc::net {
 
 Task<void> run(Operation& op) {
+  const Reduction& reduction = op.call.reduction;
+  // Trees and rings round partial sums, and both but recursive doubling turn the order of ranks.
+  const bool in_one_pass = reduction.narrows() || reduction.ordered();
   switch (op.call.kind) {
     case Collective::kAllreduce:
-      return op.call.bytes() <= kRecursiveDoublingBytes ? recursive_doubling_allreduce(op) : ring_allreduce(op);
-    case Collective::kReduce: return binomial_reduce(op);
+      if (reduction.narrows()) return ordered_allreduce(op);
+      if (op.call.bytes() <= kRecursiveDoublingBytes) return recursive_doubling_allreduce(op);
+      return reduction.ordered() ? ordered_allreduce(op) : ring_allreduce(op);
+    case Collective::kReduce: return in_one_pass ? ordered_reduce(op) : binomial_reduce(op);
     case Collective::kBroadcast: return binomial_broadcast(op);
     case Collective::kAllgather: return ring_allgather(op);
-    case Collective::kReduceScatter: return ring_reduce_scatter(op);
+    case Collective::kReduceScatter: return in_one_pass ? ordered_reduce_scatter(op) : ring_reduce_scatter(op);
     case Collective::kBarrier: return dissemination_barrier(op);
     case Collective::kSend: return send(op);
     case Collective::kRecv: return recv(op);

@@ -70,7 +70,8 @@ typedef enum aiacc_dtype AIACC_ENUM_TYPE {
   AIACC_BFLOAT16 = 9,
   AIACC_FLOAT32 = 10,
   AIACC_FLOAT64 = 11,
-  AIACC_BOOL = 12 /* one byte, 0 or 1 */
+  AIACC_BOOL = 12,  /* one byte, 0 or 1 */
+  AIACC_RECORD = 13 /* as many bytes as an operator of aiacc_op_create says; only for reductions by it */
 } aiacc_dtype_t;
 
 typedef enum aiacc_op AIACC_ENUM_TYPE {
@@ -145,6 +146,13 @@ AIACC_API aiacc_status_t aiacc_host_index(aiacc_group_t group, int *host_index);
 /* recv[i] = op over ranks of send[i]; count elements on each rank. Collective. */
 AIACC_API aiacc_status_t aiacc_allreduce(const void *send, void *recv, size_t count, aiacc_dtype_t dtype, aiacc_op_t op,
                                          aiacc_group_t group, const aiacc_attr_t *attr, aiacc_request_t *request);
+/* Allreduce of `n` tensors of one type as one operation: recvs[i] is the reduction of sends[i], which has counts[i] elements.
+ * Small ones travel together. The lists, equal in length and counts on every rank, are copied before the call returns.
+ * sends[i] and recvs[i] are the same pointer or do not overlap. Collective. */
+AIACC_API aiacc_status_t aiacc_allreduce_grouped(size_t n, const void *const *sends, void *const *recvs,
+                                                 const size_t *counts, aiacc_dtype_t dtype, aiacc_op_t op,
+                                                 aiacc_group_t group, const aiacc_attr_t *attr,
+                                                 aiacc_request_t *request);
 /* As allreduce, at `root` only; recv may be NULL elsewhere. Collective. */
 AIACC_API aiacc_status_t aiacc_reduce(const void *send, void *recv, size_t count, aiacc_dtype_t dtype, aiacc_op_t op,
                                       int root, aiacc_group_t group, const aiacc_attr_t *attr,
@@ -211,6 +219,33 @@ AIACC_API aiacc_status_t aiacc_send(const void *buffer, size_t count, aiacc_dtyp
                                     aiacc_group_t group, const aiacc_attr_t *attr, aiacc_request_t *request);
 AIACC_API aiacc_status_t aiacc_recv(void *buffer, size_t count, aiacc_dtype_t dtype, int from, uint32_t tag,
                                     aiacc_group_t group, const aiacc_attr_t *attr, aiacc_request_t *request);
+
+/* A send and a recv side by side: neither waits for the other, so ranks may pass on messages in a circle. Each half matches
+ * as a call of its own would. */
+AIACC_API aiacc_status_t aiacc_sendrecv(const void *send, size_t send_count, int to, uint32_t send_tag, void *recv,
+                                        size_t recv_count, int from, uint32_t recv_tag, aiacc_dtype_t dtype,
+                                        aiacc_group_t group, const aiacc_attr_t *attr, aiacc_request_t *request);
+/* Receives the next message with `tag` of whichever rank, and sets *from, which lives until the operation completed. A
+ * message that an aiacc_recv asks for by its rank goes there. */
+AIACC_API aiacc_status_t aiacc_recv_any(void *buffer, size_t count, aiacc_dtype_t dtype, int *from, uint32_t tag,
+                                        aiacc_group_t group, const aiacc_attr_t *attr, aiacc_request_t *request);
+
+/* --- operators ----------------------------------------------------------------------------------------------------- */
+
+/* inout[i] = inout[i] op in[i] for `records` records; `inout` holds what lower ranks gave, unless the operator commutes.
+ * Called on any thread, for different memory by several at once. It must be associative, and calls no function of aiacc. */
+typedef void (*aiacc_op_function_t)(void *inout, const void *in, size_t records, void *arg);
+typedef struct aiacc_op_attr {
+  size_t size;         /* sizeof(aiacc_op_attr_t) */
+  const char *name;    /* for messages, and compared between ranks; copied */
+  int32_t commutative; /* 1: operands may change places, which is faster over several hosts */
+} aiacc_op_attr_t;
+/* Makes an operator on records of `record_bytes` (1 to 512) for reductions of AIACC_RECORD, whose counts are in records. All
+ * ranks pass operators of the same name, record size and commutativity. `attr` may be NULL. Local. */
+AIACC_API aiacc_status_t aiacc_op_create(aiacc_op_function_t function, void *arg, size_t record_bytes,
+                                         const aiacc_op_attr_t *attr, aiacc_op_t *op);
+/* Running operations keep it alive. Local. */
+AIACC_API aiacc_status_t aiacc_op_free(aiacc_op_t op);
 
 /* --- requests ------------------------------------------------------------------------------------------------------ */
 

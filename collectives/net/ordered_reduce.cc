@@ -1,0 +1,154 @@
+#include "collectives/net/ordered_reduce.h"
+
+#include "collectives/net/gather.h"
+#include "collectives/net/net_call.h"
+#include "collectives/net/ring_allgather.h"
+
+namespace aiacc::net {
+namespace {
+
+// Of a lane's scratch, which holds a segment of every rank.
+constexpr std::size_t kScratchBytes = 1 << 20;
+constexpr std::size_t kLeastSegmentBytes = 4 << 10;
+
+struct Ordered {
+  NetCall call;
+  Blocks blocks;
+  Buffer input;
+  Reduction reduction;
+
+  Buffer segment_of(int block, std::size_t index) const noexcept {
+    const Extent segment = blocks.segment_of(block, index);
+    return call.part_of(input, {blocks.of(block).begin + segment.begin, segment.count});
+  }
+};
+
+// One segment of every block: each pair of ranks meets once, as in an all-to-all.
+Task<void> exchange(Ordered& run, std::size_t index, Buffer arrived, Stop& stop) {
+  NetCall& call = run.call;
+  const int n = call.size();
+  const std::size_t mine = run.blocks.segment_of(call.rank(), index).count * call.element_bytes();
+  for (int step = 0; step < n; ++step) {
+    const int partner = (step - call.rank() + n) % n;
+    if (partner == call.rank()) continue;
+    const Buffer into = arrived.slice(static_cast<std::size_t>(partner) * mine, mine);
+    co_await call.send_recv(partner, run.segment_of(partner, index), partner, into, index, stop);
+  }
+}
+
+Task<void> lane(Ordered& run, std::size_t index, std::size_t lanes, Stop& stop) {
+  NetCall& call = run.call;
+  const auto n = static_cast<std::size_t>(call.size());
+  Scratch scratch(call.op, n * run.blocks.longest_segment() * call.element_bytes());
+  std::vector<Buffer> operands(n);
+  for (; index < run.blocks.segments(); index += lanes) {
+    const Extent segment = run.blocks.segment_of(call.rank(), index);
+    const std::size_t bytes = segment.count * call.element_bytes();
+    co_await exchange(run, index, scratch.buffer(), stop);
+    for (std::size_t place = 0; place < n; ++place) operands[place] = scratch.buffer().slice(place * bytes, bytes);
+    operands[static_cast<std::size_t>(call.rank())] = run.segment_of(call.rank(), index);
+    const Buffer result = call.part_of(call.op.recv, segment);
+    co_await call.compute().reduce({&result, 1}, operands, segment.count, run.reduction, {.ranks = call.op.inputs()});
+  }
+}
+
+// Phases of one operation over messages, in its exchange or one of their own.
+class Phases {
+ public:
+  explicit Phases(Operation& op)
+      : op_(op),
+        part_{.whole = op.whole(),
+              .ranks = op.inputs(),
+              .exchange = op.part == nullptr ? nullptr : op.part->exchange,
+              .members = is_among_some(op) ? op.part->members : std::span<const int>(),
+              .place = is_among_some(op) ? op.part->place : 0,
+              .first_step = op.part == nullptr ? 0 : op.part->first_step},
+        shards_{op.call.count, static_cast<std::size_t>(ranks_in(op))} {
+    if (part_.exchange == nullptr) {
+      own_.emplace(*op.team.mailbox, op.team.view, op.team.rank, op.sequence, op.whole().fingerprint(),
+                   CallNote(op.whole().summary()));
+      part_.exchange = &*own_;
+    }
+    for (std::size_t place = 0; place < shards_.parts; ++place) {
+      blocks_.push_back({shards_.offset(place), shards_.length(place)});
+    }
+  }
+  // A call on the operation's elements, cut into a shard for each rank.
+  Operation phase(Collective kind, Buffer send, Buffer recv) {
+    Call call = op_.call;
+    call.kind = kind;
+    call.uneven = true;
+    call.blocks = blocks_;
+    return {op_.team, call, op_.sequence, op_.stop, send, recv, &part_};
+  }
+  Buffer own_shard(const Buffer& buffer) const noexcept {
+    const Extent own = blocks_[static_cast<std::size_t>(place_in(op_))];
+    const std::size_t element = op_.call.element_bytes();
+    return buffer.slice(own.begin * element, own.count * element);
+  }
+  std::size_t shard_bytes() const noexcept { return shards_.length(0) * op_.call.element_bytes(); }
+
+ private:
+  Operation& op_;
+  std::optional<Exchange> own_;
+  PartOf part_;
+  Parts shards_;
+  std::vector<Extent> blocks_;
+};
+
+Task<void> reduce_alone(Operation& op) {
+  co_await op.team.compute.reduce({&op.recv, 1}, {&op.send, 1}, op.call.count, op.call.reduction,
+                                  {.ranks = op.inputs()});
+}
+
+}  // namespace
+
+Task<void> ordered_reduce_scatter(Operation& op) {
+  const auto n = static_cast<std::size_t>(ranks_in(op));
+  const Blocks blocks(op, std::max(kLeastSegmentBytes, kScratchBytes / n));
+  Ordered run{NetCall(op, Algorithm::kOrderedReduce), blocks, op.send, op.call.reduction};
+  if (blocks.empty()) co_return;
+  // Where only some ranks' inputs are still to be scaled, each scales its own.
+  const bool scales = run.reduction.prescale != 1.0 && is_among_some(op);
+  Scratch scaled(op, scales ? op.send.bytes : 0);
+  if (scales) {
+    const Buffer into = scaled.buffer();
+    co_await op.team.compute.reduce({&into, 1}, {&op.send, 1}, op.send.bytes / op.call.element_bytes(), run.reduction,
+                                    {.first = true, .last = false, .ranks = op.inputs()});
+    run.input = into;
+    run.reduction.prescale = 1.0;
+  }
+  co_await side_by_side(run, std::min(blocks.segments(), kLanes), &lane);
+}
+
+Task<void> ordered_allreduce(Operation& op) {
+  if (op.call.count == 0) co_return;
+  if (ranks_in(op) == 1) {
+    co_await reduce_alone(op);
+    co_return;
+  }
+  Phases phases(op);
+  const Buffer own = phases.own_shard(op.recv);
+  Operation scatter = phases.phase(Collective::kReduceScatter, op.send, own);
+  co_await ordered_reduce_scatter(scatter);
+  Operation gather = phases.phase(Collective::kAllgather, own, op.recv);
+  co_await ring_allgather(gather);
+}
+
+Task<void> ordered_reduce(Operation& op) {
+  if (op.call.count == 0) co_return;
+  if (ranks_in(op) == 1) {
+    co_await reduce_alone(op);
+    co_return;
+  }
+  Phases phases(op);
+  const bool is_root = op.team.rank == op.call.root;
+  Scratch scratch(op, is_root ? 0 : phases.shard_bytes());
+  const Buffer own = is_root ? phases.own_shard(op.recv) : scratch.buffer().slice(0, phases.own_shard(op.send).bytes);
+  Operation scatter = phases.phase(Collective::kReduceScatter, op.send, own);
+  co_await ordered_reduce_scatter(scatter);
+  Operation collect = phases.phase(Collective::kGather, own, is_root ? op.recv : Buffer{});
+  co_await gather(collect);
+}
+
+}  // namespace aiacc::net
