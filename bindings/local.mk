@@ -31,6 +31,7 @@ bindings_tests += \
 	base/json_text.cc \
 	base/error.cc \
 	base/third_party/fmt.cc \
+	bindings/c/large_test.cc \
 	bindings/c/matrix_test.cc \
 	bindings/c/messages_test.cc \
 	bindings/c/operators_test.cc \

@@ -38,8 +38,10 @@ EXTRA_DIST += \
 	tests/programs/deny_affinity.c \
 	tests/programs/job_rank.c \
 	tests/programs/say_hello.py \
+	tests/programs/surface.cc \
 	tests/rendezvous_test.py \
 	tests/settings_test.py \
+	tests/surface_hosts_test.py \
 	tests/wire_protocol_test.py \
 	tests/run
 
