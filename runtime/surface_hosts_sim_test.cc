@@ -71,6 +71,45 @@ TEST_P(SurfaceHosts, OperatorsThatDoNotCommuteCombineInTheOrderOfRanks) {
   }
 }
 
+// Sums of whole numbers, records that are no power of two.
+struct Moments {
+  std::uint32_t count, sum, squares;
+  bool operator==(const Moments&) const = default;
+};
+void add(void* inout, const void* in, std::size_t records, void*) {
+  auto* moments = static_cast<Moments*>(inout);
+  const auto* others = static_cast<const Moments*>(in);
+  for (std::size_t i = 0; i < records; ++i) {
+    moments[i].count += others[i].count;
+    moments[i].sum += others[i].sum;
+    moments[i].squares += others[i].squares;
+  }
+}
+
+TEST_P(SurfaceHosts, OperatorsThatCommute) {
+  const UserOp op{&add, nullptr, sizeof(Moments), true, "moments"};
+  for (const std::size_t count : {1, 1000, 60'001}) {
+    SimJob job(GetParam());
+    const auto n = static_cast<std::uint32_t>(job.size());
+    std::deque<std::vector<Moments>> sums, results;
+    for (std::uint32_t rank = 0; rank < n; ++rank) {
+      const Moments mine{1, rank, rank * rank};
+      auto& data = sums.emplace_back(count, mine);
+      auto& result = results.emplace_back(count, mine);
+      Call call = call_of(Collective::kAllreduce, count, job.size() - 1);
+      call.reduction.type = DType::kRecord;
+      call.reduction.user = &op;
+      job[static_cast<int>(rank)].start(call, buffer_of(data), buffer_of(data));
+      call.kind = Collective::kReduce;
+      job[static_cast<int>(rank)].start(call, buffer_of(result), buffer_of(result));
+    }
+    expect_well(job);
+    const Moments all{n, n * (n - 1) / 2, n * (n - 1) * (2 * n - 1) / 6};
+    for (const auto& sum : sums) EXPECT_EQ(sum, std::vector<Moments>(count, all)) << count;
+    EXPECT_EQ(results.back(), std::vector<Moments>(count, all)) << count;
+  }
+}
+
 TEST_P(SurfaceHosts, GroupedTensorsAreReducedAsOneOperation) {
   SimJob job(GetParam());
   const std::vector<std::size_t> counts = {3, 0, 200'001, 64'000, 64'000, 64'000, 64'000, 64'000, 1, 9};

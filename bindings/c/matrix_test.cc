@@ -1,6 +1,6 @@
 // The generated matrix: every collective × sizes around the edges of chunks × numbers of ranks × in place or not × shared or
 // private memory, with types, operators, roots, odd addresses and asynchronous calls taking turns, through the C ABI with
-// threads as ranks. AIACC_MATRIX=full in the environment runs the full product of the former with types and operators, which
+// threads as ranks. SURFACE_MATRIX=full in the environment runs the full product of the former with types and operators, which
 // takes many minutes.
 #include <cstdlib>
 
@@ -55,7 +55,7 @@ class Matrix : public ::testing::TestWithParam<int> {};
 TEST_P(Matrix, EveryRankFindsWhatItShould) {
   const int ranks = GetParam();
   if (test::kSanitized && ranks > 5) GTEST_SKIP() << "takes minutes under a sanitizer";
-  const char* wanted = std::getenv("AIACC_MATRIX");
+  const char* wanted = std::getenv("SURFACE_MATRIX");
   const std::vector<Case> cases = cases_for(ranks, wanted != nullptr && std::string_view(wanted) == "full");
   const test::World world(static_cast<std::size_t>(ranks));
   constexpr std::size_t kAtOnce = 16;  // whose inputs exist together

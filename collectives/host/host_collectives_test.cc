@@ -69,6 +69,9 @@ Shape shape_of(const Case& test, int rank, int size) {
     case Collective::kBroadcast: return {root ? count : 0, root ? 0 : count, 0};
     case Collective::kAllgather: return {count, count * n, count * static_cast<std::size_t>(rank)};
     case Collective::kReduceScatter: return {count * n, count, count * static_cast<std::size_t>(rank)};
+    case Collective::kAlltoall: return {count * n, count * n, 0};
+    case Collective::kGather: return {count, root ? count * n : 0, count * static_cast<std::size_t>(rank)};
+    case Collective::kScatter: return {root ? count * n : 0, count, count * static_cast<std::size_t>(rank)};
     default: return {0, 0, 0};
   }
 }
@@ -91,6 +94,25 @@ Bytes expected_of(const Case& test, int rank, int size, std::uint64_t number) {
     return all;
   }
   Bytes result(shape.recv * element);
+  const std::size_t block = test.call.count * element;
+  const std::size_t mine = block * static_cast<std::size_t>(rank);
+  const auto at = [](const Bytes& bytes, std::size_t offset) { return bytes.begin() + static_cast<long>(offset); };
+  switch (test.call.kind) {
+    case Collective::kGather:
+      for (std::size_t other = 0; rank == test.call.root && other < inputs.size(); ++other)
+        std::copy(inputs[other].begin(), inputs[other].end(), result.begin() + static_cast<long>(other * block));
+      return result;
+    case Collective::kScatter: {
+      const Bytes& from = inputs[static_cast<std::size_t>(test.call.root)];
+      return Bytes(at(from, mine), at(from, mine + block));
+    }
+    case Collective::kAlltoall:
+      for (std::size_t other = 0; other < inputs.size(); ++other)
+        std::copy(at(inputs[other], mine), at(inputs[other], mine + block),
+                  result.begin() + static_cast<long>(other * block));
+      return result;
+    default: break;
+  }
   if (test.call.kind == Collective::kReduceScatter) {
     for (Buffer& operand : operands) operand = operand.slice(shape.own * element, shape.recv * element);
   }
@@ -183,7 +205,8 @@ Call call_of(Collective kind, std::size_t count, DType type = DType::kFloat32, R
 }
 
 constexpr Collective kCollectives[] = {Collective::kAllreduce, Collective::kReduce,        Collective::kBroadcast,
-                                       Collective::kAllgather, Collective::kReduceScatter, Collective::kBarrier};
+                                       Collective::kAllgather, Collective::kReduceScatter, Collective::kBarrier,
+                                       Collective::kAlltoall,  Collective::kGather,        Collective::kScatter};
 
 class HostCollectives : public ::testing::TestWithParam<int> {};
 INSTANTIATE_TEST_SUITE_P(Ranks, HostCollectives, ::testing::Values(1, 2, 3, 5, 8));
@@ -195,6 +218,7 @@ TEST_P(HostCollectives, EveryCountAndMemory) {
       for (std::size_t count : {0, 1, 15, 16, 17, 1'000, 4'099, 33'000, 150'001}) {
         for (bool in_place : {false, true}) {
           if (GetParam() > 3 && in_place == (count % 2 == 0)) continue;
+          if (kind >= Collective::kAlltoall && count > 33'000) continue;  // a block for each rank has chunks enough
           cases.push_back({call_of(kind, count, DType::kFloat32, ReduceOp::kSum, GetParam() - 1), memory, in_place});
         }
       }
@@ -206,9 +230,11 @@ TEST_P(HostCollectives, EveryCountAndMemory) {
 // Members that may not read each other's memory stage theirs; one such member is enough.
 TEST_P(HostCollectives, PrivateMemoryThatNobodyElseCanRead) {
   std::vector<Case> cases;
-  for (Collective kind : {Collective::kAllreduce, Collective::kReduce, Collective::kReduceScatter}) {
+  for (Collective kind : {Collective::kAllreduce, Collective::kReduce, Collective::kReduceScatter,
+                          Collective::kAlltoall, Collective::kGather, Collective::kScatter}) {
     for (Memory memory : {Memory::kPrivate, Memory::kMixed}) {
       for (std::size_t count : {4'099, 33'000, 150'001}) {
+        if (kind >= Collective::kAlltoall && count > 33'000) continue;
         for (bool in_place : {false, true}) {
           cases.push_back({call_of(kind, count, DType::kFloat32, ReduceOp::kSum, GetParam() - 1), memory, in_place});
         }

@@ -274,7 +274,7 @@ AIACC_API const char *aiacc_status_name(aiacc_status_t status);
 AIACC_API int aiacc_last_error_rank(void);
 /* "0.1.0": the version of the library that runs, which may be newer than the header. */
 AIACC_API const char *aiacc_version(void);
-/* Bytes of one element; 0 for an unknown type. */
+/* Bytes of one element; 0 for AIACC_RECORD and unknown types. */
 AIACC_API size_t aiacc_dtype_size(aiacc_dtype_t dtype);
 
 /* JSON about the library, this host, its topology, network devices and transports, the settings in force with their origins,
