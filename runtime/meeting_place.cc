@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <array>
 #include <utility>
 
 #include "base/io/host_addresses.h"
@@ -13,15 +12,6 @@
 
 namespace aiacc {
 namespace {
-
-// What rank 0 puts into the store. `protocol` stands first in every version.
-struct StoredMeeting {
-  std::uint16_t protocol = wire::kRendezvousProtocol;
-  std::array<std::byte, wire::Secret::kBytes> secret{};
-  std::uint16_t port = 0;
-  std::vector<std::string> addresses;
-  auto fields() { return std::tie(protocol, secret, port, addresses); }
-};
 
 std::int64_t milliseconds(Duration span) {
   return std::max<std::int64_t>(1, std::chrono::duration_cast<std::chrono::milliseconds>(span).count());
@@ -77,7 +67,7 @@ std::unique_ptr<io::Listener> StoredPlace::open(io::Net& net) {
   std::unique_ptr<io::Listener> listener = listen_for_peers(net);
   io::RealEntropy entropy;
   secret_ = wire::Secret::fresh(entropy);
-  StoredMeeting here;
+  wire::StoredMeeting here;
   std::copy(secret_.bytes().begin(), secret_.bytes().end(), here.secret.begin());
   here.port = listener->address().port;
   here.addresses = io::host_addresses({});
@@ -103,7 +93,17 @@ MeetingPlace::Found StoredPlace::find(Duration limit) {
   if (const int status = store_.get(key_, value, milliseconds(limit)); status != 0) {
     throw Error(Code::kSystem, fmt::format("the store's get of the key '{}' returned {}", key_, status));
   }
-  const auto there = wire::decode<StoredMeeting>(std::as_bytes(std::span(value)), name());
+  const std::span<const std::byte> bytes = std::as_bytes(std::span(value));
+  const std::string what = name();
+  std::uint16_t protocol = 0;
+  wire::Reader(bytes, what).get(protocol);
+  if (protocol != wire::kRendezvousProtocol) {
+    throw Error(Code::kMismatch,
+                fmt::format("{} holds version {} of the protocol, and this aiacc speaks version {}: all "
+                            "ranks of a job need the same aiacc",
+                            what, protocol, wire::kRendezvousProtocol));
+  }
+  const auto there = wire::decode<wire::StoredMeeting>(bytes, what);
   Found found;
   found.secret = wire::Secret(there.secret);
   for (const std::string& address : there.addresses) found.addresses.push_back(io::Address::tcp(address, there.port));

@@ -42,6 +42,11 @@ EXTRA_DIST += \
 	tests/rendezvous_test.py \
 	tests/settings_test.py \
 	tests/surface_hosts_test.py \
+	tests/programs/stranger.py \
+	tests/rendezvous_test.py \
+	tests/settings_test.py \
+	tests/store_test.py \
+	tests/strangers_test.py \
 	tests/wire_protocol_test.py \
 	tests/run
 

@@ -11,7 +11,7 @@ import subprocess
 import pytest
 
 import namespace_hosts
-from launcher_support import STAGE, compiled
+from launcher_support import compiled
 
 FOREIGN = ("AIACC_", "OMPI_", "PMI", "SLURM_", "RANK", "WORLD_SIZE", "MASTER_", "TORCHELASTIC_")
 CLEAN = {name: value for name, value in os.environ.items() if not name.startswith(FOREIGN)}

@@ -9,6 +9,7 @@ SOURCE = pathlib.Path(os.environ["AIACC_SOURCE"])
 DOCUMENT = (SOURCE / "docs/wire-protocol.md").read_text()
 SCALARS = {"bool": "bool", "std::uint8_t": "u8", "std::uint16_t": "u16", "std::int32_t": "i32", "std::uint32_t": "u32",
            "std::int64_t": "i64", "std::uint64_t": "u64", "std::string": "string", "HiddenText": "string", "Nonce": "[32]", "Proof": "[32]", "SealHeader": "[24]",
+           "SecretBytes": "[32]",
            "Verdict": "u8", "Purpose": "u16"}
 
 

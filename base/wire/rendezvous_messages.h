@@ -9,6 +9,8 @@
 // RankLost, Leave, Gone and Refused are base/wire/agent_messages.h's.
 #pragma once
 
+#include <array>
+#include <cstddef>
 #include <cstdint>
 #include <string>
 #include <tuple>
@@ -86,6 +88,16 @@ struct ShareSegment {
   static constexpr std::uint16_t kType = 310;
   std::uint64_t nonce = 0;  // stands in the segment's first page
   auto fields() { return std::tie(nonce); }
+};
+
+// What rank 0 puts into the caller's store, without a frame around it. `protocol` stands first in every version.
+using SecretBytes = std::array<std::byte, 32>;
+struct StoredMeeting {
+  std::uint16_t protocol = kRendezvousProtocol;
+  SecretBytes secret{};
+  std::uint16_t port = 0;
+  std::vector<std::string> addresses;  // where rank 0 listens; its own loopback addresses last
+  auto fields() { return std::tie(protocol, secret, port, addresses); }
 };
 
 }  // namespace aiacc::wire

@@ -201,6 +201,51 @@ TEST_F(DefaultContext, AForkedChildIsToldSo) {
   });
 }
 
+// A caller that was compiled with the first version's attributes, and one of a later version.
+TEST_F(DefaultContext, AttributesOfOtherVersions) {
+  in_child([] {
+    struct {
+      aiacc_init_attr_t known;
+      std::uint64_t later;
+    } attr = {};
+    attr.known.size = 23;
+    expect(aiacc_init(&attr.known), AIACC_ERR_INVALID_ARGUMENT, "size in aiacc_init_attr_t is 23");
+    attr.known.size = sizeof attr;
+    attr.later = 1;
+    expect(aiacc_init(&attr.known), AIACC_ERR_UNSUPPORTED, "something that aiacc");
+    attr.later = 0;
+    EXPECT_AIACC(aiacc_init(&attr.known));
+    EXPECT_AIACC(aiacc_finalize());
+  });
+  in_child([] {
+    aiacc_init_attr_t attr = {};
+    attr.size = offsetof(aiacc_init_attr_t, store);
+    attr.store = reinterpret_cast<const aiacc_store_t*>(1);  // stands behind the caller's attributes
+    EXPECT_AIACC(aiacc_init(&attr));
+    EXPECT_AIACC(aiacc_finalize());
+  });
+}
+
+TEST_F(DefaultContext, AStoreNeedsAllItsFunctions) {
+  in_child([] {
+    aiacc_store_t store = {};
+    aiacc_init_attr_t attr = {};
+    attr.size = sizeof attr;
+    attr.world_size_set = 1;
+    attr.world_size = 2;
+    attr.store = &store;
+    expect(aiacc_init(&attr), AIACC_ERR_INVALID_ARGUMENT, "sizeof(aiacc_store_t)");
+    store.size = sizeof store;
+    expect(aiacc_init(&attr), AIACC_ERR_INVALID_ARGUMENT, "put in aiacc_store_t is NULL");
+    store.put = [](void*, const char*, const void*, size_t) { return 42; };
+    expect(aiacc_init(&attr), AIACC_ERR_INVALID_ARGUMENT, "get in aiacc_store_t is NULL");
+    store.get = [](void*, const char*, void*, size_t, size_t*, int64_t) { return 42; };
+    expect(aiacc_init(&attr), AIACC_ERR_INVALID_ARGUMENT, "wait in aiacc_store_t is NULL");
+    store.wait = [](void*, const char* const*, size_t, int64_t) { return 42; };
+    expect(aiacc_init(&attr), AIACC_ERR_SYSTEM, "returned 42");
+  });
+}
+
 TEST_F(DefaultContext, GivenIdentity) {
   in_child([] {
     aiacc_init_attr_t attr = {};

@@ -1,6 +1,9 @@
 // Coming up and leaving: the default context and those of threads as ranks.
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <cstddef>
+#include <cstring>
 #include <vector>
 
 #include "bindings/c/guard.h"
@@ -20,23 +23,80 @@ struct Start {
   RuntimeConfig config = RuntimeConfig::from(*surroundings.settings());
 };
 
-Start read_init_attr(const aiacc_init_attr_t* attr) {
-  Start start;
-  if (attr == nullptr) return start;
-  if (attr->size < sizeof(aiacc_init_attr_t)) {
+// The caller's attributes, whatever size they had when it was compiled: what it does not know counts as zero, and what this
+// library does not know must be zero.
+aiacc_init_attr_t complete(const aiacc_init_attr_t* attr) {
+  constexpr std::size_t kFirstVersion = offsetof(aiacc_init_attr_t, store);
+  aiacc_init_attr_t whole{};
+  std::size_t size = 0;
+  std::memcpy(&size, attr, sizeof size);
+  if (size < kFirstVersion) {
     throw Error(Code::kInvalidArgument,
                 fmt::format("size in aiacc_init_attr_t is {}: set it to sizeof(aiacc_init_attr_t), "
                             "which is {} here",
-                            attr->size, sizeof(aiacc_init_attr_t)));
+                            size, sizeof whole));
   }
-  if (attr->timeout_ms < 0) {
+  const auto* bytes = reinterpret_cast<const unsigned char*>(attr);
+  if (size > sizeof whole &&
+      std::any_of(bytes + sizeof whole, bytes + size, [](unsigned char one) { return one != 0; })) {
+    throw Error(Code::kUnsupported,
+                fmt::format("aiacc_init_attr_t of {} bytes asks for something that aiacc {} does not know: it knows {} "
+                            "bytes",
+                            size, aiacc_version(), sizeof whole));
+  }
+  std::memcpy(&whole, attr, std::min(size, sizeof whole));
+  return whole;
+}
+
+Store checked(const aiacc_store_t& store) {
+  if (store.size < sizeof store) {
+    throw Error(Code::kInvalidArgument, fmt::format("size in aiacc_store_t is {}: set it to sizeof(aiacc_store_t), "
+                                                    "which is {} here",
+                                                    store.size, sizeof store));
+  }
+  if (store.put == nullptr || store.get == nullptr || store.wait == nullptr) {
+    throw Error(Code::kInvalidArgument, fmt::format("{} in aiacc_store_t is NULL: all three functions are needed",
+                                                    store.put == nullptr   ? "put"
+                                                    : store.get == nullptr ? "get"
+                                                                           : "wait"));
+  }
+  Store made;
+  made.put = [store](const std::string& key, const std::string& value) {
+    return store.put(store.arg, key.c_str(), value.data(), value.size());
+  };
+  made.get = [store](const std::string& key, std::string& value, std::int64_t timeout_ms) {
+    constexpr std::size_t kMost = 4096;  // of what rank 0 puts there
+    value.resize(kMost);
+    std::size_t bytes = 0;
+    const int status = store.get(store.arg, key.c_str(), value.data(), value.size(), &bytes, timeout_ms);
+    if (status == 0 && bytes > kMost) {
+      throw Error(Code::kProtocol, fmt::format("the store has {} bytes at the key '{}', and at most {} can be aiacc's",
+                                               bytes, key, kMost));
+    }
+    value.resize(std::min(bytes, kMost));
+    return status;
+  };
+  made.wait = [store](const std::string& key, std::int64_t timeout_ms) {
+    const char* keys[] = {key.c_str()};
+    return store.wait(store.arg, keys, 1, timeout_ms);
+  };
+  return made;
+}
+
+Start read_init_attr(const aiacc_init_attr_t* given) {
+  Start start;
+  if (given == nullptr) return start;
+  const aiacc_init_attr_t attr = complete(given);
+  if (attr.timeout_ms < 0) {
     throw Error(Code::kInvalidArgument,
                 fmt::format("timeout_ms in aiacc_init_attr_t is {}: give milliseconds, or 0 for "
                             "AIACC_INIT_TIMEOUT",
-                            attr->timeout_ms));
+                            attr.timeout_ms));
   }
-  if (attr->timeout_ms > 0) start.config.init_timeout = std::chrono::milliseconds(attr->timeout_ms);
-  if (attr->world_size_set != 0) start.given.identity = GivenIdentity{attr->rank, attr->world_size};
+  if (attr.timeout_ms > 0) start.config.init_timeout = std::chrono::milliseconds(attr.timeout_ms);
+  if (attr.world_size_set != 0) start.given.identity = GivenIdentity{attr.rank, attr.world_size};
+  if (attr.job != nullptr) start.given.job = attr.job;
+  if (attr.store != nullptr) start.given.store = checked(*attr.store);
   return start;
 }
 

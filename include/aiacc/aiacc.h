@@ -93,13 +93,28 @@ typedef uint64_t aiacc_request_t;
 /* The group of all ranks of the default context (the one that aiacc_init makes). */
 #define AIACC_WORLD ((aiacc_group_t)1)
 
+/* A key-value store that all ranks of a job see (torch's, etcd ...), through which they meet. Keys are printable text, values
+ * any bytes. The functions return 0; anything else fails aiacc_init with that number in its sentence. They are called on the
+ * thread of aiacc_init only. `get` and `wait` wait until the keys are there, or return another number than 0 after `timeout_ms`.
+ * The store must be trusted: rank 0 puts the secret of the job's first connections there. */
+typedef struct aiacc_store {
+  size_t size; /* sizeof(aiacc_store_t) */
+  void *arg;   /* first argument of the functions */
+  int (*put)(void *arg, const char *key, const void *value, size_t bytes); /* replaces an older value */
+  /* Writes at most `capacity` bytes, and sets *bytes to the length of the value. */
+  int (*get)(void *arg, const char *key, void *value, size_t capacity, size_t *bytes, int64_t timeout_ms);
+  int (*wait)(void *arg, const char *const *keys, size_t n, int64_t timeout_ms);
+} aiacc_store_t;
+
 /* Attributes of a context. Zero all of it, set `size`, then what you need: zero means the default everywhere. */
 typedef struct aiacc_init_attr {
   size_t size;            /* sizeof(aiacc_init_attr_t) */
-  int32_t world_size_set; /* 1: `rank` and `world_size` are given here and nothing is looked up */
+  int32_t world_size_set; /* 1: `rank` and `world_size` are given here and not looked up */
   int32_t rank;
   int32_t world_size;
-  int32_t timeout_ms; /* for coming up; default AIACC_INIT_TIMEOUT (300 s) */
+  int32_t timeout_ms;         /* for coming up; default AIACC_INIT_TIMEOUT (300 s) */
+  const aiacc_store_t *store; /* meet through it, not by aiaccrun's agent; needed until aiacc_init returns */
+  const char *job;            /* tells apart jobs that meet at one place or share a store; default AIACC_JOB */
 } aiacc_init_attr_t;
 
 /* Attributes of one operation; NULL for defaults. Zero all of it, set `size`. */
@@ -115,8 +130,8 @@ typedef struct aiacc_attr {
 
 /* --- life ---------------------------------------------------------------------------------------------------------- */
 
-/* Makes the default context: finds rank, size and peers from `attr`, from aiaccrun, or (a world of one) from nothing at
- * all. Collective over the job. `attr` may be NULL. */
+/* Makes the default context: finds rank, size and peers from `attr`, from aiaccrun, from AIACC_RENDEZVOUS, or (a world of
+ * one) from nothing at all. Collective over the job. `attr` may be NULL. */
 AIACC_API aiacc_status_t aiacc_init(const aiacc_init_attr_t *attr);
 /* Leaves the job in order. Collective; waits for operations that are still running. */
 AIACC_API aiacc_status_t aiacc_finalize(void);
