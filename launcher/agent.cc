@@ -313,6 +313,7 @@ Task<void> Agent::finish(Stop& stop) {
   co_await drain(stop);
   wire::JobEnded message;
   message.dropped_bytes = dropped_;
+  if (hellos_ != nullptr) message.strangers = hellos_->strangers();
   to_head_.send(message);
   co_await to_head_.flushed(stop);
 }

@@ -42,6 +42,7 @@ constexpr std::array kKinds = {
     MessageKind{MessageId::kTimeout, "AR-TIMEOUT", "the time given by --timeout passed"},
     MessageKind{MessageId::kInterrupted, "AR-INTERRUPTED", "a signal to aiaccrun ended the job"},
     MessageKind{MessageId::kOutputLost, "AR-OUTPUT-LOST", "output that nobody read was dropped at the end"},
+    MessageKind{MessageId::kStrangers, "AR-STRANGERS", "connections that were not of the job were turned away"},
     MessageKind{MessageId::kStdout, "AR-STDOUT", "a standard descriptor was closed at the start"},
     MessageKind{MessageId::kLimit, "AR-LIMIT", "a limit of this host on processes, descriptors or sizes was reached"},
     MessageKind{MessageId::kMemory, "AR-MEMORY", "the host has less memory than the job's ranks need"},

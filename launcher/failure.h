@@ -60,6 +60,7 @@ enum class MessageId : std::uint8_t {
   kTimeout,
   kInterrupted,
   kOutputLost,
+  kStrangers,
   kStdout,
   kLimit,
   kMemory,

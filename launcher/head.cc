@@ -360,7 +360,10 @@ void Head::closing_lines() {
   verdict_.timeout = settings_.timeout;
   verdict_.took = loop_.now() - started_;
   verdict_.dropped_bytes = out_.dropped_bytes() + err_.dropped_bytes();
-  for (const auto& link : links_) verdict_.dropped_bytes += link->dropped_bytes();
+  for (const auto& link : links_) {
+    verdict_.dropped_bytes += link->dropped_bytes();
+    if (link->strangers() > 0) verdict_.strangers.emplace_back(link->name(), link->strangers());
+  }
   const std::optional<ClosingLine> line = closing_line(verdict_);
   if (line) say(line->id, line->sentence);
   for (const std::string& more : evidence_) err_.put_own_line(more);

@@ -101,7 +101,7 @@ void HelloServer::take(Session& session, const wire::Frame& frame) {
     if (first < 0) first = lost;
     return;
   }
-  frame.as<wire::Leave>();
+  strangers_ += frame.as<wire::Leave>().strangers;
   session.state = Session::State::kLeft;
   owner_.rank_finalized(session.local);
   wire::Gone gone;

@@ -84,6 +84,8 @@ class HelloServer {
   // aiaccrun's answers to Owner::host_ready().
   void open_world(const wire::OpenWorld& world);
   void refuse_world(Code code, const std::string& sentence);
+  // Whom ranks of this host turned away, as they said when they left.
+  std::uint64_t strangers() const noexcept { return strangers_; }
   // A rank of another host is gone without leaving.
   void lose_remote(int rank, const std::string& sentence);
 
@@ -134,7 +136,8 @@ class HelloServer {
   std::vector<int> lost_peers_;      // by local rank
   std::string last_told_;            // of the refusals, to the user
   std::optional<Refusal> no_fence_;  // why no fence can complete any more
-  bool announced_ = false;           // all wait for the other hosts
+  std::uint64_t strangers_ = 0;
+  bool announced_ = false;  // all wait for the other hosts
 };
 
 }  // namespace aiacc::launcher

@@ -148,10 +148,13 @@ void HostLink::take(const wire::Frame& frame) {
   }
   switch (frame.type) {
     case wire::Beat::kType: return;
-    case wire::JobEnded::kType:
-      dropped_ = frame.as<wire::JobEnded>().dropped_bytes;
+    case wire::JobEnded::kType: {
+      const auto ended = frame.as<wire::JobEnded>();
+      dropped_ = ended.dropped_bytes;
+      strangers_ = ended.strangers;
       done_ = true;
       return sender_->close();  // there is nothing more to say to it
+    }
     case wire::NotStarted::kType:
       done_ = true;
       up_ = true;

@@ -73,6 +73,7 @@ class HostLink {
   bool hung_up() const noexcept { return hung_up_; }
   const wire::AgentUp& agent() const noexcept { return agent_; }
   std::uint64_t dropped_bytes() const noexcept { return dropped_; }
+  std::uint64_t strangers() const noexcept { return strangers_; }
 
   // Of a host that never came up.
   const StartAttempt& attempt() const noexcept { return attempt_; }
@@ -107,6 +108,7 @@ class HostLink {
   StartAttempt attempt_;
   std::string broken_;  // why the channel ended, if not in order
   std::uint64_t dropped_ = 0;
+  std::uint64_t strangers_ = 0;
   bool up_ = false;
   bool done_ = false;
   bool gone_ = false;

@@ -88,6 +88,7 @@ launcher_tests += \
 	launcher/program_test.cc \
 	launcher/start_failure_test.cc \
 	launcher/starter_test.cc \
+	launcher/verdict_test.cc \
 	launcher/world_fence_test.cc
 
 launcher_tests += \

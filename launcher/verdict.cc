@@ -35,6 +35,20 @@ ClosingLine without_dropped(const Verdict& verdict) {
   return {MessageId::kInternal, ""};
 }
 
+// "3 strangers were turned away on h1", "12 strangers were turned away (10 on h1, 2 on h2)".
+std::string strangers_text(const std::vector<std::pair<std::string, std::uint64_t>>& hosts) {
+  constexpr std::size_t kMostNamed = 8;
+  std::uint64_t all = 0;
+  std::string each;
+  for (std::size_t i = 0; i < hosts.size(); ++i) {
+    all += hosts[i].second;
+    if (i < kMostNamed) each += fmt::format("{}{} on {}", i == 0 ? "" : ", ", hosts[i].second, hosts[i].first);
+  }
+  if (hosts.size() > kMostNamed) each += fmt::format(" and more on {} hosts", hosts.size() - kMostNamed);
+  const std::string turned = fmt::format("{} stranger{} turned away", all, all == 1 ? " was" : "s were");
+  return hosts.size() == 1 ? fmt::format("{} on {}", turned, hosts[0].first) : fmt::format("{} ({})", turned, each);
+}
+
 }  // namespace
 
 std::optional<ClosingLine> closing_line(const Verdict& verdict) {
@@ -43,6 +57,10 @@ std::optional<ClosingLine> closing_line(const Verdict& verdict) {
   if (verdict.dropped_bytes > 0) {
     if (line.sentence.empty()) line = {MessageId::kOutputLost, "all ranks have ended"};
     line.sentence += fmt::format("; {} bytes of output that nobody read were dropped", verdict.dropped_bytes);
+  }
+  if (!verdict.strangers.empty()) {
+    if (line.sentence.empty()) line = {MessageId::kStrangers, "all ranks have ended"};
+    line.sentence += "; " + strangers_text(verdict.strangers);
   }
   if (line.sentence.empty()) return std::nullopt;
   return line;

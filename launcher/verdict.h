@@ -4,6 +4,8 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "base/time.h"
 #include "launcher/exit_rules.h"
@@ -36,6 +38,7 @@ struct Verdict {
   Duration timeout{};
   Duration took{};
   std::uint64_t dropped_bytes = 0;
+  std::vector<std::pair<std::string, std::uint64_t>> strangers;  // that were turned away, by host
 };
 
 struct ClosingLine {

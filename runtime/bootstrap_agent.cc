@@ -111,7 +111,10 @@ std::unique_ptr<MessagePort> AgentBootstrap::port_of(const wire::Welcome& welcom
   for (const wire::HostEntry& host : welcome.hosts) places.hosts.push_back({host.name, host.addresses});
   places.ports = welcome.data_ports;
   places.secret = wire::Secret::from(welcome.secret);
-  return open_data_port(loop_, net_, std::move(data_listener_), entropy_, world, welcome.rank, places, kToldOfDeaths);
+  std::unique_ptr<TcpPort> port =
+      open_data_port(loop_, net_, std::move(data_listener_), entropy_, world, welcome.rank, places, kToldOfDeaths);
+  port_ = port.get();
+  return port;
 }
 
 void AgentBootstrap::observe(BirthObserver& observer) noexcept {
@@ -177,7 +180,9 @@ void AgentBootstrap::root_ended(Root& root, std::exception_ptr error) noexcept {
 Task<void> AgentBootstrap::leave(Stop& stop) {
   leaving_ = true;
   if (!ended_.is_set()) {
-    co_await channel_->send(wire::Leave{}, stop);
+    wire::Leave last;
+    if (port_ != nullptr) last.strangers = port_->refused();
+    co_await channel_->send(last, stop);
     co_await ended_.wait(stop);
   }
 }

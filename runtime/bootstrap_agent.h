@@ -14,6 +14,7 @@
 #include "base/wire/agent_messages.h"
 #include "base/wire/channel.h"
 #include "runtime/bootstrap.h"
+#include "transports/tcp/tcp_port.h"
 
 namespace aiacc {
 
@@ -43,6 +44,7 @@ class AgentBootstrap final : public Bootstrap, private Root::Owner {
   std::string address_;
   int rank_;
   int size_;
+  const TcpPort* port_ = nullptr;                // the context's; it lives at least until leave() is over
   std::unique_ptr<io::Listener> data_listener_;  // for ranks of other hosts, if there are any; until the birth
   std::string version_;
   std::string host_name_;

@@ -5,7 +5,6 @@
 #include <utility>
 
 #include "base/error.h"
-#include "transports/tcp/tcp_port.h"
 
 namespace aiacc {
 
@@ -17,9 +16,9 @@ std::unique_ptr<io::Listener> listen_for_peers(io::Net& net) {
   }
 }
 
-std::unique_ptr<MessagePort> open_data_port(Loop& loop, io::Net& net, std::unique_ptr<io::Listener> listener,
-                                            io::Entropy& entropy, const View& world, int rank, const JobPlaces& places,
-                                            Duration reach_limit) {
+std::unique_ptr<TcpPort> open_data_port(Loop& loop, io::Net& net, std::unique_ptr<io::Listener> listener,
+                                        io::Entropy& entropy, const View& world, int rank, const JobPlaces& places,
+                                        Duration reach_limit) {
   const auto ranks = static_cast<std::size_t>(world.size());
   if (places.ports.size() != ranks || places.secret.none()) {
     throw Error(Code::kProtocol, fmt::format("rank {} was told {} ports of {} ranks on several hosts, and {} secret",

@@ -10,7 +10,7 @@
 #include "base/io/net.h"
 #include "base/view.h"
 #include "base/wire/secret.h"
-#include "transports/message.h"
+#include "transports/tcp/tcp_port.h"
 
 namespace aiacc {
 
@@ -34,8 +34,8 @@ inline constexpr Duration kReachLimit = std::chrono::seconds(30);
 inline constexpr Duration kToldOfDeaths = std::chrono::hours(24 * 365);
 
 // `net` and `entropy` outlive the port. Throws kProtocol if the places are not those of the world.
-std::unique_ptr<MessagePort> open_data_port(Loop& loop, io::Net& net, std::unique_ptr<io::Listener> listener,
-                                            io::Entropy& entropy, const View& world, int rank, const JobPlaces& places,
-                                            Duration reach_limit);
+std::unique_ptr<TcpPort> open_data_port(Loop& loop, io::Net& net, std::unique_ptr<io::Listener> listener,
+                                        io::Entropy& entropy, const View& world, int rank, const JobPlaces& places,
+                                        Duration reach_limit);
 
 }  // namespace aiacc

@@ -83,7 +83,8 @@ struct PeerLost {
 // Rank → agent: I finalize. Answered by Gone; the connection then closes.
 struct Leave {
   static constexpr std::uint16_t kType = 5;
-  auto fields() { return std::tie(); }
+  std::uint64_t strangers = 0;  // that this rank has turned away
+  auto fields() { return std::tie(strangers); }
 };
 struct Gone {
   static constexpr std::uint16_t kType = 6;

@@ -247,7 +247,8 @@ struct EndsTold {
 struct JobEnded {
   static constexpr std::uint16_t kType = 128;
   std::uint64_t dropped_bytes = 0;
-  auto fields() { return std::tie(dropped_bytes); }
+  std::uint64_t strangers = 0;  // that ranks of this host have turned away, as far as they said
+  auto fields() { return std::tie(dropped_bytes, strangers); }
 };
 
 }  // namespace aiacc::wire

@@ -161,6 +161,19 @@ static int idle(const char* argument) {
   return 0;
 }
 
+/* Sums until there is a file of the name ARGUMENT. */
+static int until(const char* argument) {
+  init();
+  int go_on = 1;
+  while (go_on) {
+    sum(1000);
+    if (rank == 0) go_on = access(argument, F_OK) != 0;
+    check(aiacc_broadcast(&go_on, 1, AIACC_INT32, 0, AIACC_WORLD, NULL, NULL), "broadcast");
+  }
+  check(aiacc_finalize(), "finalize");
+  return 0;
+}
+
 /* Ranks disagree on what they call. */
 static int mismatch(const char* argument) {
   (void)argument;
@@ -178,10 +191,10 @@ int main(int argc, char** argv) {
   static const struct {
     const char* name;
     int (*run)(const char* argument);
-  } modes[] = {{"barrier", barrier},  {"loop", loop},   {"no-finalize", no_finalize},
-               {"never", never},      {"death", death}, {"wrong-size", wrong_size},
-               {"forked", forked},    {"idle", idle},   {"second-claim", second_claim},
-               {"mismatch", mismatch}};
+  } modes[] = {{"barrier", barrier},   {"loop", loop},   {"no-finalize", no_finalize},
+               {"never", never},       {"death", death}, {"wrong-size", wrong_size},
+               {"forked", forked},     {"idle", idle},   {"second-claim", second_claim},
+               {"mismatch", mismatch}, {"until", until}};
   for (size_t i = 0; argc > 1 && i < sizeof modes / sizeof *modes; ++i) {
     if (strcmp(argv[1], modes[i].name) == 0) return modes[i].run(argc > 2 ? argv[2] : NULL);
   }
