@@ -73,8 +73,11 @@ std::unique_ptr<io::Listener> StoredPlace::open(io::Net& net) {
   here.addresses = io::host_addresses({});
   here.addresses.insert(here.addresses.end(), {"127.0.0.1", "::1"});  // leads others than rank 0's host to nobody
   const wire::Bytes bytes = wire::encode(here);
-  const std::string value(reinterpret_cast<const char*>(bytes.data()), bytes.size());
-  if (const int status = store_.put(key_, value); status != 0) {
+  std::string value(reinterpret_cast<const char*>(bytes.data()), bytes.size());
+  const int status = store_.put(key_, value);
+  wire::wipe(value.data(), value.size());
+  wire::wipe(here.secret.data(), here.secret.size());
+  if (status != 0) {
     throw Error(Code::kSystem,
                 fmt::format("the store's put of the key '{}' ({} bytes) returned {}", key_, value.size(), status));
   }
@@ -103,9 +106,11 @@ MeetingPlace::Found StoredPlace::find(Duration limit) {
                             "ranks of a job need the same aiacc",
                             what, protocol, wire::kRendezvousProtocol));
   }
-  const auto there = wire::decode<wire::StoredMeeting>(bytes, what);
+  auto there = wire::decode<wire::StoredMeeting>(bytes, what);
+  wire::wipe(value.data(), value.size());
   Found found;
   found.secret = wire::Secret(there.secret);
+  wire::wipe(there.secret.data(), there.secret.size());
   for (const std::string& address : there.addresses) found.addresses.push_back(io::Address::tcp(address, there.port));
   return found;
 }

@@ -16,6 +16,8 @@
 #include <tuple>
 #include <vector>
 
+#include "base/wire/hidden.h"
+
 namespace aiacc::wire {
 
 inline constexpr std::uint16_t kRendezvousProtocol = 1;
@@ -63,7 +65,7 @@ struct RosterEntry {
 struct Roster {
   static constexpr std::uint16_t kType = 304;
   std::uint64_t job = 0;  // random
-  std::string secret;     // of this job's connections, 32 bytes
+  HiddenText secret;      // of this job's connections, 32 bytes
   std::vector<RosterEntry> ranks;
   auto fields() { return std::tie(job, secret, ranks); }
 };
