@@ -2,6 +2,8 @@
 runtime_sources += \
 	runtime/alone.cc \
 	runtime/alone.h \
+	runtime/attendance.cc \
+	runtime/attendance.h \
 	runtime/birth.cc \
 	runtime/birth.h \
 	runtime/bootstrap.h \
@@ -67,6 +69,7 @@ runtime_sources += \
 	runtime/surroundings.h
 
 runtime_tests += \
+	runtime/attendance_test.cc \
 	runtime/bootstrap_choice_test.cc \
 	runtime/bootstrap_conformance.h \
 	runtime/bootstrap_rendezvous_test.cc \

@@ -6,54 +6,25 @@
 #include <limits>
 #include <utility>
 
-#include "base/io/resolve.h"
-
 namespace aiacc {
 namespace {
 
 constexpr Duration kBetweenWords = std::chrono::seconds(1);  // to those who wait
 constexpr Duration kLastWords = std::chrono::seconds(1);     // what is said to guests at the end may take
-constexpr std::size_t kMostNamed = 16;                       // ranks in one sentence
-constexpr std::size_t kMostAddresses = 16;                   // of a rank
-
-// "tcp:[::ffff:10.0.0.5]:4242" → "10.0.0.5".
-std::string numeric_of(const std::string& description) {
-  constexpr std::string_view kMapped = "::ffff:";
-  try {
-    const std::string name = io::Address::parse(description).name;
-    const std::string plain = name.starts_with(kMapped) ? name.substr(kMapped.size()) : name;
-    return plain.find('.') != std::string::npos ? plain : name;
-  } catch (const Error&) {
-    return "";
-  }
-}
-
-std::string who(int rank, const wire::Arrive& said, const std::string& from) {
-  return fmt::format("rank {} ({}{}{})", rank, said.host_name, from.empty() ? "" : ", ", from);
-}
-
-void append(std::string& list, const std::string& item, std::size_t place) {
-  if (place < kMostNamed) list += (list.empty() ? "" : ", ") + item;
-}
-
-std::string and_more(std::size_t count) {
-  return count > kMostNamed ? fmt::format(" and {} more", count - kMostNamed) : "";
-}
 
 }  // namespace
 
 MeetingHost::MeetingHost(Loop& loop, std::unique_ptr<io::Listener> listener, const wire::Secret& secret,
-                         io::Entropy& entropy, wire::Arrive me, std::string place, Duration limit)
+                         io::Entropy& entropy, const wire::Arrive& me, std::string place, Duration limit)
     : loop_(loop),
       secret_(secret),
       entropy_(entropy),
-      me_(std::move(me)),
+      attendance_(me, place),
       place_(std::move(place)),
       limit_(limit),
       changed_(loop),
       said_(loop),
-      firsts_(static_cast<std::size_t>(me_.size)),
-      came_(static_cast<std::size_t>(me_.size)) {
+      firsts_(static_cast<std::size_t>(me.size)) {
   reception_.emplace(loop_, static_cast<wire::Reception::Owner&>(*this), std::move(listener));
 }
 
@@ -120,11 +91,6 @@ void MeetingHost::root_ended(Root& root, std::exception_ptr error) noexcept {
 }
 
 void MeetingHost::admit(Guest& guest, const wire::Frame& frame) {
-  const auto refusing = [&](Code code, const std::string& sentence, bool all) {
-    const Error why(code, sentence);
-    all ? refuse_all(why) : remarks_.push_back(sentence);
-    refuse(guest, why);
-  };
   wire::Arrive head;
   if (frame.type == wire::Arrive::kType) {
     wire::Reader reader(frame.body, "the first message of a rank");
@@ -132,47 +98,19 @@ void MeetingHost::admit(Guest& guest, const wire::Frame& frame) {
     reader.get(head.version);
   }
   const int claimed = guest.said.rank;
-  if (head.version != me_.version || head.protocol != me_.protocol) {
-    return refusing(Code::kMismatch,
-                    fmt::format("rank {} ({}) uses aiacc {} and rank 0 ({}) aiacc {}: all ranks of a job need the same "
-                                "version",
-                                claimed, guest.from, head.version, me_.host_name, me_.version),
-                    true);
+  std::optional<Attendance::Refusal> refusal = attendance_.judge_version(head, claimed, guest.from);
+  if (!refusal) {
+    guest.said = frame.as<wire::Arrive>();
+    if (guest.said.rank != claimed) throw Error(Code::kProtocol, "it changed its rank");
+    refusal = attendance_.judge(guest.said, guest.from);
   }
-  guest.said = frame.as<wire::Arrive>();
-  const wire::Arrive& said = guest.said;
-  if (said.rank != claimed) throw Error(Code::kProtocol, "it changed its rank");
-  const std::string name = who(said.rank, said, guest.from);
-  if (said.job != me_.job) {
-    return refusing(Code::kMismatch,
-                    fmt::format("{} is of the job '{}', and at {} the job '{}' meets: give each job a place of its own",
-                                name, said.job, place_, me_.job),
-                    false);
-  }
-  if (said.size != me_.size) {
-    return refusing(Code::kMismatch,
-                    fmt::format("{} says that the job has {} ranks, and rank 0 ({}) says {}: start all ranks with the "
-                                "same size, and each job at a place of its own",
-                                name, said.size, me_.host_name, me_.size),
-                    true);
-  }
-  if (said.rank < 1 || said.rank >= me_.size) throw Error(Code::kProtocol, "it is no rank of this job");
-  if (gathered_ || place_of(said.rank) != nullptr) {
-    const std::string holder =
-        gathered_ ? "all ranks have come" : who(said.rank, place_of(said.rank)->said, place_of(said.rank)->from);
-    return refusing(
-        Code::kInvalidState,
-        fmt::format("{} comes to {}, where rank {} is taken ({}): start one process a rank, and each job at "
-                    "a place of its own",
-                    name, place_, said.rank, holder),
-        false);
+  if (refusal) {
+    refusal->for_all ? refuse_all(refusal->why) : remarks_.push_back(refusal->why.message());
+    return refuse(guest, refusal->why);
   }
   if (failed_) return refuse(guest, *failed_);
-  if (guest.said.addresses.size() > kMostAddresses) guest.said.addresses.resize(kMostAddresses);
   guest.came = true;
-  for (const std::shared_ptr<Guest>& each : guests_) {
-    if (each.get() == &guest) place_of(said.rank) = each;
-  }
+  attendance_.came(guest.said, guest.from);
   changed_.set();
 }
 
@@ -195,11 +133,8 @@ void MeetingHost::refuse_all(const Error& why) {
 void MeetingHost::gone(const Guest& guest, const std::string& how) {
   const int rank = guest.said.rank;
   if (guest.left || leaving_ || failed_) return;
-  if (!gathered_) {  // it may come again
-    place_of(rank) = nullptr;
-    return;
-  }
-  const std::string sentence = fmt::format("{} went away: {}", who(rank, guest.said, guest.from), how);
+  if (!gathered_) return attendance_.went(rank);  // it may come again
+  const std::string sentence = fmt::format("{} went away: {}", Attendance::who(guest.said, guest.from), how);
   if (settled_) return lose(rank, sentence);
   refuse_all(Error(Code::kPeerFailed, sentence + ", while the job came together", rank));
 }
@@ -268,15 +203,15 @@ Task<wire::Roster> MeetingHost::gather(Stop& stop) {
   reception_->open();
   std::exception_ptr ended;
   try {
-    while (missing() > 0 && !failed_) {
+    while (attendance_.missing() > 0 && !failed_) {
       const bool changed = co_await wait_a_second(stop);
-      if (!changed) say_all(wire::Waiting{attendance()});
+      if (!changed) say_all(wire::Waiting{news()});
     }
   } catch (...) {
     ended = std::current_exception();
   }
   if (ended && as_error(ended).code() == Code::kTimeout) {
-    refuse_all(Error(Code::kTimeout, too_late(limit_, attendance())));
+    refuse_all(Error(Code::kTimeout, too_late(limit_, news())));
   }
   if (failed_) {
     co_await wait_for_sayings(kLastWords);
@@ -305,24 +240,8 @@ Task<std::vector<std::int32_t>> MeetingHost::settle(std::int32_t first, Stop& st
   co_return settled.firsts;
 }
 
-std::size_t MeetingHost::missing() const {
-  return static_cast<std::size_t>(std::count(came_.begin() + 1, came_.end(), nullptr));
-}
-
-std::string MeetingHost::attendance() const {
-  const std::size_t absent = missing();
-  std::string here = who(0, me_, ""), away;
-  std::size_t heres = 1, aways = 0;
-  for (int rank = 1; rank < me_.size; ++rank) {
-    const std::shared_ptr<Guest>& guest = came_[static_cast<std::size_t>(rank)];
-    if (guest == nullptr) {
-      append(away, fmt::format("{}", rank), aways++);
-    } else {
-      append(here, who(rank, guest->said, guest->from), heres++);
-    }
-  }
-  std::string text = fmt::format("{} of {} ranks came to {}: {}{}; rank{} {}{} did not", heres, me_.size, place_, here,
-                                 and_more(heres), absent == 1 ? "" : "s", away, and_more(aways));
+std::string MeetingHost::news() const {
+  std::string text = attendance_.text();
   if (strangers_ > 0) {
     text += fmt::format("; {} connection{} did not prove to know the secret", strangers_, strangers_ == 1 ? "" : "s");
   }
@@ -330,29 +249,11 @@ std::string MeetingHost::attendance() const {
   return text;
 }
 
-wire::RosterEntry MeetingHost::entry_of(const wire::Arrive& said, const std::string& from) const {
-  wire::RosterEntry entry;
-  entry.host_name = said.host_name;
-  entry.addresses = said.addresses;
-  entry.data_port = said.data_port;
-  entry.local_name = said.local_name;
-  const std::string seen = from.empty() ? "" : numeric_of(from);
-  entry.near = from.empty() || io::is_loopback(seen);
-  if (seen.empty() || entry.near) return entry;
-  std::erase(entry.addresses, seen);
-  entry.addresses.insert(entry.addresses.begin(), seen);
-  return entry;
-}
-
-wire::Roster MeetingHost::make_roster() const {
+wire::Roster MeetingHost::make_roster() {
   wire::Roster roster;
   entropy_.fill(std::as_writable_bytes(std::span(&roster.job, 1)));
-  const wire::Secret secret = wire::Secret::fresh(entropy_);
-  roster.secret.assign(reinterpret_cast<const char*>(secret.bytes().data()), secret.bytes().size());
-  roster.ranks.push_back(entry_of(me_, ""));
-  for (std::size_t rank = 1; rank < came_.size(); ++rank) {
-    roster.ranks.push_back(entry_of(came_[rank]->said, came_[rank]->from));
-  }
+  roster.secret = wire::Secret::fresh(entropy_).text();
+  roster.ranks = attendance_.roster();
   return roster;
 }
 

@@ -12,6 +12,7 @@
 #include "base/wire/agent_messages.h"
 #include "base/wire/reception.h"
 #include "base/wire/secure_channel.h"
+#include "runtime/attendance.h"
 #include "runtime/meeting.h"
 
 namespace aiacc {
@@ -21,7 +22,7 @@ class MeetingHost final : public Meeting, private wire::Reception::Owner, privat
   // `me` is what a guest would say, `place` names where they meet, `limit` is how long they have. The entropy outlives the
   // meeting.
   MeetingHost(Loop& loop, std::unique_ptr<io::Listener> listener, const wire::Secret& secret, io::Entropy& entropy,
-              wire::Arrive me, std::string place, Duration limit);
+              const wire::Arrive& me, std::string place, Duration limit);
   ~MeetingHost() override;
 
   Task<wire::Roster> gather(Stop& stop) override;
@@ -65,16 +66,13 @@ class MeetingHost final : public Meeting, private wire::Reception::Owner, privat
   Task<void> wait_for_sayings(Duration limit);
   Task<bool> wait_a_second(Stop& stop);
 
-  std::shared_ptr<Guest>& place_of(int rank) { return came_[static_cast<std::size_t>(rank)]; }
-  std::size_t missing() const;
-  std::string attendance() const;
-  wire::Roster make_roster() const;
-  wire::RosterEntry entry_of(const wire::Arrive& said, const std::string& from) const;
+  std::string news() const;
+  wire::Roster make_roster();
 
   Loop& loop_;
   wire::Secret secret_;
   io::Entropy& entropy_;
-  wire::Arrive me_;
+  Attendance attendance_;
   std::string place_;
   Duration limit_;
   Event changed_;
@@ -89,7 +87,6 @@ class MeetingHost final : public Meeting, private wire::Reception::Owner, privat
   BirthObserver* observer_ = nullptr;
   std::vector<wire::RankLost> unheard_;  // losses before there was an observer
   std::list<std::shared_ptr<Guest>> guests_;
-  std::vector<std::shared_ptr<Guest>> came_;  // by rank
   std::list<Saying> sayings_;
   std::optional<wire::Reception> reception_;
 };

@@ -1,0 +1,56 @@
+#include "runtime/attendance.h"
+
+#include <gtest/gtest.h>
+
+namespace aiacc {
+namespace {
+
+wire::Arrive rank_of(int rank, int size, std::vector<std::string> addresses = {}) {
+  wire::Arrive said;
+  said.rank = rank;
+  said.size = size;
+  said.version = "1.2.3";
+  said.host_name = "h" + std::to_string(rank);
+  said.addresses = std::move(addresses);
+  return said;
+}
+
+TEST(Attendance, SaysWhoCameAndWhoDidNot) {
+  Attendance attendance(rank_of(0, 4), "PLACE");
+  EXPECT_EQ(attendance.text(), "1 of 4 ranks came to PLACE: rank 0 (h0); ranks 1, 2, 3 did not");
+  attendance.came(rank_of(2, 4), "tcp:10.0.0.2:5");
+  attendance.came(rank_of(1, 4), "tcp:10.0.0.1:5");
+  EXPECT_EQ(attendance.text(),
+            "3 of 4 ranks came to PLACE: rank 0 (h0), rank 1 (h1, tcp:10.0.0.1:5), rank 2 (h2, tcp:10.0.0.2:5); rank 3 "
+            "did not");
+  attendance.went(1);
+  EXPECT_EQ(attendance.missing(), 2u);
+}
+
+TEST(Attendance, ManyAreCountedAndNotNamed) {
+  Attendance attendance(rank_of(0, 100), "PLACE");
+  for (int rank = 1; rank < 60; ++rank) attendance.came(rank_of(rank, 100), "tcp:10.0.0.1:5");
+  const std::string text = attendance.text();
+  EXPECT_NE(text.find("60 of 100 ranks came"), std::string::npos);
+  EXPECT_NE(text.find("rank 15 (h15, tcp:10.0.0.1:5) and 44 more; ranks 60, 61"), std::string::npos) << text;
+  EXPECT_TRUE(text.ends_with("75 and 24 more did not")) << text;
+}
+
+TEST(Attendance, TheAddressThatWasSeenComesFirstAndLoopbackTellsOfTheMachine) {
+  Attendance attendance(rank_of(0, 4, {"10.0.0.9"}), "PLACE");
+  attendance.came(rank_of(1, 4, {"192.168.0.1", "10.0.0.1", "fd00::1"}), "tcp:[::ffff:10.0.0.1]:40000");
+  attendance.came(rank_of(2, 4, {"10.0.0.2"}), "tcp:[fd00::2]:40000");
+  attendance.came(rank_of(3, 4, {"10.0.0.9"}), "tcp:127.0.0.1:40000");
+  const std::vector<wire::RosterEntry> roster = attendance.roster();
+  using Addresses = std::vector<std::string>;
+  EXPECT_EQ(roster[0].addresses, Addresses{"10.0.0.9"});
+  EXPECT_TRUE(roster[0].near);
+  EXPECT_EQ(roster[1].addresses, (Addresses{"10.0.0.1", "192.168.0.1", "fd00::1"}));
+  EXPECT_FALSE(roster[1].near);
+  EXPECT_EQ(roster[2].addresses, (Addresses{"fd00::2", "10.0.0.2"}));
+  EXPECT_EQ(roster[3].addresses, Addresses{"10.0.0.9"});
+  EXPECT_TRUE(roster[3].near);
+}
+
+}  // namespace
+}  // namespace aiacc
