@@ -38,15 +38,13 @@ EXTRA_DIST += \
 	tests/programs/deny_affinity.c \
 	tests/programs/job_rank.c \
 	tests/programs/say_hello.py \
-	tests/programs/surface.cc \
-	tests/rendezvous_test.py \
-	tests/settings_test.py \
-	tests/surface_hosts_test.py \
 	tests/programs/stranger.py \
+	tests/programs/surface.cc \
 	tests/rendezvous_test.py \
 	tests/settings_test.py \
 	tests/store_test.py \
 	tests/strangers_test.py \
+	tests/surface_hosts_test.py \
 	tests/wire_protocol_test.py \
 	tests/run
 
