@@ -20,6 +20,8 @@ collectives_sources += \
 	collectives/net/gather.cc \
 	collectives/net/gather.h \
 	collectives/net/net_call.h \
+	collectives/net/one_round_reduce.cc \
+	collectives/net/one_round_reduce.h \
 	collectives/net/ordered_reduce.cc \
 	collectives/net/ordered_reduce.h \
 	collectives/net/point_to_point.cc \

@@ -35,10 +35,16 @@ class Packs final : public PackReducer {
 class PackScratch {
  public:
   PackScratch(const Operation& op, std::size_t bytes)
-      : like_{op.team, op.call, op.sequence, op.stop, op.call.tensors.front().send, {}}, scratch_(like_, bytes) {}
+      : like_{op.team, op.call, op.sequence, op.stop, first_of(op), {}}, scratch_(like_, bytes) {}
   Buffer buffer() noexcept { return scratch_.buffer(); }
 
  private:
+  static Buffer first_of(const Operation& op) noexcept {
+    for (const Tensor& tensor : op.call.tensors) {
+      if (tensor.send.bytes > 0) return tensor.send;
+    }
+    return {};
+  }
   Operation like_;
   net::Scratch scratch_;
 };

@@ -30,6 +30,7 @@ enum class Algorithm : std::uint32_t {
   kGather = 9,
   kScatter = 10,
   kOrderedReduce = 11,
+  kOneRoundReduce = 12,
 };
 
 // Those who take part in the algorithm, by their places in it: all of the team in the order of their ranks, or the members

@@ -32,7 +32,14 @@ Task<void> exchange(Ordered& run, std::size_t index, Buffer arrived, Stop& stop)
     const int partner = (step - call.rank() + n) % n;
     if (partner == call.rank()) continue;
     const Buffer into = arrived.slice(static_cast<std::size_t>(partner) * mine, mine);
-    co_await call.send_recv(partner, run.segment_of(partner, index), partner, into, index, stop);
+    const Buffer sent = run.segment_of(partner, index);
+    if (sent.bytes > 0 && mine > 0) {
+      co_await call.send_recv(partner, sent, partner, into, index, stop);
+    } else if (sent.bytes > 0) {
+      co_await call.send(partner, index, sent, stop);
+    } else if (mine > 0) {
+      co_await call.recv(partner, index, into, stop);
+    }
   }
 }
 

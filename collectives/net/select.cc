@@ -5,6 +5,8 @@
 #include "collectives/net/binomial_reduce.h"
 #include "collectives/net/dissemination_barrier.h"
 #include "collectives/net/gather.h"
+#include "collectives/net/net_call.h"
+#include "collectives/net/one_round_reduce.h"
 #include "collectives/net/ordered_reduce.h"
 #include "collectives/net/point_to_point.h"
 #include "collectives/net/recursive_doubling_allreduce.h"
@@ -20,10 +22,13 @@ Task<void> run(Operation& op) {
   const bool in_one_pass = reduction.narrows() || reduction.ordered();
   switch (op.call.kind) {
     case Collective::kAllreduce:
+      if (in_one_pass && fits_one_round(ranks_in(op), op.call.bytes())) return one_round_allreduce(op);
       if (reduction.narrows()) return ordered_allreduce(op);
       if (op.call.bytes() <= kRecursiveDoublingBytes) return recursive_doubling_allreduce(op);
       return reduction.ordered() ? ordered_allreduce(op) : ring_allreduce(op);
-    case Collective::kReduce: return in_one_pass ? ordered_reduce(op) : binomial_reduce(op);
+    case Collective::kReduce:
+      if (!in_one_pass) return binomial_reduce(op);
+      return fits_one_round(ranks_in(op), op.call.bytes()) ? one_round_reduce(op) : ordered_reduce(op);
     case Collective::kBroadcast: return binomial_broadcast(op);
     case Collective::kAllgather: return ring_allgather(op);
     case Collective::kReduceScatter: return in_one_pass ? ordered_reduce_scatter(op) : ring_reduce_scatter(op);
