@@ -42,12 +42,7 @@ aiacc_status_t barrier(const CallShape&) { return aiacc_barrier(AIACC_WORLD, nul
 aiacc_status_t sendrecv(const CallShape& c) {
   const int next = (c.rank + 1) % c.size;
   const int before = (c.rank + c.size - 1) % c.size;
-  aiacc_request_t sent = AIACC_NULL;
-  aiacc_status_t status = aiacc_send(c.send, c.count, c.type, next, 0, AIACC_WORLD, nullptr, &sent);
-  if (status != AIACC_OK) return status;
-  status = aiacc_recv(c.recv, c.count, c.type, before, 0, AIACC_WORLD, nullptr, nullptr);
-  const aiacc_status_t own = aiacc_wait(sent);
-  return status != AIACC_OK ? status : own;
+  return aiacc_sendrecv(c.send, c.count, next, 0, c.recv, c.count, before, 0, c.type, AIACC_WORLD, nullptr, nullptr);
 }
 
 double one(double) { return 1; }
