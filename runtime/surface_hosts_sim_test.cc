@@ -131,7 +131,8 @@ TEST_P(SurfaceHosts, GroupedTensorsAreReducedAsOneOperation) {
   const int n = job.size();
   for (std::size_t k = 0; k < data.size(); ++k) {
     const int i = static_cast<int>(k % counts.size());
-    const auto expected = static_cast<float>(n * i + n * (n - 1) / 2);
+    const int sum = n * i + n * (n - 1) / 2;
+    const auto expected = static_cast<float>(sum);
     EXPECT_EQ(std::count(data[k].begin(), data[k].end(), expected), static_cast<long>(data[k].size())) << i;
   }
 }

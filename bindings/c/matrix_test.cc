@@ -55,7 +55,7 @@ class Matrix : public ::testing::TestWithParam<int> {};
 TEST_P(Matrix, EveryRankFindsWhatItShould) {
   const int ranks = GetParam();
   if (test::kSanitized && ranks > 5) GTEST_SKIP() << "takes minutes under a sanitizer";
-  const char* wanted = std::getenv("SURFACE_MATRIX");
+  const char* wanted = std::getenv("SURFACE_MATRIX");  // NOLINT(concurrency-mt-unsafe)
   const std::vector<Case> cases = cases_for(ranks, wanted != nullptr && std::string_view(wanted) == "full");
   const test::World world(static_cast<std::size_t>(ranks));
   constexpr std::size_t kAtOnce = 16;  // whose inputs exist together
