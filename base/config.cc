@@ -67,6 +67,10 @@ class Assign {
   void operator()(std::uint64_t ConfigValues::*target) const {
     values_.*target = parse_in_range<std::uint64_t>(row_, text_, "a size such as 4096, 64K or 1G,", parse_bytes);
   }
+  void operator()(Encryption ConfigValues::*target) const {
+    if (text_ != "none" && text_ != "data") refuse(row_, text_, "none or data");
+    values_.*target = text_ == "data" ? Encryption::kData : Encryption::kNone;
+  }
   void operator()(LogLevels ConfigValues::*target) const {
     try {
       values_.*target = LogLevels::parse(text_);
@@ -91,6 +95,9 @@ struct TextOf {
   std::string operator()(bool ConfigValues::*from) const { return values.*from ? "yes" : "no"; }
   std::string operator()(Duration ConfigValues::*from) const { return text_of(values.*from); }
   std::string operator()(std::uint64_t ConfigValues::*from) const { return text_of_bytes(values.*from); }
+  std::string operator()(Encryption ConfigValues::*from) const {
+    return values.*from == Encryption::kData ? "data" : "none";
+  }
   std::string operator()(LogLevels ConfigValues::*from) const { return (values.*from).text(); }
 };
 
@@ -101,6 +108,7 @@ struct ArgumentName {
   std::string_view operator()(Duration ConfigValues::*) const { return "time"; }
   std::string_view operator()(std::uint64_t ConfigValues::*) const { return "size"; }
   std::string_view operator()(LogLevels ConfigValues::*) const { return "levels"; }
+  std::string_view operator()(Encryption ConfigValues::*) const { return "none|data"; }
 };
 
 // mdoc begins each sentence on a line of its own.

@@ -19,6 +19,9 @@
 
 namespace aiacc {
 
+// What is encrypted between ranks of different hosts.
+enum class Encryption : std::uint8_t { kNone, kData };
+
 // The values, each by the variable of its name. What they mean stands in the table.
 struct ConfigValues {
   std::string agent;
@@ -37,15 +40,17 @@ struct ConfigValues {
   Duration lease{};
   LogLevels log;
   Duration spin{};
+  Encryption encrypt = Encryption::kNone;
   std::uint64_t slice_bytes = 0;
   std::uint64_t slot_bytes = 0;
 };
 
 struct ConfigRow {
-  // Which value it sets; its type says how text is read: text, a whole number or nothing, yes or no, a time, log levels, bytes.
-  using Target =
-      std::variant<std::string ConfigValues::*, std::optional<std::int64_t> ConfigValues::*, bool ConfigValues::*,
-                   Duration ConfigValues::*, LogLevels ConfigValues::*, std::uint64_t ConfigValues::*>;
+  // Which value it sets; its type says how text is read: text, a whole number or nothing, yes or no, a time, log levels, bytes,
+  // what is encrypted.
+  using Target = std::variant<std::string ConfigValues::*, std::optional<std::int64_t> ConfigValues::*,
+                              bool ConfigValues::*, Duration ConfigValues::*, LogLevels ConfigValues::*,
+                              std::uint64_t ConfigValues::*, Encryption ConfigValues::*>;
   enum class SetBy : std::uint8_t { kUser, kLauncher };
 
   std::string_view name;

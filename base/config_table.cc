@@ -48,6 +48,12 @@ constexpr std::array kTable{
               "What is logged to standard error: a level (trace, debug, info, warn, error, off) for everything, and "
               "PART=LEVEL for parts (core, net, memory, launch, bootstrap, collective), separated by commas.",
               "0.1"},
+    ConfigRow{
+        "AIACC_ENCRYPT", &V::encrypt, "none", "", "", kUser,
+        "What is encrypted between ranks of different hosts: none, or data for all messages, which costs a core about "
+        "a "
+        "second for each gigabyte. Give it the same value on all ranks. Between aiaccrun and its agents, ssh encrypts.",
+        "0.1"},
     ConfigRow{"AIACC_SPIN", &V::spin, "2us", "0ns", "1s", kUser,
               "How long a rank that waits for its peers keeps its core before it yields it, and later blocks.", "0.1"},
     ConfigRow{"AIACC_SLICE_BYTES", &V::slice_bytes, "16G", "1M", "1T", kUser,

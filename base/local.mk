@@ -134,6 +134,8 @@ base_sources += \
 	base/wire/rendezvous_messages.h \
 	base/wire/hidden.cc \
 	base/wire/hidden.h \
+	base/wire/sealed_stream.cc \
+	base/wire/sealed_stream.h \
 	base/wire/secret.cc \
 	base/wire/secret.h \
 	base/wire/secret_file.cc \
@@ -230,6 +232,7 @@ base_tests += \
 	base/wire/handshake_test.cc \
 	base/wire/secret_file_test.cc \
 	base/wire/hidden_test.cc \
+	base/wire/sealed_stream_test.cc \
 	base/wire/secure_channel_test.cc
 
 base_tests += \

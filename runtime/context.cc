@@ -57,6 +57,11 @@ void Context::lost_peer(const Member& member) noexcept {
   if (bootstrap_ != nullptr && lost_rank_ != kNoPeer) bootstrap_->lost_peer(lost_rank_);
 }
 
+std::string Context::obstacle(const Member& member) const {
+  const int rank = world_view_->rank_of(member);
+  return port_ == nullptr || rank < 0 ? std::string() : port_->obstacle(rank);
+}
+
 void Context::on_rank_lost(int rank, std::exception_ptr error) noexcept {
   const Member& lost = world_view_->member(rank);
   if (host_ != nullptr && lost.host == world_view_->member(rank_).host) host_->mark_dead(domain_rank_of(lost));

@@ -146,7 +146,27 @@ void Group::investigate(const GroupOperation& operation) noexcept {
   if (crosses_hosts(operation)) team_.mailbox->investigate(view_->id(), operation.wire_sequence());
 }
 
+// A network that lets agents talk and ranks not is nobody's death: it is told with what waits.
 std::string Group::holdup(const GroupOperation& operation) {
+  std::string text = missing(operation);
+  if (!crosses_hosts(operation)) return text;
+  int others = 0;
+  std::string first;
+  for (const Member& member : view_->members()) {
+    std::string obstacle = context_.obstacle(member);
+    if (obstacle.empty()) continue;
+    if (first.empty()) {
+      first = std::move(obstacle);
+    } else {
+      ++others;
+    }
+  }
+  if (first.empty()) return text;
+  if (others > 0) first += fmt::format(" (and {} more of this group)", others);
+  return text.empty() ? first : fmt::format("{}; {}", text, first);
+}
+
+std::string Group::missing(const GroupOperation& operation) {
   if (board_ != nullptr && !is_message(operation.call().kind)) {
     const std::vector<int> ranks = board_->missing(operation.sequence());
     if (!ranks.empty()) return named(ranks, "has not arrived", "have not arrived");

@@ -50,6 +50,7 @@ Task<void> RealContext::be_born_on_lane(Stop& stop) {
   Birth birth = co_await bootstrap_->join(stop);
   log_.emplace(config_.log, fmt::format("rank {} on {}", birth.rank, birth.host_name), clock_);
   for (const std::string& remark : birth.remarks) AIACC_LOG(*log_, kBootstrap, kWarn, "{}", remark);
+  if (birth.port != nullptr && config_.encryption == Encryption::kData) birth.port->encrypt();
   ProgressWatch::Reporter& reporter = *this;
   context_ = std::make_unique<Context>(lane_, compute_, std::move(birth), config_, reporter);
   bootstrap_->observe(*context_);

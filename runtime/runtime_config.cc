@@ -9,6 +9,7 @@ RuntimeConfig RuntimeConfig::from(const ConfigValues& values) {
   config.late_after = values.late_after;
   config.spin = values.spin;
   config.slice_bytes = values.slice_bytes;
+  config.encryption = values.encrypt;
   config.log = values.log;
   return config;
 }

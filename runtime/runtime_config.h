@@ -14,6 +14,7 @@ struct RuntimeConfig {
   Duration late_after = std::chrono::seconds(60);     // AIACC_LATE_AFTER, until an operation says for whom it waits
   Duration spin = std::chrono::microseconds(2);       // AIACC_SPIN
   std::uint64_t slice_bytes = 0;                      // AIACC_SLICE_BYTES, of local worlds; 0: what the host has
+  Encryption encryption = Encryption::kNone;          // AIACC_ENCRYPT
   LogLevels log;                                      // AIACC_LOG
 
   static RuntimeConfig from(const ConfigValues& values);

@@ -3,6 +3,7 @@ import ast
 import contextlib
 import os
 import pathlib
+import re
 import signal
 import time
 
@@ -146,6 +147,31 @@ def test_a_host_that_goes_down(lab):
         os.kill(first, signal.SIGKILL)  # the kernel ends everything on it
         code, _, err = job.finish()
         assert code == 125 and "host h1 was lost" in closing_line(err), err
+
+
+def test_ranks_that_encrypt_train_together(lab):
+    code, out, err = on(lab, "h0:2,h1:1", "-x", "AIACC_ENCRYPT=data", RANK, "run").finish()
+    assert (code, out) == (0, ""), err
+
+
+def test_a_rank_that_encrypts_and_one_that_does_not_say_so(lab):
+    code, _, err = on(lab, "h0,h1", "sh", "-c",
+                      f"if [ $AIACC_RANK = 1 ]; then export AIACC_ENCRYPT=data; fi; exec {RANK} run").finish()
+    assert code == 3
+    said = "rank 1 on host h1 encrypts its messages and rank 0 on host h0 does not: give AIACC_ENCRYPT the same value on all ranks"
+    assert err.count(said) == 2, err
+
+
+def test_a_network_that_spares_the_agents_is_named(lab):
+    """The agents' connections go another way; the ranks of the two hosts do not reach each other."""
+    with Hosts(2) as hosts:
+        hosts.cut_at_switch("h1")
+        code, _, err = on(hosts, "h0,h1", "-x", "AIACC_TIMEOUT=5s", "-x", "AIACC_LATE_AFTER=2s", RANK, "run").finish()
+        assert code == 3, err
+        # Whichever says so first; the other may be ended before it does.
+        way = r"rank (0 on host h0 cannot reach rank 1 on host h1|1 on host h1 cannot reach rank 0 on host h0) .*tcp:10\.77\.0\.[12]:"
+        assert re.search(r"has waited for 2[.\d]* s; .*" + way, err), err
+        assert re.search(r"was not complete after 5[.\d]* s; .*" + way, err), err
 
 
 def test_a_hundred_hosts_are_no_queue(lab):

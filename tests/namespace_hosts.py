@@ -104,7 +104,7 @@ class Hosts:
         self.enter, self.ssh = str(self.folder / "enter"), str(self.folder / "ssh")
 
         switch = self.first_process("switch", hosts)
-        inside = ["nsenter", "--target", str(switch), "--net", "--"]
+        inside = self.inside = ["nsenter", "--target", str(switch), "--net", "--"]
         self.run(*inside, "ip", "link", "add", "switch", "type", "bridge")
         self.run(*inside, "ip", "link", "set", "switch", "up")
         for number, name in enumerate(self.names):
@@ -157,6 +157,10 @@ class Hosts:
     def cut(self, name):
         """Pulls the host's plug."""
         self.run("nsenter", "--target", str(self.pids[name]), "--net", "--", "ip", "link", "set", "eth0", "down")
+
+    def cut_at_switch(self, name):
+        """The same at the other end of its cable: the host's own port stays up, with its addresses."""
+        self.run(*self.inside, "ip", "link", "set", f"port{self.names.index(name)}", "down")
 
 
 def main():

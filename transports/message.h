@@ -105,6 +105,12 @@ class MessagePort {
   // tells `why` soon, never from inside, unless it was told already.
   virtual void lose(int rank, std::exception_ptr why) noexcept = 0;
 
+  // What travels is encrypted from now on, where a port can; before set_receiver().
+  virtual void encrypt() noexcept {}
+  // Why this rank cannot be reached just now, as a sentence with its addresses; "" if nothing is known to be in the way. For
+  // reports about operations that wait.
+  virtual std::string obstacle(int rank) const { return static_cast<void>(rank), std::string(); }
+
   // Says farewell before close(): returns when every peer that was spoken with has all that was posted and knows that this
   // rank goes in order, or after `limit`.
   virtual Task<void> leave(Duration limit, Stop& stop) = 0;

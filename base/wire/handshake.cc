@@ -161,7 +161,7 @@ DialerHandshake::Conclusion DialerHandshake::conclude(std::span<const std::byte>
   auto said = message_in<ConnectVerdict>(parse(verdict));
   expect_proof(transcript_.prove(secret_, kVerdictLabel, before_proof(verdict)), said.proof, "the other end");
   expect_terms(said.terms);
-  if (said.verdict > Verdict::kGone) {
+  if (said.verdict > Verdict::kUnlike) {
     throw Error(Code::kProtocol,
                 fmt::format("a handshake ends with the unknown verdict {}", static_cast<int>(said.verdict)));
   }

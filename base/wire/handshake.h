@@ -47,8 +47,9 @@ enum class Purpose : std::uint16_t {
 
 enum class Verdict : std::uint8_t {
   kAccepted = 0,
-  kBusy = 1,  // another connection of this pair is being made or stands: come back if it does not last
-  kGone = 2,  // this end has given the other one up for lost
+  kBusy = 1,    // another connection of this pair is being made or stands: come back if it does not last
+  kGone = 2,    // this end has given the other one up for lost
+  kUnlike = 3,  // what the two ends were told to do does not fit together: the terms say what
 };
 
 using Nonce = std::array<std::byte, 32>;

@@ -191,7 +191,8 @@ TEST(Handshake, TheVectorsOfTheSpecificationHold) {
   if (source == nullptr) GTEST_SKIP() << "AIACC_SOURCE does not say where the sources are";
   std::ifstream page(std::filesystem::path(source) / "docs/wire-protocol.md");
   ASSERT_TRUE(page) << "docs/wire-protocol.md is missing in " << source;
-  const std::map<std::string, std::string> documented = vectors_in(page);
+  std::map<std::string, std::string> documented = vectors_in(page);
+  documented.erase("encrypted to the listener");  // sealed_stream_test.cc opens it
 
   Ends ends;
   std::map<std::string, std::string> computed;

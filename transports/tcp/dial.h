@@ -1,10 +1,12 @@
-// Dial: one effort to reach a peer: its addresses in turn, again and again with growing pauses, until one answers with proof
-// or the time is over.
+// Dial: one effort to reach a peer: all its addresses, again and again with growing pauses, until one answers with proof or the
+// time is over. The addresses are tried at once, each kStagger behind the one before it (as "happy eyeballs", RFC 8305, does),
+// and the first that proves to be the peer is taken.
 //
 // The time does not run out while an address takes the connection and says nothing: that is a rank that is stopped, or that
 // computes and looks at nothing. Its host's agent knows when it dies; the operations that wait for it have deadlines.
 #pragma once
 
+#include <list>
 #include <map>
 #include <memory>
 #include <optional>
@@ -21,11 +23,15 @@ namespace aiacc::tcp {
 struct Terms {
   std::uint64_t received = 0;     // messages that the speaker has from the other
   std::uint64_t connections = 0;  // that the pair has had before, as the speaker knows
-  auto fields() { return std::tie(received, connections); }
+  bool encrypts = false;          // the speaker encrypts what follows the handshake, and expects the same
+  auto fields() { return std::tie(received, connections, encrypts); }
 
   std::string text() const;
   static Terms from(std::string_view text);  // throws kProtocol
 };
+
+// What both ends say of a pair of which one encrypts.
+Error unlike_ends(const Shared& shared, int other, bool other_encrypts);
 
 class Dial;
 
@@ -53,27 +59,49 @@ class Dial final : private Root::Owner {
   bool proof_sent() const noexcept { return proof_sent_; }
   void stop() noexcept;
 
+  // Why the peer is not reached, with its addresses, once that has lasted; "" before, and for a peer that is only silent.
+  std::string obstacle() const;
+
  private:
+  static constexpr Duration kStagger = std::chrono::milliseconds(50);
+
+  // One try of every address.
+  struct Round {
+    Round(Loop& loop, Stop& parent) : connecting(parent), talking(parent), ended(loop) {}
+    Stop connecting;       // of those that have said nothing yet
+    Stop talking;          // of the others
+    Event ended;           // an attempt has, or the next may begin
+    bool claimed = false;  // an address has proved to be the peer's
+    bool done = false;     // nothing is left to be done
+    bool busy = false;     // an address was taken and did not answer
+  };
+
   void root_ended(Root& root, std::exception_ptr error) noexcept override;
   Task<void> run();
-  Task<bool> attempt(io::Address address, Instant end);
-  Task<std::unique_ptr<io::Stream>> connect(io::Address address, Instant end);
-  Task<bool> converse(io::Stream& stream, Terms& theirs, Stop& stop);
-  Error unreachable(Instant began) const;
+  Task<void> try_all(Instant end);
+  Task<void> attempt(io::Address address, Instant end);
+  Task<std::unique_ptr<io::Stream>> connect(io::Address address, Instant end, Stop& stop);
+  Task<void> converse(std::unique_ptr<io::Stream> stream, bool* claimed, bool* silent);
+  void note(const io::Address& address, const std::string& reason);
+  Error unreachable() const;
 
   Shared& shared_;
   DialOwner& owner_;
   int rank_;
   bool proof_sent_ = false;
-  bool given_up_ = false;  // by the peer
-  bool busy_ = false;      // the last attempt was taken and not answered
+  bool given_up_ = false;        // by the peer
+  bool silent_ = false;          // the last round met nobody but was taken
+  std::optional<Error> unlike_;  // why this pair never talks
+  Instant began_{};
   // For one address: at first short, because the next one may answer at once.
   Duration connect_limit_ = std::chrono::milliseconds(500);
   Duration patience_ = wire::kHandshakeLimit;  // with a peer that does not answer
-  unsigned attempts_ = 0;
+  unsigned attempts_made_ = 0;
   std::map<std::string, std::string> reasons_;  // by address: why its last attempt failed
   Stop stop_;
-  std::optional<Root> root_;  // last: its frames refer to what stands above
+  std::optional<Round> round_;
+  std::list<std::optional<Root>> attempts_;  // of the round
+  std::optional<Root> root_;                 // last: their frames refer to what stands above
 };
 
 }  // namespace aiacc::tcp

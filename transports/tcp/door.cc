@@ -2,6 +2,8 @@
 
 #include <utility>
 
+#include "base/wire/sealed_stream.h"
+
 namespace aiacc::tcp {
 
 Door::Door(Shared& shared, DoorOwner& owner, std::unique_ptr<io::Listener> listener)
@@ -26,13 +28,20 @@ Task<void> Door::greet(std::unique_ptr<io::Stream> stream, bool* stranger, Stop&
   *stranger = false;
 
   const int rank = handshake.who().from;
-  const wire::Verdict verdict = owner_.judge(rank, theirs);
+  const bool unlike = theirs.encrypts != shared_.encrypts;
+  const wire::Verdict verdict = unlike ? wire::Verdict::kUnlike : owner_.judge(rank, theirs);
   wire::Bytes frame = handshake.decide(verdict, owner_.terms_for(rank).text());
-  if (verdict == wire::Verdict::kAccepted) {
-    owner_.let_in(rank, std::move(stream), theirs, std::move(frame));
-  } else {
+  if (verdict != wire::Verdict::kAccepted) {
     co_await io::write_all(*stream, frame, stop);
+    if (unlike) owner_.turn_away(rank, unlike_ends(shared_, rank, theirs.encrypts));
+    co_return;
   }
+  if (shared_.encrypts) {
+    const wire::SessionKeys keys = handshake.keys();
+    stream = std::make_unique<wire::SealedStream>(shared_.loop, std::move(stream), keys.to_dialer, keys.to_listener,
+                                                  std::exchange(frame, {}));
+  }
+  owner_.let_in(rank, std::move(stream), theirs, std::move(frame));
 }
 
 }  // namespace aiacc::tcp

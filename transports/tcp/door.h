@@ -14,6 +14,8 @@ class DoorOwner {
   virtual wire::Verdict judge(int rank, const Terms& theirs) noexcept = 0;
   virtual Terms terms_for(int rank) noexcept = 0;
   virtual void let_in(int rank, std::unique_ptr<io::Stream> stream, const Terms& theirs, wire::Bytes preface) = 0;
+  // It is of this job, and the two will never talk.
+  virtual void turn_away(int rank, const Error& why) noexcept = 0;
 
  protected:
   ~DoorOwner() = default;

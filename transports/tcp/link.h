@@ -30,6 +30,7 @@ class Link final : private ConnectionOwner, private DialOwner {
   void ask_held_again() noexcept;
   void lose(std::exception_ptr why) noexcept;  // tells the receiver
   void close() noexcept;                       // tells nobody
+  std::string obstacle() const { return dial_ != nullptr ? dial_->obstacle() : std::string(); }
 
   // Says farewell as soon as everything is acknowledged.
   void leave() noexcept;
@@ -37,7 +38,7 @@ class Link final : private ConnectionOwner, private DialOwner {
 
   // A dialer has proved to be this peer: shall it be taken? If so, accept() follows at once.
   wire::Verdict judge(const Terms& theirs) const noexcept;
-  Terms my_terms() const noexcept override { return {inbound_.count(), connections_}; }
+  Terms my_terms() const noexcept override { return {inbound_.count(), connections_, shared_.encrypts}; }
   void make_way() noexcept;  // for a dialer that is taken: no other connection moves anything from now on
   void accept(std::unique_ptr<io::Stream> stream, const Terms& theirs, wire::Bytes preface);
 

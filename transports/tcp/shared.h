@@ -33,6 +33,7 @@ class Shared {
   const TcpPort::Settings settings;
   MessageReceiver* receiver = nullptr;
   bool closed = false;
+  bool encrypts = false;  // what follows a handshake
   std::uint64_t refused = 0;
   Event links_changed;  // for leave(): set when a link has nothing more to say
 

@@ -77,23 +77,37 @@ const std::vector<Post>& small_posts() {
   return posts;
 }
 
-TEST(TcpBreaks, AtEveryByteOfSmallMessages) {
+// How many of the positions were reached by the small posts. Each break is followed by a connection with keys of its own.
+std::uint64_t break_at_every_byte(bool encrypts, std::uint64_t positions) {
   std::uint64_t breaks = 0;
-  for (std::uint64_t position = 0;; ++position) {
-    SimTcp net(2, position + 1);
+  for (std::uint64_t position = 0; position <= positions; ++position) {
+    SimTcp net(2, position + 1, encrypts);
     Recorder receiver[2];
     int planned = 0;  // the first two: of two dials that cross, one is given up
-    ASSERT_TRUE(run(net, receiver, small_posts(), [&](SimTcp& its) {
+    EXPECT_TRUE(run(net, receiver, small_posts(), [&](SimTcp& its) {
       if (planned++ < 2) its.network.break_next(position);
     })) << position;
     expect_all(small_posts(), receiver);
-    if (::testing::Test::HasFailure()) FAIL() << "break after " << position << " bytes";
+    if (::testing::Test::HasFailure()) {
+      ADD_FAILURE() << "break after " << position << " bytes";
+      break;
+    }
     breaks += net.network.broken() > 0 ? 1 : 0;
-    if (position > 2000) break;
   }
+  return breaks;
+}
+
+TEST(TcpBreaks, AtEveryByteOfSmallMessages) {
+  const std::uint64_t breaks = break_at_every_byte(false, 2000);
   // The handshake has more than 200 bytes, seven headers and their payloads more than 1,000: all positions were hit.
   EXPECT_GT(breaks, 1200u);
   EXPECT_LT(breaks, 2000u);
+}
+
+TEST(TcpBreaks, AtEveryByteOfSmallEncryptedMessages) {
+  const std::uint64_t breaks = break_at_every_byte(true, 2300);
+  EXPECT_GT(breaks, 1300u);
+  EXPECT_LT(breaks, 2300u);
 }
 
 TEST(TcpBreaks, InTheMiddleOfLargeMessages) {
@@ -113,13 +127,13 @@ TEST(TcpBreaks, InTheMiddleOfLargeMessages) {
   }
 }
 
-TEST(TcpBreaks, EveryConnectionAgainAndAgain) {
+void break_again_and_again(bool encrypts, std::uint64_t seeds) {
   std::vector<Post> posts;
   for (std::uint32_t tag = 0; tag < 60; ++tag) {
     posts.push_back({static_cast<int>(tag % 3 == 0), tag, tag * 7919 % 30'000, static_cast<TrafficClass>(tag % 3)});
   }
-  for (std::uint64_t seed = 1; seed <= 100; ++seed) {
-    SimTcp net(2, seed);
+  for (std::uint64_t seed = 1; seed <= seeds; ++seed) {
+    SimTcp net(2, seed, encrypts);
     sim::Random random(seed);
     Recorder receiver[2];
     ASSERT_TRUE(run(net, receiver, posts, [&](SimTcp& its) { its.network.break_next(random.below(60'000)); })) << seed;
@@ -127,6 +141,10 @@ TEST(TcpBreaks, EveryConnectionAgainAndAgain) {
     if (::testing::Test::HasFailure()) FAIL() << "seed " << seed;
   }
 }
+
+TEST(TcpBreaks, EveryConnectionAgainAndAgain) { break_again_and_again(false, 100); }
+
+TEST(TcpBreaks, EveryEncryptedConnectionAgainAndAgain) { break_again_and_again(true, 30); }
 
 // A receiver that holds, drops and takes back as its dice fall; what it takes, it checks.
 class Moody final : public MessageReceiver {

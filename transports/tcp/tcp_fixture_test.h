@@ -42,7 +42,8 @@ inline TcpPort::Settings settings_of(int rank, const std::vector<io::Address>& a
 // Each rank on a host of its own.
 class SimTcp {
  public:
-  explicit SimTcp(int ranks = message_conformance::kRanks, std::uint64_t seed = 42) : world(seed) {
+  explicit SimTcp(int ranks = message_conformance::kRanks, std::uint64_t seed = 42, bool encrypts = false)
+      : world(seed) {
     std::vector<std::unique_ptr<io::Listener>> listeners;
     for (int rank = 0; rank < ranks; ++rank) {
       hosts.push_back(std::make_unique<HostOf>(*this, rank));
@@ -53,6 +54,7 @@ class SimTcp {
       HostOf& host = *hosts[static_cast<std::size_t>(rank)];
       host.port = std::make_unique<TcpPort>(host.loop, host.net, std::move(listeners[static_cast<std::size_t>(rank)]),
                                             settings_of(rank, addresses, host.entropy, std::chrono::seconds(2)));
+      if (encrypts) host.port->encrypt();
     }
   }
   TcpPort& port(int rank) { return *hosts[static_cast<std::size_t>(rank)]->port; }
@@ -76,6 +78,11 @@ class SimTcp {
   sim::SimNetwork network{world};
   std::vector<io::Address> addresses;
   std::vector<std::unique_ptr<HostOf>> hosts;
+};
+
+class SealedSimTcp : public SimTcp {
+ public:
+  SealedSimTcp() : SimTcp(message_conformance::kRanks, 42, true) {}
 };
 
 // A rank whose process is gone.
@@ -124,6 +131,13 @@ class RealTcp {
   std::vector<std::unique_ptr<io::RealNet>> nets;
   std::vector<io::Address> addresses;
   std::vector<std::unique_ptr<MessagePort>> ports;
+};
+
+class SealedRealTcp : public RealTcp {
+ public:
+  SealedRealTcp() {
+    for (const auto& each : ports) each->encrypt();
+  }
 };
 
 // Over IPv6 where the kernel has it.

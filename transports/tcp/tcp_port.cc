@@ -66,6 +66,7 @@ class TcpPort::Engine final : public tcp::Shared, private tcp::DoorOwner, privat
 
  private:
   wire::Verdict judge(int rank, const tcp::Terms& theirs) noexcept override { return link(rank)->judge(theirs); }
+  void turn_away(int rank, const Error& why) noexcept override { link(rank)->lose(std::make_exception_ptr(why)); }
   tcp::Terms terms_for(int rank) noexcept override { return link(rank)->my_terms(); }
   void let_in(int rank, std::unique_ptr<io::Stream> stream, const tcp::Terms& theirs, wire::Bytes preface) override {
     link(rank)->accept(std::move(stream), theirs, std::move(preface));
@@ -120,6 +121,13 @@ void TcpPort::revoke(int from_rank, const MessageHeader& header) noexcept {
 }
 
 void TcpPort::close() noexcept { engine_->close(); }
+
+void TcpPort::encrypt() noexcept { engine_->encrypts = true; }
+
+std::string TcpPort::obstacle(int rank) const {
+  const tcp::Link* link = engine_->link(rank);
+  return link == nullptr ? std::string() : link->obstacle();
+}
 
 Task<void> TcpPort::leave(Duration limit, Stop& stop) { return engine_->leave(limit, stop); }
 

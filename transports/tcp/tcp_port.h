@@ -58,6 +58,9 @@ class TcpPort final : public MessagePort {
   void withdraw(SendCompletion& completion) noexcept override;
   void revoke(int from_rank, const MessageHeader& header) noexcept override;
   void close() noexcept override;
+  // Both ends of a connection must, or the pair is lost with a sentence that names both. Each connection has keys of its own.
+  void encrypt() noexcept override;
+  std::string obstacle(int rank) const override;
 
   // Says farewell before close(): returns when every peer that was spoken with has all that was posted and knows that this
   // rank goes in order, or after `limit`. Peers that go without a farewell are looked for, and then lost.

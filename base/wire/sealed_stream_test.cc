@@ -1,0 +1,171 @@
+#include "base/wire/sealed_stream.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+
+#include "base/io/real_loop.h"
+#include "base/io/real_net.h"
+
+namespace aiacc::wire {
+namespace {
+
+Secret secret_of(int salt) {
+  std::array<std::byte, Secret::kBytes> bytes;
+  bytes.fill(static_cast<std::byte>(salt));
+  return Secret(bytes);
+}
+
+Bytes pattern(std::size_t count) {
+  Bytes bytes(count);
+  for (std::size_t i = 0; i < count; ++i) bytes[i] = static_cast<std::byte>(i * 7 + i / 251);
+  return bytes;
+}
+
+Task<void> write(io::Stream* to, const Bytes* bytes, Stop* stop) {
+  std::span<const std::byte> left = *bytes;
+  while (!left.empty()) {
+    const std::array<io::Piece, 3> pieces = {left.first(left.size() / 3), io::Piece(), left.subspan(left.size() / 3)};
+    const std::size_t moved = co_await to->write_gathered(pieces, *stop);
+    left = left.subspan(moved);
+  }
+  to->shutdown_write();
+}
+
+Task<void> read(io::Stream* from, Bytes* bytes, Error* error, Stop* stop) {
+  Bytes part(10'000);
+  try {
+    for (;;) {
+      const std::size_t moved = co_await from->read_some(part, *stop);
+      if (moved == 0) co_return;
+      bytes->insert(bytes->end(), part.begin(), part.begin() + static_cast<std::ptrdiff_t>(moved));
+    }
+  } catch (const Error& caught) {
+    *error = caught;
+  }
+}
+
+class SealedStreamTest : public testing::Test {
+ protected:
+  SealedStreamTest() { std::tie(left_, right_) = io::stream_pair(loop_, "the pair"); }
+
+  void run(Task<void>& task) {
+    loop_.run_until([&] { return task.done(); });
+    task.take();
+  }
+  // What the left end seals of `plain`, as it goes over the wire.
+  Bytes sealed(const Bytes& plain) {
+    SealedStream sealing(loop_, std::move(left_), secret_of(1), secret_of(2));
+    Bytes raw;
+    Error error(Code::kOk, "");
+    Task<void> writing = write(&sealing, &plain, &stop_);
+    Task<void> reading = read(right_.get(), &raw, &error, &stop_);
+    writing.start();
+    reading.start();
+    run(writing);
+    run(reading);
+    EXPECT_EQ(error.code(), Code::kOk) << error.message();
+    return raw;
+  }
+  // What a right end takes of `raw`, and how it ends.
+  Bytes opened(const Bytes& raw, Error* error, const Secret& key = secret_of(1)) {
+    auto [from, to] = io::stream_pair(loop_, "the other pair");
+    SealedStream opening(loop_, std::move(to), secret_of(2), key);
+    Bytes plain;
+    Task<void> reading = read(&opening, &plain, error, &stop_);
+    reading.start();
+    std::span<const std::byte> left = raw;
+    Task<void> writing = io::write_all(*from, left, stop_);
+    writing.start();
+    loop_.run_until([&] { return writing.done(); });
+    from->shutdown_write();
+    run(reading);
+    return plain;
+  }
+
+  io::RealLoop loop_;
+  Stop stop_;
+  std::unique_ptr<io::Stream> left_, right_;
+};
+
+TEST_F(SealedStreamTest, BytesComeAsTheyWereWrittenUntilTheEnd) {
+  const Bytes plain = pattern(300'000);
+  const Bytes raw = sealed(plain);
+  EXPECT_GT(raw.size(), plain.size() + 24 + 5 * 21);
+  EXPECT_EQ(std::search(raw.begin(), raw.end(), plain.begin() + 1000, plain.begin() + 1032), raw.end());
+  Error error(Code::kOk, "");
+  EXPECT_TRUE(opened(raw, &error) == plain);
+  EXPECT_EQ(error.code(), Code::kOk) << error.message();
+}
+
+TEST_F(SealedStreamTest, AChangedBitIsNoticedAndNothingOfItsRecordIsTaken) {
+  const Bytes plain = pattern(100'000);
+  Bytes raw = sealed(plain);
+  raw[24 + 21 + SealedStream::kRecordBytes + 100] ^= std::byte{1};
+  Error error(Code::kOk, "");
+  EXPECT_EQ(opened(raw, &error).size(), SealedStream::kRecordBytes);
+  EXPECT_EQ(error.code(), Code::kProtocol);
+  EXPECT_EQ(error.message(), "what came from the other pair was not sealed by the other end, or not in this place");
+}
+
+TEST_F(SealedStreamTest, ACutAnywhereIsABrokenConnectionAndNoEnd) {
+  const Bytes plain = pattern(100);
+  const Bytes raw = sealed(plain);
+  for (std::size_t length = 0; length < raw.size(); ++length) {
+    Error error(Code::kOk, "");
+    const Bytes got = opened(Bytes(raw.begin(), raw.begin() + static_cast<std::ptrdiff_t>(length)), &error);
+    EXPECT_EQ(error.code(), Code::kPeerFailed) << length;
+    EXPECT_TRUE(got.empty() || got == plain);
+  }
+}
+
+TEST_F(SealedStreamTest, AnotherKeyOpensNothing) {
+  Error error(Code::kOk, "");
+  EXPECT_TRUE(opened(sealed(pattern(10)), &error, secret_of(3)).empty());
+  EXPECT_EQ(error.code(), Code::kProtocol);
+}
+
+TEST_F(SealedStreamTest, AnAnnouncedLengthIsBounded) {
+  Bytes raw = sealed(pattern(10));
+  raw[24 + 3] = std::byte{0xff};
+  Error error(Code::kOk, "");
+  EXPECT_TRUE(opened(raw, &error).empty());
+  EXPECT_NE(error.message().find("17 to 16401 are possible"), std::string::npos) << error.message();
+}
+
+// The hexadecimal digits behind `name = `, which may go on in lines of their own.
+Bytes vector_of(const std::string& page, const std::string& name) {
+  Bytes bytes;
+  std::string digits;
+  for (std::size_t at = page.find("    " + name + " = ") + name.size() + 7; at < page.size(); ++at) {
+    if (std::isspace(static_cast<unsigned char>(page[at])) != 0 && page.substr(at, 2) != "\n\n") continue;
+    if (std::isxdigit(static_cast<unsigned char>(page[at])) == 0) break;
+    digits += page[at];
+    if (digits.size() < 2) continue;
+    bytes.push_back(static_cast<std::byte>(std::stoi(digits, nullptr, 16)));
+    digits.clear();
+  }
+  return bytes;
+}
+
+TEST_F(SealedStreamTest, TheVectorOfTheSpecificationHolds) {
+  const char* source = std::getenv("AIACC_SOURCE");  // NOLINT(concurrency-mt-unsafe)
+  if (source == nullptr) GTEST_SKIP() << "AIACC_SOURCE does not say where the sources are";
+  std::ifstream file(std::filesystem::path(source) / "docs/wire-protocol.md");
+  const std::string page{std::istreambuf_iterator<char>(file), {}};
+  const Bytes key = vector_of(page, "key to the listener");
+  const Bytes raw = vector_of(page, "encrypted to the listener");
+  ASSERT_EQ(key.size(), Secret::kBytes);
+  ASSERT_EQ(raw.size(), 24u + 4 + 17 + 5 + 4 + 17);
+  Error error(Code::kOk, "");
+  const Bytes plain = opened(raw, &error, Secret(std::span<const std::byte, Secret::kBytes>(key.data(), key.size())));
+  EXPECT_EQ(std::string(reinterpret_cast<const char*>(plain.data()), plain.size()), "aiacc");
+  EXPECT_EQ(error.code(), Code::kOk) << error.message();
+}
+
+}  // namespace
+}  // namespace aiacc::wire
