@@ -29,6 +29,12 @@ class SimConnection {
   };
   const Side& side(int index) const noexcept { return sides_[static_cast<std::size_t>(index)]; }
 
+  void hand_over(int index, const SimNetwork::End& to) noexcept {
+    Side& its = sides_[static_cast<std::size_t>(index)];
+    its.loop = &to.loop;
+    its.node = to.loop.node();
+    its.identity = to.identity;
+  }
   void set_name(int index, std::string name) { sides_[static_cast<std::size_t>(index)].name = std::move(name); }
 
   // What the stream of side `index` asks for.

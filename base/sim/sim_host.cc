@@ -85,6 +85,7 @@ class SimMachine::Record final : public SimSelf, private Root::Owner {
     loop_->bury();
   }
 
+  io::ProcessId process() const noexcept override { return id; }
   SimLoop& loop() noexcept override { return *loop_; }
   Stop& stop() noexcept override { return stop_; }
   io::Host& host() noexcept override { return host_; }

@@ -28,6 +28,7 @@ class SimMachine;
 class SimSelf {
  public:
   virtual ~SimSelf() = default;
+  virtual io::ProcessId process() const noexcept = 0;
   virtual SimLoop& loop() noexcept = 0;
   virtual Stop& stop() noexcept = 0;  // requested only when the simulation is over
   virtual io::Host& host() noexcept = 0;

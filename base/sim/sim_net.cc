@@ -18,6 +18,7 @@ class SimStream final : public io::Stream {
   }
   ~SimStream() override { connection_->close(side_); }
 
+  void hand_over(const SimNetwork::End& to) noexcept { connection_->hand_over(side_, to); }
   void shutdown_write() noexcept override { connection_->end_writes(side_); }
   std::optional<io::PeerIdentity> peer_identity() const noexcept override {
     return local_ ? std::optional(connection_->side(1 - side_).identity) : std::nullopt;
@@ -125,6 +126,10 @@ std::pair<std::unique_ptr<io::Stream>, std::unique_ptr<io::Stream>> SimNetwork::
   auto connection = std::make_shared<SimConnection>(*this, one, other);
   return {std::make_unique<SimStream>(connection, 0, name, true),
           std::make_unique<SimStream>(connection, 1, name, true)};
+}
+
+void SimNetwork::hand_over(io::Stream& stream, const End& to) noexcept {
+  if (auto* ours = dynamic_cast<SimStream*>(&stream)) ours->hand_over(to);
 }
 
 void SimNetwork::node_died(NodeId node) noexcept {

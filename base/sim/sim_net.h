@@ -44,14 +44,17 @@ class SimNetwork final : private DeathWatcher {
   bool break_pending() const noexcept { return break_next_.has_value(); }
   std::uint64_t broken() const noexcept { return broken_; }  // streams, so far
 
-  // Two ends of a new stream, as of a pipe or a socketpair.
   struct End {
     SimLoop& loop;
     int host;
     io::PeerIdentity identity;
   };
+  // Two ends of a new stream, as of a pipe or a socketpair.
   std::pair<std::unique_ptr<io::Stream>, std::unique_ptr<io::Stream>> pair(const End& one, const End& other,
                                                                            const std::string& name);
+  // An end of a stream of this network is `to`'s from now on, as a descriptor that a child inherits and its parent closes.
+  // Nothing waits on it. A stream that leads nowhere stays as it is.
+  static void hand_over(io::Stream& stream, const End& to) noexcept;
 
  private:
   friend class SimNet;
