@@ -79,6 +79,7 @@ launcher_sources += \
 
 launcher_tests += \
 	launcher/agent_test.cc \
+	launcher/launch_sim_test.cc \
 	launcher/binding_test.cc \
 	launcher/channel_start_test.cc \
 	launcher/host_list_test.cc \

@@ -1,0 +1,410 @@
+// A whole launch in virtual time: aiaccrun's head on one machine, a keeper, an agent and ranks on three others, and between them
+// what ssh is. Whoever is killed or frozen, or cut off, and when: nothing outlives the job, and the bounds hold exactly, because
+// no time passes but what the code waits for.
+#include <gtest/gtest.h>
+
+#include <fmt/format.h>
+
+#include <csignal>
+
+#include "base/sim/sim_host.h"
+#include "launcher/agent.h"
+#include "launcher/head.h"
+#include "launcher/keeper.h"
+#include "launcher/options.h"
+
+namespace aiacc::launcher {
+namespace {
+
+using namespace std::chrono_literals;
+using sim::SimSelf;
+
+constexpr int kHosts = 3;
+constexpr int kRanksOfHost = 2;
+constexpr Duration kLease = 30s;
+constexpr Duration kBound = 5s;
+constexpr const char* kProgram = "/bin/sh";  // the agent looks whether it is there; what runs is the simulator's
+constexpr std::uint16_t kPort = 22;
+
+Task<void> pump(io::Stream* from, io::Stream* to, Stop* stop) {
+  std::vector<std::byte> bytes(4096);
+  for (;;) {
+    const std::size_t moved = co_await from->read_some(bytes, *stop);
+    if (moved == 0) break;
+    const std::span<const std::byte> part = std::span(bytes).first(moved);
+    co_await io::write_all(*to, part, *stop);
+  }
+  to->shutdown_write();
+}
+
+// Both ways, until `back` has ended.
+Task<void> join_streams(Loop* loop, io::Stream* in, io::Stream* far_in, io::Stream* far_out, io::Stream* out,
+                        Stop* stop) {
+  Scope scope(*loop, *stop);
+  scope.spawn(pump(in, far_in, &scope.stop()));
+  try {
+    co_await pump(far_out, out, &scope.stop());
+  } catch (const Error&) {
+  }
+  scope.stop().request(std::make_exception_ptr(Error(Code::kAborted, "the session is over")));
+  try {
+    co_await scope.join();
+  } catch (const Error&) {
+  }
+}
+
+class Platform final : public AgentPlatform {
+ public:
+  explicit Platform(SimSelf& self, std::string address)
+      : entropy_(self.loop().world(), self.loop().node()), address_(std::move(address)) {}
+  io::Entropy& entropy() override { return entropy_; }
+  std::uint32_t user() override { return 1000; }
+  io::ProcessId process() override { return 0; }
+  std::uint16_t hold_port() override { return 4711; }
+  SharedSegment make_segment(int) override { return {}; }
+  const Topology& topology() override { return topology_; }
+  std::vector<std::string> environment() override { return {"PATH=/usr/bin:/bin"}; }
+  std::vector<std::string> addresses() override { return {address_}; }
+
+ private:
+  sim::SimEntropy entropy_;
+  std::string address_;
+  Topology topology_ = Topology::synthetic("core:4 pu:1");
+};
+
+// The machines, the job on them, and what is known when it is over.
+class Cluster {
+ public:
+  explicit Cluster(std::uint64_t seed) : world(seed) {
+    for (int host = 0; host <= kHosts; ++host) {
+      machines.push_back(std::make_unique<sim::SimMachine>(world, network, host, name_of(host)));
+      logins.push_back(std::make_unique<sim::SimLoop>(world, "login on " + name_of(host)));
+      selves.push_back(&machines.back()->log_in(*logins.back()));
+      install(host);
+    }
+    for (int host = 1; host <= kHosts; ++host) start(host, "sshd");
+    world.run_until(after(world.now(), 10ms));
+    start(0, "aiaccrun");
+  }
+
+  static std::string name_of(int host) { return host == 0 ? "head" : fmt::format("h{}", host); }
+  static std::string address_of(int host) { return fmt::format("192.0.2.{}", host + 1); }
+
+  void start(int host, const std::string& program) {
+    io::SpawnSpec spec;
+    spec.argv = {program};
+    spec.group = io::SpawnSpec::Group::kNewSession;
+    daemons[host].push_back(selves[static_cast<std::size_t>(host)]->host().spawn(spec));
+  }
+
+  // Processes of the job on a host by what they are: "aiaccrun", "ssh", "keeper", "agent", "rank".
+  std::vector<io::ProcessId> living(int host, const std::string& role) const {
+    std::vector<io::ProcessId> found;
+    const auto all = born.find({host, role});
+    if (all == born.end()) return found;
+    for (const io::ProcessId process : all->second) {
+      if (selves[static_cast<std::size_t>(host)]->host().state(process) != 0) found.push_back(process);
+    }
+    return found;
+  }
+  // "agent on h2", … of all that lives, but for the exceptions.
+  std::vector<std::string> left(const std::vector<int>& but_hosts = {}) const {
+    std::vector<std::string> found;
+    for (const auto& [where, processes] : born) {
+      const auto& [host, role] = where;
+      if (std::find(but_hosts.begin(), but_hosts.end(), host) != but_hosts.end()) continue;
+      if (!living(host, role).empty()) found.push_back(role + " on " + name_of(host));
+    }
+    return found;
+  }
+  void signal(int host, io::ProcessId process, int number) {
+    selves[static_cast<std::size_t>(host)]->host().signal(process, number);
+  }
+
+  sim::World world;
+  sim::SimNetwork network{world};
+  std::map<std::pair<int, std::string>, std::vector<io::ProcessId>> born;
+  std::optional<int> exit_code;
+  int fails = -1;  // the rank that exits with 7 after a second
+
+ private:
+  void install(int host);
+  static Task<int> head(Cluster* cluster, SimSelf* self);
+  static Task<int> ssh(Cluster* cluster, SimSelf* self);
+  static Task<int> sshd(Cluster* cluster, int host, SimSelf* self);
+  static Task<void> serve(SimSelf* self, std::unique_ptr<io::Stream> stream, Stop* stop);
+  static Task<int> sleep_on(SimSelf* self);
+  static Task<int> keeper(Cluster* cluster, int host, SimSelf* self);
+  static Task<int> agent(Cluster* cluster, int host, SimSelf* self);
+  static Task<int> rank(Cluster* cluster, int host, SimSelf* self);
+
+  // The agent has its keeper's streams, as a child has its parent's descriptors.
+  struct Control {
+    std::unique_ptr<io::Stream> in, out;
+  };
+  std::map<int, Control> controls;  // by host, from the keeper's birth to the agent's
+  std::vector<std::unique_ptr<sim::SimMachine>> machines;
+  std::vector<std::unique_ptr<sim::SimLoop>> logins;
+  std::vector<SimSelf*> selves;
+  std::map<int, std::vector<std::unique_ptr<io::Process>>> daemons;
+};
+
+void Cluster::install(int host) {
+  sim::SimMachine& machine = *machines.back();
+  const auto enrolled = [this, host](const std::string& role, auto body) {
+    return [this, host, role, body](SimSelf& self) -> Task<int> {  // no coroutine itself
+      born[{host, role}].push_back(self.process());
+      return body(self);
+    };
+  };
+  if (host == 0) {
+    machine.install("aiaccrun", enrolled("aiaccrun", [this](SimSelf& self) { return head(this, &self); }));
+    machine.install("ssh", enrolled("ssh", [this](SimSelf& self) { return ssh(this, &self); }));
+    return;
+  }
+  machine.install("sshd", [this, host](SimSelf& self) { return sshd(this, host, &self); });
+  machine.install("keeper", enrolled("keeper", [this, host](SimSelf& self) { return keeper(this, host, &self); }));
+  machine.install("agent", enrolled("agent", [this, host](SimSelf& self) { return agent(this, host, &self); }));
+  machine.install(kProgram, enrolled("rank", [this, host](SimSelf& self) { return rank(this, host, &self); }));
+  machine.install("child", enrolled("child of a rank", [](SimSelf& self) { return sleep_on(&self); }));
+}
+
+Task<int> Cluster::sleep_on(SimSelf* self) {
+  co_await sleep_for(self->loop(), std::chrono::hours(1000), self->stop());
+  co_return 0;
+}
+
+Task<int> Cluster::head(Cluster* cluster, SimSelf* self) {
+  Head::Settings settings;
+  settings.kill_grace = 2s;
+  settings.start_limit = 300s;
+  for (int host = 1; host <= kHosts; ++host) {
+    HostLink::Settings& link = settings.hosts.emplace_back();
+    link.index = host - 1;
+    link.name = name_of(host);
+    link.ssh = true;
+    link.lease = kLease;
+    io::SpawnSpec& spec = link.starts.emplace_back();
+    spec.argv = {"ssh", address_of(host)};
+    spec.in = spec.out = spec.err = io::SpawnSpec::Stdio::kPipe;
+    spec.group = io::SpawnSpec::Group::kNewSession;
+    wire::StartJob& job = settings.jobs.emplace_back();
+    job.version = version_text();
+    job.host_name = name_of(host);
+    job.host = host - 1;
+    job.argv = {kProgram};
+    job.cwd = "/";
+    job.over_own = true;
+    for (int rank = 0; rank < kHosts * kRanksOfHost; ++rank) {
+      job.hosts_of_ranks.push_back(static_cast<std::uint32_t>(rank / kRanksOfHost));
+      if (rank / kRanksOfHost != job.host) continue;
+      wire::StartRank& one = job.ranks.emplace_back();
+      one.rank = rank;
+      one.local_rank = rank % kRanksOfHost;
+      one.environment = {fmt::format("AIACC_RANK={}", rank)};
+    }
+  }
+  sim::SimEntropy entropy(cluster->world, self->loop().node());
+  Head head(self->loop(), self->host(), self->signals(), entropy, *self->out, *self->err, std::move(settings));
+  const int code = co_await head.run(self->stop());
+  cluster->exit_code = code;
+  co_return code;
+}
+
+Task<int> Cluster::ssh(Cluster*, SimSelf* self) {
+  const io::Address address = io::Address::tcp(self->argv().at(1), kPort);
+  const std::unique_ptr<io::Stream> there = co_await self->net().connect(address, self->stop());
+  co_await join_streams(&self->loop(), self->in.get(), there.get(), there.get(), self->out.get(), &self->stop());
+  co_return 255;
+}
+
+Task<int> Cluster::sshd(Cluster* cluster, int host, SimSelf* self) {
+  const std::unique_ptr<io::Listener> listener = self->net().listen(io::Address::tcp(address_of(host), kPort));
+  Scope sessions(self->loop(), self->stop());
+  try {
+    for (;;) {
+      std::unique_ptr<io::Stream> stream = co_await listener->accept(sessions.stop());
+      Task<void> session = serve(self, std::move(stream), &sessions.stop());
+      sessions.spawn(std::move(session));
+    }
+  } catch (const Error&) {
+  }
+  co_await sessions.join();
+  static_cast<void>(cluster);
+  co_return 0;
+}
+
+Task<void> Cluster::serve(SimSelf* self, std::unique_ptr<io::Stream> stream, Stop* stop) {
+  io::SpawnSpec spec;
+  spec.argv = {"keeper"};
+  spec.in = spec.out = io::SpawnSpec::Stdio::kPipe;
+  spec.group = io::SpawnSpec::Group::kNewSession;
+  spec.die_with_parent = false;
+  const std::unique_ptr<io::Process> process = self->host().spawn(spec);
+  try {
+    co_await join_streams(&self->loop(), stream.get(), process->in.get(), process->out.get(), stream.get(), stop);
+  } catch (const Error&) {
+  }
+}
+
+Task<int> Cluster::keeper(Cluster* cluster, int host, SimSelf* self) {
+  // Nobody's that can die, until the agent runs: in truth it has them from its fork on.
+  for (io::Stream* stream : {self->in.get(), self->out.get()}) {
+    cluster->network.hand_over(*stream, {*cluster->logins[static_cast<std::size_t>(host)], host, {1000, 0}});
+  }
+  cluster->controls[host] = {std::move(self->in), std::move(self->out)};
+  io::SpawnSpec spec;
+  spec.argv = {"agent"};
+  spec.group = io::SpawnSpec::Group::kNewSession;
+  spec.die_with_parent = false;
+  spec.channel = true;
+  const io::ExitStatus status = co_await keep(
+      self->loop(), self->host(), spec, [] {}, self->stop());
+  co_return status.shell_code();
+}
+
+Task<int> Cluster::agent(Cluster* cluster, int host, SimSelf* self) {
+  Control control = std::move(cluster->controls.at(host));
+  for (io::Stream* stream : {control.in.get(), control.out.get()}) {
+    cluster->network.hand_over(*stream, {self->loop(), host, {1000, self->process()}});
+  }
+  self->host().adopt_orphans();
+  Platform platform(*self, address_of(host));
+  Agent agent(self->loop(), self->net(), self->host(), platform, *control.in, *control.out, *self->channel);
+  co_await agent.run(self->stop());
+  co_return 0;
+}
+
+// Every other one shrugs off SIGTERM, and each has a child that left its session.
+Task<int> Cluster::rank(Cluster* cluster, int, SimSelf* self) {
+  const int number = std::stoi(self->env("AIACC_RANK"));
+  if (number % 2 == 1) self->ignore(SIGTERM);
+  io::SpawnSpec spec;
+  spec.argv = {"child"};
+  spec.group = io::SpawnSpec::Group::kNewSession;
+  spec.die_with_parent = false;
+  const std::unique_ptr<io::Process> child = self->host().spawn(spec);
+  if (number == cluster->fails) {
+    co_await sleep_for(self->loop(), 1s, self->stop());
+    co_return 7;
+  }
+  const int code = co_await sleep_on(self);
+  co_return code;
+}
+
+// --- what is tried --------------------------------------------------------------------------------------------------------
+
+// Where processes of that kind run: one host of those that may be struck.
+int place_of(const std::string& role, sim::Random& random) {
+  return role == "aiaccrun" || role == "ssh" ? 0 : 1 + static_cast<int>(random.below(kHosts));
+}
+
+std::string text_of(const std::vector<std::string>& left) {
+  std::string text;
+  for (const std::string& one : left) text += (text.empty() ? "" : ", ") + one;
+  return text;
+}
+
+class Launch : public testing::TestWithParam<const char*> {};
+
+TEST(LaunchInVirtualTime, ARankThatFailsEndsTheJobWithItsCode) {
+  for (std::uint64_t seed = 1; seed <= 20; ++seed) {
+    Cluster cluster(seed);
+    cluster.fails = static_cast<int>(seed % (kHosts * kRanksOfHost));
+    cluster.world.run_until(Instant(500ms));
+    EXPECT_EQ(cluster.left().size(), 2u + 4u * kHosts) << text_of(cluster.left());
+    cluster.world.run_until(Instant(1s + kBound));
+    EXPECT_EQ(cluster.exit_code, std::optional(7)) << seed;
+    EXPECT_EQ(text_of(cluster.left()), "") << seed;
+  }
+}
+
+TEST_P(Launch, NothingOutlivesWhoIsKilledAtAnyMoment) {
+  int struck = 0;
+  for (std::uint64_t seed = 1; seed <= 60; ++seed) {
+    Cluster cluster(seed);
+    sim::Random random(seed * 7919);
+    const bool starting = seed % 3 != 0;
+    cluster.world.run_until(after(cluster.world.now(), Duration(random.below(starting ? 15'000'000 : 3'000'000'000))));
+    const int host = place_of(GetParam(), random);
+    const std::vector<io::ProcessId> victims = cluster.living(host, GetParam());
+    if (victims.empty()) continue;  // not there yet
+    ++struck;
+    cluster.signal(host, victims[random.below(victims.size())], SIGKILL);
+    const Instant when = cluster.world.now();
+    cluster.world.run_until(after(when, kBound));
+    EXPECT_EQ(text_of(cluster.left()), "") << "seed " << seed << ", killed at " << seconds(when.time_since_epoch());
+    if (std::string(GetParam()) != "aiaccrun") {
+      EXPECT_EQ(cluster.exit_code, std::optional(std::string(GetParam()) == "rank" ? 128 + SIGKILL : kExitLauncher));
+    }
+  }
+  EXPECT_GT(struck, 20);
+}
+INSTANTIATE_TEST_SUITE_P(Roles, Launch, testing::Values("aiaccrun", "ssh", "keeper", "agent", "rank"));
+
+TEST(LaunchInVirtualTime, ASilentHeadIsLostAfterItsLease) {
+  for (std::uint64_t seed = 1; seed <= 20; ++seed) {
+    Cluster cluster(seed);
+    cluster.world.run_until(Instant(1s + seed * 137ms));
+    const io::ProcessId head = cluster.living(0, "aiaccrun").at(0);
+    const Instant when = cluster.world.now();
+    cluster.signal(0, head, SIGSTOP);
+    cluster.world.run_until(after(when, kLease - 2s));
+    EXPECT_EQ(cluster.left({0}).size(), 4u * kHosts) << "nobody ends before the lease";
+    cluster.world.run_until(after(when, kLease + kBound));
+    EXPECT_EQ(text_of(cluster.left({0})), "") << seed;
+    cluster.signal(0, head, SIGCONT);
+    cluster.world.run_until(after(cluster.world.now(), kBound));
+    EXPECT_EQ(text_of(cluster.left()), "") << seed;
+    EXPECT_EQ(cluster.exit_code, std::optional(kExitLauncher));
+  }
+}
+
+TEST(LaunchInVirtualTime, ASilentAgentIsLostAfterItsLease) {
+  for (std::uint64_t seed = 1; seed <= 20; ++seed) {
+    Cluster cluster(seed);
+    cluster.world.run_until(Instant(1s + seed * 137ms));
+    const int host = 1 + static_cast<int>(seed % kHosts);
+    const io::ProcessId agent = cluster.living(host, "agent").at(0);
+    const Instant when = cluster.world.now();
+    cluster.signal(host, agent, SIGSTOP);
+    cluster.world.run_until(after(when, kLease - 2s));
+    EXPECT_FALSE(cluster.exit_code) << "nobody ends before the lease";
+    cluster.world.run_until(after(when, kLease + kBound));
+    EXPECT_EQ(cluster.exit_code, std::optional(kExitLauncher)) << seed;
+    EXPECT_EQ(text_of(cluster.left({host})), "") << seed;
+    cluster.signal(host, agent, SIGCONT);  // its channel has ended meanwhile
+    cluster.world.run_until(after(cluster.world.now(), kBound));
+    EXPECT_EQ(text_of(cluster.left()), "") << seed;
+  }
+}
+
+TEST(LaunchInVirtualTime, ACutNetworkEndsBothSidesAfterTheLease) {
+  for (std::uint64_t seed = 1; seed <= 20; ++seed) {
+    Cluster cluster(seed);
+    cluster.world.run_until(Instant(1s + seed * 137ms));
+    const int host = 1 + static_cast<int>(seed % kHosts);
+    const Instant when = cluster.world.now();
+    cluster.network.cut(0, host);
+    cluster.world.run_until(after(when, kLease + kBound));
+    EXPECT_EQ(cluster.exit_code, std::optional(kExitLauncher)) << seed;
+    EXPECT_EQ(text_of(cluster.left()), "") << seed;
+  }
+}
+
+TEST(LaunchInVirtualTime, AStoppedRankEndsNothing) {
+  Cluster cluster(5);
+  cluster.world.run_until(Instant(1s));
+  const io::ProcessId rank = cluster.living(2, "rank").at(1);
+  cluster.signal(2, rank, SIGSTOP);
+  cluster.world.run_until(Instant(1s + 4 * kLease));
+  EXPECT_EQ(cluster.left().size(), 2u + 4u * kHosts) << text_of(cluster.left());
+  cluster.signal(0, cluster.living(0, "aiaccrun").at(0), SIGINT);
+  const Instant when = cluster.world.now();
+  cluster.world.run_until(after(when, kBound));
+  EXPECT_EQ(text_of(cluster.left()), "");
+  EXPECT_EQ(cluster.exit_code, std::optional(128 + SIGINT));
+}
+
+}  // namespace
+}  // namespace aiacc::launcher
