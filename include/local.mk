@@ -1,2 +1,2 @@
 # include: the installed headers, in $(includedir)/aiacc.
-pkginclude_HEADERS += include/aiacc/aiacc.h
+pkginclude_HEADERS += include/aiacc/aiacc.h include/aiacc/aiacc.hpp

@@ -5,6 +5,7 @@ dist_man_MANS += \
 	man/aiacc-info.1 \
 	man/aiacc-perf.1 \
 	man/aiacc.7 \
+	man/aiacc.hpp.3 \
 	man/aiacc_allreduce.3 \
 	man/aiacc_alltoall.3 \
 	man/aiacc_context_create_local.3 \

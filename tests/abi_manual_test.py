@@ -94,7 +94,7 @@ def test_every_function_has_a_comment():
 
 
 def test_the_overview_leads_to_every_page():
-    named = set(re.findall(r"^\.It Xr (aiacc_\w+) 3", OVERVIEW, re.M))
+    named = set(re.findall(r"^\.It Xr (aiacc[\w.]+) 3", OVERVIEW, re.M))
     assert named == {page.removesuffix(".3") for page in PAGES}
 
 

@@ -8,6 +8,7 @@ EXTRA_DIST += \
 	tests/digits_test.py \
 	tests/abi_process_test.py \
 	tests/abi_test.c \
+	tests/cpp_test.py \
 	tests/docs_test.py \
 	tests/floors \
 	tests/floors_test.py \
@@ -35,6 +36,7 @@ EXTRA_DIST += \
 	tests/namespace_hosts_test.py \
 	tests/perf_test.py \
 	tests/programs/corrupt.c \
+	tests/programs/cpp.cc \
 	tests/programs/deny_affinity.c \
 	tests/programs/job_rank.c \
 	tests/programs/say_hello.py \
