@@ -95,7 +95,7 @@ std::optional<Attendance::Refusal> Attendance::judge(const wire::Arrive& said, c
   }
   if (said.rank < 1 || said.rank >= me_.size) throw Error(Code::kProtocol, "it is no rank of this job");
   const std::optional<Guest>& holder = guests_[static_cast<std::size_t>(said.rank)];
-  if (holder) {
+  if (holder && holder->here) {
     return Refusal{Error(Code::kInvalidState,
                          fmt::format("{} comes to {}, where rank {} is taken ({}): start one process a rank, and "
                                      "each job at a place of its own",
@@ -105,27 +105,29 @@ std::optional<Attendance::Refusal> Attendance::judge(const wire::Arrive& said, c
 }
 
 void Attendance::came(const wire::Arrive& said, const std::string& from) {
-  guests_[static_cast<std::size_t>(said.rank)] = Guest{said, from};
+  guests_[static_cast<std::size_t>(said.rank)] = Guest{said, from, true};
 }
 
 std::size_t Attendance::missing() const {
-  return static_cast<std::size_t>(
-      std::count_if(guests_.begin() + 1, guests_.end(), [](const std::optional<Guest>& guest) { return !guest; }));
+  return static_cast<std::size_t>(std::count_if(
+      guests_.begin() + 1, guests_.end(), [](const std::optional<Guest>& guest) { return !guest || !guest->here; }));
 }
 
 std::string Attendance::text() const {
-  Names here, away;
+  Names here, left, away;
   here.add(who(me_, ""));
   for (std::size_t rank = 1; rank < guests_.size(); ++rank) {
     const std::optional<Guest>& guest = guests_[rank];
     if (guest) {
-      here.add(who(guest->said, guest->from));
+      (guest->here ? here : left).add(who(guest->said, guest->from));
     } else {
       away.add(fmt::format("{}", rank));
     }
   }
-  return fmt::format("{} of {} ranks came to {}: {}; rank{} {} did not", here.count(), me_.size, place_, here.text(),
-                     away.count() == 1 ? "" : "s", away.text());
+  std::string text = fmt::format("{} of {} ranks came to {}: {}", here.count(), me_.size, place_, here.text());
+  if (left.count() > 0) text += fmt::format("; {} came and left", left.text());
+  if (away.count() > 0) text += fmt::format("; rank{} {} did not", away.count() == 1 ? "" : "s", away.text());
+  return text;
 }
 
 std::vector<wire::RosterEntry> Attendance::roster() const {

@@ -25,10 +25,11 @@ class Attendance {
   std::optional<Refusal> judge(const wire::Arrive& said, const std::string& from) const;
 
   void came(const wire::Arrive& said, const std::string& from);
-  void went(int rank) { guests_[static_cast<std::size_t>(rank)].reset(); }
+  // It may come again.
+  void went(int rank) { guests_[static_cast<std::size_t>(rank)]->here = false; }
   std::size_t missing() const;
 
-  // "3 of 5 ranks came to PLACE: rank 0 (a), ...; ranks 2, 4 did not".
+  // "3 of 5 ranks came to PLACE: rank 0 (a), ...; rank 4 (b, ...) came and left; rank 2 did not".
   std::string text() const;
   std::vector<wire::RosterEntry> roster() const;
 
@@ -39,6 +40,7 @@ class Attendance {
   struct Guest {
     wire::Arrive said;
     std::string from;
+    bool here = true;
   };
   wire::Arrive me_;
   std::string place_;

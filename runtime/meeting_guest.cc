@@ -113,6 +113,7 @@ Task<MeetingGuest::Attempt> MeetingGuest::attempt(io::Address address, wire::Sec
     co_return Attempt::kRoster;
   } catch (const Error& error) {
     if (stop.requested() || turned_away) throw;
+    if (proving_ && !refused_) ++me_.dropped;
     const std::string where = address.text();
     const std::string& why = error.message();
     reason_ = why.find(where) == std::string::npos ? fmt::format("{}: {}", where, why) : why;
@@ -124,7 +125,7 @@ Task<MeetingGuest::Attempt> MeetingGuest::attempt(io::Address address, wire::Sec
 
 Task<std::unique_ptr<wire::SecureChannel>> MeetingGuest::connect(io::Address address, const wire::Secret& secret,
                                                                  Stop& stop) {
-  refused_ = false;
+  proving_ = refused_ = false;
   std::unique_ptr<io::Stream> stream;
   {
     Stop connecting(stop);
@@ -132,6 +133,7 @@ Task<std::unique_ptr<wire::SecureChannel>> MeetingGuest::connect(io::Address add
                             fmt::format("no answer within {:.1f} s", seconds(kConnectLimit)));
     stream = co_await net_.connect(address, connecting);
   }
+  proving_ = true;
   Stop proving(stop);
   const Deadline deadline(loop_, after(loop_.now(), patience_), proving,
                           fmt::format("it says nothing for {:.1f} s", seconds(patience_)));
@@ -147,6 +149,7 @@ Task<std::unique_ptr<wire::SecureChannel>> MeetingGuest::connect(io::Address add
   co_await io::write_all(*stream, proof, proving);
   const std::span<const std::byte> verdict = co_await wire::read_handshake(*stream, *storage, proving);
   handshake.conclude(verdict);
+  proving_ = false;
   const wire::SessionKeys keys = handshake.keys();
   co_return std::make_unique<wire::SecureChannel>(loop_, std::move(stream), keys.to_listener, keys.to_dialer,
                                                   kRosterBytes);

@@ -52,6 +52,7 @@ class MeetingGuest final : public Meeting, private Root::Owner {
   std::string reason_;     // why the last attempt failed
   std::string last_word_;  // of rank 0, while it waits for others
   unsigned attempts_ = 0;
+  bool proving_ = false;  // the running attempt has a connection, and both ends have not proved themselves yet
   bool refused_ = false;  // the running attempt was answered, by somebody who does not know the secret
   bool over_ = false;     // rank 0 or this one has left
   std::unique_ptr<wire::SecureChannel> channel_;

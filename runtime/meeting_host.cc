@@ -111,6 +111,7 @@ void MeetingHost::admit(Guest& guest, const wire::Frame& frame) {
   if (failed_) return refuse(guest, *failed_);
   guest.came = true;
   attendance_.came(guest.said, guest.from);
+  ours_ += guest.said.dropped;
   changed_.set();
 }
 
@@ -242,8 +243,8 @@ Task<std::vector<std::int32_t>> MeetingHost::settle(std::int32_t first, Stop& st
 
 std::string MeetingHost::news() const {
   std::string text = attendance_.text();
-  if (strangers_ > 0) {
-    text += fmt::format("; {} connection{} did not prove to know the secret", strangers_, strangers_ == 1 ? "" : "s");
+  if (const std::uint64_t count = strangers(); count > 0) {
+    text += fmt::format("; {} connection{} did not prove to know the secret", count, count == 1 ? "" : "s");
   }
   for (const std::string& remark : remarks_) text += "; " + remark;
   return text;
@@ -259,9 +260,8 @@ wire::Roster MeetingHost::make_roster() {
 
 std::vector<std::string> MeetingHost::remarks() const {
   std::vector<std::string> all = remarks_;
-  if (strangers_ > 0) {
-    all.push_back(
-        fmt::format("{} stranger{} turned away at {}", strangers_, strangers_ == 1 ? " was" : "s were", place_));
+  if (const std::uint64_t count = strangers(); count > 0) {
+    all.push_back(fmt::format("{} stranger{} turned away at {}", count, count == 1 ? " was" : "s were", place_));
   }
   return all;
 }

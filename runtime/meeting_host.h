@@ -1,6 +1,7 @@
 // Rank 0's end of a meeting: gathers all ranks, tells everybody of everybody, and afterwards of deaths.
 #pragma once
 
+#include <algorithm>
 #include <list>
 #include <memory>
 #include <optional>
@@ -48,7 +49,7 @@ class MeetingHost final : public Meeting, private wire::Reception::Owner, privat
   };
 
   Task<void> greet(std::unique_ptr<io::Stream> stream, bool* stranger, Stop& stop) override;
-  void turned_away() noexcept override { ++strangers_; }
+  void turned_away() noexcept override { ++turned_away_; }
   void root_ended(Root& root, std::exception_ptr error) noexcept override;
 
   Task<void> serve(Guest* guest);
@@ -67,6 +68,7 @@ class MeetingHost final : public Meeting, private wire::Reception::Owner, privat
   Task<bool> wait_a_second(Stop& stop);
 
   std::string news() const;
+  std::uint64_t strangers() const noexcept { return turned_away_ - std::min(ours_, turned_away_); }
   wire::Roster make_roster();
 
   Loop& loop_;
@@ -77,7 +79,8 @@ class MeetingHost final : public Meeting, private wire::Reception::Owner, privat
   Duration limit_;
   Event changed_;
   Event said_;
-  std::uint64_t strangers_ = 0;
+  std::uint64_t turned_away_ = 0;
+  std::uint64_t ours_ = 0;  // of them, as those say who came again
   std::vector<std::string> remarks_;
   std::optional<Error> failed_;  // why there will be no job
   bool gathered_ = false;

@@ -276,6 +276,14 @@ TEST(SimMeeting, StrangersAreCountedAndHarmNobody) {
   EXPECT_EQ(job.ranks[0]->meeting->remarks()[0], "7 strangers were turned away at tcp:192.0.2.1:4242");
 }
 
+// More of ours at once than there are places: some are dropped, come again, and are not counted.
+TEST(SimMeeting, ManyRanksAtOnceAreNoStrangers) {
+  Job job(300);
+  for (const auto& one : job.ranks) one->start();
+  job.expect_met();
+  EXPECT_TRUE(job.ranks[0]->meeting->remarks().empty()) << job.ranks[0]->meeting->remarks()[0];
+}
+
 // What a rank once said to rank 0 is said again, and what rank 0 answers is said to rank 0.
 Task<void> reflect(Node* node, wire::Bytes* after) {
   Stop stop;

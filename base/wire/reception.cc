@@ -69,8 +69,8 @@ Task<void> Reception::greet(Greeting* self, std::unique_ptr<io::Stream> stream) 
     const Deadline deadline(loop_, after(loop_.now(), kHandshakeLimit), stop, "the handshake was not finished in time");
     co_await owner_.greet(std::move(stream), &stranger, stop);
   } catch (const Error& error) {
-    // Late, or dropped for others, whoever it is.
-    if (error.code() == Code::kTimeout || error.code() == Code::kAborted) stranger = true;
+    // Late, whoever it is. Who was dropped for others in the middle of a good conversation may be ours, and comes again.
+    if (error.code() == Code::kTimeout) stranger = true;
   } catch (...) {
   }
   if (stranger && !closed_) owner_.turned_away();

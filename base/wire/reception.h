@@ -20,7 +20,7 @@ class Reception final : private Root::Owner {
   class Owner {
    public:
     // Speaks with a newcomer and keeps its stream if it is welcome. `stranger` says, at the end and also after an exception,
-    // whether it was one; it is true at first. A stop means that it was too slow, or dropped for others.
+    // whether it was one as far as is known; it is true at first. A stop means that it was too slow, or dropped for others.
     virtual Task<void> greet(std::unique_ptr<io::Stream> stream, bool* stranger, Stop& stop) = 0;
     virtual void turned_away() noexcept = 0;
 

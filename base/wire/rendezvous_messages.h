@@ -34,7 +34,11 @@ struct Arrive {
   std::vector<std::string> addresses;  // numeric, the likeliest first, never loopback
   std::uint16_t data_port = 0;
   std::string local_name;  // of an abstract local socket; empty: it shares memory with nobody
-  auto fields() { return std::tie(protocol, version, job, rank, size, host_name, addresses, data_port, local_name); }
+  // Its connections that ended before both ends had proved themselves: rank 0 takes them for strangers.
+  std::uint32_t dropped = 0;
+  auto fields() {
+    return std::tie(protocol, version, job, rank, size, host_name, addresses, data_port, local_name, dropped);
+  }
 };
 
 // Rank 0 → rank, every second: what the deadline's sentence will say.
