@@ -3,8 +3,11 @@ bindings_sources += \
 	bindings/c/arguments.cc \
 	bindings/c/arguments.h \
 	bindings/c/blocks.cc \
+	bindings/c/callbacks.cc \
+	bindings/c/callbacks.h \
 	bindings/c/collectives.cc \
 	bindings/c/errors.cc \
+	bindings/c/groups.cc \
 	bindings/c/guard.h \
 	bindings/c/info.cc \
 	bindings/c/life.cc \
@@ -13,7 +16,10 @@ bindings_sources += \
 	bindings/c/operators.cc \
 	bindings/c/operators.h \
 	bindings/c/report.cc \
+	bindings/c/mesh.cc \
+	bindings/c/mesh.h \
 	bindings/c/requests.cc \
+	bindings/c/sized.h \
 	bindings/c/state.cc \
 	bindings/c/state.h \
 	bindings/c/submit.cc \
@@ -35,6 +41,7 @@ bindings_tests += \
 	bindings/c/matrix_test.cc \
 	bindings/c/messages_test.cc \
 	bindings/c/operators_test.cc \
+	bindings/c/groups_test.cc \
 	tests/abi_world.h \
 	tests/affine_op.h \
 	tests/surface_cases.h

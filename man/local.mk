@@ -10,10 +10,12 @@ dist_man_MANS += \
 	man/aiacc_alltoall.3 \
 	man/aiacc_context_create_local.3 \
 	man/aiacc_info.3 \
+	man/aiacc_group_create.3 \
 	man/aiacc_init.3 \
 	man/aiacc_last_error.3 \
 	man/aiacc_mem_alloc.3 \
 	man/aiacc_op_create.3 \
+	man/aiacc_mesh_create.3 \
 	man/aiacc_rank.3 \
 	man/aiacc_send.3 \
 	man/aiacc_wait.3 \

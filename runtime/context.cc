@@ -19,7 +19,8 @@ Context::Context(Lane& lane, Compute& compute, Birth birth, const RuntimeConfig&
       mailbox_(port_ == nullptr ? nullptr : std::make_unique<Mailbox>(lane.loop(), *port_, world_view_, rank_)),
       watch_(lane.loop(), config.late_after, reporter),
       idle_(lane.loop()),
-      world_(std::make_unique<Group>(*this, world_view_, rank_, "the world")) {
+      world_(std::make_unique<Group>(*this, world_view_, rank_, "the world", config.timeout)),
+      groups_(*this) {
   if (mailbox_ != nullptr) mailbox_->set_observer(this);
 }
 
@@ -27,11 +28,16 @@ Context::~Context() = default;
 
 Task<void> Context::open(Stop& stop) { co_await world_->open(stop); }
 
-Task<void> Context::close(Stop& stop) {
+Task<void> Context::become_idle(Stop& stop) {
   while (!watch_.idle()) {
     idle_.reset();
     co_await idle_.wait(stop);
   }
+}
+
+Task<void> Context::close(Stop& stop) {
+  co_await become_idle(stop);
+  co_await groups_.close();
   co_await world_->close();
   if (mailbox_ != nullptr) co_await mailbox_->leave(stop);
 }
@@ -43,7 +49,8 @@ int Context::domain_rank_of(const Member& member) const noexcept {
 }
 
 void Context::group_aborted(std::uint64_t group, const std::exception_ptr& error) noexcept {
-  if (group == world_->view().id()) world_->aborted_between_hosts(error);
+  Group* aborted = group == world_->view().id() ? world_.get() : groups_.find(group);
+  if (aborted != nullptr) aborted->aborted_between_hosts(error);
 }
 
 void Context::tell_losses_to(Bootstrap& bootstrap) noexcept {
@@ -66,6 +73,7 @@ void Context::on_rank_lost(int rank, std::exception_ptr error) noexcept {
   const Member& lost = world_view_->member(rank);
   if (host_ != nullptr && lost.host == world_view_->member(rank_).host) host_->mark_dead(domain_rank_of(lost));
   world_->member_lost(lost, error);
+  groups_.rank_lost(lost, error);
   if (port_ != nullptr && rank != rank_) port_->lose(rank, std::move(error));
 }
 

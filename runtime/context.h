@@ -9,7 +9,7 @@
 #include "base/task/lane.h"
 #include "base/view.h"
 #include "runtime/bootstrap.h"
-#include "runtime/group.h"
+#include "runtime/groups.h"
 #include "runtime/progress_watch.h"
 #include "runtime/runtime_config.h"
 #include "transports/mailbox.h"
@@ -24,11 +24,15 @@ class Context final : public BirthObserver, private MailboxObserver {
 
   // On the lane's thread. Opens the world; gives up when `stop` is requested.
   Task<void> open(Stop& stop);
+  // Returns when no operation runs.
+  Task<void> become_idle(Stop& stop);
   // Waits for running operations, closes every group, and stays until no rank of another host needs this one any more.
   // Nothing may be started any more.
   Task<void> close(Stop& stop);
 
   Group& world() noexcept { return *world_; }
+  Groups& groups() noexcept { return groups_; }
+  const Member& self() const noexcept { return world_view_->member(rank_); }
   Lane& lane() noexcept { return lane_; }
   Compute& compute() noexcept { return compute_; }
   HostDomain* host() noexcept { return host_.get(); }
@@ -70,6 +74,7 @@ class Context final : public BirthObserver, private MailboxObserver {
   ProgressWatch watch_;
   Event idle_;
   std::unique_ptr<Group> world_;
+  Groups groups_;
 };
 
 }  // namespace aiacc

@@ -31,14 +31,17 @@ std::string named(const std::vector<int>& ranks, const char* one, const char* se
 
 }  // namespace
 
-Group::Group(Context& context, ViewPtr view, int rank, std::string name)
+Group::Group(Context& context, ViewPtr view, int rank, std::string name, Duration timeout)
     : context_(context),
       view_(std::move(view)),
       name_(std::move(name)),
-      team_{view_, rank, context.lane().loop(), context.compute()} {
+      timeout_(timeout),
+      team_{view_, rank, context.lane().loop(), context.compute()},
+      opening_ended_(context.lane().loop()) {
   const auto local = view_->ranks_on_host_of(rank);
   local_rank_ = static_cast<int>(std::find(local.begin(), local.end(), rank) - local.begin());
   host_index_ = host_index_of(*view_, rank);
+  open_ = local.size() == 1;
   if (local.size() > 1) join_host(local);
   if (view_->hosts() > 1) join_hosts();
 }
@@ -68,15 +71,63 @@ Group::~Group() {
   if (team_.mailbox != nullptr) team_.mailbox->forget(view_->id());
 }
 
+// The board is the last that a member makes: whose board is there has the rest.
 Task<void> Group::open(Stop& stop) {
-  if (host_team_ == nullptr) co_return;
+  if (open_) co_return;
+  co_await board_->open(stop);
   co_await host_team_->open(stop);
   co_await host_post_->open(stop);
-  co_await board_->open(stop);
+  open_ = true;
 }
 
 Task<void> Group::close() {
+  if (opening_) {
+    opening_stop_.request(std::make_exception_ptr(Error(Code::kAborted, "the group is closing")));
+    Stop none;
+    co_await opening_ended_.wait(none);
+  }
   if (board_ != nullptr) co_await board_->close();
+  if (host_team_ != nullptr) host_team_->set_closed();
+}
+
+void Group::start(GroupOperation& operation) {
+  if (open_ || stop_.requested()) {
+    operation.running_->root->start();
+    return;
+  }
+  held_.push_back(&operation);
+  if (opening_) return;
+  opening_.emplace(loop(), open(opening_stop_), static_cast<Root::Owner&>(*this));
+  opening_->start();
+}
+
+void Group::start_held() noexcept {
+  while (!held_.empty()) {
+    GroupOperation& next = *held_.front();
+    held_.pop_front();
+    next.running_->root->start();
+  }
+}
+
+// They find out by themselves that they are stopped. Not from inside of what stops them, which still looks at them.
+void Group::start_stopped() noexcept {
+  for (std::size_t i = 0; i < held_.size();) {
+    GroupOperation& next = *held_[i];
+    if (next.running_->stop.requested()) {
+      held_.erase(held_.begin() + static_cast<std::ptrdiff_t>(i));
+      next.running_->root->start();
+      i = 0;  // its end may have started others
+    } else {
+      ++i;
+    }
+  }
+}
+
+void Group::root_ended(Root&, std::exception_ptr error) noexcept {
+  opening_ended_.set();
+  if (error && !opening_stop_.requested()) abort(std::move(error));
+  if (error) return start_stopped_soon();
+  start_held();
 }
 
 std::string Group::describe() const { return fmt::format("{} of {} rank{}", name_, size(), size() == 1 ? "" : "s"); }
@@ -101,10 +152,16 @@ void Group::run(const Call& call, Buffer send, Buffer recv, const CallOptions* o
 // The fast path: calls of at most one cache line on one host, without an operation, a frame or a deadline. What it leaves
 // undone goes on as an operation.
 bool Group::finish_small(const Call& call, Buffer send, Buffer recv) noexcept {
-  if (host_team_ == nullptr || spans_hosts() || stop_.requested() || board_->anything_posted()) return false;
+  if (host_team_ == nullptr || !open_ || spans_hosts() || stop_.requested() || board_->anything_posted()) return false;
   if (host::try_small(*host_team_, call, send.data, recv.data) != host::Small::kDone) return false;
-  board_->arrived(++collectives_);
+  board_->arrived(count_collective());
   return true;
+}
+
+std::uint64_t Group::count_collective() noexcept {
+  const std::uint64_t sequence = collectives() + 1;
+  collectives_.store(sequence, std::memory_order_relaxed);
+  return sequence;
 }
 
 std::unique_ptr<GroupOperation> Group::prepare(const Call& call, Buffer send, Buffer recv, const CallOptions* options) {
@@ -123,7 +180,7 @@ void Group::check_alive() {
 }
 
 std::uint64_t Group::next_ticket(const Call& call) noexcept {
-  return is_message(call.kind) ? ++messages_ : ++collectives_;
+  return is_message(call.kind) ? ++messages_ : count_collective();
 }
 
 void Group::began(GroupOperation& operation) noexcept {
@@ -168,7 +225,10 @@ std::string Group::holdup(const GroupOperation& operation) {
 
 std::string Group::missing(const GroupOperation& operation) {
   if (board_ != nullptr && !is_message(operation.call().kind)) {
+    const std::vector<int> absent = board_->not_here();
+    if (!absent.empty()) return named(absent, "has not made this group", "have not made this group");
     const std::vector<int> ranks = board_->missing(operation.sequence());
+    if (!ranks.empty() && ranks == board_->done_here()) return named(ranks, "has freed it", "have freed it");
     if (!ranks.empty()) return named(ranks, "has not arrived", "have not arrived");
   }
   if (!crosses_hosts(operation)) return "";
@@ -178,7 +238,7 @@ std::string Group::missing(const GroupOperation& operation) {
   return ranks.empty() ? "" : named(ranks, "is waited for", "are waited for");
 }
 
-Duration Group::default_timeout() const noexcept { return context_.config().timeout; }
+Duration Group::default_timeout() const noexcept { return timeout_; }
 
 void Group::abort(std::exception_ptr error) noexcept {
   if (ended_) return;  // both boards tell each other through here
@@ -190,12 +250,29 @@ void Group::abort(std::exception_ptr error) noexcept {
   if (board_ != nullptr) board_->post_abort(error);
   if (spans_hosts()) team_.mailbox->abort(view_, rank(), cause);
   stop_.request(std::move(error));
+  start_stopped_soon();
+}
+
+void Group::abort_by_user(const std::string& reason) noexcept {
+  try {
+    abort(std::make_exception_ptr(
+        Error(Code::kAborted, fmt::format("rank {} aborted {}: {}", rank(), describe(), reason), rank())));
+  } catch (...) {
+    abort(std::current_exception());
+  }
+  told_ = true;
 }
 
 void Group::aborted_by_member(std::exception_ptr error) noexcept { abort(std::move(error)); }
 
 void Group::member_lost(const Member& member, const std::exception_ptr& error) noexcept {
-  if (view_->rank_of(member) >= 0) abort(error);
+  const int lost = view_->rank_of(member);
+  if (lost < 0 || ended_) return;
+  if (lost == static_cast<int>(member.id)) return abort(error);
+  // The sentence speaks of the rank in the world.
+  const Error cause = as_error(error);
+  abort(std::make_exception_ptr(
+      Error(cause.code(), fmt::format("{} has lost its rank {}: {}", describe(), lost, cause.message()), lost)));
 }
 
 }  // namespace aiacc

@@ -14,6 +14,8 @@ constexpr std::uint32_t kFlag = 0;
 constexpr std::uint32_t kCodeAndPeer = 1;
 constexpr std::uint32_t kText = 2;
 constexpr std::uint32_t kWords = 16;
+// Of the line of arrivals, beside the sequence in word 0: 1 once the member is done with the group.
+constexpr std::uint32_t kDoneWord = 1;
 
 }  // namespace
 
@@ -34,28 +36,31 @@ GroupBoard::GroupBoard(HostDomain& domain, std::uint64_t view_id, std::vector<in
 GroupBoard::~GroupBoard() { domain_.release_lines(key_); }
 
 Task<void> GroupBoard::open(Stop& stop) {
-  for (std::size_t member = 0; member < local_.size(); ++member) {
-    if (static_cast<int>(member) == me_) continue;
-    while (true) {
-      const FlagRef claims = HostDomain::claims(local_[member]);
-      const std::uint64_t seen =
-          domain_.line(claims.owner, claims.line).word[claims.word].load(std::memory_order_acquire);
-      if (const auto lines = domain_.find_lines(local_[member], key_)) {
-        lines_[member] = *lines;
-        break;
-      }
-      co_await domain_.at_least(claims, seen + 1, stop);
-    }
-  }
   const int size = static_cast<int>(local_.size());
   for (int distance = 1; distance < size; distance *= 2) {
     const int member = (me_ + size - distance) % size;
-    watched_.push_back({member, &line_of(member, 0).word[kFlag]});
     watchers_.push_back(std::make_unique<Root>(domain_.loop(), watch(member), static_cast<Root::Owner&>(*this)));
   }
   watching_ = watchers_.size();
   if (watching_ == 0) idle_.set();
   for (auto& watcher : watchers_) watcher->start();
+  for (int member = 0; member < size; ++member) co_await find(member, stop);
+}
+
+bool GroupBoard::look_for(int member) {
+  const auto at = static_cast<std::size_t>(member);
+  if (lines_[at] == 0) lines_[at] = domain_.find_lines(local_[at], key_).value_or(0);
+  return lines_[at] != 0;
+}
+
+Task<void> GroupBoard::find(int member, Stop& stop) {
+  const FlagRef claims = HostDomain::claims(local_[static_cast<std::size_t>(member)]);
+  while (true) {
+    const std::uint64_t seen =
+        domain_.line(claims.owner, claims.line).word[claims.word].load(std::memory_order_acquire);
+    if (look_for(member)) co_return;
+    co_await domain_.at_least(claims, seen + 1, stop);
+  }
 }
 
 Task<void> GroupBoard::close() {
@@ -67,6 +72,8 @@ Task<void> GroupBoard::close() {
 
 Task<void> GroupBoard::watch(int member) {
   const auto at = static_cast<std::size_t>(member);
+  co_await find(member, stop_);
+  watched_.push_back({member, &line_of(member, 0).word[kFlag]});
   co_await domain_.at_least({local_[at], lines_[at], kFlag}, HostDomain::kUrgent, stop_);
   observer_.aborted_by_member(read_abort(member));
 }
@@ -78,11 +85,39 @@ void GroupBoard::root_ended(Root&, std::exception_ptr) noexcept {
 std::vector<int> GroupBoard::missing(std::uint64_t sequence) const {
   std::vector<int> ranks;
   for (int member = 0; member < static_cast<int>(local_.size()); ++member) {
-    if (line_of(member, kArrivals).word[0].load(std::memory_order_relaxed) < sequence) {
+    if (!is_found(member) || line_of(member, kArrivals).word[0].load(std::memory_order_relaxed) < sequence) {
       ranks.push_back(ranks_[static_cast<std::size_t>(member)]);
     }
   }
   return ranks;
+}
+
+std::vector<int> GroupBoard::not_here() const {
+  std::vector<int> ranks;
+  for (int member = 0; member < static_cast<int>(local_.size()); ++member) {
+    if (!is_found(member)) ranks.push_back(ranks_[static_cast<std::size_t>(member)]);
+  }
+  return ranks;
+}
+
+std::vector<int> GroupBoard::done_here() const {
+  std::vector<int> ranks;
+  for (int member = 0; member < static_cast<int>(local_.size()); ++member) {
+    if (member != me_ && is_found(member) && is_done(member)) ranks.push_back(ranks_[static_cast<std::size_t>(member)]);
+  }
+  return ranks;
+}
+
+void GroupBoard::say_done() noexcept {
+  said_done_ = true;
+  arrivals_->word[kDoneWord].store(1, std::memory_order_release);
+}
+
+// The word first: if the lines are the group's afterwards, they were when it was read.
+bool GroupBoard::is_done(int member) const noexcept {
+  const auto at = static_cast<std::size_t>(member);
+  if (line_of(member, kArrivals).word[kDoneWord].load(std::memory_order_acquire) == 1) return true;
+  return domain_.find_lines(local_[at], key_) != lines_[at];
 }
 
 void GroupBoard::post_abort(const std::exception_ptr& error) noexcept {

@@ -21,6 +21,14 @@ GroupOperation::GroupOperation(Group& group, const Call& call, Buffer send, Buff
   call_.blocks = blocks_;
   call_.recv_blocks = recv_blocks_;
   call_.tensors = tensors_;
+  group_.outstanding_.fetch_add(1, std::memory_order_relaxed);
+}
+
+GroupOperation::~GroupOperation() { discount(); }
+
+// Before the end is told: then the group may go.
+void GroupOperation::discount() noexcept {
+  if (std::exchange(counted_, false)) group_.outstanding_.fetch_sub(1, std::memory_order_release);
 }
 
 std::string GroupOperation::describe() const {
@@ -54,16 +62,18 @@ void GroupOperation::begin() noexcept {
     running_.reset();
     error_ = std::current_exception();
     group_.failed_to_begin();
+    discount();
     finish();
     return;
   }
   group_.began(*this);
-  running_->root->start();
+  group_.start(*this);
 }
 
 // The group is aborted before anything else of it runs: an operation that waits for this one sees why.
 Task<void> GroupOperation::body(GroupOperation* self) {
   try {
+    self->running_->stop.throw_if_requested();  // while it was waiting for the group to open
     co_await run_call(self->running_->operation, self->group_.messengers());
   } catch (...) {
     self->group_.abort(std::current_exception());
@@ -71,7 +81,10 @@ Task<void> GroupOperation::body(GroupOperation* self) {
   }
 }
 
-void GroupOperation::stop(std::exception_ptr reason) noexcept { running_->stop.request(std::move(reason)); }
+void GroupOperation::stop(std::exception_ptr reason) noexcept {
+  running_->stop.request(std::move(reason));
+  group_.start_stopped_soon();
+}
 
 void GroupOperation::root_ended(Root&, std::exception_ptr error) noexcept {
   ListNode<GroupOperation>::unlink();
@@ -80,6 +93,7 @@ void GroupOperation::root_ended(Root&, std::exception_ptr error) noexcept {
   if (error && as_error(error).code() == Code::kAborted) error = group_.stop().reason();
   error_ = std::move(error);
   group_.ended(error_ == nullptr);
+  discount();
   finish();
 }
 

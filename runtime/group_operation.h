@@ -28,7 +28,7 @@ class GroupOperation final : public Work, public ListNode<GroupOperation>, priva
  public:
   // Copies the lists that the call points to, but not what they point to.
   GroupOperation(Group& group, const Call& call, Buffer send, Buffer recv, CallOptions options);
-  ~GroupOperation() = default;
+  ~GroupOperation();
 
   // Any thread, once done(): why it failed, or null.
   const std::exception_ptr& error() const noexcept { return error_; }
@@ -58,6 +58,7 @@ class GroupOperation final : public Work, public ListNode<GroupOperation>, priva
   void begin() noexcept override;
   static Task<void> body(GroupOperation* self);
   void root_ended(Root& root, std::exception_ptr error) noexcept override;
+  void discount() noexcept;
 
   // Exists between begin() and the end, on the lane's thread: other threads may free the rest of this object once done.
   struct Running {
@@ -82,6 +83,7 @@ class GroupOperation final : public Work, public ListNode<GroupOperation>, priva
   Instant next_question_ = kNever;
   StallTimes questions_{Instant{}, kNever};
   std::optional<Running> running_;
+  bool counted_ = true;  // among the group's outstanding operations
   std::exception_ptr error_;
 };
 

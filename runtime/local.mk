@@ -31,6 +31,8 @@ runtime_sources += \
 	runtime/group_board.h \
 	runtime/group_operation.cc \
 	runtime/group_operation.h \
+	runtime/groups.cc \
+	runtime/groups.h \
 	runtime/handles.h \
 	runtime/info/finding.cc \
 	runtime/info/finding.h \

@@ -70,7 +70,17 @@ void RealContext::meet_others() {
 void RealContext::leave() {
   std::exception_ptr failed;
   Group& group = world();
-  if (group.size() > 1) {
+  // First, because the others may read what this rank's groups hold until their own operations have ended too.
+  try {
+    LaneTask::run(lane_, config_.init_timeout,
+                  fmt::format("operations of this rank were still running {:.6g} s after it began to leave "
+                              "(AIACC_INIT_TIMEOUT)",
+                              seconds(config_.init_timeout)),
+                  [this](Stop& stop) { return context_->become_idle(stop); });
+  } catch (...) {
+    failed = std::current_exception();
+  }
+  if (group.size() > 1 && !failed) {
     try {
       group.run(Call{}, {}, {}, nullptr);
     } catch (const Error& error) {
@@ -94,6 +104,31 @@ void RealContext::leave() {
 Task<void> RealContext::go_down(Stop& stop) {
   co_await context_->close(stop);
   co_await bootstrap_->leave(stop);
+}
+
+Group& RealContext::make_group(Group& parent, GroupOrder order) {
+  Group* made = nullptr;
+  LaneTask::run(
+      lane_, config_.init_timeout,
+      fmt::format("no room for another group came free within {:.6g} s (AIACC_INIT_TIMEOUT): groups that this "
+                  "rank has freed wait for their other members to free them too",
+                  seconds(config_.init_timeout)),
+      [&](Stop& stop) { return context_->groups().make(parent.view(), std::move(order), &made, stop); });
+  return *made;
+}
+
+void RealContext::collect_groups() {
+  LaneTask::run(lane_, Duration::max(), "", [this](Stop&) { return context_->groups().collect(); });
+}
+
+void RealContext::abort_group(Group& group, const std::string& reason) {
+  LaneTask::run(lane_, Duration::max(), "", [&](Stop& stop) { return abort_on_lane(group, reason, stop); });
+}
+
+// Until the other hosts were told, so that they hear of it also if this rank makes no call for long.
+Task<void> RealContext::abort_on_lane(Group& group, std::string reason, Stop& stop) {
+  group.abort_by_user(reason);
+  if (context_->mailbox() != nullptr) co_await context_->mailbox()->tell_aborts(stop);
 }
 
 Task<void> RealContext::allocate_shared(SharedMemory* memory) {

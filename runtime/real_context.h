@@ -42,6 +42,12 @@ class RealContext final : private ProgressWatch::Reporter {
   // says goodbye. It has left when this returns, also by an exception (what went wrong on the way). Called once.
   void leave();
 
+  // A group of some ranks of `parent`; it lives until Group::let_go() and a while longer.
+  Group& make_group(Group& parent, GroupOrder order);
+  // Gives back what groups held that nobody needs any more.
+  void collect_groups();
+  void abort_group(Group& group, const std::string& reason);
+
   // Memory that the ranks of this host share, in whole pages; in a world of one it is the process's own. The caller gives it
   // back before the context goes.
   SharedMemory allocate(std::size_t bytes);
@@ -54,6 +60,7 @@ class RealContext final : private ProgressWatch::Reporter {
   void meet_others();
   Task<void> be_born_on_lane(Stop& stop);
   Task<void> go_down(Stop& stop);
+  Task<void> abort_on_lane(Group& group, std::string reason, Stop& stop);
   Task<void> allocate_shared(SharedMemory* memory);
   Task<void> free_shared(HostRange range);
 

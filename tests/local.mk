@@ -60,6 +60,8 @@ handshake_fuzz_SOURCES = tests/fuzz/handshake_fuzz.cc tests/fuzz/driver.cc tests
 handshake_fuzz_LDADD = $(floors_up_to_base)
 
 EXTRA_DIST += \
+	tests/groups_process_test.py \
+	tests/programs/groups.c \
 	tests/programs/rank.c \
 	tests/runtime_hosts_test.py \
 	tests/runtime_process_test.py

@@ -49,7 +49,11 @@ void Mailbox::join(const ViewPtr& view, int rank) {
 void Mailbox::forget(std::uint64_t id) noexcept {
   Group* left = find_group(id);
   if (left == nullptr) return;
-  forgotten_.insert(id);
+  if (forgotten_.insert(id).second) forgotten_in_order_.push_back(id);
+  if (forgotten_in_order_.size() > kForgotten) {
+    forgotten_.erase(forgotten_in_order_.front());
+    forgotten_in_order_.pop_front();
+  }
   left->disarm();
   for (Bucket& bucket : left->buckets) {
     // A payload that is being placed keeps its entry, and the group with it; on_placed() ends both.

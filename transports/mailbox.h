@@ -22,6 +22,7 @@
 
 #include <array>
 #include <cstdint>
+#include <deque>
 #include <exception>
 #include <list>
 #include <map>
@@ -77,6 +78,8 @@ class Mailbox final : private MessageReceiver {
   void join(const ViewPtr& view, int rank);
   // Ends the group on all members. Its transfers and later ones throw `error`; the first one stays.
   void abort(const ViewPtr& view, int rank, const Error& error);
+  // Returns when the system has taken what was said of aborts, or after a second: for a rank that does something else then.
+  Task<void> tell_aborts(Stop& stop);
   // What ended the group, or null.
   std::exception_ptr error_of(std::uint64_t group) const noexcept;
   // This rank has left the group: what still comes for it is dropped.
@@ -181,7 +184,7 @@ class Mailbox final : private MessageReceiver {
   };
 
   struct Notice final : SendCompletion {  // an abort notice on its way out
-    void sent(std::exception_ptr) noexcept override { mailbox->outgoing_.erase(self); }
+    void sent(std::exception_ptr) noexcept override { mailbox->told(self); }
     Mailbox* mailbox = nullptr;
     std::list<Notice>::iterator self;
     std::vector<std::byte> bytes;
@@ -241,7 +244,11 @@ class Mailbox final : private MessageReceiver {
   ScratchPool scratch_;
   MailboxObserver* observer_ = nullptr;
   std::map<std::uint64_t, Group> groups_;
+  // The last groups that this rank left, so that what still comes for them begins nothing anew. Few messages can be that
+  // late: notices of an abort, questions, and what a member sent that nobody ever asked for.
+  static constexpr std::size_t kForgotten = 4096;
   std::set<std::uint64_t> forgotten_;
+  std::deque<std::uint64_t> forgotten_in_order_;
   std::map<int, Peer> peers_;  // those this rank has exchanged messages with
   struct Incoming {
     int from;
@@ -250,6 +257,7 @@ class Mailbox final : private MessageReceiver {
   };
   std::list<Incoming> incoming_;  // notices that are being placed
   std::list<Notice> outgoing_;
+  void told(std::list<Notice>::iterator notice) noexcept;
   Ignored ignored_;
   bool leaving_ = false;
   Event news_;  // of those that leave

@@ -11,6 +11,7 @@ namespace aiacc {
 namespace {
 
 constexpr Duration kAnswerWithin = std::chrono::seconds(1);
+constexpr Duration kTellWithin = std::chrono::seconds(1);
 
 std::string disagreement(std::uint64_t sequence, int rank, const std::string& mine, int other,
                          const std::string& theirs) {
@@ -94,6 +95,25 @@ void Mailbox::post_notice(Group& group, int to, std::uint64_t sequence, const Ab
   header.sequence = sequence;
   header.length = header.total = outgoing.bytes.size();
   post(to, header, Buffer{outgoing.bytes.data(), outgoing.bytes.size()}, outgoing);
+}
+
+void Mailbox::told(std::list<Notice>::iterator notice) noexcept {
+  outgoing_.erase(notice);
+  news_.set();
+}
+
+Task<void> Mailbox::tell_aborts(Stop& stop) {
+  Stop limit(stop);
+  Deadline deadline(loop_, after(loop_.now(), kTellWithin), limit, "members of an aborted group cannot be told");
+  while (!outgoing_.empty()) {
+    news_.reset();
+    try {
+      co_await news_.wait(limit);
+    } catch (const Error&) {
+      if (stop.requested()) throw;
+      co_return;
+    }
+  }
 }
 
 void Mailbox::notice_came(int from, const MessageHeader& header) {

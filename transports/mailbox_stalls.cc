@@ -75,7 +75,7 @@ void Mailbox::suspect(Group& group, Exchange& exchange, int rank) noexcept {
 }
 
 void Mailbox::tell_whereabouts(Group& group, int from, std::uint64_t sequence, const AbortNotice& question) noexcept {
-  if (group.view == nullptr || group.error) return;  // who asks will hear of it
+  if (group.error) return;  // who asks will hear of it
   if (const CallNote* mine = other_call(group, sequence, question.fingerprint); mine != nullptr) {
     end_by_disagreement(group, from, sequence, mine->describe(), question.text);
     return;

@@ -135,6 +135,15 @@ void check_apart(const void* send, std::size_t send_bytes, const void* recv, std
                   send_bytes, recv_bytes, in_place));
 }
 
+Duration checked_timeout(std::int64_t timeout_ms, const char* where) {
+  if (timeout_ms < -1) {
+    refuse(
+        fmt::format("timeout_ms in {} is {}: give milliseconds, 0 for the default, or -1 for none", where, timeout_ms));
+  }
+  constexpr std::int64_t kLongest = std::numeric_limits<std::int64_t>::max() / 1'000'000;
+  return timeout_ms < 0 || timeout_ms > kLongest ? Duration::max() : Duration(timeout_ms * 1'000'000);
+}
+
 bool read_attr(const aiacc_attr_t* attr, Call& call, CallOptions& options) {
   if (attr == nullptr) return false;
   // Only fields that the caller's header had may be read; a later, larger struct is understood as far as this one goes.
@@ -151,14 +160,9 @@ bool read_attr(const aiacc_attr_t* attr, Call& call, CallOptions& options) {
     options.name.assign(attr->name, strnlen(attr->name, kLongestName));
     other = true;
   }
-  if (attr->timeout_ms < -1) {
-    refuse(fmt::format("timeout_ms in aiacc_attr_t is {}: give milliseconds, 0 for AIACC_TIMEOUT, or -1 for none",
-                       attr->timeout_ms));
-  }
-  if (attr->timeout_ms != 0) {
-    constexpr std::int64_t kLongest = std::numeric_limits<std::int64_t>::max() / 1'000'000;
-    options.timeout =
-        attr->timeout_ms < 0 || attr->timeout_ms > kLongest ? Duration::max() : Duration(attr->timeout_ms * 1'000'000);
+  const Duration timeout = checked_timeout(attr->timeout_ms, "aiacc_attr_t");
+  if (timeout != Duration::zero()) {
+    options.timeout = timeout;
     other = true;
   }
   return other;

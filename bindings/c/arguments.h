@@ -41,6 +41,9 @@ void check_rank(const char* argument, int rank, int size);
 void check_apart(const void* send, std::size_t send_bytes, const void* recv, std::size_t recv_bytes,
                  const char* in_place);
 
+// Of a struct's timeout_ms: zero means the default, Duration::max() none.
+Duration checked_timeout(std::int64_t timeout_ms, const char* where);
+
 // What `attr` says, applied to `call` and `options`. True if `options` holds anything but defaults.
 bool read_attr(const aiacc_attr_t* attr, Call& call, CallOptions& options);
 

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "bindings/c/guard.h"
+#include "bindings/c/mesh.h"
 #include "bindings/c/state.h"
 #include "runtime/birth.h"
 
@@ -105,13 +106,17 @@ void leave(RealContext& context) {
   struct Count {
     ~Count() { --state().ranks; }
   } count;
+  for (const std::uint64_t handle : state().made.take_all(context)) {
+    if (is_kind(handle, HandleKind::kGroup)) state().groups.find(handle).remove();
+    if (is_kind(handle, HandleKind::kMesh)) state().meshes.find(handle).remove();
+  }
   context.leave();
 }
 
 // Names the context and its world.
 aiacc_context_t insert(std::shared_ptr<RealContext> context) {
   State& self = state();
-  auto group = std::make_unique<GroupEntry>(GroupEntry{context, context->world()});
+  auto group = std::make_unique<GroupEntry>(context, context->world());
   const aiacc_group_t world = self.groups.insert(std::move(group));
   try {
     return self.contexts.insert(std::make_unique<ContextEntry>(ContextEntry{std::move(context), world}));
@@ -153,7 +158,7 @@ aiacc_status_t aiacc_init(const aiacc_init_attr_t* attr) {
     const Start start = read_init_attr(attr);
     self.watch_forks();
     std::shared_ptr<RealContext> context = join_job(start.given, start.surroundings, start.config, aiacc_version());
-    auto group = std::make_unique<GroupEntry>(GroupEntry{context, context->world()});
+    auto group = std::make_unique<GroupEntry>(context, context->world());
     auto entry = std::make_unique<ContextEntry>(ContextEntry{std::move(context), AIACC_WORLD});
     if (!self.groups.insert_fixed(group) || !self.contexts.insert_fixed(entry)) {
       throw Error(Code::kInvalidState,

@@ -5,6 +5,8 @@
 
 #include <new>
 
+#include "bindings/c/mesh.h"
+
 namespace aiacc::abi {
 namespace {
 
@@ -25,6 +27,7 @@ void State::watch_forks() {
     self.contexts.forget_all();
     self.groups.forget_all();
     self.requests.forget_all();
+    self.meshes.forget_all();
   });
   if (registered != 0) throw system_error("cannot register a handler for fork", registered);
 }
@@ -50,6 +53,48 @@ bool forked() noexcept { return state().forked.load(std::memory_order_relaxed); 
 
 void refuse_forked() {
   if (forked()) throw forked_child();
+}
+
+// --- groups and what is made of them ----------------------------------------------------------------------------------
+
+void MadeHandles::add(const RealContext& context, std::uint64_t handle) {
+  std::lock_guard lock(mutex_);
+  of_[&context].insert(handle);
+}
+
+void MadeHandles::drop(const RealContext& context, std::uint64_t handle) noexcept {
+  std::lock_guard lock(mutex_);
+  const auto found = of_.find(&context);
+  if (found == of_.end()) return;
+  found->second.erase(handle);
+  if (found->second.empty()) of_.erase(found);
+}
+
+std::set<std::uint64_t> MadeHandles::take_all(const RealContext& context) {
+  std::lock_guard lock(mutex_);
+  const auto found = of_.find(&context);
+  if (found == of_.end()) return {};
+  std::set<std::uint64_t> handles = std::move(found->second);
+  of_.erase(found);
+  return handles;
+}
+
+aiacc_group_t name_group(const std::shared_ptr<RealContext>& context, Group& group) {
+  State& self = state();
+  const aiacc_group_t handle = self.groups.insert(std::make_unique<GroupEntry>(context, group));
+  try {
+    self.made.add(*context, handle);
+  } catch (...) {
+    self.groups.find(handle).remove();
+    throw;
+  }
+  return handle;
+}
+
+bool free_group(HandleTable<GroupEntry>::Pin pin, aiacc_group_t group) {
+  if (!pin.remove()) return false;
+  state().made.drop(*pin->context, group);
+  return true;
 }
 
 Error unknown_group(aiacc_group_t group) {

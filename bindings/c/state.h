@@ -3,8 +3,11 @@
 // finds everything in place.
 #pragma once
 
+#include <cstdint>
+#include <map>
 #include <memory>
 #include <mutex>
+#include <set>
 #include <string>
 #include <unordered_map>
 
@@ -21,9 +24,16 @@ struct ContextEntry {
 };
 
 struct GroupEntry {
+  GroupEntry(std::shared_ptr<RealContext> of, Group& named) : context(std::move(of)), group(named) {}
+  ~GroupEntry() { group.let_go(); }  // nobody can call on it any more
+  GroupEntry(const GroupEntry&) = delete;
+  GroupEntry& operator=(const GroupEntry&) = delete;
+
   std::shared_ptr<RealContext> context;  // keeps the group alive
   Group& group;
 };
+
+struct MeshEntry;  // bindings/c/mesh.h
 
 struct RequestEntry {
   std::shared_ptr<RealContext> context;  // destroyed last: the operation refers to it
@@ -35,11 +45,27 @@ struct MemoryEntry {
   SharedMemory memory;
 };
 
+// The groups and meshes that the user made of each context.
+class MadeHandles {
+ public:
+  void add(const RealContext& context, std::uint64_t handle);
+  void drop(const RealContext& context, std::uint64_t handle) noexcept;
+  std::set<std::uint64_t> take_all(const RealContext& context);
+
+ private:
+  std::mutex mutex_;
+  std::map<const RealContext*, std::set<std::uint64_t>> of_;
+};
+
 class State {
  public:
   HandleTable<ContextEntry> contexts{HandleKind::kContext};
   HandleTable<GroupEntry> groups{HandleKind::kGroup};
   HandleTable<RequestEntry> requests{HandleKind::kRequest};
+  HandleTable<MeshEntry> meshes{HandleKind::kMesh};
+
+  // Handles that were made of a context and go with it, at the latest.
+  MadeHandles made;
 
   std::mutex life_mutex;  // guards `changing`
   bool changing = false;  // a thread is inside aiacc_init or aiacc_finalize
@@ -60,6 +86,11 @@ State& state() noexcept;
 
 // Throws kInvalidState in a forked child.
 void refuse_forked();
+
+// Makes a handle for a group that was made of a context. Takes the group back if there is none left.
+aiacc_group_t name_group(const std::shared_ptr<RealContext>& context, Group& group);
+// Frees it. False if another thread was quicker.
+bool free_group(HandleTable<GroupEntry>::Pin pin, aiacc_group_t group);
 
 // What to say of a handle that no table knows.
 Error unknown_group(aiacc_group_t group);

@@ -62,6 +62,8 @@ class HostTeam {
   // Returns when no member reads this one's lines or staging memory any more; after the last collective. Without it the
   // destructor leaves the staging memory to the end of the segment.
   Task<void> close(Stop& stop);
+  // The same is known from elsewhere.
+  void set_closed() noexcept { closed_ = true; }
 
   HostDomain& domain() noexcept { return domain_; }
   Loop& loop() noexcept { return domain_.loop(); }

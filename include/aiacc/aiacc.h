@@ -88,6 +88,7 @@ typedef enum aiacc_op AIACC_ENUM_TYPE {
 typedef uint64_t aiacc_context_t; /* one rank; a process may hold several */
 typedef uint64_t aiacc_group_t;
 typedef uint64_t aiacc_request_t;
+typedef uint64_t aiacc_mesh_t;
 
 #define AIACC_NULL ((uint64_t)0)
 /* The group of all ranks of the default context (the one that aiacc_init makes). */
@@ -128,6 +129,14 @@ typedef struct aiacc_attr {
   int32_t traffic_class; /* 0: by size */
 } aiacc_attr_t;
 
+/* Attributes of a group; NULL for defaults. Zero all of it, set `size`. */
+typedef struct aiacc_group_attr {
+  size_t size;        /* sizeof(aiacc_group_attr_t) */
+  const char *name;   /* for messages; copied */
+  uint64_t key;       /* equal on all members; tells apart groups of equal members that several threads make */
+  int64_t timeout_ms; /* of operations on it that name none; 0: AIACC_TIMEOUT; -1: none */
+} aiacc_group_attr_t;
+
 /* --- life ---------------------------------------------------------------------------------------------------------- */
 
 /* Makes the default context: finds rank, size and peers from `attr`, from aiaccrun, from AIACC_RENDEZVOUS, or (a world of
@@ -155,6 +164,45 @@ AIACC_API aiacc_status_t aiacc_local_rank(aiacc_group_t group, int *local_rank);
 AIACC_API aiacc_status_t aiacc_local_size(aiacc_group_t group, int *local_size);
 /* Index of this rank's host among the hosts of the group. */
 AIACC_API aiacc_status_t aiacc_host_index(aiacc_group_t group, int *host_index);
+
+/* --- groups -------------------------------------------------------------------------------------------------------- */
+
+/* The group of these `n` ranks of `parent`, in this order: ranks[i] is rank i of it. Called by those ranks and by nobody
+ * else, with equal lists; groups of equal members are made in the same order on each of them. No message is sent and
+ * nobody waits: members find each other with the group's first operation. Everything that happens to the parent or to
+ * other groups leaves it alone, also if they end by an error or are freed; only the death of a member ends it. */
+AIACC_API aiacc_status_t aiacc_group_create(aiacc_group_t parent, size_t n, const int *ranks,
+                                            const aiacc_group_attr_t *attr, aiacc_group_t *group);
+/* Ranks of one color are a group, ordered by key, then by their rank in `parent`. One allgather of 8 bytes; blocks.
+ * With AIACC_NO_COLOR a rank is in none and *group is AIACC_NULL. Collective over `parent`. */
+#define AIACC_NO_COLOR (-1)
+AIACC_API aiacc_status_t aiacc_group_split(aiacc_group_t parent, int color, int key, const aiacc_group_attr_t *attr,
+                                           aiacc_group_t *group);
+/* The handle is gone; operations that are running go on to their ends. Local: the other members may go on too, as long as
+ * they need nothing of this one. What the group holds is given back once all its members on this host have freed it. */
+AIACC_API aiacc_status_t aiacc_group_free(aiacc_group_t group);
+/* Ends the group on all its members: what runs and what comes later fails with AIACC_ERR_ABORTED and `reason` (may be
+ * NULL). Local; members that wait in an operation are told at once, others with their next one. */
+AIACC_API aiacc_status_t aiacc_group_abort(aiacc_group_t group, const char *reason);
+/* translated[i] = rank in `to` of rank ranks[i] of `from`, -1 if it is no member of it. Local. */
+AIACC_API aiacc_status_t aiacc_group_translate(aiacc_group_t from, size_t n, const int *ranks, aiacc_group_t to,
+                                               int *translated);
+/* How many collectives this rank has begun on the group: equal on all its members at equal places of the program. */
+AIACC_API aiacc_status_t aiacc_group_sequence(aiacc_group_t group, uint64_t *sequence);
+
+/* The ranks of `parent` in a box: axes with names and sizes, whose product is the size of the parent. The last axis varies
+ * fastest: with axes {"data", 2}, {"tensor", 4} ranks 0 to 3 are one row along "tensor". All ranks make the same mesh;
+ * nothing is exchanged. */
+AIACC_API aiacc_status_t aiacc_mesh_create(aiacc_group_t parent, size_t axes, const char *const *names, const int *sizes,
+                                           aiacc_mesh_t *mesh);
+/* The group of this rank and all that differ from it along the named axes only, in the order of the parent's ranks. Made
+ * when it is first asked for, as by aiacc_group_create; afterwards the same handle again. It is freed with the mesh. */
+AIACC_API aiacc_status_t aiacc_mesh_group(aiacc_mesh_t mesh, size_t axes, const char *const *names,
+                                          aiacc_group_t *group);
+/* Where this rank is along an axis: 0 to its size - 1. */
+AIACC_API aiacc_status_t aiacc_mesh_coordinate(aiacc_mesh_t mesh, const char *axis, int *index);
+/* Frees the mesh and its groups, as aiacc_group_free does. Local. */
+AIACC_API aiacc_status_t aiacc_mesh_free(aiacc_mesh_t mesh);
 
 /* --- collectives --------------------------------------------------------------------------------------------------- */
 

@@ -9,6 +9,12 @@
 #include "transports/host/memory_room.h"
 
 namespace aiacc {
+namespace {
+
+// Where to begin to look for a key in a directory: keys are hashes, so most are found at once.
+std::uint32_t usual_entry(std::uint64_t key) noexcept { return static_cast<std::uint32_t>(key % ControlArea::kKeys); }
+
+}  // namespace
 
 SegmentDomain::SegmentDomain(std::shared_ptr<SegmentMapping> mapping, int rank)
     : mapping_(std::move(mapping)),
@@ -95,10 +101,13 @@ std::uint32_t SegmentDomain::find_free_lines(std::uint32_t count) {
 std::uint32_t SegmentDomain::claim_lines(std::uint64_t key, std::uint32_t count) {
   AIACC_INVARIANT(key != 0, "0 marks an entry that is free");
   ControlArea& control = mapping_->control(rank_);
-  std::uint32_t entry = 0;
   for (const Claim& claim : claims_) AIACC_INVARIANT(claim.key != key, "lines are claimed once for a key");
-  while (entry < ControlArea::kKeys && control.directory[entry].key.load(std::memory_order_relaxed) != 0) ++entry;
-  if (entry == ControlArea::kKeys) {
+  std::uint32_t entry = usual_entry(key);
+  std::uint32_t looks = 0;
+  for (; looks < ControlArea::kKeys && control.directory[entry].key.load(std::memory_order_relaxed) != 0; ++looks) {
+    entry = (entry + 1) % ControlArea::kKeys;
+  }
+  if (looks == ControlArea::kKeys) {
     throw Error(Code::kOutOfMemory, fmt::format("this rank takes part in {} groups already, the most that a host's "
                                                 "segment has room for",
                                                 ControlArea::kKeys));
@@ -127,7 +136,8 @@ void SegmentDomain::release_lines(std::uint64_t key) noexcept {
 
 std::optional<std::uint32_t> SegmentDomain::find_lines(int owner, std::uint64_t key) const noexcept {
   const ControlArea& control = mapping_->control(owner);
-  for (const DirectoryEntry& entry : control.directory) {
+  for (std::uint32_t looks = 0; looks < ControlArea::kKeys; ++looks) {
+    const DirectoryEntry& entry = control.directory[(usual_entry(key) + looks) % ControlArea::kKeys];
     if (entry.key.load(std::memory_order_acquire) != key) continue;
     const std::uint64_t place = entry.place.load(std::memory_order_acquire);
     if (entry.key.load(std::memory_order_acquire) == key) return static_cast<std::uint32_t>(place);

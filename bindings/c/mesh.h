@@ -1,0 +1,31 @@
+// What a mesh handle names.
+#pragma once
+
+#include <map>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "bindings/c/state.h"
+
+namespace aiacc::abi {
+
+struct MeshEntry {
+  MeshEntry(std::shared_ptr<RealContext> of, const Group& on, aiacc_group_t named)
+      : context(std::move(of)), parent(named), rank(on.rank()), size(on.size()) {}
+  // Axis `axis` of the rank that has this number in the mesh.
+  int coordinate(std::size_t axis, int of_rank) const noexcept;
+
+  std::shared_ptr<RealContext> context;
+  aiacc_group_t parent;  // may be freed before the mesh
+  int rank;              // in the parent
+  int size;
+  std::vector<std::string> names;
+  std::vector<int> sizes;
+
+  std::mutex mutex;                                   // guards `groups`
+  std::map<std::vector<bool>, aiacc_group_t> groups;  // by the axes that they are made of
+};
+
+}  // namespace aiacc::abi
