@@ -3,7 +3,9 @@
 // Who drives is one atomic word. A blocking call takes it and drives its own work to the end, with no hand-over; when
 // another thread drives already, it leaves its work in the submission queue and sleeps until the work is done or until
 // nobody drives any more, and then takes its turn. Asynchronous work is driven by whoever drives; when nobody does, by the
-// helper thread, which starts with the first asynchronous work and not before.
+// helper thread, which starts with the first asynchronous work and not before. The helper hands the lane to a caller that
+// asks for it, and stays awake for a moment to take it back: many small calls beside a large asynchronous one would each
+// sleep otherwise.
 //
 // A lane without a Drive is driven from outside (the simulator): work may be started and nobody may wait for it.
 //
@@ -19,6 +21,7 @@
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <span>
 #include <string>
 
 #include "base/task/driver_thread.h"
@@ -88,12 +91,14 @@ class Lane {
   void run(Work& work);
   // Waits for work that was started before; false if `timeout` passed first.
   bool wait(Work& work, std::optional<Duration> timeout = std::nullopt);
+  // Waits until one of several is done; all were started on this lane.
+  bool wait_any(std::span<Work* const> works, std::optional<Duration> timeout = std::nullopt);
 
   // The right to drive, for calls that finish without a Work (the one-cache-line path). What was submitted before is begun
   // before the holder goes on, so that the order of calls is kept.
   class Hold {
    public:
-    explicit Hold(Lane& lane) noexcept : lane_(lane), owns_(lane.try_take()) {
+    explicit Hold(Lane& lane) noexcept : lane_(lane), owns_(lane.try_take() || lane.take_from_helper()) {
       if (owns_) lane_.begin_submitted();
     }
     ~Hold() {
@@ -121,7 +126,7 @@ class Lane {
   static constexpr std::uint64_t kAsync = std::uint64_t{1} << 32;
 
   struct Sleeper : ListNode<Sleeper> {
-    const Work* work = nullptr;
+    std::span<Work* const> works;
     bool called = false;  // to drive, or because its work is done
     std::condition_variable wake;
   };
@@ -129,6 +134,8 @@ class Lane {
   bool try_take() noexcept {  // acquires what the last driver released
     return (token_.fetch_or(kHeld, std::memory_order_seq_cst) & kHeld) == 0;
   }
+  bool take_from_helper() noexcept;
+  bool take_back() noexcept;
   void give_up() noexcept {
     if (token_.fetch_sub(kHeld, std::memory_order_seq_cst) != kHeld) call_somebody();
   }
@@ -138,8 +145,9 @@ class Lane {
 
   void begin_all() noexcept;
   void submit(Work& work) noexcept;
-  void drive_until_done(Work& work, Instant until);
-  void sleep(Work& work, std::optional<Duration> timeout);
+  static bool any_done(std::span<Work* const> works) noexcept;
+  void drive_until_done(std::span<Work* const> works, Instant until);
+  void sleep(std::span<Work* const> works, std::optional<Duration> timeout);
   void call_somebody() noexcept;
   void ensure_helper();
   void help();
@@ -157,6 +165,8 @@ class Lane {
   Outside outside_;
 
   alignas(64) std::atomic<std::uint64_t> token_{0};
+  std::atomic<std::uint32_t> callers_{0};  // who ask the helper for the lane
+  std::atomic<bool> helping_{false};       // the helper drives
   std::atomic<Work*> submitted_{nullptr};  // newest first; release-pushed, taken whole with acquire by the driver
 
   alignas(64) std::mutex mutex_;  // guards what follows
