@@ -8,6 +8,7 @@ base_sources += \
 	base/cpu_relax.h \
 	base/error.cc \
 	base/error.h \
+	base/error_about.h \
 	base/hash.h \
 	base/intrusive_list.h \
 	base/json.cc \
@@ -101,6 +102,8 @@ base_sources += \
 	base/io/spawn.h
 
 base_sources += \
+	base/task/completion_thread.cc \
+	base/task/completion_thread.h \
 	base/task/driver_thread.cc \
 	base/task/driver_thread.h \
 	base/task/frame_pool.cc \

@@ -42,6 +42,7 @@ bindings_tests += \
 	bindings/c/messages_test.cc \
 	bindings/c/operators_test.cc \
 	bindings/c/groups_test.cc \
+	bindings/c/requests_test.cc \
 	tests/abi_world.h \
 	tests/affine_op.h \
 	tests/surface_cases.h

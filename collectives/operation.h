@@ -149,6 +149,7 @@ struct Operation {
   Buffer send;  // empty where the call has none
   Buffer recv;  // may equal send
   const PartOf* part = nullptr;
+  bool urgent = false;  // its messages between hosts go before those of others
 
   // What the caller called.
   const Call& whole() const noexcept { return part == nullptr ? call : part->whole; }

@@ -200,13 +200,18 @@ bool Group::crosses_hosts(const GroupOperation& operation) const noexcept {
 }
 
 void Group::investigate(const GroupOperation& operation) noexcept {
-  if (crosses_hosts(operation)) team_.mailbox->investigate(view_->id(), operation.wire_sequence());
+  if (!crosses_hosts(operation)) return;
+  const std::uint64_t sequence = operation.wire_sequence();
+  team_.mailbox->investigate(view_->id(), sequence);
+  if (operation.last_question() && operation.call().kind == Collective::kBarrier) {
+    team_.mailbox->survey(view_->id(), sequence);
+  }
 }
 
 // A network that lets agents talk and ranks not is nobody's death: it is told with what waits.
-std::string Group::holdup(const GroupOperation& operation) {
-  std::string text = missing(operation);
-  if (!crosses_hosts(operation)) return text;
+GroupOperation::Holdup Group::holdup(const GroupOperation& operation) {
+  GroupOperation::Holdup known = missing(operation);
+  if (!crosses_hosts(operation)) return known;
   int others = 0;
   std::string first;
   for (const Member& member : view_->members()) {
@@ -218,24 +223,31 @@ std::string Group::holdup(const GroupOperation& operation) {
       ++others;
     }
   }
-  if (first.empty()) return text;
+  if (first.empty()) return known;
   if (others > 0) first += fmt::format(" (and {} more of this group)", others);
-  return text.empty() ? first : fmt::format("{}; {}", text, first);
+  known.text = known.text.empty() ? first : fmt::format("{}; {}", known.text, first);
+  return known;
 }
 
-std::string Group::missing(const GroupOperation& operation) {
+GroupOperation::Holdup Group::missing(const GroupOperation& operation) {
+  std::vector<int> ranks;
   if (board_ != nullptr && !is_message(operation.call().kind)) {
     const std::vector<int> absent = board_->not_here();
-    if (!absent.empty()) return named(absent, "has not made this group", "have not made this group");
-    const std::vector<int> ranks = board_->missing(operation.sequence());
-    if (!ranks.empty() && ranks == board_->done_here()) return named(ranks, "has freed it", "have freed it");
-    if (!ranks.empty()) return named(ranks, "has not arrived", "have not arrived");
+    if (!absent.empty()) return {named(absent, "has not made this group", "have not made this group"), absent};
+    ranks = board_->missing(operation.sequence());
+    if (!ranks.empty() && ranks == board_->done_here()) return {named(ranks, "has freed it", "have freed it"), ranks};
   }
-  if (!crosses_hosts(operation)) return "";
+  if (crosses_hosts(operation)) {
+    const std::vector<int> elsewhere = team_.mailbox->not_begun(view_->id(), operation.wire_sequence());
+    ranks.insert(ranks.end(), elsewhere.begin(), elsewhere.end());
+    std::sort(ranks.begin(), ranks.end());
+  }
+  if (!ranks.empty()) return {named(ranks, "has not arrived", "have not arrived"), ranks};
+  if (!crosses_hosts(operation)) return {};
   const Mailbox::Suspicion suspicion = team_.mailbox->suspicion(view_->id(), operation.wire_sequence());
-  if (suspicion.kind != Mailbox::Suspicion::Kind::kNobody) return suspicion.text();
-  const std::vector<int> ranks = team_.mailbox->waited_for(view_->id(), operation.wire_sequence());
-  return ranks.empty() ? "" : named(ranks, "is waited for", "are waited for");
+  if (suspicion.kind != Mailbox::Suspicion::Kind::kNobody) return {suspicion.text(), {suspicion.rank}};
+  ranks = team_.mailbox->waited_for(view_->id(), operation.wire_sequence());
+  return {ranks.empty() ? "" : named(ranks, "is waited for", "are waited for"), ranks};
 }
 
 Duration Group::default_timeout() const noexcept { return timeout_; }

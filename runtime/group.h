@@ -105,8 +105,8 @@ class Group final : private GroupBoard::Observer, private Root::Owner {
   void ended(bool well) noexcept;
   // Who holds up an operation: begins to find out, and says what is known ("" if nothing is).
   void investigate(const GroupOperation& operation) noexcept;
-  std::string holdup(const GroupOperation& operation);
-  std::string missing(const GroupOperation& operation);
+  GroupOperation::Holdup holdup(const GroupOperation& operation);
+  GroupOperation::Holdup missing(const GroupOperation& operation);
   bool spans_hosts() const noexcept { return team_.mailbox != nullptr; }
   bool crosses_hosts(const GroupOperation& operation) const noexcept;
   Duration default_timeout() const noexcept;

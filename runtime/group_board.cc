@@ -3,7 +3,7 @@
 #include <cstring>
 #include <string>
 
-#include "base/error.h"
+#include "base/error_about.h"
 #include "base/hash.h"
 
 namespace aiacc {
@@ -16,6 +16,9 @@ constexpr std::uint32_t kText = 2;
 constexpr std::uint32_t kWords = 16;
 // Of the line of arrivals, beside the sequence in word 0: 1 once the member is done with the group.
 constexpr std::uint32_t kDoneWord = 1;
+// And who the error of the abort was about, as a bit for each rank of the group up to 895.
+constexpr std::uint32_t kAbout = 2;
+constexpr int kMostAbout = static_cast<int>(kWords - kAbout) * 64;
 
 }  // namespace
 
@@ -139,6 +142,11 @@ void GroupBoard::post_abort(const std::exception_ptr& error) noexcept {
     std::memcpy(&bytes, text + 8 * i, 8);
     word(kText + i).store(bytes, std::memory_order_relaxed);
   }
+  for (const int rank : ranks_of(error)) {
+    if (rank >= kMostAbout) break;
+    std::atomic<std::uint64_t>& bits = arrivals_->word[kAbout + static_cast<std::uint32_t>(rank) / 64];
+    bits.store(bits.load(std::memory_order_relaxed) | std::uint64_t{1} << (rank % 64), std::memory_order_relaxed);
+  }
   domain_.publish(first, kFlag, HostDomain::kUrgent);  // release: pairs with the acquire of the watchers' at_least
 }
 
@@ -152,6 +160,16 @@ std::exception_ptr GroupBoard::read_abort(int member) const {
     std::memcpy(text + 8 * i, &bytes, 8);
   }
   const std::uint64_t code_and_peer = word(kCodeAndPeer);
+  std::vector<int> about;
+  for (int rank = 0; rank < kMostAbout; ++rank) {
+    const std::uint64_t bits =
+        line_of(member, kArrivals).word[kAbout + static_cast<std::uint32_t>(rank) / 64].load(std::memory_order_relaxed);
+    if ((bits >> (rank % 64) & 1) != 0) about.push_back(rank);
+  }
+  if (about.size() > 1) {
+    const auto code = static_cast<Code>(static_cast<std::int32_t>(code_and_peer >> 32));
+    return std::make_exception_ptr(ErrorAbout(code, text, std::move(about)));
+  }
   return std::make_exception_ptr(Error(static_cast<Code>(static_cast<std::int32_t>(code_and_peer >> 32)), text,
                                        static_cast<int>(static_cast<std::uint32_t>(code_and_peer))));
 }

@@ -3,7 +3,8 @@
 //
 // A member's board is seven of its control lines. The first six are written once, when it aborts; every member watches those
 // at distances 1, 2, 4 … behind it and passes on what it sees, so that an abort reaches all in log2(n) steps, also past
-// members that are frozen. The last is stored into with each operation and read only when one is late.
+// members that are frozen. The last is stored into with each operation and read only when one is late or the group
+// was aborted.
 //
 // The end. A member that is done with the group says so in its board, once it has found all others', and keeps its lines
 // until all have said it: from then on nobody reads them. A board that was there and is gone therefore means the same, so

@@ -31,15 +31,27 @@ void GroupOperation::discount() noexcept {
   if (std::exchange(counted_, false)) group_.outstanding_.fetch_sub(1, std::memory_order_release);
 }
 
+// As the last thing: whoever waits may destroy this object.
+void GroupOperation::end() noexcept {
+  discount();
+  std::unique_ptr<Completion> completion = std::move(completion_);
+  if (completion != nullptr) completion->error = error_;
+  finish();
+  if (completion == nullptr) return;
+  CompletionThread& thread = completion->thread;
+  thread.post(std::move(completion));
+}
+
 std::string GroupOperation::describe() const {
   std::string text = call_.describe();
   if (!options_.name.empty()) text += fmt::format(" '{}'", options_.name);
-  return text + fmt::format(" (operation {} of {})", sequence_, group_.describe());
+  return text + fmt::format(" (operation {} of {})", sequence(), group_.describe());
 }
 
-std::string GroupOperation::holdup() const {
-  const std::string text = group_.holdup(*this);
-  return text.empty() ? "" : "; " + text;
+GroupOperation::Holdup GroupOperation::holdup() const {
+  Holdup holdup = group_.holdup(*this);
+  if (!holdup.text.empty()) holdup.text.insert(0, "; ");
+  return holdup;
 }
 
 void GroupOperation::investigate() const noexcept { group_.investigate(*this); }
@@ -47,7 +59,8 @@ void GroupOperation::investigate() const noexcept { group_.investigate(*this); }
 void GroupOperation::begin() noexcept {
   try {
     group_.check_alive();
-    sequence_ = group_.next_ticket(call_);
+    const std::uint64_t ticket = group_.next_ticket(call_);
+    sequence_.store(ticket, std::memory_order_relaxed);
     began_ = group_.loop().now();
     const Duration timeout =
         options_.timeout == CallOptions::kDefaultTimeout ? group_.default_timeout() : options_.timeout;
@@ -56,14 +69,14 @@ void GroupOperation::begin() noexcept {
       questions_ = StallTimes(began_, deadline_);
       set_next_question(began_);
     }
-    running_.emplace(group_.team(), call_, send_, recv_, sequence_, group_.stop());
+    running_.emplace(group_.team(), call_, send_, recv_, ticket, group_.stop());
+    running_->operation.urgent = options_.priority > 0;
     running_->root.emplace(group_.loop(), body(this), static_cast<Root::Owner&>(*this));
   } catch (...) {
     running_.reset();
     error_ = std::current_exception();
     group_.failed_to_begin();
-    discount();
-    finish();
+    end();
     return;
   }
   group_.began(*this);
@@ -93,8 +106,7 @@ void GroupOperation::root_ended(Root&, std::exception_ptr error) noexcept {
   if (error && as_error(error).code() == Code::kAborted) error = group_.stop().reason();
   error_ = std::move(error);
   group_.ended(error_ == nullptr);
-  discount();
-  finish();
+  end();
 }
 
 }  // namespace aiacc

@@ -2,12 +2,14 @@
 // owns the Stop that every wait of the operation sees, and joins everything before it says that it is done.
 #pragma once
 
+#include <atomic>
 #include <exception>
 #include <memory>
 #include <optional>
 #include <string>
 #include <vector>
 
+#include "base/task/completion_thread.h"
 #include "base/task/lane.h"
 #include "base/task/scope.h"
 #include "collectives/operation.h"
@@ -22,6 +24,18 @@ struct CallOptions {
   std::string name;                    // for messages; empty: none
   std::shared_ptr<const void> keeps;   // lives as long as the operation: what its call refers to
   Duration timeout = kDefaultTimeout;  // Duration::max(): none
+  int priority = 0;                    // above 0: its messages between hosts go before others'
+  // Whom to tell on the completion thread: an aiacc_callback_t, which only bindings/c knows, and its argument.
+  void (*callback)() = nullptr;
+  void* callback_arg = nullptr;
+};
+
+// What is told on a completion thread that an operation has ended.
+class Completion : public CompletionThread::Item {
+ public:
+  explicit Completion(CompletionThread& on) noexcept : thread(on) {}
+  CompletionThread& thread;
+  std::exception_ptr error;  // why it failed, or null
 };
 
 class GroupOperation final : public Work, public ListNode<GroupOperation>, private Root::Owner {
@@ -30,21 +44,31 @@ class GroupOperation final : public Work, public ListNode<GroupOperation>, priva
   GroupOperation(Group& group, const Call& call, Buffer send, Buffer recv, CallOptions options);
   ~GroupOperation();
 
+  // Before it is started: who is told of its end.
+  void tell(std::unique_ptr<Completion> completion) noexcept { completion_ = std::move(completion); }
+
   // Any thread, once done(): why it failed, or null.
   const std::exception_ptr& error() const noexcept { return error_; }
 
   // For the group and its watch, on the lane's thread.
   const Call& call() const noexcept { return call_; }
   const std::string& name() const noexcept { return options_.name; }
-  std::uint64_t sequence() const noexcept { return sequence_; }
+  // Any thread: its ticket, 0 before it was begun.
+  std::uint64_t sequence() const noexcept { return sequence_.load(std::memory_order_relaxed); }
   Instant began() const noexcept { return began_; }
   Instant deadline() const noexcept { return deadline_; }
   // "allreduce of 1024 fp32, sum 'gradients' (operation 12 of the world of 4 ranks)"
   std::string describe() const;
-  // "; ranks 2, 5 have not arrived", or "" if nobody is known to hold it up.
-  std::string holdup() const;
+  // Who holds it up: "; ranks 2, 5 have not arrived", and those ranks; "" if nobody is known to.
+  struct Holdup {
+    std::string text;
+    std::vector<int> ranks;
+  };
+  Holdup holdup() const;
   // Begins to find out who does.
   void investigate() const noexcept;
+  // Nothing more is asked before the deadline.
+  bool last_question() const noexcept { return next_question_ == deadline_; }
   // When to do that next.
   Instant next_question() const noexcept { return next_question_; }
   void set_next_question(Instant now) noexcept { next_question_ = questions_.next(now); }
@@ -59,6 +83,7 @@ class GroupOperation final : public Work, public ListNode<GroupOperation>, priva
   static Task<void> body(GroupOperation* self);
   void root_ended(Root& root, std::exception_ptr error) noexcept override;
   void discount() noexcept;
+  void end() noexcept;
 
   // Exists between begin() and the end, on the lane's thread: other threads may free the rest of this object once done.
   struct Running {
@@ -77,7 +102,7 @@ class GroupOperation final : public Work, public ListNode<GroupOperation>, priva
   Buffer send_;
   Buffer recv_;
   CallOptions options_;
-  std::uint64_t sequence_ = 0;
+  std::atomic<std::uint64_t> sequence_{0};
   Instant began_{};
   Instant deadline_ = kNever;
   Instant next_question_ = kNever;
@@ -85,6 +110,7 @@ class GroupOperation final : public Work, public ListNode<GroupOperation>, priva
   std::optional<Running> running_;
   bool counted_ = true;  // among the group's outstanding operations
   std::exception_ptr error_;
+  std::unique_ptr<Completion> completion_;
 };
 
 }  // namespace aiacc

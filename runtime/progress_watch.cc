@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "base/error_about.h"
 #include "runtime/group.h"
 
 namespace aiacc {
@@ -36,19 +37,21 @@ void ProgressWatch::expired() noexcept {
 void ProgressWatch::look_at(GroupOperation& operation, Instant now) noexcept {
   try {
     if (now >= operation.next_question() && now < operation.deadline()) {
-      operation.investigate();
       operation.set_next_question(now);
+      operation.investigate();
     }
     if (now >= operation.deadline()) {
-      operation.stop(std::make_exception_ptr(Error(
+      GroupOperation::Holdup holdup = operation.holdup();
+      operation.stop(std::make_exception_ptr(ErrorAbout(
           Code::kTimeout,
           fmt::format("{} was not complete after {:.6g} s{}. Find out what the missing ranks do, or give the operation "
                       "more time (timeout_ms, AIACC_TIMEOUT).",
-                      operation.describe(), seconds(now - operation.began()), operation.holdup()))));
+                      operation.describe(), seconds(now - operation.began()), holdup.text),
+          std::move(holdup.ranks))));
     } else if (!operation.reported_late && now >= after(operation.began(), late_after_)) {
       operation.reported_late = true;
       reporter_.late(fmt::format("{} has waited for {:.6g} s{}. It goes on waiting{}.", operation.describe(),
-                                 seconds(now - operation.began()), operation.holdup(),
+                                 seconds(now - operation.began()), operation.holdup().text,
                                  operation.deadline() == kNever
                                      ? std::string(" without a limit")
                                      : fmt::format(" for {:.6g} s more", seconds(operation.deadline() - now))));

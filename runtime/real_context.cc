@@ -67,16 +67,22 @@ void RealContext::meet_others() {
                 [this](Stop& stop) { return context_->open(stop); });
 }
 
-void RealContext::leave() {
-  std::exception_ptr failed;
-  Group& group = world();
-  // First, because the others may read what this rank's groups hold until their own operations have ended too.
-  try {
+void RealContext::settle() {
+  do {
     LaneTask::run(lane_, config_.init_timeout,
                   fmt::format("operations of this rank were still running {:.6g} s after it began to leave "
                               "(AIACC_INIT_TIMEOUT)",
                               seconds(config_.init_timeout)),
                   [this](Stop& stop) { return context_->become_idle(stop); });
+  } while (completions_.drain());
+}
+
+void RealContext::leave() {
+  std::exception_ptr failed;
+  Group& group = world();
+  // First, because the others may read what this rank's groups hold until their own operations have ended too.
+  try {
+    settle();
   } catch (...) {
     failed = std::current_exception();
   }
@@ -119,6 +125,14 @@ Group& RealContext::make_group(Group& parent, GroupOrder order) {
 
 void RealContext::collect_groups() {
   LaneTask::run(lane_, Duration::max(), "", [this](Stop&) { return context_->groups().collect(); });
+}
+
+void RealContext::adopt(std::unique_ptr<GroupOperation> operation) noexcept {
+  std::lock_guard lock(orphans_mutex_);
+  std::erase_if(orphans_, [](const auto& orphan) { return orphan->done(); });
+  if (operation->done()) return;
+  orphans_.reserve(orphans_.size() + 1);
+  orphans_.push_back(std::move(operation));
 }
 
 void RealContext::abort_group(Group& group, const std::string& reason) {

@@ -4,6 +4,7 @@
 
 #include <functional>
 #include <memory>
+#include <mutex>
 #include <optional>
 #include <string>
 #include <vector>
@@ -12,6 +13,7 @@
 #include "base/io/real_clock.h"
 #include "base/io/real_loop.h"
 #include "base/log.h"
+#include "base/task/completion_thread.h"
 #include "base/task/lane.h"
 #include "runtime/context.h"
 
@@ -38,6 +40,8 @@ class RealContext final : private ProgressWatch::Reporter {
   Group& world() noexcept { return context_->world(); }
   Logger& log() noexcept { return *log_; }
 
+  // Waits for running operations, and for callbacks, which may begin others.
+  void settle();
   // Leaves the job in order: waits for running operations, meets the others in a barrier if the world is not aborted, and
   // says goodbye. It has left when this returns, also by an exception (what went wrong on the way). Called once.
   void leave();
@@ -46,6 +50,9 @@ class RealContext final : private ProgressWatch::Reporter {
   Group& make_group(Group& parent, GroupOrder order);
   // Gives back what groups held that nobody needs any more.
   void collect_groups();
+  CompletionThread& completions() noexcept { return completions_; }
+  // Keeps a running operation that nobody asks for any more.
+  void adopt(std::unique_ptr<GroupOperation> operation) noexcept;
   void abort_group(Group& group, const std::string& reason);
 
   // Memory that the ranks of this host share, in whole pages; in a world of one it is the process's own. The caller gives it
@@ -72,6 +79,9 @@ class RealContext final : private ProgressWatch::Reporter {
   io::RealClock clock_;
   std::optional<Logger> log_;  // once it is known who we are
   std::unique_ptr<Context> context_;
+  std::mutex orphans_mutex_;
+  std::vector<std::unique_ptr<GroupOperation>> orphans_;
+  CompletionThread completions_{"aiacc-callback"};
 };
 
 }  // namespace aiacc

@@ -54,10 +54,41 @@ def test_exports_are_the_listed_functions():
     assert all(name.endswith("@@AIACC_0.1") for name in exported)
 
 
-@pytest.mark.parametrize("how", ["return 0;", "exit(0);", "_exit(0);", "aiacc_request_t r; aiacc_barrier(AIACC_WORLD, 0, &r); exit(0);"])
+QUICK = """
+#include <aiacc/aiacc.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+static void told(aiacc_status_t status, const char* error, void* arg) { (void)status, (void)error, (void)arg, sleep(1); }
+
+static aiacc_group_t group(void) {
+  const int self = 0;
+  aiacc_group_t made = AIACC_NULL;
+  if (aiacc_group_create(AIACC_WORLD, 1, &self, NULL, &made) != AIACC_OK) _exit(8);
+  return made;
+}
+
+static void call_back(aiacc_group_t on) {
+  aiacc_attr_t attr = {0};
+  attr.size = sizeof attr;
+  attr.callback = told;
+  if (aiacc_barrier(on, &attr, NULL) != AIACC_OK) _exit(7);
+}
+
+int main(void) {
+  if (aiacc_init(NULL) != AIACC_OK) return 9;
+  (void)group, (void)call_back;
+  HOW
+  return 0;
+}
+"""
+
+
+@pytest.mark.parametrize("how", ["return 0;", "exit(0);", "_exit(0);", "aiacc_request_t r; aiacc_barrier(AIACC_WORLD, 0, &r); exit(0);",
+                                 "group(); exit(0);", "call_back(group()); call_back(AIACC_WORLD); exit(0);",
+                                 "static int word; aiacc_request_t r; aiacc_recv(&word, 1, AIACC_INT32, 0, 0, group(), 0, &r);"])
 def test_exit_without_finalize_neither_crashes_nor_hangs(tmp_path, how):
     file = tmp_path / "quick.c"
-    file.write_text("#include <aiacc/aiacc.h>\n#include <stdlib.h>\n#include <unistd.h>\n"
-                    f"int main(void) {{ if (aiacc_init(NULL) != AIACC_OK) return 9; {how} return 0; }}\n")
+    file.write_text(QUICK.replace("HOW", how))
     program = compiled(file, tmp_path, "-Wno-unreachable-code")
     assert subprocess.run([program], env=CLEAN, timeout=60).returncode == 0

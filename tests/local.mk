@@ -60,8 +60,11 @@ handshake_fuzz_SOURCES = tests/fuzz/handshake_fuzz.cc tests/fuzz/driver.cc tests
 handshake_fuzz_LDADD = $(floors_up_to_base)
 
 EXTRA_DIST += \
+	tests/consumers_test.py \
 	tests/groups_process_test.py \
+	tests/programs/caffe_solver.c \
 	tests/programs/groups.c \
+	tests/programs/mxnet_kvstore.c \
 	tests/programs/rank.c \
 	tests/runtime_hosts_test.py \
 	tests/runtime_process_test.py

@@ -20,7 +20,8 @@ bool Mailbox::Part::matches(Kind kind, std::uint64_t sequence, std::uint32_t tag
 MessageHeader Mailbox::Part::header(MessageKind kind) const noexcept {
   const Exchange& exchange = owner_.exchange_;
   MessageHeader header = mailbox().header(group(), kind, peer_);
-  header.traffic = kind == MessageKind::kData ? TrafficClass::kBulk : TrafficClass::kLatency;
+  const bool bulk = kind == MessageKind::kData && !exchange.urgent_;
+  header.traffic = bulk ? TrafficClass::kBulk : TrafficClass::kLatency;
   header.tag = tag_;
   header.sequence = exchange.sequence_;
   header.fingerprint = exchange.fingerprint_;

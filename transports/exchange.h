@@ -146,6 +146,8 @@ class Exchange final : public ListNode<Exchange> {
   // The operation also waits for members on this host, of which the mailbox knows nothing. `rank` is the next of them: whom
   // a stall is looked for with when no message is waited for.
   void set_mate(int rank) noexcept { mate_ = rank; }
+  // Its payloads go in the class of short messages, before other payloads.
+  void set_urgent(bool urgent) noexcept { urgent_ = urgent; }
 
  private:
   friend class Mailbox;
@@ -158,6 +160,8 @@ class Exchange final : public ListNode<Exchange> {
   Mailbox::Suspicion suspicion_;  // of an investigation
   int questions_ = 0;
   int mate_ = kNoPeer;
+  bool urgent_ = false;
+  std::vector<char> begun_;  // of a survey: by rank, whether it has answered that it has begun this; else empty
 };
 
 }  // namespace aiacc

@@ -114,6 +114,11 @@ class Mailbox final : private MessageReceiver {
   // Begins to find out who holds up this operation: asks the rank it waits for whom that waits for, and so on. Answers
   // carry what the asked rank found itself, so a chain of n waits is followed in about log₂ n questions when all ask.
   void investigate(std::uint64_t group, std::uint64_t sequence) noexcept;
+  // Asks all members of other hosts whether they have begun this operation, for a sentence that names all who have not. As
+  // many messages as there are members: for operations whose time is nearly over.
+  void survey(std::uint64_t group, std::uint64_t sequence) noexcept;
+  // Of the members on other hosts those that have not answered it or have not begun; none if nobody was asked.
+  std::vector<int> not_begun(std::uint64_t group, std::uint64_t sequence) noexcept;
   // Who it is, as far as is known now.
   struct Suspicion {
     enum class Kind : std::uint8_t { kNobody, kSilent, kNotBegun, kFinished, kWorking, kEachOther };
@@ -227,6 +232,7 @@ class Mailbox final : private MessageReceiver {
   Exchange* find_exchange(Group& group, std::uint64_t sequence) noexcept;
   int awaited(Group& group, std::uint64_t sequence) noexcept;
   void suspect(Group& group, Exchange& exchange, int rank) noexcept;
+  void ask_where(Group& group, Exchange& exchange, int rank) noexcept;
   const CallNote* other_call(Group& group, std::uint64_t sequence, std::uint64_t fingerprint) noexcept;
   void tell_whereabouts(Group& group, int from, std::uint64_t sequence, const AbortNotice& question) noexcept;
   void whereabouts_came(Group& group, int from, std::uint64_t sequence, const AbortNotice& notice) noexcept;

@@ -66,6 +66,37 @@ Mailbox::Suspicion Mailbox::suspicion(std::uint64_t id, std::uint64_t sequence) 
 void Mailbox::suspect(Group& group, Exchange& exchange, int rank) noexcept {
   exchange.suspicion_ = {Suspicion::Kind::kSilent, rank};
   if (++exchange.questions_ > group.view->size()) return;  // they wait in a circle that we are not part of
+  ask_where(group, exchange, rank);
+}
+
+void Mailbox::survey(std::uint64_t id, std::uint64_t sequence) noexcept {
+  Group* group = find_group(id);
+  Exchange* exchange = group == nullptr ? nullptr : find_exchange(*group, sequence);
+  if (exchange == nullptr || group->view == nullptr || group->error) return;
+  const int size = group->view->size();
+  try {
+    exchange->begun_.assign(static_cast<std::size_t>(size), 0);
+  } catch (const std::bad_alloc&) {
+    return;
+  }
+  for (int rank = 0; rank < size; ++rank) {
+    if (group->view->host_of(rank) != group->view->host_of(group->rank)) ask_where(*group, *exchange, rank);
+  }
+}
+
+std::vector<int> Mailbox::not_begun(std::uint64_t id, std::uint64_t sequence) noexcept {
+  std::vector<int> ranks;
+  Group* group = find_group(id);
+  Exchange* exchange = group == nullptr ? nullptr : find_exchange(*group, sequence);
+  if (exchange == nullptr) return ranks;
+  for (std::size_t rank = 0; rank < exchange->begun_.size(); ++rank) {
+    const bool elsewhere = group->view->host_of(static_cast<int>(rank)) != group->view->host_of(group->rank);
+    if (elsewhere && exchange->begun_[rank] == 0) ranks.push_back(static_cast<int>(rank));
+  }
+  return ranks;
+}
+
+void Mailbox::ask_where(Group& group, Exchange& exchange, int rank) noexcept {
   AbortNotice where;
   where.stage = AbortNotice::Stage::kWhere;
   where.rank = group.rank;
@@ -98,7 +129,12 @@ void Mailbox::tell_whereabouts(Group& group, int from, std::uint64_t sequence, c
 
 void Mailbox::whereabouts_came(Group& group, int from, std::uint64_t sequence, const AbortNotice& notice) noexcept {
   Exchange* exchange = find_exchange(group, sequence);
-  if (exchange == nullptr || exchange->suspicion_.rank != group_rank(group, from)) return;
+  if (exchange == nullptr) return;
+  const auto answering = static_cast<std::size_t>(group_rank(group, from));
+  if (answering < exchange->begun_.size()) {
+    exchange->begun_[answering] = notice.other != static_cast<std::int32_t>(AbortNotice::Whereabouts::kNotBegun);
+  }
+  if (exchange->suspicion_.rank != group_rank(group, from)) return;
   Suspicion& mine = exchange->suspicion_;
   switch (static_cast<AbortNotice::Whereabouts>(notice.other)) {
     case AbortNotice::Whereabouts::kWaiting:

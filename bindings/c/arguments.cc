@@ -4,11 +4,13 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstddef>
 #include <cstdint>
 #include <cstring>
 #include <limits>
 
 #include "base/error.h"
+#include "bindings/c/sized.h"
 
 namespace aiacc::abi {
 namespace {
@@ -146,21 +148,25 @@ Duration checked_timeout(std::int64_t timeout_ms, const char* where) {
 
 bool read_attr(const aiacc_attr_t* attr, Call& call, CallOptions& options) {
   if (attr == nullptr) return false;
-  // Only fields that the caller's header had may be read; a later, larger struct is understood as far as this one goes.
-  constexpr std::size_t kFirstVersion = sizeof(aiacc_attr_t);
-  if (attr->size < kFirstVersion) {
-    refuse(fmt::format("size in aiacc_attr_t is {}: set it to sizeof(aiacc_attr_t), which is {} here", attr->size,
-                       sizeof(aiacc_attr_t)));
+  constexpr std::size_t kFirstSize = offsetof(aiacc_attr_t, callback);
+  const aiacc_attr_t given = read_sized(*attr, kFirstSize, "aiacc_attr_t");
+  call.reduction.prescale = checked_scale("prescale", given.prescale);
+  call.reduction.postscale = checked_scale("postscale", given.postscale);
+  if (given.memory_kind != AIACC_MEMORY_HOST) {
+    throw Error(Code::kUnsupported,
+                fmt::format("memory_kind in aiacc_attr_t is {}: this build knows AIACC_MEMORY_HOST (0) only",
+                            given.memory_kind));
   }
-  call.reduction.prescale = checked_scale("prescale", attr->prescale);
-  call.reduction.postscale = checked_scale("postscale", attr->postscale);
-  bool other = false;
-  if (attr->name != nullptr && *attr->name != '\0') {
+  bool other = given.priority != 0 || given.callback != nullptr;
+  options.priority = given.priority;
+  options.callback = reinterpret_cast<void (*)()>(given.callback);
+  options.callback_arg = given.callback_arg;
+  if (given.name != nullptr && *given.name != '\0') {
     constexpr std::size_t kLongestName = 200;
-    options.name.assign(attr->name, strnlen(attr->name, kLongestName));
+    options.name.assign(given.name, strnlen(given.name, kLongestName));
     other = true;
   }
-  const Duration timeout = checked_timeout(attr->timeout_ms, "aiacc_attr_t");
+  const Duration timeout = checked_timeout(given.timeout_ms, "aiacc_attr_t");
   if (timeout != Duration::zero()) {
     options.timeout = timeout;
     other = true;

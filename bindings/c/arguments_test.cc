@@ -159,6 +159,9 @@ TEST_F(DefaultContext, CallsBeforeInitAndAfterFinalize) {
     expect(aiacc_rank(AIACC_WORLD, &number), AIACC_ERR_INVALID_STATE, "before aiacc_init");
     expect(aiacc_barrier(AIACC_WORLD, nullptr, nullptr), AIACC_ERR_INVALID_STATE, "before aiacc_init");
     expect(aiacc_finalize(), AIACC_ERR_INVALID_STATE, "before aiacc_init");
+    aiacc_group_t group = AIACC_NULL;
+    expect(aiacc_group_create(AIACC_WORLD, 1, &number, nullptr, &group), AIACC_ERR_INVALID_STATE, "before aiacc_init");
+    expect(aiacc_group_split(AIACC_WORLD, 1, 0, nullptr, &group), AIACC_ERR_INVALID_STATE, "before aiacc_init");
     void* memory = nullptr;
     expect(aiacc_mem_alloc(AIACC_NULL, 8, &memory), AIACC_ERR_INVALID_STATE, "before aiacc_init");
     ASSERT_AIACC(aiacc_init(nullptr));
@@ -170,8 +173,10 @@ TEST_F(DefaultContext, CallsBeforeInitAndAfterFinalize) {
     EXPECT_EQ(number, 1);
     EXPECT_AIACC(aiacc_mem_alloc(AIACC_NULL, 8, &memory));
     EXPECT_AIACC(aiacc_barrier(AIACC_WORLD, nullptr, nullptr));
+    EXPECT_AIACC(aiacc_group_split(AIACC_WORLD, 1, 0, nullptr, &group));
     EXPECT_AIACC(aiacc_finalize());
     EXPECT_EQ(aiacc_initialized(), 0);
+    expect(aiacc_group_free(group), AIACC_ERR_INVALID_HANDLE, "any more");
     expect(aiacc_barrier(AIACC_WORLD, nullptr, nullptr), AIACC_ERR_INVALID_STATE, "after aiacc_finalize");
     expect(aiacc_finalize(), AIACC_ERR_INVALID_STATE, "already");
     EXPECT_AIACC(aiacc_mem_free(memory)) << "belongs to the caller, also after finalize";
@@ -185,12 +190,27 @@ TEST_F(DefaultContext, AForkedChildIsToldSo) {
     ASSERT_AIACC(aiacc_init(nullptr));
     aiacc_request_t request = AIACC_NULL;
     ASSERT_AIACC(aiacc_barrier(AIACC_WORLD, nullptr, &request));  // with a helper thread, which the child has not
+    const int of_one = 0;
+    const int sizes = 1;
+    const char* const axis = "all";
+    aiacc_group_t made = AIACC_NULL;
+    aiacc_mesh_t mesh = AIACC_NULL;
+    ASSERT_AIACC(aiacc_group_create(AIACC_WORLD, 1, &of_one, nullptr, &made));
+    ASSERT_AIACC(aiacc_mesh_create(AIACC_WORLD, 1, &axis, &sizes, &mesh));
     in_child([&] {
       int number = 0;
       EXPECT_EQ(aiacc_initialized(), 0);
       expect(aiacc_rank(AIACC_WORLD, &number), AIACC_ERR_INVALID_STATE, "forked child");
       expect(aiacc_barrier(AIACC_WORLD, nullptr, nullptr), AIACC_ERR_INVALID_STATE, "forked child");
       expect(aiacc_wait(request), AIACC_ERR_INVALID_STATE, "forked child");
+      const int self = 0;
+      aiacc_group_t group = AIACC_NULL;
+      const char* sentence = nullptr;
+      expect(aiacc_group_create(AIACC_WORLD, 1, &self, nullptr, &group), AIACC_ERR_INVALID_STATE, "forked child");
+      expect(aiacc_group_free(made), AIACC_ERR_INVALID_STATE, "forked child");
+      expect(aiacc_mesh_group(mesh, 1, &axis, &group), AIACC_ERR_INVALID_STATE, "forked child");
+      expect(aiacc_wait_all(1, &request, 0), AIACC_ERR_INVALID_STATE, "forked child");
+      expect(aiacc_request_error(request, &sentence), AIACC_ERR_INVALID_STATE, "forked child");
       expect(aiacc_finalize(), AIACC_ERR_INVALID_STATE, "forked child");
       expect(aiacc_init(nullptr), AIACC_ERR_INVALID_STATE, "forked child");
       void* memory = nullptr;

@@ -1,7 +1,11 @@
 // Statuses, the last error of a thread, and the values that the header shares with the inside.
+#include <algorithm>
+#include <new>
 #include <string>
+#include <vector>
 
 #include "base/data/dtype.h"
+#include "base/error_about.h"
 #include "bindings/c/guard.h"
 
 namespace aiacc::abi {
@@ -10,6 +14,7 @@ namespace {
 struct LastError {
   std::string sentence;
   int rank = -1;
+  std::vector<int> ranks;
 };
 thread_local LastError last_error;
 
@@ -56,6 +61,7 @@ static_assert(AIACC_BXOR == static_cast<int>(ReduceOp::kBitXor) && kReduceOps ==
 
 aiacc_status_t remember(const Error& error) noexcept {
   try {
+    last_error.ranks.assign(error.peer() < 0 ? 0 : 1, error.peer());
     last_error.sentence = error.message();
   } catch (...) {
     last_error.sentence.clear();  // no memory for the sentence; the status still says what it was
@@ -64,7 +70,14 @@ aiacc_status_t remember(const Error& error) noexcept {
   return static_cast<aiacc_status_t>(error.code());
 }
 
-aiacc_status_t remember(const std::exception_ptr& error) noexcept { return remember(as_error(error)); }
+aiacc_status_t remember(const std::exception_ptr& error) noexcept {
+  const aiacc_status_t status = remember(as_error(error));
+  try {
+    last_error.ranks = ranks_of(error);
+  } catch (const std::bad_alloc&) {
+  }
+  return status;
+}
 
 }  // namespace aiacc::abi
 
@@ -75,6 +88,14 @@ extern "C" {
 const char* aiacc_last_error(void) { return last_error.sentence.c_str(); }
 
 int aiacc_last_error_rank(void) { return last_error.rank; }
+
+aiacc_status_t aiacc_last_error_ranks(int* ranks, size_t capacity, size_t* count) {
+  // Refused without touching the error that is asked for.
+  if (count == nullptr || (ranks == nullptr && capacity > 0)) return AIACC_ERR_INVALID_ARGUMENT;
+  *count = last_error.ranks.size();
+  std::copy_n(last_error.ranks.begin(), std::min(capacity, last_error.ranks.size()), ranks);
+  return AIACC_OK;
+}
 
 // A code_name is a literal: it ends with a zero.
 const char* aiacc_status_name(aiacc_status_t status) {

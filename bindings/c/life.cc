@@ -6,6 +6,7 @@
 #include <cstring>
 #include <vector>
 
+#include "bindings/c/callbacks.h"
 #include "bindings/c/guard.h"
 #include "bindings/c/mesh.h"
 #include "bindings/c/state.h"
@@ -101,6 +102,15 @@ Start read_init_attr(const aiacc_init_attr_t* given) {
   return start;
 }
 
+// While the handles still work: callbacks that are due may begin operations. What fails here fails again in leave(), which
+// tells of it.
+void settle(RealContext& context) noexcept {
+  try {
+    context.settle();
+  } catch (...) {
+  }
+}
+
 // The context says goodbye, and the process is one rank less, whatever happens on the way.
 void leave(RealContext& context) {
   struct Count {
@@ -149,6 +159,7 @@ extern "C" {
 aiacc_status_t aiacc_init(const aiacc_init_attr_t* attr) {
   return guarded([&] {
     refuse_forked();
+    refuse_to_block("aiacc_init");
     const Turn turn;
     State& self = state();
     if (self.life.load() == Life::kAlive) {
@@ -172,6 +183,7 @@ aiacc_status_t aiacc_init(const aiacc_init_attr_t* attr) {
 aiacc_status_t aiacc_finalize(void) {
   return guarded([&] {
     refuse_forked();
+    refuse_to_block("aiacc_finalize");
     const Turn turn;
     State& self = state();
     auto pin = self.contexts.find(decltype(self.contexts)::kFixed);
@@ -180,6 +192,7 @@ aiacc_status_t aiacc_finalize(void) {
                                            ? "aiacc_finalize was called already"
                                            : "aiacc_finalize was called before aiacc_init");
     }
+    settle(*pin->context);
     self.life.store(Life::kFinalized);
     self.groups.find(AIACC_WORLD).remove();
     pin.remove();
@@ -212,6 +225,7 @@ aiacc_status_t aiacc_context_create_local(size_t n, aiacc_context_t* contexts) {
 aiacc_status_t aiacc_context_destroy(aiacc_context_t context) {
   return guarded([&] {
     refuse_forked();
+    refuse_to_block("aiacc_context_destroy");
     State& self = state();
     auto pin = self.contexts.find(context);
     if (!pin) throw unknown_context(context);
@@ -219,6 +233,7 @@ aiacc_status_t aiacc_context_destroy(aiacc_context_t context) {
       throw Error(Code::kInvalidArgument, "the default context ends with aiacc_finalize");
     }
     const aiacc_group_t world = pin->world;
+    settle(*pin->context);
     if (!pin.remove()) throw unknown_context(context);
     self.groups.find(world).remove();
     leave(*pin->context);

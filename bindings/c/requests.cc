@@ -1,8 +1,14 @@
-// Requests: test and wait. The status of an operation goes to exactly one caller, and the request with it.
+// Requests: test, wait for one, any or all, and look at one that stays. The status of an operation goes to exactly one caller, and the request with it.
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <chrono>
 #include <limits>
+#include <map>
+#include <vector>
 
+#include "base/io/real_clock.h"
+#include "bindings/c/callbacks.h"
 #include "bindings/c/guard.h"
 #include "bindings/c/state.h"
 
@@ -23,7 +29,7 @@ Error unknown_request(aiacc_request_t request) {
           : fmt::format("{:#x} is not the handle of a request", request));
 }
 
-RequestPin pinned(aiacc_request_t request) {
+RequestPin pinned_request(aiacc_request_t request) {
   RequestPin pin = state().requests.find(request);
   if (!pin) {
     refuse_forked();
@@ -41,10 +47,72 @@ aiacc_status_t take(RequestPin& pin, aiacc_request_t request) {
 
 aiacc_status_t wait_for(aiacc_request_t request, std::optional<Duration> timeout) noexcept {
   return guarded([&]() -> aiacc_status_t {
-    RequestPin pin = pinned(request);
+    if (timeout != Duration::zero()) refuse_to_block("aiacc_wait");
+    RequestPin pin = pinned_request(request);
     if (!pin->operation->done() && !pin->context->context().lane().wait(*pin->operation, timeout)) return AIACC_PENDING;
     return take(pin, request);
   });
+}
+
+// What a time-out in milliseconds leaves; nullopt: for ever.
+std::optional<Duration> limit_of(std::int64_t timeout_ms) {
+  if (timeout_ms < 0 && timeout_ms != AIACC_FOREVER) {
+    throw Error(Code::kInvalidArgument, fmt::format("timeout_ms is {}: give 0 or more, or AIACC_FOREVER", timeout_ms));
+  }
+  constexpr std::int64_t kLongest = std::numeric_limits<std::int64_t>::max() / 1'000'000;
+  if (timeout_ms < 0 || timeout_ms > kLongest) return std::nullopt;
+  return Duration(timeout_ms * 1'000'000);
+}
+
+// Those of an array of requests that are not AIACC_NULL.
+struct Held {
+  std::size_t index;
+  RequestPin pin;
+};
+
+std::vector<Held> pinned_requests(std::size_t n, const aiacc_request_t* requests) {
+  if (n > 0 && requests == nullptr) {
+    throw Error(Code::kInvalidArgument, fmt::format("requests is NULL, but n is {}", n));
+  }
+  std::vector<Held> held;
+  held.reserve(n);
+  for (std::size_t i = 0; i < n; ++i) {
+    if (requests[i] == AIACC_NULL) continue;
+    RequestPin pin = state().requests.find(requests[i]);
+    if (!pin) {
+      refuse_forked();
+      const Error unknown = unknown_request(requests[i]);
+      throw Error(unknown.code(), fmt::format("requests[{}]: {}", i, unknown.message()));
+    }
+    held.push_back({i, std::move(pin)});
+  }
+  return held;
+}
+
+// The first of them that is done, if any.
+Held* done_one(std::vector<Held>& held) {
+  const auto found =
+      std::find_if(held.begin(), held.end(), [](const Held& each) { return each.pin->operation->done(); });
+  return found == held.end() ? nullptr : &*found;
+}
+
+// Waits until one is done, or until the time is over. Requests of one context are waited for together; of several, whose
+// helpers drive them all, each context has its turn.
+Held* wait_for_one(std::vector<Held>& held, std::optional<Duration> limit) {
+  constexpr Duration kTurn = std::chrono::milliseconds(1);
+  std::map<Lane*, std::vector<Work*>> lanes;
+  for (Held& each : held) lanes[&each.pin->context->context().lane()].push_back(each.pin->operation.get());
+  const Instant began = io::RealClock().now();
+  while (true) {
+    if (Held* done = done_one(held)) return done;
+    const Duration past = io::RealClock().now() - began;
+    if (limit && past >= *limit) return nullptr;
+    for (auto& [lane, works] : lanes) {
+      std::optional<Duration> turn = lanes.size() > 1 ? std::optional(kTurn) : limit;
+      if (limit) turn = std::min(*turn, *limit - past);
+      if (lane->wait_any(works, turn)) break;
+    }
+  }
 }
 
 }  // namespace
@@ -53,7 +121,7 @@ extern "C" {
 
 aiacc_status_t aiacc_test(aiacc_request_t request) {
   return guarded([&]() -> aiacc_status_t {
-    RequestPin pin = pinned(request);
+    RequestPin pin = pinned_request(request);
     if (!pin->operation->done()) return AIACC_PENDING;
     return take(pin, request);
   });
@@ -67,8 +135,86 @@ aiacc_status_t aiacc_wait_for(aiacc_request_t request, int64_t timeout_ms) {
       throw Error(Code::kInvalidArgument,
                   fmt::format("timeout_ms is {}: give 0 or more, or call aiacc_wait", timeout_ms));
     }
-    constexpr std::int64_t kLongest = std::numeric_limits<std::int64_t>::max() / 1'000'000;
-    return wait_for(request, timeout_ms > kLongest ? std::nullopt : std::optional(Duration(timeout_ms * 1'000'000)));
+    return wait_for(request, limit_of(timeout_ms));
+  });
+}
+
+aiacc_status_t aiacc_wait_any(size_t n, aiacc_request_t* requests, int64_t timeout_ms, size_t* index) {
+  return guarded([&]() -> aiacc_status_t {
+    if (index == nullptr) throw Error(Code::kInvalidArgument, "index is NULL: pass where the place shall go");
+    const std::optional<Duration> limit = limit_of(timeout_ms);
+    if (timeout_ms != 0) refuse_to_block("aiacc_wait_any");
+    std::vector<Held> held = pinned_requests(n, requests);
+    if (held.empty()) {
+      *index = n;
+      return AIACC_OK;
+    }
+    Held* done = wait_for_one(held, limit);
+    if (done == nullptr) return AIACC_PENDING;
+    const aiacc_request_t request = requests[done->index];
+    *index = done->index;
+    requests[done->index] = AIACC_NULL;
+    return take(done->pin, request);
+  });
+}
+
+aiacc_status_t aiacc_wait_all(size_t n, aiacc_request_t* requests, int64_t timeout_ms) {
+  return guarded([&]() -> aiacc_status_t {
+    const std::optional<Duration> limit = limit_of(timeout_ms);
+    if (timeout_ms != 0) refuse_to_block("aiacc_wait_all");
+    std::vector<Held> held = pinned_requests(n, requests);
+    const Instant began = io::RealClock().now();
+    bool all = true;
+    for (Held& each : held) {
+      std::optional<Duration> left = limit;
+      if (left) *left -= std::min<Duration>(*left, io::RealClock().now() - began);
+      GroupOperation& operation = *each.pin->operation;
+      all &= operation.done() || each.pin->context->context().lane().wait(operation, left);
+    }
+    aiacc_status_t first = AIACC_OK;
+    std::exception_ptr error;
+    for (Held& each : held) {
+      const GroupOperation& operation = *each.pin->operation;
+      // After a time-out an error stays with its request, for the call that ends well.
+      if (!operation.done() || (!all && operation.error())) continue;
+      if (!error) error = operation.error();
+      const aiacc_request_t request = requests[each.index];
+      requests[each.index] = AIACC_NULL;
+      if (!each.pin.remove()) throw unknown_request(request);
+    }
+    if (error) first = remember(error);
+    return all ? first : AIACC_PENDING;
+  });
+}
+
+aiacc_status_t aiacc_request_free(aiacc_request_t request) {
+  return guarded([&] {
+    RequestPin pin = pinned_request(request);
+    if (!pin.remove()) throw unknown_request(request);
+  });
+}
+
+aiacc_status_t aiacc_request_error(aiacc_request_t request, const char** sentence) {
+  return guarded([&]() -> aiacc_status_t {
+    if (sentence == nullptr) throw Error(Code::kInvalidArgument, "sentence is NULL: pass where the pointer shall go");
+    RequestPin pin = pinned_request(request);
+    *sentence = "";
+    if (!pin->operation->done()) return AIACC_PENDING;
+    if (!pin->operation->error()) return AIACC_OK;
+    const Error error = as_error(pin->operation->error());
+    std::lock_guard lock(pin->mutex);
+    if (!pin->sentence) pin->sentence = error.message();
+    *sentence = pin->sentence->c_str();
+    return static_cast<aiacc_status_t>(error.code());
+  });
+}
+
+aiacc_status_t aiacc_request_sequence(aiacc_request_t request, uint64_t* sequence) {
+  return guarded([&]() -> aiacc_status_t {
+    if (sequence == nullptr) throw Error(Code::kInvalidArgument, "sequence is NULL: pass where the number shall go");
+    RequestPin pin = pinned_request(request);
+    *sequence = pin->operation->sequence();
+    return *sequence == 0 && !pin->operation->done() ? AIACC_PENDING : AIACC_OK;
   });
 }
 

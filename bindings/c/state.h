@@ -7,6 +7,7 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <set>
 #include <string>
 #include <unordered_map>
@@ -36,8 +37,17 @@ struct GroupEntry {
 struct MeshEntry;  // bindings/c/mesh.h
 
 struct RequestEntry {
+  explicit RequestEntry(std::shared_ptr<RealContext> of) : context(std::move(of)) {}
+  ~RequestEntry() {
+    if (operation != nullptr && !operation->done()) context->adopt(std::move(operation));
+  }
+  RequestEntry(const RequestEntry&) = delete;
+  RequestEntry& operator=(const RequestEntry&) = delete;
+
   std::shared_ptr<RealContext> context;  // destroyed last: the operation refers to it
   std::unique_ptr<GroupOperation> operation;
+  std::mutex mutex;  // guards `sentence`
+  std::optional<std::string> sentence;
 };
 
 struct MemoryEntry {
@@ -75,8 +85,9 @@ class State {
 
   enum class Life : int { kFresh, kAlive, kFinalized };
   std::atomic<Life> life{Life::kFresh};
-  std::atomic<int> ranks{0};        // that this process is: contexts that have come up and not left
-  std::atomic<bool> forked{false};  // this process is the child of one that was a rank
+  std::atomic<int> ranks{0};         // that this process is: contexts that have come up and not left
+  std::atomic<bool> exiting{false};  // exit() was called: no callback begins any more
+  std::atomic<bool> forked{false};   // this process is the child of one that was a rank
 
   // From now on a forked child of a process that is a rank knows that itself is none.
   void watch_forks();

@@ -1,5 +1,7 @@
 #include "bindings/c/submit.h"
 
+#include "bindings/c/callbacks.h"
+
 namespace aiacc::abi {
 
 Call call_of(Collective kind, std::size_t count, DType type) noexcept {
@@ -19,22 +21,29 @@ Buffer buffer_of(const void* data, std::size_t bytes) noexcept {
 
 void submit(GroupPin& pin, const Call& call, Buffer send, Buffer recv, const CallOptions* options,
             aiacc_request_t* request) {
-  if (request == nullptr) {
+  const bool calls_back = options != nullptr && options->callback != nullptr;
+  if (request == nullptr && !calls_back) {
+    refuse_to_block("a call without a request");
     pin->group.run(call, send, recv, options);
     return;
   }
   // The handle exists before anything starts: a full table leaves the group usable.
-  auto entry = std::make_unique<RequestEntry>(RequestEntry{pin->context, nullptr});
-  entry->operation = pin->group.prepare(call, send, recv, options);
-  GroupOperation& operation = *entry->operation;
-  const std::uint64_t handle = state().requests.insert(std::move(entry));
+  const std::uint64_t handle = state().requests.insert(std::make_unique<RequestEntry>(pin->context));
+  auto entry = state().requests.find(handle);
   try {
-    pin->context->context().lane().start(operation);
+    entry->operation = pin->group.prepare(call, send, recv, options);
+    if (calls_back) {
+      auto callback = std::make_unique<Callback>(*pin->context, *options);
+      if (request == nullptr) callback->owns(handle);
+      entry->operation->tell(std::move(callback));
+    }
+    pin->context->context().lane().start(*entry->operation);
   } catch (...) {
-    state().requests.find(handle).remove();
+    entry->operation.reset();
+    entry.remove();
     throw;
   }
-  *request = handle;
+  if (request != nullptr) *request = handle;
 }
 
 GroupPin pinned(aiacc_group_t group) {

@@ -117,6 +117,7 @@ Task<void> run(Operation& op) {
   // Registered from the beginning to the end, also by members that send nothing: whoever asks finds their call here.
   Exchange exchange(*op.team.mailbox, op.team.view, op.team.rank, op.sequence, op.call.fingerprint(),
                     CallNote(op.call.summary()));
+  exchange.set_urgent(op.urgent);
   if (view.most_on_a_host() == 1) {
     co_await run_between(op, exchange);
     co_return;

@@ -53,6 +53,7 @@ class NetCall {
     if (op.part != nullptr && op.part->exchange != nullptr) return;
     own_.emplace(*op.team.mailbox, op.team.view, op.team.rank, op.sequence, op.call.fingerprint(),
                  CallNote(op.call.summary()));
+    own_->set_urgent(op.urgent);
   }
 
   int rank() const noexcept { return place_in(op); }

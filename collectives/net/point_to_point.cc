@@ -14,11 +14,13 @@ Exchange exchange_of(Operation& op) {
 
 Task<void> send(Operation& op) {
   Exchange exchange = exchange_of(op);
+  exchange.set_urgent(op.urgent);
   co_await exchange.send(op.call.root, op.call.tag, op.send, op.stop);
 }
 
 Task<void> recv(Operation& op) {
   Exchange exchange = exchange_of(op);
+  exchange.set_urgent(op.urgent);
   co_await exchange.recv(op.call.root, op.call.tag, op.recv, op.stop);
 }
 

@@ -118,6 +118,13 @@ typedef struct aiacc_init_attr {
   const char *job;            /* tells apart jobs that meet at one place or share a store; default AIACC_JOB */
 } aiacc_init_attr_t;
 
+/* Told once that an operation has completed, on a thread of the context that exists for this, with no lock held; `error` is
+ * the sentence ("" with AIACC_OK) and valid during the call. What blocks is refused there with AIACC_ERR_INVALID_STATE:
+ * collectives without a request or a callback, waits, aiacc_finalize. Whatever throws ends the process. */
+typedef void (*aiacc_callback_t)(aiacc_status_t status, const char *error, void *arg);
+
+#define AIACC_MEMORY_HOST 0
+
 /* Attributes of one operation; NULL for defaults. Zero all of it, set `size`. */
 typedef struct aiacc_attr {
   size_t size;           /* sizeof(aiacc_attr_t) */
@@ -125,8 +132,12 @@ typedef struct aiacc_attr {
   int64_t timeout_ms;    /* 0: AIACC_TIMEOUT (1,800 s); -1: none */
   double prescale;       /* 0 means 1; each input is multiplied by it, in the accumulate type */
   double postscale;      /* 0 means 1; the result likewise */
-  int32_t priority;      /* larger is more urgent; a hint */
-  int32_t traffic_class; /* 0: by size */
+  int32_t priority;      /* above 0: its messages between hosts go before others'; see aiacc_allreduce(3) */
+  int32_t traffic_class; /* reserved: 0 */
+  /* NULL: none. With a NULL request as well the call does not block, and the callback is all that is heard of it. */
+  aiacc_callback_t callback;
+  void *callback_arg;
+  int32_t memory_kind; /* where the buffers are: AIACC_MEMORY_HOST; others AIACC_ERR_UNSUPPORTED in this build */
 } aiacc_attr_t;
 
 /* Attributes of a group; NULL for defaults. Zero all of it, set `size`. */
@@ -318,6 +329,22 @@ AIACC_API aiacc_status_t aiacc_test(aiacc_request_t request);
 AIACC_API aiacc_status_t aiacc_wait(aiacc_request_t request);
 /* As aiacc_wait, but gives up after `timeout_ms` with AIACC_PENDING; the request stays. */
 AIACC_API aiacc_status_t aiacc_wait_for(aiacc_request_t request, int64_t timeout_ms);
+#define AIACC_FOREVER ((int64_t)-1)
+/* Waits until one of the requests that are not AIACC_NULL completed; *index is its place, and it becomes AIACC_NULL;
+ * returns its status. AIACC_PENDING after timeout_ms (AIACC_FOREVER: never), with nothing changed. With n == 0, or
+ * requests that are all AIACC_NULL, AIACC_OK and *index is n. */
+AIACC_API aiacc_status_t aiacc_wait_any(size_t n, aiacc_request_t *requests, int64_t timeout_ms, size_t *index);
+/* Waits until all completed; they become AIACC_NULL. Returns the first error in the order of the array. AIACC_PENDING after
+ * timeout_ms: then those that completed well are AIACC_NULL, and the others stay as they are. */
+AIACC_API aiacc_status_t aiacc_wait_all(size_t n, aiacc_request_t *requests, int64_t timeout_ms);
+/* Nobody asks for the operation any more; it goes on, and its buffers belong to the library until it has ended. */
+AIACC_API aiacc_status_t aiacc_request_free(aiacc_request_t request);
+/* Status and sentence of a completed request, which stays; AIACC_PENDING and "" before. *sentence is valid until the
+ * request is gone. */
+AIACC_API aiacc_status_t aiacc_request_error(aiacc_request_t request, const char **sentence);
+/* The number that the operation has among the collectives (or among the messages) of its group: 1 for the first.
+ * AIACC_PENDING until it was begun; 0 if it failed before that. */
+AIACC_API aiacc_status_t aiacc_request_sequence(aiacc_request_t request, uint64_t *sequence);
 
 /* --- memory -------------------------------------------------------------------------------------------------------- */
 
@@ -335,6 +362,9 @@ AIACC_API const char *aiacc_last_error(void);
 AIACC_API const char *aiacc_status_name(aiacc_status_t status);
 /* The rank that the last failed call of this thread was about, -1 if none. */
 AIACC_API int aiacc_last_error_rank(void);
+/* All ranks that the last failed call of this thread was about, ascending: those that were missing in a barrier whose time
+ * was over. At most `capacity` are written; *count is how many there are. Leaves the last error as it is. */
+AIACC_API aiacc_status_t aiacc_last_error_ranks(int *ranks, size_t capacity, size_t *count);
 /* "0.1.0": the version of the library that runs, which may be newer than the header. */
 AIACC_API const char *aiacc_version(void);
 /* Bytes of one element; 0 for AIACC_RECORD and unknown types. */

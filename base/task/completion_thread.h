@@ -1,0 +1,52 @@
+// CompletionThread: where foreign code is told that something has ended. Progress never runs foreign code: it may hold a lock
+// (an interpreter's, a framework's) that whoever drives the lane waits for. The thread exists once it was asked for.
+#pragma once
+
+#include <condition_variable>
+#include <memory>
+#include <mutex>
+#include <string>
+
+#include "base/task/driver_thread.h"
+
+namespace aiacc {
+
+class CompletionThread {
+ public:
+  class Item {
+   public:
+    virtual ~Item() = default;
+    virtual void run() noexcept = 0;  // on the thread, with no lock held
+
+   private:
+    friend class CompletionThread;
+    std::unique_ptr<Item> next_;
+  };
+
+  explicit CompletionThread(std::string name) : name_(std::move(name)) {}
+  ~CompletionThread();  // runs what is left
+  CompletionThread(const CompletionThread&) = delete;
+  CompletionThread& operator=(const CompletionThread&) = delete;
+
+  // Any thread. Throws kSystem if the thread cannot be made; before the first post().
+  void prepare();
+  // Any thread; items run in the order of the posts.
+  void post(std::unique_ptr<Item> item) noexcept;
+  // Returns when every item has run; false if there was none to wait for. Not from the thread itself.
+  bool drain() noexcept;
+
+ private:
+  void serve() noexcept;
+
+  std::string name_;
+  std::mutex mutex_;  // guards what follows
+  std::condition_variable wake_;
+  std::condition_variable idle_;
+  std::unique_ptr<Item> first_;
+  Item* last_ = nullptr;
+  bool running_ = false;
+  bool stopping_ = false;
+  std::unique_ptr<DriverThread> thread_;
+};
+
+}  // namespace aiacc

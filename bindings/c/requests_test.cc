@@ -1,0 +1,440 @@
+// Requests: waited for one by one, any or all of several, looked at, forgotten, and told by callbacks.
+#include <sched.h>
+
+#include <algorithm>
+#include <atomic>
+#include <chrono>
+#include <cstdint>
+#include <numeric>
+#include <string>
+
+#include "tests/abi_world.h"
+
+namespace aiacc {
+namespace {
+
+using namespace std::chrono_literals;
+using test::World;
+
+bool says(const std::string& word) { return std::string(aiacc_last_error()).find(word) != std::string::npos; }
+
+void expect(aiacc_status_t have, aiacc_status_t want, const char* word) {
+  EXPECT_EQ(have, want) << aiacc_last_error();
+  EXPECT_TRUE(says(word)) << aiacc_last_error();
+}
+
+aiacc_attr_t attributes() {
+  aiacc_attr_t attr = {};
+  attr.size = sizeof attr;
+  return attr;
+}
+
+aiacc_group_t group_of(aiacc_group_t parent, const std::vector<int>& ranks) {
+  aiacc_group_t group = AIACC_NULL;
+  EXPECT_AIACC(aiacc_group_create(parent, ranks.size(), ranks.data(), nullptr, &group));
+  return group;
+}
+
+TEST(Waiting, ForAny) {
+  World world(2);
+  world.run([&](int rank, aiacc_group_t group) {
+    int words[3] = {};
+    aiacc_request_t requests[4] = {};
+    std::size_t index = 77;
+    if (rank == 1) {
+      int word = 5;
+      for (const std::uint32_t tag : {2, 0, 1}) {
+        int go = 0;
+        EXPECT_AIACC(aiacc_recv(&go, 1, AIACC_INT32, 0, 9, group, nullptr, nullptr));
+        EXPECT_AIACC(aiacc_send(&word, 1, AIACC_INT32, 0, tag, group, nullptr, nullptr));
+      }
+      return;
+    }
+    for (std::uint32_t tag = 0; tag < 3; ++tag) {
+      EXPECT_AIACC(aiacc_recv(&words[tag], 1, AIACC_INT32, 1, tag, group, nullptr, &requests[tag + 1]));
+    }
+    EXPECT_EQ(aiacc_wait_any(4, requests, 5, &index), AIACC_PENDING);
+    EXPECT_EQ(aiacc_wait_any(4, requests, 0, &index), AIACC_PENDING);
+    EXPECT_EQ(index, 77u);
+    for (const std::size_t expected : {3, 1, 2}) {
+      int word = 0;
+      EXPECT_AIACC(aiacc_send(&word, 1, AIACC_INT32, 1, 9, group, nullptr, nullptr));
+      EXPECT_AIACC(aiacc_wait_any(4, requests, AIACC_FOREVER, &index));
+      EXPECT_EQ(index, expected);
+      EXPECT_EQ(requests[index], AIACC_NULL);
+      EXPECT_EQ(words[expected - 1], 5);
+    }
+    EXPECT_AIACC(aiacc_wait_any(4, requests, AIACC_FOREVER, &index)) << "nothing is left";
+    EXPECT_EQ(index, 4u);
+    EXPECT_AIACC(aiacc_wait_any(0, nullptr, 0, &index));
+    EXPECT_EQ(index, 0u);
+  });
+}
+
+TEST(Waiting, ForAll) {
+  World world(2);
+  world.run([&](int rank, aiacc_group_t group) {
+    std::vector<std::vector<int>> data(8, std::vector<int>(4000, rank + 1));
+    std::vector<aiacc_request_t> requests(10);
+    for (std::size_t i = 0; i < data.size(); ++i) {
+      EXPECT_AIACC(aiacc_allreduce(data[i].data(), data[i].data(), 4000, AIACC_INT32, AIACC_SUM, group, nullptr,
+                                   &requests[i + 1]));
+    }
+    EXPECT_AIACC(aiacc_wait_all(requests.size(), requests.data(), AIACC_FOREVER));
+    for (const auto& each : data) EXPECT_EQ(each.back(), 3);
+    EXPECT_EQ(std::count(requests.begin(), requests.end(), AIACC_NULL), 10);
+    EXPECT_AIACC(aiacc_wait_all(requests.size(), requests.data(), 0));
+    EXPECT_AIACC(aiacc_wait_all(0, nullptr, AIACC_FOREVER));
+  });
+}
+
+TEST(Waiting, ForAllKeepsErrorsUntilAllHaveEnded) {
+  World world(2);
+  std::atomic<bool> go{false};
+  world.run([&](int rank, aiacc_group_t all) {
+    const aiacc_group_t wrong = group_of(all, {0, 1});
+    int one[2] = {1, 1};
+    int word = 7;
+    aiacc_request_t requests[3] = {};
+    EXPECT_AIACC(aiacc_barrier(all, nullptr, &requests[0]));
+    EXPECT_AIACC(aiacc_allreduce(one, one, rank == 0 ? 1 : 2, AIACC_INT32, AIACC_SUM, wrong, nullptr, &requests[1]));
+    if (rank == 1) {
+      EXPECT_EQ(aiacc_wait_all(2, requests, AIACC_FOREVER), AIACC_ERR_MISMATCH);
+      while (!go) std::this_thread::yield();
+      EXPECT_AIACC(aiacc_send(&word, 1, AIACC_INT32, 0, 0, all, nullptr, nullptr));
+      return;
+    }
+    EXPECT_AIACC(aiacc_recv(&word, 1, AIACC_INT32, 1, 0, all, nullptr, &requests[2]));
+    while (aiacc_request_error(requests[1], std::array<const char*, 1>{}.data()) == AIACC_PENDING)
+      std::this_thread::yield();
+    while (requests[0] != AIACC_NULL) EXPECT_EQ(aiacc_wait_all(3, requests, 1), AIACC_PENDING);
+    EXPECT_NE(requests[1], AIACC_NULL) << "its error was not told yet";
+    go = true;
+    EXPECT_EQ(aiacc_wait_all(3, requests, AIACC_FOREVER), AIACC_ERR_MISMATCH);
+    EXPECT_TRUE(says("allreduce of 2 int32")) << aiacc_last_error();
+    for (const aiacc_request_t request : requests) EXPECT_EQ(request, AIACC_NULL);
+  });
+}
+
+TEST(Waiting, ForRequestsOfSeveralContexts) {
+  World one(2);
+  World other(2);
+  one.run([&](int rank, aiacc_group_t group) {
+    int words[2] = {rank, rank};
+    aiacc_request_t requests[2] = {};
+    EXPECT_AIACC(aiacc_allreduce(&words[0], &words[0], 1, AIACC_INT32, AIACC_SUM, group, nullptr, &requests[0]));
+    EXPECT_AIACC(
+        aiacc_allreduce(&words[1], &words[1], 1, AIACC_INT32, AIACC_SUM, other.group(rank), nullptr, &requests[1]));
+    std::size_t index = 0;
+    EXPECT_AIACC(aiacc_wait_any(2, requests, AIACC_FOREVER, &index));
+    EXPECT_AIACC(aiacc_wait_any(2, requests, AIACC_FOREVER, &index));
+    EXPECT_EQ(words[0] + words[1], 2);
+  });
+}
+
+TEST(Waiting, IsRefusedWithASentence) {
+  World world(1);
+  aiacc_request_t requests[2] = {AIACC_NULL, 0xdead};
+  std::size_t index = 0;
+  constexpr auto kBad = AIACC_ERR_INVALID_ARGUMENT;
+  expect(aiacc_wait_any(1, nullptr, 0, &index), kBad, "requests is NULL");
+  expect(aiacc_wait_any(2, requests, 0, nullptr), kBad, "index is NULL");
+  expect(aiacc_wait_any(2, requests, -2, &index), kBad, "timeout_ms is -2");
+  expect(aiacc_wait_any(2, requests, 0, &index), AIACC_ERR_INVALID_HANDLE, "requests[1]: 0xdead is not the handle");
+  expect(aiacc_wait_all(2, requests, 0), AIACC_ERR_INVALID_HANDLE, "requests[1]");
+  expect(aiacc_wait_all(2, nullptr, 0), kBad, "requests is NULL");
+  const char* sentence = nullptr;
+  std::uint64_t sequence = 0;
+  expect(aiacc_request_free(world.group(0)), AIACC_ERR_INVALID_HANDLE, "not the handle of a request");
+  expect(aiacc_request_error(AIACC_NULL, &sentence), AIACC_ERR_INVALID_HANDLE, "not the handle of a request");
+  expect(aiacc_request_sequence(12, &sequence), AIACC_ERR_INVALID_HANDLE, "not the handle of a request");
+  aiacc_request_t request = AIACC_NULL;
+  ASSERT_AIACC(aiacc_barrier(world.group(0), nullptr, &request));
+  expect(aiacc_request_error(request, nullptr), kBad, "sentence is NULL");
+  expect(aiacc_request_sequence(request, nullptr), kBad, "sequence is NULL");
+  EXPECT_AIACC(aiacc_wait(request));
+}
+
+TEST(Requests, AreLookedAt) {
+  World world(2);
+  world.run([&](int rank, aiacc_group_t all) {
+    const aiacc_group_t group = group_of(all, {0, 1});
+    aiacc_request_t good = AIACC_NULL;
+    aiacc_request_t bad = AIACC_NULL;
+    float data[3] = {};
+    EXPECT_AIACC(aiacc_barrier(group, nullptr, &good));
+    EXPECT_AIACC(aiacc_allreduce(data, data, rank == 0 ? 2 : 3, AIACC_FLOAT32, AIACC_SUM, group, nullptr, &bad));
+    const char* sentence = nullptr;
+    aiacc_status_t status = AIACC_PENDING;
+    while ((status = aiacc_request_error(bad, &sentence)) == AIACC_PENDING) EXPECT_STREQ(sentence, "");
+    EXPECT_EQ(status, AIACC_ERR_MISMATCH);
+    EXPECT_NE(std::string(sentence).find("allreduce of 3 fp32"), std::string::npos) << sentence;
+    EXPECT_EQ(aiacc_request_error(good, &sentence), AIACC_OK);
+    EXPECT_STREQ(sentence, "");
+    std::uint64_t sequence = 0;
+    EXPECT_AIACC(aiacc_request_sequence(good, &sequence));
+    EXPECT_EQ(sequence, 1u);
+    EXPECT_AIACC(aiacc_request_sequence(bad, &sequence));
+    EXPECT_EQ(sequence, 2u);
+    EXPECT_EQ(aiacc_wait(bad), AIACC_ERR_MISMATCH);
+    EXPECT_AIACC(aiacc_wait(good));
+  });
+}
+
+TEST(Requests, AreForgottenAndTheOperationGoesOn) {
+  World world(2);
+  world.run([&](int rank, aiacc_group_t group) {
+    std::vector<std::vector<int>> data(50, std::vector<int>(20'000, rank + 1));
+    for (auto& each : data) {
+      aiacc_request_t request = AIACC_NULL;
+      EXPECT_AIACC(
+          aiacc_allreduce(each.data(), each.data(), each.size(), AIACC_INT32, AIACC_SUM, group, nullptr, &request));
+      EXPECT_AIACC(aiacc_request_free(request));
+      EXPECT_EQ(aiacc_wait(request), AIACC_ERR_INVALID_HANDLE);
+    }
+    EXPECT_AIACC(aiacc_barrier(group, nullptr, nullptr));  // the operations of a group on a host end in their order
+    for (const auto& each : data) EXPECT_EQ(each.back(), 3);
+  });
+}
+
+TEST(Requests, ABarrierNamesAllWhoAreMissing) {
+  World world(5);
+  std::atomic<int> failed{0};
+  world.run([&](int rank, aiacc_group_t group) {
+    aiacc_attr_t attr = attributes();
+    attr.timeout_ms = rank == 0 ? 100 : 100'000;
+    if (rank == 1 || rank == 3) {
+      while (failed.load() < 3) std::this_thread::yield();
+    }
+    EXPECT_EQ(aiacc_barrier(group, &attr, nullptr), AIACC_ERR_TIMEOUT) << aiacc_last_error();
+    EXPECT_TRUE(says("ranks 1, 3 have not arrived")) << aiacc_last_error();
+    ++failed;
+    int ranks[5] = {-7, -7, -7, -7, -7};
+    std::size_t count = 0;
+    EXPECT_AIACC(aiacc_last_error_ranks(ranks, 5, &count));
+    EXPECT_EQ(count, 2u);
+    EXPECT_EQ(ranks[0], 1);
+    EXPECT_EQ(ranks[1], 3);
+    EXPECT_EQ(ranks[2], -7);
+    EXPECT_AIACC(aiacc_last_error_ranks(nullptr, 0, &count));
+    EXPECT_EQ(count, 2u);
+    EXPECT_EQ(aiacc_last_error_ranks(nullptr, 1, &count), AIACC_ERR_INVALID_ARGUMENT);
+    EXPECT_EQ(aiacc_last_error_ranks(ranks, 5, nullptr), AIACC_ERR_INVALID_ARGUMENT);
+    EXPECT_EQ(aiacc_last_error_rank(), 1);
+  });
+}
+
+// --- callbacks --------------------------------------------------------------------------------------------------------
+
+struct Told {
+  std::atomic<int> calls{0};
+  aiacc_status_t status = AIACC_PENDING;
+  std::string sentence;
+
+  static void function(aiacc_status_t status, const char* error, void* arg) {
+    auto& self = *static_cast<Told*>(arg);
+    self.status = status;
+    self.sentence = error;
+    ++self.calls;
+  }
+  aiacc_attr_t attr() {
+    aiacc_attr_t attr = attributes();
+    attr.callback = function;
+    attr.callback_arg = this;
+    return attr;
+  }
+  void wait() const {
+    while (calls.load() == 0) std::this_thread::yield();
+  }
+};
+
+TEST(Callbacks, AreCalledOnceWithStatusAndSentence) {
+  World world(2);
+  world.run([&](int rank, aiacc_group_t all) {
+    const aiacc_group_t group = group_of(all, {0, 1});
+    Told good;
+    Told bad;
+    Told late;
+    const aiacc_attr_t of_good = good.attr();
+    const aiacc_attr_t of_bad = bad.attr();
+    const aiacc_attr_t of_late = late.attr();
+    std::vector<int> data(30'000, rank);
+    aiacc_request_t request = AIACC_NULL;
+    EXPECT_AIACC(
+        aiacc_allreduce(data.data(), data.data(), data.size(), AIACC_INT32, AIACC_SUM, group, &of_good, nullptr))
+        << "detached: it does not block";
+    good.wait();
+    EXPECT_EQ(good.status, AIACC_OK);
+    EXPECT_EQ(good.sentence, "");
+    EXPECT_EQ(data.back(), 1);
+    EXPECT_AIACC(aiacc_broadcast(data.data(), 5, AIACC_INT32, rank, group, &of_bad, &request));
+    EXPECT_EQ(aiacc_wait(request), AIACC_ERR_MISMATCH) << "with a request: both";
+    bad.wait();
+    EXPECT_EQ(bad.status, AIACC_ERR_MISMATCH);
+    EXPECT_NE(bad.sentence.find("root"), std::string::npos) << bad.sentence;
+    EXPECT_AIACC(aiacc_barrier(group, &of_late, nullptr)) << "the error is the callback's";
+    late.wait();
+    EXPECT_EQ(late.status, AIACC_ERR_ABORTED);
+    EXPECT_AIACC(aiacc_barrier(all, nullptr, nullptr));
+    EXPECT_EQ(good.calls + bad.calls + late.calls, 3);
+  });
+}
+
+struct Chain {
+  aiacc_group_t group = AIACC_NULL;
+  std::atomic<int> left{0};
+  int word = 1;
+  std::vector<aiacc_status_t> refused;
+  std::string sentence;
+
+  static void next(aiacc_status_t status, const char* error, void* arg) {
+    auto& self = *static_cast<Chain*>(arg);
+    EXPECT_EQ(status, AIACC_OK) << error;
+    if (self.left == 3) {
+      std::size_t index = 0;
+      aiacc_request_t request = AIACC_NULL;
+      aiacc_group_t group = AIACC_NULL;
+      self.refused.push_back(aiacc_barrier(self.group, nullptr, nullptr));
+      self.sentence = aiacc_last_error();
+      EXPECT_AIACC(aiacc_group_create(self.group, 1, &self.word_rank, nullptr, &group));
+      EXPECT_AIACC(aiacc_barrier(group, nullptr, &request));
+      self.refused.push_back(aiacc_wait(request));
+      self.refused.push_back(aiacc_wait_all(1, &request, AIACC_FOREVER));
+      self.refused.push_back(aiacc_wait_any(1, &request, AIACC_FOREVER, &index));
+      self.refused.push_back(aiacc_group_split(self.group, 0, 0, nullptr, &group));
+      self.refused.push_back(aiacc_finalize());
+      self.refused.push_back(aiacc_context_destroy(self.context));
+      while (aiacc_test(request) == AIACC_PENDING) std::this_thread::yield();
+    }
+    if (--self.left > 0) self.step();
+  }
+  void step() {
+    aiacc_attr_t attr = attributes();
+    attr.callback = next;
+    attr.callback_arg = this;
+    EXPECT_AIACC(aiacc_allreduce(&word, &word, 1, AIACC_INT32, AIACC_SUM, group, &attr, nullptr));
+  }
+  int word_rank = 0;
+  aiacc_context_t context = AIACC_NULL;
+};
+
+TEST(Callbacks, MayStartOperationsAndNotBlock) {
+  World world(2);
+  std::vector<Chain> chains(2);
+  world.run([&](int rank, aiacc_group_t all) {
+    Chain& chain = chains[static_cast<std::size_t>(rank)];
+    chain.group = group_of(all, {0, 1});
+    chain.word_rank = rank;
+    chain.context = world.context(rank);
+    chain.left = 10;
+    chain.step();
+    while (chain.left > 0) std::this_thread::yield();
+    EXPECT_EQ(chain.word, 1024);
+    EXPECT_EQ(chain.refused, std::vector<aiacc_status_t>(7, AIACC_ERR_INVALID_STATE));
+    EXPECT_NE(chain.sentence.find("inside a completion callback"), std::string::npos) << chain.sentence;
+  });
+}
+
+TEST(Callbacks, AreWaitedForByTheEndOfTheContext) {
+  World world(2);
+  world.forget();
+  std::vector<Chain> chains(2);
+  world.run([&](int rank, aiacc_group_t all) {
+    Chain& chain = chains[static_cast<std::size_t>(rank)];
+    chain.group = group_of(all, {0, 1});
+    chain.left = 2;
+    chain.step();
+    EXPECT_AIACC(aiacc_context_destroy(world.context(rank)));
+    EXPECT_EQ(chain.left, 0);
+    EXPECT_EQ(chain.word, 4);
+  });
+}
+
+TEST(Attributes, OfOlderAndNewerCallers) {
+  World world(1);
+  struct Newer {
+    aiacc_attr_t known;
+    std::uint64_t unknown;
+  } newer = {};
+  newer.known.size = sizeof newer;
+  EXPECT_AIACC(aiacc_barrier(world.group(0), &newer.known, nullptr));
+  newer.unknown = 1;
+  expect(aiacc_barrier(world.group(0), &newer.known, nullptr), AIACC_ERR_UNSUPPORTED, "older than the header");
+  aiacc_attr_t attr = attributes();
+  attr.size = offsetof(aiacc_attr_t, callback);  // as it was before callbacks
+  attr.callback = [](aiacc_status_t, const char*, void*) { ADD_FAILURE() << "what an older caller cannot have set"; };
+  attr.memory_kind = 77;
+  EXPECT_AIACC(aiacc_barrier(world.group(0), &attr, nullptr));
+  attr.size = 8;
+  expect(aiacc_barrier(world.group(0), &attr, nullptr), AIACC_ERR_INVALID_ARGUMENT, "sizeof(aiacc_attr_t)");
+  attr.size = SIZE_MAX;
+  expect(aiacc_barrier(world.group(0), &attr, nullptr), AIACC_ERR_INVALID_ARGUMENT, "sizeof(aiacc_attr_t)");
+  attr = attributes();
+  attr.memory_kind = 3;
+  expect(aiacc_barrier(world.group(0), &attr, nullptr), AIACC_ERR_UNSUPPORTED, "memory_kind");
+}
+
+// --- threads ----------------------------------------------------------------------------------------------------------
+
+// All threads of the process share one core.
+class OneCore {
+ public:
+  OneCore() {
+    sched_getaffinity(0, sizeof before_, &before_);
+    cpu_set_t one;
+    CPU_ZERO(&one);
+    for (int core = 0; core < CPU_SETSIZE; ++core) {
+      if (!CPU_ISSET(core, &before_)) continue;
+      CPU_SET(core, &one);
+      break;
+    }
+    sched_setaffinity(0, sizeof one, &one);
+  }
+  ~OneCore() { sched_setaffinity(0, sizeof before_, &before_); }
+  OneCore(const OneCore&) = delete;
+  OneCore& operator=(const OneCore&) = delete;
+
+ private:
+  cpu_set_t before_;
+};
+
+TEST(Threads, EightOnEightGroupsMakeProgressOnOneCore) {
+  const OneCore one_core;
+  World world(2);
+  constexpr int kThreads = 8;
+  constexpr int kRounds = 40;
+  world.run([&](int rank, aiacc_group_t all) {
+    std::vector<aiacc_group_t> groups;
+    for (int i = 0; i < kThreads; ++i) groups.push_back(group_of(all, {0, 1}));
+    Chain chain;
+    chain.group = group_of(all, {0, 1});
+    chain.left = 20;
+    chain.context = world.context(rank);
+    chain.word_rank = rank;
+    chain.word = 0;
+    chain.step();
+    std::vector<std::thread> threads;
+    for (int i = 0; i < kThreads; ++i) {
+      threads.emplace_back([&, i] {
+        const aiacc_group_t group = groups[static_cast<std::size_t>(i)];
+        for (int round = 0; round < kRounds; ++round) {
+          const std::size_t count = round % 4 == 0 ? 5000 : 2;
+          std::vector<int> data(count, rank + round);
+          aiacc_request_t request = AIACC_NULL;
+          const bool blocks = (i + round) % 2 == 0;
+          EXPECT_AIACC(aiacc_allreduce(data.data(), data.data(), count, AIACC_INT32, AIACC_SUM, group, nullptr,
+                                       blocks ? nullptr : &request));
+          if (!blocks) {
+            EXPECT_AIACC(aiacc_wait(request));
+          }
+          EXPECT_EQ(data.back(), 2 * round + 1);
+        }
+      });
+    }
+    for (std::thread& thread : threads) thread.join();
+    while (chain.left > 0) std::this_thread::yield();
+  });
+}
+
+}  // namespace
+}  // namespace aiacc
