@@ -121,6 +121,41 @@ TEST(Lane, AsynchronousWorkEndsThoughNobodyCalls) {
   EXPECT_EQ(count, 1);
 }
 
+TEST(Lane, TheHelperHandsTheLaneToCallersAndTakesItBack) {
+  BlockingLoop loop;
+  Lane lane(loop, &loop, "test");
+  long count = 0;
+  Nap background(lane, 300ms, count);
+  lane.start(background);
+  int driven_here = 0;
+  for (int i = 0; i < 200; ++i) {
+    Nap call(lane, i % 10 == 0 ? 100us : 0us, count);
+    lane.run(call);
+    driven_here += call.begun_by == std::this_thread::get_id() ? 1 : 0;
+  }
+  EXPECT_GT(driven_here, 0) << "some wait asleep where the helper gets no core";
+  EXPECT_TRUE(lane.wait(background)) << "the helper, or this thread, goes on with it";
+  EXPECT_EQ(count, 201);
+}
+
+TEST(Lane, WaitsForAnyOfSeveral) {
+  BlockingLoop loop;
+  Lane lane(loop, &loop, "test");
+  long count = 0;
+  Nap slow(lane, 200ms, count);
+  Nap quick(lane, 5ms, count);
+  lane.start(slow);
+  lane.start(quick);
+  Work* const works[] = {&slow, &quick};
+  EXPECT_FALSE(lane.wait_any(works, 0ms));
+  EXPECT_TRUE(lane.wait_any(works));
+  EXPECT_TRUE(quick.done());
+  Work* const rest[] = {&slow};
+  EXPECT_FALSE(lane.wait_any(rest, 1ms));
+  EXPECT_TRUE(lane.wait_any(rest));
+  EXPECT_EQ(count, 2);
+}
+
 TEST(Lane, WaitGivesUpAfterItsTimeoutDrivingOrAsleep) {
   BlockingLoop loop;
   Lane lane(loop, &loop, "t");
