@@ -240,11 +240,12 @@ TEST(Groups, AbortReachesMembersThatWaitAndThoseThatCome) {
     const aiacc_group_t group = group_of(all, {0, 1, 2, 3}, &attr);
     sum(group, 1, 1000);
     if (rank == 0) {
-      while (waiting.load() < 2) std::this_thread::yield();
+      while (waiting.load() < 3) std::this_thread::yield();
       EXPECT_AIACC(aiacc_group_abort(group, "the data ran out"));
       over = true;
       EXPECT_AIACC(aiacc_group_abort(group, "again")) << "the first counts";
     } else if (rank == 3) {
+      ++waiting;
       while (!over) std::this_thread::yield();
     } else {
       ++waiting;

@@ -88,6 +88,7 @@ static int errors(void) {
   const aiacc_group_t wrong = group_of((size_t)size, all, "wrong");
   const aiacc_group_t good = group_of((size_t)size, all, "good");
   sum_is(doomed, 10, 1, size);
+  sum_is(AIACC_WORLD, 1, 1, size); /* all have left the sum */
   if (rank == size - 1) check(aiacc_group_abort(doomed, "enough is enough"), "abort");
   float data[2000] = {0};
   aiacc_status_t status = AIACC_OK;
