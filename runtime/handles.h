@@ -20,7 +20,13 @@
 
 namespace aiacc {
 
-enum class HandleKind : std::uint8_t { kContext = 0xC1, kGroup = 0xC2, kRequest = 0xC3, kMesh = 0xC4, kRegistration = 0xC5 };
+enum class HandleKind : std::uint8_t {
+  kContext = 0xC1,
+  kGroup = 0xC2,
+  kRequest = 0xC3,
+  kMesh = 0xC4,
+  kRegistration = 0xC5
+};
 
 // Layout: kind in the top 8 bits, then 32 bits of generation, then 24 bits of index.
 constexpr std::uint64_t make_handle(HandleKind kind, std::uint32_t generation, std::uint32_t index) noexcept {
