@@ -61,6 +61,7 @@ bool Lane::take_back() noexcept {
     const bool free = (token_.load(std::memory_order_relaxed) & kHeld) == 0;
     if (!free || callers_.load(std::memory_order_acquire) != 0 || !try_take()) continue;
     helping_.store(true, std::memory_order_release);
+    begin_submitted();  // who submitted while the lane was free called the helper, which did not sleep
     return true;
   }
   return false;

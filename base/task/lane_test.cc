@@ -138,6 +138,37 @@ TEST(Lane, TheHelperHandsTheLaneToCallersAndTakesItBack) {
   EXPECT_EQ(count, 201);
 }
 
+// What is started while the helper waits to get the lane back is begun when it has it.
+TEST(Lane, TheHelperBeginsWhatCameWhileACallerHadTheLane) {
+  BlockingLoop loop;
+  Lane lane(loop, &loop, "test");
+  struct Outstanding final : Work {
+    void begin() noexcept override {}
+    void end() noexcept { finish(); }
+  } background;
+  struct End final : Work {
+    explicit End(Outstanding& what) : outstanding(what) {}
+    void begin() noexcept override {
+      outstanding.end();
+      finish();
+    }
+    Outstanding& outstanding;
+  } end(background);
+  lane.start(background);
+  long count = 0;
+  for (int i = 0; i < 300; ++i) {
+    Nap call(lane, 0us, count);
+    Nap started(lane, 0us, count);
+    lane.run(call);
+    lane.start(started);
+    const auto limit = std::chrono::steady_clock::now() + 10s;
+    while (!started.done() && std::chrono::steady_clock::now() < limit) std::this_thread::yield();
+    ASSERT_TRUE(started.done()) << "call " << i;
+  }
+  lane.run(end);
+  EXPECT_TRUE(background.done());
+}
+
 TEST(Lane, WaitsForAnyOfSeveral) {
   BlockingLoop loop;
   Lane lane(loop, &loop, "test");
