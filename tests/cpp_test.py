@@ -34,6 +34,12 @@ def test_the_header_stands_alone_and_twice(tmp_path):
                    check=True)
 
 
+def test_every_function_is_wrapped():
+    functions = set(re.findall(r"^AIACC_API [\w \n]+?[\s*]+(aiacc_\w+)\(", (SOURCE / "include/aiacc/aiacc.h").read_text(), re.M))
+    wrapped = set(re.findall(r"\b(aiacc_\w+)\b", (SOURCE / "include/aiacc/aiacc.hpp").read_text()))
+    assert len(functions) > 50 and functions - wrapped == {"aiacc_dtype_size"}  # which is sizeof
+
+
 @pytest.fixture(scope="module")
 def program(tmp_path_factory):
     return compiled(SOURCE / "tests/programs/cpp.cc", tmp_path_factory.mktemp("cpp"))

@@ -3,6 +3,7 @@
 
 #include <array>
 #include <atomic>
+#include <chrono>
 #include <cstdio>
 #include <numeric>
 #include <string>
@@ -31,6 +32,19 @@ End end_of(Call&& call) {
     return {error.status(), error.what()};
   }
 }
+
+// A coroutine that is started at once and whose end can be waited for.
+struct Task {
+  struct promise_type {
+    std::promise<void> promise;
+    Task get_return_object() { return {promise.get_future()}; }
+    std::suspend_never initial_suspend() noexcept { return {}; }
+    std::suspend_never final_suspend() noexcept { return {}; }
+    void return_void() { promise.set_value(); }
+    void unhandled_exception() { promise.set_exception(std::current_exception()); }
+  };
+  std::future<void> end;
+};
 
 std::vector<float> own_numbers(int rank, std::size_t count) {
   std::vector<float> numbers(count);
@@ -100,6 +114,54 @@ void try_blocks(const aiacc::Group& world) {
   std::array<double, 1> back{};
   world.scatter(at_root, back, 0);
   EXPECT(back[0] == rank * 1.5);
+
+  const int root = world.size() - 1;
+  if (rank != root) counts.clear();
+  std::vector<float> blocks(rank == root ? size * (size + 1) / 2 : 0);
+  world.gatherv(std::vector<float>(own + 1, static_cast<float>(rank)), blocks, counts, root);
+  if (rank == root) EXPECT(blocks.front() == 0 && blocks.back() == static_cast<float>(root));
+  std::vector<float> mine(own + 1, -1);
+  world.async().scatterv(blocks, counts, mine, root).wait();
+  EXPECT(mine == std::vector<float>(own + 1, static_cast<float>(rank)));
+}
+
+// How many numbers there were, and the first and the last: what an operator that does not commute keeps in order.
+struct Run {
+  std::int64_t count;
+  std::int32_t first;
+  std::int32_t last;
+};
+
+void try_operators(const aiacc::Group& world) {
+  const int rank = world.rank();
+  const int size = world.size();
+  aiacc::Operator<Run> made(
+      [](Run& all, const Run& more) {
+        all = {all.count + more.count, all.first, more.last};
+      },
+      {.name = "run"});
+  const aiacc::Operator<Run> join = std::move(made);
+  const Run run = world.combined(Run{1, rank, rank}, join);
+  EXPECT(run.count == size && run.first == 0 && run.last == size - 1);
+  const std::vector<Run> send(static_cast<std::size_t>(size) * 3, Run{2, rank, rank});
+  std::vector<Run> block(3);
+  world.reduce_scatter(send, block, join);
+  EXPECT(block[2].count == 2 * size && block[2].last == size - 1);
+  std::vector<Run> at_root(rank == 0 ? 3 : 0);
+  aiacc::Request request = world.async().reduce(std::span<const Run>(block), at_root, join, 0);
+  request.wait();
+  if (rank == 0) EXPECT(at_root[2].count == 2 * size * size);
+  std::vector<std::size_t> counts(static_cast<std::size_t>(size), 3);
+  world.reduce_scatterv(send, block, counts, join);
+  EXPECT(block[0].count == 2 * size && block[0].first == 0);
+  const std::array<std::span<Run>, 1> one = {block};
+  world.allreduce_grouped(std::span<const std::span<Run>>(one), join);
+  EXPECT(block[1].count == 2 * size * size);
+
+  std::vector<float> numbers(10'000, static_cast<float>(rank + 1));
+  const aiacc::Operator<float> larger([](float& a, const float& b) { a = b > a ? b : a; }, {.commutative = true});
+  world.allreduce(numbers, larger);  // in place, on an element type
+  EXPECT(numbers[9'999] == static_cast<float>(size));
 }
 
 void try_requests(const aiacc::Group& world) {
@@ -112,11 +174,29 @@ void try_requests(const aiacc::Group& world) {
   EXPECT(!requests[3]);
   for (const std::vector<float>& buffer : buffers) EXPECT(buffer[99] == static_cast<float>(size));
 
+  std::array<aiacc::Request, 2> two = {world.async().barrier(), world.async().barrier()};
+  const std::optional<std::size_t> first = aiacc::wait_any(two);
+  EXPECT(first && *first < 2 && !two[*first] && two[1 - *first]);
+  while (!two[1 - *first].done()) std::this_thread::yield();
+  EXPECT(aiacc::wait_any(two) == std::size_t{2});
+  EXPECT(aiacc::wait_all(two));
+
   aiacc::Request barrier = world.async().barrier();
-  while (!barrier.done()) std::this_thread::yield();
+  while (!barrier.wait_for(std::chrono::milliseconds(50))) EXPECT(barrier);
   EXPECT(!barrier && barrier.done());
   barrier = world.async().barrier();
-  while (!barrier.wait_for(std::chrono::milliseconds(50))) EXPECT(barrier);
+  while (barrier.look().status == AIACC_PENDING) std::this_thread::yield();
+  EXPECT(barrier.look().status == AIACC_OK && barrier.look().sentence.empty());
+  EXPECT(barrier.sequence() && *barrier.sequence() == world.sequence());
+  barrier.wait();
+  world.async().barrier().forget();
+
+  std::future<void> future = world.async().barrier().future();
+  future.get();
+  aiacc::Request().future().get();  // of nothing: well at once
+  std::promise<bool> told;
+  world.async().barrier().then([&told](const std::exception_ptr& error) { told.set_value(error == nullptr); });
+  EXPECT(told.get_future().get());
 
   const int next = (world.rank() + 1) % size;
   const int before = (world.rank() + size - 1) % size;
@@ -129,6 +209,12 @@ void try_requests(const aiacc::Group& world) {
   got = 999;
   world.sendrecv(std::span(&sent, 1), next, std::span(&got, 1), before);
   EXPECT(got == before);
+  std::array<aiacc::Request, 1> receiving = {world.async().recv(std::span(&got, 1), before, 9)};
+  EXPECT(!aiacc::wait_any(receiving, std::chrono::milliseconds(0)));  // nobody sends before the barrier
+  EXPECT(!aiacc::wait_all(receiving, std::chrono::milliseconds(0)) && receiving[0]);
+  world.barrier();
+  world.send(std::span(&sent, 1), next, 9);
+  EXPECT(aiacc::wait_any(receiving) == std::size_t{0});
   int from = -1;
   aiacc::Request to_next = world.async().send(std::span(&sent, 1), next, 8);
   world.recv_any(std::span(&got, 1), from, 8);
@@ -141,11 +227,77 @@ void try_requests(const aiacc::Group& world) {
   EXPECT(one[2] == static_cast<float>(size) && other[499] == static_cast<float>(2 * size));
 }
 
+// Two steps one after the other: the second is started by what the first's end resumed.
+Task reduce_twice(const aiacc::Group& world, std::vector<double>& buffer, std::atomic<int>& steps) {
+  co_await world.async().allreduce(buffer, aiacc::sum);
+  ++steps;
+  co_await world.async().allreduce(buffer, aiacc::sum);
+  ++steps;
+}
+
+Task await_barrier(const aiacc::Group& group) { co_await group.async().barrier(); }
+
+// What blocks is refused where the coroutine goes on after a wait.
+Task block_after_wait(const aiacc::Group& world, std::vector<double>& buffer, aiacc_status_t& status) {
+  const std::thread::id caller = std::this_thread::get_id();
+  co_await world.async().allreduce(buffer, aiacc::sum);
+  aiacc::Request request = world.async().barrier();
+  if (std::this_thread::get_id() != caller) status = end_of([&] { request.wait(); }).status;  // else the end was there
+  co_await std::move(request);
+}
+
+void try_coroutines(const aiacc::Group& world) {
+  std::vector<double> buffer(50'000, 1);
+  std::atomic<int> steps = 0;
+  Task task = reduce_twice(world, buffer, steps);
+  task.end.get();
+  const double size = world.size();
+  aiacc_status_t status = AIACC_ERR_INVALID_STATE;
+  std::vector<double> more(10, 1);
+  block_after_wait(world, more, status).end.get();
+  EXPECT(status == AIACC_ERR_INVALID_STATE);
+  EXPECT(steps == 2 && buffer[0] == size * size && buffer[49'999] == size * size);
+}
+
+void try_groups(const aiacc::Group& world) {
+  const int rank = world.rank();
+  const int size = world.size();
+  const std::optional<aiacc::Group> parity = world.split(rank % 2, -rank, {.name = "parity"});
+  EXPECT(parity && parity->size() == (size + 1 - rank % 2) / 2);
+  EXPECT(parity->combined(1, aiacc::sum) == parity->size());
+  EXPECT(!world.split(std::nullopt));
+  EXPECT(parity->translate(std::array{0}, world)[0] % 2 == rank % 2);
+
+  const aiacc::Mesh mesh(world, {{"data", 1}, {"tensor", size}});
+  EXPECT(mesh.coordinate("tensor") == rank && mesh.coordinate("data") == 0);
+  EXPECT(mesh.group({"tensor"}).combined(rank, aiacc::sum) == size * (size - 1) / 2);
+
+  if (rank == 0) {
+    const aiacc::Group alone = world.create(std::array{0});
+    EXPECT(alone.size() == 1);
+  }
+  const std::array<int, 2> ends = {size - 1, 0};
+  if (size > 1 && (rank == 0 || rank == size - 1)) {
+    const aiacc::Group backwards = world.create(ends, {.name = "ends", .key = 7});
+    EXPECT(backwards.rank() == (rank == 0 ? 1 : 0) && backwards.combined(rank, aiacc::sum) == size - 1);
+    EXPECT(world.translate(ends, backwards) == (std::vector<int>{0, 1}));
+    EXPECT(backwards.sequence() == 1);
+  }
+  aiacc::Group doomed = *world.split(0);
+  doomed.abort("enough");
+  const End blocking = end_of([&] { doomed.barrier(); });
+  EXPECT(blocking.status == AIACC_ERR_ABORTED && blocking.says("enough"));
+  EXPECT(end_of([&] { doomed.async().barrier().wait(); }).status == AIACC_ERR_ABORTED);
+  EXPECT(end_of([&] { doomed.async().barrier().future().get(); }).status == AIACC_ERR_ABORTED);
+  EXPECT(end_of([&] { await_barrier(doomed).end.get(); }).status == AIACC_ERR_ABORTED);
+}
+
 void try_errors(const aiacc::Group& world) {
   std::array<float, 2> two{};
   std::array<float, 3> three{};
   EXPECT(end_of([&] { world.allreduce(two, three, aiacc::sum); }).status == AIACC_ERR_INVALID_ARGUMENT);
   const End blocking = end_of([&] { world.broadcast(two, 77); });
+  EXPECT(end_of([&] { world.gatherv(two, three, std::vector<std::size_t>(99), world.rank()); }).says("each rank"));
   EXPECT(blocking.status == AIACC_ERR_INVALID_ARGUMENT && blocking.says("77"));
   EXPECT(end_of([&] { world.async().broadcast(two, 77).wait(); }).status == AIACC_ERR_INVALID_ARGUMENT);
   world.barrier();  // errors in arguments leave the group usable
@@ -171,14 +323,22 @@ static_assert(aiacc::dtype_of<char> == AIACC_INT8 || aiacc::dtype_of<char> == AI
 static_assert(aiacc::dtype_of<unsigned long> == AIACC_UINT64 && aiacc::dtype_of<const short> == AIACC_INT16);
 static_assert(aiacc::dtype_of<aiacc::bfloat16> == AIACC_BFLOAT16 && aiacc::dtype_of<bool> == AIACC_BOOL);
 static_assert(!aiacc::Element<std::string> && !aiacc::Buffer<const std::vector<float>&>);
+static_assert(aiacc::Reducing<aiacc_op_t, float> && !aiacc::Reducing<aiacc_op_t, Run>);
+static_assert(aiacc::Reducing<aiacc::Operator<Run>, Run> && !aiacc::Reducing<aiacc::Operator<Run>, float>);
 
 int main() {
   try {
+    EXPECT(!aiacc::initialized() && !aiacc::version().empty());
+    EXPECT(aiacc::info().front() == '{' && aiacc::info().find_last_of('}') != std::string::npos);
     aiacc::Context context;
+    EXPECT(aiacc::initialized());
     const aiacc::Group world = context.world();
     try_blocking(world);
     try_blocks(world);
+    try_operators(world);
     try_requests(world);
+    try_coroutines(world);
+    try_groups(world);
     try_errors(world);
     try_threads();
     context.finalize();
