@@ -15,6 +15,7 @@ bindings_sources += \
 	bindings/c/messages.cc \
 	bindings/c/operators.cc \
 	bindings/c/operators.h \
+	bindings/c/registration.cc \
 	bindings/c/report.cc \
 	bindings/c/mesh.cc \
 	bindings/c/mesh.h \
@@ -31,6 +32,7 @@ bindings_tests += \
 	bindings/c/blocks_test.cc \
 	bindings/c/collectives_test.cc \
 	bindings/c/failures_test.cc \
+	bindings/c/registration_test.cc \
 	bindings/c/report_test.cc \
 	base/json.cc \
 	base/json_parse.cc \

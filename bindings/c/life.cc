@@ -119,6 +119,7 @@ void leave(RealContext& context) {
   for (const std::uint64_t handle : state().made.take_all(context)) {
     if (is_kind(handle, HandleKind::kGroup)) state().groups.find(handle).remove();
     if (is_kind(handle, HandleKind::kMesh)) state().meshes.find(handle).remove();
+    if (is_kind(handle, HandleKind::kRegistration)) state().registrations.find(handle).remove();
   }
   context.leave();
 }

@@ -28,6 +28,7 @@ void State::watch_forks() {
     self.groups.forget_all();
     self.requests.forget_all();
     self.meshes.forget_all();
+    self.registrations.forget_all();
   });
   if (registered != 0) throw system_error("cannot register a handler for fork", registered);
 }

@@ -50,12 +50,17 @@ struct RequestEntry {
   std::optional<std::string> sentence;
 };
 
+// The kernel keeps nothing for it; a device will keep what it made of the pages here.
+struct RegistrationEntry {
+  std::shared_ptr<RealContext> context;
+};
+
 struct MemoryEntry {
   std::shared_ptr<RealContext> context;
   SharedMemory memory;
 };
 
-// The groups and meshes that the user made of each context.
+// The groups, meshes and registrations that the user made of each context.
 class MadeHandles {
  public:
   void add(const RealContext& context, std::uint64_t handle);
@@ -73,6 +78,7 @@ class State {
   HandleTable<GroupEntry> groups{HandleKind::kGroup};
   HandleTable<RequestEntry> requests{HandleKind::kRequest};
   HandleTable<MeshEntry> meshes{HandleKind::kMesh};
+  HandleTable<RegistrationEntry> registrations{HandleKind::kRegistration};
 
   // Handles that were made of a context and go with it, at the latest.
   MadeHandles made;

@@ -89,6 +89,7 @@ typedef uint64_t aiacc_context_t; /* one rank; a process may hold several */
 typedef uint64_t aiacc_group_t;
 typedef uint64_t aiacc_request_t;
 typedef uint64_t aiacc_mesh_t;
+typedef uint64_t aiacc_registration_t;
 
 #define AIACC_NULL ((uint64_t)0)
 /* The group of all ranks of the default context (the one that aiacc_init makes). */
@@ -353,6 +354,13 @@ AIACC_API aiacc_status_t aiacc_request_sequence(aiacc_request_t request, uint64_
 AIACC_API aiacc_status_t aiacc_mem_alloc(aiacc_context_t context, size_t bytes, void **memory);
 /* No operation may use it any more, on any rank. */
 AIACC_API aiacc_status_t aiacc_mem_free(void *memory);
+/* Prepares `bytes` bytes of host memory of the caller's own for operations: takes its pages now, as if they were written
+ * to, and changes nothing in them. Any range that is mapped and writable; it may overlap others that are registered. The
+ * memory stays the caller's and must stay mapped until aiacc_mem_deregister. `context` AIACC_NULL means the default one,
+ * whose end drops its registrations. No operation asks for it in this build. Local. */
+AIACC_API aiacc_status_t aiacc_mem_register(aiacc_context_t context, void *memory, size_t bytes,
+                                            aiacc_registration_t *registration);
+AIACC_API aiacc_status_t aiacc_mem_deregister(aiacc_registration_t registration);
 
 /* --- errors and version -------------------------------------------------------------------------------------------- */
 

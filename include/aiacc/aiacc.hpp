@@ -988,6 +988,27 @@ class Memory {
   std::size_t count_;
 };
 
+// Memory of the caller's own, registered while this lives or until its context ends; see aiacc_mem_register.
+class Registration {
+ public:
+  template <class T, std::size_t N>
+  explicit Registration(std::span<T, N> memory, aiacc_context_t context = AIACC_NULL) {
+    static_assert(std::is_trivially_copyable_v<T> && !std::is_const_v<T>, "operations write plain data there");
+    check(aiacc_mem_register(context, memory.data(), memory.size_bytes(), &handle_));
+  }
+  Registration(Registration &&other) noexcept : handle_(std::exchange(other.handle_, AIACC_NULL)) {}
+  Registration &operator=(Registration &&other) noexcept {
+    std::swap(handle_, other.handle_);
+    return *this;
+  }
+  ~Registration() {
+    if (handle_ != AIACC_NULL) aiacc_mem_deregister(handle_);
+  }
+
+ private:
+  aiacc_registration_t handle_ = AIACC_NULL;
+};
+
 }  // namespace v0
 }  // namespace aiacc
 

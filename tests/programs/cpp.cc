@@ -73,6 +73,9 @@ void try_blocking(const aiacc::Group& world) {
   EXPECT(buffer[2] == 3);
 
   aiacc::Memory<std::int32_t> gathered(static_cast<std::size_t>(size) * 2);
+  aiacc::Registration registered{std::span(buffer)};
+  aiacc::Registration moved(std::move(registered));
+  registered = aiacc::Registration(std::span(buffer));  // once more
   world.allgather(std::array<std::int32_t, 2>{rank, -rank}, gathered);
   for (int other = 0; other < size; ++other) EXPECT(gathered[static_cast<std::size_t>(other) * 2 + 1] == -other);
   std::array<std::int32_t, 2> block{};
