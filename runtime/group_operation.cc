@@ -85,19 +85,36 @@ void GroupOperation::begin() noexcept {
 
 // The group is aborted before anything else of it runs: an operation that waits for this one sees why.
 Task<void> GroupOperation::body(GroupOperation* self) {
+  std::exception_ptr error;
   try {
     self->running_->stop.throw_if_requested();  // while it was waiting for the group to open
     co_await run_call(self->running_->operation, self->group_.messengers());
   } catch (...) {
-    self->group_.abort(std::current_exception());
-    throw;
+    error = std::current_exception();
+  }
+  if (!error) co_return;
+  if (as_error(error).code() == Code::kAborted) co_await hear_why(self->group_);
+  self->group_.abort(error);
+  std::rethrow_exception(error);
+}
+
+// A member that gives up closes its memory to the stores of others, who so learn that it is over before they hear why, and
+// the first error of the group is to be its own. It comes by the board, or from whoever noticed that the member died; the
+// limit is for what nobody tells.
+Task<void> GroupOperation::hear_why(Group& group) {
+  constexpr Duration kPatience = std::chrono::seconds(5);
+  if (group.aborted()) co_return;
+  Stop heard(group.stop());
+  Deadline deadline(group.loop(), after(group.loop().now(), kPatience), heard, "nobody says why the group is over");
+  Event never(group.loop());
+  try {
+    co_await never.wait(heard);
+  } catch (const Error&) {
   }
 }
 
-void GroupOperation::stop(std::exception_ptr reason) noexcept {
-  running_->stop.request(std::move(reason));
-  group_.start_stopped_soon();
-}
+// All members are told before this one closes its memory.
+void GroupOperation::stop(std::exception_ptr reason) noexcept { group_.abort(std::move(reason)); }
 
 void GroupOperation::root_ended(Root&, std::exception_ptr error) noexcept {
   ListNode<GroupOperation>::unlink();

@@ -74,6 +74,7 @@ class GroupOperation final : public Work, public ListNode<GroupOperation>, priva
   void set_next_question(Instant now) noexcept { next_question_ = questions_.next(now); }
   // What other hosts know the operation by; while it runs.
   std::uint64_t wire_sequence() const noexcept { return running_->operation.sequence; }
+  // Its time is over, and with it the group's.
   void stop(std::exception_ptr reason) noexcept;
   bool reported_late = false;
 
@@ -81,6 +82,7 @@ class GroupOperation final : public Work, public ListNode<GroupOperation>, priva
   friend class Group;
   void begin() noexcept override;
   static Task<void> body(GroupOperation* self);
+  static Task<void> hear_why(Group& group);
   void root_ended(Root& root, std::exception_ptr error) noexcept override;
   void discount() noexcept;
   void end() noexcept;
