@@ -60,7 +60,7 @@ TEST(World, TheSeedDecidesTheOrderOfNodesAtOneInstantAndNothingElseDoes) {
   EXPECT_NE(order_of(7), order_of(8, &other));
   EXPECT_NE(first, other);
   EXPECT_EQ(order_of(7).size(), 24u);
-  RecordProperty("trace_hash", std::to_string(first));  // .ci/jobs/optimise compares it between -O0 and -O2
+  RecordProperty("trace_hash", std::to_string(first));
 }
 
 TEST(World, AKilledNodeNeverRunsAgain) {

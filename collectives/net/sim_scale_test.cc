@@ -220,7 +220,7 @@ std::uint64_t hash_of(std::uint64_t seed, bool faults) {
   return cluster.world().trace_hash();
 }
 
-// The build's optimisation level must not change a history either: the recorded property is compared between two builds.
+// The optimisation level must not change a history either: .ci/jobs/optimise compares the recorded property of two builds.
 TEST(SimScale, OneSeedIsOneHistoryAndAnotherSeedIsAnother) {
   std::string hashes;
   for (bool faults : {false, true}) {
