@@ -60,7 +60,7 @@ class HostDomain {
   // Whether I may read what lies in `owner`'s process outside of the segment: the kernel allows it, and it is that process.
   // Known once it has claimed lines.
   virtual bool can_read(int /*owner*/) noexcept { return false; }
-  // Copies from there; throws kPeerFailed if nothing is there (any more).
+  // Copies from there; throws kAborted if nothing is there (any more): its owner has died, or given up.
   virtual void read_private(int /*owner*/, const std::byte* /*from*/, std::span<std::byte> /*into*/) {
     throw Error(Code::kUnsupported, "this process cannot read the memory of its peers");
   }

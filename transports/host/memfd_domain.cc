@@ -89,11 +89,9 @@ bool MemfdDomain::can_read(int owner) noexcept {
   if (access == Access::kUnknown) {
     std::uint64_t found = 0;
     const auto* probe = reinterpret_cast<const std::byte*>(word(owner, kCountsLine, kProbe).load());
-    if (word(owner, kCountsLine, kMapping).load() == mapping_->id()) {
-      access = Access::kSameProcess;
-    } else if (read_process(owner, probe, std::as_writable_bytes(std::span(&found, 1))) &&
-               found == word(owner, kCountsLine, kProbeValue).load()) {
-      access = Access::kOtherProcess;  // and not one that has the same number in another pid namespace
+    if (read_process(owner, probe, std::as_writable_bytes(std::span(&found, 1))) &&
+        found == word(owner, kCountsLine, kProbeValue).load()) {
+      access = Access::kThroughKernel;  // of that process, and not of one with the same number in another pid namespace
     } else {
       access = Access::kNone;
     }
@@ -103,15 +101,14 @@ bool MemfdDomain::can_read(int owner) noexcept {
 
 void MemfdDomain::read_private(int owner, const std::byte* from, std::span<std::byte> into) {
   if (!can_read(owner)) return HostDomain::read_private(owner, from, into);
-  if (access_[static_cast<std::size_t>(owner)] == Access::kSameProcess) {
-    std::memcpy(into.data(), from, into.size());
-  } else if (!read_process(owner, from, into)) {
+  // Of a thread of this process too: it may have failed and freed the buffer, which the kernel says and a copy would not.
+  if (!read_process(owner, from, into)) {
     const int reason = errno;
     const std::string what = fmt::format(
         "cannot read the buffer of rank {} of this host's {} (process {}): it has ended, or freed the buffer during "
         "the call",
         owner, mapping_->ranks(), word(owner, kCountsLine, kProcess).load());
-    throw Error(Code::kPeerFailed, system_error(what, reason).message());
+    throw Error(Code::kAborted, system_error(what, reason).message());  // why, is for the group to hear
   }
 }
 

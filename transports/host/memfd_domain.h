@@ -45,7 +45,7 @@ class MemfdDomain final : public SegmentDomain, private io::Poller, private io::
 
   bool read_process(int owner, const std::byte* from, std::span<std::byte> into) const noexcept;  // errno if false
 
-  enum class Access : std::uint8_t { kUnknown, kNone, kSameProcess, kOtherProcess };
+  enum class Access : std::uint8_t { kUnknown, kNone, kThroughKernel };
   io::RealLoop& loop_;
   std::uint64_t probe_ = 0;  // read by peers who want to know whether they can
   std::vector<Access> access_;
