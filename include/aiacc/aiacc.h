@@ -102,7 +102,8 @@ typedef uint64_t aiacc_registration_t;
 typedef struct aiacc_store {
   size_t size; /* sizeof(aiacc_store_t) */
   void *arg;   /* first argument of the functions */
-  int (*put)(void *arg, const char *key, const void *value, size_t bytes); /* replaces an older value */
+  /* Replaces an older value. */
+  int (*put)(void *arg, const char *key, const void *value, size_t bytes);
   /* Writes at most `capacity` bytes, and sets *bytes to the length of the value. */
   int (*get)(void *arg, const char *key, void *value, size_t capacity, size_t *bytes, int64_t timeout_ms);
   int (*wait)(void *arg, const char *const *keys, size_t n, int64_t timeout_ms);
@@ -205,8 +206,8 @@ AIACC_API aiacc_status_t aiacc_group_sequence(aiacc_group_t group, uint64_t *seq
 /* The ranks of `parent` in a box: axes with names and sizes, whose product is the size of the parent. The last axis varies
  * fastest: with axes {"data", 2}, {"tensor", 4} ranks 0 to 3 are one row along "tensor". All ranks make the same mesh;
  * nothing is exchanged. */
-AIACC_API aiacc_status_t aiacc_mesh_create(aiacc_group_t parent, size_t axes, const char *const *names, const int *sizes,
-                                           aiacc_mesh_t *mesh);
+AIACC_API aiacc_status_t aiacc_mesh_create(aiacc_group_t parent, size_t axes, const char *const *names,
+                                           const int *sizes, aiacc_mesh_t *mesh);
 /* The group of this rank and all that differ from it along the named axes only, in the order of the parent's ranks. Made
  * when it is first asked for, as by aiacc_group_create; afterwards the same handle again. It is freed with the mesh. */
 AIACC_API aiacc_status_t aiacc_mesh_group(aiacc_mesh_t mesh, size_t axes, const char *const *names,
