@@ -34,16 +34,11 @@ MeetingHost::~MeetingHost() = default;
 
 // Whatever number of ranks a guest believes in, it shall get its sentence from admit(): it knows the secret.
 Task<void> MeetingHost::greet(std::unique_ptr<io::Stream> stream, bool* stranger, Stop& stop) {
-  const auto storage = std::make_unique<wire::HandshakeStorage>();
   const wire::ListenerHandshake::Expected expected{wire::Purpose::kControl, kMeetingJob, 0,
                                                    std::numeric_limits<std::int32_t>::max()};
   wire::ListenerHandshake handshake(secret_, expected, entropy_);
-  const std::span<const std::byte> hello = co_await wire::read_handshake(*stream, *storage, stop);
-  const wire::ListenerHandshake::Answer answer = handshake.answer(hello);
-  co_await io::write_all(*stream, answer.frame, stop);
-  if (answer.refused) co_return;
-  const std::span<const std::byte> proof = co_await wire::read_handshake(*stream, *storage, stop);
-  handshake.check(proof);
+  const bool proved = co_await wire::hear_proof(handshake, *stream, stop);
+  if (!proved) co_return;
   *stranger = false;
   const wire::Bytes verdict = handshake.decide(wire::Verdict::kAccepted, "");
   co_await io::write_all(*stream, verdict, stop);

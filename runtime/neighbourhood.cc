@@ -40,18 +40,13 @@ Neighbourhood::~Neighbourhood() = default;
 Task<void> Neighbourhood::greet(std::unique_ptr<io::Stream> stream, bool* stranger, Stop& stop) {
   const std::optional<io::PeerIdentity> caller = stream->peer_identity();
   if (!caller || caller->uid != user_) co_return;  // it may pass on what somebody on another host says
-  const auto storage = std::make_unique<wire::HandshakeStorage>();
   const wire::ListenerHandshake::Expected expected{wire::Purpose::kNeighbour, job_, rank_, size_};
   wire::ListenerHandshake handshake(secret_, expected, entropy_);
-  const std::span<const std::byte> hello = co_await wire::read_handshake(*stream, *storage, stop);
-  const wire::ListenerHandshake::Answer answer = handshake.answer(hello);
-  co_await io::write_all(*stream, answer.frame, stop);
-  if (answer.refused) co_return;
-  const std::span<const std::byte> proof = co_await wire::read_handshake(*stream, *storage, stop);
-  handshake.check(proof);
+  const bool proved = co_await wire::hear_proof(handshake, *stream, stop);
+  if (!proved) co_return;
+  *stranger = false;
   const wire::Bytes verdict = handshake.decide(wire::Verdict::kAccepted, "");
   co_await io::write_all(*stream, verdict, stop);
-  *stranger = false;
   visitors_[handshake.who().from] = std::move(stream);
   came_.set();
 }

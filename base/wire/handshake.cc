@@ -269,4 +269,15 @@ Task<std::span<const std::byte>> read_handshake(io::Stream& stream, HandshakeSto
   co_return whole.first(bytes);
 }
 
+Task<bool> hear_proof(ListenerHandshake& handshake, io::Stream& stream, Stop& stop) {
+  const auto storage = std::make_unique<HandshakeStorage>();
+  const std::span<const std::byte> hello = co_await read_handshake(stream, *storage, stop);
+  const ListenerHandshake::Answer answer = handshake.answer(hello);
+  co_await io::write_all(stream, answer.frame, stop);
+  if (answer.refused) co_return false;
+  const std::span<const std::byte> proof = co_await read_handshake(stream, *storage, stop);
+  handshake.check(proof);
+  co_return true;
+}
+
 }  // namespace aiacc::wire

@@ -188,4 +188,7 @@ class ListenerHandshake {
 using HandshakeStorage = std::array<std::byte, kMaxHandshakeBytes>;
 Task<std::span<const std::byte>> read_handshake(io::Stream& stream, HandshakeStorage& storage, Stop& stop);
 
+// The listener's half up to the dialer's proof, which holds; false if the dialer was refused, and has been told so.
+Task<bool> hear_proof(ListenerHandshake& handshake, io::Stream& stream, Stop& stop);
+
 }  // namespace aiacc::wire
