@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <functional>
+#include <string>
 #include <thread>
 #include <vector>
 
@@ -20,6 +21,22 @@ inline constexpr bool kSanitized = true;  // memory and time go a tenth as far
 #else
 inline constexpr bool kSanitized = false;
 #endif
+
+// Whether the sentence of this thread's last failed call has that in it.
+inline bool says(const std::string& word) { return std::string(aiacc_last_error()).find(word) != std::string::npos; }
+
+// The status is the wanted one, and the sentence names what is wrong.
+inline void expect(aiacc_status_t have, aiacc_status_t want, const char* word) {
+  EXPECT_EQ(have, want) << aiacc_last_error();
+  EXPECT_TRUE(says(word)) << aiacc_last_error();
+}
+
+inline aiacc_group_t group_of(aiacc_group_t parent, const std::vector<int>& ranks,
+                              const aiacc_group_attr_t* attr = nullptr) {
+  aiacc_group_t group = AIACC_NULL;
+  EXPECT_AIACC(aiacc_group_create(parent, ranks.size(), ranks.data(), attr, &group));
+  return group;
+}
 
 class World {
  public:

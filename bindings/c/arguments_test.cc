@@ -14,13 +14,8 @@
 namespace aiacc {
 namespace {
 
+using test::expect;
 using test::World;
-
-// The sentence names what is wrong.
-void expect(aiacc_status_t have, aiacc_status_t want, const char* word) {
-  EXPECT_EQ(have, want) << aiacc_last_error();
-  EXPECT_NE(std::string(aiacc_last_error()).find(word), std::string::npos) << aiacc_last_error();
-}
 
 TEST(Arguments, AreRefusedBeforeAnythingStarts) {
   World world(1);

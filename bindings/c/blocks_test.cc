@@ -10,9 +10,8 @@
 namespace aiacc {
 namespace {
 
+using test::says;
 using test::World;
-
-bool says(const std::string& word) { return std::string(aiacc_last_error()).find(word) != std::string::npos; }
 
 void refused(aiacc_status_t have, const char* word) {
   EXPECT_EQ(have, AIACC_ERR_INVALID_ARGUMENT) << aiacc_last_error();

@@ -11,9 +11,8 @@ namespace aiacc {
 namespace {
 
 using namespace std::chrono_literals;
+using test::says;
 using test::World;
-
-bool says(const char* word) { return std::string(aiacc_last_error()).find(word) != std::string::npos; }
 
 aiacc_attr_t within_ms(std::int64_t timeout_ms, const char* name = nullptr) {
   aiacc_attr_t attr = {};

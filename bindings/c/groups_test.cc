@@ -13,20 +13,10 @@ namespace aiacc {
 namespace {
 
 using namespace std::chrono_literals;
+using test::expect;
+using test::group_of;
+using test::says;
 using test::World;
-
-bool says(const std::string& word) { return std::string(aiacc_last_error()).find(word) != std::string::npos; }
-
-void expect(aiacc_status_t have, aiacc_status_t want, const char* word) {
-  EXPECT_EQ(have, want) << aiacc_last_error();
-  EXPECT_TRUE(says(word)) << aiacc_last_error();
-}
-
-aiacc_group_t group_of(aiacc_group_t parent, const std::vector<int>& ranks, const aiacc_group_attr_t* attr = nullptr) {
-  aiacc_group_t group = AIACC_NULL;
-  EXPECT_AIACC(aiacc_group_create(parent, ranks.size(), ranks.data(), attr, &group));
-  return group;
-}
 
 aiacc_group_attr_t named(const char* name) {
   aiacc_group_attr_t attr = {};

@@ -7,9 +7,8 @@
 namespace aiacc {
 namespace {
 
+using test::says;
 using test::World;
-
-bool says(const std::string& word) { return std::string(aiacc_last_error()).find(word) != std::string::npos; }
 
 class Messages : public testing::TestWithParam<int> {};
 

@@ -10,14 +10,9 @@ namespace aiacc {
 namespace {
 
 using affine::Map;
+using test::expect;
+using test::says;
 using test::World;
-
-bool says(const std::string& word) { return std::string(aiacc_last_error()).find(word) != std::string::npos; }
-
-void expect(aiacc_status_t have, aiacc_status_t want, const char* word) {
-  EXPECT_EQ(have, want) << aiacc_last_error();
-  EXPECT_TRUE(says(word)) << aiacc_last_error();
-}
 
 class Operator {
  public:

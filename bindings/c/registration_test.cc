@@ -14,16 +14,11 @@
 namespace aiacc {
 namespace {
 
+using test::expect;
 using test::World;
 
 const std::size_t kPage = static_cast<std::size_t>(sysconf(_SC_PAGESIZE));
 constexpr auto kBad = AIACC_ERR_INVALID_ARGUMENT;
-
-// The sentence names what is wrong.
-void expect(aiacc_status_t have, aiacc_status_t want, const char* word) {
-  EXPECT_EQ(have, want) << aiacc_last_error();
-  EXPECT_NE(std::string(aiacc_last_error()).find(word), std::string::npos) << aiacc_last_error();
-}
 
 Mapping pages(std::size_t n, int protection = PROT_READ | PROT_WRITE) {
   Mapping made = Mapping::make(n * kPage, protection, MAP_PRIVATE | MAP_ANONYMOUS, -1);
