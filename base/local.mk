@@ -77,6 +77,8 @@ base_sources += \
 	base/io/host_addresses.h \
 	base/io/limits.cc \
 	base/io/limits.h \
+	base/io/machine_mark.cc \
+	base/io/machine_mark.h \
 	base/io/net.cc \
 	base/io/net.h \
 	base/io/procfs.cc \

@@ -36,6 +36,7 @@ Agent::Agent(Loop& loop, io::Net& net, io::Host& host, AgentPlatform& platform, 
       decided_(loop),
       kill_now_(loop),
       asked_(loop),
+      others_asked_(loop),
       all_exited_(loop),
       pumps_done_(loop) {}
 
@@ -47,6 +48,8 @@ Task<void> Agent::run(Stop& stop) {
   Scope scope(loop_, stop);
   scope.spawn(to_head_.run(scope.stop()));
   if (lease_) scope.spawn(beat(scope.stop()));
+  scope.spawn(presence_->serve(scope.stop()));
+  scope.spawn(look_for_others(scope.stop()));
   scope.spawn(control(scope.stop()));
   bool finished = false;
   try {
@@ -75,6 +78,10 @@ void Agent::greet(const wire::Greeting& greeting) {
   message.version = version_text();
   message.addresses = platform_.addresses();
   message.master_port = platform_.hold_port();
+  presence_.emplace(net_, platform_.entropy(), platform_.user());
+  message.machine = platform_.machine();
+  message.presence = presence_->name();
+  message.token = presence_->token();
   to_head_.send(message);
   if (greeting.lease_ms > 0) lease_.emplace(std::chrono::milliseconds(greeting.lease_ms));
 }
@@ -110,6 +117,11 @@ Task<void> Agent::control(Stop& stop) {
 void Agent::handle(const wire::Frame& frame) {
   switch (frame.type) {
     case wire::Beat::kType: return;
+    case wire::LookFor::kType: {
+      if (others_) throw Error(Code::kProtocol, "aiaccrun asks for other agents a second time");
+      others_ = frame.as<wire::LookFor>();
+      return others_asked_.set();
+    }
     case wire::StartJob::kType: return prepare(frame.as<wire::StartJob>());
     case wire::StartRanks::kType: return start_ranks();
     case wire::SignalRanks::kType: return signal_ranks(frame.as<wire::SignalRanks>().number);
@@ -232,6 +244,16 @@ Task<void> Agent::answer_asks(Stop& stop) {
     wire::EndsTold message;
     to_head_.send(message);
   }
+}
+
+Task<void> Agent::look_for_others(Stop& stop) {
+  co_await others_asked_.wait(stop);
+  wire::Found message;
+  for (const std::string& name : others_->presences) {
+    std::string token = co_await token_at(loop_, net_, name, platform_.user(), stop);
+    message.tokens.push_back(std::move(token));
+  }
+  to_head_.send(message);
 }
 
 Task<void> Agent::watch_stops(int local, Stop& stop) {

@@ -22,6 +22,7 @@
 #include "launcher/memory_kills.h"
 #include "launcher/output_pump.h"
 #include "launcher/placement.h"
+#include "launcher/presence.h"
 
 namespace aiacc::launcher {
 
@@ -40,6 +41,7 @@ class AgentPlatform {
   virtual const Topology& topology() = 0;
   virtual std::vector<std::string> environment() = 0;  // the agent's own
   virtual std::vector<std::string> addresses() = 0;    // for other hosts, the likeliest first
+  virtual std::string machine() = 0;                   // base/io/machine_mark.h
 };
 
 class Agent final : private HelloServer::Owner {
@@ -90,6 +92,7 @@ class Agent final : private HelloServer::Owner {
   Task<void> watch_exit(int local, Stop& stop);
   Task<void> watch_stops(int local, Stop& stop);
   Task<void> answer_asks(Stop& stop);
+  Task<void> look_for_others(Stop& stop);
   Task<void> pump(OutputPump* pump, Stop& stop);
   Task<void> killer(Stop& stop);
   Task<void> finish(Stop& stop);
@@ -126,6 +129,8 @@ class Agent final : private HelloServer::Owner {
   std::optional<SharedSegment> first_segment_;  // made before anything starts, so that no room is known then
   std::unique_ptr<HelloServer> hellos_;
   std::unique_ptr<io::Listener> listener_;
+  std::optional<Presence> presence_;
+  std::optional<wire::LookFor> others_;  // that aiaccrun asks for
   std::optional<Lease> lease_;
   KillTimer kill_timer_{*this};
   Instant kill_at_ = kNever;
@@ -133,6 +138,7 @@ class Agent final : private HelloServer::Owner {
   Event decided_;  // the ranks run, or there will be none
   Event kill_now_;
   Event asked_;  // what ended here
+  Event others_asked_;
   Event all_exited_;
   Event pumps_done_;
   std::size_t running_ = 0;

@@ -24,6 +24,7 @@ class Platform final : public AgentPlatform {
   const Topology& topology() override { return topology_; }
   std::vector<std::string> environment() override { return {"PATH=/usr/bin:/bin"}; }
   std::vector<std::string> addresses() override { return {"10.0.0.7"}; }
+  std::string machine() override { return "this one"; }
 
  private:
   io::RealEntropy entropy_;

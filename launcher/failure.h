@@ -52,6 +52,7 @@ enum class MessageId : std::uint8_t {
   kTopology,
   kRankStopped,
   kWaiting,
+  kSameMachine,
   // How a job ended.
   kRankExit,
   kRankSignal,

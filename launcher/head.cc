@@ -82,11 +82,13 @@ Task<int> Head::run(Stop& stop) {
   } catch (const Error&) {
     if (!finished) throw;
   }
+  if (verdict_.cause != Cause::kNone) same_machines_.clear();  // it ended while they were let go
   co_return exit_code(verdict_);
 }
 
 void Head::host_said(HostLink& link, const wire::Frame& frame) {
   switch (frame.type) {
+    case wire::Found::kType: return found(link, frame.as<wire::Found>());
     case wire::Prepared::kType: return host_answered();
     case wire::Started::kType: return started(link, frame.as<wire::Started>());
     case wire::NotStarted::kType: return not_started(link, frame.as<wire::NotStarted>());

@@ -9,6 +9,7 @@
 #include <cstdint>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -21,6 +22,7 @@
 #include "launcher/escalation.h"
 #include "launcher/exit_rules.h"
 #include "launcher/host_link.h"
+#include "launcher/machine_census.h"
 #include "launcher/sink.h"
 #include "launcher/verdict.h"
 #include "launcher/world_fence.h"
@@ -32,6 +34,7 @@ class Head final : private Sink::Owner, private HostLink::Owner {
   struct Settings {
     std::vector<HostLink::Settings> hosts;  // in the order of their indices
     std::vector<wire::StartJob> jobs;  // what each host's agent is to start; the head adds what it learns on the way
+    bool separate_hosts = false;       // whatever machines they are
     bool tag_output = false;
     Duration timeout{};  // zero: none
     Duration kill_grace{};
@@ -47,6 +50,10 @@ class Head final : private Sink::Owner, private HostLink::Owner {
   // Runs the job; returns aiaccrun's exit code when nothing of the job lives any more.
   Task<int> run(Stop& stop);
 
+  // After run(): hosts, by their indices, that turned out to be the same machine. Nothing was started then, nothing said, and the
+  // return value means nothing: the job is to be planned anew.
+  const std::vector<std::vector<int>>& same_machines() const noexcept { return same_machines_; }
+
  private:
   struct Alarm final : Timer {
     Alarm(Head& head, void (Head::*call)()) : owner(head), action(call) {}
@@ -60,6 +67,8 @@ class Head final : private Sink::Owner, private HostLink::Owner {
   void host_gone(HostLink& link) override;
 
   void arm_start();
+  void all_up();
+  void found(const HostLink& link, const wire::Found& message);
   void send_jobs();
   void host_answered();
   void host_failed_to_start();
@@ -123,6 +132,8 @@ class Head final : private Sink::Owner, private HostLink::Owner {
   Sink err_;
   ExitRules rules_;
   WorldFence fence_;
+  std::optional<MachineCensus> census_;
+  std::vector<std::vector<int>> same_machines_;
   Escalation escalation_;
   Alarm timeout_{*this, &Head::timed_out};
   Alarm flush_{*this, &Head::flush_expired};

@@ -32,10 +32,38 @@ void Head::host_up(HostLink& link) {
   if (verdict_.cause != Cause::kNone) return link.hang_up();
   const bool all = std::all_of(links_.begin(), links_.end(), [](const auto& one) { return one->up() && !one->gone(); });
   if (all) {
-    send_jobs();
+    all_up();
   } else if (start_failed_.armed() && awaited_hosts().empty()) {
     give_up_start();
   }
+}
+
+// Those that describe their machine in the same way are to find each other. Each proof is the later host's, so that hosts which
+// differ, as nearly all do, cost nothing.
+void Head::all_up() {
+  if (one_host() || settings_.separate_hosts) return send_jobs();
+  std::vector<MachineCensus::Agent> agents;
+  for (const auto& link : links_) {
+    const wire::AgentUp& agent = link->agent();
+    agents.push_back({agent.machine, agent.presence, agent.token});
+  }
+  census_.emplace(std::move(agents));
+  if (census_->complete()) return send_jobs();
+  for (const auto& link : links_) {
+    wire::LookFor message;
+    message.presences = census_->suspects(link->index());
+    if (!message.presences.empty()) link->send(message);
+  }
+}
+
+void Head::found(const HostLink& link, const wire::Found& message) {
+  if (!census_) throw Error(Code::kProtocol, "the agent found others for whom nobody asked");
+  census_->found(link.index(), message.tokens);
+  if (verdict_.cause != Cause::kNone || !census_->complete()) return;
+  same_machines_ = census_->same();
+  if (same_machines_.empty()) return send_jobs();
+  for (Alarm* alarm : {&slow_start_, &start_limit_, &start_failed_}) alarm->disarm();
+  for (const auto& other : links_) other->hang_up();
 }
 
 void Head::send_jobs() {

@@ -57,6 +57,24 @@ std::vector<HostPlan> merged(const std::vector<HostSpec>& list, const Surroundin
   return hosts;
 }
 
+// The first of the names keeps its place in the list. The host is reached as this one if it is, because that needs no starter.
+void join_machine(std::vector<HostPlan>& hosts, const std::vector<std::string>& names) {
+  const auto named = [&](const HostPlan& host) {
+    return std::find(names.begin(), names.end(), host.name) != names.end();
+  };
+  const auto first = std::find_if(hosts.begin(), hosts.end(), named);
+  if (first == hosts.end()) return;
+  for (auto other = std::find_if(first + 1, hosts.end(), named); other != hosts.end();
+       other = std::find_if(other, hosts.end(), named)) {
+    HostPlan joined = std::move(*other);
+    other = hosts.erase(other);
+    if (joined.local) std::swap(joined, *first);
+    first->slots += joined.slots;
+    first->other_names.push_back(joined.name);
+    first->other_names.insert(first->other_names.end(), joined.other_names.begin(), joined.other_names.end());
+  }
+}
+
 int number_of_ranks(const Options& options, int hosts, int slots) {
   const int each = options.ranks_per_host.value;
   if (options.ranks.given()) {
@@ -146,6 +164,7 @@ bool is_this_host(const std::string& name, const std::string& host_name) {
 
 std::vector<HostPlan> plan_hosts(const Options& options, const Surroundings& here) {
   std::vector<HostPlan> hosts = merged(options.hosts.value, here);
+  for (const auto& names : here.same_machines) join_machine(hosts, names);
   if (hosts.empty()) {
     HostPlan& host = hosts.emplace_back();
     host.name = here.host_name;

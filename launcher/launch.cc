@@ -132,11 +132,50 @@ Head::Settings settings_of(const Plan& plan, const Options& options, const Surro
     settings.hosts.push_back(link_to(plan, options, here, host, config->lease));
     settings.jobs.push_back(job_of(plan, options, host));
   }
+  settings.separate_hosts = options.separate_hosts.value;
   settings.tag_output = options.tag_output.value;
   settings.timeout = options.timeout.value;
   settings.kill_grace = options.kill_grace.value;
   settings.start_limit = config->init_timeout;
   return settings;
+}
+
+struct Outside {
+  io::RealLoop& loop;
+  io::RealHost& host;
+  io::RealSignals& signals;
+  io::Entropy& entropy;
+  io::Stream& out;
+  io::Stream& err;
+};
+
+Head::Settings prepare(const Plan& plan, const Options& options, const Surroundings& here) {
+  const bool any_local =
+      std::any_of(plan.hosts.begin(), plan.hosts.end(), [](const HostPlan& one) { return one.local; });
+  if (any_local) find_program(plan.argv.front(), plan.cwd, plan.environment);
+  return settings_of(plan, options, here);
+}
+
+// Names of one machine are known when it was reached. That is rare, so it is reached again, with all others, under a plan that
+// knows; each turn leaves fewer names.
+Task<int> run_planned(const Options* options, Surroundings here, Outside outside, bool no_stdout, Stop* stop) {
+  for (bool first = true;; first = false) {
+    const Plan plan = make_plan(*options, here);
+    Head head(outside.loop, outside.host, outside.signals, outside.entropy, outside.out, outside.err,
+              prepare(plan, *options, here));
+    if (first && no_stdout) {
+      head.say(MessageId::kStdout, "standard output was closed at the start: what ranks write there goes to /dev/null");
+    }
+    for (const Notice& notice : plan.notices) {
+      if (first || notice.id == MessageId::kSameMachine) head.say(notice.id, notice.sentence);
+    }
+    const int code = co_await head.run(*stop);
+    if (head.same_machines().empty()) co_return code;
+    for (const std::vector<int>& hosts : head.same_machines()) {
+      std::vector<std::string>& names = here.same_machines.emplace_back();
+      for (const int host : hosts) names.push_back(plan.hosts[static_cast<std::size_t>(host)].name);
+    }
+  }
 }
 
 int run_job(const Options& options, unsigned closed) {
@@ -146,22 +185,13 @@ int run_job(const Options& options, unsigned closed) {
   io::RealHost host(loop);
   io::RealEntropy entropy;
   host.adopt_orphans();  // if keeper and agent die at once, what they leave comes to us
-  const Surroundings here = look_around(host);
-  const Plan plan = make_plan(options, here);
-  const bool any_local =
-      std::any_of(plan.hosts.begin(), plan.hosts.end(), [](const HostPlan& one) { return one.local; });
-  if (any_local) find_program(plan.argv.front(), plan.cwd, plan.environment);
-
   const auto out = io::adopt_inherited(loop, STDOUT_FILENO, "standard output");
   const auto err = io::adopt_inherited(loop, STDERR_FILENO, "standard error");
-  Head head(loop, host, signals, entropy, *out, *err, settings_of(plan, options, here));
-  if ((closed & (1u << STDOUT_FILENO)) != 0) {
-    head.say(MessageId::kStdout, "standard output was closed at the start: what ranks write there goes to /dev/null");
-  }
-  for (const Notice& notice : plan.notices) head.say(notice.id, notice.sentence);
+  const bool no_stdout = (closed & (1u << STDOUT_FILENO)) != 0;
   Stop stop;
-  Task<int> job = head.run(stop);
-  return loop.run(std::move(job));
+  Surroundings here = look_around(host);
+  const Outside outside{loop, host, signals, entropy, *out, *err};
+  return loop.run(run_planned(&options, std::move(here), outside, no_stdout, &stop));
 }
 
 int dry_run(const Options& options) {

@@ -6,6 +6,7 @@
 #include <fmt/format.h>
 
 #include <csignal>
+#include <deque>
 
 #include "base/sim/sim_host.h"
 #include "launcher/agent.h"
@@ -55,8 +56,8 @@ Task<void> join_streams(Loop* loop, io::Stream* in, io::Stream* far_in, io::Stre
 
 class Platform final : public AgentPlatform {
  public:
-  explicit Platform(SimSelf& self, std::string address)
-      : entropy_(self.loop().world(), self.loop().node()), address_(std::move(address)) {}
+  Platform(SimSelf& self, std::string address, std::string machine)
+      : entropy_(self.loop().world(), self.loop().node()), address_(std::move(address)), machine_(std::move(machine)) {}
   io::Entropy& entropy() override { return entropy_; }
   std::uint32_t user() override { return 1000; }
   io::ProcessId process() override { return 0; }
@@ -65,10 +66,12 @@ class Platform final : public AgentPlatform {
   const Topology& topology() override { return topology_; }
   std::vector<std::string> environment() override { return {"PATH=/usr/bin:/bin"}; }
   std::vector<std::string> addresses() override { return {address_}; }
+  std::string machine() override { return machine_; }
 
  private:
   sim::SimEntropy entropy_;
   std::string address_;
+  std::string machine_;
   Topology topology_ = Topology::synthetic("core:4 pu:1");
 };
 
@@ -117,6 +120,7 @@ class Cluster {
     }
     return found;
   }
+  std::string machine_of(int host) const { return alike || twice >= 0 ? "a machine" : name_of(host); }
   void signal(int host, io::ProcessId process, int number) {
     selves[static_cast<std::size_t>(host)]->host().signal(process, number);
   }
@@ -125,7 +129,10 @@ class Cluster {
   sim::SimNetwork network{world};
   std::map<std::pair<int, std::string>, std::vector<io::ProcessId>> born;
   std::optional<int> exit_code;
-  int fails = -1;  // the rank that exits with 7 after a second
+  std::vector<std::vector<int>> same_machines;  // that aiaccrun's head found
+  bool alike = false;                           // every machine gives the same account of itself
+  int twice = -1;                               // this host's name leads to the machine of the one before
+  int fails = -1;                               // the rank that exits with 7 after a second
 
  private:
   void install(int host);
@@ -142,7 +149,7 @@ class Cluster {
   struct Control {
     std::unique_ptr<io::Stream> in, out;
   };
-  std::map<int, Control> controls;  // by host, from the keeper's birth to the agent's
+  std::map<int, std::deque<Control>> controls;  // by host, from the keeper's birth to the agent's
   std::vector<std::unique_ptr<sim::SimMachine>> machines;
   std::vector<std::unique_ptr<sim::SimLoop>> logins;
   std::vector<SimSelf*> selves;
@@ -185,7 +192,7 @@ Task<int> Cluster::head(Cluster* cluster, SimSelf* self) {
     link.ssh = true;
     link.lease = kLease;
     io::SpawnSpec& spec = link.starts.emplace_back();
-    spec.argv = {"ssh", address_of(host)};
+    spec.argv = {"ssh", address_of(host == cluster->twice ? host - 1 : host)};
     spec.in = spec.out = spec.err = io::SpawnSpec::Stdio::kPipe;
     spec.group = io::SpawnSpec::Group::kNewSession;
     wire::StartJob& job = settings.jobs.emplace_back();
@@ -208,6 +215,7 @@ Task<int> Cluster::head(Cluster* cluster, SimSelf* self) {
   Head head(self->loop(), self->host(), self->signals(), entropy, *self->out, *self->err, std::move(settings));
   const int code = co_await head.run(self->stop());
   cluster->exit_code = code;
+  cluster->same_machines = head.same_machines();
   co_return code;
 }
 
@@ -252,7 +260,7 @@ Task<int> Cluster::keeper(Cluster* cluster, int host, SimSelf* self) {
   for (io::Stream* stream : {self->in.get(), self->out.get()}) {
     cluster->network.hand_over(*stream, {*cluster->logins[static_cast<std::size_t>(host)], host, {1000, 0}});
   }
-  cluster->controls[host] = {std::move(self->in), std::move(self->out)};
+  cluster->controls[host].push_back({std::move(self->in), std::move(self->out)});
   io::SpawnSpec spec;
   spec.argv = {"agent"};
   spec.group = io::SpawnSpec::Group::kNewSession;
@@ -264,12 +272,13 @@ Task<int> Cluster::keeper(Cluster* cluster, int host, SimSelf* self) {
 }
 
 Task<int> Cluster::agent(Cluster* cluster, int host, SimSelf* self) {
-  Control control = std::move(cluster->controls.at(host));
+  Control control = std::move(cluster->controls.at(host).front());
+  cluster->controls.at(host).pop_front();
   for (io::Stream* stream : {control.in.get(), control.out.get()}) {
     cluster->network.hand_over(*stream, {self->loop(), host, {1000, self->process()}});
   }
   self->host().adopt_orphans();
-  Platform platform(*self, address_of(host));
+  Platform platform(*self, address_of(host), cluster->machine_of(host));
   Agent agent(self->loop(), self->net(), self->host(), platform, *control.in, *control.out, *self->channel);
   co_await agent.run(self->stop());
   co_return 0;
@@ -317,6 +326,51 @@ TEST(LaunchInVirtualTime, ARankThatFailsEndsTheJobWithItsCode) {
     EXPECT_EQ(cluster.exit_code, std::optional(7)) << seed;
     EXPECT_EQ(text_of(cluster.left()), "") << seed;
   }
+}
+
+TEST(LaunchInVirtualTime, MachinesThatOnlySayTheSameAreSeveral) {
+  for (std::uint64_t seed = 1; seed <= 20; ++seed) {
+    Cluster cluster(seed);
+    cluster.alike = true;
+    cluster.fails = 1;
+    cluster.world.run_until(Instant(500ms));
+    EXPECT_EQ(cluster.left().size(), 2u + 4u * kHosts) << text_of(cluster.left());
+    cluster.world.run_until(Instant(1s + kBound));
+    EXPECT_EQ(cluster.exit_code, std::optional(7)) << seed;
+    EXPECT_TRUE(cluster.same_machines.empty());
+  }
+}
+
+TEST(LaunchInVirtualTime, TwoNamesOfOneMachineAreFoundBeforeARankRuns) {
+  for (std::uint64_t seed = 1; seed <= 20; ++seed) {
+    Cluster cluster(seed);
+    cluster.twice = 2 + static_cast<int>(seed % 2);
+    cluster.world.run_until(Instant(500ms));
+    EXPECT_EQ(text_of(cluster.left()), "") << "seed " << seed << ": all are let go";
+    EXPECT_EQ(cluster.exit_code, std::optional(0)) << seed;
+    const std::vector<std::vector<int>> same = {{cluster.twice - 2, cluster.twice - 1}};
+    EXPECT_EQ(cluster.same_machines, same) << seed;
+    EXPECT_FALSE(cluster.born.contains({1, "rank"}));
+  }
+}
+
+TEST(LaunchInVirtualTime, WhoeverIsKilledWhileMachinesAreComparedNothingIsLeft) {
+  int struck = 0;
+  for (std::uint64_t seed = 1; seed <= 100; ++seed) {
+    Cluster cluster(seed);
+    cluster.twice = 2 + static_cast<int>(seed % 2);
+    sim::Random random(seed * 7919);
+    cluster.world.run_until(after(cluster.world.now(), Duration(random.below(2'000'000))));
+    const std::string role = std::array{"aiaccrun", "ssh", "keeper", "agent"}[seed % 4];
+    const int host = role == "aiaccrun" || role == "ssh" ? 0 : 1;
+    const std::vector<io::ProcessId> victims = cluster.living(host, role);
+    if (victims.empty()) continue;
+    ++struck;
+    cluster.signal(host, victims[random.below(victims.size())], SIGKILL);
+    cluster.world.run_until(after(cluster.world.now(), kBound));
+    EXPECT_EQ(text_of(cluster.left()), "") << "seed " << seed << ", " << role;
+  }
+  EXPECT_GT(struck, 20);
 }
 
 TEST_P(Launch, NothingOutlivesWhoIsKilledAtAnyMoment) {

@@ -58,12 +58,16 @@ launcher_sources += \
 	launcher/lease.h \
 	launcher/lines.cc \
 	launcher/lines.h \
+	launcher/machine_census.cc \
+	launcher/machine_census.h \
 	launcher/marker.cc \
 	launcher/marker.h \
 	launcher/memory_kills.cc \
 	launcher/memory_kills.h \
 	launcher/output_pump.cc \
 	launcher/output_pump.h \
+	launcher/presence.cc \
+	launcher/presence.h \
 	launcher/process_tree.cc \
 	launcher/process_tree.h \
 	launcher/roles.cc \
@@ -83,9 +87,11 @@ launcher_tests += \
 	launcher/binding_test.cc \
 	launcher/channel_start_test.cc \
 	launcher/host_list_test.cc \
+	launcher/machine_census_test.cc \
 	launcher/manual_test.cc \
 	launcher/options_test.cc \
 	launcher/plan_test.cc \
+	launcher/presence_test.cc \
 	launcher/program_test.cc \
 	launcher/start_failure_test.cc \
 	launcher/starter_test.cc \

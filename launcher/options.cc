@@ -56,6 +56,7 @@ Options parse_options(const std::vector<std::string>& arguments) {
   });
   reader.read_text("hostfile", options.host_file);
   reader.read_text("launch-agent", options.launch_agent);
+  reader.read("separate-hosts", options.separate_hosts);
   reader.read("ranks-per-host", options.ranks_per_host, parse_count);
   reader.read("oversubscribe", options.oversubscribe);
   reader.read("map-by", options.map_by, parse_map_by);

@@ -58,7 +58,8 @@ struct Options {
   Setting<std::vector<HostSpec>> hosts;  // of --host; of --hostfile once that was read
   Setting<std::string> host_file;
   Setting<std::string> launch_agent;  // empty: ssh
-  Setting<int> ranks_per_host;        // -N; 0: not given
+  Setting<bool> separate_hosts;
+  Setting<int> ranks_per_host;  // -N; 0: not given
   Setting<bool> oversubscribe;
   Setting<std::vector<Forward>> forward;
   Setting<std::string> wdir;  // empty: the launcher's

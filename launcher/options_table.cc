@@ -11,15 +11,15 @@ using namespace OptionGroup;
 constexpr std::array kTable = {
     OptionRow{kRanks, "np", "n", "N", "", false, "0.1.0",
               "Start N ranks. Without it: every slot of --host, or -N on each host."},
-    OptionRow{
-        kRanks, "host", "H", "HOST[:SLOTS],...", "", true, "0.1.0",
-        "Run on these hosts, with so many slots each (one if no number is given); USER@HOST for another user there."},
+    OptionRow{kRanks, "host", "H", "HOST[:SLOTS],...", "", true, "0.1.0",
+              "Run on these hosts, with so many slots each, or one; USER@HOST for another user there."},
     OptionRow{kRanks, "hostfile", "machinefile", "FILE", "", false, "0.1.0",
               "Take the hosts from a file: a line each, as HOST slots=N."},
     OptionRow{kRanks, "ranks-per-host", "N ppn", "N", "", false, "0.1.0", "Start at most N ranks on each host."},
     OptionRow{kRanks, "oversubscribe", "", "", "no", false, "0.1.0", "Allow more ranks than slots."},
     OptionRow{kRanks, "launch-agent", "", "CMD", "ssh", false, "0.1.0",
               "Reach other hosts by CMD HOST COMMAND instead of ssh; CMD may have several words."},
+    OptionRow{kRanks, "separate-hosts", "", "", "no", false, "0.1.0", "Take names of one machine for several hosts."},
 
     OptionRow{kPlacement, "map-by", "", "WHAT", "slot", false, "0.1.0",
               "Where ranks go: slot (host after host, evenly over its usable cores), node (the hosts in turn), core "

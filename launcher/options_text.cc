@@ -61,6 +61,7 @@ std::vector<std::pair<std::string_view, Shown>> all_values(const Options& o) {
       {"host", shown(o.hosts, in_words(o.hosts.value))},
       {"hostfile", shown(o.host_file, o.host_file.value)},
       {"launch-agent", shown(o.launch_agent, o.launch_agent.given() ? o.launch_agent.value : "ssh")},
+      {"separate-hosts", shown(o.separate_hosts, yes_or_no(o.separate_hosts.value))},
       {"ranks-per-host", shown(o.ranks_per_host, count_or_nothing(o.ranks_per_host.value))},
       {"oversubscribe", shown(o.oversubscribe, yes_or_no(o.oversubscribe.value))},
       {"map-by", shown(o.map_by, std::string(name_of(o.map_by.value)))},

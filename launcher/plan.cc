@@ -1,5 +1,7 @@
 #include "launcher/plan.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 
 #include "launcher/environment.h"
@@ -15,11 +17,22 @@ std::string absolute(const std::string& directory, const std::string& from) {
   return from + (from.ends_with('/') ? "" : "/") + directory;
 }
 
+Notice same_machine(const HostPlan& host) {
+  std::string names = host.name;
+  for (std::size_t i = 0; i < host.other_names.size(); ++i) {
+    names += (i + 1 == host.other_names.size() ? " and " : ", ") + host.other_names[i];
+  }
+  return {MessageId::kSameMachine, fmt::format("hosts {} are the same machine; their slots are added up", names)};
+}
+
 }  // namespace
 
 Plan make_plan(const Options& options, const Surroundings& here) {
   Plan plan;
   plan.hosts = plan_hosts(options, here);
+  for (const HostPlan& host : plan.hosts) {
+    if (!host.other_names.empty()) plan.notices.push_back(same_machine(host));
+  }
   plan.argv = options.command;
   plan.cwd = absolute(options.wdir.value, here.cwd);
   plan.placement.map_by = options.map_by.value;

@@ -20,6 +20,8 @@ struct Surroundings {
   std::string cwd;                       // absolute
   std::vector<std::string> environment;  // "NAME=value"
   std::string program;                   // this aiaccrun: what runs on other hosts too
+  // Names of hosts, as a plan had them, that turned out to be one machine when it was reached.
+  std::vector<std::vector<std::string>> same_machines;
 };
 
 struct Notice {
@@ -29,8 +31,9 @@ struct Notice {
 
 struct HostPlan {
   std::string name;
-  std::string user;  // empty: whoever the starter takes
-  int port = 0;      // 0: whatever the starter takes
+  std::vector<std::string> other_names;  // of the same machine, where names turned out to be
+  std::string user;                      // empty: whoever the starter takes
+  int port = 0;                          // 0: whatever the starter takes
   bool local = false;
   int slots = 0;           // 0: no host list was given, any number
   std::vector<int> ranks;  // ascending; a rank's place in it is its local rank

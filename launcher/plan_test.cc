@@ -146,6 +146,42 @@ TEST(Hosts, ANameThatStandsTwiceAddsItsSlots) {
   EXPECT_FALSE(plan("-H localhost,b p").hosts[1].local);
 }
 
+Surroundings after_reaching(std::vector<Words> same) {
+  Surroundings here = surroundings();
+  here.same_machines = std::move(same);
+  return here;
+}
+
+TEST(Hosts, NamesOfOneMachineAreOneHostAtTheFirstOnesPlace) {
+  EXPECT_EQ(in_words(plan("-H a:2,b:2 p", after_reaching({{"a", "b"}}))), "a:0123");
+  EXPECT_EQ(in_words(plan("-H a:2,c:2,b:2 p", after_reaching({{"a", "b"}}))), "a:0123 c:45");
+  EXPECT_EQ(in_words(plan("-np 3 --map-by node -H a:1,b:1,c:1 p", after_reaching({{"a", "b"}}))), "a:02 c:1");
+  EXPECT_EQ(in_words(plan("-np 3 -H a,b,c,d,e p", after_reaching({{"a", "c"}, {"b", "d"}}))), "a:01 b:2");
+  EXPECT_EQ(in_words(plan("-N 1 -H a:2,b:2,c p", after_reaching({{"a", "b"}}))), "a:0 c:1");
+  EXPECT_EQ(in_words(plan("-H a,b,c p", after_reaching({{"b", "c"}, {"a", "b"}}))), "a:012") << "found in two turns";
+}
+
+TEST(Hosts, OneLineSaysWhichNamesAreOneMachine) {
+  const Plan p = plan("-H c01,c01.example.org,b:2,[10.0.0.1]:2,x p", after_reaching({{"b", "10.0.0.1", "x"}}));
+  ASSERT_EQ(p.notices.size(), 1u);
+  EXPECT_EQ(p.notices[0].id, MessageId::kSameMachine);
+  EXPECT_EQ(p.notices[0].sentence, "hosts b, 10.0.0.1 and x are the same machine; their slots are added up");
+  EXPECT_EQ(p.hosts[2].slots, 5);
+}
+
+TEST(Hosts, AMachineThatIsThisOneNeedsNoWayToIt) {
+  const Plan p = plan("-H a:2,localhost:1 p", after_reaching({{"a", "c01.cluster"}}));
+  EXPECT_EQ(in_words(p), "c01.cluster:012");
+  EXPECT_TRUE(p.hosts[0].local);
+  EXPECT_EQ(p.hosts[0].slots, 3);
+  EXPECT_EQ(p.notices.at(0).sentence, "hosts c01.cluster and a are the same machine; their slots are added up");
+}
+
+TEST(Hosts, RanksForHostsThatAreOneMachineMayBeTooMany) {
+  const Surroundings here = after_reaching({{"a", "b"}});
+  expect_says(refusal("-np 2 -N 1 -H a,b p", here).message(), {"2 ranks with -N 1 need 2 hosts, and there is one"});
+}
+
 TEST(Hosts, AUserMakesAnyHostOneToBeReached) {
   const Plan p = plan("-H ann@localhost:2 p");
   EXPECT_FALSE(p.hosts[0].local);

@@ -66,7 +66,10 @@ std::string describe_hosts(const Plan& plan, const Options& options, const Surro
     text += fmt::format("  CPU quota: {:g} cpus ({})\n", topology.quota()->cpus, topology.quota()->where);
   }
   for (const Topology::Note& note : topology.notes()) text += fmt::format("  note: {}\n", note.sentence);
-  if (!all_local(plan)) text += "  other hosts were not asked: below they are assumed to have the cores of this one\n";
+  if (!all_local(plan))
+    text +=
+        "  other hosts were not asked: below they are assumed to have the cores of this one, and to be a machine "
+        "each\n";
   return text;
 }
 

@@ -14,6 +14,7 @@
 #include "base/io/bound_port.h"
 #include "base/io/host_addresses.h"
 #include "base/io/limits.h"
+#include "base/io/machine_mark.h"
 #include "base/io/process_role.h"
 #include "base/io/real_clock.h"
 #include "base/io/real_host.h"
@@ -49,6 +50,7 @@ class RealAgentPlatform final : public AgentPlatform {
   }
   std::vector<std::string> environment() override { return process_environment(); }
   std::vector<std::string> addresses() override { return io::host_addresses(environment()); }
+  std::string machine() override { return io::machine_mark(); }
 
  private:
   io::RealEntropy entropy_;

@@ -20,6 +20,8 @@ def script(name, body, interpreter="/bin/sh"):
     return str(path)
 
 
+# What stands before one of the commands below: they lead to one machine, and it would be seen.
+PRETEND = ["--separate-hosts", "--launch-agent"]
 # ENTER HOST COMMAND...
 ENTER = script("enter", 'host=$1; shift; exec "$@"\n')
 # As ssh does: a process of its own stands between aiaccrun's pipes and the agent's.

@@ -9,7 +9,7 @@ import sys
 
 import pytest
 
-from launcher_hosts_support import ENTER, FOLDER, LOGIN, RELAY
+from launcher_hosts_support import ENTER, FOLDER, LOGIN, PRETEND, RELAY
 from launcher_support import Job, closing_line, run, users
 
 HELLO = pathlib.Path(os.environ["AIACC_SOURCE"], "tests/programs/say_hello.py")
@@ -25,7 +25,7 @@ def hello():
 
 
 def on(hosts, *arguments, by=ENTER, **kwargs):
-    return Job(["--launch-agent", by, "-H", hosts, *arguments], **kwargs)
+    return Job([*PRETEND, by, "-H", hosts, *arguments], **kwargs)
 
 
 PLACE = 'echo "$AIACC_RANK $AIACC_SIZE $AIACC_HOST_INDEX $AIACC_LOCAL_RANK $AIACC_LOCAL_SIZE"'
@@ -70,7 +70,7 @@ def test_this_host_is_one_of_them_and_needs_no_starter(tmp_path):
 def test_a_host_file(tmp_path):
     hosts = tmp_path / "hosts"
     hosts.write_text("# ours\na slots=2\nb:1 # small\na\n")
-    code, out, err = run("--launch-agent", ENTER, "--hostfile", hosts, "sh", "-c", PLACE)
+    code, out, err = run(*PRETEND, ENTER, "--hostfile", hosts, "sh", "-c", PLACE)
     assert code == 0, err
     assert sorted(out.splitlines()) == ["0 4 0 0 3", "1 4 0 1 3", "2 4 0 2 3", "3 4 1 0 1"]
 
@@ -244,7 +244,7 @@ def test_master_address_is_rank_0s():
     code, out, _ = on("a,b", "sh", "-c", "echo $MASTER_ADDR $MASTER_PORT").finish()
     assert code == 0
     assert len(set(out.splitlines())) == 1 and out.split()[1] != "0"
-    assert run("--launch-agent", ENTER, "-H", "b:2", "sh", "-c", "echo $MASTER_ADDR")[1] == "127.0.0.1\n" * 2
+    assert run(*PRETEND, ENTER, "-H", "b:2", "sh", "-c", "echo $MASTER_ADDR")[1] == "127.0.0.1\n" * 2
 
 
 @pytest.mark.parametrize("user", users())

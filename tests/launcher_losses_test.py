@@ -11,7 +11,7 @@ import time
 
 import pytest
 
-from launcher_hosts_support import ENTER, RELAY
+from launcher_hosts_support import ENTER, PRETEND, RELAY
 from launcher_support import PROGRAMS, Job, check_nothing_is_left, closing_line, users
 
 BOUND = 5
@@ -59,7 +59,7 @@ def kill(job, who):
 
 
 def check(victims, program, user="self", delay=None):
-    arguments = ["--launch-agent", RELAY, "-H", "a:2,b:2", "--kill-grace", 1, "sh", "-c", PROGRAMS[program]]
+    arguments = [*PRETEND, RELAY, "-H", "a:2,b:2", "--kill-grace", 1, "sh", "-c", PROGRAMS[program]]
     check_nothing_is_left(arguments, user, 4, victims, kill, BOUND, delay)
 
 
@@ -83,7 +83,7 @@ def test_killed_while_starting(who):
 
 @pytest.mark.parametrize("who, id", [("starter", "AR-HOST-LOST"), ("keeper", "AR-AGENT"), ("agent", "AR-HOST-LOST")])
 def test_125_and_one_line(who, id):
-    job = Job(["--launch-agent", RELAY if who == "starter" else ENTER, "-H", "a:2,b:2", "sleep", 1000])
+    job = Job([*PRETEND, RELAY if who == "starter" else ENTER, "-H", "a:2,b:2", "sleep", 1000])
     job.wait_for_pids("sleep", 4)
     os.kill(victim(job, who), signal.SIGKILL)
     code, _, err = job.finish()
@@ -92,7 +92,7 @@ def test_125_and_one_line(who, id):
 
 
 def test_two_hosts_at_once():
-    job = Job(["--launch-agent", ENTER, "-H", "a,b,c", "sleep", 1000])
+    job = Job([*PRETEND, ENTER, "-H", "a,b,c", "sleep", 1000])
     job.wait_for_pids("sleep", 3)
     for pid in job.pids("aiacc-agent")[:2]:
         with contextlib.suppress(ProcessLookupError):  # the job may be ending for the first one already
@@ -102,7 +102,7 @@ def test_two_hosts_at_once():
 
 
 def test_a_host_that_falls_silent_is_lost_after_its_lease():
-    job = Job(["--launch-agent", ENTER, "-H", "a,b", "sleep", 1000], env={"AIACC_LEASE": "2s"})
+    job = Job([*PRETEND, ENTER, "-H", "a,b", "sleep", 1000], env={"AIACC_LEASE": "2s"})
     job.wait_for_pids("sleep", 2)
     frozen = victim(job, "agent")
     began = time.monotonic()
@@ -116,7 +116,7 @@ def test_a_host_that_falls_silent_is_lost_after_its_lease():
 
 
 def test_a_third_ctrl_c_waits_for_no_host_that_does_not_answer():
-    job = Job(["--launch-agent", RELAY, "-H", "a,b", "sleep", 1000])
+    job = Job([*PRETEND, RELAY, "-H", "a,b", "sleep", 1000])
     job.wait_for_pids("sleep", 2)
     os.kill(victim(job, "agent"), signal.SIGSTOP)
     began = time.monotonic()
@@ -134,7 +134,7 @@ def test_a_third_ctrl_c_waits_for_no_host_that_does_not_answer():
 
 
 def test_ranks_end_when_aiaccrun_falls_silent():
-    job = Job(["--launch-agent", ENTER, "-H", "a,b", "sleep", 1000], env={"AIACC_LEASE": "2s"})
+    job = Job([*PRETEND, ENTER, "-H", "a,b", "sleep", 1000], env={"AIACC_LEASE": "2s"})
     job.wait_for_pids("sleep", 2)
     job.process.send_signal(signal.SIGSTOP)
     job.wait_for(lambda: not job.pids("sleep"), "the ranks to end", timeout=(2 + BOUND) * 10)
@@ -143,7 +143,7 @@ def test_ranks_end_when_aiaccrun_falls_silent():
 
 
 def test_a_job_that_its_user_stopped_is_not_lost():
-    job = Job(["--launch-agent", ENTER, "-H", "a,b", "sleep", 1000], env={"AIACC_LEASE": "1s"})
+    job = Job([*PRETEND, ENTER, "-H", "a,b", "sleep", 1000], env={"AIACC_LEASE": "1s"})
     pids = job.wait_for_pids("sleep", 2)
     job.process.send_signal(signal.SIGTSTP)
     job.wait_for(lambda: pathlib.Path(f"/proc/{job.process.pid}/stat").read_text().rsplit(")", 1)[1].split()[0] == "T",
@@ -159,7 +159,7 @@ def test_a_job_that_its_user_stopped_is_not_lost():
 
 @pytest.mark.parametrize("user", users())
 def test_a_stopped_rank_of_another_host_is_reported(user):
-    job = Job(["--launch-agent", ENTER, "-H", "a,b", "sleep", 1000], user=user)
+    job = Job([*PRETEND, ENTER, "-H", "a,b", "sleep", 1000], user=user)
     pid = job.wait_for_pids("sleep", 2)[-1]
     os.kill(pid, signal.SIGSTOP)
     line = job.process.stderr.readline().decode()

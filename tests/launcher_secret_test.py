@@ -6,7 +6,7 @@ import pathlib
 
 import pytest
 
-from launcher_hosts_support import RELAY
+from launcher_hosts_support import PRETEND, RELAY
 from launcher_support import Job
 
 HELLO = ["/usr/bin/python3", pathlib.Path(os.environ["AIACC_SOURCE"], "tests/programs/say_hello.py")]
@@ -43,7 +43,7 @@ def places(pid, needle):
 
 @pytest.fixture
 def job():
-    running = Job(["--launch-agent", RELAY, "-H", "a,b", *HELLO, "stay"])
+    running = Job([*PRETEND, RELAY, "-H", "a,b", *HELLO, "stay"])
     yield running
     running.clean()
 

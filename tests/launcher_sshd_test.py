@@ -52,6 +52,16 @@ def test_ranks_on_three_hosts(hosts):
     assert sorted(out.splitlines()) == [f"0 h0 {place}", f"1 h1 {place}", f"2 h1 {place}", f"3 h2 {place}"]
 
 
+def test_a_name_and_an_address_of_one_machine(hosts):
+    address = hosts.lab.address(1)
+    with open(hosts.known, "a") as known:
+        known.write(hosts.known.read_text().replace("h1 ", f"{address} "))
+    code, out, err = hosts.job("--oversubscribe", "-H", f"h0,h1,{address}:2", "sh", "-c", "echo $RANK $(hostname)").finish()
+    assert code == 0
+    assert sorted(out.splitlines()) == ["0 h0", "1 h1", "2 h1", "3 h1"]
+    assert err == f"aiaccrun: hosts h1 and {address} are the same machine; their slots are added up [AR-SAME-MACHINE]\n"
+
+
 def test_output_and_exit_code_come_through(hosts):
     code, out, err = hosts.job("-H", "h1", "sh", "-c", "head -c 2000000 /dev/zero; echo bad >&2; exit 7").finish()
     assert (code, len(out)) == (7, 2000000) and err.startswith("bad\n") and "host h1 exited with status 7" in err

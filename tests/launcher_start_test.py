@@ -8,14 +8,14 @@ import time
 
 import pytest
 
-from launcher_hosts_support import ENTER, FOLDER, script
+from launcher_hosts_support import ENTER, FOLDER, PRETEND, script
 from launcher_support import AIACCRUN, Job, run
 
 BOUND = 5
 
 
 def start(by, *arguments, hosts="a,b,c", **kwargs):
-    return Job(["--launch-agent", by, "-H", hosts, *arguments, "sh", "-c", "echo ran"], **kwargs).finish()
+    return Job([*PRETEND, by, "-H", hosts, *arguments, "sh", "-c", "echo ran"], **kwargs).finish()
 
 
 def refused(result, id, *parts, code=125):
@@ -162,18 +162,18 @@ def test_real_ssh_to_a_closed_port(tmp_path):
 
 def test_127_program_missing():
     for hosts, named in (("b:2", "host b:"), ("a,b,c", "hosts a, b and c:")):
-        result = Job(["--launch-agent", ENTER, "-H", hosts, "no-such-program-anywhere"]).finish()
+        result = Job([*PRETEND, ENTER, "-H", hosts, "no-such-program-anywhere"]).finish()
         refused(result, "AR-PROGRAM", named, "no-such-program-anywhere", code=127)
 
 
 def test_2_working_directory_missing():
-    result = Job(["--launch-agent", ENTER, "-H", "b:2", "--wdir", "/no/such/folder", "true"]).finish()
+    result = Job([*PRETEND, ENTER, "-H", "b:2", "--wdir", "/no/such/folder", "true"]).finish()
     refused(result, "AR-WDIR", "host b:", "/no/such/folder", code=2)
 
 
 def test_interrupted_while_hosts_come_up():
     by = script("never", only("b", "exec sleep 1000;"))
-    job = Job(["--launch-agent", by, "-H", "a,b", "sh", "-c", "echo ran"])
+    job = Job([*PRETEND, by, "-H", "a,b", "sh", "-c", "echo ran"])
     job.wait_for_pids("sleep", 1)
     job.process.send_signal(signal.SIGINT)
     code, out, err = job.finish()
@@ -182,7 +182,7 @@ def test_interrupted_while_hosts_come_up():
 
 def test_aiaccrun_killed_while_hosts_come_up():
     by = script("never", only("b", "exec sleep 1000;"))
-    job = Job(["--launch-agent", by, "-H", "a,b", "sh", "-c", "echo ran"])
+    job = Job([*PRETEND, by, "-H", "a,b", "sh", "-c", "echo ran"])
     job.wait_for_pids("sleep", 1)
     job.process.kill()
     print(f"all gone after {job.gone_within(BOUND):.2f} s")

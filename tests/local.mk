@@ -19,6 +19,7 @@ EXTRA_DIST += \
 	tests/launcher_isolate_test.py \
 	tests/launcher_lab_test.py \
 	tests/launcher_losses_test.py \
+	tests/launcher_machines_test.py \
 	tests/launcher_memory_test.py \
 	tests/launcher_options_test.py \
 	tests/launcher_orphans_test.py \

@@ -2,14 +2,16 @@
 // host, the streams of ssh or another starter to any other. Frames are base/wire/frame.h's, up to kLargestFrameBytes: a
 // StartJob carries environments.
 //
-//   aiaccrun → agent    Greeting → StartJob → StartRanks → (SignalRanks | EndRanks | Credit | OpenWorld | RefuseWorld | LoseRank | AskEnds)*
+//   aiaccrun → agent    Greeting → LookFor? → StartJob → StartRanks → (SignalRanks | EndRanks | Credit | OpenWorld | RefuseWorld | LoseRank | AskEnds)*
 //                       → DropOutput? → end of stream
-//   agent → aiaccrun    the answer to the marker, which is no frame → AgentUp → (Prepared | NotStarted)
+//   agent → aiaccrun    the answer to the marker, which is no frame → AgentUp → Found? → (Prepared | NotStarted)
 //                       → (Started | NotStarted) → (Output | RankChanged | RankStopped | Notice | HostReady | LoseRank | EndsTold)* → JobEnded
 //   both, at any time   Beat
 //
 // StartRanks comes when every host is prepared, so that what one of them refuses is refused before any rank runs.
 // What a login prints before the agent speaks is no frame either: aiaccrun skips it up to the answer (launcher/marker.h).
+// LookFor comes where several hosts describe their machine in the same way; those that prove to be one machine are left
+// without a job, and their hosts planned anew.
 // HostReady, OpenWorld, RefuseWorld and LoseRank belong to jobs of several hosts: an agent's fence is then a part of
 // aiaccrun's. In a job of one host the agent holds the fence alone.
 //
@@ -52,7 +54,24 @@ struct AgentUp {
   std::string version;                 // of the aiaccrun there
   std::vector<std::string> addresses;  // of its host, for other hosts: numeric, the likeliest first, never loopback
   std::uint16_t master_port = 0;       // kept bound, not listening
-  auto fields() { return std::tie(protocol, version, addresses, master_port); }
+  std::string machine;                 // what it says of its machine (base/io/machine_mark.h); empty: nothing
+  std::string presence;                // name of the local socket where it tells its token (launcher/presence.h)
+  std::string token;
+  auto fields() { return std::tie(protocol, version, addresses, master_port, machine, presence, token); }
+};
+
+// Which of these sockets of other agents are on your machine? Answered by Found.
+struct LookFor {
+  static constexpr std::uint16_t kType = 111;
+  std::vector<std::string> presences;
+  auto fields() { return std::tie(presences); }
+};
+
+// What was told there, in the order of LookFor; empty where nobody of this user is.
+struct Found {
+  static constexpr std::uint16_t kType = 132;
+  std::vector<std::string> tokens;
+  auto fields() { return std::tie(tokens); }
 };
 
 // One rank of StartJob. Its environment is what it gets beside the common one.

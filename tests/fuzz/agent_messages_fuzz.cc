@@ -28,10 +28,10 @@ struct Messages {
     if (encode(frame.as<One>()) != frame.body) std::abort();
   }
 };
-using All =
-    Messages<Hello, Welcome, Refused, RankLost, Leave, Gone, StartJob, StartRanks, Prepared, Greeting, AgentUp, Beat,
-             SignalRanks, EndRanks, Credit, DropOutput, Started, NotStarted, Output, RankChanged, RankStopped, Notice,
-             KeeperLost, JobEnded, Arrive, Waiting, TurnedAway, Roster, Neighbours, Settled, ShareSegment>;
+using All = Messages<Hello, Welcome, Refused, RankLost, Leave, Gone, StartJob, StartRanks, Prepared, Greeting, AgentUp,
+                     LookFor, Found, Beat, SignalRanks, EndRanks, Credit, DropOutput, Started, NotStarted, Output,
+                     RankChanged, RankStopped, Notice, KeeperLost, JobEnded, Arrive, Waiting, TurnedAway, Roster,
+                     Neighbours, Settled, ShareSegment>;
 
 void feed(std::span<const std::byte> bytes) {
   FrameBuffer buffer;
