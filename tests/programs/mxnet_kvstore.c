@@ -52,15 +52,14 @@ static void send(int to, uint32_t tag, const Message* message, int priority) {
 /* --- the server: callbacks come one at a time, so its state needs no lock --------------------------------------------- */
 static struct {
   float weight[kValues], sum[kValues];
-  int pushes, waiting[kMostRanks], n_waiting;
+  int pushes, has_pushed[kMostRanks], waiting[kMostRanks], n_waiting;
 } store[kKeys];
 static Message inbox[kMostRanks];
 
-static void answer(int key) {
+static void answer(int key, int worker) {
   Message weights = {kPull, key, {0}};
   for (int i = 0; i < kValues; ++i) weights.values[i] = store[key].weight[i];
-  while (store[key].n_waiting > 0)
-    send(store[key].waiting[--store[key].n_waiting], kToWorker + (uint32_t)key, &weights, kKeys - key);
+  send(worker, kToWorker + (uint32_t)key, &weights, kKeys - key);
 }
 
 static void serve(int worker);
@@ -79,14 +78,17 @@ static void arrived(aiacc_status_t status, const char* error, void* arg) {
   }
   if (message->what == kPush) {
     for (int i = 0; i < kValues; ++i) store[key].sum[i] += message->values[i];
+    store[key].has_pushed[worker] = 1;
     if (++store[key].pushes == size) { /* the optimizer's step */
       for (int i = 0; i < kValues; ++i) store[key].weight[i] += store[key].sum[i], store[key].sum[i] = 0;
       store[key].pushes = 0;
-      answer(key);
+      for (int w = 0; w < size; ++w) store[key].has_pushed[w] = 0;
+      while (store[key].n_waiting > 0) answer(key, store[key].waiting[--store[key].n_waiting]);
     }
-  } else {
+  } else if (store[key].has_pushed[worker]) {
     store[key].waiting[store[key].n_waiting++] = worker;
-    if (store[key].pushes == 0) answer(key);
+  } else { /* others may be in the next round already, for which this worker must not wait */
+    answer(key, worker);
   }
   serve(worker);
 }
