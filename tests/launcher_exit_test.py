@@ -124,7 +124,7 @@ def test_125_no_more_descriptors_for_the_ranks():
 
 @pytest.mark.skipif("ordinary" not in users(), reason="needs root, to become a user of its own")
 def test_125_no_more_processes():
-    job = Job(["-np", 64, "sleep", 1000], user="ordinary", before=["prlimit", "--nproc=20:20", "--"])
+    job = Job(["-np", 64, "sleep", 1000], user="solitary", before=["prlimit", "--nproc=20:20", "--"])
     code, _, err = job.finish()
     assert code == 125
     assert "process" in closing_line(err)
@@ -149,6 +149,6 @@ def test_a_stopped_rank_is_reported():
 
 @pytest.mark.skipif("ordinary" not in users(), reason="needs root, to become a user of its own")
 def test_125_no_process_for_the_keeper():
-    code, out, err = run("-np", 1, "true", user="ordinary", before=["prlimit", "--nproc=1:1", "--"])
+    code, out, err = run("-np", 1, "true", user="solitary", before=["prlimit", "--nproc=1:1", "--"])
     assert (code, out) == (125, "")
     assert "AR-LIMIT" in closing_line(err) and "no more processes" in closing_line(err)
