@@ -48,7 +48,8 @@ class Compute {
   // Each destination[i] = finish(op over operands in order of prescale * operand[i]), for `count` elements. In one pass: n
   // loads and as many stores as there are destinations. A destination may be one of the operands exactly, or apart from
   // all. `finish` applies AVG's division by `ranks` and the postscale if `last` is set, nothing otherwise; likewise
-  // prescale only if `first` is set: rings call this once a step, direct algorithms once in all.
+  // prescale only if `first` is set: rings call this once a step, direct algorithms once in all. Where operands and results
+  // differ in size (Reduction::partial), destinations are apart from all operands.
   struct Step {
     bool first = true;
     bool last = true;

@@ -59,6 +59,22 @@ TEST_P(ComputeConformance, AnAverageOfMoreRanksThanTheTypeCountsDividesByTheirNu
   }
 }
 
+TEST_P(ComputeConformance, PartialSumsOfHalvesKeepAllDigitsUntilTheLastStep) {
+  for (DType type : {DType::kFloat16, DType::kBFloat16}) {
+    for (ReduceOp op : {ReduceOp::kSum, ReduceOp::kAvg, ReduceOp::kProd}) {
+      for (Partial partial : {Partial::kResult, Partial::kOperands}) {
+        const Reduction how{.type = type, .op = op, .prescale = 0.3, .postscale = 1.7, .partial = partial};
+        for (std::size_t count : {0, 1, 7, 8, 31, 32, 33, 517}) {
+          check(how, count, 3, 2, 0, count % 5, {.first = false, .last = false, .ranks = 3, .for_others = 1});
+          check(how, count, 5, 1, 0, 0, {.first = true, .last = true, .ranks = 9});
+          check(how, count, 1, 1, 0, 2, {.first = true, .last = false});
+          if (HasFatalFailure()) return;
+        }
+      }
+    }
+  }
+}
+
 // Where in the array an element stands, at the end, in the middle or alone, never changes its bits.
 TEST_P(ComputeConformance, APlaceInTheArrayDoesNotMatter) {
   for_each_reduction([this](const Reduction& how) {

@@ -125,27 +125,29 @@ class ComputeConformance : public ::testing::TestWithParam<MakeComputeUnderTest>
   // Reduces `ranks` operands into `destinations` places, the first `in_place` of which are operands, and compares.
   void check(const Reduction& how, std::size_t count, int ranks, int destinations, int in_place,
              std::size_t misalignment, Compute::Step step) {
+    const DType operand_type = how.partial == Partial::kOperands ? how.accumulate_type() : how.type;
+    const DType result_type = how.partial == Partial::kResult ? how.accumulate_type() : how.type;
     std::vector<Bytes> inputs;
     for (int rank = 0; rank < ranks; ++rank) {
-      inputs.push_back(compute_conformance::elements(how.type, count, random_));
+      inputs.push_back(compute_conformance::elements(operand_type, count, random_));
     }
     compute_conformance::Arena operands(inputs, misalignment);
     compute_conformance::Arena results(
-        std::vector<Bytes>(static_cast<std::size_t>(destinations), Bytes(inputs[0].size())), misalignment);
+        std::vector<Bytes>(static_cast<std::size_t>(destinations), Bytes(count * how.result_bytes())), misalignment);
     std::vector<Buffer> to(results.buffers());
     for (int i = 0; i < in_place; ++i)
       to[static_cast<std::size_t>(i)] = operands.buffers()[static_cast<std::size_t>(i)];
 
-    Bytes expected(inputs[0].size());
+    Bytes expected(count * how.result_bytes());
     reference::reduce(expected.data(), operands.buffers(), count, how, step);
     under_test_->run(compute_conformance::reduce(under_test_->compute(), to, operands.buffers(), count, how, step));
 
     const bool any_payload = how.op == ReduceOp::kSum || how.op == ReduceOp::kAvg || how.op == ReduceOp::kProd ||
                              how.prescale != 1.0 || how.postscale != 1.0;
-    if (any_payload) expected = compute_conformance::without_payload(expected, how.type);
+    if (any_payload) expected = compute_conformance::without_payload(expected, result_type);
     for (std::size_t d = 0; d < to.size(); ++d) {
       Bytes got(to[d].data, to[d].data + to[d].bytes);
-      if (any_payload) got = compute_conformance::without_payload(got, how.type);
+      if (any_payload) got = compute_conformance::without_payload(got, result_type);
       ASSERT_EQ(got, expected) << name_of(how.type) << ' ' << name_of(how.op) << ", " << count << " elements, " << ranks
                                << " operands, destination " << d << ", misaligned by " << misalignment << ", scales "
                                << how.prescale << ' ' << how.postscale;

@@ -64,14 +64,14 @@ Compute::Done CpuCompute::reduce(std::span<const Buffer> destinations, std::span
                                  std::size_t count, const Reduction& reduction, Step step) {
   if (count == 0) return {};
   AIACC_INVARIANT(!operands.empty(), "nothing to reduce");
-  const std::size_t bytes = count * reduction.element_bytes();
-  Pointers to(destinations, bytes);
-  Pointers from(operands, bytes);
+  Pointers to(destinations, count * reduction.result_bytes());
+  Pointers from(operands, count * reduction.element_bytes());
   if (reduction.user != nullptr) {
     reduce_by_user({to.data(), to.size()}, {from.data(), from.size()}, count, *reduction.user);
     return {};
   }
-  AIACC_INVARIANT(supports(reduction.op, reduction.type), "the operator is not defined for the type");
+  const kernels::Function kernel = kernels_.of(reduction.type, reduction.op, reduction.partial);
+  AIACC_INVARIANT(kernel != nullptr, "the operator is not defined for the type");
   kernels::Job job;
   job.destinations = to.data();
   job.destination_count = to.size();
@@ -80,7 +80,7 @@ Compute::Done CpuCompute::reduce(std::span<const Buffer> destinations, std::span
   job.operand_count = from.size();
   job.count = count;
   fill_scales(job, reduction, step);
-  kernels_.of(reduction.type, reduction.op)(job);
+  kernel(job);
   return {};
 }
 

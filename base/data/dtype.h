@@ -37,6 +37,10 @@ enum class ReduceOp : std::int32_t {
 };
 inline constexpr int kReduceOps = 8;
 
+// Of 16-bit floats, what a step leaves or takes in the accumulate type: one that begins a reduction in several phases
+// leaves a partial sum, one that ends it takes such sums and rounds.
+enum class Partial : std::uint8_t { kNone = 0, kResult, kOperands };
+
 constexpr std::size_t size_of(DType type) noexcept {
   switch (type) {
     case DType::kInt8:

@@ -30,9 +30,13 @@ using Function = void (*)(const Job& job);
 struct Table {
   const char* name = "";
   Function reduce[kDTypes][kReduceOps] = {};  // null where supports() is false
+  // Of 16-bit floats and SUM, AVG, PROD: results in fp32, operands in fp32. Destinations are no operands.
+  Function widen[kDTypes][kReduceOps] = {};
+  Function narrow[kDTypes][kReduceOps] = {};
 
-  Function of(DType type, ReduceOp op) const noexcept {
-    return reduce[static_cast<std::size_t>(type)][static_cast<std::size_t>(op)];
+  Function of(DType type, ReduceOp op, Partial partial = Partial::kNone) const noexcept {
+    const auto& by_type = partial == Partial::kNone ? reduce : partial == Partial::kResult ? widen : narrow;
+    return by_type[static_cast<std::size_t>(type)][static_cast<std::size_t>(op)];
   }
 };
 

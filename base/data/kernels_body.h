@@ -73,6 +73,7 @@ struct Plain {
   using Wrapping = Vec<typename UnsignedOf<T>::type>;
   static constexpr bool kFloat = (T)0.5 != (T)0;
   static constexpr int kStoredBytes = sizeof(Acc);
+  static constexpr int kResultBytes = kStoredBytes;
   static Acc load(const std::byte* from) { return load_bytes<Acc>(from); }
   static Acc pack(Acc value) { return value; }
 };
@@ -83,6 +84,7 @@ struct Bool {
   using Wrapping = Acc;
   static constexpr bool kFloat = false;
   static constexpr int kStoredBytes = sizeof(Acc);
+  static constexpr int kResultBytes = kStoredBytes;
   static Acc load(const std::byte* from) { return (Acc)(load_bytes<Acc>(from) != 0) & 1; }
   static Acc pack(Acc value) { return value; }
 };
@@ -97,6 +99,7 @@ struct Half {
   using Wrapping = Acc;
   static constexpr bool kFloat = true;
   static constexpr int kStoredBytes = kVectorBytes / 2;
+  static constexpr int kResultBytes = kStoredBytes;
   static Acc load(const std::byte* from) { return widen_half(load_bytes<StoredHalf>(from)); }
   static StoredHalf pack(Acc value) { return narrow_half(value); }
 };
@@ -107,6 +110,7 @@ struct BFloat {
   using Wrapping = Acc;
   static constexpr bool kFloat = true;
   static constexpr int kStoredBytes = kVectorBytes / 2;
+  static constexpr int kResultBytes = kStoredBytes;
   static Acc load(const std::byte* from) {
     return (Acc)(__builtin_convertvector(load_bytes<StoredHalf>(from), WideBits) << 16);
   }
@@ -117,6 +121,18 @@ struct BFloat {
     const WideBits quiet = (bits >> 16) | 0x40;
     return __builtin_convertvector((value != value) ? quiet : rounded, StoredHalf);
   }
+};
+
+// Partial sums of a 16-bit type L: left in the accumulate type, and taken in it.
+template <class L>
+struct Widened16 : L {
+  static constexpr int kResultBytes = sizeof(Wide);
+  static Wide pack(Wide value) { return value; }
+};
+template <class L>
+struct Narrowed16 : L {
+  static constexpr int kStoredBytes = sizeof(Wide);
+  static Wide load(const std::byte* from) { return load_bytes<Wide>(from); }
 };
 
 // --- operators -------------------------------------------------------------------------------------------------------
@@ -289,6 +305,13 @@ struct Scaled {
   }
 };
 
+// Where the results of the elements from byte `at` of the operands begin.
+template <class L>
+constexpr std::size_t result_at(std::size_t at) {
+  if constexpr (L::kResultBytes > L::kStoredBytes) return at * (L::kResultBytes / L::kStoredBytes);
+  return at / (L::kStoredBytes / L::kResultBytes);
+}
+
 // `Vectors` vectors of every operand, from byte `at`: all are loaded before any is stored, so that a destination may be one
 // of the operands. Operands is their number, or 0 if only the job knows it.
 template <class L, class Op, class Scales, int Operands, int Vectors>
@@ -305,12 +328,12 @@ inline void reduce_block(const Job& job, const Scales& scales, std::size_t strea
   }
   for (int v = 0; v < Vectors; ++v) sum[v] = scales.last(sum[v]);
   for (std::size_t d = 0; d < streamed; ++d) {
-    std::byte* to = job.destinations[d] + at;
-    for (int v = 0; v < Vectors; ++v) stream_bytes(to + v * L::kStoredBytes, L::pack(sum[v]));
+    std::byte* to = job.destinations[d] + result_at<L>(at);
+    for (int v = 0; v < Vectors; ++v) stream_bytes(to + v * L::kResultBytes, L::pack(sum[v]));
   }
   for (std::size_t d = streamed; d < job.destination_count; ++d) {
-    std::byte* to = job.destinations[d] + at;
-    for (int v = 0; v < Vectors; ++v) store_bytes(to + v * L::kStoredBytes, L::pack(sum[v]));
+    std::byte* to = job.destinations[d] + result_at<L>(at);
+    for (int v = 0; v < Vectors; ++v) store_bytes(to + v * L::kResultBytes, L::pack(sum[v]));
   }
 }
 
@@ -325,15 +348,18 @@ inline void reduce_rest(const Job& job, const Scales& scales, std::size_t at, st
     __builtin_memcpy(padded, job.operands[k] + at, bytes);
     sum = Op::template apply<L>(sum, scales.first(L::load(padded)));
   }
-  store_bytes(padded, L::pack(scales.last(sum)));
-  for (std::size_t d = 0; d < job.destination_count; ++d) __builtin_memcpy(job.destinations[d] + at, padded, bytes);
+  alignas(kVectorBytes) std::byte result[L::kResultBytes];
+  store_bytes(result, L::pack(scales.last(sum)));
+  for (std::size_t d = 0; d < job.destination_count; ++d) {
+    __builtin_memcpy(job.destinations[d] + result_at<L>(at), result, result_at<L>(bytes));
+  }
 }
 
 // Stores past the cache need whole, aligned vectors.
 template <class L>
 inline std::size_t streamed_destinations(const Job& job) {
   for (std::size_t d = 0; d < job.streamed; ++d) {
-    if (reinterpret_cast<std::size_t>(job.destinations[d]) % L::kStoredBytes != 0) return 0;
+    if (reinterpret_cast<std::size_t>(job.destinations[d]) % L::kResultBytes != 0) return 0;
   }
   return job.streamed;
 }
@@ -384,6 +410,16 @@ void fill(Table& table, DType type) {
   of[(int)ReduceOp::kMax] = reduce<L, Extreme<Greater>>;
 }
 
+template <class L>
+void fill_partial(Table& table, DType type) {
+  Function* widen = table.widen[(int)type];
+  Function* narrow = table.narrow[(int)type];
+  widen[(int)ReduceOp::kSum] = widen[(int)ReduceOp::kAvg] = reduce<Widened16<L>, Add>;
+  widen[(int)ReduceOp::kProd] = reduce<Widened16<L>, Multiply>;
+  narrow[(int)ReduceOp::kSum] = narrow[(int)ReduceOp::kAvg] = reduce<Narrowed16<L>, Add>;
+  narrow[(int)ReduceOp::kProd] = reduce<Narrowed16<L>, Multiply>;
+}
+
 template <class T>
 void fill_integer(Table& table, DType type) {
   fill<Plain<T>, IntegerExtreme>(table, type);
@@ -415,6 +451,8 @@ inline Table make_table() {
   fill_integer<u64>(table, DType::kUInt64);
   fill<Half, FloatExtreme>(table, DType::kFloat16);
   fill<BFloat, FloatExtreme>(table, DType::kBFloat16);
+  fill_partial<Half>(table, DType::kFloat16);
+  fill_partial<BFloat>(table, DType::kBFloat16);
   fill<Plain<float>, FloatExtreme>(table, DType::kFloat32);
   fill<Plain<double>, FloatExtreme>(table, DType::kFloat64);
   fill_bool(table);

@@ -35,14 +35,23 @@ struct Reduction {
   double postscale = 1.0;  // the result is multiplied by it after the last (AVG: times 1/n, as one division)
   // Set: in place of `op`, on records (`type` is kRecord), without scales. Outlives every use of the reduction.
   const UserOp* user = nullptr;
+  Partial partial = Partial::kNone;  // another only where narrows() was true
 
-  std::size_t element_bytes() const noexcept { return user == nullptr ? size_of(type) : user->record_bytes; }
+  // Of an operand, and of a result.
+  std::size_t element_bytes() const noexcept {
+    if (user != nullptr) return user->record_bytes;
+    return size_of(partial == Partial::kOperands ? accumulate_type() : type);
+  }
+  std::size_t result_bytes() const noexcept {
+    return partial == Partial::kNone ? element_bytes()
+                                     : size_of(partial == Partial::kResult ? accumulate_type() : type);
+  }
   // Whether only neighbours may be combined, the lower first.
   bool ordered() const noexcept { return user != nullptr && !user->commutative; }
   // Whether a partial sum that is kept in `type` loses digits that the accumulate type has.
   bool narrows() const noexcept {
     const bool exact = op == ReduceOp::kMin || op == ReduceOp::kMax;
-    return user == nullptr && accumulate_type() != type && !exact;
+    return user == nullptr && accumulate_type() != type && !exact && partial == Partial::kNone;
   }
   DType accumulate_type() const noexcept {
     return type == DType::kFloat16 || type == DType::kBFloat16 ? DType::kFloat32 : type;

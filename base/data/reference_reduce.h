@@ -132,8 +132,8 @@ A divide(A value, int ranks) {
   }
 }
 
-// Stored is the element in memory, A the accumulate type.
-template <class Stored, class A, class Load, class Store>
+// Stored is the element in memory, Result that of the result, A the accumulate type.
+template <class Stored, class A, class Result = Stored, class Load, class Store>
 void reduce_as(std::byte* to, std::span<const Buffer> operands, std::size_t count, const Reduction& reduction,
                Compute::Step step, Load load, Store store) {
   for (std::size_t i = 0; i < count; ++i) {
@@ -147,8 +147,8 @@ void reduce_as(std::byte* to, std::span<const Buffer> operands, std::size_t coun
     }
     if (step.last && reduction.op == ReduceOp::kAvg) sum = divide<A>(sum, step.ranks);
     if (step.last && reduction.postscale != 1.0) sum = scale<A>(sum, reduction.postscale);
-    const Stored result = store(sum);
-    std::memcpy(to + i * sizeof(Stored), &result, sizeof result);
+    const Result result = store(sum);
+    std::memcpy(to + i * sizeof(Result), &result, sizeof result);
   }
 }
 
@@ -157,6 +157,19 @@ void reduce_plain(std::byte* to, std::span<const Buffer> operands, std::size_t c
                   Compute::Step step) {
   const auto same = [](T value) { return value; };
   reduce_as<T, T>(to, operands, count, reduction, step, same, same);
+}
+
+// 16-bit floats, any side of which may be in fp32.
+template <class Load, class Store>
+void reduce_half(std::byte* to, std::span<const Buffer> operands, std::size_t count, const Reduction& reduction,
+                 Compute::Step step, Load load, Store store) {
+  using U16 = std::uint16_t;
+  const auto same = [](float value) { return value; };
+  switch (reduction.partial) {
+    case Partial::kNone: return reduce_as<U16, float>(to, operands, count, reduction, step, load, store);
+    case Partial::kResult: return reduce_as<U16, float, float>(to, operands, count, reduction, step, load, same);
+    case Partial::kOperands: return reduce_as<float, float, U16>(to, operands, count, reduction, step, same, store);
+  }
 }
 
 inline void reduce_bool(std::byte* to, std::span<const Buffer> operands, std::size_t count, ReduceOp op) {
@@ -169,7 +182,6 @@ inline void reduce_bool(std::byte* to, std::span<const Buffer> operands, std::si
 
 inline void reduce(std::byte* to, std::span<const Buffer> from, std::size_t count, const Reduction& how,
                    Compute::Step step) {
-  using U16 = std::uint16_t;
   switch (how.type) {
     case DType::kInt8: return reduce_plain<std::int8_t>(to, from, count, how, step);
     case DType::kUInt8: return reduce_plain<std::uint8_t>(to, from, count, how, step);
@@ -179,8 +191,8 @@ inline void reduce(std::byte* to, std::span<const Buffer> from, std::size_t coun
     case DType::kUInt32: return reduce_plain<std::uint32_t>(to, from, count, how, step);
     case DType::kInt64: return reduce_plain<std::int64_t>(to, from, count, how, step);
     case DType::kUInt64: return reduce_plain<std::uint64_t>(to, from, count, how, step);
-    case DType::kFloat16: return reduce_as<U16, float>(to, from, count, how, step, half_to_float, float_to_half);
-    case DType::kBFloat16: return reduce_as<U16, float>(to, from, count, how, step, bfloat_to_float, float_to_bfloat);
+    case DType::kFloat16: return reduce_half(to, from, count, how, step, half_to_float, float_to_half);
+    case DType::kBFloat16: return reduce_half(to, from, count, how, step, bfloat_to_float, float_to_bfloat);
     case DType::kFloat32: return reduce_plain<float>(to, from, count, how, step);
     case DType::kFloat64: return reduce_plain<double>(to, from, count, how, step);
     case DType::kBool: return reduce_bool(to, from, count, how.op);

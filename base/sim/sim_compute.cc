@@ -26,7 +26,7 @@ Compute::Done SimCompute::reduce(std::span<const Buffer> destinations, std::span
       std::all_of(operands.begin(), operands.end(), has_bytes)) {
     (void)kernels_.reduce(destinations, operands, count, reduction, step);
   }
-  return charge((destinations.size() + operands.size()) * count * reduction.element_bytes());
+  return charge(count * (destinations.size() * reduction.result_bytes() + operands.size() * reduction.element_bytes()));
 }
 
 }  // namespace aiacc::sim
