@@ -24,6 +24,9 @@ collectives_sources += \
 	collectives/net/one_round_reduce.h \
 	collectives/net/ordered_reduce.cc \
 	collectives/net/ordered_reduce.h \
+	collectives/net/partial_reduce.cc \
+	collectives/net/partial_reduce.h \
+	collectives/net/phases.h \
 	collectives/net/point_to_point.cc \
 	collectives/net/point_to_point.h \
 	collectives/net/recursive_doubling_allreduce.cc \

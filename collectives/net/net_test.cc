@@ -199,6 +199,44 @@ TEST(NetAllreduce, EveryRankHasTheSameBitsWhateverTheOrderOfArrival) {
   }
 }
 
+// Of more ranks than reach each other in one round: ⌈log₂ n⌉ messages each, and one rounding at the end.
+TEST(NetAllreduce, SmallHalvesOfManyRanksTravelInLogNMessages) {
+  for (const Collective kind : {Collective::kAllreduce, Collective::kReduce}) {
+    for (const DType type : {DType::kFloat16, DType::kBFloat16}) {
+      constexpr int kRanks = 16;
+      SimCluster cluster(3, kRanks);
+      Case test{.ranks = kRanks, .count = 3, .type = type, .op = ReduceOp::kAvg, .root = 5, .prescale = 0.5};
+      const Call call = test.call(kind);
+      // 16 and fifteen times what a sum in 16 bits forgets.
+      const auto word = [type](float value) {
+        return type == DType::kFloat16 ? reference::float_to_half(value) : reference::float_to_bfloat(value);
+      };
+      const float tiny = type == DType::kFloat16 ? 0x1p-8f : 0x1p-5f;
+      std::vector<Bytes> buffers(kRanks, Bytes(test.count * 2));
+      for (int rank = 0; rank < kRanks; ++rank) {
+        const std::uint16_t value = word(rank == 2 ? 16.0f : tiny);
+        for (std::size_t i = 0; i < test.count; ++i) {
+          std::memcpy(buffers[static_cast<std::size_t>(rank)].data() + 2 * i, &value, 2);
+        }
+      }
+      for (int rank = 0; rank < kRanks; ++rank) {
+        const Buffer buffer = buffer_of(buffers[static_cast<std::size_t>(rank)]);
+        const Buffer to = kind == Collective::kAllreduce || rank == test.root ? buffer : Buffer{};
+        cluster.rank(rank).start(perform(&cluster, &cluster.rank(rank), &net::run, call, 1, buffer, to));
+      }
+      expect_all_ended_well(cluster, test);
+      const std::uint16_t expected = word((16.0f + 15 * tiny) / 32);
+      for (std::size_t i = 0; i < test.count; ++i) {
+        EXPECT_EQ(std::memcmp(buffers[5].data() + 2 * i, &expected, 2), 0);
+      }
+      if (kind == Collective::kAllreduce) {
+        for (const Bytes& bytes : buffers) EXPECT_TRUE(bytes == buffers[0]);
+      }
+      EXPECT_EQ(cluster.fabric().messages(), kind == Collective::kAllreduce ? kRanks * 4u : kRanks - 1u);
+    }
+  }
+}
+
 void check_reduce(const Case& test) {
   SimCluster cluster(seed_of(test), test.ranks);
   const Call call = test.call(Collective::kReduce);

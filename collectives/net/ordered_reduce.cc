@@ -2,6 +2,7 @@
 
 #include "collectives/net/gather.h"
 #include "collectives/net/net_call.h"
+#include "collectives/net/phases.h"
 #include "collectives/net/ring_allgather.h"
 
 namespace aiacc::net {
@@ -58,50 +59,6 @@ Task<void> lane(Ordered& run, std::size_t index, std::size_t lanes, Stop& stop) 
     co_await call.compute().reduce({&result, 1}, operands, segment.count, run.reduction, {.ranks = call.op.inputs()});
   }
 }
-
-// Phases of one operation over messages, in its exchange or one of their own.
-class Phases {
- public:
-  explicit Phases(Operation& op)
-      : op_(op),
-        part_{.whole = op.whole(),
-              .ranks = op.inputs(),
-              .exchange = op.part == nullptr ? nullptr : op.part->exchange,
-              .members = is_among_some(op) ? op.part->members : std::span<const int>(),
-              .place = is_among_some(op) ? op.part->place : 0,
-              .first_step = op.part == nullptr ? 0 : op.part->first_step},
-        shards_{op.call.count, static_cast<std::size_t>(ranks_in(op))} {
-    if (part_.exchange == nullptr) {
-      own_.emplace(*op.team.mailbox, op.team.view, op.team.rank, op.sequence, op.whole().fingerprint(),
-                   CallNote(op.whole().summary()));
-      part_.exchange = &*own_;
-    }
-    for (std::size_t place = 0; place < shards_.parts; ++place) {
-      blocks_.push_back({shards_.offset(place), shards_.length(place)});
-    }
-  }
-  // A call on the operation's elements, cut into a shard for each rank.
-  Operation phase(Collective kind, Buffer send, Buffer recv) {
-    Call call = op_.call;
-    call.kind = kind;
-    call.uneven = true;
-    call.blocks = blocks_;
-    return {op_.team, call, op_.sequence, op_.stop, send, recv, &part_};
-  }
-  Buffer own_shard(const Buffer& buffer) const noexcept {
-    const Extent own = blocks_[static_cast<std::size_t>(place_in(op_))];
-    const std::size_t element = op_.call.element_bytes();
-    return buffer.slice(own.begin * element, own.count * element);
-  }
-  std::size_t shard_bytes() const noexcept { return shards_.length(0) * op_.call.element_bytes(); }
-
- private:
-  Operation& op_;
-  std::optional<Exchange> own_;
-  PartOf part_;
-  Parts shards_;
-  std::vector<Extent> blocks_;
-};
 
 Task<void> reduce_alone(Operation& op) {
   co_await op.team.compute.reduce({&op.recv, 1}, {&op.send, 1}, op.call.count, op.call.reduction,

@@ -58,6 +58,7 @@ class SimFabric final : private DeathWatcher {
   World& world() noexcept { return world_; }
   const FabricModel& model() const noexcept { return model_; }
   std::uint64_t messages() const noexcept { return messages_; }
+  std::uint64_t bytes() const noexcept { return bytes_; }  // of all payloads
 
  private:
   friend class SimPort;
@@ -83,6 +84,7 @@ class SimFabric final : private DeathWatcher {
   ViewPtr members_;
   FabricModel model_;
   std::uint64_t messages_ = 0;
+  std::uint64_t bytes_ = 0;
   SimMessages spare_;
   std::vector<SimPort*> ports_;
   std::vector<NodeId> nodes_;  // of each rank that ever had a port; outlives the port

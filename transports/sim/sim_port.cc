@@ -72,6 +72,7 @@ void SimPort::post(int to_rank, const MessageHeader& header, std::span<const Buf
   message.departs = after(begins, fabric_.transfer(rank_, to_rank, header.length));
   out_free_[traffic] = message.departs;
   ++fabric_.messages_;
+  fabric_.bytes_ += header.length;
   receiver.out[traffic]->send(one);
 }
 
