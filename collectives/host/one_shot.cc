@@ -46,12 +46,13 @@ Task<std::uint64_t> contribute(Operation& op, std::size_t bytes) {
   co_return team.arrive(op.whole(), arrival);
 }
 
-// The elements at byte `at` of every contribution, reduced into `result`.
-Task<void> reduce_all(Operation& op, Contributions& from, Buffer result, std::size_t at) {
+// These elements of every contribution, reduced into `result`.
+Task<void> reduce_all(Operation& op, Contributions& from, Buffer result, Extent elements) {
+  const std::size_t element = op.call.element_bytes();
   std::vector<Buffer> operands;
   for (int member = 0; member < op.team.host->size(); ++member)
-    operands.push_back(from.of(member).slice(at, result.bytes));
-  co_await op.team.compute.reduce({&result, 1}, operands, result.bytes / op.call.element_bytes(), op.call.reduction,
+    operands.push_back(from.of(member).slice(elements.begin * element, elements.count * element));
+  co_await op.team.compute.reduce({&result, 1}, operands, elements.count, op.call.reduction,
                                   {.ranks = op.team.host->size()});
 }
 
@@ -96,9 +97,9 @@ Task<void> one_shot(Operation& op, std::optional<std::uint64_t> begun) {
     case Collective::kReduce:
       if (!is_root) break;
       [[fallthrough]];
-    case Collective::kAllreduce: co_await reduce_all(op, from, op.recv, 0); break;
+    case Collective::kAllreduce: co_await reduce_all(op, from, op.recv, {0, op.call.count}); break;
     case Collective::kReduceScatter:
-      if (mine.count > 0) co_await reduce_all(op, from, op.recv, mine.begin * element);
+      if (mine.count > 0) co_await reduce_all(op, from, op.recv, mine);
       break;
     case Collective::kBroadcast:
       if (!is_root) co_await op.team.compute.copy(op.recv, from.of(team.member_of(op.call.root)));

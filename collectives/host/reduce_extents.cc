@@ -67,7 +67,8 @@ Task<void> reduce(ReduceExtents& run, std::uint64_t k) {
       if (member == call.me()) from = call.op.send.slice(extent.begin * run.element, bytes).data;
       run.operands.push_back({from, bytes});
     }
-    const Buffer result = run.into.slice(position * run.element, bytes);
+    const std::size_t result_bytes = call.op.call.reduction.result_bytes();
+    const Buffer result = run.into.slice(position * result_bytes, extent.count * result_bytes);
     co_await call.op.team.compute.reduce({&result, 1}, run.operands, extent.count, call.op.call.reduction,
                                          {.ranks = call.op.inputs()});
   }

@@ -10,7 +10,7 @@
 namespace aiacc::host {
 
 // The first owners.size() members own extents of the input, op.send; this one's stream of them, reduced, goes into `into`,
-// which may be that very extent of op.send if it is one. The caller holds the team's turn.
+// which may be that very extent of op.send if it is one and no partial sum (Partial::kResult). The caller holds the team's turn.
 Task<void> reduce_extents(Operation& op, std::span<const Extents> owners, Buffer into);
 
 }  // namespace aiacc::host

@@ -7,6 +7,7 @@
 #include "collectives/host/exchange_blocks.h"
 #include "collectives/host/one_shot.h"
 #include "collectives/host/pull_reduce.h"
+#include "collectives/host/reduce_extents.h"
 #include "collectives/host/reduce_scatter.h"
 #include "collectives/host/staged_reduce.h"
 
@@ -56,6 +57,13 @@ Task<void> run_met(Operation& op, std::uint64_t number) {
   }
 }
 
+// To the root, which gets partial sums in the accumulate type.
+Task<void> reduce_partially(Operation& op) {
+  std::vector<Extents> owners(static_cast<std::size_t>(op.team.host->member_of(op.call.root)) + 1);
+  owners.back().add({0, op.call.count});
+  co_await reduce_extents(op, owners, op.recv);
+}
+
 // Packs end one by one: each keeps its own buffers when it fails.
 class Packs final : public PackReducer {
  public:
@@ -80,6 +88,10 @@ Task<void> run_chosen(Operation& op, std::uint64_t& number) {
   number = team.next_number();
   if (begun || contribution_bytes(op.call, team.size()) <= one_shot_bytes(team.size())) {
     co_await one_shot(op, begun);
+    co_return;
+  }
+  if (op.call.reduction.partial == Partial::kResult) {
+    co_await reduce_partially(op);
     co_return;
   }
   team.need_staging();

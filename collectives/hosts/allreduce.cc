@@ -25,9 +25,11 @@ Task<void> through_leaders(HostsCall& call) {
   here.kind = Collective::kReduce;
   here.root = call.leader();
   here.reduction = call.reduction_on_host();
-  co_await call.on_host(here, op.send, call.is_leader() ? op.recv : nothing, op.stop);
+  net::Scratch scratch(op, call.is_leader() && call.has_partials() ? op.call.count * call.partial_bytes() : 0);
+  const Buffer reduced = call.has_partials() ? scratch.buffer() : op.recv;
+  co_await call.on_host(here, op.send, call.is_leader() ? reduced : nothing, op.stop);
   if (call.is_leader()) {
-    const Buffer partial = call.alone() ? op.send : op.recv;
+    const Buffer partial = call.alone() && !call.has_partials() ? op.send : reduced;
     co_await call.between_places(between_hosts(call, op.call.count), partial, op.recv, no_blocks, 0, op.stop);
   }
   here.kind = Collective::kBroadcast;
@@ -40,7 +42,8 @@ struct Sliced {
   HostsCall& call;
   std::size_t shards;
   net::Parts slices;
-  std::deque<Event> came = {};  // of each slice: it is complete on its owners
+  std::deque<Event> came = {};             // of each slice: it is complete on its owners
+  std::deque<net::Scratch> partials = {};  // of 16-bit floats: room for those of the slices that are under way
 
   std::vector<host::Extents> owners(std::size_t slice) const {
     const net::Parts parts{slices.length(slice), shards};
@@ -61,6 +64,11 @@ struct Sliced {
     const std::size_t element = call.op.call.element_bytes();
     return buffer.slice(extent.begin * element, extent.count * element);
   }
+  // Where the host's sum of this rank's shard of a slice is left.
+  Buffer partial(std::size_t slice) noexcept {
+    if (partials.empty()) return part_of(call.op.recv, own(slice));
+    return partials[slice % partials.size()].buffer().slice(0, own(slice).count * call.partial_bytes());
+  }
   // More than any algorithm takes for a slice.
   std::uint64_t steps() const noexcept {
     const auto hosts = static_cast<std::uint64_t>(call.view.hosts());
@@ -72,7 +80,7 @@ Task<void> exchange(Sliced& run, std::size_t slice, Stop& stop) {
   HostsCall& call = run.call;
   const Extent own = run.own(slice);
   const Buffer result = run.part_of(call.op.recv, own);
-  const Buffer partial = call.alone() ? run.part_of(call.op.send, own) : result;
+  const Buffer partial = call.alone() && !call.has_partials() ? run.part_of(call.op.send, own) : run.partial(slice);
   const std::span<const Extent> no_blocks;
   co_await call.between_places(between_hosts(call, own.count), partial, result, no_blocks, slice * run.steps(), stop);
   run.came[slice].set();
@@ -81,7 +89,7 @@ Task<void> exchange(Sliced& run, std::size_t slice, Stop& stop) {
 Task<void> reduce_here(Sliced& run, std::size_t slice, Stop& stop) {
   const std::vector<host::Extents> owners = run.owners(slice);
   const Buffer nothing;
-  const Buffer into = run.owns() ? run.part_of(run.call.op.recv, run.own(slice)) : nothing;
+  const Buffer into = run.owns() ? run.partial(slice) : nothing;
   co_await run.call.reduce_on_host(run.call.op.send, owners, into, stop);
 }
 
@@ -107,13 +115,19 @@ Task<void> run_slices(Sliced& run, Scope& scope) {
 Task<void> allreduce(HostsCall& call) {
   Operation& op = call.op;
   const std::size_t shards = shards_of(call.view, op.call.bytes());
-  if (shards == 1) {
+  // Partial sums are as long again as the payload: slices bound the memory that they take.
+  const bool in_slices = shards > 1 || (call.has_partials() && op.call.bytes() > kLeadersBytes);
+  if (!in_slices) {
     co_await through_leaders(call);
     co_return;
   }
   const std::size_t slices = net::pieces_of(op.call.bytes(), shards * kSliceBytes);
   Sliced run{call, shards, net::Parts{op.call.count, slices}};
   for (std::size_t slice = 0; slice < slices; ++slice) run.came.emplace_back(op.team.loop);
+  // A slice is reduced here while as many are between hosts.
+  for (std::size_t room = 0; run.owns() && call.has_partials() && room < std::min(slices, kSlicesBetween + 1); ++room) {
+    run.partials.emplace_back(op, net::Parts{run.slices.length(0), shards}.length(0) * call.partial_bytes());
+  }
   Scope scope(op.team.loop, op.stop);
   scope.spawn(run_slices(run, scope));
   co_await scope.join();

@@ -3,6 +3,9 @@
 //
 // A small payload is one shard: reduced to the host's leader, exchanged among the leaders, given out by them.
 //
+// 16-bit floats leave the hosts' phase as sums in fp32 and are rounded once, after the last sum between hosts
+// (net/partial_reduce.h).
+//
 // Every rank has the same bits: each shard is reduced once on each host, the algorithm between hosts gives equal bits to all
 // who have it, and the rest is copied.
 #pragma once

@@ -9,7 +9,7 @@ Task<void> broadcast(HostsCall& call) {
   // Callers may give the buffer as either.
   Buffer buffer = op.recv.bytes > 0 ? op.recv : op.send;
   if (rank == op.call.root && op.send.bytes > 0) buffer = op.send;
-  if (rank == representative) co_await call.between_representatives(op.call, buffer, buffer, op.stop);
+  if (rank == representative) co_await call.between_representatives(op.call, buffer, buffer, 0, op.stop);
   Call here = op.call;
   here.root = representative;
   const Buffer nothing;

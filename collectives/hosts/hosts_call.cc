@@ -25,24 +25,45 @@ Reduction HostsCall::reduction_on_host() const noexcept {
   const bool divides = reduction.op == ReduceOp::kAvg && reduction.type != DType::kBool;
   if (divides) reduction.op = ReduceOp::kSum;
   reduction.postscale = 1.0;
+  if (has_partials()) reduction.partial = Partial::kResult;
   return reduction;
 }
 
 Reduction HostsCall::reduction_between() const noexcept {
   Reduction reduction = op.call.reduction;
-  if (!alone()) reduction.prescale = 1.0;
+  if (!alone() || has_partials()) reduction.prescale = 1.0;
+  if (has_partials()) reduction.partial = Partial::kOperands;
   return reduction;
 }
 
+Task<void> HostsCall::widen(const Reduction& reduction, Buffer send, const host::Extents& extents, Buffer into) {
+  const std::vector<host::Extents::Piece> pieces = extents.pieces(0, extents.count());
+  for (const auto& [position, extent] : pieces) {
+    const std::size_t element = reduction.element_bytes(), result = reduction.result_bytes();
+    const Buffer from = send.slice(extent.begin * element, extent.count * element);
+    const Buffer to = into.slice(position * result, extent.count * result);
+    co_await op.team.compute.reduce({&to, 1}, {&from, 1}, extent.count, reduction, {.ranks = op.inputs()});
+  }
+}
+
 Task<void> HostsCall::on_host(Call call, Buffer send, Buffer recv, Stop& stop) {
-  if (alone()) co_return;
+  if (alone()) {
+    if (call.reduction.partial != Partial::kResult) co_return;
+    host::Extents all;
+    all.add({0, call.count});
+    co_await widen(call.reduction, send, all, recv);
+    co_return;
+  }
   const PartOf part{op.whole(), op.inputs()};
   Operation phase{op.team, call, op.sequence, stop, send, recv, &part};
   co_await host::run_in_turn(phase);
 }
 
 Task<void> HostsCall::reduce_on_host(Buffer send, std::span<const host::Extents> owners, Buffer into, Stop& stop) {
-  if (alone()) co_return;
+  if (alone()) {
+    if (has_partials()) co_await widen(reduction_on_host(), send, owners.front(), into);
+    co_return;
+  }
   const PartOf part{op.whole(), op.inputs()};
   Operation phase{op.team, op.call, op.sequence, stop, send, {}, &part};
   phase.call.reduction = reduction_on_host();
@@ -86,11 +107,12 @@ Task<void> HostsCall::between_all(Call call, Buffer send, Buffer recv, Stop& sto
   co_await net::run(phase);
 }
 
-Task<void> HostsCall::between_representatives(Call call, Buffer send, Buffer recv, Stop& stop) {
+Task<void> HostsCall::between_representatives(Call call, Buffer send, Buffer recv, std::uint64_t first_step,
+                                              Stop& stop) {
   std::vector<int> members;
   members.reserve(static_cast<std::size_t>(view.hosts()));
   for (int of = 0; of < view.hosts(); ++of) members.push_back(representative(of, op.call.root));
-  return between(call, std::move(members), send, recv, {}, 0, stop);
+  return between(call, std::move(members), send, recv, {}, first_step, stop);
 }
 
 }  // namespace aiacc::hosts

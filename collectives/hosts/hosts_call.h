@@ -44,10 +44,14 @@ class HostsCall {
   // The reduction of a phase on the host: everything but its end, which is the network's.
   Reduction reduction_on_host() const noexcept;
   Reduction reduction_between() const noexcept;  // of what the host has reduced; the whole, if this rank is alone on it
+  // 16-bit floats leave a host as partial sums in fp32, so that they are rounded once: a rank that is alone on its host
+  // widens its input, as the others' messages are in fp32.
+  bool has_partials() const noexcept { return op.call.reduction.narrows(); }
+  std::size_t partial_bytes() const noexcept { return reduction_on_host().result_bytes(); }  // of an element
 
   Exchange& exchange() const noexcept { return exchange_; }
 
-  // --- phases on this host; nothing happens if this rank is alone on it -------------------------------------------------
+  // --- phases on this host; if this rank is alone on it, partial sums are its widened input and nothing else happens ----
   Task<void> on_host(Call call, Buffer send, Buffer recv, Stop& stop);
   Task<void> reduce_on_host(Buffer send, std::span<const host::Extents> owners, Buffer into, Stop& stop);
   Task<void> spread_on_host(std::span<const host::Extents> owners, Buffer recv, Stop& stop);
@@ -59,7 +63,7 @@ class HostsCall {
   // Among all ranks, but for what passes between those of a host. A rank that is alone on its host passes its own block.
   Task<void> between_all(Call call, Buffer send, Buffer recv, Stop& stop);
   // Among the representatives of all hosts, of whom this is one.
-  Task<void> between_representatives(Call call, Buffer send, Buffer recv, Stop& stop);
+  Task<void> between_representatives(Call call, Buffer send, Buffer recv, std::uint64_t first_step, Stop& stop);
 
   Operation& op;
   const View& view;
@@ -67,6 +71,7 @@ class HostsCall {
   const int place;
 
  private:
+  Task<void> widen(const Reduction& reduction, Buffer send, const host::Extents& extents, Buffer into);
   Task<void> between(Call call, std::vector<int> members, Buffer send, Buffer recv, std::span<const Extent> blocks,
                      std::uint64_t first_step, Stop& stop);
 

@@ -32,8 +32,9 @@ struct ReduceScatter {
 Task<void> reduce_shard(ReduceScatter& run, Buffer input, Buffer result) {
   HostsCall& call = run.call;
   const auto mine = static_cast<std::size_t>(call.place);
-  net::Scratch scratch(call.op, run.owns() && !call.alone() ? run.bytes(run.elements_of(mine)) : 0);
-  Buffer partial = call.alone() ? input : scratch.buffer();
+  const bool in_scratch = call.has_partials() || !call.alone();
+  net::Scratch scratch(call.op, run.owns() && in_scratch ? run.elements_of(mine) * call.partial_bytes() : 0);
+  Buffer partial = in_scratch ? scratch.buffer() : input;
   std::vector<host::Extents> owners;
   for (std::size_t shard = 0; shard < run.shards; ++shard) owners.push_back(run.shard(shard));
   co_await call.reduce_on_host(input, owners, partial, call.op.stop);
