@@ -271,7 +271,7 @@ Task<void> Agent::watch_stops(int local, Stop& stop) {
 
 SharedSegment Agent::make_segment() {
   if (first_segment_) return *std::exchange(first_segment_, std::nullopt);
-  return platform_.make_segment(static_cast<int>(ranks_.size()));
+  return platform_.make_segment(static_cast<int>(ranks_.size()), common_->slice_bytes);
 }
 
 void Agent::host_ready(const std::string& library_version, std::vector<std::uint16_t> data_ports) {

@@ -36,7 +36,8 @@ class AgentPlatform {
   // store of rank 0 listens (SO_REUSEADDR lets it).
   virtual std::uint16_t hold_port() = 0;
   // Throws kOutOfMemory with both numbers, before any page is touched, if this host has no room for so many ranks.
-  virtual SharedSegment make_segment(int ranks) = 0;
+  // `slice_bytes` 0: address space for each rank as much as the host has memory.
+  virtual SharedSegment make_segment(int ranks, std::uint64_t slice_bytes) = 0;
   // Of this host: loaded by its agent, once, and by no rank.
   virtual const Topology& topology() = 0;
   virtual std::vector<std::string> environment() = 0;  // the agent's own
@@ -70,6 +71,7 @@ class Agent final : private HelloServer::Owner {
     Environment environment;
     Wiring wiring;
     Placement placement;
+    std::uint64_t slice_bytes = 0;  // AIACC_SLICE_BYTES where the ranks' environment has it
   };
 
   void greet(const wire::Greeting& greeting);

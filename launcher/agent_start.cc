@@ -6,6 +6,7 @@
 #include <span>
 #include <utility>
 
+#include "base/config.h"
 #include "launcher/agent.h"
 #include "launcher/program.h"
 
@@ -48,6 +49,17 @@ Environment common_of(const wire::StartJob& job, const std::vector<std::string>&
     all.set(entry.substr(0, equals), std::string_view(entry).substr(equals + 1));
   }
   return all;
+}
+
+// 0 if it is not set. A bad value is the ranks' to refuse, each with its sentence.
+std::uint64_t slice_bytes_of(const Environment& environment) {
+  const std::string name = "AIACC_SLICE_BYTES";
+  try {
+    const Config config = Config::read({}, {{name, std::string(environment.get(name))}});
+    return config.origin(name) == Config::Origin::kDefault ? 0 : config->slice_bytes;
+  } catch (const Error&) {
+    return 0;
+  }
 }
 
 PlacementPolicy policy_of(const wire::StartJob& job) {
@@ -118,7 +130,8 @@ void Agent::make_ready() {
   common.environment = common_of(job_, platform_.environment());
   find_program(job_.argv.at(0), job_.cwd, common.environment.entries());
   common.placement = place_ranks(ranks, policy_of(job_), platform_.topology(), job_.host_name);
-  first_segment_ = platform_.make_segment(ranks);
+  common.slice_bytes = slice_bytes_of(common.environment);
+  first_segment_ = platform_.make_segment(ranks, common.slice_bytes);
   common.wiring = serve_hellos();
   common_ = std::move(common);
 }

@@ -20,7 +20,7 @@ class Platform final : public AgentPlatform {
   std::uint32_t user() override { return 0; }
   io::ProcessId process() override { return 1; }
   std::uint16_t hold_port() override { return 4711; }
-  SharedSegment make_segment(int) override { return {}; }
+  SharedSegment make_segment(int, std::uint64_t) override { return {}; }
   const Topology& topology() override { return topology_; }
   std::vector<std::string> environment() override { return {"PATH=/usr/bin:/bin"}; }
   std::vector<std::string> addresses() override { return {"10.0.0.7"}; }

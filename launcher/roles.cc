@@ -43,7 +43,9 @@ class RealAgentPlatform final : public AgentPlatform {
     port_.emplace();
     return port_->number();
   }
-  SharedSegment make_segment(int ranks) override { return create_segment(ranks, entropy_); }
+  SharedSegment make_segment(int ranks, std::uint64_t slice_bytes) override {
+    return create_segment(ranks, slice_bytes, entropy_);
+  }
   const Topology& topology() override {
     if (!topology_) topology_ = Topology::load();
     return *topology_;

@@ -9,10 +9,10 @@
 
 namespace aiacc::launcher {
 
-SharedSegment create_segment(int ranks, io::Entropy& entropy) {
+SharedSegment create_segment(int ranks, std::uint64_t slice_bytes, io::Entropy& entropy) {
   SharedSegment segment;
   entropy.fill(std::as_writable_bytes(std::span(&segment.nonce, 1)));
-  const HostSegment made = HostSegment::create(ranks, 0, segment.nonce);
+  const HostSegment made = HostSegment::create(ranks, slice_bytes, segment.nonce);
   segment.descriptor = std::make_shared<const Fd>(io::checked_descriptor(
       ::fcntl(made.descriptor(), F_DUPFD_CLOEXEC, 3), "cannot keep the shared segment of this host"));
   return segment;

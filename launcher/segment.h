@@ -8,7 +8,8 @@
 
 namespace aiacc::launcher {
 
-// Throws kOutOfMemory with both numbers, before any page is touched.
-SharedSegment create_segment(int ranks, io::Entropy& entropy);
+// `slice_bytes` is AIACC_SLICE_BYTES, 0: as much as the host has memory. Throws kOutOfMemory with both numbers, before any
+// page is touched.
+SharedSegment create_segment(int ranks, std::uint64_t slice_bytes, io::Entropy& entropy);
 
 }  // namespace aiacc::launcher

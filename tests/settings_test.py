@@ -15,6 +15,11 @@ int main(int argc, char** argv) {
   int rank = -1;
   if (aiacc_rank(AIACC_WORLD, &rank) != AIACC_OK) return 8;
   if (argc > 1 && argv[1][0] == 'l' && rank == 1) sleep(2);
+  void* memory = NULL;
+  if (argc > 1 && argv[1][0] == 'm' && aiacc_mem_alloc(AIACC_NULL, 48 << 20, &memory) != AIACC_OK) {
+    fprintf(stderr, "mem_alloc: %s\n", aiacc_last_error());
+    return 5;
+  }
   if (aiacc_barrier(AIACC_WORLD, NULL, NULL) != AIACC_OK) { fprintf(stderr, "barrier: %s\n", aiacc_last_error()); return 7; }
   return aiacc_finalize() == AIACC_OK ? 0 : 6;
 }
@@ -57,3 +62,19 @@ def test_late_rank_is_named_once_by_who_waits(program):
     assert done.returncode == 0, done.stderr
     lines = [line for line in done.stderr.splitlines() if " collective: " in line]
     assert len(lines) == 1 and "[rank 0 on " in lines[0] and "rank 1" in lines[0], done.stderr
+
+
+@pytest.mark.skipif(not AIACCRUN.exists(), reason="aiaccrun is not part of this build")
+@pytest.mark.parametrize("size, fits", [("32M", False), ("64M", True)])
+def test_address_space_of_a_rank_is_what_the_user_says(program, size, fits):
+    done = run([AIACCRUN, "-np", 2, program, "memory"], AIACC_SLICE_BYTES=size)
+    assert (done.returncode == 0) == fits, done.stderr
+    if not fits:
+        assert "48 MiB do not fit into what is left of this rank's 32 MiB of shared address space" in done.stderr
+
+
+@pytest.mark.skipif(not AIACCRUN.exists(), reason="aiaccrun is not part of this build")
+def test_a_bad_address_space_is_refused_by_the_ranks(program):
+    done = run([AIACCRUN, "-np", 2, program], AIACC_SLICE_BYTES="much")
+    assert done.returncode == 9
+    assert "AIACC_SLICE_BYTES='much' is not possible" in done.stderr
