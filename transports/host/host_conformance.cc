@@ -100,6 +100,32 @@ TEST_P(HostConformance, LinesRunOutWithASentence) {
   EXPECT_EQ(code, Code::kOutOfMemory);
 }
 
+TEST_P(HostConformance, LinesOfTwoThousandGroupsAreFoundAndReleased) {
+  make(2);
+  constexpr std::uint64_t kGroups = 2'000;
+  constexpr std::uint32_t kLinesOf[] = {7, 5, 3};
+  // The keys stand close together: many searches pass others' entries.
+  const auto key_of = [](std::uint64_t group, std::uint64_t part) { return 5 * group + part + 1; };
+  for (const int round : {0, 1}) {
+    std::vector<std::uint32_t> first;
+    for (std::uint64_t group = 0; group < kGroups; ++group) {
+      for (std::uint64_t part = 0; part < 3; ++part) {
+        first.push_back(member(0).claim_lines(key_of(group, part), kLinesOf[part]));
+      }
+    }
+    for (std::uint64_t group = 0; group < kGroups; ++group) {
+      for (std::uint64_t part = 0; part < 3; ++part) {
+        ASSERT_EQ(member(1).find_lines(0, key_of(group, part)), first[group * 3 + part]) << "round " << round;
+      }
+      ASSERT_EQ(member(1).find_lines(0, key_of(group, 3)), std::nullopt);
+    }
+    for (std::uint64_t group = 0; group < kGroups; ++group) {
+      for (std::uint64_t part = 0; part < 3; ++part) member(0).release_lines(key_of(group, part));
+      ASSERT_EQ(member(1).find_lines(0, key_of(group, 1)), std::nullopt);
+    }
+  }
+}
+
 // --- flags -----------------------------------------------------------------------------------------------------------
 
 TEST_P(HostConformance, FlagsGoBackAndForth) {

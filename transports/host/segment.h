@@ -23,7 +23,7 @@ namespace aiacc {
 
 struct SegmentHeader {
   static constexpr std::uint64_t kMagic = 0x746e656d67657361;  // "asegment"
-  static constexpr std::uint32_t kVersion = 1;
+  static constexpr std::uint32_t kVersion = 2;
   static constexpr int kMaxRanks = 1024;
 
   std::uint64_t magic = kMagic;
@@ -40,16 +40,19 @@ struct SegmentHeader {
   alignas(128) std::atomic<std::uint64_t> urgent_news{0};
 };
 
-// Where a rank's lines for a key are. Written by the owner: key 0, then place, then the key with release; a reader that
-// sees the same key before and after it read the place has the right one.
+// Where a rank's lines for a key are. Written by the owner: key 0 or kGone, then place, then the key with release; a reader
+// that sees the same key before and after it read the place has the right one. A search ends at an entry that never had a key
+// (0), and goes on at one whose key is gone.
 struct DirectoryEntry {
+  static constexpr std::uint64_t kGone = ~std::uint64_t{0};
   std::atomic<std::uint64_t> key{0};
   std::atomic<std::uint64_t> place{0};  // first line
 };
 
+// Room for some 2,000 groups, of 15 lines under three keys each. Pages of it are taken as lines are claimed.
 struct ControlArea {
-  static constexpr std::uint32_t kLines = 4096;
-  static constexpr std::uint32_t kKeys = 2048;
+  static constexpr std::uint32_t kLines = 32'768;
+  static constexpr std::uint32_t kKeys = 8'192;
 
   ControlLine line[kLines];
   DirectoryEntry directory[kKeys];

@@ -99,14 +99,16 @@ std::uint32_t SegmentDomain::find_free_lines(std::uint32_t count) {
 }
 
 std::uint32_t SegmentDomain::claim_lines(std::uint64_t key, std::uint32_t count) {
-  AIACC_INVARIANT(key != 0, "0 marks an entry that is free");
+  AIACC_INVARIANT(key != 0 && key != DirectoryEntry::kGone, "these mark an entry that is free");
   ControlArea& control = mapping_->control(rank_);
   for (const Claim& claim : claims_) AIACC_INVARIANT(claim.key != key, "lines are claimed once for a key");
   std::uint32_t entry = usual_entry(key);
   std::uint32_t looks = 0;
-  for (; looks < ControlArea::kKeys && control.directory[entry].key.load(std::memory_order_relaxed) != 0; ++looks) {
-    entry = (entry + 1) % ControlArea::kKeys;
-  }
+  const auto is_free = [&control](std::uint32_t at) {
+    const std::uint64_t there = control.directory[at].key.load(std::memory_order_relaxed);
+    return there == 0 || there == DirectoryEntry::kGone;
+  };
+  for (; looks < ControlArea::kKeys && !is_free(entry); ++looks) entry = (entry + 1) % ControlArea::kKeys;
   if (looks == ControlArea::kKeys) {
     throw Error(Code::kOutOfMemory, fmt::format("this rank takes part in {} groups already, the most that a host's "
                                                 "segment has room for",
@@ -129,7 +131,7 @@ std::uint32_t SegmentDomain::claim_lines(std::uint64_t key, std::uint32_t count)
 void SegmentDomain::release_lines(std::uint64_t key) noexcept {
   const auto claim = std::find_if(claims_.begin(), claims_.end(), [key](const Claim& c) { return c.key == key; });
   if (claim == claims_.end()) return;
-  mapping_->control(rank_).directory[claim->entry].key.store(0, std::memory_order_release);
+  mapping_->control(rank_).directory[claim->entry].key.store(DirectoryEntry::kGone, std::memory_order_release);
   claims_.erase(claim);
   publish(kCountsLine, kClaims, own_line(kCountsLine).word[kClaims].load(std::memory_order_relaxed) + 1);
 }
@@ -138,7 +140,9 @@ std::optional<std::uint32_t> SegmentDomain::find_lines(int owner, std::uint64_t 
   const ControlArea& control = mapping_->control(owner);
   for (std::uint32_t looks = 0; looks < ControlArea::kKeys; ++looks) {
     const DirectoryEntry& entry = control.directory[(usual_entry(key) + looks) % ControlArea::kKeys];
-    if (entry.key.load(std::memory_order_acquire) != key) continue;
+    const std::uint64_t there = entry.key.load(std::memory_order_acquire);
+    if (there == 0) break;
+    if (there != key) continue;
     const std::uint64_t place = entry.place.load(std::memory_order_acquire);
     if (entry.key.load(std::memory_order_acquire) == key) return static_cast<std::uint32_t>(place);
   }
