@@ -42,8 +42,10 @@ constexpr std::array kTable{
               "How long an operation that names no time of its own may take.", "0.1"},
     ConfigRow{"AIACC_LATE_AFTER", &V::late_after, "60s", "1ms", "30d", kUser,
               "After how long without progress an operation reports, once, for whom it waits.", "0.1"},
-    ConfigRow{"AIACC_LEASE", &V::lease, "30s", "1s", "1h", kUser,
-              "How long a host may be silent before its ranks count as lost.", "0.1"},
+    ConfigRow{
+        "AIACC_LEASE", &V::lease, "30s", "1s", "1h", kUser,
+        "How long a host may be silent before its ranks count as lost, and connections between ranks are made anew.",
+        "0.1"},
     ConfigRow{"AIACC_LOG", &V::log, "warn", "", "", kUser,
               "What is logged to standard error: a level (trace, debug, info, warn, error, off) for everything, and "
               "PART=LEVEL for parts (core, net, memory, launch, bootstrap, collective), separated by commas.",

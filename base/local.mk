@@ -100,6 +100,8 @@ base_sources += \
 	base/io/resolve.cc \
 	base/io/resolve.h \
 	base/io/signals.h \
+	base/io/silence_watch.cc \
+	base/io/silence_watch.h \
 	base/io/spawn.cc \
 	base/io/spawn.h
 
@@ -205,6 +207,7 @@ base_tests += \
 	base/io/real_host_test.cc \
 	base/io/real_loop_test.cc \
 	base/io/real_net_test.cc \
+	base/io/silence_watch_test.cc \
 	base/io/resolve_test.cc
 
 base_tests += \

@@ -27,10 +27,12 @@ void warn_of(const Config& settings, Logger& log) {
   for (const std::string& sentence : settings.warnings()) AIACC_LOG(log, kCore, kWarn, "{}", sentence);
 }
 
-RealContext::MakeBootstrap make_agents(const BootstrapChoice& choice, const std::string& version) {
+RealContext::MakeBootstrap make_agents(const BootstrapChoice& choice, const RuntimeConfig& config,
+                                       const std::string& version) {
+  const Duration lease = config.lease;
   return [=](io::RealLoop& loop) {
-    return std::make_unique<AgentBootstrap>(loop, choice.agent, choice.rank, choice.size, choice.several_hosts,
-                                            version);
+    return std::make_unique<AgentBootstrap>(loop, choice.agent, choice.rank, choice.size, choice.several_hosts, version,
+                                            lease);
   };
 }
 
@@ -52,6 +54,7 @@ RealContext::MakeBootstrap make_rendezvous(const BootstrapChoice& choice, const 
   settings.host_name = host_name();
   settings.addresses = io::host_addresses({});
   settings.limit = config.init_timeout;
+  settings.lease = config.lease;
   settings.slice_bytes = config.slice_bytes;
   return [=](io::RealLoop& loop) {
     return std::make_unique<RendezvousBootstrap>(loop, place_of(choice, given), settings);
@@ -71,7 +74,7 @@ std::shared_ptr<RealContext> join_job(const Given& given, const Surroundings& su
   } else {
     io::raise_descriptor_limit();
     context = RealContext::join(config, choice.kind == BootstrapChoice::Kind::kAgent
-                                            ? make_agents(choice, version)
+                                            ? make_agents(choice, config, version)
                                             : make_rendezvous(choice, given, config, version));
   }
   if (context->world().rank() == 0) warn_of(surroundings.settings(), context->log());

@@ -11,9 +11,9 @@
 namespace aiacc {
 
 AgentBootstrap::AgentBootstrap(io::RealLoop& loop, std::string address, int rank, int size, bool several_hosts,
-                               std::string version)
+                               std::string version, Duration lease)
     : loop_(loop),
-      net_(loop),
+      net_(loop, lease),
       address_(std::move(address)),
       rank_(rank),
       size_(size),

@@ -21,8 +21,9 @@ namespace aiacc {
 class AgentBootstrap final : public Bootstrap, private Root::Owner {
  public:
   // `rank` and `size` are what this process believes; the agent compares. `several_hosts`: not all ranks are on this one.
-  // `version` is the library's.
-  AgentBootstrap(io::RealLoop& loop, std::string address, int rank, int size, bool several_hosts, std::string version);
+  // `version` is the library's; `lease` how long other hosts may be silent.
+  AgentBootstrap(io::RealLoop& loop, std::string address, int rank, int size, bool several_hosts, std::string version,
+                 Duration lease = io::kSilenceLimit);
   ~AgentBootstrap() override;
 
   Task<Birth> join(Stop& stop) override;

@@ -12,7 +12,7 @@
 namespace aiacc {
 
 RendezvousBootstrap::RendezvousBootstrap(io::RealLoop& loop, std::unique_ptr<MeetingPlace> place, Settings settings)
-    : loop_(loop), net_(loop), place_(std::move(place)), settings_(std::move(settings)) {}
+    : loop_(loop), net_(loop, settings.lease), place_(std::move(place)), settings_(std::move(settings)) {}
 
 RendezvousBootstrap::~RendezvousBootstrap() = default;
 

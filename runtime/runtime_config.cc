@@ -7,6 +7,7 @@ RuntimeConfig RuntimeConfig::from(const ConfigValues& values) {
   config.init_timeout = values.init_timeout;
   config.timeout = values.timeout;
   config.late_after = values.late_after;
+  config.lease = values.lease;
   config.spin = values.spin;
   config.slice_bytes = values.slice_bytes;
   config.encryption = values.encrypt;

@@ -12,6 +12,7 @@ struct RuntimeConfig {
   Duration init_timeout = std::chrono::seconds(300);  // AIACC_INIT_TIMEOUT
   Duration timeout = std::chrono::seconds(1800);      // AIACC_TIMEOUT, of an operation that names no time of its own
   Duration late_after = std::chrono::seconds(60);     // AIACC_LATE_AFTER, until an operation says for whom it waits
+  Duration lease = std::chrono::seconds(30);          // AIACC_LEASE, that a host may be silent
   Duration spin = std::chrono::microseconds(2);       // AIACC_SPIN
   std::uint64_t slice_bytes = 0;                      // AIACC_SLICE_BYTES, of local worlds; 0: what the host has
   Encryption encryption = Encryption::kNone;          // AIACC_ENCRYPT

@@ -174,6 +174,30 @@ def test_a_network_that_spares_the_agents_is_named(lab):
         assert re.search(r"was not complete after 5[.\d]* s; .*" + way, err), err
 
 
+OBSTACLE = r"rank (0 on host h0 cannot reach rank 1 on host h1|1 on host h1 cannot reach rank 0 on host h0) .*tcp:10\.77\.0\.[12]:"
+
+
+@pytest.mark.parametrize("comes_back", [True, False], ids=["comes-back", "stays-away"])
+def test_a_network_that_is_cut_under_a_connection_in_use(tmp_path, comes_back):
+    """Both ranks have bytes under way, which the kernel alone would try to deliver for a quarter of an hour."""
+    done = tmp_path / "done"
+    with Hosts(2) as hosts:
+        settings = ["-x", "AIACC_LEASE=1s", "-x", "AIACC_LATE_AFTER=5s", "-x", f"AIACC_TIMEOUT={300 if comes_back else 7}s"]
+        job = on(hosts, "h0,h1", *settings, RANK, "until", done)
+        for _ in range(2):
+            assert job.process.stdout.readline() == b"looping\n"
+        hosts.cut_at_switch("h1")
+        said = job.process.stderr.readline().decode()
+        assert re.search(r"has waited for 5[.\d]* s; .*" + OBSTACLE, said), said
+        if comes_back:
+            hosts.mend_at_switch("h1")
+            done.touch()
+        code, _, err = job.finish()
+        assert code == (0 if comes_back else 3), err
+        if not comes_back:
+            assert re.search(r"was not complete after 7[.\d]* s; .*" + OBSTACLE, err), err
+
+
 def test_a_hundred_hosts_are_no_queue(lab):
     """Each takes half a second to come up; one after the other they would take a minute."""
     slow = lab.folder / "slow"

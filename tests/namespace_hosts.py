@@ -162,6 +162,9 @@ class Hosts:
         """The same at the other end of its cable: the host's own port stays up, with its addresses."""
         self.run(*self.inside, "ip", "link", "set", f"port{self.names.index(name)}", "down")
 
+    def mend_at_switch(self, name):
+        self.run(*self.inside, "ip", "link", "set", f"port{self.names.index(name)}", "up")
+
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)

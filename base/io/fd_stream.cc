@@ -62,6 +62,11 @@ FdStream::~FdStream() {
   unwatch();  // before descriptor_ closes
 }
 
+void FdStream::break_when_silent(Duration limit) noexcept {
+  SilenceWatch::Owner& owner = *this;
+  silence_.emplace(loop_, descriptor_.get(), limit, owner);
+}
+
 void FdStream::expect_answers() noexcept { expects_answers_ = true; }
 
 void FdStream::shutdown_write() noexcept {
@@ -124,6 +129,12 @@ void FdStream::ready(Ready what) noexcept {
   if (what.writable) advance(writer_);
 }
 
+// Whoever waits hears of it, and whoever tries later.
+void FdStream::fell_silent() noexcept {
+  silent_ = ended_ = true;
+  run();
+}
+
 void FdStream::run() noexcept {
   advance(reader_);
   advance(writer_);
@@ -147,6 +158,7 @@ bool FdStream::advance(IoAwait*& waiting) noexcept {
 // Moves bytes now; false if the kernel has to be waited for.
 bool FdStream::move(IoAwait& io) {
   if (io.bytes() == 0) return true;
+  if (silent_) fail(io.direction(), ETIMEDOUT);
   for (;;) {
     ssize_t moved = 0;
     if (io.direction() == IoAwait::Direction::kWrite) {
@@ -156,7 +168,11 @@ bool FdStream::move(IoAwait& io) {
     }
     if (moved >= 0) {
       io.set_moved(static_cast<std::size_t>(moved));
-      if (io.direction() == IoAwait::Direction::kRead) has_read(static_cast<std::size_t>(moved), io.bytes());
+      if (io.direction() == IoAwait::Direction::kRead) {
+        has_read(static_cast<std::size_t>(moved), io.bytes());
+      } else if (silence_) {
+        silence_->wrote();
+      }
       return true;
     }
     if (errno == EAGAIN || errno == EWOULDBLOCK) return false;

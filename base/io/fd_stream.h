@@ -9,10 +9,11 @@
 #include "base/fd.h"
 #include "base/io/net.h"
 #include "base/io/real_loop.h"
+#include "base/io/silence_watch.h"
 
 namespace aiacc::io {
 
-class FdStream final : public Stream, private Watch, private Job, private Answerer {
+class FdStream final : public Stream, private Watch, private Job, private Answerer, private SilenceWatch::Owner {
  public:
   // How bytes move.
   enum class Method : std::uint8_t {
@@ -31,6 +32,9 @@ class FdStream final : public Stream, private Watch, private Job, private Answer
 
   RealLoop& owner() noexcept { return loop_; }
 
+  // Of a TCP connection: it breaks (ETIMEDOUT) when its bytes get no answer of the other host for so long.
+  void break_when_silent(Duration limit) noexcept;
+
   // For descriptor_passing.h. Descriptors that ride along are dropped by the kernel unless accepted.
   void accept_descriptors() noexcept { accepts_descriptors_ = true; }
   Fd take_descriptor() noexcept;
@@ -47,6 +51,7 @@ class FdStream final : public Stream, private Watch, private Job, private Answer
   void ready(Ready what) noexcept override;
   void run() noexcept override;  // a wait that was put off, or that cannot be watched
   bool look_for_answer() noexcept override { return advance(reader_); }
+  void fell_silent() noexcept override;
 
   IoAwait*& waiting(IoAwait::Direction direction) noexcept {
     return direction == IoAwait::Direction::kRead ? reader_ : writer_;
@@ -71,10 +76,12 @@ class FdStream final : public Stream, private Watch, private Job, private Answer
   // Of a stream that expects answers: the last read took all there was, and the edge of what comes next was not seen yet.
   bool drained_ = false;
   bool ended_ = false;  // nothing more comes: no edge either
+  bool silent_ = false;
   bool accepts_descriptors_ = false;
   std::string description_;
   std::optional<PeerIdentity> identity_;
   std::deque<Fd> unclaimed_;
+  std::optional<SilenceWatch> silence_;
   IoAwait* reader_ = nullptr;
   IoAwait* writer_ = nullptr;
 };

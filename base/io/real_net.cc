@@ -77,18 +77,21 @@ Fd make_socket(const SocketAddress& address) {
                                "cannot make a socket"));
 }
 
-// Small messages leave at once; batching is the business of the layers above. A host that falls silent breaks an idle
-// connection after half a minute; the kernel of a stopped process still answers. No TCP_USER_TIMEOUT: it would also break a
-// connection whose reader does not read for a while. No TCP_NOTSENT_LOWAT, which would let what is urgent pass megabytes that
+// Small messages leave at once; batching is the business of the layers above. A host that falls silent breaks its
+// connections: an idle one by keepalives, one that owes bytes by SilenceWatch; the kernel of a stopped process still answers.
+// No TCP_NOTSENT_LOWAT, which would let what is urgent pass megabytes that
 // wait in the system: 256 KiB or 1 MiB of it halved the speed of allreduces of 1 to 64 MiB between two hosts (veth).
-void prepare(const Fd& socket, int family) noexcept {
+void prepare(const Fd& socket, int family, Duration silence_limit) noexcept {
   if (family == AF_UNIX) return;
   const auto set = [&](int level, int name, int value) { setsockopt(socket.get(), level, name, &value, sizeof value); };
   set(IPPROTO_TCP, TCP_NODELAY, 1);
   set(SOL_SOCKET, SO_KEEPALIVE, 1);
-  set(IPPROTO_TCP, TCP_KEEPIDLE, 10);  // seconds
-  set(IPPROTO_TCP, TCP_KEEPINTVL, 5);
-  set(IPPROTO_TCP, TCP_KEEPCNT, 4);
+  const int limit = static_cast<int>(std::chrono::duration_cast<std::chrono::seconds>(silence_limit).count());
+  const int idle = std::max(limit / 3, 1);
+  const int between = std::max(limit / 6, 1);
+  set(IPPROTO_TCP, TCP_KEEPIDLE, idle);  // seconds
+  set(IPPROTO_TCP, TCP_KEEPINTVL, between);
+  set(IPPROTO_TCP, TCP_KEEPCNT, std::max((limit - idle) / between, 1));
 }
 
 // Coroutines that wait for the readiness of one descriptor.
@@ -124,10 +127,19 @@ bool is_transient_accept_error(int errno_value) noexcept {
   }
 }
 
+std::unique_ptr<Stream> connected(RealLoop& loop, Fd socket, int family, std::string description,
+                                  Duration silence_limit) {
+  prepare(socket, family, silence_limit);
+  auto stream = std::make_unique<FdStream>(loop, std::move(socket), FdStream::Method::kSocket, std::move(description));
+  if (family != AF_UNIX) stream->break_when_silent(silence_limit);
+  return stream;
+}
+
 class RealListener final : public Listener {
  public:
-  RealListener(RealLoop& loop, Fd socket, Address address)
+  RealListener(RealLoop& loop, Fd socket, Address address, Duration silence_limit)
       : loop_(loop),
+        silence_limit_(silence_limit),
         socket_(std::move(socket)),
         address_(std::move(address)),
         arrivals_(loop, socket_.get(), true, false) {}
@@ -152,12 +164,12 @@ class RealListener final : public Listener {
 
  private:
   std::unique_ptr<Stream> stream_of(Fd socket, const SocketAddress& peer) {
-    prepare(socket, peer.family());
     std::string description = address_.kind == Address::Kind::kLocal ? address_.text() : address_of(peer).text();
-    return std::make_unique<FdStream>(loop_, std::move(socket), FdStream::Method::kSocket, std::move(description));
+    return connected(loop_, std::move(socket), peer.family(), std::move(description), silence_limit_);
   }
 
   RealLoop& loop_;
+  Duration silence_limit_;
   Fd socket_;
   Address address_;
   ReadyEvent arrivals_;
@@ -212,13 +224,12 @@ std::unique_ptr<Listener> RealNet::listen(const Address& address) {
     getsockname(socket.get(), reinterpret_cast<sockaddr*>(&bound.storage), &bound.bytes);
     actual = address_of(bound);
   }
-  return std::make_unique<RealListener>(loop_, std::move(socket), std::move(actual));
+  return std::make_unique<RealListener>(loop_, std::move(socket), std::move(actual), silence_limit_);
 }
 
 Task<std::unique_ptr<Stream>> RealNet::connect(Address address, Stop& stop) {
   const SocketAddress place = socket_address(address);
   Fd socket = make_socket(place);
-  prepare(socket, place.family());
   Duration pause = std::chrono::milliseconds(1);
   for (;;) {
     stop.throw_if_requested();
@@ -235,7 +246,7 @@ Task<std::unique_ptr<Stream>> RealNet::connect(Address address, Stop& stop) {
     co_await sleep_for(loop_, pause, stop);
     pause = std::min<Duration>(2 * pause, std::chrono::milliseconds(50));
   }
-  co_return std::make_unique<FdStream>(loop_, std::move(socket), FdStream::Method::kSocket, address.text());
+  co_return connected(loop_, std::move(socket), place.family(), address.text(), silence_limit_);
 }
 
 std::unique_ptr<Stream> adopt(RealLoop& loop, Fd descriptor, std::string description) {

@@ -3,6 +3,7 @@
  *   run            init, barrier, finalize
  *   hold           init, then wait for ever
  *   loop           init, allreduce for ever; says "looping" after the first
+ *   until FILE     as loop, until rank 0 finds that file; then finalize
  *   leave          init, finalize, then wait for ever; says "left"
  *   vanish         init, then exit 0 without finalize
  *   skip RANK      as run, but that rank exits 0 without init
@@ -43,6 +44,19 @@ static void loop(int victim, int how) {
   }
 }
 
+static void loop_until(const char* file) {
+  enum { kCount = 1 << 18 };
+  float* data = calloc(kCount, sizeof *data);
+  int rank = 0;
+  check(aiacc_rank(AIACC_WORLD, &rank));
+  for (long round = 0; data[0] == 0; ++round) {
+    if (rank == 0 && access(file, F_OK) == 0) data[0] = 1;
+    check(aiacc_allreduce(data, data, kCount, AIACC_FLOAT32, AIACC_SUM, AIACC_WORLD, NULL, NULL));
+    if (round == 0) say("looping");
+  }
+  free(data);
+}
+
 int main(int argc, char** argv) {
   const char* mode = argc > 1 ? argv[1] : "run";
   const char* rank_text = getenv("AIACC_RANK");
@@ -55,6 +69,7 @@ int main(int argc, char** argv) {
   }
   if (strcmp(mode, "vanish") == 0) _exit(0);
   if (strcmp(mode, "loop") == 0) loop(-1, 0);
+  if (strcmp(mode, "until") == 0) loop_until(argv[2]);
   if (strcmp(mode, "fail") == 0) loop(named, 0);
   if (strcmp(mode, "crash") == 0) loop(named, SIGSEGV);
   check(aiacc_barrier(AIACC_WORLD, NULL, NULL));

@@ -1,0 +1,51 @@
+#include "base/io/silence_watch.h"
+
+#include <linux/sockios.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <sys/ioctl.h>
+#include <sys/socket.h>
+
+namespace aiacc::io {
+namespace {
+
+struct Delivery {
+  bool owes = false;     // bytes that the other host has not acknowledged
+  bool asks = false;     // an answer is due
+  Duration last_word{};  // since anything came
+};
+
+// While the other end's window is closed only probes are sent, further and further apart: one without an answer says nothing yet.
+Delivery delivery_of(int descriptor) noexcept {
+  constexpr unsigned kProbes = 2;
+  Delivery found;
+  int queued = 0;
+  tcp_info info = {};
+  socklen_t bytes = sizeof info;
+  if (::ioctl(descriptor, SIOCOUTQ, &queued) != 0) return found;
+  if (::getsockopt(descriptor, IPPROTO_TCP, TCP_INFO, &info, &bytes) != 0) return found;
+  found.owes = queued > 0;
+  found.asks = info.tcpi_unacked > 0 || info.tcpi_probes >= kProbes;
+  found.last_word = std::chrono::milliseconds(info.tcpi_last_ack_recv);
+  return found;
+}
+
+}  // namespace
+
+void SilenceWatch::begin() {
+  silent_ = 0;
+  loop_.arm(*this, after(loop_.now(), interval_));
+}
+
+void SilenceWatch::expired() noexcept {
+  const Delivery delivery = delivery_of(descriptor_);
+  if (!delivery.owes) return disarm();
+  silent_ = delivery.asks && delivery.last_word >= interval_ ? silent_ + 1 : 0;
+  if (silent_ >= kLooks) {
+    disarm();
+    return owner_.fell_silent();
+  }
+  loop_.arm(*this, after(loop_.now(), interval_));
+}
+
+}  // namespace aiacc::io

@@ -1,0 +1,102 @@
+// Connections of one host to itself, whose packets are dropped by a filter on the sockets: what a cut network looks like.
+#include "base/io/silence_watch.h"
+
+#include <gtest/gtest.h>
+#include <linux/filter.h>
+#include <sys/socket.h>
+
+#include "base/io/net_conformance.h"
+#include "base/io/real_fixture.h"
+
+namespace aiacc::io {
+namespace {
+
+using namespace std::chrono_literals;
+using net_conformance::Bytes;
+using net_conformance::read_once;
+using net_conformance::write_bytes;
+
+class SilenceTest : public testing::Test {
+ protected:
+  static constexpr Duration kLimit = 300ms;
+
+  void connect() { pair_ = loop_.run(net_conformance::connected(loop_, net_, *listener_)); }
+  // Whatever comes for it is lost.
+  static void deafen(const Stream& stream) {
+    sock_filter drop = {BPF_RET | BPF_K, 0, 0, 0};
+    const sock_fprog program = {1, &drop};
+    ASSERT_EQ(setsockopt(stream.descriptor(), SOL_SOCKET, SO_ATTACH_FILTER, &program, sizeof program), 0);
+  }
+  static void heal(const Stream& stream) {
+    const int none = 0;
+    ASSERT_EQ(setsockopt(stream.descriptor(), SOL_SOCKET, SO_DETACH_FILTER, &none, sizeof none), 0);
+  }
+  Error failure_of(Task<void> task) {
+    try {
+      loop_.run(std::move(task));
+    } catch (const Error& error) {
+      return error;
+    }
+    return Error(Code::kOk, "nothing was thrown");
+  }
+  Task<void> read_forever(Stream* stream, Stop* stop) {
+    Bytes bytes(1 << 16);
+    while (co_await stream->read_some(bytes, *stop) > 0) {
+    }
+  }
+  Task<void> write_forever(Stream* stream, Stop* stop) {
+    const Bytes bytes(1 << 16);
+    for (;;) co_await write_all(*stream, bytes, *stop);
+  }
+
+  Task<void> rest(Duration span) { co_await sleep_for(loop_, span, stop_); }
+
+  RealLoop loop_;
+  RealNet net_{loop_, kLimit};
+  std::unique_ptr<Listener> listener_ = net_.listen(Address::tcp("127.0.0.1", 0));
+  net_conformance::Pair pair_;
+  Stop stop_;
+};
+
+TEST_F(SilenceTest, AnEndThatWaitsForAnAnswerHearsThatItsBytesWereLost) {
+  connect();
+  deafen(*pair_.server);
+  loop_.run(write_bytes(*pair_.client, Bytes(100), stop_));
+  const Instant began = loop_.now();
+  const Error error = failure_of(read_forever(pair_.client.get(), &stop_));
+  EXPECT_EQ(error.code(), Code::kPeerFailed);
+  EXPECT_NE(error.message().find("timed out"), std::string::npos) << error.message();
+  EXPECT_GE(loop_.now() - began, kLimit - kLimit / 3);
+  EXPECT_EQ(failure_of(write_bytes(*pair_.client, Bytes(1), stop_)).code(), Code::kPeerFailed) << "it stays broken";
+}
+
+TEST_F(SilenceTest, AnEndThatWritesOnHearsItToo) {
+  connect();
+  deafen(*pair_.server);
+  EXPECT_EQ(failure_of(write_forever(pair_.client.get(), &stop_)).code(), Code::kPeerFailed);
+}
+
+// Its host answers all the time that there is no room.
+TEST_F(SilenceTest, AReaderThatDoesNotReadForLongIsNotSilent) {
+  connect();
+  Stop patience;
+  Deadline deadline(loop_, loop_.now() + 6 * kLimit, patience, "it does not read");
+  EXPECT_EQ(failure_of(write_forever(pair_.client.get(), &patience)).code(), Code::kTimeout);
+  pair_.client->shutdown_write();
+  EXPECT_EQ(failure_of(read_forever(pair_.server.get(), &stop_)).code(), Code::kOk) << "all of it has come";
+}
+
+TEST_F(SilenceTest, AHostThatIsSilentForAMomentOnlyIsNotLost) {
+  connect();
+  deafen(*pair_.server);
+  loop_.run(write_bytes(*pair_.client, Bytes(100), stop_));
+  loop_.run(rest(kLimit / 3));
+  heal(*pair_.server);
+  loop_.run(rest(2 * kLimit));
+  loop_.run(write_bytes(*pair_.client, Bytes(100), stop_));
+  pair_.client->shutdown_write();
+  EXPECT_EQ(failure_of(read_forever(pair_.server.get(), &stop_)).code(), Code::kOk);
+}
+
+}  // namespace
+}  // namespace aiacc::io
