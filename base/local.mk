@@ -202,6 +202,7 @@ base_tests += \
 	base/io/host_addresses_test.cc \
 	base/io/host_conformance.h \
 	base/io/net_conformance.h \
+	base/wire/documented_vectors.h \
 	base/io/real_clock_test.cc \
 	base/io/real_fixture.h \
 	base/io/real_host_test.cc \
@@ -237,6 +238,7 @@ base_tests += \
 base_tests += \
 	base/wire/channel_test.cc \
 	base/wire/codec_test.cc \
+	base/wire/rendezvous_messages_test.cc \
 	base/wire/handshake_test.cc \
 	base/wire/secret_file_test.cc \
 	base/wire/hidden_test.cc \

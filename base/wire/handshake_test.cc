@@ -2,11 +2,9 @@
 
 #include <gtest/gtest.h>
 
-#include <cstdlib>
-#include <filesystem>
-#include <fstream>
 #include <map>
-#include <regex>
+
+#include "base/wire/documented_vectors.h"
 
 namespace aiacc::wire {
 namespace {
@@ -158,42 +156,9 @@ TEST(Handshake, ASecretIsThirtyTwoBytes) {
 
 // --- the vectors of docs/wire-protocol.md ---------------------------------------------------------------------------------
 
-std::string hex(std::span<const std::byte> bytes) {
-  std::string text;
-  for (std::byte byte : bytes) {
-    text += "0123456789abcdef"[std::to_integer<int>(byte >> 4)];
-    text += "0123456789abcdef"[std::to_integer<int>(byte & std::byte{15})];
-  }
-  return text;
-}
-
-// Lines "    name = hex", which may go on in lines of hex alone.
-std::map<std::string, std::string> vectors_in(std::istream& page) {
-  std::map<std::string, std::string> vectors;
-  std::string name;
-  const std::regex begins("^    ([a-z ]+[a-z]) = ([0-9a-f]*)$"), goes_on("^     +([0-9a-f]+)$");
-  for (std::string line; std::getline(page, line);) {
-    std::smatch match;
-    if (std::regex_match(line, match, begins)) {
-      name = match[1];
-      vectors[name] = match[2];
-    } else if (std::regex_match(line, match, goes_on) && !name.empty()) {
-      vectors[name] += match[1];
-    } else {
-      name.clear();
-    }
-  }
-  return vectors;
-}
-
 TEST(Handshake, TheVectorsOfTheSpecificationHold) {
-  const char* source = std::getenv("AIACC_SOURCE");  // NOLINT(concurrency-mt-unsafe)
-  if (source == nullptr) GTEST_SKIP() << "AIACC_SOURCE does not say where the sources are";
-  std::ifstream page(std::filesystem::path(source) / "docs/wire-protocol.md");
-  ASSERT_TRUE(page) << "docs/wire-protocol.md is missing in " << source;
-  std::map<std::string, std::string> documented = vectors_in(page);
-  documented.erase("encrypted to the listener");  // sealed_stream_test.cc opens it
-
+  const auto documented = documented_vectors("The handshake");
+  if (!documented) GTEST_SKIP() << "AIACC_SOURCE does not say where the sources are";
   Ends ends;
   std::map<std::string, std::string> computed;
   computed["secret"] = hex(secret_of(0).bytes());
@@ -208,7 +173,7 @@ TEST(Handshake, TheVectorsOfTheSpecificationHold) {
   ends.dialer.conclude(verdict);
   computed["key to the listener"] = hex(ends.dialer.keys().to_listener.bytes());
   computed["key to the dialer"] = hex(ends.dialer.keys().to_dialer.bytes());
-  EXPECT_EQ(documented, computed);
+  EXPECT_EQ(*documented, computed);
 }
 
 }  // namespace

@@ -3,13 +3,11 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <cstdlib>
-#include <filesystem>
-#include <fstream>
 #include <iterator>
 
 #include "base/io/real_loop.h"
 #include "base/io/real_net.h"
+#include "base/wire/documented_vectors.h"
 
 namespace aiacc::wire {
 namespace {
@@ -137,28 +135,12 @@ TEST_F(SealedStreamTest, AnAnnouncedLengthIsBounded) {
   EXPECT_NE(error.message().find("17 to 16401 are possible"), std::string::npos) << error.message();
 }
 
-// The hexadecimal digits behind `name = `, which may go on in lines of their own.
-Bytes vector_of(const std::string& page, const std::string& name) {
-  Bytes bytes;
-  std::string digits;
-  for (std::size_t at = page.find("    " + name + " = ") + name.size() + 7; at < page.size(); ++at) {
-    if (std::isspace(static_cast<unsigned char>(page[at])) != 0 && page.substr(at, 2) != "\n\n") continue;
-    if (std::isxdigit(static_cast<unsigned char>(page[at])) == 0) break;
-    digits += page[at];
-    if (digits.size() < 2) continue;
-    bytes.push_back(static_cast<std::byte>(std::stoi(digits, nullptr, 16)));
-    digits.clear();
-  }
-  return bytes;
-}
-
 TEST_F(SealedStreamTest, TheVectorOfTheSpecificationHolds) {
-  const char* source = std::getenv("AIACC_SOURCE");  // NOLINT(concurrency-mt-unsafe)
-  if (source == nullptr) GTEST_SKIP() << "AIACC_SOURCE does not say where the sources are";
-  std::ifstream file(std::filesystem::path(source) / "docs/wire-protocol.md");
-  const std::string page{std::istreambuf_iterator<char>(file), {}};
-  const Bytes key = vector_of(page, "key to the listener");
-  const Bytes raw = vector_of(page, "encrypted to the listener");
+  auto keys = documented_vectors("The handshake");
+  auto documented = documented_vectors("Data connections");
+  if (!documented) GTEST_SKIP() << "AIACC_SOURCE does not say where the sources are";
+  const Bytes key = bytes_of_hex((*keys)["key to the listener"]);
+  const Bytes raw = bytes_of_hex((*documented)["encrypted to the listener"]);
   ASSERT_EQ(key.size(), Secret::kBytes);
   ASSERT_EQ(raw.size(), 24u + 4 + 17 + 5 + 4 + 17);
   Error error(Code::kOk, "");
