@@ -39,6 +39,7 @@ struct ConfigValues {
   Duration late_after{};
   Duration lease{};
   LogLevels log;
+  std::string records;
   Duration spin{};
   Encryption encrypt = Encryption::kNone;
   std::uint64_t slice_bytes = 0;

@@ -51,6 +51,11 @@ constexpr std::array kTable{
               "PART=LEVEL for parts (core, net, memory, launch, bootstrap, collective), separated by commas.",
               "0.1"},
     ConfigRow{
+        "AIACC_RECORDS", &V::records, "", "", "", kUser,
+        "Where a rank writes its last 64 operations, as JSON, when a group of it ends with an error or an operation "
+        "is late: this path with a dot and the rank's number after it.",
+        "0.1"},
+    ConfigRow{
         "AIACC_ENCRYPT", &V::encrypt, "none", "", "", kUser,
         "What is encrypted between ranks of different hosts: none, or data for all messages, which costs a core about "
         "a "

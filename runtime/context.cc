@@ -17,6 +17,7 @@ Context::Context(Lane& lane, Compute& compute, Birth birth, const RuntimeConfig&
       host_(std::move(birth.host)),
       port_(std::move(birth.port)),
       mailbox_(port_ == nullptr ? nullptr : std::make_unique<Mailbox>(lane.loop(), *port_, world_view_, rank_)),
+      reporter_(reporter),
       watch_(lane.loop(), config.late_after, reporter),
       idle_(lane.loop()),
       world_(std::make_unique<Group>(*this, world_view_, rank_, "the world", config.timeout)),

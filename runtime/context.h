@@ -11,6 +11,7 @@
 #include "runtime/bootstrap.h"
 #include "runtime/groups.h"
 #include "runtime/progress_watch.h"
+#include "runtime/recorder.h"
 #include "runtime/runtime_config.h"
 #include "transports/mailbox.h"
 
@@ -18,7 +19,7 @@ namespace aiacc {
 
 class Context final : public BirthObserver, private MailboxObserver {
  public:
-  // `reporter` hears of operations that are late; it outlives the context.
+  // `reporter` hears of operations that are late and of groups that end; it outlives the context.
   Context(Lane& lane, Compute& compute, Birth birth, const RuntimeConfig& config, ProgressWatch::Reporter& reporter);
   ~Context();
 
@@ -39,11 +40,15 @@ class Context final : public BirthObserver, private MailboxObserver {
   Mailbox* mailbox() noexcept { return mailbox_.get(); }  // null if all ranks share this host
   const RuntimeConfig& config() const noexcept { return config_; }
   const std::string& host_name() const noexcept { return host_name_; }
+  // What was done last; any thread may read it.
+  Recorder& recorder() noexcept { return recorder_; }
   // Rank of a member of this host in the host's domain.
   int domain_rank_of(const Member& member) const noexcept;
 
   // For groups, on the lane's thread.
   ProgressWatch& watch() noexcept { return watch_; }
+  // The group's first error, at this rank.
+  void group_failed(const Group& group, const Error& error) noexcept { reporter_.failed(group, error); }
   void operation_ended() noexcept {
     if (watch_.idle()) idle_.set();
   }
@@ -71,6 +76,8 @@ class Context final : public BirthObserver, private MailboxObserver {
   std::unique_ptr<Mailbox> mailbox_;
   Bootstrap* bootstrap_ = nullptr;  // that is told of the first loss
   int lost_rank_ = kNoPeer;
+  Recorder recorder_;
+  ProgressWatch::Reporter& reporter_;
   ProgressWatch watch_;
   Event idle_;
   std::unique_ptr<Group> world_;

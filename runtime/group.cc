@@ -35,6 +35,7 @@ Group::Group(Context& context, ViewPtr view, int rank, std::string name, Duratio
     : context_(context),
       view_(std::move(view)),
       name_(std::move(name)),
+      recorded_as_{view_->id(), Label(name_)},
       timeout_(timeout),
       team_{view_, rank, context.lane().loop(), context.compute()},
       opening_ended_(context.lane().loop()) {
@@ -154,7 +155,9 @@ void Group::run(const Call& call, Buffer send, Buffer recv, const CallOptions* o
 bool Group::finish_small(const Call& call, Buffer send, Buffer recv) noexcept {
   if (host_team_ == nullptr || !open_ || spans_hosts() || stop_.requested() || board_->anything_posted()) return false;
   if (host::try_small(*host_team_, call, send.data, recv.data) != host::Small::kDone) return false;
-  board_->arrived(count_collective());
+  const std::uint64_t sequence = count_collective();
+  board_->arrived(sequence);
+  context_.recorder().add(recorded_as_, sequence, call, loop().about_now());
   return true;
 }
 
@@ -263,6 +266,7 @@ void Group::abort(std::exception_ptr error) noexcept {
   if (spans_hosts()) team_.mailbox->abort(view_, rank(), cause);
   stop_.request(std::move(error));
   start_stopped_soon();
+  context_.group_failed(*this, cause);
 }
 
 void Group::abort_by_user(const std::string& reason) noexcept {

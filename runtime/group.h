@@ -23,6 +23,7 @@
 #include "runtime/group_board.h"
 #include "runtime/group_operation.h"
 #include "runtime/pair_sequences.h"
+#include "runtime/recorder.h"
 
 namespace aiacc {
 
@@ -118,6 +119,7 @@ class Group final : private GroupBoard::Observer, private Root::Owner {
   Context& context_;
   ViewPtr view_;
   std::string name_;
+  RecordedGroup recorded_as_;
   Duration timeout_;
   Team team_;
   int local_rank_ = 0;

@@ -4,6 +4,7 @@
 
 #include <utility>
 
+#include "runtime/context.h"
 #include "runtime/dispatch.h"
 #include "runtime/group.h"
 
@@ -62,6 +63,7 @@ void GroupOperation::begin() noexcept {
     const std::uint64_t ticket = group_.next_ticket(call_);
     sequence_.store(ticket, std::memory_order_relaxed);
     began_ = group_.loop().now();
+    record_ = group_.context().recorder().begin(group_.recorded_as_, ticket, call_, options_.name, began_);
     const Duration timeout =
         options_.timeout == CallOptions::kDefaultTimeout ? group_.default_timeout() : options_.timeout;
     deadline_ = after(began_, timeout);
@@ -75,12 +77,19 @@ void GroupOperation::begin() noexcept {
   } catch (...) {
     running_.reset();
     error_ = std::current_exception();
+    record_end();
     group_.failed_to_begin();
     end();
     return;
   }
   group_.began(*this);
   group_.start(*this);
+}
+
+void GroupOperation::record_end() noexcept {
+  if (record_ == 0) return;
+  const Code code = error_ ? as_error(error_).code() : Code::kOk;
+  group_.context().recorder().end(record_, code, group_.loop().now());
 }
 
 // The group is aborted before anything else of it runs: an operation that waits for this one sees why.
@@ -122,6 +131,7 @@ void GroupOperation::root_ended(Root&, std::exception_ptr error) noexcept {
   // What ended the group ends all that runs in it, with its own code; algorithms may say just that it is over.
   if (error && as_error(error).code() == Code::kAborted) error = group_.stop().reason();
   error_ = std::move(error);
+  record_end();
   group_.ended(error_ == nullptr);
   end();
 }

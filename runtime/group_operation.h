@@ -84,6 +84,7 @@ class GroupOperation final : public Work, public ListNode<GroupOperation>, priva
   static Task<void> body(GroupOperation* self);
   static Task<void> hear_why(Group& group);
   void root_ended(Root& root, std::exception_ptr error) noexcept override;
+  void record_end() noexcept;
   void discount() noexcept;
   void end() noexcept;
 
@@ -108,6 +109,7 @@ class GroupOperation final : public Work, public ListNode<GroupOperation>, priva
   Instant began_{};
   Instant deadline_ = kNever;
   Instant next_question_ = kNever;
+  std::uint64_t record_ = 0;  // its number in the recorder
   StallTimes questions_{Instant{}, kNever};
   std::optional<Running> running_;
   bool counted_ = true;  // among the group's outstanding operations

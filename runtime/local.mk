@@ -65,6 +65,10 @@ runtime_sources += \
 	runtime/progress_watch.h \
 	runtime/real_context.cc \
 	runtime/real_context.h \
+	runtime/record_file.cc \
+	runtime/record_file.h \
+	runtime/recorder.cc \
+	runtime/recorder.h \
 	runtime/runtime_config.cc \
 	runtime/runtime_config.h \
 	runtime/surroundings.cc \
@@ -83,6 +87,7 @@ runtime_tests += \
 	runtime/hosts_tcp_test.cc \
 	runtime/info/host_limits_test.cc \
 	runtime/meeting_sim_test.cc \
+	runtime/recorder_test.cc \
 	runtime/rendezvous_world_test.h \
 	runtime/surface_hosts_sim_test.cc \
 	runtime/surface_sim_test.cc \

@@ -13,10 +13,11 @@ namespace aiacc {
 
 class ProgressWatch final : private Timer {
  public:
-  // Receives the report of a late operation: a log in production.
+  // Receives the report of a late operation, and of the first error of a group: a log in production.
   class Reporter {
    public:
     virtual void late(const std::string& sentence) noexcept = 0;
+    virtual void failed(const Group& group, const Error& error) noexcept = 0;
 
    protected:
     ~Reporter() = default;

@@ -5,6 +5,7 @@
 #include <new>
 
 #include "runtime/lane_task.h"
+#include "runtime/record_file.h"
 
 namespace aiacc {
 namespace {
@@ -57,7 +58,47 @@ Task<void> RealContext::be_born_on_lane(Stop& stop) {
   context_->tell_losses_to(*bootstrap_);
 }
 
-void RealContext::late(const std::string& sentence) noexcept { AIACC_LOG(*log_, kCollective, kWarn, "{}", sentence); }
+void RealContext::late(const std::string& sentence) noexcept {
+  AIACC_LOG(*log_, kCollective, kWarn, "{}", sentence);
+  write_records(sentence);
+}
+
+// What this rank did last says why ranks disagree or wait for each other. A lost peer is no riddle, and the many lines of
+// those that lost it would hide its own words.
+void RealContext::failed(const Group& group, const Error& error) noexcept {
+  constexpr std::size_t kLogged = 4;
+  const bool riddle = error.code() != Code::kPeerFailed && error.code() != Code::kAborted;
+  const LogLevel level = riddle ? LogLevel::kWarn : LogLevel::kInfo;
+  write_records(error.message());
+  if (!log_->logs(LogPart::kCollective, level)) return;
+  try {
+    const Instant now = loop_.now();
+    std::string list;
+    for (const Record& record : context_->recorder().last(kLogged))
+      list += (list.empty() ? "" : "; ") + record.describe(now);
+    log_->write(LogPart::kCollective, level,
+                fmt::format("{} is over ({}). The last operations of this rank: {}", group.describe(),
+                            code_name(error.code()), list.empty() ? "none" : list));
+  } catch (...) {  // no memory for a line: the caller hears of the error all the same
+  }
+}
+
+void RealContext::write_records(const std::string& reason) noexcept {
+  if (config_.records.empty()) return;
+  try {
+    write_record_file(config_.records, context_->world().rank(), context_->host_name(), reason, recent_operations());
+  } catch (const std::exception& error) {
+    AIACC_LOG(*log_, kCollective, kWarn, "{}", error.what());
+  }
+}
+
+Json RealContext::recent_operations() {
+  const Instant now = loop_.now();
+  const std::int64_t wall_ns = clock_.wall_ns();
+  Json::Array operations;
+  for (const Record& record : context_->recorder().last()) operations.push_back(record.to_json(now, wall_ns));
+  return operations;
+}
 
 void RealContext::meet_others() {
   LaneTask::run(lane_, config_.init_timeout,

@@ -51,6 +51,8 @@ class RealContext final : private ProgressWatch::Reporter {
   // Gives back what groups held that nobody needs any more.
   void collect_groups();
   CompletionThread& completions() noexcept { return completions_; }
+  // What this rank did last, the oldest first (runtime/recorder.h). Any thread.
+  Json recent_operations();
   // Keeps a running operation that nobody asks for any more.
   void adopt(std::unique_ptr<GroupOperation> operation) noexcept;
   void abort_group(Group& group, const std::string& reason);
@@ -63,6 +65,8 @@ class RealContext final : private ProgressWatch::Reporter {
  private:
   explicit RealContext(const RuntimeConfig& config);
   void late(const std::string& sentence) noexcept override;
+  void failed(const Group& group, const Error& error) noexcept override;
+  void write_records(const std::string& reason) noexcept;
   void be_born(const MakeBootstrap& make_bootstrap);
   void meet_others();
   Task<void> be_born_on_lane(Stop& stop);

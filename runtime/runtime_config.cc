@@ -12,6 +12,7 @@ RuntimeConfig RuntimeConfig::from(const ConfigValues& values) {
   config.slice_bytes = values.slice_bytes;
   config.encryption = values.encrypt;
   config.log = values.log;
+  config.records = values.records;
   return config;
 }
 

@@ -16,6 +16,7 @@ struct RuntimeConfig {
   Duration spin = std::chrono::microseconds(2);       // AIACC_SPIN
   std::uint64_t slice_bytes = 0;                      // AIACC_SLICE_BYTES, of local worlds; 0: what the host has
   Encryption encryption = Encryption::kNone;          // AIACC_ENCRYPT
+  std::string records;                                // AIACC_RECORDS
   LogLevels log;                                      // AIACC_LOG
 
   static RuntimeConfig from(const ConfigValues& values);

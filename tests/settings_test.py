@@ -1,4 +1,5 @@
 """AIACC_* variables, as a program and its user see them: warnings, refusals, and the report of a late rank."""
+import json
 import subprocess
 
 import pytest
@@ -9,7 +10,15 @@ AIACCRUN = STAGE / "bin/aiaccrun"
 PROGRAM = r"""
 #include <aiacc/aiacc.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <unistd.h>
+static void show_report(void) {
+  size_t size = 1 << 20;
+  char* text = malloc(size);
+  if (aiacc_info(text, size, NULL) != AIACC_OK) exit(5);
+  puts(text);
+  free(text);
+}
 int main(int argc, char** argv) {
   if (aiacc_init(NULL) != AIACC_OK) { fprintf(stderr, "init: %s\n", aiacc_last_error()); return 9; }
   int rank = -1;
@@ -19,6 +28,15 @@ int main(int argc, char** argv) {
   if (argc > 1 && argv[1][0] == 'm' && aiacc_mem_alloc(AIACC_NULL, 48 << 20, &memory) != AIACC_OK) {
     fprintf(stderr, "mem_alloc: %s\n", aiacc_last_error());
     return 5;
+  }
+  if (argc > 1 && argv[1][0] == 'd') {
+    float data[2] = {1, 2};
+    for (int i = 0; i < 3; ++i)
+      if (aiacc_allreduce(data, data, 2, AIACC_FLOAT32, AIACC_SUM, AIACC_WORLD, NULL, NULL) != AIACC_OK) return 4;
+    aiacc_attr_t attr = {.size = sizeof attr, .name = "the odd one"};
+    if (aiacc_allreduce(data, data, rank == 1 ? 1 : 2, AIACC_FLOAT32, AIACC_SUM, AIACC_WORLD, &attr, NULL) != AIACC_ERR_MISMATCH) return 3;
+    if (rank == 0) show_report();
+    return aiacc_finalize() == AIACC_OK ? 0 : 6;
   }
   if (aiacc_barrier(AIACC_WORLD, NULL, NULL) != AIACC_OK) { fprintf(stderr, "barrier: %s\n", aiacc_last_error()); return 7; }
   return aiacc_finalize() == AIACC_OK ? 0 : 6;
@@ -78,3 +96,36 @@ def test_a_bad_address_space_is_refused_by_the_ranks(program):
     done = run([AIACCRUN, "-np", 2, program], AIACC_SLICE_BYTES="much")
     assert done.returncode == 9
     assert "AIACC_SLICE_BYTES='much' is not possible" in done.stderr
+
+
+@pytest.mark.skipif(not AIACCRUN.exists(), reason="aiaccrun is not part of this build")
+def test_last_operations_of_each_rank_are_kept(program, tmp_path):
+    done = run([AIACCRUN, "-np", 2, program, "disagree"], AIACC_RECORDS=str(tmp_path / "records"))
+    lines = [line for line in done.stderr.splitlines() if "The last operations of this rank" in line]
+    assert len(lines) == 2 and all("(operation 3 of the world) ended well" in line for line in lines), done.stderr
+    assert all("'the odd one' (operation 4 of the world) has run for" in line for line in lines), done.stderr
+    assert sorted(file.name for file in tmp_path.iterdir()) == ["records.0", "records.1"]
+    for rank in range(2):
+        record = json.loads((tmp_path / f"records.{rank}").read_text())
+        assert record["rank"] == rank and "rank 1: allreduce of 1 fp32" in record["reason"], record
+        check_operations(record["operations"], rank, last_status=None)
+    report = next(line for line in done.stdout.splitlines() if '"recent_operations"' in line)
+    check_operations(json.loads(report[report.index("{"):])["recent_operations"], 0, last_status="mismatch")
+
+
+def check_operations(operations, rank, last_status):
+    assert [one["sequence"] for one in operations] == [1, 2, 3, 4]
+    assert [one["count"] for one in operations] == [2, 2, 2, 1 if rank == 1 else 2]
+    assert [one["status"] for one in operations] == ["ok"] * 3 + [last_status]
+    assert [one["name"] for one in operations] == [""] * 3 + ["the odd one"]
+    assert {one["group"] for one in operations} == {"the world"}
+    begins = [one["began_ns"] for one in operations]
+    assert begins == sorted(begins) and begins[0] > 0
+
+
+def test_records_that_cannot_be_written_are_told_of(program, tmp_path):
+    if not AIACCRUN.exists():
+        pytest.skip("aiaccrun is not part of this build")
+    done = run([AIACCRUN, "-np", 2, program, "disagree"], AIACC_RECORDS=str(tmp_path / "none" / "records"))
+    assert done.returncode == 0, done.stderr
+    assert "cannot write the last operations of this rank to" in done.stderr and "AIACC_RECORDS" in done.stderr

@@ -19,6 +19,7 @@ std::int64_t read_ns(clockid_t which) noexcept {
 }  // namespace
 
 Instant RealClock::now() noexcept { return Instant(Duration(read_ns(CLOCK_MONOTONIC))); }
+Instant RealClock::about_now() noexcept { return Instant(Duration(read_ns(CLOCK_MONOTONIC_COARSE))); }
 std::int64_t RealClock::wall_ns() noexcept { return read_ns(CLOCK_REALTIME); }
 
 void RealEntropy::fill(std::span<std::byte> bytes) {

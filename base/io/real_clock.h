@@ -8,6 +8,7 @@ namespace aiacc::io {
 class RealClock final : public Clock {
  public:
   Instant now() noexcept override;
+  Instant about_now() noexcept;  // of the last tick of the kernel, without a look at the hardware
   std::int64_t wall_ns() noexcept override;
 };
 

@@ -46,6 +46,7 @@ RealLoop::RealLoop()
 RealLoop::~RealLoop() = default;
 
 Instant RealLoop::now() noexcept { return RealClock().now(); }
+Instant RealLoop::about_now() noexcept { return RealClock().about_now(); }
 
 void RealLoop::wake() noexcept {
   if (wake_.exchange(true, std::memory_order_seq_cst)) return;

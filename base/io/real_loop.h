@@ -109,6 +109,7 @@ class RealLoop final : public Loop, public Drive {
   ~RealLoop() override;
 
   Instant now() noexcept override;
+  Instant about_now() noexcept override;
   void post(Job& job) noexcept override { jobs_.push_back(job); }
   void wake() noexcept override;
 

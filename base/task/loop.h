@@ -55,6 +55,8 @@ class Loop {
   virtual ~Loop() = default;
 
   virtual Instant now() noexcept = 0;
+  // Some milliseconds ago at most, and never later than now(), for a fifth of its cost. For records, not for decisions.
+  virtual Instant about_now() noexcept { return now(); }
 
   // Runs `job` once, later in this turn or in the next, never from inside post(). Order of posts is kept by a real loop;
   // a simulated one may permute jobs that are due at the same instant, by its seed.

@@ -2,16 +2,27 @@
 #include <cstring>
 
 #include "bindings/c/guard.h"
+#include "bindings/c/state.h"
 #include "runtime/info/report.h"
 
 using namespace aiacc;
+
+namespace {
+
+// Of the default context. In a forked child it is nobody's.
+Json recent_operations() {
+  auto pin = abi::state().contexts.find(decltype(abi::State::contexts)::kFixed);
+  return pin ? pin->context->recent_operations() : Json(Json::Array{});
+}
+
+}  // namespace
 
 extern "C" aiacc_status_t aiacc_info(char* json, size_t capacity, size_t* needed) {
   return abi::guarded([&] {
     if (json == nullptr && capacity > 0) {
       throw Error(Code::kInvalidArgument, "json is NULL and capacity is not 0: pass where the text shall go");
     }
-    const std::string text = info::report(aiacc_version()).text();
+    const std::string text = info::report(aiacc_version(), recent_operations()).text();
     if (needed != nullptr) *needed = text.size() + 1;
     if (capacity == 0) return;
     const std::size_t copied = std::min(text.size(), capacity - 1);

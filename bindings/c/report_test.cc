@@ -44,6 +44,7 @@ TEST(Info, HasAllParts) {
   EXPECT_EQ(report["transports"].items().size(), 3u);
   EXPECT_TRUE(report["transports"].items()[0]["available"].as_bool()) << "shared memory";
   EXPECT_GT(report["settings"].items().size(), 10u);
+  EXPECT_TRUE(report["recent_operations"].items().empty()) << "this process is no rank";
   EXPECT_GT(report["limits"].items().size(), 5u);
   bool loopback = false;
   for (const aiacc::Json& device : report["network"].items()) {

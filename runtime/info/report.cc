@@ -97,7 +97,7 @@ void append(Findings& all, Findings more) {
 
 }  // namespace
 
-Json report(const char* version) {
+Json report(const char* version, Json recent_operations) {
   const Environment environment = process_environment();
   Findings findings;
   const Config config = read_settings(environment, findings);
@@ -117,7 +117,8 @@ Json report(const char* version) {
                       {"transports", to_json(ways)},
                       {"settings", to_json(config)},
                       {"limits", to_json(limits)},
-                      {"findings", to_json(findings)}};
+                      {"findings", to_json(findings)},
+                      {"recent_operations", std::move(recent_operations)}};
 }
 
 }  // namespace aiacc::info
