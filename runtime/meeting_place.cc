@@ -13,6 +13,8 @@
 namespace aiacc {
 namespace {
 
+constexpr Duration kOwnNames = std::chrono::seconds(5);  // stand in a file
+
 std::int64_t milliseconds(Duration span) {
   return std::max<std::int64_t>(1, std::chrono::duration_cast<std::chrono::milliseconds>(span).count());
 }
@@ -36,7 +38,7 @@ std::unique_ptr<io::Listener> NamedPlace::open(io::Net& net) {
                              name(), error.message()));
   };
   try {
-    if (place_.host == "localhost") return net.listen(io::resolve(place_).front());
+    if (place_.host == "localhost") return net.listen(io::resolve(place_, kOwnNames).front());
     if (io::is_numeric_address(place_.host)) return net.listen(io::Address::tcp(place_.host, place_.port));
   } catch (const Error& error) {
     throw refuse(error);
@@ -54,7 +56,7 @@ std::unique_ptr<io::Listener> NamedPlace::open(io::Net& net) {
   }
 }
 
-MeetingPlace::Found NamedPlace::find(Duration) { return {io::resolve(place_), secret_}; }
+MeetingPlace::Found NamedPlace::find(Duration limit) { return {io::resolve(place_, limit), secret_}; }
 
 // --- StoredPlace ----------------------------------------------------------------------------------------------------------
 

@@ -313,3 +313,30 @@ def test_under_a_real_mpirun(rank, secret, port):
     done = subprocess.run(["mpirun", "--allow-run-as-root", "--oversubscribe", "-n", "3", str(rank), "loop", "1"], env=environment,
                           capture_output=True, text=True, timeout=TIMEOUT)
     assert done.returncode == 0, done.stderr
+
+
+# On a host of its own, whose name server takes questions and never answers; the resolver would wait for minutes.
+SILENT_SERVER = """
+mount --bind {folder}/resolv.conf /etc/resolv.conf
+mount --bind {folder}/nsswitch.conf /etc/nsswitch.conf
+/usr/bin/python3 -c 'import socket, time
+server = socket.socket(socket.AF_INET, socket.SOCK_DGRAM); server.bind(("127.0.0.1", 53)); open("{folder}/up", "w").close(); time.sleep(1000)' \
+  >/dev/null 2>&1 &
+cat {folder}/up
+exec env AIACC_RANK=1 AIACC_SIZE=2 AIACC_INIT_TIMEOUT=1s AIACC_SECRET_FILE={secret} AIACC_RENDEZVOUS=node-7.example.org:4242 \
+  RES_OPTIONS="timeout:30 attempts:5" {rank} loop 1
+"""
+
+
+@on_hosts
+def test_a_resolver_that_does_not_answer_is_not_waited_for(rank, secret, tmp_path):
+    tmp_path.chmod(0o755)
+    (tmp_path / "resolv.conf").write_text("nameserver 127.0.0.1\n")
+    (tmp_path / "nsswitch.conf").write_text("hosts: files dns\n")
+    os.mkfifo(tmp_path / "up")
+    script = SILENT_SERVER.format(folder=tmp_path, secret=secret, rank=rank)
+    with namespace_hosts.Hosts(1) as own:
+        ended = subprocess.run(own.on("h0", ["sh", "-c", script]), capture_output=True, text=True, timeout=TIMEOUT)
+    assert ended.returncode != 0
+    assert "the host 'node-7.example.org' has no known address: the system's resolver did not answer within" in ended.stderr
+    assert "(AIACC_INIT_TIMEOUT)" in ended.stderr

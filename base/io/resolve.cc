@@ -12,6 +12,7 @@
 #include <memory>
 
 #include "base/error.h"
+#include "base/io/real_clock.h"
 
 namespace aiacc::io {
 
@@ -51,19 +52,71 @@ bool is_loopback(const std::string& numeric) noexcept {
   return IN6_IS_ADDR_LOOPBACK(&v6) || (IN6_IS_ADDR_V4MAPPED(&v6) && v6.s6_addr[12] == 127);
 }
 
-std::vector<Address> resolve(const HostPort& place) {
+namespace {
+
+using AddressList = std::unique_ptr<addrinfo, void (*)(addrinfo*)>;
+
+// What a lookup uses until it ends, which may be after its caller has given it up.
+struct Lookup {
+  std::string host;
   addrinfo hints{};
-  hints.ai_family = AF_UNSPEC;
-  hints.ai_socktype = SOCK_STREAM;
-  addrinfo* list = nullptr;
-  const int error = ::getaddrinfo(place.host.c_str(), nullptr, &hints, &list);
-  if (error != 0) {
-    throw Error(Code::kPeerFailed,
-                fmt::format("the host '{}' has no known address: {}", place.host, ::gai_strerror(error)));
+  gaicb request{};
+};
+
+// Its error; EAI_INPROGRESS when the time is over.
+int wait_for(gaicb& request, Duration limit) {
+  gaicb* all[] = {&request};
+  int error = ::getaddrinfo_a(GAI_NOWAIT, all, 1, nullptr);
+  if (error != 0) return error;
+  RealClock clock;
+  const Instant end = after(clock.now(), limit);
+  for (;;) {
+    error = ::gai_error(&request);
+    const std::int64_t left = Duration(end - clock.now()).count();
+    if (error != EAI_INPROGRESS || left <= 0) return error;
+    const timespec wait{left / 1'000'000'000, left % 1'000'000'000};
+    ::gai_suspend(all, 1, &wait);
   }
-  const std::unique_ptr<addrinfo, void (*)(addrinfo*)> owner(list, ::freeaddrinfo);
+}
+
+// Null: no answer in time. Numbers need nobody's answer.
+AddressList look_up(const std::string& host, Duration limit) {
+  auto lookup = std::make_unique<Lookup>();
+  lookup->host = host;
+  lookup->hints.ai_family = AF_UNSPEC;
+  lookup->hints.ai_socktype = SOCK_STREAM;
+  gaicb& request = lookup->request;
+  request.ar_name = lookup->host.c_str();
+  request.ar_request = &lookup->hints;
+  int error = 0;
+  if (is_numeric_address(host)) {
+    error = ::getaddrinfo(request.ar_name, nullptr, &lookup->hints, &request.ar_result);
+  } else {
+    error = wait_for(request, limit);
+  }
+  if (error == EAI_INPROGRESS) {
+    // What the resolver may still write into is nobody's from now on.
+    if (::gai_cancel(&request) != EAI_CANCELED) static_cast<void>(lookup.release());
+    return {nullptr, ::freeaddrinfo};
+  }
+  if (error != 0) {
+    throw Error(Code::kPeerFailed, fmt::format("the host '{}' has no known address: {}", host, ::gai_strerror(error)));
+  }
+  return {request.ar_result, ::freeaddrinfo};
+}
+
+}  // namespace
+
+std::vector<Address> resolve(const HostPort& place, Duration limit) {
+  const AddressList list = look_up(place.host, limit);
+  if (list == nullptr) {
+    throw Error(Code::kPeerFailed,
+                fmt::format("the host '{}' has no known address: the system's resolver did not answer "
+                            "within {:.6g} s",
+                            place.host, seconds(limit)));
+  }
   std::vector<Address> found;
-  for (const addrinfo* one = list; one != nullptr; one = one->ai_next) {
+  for (const addrinfo* one = list.get(); one != nullptr; one = one->ai_next) {
     std::array<char, INET6_ADDRSTRLEN> text{};
     const void* bytes = one->ai_family == AF_INET
                             ? static_cast<const void*>(&reinterpret_cast<const sockaddr_in*>(one->ai_addr)->sin_addr)

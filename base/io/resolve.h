@@ -1,4 +1,4 @@
-// Names of hosts. The one place that asks the system's resolver, which blocks the calling thread: for coming up only.
+// Names of hosts. The one place that asks the system's resolver, and blocks the calling thread meanwhile: for coming up only.
 #pragma once
 
 #include <cstdint>
@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "base/io/net.h"
+#include "base/time.h"
 
 namespace aiacc::io {
 
@@ -25,7 +26,8 @@ bool is_numeric_address(const std::string& host) noexcept;
 bool is_loopback(const std::string& numeric) noexcept;
 
 // Addresses of a host by which TCP connects, each once, in the order that the system gives. Throws kPeerFailed with the
-// resolver's words if the name is not known, or not yet.
-std::vector<Address> resolve(const HostPort& place);
+// resolver's words if the name is not known, or not yet, and if the resolver does not answer within `limit`: it may wait for
+// minutes for a name server.
+std::vector<Address> resolve(const HostPort& place, Duration limit);
 
 }  // namespace aiacc::io

@@ -38,13 +38,13 @@ TEST(HostPort, SaysWhatIsWrong) {
 }
 
 TEST(Resolve, NumbersStandForThemselvesAndUnknownNamesAreNamed) {
-  EXPECT_EQ(resolve({"192.0.2.1", 5}), std::vector{Address::tcp("192.0.2.1", 5)});
-  EXPECT_EQ(resolve({"2001:db8::1", 5}), std::vector{Address::tcp("2001:db8::1", 5)});
-  const auto here = resolve({"localhost", 5});
+  EXPECT_EQ(resolve({"192.0.2.1", 5}, std::chrono::seconds(50)), std::vector{Address::tcp("192.0.2.1", 5)});
+  EXPECT_EQ(resolve({"2001:db8::1", 5}, std::chrono::seconds(50)), std::vector{Address::tcp("2001:db8::1", 5)});
+  const auto here = resolve({"localhost", 5}, std::chrono::seconds(50));
   EXPECT_TRUE(std::all_of(here.begin(), here.end(), [](const Address& one) { return is_loopback(one.name); }));
   EXPECT_FALSE(here.empty());
   try {
-    resolve({"nowhere.invalid", 5});
+    resolve({"nowhere.invalid", 5}, std::chrono::seconds(50));
     ADD_FAILURE();
   } catch (const Error& error) {
     EXPECT_EQ(error.code(), Code::kPeerFailed);
