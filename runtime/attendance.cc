@@ -95,13 +95,19 @@ std::optional<Attendance::Refusal> Attendance::judge(const wire::Arrive& said, c
   }
   if (said.rank < 1 || said.rank >= me_.size) throw Error(Code::kProtocol, "it is no rank of this job");
   const std::optional<Guest>& holder = guests_[static_cast<std::size_t>(said.rank)];
-  if (holder && holder->here) {
+  if (holder && holder->here && !knows(said)) {
     return Refusal{Error(Code::kInvalidState,
                          fmt::format("{} comes to {}, where rank {} is taken ({}): start one process a rank, and "
                                      "each job at a place of its own",
                                      name, place_, said.rank, who(holder->said, holder->from)))};
   }
   return std::nullopt;
+}
+
+bool Attendance::knows(const wire::Arrive& said) const {
+  const std::optional<Guest>& before = guests_[static_cast<std::size_t>(said.rank)];
+  return before && before->said.host_name == said.host_name && before->said.data_port == said.data_port &&
+         before->said.local_name == said.local_name;
 }
 
 void Attendance::came(const wire::Arrive& said, const std::string& from) {

@@ -20,9 +20,13 @@ class Attendance {
     Error why;
     bool for_all = false;
   };
-  // `from` is its address as seen from here. Throws kProtocol for what no rank says.
+  // `from` is its address as seen from here. Throws kProtocol for what no rank says. Whoever is known may come again, also
+  // while its broken connection still looks like one.
   std::optional<Refusal> judge_version(const wire::Arrive& head, int rank, const std::string& from) const;
   std::optional<Refusal> judge(const wire::Arrive& said, const std::string& from) const;
+
+  // It is the process that came as that rank before, perhaps on a new connection.
+  bool knows(const wire::Arrive& said) const;
 
   void came(const wire::Arrive& said, const std::string& from);
   // It may come again.

@@ -30,7 +30,10 @@ TEST(Attendance, SaysWhoCameAndWhoDidNot) {
       "2 of 4 ranks came to PLACE: rank 0 (h0), rank 2 (h2, tcp:10.0.0.2:5); rank 1 (h1, tcp:10.0.0.1:5) came and "
       "left; rank 3 did not");
   EXPECT_FALSE(attendance.judge(rank_of(1, 4), "tcp:10.0.0.1:6")) << "it may come again";
-  EXPECT_TRUE(attendance.judge(rank_of(2, 4), "tcp:10.0.0.1:6"));
+  EXPECT_FALSE(attendance.judge(rank_of(2, 4), "tcp:10.0.0.2:6")) << "also while its old connection stands";
+  wire::Arrive another = rank_of(2, 4);
+  another.data_port = 4711;
+  EXPECT_TRUE(attendance.judge(another, "tcp:10.0.0.2:6")) << "another process";
 }
 
 TEST(Attendance, ManyAreCountedAndNotNamed) {

@@ -19,6 +19,9 @@ namespace aiacc {
 // Of connections to rank 0: there is no job yet whose number they could carry.
 inline constexpr std::uint64_t kMeetingJob = 0;
 
+// Between the first list and the last word, whoever lost its connection has so long to be back.
+inline constexpr Duration kReturnLimit = std::chrono::seconds(5);
+
 // The sentence of a deadline; `attendance` says who is there.
 std::string too_late(Duration limit, const std::string& attendance);
 

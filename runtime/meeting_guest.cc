@@ -35,6 +35,7 @@ MeetingGuest::~MeetingGuest() = default;
 Task<wire::Roster> MeetingGuest::gather(Stop& stop) {
   try {
     wire::Roster roster = co_await call_until_answered(stop);
+    job_ = roster.job;
     co_return roster;
   } catch (const Error& error) {
     if (!stop.requested() || error.code() != Code::kTimeout) throw;
@@ -171,13 +172,41 @@ void MeetingGuest::prefer(const io::Address& reached, wire::Roster& roster) cons
 
 Task<std::vector<std::int32_t>> MeetingGuest::settle(std::int32_t first, Stop& stop) {
   const wire::Neighbours neighbours{first};
-  co_await channel_->send(neighbours, stop);
-  const wire::Frame frame = co_await next(stop);
+  std::optional<wire::Frame> answer;
+  while (!answer) {
+    std::string broken;
+    try {
+      co_await channel_->send(neighbours, stop);
+      answer = co_await next(stop);
+    } catch (const Error& error) {
+      if (stop.requested() || (error.code() != Code::kPeerFailed && error.code() != Code::kSystem)) throw;
+      broken = error.message();
+    }
+    if (!answer) co_await come_again(std::move(broken), stop);
+  }
+  const wire::Frame& frame = *answer;
   if (frame.type == wire::TurnedAway::kType) {
     const auto away = frame.as<wire::TurnedAway>();
     throw Error(static_cast<Code>(away.code), away.sentence);
   }
   co_return frame.as<wire::Settled>().firsts;
+}
+
+// Rank 0 takes the ranks of its list again until it has said its last word to all.
+Task<void> MeetingGuest::come_again(std::string broken, Stop& stop) {
+  Stop patience(stop);
+  const Deadline deadline(loop_, after(loop_.now(), kReturnLimit), patience, "rank 0 does not answer");
+  wire::Roster again;
+  try {
+    again = co_await call_until_answered(patience);
+  } catch (const Error&) {
+    if (stop.requested() || !patience.requested()) throw;
+  }
+  if (again.job == job_) co_return;
+  throw Error(Code::kPeerFailed,
+              fmt::format("rank 0 ({}) went away while the job came together: {}; it was not found at {} again",
+                          host_name_, broken, place_.name()),
+              0);
 }
 
 // --- life -----------------------------------------------------------------------------------------------------------------

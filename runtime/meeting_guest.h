@@ -35,6 +35,7 @@ class MeetingGuest final : public Meeting, private Root::Owner {
   Task<wire::Frame> next(Stop& stop);
   void prefer(const io::Address& reached, wire::Roster& roster) const;
   void give_up_on_a_steady_no(bool refused);
+  Task<void> come_again(std::string broken, Stop& stop);
   std::string attendance() const;
   Task<void> listen();
   void root_ended(Root& root, std::exception_ptr error) noexcept override;
@@ -49,6 +50,7 @@ class MeetingGuest final : public Meeting, private Root::Owner {
   Duration patience_ = wire::kHandshakeLimit;
   std::optional<Instant> no_since_;
   std::string host_name_;  // of rank 0
+  std::uint64_t job_ = 0;  // as the roster says
   std::string reason_;     // why the last attempt failed
   std::string last_word_;  // of rank 0, while it waits for others
   unsigned attempts_ = 0;

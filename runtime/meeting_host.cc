@@ -62,7 +62,7 @@ Task<void> MeetingHost::serve(Guest* guest) {
       co_return;
     }
     const auto neighbours = frame->as<wire::Neighbours>();
-    if (!guest->came || !gathered_) throw Error(Code::kProtocol, "it told of its neighbours before it knew them");
+    if (!guest->came || !roster_) throw Error(Code::kProtocol, "it told of its neighbours before it knew them");
     firsts_[static_cast<std::size_t>(guest->said.rank)] = neighbours.first;
     changed_.set();
   }
@@ -104,10 +104,35 @@ void MeetingHost::admit(Guest& guest, const wire::Frame& frame) {
     return refuse(guest, refusal->why);
   }
   if (failed_) return refuse(guest, *failed_);
+  if (roster_ && !attendance_.knows(guest.said)) {
+    const Error why(Code::kPeerFailed,
+                    fmt::format("{} began anew while the job came together", Attendance::who(guest.said, guest.from)),
+                    guest.said.rank);
+    refuse_all(why);
+    return refuse(guest, why);
+  }
+  replace(guest);
   guest.came = true;
   attendance_.came(guest.said, guest.from);
   ours_ += guest.said.dropped;
+  if (roster_) welcome_back(guest);
   changed_.set();
+}
+
+// Its broken connection may still look like one.
+void MeetingHost::replace(const Guest& by) {
+  for (const std::shared_ptr<Guest>& each : guests_) {
+    if (each.get() == &by || !each->came || each->said.rank != by.said.rank) continue;
+    each->came = false;
+    each->stop.request(std::make_exception_ptr(Error(Code::kAborted, "the rank has come on another connection")));
+  }
+}
+
+void MeetingHost::welcome_back(Guest& guest) {
+  away_.erase(guest.said.rank);
+  for (const std::shared_ptr<Guest>& each : guests_) {
+    if (each.get() == &guest) say(each, *roster_);
+  }
 }
 
 void MeetingHost::refuse(Guest& guest, const Error& why) {
@@ -129,10 +154,17 @@ void MeetingHost::refuse_all(const Error& why) {
 void MeetingHost::gone(const Guest& guest, const std::string& how) {
   const int rank = guest.said.rank;
   if (guest.left || leaving_ || failed_) return;
-  if (!gathered_) return attendance_.went(rank);  // it may come again
   const std::string sentence = fmt::format("{} went away: {}", Attendance::who(guest.said, guest.from), how);
   if (settled_) return lose(rank, sentence);
-  refuse_all(Error(Code::kPeerFailed, sentence + ", while the job came together", rank));
+  attendance_.went(rank);  // it may come again
+  if (roster_) away_[rank] = {after(loop_.now(), kReturnLimit), sentence};
+}
+
+void MeetingHost::give_up_waiting() {
+  for (const auto& [rank, away] : away_) {
+    if (loop_.now() < away.until) continue;
+    return refuse_all(Error(Code::kPeerFailed, away.sentence + ", while the job came together", rank));
+  }
 }
 
 void MeetingHost::lose(int rank, const std::string& sentence) {
@@ -214,22 +246,24 @@ Task<wire::Roster> MeetingHost::gather(Stop& stop) {
     throw Error(*failed_);
   }
   if (ended) std::rethrow_exception(ended);
-  reception_.reset();  // from now on the place is free for the next job
-  gathered_ = true;
-  wire::Roster roster = make_roster();
-  say_all(roster);
-  co_return roster;
+  roster_ = make_roster();
+  say_all(*roster_);
+  co_return *roster_;
 }
 
 Task<std::vector<std::int32_t>> MeetingHost::settle(std::int32_t first, Stop& stop) {
   firsts_[0] = first;
   const auto unknown = [](const std::optional<std::int32_t>& one) { return !one.has_value(); };
-  while (!failed_ && std::any_of(firsts_.begin(), firsts_.end(), unknown)) co_await wait_a_second(stop);
+  while (!failed_ && (!away_.empty() || std::any_of(firsts_.begin(), firsts_.end(), unknown))) {
+    co_await wait_a_second(stop);
+    give_up_waiting();
+  }
   if (failed_) {
     co_await wait_for_sayings(kLastWords);
     throw Error(*failed_);
   }
   settled_ = true;
+  reception_.reset();  // from now on the place is free for the next job
   wire::Settled settled;
   for (const std::optional<std::int32_t>& one : firsts_) settled.firsts.push_back(*one);
   say_all(settled);

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <list>
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -56,7 +57,10 @@ class MeetingHost final : public Meeting, private wire::Reception::Owner, privat
   void admit(Guest& guest, const wire::Frame& frame);
   void refuse(Guest& guest, const Error& why);
   void refuse_all(const Error& why);
+  void welcome_back(Guest& guest);
+  void replace(const Guest& by);
   void gone(const Guest& guest, const std::string& how);
+  void give_up_waiting();
   void lose(int rank, const std::string& sentence);
   template <wire::Message T>
   void say(const std::shared_ptr<Guest>& guest, const T& message);
@@ -82,8 +86,13 @@ class MeetingHost final : public Meeting, private wire::Reception::Owner, privat
   std::uint64_t turned_away_ = 0;
   std::uint64_t ours_ = 0;  // of them, as those say who came again
   std::vector<std::string> remarks_;
-  std::optional<Error> failed_;  // why there will be no job
-  bool gathered_ = false;
+  std::optional<Error> failed_;         // why there will be no job
+  std::optional<wire::Roster> roster_;  // once all have come
+  struct Away {
+    Instant until;
+    std::string sentence;
+  };
+  std::map<int, Away> away_;  // by rank: who lost its connection since then
   bool settled_ = false;
   bool leaving_ = false;
   std::vector<std::optional<std::int32_t>> firsts_;
