@@ -18,15 +18,7 @@ bool Mailbox::Part::matches(Kind kind, std::uint64_t sequence, std::uint32_t tag
 }
 
 MessageHeader Mailbox::Part::header(MessageKind kind) const noexcept {
-  const Exchange& exchange = owner_.exchange_;
-  MessageHeader header = mailbox().header(group(), kind, peer_);
-  const bool bulk = kind == MessageKind::kData && !exchange.urgent_;
-  header.traffic = bulk ? TrafficClass::kBulk : TrafficClass::kLatency;
-  header.tag = tag_;
-  header.sequence = exchange.sequence_;
-  header.fingerprint = exchange.fingerprint_;
-  header.total = buffer_.bytes;
-  return header;
+  return owner_.exchange_.header(kind, peer_, tag_, buffer_.bytes);
 }
 
 void Mailbox::Part::start() noexcept {
@@ -68,10 +60,12 @@ void Mailbox::SendPart::begin() noexcept {
     eager.length = next_ = buffer_.bytes;
     ++posts_;
     mailbox().post(peer_, eager, buffer_, *this);
-  } else {
-    offered_ = true;
-    mailbox().post_header(peer_, header(MessageKind::kOffer));
+    return;
   }
+  const std::optional<Exchange::Announced> announced = owner_.exchange_.take_announced(peer_, tag_);
+  offered_ = !announced || !announced->granted;
+  if (!announced) mailbox().post_header(peer_, header(MessageKind::kOffer));
+  if (!offered_) post_chunks();
 }
 
 void Mailbox::SendPart::granted() noexcept {
@@ -281,6 +275,38 @@ Exchange::Exchange(Mailbox& mailbox, const ViewPtr& view, int rank, std::uint64_
       return;
     }
   }
+}
+
+MessageHeader Exchange::header(MessageKind kind, int peer, std::uint32_t tag, std::size_t bytes) const noexcept {
+  MessageHeader header = mailbox_.header(group_, kind, peer);
+  const bool bulk = kind == MessageKind::kData && !urgent_;
+  header.traffic = bulk ? TrafficClass::kBulk : TrafficClass::kLatency;
+  header.tag = tag;
+  header.sequence = sequence_;
+  header.fingerprint = fingerprint_;
+  header.total = bytes;
+  return header;
+}
+
+void Exchange::announce(int to, std::uint32_t tag, std::size_t bytes) noexcept {
+  if (bytes <= Mailbox::kEagerBytes || group_.error) return;
+  const int peer = mailbox_.world_rank(group_, to);
+  announced_.push_back({peer, tag, false});
+  mailbox_.post_header(peer, header(MessageKind::kOffer, peer, tag, bytes));
+}
+
+Exchange::Announced* Exchange::announced(int peer, std::uint32_t tag) noexcept {
+  const auto found = std::find_if(announced_.begin(), announced_.end(),
+                                  [&](const Announced& one) { return one.peer == peer && one.tag == tag; });
+  return found == announced_.end() ? nullptr : &*found;
+}
+
+std::optional<Exchange::Announced> Exchange::take_announced(int peer, std::uint32_t tag) noexcept {
+  Announced* const found = announced(peer, tag);
+  if (found == nullptr) return std::nullopt;
+  const Announced taken = *found;
+  announced_.erase(announced_.begin() + (found - announced_.data()));
+  return taken;
 }
 
 Exchange::~Exchange() {

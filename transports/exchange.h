@@ -138,6 +138,9 @@ class Exchange final : public ListNode<Exchange> {
     return Transfer(*this, stop, std::nullopt, Transfer::From{from, tag, into});
   }
   Transfer send_recv(Transfer::To to, Transfer::From from, Stop& stop) { return Transfer(*this, stop, to, from); }
+  // A message of that length will be sent, once it is there. If it is one that is offered, its offer leaves now, and may pass
+  // what this rank sends meanwhile; nothing happens otherwise. The send may also never come, when the operation fails.
+  void announce(int to, std::uint32_t tag, std::size_t bytes) noexcept;
 
   int rank() const noexcept { return group_.rank; }
   int size() const noexcept { return group_.view->size(); }
@@ -152,6 +155,15 @@ class Exchange final : public ListNode<Exchange> {
  private:
   friend class Mailbox;
   friend class Transfer;
+  struct Announced {
+    int peer;  // world rank
+    std::uint32_t tag;
+    bool granted;
+  };
+  Announced* announced(int peer, std::uint32_t tag) noexcept;
+  std::optional<Announced> take_announced(int peer, std::uint32_t tag) noexcept;
+  MessageHeader header(MessageKind kind, int peer, std::uint32_t tag, std::size_t bytes) const noexcept;
+
   Mailbox& mailbox_;
   Mailbox::Group& group_;
   std::uint64_t sequence_;
@@ -161,6 +173,7 @@ class Exchange final : public ListNode<Exchange> {
   int questions_ = 0;
   int mate_ = kNoPeer;
   bool urgent_ = false;
+  std::vector<Announced> announced_;  // whose send has not begun
   std::vector<char> begun_;  // of a survey: by rank, whether it has answered that it has begun this; else empty
 };
 

@@ -65,6 +65,7 @@ sim_sources += \
 	transports/sim/sim_port.h
 
 transports_tests += \
+	transports/announce_test.cc \
 	transports/mailbox_test.cc \
 	transports/message_conformance.h \
 	transports/sim/sim_domain_test.cc \

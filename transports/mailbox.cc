@@ -284,7 +284,11 @@ void Mailbox::granted(Group& group, int from, const MessageHeader& header) {
       found = static_cast<SendPart*>(&part);
     }
   });
-  if (found != nullptr) found->granted();
+  if (found != nullptr) {
+    found->granted();
+  } else if (Exchange* exchange = find_exchange(group, header.sequence); exchange != nullptr) {
+    if (Exchange::Announced* early = exchange->announced(from, header.tag); early != nullptr) early->granted = true;
+  }
 }
 
 }  // namespace aiacc

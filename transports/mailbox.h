@@ -9,6 +9,8 @@
 //            ◀────────────────── kGrant
 //     kData, kData … ──────────▶  into place
 //
+// A sender that knows of a message before it has it may offer it early (Exchange::announce).
+//
 // Eager bytes are limited by credit for each sender: a receiver stores at most kCreditBytes of what nobody asked for yet.
 // A sender out of credit offers instead, so it never waits for credit; each header carries the receiver's current limit.
 //

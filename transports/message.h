@@ -20,7 +20,7 @@ namespace aiacc {
 
 enum class MessageKind : std::uint8_t {
   kEager = 1,    // header and payload together
-  kOffer = 2,    // rendezvous: the payload waits at the sender
+  kOffer = 2,    // rendezvous: the payload waits at the sender, or will
   kGrant = 3,    // the receiver has a place for an offer
   kData = 4,     // payload of a granted offer
   kAck = 5,      // everything up to `sequence` of this direction arrived

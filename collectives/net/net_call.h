@@ -81,6 +81,8 @@ class NetCall {
   Transfer send_recv(int to, Buffer data, int from, Buffer into, std::uint64_t step, Stop& stop) {
     return exchange().send_recv({member(to), tag(step), data}, {member(from), tag(step), into}, stop);
   }
+  // That message will come, of so many bytes: a large one needs a place at its receiver, which is asked for meanwhile.
+  void announce(int to, std::uint64_t step, std::size_t bytes) { exchange().announce(member(to), tag(step), bytes); }
 
   Operation& op;
 

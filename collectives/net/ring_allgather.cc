@@ -19,11 +19,13 @@ Task<void> lane(Ring& ring, std::size_t index, std::size_t lanes, Stop& stop) {
       const Extent segment = ring.blocks.segment_of(block, index);
       return call.op.recv.slice((ring.blocks.of(block).begin + segment.begin) * bytes, segment.count * bytes);
     };
+    const int right = (call.rank() + 1) % n;
     for (int k = 0; k < n - 1; ++k) {
       const Buffer sent = part_of((call.rank() - k + n) % n);
       const Buffer arrived = part_of((call.rank() - k - 1 + n) % n);
       const std::uint64_t step = index * static_cast<std::size_t>(n) + static_cast<std::size_t>(k);
-      co_await call.send_recv((call.rank() + 1) % n, sent, (call.rank() + n - 1) % n, arrived, step, stop);
+      if (k < n - 2) call.announce(right, step + 1, arrived.bytes);
+      co_await call.send_recv(right, sent, (call.rank() + n - 1) % n, arrived, step, stop);
     }
   }
 }

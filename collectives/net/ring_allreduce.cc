@@ -9,46 +9,57 @@ struct Ring {
   NetCall call;
   Buffer input;    // what this rank contributes; may be the output
   Parts segments;  // of the whole; each goes round the ring on its own
+
+  Parts slices_of(std::size_t segment) const noexcept {
+    return {segments.length(segment), static_cast<std::size_t>(call.size())};
+  }
+  std::uint64_t number(std::size_t segment, int step) const noexcept {
+    return segment * 2 * static_cast<std::size_t>(call.size()) + static_cast<std::uint64_t>(step);
+  }
 };
 
-// One segment: n slices, each a message a step. In step k of the first half this rank sends slice rank−k and adds slice
-// rank−k−1; after n−1 steps it owns slice rank+1 and passes finished slices on in the same way.
-Task<void> segment(Ring& ring, std::size_t index, Buffer scratch, Stop& stop) {
+// One segment: n slices, each a message a step. In step k this rank sends slice rank−k and gets slice rank−k−1: in the first
+// n−1 steps a partial sum, to which it adds its own; it then has the whole sum of slice rank+1, and finished slices go round
+// in the same way. Each message is announced a step before: an offer that leaves with it would stand behind all that the
+// other lanes send.
+Task<void> segment(Ring& ring, std::size_t index, std::size_t next, Buffer scratch, Stop& stop) {
   NetCall& call = ring.call;
   const int n = call.size();
+  const int steps = 2 * (n - 1);
   const int right = (call.rank() + 1) % n;
   const int left = (call.rank() + n - 1) % n;
   const std::size_t bytes = call.element_bytes();
-  const Parts slices{ring.segments.length(index), static_cast<std::size_t>(n)};
   const std::size_t base = ring.segments.offset(index);
+  const Parts slices = ring.slices_of(index);
   const auto slice_of = [&](const Buffer& whole, int slice) {
-    const auto part = static_cast<std::size_t>(slice);
+    const auto part = static_cast<std::size_t>((slice + 2 * n) % n);
     return whole.slice((base + slices.offset(part)) * bytes, slices.length(part) * bytes);
   };
-  const std::uint64_t first_step = index * 2 * static_cast<std::size_t>(n);
 
-  for (int k = 0; k < n - 1; ++k) {
-    const int out = (call.rank() - k + n) % n;
-    const int in = (call.rank() - k - 1 + n) % n;
-    const Buffer arrived = scratch.slice(0, slice_of(ring.input, in).bytes);
-    const Buffer sent = slice_of(k == 0 ? ring.input : call.op.recv, out);
-    co_await call.send_recv(right, sent, left, arrived, first_step + static_cast<std::uint64_t>(k), stop);
-    const Buffer operands[] = {arrived, slice_of(ring.input, in)};
-    const Buffer sum = slice_of(call.op.recv, in);
-    const Compute::Step step{.first = false, .last = k == n - 2, .ranks = call.op.inputs()};
-    co_await call.compute().reduce({&sum, 1}, operands, sum.bytes / bytes, call.op.call.reduction, step);
-  }
-  for (int k = 0; k < n - 1; ++k) {
-    const Buffer sent = slice_of(call.op.recv, (call.rank() + 1 - k + n) % n);
-    const Buffer arrived = slice_of(call.op.recv, (call.rank() - k + n) % n);
-    co_await call.send_recv(right, sent, left, arrived, first_step + static_cast<std::uint64_t>(n - 1 + k), stop);
+  for (int step = 0; step < steps; ++step) {
+    const Buffer sent = slice_of(step == 0 ? ring.input : call.op.recv, call.rank() - step);
+    const Buffer got = slice_of(call.op.recv, call.rank() - step - 1);
+    const bool partial = step < n - 1;
+    const Buffer arrived = partial ? scratch.slice(0, got.bytes) : got;
+    if (step + 1 < steps) {
+      call.announce(right, ring.number(index, step + 1), got.bytes);
+    } else if (next < ring.segments.parts) {
+      call.announce(right, ring.number(next, 0),
+                    ring.slices_of(next).length(static_cast<std::size_t>(call.rank())) * bytes);
+    }
+    co_await call.send_recv(right, sent, left, arrived, ring.number(index, step), stop);
+    if (!partial) continue;
+    const Buffer operands[] = {arrived, slice_of(ring.input, call.rank() - step - 1)};
+    const Compute::Step pass{.first = false, .last = step == n - 2, .ranks = call.op.inputs()};
+    co_await call.compute().reduce({&got, 1}, operands, got.bytes / bytes, call.op.call.reduction, pass);
   }
 }
 
 Task<void> lane(Ring& ring, std::size_t index, std::size_t lanes, Stop& stop) {
-  const Parts first{ring.segments.length(0), static_cast<std::size_t>(ring.call.size())};
-  Scratch scratch(ring.call.op, first.length(0) * ring.call.element_bytes());
-  for (; index < ring.segments.parts; index += lanes) co_await segment(ring, index, scratch.buffer(), stop);
+  Scratch scratch(ring.call.op, ring.slices_of(0).length(0) * ring.call.element_bytes());
+  for (; index < ring.segments.parts; index += lanes) {
+    co_await segment(ring, index, index + lanes, scratch.buffer(), stop);
+  }
 }
 
 }  // namespace

@@ -44,7 +44,9 @@ Task<void> lane(Ring& ring, std::size_t index, std::size_t lanes, Stop& stop) {
       const int block = (call.rank() - k - 2 + 2 * n) % n;
       Buffer mine = part_of(block);
       const Buffer came = arrived.slice(0, mine.bytes);
-      co_await call.send_recv((call.rank() + 1) % n, sum, (call.rank() + n - 1) % n, came, step, stop);
+      const int right = (call.rank() + 1) % n;
+      if (k < n - 2) call.announce(right, step + 1, came.bytes);
+      co_await call.send_recv(right, sum, (call.rank() + n - 1) % n, came, step, stop);
       if (scale_before) {
         const Buffer place = scaled.buffer().slice(0, mine.bytes);
         co_await scale(place, mine);

@@ -1,0 +1,82 @@
+// Messages whose sender asks for their place before they are there.
+#include <gtest/gtest.h>
+
+#include <vector>
+
+#include "transports/exchange.h"
+#include "transports/sim/sim_cluster.h"
+
+namespace aiacc {
+namespace {
+
+using namespace std::chrono_literals;
+using sim::SimCluster;
+using sim::SimRank;
+
+constexpr std::size_t kLarge = 4 * Mailbox::kEagerBytes;
+constexpr Duration kReady = 1ms;  // when the sender has what it sends
+
+struct FakeCall {
+  std::string describe() const { return "a call"; }
+};
+
+Task<void> give(SimCluster* cluster, SimRank* self, bool announced, std::vector<std::byte>* bytes) {
+  Exchange exchange(self->mailbox(), cluster->view(), self->rank(), 1, 7, CallNote(FakeCall{}));
+  if (announced) exchange.announce(1, 5, bytes->size());
+  co_await sleep_for(self->loop(), kReady, self->stop());
+  co_await exchange.send(1, 5, Buffer{bytes->data(), bytes->size()}, self->stop());
+}
+
+Task<void> take(SimCluster* cluster, SimRank* self, Duration begins, std::vector<std::byte>* bytes) {
+  if (begins > Duration{}) co_await sleep_for(self->loop(), begins, self->stop());
+  Exchange exchange(self->mailbox(), cluster->view(), self->rank(), 1, 7, CallNote(FakeCall{}));
+  co_await exchange.recv(0, 5, Buffer{bytes->data(), bytes->size()}, self->stop());
+}
+
+// How long after the sender had it the message was there.
+Duration took(std::size_t size, bool announced, Duration receiver_begins) {
+  SimCluster cluster(1, 2);
+  std::vector<std::byte> sent(size, std::byte{42}), got(size);
+  cluster.rank(0).start(give(&cluster, &cluster.rank(0), announced, &sent));
+  cluster.rank(1).start(take(&cluster, &cluster.rank(1), receiver_begins, &got));
+  EXPECT_TRUE(cluster.run());
+  EXPECT_EQ(got, sent);
+  return cluster.rank(1).ended_at().time_since_epoch() - kReady;
+}
+
+TEST(Announce, SparesAMessageTheWayOfItsOfferAndGrant) {
+  const Duration latency = sim::LinkModel{}.latency;
+  EXPECT_GE(took(kLarge, false, 0ms) - took(kLarge, true, 0ms), 2 * latency);
+}
+
+TEST(Announce, OfAMessageThatNeedsNoOfferDoesNothing) {
+  EXPECT_EQ(took(Mailbox::kEagerBytes, true, 0ms), took(Mailbox::kEagerBytes, false, 0ms));
+}
+
+TEST(Announce, WaitsForAReceiverThatComesLate) {
+  // Before the sender is ready, and after.
+  EXPECT_LT(took(kLarge, true, kReady / 2), took(kLarge, false, kReady / 2));
+  EXPECT_GT(took(kLarge, true, 2 * kReady), kReady);
+}
+
+Task<void> announce_and_fail(SimCluster* cluster, SimRank* self) {
+  {
+    Exchange exchange(self->mailbox(), cluster->view(), self->rank(), 1, 7, CallNote(FakeCall{}));
+    exchange.announce(1, 5, kLarge);
+    co_await sleep_for(self->loop(), kReady, self->stop());
+  }
+  self->mailbox().abort(cluster->view(), self->rank(), Error(Code::kAborted, "it will not come", self->rank()));
+}
+
+TEST(Announce, OfAMessageThatNeverComesEndsWithItsGroup) {
+  SimCluster cluster(1, 2);
+  std::vector<std::byte> got(kLarge);
+  cluster.rank(0).start(announce_and_fail(&cluster, &cluster.rank(0)));
+  cluster.rank(1).start(take(&cluster, &cluster.rank(1), 0ms, &got));
+  ASSERT_TRUE(cluster.run());
+  ASSERT_TRUE(cluster.rank(1).error());
+  EXPECT_EQ(cluster.rank(1).error()->code(), Code::kAborted);
+}
+
+}  // namespace
+}  // namespace aiacc
