@@ -214,6 +214,43 @@ concept Operands =
 template <class R, class Op>
 concept Results = Operands<R, Op> && !std::is_const_v<std::remove_reference_t<std::ranges::range_reference_t<R>>>;
 
+// --- uneven calls ----------------------------------------------------------------------------------------------------
+
+// Where the ranks' blocks stand in a buffer: counts[r] elements each, one after another, or from element displacements[r]
+// on. Looks at the caller's numbers, which are read when the operation is called.
+//   world.allgatherv(mine, all, counts);
+//   world.allgatherv(mine, all, {counts, displacements});
+class Blocks {
+ public:
+  using Numbers = std::span<const std::size_t>;
+
+  Blocks() = default;
+  template <class Counts>
+  requires std::is_convertible_v<const Counts &, Numbers> Blocks(const Counts &counts) : counts_(counts) {}
+  Blocks(Numbers counts, Numbers displacements) : counts_(counts), displacements_(displacements) {
+    if (counts.size() != displacements.size()) {
+      throw Error(AIACC_ERR_INVALID_ARGUMENT, "counts and displacements have not one number each for each rank");
+    }
+  }
+  Numbers counts() const noexcept { return counts_; }
+  // Null: one after another.
+  const std::size_t *displacements() const noexcept { return displacements_.empty() ? nullptr : displacements_.data(); }
+  // Whether all stand in a buffer of so many elements.
+  bool fit(std::size_t elements) const noexcept {
+    std::size_t at = 0;
+    for (std::size_t rank = 0; rank < counts_.size(); ++rank) {
+      if (!displacements_.empty()) at = displacements_[rank];
+      if (at > elements || counts_[rank] > elements - at) return false;
+      at += counts_[rank];
+    }
+    return true;
+  }
+
+ private:
+  Numbers counts_;
+  Numbers displacements_;
+};
+
 // --- options of an operation -----------------------------------------------------------------------------------------
 
 // Of one operation; see aiacc_attr_t.
@@ -511,18 +548,18 @@ class Calls {
     });
   }
 
-  // As allgather, with counts[r] elements of rank r.
+  // As allgather, with blocks.counts()[r] elements of rank r.
   template <Elements S, Buffer R>
-  auto allgatherv(const S &send, R &&recv, std::span<const std::size_t> counts, const Options &options = {}) const {
+  auto allgatherv(const S &send, R &&recv, const Blocks &blocks, const Options &options = {}) const {
     same_type<S, R>();
-    holds(recv, counts);
+    holds(recv, blocks);
     return call(options, [&](auto group, auto attr, auto request) {
-      return aiacc_allgatherv(data(send), count(send), data(recv), counts.data(), nullptr, type(send), group, attr,
-                              request);
+      return aiacc_allgatherv(data(send), count(send), data(recv), blocks.counts().data(), blocks.displacements(),
+                              type(send), group, attr, request);
     });
   }
 
-  // As reduce_scatter, with counts[r] elements for rank r.
+  // As reduce_scatter, with counts[r] elements for rank r, one block after another.
   template <class Op, Operands<Op> S, Results<Op> R>
   auto reduce_scatterv(const S &send, R &&recv, std::span<const std::size_t> counts, const Op &op,
                        const Options &options = {}) const {
@@ -546,16 +583,15 @@ class Calls {
     });
   }
 
-  // send_counts[r] elements go to rank r, recv_counts[r] come from there; blocks stand one after another.
+  // Block r of `out` goes to rank r, block r of `in` comes from there.
   template <Elements S, Buffer R>
-  auto alltoallv(const S &send, std::span<const std::size_t> send_counts, R &&recv,
-                 std::span<const std::size_t> recv_counts, const Options &options = {}) const {
+  auto alltoallv(const S &send, const Blocks &out, R &&recv, const Blocks &in, const Options &options = {}) const {
     same_type<S, R>();
-    holds(send, send_counts);
-    holds(recv, recv_counts);
+    holds(send, out);
+    holds(recv, in);
     return call(options, [&](auto group, auto attr, auto request) {
-      return aiacc_alltoallv(data(send), send_counts.data(), nullptr, data(recv), recv_counts.data(), nullptr,
-                             type(send), group, attr, request);
+      return aiacc_alltoallv(data(send), out.counts().data(), out.displacements(), data(recv), in.counts().data(),
+                             in.displacements(), type(send), group, attr, request);
     });
   }
 
@@ -577,27 +613,25 @@ class Calls {
     });
   }
 
-  // As gather, with counts[r] elements of rank r; `recv` and `counts` may be empty on other ranks than the root.
+  // As gather, with blocks.counts()[r] elements of rank r; `recv` and `blocks` may be empty on other ranks than the root.
   template <Elements S, Buffer R>
-  auto gatherv(const S &send, R &&recv, std::span<const std::size_t> counts, int root,
-               const Options &options = {}) const {
+  auto gatherv(const S &send, R &&recv, const Blocks &blocks, int root, const Options &options = {}) const {
     same_type<S, R>();
-    if (self().rank() == root) holds(recv, counts);
+    if (self().rank() == root) holds(recv, blocks);
     return call(options, [&](auto group, auto attr, auto request) {
-      return aiacc_gatherv(data(send), count(send), data(recv), counts.data(), nullptr, type(send), root, group, attr,
-                           request);
+      return aiacc_gatherv(data(send), count(send), data(recv), blocks.counts().data(), blocks.displacements(),
+                           type(send), root, group, attr, request);
     });
   }
 
-  // As scatter, with counts[r] elements for rank r; `send` and `counts` may be empty on other ranks than the root.
+  // As scatter, with blocks.counts()[r] elements for rank r; `send` and `blocks` may be empty on other ranks than the root.
   template <Elements S, Buffer R>
-  auto scatterv(const S &send, std::span<const std::size_t> counts, R &&recv, int root,
-                const Options &options = {}) const {
+  auto scatterv(const S &send, const Blocks &blocks, R &&recv, int root, const Options &options = {}) const {
     same_type<S, R>();
-    if (self().rank() == root) holds(send, counts);
+    if (self().rank() == root) holds(send, blocks);
     return call(options, [&](auto group, auto attr, auto request) {
-      return aiacc_scatterv(data(send), counts.data(), nullptr, data(recv), count(recv), type(recv), root, group, attr,
-                            request);
+      return aiacc_scatterv(data(send), blocks.counts().data(), blocks.displacements(), data(recv), count(recv),
+                            type(recv), root, group, attr, request);
     });
   }
 
@@ -657,12 +691,13 @@ class Calls {
     detail::require(count(blocks) % ranks == 0, "the buffer is no block of equal length for each rank of the group");
     return count(blocks) / ranks;
   }
-  void holds(const auto &blocks, std::span<const std::size_t> counts) const {
-    std::size_t all = 0;
-    for (const std::size_t one : counts) all += one;
-    detail::require(counts.size() == static_cast<std::size_t>(self().size()),
+  void holds(const auto &buffer, const Blocks &blocks) const {
+    detail::require(blocks.counts().size() == static_cast<std::size_t>(self().size()),
                     "counts has not one number for each rank");
-    detail::require(count(blocks) >= all, "the buffer is shorter than its counts together");
+    detail::require(blocks.fit(count(buffer)),
+                    blocks.displacements() == nullptr
+                        ? "the buffer is shorter than its counts together"
+                        : "a block ends after the buffer: look at its displacement and count");
   }
   const Self &self() const { return static_cast<const Self &>(*this); }
   template <class Submit>

@@ -128,6 +128,61 @@ void try_blocks(const aiacc::Group& world) {
   EXPECT(mine == std::vector<float>(own + 1, static_cast<float>(rank)));
 }
 
+// The same where the blocks stand in the opposite order, with a hole between any two.
+void try_displacements(const aiacc::Group& world) {
+  const int rank = world.rank();
+  const std::size_t size = static_cast<std::size_t>(world.size());
+  const std::size_t own = static_cast<std::size_t>(rank);
+  std::vector<std::size_t> counts(size);
+  std::iota(counts.begin(), counts.end(), 1);
+  std::vector<std::size_t> displacements(size);
+  for (std::size_t other = size - 1; other-- > 0;)
+    displacements[other] = displacements[other + 1] + counts[other + 1] + 1;
+  const std::size_t elements = displacements[0] + counts[0];
+  const auto holds = [&](const std::vector<std::int32_t>& all) {
+    std::vector<std::int32_t> expected(elements, -1);
+    for (std::size_t other = 0; other < size; ++other) {
+      for (std::size_t i = 0; i < counts[other]; ++i) {
+        expected[displacements[other] + i] = static_cast<std::int32_t>(other);
+      }
+    }
+    return all == expected;
+  };
+  const std::vector<std::int32_t> mine(own + 1, rank);
+  std::vector<std::int32_t> all(elements, -1);
+  world.allgatherv(mine, all, {counts, displacements});
+  EXPECT(holds(all));
+
+  const int root = world.size() - 1;
+  std::vector<std::int32_t> at_root(rank == root ? elements : 0, -1);
+  world.async().gatherv(mine, at_root, {counts, displacements}, root).wait();
+  if (rank == root) EXPECT(holds(at_root));
+  std::vector<std::int32_t> back(own + 1, -1);
+  world.scatterv(at_root, {counts, displacements}, back, root);
+  EXPECT(back == mine);
+
+  const std::vector<std::size_t> sent(size, own + 1);
+  std::vector<std::size_t> to(size);
+  for (std::size_t other = 0; other < size; ++other) to[other] = (size - 1 - other) * (own + 1);
+  std::vector<std::int32_t> in(elements, -1);
+  world.alltoallv(std::vector<std::int32_t>(size * (own + 1), rank), {sent, to}, in, {counts, displacements});
+  EXPECT(holds(in));
+
+  const auto status = [](const auto& call) {
+    try {
+      call();
+    } catch (const aiacc::Error& error) {
+      return error.status();
+    }
+    return AIACC_OK;
+  };
+  const std::vector<std::size_t> too_few(size + 1);
+  std::vector<std::size_t> far = displacements;
+  far[0] = static_cast<std::size_t>(-1);
+  EXPECT(status([&] { world.allgatherv(mine, all, {counts, too_few}); }) == AIACC_ERR_INVALID_ARGUMENT);
+  EXPECT(status([&] { world.allgatherv(mine, all, {counts, far}); }) == AIACC_ERR_INVALID_ARGUMENT);
+}
+
 // How many numbers there were, and the first and the last: what an operator that does not commute keeps in order.
 struct Run {
   std::int64_t count;
@@ -338,6 +393,7 @@ int main() {
     const aiacc::Group world = context.world();
     try_blocking(world);
     try_blocks(world);
+    try_displacements(world);
     try_operators(world);
     try_requests(world);
     try_coroutines(world);
