@@ -33,6 +33,7 @@ struct ConfigValues {
   std::optional<std::int64_t> local_rank;
   std::optional<std::int64_t> local_size;
   std::optional<std::int64_t> host_index;
+  bool terminal = false;
   bool singleton = false;
   Duration init_timeout{};
   Duration timeout{};

@@ -34,6 +34,8 @@ constexpr std::array kTable{
               "0.1"},
     ConfigRow{"AIACC_HOST_INDEX", &V::host_index, "", "0", "2147483646", kLauncher,
               "Number of this host among the hosts of the job.", "0.1"},
+    ConfigRow{"AIACC_TERMINAL", &V::terminal, "no", "", "", kLauncher,
+              "Standard output passes through aiaccrun to a terminal, as it is.", "0.1"},
     ConfigRow{"AIACC_SINGLETON", &V::singleton, "no", "", "", kUser,
               "Run as a world of one rank although the environment shows another launcher.", "0.1"},
     ConfigRow{"AIACC_INIT_TIMEOUT", &V::init_timeout, "300s", "1ms", "30d", kUser,

@@ -10,8 +10,9 @@ namespace aiacc::launcher {
 
 namespace {
 
-constexpr std::array<std::string_view, 12> kOwn = {
-    "AIACC_RANK", "AIACC_SIZE", "AIACC_LOCAL_RANK", "AIACC_LOCAL_SIZE", "AIACC_HOST_INDEX", "AIACC_AGENT",
+constexpr const char* kTerminal = "AIACC_TERMINAL";
+constexpr std::array<std::string_view, 13> kOwn = {
+    "AIACC_RANK", "AIACC_SIZE", "AIACC_LOCAL_RANK", "AIACC_LOCAL_SIZE", "AIACC_HOST_INDEX", "AIACC_AGENT", kTerminal,
     "RANK",       "WORLD_SIZE", "LOCAL_RANK",       "LOCAL_WORLD_SIZE", "MASTER_ADDR",      "MASTER_PORT"};
 
 constexpr std::array<std::string_view, 6> kHorovod = {"HOROVOD_RANK",       "HOROVOD_SIZE",       "HOROVOD_LOCAL_RANK",
@@ -77,6 +78,11 @@ void apply_forwards(const Options& options, const Environment& ours, std::vector
   }
 }
 
+// What a rank prints reaches a terminal as it is.
+void tell_of_terminal(const Options& options, const Surroundings& here, Environment& out) {
+  if (here.terminal && !options.tag_output.value) out.set(kTerminal, "yes");
+}
+
 }  // namespace
 
 Environment::Environment(const std::vector<std::string>& entries) {
@@ -138,6 +144,7 @@ Environment without_identity(const std::vector<std::string>& ours, const CompatE
 Environment common_environment(const Options& options, const Surroundings& here, std::vector<Notice>& notices) {
   Environment out = without_identity(here.environment, options.compat_env.value);
   apply_forwards(options, Environment(here.environment), notices, out);
+  tell_of_terminal(options, here, out);
   return out;
 }
 
@@ -150,6 +157,7 @@ Environment remote_environment(const Options& options, const Surroundings& here)
   Environment out(kept);
   std::vector<Notice> said;  // by common_environment()
   apply_forwards(options, Environment(here.environment), said, out);
+  tell_of_terminal(options, here, out);
   return out;
 }
 

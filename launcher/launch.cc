@@ -43,6 +43,7 @@ Surroundings look_around(const io::Host& host) {
   here.host_name = host.name();
   here.cwd = std::filesystem::current_path().string();
   here.environment = process_environment();
+  here.terminal = ::isatty(STDOUT_FILENO) == 1;
   std::error_code none;
   here.program = std::filesystem::read_symlink("/proc/self/exe", none).string();
   return here;

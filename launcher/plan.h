@@ -20,6 +20,7 @@ struct Surroundings {
   std::string cwd;                       // absolute
   std::vector<std::string> environment;  // "NAME=value"
   std::string program;                   // this aiaccrun: what runs on other hosts too
+  bool terminal = false;                 // aiaccrun's standard output is one
   // Names of hosts, as a plan had them, that turned out to be one machine when it was reached.
   std::vector<std::vector<std::string>> same_machines;
 };

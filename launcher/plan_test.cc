@@ -253,6 +253,22 @@ TEST(Environment, WhoAmI) {
   EXPECT_FALSE(e.has("OMPI_COMM_WORLD_RANK"));
 }
 
+TEST(Environment, AnOutputThatIsATerminalIsToldUnlessLinesAreTagged) {
+  Surroundings here;
+  here.environment = {"AIACC_TERMINAL=yes", "HOME=/home/ann"};
+  std::vector<Notice> notices;
+  const auto told = [&](const std::string& words) {
+    const Options given = options(words);
+    const bool common = common_environment(given, here, notices).get("AIACC_TERMINAL") == "yes";
+    EXPECT_EQ(remote_environment(given, here).get("AIACC_TERMINAL") == "yes", common);
+    return common;
+  };
+  EXPECT_FALSE(told("-np 2 p"));
+  here.terminal = true;
+  EXPECT_TRUE(told("-np 2 p"));
+  EXPECT_FALSE(told("-np 2 --tag-output p"));
+}
+
 TEST(Environment, FamiliesOnRequest) {
   const Environment e = of_rank(plan("-np 3 --compat-env horovod,ompi p"), 1);
   EXPECT_EQ(e.get("HOROVOD_RANK"), "1");
