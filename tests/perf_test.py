@@ -1,7 +1,9 @@
 """aiacc-perf as a job: right results and figures for every collective, wrong ones found, failures told once."""
+import contextlib
 import json
 import math
 import os
+import pty
 import re
 import subprocess
 import xml.etree.ElementTree
@@ -58,6 +60,39 @@ def test_every_type_and_operator_is_right():
     pairs = {(row["type"], row["op"]) for row in found}
     assert len(pairs) == 13 * 8 - 4 * 3 and ("float", "band") not in pairs
     assert all(row["wrong"] == 0 for row in found), [row for row in found if row["wrong"]]
+
+
+@pytest.mark.parametrize("ranks", [2, 3])
+def test_an_operator_of_ones_own_is_right(ranks):
+    found = rows(perf(ranks, "all", "-o", "user", "-d", "half", "-b", "8", "-e", "70000", "-f", "90", "--json", *QUICK))
+    reduced = [row for row in found if row["op"] == "user"]
+    assert {row["collective"] for row in reduced} == {"allreduce", "reduce", "reduce_scatter"} and {row["type"] for row in reduced} == {"record"}
+    assert all(row["wrong"] == 0 for row in found if row["collective"] != "barrier")
+    assert {row["type"] for row in found if row["collective"] == "allgather"} == {"half"}
+
+
+def on_a_terminal(command):
+    """What a terminal gets from the command's standard output and error."""
+    ours, theirs = pty.openpty()
+    with subprocess.Popen([str(word) for word in command], env=CLEAN, cwd="/", stdin=subprocess.DEVNULL, stdout=theirs, stderr=theirs) as process:
+        os.close(theirs)
+        text = b""
+        with contextlib.suppress(OSError):  # how a terminal ends whose last writer is gone
+            while piece := os.read(ours, 65536):
+                text += piece
+        os.close(ours)
+        assert process.wait(60) == 0, text
+    return text.decode().replace("\r\n", "\n")
+
+
+@pytest.mark.parametrize("tagged", [False, True])
+def test_progress_keeps_its_place_among_the_rows(tagged):
+    text = on_a_terminal([AIACCRUN, *(["--tag-output"] if tagged else []), "--oversubscribe", "-np", "2", PERF, "allreduce", "-b", "8", "-e", "1M", *QUICK])
+    assert ("1 of 36: allreduce 8 bytes" in text) != tagged
+    seen = [line.rsplit("\r\033[K", 1)[-1] for line in text.split("\n")]
+    table = [line for line in seen if "allreduce  " in line and not line.startswith("#")]
+    assert len(table) == 36 and all(line.startswith("[0]   " if tagged else "  allreduce ") and "of 36" not in line for line in table), seen
+    assert len({len(line) for line in table}) == 1, "columns stand below each other"
 
 
 def test_hash_is_that_of_the_result():
@@ -121,6 +156,19 @@ def test_plot_is_a_picture(tmp_path):
     assert len(lines) == 3 and all(len(line.get("points").split()) == 5 for line in lines)
     for circle in root.iter("{http://www.w3.org/2000/svg}circle"):
         assert 70 <= float(circle.get("cx")) <= 610 and 50 <= float(circle.get("cy")) <= 425
+
+
+def test_plot_of_many_and_of_nothing(tmp_path):
+    picture = tmp_path / "many.svg"
+    rows(perf(2, "allreduce", "reduce", "-b", "64", "-e", "64", "-d", "all", "-o", "all", "--json", "--plot", str(picture), *QUICK))
+    root = xml.etree.ElementTree.parse(picture).getroot()
+    texts = list(root.iter("{http://www.w3.org/2000/svg}text"))
+    names = [text for text in texts if (text.text or "").startswith(("allreduce ", "reduce "))]
+    assert len(names) == 2 * 2 * (13 * 8 - 4 * 3) and all(float(text.get("y")) < float(root.get("height")) for text in names)
+    colours = {name.text: line.get("stroke") for name, line in zip(names, root.iter("{http://www.w3.org/2000/svg}polyline"))}
+    assert colours["allreduce half sum"] == colours["allreduce half sum, in place"] != colours["allreduce half avg"]
+    rows(perf(1, "allreduce", "-e", "64", "--json", "--plot", str(picture), *QUICK))
+    assert "nothing passes between ranks" in picture.read_text() and "nan" not in picture.read_text()
 
 
 @pytest.mark.parametrize("arguments, sentence", [

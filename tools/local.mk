@@ -29,6 +29,8 @@ aiacc_perf_SOURCES = \
 	tools/perf/plot.h \
 	tools/perf/types.cc \
 	tools/perf/types.h \
+	tools/perf/user_op.cc \
+	tools/perf/user_op.h \
 	tools/perf/world.cc \
 	tools/perf/world.h
 aiacc_perf_LDADD = libaiacc.la libaiacc_options.la $(floors_up_to_base)

@@ -13,10 +13,10 @@ constexpr auto kOne = Holds::kOne;
 constexpr auto kAll = Holds::kAll;
 
 aiacc_status_t allreduce(const CallShape& c) {
-  return aiacc_allreduce(c.send, c.recv, c.count, c.type, c.op, AIACC_WORLD, nullptr, nullptr);
+  return aiacc_allreduce(c.send, c.recv, c.count, c.type, c.handle, AIACC_WORLD, nullptr, nullptr);
 }
 aiacc_status_t reduce(const CallShape& c) {
-  return aiacc_reduce(c.send, c.recv, c.count, c.type, c.op, c.root, AIACC_WORLD, nullptr, nullptr);
+  return aiacc_reduce(c.send, c.recv, c.count, c.type, c.handle, c.root, AIACC_WORLD, nullptr, nullptr);
 }
 aiacc_status_t broadcast(const CallShape& c) {
   return aiacc_broadcast(c.recv, c.count, c.type, c.root, AIACC_WORLD, nullptr, nullptr);
@@ -25,7 +25,7 @@ aiacc_status_t allgather(const CallShape& c) {
   return aiacc_allgather(c.send, c.recv, c.count, c.type, AIACC_WORLD, nullptr, nullptr);
 }
 aiacc_status_t reduce_scatter(const CallShape& c) {
-  return aiacc_reduce_scatter(c.send, c.recv, c.count, c.type, c.op, AIACC_WORLD, nullptr, nullptr);
+  return aiacc_reduce_scatter(c.send, c.recv, c.count, c.type, c.handle, AIACC_WORLD, nullptr, nullptr);
 }
 aiacc_status_t alltoall(const CallShape& c) {
   return aiacc_alltoall(c.send, c.recv, c.count, c.type, AIACC_WORLD, nullptr, nullptr);

@@ -15,7 +15,8 @@ struct CallShape {
   void* recv = nullptr;
   std::size_t count = 0;
   aiacc_dtype_t type = AIACC_FLOAT32;
-  aiacc_op_t op = AIACC_SUM;
+  aiacc_op_t op = AIACC_SUM;      // or kUserOp
+  aiacc_op_t handle = AIACC_SUM;  // the library's, of that operator
   int root = 0;
   int rank = 0;
   int size = 1;

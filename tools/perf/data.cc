@@ -5,6 +5,7 @@
 #include <cstring>
 
 #include "tools/perf/types.h"
+#include "tools/perf/user_op.h"
 
 namespace aiacc::tools {
 
@@ -15,6 +16,10 @@ using Pattern = std::vector<std::byte>;  // one period
 // What rank `rank` sends at element `i`.
 std::int64_t value_of(aiacc_op_t op, int ranks, int rank, std::size_t i) {
   const auto place = static_cast<std::int64_t>(i);
+  if (op == kUserOp) {
+    const auto spread = static_cast<std::uint32_t>(place * 7 + rank * 3);
+    return static_cast<std::int64_t>(map_of(2 * (spread % 5) + 1, spread % 11));
+  }
   switch (op) {
     case AIACC_PROD: {
       const std::int64_t spread = std::max(1, (ranks + 5) / 6);  // at most six ranks have a two at one place
@@ -32,6 +37,9 @@ std::int64_t value_of(aiacc_op_t op, int ranks, int rank, std::size_t i) {
 }
 
 std::int64_t combine(aiacc_op_t op, std::int64_t a, std::int64_t b) {
+  if (op == kUserOp) {
+    return static_cast<std::int64_t>(composed(static_cast<std::uint64_t>(a), static_cast<std::uint64_t>(b)));
+  }
   switch (op) {
     case AIACC_PROD: return a * b;
     case AIACC_MIN: return std::min(a, b);
@@ -70,12 +78,13 @@ void append(Pattern& pattern, aiacc_dtype_t type, std::int64_t value) {
   if (type == AIACC_FLOAT32) word = std::bit_cast<std::uint32_t>(static_cast<float>(value));
   if (type == AIACC_FLOAT64) word = std::bit_cast<std::uint64_t>(static_cast<double>(value));
   const std::size_t at = pattern.size();
-  pattern.resize(at + aiacc_dtype_size(type));
-  std::memcpy(pattern.data() + at, &word, aiacc_dtype_size(type));  // little-endian, as all that is supported
+  pattern.resize(at + size_of(type));
+  std::memcpy(pattern.data() + at, &word, size_of(type));  // little-endian, as all that is supported
 }
 
 std::int64_t sent(const CallShape& shape, int rank, std::size_t i) {
-  const aiacc_op_t op = shape.type == AIACC_BOOL ? AIACC_SUM : shape.op;
+  const bool any = shape.type == AIACC_BOOL || (shape.op == kUserOp && shape.type != AIACC_RECORD);
+  const aiacc_op_t op = any ? AIACC_SUM : shape.op;
   const std::int64_t value = value_of(op, shape.size, rank, i);
   return shape.type == AIACC_BOOL ? value % 2 : value;
 }
@@ -132,7 +141,7 @@ bool exact(aiacc_dtype_t type, aiacc_op_t op, int ranks) noexcept {
 }
 
 void fill(const CallShape& shape, void* to, std::size_t count) {
-  const std::size_t element = aiacc_dtype_size(shape.type);
+  const std::size_t element = size_of(shape.type);
   auto* bytes = static_cast<std::byte*>(to);
   pieces(sent_by(shape, shape.rank), element, 0, count,
          [&](std::size_t at, std::size_t length, const std::byte* from) { std::memcpy(bytes + at, from, length); });
@@ -141,7 +150,7 @@ void fill(const CallShape& shape, void* to, std::size_t count) {
 std::uint64_t count_wrong(const Collective& collective, const CallShape& shape) {
   using Result = Collective::Result;
   if (collective.recv_at_root_only && shape.rank != shape.root) return 0;
-  const std::size_t element = aiacc_dtype_size(shape.type);
+  const std::size_t element = size_of(shape.type);
   const std::size_t own = static_cast<std::size_t>(shape.rank) * shape.count;
   const auto block_of = [&](int rank) {
     return static_cast<const std::byte*>(shape.recv) + static_cast<std::size_t>(rank) * shape.count * element;

@@ -7,11 +7,13 @@
 #include <string>
 #include <vector>
 
+#include "base/config.h"
 #include "base/error.h"
 #include "tools/perf/measure.h"
 #include "tools/perf/output.h"
 #include "tools/perf/plot.h"
 #include "tools/perf/types.h"
+#include "tools/perf/user_op.h"
 
 namespace {
 
@@ -32,22 +34,30 @@ int complain(int rank, const std::string& sentence, int code) {
   return code;
 }
 
-// A line that overwrites itself, for whoever watches a terminal.
+// A line that overwrites itself, for whoever watches a terminal. Where that is aiaccrun's, it goes the way of the rows, on
+// standard output, so that it keeps its place among them.
 class Progress {
  public:
-  explicit Progress(bool here) : shown_(here && isatty(STDERR_FILENO) == 1) {}
+  explicit Progress(bool here) {
+    if (!here) return;
+    if (isatty(STDERR_FILENO) == 1) {
+      on_ = stderr;
+    } else if (Config::read(process_environment())->terminal) {
+      on_ = stdout;
+    }
+  }
   ~Progress() { clear(); }
   Progress(const Progress&) = delete;
   Progress& operator=(const Progress&) = delete;
   void show(const std::string& text) const {
-    if (shown_) std::fputs(fmt::format("\r\033[K{}", text).c_str(), stderr);
+    if (on_ == nullptr) return;
+    std::fputs(fmt::format("\r\033[K{}", text).c_str(), on_);
+    std::fflush(on_);
   }
-  void clear() const {
-    if (shown_) std::fputs("\r\033[K", stderr);
-  }
+  void clear() const { show(""); }
 
  private:
-  bool shown_;
+  std::FILE* on_ = nullptr;
 };
 
 struct Case {
@@ -64,13 +74,17 @@ std::vector<Case> cases_of(const PerfOptions& options) {
     const bool moves = collective->result != Collective::Result::kNothing;
     for (const aiacc_dtype_t type : moves ? options.types : std::vector{options.types[0]}) {
       for (const aiacc_op_t op : collective->reduces ? options.ops : std::vector{options.ops[0]}) {
+        const bool of_records = collective->reduces && op == kUserOp;
         if (collective->reduces && !supports(op, type)) continue;
+        if (of_records && type != options.types[0]) continue;
+        const aiacc_dtype_t element = of_records ? AIACC_RECORD : type;
         for (const std::uint64_t bytes : moves ? options.sizes() : std::vector{options.first_bytes}) {
           // What can be measured in one place only is, whatever place was asked for.
           const bool both = collective->out_of_place && collective->in_place;
           if (collective->out_of_place && (options.out_of_place || !both))
-            cases.push_back({collective, type, op, bytes, false});
-          if (collective->in_place && (options.in_place || !both)) cases.push_back({collective, type, op, bytes, true});
+            cases.push_back({collective, element, op, bytes, false});
+          if (collective->in_place && (options.in_place || !both))
+            cases.push_back({collective, element, op, bytes, true});
         }
       }
     }
@@ -81,8 +95,9 @@ std::vector<Case> cases_of(const PerfOptions& options) {
 // The picture, by rank 0 before it leaves, so that the others see no death; the exit code so far, or that of a failure.
 int draw(const PerfOptions& options, const std::vector<Row>& rows, const World& world, int code) {
   std::ofstream out(options.plot);
-  out << plot_svg(rows, fmt::format("{} ranks{}, {} {} buffers", world.size(), world.one_host() ? " on one host" : "",
-                                    options.cold ? "cold" : "hot", options.shared_memory ? "shared" : "private"));
+  out << plot_svg(rows, fmt::format("{} rank{}{}, {} {} buffers", world.size(), world.size() == 1 ? "" : "s",
+                                    world.one_host() ? " on one host" : "", options.cold ? "cold" : "hot",
+                                    options.shared_memory ? "shared" : "private"));
   out.close();
   if (out) return code;
   return complain(-1, system_error(fmt::format("cannot write the picture {}", options.plot), errno).message(), kFailed);

@@ -7,6 +7,7 @@
 
 #include "tools/perf/data.h"
 #include "tools/perf/types.h"
+#include "tools/perf/user_op.h"
 
 namespace aiacc::tools {
 
@@ -48,7 +49,9 @@ Bench::Bench(const World& world, const PerfOptions& options, std::optional<Memor
       memory_(memory),
       cold_bytes_(options.cold ? 2 * largest_cache() : 0),
       send_(room_for(options, world.size(), cold_bytes_), options.shared_memory),
-      recv_(room_for(options, world.size(), cold_bytes_), options.shared_memory) {}
+      recv_(room_for(options, world.size(), cold_bytes_), options.shared_memory) {
+  if (std::find(options.ops.begin(), options.ops.end(), kUserOp) != options.ops.end()) user_.emplace();
+}
 
 CallShape Bench::shape_of(const Row& row, std::size_t slot) const {
   using Holds = Collective::Holds;
@@ -57,11 +60,12 @@ CallShape Bench::shape_of(const Row& row, std::size_t slot) const {
   shape.count = row.count;
   shape.type = row.type;
   shape.op = row.op;
+  shape.handle = row.op == kUserOp ? user_->handle() : row.op;
   shape.root = row.root;
   shape.rank = world_.rank();
   shape.size = world_.size();
   std::byte* const to = recv_.data() + slot * stride_of(row.bytes);
-  const std::size_t own = static_cast<std::size_t>(shape.rank) * row.count * aiacc_dtype_size(row.type);
+  const std::size_t own = static_cast<std::size_t>(shape.rank) * row.count * size_of(row.type);
   shape.send = row.in_place ? to : send_.data() + slot * stride_of(row.bytes);
   shape.recv = to;
   // In place, the smaller buffer is this rank's block of the larger one.
@@ -78,8 +82,7 @@ Row Bench::measure(const Collective& collective, aiacc_dtype_t type, aiacc_op_t 
   row.op = op;
   row.root = collective.has_root ? options_.root : 0;
   row.in_place = in_place;
-  const std::uint64_t unit =
-      aiacc_dtype_size(type) * (both_blocks(collective) ? static_cast<std::uint64_t>(world_.size()) : 1);
+  const std::uint64_t unit = size_of(type) * (both_blocks(collective) ? static_cast<std::uint64_t>(world_.size()) : 1);
   const bool moves = collective.result != Collective::Result::kNothing;
   row.count = moves ? std::max<std::uint64_t>(1, bytes / unit) : 0;
   row.bytes = row.count * unit;
@@ -138,7 +141,7 @@ void Bench::time(Row& row, const CallShape& first) {
 void Bench::check(Row& row, CallShape shape) {
   using Holds = Collective::Holds;
   const Collective& collective = *row.collective;
-  const std::size_t element = aiacc_dtype_size(row.type);
+  const std::size_t element = size_of(row.type);
   const auto ranks = static_cast<std::size_t>(world_.size());
   const std::size_t sent = row.count * (collective.send == Holds::kAll ? ranks : 1);
   const std::size_t received = row.count * (collective.recv == Holds::kAll ? ranks : 1);

@@ -6,6 +6,7 @@
 
 #include "tools/perf/memory.h"
 #include "tools/perf/options.h"
+#include "tools/perf/user_op.h"
 #include "tools/perf/world.h"
 
 namespace aiacc::tools {
@@ -48,6 +49,7 @@ class Bench {
   std::size_t cold_bytes_;
   PerfBuffer send_;
   PerfBuffer recv_;
+  std::optional<UserOperator> user_;  // where it is measured
 };
 
 }  // namespace aiacc::tools

@@ -11,6 +11,7 @@
 #include "base/options/command_line.h"
 #include "base/quantity.h"
 #include "tools/perf/types.h"
+#include "tools/perf/user_op.h"
 
 namespace aiacc::tools {
 
@@ -30,7 +31,7 @@ constexpr std::array kTable = {
     OptionRow{kSizes, "stepbytes", "i", "SIZE", "", false, kSince, "Add SIZE from row to row instead."},
 
     OptionRow{kWhat, "op", "o", "OP", "sum", false, kSince,
-              "Operator: sum, avg, prod, min, max, band, bor, bxor or all."},
+              "Operator: sum, avg, prod, min, max, band, bor, bxor or all; user: one made by aiacc_op_create."},
     OptionRow{kWhat, "datatype", "d", "TYPE", "float", false, kSince,
               "Element type: int8, uint8, int16, uint16, int32, uint32, int64, uint64, half, bfloat16, float, double, "
               "bool or all."},
@@ -141,7 +142,8 @@ void read_types_and_ops(const Reader& reader, PerfOptions& options) {
   const std::size_t op = reader.read_choice("op", names, 0);
   options.ops.clear();
   for (const OpName& one : op_names()) {
-    if (op == op_names().size() || one.name == names[op]) options.ops.push_back(one.op);
+    const bool of_all = op == op_names().size() && one.op != kUserOp;
+    if (of_all || one.name == names[op]) options.ops.push_back(one.op);
   }
   options.all_pairs = options.types.size() > 1 || options.ops.size() > 1;
   if (!options.all_pairs && !supports(options.ops[0], options.types[0])) {

@@ -17,6 +17,8 @@ std::string number(double value) {
   return fmt::format("{:8.{}f}", value, digits);
 }
 
+std::string percent(double value) { return fmt::format("{:.{}f}", value, value < 1000 ? 1 : 0); }
+
 std::string_view place_of(const Row& row) { return row.in_place ? "in" : "out"; }
 std::string op_of(const Row& row) { return row.collective->reduces ? std::string(name_of(row.op)) : "none"; }
 std::string root_of(const Row& row) { return row.collective->has_root ? std::to_string(row.root) : "-"; }
@@ -25,7 +27,7 @@ std::string type_of(const Row& row) { return row.count == 0 ? "-" : std::string(
 std::string hash_text(std::uint64_t hash) { return fmt::format("{:016x}", hash); }
 
 constexpr const char* kLine =
-    "{:<16} {:>12} {:>12} {:>8} {:>5} {:>4} {:>5} {:>8} {:>8} {:>8} {:>8} {:>8} {:>6} {:>6} {:>16}\n";
+    "{:<16} {:>14} {:>13} {:>8} {:>5} {:>4} {:>5} {:>8} {:>8} {:>8} {:>8} {:>8} {:>6} {:>8} {:>16}\n";
 
 template <class... Cells>
 std::string line(const Cells&... cells) {
@@ -66,7 +68,7 @@ std::string row_text(const Row& row) {
   return line("  " + std::string(row.collective->name), moves ? std::to_string(row.bytes) : "-",
               moves ? std::to_string(row.count) : "-", type_of(row), op_of(row), root_of(row), place_of(row),
               number(row.time_us), number(row.p50_us), number(row.p99_us), moves ? number(row.alg_gbs) : "-",
-              moves ? number(row.bus_gbs) : "-", row.bound_percent ? fmt::format("{:.1f}", *row.bound_percent) : "-",
+              moves ? number(row.bus_gbs) : "-", row.bound_percent ? percent(*row.bound_percent) : "-",
               row.wrong ? std::to_string(*row.wrong) : "N/A", row.hash ? hash_text(*row.hash) : "-");
 }
 

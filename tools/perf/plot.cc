@@ -13,29 +13,35 @@ namespace aiacc::tools {
 
 namespace {
 
-constexpr double kWidth = 860;
-constexpr double kHeight = 480;
+constexpr double kHeight = 480;  // or as much as the legend needs
 constexpr double kLeft = 70;
 constexpr double kTop = 50;
 constexpr double kRight = 610;  // of the axes; the legend stands beside them
 constexpr double kBottom = 425;
+constexpr double kLegend = kRight + 58;  // where its names begin
+constexpr double kLegendStep = 20;
 
-// Okabe and Ito's colours, which most colour-blind readers tell apart.
-constexpr std::array kColours = {"#0072b2", "#d55e00", "#009e73", "#cc79a7",
-                                 "#e69f00", "#56b4e9", "#000000", "#8a6d3b"};
+// Okabe and Ito's colours, which most colour-blind readers tell apart, and two more. Both places of a collective have one.
+constexpr std::array kColours = {"#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00",
+                                 "#56b4e9", "#000000", "#8a6d3b", "#7b3294", "#999999"};
 
 struct Series {
-  std::string name;
+  std::string what;
   bool in_place = false;
+  std::size_t colour = 0;
   std::vector<const Row*> rows;
+  std::string name() const { return what + (in_place ? ", in place" : ""); }
 };
 
-std::string name_of_series(const Row& row, bool several_types, bool several_ops) {
+std::string what_of(const Row& row, bool several_types, bool several_ops) {
   std::string name(row.collective->name);
   if (several_types) name += fmt::format(" {}", name_of(row.type));
   if (several_ops && row.collective->reduces) name += fmt::format(" {}", name_of(row.op));
-  return name + (row.in_place ? ", in place" : "");
+  return name;
 }
+
+// Logarithmic axes have no place for the bus bandwidth of one rank, which is 0 for most collectives.
+bool can_be_drawn(const Row& row) { return row.count > 0 && row.bus_gbs > 0; }
 
 std::vector<Series> series_of(const std::vector<Row>& rows) {
   const auto differs = [&](auto member) {
@@ -44,11 +50,17 @@ std::vector<Series> series_of(const std::vector<Row>& rows) {
   const bool types = differs(&Row::type);
   const bool ops = differs(&Row::op);
   std::vector<Series> all;
+  std::size_t colours = 0;
   for (const Row& row : rows) {
-    if (row.count == 0) continue;
-    const std::string name = name_of_series(row, types, ops);
-    auto found = std::find_if(all.begin(), all.end(), [&](const Series& one) { return one.name == name; });
-    if (found == all.end()) found = all.insert(all.end(), Series{name, row.in_place, {}});
+    if (!can_be_drawn(row)) continue;
+    const std::string what = what_of(row, types, ops);
+    const auto is_it = [&](const Series& one) { return one.what == what && one.in_place == row.in_place; };
+    auto found = std::find_if(all.begin(), all.end(), is_it);
+    if (found == all.end()) {
+      const auto other = std::find_if(all.begin(), all.end(), [&](const Series& one) { return one.what == what; });
+      const std::size_t colour = other == all.end() ? colours++ : other->colour;
+      found = all.insert(all.end(), Series{what, row.in_place, colour, {}});
+    }
     found->rows.push_back(&row);
   }
   return all;
@@ -74,6 +86,7 @@ class Picture {
         rates_.include(std::log10(row->bus_gbs));
       }
     }
+    sizes_ = {std::floor(sizes_.low), std::ceil(sizes_.high)};
     if (sizes_.high <= sizes_.low) sizes_ = {sizes_.low - 1, sizes_.low + 1};
     rates_ = {std::floor(rates_.low), std::ceil(rates_.high + 1e-9)};
     if (rates_.high <= rates_.low) rates_.high = rates_.low + 1;
@@ -102,7 +115,8 @@ class Picture {
     return text;
   }
 
-  std::string line(const Series& series, const char* colour, double legend_y) const {
+  std::string line(const Series& series, double legend_y) const {
+    const char* colour = kColours[series.colour % kColours.size()];
     std::string points;
     std::string dots;
     for (const Row* row : series.rows) {
@@ -111,13 +125,13 @@ class Picture {
       points += fmt::format("{:.1f},{:.1f} ", at_x, at_y);
       dots +=
           fmt::format("<circle cx='{:.1f}' cy='{:.1f}' r='2.5' fill='{}'><title>{}, {}: {:.4g} GB/s</title></circle>\n",
-                      at_x, at_y, colour, series.name, text_of_bytes(row->bytes), row->bus_gbs);
+                      at_x, at_y, colour, series.name(), text_of_bytes(row->bytes), row->bus_gbs);
     }
     const std::string stroke = fmt::format("fill='none' stroke='{}' stroke-width='2'{}", colour,
                                            series.in_place ? " stroke-dasharray='6 3'" : "");
     return fmt::format("<polyline points='{}' {}/>\n{}", points, stroke, dots) +
            fmt::format("<line x1='{}' y1='{}' x2='{}' y2='{}' {}/><text x='{}' y='{}'>{}</text>\n", kRight + 20,
-                       legend_y, kRight + 50, legend_y, stroke, kRight + 58, legend_y + 4, series.name);
+                       legend_y, kRight + 50, legend_y, stroke, kLegend, legend_y + 4, series.name());
   }
 
  private:
@@ -129,20 +143,27 @@ class Picture {
 
 std::string plot_svg(const std::vector<Row>& rows, const std::string& title) {
   const std::vector<Series> all = series_of(rows);
+  // A letter of the legend is some 6.5 wide.
+  std::size_t longest = 0;
+  for (const Series& series : all) longest = std::max(longest, series.name().size());
+  const double width = std::max(860.0, kLegend + 10 + 6.5 * static_cast<double>(longest));
+  const double height = std::max(kHeight, kTop + 20 + kLegendStep * static_cast<double>(all.size()));
   std::string svg = fmt::format(
       "<svg xmlns='http://www.w3.org/2000/svg' viewBox='0 0 {0} {1}' width='{0}' height='{1}' font-family='sans-serif' "
       "font-size='12' fill='#333'>\n<rect width='{0}' height='{1}' fill='white'/>\n"
       "<text x='{2}' y='28' font-size='15'>{3}</text>\n",
-      kWidth, kHeight, kLeft, title);
+      width, height, kLeft, title);
   if (!all.empty()) {
     const Picture picture(all);
     svg += picture.grid();
     double legend_y = kTop + 8;
-    std::size_t colour = 0;
     for (const Series& series : all) {
-      svg += picture.line(series, kColours[colour++ % kColours.size()], legend_y);
-      legend_y += 20;
+      svg += picture.line(series, legend_y);
+      legend_y += kLegendStep;
     }
+  } else {
+    svg += fmt::format("<text x='{}' y='{}' text-anchor='middle'>nothing passes between ranks</text>\n",
+                       (kLeft + kRight) / 2, (kTop + kBottom) / 2);
   }
   svg +=
       fmt::format("<text x='{}' y='{}' text-anchor='middle'>size (bytes)</text>\n", (kLeft + kRight) / 2, kBottom + 40);

@@ -2,6 +2,8 @@
 
 #include <array>
 
+#include "tools/perf/user_op.h"
+
 namespace aiacc::tools {
 
 namespace {
@@ -14,8 +16,9 @@ constexpr std::array kTypes = {
     TypeName{"bool", AIACC_BOOL},
 };
 constexpr std::array kOps = {
-    OpName{"sum", AIACC_SUM}, OpName{"avg", AIACC_AVG},   OpName{"prod", AIACC_PROD}, OpName{"min", AIACC_MIN},
-    OpName{"max", AIACC_MAX}, OpName{"band", AIACC_BAND}, OpName{"bor", AIACC_BOR},   OpName{"bxor", AIACC_BXOR},
+    OpName{"sum", AIACC_SUM}, OpName{"avg", AIACC_AVG},   OpName{"prod", AIACC_PROD},
+    OpName{"min", AIACC_MIN}, OpName{"max", AIACC_MAX},   OpName{"band", AIACC_BAND},
+    OpName{"bor", AIACC_BOR}, OpName{"bxor", AIACC_BXOR}, OpName{"user", kUserOp},
 };
 
 }  // namespace
@@ -23,7 +26,12 @@ constexpr std::array kOps = {
 std::span<const TypeName> type_names() noexcept { return kTypes; }
 std::span<const OpName> op_names() noexcept { return kOps; }
 
+std::size_t size_of(aiacc_dtype_t type) noexcept {
+  return type == AIACC_RECORD ? kRecordBytes : aiacc_dtype_size(type);
+}
+
 std::string_view name_of(aiacc_dtype_t type) noexcept {
+  if (type == AIACC_RECORD) return "record";
   for (const TypeName& one : kTypes) {
     if (one.type == type) return one.name;
   }

@@ -19,6 +19,7 @@ struct OpName {
 
 std::span<const TypeName> type_names() noexcept;
 std::span<const OpName> op_names() noexcept;
+std::size_t size_of(aiacc_dtype_t type) noexcept;  // of an element, or of a record of user_op.h
 std::string_view name_of(aiacc_dtype_t type) noexcept;
 std::string_view name_of(aiacc_op_t op) noexcept;
 bool is_floating(aiacc_dtype_t type) noexcept;
