@@ -5,6 +5,18 @@ import signal
 import subprocess
 
 
+# What can be measured, and busbw / algbw of each, with n ranks (nccl-tests' PERFORMANCE.md).
+COLLECTIVES = {
+    "allreduce": lambda n: 2 * (n - 1) / n,
+    "broadcast": lambda n: 1,
+    "allgather": lambda n: (n - 1) / n,
+    "reduce_scatter": lambda n: (n - 1) / n,
+    "alltoall": lambda n: (n - 1) / n,
+    "gather": lambda n: (n - 1) / n,
+    "scatter": lambda n: (n - 1) / n,
+}
+
+
 def finish(command, limit):
     """(exit code, stdout, stderr) of `command`, or None if it took longer than `limit` seconds."""
     process = subprocess.Popen(list(map(str, command)), stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,

@@ -105,7 +105,7 @@ void run_rank(int descriptor, const ViewPtr& view, int number, int size, const s
     offset = rank.domain->allocate(count * 4).offset - static_cast<std::uint64_t>(number) * 256;
     return reinterpret_cast<float*>(rank.domain->view(number, offset + static_cast<std::uint64_t>(number) * 256));
   };
-  subject.allreduce = [&](float* data, std::size_t count) {
+  subject.call = [&](float* data, float*, std::size_t count) {
     if (memory == "bare") return bare.allreduce(offset, count);
     const Buffer buffer{reinterpret_cast<std::byte*>(data), count * 4};
     rank.run(call_of(Collective::kAllreduce, count, DType::kFloat32, ReduceOp::kSum), buffer, buffer);
