@@ -263,7 +263,7 @@ void Group::abort(std::exception_ptr error) noexcept {
     context_.lost_peer(view_->member(cause.peer()));
   }
   if (board_ != nullptr) board_->post_abort(error);
-  if (spans_hosts()) team_.mailbox->abort(view_, rank(), cause);
+  if (spans_hosts()) team_.mailbox->abort(view_, rank(), error);
   stop_.request(std::move(error));
   start_stopped_soon();
   context_.group_failed(*this, cause);

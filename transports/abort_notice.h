@@ -1,8 +1,8 @@
 // AbortNotice: the payload of a kAbort message, which ends a group on another member, asks for its half of a mismatch, asks
 // what holds it up, or says goodbye.
 //
-// Little-endian: u16 stage, u16 code, i32 rank, i32 other, u64 fingerprint, then the sentence in UTF-8, at most
-// kMaxSentence bytes. The header names group and sequence.
+// Little-endian: u16 stage, u16 code, i32 rank, i32 other, u64 fingerprint, u32 number of ranks in `about`, each as an i32,
+// then the sentence in UTF-8, at most kMaxSentence bytes. The header names group and sequence.
 #pragma once
 
 #include <cstddef>
@@ -30,20 +30,35 @@ struct AbortNotice {
     // The sender leaves the job in order and says no more. kHeard: the receiver of kLeaving stays a while longer.
     kLeaving = 5,
     kHeard = 6,
+    // Do you only receive in this group? Answered by kReceiving: `rank` is from whom, kNoPeer if it does something else too,
+    // kAnyRank if from any; `text` is the call.
+    kWhom = 7,
+    kReceiving = 8,
   };
-  enum class Whereabouts : std::int32_t { kWaiting = 0, kNotBegun = 1, kFinished = 2, kWorking = 3 };
-  static constexpr std::size_t kFixedBytes = 20;
+  // kNoGroup: it has not made the group. kFreed: it had begun fewer operations when it freed it, so this one never begins.
+  enum class Whereabouts : std::int32_t {
+    kWaiting = 0,
+    kNotBegun = 1,
+    kFinished = 2,
+    kWorking = 3,
+    kNoGroup = 4,
+    kFreed = 5
+  };
+  static constexpr std::int32_t kAnyRank = -2;
+  static constexpr std::size_t kFixedBytes = 24;
+  static constexpr std::size_t kMostAbout = 896;
   static constexpr std::size_t kMaxSentence = 4000;
-  static constexpr std::size_t kMaxBytes = kFixedBytes + kMaxSentence;
+  static constexpr std::size_t kMaxBytes = kFixedBytes + 4 * kMostAbout + kMaxSentence;
 
   Stage stage = Stage::kFinal;
   Code code = Code::kAborted;
   std::int32_t rank = kNoPeer;   // in the group: who the error is about
   std::int32_t other = kNoPeer;  // of a mismatch: the other one
   std::uint64_t fingerprint = 0;
+  std::vector<std::int32_t> about;  // of an error about several ranks: all of them, ascending
   std::string text;
 
-  std::vector<std::byte> encode() const;                                       // cuts a longer sentence
+  std::vector<std::byte> encode() const;                                       // cuts a longer sentence or list
   static std::optional<AbortNotice> decode(std::span<const std::byte> bytes);  // nullopt: not a notice
 };
 

@@ -79,7 +79,7 @@ class Mailbox final : private MessageReceiver {
   // This rank is `rank` in `view` from now on. Implied by its first Exchange; joining early lets it relay aborts before.
   void join(const ViewPtr& view, int rank);
   // Ends the group on all members. Its transfers and later ones throw `error`; the first one stays.
-  void abort(const ViewPtr& view, int rank, const Error& error);
+  void abort(const ViewPtr& view, int rank, const std::exception_ptr& error);
   // Returns when the system has taken what was said of aborts, or after a second: for a rank that does something else then.
   Task<void> tell_aborts(Stop& stop);
   // What ended the group, or null.

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "base/error_about.h"
 #include "transports/exchange.h"
 #include "transports/mailbox.h"
 
@@ -25,13 +26,15 @@ std::string disagreement(std::uint64_t sequence, int rank, const std::string& mi
 
 }  // namespace
 
-void Mailbox::abort(const ViewPtr& view, int rank, const Error& error) {
+void Mailbox::abort(const ViewPtr& view, int rank, const std::exception_ptr& error) {
   join(view, rank);
+  const Error what = as_error(error);
   AbortNotice notice;
-  notice.code = error.code();
-  notice.rank = error.peer();
-  notice.text = error.message();
-  end_group(group(view->id()), notice, std::make_exception_ptr(error));
+  notice.code = what.code();
+  notice.rank = what.peer();
+  notice.text = what.message();
+  if (const std::vector<int> ranks = ranks_of(error); ranks.size() > 1) notice.about.assign(ranks.begin(), ranks.end());
+  end_group(group(view->id()), notice, error);
 }
 
 std::exception_ptr Mailbox::error_of(std::uint64_t id) const noexcept {
@@ -143,7 +146,10 @@ void Mailbox::notice_came(int from, const MessageHeader& header) {
   }
   const bool about_me = notice->rank == group.rank && notice->other != kNoPeer;
   const int peer = about_me ? notice->other : notice->rank;
-  end_group(group, *notice, std::make_exception_ptr(Error(notice->code, notice->text, peer)));
+  end_group(group, *notice,
+            notice->about.size() > 1 ? std::make_exception_ptr(ErrorAbout(notice->code, notice->text,
+                                                                          {notice->about.begin(), notice->about.end()}))
+                                     : std::make_exception_ptr(Error(notice->code, notice->text, peer)));
 }
 
 void Mailbox::on_peer_lost(int rank, std::exception_ptr error) noexcept {

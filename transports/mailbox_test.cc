@@ -253,7 +253,8 @@ TEST(Mailbox, AnAbortReachesAllMembersWithItsSentence) {
     cluster.rank(rank).start(transfer(&cluster, &cluster.rank(rank), {.from = (rank + 1) % kRanks}, place));
   }
   cluster.world().run_until(Instant(std::chrono::seconds(1)));
-  cluster.rank(5).mailbox().abort(cluster.view(), 5, Error(Code::kInternal, "rank 5 is out of its mind", 5));
+  cluster.rank(5).mailbox().abort(cluster.view(), 5,
+                                  std::make_exception_ptr(Error(Code::kInternal, "rank 5 is out of its mind", 5)));
   ASSERT_TRUE(cluster.run());
   for (int rank = 0; rank < kRanks; ++rank) {
     ASSERT_TRUE(cluster.rank(rank).error());
@@ -312,6 +313,7 @@ TEST(AbortNotice, SurvivesItsEncodingAndRefusesRubbish) {
   notice.rank = 3;
   notice.other = -1;
   notice.fingerprint = 0xfedcba9876543210ULL;
+  notice.about = {3, 5, 700};
   notice.text = "é and more";
   const std::vector<std::byte> bytes = notice.encode();
   const std::optional<AbortNotice> back = AbortNotice::decode(bytes);
@@ -319,6 +321,7 @@ TEST(AbortNotice, SurvivesItsEncodingAndRefusesRubbish) {
   EXPECT_EQ(back->encode(), bytes);
   EXPECT_EQ(back->text, notice.text);
   EXPECT_EQ(back->other, -1);
+  EXPECT_EQ(back->about, notice.about);
   for (std::size_t length = 0; length < AbortNotice::kFixedBytes; ++length) {
     EXPECT_FALSE(AbortNotice::decode(std::span(bytes).first(length)));
   }
@@ -327,6 +330,12 @@ TEST(AbortNotice, SurvivesItsEncodingAndRefusesRubbish) {
   EXPECT_FALSE(AbortNotice::decode(wrong));
   wrong = bytes;
   wrong[2] = std::byte{0};
+  EXPECT_FALSE(AbortNotice::decode(wrong));
+  wrong = bytes;
+  wrong[22] = std::byte{1};  // more ranks than may be
+  EXPECT_FALSE(AbortNotice::decode(wrong));
+  wrong = bytes;
+  wrong[20] = std::byte{200};  // more ranks than bytes
   EXPECT_FALSE(AbortNotice::decode(wrong));
   notice.text.assign(10'000, 'x');
   EXPECT_EQ(AbortNotice::decode(notice.encode())->text.size(), AbortNotice::kMaxSentence);

@@ -37,7 +37,7 @@ Task<void> allreduce(SimCluster* cluster, SimRank* self, Buffer buffer, std::siz
   try {
     co_await net::ring_allreduce(op);
   } catch (const Error& error) {
-    self->mailbox().abort(team.view, team.rank, error);
+    self->mailbox().abort(team.view, team.rank, std::make_exception_ptr(error));
     throw;
   }
 }
