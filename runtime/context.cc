@@ -50,8 +50,20 @@ int Context::domain_rank_of(const Member& member) const noexcept {
 }
 
 void Context::group_aborted(std::uint64_t group, const std::exception_ptr& error) noexcept {
-  Group* aborted = group == world_->view().id() ? world_.get() : groups_.find(group);
-  if (aborted != nullptr) aborted->aborted_between_hosts(error);
+  if (Group* aborted = find_group(group); aborted != nullptr) aborted->aborted_between_hosts(error);
+}
+
+Receiving Context::receiving(std::uint64_t group) noexcept {
+  Group* asked = find_group(group);
+  return asked == nullptr ? Receiving{} : asked->receiving();
+}
+
+void Context::receiving_told(std::uint64_t group, int rank, const Receiving& said) noexcept {
+  if (Group* asking = find_group(group); asking != nullptr) asking->receiving_told(rank, said);
+}
+
+Group* Context::find_group(std::uint64_t id) noexcept {
+  return id == world_->view().id() ? world_.get() : groups_.find(id);
 }
 
 void Context::tell_losses_to(Bootstrap& bootstrap) noexcept {

@@ -63,6 +63,9 @@ class Context final : public BirthObserver, private MailboxObserver {
 
  private:
   void group_aborted(std::uint64_t group, const std::exception_ptr& error) noexcept override;
+  Receiving receiving(std::uint64_t group) noexcept override;
+  void receiving_told(std::uint64_t group, int rank, const Receiving& said) noexcept override;
+  Group* find_group(std::uint64_t id) noexcept;
 
   Lane& lane_;
   Compute& compute_;

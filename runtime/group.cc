@@ -6,7 +6,6 @@
 
 #include "collectives/host/small.h"
 #include "runtime/context.h"
-#include "transports/exchange.h"
 
 namespace aiacc {
 namespace {
@@ -17,16 +16,6 @@ int host_index_of(const View& view, int rank) {
     if (std::find(seen.begin(), seen.end(), member.host) == seen.end()) seen.push_back(member.host);
   }
   return static_cast<int>(std::find(seen.begin(), seen.end(), view.member(rank).host) - seen.begin());
-}
-
-// "rank 3 has not arrived", "ranks 3, 5 have not arrived".
-std::string named(const std::vector<int>& ranks, const char* one, const char* several) {
-  constexpr std::size_t kNamed = 16;
-  std::string text = ranks.size() == 1 ? "rank " : "ranks ";
-  for (std::size_t i = 0; i < ranks.size() && i < kNamed; ++i)
-    text += fmt::format("{}{}", i == 0 ? "" : ", ", ranks[i]);
-  if (ranks.size() > kNamed) text += fmt::format(" and {} more", ranks.size() - kNamed);
-  return fmt::format("{} {}", text, ranks.size() == 1 ? one : several);
 }
 
 }  // namespace
@@ -69,7 +58,7 @@ void Group::join_hosts() {
 }
 
 Group::~Group() {
-  if (team_.mailbox != nullptr) team_.mailbox->forget(view_->id());
+  if (team_.mailbox != nullptr) team_.mailbox->forget(view_->id(), collectives());
 }
 
 // The board is the last that a member makes: whose board is there has the rest.
@@ -188,69 +177,14 @@ std::uint64_t Group::next_ticket(const Call& call) noexcept {
 
 void Group::began(GroupOperation& operation) noexcept {
   context_.watch().add(operation);
+  forget_circle();
   if (board_ != nullptr && !is_message(operation.call().kind)) board_->arrived(operation.sequence());
 }
 
 void Group::ended(bool well) noexcept {
   told_ = told_ || !well;
+  forget_circle();
   context_.operation_ended();
-}
-
-// Messages within a host are not in the mailbox.
-bool Group::crosses_hosts(const GroupOperation& operation) const noexcept {
-  return spans_hosts() &&
-         (!is_message(operation.call().kind) || (operation.wire_sequence() & Exchange::kPairSequence) != 0);
-}
-
-void Group::investigate(const GroupOperation& operation) noexcept {
-  if (!crosses_hosts(operation)) return;
-  const std::uint64_t sequence = operation.wire_sequence();
-  team_.mailbox->investigate(view_->id(), sequence);
-  if (operation.last_question() && operation.call().kind == Collective::kBarrier) {
-    team_.mailbox->survey(view_->id(), sequence);
-  }
-}
-
-// A network that lets agents talk and ranks not is nobody's death: it is told with what waits.
-GroupOperation::Holdup Group::holdup(const GroupOperation& operation) {
-  GroupOperation::Holdup known = missing(operation);
-  if (!crosses_hosts(operation)) return known;
-  int others = 0;
-  std::string first;
-  for (const Member& member : view_->members()) {
-    std::string obstacle = context_.obstacle(member);
-    if (obstacle.empty()) continue;
-    if (first.empty()) {
-      first = std::move(obstacle);
-    } else {
-      ++others;
-    }
-  }
-  if (first.empty()) return known;
-  if (others > 0) first += fmt::format(" (and {} more of this group)", others);
-  known.text = known.text.empty() ? first : fmt::format("{}; {}", known.text, first);
-  return known;
-}
-
-GroupOperation::Holdup Group::missing(const GroupOperation& operation) {
-  std::vector<int> ranks;
-  if (board_ != nullptr && !is_message(operation.call().kind)) {
-    const std::vector<int> absent = board_->not_here();
-    if (!absent.empty()) return {named(absent, "has not made this group", "have not made this group"), absent};
-    ranks = board_->missing(operation.sequence());
-    if (!ranks.empty() && ranks == board_->done_here()) return {named(ranks, "has freed it", "have freed it"), ranks};
-  }
-  if (crosses_hosts(operation)) {
-    const std::vector<int> elsewhere = team_.mailbox->not_begun(view_->id(), operation.wire_sequence());
-    ranks.insert(ranks.end(), elsewhere.begin(), elsewhere.end());
-    std::sort(ranks.begin(), ranks.end());
-  }
-  if (!ranks.empty()) return {named(ranks, "has not arrived", "have not arrived"), ranks};
-  if (!crosses_hosts(operation)) return {};
-  const Mailbox::Suspicion suspicion = team_.mailbox->suspicion(view_->id(), operation.wire_sequence());
-  if (suspicion.kind != Mailbox::Suspicion::Kind::kNobody) return {suspicion.text(), {suspicion.rank}};
-  ranks = team_.mailbox->waited_for(view_->id(), operation.wire_sequence());
-  return {ranks.empty() ? "" : named(ranks, "is waited for", "are waited for"), ranks};
 }
 
 Duration Group::default_timeout() const noexcept { return timeout_; }

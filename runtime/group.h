@@ -23,6 +23,7 @@
 #include "runtime/group_board.h"
 #include "runtime/group_operation.h"
 #include "runtime/pair_sequences.h"
+#include "runtime/receive_search.h"
 #include "runtime/recorder.h"
 
 namespace aiacc {
@@ -79,6 +80,10 @@ class Group final : private GroupBoard::Observer, private Root::Owner {
   void abort_by_user(const std::string& reason) noexcept;
   // The mailbox says that the group was aborted, by this rank or another.
   void aborted_between_hosts(const std::exception_ptr& error) noexcept { abort(error); }
+  // Whether this rank only receives in the group, and has for a while.
+  Receiving receiving() const;
+  // What another member says of itself.
+  void receiving_told(int rank, const Receiving& said) noexcept;
   // A member is gone; nothing happens if it is not of this group.
   void member_lost(const Member& member, const std::exception_ptr& error) noexcept;
 
@@ -105,8 +110,14 @@ class Group final : private GroupBoard::Observer, private Root::Owner {
   void failed_to_begin() noexcept { told_ = told_ || ended_; }
   void ended(bool well) noexcept;
   // Who holds up an operation: begins to find out, and says what is known ("" if nothing is).
-  void investigate(const GroupOperation& operation) noexcept;
-  GroupOperation::Holdup holdup(const GroupOperation& operation);
+  void investigate(GroupOperation& operation) noexcept;
+  GroupOperation::Holdup holdup(GroupOperation& operation);
+  void end_if_freed(GroupOperation& operation);
+  // Receivers that wait for each other.
+  GroupOperation* oldest_receive() noexcept;
+  void look_for_circle(GroupOperation& operation);
+  void go_on_searching();
+  void forget_circle() noexcept;
   GroupOperation::Holdup missing(const GroupOperation& operation);
   bool spans_hosts() const noexcept { return team_.mailbox != nullptr; }
   bool crosses_hosts(const GroupOperation& operation) const noexcept;
@@ -134,6 +145,9 @@ class Group final : private GroupBoard::Observer, private Root::Owner {
   bool ended_ = false;  // the first error is known
   bool told_ = false;   // and a call of this rank has failed with it
   bool open_ = false;   // all members of this host are there
+  // While this rank only receives: its oldest recv, whose question found that so; and the search for the others.
+  GroupOperation* receives_ = nullptr;
+  std::optional<ReceiveSearch> search_;
   Loopback loopback_;
   PairSequences pairs_;
   // Null if this rank is alone on its host.

@@ -49,13 +49,13 @@ std::string GroupOperation::describe() const {
   return text + fmt::format(" (operation {} of {})", sequence(), group_.describe());
 }
 
-GroupOperation::Holdup GroupOperation::holdup() const {
+GroupOperation::Holdup GroupOperation::holdup() {
   Holdup holdup = group_.holdup(*this);
   if (!holdup.text.empty()) holdup.text.insert(0, "; ");
   return holdup;
 }
 
-void GroupOperation::investigate() const noexcept { group_.investigate(*this); }
+void GroupOperation::investigate() noexcept { group_.investigate(*this); }
 
 void GroupOperation::begin() noexcept {
   try {
@@ -67,10 +67,8 @@ void GroupOperation::begin() noexcept {
     const Duration timeout =
         options_.timeout == CallOptions::kDefaultTimeout ? group_.default_timeout() : options_.timeout;
     deadline_ = after(began_, timeout);
-    if (group_.spans_hosts()) {
-      questions_ = StallTimes(began_, deadline_);
-      set_next_question(began_);
-    }
+    questions_ = StallTimes(began_, deadline_);
+    set_next_question(began_);
     running_.emplace(group_.team(), call_, send_, recv_, ticket, group_.stop());
     running_->operation.urgent = options_.priority > 0;
     running_->root.emplace(group_.loop(), body(this), static_cast<Root::Owner&>(*this));

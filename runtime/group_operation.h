@@ -64,9 +64,9 @@ class GroupOperation final : public Work, public ListNode<GroupOperation>, priva
     std::string text;
     std::vector<int> ranks;
   };
-  Holdup holdup() const;
+  Holdup holdup();
   // Begins to find out who does.
-  void investigate() const noexcept;
+  void investigate() noexcept;
   // Nothing more is asked before the deadline.
   bool last_question() const noexcept { return next_question_ == deadline_; }
   // When to do that next.
@@ -77,6 +77,9 @@ class GroupOperation final : public Work, public ListNode<GroupOperation>, priva
   // Its time is over, and with it the group's.
   void stop(std::exception_ptr reason) noexcept;
   bool reported_late = false;
+  // Of a recv: those that wait for each other, if it is one of them.
+  Holdup circle;
+  bool reported_circle = false;
 
  private:
   friend class Group;

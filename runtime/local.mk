@@ -29,6 +29,7 @@ runtime_sources += \
 	runtime/group.h \
 	runtime/group_board.cc \
 	runtime/group_board.h \
+	runtime/group_holdups.cc \
 	runtime/group_operation.cc \
 	runtime/group_operation.h \
 	runtime/groups.cc \
@@ -65,6 +66,8 @@ runtime_sources += \
 	runtime/progress_watch.h \
 	runtime/real_context.cc \
 	runtime/real_context.h \
+	runtime/receive_search.cc \
+	runtime/receive_search.h \
 	runtime/record_file.cc \
 	runtime/record_file.h \
 	runtime/recorder.cc \
@@ -91,4 +94,5 @@ runtime_tests += \
 	runtime/rendezvous_world_test.h \
 	runtime/surface_hosts_sim_test.cc \
 	runtime/surface_sim_test.cc \
+	runtime/waits_sim_test.cc \
 	tests/sim_job.h

@@ -34,6 +34,15 @@ void ProgressWatch::expired() noexcept {
   if (armed_for_ != kNever) loop_.arm(*this, armed_for_);
 }
 
+void ProgressWatch::report_circle(const GroupOperation& operation) noexcept {
+  try {
+    reporter_.late(
+        fmt::format("{} has waited for {:.6g} s, and {}. They wait until another thread of one of them sends.",
+                    operation.describe(), seconds(loop_.now() - operation.began()), operation.circle.text));
+  } catch (const std::bad_alloc&) {  // the deadline's sentence says it again
+  }
+}
+
 void ProgressWatch::look_at(GroupOperation& operation, Instant now) noexcept {
   try {
     if (now >= operation.next_question() && now < operation.deadline()) {

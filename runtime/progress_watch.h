@@ -26,6 +26,8 @@ class ProgressWatch final : private Timer {
   ProgressWatch(Loop& loop, Duration late_after, Reporter& reporter)
       : loop_(loop), late_after_(late_after), reporter_(reporter) {}
 
+  // A recv that waits for itself, by way of others.
+  void report_circle(const GroupOperation& operation) noexcept;
   // The operation is in the list until it unlinks itself.
   void add(GroupOperation& operation);
 

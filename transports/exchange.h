@@ -75,6 +75,7 @@ class Mailbox::RecvPart final : public Part {
   Placement place(const MessageHeader& header) noexcept;
   void placed(const MessageHeader& header) noexcept;
   bool has_places() const noexcept { return !placing_.empty(); }
+  bool arriving() const noexcept { return granted_ || received_ > 0 || !placing_.empty(); }
   void peer_lost() noexcept;  // the port has let go of every place
 
  private:

@@ -46,10 +46,10 @@ void Mailbox::join(const ViewPtr& view, int rank) {
   }
 }
 
-void Mailbox::forget(std::uint64_t id) noexcept {
+void Mailbox::forget(std::uint64_t id, std::uint64_t last) noexcept {
   Group* left = find_group(id);
   if (left == nullptr) return;
-  if (forgotten_.insert(id).second) forgotten_in_order_.push_back(id);
+  if (forgotten_.emplace(id, last).second) forgotten_in_order_.push_back(id);
   if (forgotten_in_order_.size() > kForgotten) {
     forgotten_.erase(forgotten_in_order_.front());
     forgotten_in_order_.pop_front();

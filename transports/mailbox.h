@@ -47,10 +47,21 @@ namespace aiacc {
 class Exchange;
 class Transfer;
 
+// What a member only receives in a group: nothing is to come from it then.
+struct Receiving {
+  static constexpr int kAnyRank = AbortNotice::kAnyRank;
+  int from = kNoPeer;  // a rank of the group, or kAnyRank; kNoPeer: it does something else too, or nothing
+  std::string call;    // as a sentence names it
+};
+
 // Told once for each group that ends, after its transfers were failed: the place to stop what else its operations wait for.
 class MailboxObserver {
  public:
   virtual void group_aborted(std::uint64_t group, const std::exception_ptr& error) noexcept = 0;
+  // Another member asks whether this rank only receives in the group.
+  virtual Receiving receiving(std::uint64_t group) noexcept = 0;
+  // What `rank` answered to Mailbox::ask_receiving().
+  virtual void receiving_told(std::uint64_t group, int rank, const Receiving& said) noexcept = 0;
 
  protected:
   ~MailboxObserver() = default;
@@ -84,8 +95,9 @@ class Mailbox final : private MessageReceiver {
   Task<void> tell_aborts(Stop& stop);
   // What ended the group, or null.
   std::exception_ptr error_of(std::uint64_t group) const noexcept;
-  // This rank has left the group: what still comes for it is dropped.
-  void forget(std::uint64_t group) noexcept;
+  // This rank has left the group: what still comes for it is dropped. It has begun the group's collectives up to `last`;
+  // whoever waits for a later one is told.
+  void forget(std::uint64_t group, std::uint64_t last = ~std::uint64_t{0}) noexcept;
 
   // Messages of pairs (Exchange::kPairSequence) that nobody has asked for yet: what a receive from any rank chooses among.
   struct Unasked {
@@ -110,6 +122,9 @@ class Mailbox final : private MessageReceiver {
   // have long to go: then a second, or until they have heard what this rank had to say. The world has no operation any more.
   Task<void> leave(Stop& stop);
 
+  // What is told of a call that a member never makes, because it has freed the group.
+  static std::string freed_too_early(int rank, const std::string& call, std::uint64_t sequence, int freed);
+
   // Ranks of the group whose messages this operation waits for now, ascending: for the sentence of a deadline.
   std::vector<int> waited_for(std::uint64_t group, std::uint64_t sequence);
 
@@ -123,12 +138,17 @@ class Mailbox final : private MessageReceiver {
   std::vector<int> not_begun(std::uint64_t group, std::uint64_t sequence) noexcept;
   // Who it is, as far as is known now.
   struct Suspicion {
-    enum class Kind : std::uint8_t { kNobody, kSilent, kNotBegun, kFinished, kWorking, kEachOther };
+    enum class Kind : std::uint8_t { kNobody, kSilent, kNotBegun, kFinished, kWorking, kEachOther, kNoGroup, kFreed };
     Kind kind = Kind::kNobody;
     int rank = kNoPeer;
     std::string text() const;  // "rank 3 does not answer"
   };
   Suspicion suspicion(std::uint64_t group, std::uint64_t sequence) noexcept;
+
+  // Asks a member of another host whether it only receives; the observer is told the answer.
+  void ask_receiving(std::uint64_t group, int rank) noexcept;
+  // Something for a receive of the group is on its way.
+  bool arriving(std::uint64_t group) noexcept;
 
  private:
   friend class Exchange;
@@ -237,6 +257,9 @@ class Mailbox final : private MessageReceiver {
   void ask_where(Group& group, Exchange& exchange, int rank) noexcept;
   const CallNote* other_call(Group& group, std::uint64_t sequence, std::uint64_t fingerprint) noexcept;
   void tell_whereabouts(Group& group, int from, std::uint64_t sequence, const AbortNotice& question) noexcept;
+  void tell_freed(std::uint64_t group, int from, std::uint64_t sequence) noexcept;
+  void end_by_freeing(Group& group, const Exchange& exchange, int freed) noexcept;
+  void tell_receiving(Group& group, int from) noexcept;
   void whereabouts_came(Group& group, int from, std::uint64_t sequence, const AbortNotice& notice) noexcept;
 
   Task<void> say_leaving(Stop& stop);
@@ -255,7 +278,7 @@ class Mailbox final : private MessageReceiver {
   // The last groups that this rank left, so that what still comes for them begins nothing anew. Few messages can be that
   // late: notices of an abort, questions, and what a member sent that nobody ever asked for.
   static constexpr std::size_t kForgotten = 4096;
-  std::set<std::uint64_t> forgotten_;
+  std::map<std::uint64_t, std::uint64_t> forgotten_;  // the last collective that this rank began there
   std::deque<std::uint64_t> forgotten_in_order_;
   std::map<int, Peer> peers_;  // those this rank has exchanged messages with
   struct Incoming {

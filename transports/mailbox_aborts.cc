@@ -134,12 +134,21 @@ void Mailbox::notice_came(int from, const MessageHeader& header) {
     news_.set();
     return;
   }
-  if (forgotten_.contains(header.group)) return;
+  if (forgotten_.contains(header.group)) {
+    if (notice->stage == AbortNotice::Stage::kWhere) tell_freed(header.group, from, header.sequence);
+    return;
+  }
   Group& group = this->group(header.group);
   switch (notice->stage) {
     case AbortNotice::Stage::kQuestion: answer(group, from, header, *notice); return;
     case AbortNotice::Stage::kWhere: tell_whereabouts(group, from, header.sequence, *notice); return;
     case AbortNotice::Stage::kHere: whereabouts_came(group, from, header.sequence, *notice); return;
+    case AbortNotice::Stage::kWhom: tell_receiving(group, from); return;
+    case AbortNotice::Stage::kReceiving:
+      if (observer_ != nullptr && group.view != nullptr) {
+        observer_->receiving_told(group.id, group_rank(group, from), {notice->rank, notice->text});
+      }
+      return;
     case AbortNotice::Stage::kFinal:
     case AbortNotice::Stage::kLeaving:
     case AbortNotice::Stage::kHeard: break;

@@ -17,6 +17,8 @@ std::string Mailbox::Suspicion::text() const {
     case Kind::kFinished: return fmt::format("rank {} has ended this call already", rank);
     case Kind::kWorking: return fmt::format("rank {} is still at work on it", rank);
     case Kind::kEachOther: return fmt::format("rank {} waits for this rank, which waits for it", rank);
+    case Kind::kNoGroup: return fmt::format("rank {} has not made this group", rank);
+    case Kind::kFreed: return fmt::format("rank {} has freed this group", rank);
   }
   return {};
 }
@@ -113,7 +115,7 @@ void Mailbox::tell_whereabouts(Group& group, int from, std::uint64_t sequence, c
   }
   AbortNotice here;
   here.stage = AbortNotice::Stage::kHere;
-  auto where = AbortNotice::Whereabouts::kNotBegun;
+  auto where = group.view == nullptr ? AbortNotice::Whereabouts::kNoGroup : AbortNotice::Whereabouts::kNotBegun;
   if (Exchange* exchange = find_exchange(group, sequence); exchange != nullptr) {
     const bool found = exchange->suspicion_.kind == Suspicion::Kind::kSilent;
     here.rank = found ? exchange->suspicion_.rank : awaited(group, sequence);
@@ -127,16 +129,84 @@ void Mailbox::tell_whereabouts(Group& group, int from, std::uint64_t sequence, c
   post_notice(group, from, sequence, here);
 }
 
+// Of a group that this rank has freed. What it had begun it has also ended.
+void Mailbox::tell_freed(std::uint64_t id, int from, std::uint64_t sequence) noexcept {
+  const bool begun = (sequence & Exchange::kPairSequence) == 0 && sequence <= forgotten_[id];
+  AbortNotice here;
+  here.stage = AbortNotice::Stage::kHere;
+  here.other =
+      static_cast<std::int32_t>(begun ? AbortNotice::Whereabouts::kFinished : AbortNotice::Whereabouts::kFreed);
+  Group freed(*this, id);
+  post_notice(freed, from, sequence, here);
+}
+
+std::string Mailbox::freed_too_early(int rank, const std::string& call, std::uint64_t sequence, int freed) {
+  return fmt::format(
+      "rank {} called {} (operation {} of their group), but rank {} has freed the group: all members make the same "
+      "calls "
+      "before they free it",
+      rank, call, sequence, freed);
+}
+
+void Mailbox::end_by_freeing(Group& group, const Exchange& exchange, int freed) noexcept {
+  AbortNotice notice;
+  notice.code = Code::kMismatch;
+  notice.rank = freed;
+  notice.text = freed_too_early(group.rank, exchange.note_.describe(), exchange.sequence_, freed);
+  end_group(group, notice, std::make_exception_ptr(Error(notice.code, notice.text, notice.rank)));
+}
+
+// --- receives that nobody sends to ----------------------------------------------------------------------------------------
+
+void Mailbox::ask_receiving(std::uint64_t id, int rank) noexcept {
+  Group* group = find_group(id);
+  if (group == nullptr || group->view == nullptr || group->error) return;
+  AbortNotice whom;
+  whom.stage = AbortNotice::Stage::kWhom;
+  whom.rank = group->rank;
+  post_notice(*group, world_rank(*group, rank), 0, whom);
+}
+
+void Mailbox::tell_receiving(Group& group, int from) noexcept {
+  if (observer_ == nullptr || group.view == nullptr || group.error) return;
+  Receiving receiving = observer_->receiving(group.id);
+  AbortNotice told;
+  told.stage = AbortNotice::Stage::kReceiving;
+  told.rank = receiving.from;
+  told.text = std::move(receiving.call);
+  post_notice(group, from, 0, told);
+}
+
+bool Mailbox::arriving(std::uint64_t id) noexcept {
+  bool found = false;
+  Group* group = find_group(id);
+  if (group == nullptr) return false;
+  for (Bucket& bucket : group->buckets) {
+    bucket.parts.for_each([&](Part& part) {
+      found = found || (part.kind() == Part::Kind::kRecv && static_cast<RecvPart&>(part).arriving());
+    });
+  }
+  return found;
+}
+
 void Mailbox::whereabouts_came(Group& group, int from, std::uint64_t sequence, const AbortNotice& notice) noexcept {
   Exchange* exchange = find_exchange(group, sequence);
   if (exchange == nullptr) return;
+  const auto where = static_cast<AbortNotice::Whereabouts>(notice.other);
+  const bool is_message = (sequence & Exchange::kPairSequence) != 0;
+  if (where == AbortNotice::Whereabouts::kFreed && !is_message) {
+    return end_by_freeing(group, *exchange, group_rank(group, from));
+  }
   const auto answering = static_cast<std::size_t>(group_rank(group, from));
   if (answering < exchange->begun_.size()) {
-    exchange->begun_[answering] = notice.other != static_cast<std::int32_t>(AbortNotice::Whereabouts::kNotBegun);
+    exchange->begun_[answering] =
+        where != AbortNotice::Whereabouts::kNotBegun && where != AbortNotice::Whereabouts::kNoGroup;
   }
   if (exchange->suspicion_.rank != group_rank(group, from)) return;
   Suspicion& mine = exchange->suspicion_;
-  switch (static_cast<AbortNotice::Whereabouts>(notice.other)) {
+  switch (where) {
+    case AbortNotice::Whereabouts::kNoGroup: mine.kind = Suspicion::Kind::kNoGroup; break;
+    case AbortNotice::Whereabouts::kFreed: mine.kind = Suspicion::Kind::kFreed; break;
     case AbortNotice::Whereabouts::kWaiting:
       if (notice.rank == group.rank) {
         mine.kind = Suspicion::Kind::kEachOther;

@@ -28,7 +28,7 @@ HostPost::HostPost(HostDomain& domain, std::uint64_t view_id, std::vector<int> d
       lines_(domain_ranks_.size()) {
   const auto members = static_cast<std::uint32_t>(domain_ranks_.size());
   const std::uint32_t lines_per_table = (members + kWordsPerLine - 1) / kWordsPerLine;
-  lines_[static_cast<std::size_t>(me_)] = domain_.claim_lines(key_, kTables * lines_per_table);
+  lines_[static_cast<std::size_t>(me_)] = domain_.claim_lines(key_, kTables * lines_per_table + 1);
   for (int member = 0; member < static_cast<int>(members); ++member) {
     out_.emplace_back(member);
     in_.emplace_back(member);
@@ -223,6 +223,41 @@ Task<void> HostPost::recv(Operation& op) {
     co_await op.team.compute.copy(op.recv, inside);
   }
   finish(from, self.message.number);
+}
+
+// Word 0 is the number of the statement, 0 while there is none; then who sends, the count, and the type with the tag.
+FlagRef HostPost::statement(int owner) const noexcept {
+  const auto lines_per_table = (static_cast<std::uint32_t>(lines_.size()) + kWordsPerLine - 1) / kWordsPerLine;
+  const auto at = static_cast<std::size_t>(owner);
+  return {domain_ranks_[at], lines_[at] + kTables * lines_per_table, 0};
+}
+
+void HostPost::state_receiving(const CallSummary* call) noexcept {
+  ControlLine& line = domain_.own_line(statement(me_).line);
+  line.word[0].store(0, std::memory_order_relaxed);
+  if (call == nullptr) return;
+  const bool any = call->kind == Collective::kRecvAny;
+  line.word[1].store(any ? ~std::uint64_t{0} : static_cast<std::uint64_t>(call->root), std::memory_order_release);
+  line.word[2].store(call->count, std::memory_order_release);
+  line.word[3].store(static_cast<std::uint64_t>(call->type) << 32 | call->tag, std::memory_order_release);
+  line.word[0].store(++statements_, std::memory_order_release);
+}
+
+std::optional<CallSummary> HostPost::receiving_of(int rank) const noexcept {
+  const FlagRef at = statement(member_of(rank));
+  const ControlLine& line = domain_.line(at.owner, at.line);
+  const std::uint64_t number = line.word[0].load(std::memory_order_acquire);
+  const std::uint64_t from = line.word[1].load(std::memory_order_acquire);
+  CallSummary call;
+  call.count = line.word[2].load(std::memory_order_acquire);
+  const std::uint64_t type_and_tag = line.word[3].load(std::memory_order_acquire);
+  if (number == 0 || line.word[0].load(std::memory_order_relaxed) != number) return std::nullopt;
+  const bool any = from == ~std::uint64_t{0};
+  call.kind = any ? Collective::kRecvAny : Collective::kRecv;
+  call.root = any ? 0 : static_cast<int>(from);
+  call.type = static_cast<DType>(type_and_tag >> 32);
+  call.tag = static_cast<std::uint32_t>(type_and_tag);
+  return call;
 }
 
 int HostPost::find_unasked(std::uint32_t tag, int first) {

@@ -8,11 +8,13 @@
 //
 // A member's lines, by the index of the other member: `first` (offset plus 1 of the first message to it), `posted` (how many
 // went to it), `taken` (how many came from it that are not needed any more; those behind a gap do not count).
+// And one line with the recv that it has waited in for long, for whoever looks for receivers that wait for each other.
 #pragma once
 
 #include <cstdint>
 #include <deque>
 #include <map>
+#include <optional>
 #include <vector>
 
 #include "collectives/host/turn_queue.h"
@@ -42,6 +44,10 @@ class HostPost {
   int find_unasked(std::uint32_t tag, int first);
   // Sets `news` whenever a message of another member has come, until `stop`.
   Task<void> watch(int member, Event& news, Stop& stop);
+  // This member only receives, and has for a while: `call` is its recv. Null: it does something else now.
+  void state_receiving(const CallSummary* call) noexcept;
+  // What the member of that rank, which is on this host, stated; nothing if it does something else, or not long.
+  std::optional<CallSummary> receiving_of(int rank) const noexcept;
   int members() const noexcept { return static_cast<int>(ranks_.size()); }
   int me() const noexcept { return me_; }
 
@@ -89,6 +95,7 @@ class HostPost {
 
   int member_of(int rank) const noexcept;
   FlagRef flag(int owner, Table table, int about) const noexcept;
+  FlagRef statement(int owner) const noexcept;
   std::uint64_t read(int owner, Table table, int about) const noexcept;
   const Header& header(int member, std::uint64_t offset) const noexcept;
 
@@ -109,6 +116,7 @@ class HostPost {
   std::deque<Incoming> in_;
   std::multimap<std::uint64_t, HostRange> spare_;  // by size
   std::uint64_t spare_bytes_ = 0;
+  std::uint64_t statements_ = 0;
 };
 
 }  // namespace aiacc

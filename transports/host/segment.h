@@ -49,7 +49,7 @@ struct DirectoryEntry {
   std::atomic<std::uint64_t> place{0};  // first line
 };
 
-// Room for some 2,000 groups, of 15 lines under three keys each. Pages of it are taken as lines are claimed.
+// Room for some 2,000 groups, of 16 lines under three keys each. Pages of it are taken as lines are claimed.
 struct ControlArea {
   static constexpr std::uint32_t kLines = 32'768;
   static constexpr std::uint32_t kKeys = 8'192;
