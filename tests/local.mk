@@ -64,6 +64,7 @@ EXTRA_DIST += \
 	tests/consumers_test.py \
 	tests/groups_process_test.py \
 	tests/programs/caffe_solver.c \
+	tests/programs/disagree.c \
 	tests/programs/groups.c \
 	tests/programs/mxnet_kvstore.c \
 	tests/programs/rank.c \

@@ -30,6 +30,11 @@ def rank():
     return compiled("tests/programs/rank.c")
 
 
+@pytest.fixture(scope="module")
+def disagree():
+    return compiled("tests/programs/disagree.c")
+
+
 def on(hosts, where, *arguments):
     return Job(["--launch-agent", hosts.enter, "-H", where, *arguments])
 
@@ -77,6 +82,14 @@ def test_ranks_that_disagree_are_told_on_every_rank(hosts, rank, where, ranks):
     assert len(sentences) == ranks
     for sentence in sentences:
         assert "allreduce of 10 fp32" in sentence and "rank 1" in sentence and "allreduce of 20 fp32" in sentence
+
+
+@pytest.mark.parametrize("where", PLACEMENTS)
+def test_whatever_they_disagree_in_all_ranks_are_told_of_both_sides(hosts, disagree, where):
+    code, _, err = on(hosts, where, disagree).finish()
+    assert code == 0, err
+    notices = [line for line in err.splitlines() if "nobody sends: rank 0 called recv" in line and "They wait until" in line]
+    assert len(notices) == 2, err
 
 
 def test_a_stopped_rank_of_another_host_is_no_failure(hosts, rank):
