@@ -24,7 +24,7 @@ Group::Group(Context& context, ViewPtr view, int rank, std::string name, Duratio
     : context_(context),
       view_(std::move(view)),
       name_(std::move(name)),
-      recorded_as_{view_->id(), Label(name_)},
+      recorded_as_{view_->id(), Label<48>(std::string_view(name_).substr(0, name_.find_last_not_of(',') + 1))},
       timeout_(timeout),
       team_{view_, rank, context.lane().loop(), context.compute()},
       opening_ended_(context.lane().loop()) {

@@ -79,7 +79,7 @@ std::uint64_t Recorder::begin(const RecordedGroup& group, std::uint64_t sequence
   record.began = now;
   latest_ = std::max(latest_, now);
   record.group = group;
-  record.name = Label(name);
+  record.name = Label<24>(name);
   record.call = call.summary();
   write(record);
   begun_.store(record.number, std::memory_order_release);
@@ -109,7 +109,7 @@ void Recorder::add(const RecordedGroup& group, std::uint64_t sequence, const Cal
   put(entry, offsetof(Record, ended), latest_);
   put(entry, offsetof(Record, outcome), Record::Outcome{Record::State::kEnded, Code::kOk});
   put(entry, offsetof(Record, group), group);
-  put(entry, offsetof(Record, name), Label());
+  put(entry, offsetof(Record, name), Label<24>());
   put(entry, offsetof(Record, call), call.summary());
   entry.version.store(version + 2, std::memory_order_release);
   begun_.store(number, std::memory_order_release);

@@ -22,9 +22,10 @@
 namespace aiacc {
 
 // A short text in whole words, cut to what fits.
+template <std::size_t kBytes>
 class Label {
  public:
-  static constexpr std::size_t kBytes = 24;
+  static_assert(kBytes % 8 == 0);
   Label() = default;
   explicit Label(std::string_view text) noexcept { text.copy(text_, kBytes); }
   std::string text() const { return std::string(text_, strnlen(text_, kBytes)); }
@@ -36,7 +37,7 @@ class Label {
 // What does not change between the operations of a group.
 struct RecordedGroup {
   std::uint64_t id = 0;
-  Label name;
+  Label<48> name;
 };
 
 // One operation, as it is kept. Each member is a number of whole words.
@@ -52,7 +53,7 @@ struct Record {
   Instant ended{};
   Outcome outcome;
   RecordedGroup group;
-  Label name;
+  Label<24> name;
   CallSummary call;
 
   // "allreduce of 1024 fp32, sum 'gradients' (operation 12 of the world) ended well 0.35 s ago, after 0.012 s"

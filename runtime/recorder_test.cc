@@ -13,7 +13,7 @@ namespace {
 
 using std::chrono::milliseconds;
 
-const RecordedGroup kWorld{7, Label("the world")};
+const RecordedGroup kWorld{7, Label<48>("the world")};
 
 Call allreduce_of(std::size_t count) {
   Call call;
