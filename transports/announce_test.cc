@@ -65,7 +65,8 @@ Task<void> announce_and_fail(SimCluster* cluster, SimRank* self) {
     exchange.announce(1, 5, kLarge);
     co_await sleep_for(self->loop(), kReady, self->stop());
   }
-  self->mailbox().abort(cluster->view(), self->rank(), Error(Code::kAborted, "it will not come", self->rank()));
+  self->mailbox().abort(cluster->view(), self->rank(),
+                        std::make_exception_ptr(Error(Code::kAborted, "it will not come", self->rank())));
 }
 
 TEST(Announce, OfAMessageThatNeverComesEndsWithItsGroup) {
