@@ -3,6 +3,10 @@ command lines of the contestants over hosts."""
 import os
 import signal
 import subprocess
+import sys
+
+# A benchmark that is told to end takes what it started with it.
+signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
 
 
 # What can be measured, and busbw / algbw of each, with n ranks (nccl-tests' PERFORMANCE.md).

@@ -1,6 +1,10 @@
 // Which kernels this processor runs.
 #include "base/data/kernels.h"
 
+#if defined(__x86_64__)
+#include <cpuid.h>
+#endif
+
 namespace aiacc::kernels {
 namespace {
 
@@ -10,9 +14,15 @@ struct Found {
 };
 
 #if defined(__x86_64__)
+// clang 16 knows no name for it. What it works on are registers that avx2 has proved.
+bool has_f16c() noexcept {
+  unsigned a = 0, b = 0, c = 0, d = 0;
+  return __get_cpuid(1, &a, &b, &c, &d) != 0 && (c & bit_F16C) != 0;
+}
+
 void add_wide(Found& found) noexcept {
   __builtin_cpu_init();
-  if (!__builtin_cpu_supports("avx2") || !__builtin_cpu_supports("f16c")) return;
+  if (!__builtin_cpu_supports("avx2") || !has_f16c()) return;
   found.table[found.count++] = &avx2::table();
   if (!__builtin_cpu_supports("avx512f") || !__builtin_cpu_supports("avx512bw")) return;
   if (!__builtin_cpu_supports("avx512dq") || !__builtin_cpu_supports("avx512vl")) return;
