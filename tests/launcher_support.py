@@ -46,10 +46,10 @@ def compiled(source):
 
 
 def sanitizer():
-    """A library built with a sanitizer wants its runtime in the program too."""
-    needed = subprocess.run(["readelf", "-d", STAGE / "lib/libaiacc.so"], capture_output=True, text=True).stdout
-    return [f"-fsanitize={name}" for name, library in (("address", "libasan"), ("thread", "libtsan"), ("undefined", "libubsan"))
-            if library in needed]
+    """A library built with a sanitizer wants its runtime in the program: libtool links none of them to the library."""
+    wanted = subprocess.run(["readelf", "--wide", "--dyn-syms", STAGE / "lib/libaiacc.so"], capture_output=True, text=True).stdout
+    return [f"-fsanitize={name}" for name, symbol in (("address", "__asan_init"), ("thread", "__tsan_init"), ("undefined", "__ubsan_"))
+            if symbol in wanted]
 
 
 def users():
