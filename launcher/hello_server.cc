@@ -93,19 +93,25 @@ Task<void> HelloServer::converse(Session& session, Stop& stop) {
 
 void HelloServer::take(Session& session, const wire::Frame& frame) {
   if (frame.type == wire::PeerLost::kType) {
-    const int lost = frame.as<wire::PeerLost>().rank;
+    const auto message = frame.as<wire::PeerLost>();
+    const int lost = message.rank;
     if (lost < 0 || lost >= size() || lost == rank_of(session.local)) {
       throw Error(Code::kProtocol, fmt::format("rank {} has lost rank {} of {}", rank_of(session.local), lost, size()));
     }
     int& first = lost_peers_[static_cast<std::size_t>(session.local)];
     if (first < 0) first = lost;
-    return;
+    return count_strangers(session, message.strangers);
   }
-  strangers_ += frame.as<wire::Leave>().strangers;
+  count_strangers(session, frame.as<wire::Leave>().strangers);
   session.state = Session::State::kLeft;
   owner_.rank_finalized(session.local);
   wire::Gone gone;
   session.sender.send(gone);
+}
+
+void HelloServer::count_strangers(Session& session, std::uint64_t so_far) {
+  if (so_far <= session.strangers) return;
+  strangers_ += so_far - std::exchange(session.strangers, so_far);
 }
 
 Task<void> HelloServer::hear_out(int local, Stop& stop) {

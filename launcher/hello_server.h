@@ -84,7 +84,7 @@ class HelloServer {
   // aiaccrun's answers to Owner::host_ready().
   void open_world(const wire::OpenWorld& world);
   void refuse_world(Code code, const std::string& sentence);
-  // Whom ranks of this host turned away, as they said when they left.
+  // Whom ranks of this host turned away, as they said when they left, or lost a peer.
   std::uint64_t strangers() const noexcept { return strangers_; }
   // A rank of another host is gone without leaving.
   void lose_remote(int rank, const std::string& sentence);
@@ -101,6 +101,7 @@ class HelloServer {
     io::ProcessId process = 0;
     std::string version;
     std::uint16_t data_port = 0;
+    std::uint64_t strangers = 0;  // as it said last
   };
   struct Refusal {
     Code code;
@@ -116,6 +117,7 @@ class HelloServer {
   void refuse(Session& session, const Refusal& refusal);
   void refuse_waiting(const Refusal& refusal);
   void take(Session& session, const wire::Frame& frame);
+  void count_strangers(Session& session, std::uint64_t so_far);
   void complete_fence();
   std::vector<Session*> waiting();
   void welcome(const std::vector<Session*>& sessions, const wire::OpenWorld& world);

@@ -226,13 +226,19 @@ TEST_F(HelloServerTest, WhomARankHadLostIsKnownWhenItHasEnded) {
   std::vector<Client> clients;
   for (int rank = 0; rank < 3; ++rank) clients.push_back(hello(rank, 3));
   for (Client& client : clients) next(client).as<wire::Welcome>();
-  send(clients[0], wire::PeerLost{2});
-  send(clients[0], wire::PeerLost{1});
+  send(clients[0], wire::PeerLost{2, 5});
+  send(clients[0], wire::PeerLost{1, 6});
   clients[0].frames.reset();
   clients[0].stream.reset();
   loop_.run(server_->hear_out(0, stop_));
   EXPECT_EQ(server_->lost_peer_of(0), 2) << "the first counts";
   EXPECT_EQ(server_->lost_peer_of(1), -1);
+  EXPECT_EQ(server_->strangers(), 6u);
+  send(clients[1], wire::PeerLost{2, 3});
+  send(clients[1], wire::Leave{4});
+  while (next(clients[1]).type == wire::RankLost::kType) {  // of rank 0, until the good-bye
+  }
+  EXPECT_EQ(server_->strangers(), 10u) << "each once";
   loop_.run(server_->hear_out(1, stop_));  // its connection is open, and it is not waited for long
 }
 

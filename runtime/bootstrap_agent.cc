@@ -168,6 +168,7 @@ void AgentBootstrap::lost_peer(int rank) noexcept {
 Task<void> AgentBootstrap::tell_lost(int rank) {
   wire::PeerLost message;
   message.rank = rank;
+  if (port_ != nullptr) message.strangers = port_->refused();
   co_await channel_->send(message, stop_);
 }
 

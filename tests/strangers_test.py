@@ -2,6 +2,7 @@
 import os
 import pathlib
 import re
+import signal
 import subprocess
 import sys
 
@@ -93,6 +94,16 @@ def test_a_job_that_fails_says_so_behind_its_failure(hosts, rank, tmp_path):
     (tmp_path / "over").touch()
     code, _, err = job.finish()
     assert code == 3 and re.search(r"exited with status 3.*; 1 stranger was turned away on h1 ", closing_line(err)), err
+
+
+def test_a_rank_that_lost_its_peer_has_told_of_them(hosts, rank, tmp_path):
+    """It never finalizes. It ends by its own error, not by aiaccrun's signal."""
+    job = launch(hosts, "sh", "-c", f"trap '' TERM; exec {rank} until {tmp_path / 'never'}")
+    bother(hosts, hosts.address(1), port_on(job, hosts, "h1"), "garbage")
+    [victim] = [pid for pid in job.pids("rank") if b"AIACC_RANK=0" in pathlib.Path(f"/proc/{pid}/environ").read_bytes().split(b"\0")]
+    os.kill(victim, signal.SIGKILL)
+    code, _, err = job.finish()
+    assert code == 137 and re.search(r"rank 0 .*was killed by signal 9.*; 1 stranger was turned away on h1 ", closing_line(err)), err
 
 
 def test_a_thousand_half_open_connections_all_through_a_launch(hosts, rank, tmp_path):

@@ -77,7 +77,8 @@ struct RankLost {
 struct PeerLost {
   static constexpr std::uint16_t kType = 7;
   std::int32_t rank = 0;
-  auto fields() { return std::tie(rank); }
+  std::uint64_t strangers = 0;  // that this rank has turned away so far: it may never come to Leave
+  auto fields() { return std::tie(rank, strangers); }
 };
 
 // Rank → agent: I finalize. Answered by Gone; the connection then closes.
