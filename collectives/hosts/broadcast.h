@@ -1,4 +1,5 @@
-// Broadcast: the root's buffer goes to a representative of each host, and from there to the host's other members.
+// Broadcast: the root's buffer goes to a representative of each host, and from there to the host's other members; in slices, so
+// that one is between hosts while the one before is given out on them.
 #pragma once
 
 #include "collectives/hosts/hosts_call.h"

@@ -269,11 +269,14 @@ TEST(HostsCollectivesSlices, LongPayloadsGoInSlices) {
     for (const std::size_t count : {slice, slice + 1, 5 * slice + 3}) {
       for (const Memory memory : {Memory::kPrivate, Memory::kShared}) {
         cases.push_back({call_of(Collective::kAllreduce, count), memory, memory == Memory::kShared});
+        const int root = static_cast<int>(count % 4);
+        cases.push_back({call_of(Collective::kBroadcast, count, DType::kFloat32, ReduceOp::kSum, root), memory});
       }
     }
   }
   run_cases({0, 0, 1, 1}, cases);
-  run_cases({0, 0, 0, 1, 1}, {cases.back()});
+  run_cases({0, 0, 0, 1, 1}, {cases.back(), cases[cases.size() - 2]});
+  run_cases({0, 1, 0, 0, 2}, {cases.back()});
 }
 
 Bytes noise(std::size_t count, int rank, DType type) {
@@ -439,6 +442,30 @@ TEST(HostsCollectivesCost, TwoRanksOfTwoHostsSendOneMessageEach) {
   ASSERT_TRUE(cluster.run());
   EXPECT_EQ(cluster.fabric().messages(), 2u);
   EXPECT_LT(cluster.world().now().time_since_epoch(), std::chrono::microseconds(8)) << "one latency of 5 µs, not two";
+}
+
+// A network as fast as what copies on the hosts: one after the other takes twice as long as side by side.
+TEST(HostsCollectivesCost, ABroadcastIsGivenOutWhileItsRestIsUnderWay) {
+  const auto took = [](const Placement& placement) {
+    constexpr std::size_t kCount = 4 << 20;
+    sim::FabricModel model;
+    model.between_hosts.bytes_per_second = 4'000'000'000;
+    SimCluster cluster(1, placement, model);
+    std::deque<Rank> ranks;
+    std::deque<Bytes> buffers;
+    for (int rank = 0; rank < cluster.size(); ++rank) {
+      ranks.emplace_back(cluster, rank);
+      buffers.emplace_back(kCount * 4);
+      const Buffer buffer = exact::buffer_of(buffers.back());
+      cluster.rank(rank).start(
+          open_and_perform(&ranks.back(), call_of(Collective::kBroadcast, kCount), buffer, buffer));
+    }
+    EXPECT_TRUE(cluster.run());
+    return seconds(cluster.world().now().time_since_epoch());
+  };
+  const double between = took({0, 1});
+  const double on_a_host = took({0, 0});
+  EXPECT_LT(took({0, 0, 1, 1}), 0.75 * (between + on_a_host)) << between << " and " << on_a_host;
 }
 
 // Two hosts of four: 4 MiB are bound by 2(h − 1)/h·S of each host's four links, not of one.
