@@ -11,6 +11,7 @@
 
 #include "base/error.h"
 #include "base/quantity.h"
+#include "tests/variable.h"
 
 namespace aiacc {
 namespace {
@@ -102,9 +103,8 @@ TEST(Config, AnUnknownVariableIsWarnedAboutWithTheNearest) {
 }
 
 TEST(Config, TheProcessEnvironmentIsReadWhole) {
-  setenv("AIACC_TEST_WORD", "a=b c", 1);
+  const test::Variable word("AIACC_TEST_WORD", "a=b c");
   const Strings environment = process_environment();
-  unsetenv("AIACC_TEST_WORD");
   EXPECT_EQ(std::count(environment.begin(), environment.end(), "AIACC_TEST_WORD=a=b c"), 1);
 }
 

@@ -46,6 +46,7 @@ bindings_tests += \
 	bindings/c/groups_test.cc \
 	bindings/c/requests_test.cc \
 	tests/abi_world.h \
+	tests/variable.h \
 	tests/affine_op.h \
 	tests/surface_cases.h
 

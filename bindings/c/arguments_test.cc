@@ -3,18 +3,22 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cmath>
 #include <cstdlib>
 #include <cstring>
+#include <iterator>
 #include <limits>
 #include <string>
 
 #include "tests/abi_world.h"
+#include "tests/variable.h"
 
 namespace aiacc {
 namespace {
 
 using test::expect;
+using test::Variable;
 using test::World;
 
 TEST(Arguments, AreRefusedBeforeAnythingStarts) {
@@ -59,7 +63,7 @@ TEST(Arguments, AreRefusedBeforeAnythingStarts) {
   EXPECT_EQ(aiacc_last_error_rank(), -1);
 
   EXPECT_AIACC(aiacc_allreduce(data, other, 8, AIACC_FLOAT32, AIACC_SUM, group, nullptr, nullptr));
-  EXPECT_EQ(std::memcmp(data, other, sizeof data), 0) << "the group is usable";
+  EXPECT_TRUE(std::equal(std::begin(data), std::end(data), std::begin(other))) << "the group is usable";
 }
 
 TEST(Arguments, HandlesAreFoundOut) {
@@ -134,9 +138,11 @@ class DefaultContext : public testing::Test {
     const pid_t child = fork();
     ASSERT_GE(child, 0);
     if (child == 0) {
-      for (const char* name : {"AIACC_AGENT", "AIACC_SIZE", "WORLD_SIZE", "OMPI_COMM_WORLD_SIZE", "PMI_SIZE"})
-        unsetenv(name);
-      body();
+      {
+        const Variable agent("AIACC_AGENT", nullptr), own("AIACC_SIZE", nullptr), torch("WORLD_SIZE", nullptr);
+        const Variable open_mpi("OMPI_COMM_WORLD_SIZE", nullptr), pmi("PMI_SIZE", nullptr);
+        body();
+      }
       const bool failed = HasFailure();
       fflush(stdout);
       _exit(failed ? 1 : 0);
@@ -278,10 +284,9 @@ TEST_F(DefaultContext, GivenIdentity) {
     attr.timeout_ms = 1000;
     EXPECT_AIACC(aiacc_init(&attr));
     EXPECT_AIACC(aiacc_finalize());
-    setenv("OMPI_COMM_WORLD_RANK", "1", 1);
-    setenv("OMPI_COMM_WORLD_SIZE", "4", 1);
+    const Variable rank("OMPI_COMM_WORLD_RANK", "1"), size("OMPI_COMM_WORLD_SIZE", "4");
     expect(aiacc_init(nullptr), AIACC_ERR_INVALID_STATE, "OMPI_COMM_WORLD_SIZE=4");
-    setenv("AIACC_SINGLETON", "1", 1);
+    const Variable alone("AIACC_SINGLETON", "1");
     EXPECT_AIACC(aiacc_init(nullptr));
   });
 }

@@ -6,6 +6,7 @@
 #include <string>
 
 #include "tests/abi_world.h"
+#include "tests/variable.h"
 
 namespace aiacc {
 namespace {
@@ -186,9 +187,8 @@ TEST_P(Failures, NobodyTouchesABufferAfterItsError) {
 INSTANTIATE_TEST_SUITE_P(Ranks, Failures, testing::Values(2, 3, 5, 8));
 
 TEST(Lateness, IsReportedOnceWithWhoIsMissing) {
-  setenv("AIACC_LATE_AFTER", "50ms", 1);
+  const test::Variable late_after("AIACC_LATE_AFTER", "50ms");
   World world(2);
-  unsetenv("AIACC_LATE_AFTER");
   testing::internal::CaptureStderr();
   world.run([&](int rank, aiacc_group_t group) {
     if (rank == 1) std::this_thread::sleep_for(300ms);

@@ -9,6 +9,7 @@
 
 #include "base/json.h"
 #include "include/aiacc/aiacc.h"
+#include "tests/variable.h"
 
 namespace {
 
@@ -64,12 +65,9 @@ TEST(Info, TopologyIsThatOfTheMask) {
 }
 
 TEST(Info, SettingsSayWhereTheyComeFromAndBadOnesAreFound) {
-  setenv("AIACC_TIMEOUT", "7m", 1);      // NOLINT(concurrency-mt-unsafe)
-  setenv("AIACC_LEASE", "1 parsec", 1);  // NOLINT(concurrency-mt-unsafe)
-  setenv("AIACC_SPINN", "1us", 1);       // NOLINT(concurrency-mt-unsafe)
+  const aiacc::test::Variable timeout("AIACC_TIMEOUT", "7m"), lease("AIACC_LEASE", "1 parsec"),
+      unknown("AIACC_SPINN", "1us");
   const aiacc::Json report = aiacc::Json::parse(whole());
-  for (const char* name : {"AIACC_TIMEOUT", "AIACC_LEASE", "AIACC_SPINN"})
-    unsetenv(name);  // NOLINT(concurrency-mt-unsafe)
   int seen = 0;
   for (const aiacc::Json& row : report["settings"].items()) {
     const std::string name = row["name"].as_string();

@@ -60,8 +60,10 @@ void SegmentDomain::free(HostRange range) noexcept {
   if (!taken) return;
   std::byte* begin = view(rank_, taken->pages.offset);
   if (taken->retired) {
-    // A private copy stands here, and a frozen peer may still write to what it replaced: the place stays empty.
-    mmap(begin, taken->pages.bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0);
+    // A private copy stands here, and a frozen peer may still write to what it replaced: the place stays empty. Where the system
+    // has no room for one more mapping, the copy stays instead.
+    constexpr int kFlags = MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED;
+    [[maybe_unused]] const void* emptied = mmap(begin, taken->pages.bytes, PROT_NONE, kFlags, -1, 0);
     return;
   }
   madvise(begin, taken->pages.bytes, MADV_REMOVE);
