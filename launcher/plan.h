@@ -22,7 +22,7 @@ struct Surroundings {
   std::string program;                   // this aiaccrun: what runs on other hosts too
   bool terminal = false;                 // aiaccrun's standard output is one
   // Names of hosts, as a plan had them, that turned out to be one machine when it was reached.
-  std::vector<std::vector<std::string>> same_machines;
+  std::vector<std::vector<std::string>> same_machines = {};
 };
 
 struct Notice {
