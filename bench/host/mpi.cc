@@ -9,16 +9,43 @@
 
 namespace {
 
-void call(const std::string& what, float* send, float* recv, std::size_t elements) {
-  const int count = static_cast<int>(elements);
-  const MPI_Comm world = MPI_COMM_WORLD;
-  if (what == "allreduce") MPI_Allreduce(MPI_IN_PLACE, recv, count, MPI_FLOAT, MPI_SUM, world);
-  if (what == "broadcast") MPI_Bcast(recv, count, MPI_FLOAT, 0, world);
-  if (what == "allgather") MPI_Allgather(send, count, MPI_FLOAT, recv, count, MPI_FLOAT, world);
-  if (what == "reduce_scatter") MPI_Reduce_scatter_block(send, recv, count, MPI_FLOAT, MPI_SUM, world);
-  if (what == "alltoall") MPI_Alltoall(send, count, MPI_FLOAT, recv, count, MPI_FLOAT, world);
-  if (what == "gather") MPI_Gather(send, count, MPI_FLOAT, recv, count, MPI_FLOAT, 0, world);
-  if (what == "scatter") MPI_Scatter(send, count, MPI_FLOAT, recv, count, MPI_FLOAT, 0, world);
+const MPI_Comm kWorld = MPI_COMM_WORLD;
+
+using Call = void (*)(float* send, float* recv, std::size_t elements);
+
+// Chosen once: a call of 8 bytes takes less than a comparison of seven names.
+Call call_of(const std::string& what) {
+  if (what == "broadcast")
+    return [](float*, float* recv, std::size_t elements) {
+      MPI_Bcast(recv, static_cast<int>(elements), MPI_FLOAT, 0, kWorld);
+    };
+  if (what == "allgather")
+    return [](float* send, float* recv, std::size_t elements) {
+      const int count = static_cast<int>(elements);
+      MPI_Allgather(send, count, MPI_FLOAT, recv, count, MPI_FLOAT, kWorld);
+    };
+  if (what == "reduce_scatter")
+    return [](float* send, float* recv, std::size_t elements) {
+      MPI_Reduce_scatter_block(send, recv, static_cast<int>(elements), MPI_FLOAT, MPI_SUM, kWorld);
+    };
+  if (what == "alltoall")
+    return [](float* send, float* recv, std::size_t elements) {
+      const int count = static_cast<int>(elements);
+      MPI_Alltoall(send, count, MPI_FLOAT, recv, count, MPI_FLOAT, kWorld);
+    };
+  if (what == "gather")
+    return [](float* send, float* recv, std::size_t elements) {
+      const int count = static_cast<int>(elements);
+      MPI_Gather(send, count, MPI_FLOAT, recv, count, MPI_FLOAT, 0, kWorld);
+    };
+  if (what == "scatter")
+    return [](float* send, float* recv, std::size_t elements) {
+      const int count = static_cast<int>(elements);
+      MPI_Scatter(send, count, MPI_FLOAT, recv, count, MPI_FLOAT, 0, kWorld);
+    };
+  return [](float*, float* recv, std::size_t elements) {
+    MPI_Allreduce(MPI_IN_PLACE, recv, static_cast<int>(elements), MPI_FLOAT, MPI_SUM, kWorld);
+  };
 }
 
 }  // namespace
@@ -30,7 +57,7 @@ int main(int argc, char** argv) {
   subject.collective = bench::find(what.c_str());
   MPI_Comm_rank(MPI_COMM_WORLD, &subject.rank);
   MPI_Comm_size(MPI_COMM_WORLD, &subject.size);
-  subject.call = [&what](float* send, float* recv, std::size_t count) { call(what, send, recv, count); };
+  subject.call = call_of(what);
   subject.barrier = [] { MPI_Barrier(MPI_COMM_WORLD); };
   subject.allocate = [](std::size_t count) {
     return static_cast<float*>(std::aligned_alloc(4096, count * sizeof(float)));
