@@ -37,9 +37,15 @@ TEST(HostPort, SaysWhatIsWrong) {
   }
 }
 
-TEST(Resolve, NumbersStandForThemselvesAndUnknownNamesAreNamed) {
+TEST(Resolve, NumbersStandForThemselves) {
   EXPECT_EQ(resolve({"192.0.2.1", 5}, std::chrono::seconds(50)), std::vector{Address::tcp("192.0.2.1", 5)});
   EXPECT_EQ(resolve({"2001:db8::1", 5}, std::chrono::seconds(50)), std::vector{Address::tcp("2001:db8::1", 5)});
+}
+
+TEST(Resolve, NamesAreLookedUpAndUnknownOnesNamed) {
+#if defined(__SANITIZE_THREAD__)
+  GTEST_SKIP() << "the thread sanitizer does not know the threads that the resolver starts inside the C library";
+#endif
   const auto here = resolve({"localhost", 5}, std::chrono::seconds(50));
   EXPECT_TRUE(std::all_of(here.begin(), here.end(), [](const Address& one) { return is_loopback(one.name); }));
   EXPECT_FALSE(here.empty());
