@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <utility>
 
 namespace aiacc {
 namespace {
@@ -24,18 +25,16 @@ std::string Record::describe(Instant now) const {
 
 Json Record::to_json(Instant now, std::int64_t wall_ns) const {
   const auto time_of_day = [&](Instant then) { return wall_ns - (now - then).count(); };
-  const bool running = outcome.state == State::kRunning;
-  return Json::Object{{"number", number},
-                      {"group", group.name.text()},
-                      {"group_id", fmt::format("{:016x}", group.id)},
-                      {"sequence", sequence},
-                      {"operation", call.describe()},
-                      {"name", name.text()},
-                      {"type", name_of(call.type)},
-                      {"count", call.count},
-                      {"began_ns", time_of_day(began)},
-                      {"ended_ns", running ? Json() : Json(time_of_day(ended))},
-                      {"status", running ? Json() : Json(code_name(outcome.code))}};
+  Json end, status;  // null while it runs
+  if (outcome.state == State::kEnded) {
+    end = time_of_day(ended);
+    status = code_name(outcome.code);
+  }
+  return Json::Object{
+      {"number", number},           {"group", group.name.text()},   {"group_id", fmt::format("{:016x}", group.id)},
+      {"sequence", sequence},       {"operation", call.describe()}, {"name", name.text()},
+      {"type", name_of(call.type)}, {"count", call.count},          {"began_ns", time_of_day(began)},
+      {"ended_ns", std::move(end)}, {"status", std::move(status)}};
 }
 
 Recorder::Recorder() : entries_(std::make_unique<Entry[]>(kRecords)) {}

@@ -1,6 +1,7 @@
 """Hosts for the launcher's tests. Pretended ones need no privilege: a command for --launch-agent that runs the agent on this
 machine, whatever the name of the host. Real ones, with namespaces of their own, are namespace_hosts.py's."""
 import atexit
+import os
 import pathlib
 import shutil
 import tempfile
@@ -20,6 +21,10 @@ def script(name, body, interpreter="/bin/sh"):
     return str(path)
 
 
+# The program tests/programs/say_hello.py where an ordinary user may read it too: how to start it.
+HELLO = ["/usr/bin/python3", str(FOLDER / "say_hello.py")]
+shutil.copyfile(pathlib.Path(os.environ["AIACC_SOURCE"], "tests/programs/say_hello.py"), HELLO[1])
+os.chmod(HELLO[1], 0o755)
 # What stands before one of the commands below: they lead to one machine, and it would be seen.
 PRETEND = ["--separate-hosts", "--launch-agent"]
 # ENTER HOST COMMAND...

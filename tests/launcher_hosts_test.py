@@ -9,19 +9,8 @@ import sys
 
 import pytest
 
-from launcher_hosts_support import ENTER, FOLDER, LOGIN, PRETEND, RELAY
+from launcher_hosts_support import ENTER, HELLO, LOGIN, PRETEND, RELAY
 from launcher_support import Job, closing_line, run, users
-
-HELLO = pathlib.Path(os.environ["AIACC_SOURCE"], "tests/programs/say_hello.py")
-
-
-@pytest.fixture(scope="module")
-def hello():
-    """The program where an ordinary user may read it too."""
-    copy = FOLDER / "say_hello.py"
-    copy.write_text(HELLO.read_text())
-    copy.chmod(0o755)
-    return ["/usr/bin/python3", str(copy)]
 
 
 def on(hosts, *arguments, by=ENTER, **kwargs):
@@ -178,8 +167,8 @@ def welcomes(out):
                   key=lambda told: told["rank"])
 
 
-def test_the_fence_gives_every_rank_what_it_needs_to_reach_the_others(hello):
-    code, out, err = on("a:2,b:1", *hello, "leave").finish()
+def test_the_fence_gives_every_rank_what_it_needs_to_reach_the_others():
+    code, out, err = on("a:2,b:1", *HELLO, "leave").finish()
     assert code == 0, err
     told = welcomes(out)
     assert [one["rank"] for one in told] == [0, 1, 2]
@@ -194,36 +183,36 @@ def test_the_fence_gives_every_rank_what_it_needs_to_reach_the_others(hello):
     assert told[0]["secret"] not in err
 
 
-def test_one_host_needs_no_secret(hello):
-    code, out, _ = on("b:2", *hello, "leave").finish()
+def test_one_host_needs_no_secret():
+    code, out, _ = on("b:2", *HELLO, "leave").finish()
     assert code == 0
     for one in welcomes(out):
         assert one["secret"] == "" and one["data_ports"] == [0, 0] and [name for name, _ in one["hosts"]] == ["b"]
 
 
-def test_every_job_has_a_secret_of_its_own(hello):
-    secrets = {welcomes(on("a,b", *hello, "leave").finish()[1])[0]["secret"] for _ in range(2)}
+def test_every_job_has_a_secret_of_its_own():
+    secrets = {welcomes(on("a,b", *HELLO, "leave").finish()[1])[0]["secret"] for _ in range(2)}
     assert len(secrets) == 2
 
 
-def test_one_program_after_another(hello):
-    program = " ".join(hello)
+def test_one_program_after_another():
+    program = " ".join(HELLO)
     code, out, err = on("a:2,b", "sh", "-c", f"{program} leave && {program} leave").finish()
     assert code == 0, err
     assert len(welcomes(out)) == 6
 
 
-def test_versions_of_hosts_that_differ_are_one_sentence(hello):
-    code, out, err = on("a,b", "sh", "-c", f"exec {' '.join(hello)} 1.$RANK").finish()
+def test_versions_of_hosts_that_differ_are_one_sentence():
+    code, out, err = on("a,b", "sh", "-c", f"exec {' '.join(HELLO)} 1.$RANK").finish()
     assert code == 3
     sentence = "ranks on host a use aiacc 1.0 and ranks on host b aiacc 1.1: all ranks of a job need the same version"
     assert f"aiaccrun: {sentence} [AR-VERSIONS]" in err
     assert f"refused {sentence}" in out
 
 
-def test_other_hosts_hear_of_a_death_at_once(hello):
+def test_other_hosts_hear_of_a_death_at_once():
     job = on("a:2,b", "--kill-grace", 1, "sh", "-c",
-             f"trap '' TERM; [ $RANK = 1 ] && exec {' '.join(hello)} stay; {' '.join(hello)} stay", by=RELAY)
+             f"trap '' TERM; [ $RANK = 1 ] && exec {' '.join(HELLO)} stay; {' '.join(HELLO)} stay", by=RELAY)
     for _ in range(3):
         assert job.process.stdout.readline().startswith(b"welcome ")
     victim = next(pid for pid in job.pids("python3") + job.pids("say_hello.py")
@@ -235,8 +224,8 @@ def test_other_hosts_hear_of_a_death_at_once(hello):
     assert "rank 1 on host a was killed by signal 9" in closing_line(err)
 
 
-def test_1_a_rank_that_never_comes_while_ranks_of_another_host_wait(hello):
-    code, _, err = on("a,b", "sh", "-c", f"[ $RANK = 1 ] && exit 0; exec {' '.join(hello)} leave").finish()
+def test_1_a_rank_that_never_comes_while_ranks_of_another_host_wait():
+    code, _, err = on("a,b", "sh", "-c", f"[ $RANK = 1 ] && exit 0; exec {' '.join(HELLO)} leave").finish()
     assert code == 1 and "rank 1 on host b exited with status 0 and never initialised" in closing_line(err)
 
 

@@ -9,10 +9,9 @@ import socket
 import pytest
 
 import namespace_hosts
-from launcher_hosts_support import ENTER, FOLDER, RELAY, script
+from launcher_hosts_support import ENTER, FOLDER, HELLO, RELAY, script
 from launcher_support import Job, closing_line, run, users
 
-HELLO = pathlib.Path(os.environ["AIACC_SOURCE"], "tests/programs/say_hello.py")
 PLACE = 'echo "$AIACC_RANK $AIACC_SIZE $AIACC_HOST_INDEX $AIACC_LOCAL_RANK $AIACC_LOCAL_SIZE"'
 LOGGED = script("logged", f'echo "$1" >>{FOLDER}/log; shift; exec "$@"\n')
 
@@ -26,14 +25,6 @@ def notice(*names):
     return f"aiaccrun: hosts {listed} are the same machine; their slots are added up [AR-SAME-MACHINE]\n"
 
 
-@pytest.fixture(scope="module")
-def hello():
-    copy = FOLDER / "say_hello.py"
-    copy.write_text(HELLO.read_text())
-    copy.chmod(0o755)
-    return ["/usr/bin/python3", str(copy)]
-
-
 @pytest.mark.parametrize("user", users())
 @pytest.mark.parametrize("by", [ENTER, RELAY], ids=["enter", "relay"])
 def test_two_names_are_one_host_with_the_slots_of_both(by, user):
@@ -43,8 +34,8 @@ def test_two_names_are_one_host_with_the_slots_of_both(by, user):
     assert err == notice("c01", "c01.cluster.local")
 
 
-def test_its_ranks_share_memory(hello):
-    code, out, err = on("a:1,b:2", *hello, "leave").finish()
+def test_its_ranks_share_memory():
+    code, out, err = on("a:1,b:2", *HELLO, "leave").finish()
     assert code == 0 and err == notice("a", "b")
     told = [ast.literal_eval(line.removeprefix("welcome ")) for line in out.splitlines()]
     assert len({one["nonce"] for one in told}) == 1 and {tuple(one["hosts_of_ranks"]) for one in told} == {(0, 0, 0)}
@@ -85,8 +76,8 @@ def test_more_ranks_than_hosts_in_truth():
     assert re.fullmatch(r"aiaccrun: 2 ranks with -N 1 need 2 hosts, and there is one; [^\n]* \[AR-RANKS\]\n", err)
 
 
-def test_separate_hosts_leaves_them_apart(hello):
-    code, out, err = on("a,b", "--separate-hosts", *hello, "leave").finish()
+def test_separate_hosts_leaves_them_apart():
+    code, out, err = on("a,b", "--separate-hosts", *HELLO, "leave").finish()
     assert (code, err) == (0, "")
     told = [ast.literal_eval(line.removeprefix("welcome ")) for line in out.splitlines()]
     assert len({one["nonce"] for one in told}) == 2 and told[0]["hosts_of_ranks"] == [0, 1]
@@ -123,7 +114,7 @@ def test_a_signal_ends_the_host_that_was_joined():
 
 
 @pytest.mark.skipif(bool(namespace_hosts.unavailable()), reason=str(namespace_hosts.unavailable()))
-def test_hosts_of_one_kernel_that_share_no_memory_stay_apart(hello):
+def test_hosts_of_one_kernel_that_share_no_memory_stay_apart():
     with namespace_hosts.Hosts(2) as lab:
         (lab.folder / "h1.example.org").write_text(f"{lab.pids['h1']}\n")
         code, out, err = on("h0:1,h1:1,h1.example.org:2", "sh", "-c", "echo $RANK $(hostname) $AIACC_HOST_INDEX", by=lab.enter).finish()

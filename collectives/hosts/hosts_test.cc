@@ -444,52 +444,39 @@ TEST(HostsCollectivesCost, TwoRanksOfTwoHostsSendOneMessageEach) {
   EXPECT_LT(cluster.world().now().time_since_epoch(), std::chrono::microseconds(8)) << "one latency of 5 µs, not two";
 }
 
+// Seconds that a call of so many fp32 in place takes, between hosts that send so many bytes a second.
+double took(const Placement& placement, Collective kind, std::size_t count, std::uint64_t bytes_per_second) {
+  sim::FabricModel model;
+  model.between_hosts.bytes_per_second = bytes_per_second;
+  SimCluster cluster(1, placement, model);
+  std::deque<Rank> ranks;
+  std::deque<Bytes> buffers;
+  for (int rank = 0; rank < cluster.size(); ++rank) {
+    ranks.emplace_back(cluster, rank);
+    buffers.emplace_back(count * 4);
+    const Buffer buffer = exact::buffer_of(buffers.back());
+    cluster.rank(rank).start(open_and_perform(&ranks.back(), call_of(kind, count), buffer, buffer));
+  }
+  EXPECT_TRUE(cluster.run());
+  return seconds(cluster.world().now().time_since_epoch());
+}
+
 // A network as fast as what copies on the hosts: one after the other takes twice as long as side by side.
 TEST(HostsCollectivesCost, ABroadcastIsGivenOutWhileItsRestIsUnderWay) {
-  const auto took = [](const Placement& placement) {
-    constexpr std::size_t kCount = 4 << 20;
-    sim::FabricModel model;
-    model.between_hosts.bytes_per_second = 4'000'000'000;
-    SimCluster cluster(1, placement, model);
-    std::deque<Rank> ranks;
-    std::deque<Bytes> buffers;
-    for (int rank = 0; rank < cluster.size(); ++rank) {
-      ranks.emplace_back(cluster, rank);
-      buffers.emplace_back(kCount * 4);
-      const Buffer buffer = exact::buffer_of(buffers.back());
-      cluster.rank(rank).start(
-          open_and_perform(&ranks.back(), call_of(Collective::kBroadcast, kCount), buffer, buffer));
-    }
-    EXPECT_TRUE(cluster.run());
-    return seconds(cluster.world().now().time_since_epoch());
+  const auto broadcast = [](const Placement& placement) {
+    return took(placement, Collective::kBroadcast, 4 << 20, 4'000'000'000);
   };
-  const double between = took({0, 1});
-  const double on_a_host = took({0, 0});
-  EXPECT_LT(took({0, 0, 1, 1}), 0.75 * (between + on_a_host)) << between << " and " << on_a_host;
+  const double between = broadcast({0, 1});
+  const double on_a_host = broadcast({0, 0});
+  EXPECT_LT(broadcast({0, 0, 1, 1}), 0.75 * (between + on_a_host)) << between << " and " << on_a_host;
 }
 
 // Two hosts of four: 4 MiB are bound by 2(h − 1)/h·S of each host's four links, not of one.
 TEST(HostsCollectivesCost, AllMembersOfAHostUseTheNetwork) {
-  const auto took = [](const Placement& placement) {
-    constexpr std::size_t kCount = 1 << 20;
-    sim::FabricModel slow;
-    slow.between_hosts.bytes_per_second = 125'000'000;  // 1 Gb/s a rank
-    SimCluster cluster(1, placement, slow);
-    std::deque<Rank> ranks;
-    std::deque<Bytes> buffers;
-    for (int rank = 0; rank < cluster.size(); ++rank) {
-      ranks.emplace_back(cluster, rank);
-      buffers.emplace_back(kCount * 4);
-      const Buffer buffer = exact::buffer_of(buffers.back());
-      const Call call = call_of(Collective::kAllreduce, kCount);
-      cluster.rank(rank).start(open_and_perform(&ranks.back(), call, buffer, buffer));
-    }
-    EXPECT_TRUE(cluster.run());
-    return seconds(cluster.world().now().time_since_epoch());
+  const auto allreduce = [](const Placement& placement) {
+    return took(placement, Collective::kAllreduce, 1 << 20, 125'000'000);  // 1 Gb/s a rank
   };
-  const double four = took({0, 0, 0, 0, 1, 1, 1, 1});
-  const double one = took({0, 1});
-  EXPECT_LT(four, one / 2.5);
+  EXPECT_LT(allreduce({0, 0, 0, 0, 1, 1, 1, 1}), allreduce({0, 1}) / 2.5);
 }
 
 }  // namespace
