@@ -52,7 +52,12 @@ def over_hosts(launcher, hosts, count, each, prefix=None):
         network = ["--mca", "oob_tcp_if_include", "eth0", "--mca", "btl_tcp_if_include", "eth0"]
         # UCX and others that tell hosts apart by the kernel's boot id would try shared memory between these.
         network += ["--mca", "pml", "ob1", "--mca", "btl", "tcp,self"]
-        words = ["mpirun.openmpi", *as_root, "--mca", "plm_rsh_agent", hosts.ssh, *network, "--oversubscribe", "-H", listed,
+        # Each of these hosts takes the machine for its own: all would bind their first rank to the same core, and none would know
+        # that there are more ranks than cores.
+        cores = ["--bind-to", "none"]
+        if count * each > len(os.sched_getaffinity(0)):
+            cores += ["--mca", "mpi_yield_when_idle", "1"]
+        words = ["mpirun.openmpi", *as_root, "--mca", "plm_rsh_agent", hosts.ssh, *network, *cores, "--oversubscribe", "-H", listed,
                  "-np", count * each]
     else:
         words = ["mpiexec.hydra", "-launcher", "ssh", "-launcher-exec", hosts.ssh, "-iface", "eth0", "-hosts", listed, "-np",
