@@ -58,11 +58,12 @@ void RealLoop::wake() noexcept {
 bool RealLoop::look_and_wait(Instant until) {
   const bool may_block = until != Instant{};
   in_place_left_ = kInPlacePerTurn;
+  ++turns_;
   bool worked = take_wake();
   worked |= run_jobs();
-  worked |= run_timers();
+  if (!worked || turns_ % kTurnsPerClockRead == 0) worked |= run_timers();
   worked |= poll_flags();
-  if (++turns_ % kTurnsPerKernelLook == 0 || !(worked || may_block)) worked |= look_at_kernel();
+  if (turns_ % kTurnsPerKernelLook == 0 || !(worked || may_block)) worked |= look_at_kernel();
   if (worked || !may_block) return worked;
   const Instant due = std::min(until, timers_.next());
   if (!wait_awake(due)) block(due);
@@ -153,7 +154,13 @@ bool RealLoop::look_for_answers() noexcept {
 bool RealLoop::wait_awake(Instant due) noexcept {
   constexpr int kYieldsPerKernelLook = 16;
   const bool looks = looking_pays();
-  if (pollers_.empty() && !looks) return false;
+  if (pollers_.empty()) {
+    if (!looks) return false;
+    if (look_for_answers()) {  // as a rule it is there by now, and nobody needs to know the time
+      note_look(true);
+      return true;
+    }
+  }
 
   const Instant began = now();
   if (!pollers_.empty() && spinning_pays()) {

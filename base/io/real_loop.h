@@ -171,7 +171,8 @@ class RealLoop final : public Loop, public Drive {
   static constexpr int kBatch = 64;  // events taken from the kernel at once
   static constexpr int kJobsPerTurn = 256;
   static constexpr int kInPlacePerTurn = 64;
-  static constexpr unsigned kTurnsPerKernelLook = 32;  // while there is other work
+  static constexpr unsigned kTurnsPerClockRead = 8;    // while there is other work
+  static constexpr unsigned kTurnsPerKernelLook = 32;  // likewise
 
   void do_arm(Timer& timer) override { timers_.add(timer, when(timer)); }
   void do_disarm(Timer& timer) noexcept override { timers_.remove(timer); }
