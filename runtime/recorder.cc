@@ -86,13 +86,15 @@ std::uint64_t Recorder::begin(const RecordedGroup& group, std::uint64_t sequence
 }
 
 void Recorder::end(std::uint64_t number, Code code, Instant now) noexcept {
-  Record record;
-  // Only this thread writes: the copy is whole, unless so many others have begun since that it has gone.
-  if (!read(entry_of(number), &record) || record.number != number) return;
-  record.ended = now;
-  record.outcome = {Record::State::kEnded, code};
+  Entry& entry = entry_of(number);
+  // Unless so many others have begun since that it has gone.
+  if (entry.words[offsetof(Record, number) / 8].load(std::memory_order_relaxed) != number) return;
   latest_ = std::max(latest_, now);
-  write(record);
+  const std::uint64_t version = entry.version.load(std::memory_order_relaxed);
+  entry.version.store(version + 1, std::memory_order_relaxed);
+  put(entry, offsetof(Record, ended), now);
+  put(entry, offsetof(Record, outcome), Record::Outcome{Record::State::kEnded, code});
+  entry.version.store(version + 2, std::memory_order_release);
 }
 
 // As begin() and end(), without a whole record in between.
