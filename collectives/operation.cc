@@ -58,10 +58,12 @@ std::uint64_t layout_of(const Call& call) noexcept {
 std::uint64_t Call::fingerprint() const noexcept {
   // A send and its recv are one call seen from two ends: the same kind, and no root, since each names the other.
   const bool message = is_message(kind);
+  const bool scales = reduction.prescale != 1.0 || reduction.postscale != 1.0;
   Hash64 hash;
-  hash.add(static_cast<std::uint64_t>(message ? Collective::kSend : kind));
-  if (kind == Collective::kBarrier) return hash.value();
-  hash.add(static_cast<std::uint64_t>(reduction.type)).add(static_cast<std::uint64_t>(reduction.codec));
+  if (kind == Collective::kBarrier) return hash.add(static_cast<std::uint64_t>(kind)).value();
+  hash.add(static_cast<std::uint64_t>(message ? Collective::kSend : kind) |
+           static_cast<std::uint64_t>(reduction.type) << 8 | static_cast<std::uint64_t>(reduction.codec) << 16 |
+           (reduces(kind) ? static_cast<std::uint64_t>(reduction.op) << 24 | std::uint64_t{scales} << 32 : 0));
   if (agrees_pairwise(*this)) {
     hash.add(std::uint64_t{1});
   } else {
@@ -69,8 +71,9 @@ std::uint64_t Call::fingerprint() const noexcept {
     if (uneven || !tensors.empty()) hash.add(blocks.size() + tensors.size()).add(layout_of(*this));
   }
   if (reduces(kind)) {
-    hash.add(static_cast<std::uint64_t>(reduction.op));
-    hash.add(std::bit_cast<std::uint64_t>(reduction.prescale)).add(std::bit_cast<std::uint64_t>(reduction.postscale));
+    if (scales) {
+      hash.add(std::bit_cast<std::uint64_t>(reduction.prescale)).add(std::bit_cast<std::uint64_t>(reduction.postscale));
+    }
     if (const UserOp* user = reduction.user; user != nullptr) {
       hash.add(user->record_bytes).add(static_cast<std::uint64_t>(user->commutative)).add(user->name);
     }
