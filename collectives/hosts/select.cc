@@ -79,17 +79,11 @@ class PacksBetween final : public PackReducer {
   Task<void> allreduce(Operation& pack) override { return net::run(pack); }
 };
 
-Task<void> run_between(Operation& op, Exchange& exchange) {
-  if (op.call.kind == Collective::kGroupedAllreduce) {
-    PacksBetween packs;
-    PackScratch first(op, kPackBytes), second(op, kPackBytes);
-    const Buffer scratch[] = {first.buffer(), second.buffer()};
-    co_await grouped_allreduce(op, packs, scratch, &exchange);
-    co_return;
-  }
-  const PartOf part{.whole = op.call, .ranks = op.team.size(), .exchange = &exchange};
-  Operation phase{op.team, op.call, op.sequence, op.stop, op.send, op.recv, &part};
-  co_await net::run(phase);
+Task<void> run_grouped_between(Operation& op, Exchange& exchange) {
+  PacksBetween packs;
+  PackScratch first(op, kPackBytes), second(op, kPackBytes);
+  const Buffer scratch[] = {first.buffer(), second.buffer()};
+  co_await grouped_allreduce(op, packs, scratch, &exchange);
 }
 
 // The turn is held for the whole: phases of two operations on one host would meet in another order on each member.
@@ -118,8 +112,14 @@ Task<void> run(Operation& op) {
   Exchange exchange(*op.team.mailbox, op.team.view, op.team.rank, op.sequence, op.call.fingerprint(),
                     CallNote(op.call.summary()));
   exchange.set_urgent(op.urgent);
+  if (view.most_on_a_host() == 1 && op.call.kind == Collective::kGroupedAllreduce) {
+    co_await run_grouped_between(op, exchange);
+    co_return;
+  }
   if (view.most_on_a_host() == 1) {
-    co_await run_between(op, exchange);
+    const PartOf part{.whole = op.call, .ranks = op.team.size(), .exchange = &exchange};
+    Operation phase{op.team, op.call, op.sequence, op.stop, op.send, op.recv, &part};
+    co_await net::run(phase);
     co_return;
   }
   const std::span<const int> mates = view.ranks_on_host_of(op.team.rank);
