@@ -52,8 +52,12 @@ void Connection::place_revoked() noexcept {
 Task<void> Connection::read() {
   MessageHeader header;
   for (;;) {
-    const bool more = co_await read_header(header);
-    if (!more) co_return;
+    while (end_ - begin_ < kHeaderBytes) {
+      const std::size_t moved = co_await stream_->read_some(space_for_header(), stop_);
+      if (!current() || !staged(moved)) co_return;
+    }
+    header = decode_header(std::span<const std::byte, kHeaderBytes>(staging_.data() + begin_, kHeaderBytes));
+    begin_ += kHeaderBytes;
     if (header.kind == MessageKind::kAck) {
       control(header);
       continue;
@@ -67,8 +71,9 @@ Task<void> Connection::read() {
     }
     inbound_.begin(header);
     if (!current()) co_return;
-    if (header.length > 0) {
-      const bool whole = co_await read_payload(header.length);
+    const std::uint64_t done = take_staged(0, header.length);
+    if (done < header.length) {
+      const bool whole = co_await read_payload(done, header.length);
       if (!whole) co_return;
     }
     came(header);
@@ -76,38 +81,37 @@ Task<void> Connection::read() {
   }
 }
 
-// False: this connection is not to be read any more.
-Task<bool> Connection::read_header(MessageHeader& header) {
-  while (end_ - begin_ < kHeaderBytes) {
-    if (begin_ > 0) {
-      std::memmove(staging_.data(), staging_.data() + begin_, end_ - begin_);
-      end_ -= begin_;
-      begin_ = 0;
-    }
-    const std::span<std::byte> space = std::span(staging_).subspan(end_);
-    const std::size_t moved = co_await stream_->read_some(space, stop_);
-    if (!current()) co_return false;
-    if (moved == 0) {
-      if (end_ == 0) co_return false;
-      throw Error(Code::kPeerFailed, fmt::format("{} closed in the middle of a header", stream_->describe()));
-    }
-    end_ += moved;
+// What is left of the last read goes to the front.
+std::span<std::byte> Connection::space_for_header() noexcept {
+  if (begin_ > 0) {
+    std::memmove(staging_.data(), staging_.data() + begin_, end_ - begin_);
+    end_ -= begin_;
+    begin_ = 0;
   }
-  header = decode_header(std::span<const std::byte, kHeaderBytes>(staging_.data() + begin_, kHeaderBytes));
-  begin_ += kHeaderBytes;
-  co_return true;
+  return std::span(staging_).subspan(end_);
 }
 
-Task<bool> Connection::read_payload(std::uint64_t length) {
-  for (std::uint64_t done = 0; done < length;) {
-    if (begin_ < end_) {
-      const std::size_t part = static_cast<std::size_t>(std::min<std::uint64_t>(end_ - begin_, length - done));
-      const std::span<std::byte> place = inbound_.place();
-      if (!place.empty()) std::memcpy(place.data() + done, staging_.data() + begin_, part);
-      begin_ += part;
-      done += part;
-      continue;
-    }
+// So many more bytes of a header, or of what follows it. False: nothing will come any more.
+bool Connection::staged(std::size_t moved) {
+  if (moved == 0 && end_ > 0) {
+    throw Error(Code::kPeerFailed, fmt::format("{} closed in the middle of a header", stream_->describe()));
+  }
+  end_ += moved;
+  return moved > 0;
+}
+
+// Moves what is staged of a payload of which `done` bytes came before. How many have come now.
+std::uint64_t Connection::take_staged(std::uint64_t done, std::uint64_t length) noexcept {
+  const std::size_t part = static_cast<std::size_t>(std::min<std::uint64_t>(end_ - begin_, length - done));
+  const std::span<std::byte> place = inbound_.place();
+  if (!place.empty() && part > 0) std::memcpy(place.data() + done, staging_.data() + begin_, part);
+  begin_ += part;
+  return done + part;
+}
+
+// False: this connection is not to be read any more.
+Task<bool> Connection::read_payload(std::uint64_t done, std::uint64_t length) {
+  while (done < length) {
     begin_ = end_ = 0;
     const bool direct = !inbound_.place().empty() && length - done > kDirectBytes;
     const std::span<std::byte> into = direct ? inbound_.place().subspan(done) : std::span<std::byte>(staging_);
@@ -128,6 +132,7 @@ Task<bool> Connection::read_payload(std::uint64_t length) {
       done += moved;
     } else {
       end_ = moved;
+      done = take_staged(done, length);
     }
   }
   co_return true;

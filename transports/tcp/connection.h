@@ -63,8 +63,10 @@ class Connection final : private Root::Owner, private Outbound::Moved {
   void moved(const Outgoing& message, std::span<const io::Piece> before) noexcept override;
 
   Task<void> read();
-  Task<bool> read_header(MessageHeader& header);
-  Task<bool> read_payload(std::uint64_t length);
+  std::span<std::byte> space_for_header() noexcept;
+  bool staged(std::size_t moved);
+  std::uint64_t take_staged(std::uint64_t done, std::uint64_t length) noexcept;
+  Task<bool> read_payload(std::uint64_t done, std::uint64_t length);
   void control(const MessageHeader& header);
   void came(const MessageHeader& header) noexcept;
 

@@ -6,7 +6,10 @@
 namespace aiacc::tcp {
 namespace {
 
-constexpr std::size_t kMaxSpare = 16;  // messages whose memory is kept for the next ones
+// Messages whose memory is kept for the next ones: so many, and of short ones more than one acknowledgement settles.
+constexpr std::size_t kMaxSpare = 16;
+constexpr std::size_t kMaxShortSpare = 128;
+constexpr std::size_t kShortBytes = 1024;
 
 }  // namespace
 
@@ -147,7 +150,8 @@ void Outbound::tell(Outgoing& message, const std::exception_ptr& error) noexcept
 }
 
 void Outbound::recycle(Messages& from, Messages::iterator message) noexcept {
-  if (spare_.size() >= kMaxSpare) {
+  const bool is_short = message->bytes.capacity() <= kShortBytes;
+  if (spare_.size() >= (is_short ? kMaxShortSpare : kMaxSpare)) {
     from.erase(message);
     return;
   }
