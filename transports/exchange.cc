@@ -268,12 +268,8 @@ Exchange::Exchange(Mailbox& mailbox, const ViewPtr& view, int rank, std::uint64_
   if (group_.error) std::rethrow_exception(group_.error);
   group_.exchanges.push_back(*this);
   if ((sequence & kPairSequence) != 0) return;
-  for (Mailbox::Bucket& bucket : group_.buckets) {
-    for (const Mailbox::Early& early : bucket.early) {
-      if (early.header.sequence != sequence || early.header.fingerprint == fingerprint) continue;
-      mailbox_.ask(group_, early.from, early.header, note_);
-      return;
-    }
+  if (const Mailbox::Early* other = group_.early_unlike(sequence, fingerprint); other != nullptr) {
+    mailbox_.ask(group_, other->from, other->header, note_);
   }
 }
 
@@ -309,9 +305,6 @@ std::optional<Exchange::Announced> Exchange::take_announced(int peer, std::uint3
   return taken;
 }
 
-Exchange::~Exchange() {
-  Mailbox::PastCall& past = group_.past[group_.past_calls++ % Mailbox::kPastCalls];
-  past = {sequence_, fingerprint_, note_};
-}
+Exchange::~Exchange() { group_.past.add(sequence_, fingerprint_, note_); }
 
 }  // namespace aiacc

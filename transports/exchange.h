@@ -2,6 +2,7 @@
 // (as rings and doubling need: two sends that wait for each other's receive would wait for ever). Neither has a frame.
 #pragma once
 
+#include <boost/container/small_vector.hpp>
 #include <cstdint>
 #include <exception>
 #include <optional>
@@ -84,7 +85,7 @@ class Mailbox::RecvPart final : public Part {
 
   std::size_t received_ = 0;
   bool granted_ = false;
-  std::vector<MessageHeader> placing_;
+  boost::container::small_vector<MessageHeader, 1> placing_;  // a port brings one after another, as a rule
 };
 
 class Transfer final : public Leaf {
@@ -123,8 +124,7 @@ class Transfer final : public Leaf {
 // the algorithm and outlives its transfers.
 class Exchange final : public ListNode<Exchange> {
  public:
-  // Sequences with this bit belong to pairs of ranks, not to the whole group: two of one number may be different calls.
-  static constexpr std::uint64_t kPairSequence = std::uint64_t{1} << 63;
+  static constexpr std::uint64_t kPairSequence = aiacc::kPairSequence;
 
   // `rank` is mine in `view`. Throws the group's error if it is aborted.
   Exchange(Mailbox& mailbox, const ViewPtr& view, int rank, std::uint64_t sequence, std::uint64_t fingerprint,

@@ -13,6 +13,7 @@ transports_sources += \
 	transports/mailbox_aborts.cc \
 	transports/mailbox_leaving.cc \
 	transports/mailbox_stalls.cc \
+	transports/past_calls.h \
 	transports/stall_watch.cc \
 	transports/stall_watch.h
 

@@ -22,6 +22,24 @@ Mailbox::Bucket& Mailbox::Group::bucket(std::uint64_t sequence, std::uint32_t ta
   return buckets[Hash64::mix(key) % kBuckets];
 }
 
+Mailbox::Early& Mailbox::Group::keep(Early early) {
+  Bucket& its = bucket(early.header.sequence, early.header.tag, early.from);
+  kept.set(static_cast<std::size_t>(&its - buckets.data()));
+  return its.early.emplace_back(std::move(early));
+}
+
+const Mailbox::Early* Mailbox::Group::early_unlike(std::uint64_t sequence, std::uint64_t fingerprint) noexcept {
+  if (kept.none()) return nullptr;
+  for (std::size_t i = 0; i < kBuckets; ++i) {
+    if (!kept.test(i)) continue;
+    kept.set(i, !buckets[i].early.empty());
+    for (const Early& early : buckets[i].early) {
+      if (early.header.sequence == sequence && early.header.fingerprint != fingerprint) return &early;
+    }
+  }
+  return nullptr;
+}
+
 Mailbox::Group& Mailbox::group(std::uint64_t id) { return groups_.try_emplace(id, *this, id).first->second; }
 
 Mailbox::Group* Mailbox::find_group(std::uint64_t id) noexcept {
@@ -201,7 +219,7 @@ MessageReceiver::Placement Mailbox::place_eager(Group& group, int from, const Me
     return {Placement::Action::kHold, {}};
   }
   peer.stored += header.length;
-  Early& stored = early.emplace_back(Early{from, header, std::vector<std::byte>(header.length), false});
+  Early& stored = group.keep({from, header, std::vector<std::byte>(header.length), false});
   tell_watches(group, header);
   return {Placement::Action::kInto, Buffer{stored.bytes.data(), stored.bytes.size()}};
 }
@@ -254,8 +272,7 @@ void Mailbox::offered(Group& group, int from, const MessageHeader& header) {
     recv->grant(header);
     return;
   }
-  std::list<Early>& early = group.bucket(header.sequence, header.tag, from).early;
-  early.emplace_back(Early{from, header, {}, true});
+  group.keep({from, header, {}, true});
   tell_watches(group, header);
 }
 

@@ -23,6 +23,7 @@
 #pragma once
 
 #include <array>
+#include <bitset>
 #include <cstdint>
 #include <deque>
 #include <exception>
@@ -41,6 +42,7 @@
 #include "transports/abort_notice.h"
 #include "transports/call_note.h"
 #include "transports/message.h"
+#include "transports/past_calls.h"
 
 namespace aiacc {
 
@@ -169,18 +171,13 @@ class Mailbox final : private MessageReceiver {
   };
   static constexpr std::size_t kBuckets = 32;
 
-  struct PastCall {
-    std::uint64_t sequence = 0;
-    std::uint64_t fingerprint = 0;
-    CallNote note;
-  };
-  // A rank that only gives may be so many calls ahead of whoever finds that one was another.
-  static constexpr std::size_t kPastCalls = 32;
-
   struct Group final : Timer {  // the timer: an answer to a question did not come
     Group(Mailbox& owner, std::uint64_t group) noexcept : mailbox(owner), id(group) {}
     void expired() noexcept override { mailbox.no_answer(*this); }
     Bucket& bucket(std::uint64_t sequence, std::uint32_t tag, int peer) noexcept;
+    Early& keep(Early early);
+    // A message of this operation with another fingerprint, that nobody has asked for yet; or null.
+    const Early* early_unlike(std::uint64_t sequence, std::uint64_t fingerprint) noexcept;
 
     Mailbox& mailbox;
     std::uint64_t id;
@@ -193,9 +190,10 @@ class Mailbox final : private MessageReceiver {
     int asked = kNoPeer;
     IntrusiveList<Exchange> exchanges;
     IntrusiveList<Watch> watches;
-    std::array<PastCall, kPastCalls> past;
-    std::size_t past_calls = 0;
+    PastCalls past;
     std::array<Bucket, kBuckets> buckets;
+    std::bitset<kBuckets>
+        kept;  // buckets that may have something early: as a rule there are few, and each operation asks
   };
 
   struct Peer {

@@ -205,11 +205,7 @@ const CallNote* Mailbox::other_call(Group& group, std::uint64_t sequence, std::u
   group.exchanges.for_each([&](Exchange& exchange) {
     if (exchange.sequence_ == sequence && exchange.fingerprint_ != fingerprint) mine = &exchange.note_;
   });
-  for (std::size_t i = 0; i < std::min(group.past_calls, kPastCalls) && mine == nullptr; ++i) {
-    const PastCall& past = group.past[i];
-    if (past.sequence == sequence && past.fingerprint != fingerprint) mine = &past.note;
-  }
-  return mine;
+  return mine != nullptr ? mine : group.past.unlike(sequence, fingerprint);
 }
 
 bool Mailbox::disagrees(Group& group, int from, const MessageHeader& header) {
@@ -245,10 +241,7 @@ void Mailbox::answer(Group& group, int from, const MessageHeader& header, const 
   group.exchanges.for_each([&](Exchange& exchange) {
     if (exchange.sequence_ == header.sequence && exchange.fingerprint_ == question.fingerprint) mine = &exchange.note_;
   });
-  for (std::size_t i = 0; i < std::min(group.past_calls, kPastCalls) && mine == nullptr; ++i) {
-    const PastCall& past = group.past[i];
-    if (past.sequence == header.sequence && past.fingerprint == question.fingerprint) mine = &past.note;
-  }
+  if (mine == nullptr) mine = group.past.like(header.sequence, question.fingerprint);
   end_by_disagreement(group, from, header.sequence,
                       mine == nullptr ? "something it no longer remembers" : mine->describe(), question.text);
 }

@@ -121,8 +121,7 @@ void Mailbox::tell_whereabouts(Group& group, int from, std::uint64_t sequence, c
     here.rank = found ? exchange->suspicion_.rank : awaited(group, sequence);
     where = here.rank == kNoPeer ? AbortNotice::Whereabouts::kWorking : AbortNotice::Whereabouts::kWaiting;
     if (here.rank == kNoPeer) here.rank = exchange->mate_;
-  } else if (std::any_of(group.past.begin(), group.past.begin() + std::min(group.past_calls, kPastCalls),
-                         [sequence](const PastCall& past) { return past.sequence == sequence; })) {
+  } else if (group.past.contains(sequence)) {
     where = AbortNotice::Whereabouts::kFinished;
   }
   here.other = static_cast<std::int32_t>(where);
