@@ -81,6 +81,7 @@ base_sources += \
 	base/io/machine_mark.h \
 	base/io/net.cc \
 	base/io/net.h \
+	base/io/nobody_listens.h \
 	base/io/procfs.cc \
 	base/io/procfs.h \
 	base/io/process_role.cc \

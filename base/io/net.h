@@ -129,7 +129,7 @@ class Net {
   virtual ~Net() = default;
   // Throws kSystem naming the address (in use, no permission, …).
   virtual std::unique_ptr<Listener> listen(const Address& address) = 0;
-  // Throws kPeerFailed naming the address (refused, unreachable); gives up when `stop` is requested.
+  // Throws kPeerFailed naming the address (unreachable; NobodyListens: refused); gives up when `stop` is requested.
   virtual Task<std::unique_ptr<Stream>> connect(Address address, Stop& stop) = 0;
 };
 

@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "base/io/net.h"
+#include "base/io/nobody_listens.h"
 #include "base/task/scope.h"
 
 namespace aiacc::io {
@@ -294,6 +295,7 @@ TYPED_TEST_P(NetConformance, NobodyListeningIsAPeerFailureThatNamesTheAddress) {
     const Error error = this->error_of(discard_connect(this->fixture_.net(), gone));
     EXPECT_EQ(error.code(), Code::kPeerFailed) << error.message();
     EXPECT_NE(error.message().find(gone.text()), std::string::npos) << error.message();
+    EXPECT_THROW(this->fixture_.run(discard_connect(this->fixture_.net(), gone)), NobodyListens);
   }
 }
 

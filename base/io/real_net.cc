@@ -14,6 +14,7 @@
 #include <cstring>
 
 #include "base/io/limits.h"
+#include "base/io/nobody_listens.h"
 
 namespace aiacc::io {
 namespace {
@@ -175,10 +176,11 @@ class RealListener final : public Listener {
   ReadyEvent arrivals_;
 };
 
-Error connect_error(const Address& address, int errno_value) {
+[[noreturn]] void fail_to_connect(const Address& address, int errno_value) {
   const Error plain = limit_error(fmt::format("cannot connect to {}", address.text()), errno_value);
+  if (errno_value == ECONNREFUSED) throw NobodyListens(plain.message());
   const bool ours = errno_value == EMFILE || errno_value == ENFILE || errno_value == ENOMEM || errno_value == EACCES;
-  return ours ? plain : Error(Code::kPeerFailed, plain.message());
+  throw ours ? plain : Error(Code::kPeerFailed, plain.message());
 }
 
 int pending_error(const Fd& socket) noexcept {
@@ -238,10 +240,10 @@ Task<std::unique_ptr<Stream>> RealNet::connect(Address address, Stop& stop) {
       ReadyEvent established(loop_, socket.get(), false, true);
       co_await established.next(stop);
       const int error = pending_error(socket);
-      if (error != 0) throw connect_error(address, error);
+      if (error != 0) fail_to_connect(address, error);
       break;
     }
-    if (errno != EAGAIN) throw connect_error(address, errno);
+    if (errno != EAGAIN) fail_to_connect(address, errno);
     // A local listener whose queue is full, while hundreds of ranks call it: no readiness tells when there is room.
     co_await sleep_for(loop_, pause, stop);
     pause = std::min<Duration>(2 * pause, std::chrono::milliseconds(50));

@@ -47,6 +47,9 @@ class SimConnection {
 
   bool between(int host, int other) const noexcept;
   void resume() noexcept;  // a cut link healed
+  void break_off() noexcept {
+    if (!broken_) break_now();
+  }
 
  private:
   // From side `from` to the other. Bytes fly in pieces; the last one may be the end of the stream.

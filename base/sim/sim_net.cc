@@ -5,6 +5,7 @@
 #include <deque>
 
 #include "base/error.h"
+#include "base/io/nobody_listens.h"
 #include "base/sim/sim_connection.h"
 
 namespace aiacc::sim {
@@ -111,6 +112,12 @@ void SimNetwork::heal(int host, int other) {
   }
 }
 
+void SimNetwork::break_streams(int host, int other) {
+  for (auto& [number, connection] : connections_) {
+    if (connection->between(host, other)) connection->break_off();
+  }
+}
+
 Duration SimNetwork::latency(int host, int other) const noexcept {
   return host == other ? model_.latency_within_host : model_.latency_between_hosts;
 }
@@ -165,7 +172,7 @@ Task<std::unique_ptr<io::Stream>> SimNet::connect(io::Address address, Stop& sto
   }
   const auto found = network_.listeners_.find(key);
   if (found == network_.listeners_.end()) {
-    throw Error(Code::kPeerFailed, fmt::format("cannot connect to {}: nobody listens there", address.text()));
+    throw io::NobodyListens(fmt::format("cannot connect to {}: nobody listens there", address.text()));
   }
   SimListener& listener = *found->second;
   const bool local = address.kind == io::Address::Kind::kLocal;

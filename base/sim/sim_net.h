@@ -41,6 +41,8 @@ class SimNetwork final : private DeathWatcher {
   // The next stream that is made breaks when so many of its bytes, of both directions together, have arrived: both ends read
   // these and then hear that it was reset, one at once and one up to a millisecond later; what is under way is lost.
   void break_next(std::uint64_t bytes) noexcept { break_next_ = bytes; }
+  // The same now, for all streams that there are between the two hosts.
+  void break_streams(int host, int other);
   bool break_pending() const noexcept { return break_next_.has_value(); }
   std::uint64_t broken() const noexcept { return broken_; }  // streams, so far
 
