@@ -114,6 +114,14 @@ void Attendance::came(const wire::Arrive& said, const std::string& from) {
   guests_[static_cast<std::size_t>(said.rank)] = Guest{said, from, true};
 }
 
+std::string Attendance::host_address(int rank) const {
+  const Guest& guest = *guests_[static_cast<std::size_t>(rank)];
+  const std::string seen = numeric_of(guest.from);
+  const std::vector<std::string>& named = guest.said.addresses;
+  const bool own = named.empty() || std::find(named.begin(), named.end(), seen) != named.end();
+  return own ? seen : named.front();
+}
+
 std::size_t Attendance::missing() const {
   return static_cast<std::size_t>(std::count_if(
       guests_.begin() + 1, guests_.end(), [](const std::optional<Guest>& guest) { return !guest || !guest->here; }));

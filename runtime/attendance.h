@@ -28,6 +28,13 @@ class Attendance {
   // It is the process that came as that rank before, perhaps on a new connection.
   bool knows(const wire::Arrive& said) const;
 
+  // Of a rank that has come.
+  const wire::Arrive& said(int rank) const { return guests_[static_cast<std::size_t>(rank)]->said; }
+
+  // Where its host is found: at the address from which it came, if it names that as its own (otherwise somebody may stand
+  // between), or at the first that it names.
+  std::string host_address(int rank) const;
+
   void came(const wire::Arrive& said, const std::string& from);
   // It may come again.
   void went(int rank) { guests_[static_cast<std::size_t>(rank)]->here = false; }

@@ -61,5 +61,17 @@ TEST(Attendance, TheAddressThatWasSeenComesFirstAndLoopbackTellsOfTheMachine) {
   EXPECT_TRUE(roster[3].near);
 }
 
+TEST(Attendance, AHostIsFoundAtAnAddressThatItNamesAsItsOwn) {
+  Attendance attendance(rank_of(0, 5), "PLACE");
+  attendance.came(rank_of(1, 5, {"192.168.0.1", "10.0.0.1"}), "tcp:[::ffff:10.0.0.1]:40000");
+  attendance.came(rank_of(2, 5, {"192.168.0.2", "10.0.0.2"}), "tcp:10.0.0.77:40000");
+  attendance.came(rank_of(3, 5, {"10.0.0.3"}), "tcp:127.0.0.1:40000");
+  attendance.came(rank_of(4, 5), "tcp:127.0.0.1:40000");
+  EXPECT_EQ(attendance.host_address(1), "10.0.0.1") << "the way that is known";
+  EXPECT_EQ(attendance.host_address(2), "192.168.0.2") << "10.0.0.77 is a proxy's";
+  EXPECT_EQ(attendance.host_address(3), "10.0.0.3");
+  EXPECT_EQ(attendance.host_address(4), "127.0.0.1");
+}
+
 }  // namespace
 }  // namespace aiacc

@@ -34,9 +34,9 @@ Task<Birth> RendezvousBootstrap::join(Stop& stop) {
   data_listener_ = listen_for_peers(net_);
   if (settings_.share_memory) neighbourhood_ = std::make_unique<Neighbourhood>(loop_, settings_.slice_bytes);
   if (settings_.rank == 0) {
-    std::unique_ptr<io::Listener> listener = place_->open(net_);
-    meeting_ = std::make_unique<MeetingHost>(loop_, std::move(listener), place_->secret(), entropy_, introduction(),
-                                             place_->name(), settings_.limit);
+    MeetingHost::Listeners listeners{place_->open(net_), listen_for_peers(net_)};
+    meeting_ = std::make_unique<MeetingHost>(loop_, net_, std::move(listeners), place_->secret(), entropy_,
+                                             introduction(), place_->name(), settings_.limit);
   } else {
     meeting_ = std::make_unique<MeetingGuest>(loop_, net_, *place_, entropy_, introduction(), settings_.limit);
   }

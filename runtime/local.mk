@@ -51,10 +51,13 @@ runtime_sources += \
 	runtime/lane_task.h \
 	runtime/meeting.cc \
 	runtime/meeting.h \
+	runtime/meeting_call.cc \
+	runtime/meeting_call.h \
 	runtime/meeting_guest.cc \
 	runtime/meeting_guest.h \
 	runtime/meeting_host.cc \
 	runtime/meeting_host.h \
+	runtime/meeting_host_life.cc \
 	runtime/meeting_place.cc \
 	runtime/meeting_place.h \
 	runtime/neighbourhood.cc \
@@ -72,10 +75,16 @@ runtime_sources += \
 	runtime/record_file.h \
 	runtime/recorder.cc \
 	runtime/recorder.h \
+	runtime/return_door.cc \
+	runtime/return_door.h \
 	runtime/runtime_config.cc \
 	runtime/runtime_config.h \
+	runtime/signs_of_life.cc \
+	runtime/signs_of_life.h \
 	runtime/surroundings.cc \
-	runtime/surroundings.h
+	runtime/surroundings.h \
+	runtime/way_back.cc \
+	runtime/way_back.h
 
 runtime_tests += \
 	runtime/attendance_test.cc \

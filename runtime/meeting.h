@@ -19,8 +19,8 @@ namespace aiacc {
 // Of connections to rank 0: there is no job yet whose number they could carry.
 inline constexpr std::uint64_t kMeetingJob = 0;
 
-// Between the first list and the last word, whoever lost its connection has so long to be back.
-inline constexpr Duration kReturnLimit = std::chrono::seconds(5);
+// How long it may take until the others have heard what is said at the end.
+inline constexpr Duration kLastWords = std::chrono::seconds(1);
 
 // The sentence of a deadline; `attendance` says who is there.
 std::string too_late(Duration limit, const std::string& attendance);

@@ -12,11 +12,9 @@ namespace {
 
 constexpr Duration kFirstPause = std::chrono::milliseconds(10);
 constexpr Duration kLongestPause = std::chrono::milliseconds(500);
-constexpr Duration kConnectLimit = std::chrono::seconds(3);  // of one address
 constexpr Duration kLongestPatience = std::chrono::seconds(60);
 // Who answers and does not know the secret may be the job before this one, on its way out.
 constexpr Duration kSteadyNo = std::chrono::seconds(10);
-constexpr std::uint32_t kRosterBytes = wire::kLargestFrameBytes - 64;  // with room for the seal
 
 }  // namespace
 
@@ -28,15 +26,14 @@ MeetingGuest::MeetingGuest(Loop& loop, io::Net& net, MeetingPlace& place, io::En
       entropy_(entropy),
       me_(std::move(me)),
       limit_(limit),
-      end_(after(loop.now(), limit)) {}
+      end_(after(loop.now(), limit)),
+      ended_(loop) {}
 
 MeetingGuest::~MeetingGuest() = default;
 
 Task<wire::Roster> MeetingGuest::gather(Stop& stop) {
   try {
-    wire::Roster roster = co_await call_until_answered(stop);
-    job_ = roster.job;
-    co_return roster;
+    co_return co_await call_until_answered(stop);
   } catch (const Error& error) {
     if (!stop.requested() || error.code() != Code::kTimeout) throw;
     throw Error(Code::kTimeout, too_late(limit_, attendance()));
@@ -91,10 +88,11 @@ void MeetingGuest::give_up_on_a_steady_no(bool refused) {
 Task<MeetingGuest::Attempt> MeetingGuest::attempt(io::Address address, wire::Secret secret, wire::Roster* roster,
                                                   Stop& stop) {
   ++attempts_;
+  heard_ = 0;
   bool turned_away = false;
+  MeetingCall call(loop_, net_, entropy_, secret, kMeetingJob, me_.rank);
   try {
-    channel_ = co_await connect(address, secret, stop);
-    co_await channel_->send(me_, stop);
+    co_await introduce(call, address, stop);
     wire::Frame frame = co_await next(stop);
     while (frame.type == wire::Waiting::kType) {
       last_word_ = frame.as<wire::Waiting>().sentence;
@@ -109,57 +107,54 @@ Task<MeetingGuest::Attempt> MeetingGuest::attempt(io::Address address, wire::Sec
     if (roster->ranks.size() != static_cast<std::size_t>(me_.size)) {
       throw Error(Code::kProtocol, fmt::format("rank 0 lists {} ranks of {}", roster->ranks.size(), me_.size));
     }
-    prefer(address, *roster);
     host_name_ = roster->ranks.front().host_name;
+    frame = co_await next(stop);
+    const io::Address back = io::Address::tcp(host_address(address, *roster), frame.as<wire::ReturnTo>().port);
+    way_back_.emplace(loop_, net_, entropy_, wire::Secret::from(roster->secret), roster->job, me_.rank, back);
+    prefer(address, *roster);
     co_return Attempt::kRoster;
   } catch (const Error& error) {
     if (stop.requested() || turned_away) throw;
-    if (proving_ && !refused_) ++me_.dropped;
+    if (call.proving() && !call.refused()) ++me_.dropped;
     const std::string where = address.text();
     const std::string& why = error.message();
     reason_ = why.find(where) == std::string::npos ? fmt::format("{}: {}", where, why) : why;
     channel_.reset();
     last_word_.clear();
-    co_return refused_ ? Attempt::kRefused : Attempt::kFailed;
+    co_return call.refused() ? Attempt::kRefused : Attempt::kFailed;
   }
 }
 
-Task<std::unique_ptr<wire::SecureChannel>> MeetingGuest::connect(io::Address address, const wire::Secret& secret,
-                                                                 Stop& stop) {
-  proving_ = refused_ = false;
-  std::unique_ptr<io::Stream> stream;
+Task<void> MeetingGuest::introduce(MeetingCall& call, io::Address address, Stop& stop) {
+  co_await call.connect(std::move(address), stop);
   {
-    Stop connecting(stop);
-    const Deadline deadline(loop_, after(loop_.now(), kConnectLimit), connecting,
-                            fmt::format("no answer within {:.1f} s", seconds(kConnectLimit)));
-    stream = co_await net_.connect(address, connecting);
+    Stop proving(stop);
+    const Deadline deadline(loop_, after(loop_.now(), patience_), proving,
+                            fmt::format("it says nothing for {:.1f} s", seconds(patience_)));
+    patience_ = std::min(2 * patience_, kLongestPatience);
+    channel_ = co_await call.prove(proving);
   }
-  proving_ = true;
-  Stop proving(stop);
-  const Deadline deadline(loop_, after(loop_.now(), patience_), proving,
-                          fmt::format("it says nothing for {:.1f} s", seconds(patience_)));
-  patience_ = std::min(2 * patience_, kLongestPatience);
-  const auto storage = std::make_unique<wire::HandshakeStorage>();
-  const wire::Introduction introduction{wire::Purpose::kControl, kMeetingJob, me_.rank, 0};
-  wire::DialerHandshake handshake(secret, introduction, entropy_);
-  co_await io::write_all(*stream, handshake.hello(), proving);
-  const std::span<const std::byte> challenge = co_await wire::read_handshake(*stream, *storage, proving);
-  refused_ = true;
-  const wire::Bytes proof = handshake.prove(challenge, "");
-  refused_ = false;
-  co_await io::write_all(*stream, proof, proving);
-  const std::span<const std::byte> verdict = co_await wire::read_handshake(*stream, *storage, proving);
-  handshake.conclude(verdict);
-  proving_ = false;
-  const wire::SessionKeys keys = handshake.keys();
-  co_return std::make_unique<wire::SecureChannel>(loop_, std::move(stream), keys.to_listener, keys.to_dialer,
-                                                  kRosterBytes);
+  co_await channel_->send(me_, stop);
+}
+
+// Counts what is said to all.
+Task<std::optional<wire::Frame>> MeetingGuest::hear(Stop& stop) {
+  std::optional<wire::Frame> frame = co_await channel_->receive(stop);
+  if (frame && frame->type != wire::Waiting::kType && frame->type != wire::TurnedAway::kType) ++heard_;
+  co_return frame;
 }
 
 Task<wire::Frame> MeetingGuest::next(Stop& stop) {
-  std::optional<wire::Frame> frame = co_await channel_->receive(stop);
+  std::optional<wire::Frame> frame = co_await hear(stop);
   if (!frame) throw Error(Code::kPeerFailed, "rank 0 closed the connection");
   co_return std::move(*frame);
+}
+
+// Where rank 0 itself is found: at the address that was called, if it names that as its own. It may be somebody's between.
+std::string MeetingGuest::host_address(const io::Address& reached, const wire::Roster& roster) {
+  const std::vector<std::string>& named = roster.ranks.front().addresses;
+  const bool own = named.empty() || std::find(named.begin(), named.end(), reached.name) != named.end();
+  return own ? reached.name : named.front();
 }
 
 // The address by which this rank has reached rank 0 is the best that it knows.
@@ -179,10 +174,10 @@ Task<std::vector<std::int32_t>> MeetingGuest::settle(std::int32_t first, Stop& s
       co_await channel_->send(neighbours, stop);
       answer = co_await next(stop);
     } catch (const Error& error) {
-      if (stop.requested() || (error.code() != Code::kPeerFailed && error.code() != Code::kSystem)) throw;
+      if (stop.requested()) throw;
       broken = error.message();
     }
-    if (!answer) co_await come_again(std::move(broken), stop);
+    if (!answer) co_await come_back(std::move(broken), " while the job came together", stop);
   }
   const wire::Frame& frame = *answer;
   if (frame.type == wire::TurnedAway::kType) {
@@ -192,21 +187,24 @@ Task<std::vector<std::int32_t>> MeetingGuest::settle(std::int32_t first, Stop& s
   co_return frame.as<wire::Settled>().firsts;
 }
 
-// Rank 0 takes the ranks of its list again until it has said its last word to all.
-Task<void> MeetingGuest::come_again(std::string broken, Stop& stop) {
-  Stop patience(stop);
-  const Deadline deadline(loop_, after(loop_.now(), kReturnLimit), patience, "rank 0 does not answer");
-  wire::Roster again;
-  try {
-    again = co_await call_until_answered(patience);
-  } catch (const Error&) {
-    if (stop.requested() || !patience.requested()) throw;
+// `broken`: why the connection ended, and `when`.
+Task<void> MeetingGuest::come_back(std::string broken, std::string_view when, Stop& stop) {
+  const wire::Return back{heard_};
+  for (bool done = false; !done;) {
+    co_await sleep_for(loop_, kFirstPause, stop);
+    try {
+      std::shared_ptr<wire::SecureChannel> channel = co_await way_back_->go(stop);
+      co_await channel->send(back, stop);
+      channel_ = std::move(channel);
+      done = true;
+    } catch (const Error& error) {
+      if (stop.requested()) throw;
+      if (error.peer() != 0) continue;  // it broke again
+      throw Error(Code::kPeerFailed,
+                  fmt::format("rank 0 ({}) went away{}: {}; {}", host_name_, when, broken, error.message()), 0);
+    }
   }
-  if (again.job == job_) co_return;
-  throw Error(Code::kPeerFailed,
-              fmt::format("rank 0 ({}) went away while the job came together: {}; it was not found at {} again",
-                          host_name_, broken, place_.name()),
-              0);
+  parted_ = false;
 }
 
 // --- life -----------------------------------------------------------------------------------------------------------------
@@ -217,14 +215,30 @@ void MeetingGuest::observe(BirthObserver& observer) noexcept {
   listener_->start();
 }
 
+// Until rank 0 or this one has left and the other knows it.
 Task<void> MeetingGuest::listen() {
   for (;;) {
-    const wire::Frame frame = co_await next(stop_);
-    if (frame.type == wire::Gone::kType) {
+    std::optional<wire::Frame> frame;
+    std::string broken;
+    try {
+      frame = co_await hear(stop_);
+      if (!frame && !leaving_) broken = "it closed the connection";
+    } catch (const Error& error) {
+      if (stop_.requested()) throw;
+      broken = error.message();
+    }
+    if (!broken.empty()) {
+      co_await come_back(std::move(broken), "", stop_);
+      if (leaving_) co_await say_leave(stop_);
+      continue;
+    }
+    if (!frame) co_return;
+    if (frame->type == wire::Gone::kType) {
       over_ = true;
+      if (!parted_) co_await channel_->farewell(stop_);
       co_return;
     }
-    const auto lost = frame.as<wire::RankLost>();
+    const auto lost = frame->as<wire::RankLost>();
     if (lost.rank < 0 || lost.rank >= me_.size || lost.rank == me_.rank) {
       throw Error(Code::kProtocol, fmt::format("it tells of the loss of rank {}, of {} ranks", lost.rank, me_.size));
     }
@@ -233,22 +247,39 @@ Task<void> MeetingGuest::listen() {
 }
 
 void MeetingGuest::root_ended(Root&, std::exception_ptr error) noexcept {
-  if (!error || over_) return;
+  ended_.set();
+  if (!error || over_ || leaving_) return;
   over_ = true;
-  const std::string sentence = fmt::format("rank 0 ({}) went away: {}", host_name_, as_error(error).message());
+  std::string sentence = as_error(error).message();
+  if (as_error(error).peer() != 0) sentence = fmt::format("rank 0 ({}) went away: {}", host_name_, sentence);
   observer_->on_rank_lost(0, std::make_exception_ptr(Error(Code::kPeerFailed, sentence, 0)));
 }
 
-Task<void> MeetingGuest::leave(Stop& stop) {
-  if (over_ || channel_ == nullptr) co_return;
-  over_ = true;
+// Where the connection is broken, the listener says it on the next one.
+Task<void> MeetingGuest::say_leave(Stop& stop) {
+  const std::shared_ptr<wire::SecureChannel> channel = channel_;
+  parted_ = true;
   const wire::Leave leave;
   try {
-    co_await channel_->send(leave, stop);
-    co_await channel_->farewell(stop);
+    co_await channel->send(leave, stop);
+    co_await channel->farewell(stop);
+  } catch (const Error&) {
+    if (stop.requested()) throw;
+  }
+}
+
+Task<void> MeetingGuest::leave(Stop& stop) {
+  if (over_ || !listener_) co_return;
+  leaving_ = true;
+  Stop waiting(stop);
+  const Deadline deadline(loop_, after(loop_.now(), kLastWords), waiting, "rank 0 does not listen");
+  try {
+    co_await say_leave(waiting);
+    co_await ended_.wait(waiting);
   } catch (const Error&) {
     if (stop.requested()) throw;  // otherwise rank 0 is gone, and nobody needs to know
   }
+  over_ = true;
 }
 
 }  // namespace aiacc

@@ -1,4 +1,5 @@
-// The end of every rank but 0 in a meeting: calls rank 0 until it answers with proof, and then listens to it.
+// The end of every rank but 0 in a meeting: calls rank 0 until it answers with proof, and then listens to it; where the
+// connection breaks it comes back and hears what it has missed.
 #pragma once
 
 #include <memory>
@@ -11,6 +12,7 @@
 #include "base/wire/agent_messages.h"
 #include "base/wire/secure_channel.h"
 #include "runtime/meeting.h"
+#include "runtime/way_back.h"
 
 namespace aiacc {
 
@@ -31,11 +33,14 @@ class MeetingGuest final : public Meeting, private Root::Owner {
 
   Task<wire::Roster> call_until_answered(Stop& stop);
   Task<Attempt> attempt(io::Address address, wire::Secret secret, wire::Roster* roster, Stop& stop);
-  Task<std::unique_ptr<wire::SecureChannel>> connect(io::Address address, const wire::Secret& secret, Stop& stop);
+  Task<void> introduce(MeetingCall& call, io::Address address, Stop& stop);
   Task<wire::Frame> next(Stop& stop);
+  static std::string host_address(const io::Address& reached, const wire::Roster& roster);
   void prefer(const io::Address& reached, wire::Roster& roster) const;
   void give_up_on_a_steady_no(bool refused);
-  Task<void> come_again(std::string broken, Stop& stop);
+  Task<std::optional<wire::Frame>> hear(Stop& stop);
+  Task<void> come_back(std::string broken, std::string_view when, Stop& stop);
+  Task<void> say_leave(Stop& stop);
   std::string attendance() const;
   Task<void> listen();
   void root_ended(Root& root, std::exception_ptr error) noexcept override;
@@ -50,14 +55,16 @@ class MeetingGuest final : public Meeting, private Root::Owner {
   Duration patience_ = wire::kHandshakeLimit;
   std::optional<Instant> no_since_;
   std::string host_name_;  // of rank 0
-  std::uint64_t job_ = 0;  // as the roster says
   std::string reason_;     // why the last attempt failed
   std::string last_word_;  // of rank 0, while it waits for others
   unsigned attempts_ = 0;
-  bool proving_ = false;  // the running attempt has a connection, and both ends have not proved themselves yet
-  bool refused_ = false;  // the running attempt was answered, by somebody who does not know the secret
-  bool over_ = false;     // rank 0 or this one has left
-  std::unique_ptr<wire::SecureChannel> channel_;
+  std::optional<WayBack> way_back_;  // once this rank has its list
+  std::uint32_t heard_ = 0;          // of what rank 0 says to all
+  bool leaving_ = false;
+  bool parted_ = false;                           // and the last word was said on this connection
+  bool over_ = false;                             // rank 0 or this one has left
+  Event ended_;                                   // the listener
+  std::shared_ptr<wire::SecureChannel> channel_;  // also of who sends on it
   BirthObserver* observer_ = nullptr;
   Stop stop_;
   std::optional<Root> listener_;  // last: its frames refer to what stands above

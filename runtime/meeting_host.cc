@@ -10,13 +10,13 @@ namespace aiacc {
 namespace {
 
 constexpr Duration kBetweenWords = std::chrono::seconds(1);  // to those who wait
-constexpr Duration kLastWords = std::chrono::seconds(1);     // what is said to guests at the end may take
 
 }  // namespace
 
-MeetingHost::MeetingHost(Loop& loop, std::unique_ptr<io::Listener> listener, const wire::Secret& secret,
+MeetingHost::MeetingHost(Loop& loop, io::Net& net, Listeners listeners, const wire::Secret& secret,
                          io::Entropy& entropy, const wire::Arrive& me, std::string place, Duration limit)
     : loop_(loop),
+      net_(net),
       secret_(secret),
       entropy_(entropy),
       attendance_(me, place),
@@ -24,8 +24,10 @@ MeetingHost::MeetingHost(Loop& loop, std::unique_ptr<io::Listener> listener, con
       limit_(limit),
       changed_(loop),
       said_(loop),
-      firsts_(static_cast<std::size_t>(me.size)) {
-  reception_.emplace(loop_, static_cast<wire::Reception::Owner&>(*this), std::move(listener));
+      out_(static_cast<std::size_t>(me.size)),
+      firsts_(static_cast<std::size_t>(me.size)),
+      door_(loop, static_cast<ReturnDoor::Owner&>(*this), std::move(listeners.back), entropy) {
+  reception_.emplace(loop_, static_cast<wire::Reception::Owner&>(*this), std::move(listeners.place));
 }
 
 MeetingHost::~MeetingHost() = default;
@@ -45,6 +47,10 @@ Task<void> MeetingHost::greet(std::unique_ptr<io::Stream> stream, bool* stranger
   std::string from = stream->describe();
   auto guest = std::make_shared<Guest>(loop_, std::move(stream), handshake.keys(), std::move(from));
   guest->said.rank = handshake.who().from;
+  take_in(std::move(guest));
+}
+
+void MeetingHost::take_in(std::shared_ptr<Guest> guest) {
   Guest* raw = guest.get();
   guests_.push_back(std::move(guest));
   raw->reader.emplace(loop_, serve(raw), static_cast<Root::Owner&>(*this));
@@ -54,21 +60,25 @@ Task<void> MeetingHost::greet(std::unique_ptr<io::Stream> stream, bool* stranger
 Task<void> MeetingHost::serve(Guest* guest) {
   std::optional<wire::Frame> frame = co_await guest->channel.receive(guest->stop);
   if (!frame) co_return;
-  admit(*guest, *frame);
+  guest->back ? take_back(*guest, *frame) : admit(*guest, *frame);
   while ((frame = co_await guest->channel.receive(guest->stop))) {
     if (frame->type == wire::Leave::kType) {
       frame->as<wire::Leave>();
       guest->left = true;
-      co_return;
+      continue;
     }
     const auto neighbours = frame->as<wire::Neighbours>();
     if (!guest->came || !roster_) throw Error(Code::kProtocol, "it told of its neighbours before it knew them");
     firsts_[static_cast<std::size_t>(guest->said.rank)] = neighbours.first;
     changed_.set();
   }
+  const bool answers = leaving_;  // the farewell is its answer to mine
+  if (guest->left) co_await guest->channel.farewell(guest->stop);
+  guest->left = guest->left || answers;
 }
 
 void MeetingHost::root_ended(Root& root, std::exception_ptr error) noexcept {
+  if (watch_ended(root, error == nullptr)) return;
   const auto saying =
       std::find_if(sayings_.begin(), sayings_.end(), [&](const Saying& one) { return &*one.root == &root; });
   if (saying != sayings_.end()) {
@@ -111,11 +121,18 @@ void MeetingHost::admit(Guest& guest, const wire::Frame& frame) {
     refuse_all(why);
     return refuse(guest, why);
   }
+  ours_ += guest.said.dropped;
+  has_come(guest);
+}
+
+void MeetingHost::has_come(Guest& guest) {
   replace(guest);
   guest.came = true;
   attendance_.came(guest.said, guest.from);
-  ours_ += guest.said.dropped;
-  if (roster_) welcome_back(guest);
+  no_longer_away(guest.said.rank);
+  for (const std::shared_ptr<Guest>& each : guests_) {
+    if (each.get() == &guest) run(tell(each));
+  }
   changed_.set();
 }
 
@@ -125,13 +142,6 @@ void MeetingHost::replace(const Guest& by) {
     if (each.get() == &by || !each->came || each->said.rank != by.said.rank) continue;
     each->came = false;
     each->stop.request(std::make_exception_ptr(Error(Code::kAborted, "the rank has come on another connection")));
-  }
-}
-
-void MeetingHost::welcome_back(Guest& guest) {
-  away_.erase(guest.said.rank);
-  for (const std::shared_ptr<Guest>& each : guests_) {
-    if (each.get() == &guest) say(each, *roster_);
   }
 }
 
@@ -151,63 +161,20 @@ void MeetingHost::refuse_all(const Error& why) {
   changed_.set();
 }
 
-void MeetingHost::gone(const Guest& guest, const std::string& how) {
-  const int rank = guest.said.rank;
-  if (guest.left || leaving_ || failed_) return;
-  const std::string sentence = fmt::format("{} went away: {}", Attendance::who(guest.said, guest.from), how);
-  if (settled_) return lose(rank, sentence);
-  attendance_.went(rank);  // it may come again
-  if (roster_) away_[rank] = {after(loop_.now(), kReturnLimit), sentence};
-}
-
-void MeetingHost::give_up_waiting() {
-  for (const auto& [rank, away] : away_) {
-    if (loop_.now() < away.until) continue;
-    return refuse_all(Error(Code::kPeerFailed, away.sentence + ", while the job came together", rank));
-  }
-}
-
-void MeetingHost::lose(int rank, const std::string& sentence) {
-  const wire::RankLost lost{rank, sentence};
-  say_all(lost);
-  if (observer_ == nullptr) {
-    unheard_.push_back(lost);
-  } else {
-    observer_->on_rank_lost(rank, std::make_exception_ptr(Error(Code::kPeerFailed, sentence, rank)));
-  }
-}
-
-// --- what is said ---------------------------------------------------------------------------------------------------------
-
 template <wire::Message T>
 Task<void> MeetingHost::say_one(std::shared_ptr<Guest> guest, T message) {
   co_await guest->channel.send(message, guest->stop);
 }
 
-// Nobody waits for a guest that does not read.
 template <wire::Message T>
 void MeetingHost::say(const std::shared_ptr<Guest>& guest, const T& message) {
-  Saying& saying = sayings_.emplace_back();
-  saying.root.emplace(loop_, say_one(guest, message), static_cast<Root::Owner&>(*this));
-  saying.root->start();
+  run(say_one(guest, message));
 }
 
-template <wire::Message T>
-void MeetingHost::say_all(const T& message) {
+void MeetingHost::say_waiting() {
+  const wire::Waiting waiting{news()};
   for (const std::shared_ptr<Guest>& each : guests_) {
-    if (each->came && !each->left) say(each, message);
-  }
-}
-
-Task<void> MeetingHost::wait_for_sayings(Duration limit) {
-  Stop stop;
-  const Deadline deadline(loop_, after(loop_.now(), limit), stop, "somebody does not listen");
-  try {
-    while (!sayings_.empty()) {
-      said_.reset();
-      co_await said_.wait(stop);
-    }
-  } catch (const Error&) {
+    if (each->came) say(each, waiting);
   }
 }
 
@@ -233,7 +200,7 @@ Task<wire::Roster> MeetingHost::gather(Stop& stop) {
   try {
     while (attendance_.missing() > 0 && !failed_) {
       const bool changed = co_await wait_a_second(stop);
-      if (!changed) say_all(wire::Waiting{news()});
+      if (!changed) say_waiting();
     }
   } catch (...) {
     ended = std::current_exception();
@@ -247,14 +214,16 @@ Task<wire::Roster> MeetingHost::gather(Stop& stop) {
   }
   if (ended) std::rethrow_exception(ended);
   roster_ = make_roster();
-  say_all(*roster_);
+  door_.open(wire::Secret::from(roster_->secret), roster_->job, static_cast<int>(firsts_.size()));
+  tell_all(*roster_);
+  tell_all(wire::ReturnTo{door_.port()});
   co_return *roster_;
 }
 
 Task<std::vector<std::int32_t>> MeetingHost::settle(std::int32_t first, Stop& stop) {
   firsts_[0] = first;
   const auto unknown = [](const std::optional<std::int32_t>& one) { return !one.has_value(); };
-  while (!failed_ && (!away_.empty() || std::any_of(firsts_.begin(), firsts_.end(), unknown))) {
+  while (!failed_ && (!nobody_away() || std::any_of(firsts_.begin(), firsts_.end(), unknown))) {
     co_await wait_a_second(stop);
     give_up_waiting();
   }
@@ -266,7 +235,7 @@ Task<std::vector<std::int32_t>> MeetingHost::settle(std::int32_t first, Stop& st
   reception_.reset();  // from now on the place is free for the next job
   wire::Settled settled;
   for (const std::optional<std::int32_t>& one : firsts_) settled.firsts.push_back(*one);
-  say_all(settled);
+  tell_all(settled);
   co_return settled.firsts;
 }
 
@@ -293,21 +262,6 @@ std::vector<std::string> MeetingHost::remarks() const {
     all.push_back(fmt::format("{} stranger{} turned away at {}", count, count == 1 ? " was" : "s were", place_));
   }
   return all;
-}
-
-// --- life -----------------------------------------------------------------------------------------------------------------
-
-void MeetingHost::observe(BirthObserver& observer) noexcept {
-  observer_ = &observer;
-  for (const wire::RankLost& lost : std::exchange(unheard_, {})) {
-    observer.on_rank_lost(lost.rank, std::make_exception_ptr(Error(Code::kPeerFailed, lost.sentence, lost.rank)));
-  }
-}
-
-Task<void> MeetingHost::leave(Stop&) {
-  leaving_ = true;
-  say_all(wire::Gone{});
-  co_await wait_for_sayings(kLastWords);
 }
 
 }  // namespace aiacc

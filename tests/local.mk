@@ -5,6 +5,7 @@ EXTRA_DIST += \
 	tests/abi/growing.ini \
 	tests/abi_baseline_test.py \
 	tests/abi_manual_test.py \
+	tests/broken_control_test.py \
 	tests/digits_test.py \
 	tests/abi_process_test.py \
 	tests/abi_test.c \
@@ -36,6 +37,7 @@ EXTRA_DIST += \
 	tests/namespace_hosts.py \
 	tests/namespace_hosts_test.py \
 	tests/perf_test.py \
+	tests/programs/breaking_proxy.py \
 	tests/programs/corrupt.c \
 	tests/programs/cpp.cc \
 	tests/programs/deny_affinity.c \

@@ -1,8 +1,12 @@
 // How ranks that no agent brings together meet: rank 0 listens, the others call it. Each of these connections begins with the
 // handshake of purpose kControl and is encrypted (base/wire/secure_channel.h), and stays for life:
 //
-//   rank   Arrive → Waiting* → (Roster | TurnedAway) → Neighbours → (Settled | TurnedAway) → RankLost* → (Leave | Gone)
-//   rank 0 (Arrive) → wait until every rank has come → Roster → (Neighbours) → wait for all of them → Settled
+//   rank   Arrive → Waiting* → (Roster, ReturnTo | TurnedAway) → Neighbours → (Settled | TurnedAway)
+//          → RankLost* → (Leave | Gone)
+//   rank 0 (Arrive) → wait until every rank has come → Roster, ReturnTo → (Neighbours) → wait for all of them → Settled
+//
+// Roster, ReturnTo, Settled, RankLost and Gone are said to all, in one order. A rank whose connection breaks once it has ReturnTo
+// makes another one, to that port, and says how many of them it has (Return): it hears the rest.
 //
 // Between Roster and Neighbours each rank looks for the lowest rank whose local socket it reaches: that one shares its host. It
 // makes the segment and hands it out over these local connections, which begin with the handshake of purpose kNeighbour.
@@ -72,6 +76,20 @@ struct Roster {
   HiddenText secret;      // of this job's connections, 32 bytes
   std::vector<RosterEntry> ranks;
   auto fields() { return std::tie(job, secret, ranks); }
+};
+
+// Rank 0 → rank, behind the roster: on which port it is found from now on. Handshakes there have the roster's job and secret.
+struct ReturnTo {
+  static constexpr std::uint16_t kType = 307;
+  std::uint16_t port = 0;
+  auto fields() { return std::tie(port); }
+};
+
+// Rank → rank 0, first on a connection that takes the place of a broken one.
+struct Return {
+  static constexpr std::uint16_t kType = 308;
+  std::uint32_t heard = 0;  // of what is said to all, the roster first
+  auto fields() { return std::tie(heard); }
 };
 
 // Rank → rank 0: the lowest rank of its host, perhaps itself.

@@ -71,6 +71,8 @@ TEST(RendezvousMessages, TheVectorsOfTheSpecificationHold) {
   computed["waiting"] = hex(encode_frame(Waiting{"2 of 3 ranks came"}));
   computed["turned away"] = hex(encode_frame(TurnedAway{6, "another job meets here"}));
   computed["roster"] = hex(encode_frame(roster()));
+  computed["return to"] = hex(encode_frame(ReturnTo{40'114}));
+  computed["return"] = hex(encode_frame(Return{3}));
   computed["neighbours"] = hex(encode_frame(Neighbours{1}));
   computed["settled"] = hex(encode_frame(Settled{{0, 1, 1}}));
   computed["share segment"] = hex(encode_frame(ShareSegment{0x0123456789abcdef}));
@@ -92,6 +94,8 @@ TEST(RendezvousMessages, WhatTheSpecificationHasIsReadAndWrittenAgain) {
   expect_same("waiting", read_again<Waiting>((*documented)["waiting"]));
   expect_same("turned away", read_again<TurnedAway>((*documented)["turned away"]));
   expect_same("roster", read_again<Roster>((*documented)["roster"]));
+  expect_same("return to", read_again<ReturnTo>((*documented)["return to"]));
+  expect_same("return", read_again<Return>((*documented)["return"]));
   expect_same("neighbours", read_again<Neighbours>((*documented)["neighbours"]));
   expect_same("settled", read_again<Settled>((*documented)["settled"]));
   expect_same("share segment", read_again<ShareSegment>((*documented)["share segment"]));

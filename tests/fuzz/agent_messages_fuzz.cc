@@ -31,7 +31,7 @@ struct Messages {
 using All = Messages<Hello, Welcome, Refused, RankLost, Leave, Gone, StartJob, StartRanks, Prepared, Greeting, AgentUp,
                      LookFor, Found, Beat, SignalRanks, EndRanks, Credit, DropOutput, Started, NotStarted, Output,
                      RankChanged, RankStopped, Notice, KeeperLost, JobEnded, Arrive, Waiting, TurnedAway, Roster,
-                     Neighbours, Settled, ShareSegment>;
+                     ReturnTo, Return, Neighbours, Settled, ShareSegment>;
 
 void feed(std::span<const std::byte> bytes) {
   FrameBuffer buffer;

@@ -1,0 +1,40 @@
+#include "runtime/meeting_call.h"
+
+#include <utility>
+
+#include "runtime/signs_of_life.h"
+
+namespace aiacc {
+namespace {
+
+constexpr std::uint32_t kRosterBytes = wire::kLargestFrameBytes - 64;  // with room for the seal
+
+}  // namespace
+
+Task<void> MeetingCall::connect(io::Address address, Stop& stop) {
+  stream_ = co_await connect_soon(loop_, net_, std::move(address), stop);
+  stage_ = Stage::kConnected;
+}
+
+Task<std::unique_ptr<wire::SecureChannel>> MeetingCall::prove(Stop& stop) {
+  const auto storage = std::make_unique<wire::HandshakeStorage>();
+  const wire::Introduction introduction{wire::Purpose::kControl, job_, rank_, 0};
+  wire::DialerHandshake handshake(secret_, introduction, entropy_);
+  co_await io::write_all(*stream_, handshake.hello(), stop);
+  const std::span<const std::byte> challenge = co_await wire::read_handshake(*stream_, *storage, stop);
+  stage_ = Stage::kAnswered;
+  const wire::Bytes proof = handshake.prove(challenge, "");
+  stage_ = Stage::kBelieved;
+  co_await io::write_all(*stream_, proof, stop);
+  const std::span<const std::byte> said = co_await wire::read_handshake(*stream_, *storage, stop);
+  const wire::DialerHandshake::Conclusion conclusion = handshake.conclude(said);
+  stage_ = Stage::kProved;
+  given_up_ = conclusion.verdict == wire::Verdict::kGone;
+  if (given_up_) throw Error(Code::kPeerFailed, "rank 0 has given this rank up for lost");
+  if (conclusion.verdict != wire::Verdict::kAccepted) throw Error(Code::kPeerFailed, "rank 0 did not take the call");
+  const wire::SessionKeys keys = handshake.keys();
+  co_return std::make_unique<wire::SecureChannel>(loop_, std::move(stream_), keys.to_listener, keys.to_dialer,
+                                                  kRosterBytes);
+}
+
+}  // namespace aiacc

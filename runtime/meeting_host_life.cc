@@ -1,0 +1,168 @@
+// Rank 0 after the meeting: what it says to all, who lost its connection, who is lost, and how it leaves.
+#include <fmt/format.h>
+
+#include <utility>
+
+#include "runtime/meeting_host.h"
+#include "runtime/signs_of_life.h"
+
+namespace aiacc {
+
+// --- what is said ---------------------------------------------------------------------------------------------------------
+
+// Nobody waits for a guest that does not read.
+void MeetingHost::run(Task<void> saying) {
+  Saying& one = sayings_.emplace_back();
+  one.root.emplace(loop_, std::move(saying), static_cast<Root::Owner&>(*this));
+  one.root->start();
+}
+
+void MeetingHost::tell_all(Word word) {
+  words_.push_back(std::move(word));
+  for (const std::shared_ptr<Guest>& each : guests_) {
+    if (each->came && !each->left) run(tell(each));
+  }
+}
+
+// What it has not been told.
+Task<void> MeetingHost::tell(std::shared_ptr<Guest> guest) {
+  if (guest->telling) co_return;
+  guest->telling = true;
+  while (guest->told < words_.size()) {
+    const Word& word = words_[guest->told++];
+    Task<void> sending =
+        std::visit([&](const auto& message) { return guest->channel.send(message, guest->stop); }, word);
+    co_await std::move(sending);
+  }
+  guest->telling = false;
+}
+
+Task<void> MeetingHost::wait_for_sayings(Duration limit) {
+  Stop stop;
+  const Deadline deadline(loop_, after(loop_.now(), limit), stop, "somebody does not listen");
+  try {
+    while (!sayings_.empty()) {
+      said_.reset();
+      co_await said_.wait(stop);
+    }
+  } catch (const Error&) {
+  }
+}
+
+// --- who lost its connection ----------------------------------------------------------------------------------------------
+
+void MeetingHost::gone(const Guest& guest, const std::string& how) {
+  const int rank = guest.said.rank;
+  if (guest.left) out_[static_cast<std::size_t>(rank)] = true;
+  if (guest.left || failed_) return;
+  const std::string sentence = fmt::format("{} went away: {}", Attendance::who(guest.said, guest.from), how);
+  if (settled_) return look_after(rank, sentence);
+  attendance_.went(rank);  // it may come again
+  if (roster_) away_.emplace_back(rank, sentence).until = after(loop_.now(), kReturnLimit);
+}
+
+// A connection within a host does not break while both ends live, and its ranks may have no port.
+void MeetingHost::look_after(int rank, const std::string& sentence) {
+  const std::uint16_t port = attendance_.said(rank).data_port;
+  const bool here = firsts_[static_cast<std::size_t>(rank)] == firsts_[0];
+  const std::string where = attendance_.host_address(rank);
+  if (here) return lose(rank, sentence);
+  Away& away = away_.emplace_back(rank, sentence);
+  away.watch.emplace(loop_, watch(&away, io::Address::tcp(where, port)), static_cast<Root::Owner&>(*this));
+  away.watch->start();
+}
+
+Task<void> MeetingHost::watch(Away* away, io::Address address) {
+  const std::string how = co_await watch_for_the_end(loop_, net_, std::move(address), away->stop);
+  away->sentence += "; " + how;
+}
+
+// `found`: how it ended, otherwise it was stopped.
+bool MeetingHost::watch_ended(const Root& root, bool found) {
+  const auto away =
+      std::find_if(away_.begin(), away_.end(), [&](const Away& one) { return one.watch && &*one.watch == &root; });
+  if (away == away_.end()) return false;
+  const bool lost = found && !away->stop.requested();
+  const int rank = away->rank;
+  const std::string sentence = std::move(away->sentence);
+  away_.erase(away);
+  if (lost) lose(rank, sentence);
+  changed_.set();
+  return true;
+}
+
+void MeetingHost::no_longer_away(int rank) {
+  for (Away& away : away_) {
+    if (away.rank == rank) away.stop.request(std::make_exception_ptr(Error(Code::kAborted, "the rank is back")));
+  }
+  away_.remove_if([](const Away& away) { return away.stop.requested() && !away.watch; });
+}
+
+bool MeetingHost::nobody_away() const noexcept {
+  return std::all_of(away_.begin(), away_.end(), [](const Away& away) { return away.stop.requested(); });
+}
+
+void MeetingHost::give_up_waiting() {
+  for (const Away& away : away_) {
+    if (loop_.now() < away.until) continue;
+    return refuse_all(Error(Code::kPeerFailed, away.sentence + ", while the job came together", away.rank));
+  }
+}
+
+void MeetingHost::returned(int rank, std::unique_ptr<io::Stream> stream, const wire::SessionKeys& keys) {
+  if (!may_return(rank)) return;  // no longer
+  std::string from = stream->describe();
+  auto guest = std::make_shared<Guest>(loop_, std::move(stream), keys, std::move(from));
+  guest->said = attendance_.said(rank);
+  guest->back = true;
+  take_in(std::move(guest));
+}
+
+void MeetingHost::take_back(Guest& guest, const wire::Frame& frame) {
+  const auto back = frame.as<wire::Return>();
+  if (back.heard > words_.size()) throw Error(Code::kProtocol, "it has heard more than was said");
+  if (failed_) return refuse(guest, *failed_);
+  if (!may_return(guest.said.rank)) throw Error(Code::kPeerFailed, "it was lost before it was back");
+  guest.told = back.heard;
+  has_come(guest);
+}
+
+void MeetingHost::lose(int rank, const std::string& sentence) {
+  if (leaving_) return;
+  out_[static_cast<std::size_t>(rank)] = true;
+  const wire::RankLost lost{rank, sentence};
+  tell_all(lost);
+  if (observer_ == nullptr) {
+    unheard_.push_back(lost);
+  } else {
+    observer_->on_rank_lost(rank, std::make_exception_ptr(Error(Code::kPeerFailed, sentence, rank)));
+  }
+}
+
+// --- life -----------------------------------------------------------------------------------------------------------------
+
+void MeetingHost::observe(BirthObserver& observer) noexcept {
+  observer_ = &observer;
+  for (const wire::RankLost& lost : std::exchange(unheard_, {})) {
+    observer.on_rank_lost(lost.rank, std::make_exception_ptr(Error(Code::kPeerFailed, lost.sentence, lost.rank)));
+  }
+}
+
+// Until everybody has heard of it, those too who lost their connection.
+Task<void> MeetingHost::leave(Stop& stop) {
+  leaving_ = true;
+  tell_all(wire::Gone{});
+  Stop waiting(stop);
+  const Deadline deadline(loop_, after(loop_.now(), kLastWords), waiting, "somebody does not listen");
+  const auto came = [](const std::shared_ptr<Guest>& guest) { return guest->came; };
+  try {
+    while (!away_.empty() || std::any_of(guests_.begin(), guests_.end(), came)) {
+      changed_.reset();
+      co_await changed_.wait(waiting);
+    }
+  } catch (const Error&) {
+    if (stop.requested()) throw;
+  }
+}
+
+}  // namespace aiacc

@@ -1,0 +1,31 @@
+#include "runtime/way_back.h"
+
+#include <fmt/format.h>
+
+#include "runtime/signs_of_life.h"
+
+namespace aiacc {
+
+Task<std::unique_ptr<wire::SecureChannel>> WayBack::go(Stop& stop) {
+  SignsOfLife signs(loop_, address_);
+  for (;;) {
+    std::string gone;
+    MeetingCall call(loop_, net_, entropy_, secret_, job_, rank_);
+    try {
+      co_await call.connect(address_, stop);
+      co_return co_await call.prove(stop);
+    } catch (const Error& error) {
+      if (stop.requested()) throw;
+      if (call.connected()) {
+        signs.seen();
+        if (call.refused() || call.given_up()) gone = error.message();
+      } else {
+        gone = signs.verdict();
+      }
+    }
+    if (!gone.empty()) throw Error(Code::kPeerFailed, gone, 0);
+    co_await signs.pause(stop);
+  }
+}
+
+}  // namespace aiacc

@@ -1,0 +1,95 @@
+"""Ranks that met at a place lose their connection to rank 0 in mid-job: it goes on, and deaths are told as before."""
+import contextlib
+import os
+import pathlib
+import subprocess
+import sys
+
+import pytest
+
+import namespace_hosts
+from launcher_support import compiled
+from rendezvous_test import TIMEOUT, Ranks, by_hand, make_secret
+from strangers_test import listening
+
+NO_HOSTS = namespace_hosts.unavailable()
+pytestmark = pytest.mark.skipif(NO_HOSTS is not None, reason=str(NO_HOSTS))
+PROXY = pathlib.Path(os.environ["AIACC_SOURCE"]) / "tests/programs/breaking_proxy.py"
+PLACE, BEFORE_IT = 4242, 4300
+
+
+@pytest.fixture(scope="module")
+def hosts():
+    with namespace_hosts.Hosts(3) as made:
+        yield made
+
+
+@pytest.fixture(scope="module")
+def rank():
+    return compiled("tests/programs/rank.c")
+
+
+@pytest.fixture
+def secret(tmp_path):
+    return make_secret(tmp_path / "job.secret")
+
+
+@contextlib.contextmanager
+def proxy(hosts):
+    """On rank 0's host; calling it breaks what goes through it and returns how many connections that were."""
+    command = hosts.on("h0", [sys.executable, PROXY, BEFORE_IT, f"{hosts.address(0)}:{PLACE}"])
+    process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+
+    def break_all():
+        process.stdin.write("break\n")
+        process.stdin.flush()
+        return int(process.stdout.readline())
+
+    try:
+        assert process.stdout.readline() == "listening\n"
+        yield break_all
+    finally:
+        try:
+            process.communicate(timeout=TIMEOUT)
+        finally:
+            process.kill()
+
+
+def start(hosts, started, number, port, secret, program):
+    words = by_hand(number, 3, AIACC_RENDEZVOUS=f"{hosts.address(0)}:{port}", AIACC_SECRET_FILE=secret, AIACC_INIT_TIMEOUT="50s")
+    started.start(hosts.on(f"h{number}", ["env", *(f"{name}={value}" for name, value in words.items()), *program]))
+
+
+def start_all(hosts, started, secret, program):
+    """Returns when all have met: then rank 0 closes the place."""
+    def waits():
+        assert started.processes[0].poll() is None
+        return PLACE in listening(hosts.pids["h0"])
+    start(hosts, started, 0, PLACE, secret, program)
+    while not waits():
+        pass
+    for number in (1, 2):
+        start(hosts, started, number, BEFORE_IT, secret, program)
+    while waits():
+        pass
+
+
+def test_the_job_goes_on(hosts, rank, secret, tmp_path):
+    over = tmp_path / "over"
+    with proxy(hosts) as break_all, Ranks() as started:
+        start_all(hosts, started, secret, [rank, "until", over])
+        assert break_all() == 2
+        over.touch()
+        assert started.finish() == [(0, "")] * 3
+
+
+def test_a_death_after_the_break_is_told(hosts, rank, secret):
+    with proxy(hosts) as break_all, Ranks() as started:
+        start_all(hosts, started, secret, [rank, "death", "kill"])
+        assert break_all() == 2
+        ends = started.finish()
+    assert ends[1][0] in (-9, 137), ends
+    for number in (0, 2):
+        code, err = ends[number]
+        assert code == 0 and f"survivor {number}: peer failed, rank 1: " in err, err
+        assert "rank 1 (h1, " in err and f"nobody listens at tcp:{hosts.address(1)}:" in err, "rank 0 has told it"
