@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "base/wire/handshake.h"
 #include "launcher/process_tree.h"
 
 namespace aiacc::launcher {
@@ -14,6 +15,10 @@ namespace {
 // Between the end of a process's connections and the news of its end the kernel needs microseconds, on a starved machine
 // milliseconds; a tenth of the second in which peers must have heard.
 constexpr Duration kExitNewsDelay = std::chrono::milliseconds(100);
+constexpr Duration kAfterFailure = std::chrono::milliseconds(100);  // of accept(): no descriptors are left, perhaps
+// Of processes of other users, who may only be told why: as a Reception does with strangers.
+constexpr std::size_t kMostForeigners = 64;
+constexpr std::uint32_t kForeignFrameBytes = 4096;
 
 }  // namespace
 
@@ -30,8 +35,27 @@ Task<void> HelloServer::serve(std::unique_ptr<io::Listener> listener, Stop& stop
   std::exception_ptr error;
   try {
     for (;;) {
-      std::unique_ptr<io::Stream> stream = co_await listener->accept(sessions.stop());
-      Task<void> body = session(this, std::move(stream), sessions.stop());
+      std::unique_ptr<io::Stream> stream;
+      try {
+        stream = co_await listener->accept(sessions.stop());
+      } catch (const Error& failure) {
+        if (sessions.stop().requested()) throw;
+        tell_user(MessageId::kLimit, failure.message());
+      }
+      if (stream == nullptr) {
+        co_await sleep_for(loop_, kAfterFailure, sessions.stop());
+        continue;
+      }
+      const auto caller = stream->peer_identity();
+      const bool foreign = !caller || caller->uid != config_.user;
+      if (foreign) ++strangers_;
+      if (foreign && foreigners_ >= kMostForeigners) {
+        stream.reset();
+        co_await sleep_for(loop_, Duration::zero(), sessions.stop());  // many at once must not keep all else waiting
+        continue;
+      }
+      Task<void> body = foreign ? turn_away(this, std::move(stream), sessions.stop())
+                                : session(this, std::move(stream), sessions.stop());
       sessions.spawn(std::move(body));
     }
   } catch (...) {
@@ -40,6 +64,32 @@ Task<void> HelloServer::serve(std::unique_ptr<io::Listener> listener, Stop& stop
   sessions.stop().request(error);
   co_await sessions.join();
   std::rethrow_exception(error);
+}
+
+// The name of the socket is no secret on this machine. Who calls from another account gets an answer to the first message, a
+// place among few, and not for long.
+Task<void> HelloServer::turn_away(HelloServer* self, std::unique_ptr<io::Stream> from, Stop& stop) {
+  const std::unique_ptr<io::Stream> stream =
+      std::move(from);  // a parameter would live as long as the scope remembers it
+  ++self->foreigners_;
+  try {
+    Stop patience(stop);
+    const Deadline deadline(self->loop_, after(self->loop_.now(), wire::kHandshakeLimit), patience, "it says nothing");
+    FrameReader frames(*stream, kForeignFrameBytes);
+    const auto hello = co_await frames.next(patience);
+    if (hello) {
+      const auto caller = stream->peer_identity();
+      wire::Refused message;
+      message.code = static_cast<std::int32_t>(Code::kInvalidArgument);
+      message.sentence = fmt::format("the agent of this job serves user {} only, and this process belongs to user {}",
+                                     self->config_.user, caller ? static_cast<std::int64_t>(caller->uid) : -1);
+      const wire::Bytes frame = wire::encode_frame(message);
+      co_await io::write_all(*stream, frame, patience);
+    }
+  } catch (const Error&) {
+    // It kept silent, or went.
+  }
+  --self->foreigners_;
 }
 
 Task<void> HelloServer::session(HelloServer* self, std::unique_ptr<io::Stream> stream, Stop& stop) {
@@ -126,13 +176,7 @@ Task<void> HelloServer::hear_out(int local, Stop& stop) {
 }
 
 std::optional<HelloServer::Refusal> HelloServer::check(Session& session, const wire::Hello& hello) {
-  const auto identity = session.stream->peer_identity();
-  if (!identity || identity->uid != config_.user) {
-    return Refusal{Code::kInvalidArgument,
-                   fmt::format("the agent of this job serves user {} only, and this process belongs to user {}",
-                               config_.user, identity ? static_cast<std::int64_t>(identity->uid) : -1)};
-  }
-  session.process = identity->pid;
+  session.process = session.stream->peer_identity()->pid;
   if (hello.protocol != wire::kAgentProtocol) {
     return Refusal{Code::kMismatch,
                    fmt::format("process {} speaks version {} of the agent's protocol and aiaccrun version {}: "
@@ -212,9 +256,13 @@ void HelloServer::refuse(Session& session, const Refusal& refusal) {
   session.sender.close();
   session.state = Session::State::kLeft;
   if (refusal.lost >= 0 && session.local >= 0) lost_peers_[static_cast<std::size_t>(session.local)] = refusal.lost;
-  if (!refusal.tell_user || refusal.sentence == last_told_) return;
-  last_told_ = refusal.sentence;
-  owner_.hello_refused(*refusal.tell_user, refusal.sentence);
+  if (refusal.tell_user) tell_user(*refusal.tell_user, refusal.sentence);
+}
+
+void HelloServer::tell_user(MessageId id, const std::string& sentence) {
+  if (sentence == last_told_) return;
+  last_told_ = sentence;
+  owner_.hello_refused(id, sentence);
 }
 
 void HelloServer::refuse_waiting(const Refusal& refusal) {

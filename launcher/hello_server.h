@@ -39,7 +39,7 @@ class HelloServer {
     virtual void rank_connected(int local) = 0;
     virtual void rank_initialised(int local) = 0;
     virtual void rank_finalized(int local) = 0;
-    // A process was turned away; told once for each cause that a user should hear of.
+    // A process was turned away, or none can be taken for now; told once for each cause that a user should hear of.
     virtual void hello_refused(MessageId id, const std::string& sentence) = 0;
     // Memory for this host's ranks; throws kOutOfMemory with the numbers.
     virtual SharedSegment make_segment() = 0;
@@ -84,7 +84,8 @@ class HelloServer {
   // aiaccrun's answers to Owner::host_ready().
   void open_world(const wire::OpenWorld& world);
   void refuse_world(Code code, const std::string& sentence);
-  // Whom ranks of this host turned away, as they said when they left, or lost a peer.
+  // Processes of other users that called here, and whom ranks of this host turned away, as they said when they left, or lost a
+  // peer.
   std::uint64_t strangers() const noexcept { return strangers_; }
   // A rank of another host is gone without leaving.
   void lose_remote(int rank, const std::string& sentence);
@@ -110,12 +111,14 @@ class HelloServer {
     int lost = -1;                         // the rank whose loss is the reason
   };
 
+  static Task<void> turn_away(HelloServer* self, std::unique_ptr<io::Stream> from, Stop& stop);
   static Task<void> session(HelloServer* self, std::unique_ptr<io::Stream> stream, Stop& stop);
   Task<void> converse(Session& session, Stop& stop);
   std::optional<Refusal> check(Session& session, const wire::Hello& hello);
   std::optional<Refusal> check_claim(Session& session);
   void refuse(Session& session, const Refusal& refusal);
   void refuse_waiting(const Refusal& refusal);
+  void tell_user(MessageId id, const std::string& sentence);
   void take(Session& session, const wire::Frame& frame);
   void count_strangers(Session& session, std::uint64_t so_far);
   void complete_fence();
@@ -139,7 +142,8 @@ class HelloServer {
   std::string last_told_;            // of the refusals, to the user
   std::optional<Refusal> no_fence_;  // why no fence can complete any more
   std::uint64_t strangers_ = 0;
-  bool announced_ = false;  // all wait for the other hosts
+  std::size_t foreigners_ = 0;  // processes of other users that are being turned away
+  bool announced_ = false;      // all wait for the other hosts
 };
 
 }  // namespace aiacc::launcher

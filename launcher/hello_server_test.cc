@@ -51,7 +51,7 @@ class HelloServerTest : public testing::Test, protected HelloServer::Owner, priv
     config.several_hosts = size > ranks;
     config.secret = config.several_hosts ? "secret" : "";
     config.host_name = "a";
-    config.user = ::geteuid();
+    config.user = user_;
     config.agent = kAgent;
     config.job = 42;
     for (int rank = 0; rank < ranks; ++rank) {
@@ -116,6 +116,7 @@ class HelloServerTest : public testing::Test, protected HelloServer::Owner, priv
   void rank_lost(int rank, const std::string& sentence) override { lost_.emplace_back(rank, sentence); }
   void root_ended(Root&, std::exception_ptr) noexcept override { ended_.set(); }
 
+  std::uint32_t user_ = ::geteuid();
   io::RealLoop loop_;
   io::RealNet net_{loop_};
   OrphanHost host_;
@@ -388,6 +389,40 @@ TEST_F(HelloServerTest, NonsenseEndsTheConnectionAndNothingElse) {
   EXPECT_EQ(next(rude).type, 0);
   Client good = hello(0, 1);
   EXPECT_EQ(next(good).as<wire::Welcome>().rank, 0);
+}
+
+TEST_F(HelloServerTest, AnotherUserIsToldWhoIsServed) {
+  user_ = ::geteuid() + 1;
+  serve(1);
+  Client foreign = hello(0, 1);
+  const auto refused = next(foreign).as<wire::Refused>();
+  EXPECT_EQ(refused.code, static_cast<std::int32_t>(Code::kInvalidArgument));
+  EXPECT_EQ(refused.sentence, "the agent of this job serves user " + std::to_string(user_) +
+                                  " only, and this process belongs to user " + std::to_string(::geteuid()));
+  EXPECT_EQ(next(foreign).type, 0) << "and let go";
+  EXPECT_EQ(server_->strangers(), 1u);
+  EXPECT_TRUE(connected_.empty());
+}
+
+TEST_F(HelloServerTest, AnotherUserHoldsFewConnections) {
+  user_ = ::geteuid() + 1;
+  serve(1);
+  std::vector<std::unique_ptr<io::Stream>> silent;
+  for (int i = 0; i < 64; ++i) silent.push_back(loop_.run(net_.connect(listener_address_, stop_)));
+  Client late = hello(0, 1);
+  EXPECT_THROW(EXPECT_EQ(next(late).type, 0), Error) << "what it said was not even read";
+  EXPECT_EQ(server_->strangers(), 65u);
+}
+
+TEST_F(HelloServerTest, AnotherUserDecidesOnNoMemory) {
+  user_ = ::geteuid() + 1;
+  serve(1);
+  Client foreign;
+  foreign.stream = loop_.run(net_.connect(listener_address_, stop_));
+  foreign.frames = std::make_unique<FrameReader>(*foreign.stream);
+  const std::uint32_t announced = 1u << 19;  // which a rank may
+  loop_.run(io::write_all(*foreign.stream, std::as_bytes(std::span(&announced, 1)), stop_));
+  EXPECT_EQ(next(foreign).type, 0);
 }
 
 }  // namespace

@@ -31,6 +31,7 @@ EXTRA_DIST += \
 	tests/launcher_sshd.py \
 	tests/launcher_sshd_test.py \
 	tests/launcher_start_test.py \
+	tests/launcher_strangers_test.py \
 	tests/launcher_support.py \
 	tests/launcher_wiring_test.py \
 	tests/manual_test.py \
