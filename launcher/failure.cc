@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include "launcher/printable.h"
+
 #include <array>
 
 namespace aiacc::launcher {
@@ -63,7 +65,7 @@ std::span<const MessageKind> message_kinds() noexcept { return kKinds; }
 std::string_view message_name(MessageId id) noexcept { return kKinds[static_cast<std::size_t>(id)].name; }
 
 std::string message_line(MessageId id, std::string_view sentence) {
-  return fmt::format("aiaccrun: {} [{}]", sentence, message_name(id));
+  return fmt::format("aiaccrun: {} [{}]", printable(sentence), message_name(id));
 }
 
 LaunchError::LaunchError(MessageId id, int exit_code, std::string sentence)

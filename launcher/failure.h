@@ -83,7 +83,7 @@ struct MessageKind {
 std::span<const MessageKind> message_kinds() noexcept;
 std::string_view message_name(MessageId id) noexcept;
 
-// "aiaccrun: SENTENCE [AR-ID]", without a newline.
+// "aiaccrun: SENTENCE [AR-ID]", without a newline; what is not printable in the sentence stands as \xNN.
 std::string message_line(MessageId id, std::string_view sentence);
 
 // The launcher gives up; what() is the sentence without prefix and id.

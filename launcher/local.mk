@@ -68,6 +68,8 @@ launcher_sources += \
 	launcher/output_pump.h \
 	launcher/presence.cc \
 	launcher/presence.h \
+	launcher/printable.cc \
+	launcher/printable.h \
 	launcher/process_tree.cc \
 	launcher/process_tree.h \
 	launcher/roles.cc \
@@ -92,6 +94,7 @@ launcher_tests += \
 	launcher/options_test.cc \
 	launcher/plan_test.cc \
 	launcher/presence_test.cc \
+	launcher/printable_test.cc \
 	launcher/program_test.cc \
 	launcher/start_failure_test.cc \
 	launcher/starter_test.cc \
