@@ -15,6 +15,7 @@ namespace aiacc::launcher {
 namespace {
 
 constexpr Duration kEndLimit = std::chrono::seconds(10);  // between the end of its stream and that of the process
+constexpr Duration kMuteLimit = std::chrono::seconds(1);  // the same, of one that said no good-bye
 constexpr Duration kKillLimit = std::chrono::seconds(2);  // of a process that was killed
 constexpr Duration kErrorsLimit =
     std::chrono::milliseconds(200);                       // others may hold its stderr open, as ssh's master does
@@ -107,6 +108,7 @@ Task<void> HostLink::listen(Stop& stop) {
     co_await hear(hearing);
   } catch (const Error& error) {
     broken_ = error.message();
+    if (!up_ && error.code() == Code::kProtocol) attempt_.refused = "what answered is no agent: " + broken_;
   }
   hearing_ = nullptr;
   stop.throw_if_requested();
@@ -128,7 +130,7 @@ Task<void> HostLink::hear(Stop& stop) {
     attempt_.printed =
         std::string(scan.banner().substr(scan.banner().size() - std::min(scan.banner().size(), kErrorsKept)));
     if (!attempt_.refused.empty()) {
-      process_->signal_group(SIGKILL);
+      end_starter();
       co_return;
     }
   }
@@ -219,8 +221,9 @@ Task<void> HostLink::beat(Stop& stop) {
 
 Task<void> HostLink::end_of_process(Stop& stop) {
   // A channel that broke has nothing to wait for, but a keeper of this host still ends what its agent left.
-  const bool at_once = !broken_.empty() && !settings_.local;
-  for (const Duration limit : {at_once ? Duration::zero() : kEndLimit, kKillLimit}) {
+  Duration first = kEndLimit;
+  if (!settings_.local && !done_) first = broken_.empty() ? kMuteLimit : Duration::zero();
+  for (const Duration limit : {first, kKillLimit}) {
     Stop patience(stop);
     Deadline deadline(loop_, after(loop_.now(), limit), patience, "it does not end");
     try {
@@ -229,7 +232,7 @@ Task<void> HostLink::end_of_process(Stop& stop) {
     } catch (const Error&) {
       stop.throw_if_requested();
     }
-    if (!settings_.local) process_->signal_group(SIGKILL);
+    if (!settings_.local) end_starter();
   }
   if (!process_->err) co_return;
   Stop patience(stop);
@@ -245,10 +248,15 @@ Task<void> HostLink::flushed(Stop& stop) {
   if (up_ && !gone_) co_await sender_->flushed(stop);
 }
 
+void HostLink::end_starter() {
+  if (!process_->ended()) attempt_.ended_by_us = true;
+  process_->signal_group(SIGKILL);
+}
+
 void HostLink::hang_up() {
   if (std::exchange(hung_up_, true) || gone_ || process_ == nullptr) return;
   if (up_) return sender_->close();
-  process_->signal_group(SIGKILL);
+  end_starter();
   if (hearing_ != nullptr) {
     hearing_->request(std::make_exception_ptr(Error(Code::kAborted, "the job was given up before it was up")));
   }
@@ -256,7 +264,7 @@ void HostLink::hang_up() {
 
 void HostLink::abandon() {
   if (settings_.local || gone_ || process_ == nullptr) return;
-  process_->signal_group(SIGKILL);
+  end_starter();
   if (hearing_ == nullptr) return;
   hearing_->request(std::make_exception_ptr(Error(Code::kAborted, "it did not confirm the end of its ranks")));
 }
@@ -271,7 +279,7 @@ std::string HostLink::loss() const {
   if (!broken_.empty()) return broken_;
   std::string text = "its connection ended before the job did";
   const auto lines = last_lines(attempt_.errors, 1);
-  if (!settings_.local && attempt_.ended && !attempt_.ended->ok()) {
+  if (!settings_.local && !attempt_.ended_by_us && attempt_.ended && !attempt_.ended->ok()) {
     text += attempt_.ended->signal != 0
                 ? fmt::format(" ({} was killed by signal {}", attempt_.command.front(), attempt_.ended->signal)
                 : fmt::format(" ({} exited with {}", attempt_.command.front(), attempt_.ended->code);

@@ -90,6 +90,7 @@ class HostLink {
   Task<void> watch_starter(Stop& stop);
   Task<void> beat(Stop& stop);
   Task<void> end_of_process(Stop& stop);
+  void end_starter();
   void take(const wire::Frame& frame);
   void agent_up(const wire::Frame& frame);
 

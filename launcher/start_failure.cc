@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <array>
 
+#include "launcher/printable.h"
+
 namespace aiacc::launcher {
 
 namespace {
@@ -57,6 +59,10 @@ std::string with_host(std::string_view pattern, const std::string& host) {
 
 StartCause explain_end(const StartAttempt& attempt) {
   const io::ExitStatus status = *attempt.ended;
+  if (attempt.ended_by_us) {
+    return {MessageId::kStart, quoted(attempt.command.front()) + " closed its output before an agent spoke",
+            "try its command line by hand"};
+  }
   if (attempt.ssh && status.code == kSshFailed) {
     for (const SshSign& sign : kSshSigns) {
       if (attempt.errors.find(sign.text) == std::string::npos) continue;
@@ -83,21 +89,23 @@ std::string kind_of(const StartAttempt& attempt, const StartCause& cause) {
   return fmt::format("{} {} {}", static_cast<int>(cause.id), code, cause.what);
 }
 
-std::string shortened(const std::string& line) {
-  return line.size() <= kShownColumns ? line : line.substr(0, kShownColumns) + "...";
+std::string shown(const std::string& line) {
+  const std::string_view begin = shortened(line, kShownColumns);
+  return std::string(begin) + (begin.size() < line.size() ? "..." : "");
+}
+
+std::string end_of(const StartAttempt& attempt) {
+  if (attempt.ended_by_us) return "  it was still running, and was ended";
+  return attempt.ended->signal != 0 ? fmt::format("  it was killed by signal {}", attempt.ended->signal)
+                                    : fmt::format("  exit code {}", attempt.ended->code);
 }
 
 std::vector<std::string> evidence_of(const StartAttempt& attempt) {
   if (attempt.limit) return {};
   std::vector<std::string> lines = {"  command: " + quoted(attempt.command)};
-  if (attempt.ended) {
-    lines.push_back(attempt.ended->signal != 0 ? fmt::format("  it was killed by signal {}", attempt.ended->signal)
-                                               : fmt::format("  exit code {}", attempt.ended->code));
-  }
-  for (const std::string& line : last_lines(attempt.errors, kShownLines))
-    lines.push_back("  stderr: " + shortened(line));
-  for (const std::string& line : last_lines(attempt.printed, kShownLines))
-    lines.push_back("  printed: " + shortened(line));
+  if (attempt.ended) lines.push_back(end_of(attempt));
+  for (const std::string& line : last_lines(attempt.errors, kShownLines)) lines.push_back("  stderr: " + shown(line));
+  for (const std::string& line : last_lines(attempt.printed, kShownLines)) lines.push_back("  printed: " + shown(line));
   return lines;
 }
 
@@ -108,8 +116,10 @@ std::vector<std::string> last_lines(const std::string& text, std::size_t count) 
   for (std::size_t begin = 0; begin < text.size();) {
     const std::size_t end = std::min(text.find('\n', begin), text.size());
     std::string line;
-    for (const char c : text.substr(begin, end - begin)) {
-      if (c == '\t' || static_cast<unsigned char>(c) >= ' ') line += c;  // no escape sequences of strangers
+    for (std::string_view rest = std::string_view(text).substr(begin, end - begin); !rest.empty();) {
+      const std::size_t length = rest.front() == '\t' ? 1 : printable_length(rest);  // no escape sequences of strangers
+      line += rest.substr(0, length);
+      rest.remove_prefix(std::max<std::size_t>(length, 1));
     }
     if (line.find_first_not_of(" \t") != std::string::npos) lines.push_back(std::move(line));
     begin = end + 1;

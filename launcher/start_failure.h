@@ -20,6 +20,7 @@ struct StartAttempt {
   bool not_found = false;
   bool limit = false;                   // no more processes or descriptors here
   std::optional<io::ExitStatus> ended;  // how it ended, if it did
+  bool ended_by_us = false;             // it would have run on
   std::string errors;                   // the end of what it wrote to standard error
   std::string printed;                  // what it printed where an agent should have spoken
   std::string refused;                  // a sentence of ours: another version, silence, no protocol

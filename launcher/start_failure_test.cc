@@ -46,6 +46,9 @@ TEST(StartFailure, OtherEnds) {
   StartAttempt attempt = by_ssh("b", 0, "");
   attempt.ended = io::ExitStatus{0, 9};
   EXPECT_NE(explain(attempt).what.find("signal 9"), std::string::npos);
+  attempt.ended_by_us = true;
+  EXPECT_EQ(explain(attempt).what, "ssh closed its output before an agent spoke") << "the signal was ours";
+  EXPECT_EQ(report({attempt})[0].evidence[1], "  it was still running, and was ended");
   attempt.not_run = "cannot start 'ssh': there is no such program in PATH";
   attempt.not_found = true;
   EXPECT_EQ(explain(attempt).id, MessageId::kSshMissing);
@@ -69,6 +72,10 @@ TEST(StartFailure, HostsWithOneCauseShareOneReport) {
 
 TEST(StartFailure, WhatAStrangerPrintsIsHarmless) {
   EXPECT_EQ(last_lines("one\ntwo\x1b[2Jx\r\n\n \nthree", 2), (std::vector<std::string>{"two[2Jx", "three"}));
+  EXPECT_EQ(last_lines("\x9b"
+                       "2J\xc2\x9b\x7f gr\xc3\xbc\xc3\x9f",
+                       1),
+            (std::vector<std::string>{"2J gr\xc3\xbc\xc3\x9f"}));
   EXPECT_TRUE(last_lines("\n\n", 3).empty());
 }
 

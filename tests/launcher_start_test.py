@@ -71,12 +71,36 @@ def test_a_banner_is_skipped():
 
 
 def test_noise_without_an_end():
-    refused(start(script("noise", only("b", "exec yes noise;"))), "AR-START", "host b:", "64 KiB", "printed: noise")
+    refused(start(script("noise", only("b", "exec yes noise;"))), "AR-START", "host b:", "64 KiB", "printed: noise",
+            "it was still running, and was ended")
+
+
+def test_noise_where_the_agents_first_message_should_be():
+    by = script("noise-then", only("b", '"$@" | { head -c 44; exec yes noise; };'))
+    refused(start(by, env={"AIACC_LEASE": "1s"}), "AR-START", "host b:", "what answered is no agent: a frame announces 1936289646 bytes")
+
+
+def test_what_is_printed_reaches_no_terminal_as_it_is():
+    by = script("binary", only("b", r"printf 'one\033[2J\302\233\177\200 gr\303\274n\n' >&2; exit 1;"))
+    err = start(by)[2]
+    assert "  stderr: one[2J gr\u00fcn\n" in err, err
+
+
+def test_an_output_that_is_closed_while_the_starter_lives_on():
+    """Nobody speaks for the host any more; it is not waited for until the starter ends."""
+    by = script("mute", only("b", "exec >&-; exec sleep 1000;"))
+    refused(start(by, env={"AIACC_INIT_TIMEOUT": "60s"}), "AR-START", "host b:", "closed its output before an agent spoke")
+    by = script("mute-later", only("b", '{ "$@" | head -c 400; } ; exec >&-; exec sleep 1000;'))
+    job = Job([*PRETEND, by, "-H", "a,b,c", "sleep", "1000"], env={"AIACC_LEASE": "1s"})
+    code, _, err = job.finish()
+    print(f"lost after {job.took:.2f} s")
+    assert code == 125 and "host b was lost: its connection ended before the job did;" in err, err
+    assert job.took < 10
 
 
 def test_a_host_that_only_echoes():
     refused(start(script("echo", only("b", "exec cat;")), env={"AIACC_INIT_TIMEOUT": "1s"}), "AR-START", "host b:",
-            "no agent spoke within 1 s")
+            "no agent spoke within 1 s", "it was still running")
 
 
 def test_one_line_when_hosts_are_slow():
