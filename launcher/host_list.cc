@@ -6,7 +6,9 @@
 #include <array>
 #include <charconv>
 
+#include "base/io/resolve.h"
 #include "base/nearest.h"
+#include "launcher/printable.h"
 
 namespace aiacc::launcher {
 
@@ -14,6 +16,8 @@ namespace {
 
 constexpr int kMaxSlots = 100'000;  // a slip of the finger beyond this
 constexpr int kMaxPort = 65'535;
+constexpr std::size_t kMaxNameBytes = 255;  // of the domain name system, and more than any account's
+constexpr std::size_t kShownBytes = 40;     // of an entry that is too long
 constexpr std::array<std::string_view, 3> kKeys = {"slots", "port", "user"};
 constexpr std::string_view kBlanks = " \t\r\v\f";
 
@@ -39,10 +43,24 @@ int read_number(std::string_view text, int highest) {
 void check_name(std::string_view where, std::string_view entry, std::string_view name, std::string_view what,
                 bool (*allowed)(char)) {
   if (name.empty()) bad_entry(where, entry, fmt::format("names no {}", what));
-  if (name.front() == '-') bad_entry(where, entry, fmt::format("has a {} that begins with a dash", what));
-  for (const char c : name) {
-    if (!allowed(c)) bad_entry(where, entry, fmt::format("has a character that no {} name has ('{}')", what, c));
+  if (name.size() > kMaxNameBytes) {
+    bad_entry(where, shortened(entry, kShownBytes),
+              fmt::format("... has a {} name of {} characters; {} are possible", what, name.size(), kMaxNameBytes));
   }
+  if (name.front() == '-') bad_entry(where, entry, fmt::format("has a {} that begins with a dash", what));
+  const auto bad = std::find_if_not(name.begin(), name.end(), allowed);
+  if (bad == name.end()) return;
+  const std::string_view rest = name.substr(static_cast<std::size_t>(bad - name.begin()));
+  bad_entry(where, entry,
+            fmt::format("has a character that no {} name has ('{}')", what,
+                        rest.substr(0, std::max<std::size_t>(printable_length(rest), 1))));
+}
+
+// A name with colons is an address: in "a:2:3" somebody has left out or added one.
+void check_colons(std::string_view where, std::string_view entry, std::string_view name) {
+  if (name.find(':') == std::string_view::npos || io::is_numeric_address(std::string(name.substr(0, name.find('%')))))
+    return;
+  bad_entry(where, entry, fmt::format("has colons and is no IPv6 address ('{}')", name));
 }
 
 int read_slots(std::string_view where, std::string_view entry, std::string_view text) {
@@ -80,6 +98,7 @@ HostSpec parse_entry(std::string_view where, std::string_view entry, bool* has_s
     *has_slots = true;
   }
   check_name(where, entry, name, "host", is_host_character);
+  check_colons(where, entry, name);
   spec.name = std::string(name);
   if (*has_slots) spec.slots = read_slots(where, entry, slots);
   return spec;

@@ -37,12 +37,37 @@ TEST(HostFile, BothStyles) {
 }
 
 TEST(HostFile, BadLinesAreNamed) {
-  for (const char* bad : {"a slots=0", "a slots=x", "a slots=", "a slots", "a 4", "a:0", "a port=0", "a port=65536",
-                          "a:2 slots=2", "a slots=2 slots=3", "a port=1 port=2", "ann@a user=bob",
-                          "a user=", "a user=-l", "-oProxyCommand=x", "a;b", "a slots=99999999999", "@a", "a@"}) {
+  for (const char* bad : {"a slots=0",
+                          "a slots=x",
+                          "a slots=",
+                          "a slots",
+                          "a 4",
+                          "a:0",
+                          "a port=0",
+                          "a port=65536",
+                          "a:2 slots=2",
+                          "a slots=2 slots=3",
+                          "a port=1 port=2",
+                          "ann@a user=bob",
+                          "a user=",
+                          "a user=-l",
+                          "a:2:3",
+                          "a:2:3 slots=2",
+                          "[a:2]:3",
+                          "::g",
+                          "[::1%]x",
+                          "-oProxyCommand=x",
+                          "a;b",
+                          "a slots=99999999999",
+                          "@a",
+                          "a@"}) {
     EXPECT_NE(refusal(std::string("ok\n") + bad + "\n").find("line 2 of hosts"), std::string::npos) << bad;
   }
   EXPECT_NE(refusal("a slot=3").find("slots="), std::string::npos);
+  EXPECT_NE(refusal("host:22:4").find("is no IPv6 address"), std::string::npos);
+  EXPECT_NE(refusal("gr\xc3\xbc\xc3\x9f").find("('\xc3\xbc')"), std::string::npos) << "the whole character";
+  EXPECT_NE(refusal(std::string(256, 'a')).find("256 characters"), std::string::npos);
+  EXPECT_LT(refusal(std::string(100'000, 'a')).size(), 300u);
 }
 
 TEST(HostFile, AnEmptyOneIsAnError) {
@@ -64,8 +89,11 @@ TEST(HostFile, AnyBytesAreReadToAnEnd) {
 }
 
 TEST(HostList, UsersAndPlaces) {
-  const auto hosts = parse_hosts("-H", "ann@a:4,b,bob@[::1]:2");
-  EXPECT_EQ(hosts, (std::vector<HostSpec>{{"a", 4, "ann", 0, ""}, {"b", 1, "", 0, ""}, {"::1", 2, "bob", 0, ""}}));
+  const auto hosts = parse_hosts("-H", "ann@a:4,b,bob@[::1]:2,fe80::1%eth0");
+  EXPECT_EQ(
+      hosts,
+      (std::vector<HostSpec>{
+          {"a", 4, "ann", 0, ""}, {"b", 1, "", 0, ""}, {"::1", 2, "bob", 0, ""}, {"fe80::1%eth0", 1, "", 0, ""}}));
   EXPECT_EQ(hosts[1].where, "-H");
 }
 

@@ -69,6 +69,8 @@ def test_a_host_file(tmp_path):
     ("a\nb slot=2\n", ["line 2 of", "slots="]),
     ("ann@a\nbob@a\n", ["line 1 of", "line 2 of", "ann", "bob"]),
     ("a port=22\n\na port=2222\n", ["line 1 of", "line 3 of", "22", "2222"]),
+    ("a\0b slots=2\n", ["line 1 of", r"'a\x00b'"]),
+    ("host:22:4\n", ["line 1 of", "is no IPv6 address"]),
     ("", ["names no host"]),
     (None, ["cannot be read"]),
 ])

@@ -40,6 +40,9 @@ REFUSED = [
     (["-H", "ann@a,bob@a", "true"], 2, "AR-HOSTS", ["host a", "ann", "bob"]),
     (["-H", "-oProxyCommand=x", "true"], 2, "AR-HOSTS", ["begins with a dash"]),
     (["-H", "localhost:x", "true"], 2, "AR-HOSTS", ["localhost:x"]),
+    (["-H", "a:2:3", "true"], 2, "AR-HOSTS", ["'a:2:3' has colons and is no IPv6 address"]),
+    (["-H", "größer", "true"], 2, "AR-HOSTS", ["'ö'"]),
+    (["-np", "1", "no\nsuch\x1b[2J"], 127, "AR-PROGRAM", [r"no\x0asuch\x1b[2J"]),
     (["-np", "1", "-x", "NOT_SET_ANYWHERE", "true"], 2, "AR-VARIABLE", ["NOT_SET_ANYWHERE"]),
     (["-np", "1", "--bind-to", "cor", "true"], 2, "AR-VALUE", ["'cor'", "core"]),
     (["-np", "1", "--timeout", "soon", "true"], 2, "AR-VALUE", ["--timeout", "'soon'"]),
@@ -73,6 +76,19 @@ def test_program_is_looked_up_where_the_ranks_are(tmp_path):
     assert "found at" in run("--dry-run", "-np", "1", "--wdir", str(tmp_path), "./our-script").stdout
     assert "found at" in run("--dry-run", "-np", "1", "-x", f"PATH={tmp_path}", "our-script").stdout
     assert "would end with 127" in run("--dry-run", "-np", "1", "our-script").stdout
+
+
+def test_a_directory_that_was_removed(tmp_path):
+    script = 'mkdir gone && cd gone && rmdir ../gone && exec "$@"'
+
+    def from_nowhere(*words):
+        return subprocess.run(["sh", "-c", script, "sh", AIACCRUN, *words], cwd=tmp_path, capture_output=True, text=True, timeout=60)
+
+    refused = from_nowhere("-np", "1", "true")
+    assert (refused.returncode, refused.stdout) == (2, "")
+    assert re.fullmatch(r"aiaccrun: [^\n]+ does not exist any more; [^\n]+--wdir[^\n]+ \[AR-WDIR\]\n", refused.stderr), refused.stderr
+    elsewhere = from_nowhere("-np", "1", "--wdir", "/", "pwd")
+    assert (elsewhere.returncode, elsewhere.stdout) == (0, "/\n"), elsewhere.stderr
 
 
 @pytest.mark.parametrize("name", ["localhost", "127.0.0.1", "[::1]", socket.gethostname()])
