@@ -41,7 +41,8 @@ int print(const std::string& text) {
 Surroundings look_around(const io::Host& host) {
   Surroundings here;
   here.host_name = host.name();
-  here.cwd = std::filesystem::current_path().string();
+  std::error_code removed;
+  here.cwd = std::filesystem::current_path(removed).string();  // empty: it is not there any more
   here.environment = process_environment();
   here.terminal = ::isatty(STDOUT_FILENO) == 1;
   std::error_code none;

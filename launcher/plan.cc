@@ -12,8 +12,14 @@ namespace aiacc::launcher {
 namespace {
 
 std::string absolute(const std::string& directory, const std::string& from) {
+  if (directory.starts_with('/')) return directory;
+  if (from.empty()) {
+    throw UsageError(
+        MessageId::kWdir,
+        "the working directory of aiaccrun does not exist any more; go to one that does, or give --wdir an "
+        "absolute path");
+  }
   if (directory.empty()) return from;
-  if (directory.front() == '/') return directory;
   return from + (from.ends_with('/') ? "" : "/") + directory;
 }
 

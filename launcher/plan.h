@@ -17,7 +17,7 @@ namespace aiacc::launcher {
 // What the launcher finds when it starts. Taken once, by main.
 struct Surroundings {
   std::string host_name;
-  std::string cwd;                       // absolute
+  std::string cwd;                       // absolute; empty if aiaccrun's directory was removed
   std::vector<std::string> environment;  // "NAME=value"
   std::string program;                   // this aiaccrun: what runs on other hosts too
   bool terminal = false;                 // aiaccrun's standard output is one

@@ -348,6 +348,24 @@ TEST(Plan, DirectoryAndCommand) {
   EXPECT_EQ(p.argv, (Words{"p", "-a"}));
 }
 
+TEST(Plan, ADirectoryThatIsGoneIsMissedOnlyWhereItIsNeeded) {
+  Surroundings here = surroundings();
+  here.cwd.clear();
+  EXPECT_EQ(plan("-np 1 --wdir /tmp p", here).cwd, "/tmp");
+  for (const char* line : {"-np 1 p", "-np 1 --wdir run p"}) {
+    EXPECT_THROW(
+        {
+          try {
+            plan(line, here);
+          } catch (const UsageError& error) {
+            EXPECT_EQ(error.id(), MessageId::kWdir);
+            throw;
+          }
+        },
+        UsageError);
+  }
+}
+
 TEST(Placement, BindingsAreByLocalRank) {
   const Placement p = place(plan("-np 2 p"));
   EXPECT_EQ(format_cpus(p.binding.cpus[1]), "8-15");
