@@ -53,6 +53,19 @@ def test_bad_data_is_one_sentence(tmp_path):
     assert f"{bad}: line 1 is not 64 pixels and a digit" in run.stderr
 
 
+def test_who_may_not_make_hosts_is_told_what_is_needed(tmp_path):
+    """As an ordinary user where there are no namespaces for one: what makes them is replaced."""
+    tools = {"id": "echo 1000", "unshare": 'echo "unshare: unshare failed: Operation not permitted" >&2; exit 1'}
+    for name, body in tools.items():
+        (tmp_path / name).write_text(f"#!/bin/sh\n{body}\n")
+        (tmp_path / name).chmod(0o755)
+    environment = {"PATH": f"{tmp_path}:/usr/bin:/bin"}
+    demo = subprocess.run([SOURCE / "examples/digits/demo-hosts", BIN, DATA, SOURCE / "tests/namespace_hosts.py"], env=environment,
+                          stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=60)
+    assert (demo.returncode, demo.stdout) == (1, "")
+    assert re.fullmatch(r"demo-hosts: [^\n]+ Operation not permitted; run it as root, or [^\n]+\n", demo.stderr), demo.stderr
+
+
 def test_data_are_the_1797_images():
     lines = DATA.read_text().splitlines()
     assert len(lines) == 1797
