@@ -5,12 +5,13 @@ import pathlib
 import re
 import signal
 import socket
+import subprocess
 import sys
 
 import pytest
 
-from launcher_hosts_support import ENTER, HELLO, LOGIN, PRETEND, RELAY
-from launcher_support import Job, closing_line, run, users
+from launcher_hosts_support import ENTER, HELLO, LOGIN, PRETEND, RELAY, script
+from launcher_support import Job, closing_line, compiled, run, users
 
 
 def on(hosts, *arguments, by=ENTER, **kwargs):
@@ -126,6 +127,23 @@ def test_the_first_failure_counts_wherever_it_is():
     code, _, err = on("a:2,b:2", "sh", "-c", "case $RANK in 3) exit 7;; esac; exec sleep 1000").finish()
     assert code == 7
     assert re.search(r"rank 3 on host b exited with status 7 after .* 3 others stopped", closing_line(err))
+
+
+def test_clocks_a_day_apart():
+    if subprocess.run(["unshare", "--time", "--fork", "true"], capture_output=True).returncode != 0:
+        pytest.skip("no clock of its own can be given to a process here")
+    by = script("day", """case $1 in
+b) before="unshare --time --boottime 86400 --monotonic 86400 --fork --kill-child";;
+c) before="unshare --time --boottime 172800 --monotonic 172800 --fork --kill-child";;
+esac; shift; exec $before "$@"\n""")
+    rank = compiled("tests/programs/rank.c")
+    code, out, err = on("a,b,c", "sh", "-c", f"cut -d. -f1 /proc/uptime; exec {rank} loop 1", by=by, env={"AIACC_LEASE": "2s"}).finish()
+    assert (code, err) == (0, ""), err
+    first, second, third = sorted(map(int, out.split()))
+    assert second - first > 80000 and third - second > 80000
+    code, _, err = on("a,b,c", "sh", "-c", f"trap '' TERM; exec {rank} death kill", by=by).finish()
+    assert code == 137 and "rank 1 on host b was killed by signal 9" in closing_line(err), err
+    assert all(f"survivor {number}: peer failed, rank 1: " in err for number in (0, 2)), err
 
 
 def test_128_plus_the_signal_of_a_rank_of_another_host():
