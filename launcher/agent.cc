@@ -139,6 +139,7 @@ void Agent::handle(const wire::Frame& frame) {
       const auto lost = frame.as<wire::LoseRank>();
       return fence().lose_remote(lost.rank, lost.sentence);
     }
+    case wire::RanksMissing::kType: return fence().tell_missing(frame.as<wire::RanksMissing>().sentence);
     case wire::AskEnds::kType: return asked_.set();
     case wire::DropOutput::kType:
       for (CreditGate& gate : gates_) gate.drop();

@@ -6,6 +6,7 @@
 #include <csignal>
 #include <utility>
 
+#include "launcher/attendance.h"
 #include "launcher/process_tree.h"
 
 namespace aiacc::launcher {
@@ -14,8 +15,9 @@ namespace {
 
 constexpr Duration kLastLineLimit = std::chrono::milliseconds(500);  // for the closing line, also after a third Ctrl-C
 constexpr Duration kFlushLimit = std::chrono::seconds(1);
-constexpr Duration kAbandonAfter = std::chrono::seconds(5);  // SIGKILL was sent because the user asked for it
-constexpr std::uint64_t kCreditSteps = 8;                    // credit goes back in so many parts
+constexpr Duration kAbandonAfter = std::chrono::seconds(5);      // SIGKILL was sent because the user asked for it
+constexpr Duration kQuietDoor = std::chrono::milliseconds(200);  // no rank says hello: those that wait may know of whom
+constexpr std::uint64_t kCreditSteps = 8;                        // credit goes back in so many parts
 
 std::vector<std::size_t> hosts_of_ranks(const std::vector<wire::StartJob>& jobs) {
   const std::vector<std::uint32_t>& hosts = jobs.front().hosts_of_ranks;
@@ -128,7 +130,10 @@ void Head::rank_changed(const HostLink& link, const wire::RankChanged& message) 
   std::optional<RankFailure> failure;
   switch (static_cast<RankPhase>(message.phase)) {
     case RankPhase::kSpawned: break;
-    case RankPhase::kConnected: failure = rules_.connected(message.rank, since_start); break;
+    case RankPhase::kConnected:
+      failure = rules_.connected(message.rank, since_start);
+      loop_.arm(missing_, after(loop_.now(), kQuietDoor));
+      break;
     case RankPhase::kInitialised: rules_.initialised(message.rank); break;
     case RankPhase::kFinalized: rules_.finalized(message.rank); break;
     case RankPhase::kExited:
@@ -139,6 +144,20 @@ void Head::rank_changed(const HostLink& link, const wire::RankChanged& message) 
   if (failure && begin_end(Cause::kRank)) end_job();
   if (rules_.undecided()) look_for_cause();
   if (rules_.all_exited()) arm_flush();
+}
+
+void Head::tell_who_is_missing() {
+  std::vector<HostAttendance> hosts;
+  for (const auto& link : links_) hosts.push_back({link->name(), {}, {}});
+  for (std::size_t rank = 0; rank < hosts_of_ranks_.size(); ++rank) {
+    HostAttendance& host = hosts[hosts_of_ranks_[rank]];
+    const RankPhase phase = rules_.phase(static_cast<int>(rank));
+    const bool came = phase == RankPhase::kConnected || phase == RankPhase::kInitialised;
+    (came ? host.came : host.missing).push_back(static_cast<int>(rank));
+  }
+  wire::RanksMissing message;
+  message.sentence = attendance_text(hosts);
+  if (!message.sentence.empty()) to_all(message);
 }
 
 // A rank failed because it had lost another: every host is asked what ended there. One that does not answer is lost, at the
@@ -223,7 +242,7 @@ bool Head::begin_end(Cause cause) {
     verdict_.failed_host = host_of(verdict_.failure->rank);
   }
   rules_.stop_counting();
-  for (Alarm* alarm : {&timeout_, &slow_start_, &start_limit_, &start_failed_}) alarm->disarm();
+  for (Alarm* alarm : {&missing_, &timeout_, &slow_start_, &start_limit_, &start_failed_}) alarm->disarm();
   return true;
 }
 
@@ -339,6 +358,7 @@ void Head::flush_expired() {
 Task<void> Head::conclude(Stop& stop) {
   co_await over_.wait(stop);
   timeout_.disarm();
+  missing_.disarm();
   // A keeper ends what an agent that died left behind. It is ours to end if the keeper died too.
   const bool all_done = std::all_of(links_.begin(), links_.end(), [](const auto& one) { return one->done(); });
   if (!all_done) co_await end_descendants(loop_, host_, kShortGrace, stop);

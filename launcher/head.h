@@ -86,6 +86,7 @@ class Head final : private Sink::Owner, private HostLink::Owner {
   void host_ready(const HostLink& link, const wire::HostReady& message);
   void lose_rank(const HostLink& link, const wire::LoseRank& message);
   void lose_host(const HostLink& link, MessageId id, const std::string& sentence);
+  void tell_who_is_missing();
   void look_for_cause();
   void cause_is_known();
   void check_rank(const HostLink& link, int rank) const;
@@ -135,6 +136,7 @@ class Head final : private Sink::Owner, private HostLink::Owner {
   std::optional<MachineCensus> census_;
   std::vector<std::vector<int>> same_machines_;
   Escalation escalation_;
+  Alarm missing_{*this, &Head::tell_who_is_missing};
   Alarm timeout_{*this, &Head::timed_out};
   Alarm flush_{*this, &Head::flush_expired};
   Alarm abandon_{*this, &Head::abandon_hosts};

@@ -305,6 +305,12 @@ void HelloServer::refuse_world(Code code, const std::string& sentence) {
   refuse_waiting(*no_fence_);
 }
 
+void HelloServer::tell_missing(const std::string& sentence) {
+  wire::Missing message;
+  message.sentence = sentence;
+  for (Session* session : waiting()) session->sender.send(message);
+}
+
 void HelloServer::welcome(const std::vector<Session*>& sessions, const wire::OpenWorld& world) {
   SharedSegment segment;
   try {

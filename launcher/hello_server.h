@@ -87,6 +87,8 @@ class HelloServer {
   // Processes of other users that called here, and whom ranks of this host turned away, as they said when they left, or lost a
   // peer.
   std::uint64_t strangers() const noexcept { return strangers_; }
+  // To all that wait for the others: who is missing.
+  void tell_missing(const std::string& sentence);
   // A rank of another host is gone without leaving.
   void lose_remote(int rank, const std::string& sentence);
 

@@ -2,6 +2,8 @@
 liblauncher_la_LIBADD = libaiacc_topology.la libaiacc_options.la
 
 launcher_sources += \
+	launcher/attendance.cc \
+	launcher/attendance.h \
 	launcher/binding.cc \
 	launcher/binding.h \
 	launcher/environment.cc \
@@ -85,6 +87,7 @@ launcher_sources += \
 
 launcher_tests += \
 	launcher/agent_test.cc \
+	launcher/attendance_test.cc \
 	launcher/launch_sim_test.cc \
 	launcher/binding_test.cc \
 	launcher/channel_start_test.cc \

@@ -49,7 +49,7 @@ Task<Birth> AgentBootstrap::join(Stop& stop) {
   hello.size = size_;
   if (data_listener_ != nullptr) hello.data_port = data_listener_->address().port;
   co_await channel_->send(hello, stop);
-  const std::optional<wire::Frame> answer = co_await channel_->receive(stop);
+  const std::optional<wire::Frame> answer = co_await wait_for_others(stop);
   if (!answer) {
     throw Error(Code::kPeerFailed,
                 fmt::format("the agent closed its connection with rank {} before the job came together: "
@@ -63,6 +63,21 @@ Task<Birth> AgentBootstrap::join(Stop& stop) {
   const auto welcome = answer->as<wire::Welcome>();
   Fd segment = io::take_descriptor(channel_->stream());
   co_return birth_of(welcome, std::move(segment));
+}
+
+// The agent's answer. Meanwhile it tells who is missing, which is what to say when the time is over.
+Task<std::optional<wire::Frame>> AgentBootstrap::wait_for_others(Stop& stop) {
+  std::string missing = "perhaps another rank has not called aiacc_init";
+  try {
+    for (;;) {
+      std::optional<wire::Frame> frame = co_await channel_->receive(stop);
+      if (!frame || frame->type != wire::Missing::kType) co_return frame;
+      missing = frame->as<wire::Missing>().sentence;
+    }
+  } catch (const Error& error) {
+    if (error.code() != Code::kTimeout) throw;
+    throw Error(Code::kTimeout, fmt::format("{}: {}", error.message(), missing));
+  }
 }
 
 Birth AgentBootstrap::birth_of(const wire::Welcome& welcome, Fd segment) {

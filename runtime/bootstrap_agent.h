@@ -32,6 +32,7 @@ class AgentBootstrap final : public Bootstrap, private Root::Owner {
   Task<void> leave(Stop& stop) override;
 
  private:
+  Task<std::optional<wire::Frame>> wait_for_others(Stop& stop);
   Birth birth_of(const wire::Welcome& welcome, Fd segment);
   std::unique_ptr<MessagePort> port_of(const wire::Welcome& welcome, const View& world);
   Task<void> listen();

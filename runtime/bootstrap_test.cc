@@ -72,7 +72,8 @@ class StandInAgent {
   }
   int on_host(int host) const { return (ranks_ + hosts_ - 1 - host) / hosts_; }
 
-  std::optional<wire::Refused> refuse;  // everybody, with this
+  std::optional<wire::Refused> refuse;   // everybody, with this
+  std::optional<wire::Missing> missing;  // said to everybody that waits
   std::vector<wire::Hello> hellos;
   std::vector<std::pair<int, int>> peers_lost;  // by whom, whom
 
@@ -120,6 +121,7 @@ class StandInAgent {
       session.channel->stream().shutdown_write();
       co_return;
     }
+    if (missing) co_await session.channel->send(*missing, stop_);
     if (static_cast<int>(hellos.size()) == ranks_) {
       for (Session& waiting : sessions_) co_await welcome(waiting);
     }
@@ -210,20 +212,44 @@ INSTANTIATE_TEST_SUITE_P(Providers, BootstrapConformance,
                                          Make([] { return std::make_unique<RendezvousWorld>(7); }),
                                          Make([] { return std::make_unique<RendezvousWorld>(3, false); })));
 
-// What the join of rank 0 ended with.
-Error join_error(RealWorld& world) {
+// What the join of rank 0 ended with, at the latest after `limit`.
+Error join_error(RealWorld& world, Duration limit = std::chrono::seconds(60)) {
   std::exception_ptr ended;
   std::vector<Task<void>> tasks;
-  tasks.push_back([](Bootstrap* provider, std::exception_ptr* error) -> Task<void> {
+  tasks.push_back([](Loop* loop, Duration patience, Bootstrap* provider, std::exception_ptr* error) -> Task<void> {
     Stop stop;
+    const Deadline deadline(*loop, after(loop->now(), patience), stop, "too late");
     try {
       co_await provider->join(stop);
     } catch (...) {
       *error = std::current_exception();
     }
-  }(&world.provider(0), &ended));
+  }(&world.loop(), limit, &world.provider(0), &ended));
   world.run(std::move(tasks));
   return as_error(ended);
+}
+
+TEST(AgentBootstrap, SaysAtItsDeadlineWhoIsMissing) {
+  AgentWorld alone(2);
+  EXPECT_EQ(join_error(alone, std::chrono::milliseconds(50)).message(),
+            "too late: perhaps another rank has not called aiacc_init");
+  AgentWorld told(2);
+  told.agent().missing = wire::Missing{"rank 1 did not come"};
+  const Error error = join_error(told, std::chrono::milliseconds(50));
+  EXPECT_EQ(error.message(), "too late: rank 1 did not come");
+  EXPECT_EQ(error.code(), Code::kTimeout);
+}
+
+TEST(AgentBootstrap, GoesOnWhenTheMissingHaveCome) {
+  AgentWorld world(1);
+  world.agent().missing = wire::Missing{"rank 1 did not come"};
+  std::vector<Task<void>> tasks;
+  tasks.push_back([](Bootstrap* provider) -> Task<void> {
+    Stop stop;
+    const Birth birth = co_await provider->join(stop);
+    EXPECT_EQ(birth.host_name, "here");
+  }(&world.provider(0)));
+  world.run(std::move(tasks));
 }
 
 TEST(AgentBootstrap, SaysWhoItIsAndTellsWhyItWasRefused) {

@@ -41,9 +41,7 @@ void RealContext::be_born(const MakeBootstrap& make_bootstrap) {
   bootstrap_ = make_bootstrap(loop_);
   LaneTask::run(
       lane_, config_.init_timeout,
-      fmt::format("the job did not come together within {:.6g} s (AIACC_INIT_TIMEOUT): perhaps another rank has "
-                  "not called aiacc_init",
-                  seconds(config_.init_timeout)),
+      fmt::format("the job did not come together within {:.6g} s (AIACC_INIT_TIMEOUT)", seconds(config_.init_timeout)),
       [this](Stop& stop) { return be_born_on_lane(stop); });
 }
 

@@ -249,6 +249,17 @@ def test_1_a_rank_that_never_comes_while_ranks_of_another_host_wait():
     assert code == 1 and "rank 1 on host b exited with status 0 and never initialised" in closing_line(err)
 
 
+@pytest.mark.parametrize("hosts, missing", [
+    (["a:2,b:2"], "3 of 4 ranks called aiacc_init: 0-1 on host a, 2 on host b; 3 on host b did not"),
+    (["localhost:4"], f"3 of 4 ranks called aiacc_init: 0-2 on host {socket.gethostname()}; 3 on host {socket.gethostname()} did not"),
+], ids=["two", "one"])
+def test_a_rank_that_never_comes_is_named_by_those_that_wait(hosts, missing):
+    rank = compiled("tests/programs/rank.c")
+    code, out, err = on(*hosts, "-x", "AIACC_INIT_TIMEOUT=1500ms", "sh", "-c", f"[ $RANK = 3 ] && exec sleep 1000; exec {rank} barrier").finish()
+    assert (code, out) == (107, ""), err
+    assert f"the job did not come together within 1.5 s (AIACC_INIT_TIMEOUT): {missing}\n" in err, err
+
+
 def test_master_address_is_rank_0s():
     code, out, _ = on("a,b", "sh", "-c", "echo $MASTER_ADDR $MASTER_PORT").finish()
     assert code == 0

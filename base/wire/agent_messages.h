@@ -2,7 +2,7 @@
 //
 // Framing is base/wire/frame.h's; base/wire/codec.h makes encoder, decoder and limits from each message's `fields`. State machine of a rank:
 //
-//   connect → Hello → (Welcome + the segment's descriptor | Refused) → (RankLost | PeerLost)* → Leave → Gone
+//   connect → Hello → Missing* → (Welcome + the segment's descriptor | Refused) → (RankLost | PeerLost)* → Leave → Gone
 //
 // The agent knows who is calling by SO_PEERCRED: the caller's user, and that its process descends from a rank it started.
 #pragma once
@@ -62,6 +62,13 @@ struct Refused {
   std::int32_t code = 0;  // aiacc::Code
   std::string sentence;
   auto fields() { return std::tie(code, sentence); }
+};
+
+// Agent → rank that waits for others: who has come so far, and who has not. The rank says it if its time ends.
+struct Missing {
+  static constexpr std::uint16_t kType = 8;
+  std::string sentence;
+  auto fields() { return std::tie(sentence); }
 };
 
 // Agent → rank: that rank is gone without leaving; no more is heard of it.

@@ -2,7 +2,7 @@
 // host, the streams of ssh or another starter to any other. Frames are base/wire/frame.h's, up to kLargestFrameBytes: a
 // StartJob carries environments.
 //
-//   aiaccrun → agent    Greeting → LookFor? → StartJob → StartRanks → (SignalRanks | EndRanks | Credit | OpenWorld | RefuseWorld | LoseRank | AskEnds)*
+//   aiaccrun → agent    Greeting → LookFor? → StartJob → StartRanks → (SignalRanks | EndRanks | Credit | OpenWorld | RefuseWorld | LoseRank | AskEnds | RanksMissing)*
 //                       → DropOutput? → end of stream
 //   agent → aiaccrun    the answer to the marker, which is no frame → AgentUp → Found? → (Prepared | NotStarted)
 //                       → (Started | NotStarted) → (Output | RankChanged | RankStopped | Notice | HostReady | LoseRank | EndsTold)* → JobEnded
@@ -146,6 +146,13 @@ struct LoseRank {
 struct AskEnds {
   static constexpr std::uint16_t kType = 110;
   auto fields() { return std::tie(); }
+};
+
+// Ranks have said hello and others have not, and for a moment nobody came. Passed on to those that wait (Missing).
+struct RanksMissing {
+  static constexpr std::uint16_t kType = 112;
+  std::string sentence;
+  auto fields() { return std::tie(sentence); }
 };
 
 // To the process group of every rank.
