@@ -55,6 +55,13 @@ def test_the_tables_have_each_message_and_structure_with_its_fields(heading, hea
     assert not superfluous
 
 
+def test_each_message_of_the_tables_is_fuzzed():
+    headers = ("agent_messages.h", "launch_messages.h", "secure_channel.h", "rendezvous_messages.h")
+    declared = {name for header in headers for name, (number, _) in structures(header).items() if number is not None}
+    fuzzed = re.search(r"^using All =\s*Messages<([\w, \n]+)>;", (SOURCE / "tests/fuzz/agent_messages_fuzz.cc").read_text(), re.M)[1]
+    assert set(re.findall(r"\w+", fuzzed)) == declared
+
+
 def test_the_handshake_has_its_messages():
     declared = structures("handshake.h")
     documented = {row[1]: row for row in rows("The handshake") if row[0].isdigit()}

@@ -11,6 +11,7 @@
 #include "base/wire/frame.h"
 #include "base/wire/launch_messages.h"
 #include "base/wire/rendezvous_messages.h"
+#include "base/wire/secure_channel.h"
 #include "tests/fuzz/driver.h"
 
 namespace aiacc::wire {
@@ -28,10 +29,11 @@ struct Messages {
     if (encode(frame.as<One>()) != frame.body) std::abort();
   }
 };
-using All = Messages<Hello, Welcome, Refused, RankLost, Leave, Gone, StartJob, StartRanks, Prepared, Greeting, AgentUp,
-                     LookFor, Found, Beat, SignalRanks, EndRanks, Credit, DropOutput, Started, NotStarted, Output,
-                     RankChanged, RankStopped, Notice, KeeperLost, JobEnded, Arrive, Waiting, TurnedAway, Roster,
-                     ReturnTo, Return, Neighbours, Settled, ShareSegment>;
+using All = Messages<Hello, Welcome, Refused, Missing, RankLost, PeerLost, Leave, Gone, OpenWorld, RefuseWorld,
+                     LoseRank, AskEnds, EndsTold, RanksMissing, HostReady, SealBegins, Sealed, StartJob, StartRanks,
+                     Prepared, Greeting, AgentUp, LookFor, Found, Beat, SignalRanks, EndRanks, Credit, DropOutput,
+                     Started, NotStarted, Output, RankChanged, RankStopped, Notice, KeeperLost, JobEnded, Arrive,
+                     Waiting, TurnedAway, Roster, ReturnTo, Return, Neighbours, Settled, ShareSegment>;
 
 void feed(std::span<const std::byte> bytes) {
   FrameBuffer buffer;
