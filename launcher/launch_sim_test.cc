@@ -446,6 +446,22 @@ TEST(LaunchInVirtualTime, ACutNetworkEndsBothSidesAfterTheLease) {
   }
 }
 
+TEST(LaunchInVirtualTime, AJobThatItsUserStoppedIsNotSilent) {
+  Cluster cluster(5);
+  cluster.world.run_until(Instant(1s));
+  const io::ProcessId head = cluster.living(0, "aiaccrun").at(0);
+  cluster.signal(0, head, SIGTSTP);
+  cluster.world.run_until(Instant(1s + 4 * kLease));
+  EXPECT_EQ(cluster.left().size(), 2u + 4u * kHosts) << text_of(cluster.left());
+  cluster.signal(0, head, SIGCONT);
+  cluster.world.run_until(Instant(1s + 8 * kLease));
+  EXPECT_EQ(cluster.left().size(), 2u + 4u * kHosts) << text_of(cluster.left());
+  cluster.signal(0, head, SIGINT);
+  cluster.world.run_until(after(cluster.world.now(), kBound));
+  EXPECT_EQ(text_of(cluster.left()), "");
+  EXPECT_EQ(cluster.exit_code, std::optional(128 + SIGINT));
+}
+
 TEST(LaunchInVirtualTime, AStoppedRankEndsNothing) {
   Cluster cluster(5);
   cluster.world.run_until(Instant(1s));

@@ -39,6 +39,12 @@ TEST(MachineCensus, ACopyOfAMachineIsNotTheMachine) {
   EXPECT_EQ(census.same(), (Classes{{1, 2}})) << "a token of somebody else is no proof";
 }
 
+TEST(MachineCensus, NothingIsNoToken) {
+  MachineCensus census({{"one", "p0", ""}, {"one", "p1", ""}});
+  census.found(1, {""});
+  EXPECT_EQ(census.same(), Classes{}) << "an agent without a socket of its own is found by nobody";
+}
+
 TEST(MachineCensus, AnAnswerFitsItsQuestion) {
   MachineCensus census({{"one", "p0", "t0"}, {"one", "p1", "t1"}});
   EXPECT_THROW(census.found(0, {}), Error);

@@ -98,5 +98,40 @@ TEST_F(SilenceTest, AHostThatIsSilentForAMomentOnlyIsNotLost) {
   EXPECT_EQ(failure_of(read_forever(pair_.server.get(), &stop_)).code(), Code::kOk);
 }
 
+// Beats with the watch's looks, each time behind one.
+class Beats final : public SilenceWatch::Owner, private Timer {
+ public:
+  Beats(RealLoop& loop, Duration interval) noexcept : loop_(loop), interval_(interval) {}
+  void begin() { loop_.arm(*this, after(loop_.now(), interval_)); }
+  std::optional<int> when_told() const noexcept { return when_told_; }  // so many had been
+
+ private:
+  void expired() noexcept override {
+    ++count_;
+    begin();
+  }
+  void fell_silent() noexcept override { when_told_ = count_; }
+
+  RealLoop& loop_;
+  Duration interval_;
+  int count_ = 0;
+  std::optional<int> when_told_;
+};
+
+TEST_F(SilenceTest, ThreeLooksThatFindNoAnswerAreEnough) {
+  RealNet patient(loop_);
+  const std::unique_ptr<Listener> listener = patient.listen(Address::tcp("127.0.0.1", 0));
+  pair_ = loop_.run(net_conformance::connected(loop_, patient, *listener));
+  deafen(*pair_.server);
+  loop_.run(rest(kLimit / 2));  // so that the first look finds nothing recent
+  loop_.run(write_bytes(*pair_.client, Bytes(100), stop_));
+  Beats beats(loop_, kLimit / 3);
+  SilenceWatch watch(loop_, pair_.client->descriptor(), kLimit, beats);
+  watch.wrote();
+  beats.begin();
+  loop_.run_until([&] { return beats.when_told().has_value(); });
+  EXPECT_EQ(beats.when_told(), 2);
+}
+
 }  // namespace
 }  // namespace aiacc::io

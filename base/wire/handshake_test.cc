@@ -106,11 +106,13 @@ TEST(Handshake, WithoutTheSecretNeitherEndIsBelieved) {
 }
 
 TEST(Handshake, TheNewestCommonVersionIsSpoken) {
-  Ends ends({1, 7}, {2, 5});
-  const ListenerHandshake::Answer answer = ends.listener.answer(ends.dialer.hello());
-  ends.dialer.prove(answer.frame, "");
-  EXPECT_EQ(ends.dialer.version(), 5);
-  EXPECT_EQ(ends.listener.version(), 5);
+  for (const auto& [dialers, listeners] : {std::pair(Versions{1, 7}, Versions{2, 5}), {{2, 5}, {1, 7}}}) {
+    Ends ends(dialers, listeners);
+    const ListenerHandshake::Answer answer = ends.listener.answer(ends.dialer.hello());
+    ends.dialer.prove(answer.frame, "");
+    EXPECT_EQ(ends.dialer.version(), 5);
+    EXPECT_EQ(ends.listener.version(), 5);
+  }
 }
 
 TEST(Handshake, AnOldAndANewEndBothSaySoInOneSentence) {

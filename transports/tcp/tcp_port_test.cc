@@ -245,8 +245,8 @@ TEST(TcpPort, ACompletionMayCloseThePort) {
   }
 }
 
-// As rank 1, with the secret: says `bytes` after the handshake.
-Task<void> misbehave(SimTcp* net, std::vector<std::byte> bytes) {
+// As rank 1, with the secret: says `bytes` after the handshake, and stays until rank 0 has enough, or not.
+Task<void> misbehave(SimTcp* net, std::vector<std::byte> bytes, tcp::Terms terms = {}, bool stays = true) {
   Stop stop;
   SimTcp::HostOf host(*net, 9);
   const std::unique_ptr<io::Stream> stream = co_await host.net.connect(net->addresses[0], stop);
@@ -254,10 +254,11 @@ Task<void> misbehave(SimTcp* net, std::vector<std::byte> bytes) {
   wire::DialerHandshake handshake(secret_of(1), {wire::Purpose::kData, 4711, 1, 0}, host.entropy);
   co_await io::write_all(*stream, handshake.hello(), stop);
   const std::span<const std::byte> challenge = co_await wire::read_handshake(*stream, *storage, stop);
-  const wire::Bytes proof = handshake.prove(challenge, tcp::Terms{}.text());
+  const wire::Bytes proof = handshake.prove(challenge, terms.text());
   co_await io::write_all(*stream, proof, stop);
   co_await wire::read_handshake(*stream, *storage, stop);
   co_await io::write_all(*stream, bytes, stop);
+  if (!stays) co_return;
   std::byte one;
   co_await stream->read_some(std::span(&one, 1), stop);
 }
@@ -280,6 +281,43 @@ TEST(TcpPort, APeerThatSpeaksNonsenseIsLostWithASentence) {
     EXPECT_EQ(receiver.lost[0].second.message().rfind("rank 1 on host 1: ", 0), 0u);
     EXPECT_EQ(receiver.lost[0].second.code(), Code::kProtocol);
     net.run_until([&] { return talk.done(); });
+  }
+}
+
+TEST(TcpPort, APeerThatHasWhatWasNeverSentIsLostWithASentence) {
+  SimTcp net(2);
+  Recorder receiver;
+  net.port(0).set_receiver(receiver);
+  Task<void> talk = misbehave(&net, {}, tcp::Terms{3, 0, false});
+  talk.start();
+  ASSERT_TRUE(net.run_until([&] { return receiver.lost.size() == 1; }));
+  EXPECT_EQ(receiver.lost[0].second.message(), "rank 1 on host 1 says that it has 3 messages, which cannot be");
+  net.run_until([&] { return talk.done(); });
+}
+
+TEST(TcpPort, AMessageInPlaceOfOneThatWasCutIsAnErrorAndTheSameOneIsNot) {
+  for (const bool same : {true, false}) {
+    SimTcp net(2);
+    Recorder receiver;
+    net.port(0).set_receiver(receiver);
+    std::vector<std::byte> cut(96 + 40), whole(96 + 100);
+    tcp::encode_header(header_of(1, 100), std::span(cut).first<96>());
+    tcp::encode_header(header_of(same ? 1 : 2, 100), std::span(whole).first<96>());
+    Task<void> first = misbehave(&net, cut, {}, false);
+    first.start();
+    ASSERT_TRUE(net.run_until([&] { return first.done(); }));
+    Task<void> second = misbehave(&net, whole, tcp::Terms{0, 1, false});
+    second.start();
+    ASSERT_TRUE(net.run_until([&] { return receiver.placed + receiver.lost.size() == 1; })) << same;
+    ASSERT_EQ(receiver.lost.size(), same ? 0u : 1u);
+    if (!same) {
+      EXPECT_NE(
+          receiver.lost[0].second.message().find("sent another message in place of one that a broken connection cut"),
+          std::string::npos)
+          << receiver.lost[0].second.message();
+    }
+    net.port(0).close();
+    net.run_until([&] { return second.done(); });
   }
 }
 
