@@ -1,2 +1,15 @@
 # include: the installed headers, in $(includedir)/aiacc.
-pkginclude_HEADERS += include/aiacc/aiacc.h include/aiacc/aiacc.hpp
+pkginclude_HEADERS += \
+	include/aiacc/aiacc.h \
+	include/aiacc/aiacc.hpp \
+	include/aiacc/blocks.hpp \
+	include/aiacc/calls.hpp \
+	include/aiacc/context.hpp \
+	include/aiacc/elements.hpp \
+	include/aiacc/error.hpp \
+	include/aiacc/group.hpp \
+	include/aiacc/memory.hpp \
+	include/aiacc/mesh.hpp \
+	include/aiacc/operators.hpp \
+	include/aiacc/options.hpp \
+	include/aiacc/request.hpp

@@ -10,6 +10,7 @@ import pytest
 from abi_process_test import CLEAN, STAGE, sanitizer
 
 SOURCE = pathlib.Path(os.environ["AIACC_SOURCE"])
+HEADERS = sorted(path.name for path in (SOURCE / "include/aiacc").glob("*.hpp"))
 AIACCRUN = STAGE / "bin/aiaccrun"
 WARNINGS = ["-std=c++20", "-Wall", "-Wextra", "-Wshadow", "-Wconversion", "-pedantic", "-Werror", f"-I{STAGE}/include"]
 COMPILERS = [name for name in ("c++", "clang++", "clang++-16") if shutil.which(name)]
@@ -34,9 +35,20 @@ def test_the_header_stands_alone_and_twice(tmp_path):
                    check=True)
 
 
+@pytest.mark.parametrize("header", HEADERS)
+def test_a_part_stands_alone(header, tmp_path):
+    (tmp_path / "alone.cc").write_text(f"#include <aiacc/{header}>\n")
+    subprocess.run(["c++", *WARNINGS, "-fsyntax-only", tmp_path / "alone.cc"], check=True)
+
+
+def test_the_whole_has_all_parts():
+    whole = (SOURCE / "include/aiacc/aiacc.hpp").read_text()
+    assert sorted(re.findall(r"#include <aiacc/(\w+\.hpp)>", whole)) == [name for name in HEADERS if name != "aiacc.hpp"]
+
+
 def test_every_function_is_wrapped():
     functions = set(re.findall(r"^AIACC_API [\w \n]+?[\s*]+(aiacc_\w+)\(", (SOURCE / "include/aiacc/aiacc.h").read_text(), re.M))
-    wrapped = set(re.findall(r"\b(aiacc_\w+)\b", (SOURCE / "include/aiacc/aiacc.hpp").read_text()))
+    wrapped = {name for header in HEADERS for name in re.findall(r"\b(aiacc_\w+)\b", (SOURCE / "include/aiacc" / header).read_text())}
     assert len(functions) > 50 and functions - wrapped == {"aiacc_dtype_size"}  # which is sizeof
 
 
