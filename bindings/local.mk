@@ -50,6 +50,15 @@ bindings_tests += \
 	tests/affine_op.h \
 	tests/surface_cases.h
 
-EXTRA_DIST += bindings/c/aiacc.map
+EXTRA_DIST += bindings/c/aiacc.map bindings/c/aiacc.pc.in
+
+# The pkg-config file, written where it is installed: `make install prefix=DIR' may name another place than configure did. Folders
+# below the prefix are told by it, so that `pkg-config --define-prefix' serves a tree that was moved.
 pkgconfigdir = $(libdir)/pkgconfig
-nodist_pkgconfig_DATA = bindings/c/aiacc.pc
+install-data-local:
+	@$(MKDIR_P) '$(DESTDIR)$(pkgconfigdir)'
+	sed -e 's,@version\@,$(PACKAGE_VERSION),' -e 's,@prefix\@,$(prefix),' -e 's,@libdir\@,$(libdir),' \
+	  -e 's,@includedir\@,$(includedir),' -e 's,=$(prefix)/,=$${prefix}/,' \
+	  $(srcdir)/bindings/c/aiacc.pc.in >'$(DESTDIR)$(pkgconfigdir)/aiacc.pc'
+uninstall-local:
+	rm -f '$(DESTDIR)$(pkgconfigdir)/aiacc.pc'

@@ -4,7 +4,6 @@ aiacc_digits_SOURCES = \
 	examples/digits/digits.cc \
 	examples/digits/network.cc \
 	examples/digits/network.h
-aiacc_digits_CPPFLAGS = $(AM_CPPFLAGS) -DAIACC_DIGITS_DATA='"$(pkgdatadir)/digits.txt"'
 aiacc_digits_LDADD = libaiacc.la
 aiacc_digits_LDFLAGS = $(relocatable)
 dist_pkgdata_DATA = examples/digits/digits.txt

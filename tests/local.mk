@@ -14,6 +14,7 @@ EXTRA_DIST += \
 	tests/floors \
 	tests/floors_test.py \
 	tests/info_test.py \
+	tests/install_test.py \
 	tests/launcher_exit_test.py \
 	tests/launcher_hosts_support.py \
 	tests/launcher_hosts_test.py \

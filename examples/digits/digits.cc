@@ -10,6 +10,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <filesystem>
 #include <fstream>
 #include <numeric>
 #include <span>
@@ -226,8 +227,7 @@ class Trainer {
 
 constexpr const char* kHelp =
     "usage: aiacc-digits [options]\n"
-    "  --data FILE           images (default: " AIACC_DIGITS_DATA
-    ")\n"
+    "  --data FILE           images (default: those installed with this program)\n"
     "  --epochs N            passes over the training images (30)\n"
     "  --batch N             images a step, over all ranks (64)\n"
     "  --hidden N            hidden units (64)\n"
@@ -255,6 +255,11 @@ double positive_real(const char* option, const char* text) {
   return value;
 }
 
+// share/aiacc beside the program's bin, wherever both were installed or moved to.
+std::string installed_data() {
+  return std::filesystem::read_symlink("/proc/self/exe").parent_path().parent_path() / "share/aiacc/digits.txt";
+}
+
 // False if the help text was asked for.
 bool parse(int argc, char** argv, Settings& settings) {
   const option options[] = {
@@ -263,7 +268,7 @@ bool parse(int argc, char** argv, Settings& settings) {
       {"seed", required_argument, nullptr, 's'},   {"learning-rate", required_argument, nullptr, 'r'},
       {"result", required_argument, nullptr, 'o'}, {"progress", no_argument, nullptr, 'p'},
       {"help", no_argument, nullptr, 'h'},         {nullptr, 0, nullptr, 0}};
-  settings.data = AIACC_DIGITS_DATA;
+  settings.data = installed_data();
   for (int option; (option = getopt_long(argc, argv, "h", options, nullptr)) != -1;) {  // NOLINT(concurrency-mt-unsafe)
     switch (option) {
       case 'd': settings.data = optarg; break;
