@@ -187,6 +187,7 @@ def test_usage(arguments, sentence):
     told = [line for line in run.stderr.splitlines() if "aiacc-perf: " in line]
     assert len(told) == 1 and sentence in told[0], run.stderr
     assert run.returncode == (3 if "picture" in sentence else 2)
+    assert run.stdout == "", "nothing was measured"
 
 
 def test_help_and_manual_have_the_same_options():

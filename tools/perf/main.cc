@@ -92,20 +92,46 @@ std::vector<Case> cases_of(const PerfOptions& options) {
   return cases;
 }
 
-// The picture, by rank 0 before it leaves, so that the others see no death; the exit code so far, or that of a failure.
-int draw(const PerfOptions& options, const std::vector<Row>& rows, const World& world, int code) {
-  std::ofstream out(options.plot);
-  out << plot_svg(rows, fmt::format("{} rank{}{}, {} {} buffers", world.size(), world.size() == 1 ? "" : "s",
-                                    world.one_host() ? " on one host" : "", options.cold ? "cold" : "hot",
-                                    options.shared_memory ? "shared" : "private"));
-  out.close();
-  if (out) return code;
-  return complain(-1, system_error(fmt::format("cannot write the picture {}", options.plot), errno).message(), kFailed);
-}
+// The file of the picture, which rank 0 writes. It is opened before anything is measured: a name that is no good should not
+// be heard of minutes later. The others learn whether it is open, so that they leave with rank 0 and see no death.
+class Picture {
+ public:
+  Picture(const World& world, const std::string& path) : mine_(world.rank() == 0 && !path.empty()), path_(path) {
+    if (mine_) out_.open(path);
+    if (mine_ && !out_) code_ = failed();
+    if (!path.empty()) usable_ = world.sum(code_) == 0;
+  }
+  bool usable() const { return usable_; }
+
+  // The exit code so far, or that of a failure.
+  int draw(const PerfOptions& options, const std::vector<Row>& rows, const World& world, int code) {
+    if (!mine_) return code;
+    out_ << plot_svg(
+        rows, fmt::format("{}{}, {} {} buffers", count_of_ranks(world.size()), world.one_host() ? " on one host" : "",
+                          options.cold ? "cold" : "hot", options.shared_memory ? "shared" : "private"));
+    out_.close();
+    return out_ ? code : failed();
+  }
+
+ private:
+  int failed() const {
+    return complain(-1, system_error(fmt::format("cannot write the picture {}", path_), errno).message(), kFailed);
+  }
+  const bool mine_;
+  const std::string path_;
+  std::ofstream out_;
+  int code_ = kFine;
+  bool usable_ = true;
+};
 
 int measure(World& world, const PerfOptions& options) {
   if (options.root >= world.size()) {
     throw Error(Code::kInvalidArgument, fmt::format("-r {}: the ranks are 0 to {}", options.root, world.size() - 1));
+  }
+  Picture picture(world, options.plot);
+  if (!picture.usable()) {
+    world.finalize();
+    return kFailed;
   }
   const bool first = world.rank() == 0;
   const Progress progress(first);
@@ -130,8 +156,7 @@ int measure(World& world, const PerfOptions& options) {
     world.meet();  // nobody reads a buffer any more
   }
   if (first && !options.json) print(summary_text(rows, options));
-  int code = all_wrong(rows) == 0 ? kFine : kWrong;
-  if (first && !options.plot.empty()) code = draw(options, rows, world, code);
+  const int code = picture.draw(options, rows, world, all_wrong(rows) == 0 ? kFine : kWrong);
   world.finalize();
   return code;
 }

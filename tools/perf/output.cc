@@ -36,17 +36,19 @@ std::string line(const Cells&... cells) {
 
 }  // namespace
 
+std::string count_of_ranks(int ranks) { return fmt::format("{} rank{}", ranks, ranks == 1 ? "" : "s"); }
+
 std::string setup_text(const World& world, const PerfOptions& options, const std::optional<MemoryBandwidth>& memory) {
-  std::string text =
-      fmt::format("# aiacc-perf {}: {} ranks, {}; {} buffers, {}; warm-up {} calls, then {}\n", aiacc_version(),
-                  world.size(), world.one_host() ? "one host" : fmt::format("{} on this host", world.local_size()),
-                  options.cold ? "cold" : "hot", options.shared_memory ? "of aiacc_mem_alloc" : "private",
-                  options.warmup_calls, options.calls > 0 ? std::to_string(options.calls) : "0.1 s of them");
+  std::string text = fmt::format(
+      "# aiacc-perf {}: {}, {}; {} buffers, {}; warm-up {} calls, then {}\n", aiacc_version(),
+      count_of_ranks(world.size()), world.one_host() ? "one host" : fmt::format("{} on this host", world.local_size()),
+      options.cold ? "cold" : "hot", options.shared_memory ? "of aiacc_mem_alloc" : "private", options.warmup_calls,
+      options.calls > 0 ? std::to_string(options.calls) : "0.1 s of them");
   if (memory) {
     text += fmt::format(
-        "# memory: copy {:.1f} GB/s, triad {:.1f} GB/s read and written by all {} ranks at once, arrays of {} "
-        "each, best of {} passes\n",
-        memory->copy_gbs, memory->triad_gbs, world.size(), text_of_bytes(memory->array_bytes),
+        "# memory: copy {:.1f} GB/s, triad {:.1f} GB/s read and written by {} at once, arrays of {} each, best "
+        "of {} passes\n",
+        memory->copy_gbs, memory->triad_gbs, count_of_ranks(world.size()), text_of_bytes(memory->array_bytes),
         MemoryBandwidth::kPasses);
     text +=
         "# bound: what must be read and written at least, in percent of the better of these; caches can give more\n";

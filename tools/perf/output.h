@@ -9,6 +9,8 @@
 
 namespace aiacc::tools {
 
+std::string count_of_ranks(int ranks);  // "1 rank", "2 ranks"
+
 // What was measured, and how: lines that begin with '#', or an object whose "kind" is "setup".
 std::string setup_text(const World& world, const PerfOptions& options, const std::optional<MemoryBandwidth>& memory);
 std::string heading_text();
