@@ -15,11 +15,11 @@ namespace {
 
 constexpr std::string_view kDefaultPath = "/usr/local/bin:/usr/bin:/bin";  // when PATH is unset
 
-enum class Found : std::uint8_t { kNothing, kNotExecutable, kProgram };
+enum class Found : std::uint8_t { kNothing, kHidden, kNotExecutable, kProgram };  // hidden: in a folder closed to us
 
 Found look_at(const std::string& path) {
   struct stat status {};
-  if (stat(path.c_str(), &status) != 0) return errno == EACCES ? Found::kNotExecutable : Found::kNothing;
+  if (stat(path.c_str(), &status) != 0) return errno == EACCES ? Found::kHidden : Found::kNothing;
   return S_ISREG(status.st_mode) && access(path.c_str(), X_OK) == 0 ? Found::kProgram : Found::kNotExecutable;
 }
 
@@ -69,7 +69,7 @@ std::string find_program(const std::string& program, const std::string& cwd, con
     std::string path = in_directory(program, cwd);
     const Found found = look_at(path);
     if (found == Found::kProgram) return path;
-    if (found == Found::kNotExecutable) not_executable(program, path);
+    if (found == Found::kNotExecutable || found == Found::kHidden) not_executable(program, path);
     throw LaunchError(MessageId::kProgram, kExitNotFound,
                       fmt::format("{} is not there (looked for {})", program, path));
   }

@@ -1,6 +1,7 @@
 #include "launcher/program.h"
 
 #include <gtest/gtest.h>
+#include <sys/fsuid.h>
 #include <sys/stat.h>
 
 #include <filesystem>
@@ -92,6 +93,18 @@ TEST_F(Program, NotExecutableIs126) {
   EXPECT_EQ(failure("../other/text").exit_code(), 126);
   EXPECT_NE(failure("../bin").message().find("directory"), std::string::npos);
   EXPECT_EQ(failure("folder").exit_code(), 126);
+}
+
+// Whoever runs it: files are looked at as another user, whom folders can be closed to.
+TEST_F(Program, AFolderThatMayNotBeEnteredHoldsNothing) {
+  chmod(folder_.c_str(), 0755);
+  chmod((folder_ / "other").c_str(), 0);
+  const int self = setfsuid(65534);
+  const int code = failure("text").exit_code();
+  const std::string seen = failure("text").message();
+  setfsuid(static_cast<uid_t>(self));
+  chmod((folder_ / "other").c_str(), 0755);
+  EXPECT_EQ(code, 127) << seen;
 }
 
 TEST_F(Program, MissingDirectoryIsUsage) {
