@@ -2,7 +2,6 @@
 
 #include <fmt/format.h>
 
-#include <algorithm>
 #include <csignal>
 #include <utility>
 
@@ -14,11 +13,9 @@ namespace aiacc::launcher {
 
 namespace {
 
-constexpr Duration kKillLimit = std::chrono::seconds(10);
 // Between the end of a rank's connections, of which its peers may fail, and the news of its end the kernel needs
 // microseconds, on a starved machine milliseconds.
 constexpr Duration kExitNewsDelay = std::chrono::milliseconds(100);
-constexpr Duration kDrainLook = std::chrono::seconds(1);
 
 }  // namespace
 
@@ -156,31 +153,6 @@ void Agent::signal_ranks(int number) {
   }
 }
 
-void Agent::end_ranks(const wire::EndRanks& order) {
-  ending_ = true;
-  if (order.everyone) {
-    const std::vector<io::ProcessId> all = host_.descendants();
-    for (int number : order.signals) {
-      for (io::ProcessId process : all) host_.signal(process, number);
-    }
-  } else {
-    for (int number : order.signals) signal_ranks(number);
-  }
-  if (order.kill_after_ms < 0) return;
-  kill_at_ = std::min(kill_at_, after(loop_.now(), std::chrono::milliseconds(order.kill_after_ms)));
-  loop_.arm(kill_timer_, kill_at_);
-}
-
-void Agent::lost() {
-  Escalation escalation(kShortGrace);
-  const Escalation::Step step = escalation.lost();
-  wire::EndRanks order;
-  order.signals.assign(step.signals.begin(), step.signals.end());
-  order.kill_after_ms = std::chrono::duration_cast<std::chrono::milliseconds>(step.kill_after).count();
-  order.everyone = true;
-  end_ranks(order);
-}
-
 HelloServer& Agent::fence() {
   if (hellos_ == nullptr) throw Error(Code::kProtocol, "aiaccrun spoke of other hosts before it sent the job");
   return *hellos_;
@@ -195,27 +167,6 @@ Task<void> Agent::beat(Stop& stop) {
     if (stopped_by_user_) lease_->heard();
     if (lease_->tick()) head_lost();
   }
-}
-
-void Agent::head_lost() {
-  if (std::exchange(head_gone_, true)) return;
-  for (CreditGate& gate : gates_) gate.drop();
-  to_head_.discard();
-  lost();
-  decided_.set();
-}
-
-Task<void> Agent::watch_keeper(Stop& stop) {
-  std::byte nothing[1];
-  try {
-    while (co_await keeper_.read_some(nothing, stop) > 0) {
-    }
-  } catch (const Error&) {
-    if (stop.requested()) throw;
-  }
-  wire::KeeperLost message;
-  to_head_.send(message);
-  lost();
 }
 
 Task<void> Agent::watch_exit(int local, Stop& stop) {
@@ -311,52 +262,6 @@ Task<void> Agent::pump(OutputPump* one, Stop& stop) {
     if (stop.requested()) throw;  // a pipe that cannot be read is a pipe that has ended
   }
   if (--pumping_ == 0) pumps_done_.set();
-}
-
-Task<void> Agent::killer(Stop& stop) {
-  co_await kill_now_.wait(stop);
-  const std::vector<io::ProcessId> left = co_await kill_descendants(loop_, host_, kKillLimit, stop);
-  if (left.empty()) co_return;
-  notify(MessageId::kLeftover, fmt::format("cannot end {}: the kernel holds them in a system call (state D)",
-                                           describe_processes(host_, left)));
-  all_exited_.set();
-}
-
-// Whatever the ranks left behind, then what is still in their pipes, then the good-bye.
-Task<void> Agent::finish(Stop& stop) {
-  co_await all_exited_.wait(stop);
-  const std::vector<io::ProcessId> left = host_.descendants();
-  if (!left.empty()) {
-    if (!ending_) {
-      notify(MessageId::kLeftover, fmt::format("ended {} process{} that ranks left behind: {}", left.size(),
-                                               left.size() == 1 ? "" : "es", describe_processes(host_, left)));
-    }
-    co_await end_descendants(loop_, host_, kShortGrace, stop);
-  }
-  co_await drain(stop);
-  wire::JobEnded message;
-  message.dropped_bytes = dropped_;
-  if (hellos_ != nullptr) message.strangers = hellos_->strangers();
-  to_head_.send(message);
-  co_await to_head_.flushed(stop);
-}
-
-// With nobody left to write, each pipe ends at once, unless a descriptor of it was handed to a process outside the job.
-Task<void> Agent::drain(Stop& stop) {
-  while (pumping_ > 0) {
-    {
-      Stop look(stop);
-      Deadline deadline(loop_, after(loop_.now(), kDrainLook), look, "output is still open");
-      try {
-        co_await pumps_done_.wait(look);
-        break;
-      } catch (const Error&) {
-        stop.throw_if_requested();
-      }
-    }
-    auto waits = [](const OutputPump& one) { return one.finished() || one.waits_for_data(); };
-    if (std::all_of(pumps_.begin(), pumps_.end(), waits)) break;
-  }
 }
 
 }  // namespace aiacc::launcher

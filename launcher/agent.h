@@ -55,6 +55,8 @@ class Agent final : private HelloServer::Owner {
   Task<void> run(Stop& stop);
 
  private:
+  static constexpr Duration kKillLimit = std::chrono::seconds(10);  // of a process that the kernel does not let go
+
   struct Rank {
     int rank = 0;
     std::unique_ptr<io::Process> process;

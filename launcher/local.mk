@@ -38,6 +38,7 @@ launcher_sources += \
 launcher_sources += \
 	launcher/agent.cc \
 	launcher/agent.h \
+	launcher/agent_end.cc \
 	launcher/agent_start.cc \
 	launcher/credit_gate.h \
 	launcher/escalation.cc \
@@ -48,6 +49,7 @@ launcher_sources += \
 	launcher/frames.h \
 	launcher/head.cc \
 	launcher/head.h \
+	launcher/head_end.cc \
 	launcher/head_start.cc \
 	launcher/hello_server.cc \
 	launcher/hello_server.h \
