@@ -43,7 +43,9 @@ bindings_tests += \
 	bindings/c/matrix_test.cc \
 	bindings/c/messages_test.cc \
 	bindings/c/operators_test.cc \
+	bindings/c/callbacks_test.cc \
 	bindings/c/groups_test.cc \
+	bindings/c/mesh_test.cc \
 	bindings/c/requests_test.cc \
 	tests/abi_world.h \
 	tests/variable.h \

@@ -93,11 +93,15 @@ launcher_tests += \
 	launcher/launch_sim_test.cc \
 	launcher/binding_test.cc \
 	launcher/channel_start_test.cc \
+	launcher/environment_test.cc \
 	launcher/host_list_test.cc \
+	launcher/hosts_test.cc \
 	launcher/machine_census_test.cc \
 	launcher/manual_test.cc \
 	launcher/options_test.cc \
+	launcher/placement_test.cc \
 	launcher/plan_test.cc \
+	launcher/planned.h \
 	launcher/presence_test.cc \
 	launcher/printable_test.cc \
 	launcher/program_test.cc \
