@@ -15,7 +15,7 @@ namespace aiacc::launcher {
 namespace {
 
 constexpr Duration kEndLimit = std::chrono::seconds(10);  // between the end of its stream and that of the process
-constexpr Duration kMuteLimit = std::chrono::seconds(1);  // the same, of one that said no good-bye
+constexpr Duration kMuteLimit = std::chrono::seconds(1);  // the same, of an agent that said no good-bye
 constexpr Duration kKillLimit = std::chrono::seconds(2);  // of a process that was killed
 constexpr Duration kErrorsLimit =
     std::chrono::milliseconds(200);                       // others may hold its stderr open, as ssh's master does
@@ -222,7 +222,8 @@ Task<void> HostLink::beat(Stop& stop) {
 Task<void> HostLink::end_of_process(Stop& stop) {
   // A channel that broke has nothing to wait for, but a keeper of this host still ends what its agent left.
   Duration first = kEndLimit;
-  if (!settings_.local && !done_) first = broken_.empty() ? kMuteLimit : Duration::zero();
+  if (!settings_.local && up_ && !done_) first = kMuteLimit;
+  if (!settings_.local && !broken_.empty()) first = Duration::zero();
   for (const Duration limit : {first, kKillLimit}) {
     Stop patience(stop);
     Deadline deadline(loop_, after(loop_.now(), limit), patience, "it does not end");

@@ -88,14 +88,11 @@ def test_what_is_printed_reaches_no_terminal_as_it_is():
 
 def test_an_output_that_is_closed_while_the_starter_lives_on():
     """Nobody speaks for the host any more; it is not waited for until the starter ends."""
-    by = script("mute", only("b", "exec >&-; exec sleep 1000;"))
-    refused(start(by, env={"AIACC_INIT_TIMEOUT": "60s"}), "AR-START", "host b:", "closed its output before an agent spoke")
-    by = script("mute-later", only("b", '{ "$@" | head -c 400; } ; exec >&-; exec sleep 1000;'))
+    by = script("mute", only("b", '{ "$@" | head -c 400; } ; exec >&-; exec sleep 1000;'))
     job = Job([*PRETEND, by, "-H", "a,b,c", "sleep", "1000"], env={"AIACC_LEASE": "1s"})
     code, _, err = job.finish()
     print(f"lost after {job.took:.2f} s")
     assert code == 125 and "host b was lost: its connection ended before the job did;" in err, err
-    assert job.took < 10
 
 
 def test_a_host_that_only_echoes():
