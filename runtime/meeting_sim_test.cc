@@ -288,6 +288,11 @@ TEST(SimMeeting, WhoCannotComeBackForLongIsNotLost) {
     job.expect_met();
     job.world.freeze(job.rank(frozen).node.loop.node());
     job.network.break_streams(0, 2);
+    job.world.run_until(after(job.world.now(), 60s));
+    job.network.cut(0, 2);  // the next attempt fails; the five seconds begin here
+    job.network.break_streams(0, 2);
+    job.run_until([] { return false; }, 2s);
+    job.network.heal(0, 2);
     job.run_until([] { return false; }, 60s);
     for (const auto& one : job.ranks) EXPECT_TRUE(one->lost.ranks.empty()) << frozen;
     job.world.thaw(job.rank(frozen).node.loop.node());
