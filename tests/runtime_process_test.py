@@ -71,6 +71,16 @@ def test_survivors_name_the_dead(rank, how, says):
         assert name == "peer failed" and about == "1" and "rank 1" in sentence and says in sentence, err
 
 
+@pytest.mark.parametrize("root", [0, 1])
+def test_a_rank_that_dies_among_broadcasts_is_named_by_who_reads_and_by_who_gives(rank, root):
+    code, _, err = run("-np", 3, rank, "broadcasts", root)
+    assert code == 137, err
+    survivors = re.findall(r"survivor (\d): (.*), rank (-?\d+): (.*)", err)
+    assert {survivor[0] for survivor in survivors} == {"0", "2"}, err
+    for _, name, about, sentence in survivors:
+        assert name == "peer failed" and about == "1" and "rank 1" in sentence, err
+
+
 def test_ranks_that_disagree_are_told_on_every_rank(rank):
     code, _, err = run("-np", 3, rank, "mismatch")
     assert code == 0, err

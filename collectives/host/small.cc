@@ -4,6 +4,7 @@
 #include <cstring>
 
 #include "base/cpu_relax.h"
+#include "collectives/host/one_shot.h"
 
 namespace aiacc::host {
 namespace {
@@ -11,55 +12,139 @@ namespace {
 // More would make the reads of all lines by all members longer than a meeting through member 0 (collectives/host/meet.cc).
 constexpr int kMostMembers = 16;
 
-bool served(const HostTeam& team, const Call& call) noexcept {
-  if (call.bytes() > HostTeam::kInlineBytes || team.size() > kMostMembers) return false;
-  if (!team.is_whole_group() || team.failed() || team.has_begun()) return false;
-  return call.kind == Collective::kAllreduce || call.kind == Collective::kReduce ||
-         call.kind == Collective::kBroadcast || call.kind == Collective::kBarrier;
-}
+using Line = std::array<std::byte, HostTeam::kInlineBytes>;
 
-bool all_arrive(const HostTeam& team, std::uint64_t number) noexcept {
-  int looks = 0;
-  for (int member = 0; member < team.size(); ++member) {
-    while (!team.has_arrived(member, number)) {
-      if (++looks > team.spins()) return false;
-      cpu_relax();
+// One call on its way; each step says whether to go on.
+class SmallCall {
+ public:
+  SmallCall(HostTeam& team, const Call& call, std::size_t bytes) noexcept
+      : team_(team),
+        call_(call),
+        element_(call.element_bytes()),
+        bytes_(bytes),
+        is_root_(team.rank_of(team.me()) == call.root),
+        needs_(needs_of(call, is_root_)) {}
+
+  bool has_room() noexcept {
+    const std::uint64_t behind = team_.must_have_come();
+    return behind == 0 || (all_arrive(behind) && team_.agree(behind));
+  }
+
+  void arrive(const std::byte* send) noexcept {
+    HostTeam::Arrival arrival;
+    arrival.fingerprint = call_.fingerprint();
+    if (contributes(call_, is_root_)) arrival.payload = {send, own_bytes()};
+    number_ = team_.arrive(call_, arrival);
+  }
+  std::uint64_t number() const noexcept { return number_; }
+
+  // Those that I need have come, and agree.
+  bool meet() noexcept {
+    switch (needs_) {
+      case Needs::kNobodys: return true;
+      case Needs::kRoots: {
+        const int root = team_.member_of(call_.root);
+        return arrives(root, number_) && team_.agrees_with(root, number_);
+      }
+      case Needs::kEverybodys: break;
+    }
+    return all_arrive(number_) && team_.agree(number_);
+  }
+
+  void take(std::byte* recv) const noexcept {
+    if (bytes_ == 0) return;
+    const Extent mine = call_.block(team_.me());
+    switch (call_.kind) {
+      case Collective::kAllreduce: return reduce({0, call_.count}, recv);
+      case Collective::kReduceScatter: return reduce(mine, recv);
+      case Collective::kReduce: return is_root_ ? reduce({0, call_.count}, recv) : void();
+      case Collective::kBroadcast: return is_root_ ? void() : copy(team_.member_of(call_.root), {0, call_.count}, recv);
+      case Collective::kScatter: return copy(team_.member_of(call_.root), mine, recv);
+      case Collective::kGather:
+        if (!is_root_) return;
+        [[fallthrough]];
+      case Collective::kAllgather:
+        for (int member = 0; member < team_.size(); ++member) {
+          const Extent to = call_.block(member);
+          copy(member, {0, to.count}, recv + to.begin * element_);
+        }
+        return;
+      case Collective::kAlltoall:
+        for (int member = 0; member < team_.size(); ++member)
+          copy(member, mine, recv + call_.block(member).begin * element_);
+        return;
+      default: return;
     }
   }
-  return team.agree(number);
-}
 
-void reduce_all(const HostTeam& team, const Call& call, std::uint64_t number, std::byte* result) noexcept {
-  alignas(64) std::array<std::array<std::byte, HostTeam::kInlineBytes>, kMostMembers> copies;
-  std::array<const std::byte*, kMostMembers> operands;
-  const auto members = static_cast<std::size_t>(team.size());
-  for (std::size_t member = 0; member < members; ++member) {
-    team.read_payload(static_cast<int>(member), number, {copies[member].data(), call.bytes()});
-    operands[member] = copies[member].data();
+ private:
+  // Of an uneven allgather each member's block has a length of its own.
+  std::size_t own_bytes() const noexcept {
+    return call_.kind == Collective::kAllgather ? call_.block(team_.me()).count * element_ : bytes_;
   }
-  team.cpu().reduce_now({&result, 1}, {operands.data(), members}, call.count, call.reduction, team.size());
+
+  bool arrives(int member, std::uint64_t number) noexcept {
+    while (!team_.has_arrived(member, number)) {
+      if (++looks_ > team_.spins()) return false;
+      cpu_relax();
+    }
+    return true;
+  }
+  bool all_arrive(std::uint64_t number) noexcept {
+    for (int member = 0; member < team_.size(); ++member) {
+      if (!arrives(member, number)) return false;
+    }
+    return true;
+  }
+
+  // These elements of a member's contribution.
+  void copy(int member, Extent from, std::byte* to) const noexcept {
+    if (from.count == 0) return;
+    Line line;
+    team_.read_payload(member, number_, {line.data(), from.end() * element_});
+    std::memcpy(to, line.data() + from.begin * element_, from.count * element_);
+  }
+  void reduce(Extent from, std::byte* result) const noexcept {
+    if (from.count == 0) return;
+    alignas(64) std::array<Line, kMostMembers> copies;
+    std::array<const std::byte*, kMostMembers> operands;
+    const auto members = static_cast<std::size_t>(team_.size());
+    for (std::size_t member = 0; member < members; ++member) {
+      team_.read_payload(static_cast<int>(member), number_, {copies[member].data(), from.end() * element_});
+      operands[member] = copies[member].data() + from.begin * element_;
+    }
+    team_.cpu().reduce_now({&result, 1}, {operands.data(), members}, from.count, call_.reduction, team_.size());
+  }
+
+  HostTeam& team_;
+  const Call& call_;
+  const std::size_t element_;
+  const std::size_t bytes_;  // of a contribution
+  const bool is_root_;
+  const Needs needs_;
+  std::uint64_t number_ = 0;
+  int looks_ = 0;
+};
+
+bool served(const HostTeam& team, const Call& call) noexcept {
+  if (team.size() > kMostMembers || !team.is_whole_group() || team.failed() || team.has_begun()) return false;
+  return !is_message(call.kind) && call.kind != Collective::kGroupedAllreduce;
 }
 
 }  // namespace
 
 Small try_small(HostTeam& team, const Call& call, const std::byte* send, std::byte* recv) noexcept {
   if (!team.turns().free() || !served(team, call)) return Small::kNotServed;
-  const bool is_root = team.rank_of(team.me()) == call.root;
-  const bool contributes = call.kind != Collective::kBroadcast || is_root;
-  HostTeam::Arrival arrival;
-  arrival.fingerprint = call.fingerprint();
-  if (contributes) arrival.payload = {send, call.bytes()};
-  const std::uint64_t number = team.arrive(call, arrival);
-  if (!all_arrive(team, number)) {
-    team.set_begun(number);
+  const std::size_t bytes = contribution_bytes(call, team.size());
+  if (bytes > HostTeam::kInlineBytes) return Small::kNotServed;
+  SmallCall small(team, call, bytes);
+  if (!small.has_room()) return Small::kNotServed;
+  small.arrive(send);
+  if (!small.meet()) {
+    team.set_begun(small.number());
     return Small::kBegun;
   }
-  if (call.count == 0) return Small::kDone;
-  if (call.kind == Collective::kAllreduce || (call.kind == Collective::kReduce && is_root)) {
-    reduce_all(team, call, number, recv);
-  } else if (call.kind == Collective::kBroadcast && !is_root) {
-    team.read_payload(team.member_of(call.root), number, {recv, call.bytes()});
-  }
+  small.take(recv);
   return Small::kDone;
 }
 

@@ -1,5 +1,5 @@
-// The path of calls of at most one cache line: no coroutine, no allocation, no look-up. The contribution rides in the
-// arrival line; whoever sees all arrivals has everything. Stores go into the caller's own control lines only, so that the
+// The path of calls to which each member contributes at most one cache line: no coroutine, no allocation, no look-up. The
+// contribution rides in the arrival line; whoever sees the arrivals that it needs has everything. Stores go into the caller's own control lines only, so that the
 // fence need not know of it.
 //
 // It is the second way through one_shot.h, not another protocol: members may mix both in one operation, and the results are
@@ -16,7 +16,7 @@ enum class Small : std::uint8_t {
   kBegun,  // my arrival is published, but somebody is late or disagrees: run() of the same call goes on with it
 };
 
-// Allreduce, reduce, broadcast and barrier of a group that is whole on this host, whose other operations are all complete.
+// Every collective that one_shot.h serves, of a group that is whole on this host and whose other operations are all complete.
 // Spins for a moment at most. Buffers are as in Operation; of a broadcast, `send` of the root and `recv` of all others.
 // On the thread that drives the team's loop.
 Small try_small(HostTeam& team, const Call& call, const std::byte* send, std::byte* recv) noexcept;

@@ -93,6 +93,25 @@ static int death(const char* argument) {
   return 0;
 }
 
+/* Rank 1 is killed among broadcasts of rank ARGUMENT; the others print their error and exit with 0. If rank 1 only reads, the
+ * root waits for nobody as long as there is room. */
+static int broadcasts(const char* argument) {
+  signal(SIGTERM, SIG_IGN);
+  init();
+  const int root = atoi(argument);
+  aiacc_status_t status = AIACC_OK;
+  for (int i = 0; status == AIACC_OK; ++i) {
+    if (rank == 1 && i == 1000) kill(getpid(), 9);
+    int value = rank == root ? i : -1;
+    status = aiacc_broadcast(&value, 1, AIACC_INT32, root, AIACC_WORLD, NULL, NULL);
+    if (status == AIACC_OK && value != i) return 94;
+  }
+  fprintf(stderr, "survivor %d: %s, rank %d: %s\n", rank, aiacc_status_name(status), aiacc_last_error_rank(),
+          aiacc_last_error());
+  check(aiacc_finalize(), "finalize");
+  return 0;
+}
+
 /* The size that one rank believes is wrong. */
 static int wrong_size(const char* argument) {
   (void)argument;
@@ -194,7 +213,7 @@ int main(int argc, char** argv) {
   } modes[] = {{"barrier", barrier},   {"loop", loop},   {"no-finalize", no_finalize},
                {"never", never},       {"death", death}, {"wrong-size", wrong_size},
                {"forked", forked},     {"idle", idle},   {"second-claim", second_claim},
-               {"mismatch", mismatch}, {"until", until}};
+               {"mismatch", mismatch}, {"until", until}, {"broadcasts", broadcasts}};
   for (size_t i = 0; argc > 1 && i < sizeof modes / sizeof *modes; ++i) {
     if (strcmp(argv[1], modes[i].name) == 0) return modes[i].run(argc > 2 ? argv[2] : NULL);
   }
