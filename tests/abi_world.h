@@ -38,11 +38,6 @@ inline aiacc_group_t group_of(aiacc_group_t parent, const std::vector<int>& rank
   return group;
 }
 
-// What a call of a group that disagrees comes to: who gave and waited for nobody hears of it from its next call.
-inline aiacc_status_t sooner_or_later(aiacc_status_t status, aiacc_group_t group) {
-  return status == AIACC_OK ? aiacc_barrier(group, nullptr, nullptr) : status;
-}
-
 class World {
  public:
   explicit World(std::size_t ranks) : contexts_(ranks) {

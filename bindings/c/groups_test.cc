@@ -310,24 +310,6 @@ TEST(Groups, AreFreedWhileOthersStillUseThem) {
   });
 }
 
-// A root waits for nobody: the group is freed there before the others have read, and they get it all.
-TEST(Groups, AreReadAfterTheirRootHasFreedThem) {
-  World world(3);
-  std::atomic<bool> freed{false};
-  world.run([&](int rank, aiacc_group_t all) {
-    const aiacc_group_t group = group_of(all, {0, 1, 2});
-    EXPECT_EQ(sum(group, 1), 3);
-    while (rank != 0 && !freed) std::this_thread::yield();
-    for (int i = 0; i < 6; ++i) {
-      std::vector<int> data(i % 2 == 0 ? 2 : 500, rank == 0 ? i : -1);
-      EXPECT_AIACC(aiacc_broadcast(data.data(), data.size(), AIACC_INT32, 0, group, nullptr, nullptr));
-      EXPECT_EQ(data.back(), i);
-    }
-    EXPECT_AIACC(aiacc_group_free(group));
-    if (rank == 0) freed = true;
-  });
-}
-
 TEST(Groups, AMemberThatFreedItIsNamed) {
   World world(2);
   std::atomic<bool> freed{false};

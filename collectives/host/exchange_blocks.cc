@@ -13,7 +13,7 @@ namespace {
 // Bytes that are copied between two looks at what else this lane has to do: a fifth of a millisecond.
 constexpr std::size_t kBytesAtOnce = 1 << 20;
 
-// What a member has for each other, in elements of its op.send: in its staging memory, before it arrives.
+// What a member has for each other, in elements of its op.send: in its eager memory, before it arrives.
 struct Table {
   std::uint64_t* words;
 
@@ -53,7 +53,9 @@ struct BlockExchange {
     if (gathers()) return call.me() == root ? made.block(member) : Extent{};
     return member == root ? Extent{0, call.op.recv.bytes / element} : Extent{};
   }
-  Table table(int member) const noexcept { return {reinterpret_cast<std::uint64_t*>(call.team.table(member))}; }
+  Table table(int member) const noexcept {
+    return {reinterpret_cast<std::uint64_t*>(call.team.eager(member, call.number))};
+  }
   // Elements of `member`'s send for me.
   Extent theirs(int member) const noexcept {
     if (call.op.call.uneven) return table(member).block(call.me());
@@ -187,7 +189,6 @@ Task<void> take_own(BlockExchange& run) {
 
 Task<void> exchange_blocks(Operation& op) {
   HostTeam& team = *op.team.host;
-  if (team.must_have_come() > 0) co_await make_room(op);
   const bool all = op.call.kind == Collective::kAlltoall;
   BlockExchange run{HostCall(op, team.next_number()), all ? -1 : team.member_of(op.call.root), op.call.element_bytes(),
                     all && op.send.bytes > 0 && op.send.data == op.recv.data};

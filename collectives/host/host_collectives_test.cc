@@ -2,7 +2,6 @@
 // chunks, private and shared buffers and mixtures of them, in place and not, any number of ranks.
 #include <gtest/gtest.h>
 
-#include <barrier>
 #include <cstring>
 
 #include "base/data/reference_reduce.h"
@@ -296,9 +295,7 @@ TEST_P(HostCollectives, TheFastPathIsTheSameProtocol) {
   });
 }
 
-// --- members that run ahead --------------------------------------------------------------------------------------------
-
-// Long rows of calls for which not everybody waits, with others in between: each has a root, a size and a way of its own.
+// Long rows of calls, each with a root, a size and a way of its own.
 std::vector<Case> mixed_cases(int ranks, std::size_t n) {
   std::vector<Case> cases;
   std::uint64_t state = static_cast<std::uint64_t>(ranks);
@@ -330,57 +327,10 @@ void run_mixed(int ranks, std::size_t calls) {
   });
 }
 
-TEST_P(HostCollectives, ThatOnlyGiveToSomeFollowEachOther) { run_mixed(GetParam(), 500); }
+TEST_P(HostCollectives, OfAllKindsAndWaysFollowEachOther) { run_mixed(GetParam(), 500); }
 
 // So many look at member 0 only.
-TEST(HostCollectivesAhead, OfManyMembers) { run_mixed(18, 150); }
-
-Small small_broadcast(Rank& rank, int root, float* value) {
-  auto* const data = reinterpret_cast<std::byte*>(value);
-  return try_small(rank.host, call_of(Collective::kBroadcast, 1, DType::kFloat32, ReduceOp::kSum, root), data, data);
-}
-
-// A root gives until the ring is full, though nobody has come; then it waits, and nobody loses anything.
-TEST(HostCollectivesAhead, ARootWaitsForItsReadersWhenTheRingIsFullAndNotBefore) {
-  constexpr int kInRing = static_cast<int>(HostTeam::kRing) - 1;
-  std::barrier full(3);
-  run_ranks(3, [&full](Rank& rank) {
-    constexpr int kBroadcasts = 5 * kInRing;
-    Stop stop;
-    Deadline deadline(rank.loop, after(rank.loop.now(), 60s), stop, "the broadcasts do not end");
-    for (int i = 0; i < kBroadcasts; ++i) {
-      if (i == (rank.rank() == 0 ? kInRing : 0)) full.arrive_and_wait();
-      float value = rank.rank() == 0 ? static_cast<float>(i) : -1.0f;
-      const Small small = small_broadcast(rank, 0, &value);
-      ASSERT_TRUE(small == Small::kDone || rank.rank() != 0 || i >= kInRing) << "broadcast " << i << " waits";
-      if (small != Small::kDone) {
-        const Buffer buffer{reinterpret_cast<std::byte*>(&value), 4};
-        Operation op{rank.team, call_of(Collective::kBroadcast, 1), 0, stop, buffer, buffer};
-        rank.loop.run(run(op));
-      }
-      ASSERT_EQ(value, static_cast<float>(i));
-    }
-  });
-}
-
-// The same through the coroutines, of more than fits into a line.
-TEST(HostCollectivesAhead, ARootOfLargerBroadcastsDoesNotWaitEither) {
-  constexpr int kInRing = static_cast<int>(HostTeam::kRing) - 1;
-  std::barrier full(2);
-  run_ranks(2, [&full](Rank& rank) {
-    constexpr std::size_t kCount = HostTeam::kEagerBytes / sizeof(int);
-    for (int i = 0; i < 4 * kInRing; ++i) {
-      if (i == (rank.rank() == 0 ? kInRing : 0)) full.arrive_and_wait();
-      Stop stop;
-      Deadline deadline(rank.loop, after(rank.loop.now(), 60s), stop, "a broadcast does not end");
-      std::vector<int> data(kCount, rank.rank() == 0 ? i : -1);
-      const Buffer buffer{reinterpret_cast<std::byte*>(data.data()), kCount * sizeof(int)};
-      Operation op{rank.team, call_of(Collective::kBroadcast, kCount, DType::kInt32), 0, stop, buffer, buffer};
-      rank.loop.run(run(op));
-      ASSERT_EQ(data, std::vector<int>(kCount, i));
-    }
-  });
-}
+TEST(HostCollectivesMixed, OfManyMembers) { run_mixed(18, 150); }
 
 // --- what goes wrong -------------------------------------------------------------------------------------------------
 
@@ -433,63 +383,6 @@ TEST(HostCollectivesErrors, DifferentCallsAreNamedOnTheFastPathToo) {
     EXPECT_EQ(failure.code, Code::kMismatch);
     EXPECT_NE(failure.sentence.find("int32"), std::string::npos) << failure.sentence;
     EXPECT_EQ(value, 1.0f);
-  });
-}
-
-// Both believe that they give. Whichever call makes them look at each other says so, and of which call.
-TEST(HostCollectivesErrors, TwoRootsThatDoNotWaitForEachOtherAreNamedByALaterCall) {
-  for (const int more : {1, 6, 7, 8, 12}) {  // up to the multiple of half a ring, and after it
-    std::vector<Failure> failures(2);
-    run_ranks(2, [&failures, more](Rank& rank) {
-      float value = 1.0f;
-      EXPECT_EQ(small_broadcast(rank, rank.rank(), &value), Small::kDone);
-      for (int i = 1; i < more; ++i) EXPECT_EQ(small_broadcast(rank, rank.rank(), &value), Small::kDone);
-      const Buffer buffer{reinterpret_cast<std::byte*>(&value), 4};
-      failures[static_cast<std::size_t>(rank.rank())] =
-          fail(rank, call_of(Collective::kAllreduce, 1), buffer, buffer, 60s);
-    });
-    EXPECT_EQ(failures[0].code, Code::kMismatch);
-    EXPECT_EQ(failures[0].sentence, failures[1].sentence);
-    for (const std::string word :
-         {"rank 0: broadcast of 1 fp32, from root 0", "rank 1: broadcast of 1 fp32, from root 1"}) {
-      EXPECT_NE(failures[0].sentence.find(word), std::string::npos) << failures[0].sentence;
-    }
-    EXPECT_NE(failures[0].sentence.find("(in an earlier call)"), std::string::npos) << failures[0].sentence;
-  }
-}
-
-// No call ever makes them wait: the ring does.
-TEST(HostCollectivesErrors, TwoRootsThatNeverWaitAreNamedBeforeTheRingIsFull) {
-  std::vector<Failure> failures(2);
-  run_ranks(2, [&failures](Rank& rank) {
-    float value = 1.0f;
-    const Buffer buffer{reinterpret_cast<std::byte*>(&value), 4};
-    Failure& failure = failures[static_cast<std::size_t>(rank.rank())];
-    for (std::uint64_t i = 0; i < HostTeam::kRing && failure.code == Code::kOk; ++i) {
-      const Call call = call_of(Collective::kBroadcast, 1, DType::kFloat32, ReduceOp::kSum, rank.rank());
-      failure = fail(rank, call, buffer, buffer, 60s);
-    }
-  });
-  for (const Failure& failure : failures) {
-    EXPECT_EQ(failure.code, Code::kMismatch);
-    EXPECT_NE(
-        failure.sentence.find("rank 0: broadcast of 1 fp32, from root 0; rank 1: broadcast of 1 fp32, from root 1"),
-        std::string::npos)
-        << failure.sentence;
-  }
-}
-
-TEST(HostCollectivesErrors, ReadersThatDoNotComeAreATimeoutWhenTheRingIsFull) {
-  run_ranks(2, [](Rank& rank) {
-    if (rank.rank() == 1) return rank.host.fail();
-    float value = 1.0f;
-    const Buffer buffer{reinterpret_cast<std::byte*>(&value), 4};
-    const Call call = call_of(Collective::kBroadcast, 1);
-    for (std::uint64_t i = 1; i < HostTeam::kRing; ++i) EXPECT_EQ(small_broadcast(rank, 0, &value), Small::kDone);
-    EXPECT_EQ(small_broadcast(rank, 0, &value), Small::kNotServed);
-    EXPECT_EQ(fail(rank, call, buffer, buffer, 30ms).code, Code::kTimeout);
-    EXPECT_EQ(small_broadcast(rank, 0, &value), Small::kNotServed) << "the team is over";
-    EXPECT_EQ(fail(rank, call, buffer, buffer, 60s).code, Code::kAborted);
   });
 }
 

@@ -64,12 +64,6 @@ Task<void> HostTeam::open(Stop& stop) {
 Task<void> HostTeam::close(Stop& stop) {
   if (failed_) co_return;
   Call closing;
-  const std::uint64_t behind = must_have_come();
-  for (int member = 0; member < size() && behind > 0; ++member) {
-    const FlagRef flag = arrival_flag(member, behind);
-    co_await domain_.at_least(flag, behind, stop);
-  }
-  if (behind > 0) require_agreement(behind);
   const std::uint64_t number = arrive(closing, {.fingerprint = kClosing});
   for (int member = 0; member < size(); ++member) {
     const FlagRef flag = arrival_flag(member, number);
@@ -99,10 +93,9 @@ host::RecvChannel& HostTeam::channel_from(int member) {
 
 std::uint64_t HostTeam::arrive(const Call& call, const Arrival& arrival) noexcept {
   const std::uint64_t number = ++arrivals_;
-  history_ = Hash64::mix(history_ + arrival.fingerprint);
   const std::uint32_t mine = arrival_line(me_, number);
   ControlLine& line = domain_.own_line(mine);
-  line.word[1].store(history_, std::memory_order_relaxed);
+  line.word[1].store(arrival.fingerprint, std::memory_order_relaxed);
   line.word[2].store(arrival.send ? *arrival.send + 1 : 0, std::memory_order_relaxed);
   line.word[3].store(arrival.recv ? *arrival.recv + 1 : 0, std::memory_order_relaxed);
   std::array<std::uint64_t, kInlineBytes / 8> words{};
@@ -135,12 +128,11 @@ void HostTeam::read_payload(int member, std::uint64_t number, std::span<std::byt
   if (!into.empty()) std::memcpy(into.data(), words.data(), into.size());
 }
 
-bool HostTeam::agree(std::uint64_t number) noexcept {
-  const std::uint64_t first = history_of(0, number);
+bool HostTeam::agree(std::uint64_t number) const noexcept {
+  const std::uint64_t first = fingerprint_of(0, number);
   for (int member = 1; member < size(); ++member) {
-    if (history_of(member, number) != first) return false;
+    if (fingerprint_of(member, number) != first) return false;
   }
-  met_ = std::max(met_, number);
   return true;
 }
 
@@ -154,31 +146,14 @@ CallSummary HostTeam::call_of(int member, std::uint64_t number) const noexcept {
   return call;
 }
 
-void HostTeam::require_agreement(std::uint64_t number) {
-  if (agree(number)) return;
-  int other = 1;
-  while (history_of(other, number) == history_of(0, number)) ++other;
-  disagree(0, other, number);
-}
-
-void HostTeam::require_agreement_with(int member, std::uint64_t number) const {
-  if (!agrees_with(member, number)) disagree(std::min(member, me_), std::max(member, me_), number);
-}
-
-// Arrivals at the last multiple of half a ring are everybody's still, and so are those after it. If the histories differ there
-// already, nobody arrives at the next multiple, and those back to the multiple before, where all agreed, stand too.
-void HostTeam::disagree(int one, int other, std::uint64_t number) const {
-  const auto differ = [&](std::uint64_t at) { return history_of(one, at) != history_of(other, at); };
-  std::uint64_t first = number / kHalfRing * kHalfRing;
-  if (first > 0 && differ(first)) first -= kHalfRing;
-  do {
-    ++first;
-  } while (first < number && !differ(first));
-  throw Error(Code::kMismatch,
-              fmt::format("the ranks of a group call different collectives: rank {}: {}; rank {}: {}{}", rank_of(one),
-                          call_of(one, first).describe(), rank_of(other), call_of(other, first).describe(),
-                          first == arrivals_ ? "" : " (in an earlier call)"),
-              rank_of(other));
+void HostTeam::require_agreement(std::uint64_t number) const {
+  for (int member = 1; member < size(); ++member) {
+    if (fingerprint_of(member, number) == fingerprint_of(0, number)) continue;
+    throw Error(Code::kMismatch,
+                fmt::format("the ranks of a group call different collectives: rank {}: {}; rank {}: {}", rank_of(0),
+                            call_of(0, number).describe(), rank_of(member), call_of(member, number).describe()),
+                rank_of(member));
+  }
 }
 
 std::uint64_t HostTeam::store_id(std::uint64_t number) const noexcept {

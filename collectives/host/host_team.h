@@ -3,19 +3,12 @@
 //
 // A member's lines, all written by it alone:
 //
-//   arrival 0-15   by turns: number, history, where its buffers are, and a payload of at most 64 bytes
-//   call 0-15      what it called, for the sentence when members disagree
+//   arrival 0, 1   by turns: number, fingerprint, where its buffers are, and a payload of at most 64 bytes
+//   call 0, 1      what it called, for the sentence when members disagree
 //   progress       counters (Word below), and where its staging memory is
 //
-// The ring of arrivals. Operations are numbered, and a member arrives at one after it has completed the one before. Most wait
-// for everybody's arrival; who only gives (the root of a broadcast, a member in a reduce) waits for nobody, so members may be
-// at different numbers. How far apart is bounded in steps of half a ring (must_have_come): before it arrives at w = 8 k, a
-// member has seen that all have arrived at w - 8. A member that writes n + 16 over n has so seen everybody at n + 1 or later,
-// where nobody reads arrival n any more.
-//
-// The history in an arrival is a hash of all calls up to it, so members that compare one number have compared all before,
-// those that went by unseen too. Of the first call that differs the lines are still there: nobody who has seen the
-// difference goes on, and nobody gets half a ring past it without.
+// Two arrival lines are enough. A member writes number n + 2 over number n; it has completed n + 1, which nobody does
+// before all have arrived at n + 1, which nobody does before it has completed n and so has read every arrival n.
 #pragma once
 
 #include <array>
@@ -51,11 +44,9 @@ class HostTeam {
   // Where a member's buffer is: in its slice, or where nobody else can reach it.
   using Place = std::optional<std::uint64_t>;
 
-  // Arrivals that stand at once. Eight broadcasts that nobody waits for share a look at the other members.
-  static constexpr std::uint64_t kRing = 16;
   static constexpr std::size_t kInlineBytes = 64;
   // Payloads up to here are copied to a place of their own and read by all at once (collectives/host/one_shot.h).
-  static constexpr std::size_t kEagerBytes = 4 << 10;
+  static constexpr std::size_t kEagerBytes = 64 << 10;
   // A pipeline through slots: see collectives/host/staging.h.
   static constexpr std::size_t kSlots = 3;
   static constexpr std::size_t kSlotBytes = 128 << 10;
@@ -106,14 +97,7 @@ class HostTeam {
   void set_can_pull(bool can) noexcept { can_pull_ = can; }  // for tests and benchmarks
   // Of the arrival that comes next.
   std::uint64_t next_number() const noexcept { return arrivals_ + 1; }
-  // The number at which all must have been seen before the next arrival; 0 if they have.
-  std::uint64_t must_have_come() const noexcept {
-    const std::uint64_t step = next_number() / kHalfRing;
-    const std::uint64_t behind = step < 1 ? 0 : (step - 1) * kHalfRing;
-    return behind > met_ ? behind : 0;
-  }
-  // Publishes my arrival at the next operation and returns its number. must_have_come() was heeded, and so before the memory
-  // that goes with the number is written.
+  // Publishes my arrival at the next operation and returns its number.
   std::uint64_t arrive(const Call& call, const Arrival& arrival) noexcept;
   FlagRef arrival_flag(int member, std::uint64_t number) const noexcept {
     return {domain_rank(member), arrival_line(member, number), 0};
@@ -122,7 +106,7 @@ class HostTeam {
     return arrival_word(member, number, 0).load(std::memory_order_acquire) >= number;
   }
   // Of a member that has arrived:
-  std::uint64_t history_of(int member, std::uint64_t number) const noexcept {
+  std::uint64_t fingerprint_of(int member, std::uint64_t number) const noexcept {
     return arrival_word(member, number, 1).load(std::memory_order_relaxed);
   }
   Place send_place_of(int member, std::uint64_t number) const noexcept {
@@ -144,14 +128,9 @@ class HostTeam {
     return arrival_word(member, number, kPrivateWord + 2).load(std::memory_order_relaxed) != 0;
   }
   void read_payload(int member, std::uint64_t number, std::span<std::byte> into) const noexcept;
-  // Throws kMismatch, with the same sentence on every member, if not all called the same up to here. All have arrived.
-  void require_agreement(std::uint64_t number);
-  bool agree(std::uint64_t number) noexcept;
-  // The same of one member, which has arrived, and me.
-  void require_agreement_with(int member, std::uint64_t number) const;
-  bool agrees_with(int member, std::uint64_t number) const noexcept {
-    return history_of(member, number) == history_of(me_, number);
-  }
+  // Throws kMismatch, with the same sentence on every member, if not all called the same. All have arrived.
+  void require_agreement(std::uint64_t number) const;
+  bool agree(std::uint64_t number) const noexcept;
   // What stores of this operation are known as to the fence; never 0.
   std::uint64_t store_id(std::uint64_t number) const noexcept;
 
@@ -178,11 +157,9 @@ class HostTeam {
   // --- staging ---------------------------------------------------------------------------------------------------------
   // Mine, made when first used; called before the arrival of the operation that uses it.
   void need_staging();
-  std::byte* eager(int member, std::uint64_t number) noexcept { return staging(member) + number % kRing * kEagerBytes; }
-  // For what a member tells of a call whose members all part in the end (collectives/host/exchange_blocks.cc).
-  std::byte* table(int member) noexcept { return staging(member) + kRing * kEagerBytes; }
+  std::byte* eager(int member, std::uint64_t number) noexcept { return staging(member) + number % 2 * kEagerBytes; }
   std::byte* slot(int member, std::uint64_t chunk) noexcept {
-    return staging(member) + kRing * kEagerBytes + kTableBytes + chunk % kSlots * (kSlotBytes + kResultBytes);
+    return staging(member) + 2 * kEagerBytes + chunk % kSlots * (kSlotBytes + kResultBytes);
   }
   // The part of the slot where a member leaves what it reduced.
   std::byte* result_slot(int member, std::uint64_t chunk) noexcept { return slot(member, chunk) + kSlotBytes; }
@@ -200,30 +177,27 @@ class HostTeam {
   void set_spins(int spins) noexcept { spins_ = spins; }  // for tests and benchmarks
 
  private:
-  static constexpr std::uint64_t kHalfRing = kRing / 2;
   static constexpr std::uint32_t kArrivalLine = 0;
-  static constexpr std::uint32_t kCallLine = kRing;
-  static constexpr std::uint32_t kProgressLine = 2 * kRing;
-  static constexpr std::uint32_t kLines = 2 * kRing + 1;
+  static constexpr std::uint32_t kCallLine = 2;
+  static constexpr std::uint32_t kProgressLine = 4;
+  static constexpr std::uint32_t kLines = 5;
   static constexpr std::uint32_t kPayloadWord = 4;
   static constexpr std::uint32_t kPrivateWord = kPayloadWord + kInlineBytes / 8;
   static constexpr std::size_t kResultBytes = kSlotBytes / 2;  // a member's part of a chunk, with two members the most
-  static constexpr std::size_t kTableBytes = 64 << 10;
-  static constexpr std::size_t kStagingBytes = kRing * kEagerBytes + kTableBytes + kSlots * (kSlotBytes + kResultBytes);
+  static constexpr std::size_t kStagingBytes = 2 * kEagerBytes + kSlots * (kSlotBytes + kResultBytes);
 
   static Place place(const std::atomic<std::uint64_t>& word) noexcept {
     const std::uint64_t value = word.load(std::memory_order_relaxed);
     return value == 0 ? Place() : Place(value - 1);
   }
   std::uint32_t arrival_line(int member, std::uint64_t number) const noexcept {
-    return lines_[static_cast<std::size_t>(member)] + kArrivalLine + static_cast<std::uint32_t>(number % kRing);
+    return lines_[static_cast<std::size_t>(member)] + kArrivalLine + static_cast<std::uint32_t>(number % 2);
   }
   const std::atomic<std::uint64_t>& arrival_word(int member, std::uint64_t number, std::uint32_t word) const noexcept {
     return domain_.line(domain_rank(member), arrival_line(member, number)).word[word];
   }
   std::uint64_t channel_key(int from, int to) const noexcept;
   CallSummary call_of(int member, std::uint64_t number) const noexcept;
-  [[noreturn]] void disagree(int one, int other, std::uint64_t number) const;
   std::byte* staging(int member) noexcept;
 
   HostDomain& domain_;
@@ -241,8 +215,6 @@ class HostTeam {
   bool closed_ = false;
   bool can_pull_ = true;
   std::uint64_t arrivals_ = 0;
-  std::uint64_t history_ = 0;  // of my calls
-  std::uint64_t met_ = 0;      // the last number at which all were seen, and agreed
   std::uint64_t chunks_ = 0;
   std::optional<std::uint64_t> begun_;
   std::map<int, std::unique_ptr<host::SendChannel>> to_;

@@ -12,7 +12,6 @@ constexpr int kFlatMembers = 16;
 Task<std::uint64_t> meet(Operation& op) {
   HostTeam& team = *op.team.host;
   HostDomain& domain = team.domain();
-  if (team.must_have_come() > 0) co_await make_room(op);
   HostTeam::Arrival arrival;
   arrival.fingerprint = op.whole().fingerprint();
   if (op.send.bytes > 0) arrival.send = domain.offset_of(op.send.data, op.send.bytes);
@@ -26,38 +25,18 @@ Task<std::uint64_t> meet(Operation& op) {
 
 Task<void> await_arrivals(Operation& op, std::uint64_t number) {
   HostTeam& team = *op.team.host;
-  if (team.size() > kFlatMembers && team.me() != 0) {
+  HostDomain& domain = team.domain();
+  if (team.size() <= kFlatMembers || team.me() == 0) {
+    for (int step = 1; step < team.size(); ++step) {
+      const FlagRef flag = team.arrival_flag((team.me() + step) % team.size(), number);
+      co_await domain.at_least(flag, number, op.stop);
+    }
+    if (team.size() > kFlatMembers) team.publish(HostTeam::kReleased, number);
+  } else {
     const FlagRef flag = team.progress_flag(0, HostTeam::kReleased);
-    co_await team.domain().at_least(flag, number, op.stop);
-    team.require_agreement(number);
-    co_return;
-  }
-  for (int step = 1; step < team.size(); ++step) {
-    const FlagRef flag = team.arrival_flag((team.me() + step) % team.size(), number);
-    co_await team.domain().at_least(flag, number, op.stop);
-  }
-  if (team.size() > kFlatMembers) team.publish(HostTeam::kReleased, number);
-  team.require_agreement(number);
-}
-
-Task<void> await_each(Operation& op, std::uint64_t number) {
-  HostTeam& team = *op.team.host;
-  for (int step = 1; step < team.size(); ++step) {
-    const FlagRef flag = team.arrival_flag((team.me() + step) % team.size(), number);
-    co_await team.domain().at_least(flag, number, op.stop);
+    co_await domain.at_least(flag, number, op.stop);
   }
   team.require_agreement(number);
-}
-
-Task<void> await_arrival_of(int member, Operation& op, std::uint64_t number) {
-  HostTeam& team = *op.team.host;
-  const FlagRef flag = team.arrival_flag(member, number);
-  co_await team.domain().at_least(flag, number, op.stop);
-  team.require_agreement_with(member, number);
-}
-
-Task<void> make_room(Operation& op) {
-  if (const std::uint64_t behind = op.team.host->must_have_come(); behind > 0) co_await await_each(op, behind);
 }
 
 Task<void> await_all(Operation& op, HostTeam::Word word, std::uint64_t value) {

@@ -25,14 +25,8 @@ struct HostCall {
 
 // Publishes the arrival of `op`, with the places of its buffers, and returns when all have arrived and agree.
 Task<std::uint64_t> meet(Operation& op);
-// Returns when all have arrived at `number`; throws kMismatch if they do not agree. All members wait for it.
+// Returns when all have arrived at `number`; throws kMismatch if they do not agree.
 Task<void> await_arrivals(Operation& op, std::uint64_t number);
-// The same where others may not wait for it.
-Task<void> await_each(Operation& op, std::uint64_t number);
-// Returns when that member has arrived at `number`; throws kMismatch if it does not agree with this one.
-Task<void> await_arrival_of(int member, Operation& op, std::uint64_t number);
-// Returns when the next arrival may be published, and what goes with it written.
-Task<void> make_room(Operation& op);
 // Returns when every other member's counter is at least `value`.
 Task<void> await_all(Operation& op, HostTeam::Word word, std::uint64_t value);
 // Publishes that I am done and returns when all are: nobody reads my buffers or stores into them any more.

@@ -6,20 +6,21 @@
 namespace aiacc::host {
 namespace {
 
-// Where the contribution, of at most so many bytes, of a member that has arrived can be read.
+// Where each member's contribution, of at most so many bytes, can be read once all have arrived.
 class Contributions {
  public:
   Contributions(HostTeam& team, std::uint64_t number, std::size_t bytes) : team_(team), number_(number), bytes_(bytes) {
-    if (bytes <= HostTeam::kInlineBytes) copies_.resize(static_cast<std::size_t>(team.size()) * HostTeam::kInlineBytes);
+    if (bytes > HostTeam::kInlineBytes) return;
+    copies_.resize(static_cast<std::size_t>(team.size()) * HostTeam::kInlineBytes);
+    for (int member = 0; member < team.size(); ++member) team.read_payload(member, number, {copy(member), bytes});
   }
   Buffer of(int member) {
-    if (bytes_ > HostTeam::kInlineBytes) return {team_.eager(member, number_), bytes_};
-    std::byte* copy = copies_.data() + static_cast<std::size_t>(member) * HostTeam::kInlineBytes;
-    team_.read_payload(member, number_, {copy, bytes_});
-    return {copy, bytes_};
+    return {bytes_ > HostTeam::kInlineBytes ? team_.eager(member, number_) : copy(member), bytes_};
   }
 
  private:
+  std::byte* copy(int member) { return copies_.data() + static_cast<std::size_t>(member) * HostTeam::kInlineBytes; }
+
   HostTeam& team_;
   std::uint64_t number_;
   std::size_t bytes_;
@@ -28,7 +29,6 @@ class Contributions {
 
 Task<std::uint64_t> contribute(Operation& op, std::size_t bytes) {
   HostTeam& team = *op.team.host;
-  if (team.must_have_come() > 0) co_await make_room(op);
   const bool gives = contributes(op.call, op.team.rank == op.call.root);
   HostTeam::Arrival arrival;
   arrival.fingerprint = op.whole().fingerprint();
@@ -42,18 +42,6 @@ Task<std::uint64_t> contribute(Operation& op, std::size_t bytes) {
   co_return team.arrive(op.whole(), arrival);
 }
 
-Task<void> await_needed(Operation& op, std::uint64_t number) {
-  const Needs needs = needs_of(op.call, op.team.rank == op.call.root);
-  if (needs == Needs::kNobodys) co_return;
-  if (needs == Needs::kRoots) {
-    co_await await_arrival_of(op.team.host->member_of(op.call.root), op, number);
-  } else if (op.call.kind == Collective::kReduce || op.call.kind == Collective::kGather) {
-    co_await await_each(op, number);
-  } else {
-    co_await await_arrivals(op, number);
-  }
-}
-
 // These elements of every contribution, reduced into `result`.
 Task<void> reduce_all(Operation& op, Contributions& from, Buffer result, Extent elements) {
   const std::size_t element = op.call.element_bytes();
@@ -65,16 +53,6 @@ Task<void> reduce_all(Operation& op, Contributions& from, Buffer result, Extent 
 }
 
 }  // namespace
-
-Needs needs_of(const Call& call, bool is_root) noexcept {
-  switch (call.kind) {
-    case Collective::kBroadcast:
-    case Collective::kScatter: return is_root ? Needs::kNobodys : Needs::kRoots;
-    case Collective::kReduce:
-    case Collective::kGather: return is_root ? Needs::kEverybodys : Needs::kNobodys;
-    default: return Needs::kEverybodys;
-  }
-}
 
 bool contributes(const Call& call, bool is_root) noexcept {
   return is_root || (call.kind != Collective::kBroadcast && call.kind != Collective::kScatter);
@@ -106,7 +84,7 @@ Task<void> one_shot(Operation& op, std::optional<std::uint64_t> begun) {
   } else {
     number = co_await contribute(op, bytes);
   }
-  co_await await_needed(op, number);
+  co_await await_arrivals(op, number);
   if (bytes == 0) co_return;
   Contributions from(team, number, bytes);
   const std::size_t element = op.call.element_bytes();

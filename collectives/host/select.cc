@@ -1,7 +1,5 @@
 #include "collectives/host/select.h"
 
-#include <algorithm>
-
 #include "collectives/grouped.h"
 #include "collectives/host/allgather.h"
 #include "collectives/host/broadcast.h"
@@ -20,7 +18,7 @@ namespace {
 // EPYC: at 4 KiB all are alike, at 16 KiB shared buffers gain a third without it and private ones nothing.
 std::size_t one_shot_bytes(int members) noexcept {
   const std::size_t bytes = (std::size_t{8} << 10) / static_cast<std::size_t>(members);
-  return std::clamp(bytes, HostTeam::kInlineBytes, HostTeam::kEagerBytes);
+  return std::max(bytes, HostTeam::kInlineBytes);
 }
 
 // Normalizes a broadcast: the root sends, all others receive. Callers may give the buffer as either.

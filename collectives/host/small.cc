@@ -22,13 +22,7 @@ class SmallCall {
         call_(call),
         element_(call.element_bytes()),
         bytes_(bytes),
-        is_root_(team.rank_of(team.me()) == call.root),
-        needs_(needs_of(call, is_root_)) {}
-
-  bool has_room() noexcept {
-    const std::uint64_t behind = team_.must_have_come();
-    return behind == 0 || (all_arrive(behind) && team_.agree(behind));
-  }
+        is_root_(team.rank_of(team.me()) == call.root) {}
 
   void arrive(const std::byte* send) noexcept {
     HostTeam::Arrival arrival;
@@ -38,17 +32,17 @@ class SmallCall {
   }
   std::uint64_t number() const noexcept { return number_; }
 
-  // Those that I need have come, and agree.
-  bool meet() noexcept {
-    switch (needs_) {
-      case Needs::kNobodys: return true;
-      case Needs::kRoots: {
-        const int root = team_.member_of(call_.root);
-        return arrives(root, number_) && team_.agrees_with(root, number_);
+  // All have come, and agree. Also where this member needs nothing of them, as the root of a broadcast: whoever goes on
+  // earlier hears of a call that differs too late, or never.
+  bool meet() const noexcept {
+    int looks = 0;
+    for (int member = 0; member < team_.size(); ++member) {
+      while (!team_.has_arrived(member, number_)) {
+        if (++looks > team_.spins()) return false;
+        cpu_relax();
       }
-      case Needs::kEverybodys: break;
     }
-    return all_arrive(number_) && team_.agree(number_);
+    return team_.agree(number_);
   }
 
   void take(std::byte* recv) const noexcept {
@@ -83,20 +77,6 @@ class SmallCall {
     return call_.kind == Collective::kAllgather ? call_.block(team_.me()).count * element_ : bytes_;
   }
 
-  bool arrives(int member, std::uint64_t number) noexcept {
-    while (!team_.has_arrived(member, number)) {
-      if (++looks_ > team_.spins()) return false;
-      cpu_relax();
-    }
-    return true;
-  }
-  bool all_arrive(std::uint64_t number) noexcept {
-    for (int member = 0; member < team_.size(); ++member) {
-      if (!arrives(member, number)) return false;
-    }
-    return true;
-  }
-
   // These elements of a member's contribution.
   void copy(int member, Extent from, std::byte* to) const noexcept {
     if (from.count == 0) return;
@@ -121,9 +101,7 @@ class SmallCall {
   const std::size_t element_;
   const std::size_t bytes_;  // of a contribution
   const bool is_root_;
-  const Needs needs_;
   std::uint64_t number_ = 0;
-  int looks_ = 0;
 };
 
 bool served(const HostTeam& team, const Call& call) noexcept {
@@ -138,7 +116,6 @@ Small try_small(HostTeam& team, const Call& call, const std::byte* send, std::by
   const std::size_t bytes = contribution_bytes(call, team.size());
   if (bytes > HostTeam::kInlineBytes) return Small::kNotServed;
   SmallCall small(team, call, bytes);
-  if (!small.has_room()) return Small::kNotServed;
   small.arrive(send);
   if (!small.meet()) {
     team.set_begun(small.number());

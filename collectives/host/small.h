@@ -1,6 +1,6 @@
 // The path of calls to which each member contributes at most one cache line: no coroutine, no allocation, no look-up. The
-// contribution rides in the arrival line; whoever sees the arrivals that it needs has everything. Stores go into the caller's own control lines only, so that the
-// fence need not know of it.
+// contribution rides in the arrival line; whoever sees all arrivals has everything. Stores go into the caller's own control
+// lines only, so that the fence need not know of it.
 //
 // It is the second way through one_shot.h, not another protocol: members may mix both in one operation, and the results are
 // the same bits.

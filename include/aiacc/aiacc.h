@@ -219,9 +219,6 @@ AIACC_API aiacc_status_t aiacc_mesh_free(aiacc_mesh_t mesh);
 
 /* --- collectives --------------------------------------------------------------------------------------------------- */
 
-/* A rank that only gives (the root of a broadcast or scatter, all others in a reduce or gather) may return before the others have
- * come; that one of them called something else, or never comes, is then what one of its next calls says. */
-
 /* recv[i] = op over ranks of send[i]; count elements on each rank. Collective. */
 AIACC_API aiacc_status_t aiacc_allreduce(const void *send, void *recv, size_t count, aiacc_dtype_t dtype, aiacc_op_t op,
                                          aiacc_group_t group, const aiacc_attr_t *attr, aiacc_request_t *request);

@@ -93,8 +93,7 @@ static int death(const char* argument) {
   return 0;
 }
 
-/* Rank 1 is killed among broadcasts of rank ARGUMENT; the others print their error and exit with 0. If rank 1 only reads, the
- * root waits for nobody as long as there is room. */
+/* Rank 1 is killed among broadcasts of rank ARGUMENT; the others print their error and exit with 0. */
 static int broadcasts(const char* argument) {
   signal(SIGTERM, SIG_IGN);
   init();

@@ -49,9 +49,9 @@ struct DirectoryEntry {
   std::atomic<std::uint64_t> place{0};  // first line
 };
 
-// Room for some 2,000 groups, of 44 lines under three keys each. Pages of it are taken as lines are claimed.
+// Room for some 2,000 groups, of 16 lines under three keys each. Pages of it are taken as lines are claimed.
 struct ControlArea {
-  static constexpr std::uint32_t kLines = 98'304;
+  static constexpr std::uint32_t kLines = 32'768;
   static constexpr std::uint32_t kKeys = 8'192;
 
   ControlLine line[kLines];
