@@ -93,11 +93,13 @@ runtime_tests += \
 	runtime/bootstrap_rendezvous_test.cc \
 	runtime/bootstrap_test.cc \
 	runtime/bootstrap_world_test.h \
+	runtime/coming_back_sim_test.cc \
 	runtime/context_sim_test.cc \
 	runtime/handles_test.cc \
 	runtime/hosts_sim_test.cc \
 	runtime/hosts_tcp_test.cc \
 	runtime/info/host_limits_test.cc \
+	runtime/meeting_sim.h \
 	runtime/meeting_sim_test.cc \
 	runtime/recorder_test.cc \
 	runtime/rendezvous_world_test.h \

@@ -12,14 +12,14 @@ constexpr std::uint32_t kRosterBytes = wire::kLargestFrameBytes - 64;  // with r
 }  // namespace
 
 Task<void> MeetingCall::connect(io::Address address, Stop& stop) {
-  stream_ = co_await connect_soon(loop_, net_, std::move(address), stop);
+  stream_ = co_await connect_soon(caller_.loop, caller_.net, std::move(address), stop);
   stage_ = Stage::kConnected;
 }
 
 Task<std::unique_ptr<wire::SecureChannel>> MeetingCall::prove(Stop& stop) {
   const auto storage = std::make_unique<wire::HandshakeStorage>();
-  const wire::Introduction introduction{wire::Purpose::kControl, job_, rank_, 0};
-  wire::DialerHandshake handshake(secret_, introduction, entropy_);
+  const wire::Introduction introduction{wire::Purpose::kControl, caller_.job, caller_.rank, 0};
+  wire::DialerHandshake handshake(caller_.secret, introduction, caller_.entropy);
   co_await io::write_all(*stream_, handshake.hello(), stop);
   const std::span<const std::byte> challenge = co_await wire::read_handshake(*stream_, *storage, stop);
   stage_ = Stage::kAnswered;
@@ -33,7 +33,7 @@ Task<std::unique_ptr<wire::SecureChannel>> MeetingCall::prove(Stop& stop) {
   if (given_up_) throw Error(Code::kPeerFailed, "rank 0 has given this rank up for lost");
   if (conclusion.verdict != wire::Verdict::kAccepted) throw Error(Code::kPeerFailed, "rank 0 did not take the call");
   const wire::SessionKeys keys = handshake.keys();
-  co_return std::make_unique<wire::SecureChannel>(loop_, std::move(stream_), keys.to_listener, keys.to_dialer,
+  co_return std::make_unique<wire::SecureChannel>(caller_.loop, std::move(stream_), keys.to_listener, keys.to_dialer,
                                                   kRosterBytes);
 }
 

@@ -10,11 +10,19 @@
 
 namespace aiacc {
 
+// Who calls, with what, and about which job. What it refers to outlives its calls.
+struct MeetingCaller {
+  Loop& loop;
+  io::Net& net;
+  io::Entropy& entropy;
+  wire::Secret secret;
+  std::uint64_t job;
+  int rank;
+};
+
 class MeetingCall {
  public:
-  // `net` and `entropy` outlive the call.
-  MeetingCall(Loop& loop, io::Net& net, io::Entropy& entropy, const wire::Secret& secret, std::uint64_t job, int rank)
-      : loop_(loop), net_(net), entropy_(entropy), secret_(secret), job_(job), rank_(rank) {}
+  explicit MeetingCall(const MeetingCaller& caller) : caller_(caller) {}
 
   // Returns when rank 0's host has taken the connection; its process may take long to answer.
   Task<void> connect(io::Address address, Stop& stop);
@@ -32,12 +40,7 @@ class MeetingCall {
  private:
   enum class Stage : std::uint8_t { kConnecting, kConnected, kAnswered, kBelieved, kProved };
 
-  Loop& loop_;
-  io::Net& net_;
-  io::Entropy& entropy_;
-  wire::Secret secret_;
-  std::uint64_t job_;
-  int rank_;
+  const MeetingCaller caller_;
   Stage stage_ = Stage::kConnecting;
   bool given_up_ = false;
   std::unique_ptr<io::Stream> stream_;

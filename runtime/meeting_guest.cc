@@ -90,7 +90,8 @@ Task<MeetingGuest::Attempt> MeetingGuest::attempt(io::Address address, wire::Sec
   ++attempts_;
   heard_ = 0;
   bool turned_away = false;
-  MeetingCall call(loop_, net_, entropy_, secret, kMeetingJob, me_.rank);
+  const MeetingCaller caller{loop_, net_, entropy_, secret, kMeetingJob, me_.rank};
+  MeetingCall call(caller);
   try {
     co_await introduce(call, address, stop);
     wire::Frame frame = co_await next(stop);
@@ -110,7 +111,8 @@ Task<MeetingGuest::Attempt> MeetingGuest::attempt(io::Address address, wire::Sec
     host_name_ = roster->ranks.front().host_name;
     frame = co_await next(stop);
     const io::Address back = io::Address::tcp(host_address(address, *roster), frame.as<wire::ReturnTo>().port);
-    way_back_.emplace(loop_, net_, entropy_, wire::Secret::from(roster->secret), roster->job, me_.rank, back);
+    const MeetingCaller returning{loop_, net_, entropy_, wire::Secret::from(roster->secret), roster->job, me_.rank};
+    way_back_.emplace(returning, back);
     prefer(address, *roster);
     co_return Attempt::kRoster;
   } catch (const Error& error) {

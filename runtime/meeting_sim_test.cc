@@ -1,153 +1,15 @@
 // A meeting over the simulated network: ranks that come in any order and lose connections, and strangers at rank 0's port.
-#include <gtest/gtest.h>
-
-#include <functional>
-#include <optional>
-
-#include "base/sim/sim_net.h"
-#include "runtime/meeting_guest.h"
-#include "runtime/meeting_host.h"
+#include "runtime/meeting_sim.h"
 
 namespace aiacc {
 namespace {
 
 using namespace std::chrono_literals;
-
-class SimPlace final : public MeetingPlace {
- public:
-  SimPlace(io::Address where, const wire::Secret& secret) : where_(std::move(where)), secret_(secret) {}
-  std::unique_ptr<io::Listener> open(io::Net& net) override { return net.listen(where_); }
-  wire::Secret secret() const override { return secret_; }
-  Found find(Duration) override { return {{where_}, secret_}; }
-  std::string name() const override { return where_.text(); }
-
- private:
-  io::Address where_;
-  wire::Secret secret_;
-};
-
-wire::Secret secret_of(char salt) { return wire::Secret::from(std::string(wire::Secret::kBytes, salt)); }
-
-const io::Address kPlace = io::Address::tcp("192.0.2.1", 4242);
-
-// A process on a host of its own.
-struct Node {
-  Node(sim::World& world, sim::SimNetwork& network, int host)
-      : loop(world, "host " + std::to_string(host)), net(network, loop, host, {1000, 1}), entropy(world, loop.node()) {}
-  sim::SimLoop loop;
-  sim::SimNet net;
-  sim::SimEntropy entropy;
-};
-
-struct Lost final : BirthObserver {
-  void on_rank_lost(int rank, std::exception_ptr error) noexcept override {
-    ranks.push_back(rank);
-    sentences.push_back(as_error(error).message());
-  }
-  std::vector<int> ranks;
-  std::vector<std::string> sentences;
-};
-
-struct Rank {
-  Rank(sim::World& world, sim::SimNetwork& network, int its_rank, int its_size)
-      : node(world, network, its_rank), rank(its_rank), size(its_size) {}
-  ~Rank() {
-    stop.request(std::make_exception_ptr(Error(Code::kAborted, "the simulation is over")));
-    node.loop.bury();
-  }
-  // Gathers, settles, and listens.
-  void start(Duration when = 0ns, Duration limit = 60s, char salt = 's') {
-    task.emplace(run(when, limit, salt));
-    task->start();
-  }
-  Task<void> run(Duration when, Duration limit, char salt) {
-    try {
-      co_await sleep_for(node.loop, when, stop);
-      const Deadline deadline(node.loop, after(node.loop.now(), limit), stop, "too late");
-      wire::Arrive me;
-      me.version = "1.2.3";
-      me.rank = rank;
-      me.size = size;
-      me.host_name = "host" + std::to_string(rank);
-      me.data_port = static_cast<std::uint16_t>(1000 + rank);
-      me.addresses = {"192.0.2." + std::to_string(1 + rank)};
-      data = node.net.listen(io::Address::tcp(me.addresses[0], me.data_port));
-      place.emplace(kPlace, secret_of(salt));
-      if (rank == 0) {
-        MeetingHost::Listeners listeners{place->open(node.net), node.net.listen(io::Address::tcp(kPlace.name, 0))};
-        meeting = std::make_unique<MeetingHost>(node.loop, node.net, std::move(listeners), place->secret(),
-                                                node.entropy, me, place->name(), limit);
-      } else {
-        meeting = std::make_unique<MeetingGuest>(node.loop, node.net, *place, node.entropy, me, limit);
-      }
-      roster = co_await meeting->gather(stop);
-      firsts = co_await meeting->settle(rank, stop);
-      meeting->observe(lost);
-    } catch (const Error& thrown) {
-      error = thrown;
-    }
-  }
-  bool done() const { return task->done(); }
-
-  Node node;
-  int rank;
-  int size;
-  Stop stop;
-  Lost lost;
-  std::unique_ptr<io::Listener> data;  // nobody accepts: this rank computes
-  std::optional<SimPlace> place;
-  std::unique_ptr<Meeting> meeting;
-  std::optional<wire::Roster> roster;
-  std::vector<std::int32_t> firsts;
-  std::optional<Error> error;
-  std::optional<Task<void>> task;
-};
-
-struct Job {
-  explicit Job(int size, std::uint64_t seed = 1) : world(seed) {
-    for (int rank = 0; rank < size; ++rank) ranks.push_back(std::make_unique<Rank>(world, network, rank, size));
-  }
-  bool run_until(const std::function<bool()>& done, Duration limit = 100s) {
-    const Instant end = after(world.now(), limit);
-    return world.run_while_not([&] { return done() || world.now() > end; }) && done();
-  }
-  bool all_done() {
-    return std::all_of(ranks.begin(), ranks.end(), [](const auto& one) { return !one->task || one->done(); });
-  }
-  void expect_met() {
-    ASSERT_TRUE(run_until([this] { return all_done(); }));
-    for (const auto& one : ranks) {
-      ASSERT_FALSE(one->error) << one->error->message();
-      EXPECT_EQ(one->roster->job, ranks[0]->roster->job);
-      EXPECT_EQ(one->roster->secret, ranks[0]->roster->secret);
-      ASSERT_EQ(one->roster->ranks.size(), ranks.size());
-      for (std::size_t rank = 0; rank < ranks.size(); ++rank) {
-        EXPECT_EQ(one->roster->ranks[rank].data_port, 1000 + rank);
-        EXPECT_EQ(one->firsts[rank], static_cast<int>(rank));
-      }
-    }
-  }
-  Rank& rank(int number) { return *ranks[static_cast<std::size_t>(number)]; }
-  // Together, within the time of last words.
-  void expect_to_leave(const std::vector<int>& leaving) {
-    Stop stop;
-    std::vector<Task<void>> tasks;
-    for (const int one : leaving) {
-      tasks.push_back(rank(one).meeting->leave(stop));
-      tasks.back().start();
-    }
-    const auto left = [&] { return std::all_of(tasks.begin(), tasks.end(), [](auto& task) { return task.done(); }); };
-    EXPECT_TRUE(run_until(left, 1100ms));
-  }
-
-  sim::World world;
-  sim::SimNetwork network{world};
-  std::vector<std::unique_ptr<Rank>> ranks;
-};
+using namespace meeting_sim;
 
 TEST(SimMeeting, RanksComeInAnyOrder) {
   for (std::uint64_t seed = 1; seed < 20; ++seed) {
-    Job job(9, seed);
+    MeetingJob job(9, seed);
     for (const auto& one : job.ranks) one->start(std::chrono::milliseconds((one->rank * 7919 + seed * 31) % 4000));
     job.expect_met();
     EXPECT_TRUE(job.ranks[0]->meeting->remarks().empty());
@@ -158,7 +20,7 @@ TEST(SimMeeting, RanksComeInAnyOrder) {
 TEST(SimMeeting, ConnectionsBreakAtEveryByteBeforeAllHaveCome) {
   int broken = 0;
   for (std::uint64_t bytes = 1;; bytes += 13) {
-    Job job(3, bytes);
+    MeetingJob job(3, bytes);
     job.network.break_next(bytes);
     job.ranks[0]->start();
     job.ranks[1]->start();
@@ -177,7 +39,7 @@ TEST(SimMeeting, ConnectionsBreakAtEveryByteBeforeAllHaveCome) {
 TEST(SimMeeting, ConnectionsBreakAtEveryByteWhileAllMeet) {
   int broken = 0;
   for (std::uint64_t bytes = 1;; bytes += 7) {
-    Job job(3, bytes);
+    MeetingJob job(3, bytes);
     job.ranks[0]->start();
     job.ranks[1]->start();
     job.run_until([] { return false; }, 100ms);
@@ -196,7 +58,7 @@ TEST(SimMeeting, ConnectionsBreakAtEveryByteWhileAllMeet) {
 TEST(SimMeeting, ARankThatIsGoneBeforeAllHaveMetEndsTheJobForAll) {
   int too_early = 0;
   for (std::uint64_t seed = 1; seed <= 20; ++seed) {
-    Job job(3, seed);
+    MeetingJob job(3, seed);
     for (const auto& one : job.ranks) one->start();
     ASSERT_TRUE(job.run_until([&] { return job.ranks[2]->roster.has_value(); }));
     job.world.kill(job.ranks[2]->node.loop.node());
@@ -217,7 +79,7 @@ TEST(SimMeeting, ARankThatIsGoneBeforeAllHaveMetEndsTheJobForAll) {
 }
 
 TEST(SimMeeting, DeathsAreToldByRankZeroAndLeavingIsNone) {
-  Job job(4);
+  MeetingJob job(4);
   for (const auto& one : job.ranks) one->start();
   job.expect_met();
   job.world.kill(job.ranks[3]->node.loop.node());
@@ -240,144 +102,8 @@ TEST(SimMeeting, DeathsAreToldByRankZeroAndLeavingIsNone) {
   EXPECT_EQ(job.ranks[2]->lost.ranks.size(), 1u) << "who has left hears of nothing";
 }
 
-// --- connections that break once all have met -----------------------------------------------------------------------------
-
-TEST(SimMeeting, WhoLostItsConnectionComesBackAndHearsTheRest) {
-  for (std::uint64_t seed = 1; seed <= 20; ++seed) {
-    Job job(4, seed);
-    for (const auto& one : job.ranks) one->start();
-    job.expect_met();
-    for (int again = 0; again < 3; ++again) {
-      job.network.break_streams(0, 2);
-      if (again == 1) job.world.kill(job.ranks[1]->node.loop.node());
-      job.run_until([] { return false; }, 100ms);
-    }
-    EXPECT_GE(job.network.broken(), 3u);
-    for (const int rank : {0, 2, 3}) EXPECT_EQ(job.rank(rank).lost.ranks, std::vector<int>{1}) << seed;
-  }
-}
-
-// The way back breaks too, at every byte and as often as it is tried, while a death is told and both ends leave.
-TEST(SimMeeting, TheWayBackBreaksAtEveryByte) {
-  std::uint64_t broken = 0;
-  for (std::uint64_t bytes = 1; bytes < 800; bytes += 7) {
-    Job job(3, bytes);
-    for (const auto& one : job.ranks) one->start();
-    job.expect_met();
-    job.network.break_streams(0, 2);
-    job.world.kill(job.ranks[1]->node.loop.node());
-    for (int again = 0; again < 4; ++again) {
-      job.network.break_next(bytes);
-      job.run_until([&] { return !job.network.break_pending(); }, 300ms);
-    }
-    const auto heard = [&](int rank) { return job.rank(rank).lost.ranks == std::vector<int>{1}; };
-    ASSERT_TRUE(job.run_until([&] { return heard(0) && heard(2); }, 5s)) << bytes;
-    broken += job.network.broken();
-    job.expect_to_leave({0, 2});
-    job.run_until([] { return false; }, 1s);
-    EXPECT_TRUE(heard(0) && heard(2)) << bytes << ": once, and nothing else";
-  }
-  EXPECT_GT(broken, 300u);
-}
-
-// A process that computes or is stopped cannot come back; its system still takes connections.
-TEST(SimMeeting, WhoCannotComeBackForLongIsNotLost) {
-  for (const int frozen : {0, 2}) {
-    Job job(3);
-    for (const auto& one : job.ranks) one->start();
-    job.expect_met();
-    job.world.freeze(job.rank(frozen).node.loop.node());
-    job.network.break_streams(0, 2);
-    job.world.run_until(after(job.world.now(), 60s));
-    job.network.cut(0, 2);  // the next attempt fails; the five seconds begin here
-    job.network.break_streams(0, 2);
-    job.run_until([] { return false; }, 2s);
-    job.network.heal(0, 2);
-    job.run_until([] { return false; }, 60s);
-    for (const auto& one : job.ranks) EXPECT_TRUE(one->lost.ranks.empty()) << frozen;
-    job.world.thaw(job.rank(frozen).node.loop.node());
-    job.run_until([] { return false; }, 1s);
-    job.world.kill(job.ranks[1]->node.loop.node());
-    job.run_until([] { return false; }, 1s);
-    for (const int rank : {0, 2}) EXPECT_EQ(job.rank(rank).lost.ranks, std::vector<int>{1}) << frozen;
-  }
-}
-
-TEST(SimMeeting, WhoDiesBeforeItIsBackIsLostAtOnce) {
-  for (const int dead : {0, 2}) {
-    Job job(3);
-    for (const auto& one : job.ranks) one->start();
-    job.expect_met();
-    job.world.freeze(job.rank(dead).node.loop.node());
-    job.network.break_streams(0, 2);
-    job.run_until([] { return false; }, 10s);
-    job.world.kill(job.rank(dead).node.loop.node());
-    job.run_until([] { return false; }, 600ms);
-    for (const int rank : {0, 1, 2}) {
-      if (rank == dead) continue;
-      ASSERT_EQ(job.rank(rank).lost.ranks, std::vector<int>{dead});
-      if (rank == 1 && dead == 0) continue;  // its own connection ended with the process
-      EXPECT_NE(job.rank(rank).lost.sentences[0].find("was reset; nobody listens at tcp:192.0.2."), std::string::npos)
-          << job.rank(rank).lost.sentences[0];
-    }
-  }
-}
-
-TEST(SimMeeting, WhoseHostGivesNoSignOfLifeIsLostAfterFiveSeconds) {
-  Job job(3);
-  for (const auto& one : job.ranks) one->start();
-  job.expect_met();
-  job.network.break_streams(0, 2);
-  job.network.cut(0, 2);
-  job.run_until([] { return false; }, 4s);
-  EXPECT_TRUE(job.rank(0).lost.ranks.empty());
-  job.run_until([] { return false; }, 6s);
-  for (const int rank : {0, 1}) EXPECT_EQ(job.rank(rank).lost.ranks, std::vector<int>{2});
-  EXPECT_EQ(job.rank(2).lost.ranks, std::vector<int>{0});
-  EXPECT_NE(job.rank(0).lost.sentences[0].find("nothing answers at tcp:192.0.2.3:1002 for "), std::string::npos)
-      << job.rank(0).lost.sentences[0];
-}
-
-TEST(SimMeeting, WhoWasGivenUpIsToldSoWhenItComesBack) {
-  Job job(3);
-  for (const auto& one : job.ranks) one->start();
-  job.expect_met();
-  job.world.freeze(job.rank(2).node.loop.node());
-  job.rank(2).data.reset();
-  job.network.break_streams(0, 2);
-  job.run_until([] { return false; }, 1s);
-  for (const int rank : {0, 1}) EXPECT_EQ(job.rank(rank).lost.ranks, std::vector<int>{2});
-  job.world.thaw(job.rank(2).node.loop.node());
-  job.run_until([] { return false; }, 1s);
-  ASSERT_EQ(job.rank(2).lost.ranks, std::vector<int>{0});
-  EXPECT_NE(job.rank(2).lost.sentences[0].find("rank 0 has given this rank up for lost"), std::string::npos)
-      << job.rank(2).lost.sentences[0];
-}
-
-// One leaves, or both; the connection breaks under their last words, and the process that has left is gone at once.
-TEST(SimMeeting, ConnectionsBreakWhileRanksLeave) {
-  for (const std::vector<int>& leaving : {std::vector<int>{2}, std::vector<int>{0}, std::vector<int>{0, 2}}) {
-    for (int when = 0; when < 200; when += 5) {
-      Job job(3, static_cast<std::uint64_t>(when) + 1);
-      for (const auto& one : job.ranks) one->start();
-      job.expect_met();
-      sim::SimLoop& clock = job.rank(1).node.loop;
-      Task<void> breaking = [](sim::SimLoop* loop, sim::SimNetwork* network, int us) -> Task<void> {
-        Stop stop;
-        co_await sleep_for(*loop, std::chrono::microseconds(us), stop);
-        network->break_streams(0, 2);
-      }(&clock, &job.network, when);
-      breaking.start();
-      job.expect_to_leave(leaving);
-      for (const int rank : leaving) job.world.kill(job.rank(rank).node.loop.node());
-      job.run_until([] { return false; }, 1s);
-      for (const auto& one : job.ranks) EXPECT_TRUE(one->lost.ranks.empty()) << when << ": " << one->lost.sentences[0];
-    }
-  }
-}
-
 TEST(SimMeeting, ASteadyNoEndsTheAttemptsOfOneWhoHasAnotherSecret) {
-  Job job(3);
+  MeetingJob job(3);
   job.ranks[0]->start();
   job.ranks[1]->start(0ns, 60s, 'x');
   ASSERT_TRUE(job.run_until([&] { return job.ranks[1]->done(); }, 12s));
@@ -386,7 +112,7 @@ TEST(SimMeeting, ASteadyNoEndsTheAttemptsOfOneWhoHasAnotherSecret) {
 }
 
 TEST(SimMeeting, TheJobBeforeAtTheSamePlaceIsOutlasted) {
-  Job job(3);
+  MeetingJob job(3);
   Rank old(job.world, job.network, 0, 3);
   old.start(0ns, 5s, 'o');  // waits for its own until then
   job.ranks[1]->start();
@@ -424,7 +150,7 @@ Task<void> pester(Node* node, wire::Bytes bytes, int times, int* done) {
 }
 
 TEST(SimMeeting, StrangersAreCountedAndHarmNobody) {
-  Job job(3);
+  MeetingJob job(3);
   Node stranger(job.world, job.network, 9);
   job.ranks[0]->start();
   job.ranks[1]->start(10ms);
@@ -462,7 +188,7 @@ TEST(SimMeeting, StrangersAreCountedAndHarmNobody) {
 
 // More of ours at once than there are places: some are dropped, come again, and are not counted.
 TEST(SimMeeting, ManyRanksAtOnceAreNoStrangers) {
-  Job job(300);
+  MeetingJob job(300);
   for (const auto& one : job.ranks) one->start();
   job.expect_met();
   EXPECT_TRUE(job.ranks[0]->meeting->remarks().empty()) << job.ranks[0]->meeting->remarks()[0];
@@ -488,7 +214,7 @@ Task<void> reflect(Node* node, wire::Bytes* after) {
 }
 
 TEST(SimMeeting, AReflectedProofIsRefused) {
-  Job job(2);
+  MeetingJob job(2);
   Node stranger(job.world, job.network, 9);
   job.ranks[0]->start();
   wire::Bytes after;
@@ -503,7 +229,7 @@ TEST(SimMeeting, AReflectedProofIsRefused) {
 
 // All through the bootstrap. Ours may be the oldest of the 64 and be dropped; they come again.
 TEST(SimMeeting, AThousandHalfOpenConnectionsThatAreRenewedHoldNobodyUp) {
-  Job job(4);
+  MeetingJob job(4);
   Node stranger(job.world, job.network, 9);
   job.ranks[0]->start();
   std::vector<Task<void>> pests;

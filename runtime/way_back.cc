@@ -7,10 +7,10 @@
 namespace aiacc {
 
 Task<std::unique_ptr<wire::SecureChannel>> WayBack::go(Stop& stop) {
-  SignsOfLife signs(loop_, address_);
+  SignsOfLife signs(caller_.loop, address_);
   for (;;) {
     std::string gone;
-    MeetingCall call(loop_, net_, entropy_, secret_, job_, rank_);
+    MeetingCall call(caller_);
     try {
       co_await call.connect(address_, stop);
       co_return co_await call.prove(stop);

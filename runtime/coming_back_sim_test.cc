@@ -1,0 +1,145 @@
+// Connections to rank 0 that break once all have met: who comes back, who is lost, and how ranks leave meanwhile.
+#include "runtime/meeting_sim.h"
+
+namespace aiacc {
+namespace {
+
+using namespace std::chrono_literals;
+using namespace meeting_sim;
+
+TEST(SimMeetingBack, WhoLostItsConnectionComesBackAndHearsTheRest) {
+  for (std::uint64_t seed = 1; seed <= 20; ++seed) {
+    MeetingJob job(4, seed);
+    for (const auto& one : job.ranks) one->start();
+    job.expect_met();
+    for (int again = 0; again < 3; ++again) {
+      job.network.break_streams(0, 2);
+      if (again == 1) job.world.kill(job.ranks[1]->node.loop.node());
+      job.run_until([] { return false; }, 100ms);
+    }
+    EXPECT_GE(job.network.broken(), 3u);
+    for (const int rank : {0, 2, 3}) EXPECT_EQ(job.rank(rank).lost.ranks, std::vector<int>{1}) << seed;
+  }
+}
+
+// The way back breaks too, at every byte and as often as it is tried, while a death is told and both ends leave.
+TEST(SimMeetingBack, TheWayBackBreaksAtEveryByte) {
+  std::uint64_t broken = 0;
+  for (std::uint64_t bytes = 1; bytes < 800; bytes += 7) {
+    MeetingJob job(3, bytes);
+    for (const auto& one : job.ranks) one->start();
+    job.expect_met();
+    job.network.break_streams(0, 2);
+    job.world.kill(job.ranks[1]->node.loop.node());
+    for (int again = 0; again < 4; ++again) {
+      job.network.break_next(bytes);
+      job.run_until([&] { return !job.network.break_pending(); }, 300ms);
+    }
+    const auto heard = [&](int rank) { return job.rank(rank).lost.ranks == std::vector<int>{1}; };
+    ASSERT_TRUE(job.run_until([&] { return heard(0) && heard(2); }, 5s)) << bytes;
+    broken += job.network.broken();
+    job.expect_to_leave({0, 2});
+    job.run_until([] { return false; }, 1s);
+    EXPECT_TRUE(heard(0) && heard(2)) << bytes << ": once, and nothing else";
+  }
+  EXPECT_GT(broken, 300u);
+}
+
+// A process that computes or is stopped cannot come back; its system still takes connections.
+TEST(SimMeetingBack, WhoCannotComeBackForLongIsNotLost) {
+  for (const int frozen : {0, 2}) {
+    MeetingJob job(3);
+    for (const auto& one : job.ranks) one->start();
+    job.expect_met();
+    job.world.freeze(job.rank(frozen).node.loop.node());
+    job.network.break_streams(0, 2);
+    job.world.run_until(after(job.world.now(), 60s));
+    job.network.cut(0, 2);  // the next attempt fails; the five seconds begin here
+    job.network.break_streams(0, 2);
+    job.run_until([] { return false; }, 2s);
+    job.network.heal(0, 2);
+    job.run_until([] { return false; }, 60s);
+    for (const auto& one : job.ranks) EXPECT_TRUE(one->lost.ranks.empty()) << frozen;
+    job.world.thaw(job.rank(frozen).node.loop.node());
+    job.run_until([] { return false; }, 1s);
+    job.world.kill(job.ranks[1]->node.loop.node());
+    job.run_until([] { return false; }, 1s);
+    for (const int rank : {0, 2}) EXPECT_EQ(job.rank(rank).lost.ranks, std::vector<int>{1}) << frozen;
+  }
+}
+
+TEST(SimMeetingBack, WhoDiesBeforeItIsBackIsLostAtOnce) {
+  for (const int dead : {0, 2}) {
+    MeetingJob job(3);
+    for (const auto& one : job.ranks) one->start();
+    job.expect_met();
+    job.world.freeze(job.rank(dead).node.loop.node());
+    job.network.break_streams(0, 2);
+    job.run_until([] { return false; }, 10s);
+    job.world.kill(job.rank(dead).node.loop.node());
+    job.run_until([] { return false; }, 600ms);
+    for (const int rank : {0, 1, 2}) {
+      if (rank == dead) continue;
+      ASSERT_EQ(job.rank(rank).lost.ranks, std::vector<int>{dead});
+      if (rank == 1 && dead == 0) continue;  // its own connection ended with the process
+      EXPECT_NE(job.rank(rank).lost.sentences[0].find("was reset; nobody listens at tcp:192.0.2."), std::string::npos)
+          << job.rank(rank).lost.sentences[0];
+    }
+  }
+}
+
+TEST(SimMeetingBack, WhoseHostGivesNoSignOfLifeIsLostAfterFiveSeconds) {
+  MeetingJob job(3);
+  for (const auto& one : job.ranks) one->start();
+  job.expect_met();
+  job.network.break_streams(0, 2);
+  job.network.cut(0, 2);
+  job.run_until([] { return false; }, 4s);
+  EXPECT_TRUE(job.rank(0).lost.ranks.empty());
+  job.run_until([] { return false; }, 6s);
+  for (const int rank : {0, 1}) EXPECT_EQ(job.rank(rank).lost.ranks, std::vector<int>{2});
+  EXPECT_EQ(job.rank(2).lost.ranks, std::vector<int>{0});
+  EXPECT_NE(job.rank(0).lost.sentences[0].find("nothing answers at tcp:192.0.2.3:1002 for "), std::string::npos)
+      << job.rank(0).lost.sentences[0];
+}
+
+TEST(SimMeetingBack, WhoWasGivenUpIsToldSoWhenItComesBack) {
+  MeetingJob job(3);
+  for (const auto& one : job.ranks) one->start();
+  job.expect_met();
+  job.world.freeze(job.rank(2).node.loop.node());
+  job.rank(2).data.reset();
+  job.network.break_streams(0, 2);
+  job.run_until([] { return false; }, 1s);
+  for (const int rank : {0, 1}) EXPECT_EQ(job.rank(rank).lost.ranks, std::vector<int>{2});
+  job.world.thaw(job.rank(2).node.loop.node());
+  job.run_until([] { return false; }, 1s);
+  ASSERT_EQ(job.rank(2).lost.ranks, std::vector<int>{0});
+  EXPECT_NE(job.rank(2).lost.sentences[0].find("rank 0 has given this rank up for lost"), std::string::npos)
+      << job.rank(2).lost.sentences[0];
+}
+
+// One leaves, or both; the connection breaks under their last words, and the process that has left is gone at once.
+TEST(SimMeetingBack, ConnectionsBreakWhileRanksLeave) {
+  for (const std::vector<int>& leaving : {std::vector<int>{2}, std::vector<int>{0}, std::vector<int>{0, 2}}) {
+    for (int when = 0; when < 200; when += 5) {
+      MeetingJob job(3, static_cast<std::uint64_t>(when) + 1);
+      for (const auto& one : job.ranks) one->start();
+      job.expect_met();
+      sim::SimLoop& clock = job.rank(1).node.loop;
+      Task<void> breaking = [](sim::SimLoop* loop, sim::SimNetwork* network, int us) -> Task<void> {
+        Stop stop;
+        co_await sleep_for(*loop, std::chrono::microseconds(us), stop);
+        network->break_streams(0, 2);
+      }(&clock, &job.network, when);
+      breaking.start();
+      job.expect_to_leave(leaving);
+      for (const int rank : leaving) job.world.kill(job.rank(rank).node.loop.node());
+      job.run_until([] { return false; }, 1s);
+      for (const auto& one : job.ranks) EXPECT_TRUE(one->lost.ranks.empty()) << when << ": " << one->lost.sentences[0];
+    }
+  }
+}
+
+}  // namespace
+}  // namespace aiacc

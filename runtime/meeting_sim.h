@@ -1,0 +1,151 @@
+// A job whose ranks meet over the simulated network, each on a host of its own: for the tests of meetings.
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "base/sim/sim_net.h"
+#include "runtime/meeting_guest.h"
+#include "runtime/meeting_host.h"
+
+namespace aiacc::meeting_sim {
+
+class SimPlace final : public MeetingPlace {
+ public:
+  SimPlace(io::Address where, const wire::Secret& secret) : where_(std::move(where)), secret_(secret) {}
+  std::unique_ptr<io::Listener> open(io::Net& net) override { return net.listen(where_); }
+  wire::Secret secret() const override { return secret_; }
+  Found find(Duration) override { return {{where_}, secret_}; }
+  std::string name() const override { return where_.text(); }
+
+ private:
+  io::Address where_;
+  wire::Secret secret_;
+};
+
+inline wire::Secret secret_of(char salt) { return wire::Secret::from(std::string(wire::Secret::kBytes, salt)); }
+
+inline const io::Address kPlace = io::Address::tcp("192.0.2.1", 4242);
+
+// A process on a host of its own.
+struct Node {
+  Node(sim::World& world, sim::SimNetwork& network, int host)
+      : loop(world, "host " + std::to_string(host)), net(network, loop, host, {1000, 1}), entropy(world, loop.node()) {}
+  sim::SimLoop loop;
+  sim::SimNet net;
+  sim::SimEntropy entropy;
+};
+
+struct Lost final : BirthObserver {
+  void on_rank_lost(int rank, std::exception_ptr error) noexcept override {
+    ranks.push_back(rank);
+    sentences.push_back(as_error(error).message());
+  }
+  std::vector<int> ranks;
+  std::vector<std::string> sentences;
+};
+
+struct Rank {
+  Rank(sim::World& world, sim::SimNetwork& network, int its_rank, int its_size)
+      : node(world, network, its_rank), rank(its_rank), size(its_size) {}
+  ~Rank() {
+    stop.request(std::make_exception_ptr(Error(Code::kAborted, "the simulation is over")));
+    node.loop.bury();
+  }
+  // Gathers, settles, and listens.
+  void start(Duration when = Duration::zero(), Duration limit = std::chrono::seconds(60), char salt = 's') {
+    task.emplace(run(when, limit, salt));
+    task->start();
+  }
+  Task<void> run(Duration when, Duration limit, char salt) {
+    try {
+      co_await sleep_for(node.loop, when, stop);
+      const Deadline deadline(node.loop, after(node.loop.now(), limit), stop, "too late");
+      wire::Arrive me;
+      me.version = "1.2.3";
+      me.rank = rank;
+      me.size = size;
+      me.host_name = "host" + std::to_string(rank);
+      me.data_port = static_cast<std::uint16_t>(1000 + rank);
+      me.addresses = {"192.0.2." + std::to_string(1 + rank)};
+      data = node.net.listen(io::Address::tcp(me.addresses[0], me.data_port));
+      place.emplace(kPlace, secret_of(salt));
+      if (rank == 0) {
+        MeetingHost::Listeners listeners{place->open(node.net), node.net.listen(io::Address::tcp(kPlace.name, 0))};
+        meeting = std::make_unique<MeetingHost>(node.loop, node.net, std::move(listeners), place->secret(),
+                                                node.entropy, me, place->name(), limit);
+      } else {
+        meeting = std::make_unique<MeetingGuest>(node.loop, node.net, *place, node.entropy, me, limit);
+      }
+      roster = co_await meeting->gather(stop);
+      firsts = co_await meeting->settle(rank, stop);
+      meeting->observe(lost);
+    } catch (const Error& thrown) {
+      error = thrown;
+    }
+  }
+  bool done() const { return task->done(); }
+
+  Node node;
+  int rank;
+  int size;
+  Stop stop;
+  Lost lost;
+  std::unique_ptr<io::Listener> data;  // nobody accepts: this rank computes
+  std::optional<SimPlace> place;
+  std::unique_ptr<Meeting> meeting;
+  std::optional<wire::Roster> roster;
+  std::vector<std::int32_t> firsts;
+  std::optional<Error> error;
+  std::optional<Task<void>> task;
+};
+
+struct MeetingJob {
+  explicit MeetingJob(int size, std::uint64_t seed = 1) : world(seed) {
+    for (int rank = 0; rank < size; ++rank) ranks.push_back(std::make_unique<Rank>(world, network, rank, size));
+  }
+  bool run_until(const std::function<bool()>& done, Duration limit = std::chrono::seconds(100)) {
+    const Instant end = after(world.now(), limit);
+    return world.run_while_not([&] { return done() || world.now() > end; }) && done();
+  }
+  bool all_done() {
+    return std::all_of(ranks.begin(), ranks.end(), [](const auto& one) { return !one->task || one->done(); });
+  }
+  void expect_met() {
+    ASSERT_TRUE(run_until([this] { return all_done(); }));
+    for (const auto& one : ranks) {
+      ASSERT_FALSE(one->error) << one->error->message();
+      EXPECT_EQ(one->roster->job, ranks[0]->roster->job);
+      EXPECT_EQ(one->roster->secret, ranks[0]->roster->secret);
+      ASSERT_EQ(one->roster->ranks.size(), ranks.size());
+      for (std::size_t rank = 0; rank < ranks.size(); ++rank) {
+        EXPECT_EQ(one->roster->ranks[rank].data_port, 1000 + rank);
+        EXPECT_EQ(one->firsts[rank], static_cast<int>(rank));
+      }
+    }
+  }
+  Rank& rank(int number) { return *ranks[static_cast<std::size_t>(number)]; }
+  // Together, within the time of last words.
+  void expect_to_leave(const std::vector<int>& leaving) {
+    Stop stop;
+    std::vector<Task<void>> tasks;
+    for (const int one : leaving) {
+      tasks.push_back(rank(one).meeting->leave(stop));
+      tasks.back().start();
+    }
+    const auto left = [&] { return std::all_of(tasks.begin(), tasks.end(), [](auto& task) { return task.done(); }); };
+    EXPECT_TRUE(run_until(left, std::chrono::milliseconds(1100)));
+  }
+
+  sim::World world;
+  sim::SimNetwork network{world};
+  std::vector<std::unique_ptr<Rank>> ranks;
+};
+
+}  // namespace aiacc::meeting_sim
