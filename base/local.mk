@@ -27,7 +27,9 @@ base_sources += \
 	base/quantity.h \
 	base/time.h \
 	base/view.cc \
-	base/view.h
+	base/view.h \
+	base/whole_file.cc \
+	base/whole_file.h
 
 base_sources += \
 	base/data/buffer.h \
@@ -248,4 +250,5 @@ base_tests += \
 
 base_tests += \
 	base/config_test.cc \
-	base/log_test.cc
+	base/log_test.cc \
+	base/whole_file_test.cc

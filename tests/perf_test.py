@@ -135,6 +135,21 @@ def test_a_failed_call_is_one_sentence(corrupt):
     assert run.returncode == 3 and len(told) == 1 and "recv" in told[0], run.stderr
 
 
+def test_a_picture_outlives_a_run_that_fails(corrupt, tmp_path):
+    picture, new = tmp_path / "allreduce.svg", tmp_path / "new.svg"
+    picture.write_text("that of yesterday")
+    for path in picture, new:
+        run = perf(2, "allreduce", "-b", "8", "-e", "4K", "-f", "512", "--plot", str(path), *QUICK, LD_PRELOAD=corrupt, FAIL_AT="1024")
+        assert run.returncode == 3, run.stderr
+    assert picture.read_text() == "that of yesterday" and list(tmp_path.iterdir()) == [picture]
+
+
+def test_a_picture_that_cannot_be_drawn_is_one_sentence():
+    run = perf(2, "allreduce", "-e", "8", "--plot", "/dev/full", *QUICK)
+    told = [line for line in run.stderr.splitlines() if "aiacc-perf: " in line]
+    assert run.returncode == 3 and told == ["aiacc-perf: cannot write the picture /dev/full: No space left on device"], run.stderr
+
+
 def test_table_has_its_columns():
     run = perf(2, "allreduce", "barrier", "-b", "8", "-e", "32", *QUICK)
     assert run.returncode == 0 and run.stderr == "", run.stderr
@@ -167,7 +182,8 @@ def test_plot_of_many_and_of_nothing(tmp_path):
     assert len(names) == 2 * 2 * (13 * 8 - 4 * 3) and all(float(text.get("y")) < float(root.get("height")) for text in names)
     colours = {name.text: line.get("stroke") for name, line in zip(names, root.iter("{http://www.w3.org/2000/svg}polyline"))}
     assert colours["allreduce half sum"] == colours["allreduce half sum, in place"] != colours["allreduce half avg"]
-    rows(perf(1, "allreduce", "-e", "64", "--json", "--plot", str(picture), *QUICK))
+    rows(perf(1, "allreduce", "-e", "64", "--json", "--plot", str(picture), *QUICK))  # in place of the other
+    assert list(tmp_path.iterdir()) == [picture]
     assert "nothing passes between ranks" in picture.read_text() and "nan" not in picture.read_text()
 
 

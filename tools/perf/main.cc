@@ -3,12 +3,12 @@
 #include <unistd.h>
 
 #include <cstdio>
-#include <fstream>
 #include <string>
 #include <vector>
 
 #include "base/config.h"
 #include "base/error.h"
+#include "base/whole_file.h"
 #include "tools/perf/measure.h"
 #include "tools/perf/output.h"
 #include "tools/perf/plot.h"
@@ -92,13 +92,13 @@ std::vector<Case> cases_of(const PerfOptions& options) {
   return cases;
 }
 
-// The file of the picture, which rank 0 writes. It is opened before anything is measured: a name that is no good should not
-// be heard of minutes later. The others learn whether it is open, so that they leave with rank 0 and see no death.
+// The file of the picture, which rank 0 writes. Whether it can is looked at before anything is measured: a name that is no
+// good should not be heard of minutes later. Until there is a picture, what was there stays. The others learn whether it
+// can, so that they leave with rank 0 and see no death.
 class Picture {
  public:
   Picture(const World& world, const std::string& path) : mine_(world.rank() == 0 && !path.empty()), path_(path) {
-    if (mine_) out_.open(path);
-    if (mine_ && !out_) code_ = failed();
+    if (mine_) code_ = exit_code(check_writable(path), kFine);
     if (!path.empty()) usable_ = world.sum(code_) == 0;
   }
   bool usable() const { return usable_; }
@@ -106,20 +106,19 @@ class Picture {
   // The exit code so far, or that of a failure.
   int draw(const PerfOptions& options, const std::vector<Row>& rows, const World& world, int code) {
     if (!mine_) return code;
-    out_ << plot_svg(
-        rows, fmt::format("{}{}, {} {} buffers", count_of_ranks(world.size()), world.one_host() ? " on one host" : "",
-                          options.cold ? "cold" : "hot", options.shared_memory ? "shared" : "private"));
-    out_.close();
-    return out_ ? code : failed();
+    const std::string title =
+        fmt::format("{}{}, {} {} buffers", count_of_ranks(world.size()), world.one_host() ? " on one host" : "",
+                    options.cold ? "cold" : "hot", options.shared_memory ? "shared" : "private");
+    return exit_code(write_whole_file(path_, plot_svg(rows, title)), code);
   }
 
  private:
-  int failed() const {
-    return complain(-1, system_error(fmt::format("cannot write the picture {}", path_), errno).message(), kFailed);
+  int exit_code(int error, int code) const {
+    if (error == 0) return code;
+    return complain(-1, system_error(fmt::format("cannot write the picture {}", path_), error).message(), kFailed);
   }
   const bool mine_;
   const std::string path_;
-  std::ofstream out_;
   int code_ = kFine;
   bool usable_ = true;
 };
