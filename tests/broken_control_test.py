@@ -8,7 +8,6 @@ import sys
 import pytest
 
 import namespace_hosts
-from launcher_support import compiled
 from rendezvous_test import TIMEOUT, Ranks, by_hand, make_secret
 from strangers_test import listening
 
@@ -16,17 +15,6 @@ NO_HOSTS = namespace_hosts.unavailable()
 pytestmark = pytest.mark.skipif(NO_HOSTS is not None, reason=str(NO_HOSTS))
 PROXY = pathlib.Path(os.environ["AIACC_SOURCE"]) / "tests/programs/breaking_proxy.py"
 PLACE, BEFORE_IT = 4242, 4300
-
-
-@pytest.fixture(scope="module")
-def hosts():
-    with namespace_hosts.Hosts(3) as made:
-        yield made
-
-
-@pytest.fixture(scope="module")
-def rank():
-    return compiled("tests/programs/rank.c")
 
 
 @pytest.fixture

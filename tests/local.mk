@@ -6,6 +6,7 @@ EXTRA_DIST += \
 	tests/abi_baseline_test.py \
 	tests/abi_manual_test.py \
 	tests/broken_control_test.py \
+	tests/conftest.py \
 	tests/digits_test.py \
 	tests/abi_process_test.py \
 	tests/abi_test.c \

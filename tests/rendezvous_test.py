@@ -11,7 +11,6 @@ import subprocess
 import pytest
 
 import namespace_hosts
-from launcher_support import compiled
 
 FOREIGN = ("AIACC_", "OMPI_", "PMI", "SLURM_", "RANK", "WORLD_SIZE", "MASTER_", "TORCHELASTIC_")
 CLEAN = {name: value for name, value in os.environ.items() if not name.startswith(FOREIGN)}
@@ -21,19 +20,8 @@ TIMEOUT = 60
 
 
 @pytest.fixture(scope="module")
-def rank():
-    return compiled("tests/programs/rank.c")
-
-
-@pytest.fixture(scope="module")
 def secret(tmp_path_factory):
     return make_secret(tmp_path_factory.mktemp("secret") / "job.secret")
-
-
-@pytest.fixture(scope="module")
-def hosts():
-    with namespace_hosts.Hosts(3) as made:
-        yield made
 
 
 def make_secret(path, bytes_=None, mode=0o600):

@@ -20,17 +20,6 @@ DIGITS = [STAGE / "bin/aiacc-digits", "--data", STAGE / "share/aiacc/digits.txt"
 
 
 @pytest.fixture(scope="module")
-def hosts():
-    with namespace_hosts.Hosts(3) as made:
-        yield made
-
-
-@pytest.fixture(scope="module")
-def rank():
-    return compiled("tests/programs/rank.c")
-
-
-@pytest.fixture(scope="module")
 def disagree():
     return compiled("tests/programs/disagree.c")
 

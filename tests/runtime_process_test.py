@@ -9,14 +9,9 @@ import time
 
 import pytest
 
-from launcher_support import TOLERANCE, Job, compiled, run, users
+from launcher_support import TOLERANCE, Job, run, users
 
 CLEAN = {name: value for name, value in os.environ.items() if not name.startswith(("AIACC_", "OMPI_", "PMI", "SLURM_"))}
-
-
-@pytest.fixture(scope="module")
-def rank():
-    return compiled("tests/programs/rank.c")
 
 
 def said(stderr):

@@ -9,7 +9,7 @@ import sys
 import pytest
 
 import namespace_hosts
-from launcher_support import Job, closing_line, compiled
+from launcher_support import Job, closing_line
 from rendezvous_test import TIMEOUT, Ranks, make_secret
 from runtime_process_test import said
 
@@ -18,17 +18,6 @@ pytestmark = pytest.mark.skipif(NO_HOSTS is not None, reason=str(NO_HOSTS))
 SOURCE = pathlib.Path(os.environ["AIACC_SOURCE"])
 STRANGER = [sys.executable, SOURCE / "tests/programs/stranger.py", SOURCE / "docs/wire-protocol.md"]
 CHEAP = ["scan", "garbage", "http", "half", "huge", "replay", "other_job"]
-
-
-@pytest.fixture(scope="module")
-def hosts():
-    with namespace_hosts.Hosts(3) as made:
-        yield made
-
-
-@pytest.fixture(scope="module")
-def rank():
-    return compiled("tests/programs/rank.c")
 
 
 def listening(pid):

@@ -9,12 +9,10 @@ import tempfile
 
 import pytest
 
-import namespace_hosts
 from launcher_support import STAGE, Job, sanitizer
 from runtime_process_test import said
 
 SOURCE = pathlib.Path(os.environ["AIACC_SOURCE"])
-NO_HOSTS = namespace_hosts.unavailable()
 CASES = 13 * 6
 
 
@@ -31,14 +29,6 @@ def surface():
 def test_on_one_host(surface):
     code, out, err = Job(["-np", 3, surface, 0, 2 * CASES]).finish()
     assert (code, out, said(err)) == (0, "", "")
-
-
-@pytest.fixture(scope="module")
-def hosts():
-    if NO_HOSTS is not None:
-        pytest.skip(str(NO_HOSTS))
-    with namespace_hosts.Hosts(3) as made:
-        yield made
 
 
 @pytest.mark.parametrize("where, order", [("h0:1,h1:1,h2:1", "slot"), ("h0:2,h1:2", "slot"), ("h0:2,h1:1,h2:2", "node")])
