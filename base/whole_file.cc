@@ -90,8 +90,7 @@ int write_whole_file(const std::string& path, std::string_view text) {
   }
   Beside beside(target);
   if (beside.error != 0) return beside.error;
-  // Some file systems know no modes.
-  if (target.exists) [[maybe_unused]] const int ignored = fchmod(beside.file.get(), target.status.st_mode & 07777);
+  if (target.exists) (void)fchmod(beside.file.get(), target.status.st_mode & 07777);  // some file systems know no modes
   if (const int error = write_all(beside.file.get(), text); error != 0) return error;
   if (::close(beside.file.release()) != 0) return errno;  // where a file system over a network says that it has no room
   beside.moved = std::rename(beside.name.c_str(), target.name.c_str()) == 0;
