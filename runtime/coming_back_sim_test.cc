@@ -1,5 +1,5 @@
 // Connections to rank 0 that break once all have met: who comes back, who is lost, and how ranks leave meanwhile.
-#include "runtime/meeting_sim.h"
+#include "runtime/meeting_world_test.h"
 
 namespace aiacc {
 namespace {

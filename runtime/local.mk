@@ -99,7 +99,7 @@ runtime_tests += \
 	runtime/hosts_sim_test.cc \
 	runtime/hosts_tcp_test.cc \
 	runtime/info/host_limits_test.cc \
-	runtime/meeting_sim.h \
+	runtime/meeting_world_test.h \
 	runtime/meeting_sim_test.cc \
 	runtime/recorder_test.cc \
 	runtime/rendezvous_world_test.h \

@@ -1,5 +1,5 @@
 // A meeting over the simulated network: ranks that come in any order and lose connections, and strangers at rank 0's port.
-#include "runtime/meeting_sim.h"
+#include "runtime/meeting_world_test.h"
 
 namespace aiacc {
 namespace {
