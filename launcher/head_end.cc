@@ -21,7 +21,8 @@ constexpr Duration kAbandonAfter = std::chrono::seconds(5);  // SIGKILL was sent
 bool Head::begin_end(Cause cause) {
   if (verdict_.cause != Cause::kNone) return false;
   verdict_.cause = cause;
-  verdict_.stopped_ranks = ranks_started_ ? rules_.running() : 0;
+  verdict_.ranks_started = ranks_started_;
+  verdict_.stopped_ranks = rules_.running();
   if (cause == Cause::kRank) {
     verdict_.failure = rules_.first_failure();
     verdict_.failed_host = host_of(verdict_.failure->rank);

@@ -7,11 +7,16 @@ namespace aiacc::launcher {
 
 namespace {
 
-std::string ranks_text(int count) { return fmt::format("{} rank{}", count, count == 1 ? "" : "s"); }
+// What became of the ranks, `with` being what is said of those that were running.
+std::string ranks_text(const Verdict& verdict, const std::string& with) {
+  if (!verdict.ranks_started) return "no rank had been started";
+  if (verdict.stopped_ranks == 0) return "no rank was running any more";
+  return fmt::format("{} rank{} {}", verdict.stopped_ranks, verdict.stopped_ranks == 1 ? "" : "s", with);
+}
 
 ClosingLine without_dropped(const Verdict& verdict) {
   const double took = seconds(verdict.took);
-  const std::string stopped = ranks_text(verdict.stopped_ranks);
+  const std::string stopped = fmt::format("{} after {:.1f} s", ranks_text(verdict, "stopped by aiaccrun"), took);
   switch (verdict.cause) {
     case Cause::kNone:
     case Cause::kReaderLeft: break;
@@ -19,18 +24,15 @@ ClosingLine without_dropped(const Verdict& verdict) {
       return {verdict.failure->id, closing_sentence(*verdict.failure, verdict.failed_host, verdict.stopped_ranks)};
     case Cause::kTimeout:
       return {MessageId::kTimeout,
-              fmt::format("the job did not end within {:g} s (--timeout); {} stopped by aiaccrun after {:.1f} s",
-                          seconds(verdict.timeout), stopped, took)};
+              fmt::format("the job did not end within {:g} s (--timeout); {}", seconds(verdict.timeout), stopped)};
     case Cause::kInterrupted:
       return {MessageId::kInterrupted,
-              fmt::format("the job was ended by SIG{} after {:.1f} s; {} on {} ended with it",
-                          ::sigabbrev_np(verdict.interrupted_by), took, stopped, verdict.hosts)};
-    case Cause::kOutputFailed:
-      return {MessageId::kOutputLost,
-              fmt::format("{}; {} stopped by aiaccrun after {:.1f} s", verdict.sentence, stopped, took)};
+              fmt::format("the job was ended by SIG{} after {:.1f} s; {}", ::sigabbrev_np(verdict.interrupted_by), took,
+                          ranks_text(verdict, fmt::format("on {} ended with it", verdict.hosts)))};
+    case Cause::kOutputFailed: return {MessageId::kOutputLost, fmt::format("{}; {}", verdict.sentence, stopped)};
     case Cause::kNotStarted: return {verdict.id, verdict.sentence};
     case Cause::kLost:
-      return {verdict.id, fmt::format("{}; {} stopped after {:.1f} s", verdict.sentence, stopped, took)};
+      return {verdict.id, fmt::format("{}; {} after {:.1f} s", verdict.sentence, ranks_text(verdict, "stopped"), took)};
   }
   return {MessageId::kInternal, ""};
 }

@@ -26,6 +26,7 @@ enum class Cause : std::uint8_t {
 
 struct Verdict {
   Cause cause = Cause::kNone;
+  bool ranks_started = true;
   int stopped_ranks = 0;  // running when the job began to end
   // Of kOutputFailed, kNotStarted and kLost; with kNotStarted also its own id and exit code.
   std::string sentence;

@@ -31,5 +31,27 @@ TEST(Verdict, AFailureComesFirst) {
   EXPECT_EQ(exit_code(verdict), kExitTimeout);
 }
 
+TEST(Verdict, OnlyRanksThatRanWereStopped) {
+  Verdict verdict;
+  verdict.cause = Cause::kLost;
+  verdict.sentence = "the connection to host b was lost";
+  verdict.took = std::chrono::seconds(2);
+  verdict.stopped_ranks = 4;
+  EXPECT_EQ(closing_line(verdict)->sentence, "the connection to host b was lost; 4 ranks stopped after 2.0 s");
+  verdict.stopped_ranks = 0;
+  EXPECT_EQ(closing_line(verdict)->sentence,
+            "the connection to host b was lost; no rank was running any more after 2.0 s");
+  verdict.stopped_ranks = 4;
+  verdict.ranks_started = false;
+  EXPECT_EQ(closing_line(verdict)->sentence, "the connection to host b was lost; no rank had been started after 2.0 s");
+  verdict.cause = Cause::kInterrupted;
+  verdict.interrupted_by = 2;
+  EXPECT_EQ(closing_line(verdict)->sentence, "the job was ended by SIGINT after 2.0 s; no rank had been started");
+  verdict.ranks_started = true;
+  verdict.stopped_ranks = 1;
+  verdict.hosts = "host a";
+  EXPECT_EQ(closing_line(verdict)->sentence, "the job was ended by SIGINT after 2.0 s; 1 rank on host a ended with it");
+}
+
 }  // namespace
 }  // namespace aiacc::launcher

@@ -134,6 +134,29 @@ def test_another_version():
     refused(start(by), "AR-REMOTE-VERSION", "host b:", "aiaccrun (other)", ours.decode())
 
 
+# Speaks as an agent does that has just come up, of a launch protocol that is so much newer, and is gone.
+GREET = script("greet", """import struct, sys
+def take(form):
+    return struct.unpack("<" + form, sys.stdin.buffer.read(struct.calcsize("<" + form)))
+def text():
+    return sys.stdin.buffer.read(*take("I"))
+def packed(bytes):
+    return struct.pack("<I", len(bytes)) + bytes
+_, kind, protocol = take("IHH")
+version, marker, _ = text(), text(), take("q")
+up = struct.pack("<HH", 120, protocol + int(sys.argv[1])) + packed(version) + packed(b"") + bytes(2) + 3 * packed(b"")
+sys.stdout.buffer.write(b"aiacc-agent:" + marker[::-1] + packed(up))
+""", "/usr/bin/python3")
+
+
+def test_a_host_that_is_lost_before_ranks_start():
+    by = script("lost-early", f"case $1 in b) exec {GREET} 0;; esac; exec sleep 1000\n")
+    code, out, err = start(by, hosts="a,b")
+    assert (code, out) == (125, "")
+    assert re.search(r"host b was lost: its connection ended before the job did; no rank had been started after \d+\.\d s "
+                     r"\[AR-HOST-LOST\]", err), err
+
+
 def test_the_command_itself_is_missing():
     refused(start("/no/such/enter"), "AR-START", "hosts a, b and c:", "/no/such/enter")
 
