@@ -39,8 +39,10 @@ Task<void> HostLink::run(Stop& stop) {
     co_await converse(stop);
     attempt_.ended = process_->ended();
     const bool no_program = !up_ && attempt_.ended && attempt_.ended->code == kNoProgram;
-    if (!no_program) break;
+    if (!no_program || hung_up_ || &spec == &settings_.starts.back()) break;
+    tried_.push_back(attempt_);
   }
+  attempt_.earlier = std::move(tried_);
   gone_ = true;
   owner_.host_gone(*this);
 }

@@ -107,7 +107,8 @@ class HostLink {
   Event errors_ended_;
   wire::AgentUp agent_;
   StartAttempt attempt_;
-  std::string broken_;  // why the channel ended, if not in order
+  std::vector<StartAttempt> tried_;  // before it, in vain
+  std::string broken_;               // why the channel ended, if not in order
   std::uint64_t dropped_ = 0;
   std::uint64_t strangers_ = 0;
   bool up_ = false;

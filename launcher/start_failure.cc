@@ -102,7 +102,11 @@ std::string end_of(const StartAttempt& attempt) {
 
 std::vector<std::string> evidence_of(const StartAttempt& attempt) {
   if (attempt.limit) return {};
-  std::vector<std::string> lines = {"  command: " + quoted(attempt.command)};
+  std::vector<std::string> lines;
+  for (const StartAttempt& earlier : attempt.earlier) {
+    for (std::string& line : evidence_of(earlier)) lines.push_back(std::move(line));
+  }
+  lines.push_back("  command: " + quoted(attempt.command));
   if (attempt.ended) lines.push_back(end_of(attempt));
   for (const std::string& line : last_lines(attempt.errors, kShownLines)) lines.push_back("  stderr: " + shown(line));
   for (const std::string& line : last_lines(attempt.printed, kShownLines)) lines.push_back("  printed: " + shown(line));

@@ -25,6 +25,7 @@ struct StartAttempt {
   std::string printed;                  // what it printed where an agent should have spoken
   std::string refused;                  // a sentence of ours: another version, silence, no protocol
   MessageId refused_id = MessageId::kStart;
+  std::vector<StartAttempt> earlier;  // on this host, which found no aiaccrun
 };
 
 // What went wrong, in one clause, and what to do, for one host.

@@ -70,6 +70,16 @@ TEST(StartFailure, HostsWithOneCauseShareOneReport) {
   EXPECT_TRUE(reports[1].sentence.starts_with("no agent on host a: "));
 }
 
+TEST(StartFailure, AllThatWasTriedIsShown) {
+  StartAttempt attempt = by_ssh("b", 127, "sh: 1: aiaccrun: not found");
+  attempt.earlier.push_back(by_ssh("b", 127, "sh: 1: /opt/bin/aiaccrun: not found"));
+  attempt.earlier[0].command.back() = "/opt/bin/aiaccrun";
+  EXPECT_EQ(report({attempt})[0].evidence,
+            (std::vector<std::string>{"  command: ssh b /opt/bin/aiaccrun", "  exit code 127",
+                                      "  stderr: sh: 1: /opt/bin/aiaccrun: not found", "  command: ssh b aiaccrun",
+                                      "  exit code 127", "  stderr: sh: 1: aiaccrun: not found"}));
+}
+
 TEST(StartFailure, WhatAStrangerPrintsIsHarmless) {
   EXPECT_EQ(last_lines("one\ntwo\x1b[2Jx\r\n\n \nthree", 2), (std::vector<std::string>{"two[2Jx", "three"}));
   EXPECT_EQ(last_lines("\x9b"

@@ -109,7 +109,10 @@ def test_one_line_when_hosts_are_slow():
 
 def test_remote_aiaccrun_missing():
     by = script("missing", only("b", 'exec sh -c "exec /no/such/$(basename $1)";'))
-    refused(start(by), "AR-REMOTE-MISSING", "host b:", "install the same version", "exit code 127", "aiaccrun")
+    result = start(by)
+    refused(result, "AR-REMOTE-MISSING", "host b:", "install the same version", f"  command: {by} b {AIACCRUN} --remote-keeper\n  exit code 127",
+            f"  command: {by} b aiaccrun --remote-keeper\n  exit code 127")
+    assert result[2].count("exit code") == 2
 
 
 def test_aiaccrun_from_path_when_it_is_elsewhere():
