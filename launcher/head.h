@@ -93,6 +93,7 @@ class Head final : private Sink::Owner, private HostLink::Owner {
 
   Task<void> handle_signals(Stop& stop);
   Task<void> handle_signal(int number, Stop& stop);
+  void interrupted(int number);
   Task<void> conclude(Stop& stop);
   void closing_lines();
 

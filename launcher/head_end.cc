@@ -62,26 +62,33 @@ Task<void> Head::handle_signals(Stop& stop) {
   }
 }
 
+// What a signal means that is to end the job.
+void Head::interrupted(int number) {
+  const bool first = !escalation_.ending();
+  begin_end(Cause::kInterrupted);
+  end_by(escalation_.user_signal(number, rules_.running()), !first && number == SIGINT);
+  if (!rules_.all_exited()) return;
+  flush_until_ = std::min(flush_until_, after(loop_.now(), kShortGrace));  // asked to end, with no rank left to ask
+  arm_flush();
+}
+
 Task<void> Head::handle_signal(int number, Stop& stop) {
   switch (number) {
     case SIGINT:
     case SIGTERM:
-    case SIGHUP: {
-      const bool first = !escalation_.ending();
-      begin_end(Cause::kInterrupted);
-      end_by(escalation_.user_signal(number, rules_.running()), !first && number == SIGINT);
-      if (rules_.all_exited()) {
-        flush_until_ =
-            std::min(flush_until_, after(loop_.now(), kShortGrace));  // asked to end, with no rank left to ask
-        arm_flush();
-      }
-      break;
-    }
+    case SIGHUP: interrupted(number); break;
     case SIGTSTP: {
       co_await stop_all(stop);
       signals_.stop_self();
       break;
     }
+    case SIGQUIT:
+      // A rank may live on after it; where there is none, only the job is left to end.
+      if (!ranks_started_ || rules_.all_exited()) {
+        interrupted(number);
+        break;
+      }
+      [[fallthrough]];
     default: {
       wire::SignalRanks order;
       order.number = number;

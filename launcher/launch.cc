@@ -183,7 +183,7 @@ Task<int> run_planned(const Options* options, Surroundings here, Outside outside
 int run_job(const Options& options, unsigned closed) {
   io::raise_descriptor_limit();  // each host takes a handful
   io::RealLoop loop;
-  io::RealSignals signals(loop, {SIGINT, SIGTERM, SIGHUP, SIGUSR1, SIGUSR2, SIGWINCH, SIGTSTP, SIGCONT});
+  io::RealSignals signals(loop, {SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGUSR1, SIGUSR2, SIGWINCH, SIGTSTP, SIGCONT});
   io::RealHost host(loop);
   io::RealEntropy entropy;
   host.adopt_orphans();  // if keeper and agent die at once, what they leave comes to us

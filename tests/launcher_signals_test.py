@@ -9,7 +9,7 @@ import pytest
 from launcher_support import Job, closing_line
 
 NAMES = {signal.SIGINT: "INT", signal.SIGTERM: "TERM", signal.SIGHUP: "HUP", signal.SIGUSR1: "USR1", signal.SIGUSR2: "USR2",
-         signal.SIGWINCH: "WINCH"}
+         signal.SIGWINCH: "WINCH", signal.SIGQUIT: "QUIT"}
 # Says what it hears; ends on STOP only by KILL.
 LISTENER = "; ".join(f"trap 'echo heard {name}' {name}" for name in NAMES.values()) + "; echo ready; while :; do sleep 0.05; done"
 
@@ -28,7 +28,7 @@ def read_lines(job, wanted, count):
         count -= line.strip() == wanted
 
 
-@pytest.mark.parametrize("number", [signal.SIGUSR1, signal.SIGUSR2, signal.SIGWINCH])
+@pytest.mark.parametrize("number", [signal.SIGUSR1, signal.SIGUSR2, signal.SIGWINCH, signal.SIGQUIT])
 def test_passed_on_and_nothing_else_happens(number):
     job = listener()
     for _ in range(2):
@@ -37,6 +37,14 @@ def test_passed_on_and_nothing_else_happens(number):
     assert job.process.poll() is None
     job.process.kill()
     job.gone_within(5)
+
+
+def test_quit_ends_ranks_that_do_not_catch_it():
+    job = Job(["-np", 2, "sh", "-c", "ulimit -c 0; exec sleep 1000"])
+    job.wait_for_pids("sleep", 2)
+    job.process.send_signal(signal.SIGQUIT)
+    code, _, err = job.finish()
+    assert code == 131 and "was killed by signal 3" in closing_line(err)
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])

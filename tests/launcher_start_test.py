@@ -218,13 +218,14 @@ def test_2_working_directory_missing():
     refused(result, "AR-WDIR", "host b:", "/no/such/folder", code=2)
 
 
-def test_interrupted_while_hosts_come_up():
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGQUIT])
+def test_interrupted_while_hosts_come_up(number):
     by = script("never", only("b", "exec sleep 1000;"))
     job = Job([*PRETEND, by, "-H", "a,b", "sh", "-c", "echo ran"])
     job.wait_for_pids("sleep", 1)
-    job.process.send_signal(signal.SIGINT)
+    job.process.send_signal(number)
     code, out, err = job.finish()
-    assert (code, out) == (130, ""), err
+    assert (code, out) == (128 + number, ""), err
 
 
 def test_aiaccrun_killed_while_hosts_come_up():
