@@ -25,12 +25,17 @@ TEST(Call, EachFieldThatMembersMustAgreeOnChangesTheFingerprint) {
   call = allreduce_of(8);
   call.reduction.postscale = 0.5;
   seen.insert(call.fingerprint());
+  call.reduction.postscale = 0.25;
+  seen.insert(call.fingerprint());
+  call.reduction.postscale = 1.0;
+  call.reduction.prescale = 0.25;
+  seen.insert(call.fingerprint());
   call = allreduce_of(8);
   call.kind = Collective::kReduce;
   seen.insert(call.fingerprint());
   call.root = 1;
   seen.insert(call.fingerprint());
-  EXPECT_EQ(seen.size(), 7u);
+  EXPECT_EQ(seen.size(), 9u);
 }
 
 TEST(Call, UnevenCallsAgreeOnEveryLengthOrOnNone) {

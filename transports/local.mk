@@ -68,6 +68,7 @@ sim_sources += \
 transports_tests += \
 	transports/announce_test.cc \
 	transports/mailbox_test.cc \
+	transports/past_calls_test.cc \
 	transports/message_conformance.h \
 	transports/sim/sim_domain_test.cc \
 	transports/sim/sim_port_test.cc \

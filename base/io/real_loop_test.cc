@@ -156,6 +156,33 @@ TEST(RealLoop, StreamsThatAreAlwaysReadyLeaveRoomForTimers) {
   }
 }
 
+// One piece of work after another, each ready as soon as the one before it is done.
+struct Restless final : Job {
+  explicit Restless(RealLoop& its_loop) : loop(its_loop) { loop.post(*this); }
+  void run() noexcept override { loop.post(*this); }
+  RealLoop& loop;
+};
+
+TEST(RealLoop, WorkThatNeverEndsLeavesRoomForTimersAndDescriptors) {
+  struct Alarm final : Timer {
+    void expired() noexcept override { rang = true; }
+    bool rang = false;
+  } alarm;
+  struct Listener final : Watch {
+    void ready(Ready) noexcept override { told = true; }
+    bool told = false;
+  } listener;
+  RealLoop loop;
+  Fd bell(eventfd(1, EFD_CLOEXEC | EFD_NONBLOCK));
+  loop.watch_edges(listener, bell.get(), true, false);
+  loop.arm(alarm, loop.now());
+  Restless work(loop);
+  for (int turns = 0; turns < 1000; ++turns) loop.look();
+  EXPECT_TRUE(alarm.rang);
+  EXPECT_TRUE(listener.told);
+  listener.unwatch();
+}
+
 // Takes itself or its neighbour away while a batch of events is being told.
 struct Quitter final : Watch {
   Quitter* victim = nullptr;
@@ -214,6 +241,27 @@ TEST(RealLoop, StaysAwakeForAnswers) {
     EXPECT_EQ(loop.blocked_count() == 0, streams > 0);
     for (Stream& stream : waiting) loop.await_no_answer(stream);
   }
+}
+
+// Answers that did not come made looking seldom; answers that are there at once make it pay again.
+TEST(RealLoop, LooksForAnswersAgainWhenTheyComeAgain) {
+  struct Stream final : Answerer {
+    bool look_for_answer() noexcept override { return answers; }
+    bool answers = false;
+  } stream;
+  RealLoop loop;
+  loop.set_patience({Duration(0), Duration(1), 0});
+  loop.await_answer(stream);
+  const auto blocked_in = [&](int turns) {
+    const std::uint64_t before = loop.blocked_count();
+    for (int turn = 0; turn < turns; ++turn) loop.turn(after(loop.now(), milliseconds(1)));
+    return loop.blocked_count() - before;
+  };
+  blocked_in(50);
+  stream.answers = true;
+  EXPECT_GT(blocked_in(64), 10u) << "it has given up looking each time";
+  EXPECT_EQ(blocked_in(64), 0u);
+  loop.await_no_answer(stream);
 }
 
 TEST(RealLoop, AOneShotWatchIsToldOnceUntilRearmed) {

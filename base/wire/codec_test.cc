@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <limits>
 
 #include "base/wire/agent_messages.h"
@@ -100,13 +101,20 @@ TEST(Codec, ACountThatTheBytesCannotHoldAllocatesNothing) {
     std::vector<Inner> inner;
     auto fields() { return std::tie(inner); }
   };
-  const Bytes lie(4, std::byte{0xff});
-  try {
-    decode<Numbers>(lie, "a lie");
-    FAIL();
-  } catch (const Error& error) {
-    EXPECT_EQ(error.message(), "a lie announces 4294967295 elements of at least 6 bytes with 0 bytes left");
-  }
+  const auto refusal = [](const Bytes& lie) {
+    try {
+      decode<Numbers>(lie, "a lie");
+    } catch (const Error& error) {
+      return error.message();
+    }
+    return std::string();
+  };
+  EXPECT_EQ(refusal(Bytes(4, std::byte{0xff})),
+            "a lie announces 4294967295 elements of at least 6 bytes with 0 bytes left");
+  Bytes one_too_many;
+  Writer(one_too_many).put(std::uint32_t{3});
+  one_too_many.resize(4 + 17);
+  EXPECT_EQ(refusal(one_too_many), "a lie announces 3 elements of at least 6 bytes with 17 bytes left");
 }
 
 // Garbage, and true messages with a few bytes changed: refused with kProtocol, or taken and then the same when encoded.
@@ -180,6 +188,23 @@ TEST(FrameBuffer, LengthsOutOfBoundsAreRefusedAtOnce) {
   FrameBuffer strangers(100);
   feed(strangers, encode_frame(Refused{1, std::string(200, 'r')}));
   EXPECT_THROW(strangers.next(), Error);
+}
+
+// What was in a message that is taken, or was moved within the buffer, may have been a secret.
+TEST(FrameBuffer, NothingOfAMessageStays) {
+  const Bytes frame = encode_frame(Refused{1, std::string(100, 's')});
+  const std::size_t half = frame.size() - 20;
+  FrameBuffer buffer;
+  const std::span<std::byte> place = buffer.space();
+  ASSERT_GE(place.size(), 2 * frame.size());
+  std::copy(frame.begin(), frame.end(), place.begin());
+  std::copy_n(frame.begin(), half, place.begin() + static_cast<std::ptrdiff_t>(frame.size()));
+  buffer.commit(frame.size() + half);
+  ASSERT_TRUE(buffer.next().has_value());
+  EXPECT_EQ(std::count(place.begin(), place.begin() + static_cast<std::ptrdiff_t>(frame.size()), std::byte{'s'}), 0);
+  ASSERT_FALSE(buffer.next().has_value());
+  const std::span<std::byte> rest = buffer.space();
+  EXPECT_EQ(std::count(rest.begin(), rest.end(), std::byte{'s'}), 0);
 }
 
 TEST(Frame, AnotherTypeIsASentenceWithBoth) {

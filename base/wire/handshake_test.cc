@@ -4,6 +4,8 @@
 
 #include <map>
 
+#include "base/io/real_loop.h"
+#include "base/io/real_net.h"
 #include "base/wire/documented_vectors.h"
 
 namespace aiacc::wire {
@@ -140,6 +142,53 @@ TEST(Handshake, WhatALaterVersionAppendsToItsHelloIsSkipped) {
   same.resize(same.size() + 10);
   finish_frame(same, ConnectHello::kType);
   EXPECT_EQ(message_of([&] { Ends().listener.answer(same); }), "a hello has 10 bytes too many");
+}
+
+TEST(Handshake, AFrameHasFourKibibytesAtMost) {
+  const auto hello_of = [](std::size_t bytes) {
+    Bytes hello = Ends({1, 2}, {1, 1}).dialer.hello();
+    hello.resize(bytes);
+    finish_frame(hello, ConnectHello::kType);
+    return hello;
+  };
+  const auto answer_to = [](const Bytes& hello) { return Ends({1, 2}, {1, 1}).listener.answer(hello); };
+  EXPECT_FALSE(answer_to(hello_of(kMaxHandshakeBytes)).refused);
+  EXPECT_THROW(answer_to(hello_of(kMaxHandshakeBytes + 1)), Error);
+
+  io::RealLoop loop;
+  Stop stop;
+  const auto heard = [&](Bytes hello, std::size_t sent) {
+    auto [near, far] = io::stream_pair(loop, "the pair");
+    hello.resize(sent);
+    loop.run(io::write_all(*near, hello, stop));
+    near.reset();
+    HandshakeStorage storage;
+    return loop.run(read_handshake(*far, storage, stop)).size();
+  };
+  EXPECT_EQ(heard(hello_of(kMaxHandshakeBytes), kMaxHandshakeBytes), kMaxHandshakeBytes);
+  EXPECT_EQ(message_of([&] { heard(hello_of(kMaxHandshakeBytes + 1), kFrameHeaderBytes); }),
+            "the pair announces 4093 bytes of handshake; 4092 are possible");
+}
+
+TEST(Handshake, TermsHaveALimitAndVerdictsAMeaning) {
+  const std::string most(kMaxTermsBytes, 't');
+  for (const std::string& terms : {most, most + "t"}) {
+    Ends ends;
+    const Bytes proof = ends.dialer.prove(ends.listener.answer(ends.dialer.hello()).frame, terms);
+    const std::string sentence = message_of([&] { ends.listener.check(proof); });
+    EXPECT_EQ(sentence, terms == most ? "nothing was thrown" : "a handshake has 257 bytes of terms; 256 are possible");
+    if (terms != most) continue;
+    const Bytes verdict = ends.listener.decide(static_cast<Verdict>(4), "");
+    EXPECT_EQ(message_of([&] { ends.dialer.conclude(verdict); }), "a handshake ends with the unknown verdict 4");
+  }
+}
+
+TEST(Handshake, ANewerVersionThanBothSpeakIsNotBelieved) {
+  Ends ends({1, 2}, {1, 3});
+  Ends newer({1, 3}, {1, 3});  // its hello says that it speaks 3
+  const Bytes challenge = newer.listener.answer(newer.dialer.hello()).frame;
+  EXPECT_EQ(message_of([&] { ends.dialer.prove(challenge, ""); }),
+            "the other end chose version 3 of the protocol; this end speaks versions 1 to 2");
 }
 
 TEST(Handshake, AStrangersSentenceCannotWriteOnTheTerminal) {

@@ -128,11 +128,47 @@ TEST_F(SealedStreamTest, AnotherKeyOpensNothing) {
 }
 
 TEST_F(SealedStreamTest, AnAnnouncedLengthIsBounded) {
-  Bytes raw = sealed(pattern(10));
-  raw[24 + 3] = std::byte{0xff};
-  Error error(Code::kOk, "");
-  EXPECT_TRUE(opened(raw, &error).empty());
-  EXPECT_NE(error.message().find("17 to 16401 are possible"), std::string::npos) << error.message();
+  const Bytes raw = sealed(pattern(2 * SealedStream::kRecordBytes));
+  for (const std::uint32_t length : {0u, 16u, 16402u, 0xff000000u}) {
+    Bytes changed(raw.begin(), raw.begin() + 24);
+    Writer(changed).put(length);
+    changed.insert(changed.end(), raw.begin() + 28, raw.end());
+    Error error(Code::kOk, "");
+    EXPECT_TRUE(opened(changed, &error).empty());
+    EXPECT_EQ(error.message(),
+              "the other pair announces a record of " + std::to_string(length) + " bytes; 17 to 16401 are possible");
+  }
+}
+
+Task<void> write_forever(io::Stream* to, int* written, Stop* stop) {
+  const Bytes piece(1000);
+  for (;;) {
+    co_await to->write_some(piece, *stop);
+    ++*written;
+  }
+}
+
+// Half of it is on the way: it can be neither taken back nor said again.
+TEST_F(SealedStreamTest, AStopInTheMiddleOfARecordEndsTheWriting) {
+  SealedStream sealing(loop_, std::move(left_), secret_of(1), secret_of(2));
+  Stop stopped;
+  int written = 0;
+  Task<void> writing = write_forever(&sealing, &written, &stopped);
+  writing.start();
+  for (int idle = 0, before = 0; idle < 100; idle = written == before ? idle + 1 : 0) {
+    before = written;
+    loop_.look();
+  }
+  ASSERT_GT(written, 0);
+  stopped.request(std::make_exception_ptr(Error(Code::kTimeout, "too late")));
+  loop_.run_until([&] { return writing.done(); });
+  EXPECT_THROW(writing.take(), Error);
+  try {
+    loop_.run(io::write_all(sealing, pattern(10), stop_));
+    FAIL() << "what was stopped would come too";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.message(), "a write to the pair was stopped in the middle of a record");
+  }
 }
 
 TEST_F(SealedStreamTest, TheVectorOfTheSpecificationHolds) {

@@ -56,6 +56,12 @@ TEST_F(SecretFile, OthersMayNotReadOrWriteIt) {
   }
 }
 
+TEST_F(SecretFile, AnotherUsersIsRefused) {
+  const std::string path = with(kGood);
+  if (::chown(path.c_str(), 65534, 65534) != 0) GTEST_SKIP() << "only root may give files away";
+  EXPECT_NE(refusal(path).find("the file belongs to user 65534, and this process to user"), std::string::npos);
+}
+
 TEST_F(SecretFile, LengthsAreNamed) {
   EXPECT_NE(refusal(with("")).find("has 0 bytes and a secret 32"), std::string::npos);
   EXPECT_NE(refusal(with(kGood + "\n")).find("has 33 bytes and a secret 32"), std::string::npos);

@@ -130,5 +130,29 @@ TEST_F(SecureChannelTest, AStoppedSendTakesNothingFromTheStream) {
   EXPECT_EQ(taken(), (std::vector<int>{0, 1, 2}));
 }
 
+TEST_F(SecureChannelTest, WhatIsTooShortForASealIsNotTaken) {
+  std::vector<Frame> frames = said_by_left();
+  Sealed stump;
+  stump.bytes = std::string(16, 's');
+  frames[2] = Frame{Sealed::kType, encode(stump)};
+  pass_on(frames);
+  EXPECT_EQ(taken(), (std::vector<int>{0}));
+  EXPECT_EQ(error_.message(), "what came from the right pair was not sealed by the other end, or not in this place");
+}
+
+TEST_F(SecureChannelTest, AMessageThatIsTooLongSpoilsNoOther) {
+  // Around the sentence: the frame, its fields, and what the seal adds to both.
+  const RankLost longest{1, std::string(kLargestFrameBytes - 27 - kFrameHeaderBytes - 8 + 1, 'x')};
+  try {
+    loop_.run(left_->send(longest, stop_));
+    FAIL();
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), Code::kInvalidArgument);
+    EXPECT_EQ(error.message(), "a message of 67108838 bytes is too long to be sent encrypted; 67108837 is the most");
+  }
+  pass_on(said_by_left());
+  EXPECT_EQ(taken(), (std::vector<int>{0, 1, 2}));
+}
+
 }  // namespace
 }  // namespace aiacc::wire

@@ -126,6 +126,19 @@ TEST(TcpStrangers, HalfAFrameIsWaitedForThreeSeconds) {
   EXPECT_TRUE(job.works());
 }
 
+TEST(TcpStrangers, WhoHearsTheChallengeAndFallsSilentIsCounted) {
+  SimTcp net(2);
+  Job job(net);
+  Stranger stranger(net);
+  wire::ConnectHello hello;
+  hello.who = {wire::Purpose::kData, 4711, 1, 0};
+  const Instant began = net.world.now();
+  EXPECT_FALSE(stranger.answer_to(wire::encode_frame(hello)).empty());
+  EXPECT_GE(net.world.now() - began, std::chrono::seconds(3));
+  EXPECT_EQ(net.port(0).refused(), 1u);
+  EXPECT_TRUE(job.works());
+}
+
 TEST(TcpStrangers, AnotherJobAndAnotherRankAreToldInOneSentence) {
   SimTcp net(2);
   Job job(net);
