@@ -68,10 +68,11 @@ sim_sources += \
 transports_tests += \
 	transports/announce_test.cc \
 	transports/mailbox_test.cc \
-	transports/past_calls_test.cc \
 	transports/message_conformance.h \
+	transports/past_calls_test.cc \
 	transports/sim/sim_domain_test.cc \
 	transports/sim/sim_port_test.cc \
+	transports/tcp/outbound_test.cc \
 	transports/tcp/tcp_breaks_test.cc \
 	transports/tcp/tcp_fixture_test.h \
 	transports/tcp/tcp_port_test.cc \

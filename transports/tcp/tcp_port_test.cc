@@ -370,6 +370,59 @@ TEST(TcpPort, HeldBytesStopTheReadingAndReleaseGoesOn) {
   for (const Recorder::Message& message : receiver.messages) EXPECT_TRUE(message.bytes == bytes);
 }
 
+TEST(TcpPort, AReleaseWhileAMessageArrivesIsNotForgotten) {
+  SimTcp net(2);
+  Recorder sender, receiver;
+  Completion told;
+  net.port(0).set_receiver(sender);
+  net.port(1).set_receiver(receiver);
+  bool open = false;
+  receiver.decide = [&](int, const MessageHeader&) { return open ? Action::kInto : Action::kHold; };
+  std::vector<std::byte> bytes = pattern(300'000, 4);
+  post(net.port(0), 1, header_of(1, bytes.size()), bytes, told);
+  ASSERT_TRUE(net.run_until([&] { return receiver.asked.size() == 1; }));
+  open = true;
+  net.port(1).release(0);
+  ASSERT_TRUE(net.run_until([&] { return receiver.placed == 1; }));
+  EXPECT_TRUE(receiver.messages.front().bytes == bytes);
+}
+
+TEST(TcpPort, WhatIsTooLongToBeHeldIsRefused) {
+  SimTcp net(2);
+  Recorder receiver;
+  receiver.decide = [](int, const MessageHeader&) { return Action::kHold; };
+  net.port(0).set_receiver(receiver);
+  std::vector<std::byte> header(96);
+  tcp::encode_header(header_of(1, (64u << 20) + 1), std::span<std::byte, 96>(header));
+  Task<void> talk = misbehave(&net, header);
+  talk.start();
+  ASSERT_TRUE(net.run_until([&] { return receiver.lost.size() == 1; }));
+  EXPECT_EQ(receiver.lost[0].second.message(),
+            "rank 1 on host 1: rank 1 on host 1 sent 67108865 bytes where at most 67108864 can wait for a place");
+  net.run_until([&] { return talk.done(); });
+}
+
+// The sender keeps what is not acknowledged. misbehave() ends with the first byte of an acknowledgement.
+TEST(TcpPort, ManyBytesAreAcknowledgedBeforeManyMessages) {
+  for (const std::size_t count : {15u, 16u}) {
+    SimTcp net(2);
+    Recorder receiver;
+    net.port(0).set_receiver(receiver);
+    std::vector<std::byte> bytes;
+    for (std::uint32_t tag = 0; tag < count; ++tag) {
+      bytes.resize(bytes.size() + 96 + TcpPort::kCopyBytes);
+      tcp::encode_header(header_of(tag, TcpPort::kCopyBytes),
+                         std::span(bytes).last(96 + TcpPort::kCopyBytes).first<96>());
+    }
+    Task<void> talk = misbehave(&net, bytes);
+    talk.start();
+    ASSERT_TRUE(net.run_until([&] { return receiver.placed == count; }));
+    EXPECT_EQ(net.run_until([&] { return talk.done(); }), count == 16) << "256 KiB are acknowledged at once";
+    net.port(0).close();
+    net.run_until([&] { return talk.done(); });
+  }
+}
+
 Task<void> leave(TcpPort* port, bool* left) {
   Stop stop;
   co_await port->leave(std::chrono::seconds(1), stop);
@@ -400,6 +453,22 @@ TEST(TcpPort, WhoLeavesInOrderIsNotMissedAndLosesNothing) {
     ASSERT_TRUE(net.run_until([&] { return late.told == 1 && receiver[1].lost.size() == 1; }));
     EXPECT_EQ(receiver[1].lost[0].second.message(), "rank 0 on host 0 has left the job");
   }
+}
+
+// More than one write takes: the last word, and the question for it, come after all of it.
+TEST(TcpPort, WhoLeavesAfterManySmallMessagesNeedsNoLimit) {
+  SimTcp net(2);
+  Recorder receiver[2];
+  Completion told;
+  for (int rank = 0; rank < 2; ++rank) net.port(rank).set_receiver(receiver[rank]);
+  std::vector<std::byte> bytes = pattern(1000, 5);
+  for (std::uint32_t tag = 0; tag < 230; ++tag) post(net.port(0), 1, header_of(tag, bytes.size()), bytes, told);
+  bool left = false;
+  Task<void> leaving = leave(&net.port(0), &left);
+  leaving.start();
+  ASSERT_TRUE(net.run_until([&] { return left; }));
+  EXPECT_EQ(receiver[1].placed, 230u);
+  EXPECT_LT(net.world.now().time_since_epoch(), std::chrono::milliseconds(100)) << "it waited for its limit";
 }
 
 TEST(TcpPort, BothMayLeaveAtOnce) {
