@@ -48,7 +48,7 @@ class Context final : public BirthObserver, private MailboxObserver {
   // For groups, on the lane's thread.
   ProgressWatch& watch() noexcept { return watch_; }
   // The group's first error, at this rank.
-  void group_failed(const Group& group, const Error& error) noexcept { reporter_.failed(group, error); }
+  void group_failed(const Group& group, const Error& error) noexcept { reporter_.failed(*this, group, error); }
   void operation_ended() noexcept {
     if (watch_.idle()) idle_.set();
   }

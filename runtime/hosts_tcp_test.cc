@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <barrier>
+#include <cstring>
 #include <functional>
 #include <memory>
 #include <thread>
@@ -11,6 +12,7 @@
 #include "base/task/lane.h"
 #include "runtime/bootstrap_list.h"
 #include "runtime/real_context.h"
+#include "transports/abort_notice.h"
 
 namespace aiacc {
 namespace {
@@ -160,6 +162,64 @@ TEST_P(TcpHosts, DisagreementIsNamedToAll) {
       EXPECT_NE(error.message().find("allreduce of 3000 fp32"), std::string::npos) << error.message();
     }
   });
+}
+
+// A port that has brought the notice of an abort before anybody listens to it.
+class QuickPort final : public MessagePort {
+ public:
+  explicit QuickPort(const View& world) : world_(world) {}
+  void set_receiver(MessageReceiver& receiver) noexcept override {
+    AbortNotice notice;
+    notice.stage = AbortNotice::Stage::kFinal;
+    notice.code = Code::kMismatch;
+    notice.rank = 1;
+    notice.text = "rank 1 called something else";
+    const std::vector<std::byte> bytes = notice.encode();
+    MessageHeader header;
+    header.kind = MessageKind::kAbort;
+    header.member = world_.member(1).id;
+    header.group = world_.id();
+    header.length = header.total = bytes.size();
+    const MessageReceiver::Placement place = receiver.on_header(1, header);
+    ASSERT_EQ(place.into.bytes, bytes.size());
+    std::memcpy(place.into.data, bytes.data(), bytes.size());
+    receiver.on_placed(1, header);
+  }
+  void post(int, const MessageHeader&, std::span<const Buffer>, SendCompletion&) noexcept override {}
+  void release(int) noexcept override {}
+  void withdraw(SendCompletion&) noexcept override {}
+  void revoke(int, const MessageHeader&) noexcept override {}
+  void lose(int, std::exception_ptr) noexcept override {}
+  Task<void> leave(Duration, Stop&) override { co_return; }
+  void close() noexcept override {}
+
+ private:
+  const View& world_;
+};
+
+class QuickBootstrap final : public Bootstrap {
+ public:
+  Task<Birth> join(Stop&) override {
+    Birth birth;
+    birth.world = std::make_shared<const View>(0x77, 0, 0, 0, std::vector<Member>{{0, 0, 0}, {1, 0, 1}});
+    birth.port = std::make_unique<QuickPort>(*birth.world);
+    birth.host_name = "host0";
+    co_return birth;
+  }
+  void observe(BirthObserver&) noexcept override {}
+  Task<void> leave(Stop&) override { co_return; }
+};
+
+TEST(QuickEnd, AWorldThatOthersEndedBeforeThisRankWasBornSaysWhy) {
+  const auto context =
+      RealContext::join(RuntimeConfig{}, [](io::RealLoop&) { return std::make_unique<QuickBootstrap>(); });
+  try {
+    context->world().run(Call{}, {}, {}, nullptr);
+    ADD_FAILURE() << "the world is over";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), Code::kMismatch);
+    EXPECT_STREQ(error.what(), "rank 1 called something else");
+  }
 }
 
 }  // namespace

@@ -11,13 +11,16 @@
 
 namespace aiacc {
 
+class Context;
+
 class ProgressWatch final : private Timer {
  public:
   // Receives the report of a late operation, and of the first error of a group: a log in production.
   class Reporter {
    public:
     virtual void late(const std::string& sentence) noexcept = 0;
-    virtual void failed(const Group& group, const Error& error) noexcept = 0;
+    // Perhaps while the context is being made: others may have ended the world before.
+    virtual void failed(Context& context, const Group& group, const Error& error) noexcept = 0;
 
    protected:
     ~Reporter() = default;

@@ -58,21 +58,21 @@ Task<void> RealContext::be_born_on_lane(Stop& stop) {
 
 void RealContext::late(const std::string& sentence) noexcept {
   AIACC_LOG(*log_, kCollective, kWarn, "{}", sentence);
-  write_records(sentence);
+  write_records(*context_, sentence);
 }
 
 // What this rank did last says why ranks disagree or wait for each other. A lost peer is no riddle, and the many lines of
 // those that lost it would hide its own words.
-void RealContext::failed(const Group& group, const Error& error) noexcept {
+void RealContext::failed(Context& context, const Group& group, const Error& error) noexcept {
   constexpr std::size_t kLogged = 4;
   const bool riddle = error.code() != Code::kPeerFailed && error.code() != Code::kAborted;
   const LogLevel level = riddle ? LogLevel::kWarn : LogLevel::kInfo;
-  write_records(error.message());
+  write_records(context, error.message());
   if (!log_->logs(LogPart::kCollective, level)) return;
   try {
     const Instant now = loop_.now();
     std::string list;
-    for (const Record& record : context_->recorder().last(kLogged))
+    for (const Record& record : context.recorder().last(kLogged))
       list += (list.empty() ? "" : "; ") + record.describe(now);
     log_->write(LogPart::kCollective, level,
                 fmt::format("{} is over ({}). The last operations of this rank: {}", group.describe(),
@@ -81,20 +81,21 @@ void RealContext::failed(const Group& group, const Error& error) noexcept {
   }
 }
 
-void RealContext::write_records(const std::string& reason) noexcept {
+void RealContext::write_records(Context& context, const std::string& reason) noexcept {
   if (config_.records.empty()) return;
   try {
-    write_record_file(config_.records, context_->world().rank(), context_->host_name(), reason, recent_operations());
+    const int rank = static_cast<int>(context.self().id);
+    write_record_file(config_.records, rank, context.host_name(), reason, operations_of(context));
   } catch (const std::exception& error) {
     AIACC_LOG(*log_, kCollective, kWarn, "{}", error.what());
   }
 }
 
-Json RealContext::recent_operations() {
+Json RealContext::operations_of(Context& context) {
   const Instant now = loop_.now();
   const std::int64_t wall_ns = clock_.wall_ns();
   Json::Array operations;
-  for (const Record& record : context_->recorder().last()) operations.push_back(record.to_json(now, wall_ns));
+  for (const Record& record : context.recorder().last()) operations.push_back(record.to_json(now, wall_ns));
   return operations;
 }
 

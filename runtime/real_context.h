@@ -52,7 +52,7 @@ class RealContext final : private ProgressWatch::Reporter {
   void collect_groups();
   CompletionThread& completions() noexcept { return completions_; }
   // What this rank did last, the oldest first (runtime/recorder.h). Any thread.
-  Json recent_operations();
+  Json recent_operations() { return operations_of(*context_); }
   // Keeps a running operation that nobody asks for any more.
   void adopt(std::unique_ptr<GroupOperation> operation) noexcept;
   void abort_group(Group& group, const std::string& reason);
@@ -65,8 +65,9 @@ class RealContext final : private ProgressWatch::Reporter {
  private:
   explicit RealContext(const RuntimeConfig& config);
   void late(const std::string& sentence) noexcept override;
-  void failed(const Group& group, const Error& error) noexcept override;
-  void write_records(const std::string& reason) noexcept;
+  void failed(Context& context, const Group& group, const Error& error) noexcept override;
+  void write_records(Context& context, const std::string& reason) noexcept;
+  Json operations_of(Context& context);
   void be_born(const MakeBootstrap& make_bootstrap);
   void meet_others();
   Task<void> be_born_on_lane(Stop& stop);

@@ -40,7 +40,7 @@ class SimContext final : public ProgressWatch::Reporter {
   SimContext(const SimContext&) = delete;
   SimContext& operator=(const SimContext&) = delete;
   void late(const std::string& sentence) noexcept override { reports.push_back({loop.now(), sentence}); }
-  void failed(const Group&, const Error&) noexcept override {}
+  void failed(Context&, const Group&, const Error&) noexcept override {}
 
   // Starts an allreduce of `count` ones.
   GroupOperation& sum(std::size_t count, CallOptions options = {}) {
