@@ -88,6 +88,8 @@ base_sources += \
 	base/io/procfs.h \
 	base/io/process_role.cc \
 	base/io/process_role.h \
+	base/io/terminal.cc \
+	base/io/terminal.h \
 	base/io/quiet_write.cc \
 	base/io/quiet_write.h \
 	base/io/real_clock.cc \
@@ -243,6 +245,7 @@ base_tests += \
 	base/wire/codec_test.cc \
 	base/wire/rendezvous_messages_test.cc \
 	base/wire/handshake_test.cc \
+	base/wire/launch_messages_test.cc \
 	base/wire/secret_file_test.cc \
 	base/wire/hidden_test.cc \
 	base/wire/sealed_stream_test.cc \

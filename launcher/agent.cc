@@ -94,6 +94,7 @@ Task<void> Agent::live(Scope& scope) {
   }
   pumping_ = pumps_.size();
   for (OutputPump& one : pumps_) scope.spawn(pump(&one, scope.stop()));
+  if (input_) scope.spawn(input_->run(scope.stop()));
   co_await finish(scope.stop());
 }
 
@@ -127,6 +128,7 @@ void Agent::handle(const wire::Frame& frame) {
       const auto credit = frame.as<wire::Credit>();
       return gates_[credit.stream == 2].add(credit.bytes);
     }
+    case wire::Input::kType: return input().add(frame.as<wire::Input>().bytes);
     case wire::OpenWorld::kType: return fence().open_world(frame.as<wire::OpenWorld>());
     case wire::RefuseWorld::kType: {
       const auto refusal = frame.as<wire::RefuseWorld>();
@@ -158,6 +160,11 @@ HelloServer& Agent::fence() {
   return *hellos_;
 }
 
+InputFeed& Agent::input() {
+  if (!input_) throw Error(Code::kProtocol, "aiaccrun sent input, and no rank of this host reads any");
+  return *input_;
+}
+
 // A stopped job is silent because its user wants it so.
 Task<void> Agent::beat(Stop& stop) {
   for (;;) {
@@ -173,6 +180,7 @@ Task<void> Agent::watch_exit(int local, Stop& stop) {
   Rank& rank = ranks_[static_cast<std::size_t>(local)];
   const io::ExitStatus status = co_await rank.process->wait(stop);
   rank.exited = true;
+  if (input_ && rank.rank == job_.input_rank) input_->close();
   wire::RankChanged message;
   message.rank = rank.rank;
   message.phase = static_cast<std::uint8_t>(RankPhase::kExited);

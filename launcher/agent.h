@@ -18,6 +18,7 @@
 #include "launcher/environment.h"
 #include "launcher/exit_rules.h"
 #include "launcher/hello_server.h"
+#include "launcher/input_feed.h"
 #include "launcher/lease.h"
 #include "launcher/memory_kills.h"
 #include "launcher/output_pump.h"
@@ -90,6 +91,7 @@ class Agent final : private HelloServer::Owner {
   Task<void> live(Scope& scope);
   Task<void> beat(Stop& stop);
   HelloServer& fence();
+  InputFeed& input();
   Task<void> control(Stop& stop);
   void handle(const wire::Frame& frame);
   Task<void> watch_keeper(Stop& stop);
@@ -130,6 +132,7 @@ class Agent final : private HelloServer::Owner {
   std::optional<Common> common_;  // once the host is prepared
   std::vector<Rank> ranks_;
   std::list<OutputPump> pumps_;
+  std::optional<InputFeed> input_;              // where the rank that reads it is of this host
   std::optional<SharedSegment> first_segment_;  // made before anything starts, so that no room is known then
   std::unique_ptr<HelloServer> hellos_;
   std::unique_ptr<io::Listener> listener_;

@@ -173,6 +173,7 @@ void Agent::spawn_rank(std::size_t local) {
   spec.argv = job_.argv;
   spec.env = rank_environment(common_->environment, planned.environment, common_->wiring, binding.threads[local]);
   spec.cwd = job_.cwd;
+  if (planned.rank == job_.input_rank) spec.in = io::SpawnSpec::Stdio::kPipe;
   spec.out = io::SpawnSpec::Stdio::kPipe;
   spec.err = io::SpawnSpec::Stdio::kPipe;
   spec.binding = binding.cpus[local];
@@ -197,6 +198,7 @@ void Agent::report_started() {
     if (job_.report_bindings) {
       started.bindings.push_back(describe_binding(allowed_cpus(host_, rank.process->id()), platform_.topology()));
     }
+    if (rank.process->in) input_.emplace(loop_, std::move(rank.process->in), to_head_);
     const std::string tag = job_.tag_output ? fmt::format("[{}] ", rank.rank) : std::string();
     pumps_.emplace_back(loop_, rank.rank, 1, tag, std::move(rank.process->out), gates_[0], to_head_, dropped_);
     pumps_.emplace_back(loop_, rank.rank, 2, tag, std::move(rank.process->err), gates_[1], to_head_, dropped_);

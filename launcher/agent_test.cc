@@ -171,6 +171,39 @@ TEST_F(AgentTest, WhatHasEndedIsToldBeforeTheAnswerToTheQuestion) {
   EXPECT_EQ(frame.type, wire::EndsTold::kType);
 }
 
+TEST_F(AgentTest, InputIsWantedWhenTheRankRunsAndNoMoreWhenItHasEnded) {
+  greet();
+  wire::StartJob reads = job();
+  reads.argv = {"sh", "-c", "read -r line; test \"$line\" = go"};
+  reads.input_rank = 0;
+  send(reads);
+  EXPECT_EQ(next().type, wire::Prepared::kType);
+  send(wire::StartRanks{});
+  wire::Frame frame = next();
+  while (frame.type != wire::InputCredit::kType) frame = next();
+  EXPECT_EQ(frame.as<wire::InputCredit>().bytes, InputFeed::kWindow);
+  wire::Input input;
+  input.bytes = "go\n";
+  send(input);
+  std::optional<wire::RankChanged> exited;
+  bool closed = false;
+  for (frame = next(); frame.type != wire::JobEnded::kType; frame = next()) {
+    if (frame.type == wire::InputClosed::kType) closed = true;
+    if (frame.type == wire::RankChanged::kType) exited = frame.as<wire::RankChanged>();
+    ASSERT_NE(frame.type, 0);
+  }
+  EXPECT_TRUE(closed);
+  EXPECT_EQ(exited.value().code, 0);
+}
+
+TEST_F(AgentTest, InputThatNobodyAskedForEndsTheChannel) {
+  greet();
+  wire::Input input;
+  input.bytes = "for whom?";
+  send(input);
+  loop_.run_until([this] { return ended_.is_set(); });
+}
+
 TEST_F(AgentTest, EndsWithAChannelThatIsSilent) {
   greet(1);
   loop_.run_until([this] { return ended_.is_set(); });

@@ -38,6 +38,7 @@ constexpr std::array kKinds = {
     MessageKind{MessageId::kRankStopped, "AR-RANK-STOPPED", "a rank was stopped (state T); the job waits for it"},
     MessageKind{MessageId::kWaiting, "AR-WAITING", "hosts take long to come up; aiaccrun waits"},
     MessageKind{MessageId::kSameMachine, "AR-SAME-MACHINE", "two names lead to one machine; the job runs"},
+    MessageKind{MessageId::kStdin, "AR-STDIN", "standard input cannot be read; the job runs"},
     MessageKind{MessageId::kRankExit, "AR-RANK-EXIT", "a rank exited with a status other than 0"},
     MessageKind{MessageId::kRankSignal, "AR-RANK-SIGNAL", "a rank was killed by a signal"},
     MessageKind{MessageId::kRankMemory, "AR-RANK-MEMORY", "the kernel killed a rank for memory"},

@@ -53,6 +53,7 @@ enum class MessageId : std::uint8_t {
   kRankStopped,
   kWaiting,
   kSameMachine,
+  kStdin,
   // How a job ended.
   kRankExit,
   kRankSignal,

@@ -46,6 +46,8 @@ Head::Head(Loop& loop, io::Host& host, io::Signals& signals, io::Entropy& entrop
       fence_(hosts_of_fence(settings_)),
       escalation_(settings_.kill_grace),
       over_(loop) {
+  InputSource::Owner& reader = *this;
+  if (settings_.in != nullptr) input_.emplace(loop, *settings_.in, reader);
   HostLink::Owner& owner = *this;
   for (const HostLink::Settings& one : settings_.hosts) {
     links_.push_back(std::make_unique<HostLink>(loop, host, entropy, one, owner));
@@ -63,6 +65,7 @@ Task<int> Head::run(Stop& stop) {
   Scope scope(loop_, stop);
   scope.spawn(out_.run(scope.stop()));
   scope.spawn(err_.run(scope.stop()));
+  if (input_) scope.spawn(input_->run(scope.stop()));
   scope.spawn(handle_signals(scope.stop()));
   arm_start();
   for (const auto& link : links_) scope.spawn(link->run(scope.stop()));
@@ -90,6 +93,8 @@ void Head::host_said(HostLink& link, const wire::Frame& frame) {
     case wire::Started::kType: return started(link, frame.as<wire::Started>());
     case wire::NotStarted::kType: return not_started(link, frame.as<wire::NotStarted>());
     case wire::Output::kType: return output(link, frame.as<wire::Output>());
+    case wire::InputCredit::kType: return input_of(link).add_credit(frame.as<wire::InputCredit>().bytes);
+    case wire::InputClosed::kType: return input_of(link).close();
     case wire::RankChanged::kType: return rank_changed(link, frame.as<wire::RankChanged>());
     case wire::RankStopped::kType: return rank_stopped(link, frame.as<wire::RankStopped>());
     case wire::HostReady::kType: return host_ready(link, frame.as<wire::HostReady>());
@@ -244,6 +249,24 @@ void Head::sink_broke(Sink&, const Error& error) {
   if (!begin_end(reader_left ? Cause::kReaderLeft : Cause::kOutputFailed)) return;
   verdict_.sentence = error.message();
   end_job();
+}
+
+InputSource& Head::input_of(const HostLink& link) {
+  if (input_ &&
+      hosts_of_ranks_[static_cast<std::size_t>(settings_.input_rank)] == static_cast<std::size_t>(link.index())) {
+    return *input_;
+  }
+  throw Error(Code::kProtocol, "the agent speaks of input, which none of its ranks reads");
+}
+
+void Head::input_read(std::string bytes) {
+  wire::Input message;
+  message.bytes = std::move(bytes);
+  links_[hosts_of_ranks_[static_cast<std::size_t>(settings_.input_rank)]]->send(message);
+}
+
+void Head::input_failed(const Error& error) {
+  say(MessageId::kStdin, fmt::format("{}; rank {} reads the end of its input", error.message(), settings_.input_rank));
 }
 
 }  // namespace aiacc::launcher

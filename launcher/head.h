@@ -22,6 +22,7 @@
 #include "launcher/escalation.h"
 #include "launcher/exit_rules.h"
 #include "launcher/host_link.h"
+#include "launcher/input_source.h"
 #include "launcher/machine_census.h"
 #include "launcher/sink.h"
 #include "launcher/verdict.h"
@@ -29,14 +30,16 @@
 
 namespace aiacc::launcher {
 
-class Head final : private Sink::Owner, private HostLink::Owner {
+class Head final : private Sink::Owner, private InputSource::Owner, private HostLink::Owner {
  public:
   struct Settings {
     std::vector<HostLink::Settings> hosts;  // in the order of their indices
     std::vector<wire::StartJob> jobs;  // what each host's agent is to start; the head adds what it learns on the way
     bool separate_hosts = false;       // whatever machines they are
     bool tag_output = false;
-    Duration timeout{};  // zero: none
+    io::Stream* in = nullptr;  // standard input; null: no rank reads it
+    int input_rank = 0;        // that does
+    Duration timeout{};        // zero: none
     Duration kill_grace{};
     Duration start_limit{};  // until every agent must be up
   };
@@ -118,6 +121,10 @@ class Head final : private Sink::Owner, private HostLink::Owner {
   void sink_took(Sink& sink, int rank, std::size_t bytes) override;
   void sink_broke(Sink& sink, const Error& error) override;
 
+  InputSource& input_of(const HostLink& link);
+  void input_read(std::string bytes) override;
+  void input_failed(const Error& error) override;
+
   Loop& loop_;
   io::Host& host_;
   io::Signals& signals_;
@@ -132,6 +139,7 @@ class Head final : private Sink::Owner, private HostLink::Owner {
   std::uint64_t credit_ = 0;
   Sink out_;
   Sink err_;
+  std::optional<InputSource> input_;
   ExitRules rules_;
   WorldFence fence_;
   std::optional<MachineCensus> census_;

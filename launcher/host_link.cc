@@ -176,8 +176,14 @@ void HostLink::agent_up(const wire::Frame& frame) {
   reader.get(protocol);
   reader.get(version);
   if (protocol != wire::kLaunchProtocol || version != version_text()) {
-    return give_up(MessageId::kRemoteVersion, fmt::format("{} is there and {} here; install the same version on both",
-                                                          in_one_line(version), in_one_line(version_text())));
+    std::string there = in_one_line(version);
+    std::string here = in_one_line(version_text());
+    if (there == here) {  // of one version, and of different builds of it
+      there += fmt::format(" with launch protocol {}", protocol);
+      here += fmt::format(" with {}", wire::kLaunchProtocol);
+    }
+    return give_up(MessageId::kRemoteVersion,
+                   fmt::format("{} is there and {} here; install the same version on both", there, here));
   }
   agent_ = frame.as<wire::AgentUp>();
   up_ = true;

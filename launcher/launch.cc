@@ -19,6 +19,7 @@
 #include "base/io/real_loop.h"
 #include "base/io/real_net.h"
 #include "base/io/real_signals.h"
+#include "base/io/terminal.h"
 #include "launcher/head.h"
 #include "launcher/host_list.h"
 #include "launcher/placement.h"
@@ -147,6 +148,7 @@ struct Outside {
   io::RealHost& host;
   io::RealSignals& signals;
   io::Entropy& entropy;
+  io::Stream& in;
   io::Stream& out;
   io::Stream& err;
 };
@@ -163,8 +165,13 @@ Head::Settings prepare(const Plan& plan, const Options& options, const Surroundi
 Task<int> run_planned(const Options* options, Surroundings here, Outside outside, bool no_stdout, Stop* stop) {
   for (bool first = true;; first = false) {
     const Plan plan = make_plan(*options, here);
+    Head::Settings settings = prepare(plan, *options, here);
+    if (plan.input_rank != kNoRank) {
+      settings.in = &outside.in;
+      settings.input_rank = plan.input_rank;
+    }
     Head head(outside.loop, outside.host, outside.signals, outside.entropy, outside.out, outside.err,
-              prepare(plan, *options, here));
+              std::move(settings));
     if (first && no_stdout) {
       head.say(MessageId::kStdout, "standard output was closed at the start: what ranks write there goes to /dev/null");
     }
@@ -187,12 +194,14 @@ int run_job(const Options& options, unsigned closed) {
   io::RealHost host(loop);
   io::RealEntropy entropy;
   host.adopt_orphans();  // if keeper and agent die at once, what they leave comes to us
+  io::take_no_stop_for_reading();
+  const auto in = io::adopt_inherited(loop, STDIN_FILENO, "standard input");
   const auto out = io::adopt_inherited(loop, STDOUT_FILENO, "standard output");
   const auto err = io::adopt_inherited(loop, STDERR_FILENO, "standard error");
   const bool no_stdout = (closed & (1u << STDOUT_FILENO)) != 0;
   Stop stop;
   Surroundings here = look_around(host);
-  const Outside outside{loop, host, signals, entropy, *out, *err};
+  const Outside outside{loop, host, signals, entropy, *in, *out, *err};
   return loop.run(run_planned(&options, std::move(here), outside, no_stdout, &stop));
 }
 

@@ -184,6 +184,7 @@ Task<int> Cluster::sleep_on(SimSelf* self) {
 Task<int> Cluster::head(Cluster* cluster, SimSelf* self) {
   Head::Settings settings;
   settings.kill_grace = 2s;
+  settings.in = self->in.get();
   settings.start_limit = 300s;
   for (int host = 1; host <= kHosts; ++host) {
     HostLink::Settings& link = settings.hosts.emplace_back();

@@ -55,6 +55,10 @@ launcher_sources += \
 	launcher/hello_server.h \
 	launcher/host_link.cc \
 	launcher/host_link.h \
+	launcher/input_feed.cc \
+	launcher/input_feed.h \
+	launcher/input_source.cc \
+	launcher/input_source.h \
 	launcher/keeper.cc \
 	launcher/keeper.h \
 	launcher/launch.cc \
@@ -114,6 +118,7 @@ launcher_tests += \
 	launcher/escalation_test.cc \
 	launcher/exit_rules_test.cc \
 	launcher/hello_server_test.cc \
+	launcher/input_test.cc \
 	launcher/lines_test.cc \
 	launcher/memory_kills_test.cc \
 	launcher/process_tree_test.cc

@@ -66,6 +66,15 @@ int parse_count(std::string_view typed, std::string_view text) {
   return count;
 }
 
+int parse_input_rank(std::string_view typed, std::string_view text) {
+  if (text == "none") return kNoRank;
+  int rank = 0;
+  if (!read_number(text, rank) || rank < 0 || rank >= kMaxCount) {
+    throw UsageError(MessageId::kValue, fmt::format("{} takes the number of one rank, or none, not '{}'", typed, text));
+  }
+  return rank;
+}
+
 Duration parse_seconds(std::string_view typed, std::string_view text) {
   double value = 0;
   const bool number = read_number(text, value) && std::isfinite(value) && value >= 0 && value <= kMaxSeconds;

@@ -69,6 +69,7 @@ Options parse_options(const std::vector<std::string>& arguments) {
   reader.read_text("wdir", options.wdir);
   reader.read("compat-env", options.compat_env, parse_compat_env);
   reader.read("tag-output", options.tag_output);
+  reader.read("stdin", options.input_rank, parse_input_rank);
   reader.read("timeout", options.timeout, parse_seconds);
   options.kill_grace.value = std::chrono::seconds(30);
   reader.read("kill-grace", options.kill_grace, parse_seconds);

@@ -23,6 +23,8 @@ struct Setting {
   bool given() const noexcept { return source != Source::kDefault; }
 };
 
+inline constexpr int kNoRank = -1;
+
 enum class MapBy : std::uint8_t { kSlot, kNode, kCore, kNuma, kPackage };
 enum class BindTo : std::uint8_t { kAuto, kCore, kNuma, kPackage, kNone };
 
@@ -67,6 +69,7 @@ struct Options {
   Setting<BindTo> bind_to;
   Setting<bool> report_bindings;
   Setting<bool> tag_output;
+  Setting<int> input_rank;    // --stdin: the rank that reads aiaccrun's; kNoRank: none
   Setting<Duration> timeout;  // zero: none
   Setting<Duration> kill_grace;
   Setting<bool> dry_run;

@@ -39,6 +39,7 @@ constexpr std::array kTable = {
 
     OptionRow{kOutput, "tag-output", "", "", "no", false, "0.1.0",
               "Begin each line of output with the rank that wrote it."},
+    OptionRow{kOutput, "stdin", "", "RANK", "0", false, "0.1.0", "Rank that reads standard input, or none."},
 
     OptionRow{kLife, "timeout", "", "SECONDS", "none", false, "0.1.0",
               "End the job after this time, with exit code 124."},

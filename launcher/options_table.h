@@ -15,7 +15,7 @@ namespace OptionGroup {
 inline constexpr std::string_view kRanks = "Ranks and hosts";
 inline constexpr std::string_view kPlacement = "Placement";
 inline constexpr std::string_view kEnvironment = "Environment and directory";
-inline constexpr std::string_view kOutput = "Output";
+inline constexpr std::string_view kOutput = "Input and output";
 inline constexpr std::string_view kLife = "Life of the job";
 inline constexpr std::string_view kInformation = "Information";
 }  // namespace OptionGroup

@@ -45,6 +45,7 @@ TEST(Options, Defaults) {
   EXPECT_EQ(o.timeout.value, Duration::zero());
   EXPECT_EQ(o.kill_grace.value, std::chrono::seconds(30));
   EXPECT_FALSE(o.oversubscribe.value || o.tag_output.value || o.dry_run.value || o.isolate.value);
+  EXPECT_EQ(o.input_rank.value, 0);
   EXPECT_FALSE(o.ranks.given() || o.kill_grace.given());
 }
 
@@ -115,6 +116,14 @@ TEST(Options, BadNumbers) {
   }
 }
 
+TEST(Options, WhoReadsStandardInput) {
+  EXPECT_EQ(parse("--stdin 3 ./p").input_rank.value, 3);
+  EXPECT_EQ(parse("-stdin=none ./p").input_rank.value, kNoRank);
+  for (const char* bad : {"-1", "all", "1,2", "0x1", "100000"}) {
+    expect_refused(std::string("--stdin ") + bad + " ./p", {"--stdin", "one rank, or none", bad});
+  }
+}
+
 TEST(Options, MissingAndUnwantedValues) {
   expect_refused("-np", {"-np needs a value"});
   expect_refused("-np --tag-output ./p", {"-np needs a value"});
@@ -175,7 +184,7 @@ TEST(Options, EveryRowOfTheTableIsShownWhenGiven) {
   const Options o = parse(
       "-np 1 -H localhost -N 1 --oversubscribe -x A --wdir / --map-by slot --bind-to auto --report-bindings "
       "--tag-output "
-      "--timeout 1 --kill-grace 1 --dry-run --compat-env ompi --isolate --launch-agent enter p");
+      "--timeout 1 --kill-grace 1 --dry-run --compat-env ompi --isolate --launch-agent enter --stdin none p");
   const std::string shown = describe_options(o) + describe_options(parse("--hostfile hosts p"));
   for (const OptionRow& row : option_table()) {
     const std::string_view name = row.name;

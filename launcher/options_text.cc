@@ -71,6 +71,7 @@ std::vector<std::pair<std::string_view, Shown>> all_values(const Options& o) {
       {"wdir", shown(o.wdir, o.wdir.value)},
       {"compat-env", shown(o.compat_env, in_words(o.compat_env.value))},
       {"tag-output", shown(o.tag_output, yes_or_no(o.tag_output.value))},
+      {"stdin", shown(o.input_rank, o.input_rank.value == kNoRank ? "none" : std::to_string(o.input_rank.value))},
       {"timeout", shown(o.timeout, o.timeout.value == Duration::zero() ? "none" : in_seconds(o.timeout.value))},
       {"kill-grace", shown(o.kill_grace, in_seconds(o.kill_grace.value))},
       {"isolate", shown(o.isolate, yes_or_no(o.isolate.value))},

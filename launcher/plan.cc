@@ -62,6 +62,11 @@ Plan make_plan(const Options& options, const Surroundings& here) {
       rank.host = static_cast<int>(host);
     }
   }
+  plan.input_rank = options.input_rank.value;
+  if (plan.input_rank >= plan.size()) {
+    throw UsageError(MessageId::kValue, fmt::format("--stdin names rank {}, and the last rank of the job is {}",
+                                                    plan.input_rank, plan.size() - 1));
+  }
   std::sort(plan.ranks.begin(), plan.ranks.end(), [](const RankPlan& a, const RankPlan& b) { return a.rank < b.rank; });
   for (RankPlan& rank : plan.ranks) rank.environment = own_environment(rank, plan, options.compat_env.value);
   return plan;

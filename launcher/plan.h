@@ -66,6 +66,7 @@ struct Plan {
   std::vector<std::string> environment;
   std::vector<std::string> remote_environment;
   PlacementPolicy placement;
+  int input_rank = 0;           // reads aiaccrun's standard input; kNoRank: none does
   std::vector<Notice> notices;  // for stderr before the job starts, one line each
 
   int size() const noexcept { return static_cast<int>(ranks.size()); }

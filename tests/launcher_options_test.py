@@ -45,6 +45,8 @@ REFUSED = [
     (["-np", "1", "no\nsuch\x1b[2J"], 127, "AR-PROGRAM", [r"no\x0asuch\x1b[2J"]),
     (["-np", "1", "-x", "NOT_SET_ANYWHERE", "true"], 2, "AR-VARIABLE", ["NOT_SET_ANYWHERE"]),
     (["-np", "1", "--bind-to", "cor", "true"], 2, "AR-VALUE", ["'cor'", "core"]),
+    (["-np", "2", "--stdin", "2", "true"], 2, "AR-VALUE", ["--stdin names rank 2", "last rank of the job is 1"]),
+    (["-np", "2", "--stdin", "all", "true"], 2, "AR-VALUE", ["--stdin", "'all'"]),
     (["-np", "1", "--timeout", "soon", "true"], 2, "AR-VALUE", ["--timeout", "'soon'"]),
     (["-np", "1", "--wdir", "/no/such/folder", "true"], 2, "AR-WDIR", ["/no/such/folder"]),
     (["-np", "1", "no-such-program"], 127, "AR-PROGRAM", ["no-such-program", "/usr/bin"]),

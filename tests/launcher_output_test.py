@@ -91,7 +91,7 @@ def test_closed_descriptors_are_filled_first(number):
 
 
 def test_ranks_read_dev_null_and_inherit_nothing():
-    code, out, _ = run("-np", 1, "sh", "-c", "wc -c; ls /proc/self/fd | wc -l; readlink /proc/self/fd/0",
+    code, out, _ = run("-np", 1, "--stdin", "none", "sh", "-c", "wc -c; ls /proc/self/fd | wc -l; readlink /proc/self/fd/0",
                        stdin=subprocess.PIPE)
     assert out.split() == ["0", "4", "/dev/null"]  # ls holds the folder itself open
 

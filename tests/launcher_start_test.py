@@ -137,6 +137,14 @@ def test_another_version():
     refused(start(by), "AR-REMOTE-VERSION", "host b:", "aiaccrun (other)", ours.decode())
 
 
+@pytest.mark.parametrize("step", [-1, 1], ids=["older", "newer"])
+def test_another_launch_protocol_of_the_same_version(step):
+    result = start(script("protocol", only("b", f"exec {GREET} {step};")))
+    refused(result, "AR-REMOTE-VERSION", "host b:", "install the same version on both")
+    there, here = map(int, re.search(r"with launch protocol (\d+) is there and .* with (\d+) here", result[2]).groups())
+    assert there == here + step
+
+
 # Speaks as an agent does that has just come up, of a launch protocol that is so much newer, and is gone.
 GREET = script("greet", """import struct, sys
 def take(form):

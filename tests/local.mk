@@ -19,6 +19,7 @@ EXTRA_DIST += \
 	tests/launcher_exit_test.py \
 	tests/launcher_hosts_support.py \
 	tests/launcher_hosts_test.py \
+	tests/launcher_input_test.py \
 	tests/launcher_isolate_test.py \
 	tests/launcher_lab_test.py \
 	tests/launcher_losses_test.py \

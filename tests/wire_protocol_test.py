@@ -90,11 +90,13 @@ def test_the_limits_are_those_of_the_code():
     frame = (SOURCE / "base/wire/frame.h").read_text()
     handshake = (SOURCE / "base/wire/handshake.h").read_text()
     door = (SOURCE / "base/wire/reception.h").read_text()
+    feed = (SOURCE / "launcher/input_feed.h").read_text()
     for text, says, value in [(frame, "kMaxFrameBytes = 1u << 20", "an agent stream longer than 1 MiB + 4"),
                               (frame, "kLargestFrameBytes = 64u << 20", "none at all longer than\n64 MiB + 4"),
                               (handshake, "kMaxHandshakeBytes = 4096", "longer than 4,096 bytes"),
                               (handshake, "kMaxTermsBytes = 256", "at most 256 bytes"),
                               (handshake, "kHandshakeLimit = std::chrono::seconds(3)", "A handshake takes 3 s at most"),
+                              (feed, "kWindow = 256u << 10", "256 KiB of input"),
                               (door, "kMostGreetings = 64", "64 are in progress at most")]:
         assert says in text
         assert value in DOCUMENT

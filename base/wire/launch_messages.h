@@ -2,10 +2,10 @@
 // host, the streams of ssh or another starter to any other. Frames are base/wire/frame.h's, up to kLargestFrameBytes: a
 // StartJob carries environments.
 //
-//   aiaccrun → agent    Greeting → LookFor? → StartJob → StartRanks → (SignalRanks | EndRanks | Credit | OpenWorld | RefuseWorld | LoseRank | AskEnds | RanksMissing)*
+//   aiaccrun → agent    Greeting → LookFor? → StartJob → StartRanks → (SignalRanks | EndRanks | Credit | Input | OpenWorld | RefuseWorld | LoseRank | AskEnds | RanksMissing)*
 //                       → DropOutput? → end of stream
 //   agent → aiaccrun    the answer to the marker, which is no frame → AgentUp → Found? → (Prepared | NotStarted)
-//                       → (Started | NotStarted) → (Output | RankChanged | RankStopped | Notice | HostReady | LoseRank | EndsTold)* → JobEnded
+//                       → (Started | NotStarted) → (Output | InputCredit | InputClosed | RankChanged | RankStopped | Notice | HostReady | LoseRank | EndsTold)* → JobEnded
 //   both, at any time   Beat
 //
 // StartRanks comes when every host is prepared, so that what one of them refuses is refused before any rank runs.
@@ -16,8 +16,8 @@
 // aiaccrun's. In a job of one host the agent holds the fence alone.
 //
 // End of stream is a lease, and so is silence where Greeting says how long: an agent that meets either before it has said
-// JobEnded ends all that it started (TERM and CONT, KILL 2 s later). Output flows against credit, per stream; nothing else waits for it, so signals, time-outs and deaths
-// pass a full terminal. The order of frames from one agent is the order of time on its host.
+// JobEnded ends all that it started (TERM and CONT, KILL 2 s later). Output flows against credit, per stream, and so does input the other way; nothing else waits for
+// them, so signals, time-outs and deaths pass a full terminal and a rank that does not read. The order of frames from one agent is the order of time on its host.
 #pragma once
 
 #include <cstdint>
@@ -29,7 +29,7 @@
 
 namespace aiacc::wire {
 
-inline constexpr std::uint16_t kLaunchProtocol = 1;
+inline constexpr std::uint16_t kLaunchProtocol = 2;  // 1 had no input
 
 // First message to an agent. `protocol` and `version` stand first in every version to come, so that the two ends can tell
 // each other what is wrong.
@@ -101,13 +101,14 @@ struct StartJob {
   std::uint16_t master_port = 0;
   bool tag_output = false;
   bool report_bindings = false;
-  std::uint64_t credit = 0;  // bytes of output that may be sent at first, for each stream
-  std::uint64_t job = 0;     // random, the same on every host
-  HiddenText secret;         // 32 bytes made for this job; travels nowhere else. Empty in a job of one host
+  std::uint64_t credit = 0;      // bytes of output that may be sent at first, for each stream
+  std::uint64_t job = 0;         // random, the same on every host
+  HiddenText secret;             // 32 bytes made for this job; travels nowhere else. Empty in a job of one host
+  std::int32_t input_rank = -1;  // of the job: reads what comes by Input, and all others nothing; -1: none does
   auto fields() {
     return std::tie(version, host_name, host, hosts_of_ranks, argv, cwd, environment, over_own, ranks, map_by, bind_to,
                     bind_asked, oversubscribe, master_address, master_port, tag_output, report_bindings, credit, job,
-                    secret);
+                    secret, input_rank);
   }
 };
 
@@ -180,6 +181,13 @@ struct Credit {
   auto fields() { return std::tie(stream, bytes); }
 };
 
+// Of aiaccrun's standard input, for StartJob's `input_rank`, against InputCredit. Empty, and the last: its end.
+struct Input {
+  static constexpr std::uint16_t kType = 113;
+  std::string bytes;
+  auto fields() { return std::tie(bytes); }
+};
+
 // Nobody reads the output any more: count what is left and drop it.
 struct DropOutput {
   static constexpr std::uint16_t kType = 105;
@@ -217,6 +225,19 @@ struct Output {
   bool ends_line = true;
   std::string bytes;
   auto fields() { return std::tie(rank, stream, continues, ends_line, bytes); }
+};
+
+// So many more bytes of input may be sent. The first comes when the rank runs: before it, aiaccrun reads none.
+struct InputCredit {
+  static constexpr std::uint16_t kType = 133;
+  std::uint64_t bytes = 0;
+  auto fields() { return std::tie(bytes); }
+};
+
+// The rank has ended, or has closed its standard input: more would be in vain. What is on its way is forgotten.
+struct InputClosed {
+  static constexpr std::uint16_t kType = 134;
+  auto fields() { return std::tie(); }
 };
 
 // `phase` is launcher::RankPhase; the rest is set when it exited.

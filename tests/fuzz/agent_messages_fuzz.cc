@@ -29,11 +29,12 @@ struct Messages {
     if (encode(frame.as<One>()) != frame.body) std::abort();
   }
 };
-using All = Messages<Hello, Welcome, Refused, Missing, RankLost, PeerLost, Leave, Gone, OpenWorld, RefuseWorld,
-                     LoseRank, AskEnds, EndsTold, RanksMissing, HostReady, SealBegins, Sealed, StartJob, StartRanks,
-                     Prepared, Greeting, AgentUp, LookFor, Found, Beat, SignalRanks, EndRanks, Credit, DropOutput,
-                     Started, NotStarted, Output, RankChanged, RankStopped, Notice, KeeperLost, JobEnded, Arrive,
-                     Waiting, TurnedAway, Roster, ReturnTo, Return, Neighbours, Settled, ShareSegment>;
+using All =
+    Messages<Hello, Welcome, Refused, Missing, RankLost, PeerLost, Leave, Gone, OpenWorld, RefuseWorld, LoseRank,
+             AskEnds, EndsTold, RanksMissing, HostReady, SealBegins, Sealed, StartJob, StartRanks, Prepared, Greeting,
+             AgentUp, LookFor, Found, Beat, SignalRanks, EndRanks, Credit, DropOutput, Started, NotStarted, Output,
+             Input, InputCredit, InputClosed, RankChanged, RankStopped, Notice, KeeperLost, JobEnded, Arrive, Waiting,
+             TurnedAway, Roster, ReturnTo, Return, Neighbours, Settled, ShareSegment>;
 
 void feed(std::span<const std::byte> bytes) {
   FrameBuffer buffer;
@@ -86,6 +87,9 @@ std::vector<aiacc::wire::Bytes> fuzz_seeds() {
   Settled settled;
   settled.firsts = {0, 0, 2};
   seeds.push_back(encode_frame(settled));
+  Input input;
+  input.bytes = std::string("binary\0\xff", 8);
+  seeds.push_back(encode_frame(input));
   Started started;
   started.processes = {100, 101};
   started.bindings = {"cores 0-1", "not bound"};
