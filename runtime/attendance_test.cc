@@ -36,6 +36,25 @@ TEST(Attendance, SaysWhoCameAndWhoDidNot) {
   EXPECT_TRUE(attendance.judge(another, "tcp:10.0.0.2:6")) << "another process";
 }
 
+TEST(Attendance, OnlyARankOfThisJobIsJudged) {
+  const Attendance attendance(rank_of(0, 4), "PLACE");
+  for (const int rank : {-1, 0, 4}) {
+    EXPECT_THROW(static_cast<void>(attendance.judge(rank_of(rank, 4), "tcp:10.0.0.2:6")), Error) << rank;
+  }
+  EXPECT_FALSE(attendance.judge(rank_of(3, 4), "tcp:10.0.0.2:6"));
+}
+
+TEST(Attendance, ARankHasSixteenAddressesAtMostAndTheOneThatWasSeen) {
+  Attendance attendance(rank_of(0, 2), "PLACE");
+  std::vector<std::string> many;
+  for (int i = 1; i <= 40; ++i) many.push_back("192.0.2." + std::to_string(i));
+  attendance.came(rank_of(1, 2, many), "tcp:10.0.0.1:5");
+  const std::vector<std::string> listed = attendance.roster()[1].addresses;
+  ASSERT_EQ(listed.size(), 17u);
+  EXPECT_EQ(listed.front(), "10.0.0.1");
+  EXPECT_EQ(listed.back(), "192.0.2.16");
+}
+
 TEST(Attendance, ManyAreCountedAndNotNamed) {
   Attendance attendance(rank_of(0, 100), "PLACE");
   for (int rank = 1; rank < 60; ++rank) attendance.came(rank_of(rank, 100), "tcp:10.0.0.1:5");

@@ -67,6 +67,7 @@ sim_sources += \
 
 transports_tests += \
 	transports/announce_test.cc \
+	transports/mailbox_strange_test.cc \
 	transports/mailbox_test.cc \
 	transports/message_conformance.h \
 	transports/past_calls_test.cc \

@@ -264,6 +264,24 @@ TEST(Mailbox, AnAbortReachesAllMembersWithItsSentence) {
   }
 }
 
+// Whom the news would have come through may be frozen: it takes both ways round.
+TEST(Mailbox, AnAbortFindsItsWayAroundRanksThatAreSilent) {
+  constexpr int kRanks = 8;
+  SimCluster cluster(11, kRanks);
+  std::vector<std::byte> place(8);
+  for (int rank = 0; rank < kRanks; ++rank) {
+    cluster.rank(rank).start(transfer(&cluster, &cluster.rank(rank), {.from = (rank + 1) % kRanks}, place));
+  }
+  cluster.world().run_until(Instant(std::chrono::seconds(1)));
+  for (const int silent : {1, 2, 4}) cluster.freeze(silent);
+  cluster.rank(0).mailbox().abort(cluster.view(), 0, std::make_exception_ptr(Error(Code::kInternal, "enough", 0)));
+  cluster.world().run_until(Instant(std::chrono::seconds(2)));
+  for (const int rank : {3, 5, 6, 7}) {
+    ASSERT_TRUE(cluster.rank(rank).error()) << rank;
+    EXPECT_EQ(cluster.rank(rank).error()->message(), "enough");
+  }
+}
+
 // After an error nobody writes into the receiver's buffer or reads the sender's, whenever the stop comes.
 TEST(Mailbox, AStoppedTransferHasItsBufferBack) {
   int stopped_in_the_middle = 0;

@@ -143,8 +143,11 @@ TEST_F(SecureChannelTest, WhatIsTooShortForASealIsNotTaken) {
 TEST_F(SecureChannelTest, AMessageThatIsTooLongSpoilsNoOther) {
   // Around the sentence: the frame, its fields, and what the seal adds to both.
   const RankLost longest{1, std::string(kLargestFrameBytes - 27 - kFrameHeaderBytes - 8 + 1, 'x')};
+  Task<void> sending = left_->send(longest, stop_);
+  sending.start();
+  ASSERT_TRUE(sending.done()) << "it is being sent";
   try {
-    loop_.run(left_->send(longest, stop_));
+    sending.take();
     FAIL();
   } catch (const Error& error) {
     EXPECT_EQ(error.code(), Code::kInvalidArgument);

@@ -264,11 +264,17 @@ Task<void> misbehave(SimTcp* net, std::vector<std::byte> bytes, tcp::Terms terms
 }
 
 TEST(TcpPort, APeerThatSpeaksNonsenseIsLostWithASentence) {
-  std::vector<std::byte> nonsense(96, std::byte{0x77}), boast(96), chatter(192);
+  std::vector<std::byte> nonsense(96, std::byte{0x77}), boast(96), chatter(192), flags(96), extra(96);
+  tcp::encode_header(tcp::ack_header(0, 4), std::span<std::byte, 96>(flags));
+  MessageHeader tagged = tcp::ack_header(0, 0);
+  tagged.tag = 1;
+  tcp::encode_header(tagged, std::span<std::byte, 96>(extra));
   tcp::encode_header(tcp::ack_header(5, 0), std::span<std::byte, 96>(boast));
   tcp::encode_header(tcp::ack_header(0, tcp::kAckLeaves), std::span(chatter).first<96>());
   tcp::encode_header(header_of(1, 0), std::span(chatter).last<96>());
   for (const auto& [bytes, sentence] : {std::pair(nonsense, "a message header came with version 30583"),
+                                        std::pair(flags, "a message header came with flags 4"),
+                                        std::pair(extra, "something in the unused fields of kind 5"),
                                         std::pair(boast, "acknowledges 5 messages, which cannot be"),
                                         std::pair(chatter, "sent a message after its farewell")}) {
     SimTcp net(2);
@@ -282,6 +288,72 @@ TEST(TcpPort, APeerThatSpeaksNonsenseIsLostWithASentence) {
     EXPECT_EQ(receiver.lost[0].second.code(), Code::kProtocol);
     net.run_until([&] { return talk.done(); });
   }
+}
+
+// As rank 1 too: dials rank 0 with these terms, and ends when it has the verdict.
+Task<void> knock(SimTcp* net, tcp::Terms terms, wire::DialerHandshake::Conclusion* conclusion) {
+  Stop stop;
+  SimTcp::HostOf host(*net, 9);
+  const std::unique_ptr<io::Stream> stream = co_await host.net.connect(net->addresses[0], stop);
+  const auto storage = std::make_unique<wire::HandshakeStorage>();
+  wire::DialerHandshake handshake(secret_of(1), {wire::Purpose::kData, 4711, 1, 0}, host.entropy);
+  co_await io::write_all(*stream, handshake.hello(), stop);
+  const std::span<const std::byte> challenge = co_await wire::read_handshake(*stream, *storage, stop);
+  const wire::Bytes proof = handshake.prove(challenge, terms.text());
+  co_await io::write_all(*stream, proof, stop);
+  const std::span<const std::byte> verdict = co_await wire::read_handshake(*stream, *storage, stop);
+  *conclusion = handshake.conclude(verdict);
+}
+
+wire::Verdict verdict_on(SimTcp& net, tcp::Terms terms, tcp::Terms* answer = nullptr) {
+  wire::DialerHandshake::Conclusion conclusion;
+  Task<void> knocking = knock(&net, terms, &conclusion);
+  knocking.start();
+  EXPECT_TRUE(net.run_until([&] { return knocking.done(); }));
+  knocking.take();
+  if (answer != nullptr) *answer = tcp::Terms::from(conclusion.terms);
+  return conclusion.verdict;
+}
+
+// A dial from before the connection that stands was on its way for long: it must not end that one.
+TEST(TcpPort, ADialThatIsOlderThanTheConnectionIsNotTaken) {
+  SimTcp net(2);
+  Recorder receiver[2];
+  Completion told;
+  for (int rank = 0; rank < 2; ++rank) net.port(rank).set_receiver(receiver[rank]);
+  std::vector<std::byte> bytes = pattern(100, 1);
+  post(net.port(1), 0, header_of(1, bytes.size()), bytes, told);
+  ASSERT_TRUE(net.run_until([&] { return receiver[0].placed == 1; }));
+  EXPECT_EQ(verdict_on(net, {0, 0, false}), wire::Verdict::kBusy);
+  post(net.port(1), 0, header_of(2, bytes.size()), bytes, told);
+  ASSERT_TRUE(net.run_until([&] { return receiver[0].placed == 2; }));
+  EXPECT_EQ(verdict_on(net, {0, 1, false}), wire::Verdict::kAccepted) << "its end has seen that one break";
+}
+
+TEST(TcpPort, ConnectionsAreCountedAsTheEndThatKnowsMoreDoes) {
+  SimTcp net(2);
+  Recorder receiver;
+  net.port(0).set_receiver(receiver);
+  tcp::Terms answer;
+  EXPECT_EQ(verdict_on(net, {0, 5, false}), wire::Verdict::kAccepted);
+  EXPECT_EQ(verdict_on(net, {0, 6, false}, &answer), wire::Verdict::kAccepted);
+  EXPECT_EQ(answer.connections, 6u);
+  net.port(0).close();
+}
+
+TEST(TcpPort, WhoWasGivenUpIsToldSoAndTriesNoMore) {
+  SimTcp net(2);
+  Recorder receiver[2];
+  Completion told;
+  for (int rank = 0; rank < 2; ++rank) net.port(rank).set_receiver(receiver[rank]);
+  net.port(0).lose(1, std::make_exception_ptr(Error(Code::kPeerFailed, "rank 1 was silent for too long", 1)));
+  ASSERT_TRUE(net.run_until([&] { return receiver[0].lost.size() == 1; }));
+  std::vector<std::byte> bytes = pattern(100'000, 1);
+  post(net.port(1), 0, header_of(1, bytes.size()), bytes, told);
+  ASSERT_TRUE(net.run_until([&] { return told.told == 1 && receiver[1].lost.size() == 1; }));
+  EXPECT_NE(receiver[1].lost[0].second.message().find("it has given this rank up for lost"), std::string::npos)
+      << receiver[1].lost[0].second.message();
+  EXPECT_LT(net.world.now().time_since_epoch(), std::chrono::milliseconds(100)) << "it went on until its limit";
 }
 
 TEST(TcpPort, APeerThatHasWhatWasNeverSentIsLostWithASentence) {
@@ -453,6 +525,24 @@ TEST(TcpPort, WhoLeavesInOrderIsNotMissedAndLosesNothing) {
     ASSERT_TRUE(net.run_until([&] { return late.told == 1 && receiver[1].lost.size() == 1; }));
     EXPECT_EQ(receiver[1].lost[0].second.message(), "rank 0 on host 0 has left the job");
   }
+}
+
+// What a peer has not acknowledged when it goes never reaches it, and whoever waits for that hears so.
+TEST(TcpPort, WhatIsSentToWhoLeavesMeanwhileFails) {
+  SimTcp net(2);
+  Recorder receiver[2];
+  Completion hello, told;
+  for (int rank = 0; rank < 2; ++rank) net.port(rank).set_receiver(receiver[rank]);
+  std::vector<std::byte> first = pattern(20'000, 1), large = pattern(10'000'000, 1);
+  post(net.port(1), 0, header_of(1, first.size()), first, hello);
+  ASSERT_TRUE(net.run_until([&] { return hello.told == 1; })) << "acknowledged, so that nothing keeps it from going";
+  post(net.port(0), 1, header_of(2, large.size()), large, told);
+  bool left = false;
+  Task<void> leaving = leave(&net.port(1), &left);
+  leaving.start();
+  ASSERT_TRUE(net.run_until([&] { return left && told.told == 1 && receiver[0].lost.size() == 1; }));
+  EXPECT_EQ(as_error(told.error).message(), "rank 1 on host 1 has left the job");
+  EXPECT_EQ(receiver[0].lost[0].second.message(), "rank 1 on host 1 has left the job");
 }
 
 // More than one write takes: the last word, and the question for it, come after all of it.
