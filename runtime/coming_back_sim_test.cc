@@ -22,6 +22,17 @@ TEST(SimMeetingBack, WhoLostItsConnectionComesBackAndHearsTheRest) {
   }
 }
 
+// What those who wait are told meanwhile is not of the list that whoever comes back has heard a part of.
+TEST(SimMeetingBack, WhoHadToWaitForOthersHearsTheRestToo) {
+  MeetingJob job(4);
+  for (const auto& one : job.ranks) one->start(one->rank == 3 ? 3500ms : 0ms);
+  job.expect_met();
+  job.network.break_streams(0, 2);
+  job.world.kill(job.ranks[1]->node.loop.node());
+  job.run_until([] { return false; }, 1s);
+  for (const int rank : {0, 2, 3}) EXPECT_EQ(job.rank(rank).lost.ranks, std::vector<int>{1});
+}
+
 // The way back breaks too, at every byte and as often as it is tried, while a death is told and both ends leave.
 TEST(SimMeetingBack, TheWayBackBreaksAtEveryByte) {
   std::uint64_t broken = 0;
