@@ -74,6 +74,7 @@ transports_tests += \
 	transports/sim/sim_domain_test.cc \
 	transports/sim/sim_port_test.cc \
 	transports/tcp/outbound_test.cc \
+	transports/tcp/tcp_bad_peer_test.cc \
 	transports/tcp/tcp_breaks_test.cc \
 	transports/tcp/tcp_fixture_test.h \
 	transports/tcp/tcp_port_test.cc \

@@ -2,9 +2,6 @@
 
 #include <gtest/gtest.h>
 
-#include "base/wire/handshake.h"
-#include "transports/tcp/data_header.h"
-#include "transports/tcp/dial.h"
 #include "transports/tcp/tcp_fixture_test.h"
 
 namespace aiacc::message_conformance {
@@ -245,102 +242,6 @@ TEST(TcpPort, ACompletionMayCloseThePort) {
   }
 }
 
-// As rank 1, with the secret: says `bytes` after the handshake, and stays until rank 0 has enough, or not.
-Task<void> misbehave(SimTcp* net, std::vector<std::byte> bytes, tcp::Terms terms = {}, bool stays = true) {
-  Stop stop;
-  SimTcp::HostOf host(*net, 9);
-  const std::unique_ptr<io::Stream> stream = co_await host.net.connect(net->addresses[0], stop);
-  const auto storage = std::make_unique<wire::HandshakeStorage>();
-  wire::DialerHandshake handshake(secret_of(1), {wire::Purpose::kData, 4711, 1, 0}, host.entropy);
-  co_await io::write_all(*stream, handshake.hello(), stop);
-  const std::span<const std::byte> challenge = co_await wire::read_handshake(*stream, *storage, stop);
-  const wire::Bytes proof = handshake.prove(challenge, terms.text());
-  co_await io::write_all(*stream, proof, stop);
-  co_await wire::read_handshake(*stream, *storage, stop);
-  co_await io::write_all(*stream, bytes, stop);
-  if (!stays) co_return;
-  std::byte one;
-  co_await stream->read_some(std::span(&one, 1), stop);
-}
-
-TEST(TcpPort, APeerThatSpeaksNonsenseIsLostWithASentence) {
-  std::vector<std::byte> nonsense(96, std::byte{0x77}), boast(96), chatter(192), flags(96), extra(96);
-  tcp::encode_header(tcp::ack_header(0, 4), std::span<std::byte, 96>(flags));
-  MessageHeader tagged = tcp::ack_header(0, 0);
-  tagged.tag = 1;
-  tcp::encode_header(tagged, std::span<std::byte, 96>(extra));
-  tcp::encode_header(tcp::ack_header(5, 0), std::span<std::byte, 96>(boast));
-  tcp::encode_header(tcp::ack_header(0, tcp::kAckLeaves), std::span(chatter).first<96>());
-  tcp::encode_header(header_of(1, 0), std::span(chatter).last<96>());
-  for (const auto& [bytes, sentence] : {std::pair(nonsense, "a message header came with version 30583"),
-                                        std::pair(flags, "a message header came with flags 4"),
-                                        std::pair(extra, "something in the unused fields of kind 5"),
-                                        std::pair(boast, "acknowledges 5 messages, which cannot be"),
-                                        std::pair(chatter, "sent a message after its farewell")}) {
-    SimTcp net(2);
-    Recorder receiver;
-    net.port(0).set_receiver(receiver);
-    Task<void> talk = misbehave(&net, bytes);
-    talk.start();
-    ASSERT_TRUE(net.run_until([&] { return receiver.lost.size() == 1; })) << sentence;
-    EXPECT_NE(receiver.lost[0].second.message().find(sentence), std::string::npos) << receiver.lost[0].second.message();
-    EXPECT_EQ(receiver.lost[0].second.message().rfind("rank 1 on host 1: ", 0), 0u);
-    EXPECT_EQ(receiver.lost[0].second.code(), Code::kProtocol);
-    net.run_until([&] { return talk.done(); });
-  }
-}
-
-// As rank 1 too: dials rank 0 with these terms, and ends when it has the verdict.
-Task<void> knock(SimTcp* net, tcp::Terms terms, wire::DialerHandshake::Conclusion* conclusion) {
-  Stop stop;
-  SimTcp::HostOf host(*net, 9);
-  const std::unique_ptr<io::Stream> stream = co_await host.net.connect(net->addresses[0], stop);
-  const auto storage = std::make_unique<wire::HandshakeStorage>();
-  wire::DialerHandshake handshake(secret_of(1), {wire::Purpose::kData, 4711, 1, 0}, host.entropy);
-  co_await io::write_all(*stream, handshake.hello(), stop);
-  const std::span<const std::byte> challenge = co_await wire::read_handshake(*stream, *storage, stop);
-  const wire::Bytes proof = handshake.prove(challenge, terms.text());
-  co_await io::write_all(*stream, proof, stop);
-  const std::span<const std::byte> verdict = co_await wire::read_handshake(*stream, *storage, stop);
-  *conclusion = handshake.conclude(verdict);
-}
-
-wire::Verdict verdict_on(SimTcp& net, tcp::Terms terms, tcp::Terms* answer = nullptr) {
-  wire::DialerHandshake::Conclusion conclusion;
-  Task<void> knocking = knock(&net, terms, &conclusion);
-  knocking.start();
-  EXPECT_TRUE(net.run_until([&] { return knocking.done(); }));
-  knocking.take();
-  if (answer != nullptr) *answer = tcp::Terms::from(conclusion.terms);
-  return conclusion.verdict;
-}
-
-// A dial from before the connection that stands was on its way for long: it must not end that one.
-TEST(TcpPort, ADialThatIsOlderThanTheConnectionIsNotTaken) {
-  SimTcp net(2);
-  Recorder receiver[2];
-  Completion told;
-  for (int rank = 0; rank < 2; ++rank) net.port(rank).set_receiver(receiver[rank]);
-  std::vector<std::byte> bytes = pattern(100, 1);
-  post(net.port(1), 0, header_of(1, bytes.size()), bytes, told);
-  ASSERT_TRUE(net.run_until([&] { return receiver[0].placed == 1; }));
-  EXPECT_EQ(verdict_on(net, {0, 0, false}), wire::Verdict::kBusy);
-  post(net.port(1), 0, header_of(2, bytes.size()), bytes, told);
-  ASSERT_TRUE(net.run_until([&] { return receiver[0].placed == 2; }));
-  EXPECT_EQ(verdict_on(net, {0, 1, false}), wire::Verdict::kAccepted) << "its end has seen that one break";
-}
-
-TEST(TcpPort, ConnectionsAreCountedAsTheEndThatKnowsMoreDoes) {
-  SimTcp net(2);
-  Recorder receiver;
-  net.port(0).set_receiver(receiver);
-  tcp::Terms answer;
-  EXPECT_EQ(verdict_on(net, {0, 5, false}), wire::Verdict::kAccepted);
-  EXPECT_EQ(verdict_on(net, {0, 6, false}, &answer), wire::Verdict::kAccepted);
-  EXPECT_EQ(answer.connections, 6u);
-  net.port(0).close();
-}
-
 TEST(TcpPort, WhoWasGivenUpIsToldSoAndTriesNoMore) {
   SimTcp net(2);
   Recorder receiver[2];
@@ -354,43 +255,6 @@ TEST(TcpPort, WhoWasGivenUpIsToldSoAndTriesNoMore) {
   EXPECT_NE(receiver[1].lost[0].second.message().find("it has given this rank up for lost"), std::string::npos)
       << receiver[1].lost[0].second.message();
   EXPECT_LT(net.world.now().time_since_epoch(), std::chrono::milliseconds(100)) << "it went on until its limit";
-}
-
-TEST(TcpPort, APeerThatHasWhatWasNeverSentIsLostWithASentence) {
-  SimTcp net(2);
-  Recorder receiver;
-  net.port(0).set_receiver(receiver);
-  Task<void> talk = misbehave(&net, {}, tcp::Terms{3, 0, false});
-  talk.start();
-  ASSERT_TRUE(net.run_until([&] { return receiver.lost.size() == 1; }));
-  EXPECT_EQ(receiver.lost[0].second.message(), "rank 1 on host 1 says that it has 3 messages, which cannot be");
-  net.run_until([&] { return talk.done(); });
-}
-
-TEST(TcpPort, AMessageInPlaceOfOneThatWasCutIsAnErrorAndTheSameOneIsNot) {
-  for (const bool same : {true, false}) {
-    SimTcp net(2);
-    Recorder receiver;
-    net.port(0).set_receiver(receiver);
-    std::vector<std::byte> cut(96 + 40), whole(96 + 100);
-    tcp::encode_header(header_of(1, 100), std::span(cut).first<96>());
-    tcp::encode_header(header_of(same ? 1 : 2, 100), std::span(whole).first<96>());
-    Task<void> first = misbehave(&net, cut, {}, false);
-    first.start();
-    ASSERT_TRUE(net.run_until([&] { return first.done(); }));
-    Task<void> second = misbehave(&net, whole, tcp::Terms{0, 1, false});
-    second.start();
-    ASSERT_TRUE(net.run_until([&] { return receiver.placed + receiver.lost.size() == 1; })) << same;
-    ASSERT_EQ(receiver.lost.size(), same ? 0u : 1u);
-    if (!same) {
-      EXPECT_NE(
-          receiver.lost[0].second.message().find("sent another message in place of one that a broken connection cut"),
-          std::string::npos)
-          << receiver.lost[0].second.message();
-    }
-    net.port(0).close();
-    net.run_until([&] { return second.done(); });
-  }
 }
 
 TEST(TcpPort, ARankThatIsStoppedIsNotLost) {
@@ -457,42 +321,6 @@ TEST(TcpPort, AReleaseWhileAMessageArrivesIsNotForgotten) {
   net.port(1).release(0);
   ASSERT_TRUE(net.run_until([&] { return receiver.placed == 1; }));
   EXPECT_TRUE(receiver.messages.front().bytes == bytes);
-}
-
-TEST(TcpPort, WhatIsTooLongToBeHeldIsRefused) {
-  SimTcp net(2);
-  Recorder receiver;
-  receiver.decide = [](int, const MessageHeader&) { return Action::kHold; };
-  net.port(0).set_receiver(receiver);
-  std::vector<std::byte> header(96);
-  tcp::encode_header(header_of(1, (64u << 20) + 1), std::span<std::byte, 96>(header));
-  Task<void> talk = misbehave(&net, header);
-  talk.start();
-  ASSERT_TRUE(net.run_until([&] { return receiver.lost.size() == 1; }));
-  EXPECT_EQ(receiver.lost[0].second.message(),
-            "rank 1 on host 1: rank 1 on host 1 sent 67108865 bytes where at most 67108864 can wait for a place");
-  net.run_until([&] { return talk.done(); });
-}
-
-// The sender keeps what is not acknowledged. misbehave() ends with the first byte of an acknowledgement.
-TEST(TcpPort, ManyBytesAreAcknowledgedBeforeManyMessages) {
-  for (const std::size_t count : {15u, 16u}) {
-    SimTcp net(2);
-    Recorder receiver;
-    net.port(0).set_receiver(receiver);
-    std::vector<std::byte> bytes;
-    for (std::uint32_t tag = 0; tag < count; ++tag) {
-      bytes.resize(bytes.size() + 96 + TcpPort::kCopyBytes);
-      tcp::encode_header(header_of(tag, TcpPort::kCopyBytes),
-                         std::span(bytes).last(96 + TcpPort::kCopyBytes).first<96>());
-    }
-    Task<void> talk = misbehave(&net, bytes);
-    talk.start();
-    ASSERT_TRUE(net.run_until([&] { return receiver.placed == count; }));
-    EXPECT_EQ(net.run_until([&] { return talk.done(); }), count == 16) << "256 KiB are acknowledged at once";
-    net.port(0).close();
-    net.run_until([&] { return talk.done(); });
-  }
 }
 
 Task<void> leave(TcpPort* port, bool* left) {
