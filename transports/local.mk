@@ -69,6 +69,7 @@ transports_tests += \
 	transports/announce_test.cc \
 	transports/mailbox_strange_test.cc \
 	transports/mailbox_test.cc \
+	transports/message_conformance.cc \
 	transports/message_conformance.h \
 	transports/past_calls_test.cc \
 	transports/sim/sim_domain_test.cc \

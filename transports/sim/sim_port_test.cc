@@ -118,5 +118,5 @@ TEST(SimPort, MovesMessagesWithoutBytes) {
 }  // namespace aiacc::sim
 
 namespace aiacc::message_conformance {
-INSTANTIATE_TYPED_TEST_SUITE_P(Sim, MessageConformance, sim::SimPorts);
+INSTANTIATE_TEST_SUITE_P(Sim, MessageConformance, ::testing::Values(&make<sim::SimPorts>));
 }  // namespace aiacc::message_conformance

@@ -5,11 +5,11 @@
 #include "transports/tcp/tcp_fixture_test.h"
 
 namespace aiacc::message_conformance {
-INSTANTIATE_TYPED_TEST_SUITE_P(TcpSim, MessageConformance, tcp_test::SimTcp);
-INSTANTIATE_TYPED_TEST_SUITE_P(TcpReal, MessageConformance, tcp_test::RealTcp);
-INSTANTIATE_TYPED_TEST_SUITE_P(TcpSealedSim, MessageConformance, tcp_test::SealedSimTcp);
-INSTANTIATE_TYPED_TEST_SUITE_P(TcpSealedReal, MessageConformance, tcp_test::SealedRealTcp);
-INSTANTIATE_TYPED_TEST_SUITE_P(TcpReal6, MessageConformance, tcp_test::RealTcp6);
+INSTANTIATE_TEST_SUITE_P(TcpSim, MessageConformance, ::testing::Values(&make<tcp_test::SimTcp>));
+INSTANTIATE_TEST_SUITE_P(TcpReal, MessageConformance, ::testing::Values(&make<tcp_test::RealTcp>));
+INSTANTIATE_TEST_SUITE_P(TcpSealedSim, MessageConformance, ::testing::Values(&make<tcp_test::SealedSimTcp>));
+INSTANTIATE_TEST_SUITE_P(TcpSealedReal, MessageConformance, ::testing::Values(&make<tcp_test::SealedRealTcp>));
+INSTANTIATE_TEST_SUITE_P(TcpReal6, MessageConformance, ::testing::Values(&make<tcp_test::RealTcp6>));
 }  // namespace aiacc::message_conformance
 
 namespace aiacc::tcp_test {
