@@ -88,6 +88,7 @@ base_sources += \
 	base/io/procfs.h \
 	base/io/process_role.cc \
 	base/io/process_role.h \
+	base/io/processes.h \
 	base/io/terminal.cc \
 	base/io/terminal.h \
 	base/io/quiet_write.cc \
@@ -100,6 +101,8 @@ base_sources += \
 	base/io/real_loop.h \
 	base/io/real_net.cc \
 	base/io/real_net.h \
+	base/io/real_processes.cc \
+	base/io/real_processes.h \
 	base/io/real_signals.cc \
 	base/io/real_signals.h \
 	base/io/resolve.cc \
@@ -213,6 +216,7 @@ base_tests += \
 	base/io/real_host_test.cc \
 	base/io/real_loop_test.cc \
 	base/io/real_net_test.cc \
+	base/io/real_processes_test.cc \
 	base/io/silence_watch_test.cc \
 	base/io/resolve_test.cc
 

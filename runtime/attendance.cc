@@ -50,6 +50,7 @@ wire::RosterEntry entry_of(const wire::Arrive& said, const std::string& from) {
   if (entry.addresses.size() > kMostAddresses) entry.addresses.resize(kMostAddresses);
   entry.data_port = said.data_port;
   entry.local_name = said.local_name;
+  entry.process = said.process;
   const std::string seen = from.empty() ? "" : numeric_of(from);
   entry.near = from.empty() || io::is_loopback(seen);
   if (seen.empty() || entry.near) return entry;

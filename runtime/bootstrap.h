@@ -32,6 +32,11 @@ class BirthObserver {
  public:
   // A rank died or its host was lost; `error` is kPeerFailed and names it.
   virtual void on_rank_lost(int rank, std::exception_ptr error) noexcept = 0;
+  // Whether a rank of this host has said, in the memory that they share, that it leaves in order.
+  virtual bool leaving(int rank) const noexcept {
+    static_cast<void>(rank);
+    return false;
+  }
 
  protected:
   ~BirthObserver() = default;

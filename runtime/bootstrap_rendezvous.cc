@@ -12,7 +12,11 @@
 namespace aiacc {
 
 RendezvousBootstrap::RendezvousBootstrap(io::RealLoop& loop, std::unique_ptr<MeetingPlace> place, Settings settings)
-    : loop_(loop), net_(loop, settings.lease), place_(std::move(place)), settings_(std::move(settings)) {}
+    : loop_(loop),
+      net_(loop, settings.lease),
+      processes_(loop),
+      place_(std::move(place)),
+      settings_(std::move(settings)) {}
 
 RendezvousBootstrap::~RendezvousBootstrap() = default;
 
@@ -25,6 +29,7 @@ wire::Arrive RendezvousBootstrap::introduction() const {
   me.host_name = settings_.host_name;
   me.addresses = settings_.addresses;
   me.data_port = data_listener_->address().port;
+  me.process = processes_.mine();
   if (neighbourhood_ != nullptr) me.local_name = neighbourhood_->name();
   return me;
 }
@@ -45,6 +50,7 @@ Task<Birth> RendezvousBootstrap::join(Stop& stop) {
   if (neighbourhood_ != nullptr) first = co_await neighbourhood_->find_first(roster, settings_.rank, stop);
   const std::vector<std::int32_t> firsts = co_await meeting_->settle(first, stop);
   check(firsts);
+  meeting_->watch_neighbours(processes_, roster, firsts);
   std::unique_ptr<HostDomain> host;
   if (neighbourhood_ != nullptr) host = co_await neighbourhood_->share(firsts, stop);
   neighbourhood_.reset();

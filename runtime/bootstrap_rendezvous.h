@@ -11,6 +11,7 @@
 #include "base/io/real_clock.h"
 #include "base/io/real_loop.h"
 #include "base/io/real_net.h"
+#include "base/io/real_processes.h"
 #include "runtime/bootstrap.h"
 #include "runtime/meeting.h"
 #include "runtime/neighbourhood.h"
@@ -46,6 +47,7 @@ class RendezvousBootstrap final : public Bootstrap {
   io::RealLoop& loop_;
   io::RealNet net_;
   io::RealEntropy entropy_;
+  io::RealProcesses processes_;
   std::unique_ptr<MeetingPlace> place_;
   Settings settings_;
   std::unique_ptr<io::Listener> data_listener_;  // until the birth

@@ -37,6 +37,7 @@ Task<void> Context::become_idle(Stop& stop) {
 }
 
 Task<void> Context::close(Stop& stop) {
+  if (host_ != nullptr) host_->say_leaving();
   co_await become_idle(stop);
   co_await groups_.close();
   co_await world_->close();
@@ -80,6 +81,12 @@ void Context::lost_peer(const Member& member) noexcept {
 std::string Context::obstacle(const Member& member) const {
   const int rank = world_view_->rank_of(member);
   return port_ == nullptr || rank < 0 ? std::string() : port_->obstacle(rank);
+}
+
+bool Context::leaving(int rank) const noexcept {
+  const Member& member = world_view_->member(rank);
+  const bool here = host_ != nullptr && member.host == world_view_->member(rank_).host;
+  return here && host_->leaving(domain_rank_of(member));
 }
 
 void Context::on_rank_lost(int rank, std::exception_ptr error) noexcept {

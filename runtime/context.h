@@ -54,6 +54,7 @@ class Context final : public BirthObserver, private MailboxObserver {
   }
 
   void on_rank_lost(int rank, std::exception_ptr error) noexcept override;
+  bool leaving(int rank) const noexcept override;
   // `bootstrap`, which outlives the context, hears of the rank that this one lost first.
   void tell_losses_to(Bootstrap& bootstrap) noexcept;
   // For groups: why a member cannot be reached, as a sentence; "" if nothing is known to be in the way.

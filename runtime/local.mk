@@ -49,6 +49,7 @@ runtime_sources += \
 	runtime/info/ways.cc \
 	runtime/info/ways.h \
 	runtime/lane_task.h \
+	runtime/losses.h \
 	runtime/meeting.cc \
 	runtime/meeting.h \
 	runtime/meeting_call.cc \
@@ -60,6 +61,8 @@ runtime_sources += \
 	runtime/meeting_host_life.cc \
 	runtime/meeting_place.cc \
 	runtime/meeting_place.h \
+	runtime/neighbour_watch.cc \
+	runtime/neighbour_watch.h \
 	runtime/neighbourhood.cc \
 	runtime/neighbourhood.h \
 	runtime/messages.cc \
@@ -101,6 +104,7 @@ runtime_tests += \
 	runtime/info/host_limits_test.cc \
 	runtime/meeting_world_test.h \
 	runtime/meeting_sim_test.cc \
+	runtime/neighbours_sim_test.cc \
 	runtime/recorder_test.cc \
 	runtime/rendezvous_world_test.h \
 	runtime/surface_hosts_sim_test.cc \

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "base/io/net.h"
+#include "base/io/processes.h"
 #include "base/task/task.h"
 #include "base/time.h"
 #include "base/wire/rendezvous_messages.h"
@@ -34,6 +35,11 @@ class Meeting {
   virtual Task<wire::Roster> gather(Stop& stop) = 0;
   // Tells all others the lowest rank of mine's host, and returns what each rank told.
   virtual Task<std::vector<std::int32_t>> settle(std::int32_t first, Stop& stop) = 0;
+
+  // After settle(), with what it and gather() returned: hears from the system of this host of the ends of processes on it.
+  // `processes` outlives the meeting.
+  virtual void watch_neighbours(io::Processes& processes, const wire::Roster& roster,
+                                const std::vector<std::int32_t>& firsts) = 0;
 
   // From now on `observer` hears of deaths.
   virtual void observe(BirthObserver& observer) noexcept = 0;

@@ -27,7 +27,9 @@ MeetingGuest::MeetingGuest(Loop& loop, io::Net& net, MeetingPlace& place, io::En
       me_(std::move(me)),
       limit_(limit),
       end_(after(loop.now(), limit)),
-      ended_(loop) {}
+      ended_(loop),
+      to_report_(loop),
+      neighbours_(loop, static_cast<NeighbourWatch::Owner&>(*this)) {}
 
 MeetingGuest::~MeetingGuest() = default;
 
@@ -207,12 +209,14 @@ Task<void> MeetingGuest::come_back(std::string broken, std::string_view when, St
     }
   }
   parted_ = false;
+  reported_ = 0;
+  to_report_.set();
 }
 
 // --- life -----------------------------------------------------------------------------------------------------------------
 
 void MeetingGuest::observe(BirthObserver& observer) noexcept {
-  observer_ = &observer;
+  losses_.observe(observer);
   listener_.emplace(loop_, listen(), static_cast<Root::Owner&>(*this));
   listener_->start();
 }
@@ -244,17 +248,54 @@ Task<void> MeetingGuest::listen() {
     if (lost.rank < 0 || lost.rank >= me_.size || lost.rank == me_.rank) {
       throw Error(Code::kProtocol, fmt::format("it tells of the loss of rank {}, of {} ranks", lost.rank, me_.size));
     }
-    observer_->on_rank_lost(lost.rank, std::make_exception_ptr(Error(Code::kPeerFailed, lost.sentence, lost.rank)));
+    losses_.lose(lost.rank, lost.sentence);
   }
 }
 
-void MeetingGuest::root_ended(Root&, std::exception_ptr error) noexcept {
+void MeetingGuest::watch_neighbours(io::Processes& processes, const wire::Roster& roster,
+                                    const std::vector<std::int32_t>& firsts) {
+  neighbours_.watch(processes, roster, firsts, me_.rank);
+}
+
+void MeetingGuest::neighbour_ended(int rank, const std::string& sentence) {
+  if (over_ || leaving_ || losses_.leaving(rank)) return;
+  losses_.lose(rank, sentence);
+  if (rank == 0) {
+    over_ = true;
+    return stop_.request(std::make_exception_ptr(Error(Code::kPeerFailed, sentence, 0)));
+  }
+  ended_neighbours_.push_back({rank, sentence});
+  to_report_.set();
+  if (reporter_) return;
+  reporter_.emplace(loop_, report(), static_cast<Root::Owner&>(*this));
+  reporter_->start();
+}
+
+// Rank 0 may be on another host, where nobody else may see it. A connection that breaks is the listener's matter.
+Task<void> MeetingGuest::report() {
+  for (;;) {
+    co_await to_report_.wait(stop_);
+    to_report_.reset();
+    const std::shared_ptr<wire::SecureChannel> channel = channel_;
+    try {
+      while (reported_ < ended_neighbours_.size() && !leaving_) {
+        const wire::RankLost lost = ended_neighbours_[reported_++];
+        co_await channel->send(lost, stop_);
+      }
+    } catch (const Error&) {
+      if (stop_.requested()) throw;
+    }
+  }
+}
+
+void MeetingGuest::root_ended(Root& root, std::exception_ptr error) noexcept {
+  if (reporter_ && &root == &*reporter_) return;
   ended_.set();
   if (!error || over_ || leaving_) return;
   over_ = true;
   std::string sentence = as_error(error).message();
   if (as_error(error).peer() != 0) sentence = fmt::format("rank 0 ({}) went away: {}", host_name_, sentence);
-  observer_->on_rank_lost(0, std::make_exception_ptr(Error(Code::kPeerFailed, sentence, 0)));
+  losses_.lose(0, sentence);
 }
 
 // Where the connection is broken, the listener says it on the next one.

@@ -11,12 +11,14 @@
 #include "base/task/scope.h"
 #include "base/wire/agent_messages.h"
 #include "base/wire/secure_channel.h"
+#include "runtime/losses.h"
 #include "runtime/meeting.h"
+#include "runtime/neighbour_watch.h"
 #include "runtime/way_back.h"
 
 namespace aiacc {
 
-class MeetingGuest final : public Meeting, private Root::Owner {
+class MeetingGuest final : public Meeting, private NeighbourWatch::Owner, private Root::Owner {
  public:
   // `limit` is how long the job has to come together. `net`, `place` and `entropy` outlive the meeting.
   MeetingGuest(Loop& loop, io::Net& net, MeetingPlace& place, io::Entropy& entropy, wire::Arrive me, Duration limit);
@@ -24,6 +26,8 @@ class MeetingGuest final : public Meeting, private Root::Owner {
 
   Task<wire::Roster> gather(Stop& stop) override;
   Task<std::vector<std::int32_t>> settle(std::int32_t first, Stop& stop) override;
+  void watch_neighbours(io::Processes& processes, const wire::Roster& roster,
+                        const std::vector<std::int32_t>& firsts) override;
   void observe(BirthObserver& observer) noexcept override;
   Task<void> leave(Stop& stop) override;
   std::vector<std::string> remarks() const override { return {}; }
@@ -43,6 +47,8 @@ class MeetingGuest final : public Meeting, private Root::Owner {
   Task<void> say_leave(Stop& stop);
   std::string attendance() const;
   Task<void> listen();
+  void neighbour_ended(int rank, const std::string& sentence) override;
+  Task<void> report();
   void root_ended(Root& root, std::exception_ptr error) noexcept override;
 
   Loop& loop_;
@@ -65,8 +71,13 @@ class MeetingGuest final : public Meeting, private Root::Owner {
   bool over_ = false;                             // rank 0 or this one has left
   Event ended_;                                   // the listener
   std::shared_ptr<wire::SecureChannel> channel_;  // also of who sends on it
-  BirthObserver* observer_ = nullptr;
+  Losses losses_;
+  std::vector<wire::RankLost> ended_neighbours_;  // for rank 0 to hear
+  std::size_t reported_ = 0;                      // of them, on this connection
+  Event to_report_;
   Stop stop_;
+  NeighbourWatch neighbours_;
+  std::optional<Root> reporter_;
   std::optional<Root> listener_;  // last: its frames refer to what stands above
 };
 

@@ -26,7 +26,8 @@ MeetingHost::MeetingHost(Loop& loop, io::Net& net, Listeners listeners, const wi
       said_(loop),
       out_(static_cast<std::size_t>(me.size)),
       firsts_(static_cast<std::size_t>(me.size)),
-      door_(loop, static_cast<ReturnDoor::Owner&>(*this), std::move(listeners.back), entropy) {
+      door_(loop, static_cast<ReturnDoor::Owner&>(*this), std::move(listeners.back), entropy),
+      neighbours_(loop, static_cast<NeighbourWatch::Owner&>(*this)) {
   reception_.emplace(loop_, static_cast<wire::Reception::Owner&>(*this), std::move(listeners.place));
 }
 
@@ -65,6 +66,10 @@ Task<void> MeetingHost::serve(Guest* guest) {
     if (frame->type == wire::Leave::kType) {
       frame->as<wire::Leave>();
       guest->left = true;
+      continue;
+    }
+    if (frame->type == wire::RankLost::kType) {
+      heard_of_end(*guest, frame->as<wire::RankLost>());
       continue;
     }
     const auto neighbours = frame->as<wire::Neighbours>();

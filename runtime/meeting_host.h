@@ -18,7 +18,9 @@
 #include "base/wire/reception.h"
 #include "base/wire/secure_channel.h"
 #include "runtime/attendance.h"
+#include "runtime/losses.h"
 #include "runtime/meeting.h"
+#include "runtime/neighbour_watch.h"
 #include "runtime/return_door.h"
 
 namespace aiacc {
@@ -26,6 +28,7 @@ namespace aiacc {
 class MeetingHost final : public Meeting,
                           private wire::Reception::Owner,
                           private ReturnDoor::Owner,
+                          private NeighbourWatch::Owner,
                           private Root::Owner {
  public:
   struct Listeners {
@@ -40,7 +43,9 @@ class MeetingHost final : public Meeting,
 
   Task<wire::Roster> gather(Stop& stop) override;
   Task<std::vector<std::int32_t>> settle(std::int32_t first, Stop& stop) override;
-  void observe(BirthObserver& observer) noexcept override;
+  void watch_neighbours(io::Processes& processes, const wire::Roster& roster,
+                        const std::vector<std::int32_t>& firsts) override;
+  void observe(BirthObserver& observer) noexcept override { losses_.observe(observer); }
   Task<void> leave(Stop& stop) override;
   std::vector<std::string> remarks() const override;
 
@@ -67,9 +72,9 @@ class MeetingHost final : public Meeting,
     Away(int its_rank, std::string why) : rank(its_rank), sentence(std::move(why)) {}
     int rank;
     std::string sentence;
-    Instant until{};  // before the last word
-    Stop stop;        // of the watch; requested: it is back
-    std::optional<Root> watch;
+    Instant until{};            // before the last word
+    Stop stop;                  // of the watch; requested: it is back
+    std::optional<Root> watch;  // none where its process is seen
   };
   using Word = std::variant<wire::Roster, wire::ReturnTo, wire::Settled, wire::RankLost, wire::Gone>;
 
@@ -94,6 +99,9 @@ class MeetingHost final : public Meeting,
   bool watch_ended(const Root& root, bool found);
   void no_longer_away(int rank);
   bool nobody_away() const noexcept;
+  void neighbour_ended(int rank, const std::string& sentence) override;
+  void heard_of_end(const Guest& from, const wire::RankLost& lost);
+  void ended(int rank, const std::string& sentence);
   void lose(int rank, const std::string& sentence);
   template <wire::Message T>
   void say(const std::shared_ptr<Guest>& guest, const T& message);
@@ -130,12 +138,12 @@ class MeetingHost final : public Meeting,
   bool settled_ = false;
   bool leaving_ = false;
   std::vector<std::optional<std::int32_t>> firsts_;
-  BirthObserver* observer_ = nullptr;
-  std::vector<wire::RankLost> unheard_;  // losses before there was an observer
+  Losses losses_;
   std::list<std::shared_ptr<Guest>> guests_;
   std::list<Saying> sayings_;
   std::optional<wire::Reception> reception_;
   ReturnDoor door_;
+  NeighbourWatch neighbours_;
 };
 
 }  // namespace aiacc

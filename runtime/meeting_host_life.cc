@@ -61,13 +61,16 @@ void MeetingHost::gone(const Guest& guest, const std::string& how) {
   if (roster_) away_.emplace_back(rank, sentence).until = after(loop_.now(), kReturnLimit);
 }
 
-// A connection within a host does not break while both ends live, and its ranks may have no port.
+// A rank of this host may have no port. Where its process is not seen either, the break is its death.
 void MeetingHost::look_after(int rank, const std::string& sentence) {
+  if (out_[static_cast<std::size_t>(rank)]) return;  // its process had ended before
   const std::uint16_t port = attendance_.said(rank).data_port;
   const bool here = firsts_[static_cast<std::size_t>(rank)] == firsts_[0];
   const std::string where = attendance_.host_address(rank);
-  if (here) return lose(rank, sentence);
+  const bool seen = neighbours_.sees(rank);
+  if (here && !seen) return lose(rank, sentence);
   Away& away = away_.emplace_back(rank, sentence);
+  if (seen) return;
   away.watch.emplace(loop_, watch(&away, io::Address::tcp(where, port)), static_cast<Root::Owner&>(*this));
   away.watch->start();
 }
@@ -127,26 +130,48 @@ void MeetingHost::take_back(Guest& guest, const wire::Frame& frame) {
   has_come(guest);
 }
 
+void MeetingHost::watch_neighbours(io::Processes& processes, const wire::Roster& roster,
+                                   const std::vector<std::int32_t>& firsts) {
+  neighbours_.watch(processes, roster, firsts, 0);
+}
+
+void MeetingHost::neighbour_ended(int rank, const std::string& sentence) {
+  if (!losses_.leaving(rank)) return ended(rank, sentence);
+  out_[static_cast<std::size_t>(rank)] = true;  // also where its Leave was lost with its connection
+  no_longer_away(rank);
+  changed_.set();
+}
+
+// Its own system has told that rank: no port says it better.
+void MeetingHost::heard_of_end(const Guest& from, const wire::RankLost& lost) {
+  const bool settled = settled_ && lost.rank > 0 && lost.rank < static_cast<int>(firsts_.size());
+  const bool neighbours =
+      settled && firsts_[static_cast<std::size_t>(lost.rank)] == firsts_[static_cast<std::size_t>(from.said.rank)];
+  if (!neighbours || lost.rank == from.said.rank) {
+    throw Error(Code::kProtocol, fmt::format("it tells of the end of rank {}, which is not on its host", lost.rank));
+  }
+  ended(lost.rank, lost.sentence);
+}
+
+void MeetingHost::ended(int rank, const std::string& sentence) {
+  if (out_[static_cast<std::size_t>(rank)] || leaving_) return;
+  lose(rank, sentence);
+  no_longer_away(rank);
+  for (const std::shared_ptr<Guest>& each : guests_) {  // its children may hold its connection
+    if (each->came && each->said.rank == rank) {
+      each->stop.request(std::make_exception_ptr(Error(Code::kPeerFailed, sentence, rank)));
+    }
+  }
+}
+
 void MeetingHost::lose(int rank, const std::string& sentence) {
   if (leaving_) return;
   out_[static_cast<std::size_t>(rank)] = true;
-  const wire::RankLost lost{rank, sentence};
-  tell_all(lost);
-  if (observer_ == nullptr) {
-    unheard_.push_back(lost);
-  } else {
-    observer_->on_rank_lost(rank, std::make_exception_ptr(Error(Code::kPeerFailed, sentence, rank)));
-  }
+  tell_all(wire::RankLost{rank, sentence});
+  losses_.lose(rank, sentence);
 }
 
 // --- life -----------------------------------------------------------------------------------------------------------------
-
-void MeetingHost::observe(BirthObserver& observer) noexcept {
-  observer_ = &observer;
-  for (const wire::RankLost& lost : std::exchange(unheard_, {})) {
-    observer.on_rank_lost(lost.rank, std::make_exception_ptr(Error(Code::kPeerFailed, lost.sentence, lost.rank)));
-  }
-}
 
 // Until everybody has heard of it, those too who lost their connection.
 Task<void> MeetingHost::leave(Stop& stop) {

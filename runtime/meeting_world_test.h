@@ -7,9 +7,11 @@
 #include <functional>
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
+#include "base/io/processes.h"
 #include "base/sim/sim_net.h"
 #include "runtime/meeting_guest.h"
 #include "runtime/meeting_host.h"
@@ -42,18 +44,50 @@ struct Node {
   sim::SimEntropy entropy;
 };
 
+// The ends of simulated processes; a process's name is its node's number.
+class SimProcesses final : public io::Processes {
+ public:
+  SimProcesses(sim::World& world, sim::SimLoop& loop) : world_(world), loop_(loop) {}
+  std::string mine() const override { return std::to_string(loop_.node()); }
+  std::unique_ptr<io::ProcessEnd> watch(const std::string& name) override {
+    return std::make_unique<End>(world_, loop_, static_cast<sim::NodeId>(std::stoul(name)));
+  }
+
+ private:
+  class End final : public io::ProcessEnd, private sim::DeathWatcher {
+   public:
+    End(sim::World& world, sim::SimLoop& loop, sim::NodeId node) : node_(node), ended_(loop) {
+      world.watch_deaths(*this);
+      if (world.dead(node)) ended_.set();
+    }
+    Task<void> wait(Stop& stop) override { co_await ended_.wait(stop); }
+    std::string describe() const override { return "process " + std::to_string(node_); }
+
+   private:
+    void node_died(sim::NodeId node) noexcept override {
+      if (node == node_) ended_.set();
+    }
+    sim::NodeId node_;
+    Event ended_;
+  };
+  sim::World& world_;
+  sim::SimLoop& loop_;
+};
+
 struct Lost final : BirthObserver {
+  bool leaving(int rank) const noexcept override { return left.contains(rank); }
   void on_rank_lost(int rank, std::exception_ptr error) noexcept override {
     ranks.push_back(rank);
     sentences.push_back(as_error(error).message());
   }
   std::vector<int> ranks;
   std::vector<std::string> sentences;
+  std::set<int> left;  // in order, as the shared memory of the host would say
 };
 
 struct Rank {
   Rank(sim::World& world, sim::SimNetwork& network, int its_rank, int its_size)
-      : node(world, network, its_rank), rank(its_rank), size(its_size) {}
+      : node(world, network, its_rank), processes(world, node.loop), rank(its_rank), size(its_size), first(its_rank) {}
   ~Rank() {
     stop.request(std::make_exception_ptr(Error(Code::kAborted, "the simulation is over")));
     node.loop.bury();
@@ -74,6 +108,7 @@ struct Rank {
       me.host_name = "host" + std::to_string(rank);
       me.data_port = static_cast<std::uint16_t>(1000 + rank);
       me.addresses = {"192.0.2." + std::to_string(1 + rank)};
+      me.process = processes.mine();
       data = node.net.listen(io::Address::tcp(me.addresses[0], me.data_port));
       place.emplace(kPlace, secret_of(salt));
       if (rank == 0) {
@@ -84,7 +119,8 @@ struct Rank {
         meeting = std::make_unique<MeetingGuest>(node.loop, node.net, *place, node.entropy, me, limit);
       }
       roster = co_await meeting->gather(stop);
-      firsts = co_await meeting->settle(rank, stop);
+      firsts = co_await meeting->settle(first, stop);
+      meeting->watch_neighbours(processes, *roster, firsts);
       meeting->observe(lost);
     } catch (const Error& thrown) {
       error = thrown;
@@ -93,8 +129,10 @@ struct Rank {
   bool done() const { return task->done(); }
 
   Node node;
+  SimProcesses processes;
   int rank;
   int size;
+  int first;  // of its host, as it says; its network is its own all the same
   Stop stop;
   Lost lost;
   std::unique_ptr<io::Listener> data;  // nobody accepts: this rank computes
@@ -126,7 +164,7 @@ struct MeetingJob {
       ASSERT_EQ(one->roster->ranks.size(), ranks.size());
       for (std::size_t rank = 0; rank < ranks.size(); ++rank) {
         EXPECT_EQ(one->roster->ranks[rank].data_port, 1000 + rank);
-        EXPECT_EQ(one->firsts[rank], static_cast<int>(rank));
+        EXPECT_EQ(one->firsts[rank], ranks[rank]->first);
       }
     }
   }

@@ -43,29 +43,30 @@ def proxy(hosts):
             process.kill()
 
 
-def start(hosts, started, number, port, secret, program):
+def start(hosts, started, number, port, secret, program, host=None):
     words = by_hand(number, 3, AIACC_RENDEZVOUS=f"{hosts.address(0)}:{port}", AIACC_SECRET_FILE=secret, AIACC_INIT_TIMEOUT="50s")
-    started.start(hosts.on(f"h{number}", ["env", *(f"{name}={value}" for name, value in words.items()), *program]))
+    started.start(hosts.on(host or f"h{number}", ["env", *(f"{name}={value}" for name, value in words.items()), *program]))
 
 
-def start_all(hosts, started, secret, program):
-    """Returns when all have met: then rank 0 closes the place."""
+def start_all(hosts, started, secret, program, host=None):
+    """One on each host, or all on the same. Returns when all have met: then rank 0 closes the place."""
     def waits():
         assert started.processes[0].poll() is None
         return PLACE in listening(hosts.pids["h0"])
-    start(hosts, started, 0, PLACE, secret, program)
+    start(hosts, started, 0, PLACE, secret, program, host)
     while not waits():
         pass
     for number in (1, 2):
-        start(hosts, started, number, BEFORE_IT, secret, program)
+        start(hosts, started, number, BEFORE_IT, secret, program, host)
     while waits():
         pass
 
 
-def test_the_job_goes_on(hosts, rank, secret, tmp_path):
+@pytest.mark.parametrize("host", [None, "h0"])
+def test_the_job_goes_on(hosts, rank, secret, tmp_path, host):
     over = tmp_path / "over"
     with proxy(hosts) as break_all, Ranks() as started:
-        start_all(hosts, started, secret, [rank, "until", over])
+        start_all(hosts, started, secret, [rank, "until", over], host)
         assert break_all() == 2
         over.touch()
         assert started.finish() == [(0, "")] * 3
@@ -81,3 +82,14 @@ def test_a_death_after_the_break_is_told(hosts, rank, secret):
         code, err = ends[number]
         assert code == 0 and f"survivor {number}: peer failed, rank 1: " in err, err
         assert "rank 1 (h1, " in err and f"nobody listens at tcp:{hosts.address(1)}:" in err, "rank 0 has told it"
+
+
+def test_a_death_after_the_break_is_told_on_the_same_host(hosts, rank, secret):
+    with proxy(hosts) as break_all, Ranks() as started:
+        start_all(hosts, started, secret, [rank, "death", "kill"], "h0")
+        assert break_all() == 2
+        ends = started.finish()
+    assert ends[1][0] in (-9, 137), ends
+    for number in (0, 2):
+        code, err = ends[number]
+        assert code == 0 and f"survivor {number}: peer failed, rank 1: rank 1 on host h0 ended without leaving the job: " in err, err

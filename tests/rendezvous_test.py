@@ -148,6 +148,22 @@ def test_survivors_name_the_dead(hosts, rank, secret, where):
 
 
 @on_hosts
+@pytest.mark.parametrize("where", [["h0", "h0", "h0"], ["h0", "h1", "h1", "h2"]])
+def test_neighbours_hear_of_a_death_while_rank_0_computes(hosts, rank, secret, tmp_path, where):
+    goes_on = tmp_path / "rank 0 goes on"
+    gone = f"peer failed, rank 1: rank 1 on host {where[1]} ended without leaving the job: process "
+    with Ranks() as started:
+        start_over(hosts, started, [rank, "absent", goes_on], where, place_at(hosts), secret, AIACC_TIMEOUT="50s")
+        subprocess.run(hosts.on(where[1], ["kill", "-KILL", started.processes[1].stdout.readline().strip()]), check=True)
+        _, err = started.processes[2].communicate(timeout=TIMEOUT)
+        goes_on.touch()
+        assert started.processes[2].returncode == 0 and f"survivor 2: {gone}" in err, err
+        for number, process in enumerate(started.processes):
+            _, err = process.communicate(timeout=TIMEOUT)
+            assert number in (1, 2) or f"survivor {number}: peer failed, rank 1: " in err, err
+
+
+@on_hosts
 def test_clocks_a_day_apart(hosts, rank, secret):
     with Ranks() as started:
         day = ["unshare", "--time", "--boottime", 86400, "--monotonic", 86400, "--fork", "--kill-child"]

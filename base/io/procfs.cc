@@ -46,7 +46,10 @@ std::optional<ProcessLine> read_process(ProcessId process) {
   if (name_end == std::string_view::npos) return std::nullopt;
   ProcessLine result;
   result.id = process;
-  if (std::sscanf(text.data() + name_end + 1, " %c %d", &result.state, &result.parent) != 2) return std::nullopt;
+  unsigned long long began = 0;  // the 22nd field; the state is the third
+  constexpr const char* kForm = " %c %d %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %llu";
+  if (std::sscanf(text.data() + name_end + 1, kForm, &result.state, &result.parent, &began) != 3) return std::nullopt;
+  result.began = began;
   return result;
 }
 
@@ -54,7 +57,7 @@ std::vector<ProcessLine> read_processes() {
   const Directory directory(opendir("/proc"));
   if (directory == nullptr) throw limit_error("cannot list /proc", errno);
   std::vector<ProcessLine> result;
-  while (const dirent* entry = readdir(directory.get())) {
+  while (const dirent* entry = readdir(directory.get())) {  // NOLINT(concurrency-mt-unsafe): it is ours
     const auto number = process_number(entry->d_name);
     const auto line = number ? read_process(*number) : std::nullopt;
     if (line) result.push_back(*line);

@@ -1,6 +1,7 @@
 // What /proc says about processes.
 #pragma once
 
+#include <cstdint>
 #include <map>
 #include <optional>
 #include <vector>
@@ -13,6 +14,7 @@ struct ProcessLine {
   ProcessId id = 0;
   ProcessId parent = 0;
   char state = 0;
+  std::uint64_t began = 0;  // in ticks since the machine began, as this time namespace counts
 };
 
 // From /proc/PID/stat; nullopt if there is no such process (any more).

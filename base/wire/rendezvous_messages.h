@@ -3,6 +3,7 @@
 //
 //   rank   Arrive → Waiting* → (Roster, ReturnTo | TurnedAway) → Neighbours → (Settled | TurnedAway)
 //          → RankLost* → (Leave | Gone)
+//   both   RankLost: rank 0 tells all, and a rank tells rank 0 whose process on its own host has ended
 //   rank 0 (Arrive) → wait until every rank has come → Roster, ReturnTo → (Neighbours) → wait for all of them → Settled
 //
 // Roster, ReturnTo, Settled, RankLost and Gone are said to all, in one order. A rank whose connection breaks once it has ReturnTo
@@ -40,8 +41,9 @@ struct Arrive {
   std::string local_name;  // of an abstract local socket; empty: it shares memory with nobody
   // Its connections that ended before both ends had proved themselves: rank 0 takes them for strangers.
   std::uint32_t dropped = 0;
+  std::string process;  // what the system of its host calls it (base/io/processes.h); empty: not known
   auto fields() {
-    return std::tie(protocol, version, job, rank, size, host_name, addresses, data_port, local_name, dropped);
+    return std::tie(protocol, version, job, rank, size, host_name, addresses, data_port, local_name, dropped, process);
   }
 };
 
@@ -66,7 +68,8 @@ struct RosterEntry {
   std::uint16_t data_port = 0;
   std::string local_name;
   bool near = false;  // its connection to rank 0 is a loopback one: both are on one machine
-  auto fields() { return std::tie(host_name, addresses, data_port, local_name, near); }
+  std::string process;
+  auto fields() { return std::tie(host_name, addresses, data_port, local_name, near, process); }
 };
 
 // Rank 0 → rank, when all have come.

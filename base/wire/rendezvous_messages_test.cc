@@ -27,6 +27,7 @@ Arrive arrive() {
   message.data_port = 40'112;
   message.local_name = "aiacc-0123456789abcdef";
   message.dropped = 2;
+  message.process = "pid:[1] time:[2] 4711 815";
   return message;
 }
 
@@ -34,9 +35,9 @@ Roster roster() {
   Roster message;
   message.job = 0x0123456789abcdef;
   message.secret = counting(32, 0);
-  message.ranks = {{"node-6", {"192.0.2.6"}, 40'111, "aiacc-6", false},
-                   {"node-7", {"192.0.2.7", "2001:db8::7"}, 40'112, "aiacc-7", true},
-                   {"node-8", {}, 40'113, "", false}};
+  message.ranks = {{"node-6", {"192.0.2.6"}, 40'111, "aiacc-6", false, "p6"},
+                   {"node-7", {"192.0.2.7", "2001:db8::7"}, 40'112, "aiacc-7", true, "p7"},
+                   {"node-8", {}, 40'113, "", false, ""}};
   return message;
 }
 

@@ -192,6 +192,24 @@ static int until(const char* argument) {
   return 0;
 }
 
+/* Rank 0 makes no call until there is a file of the name ARGUMENT, rank 1 says its number and waits to be killed, and the others
+ * wait for both; all print their error and exit with 0. */
+static int absent(const char* argument) {
+  init();
+  check(aiacc_barrier(AIACC_WORLD, NULL, NULL), "barrier");
+  if (rank == 1) {
+    printf("%d\n", (int)getpid());
+    fflush(stdout);
+    for (;;) pause();
+  }
+  while (rank == 0 && access(argument, F_OK) != 0) usleep(10000);
+  const aiacc_status_t status = aiacc_barrier(AIACC_WORLD, NULL, NULL);
+  fprintf(stderr, "survivor %d: %s, rank %d: %s\n", rank, aiacc_status_name(status), aiacc_last_error_rank(),
+          aiacc_last_error());
+  check(aiacc_finalize(), "finalize");
+  return 0;
+}
+
 /* Ranks disagree on what they call. */
 static int mismatch(const char* argument) {
   (void)argument;
@@ -212,7 +230,8 @@ int main(int argc, char** argv) {
   } modes[] = {{"barrier", barrier},   {"loop", loop},   {"no-finalize", no_finalize},
                {"never", never},       {"death", death}, {"wrong-size", wrong_size},
                {"forked", forked},     {"idle", idle},   {"second-claim", second_claim},
-               {"mismatch", mismatch}, {"until", until}, {"broadcasts", broadcasts}};
+               {"mismatch", mismatch}, {"until", until}, {"broadcasts", broadcasts},
+               {"absent", absent}};
   for (size_t i = 0; argc > 1 && i < sizeof modes / sizeof *modes; ++i) {
     if (strcmp(argv[1], modes[i].name) == 0) return modes[i].run(argc > 2 ? argv[2] : NULL);
   }

@@ -125,6 +125,10 @@ class HostDomain {
   // A peer's process is gone: it is never waited for again.
   virtual void mark_dead(int rank) noexcept = 0;
 
+  // I leave in order: the end of my process is no death. Peers see it whenever they look.
+  virtual void say_leaving() noexcept = 0;
+  virtual bool leaving(int rank) const noexcept = 0;
+
  protected:
   virtual bool look(FlagAwait& wait) { return wait.reached(); }  // may spin a little before it says no
   virtual void begin_wait(FlagAwait& wait) noexcept = 0;

@@ -40,6 +40,12 @@ class SegmentDomain : public HostDomain {
   Task<void> quiesce(std::uint64_t operation, HostRange range) override;
   void mark_dead(int rank) noexcept override;
 
+  // Pairs with each other: what a process stored before it ended is seen by whoever was told of its end.
+  void say_leaving() noexcept override { word(rank_, kCountsLine, kLeaving).store(1, std::memory_order_release); }
+  bool leaving(int rank) const noexcept override {
+    return line(rank, kCountsLine).word[kLeaving].load(std::memory_order_acquire) != 0;
+  }
+
  protected:
   SegmentDomain(std::shared_ptr<SegmentMapping> mapping, int rank);
 
@@ -59,6 +65,7 @@ class SegmentDomain : public HostDomain {
     kProcess = 5,        // of a member whose memory others may read: its process,
     kProbe = 6,          // where a number stands in it,
     kProbeValue = 7,     // and which
+    kLeaving = 8,        // 1: it leaves in order
   };
   enum SleepWord : std::uint32_t { kInterest = 0, kBellName = 1 };
   static constexpr std::uint64_t kAbortRing = 256;
