@@ -107,6 +107,7 @@ runtime_tests += \
 	runtime/neighbours_sim_test.cc \
 	runtime/recorder_test.cc \
 	runtime/rendezvous_world_test.h \
+	runtime/signs_of_life_sim_test.cc \
 	runtime/surface_hosts_sim_test.cc \
 	runtime/surface_sim_test.cc \
 	runtime/waits_sim_test.cc \

@@ -16,15 +16,35 @@ Task<void> MeetingCall::connect(io::Address address, Stop& stop) {
   stage_ = Stage::kConnected;
 }
 
+// The other end's proof; returns what would be this end's.
+Task<wire::Bytes> MeetingCall::hear_challenge(wire::DialerHandshake& handshake, wire::HandshakeStorage& storage,
+                                              Stop& stop) {
+  co_await io::write_all(*stream_, handshake.hello(), stop);
+  std::span<const std::byte> challenge;
+  try {
+    challenge = co_await wire::read_handshake(*stream_, storage, stop);
+  } catch (const Error& error) {
+    if (error.code() == Code::kProtocol) stage_ = Stage::kBabbled;
+    throw;
+  }
+  stage_ = Stage::kAnswered;
+  wire::Bytes proof = handshake.prove(challenge, "");
+  stage_ = Stage::kBelieved;
+  co_return proof;
+}
+
+Task<void> MeetingCall::hear_proof_of(int rank, Stop& stop) {
+  const auto storage = std::make_unique<wire::HandshakeStorage>();
+  const wire::Introduction introduction{wire::Purpose::kData, caller_.job, caller_.rank, rank};
+  wire::DialerHandshake handshake(caller_.secret, introduction, caller_.entropy);
+  co_await hear_challenge(handshake, *storage, stop);
+}
+
 Task<std::unique_ptr<wire::SecureChannel>> MeetingCall::prove(Stop& stop) {
   const auto storage = std::make_unique<wire::HandshakeStorage>();
   const wire::Introduction introduction{wire::Purpose::kControl, caller_.job, caller_.rank, 0};
   wire::DialerHandshake handshake(caller_.secret, introduction, caller_.entropy);
-  co_await io::write_all(*stream_, handshake.hello(), stop);
-  const std::span<const std::byte> challenge = co_await wire::read_handshake(*stream_, *storage, stop);
-  stage_ = Stage::kAnswered;
-  const wire::Bytes proof = handshake.prove(challenge, "");
-  stage_ = Stage::kBelieved;
+  const wire::Bytes proof = co_await hear_challenge(handshake, *storage, stop);
   co_await io::write_all(*stream_, proof, stop);
   const std::span<const std::byte> said = co_await wire::read_handshake(*stream_, *storage, stop);
   const wire::DialerHandshake::Conclusion conclusion = handshake.conclude(said);

@@ -3,6 +3,7 @@
 
 #include <utility>
 
+#include "runtime/meeting_call.h"
 #include "runtime/meeting_host.h"
 #include "runtime/signs_of_life.h"
 
@@ -76,7 +77,8 @@ void MeetingHost::look_after(int rank, const std::string& sentence) {
 }
 
 Task<void> MeetingHost::watch(Away* away, io::Address address) {
-  const std::string how = co_await watch_for_the_end(loop_, net_, std::move(address), away->stop);
+  const MeetingCaller me{loop_, net_, entropy_, wire::Secret::from(roster_->secret), roster_->job, 0};
+  const std::string how = co_await watch_for_the_end(me, away->rank, std::move(address), away->stop);
   away->sentence += "; " + how;
 }
 

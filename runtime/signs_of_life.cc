@@ -3,15 +3,18 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <array>
 
 #include "base/io/clock.h"
 #include "base/io/nobody_listens.h"
+#include "runtime/meeting_call.h"
 
 namespace aiacc {
 namespace {
 
 constexpr Duration kLongestPause = std::chrono::milliseconds(500);
+// What ends a connection sooner, without a word, may be anything that takes and drops connections; a kernel does not do it for
+// a process that lives.
+constexpr Duration kSilence = std::chrono::seconds(1);
 
 }  // namespace
 
@@ -20,6 +23,14 @@ Task<std::unique_ptr<io::Stream>> connect_soon(Loop& loop, io::Net& net, io::Add
   const Deadline deadline(loop, after(loop.now(), kConnectLimit), connecting,
                           fmt::format("no answer within {:.1f} s", seconds(kConnectLimit)));
   co_return co_await net.connect(std::move(address), connecting);
+}
+
+void SignsOfLife::end_silence() noexcept {
+  if (loop_.now() - silent_since_ >= kSilence) seen_ = loop_.now();
+}
+
+std::string SignsOfLife::stranger(const std::string& why) const {
+  return fmt::format("a stranger listens at {} now: {}", address_.text(), why);
 }
 
 std::string SignsOfLife::verdict() const {
@@ -39,24 +50,22 @@ Task<void> SignsOfLife::pause(Stop& stop) {
   pause_ = std::min(2 * pause_, kLongestPause);
 }
 
-Task<std::string> watch_for_the_end(Loop& loop, io::Net& net, io::Address address, Stop& stop) {
-  SignsOfLife signs(loop, address);
+Task<std::string> watch_for_the_end(MeetingCaller caller, int rank, io::Address address, Stop& stop) {
+  SignsOfLife signs(caller.loop, address);
   for (;;) {
     std::string gone;
-    bool stood = false;
+    MeetingCall call(caller);
     try {
-      const std::unique_ptr<io::Stream> stream = co_await connect_soon(loop, net, address, stop);
-      stood = true;
-      // Whoever listens there takes this for a stranger that says nothing, and ends it some time.
-      std::array<std::byte, 64> ignored{};
-      std::size_t moved = 1;
-      while (moved > 0) moved = co_await stream->read_some(ignored, stop);
-    } catch (...) {
+      co_await call.connect(address, stop);
+      signs.begin_silence();
+      co_await call.hear_proof_of(rank, stop);
+      signs.proved();
+    } catch (const Error& error) {
       if (stop.requested()) throw;
-      if (!stood) gone = signs.verdict();
+      if (call.connected()) signs.end_silence();
+      gone = call.met_stranger() ? signs.stranger(error.message()) : signs.verdict();
     }
     if (!gone.empty()) co_return gone;
-    if (stood) signs.seen();
     co_await signs.pause(stop);
   }
 }

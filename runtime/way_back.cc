@@ -13,14 +13,15 @@ Task<std::unique_ptr<wire::SecureChannel>> WayBack::go(Stop& stop) {
     MeetingCall call(caller_);
     try {
       co_await call.connect(address_, stop);
+      signs.begin_silence();
       co_return co_await call.prove(stop);
     } catch (const Error& error) {
       if (stop.requested()) throw;
-      if (call.connected()) {
-        signs.seen();
-        if (call.refused() || call.given_up()) gone = error.message();
+      if (call.connected()) call.believed() ? signs.proved() : signs.end_silence();
+      if (call.given_up()) {
+        gone = error.message();
       } else {
-        gone = signs.verdict();
+        gone = call.met_stranger() ? signs.stranger(error.message()) : signs.verdict();
       }
     }
     if (!gone.empty()) throw Error(Code::kPeerFailed, gone, 0);

@@ -62,12 +62,30 @@ def start_all(hosts, started, secret, program, host=None):
         pass
 
 
-@pytest.mark.parametrize("host", [None, "h0"])
-def test_the_job_goes_on(hosts, rank, secret, tmp_path, host):
+def test_the_job_goes_on(hosts, rank, secret, tmp_path):
     over = tmp_path / "over"
     with proxy(hosts) as break_all, Ranks() as started:
-        start_all(hosts, started, secret, [rank, "until", over], host)
+        start_all(hosts, started, secret, [rank, "until", over])
         assert break_all() == 2
+        over.touch()
+        assert started.finish() == [(0, "")] * 3
+
+
+def calls_of(pid, ports):
+    """How many connections stand that were made to these ports, in the network of a process."""
+    lines = [line.split()[1:4] for table in ("tcp", "tcp6")
+             for line in pathlib.Path(f"/proc/{pid}/net", table).read_text().splitlines()[1:]]
+    return sum(state == "01" and int(local.rsplit(":", 1)[1], 16) in ports for local, _, state in lines)
+
+
+def test_ranks_of_rank_0s_host_come_back(hosts, rank, secret, tmp_path):
+    over = tmp_path / "over"
+    with proxy(hosts) as break_all, Ranks() as started:
+        start_all(hosts, started, secret, [rank, "until", over], "h0")
+        back = listening(hosts.pids["h0"]) - {BEFORE_IT}
+        assert break_all() == 2
+        while calls_of(hosts.pids["h0"], back) < 2:
+            assert started.processes[0].poll() is None, started.finish()
         over.touch()
         assert started.finish() == [(0, "")] * 3
 
@@ -93,3 +111,51 @@ def test_a_death_after_the_break_is_told_on_the_same_host(hosts, rank, secret):
     for number in (0, 2):
         code, err = ends[number]
         assert code == 0 and f"survivor {number}: peer failed, rank 1: rank 1 on host h0 ended without leaving the job: " in err, err
+
+
+STRANGER = """import socket, sys, threading
+door = socket.create_server(("::", int(sys.argv[1])), family=socket.AF_INET6, dualstack_ipv6=True)
+callers = []
+
+def answer():
+    while True:
+        callers.append(door.accept()[0])
+        callers[-1].sendall(b"220 at your service\\r\\n")
+
+threading.Thread(target=answer, daemon=True).start()
+print("listening", flush=True)
+sys.stdin.read()
+"""
+
+
+@contextlib.contextmanager
+def stranger(hosts, host, port):
+    """Says the same to whoever calls the port."""
+    process = subprocess.Popen(hosts.on(host, [sys.executable, "-c", STRANGER, port]), stdin=subprocess.PIPE,
+                               stdout=subprocess.PIPE, text=True)
+    try:
+        assert process.stdout.readline() == "listening\n"
+        yield
+    finally:
+        try:
+            process.communicate(timeout=TIMEOUT)
+        finally:
+            process.kill()
+
+
+def test_a_stranger_at_a_dead_ranks_port_is_not_it(hosts, rank, secret, tmp_path):
+    goes_on = tmp_path / "rank 0 goes on"
+    with Ranks() as started:
+        for number in range(3):
+            start(hosts, started, number, PLACE, secret, [rank, "absent", goes_on])
+        victim = started.processes[1].stdout.readline().strip()
+        [port] = listening(hosts.pids["h1"])
+        subprocess.run(hosts.on("h1", ["kill", "-KILL", victim]), check=True)
+        started.processes[1].wait(TIMEOUT)
+        with stranger(hosts, "h1", port):
+            goes_on.touch()
+            ends = started.finish()
+    for number in (0, 2):
+        code, err = ends[number]
+        assert code == 0 and f"survivor {number}: peer failed, rank 1: rank 1 (h1, " in err, err
+        assert f"a stranger listens at tcp:{hosts.address(1)}:{port} now: " in err, err

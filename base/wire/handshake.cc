@@ -250,7 +250,7 @@ Task<std::span<const std::byte>> read_handshake(io::Stream& stream, HandshakeSto
   const std::span<std::byte> head = whole.first(kFrameHeaderBytes);
   const bool any = co_await io::read_exactly(stream, head, stop);
   if (!any) {
-    throw Error(Code::kProtocol, fmt::format("{} closed the connection during the handshake", stream.describe()));
+    throw Error(Code::kPeerFailed, fmt::format("{} closed the connection during the handshake", stream.describe()));
   }
   std::uint32_t length = 0;
   Reader(head, "a handshake").get(length);

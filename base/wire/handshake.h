@@ -184,7 +184,8 @@ class ListenerHandshake {
   Transcript transcript_;
 };
 
-// The next frame of a handshake, in `storage`. Throws kProtocol for what is none and when the stream ends.
+// The next frame of a handshake, in `storage`. Throws kProtocol for what is none, also where the stream ends in the middle, and
+// kPeerFailed where it ends before the first byte.
 using HandshakeStorage = std::array<std::byte, kMaxHandshakeBytes>;
 Task<std::span<const std::byte>> read_handshake(io::Stream& stream, HandshakeStorage& storage, Stop& stop);
 
