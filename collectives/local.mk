@@ -38,7 +38,9 @@ collectives_sources += \
 	collectives/net/ring_reduce_scatter.cc \
 	collectives/net/ring_reduce_scatter.h \
 	collectives/net/select.cc \
-	collectives/net/select.h
+	collectives/net/select.h \
+	collectives/net/short_call.cc \
+	collectives/net/short_call.h
 
 collectives_tests += \
 	collectives/net/net_test.cc \

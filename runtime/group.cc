@@ -127,8 +127,10 @@ void Group::run(const Call& call, Buffer send, Buffer recv, const CallOptions* o
   {
     Lane::Hold hold(lane);
     if (hold.owns()) {
-      if (options == nullptr && finish_small(call, send, recv)) return;
+      std::optional<net::ShortCall> begun;
+      if (options == nullptr && (finish_small(call, send, recv) || finish_short(call, send, recv, hold, begun))) return;
       GroupOperation operation(*this, call, send, recv, options != nullptr ? *options : CallOptions{});
+      if (begun) operation.go_on_with(*begun);
       hold.run(operation);
       if (operation.error()) std::rethrow_exception(operation.error());
       return;
@@ -147,6 +149,28 @@ bool Group::finish_small(const Call& call, Buffer send, Buffer recv) noexcept {
   const std::uint64_t sequence = count_collective();
   board_->arrived(sequence);
   context_.recorder().add(recorded_as_, sequence, call, loop().about_now());
+  return true;
+}
+
+// The same between hosts with one member each: a call that is begun, and ends while this thread stays awake. What is not
+// done then, or fails, goes on as an operation. Some calls go the long way, on which the loop looks at all else.
+bool Group::finish_short(const Call& call, Buffer send, Buffer recv, Lane::Hold& hold,
+                         std::optional<net::ShortCall>& begun) noexcept {
+  constexpr std::uint64_t kCallsPerTurn = 32;
+  if (!open_ || stop_.requested() || collectives() % kCallsPerTurn == 0) return false;
+  if (!net::ShortCall::serves(team_, call, send, recv)) return false;
+  const FramePool::Use frames(context_.lane().frames());
+  forget_circle();
+  try {
+    begun.emplace(team_, call, collectives() + 1, stop_, send, recv);
+    count_collective();
+    while (!begun->advance()) {
+      if (!hold.stay_awake()) return false;
+    }
+  } catch (...) {
+    return false;  // the operation ends with it
+  }
+  context_.recorder().add(recorded_as_, begun->sequence(), call, loop().about_now());
   return true;
 }
 

@@ -17,6 +17,7 @@
 
 #include "collectives/host/host_post.h"
 #include "collectives/host/host_team.h"
+#include "collectives/net/short_call.h"
 #include "collectives/operation.h"
 #include "runtime/alone.h"
 #include "runtime/dispatch.h"
@@ -103,6 +104,8 @@ class Group final : private GroupBoard::Observer, private Root::Owner {
   void join_hosts();
   void aborted_by_member(std::exception_ptr error) noexcept override;
   bool finish_small(const Call& call, Buffer send, Buffer recv) noexcept;
+  bool finish_short(const Call& call, Buffer send, Buffer recv, Lane::Hold& hold,
+                    std::optional<net::ShortCall>& begun) noexcept;
   void check_alive();
   std::uint64_t next_ticket(const Call& call) noexcept;
   std::uint64_t count_collective() noexcept;

@@ -59,8 +59,8 @@ void GroupOperation::investigate() noexcept { group_.investigate(*this); }
 
 void GroupOperation::begin() noexcept {
   try {
-    group_.check_alive();
-    const std::uint64_t ticket = group_.next_ticket(call_);
+    if (begun_ == nullptr) group_.check_alive();  // what is begun ends as it finds
+    const std::uint64_t ticket = begun_ == nullptr ? group_.next_ticket(call_) : begun_->sequence();
     sequence_.store(ticket, std::memory_order_relaxed);
     began_ = group_.loop().now();
     record_ = group_.context().recorder().begin(group_.recorded_as_, ticket, call_, options_.name, began_);
@@ -94,8 +94,12 @@ void GroupOperation::record_end() noexcept {
 Task<void> GroupOperation::body(GroupOperation* self) {
   std::exception_ptr error;
   try {
-    self->running_->stop.throw_if_requested();  // while it was waiting for the group to open
-    co_await run_call(self->running_->operation, self->group_.messengers());
+    if (self->begun_ != nullptr) {
+      co_await self->begun_->finish();
+    } else {
+      self->running_->stop.throw_if_requested();  // while it was waiting for the group to open
+      co_await run_call(self->running_->operation, self->group_.messengers());
+    }
   } catch (...) {
     error = std::current_exception();
   }

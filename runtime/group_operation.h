@@ -12,6 +12,7 @@
 #include "base/task/completion_thread.h"
 #include "base/task/lane.h"
 #include "base/task/scope.h"
+#include "collectives/net/short_call.h"
 #include "collectives/operation.h"
 #include "transports/stall_watch.h"
 
@@ -44,6 +45,8 @@ class GroupOperation final : public Work, public ListNode<GroupOperation>, priva
   GroupOperation(Group& group, const Call& call, Buffer send, Buffer recv, CallOptions options);
   ~GroupOperation();
 
+  // Before it is started: the call is begun, and this waits for the rest of it.
+  void go_on_with(net::ShortCall& begun) noexcept { begun_ = &begun; }
   // Before it is started: who is told of its end.
   void tell(std::unique_ptr<Completion> completion) noexcept { completion_ = std::move(completion); }
 
@@ -108,6 +111,7 @@ class GroupOperation final : public Work, public ListNode<GroupOperation>, priva
   Buffer send_;
   Buffer recv_;
   CallOptions options_;
+  net::ShortCall* begun_ = nullptr;
   std::atomic<std::uint64_t> sequence_{0};
   Instant began_{};
   Instant deadline_ = kNever;

@@ -112,6 +112,94 @@ TEST_P(TcpHosts, RanksAreBornReduceAndLeave) {
   });
 }
 
+// Those of the fast path are recorded when they are over, and have taken no time.
+bool took_short_path(RealContext& context) {
+  for (const Record& record : context.context().recorder().last()) {
+    if (record.outcome.state == Record::State::kEnded && record.began == record.ended) return true;
+  }
+  return false;
+}
+
+TEST(TcpHostsShort, CallsThatAreAnsweredSoonNeedNoOperation) {
+  TcpJob job({0, 1});
+  job.run([](RealContext& context) {
+    Group& world = context.world();
+    bool taken = false;
+    for (int round = 1; !taken && round < 10'000; ++round) {
+      float sum = static_cast<float>(round * (world.rank() + 1)), least = sum;
+      const Buffer buffer{reinterpret_cast<std::byte*>(&sum), sizeof sum};
+      world.run(call_of(Collective::kAllreduce, 1), buffer, buffer, nullptr);
+      ASSERT_EQ(sum, static_cast<float>(3 * round));
+      world.run(Call{}, {}, {}, nullptr);
+      // All ranks must go on until it is true on all of them.
+      least = took_short_path(context) ? 1 : 0;
+      Call every = call_of(Collective::kAllreduce, 1);
+      every.reduction.op = ReduceOp::kMin;
+      const Buffer one{reinterpret_cast<std::byte*>(&least), sizeof least};
+      world.run(every, one, one, nullptr);
+      taken = least == 1;
+    }
+    EXPECT_TRUE(taken);
+  });
+}
+
+TEST(TcpHostsShort, WhoIsLateIsWaitedFor) {
+  TcpJob job({0, 1, 2, 3});
+  job.run([](RealContext& context) {
+    Group& world = context.world();
+    for (int round = 0; round < 40; ++round) {
+      if (world.rank() == round % 4) std::this_thread::sleep_for(std::chrono::milliseconds(2));
+      float sum = static_cast<float>(world.rank() + round);
+      const Buffer buffer{reinterpret_cast<std::byte*>(&sum), sizeof sum};
+      world.run(call_of(Collective::kAllreduce, 1), buffer, buffer, nullptr);
+      ASSERT_EQ(sum, static_cast<float>(6 + 4 * round));
+    }
+  });
+}
+
+TEST(TcpHostsShort, DisagreementIsNamedToAll) {
+  for (const Collective other : {Collective::kAllreduce, Collective::kBarrier, Collective::kBroadcast}) {
+    TcpJob job({0, 1});
+    job.run([other](RealContext& context) {
+      Group& world = context.world();
+      std::vector<float> data(2, 1.0f);
+      const Buffer buffer = buffer_of(data);
+      for (int round = 0; round < 50; ++round) world.run(call_of(Collective::kAllreduce, 2), buffer, buffer, nullptr);
+      const Call call = world.rank() == 0 ? call_of(Collective::kAllreduce, 2) : call_of(other, 1);
+      try {
+        world.run(call, buffer.slice(0, call.bytes()), buffer.slice(0, call.bytes()), nullptr);
+        world.run(Call{}, {}, {}, nullptr);  // the root of a broadcast needs nobody
+        ADD_FAILURE() << "nobody can be done";
+      } catch (const Error& error) {
+        EXPECT_EQ(error.code(), Code::kMismatch) << error.message();
+        EXPECT_NE(error.message().find("allreduce of 2 fp32"), std::string::npos) << error.message();
+      }
+    });
+  }
+}
+
+TEST(TcpHostsShort, ARankThatGivesUpEndsTheCallOfTheOthers) {
+  TcpJob job({0, 1});
+  job.run([](RealContext& context) {
+    Group& world = context.world();
+    float one = 1;
+    const Buffer buffer{reinterpret_cast<std::byte*>(&one), sizeof one};
+    for (int round = 0; round < 50; ++round) world.run(call_of(Collective::kAllreduce, 1), buffer, buffer, nullptr);
+    if (world.rank() == 1) {
+      Lane::Hold hold(context.context().lane());
+      ASSERT_TRUE(hold.owns());
+      world.abort_by_user("had enough");
+    }
+    try {
+      world.run(call_of(Collective::kAllreduce, 1), buffer, buffer, nullptr);
+      ADD_FAILURE() << "nobody can be done";
+    } catch (const Error& error) {
+      EXPECT_EQ(error.code(), Code::kAborted);
+      EXPECT_NE(error.message().find("had enough"), std::string::npos) << error.message();
+    }
+  });
+}
+
 TEST_P(TcpHosts, MessagesGoRoundAndManyOperationsAreInFlight) {
   TcpJob job(GetParam());
   job.run([](RealContext& context) {

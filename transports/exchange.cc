@@ -59,7 +59,7 @@ void Mailbox::SendPart::begin() noexcept {
     MessageHeader eager = header(MessageKind::kEager);
     eager.length = next_ = buffer_.bytes;
     ++posts_;
-    mailbox().post(peer_, eager, buffer_, *this);
+    mailbox().post(peer_, eager, buffer_, *this, owner_.exchange_.hasty_);
     return;
   }
   const std::optional<Exchange::Announced> announced = owner_.exchange_.take_announced(peer_, tag_);

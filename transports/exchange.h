@@ -104,6 +104,15 @@ class Transfer final : public Leaf {
 
   const Exchange& exchange() const noexcept { return exchange_; }
 
+  // Begins it before it is awaited. It may never be awaited once it has ended().
+  void start() {
+    begin_unawaited();
+    started_ = true;
+  }
+  bool ended() const noexcept { return ended_; }
+  bool await_ready() { return started_ ? ended_ : Leaf::await_ready(); }
+  void await_suspend(std::coroutine_handle<> self) { started_ ? resume_at(self) : Leaf::await_suspend(self); }
+
  private:
   friend class Mailbox;
   bool try_now() override;
@@ -116,6 +125,7 @@ class Transfer final : public Leaf {
   std::optional<Mailbox::SendPart> send_;
   std::optional<Mailbox::RecvPart> recv_;
   int pending_ = 0;
+  bool started_ = false;  // without being awaited
   bool ended_ = false;
   std::exception_ptr error_;
 };
@@ -152,6 +162,8 @@ class Exchange final : public ListNode<Exchange> {
   void set_mate(int rank) noexcept { mate_ = rank; }
   // Its payloads go in the class of short messages, before other payloads.
   void set_urgent(bool urgent) noexcept { urgent_ = urgent; }
+  // Its eager messages leave at once (MessagePort::post_now).
+  void set_hasty(bool hasty) noexcept { hasty_ = hasty; }
 
  private:
   friend class Mailbox;
@@ -174,6 +186,7 @@ class Exchange final : public ListNode<Exchange> {
   int questions_ = 0;
   int mate_ = kNoPeer;
   bool urgent_ = false;
+  bool hasty_ = false;
   std::vector<Announced> announced_;  // whose send has not begun
   std::vector<char> begun_;  // of a survey: by rank, whether it has answered that it has begun this; else empty
 };

@@ -131,8 +131,10 @@ MessageHeader Mailbox::header(const Group& group, MessageKind kind, int to) noex
   return header;
 }
 
-void Mailbox::post(int to, const MessageHeader& header, const Buffer& piece, SendCompletion& completion) noexcept {
-  port_.post(to, header, std::span(&piece, piece.bytes > 0 ? 1 : 0), completion);
+void Mailbox::post(int to, const MessageHeader& header, const Buffer& piece, SendCompletion& completion,
+                   bool now) noexcept {
+  const std::span<const Buffer> pieces(&piece, piece.bytes > 0 ? 1 : 0);
+  now ? port_.post_now(to, header, pieces, completion) : port_.post(to, header, pieces, completion);
 }
 
 void Mailbox::post_header(int to, const MessageHeader& header) noexcept { port_.post(to, header, {}, ignored_); }

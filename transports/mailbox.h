@@ -237,7 +237,8 @@ class Mailbox final : private MessageReceiver {
   int world_rank(const Group& group, int rank) const noexcept;
   int group_rank(const Group& group, int world_rank) const noexcept;
   MessageHeader header(const Group& group, MessageKind kind, int to_world_rank) noexcept;
-  void post(int to, const MessageHeader& header, const Buffer& piece, SendCompletion& completion) noexcept;
+  void post(int to, const MessageHeader& header, const Buffer& piece, SendCompletion& completion,
+            bool now = false) noexcept;
   void post_header(int to, const MessageHeader& header) noexcept;
   void post_notice(Group& group, int to_world_rank, std::uint64_t sequence, const AbortNotice& notice) noexcept;
 

@@ -91,6 +91,13 @@ class MessagePort {
   virtual void post(int to_rank, const MessageHeader& header, std::span<const Buffer> pieces,
                     SendCompletion& completion) noexcept = 0;
 
+  // The same for a short message whose answer is waited for: it leaves at once, if nothing is before it, and not with others
+  // that may follow soon. `completion` may be told from inside.
+  virtual void post_now(int to_rank, const MessageHeader& header, std::span<const Buffer> pieces,
+                        SendCompletion& completion) noexcept {
+    post(to_rank, header, pieces, completion);
+  }
+
   // A held message may now be asked for again: on_header() is repeated for everything held from this rank, oldest first.
   virtual void release(int from_rank) noexcept = 0;
 

@@ -212,6 +212,7 @@ ssize_t FdStream::write_now(Piece piece) noexcept {
 }
 
 ssize_t FdStream::write_pieces(std::span<const Piece> pieces) noexcept {
+  if (pieces.size() == 1) return write_now(pieces.front());
   constexpr std::size_t kMost = 64;
   std::array<iovec, kMost> gathered;
   std::size_t count = 0;

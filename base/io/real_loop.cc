@@ -70,6 +70,15 @@ bool RealLoop::look_and_wait(Instant until) {
   return true;
 }
 
+bool RealLoop::stay_awake() noexcept {
+  in_place_left_ = kInPlacePerTurn;
+  ++turns_;
+  if (run_jobs()) return true;
+  if (wake_.load(std::memory_order_relaxed) || !wait_awake(kNever)) return false;
+  run_jobs();
+  return true;
+}
+
 bool RealLoop::take_wake() noexcept {
   if (!wake_.load(std::memory_order_relaxed)) return false;
   wake_.exchange(false, std::memory_order_seq_cst);

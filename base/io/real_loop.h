@@ -118,6 +118,7 @@ class RealLoop final : public Loop, public Drive {
 
   // One look at everything; if there was nothing to do, waits until something happens or until `until`.
   void turn(Instant until) override { look_and_wait(until); }
+  bool stay_awake() noexcept override;
   // One look at everything, without waiting. Whether there was anything to do.
   bool look() { return look_and_wait(Instant{}); }
 

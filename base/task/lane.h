@@ -36,6 +36,9 @@ class Drive {
   // Runs what is due. When nothing is, waits for something to become due, for Loop::wake(), or until `until`. A wake()
   // from before the call is not lost.
   virtual void turn(Instant until) = 0;
+  // Runs what is due, or else waits for answers as long as turn() would stay awake. False: nothing came, or something else is
+  // to be done; then turn() is called.
+  virtual bool stay_awake() noexcept { return false; }
 
  protected:
   ~Drive() = default;
@@ -109,6 +112,8 @@ class Lane {
     bool owns() const noexcept { return owns_; }
     // Begins `work` at once and drives until it is done.
     void run(Work& work);
+    // For a call that has no Work yet: Drive::stay_awake().
+    bool stay_awake() noexcept { return lane_.drive_ != nullptr && lane_.drive_->stay_awake(); }
 
    private:
     Lane& lane_;

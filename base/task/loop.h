@@ -90,7 +90,8 @@ inline void Timer::disarm() noexcept {
 //
 //   struct ReadAwait : Leaf { ... void begin() override; };   // begin() starts the wait; end() undoes it on a stop
 //
-// A Leaf lives in the frame of the coroutine that awaits it, and is awaited at once, once.
+// A Leaf lives in the frame of the coroutine that awaits it, and is awaited at once, once; unless start() of its class has
+// begun it before.
 class Leaf : private Job, private Stop::Waiter {
  public:
   Leaf(Loop& loop, Stop& stop) noexcept : loop_(&loop), stop_(&stop) {}
@@ -119,6 +120,15 @@ class Leaf : private Job, private Stop::Waiter {
 
  protected:
   ~Leaf() = default;
+  // Begins the wait before anybody awaits it; resume_at() names who does. False if there is nothing to wait for. Throws like
+  // try_now().
+  bool begin_unawaited() {
+    if (await_ready()) return false;
+    stop_->add(*this);
+    begin();
+    return true;
+  }
+  void resume_at(std::coroutine_handle<> self) noexcept { self_ = self; }
   // True if there is nothing to wait for; then begin() is not called. May throw.
   virtual bool try_now() { return false; }
   // Registers with what is waited for. May call complete() or fail(). Must not throw.
@@ -136,7 +146,7 @@ class Leaf : private Job, private Stop::Waiter {
   void finish(std::exception_ptr error) noexcept {
     Stop::Waiter::unlink();
     error_ = std::move(error);
-    loop_->post(*this);
+    if (self_) loop_->post(*this);
   }
   void on_stop(const std::exception_ptr& reason) noexcept final {
     if (let_go(reason)) finish(reason);

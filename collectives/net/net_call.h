@@ -33,6 +33,11 @@ enum class Algorithm : std::uint32_t {
   kOneRoundReduce = 12,
 };
 
+// Wraps after 2^28 steps, long after their predecessors were received.
+constexpr std::uint32_t tag_of(Algorithm algorithm, std::uint64_t step) noexcept {
+  return static_cast<std::uint32_t>(algorithm) << 28 | static_cast<std::uint32_t>(step & 0x0fff'ffff);
+}
+
 // Those who take part in the algorithm, by their places in it: all of the team in the order of their ranks, or the members
 // of a part (PartOf).
 inline bool is_among_some(const Operation& op) noexcept { return op.part != nullptr && !op.part->members.empty(); }
@@ -48,8 +53,7 @@ inline int place_of(const Operation& op, int rank) noexcept {
 // Ranks here are those places.
 class NetCall {
  public:
-  NetCall(Operation& operation, Algorithm algorithm)
-      : op(operation), tag_(static_cast<std::uint32_t>(algorithm) << 28) {
+  NetCall(Operation& operation, Algorithm algorithm) : op(operation), algorithm_(algorithm) {
     if (op.part != nullptr && op.part->exchange != nullptr) return;
     own_.emplace(*op.team.mailbox, op.team.view, op.team.rank, op.sequence, op.call.fingerprint(),
                  CallNote(op.call.summary()));
@@ -87,10 +91,8 @@ class NetCall {
   Operation& op;
 
  private:
-  // Wraps after 2^28 steps, long after their predecessors were received.
   std::uint32_t tag(std::uint64_t step) const noexcept {
-    const std::uint64_t first = op.part == nullptr ? 0 : op.part->first_step;
-    return tag_ | static_cast<std::uint32_t>((first + step) & 0x0fff'ffff);
+    return tag_of(algorithm_, (op.part == nullptr ? 0 : op.part->first_step) + step);
   }
   Exchange& exchange() noexcept { return own_ ? *own_ : *op.part->exchange; }
   int member(int place) const noexcept {
@@ -98,7 +100,7 @@ class NetCall {
   }
 
   std::optional<Exchange> own_;  // unless the operation is a part of one that has it
-  std::uint32_t tag_;
+  Algorithm algorithm_;
 };
 
 // Memory for what arrives before it is reduced. Like the operation's own buffers, it has no bytes in byte-free simulation.

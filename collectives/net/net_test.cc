@@ -6,6 +6,7 @@
 #include <numeric>
 #include <string>
 
+#include "base/data/cpu_compute.h"
 #include "base/data/reference_reduce.h"
 #include "collectives/net/binomial_broadcast.h"
 #include "collectives/net/binomial_reduce.h"
@@ -17,6 +18,7 @@
 #include "collectives/net/ring_allreduce.h"
 #include "collectives/net/ring_reduce_scatter.h"
 #include "collectives/net/select.h"
+#include "collectives/net/short_call.h"
 #include "tests/exact_inputs.h"
 #include "transports/sim/sim_cluster.h"
 
@@ -99,6 +101,19 @@ void check_allreduce(Algorithm algorithm, const Case& test) {
   }
 }
 
+// As a rank goes on whose short call was not done at once.
+Task<void> short_call(Operation& op) {
+  CpuCompute cpu;
+  Team team{op.team.view, op.team.rank, op.team.loop, cpu, nullptr, op.team.mailbox};
+  if (!net::ShortCall::serves(team, op.call, op.send, op.recv))
+    throw Error(Code::kInternal, "a call that is not served");
+  net::ShortCall call(team, op.call, op.sequence, op.stop, op.send, op.recv);
+  co_await call.finish();
+}
+
+// Members that take the short path, and others that do not: one call.
+Task<void> short_call_of_odd_ranks(Operation& op) { return op.team.rank % 2 == 1 ? short_call(op) : net::run(op); }
+
 constexpr int kRankCounts[] = {1, 2, 3, 4, 5, 7, 8};
 
 // Long calls are costly to check (the reference goes element by element), so two numbers of ranks do for them.
@@ -146,6 +161,43 @@ TEST(NetAllreduce, AnyTypeAndOperator) {
       }
     }
   }
+}
+
+TEST(NetAllreduce, ShortCallsAreThoseOfRecursiveDoubling) {
+  for (Algorithm algorithm : {&short_call, &short_call_of_odd_ranks}) {
+    for (int ranks : {2, 4, 8, 16}) {
+      for (std::size_t count : {std::size_t{1}, std::size_t{7}, net::ShortCall::kMostBytes / 4}) {
+        for (bool in_place : {false, true}) {
+          for (ReduceOp op : {ReduceOp::kSum, ReduceOp::kAvg, ReduceOp::kMax}) {
+            check_allreduce(algorithm,
+                            {.ranks = ranks, .count = count, .op = op, .in_place = in_place, .postscale = 0.25});
+          }
+        }
+      }
+    }
+  }
+}
+
+TEST(NetAllreduce, WhatNoShortCallServes) {
+  SimCluster cluster(1, 4);
+  CpuCompute cpu;
+  std::vector<float> data(1000);
+  const auto serves = [&](const Case& test, int members, std::size_t bytes) {
+    std::vector<Member> ranks;
+    for (int rank = 0; rank < members; ++rank) {
+      ranks.push_back({static_cast<std::uint32_t>(rank), 0, static_cast<std::uint32_t>(rank)});
+    }
+    const auto view = std::make_shared<const View>(1, 2, 0, 0, std::move(ranks));
+    Team team{view, 0, cluster.rank(0).loop(), cpu, nullptr, &cluster.rank(0).mailbox()};
+    const Buffer buffer{reinterpret_cast<std::byte*>(data.data()), bytes};
+    return net::ShortCall::serves(team, test.call(Collective::kAllreduce), buffer, buffer);
+  };
+  EXPECT_TRUE(serves({.ranks = 4, .count = 256}, 4, 1024));
+  EXPECT_FALSE(serves({.ranks = 4, .count = 257}, 4, 1028)) << "too long";
+  EXPECT_FALSE(serves({.ranks = 4, .count = 0}, 4, 0)) << "nothing to send";
+  EXPECT_FALSE(serves({.ranks = 3, .count = 1}, 3, 4)) << "no power of two";
+  EXPECT_FALSE(serves({.ranks = 4, .count = 1, .type = DType::kFloat16}, 4, 2)) << "rounded once only";
+  EXPECT_FALSE(serves({.ranks = 4, .count = 1, .prescale = 0.5}, 4, 4)) << "each input is scaled";
 }
 
 TEST(NetAllreduce, ScalesEachInputOnceAndTheResultOnce) {
@@ -378,27 +430,29 @@ TEST(NetReduceScatter, AnyRanksAndCount) {
   }
 }
 
-Task<void> late_barrier(SimCluster* cluster, SimRank* self, Duration late, Instant* left) {
+Task<void> late_barrier(SimCluster* cluster, SimRank* self, Algorithm algorithm, Duration late, Instant* left) {
   co_await sleep_for(self->loop(), late, self->stop());
-  Task<void> barrier = perform(cluster, self, &net::dissemination_barrier, Call{}, 1, {}, {});
+  Task<void> barrier = perform(cluster, self, algorithm, Call{}, 1, {}, {});
   co_await std::move(barrier);
   *left = self->loop().now();
 }
 
 TEST(NetBarrier, NobodyLeavesBeforeTheLastHasCome) {
-  for (int ranks : kRankCounts) {
-    for (int last = 0; last < ranks; ++last) {
-      SimCluster cluster(static_cast<std::uint64_t>(ranks * 10 + last), ranks);
-      std::vector<Instant> left(static_cast<std::size_t>(ranks));
-      for (int rank = 0; rank < ranks; ++rank) {
-        const Duration late = rank == last ? std::chrono::milliseconds(50) : std::chrono::milliseconds(rank);
-        cluster.rank(rank).start(
-            late_barrier(&cluster, &cluster.rank(rank), late, &left[static_cast<std::size_t>(rank)]));
-      }
-      expect_all_ended_well(cluster, {.ranks = ranks, .count = 0});
-      for (Instant instant : left) {
-        EXPECT_GE(instant.time_since_epoch(), std::chrono::milliseconds(50));
-        EXPECT_LE(instant.time_since_epoch(), std::chrono::milliseconds(51));
+  for (Algorithm algorithm : {&net::dissemination_barrier, &short_call_of_odd_ranks}) {
+    for (int ranks : kRankCounts) {
+      for (int last = 0; last < ranks; ++last) {
+        SimCluster cluster(static_cast<std::uint64_t>(ranks * 10 + last), ranks);
+        std::vector<Instant> left(static_cast<std::size_t>(ranks));
+        for (int rank = 0; rank < ranks; ++rank) {
+          const Duration late = rank == last ? std::chrono::milliseconds(50) : std::chrono::milliseconds(rank);
+          cluster.rank(rank).start(
+              late_barrier(&cluster, &cluster.rank(rank), algorithm, late, &left[static_cast<std::size_t>(rank)]));
+        }
+        expect_all_ended_well(cluster, {.ranks = ranks, .count = 0});
+        for (Instant instant : left) {
+          EXPECT_GE(instant.time_since_epoch(), std::chrono::milliseconds(50));
+          EXPECT_LE(instant.time_since_epoch(), std::chrono::milliseconds(51));
+        }
       }
     }
   }

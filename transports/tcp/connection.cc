@@ -177,12 +177,14 @@ void Connection::farewell() noexcept {
 Task<void> Connection::write() {
   co_await io::write_all(*stream_, preface_, stop_);
   while (current()) {
-    if (!gather()) {
+    if (batch_is_written() && !farewell_in_batch_ && !gather()) {
       output_.reset();
+      writer_waits_ = true;
       co_await output_.wait(stop_);
+      writer_waits_ = false;
       continue;
     }
-    while (piece_begin_ < piece_end_) {
+    while (!batch_is_written()) {
       const std::span<const io::Piece> rest(pieces_.data() + piece_begin_, piece_end_ - piece_begin_);
       const std::size_t moved = co_await stream_->write_gathered(rest, stop_);
       if (!current()) co_return;
@@ -197,6 +199,18 @@ Task<void> Connection::write() {
       co_await output_.wait(stop_);
     }
   }
+}
+
+// What the system does not take is left to the writer, and so is an error.
+void Connection::write_now() noexcept {
+  if (!writer_waits_ || stop_.requested() || !batch_is_written() || farewell_in_batch_) return wake_writer();
+  if (!gather()) return;
+  try {
+    io::IoAwait attempt = stream_->write_gathered(std::span(pieces_).first(piece_end_), stop_);
+    if (attempt.await_ready()) advance(attempt.await_resume());
+  } catch (...) {
+  }
+  if (!batch_is_written() || farewell_in_batch_) wake_writer();
 }
 
 // The pieces of the next batch; false if there is nothing to say.

@@ -40,6 +40,7 @@ class Connection final : private Root::Owner, private Outbound::Moved {
   void start();
 
   void wake_writer() noexcept { output_.set(); }
+  void write_now() noexcept;                   // the same, but in the writer's place if that waits
   void room_again() noexcept { room_.set(); }  // less is held
   void place_revoked() noexcept;
   void withdraw(SendCompletion& completion) { outbound_.withdraw(completion, this); }
@@ -72,6 +73,7 @@ class Connection final : private Root::Owner, private Outbound::Moved {
 
   Task<void> write();
   bool gather();
+  bool batch_is_written() const noexcept { return piece_begin_ == piece_end_; }
   void add_ack(std::array<std::byte, kHeaderBytes>& into, std::uint32_t flags) noexcept;
   void add_piece(Outgoing* message, io::Piece piece, bool last) noexcept;
   void advance(std::size_t bytes) noexcept;
@@ -108,6 +110,7 @@ class Connection final : private Root::Owner, private Outbound::Moved {
   std::array<Mark, kMaxPieces> marks_;
   std::size_t piece_begin_ = 0;
   std::size_t piece_end_ = 0;
+  bool writer_waits_ = false;                  // for something to write, or was told of it and did not look yet
   std::array<std::byte, kHeaderBytes> front_;  // the batch's own headers
   std::array<std::byte, kHeaderBytes> back_;
 

@@ -6,7 +6,7 @@
 
 namespace aiacc::tcp {
 
-void Link::post(const MessageHeader& header, std::span<const Buffer> pieces, SendCompletion& completion) {
+void Link::post(const MessageHeader& header, std::span<const Buffer> pieces, SendCompletion& completion, bool now) {
   if (lost_ || peer_left_) {
     const std::exception_ptr why = lost_ ? lost_ : has_gone();
     shared_.tell_later({Told::What::kSent, rank_, &completion, why, {}});
@@ -14,10 +14,12 @@ void Link::post(const MessageHeader& header, std::span<const Buffer> pieces, Sen
     return;
   }
   outbound_.add(header, pieces, completion);
-  if (connection_ != nullptr) {
-    connection_->wake_writer();
-  } else {
+  if (connection_ == nullptr) {
     connect();
+  } else if (now) {
+    connection_->write_now();
+  } else {
+    connection_->wake_writer();
   }
 }
 

@@ -22,7 +22,8 @@ class Link final : private ConnectionOwner, private DialOwner {
   Link(Shared& shared, int rank) noexcept
       : shared_(shared), rank_(rank), inbound_(shared, rank), outbound_(shared, rank) {}
 
-  void post(const MessageHeader& header, std::span<const Buffer> pieces, SendCompletion& completion);
+  // `now`: it is written at once if that can be.
+  void post(const MessageHeader& header, std::span<const Buffer> pieces, SendCompletion& completion, bool now);
   void begin();  // there is a receiver now
   void withdraw(SendCompletion& completion);
   void revoke(const MessageHeader& header) noexcept;

@@ -246,7 +246,11 @@ TEST(TcpBreaks, WhileMessagesAreHeldWithdrawnAndRevoked) {
         const int from = sender[posted] = static_cast<int>(random.below(2));
         const Buffer piece{bytes[posted].data(), bytes[posted].size()};
         const MessageHeader header = header_of(posted, piece.bytes, static_cast<TrafficClass>(random.below(3)));
-        net.port(from).post(1 - from, header, std::span(&piece, 1), told[posted]);
+        if (random.below(2) == 0) {
+          net.port(from).post(1 - from, header, std::span(&piece, 1), told[posted]);
+        } else {
+          net.port(from).post_now(1 - from, header, std::span(&piece, 1), told[posted]);
+        }
         ++posted;
       }
       if (posted > 0 && random.below(100) == 0) {
@@ -287,6 +291,7 @@ Task<void> ring(Mailbox* mailbox, ViewPtr view, int rank, std::uint64_t rounds) 
   const int size = view->size();
   for (std::uint64_t round = 1; round <= rounds; ++round) {
     Exchange exchange(*mailbox, view, rank, round, 7, CallNote(Note{}));
+    exchange.set_hasty(round % 2 == 0);
     const std::size_t length = round * 7919 % 70'000;
     std::vector<std::byte> out = pattern(length, static_cast<unsigned>(rank)), in(length);
     const Transfer::To to{(rank + 1) % size, 1, Buffer{out.data(), length}};

@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include <functional>
+#include <map>
 #include <memory>
 #include <vector>
 
@@ -138,6 +139,42 @@ class SealedRealTcp : public RealTcp {
   SealedRealTcp() {
     for (const auto& each : ports) each->encrypt();
   }
+};
+
+// All that is posted leaves at once, where it can.
+template <class Fixture>
+class Hasty : public Fixture {
+ public:
+  MessagePort& port(int rank) {
+    auto& made = ports_[rank];
+    if (made == nullptr) made = std::make_unique<Port>(Fixture::port(rank));
+    return *made;
+  }
+  void lose(int rank) {
+    Fixture::lose(rank);
+    ports_.erase(rank);
+  }
+
+ private:
+  class Port final : public MessagePort {
+   public:
+    explicit Port(MessagePort& port) noexcept : port_(port) {}
+    void set_receiver(MessageReceiver& receiver) noexcept override { port_.set_receiver(receiver); }
+    void post(int to, const MessageHeader& header, std::span<const Buffer> pieces,
+              SendCompletion& completion) noexcept override {
+      port_.post_now(to, header, pieces, completion);
+    }
+    void release(int from) noexcept override { port_.release(from); }
+    void withdraw(SendCompletion& completion) noexcept override { port_.withdraw(completion); }
+    void revoke(int from, const MessageHeader& header) noexcept override { port_.revoke(from, header); }
+    void lose(int rank, std::exception_ptr why) noexcept override { port_.lose(rank, std::move(why)); }
+    Task<void> leave(Duration limit, Stop& stop) override { return port_.leave(limit, stop); }
+    void close() noexcept override { port_.close(); }
+
+   private:
+    MessagePort& port_;
+  };
+  std::map<int, std::unique_ptr<Port>> ports_;
 };
 
 // Over IPv6 where the kernel has it.

@@ -29,6 +29,16 @@ class TcpPort::Engine final : public tcp::Shared, private tcp::DoorOwner, privat
     const bool other = rank >= 0 && rank < size() && rank != settings.rank;
     return other ? links_[static_cast<std::size_t>(rank)].get() : nullptr;
   }
+  void post(int to_rank, const MessageHeader& header, std::span<const Buffer> pieces, SendCompletion& completion,
+            bool now) noexcept {
+    tcp::Link* its = link(to_rank);
+    if (its == nullptr) {
+      const Error error(Code::kInvalidArgument, fmt::format("there is no other rank {} to send to", to_rank));
+      tell_later({tcp::Told::What::kSent, to_rank, &completion, std::make_exception_ptr(error), {}});
+    } else if (!closed) {
+      its->post(header, pieces, completion, now);
+    }
+  }
   void withdraw(SendCompletion& completion) {
     for (const std::unique_ptr<tcp::Link>& each : links_) each->withdraw(completion);
   }
@@ -101,13 +111,12 @@ void TcpPort::set_receiver(MessageReceiver& receiver) noexcept { engine_->begin(
 
 void TcpPort::post(int to_rank, const MessageHeader& header, std::span<const Buffer> pieces,
                    SendCompletion& completion) noexcept {
-  tcp::Link* link = engine_->link(to_rank);
-  if (link == nullptr) {
-    const Error error(Code::kInvalidArgument, fmt::format("there is no other rank {} to send to", to_rank));
-    engine_->tell_later({tcp::Told::What::kSent, to_rank, &completion, std::make_exception_ptr(error), {}});
-  } else if (!engine_->closed) {
-    link->post(header, pieces, completion);
-  }
+  engine_->post(to_rank, header, pieces, completion, false);
+}
+
+void TcpPort::post_now(int to_rank, const MessageHeader& header, std::span<const Buffer> pieces,
+                       SendCompletion& completion) noexcept {
+  engine_->post(to_rank, header, pieces, completion, true);
 }
 
 void TcpPort::release(int from_rank) noexcept {

@@ -10,6 +10,9 @@ INSTANTIATE_TEST_SUITE_P(TcpReal, MessageConformance, ::testing::Values(&make<tc
 INSTANTIATE_TEST_SUITE_P(TcpSealedSim, MessageConformance, ::testing::Values(&make<tcp_test::SealedSimTcp>));
 INSTANTIATE_TEST_SUITE_P(TcpSealedReal, MessageConformance, ::testing::Values(&make<tcp_test::SealedRealTcp>));
 INSTANTIATE_TEST_SUITE_P(TcpReal6, MessageConformance, ::testing::Values(&make<tcp_test::RealTcp6>));
+INSTANTIATE_TEST_SUITE_P(TcpHastySim, MessageConformance, ::testing::Values(&make<tcp_test::Hasty<tcp_test::SimTcp>>));
+INSTANTIATE_TEST_SUITE_P(TcpHastyReal, MessageConformance,
+                         ::testing::Values(&make<tcp_test::Hasty<tcp_test::RealTcp>>));
 }  // namespace aiacc::message_conformance
 
 namespace aiacc::tcp_test {
