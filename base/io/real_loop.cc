@@ -116,16 +116,6 @@ bool RealLoop::poll_flags() noexcept {
 // Where ranks outnumber cores, the peer that is waited for may need this very core, and a spin only delays it: 4 ranks on 2
 // busy cores met in 24-44 us without spinning, in 28-56 with 2 us of it, in 61-98 with 5. So a loop whose spins fail
 // spins less and less often, and one whose spins succeed always does.
-bool RealLoop::spinning_pays() noexcept {
-  constexpr unsigned kWaitsPerProbe = 32;
-  return spin_credit_ > 0 || ++waits_ % kWaitsPerProbe == 0;
-}
-
-void RealLoop::note_spin(bool succeeded) noexcept {
-  constexpr int kMostCredit = 8;
-  spin_credit_ = std::clamp(spin_credit_ + (succeeded ? 1 : -2), 0, kMostCredit);
-}
-
 bool RealLoop::spin(Instant began, Instant due) noexcept {
   constexpr int kPollsPerClockRead = 16;
   for (Instant present = began; present < after(began, patience_.spin); present = now()) {
@@ -138,18 +128,6 @@ bool RealLoop::spin(Instant began, Instant due) noexcept {
   return false;
 }
 
-// The same for looks at the kernel on behalf of streams: an allreduce of 8 B between two hosts on one machine (veth) took
-// 17 us where the loops blocked, and 7 where they looked; between four hosts on two cores 42 and 27 (bench/hosts).
-bool RealLoop::looking_pays() noexcept {
-  constexpr unsigned kWaitsPerProbe = 32;
-  return answering_ > 0 && (look_credit_ > 0 || ++looks_ % kWaitsPerProbe == 0);
-}
-
-void RealLoop::note_look(bool succeeded) noexcept {
-  constexpr int kMostCredit = 8;
-  look_credit_ = std::clamp(look_credit_ + (succeeded ? 1 : -2), 0, kMostCredit);
-}
-
 // One or two streams are read at once: an answer then costs one call and not two.
 bool RealLoop::look_for_answers() noexcept {
   constexpr int kReadAtOnce = 2;
@@ -159,29 +137,44 @@ bool RealLoop::look_for_answers() noexcept {
   return came;
 }
 
-// The spin and the yielding. True if something happened, false if it is time to block.
-bool RealLoop::wait_awake(Instant due) noexcept {
-  constexpr int kYieldsPerKernelLook = 16;
-  const bool looks = looking_pays();
-  if (pollers_.empty()) {
-    if (!looks) return false;
-    if (look_for_answers()) {  // as a rule it is there by now, and nobody needs to know the time
-      note_look(true);
+// Some 15 us of looks that keep the core: a yield would give it to whatever else runs on this machine, for milliseconds.
+bool RealLoop::look_keenly() noexcept {
+  constexpr int kLooks = 64;
+  if (!keen_looks_.pays()) return false;
+  for (int i = 0; i < kLooks; ++i) {
+    if (look_for_answers()) {
+      keen_looks_.note(true);
       return true;
     }
+    if (poll_flags() || wake_.load(std::memory_order_relaxed)) return true;
+  }
+  keen_looks_.note(false);
+  return false;
+}
+
+// The spin and the yielding. True if something happened, false if it is time to block. Looks at the kernel on behalf of
+// streams: an allreduce of 8 B between two hosts on one machine (veth) took 17 us where the loops blocked, and 7 where they
+// looked; between four hosts on two cores 42 and 27 (bench/hosts).
+bool RealLoop::wait_awake(Instant due) noexcept {
+  constexpr int kYieldsPerKernelLook = 16;
+  const bool looks = answering_ > 0 && looks_.pays();
+  if (pollers_.empty() && !looks) return false;
+  if (looks && pollers_.empty() && look_keenly()) {  // as a rule it is there by now, and nobody needs to know the time
+    looks_.note(true);
+    return true;
   }
 
   const Instant began = now();
-  if (!pollers_.empty() && spinning_pays()) {
+  if (!pollers_.empty() && spins_.pays()) {
     const bool happened = spin(began, due);
-    note_spin(happened);
+    spins_.note(happened);
     if (happened) return true;
   }
   if (patience_.yield <= Duration(0)) return false;
   const Instant give_up = after(began, patience_.spin + patience_.yield);
   for (int yields = 1;; ++yields) {
     if (looks && look_for_answers()) {
-      note_look(true);
+      looks_.note(true);
       return true;
     }
     sched_yield();
@@ -190,7 +183,7 @@ bool RealLoop::wait_awake(Instant due) noexcept {
     if (present >= due) return true;
     if (yields % kYieldsPerKernelLook == 0 && look_at_kernel()) return true;
     if (present >= give_up && yields >= patience_.min_yields) {
-      if (looks) note_look(false);
+      if (looks) looks_.note(false);
       return false;
     }
   }

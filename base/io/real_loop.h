@@ -13,6 +13,7 @@
 
 #include <sys/epoll.h>
 
+#include <algorithm>
 #include <array>
 #include <atomic>
 #include <concepts>
@@ -93,6 +94,19 @@ class WakeHook : public ListNode<WakeHook> {
 
  protected:
   ~WakeHook() = default;
+};
+
+// Whether something is worth trying that may be in vain: always while it succeeds, and once in a while otherwise.
+class Experience {
+ public:
+  bool pays() noexcept { return credit_ > 0 || ++refused_ % kPerProbe == 0; }
+  void note(bool succeeded) noexcept { credit_ = std::clamp(credit_ + (succeeded ? 1 : -2), 0, kMostCredit); }
+
+ private:
+  static constexpr unsigned kPerProbe = 32;
+  static constexpr int kMostCredit = 8;
+  unsigned refused_ = 0;
+  int credit_ = kMostCredit;
 };
 
 class RealLoop final : public Loop, public Drive {
@@ -187,12 +201,9 @@ class RealLoop final : public Loop, public Drive {
   bool poll_flags() noexcept;
   bool look_and_wait(Instant until);
   bool wait_awake(Instant due) noexcept;
-  bool spinning_pays() noexcept;
   bool spin(Instant began, Instant due) noexcept;
-  void note_spin(bool succeeded) noexcept;
-  bool looking_pays() noexcept;
   bool look_for_answers() noexcept;
-  void note_look(bool succeeded) noexcept;
+  bool look_keenly() noexcept;
   void block(Instant due) noexcept;
   bool arm_guards() noexcept;
   bool look_at_kernel() noexcept;
@@ -215,11 +226,10 @@ class RealLoop final : public Loop, public Drive {
   int batch_size_ = 0;
   int in_place_left_ = kInPlacePerTurn;
   unsigned turns_ = 0;
-  unsigned waits_ = 0;   // without a spin
-  int spin_credit_ = 8;  // what recent spins earned
-  int answering_ = 0;    // in answerers_
-  unsigned looks_ = 0;   // waits without looks at the kernel
-  int look_credit_ = 8;  // what looks at the kernel earned
+  int answering_ = 0;      // in answerers_
+  Experience spins_;       // on flags
+  Experience looks_;       // at the kernel, between yields
+  Experience keen_looks_;  // without yields
   std::uint64_t blocked_count_ = 0;
 
   // Dekker: wake() stores wake_ and then loads blocked_; the driver stores blocked_ and then loads wake_; all seq_cst, so
