@@ -188,7 +188,12 @@ Task<std::vector<std::int32_t>> MeetingGuest::settle(std::int32_t first, Stop& s
     const auto away = frame.as<wire::TurnedAway>();
     throw Error(static_cast<Code>(away.code), away.sentence);
   }
-  co_return frame.as<wire::Settled>().firsts;
+  std::vector<std::int32_t> firsts = frame.as<wire::Settled>().firsts;
+  if (firsts.size() != static_cast<std::size_t>(me_.size)) {
+    throw Error(Code::kProtocol,
+                fmt::format("rank 0 tells where {} ranks are, in a job of {}", firsts.size(), me_.size));
+  }
+  co_return firsts;
 }
 
 // `broken`: why the connection ended, and `when`.
