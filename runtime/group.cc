@@ -115,7 +115,7 @@ void Group::start_stopped() noexcept {
 
 void Group::root_ended(Root&, std::exception_ptr error) noexcept {
   opening_ended_.set();
-  if (error && !opening_stop_.requested()) abort(std::move(error));
+  if (error && !opening_stop_.requested()) abort(error);
   if (error) return start_stopped_soon();
   start_held();
 }
