@@ -157,6 +157,7 @@ bool Group::finish_small(const Call& call, Buffer send, Buffer recv) noexcept {
 bool Group::finish_short(const Call& call, Buffer send, Buffer recv, Lane::Hold& hold,
                          std::optional<net::ShortCall>& begun) noexcept {
   constexpr std::uint64_t kCallsPerTurn = 32;
+  constexpr int kMostLooks = 32;  // that brought something
   if (!open_ || stop_.requested() || collectives() % kCallsPerTurn == 0) return false;
   if (!net::ShortCall::serves(team_, call, send, recv)) return false;
   const FramePool::Use frames(context_.lane().frames());
@@ -164,8 +165,9 @@ bool Group::finish_short(const Call& call, Buffer send, Buffer recv, Lane::Hold&
   try {
     begun.emplace(team_, call, collectives() + 1, stop_, send, recv);
     count_collective();
-    while (!begun->advance()) {
-      if (!hold.stay_awake()) return false;
+    for (int looks = 0; !begun->advance(); ++looks) {
+      // While other traffic passes nothing else would be looked at, and this call has no deadline.
+      if (looks == kMostLooks || !hold.stay_awake()) return false;
     }
   } catch (...) {
     return false;  // the operation ends with it
