@@ -79,10 +79,12 @@ std::vector<aiacc::wire::Bytes> fuzz_seeds() {
   arrive.host_name = "node-7";
   arrive.addresses = {"192.0.2.7", "2001:db8::7"};
   arrive.local_name = "aiacc-0123456789abcdef";
+  arrive.process = "pid:[1] time:[2] 4711 815";
   seeds.push_back(encode_frame(arrive));
   Roster roster;
   roster.secret.assign(32, 's');
-  roster.ranks = {{"node-7", {"192.0.2.7"}, 4711, "aiacc-0", true}, {"node-8", {"192.0.2.8"}, 4712, "aiacc-1", false}};
+  roster.ranks = {{"node-7", {"192.0.2.7"}, 4711, "aiacc-0", true, arrive.process},
+                  {"node-8", {"192.0.2.8"}, 4712, "aiacc-1", false, ""}};
   seeds.push_back(encode_frame(roster));
   Settled settled;
   settled.firsts = {0, 0, 2};
