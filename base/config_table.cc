@@ -63,8 +63,11 @@ constexpr std::array kTable{
         "a "
         "second for each gigabyte. Give it the same value on all ranks. Between aiaccrun and its agents, ssh encrypts.",
         "0.1"},
-    ConfigRow{"AIACC_SPIN", &V::spin, "2us", "0ns", "1s", kUser,
-              "How long a rank that waits for its peers keeps its core before it yields it, and later blocks.", "0.1"},
+    ConfigRow{
+        "AIACC_SPIN", &V::spin, "2us", "0ns", "1s", kUser,
+        "How long a rank that waits for its peers keeps its core before it yields it, and later blocks; eight times as "
+        "long where it waits for other hosts alone.",
+        "0.1"},
     ConfigRow{"AIACC_SLICE_BYTES", &V::slice_bytes, "16G", "1M", "1T", kUser,
               "Address space for the memory of one rank in its host's segment. Pages are taken only when used.", "0.1"},
     ConfigRow{"AIACC_SLOT_BYTES", &V::slot_bytes, "256K", "4K", "1G", kUser,

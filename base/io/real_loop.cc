@@ -137,17 +137,23 @@ bool RealLoop::look_for_answers() noexcept {
   return came;
 }
 
-// Some 15 us of looks that keep the core: a yield would give it to whatever else runs on this machine, for milliseconds.
+// Looks that keep the core: a yield would give it to whatever else runs on this machine, for milliseconds. For some spins, since
+// an exchange between hosts takes that many times one on a host.
 bool RealLoop::look_keenly() noexcept {
-  constexpr int kLooks = 64;
-  if (!keen_looks_.pays()) return false;
-  for (int i = 0; i < kLooks; ++i) {
-    if (look_for_answers()) {
-      keen_looks_.note(true);
-      return true;
+  constexpr int kSpins = 8;
+  constexpr int kLooksPerClockRead = 8;
+  if (look_for_answers()) return true;  // as a rule it is there by now, and nobody needs to know the time
+  if (patience_.spin <= Duration(0) || !keen_looks_.pays()) return false;
+  const Instant give_up = after(now(), kSpins * patience_.spin);
+  do {
+    for (int i = 0; i < kLooksPerClockRead; ++i) {
+      if (look_for_answers()) {
+        keen_looks_.note(true);
+        return true;
+      }
+      if (wake_.load(std::memory_order_relaxed)) return true;
     }
-    if (poll_flags() || wake_.load(std::memory_order_relaxed)) return true;
-  }
+  } while (now() < give_up);
   keen_looks_.note(false);
   return false;
 }
@@ -159,7 +165,7 @@ bool RealLoop::wait_awake(Instant due) noexcept {
   constexpr int kYieldsPerKernelLook = 16;
   const bool looks = answering_ > 0 && looks_.pays();
   if (pollers_.empty() && !looks) return false;
-  if (looks && pollers_.empty() && look_keenly()) {  // as a rule it is there by now, and nobody needs to know the time
+  if (looks && pollers_.empty() && look_keenly()) {
     looks_.note(true);
     return true;
   }

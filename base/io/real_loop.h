@@ -7,8 +7,8 @@
 //
 // How it waits while a Poller is registered: it polls in a short spin, then yields its core between polls (several ranks
 // on one core hand it round in microseconds), then asks every BlockGuard and blocks in the kernel until a descriptor, a
-// timer or a wake. While it awaits answers it looks for them between yields too, as long as that pays. Without either it
-// blocks at once. There is no periodic timer: a blocked loop costs nothing.
+// timer or a wake. While it awaits answers it looks for them before it yields and between yields, as long as that pays. Without
+// either it blocks at once. There is no periodic timer: a blocked loop costs nothing.
 #pragma once
 
 #include <sys/epoll.h>
@@ -112,7 +112,7 @@ class Experience {
 class RealLoop final : public Loop, public Drive {
  public:
   // How long an idle loop that has pollers stays awake. Spinning pays while the peer
-  // runs on another core, where an exchange of a cache line takes well under a microsecond; see also spinning_pays().
+  // runs on another core, where an exchange of a cache line takes well under a microsecond; see also spin().
   struct Patience {
     Duration spin = std::chrono::microseconds(2);
     Duration yield = std::chrono::microseconds(300);  // 0: not at all

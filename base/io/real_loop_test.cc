@@ -264,6 +264,35 @@ TEST(RealLoop, LooksForAnswersAgainWhenTheyComeAgain) {
   loop.await_no_answer(stream);
 }
 
+// Before it yields, and it never does here: for as long as its patience says.
+TEST(RealLoop, KeepsItsCoreForAnswersWhileItSpins) {
+  struct Stream final : Answerer {
+    bool look_for_answer() noexcept override { return ++looks == answers_at; }
+    int looks = 0;
+    int answers_at = 0;
+  } stream;
+  RealLoop loop;
+  loop.await_answer(stream);
+  const auto looks_in_a_wait = [&] {
+    stream.looks = 0;
+    EXPECT_EQ(loop.stay_awake(), stream.answers_at > 0);
+    return stream.looks;
+  };
+  stream.answers_at = 1000;
+  loop.set_patience({std::chrono::seconds(1), Duration(0), 0});
+  EXPECT_EQ(looks_in_a_wait(), 1000);
+
+  stream.answers_at = 0;
+  loop.set_patience({Duration(0), Duration(0), 0});
+  EXPECT_EQ(looks_in_a_wait(), 1) << "it was told not to spin";
+
+  loop.set_patience({std::chrono::microseconds(1), Duration(0), 0});
+  EXPECT_GT(looks_in_a_wait(), 1);
+  for (int wait = 0; wait < 10; ++wait) looks_in_a_wait();
+  EXPECT_EQ(looks_in_a_wait(), 1) << "it goes on with what is in vain";
+  loop.await_no_answer(stream);
+}
+
 TEST(RealLoop, AOneShotWatchIsToldOnceUntilRearmed) {
   RealLoop loop;
   Fd bell(eventfd(1, EFD_CLOEXEC | EFD_NONBLOCK));
