@@ -45,6 +45,21 @@ TEST(TcpPort, UrgentMessagesOvertakeBulkThatWaits) {
   EXPECT_LE(place, 4u) << "it waited for more than what was under way";
 }
 
+TEST(TcpPort, WhatDoesNotFitWhenItLeavesAtOnceFollows) {
+  SimTcp net(2);
+  Recorder sender, receiver;
+  Completion told;
+  net.port(0).set_receiver(sender);
+  net.port(1).set_receiver(receiver);
+  std::vector<std::byte> small = pattern(10, 1), large = pattern(4 << 20, 2);
+  post(net.port(0), 1, header_of(1, small.size()), small, told);
+  ASSERT_TRUE(net.run_until([&] { return receiver.placed == 1; }));
+  const Buffer piece{large.data(), large.size()};
+  net.port(0).post_now(1, header_of(2, piece.bytes), std::span(&piece, 1), told);
+  ASSERT_TRUE(net.run_until([&] { return receiver.placed == 2 && told.told == 2; }));
+  EXPECT_TRUE(receiver.messages.back().bytes == large);
+}
+
 TEST(TcpPort, BothEndsMayDialAtTheSameTime) {
   for (std::uint64_t seed = 1; seed <= 50; ++seed) {
     SimTcp net(2, seed);
