@@ -2,6 +2,7 @@
 import pathlib
 import re
 import signal
+import threading
 import time
 
 import pytest
@@ -10,22 +11,34 @@ from launcher_support import Job, closing_line
 
 NAMES = {signal.SIGINT: "INT", signal.SIGTERM: "TERM", signal.SIGHUP: "HUP", signal.SIGUSR1: "USR1", signal.SIGUSR2: "USR2",
          signal.SIGWINCH: "WINCH", signal.SIGQUIT: "QUIT"}
-# Says what it hears; ends on STOP only by KILL.
-LISTENER = "; ".join(f"trap 'echo heard {name}' {name}" for name in NAMES.values()) + "; echo ready; while :; do sleep 0.05; done"
+# Says what it hears; only KILL ends it. (bash forgets a signal that comes while the trap of the one before still runs.)
+LISTENER = f"""
+import signal
+signal.pthread_sigmask(signal.SIG_BLOCK, {[int(number) for number in NAMES]})
+print("ready", flush=True)
+while True:
+    print("heard", signal.sigwait({[int(number) for number in NAMES]}).name[3:], flush=True)
+"""
+PATIENCE_S = 60
 
 
 def listener(ranks=2, *options):
-    job = Job(["-np", ranks, *options, "bash", "-c", LISTENER])
+    job = Job(["-np", ranks, *options, "/usr/bin/python3", "-c", LISTENER])
     read_lines(job, "ready", ranks)
     return job
 
 
 def read_lines(job, wanted, count):
-    """Reads lines until `count` of them are `wanted`."""
-    while count > 0:
-        line = job.process.stdout.readline().decode()
-        assert line, f"the output ended before {wanted!r} came {count} more times"
-        count -= line.strip() == wanted
+    """Reads lines until `count` of them are `wanted`; the job does not outlive our patience."""
+    patience = threading.Timer(PATIENCE_S, job.kill)
+    patience.start()
+    try:
+        while count > 0:
+            line = job.process.stdout.readline().decode()
+            assert line, f"the output ended before {wanted!r} came {count} more times"
+            count -= line.strip() == wanted
+    finally:
+        patience.cancel()
 
 
 @pytest.mark.parametrize("number", [signal.SIGUSR1, signal.SIGUSR2, signal.SIGWINCH, signal.SIGQUIT])

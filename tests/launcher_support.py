@@ -141,11 +141,14 @@ class Job:
         self.clean()
         return took
 
-    def clean(self):
-        """Whatever a failed test leaves must not disturb the next."""
+    def kill(self):
         for pid in self.processes():
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
+
+    def clean(self):
+        """Whatever a failed test leaves must not disturb the next."""
+        self.kill()
         if self.process.poll() is None:
             self.process.kill()
         self.process.wait()
