@@ -44,6 +44,8 @@ collectives_sources += \
 
 collectives_tests += \
 	collectives/net/net_test.cc \
+	collectives/net/net_world_test.h \
+	collectives/net/short_call_test.cc \
 	collectives/net/sim_scale_test.cc \
 	tests/exact_inputs.h
 

@@ -2,119 +2,24 @@
 #include <gtest/gtest.h>
 
 #include <cstring>
-#include <functional>
-#include <numeric>
-#include <string>
 
-#include "base/data/cpu_compute.h"
 #include "base/data/reference_reduce.h"
 #include "collectives/net/binomial_broadcast.h"
 #include "collectives/net/binomial_reduce.h"
 #include "collectives/net/dissemination_barrier.h"
 #include "collectives/net/net_call.h"
+#include "collectives/net/net_world_test.h"
 #include "collectives/net/point_to_point.h"
 #include "collectives/net/recursive_doubling_allreduce.h"
 #include "collectives/net/ring_allgather.h"
 #include "collectives/net/ring_allreduce.h"
 #include "collectives/net/ring_reduce_scatter.h"
 #include "collectives/net/select.h"
-#include "collectives/net/short_call.h"
-#include "tests/exact_inputs.h"
-#include "transports/sim/sim_cluster.h"
 
 namespace aiacc {
 namespace {
 
-using sim::SimCluster;
-using sim::SimRank;
-using Algorithm = Task<void> (*)(Operation&);
-using exact::buffer_of;
-using exact::Bytes;
-using exact::input_of;
-using exact::reduced;
-
-Task<void> perform(SimCluster* cluster, SimRank* self, Algorithm algorithm, Call call, std::uint64_t sequence,
-                   Buffer send, Buffer recv) {
-  Team team{cluster->view(), self->rank(), self->loop(), self->compute(), nullptr, &self->mailbox()};
-  Operation op{team, call, sequence, self->stop(), send, recv};
-  co_await algorithm(op);
-}
-
-struct Case {
-  int ranks;
-  std::size_t count;
-  DType type = DType::kFloat32;
-  ReduceOp op = ReduceOp::kSum;
-  bool in_place = false;
-  int root = 0;
-  double prescale = 1.0;
-  double postscale = 1.0;
-
-  Call call(Collective kind) const {
-    Call result;
-    result.kind = kind;
-    result.count = count;
-    result.reduction.type = type;
-    result.reduction.op = op;
-    result.reduction.prescale = prescale;
-    result.reduction.postscale = postscale;
-    result.root = root;
-    return result;
-  }
-  std::string text() const {
-    return std::to_string(ranks) + " ranks, " + std::to_string(count) + " " + std::string(name_of(type)) + ", " +
-           std::string(name_of(op)) + (in_place ? ", in place" : "") + ", root " + std::to_string(root);
-  }
-};
-
-void expect_all_ended_well(SimCluster& cluster, const Case& test) {
-  ASSERT_TRUE(cluster.run()) << test.text();
-  for (int rank = 0; rank < test.ranks; ++rank) {
-    ASSERT_FALSE(cluster.rank(rank).error()) << test.text() << ": " << cluster.rank(rank).error()->message();
-  }
-}
-
-std::uint64_t seed_of(const Case& test) { return Hash64().add(test.text()).value(); }
-
-void check_allreduce(Algorithm algorithm, const Case& test) {
-  SimCluster cluster(seed_of(test), test.ranks);
-  const Call call = test.call(Collective::kAllreduce);
-  std::vector<Bytes> inputs, sends, recvs;
-  for (int rank = 0; rank < test.ranks; ++rank) {
-    inputs.push_back(input_of(test.type, test.op, test.count, rank));
-    sends.push_back(inputs.back());
-    recvs.push_back(Bytes(inputs.back().size(), std::byte{0xcc}));
-  }
-  for (int rank = 0; rank < test.ranks; ++rank) {
-    const auto i = static_cast<std::size_t>(rank);
-    const Buffer send = buffer_of(sends[i]);
-    cluster.rank(rank).start(
-        perform(&cluster, &cluster.rank(rank), algorithm, call, 1, send, test.in_place ? send : buffer_of(recvs[i])));
-  }
-  expect_all_ended_well(cluster, test);
-  const Bytes expected = reduced(inputs, call, test.count);
-  for (std::size_t i = 0; i < inputs.size(); ++i) {
-    ASSERT_TRUE((test.in_place ? sends[i] : recvs[i]) == expected) << test.text() << ", rank " << i;
-    if (!test.in_place) {
-      ASSERT_TRUE(sends[i] == inputs[i]) << test.text() << ": the input changed";
-    }
-  }
-}
-
-// As a rank goes on whose short call was not done at once.
-Task<void> short_call(Operation& op) {
-  CpuCompute cpu;
-  Team team{op.team.view, op.team.rank, op.team.loop, cpu, nullptr, op.team.mailbox};
-  if (!net::ShortCall::serves(team, op.call, op.send, op.recv))
-    throw Error(Code::kInternal, "a call that is not served");
-  net::ShortCall call(team, op.call, op.sequence, op.stop, op.send, op.recv);
-  co_await call.finish();
-}
-
-// Members that take the short path, and others that do not: one call.
-Task<void> short_call_of_odd_ranks(Operation& op) { return op.team.rank % 2 == 1 ? short_call(op) : net::run(op); }
-
-constexpr int kRankCounts[] = {1, 2, 3, 4, 5, 7, 8};
+using namespace net_test;
 
 // Long calls are costly to check (the reference goes element by element), so two numbers of ranks do for them.
 bool takes_long_calls(int ranks) { return ranks == 2 || ranks == 5; }
@@ -163,43 +68,6 @@ TEST(NetAllreduce, AnyTypeAndOperator) {
   }
 }
 
-TEST(NetAllreduce, ShortCallsAreThoseOfRecursiveDoubling) {
-  for (Algorithm algorithm : {&short_call, &short_call_of_odd_ranks}) {
-    for (int ranks : {2, 4, 8, 16}) {
-      for (std::size_t count : {std::size_t{1}, std::size_t{7}, net::ShortCall::kMostBytes / 4}) {
-        for (bool in_place : {false, true}) {
-          for (ReduceOp op : {ReduceOp::kSum, ReduceOp::kAvg, ReduceOp::kMax}) {
-            check_allreduce(algorithm,
-                            {.ranks = ranks, .count = count, .op = op, .in_place = in_place, .postscale = 0.25});
-          }
-        }
-      }
-    }
-  }
-}
-
-TEST(NetAllreduce, WhatNoShortCallServes) {
-  SimCluster cluster(1, 4);
-  CpuCompute cpu;
-  std::vector<float> data(1000);
-  const auto serves = [&](const Case& test, int members, std::size_t bytes) {
-    std::vector<Member> ranks;
-    for (int rank = 0; rank < members; ++rank) {
-      ranks.push_back({static_cast<std::uint32_t>(rank), 0, static_cast<std::uint32_t>(rank)});
-    }
-    const auto view = std::make_shared<const View>(1, 2, 0, 0, std::move(ranks));
-    Team team{view, 0, cluster.rank(0).loop(), cpu, nullptr, &cluster.rank(0).mailbox()};
-    const Buffer buffer{reinterpret_cast<std::byte*>(data.data()), bytes};
-    return net::ShortCall::serves(team, test.call(Collective::kAllreduce), buffer, buffer);
-  };
-  EXPECT_TRUE(serves({.ranks = 4, .count = 256}, 4, 1024));
-  EXPECT_FALSE(serves({.ranks = 4, .count = 257}, 4, 1028)) << "too long";
-  EXPECT_FALSE(serves({.ranks = 4, .count = 0}, 4, 0)) << "nothing to send";
-  EXPECT_FALSE(serves({.ranks = 3, .count = 1}, 3, 4)) << "no power of two";
-  EXPECT_FALSE(serves({.ranks = 4, .count = 1, .type = DType::kFloat16}, 4, 2)) << "rounded once only";
-  EXPECT_FALSE(serves({.ranks = 4, .count = 1, .prescale = 0.5}, 4, 4)) << "each input is scaled";
-}
-
 TEST(NetAllreduce, ScalesEachInputOnceAndTheResultOnce) {
   for (Algorithm algorithm : kAllreduces) {
     for (int ranks : kRankCounts) {
@@ -219,34 +87,10 @@ TEST(NetAllreduce, EveryRankHasTheSameBitsWhateverTheOrderOfArrival) {
   for (Algorithm algorithm : kAllreduces) {
     Bytes first;
     for (std::uint64_t seed = 1; seed <= 5; ++seed) {
-      for (DType type : {DType::kFloat32, DType::kFloat16}) {
-        constexpr std::size_t kCount = 3001;
-        SimCluster cluster(seed, 7);
-        Call call;
-        call.kind = Collective::kAllreduce;
-        call.count = kCount;
-        call.reduction.type = type;
-        sim::Random random(99);
-        std::vector<Bytes> buffers(7, Bytes(kCount * size_of(type)));
-        for (Bytes& bytes : buffers) {
-          for (std::size_t i = 0; i < kCount; ++i) {
-            const float value = static_cast<float>(static_cast<double>(random.next() % 2'000'001) / 1e5 - 10.0);
-            const std::uint32_t word =
-                type == DType::kFloat32 ? std::bit_cast<std::uint32_t>(value) : reference::float_to_half(value);
-            std::memcpy(bytes.data() + i * size_of(type), &word, size_of(type));
-          }
-        }
-        for (int rank = 0; rank < 7; ++rank) {
-          const Buffer buffer = buffer_of(buffers[static_cast<std::size_t>(rank)]);
-          cluster.rank(rank).start(perform(&cluster, &cluster.rank(rank), algorithm, call, 1, buffer, buffer));
-        }
-        expect_all_ended_well(cluster, {.ranks = 7, .count = kCount, .type = type});
-        for (const Bytes& bytes : buffers) ASSERT_TRUE(bytes == buffers[0]) << "seed " << seed;
-        if (type == DType::kFloat32 && first.empty()) first = buffers[0];
-        if (type == DType::kFloat32) {
-          ASSERT_TRUE(buffers[0] == first) << "seed " << seed;
-        }
-      }
+      sum_of_random_numbers(algorithm, 7, 3001, DType::kFloat16, seed);
+      const Bytes sum = sum_of_random_numbers(algorithm, 7, 3001, DType::kFloat32, seed);
+      if (first.empty()) first = sum;
+      ASSERT_TRUE(sum == first) << "seed " << seed;
     }
   }
 }
@@ -430,33 +274,7 @@ TEST(NetReduceScatter, AnyRanksAndCount) {
   }
 }
 
-Task<void> late_barrier(SimCluster* cluster, SimRank* self, Algorithm algorithm, Duration late, Instant* left) {
-  co_await sleep_for(self->loop(), late, self->stop());
-  Task<void> barrier = perform(cluster, self, algorithm, Call{}, 1, {}, {});
-  co_await std::move(barrier);
-  *left = self->loop().now();
-}
-
-TEST(NetBarrier, NobodyLeavesBeforeTheLastHasCome) {
-  for (Algorithm algorithm : {&net::dissemination_barrier, &short_call_of_odd_ranks}) {
-    for (int ranks : kRankCounts) {
-      for (int last = 0; last < ranks; ++last) {
-        SimCluster cluster(static_cast<std::uint64_t>(ranks * 10 + last), ranks);
-        std::vector<Instant> left(static_cast<std::size_t>(ranks));
-        for (int rank = 0; rank < ranks; ++rank) {
-          const Duration late = rank == last ? std::chrono::milliseconds(50) : std::chrono::milliseconds(rank);
-          cluster.rank(rank).start(
-              late_barrier(&cluster, &cluster.rank(rank), algorithm, late, &left[static_cast<std::size_t>(rank)]));
-        }
-        expect_all_ended_well(cluster, {.ranks = ranks, .count = 0});
-        for (Instant instant : left) {
-          EXPECT_GE(instant.time_since_epoch(), std::chrono::milliseconds(50));
-          EXPECT_LE(instant.time_since_epoch(), std::chrono::milliseconds(51));
-        }
-      }
-    }
-  }
-}
+TEST(NetBarrier, NobodyLeavesBeforeTheLastHasCome) { check_barrier(&net::dissemination_barrier); }
 
 TEST(NetPointToPoint, PairsCountTheirCallsThemselves) {
   // Ranks 0→1 and 1→2 use the same sequence number for different calls.
