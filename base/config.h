@@ -42,6 +42,7 @@ struct ConfigValues {
   LogLevels log;
   std::string records;
   Duration spin{};
+  std::string tcp_congestion;
   Encryption encrypt = Encryption::kNone;
   std::uint64_t slice_bytes = 0;
   std::uint64_t slot_bytes = 0;

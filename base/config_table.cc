@@ -68,6 +68,12 @@ constexpr std::array kTable{
         "How long a rank that waits for its peers keeps its core before it yields it, and later blocks; eight times as "
         "long where it waits for other hosts alone.",
         "0.1"},
+    ConfigRow{
+        "AIACC_TCP_CONGESTION", &V::tcp_congestion, "auto", "", "", kUser,
+        "Congestion control of TCP between hosts: an algorithm of the kernel by its name, system for what each host "
+        "is set to, or auto, which is the same unless that is BBR: hosts less than 1 ms apart then use cubic, or "
+        "reno where the user may not choose cubic.",
+        "0.1"},
     ConfigRow{"AIACC_SLICE_BYTES", &V::slice_bytes, "16G", "1M", "1T", kUser,
               "Address space for the memory of one rank in its host's segment. Pages are taken only when used.", "0.1"},
     ConfigRow{"AIACC_SLOT_BYTES", &V::slot_bytes, "256K", "4K", "1G", kUser,

@@ -99,6 +99,8 @@ base_sources += \
 	base/io/real_host.h \
 	base/io/real_loop.cc \
 	base/io/real_loop.h \
+	base/io/congestion.cc \
+	base/io/congestion.h \
 	base/io/real_net.cc \
 	base/io/real_net.h \
 	base/io/real_processes.cc \
@@ -215,6 +217,7 @@ base_tests += \
 	base/io/real_fixture.h \
 	base/io/real_host_test.cc \
 	base/io/real_loop_test.cc \
+	base/io/congestion_test.cc \
 	base/io/real_net_test.cc \
 	base/io/real_processes_test.cc \
 	base/io/silence_watch_test.cc \

@@ -4,6 +4,7 @@
 
 #include <string>
 
+#include "base/io/congestion.h"
 #include "base/io/host_addresses.h"
 #include "base/io/limits.h"
 #include "base/wire/secret_file.h"
@@ -27,12 +28,16 @@ void warn_of(const Config& settings, Logger& log) {
   for (const std::string& sentence : settings.warnings()) AIACC_LOG(log, kCore, kWarn, "{}", sentence);
 }
 
+io::TcpSettings tcp_of(const RuntimeConfig& config) {
+  return {.silence_limit = config.lease, .congestion = config.tcp_congestion};
+}
+
 RealContext::MakeBootstrap make_agents(const BootstrapChoice& choice, const RuntimeConfig& config,
                                        const std::string& version) {
-  const Duration lease = config.lease;
+  const io::TcpSettings tcp = tcp_of(config);
   return [=](io::RealLoop& loop) {
     return std::make_unique<AgentBootstrap>(loop, choice.agent, choice.rank, choice.size, choice.several_hosts, version,
-                                            lease);
+                                            tcp);
   };
 }
 
@@ -54,7 +59,7 @@ RealContext::MakeBootstrap make_rendezvous(const BootstrapChoice& choice, const 
   settings.host_name = host_name();
   settings.addresses = io::host_addresses({});
   settings.limit = config.init_timeout;
-  settings.lease = config.lease;
+  settings.tcp = tcp_of(config);
   settings.slice_bytes = config.slice_bytes;
   return [=](io::RealLoop& loop) {
     return std::make_unique<RendezvousBootstrap>(loop, place_of(choice, given), settings);
@@ -65,6 +70,7 @@ RealContext::MakeBootstrap make_rendezvous(const BootstrapChoice& choice, const 
 
 std::shared_ptr<RealContext> join_job(const Given& given, const Surroundings& surroundings, const RuntimeConfig& config,
                                       const std::string& version) {
+  io::check_congestion(config.tcp_congestion);  // on one host too: a bad value is told where it was set
   const GivenMeans means{given.store.has_value(), given.job};
   const BootstrapChoice choice =
       choose_bootstrap(given.identity, means, [&](const std::string& name) { return surroundings.variable(name); });

@@ -11,9 +11,9 @@
 namespace aiacc {
 
 AgentBootstrap::AgentBootstrap(io::RealLoop& loop, std::string address, int rank, int size, bool several_hosts,
-                               std::string version, Duration lease)
+                               std::string version, io::TcpSettings tcp)
     : loop_(loop),
-      net_(loop, lease),
+      net_(loop, std::move(tcp)),
       address_(std::move(address)),
       rank_(rank),
       size_(size),

@@ -21,9 +21,9 @@ namespace aiacc {
 class AgentBootstrap final : public Bootstrap, private Root::Owner {
  public:
   // `rank` and `size` are what this process believes; the agent compares. `several_hosts`: not all ranks are on this one.
-  // `version` is the library's; `lease` how long other hosts may be silent.
+  // `version` is the library's; `tcp`: of connections to other hosts.
   AgentBootstrap(io::RealLoop& loop, std::string address, int rank, int size, bool several_hosts, std::string version,
-                 Duration lease = io::kSilenceLimit);
+                 io::TcpSettings tcp = {});
   ~AgentBootstrap() override;
 
   Task<Birth> join(Stop& stop) override;

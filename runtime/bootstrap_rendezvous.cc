@@ -13,7 +13,7 @@ namespace aiacc {
 
 RendezvousBootstrap::RendezvousBootstrap(io::RealLoop& loop, std::unique_ptr<MeetingPlace> place, Settings settings)
     : loop_(loop),
-      net_(loop, settings.lease),
+      net_(loop, settings.tcp),
       processes_(loop),
       place_(std::move(place)),
       settings_(std::move(settings)) {}

@@ -28,7 +28,7 @@ class RendezvousBootstrap final : public Bootstrap {
     std::string host_name;
     std::vector<std::string> addresses;  // of this host
     Duration limit{};                    // to come together
-    Duration lease = io::kSilenceLimit;  // how long other hosts may be silent
+    io::TcpSettings tcp;
     std::uint64_t slice_bytes = 0;
     bool share_memory = true;  // false: with nobody, for tests
   };

@@ -10,6 +10,7 @@ RuntimeConfig RuntimeConfig::from(const ConfigValues& values) {
   config.lease = values.lease;
   config.spin = values.spin;
   config.slice_bytes = values.slice_bytes;
+  config.tcp_congestion = values.tcp_congestion;
   config.encryption = values.encrypt;
   config.log = values.log;
   config.records = values.records;

@@ -15,6 +15,7 @@ struct RuntimeConfig {
   Duration lease = std::chrono::seconds(30);          // AIACC_LEASE, that a host may be silent
   Duration spin = std::chrono::microseconds(2);       // AIACC_SPIN
   std::uint64_t slice_bytes = 0;                      // AIACC_SLICE_BYTES, of local worlds; 0: what the host has
+  std::string tcp_congestion = "auto";                // AIACC_TCP_CONGESTION
   Encryption encryption = Encryption::kNone;          // AIACC_ENCRYPT
   std::string records;                                // AIACC_RECORDS
   LogLevels log;                                      // AIACC_LOG

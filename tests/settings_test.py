@@ -1,12 +1,13 @@
 """AIACC_* variables, as a program and its user see them: warnings, refusals, and the report of a late rank."""
 import json
+import pathlib
 import subprocess
 
 import pytest
 
-from abi_process_test import CLEAN, STAGE, compiled
+from abi_process_test import CLEAN, compiled
+from launcher_support import AIACCRUN, as_user, users
 
-AIACCRUN = STAGE / "bin/aiaccrun"
 PROGRAM = r"""
 #include <aiacc/aiacc.h>
 #include <stdio.h>
@@ -72,6 +73,25 @@ def test_bad_value_is_refused_with_its_range(program):
     done = run([program], AIACC_TIMEOUT="soon")
     assert done.returncode == 9
     assert "AIACC_TIMEOUT='soon' is not possible" in done.stderr and "from 1ms to 30d" in done.stderr
+
+
+def test_congestion_control_is_one_that_the_kernel_has(program):
+    done = run([program], AIACC_TCP_CONGESTION="swift-sparrow")
+    assert done.returncode == 9
+    has = pathlib.Path("/proc/sys/net/ipv4/tcp_available_congestion_control").read_text().strip()
+    assert f"AIACC_TCP_CONGESTION='swift-sparrow' is not possible: the kernel has no such congestion control; it has {has}" in done.stderr
+    assert run([program], AIACC_TCP_CONGESTION="reno").returncode == 0
+
+
+@pytest.mark.skipif("ordinary" not in users(), reason="needs root, to become an ordinary user")
+def test_congestion_control_is_one_that_the_user_may_choose():
+    controls = {which: set(pathlib.Path(f"/proc/sys/net/ipv4/tcp_{which}_congestion_control").read_text().split())
+                for which in ("available", "allowed")}
+    withheld = sorted(controls["available"] - controls["allowed"])
+    if not withheld:
+        pytest.skip("every user of this host may choose every congestion control that it has")
+    done = run([*as_user("ordinary"), AIACCRUN.parent / "aiacc-perf", "allreduce"], AIACC_TCP_CONGESTION=withheld[0])
+    assert done.returncode != 0 and "this user may not choose that congestion control" in done.stderr, done.stderr
 
 
 @pytest.mark.skipif(not AIACCRUN.exists(), reason="aiaccrun is not part of this build")

@@ -13,6 +13,7 @@
 #include <cerrno>
 #include <cstring>
 
+#include "base/io/congestion.h"
 #include "base/io/limits.h"
 #include "base/io/nobody_listens.h"
 
@@ -138,8 +139,9 @@ std::unique_ptr<Stream> connected(RealLoop& loop, Fd socket, int family, std::st
 
 class RealListener final : public Listener {
  public:
-  RealListener(RealLoop& loop, Fd socket, Address address, Duration silence_limit)
+  RealListener(RealLoop& loop, Fd socket, Address address, Congestion congestion, Duration silence_limit)
       : loop_(loop),
+        congestion_(std::move(congestion)),
         silence_limit_(silence_limit),
         socket_(std::move(socket)),
         address_(std::move(address)),
@@ -166,10 +168,12 @@ class RealListener final : public Listener {
  private:
   std::unique_ptr<Stream> stream_of(Fd socket, const SocketAddress& peer) {
     std::string description = address_.kind == Address::Kind::kLocal ? address_.text() : address_of(peer).text();
+    if (peer.family() != AF_UNIX) congestion_.connected(socket);
     return connected(loop_, std::move(socket), peer.family(), std::move(description), silence_limit_);
   }
 
   RealLoop& loop_;
+  Congestion congestion_;
   Duration silence_limit_;
   Fd socket_;
   Address address_;
@@ -210,7 +214,9 @@ mode_t type_of(int descriptor, const std::string& description) {
 std::unique_ptr<Listener> RealNet::listen(const Address& address) {
   const SocketAddress place = socket_address(address);
   Fd socket = make_socket(place);
+  Congestion congestion(settings_.congestion);
   if (place.family() != AF_UNIX) {
+    congestion.prepare(socket);
     const int on = 1;
     setsockopt(socket.get(), SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
     const int off = 0;  // "::" takes IPv4 too, whatever the host's default is
@@ -226,12 +232,15 @@ std::unique_ptr<Listener> RealNet::listen(const Address& address) {
     getsockname(socket.get(), reinterpret_cast<sockaddr*>(&bound.storage), &bound.bytes);
     actual = address_of(bound);
   }
-  return std::make_unique<RealListener>(loop_, std::move(socket), std::move(actual), silence_limit_);
+  return std::make_unique<RealListener>(loop_, std::move(socket), std::move(actual), std::move(congestion),
+                                        settings_.silence_limit);
 }
 
 Task<std::unique_ptr<Stream>> RealNet::connect(Address address, Stop& stop) {
   const SocketAddress place = socket_address(address);
   Fd socket = make_socket(place);
+  Congestion congestion(settings_.congestion);
+  if (place.family() != AF_UNIX) congestion.prepare(socket);
   Duration pause = std::chrono::milliseconds(1);
   for (;;) {
     stop.throw_if_requested();
@@ -248,7 +257,8 @@ Task<std::unique_ptr<Stream>> RealNet::connect(Address address, Stop& stop) {
     co_await sleep_for(loop_, pause, stop);
     pause = std::min<Duration>(2 * pause, std::chrono::milliseconds(50));
   }
-  co_return connected(loop_, std::move(socket), place.family(), address.text(), silence_limit_);
+  if (place.family() != AF_UNIX) congestion.connected(socket);
+  co_return connected(loop_, std::move(socket), place.family(), address.text(), settings_.silence_limit);
 }
 
 std::unique_ptr<Stream> adopt(RealLoop& loop, Fd descriptor, std::string description) {

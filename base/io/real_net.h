@@ -15,17 +15,22 @@ namespace aiacc::io {
 // How long a host may be silent until its TCP connections break.
 inline constexpr Duration kSilenceLimit = std::chrono::seconds(30);
 
+// How TCP connections behave.
+struct TcpSettings {
+  Duration silence_limit = kSilenceLimit;
+  std::string congestion = "auto";  // base/io/congestion.h
+};
+
 class RealNet final : public Net {
  public:
-  explicit RealNet(RealLoop& loop, Duration silence_limit = kSilenceLimit) noexcept
-      : loop_(loop), silence_limit_(silence_limit) {}
+  explicit RealNet(RealLoop& loop, TcpSettings settings = {}) : loop_(loop), settings_(std::move(settings)) {}
 
   std::unique_ptr<Listener> listen(const Address& address) override;
   Task<std::unique_ptr<Stream>> connect(Address address, Stop& stop) override;
 
  private:
   RealLoop& loop_;
-  Duration silence_limit_;
+  TcpSettings settings_;
 };
 
 // A stream of a socket, a pipe's end, a terminal or a file that is the caller's own; it becomes non-blocking.

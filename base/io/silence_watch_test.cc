@@ -52,7 +52,7 @@ class SilenceTest : public testing::Test {
   Task<void> rest(Duration span) { co_await sleep_for(loop_, span, stop_); }
 
   RealLoop loop_;
-  RealNet net_{loop_, kLimit};
+  RealNet net_{loop_, {.silence_limit = kLimit}};
   std::unique_ptr<Listener> listener_ = net_.listen(Address::tcp("127.0.0.1", 0));
   net_conformance::Pair pair_;
   Stop stop_;
