@@ -19,6 +19,8 @@ collectives_sources += \
 	collectives/net/dissemination_barrier.h \
 	collectives/net/gather.cc \
 	collectives/net/gather.h \
+	collectives/net/halving_doubling_allreduce.cc \
+	collectives/net/halving_doubling_allreduce.h \
 	collectives/net/net_call.h \
 	collectives/net/one_round_reduce.cc \
 	collectives/net/one_round_reduce.h \
@@ -43,6 +45,7 @@ collectives_sources += \
 	collectives/net/short_call.h
 
 collectives_tests += \
+	collectives/net/halving_doubling_test.cc \
 	collectives/net/net_test.cc \
 	collectives/net/net_world_test.h \
 	collectives/net/short_call_test.cc \

@@ -31,6 +31,7 @@ enum class Algorithm : std::uint32_t {
   kScatter = 10,
   kOrderedReduce = 11,
   kOneRoundReduce = 12,
+  kHalvingDoubling = 13,
 };
 
 // Wraps after 2^28 steps, long after their predecessors were received.

@@ -5,6 +5,7 @@
 #include "collectives/net/binomial_reduce.h"
 #include "collectives/net/dissemination_barrier.h"
 #include "collectives/net/gather.h"
+#include "collectives/net/halving_doubling_allreduce.h"
 #include "collectives/net/net_call.h"
 #include "collectives/net/one_round_reduce.h"
 #include "collectives/net/ordered_reduce.h"
@@ -37,7 +38,9 @@ Task<void> allreduce(Operation& op) {
   if (in_one_pass && fits_one_round(ranks_in(op), op.call.bytes())) return one_round_allreduce(op);
   if (reduction.narrows()) return ordered_allreduce(op);
   if (op.call.bytes() <= kRecursiveDoublingBytes) return recursive_doubling_allreduce(op);
-  return reduction.ordered() ? ordered_allreduce(op) : ring_allreduce(op);
+  if (reduction.ordered()) return ordered_allreduce(op);
+  const bool halves = halving_serves(ranks_in(op)) && op.call.bytes() <= kHalvingDoublingBytes;
+  return halves ? halving_doubling_allreduce(op) : ring_allreduce(op);
 }
 
 Task<void> reduce(Operation& op) {

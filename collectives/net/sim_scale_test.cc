@@ -9,6 +9,7 @@
 #include <map>
 #include <string>
 
+#include "collectives/net/halving_doubling_allreduce.h"
 #include "collectives/net/ring_allreduce.h"
 #include "collectives/net/select.h"
 #include "transports/sim/sim_cluster.h"
@@ -21,11 +22,14 @@ using sim::SimCluster;
 using sim::SimRank;
 using std::chrono::seconds;
 
+using Algorithm = Task<void> (*)(Operation&);
+
 constexpr int kRanks = 1000;
 constexpr std::size_t kCount = 1'000'000;
 
 // An allreduce as a runtime runs it: with a deadline, and with an error that ends the group on all members.
-Task<void> allreduce(SimCluster* cluster, SimRank* self, Buffer buffer, std::size_t count, Duration timeout) {
+Task<void> allreduce(SimCluster* cluster, SimRank* self, Buffer buffer, std::size_t count, Duration timeout,
+                     Algorithm algorithm = &net::ring_allreduce) {
   Team team{cluster->view(), self->rank(), self->loop(), self->compute(), nullptr, &self->mailbox()};
   Call call;
   call.kind = Collective::kAllreduce;
@@ -35,17 +39,18 @@ Task<void> allreduce(SimCluster* cluster, SimRank* self, Buffer buffer, std::siz
   StallWatch watch(self->mailbox(), team.view->id(), op.sequence, after(self->loop().now(), timeout), call.describe(),
                    stop);
   try {
-    co_await net::ring_allreduce(op);
+    co_await algorithm(op);
   } catch (const Error& error) {
     self->mailbox().abort(team.view, team.rank, std::make_exception_ptr(error));
     throw;
   }
 }
 
-void start_all(SimCluster& cluster, std::size_t count = kCount, Duration timeout = seconds(1800)) {
+void start_all(SimCluster& cluster, std::size_t count = kCount, Duration timeout = seconds(1800),
+               Algorithm algorithm = &net::ring_allreduce) {
   const Buffer elided{nullptr, count * 4};
   for (int rank = 0; rank < cluster.size(); ++rank) {
-    cluster.rank(rank).start(allreduce(&cluster, &cluster.rank(rank), elided, count, timeout));
+    cluster.rank(rank).start(allreduce(&cluster, &cluster.rank(rank), elided, count, timeout, algorithm));
   }
 }
 
@@ -117,24 +122,25 @@ TEST(SimScale, AKilledRankIsNamedToEverySurvivorWithinASecondOfTheFirstNotice) {
   }
 }
 
-TEST(SimScale, AnyMomentIsAMomentToDie) {
-  // Small rings, killed at every event of their history.
+// Small worlds, killed at every third event of their history.
+void expect_any_moment_to_end_all(Algorithm algorithm, int ranks, std::size_t count) {
+  const auto start = [&](SimCluster& cluster) { start_all(cluster, count, seconds(1800), algorithm); };
   std::uint64_t events = 0;
   {
-    SimCluster cluster(7, 5);
-    start_all(cluster, 100'000);
+    SimCluster cluster(7, ranks);
+    start(cluster);
     ASSERT_TRUE(cluster.run());
     events = cluster.world().events();
   }
   int died_in_time = 0;
   for (std::uint64_t event = 0; event < events; event += 3) {
-    SimCluster cluster(7, 5);
-    start_all(cluster, 100'000);
-    const int victim = static_cast<int>(event % 5);
+    SimCluster cluster(7, ranks);
+    start(cluster);
+    const int victim = static_cast<int>(event % static_cast<std::uint64_t>(ranks));
     cluster.world().at_event(event, [&] { cluster.kill(victim); });
     ASSERT_TRUE(cluster.run()) << "killed at event " << event;
     bool failed = false;
-    for (int rank = 0; rank < 5; ++rank) {
+    for (int rank = 0; rank < ranks; ++rank) {
       if (rank == victim || !cluster.rank(rank).error()) continue;
       failed = true;
       ASSERT_EQ(cluster.rank(rank).error()->code(), Code::kPeerFailed) << "killed at event " << event;
@@ -143,6 +149,11 @@ TEST(SimScale, AnyMomentIsAMomentToDie) {
     died_in_time += failed ? 1 : 0;
   }
   EXPECT_GT(died_in_time, static_cast<int>(events / 3) / 2);
+}
+
+TEST(SimScale, AnyMomentIsAMomentToDie) {
+  expect_any_moment_to_end_all(&net::ring_allreduce, 5, 100'000);
+  expect_any_moment_to_end_all(&net::halving_doubling_allreduce, 8, 600'000);  // three segments
 }
 
 TEST(SimScale, AFrozenRankStallsTheOthersAndIsNamedAtTheDeadlineAndNotBefore) {
