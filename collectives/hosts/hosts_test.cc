@@ -200,6 +200,7 @@ const Placement kPlacements[] = {
     {0, 0, 0, 0, 1, 2, 2},     // uneven, with one rank alone
     {0, 0, 0, 0, 1, 1, 1},     // uneven, all with company
     {2, 0, 1, 0, 0, 2, 1, 2},  // anyhow
+    {0, 0, 1, 1, 2, 2, 3, 3},  // as many hosts as halve what they sum
 };
 
 class HostsCollectives : public ::testing::TestWithParam<Placement> {};
@@ -277,6 +278,7 @@ TEST(HostsCollectivesSlices, LongPayloadsGoInSlices) {
   run_cases({0, 0, 1, 1}, cases);
   run_cases({0, 0, 0, 1, 1}, {cases.back(), cases[cases.size() - 2]});
   run_cases({0, 1, 0, 0, 2}, {cases.back()});
+  run_cases({0, 0, 1, 1, 2, 2, 3, 3}, {cases[cases.size() - 2]});
 }
 
 Bytes noise(std::size_t count, int rank, DType type) {
