@@ -184,6 +184,32 @@ TEST_F(Feed, GivesBackTheCreditOfWhatTheRankTook) {
   EXPECT_EQ(::read(pipe_.first.get(), &byte, 1), 0) << "the end";
 }
 
+// The rank has what its pipe took; what waits behind it is still the agent's, which holds one window and no more.
+TEST_F(Feed, GivesBackNoCreditForWhatWaits) {
+  constexpr std::uint64_t kStep = InputFeed::kWindow / 8;
+  const std::uint64_t capacity = static_cast<std::uint64_t>(::fcntl(pipe_.first.get(), F_GETPIPE_SZ));
+  ASSERT_LT(capacity, InputFeed::kWindow);
+  feed_->add(some_bytes(credit()));
+  loop_.run_until([&] { return left_in(pipe_.first) == static_cast<int>(capacity); });
+  std::uint64_t back = 0;
+  while (back + kStep <= capacity) back += credit();
+  EXPECT_EQ(back, capacity / kStep * kStep);
+  take(kStep);
+  EXPECT_EQ(credit(), kStep);
+}
+
+TEST_F(Feed, GivesBackNoCreditForEveryLine) {
+  credit();
+  feed_->add("a line\n");
+  EXPECT_EQ(take(7), "a line\n");
+  feed_->add("");
+  loop_.run_until([this] { return feeding_->over(); });
+  sender_->close();
+  loop_.run_until([this] { return sending_->over(); });
+  theirs_->shutdown_write();
+  EXPECT_EQ(next().type, 0) << "nothing came";
+}
+
 TEST_F(Feed, TakesNoMoreThanItAskedFor) {
   const std::uint64_t given = credit();
   EXPECT_THROW(feed_->add(std::string(given + 1, 'a')), Error);
