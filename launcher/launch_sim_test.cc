@@ -133,6 +133,8 @@ class Cluster {
   bool alike = false;                           // every machine gives the same account of itself
   int twice = -1;                               // this host's name leads to the machine of the one before
   int fails = -1;                               // the rank that exits with 7 after a second
+  int lies = -1;                                // the host whose agent says `lie` after a second
+  wire::Bytes lie;
 
  private:
   void install(int host);
@@ -143,6 +145,7 @@ class Cluster {
   static Task<int> sleep_on(SimSelf* self);
   static Task<int> keeper(Cluster* cluster, int host, SimSelf* self);
   static Task<int> agent(Cluster* cluster, int host, SimSelf* self);
+  static Task<void> say_lie(Cluster* cluster, SimSelf* self, io::Stream* to, Stop* stop);
   static Task<int> rank(Cluster* cluster, int host, SimSelf* self);
 
   // The agent has its keeper's streams, as a child has its parent's descriptors.
@@ -281,8 +284,17 @@ Task<int> Cluster::agent(Cluster* cluster, int host, SimSelf* self) {
   self->host().adopt_orphans();
   Platform platform(*self, address_of(host), cluster->machine_of(host));
   Agent agent(self->loop(), self->net(), self->host(), platform, *control.in, *control.out, *self->channel);
+  Scope scope(self->loop(), self->stop());
+  if (host == cluster->lies) scope.spawn(say_lie(cluster, self, control.out.get(), &scope.stop()));
   co_await agent.run(self->stop());
+  co_await scope.join();
   co_return 0;
+}
+
+// Between two messages of the agent: there are none for long.
+Task<void> Cluster::say_lie(Cluster* cluster, SimSelf* self, io::Stream* to, Stop* stop) {
+  co_await sleep_for(self->loop(), 1s, *stop);
+  co_await io::write_all(*to, cluster->lie, *stop);
 }
 
 // Every other one shrugs off SIGTERM, and each has a child that left its session.
@@ -461,6 +473,32 @@ TEST(LaunchInVirtualTime, AJobThatItsUserStoppedIsNotSilent) {
   cluster.world.run_until(after(cluster.world.now(), kBound));
   EXPECT_EQ(text_of(cluster.left()), "");
   EXPECT_EQ(cluster.exit_code, std::optional(128 + SIGINT));
+}
+
+// Ranks 2 and 3 are of the host that speaks, the second.
+TEST(LaunchInVirtualTime, AnAgentThatSpeaksOfOthersRanksIsLost) {
+  const auto run = [](const auto& lie) {
+    Cluster cluster(5);
+    cluster.lies = 2;
+    cluster.lie = wire::encode_frame(lie);
+    cluster.world.run_until(Instant(1s + kBound));
+    EXPECT_EQ(text_of(cluster.left()).empty(), cluster.exit_code.has_value());
+    return cluster.exit_code;
+  };
+  wire::Output output;
+  for (const int rank : {-1, 1, 4, 6}) {
+    output.rank = rank;
+    EXPECT_EQ(run(wire::LoseRank{rank, "it is dead"}), std::optional(kExitLauncher)) << rank;
+    EXPECT_EQ(run(output), std::optional(kExitLauncher)) << rank;
+    EXPECT_EQ(run(wire::RankChanged{rank}), std::optional(kExitLauncher)) << rank;
+  }
+  EXPECT_EQ(run(wire::InputCredit{100}), std::optional(kExitLauncher)) << "rank 0 reads the input";
+  EXPECT_EQ(run(wire::InputClosed{}), std::optional(kExitLauncher));
+  for (const int rank : {2, 3}) {
+    output.rank = rank;
+    EXPECT_EQ(run(wire::LoseRank{rank, "it is dead"}), std::nullopt) << rank;
+    EXPECT_EQ(run(output), std::nullopt) << rank;
+  }
 }
 
 TEST(LaunchInVirtualTime, AStoppedRankEndsNothing) {
