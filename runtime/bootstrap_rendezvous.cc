@@ -49,25 +49,11 @@ Task<Birth> RendezvousBootstrap::join(Stop& stop) {
   std::int32_t first = settings_.rank;
   if (neighbourhood_ != nullptr) first = co_await neighbourhood_->find_first(roster, settings_.rank, stop);
   const std::vector<std::int32_t> firsts = co_await meeting_->settle(first, stop);
-  check(firsts);
   meeting_->watch_neighbours(processes_, roster, firsts);
   std::unique_ptr<HostDomain> host;
   if (neighbourhood_ != nullptr) host = co_await neighbourhood_->share(firsts, stop);
   neighbourhood_.reset();
   co_return birth_of(roster, firsts, std::move(host));
-}
-
-void RendezvousBootstrap::check(const std::vector<std::int32_t>& firsts) const {
-  if (firsts.size() != static_cast<std::size_t>(settings_.size)) {
-    throw Error(Code::kProtocol, fmt::format("rank 0 tells of {} ranks of {}", firsts.size(), settings_.size));
-  }
-  for (std::int32_t rank = 0; rank < settings_.size; ++rank) {
-    const std::int32_t first = firsts[static_cast<std::size_t>(rank)];
-    if (first >= 0 && first <= rank && firsts[static_cast<std::size_t>(first)] == first) continue;
-    throw Error(Code::kProtocol,
-                fmt::format("rank {} says that rank {} is the first of its host, and that is not what rank {} says",
-                            rank, first, first));
-  }
 }
 
 Birth RendezvousBootstrap::birth_of(const wire::Roster& roster, const std::vector<std::int32_t>& firsts,

@@ -41,7 +41,6 @@ class RendezvousBootstrap final : public Bootstrap {
 
  private:
   wire::Arrive introduction() const;
-  void check(const std::vector<std::int32_t>& firsts) const;
   Birth birth_of(const wire::Roster& roster, const std::vector<std::int32_t>& firsts, std::unique_ptr<HostDomain> host);
 
   io::RealLoop& loop_;

@@ -26,6 +26,9 @@ inline constexpr Duration kLastWords = std::chrono::seconds(1);
 // The sentence of a deadline; `attendance` says who is there.
 std::string too_late(Duration limit, const std::string& attendance);
 
+// Throws kProtocol if what the `size` ranks say cannot be, each the lowest rank of its host.
+void check_firsts(const std::vector<std::int32_t>& firsts, int size);
+
 class Meeting {
  public:
   virtual ~Meeting() = default;
@@ -33,7 +36,7 @@ class Meeting {
   // Returns when all ranks of the job have come. When `stop` ends it for lack of time, the sentence says who came and who
   // did not.
   virtual Task<wire::Roster> gather(Stop& stop) = 0;
-  // Tells all others the lowest rank of mine's host, and returns what each rank told.
+  // Tells all others the lowest rank of mine's host, and returns what each rank told, which fits together.
   virtual Task<std::vector<std::int32_t>> settle(std::int32_t first, Stop& stop) = 0;
 
   // After settle(), with what it and gather() returned: hears from the system of this host of the ends of processes on it.

@@ -189,10 +189,7 @@ Task<std::vector<std::int32_t>> MeetingGuest::settle(std::int32_t first, Stop& s
     throw Error(static_cast<Code>(away.code), away.sentence);
   }
   std::vector<std::int32_t> firsts = frame.as<wire::Settled>().firsts;
-  if (firsts.size() != static_cast<std::size_t>(me_.size)) {
-    throw Error(Code::kProtocol,
-                fmt::format("rank 0 tells where {} ranks are, in a job of {}", firsts.size(), me_.size));
-  }
+  check_firsts(firsts, me_.size);
   co_return firsts;
 }
 

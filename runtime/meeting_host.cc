@@ -241,6 +241,7 @@ Task<std::vector<std::int32_t>> MeetingHost::settle(std::int32_t first, Stop& st
   wire::Settled settled;
   for (const std::optional<std::int32_t>& one : firsts_) settled.firsts.push_back(*one);
   tell_all(settled);
+  check_firsts(settled.firsts, static_cast<int>(firsts_.size()));
   co_return settled.firsts;
 }
 
