@@ -210,7 +210,6 @@ Task<void> MeetingGuest::come_back(std::string broken, std::string_view when, St
                   fmt::format("rank 0 ({}) went away{}: {}; {}", host_name_, when, broken, error.message()), 0);
     }
   }
-  parted_ = false;
   reported_ = 0;
   to_report_.set();
 }
@@ -243,7 +242,7 @@ Task<void> MeetingGuest::listen() {
     if (!frame) co_return;
     if (frame->type == wire::Gone::kType) {
       over_ = true;
-      if (!parted_) co_await channel_->farewell(stop_);
+      if (!leaving_) co_await channel_->farewell(stop_);  // otherwise say_leave() does
       co_return;
     }
     const auto lost = frame->as<wire::RankLost>();
@@ -303,7 +302,6 @@ void MeetingGuest::root_ended(Root& root, std::exception_ptr error) noexcept {
 // Where the connection is broken, the listener says it on the next one.
 Task<void> MeetingGuest::say_leave(Stop& stop) {
   const std::shared_ptr<wire::SecureChannel> channel = channel_;
-  parted_ = true;
   const wire::Leave leave;
   try {
     co_await channel->send(leave, stop);

@@ -67,7 +67,6 @@ class MeetingGuest final : public Meeting, private NeighbourWatch::Owner, privat
   std::optional<WayBack> way_back_;  // once this rank has its list
   std::uint32_t heard_ = 0;          // of what rank 0 says to all
   bool leaving_ = false;
-  bool parted_ = false;                           // and the last word was said on this connection
   bool over_ = false;                             // rank 0 or this one has left
   Event ended_;                                   // the listener
   std::shared_ptr<wire::SecureChannel> channel_;  // also of who sends on it
