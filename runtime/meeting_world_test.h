@@ -92,6 +92,17 @@ struct Rank {
     stop.request(std::make_exception_ptr(Error(Code::kAborted, "the simulation is over")));
     node.loop.bury();
   }
+  wire::Arrive introduction() {
+    wire::Arrive me;
+    me.version = "1.2.3";
+    me.rank = rank;
+    me.size = size;
+    me.host_name = "host" + std::to_string(rank);
+    me.data_port = static_cast<std::uint16_t>(1000 + rank);
+    me.addresses = {"192.0.2." + std::to_string(1 + rank)};
+    me.process = processes.mine();
+    return me;
+  }
   // Gathers, settles, and listens.
   void start(Duration when = Duration::zero(), Duration limit = std::chrono::seconds(60), char salt = 's') {
     task.emplace(run(when, limit, salt));
@@ -101,14 +112,7 @@ struct Rank {
     try {
       co_await sleep_for(node.loop, when, stop);
       const Deadline deadline(node.loop, after(node.loop.now(), limit), stop, "too late");
-      wire::Arrive me;
-      me.version = "1.2.3";
-      me.rank = rank;
-      me.size = size;
-      me.host_name = "host" + std::to_string(rank);
-      me.data_port = static_cast<std::uint16_t>(1000 + rank);
-      me.addresses = {"192.0.2." + std::to_string(1 + rank)};
-      me.process = processes.mine();
+      const wire::Arrive me = introduction();
       data = node.net.listen(io::Address::tcp(me.addresses[0], me.data_port));
       place.emplace(kPlace, secret_of(salt));
       if (rank == 0) {

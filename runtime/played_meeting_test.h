@@ -1,0 +1,155 @@
+// Ends of a meeting that a test plays word by word: they prove themselves as ranks do, and then say what no rank says. For tests
+// only.
+#pragma once
+
+#include <fmt/format.h>
+
+#include <memory>
+#include <string>
+#include <utility>
+
+#include "runtime/meeting_call.h"
+#include "runtime/meeting_world_test.h"
+
+namespace aiacc::meeting_sim {
+
+// In the place of a rank of `job` that is not started. What it awaits comes within ten seconds, or the test ends.
+class Played {
+ protected:
+  Played(MeetingJob& job, int rank) : job_(job), me_(job.rank(rank)) {}
+  ~Played() = default;
+
+  template <class Begin>
+  auto await(const Begin& begin) {
+    Stop patience;
+    Loop& loop = me_.node.loop;
+    const Deadline deadline(loop, after(loop.now(), std::chrono::seconds(10)), patience, "the other end says nothing");
+    auto task = begin(patience);
+    task.start();
+    job_.world.run_while_not([&] { return task.done(); });
+    return task.take();
+  }
+
+ public:
+  template <wire::Message T>
+  void say(const T& message) {
+    await([&](Stop& stop) { return channel_->send(message, stop); });
+  }
+  void farewell() {
+    await([&](Stop& stop) { return channel_->farewell(stop); });
+  }
+  // The next message, which must be one.
+  template <wire::Message T>
+  T hear() {
+    const std::optional<wire::Frame> frame = await([&](Stop& stop) { return channel_->receive(stop); });
+    if (!frame) throw Error(Code::kProtocol, "the other end said farewell");
+    return frame->as<T>();
+  }
+  // How the connection ends, behind all that comes before: "in order", or why.
+  std::string end() { return end_of(*channel_); }
+  std::string end_of(wire::SecureChannel& channel) {
+    try {
+      while (await([&](Stop& stop) { return channel.receive(stop); })) {
+      }
+      return "in order";
+    } catch (const Error& error) {
+      return error.message();
+    }
+  }
+  void hang_up() { channel_.reset(); }
+
+ protected:
+  MeetingJob& job_;
+  Rank& me_;
+  std::unique_ptr<wire::SecureChannel> channel_;
+};
+
+class PlayedRankZero final : public Played {
+ public:
+  explicit PlayedRankZero(MeetingJob& job)
+      : Played(job, 0),
+        place_(me_.node.net.listen(kPlace)),
+        door_(me_.node.net.listen(io::Address::tcp(kPlace.name, 0))) {
+    roster.job = 4711;
+    roster.secret = secret_of('j').text();
+    for (const auto& one : job.ranks) {
+      const wire::Arrive said = one->introduction();
+      roster.ranks.push_back({said.host_name, said.addresses, said.data_port, "", false, said.process});
+    }
+  }
+
+  // Takes the next call of a rank: at the place, and of one that comes back.
+  wire::Arrive receive() {
+    take_call(*place_, secret_of('s'), kMeetingJob);
+    return hear<wire::Arrive>();
+  }
+  wire::Return receive_again() {
+    take_call(*door_, wire::Secret::from(roster.secret), roster.job);
+    return hear<wire::Return>();
+  }
+  // Meets one rank, which is started now; the others are only told of.
+  void meet(Rank& rank) {
+    rank.start();
+    receive();
+    say(roster);
+    say(wire::ReturnTo{door_->address().port});
+    hear<wire::Neighbours>();
+    wire::Settled settled;
+    for (const auto& one : job_.ranks) settled.firsts.push_back(one->first);
+    say(settled);
+    ASSERT_TRUE(job_.run_until([&] { return rank.done(); }));
+  }
+
+  wire::Roster roster;
+
+ private:
+  void take_call(io::Listener& at, const wire::Secret& secret, std::uint64_t job) {
+    std::unique_ptr<io::Stream> stream = await([&](Stop& stop) { return at.accept(stop); });
+    const wire::ListenerHandshake::Expected expected{wire::Purpose::kControl, job, 0, me_.size};
+    wire::ListenerHandshake handshake(secret, expected, me_.node.entropy);
+    await([&](Stop& stop) { return wire::hear_proof(handshake, *stream, stop); });
+    const wire::Bytes verdict = handshake.decide(wire::Verdict::kAccepted, "");
+    await([&](Stop& stop) { return io::write_all(*stream, verdict, stop); });
+    const wire::SessionKeys keys = handshake.keys();
+    channel_ =
+        std::make_unique<wire::SecureChannel>(me_.node.loop, std::move(stream), keys.to_dialer, keys.to_listener);
+  }
+
+  std::unique_ptr<io::Listener> place_, door_;
+};
+
+// Nobody listens at its data port: as soon as rank 0 looks for it there, it is lost.
+class PlayedGuest final : public Played {
+ public:
+  PlayedGuest(MeetingJob& job, int rank) : Played(job, rank) {}
+
+  // Proves itself at the place.
+  void call() { call(kPlace, secret_of('s'), kMeetingJob); }
+  // The same, and says who it is; all others must have come.
+  void meet() {
+    call();
+    say(me_.introduction());
+    roster_ = hear<wire::Roster>();
+    back_ = io::Address::tcp(kPlace.name, hear<wire::ReturnTo>().port);
+    say(wire::Neighbours{me_.first});
+    hear<wire::Settled>();
+  }
+  // Proves itself where ranks come back; returns the connection before.
+  std::unique_ptr<wire::SecureChannel> call_again() {
+    std::unique_ptr<wire::SecureChannel> before = std::move(channel_);
+    call(back_, wire::Secret::from(roster_.secret), roster_.job);
+    return before;
+  }
+
+ private:
+  void call(const io::Address& at, const wire::Secret& secret, std::uint64_t job) {
+    MeetingCall call({me_.node.loop, me_.node.net, me_.node.entropy, secret, job, me_.rank});
+    await([&](Stop& stop) { return call.connect(at, stop); });
+    channel_ = await([&](Stop& stop) { return call.prove(stop); });
+  }
+
+  wire::Roster roster_;
+  io::Address back_;
+};
+
+}  // namespace aiacc::meeting_sim
