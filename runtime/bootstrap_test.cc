@@ -70,6 +70,13 @@ class StandInAgent {
     });
     for (Session& session : sessions_) session.channel.reset();
   }
+  // Whatever it is, to a rank that was welcomed.
+  template <wire::Message T>
+  void tell(int rank, const T& message) {
+    for (Session& session : sessions_) {
+      if (session.welcomed && session.rank == rank) loop_.run(session.channel->send(message, stop_));
+    }
+  }
   int on_host(int host) const { return (ranks_ + hosts_ - 1 - host) / hosts_; }
 
   std::optional<wire::Refused> refuse;   // everybody, with this
@@ -296,6 +303,18 @@ TEST_P(AgentLoss, TheAgentHearsOnceWhomARankHasLost) {
   world_->provider(0).lost_peer(0);  // that is the agent's own end
   wait(std::chrono::milliseconds(20));
   EXPECT_EQ(static_cast<AgentWorld&>(*world_).agent().peers_lost, (std::vector<std::pair<int, int>>{{1, 2}}));
+}
+TEST_P(AgentLoss, AnAgentThatTellsOfALossThatCannotBeIsLostItself) {
+  join();
+  StandInAgent& agent = static_cast<AgentWorld&>(*world_).agent();
+  agent.tell(0, wire::RankLost{-1, "it is dead"});
+  agent.tell(1, wire::RankLost{1, "it is dead"});
+  agent.tell(2, wire::RankLost{3, "it is dead"});
+  for (int rank = 0; rank < 3; ++rank) agent.tell(rank, wire::RankLost{(rank + 1) % 3, "it is heard no more"});
+  wait(std::chrono::milliseconds(20));
+  for (int rank = 0; rank < world_->size(); ++rank) {
+    EXPECT_EQ(heard_[static_cast<std::size_t>(rank)].lost, std::vector<int>{rank}) << "its own: all its groups end";
+  }
 }
 INSTANTIATE_TEST_SUITE_P(Agent, AgentLoss, testing::Values(Make([] { return std::make_unique<AgentWorld>(3); })));
 
