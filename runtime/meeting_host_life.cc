@@ -156,9 +156,11 @@ void MeetingHost::heard_of_end(const Guest& from, const wire::RankLost& lost) {
 }
 
 void MeetingHost::ended(int rank, const std::string& sentence) {
-  if (out_[static_cast<std::size_t>(rank)] || leaving_) return;
+  if (out_[static_cast<std::size_t>(rank)]) return;
   lose(rank, sentence);
+  out_[static_cast<std::size_t>(rank)] = true;  // also while this rank leaves, which waits for it no longer
   no_longer_away(rank);
+  changed_.set();
   for (const std::shared_ptr<Guest>& each : guests_) {  // its children may hold its connection
     if (each->came && each->said.rank == rank) {
       each->stop.request(std::make_exception_ptr(Error(Code::kPeerFailed, sentence, rank)));

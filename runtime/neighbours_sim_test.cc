@@ -85,6 +85,24 @@ TEST(SimNeighbours, WhoDiesBeforeItIsBackIsLostAtOnce) {
   job.expect_lost(1, {0, 2, 3, 4});
 }
 
+// It computed, hears of the break of the connection and of the end of the process at once, and goes itself.
+TEST(SimNeighbours, RankZeroLeavesWithoutWaitingForWhoEndedBeforeIt) {
+  for (std::uint64_t seed = 1; seed <= 20; ++seed) {
+    MeetingJob job(2, seed);
+    job.rank(1).first = 0;
+    for (const auto& one : job.ranks) one->start();
+    job.expect_met();
+    job.world.freeze(job.rank(0).node.loop.node());
+    job.world.kill(job.rank(1).node.loop.node());
+    job.world.run_until(after(job.world.now(), 1s));
+    Stop stop;
+    Task<void> leaving = job.rank(0).meeting->leave(stop);
+    leaving.start();
+    job.world.thaw(job.rank(0).node.loop.node());
+    EXPECT_TRUE(job.run_until([&] { return leaving.done(); }, 100ms)) << seed;
+  }
+}
+
 TEST(SimNeighbours, TheEndOfRankZeroIsToldOnce) {
   TwoHosts job;
   job.kill(0);
