@@ -144,7 +144,7 @@ Task<void> MeetingGuest::introduce(MeetingCall& call, io::Address address, Stop&
 // Counts what is said to all.
 Task<std::optional<wire::Frame>> MeetingGuest::hear(Stop& stop) {
   std::optional<wire::Frame> frame = co_await channel_->receive(stop);
-  if (frame && frame->type != wire::Waiting::kType && frame->type != wire::TurnedAway::kType) ++heard_;
+  if (frame && frame->type != wire::Waiting::kType) ++heard_;
   co_return frame;
 }
 
@@ -260,11 +260,8 @@ void MeetingGuest::watch_neighbours(io::Processes& processes, const wire::Roster
 
 void MeetingGuest::neighbour_ended(int rank, const std::string& sentence) {
   if (over_ || leaving_ || losses_.leaving(rank)) return;
+  if (rank == 0) return stop_.request(std::make_exception_ptr(Error(Code::kPeerFailed, sentence, 0)));
   losses_.lose(rank, sentence);
-  if (rank == 0) {
-    over_ = true;
-    return stop_.request(std::make_exception_ptr(Error(Code::kPeerFailed, sentence, 0)));
-  }
   ended_neighbours_.push_back({rank, sentence});
   to_report_.set();
   if (reporter_) return;
@@ -322,7 +319,6 @@ Task<void> MeetingGuest::leave(Stop& stop) {
   } catch (const Error&) {
     if (stop.requested()) throw;  // otherwise rank 0 is gone, and nobody needs to know
   }
-  over_ = true;
 }
 
 }  // namespace aiacc
