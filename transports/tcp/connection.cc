@@ -201,9 +201,10 @@ Task<void> Connection::write() {
   }
 }
 
-// What the system does not take is left to the writer, and so is an error.
+// What the system does not take is left to the writer, and so is an error. A writer that is busy, or was woken for a rest, looks
+// for more before it waits again.
 void Connection::write_now() noexcept {
-  if (!writer_waits_ || stop_.requested() || !batch_is_written() || farewell_in_batch_) return wake_writer();
+  if (!writer_waits_ || stop_.requested() || !batch_is_written() || farewell_in_batch_) return;
   if (!gather()) return;
   try {
     io::IoAwait attempt = stream_->write_gathered(std::span(pieces_).first(piece_end_), stop_);
