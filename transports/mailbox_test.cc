@@ -245,6 +245,29 @@ TEST(Mailbox, ADeadPeerFailsEveryWaitOfItsGroupsAndOfNoOther) {
   EXPECT_EQ(cluster.rank(0).error()->peer(), 3);
 }
 
+Task<void> leave(SimRank* self) { co_await self->mailbox().leave(self->stop()); }
+
+// Whoever says that it leaves has got all it needs; it may not have given all that others need.
+TEST(Mailbox, WhoDiesWhenItHasLeftIsMissedByWhoWaitsForIt) {
+  for (const int awaited : {1, 2}) {
+    SimCluster cluster(5, 3);
+    std::vector<std::byte> sent = pattern(100), got(100), more(100);
+    cluster.rank(1).start(transfer(&cluster, &cluster.rank(1), {.to = 0}, sent));
+    cluster.rank(0).start(transfer(&cluster, &cluster.rank(0), {.from = 1}, got));
+    ASSERT_TRUE(cluster.run());
+    cluster.rank(1).start(leave(&cluster.rank(1)));
+    cluster.rank(0).start(transfer(&cluster, &cluster.rank(0), {.from = awaited, .sequence = 2}, more));
+    cluster.world().run_until(after(cluster.world().now(), std::chrono::milliseconds(1)));
+    EXPECT_FALSE(cluster.rank(1).ended()) << "rank 0 has not left";
+    cluster.kill(1);
+    cluster.world().run_until(after(cluster.world().now(), std::chrono::seconds(1)));
+    ASSERT_EQ(cluster.rank(0).ended(), awaited == 1);
+    if (awaited != 1) continue;
+    EXPECT_EQ(cluster.rank(0).error()->code(), Code::kPeerFailed);
+    EXPECT_EQ(cluster.rank(0).error()->peer(), 1);
+  }
+}
+
 TEST(Mailbox, AnAbortReachesAllMembersWithItsSentence) {
   constexpr int kRanks = 37;
   SimCluster cluster(11, kRanks);
