@@ -291,6 +291,22 @@ TEST(TcpPort, ARankThatIsStoppedIsNotLost) {
   EXPECT_EQ(net.port(1).refused(), 0u) << "a rank that had waited long was taken for a stranger";
 }
 
+// For 3, 6, 12, 24 and then up to 60 s: its system keeps each connection until it looks.
+TEST(TcpPort, ARankThatIsStoppedIsDialledLessAndLessOften) {
+  SimTcp net(2);
+  Recorder receiver;
+  Completion told;
+  net.port(0).set_receiver(receiver);
+  std::vector<std::byte> bytes = pattern(100'000, 1);
+  net.world.freeze(net.hosts[1]->loop.node());
+  post(net.port(0), 1, header_of(1, bytes.size()), bytes, told);
+  net.world.run_until(Instant(std::chrono::seconds(60)));
+  net.lose(1);
+  ASSERT_TRUE(net.run_until([&] { return receiver.lost.size() == 1; }));
+  EXPECT_NE(receiver.lost[0].second.message().find("(5 attempts in 60.0 s)"), std::string::npos)
+      << receiver.lost[0].second.message();
+}
+
 TEST(TcpPort, WhoIsToldOfALossStopsTrying) {
   SimTcp net(2);
   Recorder receiver;
