@@ -56,6 +56,23 @@ TEST(SimMeetingBack, TheWayBackBreaksAtEveryByte) {
   EXPECT_GT(broken, 300u);
 }
 
+// It may end when both ends have proved themselves, and nothing was said on it yet.
+TEST(SimMeetingBack, TheWayBackBreaksBehindTheHandshake) {
+  std::uint64_t broken = 0;
+  for (std::uint64_t bytes = 1; bytes < 400; ++bytes) {
+    MeetingJob job(2, bytes);
+    job.rank(1).first = 0;  // rank 0 sees its process: nobody calls but the guest
+    for (const auto& one : job.ranks) one->start();
+    job.expect_met();
+    job.network.break_streams(0, 1);
+    job.network.break_next(bytes);
+    job.world.run_until(after(job.world.now(), 100ms));
+    broken += job.network.broken() - 1;
+    for (const auto& one : job.ranks) ASSERT_TRUE(one->lost.ranks.empty()) << bytes << ": " << one->lost.sentences[0];
+  }
+  EXPECT_GT(broken, 200u);
+}
+
 // A process that computes or is stopped cannot come back; its system still takes connections.
 TEST(SimMeetingBack, WhoCannotComeBackForLongIsNotLost) {
   for (const int frozen : {0, 2}) {

@@ -105,8 +105,9 @@ runtime_tests += \
 	runtime/meeting_world_test.h \
 	runtime/meeting_sim_test.cc \
 	runtime/neighbours_sim_test.cc \
-	runtime/played_meeting_sim_test.cc \
+	runtime/played_guest_sim_test.cc \
 	runtime/played_meeting_test.h \
+	runtime/played_rank_zero_sim_test.cc \
 	runtime/recorder_test.cc \
 	runtime/rendezvous_world_test.h \
 	runtime/signs_of_life_sim_test.cc \

@@ -111,6 +111,32 @@ TEST(SimMeeting, ASteadyNoEndsTheAttemptsOfOneWhoHasAnotherSecret) {
   EXPECT_NE(job.ranks[1]->error->message().find("another job meets there, or the secrets differ"), std::string::npos);
 }
 
+// Jobs before this one, each on its way out: what says no is not one steady no.
+TEST(SimMeeting, SeveralJobsBeforeAtTheSamePlaceAreOutlasted) {
+  MeetingJob job(2);
+  job.ranks[1]->start();
+  for (const char salt : {'o', 'p'}) {
+    Rank old(job.world, job.network, 0, 2);
+    old.start(0ns, 7s, salt);
+    ASSERT_TRUE(job.run_until([&] { return old.done(); }));
+    old.meeting.reset();
+    job.run_until([] { return false; }, 1s);
+  }
+  job.ranks[0]->start();
+  job.expect_met();
+}
+
+TEST(SimMeeting, WhoWaitsForOthersHearsFromRankZeroThatItIsTooLate) {
+  MeetingJob job(3);
+  job.ranks[0]->start(0ns, 1s);
+  job.ranks[1]->start();
+  ASSERT_TRUE(job.run_until([&] { return job.ranks[1]->done(); }, 3s));
+  EXPECT_EQ(job.ranks[1]->error->code(), Code::kTimeout);
+  EXPECT_NE(job.ranks[1]->error->message().find("within 1 s (AIACC_INIT_TIMEOUT): 2 of 3 ranks came"),
+            std::string::npos)
+      << job.ranks[1]->error->message();
+}
+
 TEST(SimMeeting, TheJobBeforeAtTheSamePlaceIsOutlasted) {
   MeetingJob job(3);
   Rank old(job.world, job.network, 0, 3);

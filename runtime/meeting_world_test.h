@@ -103,6 +103,10 @@ struct Rank {
     me.process = processes.mine();
     return me;
   }
+  void listen() {
+    const wire::Arrive me = introduction();
+    data = node.net.listen(io::Address::tcp(me.addresses[0], me.data_port));
+  }
   // Gathers, settles, and listens.
   void start(Duration when = Duration::zero(), Duration limit = std::chrono::seconds(60), char salt = 's') {
     task.emplace(run(when, limit, salt));
@@ -113,7 +117,7 @@ struct Rank {
       co_await sleep_for(node.loop, when, stop);
       const Deadline deadline(node.loop, after(node.loop.now(), limit), stop, "too late");
       const wire::Arrive me = introduction();
-      data = node.net.listen(io::Address::tcp(me.addresses[0], me.data_port));
+      listen();
       place.emplace(kPlace, secret_of(salt));
       if (rank == 0) {
         MeetingHost::Listeners listeners{place->open(node.net), node.net.listen(io::Address::tcp(kPlace.name, 0))};

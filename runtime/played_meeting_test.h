@@ -66,10 +66,9 @@ class Played {
 
 class PlayedRankZero final : public Played {
  public:
-  explicit PlayedRankZero(MeetingJob& job)
-      : Played(job, 0),
-        place_(me_.node.net.listen(kPlace)),
-        door_(me_.node.net.listen(io::Address::tcp(kPlace.name, 0))) {
+  // `back`: the address to which ranks come back.
+  explicit PlayedRankZero(MeetingJob& job, const std::string& back = kPlace.name)
+      : Played(job, 0), place_(me_.node.net.listen(kPlace)), door_(me_.node.net.listen(io::Address::tcp(back, 0))) {
     roster.job = 4711;
     roster.secret = secret_of('j').text();
     for (const auto& one : job.ranks) {
@@ -87,12 +86,18 @@ class PlayedRankZero final : public Played {
     take_call(*door_, wire::Secret::from(roster.secret), roster.job);
     return hear<wire::Return>();
   }
+  wire::ReturnTo where_back() const { return {door_->address().port}; }
+  // Takes the next call at the place with another secret, or ends it before anything is proved.
+  void refuse(char salt) { EXPECT_THROW(take_call(*place_, secret_of(salt), kMeetingJob), Error); }
+  void drop() {
+    await([&](Stop& stop) { return place_->accept(stop); });
+  }
   // Meets one rank, which is started now; the others are only told of.
   void meet(Rank& rank) {
     rank.start();
     receive();
     say(roster);
-    say(wire::ReturnTo{door_->address().port});
+    say(where_back());
     hear<wire::Neighbours>();
     wire::Settled settled;
     for (const auto& one : job_.ranks) settled.firsts.push_back(one->first);

@@ -1,4 +1,4 @@
-// What no rank says in a meeting, and what becomes of whoever says it.
+// A guest that says what none says, and what rank 0 makes of it.
 #include "runtime/played_meeting_test.h"
 
 namespace aiacc {
@@ -13,108 +13,6 @@ bool says(const std::string& sentence, const std::string& part) {
   return false;
 }
 
-// --- rank 0 ---------------------------------------------------------------------------------------------------------------
-
-TEST(SimPlayedRankZero, TellsOfLosses) {
-  for (const std::int32_t lost : {0, 2}) {
-    MeetingJob job(3);
-    PlayedRankZero zero(job);
-    zero.meet(job.rank(1));
-    zero.say(wire::RankLost{lost, "it is dead"});
-    ASSERT_TRUE(job.run_until([&] { return !job.rank(1).lost.ranks.empty(); }, 1s)) << lost;
-    EXPECT_EQ(job.rank(1).lost.ranks, std::vector<int>{lost});
-    EXPECT_EQ(job.rank(1).lost.sentences[0], "it is dead");
-  }
-}
-
-TEST(SimPlayedRankZero, ThatTellsOfALossThatCannotBeIsLostItself) {
-  for (const std::int32_t lost : {-1, 1, 3}) {
-    MeetingJob job(3);
-    PlayedRankZero zero(job);
-    zero.meet(job.rank(1));
-    zero.say(wire::RankLost{lost, "it is dead"});
-    ASSERT_TRUE(job.run_until([&] { return !job.rank(1).lost.ranks.empty(); }, 1s)) << lost;
-    EXPECT_EQ(job.rank(1).lost.ranks, std::vector<int>{0});
-    EXPECT_EQ(job.rank(1).lost.sentences[0],
-              fmt::format("rank 0 (host0) went away: it tells of the loss of rank {}, of 3 ranks", lost));
-  }
-}
-
-TEST(SimPlayedRankZero, ThatListsAnotherNumberOfRanksIsCalledAgain) {
-  for (const int ranks : {2, 4}) {
-    MeetingJob job(3);
-    PlayedRankZero zero(job);
-    wire::Roster other = zero.roster;
-    other.ranks.resize(static_cast<std::size_t>(ranks));
-    job.rank(1).start();
-    zero.receive();
-    zero.say(other);
-    zero.say(wire::ReturnTo{1});
-    EXPECT_EQ(zero.receive().rank, 1);
-    EXPECT_FALSE(job.rank(1).roster) << ranks;
-  }
-}
-
-TEST(SimPlayedRankZero, ThatTellsWhereRanksCannotBeEndsTheMeeting) {
-  const struct {
-    std::vector<std::int32_t> firsts;
-    const char* says;
-  } told[] = {
-      {{0, 1}, "rank 0 tells where 2 ranks are, in a job of 3"},
-      {{0, 1, 2, 3}, "rank 0 tells where 4 ranks are, in a job of 3"},
-      {{0, 2, 2}, "rank 1 says that rank 2 is the first of its host, and that is not what rank 2 says"},
-      {{0, -1, 2}, "rank 1 says that rank -1 is the first of its host, and that is not what rank -1 says"},
-      {{0, 3, 2}, "rank 1 says that rank 3 is the first of its host, and that is not what rank 3 says"},
-      {{0, 0, 1}, "rank 2 says that rank 1 is the first of its host, and that is not what rank 1 says"},
-  };
-  for (const auto& one : told) {
-    MeetingJob job(3);
-    PlayedRankZero zero(job);
-    job.rank(1).start();
-    zero.receive();
-    zero.say(zero.roster);
-    zero.say(wire::ReturnTo{1});
-    zero.hear<wire::Neighbours>();
-    zero.say(wire::Settled{one.firsts});
-    ASSERT_TRUE(job.run_until([&] { return job.rank(1).done(); }, 1s)) << one.says;
-    ASSERT_TRUE(job.rank(1).error) << one.says;
-    EXPECT_EQ(job.rank(1).error->code(), Code::kProtocol);
-    EXPECT_EQ(job.rank(1).error->message(), one.says);
-  }
-}
-
-TEST(SimPlayedRankZero, HearsAFarewellWhenItIsGone) {
-  MeetingJob job(2);
-  PlayedRankZero zero(job);
-  zero.meet(job.rank(1));
-  zero.say(wire::Gone{});
-  EXPECT_EQ(zero.end(), "in order");
-  zero.hang_up();
-  job.run_until([] { return false; }, 10s);
-  EXPECT_TRUE(job.rank(1).lost.ranks.empty());
-}
-
-// It had begun to leave, and its last words may be lost; rank 0 leaves meanwhile.
-TEST(SimPlayedRankZero, HearsTheLastWordsAgainOnTheNextConnection) {
-  MeetingJob job(2);
-  PlayedRankZero zero(job);
-  zero.meet(job.rank(1));
-  Stop stop;
-  Task<void> leaving = job.rank(1).meeting->leave(stop);
-  leaving.start();
-  zero.hear<wire::Leave>();
-  zero.hang_up();
-  EXPECT_EQ(zero.receive_again().heard, 3u);
-  zero.hear<wire::Leave>();
-  EXPECT_EQ(zero.end(), "in order");
-  EXPECT_FALSE(leaving.done());
-  zero.say(wire::Gone{});
-  EXPECT_TRUE(job.run_until([&] { return leaving.done(); }, 100ms));
-  EXPECT_TRUE(job.rank(1).lost.ranks.empty());
-}
-
-// --- a guest --------------------------------------------------------------------------------------------------------------
-
 // Ranks 0 and 1 are real, each on a host of its own.
 struct WithGuest : MeetingJob {
   explicit WithGuest(bool meet = true) : MeetingJob(3) {
@@ -123,9 +21,7 @@ struct WithGuest : MeetingJob {
     if (meet) guest.meet();
     run_until([this] { return all_done(); }, 100ms);
   }
-  void pass(Duration time) {
-    run_until([] { return false; }, time);
-  }
+  void pass(Duration time) { world.run_until(after(world.now(), time)); }
   // By both.
   void expect_lost(const std::string& why) {
     for (const int one : {0, 1}) {
@@ -227,6 +123,91 @@ TEST(SimPlayedGuest, HasHeardMoreThanWasSaid) {
   EXPECT_NE(job.guest.end(), "in order");
   job.pass(10s);
   EXPECT_TRUE(job.rank(0).lost.ranks.empty()) << "the connection before stands";
+}
+
+TEST(SimPlayedGuest, HearsAFarewellWhenItLeaves) {
+  WithGuest job;
+  job.guest.say(wire::Leave{});
+  job.guest.farewell();
+  EXPECT_EQ(job.guest.end(), "in order");
+  job.guest.hang_up();
+  job.pass(10s);
+  for (const int one : {0, 1}) EXPECT_TRUE(job.rank(one).lost.ranks.empty()) << job.rank(one).lost.sentences[0];
+}
+
+TEST(SimPlayedGuest, SaysFarewellAndNotThatItLeaves) {
+  WithGuest job;
+  job.guest.farewell();
+  job.pass(1s);
+  job.expect_lost("rank 2 (host2, ");
+}
+
+// Its farewell is an answer then, and what follows is no break.
+TEST(SimPlayedGuest, SaysFarewellWhenRankZeroLeaves) {
+  WithGuest job;
+  job.rank(2).listen();
+  Stop stop;
+  Task<void> one = job.rank(0).meeting->leave(stop);
+  one.start();
+  job.guest.hear<wire::Gone>();
+  job.guest.farewell();
+  job.guest.hang_up();
+  EXPECT_TRUE(job.run_until([&] { return one.done(); }, 100ms));
+}
+
+TEST(SimPlayedGuest, ComesWhenThereWillBeNoJob) {
+  MeetingJob job(3);
+  PlayedGuest guest(job, 2);
+  job.rank(0).start(0ns, 1s);
+  ASSERT_TRUE(job.run_until([&] { return job.rank(0).done(); }, 3s));
+  guest.call();
+  guest.say(job.rank(2).introduction());
+  says(guest.hear<wire::TurnedAway>().sentence, "the job did not come together within 1 s");
+}
+
+TEST(SimPlayedGuest, BeginsAnewWhileTheJobComesTogether) {
+  WithGuest job(false);
+  job.guest.call();
+  job.guest.say(job.rank(2).introduction());
+  job.guest.hear<wire::Roster>();
+  job.guest.hang_up();
+  job.pass(10ms);
+  job.guest.call();
+  wire::Arrive other = job.rank(2).introduction();
+  other.data_port = 77;
+  job.guest.say(other);
+  says(job.guest.hear<wire::TurnedAway>().sentence, "began anew while the job came together");
+  ASSERT_TRUE(job.run_until([&] { return job.all_done(); }, 1s));
+  for (const int one : {0, 1}) {
+    ASSERT_TRUE(job.rank(one).error) << one;
+    says(job.rank(one).error->message(), "began anew while the job came together");
+  }
+}
+
+TEST(SimPlayedGuest, TellsOfTheHostOfARankWhosePlaceIsTaken) {
+  WithGuest job(false);
+  job.guest.call();
+  job.guest.say(job.rank(2).introduction());
+  job.guest.hear<wire::Roster>();
+  PlayedGuest other(job, 2);
+  other.call();
+  wire::Arrive stray = job.rank(2).introduction();
+  stray.job = "another";
+  other.say(stray);
+  other.hear<wire::TurnedAway>();
+  other.say(wire::Neighbours{0});
+  EXPECT_NE(other.end(), "in order");
+  job.guest.say(wire::Neighbours{2});
+  ASSERT_TRUE(job.run_until([&] { return job.all_done(); }, 1s));
+  EXPECT_EQ(job.rank(0).firsts, (std::vector<std::int32_t>{0, 1, 2}));
+}
+
+TEST(SimPlayedGuest, HearsNothingBeforeItHasSaidWhoItIs) {
+  WithGuest job(false);
+  job.guest.call();
+  job.pass(2500ms);  // the others are told whom they wait for
+  job.guest.say(job.rank(2).introduction());
+  job.guest.hear<wire::Roster>();
 }
 
 }  // namespace

@@ -1,0 +1,219 @@
+// A rank 0 that says what none says, and what its guests make of it.
+#include "runtime/played_meeting_test.h"
+
+namespace aiacc {
+namespace {
+
+using namespace std::chrono_literals;
+using namespace meeting_sim;
+
+TEST(SimPlayedRankZero, TellsOfLosses) {
+  for (const std::int32_t lost : {0, 2}) {
+    MeetingJob job(3);
+    PlayedRankZero zero(job);
+    zero.meet(job.rank(1));
+    zero.say(wire::RankLost{lost, "it is dead"});
+    ASSERT_TRUE(job.run_until([&] { return !job.rank(1).lost.ranks.empty(); }, 1s)) << lost;
+    EXPECT_EQ(job.rank(1).lost.ranks, std::vector<int>{lost});
+    EXPECT_EQ(job.rank(1).lost.sentences[0], "it is dead");
+  }
+}
+
+TEST(SimPlayedRankZero, ThatTellsOfALossThatCannotBeIsLostItself) {
+  for (const std::int32_t lost : {-1, 1, 3}) {
+    MeetingJob job(3);
+    PlayedRankZero zero(job);
+    zero.meet(job.rank(1));
+    zero.say(wire::RankLost{lost, "it is dead"});
+    ASSERT_TRUE(job.run_until([&] { return !job.rank(1).lost.ranks.empty(); }, 1s)) << lost;
+    EXPECT_EQ(job.rank(1).lost.ranks, std::vector<int>{0});
+    EXPECT_EQ(job.rank(1).lost.sentences[0],
+              fmt::format("rank 0 (host0) went away: it tells of the loss of rank {}, of 3 ranks", lost));
+  }
+}
+
+TEST(SimPlayedRankZero, ThatListsAnotherNumberOfRanksIsCalledAgain) {
+  for (const int ranks : {2, 4}) {
+    MeetingJob job(3);
+    PlayedRankZero zero(job);
+    wire::Roster other = zero.roster;
+    other.ranks.resize(static_cast<std::size_t>(ranks));
+    job.rank(1).start();
+    zero.receive();
+    zero.say(other);
+    zero.say(wire::ReturnTo{1});
+    EXPECT_EQ(zero.receive().rank, 1);
+    EXPECT_FALSE(job.rank(1).roster) << ranks;
+  }
+}
+
+TEST(SimPlayedRankZero, ThatTellsWhereRanksCannotBeEndsTheMeeting) {
+  const struct {
+    std::vector<std::int32_t> firsts;
+    const char* says;
+  } told[] = {
+      {{0, 1}, "rank 0 tells where 2 ranks are, in a job of 3"},
+      {{0, 1, 2, 3}, "rank 0 tells where 4 ranks are, in a job of 3"},
+      {{0, 2, 2}, "rank 1 says that rank 2 is the first of its host, and that is not what rank 2 says"},
+      {{0, -1, 2}, "rank 1 says that rank -1 is the first of its host, and that is not what rank -1 says"},
+      {{0, 3, 2}, "rank 1 says that rank 3 is the first of its host, and that is not what rank 3 says"},
+      {{0, 0, 1}, "rank 2 says that rank 1 is the first of its host, and that is not what rank 1 says"},
+  };
+  for (const auto& one : told) {
+    MeetingJob job(3);
+    PlayedRankZero zero(job);
+    job.rank(1).start();
+    zero.receive();
+    zero.say(zero.roster);
+    zero.say(wire::ReturnTo{1});
+    zero.hear<wire::Neighbours>();
+    zero.say(wire::Settled{one.firsts});
+    ASSERT_TRUE(job.run_until([&] { return job.rank(1).done(); }, 1s)) << one.says;
+    ASSERT_TRUE(job.rank(1).error) << one.says;
+    EXPECT_EQ(job.rank(1).error->code(), Code::kProtocol);
+    EXPECT_EQ(job.rank(1).error->message(), one.says);
+  }
+}
+
+TEST(SimPlayedRankZero, HearsAFarewellWhenItIsGone) {
+  MeetingJob job(2);
+  PlayedRankZero zero(job);
+  zero.meet(job.rank(1));
+  zero.say(wire::Gone{});
+  EXPECT_EQ(zero.end(), "in order");
+  zero.hang_up();
+  job.run_until([] { return false; }, 10s);
+  EXPECT_TRUE(job.rank(1).lost.ranks.empty());
+}
+
+// It had begun to leave, and its last words may be lost; rank 0 leaves meanwhile.
+TEST(SimPlayedRankZero, HearsTheLastWordsAgainOnTheNextConnection) {
+  MeetingJob job(2);
+  PlayedRankZero zero(job);
+  zero.meet(job.rank(1));
+  Stop stop;
+  Task<void> leaving = job.rank(1).meeting->leave(stop);
+  leaving.start();
+  zero.hear<wire::Leave>();
+  zero.hang_up();
+  EXPECT_EQ(zero.receive_again().heard, 3u);
+  zero.hear<wire::Leave>();
+  EXPECT_EQ(zero.end(), "in order");
+  EXPECT_FALSE(leaving.done());
+  zero.say(wire::Gone{});
+  EXPECT_TRUE(job.run_until([&] { return leaving.done(); }, 100ms));
+  EXPECT_TRUE(job.rank(1).lost.ranks.empty());
+}
+
+TEST(SimPlayedRankZero, AnswersAFarewell) {
+  MeetingJob job(2);
+  PlayedRankZero zero(job);
+  zero.meet(job.rank(1));
+  Stop stop;
+  Task<void> leaving = job.rank(1).meeting->leave(stop);
+  leaving.start();
+  zero.hear<wire::Leave>();
+  EXPECT_EQ(zero.end(), "in order");
+  zero.farewell();
+  EXPECT_TRUE(job.run_until([&] { return leaving.done(); }, 100ms));
+}
+
+// A rank of the guest's host ends behind that, and is no loss any more.
+TEST(SimPlayedRankZero, HasSaidAllThatIsOfInterest) {
+  for (const bool guest_leaves : {false, true}) {
+    MeetingJob job(3);
+    job.rank(2).first = 1;
+    PlayedRankZero zero(job);
+    zero.meet(job.rank(1));
+    Stop stop;
+    Task<void> leaving = job.rank(1).meeting->leave(stop);
+    if (guest_leaves) {
+      leaving.start();
+      zero.hear<wire::Leave>();
+    } else {
+      zero.say(wire::Gone{});
+    }
+    EXPECT_EQ(zero.end(), "in order");
+    job.world.kill(job.rank(2).node.loop.node());
+    job.world.run_until(after(job.world.now(), 10s));
+    EXPECT_TRUE(job.rank(1).lost.ranks.empty()) << job.rank(1).lost.sentences[0];
+  }
+}
+
+// What was heard on the connections that broke before is said again, and is not counted twice.
+TEST(SimPlayedRankZero, SaysTheRosterAgain) {
+  MeetingJob job(2);
+  PlayedRankZero zero(job);
+  job.rank(1).start();
+  zero.receive();
+  zero.say(zero.roster);
+  job.world.run_until(after(job.world.now(), 1ms));
+  zero.hang_up();
+  zero.receive();
+  zero.say(zero.roster);
+  zero.say(zero.where_back());
+  zero.hear<wire::Neighbours>();
+  zero.say(wire::Settled{{0, 1}});
+  ASSERT_TRUE(job.run_until([&] { return job.rank(1).done(); }, 1s));
+  zero.hang_up();
+  EXPECT_EQ(zero.receive_again().heard, 3u);
+}
+
+TEST(SimPlayedRankZero, IsSaidNotToBeReachedWhenItIsGone) {
+  for (const bool said_who_waits : {false, true}) {
+    MeetingJob job(2);
+    std::optional<PlayedRankZero> zero(job);
+    job.rank(1).start(0ns, 2s);
+    zero->receive();
+    if (said_who_waits) zero->say(wire::Waiting{"rank 0 waits"});
+    job.world.run_until(after(job.world.now(), 1ms));
+    zero.reset();
+    ASSERT_TRUE(job.run_until([&] { return job.rank(1).done(); }, 3s));
+    const std::string& sentence = job.rank(1).error->message();
+    EXPECT_NE(sentence.find("rank 1 did not reach rank 0 at tcp:192.0.2.1:4242"), std::string::npos) << sentence;
+  }
+}
+
+// Those connections that rank 0 takes for strangers', and only those.
+TEST(SimPlayedRankZero, HearsHowManyCallsBroke) {
+  MeetingJob job(2);
+  PlayedRankZero zero(job);
+  job.rank(1).start();
+  zero.refuse('x');
+  EXPECT_EQ(zero.receive().dropped, 0u);
+  zero.hang_up();
+  zero.drop();
+  zero.drop();
+  EXPECT_EQ(zero.receive().dropped, 2u);
+}
+
+TEST(SimPlayedRankZero, IsCalledLessOftenWhileItSaysNothing) {
+  MeetingJob job(2);
+  PlayedRankZero zero(job);
+  job.rank(1).start(0ns, 60s);
+  ASSERT_TRUE(job.run_until([&] { return job.rank(1).done(); }, 61s));
+  const std::string& sentence = job.rank(1).error->message();
+  EXPECT_NE(sentence.find("(5 attempts)"), std::string::npos) << "3, 6, 12, 24 s and the rest: " << sentence;
+}
+
+// The address at which it was found comes first, whatever it names itself. It is found again at one of its own.
+TEST(SimPlayedRankZero, IsFoundAgainAtAnAddressOfItsOwn) {
+  const struct {
+    std::vector<std::string> named, kept;
+    std::string back;
+  } cases[] = {{{}, {"192.0.2.1"}, "192.0.2.1"},
+               {{"10.9.8.7", "192.0.2.1"}, {"192.0.2.1", "10.9.8.7"}, "192.0.2.1"},
+               {{"10.9.8.7"}, {"192.0.2.1", "10.9.8.7"}, "10.9.8.7"}};
+  for (const auto& one : cases) {
+    MeetingJob job(2);
+    PlayedRankZero zero(job, one.back);
+    zero.roster.ranks[0].addresses = one.named;
+    zero.meet(job.rank(1));
+    EXPECT_EQ(job.rank(1).roster->ranks[0].addresses, one.kept);
+    zero.hang_up();
+    EXPECT_EQ(zero.receive_again().heard, 3u) << one.back;
+  }
+}
+
+}  // namespace
+}  // namespace aiacc
