@@ -50,6 +50,7 @@ class SimProcesses final : public io::Processes {
   SimProcesses(sim::World& world, sim::SimLoop& loop) : world_(world), loop_(loop) {}
   std::string mine() const override { return std::to_string(loop_.node()); }
   std::unique_ptr<io::ProcessEnd> watch(const std::string& name) override {
+    if (name.empty()) return nullptr;
     return std::make_unique<End>(world_, loop_, static_cast<sim::NodeId>(std::stoul(name)));
   }
 

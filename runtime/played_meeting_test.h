@@ -131,9 +131,10 @@ class PlayedGuest final : public Played {
   // Proves itself at the place.
   void call() { call(kPlace, secret_of('s'), kMeetingJob); }
   // The same, and says who it is; all others must have come.
-  void meet() {
+  void meet() { meet(me_.introduction()); }
+  void meet(const wire::Arrive& said) {
     call();
-    say(me_.introduction());
+    say(said);
     roster_ = hear<wire::Roster>();
     back_ = io::Address::tcp(kPlace.name, hear<wire::ReturnTo>().port);
     say(wire::Neighbours{me_.first});

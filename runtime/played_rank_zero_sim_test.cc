@@ -140,6 +140,23 @@ TEST(SimPlayedRankZero, HasSaidAllThatIsOfInterest) {
   }
 }
 
+// Its process has ended, and a child of it holds its connection.
+TEST(SimPlayedRankZero, IsSeenToEndByItsNeighbour) {
+  MeetingJob job(2);
+  Node process(job.world, job.network, 9);
+  job.rank(1).first = 0;
+  PlayedRankZero zero(job);
+  zero.roster.ranks[0].process = std::to_string(process.loop.node());
+  zero.meet(job.rank(1));
+  job.world.kill(process.loop.node());
+  job.world.run_until(after(job.world.now(), 1s));
+  EXPECT_EQ(job.rank(1).lost.ranks, std::vector<int>{0});
+  Stop stop;
+  Task<void> leaving = job.rank(1).meeting->leave(stop);
+  leaving.start();
+  EXPECT_TRUE(leaving.done()) << "there is nobody to tell";
+}
+
 // What was heard on the connections that broke before is said again, and is not counted twice.
 TEST(SimPlayedRankZero, SaysTheRosterAgain) {
   MeetingJob job(2);
