@@ -82,7 +82,7 @@ Task<std::optional<wire::Frame>> AgentBootstrap::wait_for_others(Stop& stop) {
 
 Birth AgentBootstrap::birth_of(const wire::Welcome& welcome, Fd segment) {
   const auto ranks = static_cast<std::int32_t>(welcome.hosts_of_ranks.size());
-  if (welcome.size < 1 || welcome.size != ranks || welcome.rank < 0 || welcome.rank >= ranks) {
+  if (welcome.size != ranks || welcome.rank < 0 || welcome.rank >= ranks) {
     throw Error(Code::kProtocol,
                 fmt::format("the agent's welcome makes no sense: rank {} of {}, with hosts of {} ranks", welcome.rank,
                             welcome.size, ranks));

@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <functional>
 #include <list>
 #include <optional>
 
@@ -81,6 +82,9 @@ class StandInAgent {
 
   std::optional<wire::Refused> refuse;   // everybody, with this
   std::optional<wire::Missing> missing;  // said to everybody that waits
+  std::function<void(wire::Welcome&)> spoil = [](wire::Welcome&) {};
+  bool without_segment = false;
+  bool ends_at_leave = false;  // instead of an answer
   std::vector<wire::Hello> hellos;
   std::vector<std::pair<int, int>> peers_lost;  // by whom, whom
 
@@ -140,6 +144,10 @@ class StandInAgent {
     if (!frame) co_return;
     frame->as<wire::Leave>();
     session.welcomed = false;
+    if (ends_at_leave) {
+      session.channel->stream().shutdown_write();
+      co_return;
+    }
     co_await session.channel->send(wire::Gone{}, stop_);
   }
   Task<void> welcome(Session& session) {
@@ -159,7 +167,12 @@ class StandInAgent {
     for (const wire::Hello& hello : hellos) welcome.data_ports[static_cast<std::size_t>(hello.rank)] = hello.data_port;
     for (int each = 0; each < hosts_; ++each) welcome.hosts.push_back({"host", {"127.0.0.1"}});
     if (hosts_ > 1) welcome.secret.assign(32, 's');
+    spoil(welcome);
     session.welcomed = true;
+    if (without_segment) {
+      co_await session.channel->send(welcome, stop_);
+      co_return;
+    }
     const int segment = segments_[static_cast<std::size_t>(host)].descriptor();
     co_await session.channel->send(welcome, segment, stop_);
   }
@@ -285,6 +298,48 @@ TEST(AgentBootstrap, AnAgentThatIsNotThereIsNamed) {
   EXPECT_NE(error.message().find("AIACC_AGENT=local:aiacc-test-"), std::string::npos) << error.message();
 }
 
+TEST(AgentBootstrap, AWelcomeThatMakesNoSenseIsRefused) {
+  const std::pair<const char*, void (*)(wire::Welcome&)> spoilt[] = {
+      {"rank -1 of 1, with hosts of 1 ranks", [](wire::Welcome& one) { one.rank = -1; }},
+      {"rank 1 of 1, with hosts of 1 ranks", [](wire::Welcome& one) { one.rank = 1; }},
+      {"rank 0 of 2, with hosts of 1 ranks", [](wire::Welcome& one) { one.size = 2; }},
+      {"rank 0 of 1, with hosts of 0 ranks", [](wire::Welcome& one) { one.hosts_of_ranks.clear(); }},
+      {"local rank 0 of 2, but 1 ranks on this host", [](wire::Welcome& one) { one.local_size = 2; }},
+      {"local rank 1 of 1, but 1 ranks on this host", [](wire::Welcome& one) { one.local_rank = 1; }},
+      {"local rank -1 of 1, but 1 ranks on this host", [](wire::Welcome& one) { one.local_rank = -1; }},
+      {"local rank 1 of 2, but 2 ranks on this host",
+       [](wire::Welcome& one) {
+         one.size = one.local_size = 2;
+         one.hosts_of_ranks = {0, 0};
+         one.local_rank = 1;
+       }},
+      {"2 hosts, but AIACC_LOCAL_SIZE says that all 2 ranks are on this one",
+       [](wire::Welcome& one) {
+         one.size = 2;
+         one.hosts_of_ranks = {0, 1};
+       }},
+  };
+  for (const auto& [says, spoil] : spoilt) {
+    AgentWorld world(1);
+    world.agent().spoil = spoil;
+    const Error error = join_error(world);
+    EXPECT_EQ(error.code(), Code::kProtocol) << says;
+    EXPECT_EQ(error.message(), std::string("the agent's welcome makes no sense: ") + says);
+  }
+}
+
+TEST(AgentBootstrap, AWelcomeWithoutTheSegmentIsRefused) {
+  AgentWorld world(1);
+  world.agent().without_segment = true;
+  world.agent().spoil = [](wire::Welcome& one) {
+    one.size = one.local_size = 2;
+    one.hosts_of_ranks = {0, 0};
+  };
+  const Error error = join_error(world);
+  EXPECT_EQ(error.code(), Code::kProtocol);
+  EXPECT_NE(error.message().find("came without the host's segment"), std::string::npos) << error.message();
+}
+
 class AgentLoss : public BootstrapConformance {};
 
 TEST_P(AgentLoss, TheEndOfTheAgentIsTheEndOfEveryGroup) {
@@ -295,6 +350,13 @@ TEST_P(AgentLoss, TheEndOfTheAgentIsTheEndOfEveryGroup) {
     EXPECT_EQ(heard_[static_cast<std::size_t>(rank)].lost, std::vector<int>{rank})
         << "its own: it is in all its groups";
   }
+}
+TEST_P(AgentLoss, TheEndOfTheAgentOfWhoLeavesIsNone) {
+  join();
+  static_cast<AgentWorld&>(*world_).agent().ends_at_leave = true;
+  leave({0, 1, 2});
+  wait(std::chrono::milliseconds(20));
+  for (const Heard& heard : heard_) EXPECT_TRUE(heard.lost.empty());
 }
 TEST_P(AgentLoss, TheAgentHearsOnceWhomARankHasLost) {
   join();
