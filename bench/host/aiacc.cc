@@ -1,5 +1,5 @@
 // bench/host's subject through the C ABI, started by aiaccrun: compiled against the installed tree.
-//   bench shared|private [LARGEST_BYTES [COLLECTIVE]]
+//   bench shared|private [LARGEST_BYTES [COLLECTIVE] [PAUSE_US]]]
 #include <aiacc/aiacc.h>
 
 #include <cstdlib>
@@ -78,6 +78,7 @@ int main(int argc, char** argv) {
     check(aiacc_allreduce(&mine, &all, 1, AIACC_FLOAT64, AIACC_MAX, AIACC_WORLD, nullptr, nullptr));
     return all;
   };
+  if (argc > 4) subject.pause = std::chrono::microseconds(std::strtoull(argv[4], nullptr, 10));
   bench::run(subject, shared ? "shared" : "private", largest);
   check(aiacc_finalize());
   return 0;

@@ -1,7 +1,8 @@
 // How bench/host measures, the same for aiacc and for each MPI: a collective of fp32 (sums), its input rewritten by its owner
 // before each call, allreduce and broadcast in place, the others out of place. The size is that of the larger of a rank's two
 // buffers. The time is that of the call alone, seen by each rank; of the calls of a size the median, and of the ranks the
-// slowest. Calls shorter than the clock is fine are timed in batches, unless some ranks only give: those would run ahead.
+// slowest. Calls shorter than the clock is fine are timed in batches, unless some ranks only give: those would run ahead. Where a
+// token bucket shapes the network, a pause before each call fills it for everybody alike: slow barriers would do so for some.
 #pragma once
 
 #include <algorithm>
@@ -11,6 +12,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <functional>
+#include <thread>
 #include <vector>
 
 namespace bench {
@@ -54,6 +56,7 @@ struct Subject {
   std::function<void()> barrier;
   std::function<float*(std::size_t)> allocate;  // elements
   std::function<double(double)> slowest;        // of all ranks' figures
+  std::chrono::microseconds pause{0};           // before each call
 };
 
 inline double now_us() {
@@ -97,6 +100,7 @@ inline double measure(const Subject& subject, float* send, float* recv, std::siz
     double time = 0;
     if (batch == 1) {
       rewrite(send, sent, subject.rank, call + calls);
+      std::this_thread::sleep_for(subject.pause);
       subject.barrier();
       const double began = now_us();
       subject.call(send, recv, count);

@@ -1,5 +1,5 @@
 // bench/host's subject for any MPI: compiled by the compiler wrapper of each.
-//   bench NAME [LARGEST_BYTES [COLLECTIVE]]
+//   bench NAME [LARGEST_BYTES [COLLECTIVE] [PAUSE_US]]]
 #include <mpi.h>
 
 #include <cstdlib>
@@ -68,6 +68,7 @@ int main(int argc, char** argv) {
     return all;
   };
   const std::size_t largest = argc > 2 ? std::strtoull(argv[2], nullptr, 10) : std::size_t{64} << 20;
+  if (argc > 4) subject.pause = std::chrono::microseconds(std::strtoull(argv[4], nullptr, 10));
   bench::run(subject, argc > 1 ? argv[1] : "mpi", largest);
   MPI_Finalize();
   return 0;

@@ -1,5 +1,6 @@
 """bench/hosts' subject for Gloo through torch, with bench/host/measure.h's way of measuring: the input is rewritten by its
-owner before each call, the time is the median of the calls on the slowest rank. Arguments: LARGEST_BYTES [COLLECTIVE]."""
+owner before each call, the time is the median of the calls on the slowest rank. Arguments: LARGEST_BYTES [COLLECTIVE
+[PAUSE_US]]."""
 import statistics
 import sys
 import time
@@ -11,6 +12,7 @@ dist.init_process_group("gloo")
 rank, size = dist.get_rank(), dist.get_world_size()
 largest = int(sys.argv[1])
 what = sys.argv[2] if len(sys.argv) > 2 else "allreduce"
+pause_s = float(sys.argv[3]) * 1e-6 if len(sys.argv) > 3 else 0
 SENDS_BLOCKS = what in ("reduce_scatter", "alltoall", "scatter")
 RECEIVES_BLOCKS = what in ("allgather", "alltoall", "gather")
 
@@ -54,6 +56,7 @@ def measure(count):
     times = []
     for number in range(-calls // 4 - 2, calls):
         send.fill_(rank + (number + calls) % 7)
+        time.sleep(pause_s)
         dist.barrier()
         began = time.perf_counter()
         result = call(send, recv)
