@@ -1,5 +1,5 @@
 // bench/host's subject through the C ABI, started by aiaccrun: compiled against the installed tree.
-//   bench shared|private [LARGEST_BYTES [COLLECTIVE] [PAUSE_US]]]
+//   bench shared|private [LARGEST_BYTES [COLLECTIVE [PAUSE_US]]]
 #include <aiacc/aiacc.h>
 
 #include <cstdlib>

@@ -1,5 +1,5 @@
 // bench/host's subject for any MPI: compiled by the compiler wrapper of each.
-//   bench NAME [LARGEST_BYTES [COLLECTIVE] [PAUSE_US]]]
+//   bench NAME [LARGEST_BYTES [COLLECTIVE [PAUSE_US]]]
 #include <mpi.h>
 
 #include <cstdlib>
