@@ -177,7 +177,7 @@ TEST(HalvingDoubling, AnotherCallOfOneMemberIsAMismatchOnAll) {
   const auto call_of = [](Collective kind, std::size_t count) { return Case{.ranks = 8, .count = count}.call(kind); };
   // Another collective, and an allreduce by recursive doubling, by halving and by a ring.
   for (const Call& other : {call_of(Collective::kBroadcast, kCount), call_of(Collective::kAllreduce, 8),
-                            call_of(Collective::kAllreduce, kCount + 1), call_of(Collective::kAllreduce, 2'000'000)}) {
+                            call_of(Collective::kAllreduce, kCount + 1), call_of(Collective::kAllreduce, 20'000'000)}) {
     for (int odd : {0, 3, 7}) {
       SimCluster cluster(4, 8);
       for (int rank = 0; rank < 8; ++rank) {
