@@ -67,7 +67,7 @@ class MeetingGuest final : public Meeting, private NeighbourWatch::Owner, privat
   std::optional<WayBack> way_back_;  // once this rank has its list
   std::uint32_t heard_ = 0;          // of what rank 0 says to all
   bool leaving_ = false;
-  bool over_ = false;                             // rank 0 or this one has left
+  bool over_ = false;                             // rank 0 has left or is lost
   Event ended_;                                   // the listener
   std::shared_ptr<wire::SecureChannel> channel_;  // also of who sends on it
   Losses losses_;

@@ -52,6 +52,41 @@ def test_the_digits_are_learned_as_on_one_host(hosts):
     assert abs(losses[0] - losses[1]) < 1e-4 * losses[0]
 
 
+# Says what decides how fast each of its connections to other hosts sends, and what this host is set to.
+CONGESTION = f"""
+import ctypes, os, pathlib, socket
+library = ctypes.CDLL("{STAGE}/lib/libaiacc.so")
+library.aiacc_barrier.argtypes = [ctypes.c_uint64, ctypes.c_void_p, ctypes.c_void_p]
+world = 1  # AIACC_WORLD
+assert library.aiacc_init(None) == 0 and library.aiacc_barrier(world, None, None) == 0
+found = set()
+for number in os.listdir("/proc/self/fd"):
+    try:
+        one = socket.socket(fileno=os.dup(int(number)))
+        one.getpeername()
+    except OSError:
+        continue  # no socket, or a listener
+    if one.family != socket.AF_UNIX:
+        found.add(one.getsockopt(socket.IPPROTO_TCP, socket.TCP_CONGESTION, 16).rstrip(b"\\0").decode())
+print(*found, pathlib.Path("/proc/sys/net/ipv4/tcp_congestion_control").read_text().strip(), flush=True)
+assert library.aiacc_barrier(world, None, None) == 0 and library.aiacc_finalize() == 0
+"""
+
+
+@pytest.mark.parametrize("wanted", ["auto", "system", "reno"])
+def test_connections_have_the_congestion_control_of_the_setting(hosts, wanted):
+    code, out, err = on(hosts, "h0:1,h1:1", "-x", f"AIACC_TCP_CONGESTION={wanted}", "/usr/bin/python3", "-c",
+                        CONGESTION).finish()
+    assert code == 0, err
+    for line in out.splitlines():
+        found, host_is_set_to = line.split()  # one kind of connection a rank, with one control
+        if wanted == "auto":
+            assert not found.startswith("bbr") and (found == host_is_set_to or host_is_set_to.startswith("bbr"))
+        else:
+            assert found == (host_is_set_to if wanted == "system" else wanted)
+    assert len(out.splitlines()) == 2, out
+
+
 @pytest.mark.parametrize("how, says", [("kill", "killed by signal 9"), ("3", "exited with status 3")])
 @pytest.mark.parametrize("where, others", [("h0:1,h1:1,h2:1", "02"), (UNEVEN, "0234")])
 def test_survivors_on_every_host_name_the_dead(hosts, rank, where, others, how, says):

@@ -115,7 +115,7 @@ TEST(Congestion, WhatTheKernelDoesNotHaveIsRefusedWithWhatItHas) {
 
 TEST(Congestion, OfBothEndsOfAConnection) {
   RealFixture fixture;
-  RealNet net(fixture.loop(), {.congestion = "reno"});
+  RealNet net(fixture.loop(), {.congestion = Congestion("reno")});
   for (const Address& place : fixture.places()) {
     const auto listener = net.listen(place);
     const auto pair = fixture.run(net_conformance::connected(fixture.loop(), net, *listener));
@@ -125,9 +125,20 @@ TEST(Congestion, OfBothEndsOfAConnection) {
   }
 }
 
+TEST(Congestion, FarEndsOfAConnectionHaveTheHostsChoiceBack) {
+  const std::string hosts_choice = congestion_of(tcp_socket().get());
+  if (!hosts_choice.starts_with("bbr")) GTEST_SKIP() << "this host is not set to BBR but to " << hosts_choice;
+  RealFixture fixture;
+  RealNet net(fixture.loop(), {.congestion = Congestion("auto", Duration::zero())});
+  const auto listener = net.listen(Address::tcp("127.0.0.1", 0));
+  const auto pair = fixture.run(net_conformance::connected(fixture.loop(), net, *listener));
+  EXPECT_EQ(congestion_of(pair.client->descriptor()), hosts_choice);
+  EXPECT_EQ(congestion_of(pair.server->descriptor()), hosts_choice);
+}
+
 TEST(Congestion, ANetThatCannotHaveItRefusesToListen) {
   RealFixture fixture;
-  RealNet net(fixture.loop(), {.congestion = "swift-sparrow"});
+  RealNet net(fixture.loop(), {.congestion = Congestion("swift-sparrow")});
   EXPECT_THROW(net.listen(Address::tcp("127.0.0.1", 0)), Error);
 }
 

@@ -13,7 +13,6 @@
 #include <cerrno>
 #include <cstring>
 
-#include "base/io/congestion.h"
 #include "base/io/limits.h"
 #include "base/io/nobody_listens.h"
 
@@ -214,7 +213,7 @@ mode_t type_of(int descriptor, const std::string& description) {
 std::unique_ptr<Listener> RealNet::listen(const Address& address) {
   const SocketAddress place = socket_address(address);
   Fd socket = make_socket(place);
-  Congestion congestion(settings_.congestion);
+  Congestion congestion = settings_.congestion;
   if (place.family() != AF_UNIX) {
     congestion.prepare(socket);
     const int on = 1;
@@ -239,7 +238,7 @@ std::unique_ptr<Listener> RealNet::listen(const Address& address) {
 Task<std::unique_ptr<Stream>> RealNet::connect(Address address, Stop& stop) {
   const SocketAddress place = socket_address(address);
   Fd socket = make_socket(place);
-  Congestion congestion(settings_.congestion);
+  Congestion congestion = settings_.congestion;
   if (place.family() != AF_UNIX) congestion.prepare(socket);
   Duration pause = std::chrono::milliseconds(1);
   for (;;) {

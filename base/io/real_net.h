@@ -6,6 +6,7 @@
 #include <memory>
 #include <string>
 
+#include "base/io/congestion.h"
 #include "base/io/fd_stream.h"
 #include "base/io/net.h"
 #include "base/io/real_loop.h"
@@ -18,7 +19,7 @@ inline constexpr Duration kSilenceLimit = std::chrono::seconds(30);
 // How TCP connections behave.
 struct TcpSettings {
   Duration silence_limit = kSilenceLimit;
-  std::string congestion = "auto";  // base/io/congestion.h
+  Congestion congestion{};
 };
 
 class RealNet final : public Net {
