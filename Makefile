@@ -6,21 +6,26 @@ CONFIGURE_FLAGS ?=
 
 # All cores, unless the caller said how many jobs.
 jobs = $(if $(findstring -j,$(MAKEFLAGS)),,-j$(shell nproc))
-build = $(MAKE) --no-print-directory $(jobs) -C $(BUILD)
+# With a count of what is compiled.
+build = MAKE="$(MAKE)" build-aux/make-counted $(BUILD)
 
 .NOTPARALLEL:
 .SUFFIXES:
 .PHONY: all clean distclean lint FORCE
 
 all: $(BUILD)/Makefile
-	+@$(build) all
+	+@$(build) all $(jobs)
+
+# PyTorch comes by pip into a virtual environment in the build directory.
+demo-torch torch-venv: $(BUILD)/Makefile $(BUILD)/.packages-python FORCE
+	+@$(build) $@ $(jobs)
 
 # Any goal that is not named here. FORCE, because some goals are also names of folders.
 %: $(BUILD)/Makefile FORCE
-	+@$(build) $@
+	+@$(build) $@ $(jobs)
 
 clean:
-	+@if test -f $(BUILD)/Makefile; then $(build) clean; fi
+	+@if test -f $(BUILD)/Makefile; then $(build) clean $(jobs); fi
 
 distclean:
 	rm -rf $(BUILD)

@@ -19,7 +19,7 @@ bool contains(const std::vector<std::string>& parts, std::string_view wanted) {
   return false;
 }
 
-// proc(5) writes blanks and the like in paths as \040.
+// /proc escapes blanks and other special characters in paths as octal codes such as \040.
 std::string unescape(const std::string& text) {
   const auto octal = [](char c) { return c >= '0' && c <= '7'; };
   std::string out;
@@ -68,8 +68,8 @@ std::optional<std::string> find_group(const std::string& groups, CgroupVersion v
   return std::nullopt;
 }
 
-// The group's folder and all its ancestors up to the mount point. A group outside what is mounted (a container that shares
-// its host's namespace of groups) shows at the mount point only.
+// The group's folder and all its ancestors up to the mount point. For a group outside the mounted part of the hierarchy
+// (a container that shares its host's cgroup namespace) only the mount point.
 std::vector<std::string> folders(const Mount& mount, const std::string& group) {
   const std::string root = mount.root == "/" ? "" : mount.root;
   std::string below;

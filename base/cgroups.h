@@ -1,4 +1,4 @@
-// Where the control groups of this process are: their folders, for whoever reads a limit that no system call reports.
+// The folders of this process's control groups, for code that reads a limit that no system call reports.
 #pragma once
 
 #include <functional>
@@ -13,8 +13,8 @@ using ReadFile = std::function<std::optional<std::string>(const std::string& pat
 
 enum class CgroupVersion { kOne, kTwo };
 
-// The folder of this process's group and of each of its ancestors that the mount shows, innermost first; empty if there is
-// none. `controller` ("cpu", "memory") matters in version 1. Reads /proc/self/cgroup and /proc/self/mountinfo.
+// The folders of this process's group and of its mounted ancestors, innermost first; empty if there are none.
+// `controller` ("cpu", "memory") matters in version 1 only. Reads /proc/self/cgroup and /proc/self/mountinfo.
 std::vector<std::string> cgroup_folders(const ReadFile& read_file, CgroupVersion version, std::string_view controller);
 
 }  // namespace aiacc

@@ -21,11 +21,20 @@ const ConfigRow* find_row(std::string_view name) {
   return nullptr;
 }
 
+std::string_view name_of(Encryption encryption) noexcept {
+  switch (encryption) {
+    case Encryption::kNone: return "none";
+    case Encryption::kIntegrity: return "integrity";
+    case Encryption::kData: return "data";
+  }
+  return "unknown";
+}
+
 std::string unknown_sentence(std::string_view name) {
   std::vector<std::string_view> names;
   for (const ConfigRow& row : config_table()) names.push_back(row.name);
   return fmt::format(
-      "the environment variable {} means nothing to this version of aiacc; did you mean {}? aiacc-env(7) has "
+      "the environment variable {} is unknown to this version of aiacc; did you mean {}? aiacc-env(7) has "
       "them all",
       name, nearest(name, names));
 }
@@ -68,8 +77,12 @@ class Assign {
     values_.*target = parse_in_range<std::uint64_t>(row_, text_, "a size such as 4096, 64K or 1G,", parse_bytes);
   }
   void operator()(Encryption ConfigValues::*target) const {
-    if (text_ != "none" && text_ != "data") refuse(row_, text_, "none or data");
-    values_.*target = text_ == "data" ? Encryption::kData : Encryption::kNone;
+    for (const Encryption each : {Encryption::kNone, Encryption::kIntegrity, Encryption::kData}) {
+      if (text_ != name_of(each)) continue;
+      values_.*target = each;
+      return;
+    }
+    refuse(row_, text_, "none, integrity or data");
   }
   void operator()(LogLevels ConfigValues::*target) const {
     try {
@@ -95,9 +108,7 @@ struct TextOf {
   std::string operator()(bool ConfigValues::*from) const { return values.*from ? "yes" : "no"; }
   std::string operator()(Duration ConfigValues::*from) const { return text_of(values.*from); }
   std::string operator()(std::uint64_t ConfigValues::*from) const { return text_of_bytes(values.*from); }
-  std::string operator()(Encryption ConfigValues::*from) const {
-    return values.*from == Encryption::kData ? "data" : "none";
-  }
+  std::string operator()(Encryption ConfigValues::*from) const { return std::string(name_of(values.*from)); }
   std::string operator()(LogLevels ConfigValues::*from) const { return (values.*from).text(); }
 };
 
@@ -108,7 +119,7 @@ struct ArgumentName {
   std::string_view operator()(Duration ConfigValues::*) const { return "time"; }
   std::string_view operator()(std::uint64_t ConfigValues::*) const { return "size"; }
   std::string_view operator()(LogLevels ConfigValues::*) const { return "levels"; }
-  std::string_view operator()(Encryption ConfigValues::*) const { return "none|data"; }
+  std::string_view operator()(Encryption ConfigValues::*) const { return "none|integrity|data"; }
 };
 
 // mdoc begins each sentence on a line of its own.

@@ -1,7 +1,7 @@
-// What a user may set by AIACC_* variables, in one table (base/config_table.cc): name, type, range, default, help. From it
-// come the parsing, the sentences about bad values, and the list in aiacc-env(7).
+// The settings by AIACC_* variables, in one table (base/config_table.cc): name, type, range, default, help. The parser,
+// the messages about bad values, and the list in aiacc-env(7) come from it.
 //
-// A Config is read once, from a given environment, and never changes. Nothing else in the tree reads AIACC_* variables.
+// A Config is read once, from a given environment, and never changes. No other code reads AIACC_* variables.
 #pragma once
 
 #include <cstdint>
@@ -19,10 +19,10 @@
 
 namespace aiacc {
 
-// What is encrypted between ranks of different hosts.
-enum class Encryption : std::uint8_t { kNone, kData };
+// The protection of messages between ranks of different hosts.
+enum class Encryption : std::uint8_t { kNone, kIntegrity, kData };
 
-// The values, each by the variable of its name. What they mean stands in the table.
+// The values, each set by the variable with its name. The table explains them.
 struct ConfigValues {
   std::string agent;
   std::string rendezvous;
@@ -39,18 +39,22 @@ struct ConfigValues {
   Duration timeout{};
   Duration late_after{};
   Duration lease{};
+  Duration path_timeout{};
   LogLevels log;
   std::string records;
+  std::string library;
   Duration spin{};
   std::string tcp_congestion;
   Encryption encrypt = Encryption::kNone;
   std::uint64_t slice_bytes = 0;
-  std::uint64_t slot_bytes = 0;
+  std::uint64_t fusion_bytes = 0;
+  std::optional<std::int64_t> fusion_streams;
+  std::optional<std::int64_t> schedule_steps;
 };
 
 struct ConfigRow {
-  // Which value it sets; its type says how text is read: text, a whole number or nothing, yes or no, a time, log levels, bytes,
-  // what is encrypted.
+  // The member that the row sets. Its type determines the parser: text, an optional whole number, yes or no, a time,
+  // log levels, bytes, protection.
   using Target = std::variant<std::string ConfigValues::*, std::optional<std::int64_t> ConfigValues::*,
                               bool ConfigValues::*, Duration ConfigValues::*, LogLevels ConfigValues::*,
                               std::uint64_t ConfigValues::*, Encryption ConfigValues::*>;
@@ -59,7 +63,7 @@ struct ConfigRow {
   std::string_view name;
   Target target;
   std::string_view standard;  // the default, as a user would write it; empty: not set
-  std::string_view lowest;    // of numbers, times and bytes; empty: no bound
+  std::string_view lowest;    // for numbers, times and bytes; empty: no bound
   std::string_view highest;
   SetBy set_by;
   std::string_view help;  // whole sentences, plain text
@@ -73,18 +77,18 @@ class Config {
   enum class Origin : std::uint8_t { kDefault, kEnvironment, kExplicit };
   using Pairs = std::vector<std::pair<std::string, std::string>>;
 
-  // `environment`: "NAME=value", of which those that begin with AIACC_ are looked at. `given`: what the program itself says
-  // by the variables' names; it wins. An empty value is as good as none. Throws kInvalidArgument for a bad value: its name,
-  // the value, what is possible.
+  // `environment`: entries "NAME=value"; only names with AIACC_ are used. `given`: values from the program, by the
+  // variables' names; they override the environment. An empty value counts as unset. Throws kInvalidArgument for a bad
+  // value, with its name, the value and the possible values.
   static Config read(std::span<const std::string> environment, const Pairs& given = {});
 
   const ConfigValues* operator->() const noexcept { return &values_; }
   const ConfigValues& operator*() const noexcept { return values_; }
 
   Origin origin(std::string_view name) const;
-  // The value in force as a user would write it; empty if it is not set.
+  // The present value as a user would write it; empty if it is not set.
   std::string text(const ConfigRow& row) const;
-  // One sentence for each variable AIACC_* that means nothing, with the nearest that does.
+  // One sentence for each unknown variable AIACC_*, with the nearest known name.
   const std::vector<std::string>& warnings() const noexcept { return warnings_; }
 
  private:
@@ -98,10 +102,10 @@ class Config {
 
 std::string_view name_of(Config::Origin origin) noexcept;  // "default", "environment", "explicit"
 
-// The environment of this process as it is now. The one place that reads it.
+// The present environment of this process. No other code reads it.
 std::vector<std::string> process_environment();
 
-// The items of the list of variables in aiacc-env(7), in mdoc. A test compares the page with it.
+// The list of variables in aiacc-env(7), in mdoc. A test compares the page with it.
 std::string config_mdoc();
 
 }  // namespace aiacc

@@ -1,4 +1,4 @@
-// The table of all variables. A new one is a row here and a member of ConfigValues, and nothing else but its use.
+// The table of all variables. A new variable needs a row here and a member of ConfigValues.
 #include <array>
 
 #include "base/config.h"
@@ -16,16 +16,15 @@ constexpr std::array kTable{
               "Address of this host's agent, where a rank says hello. Unset: the program was not started by aiaccrun.",
               "0.1"},
     ConfigRow{"AIACC_RENDEZVOUS", &V::rendezvous, "", "", "", kUser,
-              "Where ranks meet that were not started by aiaccrun: host:port, where rank 0 listens. Needs "
+              "Address of the rendezvous of ranks that aiaccrun did not start: host:port, where rank 0 listens. Needs "
               "AIACC_SECRET_FILE.",
               "0.1"},
-    ConfigRow{
-        "AIACC_SECRET_FILE", &V::secret_file, "", "", "", kUser,
-        "File with the 32 random bytes that ranks which meet at AIACC_RENDEZVOUS prove to know. Nobody but its owner "
-        "may read or write it.",
-        "0.1"},
+    ConfigRow{"AIACC_SECRET_FILE", &V::secret_file, "", "", "", kUser,
+              "File with the 32 random bytes by which ranks authenticate each other at AIACC_RENDEZVOUS. Nobody but "
+              "its owner may read or write it.",
+              "0.1"},
     ConfigRow{"AIACC_JOB", &V::job, "", "", "", kUser,
-              "A name that tells apart jobs which meet at one AIACC_RENDEZVOUS or in one store.", "0.1"},
+              "A name that distinguishes jobs which use the same AIACC_RENDEZVOUS or the same store.", "0.1"},
     ConfigRow{"AIACC_RANK", &V::rank, "", "0", "2147483646", kLauncher, "Number of this process in the job.", "0.1"},
     ConfigRow{"AIACC_SIZE", &V::size, "", "1", "2147483647", kLauncher, "How many ranks the job has.", "0.1"},
     ConfigRow{"AIACC_LOCAL_RANK", &V::local_rank, "", "0", "2147483646", kLauncher,
@@ -35,49 +34,66 @@ constexpr std::array kTable{
     ConfigRow{"AIACC_HOST_INDEX", &V::host_index, "", "0", "2147483646", kLauncher,
               "Number of this host among the hosts of the job.", "0.1"},
     ConfigRow{"AIACC_TERMINAL", &V::terminal, "no", "", "", kLauncher,
-              "Standard output passes through aiaccrun to a terminal, as it is.", "0.1"},
+              "Standard output reaches a terminal through aiaccrun, unchanged.", "0.1"},
     ConfigRow{"AIACC_SINGLETON", &V::singleton, "no", "", "", kUser,
               "Run as a world of one rank although the environment shows another launcher.", "0.1"},
     ConfigRow{"AIACC_INIT_TIMEOUT", &V::init_timeout, "300s", "1ms", "30d", kUser,
-              "How long initialising may take until all ranks have come.", "0.1"},
+              "How long initialising may wait for all ranks.", "0.1"},
     ConfigRow{"AIACC_TIMEOUT", &V::timeout, "1800s", "1ms", "30d", kUser,
-              "How long an operation that names no time of its own may take.", "0.1"},
+              "How long an operation without a time-out of its own may take.", "0.1"},
     ConfigRow{"AIACC_LATE_AFTER", &V::late_after, "60s", "1ms", "30d", kUser,
-              "After how long without progress an operation reports, once, for whom it waits.", "0.1"},
-    ConfigRow{
-        "AIACC_LEASE", &V::lease, "30s", "1s", "1h", kUser,
-        "How long a host may be silent before its ranks count as lost, and connections between ranks are made anew.",
-        "0.1"},
+              "Time without progress after which an operation reports, once, which ranks it waits for.", "0.1"},
+    ConfigRow{"AIACC_LEASE", &V::lease, "30s", "1s", "1h", kUser,
+              "How long a host may be silent before aiaccrun counts its ranks as lost, or before a connection between "
+              "ranks is made again.",
+              "0.1"},
+    ConfigRow{"AIACC_PATH_TIMEOUT", &V::path_timeout, "120s", "5s", "30d", kUser,
+              "How long the network between two ranks may be broken before the groups that need it end. Make it longer "
+              "than AIACC_LEASE; otherwise a lost host is reported as a lost path. Without aiaccrun, a host that is "
+              "down is always reported so.",
+              "0.1"},
     ConfigRow{"AIACC_LOG", &V::log, "warn", "", "", kUser,
               "What is logged to standard error: a level (trace, debug, info, warn, error, off) for everything, and "
               "PART=LEVEL for parts (core, net, memory, launch, bootstrap, collective), separated by commas.",
               "0.1"},
+    ConfigRow{"AIACC_RECORDS", &V::records, "", "", "", kUser,
+              "Where a rank writes its last 64 operations, as JSON, when one of its groups ends with an error or an "
+              "operation is late: this path with a dot and the rank's number after it.",
+              "0.1"},
     ConfigRow{
-        "AIACC_RECORDS", &V::records, "", "", "", kUser,
-        "Where a rank writes its last 64 operations, as JSON, when a group of it ends with an error or an operation "
-        "is late: this path with a dot and the rank's number after it.",
+        "AIACC_LIBRARY", &V::library, "", "", "", kUser,
+        "The libaiacc.so that the Python package aiacc loads. Unset: its own in a wheel, else that of pkg-config, "
+        "else the loader's.",
         "0.1"},
-    ConfigRow{
-        "AIACC_ENCRYPT", &V::encrypt, "none", "", "", kUser,
-        "What is encrypted between ranks of different hosts: none, or data for all messages, which costs a core about "
-        "a "
-        "second for each gigabyte. Give it the same value on all ranks. Between aiaccrun and its agents, ssh encrypts.",
-        "0.1"},
-    ConfigRow{
-        "AIACC_SPIN", &V::spin, "2us", "0ns", "1s", kUser,
-        "How long a rank that waits for its peers keeps its core before it yields it, and later blocks; eight times as "
-        "long where it waits for other hosts alone.",
-        "0.1"},
-    ConfigRow{
-        "AIACC_TCP_CONGESTION", &V::tcp_congestion, "auto", "", "", kUser,
-        "Congestion control of TCP between hosts: an algorithm of the kernel by its name, system for what each host "
-        "is set to, or auto, which is the same unless that is BBR: hosts less than 1 ms apart then use cubic, or "
-        "reno where the user may not choose cubic.",
-        "0.1"},
+    ConfigRow{"AIACC_ENCRYPT", &V::encrypt, "none", "", "", kUser,
+              "Protection of messages between ranks of different hosts: none; integrity, which authenticates them "
+              "without encryption and takes a core at either end about a quarter of a second for each gigabyte; or "
+              "data, which encrypts them too and takes about a second. All ranks need the same value; an explicit none "
+              "suppresses the warning of rank 0. Between aiaccrun and its agents, ssh encrypts.",
+              "0.1"},
+    ConfigRow{"AIACC_SPIN", &V::spin, "2us", "0ns", "1s", kUser,
+              "How long a rank that waits for its peers spins before it yields its core, and later blocks; eight times "
+              "as long if it waits for other hosts only.",
+              "0.1"},
+    ConfigRow{"AIACC_TCP_CONGESTION", &V::tcp_congestion, "auto", "", "", kUser,
+              "Congestion control of TCP between hosts: the name of an algorithm of the kernel; system, for the "
+              "setting of each host; or auto, which is the same unless that is BBR: hosts less than 1 ms apart then "
+              "use cubic, or reno if the user may not select cubic.",
+              "0.1"},
     ConfigRow{"AIACC_SLICE_BYTES", &V::slice_bytes, "16G", "1M", "1T", kUser,
               "Address space for the memory of one rank in its host's segment. Pages are taken only when used.", "0.1"},
-    ConfigRow{"AIACC_SLOT_BYTES", &V::slot_bytes, "256K", "4K", "1G", kUser,
-              "Size of the pieces through which data in memory that peers cannot see is passed on a host.", "0.1"},
+    ConfigRow{
+        "AIACC_FUSION_BYTES", &V::fusion_bytes, "8M", "64", "16G", kUser,
+        "Up to how many bytes a gradient engine merges small tensors into one allreduce, and into pieces of which "
+        "size it cuts large ones. The same on all ranks.",
+        "0.1"},
+    ConfigRow{"AIACC_FUSION_STREAMS", &V::fusion_streams, "4", "1", "64", kUser,
+              "How many allreduces a gradient engine runs at a time. The same on all ranks.", "0.1"},
+    ConfigRow{
+        "AIACC_SCHEDULE_STEPS", &V::schedule_steps, "5", "0", "1000000", kUser,
+        "After how many equal steps a gradient engine records their schedule and follows it without negotiation; 0 "
+        "for never. The same on all ranks.",
+        "0.1"},
 };
 
 }  // namespace

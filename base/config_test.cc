@@ -34,6 +34,7 @@ TEST(Config, DefaultsAreThoseOfTheTable) {
   EXPECT_EQ(config->init_timeout, seconds(300));
   EXPECT_EQ(config->timeout, seconds(1800));
   EXPECT_EQ(config->lease, seconds(30));
+  EXPECT_EQ(config->path_timeout, seconds(120));
   EXPECT_EQ(config->late_after, seconds(60));
   EXPECT_EQ(config->rank, std::nullopt);
   EXPECT_EQ(config->agent, "");
@@ -53,7 +54,7 @@ TEST(Config, EveryRowIsComplete) {
     EXPECT_TRUE(row.help.ends_with('.'));
     EXPECT_FALSE(row.since.empty());
     EXPECT_EQ(row.lowest.empty(), row.highest.empty());
-    // Its own default, bounds and present value are values that it takes.
+    // Each row accepts its own default, bounds and present value.
     for (const std::string& text :
          {std::string(row.standard), std::string(row.lowest), std::string(row.highest), config.text(row)}) {
       EXPECT_NO_THROW(Config::read(Strings{std::string(row.name) + "=" + text})) << text;
@@ -63,12 +64,12 @@ TEST(Config, EveryRowIsComplete) {
 
 TEST(Config, ValuesComeFromTheEnvironmentAndTheProgramWins) {
   const Config config =
-      Config::read(Strings{"HOME=/root", "AIACC_RANK=3", "AIACC_TIMEOUT=90", "AIACC_SLOT_BYTES=1M", "AIACC_SINGLETON=1",
-                           "AIACC_AGENT=local:a=b", "AIACC_LOG=info,net=debug", "AIACC_LEASE="},
+      Config::read(Strings{"HOME=/root", "AIACC_RANK=3", "AIACC_TIMEOUT=90", "AIACC_SLICE_BYTES=1M",
+                           "AIACC_SINGLETON=1", "AIACC_AGENT=local:a=b", "AIACC_LOG=info,net=debug", "AIACC_LEASE="},
                    {{"AIACC_TIMEOUT", "1.5m"}});
   EXPECT_EQ(config->rank, 3);
   EXPECT_EQ(config->timeout, seconds(90));
-  EXPECT_EQ(config->slot_bytes, 1u << 20);
+  EXPECT_EQ(config->slice_bytes, 1u << 20);
   EXPECT_TRUE(config->singleton);
   EXPECT_EQ(config->agent, "local:a=b");
   EXPECT_EQ(config->log.of(LogPart::kNet), LogLevel::kDebug);
@@ -84,8 +85,8 @@ TEST(Config, ABadValueIsRefusedWithNameValueAndRange) {
   EXPECT_EQ(refusal_of({"AIACC_RANK=-1"}), "AIACC_RANK='-1' is not possible: give a whole number from 0 to 2147483646");
   EXPECT_EQ(refusal_of({"AIACC_LEASE=2h"}),
             "AIACC_LEASE='2h' is not possible: give a time such as 30 (seconds), 1.5m or 200ms, from 1s to 1h");
-  EXPECT_EQ(refusal_of({"AIACC_SLOT_BYTES=12"}),
-            "AIACC_SLOT_BYTES='12' is not possible: give a size such as 4096, 64K or 1G, from 4K to 1G");
+  EXPECT_EQ(refusal_of({"AIACC_SLICE_BYTES=12"}),
+            "AIACC_SLICE_BYTES='12' is not possible: give a size such as 4096, 64K or 1G, from 1M to 1T");
   EXPECT_EQ(refusal_of({"AIACC_SINGLETON=maybe"}), "AIACC_SINGLETON='maybe' is not possible: give yes or no");
   EXPECT_EQ(
       refusal_of({"AIACC_LOG=net=loud"}),
@@ -97,7 +98,7 @@ TEST(Config, AnUnknownVariableIsWarnedAboutWithTheNearest) {
   const Config config = Config::read(Strings{"AIACC_TIMOUT=3", "NOT_AIACC_RANK=1"});
   ASSERT_EQ(config.warnings().size(), 1u);
   EXPECT_EQ(config.warnings()[0],
-            "the environment variable AIACC_TIMOUT means nothing to this version of aiacc; did you mean AIACC_TIMEOUT? "
+            "the environment variable AIACC_TIMOUT is unknown to this version of aiacc; did you mean AIACC_TIMEOUT? "
             "aiacc-env(7) has them all");
   EXPECT_THROW(Config::read(Strings{}, {{"AIACC_TIMOUT", "3"}}), Error) << "a program that asks for it is wrong";
 }
@@ -141,7 +142,7 @@ TEST(LogLevels, TextComesBack) {
   }
 }
 
-// The page's list is the table's, item by item.
+// The list of the page equals the table's, item by item.
 TEST(Config, TheManualListsTheTable) {
   const char* source = std::getenv("AIACC_SOURCE");
   if (source == nullptr) GTEST_SKIP() << "AIACC_SOURCE does not say where the sources are";

@@ -1,4 +1,5 @@
-// What a spinning loop does between two looks: tells the core that it waits, so that its sibling thread runs faster.
+// Called by a spinning loop between two polls: tells the core that it waits, so that the sibling hyperthread runs
+// faster.
 #pragma once
 
 namespace aiacc {

@@ -23,6 +23,7 @@ std::string_view code_name(Code code) noexcept {
     case Code::kProtocol: return "protocol error";
     case Code::kPending: return "pending";
     case Code::kInternal: return "internal error";
+    case Code::kUnreachable: return "unreachable";
   }
   return "unknown code";
 }

@@ -28,6 +28,7 @@ enum class Code : std::int32_t {
   kProtocol = 11,        // the other end sent something that the protocol does not allow
   kPending = 12,         // a request is not complete yet (test); never thrown
   kInternal = 13,        // an invariant of this library does not hold
+  kUnreachable = 14,     // the network between two members was broken for too long; neither is known to have failed
 };
 
 std::string_view code_name(Code code) noexcept;
@@ -47,16 +48,16 @@ class Error : public std::exception {
  private:
   Code code_;
   int peer_;
-  std::shared_ptr<const std::string> message_;  // exceptions are copied while they fly; copying must not throw
+  std::shared_ptr<const std::string> message_;  // exceptions are copied while they propagate, which must not throw
 };
 
 // Error of a failed system call: "<what>: <strerror(errno_value)>".
 Error system_error(std::string_view what, int errno_value);
 
-// `error` as an Error, whatever was thrown: foreign exceptions become kInternal, bad_alloc kOutOfMemory.
+// Converts any exception to an Error: bad_alloc becomes kOutOfMemory, other types kInternal.
 Error as_error(const std::exception_ptr& error) noexcept;
 
-// An invariant that holds unless this library is wrong. Checked in every build; throws kInternal with file and line.
+// An invariant of this library. Checked in every build; throws kInternal with file and line.
 #define AIACC_INVARIANT(condition, text)                               \
   do {                                                                 \
     if (!(condition)) [[unlikely]]                                     \

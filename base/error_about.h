@@ -1,4 +1,4 @@
-// An error about several ranks: those that were missing in a barrier whose time was over.
+// An error about several ranks: those that were missing in a barrier that timed out.
 #pragma once
 
 #include <memory>
@@ -19,7 +19,7 @@ class ErrorAbout final : public Error {
   std::span<const int> ranks() const noexcept { return *ranks_; }
 
  private:
-  std::shared_ptr<const std::vector<int>> ranks_;  // copied while it flies, which must not throw
+  std::shared_ptr<const std::vector<int>> ranks_;  // exceptions are copied while they propagate, which must not throw
 };
 
 // The ranks that an error is about: several, its peer, or none.

@@ -1,4 +1,4 @@
-// Fd: owner of a descriptor. The raw number of one that is owned never leaves its owner except as an argument.
+// Fd: owns a descriptor. The number of an owned descriptor is only used as an argument of calls.
 #pragma once
 
 #include <unistd.h>
@@ -23,7 +23,7 @@ class Fd {
   int release() noexcept { return std::exchange(descriptor_, -1); }
   void reset(int descriptor = -1) noexcept {
     if (descriptor_ >= 0)
-      ::close(descriptor_);  // Linux frees the number whatever close() returns: never again on EINTR
+      ::close(descriptor_);  // Linux frees the number whatever close() returns, so it must not be repeated after EINTR
     descriptor_ = descriptor;
   }
 

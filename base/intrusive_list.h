@@ -1,5 +1,5 @@
-// A doubly linked list whose nodes live inside their owners: no allocation, O(1) removal by the node itself.
-// A node removes itself when destroyed, so that a coroutine frame that goes away leaves no dangling entry.
+// A doubly linked list whose nodes are members of their owners: no allocation, O(1) removal by the node itself.
+// A node removes itself when destroyed, so a destroyed coroutine frame leaves no dangling entry.
 #pragma once
 
 namespace aiacc {
@@ -55,7 +55,7 @@ class IntrusiveList {
     node->unlink();
     return static_cast<T*>(node);
   }
-  // Calls fn(T&) for each item; fn may unlink the item it is given, and no other.
+  // Calls fn(T&) for each item; fn may unlink its argument and no other item.
   template <class Fn>
   void for_each(Fn&& fn) {
     for (ListNode<T>* node = head_.next_; node != &head_;) {

@@ -1,10 +1,6 @@
 #include "base/json.h"
 
-#include <fmt/format.h>
-
 #include <cmath>
-
-#include "base/json_text.h"
 
 namespace aiacc {
 
@@ -52,39 +48,6 @@ const Json& Json::operator[](std::string_view name) const noexcept {
     if (member.first == name) return member.second;
   }
   return kNull;
-}
-
-std::string Json::text() const {
-  std::string result;
-  write(result);
-  return result;
-}
-
-void Json::write(std::string& into) const {
-  if (is_null()) into += "null";
-  if (const bool* flag = std::get_if<bool>(&value_)) into += *flag ? "true" : "false";
-  if (const std::int64_t* whole = std::get_if<std::int64_t>(&value_)) into += std::to_string(*whole);
-  if (const double* real = std::get_if<double>(&value_))
-    into += std::isfinite(*real) ? fmt::format("{}", *real) : "null";
-  if (const std::string* string = std::get_if<std::string>(&value_)) write_json_string(*string, into);
-  if (const Array* items = std::get_if<Array>(&value_)) {
-    into += '[';
-    for (const Json& item : *items) {
-      if (&item != items->data()) into += ',';
-      item.write(into);
-    }
-    into += ']';
-  }
-  if (const Object* members = std::get_if<Object>(&value_)) {
-    into += '{';
-    for (const Member& member : *members) {
-      if (&member != members->data()) into += ',';
-      write_json_string(member.first, into);
-      into += ':';
-      member.second.write(into);
-    }
-    into += '}';
-  }
 }
 
 }  // namespace aiacc

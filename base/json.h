@@ -1,4 +1,5 @@
-// JSON (RFC 8259) as a value: what aiacc_info gives, what tools print and read back. Objects keep the order of their members.
+// JSON (RFC 8259) as a value: for the report of aiacc_info, and for tools that print and read it. Objects keep the
+// order of their members.
 #pragma once
 
 #include <concepts>
@@ -28,24 +29,25 @@ class Json {
   Json(Array value) : value_(std::move(value)) {}
   Json(Object value) : value_(std::move(value)) {}
 
-  // Throws kInvalidArgument with the place and what is wrong there.
+  // Throws kInvalidArgument with the position and the kind of the error.
   static Json parse(std::string_view text);
-  // On one line. Bytes that are no UTF-8 become U+FFFD; numbers that JSON cannot say become null.
+  // On one line. Bytes that are not UTF-8 become U+FFFD; numbers that JSON cannot represent become null.
   std::string text() const;
 
-  bool is_null() const noexcept { return std::holds_alternative<std::monostate>(value_); }
-  // The value, or that of the type's zero if it is something else.
+  enum class Kind : std::uint8_t { kNull, kBool, kInteger, kDouble, kString, kArray, kObject };
+  Kind kind() const noexcept { return static_cast<Kind>(value_.index()); }  // in the order of the alternatives
+  bool is_null() const noexcept { return kind() == Kind::kNull; }
+  // The value; false, 0 or "" if it has another type.
   bool as_bool() const noexcept;
   std::int64_t as_integer() const noexcept;
   double as_double() const noexcept;
   std::string as_string() const;
   const Array& items() const noexcept;
   const Object& members() const noexcept;
-  // The member of that name; null if there is none, or this is no object.
+  // The member of that name; null if there is none, or if this is not an object.
   const Json& operator[](std::string_view name) const noexcept;
 
  private:
-  void write(std::string& into) const;
   std::variant<std::monostate, bool, std::int64_t, double, std::string, Array, Object> value_;
 };
 

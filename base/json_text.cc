@@ -1,74 +1,85 @@
-#include "base/json_text.h"
-
+// JSON as text. The only unit that includes nlohmann-json, whose header has 25,000 lines and whose symbols stay hidden
+// here.
 #include <fmt/format.h>
+
+#include <limits>
+#include <nlohmann/json.hpp>
+
+#include "base/error.h"
+#include "base/json.h"
 
 namespace aiacc {
 
 namespace {
 
-constexpr std::string_view kReplacement = "\xEF\xBF\xBD";
+using Library = nlohmann::ordered_json;
 
-// The length of the UTF-8 sequence (RFC 3629) at the begin of `text`; 0 if there is none.
-std::size_t sequence_length(std::string_view text) {
-  const auto byte = [&](std::size_t i) { return i < text.size() ? static_cast<unsigned char>(text[i]) : 0u; };
-  const auto follows = [&](std::size_t i, unsigned low = 0x80, unsigned high = 0xBF) {
-    return byte(i) >= low && byte(i) <= high;
-  };
-  const unsigned first = byte(0);
-  if (first < 0x80) return 1;
-  if (first >= 0xC2 && first <= 0xDF) return follows(1) ? 2 : 0;
-  if (first >= 0xE0 && first <= 0xEF) {
-    const bool second = follows(1, first == 0xE0 ? 0xA0 : 0x80, first == 0xED ? 0x9F : 0xBF);  // no surrogates
-    return second && follows(2) ? 3 : 0;
+constexpr int kDeepest = 100;
+
+Library to_library(const Json& json) {
+  switch (json.kind()) {
+    case Json::Kind::kNull: return nullptr;
+    case Json::Kind::kBool: return json.as_bool();
+    case Json::Kind::kInteger: return json.as_integer();
+    case Json::Kind::kDouble: return json.as_double();
+    case Json::Kind::kString: return json.as_string();
+    case Json::Kind::kArray: {
+      Library list = Library::array();
+      for (const Json& item : json.items()) list.push_back(to_library(item));
+      return list;
+    }
+    case Json::Kind::kObject: break;
   }
-  if (first >= 0xF0 && first <= 0xF4) {
-    const bool second = follows(1, first == 0xF0 ? 0x90 : 0x80, first == 0xF4 ? 0x8F : 0xBF);
-    return second && follows(2) && follows(3) ? 4 : 0;
+  Library object = Library::object();
+  for (const Json::Member& member : json.members()) object[member.first] = to_library(member.second);
+  return object;
+}
+
+Json from_library(const Library& library) {
+  switch (library.type()) {
+    case Library::value_t::boolean: return library.get<bool>();
+    case Library::value_t::number_integer: return library.get<std::int64_t>();
+    case Library::value_t::number_unsigned: {
+      const auto value = library.get<std::uint64_t>();
+      if (value > static_cast<std::uint64_t>(std::numeric_limits<std::int64_t>::max())) {
+        return static_cast<double>(value);
+      }
+      return static_cast<std::int64_t>(value);
+    }
+    case Library::value_t::number_float: return library.get<double>();
+    case Library::value_t::string: return library.get<std::string>();
+    case Library::value_t::array: {
+      Json::Array list;
+      for (const Library& item : library) list.push_back(from_library(item));
+      return list;
+    }
+    case Library::value_t::object: {
+      Json::Object members;
+      for (const auto& [name, value] : library.items()) members.emplace_back(name, from_library(value));
+      return members;
+    }
+    default: return {};
   }
-  return 0;
 }
 
 }  // namespace
 
-void write_json_string(std::string_view text, std::string& into) {
-  into += '"';
-  while (!text.empty()) {
-    const std::size_t length = sequence_length(text);
-    const char c = text.front();
-    if (length == 0) {
-      into += kReplacement;
-    } else if (c == '"' || c == '\\') {
-      into += '\\';
-      into += c;
-    } else if (c == '\n') {
-      into += "\\n";
-    } else if (static_cast<unsigned char>(c) < 0x20) {
-      into += fmt::format("\\u{:04x}", static_cast<unsigned>(c));
-    } else {
-      into += text.substr(0, length);
-    }
-    text.remove_prefix(length == 0 ? 1 : length);
+Json Json::parse(std::string_view text) {
+  const auto bounded = [](int depth, Library::parse_event_t, Library&) {
+    if (depth > kDeepest)
+      throw Error(Code::kInvalidArgument, fmt::format("no JSON: it is nested more than {} deep", kDeepest));
+    return true;
+  };
+  try {
+    return from_library(Library::parse(text, bounded));
+  } catch (const Library::parse_error& error) {
+    throw Error(Code::kInvalidArgument,
+                fmt::format("no JSON at byte {} of {}: {}", error.byte, text.size(), error.what()));
+  } catch (const Library::exception& error) {
+    throw Error(Code::kInvalidArgument, fmt::format("no JSON: {}", error.what()));
   }
-  into += '"';
 }
 
-void append_utf8(std::uint32_t code, std::string& into) {
-  const auto tail = [&](int shift) { into += static_cast<char>(0x80 | ((code >> shift) & 0x3F)); };
-  if (code < 0x80) {
-    into += static_cast<char>(code);
-  } else if (code < 0x800) {
-    into += static_cast<char>(0xC0 | (code >> 6));
-    tail(0);
-  } else if (code < 0x10000) {
-    into += static_cast<char>(0xE0 | (code >> 12));
-    tail(6);
-    tail(0);
-  } else {
-    into += static_cast<char>(0xF0 | (code >> 18));
-    tail(12);
-    tail(6);
-    tail(0);
-  }
-}
+std::string Json::text() const { return to_library(*this).dump(-1, ' ', false, Library::error_handler_t::replace); }
 
 }  // namespace aiacc

@@ -11,11 +11,7 @@ base_sources += \
 	base/error_about.h \
 	base/hash.h \
 	base/intrusive_list.h \
-	base/json.cc \
 	base/json.h \
-	base/json_parse.cc \
-	base/json_text.cc \
-	base/json_text.h \
 	base/log.cc \
 	base/log.h \
 	base/log_levels.cc \
@@ -23,6 +19,9 @@ base_sources += \
 	base/mapping.h \
 	base/nearest.cc \
 	base/nearest.h \
+	base/precompiled.h \
+	base/printable.cc \
+	base/printable.h \
 	base/quantity.cc \
 	base/quantity.h \
 	base/time.h \
@@ -30,6 +29,10 @@ base_sources += \
 	base/view.h \
 	base/whole_file.cc \
 	base/whole_file.h
+
+# A library of its own: the test of the C ABI reads what aiacc_info gives with it, and nlohmann-json is compiled once.
+noinst_LTLIBRARIES += libaiacc_json.la
+libaiacc_json_la_SOURCES = base/json.cc base/json_text.cc
 
 base_sources += \
 	base/data/buffer.h \
@@ -47,12 +50,12 @@ base_sources += \
 
 # The reduction kernels: one library for each instruction set, with its own flags. Fused multiply-adds would round
 # differently from one to the next.
-kernel_flags = $(AM_CXXFLAGS) -ffp-contract=off
+kernel_flags = $(program_flags) -ffp-contract=off
 noinst_LTLIBRARIES += libaiacc_kernels_baseline.la
 libaiacc_kernels_baseline_la_SOURCES = base/data/kernels_baseline.cc base/data/kernels_body.h \
 	base/data/kernels_half.h base/data/kernels_stream.h
 libaiacc_kernels_baseline_la_CXXFLAGS = $(kernel_flags)
-libaiacc_base_la_LIBADD = libaiacc_kernels_baseline.la
+libaiacc_base_la_LIBADD = libaiacc_kernels_baseline.la libaiacc_json.la
 if X86_64
 noinst_LTLIBRARIES += libaiacc_kernels_avx2.la libaiacc_kernels_avx512.la
 libaiacc_kernels_avx2_la_SOURCES = base/data/kernels_avx2.cc
@@ -70,6 +73,8 @@ base_sources += \
 	base/io/bound_port.cc \
 	base/io/bound_port.h \
 	base/io/clock.h \
+	base/io/congestion.cc \
+	base/io/congestion.h \
 	base/io/descriptor_passing.cc \
 	base/io/descriptor_passing.h \
 	base/io/fd_stream.cc \
@@ -84,13 +89,11 @@ base_sources += \
 	base/io/net.cc \
 	base/io/net.h \
 	base/io/nobody_listens.h \
-	base/io/procfs.cc \
-	base/io/procfs.h \
 	base/io/process_role.cc \
 	base/io/process_role.h \
 	base/io/processes.h \
-	base/io/terminal.cc \
-	base/io/terminal.h \
+	base/io/procfs.cc \
+	base/io/procfs.h \
 	base/io/quiet_write.cc \
 	base/io/quiet_write.h \
 	base/io/real_clock.cc \
@@ -99,8 +102,6 @@ base_sources += \
 	base/io/real_host.h \
 	base/io/real_loop.cc \
 	base/io/real_loop.h \
-	base/io/congestion.cc \
-	base/io/congestion.h \
 	base/io/real_net.cc \
 	base/io/real_net.h \
 	base/io/real_processes.cc \
@@ -109,11 +110,15 @@ base_sources += \
 	base/io/real_signals.h \
 	base/io/resolve.cc \
 	base/io/resolve.h \
+	base/io/same_host.cc \
+	base/io/same_host.h \
 	base/io/signals.h \
 	base/io/silence_watch.cc \
 	base/io/silence_watch.h \
 	base/io/spawn.cc \
-	base/io/spawn.h
+	base/io/spawn.h \
+	base/io/terminal.cc \
+	base/io/terminal.h
 
 base_sources += \
 	base/task/completion_thread.cc \
@@ -124,33 +129,40 @@ base_sources += \
 	base/task/frame_pool.h \
 	base/task/lane.cc \
 	base/task/lane.h \
+	base/task/leave_deadline.h \
 	base/task/loop.h \
 	base/task/scope.cc \
 	base/task/scope.h \
 	base/task/stop.h \
 	base/task/task.cc \
 	base/task/task.h \
-	base/task/timer_queue.h
+	base/task/timer_queue.h \
+	base/task/turn_queue.h
 
 base_sources += \
 	base/third_party/fmt.cc
 
 base_sources += \
+	base/wire/acceptor.cc \
+	base/wire/acceptor.h \
 	base/wire/agent_messages.h \
+	base/wire/arrivals_text.cc \
+	base/wire/arrivals_text.h \
 	base/wire/channel.cc \
 	base/wire/channel.h \
 	base/wire/codec.cc \
 	base/wire/codec.h \
+	base/wire/control_messages.h \
 	base/wire/frame.cc \
 	base/wire/frame.h \
 	base/wire/handshake.cc \
 	base/wire/handshake.h \
-	base/wire/launch_messages.h \
-	base/wire/reception.cc \
-	base/wire/reception.h \
-	base/wire/rendezvous_messages.h \
 	base/wire/hidden.cc \
 	base/wire/hidden.h \
+	base/wire/launch_messages.h \
+	base/wire/record_seal.cc \
+	base/wire/record_seal.h \
+	base/wire/rendezvous_messages.h \
 	base/wire/sealed_stream.cc \
 	base/wire/sealed_stream.h \
 	base/wire/secret.cc \
@@ -186,13 +198,15 @@ pkglib_LTLIBRARIES += aiacc-topology.la
 aiacc_topology_la_SOURCES = base/topology/module.cc
 aiacc_topology_la_CPPFLAGS = $(AM_CPPFLAGS) $(HWLOC_CFLAGS)
 aiacc_topology_la_LIBADD = libaiacc_topology.la libaiacc_base.la
-aiacc_topology_la_LDFLAGS = $(AM_LDFLAGS) -module -avoid-version -no-undefined \
+# The run path is for a Python wheel, where libhwloc may lie beside libaiacc.
+aiacc_topology_la_LDFLAGS = $(AM_LDFLAGS) -Wl,-rpath,'$$ORIGIN/..' -module -avoid-version -no-undefined \
 	-Wl,--version-script=$(srcdir)/base/topology/module.map
 EXTRA_aiacc_topology_la_DEPENDENCIES = $(srcdir)/base/topology/module.map
 EXTRA_DIST += base/topology/module.map
 
 # base/sim is part of libaiacc_sim, not of libaiacc.
 sim_sources += \
+	base/sim/deferred_work.h \
 	base/sim/random.h \
 	base/sim/sim_compute.cc \
 	base/sim/sim_compute.h \
@@ -204,24 +218,26 @@ sim_sources += \
 	base/sim/sim_loop.h \
 	base/sim/sim_net.cc \
 	base/sim/sim_net.h \
+	base/sim/threaded_compute.cc \
+	base/sim/threaded_compute.h \
 	base/sim/world.cc \
 	base/sim/world.h
 
 base_tests += \
 	base/io/clock_conformance.h \
+	base/io/congestion_test.cc \
 	base/io/host_addresses_test.cc \
 	base/io/host_conformance.h \
 	base/io/net_conformance.h \
-	base/wire/documented_vectors.h \
 	base/io/real_clock_test.cc \
 	base/io/real_fixture.h \
 	base/io/real_host_test.cc \
 	base/io/real_loop_test.cc \
-	base/io/congestion_test.cc \
 	base/io/real_net_test.cc \
 	base/io/real_processes_test.cc \
+	base/io/resolve_test.cc \
 	base/io/silence_watch_test.cc \
-	base/io/resolve_test.cc
+	base/wire/documented_vectors.h
 
 base_tests += \
 	base/task/lane_test.cc \
@@ -233,29 +249,33 @@ base_tests += \
 	base/sim/sim_fixture.h \
 	base/sim/sim_host_test.cc \
 	base/sim/sim_net_test.cc \
+	base/sim/threaded_compute_test.cc \
 	base/sim/world_test.cc
 
 base_tests += \
 	base/json_test.cc \
 	base/nearest_test.cc \
+	base/printable_test.cc \
 	base/topology/topology_test.cc
 
 base_tests += \
 	base/data/compute_conformance.cc \
 	base/data/compute_conformance.h \
 	base/data/cpu_compute_test.cc \
-	base/data/scratch_pool_test.cc \
-	base/data/reference_reduce.h
+	base/data/reference_reduce.h \
+	base/data/scratch_pool_test.cc
 
 base_tests += \
+	base/wire/arrivals_text_test.cc \
 	base/wire/channel_test.cc \
 	base/wire/codec_test.cc \
-	base/wire/rendezvous_messages_test.cc \
+	base/wire/control_messages_test.cc \
 	base/wire/handshake_test.cc \
-	base/wire/launch_messages_test.cc \
-	base/wire/secret_file_test.cc \
 	base/wire/hidden_test.cc \
+	base/wire/launch_messages_test.cc \
+	base/wire/rendezvous_messages_test.cc \
 	base/wire/sealed_stream_test.cc \
+	base/wire/secret_file_test.cc \
 	base/wire/secure_channel_test.cc
 
 base_tests += \

@@ -1,5 +1,5 @@
-// The one unit that includes spdlog (header-only, so that nothing of Debian's shared library reaches the processes that
-// libaiacc is loaded into). Its registry and its global logger are not used: a logger here has one sink of ours.
+// The only unit that includes spdlog: header-only, so that processes that load libaiacc do not load Debian's shared
+// library. Its registry and its global logger are not used; a logger here has one sink of its own.
 #define SPDLOG_HEADER_ONLY
 #define SPDLOG_NO_TLS
 #ifndef SPDLOG_FMT_EXTERNAL
@@ -16,6 +16,7 @@
 #include <mutex>
 
 #include "base/io/quiet_write.h"
+#include "base/printable.h"
 
 namespace aiacc {
 namespace {
@@ -53,26 +54,12 @@ class OneWriteSink final : public spdlog::sinks::base_sink<std::mutex> {
   std::atomic<std::uint64_t> dropped_{0};
 };
 
-std::string printable(std::string_view text) {
-  std::string result;
-  result.reserve(text.size());
-  for (const char byte : text) {
-    const auto code = static_cast<unsigned char>(byte);
-    if (code < 0x20 || code == 0x7f) {
-      result += fmt::format("\\x{:02x}", code);
-    } else {
-      result += byte;
-    }
-  }
-  return result;
-}
-
 }  // namespace
 
 class Logger::Output {
  public:
   explicit Output(int descriptor) : sink(std::make_shared<OneWriteSink>(descriptor)), logger("aiacc", sink) {
-    logger.set_level(spdlog::level::trace);  // what is logged was decided by the part
+    logger.set_level(spdlog::level::trace);  // write() has checked the level of the part
     logger.set_pattern("%Y-%m-%dT%H:%M:%S.%f %v", spdlog::pattern_time_type::utc);
   }
   std::shared_ptr<OneWriteSink> sink;
@@ -90,7 +77,7 @@ void Logger::write(LogPart part, LogLevel level, std::string_view text) noexcept
     const spdlog::log_clock::time_point when(std::chrono::duration_cast<spdlog::log_clock::duration>(wall));
     const std::string line = fmt::format("aiacc {} [{}] {}: {}", name_of(level), who_, name_of(part), printable(text));
     output_->logger.log(when, spdlog::source_loc{}, spdlog_level(level), spdlog::string_view_t(line));
-  } catch (...) {  // no memory for a line: what it was about goes on
+  } catch (...) {  // no memory for a line: it is dropped
   }
 }
 

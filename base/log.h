@@ -1,10 +1,10 @@
-// Log messages: lines on standard error with a time, a level, who says it (rank and host) and which part of the library.
-// A Logger belongs to a context or a process of the launcher; there is none for everybody.
+// Log messages: lines on standard error with the time, level, source (rank and host) and part of the library.
+// A Logger belongs to a context or a process of the launcher; there is no global one.
 //
 //   AIACC_LOG(logger, kNet, kDebug, "connected to {} after {} ms", peer, elapsed_ms);
 //
-// costs a load and a branch when that part is not logged at that level; the arguments are not evaluated then. Not for the
-// fast path all the same (docs/architecture.md).
+// costs a load and a branch if that part is not logged at that level; the arguments are not evaluated then. It is still
+// not used on the path of a small call (docs/architecture.md).
 #pragma once
 
 #include <fmt/format.h>
@@ -21,21 +21,21 @@ namespace aiacc {
 
 class Logger {
  public:
-  // `who` stands in each line: "rank 3 on node-7". `clock` gives the wall time and outlives the logger. Lines go to
-  // `descriptor`, each in one write(2), so that those of several processes do not mix; it stays the caller's. A full pipe
-  // makes the writer wait, as any program's; if it is non-blocking or broken the line is dropped and counted.
+  // `who` is part of each line: "rank 3 on node-7". `clock` provides the wall time and must outlive the logger. Each
+  // line is one write(2) to `descriptor`, which the caller keeps, so lines of several processes do not mix. A full pipe
+  // blocks the writer, as in any program; if it is non-blocking or broken, the line is dropped and counted.
   Logger(const LogLevels& levels, std::string who, io::Clock& clock, int descriptor = 2);
   ~Logger();
   Logger(const Logger&) = delete;
   Logger& operator=(const Logger&) = delete;
 
   bool logs(LogPart part, LogLevel level) const noexcept { return level >= levels_.of(part); }
-  // Any thread. Control characters in `text` are written as \xNN: a peer's words cannot forge lines.
+  // Any thread. Unprintable bytes of `text` become \xNN (base/printable.h), so text from a peer cannot forge lines.
   void write(LogPart part, LogLevel level, std::string_view text) noexcept;
   std::uint64_t dropped() const noexcept;
 
  private:
-  class Output;  // spdlog's sink and logger, in the one unit that knows them
+  class Output;  // spdlog's sink and logger, defined in log.cc
   LogLevels levels_;
   std::string who_;
   io::Clock& clock_;

@@ -47,7 +47,7 @@ LogLevels LogLevels::parse(std::string_view text) {
 }
 
 std::string LogLevels::text() const {
-  // The most common level stands for all; the others are named.
+  // The most common level is written for all parts; parts with other levels are named.
   LogLevel common = levels_[0];
   const auto count = [this](LogLevel level) { return std::count(levels_.begin(), levels_.end(), level); };
   for (const LogLevel level : levels_) {

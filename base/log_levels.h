@@ -1,4 +1,4 @@
-// How much is logged about what: a level for each part of the library, as AIACC_LOG says it ("warn", "info,net=debug").
+// A log level for each part of the library, in the syntax of AIACC_LOG ("warn", "info,net=debug").
 #pragma once
 
 #include <array>
@@ -10,7 +10,7 @@ namespace aiacc {
 
 enum class LogLevel : std::uint8_t { kTrace, kDebug, kInfo, kWarn, kError, kOff };
 
-// The parts that are told apart.
+// The parts of the library that have a level of their own.
 enum class LogPart : std::uint8_t {
   kCore,        // context, configuration, lanes
   kNet,         // connections
@@ -28,7 +28,8 @@ class LogLevels {
  public:
   LogLevels() noexcept { levels_.fill(LogLevel::kWarn); }
   explicit LogLevels(LogLevel all) noexcept { levels_.fill(all); }
-  // Words are taken from left to right: a level for all parts, or PART=LEVEL. Throws kInvalidArgument with a sentence.
+  // Each word is a level for all parts, or PART=LEVEL; later words override earlier ones. Throws kInvalidArgument with
+  // a sentence.
   static LogLevels parse(std::string_view text);
 
   LogLevel of(LogPart part) const noexcept { return levels_[static_cast<std::size_t>(part)]; }

@@ -53,9 +53,13 @@ TEST_F(LogTest, WhatIsOffIsNeitherWrittenNorEvaluated) {
 TEST_F(LogTest, WordsOfOthersCannotForgeLines) {
   Logger log(LogLevels::parse("warn"), "x\ny", clock_, pipe_.second.get());
   AIACC_LOG(log, kCore, kError, "{}", "a\nb\x1b[31m");
+  AIACC_LOG(log, kCore, kError, "{}",
+            "c\xc2\x9b"
+            "31m\xff\u202ed");
   const std::string text = written();
   EXPECT_NE(text.find("[x\\x0ay] core: a\\x0ab\\x1b[31m\n"), std::string::npos) << text;
-  EXPECT_EQ(std::count(text.begin(), text.end(), '\n'), 1);
+  EXPECT_NE(text.find(R"(c\xc2\x9b31m\xff\xe2\x80\xaed)"), std::string::npos) << text;
+  EXPECT_EQ(std::count(text.begin(), text.end(), '\n'), 2);
 }
 
 TEST_F(LogTest, LinesOfThreadsDoNotMix) {

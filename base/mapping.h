@@ -1,4 +1,4 @@
-// Mapping: owner of a range of mapped pages.
+// Mapping: owns a range of mapped pages.
 #pragma once
 
 #include <sys/mman.h>
@@ -11,7 +11,7 @@ namespace aiacc {
 class Mapping {
  public:
   Mapping() = default;
-  // As mmap(2), anywhere. Empty, with errno set, if the kernel refuses: the caller knows what it was for.
+  // As mmap(2), at any address. Empty, with errno set, if the kernel refuses: the caller makes the message.
   static Mapping make(std::size_t bytes, int protection, int flags, int descriptor) noexcept {
     void* base = ::mmap(nullptr, bytes, protection, flags, descriptor, 0);
     return base == MAP_FAILED ? Mapping() : Mapping(static_cast<std::byte*>(base), bytes);
@@ -30,7 +30,7 @@ class Mapping {
   explicit operator bool() const noexcept { return base_ != nullptr; }
   std::byte* data() const noexcept { return base_; }
   std::size_t bytes() const noexcept { return bytes_; }
-  // Nobody's any more: its pages were moved away or are kept for ever.
+  // Gives up ownership, because the pages were moved or are never unmapped.
   std::byte* release() noexcept {
     bytes_ = 0;
     return std::exchange(base_, nullptr);

@@ -47,7 +47,7 @@ std::string_view nearest(std::string_view word, std::span<const std::string_view
   std::size_t least = static_cast<std::size_t>(-1);
   for (const std::string_view candidate : candidates) {
     const std::size_t edits = distance(word, candidate);
-    // A misspelling of one letter is nearer than any prefix.
+    // A name with one wrong letter is nearer than any prefix.
     const std::size_t score =
         one_begins_the_other(plain, without_dashes(candidate)) ? std::min<std::size_t>(edits, 2) : edits;
     if (score < least) {

@@ -1,4 +1,4 @@
-// The nearest known name to one that is not known, for error sentences.
+// The known name that is nearest to an unknown one, for error messages.
 #pragma once
 
 #include <span>
@@ -6,9 +6,9 @@
 
 namespace aiacc {
 
-// The candidate that a writer of `word` most likely meant: one that begins with `word` (or the other way round, from three
-// letters on, dashes aside), else the one at the least edit distance (insert, delete, replace, swap of neighbours). Of equals the first.
-// "" only if there are no candidates.
+// The candidate that a user who typed `word` most likely meant: one that begins with `word`, or is the beginning of
+// `word` (of three letters or more; dashes do not count), else the one with the least edit distance (insert, delete,
+// replace, swap of adjacent letters). The first of equals; "" only if there are no candidates.
 std::string_view nearest(std::string_view word, std::span<const std::string_view> candidates);
 
 }  // namespace aiacc

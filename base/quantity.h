@@ -1,4 +1,4 @@
-// Times and sizes as people write them: "30", "1.5m", "200ms"; "4096", "64K", "1.5GiB".
+// Times and sizes as users write them: "30", "1.5m", "200ms"; "4096", "64K", "1.5GiB".
 #pragma once
 
 #include <cstdint>
@@ -18,7 +18,7 @@ std::string text_of(Duration span);  // the largest unit in which it is whole: "
 std::optional<std::uint64_t> parse_bytes(std::string_view text);
 std::string text_of_bytes(std::uint64_t bytes);  // the largest unit in which it is whole: "64K", "4097"
 
-// A whole number and nothing else.
+// A whole number without other characters.
 std::optional<std::int64_t> parse_integer(std::string_view text);
 // yes, no, true, false, on, off, 1, 0.
 std::optional<bool> parse_flag(std::string_view text);

@@ -1,5 +1,5 @@
-// Points and spans of time. An Instant comes from one Clock (base/io/clock.h): real monotonic time or the simulator's.
-// Only base/ turns the two kinds into each other or into the system's; everything else computes with these types.
+// Instants and durations. An Instant comes from one Clock (base/io/clock.h): real monotonic time or the simulator's.
+// Only base/ converts between instants, durations and the system's types; all other code computes with these types.
 #pragma once
 
 #include <chrono>
@@ -14,7 +14,7 @@ using Instant = std::chrono::time_point<MonotonicTimeline, Duration>;
 
 inline constexpr Instant kNever = Instant::max();
 
-// `from + span`, saturated at kNever: a deadline far away must not wrap into the past.
+// `from + span`, saturated at kNever, so that a distant deadline does not overflow.
 constexpr Instant after(Instant from, Duration span) { return span >= kNever - from ? kNever : from + span; }
 
 constexpr double seconds(Duration span) { return std::chrono::duration<double>(span).count(); }

@@ -19,17 +19,17 @@ View::View(std::uint64_t job, std::uint64_t parent, std::uint64_t key, std::uint
   }
   id_ = hash.value();
   host_of_.resize(members_.size());
-  place_of_.resize(members_.size());
+  local_rank_of_.resize(members_.size());
   by_host_.reserve(members_.size());
   for (const auto& [number, ranks] : hosts) {
     const int host = static_cast<int>(begins_.size());
     const int here = static_cast<int>(ranks.size());
     begins_.push_back(static_cast<int>(by_host_.size()));
-    for (int place = 0; place < here; ++place) {
-      const int rank = ranks[static_cast<std::size_t>(place)];
+    for (int local_rank = 0; local_rank < here; ++local_rank) {
+      const int rank = ranks[static_cast<std::size_t>(local_rank)];
       by_host_.push_back(rank);
       host_of_[static_cast<std::size_t>(rank)] = host;
-      place_of_[static_cast<std::size_t>(rank)] = place;
+      local_rank_of_[static_cast<std::size_t>(rank)] = local_rank;
     }
     fewest_ = host == 0 ? here : std::min(fewest_, here);
     most_ = std::max(most_, here);

@@ -1,5 +1,5 @@
-// View: who takes part. Immutable and shared by all contexts of a process; what is O(world) exists once. A world is view 0
-// of its job; groups, shrink and grow make further views (design decision 7).
+// View: the members of a group. Immutable and shared by all contexts of a process, so data of O(world) size exists
+// once. A world is view 0 of its job; groups, shrink and grow make further views (design decision 7).
 #pragma once
 
 #include <cstdint>
@@ -9,18 +9,19 @@
 
 namespace aiacc {
 
-// A process that takes part in a job: its number never changes and is never used again for another process, except that a
+// A process that takes part in a job. Its id never changes and is never reused for another process, except that a
 // replacement has a higher incarnation.
 struct Member {
-  std::uint32_t id = 0;  // rank in the world at its birth
+  std::uint32_t id = 0;  // rank in the world at its start
   std::uint32_t incarnation = 0;
-  std::uint32_t host = 0;  // index of its host in the job: members with equal hosts may share memory (proved later)
+  std::uint32_t host = 0;  // index of its host in the job: members with equal hosts may share memory (verified later)
   bool operator==(const Member&) const = default;
 };
 
 class View {
  public:
-  // `parent` is the id of the view it was derived from (0 for a world), `key` tells apart views with the same members.
+  // `parent` is the id of the view that it was derived from (0 for a world); `key` distinguishes views with the same
+  // members.
   View(std::uint64_t job, std::uint64_t parent, std::uint64_t key, std::uint32_t epoch, std::vector<Member> members);
 
   // A 64-bit hash of job, parent, key and the ordered members; members verify the whole at first contact.
@@ -37,12 +38,12 @@ class View {
   std::span<const int> ranks_on_host_of(int rank) const noexcept;
   int hosts() const noexcept { return static_cast<int>(begins_.size()); }
 
-  // The hosts are counted 0 .. hosts() - 1 in the order of their numbers in the job.
+  // Hosts are numbered 0 .. hosts() - 1 in the order of their indices in the job.
   int host_of(int rank) const noexcept { return host_of_[static_cast<std::size_t>(rank)]; }
   std::span<const int> ranks_on_host(int host) const noexcept;  // ascending
-  // Which of its host's ranks this one is.
-  int place_of(int rank) const noexcept { return place_of_[static_cast<std::size_t>(rank)]; }
-  // The fewest ranks that a host has, and the most.
+  // The index of this rank among its host's ranks.
+  int local_rank_of(int rank) const noexcept { return local_rank_of_[static_cast<std::size_t>(rank)]; }
+  // The lowest number of ranks on a host, and the highest.
   int fewest_on_a_host() const noexcept { return fewest_; }
   int most_on_a_host() const noexcept { return most_; }
   // All ranks, host after host.
@@ -55,10 +56,10 @@ class View {
   int fewest_ = 0;
   int most_ = 0;
   std::vector<Member> members_;
-  std::vector<int> by_host_;   // ranks grouped by host, ascending within one
-  std::vector<int> begins_;    // where each host's begin there
-  std::vector<int> host_of_;   // of each rank
-  std::vector<int> place_of_;  // of each rank
+  std::vector<int> by_host_;        // ranks grouped by host, ascending within one
+  std::vector<int> begins_;         // where each host's ranks begin in by_host_
+  std::vector<int> host_of_;        // of each rank
+  std::vector<int> local_rank_of_;  // of each rank
 };
 
 using ViewPtr = std::shared_ptr<const View>;

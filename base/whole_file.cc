@@ -19,10 +19,10 @@
 namespace aiacc {
 namespace {
 
-// What a path leads to.
+// The file that a path refers to.
 struct Target {
   explicit Target(const std::string& path) : exists(stat(path.c_str(), &status) == 0) {
-    std::error_code none;  // where it cannot be resolved, making a file beside it says why
+    std::error_code none;  // if it cannot be resolved, creating the temporary file reports why
     const std::filesystem::path resolved = std::filesystem::weakly_canonical(path, none);
     name = none ? path : resolved.string();
   }
@@ -30,10 +30,10 @@ struct Target {
 
   struct stat status {};
   bool exists;
-  std::string name;  // without symbolic links: they are to stay
+  std::string name;  // without symbolic links, which are kept
 };
 
-// A new file in the folder of `target`. Hosts may share that folder, so that a process id would be no name of its own.
+// A temporary file in the folder of `target`. Hosts may share that folder, so a process id would not be a unique name.
 struct Beside {
   explicit Beside(const Target& target) {
     std::array<std::byte, 8> chance{};
@@ -65,7 +65,7 @@ int write_all(int descriptor, std::string_view text) noexcept {
   return 0;
 }
 
-// A file that may not be written is not replaced either, though its folder may allow that.
+// A file that may not be written is not replaced either, although its folder may permit it.
 int refusal(const Target& target, const std::string& path) noexcept {
   if (!target.exists) return 0;
   if (S_ISDIR(target.status.st_mode)) return EISDIR;
@@ -90,9 +90,9 @@ int write_whole_file(const std::string& path, std::string_view text) {
   }
   Beside beside(target);
   if (beside.error != 0) return beside.error;
-  if (target.exists) (void)fchmod(beside.file.get(), target.status.st_mode & 07777);  // some file systems know no modes
+  if (target.exists) (void)fchmod(beside.file.get(), target.status.st_mode & 07777);  // some file systems have no modes
   if (const int error = write_all(beside.file.get(), text); error != 0) return error;
-  if (::close(beside.file.release()) != 0) return errno;  // where a file system over a network says that it has no room
+  if (::close(beside.file.release()) != 0) return errno;  // a network file system may report only here that it is full
   beside.moved = std::rename(beside.name.c_str(), target.name.c_str()) == 0;
   return beside.moved ? 0 : errno;
 }

@@ -1,4 +1,4 @@
-// Files that others read: a reader finds the old text or the new one, never a part.
+// Atomic replacement of files: a reader sees the old text or the new one, never a part.
 #pragma once
 
 #include <string>
@@ -6,13 +6,13 @@
 
 namespace aiacc {
 
-// Whether write_whole_file() could write to `path` now: 0, or the errno that says why not. Changes nothing there, so that a
-// name that is no good is heard of before the work whose result goes into it.
+// Returns 0 if write_whole_file() could write to `path` now, otherwise the errno. It changes nothing; with it a program
+// reports a bad name before it does the work whose result goes into the file.
 int check_writable(const std::string& path);
 
-// Puts `text` where `path` leads: into a new file beside it, which then takes its name and has its mode. Whatever fails, the
-// old file stays as it was and nothing else remains. What is no regular file (a pipe, /dev/null) is written to.
-// 0, or the errno of what failed.
+// Writes `text` to a new file beside `path`'s target, with the target's mode, and renames it to the target. If a step
+// fails, the old file is unchanged and no temporary file remains. If the target is not a regular file (a pipe,
+// /dev/null), it is written to directly. Returns 0 or the errno of the failure.
 int write_whole_file(const std::string& path, std::string_view text);
 
 }  // namespace aiacc

@@ -76,7 +76,7 @@ TEST_F(WholeFile, WhatIsNoFileIsWrittenTo) {
   EXPECT_EQ(write_whole_file("/dev/full", "x"), ENOSPC);
 }
 
-// Writes beyond the limit on a file's size fail in the middle, as on a disk that is full.
+// With this limit on a file's size, writes fail in the middle, as on a full disk.
 class NoRoom {
  public:
   explicit NoRoom(rlim_t bytes) : handler_(std::signal(SIGXFSZ, SIG_IGN)) {
@@ -107,7 +107,7 @@ TEST_F(WholeFile, HalfOfOneNeverRemains) {
   EXPECT_EQ(files(), 1u);
 }
 
-// Root may write everything, and is somebody else meanwhile.
+// Root may write everything, so the test runs as another user meanwhile.
 class OrdinaryUser {
  public:
   explicit OrdinaryUser(const fs::path& folder) : root_(geteuid() == 0) {

@@ -40,6 +40,16 @@ def finish(command, limit):
         return None
 
 
+def on_this_host(launcher, ranks, prefix=None):
+    """How `launcher` (aiacc, openmpi, mpich) starts a program with so many ranks here; aiacc from the installed tree `prefix`."""
+    if launcher == "aiacc":
+        return [f"{prefix}/bin/aiaccrun", "-np", ranks]
+    if launcher == "openmpi":
+        as_root = ["--allow-run-as-root"] if os.geteuid() == 0 else []
+        return ["mpirun.openmpi", *as_root, "--oversubscribe", "-np", ranks]
+    return ["mpiexec.hydra", "-np", ranks]
+
+
 def over_hosts(launcher, hosts, count, each, prefix=None):
     """How `launcher` (aiacc, openmpi, mpich) starts a program with `each` ranks on `count` of `hosts` (namespace_hosts.Hosts),
     from the first of them; aiacc from the installed tree `prefix`."""

@@ -11,6 +11,7 @@ bench-launch: stage
 # below the C ABI is for those who tune the algorithms: `make bench_host_core', then --core shared.
 EXTRA_PROGRAMS += bench_host_core
 bench_host_core_SOURCES = bench/host/core.cc bench/host/measure.h
+bench_host_core_CXXFLAGS = $(program_flags)
 bench_host_core_LDADD = $(floors_up_to_collectives)
 EXTRA_DIST += bench/host/aiacc.cc bench/host/mpi.cc bench/host/run
 bench-host: stage
@@ -22,3 +23,28 @@ EXTRA_DIST += bench/hosts/gloo.py bench/hosts/run
 bench-hosts: stage
 	@$(srcdir)/bench/hosts/run $(stage)$(prefix) $(BENCH_FLAGS)
 .PHONY: bench-hosts
+
+# How long a fresh clone takes to build, and a change of it: `make bench-build [BENCH_FLAGS=--check]'.
+EXTRA_DIST += bench/build/run
+bench-build:
+	@$(srcdir)/bench/build/run $(BENCH_FLAGS)
+.PHONY: bench-build
+# Thousands of operations under way at once, all in time and with a rank that is late, on one host and on two, beside Open MPI and
+# MPICH: `make bench-outstanding [BENCH_FLAGS="--counts 64,4096 --late 1000"]'.
+EXTRA_DIST += bench/outstanding/aiacc.cc bench/outstanding/measure.h bench/outstanding/mpi.cc bench/outstanding/run
+bench-outstanding: stage
+	@$(srcdir)/bench/outstanding/run $(stage)$(prefix) $(BENCH_FLAGS)
+.PHONY: bench-outstanding
+# What authenticating messages between hosts costs a core, beside the plain path: `make bench-wire'. No network but loopback.
+EXTRA_PROGRAMS += bench_wire_integrity
+bench_wire_integrity_SOURCES = bench/wire/integrity.cc
+bench_wire_integrity_LDADD = $(SODIUM_LIBS)
+bench-wire: bench_wire_integrity
+	@./bench_wire_integrity
+.PHONY: bench-wire
+# An asynchronous allreduce beside computation of equal length, waiting and testing, beside Open MPI and MPICH:
+# `make bench-overlap [BENCH_FLAGS="--ranks 2 --sizes 8,65536"]'.
+EXTRA_DIST += bench/overlap/aiacc.cc bench/overlap/measure.h bench/overlap/mpi.cc bench/overlap/run
+bench-overlap: stage
+	@$(srcdir)/bench/overlap/run $(stage)$(prefix) $(BENCH_FLAGS)
+.PHONY: bench-overlap

@@ -7,6 +7,8 @@ bindings_sources += \
 	bindings/c/callbacks.h \
 	bindings/c/collectives.cc \
 	bindings/c/errors.cc \
+	bindings/c/gradient.cc \
+	bindings/c/gradient.h \
 	bindings/c/groups.cc \
 	bindings/c/guard.h \
 	bindings/c/info.cc \
@@ -34,9 +36,6 @@ bindings_tests += \
 	bindings/c/failures_test.cc \
 	bindings/c/registration_test.cc \
 	bindings/c/report_test.cc \
-	base/json.cc \
-	base/json_parse.cc \
-	base/json_text.cc \
 	base/error.cc \
 	base/third_party/fmt.cc \
 	bindings/c/large_test.cc \
@@ -53,6 +52,53 @@ bindings_tests += \
 	tests/surface_cases.h
 
 EXTRA_DIST += bindings/c/aiacc.map bindings/c/aiacc.pc.in
+
+# The Python package: pip installs it, from here or from an sdist; nothing of it is compiled.
+EXTRA_DIST += \
+	bindings/python/MANIFEST.in \
+	bindings/python/README.md \
+	bindings/python/aiacc/__init__.py \
+	bindings/python/aiacc/_abi.py \
+	bindings/python/aiacc/_library.py \
+	bindings/python/aiacc/_torch_autoload.py \
+	bindings/python/aiacc/_version.py \
+	bindings/python/aiacc/buffers.py \
+	bindings/python/aiacc/errors.py \
+	bindings/python/aiacc/gradients.py \
+	bindings/python/aiacc/groups.py \
+	bindings/python/aiacc/py.typed \
+	bindings/python/aiacc/requests.py \
+	bindings/python/aiacc/run.py \
+	bindings/python/aiacc/runtime.py \
+	bindings/python/aiacc/torch/__init__.py \
+	bindings/python/aiacc/torch/_channel.py \
+	bindings/python/aiacc/torch/_gradients.py \
+	bindings/python/aiacc/torch/_named.py \
+	bindings/python/aiacc/torch/_operations.py \
+	bindings/python/aiacc/torch/autograd.py \
+	bindings/python/aiacc/torch/basics.py \
+	bindings/python/aiacc/torch/compression.py \
+	bindings/python/aiacc/torch/elastic/__init__.py \
+	bindings/python/aiacc/torch/elastic/sampler.py \
+	bindings/python/aiacc/torch/exceptions.py \
+	bindings/python/aiacc/torch/functions.py \
+	bindings/python/aiacc/torch/handles.py \
+	bindings/python/aiacc/torch/mpi_ops.py \
+	bindings/python/aiacc/torch/optimizer.py \
+	bindings/python/aiacc/torch/process_group.py \
+	bindings/python/aiacc/torch/process_sets.py \
+	bindings/python/aiacc/torch/sync_batch_norm.py \
+	bindings/python/aiacc/torch/tensors.py \
+	bindings/python/aiacc/torch/work.py \
+	bindings/python/pyproject.toml \
+	bindings/python/setup.py \
+	bindings/python/torch-venv
+
+# PyTorch, for demo-torch and the tests.
+torch_venv = $(abs_builddir)/torch-venv
+torch-venv:
+	@$(srcdir)/bindings/python/torch-venv $(torch_venv)
+.PHONY: torch-venv
 
 # The pkg-config file, written where it is installed: `make install prefix=DIR' may name another place than configure did. Folders
 # below the prefix are told by it, so that `pkg-config --define-prefix' serves a tree that was moved.

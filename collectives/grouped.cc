@@ -8,12 +8,12 @@
 namespace aiacc {
 namespace {
 
-// Tensors [first, last) of so many bytes in all.
+// Tensors [first, last), of `bytes` bytes in total.
 struct Pack {
   std::size_t first;
   std::size_t last;
   std::size_t bytes;
-  std::uint64_t first_step;  // in tags
+  std::uint64_t first_step;  // the first step number in the tags of its messages
 };
 
 struct Grouped {
@@ -23,7 +23,7 @@ struct Grouped {
   std::vector<Pack> packs = {};
 };
 
-// More than any algorithm takes for so many bytes.
+// An upper bound of the steps of any algorithm for this number of bytes.
 std::uint64_t steps_of(std::size_t bytes, int ranks) {
   constexpr std::size_t kLeastPiece = 4 << 10;
   return 4 * static_cast<std::uint64_t>(ranks) * (bytes / kLeastPiece + 4);
@@ -69,20 +69,20 @@ Task<void> run_pack(Grouped& run, const Pack& pack, Buffer scratch, Stop& stop) 
   std::size_t at = 0;
   for (const Tensor& tensor : tensors) {
     const Buffer to = packed.slice(at, tensor.send.bytes);
-    if (to.bytes > 0) co_await compute.copy(to, tensor.send);
+    if (to.bytes > 0) co_await compute.copy(to, tensor.send, stop);
     at += to.bytes;
   }
   co_await reduce(run, pack, packed, packed, stop);
   at = 0;
   for (const Tensor& tensor : tensors) {
     const Buffer from = packed.slice(at, tensor.recv.bytes);
-    if (from.bytes > 0) co_await compute.copy(tensor.recv, from);
+    if (from.bytes > 0) co_await compute.copy(tensor.recv, from, stop);
     at += from.bytes;
   }
 }
 
-Task<void> lane(Grouped& run, std::size_t index, std::size_t lanes, Buffer scratch, Stop& stop) {
-  for (; index < run.packs.size(); index += lanes) co_await run_pack(run, run.packs[index], scratch, stop);
+Task<void> slot(Grouped& run, std::size_t index, std::size_t slots, Buffer scratch, Stop& stop) {
+  for (; index < run.packs.size(); index += slots) co_await run_pack(run, run.packs[index], scratch, stop);
 }
 
 }  // namespace
@@ -92,7 +92,7 @@ Task<void> grouped_allreduce(Operation& op, PackReducer& reducer, std::span<cons
   run.packs = packs_of(op);
   Scope scope(op.team.loop, op.stop);
   for (std::size_t index = 0; index < scratch.size(); ++index) {
-    scope.spawn(lane(run, index, scratch.size(), scratch[index], scope.stop()));
+    scope.spawn(slot(run, index, scratch.size(), scratch[index], scope.stop()));
   }
   co_await scope.join();
 }

@@ -1,8 +1,8 @@
-// Grouped allreduce: tensor after tensor, where small ones that follow each other are packed into one: copied side by side into
-// scratch memory, reduced there as one, and copied out. A tensor that fills a pack by itself is reduced where it is.
+// Grouped allreduce: reduces a list of tensors. Consecutive small tensors are packed: copied side by side into scratch
+// memory, reduced there as one, and copied out. A tensor that fills a pack by itself is reduced in its own memory.
 //
-// Packs are of kPackBytes, so that what was packed is still in the cache when it is reduced, and as many are under way as the
-// algorithm below can have. They are the same on every rank, since all lengths are part of the fingerprint.
+// A pack has kPackBytes, so that it is still in the cache when it is reduced; as many packs are in progress as the
+// algorithm below allows. Packs are the same on every rank, because all lengths are part of the fingerprint.
 #pragma once
 
 #include "collectives/operation.h"
@@ -10,7 +10,7 @@
 namespace aiacc {
 
 inline constexpr std::size_t kPackBytes = 1 << 20;
-// From here on a tensor is reduced where it is: copying it in and out would cost more than a meeting.
+// A tensor of this size or more is reduced in its own memory: copying it in and out would cost more than a barrier.
 inline constexpr std::size_t kAloneBytes = 256 << 10;
 
 // How packs are reduced.
@@ -22,7 +22,8 @@ class PackReducer {
   ~PackReducer() = default;
 };
 
-// `scratch` is one for each pack that may be under way at once, of kPackBytes each. `exchange` is the whole's, or null.
+// `scratch` has a buffer of kPackBytes for each pack that may be in progress at once. `exchange` is that of the whole
+// operation, or null.
 Task<void> grouped_allreduce(Operation& op, PackReducer& reducer, std::span<const Buffer> scratch, Exchange* exchange);
 
 }  // namespace aiacc

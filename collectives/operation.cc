@@ -1,4 +1,4 @@
-// What makes two calls the same call, and how a message names one.
+// When two calls match, and how a message describes a call.
 #include "collectives/operation.h"
 
 #include <fmt/format.h>
@@ -20,7 +20,7 @@ bool has_root(Collective kind) noexcept {
          kind == Collective::kScatter;
 }
 
-// Only the two ends of a block know its length.
+// Collectives in which only the two ends of a block know its length.
 bool agrees_pairwise(const Call& call) noexcept {
   return call.uneven &&
          (call.kind == Collective::kGather || call.kind == Collective::kScatter || call.kind == Collective::kAlltoall);
@@ -56,7 +56,8 @@ std::uint64_t layout_of(const Call& call) noexcept {
 }  // namespace
 
 std::uint64_t Call::fingerprint() const noexcept {
-  // A send and its recv are one call seen from two ends: the same kind, and no root, since each names the other.
+  // A send and its recv are the two ends of one call: they have the same kind and no root, because each names the
+  // other.
   const bool message = is_message(kind);
   const bool scales = reduction.prescale != 1.0 || reduction.postscale != 1.0;
   Hash64 hash;

@@ -1,8 +1,9 @@
-// Team: one group as one rank sees it, for as long as the group lives. Operation: one collective call on it.
-// Algorithms (one a file) are coroutines over an Operation; what they wait for gives up when its Stop is requested.
+// Team: one group as one rank sees it, for as long as the group lives. Operation: one collective call on it. Algorithms
+// (one a file) are coroutines over an Operation; their waits end when the Operation's Stop is requested.
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string>
 
@@ -10,10 +11,14 @@
 #include "base/data/reduction.h"
 #include "base/task/loop.h"
 #include "base/view.h"
+#include "transports/wire_id.h"
 
 namespace aiacc {
 
-class HostTeam;  // collectives/host/host_team.h: the members on this host, their memory and lines
+class IntraTeam;  // collectives/intra/intra_team.h: the members on this host, their memory and lines
+namespace hier {
+class LocalTeam;  // collectives/hier/local_team.h: the members on this host, of a group over several hosts
+}
 class Mailbox;   // transports/mailbox.h: matched messages to any member
 class Exchange;  // transports/exchange.h: one operation's part in the mailbox
 
@@ -22,8 +27,10 @@ struct Team {
   int rank = 0;
   Loop& loop;
   Compute& compute;
-  HostTeam* host = nullptr;    // null if this rank is alone on its host
+  // Members on this host other than this rank, if any: `host` if all members of the group are on it, otherwise `local`.
+  IntraTeam* host = nullptr;
   Mailbox* mailbox = nullptr;  // null if all members share this host
+  hier::LocalTeam* local = nullptr;
 
   int size() const noexcept { return view->size(); }
 };
@@ -64,7 +71,7 @@ struct Tensor {
   Buffer recv;  // may equal send
 };
 
-// What a call looks like from outside, without any pointer: it travels, so that others can name it.
+// A description of a call without pointers. It is sent to other members, so that they can name the call.
 struct CallSummary {
   Collective kind = Collective::kBarrier;
   bool uneven = false;
@@ -80,45 +87,45 @@ struct CallSummary {
   std::uint32_t tag = 0;
   std::uint32_t recv_tag = 0;
   std::uint32_t parts = 0;   // blocks or tensors
-  std::uint32_t layout = 0;  // a hash of their lengths
-  char op_name[16] = {};     // of a user-defined operator, cut
+  std::uint32_t layout = 0;  // hash of their lengths
+  char op_name[16] = {};     // of a user-defined operator, truncated
 
   std::string describe() const;  // "allreduce of 1024 fp32, sum"
 };
 
-// What members must agree on. Its hash travels in headers and control lines; a difference is kMismatch on all of them.
+// What members must agree on. Its hash is sent in headers and control lines; a difference is kMismatch on all members.
 //
-// Uneven calls (the ABI's functions that end in v) have a block for each rank, by rank; those of members on a host, as a
-// phase of a call over hosts has them, by place. What members agree on there: all lengths of allgather and reduce-scatter;
-// of gather, scatter and all-to-all only that they are uneven and of which type: lengths are compared where the bytes pass.
+// Uneven calls (the ABI's functions that end in v) have a block for each rank, indexed by rank; in a phase on one host,
+// indexed by local rank. For allgather and reduce-scatter members agree on all lengths; for gather, scatter and
+// all-to-all only on the call being uneven and on its type: the two ends of each block compare its length.
 struct Call {
   Collective kind = Collective::kBarrier;
   bool uneven = false;
   std::size_t count =
-      0;  // elements, as the ABI's function counts them; of an uneven or grouped call those of all its parts
+      0;  // elements, as the ABI's function counts them; in an uneven or grouped call the total of all parts
   Reduction reduction;    // reduction.type is the element type of every call
   int root = 0;           // of reduce, broadcast, gather and scatter; peer of send and recv, receiver of sendrecv
   std::uint32_t tag = 0;  // of send and recv
-  // The receiving half of sendrecv.
+  // For sendrecv: the receiving half.
   std::size_t recv_count = 0;
   int from = 0;
   std::uint32_t recv_tag = 0;
-  // Of an uneven call: of all-gather in op.recv, of reduce-scatter and all-to-all in op.send, at the root of gather in
-  // op.recv, at that of scatter in op.send.
+  // Blocks of an uneven call: in op.recv for all-gather and for gather at the root; in op.send for reduce-scatter,
+  // all-to-all and for scatter at the root.
   std::span<const Extent> blocks = {};
   std::span<const Extent> recv_blocks = {};  // of all-to-all in op.recv
   std::span<const Tensor> tensors = {};      // of a grouped allreduce
-  int* sender = nullptr;                     // of a recv from any: where its rank goes
+  int* sender = nullptr;                     // of a recv from any: receives the sender's rank
 
   std::size_t element_bytes() const noexcept { return reduction.element_bytes(); }
   std::size_t bytes() const noexcept { return count * element_bytes(); }
-  // The block of a rank or place: of an even call one after another with `count` elements each.
-  Extent block(int place) const noexcept {
-    const auto at = static_cast<std::size_t>(place);
+  // The block of a rank or local rank. In an even call blocks are consecutive, with `count` elements each.
+  Extent block(int position) const noexcept {
+    const auto at = static_cast<std::size_t>(position);
     return blocks.empty() ? Extent{at * count, count} : blocks[at];
   }
-  Extent recv_block(int place) const noexcept {
-    const auto at = static_cast<std::size_t>(place);
+  Extent recv_block(int position) const noexcept {
+    const auto at = static_cast<std::size_t>(position);
     return recv_blocks.empty() ? Extent{at * count, count} : recv_blocks[at];
   }
   std::uint64_t fingerprint() const noexcept;
@@ -126,18 +133,18 @@ struct Call {
   std::string describe() const { return summary().describe(); }
 };
 
-// What an operation knows that is a part of another one: a phase of it on one host, or between some ranks of several.
+// Describes an operation that is part of another one: a phase on one host, or between some ranks of several hosts.
 struct PartOf {
-  const Call& whole;  // what members compare, and what sentences name
+  const Call& whole;  // the call that members compare and that messages name
   int ranks;          // of the whole: what AVG divides by
-  // Of a part over messages: the whole's exchange, which ranks of the team take part, in the algorithm's order, and which
-  // of them this one is.
+  // The exchange of the whole operation, if it is over several hosts. For a part over messages also the participating
+  // ranks of the team in the algorithm's order, and this rank's position among them.
   Exchange* exchange = nullptr;
   std::span<const int> members = {};
-  int place = 0;
-  // Added to the steps in tags, so that parts of one operation that are under way at once never match each other's.
+  int position = 0;
+  // Added to the step in tags, so that concurrent parts of one operation never match each other's messages.
   std::uint64_t first_step = 0;
-  // Blocks for ranks of this host travel in another part.
+  // Another part transfers the blocks between ranks of this host.
   bool skips_host = false;
 };
 
@@ -149,11 +156,16 @@ struct Operation {
   Buffer send;  // empty where the call has none
   Buffer recv;  // may equal send
   const PartOf* part = nullptr;
-  bool urgent = false;  // its messages between hosts go before those of others
+  bool urgent = false;  // its messages between hosts go ahead of others
+  // of a point-to-point message between hosts, once it has begun: its identity at both ends
+  std::optional<WireId> message = {};
 
-  // What the caller called.
+  // The identity of the operation on other hosts.
+  WireId wire_id() const noexcept { return message ? *message : WireId(sequence); }
+
+  // The call that the user made.
   const Call& whole() const noexcept { return part == nullptr ? call : part->whole; }
-  // The inputs that a result is made of.
+  // The number of inputs that a result combines.
   int inputs() const noexcept { return part == nullptr ? team.size() : part->ranks; }
 };
 

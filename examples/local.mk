@@ -4,15 +4,20 @@ aiacc_digits_SOURCES = \
 	examples/digits/digits.cc \
 	examples/digits/network.cc \
 	examples/digits/network.h
+aiacc_digits_CXXFLAGS = $(program_flags)
 aiacc_digits_LDADD = libaiacc.la
 aiacc_digits_LDFLAGS = $(relocatable)
 dist_pkgdata_DATA = examples/digits/digits.txt
 EXTRA_DIST += examples/digits/README.md examples/digits/demo examples/digits/demo-hosts
 
 # The first job: a digit classifier, trained on 4 ranks, and the same on one.
-demo: stage
+demo: stage-demo
 	@$(srcdir)/examples/digits/demo $(stage)$(bindir) $(stage)$(pkgdatadir)/digits.txt
 # The same over three hosts, made as network namespaces.
-demo-hosts: stage
+demo-hosts: stage-demo
 	@$(srcdir)/examples/digits/demo-hosts $(stage)$(bindir) $(stage)$(pkgdatadir)/digits.txt $(srcdir)/tests/namespace_hosts.py
-.PHONY: demo demo-hosts
+# A CNN in PyTorch, in Horovod's style, on 4 ranks and on one. Makes its virtual environment itself.
+EXTRA_DIST += examples/pytorch/demo examples/pytorch/digits_horovod.py
+demo-torch: stage-demo torch-venv
+	@$(srcdir)/examples/pytorch/demo $(stage)$(bindir) $(torch_venv)/bin/python $(abs_srcdir)/bindings/python $(stage)$(pkgdatadir)/digits.txt
+.PHONY: demo demo-hosts demo-torch

@@ -7,6 +7,7 @@ pkginclude_HEADERS += \
 	include/aiacc/context.hpp \
 	include/aiacc/elements.hpp \
 	include/aiacc/error.hpp \
+	include/aiacc/gradient.h \
 	include/aiacc/group.hpp \
 	include/aiacc/memory.hpp \
 	include/aiacc/mesh.hpp \

@@ -20,13 +20,13 @@
 #include "base/io/real_net.h"
 #include "base/io/real_signals.h"
 #include "base/io/terminal.h"
-#include "launcher/head.h"
-#include "launcher/host_list.h"
-#include "launcher/placement.h"
-#include "launcher/plan.h"
-#include "launcher/program.h"
+#include "launcher/cli/host_list.h"
+#include "launcher/head/head.h"
+#include "launcher/plan/placement.h"
+#include "launcher/plan/plan.h"
+#include "launcher/plan/program.h"
+#include "launcher/plan/starter.h"
 #include "launcher/roles.h"
-#include "launcher/starter.h"
 
 namespace aiacc::launcher {
 
@@ -43,7 +43,7 @@ Surroundings look_around(const io::Host& host) {
   Surroundings here;
   here.host_name = host.name();
   std::error_code removed;
-  here.cwd = std::filesystem::current_path(removed).string();  // empty: it is not there any more
+  here.cwd = std::filesystem::current_path(removed).string();  // empty: the directory was removed
   here.environment = process_environment();
   here.terminal = ::isatty(STDOUT_FILENO) == 1;
   std::error_code none;
@@ -69,7 +69,7 @@ void read_host_file(Options& options) {
   options.hosts = {parse_host_file(file, text), Source::kFlag};
 }
 
-// Of all variables that concern the library, aiaccrun itself obeys these two.
+// aiaccrun itself uses only these two of the library's variables.
 Config own_config(const Surroundings& here) {
   std::vector<std::string> own;
   for (const std::string& entry : here.environment) {
@@ -137,6 +137,7 @@ Head::Settings settings_of(const Plan& plan, const Options& options, const Surro
   }
   settings.separate_hosts = options.separate_hosts.value;
   settings.tag_output = options.tag_output.value;
+  settings.quiet = options.quiet.value;
   settings.timeout = options.timeout.value;
   settings.kill_grace = options.kill_grace.value;
   settings.start_limit = config->init_timeout;
@@ -160,8 +161,8 @@ Head::Settings prepare(const Plan& plan, const Options& options, const Surroundi
   return settings_of(plan, options, here);
 }
 
-// Names of one machine are known when it was reached. That is rare, so it is reached again, with all others, under a plan that
-// knows; each turn leaves fewer names.
+// Several names of one machine are detected only after connecting. That is rare, so aiaccrun makes a new plan with what
+// it learned and connects to all hosts again; each attempt has fewer names, so the loop ends.
 Task<int> run_planned(const Options* options, Surroundings here, Outside outside, bool no_stdout, Stop* stop) {
   for (bool first = true;; first = false) {
     const Plan plan = make_plan(*options, here);
@@ -188,12 +189,12 @@ Task<int> run_planned(const Options* options, Surroundings here, Outside outside
 }
 
 int run_job(const Options& options, unsigned closed) {
-  io::raise_descriptor_limit();  // each host takes a handful
+  io::raise_descriptor_limit();  // each host needs several descriptors
   io::RealLoop loop;
   io::RealSignals signals(loop, {SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGUSR1, SIGUSR2, SIGWINCH, SIGTSTP, SIGCONT});
   io::RealHost host(loop);
   io::RealEntropy entropy;
-  host.adopt_orphans();  // if keeper and agent die at once, what they leave comes to us
+  host.adopt_orphans();  // if keeper and agent die at once, aiaccrun adopts and ends their descendants
   io::take_no_stop_for_reading();
   const auto in = io::adopt_inherited(loop, STDIN_FILENO, "standard input");
   const auto out = io::adopt_inherited(loop, STDOUT_FILENO, "standard output");
@@ -217,7 +218,9 @@ int dry_run(const Options& options) {
     const Placement placement = place_ranks(static_cast<int>(there.ranks.size()), plan.placement, topology, there.name);
     notices.insert(notices.end(), placement.notices.begin(), placement.notices.end());
   }
-  for (const Notice& notice : notices) print_line(stderr, message_line(notice.id, notice.sentence));
+  for (const Notice& notice : notices) {
+    if (!options.quiet.value || !is_remark(notice.id)) print_line(stderr, message_line(notice.id, notice.sentence));
+  }
   return print(describe_plan(plan, options, here, topology));
 }
 

@@ -1,4 +1,5 @@
-// aiaccrun from its arguments to its exit code: options, plan, keeper, head.
+// launcher: aiaccrun from its arguments to its exit code. Rooms below: cli, plan, head, agent, stdio, channel. Not
+// here: what a rank does after it has started (runtime).
 #pragma once
 
 namespace aiacc::launcher {

@@ -1,6 +1,6 @@
-// A whole launch in virtual time: aiaccrun's head on one machine, a keeper, an agent and ranks on three others, and between them
-// what ssh is. Whoever is killed or frozen, or cut off, and when: nothing outlives the job, and the bounds hold exactly, because
-// no time passes but what the code waits for.
+// A whole launch in virtual time: aiaccrun's head on one machine; keeper, agent and ranks on three others; a simulated
+// ssh between them. Whichever process is killed, frozen or disconnected, at whatever moment: nothing outlives the job,
+// and the time bounds hold exactly, because virtual time passes only while the code waits.
 #include <gtest/gtest.h>
 
 #include <fmt/format.h>
@@ -9,10 +9,10 @@
 #include <deque>
 
 #include "base/sim/sim_host.h"
-#include "launcher/agent.h"
-#include "launcher/head.h"
-#include "launcher/keeper.h"
-#include "launcher/options.h"
+#include "launcher/agent/agent.h"
+#include "launcher/agent/keeper.h"
+#include "launcher/cli/options.h"
+#include "launcher/head/head.h"
 
 namespace aiacc::launcher {
 namespace {
@@ -24,7 +24,8 @@ constexpr int kHosts = 3;
 constexpr int kRanksOfHost = 2;
 constexpr Duration kLease = 30s;
 constexpr Duration kBound = 5s;
-constexpr const char* kProgram = "/bin/sh";  // the agent looks whether it is there; what runs is the simulator's
+// Must exist because the agent checks; the simulator runs its own program instead.
+constexpr const char* kProgram = "/bin/sh";
 constexpr std::uint16_t kPort = 22;
 
 Task<void> pump(io::Stream* from, io::Stream* to, Stop* stop) {
@@ -38,7 +39,7 @@ Task<void> pump(io::Stream* from, io::Stream* to, Stop* stop) {
   to->shutdown_write();
 }
 
-// Both ways, until `back` has ended.
+// Copies in both directions until `far_out` ends.
 Task<void> join_streams(Loop* loop, io::Stream* in, io::Stream* far_in, io::Stream* far_out, io::Stream* out,
                         Stop* stop) {
   Scope scope(*loop, *stop);
@@ -75,7 +76,7 @@ class Platform final : public AgentPlatform {
   Topology topology_ = Topology::synthetic("core:4 pu:1");
 };
 
-// The machines, the job on them, and what is known when it is over.
+// The machines, the job on them, and its outcome.
 class Cluster {
  public:
   explicit Cluster(std::uint64_t seed) : world(seed) {
@@ -100,7 +101,7 @@ class Cluster {
     daemons[host].push_back(selves[static_cast<std::size_t>(host)]->host().spawn(spec));
   }
 
-  // Processes of the job on a host by what they are: "aiaccrun", "ssh", "keeper", "agent", "rank".
+  // The live processes of a role on a host: "aiaccrun", "ssh", "keeper", "agent", "rank".
   std::vector<io::ProcessId> living(int host, const std::string& role) const {
     std::vector<io::ProcessId> found;
     const auto all = born.find({host, role});
@@ -110,7 +111,7 @@ class Cluster {
     }
     return found;
   }
-  // "agent on h2", … of all that lives, but for the exceptions.
+  // "agent on h2", … for every live process on other hosts than `but_hosts`.
   std::vector<std::string> left(const std::vector<int>& but_hosts = {}) const {
     std::vector<std::string> found;
     for (const auto& [where, processes] : born) {
@@ -129,11 +130,11 @@ class Cluster {
   sim::SimNetwork network{world};
   std::map<std::pair<int, std::string>, std::vector<io::ProcessId>> born;
   std::optional<int> exit_code;
-  std::vector<std::vector<int>> same_machines;  // that aiaccrun's head found
-  bool alike = false;                           // every machine gives the same account of itself
+  std::vector<std::vector<int>> same_machines;  // as aiaccrun's head detected them
+  bool alike = false;                           // every machine describes itself in the same way
   int twice = -1;                               // this host's name leads to the machine of the one before
   int fails = -1;                               // the rank that exits with 7 after a second
-  int lies = -1;                                // the host whose agent says `lie` after a second
+  int lies = -1;                                // the host whose agent sends `lie` after a second
   wire::Bytes lie;
 
  private:
@@ -148,11 +149,11 @@ class Cluster {
   static Task<void> say_lie(Cluster* cluster, SimSelf* self, io::Stream* to, Stop* stop);
   static Task<int> rank(Cluster* cluster, int host, SimSelf* self);
 
-  // The agent has its keeper's streams, as a child has its parent's descriptors.
+  // The agent inherits its keeper's streams, as a child inherits descriptors.
   struct Control {
     std::unique_ptr<io::Stream> in, out;
   };
-  std::map<int, std::deque<Control>> controls;  // by host, from the keeper's birth to the agent's
+  std::map<int, std::deque<Control>> controls;  // by host, from the keeper's start to the agent's
   std::vector<std::unique_ptr<sim::SimMachine>> machines;
   std::vector<std::unique_ptr<sim::SimLoop>> logins;
   std::vector<SimSelf*> selves;
@@ -162,7 +163,7 @@ class Cluster {
 void Cluster::install(int host) {
   sim::SimMachine& machine = *machines.back();
   const auto enrolled = [this, host](const std::string& role, auto body) {
-    return [this, host, role, body](SimSelf& self) -> Task<int> {  // no coroutine itself
+    return [this, host, role, body](SimSelf& self) -> Task<int> {  // not a coroutine itself
       born[{host, role}].push_back(self.process());
       return body(self);
     };
@@ -260,7 +261,7 @@ Task<void> Cluster::serve(SimSelf* self, std::unique_ptr<io::Stream> stream, Sto
 }
 
 Task<int> Cluster::keeper(Cluster* cluster, int host, SimSelf* self) {
-  // Nobody's that can die, until the agent runs: in truth it has them from its fork on.
+  // Until the agent runs, the streams belong to a process that cannot die: a real agent has them from its fork on.
   for (io::Stream* stream : {self->in.get(), self->out.get()}) {
     cluster->network.hand_over(*stream, {*cluster->logins[static_cast<std::size_t>(host)], host, {1000, 0}});
   }
@@ -291,13 +292,13 @@ Task<int> Cluster::agent(Cluster* cluster, int host, SimSelf* self) {
   co_return 0;
 }
 
-// Between two messages of the agent: there are none for long.
+// Written between two messages of the agent, which sends none for a long time after its start.
 Task<void> Cluster::say_lie(Cluster* cluster, SimSelf* self, io::Stream* to, Stop* stop) {
   co_await sleep_for(self->loop(), 1s, *stop);
   co_await io::write_all(*to, cluster->lie, *stop);
 }
 
-// Every other one shrugs off SIGTERM, and each has a child that left its session.
+// Every other rank ignores SIGTERM, and each rank has a child in a session of its own.
 Task<int> Cluster::rank(Cluster* cluster, int, SimSelf* self) {
   const int number = std::stoi(self->env("AIACC_RANK"));
   if (number % 2 == 1) self->ignore(SIGTERM);
@@ -314,9 +315,9 @@ Task<int> Cluster::rank(Cluster* cluster, int, SimSelf* self) {
   co_return code;
 }
 
-// --- what is tried --------------------------------------------------------------------------------------------------------
+// --- the tests -------------------------------------------------------------------------------------------------------
 
-// Where processes of that kind run: one host of those that may be struck.
+// A random host on which processes of that role run.
 int place_of(const std::string& role, sim::Random& random) {
   return role == "aiaccrun" || role == "ssh" ? 0 : 1 + static_cast<int>(random.below(kHosts));
 }
@@ -395,7 +396,7 @@ TEST_P(Launch, NothingOutlivesWhoIsKilledAtAnyMoment) {
     cluster.world.run_until(after(cluster.world.now(), Duration(random.below(starting ? 15'000'000 : 3'000'000'000))));
     const int host = place_of(GetParam(), random);
     const std::vector<io::ProcessId> victims = cluster.living(host, GetParam());
-    if (victims.empty()) continue;  // not there yet
+    if (victims.empty()) continue;  // no such process yet
     ++struck;
     cluster.signal(host, victims[random.below(victims.size())], SIGKILL);
     const Instant when = cluster.world.now();
@@ -475,7 +476,7 @@ TEST(LaunchInVirtualTime, AJobThatItsUserStoppedIsNotSilent) {
   EXPECT_EQ(cluster.exit_code, std::optional(128 + SIGINT));
 }
 
-// Ranks 2 and 3 are of the host that speaks, the second.
+// The lie comes from the second host, whose ranks are 2 and 3.
 TEST(LaunchInVirtualTime, AnAgentThatSpeaksOfOthersRanksIsLost) {
   const auto run = [](const auto& lie) {
     Cluster cluster(5);
@@ -490,7 +491,9 @@ TEST(LaunchInVirtualTime, AnAgentThatSpeaksOfOthersRanksIsLost) {
     output.rank = rank;
     EXPECT_EQ(run(wire::LoseRank{rank, "it is dead"}), std::optional(kExitLauncher)) << rank;
     EXPECT_EQ(run(output), std::optional(kExitLauncher)) << rank;
-    EXPECT_EQ(run(wire::RankChanged{rank}), std::optional(kExitLauncher)) << rank;
+    wire::RankChanged changed;
+    changed.rank = rank;
+    EXPECT_EQ(run(changed), std::optional(kExitLauncher)) << rank;
   }
   EXPECT_EQ(run(wire::InputCredit{100}), std::optional(kExitLauncher)) << "rank 0 reads the input";
   EXPECT_EQ(run(wire::InputClosed{}), std::optional(kExitLauncher));

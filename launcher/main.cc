@@ -1,4 +1,4 @@
-// aiaccrun, or one of the roles that it starts from the same file.
+// aiaccrun, or one of the roles (keeper, agent) that it starts from the same file.
 #include "launcher/launch.h"
 #include "launcher/roles.h"
 

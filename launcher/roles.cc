@@ -20,17 +20,17 @@
 #include "base/io/real_host.h"
 #include "base/io/real_loop.h"
 #include "base/io/real_net.h"
-#include "launcher/agent.h"
-#include "launcher/keeper.h"
-#include "launcher/marker.h"
-#include "launcher/segment.h"
+#include "launcher/agent/agent.h"
+#include "launcher/agent/keeper.h"
+#include "launcher/agent/segment.h"
+#include "launcher/channel/marker.h"
 
 namespace aiacc::launcher {
 
 namespace {
 
 constexpr const char* kOwnFile = "/proc/self/exe";
-constexpr int kChannel = 3;  // where a SpawnSpec's channel is found
+constexpr int kChannel = 3;  // the descriptor of a SpawnSpec's channel in the child
 
 std::string_view base_name(std::string_view path) { return path.substr(path.rfind('/') + 1); }
 
@@ -67,7 +67,7 @@ io::SpawnSpec agent_spec() {
   spec.in = io::SpawnSpec::Stdio::kInherit;
   spec.out = io::SpawnSpec::Stdio::kInherit;
   spec.group = io::SpawnSpec::Group::kNewSession;
-  spec.die_with_parent = false;  // it must outlive the keeper to end what the keeper cannot any more
+  spec.die_with_parent = false;  // it must outlive a keeper that dies, to end the ranks in its place
   spec.channel = true;
   spec.env = process_environment();
   return spec;
@@ -84,13 +84,14 @@ wire::Greeting read_greeting() {
   }
 }
 
-// From now on the agent alone holds the control channel: its end is the agent's.
+// From now on only the agent has the control channel, so aiaccrun sees its end when the agent dies.
 void let_go_of_control() {
   io::close_standard_descriptor(0);
   io::close_standard_descriptor(1);
 }
 
-// What keeps a keeper from its work, told to aiaccrun where its agent would speak. Nothing else runs here, so it may block.
+// Tells aiaccrun why the keeper cannot work, in place of the agent's first message. Nothing else runs here, so it may
+// block.
 int report_failure(int exit_code, MessageId id, const std::string& sentence) {
   wire::NotStarted message;
   message.exit_code = exit_code;
@@ -102,7 +103,7 @@ int report_failure(int exit_code, MessageId id, const std::string& sentence) {
     (void)!::write(1, answer.data(), answer.size());
     (void)!::write(1, frame.data(), frame.size());
   } catch (const Error&) {
-    // Whoever began this is gone.
+    // aiaccrun is gone: nobody to tell.
   }
   return exit_code;
 }
@@ -181,7 +182,8 @@ io::SpawnSpec starter_spec(std::vector<std::string> command) {
   spec.in = io::SpawnSpec::Stdio::kPipe;
   spec.out = io::SpawnSpec::Stdio::kPipe;
   spec.err = io::SpawnSpec::Stdio::kPipe;
-  spec.group = io::SpawnSpec::Group::kNewSession;  // out of reach of the terminal: of its Ctrl-C, and for questions
+  // Ctrl-C must not reach it, and it must not ask questions on the terminal.
+  spec.group = io::SpawnSpec::Group::kNewSession;
   spec.env = process_environment();
   return spec;
 }

@@ -1,28 +1,36 @@
 #include "runtime/context.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <utility>
 
+#include "base/error_about.h"
+
 namespace aiacc {
 
-Context::Context(Lane& lane, Compute& compute, Birth birth, const RuntimeConfig& config,
+Context::Context(Lane& lane, Compute& compute, BootstrapResult bootstrapped, const RuntimeConfig& config,
                  ProgressWatch::Reporter& reporter)
     : lane_(lane),
       compute_(compute),
       config_(config),
-      job_name_(std::move(birth.job_name)),
-      host_name_(std::move(birth.host_name)),
-      world_view_(std::move(birth.world)),
-      rank_(birth.rank),
-      host_(std::move(birth.host)),
-      port_(std::move(birth.port)),
-      mailbox_(port_ == nullptr ? nullptr : std::make_unique<Mailbox>(lane.loop(), *port_, world_view_, rank_)),
+      job_name_(std::move(bootstrapped.job_name)),
+      host_name_(std::move(bootstrapped.host_name)),
+      world_view_(std::move(bootstrapped.world)),
+      rank_(bootstrapped.rank),
+      host_(std::move(bootstrapped.host)),
+      port_(std::move(bootstrapped.port)),
+      services_(lane.loop(), world_view_, rank_, port_.get(), host_.get(), *this),
+      messenger_(port_ == nullptr
+                     ? nullptr
+                     : std::make_unique<Messenger>(lane.loop(), *port_, world_view_, rank_, &services_.receiver())),
       reporter_(reporter),
       watch_(lane.loop(), config.late_after, reporter),
+      paths_(lane.loop(), rank_, config.path_timeout, *this),
       idle_(lane.loop()),
       world_(std::make_unique<Group>(*this, world_view_, rank_, "the world", config.timeout)),
       groups_(*this) {
-  if (mailbox_ != nullptr) mailbox_->set_observer(this);
+  if (messenger_ != nullptr) messenger_->set_observer(this);
 }
 
 Context::~Context() = default;
@@ -36,18 +44,31 @@ Task<void> Context::become_idle(Stop& stop) {
   }
 }
 
-Task<void> Context::close(Stop& stop) {
+Task<void> Context::close(LeaveDeadline& deadline, Stop& stop) {
   if (host_ != nullptr) host_->say_leaving();
   co_await become_idle(stop);
+  co_await services_.close();
   co_await groups_.close();
   co_await world_->close();
-  if (mailbox_ != nullptr) co_await mailbox_->leave(stop);
+  if (messenger_ != nullptr) co_await messenger_->leave(deadline, stop);
 }
 
 int Context::domain_rank_of(const Member& member) const noexcept {
   const auto local = world_view_->ranks_on_host_of(rank_);
   const int rank = world_view_->rank_of(member);
   return static_cast<int>(std::find(local.begin(), local.end(), rank) - local.begin());
+}
+
+void Context::services_active(bool active) {
+  if (!active) return serving_.back().end();
+  serving_.remove_if([](const Serving& before) { return before.done(); });
+  serving_.emplace_back();
+  try {
+    lane_.start(serving_.back());
+  } catch (...) {
+    serving_.pop_back();
+    throw;
+  }
 }
 
 void Context::group_aborted(std::uint64_t group, const std::exception_ptr& error) noexcept {
@@ -59,8 +80,8 @@ Receiving Context::receiving(std::uint64_t group) noexcept {
   return asked == nullptr ? Receiving{} : asked->receiving();
 }
 
-void Context::receiving_told(std::uint64_t group, int rank, const Receiving& said) noexcept {
-  if (Group* asking = find_group(group); asking != nullptr) asking->receiving_told(rank, said);
+void Context::receiving_reported(std::uint64_t group, int rank, const Receiving& said) noexcept {
+  if (Group* asking = find_group(group); asking != nullptr) asking->receiving_reported(rank, said);
 }
 
 Group* Context::find_group(std::uint64_t id) noexcept {
@@ -70,12 +91,29 @@ Group* Context::find_group(std::uint64_t id) noexcept {
 void Context::tell_losses_to(Bootstrap& bootstrap) noexcept {
   bootstrap_ = &bootstrap;
   if (lost_rank_ != kNoPeer) bootstrap_->lost_peer(lost_rank_);
+  if (!lost_path_.empty()) bootstrap_->lost_path(lost_path_);
 }
 
 void Context::lost_peer(const Member& member) noexcept {
   if (lost_rank_ != kNoPeer) return;
   lost_rank_ = world_view_->rank_of(member);
   if (bootstrap_ != nullptr && lost_rank_ != kNoPeer) bootstrap_->lost_peer(lost_rank_);
+}
+
+void Context::lost_path(const std::string& sentence) noexcept {
+  if (!lost_path_.empty()) return;
+  try {
+    lost_path_ = sentence;
+  } catch (const std::bad_alloc&) {
+    return;
+  }
+  if (bootstrap_ != nullptr) bootstrap_->lost_path(lost_path_);
+}
+
+void Context::path_lost(int rank, const std::string& sentence) {
+  for (const std::uint64_t id : messenger_->mailbox().groups_waiting_for(rank)) {
+    if (Group* group = find_group(id); group != nullptr) group->path_lost(world_view_->member(rank), sentence);
+  }
 }
 
 std::string Context::obstacle(const Member& member) const {
@@ -94,6 +132,7 @@ void Context::on_rank_lost(int rank, std::exception_ptr error) noexcept {
   if (host_ != nullptr && lost.host == world_view_->member(rank_).host) host_->mark_dead(domain_rank_of(lost));
   world_->member_lost(lost, error);
   groups_.rank_lost(lost, error);
+  if (rank != rank_ && lost.host == world_view_->member(rank_).host) services_.peer_lost(rank, error);
   if (port_ != nullptr && rank != rank_) port_->lose(rank, std::move(error));
 }
 

@@ -36,6 +36,34 @@ TEST_P(SimContexts, ManyOperationsInFlight) {
   }
 }
 
+// A device that is lost: its rank's operation ends with its sentence, and the group of all with it, once nobody touches
+// their buffers any more.
+TEST(SimContextsCompute, AFailureOfAComputeEndsTheGroupWithItsSentence) {
+  using Placement = std::vector<std::uint32_t>;
+  for (const Placement& hosts : {Placement{0, 0}, Placement{0, 1}, Placement{0, 0, 1, 1}}) {
+    for (const std::size_t count : {2000, 400'000}) {
+      sim::SimJob job(hosts);
+      job[1].compute.fail_after(0, std::make_exception_ptr(Error(Code::kSystem, "device 3 has fallen off the bus")));
+      for (auto& rank : job.ranks) rank->sum(count);
+      job.finish();
+      EXPECT_EQ(error_of(*job[1].operations[0]).code(), Code::kSystem);
+      for (auto& rank : job.ranks) {  // whoever had all that it needed hears of it with the next call
+        if (!rank->operations[0]->error()) rank->sum(count);
+      }
+      job.finish();
+      EXPECT_LE(job.elapsed(), seconds(1)) << "nobody waits for a deadline";
+      for (auto& rank : job.ranks) {
+        const Error error = error_of(*rank->operations.back());
+        EXPECT_EQ(error.code(), Code::kSystem) << error.message();
+        EXPECT_NE(error.message().find("device 3 has fallen off the bus"), std::string::npos) << error.message();
+      }
+      job[1].sum(10);
+      job.finish();
+      EXPECT_EQ(error_of(*job[1].operations[1]).code(), Code::kAborted);
+    }
+  }
+}
+
 TEST_P(SimContexts, AMissingRankIsReportedAfter60SecondsAndFailsTheGroupAfter1800) {
   SimHost host(GetParam());
   const int missing = GetParam() - 1;

@@ -1,10 +1,10 @@
 // Handles: 64-bit {kind, generation, index} names for objects that live in a table of the process. A stale, foreign or
-// invented handle is found out and never followed.
+// invalid handle is detected and never dereferenced.
 //
-// A lookup takes no lock: it counts itself into the slot (a pin), then looks whether the slot still bears this handle.
-// Removal takes the handle out of the slot first; whoever lets go of the slot last, remover or user, disposes of the object
-// and only then is the slot used again, with the next generation. So a pinned object cannot go away under its user, and a
-// thread that calls with a handle that another thread is destroying gets the object or an error.
+// A lookup takes no lock: it increments the slot's user count (a pin), then checks that the slot still has this handle.
+// Removal clears the handle in the slot first; the last one to release the slot, remover or user, disposes of the
+// object, and only then is the slot reused, with the next generation. So a pinned object cannot be destroyed under its
+// user, and a thread that calls with a handle that another thread is destroying gets the object or an error.
 #pragma once
 
 #include <algorithm>
@@ -25,7 +25,8 @@ enum class HandleKind : std::uint8_t {
   kGroup = 0xC2,
   kRequest = 0xC3,
   kMesh = 0xC4,
-  kRegistration = 0xC5
+  kRegistration = 0xC5,
+  kGradient = 0xC6
 };
 
 // Layout: kind in the top 8 bits, then 32 bits of generation, then 24 bits of index.
@@ -50,7 +51,7 @@ class HandleTable {
     for (auto& chunk : chunks_) delete[] chunk.load(std::memory_order_relaxed);
   }
 
-  // A use of an object: it does not go away while the pin lives.
+  // A reference to an object, which is not disposed of while the pin lives.
   class Pin {
    public:
     Pin() = default;
@@ -62,7 +63,7 @@ class HandleTable {
     explicit operator bool() const noexcept { return slot_ != nullptr; }
     T* operator->() const noexcept { return slot_->object.get(); }
     T& operator*() const noexcept { return *slot_->object; }
-    // Takes the object out of the table: no later lookup finds it. True for exactly one of all who try.
+    // Takes the object out of the table: no later lookup finds it. True for exactly one of several callers.
     bool remove() noexcept { return slot_ != nullptr && table_->remove(*slot_); }
 
    private:
@@ -84,8 +85,8 @@ class HandleTable {
     slot.handle.store(handle, std::memory_order_seq_cst);  // pairs with find(): the object is there
     return handle;
   }
-  // The object gets the handle kFixed, which is no {kind, generation, index} and has a slot of its own: the default context
-  // and its world. False, and the object stays the caller's, if it is in use.
+  // The object gets the handle kFixed, which is no {kind, generation, index} and has a slot of its own: the default
+  // context and its world. False if that handle is in use; the object then stays the caller's.
   static constexpr std::uint64_t kFixed = 1;
   bool insert_fixed(std::unique_ptr<T>& object) {
     std::lock_guard lock(mutex_);
@@ -103,7 +104,8 @@ class HandleTable {
     if (index_of(handle) >= kChunks * kChunkSlots) return {};
     Slot* slot = at(index_of(handle));
     if (slot == nullptr || handle == 0) return {};
-    // Dekker with remove(): it takes the handle away and then looks for users; here it is the other way round.
+    // Dekker with remove(): that clears the handle and then reads the users; this adds a user and then reads the
+    // handle.
     slot->users.fetch_add(1, std::memory_order_seq_cst);
     if (slot->handle.load(std::memory_order_seq_cst) != handle) [[unlikely]] {
       unpin(*slot);

@@ -1,4 +1,4 @@
-// A task run on a lane by a thread that waits for it: how a context comes up and leaves.
+// Runs a task on a lane while the calling thread waits: how a context starts and leaves.
 #pragma once
 
 #include <exception>
@@ -15,7 +15,7 @@ class LaneTask final : public Work, private Root::Owner {
  public:
   using Make = std::function<Task<void>(Stop& stop)>;
 
-  // Runs what `make` makes; throws its error, or kTimeout with `sentence` after `timeout`.
+  // Runs the task that `make` returns; throws its error, or kTimeout with `sentence` after `timeout`.
   static void run(Lane& lane, Duration timeout, std::string sentence, Make make) {
     LaneTask task(lane, timeout, std::move(sentence), std::move(make));
     lane.run(task);

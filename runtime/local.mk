@@ -1,39 +1,45 @@
 # runtime: the Context of one rank, bootstrap providers, groups.
 runtime_sources += \
-	runtime/alone.cc \
-	runtime/alone.h \
-	runtime/attendance.cc \
-	runtime/attendance.h \
-	runtime/birth.cc \
-	runtime/birth.h \
-	runtime/bootstrap.h \
-	runtime/bootstrap_agent.cc \
-	runtime/bootstrap_agent.h \
-	runtime/bootstrap_choice.cc \
-	runtime/bootstrap_choice.h \
-	runtime/bootstrap_list.cc \
-	runtime/bootstrap_list.h \
-	runtime/bootstrap_local.cc \
-	runtime/bootstrap_local.h \
-	runtime/bootstrap_rendezvous.cc \
-	runtime/bootstrap_rendezvous.h \
-	runtime/bootstrap_singleton.cc \
-	runtime/bootstrap_singleton.h \
+	runtime/bootstrap/bootstrap.h \
+	runtime/bootstrap/bootstrap_agent.cc \
+	runtime/bootstrap/bootstrap_agent.h \
+	runtime/bootstrap/bootstrap_choice.cc \
+	runtime/bootstrap/bootstrap_choice.h \
+	runtime/bootstrap/bootstrap_local.cc \
+	runtime/bootstrap/bootstrap_local.h \
+	runtime/bootstrap/bootstrap_rendezvous.cc \
+	runtime/bootstrap/bootstrap_rendezvous.h \
+	runtime/bootstrap/bootstrap_singleton.cc \
+	runtime/bootstrap/bootstrap_singleton.h \
+	runtime/bootstrap/data_port.cc \
+	runtime/bootstrap/data_port.h \
+	runtime/bootstrap/losses.h \
+	runtime/bootstrap/shm_discovery.cc \
+	runtime/bootstrap/shm_discovery.h \
 	runtime/context.cc \
 	runtime/context.h \
-	runtime/data_port.cc \
-	runtime/data_port.h \
-	runtime/dispatch.cc \
-	runtime/dispatch.h \
-	runtime/group.cc \
-	runtime/group.h \
-	runtime/group_board.cc \
-	runtime/group_board.h \
-	runtime/group_holdups.cc \
-	runtime/group_operation.cc \
-	runtime/group_operation.h \
-	runtime/groups.cc \
-	runtime/groups.h \
+	runtime/environment_snapshot.cc \
+	runtime/environment_snapshot.h \
+	runtime/group/alone.cc \
+	runtime/group/alone.h \
+	runtime/group/any_receives.h \
+	runtime/group/dispatch.cc \
+	runtime/group/dispatch.h \
+	runtime/group/group.cc \
+	runtime/group/group.h \
+	runtime/group/group_board.cc \
+	runtime/group/group_board.h \
+	runtime/group/group_operation.cc \
+	runtime/group/group_operation.h \
+	runtime/group/group_stragglers.cc \
+	runtime/group/groups.cc \
+	runtime/group/groups.h \
+	runtime/group/messages.cc \
+	runtime/group/messages.h \
+	runtime/group/operation_line.h \
+	runtime/group/pair_sequences.h \
+	runtime/group/registrations.h \
+	runtime/group/requested_work.h \
 	runtime/handles.h \
 	runtime/info/finding.cc \
 	runtime/info/finding.h \
@@ -49,69 +55,78 @@ runtime_sources += \
 	runtime/info/ways.cc \
 	runtime/info/ways.h \
 	runtime/lane_task.h \
-	runtime/losses.h \
-	runtime/meeting.cc \
-	runtime/meeting.h \
-	runtime/meeting_call.cc \
-	runtime/meeting_call.h \
-	runtime/meeting_guest.cc \
-	runtime/meeting_guest.h \
-	runtime/meeting_host.cc \
-	runtime/meeting_host.h \
-	runtime/meeting_host_life.cc \
-	runtime/meeting_place.cc \
-	runtime/meeting_place.h \
-	runtime/neighbour_watch.cc \
-	runtime/neighbour_watch.h \
-	runtime/neighbourhood.cc \
-	runtime/neighbourhood.h \
-	runtime/messages.cc \
-	runtime/messages.h \
-	runtime/pair_sequences.h \
-	runtime/progress_watch.cc \
-	runtime/progress_watch.h \
+	runtime/make_context.cc \
+	runtime/make_context.h \
 	runtime/real_context.cc \
 	runtime/real_context.h \
-	runtime/receive_search.cc \
-	runtime/receive_search.h \
-	runtime/record_file.cc \
-	runtime/record_file.h \
-	runtime/recorder.cc \
-	runtime/recorder.h \
-	runtime/return_door.cc \
-	runtime/return_door.h \
+	runtime/rendezvous/reconnect.cc \
+	runtime/rendezvous/reconnect.h \
+	runtime/rendezvous/reconnect_acceptor.cc \
+	runtime/rendezvous/reconnect_acceptor.h \
+	runtime/rendezvous/rendezvous.cc \
+	runtime/rendezvous/rendezvous.h \
+	runtime/rendezvous/rendezvous_arrivals.cc \
+	runtime/rendezvous/rendezvous_arrivals.h \
+	runtime/rendezvous/rendezvous_client.cc \
+	runtime/rendezvous/rendezvous_client.h \
+	runtime/rendezvous/rendezvous_dial.cc \
+	runtime/rendezvous/rendezvous_dial.h \
+	runtime/rendezvous/rendezvous_endpoint.cc \
+	runtime/rendezvous/rendezvous_endpoint.h \
+	runtime/rendezvous/rendezvous_server.cc \
+	runtime/rendezvous/rendezvous_server.h \
+	runtime/rendezvous/rendezvous_server_life.cc \
 	runtime/runtime_config.cc \
 	runtime/runtime_config.h \
-	runtime/signs_of_life.cc \
-	runtime/signs_of_life.h \
-	runtime/surroundings.cc \
-	runtime/surroundings.h \
-	runtime/way_back.cc \
-	runtime/way_back.h
+	runtime/watch/liveness_probe.cc \
+	runtime/watch/liveness_probe.h \
+	runtime/watch/local_peer_watch.cc \
+	runtime/watch/local_peer_watch.h \
+	runtime/watch/path_watch.cc \
+	runtime/watch/path_watch.h \
+	runtime/watch/progress_watch.cc \
+	runtime/watch/progress_watch.h \
+	runtime/watch/receive_search.cc \
+	runtime/watch/receive_search.h \
+	runtime/watch/record_file.cc \
+	runtime/watch/record_file.h \
+	runtime/watch/recorder.cc \
+	runtime/watch/recorder.h
 
 runtime_tests += \
-	runtime/attendance_test.cc \
-	runtime/bootstrap_choice_test.cc \
-	runtime/bootstrap_conformance.h \
-	runtime/bootstrap_rendezvous_test.cc \
-	runtime/bootstrap_test.cc \
-	runtime/bootstrap_world_test.h \
-	runtime/coming_back_sim_test.cc \
+	runtime/bootstrap/bootstrap_choice_test.cc \
+	runtime/bootstrap/bootstrap_conformance.h \
+	runtime/bootstrap/bootstrap_list_test.h \
+	runtime/bootstrap/bootstrap_rendezvous_test.cc \
+	runtime/bootstrap/bootstrap_test.cc \
+	runtime/bootstrap/bootstrap_world_test.h \
+	runtime/bootstrap/rendezvous_world_test.h \
+	runtime/bootstrap/shm_discovery_test.cc \
 	runtime/context_sim_test.cc \
+	runtime/group/group_board_test.cc \
+	runtime/group/group_opening_sim_test.cc \
+	runtime/group/hosts_sim_test.cc \
+	runtime/group/hosts_tcp_test.cc \
+	runtime/group/outstanding_sim_test.cc \
+	runtime/group/registrations_test.cc \
+	runtime/group/surface_hosts_sim_test.cc \
+	runtime/group/surface_sim_test.cc \
 	runtime/handles_test.cc \
-	runtime/hosts_sim_test.cc \
-	runtime/hosts_tcp_test.cc \
 	runtime/info/host_limits_test.cc \
-	runtime/meeting_world_test.h \
-	runtime/meeting_sim_test.cc \
-	runtime/neighbours_sim_test.cc \
-	runtime/played_guest_sim_test.cc \
-	runtime/played_meeting_test.h \
-	runtime/played_rank_zero_sim_test.cc \
-	runtime/recorder_test.cc \
-	runtime/rendezvous_world_test.h \
-	runtime/signs_of_life_sim_test.cc \
-	runtime/surface_hosts_sim_test.cc \
-	runtime/surface_sim_test.cc \
-	runtime/waits_sim_test.cc \
+	runtime/rendezvous/played_client_sim_test.cc \
+	runtime/rendezvous/played_rendezvous_test.h \
+	runtime/rendezvous/played_server_sim_test.cc \
+	runtime/rendezvous/paths_tcp_sim_test.cc \
+	runtime/rendezvous/reconnect_sim_test.cc \
+	runtime/rendezvous/rendezvous_arrivals_test.cc \
+	runtime/rendezvous/rendezvous_sim_test.cc \
+	runtime/rendezvous/rendezvous_sim_world_test.h \
+	runtime/service_sim_test.cc \
+	runtime/service_tcp_test.cc \
+	runtime/watch/liveness_probe_sim_test.cc \
+	runtime/watch/local_peers_sim_test.cc \
+	runtime/watch/paths_sim_test.cc \
+	runtime/watch/recorder_test.cc \
+	runtime/watch/waits_sim_test.cc \
+	tests/service_callers.h \
 	tests/sim_job.h

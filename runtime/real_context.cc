@@ -5,7 +5,7 @@
 #include <new>
 
 #include "runtime/lane_task.h"
-#include "runtime/record_file.h"
+#include "runtime/watch/record_file.h"
 
 namespace aiacc {
 namespace {
@@ -31,29 +31,46 @@ std::vector<std::shared_ptr<RealContext>> RealContext::join_all(const RuntimeCon
   std::vector<std::shared_ptr<RealContext>> contexts;
   for (const MakeBootstrap& make_bootstrap : make_bootstraps) {
     contexts.push_back(std::shared_ptr<RealContext>(new RealContext(config)));
-    contexts.back()->be_born(make_bootstrap);
+    contexts.back()->bootstrap(make_bootstrap);
   }
   for (const auto& context : contexts) context->meet_others();
   return contexts;
 }
 
-void RealContext::be_born(const MakeBootstrap& make_bootstrap) {
+void RealContext::bootstrap(const MakeBootstrap& make_bootstrap) {
   bootstrap_ = make_bootstrap(loop_);
   LaneTask::run(
       lane_, config_.init_timeout,
       fmt::format("the job did not come together within {:.6g} s (AIACC_INIT_TIMEOUT)", seconds(config_.init_timeout)),
-      [this](Stop& stop) { return be_born_on_lane(stop); });
+      [this](Stop& stop) { return bootstrap_on_lane(stop); });
 }
 
-Task<void> RealContext::be_born_on_lane(Stop& stop) {
-  Birth birth = co_await bootstrap_->join(stop);
-  log_.emplace(config_.log, fmt::format("rank {} on {}", birth.rank, birth.host_name), clock_);
-  for (const std::string& remark : birth.remarks) AIACC_LOG(*log_, kBootstrap, kWarn, "{}", remark);
-  if (birth.port != nullptr && config_.encryption == Encryption::kData) birth.port->encrypt();
+Task<void> RealContext::bootstrap_on_lane(Stop& stop) {
+  BootstrapResult bootstrapped = co_await bootstrap_->join(stop);
+  log_.emplace(config_.log, fmt::format("rank {} on {}", bootstrapped.rank, bootstrapped.host_name), clock_);
+  for (const std::string& remark : bootstrapped.remarks) AIACC_LOG(*log_, kBootstrap, kWarn, "{}", remark);
+  if (bootstrapped.port != nullptr) {
+    protect(bootstrapped);
+    bootstrapped.port->tell_remarks_to(
+        [this](const std::string& remark) { AIACC_LOG(*log_, kNet, kWarn, "{}", remark); });
+  }
   ProgressWatch::Reporter& reporter = *this;
-  context_ = std::make_unique<Context>(lane_, compute_, std::move(birth), config_, reporter);
+  context_ = std::make_unique<Context>(lane_, compute_, std::move(bootstrapped), config_, reporter);
   bootstrap_->observe(*context_);
   context_->tell_losses_to(*bootstrap_);
+}
+
+void RealContext::protect(const BootstrapResult& bootstrapped) {
+  switch (config_.encryption) {
+    case Encryption::kData: return bootstrapped.port->encrypt();
+    case Encryption::kIntegrity: return bootstrapped.port->authenticate();
+    case Encryption::kNone: break;
+  }
+  if (config_.plain_on_purpose || bootstrapped.rank != 0 || bootstrapped.world->hosts() < 2) return;
+  AIACC_LOG(*log_, kNet, kWarn,
+            "the messages of this job travel unprotected between its {} hosts: who sees them and can send packets can "
+            "change results. AIACC_ENCRYPT=integrity or data protects them; AIACC_ENCRYPT=none ends this warning",
+            bootstrapped.world->hosts());
 }
 
 void RealContext::late(const std::string& sentence) noexcept {
@@ -61,11 +78,12 @@ void RealContext::late(const std::string& sentence) noexcept {
   write_records(*context_, sentence);
 }
 
-// What this rank did last says why ranks disagree or wait for each other. A lost peer is no riddle, and the many lines of
+// What this rank did last says why ranks disagree or wait for each other. A lost peer or path is no riddle, and the many lines of
 // those that lost it would hide its own words.
 void RealContext::failed(Context& context, const Group& group, const Error& error) noexcept {
   constexpr std::size_t kLogged = 4;
-  const bool riddle = error.code() != Code::kPeerFailed && error.code() != Code::kAborted;
+  const bool riddle =
+      error.code() != Code::kPeerFailed && error.code() != Code::kUnreachable && error.code() != Code::kAborted;
   const LogLevel level = riddle ? LogLevel::kWarn : LogLevel::kInfo;
   write_records(context, error.message());
   if (!log_->logs(LogPart::kCollective, level)) return;
@@ -148,8 +166,10 @@ void RealContext::leave() {
 }
 
 Task<void> RealContext::go_down(Stop& stop) {
-  co_await context_->close(stop);
-  co_await bootstrap_->leave(stop);
+  LeaveDeadline deadline(loop_);
+  co_await context_->close(deadline, stop);
+  deadline.start();
+  co_await bootstrap_->leave(deadline.of_job(), stop);
 }
 
 Group& RealContext::make_group(Group& parent, GroupOrder order) {
@@ -167,7 +187,7 @@ void RealContext::collect_groups() {
   LaneTask::run(lane_, Duration::max(), "", [this](Stop&) { return context_->groups().collect(); });
 }
 
-void RealContext::adopt(std::unique_ptr<GroupOperation> operation) noexcept {
+void RealContext::adopt(std::unique_ptr<RequestedWork> operation) noexcept {
   std::lock_guard lock(orphans_mutex_);
   std::erase_if(orphans_, [](const auto& orphan) { return orphan->done(); });
   if (operation->done()) return;
@@ -182,12 +202,12 @@ void RealContext::abort_group(Group& group, const std::string& reason) {
 // Until the other hosts were told, so that they hear of it also if this rank makes no call for long.
 Task<void> RealContext::abort_on_lane(Group& group, std::string reason, Stop& stop) {
   group.abort_by_user(reason);
-  if (context_->mailbox() != nullptr) co_await context_->mailbox()->tell_aborts(stop);
+  if (context_->messenger() != nullptr) co_await context_->messenger()->flush(stop);
 }
 
 Task<void> RealContext::allocate_shared(SharedMemory* memory) {
   memory->range = context_->host()->allocate(memory->bytes);
-  memory->data = context_->host()->view(context_->host()->rank(), memory->range.offset);
+  memory->data = context_->host()->view(context_->host()->rank(), memory->range);
   co_return;
 }
 

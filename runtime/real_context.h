@@ -1,5 +1,5 @@
-// RealContext: a Context of a living process, with the loop, lane and processor that drive it. What the C ABI's handles
-// name. Shared: by its handle, by requests and by calls in progress; the last one to let go destroys it.
+// RealContext: a Context of a real process with the loop, lane and Compute that it runs on. The C ABI's context handles
+// refer to it. It is shared by its handle, by requests and by calls in progress; the last owner destroys it.
 #pragma once
 
 #include <functional>
@@ -29,9 +29,9 @@ class RealContext final : private ProgressWatch::Reporter {
  public:
   using MakeBootstrap = std::function<std::unique_ptr<Bootstrap>(io::RealLoop& loop)>;
 
-  // Comes up through the provider; throws its sentence, or kTimeout after config.init_timeout.
+  // Joins through the provider; throws its error, or kTimeout after config.init_timeout.
   static std::shared_ptr<RealContext> join(const RuntimeConfig& config, const MakeBootstrap& make_bootstrap);
-  // The same for ranks that share this thread: each is born before the first waits for the others.
+  // The same for ranks that share this thread: all are created before the first one waits for the others.
   static std::vector<std::shared_ptr<RealContext>> join_all(const RuntimeConfig& config,
                                                             const std::vector<MakeBootstrap>& make_bootstraps);
   ~RealContext();
@@ -42,23 +42,23 @@ class RealContext final : private ProgressWatch::Reporter {
 
   // Waits for running operations, and for callbacks, which may begin others.
   void settle();
-  // Leaves the job in order: waits for running operations, meets the others in a barrier if the world is not aborted, and
-  // says goodbye. It has left when this returns, also by an exception (what went wrong on the way). Called once.
+  // Leaves the job in order: waits for running operations, runs a barrier if the world is not aborted, and shuts down
+  // its connections. It has left when this returns or throws; the exception says what went wrong. Called once.
   void leave();
 
-  // A group of some ranks of `parent`; it lives until Group::let_go() and a while longer.
+  // Creates a group of some ranks of `parent`. It lives at least until Group::let_go().
   Group& make_group(Group& parent, GroupOrder order);
-  // Gives back what groups held that nobody needs any more.
+  // Releases freed groups that no member needs any more.
   void collect_groups();
   CompletionThread& completions() noexcept { return completions_; }
-  // What this rank did last, the oldest first (runtime/recorder.h). Any thread.
+  // The last operations of this rank, the oldest first (runtime/watch/recorder.h). Any thread.
   Json recent_operations() { return operations_of(*context_); }
-  // Keeps a running operation that nobody asks for any more.
-  void adopt(std::unique_ptr<GroupOperation> operation) noexcept;
+  // Takes ownership of a running operation whose request was freed.
+  void adopt(std::unique_ptr<RequestedWork> operation) noexcept;
   void abort_group(Group& group, const std::string& reason);
 
-  // Memory that the ranks of this host share, in whole pages; in a world of one it is the process's own. The caller gives it
-  // back before the context goes.
+  // Memory that the ranks of this host share, in whole pages; in a world of one it is private. The caller frees it
+  // before the context is destroyed.
   SharedMemory allocate(std::size_t bytes);
   void free(const SharedMemory& memory);
 
@@ -68,9 +68,10 @@ class RealContext final : private ProgressWatch::Reporter {
   void failed(Context& context, const Group& group, const Error& error) noexcept override;
   void write_records(Context& context, const std::string& reason) noexcept;
   Json operations_of(Context& context);
-  void be_born(const MakeBootstrap& make_bootstrap);
+  void bootstrap(const MakeBootstrap& make_bootstrap);
   void meet_others();
-  Task<void> be_born_on_lane(Stop& stop);
+  Task<void> bootstrap_on_lane(Stop& stop);
+  void protect(const BootstrapResult& bootstrapped);
   Task<void> go_down(Stop& stop);
   Task<void> abort_on_lane(Group& group, std::string reason, Stop& stop);
   Task<void> allocate_shared(SharedMemory* memory);
@@ -82,10 +83,10 @@ class RealContext final : private ProgressWatch::Reporter {
   Lane lane_;
   std::unique_ptr<Bootstrap> bootstrap_;
   io::RealClock clock_;
-  std::optional<Logger> log_;  // once it is known who we are
+  std::optional<Logger> log_;  // set once this rank's identity is known
   std::unique_ptr<Context> context_;
   std::mutex orphans_mutex_;
-  std::vector<std::unique_ptr<GroupOperation>> orphans_;
+  std::vector<std::unique_ptr<RequestedWork>> orphans_;
   CompletionThread completions_{"aiacc-callback"};
 };
 

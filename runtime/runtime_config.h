@@ -1,4 +1,5 @@
-// What rules one context: read once from the environment when it is made. base/config_table.cc has names, ranges and help.
+// RuntimeConfig: the settings of one context, read once from the environment when it is created. base/config_table.cc
+// has names, ranges and help.
 #pragma once
 
 #include <cstdint>
@@ -13,14 +14,19 @@ struct RuntimeConfig {
   Duration timeout = std::chrono::seconds(1800);      // AIACC_TIMEOUT, of an operation that names no time of its own
   Duration late_after = std::chrono::seconds(60);     // AIACC_LATE_AFTER, until an operation says for whom it waits
   Duration lease = std::chrono::seconds(30);          // AIACC_LEASE, that a host may be silent
+  Duration path_timeout = std::chrono::seconds(120);  // AIACC_PATH_TIMEOUT, that a path in use may be broken
   Duration spin = std::chrono::microseconds(2);       // AIACC_SPIN
   std::uint64_t slice_bytes = 0;                      // AIACC_SLICE_BYTES, of local worlds; 0: what the host has
   std::string tcp_congestion = "auto";                // AIACC_TCP_CONGESTION
   Encryption encryption = Encryption::kNone;          // AIACC_ENCRYPT
+  bool plain_on_purpose = true;                       // somebody said "none": nobody needs to be warned
   std::string records;                                // AIACC_RECORDS
+  std::uint64_t fusion_bytes = 8 << 20;               // AIACC_FUSION_BYTES
+  int fusion_streams = 4;                             // AIACC_FUSION_STREAMS
+  int schedule_steps = 5;                             // AIACC_SCHEDULE_STEPS; -1: no schedule
   LogLevels log;                                      // AIACC_LOG
 
-  static RuntimeConfig from(const ConfigValues& values);
+  static RuntimeConfig from(const Config& settings);
 };
 
 }  // namespace aiacc

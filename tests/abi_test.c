@@ -10,7 +10,8 @@ _Static_assert(sizeof(aiacc_group_t) == 8, "handles are 64 bits");
 _Static_assert(offsetof(aiacc_attr_t, callback) == 48, "the attributes of a call keep their layout");
 _Static_assert(offsetof(aiacc_init_attr_t, store) == 24, "the attributes of init keep their layout");
 _Static_assert(sizeof(aiacc_store_t) == 40, "a store keeps its layout");
-_Static_assert(AIACC_ERR_INTERNAL == 13 && AIACC_BOOL == 12 && AIACC_BXOR == 7, "values only grow");
+_Static_assert(AIACC_ERR_INTERNAL == 13 && AIACC_ERR_UNREACHABLE == 14 && AIACC_BOOL == 12 && AIACC_BXOR == 7,
+               "values only grow");
 
 #define CHECK(condition)                                                                                   \
   do {                                                                                                     \

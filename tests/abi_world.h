@@ -10,22 +10,22 @@
 
 #include "include/aiacc/aiacc.h"
 
-// EXPECT that a call succeeded, with the sentence if not.
+// EXPECT that a call succeeded; prints the last error if not.
 #define EXPECT_AIACC(call) EXPECT_EQ((call), AIACC_OK) << aiacc_last_error()
 #define ASSERT_AIACC(call) ASSERT_EQ((call), AIACC_OK) << aiacc_last_error()
 
 namespace aiacc::test {
 
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-inline constexpr bool kSanitized = true;  // memory and time go a tenth as far
+inline constexpr bool kSanitized = true;  // memory and time suffice for a tenth of the work
 #else
 inline constexpr bool kSanitized = false;
 #endif
 
-// Whether the sentence of this thread's last failed call has that in it.
+// Whether the sentence of this thread's last failed call contains `word`.
 inline bool says(const std::string& word) { return std::string(aiacc_last_error()).find(word) != std::string::npos; }
 
-// The status is the wanted one, and the sentence names what is wrong.
+// Expects that status, and a sentence that contains `word`.
 inline void expect(aiacc_status_t have, aiacc_status_t want, const char* word) {
   EXPECT_EQ(have, want) << aiacc_last_error();
   EXPECT_TRUE(says(word)) << aiacc_last_error();
@@ -57,7 +57,7 @@ class World {
   int size() const { return static_cast<int>(contexts_.size()); }
   void forget() { destroyed_ = true; }  // the test has destroyed the contexts itself
 
-  // Each rank in a thread of its own.
+  // Runs `body` for each rank in a thread of its own.
   void run(const std::function<void(int rank, aiacc_group_t world)>& body) const {
     std::vector<std::thread> threads;
     for (int rank = 0; rank < size(); ++rank) {

@@ -1,5 +1,5 @@
-// For tests: an operator that is associative and does not commute, exact in whole numbers: the composition of the maps
-// x -> a x + b modulo a prime, lower ranks applied first.
+// For tests: an operator that is associative, not commutative, and exact: the composition of the maps x -> a x + b
+// modulo a prime, lower ranks applied first.
 #pragma once
 
 #include <cstdint>

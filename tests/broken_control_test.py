@@ -9,7 +9,7 @@ import pytest
 
 import namespace_hosts
 from rendezvous_test import TIMEOUT, Ranks, by_hand, make_secret
-from strangers_test import listening
+from unauthenticated_test import listening
 
 NO_HOSTS = namespace_hosts.unavailable()
 pytestmark = pytest.mark.skipif(NO_HOSTS is not None, reason=str(NO_HOSTS))
@@ -113,7 +113,7 @@ def test_a_death_after_the_break_is_told_on_the_same_host(hosts, rank, secret):
         assert code == 0 and f"survivor {number}: peer failed, rank 1: rank 1 on host h0 ended without leaving the job: " in err, err
 
 
-STRANGER = """import socket, sys, threading
+UNAUTHENTICATED = """import socket, sys, threading
 door = socket.create_server(("::", int(sys.argv[1])), family=socket.AF_INET6, dualstack_ipv6=True)
 callers = []
 
@@ -129,9 +129,9 @@ sys.stdin.read()
 
 
 @contextlib.contextmanager
-def stranger(hosts, host, port):
+def unauthenticated(hosts, host, port):
     """Says the same to whoever calls the port."""
-    process = subprocess.Popen(hosts.on(host, [sys.executable, "-c", STRANGER, port]), stdin=subprocess.PIPE,
+    process = subprocess.Popen(hosts.on(host, [sys.executable, "-c", UNAUTHENTICATED, port]), stdin=subprocess.PIPE,
                                stdout=subprocess.PIPE, text=True)
     try:
         assert process.stdout.readline() == "listening\n"
@@ -143,7 +143,7 @@ def stranger(hosts, host, port):
             process.kill()
 
 
-def test_a_stranger_at_a_dead_ranks_port_is_not_it(hosts, rank, secret, tmp_path):
+def test_an_unauthenticated_peer_at_a_dead_ranks_port_is_not_it(hosts, rank, secret, tmp_path):
     goes_on = tmp_path / "rank 0 goes on"
     with Ranks() as started:
         for number in range(3):
@@ -152,10 +152,10 @@ def test_a_stranger_at_a_dead_ranks_port_is_not_it(hosts, rank, secret, tmp_path
         [port] = listening(hosts.pids["h1"])
         subprocess.run(hosts.on("h1", ["kill", "-KILL", victim]), check=True)
         started.processes[1].wait(TIMEOUT)
-        with stranger(hosts, "h1", port):
+        with unauthenticated(hosts, "h1", port):
             goes_on.touch()
             ends = started.finish()
     for number in (0, 2):
         code, err = ends[number]
         assert code == 0 and f"survivor {number}: peer failed, rank 1: rank 1 (h1, " in err, err
-        assert f"a stranger listens at tcp:{hosts.address(1)}:{port} now: " in err, err
+        assert f"an unauthenticated peer listens at tcp:{hosts.address(1)}:{port} now: " in err, err

@@ -1,5 +1,5 @@
-// For tests of collectives: inputs of which every order of sums and products is exact in every type, so that what is expected
-// needs no order, and the slow reference's result.
+// For tests of collectives: inputs whose sums and products are exact in every order and type, so that the expected
+// result does not depend on the order; and the result of a slow reference.
 #pragma once
 
 #include <bit>

@@ -1,4 +1,4 @@
-// For tests: threads as ranks on one host, each with a loop, a domain and a team, that run the same body side by side.
+// For tests: threads as ranks on one host, each with a loop, a domain and a team, that run the same body concurrently.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -7,34 +7,42 @@
 #include <functional>
 #include <memory>
 #include <numeric>
+#include <optional>
 #include <thread>
 #include <vector>
 
 #include "base/data/cpu_compute.h"
 #include "base/io/real_loop.h"
-#include "collectives/host/host_team.h"
+#include "base/sim/threaded_compute.h"
+#include "collectives/intra/intra_team.h"
 #include "transports/host/memfd_domain.h"
 
-namespace aiacc::host {
+namespace aiacc::intra {
 
-// One rank, alive while its thread is.
+// One rank; it exists while its thread runs.
 struct Rank {
   io::RealLoop loop;
-  CpuCompute compute;
+  CpuCompute cpu;
+  std::optional<sim::ThreadedCompute> thread;  // in place of it
   MemfdDomain domain;
-  HostTeam host;
+  IntraTeam host;
   Team team;
   std::uint64_t sequence = 0;
 
-  Rank(std::shared_ptr<SegmentMapping> mapping, ViewPtr view, int rank)
-      : domain(std::move(mapping), rank, loop),
+  Rank(std::shared_ptr<SegmentMapping> mapping, ViewPtr view, int rank, bool threaded)
+      : thread(make_thread(loop, threaded)),
+        domain(std::move(mapping), rank, loop),
         host(domain, view, rank, every_rank(view->size())),
-        team{view, rank, loop, compute, &host, nullptr} {}
+        team{view, rank, loop, threaded ? static_cast<Compute&>(*thread) : cpu, &host, nullptr} {}
 
   static std::vector<int> every_rank(int size) {
     std::vector<int> ranks(static_cast<std::size_t>(size));
     std::iota(ranks.begin(), ranks.end(), 0);
     return ranks;
+  }
+  static std::optional<sim::ThreadedCompute> make_thread(Loop& loop, bool threaded) {
+    if (!threaded) return std::nullopt;
+    return std::optional<sim::ThreadedCompute>(std::in_place, loop);
   }
   int rank() const { return team.rank; }
   int size() const { return team.size(); }
@@ -46,7 +54,8 @@ inline ViewPtr world_view(int ranks) {
   return std::make_shared<View>(1, 0, 0, 0, std::move(members));
 }
 
-inline void run_ranks(int ranks, const std::function<void(Rank&)>& body) {
+// `threaded`: the ranks use ThreadedCompute, whose work finishes later.
+inline void run_ranks(int ranks, const std::function<void(Rank&)>& body, bool threaded = false) {
   constexpr std::uint64_t kNonce = 7;
   const HostSegment segment = HostSegment::create(ranks, std::uint64_t{64} << 20, kNonce);
   const auto mapping = SegmentMapping::map(segment.descriptor(), kNonce, ranks);
@@ -54,8 +63,8 @@ inline void run_ranks(int ranks, const std::function<void(Rank&)>& body) {
   std::barrier all_open(ranks);
   std::vector<std::thread> threads;
   for (int number = 0; number < ranks; ++number) {
-    threads.emplace_back([&body, &all_open, mapping, view, number] {
-      Rank rank(mapping, view, number);
+    threads.emplace_back([&body, &all_open, mapping, view, number, threaded] {
+      Rank rank(mapping, view, number, threaded);
       Stop stop;
       Deadline deadline(rank.loop, after(rank.loop.now(), std::chrono::minutes(5)), stop, "a rank does not come");
       rank.loop.run(rank.host.open(stop));
@@ -67,4 +76,4 @@ inline void run_ranks(int ranks, const std::function<void(Rank&)>& body) {
   for (std::thread& thread : threads) thread.join();
 }
 
-}  // namespace aiacc::host
+}  // namespace aiacc::intra

@@ -78,7 +78,7 @@ print(text.value.decode())
 
 
 @pytest.mark.skipif(os.geteuid() != 0 or not shutil.which("setpriv"), reason="root may read everything, and starting as another user needs root")
-def test_neighbours_that_may_not_be_read():
+def test_local_peers_that_may_not_be_read():
     run = subprocess.run(["setpriv", f"--reuid={ORDINARY}", f"--regid={ORDINARY}", "--clear-groups", "/usr/bin/python3", "-c", HIDDEN,
                           STAGE / "lib/libaiacc.so"], env=CLEAN, capture_output=True, text=True, timeout=60)
     assert run.returncode == 0, run.stderr

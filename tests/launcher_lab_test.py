@@ -113,6 +113,26 @@ def test_two_hosts_at_once_in_the_middle_of_an_allreduce(lab):
     assert code == 125 and "AR-HOST-LOST" in closing_line(err), err
 
 
+def test_a_lost_agent_is_the_failure_and_not_a_rank_that_hears_of_it_first(lab):
+    """The keeper of the killed agent is stopped, and the kernel ends only the shell around its rank: until the lease of that host
+    ends nobody but this rank knows, which tells the other one. That one exits long before aiaccrun knows why."""
+    job = on(lab, "h0,h1", "--kill-grace", 1, "-x", "AIACC_ENCRYPT=none", "sh", "-c", f"{RANK} loop; exit $?", env={"AIACC_LEASE": "2s"})
+    for _ in range(2):
+        job.process.stdout.readline()
+    agent = job.pids("aiacc-agent")[0]
+    keeper = int(pathlib.Path(f"/proc/{agent}/stat").read_text().rsplit(")", 1)[1].split()[1])
+    assert keeper in job.pids("aiacc-keeper")
+    os.kill(keeper, signal.SIGSTOP)
+    os.kill(agent, signal.SIGKILL)
+    said = job.process.stderr.readline().decode()
+    assert "the agent of host" in said, said
+    time.sleep(0.5)  # that it exits is known by then, unless this machine is slow: the verdict may only be right then
+    with contextlib.suppress(ProcessLookupError):
+        os.kill(keeper, signal.SIGCONT)
+    code, _, err = job.finish()
+    assert code == 125 and "AR-HOST-LOST" in closing_line(err), err
+
+
 @pytest.mark.parametrize("hosts", ["h0,h1", "h0:2,h1:1,h2:3", "h0:1,h2:2"])
 def test_a_job_that_initialises_and_finalizes(lab, hosts):
     code, out, err = on(lab, hosts, RANK, "run").finish()
@@ -149,9 +169,21 @@ def test_a_host_that_goes_down(lab):
         assert code == 125 and "host h1 was lost" in closing_line(err), err
 
 
-def test_ranks_that_encrypt_train_together(lab):
-    code, out, err = on(lab, "h0:2,h1:1", "-x", "AIACC_ENCRYPT=data", RANK, "run").finish()
+@pytest.mark.parametrize("how", ["data", "integrity"])
+def test_ranks_that_protect_their_messages_train_together(lab, how):
+    code, out, err = on(lab, "h0:2,h1:1", "-x", f"AIACC_ENCRYPT={how}", RANK, "run").finish()
     assert (code, out) == (0, ""), err
+    assert "unprotected" not in err
+
+
+def test_a_job_over_several_hosts_that_nothing_protects_says_so_once(lab):
+    said = "the messages of this job travel unprotected between its 2 hosts"
+    _, _, err = on(lab, "h0:2,h1:1", RANK, "run").finish()
+    assert err.count(said) == 1 and "AIACC_ENCRYPT=integrity" in err, err
+    _, _, err = on(lab, "h0:2,h1:1", "-x", "AIACC_ENCRYPT=none", RANK, "run").finish()
+    assert said not in err
+    _, _, err = on(lab, "h0:2", RANK, "run").finish()
+    assert said not in err
 
 
 def test_a_rank_that_encrypts_and_one_that_does_not_say_so(lab):
@@ -159,7 +191,8 @@ def test_a_rank_that_encrypts_and_one_that_does_not_say_so(lab):
                       f"if [ $AIACC_RANK = 1 ]; then export AIACC_ENCRYPT=data; fi; exec {RANK} run").finish()
     assert code == 3
     said = "rank 1 on host h1 encrypts its messages and rank 0 on host h0 does not: give AIACC_ENCRYPT the same value on all ranks"
-    assert err.count(said) == 2, err
+    # Both ends find it. One of them may hear that the other has exited before its own end of the connection is refused.
+    assert err.count(said) >= 1, err
 
 
 def test_a_network_that_spares_the_agents_is_named(lab):
@@ -182,7 +215,7 @@ def test_a_network_that_is_cut_under_a_connection_in_use(tmp_path, comes_back):
     """Both ranks have bytes under way, which the kernel alone would try to deliver for a quarter of an hour."""
     done = tmp_path / "done"
     with Hosts(2) as hosts:
-        settings = ["-x", "AIACC_LEASE=1s", "-x", "AIACC_LATE_AFTER=5s", "-x", f"AIACC_TIMEOUT={300 if comes_back else 7}s"]
+        settings = ["-x", "AIACC_ENCRYPT=none", "-x", "AIACC_LEASE=1s", "-x", "AIACC_LATE_AFTER=5s", "-x", f"AIACC_TIMEOUT={300 if comes_back else 7}s"]
         job = on(hosts, "h0,h1", *settings, RANK, "until", done)
         for _ in range(2):
             assert job.process.stdout.readline() == b"looping\n"
@@ -196,6 +229,25 @@ def test_a_network_that_is_cut_under_a_connection_in_use(tmp_path, comes_back):
         assert code == (0 if comes_back else 3), err
         if not comes_back:
             assert re.search(r"was not complete after 7[.\d]* s; .*" + OBSTACLE, err), err
+
+
+def test_a_network_that_stays_cut_ends_the_job_as_a_lost_path(tmp_path):
+    """The agents' connections go another way, so that nobody is lost."""
+    ends = r"rank 0 on host h0 \(.*tcp:10\.77\.0\.1:\d+.*\) and rank 1 on host h1 \(.*tcp:10\.77\.0\.2:\d+.*\)"
+    with Hosts(2) as hosts:
+        settings = ["-x", "AIACC_ENCRYPT=none", "-x", "AIACC_LEASE=1s", "-x", "AIACC_PATH_TIMEOUT=8s", "-x", "AIACC_LATE_AFTER=600s"]
+        job = on(hosts, "h0,h1", *settings, RANK, "until", tmp_path / "done")
+        for _ in range(2):
+            assert job.process.stdout.readline() == b"looping\n"
+        hosts.cut_at_switch("h1")
+        said = job.process.stderr.readline().decode()
+        assert re.search(f"The path between {ends} has been broken for [5-9] s: .*tcp:10", said), said
+        assert "AIACC_PATH_TIMEOUT" in said
+        code, _, err = job.finish(timeout=90)
+        assert code == 3, err
+        line = closing_line(err)
+        assert re.search(f"the path between {ends} was broken for .* s .AIACC_PATH_TIMEOUT.: .*; rank [01] on host h[01] exited with status 3", line), err
+        assert "[AR-PATH-LOST]" in line and "had lost rank" not in line, err
 
 
 def test_a_hundred_hosts_are_no_queue(lab):

@@ -52,6 +52,8 @@ REFUSED = [
     (["-np", "1", "no-such-program"], 127, "AR-PROGRAM", ["no-such-program", "/usr/bin"]),
     (["-np", "1", "/no/such/program"], 127, "AR-PROGRAM", ["/no/such/program"]),
     (["-np", "1", "/etc/passwd"], 126, "AR-NOEXEC", ["/etc/passwd"]),
+    (["-np", "1", "true", ":", "-np", "1", "true"], 2, "AR-USAGE", ["':'", "several programs", "not supported"]),
+    (["-np", "1", "-mca", "btl"], 2, "AR-VALUE", ["-mca needs two values"]),
     (["-np", "1", "/etc"], 126, "AR-NOEXEC", ["/etc", "directory"]),
 ]
 
@@ -130,6 +132,26 @@ def test_another_machine_can_be_described():
 def test_values_of_variables_are_not_printed():
     plan = run("--dry-run", "-np", "1", "-x", "TOKEN=hunter2", "true")
     assert "TOKEN" in plan.stdout and "hunter2" not in plan.stdout
+
+
+def test_a_command_line_of_mpirun_runs():
+    """As Horovod and MPI operators write it: one line for what has no effect, the job runs, and --quiet leaves the line out."""
+    words = ["--allow-run-as-root", "-np", "2", "-H", "localhost:2", "--bind-to", "none", "--map-by", "slot", "-x", "A=1",
+             "-mca", "pml", "ob1", "-mca", "btl", "^openib", "--tag-output", "sh", "-c", "echo $A"]
+    job = run(*words)
+    assert job.returncode == 0, job.stderr
+    assert sorted(job.stdout.splitlines()) == ["[0] 1", "[1] 1"]
+    assert re.fullmatch(r"aiaccrun: -mca pml ob1, -mca btl \^openib have no effect: [^\n]+ \[AR-IGNORED\]\n", job.stderr), job.stderr
+    quiet = run("-q", *words)
+    assert (quiet.returncode, quiet.stderr) == (0, "")
+
+
+def test_a_command_line_of_mpiexec_runs(tmp_path):
+    (tmp_path / "hosts").write_text("localhost:2\n")
+    words = ["-f", str(tmp_path / "hosts"), "-ppn", "2", "-genv", "A", "1", "-env", "B=2", "-genvall", "-l", "sh", "-c", "echo $A$B"]
+    job = run(*words)
+    assert (job.returncode, job.stderr) == (0, "")
+    assert sorted(job.stdout.splitlines()) == ["[0] 12", "[1] 12"]
 
 
 def test_version_and_help():

@@ -1,4 +1,4 @@
-"""Ranks that use the library: the fence, the rules about their states, the news of a death, and the kill matrix in the middle
+"""Ranks that use the library: the start barrier, the rules about their states, the news of a death, and the kill matrix in the middle
 of an allreduce and while finalizing."""
 import itertools
 import os
@@ -42,9 +42,11 @@ def test_1_a_rank_that_exits_0_without_finalize():
     assert re.search(r"rank \d on host \S+ exited with status 0 without finalize", closing_line(err))
 
 
-def test_1_a_rank_that_never_initialised_while_others_did():
+@pytest.mark.parametrize("late", ["nobody", "rank-1", "others"])
+def test_1_a_rank_that_never_initialised_while_others_did(late):
+    waits = {"nobody": "", "rank-1": "[ $RANK != 1 ] || sleep 0.3; ", "others": "[ $RANK = 1 ] || sleep 0.3; "}[late]
     began = time.monotonic()
-    code, _, err = job(3, "skip", 1).finish()
+    code, _, err = Job(["-np", 3, "sh", "-c", f"{waits}exec {RANK} skip 1"]).finish()
     print(f"ended after {time.monotonic() - began:.2f} s")
     assert code == 1
     assert "rank 1 on host" in closing_line(err) and "never initialised" in closing_line(err)

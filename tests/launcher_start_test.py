@@ -97,7 +97,7 @@ def test_an_output_that_is_closed_while_the_starter_lives_on():
 
 def test_a_host_that_only_echoes():
     refused(start(script("echo", only("b", "exec cat;")), env={"AIACC_INIT_TIMEOUT": "1s"}), "AR-START", "host b:",
-            "no agent spoke within 1 s", "it was still running")
+            "no agent answered within 1 s", "it was still running")
 
 
 def test_one_line_when_hosts_are_slow():

@@ -5,15 +5,17 @@ EXTRA_DIST += \
 	tests/abi/growing.ini \
 	tests/abi_baseline_test.py \
 	tests/abi_manual_test.py \
-	tests/broken_control_test.py \
-	tests/conftest.py \
-	tests/digits_test.py \
 	tests/abi_process_test.py \
 	tests/abi_test.c \
+	tests/altered_data_test.py \
+	tests/broken_control_test.py \
+	tests/conftest.py \
 	tests/cpp_test.py \
+	tests/digits_test.py \
 	tests/docs_test.py \
 	tests/floors \
 	tests/floors_test.py \
+	tests/front_door_test.py \
 	tests/info_test.py \
 	tests/install_test.py \
 	tests/launcher_exit_test.py \
@@ -34,48 +36,71 @@ EXTRA_DIST += \
 	tests/launcher_sshd.py \
 	tests/launcher_sshd_test.py \
 	tests/launcher_start_test.py \
-	tests/launcher_strangers_test.py \
 	tests/launcher_support.py \
+	tests/launcher_unauthenticated_test.py \
 	tests/launcher_wiring_test.py \
 	tests/manual_test.py \
 	tests/namespace_hosts.py \
 	tests/namespace_hosts_test.py \
 	tests/perf_test.py \
+	tests/precompiled.h \
 	tests/programs/breaking_proxy.py \
 	tests/programs/corrupt.c \
 	tests/programs/cpp.cc \
 	tests/programs/deny_affinity.c \
 	tests/programs/job_rank.c \
 	tests/programs/say_hello.py \
-	tests/programs/stranger.py \
 	tests/programs/surface.cc \
+	tests/programs/unauthenticated_peer.py \
+	tests/protocol_vectors.py \
 	tests/rendezvous_test.py \
+	tests/run \
+	tests/run_test.py \
 	tests/settings_test.py \
 	tests/store_test.py \
-	tests/strangers_test.py \
 	tests/surface_hosts_test.py \
-	tests/wire_protocol_test.py \
-	tests/run
+	tests/unauthenticated_test.py \
+	tests/wire_protocol_test.py
 
 # Fuzz targets, built on request: `make agent_messages_fuzz'.
 EXTRA_PROGRAMS += agent_messages_fuzz data_header_fuzz handshake_fuzz
 agent_messages_fuzz_SOURCES = tests/fuzz/agent_messages_fuzz.cc tests/fuzz/driver.cc tests/fuzz/driver.h
+agent_messages_fuzz_CXXFLAGS = $(program_flags)
 agent_messages_fuzz_LDADD = $(floors_up_to_base)
 data_header_fuzz_SOURCES = tests/fuzz/data_header_fuzz.cc tests/fuzz/driver.cc tests/fuzz/driver.h
+data_header_fuzz_CXXFLAGS = $(program_flags)
 data_header_fuzz_LDADD = $(floors_up_to_transports)
 handshake_fuzz_SOURCES = tests/fuzz/handshake_fuzz.cc tests/fuzz/driver.cc tests/fuzz/driver.h
+handshake_fuzz_CXXFLAGS = $(program_flags)
 handshake_fuzz_LDADD = $(floors_up_to_base)
 
 EXTRA_DIST += \
 	tests/consumers_test.py \
+	tests/gradients_process_test.py \
 	tests/groups_process_test.py \
 	tests/programs/caffe_solver.c \
 	tests/programs/disagree.c \
+	tests/programs/gradients.c \
 	tests/programs/groups.c \
 	tests/programs/mxnet_kvstore.c \
+	tests/programs/outstanding.c \
+	tests/programs/python_core.py \
 	tests/programs/rank.c \
+	tests/programs/torch_checks.py \
+	tests/programs/torch_collectives.py \
+	tests/programs/torch_distributed.py \
+	tests/programs/torch_faults.py \
+	tests/programs/torch_optimizer.py \
+	tests/python_support.py \
+	tests/python_test.py \
 	tests/runtime_hosts_test.py \
-	tests/runtime_process_test.py
+	tests/runtime_process_test.py \
+	tests/torch_collectives_test.py \
+	tests/torch_demo_test.py \
+	tests/torch_distributed_test.py \
+	tests/torch_docs_test.py \
+	tests/torch_faults_test.py \
+	tests/torch_optimizer_test.py
 
 # The ABI of aiacc.h as it is now becomes what later ones are compared with: at a release, or where a break is meant.
 abi-baseline:

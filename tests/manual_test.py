@@ -1,4 +1,4 @@
-"""The manual pages: linted, and true where a program can check it (launcher/manual_test.cc compares aiaccrun(1) with tables)."""
+"""The manual pages: linted, and true where a program can check it (launcher/cli/manual_test.cc compares aiaccrun(1) with tables)."""
 import os
 import pathlib
 import re
@@ -60,6 +60,6 @@ def test_help_and_manual_have_the_same_options():
 
 def test_each_message_id_is_said_somewhere():
     launcher = SOURCE / "launcher"
-    names = set(re.findall(r"MessageKind\{MessageId::(k\w+)", (launcher / "failure.cc").read_text()))
-    said = "".join(file.read_text() for file in launcher.glob("*.cc") if file.name != "failure.cc" and "_test" not in file.name)
+    names = set(re.findall(r"MessageKind\{MessageId::(k\w+)", (launcher / "cli/failure.cc").read_text()))
+    said = "".join(file.read_text() for file in launcher.rglob("*.cc") if file.name != "failure.cc" and "_test" not in file.name)
     assert names and names == set(re.findall(r"MessageId::(k\w+)", said))

@@ -50,6 +50,16 @@ def test_every_collective_is_right(ranks):
         assert math.isclose(row["busbw_gbs"], row["algbw_gbs"] * factors.get(row["collective"], 1), rel_tol=1e-9, abs_tol=1e-12)
 
 
+def test_names_of_nccl_tests():
+    programs = ["all_reduce_perf", "reduce_perf", "broadcast_perf", "all_gather_perf", "reduce_scatter_perf", "alltoall_perf", "gather_perf",
+                "scatter_perf", "sendrecv_perf"]
+    found = rows(perf(2, *programs, "all_reduce", "all-gather", "all_to_all", "reducescatter", "-b", "64", "-e", "64", "--place", "out", "--json",
+                      *QUICK))
+    assert [row["collective"] for row in found if row["bytes"]] == [
+        "allreduce", "reduce", "broadcast", "allgather", "reduce_scatter", "alltoall", "gather", "scatter", "sendrecv",
+        "allreduce", "allgather", "alltoall", "reduce_scatter"]
+
+
 def test_roots_other_than_the_first():
     found = rows(perf(3, "broadcast", "reduce", "gather", "scatter", "-r", "2", "-b", "100", "-e", "70000", "-f", "700", "--json", *QUICK))
     assert len(found) == 14 and all(row["root"] == 2 and row["wrong"] == 0 for row in found)

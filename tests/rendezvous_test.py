@@ -1,5 +1,5 @@
 """Ranks that something else than aiaccrun started meet at AIACC_RENDEZVOUS: by hand, in the manner of torchrun, srun and mpirun,
-on one host and on several, with strangers at the door; and each thing that can be wrong has its sentence."""
+on one host and on several, with unauthenticated peers at the endpoint; and each thing that can be wrong has its sentence."""
 import contextlib
 import os
 import pathlib
@@ -7,6 +7,7 @@ import re
 import shutil
 import socket
 import subprocess
+import time
 
 import pytest
 
@@ -61,11 +62,12 @@ class Ranks:
         return self.processes[-1]
 
     def finish(self):
-        """[(exit code, standard error)] in the order of starts."""
+        """[(exit code, standard error)] in the order of starts, without the warning of every plain job over several hosts."""
         ends = []
         for process in self.processes:
             _, err = process.communicate(timeout=TIMEOUT)
-            ends.append((process.returncode, err))
+            lines = [line for line in err.splitlines(True) if "travel unprotected between its" not in line]
+            ends.append((process.returncode, "".join(lines)))
         return ends
 
 
@@ -149,7 +151,7 @@ def test_survivors_name_the_dead(hosts, rank, secret, where):
 
 @on_hosts
 @pytest.mark.parametrize("where", [["h0", "h0", "h0"], ["h0", "h1", "h1", "h2"]])
-def test_neighbours_hear_of_a_death_while_rank_0_computes(hosts, rank, secret, tmp_path, where):
+def test_local_peers_hear_of_a_death_while_rank_0_computes(hosts, rank, secret, tmp_path, where):
     goes_on = tmp_path / "rank 0 goes on"
     gone = f"peer failed, rank 1: rank 1 on host {where[1]} ended without leaving the job: process "
     with Ranks() as started:
@@ -194,7 +196,8 @@ INVALID_ARGUMENT, INVALID_STATE, SYSTEM, TIMED_OUT, MISMATCH = 1, 3, 6, 7, 9
     (None, 0o640, "its mode is 0640: chmod 600 "),
     (b"short", 0o600, "has 5 bytes and a secret 32"),
     (b"x" * 33, 0o600, "has 33 bytes and a secret 32"),
-    (b"\0" * 32, 0o600, "all bytes are zero"),
+    (b"\0" * 32, 0o600, "its 32 bytes have 1 different values, which can be guessed"),
+    (b"x" * 32, 0o600, "its 32 bytes have 1 different values, which can be guessed"),
 ])
 def test_a_bad_secret_file(rank, tmp_path, port, bytes_, mode, says):
     path = make_secret(tmp_path / "job.secret", bytes_, mode)
@@ -247,8 +250,8 @@ def test_a_rank_that_never_comes_is_named_by_all(rank, secret, port):
     for code, err in ends:
         assert code - 100 == TIMED_OUT
         # Who is out of time a moment before rank 0 has left it when rank 0 says so.
-        assert f" of 4 ranks came to AIACC_RENDEZVOUS=127.0.0.1:{port}: rank 0 (" in err and "; rank 2 did not" in err, err
-        assert re.search(r"rank 3 \(\S+, tcp:127\.0\.0\.1:\d+\)", err), err
+        assert f" of 4 ranks came to AIACC_RENDEZVOUS=127.0.0.1:{port}: rank 0 on host " in err and "; rank 2 did not" in err, err
+        assert re.search(r"rank 3 on host \S+ \(tcp:127\.0\.0\.1:\d+\)", err), err
 
 
 def test_another_size_is_told_on_both_sides(rank, secret, port):
@@ -270,6 +273,48 @@ def test_a_second_job_at_the_same_place_is_turned_away(rank, secret, port):
         (zero, said), one = ours.finish()
     assert (zero, one) == (0, (0, "")), said
     assert "warn [rank 0 on " in said and "of the job 'theirs'" in said, "rank 0 says so too"
+
+
+def test_what_a_peer_says_reaches_no_terminal_as_it_is(rank, secret, port):
+    """Its job's name stands in the last error of the C ABI and in the log of rank 0."""
+    place = f"127.0.0.1:{port}"
+    with Ranks() as started:
+        started.start([rank, "barrier"], AIACC_RENDEZVOUS=place, AIACC_SECRET_FILE=secret, **by_hand(0, 2), AIACC_INIT_TIMEOUT="3s")
+        started.start([rank, "barrier"], AIACC_RENDEZVOUS=place, AIACC_SECRET_FILE=secret, AIACC_JOB="a\x9b31m\u202eb\x1b[2J", **by_hand(1, 2))
+        (code, err), (other, its_err) = started.finish()
+    assert (code - 100, other - 100) == (TIMED_OUT, MISMATCH), err
+    for text in (err, its_err):
+        assert r"the job 'a\xc2\x9b31m\xe2\x80\xaeb\x1b[2J'" in text, text
+        assert not set("\x1b\x9b\u202e") & set(text), text
+
+
+def listening_of(pid):
+    """Addresses of /proc/net/tcp and tcp6 at which a process listens."""
+    inodes = {os.readlink(one) for one in pathlib.Path(f"/proc/{pid}/fd").iterdir()}
+    found = []
+    for table in ("tcp", "tcp6"):
+        for line in pathlib.Path("/proc/net", table).read_text().splitlines()[1:]:
+            words = line.split()
+            if words[3] == "0A" and f"socket:[{words[9]}]" in inodes:
+                found.append(words[1].rsplit(":")[0])
+    return found
+
+
+@pytest.mark.parametrize("host, at", [("127.0.0.1", "0100007F"), ("[::1]", "00000000000000000000000001000000")])
+def test_a_job_that_meets_at_a_loopback_address_listens_nowhere_else(rank, secret, port, tmp_path, host, at):
+    place = f"{host}:{port}"
+    with Ranks() as started:
+        for number in range(2):
+            started.start([rank, "until", tmp_path / "over"], AIACC_RENDEZVOUS=place, AIACC_SECRET_FILE=secret, **by_hand(number, 2))
+        zero, one = (process.pid for process in started.processes)
+        for _ in range(500):
+            have = listening_of(zero), listening_of(one)
+            if have == ([at], []):
+                break
+            time.sleep(0.02)
+        (tmp_path / "over").touch()
+        assert [code for code, _ in started.finish()] == [0, 0]
+    assert have == ([at], []), "where rank 1 would come back to"
 
 
 def test_a_launcher_that_leaves_no_way_to_meet_is_told_the_cure(rank):

@@ -9,7 +9,7 @@ import time
 import pytest
 
 import namespace_hosts
-from launcher_support import STAGE, Job, compiled
+from launcher_support import STAGE, TOLERANCE, Job, compiled
 from runtime_process_test import said
 
 NO_HOSTS = namespace_hosts.unavailable()
@@ -22,6 +22,11 @@ DIGITS = [STAGE / "bin/aiacc-digits", "--data", STAGE / "share/aiacc/digits.txt"
 @pytest.fixture(scope="module")
 def disagree():
     return compiled("tests/programs/disagree.c")
+
+
+@pytest.fixture(scope="module")
+def outstanding():
+    return compiled("tests/programs/outstanding.c")
 
 
 def on(hosts, where, *arguments):
@@ -114,6 +119,16 @@ def test_whatever_they_disagree_in_all_ranks_are_told_of_both_sides(hosts, disag
     assert code == 0, err
     notices = [line for line in err.splitlines() if "nobody sends: rank 0 called recv" in line and "They wait until" in line]
     assert len(notices) == 2, err
+
+
+@pytest.mark.parametrize("where", ["h0:1,h1:1", "h0:2"])
+@pytest.mark.parametrize("what", ["allreduce", "messages"])
+def test_thousands_of_outstanding_operations_end_after_a_rank_was_late(hosts, outstanding, where, what):
+    """Two seconds: one that it is late, and one for all 4,096."""
+    code, out, err = on(hosts, where, outstanding, what, 4096, 1000).finish()
+    assert (code, said(err)) == (0, ""), err  # nor is anybody told that nobody sends
+    print(f"seconds: {out.split()}")
+    assert len(out.split()) == 2 and all(float(seconds) < 2 * TOLERANCE for seconds in out.split()), out
 
 
 def test_a_stopped_rank_of_another_host_is_no_failure(hosts, rank):

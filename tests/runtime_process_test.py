@@ -15,9 +15,9 @@ CLEAN = {name: value for name, value in os.environ.items() if not name.startswit
 
 
 def said(stderr):
-    """What was said, but for the note that ranks share cores, which depends on the machine, and what ranks did last before an
-    error that a test is about."""
-    usual = ["[AR-BUSY]", "The last operations of this rank:"]
+    """What was said, but for the note that ranks share cores, which depends on the machine, the warning of every plain job over
+    several hosts, and what ranks did last before an error that a test is about."""
+    usual = ["[AR-BUSY]", "travel unprotected between its", "The last operations of this rank:"]
     return "".join(line for line in stderr.splitlines(True) if not any(words in line for words in usual))
 
 

@@ -4,7 +4,9 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <deque>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -22,19 +24,22 @@ namespace aiacc::sim {
 class SimContext final : public ProgressWatch::Reporter {
  public:
   // `memory` is null if the rank is alone on its host, `fabric` if the job has one host.
-  SimContext(World& world, SimHostMemory* memory, SimFabric* fabric, const ViewPtr& view, int rank)
+  using WrapPort = std::function<std::unique_ptr<MessagePort>(std::unique_ptr<MessagePort>)>;
+  SimContext(World& world, SimHostMemory* memory, SimFabric* fabric, const ViewPtr& view, int rank,
+             const WrapPort& wrap = {})
       : loop(world, "host " + std::to_string(view->member(rank).host)), compute(loop), lane(loop, nullptr, "sim") {
-    Birth birth;
-    birth.rank = rank;
-    birth.world = view;
-    if (memory != nullptr) birth.host = memory->attach(view->place_of(rank), loop);
-    if (fabric != nullptr) birth.port = fabric->open(rank, loop);
-    birth.host_name = "sim";
-    context.emplace(lane, compute, std::move(birth), RuntimeConfig{}, *this);
+    BootstrapResult bootstrapped;
+    bootstrapped.rank = rank;
+    bootstrapped.world = view;
+    if (memory != nullptr) bootstrapped.host = memory->attach(view->local_rank_of(rank), loop);
+    if (fabric != nullptr) bootstrapped.port = fabric->open(rank, loop);
+    if (wrap) bootstrapped.port = wrap(std::move(bootstrapped.port));
+    bootstrapped.host_name = "sim";
+    context.emplace(lane, compute, std::move(bootstrapped), RuntimeConfig{}, *this);
   }
   ~SimContext() {
     stop.request(std::make_exception_ptr(Error(Code::kAborted, "the simulation is over")));
-    context->world().abort(stop.reason());  // also what was started and has not begun
+    context->world().abort(stop.reason());  // also operations that have not begun
     loop.bury();
   }
   SimContext(const SimContext&) = delete;
@@ -59,6 +64,12 @@ class SimContext final : public ProgressWatch::Reporter {
     return *operations.back();
   }
 
+  // Called after every event; each operation is checked until it is done, and not again.
+  bool all_done() {
+    while (ended < operations.size() && operations[ended]->done()) ++ended;
+    return ended == operations.size();
+  }
+
   struct Report {
     Instant when;
     std::string sentence;
@@ -66,17 +77,21 @@ class SimContext final : public ProgressWatch::Reporter {
   SimLoop loop;
   SimCompute compute;
   Lane lane;
-  Stop stop;  // of programs of the test
+  std::optional<Lane::Waiting> waits{std::in_place,
+                                     lane};  // set: the rank waits for its operations; empty: it computes
+  Stop stop;                                 // for the test's programs
   std::optional<Context> context;
   std::vector<Report> reports;
   std::deque<std::vector<float>> data;
   std::vector<std::unique_ptr<GroupOperation>> operations;
+  std::size_t ended = 0;  // how many operations have ended, counted from the first
 };
 
 class SimJob {
  public:
-  // Each rank on the host of this number.
-  explicit SimJob(const std::vector<std::uint32_t>& hosts, std::uint64_t seed = 1, FabricModel model = {})
+  // Rank i is on host hosts[i]. `wrap`, if any, wraps each rank's port.
+  explicit SimJob(const std::vector<std::uint32_t>& hosts, std::uint64_t seed = 1, FabricModel model = {},
+                  const SimContext::WrapPort& wrap = {})
       : world(seed) {
     std::vector<Member> members;
     for (const std::uint32_t host : hosts) members.push_back({static_cast<std::uint32_t>(members.size()), 0, host});
@@ -88,7 +103,7 @@ class SimJob {
     }
     for (int rank = 0; rank < view->size(); ++rank) {
       ranks.push_back(std::make_unique<SimContext>(world, memories[static_cast<std::size_t>(view->host_of(rank))].get(),
-                                                   fabric ? &*fabric : nullptr, view, rank));
+                                                   fabric ? &*fabric : nullptr, view, rank, wrap));
     }
     Stop stop;
     std::vector<Task<void>> opening;
@@ -103,12 +118,8 @@ class SimJob {
   SimContext& operator[](int rank) { return *ranks[static_cast<std::size_t>(rank)]; }
   int size() const { return static_cast<int>(ranks.size()); }
   bool all_done() const {
-    for (const auto& rank : ranks) {
-      for (const auto& operation : rank->operations) {
-        if (!operation->done() && !rank->loop.dead()) return false;
-      }
-    }
-    return true;
+    return std::all_of(ranks.begin(), ranks.end(),
+                       [](const auto& rank) { return rank->loop.dead() || rank->all_done(); });
   }
   void finish() {
     EXPECT_TRUE(world.run_while_not([this] { return all_done(); })) << world.recent();

@@ -185,7 +185,8 @@ def test_over_hosts(program):
             try:
                 where = (hosts.address(0), int(server.stdout.readline()))
                 places = ["h0", "h0", "h1", "h1"]
-                ends = finish([start(rank, number, 4, where, before=[hosts.enter, place]) for number, place in enumerate(places)])
+                ends = finish([start(rank, number, 4, where, before=[hosts.enter, place, "env", "AIACC_ENCRYPT=none"])
+                               for number, place in enumerate(places)])
             finally:
                 server.stdin.close()
                 server.kill()

@@ -1,5 +1,5 @@
-// For tests: the collectives of the C ABI as cases, each with what every rank puts in and must find: made here for all ranks,
-// from inputs of which every order of sums is exact, so that equal bytes on all ranks follow from equality with one result.
+// For tests: the collectives of the C ABI as cases, each with the input and the expected result of every rank. Sums of
+// the inputs are exact in every order, so one expected result also proves that the bytes are equal on all ranks.
 #pragma once
 
 #include <algorithm>
@@ -46,7 +46,7 @@ inline bool reduces(Kind kind) {
 
 struct Case {
   Kind kind = Kind::kAllreduce;
-  std::size_t count = 0;  // elements of a block, about so many where they differ
+  std::size_t count = 0;  // elements of a block; approximate if blocks differ
   DType type = DType::kFloat32;
   ReduceOp op = ReduceOp::kSum;
   int root = 0;
@@ -67,7 +67,7 @@ struct Case {
 struct Blocks {
   std::vector<std::size_t> counts;
   std::vector<std::size_t> displacements;
-  std::size_t span = 0;  // elements from the beginning to the last end
+  std::size_t span = 0;  // elements from the beginning to the end of the last block
 
   void add(std::size_t count, std::size_t gap) {
     counts.push_back(count);
@@ -94,10 +94,10 @@ inline Blocks blocks_of(const Case& test, int ranks, bool gaps, int other, bool 
 // One rank's part of a case.
 struct Part {
   Bytes send;
-  Bytes expected;             // all of recv; what the call leaves alone is kUntouched
-  std::size_t place = 0;      // in place: where the shorter buffer stands in the longer one, in bytes
-  bool receives = true;       // recv is looked at
-  Blocks out, in;             // as far as the call takes them
+  Bytes expected;             // the whole of recv; elements that the call must not change are kUntouched
+  std::size_t place = 0;      // in place: the offset of the shorter buffer in the longer one, in bytes
+  bool receives = true;       // recv is compared
+  Blocks out, in;             // if the call has them
   std::size_t own_count = 0;  // send_count of allgatherv and gatherv, recv_count of scatterv
 };
 inline constexpr std::byte kUntouched{0x5a};
@@ -121,7 +121,7 @@ inline std::vector<Part> parts_of(const Case& test, int ranks) {
   call.reduction.op = test.op;
   std::vector<Part> parts(n);
   std::vector<Bytes> inputs(n);
-  // What each rank puts in.
+  // The inputs of all ranks.
   for (int rank = 0; rank < ranks; ++rank) {
     Part& part = parts[static_cast<std::size_t>(rank)];
     const bool is_root = rank == test.root;
@@ -158,7 +158,7 @@ inline std::vector<Part> parts_of(const Case& test, int ranks) {
     part.send = input(test, given, rank);
     inputs[static_cast<std::size_t>(rank)] = part.send;
   }
-  // What each rank must find.
+  // The expected results.
   Bytes all;
   if (reduces(test.kind)) all = exact::reduced(inputs, call, inputs[0].size() / element);
   for (int rank = 0; rank < ranks; ++rank) {
@@ -228,7 +228,7 @@ inline std::vector<Part> parts_of(const Case& test, int ranks) {
   return parts;
 }
 
-// Whether this rank's buffers are one in an operation in place.
+// Whether this rank's two buffers are one in an in-place operation.
 inline bool in_one_buffer(const Case& test, int rank) {
   switch (test.kind) {
     case Kind::kBroadcast: return true;
@@ -301,7 +301,7 @@ inline aiacc_status_t call(const Case& test, const Part& part, const void* send,
   return AIACC_ERR_INTERNAL;
 }
 
-// Runs this rank's part; "" or what went wrong.
+// Runs this rank's part; returns "" or the error.
 inline std::string run(const Case& test, const Part& part, int rank, Arena& arena, aiacc_group_t group) {
   const bool one = in_one_buffer(test, rank);
   std::byte* first = arena.half(test.shared, 0) + kGuardBytes + test.skew;

@@ -1,4 +1,5 @@
-// A variable of this process's environment for as long as a test needs it. No other thread looks at the environment meanwhile.
+// Sets an environment variable of this process while the object exists. No other thread may read the environment
+// meanwhile.
 #pragma once
 
 #include <cstdlib>
@@ -9,7 +10,7 @@ namespace aiacc::test {
 
 class Variable {
  public:
-  // Null: it is not set.
+  // Null: unsets it.
   Variable(const char* name, const char* value) : name_(name) {
     if (const char* before = std::getenv(name)) before_ = before;  // NOLINT(concurrency-mt-unsafe)
     put(value);

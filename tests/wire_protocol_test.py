@@ -3,12 +3,13 @@ import os
 import pathlib
 import re
 
+import protocol_vectors
 import pytest
 
 SOURCE = pathlib.Path(os.environ["AIACC_SOURCE"])
 DOCUMENT = (SOURCE / "docs/wire-protocol.md").read_text()
 SCALARS = {"bool": "bool", "std::uint8_t": "u8", "std::uint16_t": "u16", "std::int32_t": "i32", "std::uint32_t": "u32",
-           "std::int64_t": "i64", "std::uint64_t": "u64", "std::string": "string", "HiddenText": "string", "Nonce": "[32]", "Proof": "[32]", "SealHeader": "[24]",
+           "std::int64_t": "i64", "std::uint64_t": "u64", "std::string": "string", "HiddenText": "string", "Nonce": "[32]", "Share": "[32]", "Proof": "[32]", "SealHeader": "[24]",
            "SecretBytes": "[32]",
            "Verdict": "u8", "Purpose": "u16"}
 
@@ -74,6 +75,24 @@ def test_the_handshake_has_its_messages():
         assert re.findall(r"`(\w+)` (\[32\]|\w+)", documented[name][3]) == flat
 
 
+def test_the_vectors_are_what_the_specification_computes():
+    def digits(section):
+        found, name = {}, None
+        for line in re.search(rf"^## {section}\n(.*?)(?=^## |\Z)", DOCUMENT, re.S | re.M)[1].splitlines():
+            begins, goes_on = re.fullmatch(r"    ([a-z ]+[a-z]) = ([0-9a-f]+)", line), re.fullmatch(r"     +([0-9a-f]+)", line)
+            if begins:
+                name = begins[1]
+                found[name] = begins[2]
+            elif goes_on and name:
+                found[name] += goes_on[1]
+            else:
+                name = None
+        return found
+
+    for section, computed in protocol_vectors.documented().items():
+        assert digits(section) == computed, section
+
+
 def test_the_data_header_is_laid_out_as_declared():
     body = re.search(r"^struct MessageHeader \{\n(.*?)^\};", (SOURCE / "transports/message.h").read_text(), re.S | re.M)[1]
     sizes = {"std::uint16_t": 2, "MessageKind": 1, "TrafficClass": 1, "std::uint32_t": 4, "std::uint64_t": 8,
@@ -83,20 +102,20 @@ def test_the_data_header_is_laid_out_as_declared():
         expected.append([str(offset), str(sizes[kind]), f"`{field}`"])
         offset += sizes[kind]
     assert offset == 96
-    assert [row[:3] for row in rows("Data connections") if row[0].isdigit()] == expected
+    assert [row[:3] for row in rows("Data connections") if len(row) > 2 and row[2].startswith("`")] == expected
 
 
 def test_the_limits_are_those_of_the_code():
     frame = (SOURCE / "base/wire/frame.h").read_text()
     handshake = (SOURCE / "base/wire/handshake.h").read_text()
-    door = (SOURCE / "base/wire/reception.h").read_text()
-    feed = (SOURCE / "launcher/input_feed.h").read_text()
+    acceptor = (SOURCE / "base/wire/acceptor.h").read_text()
+    feed = (SOURCE / "launcher/stdio/input_feed.h").read_text()
     for text, says, value in [(frame, "kMaxFrameBytes = 1u << 20", "an agent stream longer than 1 MiB + 4"),
                               (frame, "kLargestFrameBytes = 64u << 20", "none at all longer than\n64 MiB + 4"),
                               (handshake, "kMaxHandshakeBytes = 4096", "longer than 4,096 bytes"),
                               (handshake, "kMaxTermsBytes = 256", "at most 256 bytes"),
                               (handshake, "kHandshakeLimit = std::chrono::seconds(3)", "A handshake takes 3 s at most"),
                               (feed, "kWindow = 256u << 10", "256 KiB of input"),
-                              (door, "kMostGreetings = 64", "64 are in progress at most")]:
+                              (acceptor, "kMostGreetings = 64", "64 are in progress at most")]:
         assert says in text
         assert value in DOCUMENT

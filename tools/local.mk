@@ -7,6 +7,7 @@ aiacc_info_SOURCES = \
 	tools/info/options.h \
 	tools/info/text.cc \
 	tools/info/text.h
+aiacc_info_CXXFLAGS = $(program_flags)
 aiacc_info_LDADD = libaiacc.la libaiacc_options.la $(floors_up_to_base)
 aiacc_info_LDFLAGS = $(relocatable)
 
@@ -33,5 +34,6 @@ aiacc_perf_SOURCES = \
 	tools/perf/user_op.h \
 	tools/perf/world.cc \
 	tools/perf/world.h
+aiacc_perf_CXXFLAGS = $(program_flags)
 aiacc_perf_LDADD = libaiacc.la libaiacc_options.la $(floors_up_to_base)
 aiacc_perf_LDFLAGS = $(relocatable)

@@ -1,5 +1,5 @@
-// CallNote: enough of a call to describe it later, in a message that is rarely written. The call's own type belongs to a
-// floor above; a copy of it and a way to print it are kept instead of a string made for every call.
+// CallNote: a copy of a call and a function that prints it, for the rare message that describes the call later. The
+// call's own type belongs to a higher floor, and formatting a string for every call would cost too much.
 #pragma once
 
 #include <array>

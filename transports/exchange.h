@@ -1,5 +1,6 @@
-// Exchange: one operation's part in the mailbox. Transfer: what it awaits, a send, a receive, or one of each side by side
-// (as rings and doubling need: two sends that wait for each other's receive would wait for ever). Neither has a frame.
+// Exchange: one operation's messages in the mailbox. Transfer: what the operation awaits: a send, a receive, or one of
+// each side by side. Ring and doubling steps need the pair, because two blocking sends that each wait for the other's
+// receive would deadlock. Neither has a coroutine frame.
 #pragma once
 
 #include <boost/container/small_vector.hpp>
@@ -13,98 +14,110 @@
 
 namespace aiacc {
 
-// Both halves of a transfer: linked in their group until they are done, so that an abort finds them.
-class Mailbox::Part : public ListNode<Part> {
+class Exchange;
+class Transfer;
+
+// A posted send or receive, one half of a Transfer. It is in its exchange's list until it completes, so that an abort
+// finds it, and in its group's index, so that arriving messages find it.
+class PostedRequest : public ListNode<PostedRequest>, public MatchNode<PostedRequest> {
  public:
   enum class Kind : std::uint8_t { kSend, kRecv };
-  Part(Transfer& owner, Kind kind, int peer, std::uint32_t tag, Buffer buffer) noexcept
+  PostedRequest(Transfer& owner, Kind kind, int peer, Tag tag, Buffer buffer) noexcept
       : owner_(owner), buffer_(buffer), peer_(peer), tag_(tag), kind_(kind) {}
 
   Kind kind() const noexcept { return kind_; }
   int peer() const noexcept { return peer_; }  // world rank
-  std::uint32_t tag() const noexcept { return tag_; }
+  Tag tag() const noexcept { return tag_; }
   const Exchange& exchange() const noexcept;
-  bool matches(Kind kind, std::uint64_t sequence, std::uint32_t tag, int peer) const noexcept;
+  bool matches(std::uint64_t sequence, Tag tag, int peer) const noexcept;
   bool failing() const noexcept { return failing_ != nullptr; }
   bool done() const noexcept { return done_; }
 
   void start() noexcept;
-  // Ends with `reason` as soon as the port has let go of the buffer; perhaps now.
+  // Fails with `reason` as soon as the port has released the buffer; possibly inside this call.
   void let_go(const std::exception_ptr& reason) noexcept;
 
  protected:
   void finish(const std::exception_ptr& error) noexcept;
   Mailbox& mailbox() const noexcept;
-  Group& group() const noexcept;
+  MatchGroup& group() const noexcept;
   MessageHeader header(MessageKind kind) const noexcept;
 
   Transfer& owner_;
   Buffer buffer_;
   int peer_;
-  std::uint32_t tag_;
+  Tag tag_;
   Kind kind_;
   bool started_ = false;
   bool done_ = false;
   std::exception_ptr failing_;
 };
 
-class Mailbox::SendPart final : public Part, private SendCompletion {
+class PostedSend final : public PostedRequest, private SendCompletion {
  public:
-  SendPart(Transfer& owner, int to, std::uint32_t tag, Buffer data) noexcept
-      : Part(owner, Kind::kSend, to, tag, data) {}
+  PostedSend(Transfer& owner, int to, Tag tag, Buffer data) noexcept
+      : PostedRequest(owner, Kind::kSend, to, tag, data) {}
   void begin() noexcept;
-  void take_back() noexcept;  // of a failing part
-  void granted() noexcept;
+  void take_back() noexcept;  // of a failing request
+  void cts_came() noexcept;
 
  private:
   void sent(std::exception_ptr error) noexcept override;
   void post_chunks() noexcept;
 
-  std::size_t next_ = 0;  // first byte that is not posted
-  int posts_ = 0;         // whose completion is still to come
-  bool offered_ = false;  // and not granted yet
+  std::size_t next_ = 0;     // first byte that is not posted
+  int posts_ = 0;            // posts whose completion is outstanding
+  bool awaits_cts_ = false;  // the CTS has not arrived
 };
 
-class Mailbox::RecvPart final : public Part {
+class PostedReceive final : public PostedRequest {
  public:
-  RecvPart(Transfer& owner, int from, std::uint32_t tag, Buffer into) noexcept
-      : Part(owner, Kind::kRecv, from, tag, into) {}
+  PostedReceive(Transfer& owner, int from, Tag tag, Buffer into, bool bounded) noexcept
+      : PostedRequest(owner, Kind::kRecv, from, tag, into), bounded_(bounded) {}
+  std::size_t length() const noexcept { return buffer_.bytes; }
   void begin() noexcept;
-  void take_back() noexcept;   // of a failing part
-  void early_came() noexcept;  // what came before it was asked for is all there now
-  void grant(const MessageHeader& offer) noexcept;
-  Placement place(const MessageHeader& header) noexcept;
+  void take_back() noexcept;        // of a failing request
+  void unexpected_came() noexcept;  // the unexpected message has arrived completely
+  void send_cts(const MessageHeader& rts) noexcept;
+  MessageReceiver::Placement place(const MessageHeader& header) noexcept;
   void placed(const MessageHeader& header) noexcept;
   bool has_places() const noexcept { return !placing_.empty(); }
-  bool arriving() const noexcept { return granted_ || received_ > 0 || !placing_.empty(); }
-  void peer_lost() noexcept;  // the port has let go of every place
+  void peer_lost() noexcept;  // the port has released every destination
+  void ended() noexcept;
 
  private:
+  void note_arriving() noexcept;
   bool fits(const MessageHeader& header) noexcept;
-  bool take_early() noexcept;
+  bool take_unexpected() noexcept;
+  void settle(const MessageHeader& message) noexcept;
 
   std::size_t received_ = 0;
-  bool granted_ = false;
-  boost::container::small_vector<MessageHeader, 1> placing_;  // a port brings one after another, as a rule
+  bool cts_sent_ = false;
+  bool arriving_ = false;                                     // counted in Group::arriving
+  bool bounded_;                                              // the sender decides the length, which is not known yet
+  boost::container::small_vector<MessageHeader, 1> placing_;  // usually at most one at a time
 };
 
 class Transfer final : public Leaf {
  public:
   struct To {
     int rank;
-    std::uint32_t tag;
+    Tag tag;
     Buffer data;
   };
   struct From {
     int rank;
-    std::uint32_t tag;
+    Tag tag;
     Buffer into;
+    bool bounded = false;  // `into` is an upper bound; received() is the actual length
   };
   Transfer(Exchange& exchange, Stop& stop, std::optional<To> to, std::optional<From> from);
 
-  const Exchange& exchange() const noexcept { return exchange_; }
+  Exchange& exchange() const noexcept { return exchange_; }
+  // Bytes that the receive got. Valid after the transfer has succeeded.
+  std::size_t received() const noexcept { return recv_ ? recv_->length() : 0; }
 
-  // Begins it before it is awaited. It may never be awaited once it has ended().
+  // Starts the transfer before it is awaited. Once it has ended(), awaiting it is optional.
   void start() {
     begin_unawaited();
     started_ = true;
@@ -113,82 +126,97 @@ class Transfer final : public Leaf {
   bool await_ready() { return started_ ? ended_ : Leaf::await_ready(); }
   void await_suspend(std::coroutine_handle<> self) { started_ ? resume_at(self) : Leaf::await_suspend(self); }
 
+  // Called by its send and its receive when they are over.
+  void request_done(PostedRequest& request, const std::exception_ptr& error) noexcept;
+
  private:
-  friend class Mailbox;
   bool try_now() override;
   void begin() noexcept override;
   void cancel() noexcept override {}
   bool let_go(const std::exception_ptr& reason) noexcept override;
-  void part_done(Mailbox::Part& part, const std::exception_ptr& error) noexcept;
 
   Exchange& exchange_;
-  std::optional<Mailbox::SendPart> send_;
-  std::optional<Mailbox::RecvPart> recv_;
+  std::optional<PostedSend> send_;
+  std::optional<PostedReceive> recv_;
   int pending_ = 0;
-  bool started_ = false;  // without being awaited
+  bool started_ = false;  // by start(), before any await
   bool ended_ = false;
   std::exception_ptr error_;
 };
 
-// Registers the operation while it lives, so that its calls can be compared with those of others. Lives in the frame of
-// the algorithm and outlives its transfers.
-class Exchange final : public ListNode<Exchange> {
+// Keeps the operation registered with the mailbox while it lives, so that its call can be compared with other members'
+// calls. It lives in the algorithm's coroutine frame and outlives its transfers.
+class Exchange final : public ListNode<Exchange>, public MatchNode<Exchange> {
  public:
   static constexpr std::uint64_t kPairSequence = aiacc::kPairSequence;
 
-  // `rank` is mine in `view`. Throws the group's error if it is aborted.
-  Exchange(Mailbox& mailbox, const ViewPtr& view, int rank, std::uint64_t sequence, std::uint64_t fingerprint,
-           CallNote note);
+  // `rank` is this rank in `view`. Throws the group's error if it is aborted.
+  Exchange(Mailbox& mailbox, const ViewPtr& view, int rank, const WireId& id, std::uint64_t fingerprint, CallNote note);
   ~Exchange();
 
-  // Ranks are those of the view. Lengths must be those of the other end.
-  Transfer send(int to, std::uint32_t tag, Buffer data, Stop& stop) {
+  // Ranks are those of the view. Both ends must give the same length, except with recv_at_most().
+  Transfer send(int to, Tag tag, Buffer data, Stop& stop) {
     return Transfer(*this, stop, Transfer::To{to, tag, data}, std::nullopt);
   }
-  Transfer recv(int from, std::uint32_t tag, Buffer into, Stop& stop) {
+  Transfer recv(int from, Tag tag, Buffer into, Stop& stop) {
     return Transfer(*this, stop, std::nullopt, Transfer::From{from, tag, into});
   }
+  // Receives a message whose length the sender decides, up to the buffer's length. The length in an early RTS is then
+  // only an upper bound too.
+  Transfer recv_at_most(int from, Tag tag, Buffer into, Stop& stop) {
+    return Transfer(*this, stop, std::nullopt, Transfer::From{from, tag, into, true});
+  }
   Transfer send_recv(Transfer::To to, Transfer::From from, Stop& stop) { return Transfer(*this, stop, to, from); }
-  // A message of that length will be sent, once it is there. If it is one that is offered, its offer leaves now, and may pass
-  // what this rank sends meanwhile; nothing happens otherwise. The send may also never come, when the operation fails.
-  void announce(int to, std::uint32_t tag, std::size_t bytes) noexcept;
+  // Announces a message of that length, to be sent once its payload is ready (or of at most that length, if the
+  // receiver uses recv_at_most()). If the length requires an RTS, the RTS leaves now and may overtake other messages of
+  // this rank; otherwise nothing happens. If the operation fails, the send may never follow.
+  void send_early_rts(int to, Tag tag, std::size_t bytes) noexcept;
 
   int rank() const noexcept { return group_.rank; }
   int size() const noexcept { return group_.view->size(); }
-  Loop& loop() const noexcept { return mailbox_.loop_; }
+  Loop& loop() const noexcept { return mailbox_.loop(); }
 
-  // The operation also waits for members on this host, of which the mailbox knows nothing. `rank` is the next of them: whom
-  // a stall is looked for with when no message is waited for.
-  void set_mate(int rank) noexcept { mate_ = rank; }
-  // Its payloads go in the class of short messages, before other payloads.
+  // The operation also waits for local peers, which the mailbox does not see. `rank` is the next of them; it is the
+  // suspected straggler while no message is waited for.
+  void set_local_peer(int rank) noexcept { local_peer_ = rank; }
+  // Sends its payloads in the traffic class of short messages, ahead of other payloads.
   void set_urgent(bool urgent) noexcept { urgent_ = urgent; }
-  // Its eager messages leave at once (MessagePort::post_now).
-  void set_hasty(bool hasty) noexcept { hasty_ = hasty; }
+  // Sends its eager messages without batching (MessagePort::post_now).
+  void set_immediate(bool immediate) noexcept { immediate_ = immediate; }
+
+  // --- for the mailbox, for transfers, and for who looks into stalled operations ---------------------------------------------
+  const WireId& id() const noexcept { return id_; }
+  std::uint64_t fingerprint() const noexcept { return fingerprint_; }
+  const CallNote& note() const noexcept { return note_; }
+  int local_peer() const noexcept { return local_peer_; }
+  bool immediate() const noexcept { return immediate_; }
+  Mailbox& mailbox() const noexcept { return mailbox_; }
+  MatchGroup& group() const noexcept { return group_; }
+  IntrusiveList<PostedRequest>& parts() noexcept { return parts_; }
+  IntrusiveList<PostedRequest>& ending() noexcept { return ending_; }
+  // Fails all its transfers.
+  void fail(const std::exception_ptr& error) noexcept;
+  struct EarlyRts {
+    int peer;  // world rank
+    Tag tag;
+    bool cts_came;
+  };
+  EarlyRts* early_rts(int peer, Tag tag) noexcept;
+  std::optional<EarlyRts> take_early_rts(int peer, Tag tag) noexcept;
+  MessageHeader header(MessageKind kind, int peer, Tag tag, std::size_t bytes) const noexcept;
 
  private:
-  friend class Mailbox;
-  friend class Transfer;
-  struct Announced {
-    int peer;  // world rank
-    std::uint32_t tag;
-    bool granted;
-  };
-  Announced* announced(int peer, std::uint32_t tag) noexcept;
-  std::optional<Announced> take_announced(int peer, std::uint32_t tag) noexcept;
-  MessageHeader header(MessageKind kind, int peer, std::uint32_t tag, std::size_t bytes) const noexcept;
-
   Mailbox& mailbox_;
-  Mailbox::Group& group_;
-  std::uint64_t sequence_;
+  MatchGroup& group_;
+  const WireId id_;
   std::uint64_t fingerprint_;
+  IntrusiveList<PostedRequest> parts_;   // in progress, in the order in which they began
+  IntrusiveList<PostedRequest> ending_;  // of an aborted group: requests that are being failed
   CallNote note_;
-  Mailbox::Suspicion suspicion_;  // of an investigation
-  int questions_ = 0;
-  int mate_ = kNoPeer;
+  int local_peer_ = kNoPeer;
   bool urgent_ = false;
-  bool hasty_ = false;
-  std::vector<Announced> announced_;  // whose send has not begun
-  std::vector<char> begun_;  // of a survey: by rank, whether it has answered that it has begun this; else empty
+  bool immediate_ = false;
+  std::vector<EarlyRts> early_rts_;  // announced, but the send has not begun
 };
 
 }  // namespace aiacc

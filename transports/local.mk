@@ -3,19 +3,34 @@ transports_sources += \
 	transports/message.h
 
 transports_sources += \
-	transports/abort_notice.cc \
-	transports/abort_notice.h \
 	transports/call_note.h \
 	transports/exchange.cc \
 	transports/exchange.h \
 	transports/mailbox.cc \
 	transports/mailbox.h \
-	transports/mailbox_aborts.cc \
-	transports/mailbox_leaving.cc \
-	transports/mailbox_stalls.cc \
+	transports/match_group.cc \
+	transports/match_group.h \
+	transports/match_index.h \
+	transports/messenger.cc \
+	transports/messenger.h \
 	transports/past_calls.h \
-	transports/stall_watch.cc \
-	transports/stall_watch.h
+	transports/peers.h \
+	transports/stall_times.cc \
+	transports/stall_times.h \
+	transports/unexpected_observer.h \
+	transports/wire_id.h
+
+transports_sources += \
+	transports/control/aborts.cc \
+	transports/control/aborts.h \
+	transports/control/control_channel.cc \
+	transports/control/control_channel.h \
+	transports/control/leaving.cc \
+	transports/control/leaving.h \
+	transports/control/mismatches.cc \
+	transports/control/mismatches.h \
+	transports/control/stragglers.cc \
+	transports/control/stragglers.h
 
 transports_sources += \
 	transports/host/doorbell.cc \
@@ -23,25 +38,33 @@ transports_sources += \
 	transports/host/host_domain.h \
 	transports/host/memfd_domain.cc \
 	transports/host/memfd_domain.h \
-	transports/host/segment_domain.cc \
-	transports/host/segment_domain.h \
-	transports/host/segment_fence.cc \
 	transports/host/memory_room.cc \
 	transports/host/memory_room.h \
 	transports/host/segment.cc \
 	transports/host/segment.h \
+	transports/host/segment_domain.cc \
+	transports/host/segment_domain.h \
+	transports/host/segment_fence.cc \
 	transports/host/slice_allocator.cc \
 	transports/host/slice_allocator.h
 
 transports_sources += \
+	transports/service/host_streams.cc \
+	transports/service/host_streams.h \
+	transports/service/service.cc \
+	transports/service/service.h \
+	transports/service/services.cc \
+	transports/service/services.h
+
+transports_sources += \
 	transports/tcp/connection.cc \
 	transports/tcp/connection.h \
+	transports/tcp/data_acceptor.cc \
+	transports/tcp/data_acceptor.h \
 	transports/tcp/data_header.cc \
 	transports/tcp/data_header.h \
 	transports/tcp/dial.cc \
 	transports/tcp/dial.h \
-	transports/tcp/door.cc \
-	transports/tcp/door.h \
 	transports/tcp/inbound.cc \
 	transports/tcp/inbound.h \
 	transports/tcp/link.cc \
@@ -66,9 +89,10 @@ sim_sources += \
 	transports/sim/sim_port.h
 
 transports_tests += \
-	transports/announce_test.cc \
-	transports/mailbox_strange_test.cc \
+	transports/early_rts_test.cc \
+	transports/mailbox_bad_peer_test.cc \
 	transports/mailbox_test.cc \
+	transports/match_index_test.cc \
 	transports/message_conformance.cc \
 	transports/message_conformance.h \
 	transports/past_calls_test.cc \
@@ -79,7 +103,7 @@ transports_tests += \
 	transports/tcp/tcp_breaks_test.cc \
 	transports/tcp/tcp_fixture_test.h \
 	transports/tcp/tcp_port_test.cc \
-	transports/tcp/tcp_strangers_test.cc
+	transports/tcp/tcp_unauthenticated_test.cc
 
 transports_tests += \
 	transports/host/fence_test.cc \

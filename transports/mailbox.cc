@@ -1,123 +1,147 @@
-// Matching, placement and credit. What ends a group is in mailbox_aborts.cc.
 #include "transports/mailbox.h"
 
 #include <algorithm>
 
-#include "base/hash.h"
 #include "transports/exchange.h"
 
 namespace aiacc {
 
-Mailbox::Mailbox(Loop& loop, MessagePort& port, ViewPtr world, int rank)
-    : loop_(loop), port_(port), world_(std::move(world)), rank_(rank), news_(loop) {
-  port_.set_receiver(*this);
-}
+using Placement = MessageReceiver::Placement;
 
-Mailbox::~Mailbox() { port_.close(); }
+Mailbox::Mailbox(Loop& loop, MessagePort& port, ViewPtr world, int rank, Peers& peers, MatchObserver& observer)
+    : loop_(loop), port_(port), world_(std::move(world)), rank_(rank), peers_(peers), observer_(observer) {}
 
 // --- groups and peers -----------------------------------------------------------------------------------------------------
 
-Mailbox::Bucket& Mailbox::Group::bucket(std::uint64_t sequence, std::uint32_t tag, int peer) noexcept {
-  const std::uint64_t key = sequence ^ static_cast<std::uint64_t>(tag) << 20 ^ static_cast<std::uint64_t>(peer) << 44;
-  return buckets[Hash64::mix(key) % kBuckets];
-}
-
-Mailbox::Early& Mailbox::Group::keep(Early early) {
-  Bucket& its = bucket(early.header.sequence, early.header.tag, early.from);
-  kept.set(static_cast<std::size_t>(&its - buckets.data()));
-  return its.early.emplace_back(std::move(early));
-}
-
-const Mailbox::Early* Mailbox::Group::early_unlike(std::uint64_t sequence, std::uint64_t fingerprint) noexcept {
-  if (kept.none()) return nullptr;
-  for (std::size_t i = 0; i < kBuckets; ++i) {
-    if (!kept.test(i)) continue;
-    kept.set(i, !buckets[i].early.empty());
-    for (const Early& early : buckets[i].early) {
-      if (early.header.sequence == sequence && early.header.fingerprint != fingerprint) return &early;
-    }
-  }
-  return nullptr;
-}
-
-Mailbox::Group& Mailbox::group(std::uint64_t id) { return groups_.try_emplace(id, *this, id).first->second; }
-
-Mailbox::Group* Mailbox::find_group(std::uint64_t id) noexcept {
+MatchGroup* Mailbox::find_group(std::uint64_t id) noexcept {
   const auto found = groups_.find(id);
   return found == groups_.end() ? nullptr : &found->second;
 }
 
 void Mailbox::join(const ViewPtr& view, int rank) {
-  Group& joined = group(view->id());
+  MatchGroup& joined = group(view->id());
   if (joined.view != nullptr) return;
   joined.view = view;
   joined.rank = rank;
-  if (joined.error) {
-    relay(joined);
-    return;
-  }
-  for (const auto& [peer, state] : peers_) {
-    if (state.lost && group_rank(joined, peer) >= 0) {
-      on_peer_lost(peer, state.lost);
-      return;
-    }
-  }
+  observer_.joined(joined);
 }
 
 void Mailbox::forget(std::uint64_t id, std::uint64_t last) noexcept {
-  Group* left = find_group(id);
+  MatchGroup* left = find_group(id);
   if (left == nullptr) return;
   if (forgotten_.emplace(id, last).second) forgotten_in_order_.push_back(id);
   if (forgotten_in_order_.size() > kForgotten) {
     forgotten_.erase(forgotten_in_order_.front());
     forgotten_in_order_.pop_front();
   }
-  left->disarm();
-  for (Bucket& bucket : left->buckets) {
-    // A payload that is being placed keeps its entry, and the group with it; on_placed() ends both.
-    for (auto early = bucket.early.begin(); early != bucket.early.end();) {
-      if (!early->placed) {
-        ++early;
-        continue;
-      }
-      peers_[early->from].stored -= early->bytes.size();
-      free_credit(early->from, early->bytes.size());
-      early = bucket.early.erase(early);
-    }
-  }
-  const bool placing = std::any_of(left->buckets.begin(), left->buckets.end(),
-                                   [](const Bucket& bucket) { return !bucket.early.empty(); });
-  if (!placing) groups_.erase(id);
+  // A payload that is being placed keeps its entry, and the group with it; on_placed() ends both.
+  drop_placed(*left);
+  if (left->unexpected.empty()) groups_.erase(id);
 }
 
-// A member's number is its rank in the world at its birth, which is what the port calls it.
-int Mailbox::world_rank(const Group& group, int rank) const noexcept {
+void Mailbox::drop_placed(MatchGroup& group) noexcept {
+  for (auto unexpected = group.unexpected.begin(); unexpected != group.unexpected.end();) {
+    const auto next = std::next(unexpected);
+    if (unexpected->placed) {
+      peers_[unexpected->from].stored -= unexpected->bytes.size();
+      free_credit(unexpected->from, unexpected->bytes.size());
+      group.unexpected.erase(unexpected);
+    }
+    unexpected = next;
+  }
+}
+
+std::optional<std::uint64_t> Mailbox::left(std::uint64_t id) const noexcept {
+  const auto found = forgotten_.find(id);
+  return found == forgotten_.end() ? std::nullopt : std::optional(found->second);
+}
+
+std::exception_ptr Mailbox::error_of(std::uint64_t id) const noexcept {
+  const auto found = groups_.find(id);
+  return found == groups_.end() ? nullptr : found->second.error;
+}
+
+void Mailbox::end(MatchGroup& group) noexcept {
+  drop_placed(group);
+  // Letting go of one request may end the other one of its transfer, which is linked in the same exchange.
+  group.for_each_exchange([&group](Exchange& exchange) { exchange.fail(group.error); });
+}
+
+void Mailbox::peer_lost(int rank) noexcept {
+  for (auto& [id, group] : groups_) {
+    group.unexpected.remove_if(
+        [rank](const UnexpectedMessage& unexpected) { return unexpected.from == rank && !unexpected.placed; });
+    group.for_each_exchange([rank](Exchange& exchange) {
+      for (IntrusiveList<PostedRequest>* posted : {&exchange.parts(), &exchange.ending()}) {
+        posted->for_each([rank](PostedRequest& request) {
+          if (request.kind() != PostedRequest::Kind::kRecv || request.peer() != rank) return;
+          auto& recv = static_cast<PostedReceive&>(request);
+          if (recv.has_places()) recv.peer_lost();
+        });
+      }
+    });
+  }
+}
+
+// A member's number is its rank in the world at its start, which is what the port calls it.
+int Mailbox::world_rank(const MatchGroup& group, int rank) const noexcept {
   return static_cast<int>(group.view->member(rank).id);
 }
 
-int Mailbox::group_rank(const Group& group, int world_rank) const noexcept {
+int Mailbox::group_rank(const MatchGroup& group, int world_rank) const noexcept {
   if (group.view == nullptr || world_rank < 0 || world_rank >= world_->size()) return -1;
   if (group.view == world_) return world_rank;
   return group.view->rank_of(world_->member(world_rank));
 }
 
-std::vector<int> Mailbox::waited_for(std::uint64_t id, std::uint64_t sequence) {
+std::vector<int> Mailbox::waited_for(std::uint64_t id, const WireId& operation) {
   std::vector<int> ranks;
-  Group* known = find_group(id);
-  if (known == nullptr) return ranks;
-  for (Bucket& bucket : known->buckets) {
-    bucket.parts.for_each([&](Part& part) {
-      if (part.exchange().sequence_ == sequence) ranks.push_back(group_rank(*known, part.peer()));
-    });
-  }
+  MatchGroup* known = find_group(id);
+  Exchange* exchange = known == nullptr ? nullptr : known->find(operation);
+  if (exchange == nullptr) return ranks;
+  exchange->parts().for_each([&](PostedRequest& request) { ranks.push_back(group_rank(*known, request.peer())); });
   std::sort(ranks.begin(), ranks.end());
   ranks.erase(std::unique(ranks.begin(), ranks.end()), ranks.end());
   return ranks;
 }
 
+std::vector<std::uint64_t> Mailbox::groups_waiting_for(int rank) {
+  std::vector<std::uint64_t> waiting;
+  for (auto& [id, group] : groups_) {
+    bool waits = false;
+    group.for_each_exchange([&](Exchange& exchange) {
+      exchange.parts().for_each([&](PostedRequest& request) { waits = waits || request.peer() == rank; });
+    });
+    if (waits && !group.error) waiting.push_back(id);
+  }
+  return waiting;
+}
+
+bool Mailbox::waits_for(int rank) noexcept {
+  bool waits = false;
+  const auto look = [&](PostedRequest& request) { waits = waits || request.peer() == rank; };
+  for (auto& [id, group] : groups_) {
+    group.for_each_exchange([&](Exchange& exchange) {
+      exchange.parts().for_each(look);
+      exchange.ending().for_each(look);
+    });
+  }
+  return waits;
+}
+
+bool Mailbox::arriving(std::uint64_t id) noexcept {
+  const MatchGroup* const group = find_group(id);
+  return group != nullptr && group->arriving > 0;
+}
+
+WireId Mailbox::seen_from_here(const MatchGroup& group, int from, const WireId& operation) const noexcept {
+  return operation.is_pair() ? WireId(operation.sequence, operation.tag, group_rank(group, from))
+                             : WireId(operation.sequence);
+}
+
 // --- outgoing -------------------------------------------------------------------------------------------------------------
 
-MessageHeader Mailbox::header(const Group& group, MessageKind kind, int to) noexcept {
+MessageHeader Mailbox::header(const MatchGroup& group, MessageKind kind, int to) noexcept {
   const Member& self = world_->member(rank_);
   MessageHeader header;
   header.kind = kind;
@@ -149,68 +173,54 @@ void Mailbox::free_credit(int from, std::uint64_t bytes) noexcept {
 
 // --- incoming -------------------------------------------------------------------------------------------------------------
 
-// From the member it says, in the version we speak, with no bit set that has no meaning yet.
-bool Mailbox::sound(int from, const MessageHeader& header) const noexcept {
-  if (header.version != 1 || header.flags != 0 || from < 0 || from >= world_->size()) return false;
-  const Member& member = world_->member(from);
-  return header.member == member.id && header.incarnation == member.incarnation;
+namespace {
+
+PostedReceive* find_recv(MatchGroup& group, int from, const MessageHeader& header) noexcept {
+  return static_cast<PostedReceive*>(group.find(group.receives, from, header));
 }
 
-Mailbox::RecvPart* Mailbox::find_recv(Group& group, int from, const MessageHeader& header) noexcept {
-  RecvPart* found = nullptr;
-  group.bucket(header.sequence, header.tag, from).parts.for_each([&](Part& part) {
-    if (found == nullptr && part.matches(Part::Kind::kRecv, header.sequence, header.tag, from)) {
-      found = static_cast<RecvPart*>(&part);
-    }
-  });
-  return found;
+}  // namespace
+
+bool Mailbox::disagrees(MatchGroup& group, int from, const MessageHeader& header) {
+  const CallNote* const mine = group.other_call(header.sequence, header.fingerprint);
+  if (mine != nullptr) observer_.calls_differ(group, from, header, *mine);
+  return mine != nullptr;
 }
 
-MessageReceiver::Placement Mailbox::on_header(int from, const MessageHeader& header) noexcept {
+Placement Mailbox::on_header(int from, const MessageHeader& header) noexcept {
   constexpr Placement kDropped{Placement::Action::kDrop, {}};
   constexpr Placement kNothingToPlace{Placement::Action::kInto, {}};
-  if (!sound(from, header)) return kDropped;
-  peers_[from].may_send = std::max(peers_[from].may_send, header.credit_limit);
-  if (header.kind == MessageKind::kAbort) {
-    if (header.length > AbortNotice::kMaxBytes) return kDropped;
-    Incoming& notice = incoming_.emplace_back(Incoming{from, header, std::vector<std::byte>(header.length)});
-    return {Placement::Action::kInto, Buffer{notice.bytes.data(), notice.bytes.size()}};
-  }
+  Peer& peer = peers_[from];
+  peer.may_send = std::max(peer.may_send, header.credit_limit);
   if (forgotten_.contains(header.group)) {
     if (header.kind == MessageKind::kEager) free_credit(from, header.length);
     return kDropped;
   }
   switch (header.kind) {
     case MessageKind::kEager: return place_eager(group(header.group), from, header);
-    case MessageKind::kOffer:
-    case MessageKind::kGrant: return header.length == 0 ? kNothingToPlace : kDropped;
+    case MessageKind::kRts:
+    case MessageKind::kCts: return header.length == 0 ? kNothingToPlace : kDropped;
     case MessageKind::kData: {
-      Group* known = find_group(header.group);
-      RecvPart* recv = known == nullptr ? nullptr : find_recv(*known, from, header);
+      MatchGroup* known = find_group(header.group);
+      PostedReceive* recv = known == nullptr ? nullptr : find_recv(*known, from, header);
       return recv == nullptr ? kDropped : recv->place(header);
     }
-    case MessageKind::kAbort:
-    case MessageKind::kAck:
-    case MessageKind::kService: break;
+    default: break;
   }
   return kDropped;
 }
 
-MessageReceiver::Placement Mailbox::place_eager(Group& group, int from, const MessageHeader& header) {
+Placement Mailbox::place_eager(MatchGroup& group, int from, const MessageHeader& header) {
   constexpr Placement kDropped{Placement::Action::kDrop, {}};
   if (header.length != header.total || header.offset != 0 || header.length > kEagerBytes) return kDropped;
   if (group.error || disagrees(group, from, header)) {
     free_credit(from, header.length);
     return kDropped;
   }
-  std::list<Early>& early = group.bucket(header.sequence, header.tag, from).early;
-  for (Early& known : early) {  // the same header again, after a replay
-    if (known.from == from && known.header.sequence == header.sequence && known.header.tag == header.tag &&
-        known.header.kind == MessageKind::kEager && !known.placed) {
-      return {Placement::Action::kInto, Buffer{known.bytes.data(), known.bytes.size()}};
-    }
+  if (UnexpectedMessage* known = group.find_early(MessageKind::kEager, false, header.sequence, header.tag(), from)) {
+    return {Placement::Action::kInto, Buffer{known->bytes.data(), known->bytes.size()}};  // again, after a replay
   }
-  if (RecvPart* recv = find_recv(group, from, header); recv != nullptr) {
+  if (PostedReceive* recv = find_recv(group, from, header); recv != nullptr) {
     const Placement placement = recv->place(header);
     if (placement.action == Placement::Action::kDrop) free_credit(from, header.length);
     return placement;
@@ -221,92 +231,68 @@ MessageReceiver::Placement Mailbox::place_eager(Group& group, int from, const Me
     return {Placement::Action::kHold, {}};
   }
   peer.stored += header.length;
-  Early& stored = group.keep({from, header, std::vector<std::byte>(header.length), false});
-  tell_watches(group, header);
+  UnexpectedMessage& stored = group.keep(from, header, true);
+  tell_observer(group, header);
   return {Placement::Action::kInto, Buffer{stored.bytes.data(), stored.bytes.size()}};
 }
 
 void Mailbox::on_placed(int from, const MessageHeader& header) noexcept {
-  if (header.kind == MessageKind::kAbort) {
-    notice_came(from, header);
-    return;
-  }
-  Group* known = header.kind == MessageKind::kOffer && !forgotten_.contains(header.group) ? &group(header.group)
-                                                                                          : find_group(header.group);
+  MatchGroup* known = header.kind == MessageKind::kRts && !forgotten_.contains(header.group) ? &group(header.group)
+                                                                                             : find_group(header.group);
   if (known == nullptr) return;
   switch (header.kind) {
     case MessageKind::kEager: eager_placed(*known, from, header); break;
-    case MessageKind::kOffer: offered(*known, from, header); break;
-    case MessageKind::kGrant: granted(*known, from, header); break;
+    case MessageKind::kRts: rts_came(*known, from, header); break;
+    case MessageKind::kCts: cts_came(*known, from, header); break;
     case MessageKind::kData:
-      if (RecvPart* recv = find_recv(*known, from, header); recv != nullptr) recv->placed(header);
+      if (PostedReceive* recv = find_recv(*known, from, header); recv != nullptr) recv->placed(header);
       break;
     default: break;
   }
 }
 
-void Mailbox::eager_placed(Group& group, int from, const MessageHeader& header) {
-  Bucket& bucket = group.bucket(header.sequence, header.tag, from);
-  for (auto early = bucket.early.begin(); early != bucket.early.end(); ++early) {
-    if (early->from != from || early->header.sequence != header.sequence || early->header.tag != header.tag ||
-        early->header.kind != MessageKind::kEager || early->placed) {
-      continue;
-    }
-    early->placed = true;
+void Mailbox::eager_placed(MatchGroup& group, int from, const MessageHeader& header) {
+  if (UnexpectedMessage* unexpected =
+          group.find_early(MessageKind::kEager, false, header.sequence, header.tag(), from)) {
+    unexpected->placed = true;
     if (group.error || forgotten_.contains(group.id)) {
-      peers_[from].stored -= early->bytes.size();
-      free_credit(from, early->bytes.size());
-      bucket.early.erase(early);
+      peers_[from].stored -= unexpected->bytes.size();
+      free_credit(from, unexpected->bytes.size());
+      group.drop(*unexpected);
       if (forgotten_.contains(group.id)) forget(group.id);
       return;
     }
     // It was asked for while it was on its way into our store.
-    if (RecvPart* recv = find_recv(group, from, header); recv != nullptr) recv->early_came();
+    if (PostedReceive* recv = find_recv(group, from, header); recv != nullptr) recv->unexpected_came();
     return;
   }
   free_credit(from, header.length);
-  if (RecvPart* recv = find_recv(group, from, header); recv != nullptr) recv->placed(header);
+  if (PostedReceive* recv = find_recv(group, from, header); recv != nullptr) recv->placed(header);
 }
 
-void Mailbox::offered(Group& group, int from, const MessageHeader& header) {
+void Mailbox::rts_came(MatchGroup& group, int from, const MessageHeader& header) {
   if (group.error || disagrees(group, from, header)) return;
-  if (RecvPart* recv = find_recv(group, from, header); recv != nullptr) {
-    recv->grant(header);
+  if (PostedReceive* recv = find_recv(group, from, header); recv != nullptr) {
+    recv->send_cts(header);
     return;
   }
-  group.keep({from, header, {}, true});
-  tell_watches(group, header);
+  group.keep(from, header, false);
+  tell_observer(group, header);
 }
 
-void Mailbox::tell_watches(Group& group, const MessageHeader& header) noexcept {
-  if ((header.sequence & Exchange::kPairSequence) == 0) return;
-  group.watches.for_each([](Watch& watch) { watch.news_.set(); });
+void Mailbox::tell_observer(MatchGroup& group, const MessageHeader& header) noexcept {
+  if (group.observer == nullptr || (header.sequence & kPairSequence) == 0) return;
+  group.observer->unexpected_message(header.step);
 }
 
-std::vector<Mailbox::Unasked> Mailbox::unasked(std::uint64_t id, std::uint32_t tag) {
-  std::vector<Unasked> found;
-  Group* known = find_group(id);
-  if (known == nullptr) return found;
-  for (const Bucket& bucket : known->buckets) {
-    for (const Early& early : bucket.early) {
-      if (early.header.tag != tag || (early.header.sequence & Exchange::kPairSequence) == 0) continue;
-      found.push_back({group_rank(*known, early.from), early.header.sequence});
-    }
-  }
-  return found;
-}
-
-void Mailbox::granted(Group& group, int from, const MessageHeader& header) {
-  SendPart* found = nullptr;
-  group.bucket(header.sequence, header.tag, from).parts.for_each([&](Part& part) {
-    if (found == nullptr && part.matches(Part::Kind::kSend, header.sequence, header.tag, from)) {
-      found = static_cast<SendPart*>(&part);
-    }
-  });
+void Mailbox::cts_came(MatchGroup& group, int from, const MessageHeader& header) {
+  PostedRequest* const found = group.find(group.sends, from, header);
   if (found != nullptr) {
-    found->granted();
-  } else if (Exchange* exchange = find_exchange(group, header.sequence); exchange != nullptr) {
-    if (Exchange::Announced* early = exchange->announced(from, header.tag); early != nullptr) early->granted = true;
+    static_cast<PostedSend*>(found)->cts_came();
+  } else if (Exchange* exchange = group.find(WireId(header.sequence)); exchange != nullptr) {
+    if (Exchange::EarlyRts* early = exchange->early_rts(from, header.tag()); early != nullptr) {
+      early->cts_came = true;
+    }
   }
 }
 

@@ -83,6 +83,115 @@ INSTANTIATE_TEST_SUITE_P(AroundTheEdges, MailboxSizes,
                                            Mailbox::kEagerBytes + 1, Mailbox::kChunkBytes, Mailbox::kChunkBytes + 1,
                                            5 * Mailbox::kChunkBytes + 3));
 
+// --- the sender decides the length -----------------------------------------------------------------------------------------
+
+struct Bounded {
+  std::size_t bound;
+  std::size_t length;
+  bool early_rts;
+  bool sender_late;
+};
+
+Task<void> send_coded(SimCluster* cluster, SimRank* self, Bounded test, std::span<std::byte> bytes) {
+  Exchange exchange(self->mailbox(), cluster->view(), self->rank(), 1 | Exchange::kPairSequence, 7, note_of("coded"));
+  if (test.early_rts) exchange.send_early_rts(1, 3, test.bound);
+  if (test.sender_late) co_await sleep_for(self->loop(), std::chrono::milliseconds(5), self->stop());
+  co_await exchange.send(1, 3, Buffer{bytes.data(), test.length}, self->stop());
+  co_await exchange.send(1, 4, Buffer{bytes.data(), 100}, self->stop());
+}
+
+Task<void> recv_coded(SimCluster* cluster, SimRank* self, Bounded test, std::span<std::byte> bytes, std::size_t* got) {
+  if (!test.sender_late) co_await sleep_for(self->loop(), std::chrono::milliseconds(5), self->stop());
+  Exchange exchange(self->mailbox(), cluster->view(), self->rank(), 1 | Exchange::kPairSequence, 7, note_of("coded"));
+  Transfer transfer = exchange.recv_at_most(0, 3, Buffer{bytes.data(), test.bound}, self->stop());
+  co_await transfer;
+  *got = transfer.received();
+  EXPECT_EQ(self->mailbox().unexpected_from(cluster->view()->id(), 3, [](int, std::uint64_t) { return true; }), -1)
+      << "an RTS is left that no receive will take";
+  std::vector<std::byte> next(100);
+  co_await exchange.recv(0, 4, Buffer{next.data(), next.size()}, self->stop());
+}
+
+// By every way that a message takes: eagerly, before or after its receive; offered; announced as long as it may become, and
+// then as long, or so short that it is sent eagerly.
+TEST(MailboxBounds, AReceiveOfABoundLearnsTheLength) {
+  constexpr std::size_t kEager = Mailbox::kEagerBytes, kChunk = Mailbox::kChunkBytes;
+  for (const std::size_t bound : {std::size_t{1}, kEager, kEager + 1, 3 * kChunk}) {
+    for (const std::size_t length : {std::size_t{0}, std::size_t{1}, kEager, kEager + 1, 2 * kChunk + 5, 3 * kChunk}) {
+      if (length > bound) continue;
+      for (const bool early_rts : {false, true}) {
+        for (const bool sender_late : {false, true}) {
+          SCOPED_TRACE(std::to_string(length) + " of " + std::to_string(bound) + (early_rts ? ", announced" : "") +
+                       (sender_late ? ", sender late" : ""));
+          const Bounded test{bound, length, early_rts, sender_late};
+          SimCluster cluster(bound + length, 2);
+          std::vector<std::byte> sent = pattern(std::max<std::size_t>(length, 100)), got(bound, std::byte{0xee});
+          std::size_t received = 77;
+          cluster.rank(0).start(send_coded(&cluster, &cluster.rank(0), test, sent));
+          cluster.rank(1).start(recv_coded(&cluster, &cluster.rank(1), test, got, &received));
+          ASSERT_TRUE(cluster.run());
+          ASSERT_FALSE(cluster.rank(0).error());
+          ASSERT_FALSE(cluster.rank(1).error()) << cluster.rank(1).error()->message();
+          ASSERT_EQ(received, length);
+          EXPECT_TRUE(std::equal(got.begin(), got.begin() + static_cast<long>(length), sent.begin()));
+          EXPECT_TRUE(std::all_of(got.begin() + static_cast<long>(length), got.end(), [](std::byte byte) {
+            return byte == std::byte{0xee};
+          })) << "nothing behind it is written";
+        }
+      }
+    }
+  }
+}
+
+TEST(MailboxBounds, MoreThanTheBoundIsAMismatchThatSaysSo) {
+  for (const std::size_t bound : {std::size_t{10}, Mailbox::kEagerBytes, 2 * Mailbox::kChunkBytes}) {
+    for (const bool sender_late : {false, true}) {
+      const Bounded test{bound, bound + 1, false, sender_late};
+      SimCluster cluster(bound, 2);
+      std::vector<std::byte> sent = pattern(bound + 100), got(bound);
+      std::size_t received = 77;
+      cluster.rank(0).start(send_coded(&cluster, &cluster.rank(0), test, sent));
+      cluster.rank(1).start(recv_coded(&cluster, &cluster.rank(1), test, got, &received));
+      ASSERT_TRUE(cluster.run());
+      ASSERT_TRUE(cluster.rank(1).error());
+      EXPECT_EQ(cluster.rank(1).error()->code(), Code::kMismatch);
+      const std::string& sentence = cluster.rank(1).error()->message();
+      EXPECT_NE(sentence.find("expects at most " + std::to_string(bound)), std::string::npos) << sentence;
+      EXPECT_EQ(received, 77u);
+    }
+  }
+}
+
+// --- tags ------------------------------------------------------------------------------------------------------------------
+
+Task<void> swap_by_algorithm(SimCluster* cluster, SimRank* self, std::vector<int>* got) {
+  Exchange exchange(self->mailbox(), cluster->view(), self->rank(), 1, 7, note_of("swap"));
+  const int other = 1 - self->rank();
+  constexpr std::uint16_t kAlgorithms[] = {0, 1, 16, 17, 255, 256, 65535};
+  if (self->rank() == 0) {
+    for (const std::uint16_t algorithm : kAlgorithms) {
+      std::byte byte = static_cast<std::byte>(algorithm % 251);
+      co_await exchange.send(other, {~std::uint32_t{0}, algorithm}, Buffer{&byte, 1}, self->stop());
+    }
+    co_return;
+  }
+  for (std::size_t i = std::size(kAlgorithms); i-- > 0;) {
+    std::byte byte{};
+    co_await exchange.recv(other, {~std::uint32_t{0}, kAlgorithms[i]}, Buffer{&byte, 1}, self->stop());
+    if (byte == static_cast<std::byte>(kAlgorithms[i] % 251)) got->push_back(kAlgorithms[i]);
+  }
+}
+
+TEST(MailboxTags, ManyAlgorithmsWithAllStepsNeverMatchEachOther) {
+  SimCluster cluster(1, 2);
+  std::vector<int> got;
+  for (int rank = 0; rank < 2; ++rank) {
+    cluster.rank(rank).start(swap_by_algorithm(&cluster, &cluster.rank(rank), &got));
+  }
+  ASSERT_TRUE(cluster.run());
+  EXPECT_EQ(got, (std::vector<int>{65535, 256, 255, 17, 16, 1, 0}));
+}
+
 TEST(Mailbox, ALargeSendEndsOnlyWhenTheReceiverHasAPlace) {
   SimCluster cluster(1, 2);
   std::vector<std::byte> sent = pattern(Mailbox::kEagerBytes + 1), got(sent.size());
@@ -111,8 +220,8 @@ Task<void> recv_many_backwards(SimCluster* cluster, SimRank* self, std::uint32_t
   }
 }
 
-TEST(Mailbox, ManyEarlyMessagesNeedNoMoreMemoryThanTheirCreditAndAllArrive) {
-  // Four fit the credit. The fifth send offers instead and waits for its grant, while the receiver asks for the sixth: a
+TEST(Mailbox, ManyUnexpectedMessagesNeedNoMoreMemoryThanTheirCreditAndAllArrive) {
+  // Four fit the credit. The fifth posts an RTS instead and waits for its CTS, while the receiver asks for the sixth: a
   // deadlock of this program, which a receiver that stored without bound would hide.
   SimCluster fits(1, 2);
   bool right = true;
@@ -143,7 +252,7 @@ TEST(Mailbox, AStreamInOneDirectionGetsItsCreditBack) {
   cluster.rank(0).start(send_many(&cluster, &cluster.rank(0), bytes, 100));
   cluster.rank(1).start(recv_many(&cluster, &cluster.rank(1), 100, bytes.size()));
   ASSERT_TRUE(cluster.run());
-  // Offer, grant and data instead of one eager message about every fifth time, when the grant brings new credit.
+  // RTS, CTS and data instead of one eager message about every fifth time, when the CTS brings new credit.
   EXPECT_LT(cluster.fabric().messages(), 160u);
 }
 
@@ -245,7 +354,10 @@ TEST(Mailbox, ADeadPeerFailsEveryWaitOfItsGroupsAndOfNoOther) {
   EXPECT_EQ(cluster.rank(0).error()->peer(), 3);
 }
 
-Task<void> leave(SimRank* self) { co_await self->mailbox().leave(self->stop()); }
+Task<void> leave(SimRank* self) {
+  LeaveDeadline deadline(self->loop());
+  co_await self->messenger().leave(deadline, self->stop());
+}
 
 // Whoever says that it leaves has got all it needs; it may not have given all that others need.
 TEST(Mailbox, WhoDiesWhenItHasLeftIsMissedByWhoWaitsForIt) {
@@ -276,8 +388,8 @@ TEST(Mailbox, AnAbortReachesAllMembersWithItsSentence) {
     cluster.rank(rank).start(transfer(&cluster, &cluster.rank(rank), {.from = (rank + 1) % kRanks}, place));
   }
   cluster.world().run_until(Instant(std::chrono::seconds(1)));
-  cluster.rank(5).mailbox().abort(cluster.view(), 5,
-                                  std::make_exception_ptr(Error(Code::kInternal, "rank 5 is out of its mind", 5)));
+  cluster.rank(5).messenger().aborts().abort(
+      cluster.view(), 5, std::make_exception_ptr(Error(Code::kInternal, "rank 5 is out of its mind", 5)));
   ASSERT_TRUE(cluster.run());
   for (int rank = 0; rank < kRanks; ++rank) {
     ASSERT_TRUE(cluster.rank(rank).error());
@@ -297,7 +409,8 @@ TEST(Mailbox, AnAbortFindsItsWayAroundRanksThatAreSilent) {
   }
   cluster.world().run_until(Instant(std::chrono::seconds(1)));
   for (const int silent : {1, 2, 4}) cluster.freeze(silent);
-  cluster.rank(0).mailbox().abort(cluster.view(), 0, std::make_exception_ptr(Error(Code::kInternal, "enough", 0)));
+  cluster.rank(0).messenger().aborts().abort(cluster.view(), 0,
+                                             std::make_exception_ptr(Error(Code::kInternal, "enough", 0)));
   cluster.world().run_until(Instant(std::chrono::seconds(2)));
   for (const int rank : {3, 5, 6, 7}) {
     ASSERT_TRUE(cluster.rank(rank).error()) << rank;
@@ -336,50 +449,15 @@ TEST(Mailbox, LateMessagesOfAForgottenGroupAreDropped) {
   SimCluster cluster(2, 2);
   std::vector<std::byte> bytes = pattern(100);
   cluster.rank(1).mailbox().join(cluster.view(), 1);
-  cluster.rank(1).mailbox().forget(cluster.view()->id());
+  cluster.rank(1).messenger().forget(cluster.view()->id());
   const std::uint64_t messages =
       2 * Mailbox::kCreditBytes / bytes.size();  // far beyond the credit: dropping gives it back
   for (std::uint64_t sequence = 1; sequence <= messages; ++sequence) {
     cluster.rank(0).start(transfer(&cluster, &cluster.rank(0), {.to = 1, .sequence = sequence}, bytes));
     if (!cluster.run()) break;
   }
-  // Credit returns only with messages of the other side; without any, an offer to nobody waits at last.
+  // Credit returns only with messages of the other side; without any, an RTS that nobody answers waits at last.
   EXPECT_FALSE(cluster.rank(0).ended());
-}
-
-TEST(AbortNotice, SurvivesItsEncodingAndRefusesRubbish) {
-  AbortNotice notice;
-  notice.stage = AbortNotice::Stage::kQuestion;
-  notice.code = Code::kMismatch;
-  notice.rank = 3;
-  notice.other = -1;
-  notice.fingerprint = 0xfedcba9876543210ULL;
-  notice.about = {3, 5, 700};
-  notice.text = "é and more";
-  const std::vector<std::byte> bytes = notice.encode();
-  const std::optional<AbortNotice> back = AbortNotice::decode(bytes);
-  ASSERT_TRUE(back);
-  EXPECT_EQ(back->encode(), bytes);
-  EXPECT_EQ(back->text, notice.text);
-  EXPECT_EQ(back->other, -1);
-  EXPECT_EQ(back->about, notice.about);
-  for (std::size_t length = 0; length < AbortNotice::kFixedBytes; ++length) {
-    EXPECT_FALSE(AbortNotice::decode(std::span(bytes).first(length)));
-  }
-  std::vector<std::byte> wrong = bytes;
-  wrong[0] = std::byte{9};
-  EXPECT_FALSE(AbortNotice::decode(wrong));
-  wrong = bytes;
-  wrong[2] = std::byte{0};
-  EXPECT_FALSE(AbortNotice::decode(wrong));
-  wrong = bytes;
-  wrong[22] = std::byte{1};  // more ranks than may be
-  EXPECT_FALSE(AbortNotice::decode(wrong));
-  wrong = bytes;
-  wrong[20] = std::byte{200};  // more ranks than bytes
-  EXPECT_FALSE(AbortNotice::decode(wrong));
-  notice.text.assign(10'000, 'x');
-  EXPECT_EQ(AbortNotice::decode(notice.encode())->text.size(), AbortNotice::kMaxSentence);
 }
 
 }  // namespace

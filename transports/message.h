@@ -1,15 +1,19 @@
-// Messages between hosts: active messages with placement (design decision 4). A transport moves (header, payload) from one
-// member to another and asks the receiver where the payload goes before it places it. Matching, rendezvous, chunking and
-// replay live once, above all transports (transports/mailbox.h).
+// Messages between hosts: active messages with placement (design decision 4). A transport moves (header, payload) from
+// one member to another and asks the receiver where the payload goes before it places it. Matching, rendezvous
+// (RTS/CTS), chunking and credit are implemented once, above all transports, in transports/mailbox.h.
 //
-// Implementations: transports/sim here; tcp, ucx, ofi later. All pass transports/message_conformance.h.
+// Implementations: transports/sim and transports/tcp. All pass transports/message_conformance.h.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
 #include <exception>
+#include <functional>
+#include <optional>
 #include <span>
+#include <string>
 #include <type_traits>
+#include <utility>
 
 #include "base/data/buffer.h"
 #include "base/error.h"
@@ -20,42 +24,72 @@ namespace aiacc {
 
 enum class MessageKind : std::uint8_t {
   kEager = 1,    // header and payload together
-  kOffer = 2,    // rendezvous: the payload waits at the sender, or will
-  kGrant = 3,    // the receiver has a place for an offer
-  kData = 4,     // payload of a granted offer
-  kAck = 5,      // everything up to `sequence` of this direction arrived
-  kAbort = 6,    // the group is aborted; payload: code, rank and sentence
-  kService = 7,  // reaches a peer with no collective posted (KVStore)
+  kRts = 2,      // request to send: the sender holds the payload, or will have it soon
+  kCts = 3,      // clear to send: the receive for an RTS is posted
+  kData = 4,     // payload, after the CTS
+  kAck = 5,      // everything up to `sequence` of this direction has arrived
+  kControl = 6,  // between the libraries of two ranks (transports/control); payload: base/wire/control_messages.h
+  kService = 7,  // to a component of a peer with no receive posted (transports/service)
 };
 
 enum class TrafficClass : std::uint8_t { kControl = 0, kLatency = 1, kBulk = 2 };
 
+// Identifies a message within an operation: the step of an algorithm, or the caller's tag of a send and recv.
+// Consecutive algorithms of one operation have different tags, so they never match each other's messages.
+struct Tag {
+  std::uint32_t step = 0;
+  std::uint16_t algorithm = 0;  // 0: point to point
+
+  constexpr Tag() = default;
+  constexpr Tag(std::uint32_t number, std::uint16_t of = 0) noexcept : step(number), algorithm(of) {}  // NOLINT
+  constexpr bool operator==(const Tag&) const = default;
+};
+
+inline constexpr std::uint16_t kMessageVersion = 2;
+
 // Little-endian on the wire, 96 bytes, spare bytes zero and checked. docs/wire-protocol.md has the layout.
 struct MessageHeader {
-  std::uint16_t version = 1;
+  std::uint16_t version = kMessageVersion;
   MessageKind kind = MessageKind::kEager;
   TrafficClass traffic = TrafficClass::kBulk;
-  std::uint32_t tag = 0;     // step or chunk within the operation
+  std::uint32_t step = 0;    // of `algorithm` within the operation, or the tag of a send
   std::uint32_t member = 0;  // sender
   std::uint32_t incarnation = 0;
   std::uint64_t group = 0;  // View::id()
   std::uint32_t epoch = 0;
-  std::uint32_t flags = 0;
-  std::uint64_t sequence = 0;      // of the operation in its group
-  std::uint64_t fingerprint = 0;   // what the operation is: kind, type, op, count, root
+  std::uint16_t flags = 0;
+  std::uint16_t algorithm = 0;     // 0: point to point
+  std::uint64_t sequence = 0;      // number of the operation in its group
+  std::uint64_t fingerprint = 0;   // hash of the call: kind, type, op, count, root
   std::uint64_t schedule = 0;      // hash of the recorded schedule, 0 without one
   std::uint64_t offset = 0;        // of this payload in the message
   std::uint64_t length = 0;        // of this payload
   std::uint64_t total = 0;         // of the whole message
-  std::uint64_t credit_limit = 0;  // how far the receiver of this may send
+  std::uint64_t credit_limit = 0;  // total eager bytes that the receiver of this header may have sent
   std::int64_t sent_ns = 0;        // sender's clock
+
+  Tag tag() const noexcept { return {step, algorithm}; }
 };
 static_assert(sizeof(MessageHeader) == 96 && std::is_trivially_copyable_v<MessageHeader>);
 
-// Told once when the payload's bytes may be overwritten: they were copied, or acknowledged end to end.
+// Called once when the sender may overwrite the payload: it was copied, or acknowledged end to end.
 class SendCompletion {
  public:
   virtual void sent(std::exception_ptr error) noexcept = 0;
+
+  // The port's: its messages that were posted with this one and are not told yet, so that withdraw() searches for nothing.
+  struct Message : ListNode<Message> {
+    SendCompletion* completion = nullptr;  // null: nobody waits (any more)
+    void promise(SendCompletion& its) noexcept {
+      completion = &its;
+      its.untold.push_back(*this);
+    }
+    SendCompletion* take_completion() noexcept {
+      unlink();
+      return std::exchange(completion, nullptr);
+    }
+  };
+  IntrusiveList<Message> untold;
 
  protected:
   ~SendCompletion() = default;
@@ -68,16 +102,28 @@ class MessageReceiver {
     Action action = Action::kDrop;
     Buffer into;  // of kInto: exactly header.length bytes, valid until on_placed() or on_peer_lost()
   };
-  // Decides without side effects that would hurt if the same header came again after a replay. kHold: the transport keeps
-  // what has arrived and stops reading more than its credit until release(); messages behind it are still asked for.
+  // Decides where the payload goes. After a replay the same header may come again, so the decision must be idempotent.
+  // kHold: the transport keeps what has arrived and, beyond its credit, stops reading until release(); messages behind
+  // it are still offered.
   virtual Placement on_header(int from_rank, const MessageHeader& header) noexcept = 0;
-  // The payload of a kInto lies in its place (or the place was revoked): the port does not touch it any more.
+  // The payload of a kInto has been placed (or its place was revoked): the port no longer touches the memory.
   virtual void on_placed(int from_rank, const MessageHeader& header) noexcept = 0;
-  // No message will come from or reach this rank any more. Once a rank.
+  // This rank can neither send nor receive any more. Called once for each rank.
   virtual void on_peer_lost(int rank, std::exception_ptr error) noexcept = 0;
+  // The connection to this rank is down and is being re-established, usually at once. See MessagePort::broken_path().
+  virtual void on_path_broken(int rank) noexcept { static_cast<void>(rank); }
 
  protected:
   ~MessageReceiver() = default;
+};
+
+// A broken network path between this rank and another one.
+struct BrokenPath {
+  Instant since;  // since when neither the rank nor its host's kernel has answered
+  std::string
+      // both ends, the lower rank first: "rank 0 on host a (192.0.2.1:4711) and rank 1 on host b (192.0.2.2:4711)"
+      ends;
+  std::string reason;  // by address: "192.0.2.2:4711: no answer within 3.0 s"; "" if it is not known yet
 };
 
 // One context's port to all members of its world. Ranks are those of the world's view. Driven by the context's loop.
@@ -91,38 +137,46 @@ class MessagePort {
   virtual void post(int to_rank, const MessageHeader& header, std::span<const Buffer> pieces,
                     SendCompletion& completion) noexcept = 0;
 
-  // The same for a short message whose answer is waited for: it leaves at once, if nothing is before it, and not with others
-  // that may follow soon. `completion` may be told from inside.
+  // As post(), for a short message on the critical path: if nothing is queued before it, it is written at once and not
+  // batched with later messages. `completion` may be called from inside.
   virtual void post_now(int to_rank, const MessageHeader& header, std::span<const Buffer> pieces,
                         SendCompletion& completion) noexcept {
     post(to_rank, header, pieces, completion);
   }
 
-  // A held message may now be asked for again: on_header() is repeated for everything held from this rank, oldest first.
+  // Held messages may be retried: on_header() is repeated for everything held from this rank, oldest first.
   virtual void release(int from_rank) noexcept = 0;
 
-  // The sender gives up what it posted with `completion`: the completion is told soon, never from inside, even if the peer
-  // does not answer. The receiver gets each such message whole and right, or never.
+  // Cancels the sends that were posted with `completion`. The completion is called soon, never from inside, even if the
+  // peer does not answer. The receiver gets each such message complete and unaltered, or not at all.
   virtual void withdraw(SendCompletion& completion) noexcept = 0;
-  // The receiver takes back the place it gave for this header: on_placed() is told soon, never from inside, even if the
-  // sender does not answer. What lies in the place then is anything.
+  // Takes back the destination that the receiver gave for this header. on_placed() is called soon, never from inside,
+  // even if the sender does not answer. The contents of the destination are then undefined.
   virtual void revoke(int from_rank, const MessageHeader& header) noexcept = 0;
 
-  // Somebody else knows that this rank is gone (its agent said so): no more effort is made to reach it, and on_peer_lost()
-  // tells `why` soon, never from inside, unless it was told already.
+  // The rank is known to be dead from another source (such as its agent): the port stops trying to reach it and calls
+  // on_peer_lost() with `why` soon, never from inside, unless it was called already.
   virtual void lose(int rank, std::exception_ptr why) noexcept = 0;
 
-  // What travels is encrypted from now on, where a port can; before set_receiver().
+  // Encrypts all connections, if the port supports it. Call before set_receiver().
   virtual void encrypt() noexcept {}
-  // Why this rank cannot be reached just now, as a sentence with its addresses; "" if nothing is known to be in the way. For
-  // reports about operations that wait.
+  // Authenticates all connections without encrypting them: the network can read messages and cannot alter them.
+  virtual void authenticate() noexcept {}
+  // `listener` gets remarks about connections that a user should see, as sentences. Call before set_receiver().
+  virtual void tell_remarks_to(std::function<void(const std::string&)> /*listener*/) {}
+  // Why this rank cannot be reached at present, as a sentence with its addresses; "" if no obstacle is known. For
+  // reports about stalled operations.
   virtual std::string obstacle(int rank) const { return static_cast<void>(rank), std::string(); }
 
-  // Says farewell before close(): returns when every peer that was spoken with has all that was posted and knows that this
-  // rank goes in order, or after `limit`.
+  // The path to this rank if it is broken; nullopt for a peer that is lost.
+  virtual std::optional<BrokenPath> broken_path(int rank) const { return static_cast<void>(rank), std::nullopt; }
+
+  // Orderly shutdown, before close(): returns when every peer that this rank communicated with has received all posted
+  // messages and knows that this rank leaves in order, or after `limit`.
   virtual Task<void> leave(Duration limit, Stop& stop) = 0;
 
-  // Nobody is told anything any more, and no memory but the port's is touched. Before receiver or completions go away.
+  // Stops all callbacks and all access to memory that is not the port's. Call before the receiver or a completion is
+  // destroyed.
   virtual void close() noexcept = 0;
 };
 

@@ -51,9 +51,9 @@ TEST_P(MessageConformance, KeepsTheOrderOfOneSenderReceiverAndClass) {
   for (const Recorder::Message& message : receiver[1].messages) {
     const auto before = last.find(message.header.traffic);
     if (before != last.end()) {
-      EXPECT_LT(before->second, message.header.tag);
+      EXPECT_LT(before->second, message.header.step);
     }
-    last[message.header.traffic] = message.header.tag;
+    last[message.header.traffic] = message.header.step;
     EXPECT_TRUE(std::equal(message.bytes.begin(), message.bytes.end(), bytes.begin()));
   }
   ASSERT_TRUE(ports->run_until([this] { return completion.told == static_cast<int>(kCount); }));
@@ -82,31 +82,33 @@ TEST_P(MessageConformance, CarriesLargeMessagesBothWaysAtOnce) {
 }
 
 TEST_P(MessageConformance, ADroppedMessageIsSentAndNotPlaced) {
-  receiver[1].decide = [](int, const MessageHeader& header) { return header.tag == 1 ? Action::kDrop : Action::kInto; };
+  receiver[1].decide = [](int, const MessageHeader& header) {
+    return header.step == 1 ? Action::kDrop : Action::kInto;
+  };
   std::vector<std::byte> bytes = pattern(1000, 6);
   post(0, 1, header_of(1, bytes.size()), bytes, completion);
   post(0, 1, header_of(2, bytes.size()), bytes, completion);
   ASSERT_TRUE(ports->run_until([this] { return receiver[1].placed == 1 && completion.told == 2; }));
-  EXPECT_EQ(receiver[1].messages.front().header.tag, 2u);
+  EXPECT_EQ(receiver[1].messages.front().header.step, 2u);
   EXPECT_EQ(completion.error, nullptr);
 }
 
 TEST_P(MessageConformance, HeldMessagesAreAskedForAgainOldestFirstAndHoldNobodyBack) {
   bool open = false;
   receiver[1].decide = [&](int, const MessageHeader& header) {
-    return header.tag < 3 && !open ? Action::kHold : Action::kInto;
+    return header.step < 3 && !open ? Action::kHold : Action::kInto;
   };
   std::vector<std::vector<std::byte>> sent;
   for (unsigned tag = 0; tag < 4; ++tag) sent.push_back(pattern(2000 + tag, tag));
   for (unsigned tag = 0; tag < 4; ++tag) post(0, 1, header_of(tag, sent[tag].size()), sent[tag], completion);
   ASSERT_TRUE(ports->run_until([this] { return receiver[1].placed == 1; }));
-  EXPECT_EQ(receiver[1].messages.front().header.tag, 3u);
+  EXPECT_EQ(receiver[1].messages.front().header.step, 3u);
   open = true;
   ports->port(1).release(0);
   EXPECT_EQ(receiver[1].placed, 1u) << "asked again from inside release()";
   ASSERT_TRUE(ports->run_until([this] { return receiver[1].placed == 4; }));
   for (unsigned tag = 0; tag < 3; ++tag) {
-    EXPECT_EQ(receiver[1].messages[tag + 1].header.tag, tag);
+    EXPECT_EQ(receiver[1].messages[tag + 1].header.step, tag);
     EXPECT_TRUE(receiver[1].messages[tag + 1].bytes == sent[tag]);
   }
 }
@@ -152,6 +154,31 @@ TEST_P(MessageConformance, WhoFirstSpeaksToADeadPeerHearsThatItIsGone) {
   EXPECT_EQ(receiver[0].lost[0].first, 2);
 }
 
+// A completion may be that of many messages, to several ranks.
+TEST_P(MessageConformance, AWithdrawalEndsTheMessagesOfItsCompletionAndNoOthers) {
+  constexpr int kMessages = 100;
+  std::vector<std::byte> bytes = pattern(1 << 20, 12);
+  Completion withdrawn;
+  Completion kept;
+  for (std::uint32_t tag = 0; tag < kMessages; ++tag) {
+    for (const int to : {1, 2}) post(0, to, header_of(tag, bytes.size()), bytes, tag % 2 == 0 ? withdrawn : kept);
+  }
+  ports->port(0).withdraw(withdrawn);
+  EXPECT_EQ(withdrawn.told, 0) << "told from inside withdraw()";
+  ASSERT_TRUE(ports->run_until([&] { return withdrawn.told == kMessages && kept.told == kMessages; }));
+  EXPECT_EQ(kept.error, nullptr);
+  EXPECT_NE(withdrawn.error, nullptr);
+  ports->port(0).withdraw(kept);  // nothing is left of it
+  post(0, 1, header_of(kMessages, bytes.size()), bytes, completion);
+  ASSERT_TRUE(ports->run_until([&] { return completion.told == 1; }));
+  EXPECT_EQ(kept.told, kMessages);
+  for (const int rank : {1, 2}) {
+    const auto odd = std::count_if(receiver[rank].messages.begin(), receiver[rank].messages.end(),
+                                   [](const Recorder::Message& each) { return each.header.step % 2 == 1; });
+    EXPECT_EQ(odd, kMessages / 2) << "at rank " << rank;
+  }
+}
+
 TEST_P(MessageConformance, AWithdrawnMessageArrivesWholeOrNever) {
   std::vector<std::byte> bytes = pattern(2 << 20, 10);
   const std::vector<std::byte> original = bytes;
@@ -166,11 +193,11 @@ TEST_P(MessageConformance, AWithdrawnMessageArrivesWholeOrNever) {
   std::vector<std::byte> after = pattern(10, 11);
   post(0, 1, header_of(99, after.size()), after, completion);
   ASSERT_TRUE(ports->run_until([this] {
-    return !receiver[1].messages.empty() && receiver[1].messages.back().header.tag == 99 &&
+    return !receiver[1].messages.empty() && receiver[1].messages.back().header.step == 99 &&
            receiver[1].messages.back().placed;
   }));
   for (const Recorder::Message& message : receiver[1].messages) {
-    if (message.header.tag != 99) {
+    if (message.header.step != 99) {
       EXPECT_TRUE(message.bytes == original);
     }
   }

@@ -4,8 +4,8 @@
 //   struct MyPorts { MessagePort& port(int rank); bool run_until(std::function<bool()> done); void lose(int rank); };
 //   INSTANTIATE_TEST_SUITE_P(My, MessageConformance, ::testing::Values(&make<MyPorts>));
 //
-// kRanks ports, each on its own loop. run_until() drives all loops until done() and gives up after 10 s, of virtual time
-// where there is such a thing. lose(rank) ends that rank's process without a farewell.
+// kRanks ports, each on its own loop. run_until() drives all loops until done() and gives up after 10 s (of virtual
+// time in the simulator). lose(rank) ends that rank's process without an orderly shutdown.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -24,7 +24,7 @@ namespace aiacc::message_conformance {
 inline constexpr int kRanks = 3;
 using Action = MessageReceiver::Placement::Action;
 
-// Writes down what it is told, and places into memory of its own unless `decide` says otherwise.
+// Records every callback, and places payloads into memory of its own unless `decide` says otherwise.
 class Recorder final : public MessageReceiver {
  public:
   struct Message {
@@ -35,7 +35,7 @@ class Recorder final : public MessageReceiver {
   };
 
   Placement on_header(int from, const MessageHeader& header) noexcept override {
-    asked.push_back(header.tag);
+    asked.push_back(header.step);
     const Action action = decide ? decide(from, header) : Action::kInto;
     if (action != Action::kInto) return {action, {}};
     Message& message = messages.emplace_back(Message{from, header, std::vector<std::byte>(header.length), false});
@@ -43,19 +43,21 @@ class Recorder final : public MessageReceiver {
   }
   void on_placed(int from, const MessageHeader& header) noexcept override {
     for (Message& message : messages) {
-      if (message.from == from && message.header.tag == header.tag && message.header.traffic == header.traffic) {
+      if (message.from == from && message.header.step == header.step && message.header.traffic == header.traffic) {
         message.placed = true;
       }
     }
     ++placed;
   }
   void on_peer_lost(int rank, std::exception_ptr error) noexcept override { lost.emplace_back(rank, as_error(error)); }
+  void on_path_broken(int) noexcept override { ++broken; }
 
   std::function<Action(int, const MessageHeader&)> decide;
   std::vector<std::uint32_t> asked;
   std::deque<Message> messages;  // stable addresses: places point into them
   std::size_t placed = 0;
   std::vector<std::pair<int, Error>> lost;
+  int broken = 0;
 };
 
 class Completion final : public SendCompletion {
@@ -70,7 +72,7 @@ class Completion final : public SendCompletion {
 
 inline MessageHeader header_of(std::uint32_t tag, std::size_t length, TrafficClass traffic = TrafficClass::kBulk) {
   MessageHeader header;
-  header.tag = tag;
+  header.step = tag;
   header.length = header.total = length;
   header.traffic = traffic;
   return header;

@@ -1,4 +1,5 @@
-// The last calls of a group, of which others may still speak. Each message asks for one of them.
+// PastCalls: the last calls of a group, which messages of slower members may still refer to. They are looked up for
+// each message.
 #pragma once
 
 #include <array>
@@ -10,12 +11,13 @@
 
 namespace aiacc {
 
-// Sequences with this bit belong to pairs of ranks, not to the whole group: two of one number may be different calls.
+// Sequences with this bit belong to pairs of ranks, not to the whole group: two calls with the same number may be
+// different.
 inline constexpr std::uint64_t kPairSequence = std::uint64_t{1} << 63;
 
 class PastCalls {
  public:
-  // A rank that only gives may be so many calls ahead of whoever finds that one was another.
+  // A rank that only sends may be this many calls ahead of the member that detects a mismatch.
   static constexpr std::size_t kMost = 32;
 
   void add(std::uint64_t sequence, std::uint64_t fingerprint, const CallNote& note) noexcept {
@@ -24,7 +26,8 @@ class PastCalls {
   bool contains(std::uint64_t sequence) const noexcept {
     return find(sequence, [](std::uint64_t) { return true; }) != nullptr;
   }
-  // One of that sequence with this fingerprint, or with another; null if there is none.
+  // like(): a call with that sequence and this fingerprint. unlike(): one with that sequence and another fingerprint.
+  // Null if there is none.
   const CallNote* like(std::uint64_t sequence, std::uint64_t fingerprint) const noexcept {
     return find(sequence, [=](std::uint64_t other) { return other == fingerprint; });
   }

@@ -1,5 +1,5 @@
-// The tests that every Compute passes; compute_conformance.h has what they use. A unit of its own, as more than one test
-// of the same program instantiates them.
+// The conformance suite of Compute; compute_conformance.h has the fixture. It is a unit of its own because several
+// tests of one program instantiate it.
 #include "base/data/compute_conformance.h"
 
 namespace aiacc {
@@ -62,8 +62,12 @@ TEST_P(ComputeConformance, AnAverageOfMoreRanksThanTheTypeCountsDividesByTheirNu
 TEST_P(ComputeConformance, PartialSumsOfHalvesKeepAllDigitsUntilTheLastStep) {
   for (DType type : {DType::kFloat16, DType::kBFloat16}) {
     for (ReduceOp op : {ReduceOp::kSum, ReduceOp::kAvg, ReduceOp::kProd}) {
-      for (Partial partial : {Partial::kResult, Partial::kOperands}) {
-        const Reduction how{.type = type, .op = op, .prescale = 0.3, .postscale = 1.7, .partial = partial};
+      for (const bool takes : {false, true}) {
+        Reduction how{.type = type, .op = op, .prescale = 0.3, .postscale = 1.7};
+        (takes ? how.operands : how.results) = how.accumulate_type();
+        EXPECT_EQ(how.takes_partials(), takes);
+        EXPECT_EQ(how.leaves_partials(), !takes);
+        EXPECT_FALSE(how.narrows());
         for (std::size_t count : {0, 1, 7, 8, 31, 32, 33, 517}) {
           check(how, count, 3, 2, 0, count % 5, {.first = false, .last = false, .ranks = 3, .for_others = 1});
           check(how, count, 5, 1, 0, 0, {.first = true, .last = true, .ranks = 9});
@@ -75,7 +79,28 @@ TEST_P(ComputeConformance, PartialSumsOfHalvesKeepAllDigitsUntilTheLastStep) {
   }
 }
 
-// Where in the array an element stands, at the end, in the middle or alone, never changes its bits.
+// A step of a ring that sends a wire type of its own: the received operand, its own operand, and the result to send or
+// keep.
+TEST_P(ComputeConformance, EachOperandAndResultHasATypeOfItsOwn) {
+  const DType floats[] = {DType::kFloat16, DType::kBFloat16, DType::kFloat32};
+  for (const DType type : floats) {
+    for (const ReduceOp op : {ReduceOp::kSum, ReduceOp::kAvg, ReduceOp::kProd}) {
+      for (int types = 0; types < 81; ++types) {
+        Reduction how{.type = type, .op = op, .prescale = 0.3, .postscale = 1.7};
+        how.operands = {floats[types % 3], floats[types / 3 % 3]};
+        how.results = {floats[types / 9 % 3], floats[types / 27]};
+        for (const std::size_t count : {1, 517, 1025}) {
+          check(how, count, 2, 2, 0, 4, {.first = types % 2 == 0, .last = types % 5 < 3, .ranks = 3});
+          if (HasFatalFailure()) return;
+        }
+        check(how, 100, 4, 1, 0, 0, {.ranks = 4});
+        if (HasFatalFailure()) return;
+      }
+    }
+  }
+}
+
+// An element's position in the array (at the end, in the middle, alone) does not change its bits.
 TEST_P(ComputeConformance, APlaceInTheArrayDoesNotMatter) {
   for_each_reduction([this](const Reduction& how) {
     const std::size_t size = size_of(how.type);
@@ -102,7 +127,8 @@ TEST_P(ComputeConformance, APlaceInTheArrayDoesNotMatter) {
   });
 }
 
-// What others read next is written past the cache where alignment allows it; the bytes are the same.
+// Results that other ranks read next are written with non-temporal stores if alignment allows it; the bytes are the
+// same.
 TEST_P(ComputeConformance, WhatIsForOthersIsTheSame) {
   for (const std::size_t misalignment : {0, 4, 32}) {
     for (const std::size_t bytes : {0, 1, 63, 64, 4096, 100'001}) {

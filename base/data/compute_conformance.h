@@ -1,9 +1,10 @@
-// What every Compute must do, bit for bit (compute_conformance.cc): included by the test of each implementation.
+// The conformance suite of Compute, which compares all bits (compute_conformance.cc). The test of each implementation
+// includes it.
 //
 //   INSTANTIATE_TEST_SUITE_P(Cpu, ComputeConformance, ::testing::Values(&make_cpu_under_test));
 //
-// Sums and products of NaNs may carry any payload (which operand's is the compiler's choice); everything else is compared
-// exactly.
+// The payload of a sum or product of NaNs is not compared (the compiler chooses which operand's it is); everything else
+// is compared exactly.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -19,7 +20,7 @@ class ComputeUnderTest {
  public:
   virtual ~ComputeUnderTest() = default;
   virtual Compute& compute() = 0;
-  virtual void run(Task<void> task) = 0;  // to its end, on the loop that the Compute completes on
+  virtual void run(Task<void> task) = 0;  // runs it to its end on the loop on which the Compute completes work
 };
 using MakeComputeUnderTest = std::unique_ptr<ComputeUnderTest> (*)();
 
@@ -29,11 +30,16 @@ using Bytes = std::vector<std::byte>;
 
 inline Task<void> reduce(Compute& compute, std::vector<Buffer> to, std::vector<Buffer> from, std::size_t count,
                          Reduction how, Compute::Step step) {
-  co_await compute.reduce(to, from, count, how, step);
+  Stop stop;
+  co_await compute.reduce(to, from, count, how, step, stop);
 }
-inline Task<void> copy(Compute& compute, Buffer to, Buffer from) { co_await compute.copy(to, from); }
+inline Task<void> copy(Compute& compute, Buffer to, Buffer from) {
+  Stop stop;
+  co_await compute.copy(to, from, stop);
+}
 inline Task<void> copy_for_others(Compute& compute, Buffer to, Buffer from) {
-  co_await compute.copy_for_others(to, from);
+  Stop stop;
+  co_await compute.copy_for_others(to, from, stop);
 }
 
 // Every bit pattern that is a special case of a float type, and random ones.
@@ -73,7 +79,7 @@ inline Bytes elements(DType type, std::size_t count, std::mt19937_64& random) {
   return bytes;
 }
 
-// All NaNs of a sum or product as one.
+// Replaces all NaNs by one, for sums and products.
 inline Bytes without_payload(Bytes bytes, DType type) {
   for (std::size_t at = 0; at < bytes.size(); at += size_of(type)) {
     std::uint64_t word = 0;
@@ -125,32 +131,40 @@ class ComputeConformance : public ::testing::TestWithParam<MakeComputeUnderTest>
   // Reduces `ranks` operands into `destinations` places, the first `in_place` of which are operands, and compares.
   void check(const Reduction& how, std::size_t count, int ranks, int destinations, int in_place,
              std::size_t misalignment, Compute::Step step) {
-    const DType operand_type = how.partial == Partial::kOperands ? how.accumulate_type() : how.type;
-    const DType result_type = how.partial == Partial::kResult ? how.accumulate_type() : how.type;
     std::vector<Bytes> inputs;
     for (int rank = 0; rank < ranks; ++rank) {
-      inputs.push_back(compute_conformance::elements(operand_type, count, random_));
+      inputs.push_back(compute_conformance::elements(how.operand_type(static_cast<std::size_t>(rank)), count, random_));
     }
     compute_conformance::Arena operands(inputs, misalignment);
-    compute_conformance::Arena results(
-        std::vector<Bytes>(static_cast<std::size_t>(destinations), Bytes(count * how.result_bytes())), misalignment);
+    std::vector<Bytes> places;
+    for (int d = 0; d < destinations; ++d) {
+      places.push_back(Bytes(count * how.result_bytes(static_cast<std::size_t>(d))));
+    }
+    compute_conformance::Arena results(places, misalignment);
     std::vector<Buffer> to(results.buffers());
     for (int i = 0; i < in_place; ++i)
       to[static_cast<std::size_t>(i)] = operands.buffers()[static_cast<std::size_t>(i)];
 
-    Bytes expected(count * how.result_bytes());
-    reference::reduce(expected.data(), operands.buffers(), count, how, step);
+    // Computed before the work, because operands may be destinations.
+    std::vector<Bytes> expected(2);
+    for (std::size_t d = 0; d < 2; ++d) {
+      expected[d].resize(count * how.result_bytes(d));
+      reference::reduce(expected[d].data(), operands.buffers(), count, how, step, d);
+    }
     under_test_->run(compute_conformance::reduce(under_test_->compute(), to, operands.buffers(), count, how, step));
 
     const bool any_payload = how.op == ReduceOp::kSum || how.op == ReduceOp::kAvg || how.op == ReduceOp::kProd ||
                              how.prescale != 1.0 || how.postscale != 1.0;
-    if (any_payload) expected = compute_conformance::without_payload(expected, result_type);
     for (std::size_t d = 0; d < to.size(); ++d) {
       Bytes got(to[d].data, to[d].data + to[d].bytes);
-      if (any_payload) got = compute_conformance::without_payload(got, result_type);
-      ASSERT_EQ(got, expected) << name_of(how.type) << ' ' << name_of(how.op) << ", " << count << " elements, " << ranks
-                               << " operands, destination " << d << ", misaligned by " << misalignment << ", scales "
-                               << how.prescale << ' ' << how.postscale;
+      Bytes wanted = expected[std::min<std::size_t>(d, 1)];
+      if (any_payload) {
+        got = compute_conformance::without_payload(got, how.result_type(d));
+        wanted = compute_conformance::without_payload(wanted, how.result_type(d));
+      }
+      ASSERT_EQ(got, wanted) << name_of(how.type) << ' ' << name_of(how.op) << ", " << count << " elements, " << ranks
+                             << " operands, destination " << d << ", misaligned by " << misalignment << ", scales "
+                             << how.prescale << ' ' << how.postscale;
     }
     for (std::size_t d = 0; d < results.buffers().size(); ++d) ASSERT_TRUE(results.guards_hold(d));
     for (std::size_t k = 0; k < operands.buffers().size(); ++k) ASSERT_TRUE(operands.guards_hold(k));

@@ -8,20 +8,32 @@ namespace aiacc {
 
 class CpuCompute final : public Compute {
  public:
-  CpuCompute() noexcept : kernels_(*kernels::tables().back()) {}
-  // For tests, which compare what all of them give.
-  explicit CpuCompute(const kernels::Table& kernels) noexcept : kernels_(kernels) {}
+  CpuCompute() noexcept : CpuCompute(*kernels::tables().back()) {}
+  // For tests, which compare the results of all tables.
+  explicit CpuCompute(const kernels::Table& kernels) noexcept : Compute(true), kernels_(kernels) {}
 
-  Done copy(Buffer destination, Buffer source) override;
-  Done copy_for_others(Buffer destination, Buffer source) override;
+  Done copy(Buffer destination, Buffer source, Stop& stop) override;
+  Done copy_for_others(Buffer destination, Buffer source, Stop& stop) override;
   Done reduce(std::span<const Buffer> destinations, std::span<const Buffer> operands, std::size_t count,
-              const Reduction& reduction, Step step) override;
+              const Reduction& reduction, Step step, Stop& stop) override;
 
-  // The same without a Buffer or an awaiter, for the path that has no coroutine. `divisor` is the number of ranks.
+  // The same without a Stop or an awaiter: for other Computes, whose threads and timers do this work.
+  void copy_now(Buffer destination, Buffer source) const;
+  void copy_for_others_now(Buffer destination, Buffer source) const;
+  void reduce_now(std::span<const Buffer> destinations, std::span<const Buffer> operands, std::size_t count,
+                  const Reduction& reduction, Step step) const;
+
+  // The same without a Buffer, for the paths without a coroutine.
+  static void copy_now(std::byte* destination, const std::byte* source, std::size_t bytes) noexcept {
+    if (bytes > 0) __builtin_memcpy(destination, source, bytes);
+  }
   void reduce_now(std::span<std::byte* const> destinations, std::span<const std::byte* const> operands,
                   std::size_t count, const Reduction& reduction, int ranks) const noexcept;
 
  private:
+  void reduce_mixed(std::span<const Buffer> destinations, std::span<const Buffer> operands, std::size_t count,
+                    const Reduction& reduction, Step step) const;
+
   const kernels::Table& kernels_;
 };
 

@@ -19,7 +19,7 @@ class CpuUnderTest final : public ComputeUnderTest {
   TestLoop loop_;
 };
 
-// The tables of this processor; a table that it does not run is tested through the one before.
+// The kernel tables; in place of one that this processor cannot run, the previous one is tested.
 template <std::size_t Index>
 std::unique_ptr<ComputeUnderTest> make() {
   const auto tables = kernels::tables();
@@ -32,7 +32,7 @@ INSTANTIATE_TEST_SUITE_P(Widest, ComputeConformance, ::testing::Values(&make<2>)
 
 bool is_nan(DType type, std::uint16_t bits) { return (bits & 0x7fff) > (type == DType::kFloat16 ? 0x7c00 : 0x7f80); }
 
-// All 65,536 patterns of fp16 and bf16 alone, and every rounding boundary between two neighbours.
+// All 65,536 patterns of fp16 and bf16, and every rounding boundary between two adjacent values.
 TEST(CpuCompute, EveryHalfSurvivesAndEveryTieRoundsToEven) {
   for (const kernels::Table* table : kernels::tables()) {
     for (DType type : {DType::kFloat16, DType::kBFloat16}) {
@@ -46,13 +46,15 @@ TEST(CpuCompute, EveryHalfSurvivesAndEveryTieRoundsToEven) {
       const Buffer to{reinterpret_cast<std::byte*>(out.data()), 131'072};
       CpuCompute compute(*table);
       const Compute::Step step{.ranks = 2};
-      for (double prescale : {1.0, 0.5}) {  // the mean of two neighbours is a tie
+      for (double prescale : {1.0, 0.5}) {  // the mean of two adjacent values is a tie
         const Reduction how{.type = type, .op = ReduceOp::kSum, .prescale = prescale};
         const std::span<const Buffer> from(operands, prescale == 1.0 ? 1 : 2);
         reference::reduce(reinterpret_cast<std::byte*>(expected.data()), from, in.size(), how, step);
-        EXPECT_TRUE(compute.reduce({&to, 1}, from, in.size(), how, step).await_ready());
+        Stop stop;
+        EXPECT_TRUE(compute.reduce({&to, 1}, from, in.size(), how, step, stop).await_ready());
         for (std::size_t i = 0; i < in.size(); ++i) {
-          if (from.size() == 2 && is_nan(type, in[i]) && is_nan(type, next[i])) continue;  // whose payload is open
+          // The payload of a NaN is unspecified.
+          if (from.size() == 2 && is_nan(type, in[i]) && is_nan(type, next[i])) continue;
           ASSERT_EQ(out[i], expected[i]) << table->name << ' ' << name_of(type) << " pattern " << i << " scale "
                                          << prescale;
         }

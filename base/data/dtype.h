@@ -1,4 +1,4 @@
-// Element types and reduction operators, and what each pair means. Values equal those of aiacc.h.
+// Element types and reduction operators, and the meaning of each pair. Values equal those of aiacc.h.
 #pragma once
 
 #include <cstddef>
@@ -20,7 +20,7 @@ enum class DType : std::int32_t {
   kBFloat16 = 9,
   kFloat32 = 10,
   kFloat64 = 11,
-  kBool = 12,    // one byte; SUM and MAX are OR; PROD, MIN and AVG (the mean, truncated) are AND; scales do nothing
+  kBool = 12,    // one byte; SUM and MAX are OR; PROD, MIN and AVG (the mean, truncated) are AND; scales have no effect
   kRecord = 13,  // of a user-defined operator, which knows its size
 };
 inline constexpr int kDTypes = 13;  // without kRecord: those that kernels know
@@ -36,10 +36,6 @@ enum class ReduceOp : std::int32_t {
   kBitXor = 7,
 };
 inline constexpr int kReduceOps = 8;
-
-// Of 16-bit floats, what a step leaves or takes in the accumulate type: one that begins a reduction in several phases
-// leaves a partial sum, one that ends it takes such sums and rounds.
-enum class Partial : std::uint8_t { kNone = 0, kResult, kOperands };
 
 constexpr std::size_t size_of(DType type) noexcept {
   switch (type) {

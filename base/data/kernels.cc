@@ -1,4 +1,4 @@
-// Which kernels this processor runs.
+// Chooses the kernels for this processor.
 #include "base/data/kernels.h"
 
 #if defined(__x86_64__)
@@ -14,7 +14,8 @@ struct Found {
 };
 
 #if defined(__x86_64__)
-// clang 16 knows no name for it. What it works on are registers that avx2 has proved.
+// clang 16's __builtin_cpu_supports has no name for F16C. The caller has checked AVX2, and with it the operating
+// system's support of the registers.
 bool has_f16c() noexcept {
   unsigned a = 0, b = 0, c = 0, d = 0;
   return __get_cpuid(1, &a, &b, &c, &d) != 0 && (c & bit_F16C) != 0;

@@ -1,5 +1,5 @@
-// The reduction kernels of the CPU: one table of functions for each instruction set, all made from kernels_body.h, and the
-// choice of the best table that this processor runs.
+// The reduction kernels of the CPU: a table of functions for each instruction set, all compiled from kernels_body.h,
+// and the choice of the best table for this processor.
 #pragma once
 
 #include <cstddef>
@@ -9,11 +9,11 @@
 
 namespace aiacc::kernels {
 
-// One reduction: destination[d][i] = finish(op over k of prescale * operand[k][i]), in order of k. Alignment is not needed.
+// One reduction: destination[d][i] = finish(op over k of prescale * operand[k][i]), in order of k. Any alignment.
 struct Job {
   std::byte* const* destinations = nullptr;
   std::size_t destination_count = 0;
-  std::size_t streamed = 0;  // so many of the first destinations are written past the cache
+  std::size_t streamed = 0;  // number of leading destinations written with non-temporal stores
   const std::byte* const* operands = nullptr;
   std::size_t operand_count = 0;  // at least 1
   std::size_t count = 0;          // elements
@@ -21,7 +21,7 @@ struct Job {
   double divisor = 1.0;  // AVG's division
   double postscale = 1.0;
 
-  // Always inline: a copy made by a unit with wide instructions must not be the one that everybody links.
+  // Always inline: otherwise the linker might give all units a copy that was compiled with wide instructions.
   [[gnu::always_inline]] bool scaled() const noexcept { return prescale != 1.0 || divisor != 1.0 || postscale != 1.0; }
 };
 
@@ -30,17 +30,23 @@ using Function = void (*)(const Job& job);
 struct Table {
   const char* name = "";
   Function reduce[kDTypes][kReduceOps] = {};  // null where supports() is false
-  // Of 16-bit floats and SUM, AVG, PROD: results in fp32, operands in fp32. Destinations are no operands.
+  // For SUM, AVG and PROD of 16-bit floats: `widen` has fp32 results, `narrow` fp32 operands. Destinations must not be
+  // operands.
   Function widen[kDTypes][kReduceOps] = {};
   Function narrow[kDTypes][kReduceOps] = {};
 
-  Function of(DType type, ReduceOp op, Partial partial = Partial::kNone) const noexcept {
-    const auto& by_type = partial == Partial::kNone ? reduce : partial == Partial::kResult ? widen : narrow;
-    return by_type[static_cast<std::size_t>(type)][static_cast<std::size_t>(op)];
+  Function of(DType type, ReduceOp op) const noexcept { return at(reduce, type, op); }
+  Function widening(DType type, ReduceOp op) const noexcept { return at(widen, type, op); }
+  Function narrowing(DType type, ReduceOp op) const noexcept { return at(narrow, type, op); }
+
+ private:
+  using Functions = Function[kDTypes][kReduceOps];
+  static Function at(const Functions& functions, DType type, ReduceOp op) noexcept {
+    return functions[static_cast<std::size_t>(type)][static_cast<std::size_t>(op)];
   }
 };
 
-// All that this processor runs, the best last. The first is what any processor of the architecture runs.
+// All tables that this processor can run, the best one last. The first one runs on every processor of the architecture.
 std::span<const Table* const> tables() noexcept;
 
 namespace baseline {

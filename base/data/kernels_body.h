@@ -1,11 +1,12 @@
-// The reduction kernels, once for every instruction set. A unit (kernels_baseline.cc, kernels_avx2.cc …) is compiled with
-// its own -m flags, opens its own namespace, defines kVectorBytes and the conversions of fp16, and then includes this file
-// inside that namespace. Everything here must therefore belong to that namespace: a template of the standard library,
-// instantiated here with wide instructions, could be the copy that the linker gives to everybody else.
+// The reduction kernels, compiled once for every instruction set. A unit (kernels_baseline.cc, kernels_avx2.cc …) is
+// compiled with its own -m flags, opens its own namespace, defines kVectorBytes and the conversions of fp16, and then
+// includes this file inside that namespace. Everything here must therefore belong to that namespace: the linker might
+// use a template of the standard library that was instantiated here with wide instructions in all other units.
 //
-// GCC's vector types carry the arithmetic, so that a lane is computed alike at every width, and the end of an array goes
-// through the same vector code in padded copies: a result never depends on where in the array an element stands.
-// Compiled with -ffp-contract=off: a fused multiply-add would round differently from one instruction set to the next.
+// The arithmetic uses GCC's vector types, so every vector element is computed alike at every width, and the end of an
+// array is padded and goes through the same vector code: a result does not depend on an element's position in the
+// array. Compiled with -ffp-contract=off, because a fused multiply-add would round differently in different instruction
+// sets.
 
 using u8 = unsigned char;
 using u16 = unsigned short;
@@ -43,7 +44,7 @@ inline void store_bytes(std::byte* to, V value) {
   __builtin_memcpy(to, &value, sizeof value);
 }
 
-// --- element types: how they are stored, and the vector that they are accumulated in ---------------------------------
+// --- element types: their storage, and the vector in which they are accumulated --------------------------------------
 
 template <class T>
 struct UnsignedOf {
@@ -123,7 +124,7 @@ struct BFloat {
   }
 };
 
-// Partial sums of a 16-bit type L: left in the accumulate type, and taken in it.
+// Partial sums of a 16-bit type L, as results and as operands in the accumulate type.
 template <class L>
 struct Widened16 : L {
   static constexpr int kResultBytes = sizeof(Wide);
@@ -137,7 +138,7 @@ struct Narrowed16 : L {
 
 // --- operators -------------------------------------------------------------------------------------------------------
 
-// Integers wrap: sums and products are taken in the unsigned type, where that is defined.
+// Integers wrap: sums and products are computed in the unsigned type, where overflow is defined.
 struct Add {
   template <class L, class V>
   static V apply(V a, V b) {
@@ -190,8 +191,8 @@ struct IntegerExtreme {
     return Order::pick(a, b, a, b);
   }
 };
-// Sign and magnitude as two's complement: an integer order in which -0 is below +0. The first NaN in rank order stays, with
-// its payload.
+// Maps sign and magnitude to two's complement: an integer order in which -0 is below +0. The first NaN in rank order is
+// the result, with its payload.
 template <class Order>
 struct FloatExtreme {
   template <class L, class V>
@@ -209,7 +210,7 @@ struct FloatExtreme {
 
 // --- scales ----------------------------------------------------------------------------------------------------------
 
-// Integers are scaled in fp64, truncated towards zero and held in the range of their type (not a number becomes 0).
+// Integers are scaled in fp64, truncated towards zero and clamped to the range of their type (NaN becomes 0).
 template <class T>
 inline T scale_integer(T value, double by) {
   constexpr bool kSigned = (T)-1 < (T)0;
@@ -234,7 +235,7 @@ struct Widened<true> {
 };
 
 template <class T>
-struct Scale {  // of integers, lane by lane; rare, so one copy a type and no inlining
+struct Scale {  // integers, element by element; rare, so one copy per type and no inlining
   template <class V>
   [[gnu::noinline]] static V multiply(V value, double by) {
     for (unsigned i = 0; i < sizeof(V) / sizeof(T); ++i) value[i] = scale_integer<T>(value[i], by);
@@ -263,7 +264,7 @@ struct Scale<float> : ScaleFloat<float> {};
 template <>
 struct Scale<double> : ScaleFloat<double> {};
 template <>
-struct Scale<bool> {  // truth has no scale
+struct Scale<bool> {  // scales have no effect on bool
   template <class V>
   static V multiply(V value, double) {
     return value;
@@ -305,15 +306,15 @@ struct Scaled {
   }
 };
 
-// Where the results of the elements from byte `at` of the operands begin.
+// The byte offset of the results for the elements at byte `at` of the operands.
 template <class L>
 constexpr std::size_t result_at(std::size_t at) {
   if constexpr (L::kResultBytes > L::kStoredBytes) return at * (L::kResultBytes / L::kStoredBytes);
   return at / (L::kStoredBytes / L::kResultBytes);
 }
 
-// `Vectors` vectors of every operand, from byte `at`: all are loaded before any is stored, so that a destination may be one
-// of the operands. Operands is their number, or 0 if only the job knows it.
+// Reduces `Vectors` vectors of every operand from byte `at`. All are loaded before any result is stored, so a
+// destination may be one of the operands. `Operands` is their number, or 0 if it is known at run time only.
 template <class L, class Op, class Scales, int Operands, int Vectors>
 inline void reduce_block(const Job& job, const Scales& scales, std::size_t streamed, std::size_t at) {
   using Acc = typename L::Acc;
@@ -337,7 +338,7 @@ inline void reduce_block(const Job& job, const Scales& scales, std::size_t strea
   }
 }
 
-// What is left at the end, less than a vector: padded copies go through the same code.
+// The rest at the end, less than a vector: padded copies go through the same code.
 template <class L, class Op, class Scales>
 inline void reduce_rest(const Job& job, const Scales& scales, std::size_t at, std::size_t bytes) {
   using Acc = typename L::Acc;
@@ -355,7 +356,7 @@ inline void reduce_rest(const Job& job, const Scales& scales, std::size_t at, st
   }
 }
 
-// Stores past the cache need whole, aligned vectors.
+// Whether non-temporal stores are possible: they need whole, aligned vectors.
 template <class L>
 inline std::size_t streamed_destinations(const Job& job) {
   for (std::size_t d = 0; d < job.streamed; ++d) {
@@ -382,7 +383,7 @@ void reduce_all(const Job& job) {
   if (streamed > 0) stream_fence();
 }
 
-// Two to four ranks and floats are the usual case and have loops of their own; for the rest one loop is small and enough.
+// Two to four operands and floats are the usual case and have specialised loops; other cases share one.
 template <class L, class Op>
 void reduce(const Job& job) {
   if (job.scaled()) return reduce_all<L, Op, Scaled<L>, 0>(job);

@@ -1,5 +1,6 @@
-// fp16 to fp32 and back with integer arithmetic, for processors without instructions for it. Bit for bit what VCVTPH2PS
-// and VCVTPS2PH give: round to nearest, ties to even; subnormals are exact; a NaN becomes quiet and keeps its upper payload.
+// fp16 to fp32 and back with integer arithmetic, for processors without instructions for it. The bits equal those of
+// VCVTPH2PS and VCVTPS2PH: round to nearest, ties to even; subnormals are exact; a NaN becomes quiet and keeps its
+// upper payload.
 // Included by a kernel unit inside its namespace, after kVectorBytes.
 
 typedef unsigned short HalfBits __attribute__((vector_size(kVectorBytes / 2)));

@@ -1,5 +1,5 @@
-// Reduction: what is done to elements on their way. The accumulate type is wider than 16-bit floats (fp32), scales are
-// applied in it, and the wire codec says how elements travel between hosts.
+// Reduction: the operation on elements. 16-bit floats are accumulated in fp32; scales are applied in the accumulate
+// type; the codec says how elements are encoded between hosts.
 #pragma once
 
 #include <cstddef>
@@ -12,7 +12,7 @@ namespace aiacc {
 
 // An operator that the caller defined, on records of a fixed size. Associative; called on any thread.
 struct UserOp {
-  // A part of a record for each of 256 ranks of a host fits into a staging slot (collectives/host/staging.h).
+  // A part of a record for each of 256 ranks of a host fits into a staging slot (collectives/intra/staging.h).
   static constexpr std::size_t kMostRecordBytes = 512;
   // inout[i] = inout[i] op in[i]; `inout` holds the lower ranks.
   using Function = void (*)(void* inout, const void* in, std::size_t records, void* arg);
@@ -24,8 +24,36 @@ struct UserOp {
   std::string name;
 };
 
-// How elements travel. Only kNone here; codecs of fixed and variable size (fp16, bf16, sparse) join as further values.
+// The encoding of elements in messages. kNone is the only one yet; codecs of fixed and variable size (fp16, bf16,
+// sparse) will be further values.
 enum class Codec : std::uint8_t { kNone = 0 };
+
+// The element type of one operand or result of a step: the call's own type, unless another one is given.
+class ElementType {
+ public:
+  constexpr ElementType() = default;
+  constexpr ElementType(DType type) noexcept : code_(static_cast<std::uint8_t>(type) + 1) {}  // NOLINT(*-explicit-*)
+  constexpr DType in(DType own) const noexcept { return code_ == 0 ? own : static_cast<DType>(code_ - 1); }
+  constexpr bool named() const noexcept { return code_ != 0; }
+
+ private:
+  std::uint8_t code_ = 0;
+};
+
+// The element types of a step's operands, or of its results, in order. The first may differ from the others, for
+// example where a ring adds its own elements to operands that were received in a wire type; all from the second on are
+// equal.
+struct ElementTypes {
+  ElementType first;
+  ElementType rest;
+
+  constexpr ElementTypes() = default;
+  constexpr ElementTypes(ElementType all) noexcept : first(all), rest(all) {}  // NOLINT(*-explicit-*)
+  constexpr ElementTypes(DType all) noexcept : first(all), rest(all) {}        // NOLINT(*-explicit-*)
+  constexpr ElementTypes(ElementType one, ElementType others) noexcept : first(one), rest(others) {}
+  constexpr ElementType of(std::size_t index) const noexcept { return index == 0 ? first : rest; }
+  constexpr bool named() const noexcept { return first.named() || rest.named(); }
+};
 
 struct Reduction {
   DType type = DType::kFloat32;
@@ -35,26 +63,42 @@ struct Reduction {
   double postscale = 1.0;  // the result is multiplied by it after the last (AVG: times 1/n, as one division)
   // Set: in place of `op`, on records (`type` is kRecord), without scales. Outlives every use of the reduction.
   const UserOp* user = nullptr;
-  Partial partial = Partial::kNone;  // another only where narrows() was true
+  // The types in a step, if they are not `type`; requires mixes(). Reductions that accumulate in fp32 accept and
+  // produce fp16, bf16 and fp32. A phase that leaves partial sums for another phase has results in the accumulate type,
+  // so that sums are rounded once.
+  ElementTypes operands = {};
+  ElementTypes results = {};
 
-  // Of an operand, and of a result.
-  std::size_t element_bytes() const noexcept {
-    if (user != nullptr) return user->record_bytes;
-    return size_of(partial == Partial::kOperands ? accumulate_type() : type);
-  }
-  std::size_t result_bytes() const noexcept {
-    return partial == Partial::kNone ? element_bytes()
-                                     : size_of(partial == Partial::kResult ? accumulate_type() : type);
-  }
-  // Whether only neighbours may be combined, the lower first.
-  bool ordered() const noexcept { return user != nullptr && !user->commutative; }
-  // Whether a partial sum that is kept in `type` loses digits that the accumulate type has.
-  bool narrows() const noexcept {
-    const bool exact = op == ReduceOp::kMin || op == ReduceOp::kMax;
-    return user == nullptr && accumulate_type() != type && !exact && partial == Partial::kNone;
-  }
   DType accumulate_type() const noexcept {
     return type == DType::kFloat16 || type == DType::kBFloat16 ? DType::kFloat32 : type;
+  }
+  DType operand_type(std::size_t index) const noexcept { return operands.of(index).in(type); }
+  DType result_type(std::size_t index) const noexcept { return results.of(index).in(type); }
+  // The element size of an operand, and of a result.
+  std::size_t element_bytes(std::size_t index = 0) const noexcept {
+    return user != nullptr ? user->record_bytes : size_of(operand_type(index));
+  }
+  std::size_t result_bytes(std::size_t index = 0) const noexcept {
+    return user != nullptr ? user->record_bytes : size_of(result_type(index));
+  }
+  // Whether operands and results may have types other than `type`: the operator rounds, and accumulates in fp32.
+  bool mixes() const noexcept {
+    const bool rounds = op == ReduceOp::kSum || op == ReduceOp::kAvg || op == ReduceOp::kProd;
+    return user == nullptr && accumulate_type() == DType::kFloat32 && rounds;
+  }
+  // Whether operands are partial sums of an earlier phase, or results are for a later one: not rounded to `type`.
+  bool takes_partials() const noexcept { return wide(operands); }
+  bool leaves_partials() const noexcept { return wide(results); }
+  // Whether only adjacent operands may be combined, the lower one first (the operator is not commutative).
+  bool ordered() const noexcept { return user != nullptr && !user->commutative; }
+  // Whether rounding a partial sum to `type` loses digits of the accumulate type.
+  bool narrows() const noexcept {
+    return mixes() && accumulate_type() != type && !takes_partials() && !leaves_partials();
+  }
+
+ private:
+  bool wide(const ElementTypes& types) const noexcept {
+    return types.named() && accumulate_type() != type && types.of(0).in(type) == accumulate_type();
   }
 };
 

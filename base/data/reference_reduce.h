@@ -1,5 +1,5 @@
-// The slow and exact reduction that every Compute is compared with: one element at a time, written as dtype.h and
-// reduction.h say it, sharing no code with the kernels. For tests.
+// The slow, exact reduction that every Compute is compared with: one element at a time, a direct implementation of
+// dtype.h and reduction.h that shares no code with the kernels. For tests.
 #pragma once
 
 #include <bit>
@@ -132,8 +132,8 @@ A divide(A value, int ranks) {
   }
 }
 
-// Stored is the element in memory, Result that of the result, A the accumulate type.
-template <class Stored, class A, class Result = Stored, class Load, class Store>
+// Stored is the element in memory, A the accumulate type.
+template <class Stored, class A, class Load, class Store>
 void reduce_as(std::byte* to, std::span<const Buffer> operands, std::size_t count, const Reduction& reduction,
                Compute::Step step, Load load, Store store) {
   for (std::size_t i = 0; i < count; ++i) {
@@ -147,8 +147,8 @@ void reduce_as(std::byte* to, std::span<const Buffer> operands, std::size_t coun
     }
     if (step.last && reduction.op == ReduceOp::kAvg) sum = divide<A>(sum, step.ranks);
     if (step.last && reduction.postscale != 1.0) sum = scale<A>(sum, reduction.postscale);
-    const Result result = store(sum);
-    std::memcpy(to + i * sizeof(Result), &result, sizeof result);
+    const Stored result = store(sum);
+    std::memcpy(to + i * sizeof(Stored), &result, sizeof result);
   }
 }
 
@@ -159,16 +159,39 @@ void reduce_plain(std::byte* to, std::span<const Buffer> operands, std::size_t c
   reduce_as<T, T>(to, operands, count, reduction, step, same, same);
 }
 
-// 16-bit floats, any side of which may be in fp32.
-template <class Load, class Store>
-void reduce_half(std::byte* to, std::span<const Buffer> operands, std::size_t count, const Reduction& reduction,
-                 Compute::Step step, Load load, Store store) {
-  using U16 = std::uint16_t;
-  const auto same = [](float value) { return value; };
-  switch (reduction.partial) {
-    case Partial::kNone: return reduce_as<U16, float>(to, operands, count, reduction, step, load, store);
-    case Partial::kResult: return reduce_as<U16, float, float>(to, operands, count, reduction, step, load, same);
-    case Partial::kOperands: return reduce_as<float, float, U16>(to, operands, count, reduction, step, same, store);
+inline float load_float(const std::byte* from, DType type) {
+  std::uint16_t half = 0;
+  float whole = 0;
+  if (type == DType::kFloat32) {
+    std::memcpy(&whole, from, sizeof whole);
+    return whole;
+  }
+  std::memcpy(&half, from, sizeof half);
+  return type == DType::kFloat16 ? half_to_float(half) : bfloat_to_float(half);
+}
+inline void store_float(std::byte* to, DType type, float value) {
+  if (type == DType::kFloat32) {
+    std::memcpy(to, &value, sizeof value);
+    return;
+  }
+  const std::uint16_t half = type == DType::kFloat16 ? float_to_half(value) : float_to_bfloat(value);
+  std::memcpy(to, &half, sizeof half);
+}
+
+// Reductions that accumulate in fp32, with a type for each operand; the result has type `result`.
+inline void reduce_floats(std::byte* to, std::span<const Buffer> operands, std::size_t count,
+                          const Reduction& reduction, Compute::Step step, DType result) {
+  for (std::size_t i = 0; i < count; ++i) {
+    float sum = 0;
+    for (std::size_t k = 0; k < operands.size(); ++k) {
+      const DType type = reduction.operand_type(k);
+      float value = load_float(operands[k].data + i * size_of(type), type);
+      if (step.first && reduction.prescale != 1.0) value = scale<float>(value, reduction.prescale);
+      sum = k == 0 ? value : combine<float>(sum, value, reduction.op);
+    }
+    if (step.last && reduction.op == ReduceOp::kAvg) sum = divide<float>(sum, step.ranks);
+    if (step.last && reduction.postscale != 1.0) sum = scale<float>(sum, reduction.postscale);
+    store_float(to + i * size_of(result), result, sum);
   }
 }
 
@@ -180,8 +203,9 @@ inline void reduce_bool(std::byte* to, std::span<const Buffer> operands, std::si
   }
 }
 
+// Computes result number `index`.
 inline void reduce(std::byte* to, std::span<const Buffer> from, std::size_t count, const Reduction& how,
-                   Compute::Step step) {
+                   Compute::Step step, std::size_t index = 0) {
   switch (how.type) {
     case DType::kInt8: return reduce_plain<std::int8_t>(to, from, count, how, step);
     case DType::kUInt8: return reduce_plain<std::uint8_t>(to, from, count, how, step);
@@ -191,9 +215,9 @@ inline void reduce(std::byte* to, std::span<const Buffer> from, std::size_t coun
     case DType::kUInt32: return reduce_plain<std::uint32_t>(to, from, count, how, step);
     case DType::kInt64: return reduce_plain<std::int64_t>(to, from, count, how, step);
     case DType::kUInt64: return reduce_plain<std::uint64_t>(to, from, count, how, step);
-    case DType::kFloat16: return reduce_half(to, from, count, how, step, half_to_float, float_to_half);
-    case DType::kBFloat16: return reduce_half(to, from, count, how, step, bfloat_to_float, float_to_bfloat);
-    case DType::kFloat32: return reduce_plain<float>(to, from, count, how, step);
+    case DType::kFloat16:
+    case DType::kBFloat16:
+    case DType::kFloat32: return reduce_floats(to, from, count, how, step, how.result_type(index));
     case DType::kFloat64: return reduce_plain<double>(to, from, count, how, step);
     case DType::kBool: return reduce_bool(to, from, count, how.op);
     case DType::kRecord: break;

@@ -7,7 +7,7 @@
 namespace aiacc {
 namespace {
 
-// Records that are combined at once: they stay in the first cache while operand after operand passes.
+// Records are combined in pieces of this size, which stay in the L1 cache for all operands.
 constexpr std::size_t kPieceBytes = 8 << 10;
 
 }  // namespace

@@ -1,4 +1,4 @@
-// Reductions by an operator that the caller defined: the same promise as Compute's, operands in the order they are given.
+// Reductions by a user-defined operator, with Compute's guarantee: operands are combined in the given order.
 #pragma once
 
 #include <cstddef>

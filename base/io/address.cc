@@ -1,4 +1,4 @@
-// Address: the text forms of net.h.
+// Address: the text forms that net.h describes.
 #include <arpa/inet.h>
 #include <fmt/format.h>
 
@@ -46,7 +46,7 @@ Address Address::parse(const std::string& text) {
   const bool bracketed = place.size() > 2 && place.front() == '[' && place.back() == ']';
   const std::string ip = bracketed ? place.substr(1, place.size() - 2) : place;
   if (!is_numeric(bracketed ? AF_INET6 : AF_INET, ip)) {
-    reject(text, bracketed ? "what stands in brackets is no IPv6 address" : "it has no numeric IPv4 address");
+    reject(text, bracketed ? "the text in brackets is no IPv6 address" : "it has no numeric IPv4 address");
   }
   return tcp(ip, port);
 }

@@ -1,4 +1,4 @@
-// A TCP port that is taken and not used: bound, never listening. Another socket with SO_REUSEADDR may still listen there.
+// A reserved TCP port: bound, never listening. Another socket with SO_REUSEADDR may still listen there.
 #pragma once
 
 #include <cstdint>

@@ -1,5 +1,5 @@
-// What a rank knows of time and chance. Deterministic in the simulator. Code that runs on a Loop takes the time from it;
-// Clock is for what has no loop, and for wall time, which only log lines and recorded traces may show.
+// Sources of time and randomness; deterministic in the simulator. Code that runs on a Loop takes the time from it;
+// Clock is for code without a loop, and for wall time, which only log lines and recorded traces may show.
 #pragma once
 
 #include <cstddef>
@@ -20,7 +20,7 @@ class Clock {
 class Entropy {
  public:
   virtual ~Entropy() = default;
-  // Unpredictable bytes (secrets, nonces); in the simulator, bytes of its seed.
+  // Unpredictable bytes (secrets, nonces); in the simulator they follow from its seed.
   virtual void fill(std::span<std::byte> bytes) = 0;
 };
 

@@ -1,4 +1,4 @@
-// What every Clock and the Loop beside it do alike, real or simulated. Bounds on lateness are left to the simulator: a busy
+// The conformance suite of Clock and its Loop, real or simulated. Only the simulator's tests bound lateness: a busy
 // machine may be late, never early.
 //
 // A Fixture gives: io::Clock& clock(); Loop& loop(); template <class T> T run(Task<T>), which drives the loop until the
@@ -26,7 +26,7 @@ inline Task<Duration> slept(Loop& loop, Duration span) {
   co_return loop.now() - began;
 }
 
-// Appends its name to a log each time it rings.
+// Appends its name to a log each time it expires.
 class NamedTimer final : public Timer {
  public:
   NamedTimer(std::string name, std::vector<std::string>& log) : name_(std::move(name)), log_(log) {}

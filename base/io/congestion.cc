@@ -21,7 +21,7 @@ bool choose(const Fd& socket, const std::string& name) noexcept {
 
 bool paces(const std::string& name) noexcept { return name.starts_with("bbr"); }
 
-// "reno cubic", or nothing where the kernel does not tell.
+// "reno cubic"; empty if the kernel does not say.
 std::string listed(const char* which) {
   std::string names = read_small_file(std::string("/proc/sys/net/ipv4/") + which).value_or("");
   while (!names.empty() && names.back() == '\n') names.pop_back();
@@ -68,7 +68,7 @@ void Congestion::connected(const Fd& socket) const noexcept {
 
 void check_congestion(const std::string& wanted) {
   const Fd socket(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
-  if (socket) Congestion(wanted).prepare(socket);  // no sockets here: whoever needs one says so
+  if (socket) Congestion(wanted).prepare(socket);  // no sockets on this host: code that needs one will report it
 }
 
 }  // namespace aiacc::io

@@ -1,10 +1,10 @@
-// Congestion: which algorithm of the kernel decides how fast a TCP socket sends.
+// Congestion: chooses the kernel's congestion control algorithm of a TCP socket.
 //
-// BBR (Cardwell et al., "BBR: congestion-based congestion control", ACM Queue 2016) paces. Unless the queueing discipline does
-// that for it (fq), it takes a timer for every 64 KiB or less, which between hosts that are close costs more than to send them;
-// and every ten seconds a connection sends four packets a round trip for 200 ms, to see the path empty, each at a time of its
-// own: a collective waits for the slowest of its connections. So "auto" is the host's choice, but where that is BBR and the
-// hosts are near, it is cubic, or reno where this user may not choose that one.
+// BBR (Cardwell et al., "BBR: congestion-based congestion control", ACM Queue 2016) paces. Unless the queueing
+// discipline does that for it (fq), it needs a timer for every 64 KiB or less, which between near hosts costs more than
+// sending them. And every ten seconds each connection, at a time of its own, sends only four packets a round trip for
+// 200 ms to measure the path's minimal delay, while a collective waits for its slowest connection. So "auto" keeps the
+// host's choice, except that BBR between near hosts is replaced by cubic, or by reno if this user may not select cubic.
 #pragma once
 
 #include <string>
@@ -16,28 +16,28 @@ namespace aiacc::io {
 
 class Congestion {
  public:
-  // A round trip that is shorter is one within a data centre.
+  // Hosts with a shorter round trip are near: in one data centre.
   static constexpr Duration kNear = std::chrono::milliseconds(1);
 
   // `wanted`: "auto", "system" (the host's choice) or an algorithm's name.
   explicit Congestion(std::string wanted = "auto", Duration near = kNear) : wanted_(std::move(wanted)), near_(near) {}
 
-  // Of a TCP socket that is to connect or to listen; those that it accepts are then like it. Throws kInvalidArgument if the
-  // kernel or its administrator has not the algorithm that is wanted by name.
+  // For a TCP socket before it connects or listens; accepted sockets inherit its algorithm. Throws kInvalidArgument if
+  // the kernel does not have the named algorithm, or its administrator does not allow it.
   void prepare(const Fd& socket);
-  // One is connected: how near the other end is was measured meanwhile.
+  // For a connected socket, whose round trip time is now known.
   void connected(const Fd& socket) const noexcept;
 
  private:
   std::string wanted_;
   Duration near_;
-  std::string hosts_choice_;  // if another was taken
+  std::string hosts_choice_;  // if it was replaced
 };
 
 // The algorithm of a TCP socket; empty if the kernel does not say.
 std::string congestion_of(int socket);
 
-// Throws what prepare() would.
+// Throws the error that prepare() would throw.
 void check_congestion(const std::string& wanted);
 
 }  // namespace aiacc::io

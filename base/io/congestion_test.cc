@@ -18,7 +18,7 @@ bool set(const Fd& socket, const std::string& name) {
   return setsockopt(socket.get(), IPPROTO_TCP, TCP_CONGESTION, name.data(), static_cast<socklen_t>(name.size())) == 0;
 }
 
-// A socket of a host whose choice is BBR, or none where the kernel does not have it for us.
+// A socket that uses BBR, as on a host whose choice it is; empty if the kernel does not let this user have it.
 Fd bbr_socket() {
   Fd socket = tcp_socket();
   return set(socket, "bbr") ? std::move(socket) : Fd();

@@ -27,7 +27,7 @@ Fd take_descriptor(Stream& stream) { return real(stream).take_descriptor(); }
 Task<std::size_t> send_descriptor(Stream& stream, std::span<const std::byte> bytes, int descriptor, Stop& stop) {
   FdStream& socket = real(stream);
   Loop& loop = socket.owner();
-  // Waits by time, not by readiness: the obstacle may be the number of descriptors in flight, which signals nothing.
+  // Polls by time, not by readiness: the obstacle may be the limit of descriptors in flight, which causes no event.
   for (Duration pause = std::chrono::microseconds(100);;
        pause = std::min<Duration>(2 * pause, std::chrono::milliseconds(20))) {
     stop.throw_if_requested();

@@ -1,7 +1,7 @@
-// Descriptors that travel over a local stream (SCM_RIGHTS): how a rank gets the host's segment. Only for real streams;
-// simulated ones throw kUnsupported.
+// Passes descriptors over a local stream (SCM_RIGHTS): a rank gets the host's segment in this way. Only for real
+// streams; simulated ones throw kUnsupported.
 //
-// A descriptor rides with the first byte it was sent with: whoever has read that byte may take it.
+// A descriptor is attached to the first byte that it was sent with; it can be taken after that byte was read.
 #pragma once
 
 #include <span>
@@ -11,15 +11,15 @@
 
 namespace aiacc::io {
 
-// From now on descriptors that arrive on `stream` are kept until taken (at most four; more is kProtocol). Before, the
-// kernel drops them: nobody can fill our table unasked.
+// From now on descriptors that arrive on `stream` are kept until taken (at most four; more is kProtocol). Before this
+// call the kernel drops them, so a peer cannot fill this process's descriptor table.
 void accept_descriptors(Stream& stream);
 
-// The oldest that arrived and was not taken; none: an empty Fd.
+// The oldest descriptor that arrived and was not taken; an empty Fd if there is none.
 Fd take_descriptor(Stream& stream);
 
-// Sends `descriptor` (which stays the caller's) with the first of `bytes`; returns how many of them were sent, at least 1.
-// The rest is written as usual.
+// Sends `descriptor` (which the caller keeps) with the first of `bytes`; returns how many of them were sent, at least
+// 1. The caller writes the rest as usual.
 Task<std::size_t> send_descriptor(Stream& stream, std::span<const std::byte> bytes, int descriptor, Stop& stop);
 
 }  // namespace aiacc::io

@@ -17,7 +17,7 @@
 namespace aiacc::io {
 namespace {
 
-constexpr std::size_t kForeignBytes = 4096;  // what a pipe that polls as writable takes without waiting
+constexpr std::size_t kForeignBytes = 4096;  // a writable pipe takes this many bytes without blocking
 
 bool is_broken_connection(int errno_value) noexcept {
   switch (errno_value) {
@@ -72,7 +72,7 @@ void FdStream::expect_answers() noexcept { expects_answers_ = true; }
 void FdStream::shutdown_write() noexcept {
   if (method_ == Method::kSocket) {
     ::shutdown(descriptor_.get(), SHUT_WR);
-  } else {  // one-way: closing it is the only way to say so
+  } else {  // one-way: only closing it tells the reader
     unwatch();
     descriptor_.reset();
   }
@@ -92,7 +92,7 @@ bool FdStream::try_io(IoAwait& io) {
   return move(io);
 }
 
-// Follows try_io() of the same wait at once: nothing ran in between, so an edge that comes now is told later.
+// Called directly after try_io() of the same wait, so an edge in between is still reported.
 void FdStream::begin_io(IoAwait& io) noexcept {
   wait(io);
   try {
@@ -104,7 +104,7 @@ void FdStream::begin_io(IoAwait& io) noexcept {
     io.fail(std::current_exception());
     return;
   }
-  // No edge comes for what was ready before it was put off, nor for a file.
+  // There is no new edge for a wait that was put off although ready, nor for a file.
   if ((put_off_ || !watching()) && !Job::linked()) loop_.post(*this);
 }
 
@@ -129,7 +129,7 @@ void FdStream::ready(Ready what) noexcept {
   if (what.writable) advance(writer_);
 }
 
-// Whoever waits hears of it, and whoever tries later.
+// Fails the present waits and later attempts.
 void FdStream::fell_silent() noexcept {
   silent_ = ended_ = true;
   run();
@@ -140,7 +140,7 @@ void FdStream::run() noexcept {
   advance(writer_);
 }
 
-// Whether the wait is over.
+// Returns whether the wait is over.
 bool FdStream::advance(IoAwait*& waiting) noexcept {
   if (waiting == nullptr) return false;
   IoAwait& io = *waiting;
@@ -155,7 +155,7 @@ bool FdStream::advance(IoAwait*& waiting) noexcept {
   return true;
 }
 
-// Moves bytes now; false if the kernel has to be waited for.
+// Moves bytes now; false if the kernel is not ready.
 bool FdStream::move(IoAwait& io) {
   if (io.bytes() == 0) return true;
   if (silent_) fail(io.direction(), ETIMEDOUT);
@@ -182,7 +182,7 @@ bool FdStream::move(IoAwait& io) {
   }
 }
 
-// A short read has emptied the socket: asking again before the next edge would be in vain.
+// A short read has emptied the socket: another read before the next edge would be useless.
 void FdStream::has_read(std::size_t moved, std::size_t wanted) noexcept {
   drained_ = expects_answers_ && watching() && moved < wanted;
   if (moved == 0) ended_ = true;
@@ -195,7 +195,7 @@ ssize_t FdStream::read_now(IoAwait& io) noexcept {
     return -1;
   }
   const ssize_t moved = ::read(descriptor_.get(), io.data(), io.bytes());
-  // A terminal whose other side is gone says EIO: nothing more will come, as from a closed pipe.
+  // A terminal whose other side is closed returns EIO, which means end of stream.
   return moved < 0 && errno == EIO && isatty(descriptor_.get()) != 0 ? 0 : moved;
 }
 
@@ -218,7 +218,7 @@ ssize_t FdStream::write_pieces(std::span<const Piece> pieces) noexcept {
   std::size_t count = 0;
   for (const Piece& piece : pieces) {
     if (piece.empty()) continue;
-    if (method_ != Method::kSocket) return write_now(piece);  // one after another
+    if (method_ != Method::kSocket) return write_now(piece);  // one piece after the other
     if (count == kMost) break;
     gathered[count++] = {const_cast<std::byte*>(piece.data()), piece.size()};
   }
@@ -272,8 +272,8 @@ std::size_t FdStream::try_send_descriptor(std::span<const std::byte> bytes, int 
   for (;;) {
     const ssize_t moved = ::sendmsg(descriptor_.get(), &message, MSG_DONTWAIT | MSG_NOSIGNAL);
     if (moved >= 0) return static_cast<std::size_t>(moved);
-    // ETOOMANYREFS: an ordinary user may have as many descriptors in flight as its limit on open ones; peers will take
-    // some of them out.
+    // ETOOMANYREFS: a user may have only as many descriptors in flight as open ones; the number falls when peers
+    // receive some.
     if (errno == EAGAIN || errno == EWOULDBLOCK || errno == ETOOMANYREFS) return 0;
     if (errno != EINTR) fail(IoAwait::Direction::kWrite, errno);
   }

@@ -1,6 +1,6 @@
-// FdStream: a Stream over a descriptor: sockets, pipes, terminals, files. Reads and writes are tried at once and wait for
-// an edge of readiness only when the kernel has nothing; the descriptor is registered with the loop at the first wait.
-// No write ever raises SIGPIPE.
+// FdStream: a Stream over a descriptor: sockets, pipes, terminals, files. Reads and writes are tried at once, and wait
+// for an edge of readiness (edge-triggered epoll) only if the kernel is not ready; the descriptor is registered with
+// the loop at the first wait. No write raises SIGPIPE.
 #pragma once
 
 #include <deque>
@@ -15,11 +15,11 @@ namespace aiacc::io {
 
 class FdStream final : public Stream, private Watch, private Job, private Answerer, private SilenceWatch::Owner {
  public:
-  // How bytes move.
+  // The system calls that move bytes.
   enum class Method : std::uint8_t {
-    kSocket,        // send and recv, never waiting by flags of the call
+    kSocket,        // send and recv with MSG_DONTWAIT
     kOwnFlags,      // read and write; O_NONBLOCK is set
-    kForeignFlags,  // read and write on a description that others share: asked with poll(2) first, a page at most
+    kForeignFlags,  // read and write on a shared file description: poll(2) first, then at most a page
   };
   FdStream(RealLoop& loop, Fd descriptor, Method method, std::string description);
   ~FdStream() override;
@@ -32,10 +32,10 @@ class FdStream final : public Stream, private Watch, private Job, private Answer
 
   RealLoop& owner() noexcept { return loop_; }
 
-  // Of a TCP connection: it breaks (ETIMEDOUT) when its bytes get no answer of the other host for so long.
+  // For a TCP connection: it breaks (ETIMEDOUT) when the other host does not acknowledge bytes for this long.
   void break_when_silent(Duration limit) noexcept;
 
-  // For descriptor_passing.h. Descriptors that ride along are dropped by the kernel unless accepted.
+  // For descriptor_passing.h. Unless they are accepted, the kernel drops descriptors that arrive.
   void accept_descriptors() noexcept { accepts_descriptors_ = true; }
   Fd take_descriptor() noexcept;
   // Sends a first part of `bytes` with `descriptor` on its first byte; 0 if it has to wait.
@@ -49,7 +49,7 @@ class FdStream final : public Stream, private Watch, private Job, private Answer
   void begin_io(IoAwait& io) noexcept override;
   void cancel_io(IoAwait& io) noexcept override;
   void ready(Ready what) noexcept override;
-  void run() noexcept override;  // a wait that was put off, or that cannot be watched
+  void run() noexcept override;  // serves a wait that was put off, or whose descriptor cannot be watched
   bool look_for_answer() noexcept override { return advance(reader_); }
   void fell_silent() noexcept override;
 
@@ -71,11 +71,11 @@ class FdStream final : public Stream, private Watch, private Job, private Answer
   Fd descriptor_;
   Method method_;
   bool watchable_ = true;
-  bool put_off_ = false;  // the last try_io() did not look, for the sake of others in this turn
+  bool put_off_ = false;  // the last try_io() did nothing, to let others run in this turn
   bool expects_answers_ = false;
-  // Of a stream that expects answers: the last read took all there was, and the edge of what comes next was not seen yet.
+  // For a stream that expects answers: the last read emptied it, and no edge has been seen since.
   bool drained_ = false;
-  bool ended_ = false;  // nothing more comes: no edge either
+  bool ended_ = false;  // end of stream: there will be no edge either
   bool silent_ = false;
   bool accepts_descriptors_ = false;
   std::string description_;

@@ -1,5 +1,5 @@
-// Host: what the launcher and its agents do to the machine they run on: start processes, hear of their end, signal them,
-// read small files. Real: fork, pidfd, procfs (base/io/real_host.h). Simulated: coroutines that die on command (base/sim).
+// Host: the operations of launcher and agents on their machine: start processes, learn of their exit, signal them, read
+// small files. Real: fork, pidfd, procfs (base/io/real_host.h). Simulated: coroutines that can be killed (base/sim).
 #pragma once
 
 #include <memory>
@@ -30,9 +30,9 @@ struct SpawnSpec {
   enum class Group : std::uint8_t { kInherit, kNewGroup, kNewSession };
 
   std::vector<std::string> argv;  // argv[0] is looked up in the PATH of `env` if it has no slash
-  std::string program;            // what is executed if that is not argv[0]; never looked up
-  std::vector<std::string> env;   // "NAME=value", all of it
-  std::string cwd;                // empty: the spawner's
+  std::string program;            // the file to execute if it is not argv[0]; not looked up in PATH
+  std::vector<std::string> env;   // "NAME=value", the complete environment
+  std::string cwd;                // empty: the parent's
   Stdio in = Stdio::kNull;
   Stdio out = Stdio::kInherit;
   Stdio err = Stdio::kInherit;
@@ -46,18 +46,18 @@ class Process {
  public:
   virtual ~Process() = default;  // does not end the process
   virtual ProcessId id() const noexcept = 0;
-  // Our ends of what the spec asked for; null otherwise. The caller may move them out.
+  // The parent's ends of the requested streams; null otherwise. The caller may move them out.
   std::unique_ptr<Stream> in, out, err, channel;
-  // errno if the kernel refused the binding that was asked for; the process runs all the same, unbound.
+  // errno if the kernel refused the requested binding; the process then runs unbound.
   int unbound = 0;
 
-  // Any number may wait; after the end it returns at once.
+  // Any number of coroutines may wait; after the process has ended it returns at once.
   virtual Task<ExitStatus> wait(Stop& stop) = 0;
   virtual std::optional<ExitStatus> ended() const noexcept = 0;
-  // Returns the signal that stopped it (state T), once for each stop; told by the kernel (SIGCHLD), never by polling. One
-  // waiter; it waits on for ever after the process has ended.
+  // Returns the signal that stopped it (state T), once for each stop; by SIGCHLD, without polling. Only one coroutine
+  // may wait; it never returns after the process has ended.
   virtual Task<int> stopped(Stop& stop) = 0;
-  // To the process, or to its whole group. Nothing happens when it has ended.
+  // Signals the process, or its whole group. No effect after its end.
   virtual void signal(int number) noexcept = 0;
   virtual void signal_group(int number) noexcept = 0;
 };
@@ -67,13 +67,12 @@ class Host {
   virtual ~Host() = default;
   virtual std::string name() const = 0;
 
-  // From now on this process becomes the parent of descendants whose own parent ended (a subreaper), and reaps them when
-  // they end in turn.
+  // Makes this process a subreaper: it becomes the parent of descendants whose own parent has ended, and reaps them.
   virtual void adopt_orphans() = 0;
 
-  // Throws SpawnError with exec's own errno when the program cannot be started: the child reports it before it
-  // becomes the program, so a missing program is known here and not by an exit code. The child has no signal blocked or
-  // ignored, no descriptor but 0 to 2 and its channel, and the descriptor limit that this process was started with.
+  // Throws SpawnError with exec's errno if the program cannot be started: the child reports it before it becomes the
+  // program, so a missing program is not confused with an exit code. The child has no signal blocked or ignored, no
+  // descriptors but 0 to 2 and its channel, and the descriptor limit that this process was started with.
   virtual std::unique_ptr<Process> spawn(const SpawnSpec& spec) = 0;
 
   // Descendants of this process that have not ended (no zombies), reparented ones included after adopt_orphans().
@@ -82,11 +81,11 @@ class Host {
   // State letter of /proc/PID/stat ('R', 'S', 'D', 'T', 'Z' …); 0 if there is no such process.
   virtual char state(ProcessId process) = 0;
 
-  // A small file, whole; nullopt if there is none.
+  // The content of a small file; nullopt if there is none.
   virtual std::optional<std::string> read_file(const std::string& path) = 0;
 };
 
-// exec(2)'s failure inside spawn: kSystem with the errno kept, so that the launcher can tell 126 from 127.
+// A failure of exec(2) inside spawn: kSystem that keeps the errno, so that the launcher can distinguish 126 from 127.
 class SpawnError : public Error {
  public:
   SpawnError(std::string message, int errno_value) : Error(Code::kSystem, std::move(message)), errno_(errno_value) {}

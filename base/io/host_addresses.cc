@@ -17,7 +17,7 @@ namespace {
 constexpr std::array<std::string_view, 7> kContainerPrefixes = {"docker", "br-",     "virbr", "veth",
                                                                 "cni",    "flannel", "cali"};
 
-// "CLIENT PORT SERVER PORT": the third is an address of ours on which a connection came in.
+// SSH_CONNECTION is "CLIENT PORT SERVER PORT": the third word is the address of this host that ssh connected to.
 std::string server_of(const std::string& ssh_connection) {
   std::istringstream in(ssh_connection);
   std::string client, port, server;

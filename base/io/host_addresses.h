@@ -17,15 +17,15 @@ struct InterfaceAddress {
 // Every address of every interface, those of IPv4 and IPv6, in the order of the kernel.
 std::vector<InterfaceAddress> interface_addresses();
 
-// A bridge or a pair of a container runtime, by its name.
+// Whether the name is that of a container runtime's bridge or veth pair.
 bool of_containers(std::string_view interface);
 
-// Numeric addresses, the likeliest first: the one on which ssh came in, then IPv4 before IPv6 in the order of interfaces.
-// Bridges and pairs of container runtimes, whose private addresses are the same on every host, count only where there is
-// nothing else.
+// Numeric addresses, the most likely to be reachable first: the one that ssh connected to, then IPv4 before IPv6 in the
+// order of interfaces. Interfaces of container runtimes, whose private addresses are equal on every host, are used only
+// if there is no other.
 std::vector<std::string> choose_addresses(std::span<const InterfaceAddress> found, const std::string& ssh_connection);
 
-// Of this host, with the SSH_CONNECTION of `environment`.
+// The same for this host's interfaces and the SSH_CONNECTION of `environment`.
 std::vector<std::string> host_addresses(const std::vector<std::string>& environment);
 
 }  // namespace aiacc::io

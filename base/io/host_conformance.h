@@ -1,4 +1,4 @@
-// What every Host does alike, real or simulated.
+// The conformance suite of Host, real or simulated.
 //
 // A Fixture gives: Loop& loop(); io::Host& host(); template <class T> T run(Task<T>), which drives the loop until the task
 // ends; SpawnSpec program(TestProgram), which starts what the enumeration describes (real: a shell; simulated: a
@@ -140,7 +140,7 @@ class HostConformance : public testing::Test {
  protected:
   using Stdio = SpawnSpec::Stdio;
 
-  // Ends whatever a test left running, so that none outlives it.
+  // Ends the processes that a test left running.
   ~HostConformance() override {
     for (const ProcessId process : fixture_.host().descendants()) fixture_.host().signal(process, SIGKILL);
     fixture_.run(host_conformance::count_descendants(fixture_.loop(), fixture_.host(), 0));
@@ -179,7 +179,7 @@ TYPED_TEST_P(HostConformance, AnEndBySignalIsTold) {
     process->signal(number);
     EXPECT_EQ(this->end_of(*process), (ExitStatus{0, number}));
     EXPECT_EQ(process->ended()->shell_code(), 128 + number);
-    process->signal(SIGKILL);  // nothing happens
+    process->signal(SIGKILL);  // no effect
     process->signal_group(SIGKILL);
   }
 }

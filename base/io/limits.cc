@@ -17,7 +17,7 @@ rlimit limit_of(__rlimit_resource_t resource) {
   return limit;
 }
 
-// Kernel state of the process, not of a rank: the limit belongs to all contexts in it alike.
+// A global, because the limit is kernel state of the process and not of a rank.
 struct DescriptorLimit {
   std::mutex mutex;
   std::optional<rlimit> original;
@@ -66,7 +66,7 @@ void raise_descriptor_limit() {
   const rlimit original = limit;
   if (limit.rlim_cur == limit.rlim_max) return;
   limit.rlim_cur = limit.rlim_max;
-  if (setrlimit(RLIMIT_NOFILE, &limit) == 0) state.original = original;  // refused: the lower one may well do
+  if (setrlimit(RLIMIT_NOFILE, &limit) == 0) state.original = original;  // if refused, the lower limit may suffice
 }
 
 rlimit original_descriptor_limit() {

@@ -1,4 +1,4 @@
-// Limits of the kernel on this process, as sentences and as numbers: which one is in the way, what it is, how to raise it.
+// The kernel's limits on this process, as numbers and in messages: which limit was reached, its value, how to raise it.
 #pragma once
 
 #include <sys/resource.h>
@@ -10,17 +10,17 @@
 
 namespace aiacc::io {
 
-// errno of a failed call as an error. For a limit on descriptors (EMFILE, ENFILE) and processes (EAGAIN from fork) the
-// sentence names the limit, its value and the cure; all else is system_error().
+// The error for a failed call's errno. For limits on descriptors (EMFILE, ENFILE) and processes (EAGAIN from fork) the
+// sentence names the limit, its value and what to do; otherwise it is system_error().
 Error limit_error(std::string_view what, int errno_value);
 
 // `descriptor` if it is one; otherwise throws limit_error(what, errno).
 int checked_descriptor(int descriptor, std::string_view what);
 
-// Raises the soft limit on descriptors to the hard one, once a process, and remembers what it was: children that become
-// other programs get the original back (some use select(), or close every number up to the limit).
+// Raises the soft limit on descriptors to the hard one, once per process. Children that become other programs get the
+// original limit back (some programs use select(), or close every number up to the limit).
 void raise_descriptor_limit();
-// What a child shall have: the limit at start if it was raised, the present one otherwise.
+// The limit for child processes: the one before raise_descriptor_limit(), or the present one.
 rlimit original_descriptor_limit();
 
 }  // namespace aiacc::io

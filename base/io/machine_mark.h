@@ -1,14 +1,14 @@
-// What two processes have in common that are on one machine and see the same of it.
+// The machine mark: a text that is equal for two processes on one machine with the same view of it.
 #pragma once
 
 #include <string>
 
 namespace aiacc::io {
 
-// Names the running kernel, this process's network, names and ipc (its namespaces), and the file systems that it has as / and
-// /dev/shm; not its pid and mount namespaces, of which an isolated job has its own. Containers differ, also where they share a
-// network. Equal marks are a reason to look and no proof: a copy of a running virtual machine has the mark of the original.
-// Empty if the machine does not tell.
+// Contains the running kernel, this process's network, UTS and IPC namespaces, and its file systems at / and /dev/shm;
+// not its pid and mount namespaces, because an isolated job has its own. The marks of containers differ, even if these
+// share a network. Equal marks are a reason to check and no proof: a copy of a running virtual machine has the mark of
+// the original. Empty if the machine does not provide these.
 std::string machine_mark();
 
 }  // namespace aiacc::io

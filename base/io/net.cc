@@ -1,4 +1,4 @@
-// What every Stream can do, whatever carries it.
+// Functions that are common to all Streams.
 #include "base/io/net.h"
 
 #include <fmt/format.h>
@@ -11,7 +11,7 @@ Task<bool> read_exactly(Stream& stream, std::span<std::byte> into, Stop& stop) {
     const std::size_t moved = co_await stream.read_some(into.subspan(have), stop);
     if (moved == 0 && have == 0) co_return false;
     if (moved == 0) {
-      throw Error(Code::kProtocol, fmt::format("{} closed in the middle of a message: {} of {} bytes came",
+      throw Error(Code::kProtocol, fmt::format("{} closed in the middle of a message: {} of {} bytes arrived",
                                                stream.describe(), have, into.size()));
     }
     have += moved;

@@ -1,5 +1,6 @@
-// Net: byte streams between processes and hosts. Real: epoll sockets (base/io/real_net.h). Simulated: virtual links that
-// delay, limit, cut and corrupt by a seed (base/sim). One conformance suite runs on both (net_conformance.h).
+// Net: byte streams between processes and hosts. Real: epoll sockets (base/io/real_net.h). Simulated: virtual links
+// that delay, limit, cut and corrupt, decided by a seed (base/sim). One conformance suite tests both
+// (net_conformance.h).
 #pragma once
 
 #include <cstddef>
@@ -13,8 +14,9 @@
 
 namespace aiacc::io {
 
-// Where a listener is found. Text forms: "local:NAME" (an abstract socket of this host: no file, gone with its owner),
-// "tcp:192.0.2.1:4242", "tcp:[2001:db8::1]:4242". TCP addresses are numeric; port 0 asks listen() for a free one.
+// The address of a listener. Text forms: "local:NAME" (an abstract socket of this host: no file, removed with its
+// owner), "tcp:192.0.2.1:4242", "tcp:[2001:db8::1]:4242". TCP addresses are numeric; port 0 lets listen() choose a free
+// one.
 struct Address {
   enum class Kind : std::uint8_t { kLocal, kTcp };
   Kind kind = Kind::kLocal;
@@ -28,7 +30,7 @@ struct Address {
   bool operator==(const Address&) const = default;
 };
 
-// Who is at the other end of a local stream, as the kernel says (SO_PEERCRED). Not known for TCP.
+// The process at the other end of a local stream, as reported by the kernel (SO_PEERCRED). Unknown for TCP.
 struct PeerIdentity {
   std::uint32_t uid = 0;
   std::int32_t pid = 0;
@@ -55,11 +57,11 @@ class IoAwait final : public Leaf, public ListNode<IoAwait> {
     return moved_;
   }
 
-  // For the stream that serves it.
+  // For the stream that serves this wait.
   Direction direction() const noexcept { return direction_; }
   std::byte* data() const noexcept { return data_; }  // never written through when direction() is kWrite
   std::size_t bytes() const noexcept { return bytes_; }
-  // Of a gathered write, which has no data(). Empty otherwise.
+  // The pieces of a gathered write, which has no data(); otherwise empty.
   std::span<const Piece> pieces() const noexcept { return pieces_; }
   void set_moved(std::size_t moved) noexcept { moved_ = moved; }
 
@@ -76,8 +78,9 @@ class IoAwait final : public Leaf, public ListNode<IoAwait> {
   std::size_t moved_ = 0;
 };
 
-// Ordered bytes in both directions. At most one read and one write wait at a time. Destroying it closes it; no wait may
-// be outstanding then. A broken connection throws kPeerFailed (reset, timed out) or kSystem from reads and writes.
+// Ordered bytes in both directions. At most one read and one write may wait at a time. The destructor closes it; no
+// wait may be outstanding then. On a broken connection reads and writes throw kPeerFailed (reset, timed out) or
+// kSystem.
 class Stream {
  public:
   virtual ~Stream() = default;
@@ -91,15 +94,15 @@ class Stream {
   IoAwait write_some(std::span<const std::byte> from, Stop& stop) noexcept {
     return IoAwait(loop(), stop, *this, IoAwait::Direction::kWrite, const_cast<std::byte*>(from.data()), from.size());
   }
-  // The same for bytes that lie in several places, in one go. The list of pieces is read until the wait ends: its owner may
-  // meanwhile point a piece to a copy of the same bytes.
+  // The same for bytes in several places, in one system call. The list of pieces is read until the wait ends; meanwhile
+  // its owner may point a piece to a copy of the same bytes.
   IoAwait write_gathered(std::span<const Piece> pieces, Stop& stop) noexcept {
     return IoAwait(loop(), stop, *this, pieces);
   }
 
-  // Answers are waited for, and soon: a real loop stays awake for a while before it blocks.
+  // Says that an answer is expected soon: a real loop then polls for a while before it blocks.
   virtual void expect_answers() noexcept {}
-  virtual void shutdown_write() noexcept = 0;  // the peer reads end of stream after what was written
+  virtual void shutdown_write() noexcept = 0;  // the peer reads end of stream after the bytes written so far
   virtual std::optional<PeerIdentity> peer_identity() const noexcept = 0;
   virtual std::string describe() const = 0;  // "tcp:10.0.0.1:4242" …, for messages
   // The descriptor of a real stream, for passing descriptors over it (base/io/descriptor_passing.h); -1 if simulated.
@@ -108,7 +111,8 @@ class Stream {
  protected:
   friend class IoAwait;
   virtual Loop& loop() noexcept = 0;
-  virtual bool try_io(IoAwait& io) = 0;             // moves bytes now and sets moved, or false; may throw
+  // Moves bytes now, sets moved and returns true, or returns false; may throw.
+  virtual bool try_io(IoAwait& io) = 0;
   virtual void begin_io(IoAwait& io) noexcept = 0;  // waits for readiness; completes or fails `io` later
   virtual void cancel_io(IoAwait& io) noexcept = 0;
 };
@@ -119,8 +123,9 @@ inline void IoAwait::cancel() noexcept { stream_.cancel_io(*this); }
 
 class Listener {
  public:
-  virtual ~Listener() = default;  // closes; connections already accepted live on
+  virtual ~Listener() = default;  // stops listening; accepted connections stay open
   virtual Address address() const = 0;
+  // Consecutive calls let timers and other streams of the loop run in between.
   virtual Task<std::unique_ptr<Stream>> accept(Stop& stop) = 0;
 };
 
@@ -129,7 +134,8 @@ class Net {
   virtual ~Net() = default;
   // Throws kSystem naming the address (in use, no permission, …).
   virtual std::unique_ptr<Listener> listen(const Address& address) = 0;
-  // Throws kPeerFailed naming the address (unreachable; NobodyListens: refused); gives up when `stop` is requested.
+  // Throws kPeerFailed with the address if it is unreachable, NobodyListens if it refuses; ends when `stop` is
+  // requested.
   virtual Task<std::unique_ptr<Stream>> connect(Address address, Stop& stop) = 0;
 };
 

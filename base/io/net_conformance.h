@@ -1,4 +1,4 @@
-// What every Net does alike, real or simulated.
+// The conformance suite of Net, real or simulated.
 //
 // A Fixture gives: Loop& loop(); io::Net& net(); template <class T> T run(Task<T>), which drives the loop until the task
 // ends; std::vector<Address> places(): one address to listen on for each kind the implementation has, never given before.
@@ -100,7 +100,7 @@ inline Task<void> accept_and_drop(Listener& listener, Stop& stop) {
   const StreamPtr stream = co_await listener.accept(stop);
 }
 
-// What `body` throws when `target`, its stop, is requested after a moment.
+// The error that `body` throws when its stop, `target`, is requested after a moment.
 template <class T>
 Task<Error> error_when_stopped(Loop& loop, Task<T> body, Stop& target) {
   Stop outer;
@@ -178,7 +178,7 @@ inline Task<void> echo_one_byte(Loop&, Net& net, Address address, int name, Stop
 }
 
 inline Task<void> serve_echo(Listener& listener, int connections, Stop& stop) {
-  std::vector<StreamPtr> open;  // all of them at once
+  std::vector<StreamPtr> open;  // all connections stay open
   for (int i = 0; i < connections; ++i) open.push_back(co_await listener.accept(stop));
   for (const StreamPtr& stream : open) {
     Bytes one(1);
@@ -388,7 +388,7 @@ TYPED_TEST_P(NetConformance, ConnectionsOutliveTheirListener) {
   using namespace net_conformance;
   for (const Address& place : this->fixture_.places()) {
     SCOPED_TRACE(place.text());
-    Pair pair = this->connect(place);  // whose listener is gone already
+    Pair pair = this->connect(place);  // the listener is destroyed already
     Stop stop;
     const Bytes sent = pattern(100, 5);
     Bytes seen(100);

@@ -1,5 +1,5 @@
-// What Net::connect() throws where the host answers that nobody listens: a process that listened there has ended. Other
-// failures to connect say nothing about it.
+// The error of Net::connect() if the host refuses the connection: a process that listened there has ended. Other
+// connection failures say nothing about that process.
 #pragma once
 
 #include <string>

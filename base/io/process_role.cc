@@ -28,7 +28,7 @@ bool write_file(const char* path, const std::string& text) noexcept {
   return file && ::write(file.get(), text.data(), text.size()) == static_cast<ssize_t>(text.size());
 }
 
-// Whoever may not make a pid namespace may do so inside a user namespace of its own.
+// A user without the privilege to create a pid namespace may do so inside a new user namespace.
 void unshare_pid_namespace() {
   const uid_t user = ::geteuid();
   const gid_t group = ::getegid();
@@ -62,7 +62,7 @@ unsigned fill_standard_descriptors() {
   for (int number = 0; number < 3; ++number) {
     if (::fcntl(number, F_GETFD) >= 0) continue;
     closed |= 1u << number;
-    // The lowest free number is this one: those below were filled before.
+    // open() returns the lowest free number, which is `number`: those below are open.
     const int opened = ::open("/dev/null", number == 0 ? O_RDONLY : O_WRONLY);
     if (opened != number) throw system_error(fmt::format("cannot open /dev/null as descriptor {}", number), errno);
   }
@@ -81,7 +81,7 @@ void stand_alone() noexcept {
 
 void enter_pid_namespace() {
   unshare_pid_namespace();
-  // The outcome of the new process's first steps: nothing when all is well, else an errno.
+  // A pipe for the result of the new process's first steps: end of stream for success, or an errno.
   int ends[2];
   if (::pipe2(ends, O_CLOEXEC) != 0) throw limit_error("cannot make a pipe", errno);
   Fd result(ends[0]);
@@ -93,7 +93,7 @@ void enter_pid_namespace() {
     ::prctl(PR_SET_PDEATHSIG, SIGKILL);
     result.reset();
     (void)parent;
-    // Our own /proc, seen by nobody outside: the one of the parent namespace has other numbers.
+    // A private /proc, because the one of the parent namespace has other process ids.
     if (::mount("none", "/", nullptr, MS_REC | MS_PRIVATE, nullptr) != 0 ||
         ::mount("proc", "/proc", "proc", MS_NOSUID | MS_NODEV | MS_NOEXEC, nullptr) != 0) {
       const int failed = errno;
@@ -108,7 +108,7 @@ void enter_pid_namespace() {
     ::waitpid(child, nullptr, 0);
     cannot_isolate("no /proc for the pid namespace", failed);
   }
-  // Nothing of the job may depend on descriptors of a process that only waits.
+  // This process only waits, so it must not keep the job's descriptors open.
   for (int number = 0; number < 2; ++number) close_standard_descriptor(number);
   end_like(child);
 }

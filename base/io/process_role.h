@@ -1,4 +1,4 @@
-// What a process is to the rest of the machine: its name in lists, its standard descriptors, a pid namespace of its own.
+// A process's name, its standard descriptors, its session, and its pid namespace.
 #pragma once
 
 #include <string>
@@ -12,18 +12,18 @@ void set_process_name(const char* name) noexcept;
 // each that was closed.
 unsigned fill_standard_descriptors();
 
-// Points a standard descriptor at /dev/null; what it was stays open elsewhere if anybody has it.
+// Replaces a standard descriptor by /dev/null; other copies of the old one stay open.
 void close_standard_descriptor(int number);
 
-// Makes the process independent of whoever started it, for one that hears of its end in another way: a session of its own
-// where that is possible, and no signal when the parent dies.
+// Makes the process independent of its parent, for a process that learns of the parent's end in another way: a session
+// of its own if possible, and no signal when the parent dies.
 void stand_alone() noexcept;
 
-// Has this process continue as process 1 of a new pid namespace, with a /proc of its own, and everything that it starts in
-// there: the kernel ends all of it when process 1 ends. The caller's own process stays behind as the parent of process 1,
-// lives as long and ends as it does; when it is killed, process 1 is too. Without privilege a user namespace that maps the
-// caller's user and group to themselves holds it all.
-// Only while the process has one thread. Throws kSystem (kUnsupported where the kernel does not allow it) in the caller.
+// Continues in a child that is process 1 of a new pid namespace with a /proc of its own; the kernel kills everything in
+// the namespace when process 1 ends. The calling process stays outside as the parent of process 1, lives as long and
+// exits as it does; if it is killed, process 1 is killed too. Without privilege this happens in a user namespace that
+// maps the caller's user and group to themselves. Only for a process with one thread. Throws kSystem (kUnsupported if
+// the kernel does not allow it) in the caller.
 void enter_pid_namespace();
 
 }  // namespace aiacc::io

@@ -1,6 +1,6 @@
-// Processes: what a process can know of others of its machine that are not its children: who they are, and when they end. The
-// system itself tells of an end, at once, whatever the process was doing and whatever of its sockets its children still hold.
-// Real: base/io/real_processes.h.
+// Processes: observes processes of the same machine that are not children: their identity and their end. The kernel
+// reports an end at once, whatever the process was doing, and even if its children still hold its sockets. Real:
+// base/io/real_processes.h.
 #pragma once
 
 #include <memory>
@@ -16,17 +16,16 @@ class ProcessEnd {
   virtual ~ProcessEnd() = default;
   // Returns when the process has ended.
   virtual Task<void> wait(Stop& stop) = 0;
-  // "process 4711", for sentences.
+  // "process 4711", for messages.
   virtual std::string describe() const = 0;
 };
 
 class Processes {
  public:
   virtual ~Processes() = default;
-  // Names this process for others of this machine; the same name never means another process. Empty if the system does not
-  // tell.
+  // A name of this process for others on this machine, which is never reused. Empty if the system does not provide one.
   virtual std::string mine() const = 0;
-  // Of a process that has ended, too. Null where its end cannot be seen from here: it is this very process, or of other
+  // Also for a process that has ended. Null if its end cannot be observed: it is this process itself, it is in other
   // namespaces, or too many are watched.
   virtual std::unique_ptr<ProcessEnd> watch(const std::string& name) = 0;
 };

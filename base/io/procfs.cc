@@ -40,9 +40,9 @@ std::optional<ProcessLine> read_process(ProcessId process) {
   if (!file) return std::nullopt;
   std::array<char, 512> text{};
   const ssize_t got = ::read(file.get(), text.data(), text.size() - 1);
-  if (got <= 0) return std::nullopt;  // ESRCH: it went away in between
+  if (got <= 0) return std::nullopt;  // ESRCH: it ended in between
   const std::string_view line(text.data(), static_cast<std::size_t>(got));
-  const std::size_t name_end = line.rfind(')');  // the name may hold anything, parentheses too
+  const std::size_t name_end = line.rfind(')');  // the name may contain anything, also parentheses
   if (name_end == std::string_view::npos) return std::nullopt;
   ProcessLine result;
   result.id = process;
@@ -57,7 +57,7 @@ std::vector<ProcessLine> read_processes() {
   const Directory directory(opendir("/proc"));
   if (directory == nullptr) throw limit_error("cannot list /proc", errno);
   std::vector<ProcessLine> result;
-  while (const dirent* entry = readdir(directory.get())) {  // NOLINT(concurrency-mt-unsafe): it is ours
+  while (const dirent* entry = readdir(directory.get())) {  // NOLINT(concurrency-mt-unsafe): no other thread uses it
     const auto number = process_number(entry->d_name);
     const auto line = number ? read_process(*number) : std::nullopt;
     if (line) result.push_back(*line);

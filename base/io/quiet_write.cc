@@ -9,7 +9,7 @@
 
 namespace aiacc::io {
 
-// The signal goes to the writing thread: held back there, and taken away if it came.
+// The kernel sends the signal to the writing thread, which blocks it during the call and discards it afterwards.
 ssize_t write_without_sigpipe(int descriptor, const void* data, std::size_t bytes) noexcept {
   sigset_t pipe_signal;
   sigset_t outer;

@@ -1,4 +1,4 @@
-// write(2) to what may be a pipe whose reader left, without the signal.
+// write(2) without SIGPIPE, for a descriptor that may be a pipe without a reader.
 #pragma once
 
 #include <sys/types.h>
@@ -7,8 +7,8 @@
 
 namespace aiacc::io {
 
-// As write(2); EPIPE comes back as an error and raises no SIGPIPE, whatever its disposition is. For threads that are not
-// ours to configure (a user's process); two more system calls than a bare write.
+// As write(2); EPIPE is returned and raises no SIGPIPE, whatever its disposition is. For processes whose signal
+// disposition the library must not change (a user's process); two more system calls than write(2).
 ssize_t write_without_sigpipe(int descriptor, const void* data, std::size_t bytes) noexcept;
 
 }  // namespace aiacc::io

@@ -1,4 +1,4 @@
-// The machine's own time and chance. CLOCK_MONOTONIC: all processes of a host read the same timeline.
+// The machine's clocks and random bytes. CLOCK_MONOTONIC: all processes of a host have the same timeline.
 #pragma once
 
 #include "base/io/clock.h"
@@ -8,7 +8,7 @@ namespace aiacc::io {
 class RealClock final : public Clock {
  public:
   Instant now() noexcept override;
-  Instant about_now() noexcept;  // of the last tick of the kernel, without a look at the hardware
+  Instant about_now() noexcept;  // the time of the kernel's last tick, without reading a hardware clock
   std::int64_t wall_ns() noexcept override;
 };
 

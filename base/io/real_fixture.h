@@ -1,4 +1,4 @@
-// The real implementations as the conformance suites want them. For tests only.
+// The fixtures of the conformance suites for the real implementations. For tests only.
 #pragma once
 
 #include <unistd.h>

@@ -78,7 +78,7 @@ class RealProcess final : public Process, public ListNode<RealProcess>, private 
   }
   void signal_group(int number) noexcept override {
     if (status_) return;
-    // Not reaped yet, so the number still is this process's and its group's.
+    // Not reaped yet, so the number was not reused for another process or group.
     if (has_group_) {
       ::kill(-id_, number);
     } else {
@@ -86,13 +86,13 @@ class RealProcess final : public Process, public ListNode<RealProcess>, private 
     }
   }
 
-  // Takes the end of the process, if it has ended, from the kernel.
+  // Reaps the process if it has ended.
   void look_for_end() noexcept {
     if (status_) return;
     siginfo_t info{};
     if (::waitid(P_PID, static_cast<id_t>(id_), &info, WEXITED | WNOHANG) != 0) {
       if (errno != ECHILD) return;
-      status_ = ExitStatus{255, 0};  // somebody else in this program waited for it: how it ended is not known any more
+      status_ = ExitStatus{255, 0};  // other code of this program has reaped it, so its status is lost
     } else if (info.si_pid == id_) {
       status_ = status_of(info);
     } else {
@@ -126,7 +126,8 @@ class RealProcess final : public Process, public ListNode<RealProcess>, private 
 RealHost::RealHost(RealLoop& loop) : loop_(loop) {
   struct sigaction standard {};
   standard.sa_handler = SIG_DFL;
-  ::sigaction(SIGCHLD, &standard, nullptr);  // ignored, as some parents leave it, the kernel forgets how children ended
+  // If SIGCHLD is ignored, as some parents leave it, the kernel discards exit statuses.
+  ::sigaction(SIGCHLD, &standard, nullptr);
 }
 
 RealHost::~RealHost() {
@@ -143,7 +144,7 @@ void RealHost::adopt_orphans() {
   if (::prctl(PR_SET_CHILD_SUBREAPER, 1) != 0) throw system_error("cannot become the parent of orphans", errno);
   adopts_ = true;
   watch_children();
-  reap_strangers();
+  reap_adopted();
 }
 
 void RealHost::watch_children() {
@@ -158,17 +159,18 @@ void RealHost::watch_children() {
 void RealHost::ready(Ready) noexcept {
   signalfd_siginfo info{};
   while (::read(children_.get(), &info, sizeof info) > 0) {
-  }  // one SIGCHLD may stand for many: what happened is asked from the children
-  // One question for all: hundreds of ranks that end together must not cost the square of their number.
+  }  // one SIGCHLD may mean many changes, so the children are queried
+  // One query for all children: hundreds of ranks that end together must not cost quadratic time.
   siginfo_t stopped{};
   if (::waitid(P_ALL, 0, &stopped, WSTOPPED | WNOHANG | WNOWAIT) == 0 && stopped.si_pid != 0) {
     processes_.for_each([](RealProcess& process) { process.look_for_stop(); });
   }
-  if (adopts_) reap_strangers();
+  if (adopts_) reap_adopted();
 }
 
-// Ends of children that this object did not spawn. A child that it did is told on the way, or it would hide the others.
-void RealHost::reap_strangers() noexcept {
+// Reaps children that this object did not spawn. A spawned child that has ended is reaped here too, because waitid()
+// would otherwise return it again and again.
+void RealHost::reap_adopted() noexcept {
   for (;;) {
     siginfo_t info{};
     if (::waitid(P_ALL, 0, &info, WEXITED | WNOHANG | WNOWAIT) != 0 || info.si_pid == 0) return;
@@ -180,7 +182,7 @@ void RealHost::reap_strangers() noexcept {
       mine->look_for_end();
     } else {
       ::waitpid(info.si_pid, nullptr, WNOHANG);
-      std::erase(abandoned_, info.si_pid);  // the number may soon be another child's
+      std::erase(abandoned_, info.si_pid);  // the number may be reused
     }
   }
 }
@@ -196,7 +198,7 @@ std::unique_ptr<Process> RealHost::spawn(const SpawnSpec& spec) {
   try {
     return std::make_unique<RealProcess>(*this, loop_, std::move(spawned), spec);
   } catch (...) {
-    ::kill(id, SIGKILL);  // a child that nobody could watch must not run
+    ::kill(id, SIGKILL);  // a child that cannot be watched must not run
     ::waitpid(id, nullptr, 0);
     throw;
   }

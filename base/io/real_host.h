@@ -1,8 +1,8 @@
-// RealHost: Host over the kernel. Ends of children are told by pidfds, stops by SIGCHLD through a signalfd; nothing here
-// polls or sleeps.
+// RealHost: the real Host. It learns of ends of children by pidfds, and of stops by SIGCHLD through a signalfd; nothing
+// here polls or sleeps.
 //
-// The thread that calls spawn() is the one whose end kills children that die with their parent. adopt_orphans() and
-// Process::stopped() block SIGCHLD in the calling thread. The host outlives its processes' objects.
+// Children with die_with_parent are killed when the thread that called spawn() ends. adopt_orphans() and
+// Process::stopped() block SIGCHLD in the calling thread. The host must outlive its Process objects.
 #pragma once
 
 #include <vector>
@@ -30,16 +30,16 @@ class RealHost final : public Host, private Watch {
 
  private:
   friend class RealProcess;
-  void watch_children();  // from now on SIGCHLD is looked at
+  void watch_children();  // starts handling SIGCHLD
   void ready(Ready) noexcept override;
-  void reap_strangers() noexcept;
+  void reap_adopted() noexcept;
   void reap_abandoned() noexcept;
 
   RealLoop& loop_;
-  Fd children_;  // signalfd of SIGCHLD, once somebody needs it
+  Fd children_;  // signalfd of SIGCHLD, created when first needed
   bool adopts_ = false;
   IntrusiveList<RealProcess> processes_;
-  std::vector<ProcessId> abandoned_;  // their Process was destroyed while they ran: zombies of ours when they end
+  std::vector<ProcessId> abandoned_;  // running children whose Process was destroyed: to be reaped when they end
 };
 
 }  // namespace aiacc::io

@@ -92,7 +92,7 @@ int open_descriptors() {
   return count;
 }
 
-// A folder of its own for a test, gone with it.
+// A temporary folder for a test.
 class Folder {
  public:
   Folder() {
@@ -135,7 +135,7 @@ TEST_F(RealHostTest, AChildHasNoSignalBlockedOrIgnored) {
   const std::string text = output_of(shell("exec grep -E 'SigBlk|SigIgn' /proc/self/status"));
   signal(SIGHUP, SIG_DFL);
   pthread_sigmask(SIG_UNBLOCK, &blocked, nullptr);
-  // 32 and 33 are the C library's own, which nobody can set through it; make leaves them ignored in what it starts.
+  // 32 and 33 are reserved by the C library and cannot be changed through it; make leaves them ignored in its children.
   unsigned long blocked_set = 1, ignored_set = 1;
   ASSERT_EQ(std::sscanf(text.c_str(), "SigBlk: %lx SigIgn: %lx", &blocked_set, &ignored_set), 2) << text;
   EXPECT_EQ(blocked_set, 0u);
@@ -286,7 +286,7 @@ TEST(Limits, NoMoreProcessesNamesTheLimitAndTheCure) {
   EXPECT_NE(error.message().find("pids.max"), std::string::npos);
 }
 
-// A process in between, which is killed; its child must go with it.
+// The intermediate process is killed; its child must die with it.
 TEST_F(RealHostTest, AChildDiesWithTheProcessThatSpawnedIt) {
   FdPair report = make_pipe();
   const pid_t between = fork();
@@ -311,7 +311,7 @@ TEST_F(RealHostTest, AChildDiesWithTheProcessThatSpawnedIt) {
   const char state = fixture_.run(
       host_conformance::wait_for_state(fixture_.loop(), fixture_.host(), grandchild, std::string("Z\0", 2)));
   EXPECT_TRUE(state == 'Z' || state == '\0') << state;
-  waitpid(grandchild, nullptr, 0);  // ours if an earlier test made us a subreaper
+  waitpid(grandchild, nullptr, 0);  // it is this process's child if an earlier test made it a subreaper
 }
 
 Task<int> next_of(RealSignals& signals) {

@@ -1,12 +1,14 @@
 #include "base/io/real_loop.h"
 
 #include <fmt/format.h>
+#include <poll.h>
 #include <sched.h>
 #include <sys/eventfd.h>
 
 #include <algorithm>
 #include <cerrno>
 #include <climits>
+#include <iterator>
 #include <limits>
 
 #include "base/cpu_relax.h"
@@ -34,7 +36,8 @@ void Watch::unwatch() noexcept {
 
 RealLoop::RealLoop()
     : epoll_(checked_descriptor(epoll_create1(EPOLL_CLOEXEC), "cannot make an epoll descriptor")),
-      bell_(checked_descriptor(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK), "cannot make an eventfd")) {
+      bell_(checked_descriptor(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK), "cannot make an eventfd")),
+      interrupt_(checked_descriptor(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK), "cannot make an eventfd")) {
   epoll_event event{};
   event.events = EPOLLIN | EPOLLET;
   event.data.ptr = nullptr;
@@ -79,9 +82,58 @@ bool RealLoop::stay_awake() noexcept {
   return true;
 }
 
+// The kernel is asked for answers alone, as a rule, and timers are left to the full looks.
+bool RealLoop::glance() {
+  if (++glances_ % kGlancesPerLook == 0) return look();
+  in_place_left_ = kInPlacePerTurn;
+  ++turns_;
+  bool worked = take_wake();
+  worked |= run_jobs();
+  worked |= poll_flags();
+  if (!worked && answering_ > 0) worked = look_for_answers();
+  if (worked) run_jobs();
+  return worked;
+}
+
+// --- awaiting events without driving ----------------------------------------------------------------------------------
+
+// Like block(): wake() rings the bell from here to listened().
+bool RealLoop::listen(Instant* due) {
+  *due = timers_.next();
+  blocked_.store(true, std::memory_order_seq_cst);
+  if (!jobs_.empty() || wake_.load(std::memory_order_seq_cst)) {
+    blocked_.store(false, std::memory_order_relaxed);
+    return false;
+  }
+  if (arm_guards()) return true;
+  listened();
+  return false;
+}
+
+void RealLoop::listened() noexcept {
+  guards_.for_each([](BlockGuard& guard) { guard.woke(); });
+  blocked_.store(false, std::memory_order_relaxed);
+}
+
+// Takes no events: the driver collects them, whoever that is by then.
+void RealLoop::await_event(Instant due) noexcept {
+  pollfd wanted[] = {{epoll_.get(), POLLIN, 0}, {interrupt_.get(), POLLIN, 0}};
+  const timespec limit = timespec_of(due == kNever ? Duration::zero() : due - now());
+  if (ppoll(wanted, std::size(wanted), due == kNever ? nullptr : &limit, nullptr) <= 0) return;
+  std::uint64_t count = 0;
+  if ((wanted[1].revents & POLLIN) != 0) [[maybe_unused]]
+    const ssize_t taken = ::read(interrupt_.get(), &count, sizeof count);
+}
+
+void RealLoop::interrupt() noexcept {
+  const std::uint64_t one = 1;
+  [[maybe_unused]] const ssize_t written = ::write(interrupt_.get(), &one, sizeof one);
+}
+
 bool RealLoop::take_wake() noexcept {
   if (!wake_.load(std::memory_order_relaxed)) return false;
   wake_.exchange(false, std::memory_order_seq_cst);
+  run_remote_jobs();
   hooks_.for_each([](WakeHook& hook) { hook.woken(); });
   return true;
 }
@@ -113,9 +165,9 @@ bool RealLoop::poll_flags() noexcept {
   return any;
 }
 
-// Where ranks outnumber cores, the peer that is waited for may need this very core, and a spin only delays it: 4 ranks on 2
-// busy cores met in 24-44 us without spinning, in 28-56 with 2 us of it, in 61-98 with 5. So a loop whose spins fail
-// spins less and less often, and one whose spins succeed always does.
+// If ranks outnumber cores, the awaited peer may need this core, and spinning delays it: a barrier of 4 ranks on 2 busy
+// cores took 24-44 us without spinning, 28-56 us with 2 us of it, 61-98 us with 5 us. So a loop whose spins fail spins
+// less and less often, and one whose spins succeed always spins.
 bool RealLoop::spin(Instant began, Instant due) noexcept {
   constexpr int kPollsPerClockRead = 16;
   for (Instant present = began; present < after(began, patience_.spin); present = now()) {
@@ -128,7 +180,7 @@ bool RealLoop::spin(Instant began, Instant due) noexcept {
   return false;
 }
 
-// One or two streams are read at once: an answer then costs one call and not two.
+// One or two streams are read directly: an answer then costs one system call, not two.
 bool RealLoop::look_for_answers() noexcept {
   constexpr int kReadAtOnce = 2;
   if (answering_ > kReadAtOnce) return look_at_kernel();
@@ -137,12 +189,12 @@ bool RealLoop::look_for_answers() noexcept {
   return came;
 }
 
-// Looks that keep the core: a yield would give it to whatever else runs on this machine, for milliseconds. For some spins, since
-// an exchange between hosts takes that many times one on a host.
+// Polls without yielding the core, because another process may keep it for milliseconds after a yield. It lasts several
+// spins, because a message between hosts takes that much longer than one on a host.
 bool RealLoop::look_keenly() noexcept {
   constexpr int kSpins = 8;
   constexpr int kLooksPerClockRead = 8;
-  if (look_for_answers()) return true;  // as a rule it is there by now, and nobody needs to know the time
+  if (look_for_answers()) return true;  // usually the answer is there already, and reading the clock is saved
   if (patience_.spin <= Duration(0) || !keen_looks_.pays()) return false;
   const Instant give_up = after(now(), kSpins * patience_.spin);
   do {
@@ -158,9 +210,9 @@ bool RealLoop::look_keenly() noexcept {
   return false;
 }
 
-// The spin and the yielding. True if something happened, false if it is time to block. Looks at the kernel on behalf of
-// streams: an allreduce of 8 B between two hosts on one machine (veth) took 17 us where the loops blocked, and 7 where they
-// looked; between four hosts on two cores 42 and 27 (bench/hosts).
+// Spins, then yields. True if something happened, false if it is time to block. Polls the kernel for streams: an
+// allreduce of 8 B between two hosts on one machine (veth) took 17 us with loops that blocked, and 7 us with polling;
+// between four hosts on two cores 42 us and 27 us (bench/hosts).
 bool RealLoop::wait_awake(Instant due) noexcept {
   constexpr int kYieldsPerKernelLook = 16;
   const bool looks = answering_ > 0 && looks_.pays();
@@ -209,7 +261,7 @@ void RealLoop::block(Instant due) noexcept {
   dispatch(events);
 }
 
-// Asks all of them, also after one has said no: woke() then undoes every one.
+// Calls all guards, also after one has returned false, because woke() is called for every one.
 bool RealLoop::arm_guards() noexcept {
   bool may_block = true;
   guards_.for_each([&may_block](BlockGuard& guard) { may_block &= guard.about_to_block(); });
@@ -218,7 +270,7 @@ bool RealLoop::arm_guards() noexcept {
 
 bool RealLoop::look_at_kernel() noexcept { return dispatch(collect(Instant{})); }
 
-// Waits for events until `until` (the past: does not wait). An interrupted wait is an empty one.
+// Waits for events until `until`; does not wait if that is past. An interrupted wait returns no events.
 int RealLoop::collect(Instant until) noexcept {
   const bool forever = until == kNever;
   const Duration span = forever || until == Instant{} ? Duration::zero() : until - now();
@@ -227,7 +279,7 @@ int RealLoop::collect(Instant until) noexcept {
     const int events = epoll_pwait2(epoll_.get(), batch_.data(), kBatch, forever ? nullptr : &limit, nullptr);
     if (events >= 0) return events;
     if (errno != ENOSYS && errno != EPERM) return 0;
-    has_pwait2_ = false;  // before Linux 5.11, or behind a seccomp filter: timers then have a grain of 1 ms
+    has_pwait2_ = false;  // before Linux 5.11, or behind a seccomp filter: timers then have a resolution of 1 ms
   }
   return std::max(epoll_wait(epoll_.get(), batch_.data(), kBatch, forever ? -1 : milliseconds_up(span)), 0);
 }
@@ -237,7 +289,7 @@ bool RealLoop::dispatch(int events) noexcept {
   batch_size_ = events;
   for (batch_next_ = 0; batch_next_ < batch_size_;) {
     const epoll_event event = batch_[static_cast<std::size_t>(batch_next_++)];
-    if (event.data.ptr == nullptr) continue;  // the bell, or a watch that was taken away meanwhile
+    if (event.data.ptr == nullptr) continue;  // the bell, or a watch that was removed meanwhile
     const bool broken = (event.events & kBroken) != 0;
     const bool ended = broken || (event.events & EPOLLRDHUP) != 0;
     const bool readable = (event.events & (EPOLLIN | EPOLLPRI)) != 0;

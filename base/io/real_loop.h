@@ -1,14 +1,13 @@
-// RealLoop: the Loop of a living process. It waits for descriptors (epoll), timers, flags that other processes store into
-// shared memory (Poller, BlockGuard), and wake() from other threads.
+// RealLoop: the real Loop. It waits for descriptors (epoll), timers, flags that other processes store into shared
+// memory (Poller, BlockGuard), and wake() from other threads.
 //
-// One thread at a time drives it (turn, run_until, run); which one is the caller's matter (a lane's token: a RealLoop is
-// its lane's Drive). Everything but
-// wake() belongs to the driving thread.
+// One thread at a time drives it (turn, run_until, run); the caller decides which (a lane's token: a RealLoop is its
+// lane's Drive). Everything but wake() is for the driving thread.
 //
-// How it waits while a Poller is registered: it polls in a short spin, then yields its core between polls (several ranks
-// on one core hand it round in microseconds), then asks every BlockGuard and blocks in the kernel until a descriptor, a
-// timer or a wake. While it awaits answers it looks for them before it yields and between yields, as long as that pays. Without
-// either it blocks at once. There is no periodic timer: a blocked loop costs nothing.
+// While a Poller is registered, it polls in a short spin, then yields its core between polls (several ranks on one core
+// take turns within microseconds), then asks every BlockGuard and blocks in the kernel until a descriptor, a timer or a
+// wake. While it expects answers on streams it polls these before it yields and between yields, as long as that pays.
+// Without either it blocks at once. There is no periodic timer: a blocked loop costs nothing.
 #pragma once
 
 #include <sys/epoll.h>
@@ -28,7 +27,8 @@ namespace aiacc::io {
 
 class RealLoop;
 
-// Told when a descriptor is ready. Lives in its owner, beside the descriptor, and is destroyed before that is closed.
+// Notified when a descriptor is ready. It is a member of the descriptor's owner, destroyed before the descriptor is
+// closed.
 class Watch {
  public:
   struct Ready {
@@ -54,30 +54,30 @@ class Watch {
   std::uint32_t events_ = 0;
 };
 
-// Looks at shared flags on behalf of waits. While one is registered the loop spins before it blocks.
+// Polls shared flags for waits. While one is registered the loop spins before it blocks.
 class Poller : public ListNode<Poller> {
  public:
-  // Completes what can be completed (which posts, never resumes) and says whether there was anything. A load or two when
-  // nothing changed: it is called millions of times a second. May unlink itself, and no other poller.
+  // Completes finished waits (which posts, never resumes) and returns whether there was any. Must cost only a load or
+  // two when nothing changed: it is called millions of times per second. May unlink itself, but no other poller.
   virtual bool look_at_flags() noexcept = 0;
 
  protected:
   ~Poller() = default;
 };
 
-// A stream on which an answer is awaited: worth staying awake for, and asking the kernel about it alone.
+// A stream on which an answer is expected soon: the loop stays awake and polls it directly.
 class Answerer : public ListNode<Answerer> {
  public:
-  // Takes what has come, and says whether anything had.
+  // Reads what has arrived; returns whether anything had.
   virtual bool look_for_answer() noexcept = 0;
 
  protected:
   ~Answerer() = default;
 };
 
-// Asked before the loop blocks, so that a store by another process is never slept through:
-// about_to_block() arms the doorbell (a descriptor that is watched), then looks once more, and returns false if there is
-// something to do. woke() follows each call of about_to_block(), whatever it returned.
+// Called before the loop blocks, so that no store by another process is missed: about_to_block() arms the doorbell (a
+// watched descriptor), then polls once more, and returns false if there is something to do. woke() follows each call of
+// about_to_block(), whatever it returned.
 class BlockGuard : public ListNode<BlockGuard> {
  public:
   virtual bool about_to_block() noexcept = 0;
@@ -87,7 +87,7 @@ class BlockGuard : public ListNode<BlockGuard> {
   ~BlockGuard() = default;
 };
 
-// Run by the driver once after any number of wake() calls: where submissions of other threads are taken over.
+// Run by the driver once after any number of wake() calls: takes over submissions of other threads.
 class WakeHook : public ListNode<WakeHook> {
  public:
   virtual void woken() noexcept = 0;
@@ -96,7 +96,7 @@ class WakeHook : public ListNode<WakeHook> {
   ~WakeHook() = default;
 };
 
-// Whether something is worth trying that may be in vain: always while it succeeds, and once in a while otherwise.
+// Decides whether to try something that may fail: always while it succeeds, and once in a while otherwise.
 class Experience {
  public:
   bool pays() noexcept { return credit_ > 0 || ++refused_ % kPerProbe == 0; }
@@ -115,11 +115,11 @@ class RealLoop final : public Loop, public Drive {
   // runs on another core, where an exchange of a cache line takes well under a microsecond; see also spin().
   struct Patience {
     Duration spin = std::chrono::microseconds(2);
-    Duration yield = std::chrono::microseconds(300);  // 0: not at all
-    int min_yields = 8;  // a yield may last a busy neighbour's whole time slice; one look after it is not enough
+    Duration yield = std::chrono::microseconds(300);  // 0: no yields
+    int min_yields = 8;  // a yield may last another process's whole time slice; one poll after it is not enough
   };
 
-  RealLoop();  // throws kSystem if there are no descriptors left, naming the limit
+  RealLoop();  // throws kSystem with the limit if no descriptors are left
   ~RealLoop() override;
 
   Instant now() noexcept override;
@@ -130,18 +130,23 @@ class RealLoop final : public Loop, public Drive {
   void set_patience(Patience patience) noexcept { patience_ = patience; }
   const Patience& patience() const noexcept { return patience_; }
 
-  // One look at everything; if there was nothing to do, waits until something happens or until `until`.
+  // Polls everything once; if there was nothing to do, waits until something happens or until `until`.
   void turn(Instant until) override { look_and_wait(until); }
   bool stay_awake() noexcept override;
   // One look at everything, without waiting. Whether there was anything to do.
-  bool look() { return look_and_wait(Instant{}); }
+  bool look() override { return look_and_wait(Instant{}); }
+  bool glance() override;
+  bool listen(Instant* due) override;
+  void listened() noexcept override;
+  void await_event(Instant due) noexcept override;
+  void interrupt() noexcept override;
 
   template <std::predicate Done>
   void run_until(Done&& done) {
     while (!done()) turn(kNever);
   }
 
-  // Drives until `task` ends; its result, or its error.
+  // Drives until `task` ends; returns its result or throws its error.
   template <class T>
   T run(Task<T> task) {
     task.start();
@@ -149,10 +154,10 @@ class RealLoop final : public Loop, public Drive {
     return task.take();
   }
 
-  // Edge-triggered: told at once if ready now, then at each change. The owner reads or writes until EAGAIN.
-  // Returns false for descriptors that never wait (regular files). Throws kSystem when the kernel refuses.
+  // Edge-triggered: notifies at once if ready now, then at each change. The owner reads or writes until EAGAIN.
+  // Returns false for descriptors that are always ready (regular files). Throws kSystem if the kernel refuses.
   bool watch_edges(Watch& watch, int descriptor, bool read, bool write);
-  // Told once; rearm() asks again.
+  // Notifies once; rearm() requests another notification.
   bool watch_once(Watch& watch, int descriptor, bool read, bool write);
   void rearm(Watch& watch);
 
@@ -160,15 +165,18 @@ class RealLoop final : public Loop, public Drive {
   void add(BlockGuard& guard) noexcept { guards_.push_back(guard); }
   void add(WakeHook& hook) noexcept { hooks_.push_back(hook); }
 
-  // A coroutine whose reads and writes never have to wait would keep the loop from everything else. True while the
-  // present turn may complete one more of them in place; after that they wait for their turn (base/io/real_net.cc).
+  // A coroutine whose reads and writes never suspend would starve everything else. True while the present turn may
+  // complete one more of them in place; later ones are put off to the next turn (base/io/fd_stream.cc).
   bool may_complete_in_place() noexcept {
     if (in_place_left_ == 0) return false;
     --in_place_left_;
     return true;
   }
+  // The next read or write of this turn is tried in place, however many were before it: for a last message of a process that may
+  // end before the next turn.
+  void allow_one_in_place() noexcept { in_place_left_ = std::max(in_place_left_, 1); }
 
-  // From now on until await_no_answer().
+  // Expects answers on `stream` until await_no_answer().
   void await_answer(Answerer& stream) noexcept {
     answerers_.push_back(stream);
     ++answering_;
@@ -178,7 +186,7 @@ class RealLoop final : public Loop, public Drive {
     --answering_;
   }
 
-  // How often the loop blocked in the kernel: what tests and aiacc-info look at.
+  // How often the loop blocked in the kernel; for tests and aiacc-info.
   std::uint64_t blocked_count() const noexcept { return blocked_count_; }
 
  private:
@@ -186,8 +194,9 @@ class RealLoop final : public Loop, public Drive {
   static constexpr int kBatch = 64;  // events taken from the kernel at once
   static constexpr int kJobsPerTurn = 256;
   static constexpr int kInPlacePerTurn = 64;
-  static constexpr unsigned kTurnsPerClockRead = 8;    // while there is other work
+  static constexpr unsigned kTurnsPerClockRead = 8;    // while there is work
   static constexpr unsigned kTurnsPerKernelLook = 32;  // likewise
+  static constexpr unsigned kGlancesPerLook = 16;
 
   void do_arm(Timer& timer) override { timers_.add(timer, when(timer)); }
   void do_disarm(Timer& timer) noexcept override { timers_.remove(timer); }
@@ -211,7 +220,8 @@ class RealLoop final : public Loop, public Drive {
   bool dispatch(int events) noexcept;
 
   Fd epoll_;
-  Fd bell_;  // an eventfd that is only ever written: edge-triggered, so that nobody has to drain it
+  Fd bell_;       // an eventfd that is only ever written: edge-triggered, so that nobody has to drain it
+  Fd interrupt_;  // an eventfd for await_event() alone: a driver would take its edge
   bool has_pwait2_ = true;
   Patience patience_;
   IntrusiveList<Job> jobs_;
@@ -222,10 +232,11 @@ class RealLoop final : public Loop, public Drive {
   IntrusiveList<WakeHook> hooks_;
 
   std::array<epoll_event, kBatch> batch_{};
-  int batch_next_ = 0;  // of the batch being dispatched: what unwatch() must look through
+  int batch_next_ = 0;  // the part of the batch that is not dispatched yet, which unwatch() must search
   int batch_size_ = 0;
   int in_place_left_ = kInPlacePerTurn;
   unsigned turns_ = 0;
+  unsigned glances_ = 0;
   int answering_ = 0;      // in answerers_
   Experience spins_;       // on flags
   Experience looks_;       // at the kernel, between yields

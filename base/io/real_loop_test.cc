@@ -16,7 +16,7 @@ namespace {
 
 using std::chrono::milliseconds;
 
-// A flag in shared memory and a doorbell, the way a host domain uses the loop.
+// A flag in shared memory and a doorbell, used as a host domain uses them.
 class FlagWaiter final : private Poller, private BlockGuard, private Watch {
  public:
   explicit FlagWaiter(RealLoop& loop) : bell_(eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC)) {
@@ -26,7 +26,7 @@ class FlagWaiter final : private Poller, private BlockGuard, private Watch {
   }
   ~FlagWaiter() { unwatch(); }
 
-  // Another thread: store, then ring if the waiter may be asleep.
+  // For another thread: stores, then rings the doorbell if the waiter may be asleep.
   void raise(int value) {
     flag_.store(value, std::memory_order_seq_cst);
     if (!asleep_.load(std::memory_order_seq_cst)) return;
@@ -58,7 +58,7 @@ class FlagWaiter final : private Poller, private BlockGuard, private Watch {
 
 TEST(RealLoop, NoStoreIsSleptThrough) {
   RealLoop loop;
-  loop.set_patience({Duration(0), Duration(0), 0});  // to the kernel at once: the race is what is tested
+  loop.set_patience({Duration(0), Duration(0), 0});  // block at once, because the test is about the race
   FlagWaiter waiter(loop);
   constexpr int kRounds = 20'000;
   std::atomic<int> acknowledged{0};
@@ -156,7 +156,7 @@ TEST(RealLoop, StreamsThatAreAlwaysReadyLeaveRoomForTimers) {
   }
 }
 
-// One piece of work after another, each ready as soon as the one before it is done.
+// A job that posts itself again each time.
 struct Restless final : Job {
   explicit Restless(RealLoop& its_loop) : loop(its_loop) { loop.post(*this); }
   void run() noexcept override { loop.post(*this); }
@@ -183,7 +183,7 @@ TEST(RealLoop, WorkThatNeverEndsLeavesRoomForTimersAndDescriptors) {
   listener.unwatch();
 }
 
-// Takes itself or its neighbour away while a batch of events is being told.
+// Unwatches itself or the other watch while a batch of events is dispatched.
 struct Quitter final : Watch {
   Quitter* victim = nullptr;
   int told = 0;
@@ -209,8 +209,8 @@ TEST(RealLoop, AWatchThatIsGoneIsNotTold) {
   EXPECT_EQ(left.told + right.told, 1);
 }
 
-// While an answer is awaited the loop looks for it between yields, at few streams directly and at many through the kernel;
-// nothing has to wake it.
+// While an answer is expected the loop polls for it between yields: few streams directly, many through epoll. Nothing
+// has to wake the loop.
 TEST(RealLoop, StaysAwakeForAnswers) {
   struct Stream final : Answerer, Watch {
     explicit Stream(int descriptor) : bell(descriptor) {}
@@ -243,7 +243,7 @@ TEST(RealLoop, StaysAwakeForAnswers) {
   }
 }
 
-// Answers that did not come made looking seldom; answers that are there at once make it pay again.
+// Missing answers make polling rare; immediate answers make it frequent again.
 TEST(RealLoop, LooksForAnswersAgainWhenTheyComeAgain) {
   struct Stream final : Answerer {
     bool look_for_answer() noexcept override { return answers; }
@@ -264,7 +264,7 @@ TEST(RealLoop, LooksForAnswersAgainWhenTheyComeAgain) {
   loop.await_no_answer(stream);
 }
 
-// Before it yields, and it never does here: for as long as its patience says.
+// With the patience of this test the loop never yields.
 TEST(RealLoop, KeepsItsCoreForAnswersWhileItSpins) {
   struct Stream final : Answerer {
     bool look_for_answer() noexcept override { return ++looks == answers_at; }

@@ -12,6 +12,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
+#include <utility>
 
 #include "base/io/limits.h"
 #include "base/io/nobody_listens.h"
@@ -29,7 +30,7 @@ struct SocketAddress {
 SocketAddress abstract_address(const Address& address) {
   SocketAddress result;
   auto& local = reinterpret_cast<sockaddr_un&>(result.storage);
-  constexpr std::size_t kMaxName = sizeof local.sun_path - 1;  // after the leading zero that makes it abstract
+  constexpr std::size_t kMaxName = sizeof local.sun_path - 1;  // without the leading zero of an abstract name
   if (address.name.empty() || address.name.size() > kMaxName) {
     throw Error(Code::kInvalidArgument, fmt::format("the local address '{}' has {} characters; 1 to {} are possible",
                                                     address.name, address.name.size(), kMaxName));
@@ -78,10 +79,11 @@ Fd make_socket(const SocketAddress& address) {
                                "cannot make a socket"));
 }
 
-// Small messages leave at once; batching is the business of the layers above. A host that falls silent breaks its
-// connections: an idle one by keepalives, one that owes bytes by SilenceWatch; the kernel of a stopped process still answers.
-// No TCP_NOTSENT_LOWAT, which would let what is urgent pass megabytes that
-// wait in the system: 256 KiB or 1 MiB of it halved the speed of allreduces of 1 to 64 MiB between two hosts (veth).
+// Small messages are sent at once (TCP_NODELAY); the layers above do the batching. Connections to a host that falls
+// silent break: an idle one by keepalives, one with unacknowledged bytes by SilenceWatch. The kernel of a stopped
+// process still answers. TCP_NOTSENT_LOWAT is not set, although it would let urgent messages pass megabytes that are
+// queued in the kernel: with 256 KiB or 1 MiB it halved the speed of allreduces of 1 to 64 MiB between two hosts
+// (veth).
 void prepare(const Fd& socket, int family, Duration silence_limit) noexcept {
   if (family == AF_UNIX) return;
   const auto set = [&](int level, int name, int value) { setsockopt(socket.get(), level, name, &value, sizeof value); };
@@ -95,13 +97,13 @@ void prepare(const Fd& socket, int family, Duration silence_limit) noexcept {
   set(IPPROTO_TCP, TCP_KEEPCNT, std::max((limit - idle) / between, 1));
 }
 
-// Coroutines that wait for the readiness of one descriptor.
+// Lets coroutines wait for the readiness of one descriptor.
 class ReadyEvent final : private Watch {
  public:
   ReadyEvent(RealLoop& loop, int descriptor, bool read, bool write) : edge_(loop) {
     loop.watch_edges(*this, descriptor, read, write);
   }
-  // For use right after the kernel said EAGAIN: an edge that comes later is not missed, as nothing runs in between.
+  // Must be called directly after EAGAIN: nothing runs in between, so no edge is missed.
   Event::Await next(Stop& stop) noexcept {
     edge_.reset();
     return edge_.wait(stop);
@@ -113,7 +115,7 @@ class ReadyEvent final : private Watch {
 };
 
 bool is_transient_accept_error(int errno_value) noexcept {
-  switch (errno_value) {  // accept(2): errors of the connection that was to be accepted, not of the listener
+  switch (errno_value) {  // accept(2) returns these for the new connection, not for the listener
     case EINTR:
     case ECONNABORTED:
     case EPROTO:
@@ -148,17 +150,22 @@ class RealListener final : public Listener {
 
   Address address() const override { return address_; }
 
+  // A peer that connects again and again must not starve timers and other streams of this loop. Any user of the machine
+  // can connect to a local socket.
   Task<std::unique_ptr<Stream>> accept(Stop& stop) override {
     for (;;) {
       stop.throw_if_requested();
+      if (std::exchange(took_one_, false)) co_await yield_turn(loop_, stop);
       SocketAddress peer;
       peer.bytes = sizeof peer.storage;
       const int got = ::accept4(socket_.get(), reinterpret_cast<sockaddr*>(&peer.storage), &peer.bytes,
                                 SOCK_CLOEXEC | SOCK_NONBLOCK);
+      const int reason = errno;
+      took_one_ = got >= 0 || is_transient_accept_error(reason);
       if (got >= 0) co_return stream_of(Fd(got), peer);
-      if (is_transient_accept_error(errno)) continue;
-      if (errno != EAGAIN && errno != EWOULDBLOCK) {
-        throw limit_error(fmt::format("cannot accept a connection on {}", address_.text()), errno);
+      if (took_one_) continue;
+      if (reason != EAGAIN && reason != EWOULDBLOCK) {
+        throw limit_error(fmt::format("cannot accept a connection on {}", address_.text()), reason);
       }
       co_await arrivals_.next(stop);
     }
@@ -177,6 +184,7 @@ class RealListener final : public Listener {
   Fd socket_;
   Address address_;
   ReadyEvent arrivals_;
+  bool took_one_ = false;  // the last call accepted a connection, so there may be more
 };
 
 [[noreturn]] void fail_to_connect(const Address& address, int errno_value) {
@@ -193,7 +201,7 @@ int pending_error(const Fd& socket) noexcept {
   return error;
 }
 
-// A number that no redirection of stdio will ever want.
+// Moves a descriptor to a number that no redirection of stdio uses.
 Fd above_stdio(int descriptor, std::string_view what) {
   Fd original(checked_descriptor(descriptor, what));
   if (original.get() > 3) return original;
@@ -218,7 +226,7 @@ std::unique_ptr<Listener> RealNet::listen(const Address& address) {
     congestion.prepare(socket);
     const int on = 1;
     setsockopt(socket.get(), SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
-    const int off = 0;  // "::" takes IPv4 too, whatever the host's default is
+    const int off = 0;  // "::" accepts IPv4 too, whatever the host's default is
     if (place.family() == AF_INET6) setsockopt(socket.get(), IPPROTO_IPV6, IPV6_V6ONLY, &off, sizeof off);
   }
   if (::bind(socket.get(), place.get(), place.bytes) != 0 || ::listen(socket.get(), SOMAXCONN) != 0) {
@@ -252,7 +260,8 @@ Task<std::unique_ptr<Stream>> RealNet::connect(Address address, Stop& stop) {
       break;
     }
     if (errno != EAGAIN) fail_to_connect(address, errno);
-    // A local listener whose queue is full, while hundreds of ranks call it: no readiness tells when there is room.
+    // The local listener's queue is full, for example because hundreds of ranks connect: there is no event for free
+    // space.
     co_await sleep_for(loop_, pause, stop);
     pause = std::min<Duration>(2 * pause, std::chrono::milliseconds(50));
   }

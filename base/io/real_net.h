@@ -1,6 +1,6 @@
-// RealNet: Net over the kernel's sockets: TCP over IPv4 and IPv6, and local sockets in the abstract name space (no file,
-// gone with their owner; the peer's user and process are known by SO_PEERCRED). adopt() makes a Stream of a descriptor that
-// came some other way.
+// RealNet: Net over the kernel's sockets: TCP over IPv4 and IPv6, and local sockets in the abstract name space (no
+// file, removed with their owner; SO_PEERCRED gives the peer's user and process). adopt() makes a Stream of any other
+// descriptor.
 #pragma once
 
 #include <memory>
@@ -13,7 +13,7 @@
 
 namespace aiacc::io {
 
-// How long a host may be silent until its TCP connections break.
+// How long a host may be silent before its TCP connections break.
 inline constexpr Duration kSilenceLimit = std::chrono::seconds(30);
 
 // How TCP connections behave.
@@ -34,19 +34,20 @@ class RealNet final : public Net {
   TcpSettings settings_;
 };
 
-// A stream of a socket, a pipe's end, a terminal or a file that is the caller's own; it becomes non-blocking.
+// A stream over a socket, a pipe's end, a terminal or a file that the caller owns; it becomes non-blocking.
 std::unique_ptr<Stream> adopt(RealLoop& loop, Fd descriptor, std::string description);
 
-// A stream over an inherited descriptor (0, 1, 2 …) whose open file description other processes may share: its flags stay
-// as they are. Pipes and terminals are opened anew for this process if the kernel lets us; where it does not, each transfer
-// is at most a page and asks poll(2) first, and may still wait if another process writes to the same pipe meanwhile.
-// The descriptor itself stays open and the caller's.
+// A stream over an inherited descriptor (0, 1, 2 …) whose open file description other processes may share: its flags
+// are not changed. Pipes and terminals are reopened for this process if the kernel permits it; otherwise each transfer
+// is at most a page and calls poll(2) first, and may still block if another process writes to the same pipe meanwhile.
+// The caller keeps the descriptor, which stays open.
 std::unique_ptr<Stream> adopt_inherited(RealLoop& loop, int descriptor, std::string description);
 
 // Two connected local streams.
 std::pair<std::unique_ptr<Stream>, std::unique_ptr<Stream>> stream_pair(RealLoop& loop, const std::string& description);
 
-// The ends of a new pipe or socketpair, closed by exec, numbered 4 or more (so that no stdio number is ever taken).
+// The ends of a new pipe or socketpair, close-on-exec, with numbers of 4 or more, so that they never take a stdio
+// number.
 struct FdPair {
   Fd first;   // of a pipe: the read end
   Fd second;  // of a pipe: the write end

@@ -2,6 +2,7 @@
 
 #include <fcntl.h>
 #include <gtest/gtest.h>
+#include <sys/eventfd.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
 #include <unistd.h>
@@ -65,14 +66,52 @@ TEST(RealNet, APeerIdentityIsTheKernels) {
   EXPECT_EQ(left->peer_identity()->uid, getuid());
 }
 
-// Bytes that come while nobody reads, and the end that comes with the last of them, are not slept through.
+// Every user of the machine can connect to a local socket, and can keep its queue full.
+TEST(RealNet, AFullQueueOfCallersLeavesRoomForTimersAndDescriptors) {
+  struct Alarm final : Timer {
+    explicit Alarm(const int& count) : accepted(count) {}
+    void expired() noexcept override { after = accepted; }
+    const int& accepted;
+    int after = -1;
+  };
+  struct Bell final : Watch {
+    explicit Bell(const int& count) : accepted(count) {}
+    void ready(Ready) noexcept override { after = accepted; }
+    const int& accepted;
+    int after = -1;
+  };
+  constexpr int kCallers = 200;
+  RealFixture fixture;
+  RealLoop& loop = fixture.loop();
+  const std::unique_ptr<Listener> listener = fixture.net().listen(fixture.places().front());
+  std::vector<std::unique_ptr<Stream>> callers;
+  for (int i = 0; i < kCallers; ++i) {
+    Stop stop;
+    callers.push_back(loop.run(fixture.net().connect(listener->address(), stop)));
+  }
+  int accepted = 0;
+  Alarm alarm(accepted);
+  Bell bell(accepted);
+  const Fd ready(eventfd(1, EFD_CLOEXEC | EFD_NONBLOCK));
+  loop.watch_edges(bell, ready.get(), true, false);
+  loop.arm(alarm, loop.now());
+  loop.run([](Listener* at, int* count) -> Task<void> {
+    Stop stop;
+    for (; *count < kCallers; ++*count) co_await at->accept(stop);
+  }(listener.get(), &accepted));
+  bell.unwatch();
+  EXPECT_LE(alarm.after, 1);
+  EXPECT_LT(bell.after, kCallers / 2);
+}
+
+// Bytes that arrive while nobody reads, and an end of stream that arrives with the last of them, are noticed.
 TEST(RealNet, AStreamThatExpectsAnswersMissesNothing) {
   RealFixture fixture;
   auto [left, right] = stream_pair(fixture.loop(), "pair");
   right->expect_answers();
   Stop stop;
   Bytes into(100);
-  const auto late = [&](bool last) -> std::size_t {  // written while the reader waits
+  const auto late = [&](bool last) -> std::size_t {  // writes while the reader waits
     auto reading = read_once(*right, into, stop);
     reading.start();
     for (int i = 0; i < 3; ++i) fixture.loop().look();
@@ -134,7 +173,7 @@ TEST(AdoptInherited, NeitherChangesTheFlagsOfASharedPipeNorLosesBytes) {
   auto reader = adopt(fixture.loop(), std::move(ends.first), "the pipe");
   auto writer = adopt_inherited(fixture.loop(), ends.second.get(), "the pipe");
   EXPECT_EQ(fcntl(ends.second.get(), F_GETFL), flags);
-  ends.second.reset();  // or the reader never sees the end
+  ends.second.reset();  // otherwise the reader never sees the end
   const Bytes sent = net_conformance::pattern(300'000, 7);
   Bytes seen;
   fixture.run(fill_and_drain(fixture.loop(), *reader, *writer, sent, seen));

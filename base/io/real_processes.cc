@@ -26,14 +26,15 @@ struct Name {
   std::uint64_t began = 0;
 };
 
-// "pid:[4026531836] time:[4026531834]"; empty where /proc is missing or another pid namespace's.
+// "pid:[4026531836] time:[4026531834]"; empty if /proc is missing or belongs to another pid namespace.
 std::string spaces() {
   std::error_code none;
   const std::string self = std::filesystem::read_symlink("/proc/self", none).string();
   if (none || self != fmt::format("{}", ::getpid())) return {};
   const std::string pid = std::filesystem::read_symlink("/proc/self/ns/pid", none).string();
   if (none) return {};
-  const std::string time = std::filesystem::read_symlink("/proc/self/ns/time", none).string();  // none before Linux 5.6
+  // Does not exist before Linux 5.6.
+  const std::string time = std::filesystem::read_symlink("/proc/self/ns/time", none).string();
   return none ? pid : pid + " " + time;
 }
 
@@ -54,7 +55,7 @@ std::optional<Name> parse(std::string_view text) {
   return name;
 }
 
-// A quarter of the descriptors, at most; the others are the program's.
+// At most a quarter of the descriptors, to leave the others to the program.
 std::size_t most_watched() noexcept {
   rlimit limit{};
   return ::getrlimit(RLIMIT_NOFILE, &limit) == 0 ? limit.rlim_cur / 4 : 0;
@@ -65,11 +66,12 @@ class RealEnd final : public ProcessEnd, private Watch {
   RealEnd(RealLoop& loop, ProcessId id) : id_(id), ended_(loop) {}
   ~RealEnd() override { unwatch(); }
 
-  // False where the system does not allow it.
+  // False if the system does not allow it.
   bool begin(RealLoop& loop, std::uint64_t began) {
     pidfd_ = Fd(static_cast<int>(::syscall(SYS_pidfd_open, id_, 0)));
     const int reason = pidfd_ ? 0 : errno;
-    // Looked at after the descriptor was opened: what it refers to is the process that began then, or that one has ended.
+    // Read after the pidfd was opened: if the start time matches, the pidfd refers to that process; otherwise that one
+    // has ended.
     const std::optional<ProcessLine> found = read_process(id_);
     if (reason == ESRCH || (found && found->began != began)) {
       ended_.set();
@@ -107,7 +109,7 @@ std::unique_ptr<ProcessEnd> RealProcesses::watch(const std::string& text) {
     if (!end->begin(loop_, name->began)) return nullptr;
     ++watched_;
     return end;
-  } catch (const Error&) {  // the kernel does not watch any more descriptors
+  } catch (const Error&) {  // the kernel's limit of watched descriptors was reached
     return nullptr;
   }
 }

@@ -1,5 +1,5 @@
-// RealProcesses: Processes over pidfds and /proc. A process is named by the namespaces that give numbers and times their
-// meaning, its number, and when it began, because numbers are used again.
+// RealProcesses: Processes over pidfds and /proc. A process's name consists of its pid and time namespaces, its process
+// id, and its start time, because process ids are reused.
 #pragma once
 
 #include <cstddef>
@@ -11,14 +11,14 @@ namespace aiacc::io {
 
 class RealProcesses final : public Processes {
  public:
-  // The loop outlives what is watched.
+  // The loop must outlive all watches.
   explicit RealProcesses(RealLoop& loop) : loop_(loop) {}
   std::string mine() const override;
   std::unique_ptr<ProcessEnd> watch(const std::string& name) override;
 
  private:
   RealLoop& loop_;
-  std::size_t watched_ = 0;  // ever
+  std::size_t watched_ = 0;  // in total
 };
 
 }  // namespace aiacc::io

@@ -17,7 +17,7 @@
 namespace aiacc::io {
 namespace {
 
-// A process that says its name and lives until it is let go; a child of its own, if it has one, until its pipe is closed.
+// A process that prints its name and lives until it is released; its own child, if any, lives until its pipe is closed.
 class Child {
  public:
   explicit Child(bool with_child = false) {
@@ -89,7 +89,7 @@ TEST_F(RealProcessesTest, AnEndIsToldThoughItsChildrenHoldItsDescriptors) {
   EXPECT_EQ(end->describe(), "process " + std::to_string(child.id()));
   EXPECT_FALSE(has_ended(*end));
   child.kill();
-  wait_for(*end);  // nobody has waited for the child: it is a zombie
+  wait_for(*end);  // the child was not reaped: it is a zombie
   const auto again = processes_.watch(child.name());
   ASSERT_NE(again, nullptr);
   wait_for(*again);

@@ -16,7 +16,7 @@ bool is_ignored(int number) {
   return ::sigaction(number, nullptr, &action) == 0 && action.sa_handler == SIG_IGN;
 }
 
-// Without those that this process was told to ignore (nohup, a shell's background job): a descriptor would see them.
+// Leaves out signals that this process ignores (nohup, a shell's background job), because a signalfd would report them.
 sigset_t set_of(std::initializer_list<int> numbers) {
   sigset_t set;
   sigemptyset(&set);

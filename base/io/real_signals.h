@@ -13,9 +13,9 @@ namespace aiacc::io {
 
 class RealSignals final : public Signals, private Watch {
  public:
-  // Blocks `numbers` for the calling thread and those it makes later: they arrive here and nowhere else. They stay blocked
-  // when this object goes, or one that is pending would act by default. Children of a RealHost have nothing blocked.
-  // Those that are ignored when this object is made stay ignored.
+  // Blocks `numbers` in the calling thread and in threads that it creates later, so they arrive only here. They stay
+  // blocked after the destructor: otherwise a pending one would have its default action. Children of a RealHost have no
+  // signal blocked. Signals that were ignored before stay ignored.
   RealSignals(RealLoop& loop, std::initializer_list<int> numbers);
   ~RealSignals() { unwatch(); }
 

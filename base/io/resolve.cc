@@ -28,10 +28,10 @@ HostPort HostPort::parse(std::string_view what, const std::string& text) {
   const bool bracketed = place.host.size() > 2 && place.host.front() == '[' && place.host.back() == ']';
   if (bracketed) place.host = place.host.substr(1, place.host.size() - 2);
   if (place.host.empty()) throw reject("the host is missing");
-  if (!bracketed && place.host.find(':') != std::string::npos) throw reject("an IPv6 address stands in brackets");
+  if (!bracketed && place.host.find(':') != std::string::npos) throw reject("an IPv6 address must be in brackets");
   in6_addr scratch{};
   if (bracketed && ::inet_pton(AF_INET6, place.host.c_str(), &scratch) != 1) {
-    throw reject("what stands in brackets is no IPv6 address");
+    throw reject("the text in brackets is no IPv6 address");
   }
   const char* end = text.data() + text.size();
   const auto [rest, error] = std::from_chars(text.data() + colon + 1, end, place.port);
@@ -56,14 +56,14 @@ namespace {
 
 using AddressList = std::unique_ptr<addrinfo, void (*)(addrinfo*)>;
 
-// What a lookup uses until it ends, which may be after its caller has given it up.
+// The memory that a lookup uses until it ends, which may be after its caller has timed out.
 struct Lookup {
   std::string host;
   addrinfo hints{};
   gaicb request{};
 };
 
-// Its error; EAI_INPROGRESS when the time is over.
+// Returns the lookup's error; EAI_INPROGRESS after the limit.
 int wait_for(gaicb& request, Duration limit) {
   gaicb* all[] = {&request};
   int error = ::getaddrinfo_a(GAI_NOWAIT, all, 1, nullptr);
@@ -79,7 +79,7 @@ int wait_for(gaicb& request, Duration limit) {
   }
 }
 
-// Null: no answer in time. Numbers need nobody's answer.
+// Null if there was no answer in time. Numeric addresses need no name server.
 AddressList look_up(const std::string& host, Duration limit) {
   auto lookup = std::make_unique<Lookup>();
   lookup->host = host;
@@ -95,7 +95,7 @@ AddressList look_up(const std::string& host, Duration limit) {
     error = wait_for(request, limit);
   }
   if (error == EAI_INPROGRESS) {
-    // What the resolver may still write into is nobody's from now on.
+    // The resolver may still write into this memory, so it is leaked.
     if (::gai_cancel(&request) != EAI_CANCELED) static_cast<void>(lookup.release());
     return {nullptr, ::freeaddrinfo};
   }

@@ -1,4 +1,5 @@
-// Names of hosts. The one place that asks the system's resolver, and blocks the calling thread meanwhile: for coming up only.
+// Resolves names of hosts. The only code that calls the system's resolver. It blocks the calling thread, so it is for
+// initialisation only.
 #pragma once
 
 #include <cstdint>
@@ -22,12 +23,12 @@ struct HostPort {
 
 bool is_numeric_address(const std::string& host) noexcept;
 
-// Of this host alone: 127.0.0.0/8, ::1, and the IPv4 ones written as IPv6.
+// Whether it is a loopback address: 127.0.0.0/8, ::1, or an IPv4 one written as IPv6.
 bool is_loopback(const std::string& numeric) noexcept;
 
-// Addresses of a host by which TCP connects, each once, in the order that the system gives. Throws kPeerFailed with the
-// resolver's words if the name is not known, or not yet, and if the resolver does not answer within `limit`: it may wait for
-// minutes for a name server.
+// The TCP addresses of a host, each once, in the resolver's order. Throws kPeerFailed with the resolver's message if
+// the name is unknown, perhaps only at present, or if the resolver does not answer within `limit`: it may wait minutes
+// for a name server.
 std::vector<Address> resolve(const HostPort& place, Duration limit);
 
 }  // namespace aiacc::io

@@ -1,4 +1,4 @@
-// Signals that are sent to this process, as events of its loop. Real: signalfd (base/io/real_signals.h).
+// Signals to this process as events of its loop. Real: signalfd (base/io/real_signals.h).
 #pragma once
 
 #include <span>
@@ -11,10 +11,10 @@ class Signals {
  public:
   virtual ~Signals() = default;
 
-  // The next signal that arrived, in the order in which the kernel hands them out. One waiter at a time.
+  // The next signal, in the order in which the kernel delivers them. One coroutine at a time may wait.
   virtual Task<int> next(Stop& stop) = 0;
 
-  // Stops this process itself, as SIGTSTP would by default; returns after it was continued.
+  // Stops this process, as SIGTSTP would by default; returns after it was continued.
   virtual void stop_self() noexcept = 0;
 };
 

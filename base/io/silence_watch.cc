@@ -11,11 +11,12 @@ namespace {
 
 struct Delivery {
   bool owes = false;     // bytes that the other host has not acknowledged
-  bool asks = false;     // an answer is due
-  Duration last_word{};  // since anything came
+  bool asks = false;     // it waits for an answer
+  Duration last_word{};  // time since anything was received
 };
 
-// While the other end's window is closed only probes are sent, further and further apart: one without an answer says nothing yet.
+// While the other end's window is closed, the kernel sends only probes at increasing intervals, so one missing answer
+// means nothing yet.
 Delivery delivery_of(int descriptor) noexcept {
   constexpr unsigned kProbes = 2;
   Delivery found;

@@ -1,8 +1,10 @@
-// SilenceWatch: breaks a TCP connection that owes bytes to a host of which nothing is heard any more. Keepalives, which break an
-// idle one, rest while bytes are under way; the kernel then tries for a quarter of an hour. TCP_USER_TIMEOUT would not do: it
-// also breaks a connection to a process that does not read for a while, whose host answers all the time.
+// SilenceWatch: breaks a TCP connection with unacknowledged bytes to a host that no longer answers. Keepalives break an
+// idle connection, but the kernel sends none while bytes are unacknowledged; it then retransmits for a quarter of an
+// hour. TCP_USER_TIMEOUT is not suitable: it also breaks a connection to a process that does not read for a while
+// although its host answers all the time.
 //
-// Silence is counted in looks and not by the clock, so that a process that was itself stopped does not hold it for the other's.
+// Silence is counted in checks instead of time, so that a process that was itself stopped does not mistake its own
+// pause for the other's silence.
 #pragma once
 
 #include "base/io/real_loop.h"
@@ -13,17 +15,17 @@ class SilenceWatch final : private Timer {
  public:
   class Owner {
    public:
-    virtual void fell_silent() noexcept = 0;  // once
+    virtual void fell_silent() noexcept = 0;  // called once
 
    protected:
     ~Owner() = default;
   };
 
-  // `descriptor` is the owner's. After `limit` without a word, or a look later, the owner is told.
+  // The owner keeps `descriptor`. It is notified after a silence of `limit`, or at the next check.
   SilenceWatch(RealLoop& loop, int descriptor, Duration limit, Owner& owner) noexcept
       : loop_(loop), descriptor_(descriptor), interval_(limit / kLooks), owner_(owner) {}
 
-  // Bytes were written. Costs nothing while the watch runs, which it does until all were delivered.
+  // Bytes were written. Costs nothing while the watch runs, that is, until all bytes were acknowledged.
   void wrote() {
     if (!armed()) begin();
   }
@@ -38,7 +40,7 @@ class SilenceWatch final : private Timer {
   int descriptor_;
   Duration interval_;
   Owner& owner_;
-  int silent_ = 0;  // looks that found no answer since the one before
+  int silent_ = 0;  // successive checks without an answer
 };
 
 }  // namespace aiacc::io

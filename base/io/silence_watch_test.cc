@@ -1,4 +1,4 @@
-// Connections of one host to itself, whose packets are dropped by a filter on the sockets: what a cut network looks like.
+// Loopback connections whose packets a socket filter drops, as in a broken network.
 #include "base/io/silence_watch.h"
 
 #include <gtest/gtest.h>
@@ -21,7 +21,7 @@ class SilenceTest : public testing::Test {
   static constexpr Duration kLimit = 300ms;
 
   void connect() { pair_ = loop_.run(net_conformance::connected(loop_, net_, *listener_)); }
-  // Whatever comes for it is lost.
+  // Drops all packets to the stream's socket.
   static void deafen(const Stream& stream) {
     sock_filter drop = {BPF_RET | BPF_K, 0, 0, 0};
     const sock_fprog program = {1, &drop};
@@ -76,7 +76,7 @@ TEST_F(SilenceTest, AnEndThatWritesOnHearsItToo) {
   EXPECT_EQ(failure_of(write_forever(pair_.client.get(), &stop_)).code(), Code::kPeerFailed);
 }
 
-// Its host answers all the time that there is no room.
+// The reader's host keeps answering that its window is closed.
 TEST_F(SilenceTest, AReaderThatDoesNotReadForLongIsNotSilent) {
   connect();
   Stop patience;
@@ -98,24 +98,24 @@ TEST_F(SilenceTest, AHostThatIsSilentForAMomentOnlyIsNotLost) {
   EXPECT_EQ(failure_of(read_forever(pair_.server.get(), &stop_)).code(), Code::kOk);
 }
 
-// Beats with the watch's looks, each time behind one.
+// Counts beats, each directly after a check of the watch.
 class Beats final : public SilenceWatch::Owner, private Timer {
  public:
   Beats(RealLoop& loop, Duration interval) noexcept : loop_(loop), interval_(interval) {}
   void begin() { loop_.arm(*this, after(loop_.now(), interval_)); }
-  std::optional<int> when_told() const noexcept { return when_told_; }  // so many had been
+  std::optional<int> when_notified() const noexcept { return when_notified_; }  // the number of beats at that time
 
  private:
   void expired() noexcept override {
     ++count_;
     begin();
   }
-  void fell_silent() noexcept override { when_told_ = count_; }
+  void fell_silent() noexcept override { when_notified_ = count_; }
 
   RealLoop& loop_;
   Duration interval_;
   int count_ = 0;
-  std::optional<int> when_told_;
+  std::optional<int> when_notified_;
 };
 
 TEST_F(SilenceTest, ThreeLooksThatFindNoAnswerAreEnough) {
@@ -123,14 +123,14 @@ TEST_F(SilenceTest, ThreeLooksThatFindNoAnswerAreEnough) {
   const std::unique_ptr<Listener> listener = patient.listen(Address::tcp("127.0.0.1", 0));
   pair_ = loop_.run(net_conformance::connected(loop_, patient, *listener));
   deafen(*pair_.server);
-  loop_.run(rest(kLimit / 2));  // so that the first look finds nothing recent
+  loop_.run(rest(kLimit / 2));  // so that the first check finds nothing recent
   loop_.run(write_bytes(*pair_.client, Bytes(100), stop_));
   Beats beats(loop_, kLimit / 3);
   SilenceWatch watch(loop_, pair_.client->descriptor(), kLimit, beats);
   watch.wrote();
   beats.begin();
-  loop_.run_until([&] { return beats.when_told().has_value(); });
-  EXPECT_EQ(beats.when_told(), 2);
+  loop_.run_until([&] { return beats.when_notified().has_value(); });
+  EXPECT_EQ(beats.when_notified(), 2);
 }
 
 }  // namespace

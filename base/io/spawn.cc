@@ -23,9 +23,9 @@ namespace aiacc::io {
 namespace {
 
 constexpr int kChannel = 3;
-constexpr int kStartMs = 30'000;  // a child that has not reached exec by then hangs on a file system
+constexpr int kStartMs = 30'000;  // a child that has not reached exec by then is blocked by a file system
 
-// Where the child was when it failed. Travels through the error pipe with errno; nothing does if exec succeeded.
+// The step at which the child failed. Sent with errno through the error pipe, which is empty if exec succeeded.
 enum class Stage : std::int32_t { kSession, kParent, kDescriptors, kDirectory, kLimit, kBinding, kExec };
 struct Failure {
   Stage stage;
@@ -36,14 +36,15 @@ struct FreeCpuSet {
   void operator()(cpu_set_t* set) const noexcept { CPU_FREE(set); }
 };
 
-// Everything that the child needs, made before the fork: between fork and exec it must not allocate or lock.
+// Everything that the child needs, prepared before the fork, because it must not allocate or lock between fork and
+// exec.
 struct Plan {
   std::vector<std::string> candidates;
   std::vector<const char*> candidate_paths;
   std::vector<char*> argv;
   std::vector<char*> env;
   const char* cwd = nullptr;
-  std::array<int, 4> sources{-1, -1, -1, -1};  // for descriptors 0 to 3; all above 3, or -1: as it is
+  std::array<int, 4> sources{-1, -1, -1, -1};  // for descriptors 0 to 3; each is above 3, or -1: leave as it is
   SpawnSpec::Group group = SpawnSpec::Group::kNewGroup;
   bool die_with_parent = true;
   bool channel = false;
@@ -56,7 +57,8 @@ struct Plan {
 
 std::vector<char*> pointers_to(const std::vector<std::string>& strings) {
   std::vector<char*> result;
-  for (const std::string& text : strings) result.push_back(const_cast<char*>(text.c_str()));  // exec does not write
+  // Exec does not write to it.
+  for (const std::string& text : strings) result.push_back(const_cast<char*>(text.c_str()));
   result.push_back(nullptr);
   return result;
 }
@@ -95,7 +97,7 @@ void restore_signals() {
 void tie_to_parent(const Plan& plan) {
   if (!plan.die_with_parent) return;
   if (::prctl(PR_SET_PDEATHSIG, SIGKILL) != 0) give_up(plan, Stage::kParent);
-  // It may have died before the signal was set. 0: it lives in another pid namespace, and cannot be compared.
+  // The parent may have died before the signal was set. 0: it is in another pid namespace and cannot be compared.
   const pid_t parent = ::getppid();
   if (parent != plan.parent && parent != 0) ::_exit(127);
 }
@@ -120,7 +122,7 @@ void place_descriptors(const Plan& plan) {
     if (errno == EACCES) denied = errno;
     if (errno != ENOENT && errno != ENOTDIR && errno != EACCES) break;
   }
-  // As the shell does: one that is there and may not be executed is a better answer than that it is not in the last folder.
+  // As in a shell: "permission denied" for a file that exists is a better error than "not found" for the last folder.
   if (denied != 0 && (errno == ENOENT || errno == ENOTDIR)) errno = denied;
   give_up(plan, Stage::kExec);
 }
@@ -141,7 +143,7 @@ void place_descriptors(const Plan& plan) {
 
 // --- in the parent -------------------------------------------------------------------------------------------------------
 
-// No handler of ours may run in the child, so nothing is delivered from before the fork until the parent is past it.
+// Blocks all signals from before the fork until after it, because no signal handler may run in the child.
 class NoSignals {
  public:
   NoSignals() noexcept {
@@ -205,7 +207,8 @@ std::string sentence_of_exec(const SpawnSpec& spec, int errno_value) {
   throw Error(Code::kInternal, "a child reported a failure at an unknown stage");
 }
 
-// Waits until the child has become the program (end of file) or has said why not. Returns errno of a refused binding, or 0.
+// Waits until the child has executed the program (end of file) or reported an error. Returns errno of a refused
+// binding, or 0.
 int await_exec(const SpawnSpec& spec, pid_t child, const Fd& report) {
   pollfd readable{report.get(), POLLIN, 0};
   int ready = 0;
@@ -213,7 +216,7 @@ int await_exec(const SpawnSpec& spec, pid_t child, const Fd& report) {
     ready = ::poll(&readable, 1, kStartMs);
   } while (ready < 0 && errno == EINTR);
   if (ready == 0) {
-    ::kill(child, SIGKILL);  // it may hang in the kernel: its end is not waited for
+    ::kill(child, SIGKILL);  // it may be blocked in the kernel, so it is not waited for
     throw Error(Code::kSystem,
                 fmt::format("'{}' did not start within {} s: does the file system of the program or of its "
                             "working directory answer?",
@@ -240,7 +243,7 @@ std::string path_in(const std::vector<std::string>& env) {
   return "/usr/local/bin:/usr/bin:/bin";
 }
 
-// Makes what descriptor `target` of the child is to be: our end is returned, the child's end kept in `theirs`.
+// Creates the child's descriptor `target`: returns the parent's end and adds the child's end to `theirs`.
 Fd make_stdio(SpawnSpec::Stdio kind, int target, Plan& plan, std::vector<Fd>& theirs) {
   Fd ours;
   if (kind == SpawnSpec::Stdio::kInherit) return ours;
@@ -290,7 +293,7 @@ Spawned spawn_process(const SpawnSpec& spec) {
   set_binding(plan, spec.binding);
 
   Spawned result;
-  std::vector<Fd> theirs;  // closed here when the child has them
+  std::vector<Fd> theirs;  // closed in the parent after the fork
   result.in = make_stdio(spec.in, 0, plan, theirs);
   result.out = make_stdio(spec.out, 1, plan, theirs);
   result.err = make_stdio(spec.err, 2, plan, theirs);

@@ -1,4 +1,4 @@
-// From a SpawnSpec to a running program: fork, what the child does before exec, and how it reports what failed.
+// Runs the program of a SpawnSpec: fork, the child's steps before exec, and its report of a failure.
 #pragma once
 
 #include "base/fd.h"
@@ -8,7 +8,7 @@ namespace aiacc::io {
 
 struct Spawned {
   ProcessId id = 0;
-  Fd in, out, err, channel;  // our ends
+  Fd in, out, err, channel;  // the parent's ends
   int unbound = 0;           // errno, if the kernel refused the binding
 };
 
@@ -16,7 +16,7 @@ struct Spawned {
 // for everything before (working directory, limits). A failed child has been reaped.
 Spawned spawn_process(const SpawnSpec& spec);
 
-// Where a program is looked for: itself if it has a slash, otherwise in each folder of PATH in `env`.
+// The paths to try for a program: its name if that has a slash, otherwise one in each folder of PATH in `env`.
 std::vector<std::string> program_candidates(const SpawnSpec& spec);
 
 }  // namespace aiacc::io

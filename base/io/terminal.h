@@ -1,13 +1,15 @@
-// The terminal as something to read from, for a program that a shell may have put in the background.
+// Reading from a terminal in a program that a shell may have put in the background.
 #pragma once
 
 namespace aiacc::io {
 
-// From now on the kernel refuses this process what it would read from its terminal while another job is in the foreground, which
-// an FdStream takes for the end. By default it would stop the whole process group (SIGTTIN). Children are not affected.
+// From now on a read from the terminal fails while another job is in its foreground (SIGTTIN is ignored), which an
+// FdStream takes for end of stream. By default the kernel would stop the whole process group. Children are not
+// affected.
 void take_no_stop_for_reading() noexcept;
 
-// Whether `descriptor` is this process's terminal while another job of it is in the foreground. False if it is no descriptor.
+// Whether `descriptor` is this process's terminal and another job is in its foreground. False for an invalid
+// descriptor.
 bool in_background(int descriptor) noexcept;
 
 }  // namespace aiacc::io

@@ -30,14 +30,21 @@ OptionWord read_option_word(const std::string& word) {
   return read;
 }
 
-// A value may begin with a dash ("-np -1" is a bad number, not a missing one), but an option that is known, or "--", is none.
-bool can_be_value(OptionTable table, const std::string& word) {
-  return word != "--" && !(is_option_word(word) && find_option(table, read_option_word(word).name) != nullptr);
+// A value may begin with a dash ("-np -1" is a bad number, not a missing one), but a known option or "--" is not a
+// value.
+bool can_be_value(OptionTable table, OptionTable others, const std::string& word) {
+  if (word == "--") return false;
+  if (!is_option_word(word)) return true;
+  const std::string name = read_option_word(word).name;
+  return find_option(table, name) == nullptr && find_option(others, name) == nullptr;
 }
+
+bool has_two_values(const OptionRow& row) { return row.argument.find(' ') != std::string_view::npos; }
 
 }  // namespace
 
-CommandLine split_command_line(OptionTable table, std::string_view program, const std::vector<std::string>& arguments) {
+CommandLine split_command_line(OptionTable table, std::string_view program, const std::vector<std::string>& arguments,
+                               OptionTable others) {
   using Kind = OptionError::Kind;
   CommandLine line;
   std::size_t next = 0;
@@ -46,6 +53,7 @@ CommandLine split_command_line(OptionTable table, std::string_view program, cons
     if (word == "--") break;
     OptionWord read = read_option_word(word);
     const OptionRow* row = find_option(table, read.name);
+    if (row == nullptr) row = find_option(others, read.name);
     if (row == nullptr) {
       throw OptionError(Kind::kOption, fmt::format("unknown option {}; the nearest one is {} (see {} --help)",
                                                    read.typed, nearest_option(table, read.name), program));
@@ -55,12 +63,20 @@ CommandLine split_command_line(OptionTable table, std::string_view program, cons
                         fmt::format("{} is a switch and takes no value, got '{}'", read.typed, read.value));
     }
     if (!row->argument.empty() && !read.has_value) {
-      if (next < arguments.size() && can_be_value(table, arguments[next])) read.value = arguments[next++];
+      if (next < arguments.size() && can_be_value(table, others, arguments[next])) read.value = arguments[next++];
     }
     if (!row->argument.empty() && read.value.empty()) {
       throw OptionError(Kind::kValue, fmt::format("{} needs a value: {} {}", read.typed, read.typed, row->argument));
     }
-    line.options.push_back({row, std::move(read.typed), std::move(read.value)});
+    std::string second;
+    if (has_two_values(*row) && read.value.find('=') == std::string::npos) {
+      if (next == arguments.size()) {
+        throw OptionError(Kind::kValue,
+                          fmt::format("{} needs two values: {} {}", read.typed, read.typed, row->argument));
+      }
+      second = arguments[next++];
+    }
+    line.options.push_back({row, std::move(read.typed), std::move(read.value), std::move(second)});
   }
   line.words.assign(arguments.begin() + static_cast<std::ptrdiff_t>(next), arguments.end());
   return line;

@@ -1,5 +1,5 @@
-// Reads a command line by a table of options. It is split here where Boost.ProgramOptions cannot: options end at the first
-// word that is none, may have one dash or two, '_' stands for '-', and "-np 4", "-np=4" and "--np 4" are the same.
+// Reads a command line by a table of options. Boost.ProgramOptions cannot split it by these rules: options end at the
+// first word that is not one, may have one dash or two, '_' means '-', and "-np 4", "-np=4" and "--np 4" are the same.
 #pragma once
 
 #include <memory>
@@ -14,22 +14,20 @@ namespace aiacc {
 
 struct GivenOption {
   const OptionRow* row = nullptr;
-  std::string typed;  // as the user wrote it, for messages: "-np"
-  std::string value;  // "" for a switch
+  std::string typed;     // as the user wrote it, for messages: "-np"
+  std::string value;     // "" for a switch
+  std::string second{};  // the second value of an option with two; "" if both are in one word, NAME=VALUE
 };
 
 struct CommandLine {
   std::vector<GivenOption> options;
-  std::vector<std::string> words;  // what follows the options
+  std::vector<std::string> words;  // the words behind the options
 };
 
-// A command line that cannot be: the sentence names the option and what to give.
+// An invalid command line: the sentence names the option and what to give.
 class OptionError : public Error {
  public:
-  enum class Kind {
-    kOption,
-    kValue
-  };  // an option that is unknown or given twice; a value that is missing or not wanted
+  enum class Kind { kOption, kValue };  // an unknown or repeated option; a missing or superfluous value
   OptionError(Kind kind, std::string sentence) : Error(Code::kInvalidArgument, std::move(sentence)), kind_(kind) {}
   Kind kind() const noexcept { return kind_; }
 
@@ -37,13 +35,15 @@ class OptionError : public Error {
   Kind kind_;
 };
 
-// `program`: its name, for "see NAME --help". Throws OptionError.
-CommandLine split_command_line(OptionTable table, std::string_view program, const std::vector<std::string>& arguments);
+// `program`: its name, for "see NAME --help". Options of `others` are accepted too, but never suggested. Throws
+// OptionError.
+CommandLine split_command_line(OptionTable table, std::string_view program, const std::vector<std::string>& arguments,
+                               OptionTable others = {});
 
-// The values of a command line, by the long names of the table. The table and the command line outlive it.
+// The values of a command line, by the long names of the table. The table and the command line must outlive it.
 class OptionValues {
  public:
-  // Throws OptionError for an option that is given twice and may be only once.
+  // Throws OptionError for a repeated option that is not repeatable.
   OptionValues(OptionTable table, const CommandLine& line);
   ~OptionValues();
   OptionValues(const OptionValues&) = delete;
@@ -51,9 +51,10 @@ class OptionValues {
 
   bool flag(const std::string& name) const;
   bool given(const std::string& name) const;
-  // Of an option that was given.
+  // The value of an option that was given.
   const std::string& text(const std::string& name) const;
-  std::vector<std::string> texts(const std::string& name) const;  // of a repeatable one; empty if it was not given
+  // The values of a repeatable option; empty if it was not given.
+  std::vector<std::string> texts(const std::string& name) const;
   // The spelling that the user chose.
   std::string_view typed(std::string_view name) const noexcept;
 

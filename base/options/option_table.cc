@@ -26,7 +26,7 @@ bool any_name(const OptionRow& row, Visit visit) {
 constexpr std::size_t kHelpWidth = 80;
 constexpr std::size_t kHelpIndent = 30;
 
-// `text` broken between words, each line after the first indented.
+// Breaks `text` between words and indents each line after the first.
 std::string wrapped(std::string_view text, std::size_t indent, std::size_t width) {
   std::string out;
   std::size_t column = indent;

@@ -8,11 +8,11 @@
 namespace aiacc {
 
 struct OptionRow {
-  std::string_view group;     // title above it in --help; rows of a group stand together
+  std::string_view group;     // its title in --help; rows of a group are consecutive
   std::string_view name;      // the long one, without dashes; unique
   std::string_view aliases;   // further names, separated by blanks
-  std::string_view argument;  // what stands for the value; "" for a switch
-  std::string_view fallback;  // the value when the option is not given; "" if there is none to name
+  std::string_view argument;  // the placeholder of the value; "" for a switch; two words for two values
+  std::string_view fallback;  // the default value; "" if there is none to show
   bool repeatable;            // may be given several times
   std::string_view since;     // version of the program
   std::string_view help;      // one or two lines of text
@@ -25,13 +25,13 @@ const OptionRow* find_option(OptionTable table, std::string_view name) noexcept;
 // The known option nearest to `name`, as it is typed ("--wdir", "-np").
 std::string nearest_option(OptionTable table, std::string_view name);
 
-// As it is typed: one dash for the names of mpirun's tradition (up to two letters), two for words.
+// The option as a user types it: one dash for names of up to two letters, as in mpirun, two for words.
 std::string spelled(std::string_view name);
 
 // Every spelling of the row, the long one last: "-n, -np".
 std::string all_spellings(const OptionRow& row);
 
-// The groups with their rows, each after an empty line: what --help shows between its first lines and its last.
+// The groups with their rows, each after an empty line, for --help.
 std::string options_help(OptionTable table);
 
 }  // namespace aiacc

@@ -1,4 +1,4 @@
-// Boost.ProgramOptions behind the table: what was given is put to it in one form, and it keeps the values.
+// The table on top of Boost.ProgramOptions, which gets the given options in one form and stores their values.
 #include <fmt/format.h>
 
 #include <boost/program_options/options_description.hpp>
@@ -30,7 +30,7 @@ po::options_description describe_for_boost(OptionTable table) {
   return description;
 }
 
-// The options once more, each in the one form that Boost is to see.
+// The given options in the long form that Boost gets.
 Texts in_long_form(const std::vector<GivenOption>& options) {
   Texts words;
   std::set<const OptionRow*> switches;

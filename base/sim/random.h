@@ -1,5 +1,5 @@
-// The simulator's only source of chance: xoshiro256** (Blackman, Vigna, 2018), seeded through SplitMix64. Our own, because
-// the distributions of the standard library differ between its versions and a seed must replay for ever.
+// The simulator's only random generator: xoshiro256** (Blackman, Vigna, 2018), seeded through SplitMix64. The standard
+// library's distributions differ between its versions, but a seed must always replay the same run.
 #pragma once
 
 #include <array>

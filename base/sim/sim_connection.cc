@@ -26,6 +26,7 @@ SimConnection::SimConnection(SimNetwork& network, const SimNetwork::End& one, co
     : network_(network),
       number_(network.next_connection_++),
       break_after_(std::exchange(network.break_next_, std::nullopt)),
+      alter_after_(std::exchange(network.alter_next_, std::nullopt)),
       sides_{Side{&one.loop, one.loop.node(), one.host, one.identity, true, {}},
              Side{&other.loop, other.loop.node(), other.host, other.identity, true, {}}} {
   for (int from = 0; from < 2; ++from) {
@@ -118,7 +119,7 @@ void SimConnection::send(Direction& direction, Piece piece) noexcept {
 
 void SimConnection::schedule_arrival(Direction& direction) noexcept {
   if (direction.flying.empty() || network_.is_cut(sides_[0].host, sides_[1].host)) return;
-  // The receiving system takes bytes in even if its process is frozen: the window is full sooner, nothing is lost.
+  // The receiving kernel accepts bytes even if its process is frozen: the window fills up, and nothing is lost.
   network_.world_.schedule(direction.arrival, direction.flying.front().arrives, kNobody);
 }
 
@@ -131,6 +132,7 @@ void SimConnection::arrive(Direction& direction) noexcept {
   const bool breaks = break_after_ && piece.bytes.size() >= *break_after_;
   if (breaks) piece.bytes.resize(*break_after_);
   if (break_after_) *break_after_ -= piece.bytes.size();
+  alter(piece);
   direction.ready.insert(direction.ready.end(), piece.bytes.begin(), piece.bytes.end());
   direction.end_came = direction.end_came || piece.end;
   if (breaks) {
@@ -138,6 +140,17 @@ void SimConnection::arrive(Direction& direction) noexcept {
   } else {
     serve_reader(direction);
   }
+}
+
+void SimConnection::alter(Piece& piece) noexcept {
+  if (!alter_after_) return;
+  if (*alter_after_ >= piece.bytes.size()) {
+    *alter_after_ -= piece.bytes.size();
+    return;
+  }
+  piece.bytes[*alter_after_] ^= std::byte{1} << static_cast<int>(network_.world_.random().below(8));
+  alter_after_.reset();
+  ++network_.altered_;
 }
 
 void SimConnection::serve_reader(Direction& direction) noexcept {

@@ -1,4 +1,4 @@
-// SimConnection: both directions of one simulated stream. Its two ends share it; either may go away first.
+// SimConnection: both directions of one simulated stream. Its two ends share it; either may be destroyed first.
 #pragma once
 
 #include <array>
@@ -25,7 +25,7 @@ class SimConnection {
     int host;
     io::PeerIdentity identity;
     bool open = true;
-    std::string name;  // how this side speaks of the stream
+    std::string name;  // the stream's description at this side
   };
   const Side& side(int index) const noexcept { return sides_[static_cast<std::size_t>(index)]; }
 
@@ -37,7 +37,7 @@ class SimConnection {
   }
   void set_name(int index, std::string name) { sides_[static_cast<std::size_t>(index)].name = std::move(name); }
 
-  // What the stream of side `index` asks for.
+  // Requests of the stream at side `index`.
   bool try_read(int index, io::IoAwait& io);
   bool try_write(int index, io::IoAwait& io);
   void wait(int index, io::IoAwait& io) noexcept;
@@ -46,13 +46,14 @@ class SimConnection {
   void close(int index) noexcept;
 
   bool between(int host, int other) const noexcept;
-  void resume() noexcept;  // a cut link healed
+  void resume() noexcept;  // after a cut link was healed
   void break_off() noexcept {
     if (!broken_) break_now();
   }
 
  private:
-  // From side `from` to the other. Bytes fly in pieces; the last one may be the end of the stream.
+  // The direction from side `from` to the other. Bytes are in flight in pieces; the last one may be the end of the
+  // stream.
   struct Piece {
     std::vector<std::byte> bytes;
     bool end = false;
@@ -64,7 +65,7 @@ class SimConnection {
       void happen() noexcept override { owner.connection->arrive(owner); }
       Direction& owner;
     };
-    struct Room final : Event {  // the writer learns that the reader made room, or is gone
+    struct Room final : Event {  // the writer learns that the reader has freed space, or is gone
       explicit Room(Direction& direction) noexcept : Event(EventKind::kStream), owner(direction) {}
       void happen() noexcept override { owner.connection->serve_writer(owner); }
       Direction& owner;
@@ -73,12 +74,12 @@ class SimConnection {
     int from = 0;
     std::deque<Piece> flying;
     std::deque<std::byte> ready;
-    std::size_t used = 0;  // bytes flying or ready
+    std::size_t used = 0;  // bytes in flight or unread
     Instant link_free{};
-    bool ended = false;      // no more will be written
-    bool end_came = false;   // and the reader knows
+    bool ended = false;      // the writer has ended it
+    bool end_came = false;   // the reader has seen the end
     bool abandoned = false;  // the reader is gone
-    bool reset = false;      // and the writer knows
+    bool reset = false;      // the writer knows that the reader is gone
     io::IoAwait* reader = nullptr;
     io::IoAwait* writer = nullptr;
     Arrival arrival{*this};
@@ -88,6 +89,7 @@ class SimConnection {
   Direction& out_of(int index) noexcept { return directions_[static_cast<std::size_t>(index)]; }
   Direction& into(int index) noexcept { return directions_[static_cast<std::size_t>(1 - index)]; }
   void send(Direction& direction, Piece piece) noexcept;
+  void alter(Piece& piece) noexcept;
   void schedule_arrival(Direction& direction) noexcept;
   void arrive(Direction& direction) noexcept;
   void serve_reader(Direction& direction) noexcept;
@@ -98,15 +100,16 @@ class SimConnection {
 
   SimNetwork& network_;
   std::uint64_t number_;
-  std::optional<std::uint64_t> break_after_;  // so many more bytes have arrived
+  std::optional<std::uint64_t> break_after_;  // breaks after this many more bytes have arrived
+  std::optional<std::uint64_t> alter_after_;
   struct LateBreak final : Event {
     explicit LateBreak(SimConnection& connection) noexcept : Event(EventKind::kStream), owner(connection) {}
     void happen() noexcept override { owner.break_side(side); }
     SimConnection& owner;
     int side = 0;
   };
-  bool broken_ = false;                 // nothing moves any more
-  std::array<bool, 2> knows_broken_{};  // a side
+  bool broken_ = false;                 // no more bytes are delivered
+  std::array<bool, 2> knows_broken_{};  // by side
   LateBreak late_break_{*this};
   std::array<Side, 2> sides_;
   std::array<Direction, 2> directions_;

@@ -1,4 +1,4 @@
-// The simulated implementations as the conformance suites of base/io want them. For tests only.
+// The fixtures of base/io's conformance suites for the simulated implementations. For tests only.
 #pragma once
 
 #include <string>

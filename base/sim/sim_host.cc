@@ -12,7 +12,7 @@ namespace aiacc::sim {
 namespace {
 
 constexpr Duration kSpawnTime = std::chrono::microseconds(500);  // fork and exec
-constexpr Duration kNoticeTime = std::chrono::microseconds(20);  // from an end to who waits for it
+constexpr Duration kNoticeTime = std::chrono::microseconds(20);  // from the end of a process to the notification
 constexpr io::PeerIdentity kNobodyYet{1000, 0};
 
 bool stops(int number) noexcept {
@@ -105,7 +105,7 @@ class SimMachine::Record final : public SimSelf, private Root::Owner {
 
   void begin(const SimProgram& program) {
     root_.emplace(*loop_, run(this, program), static_cast<Root::Owner&>(*this));
-    machine.world_.schedule(birth_, after(machine.world_.now(), kSpawnTime), loop_->node());
+    machine.world_.schedule(spawn_event_, after(machine.world_.now(), kSpawnTime), loop_->node());
   }
 
   SimMachine& machine;
@@ -119,13 +119,13 @@ class SimMachine::Record final : public SimSelf, private Root::Owner {
   bool stopped = false;
   io::SpawnSpec spec;
   std::set<int> ignored;
-  std::vector<int> pending;  // came while it was stopped
+  std::vector<int> pending;  // received while it was stopped
   std::optional<io::ExitStatus> status;
   std::vector<Handle*> handles;
 
  private:
-  struct Birth final : Event {
-    explicit Birth(Record& record) noexcept : Event(EventKind::kProcess), owner(record) {}
+  struct SpawnEvent final : Event {
+    explicit SpawnEvent(Record& record) noexcept : Event(EventKind::kProcess), owner(record) {}
     void happen() noexcept override { owner.root_->start(); }
     Record& owner;
   };
@@ -151,7 +151,7 @@ class SimMachine::Record final : public SimSelf, private Root::Owner {
   std::optional<Root> root_;
   bool finished_ = false;
   int code_ = 0;
-  Birth birth_{*this};
+  SpawnEvent spawn_event_{*this};
 };
 
 // The spawner's view of its child.
@@ -216,7 +216,7 @@ class SimMachine::Handle final : public io::Process {
   Notice notice_{*this};
 };
 
-// --- what a process does to its machine ----------------------------------------------------------------------------------
+// --- operations of a process on its machine --------------------------------------------------------------------------
 
 SimMachine::Inbox::Inbox(Record& record) noexcept : record_(record), came_(record.loop()) {}
 void SimMachine::Inbox::stop_self() noexcept { record_.machine.signal(record_, SIGSTOP); }
@@ -275,7 +275,7 @@ SimMachine::SimMachine(World& world, SimNetwork& network, int number, std::strin
     : world_(world), network_(network), number_(number), name_(std::move(name)) {}
 
 SimMachine::~SimMachine() {
-  // Children first: a parent's frames hold handles of theirs.
+  // Children first: their parents' frames hold handles of them.
   while (!processes_.empty()) {
     for (Handle* handle : processes_.rbegin()->second->handles) handle->forget();
     processes_.erase(std::prev(processes_.end()));

@@ -1,8 +1,8 @@
-// SimMachine: one simulated machine with its processes. SimHost: what one process does to it, a Host like the real one.
+// SimMachine: one simulated machine with its processes. SimHost: the Host of one process on it.
 //
 // A program is a coroutine that is registered by name; a process is such a coroutine on a node of its own, with its
-// streams, its environment and what it knows of signals. It dies as processes do: it returns, a signal ends it, or its
-// parent dies and the kernel was told so. Orphans go to the nearest subreaper above.
+// streams, environment and signal dispositions. It ends when it returns, when a signal kills it, or when its parent
+// dies (die_with_parent). Orphans are adopted by the nearest subreaper above.
 #pragma once
 
 #include <deque>
@@ -24,20 +24,20 @@ namespace aiacc::sim {
 
 class SimMachine;
 
-// What a program has in its hands. Lives as long as the machine.
+// The interface of a program to its process. It lives as long as the machine.
 class SimSelf {
  public:
   virtual ~SimSelf() = default;
   virtual io::ProcessId process() const noexcept = 0;
   virtual SimLoop& loop() noexcept = 0;
-  virtual Stop& stop() noexcept = 0;  // requested only when the simulation is over
+  virtual Stop& stop() noexcept = 0;  // requested only at the end of the simulation
   virtual io::Host& host() noexcept = 0;
   virtual io::Net& net() noexcept = 0;
-  virtual io::Signals& signals() noexcept = 0;  // from its first use on, signals that can be caught are caught
+  virtual io::Signals& signals() noexcept = 0;  // after its first use, all catchable signals arrive here
   virtual void ignore(int signal) noexcept = 0;
   virtual const std::vector<std::string>& argv() const noexcept = 0;
   virtual std::string env(const std::string& name) const = 0;  // empty if it is not set
-  // Never null; what the spawner did not ask for is /dev/null. Inherited output is /dev/null too.
+  // Never null; streams that the parent did not request are /dev/null, and so is inherited output.
   std::unique_ptr<io::Stream> in, out, err;
   std::unique_ptr<io::Stream> channel;  // null if there is none
 };
@@ -54,7 +54,7 @@ class SimMachine final {
   void install(const std::string& program, SimProgram main) { programs_[program] = std::move(main); }
   void write_file(const std::string& path, std::string content) { files_[path] = std::move(content); }
 
-  // A process that nobody spawned, without a program of its own: a login, or a test. It adopts what has no parent.
+  // Creates a process without parent and program: a login, or a test. It adopts orphans.
   SimSelf& log_in(SimLoop& loop);
 
  private:
@@ -77,7 +77,7 @@ class SimMachine final {
   io::ProcessId next_id_ = 1;
   std::map<std::string, SimProgram> programs_;
   std::map<std::string, std::string> files_;
-  std::map<io::ProcessId, std::unique_ptr<Record>> processes_;  // ended ones too: their frames are still here
+  std::map<io::ProcessId, std::unique_ptr<Record>> processes_;  // also ended ones, whose frames still exist
 };
 
 }  // namespace aiacc::sim

@@ -8,7 +8,7 @@ void SimLoop::post(Job& job) noexcept {
 }
 
 void SimLoop::run_one_job() noexcept {
-  // The rest gets its turn first: the job may destroy this loop's last user, and others may run in between.
+  // Schedules the remaining jobs first: this job may destroy the loop's last user, and others may run in between.
   Job* job = jobs_.pop_front();
   if (!jobs_.empty()) world_.schedule(turn_, world_.now(), node_);
   if (job != nullptr) job->run();

@@ -1,8 +1,8 @@
 // SimLoop: the loop of one simulated process. Jobs keep their order within a node (as a real loop keeps it) and are
 // permuted against those of other nodes, and against timers and arrivals, by the seed.
 //
-// A node that was killed keeps its coroutines where they stopped, as a core dump would: nothing of it runs. Its owner ends
-// them with bury() after requesting their Stops, outside of time, so that frames and scopes are joined and not torn.
+// A killed node keeps its suspended coroutines, and none of them runs again. Its owner ends them with bury() after
+// requesting their Stops, outside of virtual time, so that scopes are joined and frames destroyed in order.
 #pragma once
 
 #include <cstdint>
@@ -26,10 +26,10 @@ class SimLoop final : public Loop {
 
   Instant now() noexcept override { return world_.now(); }
   void post(Job& job) noexcept override;
-  // One thread drives the whole world: whoever submits something posts it.
+  // One thread drives the whole world, so everything is posted directly.
   void wake() noexcept override {}
 
-  // Runs what is left on a dead or abandoned node, timers included, without letting time pass. No event is traced.
+  // Runs the remaining jobs and timers of a dead or abandoned node without advancing time. No event is traced.
   void bury() noexcept;
 
  private:
@@ -69,7 +69,7 @@ class SimClock final : public io::Clock {
   World& world_;
 };
 
-// Bytes that follow from the world's seed and the node's number alone, whatever else was drawn meanwhile.
+// Bytes that depend only on the world's seed and the node's number.
 class SimEntropy final : public io::Entropy {
  public:
   SimEntropy(World& world, NodeId node) noexcept : random_(Hash64().add(world.seed()).add(node).value()) {}

@@ -158,13 +158,22 @@ std::unique_ptr<io::Listener> SimNet::listen(const io::Address& address) {
   if (network_.listeners_.contains(SimNetwork::key(bound, end_.host))) {
     throw Error(Code::kSystem, fmt::format("cannot listen on {}: it is in use", bound.text()));
   }
+  if (bound.kind == io::Address::Kind::kTcp) {
+    const io::Address host = io::Address::tcp(bound.name, 0);
+    const std::string key = SimNetwork::key(host, end_.host);
+    network_.hosts_[key] = end_.host;
+    if (key == host.text()) network_.first_addresses_.try_emplace(end_.host, bound.name);
+  }
   return std::make_unique<SimListener>(network_, end_, std::move(bound));
 }
 
 Task<std::unique_ptr<io::Stream>> SimNet::connect(io::Address address, Stop& stop) {
   const std::string key = SimNetwork::key(address, end_.host);
   const auto known = network_.listeners_.find(key);
-  const int host = known == network_.listeners_.end() ? end_.host : known->second->end().host;
+  // A host that refuses answers over the same link as one that accepts.
+  const auto named = network_.hosts_.find(SimNetwork::key(io::Address::tcp(address.name, 0), end_.host));
+  const bool nowhere = address.kind == io::Address::Kind::kLocal || named == network_.hosts_.end();
+  const int host = known != network_.listeners_.end() ? known->second->end().host : nowhere ? end_.host : named->second;
   co_await sleep_for(end_.loop, 2 * network_.latency(end_.host, host), stop);
   if (network_.is_cut(end_.host, host)) {
     co_await sleep_for(end_.loop, network_.model_.give_up, stop);
@@ -177,7 +186,11 @@ Task<std::unique_ptr<io::Stream>> SimNet::connect(io::Address address, Stop& sto
   SimListener& listener = *found->second;
   const bool local = address.kind == io::Address::Kind::kLocal;
   auto connection = std::make_shared<SimConnection>(network_, end_, listener.end());
-  listener.enqueue(std::make_unique<SimStream>(connection, 1, fmt::format("a peer of {}", address.text()), local));
+  const auto mine = network_.first_addresses_.find(end_.host);
+  const std::string seen_as = mine == network_.first_addresses_.end() || local
+                                  ? fmt::format("a peer on host {} of {}", end_.host, address.text())
+                                  : io::Address::tcp(mine->second, SimNetwork::kCallingPort).text();
+  listener.enqueue(std::make_unique<SimStream>(connection, 1, seen_as, local));
   co_return std::make_unique<SimStream>(connection, 0, address.text(), local);
 }
 

@@ -1,7 +1,7 @@
-// SimNetwork: byte streams between simulated processes. SimNet: one process's way to it, a Net like the real one.
+// SimNetwork: byte streams between simulated processes. SimNet: the Net of one process on it.
 //
-// A stream is two directions, each a window of bytes that are under way or not yet read: a writer that is ahead waits. Bytes
-// arrive after the link's latency at its bandwidth. The system of a host, not its processes, carries streams: a frozen
+// A stream has two directions, each with a window of bytes in flight or unread: a writer waits while it is full. Bytes
+// arrive after the link's latency at its bandwidth. A host's kernel, not its processes, carries streams: a frozen
 // process still accepts connections and fills its window; the streams of a process that ends are closed.
 #pragma once
 
@@ -27,7 +27,7 @@ struct StreamModel {
   Duration latency_between_hosts = std::chrono::microseconds(30);
   std::uint64_t bytes_per_second = 1'250'000'000;  // 10 Gb/s
   std::size_t window_bytes = 256 << 10;
-  Duration give_up = std::chrono::seconds(30);  // connecting where nothing answers
+  Duration give_up = std::chrono::seconds(30);  // time limit of connecting if nothing answers
 };
 
 class SimNetwork final : private DeathWatcher {
@@ -35,16 +35,20 @@ class SimNetwork final : private DeathWatcher {
   explicit SimNetwork(World& world, StreamModel model = {});
   ~SimNetwork();
 
-  // Nothing crosses between the two hosts until heal(); what is under way waits.
+  // Delivers nothing between the two hosts until heal(); bytes in flight wait.
   void cut(int host, int other);
   void heal(int host, int other);
-  // The next stream that is made breaks when so many of its bytes, of both directions together, have arrived: both ends read
-  // these and then hear that it was reset, one at once and one up to a millisecond later; what is under way is lost.
+  // The next new stream breaks when `bytes` of its bytes, of both directions together, have arrived: both ends can read
+  // these and then see a reset, one at once and one up to a millisecond later; bytes in flight are lost.
   void break_next(std::uint64_t bytes) noexcept { break_next_ = bytes; }
-  // The same now, for all streams that there are between the two hosts.
+  // The same now, for all streams between the two hosts.
   void break_streams(int host, int other);
   bool break_pending() const noexcept { return break_next_.has_value(); }
-  std::uint64_t broken() const noexcept { return broken_; }  // streams, so far
+  std::uint64_t broken() const noexcept { return broken_; }  // streams broken so far
+  // Flips one bit in flight in the next new stream: in the byte after `bytes` others, of both directions together.
+  void alter_next(std::uint64_t bytes) noexcept { alter_next_ = bytes; }
+  bool alter_pending() const noexcept { return alter_next_.has_value(); }
+  std::uint64_t altered() const noexcept { return altered_; }  // bytes altered so far
 
   struct End {
     SimLoop& loop;
@@ -54,8 +58,8 @@ class SimNetwork final : private DeathWatcher {
   // Two ends of a new stream, as of a pipe or a socketpair.
   std::pair<std::unique_ptr<io::Stream>, std::unique_ptr<io::Stream>> pair(const End& one, const End& other,
                                                                            const std::string& name);
-  // An end of a stream of this network is `to`'s from now on, as a descriptor that a child inherits and its parent closes.
-  // Nothing waits on it. A stream that leads nowhere stays as it is.
+  // Makes `to` the owner of an end of a stream of this network, as for a descriptor that a child inherits and its
+  // parent closes. No wait may be outstanding on it. Has no effect on a null_stream().
   static void hand_over(io::Stream& stream, const End& to) noexcept;
 
  private:
@@ -65,7 +69,7 @@ class SimNetwork final : private DeathWatcher {
   void node_died(NodeId node) noexcept override;
   Duration latency(int host, int other) const noexcept;
   bool is_cut(int host, int other) const noexcept { return cut_.contains(std::minmax(host, other)); }
-  // What a listener is known by: local names and loopback addresses belong to a host.
+  // The key of a listener: local names and loopback addresses belong to a host.
   static std::string key(const io::Address& address, int host);
 
   World& world_;
@@ -73,9 +77,14 @@ class SimNetwork final : private DeathWatcher {
   std::set<std::pair<int, int>> cut_;
   std::optional<std::uint64_t> break_next_;
   std::uint64_t broken_ = 0;
+  std::optional<std::uint64_t> alter_next_;
+  std::uint64_t altered_ = 0;
   std::map<std::string, SimListener*> listeners_;
+  std::map<std::string, int> hosts_;            // of IP addresses at which somebody has listened
+  std::map<int, std::string> first_addresses_;  // of hosts on which somebody has listened: they connect from these
+  static constexpr std::uint16_t kCallingPort = 40'000;  // of whoever connects, as the other end sees it
   std::uint16_t next_port_ = 20'000;
-  std::map<std::uint64_t, SimConnection*> connections_;  // in the order of their making
+  std::map<std::uint64_t, SimConnection*> connections_;  // in order of creation
   std::uint64_t next_connection_ = 0;
 };
 

@@ -2,6 +2,7 @@
 
 #include "base/io/clock_conformance.h"
 #include "base/io/net_conformance.h"
+#include "base/io/nobody_listens.h"
 #include "base/sim/sim_fixture.h"
 
 namespace aiacc::io {
@@ -68,6 +69,29 @@ TEST(SimNet, ACutLinkDelaysAndHarmsNothing) {
   connecting.start();
   ASSERT_TRUE(hosts.world.run_while_not([&] { return connecting.done(); }));
   EXPECT_THROW(connecting.take(), Error);
+}
+
+TEST(SimNet, ARefusalComesOverTheLinkToo) {
+  TwoHosts hosts;
+  const io::Address address = hosts.listener->address();
+  hosts.listener.reset();
+  const auto connect = [&] {
+    Task<std::unique_ptr<io::Stream>> connecting = hosts.here_net.connect(address, hosts.stop);
+    connecting.start();
+    hosts.world.run_while_not([&] { return connecting.done(); });
+    connecting.take();
+  };
+  EXPECT_THROW(connect(), io::NobodyListens);
+  hosts.network.cut(0, 1);
+  try {
+    connect();
+    ADD_FAILURE() << "there is nobody";
+  } catch (const io::NobodyListens& error) {
+    ADD_FAILURE() << error.message();
+  } catch (const Error&) {
+  }
+  hosts.network.heal(0, 1);
+  EXPECT_THROW(connect(), io::NobodyListens);
 }
 
 TEST(SimNet, AStreamThatBreaksGivesWhatCameBefore) {

@@ -34,7 +34,7 @@ World::World(std::uint64_t seed) : seed_(seed), random_(seed) { recent_.reserve(
 
 World::~World() {
   scripts_.clear();
-  // Whoever owns an event may outlive the world; its event must not look for us.
+  // The owner of an event may outlive the world, so the event must not refer to it.
   for (Entry& entry : heap_) entry.event->world_ = nullptr;
   for (Node& node : nodes_) {
     for (Event* event : node.held) event->world_ = nullptr;
@@ -171,7 +171,7 @@ void World::trace(const Event& event) noexcept {
   }
 }
 
-// --- a heap whose elements know their places, so that an event can leave from anywhere ---------------------------
+// --- a heap whose elements know their indices, so that any event can be removed -----------------------------------
 
 bool World::before(const Entry& left, const Entry& right) noexcept {
   if (left.when != right.when) return left.when < right.when;

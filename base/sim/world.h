@@ -4,9 +4,9 @@
 // Deterministic by construction: time is integer nanoseconds, order at one instant is drawn from the seed, nothing is
 // ordered or hashed by address. So one seed replays one history in every build; another seed tries another order.
 //
-// A node is one simulated process: it has one SimLoop (base/sim/sim_loop.h), and whatever happens on it is an Event with
-// its number. A killed node's events never happen again; a frozen node's are kept until it thaws. Events of kNobody belong
-// to the world itself: wires, fault scripts.
+// A node is one simulated process: it has one SimLoop (base/sim/sim_loop.h), and everything that happens on it is an
+// Event with its number. Events of a killed node never happen; those of a frozen node are kept until it thaws. Events
+// of kNobody belong to the world itself: links, fault scripts.
 #pragma once
 
 #include <cstddef>
@@ -30,7 +30,7 @@ namespace aiacc::sim {
 using NodeId = std::uint32_t;
 inline constexpr NodeId kNobody = ~NodeId{0};
 
-// What an event is, for the trace.
+// The kind of an event, for the trace.
 enum class EventKind : std::uint8_t {
   kScript = 1,     // a fault or another action of the test
   kTurn = 2,       // a node runs one job
@@ -40,12 +40,12 @@ enum class EventKind : std::uint8_t {
   kLoss = 6,       // a node learns that a peer is gone
   kStream = 7,     // bytes of a stream move
   kProcess = 8,    // a process begins or its end is noticed
-  kFlag = 9,       // a store becomes visible to who waits for it
+  kFlag = 9,       // a store becomes visible to a waiting node
 };
 
 class World;
 
-// Something that happens at a virtual instant, once. Lives in its owner and takes itself out of the queue when destroyed.
+// Something that happens once, at a virtual instant. It is a member of its owner and leaves the queue when destroyed.
 class Event {
  public:
   explicit Event(EventKind kind) noexcept : kind_(kind) {}
@@ -61,21 +61,22 @@ class Event {
 
  private:
   friend class World;
-  static constexpr std::size_t kHeld = ~std::size_t{0};  // its node is frozen: not in the queue but in the node's list
+  // Its node is frozen: it is in the node's list, not in the queue.
+  static constexpr std::size_t kHeld = ~std::size_t{0};
 
   virtual void happen() noexcept = 0;
 
   World* world_ = nullptr;
   Instant when_{};
-  std::uint64_t tie_ = 0;       // drawn from the seed: decides between events of one instant
-  std::uint64_t sequence_ = 0;  // order of scheduling: part of the trace, and decides between equal ties
-  std::size_t place_ = 0;       // in the heap, or kHeld
+  std::uint64_t tie_ = 0;       // random: orders events of one instant
+  std::uint64_t sequence_ = 0;  // order of scheduling: part of the trace, and orders events with equal ties
+  std::size_t place_ = 0;       // index in the heap, or kHeld
   NodeId node_ = kNobody;
   EventKind kind_;
 };
 
-// Told of every node that dies, at that instant and in order of registration; must not do a survivor's work itself but
-// schedule it.
+// Notified of the death of every node, at that instant and in order of registration; it must not do a survivor's work
+// directly but schedule it.
 class DeathWatcher : public ListNode<DeathWatcher> {
  public:
   virtual void node_died(NodeId node) noexcept = 0;
@@ -96,14 +97,14 @@ class World {
   Random& random() noexcept { return random_; }
 
   // --- nodes and faults ----------------------------------------------------------------------------------------------
-  NodeId add_node(std::string name);  // numbers are never used again
+  NodeId add_node(std::string name);  // numbers are never reused
   const std::string& name(NodeId node) const noexcept { return nodes_[node].name; }
   bool dead(NodeId node) const noexcept { return node != kNobody && nodes_[node].state == State::kDead; }
   bool frozen(NodeId node) const noexcept { return node != kNobody && nodes_[node].state == State::kFrozen; }
 
   void kill(NodeId node) noexcept;
   void freeze(NodeId node) noexcept;
-  void thaw(NodeId node) noexcept;  // what was held happens now, in an order drawn from the seed
+  void thaw(NodeId node) noexcept;  // kept events happen now, in a random order
   void watch_deaths(DeathWatcher& watcher) noexcept { death_watchers_.push_back(watcher); }
 
   // Calls `action` at an instant, or just before the event with this number happens (the first event has number 0).
@@ -116,14 +117,15 @@ class World {
 
   // The next event; false if there is none.
   bool step() { return step_until(kNever); }
-  // Until nothing is left to happen. Throws kInternal after `limit` events: something goes round without time passing.
+  // Runs until no event is left. Throws kInternal after `limit` events, because then events follow each other
+  // endlessly.
   void run(std::uint64_t limit = ~std::uint64_t{0});
-  // Events up to and including `until`; then it is `until`.
+  // Runs events up to and including `until`; afterwards the time is `until`.
   void run_until(Instant until);
-  // Until `done()` or nothing is left; says whether it is done.
+  // Runs until `done()` or no event is left; returns whether it is done.
   bool run_while_not(const std::function<bool()>& done);
 
-  // Over time, node, kind and sequence number of every event so far.
+  // The hash of time, node, kind and sequence number of every event so far.
   std::uint64_t trace_hash() const noexcept { return trace_.value(); }
   std::uint64_t events() const noexcept { return events_; }
   // The last events as text, for a failing test: "12.000345 s  rank 7  arrival #4711".
@@ -137,7 +139,7 @@ class World {
     State state = State::kAlive;
     std::vector<Event*> held;
   };
-  struct Entry {  // key beside the pointer: comparisons stay in the heap's own memory
+  struct Entry {  // the key is beside the pointer, so comparisons stay in the heap's memory
     Instant when;
     std::uint64_t tie;
     Event* event;
@@ -154,7 +156,8 @@ class World {
     EventKind kind;
   };
   static constexpr std::size_t kRecent = 32;
-  static constexpr std::size_t kChildren = 4;  // of a heap's node: every move touches an event, fewer levels move less
+  // Of a heap's node: each move touches an event, and fewer levels need fewer moves.
+  static constexpr std::size_t kChildren = 4;
 
   bool step_until(Instant until);
   static bool before(const Entry& left, const Entry& right) noexcept;
@@ -167,7 +170,7 @@ class World {
 
   std::uint64_t seed_;
   Random random_;
-  FramePool frames_;  // of all coroutines that start inside events
+  FramePool frames_;  // for all coroutines that start inside events
   Instant now_{};
   std::uint64_t next_sequence_ = 0;
   std::uint64_t events_ = 0;

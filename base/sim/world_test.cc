@@ -17,7 +17,7 @@ using std::chrono::seconds;
 
 Instant at_ms(int ms) { return Instant(milliseconds(ms)); }
 
-// A node whose one coroutine writes down when it ran.
+// A node whose coroutine records when it ran.
 struct Ticker final : Root::Owner {
   Ticker(World& world, std::string name, std::vector<std::string>& log, int ticks = 3)
       : loop(world, name), log_(log), root(loop, body(this, std::move(name), ticks), *this) {}
@@ -89,7 +89,7 @@ TEST(World, AFrozenNodeGoesOnWhereItWasWhenItThaws) {
   EXPECT_EQ(log, (std::vector<std::string>{"f0"}));
   world.run();
   EXPECT_EQ(log, (std::vector<std::string>{"f0", "f1", "f2"}));
-  EXPECT_EQ(world.now(), at_ms(1010));  // the second sleep was over at once, the third began at the thaw
+  EXPECT_EQ(world.now(), at_ms(1010));  // the second sleep ended at once, the third began at the thaw
 }
 
 TEST(World, AFaultCanBeBoundToTheNumberOfAnEvent) {

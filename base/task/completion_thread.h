@@ -1,5 +1,6 @@
-// CompletionThread: where foreign code is told that something has ended. Progress never runs foreign code: it may hold a lock
-// (an interpreter's, a framework's) that whoever drives the lane waits for. The thread exists once it was asked for.
+// CompletionThread: runs user callbacks for completed operations. The progress engine never runs user code, because
+// that may hold a lock (an interpreter's, a framework's) that the thread driving the lane waits for. The thread is
+// created on demand.
 #pragma once
 
 #include <condition_variable>
@@ -24,22 +25,22 @@ class CompletionThread {
   };
 
   explicit CompletionThread(std::string name) : name_(std::move(name)) {}
-  ~CompletionThread();  // runs what is left
+  ~CompletionThread();  // runs the remaining items
   CompletionThread(const CompletionThread&) = delete;
   CompletionThread& operator=(const CompletionThread&) = delete;
 
-  // Any thread. Throws kSystem if the thread cannot be made; before the first post().
+  // Any thread, before the first post(). Throws kSystem if the thread cannot be created.
   void prepare();
   // Any thread; items run in the order of the posts.
   void post(std::unique_ptr<Item> item) noexcept;
-  // Returns when every item has run; false if there was none to wait for. Not from the thread itself.
+  // Waits until every item has run; false if there was none. Must not be called on the thread itself.
   bool drain() noexcept;
 
  private:
   void serve() noexcept;
 
   std::string name_;
-  std::mutex mutex_;  // guards what follows
+  std::mutex mutex_;  // guards all members below
   std::condition_variable wake_;
   std::condition_variable idle_;
   std::unique_ptr<Item> first_;

@@ -9,7 +9,7 @@ namespace aiacc {
 
 DriverThread::DriverThread(const std::string& name, std::function<void()> body)
     : name_(name.substr(0, 15)), body_(std::move(body)) {
-  // Blocked before the thread exists: a signal of the process must find no moment in which this thread would take it.
+  // Blocked before the thread is created: otherwise it could receive a signal of the process before it blocks them.
   sigset_t all;
   sigset_t before;
   sigfillset(&all);

@@ -1,5 +1,5 @@
-// The only thread this library makes: named, with every signal blocked, joined by its owner. What runs in it drives a lane
-// or runs callbacks; nothing else needs one.
+// The only kind of thread that this library creates: named, with all signals blocked, joined by its owner. It drives a
+// lane or runs callbacks.
 #pragma once
 
 #include <pthread.h>
@@ -13,7 +13,7 @@ class DriverThread {
  public:
   // Throws kSystem if the system refuses another thread. `name` is cut to 15 bytes. `body` must not throw.
   DriverThread(const std::string& name, std::function<void()> body);
-  // Joins.
+  // Joins the thread.
   ~DriverThread();
   DriverThread(const DriverThread&) = delete;
   DriverThread& operator=(const DriverThread&) = delete;

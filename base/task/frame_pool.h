@@ -1,6 +1,6 @@
-// Free lists for coroutine frames, one pool a lane. A lane is driven by one thread at a time, so nothing here is atomic.
-// A frame remembers the pool it came from and returns there; a frame made while no pool is installed comes from malloc.
-// Under the address sanitizer every frame comes from malloc, so that a use after free is seen.
+// Free lists for coroutine frames, one pool per lane. A lane is driven by one thread at a time, so nothing here is
+// atomic. A frame is returned to the pool that it came from; a frame allocated while no pool is installed comes from
+// malloc. Under the address sanitizer every frame comes from malloc, so that a use after free is detected.
 #pragma once
 
 #include <array>
@@ -34,7 +34,7 @@ class FramePool {
   static constexpr std::size_t kGranuleBytes = 128;
   static constexpr std::size_t kClasses = 32;  // frames up to 4 KiB; larger ones are rare and come from malloc
 
-  struct Header {  // in front of each frame; keeps the frame's 16-byte alignment
+  struct Header {  // precedes each frame; keeps its 16-byte alignment
     FramePool* pool;
     std::size_t size_class;
   };

@@ -1,4 +1,4 @@
-// Lane: who drives, and that no wake-up is lost. Run with the thread sanitizer too.
+// Which thread drives a lane, and that no wake-up is lost. Also run with the thread sanitizer.
 #include "base/task/lane.h"
 
 #include <gtest/gtest.h>
@@ -6,6 +6,7 @@
 #include <atomic>
 #include <chrono>
 #include <condition_variable>
+#include <deque>
 #include <mutex>
 #include <thread>
 #include <vector>
@@ -19,7 +20,7 @@ namespace {
 
 using namespace std::chrono_literals;
 
-// A loop that really blocks and is really woken, without a descriptor.
+// A loop that blocks on a condition variable in place of a descriptor.
 class BlockingLoop final : public Loop, public Drive {
  public:
   Instant now() noexcept override {
@@ -48,7 +49,39 @@ class BlockingLoop final : public Loop, public Drive {
     }
     woken_ = false;
   }
+  bool look() override {
+    driver_ = std::this_thread::get_id();
+    ++looks_;
+    Timer* timer = timers_.pop_due(now());
+    if (timer != nullptr) timer->expired();
+    Job* job = jobs_.pop_front();
+    if (job != nullptr) job->run();
+    std::lock_guard lock(mutex_);
+    return std::exchange(woken_, false) || timer != nullptr || job != nullptr;
+  }
+  bool listen(Instant* due) override {
+    *due = timers_.next();
+    ++listens_;
+    return jobs_.empty();
+  }
+  void listened() noexcept override { --listens_; }
+  void await_event(Instant due) noexcept override {
+    std::unique_lock lock(mutex_);
+    const auto over = [&] { return woken_ || interrupted_; };
+    if (due == kNever) {
+      wake_.wait(lock, over);
+    } else {
+      wake_.wait_for(lock, due - now(), over);
+    }
+    interrupted_ = false;
+  }
+  void interrupt() noexcept override {
+    std::lock_guard lock(mutex_);
+    interrupted_ = true;
+    wake_.notify_one();
+  }
   std::thread::id driver() const { return driver_; }
+  int looks() const { return looks_; }
   int turns() const { return turns_; }
 
  private:
@@ -59,12 +92,15 @@ class BlockingLoop final : public Loop, public Drive {
   TimerQueue timers_;
   std::thread::id driver_;
   int turns_ = 0;
+  int looks_ = 0;
+  int listens_ = 0;
+  bool interrupted_ = false;
   std::mutex mutex_;
   std::condition_variable wake_;
   bool woken_ = false;
 };
 
-// Sleeps on the loop for `nap`, then counts (not atomically: only one thread drives at a time).
+// Sleeps on the loop for `nap`, then increments a counter (not atomic: only one thread drives at a time).
 class Nap final : public Work, private Root::Owner {
  public:
   Nap(Lane& lane, Duration nap, long& count) : lane_(lane), nap_(nap), count_(count) {}
@@ -117,8 +153,105 @@ TEST(Lane, AsynchronousWorkEndsThoughNobodyCalls) {
     ASSERT_LT(std::chrono::steady_clock::now(), limit);
     std::this_thread::sleep_for(1ms);
   }
-  EXPECT_NE(nap.begun_by, std::this_thread::get_id());
+  EXPECT_EQ(nap.begun_by, std::this_thread::get_id()) << "it begins where it is started";
+  EXPECT_NE(loop.driver(), std::this_thread::get_id());
   EXPECT_EQ(count, 1);
+  EXPECT_GE(lane.helped(), 1u);
+}
+
+class AtOnce final : public Work {
+  void begin() noexcept override { finish(); }
+};
+
+// Calls that end as they begin take the lane and never run the loop: what was started before is the helper's all the same.
+TEST(Lane, CallsThatEndAtOnceDoNotKeepTheHelperAway) {
+  BlockingLoop loop;
+  Lane lane(loop, &loop, "t");
+  long count = 0;
+  Nap nap(lane, 2ms, count);
+  lane.start(nap);
+  const auto limit = std::chrono::steady_clock::now() + 60s;
+  while (!nap.done()) {
+    AtOnce work;
+    lane.run(work);
+    ASSERT_LT(std::chrono::steady_clock::now(), limit);
+  }
+  EXPECT_GE(lane.helped(), 1u);
+}
+
+// A caller that waits for what it starts needs no helper: the helper looks on from time to time, and nobody wakes it.
+TEST(Lane, NoStartWakesTheHelperForWhatTheCallerFinishes) {
+  BlockingLoop loop;
+  Lane lane(loop, &loop, "t");
+  long count = 0;
+  constexpr std::uint64_t kRounds = 2000;
+  for (std::uint64_t i = 0; i < kRounds; ++i) {
+    Nap nap(lane, 1us, count);
+    lane.start(nap);
+    lane.wait(nap);
+  }
+  EXPECT_EQ(count, long{kRounds});
+  EXPECT_LE(lane.helper_calls(), kRounds / 100) << "it sleeps only after some 60 ms without work";
+  EXPECT_LE(lane.helped(), kRounds / 10) << "it takes the lane only after nobody has driven for 500 us";
+}
+
+TEST(Lane, ATestDrivesWhatItAsksFor) {
+  BlockingLoop loop;
+  Lane lane(loop, &loop, "t");
+  long count = 0;
+  for (int i = 0; i < 200; ++i) {
+    Nap nap(lane, 10us, count);
+    lane.start(nap);
+    while (!lane.test(nap)) {
+    }
+  }
+  EXPECT_EQ(count, 200);
+  EXPECT_LE(lane.helper_calls(), 2u);
+  EXPECT_GE(loop.looks(), 200);
+}
+
+// The helper listens without the token: a caller takes the lane at once, and what it leaves behind is the helper's again.
+TEST(Lane, TheHelperGoesOnWithWhatACallerLeavesBehind) {
+  BlockingLoop loop;
+  Lane lane(loop, &loop, "t");
+  long count = 0;
+  Nap background(lane, 60ms, count);
+  lane.start(background);
+  const auto limit = std::chrono::steady_clock::now() + 60s;
+  const auto before = [&] { return std::chrono::steady_clock::now() < limit; };
+  while (lane.helped() == 0 && before()) std::this_thread::sleep_for(1ms);
+  Nap call(lane, 0us, count);
+  lane.run(call);
+  EXPECT_EQ(call.begun_by, std::this_thread::get_id());
+  while (!background.done() && before()) std::this_thread::sleep_for(1ms);
+  EXPECT_EQ(count, 2);
+}
+
+// A thread that sleeps in a wait for many is woken by the end of one of them without a search.
+TEST(Lane, TheEndOfOneOfManyThatAThreadSleepsOnIsNotSearchedFor) {
+  BlockingLoop loop;
+  Lane lane(loop, &loop, "t");
+  long count = 0;
+  std::atomic<bool> driving{false};
+  std::thread driver([&] {
+    Nap nap(lane, 300ms, count);
+    Lane::Hold hold(lane);
+    driving = true;
+    hold.run(nap);
+  });
+  while (!driving) std::this_thread::yield();
+  std::deque<Nap> naps;
+  std::vector<Work*> works;
+  for (int i = 0; i < 1000; ++i) {
+    naps.emplace_back(lane, i == 777 ? Duration(20ms) : Duration(200ms), count);
+    works.push_back(&naps.back());
+    lane.start(naps.back());
+  }
+  EXPECT_TRUE(lane.wait_any(works));
+  EXPECT_TRUE(lane.wait_all(works));
+  driver.join();
+  EXPECT_EQ(count, 1001);
+  EXPECT_LE(lane.searched(), 1000u) << "once at most, where the thread was only just going to sleep";
 }
 
 TEST(Lane, TheHelperHandsTheLaneToCallersAndTakesItBack) {
@@ -138,7 +271,7 @@ TEST(Lane, TheHelperHandsTheLaneToCallersAndTakesItBack) {
   EXPECT_EQ(count, 201);
 }
 
-// What is started while the helper waits to get the lane back is begun when it has it.
+// Work that is started while the helper waits for the lane begins when the helper has it back.
 TEST(Lane, TheHelperBeginsWhatCameWhileACallerHadTheLane) {
   BlockingLoop loop;
   Lane lane(loop, &loop, "test");

@@ -1,8 +1,9 @@
-// Loop: where coroutines are resumed and time passes. One thread at a time drives a loop; everything here except wake()
-// is for that thread. Real loops wait for descriptors and shared flags (base/io/real_loop.h); simulated ones take the
-// next event in virtual time (base/sim). Code above base never asks which.
+// Loop: resumes coroutines and provides time. One thread at a time drives a loop; everything here except wake() and
+// post_from_any_thread() is for that thread. Real loops wait for descriptors and shared flags (base/io/real_loop.h);
+// simulated ones take the next event in virtual time (base/sim). Code above base does not know which.
 #pragma once
 
+#include <atomic>
 #include <coroutine>
 #include <cstdint>
 #include <string>
@@ -14,13 +15,27 @@
 
 namespace aiacc {
 
-// Something to run soon. Lives in its owner (usually an awaiter in a coroutine frame); unlinks itself when destroyed.
+// Something to run soon. It is a member of its owner (usually an awaiter in a coroutine frame); unlinks itself when
+// destroyed.
 class Job : public ListNode<Job> {
  public:
   virtual void run() noexcept = 0;
 
  protected:
   ~Job() = default;
+};
+
+// A completion that another thread posts and the driver of a loop runs. Its owner keeps it until it has run.
+class RemoteJob {
+ public:
+  virtual void on_driver() noexcept = 0;
+
+ protected:
+  ~RemoteJob() = default;
+
+ private:
+  friend class Loop;
+  RemoteJob* next_ = nullptr;
 };
 
 class Loop;
@@ -43,7 +58,7 @@ class Timer {
   friend class Loop;
   friend class TimerQueue;
   Loop* loop_ = nullptr;
-  std::uint64_t key_ = 0;  // its place in a TimerQueue
+  std::uint64_t key_ = 0;  // its key in a TimerQueue
   Instant when_{};
 };
 
@@ -55,11 +70,12 @@ class Loop {
   virtual ~Loop() = default;
 
   virtual Instant now() noexcept = 0;
-  // Some milliseconds ago at most, and never later than now(), for a fifth of its cost. For records, not for decisions.
+  // A time at most some milliseconds before now() and never after it, for a fifth of its cost. For records, not for
+  // decisions.
   virtual Instant about_now() noexcept { return now(); }
 
-  // Runs `job` once, later in this turn or in the next, never from inside post(). Order of posts is kept by a real loop;
-  // a simulated one may permute jobs that are due at the same instant, by its seed.
+  // Runs `job` once, later in this turn or in the next, never from inside post(). A real loop keeps the order of posts;
+  // in a simulated one, the seed may permute jobs that are due at the same instant.
   virtual void post(Job& job) noexcept = 0;
 
   void arm(Timer& timer, Instant when) {
@@ -69,14 +85,47 @@ class Loop {
     do_arm(timer);
   }
 
-  // Any thread: makes the driver look at its submissions even if it is blocked.
+  // Any thread: makes the driver check its submissions even if it is blocked.
   virtual void wake() noexcept = 0;
 
+  // Any thread: the driver runs `job` soon, in the order of the posts of one thread, and is woken if it is blocked. The
+  // loop must outlive the call. Not for simulated loops, where one thread does everything.
+  void post_from_any_thread(RemoteJob& job) noexcept {
+    RemoteJob* newest = remote_.load(std::memory_order_relaxed);
+    do {
+      job.next_ = newest;
+      // Release: pairs with the acquire in run_remote_jobs().
+    } while (!remote_.compare_exchange_weak(newest, &job, std::memory_order_release, std::memory_order_relaxed));
+    wake();
+  }
+
  protected:
+  // The driver calls it after each wake-up. Returns whether there was any.
+  bool run_remote_jobs() noexcept {
+    RemoteJob* newest = remote_.exchange(nullptr, std::memory_order_acquire);
+    RemoteJob* oldest = nullptr;
+    while (newest != nullptr) {
+      RemoteJob* const next = newest->next_;
+      newest->next_ = oldest;
+      oldest = newest;
+      newest = next;
+    }
+    const bool any = oldest != nullptr;
+    while (oldest != nullptr) {
+      RemoteJob* const next = oldest->next_;  // read first: the owner may destroy the job once it has run
+      oldest->on_driver();
+      oldest = next;
+    }
+    return any;
+  }
+
   friend class Timer;
   virtual void do_arm(Timer& timer) = 0;
   virtual void do_disarm(Timer& timer) noexcept = 0;
   static Instant when(const Timer& timer) noexcept { return timer.when_; }
+
+ private:
+  std::atomic<RemoteJob*> remote_{nullptr};  // newest first
 };
 
 inline void Timer::disarm() noexcept {
@@ -86,12 +135,12 @@ inline void Timer::disarm() noexcept {
 }
 
 // Base of the leaf awaiters: suspends a coroutine until complete() or fail() is called, or until `stop` is requested.
-// Whoever completes it may be deep inside other code, so the coroutine is posted, not resumed in place.
+// The completing code may be deep inside another call, so the coroutine is posted, not resumed in place.
 //
 //   struct ReadAwait : Leaf { ... void begin() override; };   // begin() starts the wait; end() undoes it on a stop
 //
-// A Leaf lives in the frame of the coroutine that awaits it, and is awaited at once, once; unless start() of its class has
-// begun it before.
+// A Leaf is in the frame of the coroutine that awaits it. It is awaited once, immediately after its creation unless
+// start() of its class began it earlier.
 class Leaf : private Job, private Stop::Waiter {
  public:
   Leaf(Loop& loop, Stop& stop) noexcept : loop_(&loop), stop_(&stop) {}
@@ -107,12 +156,12 @@ class Leaf : private Job, private Stop::Waiter {
     stop_->add(*this);
     begin();
   }
-  // A derived class with a result hides this, calls it first, and returns its result.
+  // A derived class with a result hides this function: it calls this one first, then returns its result.
   void await_resume() const {
     if (error_) std::rethrow_exception(error_);
   }
 
-  // Called by what the leaf waits for; once, on the loop's thread, from begin() at the earliest.
+  // Called once by the awaited object, on the loop's thread, from begin() at the earliest.
   void complete() noexcept { finish(nullptr); }
   void fail(std::exception_ptr error) noexcept { finish(std::move(error)); }
 
@@ -120,8 +169,8 @@ class Leaf : private Job, private Stop::Waiter {
 
  protected:
   ~Leaf() = default;
-  // Begins the wait before anybody awaits it; resume_at() names who does. False if there is nothing to wait for. Throws like
-  // try_now().
+  // Begins the wait before a coroutine awaits it; resume_at() names that coroutine. False if there is nothing to wait
+  // for. Throws like try_now().
   bool begin_unawaited() {
     if (await_ready()) return false;
     stop_->add(*this);
@@ -131,12 +180,13 @@ class Leaf : private Job, private Stop::Waiter {
   void resume_at(std::coroutine_handle<> self) noexcept { self_ = self; }
   // True if there is nothing to wait for; then begin() is not called. May throw.
   virtual bool try_now() { return false; }
-  // Registers with what is waited for. May call complete() or fail(). Must not throw.
+  // Registers with the awaited object. May call complete() or fail(). Must not throw.
   virtual void begin() noexcept = 0;
   // A stop ended the wait: deregister. complete() and fail() must not be called any more.
   virtual void cancel() noexcept = 0;
-  // For a wait that lends memory: somebody may still be reading or writing it when the stop comes. Such a leaf takes it
-  // back, returns false, and calls fail(reason) when nobody touches it any more; until then the coroutine stays suspended.
+  // For a wait that lends memory, which may still be read or written when the stop is requested. Such a leaf revokes
+  // the memory, returns false, and calls fail(reason) when nothing accesses it any more; until then the coroutine stays
+  // suspended.
   virtual bool let_go(const std::exception_ptr& /*reason*/) noexcept {
     cancel();
     return true;
@@ -185,6 +235,28 @@ inline SleepAwait sleep_for(Loop& loop, Duration span, Stop& stop) {
   return SleepAwait(loop, after(loop.now(), span), stop);
 }
 
+// co_await yield_turn(loop, stop): resumes in a later turn, after the timers that are due. For a coroutine whose awaits
+// may all complete without suspending, such as accepting from a full queue; sleep_for() with zero does not suspend.
+class YieldAwait final : public Leaf {
+ public:
+  YieldAwait(Loop& loop, Stop& stop) noexcept : Leaf(loop, stop) {}
+
+ private:
+  struct Alarm final : Timer {
+    YieldAwait* owner = nullptr;
+    void expired() noexcept override { owner->complete(); }
+  };
+  void begin() noexcept override {
+    alarm_.owner = this;
+    loop().arm(alarm_, loop().now());
+  }
+  void cancel() noexcept override { alarm_.disarm(); }
+
+  Alarm alarm_;
+};
+
+inline YieldAwait yield_turn(Loop& loop, Stop& stop) { return YieldAwait(loop, stop); }
+
 // Requests `stop` with kTimeout and `sentence` when `when` passes while the object lives.
 class Deadline final : private Timer {
  public:
@@ -199,7 +271,7 @@ class Deadline final : private Timer {
 };
 
 // A one-shot or repeating signal between coroutines of one loop. set() releases all present and later waiters until
-// reset(). An Event outlives its waiters.
+// reset(). An Event must outlive its waiters.
 class Event {
  public:
   explicit Event(Loop& loop) noexcept : loop_(loop) {}

@@ -3,7 +3,7 @@
 namespace aiacc {
 
 Scope::~Scope() {
-  if (running_ != 0) std::terminate();  // a child would outlive what it refers to
+  if (running_ != 0) std::terminate();  // a running child would use destroyed objects
 }
 
 Task<void> Scope::watch(Scope* self, Task<void> body) {

@@ -1,6 +1,6 @@
-// Scope: children that run side by side and are always joined. The first child to fail stops the others (through the
-// scope's Stop) and join() rethrows its error; the rest of the failures are consequences and are dropped.
-// start(): a root that nobody awaits; its owner is told once when it ends.
+// Scope: children that run concurrently and are always joined. The first child to fail stops the others (through the
+// scope's Stop), and join() rethrows its error; later failures are consequences and are dropped.
+// Root: a coroutine that nobody awaits; its owner is notified once when it ends.
 #pragma once
 
 #include <coroutine>
@@ -12,18 +12,18 @@ namespace aiacc {
 
 class Scope {
  public:
-  // Children give up when `parent` is requested. The scope lives in the frame of the coroutine that joins it.
+  // Children are stopped when `parent` is requested. The scope is in the frame of the coroutine that joins it.
   Scope(Loop& loop, Stop& parent) : stop_(parent), idle_(loop) {}
   Scope(const Scope&) = delete;
   Scope& operator=(const Scope&) = delete;
-  ~Scope();  // every child has ended: join() was awaited, or nothing was spawned
+  ~Scope();  // requires that every child has ended: join() was awaited, or nothing was spawned
 
   Stop& stop() noexcept { return stop_; }
 
   // Starts the child now, inline, until it first suspends.
   void spawn(Task<void> child);
 
-  // Waits until no child runs, whatever happens, then rethrows the first error.
+  // Waits until no child runs, also after a stop, then rethrows the first error.
   Task<void> join();
 
  private:
@@ -36,8 +36,8 @@ class Scope {
   std::exception_ptr first_error_;
 };
 
-// A coroutine without an awaiter. Its owner is told once, with its frame at rest (so the owner may destroy the Root): from
-// inside start() if the body never suspended, from the loop otherwise. Not destroyed while the body runs.
+// A coroutine without an awaiter. Its owner is notified once, after the body has ended (so it may destroy the Root):
+// from inside start() if the body never suspended, otherwise from the loop. Must not be destroyed while the body runs.
 class Root final : private Job {
  public:
   class Owner {

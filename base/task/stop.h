@@ -1,6 +1,6 @@
-// Stop: the one reason why the waits of an operation give up. A deadline, a peer's death, an abort of the group and a
-// failed sibling all request the operation's Stop; every leaf wait of that operation is registered with it and throws the
-// reason. Single-threaded: it belongs to the loop of its operation.
+// Stop: the only mechanism that ends an operation's waits early. A deadline, the death of a peer, an abort of the group
+// and a failed sibling all request the operation's Stop; every leaf wait of that operation is registered with it and
+// throws the reason. Single-threaded: it belongs to the loop of its operation.
 #pragma once
 
 #include <exception>
@@ -11,8 +11,8 @@ namespace aiacc {
 
 class Stop {
  public:
-  // One wait that must end when the stop is requested. stop() is called once, after the waiter was unlinked; it must not
-  // resume a coroutine itself but post it to its loop (base/task/loop.h).
+  // A wait that must end when the stop is requested. stop() is called once, after the waiter was unlinked; it must not
+  // resume a coroutine but post it to its loop (base/task/loop.h).
   class Waiter : public ListNode<Waiter> {
    public:
     virtual void on_stop(const std::exception_ptr& reason) noexcept = 0;
@@ -22,7 +22,7 @@ class Stop {
   };
 
   Stop() = default;
-  // A child stops when its parent does; not the other way round. The parent outlives the child.
+  // A child stops when its parent does, but not the reverse. The parent outlives the child.
   explicit Stop(Stop& parent) { link_.attach(*this, parent); }
   Stop(const Stop&) = delete;
   Stop& operator=(const Stop&) = delete;
@@ -40,7 +40,7 @@ class Stop {
     while (Waiter* waiter = waiters_.pop_front()) waiter->on_stop(reason_);
   }
 
-  // Registers a wait; the caller has seen that requested() is false.
+  // Registers a wait; the caller has checked that requested() is false.
   void add(Waiter& waiter) noexcept { waiters_.push_back(waiter); }
 
  private:

@@ -3,8 +3,8 @@
 namespace aiacc {
 namespace {
 
-// Where the running resume() of this thread looks for what comes next. One level of resume() is one slot; a nested one
-// (a root started from inside a coroutine) has its own.
+// The coroutine that the running resume() of this thread continues with. Each resume() has a slot of its own, also a
+// nested one (a root started from inside a coroutine).
 thread_local std::coroutine_handle<>* next_slot = nullptr;
 
 struct SlotGuard {
@@ -24,7 +24,7 @@ void resume(std::coroutine_handle<> coroutine) {
 namespace task_detail {
 
 void continue_with(std::coroutine_handle<> continuation) noexcept {
-  if (next_slot == nullptr || *next_slot) std::terminate();  // resumed behind resume()'s back
+  if (next_slot == nullptr || *next_slot) std::terminate();  // the coroutine was resumed without resume()
   *next_slot = continuation;
 }
 

@@ -4,7 +4,7 @@
 // suspended resumes its parent through the trampoline (resume() below): the finishing coroutine names the next one and
 // returns, so a chain of any length completes in constant stack, at -O0 and under sanitizers too.
 //
-// Rules (they come from g++ 12 as much as from us):
+// Rules, some of them because of g++ 12:
 // - name temporaries that have destructors before a `co_await` expression;
 // - a coroutine's reference parameters must outlive it: the caller awaits in the same full scope or moves values in;
 // - lambdas that are coroutines capture nothing; pass what they need as parameters.
@@ -21,8 +21,8 @@
 
 namespace aiacc {
 
-// Resumes `coroutine` and then whatever continuations its completion names, until there is none.
-// Everything outside this folder resumes a coroutine through this call and no other.
+// Resumes `coroutine` and then the continuations that completions name, until there is none.
+// Code outside this folder must resume coroutines through this call only.
 void resume(std::coroutine_handle<> coroutine);
 
 namespace task_detail {
@@ -106,7 +106,7 @@ class [[nodiscard]] Task {
     return Awaiter{handle_};
   }
 
-  // For roots (base/task/start.h) and combinators: start, and look without awaiting.
+  // For roots (base/task/scope.h) and combinators: start, and inspect without awaiting.
   void start() { resume(handle_); }
   bool done() const noexcept { return handle_.done(); }
   void on_done(std::coroutine_handle<> continuation) noexcept { handle_.promise().continuation = continuation; }

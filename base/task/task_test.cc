@@ -105,7 +105,7 @@ TEST(Deadline, StopsTheWaitsWithItsSentence) {
   EXPECT_EQ(loop.now().time_since_epoch(), std::chrono::seconds(2));
 }
 
-// Lends a buffer: after a stop it takes `returns_after` until its borrower has let go.
+// Lends a buffer; after a stop the borrower needs `returns_after` to release it.
 class Lend final : public Leaf {
  public:
   Lend(Loop& loop, Stop& stop, Duration returns_after) : Leaf(loop, stop), returns_after_(returns_after) {}

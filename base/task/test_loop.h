@@ -1,4 +1,4 @@
-// The smallest loop: virtual time that jumps to the next timer. For unit tests of what needs a loop and nothing else.
+// A minimal loop whose virtual time jumps to the next timer. For unit tests of code that needs only a loop.
 #pragma once
 
 #include "base/task/loop.h"
@@ -12,7 +12,7 @@ class TestLoop final : public Loop {
   void post(Job& job) noexcept override { jobs_.push_back(job); }
   void wake() noexcept override {}
 
-  // Runs `task` to its end and returns its result; fails with kInternal if nothing is left that could finish it.
+  // Runs `task` to its end and returns its result; throws kInternal if neither a job nor a timer is left to finish it.
   template <class T>
   T run(Task<T> task) {
     task.start();

@@ -1,4 +1,4 @@
-// Timers in order of time, then of arming: what every loop keeps. Arming and disarming cost O(log n).
+// The timers of a loop in order of time, then of arming. Arming and disarming cost O(log n).
 #pragma once
 
 #include <map>
@@ -18,7 +18,7 @@ class TimerQueue {
 
   Instant next() const noexcept { return timers_.empty() ? kNever : timers_.begin()->first.first; }
 
-  // Takes the first timer that is due at `now`, disarmed, or null.
+  // Disarms and returns the first timer that is due at `now`; null if there is none.
   Timer* pop_due(Instant now) noexcept {
     if (timers_.empty() || timers_.begin()->first.first > now) return nullptr;
     Timer* timer = timers_.begin()->second;

@@ -1,5 +1,5 @@
-// The one unit that holds fmt's compiled part, hidden in libaiacc: Debian has fmt as a shared library only, and libaiacc
-// is loaded into processes that carry another version of it.
+// The only unit with fmt's compiled part, hidden in libaiacc. Debian has fmt as a shared library only, and a process
+// that loads libaiacc may use another version of it.
 #include <fmt/format-inl.h>
 
 FMT_BEGIN_NAMESPACE

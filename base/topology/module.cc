@@ -1,4 +1,4 @@
-// The module aiacc-topology.so: the topology of this machine as JSON, for whoever does not want to carry hwloc.
+// The module aiacc-topology.so: the topology of this machine as JSON, for processes that do not load hwloc.
 #include <hwloc.h>
 
 #include <cstring>
@@ -39,7 +39,7 @@ Json describe() {
 
 }  // namespace aiacc
 
-// The text is the caller's, to free(); null without memory.
+// The caller must free() the text; null if memory is exhausted.
 extern "C" __attribute__((visibility("default"))) char* aiacc_topology_describe() {
   try {
     return strdup(aiacc::describe().text().c_str());

@@ -12,7 +12,7 @@ std::optional<double> quotient(const std::string& quota, const std::string& peri
     const double span = std::stod(period);
     if (time > 0 && span > 0) return time / span;  // version 1 writes "no limit" as -1
   } catch (const std::exception&) {
-    // "max", or nothing that this code knows: no limit
+    // "max", or an unknown format: no limit
   }
   return std::nullopt;
 }

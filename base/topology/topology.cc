@@ -22,7 +22,7 @@ struct DestroyTopology {
 };
 using Tree = std::unique_ptr<hwloc_topology, DestroyTopology>;
 
-// Only what a plan asks about is discovered: caches, devices and the rest cost start-up time.
+// Discovers only what a plan needs, because caches, devices and other objects cost start-up time.
 Tree make_tree() {
   hwloc_topology_t raw = nullptr;
   if (hwloc_topology_init(&raw) != 0) throw system_error("hwloc cannot be initialised", errno);
@@ -47,9 +47,9 @@ void restrict_tree(const Tree& tree, const io::CpuList& allowed) {
   if (failed != 0) throw Error(Code::kInvalidArgument, "no processing unit of the topology is allowed");
 }
 
-// The cpuset of our control group is respected by hwloc's default, the inherited mask is not. It is the calling thread's
-// that counts: RESTRICT_TO_CPUBINDING takes the union over all threads, also those of a profiler or a sanitizer. A machine
-// that is only described to hwloc (HWLOC_SYNTHETIC) has no mask: all of it is usable.
+// By default hwloc respects the cpuset of the control group, but not the inherited mask. The calling thread's mask is
+// used: RESTRICT_TO_CPUBINDING would take the union over all threads, also those of a profiler or a sanitizer. A
+// synthetic machine (HWLOC_SYNTHETIC) has no mask: all of it is usable.
 void restrict_to_own_mask(const Tree& tree) {
   const hwloc_bitmap_t set = hwloc_bitmap_alloc();
   const bool known = hwloc_get_cpubind(tree.get(), set, HWLOC_CPUBIND_THREAD) == 0;
@@ -58,7 +58,7 @@ void restrict_to_own_mask(const Tree& tree) {
   if (failed) throw Error(Code::kSystem, "this thread's CPU mask names no processing unit of the machine");
 }
 
-// Objects to numbers 0, 1, 2 … in the order of first sight.
+// Numbers objects 0, 1, 2 … in the order of their first use.
 class Numbering {
  public:
   unsigned of(hwloc_obj_t object) {
@@ -67,11 +67,11 @@ class Numbering {
   unsigned count() const { return static_cast<unsigned>(numbers_.size()); }
 
  private:
-  std::map<hwloc_obj_t, unsigned> numbers_;  // looked up only, never walked
+  std::map<hwloc_obj_t, unsigned> numbers_;  // never iterated, because its order depends on addresses
 };
 
-// The first domain that holds the unit: where a machine has two kinds of memory beside the same cores, they are one domain
-// here; domains without units (memory of devices) never show.
+// The first NUMA domain with the unit. Two kinds of memory beside the same cores are one domain here; domains without
+// units (device memory) are left out.
 hwloc_obj_t domain_of(const Tree& tree, unsigned pu) {
   for (hwloc_obj_t node = nullptr;
        (node = hwloc_get_next_obj_by_type(tree.get(), HWLOC_OBJ_NUMANODE, node)) != nullptr;) {

@@ -1,7 +1,8 @@
-// The processing units, cores, NUMA domains and packages that this process may use, and how much processor time.
+// The processing units, cores, NUMA domains and packages that this process may use, and its CPU quota.
 //
-// Two kinds of limit are kept apart: a cpuset or an inherited mask says *which* units are usable (cores() has no others);
-// a CPU quota says only *how many* units' time there is (quota()). Loaded once, by the launcher or an agent: ranks load none.
+// There are two kinds of limit: a cpuset or an inherited mask says *which* units are usable (cores() has no others); a
+// CPU quota says only *how much* processor time is available (quota()). The launcher or an agent loads the topology
+// once; ranks never do.
 #pragma once
 
 #include <cstdint>
@@ -17,7 +18,7 @@ class Topology {
  public:
   using CpuList = io::CpuList;
 
-  // A core with at least one usable unit. Places count from 0 in the order of the machine.
+  // A core with at least one usable unit. Indices count from 0 in the machine's order.
   struct Core {
     CpuList pus;           // usable ones only, by operating-system index, ascending
     unsigned numa = 0;     // index into the usable NUMA domains
@@ -25,19 +26,19 @@ class Topology {
   };
 
   struct Quota {
-    double cpus = 0;    // 1.5: one and a half units' time
-    std::string where;  // the file that says so
+    double cpus = 0;    // 1.5: the time of one and a half units
+    std::string where;  // the file with the quota
   };
 
-  // This machine, as far as this process may use it. Throws kSystem when hwloc cannot be initialised; a machine that shows no
-  // cores, NUMA domains or packages is no error (see notes()).
+  // The part of this machine that this process may use. Throws kSystem if hwloc cannot be initialised; a machine that
+  // reports no cores, NUMA domains or packages is not an error (see notes()).
   static Topology load();
   // hwloc's synthetic description ("package:2 numa:1 core:4 pu:2"); `allowed` are the usable units, empty for all.
   static Topology synthetic(const std::string& description, const CpuList& allowed = {});
   // A file or a string of hwloc's XML. Throws kInvalidArgument.
   static Topology from_xml(const std::string& xml, const CpuList& allowed = {});
 
-  // Neighbours stand side by side: cores of a NUMA domain are contiguous, and so are NUMA domains of a package.
+  // Cores of a NUMA domain are contiguous, and so are the NUMA domains of a package.
   const std::vector<Core>& cores() const noexcept { return cores_; }
   unsigned numa_domains() const noexcept { return numa_domains_; }
   unsigned packages() const noexcept { return packages_; }
@@ -47,12 +48,12 @@ class Topology {
 
   const std::optional<Quota>& quota() const noexcept { return quota_; }
   void set_quota(std::optional<Quota> quota) { quota_ = std::move(quota); }
-  // A quota that gives less time than the usable units could use.
+  // Whether the quota is lower than the time of all usable units.
   bool quota_below_mask() const;
-  // Usable cores, and no more of them than the quota feeds; at least one.
+  // The number of usable cores, at most the quota; at least one.
   unsigned usable_cores() const;
 
-  // What the machine does not show, as virtual ones often do not, and what stands in for it.
+  // Information that the machine does not provide, as often in virtual machines, and the assumption in its place.
   struct Note {
     enum class Level : std::uint8_t { kCore, kPackage } level;
     std::string sentence;

@@ -35,7 +35,7 @@ TEST(Topology, SeveralDomainsInAPackage) {
 }
 
 TEST(Topology, UnitsNumberedAcrossPackages) {
-  // As many servers do: unit 0 on the first package, unit 1 on the second, and so on.
+  // The numbering of many servers: unit 0 on the first package, unit 1 on the second, and so on.
   const Topology t = Topology::synthetic("package:2 core:2 pu:2(indexes=package:core)");
   for (const auto& core : t.cores()) EXPECT_EQ(core.package, core.pus[0] % 2) << format_cpus(core.pus);
   EXPECT_EQ(t.cores()[0].pus, (CpuList{0, 4}));
@@ -164,7 +164,7 @@ TEST(Quota, Version1BelowTheMountedGroup) {
   ASSERT_TRUE(quota_of(files));
   EXPECT_EQ(quota_of(files)->cpus, 3);
   EXPECT_EQ(quota_of(files)->where, "/sys/fs/cgroup/cpu,cpuacct/cpu.cfs_quota_us");
-  files["/proc/self/cgroup"] = "4:cpu,cpuacct:/elsewhere\n";  // not what is mounted: the mount point counts
+  files["/proc/self/cgroup"] = "4:cpu,cpuacct:/elsewhere\n";  // outside the mounted part: the mount point counts
   EXPECT_EQ(quota_of(files)->cpus, 3);
   files["/proc/self/cgroup"] = "4:cpuacct:/docker/abc\n";  // another controller
   EXPECT_FALSE(quota_of(files));

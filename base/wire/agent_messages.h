@@ -1,10 +1,13 @@
-// What a rank and its host's agent say to each other over the agent's local socket (AIACC_AGENT=local:NAME).
+// The messages between a rank and its host's agent over the agent's local socket (AIACC_AGENT=local:NAME).
 //
-// Framing is base/wire/frame.h's; base/wire/codec.h makes encoder, decoder and limits from each message's `fields`. State machine of a rank:
+// Framing: base/wire/frame.h. base/wire/codec.h derives encoder, decoder and limits from each message's `fields`.
+// State machine of a rank:
 //
-//   connect → Hello → Missing* → (Welcome + the segment's descriptor | Refused) → (RankLost | PeerLost)* → Leave → Gone
+//   connect → Hello → Missing* → (Welcome + the segment's descriptor | Refused)
+//           → (RankLost | PeerLost | PathLost)* → Leave → Gone
 //
-// The agent knows who is calling by SO_PEERCRED: the caller's user, and that its process descends from a rank it started.
+// The agent identifies a peer by SO_PEERCRED: its user, and its process, which must descend from a rank that the agent
+// started.
 #pragma once
 
 #include <cstdint>
@@ -18,33 +21,35 @@ namespace aiacc::wire {
 
 inline constexpr std::uint16_t kAgentProtocol = 1;
 
-// Rank → agent. First message of a connection.
+// Rank → agent: the first message of a connection.
 struct Hello {
   static constexpr std::uint16_t kType = 1;
   std::uint16_t protocol = kAgentProtocol;
   std::string library_version;  // of libaiacc, e.g. "0.1.0"; all ranks of a job must agree
   std::int32_t rank = -1;       // AIACC_RANK of the caller; the agent checks it against the caller's ancestry
-  std::int32_t size = -1;       // AIACC_SIZE of the caller, or what the program gave explicitly
+  std::int32_t size = -1;       // AIACC_SIZE of the caller, or an explicit argument of the program
   std::uint16_t data_port = 0;  // TCP port for ranks of other hosts; 0 in a job of one host
   auto fields() { return std::tie(protocol, library_version, rank, size, data_port); }
 };
 
-// A host of the job as other hosts reach it. Addresses are numeric (IPv4 or IPv6), the likeliest first, never loopback.
+// How other hosts reach a host of the job. Addresses are numeric (IPv4 or IPv6), the most likely first, never loopback.
 struct HostEntry {
   std::string name;
   std::vector<std::string> addresses;
   auto fields() { return std::tie(name, addresses); }
 };
 
-// Agent → rank, when every rank of the job has said hello (the fence). The segment's descriptor rides with its first byte.
+// Agent → rank, when every rank of the job has said hello (the start barrier). The segment's descriptor is sent with
+// its first byte.
 struct Welcome {
   static constexpr std::uint16_t kType = 2;
   std::int32_t rank = 0;
   std::int32_t size = 1;
   std::int32_t local_rank = 0;
   std::int32_t local_size = 1;
-  std::uint64_t job = 0;            // random
-  std::uint64_t segment_nonce = 0;  // stands in the segment's first page: proves that the mapping is the agent's
+  std::uint64_t job = 0;  // random
+  // Stored in the segment's first page: proves that the rank has mapped the agent's segment.
+  std::uint64_t segment_nonce = 0;
   std::string host_name;
   std::vector<std::uint32_t> hosts_of_ranks;  // host index of each rank
   std::vector<HostEntry> hosts;               // in the order of their indices
@@ -56,7 +61,8 @@ struct Welcome {
   }
 };
 
-// Agent → rank: the sentence says why (versions or sizes disagree, a second process claims a live rank …). Then it closes.
+// Agent → rank: the sentence says why (versions or sizes disagree, a second process claims a live rank …). Then the
+// agent closes the connection.
 struct Refused {
   static constexpr std::uint16_t kType = 3;
   std::int32_t code = 0;  // aiacc::Code
@@ -64,14 +70,15 @@ struct Refused {
   auto fields() { return std::tie(code, sentence); }
 };
 
-// Agent → rank that waits for others: who has come so far, and who has not. The rank says it if its time ends.
+// Agent → rank that waits for others: which ranks have said hello and which have not. The rank reports it if its wait
+// times out.
 struct Missing {
   static constexpr std::uint16_t kType = 8;
   std::string sentence;
   auto fields() { return std::tie(sentence); }
 };
 
-// Agent → rank: that rank is gone without leaving; no more is heard of it.
+// Agent → rank: that rank ended without leaving in order. It is reported once.
 struct RankLost {
   static constexpr std::uint16_t kType = 4;
   std::int32_t rank = 0;
@@ -79,20 +86,30 @@ struct RankLost {
   auto fields() { return std::tie(rank, sentence); }
 };
 
-// Rank → agent: a group of mine has ended because that rank is gone. If this rank fails now it is for that reason, and the
-// other one's end is the job's first failure.
+// Rank → agent: a group of the sender ended because that rank is lost. If the sender exits now, that is a consequence,
+// and the other rank's end is the job's first failure.
 struct PeerLost {
   static constexpr std::uint16_t kType = 7;
   std::int32_t rank = 0;
-  std::uint64_t strangers = 0;  // that this rank has turned away so far: it may never come to Leave
-  auto fields() { return std::tie(rank, strangers); }
+  // Peers that this rank has refused so far; sent now because Leave may never follow.
+  std::uint64_t unauthenticated = 0;
+  auto fields() { return std::tie(rank, unauthenticated); }
 };
 
-// Rank → agent: I finalize. Answered by Gone; the connection then closes.
+// Rank → agent: a group of the sender ended because the network between two ranks was broken for too long. No earlier
+// failure of a rank is known.
+struct PathLost {
+  static constexpr std::uint16_t kType = 9;
+  std::string sentence;
+  std::uint64_t unauthenticated = 0;  // as in PeerLost
+  auto fields() { return std::tie(sentence, unauthenticated); }
+};
+
+// Rank → agent: the rank finalizes. The agent answers with Gone; then the connection closes.
 struct Leave {
   static constexpr std::uint16_t kType = 5;
-  std::uint64_t strangers = 0;  // that this rank has turned away
-  auto fields() { return std::tie(strangers); }
+  std::uint64_t unauthenticated = 0;  // peers that this rank has refused
+  auto fields() { return std::tie(unauthenticated); }
 };
 struct Gone {
   static constexpr std::uint16_t kType = 6;

@@ -8,7 +8,7 @@
 
 namespace aiacc::wire {
 
-// One coroutine writes at a time; whoever waits to send hears when it may be next.
+// One coroutine writes at a time; this guard notifies the waiting senders when it ends.
 class Channel::WriterRole {
  public:
   explicit WriterRole(Channel& channel) noexcept : channel_(channel) { channel_.writing_ = true; }
@@ -32,7 +32,7 @@ Fd Channel::copy_of(int descriptor) {
       io::checked_descriptor(fcntl(descriptor, F_DUPFD_CLOEXEC, 4), "cannot copy a descriptor that is to be sent"));
 }
 
-// The frame takes its place in the order when the task starts, which is when it is awaited.
+// The frame is queued when the task starts, that is, when it is awaited.
 Task<void> Channel::send_frame(Bytes frame, Fd descriptor, Stop& stop) {
   stop.throw_if_requested();
   outgoing_.push_back({std::move(frame), 0, std::move(descriptor)});
@@ -48,7 +48,7 @@ Task<void> Channel::send_frame(Bytes frame, Fd descriptor, Stop& stop) {
 
 Task<void> Channel::write_front(Stop& stop) {
   const WriterRole role(*this);
-  Outgoing& front = outgoing_.front();  // a deque does not move it when others queue behind
+  Outgoing& front = outgoing_.front();  // stays valid: a deque does not move it when others are appended
   while (front.sent < front.bytes.size()) {
     const std::span<const std::byte> rest = std::span(front.bytes).subspan(front.sent);
     if (front.descriptor) {

@@ -1,6 +1,6 @@
-// Channel: messages over a Stream. Any number of coroutines may send at the same time: frames leave whole, in the order of
-// the calls. One receives at a time. A stop that ends a send or a receive breaks no frame: what was begun is finished by
-// whoever sends next, and what came is there for the next receive.
+// Channel: messages over a Stream. Any number of coroutines may send at the same time: frames are sent whole, in the
+// order of the calls. One coroutine at a time may receive. A stop that ends a send or a receive breaks no frame: the
+// next sender finishes a frame that was begun, and the next receive gets the bytes that have arrived.
 #pragma once
 
 #include <deque>
@@ -15,14 +15,14 @@ namespace aiacc::wire {
 
 class Channel {
  public:
-  // `limit`: the longest frame that is taken from the other end.
+  // `limit`: the longest frame that is accepted from the other end.
   Channel(Loop& loop, std::unique_ptr<io::Stream> stream, std::uint32_t limit = kMaxFrameBytes);
   Channel(const Channel&) = delete;
   Channel& operator=(const Channel&) = delete;
 
   io::Stream& stream() noexcept { return *stream_; }
 
-  // Returns when the stream has taken the whole message (not: when the other end has read it).
+  // Returns when the stream has taken the whole message, not when the other end has read it.
   template <Message T>
   Task<void> send(const T& message, Stop& stop) {
     return send_frame(encode_frame(message), Fd(), stop);
@@ -33,15 +33,15 @@ class Channel {
     return send_frame(encode_frame(message), copy_of(descriptor), stop);
   }
 
-  // The next message; nullopt if the other end closed in order. Throws kProtocol for what is no frame, and for an end in the
-  // middle of one.
+  // The next message; nullopt if the other end closed in order. Throws kProtocol for an invalid frame and for an end of
+  // stream inside one.
   Task<std::optional<Frame>> receive(Stop& stop);
 
  private:
   struct Outgoing {
     Bytes bytes;
     std::size_t sent = 0;
-    Fd descriptor;  // ours: the sender may be gone when the frame leaves
+    Fd descriptor;  // an own copy: the sender's may be closed before the frame is sent
   };
   class WriterRole;
 
@@ -52,9 +52,9 @@ class Channel {
   std::unique_ptr<io::Stream> stream_;
   FrameBuffer incoming_;
   std::deque<Outgoing> outgoing_;    // the front one may be partly sent
-  std::uint64_t queued_frames_ = 0;  // ever
+  std::uint64_t queued_frames_ = 0;  // in total
   std::uint64_t sent_frames_ = 0;
-  bool writing_ = false;  // somebody is in write_front()
+  bool writing_ = false;  // a coroutine is in write_front()
   Event writer_left_;
 };
 

@@ -1,12 +1,13 @@
-// Bytes of messages. A message is a struct with a type number and its fields in order; encoder, decoder and every check
-// come from that list:
+// The encoding of messages. A message is a struct with a type number and its fields in order; encoder, decoder and all
+// checks are derived from that list:
 //
 //   struct Refused { static constexpr std::uint16_t kType = 3; std::int32_t code; std::string sentence;
 //                    auto fields() { return std::tie(code, sentence); } };
 //
-// Integers are little-endian, a bool is a byte 0 or 1, strings and vectors a 32-bit count and their elements, an array of
-// bytes just these, a struct with fields() its fields. The decoder takes bytes from strangers: it reads nothing past the end, allocates nothing that the
-// bytes at hand could not fill, and wants every byte accounted for. What it refuses is kProtocol with a sentence.
+// Integers are little-endian; a bool is a byte, 0 or 1; strings and vectors are a 32-bit count and their elements; an
+// array of bytes is these bytes; a struct with fields() is its fields. The decoder gets bytes from unauthenticated
+// peers: it never reads past the end, never allocates more than the present bytes could fill, and requires that every
+// byte is used. Invalid bytes throw kProtocol with a sentence.
 #pragma once
 
 #include <algorithm>
@@ -28,7 +29,7 @@
 
 namespace aiacc::wire {
 
-using Bytes = std::vector<std::byte, Wiping<std::byte>>;  // secrets pass through them
+using Bytes = std::vector<std::byte, Wiping<std::byte>>;  // wiped, because secrets pass through them
 
 template <class T>
 concept Structure = requires(T value) {
@@ -58,7 +59,7 @@ struct IsByteArray : std::false_type {};
 template <std::size_t N>
 struct IsByteArray<std::array<std::byte, N>> : std::true_type {};
 
-// The fewest bytes that a value of this type takes: bounds what a count may promise.
+// The fewest bytes that a value of this type takes: limits the counts that are accepted.
 template <class T>
 constexpr std::size_t min_bytes() {
   if constexpr (Scalar<T>) {
@@ -105,7 +106,7 @@ class Writer {
   }
   template <Structure T>
   void put(const T& value) {
-    // fields() names members for reading and writing alike; they are only read here.
+    // fields() is not const because the decoder uses it too; here the fields are only read.
     std::apply([this](const auto&... field) { (put(field), ...); }, const_cast<T&>(value).fields());
   }
 
@@ -115,10 +116,10 @@ class Writer {
   Bytes& out_;
 };
 
-// Takes values from bytes that are not trusted.
+// Reads values from untrusted bytes.
 class Reader {
  public:
-  // `what` names the whole in sentences, and outlives the reader.
+  // `what` names the message in error texts, and must outlive the reader.
   Reader(std::span<const std::byte> bytes, std::string_view what) noexcept : left_(bytes), what_(what) {}
 
   template <Scalar T>
@@ -160,7 +161,7 @@ class Reader {
 
  private:
   std::span<const std::byte> take(std::size_t bytes);
-  // A count of elements of at least `element_bytes` each, which the rest of the bytes can hold.
+  // Reads a count of elements of at least `element_bytes` each; throws unless the remaining bytes can hold them.
   std::size_t get_count(std::size_t element_bytes);
   [[noreturn]] void refuse_bool(std::byte value) const;
 
@@ -176,7 +177,7 @@ Bytes encode(const T& message) {
   return bytes;
 }
 
-// All of `bytes` as one T.
+// Decodes `bytes` as one T; throws unless all of them are used.
 template <Structure T>
 T decode(std::span<const std::byte> bytes, std::string_view what) {
   T message;

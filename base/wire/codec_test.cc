@@ -117,7 +117,8 @@ TEST(Codec, ACountThatTheBytesCannotHoldAllocatesNothing) {
   EXPECT_EQ(refusal(one_too_many), "a lie announces 3 elements of at least 6 bytes with 17 bytes left");
 }
 
-// Garbage, and true messages with a few bytes changed: refused with kProtocol, or taken and then the same when encoded.
+// Random bytes, and valid messages with a few bytes changed, either throw kProtocol or decode to a message that encodes
+// to the same bytes.
 TEST(Codec, GarbageIsRefusedOrMeansSomething) {
   std::uint64_t state = 20240229;
   const auto next = [&state] {
@@ -185,12 +186,12 @@ TEST(FrameBuffer, LengthsOutOfBoundsAreRefusedAtOnce) {
     feed(buffer, header);
     EXPECT_THROW(buffer.next(), Error) << length;
   }
-  FrameBuffer strangers(100);
-  feed(strangers, encode_frame(Refused{1, std::string(200, 'r')}));
-  EXPECT_THROW(strangers.next(), Error);
+  FrameBuffer limited(100);
+  feed(limited, encode_frame(Refused{1, std::string(200, 'r')}));
+  EXPECT_THROW(limited.next(), Error);
 }
 
-// What was in a message that is taken, or was moved within the buffer, may have been a secret.
+// The bytes of a message that was taken out or moved within the buffer are wiped, because they may have been a secret.
 TEST(FrameBuffer, NothingOfAMessageStays) {
   const Bytes frame = encode_frame(Refused{1, std::string(100, 's')});
   const std::size_t half = frame.size() - 20;

@@ -31,8 +31,8 @@ inline Bytes bytes_of_hex(const std::string& digits) {
   return bytes;
 }
 
-// Of the section under that heading ("## Rendezvous"): hexadecimal digits by name. Lines "    name = hex", which may go on in
-// lines of hex alone. Nothing if AIACC_SOURCE does not say where the page is.
+// The vectors of the section under that heading ("## Rendezvous"): hexadecimal digits by name. Lines are "    name =
+// hex", continued by lines of hex alone. nullopt if AIACC_SOURCE, the source directory, is not set.
 inline std::optional<std::map<std::string, std::string>> documented_vectors(const std::string& section) {
   const char* source = std::getenv("AIACC_SOURCE");  // NOLINT(concurrency-mt-unsafe)
   if (source == nullptr) return std::nullopt;

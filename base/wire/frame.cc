@@ -31,7 +31,7 @@ void finish_frame(Bytes& bytes, std::uint16_t type) {
 namespace {
 
 struct Header {
-  std::uint32_t length = 0;  // of the type and the body
+  std::uint32_t length = 0;  // length of the type and the body
   std::uint16_t type = 0;
   std::size_t body_bytes() const noexcept { return length - sizeof type; }
 };
@@ -71,10 +71,10 @@ Task<std::optional<Frame>> read_frame(io::Stream& stream, std::uint32_t limit, S
 }
 
 std::span<std::byte> FrameBuffer::space() {
-  if (begin_ > 0) {  // what is left of the last read moves to the front
+  if (begin_ > 0) {  // moves unread bytes to the front
     std::copy(storage_.begin() + static_cast<std::ptrdiff_t>(begin_),
               storage_.begin() + static_cast<std::ptrdiff_t>(end_), storage_.begin());
-    wipe(storage_.data() + (end_ - begin_), begin_);  // a copy of what moved
+    wipe(storage_.data() + (end_ - begin_), begin_);  // the old copy of the moved bytes
     end_ -= begin_;
     begin_ = 0;
   }
@@ -91,7 +91,7 @@ std::optional<Frame> FrameBuffer::next() {
   Frame frame;
   frame.type = header.type;
   frame.body.assign(have.begin() + kFrameHeaderBytes, have.begin() + static_cast<std::ptrdiff_t>(whole));
-  wipe(storage_.data() + begin_, whole);  // it may have been a secret
+  wipe(storage_.data() + begin_, whole);  // the frame may have been a secret
   begin_ += whole;
   return frame;
 }

@@ -1,5 +1,5 @@
-// Frames: how messages stand one behind the other on a stream. A 32-bit little-endian length of what follows, a 16-bit
-// message type, the message's fields.
+// Frames: how messages follow each other on a stream: a 32-bit little-endian length of the rest, a 16-bit message type,
+// the message's fields.
 #pragma once
 
 #include <optional>
@@ -10,16 +10,16 @@
 
 namespace aiacc::wire {
 
-// Of what follows the length. Receivers say what they take: this much, unless the message is known to be larger.
+// The limit of the part behind the length. A receiver that expects larger messages gives its own limit.
 inline constexpr std::uint32_t kMaxFrameBytes = 1u << 20;
-inline constexpr std::uint32_t kLargestFrameBytes = 64u << 20;  // no sender makes a longer one
+inline constexpr std::uint32_t kLargestFrameBytes = 64u << 20;  // no sender may exceed it
 inline constexpr std::size_t kFrameHeaderBytes = sizeof(std::uint32_t) + sizeof(std::uint16_t);
 
 struct Frame {
   std::uint16_t type = 0;
   Bytes body;
 
-  // The message in it; kProtocol if it is of another type or its bytes are wrong.
+  // Decodes the message. Throws kProtocol if the type differs or the bytes are invalid.
   template <Message T>
   T as() const {
     if (type != T::kType) refuse_type(T::kType);
@@ -36,14 +36,15 @@ T decode(const Frame& frame) {
   return frame.as<T>();
 }
 
-// The next frame of a stream that nothing else reads from; nullopt if it ended before one. Memory grows with what came, not
-// with what was announced. A stop in the middle loses the place: where reading goes on after a stop, use a Channel.
+// Reads the next frame of a stream that has no other reader; nullopt if the stream ended before it. Memory grows with
+// the bytes received, not with the announced length. A stop inside a frame loses its bytes; use a Channel where reading
+// continues after a stop.
 Task<std::optional<Frame>> read_frame(io::Stream& stream, std::uint32_t limit, Stop& stop);
 
-// Fills in the header at the beginning of `bytes`. Throws kInvalidArgument if they are more than any frame may be.
+// Fills in the header at the beginning of `bytes`. Throws kInvalidArgument if they exceed the longest frame.
 void finish_frame(Bytes& bytes, std::uint16_t type);
 
-// `message` as it goes out.
+// Encodes `message` with its header.
 template <Message T>
 Bytes encode_frame(const T& message) {
   Bytes bytes(kFrameHeaderBytes);
@@ -51,19 +52,19 @@ Bytes encode_frame(const T& message) {
   finish_frame(bytes, T::kType);
   return bytes;
 }
-// Cuts a stream of bytes into frames. Its memory is bounded by the bytes that really came and by the limit.
+// Cuts a stream of bytes into frames. Its memory is bounded by the bytes received and by the limit.
 class FrameBuffer {
  public:
-  // `limit` is kMaxFrameBytes for peers that are known, less for strangers.
+  // `limit` is kMaxFrameBytes for authenticated peers, less for unauthenticated ones.
   explicit FrameBuffer(std::uint32_t limit = kMaxFrameBytes) noexcept : limit_(limit) {}
 
-  // Room for the next bytes to be read into; commit() says how many of it were.
+  // Space to read the next bytes into; pass the number of bytes read to commit().
   std::span<std::byte> space();
   void commit(std::size_t bytes) noexcept { end_ += bytes; }
 
-  // The first whole frame, taken out. Throws kProtocol as soon as a length is out of bounds.
+  // Takes out the first whole frame. Throws kProtocol as soon as a length is out of bounds.
   std::optional<Frame> next();
-  // Bytes of a frame that is not whole.
+  // The number of bytes of an incomplete frame.
   std::size_t pending() const noexcept { return end_ - begin_; }
 
  private:

@@ -8,6 +8,7 @@
 namespace aiacc::wire {
 namespace {
 
+constexpr std::string_view kAgreementLabel = "aiacc agreement";
 constexpr std::string_view kListenerLabel = "aiacc listener";
 constexpr std::string_view kDialerLabel = "aiacc dialer";
 constexpr std::string_view kVerdictLabel = "aiacc verdict";
@@ -48,7 +49,7 @@ T message_in(const Parsed& parsed) {
   return decode<T>(parsed.body, "a handshake");
 }
 
-// Every frame but the first ends with the proof of all that stands before it.
+// Every frame but the first ends with a proof of all bytes before it.
 std::span<const std::byte> before_proof(std::span<const std::byte> frame) noexcept {
   return frame.first(frame.size() - sizeof(Proof));
 }
@@ -68,7 +69,7 @@ void expect_terms(const std::string& terms) {
               fmt::format("a handshake has {} bytes of terms; {} are possible", terms.size(), kMaxTermsBytes));
 }
 
-// A stranger's sentence in ours: nothing that moves a terminal's cursor.
+// Makes an unauthenticated peer's sentence safe to print: without control characters.
 std::string printable(const std::string& text) {
   std::string clean = text.substr(0, 256);
   std::replace_if(
@@ -79,6 +80,38 @@ std::string printable(const std::string& text) {
 std::string span_of(Versions versions) {
   return versions.oldest == versions.newest ? fmt::format("version {}", versions.newest)
                                             : fmt::format("versions {} to {}", versions.oldest, versions.newest);
+}
+
+[[noreturn]] void throw_refusal(const Parsed& parsed) {
+  throw Error(Code::kPeerFailed, printable(message_in<ConnectRefused>(parsed).sentence));
+}
+
+Share share_of(const Secret& ephemeral) {
+  Share share;
+  crypto_scalarmult_base(reinterpret_cast<unsigned char*>(share.data()), raw(ephemeral.bytes()));
+  return share;
+}
+
+// The key for everything after the two shares, which are the last part of the transcript.
+Secret agree(const Secret& secret, const Secret& ephemeral, const Share& theirs, const Transcript& transcript) {
+  std::array<std::byte, crypto_scalarmult_BYTES> agreed;
+  if (crypto_scalarmult(reinterpret_cast<unsigned char*>(agreed.data()), raw(ephemeral.bytes()), raw(theirs)) != 0) {
+    throw Error(Code::kProtocol, "a handshake has a share with which nothing can be agreed on");
+  }
+  Proof key = transcript.prove(secret, kAgreementLabel, agreed);
+  Secret result(key);
+  sodium_memzero(agreed.data(), agreed.size());
+  sodium_memzero(key.data(), key.size());
+  return result;
+}
+
+// Includes the share, if there is one.
+Bytes encode_hello(const ConnectHello& hello) {
+  Bytes frame = encode_frame(hello);
+  if (hello.newest >= kFirstWithShares) return frame;
+  frame.resize(frame.size() - sizeof(Share));
+  finish_frame(frame, ConnectHello::kType);
+  return frame;
 }
 
 SessionKeys session_keys(const Secret& secret, const Transcript& transcript) {
@@ -99,7 +132,7 @@ struct Transcript::State {
 };
 
 Transcript::Transcript() : state_(std::make_unique<State>()) {
-  static const int ready = sodium_init();  // chooses the processor's fastest code; once a process
+  static const int ready = sodium_init();  // chooses the fastest code for the processor; once per process
   AIACC_INVARIANT(ready >= 0, "libsodium cannot be initialised");
   crypto_generichash_init(&state_->hash, nullptr, 0, sizeof(Proof));
 }
@@ -131,23 +164,31 @@ DialerHandshake::DialerHandshake(const Secret& secret, const Introduction& who, 
   hello.newest = versions.newest;
   hello.who = who;
   entropy.fill(hello.nonce);
-  hello_ = encode_frame(hello);
+  if (versions.newest >= kFirstWithShares) {
+    ephemeral_ = Secret::fresh(entropy);
+    hello.share = share_of(ephemeral_);
+  }
+  hello_ = encode_hello(hello);
   transcript_.add(hello_);
 }
 
 Bytes DialerHandshake::prove(std::span<const std::byte> challenge, std::string_view terms) {
   const Parsed parsed = parse(challenge);
-  if (parsed.type == ConnectRefused::kType) {
-    throw Error(Code::kPeerFailed, printable(message_in<ConnectRefused>(parsed).sentence));
+  if (parsed.type == ConnectRefused::kType) throw_refusal(parsed);
+  if (parsed.type == ConnectShare::kType) {
+    const auto said = message_in<ConnectShare>(parsed);
+    expect_version(said.version, true);
+    transcript_.add(challenge);
+    secret_ = agree(secret_, ephemeral_, said.share, transcript_);
+    version_ = said.version;
+  } else {
+    const auto said = message_in<ConnectChallenge>(parsed);
+    expect_version(said.version, false);
+    expect_proof(transcript_.prove(secret_, kListenerLabel, before_proof(challenge)), said.proof, "the other end");
+    transcript_.add(challenge);
+    version_ = said.version;
   }
-  const auto said = message_in<ConnectChallenge>(parsed);
-  if (said.version < versions_.oldest || said.version > versions_.newest) {
-    throw Error(Code::kProtocol, fmt::format("the other end chose version {} of the protocol; this end speaks {}",
-                                             said.version, span_of(versions_)));
-  }
-  expect_proof(transcript_.prove(secret_, kListenerLabel, before_proof(challenge)), said.proof, "the other end");
-  version_ = said.version;
-  transcript_.add(challenge);
+  ephemeral_ = Secret();
 
   ConnectProof proof;
   proof.terms = terms;
@@ -157,8 +198,17 @@ Bytes DialerHandshake::prove(std::span<const std::byte> challenge, std::string_v
   return frame;
 }
 
+void DialerHandshake::expect_version(std::uint16_t chosen, bool with_share) const {
+  const bool spoken = chosen >= versions_.oldest && chosen <= versions_.newest;
+  if (spoken && (chosen >= kFirstWithShares) == with_share) return;
+  throw Error(Code::kProtocol, fmt::format("the other end chose version {} of the protocol; this end speaks {}", chosen,
+                                           span_of(versions_)));
+}
+
 DialerHandshake::Conclusion DialerHandshake::conclude(std::span<const std::byte> verdict) {
-  auto said = message_in<ConnectVerdict>(parse(verdict));
+  const Parsed parsed = parse(verdict);
+  if (parsed.type == ConnectRefused::kType) throw_refusal(parsed);
+  auto said = message_in<ConnectVerdict>(parsed);
   expect_proof(transcript_.prove(secret_, kVerdictLabel, before_proof(verdict)), said.proof, "the other end");
   expect_terms(said.terms);
   if (said.verdict > Verdict::kUnlike) {
@@ -194,7 +244,7 @@ ListenerHandshake::Answer ListenerHandshake::answer(std::span<const std::byte> h
   reader.get(said.oldest);
   reader.get(said.newest);
   if (said.magic != kHandshakeMagic || said.oldest > said.newest) {
-    throw Error(Code::kProtocol, "what connects here does not speak this protocol");
+    throw Error(Code::kProtocol, "the connecting process does not use this protocol");
   }
   if (said.newest < versions_.oldest || said.oldest > versions_.newest) {
     return refuse(
@@ -204,6 +254,7 @@ ListenerHandshake::Answer ListenerHandshake::answer(std::span<const std::byte> h
   }
   reader.get(said.who);
   reader.get(said.nonce);
+  if (std::min(said.newest, versions_.newest) >= kFirstWithShares) reader.get(said.share);
   if (said.newest <= versions_.newest) reader.expect_end();
   if (said.who.purpose != expected_.purpose || said.who.job != expected_.job || said.who.to != expected_.rank ||
       said.who.from < 0 || said.who.from >= expected_.size || said.who.from == expected_.rank) {
@@ -212,7 +263,22 @@ ListenerHandshake::Answer ListenerHandshake::answer(std::span<const std::byte> h
   who_ = said.who;
   version_ = std::min(said.newest, versions_.newest);
   transcript_.add(hello);
+  return version_ >= kFirstWithShares ? share(said.share) : challenge();
+}
 
+ListenerHandshake::Answer ListenerHandshake::share(const Share& theirs) {
+  ConnectShare mine;
+  mine.version = version_;
+  entropy_.fill(mine.nonce);
+  const Secret ephemeral = Secret::fresh(entropy_);
+  mine.share = share_of(ephemeral);
+  Answer answer{encode_frame(mine), false};
+  transcript_.add(answer.frame);
+  secret_ = agree(secret_, ephemeral, theirs, transcript_);
+  return answer;
+}
+
+ListenerHandshake::Answer ListenerHandshake::challenge() {
   ConnectChallenge challenge;
   challenge.version = version_;
   entropy_.fill(challenge.nonce);
@@ -229,6 +295,10 @@ std::string ListenerHandshake::check(std::span<const std::byte> proof) {
   expect_terms(said.terms);
   transcript_.add(proof);
   return std::move(said.terms);
+}
+
+Bytes ListenerHandshake::refusal() const {
+  return refuse("the secret of the job that listens here is another one").frame;
 }
 
 Bytes ListenerHandshake::decide(Verdict verdict, std::string_view terms) {
@@ -269,15 +339,36 @@ Task<std::span<const std::byte>> read_handshake(io::Stream& stream, HandshakeSto
   co_return whole.first(bytes);
 }
 
-Task<bool> hear_proof(ListenerHandshake& handshake, io::Stream& stream, Stop& stop) {
+Task<std::optional<std::string>> hear_terms(ListenerHandshake& handshake, io::Stream& stream, Stop& stop,
+                                            Heard& heard) {
   const auto storage = std::make_unique<HandshakeStorage>();
   const std::span<const std::byte> hello = co_await read_handshake(stream, *storage, stop);
   const ListenerHandshake::Answer answer = handshake.answer(hello);
+  heard.hello = !answer.refused;
   co_await io::write_all(stream, answer.frame, stop);
-  if (answer.refused) co_return false;
+  if (answer.refused) co_return std::nullopt;
   const std::span<const std::byte> proof = co_await read_handshake(stream, *storage, stop);
-  handshake.check(proof);
-  co_return true;
+  heard.proof = true;
+  std::exception_ptr wrong;
+  try {
+    co_return handshake.check(proof);
+  } catch (...) {
+    wrong = std::current_exception();
+  }
+  if (handshake.version() >= kFirstWithShares) {
+    const Bytes refusal = handshake.refusal();
+    co_await io::write_all(stream, refusal, stop);
+  }
+  std::rethrow_exception(wrong);
+}
+
+Task<bool> hear_proof(ListenerHandshake& handshake, io::Stream& stream, Stop& stop, Heard& heard) {
+  const std::optional<std::string> terms = co_await hear_terms(handshake, stream, stop, heard);
+  co_return terms.has_value();
+}
+
+std::string old_version_remark(std::string_view who) {
+  return std::string(who) + " speaks version 1 of the protocol between ranks: run the same aiacc on all hosts";
 }
 
 }  // namespace aiacc::wire

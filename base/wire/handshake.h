@@ -1,22 +1,33 @@
-// The handshake of every TCP connection: both ends prove that they know the job's secret before anything else is said.
+// The handshake of every TCP connection: both ends prove that they know the job's secret before any other message.
 //
 //   dialer                                     listener
-//     ConnectHello     versions, who, nonce ──▶
-//                      ◀── ConnectChallenge    version, nonce, proof      (or ConnectRefused: one sentence)
-//     ConnectProof     terms, proof ──────────▶
-//                      ◀── ConnectVerdict      verdict, terms, proof
+//     ConnectHello     versions, who, nonce, share ──▶
+//                      ◀── ConnectShare               version, nonce, share      (or ConnectRefused: one sentence)
+//     ConnectProof     terms, proof ─────────────────▶                           (or the same)
+//                      ◀── ConnectVerdict             verdict, terms, proof
 //
-// A proof is a hash keyed with the secret over a label, which differs for each of the three, and the hash of everything that
-// was said before it in this handshake: versions, purpose, job, both ranks, both nonces. So nothing of one handshake is worth
-// anything in another, and nothing comes back to its speaker as true. `terms` are bytes of the caller that the proofs cover.
+// The shares are ephemeral X25519 public keys. All proofs and session keys are derived from the job's secret and the
+// shared X25519 key. This gives forward secrecy (somebody who learns the secret later cannot decrypt recorded traffic)
+// and prevents off-line guessing of the secret by an eavesdropper. The dialer proves itself first: a listener sends
+// nothing that depends on the secret to a dialer that has not proved itself.
 //
-// The two classes are the ends without a connection: frames in, frames out. Bytes come from strangers; what is wrong throws
-// kProtocol, and the memory used does not depend on them. docs/wire-protocol.md has test vectors.
+// If one end speaks only version 1, there are no shares, and the listener's first frame is a ConnectChallenge with a
+// proof. An attacker in between cannot downgrade two ends of version 2 to version 1: the proof of a ConnectChallenge
+// covers the hello.
+//
+// A proof is a keyed hash over a label, which differs for each of the three proofs, and the transcript hash: all bytes
+// sent before it in this handshake (versions, purpose, job, both ranks, both nonces). Replay in another handshake and
+// reflection to the sender therefore fail. `terms` are bytes of the caller that the proofs cover.
+//
+// The two classes are the ends without a connection: frames in, frames out. Their input comes from unauthenticated
+// peers; invalid bytes throw kProtocol, and the memory used does not depend on them. docs/wire-protocol.md has test
+// vectors.
 #pragma once
 
 #include <array>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -30,53 +41,69 @@
 namespace aiacc::wire {
 
 inline constexpr std::uint32_t kHandshakeMagic = 0x63616961;  // "aiac"
-inline constexpr std::size_t kMaxHandshakeBytes = 4096;       // of a frame
+inline constexpr std::size_t kMaxHandshakeBytes = 4096;       // the longest frame
 inline constexpr std::size_t kMaxTermsBytes = 256;
 inline constexpr Duration kHandshakeLimit = std::chrono::seconds(3);
 
-struct Versions {  // that an end speaks
+inline constexpr std::uint16_t kFirstWithShares = 2;  // the first version with shares
+struct Versions {                                     // the range of versions that an end speaks
   std::uint16_t oldest = 1;
-  std::uint16_t newest = 1;
+  std::uint16_t newest = 2;
 };
+
+// A log line about an end that speaks an older version: "rank 3 on host b speaks …".
+std::string old_version_remark(std::string_view who);
 
 enum class Purpose : std::uint16_t {
   kData = 1,       // messages between two ranks (transports/tcp)
   kControl = 2,    // rendezvous (base/wire/rendezvous_messages.h)
-  kNeighbour = 3,  // between ranks of one host, over a local socket
+  kLocalPeer = 3,  // between ranks of one host, over a local socket
 };
 
 enum class Verdict : std::uint8_t {
   kAccepted = 0,
-  kBusy = 1,    // another connection of this pair is being made or stands: come back if it does not last
-  kGone = 2,    // this end has given the other one up for lost
-  kUnlike = 3,  // what the two ends were told to do does not fit together: the terms say what
+  kBusy = 1,    // this pair has, or is making, another connection: try again if that one breaks
+  kGone = 2,    // the listener has declared the dialer lost
+  kUnlike = 3,  // the configurations of the two ends contradict each other; the terms say where
 };
 
 using Nonce = std::array<std::byte, 32>;
 using Proof = std::array<std::byte, 32>;
+using Share = std::array<std::byte, 32>;
 
 struct Introduction {
   Purpose purpose = Purpose::kData;
   std::uint64_t job = 0;
   std::int32_t from = 0;  // the dialer's rank
-  std::int32_t to = 0;    // the rank it wants to speak with
+  std::int32_t to = 0;    // the rank that it dials
   auto fields() { return std::tie(purpose, job, from, to); }
 };
 
-// Its first three fields are the same in every version. Later versions append fields; who does not know them skips them.
+// The first three fields are the same in every version. Later versions append fields; older versions skip these.
 struct ConnectHello {
   static constexpr std::uint16_t kType = 201;
   std::uint32_t magic = kHandshakeMagic;
   std::uint16_t oldest = 1;
-  std::uint16_t newest = 1;
+  std::uint16_t newest = 2;
   Introduction who;
   Nonce nonce{};
-  auto fields() { return std::tie(magic, oldest, newest, who, nonce); }
+  Share share{};  // absent if newest is 1
+  auto fields() { return std::tie(magic, oldest, newest, who, nonce, share); }
 };
 
+// Since version 2.
+struct ConnectShare {
+  static constexpr std::uint16_t kType = 206;
+  std::uint16_t version = 2;  // the newest that both speak
+  Nonce nonce{};
+  Share share{};
+  auto fields() { return std::tie(version, nonce, share); }
+};
+
+// Version 1, in place of ConnectShare.
 struct ConnectChallenge {
   static constexpr std::uint16_t kType = 202;
-  std::uint16_t version = 1;  // the newest that both speak
+  std::uint16_t version = 1;
   Nonce nonce{};
   Proof proof{};
   auto fields() { return std::tie(version, nonce, proof); }
@@ -97,7 +124,7 @@ struct ConnectVerdict {
   auto fields() { return std::tie(verdict, terms, proof); }
 };
 
-// Instead of a challenge. Not proved: it explains, and decides nothing but this attempt.
+// In place of a share, a challenge or a verdict. It has no proof, so it ends only this attempt and has no other effect.
 struct ConnectRefused {
   static constexpr std::uint16_t kType = 205;
   std::string sentence;
@@ -109,17 +136,17 @@ struct SessionKeys {
   Secret to_dialer;
 };
 
-// What was said so far, as a hash.
+// The running hash of all bytes of a handshake.
 class Transcript {
  public:
   Transcript();
   ~Transcript();
   void add(std::span<const std::byte> bytes);
-  // Keyed with `secret`, over the label and the transcript followed by `last`.
+  // The hash, keyed with `secret`, of the label, the transcript and `last`.
   Proof prove(const Secret& secret, std::string_view label, std::span<const std::byte> last = {}) const;
 
  private:
-  struct State;  // of libsodium; aligned more than a coroutine's frame
+  struct State;  // libsodium's state, whose alignment exceeds that of coroutine frames
   std::unique_ptr<State> state_;
 };
 
@@ -128,9 +155,10 @@ class DialerHandshake {
   DialerHandshake(const Secret& secret, const Introduction& who, io::Entropy& entropy, Versions versions = {});
 
   const Bytes& hello() const noexcept { return hello_; }  // the first frame
-  // The answer to the listener's challenge, which proves itself first. Throws kPeerFailed with the listener's sentence if it
-  // refuses.
+  // The answer to the listener's share or challenge. Throws kPeerFailed with the listener's sentence if it refused.
   Bytes prove(std::span<const std::byte> challenge, std::string_view terms);
+  // After prove(): whether the listener has proved itself already. Since version 2 only its verdict does that.
+  bool believed() const noexcept { return version_ < kFirstWithShares; }
   struct Conclusion {
     Verdict verdict = Verdict::kGone;
     std::string terms;
@@ -141,7 +169,10 @@ class DialerHandshake {
   SessionKeys keys() const;                                    // after conclude()
 
  private:
-  Secret secret_;
+  void expect_version(std::uint16_t chosen, bool with_share) const;
+
+  Secret secret_;     // the key of the proofs: the job's secret, or the one derived from it and the shares
+  Secret ephemeral_;  // the private key of the share, until it is used
   Versions versions_;
   std::uint16_t version_ = 0;
   Bytes hello_;
@@ -153,29 +184,34 @@ class ListenerHandshake {
   struct Expected {
     Purpose purpose = Purpose::kData;
     std::uint64_t job = 0;
-    std::int32_t rank = 0;  // mine
+    std::int32_t rank = 0;  // the listener's own
     std::int32_t size = 0;  // ranks of the job
   };
   ListenerHandshake(const Secret& secret, const Expected& expected, io::Entropy& entropy, Versions versions = {});
 
   struct Answer {
     Bytes frame;
-    bool refused = false;  // say it, then close
+    bool refused = false;  // send the frame, then close
   };
-  // To the first frame.
+  // Answers the first frame.
   Answer answer(std::span<const std::byte> hello);
-  // The terms of a dialer that has proved itself.
+  // Verifies the dialer's proof and returns its terms.
   std::string check(std::span<const std::byte> proof);
+  // In place of a verdict, for a dialer whose proof is wrong: its user may have given it another secret.
+  Bytes refusal() const;
   Bytes decide(Verdict verdict, std::string_view terms);
 
-  const Introduction& who() const noexcept { return who_; }  // proved after check()
+  const Introduction& who() const noexcept { return who_; }  // authenticated after check()
   std::uint16_t version() const noexcept { return version_; }
   SessionKeys keys() const;  // after decide()
 
  private:
   Answer refuse(const std::string& sentence) const;
 
-  Secret secret_;
+  Answer challenge();
+  Answer share(const Share& theirs);
+
+  Secret secret_;  // the key of the proofs, as in DialerHandshake
   Expected expected_;
   io::Entropy& entropy_;
   Versions versions_;
@@ -184,12 +220,19 @@ class ListenerHandshake {
   Transcript transcript_;
 };
 
-// The next frame of a handshake, in `storage`. Throws kProtocol for what is none, also where the stream ends in the middle, and
-// kPeerFailed where it ends before the first byte.
+// Reads the next frame of a handshake into `storage`. Throws kProtocol for an invalid frame or an end of stream inside
+// one, and kPeerFailed for an end of stream before the first byte.
 using HandshakeStorage = std::array<std::byte, kMaxHandshakeBytes>;
 Task<std::span<const std::byte>> read_handshake(io::Stream& stream, HandshakeStorage& storage, Stop& stop);
 
-// The listener's half up to the dialer's proof, which holds; false if the dialer was refused, and has been told so.
-Task<bool> hear_proof(ListenerHandshake& handshake, io::Stream& stream, Stop& stop);
+// Runs the listener's half up to the dialer's valid proof and returns its terms; nullopt if the dialer was refused and
+// told so.
+struct Heard {
+  bool hello = false;  // a hello was received that was not refused
+  bool proof = false;  // a proof was received, valid or not
+};
+Task<std::optional<std::string>> hear_terms(ListenerHandshake& handshake, io::Stream& stream, Stop& stop, Heard& heard);
+// The same for callers without terms: returns whether the dialer proved itself.
+Task<bool> hear_proof(ListenerHandshake& handshake, io::Stream& stream, Stop& stop, Heard& heard);
 
 }  // namespace aiacc::wire

@@ -11,7 +11,7 @@
 namespace aiacc::wire {
 namespace {
 
-// Bytes that count up from a given one.
+// Entropy whose bytes count up from a given one.
 class CountingEntropy final : public io::Entropy {
  public:
   explicit CountingEntropy(int first) noexcept : next_(first) {}
@@ -49,8 +49,12 @@ std::string message_of(const std::function<void()>& what) {
   return "nothing was thrown";
 }
 
-TEST(Handshake, BothEndsAgreeOnTermsVersionAndKeys) {
-  Ends ends;
+class HandshakeOf : public testing::TestWithParam<Versions> {};
+INSTANTIATE_TEST_SUITE_P(Versions, HandshakeOf, testing::Values(Versions{1, 1}, Versions{1, 2}),
+                         [](const auto& one) { return "Version" + std::to_string(one.param.newest); });
+
+TEST_P(HandshakeOf, BothEndsAgreeOnTermsVersionAndKeys) {
+  Ends ends(GetParam());
   const ListenerHandshake::Answer challenge = ends.listener.answer(ends.dialer.hello());
   ASSERT_FALSE(challenge.refused);
   const Bytes proof = ends.dialer.prove(challenge.frame, "my terms");
@@ -60,16 +64,16 @@ TEST(Handshake, BothEndsAgreeOnTermsVersionAndKeys) {
   const DialerHandshake::Conclusion conclusion = ends.dialer.conclude(verdict);
   EXPECT_EQ(conclusion.verdict, Verdict::kBusy);
   EXPECT_EQ(conclusion.terms, "yours");
-  EXPECT_EQ(ends.dialer.version(), 1);
-  EXPECT_EQ(ends.listener.version(), 1);
+  EXPECT_EQ(ends.dialer.version(), GetParam().newest);
+  EXPECT_EQ(ends.listener.version(), GetParam().newest);
   EXPECT_TRUE(ends.dialer.keys().to_listener == ends.listener.keys().to_listener);
   EXPECT_TRUE(ends.dialer.keys().to_dialer == ends.listener.keys().to_dialer);
   EXPECT_FALSE(ends.dialer.keys().to_listener == ends.dialer.keys().to_dialer);
 }
 
-TEST(Handshake, EveryBitOfEveryFrameIsProved) {
-  const auto try_with = [](int frame, std::size_t bit) {  // which end noticed
-    Ends ends;
+TEST_P(HandshakeOf, EveryBitOfEveryFrameIsProved) {
+  const auto try_with = [](int frame, std::size_t bit) {  // returns which end detected the error
+    Ends ends(GetParam());
     const auto turn = [&](int number, Bytes bytes) {
       if (number == frame) bytes[bit / 8] ^= std::byte{1} << static_cast<int>(bit % 8);
       return bytes;
@@ -81,7 +85,7 @@ TEST(Handshake, EveryBitOfEveryFrameIsProved) {
     ends.dialer.conclude(turn(3, ends.listener.decide(Verdict::kAccepted, "terms")));
     return false;
   };
-  Ends ends;
+  Ends ends(GetParam());
   const ListenerHandshake::Answer answer = ends.listener.answer(ends.dialer.hello());
   const Bytes proof = ends.dialer.prove(answer.frame, "terms");
   ends.listener.check(proof);
@@ -101,10 +105,78 @@ TEST(Handshake, EveryBitOfEveryFrameIsProved) {
 TEST(Handshake, WithoutTheSecretNeitherEndIsBelieved) {
   Ends ends({}, {}, secret_of(0), secret_of(1));
   const ListenerHandshake::Answer answer = ends.listener.answer(ends.dialer.hello());
+  const Bytes proof = ends.dialer.prove(answer.frame, "");
+  EXPECT_EQ(message_of([&] { ends.listener.check(proof); }), "what connects here does not know the secret of this job");
+  EXPECT_EQ(message_of([&] { ends.dialer.conclude(ends.listener.decide(Verdict::kAccepted, "")); }),
+            "the other end does not know the secret of this job");
+  EXPECT_EQ(message_of([&] { ends.dialer.conclude(ends.listener.refusal()); }),
+            "the secret of the job that listens here is another one");
+}
+
+TEST(Handshake, WithoutTheSecretAListenerOfVersionOneIsNotProvedTo) {
+  Ends ends({1, 1}, {}, secret_of(0), secret_of(1));
+  const ListenerHandshake::Answer answer = ends.listener.answer(ends.dialer.hello());
   EXPECT_EQ(message_of([&] { ends.dialer.prove(answer.frame, ""); }),
             "the other end does not know the secret of this job");
-  EXPECT_EQ(message_of([&] { ends.listener.check(encode_frame(ConnectProof{})); }),
-            "what connects here does not know the secret of this job");
+}
+
+// A listener's bytes before a valid proof do not depend on its secret, so a dialer cannot test guesses with them.
+TEST(Handshake, AListenerSaysNothingOfItsSecretToWhoHasProvedNothing) {
+  Ends ends, others({}, {}, secret_of(0), secret_of(1));
+  EXPECT_EQ(ends.listener.answer(ends.dialer.hello()).frame, others.listener.answer(others.dialer.hello()).frame);
+}
+
+// The session keys cannot be derived from the secret and the transcript: they need the ephemeral keys, which neither
+// end keeps.
+TEST(Handshake, WhoLearnsTheSecretLaterDoesNotLearnTheKeys) {
+  Ends ends;
+  const Bytes share = ends.listener.answer(ends.dialer.hello()).frame;
+  const Bytes proof = ends.dialer.prove(share, "");
+  ends.listener.check(proof);
+  const Bytes verdict = ends.listener.decide(Verdict::kAccepted, "");
+  ends.dialer.conclude(verdict);
+  Transcript recorded;
+  for (const Bytes& frame : {ends.dialer.hello(), share, proof, verdict}) recorded.add(frame);
+  EXPECT_FALSE(Secret(recorded.prove(secret_of(0), "aiacc key up")) == ends.dialer.keys().to_listener);
+  // In version 1 they could.
+  Ends old({1, 1});
+  const Bytes challenge = old.listener.answer(old.dialer.hello()).frame;
+  const Bytes old_proof = old.dialer.prove(challenge, "");
+  old.listener.check(old_proof);
+  const Bytes old_verdict = old.listener.decide(Verdict::kAccepted, "");
+  old.dialer.conclude(old_verdict);
+  Transcript readable;
+  for (const Bytes& frame : {old.dialer.hello(), challenge, old_proof, old_verdict}) readable.add(frame);
+  EXPECT_TRUE(Secret(readable.prove(secret_of(0), "aiacc key up")) == old.dialer.keys().to_listener);
+}
+
+TEST(Handshake, NobodyBetweenTwoEndsMakesThemSpeakAnOldVersion) {
+  Ends ends;
+  Bytes older = ends.dialer.hello();
+  older.resize(older.size() - sizeof(Share));
+  older[12] = std::byte{1};  // the newest version that it speaks
+  finish_frame(older, ConnectHello::kType);
+  const Bytes challenge = ends.listener.answer(older).frame;
+  EXPECT_EQ(ends.listener.version(), 1);
+  EXPECT_EQ(message_of([&] { ends.dialer.prove(challenge, ""); }),
+            "the other end does not know the secret of this job");
+}
+
+TEST(Handshake, WhoWantsSharesRefusesAnEndWithout) {
+  Ends ends({1, 1}, {2, 2});
+  EXPECT_TRUE(ends.listener.answer(ends.dialer.hello()).refused);
+  Ends others({2, 2}, {1, 1});
+  const ListenerHandshake::Answer answer = others.listener.answer(others.dialer.hello());
+  EXPECT_EQ(message_of([&] { others.dialer.prove(answer.frame, ""); }),
+            "this end speaks version 1 of the aiacc protocol and the other end version 2: run the same aiacc on all "
+            "hosts");
+}
+
+TEST(Handshake, AShareThatForcesTheKeyIsRefused) {
+  Ends ends;
+  ConnectShare none;
+  EXPECT_EQ(message_of([&] { ends.dialer.prove(encode_frame(none), ""); }),
+            "a handshake has a share with which nothing can be agreed on");
 }
 
 TEST(Handshake, TheNewestCommonVersionIsSpoken) {
@@ -185,13 +257,13 @@ TEST(Handshake, TermsHaveALimitAndVerdictsAMeaning) {
 
 TEST(Handshake, ANewerVersionThanBothSpeakIsNotBelieved) {
   Ends ends({1, 2}, {1, 3});
-  Ends newer({1, 3}, {1, 3});  // its hello says that it speaks 3
+  Ends newer({1, 3}, {1, 3});  // its hello announces version 3
   const Bytes challenge = newer.listener.answer(newer.dialer.hello()).frame;
   EXPECT_EQ(message_of([&] { ends.dialer.prove(challenge, ""); }),
             "the other end chose version 3 of the protocol; this end speaks versions 1 to 2");
 }
 
-TEST(Handshake, AStrangersSentenceCannotWriteOnTheTerminal) {
+TEST(Handshake, AnUnauthenticatedPeersSentenceCannotWriteOnTheTerminal) {
   Ends ends;
   ConnectRefused refused;
   refused.sentence = "\x1b[2Jgone\n";
@@ -207,15 +279,17 @@ TEST(Handshake, ASecretIsThirtyTwoBytes) {
 
 // --- the vectors of docs/wire-protocol.md ---------------------------------------------------------------------------------
 
-TEST(Handshake, TheVectorsOfTheSpecificationHold) {
-  const auto documented = documented_vectors("The handshake");
+TEST_P(HandshakeOf, TheVectorsOfTheSpecificationHold) {
+  const bool old = GetParam().newest == 1;
+  auto documented = documented_vectors(old ? "Version 1 of the handshake" : "The handshake");
   if (!documented) GTEST_SKIP() << "AIACC_SOURCE does not say where the sources are";
-  Ends ends;
+  documented->erase("key of the proofs");
+  Ends ends(GetParam());
   std::map<std::string, std::string> computed;
   computed["secret"] = hex(secret_of(0).bytes());
   computed["hello"] = hex(ends.dialer.hello());
   const Bytes challenge = ends.listener.answer(ends.dialer.hello()).frame;
-  computed["challenge"] = hex(challenge);
+  computed[old ? "challenge" : "share"] = hex(challenge);
   const Bytes proof = ends.dialer.prove(challenge, "terms");
   computed["proof"] = hex(proof);
   ends.listener.check(proof);

@@ -13,7 +13,7 @@ void* allocate_hidden(std::size_t bytes) {
   Mapping pages = Mapping::make(bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1);
   if (!pages) throw std::bad_alloc();
   (void)::madvise(pages.data(), bytes, MADV_DONTDUMP);
-  (void)::mlock(pages.data(), bytes);  // a limit of locked memory is no reason to fail
+  (void)::mlock(pages.data(), bytes);  // exceeding the limit of locked memory is no error
   return pages.release();
 }
 

@@ -1,6 +1,6 @@
-// Memory for what nobody else may know. Wiping: an allocator whose memory is wiped when it is given back, for bytes that a
-// secret passes through. Hidden: one whose memory is besides in no core dump and, as far as the limit of locked memory goes, in
-// no swap; each piece takes pages of its own, so it is for the few places where a secret stays.
+// Allocators for secrets. Wiping: memory is wiped when it is freed; for bytes that a secret passes through. Hidden:
+// memory is also excluded from core dumps and, within the limit of locked memory, from swap; each allocation takes
+// pages of its own, so it is for the few places where a secret is kept.
 #pragma once
 
 #include <cstddef>
@@ -21,7 +21,7 @@ struct Wiping {
   template <class U>
   Wiping(const Wiping<U>&) noexcept {}
   T* allocate(std::size_t count) {
-    return static_cast<T*>(::operator new(count * sizeof(T)));  // containers check the product
+    return static_cast<T*>(::operator new(count * sizeof(T)));  // containers check for overflow
   }
   void deallocate(T* memory, std::size_t count) noexcept {
     wipe(memory, count * sizeof(T));
@@ -41,7 +41,8 @@ struct Hidden {
   bool operator==(const Hidden&) const noexcept { return true; }
 };
 
-// A string in messages that is a secret. Fewer than 16 characters are not hidden: no secret is so short.
+// A secret string in messages. Strings below 16 characters are stored inline and not hidden, but no secret is that
+// short.
 using HiddenText = std::basic_string<char, std::char_traits<char>, Hidden<char>>;
 
 }  // namespace aiacc::wire

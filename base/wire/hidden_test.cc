@@ -11,7 +11,7 @@
 namespace aiacc::wire {
 namespace {
 
-// The flags of the mapping that `address` is in, as /proc/self/smaps has them ("rd wr mr mw me ac dd").
+// The flags in /proc/self/smaps of the mapping that contains `address` ("rd wr mr mw me ac dd").
 std::string flags_of(const void* address) {
   std::ifstream smaps("/proc/self/smaps");
   const auto wanted = reinterpret_cast<std::uintptr_t>(address);

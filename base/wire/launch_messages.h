@@ -1,23 +1,28 @@
-// What aiaccrun and the agent of a host say to each other, over the agent's standard input and output: two pipes on this
-// host, the streams of ssh or another starter to any other. Frames are base/wire/frame.h's, up to kLargestFrameBytes: a
-// StartJob carries environments.
+// The messages between aiaccrun and the agent of a host, over the agent's standard input and output: two pipes on this
+// host, the streams of ssh or another starter to other hosts. Frames (base/wire/frame.h) may have up to
+// kLargestFrameBytes, because a StartJob carries environments.
 //
-//   aiaccrun → agent    Greeting → LookFor? → StartJob → StartRanks → (SignalRanks | EndRanks | Credit | Input | OpenWorld | RefuseWorld | LoseRank | AskEnds | RanksMissing)*
-//                       → DropOutput? → end of stream
-//   agent → aiaccrun    the answer to the marker, which is no frame → AgentUp → Found? → (Prepared | NotStarted)
-//                       → (Started | NotStarted) → (Output | InputCredit | InputClosed | RankChanged | RankStopped | Notice | HostReady | LoseRank | EndsTold)* → JobEnded
+//   aiaccrun → agent    Greeting → LookFor? → StartJob → StartRanks
+//                       → (SignalRanks | EndRanks | Credit | Input | OpenWorld | RefuseWorld | LoseRank | AskEnds
+//                          | RanksMissing)* → DropOutput? → end of stream
+//   agent → aiaccrun    the answer to the marker, which is not a frame → AgentUp → Found? → (Prepared | NotStarted)
+//                       → (Started | NotStarted)
+//                       → (Output | InputCredit | InputClosed | RankChanged | RankStopped | Notice | HostReady
+//                          | LoseRank | EndsReported)* → JobEnded
 //   both, at any time   Beat
 //
-// StartRanks comes when every host is prepared, so that what one of them refuses is refused before any rank runs.
-// What a login prints before the agent speaks is no frame either: aiaccrun skips it up to the answer (launcher/marker.h).
-// LookFor comes where several hosts describe their machine in the same way; those that prove to be one machine are left
-// without a job, and their hosts planned anew.
-// HostReady, OpenWorld, RefuseWorld and LoseRank belong to jobs of several hosts: an agent's fence is then a part of
-// aiaccrun's. In a job of one host the agent holds the fence alone.
+// StartRanks is sent when every host is prepared, so a host that refuses its part does so before any rank runs. A login
+// may print text before the agent answers; aiaccrun skips it up to the answer (launcher/channel/marker.h). LookFor is
+// sent if several hosts describe their machine in the same way. If some of them turn out to be one machine, all agents
+// are dismissed without a job, and the job is planned again. HostReady, OpenWorld, RefuseWorld and LoseRank are for
+// jobs of several hosts, where each agent's start barrier is a part of aiaccrun's. In a job of one host the agent holds
+// the start barrier alone.
 //
-// End of stream is a lease, and so is silence where Greeting says how long: an agent that meets either before it has said
-// JobEnded ends all that it started (TERM and CONT, KILL 2 s later). Output flows against credit, per stream, and so does input the other way; nothing else waits for
-// them, so signals, time-outs and deaths pass a full terminal and a rank that does not read. The order of frames from one agent is the order of time on its host.
+// If the stream ends, or is silent for the lease of Greeting, before the agent has sent JobEnded, the agent ends all
+// processes that it started (TERM and CONT, KILL 2 s later). Output is sent against credit, separately for each stream,
+// and so is input in the other direction. No other message waits for output or input, so signals, time-outs and losses
+// are not delayed by a full terminal or a rank that does not read. Frames of one agent have the order of the events on
+// its host.
 #pragma once
 
 #include <cstdint>
@@ -29,20 +34,20 @@
 
 namespace aiacc::wire {
 
-inline constexpr std::uint16_t kLaunchProtocol = 2;  // 1 had no input
+inline constexpr std::uint16_t kLaunchProtocol = 2;  // version 1 had no standard input
 
-// First message to an agent. `protocol` and `version` stand first in every version to come, so that the two ends can tell
-// each other what is wrong.
+// The first message to an agent. Every version begins with `protocol` and `version`, so that either end can report a
+// difference.
 struct Greeting {
   static constexpr std::uint16_t kType = 100;
   std::uint16_t protocol = kLaunchProtocol;
   std::string version;        // of aiaccrun
-  std::string marker;         // random; launcher/marker.h says how it is answered
-  std::int64_t lease_ms = 0;  // how long either end may be silent; 0: for ever (the channel cannot be cut)
+  std::string marker;         // random; launcher/channel/marker.h describes the answer
+  std::int64_t lease_ms = 0;  // how long either end may be silent; 0: forever (the channel cannot break unnoticed)
   auto fields() { return std::tie(protocol, version, marker, lease_ms); }
 };
 
-// Something from the other end, where it would be silent otherwise.
+// A heartbeat.
 struct Beat {
   static constexpr std::uint16_t kType = 140;
   auto fields() { return std::tie(); }
@@ -52,29 +57,29 @@ struct AgentUp {
   static constexpr std::uint16_t kType = 120;
   std::uint16_t protocol = kLaunchProtocol;
   std::string version;                 // of the aiaccrun there
-  std::vector<std::string> addresses;  // of its host, for other hosts: numeric, the likeliest first, never loopback
+  std::vector<std::string> addresses;  // of its host, for other hosts: numeric, the most likely first, never loopback
   std::uint16_t master_port = 0;       // kept bound, not listening
-  std::string machine;                 // what it says of its machine (base/io/machine_mark.h); empty: nothing
-  std::string presence;                // name of the local socket where it tells its token (launcher/presence.h)
+  std::string machine;                 // its description of its machine (base/io/machine_mark.h); empty: none
+  std::string same_host_socket;        // the socket that sends its token (launcher/agent/same_host_socket.h)
   std::string token;
-  auto fields() { return std::tie(protocol, version, addresses, master_port, machine, presence, token); }
+  auto fields() { return std::tie(protocol, version, addresses, master_port, machine, same_host_socket, token); }
 };
 
-// Which of these sockets of other agents are on your machine? Answered by Found.
+// Asks which of these sockets of other agents are on the agent's machine. Answered by Found.
 struct LookFor {
   static constexpr std::uint16_t kType = 111;
-  std::vector<std::string> presences;
-  auto fields() { return std::tie(presences); }
+  std::vector<std::string> same_host_sockets;
+  auto fields() { return std::tie(same_host_sockets); }
 };
 
-// What was told there, in the order of LookFor; empty where nobody of this user is.
+// The tokens received from these sockets, in the order of LookFor; empty where no process of this user answered.
 struct Found {
   static constexpr std::uint16_t kType = 132;
   std::vector<std::string> tokens;
   auto fields() { return std::tie(tokens); }
 };
 
-// One rank of StartJob. Its environment is what it gets beside the common one.
+// One rank of StartJob. Its environment is added to the common one.
 struct StartRank {
   std::int32_t rank = 0;
   std::int32_t local_rank = 0;
@@ -91,7 +96,7 @@ struct StartJob {
   std::vector<std::string> argv;
   std::string cwd;
   std::vector<std::string> environment;
-  bool over_own = false;         // lay `environment` over the agent's own
+  bool over_own = false;         // add `environment` to the agent's own
   std::vector<StartRank> ranks;  // of this host, ascending
   std::uint8_t map_by = 0;       // launcher::MapBy
   std::uint8_t bind_to = 0;      // launcher::BindTo
@@ -101,10 +106,10 @@ struct StartJob {
   std::uint16_t master_port = 0;
   bool tag_output = false;
   bool report_bindings = false;
-  std::uint64_t credit = 0;      // bytes of output that may be sent at first, for each stream
+  std::uint64_t credit = 0;      // initial credit for output in bytes, for each stream
   std::uint64_t job = 0;         // random, the same on every host
-  HiddenText secret;             // 32 bytes made for this job; travels nowhere else. Empty in a job of one host
-  std::int32_t input_rank = -1;  // of the job: reads what comes by Input, and all others nothing; -1: none does
+  HiddenText secret;             // 32 random bytes, sent only here and in Welcome; empty in a job of one host
+  std::int32_t input_rank = -1;  // the rank of the job that reads Input; -1: none
   auto fields() {
     return std::tie(version, host_name, host, hosts_of_ranks, argv, cwd, environment, over_own, ranks, map_by, bind_to,
                     bind_asked, oversubscribe, master_address, master_port, tag_output, report_bindings, credit, job,
@@ -118,7 +123,7 @@ struct StartRanks {
   auto fields() { return std::tie(); }
 };
 
-// Every rank was told hello by every host: what they need to reach each other. Answers the last HostReady.
+// All ranks of all hosts have said hello: how to reach each of them. Answers the last HostReady.
 struct OpenWorld {
   static constexpr std::uint16_t kType = 106;
   std::vector<HostEntry> hosts;           // in the order of their indices
@@ -126,7 +131,7 @@ struct OpenWorld {
   auto fields() { return std::tie(hosts, data_ports); }
 };
 
-// The hosts' ranks do not fit together: each gets this as its Refused.
+// The ranks of different hosts do not match: each gets this as its Refused.
 struct RefuseWorld {
   static constexpr std::uint16_t kType = 107;
   std::int32_t code = 0;  // aiacc::Code
@@ -134,8 +139,8 @@ struct RefuseWorld {
   auto fields() { return std::tie(code, sentence); }
 };
 
-// A rank is gone without leaving. An agent says so of its own; aiaccrun passes it to the other hosts, whose ranks are told
-// (RankLost).
+// A rank ended without leaving in order. An agent reports its own ranks; aiaccrun forwards it to the other hosts, whose
+// agents tell their ranks (RankLost).
 struct LoseRank {
   static constexpr std::uint16_t kType = 108;
   std::int32_t rank = 0;
@@ -143,13 +148,15 @@ struct LoseRank {
   auto fields() { return std::tie(rank, sentence); }
 };
 
-// A rank failed because it had lost another, whose end was not told yet: what ended at your side? Answered by EndsTold.
+// A rank failed because it had lost another one, whose exit was not reported yet. Asks every agent to report the exits
+// on its host. Answered by EndsReported.
 struct AskEnds {
   static constexpr std::uint16_t kType = 110;
   auto fields() { return std::tie(); }
 };
 
-// Ranks have said hello and others have not, and for a moment nobody came. Passed on to those that wait (Missing).
+// Some ranks have said hello, others have not, and none did for a while. Agents forward it to the waiting ranks
+// (Missing).
 struct RanksMissing {
   static constexpr std::uint16_t kType = 112;
   std::string sentence;
@@ -173,7 +180,7 @@ struct EndRanks {
   auto fields() { return std::tie(signals, kill_after_ms, everyone); }
 };
 
-// So many more bytes of `stream` (1 or 2) may be sent.
+// This many more bytes of `stream` (1 or 2) may be sent.
 struct Credit {
   static constexpr std::uint16_t kType = 104;
   std::uint8_t stream = 1;
@@ -181,20 +188,21 @@ struct Credit {
   auto fields() { return std::tie(stream, bytes); }
 };
 
-// Of aiaccrun's standard input, for StartJob's `input_rank`, against InputCredit. Empty, and the last: its end.
+// Bytes of aiaccrun's standard input for StartJob's `input_rank`, sent against InputCredit. The last message is empty:
+// the end.
 struct Input {
   static constexpr std::uint16_t kType = 113;
   std::string bytes;
   auto fields() { return std::tie(bytes); }
 };
 
-// Nobody reads the output any more: count what is left and drop it.
+// Nobody reads the output any more: the agent counts and drops the rest.
 struct DropOutput {
   static constexpr std::uint16_t kType = 105;
   auto fields() { return std::tie(); }
 };
 
-// Directory, program and memory for the ranks are there; none runs yet.
+// Directory, program and memory for the ranks exist; none runs yet.
 struct Prepared {
   static constexpr std::uint16_t kType = 130;
   auto fields() { return std::tie(); }
@@ -203,11 +211,11 @@ struct Prepared {
 struct Started {
   static constexpr std::uint16_t kType = 121;
   std::vector<std::int32_t> processes;  // of the ranks, in the order of StartJob
-  std::vector<std::string> bindings;    // as the kernel reports them, in words; empty unless asked for
+  std::vector<std::string> bindings;    // as the kernel reports them, as text; empty unless requested
   auto fields() { return std::tie(processes, bindings); }
 };
 
-// Nothing runs, or what did was ended: JobEnded does not follow.
+// No rank runs: none was started, or those that were have been ended. JobEnded does not follow.
 struct NotStarted {
   static constexpr std::uint16_t kType = 122;
   std::int32_t exit_code = 0;
@@ -216,7 +224,7 @@ struct NotStarted {
   auto fields() { return std::tie(exit_code, message, sentence); }
 };
 
-// Whole lines, or a part of one, of one rank (launcher/lines.h); tagged already if tags were asked for.
+// Whole lines, or a part of a line, of one rank (launcher/stdio/lines.h); with tags if these were requested.
 struct Output {
   static constexpr std::uint16_t kType = 123;
   std::int32_t rank = 0;
@@ -227,14 +235,15 @@ struct Output {
   auto fields() { return std::tie(rank, stream, continues, ends_line, bytes); }
 };
 
-// So many more bytes of input may be sent. The first comes when the rank runs: before it, aiaccrun reads none.
+// This many more bytes of input may be sent. The agent sends the first when the rank runs; aiaccrun reads nothing
+// before it.
 struct InputCredit {
   static constexpr std::uint16_t kType = 133;
   std::uint64_t bytes = 0;
   auto fields() { return std::tie(bytes); }
 };
 
-// The rank has ended, or has closed its standard input: more would be in vain. What is on its way is forgotten.
+// The rank has ended or closed its standard input, so no more is needed. Bytes in transit are dropped.
 struct InputClosed {
   static constexpr std::uint16_t kType = 134;
   auto fields() { return std::tie(); }
@@ -249,8 +258,9 @@ struct RankChanged {
   std::int32_t signal = 0;
   bool by_memory = false;
   std::int64_t after_ns = 0;    // since the ranks were started
-  std::int32_t lost_peer = -1;  // the rank whose loss it told of before it exited
-  auto fields() { return std::tie(rank, phase, code, signal, by_memory, after_ns, lost_peer); }
+  std::int32_t lost_peer = -1;  // the peer whose loss it reported before it exited
+  std::string lost_path;        // the broken path that it reported before it exited
+  auto fields() { return std::tie(rank, phase, code, signal, by_memory, after_ns, lost_peer, lost_path); }
 };
 
 // The rank's process is in state T.
@@ -262,7 +272,7 @@ struct RankStopped {
   auto fields() { return std::tie(rank, process, signal); }
 };
 
-// A line for the user; the job goes on (or its end is told by other messages).
+// A line for the user; the job goes on (or other messages end it).
 struct Notice {
   static constexpr std::uint16_t kType = 126;
   std::uint8_t message = 0;  // launcher::MessageId
@@ -270,7 +280,7 @@ struct Notice {
   auto fields() { return std::tie(message, sentence); }
 };
 
-// The keeper died: the agent ends the job as if aiaccrun were lost, and says so first.
+// The keeper died. The agent reports this first and then ends the job as if aiaccrun were lost.
 struct KeeperLost {
   static constexpr std::uint16_t kType = 127;
   auto fields() { return std::tie(); }
@@ -279,13 +289,13 @@ struct KeeperLost {
 // All ranks of this host have said hello.
 struct HostReady {
   static constexpr std::uint16_t kType = 129;
-  std::string library_version;            // of its ranks, which agree
+  std::string library_version;            // the same for all its ranks
   std::vector<std::uint16_t> data_ports;  // of its ranks, in the order of StartJob
   auto fields() { return std::tie(library_version, data_ports); }
 };
 
-// Every rank of this host that had ended when AskEnds came has been told of.
-struct EndsTold {
+// Every exit on this host before the arrival of AskEnds has been reported.
+struct EndsReported {
   static constexpr std::uint16_t kType = 131;
   auto fields() { return std::tie(); }
 };
@@ -294,8 +304,8 @@ struct EndsTold {
 struct JobEnded {
   static constexpr std::uint16_t kType = 128;
   std::uint64_t dropped_bytes = 0;
-  std::uint64_t strangers = 0;  // that ranks of this host have turned away, as far as they said
-  auto fields() { return std::tie(dropped_bytes, strangers); }
+  std::uint64_t unauthenticated = 0;  // peers that ranks of this host have refused, as far as they reported it
+  auto fields() { return std::tie(dropped_bytes, unauthenticated); }
 };
 
 }  // namespace aiacc::wire

@@ -1,5 +1,5 @@
-// The messages between aiaccrun and its agents that another version must read, and those that carry input, against the test
-// vectors of the specification.
+// The test vectors of the specification for messages between aiaccrun and agents: those that other versions must read,
+// and those that carry standard input.
 #include "base/wire/launch_messages.h"
 
 #include <gtest/gtest.h>
@@ -22,7 +22,7 @@ TEST(LaunchVectors, AreThoseOfTheSpecification) {
   up.addresses = {"192.0.2.7", "2001:db8::7"};
   up.master_port = 40'112;
   up.machine = "node-7";
-  up.presence = "aiacc-0123456789abcdef";
+  up.same_host_socket = "aiacc-0123456789abcdef";
   up.token = "abcdefghijklmnopqrstuvwxyz012345";
   Input input;
   input.bytes = std::string("two\nlines\n\0\xff", 12);

@@ -1,4 +1,4 @@
-// The messages by which ranks meet, against the test vectors of the specification: what one version wrote is read for ever.
+// The test vectors of the specification for rendezvous messages: the encoding of a version never changes.
 #include "base/wire/rendezvous_messages.h"
 
 #include <gtest/gtest.h>
@@ -41,13 +41,13 @@ Roster roster() {
   return message;
 }
 
-StoredMeeting stored() {
-  StoredMeeting meeting;
+StoredRendezvous stored() {
+  StoredRendezvous rendezvous;
   const std::string secret = counting(32, 0x20);
-  std::memcpy(meeting.secret.data(), secret.data(), secret.size());
-  meeting.port = 4242;
-  meeting.addresses = {"192.0.2.6", "127.0.0.1"};
-  return meeting;
+  std::memcpy(rendezvous.secret.data(), secret.data(), secret.size());
+  rendezvous.port = 4242;
+  rendezvous.addresses = {"192.0.2.6", "127.0.0.1"};
+  return rendezvous;
 }
 
 // A frame without its length and type.
@@ -74,13 +74,13 @@ TEST(RendezvousMessages, TheVectorsOfTheSpecificationHold) {
   computed["roster"] = hex(encode_frame(roster()));
   computed["return to"] = hex(encode_frame(ReturnTo{40'114}));
   computed["return"] = hex(encode_frame(Return{3}));
-  computed["neighbours"] = hex(encode_frame(Neighbours{1}));
+  computed["local peers"] = hex(encode_frame(LocalPeers{1}));
   computed["settled"] = hex(encode_frame(Settled{{0, 1, 1}}));
   computed["share segment"] = hex(encode_frame(ShareSegment{0x0123456789abcdef}));
   computed["rank lost"] = hex(encode_frame(RankLost{2, "rank 2 went away"}));
   computed["leave"] = hex(encode_frame(Leave{3}));
   computed["gone"] = hex(encode_frame(Gone{}));
-  computed["stored meeting"] = hex(encode(stored()));
+  computed["stored rendezvous"] = hex(encode(stored()));
   EXPECT_EQ(*documented, computed);
 }
 
@@ -97,14 +97,14 @@ TEST(RendezvousMessages, WhatTheSpecificationHasIsReadAndWrittenAgain) {
   expect_same("roster", read_again<Roster>((*documented)["roster"]));
   expect_same("return to", read_again<ReturnTo>((*documented)["return to"]));
   expect_same("return", read_again<Return>((*documented)["return"]));
-  expect_same("neighbours", read_again<Neighbours>((*documented)["neighbours"]));
+  expect_same("local peers", read_again<LocalPeers>((*documented)["local peers"]));
   expect_same("settled", read_again<Settled>((*documented)["settled"]));
   expect_same("share segment", read_again<ShareSegment>((*documented)["share segment"]));
   expect_same("rank lost", read_again<RankLost>((*documented)["rank lost"]));
   expect_same("leave", read_again<Leave>((*documented)["leave"]));
   expect_same("gone", read_again<Gone>((*documented)["gone"]));
-  const Bytes raw = bytes_of_hex((*documented)["stored meeting"]);
-  expect_same("stored meeting", encode(decode<StoredMeeting>(raw, "what a store has")));
+  const Bytes raw = bytes_of_hex((*documented)["stored rendezvous"]);
+  expect_same("stored rendezvous", encode(decode<StoredRendezvous>(raw, "what a store has")));
 }
 
 }  // namespace

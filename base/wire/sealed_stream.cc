@@ -1,47 +1,29 @@
 #include "base/wire/sealed_stream.h"
 
 #include <fmt/format.h>
-#include <sodium.h>
 
 #include <algorithm>
-#include <array>
 #include <cstring>
 
 namespace aiacc::wire {
-namespace {
 
-constexpr std::size_t kHeaderBytes = crypto_secretstream_xchacha20poly1305_HEADERBYTES;
-constexpr std::size_t kSealBytes = crypto_secretstream_xchacha20poly1305_ABYTES;
-constexpr std::size_t kLengthBytes = sizeof(std::uint32_t);
-
-unsigned char* raw(std::byte* bytes) noexcept { return reinterpret_cast<unsigned char*>(bytes); }
-const unsigned char* raw(const std::byte* bytes) noexcept { return reinterpret_cast<const unsigned char*>(bytes); }
-
-}  // namespace
-
-struct SealedStream::Ciphers {
-  ~Ciphers() {
-    sodium_memzero(&outgoing, sizeof outgoing);
-    sodium_memzero(&incoming, sizeof incoming);
-  }
-  Secret incoming_key;
-  crypto_secretstream_xchacha20poly1305_state outgoing{};
-  crypto_secretstream_xchacha20poly1305_state incoming{};
-};
-
-SealedStream::SealedStream(Loop& loop, std::unique_ptr<io::Stream> stream, const Secret& outgoing,
+SealedStream::SealedStream(Loop& loop, std::unique_ptr<io::Stream> stream, Protection how, const Secret& outgoing,
                            const Secret& incoming, const Bytes& preface)
     : loop_(loop),
       stream_(std::move(stream)),
-      ciphers_(std::make_unique<Ciphers>()),
+      outgoing_seal_(RecordSeal::make(how, outgoing)),
+      incoming_seal_(RecordSeal::make(how, incoming)),
       to_write_(loop),
       outgoing_(preface.begin(), preface.end()),
       to_read_(loop) {
-  ciphers_->incoming_key = incoming;
-  std::array<std::byte, kHeaderBytes> header;
-  crypto_secretstream_xchacha20poly1305_init_push(&ciphers_->outgoing, raw(header.data()),
-                                                  raw(outgoing.bytes().data()));
-  outgoing_.insert(outgoing_.end(), header.begin(), header.end());
+  const RecordSeal::Sizes& sizes = outgoing_seal_->sizes();
+  outgoing_.resize(preface.size() + sizes.preface);
+  outgoing_seal_->begin(std::span(outgoing_).subspan(preface.size()));
+  pieces_.reserve(2 * kMaxRecords);
+  gathered_.reserve(kBatchBytes);
+  hidden_.resize(sizes.around > 0 ? kBatchBytes + kMaxRecords * sizes.around : 0);
+  opened_.resize(sizes.around > 0 ? sizes.plain : 0);
+  incoming_.resize(kBufferBytes);
   writing_.emplace(loop_, write(), static_cast<Root::Owner&>(*this));
   reading_.emplace(loop_, read(), static_cast<Root::Owner&>(*this));
   writing_->start();
@@ -49,7 +31,7 @@ SealedStream::SealedStream(Loop& loop, std::unique_ptr<io::Stream> stream, const
 }
 
 SealedStream::~SealedStream() {
-  // No wait of a frame that is destroyed may be left with the stream.
+  // The stream must not keep a wait of a coroutine frame that is about to be destroyed.
   stop_.request(std::make_exception_ptr(Error(Code::kAborted, "the stream is closed")));
 }
 
@@ -104,13 +86,14 @@ Task<void> SealedStream::write() {
       if (writer_ != nullptr && !write_error_) {
         seal_pending();
       } else if (last_due_) {
-        seal({}, true);
+        add_record({}, true);
         last = true;
       } else {
         to_write_.reset();
         co_await to_write_.wait(stop_);
         continue;
       }
+      write_now();
     }
     co_await io::write_all(*stream_, outgoing_, stop_);
     outgoing_.clear();
@@ -125,87 +108,128 @@ Task<void> SealedStream::write() {
   }
 }
 
-void SealedStream::seal_pending() {
-  if (writer_->pieces().empty()) {
-    sealed_ = std::min(writer_->bytes(), kRecordBytes);
-    return seal({writer_->data(), sealed_}, false);
-  }
-  gathered_.clear();
-  for (const io::Piece& piece : writer_->pieces()) {
-    const io::Piece part = piece.first(std::min(piece.size(), kRecordBytes - gathered_.size()));
-    gathered_.insert(gathered_.end(), part.begin(), part.end());
-  }
-  sealed_ = gathered_.size();
-  seal(gathered_, false);
+// False if the batch has no more room; then nothing was sealed.
+bool SealedStream::add_record(std::span<const std::byte> plain, bool last) {
+  if (records_ == kMaxRecords) return false;
+  const RecordSeal::Sizes& sizes = outgoing_seal_->sizes();
+  const std::span<std::byte> head = std::span(heads_[records_++]).first(sizes.head);
+  const std::span<const std::byte> body =
+      outgoing_seal_->seal(plain, last, head, std::span(hidden_).subspan(hidden_used_));
+  if (sizes.around > 0) hidden_used_ += body.size();
+  pieces_.emplace_back(head);
+  if (!body.empty()) pieces_.push_back(body);
+  sealed_ += plain.size();
+  return true;
 }
 
-void SealedStream::seal(std::span<const std::byte> plain, bool last) {
-  const std::size_t bytes = plain.size() + kSealBytes;
-  outgoing_.resize(kLengthBytes + bytes);
-  Bytes length;
-  Writer(length).put(static_cast<std::uint32_t>(bytes));
-  std::copy(length.begin(), length.end(), outgoing_.begin());
-  crypto_secretstream_xchacha20poly1305_push(&ciphers_->outgoing, raw(outgoing_.data() + kLengthBytes), nullptr,
-                                             raw(plain.data()), plain.size(), nullptr, 0,
-                                             last ? crypto_secretstream_xchacha20poly1305_TAG_FINAL : 0);
+// Seals as much of the writer's bytes as fits into a batch, from their beginning.
+void SealedStream::seal_pending() {
+  const io::Piece whole(writer_->data(), writer_->data() == nullptr ? 0 : writer_->bytes());
+  const std::span<const io::Piece> given =
+      writer_->pieces().empty() ? std::span<const io::Piece>(&whole, 1) : writer_->pieces();
+  const std::size_t most = outgoing_seal_->sizes().plain;
+  std::size_t gathered_from = 0;
+  const auto seal_gathered = [&] {  // one record of the short pieces since the last record
+    const std::span<const std::byte> bytes = std::span(gathered_).subspan(gathered_from);
+    gathered_from = gathered_.size();
+    return bytes.empty() || add_record(bytes, false);
+  };
+  std::size_t room = kBatchBytes;
+  for (const io::Piece& piece : given) {
+    if (room == 0) break;
+    io::Piece part = piece.first(std::min(piece.size(), room));
+    room -= part.size();
+    if (part.size() < kAlone) {
+      if (gathered_.size() - gathered_from + part.size() > most && !seal_gathered()) return;
+      gathered_.insert(gathered_.end(), part.begin(), part.end());
+      continue;
+    }
+    if (!seal_gathered()) return;
+    while (!part.empty()) {
+      const io::Piece one = part.first(std::min(part.size(), most));
+      if (!add_record(one, false)) return;
+      part = part.subspan(one.size());
+    }
+  }
+  seal_gathered();
+}
+
+// Writes what the kernel takes at once. The rest of the batch is copied, because a writer that is stopped takes its
+// memory back.
+void SealedStream::write_now() {
+  std::size_t moved = 0;
+  io::IoAwait attempt = stream_->write_gathered(pieces_, stop_);
+  if (attempt.await_ready()) moved = attempt.await_resume();
+  for (const io::Piece& piece : pieces_) {
+    const std::size_t gone = std::min(moved, piece.size());
+    moved -= gone;
+    outgoing_.insert(outgoing_.end(), piece.begin() + static_cast<std::ptrdiff_t>(gone), piece.end());
+  }
+  pieces_.clear();
+  gathered_.clear();
+  records_ = hidden_used_ = 0;
 }
 
 // --- reading --------------------------------------------------------------------------------------------------------------
 
 Task<void> SealedStream::read() {
-  std::array<std::byte, kHeaderBytes> header;
-  co_await fill(header);
-  const bool begun = crypto_secretstream_xchacha20poly1305_init_pull(&ciphers_->incoming, raw(header.data()),
-                                                                     raw(ciphers_->incoming_key.bytes().data())) == 0;
-  ciphers_->incoming_key = Secret();
+  const std::size_t preface = incoming_seal_->sizes().preface;
+  if (preface > 0) co_await have(preface);
+  const bool begun = incoming_seal_->resume(std::span(incoming_).subspan(begin_, preface));
+  begin_ += preface;
   if (!begun) throw Error(Code::kProtocol, fmt::format("{} begins an encrypted stream with nonsense", describe()));
   while (!last_came_) {
-    if (reader_ == nullptr || served_ < plain_.size()) {
+    if (reader_ == nullptr || !plain_.empty()) {
       to_read_.reset();
       co_await to_read_.wait(stop_);
       continue;
     }
-    std::array<std::byte, kLengthBytes> length_bytes;
-    co_await fill(length_bytes);
-    std::uint32_t length = 0;
-    Reader(length_bytes, "a record").get(length);
-    if (length < kSealBytes || length > kRecordBytes + kSealBytes) {
-      throw Error(Code::kProtocol, fmt::format("{} announces a record of {} bytes; {} to {} are possible", describe(),
-                                               length, kSealBytes, kRecordBytes + kSealBytes));
-    }
-    incoming_.resize(length);
-    co_await fill(incoming_);
-    open();
+    co_await read_record();
     if (reader_ != nullptr && serve(*reader_)) std::exchange(reader_, nullptr)->complete();
   }
 }
 
-Task<void> SealedStream::fill(std::span<std::byte> into) {
-  while (!into.empty()) {
-    const std::size_t moved = co_await stream_->read_some(into, stop_);
+// Returns when `bytes` bytes are at begin_. Requires that all opened bytes have been read.
+Task<void> SealedStream::have(std::size_t bytes) {
+  if (begin_ == end_) begin_ = end_ = 0;
+  if (begin_ + bytes > incoming_.size()) {
+    std::memmove(incoming_.data(), incoming_.data() + begin_, end_ - begin_);
+    end_ -= std::exchange(begin_, 0);
+  }
+  while (end_ - begin_ < bytes) {
+    const std::size_t moved = co_await stream_->read_some(std::span(incoming_).subspan(end_), stop_);
     if (moved == 0) throw Error(Code::kPeerFailed, fmt::format("{} closed without a farewell", describe()));
-    into = into.subspan(moved);
+    end_ += moved;
   }
 }
 
-void SealedStream::open() {
-  plain_.resize(incoming_.size() - kSealBytes);
-  served_ = 0;
-  unsigned char tag = 0;
-  if (crypto_secretstream_xchacha20poly1305_pull(&ciphers_->incoming, raw(plain_.data()), nullptr, &tag,
-                                                 raw(incoming_.data()), incoming_.size(), nullptr, 0) != 0) {
-    plain_.clear();
+Task<void> SealedStream::read_record() {
+  const std::size_t head = incoming_seal_->sizes().head;
+  co_await have(head);
+  const std::optional<std::uint32_t> length = incoming_seal_->length(std::span(incoming_).subspan(begin_, head));
+  if (!length) {
     throw Error(Code::kProtocol,
-                fmt::format("what came from {} was not sealed by the other end, or not in this place", describe()));
+                fmt::format("a record header from {} is not authentic: the other end did not send it at this position",
+                            describe()));
   }
-  last_came_ = tag == crypto_secretstream_xchacha20poly1305_TAG_FINAL;
+  co_await have(head + *length);
+  const std::span<const std::byte> record = std::span(incoming_).subspan(begin_, head + *length);
+  const auto plain = incoming_seal_->open(record.first(head), record.subspan(head), opened_, &last_came_);
+  if (!plain) {
+    last_came_ = false;
+    throw Error(
+        Code::kProtocol,
+        fmt::format("data from {} is not authentic: the other end did not send it at this position", describe()));
+  }
+  plain_ = *plain;
+  begin_ += record.size();
 }
 
 bool SealedStream::serve(io::IoAwait& io) noexcept {
-  const std::size_t bytes = std::min(io.bytes(), plain_.size() - served_);
+  const std::size_t bytes = std::min(io.bytes(), plain_.size());
   if (bytes == 0 && !last_came_ && io.bytes() > 0) return false;
-  if (bytes > 0) std::memcpy(io.data(), plain_.data() + served_, bytes);
-  served_ += bytes;
+  if (bytes > 0) std::memcpy(io.data(), plain_.data(), bytes);
+  plain_ = plain_.subspan(bytes);
   io.set_moved(bytes);
   return true;
 }

@@ -1,6 +1,6 @@
-// Secret: 32 bytes that nobody else may know. The job's own is made by aiaccrun and travels only on the agents' standard input;
-// session keys are derived from it (base/wire/handshake.h). Copies share one hidden page (base/wire/hidden.h), which is wiped
-// when the last of them goes.
+// Secret: a 32-byte key. aiaccrun makes the job's secret, and sends it to the agents on their standard input; session
+// keys are derived from it (base/wire/handshake.h). Copies share one hidden page (base/wire/hidden.h), which is wiped
+// when the last copy is destroyed.
 #pragma once
 
 #include <cstddef>
@@ -17,14 +17,14 @@ class Secret {
  public:
   static constexpr std::size_t kBytes = 32;
 
-  Secret() = default;  // all zero: stands for none, and authenticates nobody
+  Secret() = default;  // all zero: no secret; it authenticates nobody
   explicit Secret(std::span<const std::byte, kBytes> bytes);
-  // As it stands in messages. Throws kInvalidArgument if it has another length.
+  // From its form in messages. Throws kInvalidArgument if the length is wrong.
   static Secret from(std::string_view bytes);
   static Secret fresh(io::Entropy& entropy);
 
   std::span<const std::byte, kBytes> bytes() const noexcept;
-  HiddenText text() const;  // as it stands in messages; empty if it is none
+  HiddenText text() const;  // its form in messages; empty if none()
   bool none() const noexcept;
   // In constant time.
   bool operator==(const Secret& other) const noexcept;

@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include <array>
+#include <bitset>
 #include <cerrno>
 #include <cstring>
 
@@ -15,11 +16,26 @@
 
 namespace aiacc::wire {
 
+namespace {
+
+// 32 random bytes have about 30 different values; fewer than 8 practically never occur by chance.
+constexpr int kLeastDifferentBytes = 8;
+
+int different_bytes(const Secret& secret) {
+  std::bitset<256> seen;
+  for (const std::byte byte : secret.bytes()) seen.set(std::to_integer<std::size_t>(byte));
+  const int count = static_cast<int>(seen.count());
+  sodium_memzero(&seen, sizeof seen);
+  return count;
+}
+
+}  // namespace
+
 Secret read_secret_file(std::string_view what, const std::string& path) {
   const auto refuse = [&](const std::string& why) {
     return Error(Code::kInvalidArgument, fmt::format("{}={}: {}", what, path, why));
   };
-  // O_NONBLOCK: the open of a pipe returns at once, and it is refused.
+  // O_NONBLOCK: opening a pipe must return at once; it is then refused.
   const Fd file(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK));
   struct stat about {};
   if (!file || ::fstat(file.get(), &about) != 0) {
@@ -51,7 +67,10 @@ Secret read_secret_file(std::string_view what, const std::string& path) {
     throw refuse(fmt::format("the file has {} bytes and a secret {}; make one with {}", about.st_size, Secret::kBytes,
                              kMakeSecretFile));
   }
-  if (secret.none()) throw refuse(fmt::format("all bytes are zero; make a secret with {}", kMakeSecretFile));
+  if (const int different = different_bytes(secret); different < kLeastDifferentBytes) {
+    throw refuse(fmt::format("its 32 bytes have {} different values, which can be guessed; make a secret with {}",
+                             different, kMakeSecretFile));
+  }
   return secret;
 }
 

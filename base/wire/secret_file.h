@@ -8,11 +8,11 @@
 
 namespace aiacc::wire {
 
-// A command for a shell that makes such a file.
+// A shell command that creates such a file.
 inline constexpr std::string_view kMakeSecretFile = "(umask 077; head -c 32 /dev/urandom >aiacc.secret)";
 
-// The 32 bytes of the file, which nobody but its owner, this user or root, may read or write. Throws kInvalidArgument; the
-// sentence begins with `what` and has the cure.
+// The 32 bytes of the file, which must belong to this user or root and be accessible to its owner only. Throws
+// kInvalidArgument; the sentence begins with `what` and says what to do.
 Secret read_secret_file(std::string_view what, const std::string& path);
 
 }  // namespace aiacc::wire

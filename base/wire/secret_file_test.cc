@@ -39,7 +39,7 @@ class SecretFile : public testing::Test {
   std::filesystem::path folder_;
 };
 
-const std::string kGood(32, 's');
+const std::string kGood = "one secret of thirty two letters";
 
 TEST_F(SecretFile, IsReadIfItIsItsOwnersAlone) {
   EXPECT_EQ(read_secret_file("X", with(kGood)), Secret::from(kGood));
@@ -66,7 +66,19 @@ TEST_F(SecretFile, LengthsAreNamed) {
   EXPECT_NE(refusal(with("")).find("has 0 bytes and a secret 32"), std::string::npos);
   EXPECT_NE(refusal(with(kGood + "\n")).find("has 33 bytes and a secret 32"), std::string::npos);
   EXPECT_NE(refusal(with(std::string(31, 's'))).find("has 31 bytes"), std::string::npos);
-  EXPECT_NE(refusal(with(std::string(32, '\0'))).find("zero"), std::string::npos);
+}
+
+TEST_F(SecretFile, BytesThatCanBeGuessedAreRefused) {
+  const auto with_different = [&](int count) {
+    std::string bytes;
+    for (int i = 0; i < 32; ++i) bytes += static_cast<char>('a' + i % count);
+    return with(bytes);
+  };
+  EXPECT_NE(refusal(with(std::string(32, '\0'))).find("have 1 different values, which can be guessed"),
+            std::string::npos);
+  EXPECT_NE(refusal(with(std::string(32, 'x'))).find("have 1 different values"), std::string::npos);
+  EXPECT_NE(refusal(with_different(7)).find("have 7 different values"), std::string::npos);
+  EXPECT_FALSE(read_secret_file("X", with_different(8)).none());
 }
 
 TEST_F(SecretFile, WhatIsNoFileIsSaid) {

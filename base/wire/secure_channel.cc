@@ -8,7 +8,7 @@ namespace {
 
 static_assert(sizeof(SealHeader) == crypto_secretstream_xchacha20poly1305_HEADERBYTES);
 constexpr std::size_t kSealBytes = crypto_secretstream_xchacha20poly1305_ABYTES;
-// Around a message: the frame of Sealed, its count, the seal.
+// The bytes around a message: the header of the Sealed frame, the count of its bytes, the seal.
 constexpr std::uint32_t kAround = kFrameHeaderBytes + sizeof(std::uint32_t) + kSealBytes;
 
 unsigned char* raw(std::string& bytes) noexcept { return reinterpret_cast<unsigned char*>(bytes.data()); }
@@ -27,7 +27,7 @@ struct SecureChannel::Ciphers {
     sodium_memzero(&incoming, sizeof incoming);
   }
   Secret incoming_key;
-  SealHeader header{};  // of the outgoing stream
+  SealHeader header{};  // for the outgoing stream
   crypto_secretstream_xchacha20poly1305_state outgoing{};
   crypto_secretstream_xchacha20poly1305_state incoming{};
 };
@@ -42,8 +42,8 @@ SecureChannel::SecureChannel(Loop& loop, std::unique_ptr<io::Stream> stream, con
 
 SecureChannel::~SecureChannel() = default;
 
-// Sealed when it takes its place in the channel's order: nothing suspends in between, and nothing is sealed that a stop
-// keeps from being queued, or the other end would miss it.
+// The frame is sealed and queued without a suspension in between. A frame that was sealed but not queued because of a
+// stop would break the sequence at the other end.
 Task<void> SecureChannel::send_sealed(Bytes frame, bool last, Stop& stop) {
   if (frame.size() > kLargestFrameBytes - kAround) {
     throw Error(Code::kInvalidArgument,
@@ -62,7 +62,7 @@ Task<void> SecureChannel::send_sealed(Bytes frame, bool last, Stop& stop) {
   co_await channel_.send(sealed, stop);
 }
 
-// Of a frame: its type and its fields, without the length.
+// Seals the type and the fields of a frame, without its length.
 Sealed SecureChannel::seal(const Bytes& frame, bool last) {
   const std::span<const std::byte> plain =
       last ? std::span<const std::byte>() : std::span(frame).subspan(sizeof(std::uint32_t));
@@ -113,8 +113,9 @@ std::optional<Frame> SecureChannel::open(const Sealed& sealed) {
 }
 
 void SecureChannel::refuse() {
-  throw Error(Code::kProtocol, fmt::format("what came from {} was not sealed by the other end, or not in this place",
-                                           channel_.stream().describe()));
+  throw Error(Code::kProtocol,
+              fmt::format("data from {} is not authentic: the other end did not send it at this position",
+                          channel_.stream().describe()));
 }
 
 }  // namespace aiacc::wire

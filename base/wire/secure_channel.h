@@ -1,7 +1,7 @@
-// SecureChannel: messages over a connection whose two ends have proved themselves (base/wire/handshake.h), encrypted and in
-// order: nobody between them can read, change, repeat, drop or reorder one without the connection ending. Each direction is a
-// stream of libsodium's secretstream with its own session key. An end of stream without a farewell is an error, because
-// somebody between may have cut it.
+// SecureChannel: encrypted messages over a connection whose two ends have proved themselves (base/wire/handshake.h).
+// Nobody in between can read a message, and a message that was changed, repeated, dropped or reordered ends the
+// connection. Each direction is a stream of libsodium's secretstream with its own session key. An end of stream without
+// a farewell is an error, because an attacker may have cut the connection.
 #pragma once
 
 #include <memory>
@@ -14,14 +14,14 @@ namespace aiacc::wire {
 
 using SealHeader = std::array<std::byte, 24>;
 
-// First message of each direction.
+// The first message of each direction.
 struct SealBegins {
   static constexpr std::uint16_t kType = 210;
   SealHeader header{};
   auto fields() { return std::tie(header); }
 };
 
-// A message, its type first, or nothing for the farewell; encrypted, and with the 17 bytes that prove it.
+// An encrypted message that begins with its type, or an empty one for the farewell; with 17 bytes of authentication.
 struct Sealed {
   static constexpr std::uint16_t kType = 211;
   std::string bytes;
@@ -30,7 +30,7 @@ struct Sealed {
 
 class SecureChannel {
  public:
-  // Takes messages of at most `limit` bytes.
+  // Accepts messages of at most `limit` bytes.
   SecureChannel(Loop& loop, std::unique_ptr<io::Stream> stream, const Secret& outgoing, const Secret& incoming,
                 std::uint32_t limit = kMaxFrameBytes);
   ~SecureChannel();
@@ -39,11 +39,11 @@ class SecureChannel {
   Task<void> send(const T& message, Stop& stop) {
     return send_sealed(encode_frame(message), false, stop);
   }
-  // Nothing is sent after it.
+  // Nothing may be sent after it.
   Task<void> farewell(Stop& stop) { return send_sealed({}, true, stop); }
 
-  // The next message; nullopt after the other end's farewell. Throws kProtocol for what was not sealed by it, in this order,
-  // and kPeerFailed for an end of stream without a farewell.
+  // The next message; nullopt after the other end's farewell. Throws kProtocol for a message that is not authentic at
+  // this position, and kPeerFailed for an end of stream without a farewell.
   Task<std::optional<Frame>> receive(Stop& stop);
 
  private:
@@ -55,7 +55,7 @@ class SecureChannel {
 
   Channel channel_;
   std::unique_ptr<Ciphers> ciphers_;
-  bool begun_ = false;  // to send
+  bool begun_ = false;  // sending has begun
   bool expects_begin_ = true;
   bool over_ = false;  // the other end has said farewell
 };

@@ -18,7 +18,7 @@ Secret secret_of(int salt) {
   return Secret(bytes);
 }
 
-// Two ends with somebody between them, who sees each frame from left to right and may do as he likes.
+// Two ends with an attacker in between, who sees and may change each frame from left to right.
 class SecureChannelTest : public testing::Test {
  protected:
   SecureChannelTest() {
@@ -30,7 +30,7 @@ class SecureChannelTest : public testing::Test {
     to_right_ = std::make_unique<Channel>(loop_, std::move(between_right));
   }
 
-  // Three messages and a farewell, as they go over the wire: what begins the stream, then four sealed ones.
+  // Three messages and a farewell as they are on the wire: the begin of the stream, then four sealed frames.
   std::vector<Frame> said_by_left() {
     for (int rank = 0; rank < 3; ++rank) loop_.run(left_->send(RankLost{rank, "secret sentence"}, stop_));
     loop_.run(left_->farewell(stop_));
@@ -47,7 +47,7 @@ class SecureChannelTest : public testing::Test {
       }
     }
   }
-  // Ranks of the messages that right takes until the farewell or an error, which is kept.
+  // The ranks in the messages that the right end accepts until the farewell or an error, which is stored.
   std::vector<int> taken() {
     std::vector<int> ranks;
     try {
@@ -86,7 +86,8 @@ TEST_F(SecureChannelTest, AChangedBitIsNoticed) {
   frames[2].body.back() ^= std::byte{1};
   pass_on(frames);
   EXPECT_EQ(taken(), (std::vector<int>{0}));
-  EXPECT_EQ(error_.message(), "what came from the right pair was not sealed by the other end, or not in this place");
+  EXPECT_EQ(error_.message(),
+            "data from the right pair is not authentic: the other end did not send it at this position");
   EXPECT_EQ(error_.code(), Code::kProtocol);
 }
 
@@ -137,11 +138,12 @@ TEST_F(SecureChannelTest, WhatIsTooShortForASealIsNotTaken) {
   frames[2] = Frame{Sealed::kType, encode(stump)};
   pass_on(frames);
   EXPECT_EQ(taken(), (std::vector<int>{0}));
-  EXPECT_EQ(error_.message(), "what came from the right pair was not sealed by the other end, or not in this place");
+  EXPECT_EQ(error_.message(),
+            "data from the right pair is not authentic: the other end did not send it at this position");
 }
 
 TEST_F(SecureChannelTest, AMessageThatIsTooLongSpoilsNoOther) {
-  // Around the sentence: the frame, its fields, and what the seal adds to both.
+  // The bytes around the sentence: the frame header, the other fields, and the seal.
   const RankLost longest{1, std::string(kLargestFrameBytes - 27 - kFrameHeaderBytes - 8 + 1, 'x')};
   Task<void> sending = left_->send(longest, stop_);
   sending.start();

@@ -1,4 +1,4 @@
-// bench/host's subject through the C ABI, started by aiaccrun: compiled against the installed tree.
+// The program that bench/host measures through the C ABI, started by aiaccrun and compiled against the installed tree.
 //   bench shared|private [LARGEST_BYTES [COLLECTIVE [PAUSE_US]]]
 #include <aiacc/aiacc.h>
 
@@ -28,7 +28,7 @@ constexpr aiacc_group_t kWorld = AIACC_WORLD;
 
 using Call = void (*)(float* send, float* recv, std::size_t count);
 
-// Chosen once: a call of 8 bytes takes less than a comparison of seven names.
+// Chosen once, because a call of 8 bytes takes less time than a comparison of seven names.
 Call call_of(const std::string& what) {
   if (what == "broadcast")
     return [](float*, float* recv, std::size_t count) {

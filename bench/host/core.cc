@@ -1,6 +1,7 @@
-// bench/host's subject below the C ABI: forked processes on HostTeam and its algorithms, for those who tune them.
+// The program that bench/host measures below the C ABI: forked processes on IntraTeam and its algorithms, for tuning
+// them.
 //   bench_host_core RANKS shared|private|bare [LARGEST_BYTES]
-// `bare` is the floor: the fused loop and two meetings over shared pages, without any of the library's protocol.
+// `bare` is the lower bound: the fused loop and two barriers over shared pages, without the library's protocol.
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -16,9 +17,9 @@
 #include "base/io/real_loop.h"
 #include "base/task/frame_pool.h"
 #include "bench/host/measure.h"
-#include "collectives/host/host_team.h"
-#include "collectives/host/select.h"
-#include "collectives/host/small.h"
+#include "collectives/intra/intra_team.h"
+#include "collectives/intra/select.h"
+#include "collectives/intra/small.h"
 #include "transports/host/memfd_domain.h"
 
 namespace {
@@ -32,7 +33,7 @@ struct Rank {
   io::RealLoop loop;
   CpuCompute compute;
   std::unique_ptr<MemfdDomain> domain;
-  HostTeam host;
+  IntraTeam host;
   Team team;
   Stop stop;
 
@@ -48,9 +49,9 @@ struct Rank {
     return ranks;
   }
   void run(const Call& call, Buffer send, Buffer recv) {
-    if (host::try_small(host, call, send.data, recv.data) == host::Small::kDone) return;
+    if (intra::try_small(host, call, send.data, recv.data) == intra::Small::kDone) return;
     Operation op{team, call, 0, stop, send, recv};
-    loop.run(host::run(op));
+    loop.run(intra::run(op));
   }
 };
 
@@ -85,7 +86,7 @@ struct Bare {
     const std::size_t length = std::min(slice, count - begin);
     std::byte* places[64];
     for (int other = 0; other < rank.domain->size(); ++other) {
-      places[other] = rank.domain->view(other, offset + static_cast<std::uint64_t>(other) * 256) + begin * 4;
+      places[other] = rank.domain->view(other, offset + static_cast<std::uint64_t>(other) * 256, count * 4) + begin * 4;
     }
     rank.compute.reduce_now({places, n}, {places, n}, length, {}, static_cast<int>(n));
     meet();
@@ -103,7 +104,8 @@ void run_rank(int descriptor, const ViewPtr& view, int number, int size, const s
   subject.allocate = [&](std::size_t count) {
     if (memory == "private") return static_cast<float*>(std::aligned_alloc(4096, count * 4));
     offset = rank.domain->allocate(count * 4).offset - static_cast<std::uint64_t>(number) * 256;
-    return reinterpret_cast<float*>(rank.domain->view(number, offset + static_cast<std::uint64_t>(number) * 256));
+    const std::uint64_t mine = offset + static_cast<std::uint64_t>(number) * 256;
+    return reinterpret_cast<float*>(rank.domain->view(number, mine, count * 4));
   };
   subject.call = [&](float* data, float*, std::size_t count) {
     if (memory == "bare") return bare.allreduce(offset, count);

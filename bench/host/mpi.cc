@@ -1,4 +1,4 @@
-// bench/host's subject for any MPI: compiled by the compiler wrapper of each.
+// The program that bench/host measures for any MPI, compiled by its compiler wrapper.
 //   bench NAME [LARGEST_BYTES [COLLECTIVE [PAUSE_US]]]
 #include <mpi.h>
 
@@ -13,7 +13,7 @@ const MPI_Comm kWorld = MPI_COMM_WORLD;
 
 using Call = void (*)(float* send, float* recv, std::size_t elements);
 
-// Chosen once: a call of 8 bytes takes less than a comparison of seven names.
+// Chosen once, because a call of 8 bytes takes less time than a comparison of seven names.
 Call call_of(const std::string& what) {
   if (what == "broadcast")
     return [](float*, float* recv, std::size_t elements) {

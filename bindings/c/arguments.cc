@@ -51,7 +51,7 @@ ReduceOp checked_op(aiacc_op_t op, DType type) {
 
 std::size_t checked_bytes(std::size_t count, int ranks, const Reduction& elements) {
   std::size_t bytes = 0;
-  // Buffers of more than half the address space do not exist; pointer differences would overflow.
+  // No buffer exceeds half the address space; a larger size would overflow pointer differences.
   constexpr std::size_t kMost = std::numeric_limits<std::ptrdiff_t>::max();
   if (__builtin_mul_overflow(count, elements.element_bytes(), &bytes) ||
       __builtin_mul_overflow(bytes, static_cast<std::size_t>(ranks), &bytes) || bytes > kMost) {

@@ -1,5 +1,5 @@
-// Checks of a call's arguments, all made before its ticket is taken: what is refused here has started nothing and leaves the
-// group usable. Each throws kInvalidArgument with a sentence that names the argument.
+// Checks a call's arguments before its ticket is taken, so a refused call has started nothing and leaves the group
+// usable. Each function throws kInvalidArgument with a sentence that names the argument.
 #pragma once
 
 #include <cstddef>
@@ -7,44 +7,44 @@
 
 #include "collectives/operation.h"
 #include "include/aiacc/aiacc.h"
-#include "runtime/group_operation.h"
+#include "runtime/group/group_operation.h"
 
 namespace aiacc::abi {
 
 DType checked_dtype(aiacc_dtype_t dtype);
 ReduceOp checked_op(aiacc_op_t op, DType type);
 
-// count * ranks * element size; throws when that is more than memory can hold.
+// count * ranks * element size; throws if that exceeds the possible size of memory.
 std::size_t checked_bytes(std::size_t count, int ranks, const Reduction& elements);
 
-// One block for each rank: `counts[r]` elements at `displacements[r]`, or one after another where that is null.
+// One block for each rank: `counts[r]` elements at `displacements[r]`, or consecutive blocks if that is null.
 struct Layout {
   std::vector<Extent> blocks;
   std::size_t count = 0;  // elements of all blocks
   std::size_t bytes = 0;  // from the buffer's beginning to the end of the last block
 };
-// `counts` and `displacements` are arrays of `ranks` elements, called so in sentences.
+// `counts` and `displacements` are arrays of `ranks` elements; their names are for error messages.
 Layout checked_layout(const char* counts_name, const std::size_t* counts, const char* displacements_name,
                       const std::size_t* displacements, int ranks, const Reduction& elements);
-// Blocks that are written share no element.
+// Throws if blocks overlap; for blocks that are written.
 void check_blocks_apart(const char* displacements_name, const Layout& layout);
-// A rank's own block is as long on both sides.
+// Throws unless a rank's own block has the same length in both buffers.
 void check_own_count(const char* argument, std::size_t count, const char* counts_name, const Layout& layout, int rank);
 
-// Throws if it is null and has a byte.
+// Throws if `buffer` is null and `bytes` is not 0.
 void check_buffer(const char* argument, const void* buffer, std::size_t bytes);
 
-// `rank` of a group of `size`; `argument` is "root", "to" or "from".
+// Throws unless `rank` is a rank of a group of `size`; `argument` is "root", "to" or "from".
 void check_rank(const char* argument, int rank, int size);
 
-// send and recv share no byte. Equal pointers are the caller's business.
+// Throws if send and recv overlap. Equal pointers are not checked here.
 void check_apart(const void* send, std::size_t send_bytes, const void* recv, std::size_t recv_bytes,
                  const char* in_place);
 
-// Of a struct's timeout_ms: zero means the default, Duration::max() none.
+// Converts a struct's timeout_ms; the result is zero for the default and Duration::max() for no limit.
 Duration checked_timeout(std::int64_t timeout_ms, const char* where);
 
-// What `attr` says, applied to `call` and `options`. True if `options` holds anything but defaults.
+// Applies `attr` to `call` and `options`. True if `options` differs from the defaults.
 bool read_attr(const aiacc_attr_t* attr, Call& call, CallOptions& options);
 
 }  // namespace aiacc::abi

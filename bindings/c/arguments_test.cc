@@ -1,4 +1,4 @@
-// What the C ABI refuses: wrong arguments, handles and states, each with its status and a sentence, and the group is usable
+// The C ABI refuses wrong arguments, handles and states, each with its status and a sentence, and the group is usable
 // afterwards.
 #include <sys/wait.h>
 #include <unistd.h>
@@ -129,10 +129,10 @@ TEST(Arguments, Names) {
   EXPECT_EQ(aiacc_dtype_size(static_cast<aiacc_dtype_t>(99)), 0u);
 }
 
-// The life of the default context, each test in a process of its own (it is one a process).
+// Initialising and finalizing the default context. Each test has a process of its own, because a process has only one.
 class DefaultContext : public testing::Test {
  protected:
-  // Runs `body` in a child and expects that it says nothing and exits with 0.
+  // Runs `body` in a child process and expects that it prints nothing and exits with 0.
   template <class Body>
   void in_child(Body&& body) {
     const pid_t child = fork();
@@ -190,7 +190,8 @@ TEST_F(DefaultContext, AForkedChildIsToldSo) {
   in_child([this] {
     ASSERT_AIACC(aiacc_init(nullptr));
     aiacc_request_t request = AIACC_NULL;
-    ASSERT_AIACC(aiacc_barrier(AIACC_WORLD, nullptr, &request));  // with a helper thread, which the child has not
+    // Starts the helper thread, which a forked child does not have.
+    ASSERT_AIACC(aiacc_barrier(AIACC_WORLD, nullptr, &request));
     const int of_one = 0;
     const int sizes = 1;
     const char* const axis = "all";
@@ -222,7 +223,7 @@ TEST_F(DefaultContext, AForkedChildIsToldSo) {
   });
 }
 
-// A caller that was compiled with the first version's attributes, and one of a later version.
+// A caller that was compiled with the first version's attributes, and a caller of a later version.
 TEST_F(DefaultContext, AttributesOfOtherVersions) {
   in_child([] {
     struct {
@@ -241,7 +242,7 @@ TEST_F(DefaultContext, AttributesOfOtherVersions) {
   in_child([] {
     aiacc_init_attr_t attr = {};
     attr.size = offsetof(aiacc_init_attr_t, store);
-    attr.store = reinterpret_cast<const aiacc_store_t*>(1);  // stands behind the caller's attributes
+    attr.store = reinterpret_cast<const aiacc_store_t*>(1);  // beyond the caller's attributes
     EXPECT_AIACC(aiacc_init(&attr));
     EXPECT_AIACC(aiacc_finalize());
   });

@@ -1,5 +1,4 @@
-// The collectives that move a block for each rank and reduce nothing: check, then hand to the group. (allgather itself, whose
-// even form needs no list, is here too.)
+// The collectives that move a block for each rank without a reduction: they check the arguments and call the group.
 #include "bindings/c/arguments.h"
 #include "bindings/c/guard.h"
 #include "bindings/c/submit.h"
@@ -13,7 +12,7 @@ const std::byte* at(const void* buffer, const Call& call, Extent block) noexcept
   return static_cast<const std::byte*>(buffer) + block.begin * call.element_bytes();
 }
 
-// The uneven call of a layout, whose blocks it points to.
+// The uneven call for a layout; it points to the layout's blocks.
 Call uneven_call(Collective kind, std::size_t count, DType type, const Layout* layout) {
   Call call = call_of(kind, count, type);
   call.uneven = true;
@@ -21,7 +20,7 @@ Call uneven_call(Collective kind, std::size_t count, DType type, const Layout* l
   return call;
 }
 
-// Of gather and scatter: `all` is the root's buffer of one block for each rank, `own` everybody's block.
+// Arguments of gather and scatter: `all` is the root's buffer with one block for each rank, `own` each rank's block.
 struct Rooted {
   const void* all;
   std::size_t all_bytes;

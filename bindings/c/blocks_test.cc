@@ -1,4 +1,5 @@
-// The collectives with a block for each rank: what is refused before anything starts, and what ranks that disagree are told.
+// The collectives with a block for each rank: arguments that are refused before anything starts, and errors of ranks
+// that disagree.
 #include <atomic>
 #include <chrono>
 #include <cstdint>
@@ -91,7 +92,7 @@ TEST(Blocks, ListsMayGoWhenTheCallReturns) {
   });
 }
 
-// Every rank calls; all must get kMismatch with both words, within a second.
+// Every rank calls; all must get kMismatch with both words within a second.
 struct Disagreement {
   const char* name;
   std::vector<std::string> words;

@@ -12,7 +12,7 @@ namespace {
 thread_local bool in_callback = false;
 
 CompletionThread& prepared(RealContext& context) {
-  // What a callback uses may be destroyed by exit() while the thread still lives.
+  // No callbacks after exit() has begun: it may destroy objects that a callback uses while the thread still runs.
   static const int registered = std::atexit([] { state().exiting.store(true); });
   if (registered != 0) throw Error(Code::kOutOfMemory, "no handler can be registered for the end of the process");
   context.completions().prepare();

@@ -1,16 +1,16 @@
-// Completion callbacks: told on their context's completion thread, where nothing may wait.
+// Completion callbacks: run on their context's completion thread, where blocking calls are refused.
 #pragma once
 
 #include "bindings/c/state.h"
 
 namespace aiacc::abi {
 
-// One due call of a user's function.
+// One pending call of a user's function.
 class Callback final : public Completion {
  public:
-  // Makes the thread if there is none yet; throws kSystem if that fails.
+  // Creates the completion thread if there is none yet; throws kSystem if that fails.
   Callback(RealContext& context, const CallOptions& options);
-  // The request of a detached operation, which ends with the call.
+  // The request of a detached operation; it is freed after the call.
   void owns(std::uint64_t request) noexcept { request_ = request; }
 
  private:
@@ -21,7 +21,7 @@ class Callback final : public Completion {
   std::uint64_t request_ = AIACC_NULL;
 };
 
-// Throws kInvalidState inside a callback: `call` would wait there for what may need the completion thread.
+// Throws kInvalidState inside a callback: `call` might wait there for an operation that needs the completion thread.
 void refuse_to_block(const char* call);
 
 }  // namespace aiacc::abi

@@ -1,4 +1,4 @@
-// Callbacks: told once of the end, free to start operations, and fair to threads that share a core with them.
+// Callbacks: they run once, may start operations, and do not starve threads that share their core.
 #include <sched.h>
 
 #include <atomic>
@@ -20,13 +20,13 @@ aiacc_attr_t attributes() {
   return attr;
 }
 
-struct Told {
+struct Notified {
   std::atomic<int> calls{0};
   aiacc_status_t status = AIACC_PENDING;
   std::string sentence;
 
   static void function(aiacc_status_t status, const char* error, void* arg) {
-    auto& self = *static_cast<Told*>(arg);
+    auto& self = *static_cast<Notified*>(arg);
     self.status = status;
     self.sentence = error;
     ++self.calls;
@@ -46,9 +46,9 @@ TEST(Callbacks, AreCalledOnceWithStatusAndSentence) {
   World world(2);
   world.run([&](int rank, aiacc_group_t all) {
     const aiacc_group_t group = group_of(all, {0, 1});
-    Told good;
-    Told bad;
-    Told late;
+    Notified good;
+    Notified bad;
+    Notified late;
     const aiacc_attr_t of_good = good.attr();
     const aiacc_attr_t of_bad = bad.attr();
     const aiacc_attr_t of_late = late.attr();
@@ -144,7 +144,7 @@ TEST(Callbacks, AreWaitedForByTheEndOfTheContext) {
   });
 }
 
-// All threads of the process share one core.
+// Binds all threads of the process to one core.
 class OneCore {
  public:
   OneCore() {

@@ -1,4 +1,4 @@
-// The collectives that reduce, broadcast and barrier: check, then hand to the group.
+// Reductions, broadcast and barrier: they check the arguments and call the group.
 #include <cstdint>
 #include <string>
 #include <vector>

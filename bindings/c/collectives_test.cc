@@ -1,5 +1,5 @@
-// Every collective through the C ABI, with threads as ranks, against the exact reference: sizes of worlds, types, operators,
-// blocking and asynchronous, in place or not, private and shared memory, odd counts at odd addresses.
+// Compares every collective of the C ABI, with threads as ranks, with an exact reference: sizes of worlds, types,
+// operators, blocking and asynchronous, in place or not, private and shared memory, odd counts at odd addresses.
 #include <array>
 #include <cstring>
 #include <random>
@@ -60,7 +60,7 @@ class Block {
   std::byte* data_ = nullptr;
 };
 
-// The input of one rank: small values of the type, so that floats meet rounding and integers may wrap.
+// The input of one rank: small values of the type; floats are rounded and integers may wrap.
 std::vector<std::byte> input(DType type, std::size_t count, int rank, unsigned salt) {
   std::mt19937 random(salt * 1000 + static_cast<unsigned>(rank));
   std::vector<std::byte> bytes(count * size_of(type));
@@ -103,7 +103,7 @@ std::vector<std::byte> reduced(const std::vector<std::vector<std::byte>>& inputs
   return result;
 }
 
-// Blocks, or starts and waits.
+// Calls in blocking form, or starts and waits.
 template <class Call>
 aiacc_status_t finish(bool asynchronous, Call&& call) {
   if (!asynchronous) return call(nullptr);
@@ -127,7 +127,8 @@ std::vector<Variant> variants() {
   for (const std::size_t count : kCounts) {
     for (const bool in_place : {false, true}) {
       for (const Memory memory : {Memory::kPrivate, Memory::kShared}) {
-        ++turn;  // blocking and asynchronous, even and odd addresses take turns: the full product takes minutes
+        // Blocking and asynchronous calls, even and odd addresses alternate: all combinations would take minutes.
+        ++turn;
         all.push_back({in_place, turn % 2 == 0, memory, count, turn % 3});
       }
     }
@@ -382,7 +383,7 @@ TEST_P(Collectives, MessagesAreMatchedBySenderAndTagInOrder) {
         EXPECT_AIACC(aiacc_send(out[i].data(), count, AIACC_INT32, to, static_cast<std::uint32_t>(i % 2), group,
                                 nullptr, &requests[2 * i]));
       }
-      // Tag 1 is asked for first: in the order of the sends within a tag, whatever the order of the tags.
+      // Receives tag 1 first: messages of a tag arrive in the order of the sends, in any order of tags.
       constexpr std::array<std::size_t, kMessages> kOrder{1, 0, 3, 5, 2, 4};
       for (const std::size_t i : kOrder) {
         EXPECT_AIACC(aiacc_recv(in[i].data(), count, AIACC_INT32, from, static_cast<std::uint32_t>(i % 2), group,
@@ -418,7 +419,7 @@ TEST_P(Collectives, ManyInFlightInOneOrder) {
       EXPECT_AIACC(aiacc_allreduce(data[i].data(), data[i].data(), data[i].size(), AIACC_FLOAT32, AIACC_SUM, group,
                                    nullptr, &requests[i]));
     }
-    float one = 1;  // a blocking call among them keeps its place
+    float one = 1;  // a blocking call among them keeps the order
     EXPECT_AIACC(aiacc_allreduce(&one, &one, 1, AIACC_FLOAT32, AIACC_SUM, group, nullptr, nullptr));
     EXPECT_EQ(one, static_cast<float>(GetParam()));
     for (std::size_t k = 0; k < kOperations; ++k) {

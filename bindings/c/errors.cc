@@ -1,4 +1,4 @@
-// Statuses, the last error of a thread, and the values that the header shares with the inside.
+// Statuses, the last error of a thread, and checks that the header's values equal the internal ones.
 #include <algorithm>
 #include <new>
 #include <string>
@@ -6,6 +6,7 @@
 
 #include "base/data/dtype.h"
 #include "base/error_about.h"
+#include "base/printable.h"
 #include "bindings/c/guard.h"
 
 namespace aiacc::abi {
@@ -32,6 +33,7 @@ static_assert(AIACC_ERR_ABORTED == static_cast<int>(Code::kAborted));
 static_assert(AIACC_ERR_PROTOCOL == static_cast<int>(Code::kProtocol));
 static_assert(AIACC_PENDING == static_cast<int>(Code::kPending));
 static_assert(AIACC_ERR_INTERNAL == static_cast<int>(Code::kInternal));
+static_assert(AIACC_ERR_UNREACHABLE == static_cast<int>(Code::kUnreachable));
 
 static_assert(AIACC_INT8 == static_cast<int>(DType::kInt8));
 static_assert(AIACC_UINT8 == static_cast<int>(DType::kUInt8));
@@ -62,9 +64,9 @@ static_assert(AIACC_BXOR == static_cast<int>(ReduceOp::kBitXor) && kReduceOps ==
 aiacc_status_t remember(const Error& error) noexcept {
   try {
     last_error.ranks.assign(error.peer() < 0 ? 0 : 1, error.peer());
-    last_error.sentence = error.message();
+    last_error.sentence = printable(error.message());  // it may contain text from peers
   } catch (...) {
-    last_error.sentence.clear();  // no memory for the sentence; the status still says what it was
+    last_error.sentence.clear();  // no memory for the sentence; the caller still gets the status
   }
   last_error.rank = error.peer();
   return static_cast<aiacc_status_t>(error.code());
@@ -90,14 +92,14 @@ const char* aiacc_last_error(void) { return last_error.sentence.c_str(); }
 int aiacc_last_error_rank(void) { return last_error.rank; }
 
 aiacc_status_t aiacc_last_error_ranks(int* ranks, size_t capacity, size_t* count) {
-  // Refused without touching the error that is asked for.
+  // Refused without changing the thread's last error, which the caller asks about.
   if (count == nullptr || (ranks == nullptr && capacity > 0)) return AIACC_ERR_INVALID_ARGUMENT;
   *count = last_error.ranks.size();
   std::copy_n(last_error.ranks.begin(), std::min(capacity, last_error.ranks.size()), ranks);
   return AIACC_OK;
 }
 
-// A code_name is a literal: it ends with a zero.
+// code_name() returns a literal, so it ends with a zero.
 const char* aiacc_status_name(aiacc_status_t status) {
   return aiacc::code_name(static_cast<aiacc::Code>(status)).data();
 }

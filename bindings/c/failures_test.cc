@@ -1,4 +1,4 @@
-// What happens when ranks disagree, do not come, or are late; and that an error ends one group and no other.
+// Ranks that disagree, do not call, or are late; and that an error ends one group and no other.
 #include <atomic>
 #include <chrono>
 #include <cstdlib>
@@ -25,7 +25,7 @@ aiacc_attr_t within_ms(std::int64_t timeout_ms, const char* name = nullptr) {
 
 class Failures : public testing::TestWithParam<int> {
  protected:
-  // After an error a world's contexts are destroyed by ranks that do not meet any more.
+  // After an error, ranks destroy a world's contexts without waiting for each other.
   std::size_t ranks() const { return static_cast<std::size_t>(GetParam()); }
 };
 
@@ -94,7 +94,7 @@ TEST_P(Failures, AMissingRankIsNamedAtTheDeadline) {
       EXPECT_TRUE(says("has not arrived")) << aiacc_last_error();
       return;
     }
-    // Only rank 0 is in a hurry; the others hear of it.
+    // Only rank 0 has a short time-out; the others get its abort.
     const aiacc_attr_t attr = within_ms(rank == 0 ? 100 : 100'000, "gradients");
     EXPECT_EQ(aiacc_allreduce(data, data, 100, AIACC_FLOAT32, AIACC_SUM, group, &attr, nullptr), AIACC_ERR_TIMEOUT);
     EXPECT_TRUE(says("'gradients'") && says(("rank " + std::to_string(missing) + " has not arrived").c_str()) &&
@@ -156,8 +156,8 @@ TEST_P(Failures, ArgumentErrorsLeaveTheGroupUsable) {
   });
 }
 
-// The time of rank 0 ends somewhere in the middle of an operation, while others store into its memory and it into theirs;
-// on a machine that is too fast for that, when rank 1 stays away. All hear that this was the reason.
+// Rank 0 times out in the middle of an operation, while the ranks store into each other's memory; on a machine that is
+// too fast for that, it times out because rank 1 does not call. All ranks get this as the reason.
 TEST_P(Failures, NobodyTouchesABufferAfterItsError) {
   World world(ranks());
   std::atomic<bool> over{false};
@@ -224,7 +224,7 @@ TEST(Requests, AreWaitedForByManyThreads) {
             EXPECT_EQ(data[i].back(), 3);
             ++completed;
           } else {
-            EXPECT_EQ(status, AIACC_ERR_INVALID_HANDLE) << aiacc_last_error();  // the other thread took it
+            EXPECT_EQ(status, AIACC_ERR_INVALID_HANDLE) << aiacc_last_error();  // the other thread took the request
           }
         }
       });

@@ -1,4 +1,4 @@
-// Groups: made, split, translated, aborted, freed.
+// Groups: create, split, translate, abort, free.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -54,7 +54,7 @@ void check_ranks(const Group& parent, std::span<const int> ranks) {
   }
 }
 
-// What each rank says in a split.
+// The contribution of each rank to a split.
 struct Choice {
   std::int32_t color = 0;
   std::int32_t key = 0;

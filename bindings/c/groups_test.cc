@@ -1,4 +1,4 @@
-// Groups: made of ranks, split, translated, aborted and freed; many side by side, each with its own errors.
+// Groups: created from ranks, split, translated, aborted and freed; many concurrent ones, each with its own errors.
 #include <algorithm>
 #include <atomic>
 #include <cstdint>
@@ -22,7 +22,7 @@ aiacc_group_attr_t named(const char* name) {
   return attr;
 }
 
-// The sum of `value` over the group, of enough elements for every algorithm in turn.
+// The sum of `value` over the group, in `count` elements.
 std::int64_t sum(aiacc_group_t group, std::int64_t value, std::size_t count = 1) {
   std::vector<std::int64_t> data(count, value);
   EXPECT_AIACC(aiacc_allreduce(data.data(), data.data(), count, AIACC_INT64, AIACC_SUM, group, nullptr, nullptr));
@@ -69,7 +69,7 @@ TEST(Groups, OfEqualMembersDiffer) {
     const aiacc_group_t first = group_of(all, {0, 1});
     const aiacc_group_t second = group_of(all, {0, 1});
     EXPECT_NE(first, second);
-    // In another order on each rank: were they one group, these would be a mismatch.
+    // Each rank uses another order: in one group this would be a mismatch.
     int one = 1;
     std::vector<double> other(1000, 1.0);
     aiacc_request_t requests[2];
@@ -251,7 +251,7 @@ TEST(Groups, AMemberThatDoesNotMakeItIsNamed) {
   std::atomic<int> failed{0};
   world.run([&](int rank, aiacc_group_t all) {
     aiacc_group_attr_t attr = named("pair");
-    attr.timeout_ms = rank == 0 ? 100 : 100'000;  // of its operations
+    attr.timeout_ms = rank == 0 ? 100 : 100'000;  // the time-out of its operations
     if (rank == 2) {
       while (failed.load() < 2) std::this_thread::yield();
       const aiacc_group_t late = group_of(all, {0, 1, 2}, &attr);
@@ -329,7 +329,7 @@ TEST(Groups, AMemberThatFreedItIsNamed) {
   });
 }
 
-// Without what is shared: lines of the segment, which are taken one after another up to its end and then again.
+// Without shared pages: the segment's lines are used one after another up to its end, so their number grows.
 std::size_t resident_kib() {
   std::ifstream status("/proc/self/status");
   for (std::string line; std::getline(status, line);) {
@@ -338,7 +338,7 @@ std::size_t resident_kib() {
   return 0;
 }
 
-// A rank may be far ahead of another: it waits when the host's segment has no room for more.
+// A rank may be far ahead of another one; it waits when the host's segment is full.
 TEST(Groups, ComeAndGoTenThousandTimesWithoutGrowth) {
   if (test::kSanitized) GTEST_SKIP() << "a sanitizer keeps what was freed";
   World world(2);
@@ -378,7 +378,7 @@ TEST(Groups, MoreThanFitAreRefusedAndTheOthersGoOn) {
   });
 }
 
-// Each thread of each rank has a group of its own; completion in one waits for nothing in another.
+// Each thread of each rank has a group of its own; the progress of one group does not depend on another.
 TEST(Groups, MakeProgressOnTheirOwn) {
   World world(2);
   constexpr int kGroups = 8;

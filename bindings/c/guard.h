@@ -1,4 +1,8 @@
-// The wall: nothing is thrown across the ABI. What arrives here becomes a status and this thread's last error.
+// bindings/c: the C ABI: argument checks, handles, statuses and error sentences around the runtime. Not here: what the
+// calls do (runtime).
+//
+// The exception barrier: no exception crosses the ABI. An exception that arrives here becomes a status and this
+// thread's last error.
 #pragma once
 
 #include <exception>
@@ -8,7 +12,7 @@
 
 namespace aiacc::abi {
 
-// Keeps the sentence for aiacc_last_error() and returns its status.
+// Stores the error's sentence for aiacc_last_error() and returns its status.
 aiacc_status_t remember(const std::exception_ptr& error) noexcept;
 aiacc_status_t remember(const Error& error) noexcept;
 

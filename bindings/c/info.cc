@@ -1,4 +1,4 @@
-// Who is who: of a group, from its handle.
+// Rank, size and other properties of a group, by its handle.
 #include <fmt/format.h>
 
 #include "bindings/c/guard.h"

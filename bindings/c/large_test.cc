@@ -1,4 +1,4 @@
-// More elements than 31 bits count, on one configuration that fits into memory: two ranks, one byte an element.
+// A count above 2^31, in one configuration that fits into memory: two ranks, one byte per element.
 #include <cstring>
 #include <fstream>
 #include <string>
@@ -19,7 +19,7 @@ std::size_t available_bytes() {
 TEST(Large, MoreElementsThan31BitsCount) {
   constexpr std::size_t kCount = (std::size_t{1} << 31) + 4099;
   if (test::kSanitized) GTEST_SKIP() << "takes minutes under a sanitizer";
-  // Both ranks' buffers, and as much again for whoever else runs here.
+  // Both ranks' buffers, and as much again for other processes.
   if (available_bytes() < 4 * kCount)
     GTEST_SKIP() << "needs 8 GiB of memory, " << (available_bytes() >> 20) << " MiB are free";
   const test::World world(2);
@@ -39,7 +39,7 @@ TEST(Large, MoreElementsThan31BitsCount) {
       EXPECT_EQ(data[at], 3) << at;
     }
     EXPECT_EQ(data[kCount - 1], 30);
-    // A block that begins beyond: rank 1's ends are the buffer's.
+    // A block that begins beyond 2^31: rank 1's, at the end of the buffer.
     const std::size_t counts[] = {kCount - 5, 5};
     std::memset(data + kCount - 5, 40 + rank, 5);
     EXPECT_AIACC(aiacc_allgatherv(rank == 0 ? data : data + counts[0], counts[rank], data, counts, nullptr, AIACC_UINT8,

@@ -1,4 +1,4 @@
-// Coming up and leaving: the default context and those of threads as ranks.
+// Initialising and finalizing: the default context and contexts of threads as ranks.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -7,10 +7,11 @@
 #include <vector>
 
 #include "bindings/c/callbacks.h"
+#include "bindings/c/gradient.h"
 #include "bindings/c/guard.h"
 #include "bindings/c/mesh.h"
 #include "bindings/c/state.h"
-#include "runtime/birth.h"
+#include "runtime/make_context.h"
 
 using namespace aiacc;
 using namespace aiacc::abi;
@@ -21,12 +22,12 @@ using Life = State::Life;
 
 struct Start {
   aiacc::Given given;
-  Surroundings surroundings = Surroundings::now();
-  RuntimeConfig config = RuntimeConfig::from(*surroundings.settings());
+  EnvironmentSnapshot environment = EnvironmentSnapshot::now();
+  RuntimeConfig config = RuntimeConfig::from(environment.settings());
 };
 
-// The caller's attributes, whatever size they had when it was compiled: what it does not know counts as zero, and what this
-// library does not know must be zero.
+// The caller's attributes in any size that it was compiled with: members that the caller does not know are zero, and
+// members that this library does not know must be zero.
 aiacc_init_attr_t complete(const aiacc_init_attr_t* attr) {
   constexpr std::size_t kFirstVersion = offsetof(aiacc_init_attr_t, store);
   aiacc_init_attr_t whole{};
@@ -67,7 +68,7 @@ Store checked(const aiacc_store_t& store) {
     return store.put(store.arg, key.c_str(), value.data(), value.size());
   };
   made.get = [store](const std::string& key, std::string& value, std::int64_t timeout_ms) {
-    constexpr std::size_t kMost = 4096;  // of what rank 0 puts there
+    constexpr std::size_t kMost = 4096;  // the longest value that rank 0 stores
     value.resize(kMost);
     std::size_t bytes = 0;
     const int status = store.get(store.arg, key.c_str(), value.data(), value.size(), &bytes, timeout_ms);
@@ -102,8 +103,8 @@ Start read_init_attr(const aiacc_init_attr_t* given) {
   return start;
 }
 
-// While the handles still work: callbacks that are due may begin operations. What fails here fails again in leave(), which
-// tells of it.
+// Runs outstanding callbacks while the handles are still valid, because these may begin operations. An error here
+// occurs again in leave(), which reports it.
 void settle(RealContext& context) noexcept {
   try {
     context.settle();
@@ -111,7 +112,7 @@ void settle(RealContext& context) noexcept {
   }
 }
 
-// The context says goodbye, and the process is one rank less, whatever happens on the way.
+// Finalizes the context and decrements the process's number of ranks, also after an error.
 void leave(RealContext& context) {
   struct Count {
     ~Count() { --state().ranks; }
@@ -124,7 +125,7 @@ void leave(RealContext& context) {
   context.leave();
 }
 
-// Names the context and its world.
+// Creates the handles of the context and of its world.
 aiacc_context_t insert(std::shared_ptr<RealContext> context) {
   State& self = state();
   auto group = std::make_unique<GroupEntry>(context, context->world());
@@ -137,7 +138,7 @@ aiacc_context_t insert(std::shared_ptr<RealContext> context) {
   }
 }
 
-// One aiacc_init or aiacc_finalize of the process at a time, without holding a lock while the job comes together.
+// Serialises aiacc_init and aiacc_finalize in the process without holding a lock while the ranks wait for each other.
 class Turn {
  public:
   Turn() {
@@ -169,7 +170,7 @@ aiacc_status_t aiacc_init(const aiacc_init_attr_t* attr) {
     }
     const Start start = read_init_attr(attr);
     self.watch_forks();
-    std::shared_ptr<RealContext> context = join_job(start.given, start.surroundings, start.config, aiacc_version());
+    std::shared_ptr<RealContext> context = join_job(start.given, start.environment, start.config, aiacc_version());
     auto group = std::make_unique<GroupEntry>(context, context->world());
     auto entry = std::make_unique<ContextEntry>(ContextEntry{std::move(context), AIACC_WORLD});
     if (!self.groups.insert_fixed(group) || !self.contexts.insert_fixed(entry)) {
@@ -193,6 +194,7 @@ aiacc_status_t aiacc_finalize(void) {
                                            ? "aiacc_finalize was called already"
                                            : "aiacc_finalize was called before aiacc_init");
     }
+    free_engines(*pin->context);
     settle(*pin->context);
     self.life.store(Life::kFinalized);
     self.groups.find(AIACC_WORLD).remove();
@@ -214,7 +216,7 @@ aiacc_status_t aiacc_context_create_local(size_t n, aiacc_context_t* contexts) {
       throw Error(Code::kInvalidArgument, fmt::format("n is {}: a local world has 1 to {} ranks", n, kMost));
     }
     state().watch_forks();
-    const RuntimeConfig config = RuntimeConfig::from(*Surroundings::now().settings());
+    const RuntimeConfig config = RuntimeConfig::from(EnvironmentSnapshot::now().settings());
     std::vector<std::shared_ptr<RealContext>> made = make_local_world(static_cast<int>(n), config);
     for (std::size_t rank = 0; rank < n; ++rank) {
       contexts[rank] = insert(std::move(made[rank]));
@@ -234,6 +236,7 @@ aiacc_status_t aiacc_context_destroy(aiacc_context_t context) {
       throw Error(Code::kInvalidArgument, "the default context ends with aiacc_finalize");
     }
     const aiacc_group_t world = pin->world;
+    free_engines(*pin->context);
     settle(*pin->context);
     if (!pin.remove()) throw unknown_context(context);
     self.groups.find(world).remove();

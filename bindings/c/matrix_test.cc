@@ -1,7 +1,7 @@
-// The generated matrix: every collective × sizes around the edges of chunks × numbers of ranks × in place or not × shared or
-// private memory, with types, operators, roots, odd addresses and asynchronous calls taking turns, through the C ABI with
-// threads as ranks. SURFACE_MATRIX=full in the environment runs the full product of the former with types and operators, which
-// takes many minutes.
+// The generated matrix: every collective × sizes around the edges of chunks × numbers of ranks × in place or not ×
+// shared or private memory, through the C ABI with threads as ranks. Types, operators, roots, odd addresses and
+// asynchronous calls alternate. SURFACE_MATRIX=full runs all combinations with types and operators, which takes many
+// minutes.
 #include <cstdlib>
 
 #include "tests/abi_world.h"
@@ -12,7 +12,7 @@ namespace {
 
 constexpr std::size_t kMostBytes = std::size_t{1300} << 10;  // of one buffer
 
-// Bytes of a block: nothing, one element, the cache line, the end of the small calls, of staging slots, and beyond.
+// Bytes of a block: none, one element, a cache line, and around the limits of small calls and of staging slots.
 constexpr std::array<std::size_t, 7> kSizes{0, 8, 63, 4 << 10, (8 << 10) + 24, (64 << 10) + 8, (128 << 10) + 40};
 
 std::vector<Case> cases_for(int ranks, bool full) {
@@ -31,7 +31,7 @@ std::vector<Case> cases_for(int ranks, bool full) {
             test.op = static_cast<ReduceOp>((full ? static_cast<unsigned>(variant) : turn * 3) % kReduceOps);
             if (!supports(test.op, test.type)) test.op = ReduceOp::kSum;
             const std::size_t element = size_of(test.type);
-            // An odd number of elements, unless there is none.
+            // An odd number of elements, or none.
             test.count = bytes == 0 ? 0 : bytes / element | 1;
             const bool all_pairs = kind >= static_cast<int>(Kind::kAllgather);
             const std::size_t blocks = all_pairs ? static_cast<std::size_t>(ranks) : 1;
@@ -58,7 +58,7 @@ TEST_P(Matrix, EveryRankFindsWhatItShould) {
   const char* wanted = std::getenv("SURFACE_MATRIX");  // NOLINT(concurrency-mt-unsafe)
   const std::vector<Case> cases = cases_for(ranks, wanted != nullptr && std::string_view(wanted) == "full");
   const test::World world(static_cast<std::size_t>(ranks));
-  constexpr std::size_t kAtOnce = 16;  // whose inputs exist together
+  constexpr std::size_t kAtOnce = 16;  // cases whose inputs exist at the same time
   std::vector<std::unique_ptr<Arena>> arenas;
   for (int rank = 0; rank < ranks; ++rank) {
     arenas.push_back(std::make_unique<Arena>(world.context(rank), kMostBytes + 1024));

@@ -1,4 +1,4 @@
-// Memory that the ranks of a host share.
+// Memory that is shared by the ranks of a host.
 #include <fmt/format.h>
 
 #include "bindings/c/guard.h"

@@ -1,4 +1,4 @@
-// Meshes: the ranks of a group in a box with named axes, whose axes and products of axes are groups.
+// Meshes: the ranks of a group as a grid with named axes; axes and products of axes are groups.
 #include "bindings/c/mesh.h"
 
 #include <fmt/format.h>
@@ -73,7 +73,7 @@ void read_axes(MeshEntry& mesh, std::span<const char* const> names, std::span<co
   }
 }
 
-// The ranks that differ from this one along the chosen axes only, in the order of the parent.
+// The ranks whose coordinates differ from this rank's on the chosen axes only, in the order of the parent group.
 GroupOrder order_of(const MeshEntry& mesh, const std::vector<bool>& chosen) {
   GroupOrder order;
   order.sort = GroupOrder::Sort::kMesh;

@@ -1,4 +1,4 @@
-// What a mesh handle names.
+// The object behind a mesh handle.
 #pragma once
 
 #include <map>
@@ -14,7 +14,7 @@ namespace aiacc::abi {
 struct MeshEntry {
   MeshEntry(std::shared_ptr<RealContext> of, const Group& on, aiacc_group_t named)
       : context(std::move(of)), parent(named), rank(on.rank()), size(on.size()) {}
-  // Axis `axis` of the rank that has this number in the mesh.
+  // The coordinate on `axis` of the rank with number `of_rank` in the mesh.
   int coordinate(std::size_t axis, int of_rank) const noexcept;
 
   std::shared_ptr<RealContext> context;
@@ -25,7 +25,7 @@ struct MeshEntry {
   std::vector<int> sizes;
 
   std::mutex mutex;                                   // guards `groups`
-  std::map<std::vector<bool>, aiacc_group_t> groups;  // by the axes that they are made of
+  std::map<std::vector<bool>, aiacc_group_t> groups;  // by their axes
 };
 
 }  // namespace aiacc::abi

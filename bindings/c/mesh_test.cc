@@ -1,4 +1,4 @@
-// Meshes: axes and products of axes as groups, and what is refused.
+// Meshes: axes and products of axes as groups, and invalid arguments.
 #include <cstdint>
 #include <vector>
 

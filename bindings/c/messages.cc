@@ -1,4 +1,4 @@
-// Messages between two ranks: check, then hand to the group.
+// Messages between two ranks: they check the arguments and call the group.
 #include <fmt/format.h>
 
 #include "base/error.h"

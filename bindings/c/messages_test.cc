@@ -17,7 +17,7 @@ TEST_P(Messages, PassRoundACircle) {
   const int n = GetParam();
   world.run([&](int rank, aiacc_group_t group) {
     for (const std::size_t count : {std::size_t{0}, std::size_t{1}, std::size_t{1000}, std::size_t{700'001}}) {
-      // Each rank gets as many as its left neighbour has to give.
+      // Each rank receives as many elements as its left neighbour sends.
       const int left = (rank + n - 1) % n;
       const std::vector<int> send(count + static_cast<std::size_t>(rank), rank);
       std::vector<int> recv(count + static_cast<std::size_t>(left), -1);

@@ -122,7 +122,7 @@ void submit_reduction(GroupPin& pin, Call& call, Buffer send, Buffer recv, const
       throw Error(Code::kInvalidArgument,
                   fmt::format("prescale and postscale mean nothing to operator '{}': scale inside of it", keeps->name));
     }
-    // A call that blocks keeps it here; so the path of small calls stays open.
+    // A blocking call keeps its arguments on this stack, so it may use the path of small calls.
     other = other || request != nullptr;
     options.keeps = keeps;
   }

@@ -149,7 +149,7 @@ class Grouped : public testing::TestWithParam<int> {};
 
 TEST_P(Grouped, EveryTensorIsReduced) {
   const World world(static_cast<std::size_t>(GetParam()));
-  // None, few, around a pack's end, alone.
+  // Tensors of no element, of few elements, around the size of a pack, and larger than a pack.
   const std::vector<std::size_t> counts = {3, 0,      1000,   65'535, 1,      65'536, 300'001,
                                            7, 64'000, 64'000, 64'000, 64'000, 64'000, 9};
   world.run([&](int rank, aiacc_group_t group) {

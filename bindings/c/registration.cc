@@ -1,4 +1,4 @@
-// Registration of memory of the caller's own.
+// Registration of the caller's own memory.
 #include <fmt/format.h>
 #include <sys/mman.h>
 #include <unistd.h>
@@ -17,7 +17,7 @@ using namespace aiacc::abi;
 
 namespace {
 
-// Whole pages, as the kernel wants them.
+// Whole pages, which the kernel requires.
 struct PageRange {
   std::uintptr_t first;
   std::size_t bytes;
@@ -30,7 +30,7 @@ std::size_t page_bytes() {
   return bytes;
 }
 
-// Of not 0 bytes.
+// `bytes` must not be 0.
 PageRange pages_of(const void* memory, std::size_t bytes) {
   const auto begin = reinterpret_cast<std::uintptr_t>(memory);
   const std::size_t page = page_bytes();
@@ -49,8 +49,8 @@ Error not_mapped(std::uintptr_t page, const void* memory, std::size_t bytes) {
                   memory, at(page)));
 }
 
-// Throws if a part of the range is not mapped, or if the pages that it has not yet are more than the host's memory: past a
-// control group's limit the kernel kills.
+// Throws if a part of the range is not mapped, or if its untouched pages exceed the available memory: beyond a control
+// group's limit the kernel would kill the process.
 void require_pages(const PageRange& range, const void* memory, std::size_t bytes) {
   const std::size_t page = page_bytes();
   std::array<unsigned char, 16384> present;
@@ -62,7 +62,7 @@ void require_pages(const PageRange& range, const void* memory, std::size_t bytes
     if (mincore(at(from), length, present.data()) != 0) {
       const int reason = errno;
       if (reason != ENOMEM) throw system_error(fmt::format("cannot look for the pages from {} on", memory), reason);
-      std::uintptr_t missing = from;  // the first that the kernel does not know
+      std::uintptr_t missing = from;  // the first address that is not mapped
       while (missing < from + length - page && mincore(at(missing), page, present.data()) == 0) missing += page;
       throw not_mapped(missing, memory, bytes);
     }
@@ -81,8 +81,8 @@ void require_pages(const PageRange& range, const void* memory, std::size_t bytes
   }
 }
 
-// Takes the pages, writable, and changes nothing in them; others may use them meanwhile. Linux before 5.14 cannot, and
-// whoever stored into them instead would die of memory that is read-only: there they are taken by the first use.
+// Populates the pages for writing without changing them; other threads may use them meanwhile. Linux before 5.14 cannot
+// do this. A store in its place would crash on read-only memory, so there the first use populates them.
 void populate(const PageRange& range, const void* memory, std::size_t bytes) {
   if (madvise(at(range.first), range.bytes, MADV_POPULATE_WRITE) == 0) return;
   const int reason = errno;
@@ -119,8 +119,10 @@ aiacc_status_t aiacc_mem_register(aiacc_context_t context, void* memory, size_t 
     populate(range, memory, bytes);
     const std::uint64_t handle = state().registrations.insert(std::make_unique<RegistrationEntry>(pin->context));
     try {
+      pin->context->context().registrations().add(handle, memory, bytes);
       state().made.add(*pin->context, handle);
     } catch (...) {
+      pin->context->context().registrations().remove(handle);
       state().registrations.find(handle).remove();
       throw;
     }
@@ -137,6 +139,7 @@ aiacc_status_t aiacc_mem_deregister(aiacc_registration_t registration) {
                                             ? fmt::format("registration {:#x} does not exist any more", registration)
                                             : fmt::format("{:#x} is not the handle of a registration", registration));
     }
+    pin->context->context().registrations().remove(registration);
     state().made.drop(*pin->context, registration);
   });
 }

@@ -1,4 +1,5 @@
-// Registration of the caller's own memory: takes its pages and keeps what is in them, refuses what is no such memory.
+// Registration of the caller's own memory: it populates pages, keeps their content, and refuses memory that is not
+// mapped.
 #include <sys/mman.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -23,7 +24,7 @@ constexpr auto kBad = AIACC_ERR_INVALID_ARGUMENT;
 Mapping pages(std::size_t n, int protection = PROT_READ | PROT_WRITE) {
   Mapping made = Mapping::make(n * kPage, protection, MAP_PRIVATE | MAP_ANONYMOUS, -1);
   EXPECT_TRUE(made);
-  madvise(made.data(), n * kPage, MADV_NOHUGEPAGE);  // each page by itself
+  madvise(made.data(), n * kPage, MADV_NOHUGEPAGE);  // no huge pages
   return made;
 }
 
@@ -37,12 +38,12 @@ bool populates() { return madvise(nullptr, 0, MADV_POPULATE_WRITE) == 0; }
 
 TEST(Registration, TakesThePagesAndKeepsWhatIsInThem) {
   World world(1);
-  // More than one look of the library at the page tables: 16,384 pages each.
+  // The library examines 16,384 pages at a time, so this takes more than one step.
   const Mapping memory = pages(20'000);
   memory.data()[5 * kPage] = std::byte{42};
   ASSERT_EQ(present(memory), 1u);
   aiacc_registration_t part = AIACC_NULL;
-  // From the middle of a page into another.
+  // From the middle of a page into the next one.
   ASSERT_AIACC(aiacc_mem_register(world.context(0), memory.data() + 4 * kPage + 7, kPage, &part));
   if (populates()) {
     EXPECT_EQ(present(memory), 2u);

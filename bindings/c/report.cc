@@ -1,4 +1,4 @@
-// aiacc_info: the report about library and host, as text of the caller's buffer.
+// aiacc_info: the report about library and host, written into the caller's buffer.
 #include <cstring>
 
 #include "bindings/c/guard.h"
@@ -9,7 +9,7 @@ using namespace aiacc;
 
 namespace {
 
-// Of the default context. In a forked child it is nobody's.
+// The operations of the default context; none in a forked child.
 Json recent_operations() {
   auto pin = abi::state().contexts.find(decltype(abi::State::contexts)::kFixed);
   return pin ? pin->context->recent_operations() : Json(Json::Array{});

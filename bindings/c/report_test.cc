@@ -1,4 +1,4 @@
-// aiacc_info through the exported symbol: snprintf's contract, and that what it says is JSON with all parts.
+// aiacc_info through the exported symbol: the contract of snprintf, and that the text is JSON with all parts.
 #include <gtest/gtest.h>
 #include <sched.h>
 

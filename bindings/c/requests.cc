@@ -1,4 +1,5 @@
-// Requests: test, wait for one, any or all, and look at one that stays. The status of an operation goes to exactly one caller, and the request with it.
+// Requests: test, wait for one, any or all, and query one without freeing it. Exactly one caller gets the status of an
+// operation and frees the request.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -38,10 +39,10 @@ RequestPin pinned_request(aiacc_request_t request) {
   return pin;
 }
 
-// Of a completed operation: its status, for the one caller that takes it.
+// The status of a completed operation, for the one caller that frees the request.
 aiacc_status_t take(RequestPin& pin, aiacc_request_t request) {
   if (!pin.remove()) throw unknown_request(request);
-  const std::exception_ptr& error = pin->operation->error();
+  const std::exception_ptr error = pin->error();
   return error ? remember(error) : AIACC_OK;
 }
 
@@ -49,12 +50,13 @@ aiacc_status_t wait_for(aiacc_request_t request, std::optional<Duration> timeout
   return guarded([&]() -> aiacc_status_t {
     if (timeout != Duration::zero()) refuse_to_block("aiacc_wait");
     RequestPin pin = pinned_request(request);
-    if (!pin->operation->done() && !pin->context->context().lane().wait(*pin->operation, timeout)) return AIACC_PENDING;
+    pin->expect();
+    if (!pin->done() && !pin->context->context().lane().wait(*pin->operation, timeout)) return AIACC_PENDING;
     return take(pin, request);
   });
 }
 
-// What a time-out in milliseconds leaves; nullopt: for ever.
+// Converts a time-out in milliseconds; nullopt: no limit.
 std::optional<Duration> limit_of(std::int64_t timeout_ms) {
   if (timeout_ms < 0 && timeout_ms != AIACC_FOREVER) {
     throw Error(Code::kInvalidArgument, fmt::format("timeout_ms is {}: give 0 or more, or AIACC_FOREVER", timeout_ms));
@@ -64,7 +66,7 @@ std::optional<Duration> limit_of(std::int64_t timeout_ms) {
   return Duration(timeout_ms * 1'000'000);
 }
 
-// Those of an array of requests that are not AIACC_NULL.
+// A request of an array that is not AIACC_NULL.
 struct Held {
   std::size_t index;
   RequestPin pin;
@@ -84,22 +86,23 @@ std::vector<Held> pinned_requests(std::size_t n, const aiacc_request_t* requests
       const Error unknown = unknown_request(requests[i]);
       throw Error(unknown.code(), fmt::format("requests[{}]: {}", i, unknown.message()));
     }
+    pin->expect();
     held.push_back({i, std::move(pin)});
   }
   return held;
 }
 
-// The first of them that is done, if any.
+// The first one that is done; null if none is.
 Held* done_one(std::vector<Held>& held) {
-  const auto found =
-      std::find_if(held.begin(), held.end(), [](const Held& each) { return each.pin->operation->done(); });
+  const auto found = std::find_if(held.begin(), held.end(), [](const Held& each) { return each.pin->done(); });
   return found == held.end() ? nullptr : &*found;
 }
 
-// Waits until one is done, or until the time is over. Requests of one context are waited for together; of several, whose
-// helpers drive them all, each context has its turn.
+// Waits until one is done or the time-out passes. If all requests belong to one context, it waits for all of them at
+// once. Otherwise the contexts' helper threads drive them, and it polls the contexts in turn.
 Held* wait_for_one(std::vector<Held>& held, std::optional<Duration> limit) {
   constexpr Duration kTurn = std::chrono::milliseconds(1);
+  if (Held* done = done_one(held)) return done;
   std::map<Lane*, std::vector<Work*>> lanes;
   for (Held& each : held) lanes[&each.pin->context->context().lane()].push_back(each.pin->operation.get());
   const Instant began = io::RealClock().now();
@@ -115,6 +118,24 @@ Held* wait_for_one(std::vector<Held>& held, std::optional<Duration> limit) {
   }
 }
 
+// Waits, lane by lane, until all are done or the time-out passes.
+bool wait_for_all(std::vector<Held>& held, std::optional<Duration> limit) {
+  std::map<Lane*, std::vector<Work*>> lanes;
+  for (Held& each : held) {
+    if (!each.pin->done()) {
+      lanes[&each.pin->context->context().lane()].push_back(each.pin->operation.get());
+    }
+  }
+  const Instant began = io::RealClock().now();
+  bool all = true;
+  for (auto& [lane, works] : lanes) {
+    std::optional<Duration> left = limit;
+    if (left) *left -= std::min<Duration>(*left, io::RealClock().now() - began);
+    all &= lane->wait_all(works, left);
+  }
+  return all;
+}
+
 }  // namespace
 
 extern "C" {
@@ -122,7 +143,8 @@ extern "C" {
 aiacc_status_t aiacc_test(aiacc_request_t request) {
   return guarded([&]() -> aiacc_status_t {
     RequestPin pin = pinned_request(request);
-    if (!pin->operation->done()) return AIACC_PENDING;
+    pin->expect();
+    if (!pin->done() && !pin->context->context().lane().test(*pin->operation)) return AIACC_PENDING;
     return take(pin, request);
   });
 }
@@ -163,21 +185,14 @@ aiacc_status_t aiacc_wait_all(size_t n, aiacc_request_t* requests, int64_t timeo
     const std::optional<Duration> limit = limit_of(timeout_ms);
     if (timeout_ms != 0) refuse_to_block("aiacc_wait_all");
     std::vector<Held> held = pinned_requests(n, requests);
-    const Instant began = io::RealClock().now();
-    bool all = true;
-    for (Held& each : held) {
-      std::optional<Duration> left = limit;
-      if (left) *left -= std::min<Duration>(*left, io::RealClock().now() - began);
-      GroupOperation& operation = *each.pin->operation;
-      all &= operation.done() || each.pin->context->context().lane().wait(operation, left);
-    }
+    const bool all = wait_for_all(held, limit);
     aiacc_status_t first = AIACC_OK;
     std::exception_ptr error;
     for (Held& each : held) {
-      const GroupOperation& operation = *each.pin->operation;
-      // After a time-out an error stays with its request, for the call that ends well.
-      if (!operation.done() || (!all && operation.error())) continue;
-      if (!error) error = operation.error();
+      const RequestEntry& entry = *each.pin;
+      // After a time-out a failed request is not freed: a later call reports its error.
+      if (!entry.done() || (!all && entry.error())) continue;
+      if (!error) error = entry.error();
       const aiacc_request_t request = requests[each.index];
       requests[each.index] = AIACC_NULL;
       if (!each.pin.remove()) throw unknown_request(request);
@@ -199,9 +214,9 @@ aiacc_status_t aiacc_request_error(aiacc_request_t request, const char** sentenc
     if (sentence == nullptr) throw Error(Code::kInvalidArgument, "sentence is NULL: pass where the pointer shall go");
     RequestPin pin = pinned_request(request);
     *sentence = "";
-    if (!pin->operation->done()) return AIACC_PENDING;
-    if (!pin->operation->error()) return AIACC_OK;
-    const Error error = as_error(pin->operation->error());
+    if (!pin->done()) return AIACC_PENDING;
+    if (!pin->error()) return AIACC_OK;
+    const Error error = as_error(pin->error());
     std::lock_guard lock(pin->mutex);
     if (!pin->sentence) pin->sentence = error.message();
     *sentence = pin->sentence->c_str();
@@ -213,8 +228,8 @@ aiacc_status_t aiacc_request_sequence(aiacc_request_t request, uint64_t* sequenc
   return guarded([&]() -> aiacc_status_t {
     if (sequence == nullptr) throw Error(Code::kInvalidArgument, "sequence is NULL: pass where the number shall go");
     RequestPin pin = pinned_request(request);
-    *sequence = pin->operation->sequence();
-    return *sequence == 0 && !pin->operation->done() ? AIACC_PENDING : AIACC_OK;
+    *sequence = pin->sequence();
+    return *sequence == 0 && !pin->done() ? AIACC_PENDING : AIACC_OK;
   });
 }
 

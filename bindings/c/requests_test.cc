@@ -1,4 +1,4 @@
-// Requests: waited for one by one, any or all of several, looked at and forgotten; and the attributes of who starts them.
+// Requests: wait for one, any or all; query and forget; and the attributes of calls that start them.
 #include <algorithm>
 #include <atomic>
 #include <cstdint>
@@ -177,7 +177,7 @@ TEST(Requests, AreForgottenAndTheOperationGoesOn) {
       EXPECT_AIACC(aiacc_request_free(request));
       EXPECT_EQ(aiacc_wait(request), AIACC_ERR_INVALID_HANDLE);
     }
-    EXPECT_AIACC(aiacc_barrier(group, nullptr, nullptr));  // the operations of a group on a host end in their order
+    EXPECT_AIACC(aiacc_barrier(group, nullptr, nullptr));  // the operations of a group on one host end in order
     for (const auto& each : data) EXPECT_EQ(each.back(), 3);
   });
 }
@@ -220,7 +220,7 @@ TEST(Attributes, OfOlderAndNewerCallers) {
   newer.unknown = 1;
   expect(aiacc_barrier(world.group(0), &newer.known, nullptr), AIACC_ERR_UNSUPPORTED, "older than the header");
   aiacc_attr_t attr = attributes();
-  attr.size = offsetof(aiacc_attr_t, callback);  // as it was before callbacks
+  attr.size = offsetof(aiacc_attr_t, callback);  // the size before callbacks existed
   attr.callback = [](aiacc_status_t, const char*, void*) { ADD_FAILURE() << "what an older caller cannot have set"; };
   attr.memory_kind = 77;
   EXPECT_AIACC(aiacc_barrier(world.group(0), &attr, nullptr));

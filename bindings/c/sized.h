@@ -1,5 +1,6 @@
-// Sized structs of the ABI, which grow at their ends: a caller compiled with an older header gives a smaller one, whose rest
-// counts as zero; one compiled with a newer header gives a larger one, which is fine as long as what we do not know is zero.
+// Sized structs of the ABI, which grow at their ends. A caller compiled with an older header passes a smaller struct;
+// the missing members count as zero. A caller compiled with a newer header passes a larger one, which is accepted if
+// the members unknown here are zero.
 #pragma once
 
 #include <fmt/format.h>
@@ -13,13 +14,13 @@
 
 namespace aiacc::abi {
 
-// A copy of `*given`. `first` is the size that the struct had when it first appeared: no caller has a smaller one.
+// A copy of `*given`. `first` is the size of the struct in its first version: no caller has a smaller one.
 template <class Attr>
 Attr read_sized(const Attr& given, std::size_t first, const char* name) {
   static_assert(std::is_trivially_copyable_v<Attr>);
   std::size_t size;
   std::memcpy(&size, &given, sizeof size);  // the first member
-  // A size that was never set is as likely to be huge as to be 0.
+  // A limit, because an uninitialised size may be huge.
   constexpr std::size_t kMost = 4096;
   if (size < first || size > kMost) {
     throw Error(Code::kInvalidArgument, fmt::format("size in {} is {}: set it to sizeof({}), which is {} here", name,

@@ -5,6 +5,7 @@
 
 #include <new>
 
+#include "bindings/c/gradient.h"
 #include "bindings/c/mesh.h"
 
 namespace aiacc::abi {
@@ -29,6 +30,7 @@ void State::watch_forks() {
     self.requests.forget_all();
     self.meshes.forget_all();
     self.registrations.forget_all();
+    self.gradients.forget_all();
   });
   if (registered != 0) throw system_error("cannot register a handler for fork", registered);
 }
@@ -56,7 +58,7 @@ void refuse_forked() {
   if (forked()) throw forked_child();
 }
 
-// --- groups and what is made of them ----------------------------------------------------------------------------------
+// --- groups and objects derived from them ----------------------------------------------------------------------------
 
 void MadeHandles::add(const RealContext& context, std::uint64_t handle) {
   std::lock_guard lock(mutex_);
@@ -78,6 +80,12 @@ std::set<std::uint64_t> MadeHandles::take_all(const RealContext& context) {
   std::set<std::uint64_t> handles = std::move(found->second);
   of_.erase(found);
   return handles;
+}
+
+std::set<std::uint64_t> MadeHandles::all(const RealContext& context) {
+  std::lock_guard lock(mutex_);
+  const auto found = of_.find(&context);
+  return found == of_.end() ? std::set<std::uint64_t>() : found->second;
 }
 
 aiacc_group_t name_group(const std::shared_ptr<RealContext>& context, Group& group) {

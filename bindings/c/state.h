@@ -1,6 +1,6 @@
-// The state of the process behind the C ABI: handle tables and the default context. The only globals of the library. Made
-// at load time without running code and never destroyed, so that exit() without aiacc_finalize, with threads still inside,
-// finds everything in place.
+// The state of the process behind the C ABI: handle tables and the default context. The only globals of the library.
+// They are constant-initialised and never destroyed, so exit() without aiacc_finalize is safe while threads are still
+// inside a call.
 #pragma once
 
 #include <cstdint>
@@ -18,7 +18,7 @@
 
 namespace aiacc::abi {
 
-// What a context handle names; the default context has the fixed handle.
+// The object behind a context handle; the default context has a fixed handle.
 struct ContextEntry {
   std::shared_ptr<RealContext> context;
   aiacc_group_t world = AIACC_NULL;
@@ -26,7 +26,7 @@ struct ContextEntry {
 
 struct GroupEntry {
   GroupEntry(std::shared_ptr<RealContext> of, Group& named) : context(std::move(of)), group(named) {}
-  ~GroupEntry() { group.let_go(); }  // nobody can call on it any more
+  ~GroupEntry() { group.let_go(); }  // no handle of the group is left
   GroupEntry(const GroupEntry&) = delete;
   GroupEntry& operator=(const GroupEntry&) = delete;
 
@@ -34,10 +34,21 @@ struct GroupEntry {
   Group& group;
 };
 
-struct MeshEntry;  // bindings/c/mesh.h
+struct MeshEntry;      // bindings/c/mesh.h
+struct GradientEntry;  // bindings/c/gradient.h
 
 struct RequestEntry {
   explicit RequestEntry(std::shared_ptr<RealContext> of) : context(std::move(of)) {}
+
+  // Of a call that ended well while it was submitted there is no operation.
+  bool done() const noexcept { return operation == nullptr || operation->done(); }
+  std::exception_ptr error() const noexcept { return operation == nullptr ? nullptr : operation->error(); }
+  std::uint64_t sequence() const noexcept { return operation == nullptr ? ended_sequence : operation->sequence(); }
+  // Called before a caller waits for it or asks whether it is done.
+  void expect() noexcept {
+    if (operation != nullptr) operation->expect();
+  }
+
   ~RequestEntry() {
     if (operation != nullptr && !operation->done()) context->adopt(std::move(operation));
   }
@@ -45,12 +56,13 @@ struct RequestEntry {
   RequestEntry& operator=(const RequestEntry&) = delete;
 
   std::shared_ptr<RealContext> context;  // destroyed last: the operation refers to it
-  std::unique_ptr<GroupOperation> operation;
+  std::unique_ptr<RequestedWork> operation;
+  std::uint64_t ended_sequence = 0;
   std::mutex mutex;  // guards `sentence`
   std::optional<std::string> sentence;
 };
 
-// The kernel keeps nothing for it; a device will keep what it made of the pages here.
+// Host memory needs no data for it; a device will store its registration of the pages here.
 struct RegistrationEntry {
   std::shared_ptr<RealContext> context;
 };
@@ -60,12 +72,13 @@ struct MemoryEntry {
   SharedMemory memory;
 };
 
-// The groups, meshes and registrations that the user made of each context.
+// The groups, meshes, engines and registrations that the user created in each context.
 class MadeHandles {
  public:
   void add(const RealContext& context, std::uint64_t handle);
   void drop(const RealContext& context, std::uint64_t handle) noexcept;
   std::set<std::uint64_t> take_all(const RealContext& context);
+  std::set<std::uint64_t> all(const RealContext& context);
 
  private:
   std::mutex mutex_;
@@ -79,8 +92,9 @@ class State {
   HandleTable<RequestEntry> requests{HandleKind::kRequest};
   HandleTable<MeshEntry> meshes{HandleKind::kMesh};
   HandleTable<RegistrationEntry> registrations{HandleKind::kRegistration};
+  HandleTable<GradientEntry> gradients{HandleKind::kGradient};
 
-  // Handles that were made of a context and go with it, at the latest.
+  // Handles that end with their context at the latest.
   MadeHandles made;
 
   std::mutex life_mutex;  // guards `changing`
@@ -91,11 +105,12 @@ class State {
 
   enum class Life : int { kFresh, kAlive, kFinalized };
   std::atomic<Life> life{Life::kFresh};
-  std::atomic<int> ranks{0};         // that this process is: contexts that have come up and not left
+  // Number of ranks in this process: contexts that were initialised and not finalized.
+  std::atomic<int> ranks{0};
   std::atomic<bool> exiting{false};  // exit() was called: no callback begins any more
   std::atomic<bool> forked{false};   // this process is the child of one that was a rank
 
-  // From now on a forked child of a process that is a rank knows that itself is none.
+  // Makes forked children set `forked`: a child of a process with ranks is not a rank.
   void watch_forks();
 };
 
@@ -104,12 +119,12 @@ State& state() noexcept;
 // Throws kInvalidState in a forked child.
 void refuse_forked();
 
-// Makes a handle for a group that was made of a context. Takes the group back if there is none left.
+// Creates a handle for a group of a context. Frees the group if no handle is left.
 aiacc_group_t name_group(const std::shared_ptr<RealContext>& context, Group& group);
-// Frees it. False if another thread was quicker.
+// Frees the group and its handle. False if another thread has done so.
 bool free_group(HandleTable<GroupEntry>::Pin pin, aiacc_group_t group);
 
-// What to say of a handle that no table knows.
+// The error for an unknown handle.
 Error unknown_group(aiacc_group_t group);
 Error unknown_context(aiacc_context_t context);
 

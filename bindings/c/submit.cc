@@ -14,7 +14,7 @@ Call call_of(Collective kind, std::size_t count, DType type) noexcept {
 
 Buffer buffer_of(const void* data, std::size_t bytes) noexcept {
   Buffer buffer;
-  buffer.data = static_cast<std::byte*>(const_cast<void*>(data));  // never written through where the call only sends
+  buffer.data = static_cast<std::byte*>(const_cast<void*>(data));  // not written to if the call only sends
   buffer.bytes = bytes;
   return buffer;
 }
@@ -27,17 +27,30 @@ void submit(GroupPin& pin, const Call& call, Buffer send, Buffer recv, const Cal
     pin->group.run(call, send, recv, options);
     return;
   }
-  // The handle exists before anything starts: a full table leaves the group usable.
+  // The handle is created before the operation starts, so that a full table leaves the group usable.
   const std::uint64_t handle = state().requests.insert(std::make_unique<RequestEntry>(pin->context));
   auto entry = state().requests.find(handle);
   try {
-    entry->operation = pin->group.prepare(call, send, recv, options);
+    Lane& lane = pin->context->context().lane();
+    lane.ensure_helper();
+    // What can end at once needs no operation.
+    Lane::Hold hold(lane, Lane::Hold::AtOnce());
+    if (hold.owns() && options == nullptr) {
+      if (const std::uint64_t sequence = pin->group.finish_at_once(call, send, recv); sequence != 0) {
+        entry->ended_sequence = sequence;
+        *request = handle;
+        return;
+      }
+    }
+    std::unique_ptr<GroupOperation> operation = pin->group.prepare(call, send, recv, options);
+    GroupOperation& started = *operation;
+    entry->operation = std::move(operation);
     if (calls_back) {
       auto callback = std::make_unique<Callback>(*pin->context, *options);
       if (request == nullptr) callback->owns(handle);
-      entry->operation->tell(std::move(callback));
+      started.tell(std::move(callback));
     }
-    pin->context->context().lane().start(*entry->operation);
+    hold.owns() ? hold.start(started) : lane.start(started);
   } catch (...) {
     entry->operation.reset();
     entry.remove();

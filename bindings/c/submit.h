@@ -1,20 +1,20 @@
-// From a checked call to the group: what every operation of the ABI ends with.
+// Submits a checked call to its group: the last step of every operation of the ABI.
 #pragma once
 
 #include "bindings/c/state.h"
-#include "runtime/group_operation.h"
+#include "runtime/group/group_operation.h"
 
 namespace aiacc::abi {
 
 using GroupPin = HandleTable<GroupEntry>::Pin;
 
-// Throws for a handle that is no group's.
+// Throws if the handle is not one of a group.
 GroupPin pinned(aiacc_group_t group);
 
 Call call_of(Collective kind, std::size_t count, DType type) noexcept;
 Buffer buffer_of(const void* data, std::size_t bytes) noexcept;
 
-// Blocks without a request; with one, starts the call and names it. `options` may be null.
+// Blocks if `request` is null; otherwise starts the call and creates a request. `options` may be null.
 void submit(GroupPin& pin, const Call& call, Buffer send, Buffer recv, const CallOptions* options,
             aiacc_request_t* request);
 

@@ -1,6 +1,6 @@
-// Data-parallel training of a small network on handwritten digits, on nothing but the C ABI. Every rank shuffles alike (one
-// seed), takes its share of each batch, and sums gradients with all others before it steps: the run is the same whatever
-// the number of ranks, but for the order in which numbers are added.
+// Data-parallel training of a small network on handwritten digits with the C ABI alone. Every rank shuffles with the
+// same seed, takes its share of each batch, and sums gradients with all others before each step. So the run does not
+// depend on the number of ranks, except for the order in which numbers are added.
 #include <aiacc/aiacc.h>
 #include <getopt.h>
 #include <unistd.h>
@@ -31,7 +31,7 @@ constexpr Clock::duration kProgressInterval = std::chrono::milliseconds(100);
 struct Settings {
   std::string data;
   std::string result;     // a file for the final loss and accuracy; empty: none
-  bool progress = false;  // shown although standard output is no terminal: aiaccrun's may be one
+  bool progress = false;  // show it although standard output is not a terminal: aiaccrun's may be one
   std::size_t epochs = 30;
   std::size_t batch = 64;  // over all ranks
   std::size_t hidden = 64;
@@ -44,7 +44,7 @@ void check(aiacc_status_t status) {
   if (status != AIACC_OK) throw std::runtime_error(aiacc_last_error());
 }
 
-// Memory that the ranks of a host share: the allreduce works in place, without a copy.
+// Memory that is shared by the ranks of a host, so that the allreduce works in place without a copy.
 class SharedArray {
  public:
   explicit SharedArray(std::size_t count) : count_(count) {
@@ -83,7 +83,7 @@ std::vector<Image> read_images(const std::string& path) {
   return images;
 }
 
-// [begin, end) of `count` items that belong to `rank`: contiguous shares that differ by one at most.
+// The range [begin, end) of `count` items that belongs to `rank`: contiguous shares whose sizes differ by at most one.
 struct Share {
   Share(std::size_t count, int rank, int size)
       : begin(count * static_cast<std::size_t>(rank) / static_cast<std::size_t>(size)),
@@ -137,13 +137,13 @@ class Trainer {
   }
 
  private:
-  // One pass over the training images; returns their mean loss while they were learnt.
+  // One pass over the training images; returns the mean of their losses during it.
   double train(std::size_t epoch) {
     std::vector<std::size_t> order(train_count_);
     std::iota(order.begin(), order.end(), std::size_t{0});
     digits::Random random(shuffle_seed_ + epoch);
     random.shuffle(std::span(order));
-    // The rate falls linearly to a tenth: late epochs settle.
+    // The learning rate falls linearly to a tenth.
     const double progress = static_cast<double>(epoch - 1) / static_cast<double>(settings_.epochs);
     const double rate = settings_.learning_rate * (1.0 - 0.9 * progress);
     double loss = 0;
@@ -199,7 +199,7 @@ class Trainer {
     if (!file.flush()) throw std::runtime_error("cannot write " + settings_.result);
   }
 
-  // On the stream of the results, so that the two cannot overtake each other on their way through aiaccrun.
+  // Progress uses the same stream as the results, so that aiaccrun keeps their order.
   bool shows_progress() const { return rank_ == 0 && (settings_.progress || isatty(STDOUT_FILENO) != 0); }
   void show_progress(std::size_t epoch, std::size_t done) {
     if (!shows_progress() || Clock::now() < next_progress_) return;
@@ -255,12 +255,12 @@ double positive_real(const char* option, const char* text) {
   return value;
 }
 
-// share/aiacc beside the program's bin, wherever both were installed or moved to.
+// share/aiacc beside the program's bin directory, wherever the tree was installed or moved to.
 std::string installed_data() {
   return std::filesystem::read_symlink("/proc/self/exe").parent_path().parent_path() / "share/aiacc/digits.txt";
 }
 
-// False if the help text was asked for.
+// False if --help was given.
 bool parse(int argc, char** argv, Settings& settings) {
   const option options[] = {
       {"data", required_argument, nullptr, 'd'},   {"epochs", required_argument, nullptr, 'e'},

@@ -1,9 +1,9 @@
 /* aiacc: an MPI-style runtime for distributed deep-learning training. The C ABI.
  *
  * Conventions, true for every function unless it says otherwise:
- * - Returns AIACC_OK (0) or a status; then aiacc_last_error() has the sentence, for the calling thread.
- * - Any thread may call. Nothing is thrown. Handles are 64-bit values that carry kind and generation: a stale or foreign
- *   one is AIACC_ERR_INVALID_HANDLE, never a crash.
+ * - Returns AIACC_OK (0) or a status; then aiacc_last_error() returns the error message, for the calling thread.
+ * - Any thread may call. Nothing is thrown. Handles are 64-bit values that contain kind and generation: a stale or foreign
+ *   one causes AIACC_ERR_INVALID_HANDLE, never a crash.
  * - "Collective" functions are called by every rank of the group, in the same order on each rank; all others are local.
  * - A collective blocks when `request` is NULL; otherwise it is started, *request is set, and its buffers belong to the
  *   library until the request completed. Errors in arguments are found before anything starts: then no request is made
@@ -29,7 +29,7 @@ extern "C" {
 #define AIACC_API
 #endif
 
-/* Any int may arrive from a caller; C++ wants to be told so. */
+/* A caller may pass any int; in C++ this needs a fixed underlying type. */
 #ifdef __cplusplus
 #define AIACC_ENUM_TYPE : int
 #else
@@ -54,7 +54,8 @@ typedef enum aiacc_status AIACC_ENUM_TYPE {
   AIACC_ERR_ABORTED = 10,
   AIACC_ERR_PROTOCOL = 11,
   AIACC_PENDING = 12, /* not an error: the request is not complete yet */
-  AIACC_ERR_INTERNAL = 13
+  AIACC_ERR_INTERNAL = 13,
+  AIACC_ERR_UNREACHABLE = 14 /* a path between two members was broken for AIACC_PATH_TIMEOUT; both may be alive */
 } aiacc_status_t;
 
 typedef enum aiacc_dtype AIACC_ENUM_TYPE {
@@ -95,10 +96,10 @@ typedef uint64_t aiacc_registration_t;
 /* The group of all ranks of the default context (the one that aiacc_init makes). */
 #define AIACC_WORLD ((aiacc_group_t)1)
 
-/* A key-value store that all ranks of a job see (torch's, etcd ...), through which they meet. Keys are printable text, values
- * any bytes. The functions return 0; anything else fails aiacc_init with that number in its sentence. They are called on the
- * thread of aiacc_init only. `get` and `wait` wait until the keys are there, or return another number than 0 after `timeout_ms`.
- * The store must be trusted: rank 0 puts the secret of the job's first connections there. */
+/* A key-value store that all ranks of a job can access (torch's, etcd ...), for the rendezvous. Keys are printable text,
+ * values any bytes. The functions return 0; with any other number aiacc_init fails, and its error message contains it. They
+ * are called on the thread of aiacc_init only. `get` and `wait` wait until the keys exist; after `timeout_ms` they return a
+ * number other than 0. The store must be trusted: rank 0 puts the secret of the job's first connections there. */
 typedef struct aiacc_store {
   size_t size; /* sizeof(aiacc_store_t) */
   void *arg;   /* first argument of the functions */
@@ -112,17 +113,17 @@ typedef struct aiacc_store {
 /* Attributes of a context. Zero all of it, set `size`, then what you need: zero means the default everywhere. */
 typedef struct aiacc_init_attr {
   size_t size;            /* sizeof(aiacc_init_attr_t) */
-  int32_t world_size_set; /* 1: `rank` and `world_size` are given here and not looked up */
+  int32_t world_size_set; /* 1: `rank` and `world_size` are given here */
   int32_t rank;
   int32_t world_size;
-  int32_t timeout_ms;         /* for coming up; default AIACC_INIT_TIMEOUT (300 s) */
-  const aiacc_store_t *store; /* meet through it, not by aiaccrun's agent; needed until aiacc_init returns */
-  const char *job;            /* tells apart jobs that meet at one place or share a store; default AIACC_JOB */
+  int32_t timeout_ms;         /* of the initialisation; default AIACC_INIT_TIMEOUT (300 s) */
+  const aiacc_store_t *store; /* used for the rendezvous in place of aiaccrun's agent, until aiacc_init returns */
+  const char *job;            /* distinguishes jobs that share an address or a store; default AIACC_JOB */
 } aiacc_init_attr_t;
 
-/* Told once that an operation has completed, on a thread of the context that exists for this, with no lock held; `error` is
- * the sentence ("" with AIACC_OK) and valid during the call. What blocks is refused there with AIACC_ERR_INVALID_STATE:
- * collectives without a request or a callback, waits, aiacc_finalize. Whatever throws ends the process. */
+/* Called once when an operation has completed, on the context's completion thread, with no lock held. `error` is the error
+ * message ("" with AIACC_OK), valid during the call. Blocking calls fail there with AIACC_ERR_INVALID_STATE: collectives
+ * without a request or a callback, waits, aiacc_finalize. An exception from it ends the process. */
 typedef void (*aiacc_callback_t)(aiacc_status_t status, const char *error, void *arg);
 
 #define AIACC_MEMORY_HOST 0
@@ -136,18 +137,18 @@ typedef struct aiacc_attr {
   double postscale;      /* 0 means 1; the result likewise */
   int32_t priority;      /* above 0: its messages between hosts go before others'; see aiacc_allreduce(3) */
   int32_t traffic_class; /* reserved: 0 */
-  /* NULL: none. With a NULL request as well the call does not block, and the callback is all that is heard of it. */
+  /* NULL: none. With a callback and a NULL request the call does not block, and only the callback reports its end. */
   aiacc_callback_t callback;
   void *callback_arg;
-  int32_t memory_kind; /* where the buffers are: AIACC_MEMORY_HOST; others AIACC_ERR_UNSUPPORTED in this build */
+  int32_t memory_kind; /* of the buffers: AIACC_MEMORY_HOST; others fail with AIACC_ERR_UNSUPPORTED */
 } aiacc_attr_t;
 
 /* Attributes of a group; NULL for defaults. Zero all of it, set `size`. */
 typedef struct aiacc_group_attr {
   size_t size;        /* sizeof(aiacc_group_attr_t) */
   const char *name;   /* for messages; copied */
-  uint64_t key;       /* equal on all members; tells apart groups of equal members that several threads make */
-  int64_t timeout_ms; /* of operations on it that name none; 0: AIACC_TIMEOUT; -1: none */
+  uint64_t key;       /* equal on all members; distinguishes groups of equal members that several threads make */
+  int64_t timeout_ms; /* of its operations without a time-out of their own; 0: AIACC_TIMEOUT; -1: none */
 } aiacc_group_attr_t;
 
 /* --- life ---------------------------------------------------------------------------------------------------------- */
@@ -157,7 +158,7 @@ typedef struct aiacc_group_attr {
 AIACC_API aiacc_status_t aiacc_init(const aiacc_init_attr_t *attr);
 /* Leaves the job in order. Collective; waits for operations that are still running. */
 AIACC_API aiacc_status_t aiacc_finalize(void);
-/* 1 between a successful aiacc_init and aiacc_finalize, else 0. Never fails. */
+/* 1 between a successful aiacc_init and aiacc_finalize, otherwise 0. Never fails. */
 AIACC_API int aiacc_initialized(void);
 
 /* Makes `n` contexts, ranks 0 to n-1 of one world inside this process, for threads as ranks: contexts[i] is used by the
@@ -180,39 +181,40 @@ AIACC_API aiacc_status_t aiacc_host_index(aiacc_group_t group, int *host_index);
 
 /* --- groups -------------------------------------------------------------------------------------------------------- */
 
-/* The group of these `n` ranks of `parent`, in this order: ranks[i] is rank i of it. Called by those ranks and by nobody
- * else, with equal lists; groups of equal members are made in the same order on each of them. No message is sent and
- * nobody waits: members find each other with the group's first operation. Everything that happens to the parent or to
- * other groups leaves it alone, also if they end by an error or are freed; only the death of a member ends it. */
+/* The group of these `n` ranks of `parent`, in this order: ranks[i] becomes rank i. Called by exactly those ranks, with
+ * equal lists; groups of equal members are made in the same order on each of them. No message is sent and no rank waits:
+ * members find each other in the group's first operation. The group is independent of its parent and of other groups, also
+ * if these end by an error or are freed; the death of a member ends it. */
 AIACC_API aiacc_status_t aiacc_group_create(aiacc_group_t parent, size_t n, const int *ranks,
                                             const aiacc_group_attr_t *attr, aiacc_group_t *group);
-/* Ranks of one color are a group, ordered by key, then by their rank in `parent`. One allgather of 8 bytes; blocks.
- * With AIACC_NO_COLOR a rank is in none and *group is AIACC_NULL. Collective over `parent`. */
+/* Makes a group of the ranks with the same color, ordered by key, then by their rank in `parent`. One allgather of 8 bytes;
+ * blocks. With AIACC_NO_COLOR a rank is in no group, and *group is AIACC_NULL. Collective over `parent`. */
 #define AIACC_NO_COLOR (-1)
 AIACC_API aiacc_status_t aiacc_group_split(aiacc_group_t parent, int color, int key, const aiacc_group_attr_t *attr,
                                            aiacc_group_t *group);
-/* The handle is gone; operations that are running go on to their ends. Local: the other members may go on too, as long as
- * they need nothing of this one. What the group holds is given back once all its members on this host have freed it. */
+/* Invalidates the handle; running operations continue. Local: the other members may use the group as long as they need
+ * nothing of this one. The group's shared memory is released once all its members on this host have freed it. */
 AIACC_API aiacc_status_t aiacc_group_free(aiacc_group_t group);
-/* Ends the group on all its members: what runs and what comes later fails with AIACC_ERR_ABORTED and `reason` (may be
- * NULL). Local; members that wait in an operation are told at once, others with their next one. */
+/* Ends the group on all its members: running and later operations fail with AIACC_ERR_ABORTED and `reason` (may be NULL).
+ * Local; members that wait in an operation get the error at once, others in their next one. */
 AIACC_API aiacc_status_t aiacc_group_abort(aiacc_group_t group, const char *reason);
-/* translated[i] = rank in `to` of rank ranks[i] of `from`, -1 if it is no member of it. Local. */
+/* translated[i] = rank in `to` of rank ranks[i] of `from`, -1 if it is not a member of `to`. Local. */
 AIACC_API aiacc_status_t aiacc_group_translate(aiacc_group_t from, size_t n, const int *ranks, aiacc_group_t to,
                                                int *translated);
-/* How many collectives this rank has begun on the group: equal on all its members at equal places of the program. */
+/* How many collectives this rank has begun on the group: equal on all members at the same point of the program. */
 AIACC_API aiacc_status_t aiacc_group_sequence(aiacc_group_t group, uint64_t *sequence);
 
-/* The ranks of `parent` in a box: axes with names and sizes, whose product is the size of the parent. The last axis varies
+/* The ranks of `parent` as a grid: axes with names and sizes, whose product is the size of the parent. The last axis varies
  * fastest: with axes {"data", 2}, {"tensor", 4} ranks 0 to 3 are one row along "tensor". All ranks make the same mesh;
  * nothing is exchanged. */
 AIACC_API aiacc_status_t aiacc_mesh_create(aiacc_group_t parent, size_t axes, const char *const *names,
                                            const int *sizes, aiacc_mesh_t *mesh);
-/* The group of this rank and all that differ from it along the named axes only, in the order of the parent's ranks. Made
- * when it is first asked for, as by aiacc_group_create; afterwards the same handle again. It is freed with the mesh. */
+/* The group of this rank and all ranks whose coordinates differ from its own along the named axes only, in the order of the
+ * parent's ranks. The first call makes it, as aiacc_group_create does; later calls return the same handle. It is freed with
+ * the mesh. */
 AIACC_API aiacc_status_t aiacc_mesh_group(aiacc_mesh_t mesh, size_t axes, const char *const *names,
                                           aiacc_group_t *group);
-/* Where this rank is along an axis: 0 to its size - 1. */
+/* The coordinate of this rank along an axis: 0 to its size - 1. */
 AIACC_API aiacc_status_t aiacc_mesh_coordinate(aiacc_mesh_t mesh, const char *axis, int *index);
 /* Frees the mesh and its groups, as aiacc_group_free does. Local. */
 AIACC_API aiacc_status_t aiacc_mesh_free(aiacc_mesh_t mesh);
@@ -223,7 +225,7 @@ AIACC_API aiacc_status_t aiacc_mesh_free(aiacc_mesh_t mesh);
 AIACC_API aiacc_status_t aiacc_allreduce(const void *send, void *recv, size_t count, aiacc_dtype_t dtype, aiacc_op_t op,
                                          aiacc_group_t group, const aiacc_attr_t *attr, aiacc_request_t *request);
 /* Allreduce of `n` tensors of one type as one operation: recvs[i] is the reduction of sends[i], which has counts[i] elements.
- * Small ones travel together. The lists, equal in length and counts on every rank, are copied before the call returns.
+ * Small tensors are packed and sent together. The lists are copied before the call returns; counts are equal on every rank.
  * sends[i] and recvs[i] are the same pointer or do not overlap. Collective. */
 AIACC_API aiacc_status_t aiacc_allreduce_grouped(size_t n, const void *const *sends, void *const *recvs,
                                                  const size_t *counts, aiacc_dtype_t dtype, aiacc_op_t op,
@@ -233,7 +235,7 @@ AIACC_API aiacc_status_t aiacc_allreduce_grouped(size_t n, const void *const *se
 AIACC_API aiacc_status_t aiacc_reduce(const void *send, void *recv, size_t count, aiacc_dtype_t dtype, aiacc_op_t op,
                                       int root, aiacc_group_t group, const aiacc_attr_t *attr,
                                       aiacc_request_t *request);
-/* buffer of `root` to all. Collective. */
+/* Copies the buffer of `root` to all ranks. Collective. */
 AIACC_API aiacc_status_t aiacc_broadcast(void *buffer, size_t count, aiacc_dtype_t dtype, int root, aiacc_group_t group,
                                          const aiacc_attr_t *attr, aiacc_request_t *request);
 /* recv[r * count .. (r+1) * count) = send of rank r; recv holds size * count elements. In place: send is
@@ -262,8 +264,8 @@ AIACC_API aiacc_status_t aiacc_reduce_scatterv(const void *send, void *recv, con
 AIACC_API aiacc_status_t aiacc_alltoall(const void *send, void *recv, size_t count, aiacc_dtype_t dtype,
                                         aiacc_group_t group, const aiacc_attr_t *attr, aiacc_request_t *request);
 /* As alltoall with a length for each pair: send_counts[r] elements at send + send_displacements[r] go to rank r, and
- * recv_counts[r] from there to recv + recv_displacements[r] (NULL: one block after another). What a rank sends another is
- * what that expects. The arrays are copied. Not in place. Collective. */
+ * recv_counts[r] from there to recv + recv_displacements[r] (NULL: consecutive blocks). The two ends of a block must give
+ * the same count. The arrays are copied. Not in place. Collective. */
 AIACC_API aiacc_status_t aiacc_alltoallv(const void *send, const size_t *send_counts, const size_t *send_displacements,
                                          void *recv, const size_t *recv_counts, const size_t *recv_displacements,
                                          aiacc_dtype_t dtype, aiacc_group_t group, const aiacc_attr_t *attr,
@@ -281,40 +283,41 @@ AIACC_API aiacc_status_t aiacc_gatherv(const void *send, size_t send_count, void
  * root: recv is send + root * count. Collective. */
 AIACC_API aiacc_status_t aiacc_scatter(const void *send, void *recv, size_t count, aiacc_dtype_t dtype, int root,
                                        aiacc_group_t group, const aiacc_attr_t *attr, aiacc_request_t *request);
-/* As scatter with counts[r] elements at send + displacements[r] for rank r, who gives that number as recv_count. Only the
- * root's arrays are looked at. Collective. */
+/* As scatter with counts[r] elements at send + displacements[r] for rank r, which passes that number as recv_count. Only
+ * the root's arrays are read. Collective. */
 AIACC_API aiacc_status_t aiacc_scatterv(const void *send, const size_t *counts, const size_t *displacements, void *recv,
                                         size_t recv_count, aiacc_dtype_t dtype, int root, aiacc_group_t group,
                                         const aiacc_attr_t *attr, aiacc_request_t *request);
 /* Returns on each rank after all have called it. Collective. */
 AIACC_API aiacc_status_t aiacc_barrier(aiacc_group_t group, const aiacc_attr_t *attr, aiacc_request_t *request);
 
-/* Point to point: matched by (sender, tag) in the order of the calls. Sizes must agree. `send` may complete before the
- * receiver has asked. */
+/* Point to point: matched by (sender, tag) in the order of the calls. Sizes must agree. A send may complete before the
+ * receive is posted. */
 AIACC_API aiacc_status_t aiacc_send(const void *buffer, size_t count, aiacc_dtype_t dtype, int to, uint32_t tag,
                                     aiacc_group_t group, const aiacc_attr_t *attr, aiacc_request_t *request);
 AIACC_API aiacc_status_t aiacc_recv(void *buffer, size_t count, aiacc_dtype_t dtype, int from, uint32_t tag,
                                     aiacc_group_t group, const aiacc_attr_t *attr, aiacc_request_t *request);
 
-/* A send and a recv side by side: neither waits for the other, so ranks may pass on messages in a circle. Each half matches
- * as a call of its own would. */
+/* A concurrent send and recv: neither waits for the other, so ranks may pass messages round a ring. Each half matches like a
+ * separate call. */
 AIACC_API aiacc_status_t aiacc_sendrecv(const void *send, size_t send_count, int to, uint32_t send_tag, void *recv,
                                         size_t recv_count, int from, uint32_t recv_tag, aiacc_dtype_t dtype,
                                         aiacc_group_t group, const aiacc_attr_t *attr, aiacc_request_t *request);
-/* Receives the next message with `tag` of whichever rank, and sets *from, which lives until the operation completed. A
- * message that an aiacc_recv asks for by its rank goes there. */
+/* Receives the next message with `tag` from any rank, and sets *from, which must stay valid until the operation has
+ * completed. A posted aiacc_recv from the sender's rank takes precedence. */
 AIACC_API aiacc_status_t aiacc_recv_any(void *buffer, size_t count, aiacc_dtype_t dtype, int *from, uint32_t tag,
                                         aiacc_group_t group, const aiacc_attr_t *attr, aiacc_request_t *request);
 
 /* --- operators ----------------------------------------------------------------------------------------------------- */
 
-/* inout[i] = inout[i] op in[i] for `records` records; `inout` holds what lower ranks gave, unless the operator commutes.
- * Called on any thread, for different memory by several at once. It must be associative, and calls no function of aiacc. */
+/* inout[i] = inout[i] op in[i] for `records` records; `inout` holds the lower ranks' operand, unless the operator is
+ * commutative. Called on any thread, also concurrently for different memory. It must be associative, and must not call
+ * functions of aiacc. */
 typedef void (*aiacc_op_function_t)(void *inout, const void *in, size_t records, void *arg);
 typedef struct aiacc_op_attr {
   size_t size;         /* sizeof(aiacc_op_attr_t) */
   const char *name;    /* for messages, and compared between ranks; copied */
-  int32_t commutative; /* 1: operands may change places, which is faster over several hosts */
+  int32_t commutative; /* 1: operands may be exchanged, which is faster over several hosts */
 } aiacc_op_attr_t;
 /* Makes an operator on records of `record_bytes` (1 to 512) for reductions of AIACC_RECORD, whose counts are in records. All
  * ranks pass operators of the same name, record size and commutativity. `attr` may be NULL. Local. */
@@ -325,11 +328,12 @@ AIACC_API aiacc_status_t aiacc_op_free(aiacc_op_t op);
 
 /* --- requests ------------------------------------------------------------------------------------------------------ */
 
-/* The operation's status once it completed (the request is then gone), AIACC_PENDING before. */
+/* The operation's status if it has completed (then the request is freed), otherwise AIACC_PENDING. Does not wait; moves the
+ * rank's running operations on by what can be done at once. */
 AIACC_API aiacc_status_t aiacc_test(aiacc_request_t request);
-/* Waits for the operation and returns its status; the request is gone afterwards. */
+/* Waits for the operation, returns its status, and frees the request. */
 AIACC_API aiacc_status_t aiacc_wait(aiacc_request_t request);
-/* As aiacc_wait, but gives up after `timeout_ms` with AIACC_PENDING; the request stays. */
+/* As aiacc_wait, but returns AIACC_PENDING after `timeout_ms`; then the request stays valid. */
 AIACC_API aiacc_status_t aiacc_wait_for(aiacc_request_t request, int64_t timeout_ms);
 #define AIACC_FOREVER ((int64_t)-1)
 /* Waits until one of the requests that are not AIACC_NULL completed; *index is its place, and it becomes AIACC_NULL;
@@ -339,10 +343,10 @@ AIACC_API aiacc_status_t aiacc_wait_any(size_t n, aiacc_request_t *requests, int
 /* Waits until all completed; they become AIACC_NULL. Returns the first error in the order of the array. AIACC_PENDING after
  * timeout_ms: then those that completed well are AIACC_NULL, and the others stay as they are. */
 AIACC_API aiacc_status_t aiacc_wait_all(size_t n, aiacc_request_t *requests, int64_t timeout_ms);
-/* Nobody asks for the operation any more; it goes on, and its buffers belong to the library until it has ended. */
+/* Frees the request without waiting. The operation continues, and its buffers belong to the library until it has ended. */
 AIACC_API aiacc_status_t aiacc_request_free(aiacc_request_t request);
-/* Status and sentence of a completed request, which stays; AIACC_PENDING and "" before. *sentence is valid until the
- * request is gone. */
+/* Status and error message of a completed request, which stays valid; AIACC_PENDING and "" before. *sentence is valid as
+ * long as the request. */
 AIACC_API aiacc_status_t aiacc_request_error(aiacc_request_t request, const char **sentence);
 /* The number that the operation has among the collectives (or among the messages) of its group: 1 for the first.
  * AIACC_PENDING until it was begun; 0 if it failed before that. */
@@ -353,23 +357,24 @@ AIACC_API aiacc_status_t aiacc_request_sequence(aiacc_request_t request, uint64_
 /* Memory that the ranks of this host share: collectives on it move the fewest bytes. Belongs to the caller until
  * aiacc_mem_free. `context` AIACC_NULL means the default one. Local. */
 AIACC_API aiacc_status_t aiacc_mem_alloc(aiacc_context_t context, size_t bytes, void **memory);
-/* No operation may use it any more, on any rank. */
+/* No operation on any rank may still use it. */
 AIACC_API aiacc_status_t aiacc_mem_free(void *memory);
 /* Prepares `bytes` bytes of host memory of the caller's own for operations: takes its pages now, as if they were written
  * to, and changes nothing in them. Any range that is mapped and writable; it may overlap others that are registered. The
  * memory stays the caller's and must stay mapped until aiacc_mem_deregister. `context` AIACC_NULL means the default one,
- * whose end drops its registrations. No operation asks for it in this build. Local. */
+ * whose end drops its registrations. Operations whose buffers lie in it name it to the network that moves them; none of this
+ * build needs it. No operation may use the memory when it is deregistered. Local. */
 AIACC_API aiacc_status_t aiacc_mem_register(aiacc_context_t context, void *memory, size_t bytes,
                                             aiacc_registration_t *registration);
 AIACC_API aiacc_status_t aiacc_mem_deregister(aiacc_registration_t registration);
 
 /* --- errors and version -------------------------------------------------------------------------------------------- */
 
-/* The sentence of the last failed call of this thread, "" if there was none. Valid until the next failing call. */
+/* The message of this thread's last failed call, "" if there was none. Valid until the next failing call. */
 AIACC_API const char *aiacc_last_error(void);
 /* "peer failed" for AIACC_ERR_PEER_FAILED and so on; never NULL. */
 AIACC_API const char *aiacc_status_name(aiacc_status_t status);
-/* The rank that the last failed call of this thread was about, -1 if none. */
+/* The rank that the message of this thread's last failed call concerns, -1 if none. */
 AIACC_API int aiacc_last_error_rank(void);
 /* All ranks that the last failed call of this thread was about, ascending: those that were missing in a barrier whose time
  * was over. At most `capacity` are written; *count is how many there are. Leaves the last error as it is. */

@@ -1,4 +1,4 @@
-// Blocks of different length for each rank, as allgatherv and its like take them. Part of aiacc.hpp.
+// Blocks with a length for each rank, for allgatherv and similar calls. Part of aiacc.hpp.
 #ifndef AIACC_BLOCKS_HPP
 #define AIACC_BLOCKS_HPP
 
@@ -12,8 +12,8 @@
 namespace aiacc {
 inline namespace v0 {
 
-// Where the ranks' blocks stand in a buffer: counts[r] elements each, one after another, or from element displacements[r]
-// on. Looks at the caller's numbers, which are read when the operation is called.
+// The positions of the ranks' blocks in a buffer: counts[r] elements each, consecutive, or at element displacements[r].
+// Refers to the caller's arrays, which are read when the operation is called.
 //   world.allgatherv(mine, all, counts);
 //   world.allgatherv(mine, all, {counts, displacements});
 class Blocks {
@@ -29,9 +29,9 @@ class Blocks {
     }
   }
   Numbers counts() const noexcept { return counts_; }
-  // Null: one after another.
+  // Null: consecutive blocks.
   const std::size_t *displacements() const noexcept { return displacements_.empty() ? nullptr : displacements_.data(); }
-  // Whether all stand in a buffer of so many elements.
+  // Whether all blocks fit into a buffer of this many elements.
   bool fit(std::size_t elements) const noexcept {
     std::size_t at = 0;
     for (std::size_t rank = 0; rank < counts_.size(); ++rank) {

@@ -1,4 +1,4 @@
-// The functions that move data, with checked lengths and types. Part of aiacc.hpp.
+// Collectives and messages with checked lengths and types. Part of aiacc.hpp.
 #ifndef AIACC_CALLS_HPP
 #define AIACC_CALLS_HPP
 
@@ -19,7 +19,7 @@
 namespace aiacc {
 inline namespace v0 {
 
-// Every function of aiacc.h that moves data, once: `Self` blocks (Group) or starts (Async).
+// All collectives and messages of aiacc.h. They block if `Self` is Group, and start the operation if it is Async.
 template <class Self>
 class Calls {
  public:
@@ -83,7 +83,7 @@ class Calls {
     });
   }
 
-  // As reduce_scatter, with counts[r] elements for rank r, one block after another.
+  // As reduce_scatter, with counts[r] elements for rank r, in consecutive blocks.
   template <class Op, Operands<Op> S, Results<Op> R>
   auto reduce_scatterv(const S &send, R &&recv, std::span<const std::size_t> counts, const Op &op,
                        const Options &options = {}) const {
@@ -107,7 +107,7 @@ class Calls {
     });
   }
 
-  // Block r of `out` goes to rank r, block r of `in` comes from there.
+  // Block r of `out` goes to rank r, and block r of `in` comes from rank r.
   template <Elements S, Buffer R>
   auto alltoallv(const S &send, const Blocks &out, R &&recv, const Blocks &in, const Options &options = {}) const {
     same_type<S, R>();
@@ -176,7 +176,7 @@ class Calls {
     });
   }
 
-  // Sends and receives at once, so that a ring of ranks does not lock itself.
+  // Sends and receives concurrently, so that a ring of ranks does not deadlock.
   template <Elements S, Buffer R>
   auto sendrecv(const S &send, int to, R &&recv, int from, std::uint32_t tag = 0, const Options &options = {}) const {
     same_type<S, R>();
@@ -185,7 +185,8 @@ class Calls {
                             attr, request);
     });
   }
-  // The next message with this tag of whichever rank; `from` is set to it, and lives until the end.
+  // Receives the next message with this tag from any rank and sets `from`, which must stay valid until the operation
+  // has completed.
   template <Buffer R>
   auto recv_any(R &&buffer, int &from, std::uint32_t tag = 0, const Options &options = {}) const {
     return call(options, [&](auto group, auto attr, auto request) {

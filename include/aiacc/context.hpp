@@ -1,4 +1,4 @@
-// One rank, from its beginning to its end. Part of aiacc.hpp.
+// One rank: initialising, finalizing and its world. Part of aiacc.hpp.
 #ifndef AIACC_CONTEXT_HPP
 #define AIACC_CONTEXT_HPP
 
@@ -19,24 +19,24 @@
 namespace aiacc {
 inline namespace v0 {
 
-// Of a context; see aiacc_init_attr_t.
+// Options of a context; see aiacc_init_attr_t.
 struct InitOptions {
-  std::optional<int> rank;  // with world_size: nothing is looked up
+  std::optional<int> rank;  // with world_size, in place of the environment
   int world_size = 0;
   std::chrono::milliseconds timeout{0};
-  const aiacc_store_t *store = nullptr;  // meet through it
-  const char *job = nullptr;             // tells apart jobs that meet at one place
+  const aiacc_store_t *store = nullptr;  // for the rendezvous
+  const char *job = nullptr;             // distinguishes jobs that share an address or a store
 };
 
 inline bool initialized() noexcept { return aiacc_initialized() != 0; }
-inline std::string version() { return aiacc_version(); }  // of the library that runs
+inline std::string version() { return aiacc_version(); }  // of the running library
 
-// What aiacc_info finds on this host, as JSON.
+// The report of aiacc_info about this host, as JSON.
 inline std::string info() {
   std::string json;
   std::size_t needed = 0;
   check(aiacc_info(nullptr, 0, &needed));
-  while (needed > json.size() + 1) {  // it differs from call to call
+  while (needed > json.size() + 1) {  // the length differs from call to call
     json.resize(needed + 64);
     check(aiacc_info(json.data(), json.size() + 1, &needed));
   }
@@ -44,9 +44,9 @@ inline std::string info() {
   return json;
 }
 
-// One rank: the default context, from aiacc_init to aiacc_finalize, or one of several in a process. Left by an exception, the
-// default context is not finalized: the process ends with an error and the job with it, where waiting for ranks that wait for
-// this one would hang.
+// One rank: the default context, from aiacc_init to aiacc_finalize, or one of several in a process. If an exception
+// destroys the default context, it is not finalized: the process ends with an error, and the job with it. Finalizing
+// would wait for ranks that wait for this one.
 class Context {
  public:
   explicit Context(const InitOptions &options = {}) {
@@ -76,7 +76,7 @@ class Context {
     if (alive_ && std::uncaught_exceptions() == exceptions_) leave();
   }
 
-  // Leaves in order, and throws if that fails, which the destructor cannot. Collective.
+  // Leaves in order; unlike the destructor it throws if that fails. Collective.
   void finalize() {
     if (std::exchange(alive_, false)) check(handle_ == AIACC_NULL ? aiacc_finalize() : aiacc_context_destroy(handle_));
   }

@@ -1,4 +1,4 @@
-// What buffers hold: element types, and ranges of them. Part of aiacc.hpp.
+// Element types, and ranges of elements as buffers. Part of aiacc.hpp.
 #ifndef AIACC_ELEMENTS_HPP
 #define AIACC_ELEMENTS_HPP
 
@@ -12,7 +12,7 @@
 namespace aiacc {
 inline namespace v0 {
 
-// 16-bit floats as their bits: for those who have types of their own, cast buffers to these.
+// The bits of 16-bit floats: cast buffers of other 16-bit types to these.
 struct float16 {
   std::uint16_t bits;
 };
@@ -56,7 +56,7 @@ template <class R>
 concept Elements =
     std::ranges::contiguous_range<R> && std::ranges::sized_range<R> && Element<std::ranges::range_value_t<R>>;
 
-// Ranges that can be written to.
+// Writable ranges.
 template <class R>
 concept Buffer = Elements<R> && !std::is_const_v<std::remove_reference_t<std::ranges::range_reference_t<R>>>;
 

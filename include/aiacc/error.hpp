@@ -20,11 +20,11 @@ class Error : public std::runtime_error {
       : std::runtime_error(sentence), status_(status), rank_(rank) {}
   aiacc_status_t status() const noexcept { return status_; }
   const char *name() const noexcept { return aiacc_status_name(status_); }  // "peer failed" and so on
-  int rank() const noexcept { return rank_; }                               // that the sentence is about, -1 if none
-  // All ranks that it is about, ascending: those that were missing in a barrier whose time was over.
+  int rank() const noexcept { return rank_; }                               // that the message concerns, -1 if none
+  // All ranks that the message concerns, ascending; after a barrier that timed out, the missing ranks.
   const std::vector<int> &ranks() const noexcept { return *ranks_; }
 
-  // The calling thread's last error, which `status` was returned for.
+  // The calling thread's last error, for which `status` was returned.
   static Error last(aiacc_status_t status) {
     Error error(status, aiacc_last_error(), aiacc_last_error_rank());
     std::size_t count = 0;

@@ -1,4 +1,4 @@
-// Ranks that work together, blocking or not. Part of aiacc.hpp.
+// Groups of ranks, with blocking and asynchronous calls. Part of aiacc.hpp.
 #ifndef AIACC_GROUP_HPP
 #define AIACC_GROUP_HPP
 
@@ -47,14 +47,15 @@ class Async : public Calls<Async> {
   aiacc_group_t group_;
 };
 
-// Of a group; see aiacc_group_attr_t.
+// Options of a group; see aiacc_group_attr_t.
 struct GroupOptions {
   const char *name = nullptr;
-  std::uint64_t key = 0;                 // equal on all members; tells apart groups of equal members
-  std::chrono::milliseconds timeout{0};  // of operations on it that name none
+  std::uint64_t key = 0;                 // equal on all members; distinguishes groups of equal members
+  std::chrono::milliseconds timeout{0};  // of operations without one of their own
 };
 
-// Ranks that work together. One that was made here is freed with its owner; a world or a group of a mesh is only named.
+// A group of ranks. The destructor frees a group made by create() or split(); a world or a group of a mesh is only
+// referred to.
 class Group : public Calls<Group> {
  public:
   Group() = default;
@@ -80,21 +81,21 @@ class Group : public Calls<Group> {
   int local_size() const { return detail::number(aiacc_local_size, handle_); }
   int host_index() const { return detail::number(aiacc_host_index, handle_); }
 
-  // The value of all ranks together.
+  // Reduces one value of each rank and returns the result.
   template <class T, Reducing<T> Op>
   T combined(T value, const Op &op, const Options &options = {}) const {
     this->allreduce(std::span<T>(&value, 1), op, options);
     return value;
   }
 
-  // Of these ranks of this group; called by them alone.
+  // Makes a group of these ranks of this group; called by exactly these ranks.
   Group create(std::span<const int> ranks, const GroupOptions &options = {}) const {
     const aiacc_group_attr_t attr = attr_of(options);
     aiacc_group_t group = AIACC_NULL;
     check(aiacc_group_create(handle_, ranks.size(), ranks.data(), &attr, &group));
     return Group(group, true);
   }
-  // Of the ranks of one color, ordered by key. Nothing for who gives no color. Collective.
+  // Makes a group of the ranks of one color, ordered by key; nullopt for a rank without a color. Collective.
   std::optional<Group> split(std::optional<int> color, int key = 0, const GroupOptions &options = {}) const {
     const aiacc_group_attr_t attr = attr_of(options);
     aiacc_group_t group = AIACC_NULL;
@@ -103,7 +104,7 @@ class Group : public Calls<Group> {
     return Group(group, true);
   }
   void abort(const std::string &reason) const { check(aiacc_group_abort(handle_, reason.c_str())); }
-  // The ranks of this group as `to` numbers them; -1 for who is no member of it.
+  // The ranks in `to` of these ranks of this group; -1 for a rank that is not a member of `to`.
   std::vector<int> translate(std::span<const int> ranks, const Group &to) const {
     std::vector<int> translated(ranks.size());
     check(aiacc_group_translate(handle_, ranks.size(), ranks.data(), to.handle_, translated.data()));

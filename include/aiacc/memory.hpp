@@ -1,4 +1,4 @@
-// Memory that collectives reach best. Part of aiacc.hpp.
+// Shared and registered memory for collectives. Part of aiacc.hpp.
 #ifndef AIACC_MEMORY_HPP
 #define AIACC_MEMORY_HPP
 
@@ -14,8 +14,8 @@
 namespace aiacc {
 inline namespace v0 {
 
-// An array that the ranks of this host share: collectives on it move the fewest bytes. Not initialised beyond what the library
-// gives.
+// An array in memory that is shared by the ranks of this host: collectives on it move the fewest bytes. Its elements
+// are not initialised.
 template <class T>
 requires std::is_trivially_copyable_v<T>
 class Memory {
@@ -44,7 +44,7 @@ class Memory {
   std::size_t count_;
 };
 
-// Memory of the caller's own, registered while this lives or until its context ends; see aiacc_mem_register.
+// The caller's own memory, registered while this object exists or until its context ends; see aiacc_mem_register.
 class Registration {
  public:
   template <class T, std::size_t N>

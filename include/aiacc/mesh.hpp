@@ -1,4 +1,4 @@
-// The ranks of a group by coordinates. Part of aiacc.hpp.
+// Meshes: the ranks of a group by coordinates. Part of aiacc.hpp.
 #ifndef AIACC_MESH_HPP
 #define AIACC_MESH_HPP
 
@@ -14,7 +14,7 @@
 namespace aiacc {
 inline namespace v0 {
 
-// The ranks of a group in a box of named axes; the last axis varies fastest.
+// The ranks of a group as a grid with named axes; the last axis varies fastest.
 class Mesh {
  public:
   using Axis = std::pair<const char *, int>;
@@ -38,7 +38,7 @@ class Mesh {
     if (handle_ != AIACC_NULL) aiacc_mesh_free(handle_);
   }
 
-  // Of this rank and those that differ from it along these axes only; lives as long as the mesh.
+  // The group of this rank and those whose coordinates differ along these axes only; valid as long as the mesh.
   Group group(std::initializer_list<const char *> axes) const {
     aiacc_group_t group = AIACC_NULL;
     check(aiacc_mesh_group(handle_, axes.size(), axes.begin(), &group));

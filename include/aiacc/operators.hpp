@@ -1,4 +1,4 @@
-// What reduces elements: the operators of the library, and one's own on records. Part of aiacc.hpp.
+// Operators for reductions: those of the library, and user-defined ones on records. Part of aiacc.hpp.
 #ifndef AIACC_OPERATORS_HPP
 #define AIACC_OPERATORS_HPP
 
@@ -26,15 +26,16 @@ inline constexpr aiacc_op_t bxor = AIACC_BXOR;
 
 struct OperatorOptions {
   const char *name = nullptr;  // compared between ranks
-  bool commutative = false;    // operands may change places, which is faster over several hosts
+  bool commutative = false;    // operands may be exchanged, which is faster over several hosts
 };
 
-// What an operator of one's own combines: plain data of at most 512 bytes.
+// Operands of a user-defined operator: trivially copyable data of at most 512 bytes.
 template <class T>
 concept Record = std::is_trivially_copyable_v<T> && std::is_default_constructible_v<T> && sizeof(T) <= 512;
 
-// An operator on records: `combine(a, b)` makes a to a op b, where lower ranks gave a. It must be associative, is called on any
-// thread, calls nothing of aiacc, and has no state (a lambda without captures): running operations outlive their operator.
+// An operator on records: `combine(a, b)` sets a to a op b, where a is the lower ranks' operand. It must be
+// associative, is called on any thread, must not call aiacc, and has no state (a lambda without captures), because
+// operations may outlive it.
 //   aiacc::Operator<Moments> merge([](Moments &all, const Moments &more) { ... }, {.name = "moments"});
 template <Record T>
 class Operator {
@@ -62,7 +63,7 @@ class Operator {
   aiacc_op_t handle() const noexcept { return op_; }
 
  private:
-  // Records may begin anywhere, so they are copied to where a T may be.
+  // Records may have any alignment, so they are copied to an aligned T.
   template <class Combine>
   static void combine_all(void *inout, const void *in, std::size_t records, void *) {
     auto *all = static_cast<std::byte *>(inout);
@@ -98,11 +99,11 @@ aiacc_op_t handle_of(const Operator<T> &op) {
 
 }  // namespace detail
 
-// What reduces T: an operator of the library if T is an element type, or one's own on T.
+// Operators on T: those of the library if T is an element type, or a user-defined one on T.
 template <class Op, class T>
 concept Reducing = (std::is_same_v<Op, aiacc_op_t> && Element<T>) || std::is_same_v<Op, Operator<std::remove_cv_t<T>>>;
 
-// Ranges that Op reduces, and those that can hold the result.
+// Ranges that Op reduces, and ranges for its result.
 template <class R, class Op>
 concept Operands =
     std::ranges::contiguous_range<R> && std::ranges::sized_range<R> && Reducing<Op, std::ranges::range_value_t<R>>;

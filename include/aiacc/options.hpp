@@ -1,4 +1,4 @@
-// What may be said of one operation. Part of aiacc.hpp.
+// Options of one operation. Part of aiacc.hpp.
 #ifndef AIACC_OPTIONS_HPP
 #define AIACC_OPTIONS_HPP
 
@@ -10,7 +10,7 @@
 namespace aiacc {
 inline namespace v0 {
 
-// Of one operation; see aiacc_attr_t.
+// See aiacc_attr_t.
 struct Options {
   const char *name = nullptr;
   std::chrono::milliseconds timeout{0};  // 0: the default; -1 ms: none

@@ -1,4 +1,4 @@
-// Operations that were started: waited for, continued, awaited. Part of aiacc.hpp.
+// Asynchronous operations: waits, continuations, futures, and co_await. Part of aiacc.hpp.
 #ifndef AIACC_REQUEST_HPP
 #define AIACC_REQUEST_HPP
 
@@ -27,10 +27,11 @@ inline namespace v0 {
 
 namespace detail {
 
-// Whether an operation has ended, and what is to run then. Shared by its Request and the library's callback.
+// The end of an operation and its continuation. Shared by its Request and the library's callback.
 class Ending {
  public:
-  // Runs `next` on the completion thread at the end; false, and `next` is left alone, if the end was there before.
+  // Runs `next` on the completion thread when the operation ends; false, without taking `next`, if it has ended
+  // already.
   bool then(std::function<void()> &next) {
     const std::lock_guard lock(mutex_);
     if (ended_) return false;
@@ -61,7 +62,7 @@ class Ending {
 
 }  // namespace detail
 
-// An operation that was started. Whoever destroys one that runs waits for it: its buffers are still in use.
+// An operation that was started. The destructor waits for a running operation, because its buffers are still in use.
 class [[nodiscard]] Request {
  public:
   Request() = default;
@@ -77,7 +78,7 @@ class [[nodiscard]] Request {
   }
   ~Request() { finish(); }
 
-  // Started by `submit(attr, request)`, a call of aiacc.h.
+  // Starts an operation by `submit(attr, request)`, a call of aiacc.h.
   template <class Submit>
   static Request start(const Options &options, Submit &&submit) {
     Request request;
@@ -87,29 +88,31 @@ class [[nodiscard]] Request {
     attr.callback = &detail::Ending::tell;
     attr.callback_arg = arg.get();
     check(submit(&attr, &request.handle_));
-    (void)arg.release();  // the callback's now
+    (void)arg.release();  // now owned by the callback
     return request;
   }
 
   explicit operator bool() const noexcept { return handle_ != AIACC_NULL; }
   aiacc_request_t handle() const noexcept { return handle_; }
 
-  // Returns or throws once, as the operation ended; afterwards the request is empty.
+  // Waits for the operation, and throws if it failed; afterwards the request is empty.
   void wait() {
     if (handle_ != AIACC_NULL) (void)ended(aiacc_wait(handle_));
   }
-  // As wait() if the operation has ended, or ends in time; else false, and the request stays.
+  // As wait() if the operation ends within the time-out; otherwise returns false, and the request stays.
   bool wait_for(std::chrono::milliseconds timeout) {
     return handle_ == AIACC_NULL || ended(aiacc_wait_for(handle_, timeout.count()));
   }
   bool done() { return handle_ == AIACC_NULL || ended(aiacc_test(handle_)); }
 
-  // Nobody asks any more: the operation goes on, and its buffers belong to the library until it has ended.
+  // Frees the request without waiting: the operation continues, and its buffers belong to the library until it has
+  // ended.
   void forget() {
     if (handle_ != AIACC_NULL) check(aiacc_request_free(std::exchange(handle_, AIACC_NULL)));
   }
 
-  // Looks at the operation and leaves the request: AIACC_PENDING, or how it ended, and its sentence ("" if it is well).
+  // Inspects the operation and keeps the request: AIACC_PENDING, or its final status and error message ("" without an
+  // error).
   struct Look {
     aiacc_status_t status;
     std::string sentence;
@@ -120,7 +123,7 @@ class [[nodiscard]] Request {
     if (status == AIACC_ERR_INVALID_HANDLE) throw Error::last(status);
     return {status, sentence};
   }
-  // Its number among the collectives (or messages) of its group; nothing until it was begun.
+  // Its number among the collectives (or messages) of its group; nullopt before it was begun.
   std::optional<std::uint64_t> sequence() const {
     std::uint64_t sequence = 0;
     const aiacc_status_t status = aiacc_request_sequence(handle_, &sequence);
@@ -129,8 +132,9 @@ class [[nodiscard]] Request {
     return sequence;
   }
 
-  // Calls `next(error)` once at the end, with a null std::exception_ptr if all went well: on the library's completion
-  // thread, or here and now if the end is there already. The request is empty afterwards. What throws there ends the process.
+  // Calls `next(error)` once when the operation ends, with a null std::exception_ptr on success: on the library's
+  // completion thread, or immediately if the operation has ended. The request is empty afterwards. An exception from
+  // `next` ends the process.
   template <class Next>
   requires std::is_invocable_v<Next &, std::exception_ptr> && std::is_copy_constructible_v<Next>
   void then(Next next) && {
@@ -148,7 +152,8 @@ class [[nodiscard]] Request {
     if (!ending || !ending->then(at_end)) at_end();
   }
 
-  // The operation's end as a future. The request is empty afterwards, and nobody waits for the buffers but the future's owner.
+  // A future for the operation's end. The request is empty afterwards; only the future's owner can wait for the
+  // buffers.
   std::future<void> future() && {
     auto promise = std::make_shared<std::promise<void>>();
     std::future<void> end = promise->get_future();
@@ -162,7 +167,8 @@ class [[nodiscard]] Request {
     return end;
   }
 
-  // co_await std::move(request), or of a call: throws as the operation ended. Who awaits is not destroyed before the end.
+  // co_await std::move(request), or co_await of a call: throws the operation's error. The awaiting coroutine must not
+  // be destroyed before the end.
   class Awaiter;
   inline Awaiter operator co_await() &&;
 
@@ -176,19 +182,21 @@ class [[nodiscard]] Request {
     for (const Request &request : requests) handles.push_back(request.handle_);
     return handles;
   }
-  // Those that completed are AIACC_NULL among the handles.
+  // The handles of completed requests are AIACC_NULL.
   static void keep(std::span<Request> requests, const std::vector<aiacc_request_t> &handles) {
     for (std::size_t i = 0; i < requests.size(); ++i) requests[i].handle_ = handles[i];
   }
   bool ended(aiacc_status_t status) {
     if (status == AIACC_PENDING) return false;
-    if (status != AIACC_ERR_INVALID_STATE) handle_ = AIACC_NULL;  // refused on the completion thread: it still runs
+    // Refused on the completion thread: the operation still runs.
+    if (status != AIACC_ERR_INVALID_STATE) handle_ = AIACC_NULL;
     check(status);
     return true;
   }
   void finish() noexcept {
     if (handle_ == AIACC_NULL) return;
-    if (aiacc_wait(handle_) == AIACC_ERR_INVALID_STATE) aiacc_request_free(handle_);  // on the completion thread
+    // Waiting is refused on the completion thread.
+    if (aiacc_wait(handle_) == AIACC_ERR_INVALID_STATE) aiacc_request_free(handle_);
     handle_ = AIACC_NULL;
   }
 
@@ -202,7 +210,7 @@ class Request::Awaiter {
   bool await_ready() const { return !request_.ending_ || request_.ending_->ended(); }
   bool await_suspend(std::coroutine_handle<> waiter) {
     std::function<void()> next = [waiter] { waiter.resume(); };
-    // This object may be gone once the other thread has `next`: what is used is held here.
+    // This object may be destroyed once the other thread has `next`, so the shared state is kept here.
     const std::shared_ptr<detail::Ending> ending = request_.ending_;
     return ending->then(next);
   }
@@ -216,8 +224,8 @@ inline Request::Awaiter Request::operator co_await() && { return Awaiter(std::mo
 
 inline constexpr std::chrono::milliseconds forever{AIACC_FOREVER};
 
-// Waits for all, which are empty then, and throws the first error in their order; false after `timeout`: then those that
-// completed well are empty.
+// Waits for all, empties them, and throws the first error in their order. Returns false after `timeout`; then those
+// that completed without an error are empty.
 inline bool wait_all(std::span<Request> requests, std::chrono::milliseconds timeout = forever) {
   std::vector<aiacc_request_t> handles = Request::handles_of(requests);
   const aiacc_status_t status = aiacc_wait_all(handles.size(), handles.data(), timeout.count());
@@ -227,8 +235,8 @@ inline bool wait_all(std::span<Request> requests, std::chrono::milliseconds time
   return true;
 }
 
-// Waits until one of the requests that are not empty has ended; its place, or nothing after `timeout`. The request is empty
-// afterwards; throws if it failed. With none left the place is requests.size().
+// Waits until one of the non-empty requests has ended and returns its index, or nullopt after `timeout`. The request is
+// empty afterwards; throws if it failed. If all requests are empty, the index is requests.size().
 inline std::optional<std::size_t> wait_any(std::span<Request> requests, std::chrono::milliseconds timeout = forever) {
   std::vector<aiacc_request_t> handles = Request::handles_of(requests);
   std::size_t index = requests.size();

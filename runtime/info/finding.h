@@ -1,4 +1,4 @@
-// What the report about this host finds that will hurt a job, each with one cure.
+// Finding: a problem of this host that will affect a job, with one remedy.
 #pragma once
 
 #include <string>
@@ -9,7 +9,7 @@
 namespace aiacc::info {
 
 struct Finding {
-  enum class Level { kHurts, kNote };  // a note is worth knowing and needs no cure today
+  enum class Level { kHurts, kNote };  // a note is informative and needs no action
   Level level = Level::kHurts;
   std::string about;  // one word or two: "memlock", "reading through the kernel"
   std::string sentence;

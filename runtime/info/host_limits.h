@@ -1,4 +1,4 @@
-// Limits of the kernel on the processes of a job here: which there are, and which will hurt.
+// The kernel's limits on the processes of a job on this host, and which of them will affect it.
 #pragma once
 
 #include <sys/resource.h>
@@ -14,7 +14,7 @@
 
 namespace aiacc::info {
 
-// Of the processes that a control group may have.
+// A control group's limit on the number of processes.
 struct ProcessRoom {
   std::uint64_t most = 0;
   std::uint64_t now = 0;
@@ -27,7 +27,7 @@ struct HostLimits {
   rlimit processes{};
   rlimit address_space{};
   rlimit file_size{};
-  bool processes_bind = true;       // they do not bind root
+  bool processes_bind = true;       // the process limit applies (it does not for root)
   std::uint64_t own_processes = 0;  // of this user, threads included
   std::optional<ProcessRoom> process_room;
   MemoryRoom memory;

@@ -1,4 +1,4 @@
-// The network devices of this host, and by which addresses others would reach it.
+// The network devices of this host, and the addresses by which other hosts would reach it.
 #pragma once
 
 #include <optional>
@@ -15,12 +15,12 @@ struct NetworkDevice {
   std::string state;                   // "up", "no carrier", "down"
   std::vector<std::string> addresses;  // numeric
   std::optional<int> mtu;
-  std::optional<int> speed_mbit;  // as the driver says
-  std::optional<int> numa;        // the domain that it is beside
+  std::optional<int> speed_mbit;  // as the driver reports it
+  std::optional<int> numa;        // its NUMA domain
   bool loopback = false;
   bool link_local_only = false;  // it has addresses, and each is link-local
   std::optional<int> choice;     // 0: its address is tried first, 1: second ...
-  std::string why;               // it is chosen or not
+  std::string why;               // why it is chosen or not
 };
 
 // `ssh_connection`: SSH_CONNECTION of the environment, or "".

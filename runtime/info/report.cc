@@ -34,9 +34,9 @@ Config read_settings(const Environment& environment, Findings& findings) {
   }
   Config config = Config::read(good);
   for (const std::string& warning : config.warnings()) {
-    findings.push_back({Finding::Level::kHurts,
-                        warning.substr(warning.find("AIACC_"), warning.find(" means") - warning.find("AIACC_")),
-                        warning, "correct its name or unset it"});
+    const std::size_t name = warning.find("AIACC_");
+    findings.push_back({Finding::Level::kHurts, warning.substr(name, warning.find(' ', name) - name), warning,
+                        "correct its name or unset it"});
   }
   return config;
 }

@@ -1,11 +1,12 @@
-// All that aiacc_info tells about library, host and settings.
+// runtime/info: what aiacc_info reports about library, host and settings. Not here: its layout for people (tools/info).
 #pragma once
 
 #include "base/json.h"
 
 namespace aiacc::info {
 
-// `version`: of the library; `recent_operations`: of this rank, an empty array if it is none. Local; needs no context. Takes milliseconds, more where a process has much memory to fork.
+// `version`: of the library; `recent_operations`: of this rank; an empty array if this process is not a rank. Local;
+// needs no context. Takes milliseconds, more in a process with much memory, because it forks.
 Json report(const char* version, Json recent_operations);
 
 }  // namespace aiacc::info

@@ -1,11 +1,11 @@
-// The topology as hwloc sees it, from a module that is loaded only when somebody asks: ranks do not carry hwloc.
+// The topology as hwloc reports it, from a module that is loaded on demand, so that ranks do not load hwloc.
 #pragma once
 
 #include "base/json.h"
 
 namespace aiacc::info {
 
-// What base/topology/module.cc describes, or an object whose only member `missing` says why there is nothing.
+// The description made by base/topology/module.cc, or an object whose only member `missing` says why there is none.
 Json topology();
 
 }  // namespace aiacc::info

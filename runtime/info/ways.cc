@@ -42,7 +42,7 @@ Way shared_memory() {
 }
 
 // errno of a process that reads a word of this one through the kernel, 0 if it could, -1 if it read something else. The
-// child is to us what a rank is to its neighbour: no ancestor. It runs system calls only, without the C library's handlers
+// child is to us what a rank is to its local peer: no ancestor. It runs system calls only, without the C library's handlers
 // of fork, and has no signal for its end: nobody else hears of it.
 int read_by_another_process() {
   volatile std::uint64_t word = 0x1234567890ABCDEF;
@@ -66,10 +66,10 @@ int read_by_another_process() {
 
 Way reading_through_the_kernel(const ReadFile& read_file) {
   const int refused = read_by_another_process();
-  Way way{"reading through the kernel", refused == 0, "process_vm_readv of a neighbour works", ""};
+  Way way{"reading through the kernel", refused == 0, "process_vm_readv of a local peer works", ""};
   if (refused == 0) return way;
   way.why = refused < 0 ? "process_vm_readv reads another process of that number (pid namespaces)"
-                        : system_error("process_vm_readv of a neighbour", refused).message();
+                        : system_error("process_vm_readv of a local peer", refused).message();
   const std::string scope = read_file("/proc/sys/kernel/yama/ptrace_scope").value_or("0");
   if (scope[0] != '0') {
     way.why += fmt::format(", kernel.yama.ptrace_scope is {}", scope[0]);

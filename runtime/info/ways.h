@@ -1,4 +1,4 @@
-// Which ways data can take from and to the ranks of this host, tried for real.
+// The transports that ranks of this host can use; each is actually tried.
 #pragma once
 
 #include <string>
@@ -17,7 +17,7 @@ struct Way {
   std::string cure;  // if it is not available
 };
 
-// Local; makes a page of shared memory, a child process that lives for one system call, and a socket that nobody reaches.
+// Local; creates a page of shared memory, a child process for one system call, and a socket that nobody can reach.
 std::vector<Way> try_ways(const ReadFile& read_file);
 
 Json to_json(const std::vector<Way>& ways);

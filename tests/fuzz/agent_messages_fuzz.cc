@@ -1,8 +1,8 @@
-// Bytes of a stranger, as a stream of frames of every message that agents, ranks and aiaccrun exchange. Whatever comes is
-// refused with kProtocol or is a message that encodes to the same bytes.
+// Fuzzes the decoders of all messages that agents, ranks and aiaccrun exchange, with a stream of frames from an
+// unauthenticated peer. Any input throws kProtocol or decodes to a message that encodes to the same bytes.
 //
 // Built on request: `make agent_messages_fuzz`, best in a build with --enable-sanitizer=address,undefined; with
-// tests/fuzz/driver.cc it mutates true messages for a given time. For clang's libFuzzer, which follows coverage:
+// tests/fuzz/driver.cc it mutates valid messages for a given time. For clang's libFuzzer, which follows coverage:
 //   clang++ -std=c++20 -g -O1 -fsanitize=fuzzer,address,undefined -I. -DFMT_HEADER_ONLY tests/fuzz/agent_messages_fuzz.cc
 //       base/wire/codec.cc base/wire/frame.cc base/io/net.cc base/error.cc base/task/task.cc base/task/frame_pool.cc
 #include <cstdlib>
@@ -19,7 +19,7 @@ namespace {
 
 template <Message... M>
 struct Messages {
-  // Decodes a frame as its type says, and encodes it again.
+  // Decodes a frame by its type, and encodes it again.
   static void check(const Frame& frame) { (void)((frame.type == M::kType && (check_one<M>(frame), true)) || ...); }
   static std::vector<Bytes> seeds() { return {encode_frame(M{})...}; }
 
@@ -30,11 +30,11 @@ struct Messages {
   }
 };
 using All =
-    Messages<Hello, Welcome, Refused, Missing, RankLost, PeerLost, Leave, Gone, OpenWorld, RefuseWorld, LoseRank,
-             AskEnds, EndsTold, RanksMissing, HostReady, SealBegins, Sealed, StartJob, StartRanks, Prepared, Greeting,
-             AgentUp, LookFor, Found, Beat, SignalRanks, EndRanks, Credit, DropOutput, Started, NotStarted, Output,
-             Input, InputCredit, InputClosed, RankChanged, RankStopped, Notice, KeeperLost, JobEnded, Arrive, Waiting,
-             TurnedAway, Roster, ReturnTo, Return, Neighbours, Settled, ShareSegment>;
+    Messages<Hello, Welcome, Refused, Missing, RankLost, PeerLost, PathLost, Leave, Gone, OpenWorld, RefuseWorld,
+             LoseRank, AskEnds, EndsReported, RanksMissing, HostReady, SealBegins, Sealed, StartJob, StartRanks,
+             Prepared, Greeting, AgentUp, LookFor, Found, Beat, SignalRanks, EndRanks, Credit, DropOutput, Started,
+             NotStarted, Output, Input, InputCredit, InputClosed, RankChanged, RankStopped, Notice, KeeperLost,
+             JobEnded, Arrive, Waiting, TurnedAway, Roster, ReturnTo, Return, LocalPeers, Settled, ShareSegment>;
 
 void feed(std::span<const std::byte> bytes) {
   FrameBuffer buffer;

@@ -1,5 +1,4 @@
-// Bytes of a peer as a row of data headers. Whatever comes is refused with kProtocol or is a header that encodes to the same
-// bytes.
+// Fuzzes the decoder of data headers. Any input throws kProtocol or decodes to a header that encodes to the same bytes.
 //
 // Built on request: `make data_header_fuzz`; see agent_messages_fuzz.cc.
 #include <algorithm>

@@ -1,8 +1,8 @@
-// A fuzz driver for compilers without libFuzzer: mutates and joins true inputs, blindly, for a time.
+// A fuzz driver for compilers without libFuzzer: mutates and joins valid inputs, without coverage, for a given time.
 //
 //   PROGRAM [SECONDS [SEED]]     PROGRAM FILE…  (runs these inputs)
 //
-// The input that is being run stands in the file fuzz.input of the current folder, also after a crash.
+// The present input is in the file fuzz.input of the current folder, also after a crash.
 #include "tests/fuzz/driver.h"
 
 #include <algorithm>

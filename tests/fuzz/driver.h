@@ -1,4 +1,5 @@
-// What a fuzz target gives to driver.cc: LLVMFuzzerTestOneInput(), as libFuzzer knows it, and true inputs to begin with.
+// The functions that a fuzz target defines for driver.cc: libFuzzer's LLVMFuzzerTestOneInput(), and valid inputs to
+// begin with.
 #pragma once
 
 #include <cstddef>

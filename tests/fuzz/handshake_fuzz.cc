@@ -1,5 +1,6 @@
-// Bytes of a stranger as each frame of the handshake, for both of its ends. The first byte says which. Whatever comes is
-// refused, or is the very frame that the true other end would have said.
+// Fuzzes both ends of the handshake with each of its frames from an unauthenticated peer. The first byte of the input
+// chooses the frame and the version. Any input is refused, or is exactly the frame that the genuine other end would
+// have sent.
 //
 // Built on request: `make handshake_fuzz`; see agent_messages_fuzz.cc.
 #include <cstdlib>
@@ -26,16 +27,19 @@ Secret the_secret() {
   return Secret::fresh(entropy);
 }
 
-// Two ends that always draw the same nonces, and what they say to each other.
+constexpr Versions kNew{1, 2}, kOld{1, 1};
+
+// Two ends with fixed nonces, and the frames that they exchange.
 struct Ends {
+  explicit Ends(Versions versions) : dialer(the_secret(), {Purpose::kData, 7, 3, 1}, dialer_entropy, versions) {}
   CountingEntropy dialer_entropy{1}, listener_entropy{2};
-  DialerHandshake dialer{the_secret(), {Purpose::kData, 7, 3, 1}, dialer_entropy};
+  DialerHandshake dialer;
   ListenerHandshake listener{the_secret(), {Purpose::kData, 7, 1, 4}, listener_entropy};
 };
 
 struct TrueFrames {
-  TrueFrames() {
-    Ends ends;
+  explicit TrueFrames(Versions versions) {
+    Ends ends(versions);
     hello = ends.dialer.hello();
     challenge = ends.listener.answer(hello).frame;
     proof = ends.dialer.prove(challenge, "terms");
@@ -50,13 +54,15 @@ void expect_same(std::span<const std::byte> came, const Bytes& meant) {
 }
 
 void feed(std::byte step, std::span<const std::byte> frame) {
-  static const TrueFrames truth;
-  Ends ends;
+  static const TrueFrames truths[] = {TrueFrames(kNew), TrueFrames(kOld)};
+  const bool old = (step & std::byte{4}) != std::byte{0};
+  const TrueFrames& truth = truths[old ? 1 : 0];
+  Ends ends(old ? kOld : kNew);
   switch (std::to_integer<int>(step) % 4) {
     case 0: ends.listener.answer(frame); break;
     case 1:
       ends.dialer.prove(frame, "terms");
-      expect_same(frame, truth.challenge);
+      if (ends.dialer.believed()) expect_same(frame, truth.challenge);
       break;
     case 2:
       ends.listener.answer(truth.hello);
@@ -93,9 +99,10 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t byte
 
 std::vector<aiacc::wire::Bytes> fuzz_seeds() {
   using namespace aiacc::wire;
-  const TrueFrames truth;
+  const TrueFrames truth({1, 2}), old({1, 1});
   ConnectRefused refused;
   refused.sentence = "this is not the rank";
-  return {seed(0, truth.hello), seed(1, truth.challenge), seed(2, truth.proof), seed(3, truth.verdict),
-          seed(1, encode_frame(refused))};
+  return {seed(0, truth.hello),   seed(1, truth.challenge), seed(2, truth.proof),
+          seed(3, truth.verdict), seed(4, old.hello),       seed(5, old.challenge),
+          seed(6, old.proof),     seed(7, old.verdict),     seed(1, encode_frame(refused))};
 }

@@ -1,4 +1,4 @@
-/* Loaded before libaiacc (LD_PRELOAD), spoils one element of each long allreduce on rank 1: who measures must see it. With
+/* Loaded before libaiacc (LD_PRELOAD), alters one element of each long allreduce on rank 1, which aiacc-perf must detect. With
  * FAIL_AT set, the call with that many elements fails on rank 1 instead. */
 #define _GNU_SOURCE
 #include <aiacc/aiacc.h>

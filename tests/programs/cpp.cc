@@ -1,4 +1,5 @@
-// The installed aiacc.hpp, as a user's program: started as N ranks it tries what the header offers, and ends with 0.
+// A user's program with the installed aiacc.hpp: as N ranks it uses everything that the header offers, and exits with
+// 0.
 #include <aiacc/aiacc.hpp>
 
 #include <array>
@@ -17,7 +18,7 @@ namespace {
     if (!(condition)) throw std::runtime_error(std::string(#condition) + ", line " + std::to_string(__LINE__)); \
   } while (0)
 
-// How a call ended, and what was said if it threw.
+// The status of a call, and its error message if it threw.
 struct End {
   aiacc_status_t status = AIACC_OK;
   std::string sentence;
@@ -33,7 +34,7 @@ End end_of(Call&& call) {
   }
 }
 
-// A coroutine that is started at once and whose end can be waited for.
+// A coroutine that starts at once, and whose end can be awaited by a thread.
 struct Task {
   struct promise_type {
     std::promise<void> promise;
@@ -75,7 +76,7 @@ void try_blocking(const aiacc::Group& world) {
   aiacc::Memory<std::int32_t> gathered(static_cast<std::size_t>(size) * 2);
   aiacc::Registration registered{std::span(buffer)};
   aiacc::Registration moved(std::move(registered));
-  registered = aiacc::Registration(std::span(buffer));  // once more
+  registered = aiacc::Registration(std::span(buffer));  // registers the same range again
   world.allgather(std::array<std::int32_t, 2>{rank, -rank}, gathered);
   for (int other = 0; other < size; ++other) EXPECT(gathered[static_cast<std::size_t>(other) * 2 + 1] == -other);
   std::array<std::int32_t, 2> block{};
@@ -87,7 +88,7 @@ void try_blocking(const aiacc::Group& world) {
   world.barrier();
 }
 
-// Blocks with a length of their own: rank r's has r + 1 elements.
+// Blocks of different lengths: rank r's has r + 1 elements.
 void try_blocks(const aiacc::Group& world) {
   const int rank = world.rank();
   const std::size_t size = static_cast<std::size_t>(world.size());
@@ -105,7 +106,7 @@ void try_blocks(const aiacc::Group& world) {
   std::vector<std::uint8_t> from(size * 2);
   world.alltoall(to, from);
   for (std::size_t i = 0; i < from.size(); ++i) EXPECT(from[i] == i / 2);
-  const std::vector<std::size_t> sent(size, own + 1);  // to everybody as many as this rank's number and one
+  const std::vector<std::size_t> sent(size, own + 1);  // this rank's number + 1 elements to each rank
   std::vector<float> out(size * (own + 1), static_cast<float>(rank));
   std::vector<float> in(size * (size + 1) / 2);
   world.async().alltoallv(out, sent, in, counts).wait();
@@ -128,7 +129,7 @@ void try_blocks(const aiacc::Group& world) {
   EXPECT(mine == std::vector<float>(own + 1, static_cast<float>(rank)));
 }
 
-// The same where the blocks stand in the opposite order, with a hole between any two.
+// The same with the blocks in reverse order and a gap between any two.
 void try_displacements(const aiacc::Group& world) {
   const int rank = world.rank();
   const std::size_t size = static_cast<std::size_t>(world.size());
@@ -183,7 +184,7 @@ void try_displacements(const aiacc::Group& world) {
   EXPECT(status([&] { world.allgatherv(mine, all, {counts, far}); }) == AIACC_ERR_INVALID_ARGUMENT);
 }
 
-// How many numbers there were, and the first and the last: what an operator that does not commute keeps in order.
+// The count of numbers, the first and the last: combined by an operator that is not commutative.
 struct Run {
   std::int64_t count;
   std::int32_t first;
@@ -251,7 +252,7 @@ void try_requests(const aiacc::Group& world) {
 
   std::future<void> future = world.async().barrier().future();
   future.get();
-  aiacc::Request().future().get();  // of nothing: well at once
+  aiacc::Request().future().get();  // an empty request: succeeds at once
   std::promise<bool> told;
   world.async().barrier().then([&told](const std::exception_ptr& error) { told.set_value(error == nullptr); });
   EXPECT(told.get_future().get());
@@ -285,7 +286,7 @@ void try_requests(const aiacc::Group& world) {
   EXPECT(one[2] == static_cast<float>(size) && other[499] == static_cast<float>(2 * size));
 }
 
-// Two steps one after the other: the second is started by what the first's end resumed.
+// Two consecutive steps: the coroutine that the end of the first resumes starts the second.
 Task reduce_twice(const aiacc::Group& world, std::vector<double>& buffer, std::atomic<int>& steps) {
   co_await world.async().allreduce(buffer, aiacc::sum);
   ++steps;
@@ -295,12 +296,13 @@ Task reduce_twice(const aiacc::Group& world, std::vector<double>& buffer, std::a
 
 Task await_barrier(const aiacc::Group& group) { co_await group.async().barrier(); }
 
-// What blocks is refused where the coroutine goes on after a wait.
+// A blocking call is refused in the callback thread, on which the coroutine continues after a wait.
 Task block_after_wait(const aiacc::Group& world, std::vector<double>& buffer, aiacc_status_t& status) {
   const std::thread::id caller = std::this_thread::get_id();
   co_await world.async().allreduce(buffer, aiacc::sum);
   aiacc::Request request = world.async().barrier();
-  if (std::this_thread::get_id() != caller) status = end_of([&] { request.wait(); }).status;  // else the end was there
+  // Otherwise the request had ended before the wait.
+  if (std::this_thread::get_id() != caller) status = end_of([&] { request.wait(); }).status;
   co_await std::move(request);
 }
 

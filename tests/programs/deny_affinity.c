@@ -1,4 +1,4 @@
-/* deny_affinity PROGRAM...: runs it where the kernel refuses sched_setaffinity(2), as seccomp profiles of containers may. */
+/* deny_affinity PROGRAM...: runs PROGRAM with sched_setaffinity(2) refused, as seccomp profiles of containers may do. */
 #include <errno.h>
 #include <linux/filter.h>
 #include <linux/seccomp.h>

@@ -1,5 +1,6 @@
-/* Ranks that call different things, each case in a group of its own: all of them are told so, with both sides, and go on. Says on
- * standard error what was otherwise and exits with 99. A case that nobody notices ends with its time, which is a failure. */
+/* Ranks whose calls differ, each case in a group of its own: every rank must get an error that names both calls, and
+ * continue. Prints a deviation on standard error and exits with 99. A mismatch that is not detected ends by its time-out,
+ * which is a failure. */
 #include <aiacc/aiacc.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -81,7 +82,7 @@ static const struct disagreement cases[] = {
     {"nobody sends", nobody_sends, {"broadcast of 10", "scatter of 10"}},
 };
 
-/* Who is done before it is noticed hears of it from one of its next calls. */
+/* A rank that finishes before the mismatch is detected gets the error from one of its next calls. */
 static void disagree(const struct disagreement* one, aiacc_group_t group) {
   const aiacc_attr_t attr = attr_within(30000);
   aiacc_status_t status = one->call(rank == 1, group, &attr);

@@ -54,7 +54,7 @@ static int all_sorts(void) {
   check(aiacc_group_split(AIACC_WORLD, rank % 2, 0, NULL, &parity), "split");
   for (size_t count = 1; count < 400000; count = count * 19 + 1) {
     for (int other = 0; other < size; ++other) {
-      /* pairs meet in the order of the sum of their ranks, so that nobody waits in a circle */
+      /* pairs call in the order of the sum of their ranks, so that no cycle of waits arises */
       const int partner = (other - rank + 2 * size) % size;
       sum_is(pairs[partner], count, rank, partner == rank ? rank : rank + partner);
     }
@@ -77,7 +77,7 @@ static int all_sorts(void) {
   check(aiacc_mesh_free(mesh), "mesh_free");
   check(aiacc_group_free(parity), "free");
   check(aiacc_group_free(world), "free");
-  return 0; /* the pairs go with the context */
+  return 0; /* the pairs are freed with the context */
 }
 
 /* One group is aborted, one has a mismatch; the others go on. */
@@ -92,7 +92,7 @@ static int errors(void) {
   if (rank == size - 1) check(aiacc_group_abort(doomed, "enough is enough"), "abort");
   float data[2000] = {0};
   aiacc_status_t status = AIACC_OK;
-  while (status == AIACC_OK) /* a member that did not hear of it yet may end a small one */
+  while (status == AIACC_OK) /* a member that has not learned of it yet may finish a small call */
     status = aiacc_allreduce(data, data, 2000, AIACC_FLOAT32, AIACC_SUM, doomed, NULL, NULL);
   require(status == AIACC_ERR_ABORTED && strstr(aiacc_last_error(), "enough is enough") != NULL, "the reason");
   require(aiacc_last_error_rank() == size - 1, "who aborted");
@@ -103,7 +103,7 @@ static int errors(void) {
   return 0;
 }
 
-/* Many come and go. */
+/* Creates and frees many groups. */
 static int cycles(void) {
   int all[16];
   for (int i = 0; i < size; ++i) all[i] = i;
@@ -117,7 +117,7 @@ static int cycles(void) {
 
 /* Rank 1 dies; groups without it go on. */
 static int death(void) {
-  signal(SIGTERM, SIG_IGN); /* the launcher ends the others at once; here they shall say what they heard first */
+  signal(SIGTERM, SIG_IGN); /* the launcher ends the others at once; here they report their error first */
   int others[16];
   int n = 0;
   for (int i = 0; i < size; ++i) {

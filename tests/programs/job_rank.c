@@ -1,10 +1,10 @@
-/* A rank for the launcher's tests: what it does is its first argument.
+/* A rank for the launcher's tests. The first argument says what it does:
  *
  *   run            init, barrier, finalize
- *   hold           init, then wait for ever
- *   loop           init, allreduce for ever; says "looping" after the first
+ *   hold           init, then wait forever
+ *   loop           init, allreduce forever; prints "looping" after the first
  *   until FILE     as loop, until rank 0 finds that file; then finalize
- *   leave          init, finalize, then wait for ever; says "left"
+ *   leave          init, finalize, print "left", then wait forever
  *   vanish         init, then exit 0 without finalize
  *   skip RANK      as run, but that rank exits 0 without init
  *   fail RANK      as loop, but that rank exits 7 after some rounds

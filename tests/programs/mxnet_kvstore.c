@@ -1,6 +1,6 @@
 /* Shaped like MXNet's KVStore over an engine: workers push gradients and pull weights with priorities, completion comes
- * through callbacks that tell the engine, and each rank is also the server of some keys, which works on what arrives while
- * it has posted no collective. Exits with 0 if every pull saw every push of its round. */
+ * through callbacks that notify the engine, and each rank is also the server of some keys, which handles messages while it
+ * has posted no collective. Exits with 0 if every pull saw every push of its round. */
 #include <aiacc/aiacc.h>
 #include <pthread.h>
 #include <stdio.h>

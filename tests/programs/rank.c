@@ -74,7 +74,7 @@ static int never(const char* argument) {
 
 /* Rank 1 ends as the argument says in the middle of a loop of sums; the others print their error and exit with 0. */
 static int death(const char* argument) {
-  signal(SIGTERM, SIG_IGN); /* the launcher ends the others at once; here they shall say what they heard first */
+  signal(SIGTERM, SIG_IGN); /* the launcher ends the others at once; here they report their error first */
   init();
   sum(10);
   if (rank == 1) {
@@ -89,7 +89,8 @@ static int death(const char* argument) {
   }
   fprintf(stderr, "survivor %d: %s, rank %d: %s\n", rank, aiacc_status_name(status), aiacc_last_error_rank(),
           aiacc_last_error());
-  check(aiacc_finalize(), "finalize"); /* an exit without it would be a failure too, and perhaps the first to be seen */
+  /* An exit without it would be a failure too, and might be reported as the first one. */
+  check(aiacc_finalize(), "finalize");
   return 0;
 }
 
@@ -111,7 +112,7 @@ static int broadcasts(const char* argument) {
   return 0;
 }
 
-/* The size that one rank believes is wrong. */
+/* One rank has a wrong size. */
 static int wrong_size(const char* argument) {
   (void)argument;
   const char* me = getenv("AIACC_RANK");

@@ -78,7 +78,7 @@ def main():
         if kind == WELCOME:
             print("welcome", welcome(reader), flush=True)
             if mode != "stay":
-                send(agent, LEAVE, struct.pack("<Q", 0))  # strangers that it turned away
+                send(agent, LEAVE, struct.pack("<Q", 0))  # unauthenticated peers that it turned away
         elif kind == REFUSED:
             reader.number("i")
             print("refused", reader.text(), flush=True)

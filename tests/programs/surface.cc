@@ -1,6 +1,6 @@
-// A rank that runs a smaller matrix of collectives, messages and operators over the world, wherever its ranks are:
+// A rank that runs a smaller matrix of collectives, messages and operators over the world, on one host or several:
 //   surface FIRST LAST
-// runs the cases of these numbers, the same on every rank; says what went wrong and exits with 1.
+// runs the cases with these numbers, the same on every rank. After an error it prints this and exits with 1.
 #include <cstdio>
 #include <cstdlib>
 
@@ -89,7 +89,7 @@ int grouped(int rank, int size) {
     sends.push_back(tensor.data());
     recvs.push_back(tensor.data());
   }
-  sends[0] = recvs[0] = &counts;  // of nothing
+  sends[0] = recvs[0] = &counts;  // without elements
   if (aiacc_allreduce_grouped(tensors.size(), sends.data(), recvs.data(), counts.data(), AIACC_INT32, AIACC_SUM,
                               AIACC_WORLD, nullptr, nullptr) != AIACC_OK) {
     return failed(std::string("grouped: ") + aiacc_last_error(), rank);

@@ -1,4 +1,4 @@
-// aiacc-info: prints what one call of aiacc.h, aiacc_info, tells about library, host and settings.
+// aiacc-info: prints the report of aiacc_info (aiacc.h) about library, host and settings.
 #include <fmt/format.h>
 
 #include <cstdio>
@@ -20,7 +20,7 @@ enum ExitCode { kFine = 0, kHurts = 1, kUsage = 2, kNoReport = 3 };
 std::string whole_report() {
   std::string text;
   std::size_t needed = 4096;
-  do {  // it may have grown since it was measured
+  do {  // the report may have grown since its size was returned
     text.resize(needed);
     if (aiacc_info(text.data(), text.size(), &needed) != AIACC_OK) throw Error(Code::kInternal, aiacc_last_error());
   } while (needed > text.size());

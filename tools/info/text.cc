@@ -11,7 +11,7 @@ namespace {
 
 using Row = std::vector<std::string>;
 
-// Columns as wide as their widest cell, but for the last.
+// All columns but the last are as wide as their widest cell.
 std::string aligned(const std::vector<Row>& rows) {
   std::vector<std::size_t> widths;
   for (const Row& row : rows) {

@@ -1,4 +1,4 @@
-// The report of aiacc_info as people read it.
+// The report of aiacc_info as text for people.
 #pragma once
 
 #include <string>
@@ -10,10 +10,10 @@ namespace aiacc::tools {
 // All parts, aligned.
 std::string report_text(const aiacc::Json& report);
 
-// What will hurt, each with its cure, then the notes.
+// The problems, each with its remedy, then the notes.
 std::string doctor_text(const aiacc::Json& report);
 
-// How many findings are more than notes.
+// The number of problems (findings that are not just notes).
 int count_hurts(const aiacc::Json& report);
 
 }  // namespace aiacc::tools

@@ -1,6 +1,7 @@
 #include "tools/perf/collectives.h"
 
 #include <array>
+#include <string>
 
 namespace aiacc::tools {
 
@@ -38,7 +39,7 @@ aiacc_status_t scatter(const CallShape& c) {
 }
 aiacc_status_t barrier(const CallShape&) { return aiacc_barrier(AIACC_WORLD, nullptr, nullptr); }
 
-// A ring: to the next rank, from the one before.
+// A ring: sends to the next rank and receives from the previous one.
 aiacc_status_t sendrecv(const CallShape& c) {
   const int next = (c.rank + 1) % c.size;
   const int before = (c.rank + c.size - 1) % c.size;
@@ -51,7 +52,7 @@ double both_ways(double n) { return 2 * (n - 1) / n; }
 double all_but_own(double n) { return (n - 1) / n; }
 
 double all_of_each(double n, bool) { return 2 * n; }     // n inputs, n outputs
-double inputs_and_one(double n, bool) { return n + 1; }  // n inputs, and a vector in all
+double inputs_and_one(double n, bool) { return n + 1; }  // n inputs, and one vector in total
 double one_and_outputs(double n, bool in_place) { return in_place ? n : n + 1; }
 double one_to_others(double n, bool) { return n; }  // 1 input, n - 1 outputs
 double but_own_blocks(double n, bool in_place) { return in_place ? 2 * n - 2 : 2 * n; }
@@ -81,13 +82,24 @@ constexpr std::array kTable = {
                nothing},
 };
 
+// "allreduce" for "all_reduce_perf", "all-reduce" and "allreduce".
+std::string letters_of(std::string_view name) {
+  std::string letters;
+  for (const char c : name) {
+    if (c != '_' && c != '-') letters += c;
+  }
+  if (letters.ends_with("perf")) letters.resize(letters.size() - 4);
+  return letters;
+}
+
 }  // namespace
 
 std::span<const Collective> collectives() noexcept { return kTable; }
 
-const Collective* find_collective(std::string_view name) noexcept {
+const Collective* find_collective(std::string_view name) {
+  const std::string wanted = letters_of(name);
   for (const Collective& one : kTable) {
-    if (one.name == name) return &one;
+    if (letters_of(one.name) == wanted) return &one;
   }
   return nullptr;
 }

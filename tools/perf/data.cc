@@ -13,7 +13,7 @@ namespace {
 
 using Pattern = std::vector<std::byte>;  // one period
 
-// What rank `rank` sends at element `i`.
+// The value that rank `rank` sends at element `i`.
 std::int64_t value_of(aiacc_op_t op, int ranks, int rank, std::size_t i) {
   const auto place = static_cast<std::int64_t>(i);
   if (op == kUserOp) {
@@ -26,7 +26,7 @@ std::int64_t value_of(aiacc_op_t op, int ranks, int rank, std::size_t i) {
       return (place + rank) % spread == 0 ? 2 : 1;
     }
     case AIACC_AVG: {
-      const int pair = rank % 2 == 0 ? 1 : -1;  // these add up to nothing: the mean is whole
+      const int pair = rank % 2 == 0 ? 1 : -1;  // the pair's terms cancel, so the mean is a whole number
       return 1 + place % 2 + (rank == ranks - 1 && ranks % 2 == 1 ? 0 : pair);
     }
     default: {
@@ -51,7 +51,7 @@ std::int64_t combine(aiacc_op_t op, std::int64_t a, std::int64_t b) {
   }
 }
 
-// SUM and MAX of truths are OR; PROD, MIN and AVG (the mean, truncated) are AND.
+// For bool, SUM and MAX are OR; PROD, MIN and AVG (the mean, truncated) are AND.
 aiacc_op_t op_of_bools(aiacc_op_t op) {
   switch (op) {
     case AIACC_SUM:
@@ -63,7 +63,7 @@ aiacc_op_t op_of_bools(aiacc_op_t op) {
   }
 }
 
-// A small whole number as IEEE's half: up to 2048 exactly.
+// A small whole number as IEEE half precision; exact up to 2048.
 std::uint16_t half_of(std::int64_t value) {
   if (value == 0) return 0;
   const int exponent = std::bit_width(static_cast<std::uint64_t>(value)) - 1;
@@ -79,7 +79,7 @@ void append(Pattern& pattern, aiacc_dtype_t type, std::int64_t value) {
   if (type == AIACC_FLOAT64) word = std::bit_cast<std::uint64_t>(static_cast<double>(value));
   const std::size_t at = pattern.size();
   pattern.resize(at + size_of(type));
-  std::memcpy(pattern.data() + at, &word, size_of(type));  // little-endian, as all that is supported
+  std::memcpy(pattern.data() + at, &word, size_of(type));  // all supported machines are little-endian
 }
 
 std::int64_t sent(const CallShape& shape, int rank, std::size_t i) {
@@ -106,7 +106,8 @@ Pattern reduced(const CallShape& shape) {
   return pattern;
 }
 
-// Calls visit(begin, bytes, of the pattern) for the pieces of `count` elements that begin at element `first` of the pattern.
+// Cuts `count` elements, which begin at element `first` of the pattern, into pieces that are contiguous in the pattern.
+// Calls visit(begin, bytes, piece of the pattern) for each.
 template <class Visit>
 void pieces(const Pattern& pattern, std::size_t element, std::size_t first, std::size_t count, Visit visit) {
   std::size_t begin = 0;

@@ -1,5 +1,5 @@
-// What ranks send, and what they must receive: whole numbers so small that every order of the reduction is exact in every
-// type. Both repeat after kPeriod elements, a prime, so that no shift of a block looks right.
+// The inputs of ranks and their correct results: whole numbers so small that every order of the reduction is exact in
+// every type. Both repeat after kPeriod elements; it is a prime, so a shifted block is detected.
 #pragma once
 
 #include <cstdint>
@@ -11,16 +11,16 @@ namespace aiacc::tools {
 
 inline constexpr std::size_t kPeriod = 251;
 
-// Are the numbers exact for so many ranks? Beyond, results are not compared.
+// Whether the results are exact for this number of ranks. If not, they are not compared.
 bool exact(aiacc_dtype_t type, aiacc_op_t op, int ranks) noexcept;
 
-// Fills what this rank sends: `count` elements (of all blocks together).
+// Fills in the input of this rank: `count` elements (of all blocks together).
 void fill(const CallShape& shape, void* to, std::size_t count);
 
-// Elements of this rank's result that are not what they must be.
+// The number of wrong elements in this rank's result.
 std::uint64_t count_wrong(const Collective& collective, const CallShape& shape);
 
-// Of bytes, for comparing results between ranks and between runs; not for secrets.
+// A hash to compare results between ranks and between runs; not for secrets.
 std::uint64_t hash_bytes(const void* data, std::size_t bytes) noexcept;
 
 }  // namespace aiacc::tools

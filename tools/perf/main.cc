@@ -34,8 +34,8 @@ int complain(int rank, const std::string& sentence, int code) {
   return code;
 }
 
-// A line that overwrites itself, for whoever watches a terminal. Where that is aiaccrun's, it goes the way of the rows, on
-// standard output, so that it keeps its place among them.
+// A progress line that overwrites itself on a terminal. If the terminal is aiaccrun's, the line goes to standard output
+// like the rows, so that their order is kept.
 class Progress {
  public:
   explicit Progress(bool here) {
@@ -79,7 +79,8 @@ std::vector<Case> cases_of(const PerfOptions& options) {
         if (of_records && type != options.types[0]) continue;
         const aiacc_dtype_t element = of_records ? AIACC_RECORD : type;
         for (const std::uint64_t bytes : moves ? options.sizes() : std::vector{options.first_bytes}) {
-          // What can be measured in one place only is, whatever place was asked for.
+          // A collective that can be measured only in place, or only out of place, is measured so whatever was
+          // requested.
           const bool both = collective->out_of_place && collective->in_place;
           if (collective->out_of_place && (options.out_of_place || !both))
             cases.push_back({collective, element, op, bytes, false});
@@ -92,9 +93,9 @@ std::vector<Case> cases_of(const PerfOptions& options) {
   return cases;
 }
 
-// The file of the picture, which rank 0 writes. Whether it can is looked at before anything is measured: a name that is no
-// good should not be heard of minutes later. Until there is a picture, what was there stays. The others learn whether it
-// can, so that they leave with rank 0 and see no death.
+// The file of the plot, which rank 0 writes. Rank 0 checks before the measurement that it can write it, so that a bad
+// name is not reported minutes later; an existing file stays until the plot is complete. The other ranks get the result
+// of the check and leave in order with rank 0.
 class Picture {
  public:
   Picture(const World& world, const std::string& path) : mine_(world.rank() == 0 && !path.empty()), path_(path) {
@@ -103,7 +104,7 @@ class Picture {
   }
   bool usable() const { return usable_; }
 
-  // The exit code so far, or that of a failure.
+  // Returns `code`, or the exit code of a failure to write.
   int draw(const PerfOptions& options, const std::vector<Row>& rows, const World& world, int code) {
     if (!mine_) return code;
     const std::string title =
@@ -152,7 +153,7 @@ int measure(World& world, const PerfOptions& options) {
       progress.clear();
       if (first) print(options.json ? row_json(rows.back()) : row_text(rows.back()));
     }
-    world.meet();  // nobody reads a buffer any more
+    world.meet();  // no rank reads another one's buffer any more
   }
   if (first && !options.json) print(summary_text(rows, options));
   const int code = picture.draw(options, rows, world, all_wrong(rows) == 0 ? kFine : kWrong);
@@ -179,14 +180,14 @@ int main(int argc, char** argv) {
     try {
       return run(world, {argv + (argc > 0 ? 1 : 0), argv + argc});
     } catch (const Error& error) {
-      // All ranks read the same command line: one says what is wrong with it.
+      // All ranks read the same command line: only one reports its error.
       if (error.code() != Code::kInvalidArgument) throw;
       if (rank == 0) complain(-1, error.message(), kUsage);
       world.finalize();
       return kUsage;
     }
   } catch (const CallError& error) {
-    // Whoever hears that the job was given up need not repeat it: the rank that saw why says so.
+    // The rank with the original error reports it; ranks that were aborted because of it do not repeat it.
     return error.status() == AIACC_ERR_ABORTED && rank > 0 ? kFailed : complain(rank, error.what(), kFailed);
   } catch (const std::exception& error) {
     return complain(rank, error.what(), kFailed);

@@ -14,7 +14,7 @@ namespace aiacc::tools {
 namespace {
 
 constexpr std::size_t kPage = 4096;
-constexpr double kUsualTime_us = 100'000;  // of all calls of a size, where their number is not given
+constexpr double kUsualTime_us = 100'000;  // for all calls of a size, if their number is not given
 
 double now_us() {
   return std::chrono::duration<double, std::micro>(std::chrono::steady_clock::now().time_since_epoch()).count();
@@ -22,7 +22,7 @@ double now_us() {
 
 std::size_t stride_of(std::uint64_t bytes) { return (std::max<std::uint64_t>(bytes, 1) + kPage - 1) / kPage * kPage; }
 
-// So many buffers in turn that the caches do not hold them; one if they are to stay hot.
+// The number of buffers to use in turn so that the caches do not hold them; one if they should stay cached.
 std::size_t slots_of(std::uint64_t bytes, std::size_t cold_bytes) {
   return std::max<std::size_t>(1, (cold_bytes + stride_of(bytes) - 1) / stride_of(bytes));
 }
@@ -68,7 +68,7 @@ CallShape Bench::shape_of(const Row& row, std::size_t slot) const {
   const std::size_t own = static_cast<std::size_t>(shape.rank) * row.count * size_of(row.type);
   shape.send = row.in_place ? to : send_.data() + slot * stride_of(row.bytes);
   shape.recv = to;
-  // In place, the smaller buffer is this rank's block of the larger one.
+  // In place, the smaller buffer is this rank's block in the larger one.
   if (row.in_place && collective.send == Holds::kOne && collective.recv == Holds::kAll) shape.send = to + own;
   if (row.in_place && collective.send == Holds::kAll && collective.recv == Holds::kOne) shape.recv = to + own;
   return shape;
@@ -104,7 +104,8 @@ Row Bench::measure(const Collective& collective, aiacc_dtype_t type, aiacc_op_t 
   return row;
 }
 
-// The time of a call is that of all calls in a row by their number; single calls are for the percentiles.
+// The time of a call is the time of all consecutive calls divided by their number; single calls are timed for the
+// percentiles.
 void Bench::time(Row& row, const CallShape& first) {
   const std::size_t slots = slots_of(row.bytes, cold_bytes_);
   std::vector<CallShape> shapes;

@@ -20,8 +20,8 @@ struct Row {
   std::uint64_t bytes = 0;  // of the larger of a rank's two buffers
   std::uint64_t count = 0;  // elements of the call
   int calls = 0;
-  double time_us = 0;  // a call, of the slowest rank
-  double p50_us = 0;   // of the calls, each as the slowest rank saw it
+  double time_us = 0;  // per call, on the slowest rank
+  double p50_us = 0;   // over the calls, each timed on the slowest rank
   double p99_us = 0;
   double alg_gbs = 0;
   double bus_gbs = 0;
@@ -32,7 +32,7 @@ struct Row {
 
 class Bench {
  public:
-  // Takes the buffers. Collective.
+  // Allocates the buffers. Collective.
   Bench(const World& world, const PerfOptions& options, std::optional<MemoryBandwidth> memory);
 
   // Collective: every rank gets the same row.
@@ -49,7 +49,7 @@ class Bench {
   std::size_t cold_bytes_;
   PerfBuffer send_;
   PerfBuffer recv_;
-  std::optional<UserOperator> user_;  // where it is measured
+  std::optional<UserOperator> user_;  // if it is measured
 };
 
 }  // namespace aiacc::tools

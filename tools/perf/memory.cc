@@ -34,7 +34,7 @@ std::byte* allocate(std::size_t bytes, bool shared) {
 
 double now_s() { return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count(); }
 
-// Gigabytes a second, of `bytes` of each rank, when the slowest has done.
+// Gigabytes per second for `bytes` of each rank, in the time of the slowest rank.
 template <class Pass>
 double best_rate(const World& world, std::size_t bytes, Pass pass) {
   double best_s = 1e30;

@@ -1,4 +1,4 @@
-// Memory: the buffers that are measured, the size of the caches, and the bandwidth that everything is compared with.
+// Memory: the buffers of the measurement, the size of the caches, and the memory bandwidth for comparison.
 #pragma once
 
 #include <cstddef>
@@ -9,7 +9,7 @@
 
 namespace aiacc::tools {
 
-// From aiacc_mem_alloc, or of this process alone; its pages are touched.
+// Memory from aiacc_mem_alloc, or private memory of this process; its pages are touched.
 class PerfBuffer {
  public:
   PerfBuffer(std::size_t bytes, bool shared);
@@ -25,15 +25,15 @@ class PerfBuffer {
   std::size_t bytes_;
 };
 
-// The largest cache of the first processing unit, in bytes; 32 MiB if /sys does not tell.
+// The largest cache of the first processing unit, in bytes; 32 MiB if /sys does not say.
 std::size_t largest_cache();
 
-// Bytes that are read and written a second, by all ranks of the host at once, in arrays beyond the caches; the best of several
-// passes. Copy is b = a, triad is a = b + s * c (McCalpin's STREAM); writes count once.
+// Bytes per second that all ranks of the host together read and write in arrays larger than the caches; the best of
+// several passes. Copy is b = a, triad is a = b + s * c (McCalpin's STREAM); writes count once.
 struct MemoryBandwidth {
   double copy_gbs = 0;
   double triad_gbs = 0;
-  std::size_t array_bytes = 0;  // of each of the three of a rank
+  std::size_t array_bytes = 0;  // of each of a rank's three arrays
   static constexpr int kPasses = 5;
   double best_gbs() const noexcept { return copy_gbs > triad_gbs ? copy_gbs : triad_gbs; }
 };

@@ -59,7 +59,7 @@ constexpr std::array kTable = {
 
 [[noreturn]] void refuse(std::string sentence) { throw OptionError(OptionError::Kind::kValue, std::move(sentence)); }
 
-// nccl-tests' way: the words may come before the options, and between them.
+// As in nccl-tests, the words may come before the options and between them.
 CommandLine read_words_anywhere(const std::vector<std::string>& arguments) {
   CommandLine all;
   std::vector<std::string> rest = arguments;
@@ -110,7 +110,7 @@ class Reader {
       bad(name, "a factor above 1, such as 2 or 1.5");
     }
   }
-  // The place of the word among `names`.
+  // The index of the word in `names`.
   std::size_t read_choice(const char* name, std::vector<std::string_view> names, std::size_t standard) const {
     if (!values_.given(name)) return standard;
     const std::string& text = values_.text(name);
@@ -157,18 +157,16 @@ void read_collectives(const std::vector<std::string>& words, PerfOptions& option
   for (const Collective& one : collectives()) names.push_back(one.name);
   names.emplace_back("all");
   for (const std::string& word : words) {
-    std::string wanted = word;
-    std::replace(wanted.begin(), wanted.end(), '-', '_');
-    const Collective* found = find_collective(wanted);
+    const Collective* found = find_collective(word);
     if (found != nullptr) {
       options.collectives.push_back(found);
-    } else if (wanted == "all") {
+    } else if (word == "all") {
       for (const Collective& one : collectives()) options.collectives.push_back(&one);
     } else {
       throw OptionError(OptionError::Kind::kOption,
                         fmt::format("there is no collective '{}'; the nearest is {} (see aiacc-perf "
                                     "--help)",
-                                    word, nearest(wanted, names)));
+                                    word, nearest(word, names)));
     }
   }
   if (options.collectives.empty()) {
@@ -230,7 +228,7 @@ std::string perf_help() {
   return fmt::format(
       "usage: aiaccrun -np N aiacc-perf COLLECTIVE... [OPTIONS]\n"
       "Measures collectives between the ranks of a job, with the options and figures of nccl-tests.\n"
-      "COLLECTIVE:{}, or all.\n{}"
+      "COLLECTIVE:{}, or all;\nnames of nccl-tests, such as all_reduce or all_gather_perf, mean the same.\n{}"
       "\nExit codes: 0, 1 when a result was wrong, 2 usage, 3 when a call failed. More: man aiacc-perf.\n",
       names, options_help(kTable));
 }

@@ -1,4 +1,4 @@
-// The options of aiacc-perf: those of nccl-tests, and what else is said how to measure.
+// The options of aiacc-perf: those of nccl-tests, and its own.
 #pragma once
 
 #include <cstdint>
@@ -19,12 +19,12 @@ struct PerfOptions {
   std::uint64_t last_bytes = std::uint64_t{64} << 20;
   std::uint64_t step_bytes = 0;  // 0: sizes grow by the factor
   double step_factor = 2;
-  int calls = 0;  // 0: as many as take a tenth of a second
+  int calls = 0;  // 0: as many as fit into a tenth of a second
   int warmup_calls = 5;
   bool check = true;
   std::vector<aiacc_op_t> ops = {AIACC_SUM};
   std::vector<aiacc_dtype_t> types = {AIACC_FLOAT32};
-  bool all_pairs = false;  // all types or all operators: pairs that cannot be are left out
+  bool all_pairs = false;  // all types or all operators: unsupported pairs are left out
   int root = 0;
   bool out_of_place = true;
   bool in_place = true;

@@ -10,7 +10,7 @@ namespace aiacc::tools {
 
 namespace {
 
-// Seven places, as many digits as fit, so that microseconds and seconds stand below each other.
+// A width of seven characters with as many digits as fit, so that columns of microseconds and seconds are aligned.
 std::string number(double value) {
   if (value >= 1e7) return fmt::format("{:8.2e}", value);
   const int digits = value >= 10'000 ? 0 : value >= 1000 ? 1 : value >= 10 ? 2 : 3;

@@ -1,4 +1,4 @@
-// What is printed: nccl-tests' table with some columns more, or JSON, one object a line. Only rank 0 prints.
+// The output: nccl-tests' table with additional columns, or JSON, one object per line. Only rank 0 prints.
 #pragma once
 
 #include <optional>
@@ -11,7 +11,7 @@ namespace aiacc::tools {
 
 std::string count_of_ranks(int ranks);  // "1 rank", "2 ranks"
 
-// What was measured, and how: lines that begin with '#', or an object whose "kind" is "setup".
+// The setup of the measurement: lines that begin with '#', or an object whose "kind" is "setup".
 std::string setup_text(const World& world, const PerfOptions& options, const std::optional<MemoryBandwidth>& memory);
 std::string heading_text();
 std::string row_text(const Row& row);

@@ -13,15 +13,16 @@ namespace aiacc::tools {
 
 namespace {
 
-constexpr double kHeight = 480;  // or as much as the legend needs
+constexpr double kHeight = 480;  // more if the legend needs it
 constexpr double kLeft = 70;
 constexpr double kTop = 50;
-constexpr double kRight = 610;  // of the axes; the legend stands beside them
+constexpr double kRight = 610;  // the right end of the axes; the legend is beside them
 constexpr double kBottom = 425;
-constexpr double kLegend = kRight + 58;  // where its names begin
+constexpr double kLegend = kRight + 58;  // where the legend's names begin
 constexpr double kLegendStep = 20;
 
-// Okabe and Ito's colours, which most colour-blind readers tell apart, and two more. Both places of a collective have one.
+// The colours of Okabe and Ito, which most colour-blind readers can distinguish, and two more. The in-place and
+// out-of-place lines of a collective share one.
 constexpr std::array kColours = {"#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00",
                                  "#56b4e9", "#000000", "#8a6d3b", "#7b3294", "#999999"};
 
@@ -40,7 +41,7 @@ std::string what_of(const Row& row, bool several_types, bool several_ops) {
   return name;
 }
 
-// Logarithmic axes have no place for the bus bandwidth of one rank, which is 0 for most collectives.
+// A logarithmic axis cannot show 0, which is the bus bandwidth of one rank for most collectives.
 bool can_be_drawn(const Row& row) { return row.count > 0 && row.bus_gbs > 0; }
 
 std::vector<Series> series_of(const std::vector<Row>& rows) {
@@ -143,7 +144,7 @@ class Picture {
 
 std::string plot_svg(const std::vector<Row>& rows, const std::string& title) {
   const std::vector<Series> all = series_of(rows);
-  // A letter of the legend is some 6.5 wide.
+  // A letter of the legend is about 6.5 wide.
   std::size_t longest = 0;
   for (const Series& series : all) longest = std::max(longest, series.name().size());
   const double width = std::max(860.0, kLegend + 10 + 6.5 * static_cast<double>(longest));

@@ -1,4 +1,5 @@
-// A picture of bandwidth over size: SVG, both axes logarithmic, one line for each collective, type, operator and place.
+// A plot of bandwidth over size: SVG, both axes logarithmic, one line for each collective, type, operator, and in or
+// out of place.
 #pragma once
 
 #include <string>

@@ -23,7 +23,7 @@ std::size_t size_of(aiacc_dtype_t type) noexcept;  // of an element, or of a rec
 std::string_view name_of(aiacc_dtype_t type) noexcept;
 std::string_view name_of(aiacc_op_t op) noexcept;
 bool is_floating(aiacc_dtype_t type) noexcept;
-// Bitwise operators take integers and bool only.
+// Whether the operator supports the type: bitwise ones only integers and bool.
 bool supports(aiacc_op_t op, aiacc_dtype_t type) noexcept;
 
 }  // namespace aiacc::tools

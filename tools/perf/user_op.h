@@ -1,5 +1,5 @@
-// The operator of -o user: the composition of the maps x -> a x + b on 32-bit numbers, lower ranks applied first. Associative,
-// does not commute, exact, so that what is compared also says whether the order of ranks was kept.
+// The operator of -o user: the composition of the maps x -> a x + b on 32-bit numbers, lower ranks applied first. It is
+// associative, not commutative and exact, so the comparison also verifies the order of ranks.
 #pragma once
 
 #include <cstdint>
@@ -8,14 +8,14 @@
 
 namespace aiacc::tools {
 
-// Among the library's operators; and its records, a in the lower half of a word and b in the upper.
+// Its code among the library's operators; and its records, with a in the lower half of a word and b in the upper half.
 inline constexpr aiacc_op_t kUserOp = static_cast<aiacc_op_t>(-1);
 inline constexpr std::size_t kRecordBytes = sizeof(std::uint64_t);
 
 std::uint64_t map_of(std::uint32_t a, std::uint32_t b) noexcept;
 std::uint64_t composed(std::uint64_t first, std::uint64_t then) noexcept;
 
-// Made in this process while it lives.
+// Creates the operator in this process; frees it when destroyed.
 class UserOperator {
  public:
   UserOperator();

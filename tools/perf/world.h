@@ -1,4 +1,4 @@
-// The ranks of the job, and what they tell each other between measurements.
+// The ranks of the job, and the values that they exchange between measurements.
 #pragma once
 
 #include <cstdint>
@@ -11,7 +11,7 @@
 
 namespace aiacc::tools {
 
-// A call of aiacc.h failed; the sentence is the library's.
+// A call of aiacc.h failed; what() is the library's sentence.
 class CallError : public std::runtime_error {
  public:
   explicit CallError(aiacc_status_t status) : std::runtime_error(aiacc_last_error()), status_(status) {}
@@ -27,7 +27,7 @@ inline void require(aiacc_status_t status) {
 
 class World {
  public:
-  // aiacc_init; finalize() leaves in order, and whoever does not call it ends the job with an error.
+  // Calls aiacc_init. finalize() leaves in order; a rank that exits without it ends the job with an error.
   World();
   void finalize() { require(aiacc_finalize()); }
 
@@ -37,7 +37,7 @@ class World {
   bool one_host() const noexcept { return local_size_ == size_; }
 
   void meet() const { require(aiacc_barrier(AIACC_WORLD, nullptr, nullptr)); }
-  void largest(std::span<double> values) const;  // of all ranks, each value for itself
+  void largest(std::span<double> values) const;  // over all ranks, for each value separately
   double sum(double value) const;
   std::vector<std::uint64_t> gather(std::uint64_t value) const;  // by rank, on all ranks
 

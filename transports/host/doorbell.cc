@@ -31,7 +31,8 @@ struct BellAddress {
 }  // namespace
 
 Doorbell::Doorbell(io::RealLoop& loop)
-    : socket_(io::checked_descriptor(socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0),
+    : loop_(loop),
+      socket_(io::checked_descriptor(socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0),
                                      "cannot make the socket that wakes this rank")) {
   io::RealEntropy().fill(std::as_writable_bytes(std::span(name_)));
   const BellAddress address(name_);
@@ -49,10 +50,14 @@ void Doorbell::ring(const Name& other) noexcept {
       sendto(socket_.get(), &nothing, sizeof nothing, MSG_DONTWAIT | MSG_NOSIGNAL, address.get(), address.length);
 }
 
-void Doorbell::ready(Ready) noexcept {
+// Until nothing is left, or no edge would come again; but whoever rings without end must not keep this rank here.
+void Doorbell::drain() noexcept {
+  constexpr int kAtOnce = 16;  // more than a queue holds by default (net.unix.max_dgram_qlen)
   char bytes[16];
-  while (recv(socket_.get(), bytes, sizeof bytes, MSG_DONTWAIT) >= 0) {
+  for (int i = 0; i < kAtOnce; ++i) {
+    if (recv(socket_.get(), bytes, sizeof bytes, MSG_DONTWAIT) < 0) return;
   }
+  if (!Job::linked()) loop_.post(*this);
 }
 
 }  // namespace aiacc

@@ -1,6 +1,7 @@
-// Doorbell: how a rank that blocks in its loop is woken by another rank's store. A datagram socket with a random abstract
-// name (no file; gone with its owner), watched by the loop; ringing is one datagram to the name that the sleeper left in
-// its control line. Anybody on the host may ring: that costs a look at the flags and does nothing else.
+// Doorbell: wakes a rank that is blocked in its loop when another rank has stored a flag. It is a datagram socket with
+// a random abstract name (no file; it disappears with its owner) that the loop watches. To ring, a peer sends one
+// datagram to the name that the sleeper wrote into its control line. Any process of the host can ring; the only effect
+// is one extra check of the flags.
 #pragma once
 
 #include <array>
@@ -11,7 +12,7 @@
 
 namespace aiacc {
 
-class Doorbell final : private io::Watch {
+class Doorbell final : private io::Watch, private Job {
  public:
   using Name = std::array<std::uint64_t, 2>;
 
@@ -21,8 +22,11 @@ class Doorbell final : private io::Watch {
   void ring(const Name& other) noexcept;
 
  private:
-  void ready(Ready) noexcept override;
+  void ready(Ready) noexcept override { drain(); }
+  void run() noexcept override { drain(); }
+  void drain() noexcept;
 
+  io::RealLoop& loop_;
   Fd socket_;
   Name name_{};
 };

@@ -1,4 +1,4 @@
-// The fence between real processes. A storer is stopped exactly in the middle of its stores: a page of its own view is
+// The store fence between real processes. A storer is stopped exactly in the middle of its stores: a page of its own view is
 // protected, and the handler of the fault stops the process. Then the operation fails, the owner goes on with its buffer,
 // the storer wakes, finishes the store it was in, and nothing changes.
 #include <gtest/gtest.h>
@@ -42,7 +42,7 @@ void set_trap(std::byte* at) {
 [[noreturn]] void store_until_aborted(int descriptor, int rank, int ranks, std::uint64_t offset) {
   io::RealLoop loop;
   const auto domain = MemfdDomain::attach(descriptor, kNonce, rank, ranks, loop);
-  std::byte* theirs = domain->view(0, offset);
+  std::byte* theirs = domain->view(0, offset, kTrap);
   set_trap(theirs + kTrap);
   int result = 1;
   try {
@@ -66,7 +66,7 @@ class Fence : public ::testing::Test {
       : segment_(HostSegment::create(kRanks, std::uint64_t{16} << 20, kNonce)),
         owner_(MemfdDomain::attach(segment_.descriptor(), kNonce, 0, kRanks, loop_)),
         range_(owner_->allocate(kBytes)),
-        buffer_(owner_->view(0, range_.offset)) {
+        buffer_(owner_->view(0, range_)) {
     std::memset(buffer_, 0x11, kBytes);
   }
 

@@ -13,15 +13,15 @@ TEST_P(HostConformance, WhatOneWritesAllSee) {
   for (int owner = 0; owner < 3; ++owner) {
     const HostRange range = member(owner).allocate(10'000);
     EXPECT_EQ(range.bytes, 10'000u);
-    std::byte* mine = member(owner).view(owner, range.offset);
+    std::byte* mine = member(owner).view(owner, range);
     EXPECT_EQ(reinterpret_cast<std::uintptr_t>(mine) % 64, 0u) << "a cache line begins where an allocation does";
     EXPECT_EQ(mine[9'999], std::byte{0}) << "new memory is zero";
     std::memset(mine, owner + 1, 10'000);
     member(owner).publish(line, 0, 1);
     for (int viewer = 0; viewer < 3; ++viewer) {
-      EXPECT_EQ(member(viewer).view(owner, range.offset)[9'999], static_cast<std::byte>(owner + 1));
+      EXPECT_EQ(member(viewer).view(owner, range)[9'999], static_cast<std::byte>(owner + 1));
     }
-    member((owner + 1) % 3).view(owner, range.offset)[5] = std::byte{99};
+    member((owner + 1) % 3).view(owner, range)[5] = std::byte{99};
     EXPECT_EQ(mine[5], std::byte{99});
   }
 }
@@ -30,14 +30,14 @@ TEST_P(HostConformance, KnowsWhatIsItsOwn) {
   make(2);
   HostDomain& host = member(0);
   const HostRange range = host.allocate(5'000);
-  std::byte* mine = host.view(0, range.offset);
+  std::byte* mine = host.view(0, range);
   EXPECT_EQ(host.offset_of(mine, 5'000), range.offset);
   EXPECT_EQ(host.offset_of(mine + 4'990, 10), range.offset + 4'990);
   EXPECT_EQ(host.offset_of(mine, 0), range.offset);
   EXPECT_EQ(host.offset_of(mine + 4'990, 11), std::nullopt) << "past the end";
   const int elsewhere = 0;
   EXPECT_EQ(host.offset_of(&elsewhere, sizeof elsewhere), std::nullopt);
-  EXPECT_EQ(host.offset_of(host.view(1, range.offset), 8), std::nullopt) << "a peer's slice";
+  EXPECT_EQ(host.offset_of(host.view(1, range), 8), std::nullopt) << "a peer's slice";
   host.free(range);
   EXPECT_EQ(host.offset_of(mine, 8), std::nullopt) << "freed";
 }
@@ -48,8 +48,8 @@ TEST_P(HostConformance, FreedMemoryComesBackAsZero) {
   for (int round = 0; round < 50; ++round) {
     const HostRange a = host.allocate(100'000);
     const HostRange b = host.allocate(1);
-    EXPECT_EQ(host.view(0, a.offset)[99'999], std::byte{0});
-    std::memset(host.view(0, a.offset), 0xff, a.bytes);
+    EXPECT_EQ(host.view(0, a)[99'999], std::byte{0});
+    std::memset(host.view(0, a), 0xff, a.bytes);
     host.free(a);
     host.free(b);
   }
@@ -65,18 +65,18 @@ TEST_P(HostConformance, RefusesWhatDoesNotFit) {
 
 TEST_P(HostConformance, LinesAreFoundByTheirKey) {
   make(2);
-  EXPECT_EQ(member(1).find_lines(0, 11), std::nullopt);
+  EXPECT_EQ(member(1).find_lines(0, 11, 1), std::nullopt);
   const std::uint32_t first = member(0).claim_lines(11, 3);
   const std::uint32_t second = member(0).claim_lines(12, 2);
-  EXPECT_EQ(member(1).find_lines(0, 11), first);
-  EXPECT_EQ(member(1).find_lines(0, 12), second);
-  EXPECT_EQ(member(1).find_lines(1, 11), std::nullopt) << "each rank claims for itself";
+  EXPECT_EQ(member(1).find_lines(0, 11, 1), first);
+  EXPECT_EQ(member(1).find_lines(0, 12, 1), second);
+  EXPECT_EQ(member(1).find_lines(1, 11, 1), std::nullopt) << "each rank claims for itself";
   EXPECT_TRUE(second >= first + 3 || first >= second + 2);
   member(0).publish(first + 2, 15, 77);
   EXPECT_EQ(member(1).line(0, first + 2).word[15].load(), 77u);
   member(0).release_lines(11);
-  EXPECT_EQ(member(1).find_lines(0, 11), std::nullopt);
-  EXPECT_EQ(member(1).find_lines(0, 12), second);
+  EXPECT_EQ(member(1).find_lines(0, 11, 1), std::nullopt);
+  EXPECT_EQ(member(1).find_lines(0, 12, 1), second);
   const std::uint32_t again = member(0).claim_lines(13, 3);
   for (std::uint32_t i = 0; i < 3; ++i) EXPECT_EQ(member(1).line(0, again + i).word[15].load(), 0u) << "zero when new";
 }
@@ -89,7 +89,7 @@ TEST_P(HostConformance, AClaimWakesWhoWaitsForIt) {
   Code code = Code::kInternal;
   run(wait_for(member(1), claims, before + 1, 60s, code), claim_later(member(0), 30ms, 21, 1));
   EXPECT_EQ(code, Code::kOk);
-  EXPECT_NE(member(1).find_lines(0, 21), std::nullopt);
+  EXPECT_NE(member(1).find_lines(0, 21, 1), std::nullopt);
 }
 
 TEST_P(HostConformance, LinesRunOutWithASentence) {
@@ -115,13 +115,13 @@ TEST_P(HostConformance, LinesOfTwoThousandGroupsAreFoundAndReleased) {
     }
     for (std::uint64_t group = 0; group < kGroups; ++group) {
       for (std::uint64_t part = 0; part < 3; ++part) {
-        ASSERT_EQ(member(1).find_lines(0, key_of(group, part)), first[group * 3 + part]) << "round " << round;
+        ASSERT_EQ(member(1).find_lines(0, key_of(group, part), 1), first[group * 3 + part]) << "round " << round;
       }
-      ASSERT_EQ(member(1).find_lines(0, key_of(group, 3)), std::nullopt);
+      ASSERT_EQ(member(1).find_lines(0, key_of(group, 3), 1), std::nullopt);
     }
     for (std::uint64_t group = 0; group < kGroups; ++group) {
       for (std::uint64_t part = 0; part < 3; ++part) member(0).release_lines(key_of(group, part));
-      ASSERT_EQ(member(1).find_lines(0, key_of(group, 1)), std::nullopt);
+      ASSERT_EQ(member(1).find_lines(0, key_of(group, 1), 1), std::nullopt);
     }
   }
 }
@@ -176,7 +176,7 @@ TEST_P(HostConformance, UrgentNewsReachesASleeper) {
   EXPECT_EQ(at_once, Code::kOk) << "news that is there already";
 }
 
-// --- the fence -------------------------------------------------------------------------------------------------------
+// --- the store fence -------------------------------------------------------------------------------------------------
 
 TEST_P(HostConformance, StoresBeginOnlyBeforeTheAbort) {
   using namespace host_conformance;
@@ -207,7 +207,7 @@ TEST_P(HostConformance, QuiesceWaitsForWhoeverIsStoring) {
   using namespace host_conformance;
   make(3);
   const HostRange range = member(0).allocate(4'096);
-  const std::byte* mine = member(0).view(0, range.offset);
+  const std::byte* mine = member(0).view(0, range);
   member(1).begin_stores(300);
   member(2).begin_stores(301);  // another operation: not waited for
   member(0).abort_stores(300);
@@ -224,10 +224,10 @@ TEST_P(HostConformance, AStoppedStorerStoresIntoNothing) {
   make(2);
   const HostRange range = member(0).allocate(20'000);
   const HostRange other = member(0).allocate(4'096);
-  std::byte* mine = member(0).view(0, range.offset);
+  std::byte* mine = member(0).view(0, range);
   std::memset(mine, 1, range.bytes);
   member(1).begin_stores(400);
-  member(1).view(0, range.offset)[0] = std::byte{2};
+  member(1).view(0, range)[0] = std::byte{2};
   member(0).abort_stores(400);
   Duration took{};
   run(quiesce(member(0), 400, range, took));
@@ -235,15 +235,15 @@ TEST_P(HostConformance, AStoppedStorerStoresIntoNothing) {
   EXPECT_LT(took, 10s);
   EXPECT_EQ(mine[0], std::byte{2}) << "what was stored before is kept";
   EXPECT_EQ(mine[19'999], std::byte{1});
-  std::memset(mine, 3, range.bytes);                             // the owner goes on
-  std::memset(member(1).view(0, range.offset), 4, range.bytes);  // the peer wakes in the middle of its stores
+  std::memset(mine, 3, range.bytes);                      // the owner goes on
+  std::memset(member(1).view(0, range), 4, range.bytes);  // the peer wakes in the middle of its stores
   EXPECT_EQ(mine[0], std::byte{3});
   EXPECT_EQ(mine[10'000], std::byte{3});
   EXPECT_EQ(mine[19'999], std::byte{3});
   EXPECT_EQ(code_of([this] { member(1).check_stores(); }), Code::kAborted);
   member(1).end_stores();
   EXPECT_EQ(member(0).offset_of(mine, 8), std::nullopt) << "the range is private now";
-  EXPECT_NE(member(0).offset_of(member(0).view(0, other.offset), 8), std::nullopt);
+  EXPECT_NE(member(0).offset_of(member(0).view(0, other), 8), std::nullopt);
   member(0).free(range);
   const HostRange next = member(0).allocate(20'000);
   EXPECT_NE(next.offset, range.offset) << "a late store must not find new memory there";
@@ -253,7 +253,7 @@ TEST_P(HostConformance, AThirdRankDiesWhileAnotherIsStopped) {
   using namespace host_conformance;
   make(3);
   const HostRange range = member(0).allocate(4'096);
-  std::byte* mine = member(0).view(0, range.offset);
+  std::byte* mine = member(0).view(0, range);
   member(1).begin_stores(500);
   member(2).begin_stores(500);
   member(0).abort_stores(500);
@@ -261,7 +261,7 @@ TEST_P(HostConformance, AThirdRankDiesWhileAnotherIsStopped) {
   run(quiesce(member(0), 500, range, took), mark_dead_later(member(0), 30ms, 2));
   EXPECT_GE(took, 990ms);
   mine[0] = std::byte{7};
-  member(1).view(0, range.offset)[0] = std::byte{8};
+  member(1).view(0, range)[0] = std::byte{8};
   EXPECT_EQ(mine[0], std::byte{7});
   member(1).end_stores();
 }

@@ -2,7 +2,7 @@
 //
 //   INSTANTIATE_TEST_SUITE_P(Memfd, HostConformance, ::testing::Values(&make_memfd_under_test));
 //
-// The members must have mappings of their own: the fence cannot show itself on one.
+// The members must have separate mappings: on a shared one, a missing fence would go unnoticed.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -24,7 +24,7 @@ class HostUnderTest {
   // Drives all loops until every task ended; rethrows the first error.
   virtual void run(std::vector<Task<void>> tasks) = 0;
 };
-// A host with so many members.
+// Creates a host with `members` members.
 using MakeHostUnderTest = std::unique_ptr<HostUnderTest> (*)(int members);
 
 namespace host_conformance {
@@ -58,7 +58,7 @@ inline Task<void> publish_later(HostDomain& host, Duration span, std::uint32_t l
   host.publish(line, word, value);
 }
 
-// Waits and notes the time that it took; kOk or the code of the error.
+// Waits for the flag at most `limit`; `result` is kOk or the error's code.
 inline Task<void> wait_for(HostDomain& host, FlagRef flag, std::uint64_t value, Duration limit, Code& result) {
   Stop stop;
   Deadline deadline(host.loop(), after(host.loop().now(), limit), stop, "the flag was not raised");
@@ -106,10 +106,10 @@ class HostConformance : public ::testing::TestWithParam<MakeHostUnderTest> {
     (all.push_back(std::move(tasks)), ...);
     host_->run(std::move(all));
   }
-  // Lines of the same place on every member, so that peers need not look them up.
+  // Claims lines at the same index on every member, so that peers need no lookup.
   std::uint32_t claim_everywhere(std::uint64_t key, std::uint32_t count) {
     for (int rank = 0; rank < host_->size(); ++rank) member(rank).claim_lines(key, count);
-    return *member(0).find_lines(0, key);
+    return *member(0).find_lines(0, key, 1);
   }
 
   std::unique_ptr<HostUnderTest> host_;

@@ -1,9 +1,9 @@
 // MemfdDomain: the HostDomain of real processes and of threads as ranks, on the segment of their host.
 //
-// Waiting. A storer publishes, then looks at the host's word of sleepers, and rings whoever sleeps on that line. A rank
-// that is about to block writes which lines it waits for, puts itself among the sleepers, and then looks at its flags once
-// more (Dekker: publish() stores the flag and loads `sleepers`; about_to_block() stores `sleepers` and loads the flag; all
-// four are seq_cst, so at least one side sees the other). A dead rank stays among the sleepers until mark_dead().
+// Waiting. A writer publishes, then reads the host's bitmap of sleepers, and rings each rank that sleeps on that line.
+// A rank that is about to block records which lines it waits for, sets its bit among the sleepers, and then checks its
+// flags once more (Dekker: publish() stores the flag and loads `sleepers`; about_to_block() stores `sleepers` and loads
+// the flag; all four are seq_cst, so at least one side sees the other). A dead rank's bit stays set until mark_dead().
 #pragma once
 
 #include <memory>
@@ -17,7 +17,7 @@ namespace aiacc {
 
 class MemfdDomain final : public SegmentDomain, private io::Poller, private io::BlockGuard {
  public:
-  // A process: maps the segment. The descriptor may be closed afterwards.
+  // For a process: maps the segment. The descriptor may be closed afterwards.
   static std::unique_ptr<MemfdDomain> attach(int descriptor, std::uint64_t nonce, int rank, int size,
                                              io::RealLoop& loop);
   // Threads as ranks share one mapping.
@@ -43,14 +43,15 @@ class MemfdDomain final : public SegmentDomain, private io::Poller, private io::
   bool complete_reached(IntrusiveList<FlagAwait>& waits) noexcept;
   void ring_sleepers(std::uint64_t lines) noexcept;
 
-  bool read_process(int owner, const std::byte* from, std::span<std::byte> into) const noexcept;  // errno if false
+  // on false, errno says why
+  bool read_process(int owner, const std::byte* from, std::span<std::byte> into) const noexcept;
 
   enum class Access : std::uint8_t { kUnknown, kNone, kThroughKernel };
   io::RealLoop& loop_;
-  std::uint64_t probe_ = 0;  // read by peers who want to know whether they can
+  std::uint64_t probe_ = 0;  // peers read it to find out whether they can read this process
   std::vector<Access> access_;
   Doorbell bell_;
-  const int spins_;  // looks at a flag before its wait is handed to the loop
+  const int spins_;  // checks of a flag before its wait is handed to the loop
 
   IntrusiveList<FlagAwait> waits_;
   IntrusiveList<FlagAwait> urgent_waits_;

@@ -42,6 +42,42 @@ std::unique_ptr<HostUnderTest> make(int members) { return std::make_unique<Memfd
 
 INSTANTIATE_TEST_SUITE_P(Memfd, HostConformance, ::testing::Values(&make));
 
+TEST(MemfdDomain, PlacesThatPeersNameLieInTheirSlices) {
+  const HostSegment segment = HostSegment::create(2, kSliceBytes, kNonce);
+  io::RealLoop loop;
+  const auto domain = MemfdDomain::attach(segment.descriptor(), kNonce, 0, 2, loop);
+  EXPECT_EQ(domain->view(1, kSliceBytes - 8, 8) - domain->view(1, 0, 0), std::ptrdiff_t{kSliceBytes} - 8);
+  const std::pair<std::uint64_t, std::uint64_t> outside[] = {
+      {kSliceBytes - 8, 9}, {kSliceBytes + 1, 0}, {~std::uint64_t{0}, 1}, {8, ~std::uint64_t{0}}};
+  for (const auto& [offset, bytes] : outside) {
+    try {
+      domain->view(1, offset, bytes);
+      ADD_FAILURE() << offset << " was taken";
+    } catch (const Error& error) {
+      EXPECT_EQ(error.code(), Code::kProtocol) << error.message();
+    }
+  }
+}
+
+TEST(MemfdDomain, LinesThatNobodyCanHaveClaimedAreNotFound) {
+  constexpr std::uint64_t kKey = 5;
+  const HostSegment segment = HostSegment::create(2, kSliceBytes, kNonce);
+  io::RealLoop loop;
+  const auto domain = MemfdDomain::attach(segment.descriptor(), kNonce, 0, 2, loop);
+  const auto raw = SegmentMapping::map(segment.descriptor(), kNonce, 2);
+  DirectoryEntry& entry = raw->control(1).directory[kKey];
+  for (const std::uint64_t place : {std::uint64_t{0}, std::uint64_t{ControlArea::kLines}, ~std::uint64_t{0}}) {
+    entry.place.store(place);
+    entry.key.store(kKey);
+    EXPECT_EQ(domain->find_lines(1, kKey, 1), std::nullopt) << place;
+  }
+  entry.place.store(ControlArea::kLines - 7);
+  EXPECT_EQ(domain->find_lines(1, kKey, 8), std::nullopt) << "the last would be no line";
+  EXPECT_EQ(domain->find_lines(1, kKey, 7), ControlArea::kLines - 7);
+  entry.place.store(100);
+  EXPECT_EQ(domain->find_lines(1, kKey, 1), 100u);
+}
+
 // Another process, found by the number that it says stands in its memory.
 TEST(MemfdDomain, ReadsThePrivateMemoryOfAnotherProcess) {
   const HostSegment segment = HostSegment::create(2, kSliceBytes, kNonce);
@@ -58,7 +94,7 @@ TEST(MemfdDomain, ReadsThePrivateMemoryOfAnotherProcess) {
     while (getppid() == parent) usleep(1000);
     _exit(0);
   }
-  while (!domain->find_lines(1, 5)) usleep(1000);
+  while (!domain->find_lines(1, 5, 1)) usleep(1000);
   EXPECT_TRUE(domain->can_read(1)) << "a parent may read its child";
   std::array<std::uint64_t, 3> theirs{};
   domain->read_private(1, reinterpret_cast<const std::byte*>(mine.data()), std::as_writable_bytes(std::span(theirs)));
@@ -87,7 +123,7 @@ TEST(MemfdDomain, DoesNotTakeAnotherProcessForItsPeer) {
     _exit(0);
   }
   waitpid(child, nullptr, 0);  // its number is nobody's now
-  ASSERT_TRUE(domain->find_lines(1, 5));
+  ASSERT_TRUE(domain->find_lines(1, 5, 1));
   EXPECT_FALSE(domain->can_read(1));
 }
 
@@ -113,7 +149,7 @@ Task<std::uint32_t> lines_of(HostDomain& host, int owner, std::uint64_t key, Sto
   for (;;) {
     const FlagRef claims = HostDomain::claims(owner);
     const std::uint64_t seen = host.line(owner, claims.line).word[claims.word].load(std::memory_order_acquire);
-    if (const auto lines = host.find_lines(owner, key)) co_return *lines;
+    if (const auto lines = host.find_lines(owner, key, 1)) co_return *lines;
     co_await host.at_least(claims, seen + 1, stop);
   }
 }
@@ -125,7 +161,7 @@ Task<void> exchange(HostDomain& host) {
   const std::uint32_t mine = host.claim_lines(5, 2);
   const HostRange range = host.allocate(4096);
   host.own_line(mine).word[1].store(range.offset, std::memory_order_relaxed);
-  auto* values = reinterpret_cast<std::uint64_t*>(host.view(host.rank(), range.offset));
+  auto* values = reinterpret_cast<std::uint64_t*>(host.view(host.rank(), range));
   std::vector<std::uint32_t> lines;
   for (int owner = 0; owner < host.size(); ++owner) {
     const std::uint32_t line = co_await lines_of(host, owner, 5, stop);
@@ -142,7 +178,7 @@ Task<void> exchange(HostDomain& host) {
       const FlagRef flag{owner, line, 0};
       co_await host.at_least(flag, round, stop);
       const std::uint64_t offset = host.line(owner, line).word[1].load(std::memory_order_relaxed);
-      const auto* theirs = reinterpret_cast<const std::uint64_t*>(host.view(owner, offset));
+      const auto* theirs = reinterpret_cast<const std::uint64_t*>(host.view(owner, offset, sizeof(std::uint64_t)));
       EXPECT_EQ(theirs[0], round * 10 + static_cast<std::uint64_t>(owner));
     }
     host.publish(mine + 1, 0, round);

@@ -1,5 +1,6 @@
-// How much memory may still be touched on this host. No call reports a control group's limit: past it the kernel kills.
-// So whoever is about to touch much memory compares first and refuses with both numbers (design decision 5).
+// How much memory may still be touched on this host. No system call reports a control group's limit, and the kernel
+// kills processes that exceed it. Code that is about to touch much memory therefore compares first, and refuses with
+// both numbers (design decision 5).
 #pragma once
 
 #include <cstdint>
@@ -11,14 +12,14 @@ namespace aiacc {
 
 struct MemoryRoom {
   std::uint64_t bytes = UINT64_MAX;
-  std::string limit;  // what leaves so little: "MemAvailable" or a control group's file, with its value
+  std::string limit;  // the limit that applies: "MemAvailable" or a control group's file, with its value
 };
 
-// The least of MemAvailable and of what each control group of this process, of both versions, and each of its ancestors
-// leaves: limit less use, where file pages that can be dropped do not count as used.
+// The minimum of MemAvailable and the remaining room of each control group of this process (versions 1 and 2) and of
+// each of its ancestors. The room is limit minus use; file pages that can be dropped do not count as used.
 MemoryRoom memory_room(const ReadFile& read_file);
 
-// Files of the real host.
+// Reads a file of the real host.
 std::optional<std::string> read_host_file(const std::string& path);
 
 // Throws kOutOfMemory with both numbers if `bytes` for `what` ("4 ranks need …") do not fit.

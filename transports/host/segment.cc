@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
+#include <sys/stat.h>
 
 #include <algorithm>
 #include <bit>
@@ -27,6 +28,30 @@ void require_limit(__rlimit_resource resource, const char* option, std::uint64_t
       fmt::format("the shared segment of {} ranks is {} of address space, but ulimit {} allows only {}: raise it "
                   "(the segment is sparse, what is not used costs nothing)",
                   ranks, bytes_text(bytes), option, bytes_text(limit.rlim_cur)));
+}
+
+// What this rank did not make itself, and reads as memory afterwards: if its pages could be taken away, or it ended before
+// the last slice, the first load beyond its end would kill this process (SIGBUS).
+void require_sealed(int descriptor) {
+  const int seals = fcntl(descriptor, F_GET_SEALS);
+  if (seals >= 0 && (seals & F_SEAL_SHRINK) != 0) return;
+  throw Error(Code::kProtocol, seals < 0
+                                   ? "the descriptor that this rank was given is not an aiacc segment"
+                                   : "the segment that this rank was given may be cut short by whoever holds it (it "
+                                     "lacks F_SEAL_SHRINK): it is not what aiacc makes, and is not mapped");
+}
+
+void require_size(int descriptor, int ranks, std::uint64_t slice_bytes) {
+  constexpr std::uint64_t kMost = std::uint64_t{1} << 62;  // of all slices together, so that no sum wraps
+  struct stat about {};
+  fstat(descriptor, &about);
+  const bool possible = slice_bytes > 0 && slice_bytes % SegmentMapping::kHugePage == 0 &&
+                        slice_bytes <= kMost / static_cast<std::uint64_t>(ranks);
+  if (possible && static_cast<std::uint64_t>(about.st_size) == SegmentMapping::total_bytes(ranks, slice_bytes)) return;
+  throw Error(
+      Code::kProtocol,
+      fmt::format("the host's segment is of {} bytes, which is not the size of one for {} ranks with {} bytes each",
+                  about.st_size, ranks, slice_bytes));
 }
 
 std::uint64_t mapped_bytes() {
@@ -69,7 +94,9 @@ HostSegment HostSegment::create(int ranks, std::uint64_t slice_bytes, std::uint6
   if (ftruncate(memfd.get(), static_cast<off_t>(total)) != 0) {
     throw system_error(fmt::format("cannot give the shared segment its size, {}", bytes_text(total)), errno);
   }
-  fcntl(memfd.get(), F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL);
+  if (fcntl(memfd.get(), F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) != 0) {
+    throw system_error("cannot seal the size of the shared segment", errno);
+  }
 
   SegmentHeader header;
   header.ranks = static_cast<std::uint32_t>(ranks);
@@ -82,6 +109,7 @@ HostSegment HostSegment::create(int ranks, std::uint64_t slice_bytes, std::uint6
 }
 
 std::shared_ptr<SegmentMapping> SegmentMapping::map(int descriptor, std::uint64_t nonce, int ranks) {
+  require_sealed(descriptor);
   // Only what stands before the atomics: they are for whoever has mapped it.
   struct Identity {
     std::uint64_t magic;
@@ -102,6 +130,7 @@ std::shared_ptr<SegmentMapping> SegmentMapping::map(int descriptor, std::uint64_
                     header.version, header.ranks, SegmentHeader::kVersion, ranks,
                     header.nonce == nonce ? "" : ", and its nonce differs"));
   }
+  require_size(descriptor, ranks, header.slice_bytes);
   const std::uint64_t total = total_bytes(ranks, header.slice_bytes);
   require_limit(RLIMIT_AS, "-v", mapped_bytes(), total, ranks);
   Mapping pages = Mapping::make(total, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE, descriptor);

@@ -1,11 +1,14 @@
-// The segment of a host: one sparse memfd that all its ranks map. Whoever starts the ranks makes it (HostSegment: the
-// agent, or the maker of threads as ranks), each rank maps it once (SegmentMapping; threads as ranks share one).
+// The segment of a host: one sparse memfd that all its ranks map. The process that starts the ranks creates it
+// (HostSegment: the agent, or the process whose threads are ranks); each rank maps it once (SegmentMapping; threads as
+// ranks share one).
 //
 //   page 0        SegmentHeader: who we are, and the few words that every rank writes
 //   then a rank   control area: directory of claimed lines, control lines
 //   then a rank   slice: address space for what the rank allocates
 //
-// Nothing but what is used costs memory. The size is sealed: a peer cannot take pages away under a reader.
+// Only pages that are used cost memory. The creator seals the size, and an unsealed segment is never mapped, so a peer
+// cannot truncate pages under a reader. Ranks of a host trust each other's payload bytes, but check every offset and
+// length.
 #pragma once
 
 #include <array>
@@ -32,24 +35,26 @@ struct SegmentHeader {
   std::uint64_t nonce = 0;
   std::uint64_t slice_bytes = 0;
 
-  // Bit r % 64 of word r / 64: rank r is about to block or blocks. Who publishes looks here, so it stands alone.
+  // Bit r % 64 of word r / 64: rank r is blocked or about to block. Every publisher reads this word, so it has a line
+  // of its own.
   alignas(128) std::array<std::atomic<std::uint64_t>, kMaxRanks / 64> sleepers{};
   // Counts calls of abort_stores() on this host.
   alignas(128) std::atomic<std::uint64_t> store_aborts{0};
-  // Counts urgent news on this host.
+  // Counts urgent publications (HostDomain::kUrgent) on this host.
   alignas(128) std::atomic<std::uint64_t> urgent_news{0};
 };
 
-// Where a rank's lines for a key are. Written by the owner: key 0 or kGone, then place, then the key with release; a reader
-// that sees the same key before and after it read the place has the right one. A search ends at an entry that never had a key
-// (0), and goes on at one whose key is gone.
+// Where a rank's lines for a key are. The owner writes key 0 or kGone, then the place, then the key with release order;
+// a reader that sees the same key before and after it reads the place has a consistent pair. A search ends at an entry
+// that never had a key (0), and continues past one whose key was removed.
 struct DirectoryEntry {
   static constexpr std::uint64_t kGone = ~std::uint64_t{0};
   std::atomic<std::uint64_t> key{0};
   std::atomic<std::uint64_t> place{0};  // first line
 };
 
-// Room for some 2,000 groups, of 16 lines under three keys each. Pages of it are taken as lines are claimed.
+// Room for about 2,000 groups of one host with 16 lines under three keys each, or 1,000 over several hosts with 31 lines
+// under six. Pages are used only as lines are claimed.
 struct ControlArea {
   static constexpr std::uint32_t kLines = 32'768;
   static constexpr std::uint32_t kKeys = 8'192;
@@ -61,15 +66,16 @@ struct ControlArea {
 class HostSegment {
  public:
   // Refuses, before any page is touched, when the limits on file size (ulimit -f) or memory (control groups,
-  // MemAvailable) are too small for what `ranks` need at least. `nonce` is random: it proves to a rank that what it mapped
-  // is what it was told to map. slice_bytes 0: as much as the host has memory.
+  // MemAvailable) are below the minimum that `ranks` need. `nonce` is random; with it a rank checks that it mapped the
+  // segment that it was told to map. slice_bytes 0: as much as the host has memory.
   static HostSegment create(int ranks, std::uint64_t slice_bytes, std::uint64_t nonce);
   static HostSegment create(int ranks, std::uint64_t slice_bytes, std::uint64_t nonce, const ReadFile& read_file);
 
-  // What slice_bytes 0 means on this host.
+  // The slice size that slice_bytes 0 stands for on this host.
   static std::uint64_t usual_slice_bytes(int ranks, const ReadFile& read_file);
 
-  // What every rank touches at once: its control lines and the staging of a group (collectives/host/host_team.h).
+  // Memory that every rank touches at start: its control lines and the staging memory of one group
+  // (collectives/intra/intra_team.h).
   static constexpr std::uint64_t kNeedPerRank = std::uint64_t{2} << 20;
 
   int descriptor() const noexcept { return memfd_.get(); }
@@ -85,7 +91,7 @@ class HostSegment {
 
 class SegmentMapping {
  public:
-  // Throws kProtocol if the descriptor is not the segment with this nonce and number of ranks, kOutOfMemory if the address
+  // Throws kProtocol if the descriptor is not a sealed segment of its full size with this nonce and number of ranks, kOutOfMemory if the address
   // space (ulimit -v) is too small for it. The descriptor may be closed afterwards.
   static std::shared_ptr<SegmentMapping> map(int descriptor, std::uint64_t nonce, int ranks);
   SegmentMapping(const SegmentMapping&) = delete;
@@ -99,7 +105,7 @@ class SegmentMapping {
   std::byte* slice(int rank) noexcept { return slices_ + static_cast<std::size_t>(rank) * slice_bytes_; }
   std::uint64_t slice_bytes() const noexcept { return slice_bytes_; }
   int ranks() const noexcept { return ranks_; }
-  // Random, not 0: tells ranks that share this mapping from those that have another.
+  // Random and not 0: distinguishes ranks that share this mapping from ranks with another one.
   std::uint64_t id() const noexcept { return id_; }
 
   static constexpr std::size_t kPage = 4096;

@@ -46,7 +46,7 @@ HostRange SegmentDomain::allocate(std::uint64_t bytes) {
     pages = SliceAllocator::pages_of(range->offset, std::max<std::uint64_t>(bytes, 1));
   }
   try {
-    populate(view(rank_, pages.offset), pages.bytes);
+    populate(mapping_->slice(rank_) + pages.offset, pages.bytes);
   } catch (...) {
     free(*range);
     throw;
@@ -58,7 +58,7 @@ void SegmentDomain::free(HostRange range) noexcept {
   const std::lock_guard lock(memory_mutex_);
   const std::optional<SliceAllocator::Taken> taken = memory_.give_back(range.offset);
   if (!taken) return;
-  std::byte* begin = view(rank_, taken->pages.offset);
+  std::byte* begin = mapping_->slice(rank_) + taken->pages.offset;
   if (taken->retired) {
     // A private copy stands here, and a frozen peer may still write to what it replaced: the place stays empty. Where the system
     // has no room for one more mapping, the copy stays instead.
@@ -67,6 +67,13 @@ void SegmentDomain::free(HostRange range) noexcept {
     return;
   }
   madvise(begin, taken->pages.bytes, MADV_REMOVE);
+}
+
+void SegmentDomain::throw_outside(int owner, std::uint64_t offset, std::uint64_t bytes) const {
+  throw Error(Code::kProtocol,
+              fmt::format("the shared memory of rank {} of this host's {} names {} bytes at {}, and its slice has {}: "
+                          "something has overwritten the host's segment",
+                          owner, size(), bytes, offset, mapping_->slice_bytes()));
 }
 
 std::optional<std::uint64_t> SegmentDomain::offset_of(const void* data, std::size_t bytes) const noexcept {
@@ -138,7 +145,8 @@ void SegmentDomain::release_lines(std::uint64_t key) noexcept {
   publish(kCountsLine, kClaims, own_line(kCountsLine).word[kClaims].load(std::memory_order_relaxed) + 1);
 }
 
-std::optional<std::uint32_t> SegmentDomain::find_lines(int owner, std::uint64_t key) const noexcept {
+std::optional<std::uint32_t> SegmentDomain::find_lines(int owner, std::uint64_t key,
+                                                       std::uint32_t count) const noexcept {
   const ControlArea& control = mapping_->control(owner);
   for (std::uint32_t looks = 0; looks < ControlArea::kKeys; ++looks) {
     const DirectoryEntry& entry = control.directory[(usual_entry(key) + looks) % ControlArea::kKeys];
@@ -146,7 +154,10 @@ std::optional<std::uint32_t> SegmentDomain::find_lines(int owner, std::uint64_t 
     if (there == 0) break;
     if (there != key) continue;
     const std::uint64_t place = entry.place.load(std::memory_order_acquire);
-    if (entry.key.load(std::memory_order_acquire) == key) return static_cast<std::uint32_t>(place);
+    if (entry.key.load(std::memory_order_acquire) != key) continue;
+    if (place < kFirstFreeLine || place >= ControlArea::kLines || count > ControlArea::kLines - place)
+      break;  // nobody claims those
+    return static_cast<std::uint32_t>(place);
   }
   return std::nullopt;
 }

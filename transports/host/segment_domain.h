@@ -1,7 +1,8 @@
-// SegmentDomain: what every HostDomain over a host's segment has in common, however it waits: memory, control lines, and
-// the fence (segment_fence.cc). MemfdDomain waits as processes do, the simulator's SimDomain in virtual time.
+// SegmentDomain: the common part of every HostDomain over a host's segment, independent of how it waits: memory,
+// control lines, and the fence (segment_fence.cc). MemfdDomain waits as processes do, the simulator's SimDomain in
+// virtual time.
 //
-// A domain belongs to its loop's thread, but for allocate(), free() and offset_of().
+// A domain belongs to its loop's thread, except allocate(), free() and offset_of(), which any thread may call.
 #pragma once
 
 #include <memory>
@@ -19,14 +20,20 @@ class SegmentDomain : public HostDomain {
   int rank() const noexcept override { return rank_; }
   int size() const noexcept override { return mapping_->ranks(); }
 
-  std::byte* view(int owner, std::uint64_t offset) noexcept override { return mapping_->slice(owner) + offset; }
+  using HostDomain::view;
+  std::byte* view(int owner, std::uint64_t offset, std::uint64_t bytes) override {
+    const std::uint64_t slice = mapping_->slice_bytes();
+    if (offset > slice || bytes > slice - offset) [[unlikely]]
+      throw_outside(owner, offset, bytes);
+    return mapping_->slice(owner) + offset;
+  }
   HostRange allocate(std::uint64_t bytes) override;
   void free(HostRange range) noexcept override;
   std::optional<std::uint64_t> offset_of(const void* data, std::size_t bytes) const noexcept override;
 
   std::uint32_t claim_lines(std::uint64_t key, std::uint32_t count) override;
   void release_lines(std::uint64_t key) noexcept override;
-  std::optional<std::uint32_t> find_lines(int owner, std::uint64_t key) const noexcept override;
+  std::optional<std::uint32_t> find_lines(int owner, std::uint64_t key, std::uint32_t count) const noexcept override;
   const ControlLine& line(int owner, std::uint32_t line) const noexcept override {
     return mapping_->control(owner).line[line];
   }
@@ -40,7 +47,7 @@ class SegmentDomain : public HostDomain {
   Task<void> quiesce(std::uint64_t operation, HostRange range) override;
   void mark_dead(int rank) noexcept override;
 
-  // Pairs with each other: what a process stored before it ended is seen by whoever was told of its end.
+  // The release store pairs with the acquire load: whoever is told of a process's end sees what it stored before.
   void say_leaving() noexcept override { word(rank_, kCountsLine, kLeaving).store(1, std::memory_order_release); }
   bool leaving(int rank) const noexcept override {
     return line(rank, kCountsLine).word[kLeaving].load(std::memory_order_acquire) != 0;
@@ -62,10 +69,10 @@ class SegmentDomain : public HostDomain {
     kStoring = 2,        // the operation whose stores are under way, 0 if none
     kAborts = 3,         // abort_stores() calls of this rank; the last kAbortRing of them stand from kAbortLine on
     kMapping = 4,        // SegmentMapping::id()
-    kProcess = 5,        // of a member whose memory others may read: its process,
-    kProbe = 6,          // where a number stands in it,
-    kProbeValue = 7,     // and which
-    kLeaving = 8,        // 1: it leaves in order
+    kProcess = 5,        // for peers that read this rank's memory: its process id,
+    kProbe = 6,          // the address of a probe value in it,
+    kProbeValue = 7,     // and the value itself
+    kLeaving = 8,        // 1: this rank leaves in order
   };
   enum SleepWord : std::uint32_t { kInterest = 0, kBellName = 1 };
   static constexpr std::uint64_t kAbortRing = 256;
@@ -89,6 +96,7 @@ class SegmentDomain : public HostDomain {
     Stop* stop = nullptr;
   };
 
+  [[noreturn]] void throw_outside(int owner, std::uint64_t offset, std::uint64_t bytes) const;
   std::uint32_t find_free_lines(std::uint32_t count);
   void collect_aborts();
   void throw_if_aborted();

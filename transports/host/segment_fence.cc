@@ -1,4 +1,4 @@
-// The fence of SegmentDomain (design decision 6): after quiesce() no peer changes the range, whatever state it is in.
+// The store fence of SegmentDomain (design decision 6): after quiesce() no peer changes the range, whatever state it is in.
 //
 // A storer writes the operation into kStoring and then loads `store_aborts`; whoever aborts writes its abort ring, adds to
 // `store_aborts` and then loads every kStoring. All seq_cst (Dekker): either the storer sees the abort before its first
@@ -128,7 +128,7 @@ void SegmentDomain::replace_pages(HostRange range) {
   const SliceAllocator::Pages pages = SliceAllocator::pages_of(range.offset, range.bytes);
   Mapping copy = Mapping::make(pages.bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1);
   if (!copy) throw system_error("cannot save a buffer from a rank that is stopped while it stores", errno);
-  std::byte* place = view(rank_, pages.offset);
+  std::byte* place = mapping_->slice(rank_) + pages.offset;
   std::memcpy(copy.data(), place, pages.bytes);
   {
     const std::lock_guard lock(memory_mutex_);

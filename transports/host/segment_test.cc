@@ -1,6 +1,8 @@
 #include "transports/host/segment.h"
 
+#include <fcntl.h>
 #include <gtest/gtest.h>
+#include <sys/mman.h>
 #include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -56,6 +58,38 @@ TEST(Segment, IsProvedByItsNonce) {
   EXPECT_NE(sentence_of([&] { SegmentMapping::map(segment.descriptor(), 42, 4); }, Code::kProtocol).find("for 4 ranks"),
             std::string::npos);
   sentence_of([] { SegmentMapping::map(0, 42, 3); }, Code::kProtocol);
+}
+
+// What somebody else made and calls a segment.
+Fd forged(std::uint64_t file_bytes, std::uint64_t slice_bytes, int seals) {
+  Fd memfd(memfd_create("forged", MFD_CLOEXEC | MFD_ALLOW_SEALING));
+  EXPECT_EQ(ftruncate(memfd.get(), static_cast<off_t>(file_bytes)), 0);
+  SegmentHeader header;
+  header.ranks = 2;
+  header.nonce = 42;
+  header.slice_bytes = slice_bytes;
+  EXPECT_EQ(pwrite(memfd.get(), static_cast<const void*>(&header), sizeof header, 0), ssize_t{sizeof header});
+  EXPECT_EQ(fcntl(memfd.get(), F_ADD_SEALS, seals), 0);
+  return memfd;
+}
+
+TEST(Segment, IsNotMappedUnlessItsSizeIsRightAndSealed) {
+  constexpr std::uint64_t kSlice = std::uint64_t{4} << 20;
+  const std::uint64_t whole = SegmentMapping::total_bytes(2, kSlice);
+  const auto refusal = [](const Fd& memfd) {
+    return sentence_of([&] { SegmentMapping::map(memfd.get(), 42, 2); }, Code::kProtocol);
+  };
+  EXPECT_NE(SegmentMapping::map(forged(whole, kSlice, F_SEAL_SHRINK).get(), 42, 2), nullptr);
+  EXPECT_NE(refusal(forged(whole, kSlice, 0)).find("F_SEAL_SHRINK"), std::string::npos) << "its maker could cut it";
+  EXPECT_NE(refusal(forged(whole, kSlice, F_SEAL_GROW)).find("F_SEAL_SHRINK"), std::string::npos);
+  for (const std::uint64_t bytes : {whole - 4096, std::uint64_t{4096}}) {
+    const std::string text = refusal(forged(bytes, kSlice, F_SEAL_SHRINK));
+    EXPECT_NE(text.find(std::to_string(bytes) + " bytes"), std::string::npos) << text;
+  }
+  for (const std::uint64_t slice : {std::uint64_t{0}, kSlice + 4096, std::uint64_t{1} << 47, std::uint64_t{1} << 63}) {
+    const std::string text = refusal(forged(whole, slice, F_SEAL_SHRINK));
+    EXPECT_NE(text.find(std::to_string(slice) + " bytes each"), std::string::npos) << text;
+  }
 }
 
 TEST(Segment, TakesNoMemoryBeforeItIsUsed) {

@@ -1,9 +1,9 @@
-// SliceAllocator: which parts of a rank's slice are in use. Known to the owner only; peers see offsets.
+// SliceAllocator: which parts of a rank's slice are in use. Only the owner has it; peers see offsets.
 //
-// An allocation owns whole pages, because the fence replaces pages. It begins a little inside its first page, a different
-// distance for each rank (its colour): with equal alignment the loads and stores of a reduction over all ranks' buffers
-// would fall on the same sets of the first-level cache and on addresses equal in their low 12 bits, which a core takes for
-// a dependency.
+// An allocation owns whole pages, because the fence replaces pages. It begins at an offset in its first page that
+// differs by rank (its colour). With equal alignment, the loads and stores of a reduction over all ranks' buffers would
+// map to the same sets of the first-level cache, and to addresses with equal low 12 bits, which a core treats as a
+// dependency (4K aliasing).
 #pragma once
 
 #include <cstdint>
@@ -25,7 +25,7 @@ class SliceAllocator {
 
   // The range for the caller; nullopt if the address space of the slice is used up.
   std::optional<HostRange> take(std::uint64_t bytes);
-  // The pages of an allocation that begins at `offset`, which leave the books; retired: their place is never used again.
+  // Removes the allocation that begins at `offset` and returns its pages; retired: their offsets are never used again.
   struct Taken {
     Pages pages;
     bool retired = false;
@@ -33,7 +33,7 @@ class SliceAllocator {
   std::optional<Taken> give_back(std::uint64_t offset);
   // The allocation's pages, if all of [offset, offset + bytes) lies in one that is not retired.
   bool covers(std::uint64_t offset, std::uint64_t bytes) const noexcept;
-  // Marks every allocation that shares a page with [offset, offset + bytes) as known to nobody else from now on.
+  // Marks every allocation that shares a page with [offset, offset + bytes) as private: peers no longer see its pages.
   void retire(std::uint64_t offset, std::uint64_t bytes) noexcept;
 
   static Pages pages_of(std::uint64_t offset, std::uint64_t bytes) noexcept;

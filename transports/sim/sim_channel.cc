@@ -32,16 +32,23 @@ constexpr std::uint64_t kSplitNs = 2'000;
 }  // namespace
 
 void SimChannel::send(SimMessages& one) {
+  one.front().sending = this;
+  one.front().self = one.begin();
   sending_.splice(sending_.end(), one);
   if (!departure_.scheduled()) schedule_departure();
 }
 
-void SimChannel::take_unsent(const SendCompletion* completion, SimMessages& into) {
-  for (auto message = sending_.begin(); message != sending_.end();) {
-    const auto next = std::next(message);
-    if (completion == nullptr || message->completion == completion) into.splice(into.end(), sending_, message);
-    message = next;
-  }
+void SimChannel::take_unsent(SimMessages& into) {
+  for (SimMessage& message : sending_) message.sending = nullptr;
+  into.splice(into.end(), sending_);
+  departure_.cancel();
+}
+
+void SimChannel::take_unsent(SimMessage& message, SimMessages& into) {
+  const bool was_next = message.self == sending_.begin();
+  message.sending = nullptr;
+  into.splice(into.end(), sending_, message.self);
+  if (!was_next) return;
   departure_.cancel();
   schedule_departure();
 }
@@ -55,7 +62,7 @@ void SimChannel::drop_flying() noexcept {
 bool SimChannel::revoke(const MessageHeader& header) noexcept {
   if (placing_.empty()) return false;
   const MessageHeader& mine = placing_.front().header;
-  if (mine.group != header.group || mine.sequence != header.sequence || mine.tag != header.tag ||
+  if (mine.group != header.group || mine.sequence != header.sequence || mine.tag() != header.tag() ||
       mine.offset != header.offset || mine.kind != header.kind) {
     return false;
   }
@@ -90,7 +97,8 @@ void SimChannel::depart() noexcept {
 
   SimMessage& message = one.front();
   copy_pieces(message);
-  SendCompletion* completion = std::exchange(message.completion, nullptr);
+  message.sending = nullptr;
+  SendCompletion* completion = message.take_completion();
   const Instant now = fabric_.world_.now();
   message.arrives = after(now, fabric_.latency(from_, to_));
   if (SimPort* receiver = fabric_.port(to_); receiver != nullptr && message.header.length > 0) {

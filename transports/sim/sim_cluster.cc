@@ -26,10 +26,10 @@ SimRank::SimRank(SimCluster& cluster, int rank)
     : rank_(rank),
       loop_(cluster.world(), fmt::format("host {}", cluster.view()->member(rank).host)),
       port_(cluster.fabric().open(rank, loop_)),
-      mailbox_(loop_, *port_, cluster.view(), rank) {
+      messenger_(loop_, *port_, cluster.view(), rank) {
   const auto host = static_cast<std::size_t>(cluster.view()->host_of(rank));
   if (host >= cluster.memories_.size() || cluster.memories_[host] == nullptr) return;
-  domain_ = cluster.memories_[host]->attach(cluster.view()->place_of(rank), loop_);
+  domain_ = cluster.memories_[host]->attach(cluster.view()->local_rank_of(rank), loop_);
 }
 
 SimRank::~SimRank() {

@@ -1,5 +1,6 @@
-// SimCluster: a world of simulated ranks, each with its loop, port and mailbox, and one coroutine that is its program. For
-// tests, and for asking what a cluster would do. Ranks that share a host share its memory too, if the cluster has any.
+// SimCluster: a world of simulated ranks, each with its loop, port and messenger, and a program, which is one coroutine.
+// For tests and for predicting how a cluster behaves. Ranks of one host share memory, if the cluster has several ranks
+// a host.
 #pragma once
 
 #include <exception>
@@ -13,7 +14,7 @@
 #include "base/sim/world.h"
 #include "base/task/scope.h"
 #include "base/view.h"
-#include "transports/mailbox.h"
+#include "transports/messenger.h"
 #include "transports/sim/sim_domain.h"
 #include "transports/sim/sim_fabric.h"
 #include "transports/sim/sim_port.h"
@@ -27,7 +28,8 @@ class SimRank final : private Root::Owner {
   SimRank(SimCluster& cluster, int rank);
   ~SimRank();  // a program that has not ended is stopped, and unwinds outside of time
 
-  // The program begins at the current instant. Any number one after another, each after the end of the one before.
+  // The program begins at the current instant. Several may run one after another; each starts after the one before has
+  // ended.
   void start(Task<void> program);
 
   int rank() const noexcept { return rank_; }
@@ -37,7 +39,8 @@ class SimRank final : private Root::Owner {
   std::optional<Error> error() const noexcept { return error_ ? std::optional(as_error(error_)) : std::nullopt; }
 
   SimLoop& loop() noexcept { return loop_; }
-  Mailbox& mailbox() noexcept { return mailbox_; }
+  Messenger& messenger() noexcept { return messenger_; }
+  Mailbox& mailbox() noexcept { return messenger_.mailbox(); }
   Compute& compute() noexcept { return compute_; }
   SimDomain* domain() noexcept { return domain_.get(); }  // null if it is alone on its host, or hosts have no memory
   Stop& stop() noexcept { return stop_; }
@@ -50,7 +53,7 @@ class SimRank final : private Root::Owner {
   SimCompute compute_{loop_};
   std::unique_ptr<SimDomain> domain_;
   std::unique_ptr<SimPort> port_;
-  Mailbox mailbox_;
+  Messenger messenger_;
   Stop stop_;
   std::optional<Root> root_;
   bool ended_ = false;
@@ -62,7 +65,7 @@ class SimCluster {
  public:
   // `ranks` ranks, `per_host` on each host.
   SimCluster(std::uint64_t seed, int ranks, FabricModel model = {}, int per_host = 1);
-  // Each rank on the host of this number; ranks of a host share memory.
+  // Rank r is on host hosts[r]; ranks of a host share memory.
   SimCluster(std::uint64_t seed, const std::vector<std::uint32_t>& hosts, FabricModel model = {});
 
   World& world() noexcept { return world_; }
@@ -75,7 +78,8 @@ class SimCluster {
   void freeze(int rank) { world_.freeze(this->rank(rank).loop().node()); }
   void thaw(int rank) { world_.thaw(this->rank(rank).loop().node()); }
 
-  // Until every program has ended or nothing is left to happen; says whether all living ranks have ended.
+  // Runs until every program has ended or no event is left; returns whether the programs of all living ranks have
+  // ended.
   bool run();
 
  private:

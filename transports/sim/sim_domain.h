@@ -1,5 +1,5 @@
-// SimDomain: the HostDomain of simulated ranks. Memory, lines and fence are those of real processes, on a real segment that
-// each rank maps for itself, so that aliasing is what it is; waiting is an event in virtual time.
+// SimDomain: the HostDomain of simulated ranks. Memory, lines and fence are those of real processes: each rank has its
+// own mapping of a real segment, so aliasing is real. Waiting is an event in virtual time.
 #pragma once
 
 #include <memory>
@@ -15,11 +15,11 @@ class SimDomain;
 // The segment of one simulated host.
 class SimHostMemory {
  public:
-  // A published flag is seen by who waits for it `visible_after` later: a cache line that travels between cores.
+  // A waiter sees a published flag `visible_after` later, which models a cache line that moves between cores.
   SimHostMemory(World& world, int ranks, std::uint64_t slice_bytes = std::uint64_t{64} << 20,
                 Duration visible_after = std::chrono::nanoseconds(100));
 
-  // The domain of `rank` among the host's ranks; destroyed before this.
+  // The domain of `rank` (its number among the host's ranks); it must be destroyed before this object.
   std::unique_ptr<SimDomain> attach(int rank, SimLoop& loop);
 
  private:

@@ -72,7 +72,7 @@ Task<void> store(HostDomain* host, std::uint64_t offset, Code* result) {
     for (std::size_t at = 0; at < kBytes; at += kChunk) {
       window.next_chunk();
       for (std::size_t half : {at, at + kChunk / 2}) {
-        std::memset(host->view(0, offset) + half, 0xee, kChunk / 2);
+        std::memset(host->view(0, offset + half, kChunk / 2), 0xee, kChunk / 2);
         co_await sleep_for(host->loop(), microseconds(3), never);
       }
     }
@@ -89,7 +89,7 @@ Task<void> fail_and_reuse(HostDomain* host, HostRange range, Duration when, Dura
   host->abort_stores(kOperation);
   co_await host->quiesce(kOperation, range);
   *took = host->loop().now() - began;
-  std::memset(host->view(0, range.offset), 0x22, range.bytes);
+  std::memset(host->view(0, range), 0x22, range.bytes);
 }
 
 bool holds(const std::byte* begin, std::byte value) {
@@ -101,7 +101,7 @@ TEST(SimFence, AFrozenStorerChangesNothingAfterTheErrorWheneverItFroze) {
   for (int moment = 0; moment < 30; ++moment) {
     SimHostRanks ranks(2, static_cast<std::uint64_t>(moment));
     const HostRange range = ranks[0].allocate(kBytes);
-    std::byte* buffer = ranks[0].view(0, range.offset);
+    std::byte* buffer = ranks[0].view(0, range);
     Code result = Code::kInternal;
     Duration took{};
     Task<void> storer = store(&ranks[1], range.offset, &result);
@@ -129,7 +129,7 @@ TEST(SimFence, AFrozenStorerChangesNothingAfterTheErrorWheneverItFroze) {
 TEST(SimFence, AStorerThatRunsAcknowledgesWithinAChunk) {
   SimHostRanks ranks(2);
   const HostRange range = ranks[0].allocate(kBytes);
-  std::byte* buffer = ranks[0].view(0, range.offset);
+  std::byte* buffer = ranks[0].view(0, range);
   Code result = Code::kInternal;
   Duration took{};
   Task<void> storer = store(&ranks[1], range.offset, &result);
@@ -147,7 +147,7 @@ TEST(SimFence, AThirdRankDiesWhileOneIsFrozen) {
   for (int moment = 1; moment < 24; ++moment) {
     SimHostRanks ranks(3, static_cast<std::uint64_t>(moment));
     const HostRange range = ranks[0].allocate(kBytes);
-    std::byte* buffer = ranks[0].view(0, range.offset);
+    std::byte* buffer = ranks[0].view(0, range);
     Code frozen_result = Code::kInternal, dead_result = Code::kInternal;
     Duration took{};
     Task<void> frozen = store(&ranks[1], range.offset, &frozen_result);

@@ -32,6 +32,9 @@ void SimFabric::cut(int rank, int other) {
   LinkState& state = links_[std::minmax(rank, other)];
   if (state.cut) return;
   state.cut = true;
+  state.since = world_.now();
+  if (SimPort* one = port(rank); one != nullptr) one->path_broken(other);
+  if (SimPort* one = port(other); one != nullptr) one->path_broken(rank);
   const std::uint64_t cuts = ++state.cuts;
   world_.at(after(world_.now(), model_.lease), [this, rank, other, cuts] {
     const LinkState& now = links_[std::minmax(rank, other)];
@@ -111,7 +114,8 @@ void SimFabric::recycle(SimMessages& messages) noexcept {
     message.payload.clear();
     if (message.payload.capacity() > kKeepBytes) message.payload.shrink_to_fit();
     message.elided = false;
-    message.completion = nullptr;
+    message.sending = nullptr;
+    message.take_completion();
   }
   spare_.splice(spare_.begin(), messages);
 }

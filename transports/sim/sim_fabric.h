@@ -1,12 +1,12 @@
-// SimFabric: the network between simulated ranks that whole messages cross. It knows what links cost, which are cut or
-// slow, and who is gone; SimPort (sim_port.h) is one rank's end of it.
+// SimFabric: the network between simulated ranks that whole messages cross. It holds the cost of links, which links are
+// cut or slow, and which ranks are dead; SimPort (sim_port.h) is one rank's end of it.
 //
 // Cost of a message of S bytes, LogGP style (Alexandrov et al., SPAA 1995), in integer nanoseconds:
 //   overhead on the sender, S/bandwidth on its way out (one message of a class at a time), latency and jitter, and
 //   S/bandwidth on the way in, where senders to one receiver queue.
 //
-// Only ranks that have spoken with a rank hear at first hand that it is gone (as with connections); others hear of it when
-// they first send to it, or from an abort notice.
+// Only ranks that have communicated with a rank are notified of its death directly (as with connections); others learn
+// of it when they first send to it, or from an abort notice.
 #pragma once
 
 #include <cstdint>
@@ -35,8 +35,8 @@ struct FabricModel {
   LinkModel between_hosts;
   LinkModel within_host{std::chrono::nanoseconds(500), 40'000'000'000, std::chrono::nanoseconds(100),
                         std::chrono::nanoseconds(50)};
-  Duration detection = std::chrono::milliseconds(1);  // from a death to the first notice of it
-  Duration lease = std::chrono::seconds(30);          // a link that is cut this long counts as a lost peer
+  Duration detection = std::chrono::milliseconds(1);  // from a death until the first peer learns of it
+  Duration lease = std::chrono::seconds(30);          // a peer counts as lost after its link was cut for this long
 };
 
 class SimPort;
@@ -46,10 +46,10 @@ class SimFabric final : private DeathWatcher {
   SimFabric(World& world, ViewPtr members, FabricModel model = {});
   ~SimFabric();
 
-  // The port of `rank`, which lives on `loop`. One a rank, destroyed before the fabric.
+  // The port of `rank`, which lives on `loop`. A rank has one; it must be destroyed before the fabric.
   std::unique_ptr<SimPort> open(int rank, SimLoop& loop);
 
-  // Nothing crosses between the two ranks until heal(); what is under way waits.
+  // Nothing crosses between the two ranks until heal(); messages in flight wait.
   void cut(int rank, int other);
   void heal(int rank, int other);
   // Latency and transfer take `factor` times as long from now on.
@@ -65,6 +65,7 @@ class SimFabric final : private DeathWatcher {
   friend class SimChannel;
   struct LinkState {
     bool cut = false;
+    Instant since{};
     std::uint64_t cuts = 0;
     unsigned factor = 1;
   };

@@ -17,12 +17,12 @@ void SimPort::close() noexcept {
   if (closed_) return;
   closed_ = true;
   Job::unlink();
-  told_.clear();
+  notifications_.clear();
   for (auto& [rank, peer] : peers_) {
     peer.cancel();
     for (std::size_t traffic = 0; traffic < 3; ++traffic) {
       SimMessages unsent;
-      peer.out[traffic]->take_unsent(nullptr, unsent);
+      peer.out[traffic]->take_unsent(unsent);
       fabric_.recycle(unsent);
       peer.in[traffic]->drop_flying();
     }
@@ -51,7 +51,7 @@ void SimPort::post(int to_rank, const MessageHeader& header, std::span<const Buf
   Peer& receiver = peer(to_rank);
   if (closed_ || receiver.lost || loop_.dead()) {
     const auto closed = std::make_exception_ptr(Error(Code::kInvalidState, "this port is closed"));
-    tell_later({Told::What::kSent, &completion, receiver.lost ? receiver.reason : closed, to_rank, {}});
+    notify_later({Notification::What::kSent, &completion, receiver.lost ? receiver.reason : closed, to_rank, {}});
     return;
   }
   SimMessages one;
@@ -65,7 +65,7 @@ void SimPort::post(int to_rank, const MessageHeader& header, std::span<const Buf
   message.from = rank_;
   message.to = to_rank;
   message.pieces.assign(pieces.begin(), pieces.end());
-  message.completion = &completion;
+  message.promise(completion);
 
   const auto traffic = static_cast<std::size_t>(header.traffic);
   const Instant begins = std::max(after(loop_.now(), fabric_.link(rank_, to_rank).overhead), out_free_[traffic]);
@@ -76,24 +76,25 @@ void SimPort::post(int to_rank, const MessageHeader& header, std::span<const Buf
   receiver.out[traffic]->send(one);
 }
 
-void SimPort::release(int from_rank) noexcept { tell_later({Told::What::kRelease, nullptr, nullptr, from_rank, {}}); }
+void SimPort::release(int from_rank) noexcept {
+  notify_later({Notification::What::kRelease, nullptr, nullptr, from_rank, {}});
+}
 
 void SimPort::withdraw(SendCompletion& completion) noexcept {
   const auto error = std::make_exception_ptr(Error(Code::kAborted, "the sender withdrew this message"));
   SimMessages unsent;
-  for (auto& [rank, receiver] : peers_) {
-    for (SimChannel* out : receiver.out) out->take_unsent(&completion, unsent);
-  }
-  for (std::size_t count = unsent.size(); count > 0; --count) {
-    tell_later({Told::What::kSent, &completion, error, kNoPeer, {}});
-  }
+  completion.untold.for_each([&](SendCompletion::Message& each) {
+    auto& message = static_cast<SimMessage&>(each);
+    message.sending->take_unsent(message, unsent);
+    notify_later({Notification::What::kSent, &completion, error, kNoPeer, {}});
+  });
   fabric_.recycle(unsent);
 }
 
 void SimPort::revoke(int from_rank, const MessageHeader& header) noexcept {
   for (SimChannel* in : peer(from_rank).in) {
     if (!in->revoke(header)) continue;
-    tell_later({Told::What::kRevoked, nullptr, nullptr, from_rank, header});
+    notify_later({Notification::What::kRevoked, nullptr, nullptr, from_rank, header});
     return;
   }
 }
@@ -103,6 +104,15 @@ void SimPort::lose(int rank, std::exception_ptr why) noexcept {
   if (closed_ || gone.lost) return;
   gone.reason = std::move(why);
   loop_.world().schedule(gone, loop_.now(), loop_.node());
+}
+
+std::optional<BrokenPath> SimPort::broken_path(int rank) const {
+  const SimFabric::LinkState* link = fabric_.state(rank_, rank);
+  const auto known = peers_.find(rank);
+  if (link == nullptr || !link->cut || (known != peers_.end() && known->second.lost)) return std::nullopt;
+  const auto [lower, higher] = std::minmax(rank_, rank);
+  return BrokenPath{link->since, fmt::format("{} and {}", fabric_.name(lower), fabric_.name(higher)),
+                    "the simulated link is cut"};
 }
 
 bool SimPort::sending() const noexcept {
@@ -165,28 +175,31 @@ void SimPort::expect_loss(int peer_rank, Instant when, const std::string& why) n
 void SimPort::lose(Peer& gone) noexcept {
   gone.lost = true;
   SimMessages unsent;
-  for (SimChannel* out : gone.out) out->take_unsent(nullptr, unsent);
+  for (SimChannel* out : gone.out) out->take_unsent(unsent);
   for (SimChannel* in : gone.in) in->drop_flying();
   fabric_.recycle(gone.held);
-  for (const SimMessage& message : unsent) {
-    tell_later({Told::What::kSent, message.completion, gone.reason, gone.rank, {}});
+  for (SimMessage& message : unsent) {
+    notify_later({Notification::What::kSent, message.take_completion(), gone.reason, gone.rank, {}});
   }
   fabric_.recycle(unsent);
   if (receiver_ != nullptr) receiver_->on_peer_lost(gone.rank, gone.reason);
 }
 
-void SimPort::tell_later(Told told) noexcept {
-  told_.push_back(std::move(told));
+void SimPort::notify_later(Notification notification) noexcept {
+  notifications_.push_back(std::move(notification));
   if (!Job::linked()) loop_.post(*this);
 }
 
 void SimPort::run() noexcept {
-  for (Told& told : std::exchange(told_, {})) {
+  for (Notification& notification : std::exchange(notifications_, {})) {
     if (closed_) return;
-    switch (told.what) {
-      case Told::What::kSent: told.completion->sent(std::move(told.error)); break;
-      case Told::What::kRelease: ask_held_again(peer(told.from)); break;
-      case Told::What::kRevoked: receiver_->on_placed(told.from, told.header); break;
+    switch (notification.what) {
+      case Notification::What::kSent: notification.completion->sent(std::move(notification.error)); break;
+      case Notification::What::kBroken:
+        if (receiver_ != nullptr) receiver_->on_path_broken(notification.from);
+        break;
+      case Notification::What::kRelease: ask_held_again(peer(notification.from)); break;
+      case Notification::What::kRevoked: receiver_->on_placed(notification.from, notification.header); break;
     }
   }
 }

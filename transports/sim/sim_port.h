@@ -1,5 +1,5 @@
-// SimPort: one rank's port to the simulated network. Whatever it tells its rank happens on the rank's node, so a killed
-// rank hears nothing and a frozen one hears it when it thaws.
+// SimPort: one rank's port to the simulated network. Its callbacks run as events of the rank's node, so a killed rank
+// gets none and a frozen one gets them when it thaws.
 #pragma once
 
 #include <array>
@@ -28,6 +28,7 @@ class SimPort final : public MessagePort, private Job {
   void withdraw(SendCompletion& completion) noexcept override;
   void revoke(int from_rank, const MessageHeader& header) noexcept override;
   void lose(int rank, std::exception_ptr why) noexcept override;
+  std::optional<BrokenPath> broken_path(int rank) const override;
   Task<void> leave(Duration limit, Stop& stop) override;
   void close() noexcept override;
 
@@ -35,7 +36,7 @@ class SimPort final : public MessagePort, private Job {
   friend class SimFabric;
   friend class SimChannel;
 
-  struct Peer final : Event {  // the event: this rank learns that the peer is gone
+  struct Peer final : Event {  // the event: this rank learns that the peer is lost
     Peer(SimPort& port, int peer_rank) noexcept : Event(EventKind::kLoss), owner(port), rank(peer_rank) {}
     void happen() noexcept override { owner.lose(*this); }
     SimPort& owner;
@@ -47,9 +48,9 @@ class SimPort final : public MessagePort, private Job {
     std::array<SimChannel*, 3> in{};
   };
 
-  // What is told from the loop, because it must not be told from inside of a call.
-  struct Told {
-    enum class What : std::uint8_t { kSent, kRelease, kRevoked } what;
+  // A callback that is made from the loop, because it must not be made from inside a call of the port.
+  struct Notification {
+    enum class What : std::uint8_t { kSent, kRelease, kRevoked, kBroken } what;
     SendCompletion* completion;  // of kSent
     std::exception_ptr error;    // of kSent
     int from;
@@ -58,13 +59,14 @@ class SimPort final : public MessagePort, private Job {
 
   Peer& peer(int rank);
   bool sending() const noexcept;
-  // Schedules the news that `peer_rank` is gone, unless it is already known or on its way.
+  // Schedules the notification that `peer_rank` is lost, unless it is known or scheduled already.
   void expect_loss(int peer_rank, Instant when, const std::string& why) noexcept;
   void lose(Peer& peer) noexcept;
   // Asks the receiver where the only message of `one` goes, and holds or drops it. True: it goes to `place`.
   bool ask(SimMessages& one, Buffer& place) noexcept;
   void ask_held_again(Peer& peer) noexcept;
-  void tell_later(Told told) noexcept;
+  void path_broken(int rank) noexcept { notify_later({Notification::What::kBroken, nullptr, nullptr, rank, {}}); }
+  void notify_later(Notification notification) noexcept;
   void run() noexcept override;
 
   SimFabric& fabric_;
@@ -72,11 +74,11 @@ class SimPort final : public MessagePort, private Job {
   SimLoop& loop_;
   MessageReceiver* receiver_ = nullptr;
   bool closed_ = false;
-  std::array<Instant, 3> out_free_{};  // when the way out is free again, for each class
+  std::array<Instant, 3> out_free_{};  // when the outgoing link is free again, for each class
   std::array<Instant, 3> in_free_{};
-  std::map<int, Peer> peers_;  // whoever this rank has spoken with
+  std::map<int, Peer> peers_;  // the ranks that this rank has communicated with
 
-  std::vector<Told> told_;
+  std::vector<Notification> notifications_;
 };
 
 }  // namespace aiacc::sim

@@ -1,5 +1,5 @@
-// Connection: one live, authenticated stream between two ranks: a coroutine that reads and one that writes. It keeps nothing
-// that must outlive it: messages are in its link's Outbound and Inbound.
+// Connection: one live, authenticated stream between two ranks: a coroutine that reads and one that writes. It holds no
+// state that must outlive it: messages are in its link's Outbound and Inbound.
 #pragma once
 
 #include <array>
@@ -15,16 +15,17 @@ namespace aiacc::tcp {
 
 class Connection;
 
-// What a connection tells its link.
+// Callbacks from a connection to its link.
 class ConnectionOwner {
  public:
   virtual bool is_current(const Connection& connection) const noexcept = 0;
-  // The peer's rank has said its last word: end of stream follows.
+  // The peer's farewell has arrived: end of stream follows.
   virtual void farewell_came() noexcept = 0;
-  // All is written, the last word too.
+  // Everything is written, including this rank's farewell.
   virtual void farewell_written() noexcept = 0;
   virtual void acknowledged() noexcept = 0;
-  // Once, when both coroutines have ended. Null: end of stream between two messages. May destroy the connection.
+  // Called once, when both coroutines have ended. `error` is null for an end of stream between two messages. May
+  // destroy the connection.
   virtual void connection_ended(Connection& connection, std::exception_ptr error) noexcept = 0;
 
  protected:
@@ -33,17 +34,17 @@ class ConnectionOwner {
 
 class Connection final : private Root::Owner, private Outbound::Moved {
  public:
-  // `preface` is written first: the last word of the handshake.
+  // `preface`, the last message of the handshake, is written first.
   Connection(Shared& shared, ConnectionOwner& owner, std::unique_ptr<io::Stream> stream, wire::Bytes preface,
              Inbound& inbound, Outbound& outbound);
   ~Connection();
   void start();
 
   void wake_writer() noexcept { output_.set(); }
-  void write_now() noexcept;                   // the same, but in the writer's place if that waits
-  void room_again() noexcept { room_.set(); }  // less is held
+  void write_now() noexcept;                   // the same, but writes directly if the writer coroutine waits
+  void room_again() noexcept { room_.set(); }  // fewer bytes are held now
   void place_revoked() noexcept;
-  void withdraw(SendCompletion& completion) { outbound_.withdraw(completion, this); }
+  void withdraw(Outgoing& message) { outbound_.withdraw(message, this); }
   void ask() noexcept;       // have the peer acknowledge at once what it has
   void farewell() noexcept;  // when everything is acknowledged: nothing is written after it
   // Ends both coroutines soon; no memory of others is touched from now on.
@@ -51,12 +52,13 @@ class Connection final : private Root::Owner, private Outbound::Moved {
 
  private:
   static constexpr std::size_t kStagingBytes = 16 << 10;
-  // A payload of which more than this is still to come is read where it goes; less comes through the staging memory, with
-  // what follows it.
+  // If more than this of a payload is outstanding, it is read directly into its destination; less goes through the
+  // staging memory, together with the bytes behind it.
   static constexpr std::size_t kDirectBytes = 4 << 10;
   static constexpr std::size_t kBatchBytes = 64 << 10;  // of messages that are written together
   static constexpr std::size_t kMaxPieces = 64;
-  // Acknowledged at the latest after so much; at once after a message that its sender has not copied.
+  // An acknowledgement is sent after this many messages at the latest, and at once after a message that its sender has
+  // not copied.
   static constexpr std::uint64_t kAckMessages = 64;
   static constexpr std::uint64_t kAckBytes = 256 << 10;
 
@@ -87,7 +89,7 @@ class Connection final : private Root::Owner, private Outbound::Moved {
   Inbound& inbound_;
   Outbound& outbound_;
   Stop stop_;
-  std::optional<Stop> place_stop_;  // of reads into a place that can be revoked
+  std::optional<Stop> place_stop_;  // for reads into a destination that can be revoked
   Event output_;
   Event room_;
 
@@ -103,20 +105,20 @@ class Connection final : private Root::Owner, private Outbound::Moved {
   bool farewell_due_ = false;
   bool farewell_in_batch_ = false;
   struct Mark {
-    Outgoing* message;  // null: the connection's own
-    bool last;          // piece of its message
+    Outgoing* message;  // null: a header of the connection itself
+    bool last;          // the last piece of its message
   };
   std::array<io::Piece, kMaxPieces> pieces_;  // of the batch that is being written
   std::array<Mark, kMaxPieces> marks_;
   std::size_t piece_begin_ = 0;
   std::size_t piece_end_ = 0;
-  bool writer_waits_ = false;                  // for something to write, or was told of it and did not look yet
+  bool writer_waits_ = false;                  // waits for something to write, or was woken and has not looked yet
   std::array<std::byte, kHeaderBytes> front_;  // the batch's own headers
   std::array<std::byte, kHeaderBytes> back_;
 
   int running_ = 0;
   std::exception_ptr error_;
-  std::optional<Root> reader_;  // last: their frames refer to what stands above
+  std::optional<Root> reader_;  // last: their frames refer to the members above
   std::optional<Root> writer_;
 };
 

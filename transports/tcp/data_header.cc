@@ -12,7 +12,8 @@ namespace {
 
 // The structure is the layout, on a machine of the same byte order.
 static_assert(std::has_unique_object_representations_v<MessageHeader>);
-static_assert(offsetof(MessageHeader, tag) == 4 && offsetof(MessageHeader, group) == 16 &&
+static_assert(offsetof(MessageHeader, step) == 4 && offsetof(MessageHeader, group) == 16 &&
+              offsetof(MessageHeader, flags) == 28 && offsetof(MessageHeader, algorithm) == 30 &&
               offsetof(MessageHeader, sequence) == 32 && offsetof(MessageHeader, offset) == 56 &&
               offsetof(MessageHeader, sent_ns) == 88);
 
@@ -26,9 +27,9 @@ void swap_bytes(T& value) noexcept {
 void reorder([[maybe_unused]] MessageHeader& header) noexcept {
   if constexpr (std::endian::native == std::endian::big) {
     const auto swap_all = [](auto&... fields) { (swap_bytes(fields), ...); };
-    swap_all(header.version, header.tag, header.member, header.incarnation, header.group, header.epoch, header.flags,
-             header.sequence, header.fingerprint, header.schedule, header.offset, header.length, header.total,
-             header.credit_limit, header.sent_ns);
+    swap_all(header.version, header.step, header.member, header.incarnation, header.group, header.epoch, header.flags,
+             header.algorithm, header.sequence, header.fingerprint, header.schedule, header.offset, header.length,
+             header.total, header.credit_limit, header.sent_ns);
   }
 }
 
@@ -42,7 +43,7 @@ MessageHeader ack_header(std::uint64_t received, std::uint32_t flags) noexcept {
   MessageHeader header;
   header.kind = MessageKind::kAck;
   header.traffic = TrafficClass::kControl;
-  header.flags = flags;
+  header.flags = static_cast<std::uint16_t>(flags);
   header.sequence = received;
   return header;
 }
@@ -57,7 +58,7 @@ MessageHeader decode_header(std::span<const std::byte, kHeaderBytes> bytes) {
   MessageHeader header;
   std::memcpy(&header, bytes.data(), sizeof header);
   reorder(header);
-  if (header.version != 1) refuse("version", header.version);
+  if (header.version != kMessageVersion) refuse("version", header.version);
   if (header.kind < MessageKind::kEager || header.kind > MessageKind::kService) {
     refuse("kind", static_cast<std::uint64_t>(header.kind));
   }

@@ -1,48 +1,53 @@
-// Dial: one effort to reach a peer: all its addresses, again and again with growing pauses, until one answers with proof or the
-// time is over. The addresses are tried at once, each kStagger behind the one before it (as "happy eyeballs", RFC 8305, does),
-// and the first that proves to be the peer is taken.
+// Dial: one effort to connect to a peer. It tries all of the peer's addresses, repeatedly and with growing pauses,
+// until one authenticates as the peer. In each round the addresses are tried concurrently, each kStagger after the one
+// before it (as in "happy eyeballs", RFC 8305), and the first that authenticates is used.
 //
-// The time does not run out while an address takes the connection and says nothing: that is a rank that is stopped, or that
-// computes and looks at nothing. Its host's agent knows when it dies; the operations that wait for it have deadlines.
+// It ends with the loss of the peer when all addresses have answered for Settings::refused_limit that nobody listens
+// there: the peer's kernel closes its port when its process ends. Addresses that give no answer say nothing about the
+// peer; that is a broken path (MessagePort::broken_path). An address that accepts the connection and stays silent is that
+// of a rank that is stopped, or computes without driving its loop.
 #pragma once
 
 #include <list>
 #include <map>
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
 
 #include "base/task/scope.h"
 #include "base/wire/codec.h"
 #include "base/wire/handshake.h"
+#include "base/wire/record_seal.h"
 #include "transports/tcp/shared.h"
 
 namespace aiacc::tcp {
 
-// What the two ends of a pair agree on in the handshake: the `terms` of its proofs.
+// What two ends exchange in the handshake: the `terms` of its proofs.
 struct Terms {
-  std::uint64_t received = 0;     // messages that the speaker has from the other
-  std::uint64_t connections = 0;  // that the pair has had before, as the speaker knows
-  bool encrypts = false;          // the speaker encrypts what follows the handshake, and expects the same
-  auto fields() { return std::tie(received, connections, encrypts); }
+  std::uint64_t received = 0;  // messages that this end has received from the other
+  // earlier connections of the pair, as this end has counted them
+  std::uint64_t connections = 0;
+  wire::Protection protection = wire::Protection::kNone;  // what this end applies after the handshake
+  auto fields() { return std::tie(received, connections, protection); }
 
   std::string text() const;
   static Terms from(std::string_view text);  // throws kProtocol
 };
 
-// What both ends say of a pair of which one encrypts.
-Error unlike_ends(const Shared& shared, int other, bool other_encrypts);
+// The error, the same at both ends, for a pair whose ends have different protection settings.
+Error unlike_ends(const Shared& shared, int other, wire::Protection others);
 
 class Dial;
 
 class DialOwner {
  public:
   virtual Terms my_terms() const noexcept = 0;
-  // False once the pair has a connection that another dial made.
+  // False once the pair has a connection from another dial.
   virtual bool wants(const Dial& dial) const noexcept = 0;
   virtual void reached(Dial& dial, std::unique_ptr<io::Stream> stream, const Terms& theirs) = 0;
   virtual void out_of_reach(Dial& dial, std::exception_ptr why) noexcept = 0;
-  // Last: its coroutine has ended. Destroys it.
+  // The last callback: the dial's coroutine has ended. The owner destroys the dial.
   virtual void dial_ended(Dial& dial) noexcept = 0;
 
  protected:
@@ -55,48 +60,61 @@ class Dial final : private Root::Owner {
   ~Dial();
   void start();
 
-  // The listener may be about to accept this dial: it can no longer be given up in silence.
+  // The proof was sent, so the listener may be accepting this dial: it can no longer be dropped silently.
   bool proof_sent() const noexcept { return proof_sent_; }
   void stop() noexcept;
 
-  // Why the peer is not reached, with its addresses, once that has lasted; "" before, and for a peer that is only silent.
+  // Why the peer is unreachable, with its addresses, once that has lasted for a while; "" before that, and for a peer
+  // that is merely silent.
   std::string obstacle() const;
+  // nullopt while the peer's host answers: then the peer itself is slow.
+  std::optional<BrokenPath> broken_path() const;
 
  private:
   static constexpr Duration kStagger = std::chrono::milliseconds(50);
 
-  // One try of every address.
+  // One attempt at every address.
   struct Round {
     Round(Loop& loop, Stop& parent) : connecting(parent), talking(parent), ended(loop) {}
-    Stop connecting;       // of those that have said nothing yet
-    Stop talking;          // of the others
-    Event ended;           // an attempt has, or the next may begin
-    bool claimed = false;  // an address has proved to be the peer's
-    bool done = false;     // nothing is left to be done
-    bool busy = false;     // an address was taken and did not answer
+    Stop connecting;          // stops attempts that have heard nothing yet
+    Stop talking;             // stops the others
+    Event ended;              // set when an attempt has ended or the next may begin
+    bool claimed = false;     // this rank's proof was sent to an address
+    bool done = false;        // the round is over
+    bool busy = false;        // an address accepted the connection and did not answer
+    std::size_t refused = 0;  // addresses where nobody listens
   };
 
   void root_ended(Root& root, std::exception_ptr error) noexcept override;
   Task<void> run();
-  Task<void> try_all(Instant end);
-  Task<void> attempt(io::Address address, Instant end);
-  Task<std::unique_ptr<io::Stream>> connect(io::Address address, Instant end, Stop& stop);
-  Task<void> converse(std::unique_ptr<io::Stream> stream, bool* claimed, bool* silent);
+  Task<void> try_all();
+  Task<void> attempt(io::Address address);
+  Task<std::unique_ptr<io::Stream>> connect(io::Address address, Stop& stop);
+  // How far an attempt has come.
+  struct Stage {
+    bool silent = false;   // connected, and the other end has sent nothing
+    bool claimed = false;  // this end has sent its proof: the other may accept the connection
+    bool proved = false;   // the other end has authenticated
+  };
+  Task<void> converse(std::unique_ptr<io::Stream> stream, Stage* stage);
   void note(const io::Address& address, const std::string& reason);
   Error unreachable() const;
+  std::string reasons() const;
 
   Shared& shared_;
   DialOwner& owner_;
   int rank_;
   bool proof_sent_ = false;
-  bool given_up_ = false;        // by the peer
-  bool silent_ = false;          // the last round met nobody but was taken
-  std::optional<Error> unlike_;  // why this pair never talks
+  bool given_up_ = false;  // the peer considers this rank lost
+  bool silent_ = false;    // in the last round an address accepted, and nobody answered
   Instant began_{};
-  // For one address: at first short, because the next one may answer at once.
+  Instant unanswered_since_{};  // when an address last accepted the connection; at first, the beginning
+  Instant refused_since_{};     // the end of the last round in which not every address refused; at first, the beginning
+  // Limit for one address; short at first, because the next address may answer at once.
   Duration connect_limit_ = std::chrono::milliseconds(500);
-  Duration patience_ = wire::kHandshakeLimit;  // with a peer that does not answer
+  Duration patience_ = wire::kHandshakeLimit;  // how long to wait for a peer that does not answer
   unsigned attempts_made_ = 0;
+  std::set<std::string> doubtful_;              // addresses that took a proof and returned none: tried last
   std::map<std::string, std::string> reasons_;  // by address: why its last attempt failed
   Stop stop_;
   std::optional<Round> round_;

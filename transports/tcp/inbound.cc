@@ -10,7 +10,7 @@ namespace {
 constexpr std::uint64_t kMaxHeldMessage = 64 << 20;  // in one piece; nobody holds more than a chunk
 
 bool same_place(const MessageHeader& one, const MessageHeader& other) noexcept {
-  return one.group == other.group && one.sequence == other.sequence && one.tag == other.tag &&
+  return one.group == other.group && one.sequence == other.sequence && one.tag() == other.tag() &&
          one.offset == other.offset && one.kind == other.kind;
 }
 
@@ -23,6 +23,10 @@ void Inbound::begin(const MessageHeader& header) {
                                              shared_.name(rank_)));
   }
   const MessageReceiver::Placement placement = shared_.receiver->on_header(rank_, header);
+  if (placement.action == Action::kHold && header.length > kMaxHeldMessage) {
+    throw Error(Code::kProtocol, fmt::format("{} sent {} bytes where at most {} can wait for a place",
+                                             shared_.name(rank_), header.length, kMaxHeldMessage));
+  }
   begun_ = true;
   revoked_ = false;
   header_ = header;
@@ -32,10 +36,6 @@ void Inbound::begin(const MessageHeader& header) {
     AIACC_INVARIANT(placement.into.bytes == header.length, "a place has the length of what it is for");
     place_ = {placement.into.data, placement.into.bytes};
   } else if (action_ == Action::kHold) {
-    if (header.length > kMaxHeldMessage) {
-      throw Error(Code::kProtocol, fmt::format("{} sent {} bytes where at most {} can wait for a place",
-                                               shared_.name(rank_), header.length, kMaxHeldMessage));
-    }
     arriving_.emplace_back(Held{header, std::vector<std::byte>(header.length)});
     place_ = arriving_.back().bytes;
     held_bytes_ += header.length;
@@ -53,8 +53,9 @@ void Inbound::finish() noexcept {
       break;
     case Action::kHold:
       held_.splice(held_.end(), arriving_);
-      // Released while it came: nobody would ask again.
-      if (releases_ != releases_at_begin_) shared_.tell_later({Told::What::kRelease, rank_, nullptr, nullptr, {}});
+      // Released while it was arriving: nothing else would offer it again.
+      if (releases_ != releases_at_begin_)
+        shared_.notify_later({Notification::What::kRelease, rank_, nullptr, nullptr, {}});
       break;
     case Action::kDrop: break;
   }

@@ -9,8 +9,8 @@ namespace aiacc::tcp {
 void Link::post(const MessageHeader& header, std::span<const Buffer> pieces, SendCompletion& completion, bool now) {
   if (lost_ || peer_left_) {
     const std::exception_ptr why = lost_ ? lost_ : has_gone();
-    shared_.tell_later({Told::What::kSent, rank_, &completion, why, {}});
-    if (!lost_) shared_.tell_later({Told::What::kLost, rank_, nullptr, why, {}});
+    shared_.notify_later({Notification::What::kSent, rank_, &completion, why, {}});
+    if (!lost_) shared_.notify_later({Notification::What::kLost, rank_, nullptr, why, {}});
     return;
   }
   outbound_.add(header, pieces, completion);
@@ -27,23 +27,23 @@ void Link::begin() {
   if (!outbound_.empty()) connect();
 }
 
-void Link::withdraw(SendCompletion& completion) {
+void Link::withdraw(Outgoing& message) {
   if (connection_ != nullptr) {
-    connection_->withdraw(completion);
+    connection_->withdraw(message);
   } else {
-    outbound_.withdraw(completion, nullptr);
+    outbound_.withdraw(message, nullptr);
   }
 }
 
 void Link::revoke(const MessageHeader& header) noexcept {
   if (!inbound_.revoke(header)) return;
   if (connection_ != nullptr) connection_->place_revoked();
-  shared_.tell_later({Told::What::kRevoked, rank_, nullptr, nullptr, header});
+  shared_.notify_later({Notification::What::kRevoked, rank_, nullptr, nullptr, header});
 }
 
 void Link::release() noexcept {
   inbound_.release();
-  shared_.tell_later({Told::What::kRelease, rank_, nullptr, nullptr, {}});
+  shared_.notify_later({Notification::What::kRelease, rank_, nullptr, nullptr, {}});
 }
 
 void Link::ask_held_again() noexcept {
@@ -79,6 +79,7 @@ void Link::connect() {
   if (connection_ != nullptr || dial_ != nullptr || lost_ || shared_.closed || shared_.receiver == nullptr) return;
   dial_ = std::make_unique<Dial>(shared_, static_cast<DialOwner&>(*this), rank_);
   dial_->start();
+  shared_.notify_later({Notification::What::kBroken, rank_, nullptr, nullptr, {}});
 }
 
 wire::Verdict Link::judge(const Terms& theirs) const noexcept {
@@ -91,7 +92,7 @@ wire::Verdict Link::judge(const Terms& theirs) const noexcept {
 void Link::make_way() noexcept {
   if (dial_ != nullptr) {
     // A dial that is not needed goes on to where it would prove itself and ends there, so that no peer of this job looks like
-    // a stranger who fell silent.
+    // an unauthenticated peer who fell silent.
     if (lost_ || shared_.closed) dial_->stop();
     old_dials_.push_back(std::move(dial_));
   }
@@ -144,7 +145,9 @@ void Link::connection_ended(Connection& connection, std::exception_ptr error) no
   const std::unique_ptr<Connection> ended = std::move(connection_);
   if (shared_.closed) return;
   const Error cause = error ? as_error(error) : Error(Code::kPeerFailed, "end of stream");
-  if (cause.code() != Code::kPeerFailed && cause.code() != Code::kSystem) {  // the next connection would bring the same
+  const bool junk = cause.code() == Code::kProtocol;
+  if (junk && !peer_left_ && too_much_junk(cause)) return;
+  if (!junk && cause.code() != Code::kPeerFailed && cause.code() != Code::kSystem) {
     lose(std::make_exception_ptr(
         Error(cause.code(), fmt::format("{}: {}", shared_.name(rank_), cause.message()), rank_)));
   } else if (peer_left_ || farewell_) {
@@ -154,6 +157,24 @@ void Link::connection_ended(Connection& connection, std::exception_ptr error) no
   } else {
     connect();
   }
+}
+
+// Loses the peer if it is.
+bool Link::too_much_junk(const Error& last) noexcept {
+  const Instant now = shared_.loop.now();
+  junk_.push_back(now);
+  while (now - junk_.front() > kJunkTime) junk_.pop_front();
+  if (junk_.size() < kMostJunk) return false;
+  lose(std::make_exception_ptr(
+      Error(Code::kProtocol,
+            fmt::format("{}: {} connections within {:.1f} s brought what it cannot have sent, the last one this: {}. "
+                        "Somebody on the path between the hosts alters what they say{}",
+                        shared_.name(rank_), junk_.size(), seconds(now - junk_.front()), last.message(),
+                        shared_.protection == wire::Protection::kNone
+                            ? ", or speaks for them: AIACC_ENCRYPT=integrity makes such bytes harmless"
+                            : ""),
+            rank_)));
+  return true;
 }
 
 // --- farewell -------------------------------------------------------------------------------------------------------------

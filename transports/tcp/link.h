@@ -1,14 +1,19 @@
-// Link: all of one peer: what it is to get, what came from it, and the connection, if there is one. It needs a connection
-// from the first message on until both ends have said farewell; when one breaks, both ends dial.
+// Link: all state of one peer: outbound messages, inbound messages, and the connection, if there is one. It needs a
+// connection from the first message until both ends have sent their farewell; when a connection breaks, both ends dial.
 //
 //   untouched ── post, or a dial accepted ──▶ down ◀──────── broken ─────────┐
 //                                              │ └── dialled or accepted ──▶ up ── both said farewell ──▶ left
 //                                              └── not reached in time ──▶ lost
 //
-// Two dials may cross. A listener that has sent its own proof refuses the other's dial if its own rank is the lower one; a
-// dialer that is not yet so far gives its dial up. So one of the two is accepted and no more.
+// A connection that delivers data that the peer cannot have sent is also treated as broken, because somebody on the
+// path may have altered it. A new connection with new keys replaces it, and unacknowledged messages are sent again.
+// After kMostJunk such connections within kJunkTime the peer is lost.
+//
+// Two dials may cross. If this end's own dial has sent its proof and this end has the lower rank, it refuses the peer's
+// dial; if its own dial has not sent the proof yet, it drops its own. So exactly one of the two is accepted.
 #pragma once
 
+#include <deque>
 #include <list>
 #include <memory>
 
@@ -19,28 +24,32 @@ namespace aiacc::tcp {
 
 class Link final : private ConnectionOwner, private DialOwner {
  public:
+  static constexpr std::size_t kMostJunk = 8;
+  static constexpr Duration kJunkTime = std::chrono::seconds(60);
+
   Link(Shared& shared, int rank) noexcept
       : shared_(shared), rank_(rank), inbound_(shared, rank), outbound_(shared, rank) {}
 
-  // `now`: it is written at once if that can be.
+  // `now`: writes it at once if possible.
   void post(const MessageHeader& header, std::span<const Buffer> pieces, SendCompletion& completion, bool now);
   void begin();  // there is a receiver now
-  void withdraw(SendCompletion& completion);
+  void withdraw(Outgoing& message);
   void revoke(const MessageHeader& header) noexcept;
   void release() noexcept;
   void ask_held_again() noexcept;
-  void lose(std::exception_ptr why) noexcept;  // tells the receiver
-  void close() noexcept;                       // tells nobody
+  void lose(std::exception_ptr why) noexcept;  // notifies the receiver
+  void close() noexcept;                       // without notification
+  std::optional<BrokenPath> broken_path() const { return dial_ != nullptr ? dial_->broken_path() : std::nullopt; }
   std::string obstacle() const { return dial_ != nullptr ? dial_->obstacle() : std::string(); }
 
-  // Says farewell as soon as everything is acknowledged.
+  // Sends the farewell as soon as everything is acknowledged.
   void leave() noexcept;
   bool has_left() const noexcept;
 
-  // A dialer has proved to be this peer: shall it be taken? If so, accept() follows at once.
+  // Decides whether to accept a dialer that has authenticated as this peer. If so, accept() follows at once.
   wire::Verdict judge(const Terms& theirs) const noexcept;
-  Terms my_terms() const noexcept override { return {inbound_.count(), connections_, shared_.encrypts}; }
-  void make_way() noexcept;  // for a dialer that is taken: no other connection moves anything from now on
+  Terms my_terms() const noexcept override { return {inbound_.count(), connections_, shared_.protection}; }
+  void make_way() noexcept;  // before accepting a dialer: no other connection transfers data from now on
   void accept(std::unique_ptr<io::Stream> stream, const Terms& theirs, wire::Bytes preface);
 
  private:
@@ -55,9 +64,10 @@ class Link final : private ConnectionOwner, private DialOwner {
   void out_of_reach(Dial& dial, std::exception_ptr why) noexcept override;
   void dial_ended(Dial& dial) noexcept override;
 
-  void connect();  // unless it is connected or dials already
+  void connect();  // starts a dial, unless connected or dialing
   void say_farewell() noexcept;
   void settled() noexcept;
+  bool too_much_junk(const Error& last) noexcept;
   std::exception_ptr has_gone() const noexcept;
 
   Shared& shared_;
@@ -66,12 +76,13 @@ class Link final : private ConnectionOwner, private DialOwner {
   Outbound outbound_;
   std::uint64_t connections_ = 0;  // ever
   std::exception_ptr lost_;
-  bool leaving_ = false;   // this rank
-  bool farewell_ = false;  // this rank's is written
+  bool leaving_ = false;   // leave() was called
+  bool farewell_ = false;  // this rank's farewell is written
   bool peer_left_ = false;
+  std::deque<Instant> junk_;  // the last times at which a connection delivered data that the peer cannot have sent
   std::unique_ptr<Connection> connection_;
   std::unique_ptr<Dial> dial_;
-  // Stopped, and not ended yet.
+  // Connections that were stopped and have not ended yet.
   std::list<std::unique_ptr<Connection>> old_connections_;
   std::list<std::unique_ptr<Dial>> old_dials_;
 };

@@ -17,11 +17,13 @@ void Outbound::add(const MessageHeader& header, std::span<const Buffer> pieces, 
   Messages one;
   if (spare_.empty()) {
     one.emplace_back();
+    one.front().self = one.begin();
+    one.front().to = rank_;
   } else {
     one.splice(one.end(), spare_, spare_.begin());
   }
   Outgoing& message = one.front();
-  message.completion = &completion;
+  message.promise(completion);
   message.piece_count = 0;
   message.payload_bytes = 0;
   bool readable = true;
@@ -52,6 +54,7 @@ void Outbound::add(const MessageHeader& header, std::span<const Buffer> pieces, 
   message.copied = copied;
   Messages& queue = queues_[static_cast<std::size_t>(header.traffic)];
   queue.splice(queue.end(), one);
+  message.queue = &queue;
 }
 
 Outgoing* Outbound::next() noexcept {
@@ -59,6 +62,7 @@ Outgoing* Outbound::next() noexcept {
   for (Messages& queue : queues_) {
     if (queue.empty()) continue;
     unacknowledged_.splice(unacknowledged_.end(), queue, queue.begin());
+    unacknowledged_.back().queue = nullptr;
     ++begun_;
     return &unacknowledged_.back();
   }
@@ -67,7 +71,7 @@ Outgoing* Outbound::next() noexcept {
 
 void Outbound::wrote(Outgoing& message) noexcept {
   ++written_;
-  SendCompletion* completion = message.copied ? std::exchange(message.completion, nullptr) : nullptr;
+  SendCompletion* completion = message.copied ? message.take_completion() : nullptr;
   settle();
   if (completion != nullptr) completion->sent(nullptr);
 }
@@ -92,30 +96,20 @@ bool Outbound::resume(std::uint64_t count) noexcept {
 void Outbound::settle() noexcept {
   while (!unacknowledged_.empty() && settled_ < std::min(said_, written_)) {
     ++settled_;
-    SendCompletion* completion = unacknowledged_.front().completion;
+    SendCompletion* completion = unacknowledged_.front().take_completion();
     recycle(unacknowledged_, unacknowledged_.begin());
     if (completion != nullptr) completion->sent(nullptr);
   }
 }
 
-void Outbound::withdraw(SendCompletion& completion, Moved* moved) {
+void Outbound::withdraw(Outgoing& message, Moved* moved) {
   const auto error = std::make_exception_ptr(Error(Code::kAborted, "the sender withdrew this message"));
-  for (Messages& queue : queues_) {
-    for (auto message = queue.begin(); message != queue.end();) {
-      const auto next = std::next(message);
-      if (message->completion == &completion) {
-        tell(*message, error);
-        recycle(queue, message);
-      }
-      message = next;
-    }
+  if (message.queue != nullptr) {
+    tell(message, error);
+    recycle(*message.queue, message.self);
+    return;
   }
-  for (Outgoing& message : unacknowledged_) {
-    if (message.completion != &completion) continue;
-    if (message.copied) {
-      tell(message, error);
-      continue;
-    }
+  if (!message.copied) {
     const std::array<io::Piece, Outgoing::kMaxPieces> before = message.pieces;
     message.copy.resize(message.payload_bytes);
     std::byte* end = message.copy.data();
@@ -125,8 +119,8 @@ void Outbound::withdraw(SendCompletion& completion, Moved* moved) {
       end += before[i].size();
     }
     if (moved != nullptr) moved->moved(message, std::span(before).first(message.piece_count));
-    tell(message, error);
   }
+  tell(message, error);
 }
 
 void Outbound::fail(const std::exception_ptr& why) noexcept {
@@ -146,7 +140,7 @@ void Outbound::forget() noexcept {
 }
 
 void Outbound::tell(Outgoing& message, const std::exception_ptr& error) noexcept {
-  shared_.tell_later({Told::What::kSent, rank_, std::exchange(message.completion, nullptr), error, {}});
+  shared_.notify_later({Notification::What::kSent, rank_, message.take_completion(), error, {}});
 }
 
 void Outbound::recycle(Messages& from, Messages::iterator message) noexcept {
@@ -155,7 +149,7 @@ void Outbound::recycle(Messages& from, Messages::iterator message) noexcept {
     from.erase(message);
     return;
   }
-  message->completion = nullptr;
+  message->take_completion();
   message->copy = {};
   spare_.splice(spare_.begin(), from, message);
 }

@@ -19,7 +19,7 @@ class OutboundTest : public testing::Test {
  protected:
   struct Port final : Shared {
     Port(Loop& its_loop, io::Net& its_net) : Shared(its_loop, its_net, TcpPort::Settings{}) {}
-    void tell_later(Told told) noexcept override { told.completion->sent(told.error); }
+    void notify_later(Notification told) noexcept override { told.completion->sent(told.error); }
   };
 
   void add(std::uint32_t tag, std::size_t length, Completion& completion, TrafficClass traffic = TrafficClass::kBulk) {
@@ -30,7 +30,7 @@ class OutboundTest : public testing::Test {
   int next() {
     message_ = outbound_.next();
     if (message_ == nullptr) return -1;
-    return static_cast<int>(decode_header(std::span(message_->bytes).first<kHeaderBytes>()).tag);
+    return static_cast<int>(decode_header(std::span(message_->bytes).first<kHeaderBytes>()).step);
   }
 
   static constexpr std::size_t kLong = TcpPort::kCopyBytes + 1;

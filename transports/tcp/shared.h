@@ -1,16 +1,20 @@
-// What the parts of a TcpPort have in common.
+// Shared: what the parts of a TcpPort have in common.
 #pragma once
 
 #include <exception>
+#include <functional>
 #include <string>
+#include <utility>
 
+#include "base/wire/handshake.h"
+#include "base/wire/record_seal.h"
 #include "transports/tcp/tcp_port.h"
 
 namespace aiacc::tcp {
 
-// Something that is told later, because the port tells nobody anything from inside a call.
-struct Told {
-  enum class What : std::uint8_t { kSent, kRevoked, kRelease, kLost };
+// A callback that is made later, because the port makes none from inside a call.
+struct Notification {
+  enum class What : std::uint8_t { kSent, kRevoked, kRelease, kLost, kBroken };
   What what;
   int rank = kNoPeer;
   SendCompletion* completion = nullptr;
@@ -22,7 +26,17 @@ class Shared {
  public:
   Shared(Loop& its_loop, io::Net& its_net, TcpPort::Settings its_settings)
       : loop(its_loop), net(its_net), settings(std::move(its_settings)), links_changed(its_loop) {}
-  virtual void tell_later(Told told) noexcept = 0;
+  virtual void notify_later(Notification notification) noexcept = 0;
+
+  // Protected connections require the protocol version that has forward secrecy.
+  wire::Versions versions() const noexcept {
+    return {protection == wire::Protection::kNone ? std::uint16_t{1} : wire::kFirstWithShares};
+  }
+  // Notes the version of a connected rank; the first rank with an old version is reported.
+  void note_version(int rank, std::uint16_t version) {
+    if (version >= wire::kFirstWithShares || std::exchange(old_version_noted_, true) || !remark) return;
+    remark(wire::old_version_remark(name(rank)));
+  }
 
   int size() const noexcept { return static_cast<int>(settings.peers.size()); }
   const TcpPort::Peer& peer(int rank) const noexcept { return settings.peers[static_cast<std::size_t>(rank)]; }
@@ -32,13 +46,17 @@ class Shared {
   io::Net& net;
   const TcpPort::Settings settings;
   MessageReceiver* receiver = nullptr;
+  std::function<void(const std::string&)> remark;  // may be empty
   bool closed = false;
-  bool encrypts = false;  // what follows a handshake
+  wire::Protection protection = wire::Protection::kNone;  // applied after the handshake
   std::uint64_t refused = 0;
-  Event links_changed;  // for leave(): set when a link has nothing more to say
+  Event links_changed;  // for leave(): set when a link has nothing more to send
 
  protected:
   ~Shared() = default;
+
+ private:
+  bool old_version_noted_ = false;
 };
 
 }  // namespace aiacc::tcp

@@ -23,12 +23,13 @@ void post(MessagePort& port, int to, const MessageHeader& header, std::vector<st
 }
 
 // As rank 1, with the secret: says `bytes` after the handshake, and stays until rank 0 has enough, or not.
-Task<void> misbehave(SimTcp* net, std::vector<std::byte> bytes, tcp::Terms terms = {}, bool stays = true) {
+Task<void> misbehave(SimTcp* net, std::vector<std::byte> bytes, tcp::Terms terms = {}, bool stays = true,
+                     wire::Versions versions = {}) {
   Stop stop;
   SimTcp::HostOf host(*net, 9);
   const std::unique_ptr<io::Stream> stream = co_await host.net.connect(net->addresses[0], stop);
   const auto storage = std::make_unique<wire::HandshakeStorage>();
-  wire::DialerHandshake handshake(secret_of(1), {wire::Purpose::kData, 4711, 1, 0}, host.entropy);
+  wire::DialerHandshake handshake(secret_of(1), {wire::Purpose::kData, 4711, 1, 0}, host.entropy, versions);
   co_await io::write_all(*stream, handshake.hello(), stop);
   const std::span<const std::byte> challenge = co_await wire::read_handshake(*stream, *storage, stop);
   const wire::Bytes proof = handshake.prove(challenge, terms.text());
@@ -40,31 +41,64 @@ Task<void> misbehave(SimTcp* net, std::vector<std::byte> bytes, tcp::Terms terms
   co_await stream->read_some(std::span(&one, 1), stop);
 }
 
-TEST(TcpBadPeer, APeerThatSpeaksNonsenseIsLostWithASentence) {
-  std::vector<std::byte> nonsense(96, std::byte{0x77}), boast(96), chatter(192), flags(96), extra(96);
+// Each time on a new connection, `times` times.
+void misbehave_again(SimTcp& net, const std::vector<std::byte>& bytes, std::size_t times) {
+  for (std::size_t i = 0; i < times; ++i) {
+    Task<void> talk = misbehave(&net, bytes, tcp::Terms{0, i, {}});
+    talk.start();
+    ASSERT_TRUE(net.run_until([&] { return talk.done(); }));
+  }
+}
+
+// It may come from somebody on the path: the connection is broken, and not the peer, unless it goes on so.
+TEST(TcpBadPeer, NonsenseIsABrokenConnectionAndAgainAndAgainALostPeer) {
+  std::vector<std::byte> nonsense(96, std::byte{0x77}), boast(96), flags(96), extra(96);
   tcp::encode_header(tcp::ack_header(0, 4), std::span<std::byte, 96>(flags));
   MessageHeader tagged = tcp::ack_header(0, 0);
-  tagged.tag = 1;
+  tagged.step = 1;
   tcp::encode_header(tagged, std::span<std::byte, 96>(extra));
   tcp::encode_header(tcp::ack_header(5, 0), std::span<std::byte, 96>(boast));
-  tcp::encode_header(tcp::ack_header(0, tcp::kAckLeaves), std::span(chatter).first<96>());
-  tcp::encode_header(header_of(1, 0), std::span(chatter).last<96>());
   for (const auto& [bytes, sentence] : {std::pair(nonsense, "a message header came with version 30583"),
                                         std::pair(flags, "a message header came with flags 4"),
                                         std::pair(extra, "something in the unused fields of kind 5"),
-                                        std::pair(boast, "acknowledges 5 messages, which cannot be"),
-                                        std::pair(chatter, "sent a message after its farewell")}) {
+                                        std::pair(boast, "acknowledges 5 messages, which cannot be")}) {
     SimTcp net(2);
     Recorder receiver;
     net.port(0).set_receiver(receiver);
-    Task<void> talk = misbehave(&net, bytes);
-    talk.start();
-    ASSERT_TRUE(net.run_until([&] { return receiver.lost.size() == 1; })) << sentence;
-    EXPECT_NE(receiver.lost[0].second.message().find(sentence), std::string::npos) << receiver.lost[0].second.message();
-    EXPECT_EQ(receiver.lost[0].second.message().rfind("rank 1 on host 1: ", 0), 0u);
+    misbehave_again(net, bytes, 7);
+    EXPECT_TRUE(receiver.lost.empty()) << receiver.lost[0].second.message();
+    misbehave_again(net, bytes, 1);
+    ASSERT_EQ(receiver.lost.size(), 1u) << sentence;
+    const std::string& said = receiver.lost[0].second.message();
+    EXPECT_NE(said.find(sentence), std::string::npos) << said;
+    EXPECT_EQ(said.rfind("rank 1 on host 1: 8 connections within 0.0 s brought what it cannot have sent", 0), 0u)
+        << said;
+    EXPECT_NE(said.find("AIACC_ENCRYPT=integrity"), std::string::npos) << said;
     EXPECT_EQ(receiver.lost[0].second.code(), Code::kProtocol);
-    net.run_until([&] { return talk.done(); });
   }
+}
+
+TEST(TcpBadPeer, NonsenseNowAndThenLosesNobody) {
+  SimTcp net(2);
+  Recorder receiver;
+  net.port(0).set_receiver(receiver);
+  for (int minute = 1; minute <= 3; ++minute) {
+    misbehave_again(net, std::vector<std::byte>(96, std::byte{0x77}), 7);
+    net.world.run_until(Instant(std::chrono::seconds(61 * minute)));
+  }
+  EXPECT_TRUE(receiver.lost.empty()) << receiver.lost[0].second.message();
+}
+
+TEST(TcpBadPeer, NobodyHearsWhatComesAfterAFarewell) {
+  std::vector<std::byte> chatter(192);
+  tcp::encode_header(tcp::ack_header(0, tcp::kAckLeaves), std::span(chatter).first<96>());
+  tcp::encode_header(header_of(1, 0), std::span(chatter).last<96>());
+  SimTcp net(2);
+  Recorder receiver;
+  net.port(0).set_receiver(receiver);
+  misbehave_again(net, chatter, 1);
+  EXPECT_TRUE(receiver.asked.empty());
+  EXPECT_TRUE(receiver.lost.empty());
 }
 
 // As rank 1 too: dials rank 0 with these terms, and ends when it has the verdict.
@@ -77,6 +111,20 @@ Task<void> knock(SimTcp* net, tcp::Terms terms, wire::DialerHandshake::Conclusio
   co_await io::write_all(*stream, handshake.hello(), stop);
   const std::span<const std::byte> challenge = co_await wire::read_handshake(*stream, *storage, stop);
   const wire::Bytes proof = handshake.prove(challenge, terms.text());
+  co_await io::write_all(*stream, proof, stop);
+  const std::span<const std::byte> verdict = co_await wire::read_handshake(*stream, *storage, stop);
+  *conclusion = handshake.conclude(verdict);
+}
+
+Task<void> look(SimTcp* net, wire::DialerHandshake::Conclusion* conclusion) {
+  Stop stop;
+  SimTcp::HostOf host(*net, 9);
+  const std::unique_ptr<io::Stream> stream = co_await host.net.connect(net->addresses[0], stop);
+  const auto storage = std::make_unique<wire::HandshakeStorage>();
+  wire::DialerHandshake handshake(secret_of(1), {wire::Purpose::kData, 4711, 1, 0}, host.entropy);
+  co_await io::write_all(*stream, handshake.hello(), stop);
+  const std::span<const std::byte> challenge = co_await wire::read_handshake(*stream, *storage, stop);
+  const wire::Bytes proof = handshake.prove(challenge, "");
   co_await io::write_all(*stream, proof, stop);
   const std::span<const std::byte> verdict = co_await wire::read_handshake(*stream, *storage, stop);
   *conclusion = handshake.conclude(verdict);
@@ -101,10 +149,61 @@ TEST(TcpBadPeer, ADialThatIsOlderThanTheConnectionIsNotTaken) {
   std::vector<std::byte> bytes = pattern(100, 1);
   post(net.port(1), 0, header_of(1, bytes.size()), bytes, told);
   ASSERT_TRUE(net.run_until([&] { return receiver[0].placed == 1; }));
-  EXPECT_EQ(verdict_on(net, {0, 0, false}), wire::Verdict::kBusy);
+  EXPECT_EQ(verdict_on(net, {0, 0, {}}), wire::Verdict::kBusy);
   post(net.port(1), 0, header_of(2, bytes.size()), bytes, told);
   ASSERT_TRUE(net.run_until([&] { return receiver[0].placed == 2; }));
-  EXPECT_EQ(verdict_on(net, {0, 1, false}), wire::Verdict::kAccepted) << "its end has seen that one break";
+  EXPECT_EQ(verdict_on(net, {0, 1, {}}), wire::Verdict::kAccepted) << "its end has seen that one break";
+}
+
+// Rank 0 looks whether this one lives: that begins nothing, and ends no connection.
+TEST(TcpBadPeer, WhoHasNoTermsOnlyLooks) {
+  SimTcp net(2);
+  Recorder receiver[2];
+  Completion told;
+  for (int rank = 0; rank < 2; ++rank) net.port(rank).set_receiver(receiver[rank]);
+  std::vector<std::byte> bytes = pattern(100, 1);
+  for (std::uint32_t tag = 1; tag <= 2; ++tag) {
+    post(net.port(1), 0, header_of(tag, bytes.size()), bytes, told);
+    ASSERT_TRUE(net.run_until([&] { return receiver[0].placed == tag; }));
+    wire::DialerHandshake::Conclusion conclusion;
+    Task<void> looking = look(&net, &conclusion);
+    looking.start();
+    ASSERT_TRUE(net.run_until([&] { return looking.done(); }));
+    looking.take();
+    EXPECT_EQ(conclusion.verdict, wire::Verdict::kBusy);
+  }
+  EXPECT_EQ(net.port(0).refused(), 0u);
+}
+
+TEST(TcpBadPeer, AnOldVersionIsSpokenAndSaidOnceUnlessMessagesAreProtected) {
+  for (const Encryption protection : {Encryption::kNone, Encryption::kIntegrity, Encryption::kData}) {
+    SimTcp net(2, 42, protection);
+    Recorder receiver;
+    std::vector<std::string> remarks;
+    net.port(0).tell_remarks_to([&](const std::string& remark) { remarks.push_back(remark); });
+    net.port(0).set_receiver(receiver);
+    std::vector<std::byte> message(96);
+    tcp::encode_header(header_of(1, 0), std::span<std::byte, 96>(message));
+    for (std::uint64_t i = 0; i < 2; ++i) {
+      Task<void> talk = misbehave(&net, message, tcp::Terms{0, i, {}}, false, {1, 1});
+      talk.start();
+      ASSERT_TRUE(net.run_until([&] { return talk.done(); }));
+      if (protection == Encryption::kNone) continue;
+      try {
+        talk.take();
+        ADD_FAILURE() << "it was taken";
+      } catch (const Error& error) {
+        EXPECT_NE(error.message().find("this end speaks version 2 of the aiacc protocol and the other end version 1"),
+                  std::string::npos)
+            << error.message();
+      }
+    }
+    if (protection != Encryption::kNone) continue;
+    ASSERT_TRUE(net.run_until([&] { return receiver.placed == 2; }));
+    EXPECT_EQ(remarks, std::vector<std::string>{"rank 1 on host 1 speaks version 1 of the protocol between ranks: run "
+                                                "the same aiacc on all hosts"});
+    net.port(0).close();
+  }
 }
 
 TEST(TcpBadPeer, ConnectionsAreCountedAsTheEndThatKnowsMoreDoes) {
@@ -112,8 +211,8 @@ TEST(TcpBadPeer, ConnectionsAreCountedAsTheEndThatKnowsMoreDoes) {
   Recorder receiver;
   net.port(0).set_receiver(receiver);
   tcp::Terms answer;
-  EXPECT_EQ(verdict_on(net, {0, 5, false}), wire::Verdict::kAccepted);
-  EXPECT_EQ(verdict_on(net, {0, 6, false}, &answer), wire::Verdict::kAccepted);
+  EXPECT_EQ(verdict_on(net, {0, 5, {}}), wire::Verdict::kAccepted);
+  EXPECT_EQ(verdict_on(net, {0, 6, {}}, &answer), wire::Verdict::kAccepted);
   EXPECT_EQ(answer.connections, 6u);
   net.port(0).close();
 }
@@ -122,7 +221,7 @@ TEST(TcpBadPeer, APeerThatHasWhatWasNeverSentIsLostWithASentence) {
   SimTcp net(2);
   Recorder receiver;
   net.port(0).set_receiver(receiver);
-  Task<void> talk = misbehave(&net, {}, tcp::Terms{3, 0, false});
+  Task<void> talk = misbehave(&net, {}, tcp::Terms{3, 0, {}});
   talk.start();
   ASSERT_TRUE(net.run_until([&] { return receiver.lost.size() == 1; }));
   EXPECT_EQ(receiver.lost[0].second.message(), "rank 1 on host 1 says that it has 3 messages, which cannot be");
@@ -140,11 +239,18 @@ TEST(TcpBadPeer, AMessageInPlaceOfOneThatWasCutIsAnErrorAndTheSameOneIsNot) {
     Task<void> first = misbehave(&net, cut, {}, false);
     first.start();
     ASSERT_TRUE(net.run_until([&] { return first.done(); }));
-    Task<void> second = misbehave(&net, whole, tcp::Terms{0, 1, false});
+    Task<void> second = misbehave(&net, whole, tcp::Terms{0, 1, {}});
     second.start();
-    ASSERT_TRUE(net.run_until([&] { return receiver.placed + receiver.lost.size() == 1; })) << same;
-    ASSERT_EQ(receiver.lost.size(), same ? 0u : 1u);
+    ASSERT_TRUE(net.run_until([&] { return receiver.placed == 1 || second.done(); })) << same;
+    EXPECT_EQ(receiver.placed, same ? 1u : 0u);
     if (!same) {
+      for (std::uint64_t i = 2; i < 9; ++i) {
+        EXPECT_TRUE(receiver.lost.empty());
+        Task<void> again = misbehave(&net, whole, tcp::Terms{0, i, {}});
+        again.start();
+        ASSERT_TRUE(net.run_until([&] { return again.done(); }));
+      }
+      ASSERT_EQ(receiver.lost.size(), 1u);
       EXPECT_NE(
           receiver.lost[0].second.message().find("sent another message in place of one that a broken connection cut"),
           std::string::npos)
@@ -162,12 +268,12 @@ TEST(TcpBadPeer, WhatIsTooLongToBeHeldIsRefused) {
   net.port(0).set_receiver(receiver);
   std::vector<std::byte> header(96);
   tcp::encode_header(header_of(1, (64u << 20) + 1), std::span<std::byte, 96>(header));
-  Task<void> talk = misbehave(&net, header);
-  talk.start();
-  ASSERT_TRUE(net.run_until([&] { return receiver.lost.size() == 1; }));
-  EXPECT_EQ(receiver.lost[0].second.message(),
-            "rank 1 on host 1: rank 1 on host 1 sent 67108865 bytes where at most 67108864 can wait for a place");
-  net.run_until([&] { return talk.done(); });
+  misbehave_again(net, header, 8);
+  ASSERT_EQ(receiver.lost.size(), 1u);
+  EXPECT_NE(receiver.lost[0].second.message().find(
+                "rank 1 on host 1 sent 67108865 bytes where at most 67108864 can wait for a place"),
+            std::string::npos)
+      << receiver.lost[0].second.message();
 }
 
 // The sender keeps what is not acknowledged. misbehave() ends with the first byte of an acknowledgement.

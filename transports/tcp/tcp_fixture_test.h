@@ -9,6 +9,7 @@
 #include <memory>
 #include <vector>
 
+#include "base/config.h"
 #include "base/io/real_clock.h"
 #include "base/io/real_loop.h"
 #include "base/io/real_net.h"
@@ -24,7 +25,7 @@ inline wire::Secret secret_of(int salt) {
   return wire::Secret(bytes);
 }
 
-// Of a world whose rank i listens at addresses[i].
+// Settings of `rank` in a world whose rank i listens at addresses[i].
 inline TcpPort::Settings settings_of(int rank, const std::vector<io::Address>& addresses, io::Entropy& entropy,
                                      Duration limit) {
   TcpPort::Settings settings;
@@ -36,14 +37,15 @@ inline TcpPort::Settings settings_of(int rank, const std::vector<io::Address>& a
     if (static_cast<int>(peer) != rank) settings.peers.back().addresses = {addresses[peer]};
   }
   settings.entropy = &entropy;
-  settings.connect_limit = limit;
+  settings.refused_limit = limit;
   return settings;
 }
 
 // Each rank on a host of its own.
 class SimTcp {
  public:
-  explicit SimTcp(int ranks = message_conformance::kRanks, std::uint64_t seed = 42, bool encrypts = false)
+  explicit SimTcp(int ranks = message_conformance::kRanks, std::uint64_t seed = 42,
+                  Encryption protection = Encryption::kNone, Duration limit = std::chrono::seconds(2))
       : world(seed) {
     std::vector<std::unique_ptr<io::Listener>> listeners;
     for (int rank = 0; rank < ranks; ++rank) {
@@ -54,8 +56,9 @@ class SimTcp {
     for (int rank = 0; rank < ranks; ++rank) {
       HostOf& host = *hosts[static_cast<std::size_t>(rank)];
       host.port = std::make_unique<TcpPort>(host.loop, host.net, std::move(listeners[static_cast<std::size_t>(rank)]),
-                                            settings_of(rank, addresses, host.entropy, std::chrono::seconds(2)));
-      if (encrypts) host.port->encrypt();
+                                            settings_of(rank, addresses, host.entropy, limit));
+      if (protection == Encryption::kData) host.port->encrypt();
+      if (protection == Encryption::kIntegrity) host.port->authenticate();
     }
   }
   TcpPort& port(int rank) { return *hosts[static_cast<std::size_t>(rank)]->port; }
@@ -83,7 +86,12 @@ class SimTcp {
 
 class SealedSimTcp : public SimTcp {
  public:
-  SealedSimTcp() : SimTcp(message_conformance::kRanks, 42, true) {}
+  SealedSimTcp() : SimTcp(message_conformance::kRanks, 42, Encryption::kData) {}
+};
+
+class ProvedSimTcp : public SimTcp {
+ public:
+  ProvedSimTcp() : SimTcp(message_conformance::kRanks, 42, Encryption::kIntegrity) {}
 };
 
 // A rank whose process is gone.
@@ -141,9 +149,16 @@ class SealedRealTcp : public RealTcp {
   }
 };
 
-// All that is posted leaves at once, where it can.
+class ProvedRealTcp : public RealTcp {
+ public:
+  ProvedRealTcp() {
+    for (const auto& each : ports) each->authenticate();
+  }
+};
+
+// Ports whose post() behaves as post_now().
 template <class Fixture>
-class Hasty : public Fixture {
+class Immediate : public Fixture {
  public:
   MessagePort& port(int rank) {
     auto& made = ports_[rank];

@@ -5,23 +5,23 @@
 #include <algorithm>
 #include <utility>
 
-#include "transports/tcp/door.h"
+#include "transports/tcp/data_acceptor.h"
 #include "transports/tcp/link.h"
 #include "transports/tcp/shared.h"
 
 namespace aiacc {
 
-class TcpPort::Engine final : public tcp::Shared, private tcp::DoorOwner, private Job {
+class TcpPort::Engine final : public tcp::Shared, private tcp::DataAcceptorOwner, private Job {
  public:
   Engine(Loop& its_loop, io::Net& its_net, std::unique_ptr<io::Listener> listener, Settings its_settings)
-      : Shared(its_loop, its_net, std::move(its_settings)), door_(*this, *this, std::move(listener)) {
+      : Shared(its_loop, its_net, std::move(its_settings)), acceptor_(*this, *this, std::move(listener)) {
     for (int rank = 0; rank < size(); ++rank) links_.push_back(std::make_unique<tcp::Link>(*this, rank));
   }
   ~Engine() { close(); }
 
   void begin(MessageReceiver& its_receiver) noexcept {
     receiver = &its_receiver;
-    door_.open();
+    acceptor_.open();
     for (const std::unique_ptr<tcp::Link>& each : links_) each->begin();
   }
 
@@ -34,18 +34,21 @@ class TcpPort::Engine final : public tcp::Shared, private tcp::DoorOwner, privat
     tcp::Link* its = link(to_rank);
     if (its == nullptr) {
       const Error error(Code::kInvalidArgument, fmt::format("there is no other rank {} to send to", to_rank));
-      tell_later({tcp::Told::What::kSent, to_rank, &completion, std::make_exception_ptr(error), {}});
+      notify_later({tcp::Notification::What::kSent, to_rank, &completion, std::make_exception_ptr(error), {}});
     } else if (!closed) {
       its->post(header, pieces, completion, now);
     }
   }
   void withdraw(SendCompletion& completion) {
-    for (const std::unique_ptr<tcp::Link>& each : links_) each->withdraw(completion);
+    completion.untold.for_each([this](SendCompletion::Message& each) {
+      auto& message = static_cast<tcp::Outgoing&>(each);
+      links_[static_cast<std::size_t>(message.to)]->withdraw(message);
+    });
   }
 
-  void tell_later(tcp::Told told) noexcept override {
+  void notify_later(tcp::Notification notification) noexcept override {
     if (closed) return;
-    told_.push_back(std::move(told));
+    notifications_.push_back(std::move(notification));
     if (!Job::linked()) loop.post(*this);
   }
 
@@ -53,8 +56,8 @@ class TcpPort::Engine final : public tcp::Shared, private tcp::DoorOwner, privat
     if (closed) return;
     closed = true;
     Job::unlink();
-    told_.clear();
-    door_.close();
+    notifications_.clear();
+    acceptor_.close();
     for (const std::unique_ptr<tcp::Link>& each : links_) each->close();
     links_changed.set();
   }
@@ -83,20 +86,21 @@ class TcpPort::Engine final : public tcp::Shared, private tcp::DoorOwner, privat
   }
 
   void run() noexcept override {
-    for (tcp::Told& told : std::exchange(told_, {})) {
+    for (tcp::Notification& notification : std::exchange(notifications_, {})) {
       if (closed) return;
-      switch (told.what) {
-        case tcp::Told::What::kSent: told.completion->sent(std::move(told.error)); break;
-        case tcp::Told::What::kRevoked: receiver->on_placed(told.rank, told.header); break;
-        case tcp::Told::What::kRelease: link(told.rank)->ask_held_again(); break;
-        case tcp::Told::What::kLost: link(told.rank)->lose(std::move(told.error)); break;
+      switch (notification.what) {
+        case tcp::Notification::What::kSent: notification.completion->sent(std::move(notification.error)); break;
+        case tcp::Notification::What::kRevoked: receiver->on_placed(notification.rank, notification.header); break;
+        case tcp::Notification::What::kRelease: link(notification.rank)->ask_held_again(); break;
+        case tcp::Notification::What::kBroken: receiver->on_path_broken(notification.rank); break;
+        case tcp::Notification::What::kLost: link(notification.rank)->lose(std::move(notification.error)); break;
       }
     }
   }
 
-  std::vector<tcp::Told> told_;
+  std::vector<tcp::Notification> notifications_;
   std::vector<std::unique_ptr<tcp::Link>> links_;  // by rank; mine stays untouched
-  tcp::Door door_;
+  tcp::DataAcceptor acceptor_;
 };
 
 TcpPort::TcpPort(Loop& loop, io::Net& net, std::unique_ptr<io::Listener> listener, Settings settings)
@@ -131,18 +135,29 @@ void TcpPort::revoke(int from_rank, const MessageHeader& header) noexcept {
 
 void TcpPort::close() noexcept { engine_->close(); }
 
-void TcpPort::encrypt() noexcept { engine_->encrypts = true; }
+void TcpPort::encrypt() noexcept { engine_->protection = wire::Protection::kEncrypted; }
+
+void TcpPort::authenticate() noexcept { engine_->protection = wire::fastest_authentication(); }
+
+void TcpPort::tell_remarks_to(std::function<void(const std::string&)> listener) {
+  engine_->remark = std::move(listener);
+}
 
 std::string TcpPort::obstacle(int rank) const {
   const tcp::Link* link = engine_->link(rank);
   return link == nullptr ? std::string() : link->obstacle();
 }
 
+std::optional<BrokenPath> TcpPort::broken_path(int rank) const {
+  const tcp::Link* link = engine_->link(rank);
+  return link == nullptr ? std::nullopt : link->broken_path();
+}
+
 Task<void> TcpPort::leave(Duration limit, Stop& stop) { return engine_->leave(limit, stop); }
 
 void TcpPort::lose(int rank, std::exception_ptr why) noexcept {
   if (engine_->link(rank) == nullptr) return;
-  engine_->tell_later({tcp::Told::What::kLost, rank, nullptr, std::move(why), {}});
+  engine_->notify_later({tcp::Notification::What::kLost, rank, nullptr, std::move(why), {}});
 }
 
 std::uint64_t TcpPort::refused() const noexcept { return engine_->refused; }

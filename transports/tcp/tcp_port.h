@@ -1,10 +1,11 @@
-// TcpPort: messages between hosts over plain sockets. One connection for a pair of ranks, made when it is first used, by
-// whichever end needs it first; both ends prove that they know the job's secret (base/wire/handshake.h).
-// docs/wire-protocol.md has what goes over it.
+// TcpPort: messages between hosts over plain sockets. A pair of ranks has one connection, which the end that needs it
+// first establishes on first use; both ends prove that they know the job's secret (base/wire/handshake.h).
+// docs/wire-protocol.md specifies the protocol.
 //
-// Nothing is lost with a connection. A sender keeps what its receiver has not acknowledged and sends it again over the next
-// connection; the receiver says at the handshake how many messages it has, so none arrives twice. A peer is lost when it
-// cannot be reached for Settings::connect_limit.
+// A broken connection loses no message. A sender keeps what its receiver has not acknowledged and sends it again over
+// the next connection; the receiver says at the handshake how many messages it has, so none arrives twice. A peer is
+// lost when all its addresses have refused connections for Settings::refused_limit; where they do not answer at all the
+// path is broken, which may end with both ends alive.
 //
 // Order holds within a traffic class; between messages, more urgent classes overtake. Messages of at most kCopyBytes are
 // copied by post() and completed when the system has taken them; larger ones are read where they lie and completed when they
@@ -15,6 +16,7 @@
 
 #include <cstdint>
 #include <exception>
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
@@ -35,20 +37,21 @@ class TcpPort final : public MessagePort {
 
   struct Peer {
     std::string name;                    // in sentences: "rank 3 on host b"
-    std::vector<io::Address> addresses;  // the likeliest first
+    std::vector<io::Address> addresses;  // the most likely to be reachable first
   };
   struct Settings {
     int rank = 0;
     std::uint64_t job = 0;
     wire::Secret secret;
-    std::vector<Peer> peers;                            // by world rank; mine has a name and no addresses
-    io::Entropy* entropy = nullptr;                     // outlives the port
-    Duration connect_limit = std::chrono::seconds(30);  // of one effort to reach a peer, with all its attempts
+    std::vector<Peer> peers;         // by world rank, this rank included; names are for messages
+    io::Entropy* entropy = nullptr;  // outlives the port
+    // How long all addresses of a peer may answer that nobody listens there before the peer is lost.
+    Duration refused_limit = std::chrono::seconds(30);
   };
 
-  // Accepts from now on. `listener` is the one whose address the peers were told.
+  // Starts to accept. `listener` is the one whose address the peers were given.
   TcpPort(Loop& loop, io::Net& net, std::unique_ptr<io::Listener> listener, Settings settings);
-  // From outside of its loop's coroutines; ends its own without driving the loop.
+  // Must not be called from a coroutine of its loop; ends its own coroutines without driving the loop.
   ~TcpPort() override;
 
   void set_receiver(MessageReceiver& receiver) noexcept override;
@@ -60,19 +63,23 @@ class TcpPort final : public MessagePort {
   void withdraw(SendCompletion& completion) noexcept override;
   void revoke(int from_rank, const MessageHeader& header) noexcept override;
   void close() noexcept override;
-  // Both ends of a connection must, or the pair is lost with a sentence that names both. Each connection has keys of its own.
+  // Both ends of a connection must enable it, otherwise the pair is lost with an error that names both. Each connection
+  // has keys of its own.
   void encrypt() noexcept override;
+  void authenticate() noexcept override;
   std::string obstacle(int rank) const override;
+  std::optional<BrokenPath> broken_path(int rank) const override;
 
-  // Says farewell before close(): returns when every peer that was spoken with has all that was posted and knows that this
-  // rank goes in order, or after `limit`. Peers that go without a farewell are looked for, and then lost.
+  // As MessagePort::leave(). A peer that disconnects without a farewell is dialed again, and lost if that fails.
   Task<void> leave(Duration limit, Stop& stop) override;
 
-  // Somebody else knows that this rank is gone (its agent said so): no more effort is made, and on_peer_lost() tells `why`
-  // soon, once.
+  // As MessagePort::lose(): the peer is known to be dead from another source; on_peer_lost() is called with `why` soon,
+  // once.
   void lose(int rank, std::exception_ptr why) noexcept override;
 
-  // Connections that were turned away because they did not prove to be of this job.
+  void tell_remarks_to(std::function<void(const std::string&)> listener) override;
+
+  // Connections that were refused because they did not authenticate as part of this job.
   std::uint64_t refused() const noexcept;
 
  private:

@@ -1,0 +1,284 @@
+// The gradient engine's functions.
+#include "bindings/c/gradient.h"
+
+#include <fmt/format.h>
+
+#include <cstddef>
+#include <cstring>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "base/hash.h"
+#include "bindings/c/arguments.h"
+#include "bindings/c/callbacks.h"
+#include "bindings/c/guard.h"
+#include "bindings/c/sized.h"
+#include "bindings/c/submit.h"
+#include "runtime/lane_task.h"
+
+using namespace aiacc;
+using namespace aiacc::abi;
+
+namespace {
+
+using gradient::Engine;
+using EnginePin = HandleTable<GradientEntry>::Pin;
+
+constexpr std::size_t kLongestEngineName = 200;
+
+EnginePin pinned_engine(aiacc_gradient_t engine) {
+  EnginePin pin = state().gradients.find(engine);
+  if (pin) return pin;
+  refuse_forked();
+  throw Error(Code::kInvalidHandle, is_kind(engine, HandleKind::kGradient)
+                                        ? fmt::format("gradient engine {:#x} does not exist any more", engine)
+                                        : fmt::format("{:#x} is not the handle of a gradient engine", engine));
+}
+
+template <class Place>
+void check_place(const Place* place, const char* argument) {
+  if (place == nullptr) {
+    throw Error(Code::kInvalidArgument, fmt::format("{} is NULL: pass where the result shall go", argument));
+  }
+}
+
+[[noreturn]] void refuse(const std::string& sentence) { throw Error(Code::kInvalidArgument, sentence); }
+
+gradient::EngineOptions read_engine_attr(const aiacc_gradient_attr_t* attr, const RuntimeConfig& config) {
+  gradient::EngineOptions options;
+  options.fusion_bytes = config.fusion_bytes;
+  options.in_flight = config.fusion_streams;
+  options.schedule_steps = config.schedule_steps;
+  options.timeout = config.timeout;
+  if (attr == nullptr) return options;
+  const aiacc_gradient_attr_t given = read_sized(*attr, sizeof(aiacc_gradient_attr_t), "aiacc_gradient_attr_t");
+  if (given.name != nullptr) options.name.assign(given.name, strnlen(given.name, kLongestEngineName));
+  if (given.fusion_bytes != 0) options.fusion_bytes = given.fusion_bytes;
+  constexpr std::int32_t kMostInFlight = 64;
+  if (given.in_flight < 0 || given.in_flight > kMostInFlight) {
+    refuse(fmt::format("in_flight in aiacc_gradient_attr_t is {}: give 1 to {}, or 0 for AIACC_FUSION_STREAMS",
+                       given.in_flight, kMostInFlight));
+  }
+  if (given.in_flight != 0) options.in_flight = given.in_flight;
+  if (given.schedule_steps < -1) {
+    refuse(
+        fmt::format("schedule_steps in aiacc_gradient_attr_t is {}: give 1 or more, -1 for never, or 0 for "
+                    "AIACC_SCHEDULE_STEPS",
+                    given.schedule_steps));
+  }
+  if (given.schedule_steps != 0) options.schedule_steps = given.schedule_steps;
+  const Duration timeout = checked_timeout(given.timeout_ms, "aiacc_gradient_attr_t");
+  if (timeout != Duration::zero()) options.timeout = timeout;
+  return options;
+}
+
+double checked_scale(double scale, const char* which, std::size_t at) {
+  if (scale == 0.0) return 1.0;
+  if (!(scale - scale == 0.0)) refuse(fmt::format("{} in tensors[{}] is {}: give a finite number", which, at, scale));
+  return scale;
+}
+
+// The elements of the array are as long as the caller's header has them.
+gradient::TensorOrder read_tensor(const aiacc_tensor_t* tensors, std::size_t at) {
+  const auto* const place = reinterpret_cast<const std::byte*>(tensors) + at * tensors->size;
+  const aiacc_tensor_t given =
+      read_sized(*reinterpret_cast<const aiacc_tensor_t*>(place), sizeof(aiacc_tensor_t), "aiacc_tensor_t");
+  if (given.size != tensors->size)
+    refuse(fmt::format("size in tensors[{}] is {}, and in tensors[0] {}", at, given.size, tensors->size));
+  gradient::TensorOrder order;
+  if (given.name == nullptr || *given.name == '\0') refuse(fmt::format("name in tensors[{}] is empty", at));
+  const std::size_t length = strnlen(given.name, Engine::kLongestName + 1);
+  if (length > Engine::kLongestName) {
+    refuse(fmt::format("name in tensors[{}] has more than {} bytes", at, Engine::kLongestName));
+  }
+  order.name = std::string_view(given.name, length);
+  order.count = given.count;
+  order.kind.type = checked_dtype(given.dtype);
+  order.kind.op = checked_op(given.op, order.kind.type);
+  order.kind.prescale = checked_scale(given.prescale, "prescale", at);
+  order.kind.postscale = checked_scale(given.postscale, "postscale", at);
+  static_cast<void>(checked_bytes(given.count, 1, order.kind.reduction()));
+  return order;
+}
+
+// Whoever takes the handle closes the engine; calls that are inside of it end by its end.
+void close_engine(EnginePin& pin) {
+  RealContext& context = *pin->context;
+  const std::shared_ptr<Engine> engine = pin->engine;
+  if (engine == nullptr) return;
+  LaneTask::run(context.context().lane(), Duration::max(), "", [&](Stop& stop) { return engine->close(stop); });
+}
+
+Task<void> make_on_lane(GradientEntry* entry, gradient::EngineOptions options) {
+  entry->engine = std::make_shared<Engine>(entry->group.group, std::move(options));
+  co_return;
+}
+
+Task<void> count_on_lane(Engine* engine, gradient::EngineStats* stats) {
+  *stats = engine->count();
+  co_return;
+}
+
+}  // namespace
+
+namespace aiacc::abi {
+
+void free_engines(RealContext& context) noexcept {
+  for (const std::uint64_t handle : state().made.all(context)) {
+    if (!is_kind(handle, HandleKind::kGradient)) continue;
+    try {
+      EnginePin pin = state().gradients.find(handle);
+      if (!pin || !pin.remove()) continue;
+      state().made.drop(context, handle);
+      close_engine(pin);
+    } catch (...) {  // the context says goodbye all the same, and tells what went wrong
+    }
+  }
+}
+
+}  // namespace aiacc::abi
+
+extern "C" {
+
+aiacc_status_t aiacc_gradient_create(aiacc_group_t group, const aiacc_gradient_attr_t* attr, aiacc_gradient_t* engine) {
+  return guarded([&] {
+    GroupPin pin = pinned(group);
+    check_place(engine, "engine");
+    RealContext& context = *pin->context;
+    gradient::EngineOptions options = read_engine_attr(attr, context.context().config());
+    GroupOrder order;
+    order.sort = GroupOrder::Sort::kEngine;
+    order.name = options.name.empty() ? "gradients" : options.name;
+    order.key = Hash64().add("gradient engine").add(options.name).value();
+    order.timeout = options.timeout;
+    for (int rank = 0; rank < pin->group.size(); ++rank) order.ranks.push_back(rank);
+    auto entry = std::make_unique<GradientEntry>(pin->context, context.make_group(pin->group, std::move(order)));
+    Lane& lane = context.context().lane();
+    LaneTask::run(lane, Duration::max(), "", [&](Stop&) { return make_on_lane(entry.get(), std::move(options)); });
+    const std::uint64_t handle = state().gradients.insert(std::move(entry));
+    EnginePin made = state().gradients.find(handle);
+    try {
+      state().made.add(context, handle);
+      made->engine->start();
+    } catch (...) {
+      state().made.drop(context, handle);
+      made.remove();
+      throw;
+    }
+    *engine = handle;
+  });
+}
+
+aiacc_status_t aiacc_gradient_add(aiacc_gradient_t engine, size_t n, const aiacc_tensor_t* tensors, uint32_t* indices) {
+  return guarded([&] {
+    EnginePin pin = pinned_engine(engine);
+    if (n == 0) return;
+    if (tensors == nullptr) refuse(fmt::format("tensors is NULL, but n is {}", n));
+    check_place(indices, "indices");
+    std::vector<gradient::TensorOrder> orders;
+    orders.reserve(n);
+    for (std::size_t i = 0; i < n; ++i) orders.push_back(read_tensor(tensors, i));
+    pin->engine->add(orders, indices);
+  });
+}
+
+aiacc_status_t aiacc_gradient_remove(aiacc_gradient_t engine, size_t n, const uint32_t* indices) {
+  return guarded([&] {
+    EnginePin pin = pinned_engine(engine);
+    if (n > 0 && indices == nullptr) refuse(fmt::format("indices is NULL, but n is {}", n));
+    pin->engine->remove(std::span(indices, n));
+  });
+}
+
+aiacc_status_t aiacc_gradient_memory(aiacc_gradient_t engine, uint32_t tensor, void** memory) {
+  return guarded([&] {
+    EnginePin pin = pinned_engine(engine);
+    check_place(memory, "memory");
+    *memory = pin->engine->memory(tensor);
+  });
+}
+
+aiacc_status_t aiacc_gradient_submit(aiacc_gradient_t engine, uint32_t tensor, const void* in, void* out,
+                                     aiacc_request_t* request) {
+  return guarded([&] {
+    EnginePin pin = pinned_engine(engine);
+    if (request == nullptr) return pin->engine->submit(tensor, in, out, nullptr);
+    const std::uint64_t handle = state().requests.insert(std::make_unique<RequestEntry>(pin->context));
+    auto entry = state().requests.find(handle);
+    try {
+      auto submission = std::make_unique<gradient::Submission>(pin->engine);
+      gradient::Submission& submitted = *submission;
+      entry->operation = std::move(submission);
+      pin->engine->submit(tensor, in, out, &submitted);
+    } catch (...) {
+      entry->operation.reset();
+      entry.remove();
+      throw;
+    }
+    *request = handle;
+  });
+}
+
+aiacc_status_t aiacc_gradient_flush(aiacc_gradient_t engine) {
+  return guarded([&] { pinned_engine(engine)->engine->flush(); });
+}
+
+aiacc_status_t aiacc_gradient_wait(aiacc_gradient_t engine) {
+  return guarded([&] {
+    refuse_to_block("aiacc_gradient_wait");
+    pinned_engine(engine)->engine->wait();
+  });
+}
+
+aiacc_status_t aiacc_gradient_join(aiacc_gradient_t engine, int* last_rank) {
+  return guarded([&] {
+    refuse_to_block("aiacc_gradient_join");
+    const int last = pinned_engine(engine)->engine->join();
+    if (last_rank != nullptr) *last_rank = last;
+  });
+}
+
+aiacc_status_t aiacc_gradient_get_stats(aiacc_gradient_t engine, aiacc_gradient_stats_t* stats) {
+  return guarded([&] {
+    EnginePin pin = pinned_engine(engine);
+    check_place(stats, "stats");
+    const std::size_t size = stats->size;
+    if (size < sizeof(aiacc_gradient_stats_t) || size > 4096) {
+      refuse(fmt::format(
+          "size in aiacc_gradient_stats_t is {}: set it to sizeof(aiacc_gradient_stats_t), which is {} here", size,
+          sizeof(aiacc_gradient_stats_t)));
+    }
+    gradient::EngineStats counted;
+    LaneTask::run(pin->context->context().lane(), Duration::max(), "",
+                  [&](Stop&) { return count_on_lane(pin->engine.get(), &counted); });
+    std::memset(stats, 0, size);
+    stats->size = size;
+    stats->steps = counted.steps;
+    stats->rounds = counted.rounds;
+    stats->negotiation_messages = counted.negotiation_messages;
+    stats->launches = counted.launches;
+    stats->tensors = counted.tensors;
+    stats->bytes = counted.bytes;
+    stats->packed_bytes = counted.packed_bytes;
+    stats->breaks = counted.breaks;
+    stats->scheduled = counted.scheduled ? 1 : 0;
+  });
+}
+
+aiacc_status_t aiacc_gradient_free(aiacc_gradient_t engine) {
+  return guarded([&] {
+    refuse_to_block("aiacc_gradient_free");
+    std::shared_ptr<RealContext> context;
+    {
+      EnginePin pin = pinned_engine(engine);
+      if (!pin.remove()) static_cast<void>(pinned_engine(engine));
+      context = pin->context;
+      state().made.drop(*context, engine);
+      close_engine(pin);
+    }
+    context->collect_groups();
+  });
+}
+
+}  // extern "C"

@@ -1,0 +1,49 @@
+"""aiacc: collectives for distributed deep-learning training.
+
+    import aiacc, array
+    aiacc.init()
+    values = array.array("d", [aiacc.rank()] * 4)
+    aiacc.WORLD.allreduce(values)          # in place, over all ranks
+
+started by `aiaccrun -np 4 python train.py`, or by `python -m aiacc.run -np 4 python train.py`. Importing the package starts
+nothing and needs no framework; `aiacc.torch` is the binding of PyTorch.
+"""
+from aiacc._version import __version__
+from aiacc.buffers import Buffer, DType, Op
+from aiacc.errors import (Aborted, Error, InternalError, InvalidArgument, InvalidHandle, InvalidState, Mismatch, OutOfMemory, PeerFailed,
+                          ProtocolError, SystemFailure, Timeout, Unreachable, Unsupported)
+from aiacc.groups import WORLD, Group
+from aiacc.requests import Request, wait_all
+from aiacc.runtime import Memory, Store, finalize, info, init, initialized, version
+
+
+def rank() -> int:
+    """Of this process among all."""
+    return WORLD.rank
+
+
+def size() -> int:
+    """How many ranks the job has."""
+    return WORLD.size
+
+
+def local_rank() -> int:
+    """Of this process among those of its host."""
+    return WORLD.local_rank
+
+
+def local_size() -> int:
+    """How many ranks this host has."""
+    return WORLD.local_size
+
+
+def host_index() -> int:
+    """Of this host among the hosts of the job."""
+    return WORLD.host_index
+
+
+__all__ = [
+    "Aborted", "Buffer", "DType", "Error", "Group", "InternalError", "InvalidArgument", "InvalidHandle", "InvalidState", "Memory", "Mismatch",
+    "Op", "OutOfMemory", "PeerFailed", "ProtocolError", "Request", "Store", "SystemFailure", "Timeout", "Unreachable", "Unsupported", "WORLD",
+    "__version__", "finalize", "host_index", "info", "init", "initialized", "local_rank", "local_size", "rank", "size", "version", "wait_all",
+]

@@ -1,0 +1,127 @@
+"""Structures and prototypes of aiacc.h. One line a function, in the header's order."""
+from __future__ import annotations
+
+import ctypes as c
+from typing import Any, Dict, Tuple
+
+from aiacc.errors import check
+
+Handle = c.c_uint64
+HandlePointer = c.POINTER(Handle)
+Sizes = c.POINTER(c.c_size_t)
+Int = c.POINTER(c.c_int)
+P = c.c_void_p
+
+PUT = c.CFUNCTYPE(c.c_int, P, c.c_char_p, P, c.c_size_t)
+GET = c.CFUNCTYPE(c.c_int, P, c.c_char_p, P, c.c_size_t, Sizes, c.c_int64)
+WAIT = c.CFUNCTYPE(c.c_int, P, c.POINTER(c.c_char_p), c.c_size_t, c.c_int64)
+CALLBACK = c.CFUNCTYPE(None, c.c_int, c.c_char_p, P)
+
+
+class Store(c.Structure):
+    _fields_ = [("size", c.c_size_t), ("arg", P), ("put", PUT), ("get", GET), ("wait", WAIT)]
+
+
+class InitAttr(c.Structure):
+    _fields_ = [("size", c.c_size_t), ("world_size_set", c.c_int32), ("rank", c.c_int32), ("world_size", c.c_int32),
+                ("timeout_ms", c.c_int32), ("store", c.POINTER(Store)), ("job", c.c_char_p)]
+
+
+class Attr(c.Structure):
+    _fields_ = [("size", c.c_size_t), ("name", c.c_char_p), ("timeout_ms", c.c_int64), ("prescale", c.c_double), ("postscale", c.c_double),
+                ("priority", c.c_int32), ("traffic_class", c.c_int32), ("callback", CALLBACK), ("callback_arg", P), ("memory_kind", c.c_int32)]
+
+
+class GroupAttr(c.Structure):
+    _fields_ = [("size", c.c_size_t), ("name", c.c_char_p), ("key", c.c_uint64), ("timeout_ms", c.c_int64)]
+
+
+class GradientAttr(c.Structure):
+    _fields_ = [("size", c.c_size_t), ("name", c.c_char_p), ("fusion_bytes", c.c_size_t), ("in_flight", c.c_int32), ("schedule_steps", c.c_int32),
+                ("timeout_ms", c.c_int64)]
+
+
+class Tensor(c.Structure):
+    _fields_ = [("size", c.c_size_t), ("name", c.c_char_p), ("count", c.c_size_t), ("dtype", c.c_int), ("op", c.c_int), ("prescale", c.c_double),
+                ("postscale", c.c_double)]
+
+
+class GradientStats(c.Structure):
+    _fields_ = [("size", c.c_size_t), *((name, c.c_uint64) for name in (
+        "steps", "rounds", "negotiation_messages", "launches", "tensors", "bytes", "packed_bytes", "breaks")), ("scheduled", c.c_int32)]
+
+
+_END = (Handle, c.POINTER(Attr), HandlePointer)  # group, attr, request
+_BLOCK = (P, c.c_size_t, c.c_int)  # buffer, count, dtype
+
+# Functions that return a status.
+_FUNCTIONS: Dict[str, Tuple[Any, ...]] = {
+    "init": (c.POINTER(InitAttr),),
+    "finalize": (),
+    "rank": (Handle, Int),
+    "size": (Handle, Int),
+    "local_rank": (Handle, Int),
+    "local_size": (Handle, Int),
+    "host_index": (Handle, Int),
+    "group_create": (Handle, c.c_size_t, Int, c.POINTER(GroupAttr), HandlePointer),
+    "group_split": (Handle, c.c_int, c.c_int, c.POINTER(GroupAttr), HandlePointer),
+    "group_free": (Handle,),
+    "group_abort": (Handle, c.c_char_p),
+    "group_translate": (Handle, c.c_size_t, Int, Handle, Int),
+    "group_sequence": (Handle, c.POINTER(c.c_uint64)),
+    "allreduce": (P, *_BLOCK, c.c_int, *_END),
+    "allreduce_grouped": (c.c_size_t, c.POINTER(P), c.POINTER(P), Sizes, c.c_int, c.c_int, *_END),
+    "reduce": (P, *_BLOCK, c.c_int, c.c_int, *_END),
+    "broadcast": (*_BLOCK, c.c_int, *_END),
+    "allgather": (P, *_BLOCK, *_END),
+    "allgatherv": (P, c.c_size_t, P, Sizes, Sizes, c.c_int, *_END),
+    "reduce_scatter": (P, *_BLOCK, c.c_int, *_END),
+    "reduce_scatterv": (P, P, Sizes, c.c_int, c.c_int, *_END),
+    "alltoall": (P, *_BLOCK, *_END),
+    "alltoallv": (P, Sizes, Sizes, P, Sizes, Sizes, c.c_int, *_END),
+    "gather": (P, *_BLOCK, c.c_int, *_END),
+    "gatherv": (P, c.c_size_t, P, Sizes, Sizes, c.c_int, c.c_int, *_END),
+    "scatter": (P, *_BLOCK, c.c_int, *_END),
+    "scatterv": (P, Sizes, Sizes, P, c.c_size_t, c.c_int, c.c_int, *_END),
+    "barrier": _END,
+    "send": (*_BLOCK, c.c_int, c.c_uint32, *_END),
+    "recv": (*_BLOCK, c.c_int, c.c_uint32, *_END),
+    "recv_any": (*_BLOCK, Int, c.c_uint32, *_END),
+    "sendrecv": (P, c.c_size_t, c.c_int, c.c_uint32, P, c.c_size_t, c.c_int, c.c_uint32, c.c_int, *_END),
+    "mem_alloc": (Handle, c.c_size_t, c.POINTER(P)),
+    "mem_free": (P,),
+    "info": (c.c_char_p, c.c_size_t, Sizes),
+    "gradient_create": (Handle, c.POINTER(GradientAttr), HandlePointer),
+    "gradient_add": (Handle, c.c_size_t, c.POINTER(Tensor), c.POINTER(c.c_uint32)),
+    "gradient_memory": (Handle, c.c_uint32, c.POINTER(P)),
+    "gradient_submit": (Handle, c.c_uint32, P, P, HandlePointer),
+    "gradient_flush": (Handle,),
+    "gradient_wait": (Handle,),
+    "gradient_join": (Handle, Int),
+    "gradient_get_stats": (Handle, c.POINTER(GradientStats)),
+    "gradient_free": (Handle,),
+}
+# Functions whose status says more than well or not, or that return no status.
+_OTHERS: Dict[str, Tuple[Any, Tuple[Any, ...]]] = {
+    "test": (c.c_int, (Handle,)),
+    "wait": (c.c_int, (Handle,)),
+    "wait_for": (c.c_int, (Handle, c.c_int64)),
+    "request_free": (c.c_int, (Handle,)),
+    "initialized": (c.c_int, ()),
+    "last_error": (c.c_char_p, ()),
+    "last_error_rank": (c.c_int, ()),
+    "status_name": (c.c_char_p, (c.c_int,)),
+}
+
+
+def _checked(status: int, function: Any, _: Any) -> int:
+    return check(function.library, status)
+
+
+def declare(library: Any) -> None:
+    for name, types in _FUNCTIONS.items():
+        function = getattr(library, f"aiacc_{name}")
+        function.argtypes, function.restype, function.errcheck, function.library = types, c.c_int, _checked, library
+    for name, (result, types) in _OTHERS.items():
+        function = getattr(library, f"aiacc_{name}")
+        function.argtypes, function.restype = types, result

@@ -1,0 +1,66 @@
+"""The gradient engine of aiacc/gradient.h: allreduces of named tensors that ranks submit in any order."""
+from __future__ import annotations
+
+import ctypes as c
+from typing import Any, Dict, Optional
+
+from aiacc import _abi
+from aiacc._library import library
+from aiacc.buffers import Buffer, DType, Op
+from aiacc.groups import Group
+from aiacc.requests import Request
+
+
+class Engine:
+    """Belongs to the ranks of a group, each of which makes it; engines of one group have different names."""
+
+    def __init__(self, group: Group, name: str) -> None:
+        made = _abi.Handle()
+        attr = _abi.GradientAttr(size=c.sizeof(_abi.GradientAttr), name=name.encode())
+        library().aiacc_gradient_create(group.handle, c.byref(attr), c.byref(made))
+        self.handle = made.value
+
+    def add(self, name: str, count: int, dtype: DType, op: Op = Op.SUM, prescale: float = 1.0, postscale: float = 1.0) -> int:
+        """A tensor, equal on all ranks; the number by which this rank calls it. In the order in which gradients are expected."""
+        tensor = _abi.Tensor(size=c.sizeof(_abi.Tensor), name=name.encode(), count=count, dtype=dtype, op=op, prescale=prescale, postscale=postscale)
+        index = c.c_uint32()
+        library().aiacc_gradient_add(self.handle, 1, c.byref(tensor), c.byref(index))
+        return index.value
+
+    def memory(self, index: int) -> int:
+        """The address of the tensor's slot, which may be written but between a submission and its completion; 0 without elements."""
+        address = c.c_void_p()
+        library().aiacc_gradient_memory(self.handle, index, c.byref(address))
+        return address.value or 0
+
+    def submit(self, index: int, given: Optional[Buffer] = None, result: Optional[Buffer] = None, kept: Any = None,
+               wants_request: bool = True) -> Optional[Request]:
+        """The tensor is ready on this rank: in its slot, or at `given`, which is copied at once. The result goes to `result`, or stays
+        in the slot."""
+        request = _abi.Handle()
+        library().aiacc_gradient_submit(self.handle, index, given.address if given is not None else None, result.address if result is not None else None,
+                                        c.byref(request) if wants_request else None)
+        return Request(request.value, (given, result, kept)) if wants_request else None
+
+    def flush(self) -> None:
+        """This rank submits no more for now."""
+        library().aiacc_gradient_flush(self.handle)
+
+    def wait(self) -> None:
+        """Until all that this rank has submitted is reduced: the end of a step. Raises the first error of these."""
+        library().aiacc_gradient_wait(self.handle)
+
+    def join(self) -> int:
+        """This rank has run out of data: takes part with zeros until all have joined. The rank that joined last."""
+        last = c.c_int()
+        library().aiacc_gradient_join(self.handle, c.byref(last))
+        return last.value
+
+    def stats(self) -> Dict[str, int]:
+        found = _abi.GradientStats(size=c.sizeof(_abi.GradientStats))
+        library().aiacc_gradient_get_stats(self.handle, c.byref(found))
+        return {field[0]: getattr(found, field[0]) for field in found._fields_[1:]}
+
+    def free(self) -> None:
+        """The slots are gone. Waits for allreduces that are running."""
+        library().aiacc_gradient_free(self.handle)

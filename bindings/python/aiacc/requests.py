@@ -1,0 +1,62 @@
+"""Operations that were started and may not have completed."""
+from __future__ import annotations
+
+from typing import Any, Iterable, List, Optional
+
+from aiacc._library import library
+from aiacc.errors import OK, PENDING, Timeout, error
+
+_TICK_MS = 250  # a wait in C sees no signal of Python (Ctrl-C): it returns this often
+_abandoned: List[Any] = []  # buffers of operations that still run and that nobody waits for any more
+
+
+class Request:
+    """One operation. Its buffers are kept alive until it has completed, also if the request is dropped before."""
+    __slots__ = ("_handle", "_kept", "_error")
+
+    def __init__(self, handle: int, kept: Any) -> None:
+        self._handle, self._kept = handle, kept
+        self._error: Optional[Exception] = None
+
+    def _ended(self, status: int) -> None:
+        self._handle, self._kept = 0, None
+        if status != OK:
+            self._error = error(library(), status)
+
+    def test(self) -> bool:
+        """Whether it has completed. Raises the operation's error."""
+        if self._handle and (status := library().aiacc_test(self._handle)) != PENDING:
+            self._ended(status)
+        if self._error is not None:
+            raise self._error
+        return not self._handle
+
+    def wait(self, timeout: Optional[float] = None) -> None:
+        """Waits until it has completed and raises its error. After `timeout` seconds raises Timeout; the request stays."""
+        left = None if timeout is None else max(0, int(timeout * 1000))
+        while self._handle:
+            tick = _TICK_MS if left is None else min(_TICK_MS, left)
+            status = library().aiacc_wait_for(self._handle, tick)
+            if status != PENDING:
+                self._ended(status)
+            elif left is not None and (left := left - tick) <= 0:
+                raise Timeout(f"the operation has not completed within {timeout} s, and goes on")
+        if self._error is not None:
+            raise self._error
+
+    def __del__(self) -> None:
+        if self._handle and library().aiacc_test(self._handle) == PENDING:
+            _abandoned.append(self._kept)
+            library().aiacc_request_free(self._handle)
+
+
+def wait_all(requests: Iterable[Request]) -> None:
+    """Waits for all of them, also after an error; then raises the first one."""
+    first: Optional[Exception] = None
+    for request in requests:
+        try:
+            request.wait()
+        except Exception as failure:  # noqa: BLE001: the others are waited for all the same
+            first = first or failure
+    if first is not None:
+        raise first

@@ -1,0 +1,141 @@
+"""The process as one rank: init, finalize and who is who."""
+from __future__ import annotations
+
+import atexit
+import ctypes as c
+import json
+import os
+import sys
+from typing import Any, Callable, Optional, Protocol, Sequence
+
+from aiacc import _abi
+from aiacc._library import library
+
+_stores: list = []  # callbacks of stores live as long as the process
+_initializer: Optional[int] = None  # the process that called init
+
+
+class Store(Protocol):
+    """A key-value store that all ranks see, such as torch.distributed's. Keys are text; `get` waits for the key."""
+
+    def set(self, key: str, value: bytes) -> Any: ...
+
+    def get(self, key: str) -> bytes: ...
+
+
+def _guarded(function: Callable[..., None]) -> Callable[..., int]:
+    def call(*arguments: Any) -> int:
+        try:
+            function(*arguments)
+        except Exception:  # noqa: BLE001: it cannot pass through C; aiacc_init says that the store failed
+            import traceback
+            traceback.print_exc()
+            return 1
+        return 0
+    return call
+
+
+def _c_store(store: Store) -> _abi.Store:
+    def put(_: Any, key: bytes, value: int, size: int) -> None:
+        store.set(key.decode(), c.string_at(value, size))
+
+    def get(_: Any, key: bytes, value: int, capacity: int, size: Any, timeout: int) -> None:
+        found = store.get(key.decode())
+        c.memmove(value, found, min(capacity, len(found)))
+        size[0] = len(found)
+
+    def wait(_: Any, keys: Any, count: int, timeout: int) -> None:
+        for i in range(count):
+            store.get(keys[i].decode())
+
+    made = _abi.Store(c.sizeof(_abi.Store), None, _abi.PUT(_guarded(put)), _abi.GET(_guarded(get)), _abi.WAIT(_guarded(wait)))
+    _stores.append(made)
+    return made
+
+
+def init(*, rank: Optional[int] = None, size: Optional[int] = None, store: Optional[Store] = None, job: Optional[str] = None,
+         timeout: Optional[float] = None) -> None:
+    """Makes this process a rank. Collective over the job.
+
+    Rank and size come from the arguments, from aiaccrun, from AIACC_RENDEZVOUS, or (a world of one) from nothing at all.
+    `timeout`: seconds until all ranks must have come. The process leaves the job in order when Python exits, unless it has
+    called finalize before. It is an error to call init twice, or after finalize.
+    """
+    if (rank is None) != (size is None):
+        raise ValueError("rank and size are given together, or neither")
+    attr = _abi.InitAttr(size=c.sizeof(_abi.InitAttr))
+    if rank is not None and size is not None:
+        attr.world_size_set, attr.rank, attr.world_size = 1, rank, size
+    if timeout is not None:
+        attr.timeout_ms = int(timeout * 1000)
+    if job is not None:
+        attr.job = job.encode()
+    if store is not None:
+        attr.store = c.pointer(_c_store(store))
+    library().aiacc_init(c.byref(attr))
+    global _initializer
+    _initializer = os.getpid()
+    atexit.register(_at_exit)
+
+
+def leaves_in_order() -> bool:
+    """Whether the interpreter ends by something else than an exception that nobody caught. After one, other ranks may wait for
+    what this rank will never do: it ends without finalize, which fails the job at once."""
+    return getattr(sys, "last_type", None) is None
+
+
+def _at_exit() -> None:
+    # A forked child runs the exit functions of its parent.
+    if _initializer == os.getpid() and initialized() and leaves_in_order():
+        try:
+            finalize()
+        except RuntimeError as failure:
+            print(f"aiacc: leaving the job: {failure}", file=sys.stderr)
+
+
+def finalize() -> None:
+    """Leaves the job in order: waits for this rank's operations. Collective."""
+    library().aiacc_finalize()
+
+
+def initialized() -> bool:
+    return bool(library().aiacc_initialized())
+
+
+def version() -> str:
+    """That of the library."""
+    return library().aiacc_version().decode()
+
+
+def info() -> Any:
+    """What aiacc-info prints, as dictionaries: this host, devices, settings and their origins, limits that will hurt."""
+    needed = c.c_size_t()
+    library().aiacc_info(None, 0, c.byref(needed))
+    text = c.create_string_buffer(needed.value + 4096)  # the text differs from call to call
+    library().aiacc_info(text, len(text), c.byref(needed))
+    return json.loads(text.value)
+
+
+class Memory:
+    """`size` bytes that the ranks of this host share: collectives on them move the fewest bytes. memoryview(memory) and
+    `memory.array` are over them; they are freed by `free`, or at finalize."""
+
+    def __init__(self, size: int) -> None:
+        address = c.c_void_p()
+        library().aiacc_mem_alloc(0, size, c.byref(address))
+        self.address = address.value or 0
+        self.array = (c.c_ubyte * size).from_address(self.address) if size else (c.c_ubyte * 0)()
+
+    def free(self) -> None:
+        """No operation and no view may use the memory any more, on any rank."""
+        if self.address:
+            library().aiacc_mem_free(self.address)
+            self.address = 0
+
+
+def int_array(values: Sequence[int]) -> Any:
+    return (c.c_int * len(values))(*values)
+
+
+def size_array(values: Sequence[int]) -> Any:
+    return (c.c_size_t * len(values))(*values)

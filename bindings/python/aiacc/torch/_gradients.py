@@ -1,0 +1,117 @@
+"""Gradients of one optimizer, reduced by the gradient engine while backward goes on.
+
+The engine has a slot for each parameter, in memory that the ranks of a host share. A parameter's `grad` is a view of its slot,
+so gradients are reduced where backward wrote them. Ranks submit them in any order; the engine finds out which are ready on all.
+"""
+from __future__ import annotations
+
+import ctypes as c
+from typing import Dict, Iterable, List, Optional, Tuple
+
+import torch
+
+from aiacc.buffers import DType
+from aiacc.gradients import Engine
+from aiacc.groups import Group
+from aiacc.torch import tensors
+from aiacc.torch._operations import OPS
+from aiacc.torch.exceptions import HorovodInternalError
+
+
+def at_address(address: int, elements: int, dtype: torch.dtype) -> torch.Tensor:
+    """A tensor over memory of the library, which outlives it."""
+    if elements == 0:
+        return torch.empty(0, dtype=dtype)
+    size = elements * torch.empty(0, dtype=dtype).element_size()
+    return torch.frombuffer((c.c_ubyte * size).from_address(address), dtype=dtype)
+
+
+def dense_strides(tensor: torch.Tensor) -> Tuple[int, ...]:
+    """The tensor's own strides if its elements lie without gaps in some order of dimensions, else those of a contiguous one."""
+    order = sorted((stride, size) for stride, size in zip(tensor.stride(), tensor.shape) if size != 1)
+    expected = 1
+    for stride, size in order:
+        if stride != expected:
+            return torch.empty(tensor.shape, device="meta").stride()
+        expected *= size
+    return tensor.stride()
+
+
+class Slot:
+    """Where the gradient of one parameter travels: `view` of memory of the engine."""
+
+    def __init__(self, parameter: torch.Tensor, index: int, flat: torch.Tensor) -> None:
+        self.parameter, self.index = parameter, index
+        self.view = torch.as_strided(flat, parameter.shape, dense_strides(parameter))
+        # Otherwise it is converted into the view and out of it.
+        self.in_place = flat.dtype == parameter.dtype
+        self.submitted = False
+
+    def take(self, gradient: Optional[torch.Tensor]) -> None:
+        """Puts the gradient in its place; None counts as zeros."""
+        with torch.no_grad():
+            if gradient is None:
+                self.view.zero_()
+            elif gradient is not self.view:
+                self.view.copy_(gradient.to_dense() if gradient.layout != torch.strided else gradient)
+        if self.in_place:
+            if gradient is not self.view:
+                self.parameter.grad = self.view
+        elif gradient is None or gradient.layout != torch.strided:
+            self.parameter.grad = torch.zeros_like(self.parameter)
+
+    def give(self) -> None:
+        """The result is the parameter's gradient."""
+        self.submitted = False
+        if not self.in_place:
+            with torch.no_grad():
+                self.parameter.grad.copy_(self.view)  # type: ignore[union-attr]
+
+
+class Reducer:
+    """Reduces the gradients of some parameters over a group."""
+
+    def __init__(self, group: Group, name: str, op: int, prescale: float, postscale: float) -> None:
+        self.engine = Engine(group, name)
+        self.op, self.scales = OPS[op], (prescale, postscale)
+        self.slots: Dict[torch.Tensor, Slot] = {}
+
+    def add(self, plan: Iterable[Tuple[str, torch.Tensor, torch.dtype]]) -> None:
+        """Names, parameters, and the types in which their gradients travel, in the order in which backward finishes them."""
+        for name, parameter, dtype in plan:
+            kind = DType(tensors.type_of(dtype))
+            index = self.engine.add(name, parameter.numel(), kind, self.op, *self.scales)
+            self.slots[parameter] = Slot(parameter, index, at_address(self.engine.memory(index), parameter.numel(), dtype))
+
+    def close(self) -> None:
+        """The engine's memory goes: gradients move out of it."""
+        for slot in self.slots.values():
+            if slot.parameter.grad is slot.view:
+                slot.parameter.grad = slot.view.clone()
+        self.slots = {}
+        try:
+            self.engine.free()
+        except RuntimeError:
+            pass  # the world is over already
+
+    def submit(self, parameter: torch.Tensor) -> None:
+        """The parameter's gradient is complete on this rank."""
+        slot = self.slots[parameter]
+        slot.take(parameter.grad)
+        try:
+            self.engine.submit(slot.index, wants_request=False)
+        except RuntimeError as error:
+            raise HorovodInternalError(f"reducing gradients: {error}") from error
+        slot.submitted = True
+
+    def wait(self) -> None:
+        """Submits what is missing as zeros, and waits for all results."""
+        missing: List[torch.Tensor] = [one for one, slot in self.slots.items() if not slot.submitted]
+        for one in missing:
+            self.submit(one)
+        try:
+            self.engine.wait()
+        except RuntimeError as error:
+            raise HorovodInternalError(f"reducing gradients: {error}") from error
+        for slot in self.slots.values():
+            slot.give()

@@ -1,0 +1,45 @@
+"""What travels in place of a tensor."""
+from __future__ import annotations
+
+from typing import Any, Tuple
+
+import torch
+
+
+class Compressor:
+    """compress gives what travels and a context; decompress makes the tensor of both again."""
+
+    @staticmethod
+    def compress(tensor: torch.Tensor) -> Tuple[torch.Tensor, Any]:
+        raise NotImplementedError
+
+    @staticmethod
+    def decompress(tensor: torch.Tensor, ctx: Any) -> torch.Tensor:
+        raise NotImplementedError
+
+
+class NoneCompressor(Compressor):
+    @staticmethod
+    def compress(tensor: torch.Tensor) -> Tuple[torch.Tensor, Any]:
+        return tensor, None
+
+    @staticmethod
+    def decompress(tensor: torch.Tensor, ctx: Any) -> torch.Tensor:
+        return tensor
+
+
+class FP16Compressor(Compressor):
+    """Floating-point tensors travel in 16 bits, and are summed in 32."""
+
+    @staticmethod
+    def compress(tensor: torch.Tensor) -> Tuple[torch.Tensor, Any]:
+        return (tensor.to(torch.float16) if tensor.dtype.is_floating_point else tensor), tensor.dtype
+
+    @staticmethod
+    def decompress(tensor: torch.Tensor, ctx: Any) -> torch.Tensor:
+        return tensor.to(ctx) if ctx.is_floating_point else tensor
+
+
+class Compression:
+    none = NoneCompressor
+    fp16 = FP16Compressor

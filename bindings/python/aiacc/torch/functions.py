@@ -1,0 +1,103 @@
+"""Parameters, optimizer states and objects from one rank to all."""
+from __future__ import annotations
+
+import collections.abc
+import copy
+import pickle
+from typing import Any, Dict, Iterable, List, Optional, Tuple
+
+import torch
+
+from aiacc.torch import _operations as operations
+from aiacc.torch import mpi_ops
+from aiacc.torch.process_sets import ProcessSet, global_process_set
+
+try:  # pickles lambdas and local classes too
+    import cloudpickle as _pickler  # type: ignore[import-not-found]
+except ImportError:
+    _pickler = pickle  # type: ignore[assignment]
+
+
+def broadcast_parameters(params: Any, root_rank: int, process_set: ProcessSet = global_process_set) -> None:
+    """In place: `params` is a state_dict, a list of (name, tensor), or a list of tensors."""
+    if isinstance(params, dict):
+        pairs: List[Tuple[Optional[str], Any]] = sorted(params.items())
+    elif isinstance(params, collections.abc.Sequence) and not isinstance(params, (str, bytes)):
+        pairs = [one if isinstance(one, tuple) else (None, one) for one in params]
+    else:
+        raise ValueError(f"params is a dict, a list of (name, tensor) or a list of tensors, not {type(params).__name__}"
+                         + ("; wrap it in list()" if isinstance(params, collections.abc.Iterable) else ""))
+    if any(one is not None and not isinstance(one, torch.Tensor) for _, one in pairs):
+        wrong = next((name, one) for name, one in pairs if one is not None and not isinstance(one, torch.Tensor))
+        raise ValueError(f"params has {type(wrong[1]).__name__} '{wrong[0]}': every value is a tensor; objects go by broadcast_object")
+    handles = [mpi_ops.broadcast_async_(tensor, root_rank, name, process_set) for name, tensor in pairs if tensor is not None]
+    for handle in handles:
+        mpi_ops.synchronize(handle)
+
+
+def broadcast_object(obj: Any, root_rank: int = 0, name: Optional[str] = None, process_set: ProcessSet = global_process_set) -> Any:
+    """The root's object (pickled), on every rank."""
+    root_in_set = mpi_ops._root_in_set(root_rank, process_set)
+    is_root = mpi_ops.basics.rank() == root_rank
+    data = _pickler.dumps(obj) if is_root else b""
+    got = mpi_ops._run(process_set, operations.BroadcastBytes(name, data, root_rank, root_in_set), lambda output: output)
+    return obj if is_root else pickle.loads(got)
+
+
+def allgather_object(obj: Any, name: Optional[str] = None, process_set: ProcessSet = global_process_set) -> List[Any]:
+    """The objects (pickled) of all ranks, in their order."""
+    gathered = mpi_ops._run(process_set, operations.AllgatherBytes(name, _pickler.dumps(obj)), lambda output: output)
+    return [pickle.loads(one) for one in gathered]
+
+
+def broadcast_optimizer_state(optimizer: torch.optim.Optimizer, root_rank: int, model: Optional[torch.nn.Module] = None,
+                              process_set: ProcessSet = global_process_set) -> None:
+    """In place: state and hyperparameters of the root's optimizer. State that a rank lacks is created."""
+    from aiacc.torch.optimizer import wrapped_class
+    if isinstance(optimizer, torch.optim.LBFGS):
+        raise ValueError("broadcast_optimizer_state: the state of torch.optim.LBFGS is not one of tensors by parameter; use broadcast_object on its "
+                         "state_dict()")
+    is_root = mpi_ops.basics.rank() == root_rank
+    state = optimizer.state_dict()
+    found: Dict[Tuple[Any, str], torch.Tensor] = {}
+    rest: Dict[str, Any] = copy.deepcopy({"param_groups": state["param_groups"], "state": {}})
+    for key, values in state["state"].items():
+        rest["state"][key] = {}
+        for field, value in values.items():
+            if isinstance(value, torch.Tensor):
+                found[key, field] = value
+                rest["state"][key][field] = (value.dtype, tuple(value.shape))
+            else:
+                rest["state"][key][field] = _Plain(value)
+    theirs = broadcast_object(rest if is_root else None, root_rank, "optimizer_state", process_set)
+    if theirs["state"].keys() and max(theirs["state"]) >= sum(len(group["params"]) for group in state["param_groups"]):
+        raise ValueError("broadcast_optimizer_state: the root's optimizer has more parameters than this rank's")
+    if not is_root:
+        made: Dict[Any, Dict[str, Any]] = {}
+        for key, fields in theirs["state"].items():
+            made[key] = {}
+            for field, value in fields.items():
+                if isinstance(value, _Plain):
+                    made[key][field] = value.value
+                else:
+                    own = found.get((key, field))
+                    fits = own is not None and (own.dtype, tuple(own.shape)) == value
+                    found[key, field] = made[key][field] = own if fits else torch.zeros(value[1], dtype=value[0])  # type: ignore[assignment]
+        # load_state_dict casts state to the parameters' type: what was made is taken as it is, behind it.
+        base = wrapped_class(optimizer)
+        base.load_state_dict(optimizer, {"state": {}, "param_groups": theirs["param_groups"]})
+        parameters = [one for group in optimizer.param_groups for one in group["params"]]
+        for key, fields in made.items():
+            optimizer.state[parameters[key]] = fields
+    order: Iterable[Tuple[Any, str]] = [(key, field) for key, fields in theirs["state"].items() for field, value in fields.items()
+                                        if not isinstance(value, _Plain)]
+    handles = [mpi_ops.broadcast_async_(found[one], root_rank, f"{one[0]}.{one[1]}", process_set) for one in order]
+    for handle in handles:
+        mpi_ops.synchronize(handle)
+
+
+class _Plain:
+    """A value that is no tensor."""
+
+    def __init__(self, value: Any) -> None:
+        self.value = value

@@ -1,0 +1,313 @@
+"""The collectives of Horovod's torch API. Tensors are on the CPU; those that have gaps are accepted too."""
+from __future__ import annotations
+
+import threading
+import warnings
+from typing import Any, Callable, List, Optional, Sequence, Tuple
+
+import torch
+
+from aiacc.torch import _operations as operations
+from aiacc.torch import basics, handles
+from aiacc.torch import tensors as _tensors
+from aiacc.torch._channel import Join, Operation
+from aiacc.torch._operations import Adasum, Average, Max, Min, Product, Sum, checked_op
+from aiacc.torch.basics import *  # noqa: F401,F403: Horovod's module has them too
+from aiacc.torch.exceptions import HorovodInternalError  # noqa: F401
+from aiacc.torch.handles import poll, synchronize
+from aiacc.torch.process_sets import ProcessSet, global_process_set
+
+_basics = basics
+_forget_handles = handles.forget_all
+Tensors = Sequence[torch.Tensor]
+# Indices are those of tensors that were valid. torch >= 2.0 warns if nothing is said about it.
+_UNCHECKED: Any = {"check_invariants": False} if hasattr(torch.sparse, "check_sparse_tensor_invariants") else {}
+
+
+def handle_average_backwards_compatibility(op: Optional[int], average: Optional[bool]) -> int:
+    if op is not None:
+        if average is not None:
+            raise ValueError("op and average are given: leave out average, which is deprecated")
+        return checked_op(op)
+    if average is not None:
+        warnings.warn("average is deprecated: use op=Average or op=Sum", DeprecationWarning, stacklevel=4)
+        return Average if average else Sum
+    return Average
+
+
+def _begin(process_set: ProcessSet, operation: Operation, finish: Callable[[Any], Any]) -> handles.Pending:
+    basics._known()
+    channel = process_set._channel()
+    key = (process_set.process_set_id, operation.kind, operation.name) if operation.name else None
+    handles.take_name(key)
+    return handles.Pending(channel, operation, finish, key)
+
+
+def _start(process_set: ProcessSet, operation: Operation, finish: Callable[[Any], Any]) -> int:
+    pending = _begin(process_set, operation, finish)
+    try:
+        pending.channel.start(operation)
+    except BaseException:
+        handles.give_back_name(pending.key)
+        raise
+    return handles.add(pending)
+
+
+def _run(process_set: ProcessSet, operation: Operation, finish: Callable[[Any], Any]) -> Any:
+    pending = _begin(process_set, operation, finish)
+    try:
+        return finish(pending.channel.run(operation))
+    finally:
+        handles.give_back_name(pending.key)
+
+
+def _checked_list(given: Any) -> List[torch.Tensor]:
+    found = list(given)
+    if not found:
+        raise ValueError("a group of tensors has at least one")
+    return [_tensors.check(one, f"tensor {i} of the group") for i, one in enumerate(found)]
+
+
+# --- allreduce
+
+def _allreduce(given: List[torch.Tensor], outputs: Optional[List[torch.Tensor]], single: bool, name: Optional[str], average: Optional[bool],
+               op: Optional[int], prescale: float, postscale: float) -> Tuple[Operation, Callable[[Any], Any]]:
+    results = outputs if outputs is not None else [_tensors.like(one) for one in given]
+    made = operations.Allreduce(name, given, results, handle_average_backwards_compatibility(op, average), prescale, postscale)
+    return made, lambda _: results[0] if single else results
+
+
+def _start_allreduce(tensor: torch.Tensor, output: Optional[torch.Tensor], average: Optional[bool], name: Optional[str], op: Optional[int],
+                     prescale: float, postscale: float, process_set: ProcessSet) -> int:
+    if name is None or process_set.size() == 1:
+        return _start(process_set, *_allreduce([tensor], None if output is None else [output], True, name, average, op, prescale, postscale))
+    basics._known()
+    process_set._channel()  # which refuses those that are no members
+    chosen = handle_average_backwards_compatibility(op, average)
+    key = (process_set.process_set_id, operations.Allreduce.kind, name)
+    handles.take_name(key)
+    try:
+        pending = process_set._named().start(name, tensor, _tensors.like(tensor) if output is None else output, chosen, prescale, postscale)
+    except BaseException:
+        handles.give_back_name(key)
+        raise
+    pending.key = key
+    return handles.add(pending)
+
+
+def allreduce_async(tensor: torch.Tensor, average: Optional[bool] = None, name: Optional[str] = None, op: Optional[int] = None,
+                    prescale_factor: float = 1.0, postscale_factor: float = 1.0, process_set: ProcessSet = global_process_set) -> int:
+    """The reduction of the tensor over all ranks, as a new tensor: a handle for poll and synchronize."""
+    _tensors.check(tensor)
+    return _start_allreduce(tensor, None, average, name, op, prescale_factor, postscale_factor, process_set)
+
+
+def allreduce_async_(tensor: torch.Tensor, average: Optional[bool] = None, name: Optional[str] = None, op: Optional[int] = None,
+                     prescale_factor: float = 1.0, postscale_factor: float = 1.0, process_set: ProcessSet = global_process_set) -> int:
+    """As allreduce_async, in place."""
+    _tensors.check(tensor)
+    return _start_allreduce(tensor, tensor, average, name, op, prescale_factor, postscale_factor, process_set)
+
+
+def allreduce_(tensor: torch.Tensor, average: Optional[bool] = None, name: Optional[str] = None, op: Optional[int] = None,
+               prescale_factor: float = 1.0, postscale_factor: float = 1.0, process_set: ProcessSet = global_process_set) -> torch.Tensor:
+    """As allreduce, in place and without a gradient."""
+    _tensors.check(tensor)
+    return _run(process_set, *_allreduce([tensor], [tensor], True, name, average, op, prescale_factor, postscale_factor))
+
+
+def grouped_allreduce_async(tensors: Tensors, average: Optional[bool] = None, name: Optional[str] = None, op: Optional[int] = None,
+                            prescale_factor: float = 1.0, postscale_factor: float = 1.0, process_set: ProcessSet = global_process_set) -> int:
+    """Allreduce of several tensors as one operation."""
+    return _start(process_set, *_allreduce(_checked_list(tensors), None, False, name, average, op, prescale_factor, postscale_factor))
+
+
+def grouped_allreduce_async_(tensors: Tensors, average: Optional[bool] = None, name: Optional[str] = None, op: Optional[int] = None,
+                             prescale_factor: float = 1.0, postscale_factor: float = 1.0, process_set: ProcessSet = global_process_set) -> int:
+    """As grouped_allreduce_async, in place."""
+    given = _checked_list(tensors)
+    return _start(process_set, *_allreduce(given, given, False, name, average, op, prescale_factor, postscale_factor))
+
+
+def grouped_allreduce_(tensors: Tensors, average: Optional[bool] = None, name: Optional[str] = None, op: Optional[int] = None,
+                       prescale_factor: float = 1.0, postscale_factor: float = 1.0, process_set: ProcessSet = global_process_set) -> List[torch.Tensor]:
+    """As grouped_allreduce, in place and without gradients."""
+    given = _checked_list(tensors)
+    return _run(process_set, *_allreduce(given, given, False, name, average, op, prescale_factor, postscale_factor))
+
+
+def _run_allreduce(given: List[torch.Tensor], name: Optional[str], op: int, prescale: float, postscale: float,
+                   process_set: ProcessSet) -> List[torch.Tensor]:
+    return _run(process_set, *_allreduce(given, None, False, name, None, op, prescale, postscale))
+
+
+# --- allgather
+
+def allgather_async(tensor: torch.Tensor, name: Optional[str] = None, process_set: ProcessSet = global_process_set) -> int:
+    """The rows (first dimension) of all ranks one after another. Ranks may have different numbers of rows."""
+    return _start(process_set, operations.Allgather(name, [_tensors.check(tensor)]), lambda output: output[0])
+
+
+def grouped_allgather_async(tensors: Tensors, name: Optional[str] = None, process_set: ProcessSet = global_process_set) -> int:
+    return _start(process_set, operations.Allgather(name, _checked_list(tensors)), lambda output: output)
+
+
+def _run_allgather(given: List[torch.Tensor], name: Optional[str], process_set: ProcessSet) -> Tuple[List[torch.Tensor], List[List[int]]]:
+    """(the results, of each the rows of each rank)"""
+    operation = operations.Allgather(name, given)
+    return _run(process_set, operation, lambda output: output), operation.sizes
+
+
+# --- broadcast
+
+def _root_in_set(root_rank: int, process_set: ProcessSet) -> int:
+    ranks = process_set._registered()
+    if root_rank not in ranks:
+        raise ValueError(f"root_rank is {root_rank}: it is a rank of the job, and one of {process_set}")
+    return ranks.index(root_rank)
+
+
+def _broadcast(given: torch.Tensor, result: torch.Tensor, root_rank: int, name: Optional[str],
+               process_set: ProcessSet) -> Tuple[Operation, Callable[[Any], Any]]:
+    operation = operations.Broadcast(name, _tensors.check(given), result, root_rank, _root_in_set(root_rank, process_set))
+    return operation, lambda output: output
+
+
+def broadcast_async(tensor: torch.Tensor, root_rank: int, name: Optional[str] = None, process_set: ProcessSet = global_process_set) -> int:
+    """The root's tensor, as a new one. `root_rank` is a rank of the job, also with a process set."""
+    _tensors.check(tensor)
+    return _start(process_set, *_broadcast(tensor, _tensors.like(tensor), root_rank, name, process_set))
+
+
+def broadcast_async_(tensor: torch.Tensor, root_rank: int, name: Optional[str] = None, process_set: ProcessSet = global_process_set) -> int:
+    """As broadcast_async, in place."""
+    return _start(process_set, *_broadcast(tensor, tensor, root_rank, name, process_set))
+
+
+def broadcast_(tensor: torch.Tensor, root_rank: int, name: Optional[str] = None, process_set: ProcessSet = global_process_set) -> torch.Tensor:
+    """As broadcast, in place and without a gradient."""
+    return _run(process_set, *_broadcast(tensor, tensor, root_rank, name, process_set))
+
+
+def _run_broadcast(given: torch.Tensor, root_rank: int, name: Optional[str], process_set: ProcessSet) -> torch.Tensor:
+    return _run(process_set, *_broadcast(given, _tensors.like(given), root_rank, name, process_set))
+
+
+# --- alltoall
+
+def _checked_splits(tensor: torch.Tensor, splits: Any, size: int) -> List[int]:
+    _tensors.check(tensor)
+    if tensor.dim() == 0:
+        raise ValueError("alltoall of a tensor of no dimension: it has no rows to send; reshape it to [1]")
+    if splits is None or (isinstance(splits, torch.Tensor) and splits.numel() == 0):
+        each, rest = divmod(tensor.shape[0], size)
+        if rest:
+            raise ValueError(f"alltoall of {tensor.shape[0]} rows to {size} ranks: they do not divide equally; splits says how many each gets")
+        return [each] * size
+    if isinstance(splits, torch.Tensor):
+        if splits.dim() != 1 or splits.dtype != torch.int32:
+            raise ValueError(f"splits is of {splits.dtype} and {splits.dim()} dimensions: it is of torch.int32 and one dimension")
+        splits = splits.tolist()
+    found = [int(one) for one in splits]
+    if len(found) != size:
+        raise ValueError(f"splits has {len(found)} numbers for {size} ranks")
+    if min(found) < 0 or sum(found) > tensor.shape[0]:
+        raise ValueError(f"splits is {found}: numbers of rows from 0, of {tensor.shape[0]} in all")
+    return found
+
+
+def alltoall_async(tensor: torch.Tensor, splits: Any = None, name: Optional[str] = None, process_set: ProcessSet = global_process_set) -> int:
+    """splits[r] rows of the tensor go to rank r. Gives (what this rank got, how many rows of each rank)."""
+    checked = _checked_splits(tensor, splits, process_set.size())
+    return _start(process_set, operations.Alltoall(name, tensor, checked), lambda output: output)
+
+
+def _run_alltoall(tensor: torch.Tensor, splits: List[int], name: Optional[str], process_set: ProcessSet) -> Tuple[torch.Tensor, torch.Tensor]:
+    return _run(process_set, operations.Alltoall(name, tensor, splits), lambda output: output)
+
+
+# --- reducescatter
+
+def _reducescatter(given: List[torch.Tensor], single: bool, name: Optional[str], op: int, prescale: float,
+                   postscale: float) -> Tuple[Operation, Callable[[Any], Any]]:
+    for one in given:
+        if one.dim() == 0:
+            raise ValueError("reducescatter of a tensor of no dimension: it has no rows to divide; reshape it to [1]")
+    made = operations.Reducescatter(name, given, checked_op(op), prescale, postscale)
+    return made, lambda output: output[0] if single else output
+
+
+def reducescatter_async(tensor: torch.Tensor, name: Optional[str] = None, op: int = Average, process_set: ProcessSet = global_process_set,
+                        prescale_factor: float = 1.0, postscale_factor: float = 1.0) -> int:
+    """This rank's rows of the reduction; where rows do not divide, lower ranks get one more."""
+    return _start(process_set, *_reducescatter([_tensors.check(tensor)], True, name, op, prescale_factor, postscale_factor))
+
+
+def grouped_reducescatter_async(tensors: Tensors, name: Optional[str] = None, op: int = Average, process_set: ProcessSet = global_process_set,
+                                prescale_factor: float = 1.0, postscale_factor: float = 1.0) -> int:
+    return _start(process_set, *_reducescatter(_checked_list(tensors), False, name, op, prescale_factor, postscale_factor))
+
+
+def _run_reducescatter(given: List[torch.Tensor], name: Optional[str], op: int, prescale: float, postscale: float,
+                       process_set: ProcessSet) -> List[torch.Tensor]:
+    return _run(process_set, *_reducescatter(given, False, name, op, prescale, postscale))
+
+
+# --- sparse, barrier, join
+
+def sparse_allreduce_async(tensor: torch.Tensor, name: Optional[str], op: int, process_set: ProcessSet = global_process_set) -> Callable[[], torch.Tensor]:
+    """Of a sparse tensor, by gathering indices and values. Call what it returns, or give it to synchronize."""
+    if checked_op(op) not in (Average, Sum):
+        raise ValueError(f"op of a sparse tensor is Average or Sum, not {operations.OP_NAMES[op]}")
+    coalesced = tensor if tensor.is_coalesced() else tensor.coalesce()
+    indices = allgather_async(coalesced._indices().t().contiguous(), name and f"{name}.indices", process_set)
+    values = allgather_async(coalesced._values(), name and f"{name}.values", process_set)
+
+    def finish() -> torch.Tensor:
+        all_values, all_indices = synchronize(values), synchronize(indices)
+        if op == Average:
+            all_values = all_values / process_set.size()
+        return torch.sparse_coo_tensor(all_indices.t(), all_values, tensor.shape, **_UNCHECKED).coalesce()
+    return finish
+
+
+def barrier(process_set: ProcessSet = global_process_set) -> None:
+    """Returns after all ranks of the set have called it. Asynchronous operations of this rank that it follows are done then."""
+    _run(process_set, operations.Barrier(None), lambda _: None)
+
+
+def join(device: int = -1) -> int:
+    """This rank has no more data: it contributes zeros to the allreduces of the others until all have joined. Returns the rank
+    that joined last."""
+    basics._known()
+    # Those of engines run beside the one of ordered operations: others may be in any of them.
+    tasks = [optimizer.join for optimizer in global_process_set._optimizers]
+    if global_process_set.size() > 1:
+        tasks.append(global_process_set._named().engine().join)
+    failures: List[BaseException] = []
+
+    def run(task: Callable[[], Any]) -> None:
+        try:
+            task()
+        except BaseException as error:  # noqa: BLE001: raised below
+            failures.append(error)
+    threads = [threading.Thread(target=run, args=(task,), daemon=True) for task in tasks]
+    for thread in threads:
+        thread.start()
+    last = _run(global_process_set, Join(None), lambda output: output)
+    for thread in threads:
+        thread.join()
+    if failures:
+        raise HorovodInternalError(f"join: {failures[0]}") from failures[0]
+    return last
+
+
+# What is differentiable builds on the above.
+from aiacc.torch.autograd import (allgather, allreduce, alltoall, broadcast, grouped_allgather, grouped_allreduce,  # noqa: E402
+                                  grouped_reducescatter, reducescatter)
+
+__all__ = ["Adasum", "Average", "Max", "Min", "Product", "Sum", "allgather", "allgather_async", "allreduce", "allreduce_", "allreduce_async",
+           "allreduce_async_", "alltoall", "alltoall_async", "barrier", "broadcast", "broadcast_", "broadcast_async", "broadcast_async_",
+           "grouped_allgather", "grouped_allgather_async", "grouped_allreduce", "grouped_allreduce_", "grouped_allreduce_async",
+           "grouped_allreduce_async_", "grouped_reducescatter", "grouped_reducescatter_async", "join", "poll", "reducescatter",
+           "reducescatter_async", "sparse_allreduce_async", "synchronize"]

@@ -1,0 +1,286 @@
+"""DistributedOptimizer: an optimizer whose step uses the gradients of all ranks."""
+from __future__ import annotations
+
+import contextlib
+import json
+import warnings
+import weakref
+from typing import Any, Callable, Dict, Iterable, Iterator, List, Optional, Sequence, Tuple, Union
+
+import torch
+
+from aiacc.torch import _operations as operations
+from aiacc.torch import basics, mpi_ops, tensors
+from aiacc.torch._channel import Join
+from aiacc.torch._gradients import Reducer, dense_strides
+from aiacc.torch._operations import Average
+from aiacc.torch.compression import Compression, FP16Compressor, NoneCompressor
+from aiacc.torch.process_sets import ProcessSet, global_process_set
+
+_made = 0  # optimizers of this process: each has a channel of its own
+
+
+def wrapped_class(optimizer: torch.optim.Optimizer) -> Any:
+    """The user's class below a DistributedOptimizer."""
+    return getattr(type(optimizer), "_wrapped", type(optimizer))
+
+
+class _DistributedOptimizer(torch.optim.Optimizer):
+    """Methods that are put in front of the user's class. Its own __init__ is not run: the state is the user's optimizer's."""
+    _wrapped: Any = torch.optim.Optimizer
+
+    def _set_up(self, names: Dict[torch.Tensor, str], compression: Any, backward_passes_per_step: int, op: int, gradient_predivide_factor: float,
+                groups: List[List[torch.Tensor]], sparse_as_dense: bool, process_set: ProcessSet) -> None:
+        global _made
+        self._parameter_names = names
+        self._compression, self._op, self._sparse_as_dense, self._process_set = compression, op, sparse_as_dense, process_set
+        self._scales = (1.0 / gradient_predivide_factor, gradient_predivide_factor) if op == Average else (1.0, 1.0)
+        self._groups = groups
+        self.backward_passes_per_step = backward_passes_per_step
+        self._delays: Dict[torch.Tensor, int] = {one: backward_passes_per_step for one in names}
+        self._handles: Dict[torch.Tensor, Any] = {}  # parameters whose gradients are on their way
+        self._arrived: List[torch.Tensor] = []  # in the first step, before there is a plan: in the order of backward
+        self._reducer: Optional[Reducer] = None
+        self._sparse: List[torch.Tensor] = []
+        self._compressed: List[torch.Tensor] = []  # by a class of the user's
+        self._synchronized, self._should_synchronize = False, True
+        self._hooks: List[Any] = []
+        self._number = _made
+        _made += 1
+        if process_set.included() and process_set.size() > 1:
+            for one in names:
+                self._register_hook(one)
+            self._joined = _Joined(self)
+            process_set._optimizers.append(self._joined)
+
+    # --- hooks
+
+    def _register_hook(self, parameter: torch.Tensor) -> None:
+        if hasattr(parameter, "register_post_accumulate_grad_hook"):  # torch >= 2.1
+            self._hooks.append(parameter.register_post_accumulate_grad_hook(self._on_gradient))
+            return
+        accumulator: Any = parameter.expand_as(parameter).grad_fn.next_functions[0][0]  # type: ignore[union-attr]
+        self._hooks += [accumulator, accumulator.register_hook(lambda *_: self._on_gradient(parameter))]
+
+    def _on_gradient(self, parameter: torch.Tensor) -> None:
+        if self._delays[parameter] <= 0:
+            raise AssertionError(
+                f"the gradient of '{self._parameter_names[parameter]}' was computed more than backward_passes_per_step ({self.backward_passes_per_step}) "
+                "times before step() or synchronize(): raise backward_passes_per_step to accumulate gradients over several backward passes, or, if a "
+                "parameter is used by several of them in one step, to that number")
+        self._delays[parameter] -= 1
+        if self._delays[parameter] == 0:
+            self._submit(parameter)
+
+    def _submit(self, parameter: torch.Tensor) -> None:
+        self._handles[parameter] = True
+        if self._reducer is None:
+            self._arrived.append(parameter)
+        elif parameter in self._reducer.slots:
+            self._reducer.submit(parameter)
+
+    # --- the plan, made at the end of the first step
+
+    def _plan(self) -> Reducer:
+        """Agrees with all ranks on names, shapes, sparse parameters and the order of slots."""
+        parameters = {name: one for one, name in self._parameter_names.items()}
+        order = [self._parameter_names[one] for one in self._arrived]
+        order += [name for name in parameters if parameters[name] not in self._handles]
+        sparse = [name for name, one in parameters.items() if one.grad is not None and one.grad.layout != torch.strided and not self._sparse_as_dense]
+        described = sorted([name, str(one.dtype), list(one.shape), list(dense_strides(one))] for name, one in parameters.items())
+        channel = self._process_set._channel(f"opt{self._number}")
+        channel.run(operations.Agreement("DistributedOptimizer", {
+            "parameters": described, "op": operations.OP_NAMES[self._op], "scales": list(self._scales), "compression": self._compression.__name__,
+            "groups": [[self._parameter_names[one] for one in group] for group in self._groups]}))
+        gathered = channel.run(operations.AllgatherBytes("DistributedOptimizer", tensors.canonical([order, sparse])))
+        said = [json.loads(one) for one in gathered]
+        self._sparse = [parameters[name] for name in sorted({name for _, names in said for name in names})]
+        dense = [parameters[name] for name in said[0][0] if parameters[name] not in set(self._sparse)]
+        if self._compression not in (NoneCompressor, FP16Compressor):
+            self._compressed, dense = dense, []
+        grouped = {one for group in self._groups for one in group}
+        # Neighbours are fused: groups stay together.
+        ordered = [one for group in map(set, self._groups) for one in dense if one in group] + [one for one in dense if one not in grouped]
+        reducer = Reducer(channel.group, f"DistributedOptimizer {self._number}", self._op, *self._scales)
+        reducer.add((self._parameter_names[one], one, self._wire(one)) for one in ordered)
+        return reducer
+
+    def _wire(self, parameter: torch.Tensor) -> torch.dtype:
+        return torch.float16 if self._compression is FP16Compressor and parameter.dtype.is_floating_point else parameter.dtype
+
+    # --- the user's calls
+
+    def synchronize(self) -> None:
+        """Waits until the gradients are those of all ranks. A parameter without a gradient takes part with zeros."""
+        if not self._process_set.included() or self._process_set.size() == 1:
+            self._synchronized = True
+            return
+        if self._reducer is None:
+            self._reducer = self._joined.reducer = self._plan()
+            for one in self._arrived:
+                if one in self._reducer.slots:
+                    self._reducer.submit(one)
+            self._arrived = []
+        try:
+            self._reducer.wait()
+            self._reduce_others()
+        finally:
+            self._handles.clear()
+            for one in self._delays:
+                self._delays[one] = self.backward_passes_per_step
+        self._synchronized = True
+
+    def _reduce_others(self) -> None:
+        """Sparse gradients, and those that travel as a class of the user's makes them."""
+        pending: List[Tuple[torch.Tensor, Any]] = []
+        for one in self._sparse:
+            gradient = one.grad if one.grad is not None else torch.zeros_like(one)
+            sparse = gradient if gradient.layout != torch.strided else gradient.to_sparse(1)
+            pending.append((one, mpi_ops.sparse_allreduce_async(sparse, f"gradient.{self._number}.{self._parameter_names[one]}", self._op,
+                                                                self._process_set)))
+        for one, finish in pending:
+            one.grad = finish()
+        for one in self._compressed:
+            gradient = one.grad if one.grad is not None else torch.zeros_like(one)
+            travels, context = self._compression.compress(gradient.to_dense() if gradient.layout != torch.strided else gradient)
+            result = mpi_ops._run_allreduce([travels], f"gradient.{self._number}.{self._parameter_names[one]}", self._op, *self._scales,
+                                            self._process_set)
+            one.grad = self._compression.decompress(result[0], context)
+
+    @contextlib.contextmanager
+    def skip_synchronize(self) -> Iterator[None]:
+        """step() within it does not synchronize: it was done before, as for clipping gradients."""
+        self._should_synchronize = False
+        try:
+            yield
+        finally:
+            self._should_synchronize = True
+
+    def set_backward_passes_per_step(self, passes: int) -> None:
+        if passes <= 0:
+            raise ValueError(f"backward_passes_per_step is {passes}; it is 1 or more")
+        self.backward_passes_per_step = passes
+        for one in self._delays:
+            self._delays[one] = passes
+
+    def step(self, closure: Optional[Callable[[], float]] = None) -> Any:  # type: ignore[override]
+        if self._should_synchronize:
+            if self._synchronized:
+                warnings.warn("step() after synchronize() synchronizes again: call it within skip_synchronize()")
+            self.synchronize()
+        self._synchronized = False
+        return self._wrapped.step(self, closure)
+
+    def zero_grad(self, *arguments: Any, **keywords: Any) -> None:
+        if self._handles:
+            raise AssertionError("zero_grad() between backward() and step() or synchronize(): gradients are on their way")
+        self._wrapped.zero_grad(self, *arguments, **keywords)
+
+    def load_state_dict(self, state_dict: Any) -> None:
+        self._handles.clear()
+        self._arrived = []
+        self._synchronized, self._should_synchronize = False, True
+        for one in self._delays:
+            self._delays[one] = self.backward_passes_per_step
+        self._wrapped.load_state_dict(self, state_dict)
+
+
+class _Joined:
+    """What a rank does for an optimizer of the others when it has joined; and how the engine ends."""
+
+    def __init__(self, optimizer: Any) -> None:
+        self._optimizer = weakref.ref(optimizer)
+        self.reducer: Optional[Reducer] = None
+
+    def join(self) -> None:
+        optimizer = self._optimizer()
+        if self.reducer is not None:
+            self.reducer.engine.join()
+        elif optimizer is not None:  # before its first step, for which ranks must agree: those that have one raise
+            optimizer._process_set._channel(f"opt{optimizer._number}").run(Join(None))
+
+    def close(self) -> None:
+        if self.reducer is not None:
+            self.reducer.close()
+
+
+def _named(optimizer: torch.optim.Optimizer, named_parameters: Optional[Iterable[Any]]) -> Dict[torch.Tensor, str]:
+    """Names of the parameters that have gradients, in the optimizer's order."""
+    all_of = [one for group in optimizer.param_groups for one in group["params"]]
+    if named_parameters is None:
+        pairs = [(f"allreduce.noname.{i}.{j}", one) for i, group in enumerate(optimizer.param_groups) for j, one in enumerate(group["params"])]
+    else:
+        pairs = list(named_parameters)
+        if any(not isinstance(pair, tuple) or len(pair) != 2 for pair in pairs):
+            raise ValueError("named_parameters is a sequence of (name, parameter): use model.named_parameters()")
+        if len(pairs) == 0:
+            pairs = [(f"allreduce.noname.{i}.{j}", one) for i, group in enumerate(optimizer.param_groups) for j, one in enumerate(group["params"])]
+    seen = set()
+    for name, _ in pairs:
+        if name in seen:
+            raise ValueError(f"named_parameters has '{name}' twice: names are different")
+        seen.add(name)
+    names = {one: name for name, one in pairs}
+    missing = [i for i, one in enumerate(all_of) if one not in names]
+    if missing:
+        raise ValueError(f"named_parameters lacks {len(missing)} of the optimizer's {len(all_of)} parameters (the first one is its number {missing[0]}): "
+                         "name all of them, or none")
+    return {one: names[one] for one in all_of if one.requires_grad}
+
+
+def _grouped(groups: Union[None, int, Sequence[Any]], num_groups: int, names: Dict[torch.Tensor, str]) -> List[List[torch.Tensor]]:
+    if num_groups:
+        warnings.warn("num_groups is deprecated: use groups", DeprecationWarning, stacklevel=3)
+        groups = num_groups if groups is None else groups
+    if groups is None or isinstance(groups, int):
+        count = groups or 0
+        if isinstance(groups, bool) or count < 0:
+            raise ValueError(f"groups is {groups}: it is a number of groups, from 0, or a list of lists of parameters")
+        ordered = list(names)
+        each, rest = divmod(len(ordered), count) if count else (0, 0)
+        made, begin = [], 0
+        for i in range(min(count, len(ordered))):
+            end = begin + each + (i < rest)
+            made.append(ordered[begin:end])
+            begin = end
+        return made
+    if not all(isinstance(one, (list, tuple)) for one in groups):
+        raise ValueError("groups is a number of groups, or a list of lists of parameters")
+    seen = set()
+    for group in groups:
+        for one in group:
+            if not isinstance(one, torch.Tensor):
+                raise ValueError(f"groups has {type(one).__name__}: it is a list of lists of parameters")
+            if one not in names:
+                raise ValueError("groups has a parameter that the optimizer lacks, or that needs no gradient")
+            if one in seen:
+                raise ValueError(f"groups has '{names[one]}' twice")
+            seen.add(one)
+    return [list(group) for group in groups]
+
+
+def DistributedOptimizer(optimizer: torch.optim.Optimizer, named_parameters: Optional[Iterable[Any]] = None, compression: Any = Compression.none,
+                         backward_passes_per_step: int = 1, op: int = Average, gradient_predivide_factor: float = 1.0, num_groups: int = 0,
+                         groups: Union[None, int, Sequence[Any]] = None, sparse_as_dense: bool = False,
+                         process_set: ProcessSet = global_process_set) -> Any:
+    """The optimizer, with gradients that are reduced over all ranks while backward goes on; step() waits for them.
+
+    It is an instance of the user's class too. `backward_passes_per_step`: gradients of so many passes are summed before they
+    are reduced. `gradient_predivide_factor`: a part of the average's division comes before the sum. `groups`: parameters that
+    are reduced together. `sparse_as_dense`: sparse gradients are made dense before.
+    """
+    if op != Average and gradient_predivide_factor != 1.0:
+        raise ValueError("gradient_predivide_factor is a part of the division of op=Average: leave it out with another op")
+    operations.checked_op(op)
+    if backward_passes_per_step <= 0:
+        raise ValueError(f"backward_passes_per_step is {backward_passes_per_step}; it is 1 or more")
+    names = _named(optimizer, named_parameters)
+    made_groups = _grouped(groups, num_groups, names)
+    basics._known()
+    wrapped = wrapped_class(optimizer)
+    methods = {key: value for key, value in _DistributedOptimizer.__dict__.items() if key not in ("__dict__", "__weakref__", "__doc__", "__module__")}
+    cls: Any = type(wrapped.__name__, (wrapped,), {**methods, "_wrapped": wrapped, "__doc__": wrapped.__doc__})
+    made = object.__new__(cls)
+    made.__dict__.update(optimizer.__dict__)
+    made._set_up(names, compression, backward_passes_per_step, op, gradient_predivide_factor, made_groups, sparse_as_dense, process_set)
+    return made

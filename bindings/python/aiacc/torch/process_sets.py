@@ -1,0 +1,135 @@
+"""Sets of ranks that run operations among themselves."""
+from __future__ import annotations
+
+from typing import Any, List, Optional, Sequence, Union
+
+from aiacc.groups import WORLD
+from aiacc.torch._channel import Channel
+from aiacc.torch._named import NamedAllreduces
+from aiacc.torch._operations import Agreement
+
+
+class ProcessSet:
+    """Some of the ranks. `process_set_id` is None until it is registered by init or add_process_set."""
+
+    def __init__(self, ranks_or_comm: Optional[Sequence[int]]) -> None:
+        self.process_set_id: Optional[int] = None
+        self.mpi_comm = None
+        self.ranks: Optional[List[int]] = None
+        if ranks_or_comm is not None:
+            if not isinstance(ranks_or_comm, (list, tuple, range, set)) or not all(isinstance(one, int) for one in ranks_or_comm):
+                raise ValueError(f"a process set is given by a list of ranks, not by {ranks_or_comm!r}")
+            self.ranks = sorted(ranks_or_comm)
+        self._channels: dict = {}
+        self._named_allreduces: Optional[NamedAllreduces] = None
+        self._optimizers: List[Any] = []  # what join takes part in, of each DistributedOptimizer
+        self._own_rank = 0
+
+    def _registered(self) -> List[int]:
+        if self.process_set_id is None or self.ranks is None:
+            raise ValueError(f"{self} is not registered: call init, or add_process_set")
+        return self.ranks
+
+    def size(self) -> int:
+        return len(self._registered())
+
+    def rank(self) -> int:
+        """Of this process within the set."""
+        if not self.included():
+            raise ValueError(f"rank {self._own_rank} is no member of {self}")
+        return self._registered().index(self._own_rank)
+
+    def included(self) -> bool:
+        return self._own_rank in self._registered()
+
+    def _register(self, number: int, own_rank: int) -> None:
+        self.process_set_id, self._own_rank = number, own_rank
+
+    def _unregister(self, reason: str) -> None:
+        for channel in self._channels.values():
+            channel.close(reason)
+        if self._named_allreduces is not None:
+            self._named_allreduces.close()
+        for optimizer in self._optimizers:
+            optimizer.close()
+        self._channels, self._named_allreduces, self._optimizers = {}, None, []
+        self.process_set_id = None
+
+    def _channel(self, purpose: str = "calls") -> Channel:
+        """Each purpose has an order of its own. Made with its first operation, in the same order on all members."""
+        found = self._channels.get(purpose)
+        if found is None:
+            ranks = self._registered()
+            if self._own_rank not in ranks:
+                raise ValueError(f"rank {self._own_rank} is no member of {self} and cannot call its operations")
+            # Sets of equal members are made by one thread each; purposes are told apart by the key.
+            key = int.from_bytes(purpose.encode()[:8], "little")
+            group = WORLD.create(ranks, name=f"aiacc.torch {purpose} of {self}", key=key)
+            found = self._channels[purpose] = Channel(group, ranks)
+        return found
+
+    def _named(self) -> NamedAllreduces:
+        if self._named_allreduces is None:
+            self._named_allreduces = NamedAllreduces(lambda: self._channel().group)
+        return self._named_allreduces
+
+    def __repr__(self) -> str:
+        return f"ProcessSet(process_set_id={self.process_set_id}, ranks={self.ranks})"
+
+    def __eq__(self, other: object) -> bool:
+        return self is other or (isinstance(other, ProcessSet) and self.ranks == other.ranks and self.process_set_id == other.process_set_id)
+
+    def __hash__(self) -> int:
+        return id(self)
+
+
+global_process_set = ProcessSet(None)
+_registered: List[ProcessSet] = []
+_next_number = 1
+
+
+def _setup(rank: int, size: int, process_sets: Any) -> None:
+    global _next_number
+    global_process_set.ranks = list(range(size))
+    global_process_set._register(0, rank)
+    _registered[:] = [global_process_set]
+    _next_number = 1
+    if isinstance(process_sets, str) and process_sets != "dynamic":
+        raise ValueError(f"process_sets is {process_sets!r}: it is a list of process sets, or 'dynamic'")
+    if process_sets is not None and not isinstance(process_sets, str):
+        for one in process_sets:
+            add_process_set(one)
+
+
+def _teardown(reason: str) -> None:
+    for one in _registered:
+        one._unregister(reason)
+    _registered.clear()
+
+
+def add_process_set(process_set: Union[ProcessSet, Sequence[int]]) -> ProcessSet:
+    """Registers a set. Called by all ranks, in the same order. Works at any time: no dynamic mode is needed."""
+    global _next_number
+    made = process_set if isinstance(process_set, ProcessSet) else ProcessSet(process_set)
+    size = global_process_set.size()
+    if made.ranks is None or not made.ranks:
+        raise ValueError("a process set has at least one rank")
+    if made.ranks[0] < 0 or made.ranks[-1] >= size or len(set(made.ranks)) < len(made.ranks):
+        raise ValueError(f"a process set of ranks {made.ranks}: they are different, and from 0 to {size - 1}")
+    if any(one.ranks == made.ranks for one in _registered):
+        raise ValueError(f"a process set of ranks {made.ranks} is registered already")
+    global_process_set._channel().run(Agreement("add_process_set", made.ranks))
+    made._register(_next_number, global_process_set._own_rank)
+    _next_number += 1
+    _registered.append(made)
+    return made
+
+
+def remove_process_set(process_set: ProcessSet) -> bool:
+    """Called by all ranks, in the same order. False for the global set, and for one that is not registered."""
+    if process_set is global_process_set or not any(one is process_set for one in _registered):
+        return False
+    global_process_set._channel().run(Agreement("remove_process_set", process_set.ranks))
+    process_set._unregister(f"{process_set} was removed")
+    _registered[:] = [one for one in _registered if one is not process_set]
+    return True

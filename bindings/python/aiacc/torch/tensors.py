@@ -1,0 +1,68 @@
+"""Tensors as the library wants them: on the CPU, contiguous, of a type that it knows."""
+from __future__ import annotations
+
+import json
+from typing import Any, Dict, List
+
+import torch
+
+from aiacc.buffers import DType
+
+_TYPES: Dict[torch.dtype, DType] = {
+    torch.uint8: DType.UINT8, torch.int8: DType.INT8, torch.int16: DType.INT16, torch.int32: DType.INT32, torch.int64: DType.INT64,
+    torch.float16: DType.FLOAT16, torch.bfloat16: DType.BFLOAT16, torch.float32: DType.FLOAT32, torch.float64: DType.FLOAT64,
+    torch.bool: DType.BOOL,
+}
+for _name in ("uint16", "uint32", "uint64"):  # torch >= 2.3
+    if hasattr(torch, _name):
+        _TYPES[getattr(torch, _name)] = DType[_name.upper()]
+_BY_NAME = {str(kind): kind for kind in _TYPES}
+
+
+def type_of(dtype: torch.dtype) -> DType:
+    return _TYPES[dtype]
+
+
+def element_type(tensor: torch.Tensor) -> DType:
+    return _TYPES[tensor.dtype]
+
+
+def check(tensor: Any, what: str = "tensor") -> torch.Tensor:
+    """Refuses what cannot be sent, before anything has begun."""
+    if not isinstance(tensor, torch.Tensor):
+        raise ValueError(f"{what} is of {type(tensor).__name__}, not a torch.Tensor")
+    if tensor.layout != torch.strided:
+        raise ValueError(f"{what} is {tensor.layout}: operations take dense tensors (sparse ones: sparse_allreduce_async, or to_dense())")
+    if tensor.device.type != "cpu":
+        raise ValueError(f"{what} is on {tensor.device}: this version of aiacc moves tensors of the CPU only; call .cpu() first")
+    if tensor.is_complex():
+        raise ValueError(f"{what} is of {tensor.dtype}: use torch.view_as_real on it")
+    if tensor.dtype not in _TYPES:
+        raise ValueError(f"{what} is of {tensor.dtype}; the types are {', '.join(str(kind)[6:] for kind in _TYPES)}")
+    return tensor
+
+
+def packed(tensor: torch.Tensor) -> torch.Tensor:
+    """The same elements, one after another; the tensor itself if they already are."""
+    return tensor.detach().contiguous()
+
+
+def like(tensor: torch.Tensor) -> torch.Tensor:
+    return torch.empty(tensor.shape, dtype=tensor.dtype)
+
+
+def describe(tensor: torch.Tensor) -> List[Any]:
+    """What ranks compare, and from which a rank that has joined makes its zeros."""
+    return [str(tensor.dtype), *tensor.shape]
+
+
+def described(description: List[Any]) -> torch.Tensor:
+    return torch.zeros(description[1:], dtype=_BY_NAME[description[0]])
+
+
+def type_name(tensor: torch.Tensor) -> str:
+    return str(tensor.dtype)[6:]
+
+
+def canonical(value: Any) -> bytes:
+    return json.dumps(value).encode()

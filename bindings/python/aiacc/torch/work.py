@@ -1,0 +1,220 @@
+"""Operations of torch.distributed that were started: Work, its future and its errors."""
+from __future__ import annotations
+
+import ctypes as c
+import threading
+from datetime import timedelta
+from typing import Any, Callable, Dict, List, Optional, Sequence, Type
+
+import torch
+import torch.distributed as dist
+
+import aiacc
+from aiacc import _abi
+from aiacc._library import library
+from aiacc.errors import OK, PENDING, error
+from aiacc.errors import _CLASSES as _ERRORS
+
+_BASE: Type[Exception] = getattr(dist, "DistBackendError", RuntimeError)
+_TICK_MS = 250  # a wait in C sees no signal of Python (Ctrl-C): it returns this often
+_mixed: Dict[type, type] = {}
+
+
+def failure(found: aiacc.Error) -> Exception:
+    """The same error as one that users of torch.distributed catch."""
+    kind = type(found)
+    if kind not in _mixed:
+        _mixed[kind] = kind if issubclass(kind, _BASE) else type(kind.__name__, (_BASE, kind), {"__doc__": kind.__doc__, "__module__": "aiacc"})
+    made = _mixed[kind](str(found))
+    made.status, made.rank = found.status, found.rank
+    return made
+
+
+class Work(dist._Work if hasattr(dist, "_Work") else torch._C._distributed_c10d.Work):  # type: ignore[misc]
+    """One operation. It keeps the tensors alive until it has completed. Any thread may wait."""
+
+    def __init__(self, results: Any, kept: Any, finish: Optional[Callable[[], None]], source: Any = None) -> None:
+        super().__init__()
+        self._results, self._kept, self._finish, self._source = results, kept, finish, source
+        self._request = 0
+        self._lock = threading.Lock()
+        self._ended = threading.Event()
+        self._error: Optional[Exception] = None
+        self._future: Optional[torch.futures.Future] = None
+        self._number = 0
+        self.asked: Optional[Callable[[Work], None]] = None  # told once it has ended and somebody knows
+
+    @classmethod
+    def done(cls, results: Any) -> Work:
+        """One that has completed."""
+        made = cls(results, None, None)
+        made._end(None)
+        return made
+
+    @classmethod
+    def all(cls, works: Sequence[Work], results: Any) -> Work:
+        """One that completes with the last of `works`."""
+        return _AllWork(works, results)
+
+    def began(self, request: int) -> None:
+        self._request = request
+
+    def _end(self, failed: Optional[Exception]) -> None:
+        """Told by whoever hears of it first: a wait, or the library's callback."""
+        with self._lock:
+            if self._ended.is_set():
+                return
+            if failed is None and self._finish is not None:
+                try:
+                    self._finish()
+                except Exception as broken:  # noqa: BLE001: it is the operation's error
+                    failed = broken
+            self._error, self._kept, self._finish = failed, None, None
+            self._ended.set()
+            future = self._future
+        if future is not None:
+            self._complete(future)
+            self._known()
+
+    def _complete(self, future: torch.futures.Future) -> None:
+        if self._error is not None:
+            future.set_exception(self._error)
+        else:
+            future.set_result(self._results)
+
+    # --- what torch calls
+
+    def is_completed(self) -> bool:
+        if not self._ended.is_set() and self._request:
+            self._take(library().aiacc_wait_for(self._request, 0))
+        return self._ended.is_set()
+
+    def is_success(self) -> bool:
+        return self.is_completed() and self._error is None
+
+    def exception(self) -> Optional[Exception]:
+        return self._error
+
+    def result(self) -> Any:
+        return self._results
+
+    def source_rank(self) -> int:
+        return self._source.value if self._source is not None else -1
+
+    _source_rank = source_rank
+
+    def synchronize(self) -> None:
+        self.wait()
+
+    def wait(self, timeout: timedelta = timedelta(0)) -> bool:
+        left = int(timeout.total_seconds() * 1000) if timeout > timedelta(0) else None
+        while not self._ended.is_set():
+            tick = _TICK_MS if left is None else min(_TICK_MS, left)
+            if self._request:
+                self._take(library().aiacc_wait_for(self._request, tick))
+            else:
+                self._ended.wait(tick / 1000)
+            if left is not None and not self._ended.is_set() and (left := left - tick) <= 0:
+                raise failure(aiacc.Timeout(f"the operation did not complete within {timeout}, and goes on"))
+        self._known()
+        if self._error is not None:
+            raise self._error
+        return True
+
+    def get_future(self) -> torch.futures.Future:
+        with self._lock:
+            if self._future is not None:
+                return self._future
+            new = self._future = torch.futures.Future()
+            ended = self._ended.is_set()
+        if ended:
+            self._complete(new)
+            self._known()
+        return new
+
+    def _known(self) -> None:
+        if self.asked is not None:
+            told, self.asked = self.asked, None
+            told(self)
+
+    def _take(self, status: int) -> None:
+        if status == PENDING:
+            return
+        if status == aiacc.InvalidHandle.status:  # another thread has waited for it, and ends this
+            self._ended.wait()
+            return
+        self._request = 0
+        self._end(None if status == OK else failure(error(library(), status)))
+
+    def __del__(self) -> None:
+        if getattr(self, "_request", 0) and aiacc.initialized():
+            library().aiacc_request_free(self._request)
+
+
+class _AllWork(Work):
+    """Of several operations. Its future is complete when it has been waited for, or when the last callback came."""
+
+    def __init__(self, works: Sequence[Work], results: Any) -> None:
+        super().__init__(results, None, None)
+        self._works = list(works)
+        if not works:
+            self._end(None)
+
+    def is_completed(self) -> bool:
+        if all([one.is_completed() for one in self._works]) and not self._ended.is_set():
+            self._end(next((one._error for one in self._works if one._error is not None), None))
+        return self._ended.is_set()
+
+    def wait(self, timeout: timedelta = timedelta(0)) -> bool:
+        first: Optional[Exception] = None
+        for one in self._works:
+            try:
+                one.wait(timeout)
+            except Exception as failed:  # noqa: BLE001: the others are waited for all the same
+                first = first or failed
+        self._end(first)
+        if self._error is not None:
+            raise self._error
+        return True
+
+    def get_future(self) -> torch.futures.Future:
+        with self._lock:
+            begun = self._future is not None
+        future = super().get_future()
+        if not begun and self._works:
+            torch.futures.collect_all([one.get_future() for one in self._works]).add_done_callback(lambda _: self.is_completed())
+        return future
+
+
+class Started:
+    """Operations whose end the library tells by its callback. They live here until then, whoever drops them."""
+    _works: Dict[int, Work] = {}
+    _next = 0
+    _lock = threading.Lock()
+
+    @classmethod
+    def add(cls, work: Work) -> int:
+        with cls._lock:
+            cls._next += 1
+            cls._works[cls._next] = work
+            work._number = cls._next
+            return cls._next
+
+    @classmethod
+    def forget(cls, work: Work) -> None:
+        with cls._lock:
+            cls._works.pop(work._number, None)
+
+    @staticmethod
+    @_abi.CALLBACK
+    def callback(status: int, sentence: bytes, number: int) -> None:
+        with Started._lock:
+            work = Started._works.pop(number, None)
+        if work is None:
+            return
+        found = None
+        if status != OK:
+            plain = _ERRORS.get(status, aiacc.Error)(sentence.decode(errors="replace"))
+            plain.status = status
+            found = failure(plain)
+        work._end(found)

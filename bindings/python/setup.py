@@ -1,0 +1,75 @@
+"""A wheel carries libaiacc and aiaccrun, so that it needs neither a compiler nor `make install` where it is installed. They are
+those of the prefix that pkg-config finds when the wheel is built, or of the one whose lib/libaiacc.so AIACC_LIBRARY names;
+nothing of them depends on the version of Python."""
+import os
+import pathlib
+import re
+import shutil
+import subprocess
+import sys
+
+from setuptools import Distribution, setup
+from setuptools.command.build_py import build_py
+
+try:
+    from setuptools.command.bdist_wheel import bdist_wheel
+except ImportError:  # setuptools < 70.1
+    from wheel.bdist_wheel import bdist_wheel
+
+NATIVE = "aiacc/_native"
+# Every Linux of a glibc has these, or its desktop's hardware needs them; the others travel with us.
+SYSTEM = re.compile(r"lib(c|m|dl|rt|pthread|gcc_s|stdc\+\+|udev|cap|selinux|xml2|z|lzma|icu.*|pciaccess|ltdl)\.so|ld-linux|linux-vdso")
+
+
+def prefix():
+    if named := os.environ.get("AIACC_LIBRARY"):
+        return pathlib.Path(named).absolute().parent.parent
+    asked = subprocess.run(["pkg-config", "--variable=libdir", "aiacc"], capture_output=True, text=True) if shutil.which("pkg-config") else None
+    if asked is None or asked.returncode != 0:
+        sys.exit("aiacc: this package needs libaiacc, which pkg-config does not find: install aiacc first (make install), and let PKG_CONFIG_PATH "
+                 "name PREFIX/lib/pkgconfig if it is not under /usr/local")
+    return pathlib.Path(asked.stdout.strip()).parent
+
+
+def needed(program):
+    """Libraries that it loads and that a system may lack."""
+    listed = subprocess.run(["ldd", program], capture_output=True, text=True, check=True).stdout
+    return [pathlib.Path(path) for name, path in re.findall(r"^\s*(\S+) => (/\S+)", listed, re.M) if not SYSTEM.match(name) and "aiacc" not in name]
+
+
+class BuildWithLibrary(build_py):
+    def run(self):
+        super().run()
+        if getattr(self, "editable_mode", False):
+            return  # it finds the installed library
+        installed, target = prefix(), pathlib.Path(self.build_lib, NATIVE)
+        shutil.rmtree(target, ignore_errors=True)
+        (target / "lib").mkdir(parents=True)
+        (target / "bin").mkdir()
+        library = (installed / "lib/libaiacc.so.0").resolve()
+        shutil.copy2(library, target / "lib/libaiacc.so.0")
+        beside = list((installed / "lib/aiacc").glob("*.so"))
+        if beside:
+            (target / "lib/aiacc").mkdir()
+        for module in beside:
+            shutil.copy2(module, target / "lib/aiacc" / module.name)
+        binaries = [library, *beside]
+        if (installed / "bin/aiaccrun").exists():
+            shutil.copy2(installed / "bin/aiaccrun", target / "bin/aiaccrun")
+            binaries.append(installed / "bin/aiaccrun")
+        for path in {path for binary in binaries for path in needed(binary)}:
+            shutil.copy2(path.resolve(), target / "lib" / path.name)
+
+
+class PlatformWheel(bdist_wheel):
+    def get_tag(self):
+        return "py3", "none", super().get_tag()[2]
+
+
+class WithLibrary(Distribution):
+    def has_ext_modules(self):
+        return True
+
+
+os.chdir(pathlib.Path(__file__).parent)
+setup(cmdclass={"build_py": BuildWithLibrary, "bdist_wheel": PlatformWheel}, distclass=WithLibrary)

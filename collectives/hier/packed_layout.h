@@ -1,0 +1,51 @@
+// PackedLayout: the offsets of the blocks of an all-gather or reduce-scatter when they are ordered host by host.
+#pragma once
+
+#include <vector>
+
+#include "collectives/hier/hier_call.h"
+
+namespace aiacc::hier {
+
+class PackedLayout {
+ public:
+  explicit PackedLayout(const HierCall& call) : call_(call) {
+    std::size_t at = 0;
+    for (const int rank : call.view.host_by_host()) {
+      blocks_.push_back({at, call.op.call.block(rank).count});
+      at += blocks_.back().count;
+      longest_ = std::max(longest_, blocks_.back().count);
+    }
+    count_ = at;
+  }
+  std::size_t count() const noexcept { return count_; }  // elements of all
+  std::size_t longest() const noexcept { return longest_; }
+  // `position` is that of a rank in the order host by host.
+  Extent block(std::size_t position) const noexcept { return blocks_[position]; }
+  Extent own_block() const noexcept {
+    return blocks_[call_.first_of(call_.host) + static_cast<std::size_t>(call_.local_rank)];
+  }
+  // The extent of all blocks of a host's ranks.
+  Extent part(int host) const noexcept {
+    const std::size_t first = call_.first_of(host);
+    const std::size_t last = first + static_cast<std::size_t>(call_.members_of(host)) - 1;
+    return {blocks_[first].begin, blocks_[last].end() - blocks_[first].begin};
+  }
+  // Whether the call's own blocks have this layout.
+  bool is_the_calls() const noexcept {
+    std::size_t position = 0;
+    for (const int rank : call_.view.host_by_host()) {
+      const Extent here = blocks_[position++];
+      if (here.count > 0 && here.begin != call_.op.call.block(rank).begin) return false;
+    }
+    return true;
+  }
+
+ private:
+  const HierCall& call_;
+  std::vector<Extent> blocks_;
+  std::size_t count_ = 0;
+  std::size_t longest_ = 0;
+};
+
+}  // namespace aiacc::hier

@@ -1,0 +1,137 @@
+#include "collectives/hier/select.h"
+
+#include "collectives/grouped.h"
+#include "collectives/hier/allgather.h"
+#include "collectives/hier/allreduce.h"
+#include "collectives/hier/barrier.h"
+#include "collectives/hier/broadcast.h"
+#include "collectives/hier/exchange_blocks.h"
+#include "collectives/hier/local_team.h"
+#include "collectives/hier/ordered_reduce.h"
+#include "collectives/hier/reduce.h"
+#include "collectives/hier/reduce_scatter.h"
+#include "collectives/inter/inter_call.h"
+#include "collectives/inter/select.h"
+
+namespace aiacc::hier {
+namespace {
+
+Task<void> run_chosen(HierCall& call);
+
+// One pack after another: each takes both the host's and the network's part.
+class Packs final : public PackReducer {
+ public:
+  explicit Packs(const HierCall& whole) noexcept : whole_(whole) {}
+  Task<void> allreduce(Operation& pack) override {
+    HierCall call(pack, whole_);
+    co_await run_chosen(call);
+  }
+
+ private:
+  const HierCall& whole_;
+};
+
+// Memory for packs, which has bytes if the tensors have.
+class PackScratch {
+ public:
+  PackScratch(const Operation& op, std::size_t bytes)
+      : like_{op.team, op.call, op.sequence, op.stop, first_of(op), {}}, scratch_(like_, bytes) {}
+  Buffer buffer() noexcept { return scratch_.buffer(); }
+
+ private:
+  static Buffer first_of(const Operation& op) noexcept {
+    for (const Tensor& tensor : op.call.tensors) {
+      if (tensor.send.bytes > 0) return tensor.send;
+    }
+    return {};
+  }
+  Operation like_;
+  inter::Scratch scratch_;
+};
+
+Task<void> run_grouped(HierCall& call) {
+  Packs packs(call);
+  const Buffer memory = call.pack_memory(kPackBytes);
+  PackScratch private_scratch(call.op, memory.bytes > 0 ? 0 : kPackBytes);
+  const Buffer scratch = memory.bytes > 0 ? memory : private_scratch.buffer();
+  co_await grouped_allreduce(call.op, packs, {&scratch, 1}, &call.exchange());
+}
+
+Task<void> run_chosen(HierCall& call) {
+  switch (call.op.call.kind) {
+    case Collective::kAllreduce: return needs_ordered_reduce(call) ? ordered_reduce(call) : allreduce(call);
+    case Collective::kReduce: return needs_ordered_reduce(call) ? ordered_reduce(call) : reduce(call);
+    case Collective::kBroadcast: return broadcast(call);
+    case Collective::kAllgather: return allgather(call);
+    case Collective::kReduceScatter: return needs_ordered_reduce(call) ? ordered_reduce(call) : reduce_scatter(call);
+    case Collective::kBarrier: return barrier(call);
+    case Collective::kAlltoall:
+    case Collective::kGather:
+    case Collective::kScatter: return exchange_blocks(call);
+    case Collective::kGroupedAllreduce: return run_grouped(call);
+    default: break;
+  }
+  throw Error(Code::kInternal, "a message is no collective");
+}
+
+// Packs on ranks that are alone on their hosts: while one is reduced, the next is packed.
+class PacksBetween final : public PackReducer {
+ public:
+  Task<void> allreduce(Operation& pack) override { return inter::run(pack); }
+};
+
+Task<void> run_grouped_between(Operation& op, Exchange& exchange) {
+  PacksBetween packs;
+  PackScratch first(op, kPackBytes), second(op, kPackBytes);
+  const Buffer scratch[] = {first.buffer(), second.buffer()};
+  co_await grouped_allreduce(op, packs, scratch, &exchange);
+}
+
+// The turn is held for the whole operation (local_team.h).
+Task<void> run_in_turn(HierCall& call, LocalTeam& team, LocalPhases& local) {
+  try {
+    co_await TurnQueue::Await(local.turns(), call.op.team.loop, call.op.stop);
+    const TurnQueue::Holder holder(local.turns());
+    if (team.failed()) throw Error(Code::kAborted, "an earlier operation of this group failed");
+    co_await run_chosen(call);
+  } catch (...) {
+    team.fail();
+    throw;
+  }
+}
+
+}  // namespace
+
+std::size_t shards_of(const View& view, std::size_t bytes) noexcept {
+  return bytes <= kLeadersBytes ? 1 : static_cast<std::size_t>(view.fewest_on_a_host());
+}
+
+Task<void> run(Operation& op) {
+  const View& view = *op.team.view;
+  // Registered from the beginning to the end, also by members that send nothing: whoever asks finds their call here.
+  Exchange exchange(*op.team.mailbox, op.team.view, op.team.rank, op.sequence, op.call.fingerprint(),
+                    CallNote(op.call.summary()));
+  exchange.set_urgent(op.urgent);
+  if (view.most_on_a_host() == 1 && op.call.kind == Collective::kGroupedAllreduce) {
+    co_await run_grouped_between(op, exchange);
+    co_return;
+  }
+  if (view.most_on_a_host() == 1) {
+    const PartOf part{.whole = op.call, .ranks = op.team.size(), .exchange = &exchange};
+    Operation phase{op.team, op.call, op.sequence, op.stop, op.send, op.recv, &part};
+    co_await inter::run(phase);
+    co_return;
+  }
+  const std::span<const int> local_peers = view.ranks_on_host_of(op.team.rank);
+  const auto local_rank = static_cast<std::size_t>(view.local_rank_of(op.team.rank));
+  if (local_peers.size() > 1) exchange.set_local_peer(local_peers[(local_rank + 1) % local_peers.size()]);
+  LocalPhases* const local = local_peers.size() > 1 ? &op.team.local->phases_of(op.sequence) : nullptr;
+  HierCall call(op, exchange, local);
+  if (local == nullptr) {
+    co_await run_chosen(call);
+  } else {
+    co_await run_in_turn(call, *op.team.local, *local);
+  }
+}
+
+}  // namespace aiacc::hier

@@ -1,0 +1,59 @@
+#include "collectives/inter/alltoall.h"
+
+#include "collectives/inter/inter_call.h"
+
+namespace aiacc::inter {
+namespace {
+
+struct Alltoall {
+  InterCall call;
+  bool in_place;
+};
+
+// Exchanges the blocks with `partner` piece by piece; both blocks have the same length.
+Task<void> swap_blocks(Alltoall& run, int partner, Stop& stop) {
+  InterCall& call = run.call;
+  const Buffer block = call.part_of(call.op.recv, call.op.call.recv_block(partner));
+  Scratch scratch(call.op, std::min(block.bytes, kSliceBytes));
+  std::uint64_t step = 0;
+  for (std::size_t done = 0; done < block.bytes; done += kSliceBytes, ++step) {
+    const Buffer piece = block.slice(done, std::min(kSliceBytes, block.bytes - done));
+    const Buffer arrived = scratch.buffer().slice(0, piece.bytes);
+    co_await call.send_recv(partner, piece, partner, arrived, step, stop);
+    co_await call.compute().copy(piece, arrived, stop);
+  }
+}
+
+Task<void> slot(Alltoall& run, std::size_t index, std::size_t slots, Stop& stop) {
+  InterCall& call = run.call;
+  const int n = call.size();
+  for (int step = static_cast<int>(index); step < n; step += static_cast<int>(slots)) {
+    const int partner = (step - call.rank() + n) % n;
+    if (partner == call.rank() || call.skips(partner)) continue;
+    if (run.in_place) {
+      co_await swap_blocks(run, partner, stop);
+      continue;
+    }
+    // An empty block is sent too, so that a partner that expects another length detects the mismatch.
+    const Buffer sent = call.part_of(call.op.send, call.op.call.block(partner));
+    const Buffer arrived = call.part_of(call.op.recv, call.op.call.recv_block(partner));
+    co_await call.send_recv(partner, sent, partner, arrived, 0, stop);
+  }
+}
+
+}  // namespace
+
+Task<void> alltoall(Operation& op) {
+  Alltoall run{InterCall(op, Algorithm::kAlltoall),
+               !op.call.uneven && op.send.data == op.recv.data && op.send.data != nullptr};
+  InterCall& call = run.call;
+  if (!op.call.uneven && op.call.count == 0) co_return;
+  if (!run.in_place && !call.skips(call.rank())) {
+    const Buffer from = call.part_of(op.send, op.call.block(call.rank()));
+    const Buffer to = call.part_of(op.recv, op.call.recv_block(call.rank()));
+    co_await call.compute().copy(to, from, op.stop);
+  }
+  co_await side_by_side(run, std::min<std::size_t>(kSlots, static_cast<std::size_t>(call.size())), &slot);
+}
+
+}  // namespace aiacc::inter

@@ -1,0 +1,15 @@
+// All-to-all in n steps: in step s the ranks whose numbers sum to s (mod n) exchange their blocks, so that every step
+// pairs all ranks and each pair exchanges once, for odd n too. Cost: n(α + Bβ) for blocks of B bytes; several steps run
+// concurrently.
+//
+// In place, a block is overwritten by the one from the rank that it is sent to, so a pair exchanges its blocks in
+// pieces through scratch memory.
+#pragma once
+
+#include "collectives/operation.h"
+
+namespace aiacc::inter {
+
+Task<void> alltoall(Operation& op);
+
+}  // namespace aiacc::inter

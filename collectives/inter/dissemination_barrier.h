@@ -1,0 +1,13 @@
+// Dissemination barrier (Hensgen, Finkel, Manber, "Two algorithms for barrier synchronization", IJPP 1988): in round k
+// each rank sends to rank+2^k and receives from rank−2^k.
+//
+//   ⌈log₂ n⌉α
+#pragma once
+
+#include "collectives/operation.h"
+
+namespace aiacc::inter {
+
+Task<void> dissemination_barrier(Operation& op);
+
+}  // namespace aiacc::inter

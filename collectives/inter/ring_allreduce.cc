@@ -1,0 +1,86 @@
+#include "collectives/inter/ring_allreduce.h"
+
+#include "collectives/inter/inter_call.h"
+
+namespace aiacc::inter {
+namespace {
+
+struct Ring {
+  InterCall call;
+  Buffer input;    // this rank's contribution; may be the output
+  Parts segments;  // parts of the whole buffer; each goes round the ring by itself
+
+  Parts slices_of(std::size_t segment) const noexcept {
+    return {segments.length(segment), static_cast<std::size_t>(call.size())};
+  }
+  std::uint64_t number(std::size_t segment, int step) const noexcept {
+    return segment * 2 * static_cast<std::size_t>(call.size()) + static_cast<std::uint64_t>(step);
+  }
+};
+
+// One segment: n slices, one message per step. In step k this rank sends slice rank−k and receives slice rank−k−1. In
+// the first n−1 steps it receives partial sums and adds its own slice; it then has the complete sum of slice rank+1,
+// and the complete slices go round in the same way. The RTS of each message is sent one step early: later it would
+// queue behind everything that the other slots send.
+Task<void> segment(Ring& ring, std::size_t index, std::size_t next, Buffer scratch, Stop& stop) {
+  InterCall& call = ring.call;
+  const int n = call.size();
+  const int steps = 2 * (n - 1);
+  const int right = (call.rank() + 1) % n;
+  const int left = (call.rank() + n - 1) % n;
+  const std::size_t bytes = call.element_bytes();
+  const std::size_t base = ring.segments.offset(index);
+  const Parts slices = ring.slices_of(index);
+  const auto slice_of = [&](const Buffer& whole, int slice) {
+    const auto part = static_cast<std::size_t>((slice + 2 * n) % n);
+    return whole.slice((base + slices.offset(part)) * bytes, slices.length(part) * bytes);
+  };
+
+  for (int step = 0; step < steps; ++step) {
+    const Buffer sent = slice_of(step == 0 ? ring.input : call.op.recv, call.rank() - step);
+    const Buffer got = slice_of(call.op.recv, call.rank() - step - 1);
+    const bool partial = step < n - 1;
+    const Buffer arrived = partial ? scratch.slice(0, got.bytes) : got;
+    if (step + 1 < steps) {
+      call.send_early_rts(right, ring.number(index, step + 1), got.bytes);
+    } else if (next < ring.segments.parts) {
+      call.send_early_rts(right, ring.number(next, 0),
+                          ring.slices_of(next).length(static_cast<std::size_t>(call.rank())) * bytes);
+    }
+    co_await call.send_recv(right, sent, left, arrived, ring.number(index, step), stop);
+    if (!partial) continue;
+    const Buffer operands[] = {arrived, slice_of(ring.input, call.rank() - step - 1)};
+    const Compute::Step pass{.first = false, .last = step == n - 2, .ranks = call.op.inputs()};
+    co_await call.compute().reduce({&got, 1}, operands, got.bytes / bytes, call.op.call.reduction, pass, stop);
+  }
+}
+
+Task<void> slot(Ring& ring, std::size_t index, std::size_t slots, Stop& stop) {
+  Scratch scratch(ring.call.op, ring.slices_of(0).length(0) * ring.call.element_bytes());
+  for (; index < ring.segments.parts; index += slots) {
+    co_await segment(ring, index, index + slots, scratch.buffer(), stop);
+  }
+}
+
+}  // namespace
+
+Task<void> ring_allreduce(Operation& op) {
+  const std::size_t n = static_cast<std::size_t>(ranks_in(op));
+  if (op.call.count == 0) co_return;
+  if (n == 1) {
+    co_await op.team.compute.reduce({&op.recv, 1}, {&op.send, 1}, op.call.count, op.call.reduction,
+                                    {.ranks = op.inputs()}, op.stop);
+    co_return;
+  }
+  const std::size_t segments = pieces_of(op.call.bytes(), n * kSliceBytes);
+  Ring ring{InterCall(op, Algorithm::kRingAllreduce), op.send, Parts{op.call.count, segments}};
+  if (op.call.reduction.prescale != 1.0) {
+    // This rank's input is scaled only here: the partial sums that it is added to in the ring are scaled already.
+    const Compute::Step scale{.first = true, .last = false, .ranks = op.inputs()};
+    co_await op.team.compute.reduce({&op.recv, 1}, {&op.send, 1}, op.call.count, op.call.reduction, scale, op.stop);
+    ring.input = op.recv;
+  }
+  co_await side_by_side(ring, std::min(segments, kSlots), &slot);
+}
+
+}  // namespace aiacc::inter

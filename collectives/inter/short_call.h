@@ -1,0 +1,54 @@
+// ShortCall: a call between hosts with messages so short that software overhead dominates. It is a state machine
+// without a coroutine frame that makes progress whenever it is polled. The calling thread polls for the answer
+// (Group::run) and needs no operation if it arrives soon; otherwise finish() continues like any other algorithm.
+//
+// Its messages are those of recursive doubling and of the dissemination barrier, so other members may run those
+// algorithms.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <optional>
+
+#include "collectives/operation.h"
+#include "transports/exchange.h"
+
+namespace aiacc::inter {
+
+class ShortCall {
+ public:
+  static constexpr std::size_t kMostBytes = 1024;
+  // Serves barriers, and allreduces of at most this many bytes on a power of two of ranks whose operator may combine
+  // partial results. The team must have one rank on each host, its Compute must work inline, and the buffers must be
+  // host memory.
+  static bool serves(const Team& team, const Call& call, Buffer send, Buffer recv) noexcept;
+
+  // Begins a call that serves() accepts: its first message leaves. Throws if the group has ended.
+  ShortCall(Team& team, const Call& call, std::uint64_t sequence, Stop& stop, Buffer send, Buffer recv);
+  ShortCall(const ShortCall&) = delete;
+  ShortCall& operator=(const ShortCall&) = delete;
+
+  std::uint64_t sequence() const noexcept { return sequence_; }
+  // Makes progress with what has arrived. Returns whether the call is complete; if the call has failed, every call
+  // throws its error.
+  bool advance();
+  // Waits until the call is complete. No other function may be called afterwards.
+  Task<void> finish();
+
+ private:
+  void begin_round();
+  void end_round();
+
+  Team& team_;
+  const Call& call_;
+  const std::uint64_t sequence_;
+  Stop& stop_;
+  const Buffer result_;  // also holds partial results
+  Exchange exchange_;
+  const int rounds_;
+  int round_ = 0;
+  std::optional<Transfer> transfer_;  // of the current round; none: complete
+  alignas(64) std::array<std::byte, kMostBytes> arrived_;
+};
+
+}  // namespace aiacc::inter

@@ -1,0 +1,71 @@
+// Short calls on simulated ranks, with each other and with members that run the same call as an operation.
+#include "collectives/inter/short_call.h"
+
+#include <gtest/gtest.h>
+
+#include <memory>
+#include <vector>
+
+#include "base/data/cpu_compute.h"
+#include "collectives/inter/inter_world_test.h"
+#include "collectives/inter/select.h"
+
+namespace aiacc {
+namespace {
+
+using namespace inter_test;
+
+// Continues as a rank does whose short call was not finished at once.
+Task<void> short_call(Operation& op) {
+  CpuCompute cpu;
+  Team team{op.team.view, op.team.rank, op.team.loop, cpu, nullptr, op.team.mailbox};
+  if (!inter::ShortCall::serves(team, op.call, op.send, op.recv))
+    throw Error(Code::kInternal, "a call that is not served");
+  inter::ShortCall call(team, op.call, op.sequence, op.stop, op.send, op.recv);
+  co_await call.finish();
+}
+
+// One call in which the members with odd ranks take the short path.
+Task<void> short_call_of_odd_ranks(Operation& op) { return op.team.rank % 2 == 1 ? short_call(op) : inter::run(op); }
+
+TEST(ShortCall, ItsMessagesAreThoseOfRecursiveDoubling) {
+  for (Algorithm algorithm : {&short_call, &short_call_of_odd_ranks}) {
+    for (int ranks : {2, 4, 8, 16}) {
+      for (std::size_t count : {std::size_t{1}, std::size_t{7}, inter::ShortCall::kMostBytes / 4}) {
+        for (bool in_place : {false, true}) {
+          for (ReduceOp op : {ReduceOp::kSum, ReduceOp::kAvg, ReduceOp::kMax}) {
+            check_allreduce(algorithm,
+                            {.ranks = ranks, .count = count, .op = op, .in_place = in_place, .postscale = 0.25});
+          }
+        }
+      }
+    }
+  }
+}
+
+TEST(ShortCall, WhatNoShortCallServes) {
+  SimCluster cluster(1, 4);
+  CpuCompute cpu;
+  std::vector<float> data(1000);
+  const auto serves = [&](const Case& test, int members, std::size_t bytes) {
+    std::vector<Member> ranks;
+    for (int rank = 0; rank < members; ++rank) {
+      ranks.push_back({static_cast<std::uint32_t>(rank), 0, static_cast<std::uint32_t>(rank)});
+    }
+    const auto view = std::make_shared<const View>(1, 2, 0, 0, std::move(ranks));
+    Team team{view, 0, cluster.rank(0).loop(), cpu, nullptr, &cluster.rank(0).mailbox()};
+    const Buffer buffer{reinterpret_cast<std::byte*>(data.data()), bytes};
+    return inter::ShortCall::serves(team, test.call(Collective::kAllreduce), buffer, buffer);
+  };
+  EXPECT_TRUE(serves({.ranks = 4, .count = 256}, 4, 1024));
+  EXPECT_FALSE(serves({.ranks = 4, .count = 257}, 4, 1028)) << "too long";
+  EXPECT_FALSE(serves({.ranks = 4, .count = 0}, 4, 0)) << "nothing to send";
+  EXPECT_FALSE(serves({.ranks = 3, .count = 1}, 3, 4)) << "no power of two";
+  EXPECT_FALSE(serves({.ranks = 4, .count = 1, .type = DType::kFloat16}, 4, 2)) << "rounded once only";
+  EXPECT_FALSE(serves({.ranks = 4, .count = 1, .prescale = 0.5}, 4, 4)) << "each input is scaled";
+}
+
+TEST(ShortCall, NobodyLeavesABarrierBeforeTheLastHasCome) { check_barrier(&short_call_of_odd_ranks); }
+
+}  // namespace
+}  // namespace aiacc

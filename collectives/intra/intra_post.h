@@ -1,0 +1,191 @@
+// IntraPost: point-to-point messages between members of a group on one host, matched by (sender, tag) in call order.
+//
+// A sender copies each message into its own slice, appends it to the linked list for that receiver, and publishes the
+// number of messages; then the send is complete. The receiver walks the list, leaves unexpected messages where they
+// are, copies those with a posted receive, and publishes how many it no longer needs; the sender frees their memory at
+// its next send. So no member stores into another's memory, and no message blocks another one: a send needs only
+// memory. One copy in and one out: 4S bytes.
+//
+// Short messages are allocated consecutively in slabs, because each allocation from the segment checks the memory
+// limits. Messages to one member are freed in the order of sending, so its slabs form a queue without holes.
+//
+// A send completes in place, and so does a receive whose message is there (send_now, recv_now). Else the receive waits in a
+// queue of its sender and tag. One listener for each sender, a coroutine that lives as long as the post, watches the sender's
+// count while anybody waits, and gives each message to the oldest receive that waits for its tag: a message costs O(1),
+// however many receives and messages wait.
+//
+// A member's lines, indexed by the other member: `first` (offset plus 1 of the first message to it), `posted` (the
+// number of messages to it), `taken` (the number of messages from it that are not needed any more, without those after
+// a gap). One more line states the recv that the member has waited in for long, for the detection of cyclic receives.
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <map>
+#include <optional>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include "base/task/scope.h"
+#include "base/task/turn_queue.h"
+#include "collectives/operation.h"
+#include "transports/host/host_domain.h"
+#include "transports/unexpected_observer.h"
+
+namespace aiacc {
+
+class IntraPost final : private Root::Owner {
+ public:
+  // `domain_ranks` and `ranks` are those of the members on this host, ascending; `me` is this one's index.
+  IntraPost(HostDomain& domain, std::uint64_t view_id, std::vector<int> domain_ranks, std::vector<int> ranks, int me);
+  ~IntraPost();
+  IntraPost(const IntraPost&) = delete;
+  IntraPost& operator=(const IntraPost&) = delete;
+
+  // Returns when every member has claimed its lines. Call before any message.
+  Task<void> open(Stop& stop);
+
+  // Whether the rank at the other end of a message is on this host.
+  bool reaches(int rank) const noexcept { return member_of(rank) >= 0; }
+  Task<void> send(Operation& op);
+  Task<void> recv(Operation& op);
+
+  // The same for a caller that cannot wait: false if it would have to, or fails; then nothing has happened. The buffers are host
+  // memory.
+  bool send_now(const Call& call, const Buffer& send) noexcept;
+  bool recv_now(const Call& call, const Buffer& recv) noexcept;
+
+  // For a receive from any rank: the first rank, counted from `first`, with an unexpected message of this tag; -1 if
+  // there is none.
+  int find_unasked(std::uint32_t tag, int first);
+  // While it lives, the post listens to all members, and `observer` hears of messages that no receive waits for. All of a
+  // post have the same observer.
+  class AnySource {
+   public:
+    AnySource(IntraPost& post, UnexpectedObserver& observer);
+    ~AnySource();
+    AnySource(const AnySource&) = delete;
+    AnySource& operator=(const AnySource&) = delete;
+
+   private:
+    IntraPost& post_;
+  };
+  // States that this member has been doing nothing but receive for a while: `call` is its recv. Null withdraws the
+  // statement.
+  void state_receiving(const CallSummary* call) noexcept;
+  // The statement of the member with that rank, which must be on this host; nullopt if it made none.
+  std::optional<CallSummary> receiving_of(int rank) const noexcept;
+  int members() const noexcept { return static_cast<int>(ranks_.size()); }
+  int me() const noexcept { return me_; }
+
+ private:
+  // Precedes each message. The sender writes `next` once, before it publishes the next message.
+  struct alignas(64) Header {
+    std::atomic<std::uint64_t> next{0};  // offset plus 1
+    std::uint64_t bytes = 0;
+    std::uint64_t fingerprint = 0;
+    std::uint32_t tag = 0;
+    std::uint32_t type = 0;
+  };
+  static_assert(sizeof(Header) == 64);
+
+  struct Placed {
+    HostRange range;
+    bool in_slab = false;
+  };
+  struct Slab {
+    HostRange range;
+    std::uint64_t filled = 0;
+    std::size_t messages = 0;  // number of messages in it
+  };
+  struct Outgoing {  // messages to one member
+    explicit Outgoing(int to) : member(to) {}
+    int member;
+    TurnQueue turns;
+    std::uint64_t posted = 0;
+    std::uint64_t freed = 0;
+    std::deque<Placed> messages;  // freed .. posted - 1
+    std::deque<Slab> slabs;       // the last is being filled
+    std::uint64_t slab_bytes = 0;
+  };
+  struct Arrived {
+    std::uint64_t number = 0;
+    std::uint64_t offset = 0;
+  };
+  class MatchAwait;
+  static constexpr std::uint32_t kNone = ~std::uint32_t{0};
+  struct Unexpected {
+    Arrived message;
+    std::uint32_t next = kNone;  // with the same tag, or of the free ones
+  };
+  struct ByTag {
+    IntrusiveList<MatchAwait> waiting;  // receives without a message
+    std::uint32_t first = kNone;        // or messages without a receive, in unexpected_; never both
+    std::uint32_t last = kNone;
+    bool empty() const noexcept { return first == kNone && waiting.empty(); }
+  };
+  struct Incoming {  // messages from one member
+    Incoming(int from, Loop& loop) : member(from), needed(loop) {}
+    int member;
+    std::uint64_t seen = 0;     // number of messages read so far
+    std::uint64_t last = 0;     // offset of the last of them
+    std::deque<char> finished;  // of messages taken .. seen - 1
+    std::uint64_t taken = 0;
+    std::unordered_map<std::uint32_t, ByTag> tags;  // tags with a receive or message that waits
+    std::size_t waiting = 0;                        // receives
+    Event needed;                                   // set when the listener has somebody to listen for
+    std::optional<Stop> listens;                    // while it listens
+    std::exception_ptr broken;                      // why the listener ended
+    std::optional<Root> listener;
+  };
+  enum Table : std::uint32_t { kFirst, kPosted, kTaken, kTables };
+  static constexpr std::uint32_t kWordsPerLine = 16;
+
+  std::uint32_t lines_per_table() const noexcept {
+    return (static_cast<std::uint32_t>(domain_ranks_.size()) + kWordsPerLine - 1) / kWordsPerLine;
+  }
+  std::uint32_t line_count() const noexcept { return kTables * lines_per_table() + 1; }
+  int member_of(int rank) const noexcept;
+  FlagRef flag(int owner, Table table, int about) const noexcept;
+  FlagRef statement(int owner) const noexcept;
+  std::uint64_t read(int owner, Table table, int about) const noexcept;
+  const Header& header(int member, std::uint64_t offset) const;
+  [[noreturn]] void refuse(int member, const std::string& what) const;
+
+  HostRange take_range(std::size_t bytes);
+  void give_range(HostRange range) noexcept;
+  void place_message(Outgoing& to, std::size_t bytes);
+  Buffer begin_message(Outgoing& to, const Call& call, std::size_t bytes);
+  void post_message(Outgoing& to) noexcept;
+  void drop_oldest(Outgoing& to) noexcept;
+  void reclaim(Outgoing& to) noexcept;
+  void follow(Incoming& from);
+  bool take_unexpected(Incoming& from, std::uint32_t tag, Arrived* message);
+  void keep_unexpected(ByTag& its, const Arrived& message);
+  void listen_to(Incoming& from);
+  Task<void> listen(Incoming& from);
+  void listen_no_more(Incoming& from) noexcept;
+  void root_ended(Root& listener, std::exception_ptr error) noexcept override;
+  void finish(Incoming& from, std::uint64_t number) noexcept;
+  Task<void> find_lines(int member, Stop& stop);
+
+  HostDomain& domain_;
+  std::uint64_t key_;
+  std::vector<int> domain_ranks_;
+  std::vector<int> ranks_;
+  int me_;
+  std::vector<std::uint32_t> lines_;
+  std::deque<Outgoing> out_;
+  std::deque<Incoming> in_;
+  std::multimap<std::uint64_t, HostRange> spare_;  // by size
+  std::uint64_t spare_bytes_ = 0;
+  std::uint64_t statements_ = 0;
+  std::vector<Unexpected> unexpected_;  // a pool: chains of one tag, and the free ones
+  std::uint32_t free_unexpected_ = kNone;
+  int any_source_ = 0;
+  UnexpectedObserver* observer_ = nullptr;
+  Stop listening_;
+};
+
+}  // namespace aiacc

@@ -1,0 +1,182 @@
+#include "collectives/intra/intra_team.h"
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstring>
+
+#include "base/error.h"
+#include "base/hash.h"
+
+namespace aiacc {
+namespace {
+
+// The fast path polls this often, for about 5 µs, before it leaves the wait to the loop, which yields and then blocks.
+// With fewer processors than ranks it does not poll, because the missing rank may need this processor.
+int usual_spins(int members) { return sysconf(_SC_NPROCESSORS_ONLN) >= members ? 200 : 0; }
+
+constexpr std::uint64_t kClosing = 0x436c6f73696e6721;
+constexpr std::uint64_t kTeamKey = 0x486f73745465616d;
+
+std::uint64_t key_of(const View& view, std::uint32_t index) {
+  return Hash64().add(kTeamKey).add(view.id()).add(std::uint64_t{index}).value() | 1;
+}
+
+// Waits until `owner` has claimed its `count` lines for `key`.
+Task<std::uint32_t> await_lines(HostDomain& domain, int owner, std::uint64_t key, std::uint32_t count, Stop& stop) {
+  const FlagRef claims = HostDomain::claims(owner);
+  for (;;) {
+    const std::uint64_t seen = domain.line(owner, claims.line).word[claims.word].load(std::memory_order_acquire);
+    if (const auto found = domain.find_lines(owner, key, count)) co_return *found;
+    co_await domain.at_least(claims, seen + 1, stop);
+  }
+}
+
+}  // namespace
+
+IntraTeam::IntraTeam(HostDomain& domain, ViewPtr view, int rank, std::vector<int> domain_ranks, std::uint32_t index)
+    : domain_(domain),
+      view_(std::move(view)),
+      key_(key_of(*view_, index)),
+      me_(0),
+      domain_ranks_(std::move(domain_ranks)),
+      ranks_(view_->ranks_on_host_of(rank)),
+      lines_(domain_ranks_.size()),
+      staging_(domain_ranks_.size()),
+      spins_(usual_spins(static_cast<int>(domain_ranks_.size()))) {
+  AIACC_INVARIANT(ranks_.size() == domain_ranks_.size(), "every member on this host has a rank in its domain");
+  me_ = member_of(rank);
+  AIACC_INVARIANT(domain_rank(me_) == domain_.rank(), "a team belongs to the rank of its domain");
+  lines_[static_cast<std::size_t>(me_)] = domain_.claim_lines(key_, kLines);
+}
+
+IntraTeam::~IntraTeam() {
+  domain_.release_lines(key_);
+  if (!closed_) return;
+  if (my_staging_.bytes > 0) domain_.free(my_staging_);
+  if (my_packs_.bytes > 0) domain_.free(my_packs_);
+}
+
+int IntraTeam::member_of(int rank) const noexcept {
+  const auto found = std::lower_bound(ranks_.begin(), ranks_.end(), rank);
+  return found != ranks_.end() && *found == rank ? static_cast<int>(found - ranks_.begin()) : -1;
+}
+
+Task<void> IntraTeam::open(Stop& stop) {
+  for (int member = 0; member < size(); ++member) {
+    if (member == me_) continue;
+    lines_[static_cast<std::size_t>(member)] = co_await await_lines(domain_, domain_rank(member), key_, kLines, stop);
+    can_pull_ = can_pull_ && domain_.can_read(domain_rank(member));
+  }
+}
+
+// The last arrival, which a member publishes after it has read everything that it needs from the others. Others may
+// read its line after this member is gone: the domain hands out lines in turn, so another team does not get the line
+// soon.
+Task<void> IntraTeam::close(Stop& stop) {
+  if (failed_) co_return;
+  Call closing;
+  const std::uint64_t number = arrive(closing, {.fingerprint = kClosing});
+  for (int member = 0; member < size(); ++member) {
+    const FlagRef flag = arrival_flag(member, number);
+    co_await domain_.at_least(flag, number, stop);
+  }
+  require_agreement(number);
+  closed_ = true;
+}
+
+std::uint64_t IntraTeam::arrive(const Call& call, const Arrival& arrival) noexcept {
+  const std::uint64_t number = ++arrivals_;
+  const std::uint32_t mine = arrival_line(me_, number);
+  ControlLine& line = domain_.own_line(mine);
+  line.word[1].store(arrival.fingerprint, std::memory_order_relaxed);
+  line.word[2].store(arrival.send ? *arrival.send + 1 : 0, std::memory_order_relaxed);
+  line.word[3].store(arrival.recv ? *arrival.recv + 1 : 0, std::memory_order_relaxed);
+  std::array<std::uint64_t, kInlineBytes / 8> words{};
+  CpuCompute::copy_now(reinterpret_cast<std::byte*>(words.data()), arrival.payload.data(), arrival.payload.size());
+  for (std::size_t i = 0; i * 8 < arrival.payload.size(); ++i) {
+    line.word[kPayloadWord + i].store(words[i], std::memory_order_relaxed);
+  }
+  if (arrival.payload.empty()) {
+    line.word[kPrivateWord].store(reinterpret_cast<std::uintptr_t>(arrival.private_send), std::memory_order_relaxed);
+    line.word[kPrivateWord + 1].store(reinterpret_cast<std::uintptr_t>(arrival.private_recv),
+                                      std::memory_order_relaxed);
+    line.word[kPrivateWord + 2].store(can_pull_ && arrival.on_host, std::memory_order_relaxed);
+  }
+  ControlLine& called = domain_.own_line(mine - kArrivalLine + kCallLine);
+  const CallSummary summary = call.summary();
+  std::array<std::uint64_t, sizeof(CallSummary) / 8> call_words;
+  static_assert(sizeof call_words == sizeof(CallSummary) && sizeof(CallSummary) <= sizeof(ControlLine));
+  std::memcpy(call_words.data(), &summary, sizeof summary);
+  for (std::size_t i = 0; i < call_words.size(); ++i) called.word[i].store(call_words[i], std::memory_order_relaxed);
+  domain_.publish(mine, 0, number);
+  return number;
+}
+
+void IntraTeam::read_payload(int member, std::uint64_t number, std::span<std::byte> into) const noexcept {
+  std::array<std::uint64_t, kInlineBytes / 8> words;
+  for (std::size_t i = 0; i * 8 < into.size(); ++i) {
+    words[i] =
+        arrival_word(member, number, kPayloadWord + static_cast<std::uint32_t>(i)).load(std::memory_order_relaxed);
+  }
+  CpuCompute::copy_now(into.data(), reinterpret_cast<const std::byte*>(words.data()), into.size());
+}
+
+bool IntraTeam::agree(std::uint64_t number) const noexcept {
+  const std::uint64_t first = fingerprint_of(0, number);
+  for (int member = 1; member < size(); ++member) {
+    if (fingerprint_of(member, number) != first) return false;
+  }
+  return true;
+}
+
+CallSummary IntraTeam::call_of(int member, std::uint64_t number) const noexcept {
+  const std::uint32_t at = arrival_line(member, number) - kArrivalLine + kCallLine;
+  const ControlLine& called = domain_.line(domain_rank(member), at);
+  std::array<std::uint64_t, sizeof(CallSummary) / 8> words;
+  for (std::size_t i = 0; i < words.size(); ++i) words[i] = called.word[i].load(std::memory_order_relaxed);
+  CallSummary call;
+  // The peer may have written any bytes: makes the bool valid and terminates the name.
+  reinterpret_cast<std::byte*>(words.data())[offsetof(CallSummary, uneven)] &= std::byte{1};
+  std::memcpy(static_cast<void*>(&call), words.data(), sizeof call);
+  call.op_name[sizeof call.op_name - 1] = 0;
+  return call;
+}
+
+void IntraTeam::require_agreement(std::uint64_t number) const {
+  for (int member = 1; member < size(); ++member) {
+    if (fingerprint_of(member, number) == fingerprint_of(0, number)) continue;
+    throw Error(Code::kMismatch,
+                fmt::format("the ranks of a group call different collectives: rank {}: {}; rank {}: {}", rank_of(0),
+                            call_of(0, number).describe(), rank_of(member), call_of(member, number).describe()),
+                rank_of(member));
+  }
+}
+
+std::uint64_t IntraTeam::store_id(std::uint64_t number) const noexcept {
+  return Hash64().add(key_).add(number).value() | 1;
+}
+
+void IntraTeam::need_staging() {
+  if (my_staging_.bytes > 0) return;
+  my_staging_ = domain_.allocate(kStagingBytes);
+  publish(kStaging, my_staging_.offset + 1);
+}
+
+Buffer IntraTeam::pack_memory(std::size_t bytes) {
+  if (my_packs_.bytes < bytes) {
+    if (my_packs_.bytes > 0) domain_.free(my_packs_);
+    my_packs_ = {};
+    my_packs_ = domain_.allocate(bytes);
+  }
+  return {domain_.view(domain_.rank(), my_packs_.offset, bytes), bytes};
+}
+
+std::byte* IntraTeam::staging(int member) {
+  std::byte*& known = staging_[static_cast<std::size_t>(member)];
+  if (known == nullptr) known = domain_.view(domain_rank(member), progress(member, kStaging) - 1, kStagingBytes);
+  return known;
+}
+
+}  // namespace aiacc

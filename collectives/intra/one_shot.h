@@ -1,0 +1,23 @@
+// Small calls: every member writes its contribution where all can read it, arrives, and reads what it needs from all.
+// One barrier, (n + 3)S bytes through a core: below a few KiB the second barrier of the other algorithms costs more.
+//
+// A contribution of at most 64 bytes is part of the arrival line itself; a larger one is in the member's staging
+// memory, in one of two places that alternate for the same reason as the two arrival lines
+// (collectives/intra/intra_team.h).
+#pragma once
+
+#include "collectives/intra/arrive.h"
+
+namespace aiacc::intra {
+
+// The most bytes that a member (for broadcast and scatter: the root) contributes; kNotOneShot if members do not know
+// the others' lengths.
+inline constexpr std::size_t kNotOneShot = std::size_t(-1);
+std::size_t contribution_bytes(const Call& call, int members) noexcept;
+// Whether a member contributes anything.
+bool contributes(const Call& call, bool is_root) noexcept;
+
+// `begun`: the number of the arrival, if the fast path has already published it.
+Task<void> one_shot(Operation& op, std::optional<std::uint64_t> begun);
+
+}  // namespace aiacc::intra

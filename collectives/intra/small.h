@@ -1,0 +1,24 @@
+// The fast path for calls to which each member contributes at most one cache line: no coroutine, no allocation, no
+// look-up. The contribution is part of the arrival line, so a member that sees all arrivals has all data. Stores go
+// only into the caller's own control lines, so the fence is not involved.
+//
+// It is a second implementation of the protocol of one_shot.h: members may mix both in one operation, and the results
+// have the same bits.
+#pragma once
+
+#include "collectives/intra/intra_team.h"
+
+namespace aiacc::intra {
+
+enum class Small : std::uint8_t {
+  kNotServed,  // nothing was done: use run()
+  kDone,
+  kBegun,  // this member's arrival is published, but a member is late or disagrees: run() of the same call continues
+};
+
+// Serves every collective that one_shot.h serves, if the whole group is on this host and all its other operations are
+// complete. Spins only briefly. Buffers are as in Operation; a broadcast uses `send` of the root and `recv` of all
+// others. Call on the thread that drives the team's loop.
+Small try_small(IntraTeam& team, const Call& call, const std::byte* send, std::byte* recv) noexcept;
+
+}  // namespace aiacc::intra

@@ -1,0 +1,78 @@
+#include "groupcomm/gradient/kind.h"
+
+#include <fmt/format.h>
+
+#include <bit>
+#include <cstdlib>
+#include <utility>
+
+#include "base/error.h"
+#include "base/hash.h"
+
+namespace aiacc::gradient {
+namespace {
+
+constexpr std::string_view kPrescale = ", prescale ";
+constexpr std::string_view kPostscale = ", postscale ";
+
+double scale_in(const std::string& description, std::string_view what) {
+  const std::size_t at = description.find(what);
+  return at == std::string::npos ? 1.0 : std::strtod(description.c_str() + at + what.size(), nullptr);
+}
+
+}  // namespace
+
+Reduction Kind::reduction() const noexcept {
+  Reduction reduction;
+  reduction.type = type;
+  reduction.op = op;
+  reduction.prescale = prescale;
+  reduction.postscale = postscale;
+  return reduction;
+}
+
+std::uint64_t Kind::key() const noexcept {
+  Hash64 hash;
+  hash.add(std::bit_cast<std::uint64_t>(prescale)).add(std::bit_cast<std::uint64_t>(postscale));
+  return std::uint64_t{static_cast<std::uint8_t>(type)} << 56 | std::uint64_t{static_cast<std::uint8_t>(op)} << 48 |
+         hash.value() >> 16;
+}
+
+std::string Kind::describe(std::size_t count) const {
+  std::string text = fmt::format("{} {}, {}", count, name_of(type), name_of(op));
+  if (prescale != 1.0) text += fmt::format("{}{}", kPrescale, prescale);
+  if (postscale != 1.0) text += fmt::format("{}{}", kPostscale, postscale);
+  return text;
+}
+
+TensorRecord Kind::record(std::string name, std::size_t count) const {
+  TensorRecord record;
+  record.name = std::move(name);
+  record.bytes = count * size_of(type);
+  record.fusion_key = key();
+  record.sum = sums();
+  record.description = describe(count);
+  return record;
+}
+
+Kind Kind::of(const TensorRecord& record) {
+  Kind kind;
+  const std::uint64_t type = record.fusion_key >> 56;
+  const std::uint64_t op = record.fusion_key >> 48 & 0xff;
+  const bool known = type < static_cast<std::uint64_t>(kDTypes) && op < static_cast<std::uint64_t>(kReduceOps);
+  if (known) {
+    kind.type = static_cast<DType>(type);
+    kind.op = static_cast<ReduceOp>(op);
+    kind.prescale = scale_in(record.description, kPrescale);
+    kind.postscale = scale_in(record.description, kPostscale);
+  }
+  if (!known || kind.key() != record.fusion_key || record.bytes % size_of(kind.type) != 0) {
+    throw Error(
+        Code::kProtocol,
+        fmt::format("another rank describes its tensor '{}' ({} bytes) as '{}', which this one does not understand",
+                    record.name, record.bytes, record.description));
+  }
+  return kind;
+}
+
+}  // namespace aiacc::gradient

@@ -1,0 +1,31 @@
+// Kind: what tensors that are reduced together have in common.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+
+#include "base/data/reduction.h"
+#include "groupcomm/gradient/tensor_table.h"
+
+namespace aiacc::gradient {
+
+struct Kind {
+  DType type = DType::kFloat32;
+  ReduceOp op = ReduceOp::kSum;
+  double prescale = 1.0;
+  double postscale = 1.0;
+
+  bool operator==(const Kind&) const = default;
+  Reduction reduction() const noexcept;
+  // Equal for equal kinds.
+  std::uint64_t key() const noexcept;
+  bool sums() const noexcept { return op == ReduceOp::kSum || op == ReduceOp::kAvg; }
+  // "1000 fp32, average, prescale 0.5": what people and other ranks read.
+  std::string describe(std::size_t count) const;
+  TensorRecord record(std::string name, std::size_t count) const;
+  // Of a tensor that only other ranks have added. Throws kProtocol if the record is not one of these.
+  static Kind of(const TensorRecord& record);
+};
+
+}  // namespace aiacc::gradient

@@ -1,0 +1,225 @@
+#include "groupcomm/gradient/launches.h"
+
+#include <algorithm>
+#include <cstring>
+#include <utility>
+
+#include "groupcomm/gradient/slots.h"
+#include "runtime/context.h"
+
+namespace aiacc::gradient {
+namespace {
+
+constexpr const char* kExchangeName = "the tensors of a gradient engine";
+
+Buffer buffer_of(std::byte* data, std::size_t bytes) noexcept {
+  Buffer buffer;
+  buffer.data = data;
+  buffer.bytes = bytes;
+  return buffer;
+}
+
+}  // namespace
+
+Launches::Launches(Group& group, Owner& owner, std::size_t piece_bytes, int in_flight, Duration timeout)
+    : group_(group),
+      owner_(owner),
+      piece_bytes_(std::max(Slots::padded(piece_bytes), Slots::kAlignment)),
+      in_flight_(static_cast<std::size_t>(std::max(in_flight, 1))),
+      timeout_(timeout),
+      quiet_(group.team().loop) {
+  quiet_.set();
+}
+
+Launches::~Launches() = default;
+
+void Launches::launch(std::unique_ptr<Flight> launched, const std::string& name) {
+  Flight& flight = *launched;
+  flights_.push_back(std::move(launched));
+  const bool all_mine =
+      std::all_of(flight.parts.begin(), flight.parts.end(), [](const Part& part) { return part.mine; });
+  std::size_t bytes = 0;
+  for (const Part& part : flight.parts) bytes += Slots::padded(part.bytes);
+  if (!all_mine) flight.other.resize(bytes);
+  std::size_t at = 0;
+  for (Part& part : flight.parts) {
+    part.data = all_mine ? part.slot : flight.other.data() + at;
+    if (!all_mine && part.mine && part.bytes > 0) std::memcpy(part.data, part.slot, part.bytes);
+    at += Slots::padded(part.bytes);
+  }
+  if (flight.in_a_row || flight.parts.size() == 1) {
+    queue_in_pieces(flight, name);
+  } else {
+    queue_grouped(flight, name);
+  }
+  start_more();
+  settle();
+}
+
+void Launches::queue_in_pieces(Flight& flight, const std::string& name) {
+  std::size_t bytes = 0;  // with the gaps between the tensors, which are zero on every rank
+  std::byte* data = nullptr;
+  for (const Part& part : flight.parts) {
+    if (part.bytes == 0) continue;
+    if (data == nullptr) data = part.data;
+    bytes = Slots::padded(bytes) + part.bytes;
+  }
+  const std::size_t pieces = (bytes + piece_bytes_ - 1) / piece_bytes_;
+  const std::size_t piece = pieces == 0 ? 0 : Slots::padded((bytes + pieces - 1) / pieces);
+  for (std::size_t at = 0; at < bytes; at += piece) {
+    const std::size_t length = std::min(piece, bytes - at);
+    Call call;
+    call.kind = Collective::kAllreduce;
+    call.reduction = flight.kind.reduction();
+    call.count = length / size_of(flight.kind.type);
+    ++flight.calls;
+    queue_.push_back({&flight, call, buffer_of(data + at, length), {}, name});
+  }
+}
+
+void Launches::queue_grouped(Flight& flight, const std::string& name) {
+  Queued queued{&flight, {}, {}, {}, name};
+  queued.call.kind = Collective::kGroupedAllreduce;
+  queued.call.reduction = flight.kind.reduction();
+  for (const Part& part : flight.parts) {
+    if (part.bytes == 0) continue;
+    const Buffer buffer = buffer_of(part.data, part.bytes);
+    queued.tensors.push_back({buffer, buffer});
+    queued.call.count += part.bytes / size_of(flight.kind.type);
+  }
+  if (queued.tensors.empty()) return;
+  ++flight.calls;
+  queue_.push_back(std::move(queued));
+}
+
+void Launches::exchange(std::vector<std::byte> payload) {
+  AIACC_INVARIANT(payload_.empty(), "one exchange at a time");
+  payload_ = std::move(payload);
+  queue_.push_back({nullptr, {}, {}, {}, kExchangeName});
+  start_more();
+}
+
+// An exchange is two calls, which follow each other on every rank: nothing begins in between.
+void Launches::start_more() noexcept {
+  while (!queue_.empty() && running_.size() < in_flight_ && !exchanging_ && !failed_) {
+    Queued next = std::move(queue_.front());
+    queue_.pop_front();
+    try {
+      start(std::move(next));
+    } catch (...) {
+      failed_ = true;
+      owner_.launches_failed(std::current_exception());
+    }
+  }
+}
+
+void Launches::start(Queued queued) {
+  if (queued.flight != nullptr) {
+    ++calls_;
+    queued.call.tensors = queued.tensors;
+    return run(queued.flight, queued.call, queued.buffer, queued.buffer, std::move(queued.name));
+  }
+  exchanging_ = true;
+  exchange_step_ = 0;
+  size_ = payload_.size();
+  sizes_.assign(static_cast<std::size_t>(group_.size()), 0);
+  Call call;
+  call.kind = Collective::kAllgather;
+  call.reduction.type = DType::kUInt64;
+  call.count = 1;
+  run(queued.flight, call, buffer_of(reinterpret_cast<std::byte*>(&size_), sizeof size_),
+      buffer_of(reinterpret_cast<std::byte*>(sizes_.data()), sizes_.size() * sizeof size_), std::move(queued.name));
+}
+
+void Launches::run(Flight* flight, const Call& call, Buffer send, Buffer recv, std::string name) {
+  CallOptions options;
+  options.name = std::move(name);
+  options.timeout = timeout_;
+  running_.push_back({group_.prepare(call, send, recv, &options), flight, false});
+  GroupOperation& operation = *running_.back().operation;
+  operation.observe(*this);
+  quiet_.reset();
+  group_.context().lane().begin_here(operation);
+}
+
+void Launches::operation_ended(GroupOperation& operation) noexcept {
+  for (Running& one : running_) one.ended = one.ended || one.operation.get() == &operation;
+  if (!reap_.linked()) group_.team().loop.post(reap_);
+}
+
+void Launches::reap() noexcept {
+  std::exception_ptr error;
+  for (auto one = running_.begin(); one != running_.end();) {
+    const auto next = std::next(one);
+    if (one->ended) {
+      if (!error) error = one->operation->error();
+      Flight* const flight = one->flight;
+      running_.erase(one);
+      if (flight != nullptr) --flight->calls;
+      try {
+        if (flight == nullptr && !error) go_on_exchanging();
+      } catch (...) {
+        error = std::current_exception();
+      }
+    }
+    one = next;
+  }
+  if (error) {
+    failed_ = true;
+    owner_.launches_failed(error);
+  }
+  start_more();
+  settle();
+  if (running_.empty()) quiet_.set();
+}
+
+void Launches::go_on_exchanging() {
+  constexpr std::uint64_t kMost = std::uint64_t{1} << 30;
+  if (exchange_step_++ == 0) {
+    blocks_.clear();
+    std::size_t total = 0;
+    for (std::size_t rank = 0; rank < sizes_.size(); ++rank) {
+      if (sizes_[rank] > kMost) {
+        throw Error(Code::kProtocol, "a rank describes its tensors in more than a gigabyte", static_cast<int>(rank));
+      }
+      blocks_.push_back({total, static_cast<std::size_t>(sizes_[rank])});
+      total += blocks_.back().count;
+    }
+    payloads_.resize(total);
+    Call call;
+    call.kind = Collective::kAllgather;
+    call.uneven = true;
+    call.reduction.type = DType::kUInt8;
+    call.count = total;
+    call.blocks = blocks_;
+    run(nullptr, call, buffer_of(payload_.data(), payload_.size()), buffer_of(payloads_.data(), total), kExchangeName);
+    return;
+  }
+  exchanging_ = false;
+  payload_.clear();
+  std::vector<std::vector<std::byte>> payloads;
+  for (const Extent& block : blocks_) {
+    const auto begin = payloads_.begin() + static_cast<std::ptrdiff_t>(block.begin);
+    payloads.emplace_back(begin, begin + static_cast<std::ptrdiff_t>(block.count));
+  }
+  owner_.exchange_ended(payloads);
+}
+
+// In the order of the launches. What the owner does may launch more.
+void Launches::settle() {
+  if (std::exchange(settling_, true)) return;
+  while (!failed_ && !flights_.empty() && flights_.front()->calls == 0) {
+    if (owner_.is_held(*flights_.front())) break;
+    const std::unique_ptr<Flight> flight = std::move(flights_.front());
+    flights_.pop_front();
+    owner_.launch_ended(*flight);
+  }
+  settling_ = false;
+}
+
+Task<void> Launches::finish() {
+  Stop none;
+  while (!running_.empty()) co_await quiet_.wait(none);
+}
+
+}  // namespace aiacc::gradient

@@ -1,0 +1,136 @@
+// Launches: runs what the negotiator launches, as allreduces of the engine's group.
+//
+// The calls follow from what all ranks know, so they are the same on each: tensors that follow each other in the memory of
+// every rank are one range, which is cut into pieces of even size; others are a grouped allreduce. A rank that takes part with zeros
+// for some tensor uses other memory for the whole launch.
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <deque>
+#include <exception>
+#include <list>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "groupcomm/gradient/kind.h"
+#include "runtime/group/group.h"
+
+namespace aiacc::gradient {
+
+class Launches final : private GroupOperation::Observer {
+ public:
+  struct Part {
+    std::uint32_t index = 0;    // agreed
+    bool mine = true;           // else this rank contributes zeros
+    std::byte* slot = nullptr;  // null: this rank has no slot for it
+    std::size_t bytes = 0;
+    bool owed = false;          // some rank gave zeros: a follow-up brings the rest
+    std::byte* data = nullptr;  // where it is reduced: the slot, or in `other`
+  };
+  struct Flight {
+    Kind kind;
+    std::uint64_t serial = 0;
+    bool follow_up = false;
+    bool in_a_row = false;  // on every rank
+    std::vector<Part> parts;
+    std::vector<std::byte> other;
+    std::size_t calls = 0;  // that have not ended
+  };
+  class Owner {
+   public:
+    // In the order of launch().
+    virtual void launch_ended(Flight& flight) = 0;
+    // What each rank gave.
+    virtual void exchange_ended(std::span<const std::vector<std::byte>> payloads) = 0;
+    // A call has failed, and the group is over.
+    virtual void launches_failed(const std::exception_ptr& error) noexcept = 0;
+    // A launch that has ended, and those after it, are kept back for now.
+    virtual bool is_held(const Flight& flight) const noexcept = 0;
+
+   protected:
+    ~Owner() = default;
+  };
+
+  Launches(Group& group, Owner& owner, std::size_t piece_bytes, int in_flight, Duration timeout);
+  ~Launches();
+  Launches(const Launches&) = delete;
+  Launches& operator=(const Launches&) = delete;
+
+  // All on the lane's thread.
+  void launch(std::unique_ptr<Flight> flight, const std::string& name);
+  // Gives `payload` to all ranks. Comes after all that was launched before, on every rank.
+  void exchange(std::vector<std::byte> payload);
+  // They may be held no more.
+  void settle();
+  // Drops what has not begun.
+  void drop_queue() noexcept { queue_.clear(); }
+  // Of launches that have not ended, and are no follow-ups.
+  template <class Fn>
+  void for_each_part(Fn&& fn) {
+    for (const auto& flight : flights_) {
+      if (!flight->follow_up) std::for_each(flight->parts.begin(), flight->parts.end(), fn);
+    }
+  }
+  bool running() const noexcept { return !running_.empty(); }
+  bool empty() const noexcept { return flights_.empty(); }
+  // Waits until nothing runs.
+  Task<void> finish();
+  std::uint64_t calls() const noexcept { return calls_; }
+
+ private:
+  struct Queued {
+    Flight* flight;  // null: the exchange
+    Call call;
+    Buffer buffer;
+    std::vector<Tensor> tensors;  // of a grouped call
+    std::string name;
+  };
+  struct Running {
+    std::unique_ptr<GroupOperation> operation;
+    Flight* flight;
+    bool ended = false;
+  };
+  struct Reap final : Job {
+    explicit Reap(Launches& of) : launches(of) {}
+    void run() noexcept override { launches.reap(); }
+    Launches& launches;
+  };
+
+  void operation_ended(GroupOperation& operation) noexcept override;
+  void queue_in_pieces(Flight& flight, const std::string& name);
+  void queue_grouped(Flight& flight, const std::string& name);
+  void start_more() noexcept;
+  void start(Queued queued);
+  void run(Flight* flight, const Call& call, Buffer send, Buffer recv, std::string name);
+  void reap() noexcept;
+  void go_on_exchanging();
+
+  Group& group_;
+  Owner& owner_;
+  std::size_t piece_bytes_;
+  std::size_t in_flight_;
+  Duration timeout_;
+  std::deque<Queued> queue_;
+  std::deque<std::unique_ptr<Flight>> flights_;
+  std::list<Running> running_;
+  Reap reap_{*this};
+  std::uint64_t calls_ = 0;
+  bool failed_ = false;
+  bool settling_ = false;
+  Event quiet_;
+
+  // The exchange that is at work, or waits in the queue.
+  bool exchanging_ = false;
+  std::vector<std::byte> payload_;
+  std::vector<std::uint64_t> sizes_;
+  std::uint64_t size_ = 0;
+  std::vector<std::byte> payloads_;
+  std::vector<Extent> blocks_;
+  int exchange_step_ = 0;
+};
+
+}  // namespace aiacc::gradient

@@ -1,0 +1,149 @@
+#include "groupcomm/gradient/schedule.h"
+
+#include <algorithm>
+#include <tuple>
+
+#include "base/error.h"
+
+namespace aiacc::gradient {
+
+void Schedule::assign(std::span<const std::uint32_t> tensors, std::span<const std::uint32_t> ends,
+                      std::size_t agreed_tensors) {
+  AIACC_INVARIANT(!ends.empty() && ends.back() == tensors.size(),
+                  "a schedule has units, which have all of its tensors");
+  tensors_.assign(tensors.begin(), tensors.end());
+  ends_.assign(ends.begin(), ends.end());
+  unit_of_.assign(agreed_tensors, kNoIndex);
+  missing_.clear();
+  std::uint32_t begin = 0;
+  for (std::uint32_t unit = 0; unit < ends_.size(); ++unit) {
+    for (std::uint32_t at = begin; at < ends_[unit]; ++at) unit_of_[tensors_[at]] = unit;
+    missing_.push_back(ends_[unit] - begin);
+    begin = ends_[unit];
+  }
+  head_ = 0;
+  complete_ = 0;
+  launched_ = 0;
+}
+
+void Schedule::ready(std::uint32_t index) noexcept {
+  if (--missing_[unit_of_[index]] == 0) ++complete_;
+}
+
+std::span<const std::uint32_t> Schedule::head() const noexcept {
+  const std::uint32_t begin = head_ == 0 ? 0 : ends_[head_ - 1];
+  return std::span(tensors_).subspan(begin, ends_[head_] - begin);
+}
+
+void Schedule::advance() noexcept {
+  if (head_ready()) --complete_;
+  missing_[head_] = static_cast<std::uint32_t>(head().size());
+  head_ = head_ + 1 == ends_.size() ? 0 : head_ + 1;
+  ++launched_;
+}
+
+bool ScheduleRecorder::result(std::span<const std::uint32_t> tensors, bool urged, bool ends) {
+  next_.clear();
+  for (std::uint32_t index : tensors) {
+    if (index >= tensors_.size()) tensors_.resize(index + 1);
+    if (!tensors_[index].in_step) {
+      take(index);
+    } else if (ends && !carried_) {
+      next_.push_back(index);
+    } else {
+      regular_ = false;
+    }
+  }
+  if (urged && !tensors.empty()) ++segment_;
+  if (!ends) return false;
+  end_step();
+  // A schedule begins with a whole step.
+  return first_ != 0 && equal_ >= needed_ && next_.empty();
+}
+
+void ScheduleRecorder::take(std::uint32_t index) {
+  Tensor& tensor = tensors_[index];
+  tensor.in_step = true;
+  tensor.segment = segment_;
+  tensor.position = step_.size();
+  step_.push_back(index);
+}
+
+void ScheduleRecorder::end_step() {
+  const bool equal =
+      step_.size() == last_.size() &&
+      std::all_of(step_.begin(), step_.end(), [this](std::uint32_t index) { return tensors_[index].in_last; });
+  if (!equal || !regular_) {
+    for (std::uint32_t index : last_) tensors_[index].in_last = false;
+    last_.clear();
+    equal_ = 0;
+  }
+  if (regular_ && !step_.empty()) {
+    ++equal_;
+    for (std::uint32_t index : step_) {
+      Tensor& tensor = tensors_[index];
+      if (!tensor.in_last) tensor.positions = 0;
+      tensor.in_last = true;
+      tensor.positions += tensor.position;
+    }
+    last_ = step_;
+  }
+  for (std::uint32_t index : step_) tensors_[index].in_step = false;
+  step_.clear();
+  segment_ = 0;
+  regular_ = true;
+  for (std::uint32_t index : next_) take(index);
+  carried_ = !next_.empty();
+}
+
+void ScheduleRecorder::make(const TensorTable& table, Schedule& schedule) const {
+  std::vector<std::uint32_t> order = last_, ends;
+  std::sort(order.begin(), order.end(), [this](std::uint32_t one, std::uint32_t two) {
+    const Tensor &a = tensors_[one], &b = tensors_[two];
+    return std::tie(a.segment, a.positions, one) < std::tie(b.segment, b.positions, two);
+  });
+  std::uint64_t bytes = 0;
+  for (std::uint32_t at = 0; at < order.size(); ++at) {
+    const std::uint32_t index = order[at];
+    const std::uint64_t size = table.agreed(index).bytes;
+    const bool joins = at != 0 && tensors_[order[at - 1]].segment == tensors_[index].segment &&
+                       table.fusion_class(order[at - 1]) == table.fusion_class(index) && bytes + size <= fusion_bytes_;
+    if (joins) ends.pop_back();
+    bytes = joins ? bytes + size : size;
+    ends.push_back(at + 1);
+  }
+  schedule.assign(order, ends, table.agreed_tensors());
+}
+
+void ScheduleRecorder::broke(std::uint64_t passes, bool departed) noexcept {
+  if (departed) needed_ = passes >= kHeldLong * needed_ ? first_ : std::min(2 * needed_, std::max(first_, kMostSteps));
+  for (std::uint32_t index : step_) tensors_[index].in_step = false;
+  step_.clear();
+  for (std::uint32_t index : last_) tensors_[index].in_last = false;
+  last_.clear();
+  equal_ = 0;
+  segment_ = 0;
+  regular_ = false;  // the step that was cut
+  carried_ = false;
+}
+
+void Lateness::update(bool blocked, Instant now) noexcept {
+  if (blocked == (since_ != kNever)) return;
+  if (blocked) {
+    since_ = now;
+    return;
+  }
+  samples_[taken_++ % kSamples] = now - since_;
+  since_ = kNever;
+}
+
+Duration Lateness::limit() const noexcept {
+  const std::size_t count = std::min(taken_, kSamples);
+  if (count == 0) return least_;
+  std::array<Duration, kSamples> sorted = samples_;
+  const auto middle = sorted.begin() + static_cast<std::ptrdiff_t>(count / 2);
+  std::nth_element(sorted.begin(), middle, sorted.begin() + static_cast<std::ptrdiff_t>(count));
+  return std::max(least_, kTimesMedian * *middle);
+}
+
+}  // namespace aiacc::gradient

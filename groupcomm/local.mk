@@ -1,0 +1,42 @@
+# groupcomm: what training asks of a group beyond single collectives.
+groupcomm_sources += \
+	groupcomm/gradient/submission.h \
+	groupcomm/gradient/slots.h \
+	groupcomm/gradient/slots.cc \
+	groupcomm/gradient/launches.h \
+	groupcomm/gradient/launches.cc \
+	groupcomm/gradient/kind.h \
+	groupcomm/gradient/kind.cc \
+	groupcomm/gradient/group_rounds.h \
+	groupcomm/gradient/group_rounds.cc \
+	groupcomm/gradient/engine.h \
+	groupcomm/gradient/engine.cc \
+	groupcomm/gradient/action_queue.cc \
+	groupcomm/gradient/action_queue.h \
+	groupcomm/gradient/dissemination.cc \
+	groupcomm/gradient/dissemination.h \
+	groupcomm/gradient/exchange.cc \
+	groupcomm/gradient/exchange.h \
+	groupcomm/gradient/negotiator.cc \
+	groupcomm/gradient/negotiator.h \
+	groupcomm/gradient/negotiator_online.cc \
+	groupcomm/gradient/negotiator_scheduled.cc \
+	groupcomm/gradient/negotiator_state.h \
+	groupcomm/gradient/schedule.cc \
+	groupcomm/gradient/schedule.h \
+	groupcomm/gradient/submissions.cc \
+	groupcomm/gradient/submissions.h \
+	groupcomm/gradient/tensor_table.cc \
+	groupcomm/gradient/tensor_table.h \
+	groupcomm/gradient/word.cc \
+	groupcomm/gradient/word.h
+groupcomm_tests += \
+	groupcomm/gradient/group_rounds_sim_test.cc \
+	groupcomm/gradient/dissemination_test.cc \
+	groupcomm/gradient/negotiator_random_test.cc \
+	groupcomm/gradient/negotiator_steady_test.cc \
+	groupcomm/gradient/negotiator_test.cc \
+	groupcomm/gradient/negotiator_world_test.h \
+	groupcomm/gradient/schedule_test.cc \
+	groupcomm/gradient/tensor_table_test.cc \
+	groupcomm/gradient/word_test.cc

@@ -1,0 +1,123 @@
+/* aiacc: the gradient engine. Reduces the gradients of a model over the ranks of a group while the framework still computes.
+ *
+ * A collective is called in the same order on every rank. Gradients are not: each rank's framework finishes them in an order
+ * of its own. An engine takes them as they come. It finds out which are ready on all ranks (negotiation), fuses small ones
+ * and splits large ones, and runs allreduces of them, several at a time, on a group of its own.
+ *
+ * - A tensor has a name, equal on all ranks, and a slot in memory of the engine that the ranks of a host share. A framework
+ *   that writes its gradients there (aiacc_gradient_memory) has them reduced in place; from its own memory they are copied
+ *   into the slot and out of it.
+ * - A step: submit each tensor once, as its gradient is ready; then aiacc_gradient_wait. Next step.
+ * - After some equal steps the ranks have agreed on a schedule: the engine then reduces in its order without any message
+ *   of negotiation, until a rank departs from it.
+ *
+ * The conventions of aiacc.h hold. An engine is used by any thread of its rank; its calls may be made from several.
+ * "Local" calls send no message that another rank waits for. No call but aiacc_gradient_wait and aiacc_gradient_join
+ * blocks for other ranks.
+ *
+ * Errors. What a call refuses by its arguments changes nothing. A later error (a lost rank, ranks that disagree about a
+ * tensor, a deadline) ends the engine on all its ranks and no other group: submissions that are outstanding complete with
+ * that error, and later calls return AIACC_ERR_ABORTED with its sentence.
+ */
+#ifndef AIACC_GRADIENT_H
+#define AIACC_GRADIENT_H
+
+#include <aiacc/aiacc.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+typedef uint64_t aiacc_gradient_t;
+
+/* Attributes of an engine; NULL for defaults. Zero all of it, set `size`. Equal on all ranks but for timeout_ms. */
+typedef struct aiacc_gradient_attr {
+  size_t size;            /* sizeof(aiacc_gradient_attr_t) */
+  const char *name;       /* for messages; tells apart engines of one group; copied */
+  size_t fusion_bytes;    /* tensors are merged up to so many bytes, and larger ones split; 0: AIACC_FUSION_BYTES */
+  int32_t in_flight;      /* at most so many allreduces at a time; 0: AIACC_FUSION_STREAMS */
+  int32_t schedule_steps; /* equal steps before a schedule is recorded; 0: AIACC_SCHEDULE_STEPS; -1: never */
+  int64_t timeout_ms;     /* of its allreduces, as in aiacc_attr_t; and how long a tensor may wait for other ranks */
+} aiacc_gradient_attr_t;
+
+/* A tensor. Zero all of it, set `size`. Equal on all ranks. */
+typedef struct aiacc_tensor {
+  size_t size;         /* sizeof(aiacc_tensor_t) */
+  const char *name;    /* not empty, at most 1,000 bytes, one tensor of the engine; copied */
+  size_t count;        /* elements; may be 0 */
+  aiacc_dtype_t dtype; /* any but AIACC_RECORD */
+  aiacc_op_t op;       /* as for aiacc_allreduce, but none of aiacc_op_create */
+  double prescale;     /* 0 means 1; as in aiacc_attr_t */
+  double postscale;    /* 0 means 1 */
+} aiacc_tensor_t;
+
+/* What an engine has done since it was made. Set `size`; members that a caller does not know are left out. */
+typedef struct aiacc_gradient_stats {
+  size_t size;                   /* sizeof(aiacc_gradient_stats_t) */
+  uint64_t steps;                /* that ended with everything submitted reduced */
+  uint64_t rounds;               /* of negotiation, in which all ranks took part */
+  uint64_t negotiation_messages; /* that this rank sent to other hosts for them */
+  uint64_t launches;             /* allreduces */
+  uint64_t tensors;              /* submissions that completed */
+  uint64_t bytes;                /* of these */
+  uint64_t packed_bytes;         /* of these, that were copied into a slot or out of it */
+  uint64_t breaks;               /* ends of a recorded schedule because a rank departed from it */
+  int32_t scheduled;             /* 1: reduces by a recorded schedule at present */
+} aiacc_gradient_stats_t;
+
+/* Makes an engine over the ranks of `group`, which may be used and freed as if there were none. Called by every rank of the
+ * group; engines of one group with equal names are made in the same order on each. Local: no message is sent, and members
+ * find each other with the first submissions. Starts the context's progress thread, because other ranks ask a rank that
+ * computes what it has ready. `attr` may be NULL. */
+AIACC_API aiacc_status_t aiacc_gradient_create(aiacc_group_t group, const aiacc_gradient_attr_t *attr,
+                                               aiacc_gradient_t *engine);
+
+/* Adds `n` tensors and sets indices[i] to the number by which calls of this rank name tensors[i]. Numbers of other ranks may
+ * differ. A name that the engine has already gives the same number again; with other metadata than before it is
+ * AIACC_ERR_INVALID_ARGUMENT, and none of the n is added. In the order in which backward is expected to finish them:
+ * neighbours are fused. At any time; ranks need not add at the same time. Two ranks that give one name different metadata end
+ * the engine with AIACC_ERR_MISMATCH, which names the tensor, the ranks and both values. Local. */
+AIACC_API aiacc_status_t aiacc_gradient_add(aiacc_gradient_t engine, size_t n, const aiacc_tensor_t *tensors,
+                                            uint32_t *indices);
+
+/* Forgets tensors; none of them is outstanding. Their numbers become invalid. The memory of their slots stays the engine's
+ * until it is freed. The name may be added again with the same metadata, and has the same number and memory then. Local. */
+AIACC_API aiacc_status_t aiacc_gradient_remove(aiacc_gradient_t engine, size_t n, const uint32_t *indices);
+
+/* Sets *memory to the tensor's slot: `count` elements, aligned to 64 bytes, zero at first, at the same place as long as the
+ * tensor is there. The caller may write it except between a submission and its completion; afterwards the result is there
+ * (NULL `out`). NULL for a tensor without elements. Local. */
+AIACC_API aiacc_status_t aiacc_gradient_memory(aiacc_gradient_t engine, uint32_t tensor, void **memory);
+
+/* The tensor is ready on this rank. `in`: where its elements are, copied before the call returns; NULL: in its slot.
+ * `out`: where the result goes, written before the submission completes; NULL: it stays in the slot. `in` and `out` may be
+ * the same. *request is for aiacc_wait, aiacc_test and their like; with a NULL `request`, aiacc_gradient_wait alone tells of
+ * the end. A tensor that was submitted and is not reduced yet is AIACC_ERR_INVALID_STATE. Does not block. */
+AIACC_API aiacc_status_t aiacc_gradient_submit(aiacc_gradient_t engine, uint32_t tensor, const void *in, void *out,
+                                               aiacc_request_t *request);
+
+/* This rank submits no more for now: what is ready goes without waiting for more to fuse. Waiting for a request of the engine
+ * has this effect too. Does not block. */
+AIACC_API aiacc_status_t aiacc_gradient_flush(aiacc_gradient_t engine);
+
+/* aiacc_gradient_flush, and then waits until all that this rank has submitted is reduced: the end of a step. Returns the first
+ * error of these. AIACC_OK at once if nothing is outstanding. Requests stay for their own calls. */
+AIACC_API aiacc_status_t aiacc_gradient_wait(aiacc_gradient_t engine);
+
+/* This rank has run out of data: until all ranks have joined it takes part with zeros in what others submit, as is right for
+ * AIACC_SUM and AIACC_AVG. Waits until all ranks have joined, and sets *last_rank (may be NULL) to the one that joined last.
+ * What this rank has submitted is reduced first; it submits nothing meanwhile. Called by all ranks, each at its time. */
+AIACC_API aiacc_status_t aiacc_gradient_join(aiacc_gradient_t engine, int *last_rank);
+
+/* Local. */
+AIACC_API aiacc_status_t aiacc_gradient_get_stats(aiacc_gradient_t engine, aiacc_gradient_stats_t *stats);
+
+/* The engine is gone, and its slots with it. Waits for allreduces that are running; submissions that were not launched complete
+ * with AIACC_ERR_ABORTED. All ranks free it when all have the results of their submissions; for whoever still waits the engine
+ * is over with AIACC_ERR_ABORTED. aiacc_finalize frees the engines that are left. */
+AIACC_API aiacc_status_t aiacc_gradient_free(aiacc_gradient_t engine);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

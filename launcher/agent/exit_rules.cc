@@ -1,0 +1,102 @@
+#include "launcher/agent/exit_rules.h"
+
+#include <fmt/format.h>
+#include <string.h>
+
+#include <utility>
+
+namespace aiacc::launcher {
+
+std::string describe_status(const io::ExitStatus& status) {
+  if (status.signal == 0) return fmt::format("exited with status {}", status.code);
+  const char* name = ::sigdescr_np(status.signal);
+  return name == nullptr ? fmt::format("was killed by signal {}", status.signal)
+                         : fmt::format("was killed by signal {} ({})", status.signal, name);
+}
+
+std::string closing_sentence(const RankFailure& failure, const std::string& host, int stopped) {
+  std::string others = stopped == 0   ? std::string("no other rank was running")
+                       : stopped == 1 ? std::string("1 other stopped by aiaccrun")
+                                      : fmt::format("{} others stopped by aiaccrun", stopped);
+  const std::string lost = failure.lost_peer < 0 ? "" : fmt::format("it had lost rank {}; ", failure.lost_peer);
+  const std::string path = failure.lost_path.empty() ? "" : failure.lost_path + "; ";
+  return fmt::format("{}rank {} on host {} {} after {:.1f} s (first failure; {}{})", path, failure.rank, host,
+                     failure.what, seconds(failure.after), lost, others);
+}
+
+ExitRules::ExitRules(int ranks) : ranks_(static_cast<std::size_t>(ranks)), running_(ranks) {}
+
+std::optional<RankFailure> ExitRules::fail(RankFailure failure) {
+  if (!counting_ || failure_) return std::nullopt;
+  if (failure.lost_peer >= 0) {
+    if (!consequence_) consequence_ = std::move(failure);
+    return std::nullopt;
+  }
+  failure_ = std::move(failure);
+  return failure_;
+}
+
+std::optional<RankFailure> ExitRules::decide() {
+  if (!undecided()) return std::nullopt;
+  failure_ = consequence_;
+  return failure_;
+}
+
+std::optional<RankFailure> ExitRules::missing(int rank, int waiting, Duration after) {
+  const char* what = ranks_[static_cast<std::size_t>(rank)].hellos == 0
+                         ? "exited with status 0 and never initialised, while rank {} did,"
+                         : "exited with status 0, while rank {} initialises once more and waits for it,";
+  return fail({rank, MessageId::kRankState, kExitWrongState, fmt::format(fmt::runtime(what), waiting), after, -1, {}});
+}
+
+std::optional<RankFailure> ExitRules::connected(int rank, Duration after) {
+  Rank& self = ranks_[static_cast<std::size_t>(rank)];
+  self.phase = RankPhase::kConnected;
+  if (++self.hellos <= most_hellos_) return std::nullopt;
+  most_hellos_ = self.hellos;
+  says_most_ = rank;
+  for (int other = 0; other < static_cast<int>(ranks_.size()); ++other) {
+    if (ranks_[static_cast<std::size_t>(other)].phase == RankPhase::kExited) return missing(other, rank, after);
+  }
+  return std::nullopt;
+}
+
+void ExitRules::initialised(int rank) { ranks_[static_cast<std::size_t>(rank)].phase = RankPhase::kInitialised; }
+
+void ExitRules::finalized(int rank) { ranks_[static_cast<std::size_t>(rank)].phase = RankPhase::kFinalized; }
+
+void ExitRules::lost(int rank) {
+  Rank& self = ranks_[static_cast<std::size_t>(rank)];
+  if (std::exchange(self.phase, RankPhase::kExited) != RankPhase::kExited) --running_;
+}
+
+std::optional<RankFailure> ExitRules::exited(int rank, const RankEnd& end) {
+  Rank& self = ranks_[static_cast<std::size_t>(rank)];
+  if (self.phase == RankPhase::kExited) return std::nullopt;
+  const RankPhase phase = std::exchange(self.phase, RankPhase::kExited);
+  --running_;
+
+  if (!end.status.ok()) {
+    MessageId id = end.status.signal == 0 ? MessageId::kRankExit : MessageId::kRankSignal;
+    std::string what = describe_status(end.status);
+    if (end.by_memory) {
+      id = MessageId::kRankMemory;
+      what = "was killed by the kernel because its memory limit was reached";
+    } else if (!end.lost_path.empty()) {
+      id = MessageId::kPathLost;
+    }
+    return fail({rank, id, end.status.shell_code(), std::move(what), end.after, end.lost_peer, end.lost_path});
+  }
+  if (phase == RankPhase::kInitialised) {
+    return fail({rank, MessageId::kRankState, kExitWrongState, "exited with status 0 without finalize", end.after,
+                 end.lost_peer, end.lost_path});
+  }
+  if (phase == RankPhase::kConnected) {
+    return fail({rank, MessageId::kRankState, kExitWrongState, "exited with status 0 while it was joining the job",
+                 end.after, end.lost_peer, end.lost_path});
+  }
+  if (self.hellos < most_hellos_) return missing(rank, says_most_, end.after);
+  return std::nullopt;
+}
+
+}  // namespace aiacc::launcher

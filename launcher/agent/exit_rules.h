@@ -1,0 +1,101 @@
+// ExitRules: decides which exits of ranks are failures, and which failure is the job's. Pure: the input is the events
+// in order of time.
+//
+//   spawned → connected (hello) → initialised (welcome) → finalized (gone) → exited
+//                 ↑___________________________________________|     a second program of the same rank
+//
+//   a status other than 0, or a signal, in any state       the job ends
+//   0 while connected or initialised                       the job ends with 1: it left without finalize
+//   0 after fewer hellos than another rank has said        the job ends with 1: the others would wait forever
+//   0 otherwise, also of ranks that never said hello       fine
+//
+// The first failure in time is the job's; among several reported at once, the lowest rank's comes first. If a rank had
+// already lost a peer when it failed, its failure is a consequence: it counts only if no other failure is found,
+// because with several hosts the report of a death may reach aiaccrun after those of its consequences. Exits after the
+// launcher has begun to end the job never count.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "base/io/host.h"
+#include "base/time.h"
+#include "launcher/cli/failure.h"
+
+namespace aiacc::launcher {
+
+enum class RankPhase : std::uint8_t { kSpawned, kConnected, kInitialised, kFinalized, kExited };
+
+// How a rank's process ended, as its agent saw it.
+struct RankEnd {
+  io::ExitStatus status;
+  bool by_memory = false;   // the kernel's counter of memory kills has increased
+  Duration after{};         // since the ranks were started
+  int lost_peer = -1;       // the rank that it had lost before
+  std::string lost_path{};  // its report of a broken path
+};
+
+struct RankFailure {
+  int rank = 0;
+  MessageId id = MessageId::kRankExit;
+  int exit_code = 1;
+  std::string what;  // "exited with status 3", "was killed by signal 9 (Killed)", …
+  Duration after{};
+  int lost_peer = -1;       // of a consequence
+  std::string lost_path{};  // for a failure caused by the network
+};
+
+class ExitRules {
+ public:
+  explicit ExitRules(int ranks);
+
+  // Each returns a failure if this event is the job's first one.
+  std::optional<RankFailure> connected(int rank, Duration after);
+  void initialised(int rank);
+  void finalized(int rank);
+  std::optional<RankFailure> exited(int rank, const RankEnd& end);
+  // A consequence is known, but not its cause.
+  bool undecided() const noexcept { return consequence_ && !failure_ && counting_; }
+  // No report of an earlier event is outstanding: a pending first consequence is now the job's failure and is returned.
+  std::optional<RankFailure> decide();
+  // There will be no further report of this rank: its host is lost, or could not start it. That is not the rank's own
+  // failure.
+  void lost(int rank);
+
+  // The launcher ends the job: later exits are caused by that and do not count.
+  void stop_counting() noexcept { counting_ = false; }
+
+  int running() const noexcept { return running_; }
+  bool all_exited() const noexcept { return running_ == 0; }
+  RankPhase phase(int rank) const noexcept { return ranks_[static_cast<std::size_t>(rank)].phase; }
+  const std::optional<RankFailure>& first_failure() const noexcept { return failure_; }
+
+ private:
+  struct Rank {
+    RankPhase phase = RankPhase::kSpawned;
+    int hellos = 0;
+  };
+  std::optional<RankFailure> fail(RankFailure failure);
+  std::optional<RankFailure> missing(int rank, int waiting, Duration after);
+
+  std::vector<Rank> ranks_;
+  int running_;
+  int most_hellos_ = 0;
+  int says_most_ = -1;  // the first rank to have said the most hellos
+  bool counting_ = true;
+  std::optional<RankFailure> failure_;
+  std::optional<RankFailure> consequence_;  // the first one
+};
+
+// "was killed by signal 9 (Killed)", "exited with status 3".
+std::string describe_status(const io::ExitStatus& status);
+
+// The closing line of a job that failed: "rank 7 on host c03 exited with status 3 after 12.4 s (first failure; 15
+// others stopped by aiaccrun)"; for a consequence "(first failure; it had lost rank 2; …". After a broken network the
+// line names the path first: "the path between rank 0 on host a … was broken …; rank 0 on host a exited …". `stopped`
+// is the number of ranks that were still running.
+std::string closing_sentence(const RankFailure& failure, const std::string& host, int stopped);
+
+}  // namespace aiacc::launcher

@@ -1,0 +1,174 @@
+#include "launcher/agent/exit_rules.h"
+
+#include <gtest/gtest.h>
+
+#include <csignal>
+
+namespace aiacc::launcher {
+namespace {
+
+using namespace std::chrono_literals;
+
+RankEnd code(int value) { return {{value, 0}, false, 2s}; }
+RankEnd killed(int signal) { return {{0, signal}, false, 2s}; }
+
+void run_through(ExitRules& rules, int rank) {
+  EXPECT_FALSE(rules.connected(rank, 1s));
+  rules.initialised(rank);
+}
+
+TEST(ExitRules, ProgramsThatNeverInitialiseAreFine) {
+  ExitRules rules(3);
+  for (int rank : {2, 0, 1}) EXPECT_FALSE(rules.exited(rank, code(0)));
+  EXPECT_TRUE(rules.all_exited());
+  EXPECT_FALSE(rules.first_failure());
+}
+
+TEST(ExitRules, FirstFailureInTimeCountsAndNoLater) {
+  ExitRules rules(3);
+  auto first = rules.exited(2, code(7));
+  ASSERT_TRUE(first);
+  EXPECT_EQ(first->rank, 2);
+  EXPECT_EQ(first->exit_code, 7);
+  EXPECT_FALSE(rules.exited(0, killed(SIGSEGV)));
+  EXPECT_EQ(rules.first_failure()->exit_code, 7);
+  EXPECT_EQ(rules.running(), 1);
+}
+
+RankEnd consequence(int value, int lost) { return {{value, 0}, false, 2s, lost}; }
+
+TEST(ExitRules, AConsequenceWaitsForItsCause) {
+  ExitRules rules(4);
+  EXPECT_FALSE(rules.undecided());
+  EXPECT_FALSE(rules.exited(0, consequence(3, 2)));
+  EXPECT_TRUE(rules.undecided());
+  EXPECT_FALSE(rules.exited(1, consequence(3, 0)));
+  auto failure = rules.exited(2, killed(SIGSEGV));
+  ASSERT_TRUE(failure);
+  EXPECT_EQ(failure->rank, 2);
+  EXPECT_FALSE(rules.undecided());
+  EXPECT_FALSE(rules.decide());
+  EXPECT_EQ(rules.first_failure()->rank, 2);
+}
+
+TEST(ExitRules, TheFirstConsequenceIsTheFailureIfNothingElseIs) {
+  ExitRules rules(3);
+  EXPECT_FALSE(rules.decide());
+  EXPECT_FALSE(rules.exited(1, consequence(3, 2)));
+  EXPECT_FALSE(rules.exited(0, consequence(4, 2)));
+  auto failure = rules.decide();
+  ASSERT_TRUE(failure);
+  EXPECT_EQ(failure->rank, 1);
+  EXPECT_EQ(closing_sentence(*failure, "a", 1),
+            "rank 1 on host a exited with status 3 after 2.0 s (first failure; it had lost rank 2; 1 other stopped by "
+            "aiaccrun)");
+}
+
+TEST(ExitRules, ALostPathIsNamedBeforeTheRankThatEndedForIt) {
+  ExitRules rules(2);
+  RankEnd end{{14, 0}, false, 2s, -1};
+  end.lost_path = "the path between rank 0 on host a and rank 1 on host b was broken for 120 s";
+  const std::optional<RankFailure> failure = rules.exited(1, end);
+  ASSERT_TRUE(failure) << "no rank's failure caused it";
+  EXPECT_EQ(failure->id, MessageId::kPathLost);
+  EXPECT_EQ(failure->exit_code, 14);
+  EXPECT_EQ(closing_sentence(*failure, "b", 1),
+            "the path between rank 0 on host a and rank 1 on host b was broken for 120 s; rank 1 on host b exited with "
+            "status 14 after 2.0 s (first failure; 1 other stopped by aiaccrun)");
+}
+
+TEST(ExitRules, NothingIsUndecidedOnceTheJobEnds) {
+  ExitRules rules(2);
+  EXPECT_FALSE(rules.exited(1, consequence(3, 0)));
+  rules.stop_counting();
+  EXPECT_FALSE(rules.undecided());
+  EXPECT_FALSE(rules.decide());
+  EXPECT_FALSE(rules.first_failure());
+}
+
+TEST(ExitRules, SignalGives128Plus) {
+  ExitRules rules(1);
+  auto failure = rules.exited(0, killed(SIGKILL));
+  ASSERT_TRUE(failure);
+  EXPECT_EQ(failure->exit_code, 137);
+  EXPECT_EQ(failure->id, MessageId::kRankSignal);
+  EXPECT_EQ(
+      closing_sentence(*failure, "c03", 0),
+      "rank 0 on host c03 was killed by signal 9 (Killed) after 2.0 s (first failure; no other rank was running)");
+  EXPECT_EQ(
+      closing_sentence(*failure, "c03", 15),
+      "rank 0 on host c03 was killed by signal 9 (Killed) after 2.0 s (first failure; 15 others stopped by aiaccrun)");
+}
+
+TEST(ExitRules, MemoryKillIsToldApart) {
+  ExitRules rules(1);
+  RankEnd end = killed(SIGKILL);
+  end.by_memory = true;
+  auto failure = rules.exited(0, end);
+  ASSERT_TRUE(failure);
+  EXPECT_EQ(failure->id, MessageId::kRankMemory);
+  EXPECT_EQ(failure->exit_code, 137);
+}
+
+TEST(ExitRules, ZeroWithoutFinalizeIsAnError) {
+  ExitRules rules(2);
+  run_through(rules, 0);
+  run_through(rules, 1);
+  rules.finalized(1);
+  EXPECT_FALSE(rules.exited(1, code(0)));
+  auto failure = rules.exited(0, code(0));
+  ASSERT_TRUE(failure);
+  EXPECT_EQ(failure->exit_code, 1);
+  EXPECT_EQ(failure->id, MessageId::kRankState);
+}
+
+TEST(ExitRules, ZeroWithoutInitialisingWhileOthersDidIsAnErrorInEitherOrder) {
+  ExitRules early(2);
+  EXPECT_FALSE(early.exited(1, code(0)));
+  auto failure = early.connected(0, 1s);
+  ASSERT_TRUE(failure);
+  EXPECT_EQ(failure->rank, 1);
+  EXPECT_EQ(failure->exit_code, 1);
+
+  ExitRules late(2);
+  EXPECT_FALSE(late.connected(0, 1s));
+  failure = late.exited(1, code(0));
+  ASSERT_TRUE(failure);
+  EXPECT_EQ(failure->rank, 1);
+}
+
+TEST(ExitRules, OneProgramAfterAnotherIsFineIfAllRanksRunBoth) {
+  ExitRules rules(2);
+  for (int program = 0; program < 2; ++program) {
+    for (int rank : {0, 1}) run_through(rules, rank);
+    for (int rank : {0, 1}) rules.finalized(rank);
+  }
+  for (int rank : {0, 1}) EXPECT_FALSE(rules.exited(rank, code(0)));
+
+  ExitRules uneven(2);
+  for (int rank : {0, 1}) run_through(uneven, rank);
+  for (int rank : {0, 1}) uneven.finalized(rank);
+  EXPECT_FALSE(uneven.exited(1, code(0)));
+  EXPECT_TRUE(uneven.connected(0, 1s));
+}
+
+TEST(ExitRules, WhatTheLauncherKilledNeverCounts) {
+  ExitRules rules(2);
+  rules.stop_counting();
+  EXPECT_FALSE(rules.exited(0, killed(SIGTERM)));
+  EXPECT_FALSE(rules.exited(1, code(9)));
+  EXPECT_FALSE(rules.first_failure());
+  EXPECT_TRUE(rules.all_exited());
+}
+
+TEST(ExitRules, FailureAfterFinalizeStillCounts) {
+  ExitRules rules(1);
+  run_through(rules, 0);
+  rules.finalized(0);
+  auto failure = rules.exited(0, code(4));
+  ASSERT_TRUE(failure);
+  EXPECT_EQ(failure->exit_code, 4);
+}
+
+}  // namespace
+}  // namespace aiacc::launcher

@@ -1,0 +1,396 @@
+#include "launcher/agent/hello_server.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "base/io/same_host.h"
+#include "base/wire/handshake.h"
+#include "launcher/agent/process_tree.h"
+
+namespace aiacc::launcher {
+
+namespace {
+
+// How long the pidfd of a dead process may lag behind the end of its connections: microseconds, or milliseconds on an
+// overloaded machine. It is a tenth of the second within which peers must learn of the death.
+constexpr Duration kExitNewsDelay = std::chrono::milliseconds(100);
+// Of accept(), for example because no descriptors are left.
+constexpr Duration kAfterFailure = std::chrono::milliseconds(100);
+// The most connections of other users at a time that get an answer, as an Acceptor limits unauthenticated peers.
+constexpr std::size_t kMostForeigners = 64;
+constexpr std::uint32_t kForeignFrameBytes = 4096;
+
+}  // namespace
+
+HelloServer::HelloServer(Loop& loop, io::Host& host, Config config, Owner& owner)
+    : loop_(loop),
+      host_(host),
+      config_(std::move(config)),
+      owner_(owner),
+      heard_(loop),
+      lost_peers_(config_.ranks.size(), -1),
+      lost_paths_(config_.ranks.size()) {}
+
+Task<void> HelloServer::serve(std::unique_ptr<io::Listener> listener, Stop& stop) {
+  Scope sessions(loop_, stop);
+  std::exception_ptr error;
+  try {
+    for (;;) {
+      std::unique_ptr<io::Stream> stream;
+      try {
+        stream = co_await listener->accept(sessions.stop());
+      } catch (const Error& failure) {
+        if (sessions.stop().requested()) throw;
+        tell_user(MessageId::kLimit, failure.message());
+      }
+      if (stream == nullptr) {
+        co_await sleep_for(loop_, kAfterFailure, sessions.stop());
+        continue;
+      }
+      const bool foreign = !io::is_of_user(*stream, config_.user);
+      if (foreign) ++unauthenticated_;
+      if (foreign && foreigners_ >= kMostForeigners) continue;
+      Task<void> body = foreign ? turn_away(this, std::move(stream), sessions.stop())
+                                : session(this, std::move(stream), sessions.stop());
+      sessions.spawn(std::move(body));
+    }
+  } catch (...) {
+    error = std::current_exception();
+  }
+  sessions.stop().request(error);
+  co_await sessions.join();
+  std::rethrow_exception(error);
+}
+
+// The name of the socket is no secret on this machine, so processes of other users can connect. Such a process gets one
+// answer that says why it is refused; the number of these connections and their time are limited.
+Task<void> HelloServer::turn_away(HelloServer* self, std::unique_ptr<io::Stream> from, Stop& stop) {
+  const std::unique_ptr<io::Stream> stream =
+      std::move(from);  // owned here: a parameter would live until the scope forgets the coroutine
+  ++self->foreigners_;
+  try {
+    Stop patience(stop);
+    const Deadline deadline(self->loop_, after(self->loop_.now(), wire::kHandshakeLimit), patience, "it says nothing");
+    FrameReader frames(*stream, kForeignFrameBytes);
+    const auto hello = co_await frames.next(patience);
+    if (hello) {
+      const auto caller = stream->peer_identity();
+      wire::Refused message;
+      message.code = static_cast<std::int32_t>(Code::kInvalidArgument);
+      message.sentence = fmt::format("the agent of this job serves user {} only, and this process belongs to user {}",
+                                     self->config_.user, caller ? static_cast<std::int64_t>(caller->uid) : -1);
+      const wire::Bytes frame = wire::encode_frame(message);
+      co_await io::write_all(*stream, frame, patience);
+    }
+  } catch (const Error&) {
+    // It sent nothing, or disconnected.
+  }
+  --self->foreigners_;
+}
+
+Task<void> HelloServer::session(HelloServer* self, std::unique_ptr<io::Stream> stream, Stop& stop) {
+  Session session(self->loop_, std::move(stream));
+  auto place = self->sessions_.insert(self->sessions_.end(), &session);
+  Scope scope(self->loop_, stop);
+  scope.spawn(session.sender.run(scope.stop()));
+  try {
+    co_await self->converse(session, scope.stop());
+  } catch (const Error&) {
+    // A broken connection or a peer that does not keep the protocol: the same as an end of stream.
+  }
+  session.sender.close();
+  session.heard_out = true;
+  self->heard_.set();
+  self->heard_.reset();
+  try {
+    // If this is the rank's own process, its exit status is known in a moment, and is the better report.
+    const bool is_rank =
+        session.local >= 0 && self->processes_[static_cast<std::size_t>(session.local)] == session.process;
+    if (session.state == Session::State::kWelcomed && is_rank) co_await sleep_for(self->loop_, kExitNewsDelay, stop);
+    co_await scope.join();
+  } catch (const Error&) {
+  }
+  self->sessions_.erase(place);
+  self->ended(session);
+}
+
+Task<void> HelloServer::converse(Session& session, Stop& stop) {
+  FrameReader frames(*session.stream);
+  auto first = co_await frames.next(stop);
+  if (!first) co_return;
+  const auto hello = first->as<wire::Hello>();
+  if (auto refusal = check(session, hello)) {
+    // The rank has said hello. If aiaccrun did not know, it would not see that this rank waits for one that left
+    // before, and would report the exit that the refusal causes as the job's first failure.
+    if (refusal->lost >= 0) owner_.rank_connected(session.local);
+    refuse(session, *refusal);
+    co_return;
+  }
+  session.state = Session::State::kWaiting;
+  session.version = hello.library_version;
+  session.data_port = hello.data_port;
+  lost_peers_[static_cast<std::size_t>(session.local)] = -1;
+  lost_paths_[static_cast<std::size_t>(session.local)].clear();
+  owner_.rank_connected(session.local);
+  complete_start_barrier();
+
+  while (session.state == Session::State::kWaiting || session.state == Session::State::kWelcomed) {
+    auto frame = co_await frames.next(stop);
+    if (!frame) co_return;
+    take(session, *frame);
+  }
+}
+
+void HelloServer::take(Session& session, const wire::Frame& frame) {
+  if (frame.type == wire::PeerLost::kType) {
+    const auto message = frame.as<wire::PeerLost>();
+    const int lost = message.rank;
+    if (lost < 0 || lost >= size() || lost == rank_of(session.local)) {
+      throw Error(Code::kProtocol, fmt::format("rank {} has lost rank {} of {}", rank_of(session.local), lost, size()));
+    }
+    int& first = lost_peers_[static_cast<std::size_t>(session.local)];
+    if (first < 0) first = lost;
+    return count_unauthenticated(session, message.unauthenticated);
+  }
+  if (frame.type == wire::PathLost::kType) {
+    auto message = frame.as<wire::PathLost>();
+    std::string& first = lost_paths_[static_cast<std::size_t>(session.local)];
+    if (first.empty()) first = std::move(message.sentence);
+    return count_unauthenticated(session, message.unauthenticated);
+  }
+  count_unauthenticated(session, frame.as<wire::Leave>().unauthenticated);
+  session.state = Session::State::kLeft;
+  owner_.rank_finalized(session.local);
+  wire::Gone gone;
+  session.sender.send(gone);
+}
+
+void HelloServer::count_unauthenticated(Session& session, std::uint64_t so_far) {
+  if (so_far <= session.unauthenticated) return;
+  unauthenticated_ += so_far - std::exchange(session.unauthenticated, so_far);
+}
+
+Task<void> HelloServer::hear_out(int local, Stop& stop) {
+  Stop patience(stop);
+  const Deadline deadline(loop_, after(loop_.now(), kExitNewsDelay), patience, "its connection is still open");
+  const auto speaks = [local](const Session* session) { return session->local == local && !session->heard_out; };
+  try {
+    while (std::any_of(sessions_.begin(), sessions_.end(), speaks)) co_await heard_.wait(patience);
+  } catch (const Error&) {
+    stop.throw_if_requested();
+  }
+}
+
+std::optional<HelloServer::Refusal> HelloServer::check(Session& session, const wire::Hello& hello) {
+  session.process = session.stream->peer_identity()->pid;
+  if (hello.protocol != wire::kAgentProtocol) {
+    return Refusal{Code::kMismatch,
+                   fmt::format("process {} speaks version {} of the agent's protocol and aiaccrun version {}: "
+                               "use the libaiacc that was installed with aiaccrun",
+                               session.process, hello.protocol, wire::kAgentProtocol)};
+  }
+
+  const Ancestry ancestry = find_ancestry(host_, session.process, processes_, config_.agent);
+  const auto claimed = std::find(config_.ranks.begin(), config_.ranks.end(), hello.rank);
+  if (ancestry.root >= 0) {
+    session.local = ancestry.root;
+  } else if (ancestry.adopted && claimed != config_.ranks.end()) {
+    session.local = static_cast<int>(claimed - config_.ranks.begin());
+  } else {
+    return Refusal{Code::kInvalidArgument,
+                   fmt::format("process {} does not descend from a rank of this job: AIACC_AGENT in its environment is "
+                               "another job's; unset it",
+                               session.process)};
+  }
+  const int rank = rank_of(session.local);
+  if (hello.rank >= 0 && hello.rank != rank) {
+    return Refusal{Code::kMismatch,
+                   fmt::format("process {} says that it is rank {}, but it descends from rank {} (process {})",
+                               session.process, hello.rank, rank, processes_[static_cast<std::size_t>(session.local)])};
+  }
+  if (hello.size >= 0 && hello.size != size()) {
+    Refusal refusal{Code::kMismatch, fmt::format("rank {} says that the job has {} rank{}, and aiaccrun started {}",
+                                                 rank, hello.size, hello.size == 1 ? "" : "s", size())};
+    refuse_waiting(refusal);
+    start_refusal_ = refusal;
+    return refusal;
+  }
+  if (start_refusal_) return start_refusal_;
+  if (auto refusal = check_claim(session)) return refusal;
+  for (const Session* other : sessions_) {
+    if (other->state != Session::State::kWaiting || other->version == hello.library_version) continue;
+    Refusal refusal{Code::kMismatch,
+                    fmt::format("rank {} uses aiacc {} and rank {} aiacc {}: all ranks of a job need the same version",
+                                rank_of(other->local), other->version, rank, hello.library_version),
+                    MessageId::kVersions};
+    refuse_waiting(refusal);
+    start_refusal_ = refusal;
+    return refusal;
+  }
+  return std::nullopt;
+}
+
+std::optional<HelloServer::Refusal> HelloServer::check_claim(Session& session) {
+  Session* holder = claim_of(session.local);
+  if (holder == nullptr) return std::nullopt;
+  const char state = host_.state(holder->process);
+  if (state != 0 && state != 'Z' && state != 'X') {
+    return Refusal{Code::kInvalidState,
+                   fmt::format("process {} claims rank {}, which process {} already is: start one process a rank, or "
+                               "finalize in the first before the second initialises",
+                               session.process, rank_of(session.local), holder->process),
+                   MessageId::kClaim};
+  }
+  // The holder is dead; only a child of it still has a copy of its connection.
+  ended(*holder);
+  return start_refusal_;
+}
+
+HelloServer::Session* HelloServer::claim_of(int local) noexcept {
+  for (Session* session : sessions_) {
+    const bool claims = session->state == Session::State::kWaiting || session->state == Session::State::kWelcomed;
+    if (claims && session->local == local) return session;
+  }
+  return nullptr;
+}
+
+void HelloServer::refuse(Session& session, const Refusal& refusal) {
+  wire::Refused message;
+  message.code = static_cast<std::int32_t>(refusal.code);
+  message.sentence = refusal.sentence;
+  session.sender.send(message);
+  session.sender.close();
+  session.state = Session::State::kLeft;
+  if (refusal.lost >= 0 && session.local >= 0) lost_peers_[static_cast<std::size_t>(session.local)] = refusal.lost;
+  if (refusal.tell_user) tell_user(*refusal.tell_user, refusal.sentence);
+}
+
+void HelloServer::tell_user(MessageId id, const std::string& sentence) {
+  if (sentence == last_reported_) return;
+  last_reported_ = sentence;
+  owner_.hello_refused(id, sentence);
+}
+
+void HelloServer::refuse_waiting(const Refusal& refusal) {
+  for (Session* session : sessions_) {
+    if (session->state == Session::State::kWaiting) refuse(*session, refusal);
+  }
+}
+
+std::vector<HelloServer::Session*> HelloServer::waiting() {
+  std::vector<Session*> found;
+  for (Session* session : sessions_) {
+    if (session->state == Session::State::kWaiting) found.push_back(session);
+  }
+  return found;
+}
+
+void HelloServer::complete_start_barrier() {
+  const std::vector<Session*> all = waiting();
+  if (all.size() != config_.ranks.size()) return;
+  if (!config_.several_hosts) {
+    wire::OpenWorld world;
+    world.hosts.push_back({config_.host_name, {}});
+    world.data_ports.resize(config_.hosts_of_ranks.size());
+    return welcome(all, world);
+  }
+  std::vector<std::uint16_t> ports(all.size());
+  for (const Session* session : all) ports[static_cast<std::size_t>(session->local)] = session->data_port;
+  reported_ready_ = true;
+  owner_.host_ready(all.front()->version, std::move(ports));
+}
+
+void HelloServer::open_world(const wire::OpenWorld& world) {
+  // If one of them is gone by now, the others were told at that time.
+  if (std::exchange(reported_ready_, false)) welcome(waiting(), world);
+}
+
+void HelloServer::refuse_world(Code code, const std::string& sentence) {
+  reported_ready_ = false;
+  start_refusal_ = Refusal{code, sentence};
+  refuse_waiting(*start_refusal_);
+}
+
+void HelloServer::tell_missing(const std::string& sentence) {
+  wire::Missing message;
+  message.sentence = sentence;
+  for (Session* session : waiting()) session->sender.send(message);
+}
+
+void HelloServer::welcome(const std::vector<Session*>& sessions, const wire::OpenWorld& world) {
+  SharedSegment segment;
+  try {
+    segment = owner_.make_segment();
+  } catch (const Error& error) {
+    refuse_waiting({error.code(), error.message(), MessageId::kMemory});
+    return;
+  }
+  wire::Welcome message;
+  message.size = size();
+  message.local_size = static_cast<std::int32_t>(config_.ranks.size());
+  message.job = config_.job;
+  message.segment_nonce = segment.nonce;
+  message.host_name = config_.host_name;
+  message.hosts_of_ranks = config_.hosts_of_ranks;
+  message.hosts = world.hosts;
+  message.data_ports = world.data_ports;
+  message.secret = config_.secret;
+  for (Session* session : sessions) {
+    message.rank = rank_of(session->local);
+    message.local_rank = session->local;
+    session->state = Session::State::kWelcomed;
+    session->sender.send(message, segment.descriptor);
+    owner_.rank_initialised(session->local);
+  }
+}
+
+void HelloServer::tell_lost(int rank, const std::string& sentence) {
+  wire::RankLost message;
+  message.rank = rank;
+  message.sentence = sentence;
+  for (Session* session : sessions_) {
+    if (session->state == Session::State::kWelcomed && rank_of(session->local) != rank) session->sender.send(message);
+  }
+}
+
+void HelloServer::lose_local(int local, const std::string& sentence) {
+  tell_lost(rank_of(local), sentence);
+  if (config_.several_hosts) owner_.rank_lost(rank_of(local), sentence);
+}
+
+void HelloServer::lose_remote(int rank, const std::string& sentence) {
+  tell_lost(rank, sentence);
+  if (!start_refusal_)
+    start_refusal_ = Refusal{Code::kPeerFailed, sentence + " and takes no part any more", std::nullopt, rank};
+  reported_ready_ = false;
+  refuse_waiting(*start_refusal_);
+}
+
+// The connection of a session or its process has ended.
+void HelloServer::ended(Session& session) {
+  const auto state = std::exchange(session.state, Session::State::kLeft);
+  if (state != Session::State::kWaiting && state != Session::State::kWelcomed) return;
+  const std::string sentence =
+      fmt::format("rank {} on host {} (process {}) closed its connection to the agent without finalize",
+                  rank_of(session.local), config_.host_name, session.process);
+  if (state == Session::State::kWelcomed) return lose_local(session.local, sentence);
+  if (!reported_ready_) return;  // it may come again
+  lose_local(session.local, sentence);
+  lose_remote(rank_of(session.local), sentence);
+}
+
+void HelloServer::rank_exited(int local, const std::string& what) {
+  const std::string sentence = fmt::format("rank {} on host {} {}", rank_of(local), config_.host_name, what);
+  Session* claim = claim_of(local);
+  if (claim != nullptr) claim->state = Session::State::kLeft;
+  if (!start_refusal_) {
+    start_refusal_ = Refusal{Code::kPeerFailed, sentence + " and takes no part any more", std::nullopt, rank_of(local)};
+    reported_ready_ = false;
+    refuse_waiting(*start_refusal_);
+  }
+  if (claim != nullptr) lose_local(local, sentence);
+}
+
+}  // namespace aiacc::launcher

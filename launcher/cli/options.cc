@@ -1,0 +1,109 @@
+#include "launcher/cli/options.h"
+
+#include <fmt/format.h>
+
+#include "launcher/cli/host_list.h"
+#include "launcher/cli/mpirun.h"
+#include "launcher/cli/option_values.h"
+#include "launcher/cli/options_table.h"
+#include "launcher/cli/split.h"
+
+namespace aiacc::launcher {
+
+namespace {
+
+// Reads values by the table's names, under the spelling that the user chose.
+class Reader {
+ public:
+  explicit Reader(const CommandLine& line) try : values_(option_table(), line) {
+  } catch (const OptionError& error) {
+    throw usage_error(error);
+  }
+
+  void read(const char* name, Setting<bool>& setting) const {
+    if (values_.flag(name)) setting = {true, Source::kFlag};
+  }
+
+  template <typename T>
+  void read(const char* name, Setting<T>& setting, T (*parse)(std::string_view, std::string_view)) const {
+    if (values_.given(name)) setting = {parse(values_.typed(name), values_.text(name)), Source::kFlag};
+  }
+
+  void read_text(const char* name, Setting<std::string>& setting) const {
+    if (values_.given(name)) setting = {values_.text(name), Source::kFlag};
+  }
+
+  template <typename Visit>
+  void each(const char* name, Visit visit) const {
+    for (const std::string& text : values_.texts(name)) visit(values_.typed(name), text);
+  }
+
+ private:
+  OptionValues values_;
+};
+
+}  // namespace
+
+Options parse_options(const std::vector<std::string>& arguments) {
+  Translated translated = translate_mpirun_options(split_command_line(arguments));
+  const CommandLine& split = translated.line;
+  const Reader reader(split);
+  Options options;
+  options.ignored = std::move(translated.remarks);
+
+  reader.read("np", options.ranks, parse_count);
+  reader.each("host", [&](std::string_view typed, std::string_view text) {
+    const std::vector<HostSpec> more = parse_hosts(typed, text);
+    options.hosts.value.insert(options.hosts.value.end(), more.begin(), more.end());
+    options.hosts.source = Source::kFlag;
+  });
+  reader.read_text("hostfile", options.host_file);
+  reader.read_text("launch-agent", options.launch_agent);
+  reader.read("separate-hosts", options.separate_hosts);
+  reader.read("ranks-per-host", options.ranks_per_host, parse_count);
+  reader.read("oversubscribe", options.oversubscribe);
+  reader.read("map-by", options.map_by, parse_map_by);
+  reader.read("bind-to", options.bind_to, parse_bind_to);
+  reader.read("report-bindings", options.report_bindings);
+  reader.each("export", [&](std::string_view typed, std::string_view text) {
+    options.forward.value.push_back(parse_forward(typed, text));
+    options.forward.source = Source::kFlag;
+  });
+  reader.read_text("wdir", options.wdir);
+  reader.read("compat-env", options.compat_env, parse_compat_env);
+  reader.read("tag-output", options.tag_output);
+  reader.read("quiet", options.quiet);
+  reader.read("stdin", options.input_rank, parse_input_rank);
+  reader.read("timeout", options.timeout, parse_seconds);
+  options.kill_grace.value = std::chrono::seconds(30);
+  reader.read("kill-grace", options.kill_grace, parse_seconds);
+  reader.read("isolate", options.isolate);
+  reader.read("dry-run", options.dry_run);
+
+  Setting<bool> asked;
+  reader.read("version", asked);
+  if (asked.value) options.action = Options::Action::kVersion;
+  asked = {};
+  reader.read("help", asked);
+  if (asked.value) options.action = Options::Action::kHelp;
+
+  options.command = split.words;
+  if (options.action != Options::Action::kRun) return options;
+  if (options.hosts.given() && options.host_file.given()) {
+    throw UsageError(MessageId::kUsage, "--host and --hostfile both name the hosts; give one of them");
+  }
+  if (options.command.empty()) {
+    throw UsageError(MessageId::kUsage,
+                     "no program to start; write aiaccrun -np N PROGRAM [ARGUMENTS] (see aiaccrun --help)");
+  }
+  if (options.command.front().empty()) {
+    throw UsageError(MessageId::kUsage, "the name of the program to start is empty");
+  }
+  return options;
+}
+
+Options parse_options(int argc, const char* const* argv) {
+  return parse_options(std::vector<std::string>(argv + (argc > 0 ? 1 : 0), argv + argc));
+}
+
+}  // namespace aiacc::launcher

@@ -1,0 +1,60 @@
+#include "launcher/cli/options_table.h"
+
+#include <array>
+
+namespace aiacc::launcher {
+
+namespace {
+
+using namespace OptionGroup;
+
+constexpr std::array kTable = {
+    OptionRow{kRanks, "np", "n", "N", "", false, "0.1.0",
+              "Start N ranks. Without it: every slot of --host, or -N on each host."},
+    OptionRow{kRanks, "host", "H", "HOST[:SLOTS],...", "", true, "0.1.0",
+              "Run on these hosts, with so many slots each, or one; USER@HOST for another user there."},
+    OptionRow{kRanks, "hostfile", "machinefile", "FILE", "", false, "0.1.0",
+              "Take the hosts from a file: a line each, as HOST slots=N."},
+    OptionRow{kRanks, "ranks-per-host", "N ppn", "N", "", false, "0.1.0", "Start at most N ranks on each host."},
+    OptionRow{kRanks, "oversubscribe", "", "", "no", false, "0.1.0", "Allow more ranks than slots."},
+    OptionRow{kRanks, "launch-agent", "", "CMD", "ssh", false, "0.1.0",
+              "Reach other hosts by CMD HOST COMMAND instead of ssh; CMD may have several words."},
+    OptionRow{kRanks, "separate-hosts", "", "", "no", false, "0.1.0", "Take names of one machine for several hosts."},
+
+    OptionRow{kPlacement, "map-by", "", "WHAT", "slot", false, "0.1.0",
+              "Where ranks go: slot (host after host, spread evenly), node (the hosts in turn), core (one after the "
+              "other), numa or package (the domains in turn)."},
+    OptionRow{kPlacement, "bind-to", "", "WHAT", "auto", false, "0.1.0",
+              "What a rank may run on: auto (its equal share of the usable cores), core, numa, package or none."},
+    OptionRow{kPlacement, "report-bindings", "", "", "no", false, "0.1.0",
+              "Print what the kernel has bound each rank to."},
+
+    OptionRow{kEnvironment, "export", "x", "NAME[=VALUE]", "", true, "0.1.0",
+              "Set a variable for the ranks, or forward aiaccrun's own; NAME may end in '*' and then means all that "
+              "begin so."},
+    OptionRow{kEnvironment, "wdir", "wd", "DIR", "aiaccrun's", false, "0.1.0", "Working directory of the ranks."},
+    OptionRow{kEnvironment, "compat-env", "", "FAMILY,...", "none", false, "0.1.0",
+              "Also set the variables of other launchers: horovod, ompi."},
+
+    OptionRow{kOutput, "tag-output", "", "", "no", false, "0.1.0", "Begin each line of output with its rank."},
+    OptionRow{kOutput, "quiet", "q", "", "no", false, "0.1.0", "Leave out remarks about cores, hosts and options."},
+    OptionRow{kOutput, "stdin", "", "RANK", "0", false, "0.1.0", "Rank that reads standard input, or none."},
+
+    OptionRow{kLife, "timeout", "", "SECONDS", "none", false, "0.1.0",
+              "End the job after this time, with exit code 124."},
+    OptionRow{kLife, "kill-grace", "", "SECONDS", "30", false, "0.1.0",
+              "Time between asking ranks to end and killing them."},
+    OptionRow{kLife, "isolate", "", "", "no", false, "0.1.0",
+              "Run the ranks in a pid namespace of their own, so that the kernel itself ends all of them."},
+
+    OptionRow{kInformation, "dry-run", "", "", "no", false, "0.1.0",
+              "Print what would be started, where and with what, and exit with 0."},
+    OptionRow{kInformation, "version", "V", "", "no", false, "0.1.0", "Print the version and exit."},
+    OptionRow{kInformation, "help", "h", "", "no", false, "0.1.0", "Print this text and exit."},
+};
+
+}  // namespace
+
+OptionTable option_table() noexcept { return kTable; }
+
+}  // namespace aiacc::launcher

@@ -1,0 +1,112 @@
+// Texts about aiaccrun's options: --help, --version, and the values with their origin for --dry-run.
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <utility>
+
+#include "include/aiacc/aiacc.h"
+#include "launcher/cli/options.h"
+#include "launcher/cli/options_table.h"
+
+namespace aiacc::launcher {
+
+namespace {
+
+std::string yes_or_no(bool value) { return value ? "yes" : "no"; }
+
+std::string in_seconds(Duration span) { return fmt::format("{}", seconds(span)); }
+
+std::string count_or_nothing(int value) { return value == 0 ? "" : std::to_string(value); }
+
+std::string in_words(const std::vector<HostSpec>& hosts) {
+  std::string text;
+  for (const HostSpec& host : hosts) {
+    const bool bracketed = host.name.find(':') != std::string::npos;
+    text += fmt::format("{}{}{}{}:{}", text.empty() ? "" : ",", host.user, host.user.empty() ? "" : "@",
+                        bracketed ? "[" + host.name + "]" : host.name, host.slots);
+  }
+  return text;
+}
+
+// Names only: values may be secret, and --dry-run is pasted into bug reports.
+std::string in_words(const std::vector<Forward>& forwards) {
+  std::string text;
+  for (const Forward& forward : forwards) {
+    text += fmt::format("{}{}{}", text.empty() ? "" : " ", forward.name, forward.value ? "=..." : "");
+  }
+  return text;
+}
+
+std::string in_words(const CompatEnv& families) {
+  std::vector<std::string_view> names;
+  if (families.horovod) names.emplace_back("horovod");
+  if (families.ompi) names.emplace_back("ompi");
+  return names.empty() ? "none" : fmt::format("{}", fmt::join(names, ","));
+}
+
+struct Shown {
+  std::string value;
+  Source source = Source::kDefault;
+};
+
+template <typename T>
+Shown shown(const Setting<T>& setting, std::string value) {
+  return {std::move(value), setting.source};
+}
+
+// All options except those that only print something.
+std::vector<std::pair<std::string_view, Shown>> all_values(const Options& o) {
+  return {
+      {"np", shown(o.ranks, count_or_nothing(o.ranks.value))},
+      {"host", shown(o.hosts, in_words(o.hosts.value))},
+      {"hostfile", shown(o.host_file, o.host_file.value)},
+      {"launch-agent", shown(o.launch_agent, o.launch_agent.given() ? o.launch_agent.value : "ssh")},
+      {"separate-hosts", shown(o.separate_hosts, yes_or_no(o.separate_hosts.value))},
+      {"ranks-per-host", shown(o.ranks_per_host, count_or_nothing(o.ranks_per_host.value))},
+      {"oversubscribe", shown(o.oversubscribe, yes_or_no(o.oversubscribe.value))},
+      {"map-by", shown(o.map_by, std::string(name_of(o.map_by.value)))},
+      {"bind-to", shown(o.bind_to, std::string(name_of(o.bind_to.value)))},
+      {"report-bindings", shown(o.report_bindings, yes_or_no(o.report_bindings.value))},
+      {"export", shown(o.forward, in_words(o.forward.value))},
+      {"wdir", shown(o.wdir, o.wdir.value)},
+      {"compat-env", shown(o.compat_env, in_words(o.compat_env.value))},
+      {"tag-output", shown(o.tag_output, yes_or_no(o.tag_output.value))},
+      {"quiet", shown(o.quiet, yes_or_no(o.quiet.value))},
+      {"stdin", shown(o.input_rank, o.input_rank.value == kNoRank ? "none" : std::to_string(o.input_rank.value))},
+      {"timeout", shown(o.timeout, o.timeout.value == Duration::zero() ? "none" : in_seconds(o.timeout.value))},
+      {"kill-grace", shown(o.kill_grace, in_seconds(o.kill_grace.value))},
+      {"isolate", shown(o.isolate, yes_or_no(o.isolate.value))},
+  };
+}
+
+}  // namespace
+
+std::string describe_options(const Options& options) {
+  std::string text;
+  for (const auto& [name, value] : all_values(options)) {
+    if (value.source == Source::kDefault && value.value.empty())
+      continue;  // not given, and there is no default to name
+    text += fmt::format("  {:<18} {:<24} {}\n", spelled(name), value.value,
+                        value.source == Source::kFlag ? "command line" : "default");
+  }
+  return text;
+}
+
+std::string help_text() {
+  std::string text =
+      "usage: aiaccrun [OPTIONS] PROGRAM [ARGUMENTS]\n"
+      "Starts the ranks of a job on one host or several, binds them, and ends with the first\n"
+      "failure's exit code. Options may have one dash or two; they end where the program begins.\n"
+      "mpirun's others are understood, or answered with what takes their place (man aiaccrun).\n";
+  text += options_help(option_table());
+  text +=
+      "\nExit codes: that of the first rank to fail, 128 + N for signal N; 2 usage, 124 timeout,\n"
+      "125 launcher, 126 not executable, 127 not found. More: man aiaccrun, man aiacc-env.\n";
+  return text;
+}
+
+std::string version_text() {
+  return fmt::format("aiaccrun (aiacc) {}.{}.{}\n", AIACC_VERSION_MAJOR, AIACC_VERSION_MINOR, AIACC_VERSION_PATCH);
+}
+
+}  // namespace aiacc::launcher

@@ -1,0 +1,278 @@
+#include "launcher/head/head.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "base/wire/arrivals_text.h"
+
+namespace aiacc::launcher {
+
+namespace {
+
+// After no rank has said hello for this long, waiting ranks are told which are missing.
+constexpr Duration kHelloSilence = std::chrono::milliseconds(200);
+constexpr std::uint64_t kCreditSteps = 8;  // credit is returned in this many parts
+
+std::vector<std::size_t> hosts_of_ranks(const std::vector<wire::StartJob>& jobs) {
+  const std::vector<std::uint32_t>& hosts = jobs.front().hosts_of_ranks;
+  return {hosts.begin(), hosts.end()};
+}
+
+std::vector<StartBarrier::Host> hosts_of_start_barrier(const Head::Settings& settings) {
+  std::vector<StartBarrier::Host> hosts;
+  for (std::size_t i = 0; i < settings.hosts.size(); ++i) {
+    StartBarrier::Host& host = hosts.emplace_back();
+    host.name = settings.hosts[i].name;
+    for (const wire::StartRank& rank : settings.jobs[i].ranks) host.ranks.push_back(rank.rank);
+  }
+  return hosts;
+}
+
+}  // namespace
+
+Head::Head(Loop& loop, io::Host& host, io::Signals& signals, io::Entropy& entropy, io::Stream& out, io::Stream& err,
+           Settings settings)
+    : loop_(loop),
+      host_(host),
+      signals_(signals),
+      entropy_(entropy),
+      settings_(std::move(settings)),
+      hosts_of_ranks_(launcher::hosts_of_ranks(settings_.jobs)),
+      owed_(settings_.hosts.size()),
+      out_(loop, out, settings_.tag_output, *this),
+      err_(loop, err, settings_.tag_output, *this),
+      rules_(static_cast<int>(hosts_of_ranks_.size())),
+      start_barrier_(hosts_of_start_barrier(settings_)),
+      escalation_(settings_.kill_grace),
+      over_(loop) {
+  InputSource::Owner& reader = *this;
+  if (settings_.in != nullptr) input_.emplace(loop, *settings_.in, reader);
+  HostLink::Owner& owner = *this;
+  for (const HostLink::Settings& one : settings_.hosts) {
+    links_.push_back(std::make_unique<HostLink>(loop, host, entropy, one, owner));
+  }
+}
+
+void Head::say(MessageId id, const std::string& sentence) {
+  if (!settings_.quiet || !is_remark(id)) err_.put_own_line(message_line(id, sentence));
+}
+
+const std::string& Head::host_of(int rank) const {
+  return links_[hosts_of_ranks_[static_cast<std::size_t>(rank)]]->name();
+}
+
+Task<int> Head::run(Stop& stop) {
+  started_ = loop_.now();
+  Scope scope(loop_, stop);
+  scope.spawn(out_.run(scope.stop()));
+  scope.spawn(err_.run(scope.stop()));
+  if (input_) scope.spawn(input_->run(scope.stop()));
+  scope.spawn(handle_signals(scope.stop()));
+  arm_start();
+  for (const auto& link : links_) scope.spawn(link->run(scope.stop()));
+  bool finished = false;
+  try {
+    co_await conclude(scope.stop());
+    finished = true;
+  } catch (const Error&) {
+    // A child failed: join() throws its error.
+  }
+  scope.stop().request(std::make_exception_ptr(Error(Code::kAborted, "the job has ended")));
+  try {
+    co_await scope.join();
+  } catch (const Error&) {
+    if (!finished) throw;
+  }
+  if (result_.cause != Cause::kNone) same_machines_.clear();  // the job ended while the agents were dismissed
+  co_return exit_code(result_);
+}
+
+void Head::host_said(HostLink& link, const wire::Frame& frame) {
+  switch (frame.type) {
+    case wire::Found::kType: return found(link, frame.as<wire::Found>());
+    case wire::Prepared::kType: return host_answered();
+    case wire::Started::kType: return started(link, frame.as<wire::Started>());
+    case wire::NotStarted::kType: return not_started(link, frame.as<wire::NotStarted>());
+    case wire::Output::kType: return output(link, frame.as<wire::Output>());
+    case wire::InputCredit::kType: return input_of(link).add_credit(frame.as<wire::InputCredit>().bytes);
+    case wire::InputClosed::kType: return input_of(link).close();
+    case wire::RankChanged::kType: return rank_changed(link, frame.as<wire::RankChanged>());
+    case wire::RankStopped::kType: return rank_stopped(link, frame.as<wire::RankStopped>());
+    case wire::HostReady::kType: return host_ready(link, frame.as<wire::HostReady>());
+    case wire::EndsReported::kType:
+      if (!asked_.empty()) asked_[static_cast<std::size_t>(link.index())] = false;
+      return cause_is_known();
+    case wire::LoseRank::kType: return lose_rank(link, frame.as<wire::LoseRank>());
+    case wire::Notice::kType: {
+      const auto notice = frame.as<wire::Notice>();
+      return say(static_cast<MessageId>(notice.message), notice.sentence);
+    }
+    case wire::KeeperLost::kType:
+      return lose_host(link, MessageId::kAgent, fmt::format("the keeper of host {} died", link.name()));
+    default: throw Error(Code::kProtocol, fmt::format("the agent sent a message of the unknown type {}", frame.type));
+  }
+}
+
+void Head::check_rank(const HostLink& link, int rank) const {
+  const bool known = rank >= 0 && rank < static_cast<int>(hosts_of_ranks_.size());
+  if (known && hosts_of_ranks_[static_cast<std::size_t>(rank)] == static_cast<std::size_t>(link.index())) return;
+  throw Error(Code::kProtocol, fmt::format("the agent reports rank {}, which is not on its host", rank));
+}
+
+void Head::output(const HostLink& link, wire::Output message) {
+  check_rank(link, message.rank);
+  Sink& sink = message.stream == 2 ? err_ : out_;
+  sink.put(message.rank, {std::move(message.bytes), message.continues, message.ends_line});
+}
+
+void Head::rank_changed(const HostLink& link, const wire::RankChanged& message) {
+  check_rank(link, message.rank);
+  const Duration since_start(message.after_ns);
+  std::optional<RankFailure> failure;
+  switch (static_cast<RankPhase>(message.phase)) {
+    case RankPhase::kSpawned: break;
+    case RankPhase::kConnected:
+      failure = rules_.connected(message.rank, since_start);
+      loop_.arm(missing_, after(loop_.now(), kHelloSilence));
+      break;
+    case RankPhase::kInitialised: rules_.initialised(message.rank); break;
+    case RankPhase::kFinalized: rules_.finalized(message.rank); break;
+    case RankPhase::kExited:
+      failure = rules_.exited(
+          message.rank,
+          {{message.code, message.signal}, message.by_memory, since_start, message.lost_peer, message.lost_path});
+      break;
+  }
+  if (failure && begin_end(Cause::kRank)) end_job();
+  if (rules_.undecided()) look_for_cause();
+  if (rules_.all_exited()) arm_flush();
+}
+
+void Head::tell_who_is_missing() {
+  std::vector<wire::RankArrival> ranks;
+  for (std::size_t rank = 0; rank < hosts_of_ranks_.size(); ++rank) {
+    const RankPhase phase = rules_.phase(static_cast<int>(rank));
+    const bool came = phase == RankPhase::kConnected || phase == RankPhase::kInitialised;
+    ranks.push_back({came ? wire::RankArrival::State::kHere : wire::RankArrival::State::kAway,
+                     "on host " + links_[hosts_of_ranks_[rank]]->name()});
+  }
+  const bool all = std::all_of(ranks.begin(), ranks.end(),
+                               [](const auto& rank) { return rank.state == wire::RankArrival::State::kHere; });
+  if (all) return;
+  wire::RanksMissing message;
+  message.sentence = wire::arrivals_text(ranks, "called aiacc_init");
+  to_all(message);
+}
+
+// A rank failed because it had lost another one. Every host is asked which ranks exited there. A host that does not
+// answer is lost, at the latest when its lease ends; that counts as its answer.
+void Head::look_for_cause() {
+  if (!asked_.empty()) return cause_is_known();
+  asked_.resize(links_.size());
+  for (const auto& link : links_) asked_[static_cast<std::size_t>(link->index())] = !link->gone() && !link->done();
+  wire::AskEnds message;
+  to_all(message);
+  cause_is_known();
+}
+
+void Head::cause_is_known() {
+  const bool awaited = std::find(asked_.begin(), asked_.end(), true) != asked_.end();
+  if (awaited && !rules_.all_exited()) return;
+  if (rules_.decide() && begin_end(Cause::kRank)) end_job();
+}
+
+void Head::rank_stopped(const HostLink& link, const wire::RankStopped& message) {
+  if (escalation_.ending()) return;
+  say(MessageId::kRankStopped,
+      fmt::format("rank {} on host {} (process {}) was stopped by signal {} and does not run; "
+                  "kill -CONT {} lets it go on",
+                  message.rank, link.name(), message.process, message.signal, message.process));
+}
+
+void Head::host_ready(const HostLink& link, const wire::HostReady& message) {
+  const std::optional<StartBarrier::Outcome> outcome = start_barrier_.ready(link.index(), message);
+  if (!outcome) return;
+  if (outcome->open) return to_all(*outcome->open);
+  say(MessageId::kVersions, outcome->refuse->sentence);
+  to_all(*outcome->refuse);
+}
+
+void Head::lose_rank(const HostLink& link, const wire::LoseRank& message) {
+  check_rank(link, message.rank);
+  to_all(message, &link);
+}
+
+// Tells the ranks of the other hosts at once, then ends the job.
+void Head::lose_host(const HostLink& link, MessageId id, const std::string& sentence) {
+  const bool first = begin_end(Cause::kLost);
+  for (std::size_t rank = 0; rank < hosts_of_ranks_.size(); ++rank) {
+    if (hosts_of_ranks_[rank] != static_cast<std::size_t>(link.index())) continue;
+    const RankPhase phase = rules_.phase(static_cast<int>(rank));
+    rules_.lost(static_cast<int>(rank));
+    if (phase == RankPhase::kExited || phase == RankPhase::kFinalized) continue;
+    wire::LoseRank message;
+    message.rank = static_cast<std::int32_t>(rank);
+    message.sentence = fmt::format("rank {} is lost: {}", rank, sentence);
+    to_all(message, &link);
+  }
+  if (!first) return;
+  result_.id = id;
+  result_.sentence = sentence;
+  end_by(escalation_.lost(), true);
+}
+
+void Head::host_gone(HostLink& link) {
+  if (!link.up()) {
+    if (!link.hung_up() || !link.attempt().refused.empty()) host_failed_to_start();
+  } else if (!link.done() && (ranks_started_ || !link.hung_up())) {
+    lose_host(link, link.local() ? MessageId::kAgent : MessageId::kHostLost,
+              link.local() ? fmt::format("lost the agent of host {}: {}", link.name(), link.loss())
+                           : fmt::format("host {} was lost: {}", link.name(), link.loss()));
+  }
+  if (!asked_.empty()) {
+    asked_[static_cast<std::size_t>(link.index())] = false;
+    cause_is_known();
+  }
+  if (std::all_of(links_.begin(), links_.end(), [](const auto& one) { return one->gone(); })) over_.set();
+}
+
+void Head::sink_took(Sink& sink, int rank, std::size_t bytes) {
+  const bool is_err = &sink == &err_;
+  const std::size_t host = hosts_of_ranks_[static_cast<std::size_t>(rank)];
+  std::uint64_t& owed = owed_[host].bytes[is_err];
+  owed += bytes;
+  if (owed < credit_ / kCreditSteps) return;
+  wire::Credit message;
+  message.stream = is_err ? 2 : 1;
+  message.bytes = std::exchange(owed, 0);
+  links_[host]->send(message);
+}
+
+void Head::sink_broke(Sink&, const Error& error) {
+  const bool reader_left = error.code() == Code::kPeerFailed;
+  if (!begin_end(reader_left ? Cause::kReaderLeft : Cause::kOutputFailed)) return;
+  result_.sentence = error.message();
+  end_job();
+}
+
+InputSource& Head::input_of(const HostLink& link) {
+  if (input_ &&
+      hosts_of_ranks_[static_cast<std::size_t>(settings_.input_rank)] == static_cast<std::size_t>(link.index())) {
+    return *input_;
+  }
+  throw Error(Code::kProtocol, "the agent sent a message about standard input, but none of its ranks reads it");
+}
+
+void Head::input_read(std::string bytes) {
+  wire::Input message;
+  message.bytes = std::move(bytes);
+  links_[hosts_of_ranks_[static_cast<std::size_t>(settings_.input_rank)]]->send(message);
+}
+
+void Head::input_failed(const Error& error) {
+  say(MessageId::kStdin, fmt::format("{}; rank {} reads the end of its input", error.message(), settings_.input_rank));
+}
+
+}  // namespace aiacc::launcher

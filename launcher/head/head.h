@@ -1,0 +1,172 @@
+// launcher/head: aiaccrun while a job runs: links to hosts, the start barrier, same-host detection, signals and
+// time-outs, and the job's result. Not here: processes of ranks (launcher/agent) and their output (launcher/stdio).
+//
+// Head: aiaccrun after planning. It connects to the hosts, tells their agents what to start, prints the ranks' output,
+// ends the job on signals, time-outs, exits of ranks and losses of hosts, and determines the exit code and the closing
+// line.
+//
+// It connects to all hosts concurrently. When every agent is up, each prepares the job; when all are prepared, the
+// ranks start. So if a host is unreachable or lacks the program, no rank has been started anywhere, and the user gets
+// one error.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "base/io/clock.h"
+#include "base/io/host.h"
+#include "base/io/net.h"
+#include "base/io/signals.h"
+#include "base/task/scope.h"
+#include "base/wire/launch_messages.h"
+#include "launcher/agent/exit_rules.h"
+#include "launcher/head/escalation.h"
+#include "launcher/head/host_link.h"
+#include "launcher/head/job_result.h"
+#include "launcher/head/same_host_detection.h"
+#include "launcher/head/start_barrier.h"
+#include "launcher/stdio/input_source.h"
+#include "launcher/stdio/sink.h"
+
+namespace aiacc::launcher {
+
+class Head final : private Sink::Owner, private InputSource::Owner, private HostLink::Owner {
+ public:
+  struct Settings {
+    std::vector<HostLink::Settings> hosts;  // in the order of their indices
+    std::vector<wire::StartJob> jobs;       // what each host's agent starts; the head adds what it learns at run time
+    bool separate_hosts = false;            // never treat two as one machine
+    bool tag_output = false;
+    bool quiet = false;        // remarks are left out
+    io::Stream* in = nullptr;  // standard input; null: no rank reads it
+    int input_rank = 0;        // the rank that reads it
+    Duration timeout{};        // zero: none
+    Duration kill_grace{};
+    Duration start_limit{};  // until every agent must be up
+  };
+
+  Head(Loop& loop, io::Host& host, io::Signals& signals, io::Entropy& entropy, io::Stream& out, io::Stream& err,
+       Settings settings);
+
+  // Writes a line of the launcher to stderr, in order with the ranks' lines; leaves out remarks if the job is quiet.
+  void say(MessageId id, const std::string& sentence);
+
+  // Runs the job; returns aiaccrun's exit code when all processes of the job have ended.
+  Task<int> run(Stop& stop);
+
+  // After run(): groups of host indices that turned out to be the same machine. If there are any, no rank was started
+  // and nothing was printed; the return value is meaningless, and the job must be planned again.
+  const std::vector<std::vector<int>>& same_machines() const noexcept { return same_machines_; }
+
+ private:
+  struct Alarm final : Timer {
+    Alarm(Head& head, void (Head::*call)()) : owner(head), action(call) {}
+    void expired() noexcept override { (owner.*action)(); }
+    Head& owner;
+    void (Head::*action)();
+  };
+
+  void host_up(HostLink& link) override;
+  void host_said(HostLink& link, const wire::Frame& frame) override;
+  void host_gone(HostLink& link) override;
+
+  void arm_start();
+  void all_up();
+  void found(const HostLink& link, const wire::Found& message);
+  void send_jobs();
+  void host_answered();
+  void host_failed_to_start();
+  void give_up_start();
+  void start_is_slow();
+  void start_takes_too_long();
+  std::vector<std::string> awaited_hosts() const;
+
+  void refuse_start();
+  void started(const HostLink& link, const wire::Started& message);
+  void not_started(const HostLink& link, const wire::NotStarted& message);
+  void output(const HostLink& link, wire::Output message);
+  void rank_changed(const HostLink& link, const wire::RankChanged& message);
+  void rank_stopped(const HostLink& link, const wire::RankStopped& message);
+  void host_ready(const HostLink& link, const wire::HostReady& message);
+  void lose_rank(const HostLink& link, const wire::LoseRank& message);
+  void lose_host(const HostLink& link, MessageId id, const std::string& sentence);
+  void tell_who_is_missing();
+  void look_for_cause();
+  void cause_is_known();
+  void check_rank(const HostLink& link, int rank) const;
+
+  Task<void> handle_signals(Stop& stop);
+  Task<void> handle_signal(int number, Stop& stop);
+  void interrupted(int number);
+  Task<void> conclude(Stop& stop);
+  void closing_lines();
+
+  bool begin_end(Cause cause);
+  void end_by(const Escalation::Step& step, bool everyone);
+  void end_job();
+  void timed_out();
+  void flush_expired();
+  void arm_flush();
+  void abandon_hosts();
+  Task<void> stop_all(Stop& stop);
+
+  template <wire::Message T>
+  void to_all(const T& message, const HostLink* but = nullptr) {
+    for (const auto& link : links_) {
+      if (link.get() != but) link->send(message);
+    }
+  }
+  bool one_host() const { return links_.size() == 1; }
+  const std::string& host_of(int rank) const;
+
+  void sink_took(Sink& sink, int rank, std::size_t bytes) override;
+  void sink_broke(Sink& sink, const Error& error) override;
+
+  InputSource& input_of(const HostLink& link);
+  void input_read(std::string bytes) override;
+  void input_failed(const Error& error) override;
+
+  Loop& loop_;
+  io::Host& host_;
+  io::Signals& signals_;
+  io::Entropy& entropy_;
+  Settings settings_;
+  std::vector<std::unique_ptr<HostLink>> links_;
+  std::vector<std::size_t> hosts_of_ranks_;
+  struct Owed {
+    std::uint64_t bytes[2] = {0, 0};
+  };
+  std::vector<Owed> owed_;  // credit not yet returned to a host
+  std::uint64_t credit_ = 0;
+  Sink out_;
+  Sink err_;
+  std::optional<InputSource> input_;
+  ExitRules rules_;
+  StartBarrier start_barrier_;
+  std::optional<SameHostDetection> same_host_detection_;
+  std::vector<std::vector<int>> same_machines_;
+  Escalation escalation_;
+  Alarm missing_{*this, &Head::tell_who_is_missing};
+  Alarm timeout_{*this, &Head::timed_out};
+  Alarm flush_{*this, &Head::flush_expired};
+  Alarm abandon_{*this, &Head::abandon_hosts};
+  Alarm slow_start_{*this, &Head::start_is_slow};
+  Alarm start_limit_{*this, &Head::start_takes_too_long};
+  Alarm start_failed_{*this, &Head::give_up_start};
+  Event over_;
+  Instant started_{};
+  Instant flush_until_ = kNever;
+  JobResult result_;
+  std::vector<std::string> evidence_;         // lines to print after the closing line
+  std::map<int, wire::NotStarted> refusals_;  // by index of the host that could not prepare the job
+  std::size_t answered_ = 0;                  // hosts that have prepared or refused the job
+  std::vector<bool> asked_;                   // by host: asked for exits there, and has not answered yet
+  bool jobs_sent_ = false;
+  bool ranks_started_ = false;
+};
+
+}  // namespace aiacc::launcher

@@ -1,0 +1,63 @@
+#include "launcher/head/start_barrier.h"
+
+#include <gtest/gtest.h>
+
+#include "base/error.h"
+
+namespace aiacc::launcher {
+namespace {
+
+wire::HostReady ready(std::vector<std::uint16_t> ports, const std::string& version = "1.0") {
+  wire::HostReady message;
+  message.library_version = version;
+  message.data_ports = std::move(ports);
+  return message;
+}
+
+class StartBarrierTest : public testing::Test {
+ protected:
+  StartBarrierTest() : start_barrier_({{"a", {0, 2}, {}}, {"b", {1}, {}}}) {
+    start_barrier_.set_addresses(0, {"10.0.0.1"});
+    start_barrier_.set_addresses(1, {"10.0.0.2", "fd00::2"});
+  }
+  StartBarrier start_barrier_;
+};
+
+TEST_F(StartBarrierTest, OpensWhenEveryHostIsReady) {
+  EXPECT_FALSE(start_barrier_.ready(1, ready({71})));
+  const auto outcome = start_barrier_.ready(0, ready({70, 72}));
+  ASSERT_TRUE(outcome && outcome->open && !outcome->refuse);
+  EXPECT_EQ(outcome->open->data_ports, (std::vector<std::uint16_t>{70, 71, 72}));
+  ASSERT_EQ(outcome->open->hosts.size(), 2u);
+  EXPECT_EQ(outcome->open->hosts[1].name, "b");
+  EXPECT_EQ(outcome->open->hosts[1].addresses, (std::vector<std::string>{"10.0.0.2", "fd00::2"}));
+}
+
+TEST_F(StartBarrierTest, ASecondProgramMeetsANewStartBarrier) {
+  start_barrier_.ready(0, ready({1, 2}));
+  ASSERT_TRUE(start_barrier_.ready(1, ready({3})));
+  EXPECT_FALSE(start_barrier_.ready(0, ready({4, 5})));
+  EXPECT_EQ(start_barrier_.ready(1, ready({6}))->open->data_ports, (std::vector<std::uint16_t>{4, 6, 5}));
+}
+
+TEST_F(StartBarrierTest, TheLatestNewsOfAHostCounts) {
+  start_barrier_.ready(0, ready({1, 2}));
+  start_barrier_.ready(0, ready({3, 4}));
+  EXPECT_EQ(start_barrier_.ready(1, ready({9}))->open->data_ports, (std::vector<std::uint16_t>{3, 9, 4}));
+}
+
+TEST_F(StartBarrierTest, VersionsThatDifferAreOneSentence) {
+  start_barrier_.ready(0, ready({1, 2}, "1.0"));
+  const auto outcome = start_barrier_.ready(1, ready({3}, "1.1"));
+  ASSERT_TRUE(outcome && outcome->refuse && !outcome->open);
+  EXPECT_EQ(outcome->refuse->code, static_cast<std::int32_t>(Code::kMismatch));
+  EXPECT_EQ(outcome->refuse->sentence,
+            "ranks on host a use aiacc 1.0 and ranks on host b aiacc 1.1: all ranks of a job need the same version");
+}
+
+TEST_F(StartBarrierTest, AnAgentThatCannotCountIsNotBelieved) {
+  EXPECT_THROW(start_barrier_.ready(0, ready({1})), Error);
+}
+
+}  // namespace
+}  // namespace aiacc::launcher

@@ -1,0 +1,76 @@
+#include "launcher/plan/plan.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "launcher/plan/environment.h"
+#include "launcher/plan/hosts.h"
+
+namespace aiacc::launcher {
+
+namespace {
+
+std::string absolute(const std::string& directory, const std::string& from) {
+  if (directory.starts_with('/')) return directory;
+  if (from.empty()) {
+    throw UsageError(
+        MessageId::kWdir,
+        "the working directory of aiaccrun does not exist any more; go to one that does, or give --wdir an "
+        "absolute path");
+  }
+  if (directory.empty()) return from;
+  return from + (from.ends_with('/') ? "" : "/") + directory;
+}
+
+Notice same_machine(const HostPlan& host) {
+  std::string names = host.name;
+  for (std::size_t i = 0; i < host.other_names.size(); ++i) {
+    names += (i + 1 == host.other_names.size() ? " and " : ", ") + host.other_names[i];
+  }
+  return {MessageId::kSameMachine, fmt::format("hosts {} are the same machine; their slots are added up", names)};
+}
+
+}  // namespace
+
+Plan make_plan(const Options& options, const Surroundings& here) {
+  Plan plan;
+  plan.hosts = plan_hosts(options, here);
+  for (const HostPlan& host : plan.hosts) {
+    if (!host.other_names.empty()) plan.notices.push_back(same_machine(host));
+  }
+  for (const std::string& sentence : options.ignored) plan.notices.push_back({MessageId::kIgnored, sentence});
+  plan.argv = options.command;
+  plan.cwd = absolute(options.wdir.value, here.cwd);
+  plan.placement.map_by = options.map_by.value;
+  plan.placement.bind_to = options.bind_to.value;
+  plan.placement.bind_asked = options.bind_to.given();
+  plan.placement.oversubscribe = options.oversubscribe.value;
+
+  Environment common = common_environment(options, here, plan.notices);
+  if (options.wdir.given()) common.set("PWD", plan.cwd);
+  plan.environment = common.entries();
+  Environment remote = remote_environment(options, here);
+  remote.set("PWD", plan.cwd);
+  plan.remote_environment = remote.entries();
+
+  for (std::size_t host = 0; host < plan.hosts.size(); ++host) {
+    const std::vector<int>& ranks = plan.hosts[host].ranks;
+    for (std::size_t local = 0; local < ranks.size(); ++local) {
+      RankPlan& rank = plan.ranks.emplace_back();
+      rank.rank = ranks[local];
+      rank.local_rank = static_cast<int>(local);
+      rank.host = static_cast<int>(host);
+    }
+  }
+  plan.input_rank = options.input_rank.value;
+  if (plan.input_rank >= plan.size()) {
+    throw UsageError(MessageId::kValue, fmt::format("--stdin names rank {}, and the last rank of the job is {}",
+                                                    plan.input_rank, plan.size() - 1));
+  }
+  std::sort(plan.ranks.begin(), plan.ranks.end(), [](const RankPlan& a, const RankPlan& b) { return a.rank < b.rank; });
+  for (RankPlan& rank : plan.ranks) rank.environment = own_environment(rank, plan, options.compat_env.value);
+  return plan;
+}
+
+}  // namespace aiacc::launcher

@@ -1,0 +1,290 @@
+#include "runtime/group/group.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "base/error_about.h"
+#include "collectives/intra/small.h"
+#include "runtime/context.h"
+
+namespace aiacc {
+namespace {
+
+int host_index_of(const View& view, int rank) {
+  std::vector<std::uint32_t> seen;
+  for (const Member& member : view.members()) {
+    if (std::find(seen.begin(), seen.end(), member.host) == seen.end()) seen.push_back(member.host);
+  }
+  return static_cast<int>(std::find(seen.begin(), seen.end(), view.member(rank).host) - seen.begin());
+}
+
+}  // namespace
+
+Group::Group(Context& context, ViewPtr view, int rank, std::string name, Duration timeout)
+    : context_(context),
+      view_(std::move(view)),
+      name_(std::move(name)),
+      recorded_as_{view_->id(), Label<48>(std::string_view(name_).substr(0, name_.find_last_not_of(',') + 1))},
+      timeout_(timeout),
+      team_{view_, rank, context.lane().loop(), context.compute()},
+      opening_ended_(context.lane().loop()) {
+  const auto local = view_->ranks_on_host_of(rank);
+  local_rank_ = static_cast<int>(std::find(local.begin(), local.end(), rank) - local.begin());
+  host_index_ = host_index_of(*view_, rank);
+  open_ = local.size() == 1;
+  if (!open_) gate_.try_take();
+  if (local.size() > 1) join_host(local);
+  if (view_->hosts() > 1) join_hosts();
+}
+
+void Group::join_host(std::span<const int> local) {
+  HostDomain* domain = context_.host();
+  AIACC_INVARIANT(domain != nullptr, "ranks of one host share memory");
+  std::vector<int> domain_ranks;
+  for (const int member : local) domain_ranks.push_back(context_.domain_rank_of(view_->member(member)));
+  if (view_->hosts() == 1) {
+    intra_team_ = std::make_unique<IntraTeam>(*domain, view_, rank(), domain_ranks);
+    team_.host = intra_team_.get();
+  } else {
+    local_team_ = std::make_unique<hier::ShmLocalTeam>(*domain, team_, domain_ranks);
+    team_.local = local_team_.get();
+  }
+  const std::vector<int> ranks(local.begin(), local.end());
+  intra_post_ = std::make_unique<IntraPost>(*domain, view_->id(), domain_ranks, ranks, local_rank_);
+  board_ = std::make_unique<GroupBoard>(*domain, view_->id(), std::move(domain_ranks), ranks, local_rank_, size(),
+                                        static_cast<GroupBoard::Observer&>(*this));
+}
+
+void Group::join_hosts() {
+  AIACC_INVARIANT(context_.messenger() != nullptr, "ranks of several hosts have a port to each other");
+  team_.mailbox = &context_.messenger()->mailbox();
+  team_.mailbox->join(view_, rank());
+  team_.mailbox->observe_unexpected(view_->id(), &any_receives_);
+  // A member that was quicker may have ended the group already.
+  if (const std::exception_ptr error = team_.mailbox->error_of(view_->id())) aborted_between_hosts(error);
+}
+
+Group::~Group() {
+  if (!spans_hosts()) return;
+  team_.mailbox->observe_unexpected(view_->id(), nullptr);
+  context_.messenger()->forget(view_->id(), collectives());
+}
+
+// The board is the last that a member makes: whose board is there has the rest.
+Task<void> Group::open(Stop& stop) {
+  if (open_) co_return;
+  co_await board_->open(stop);
+  if (intra_team_ != nullptr) co_await intra_team_->open(stop);
+  if (local_team_ != nullptr) co_await local_team_->open(stop);
+  co_await intra_post_->open(stop);
+  open_ = true;
+  gate_.give_up();
+}
+
+Task<void> Group::close() {
+  if (opening_) {
+    opening_stop_.request(std::make_exception_ptr(Error(Code::kAborted, "the group is closing")));
+    Stop none;
+    co_await opening_ended_.wait(none);
+  }
+  if (board_ != nullptr) co_await board_->close();
+  if (intra_team_ != nullptr) intra_team_->set_closed();
+  if (local_team_ != nullptr) local_team_->set_closed();
+}
+
+Task<void> Group::wait_until_open(Stop& stop) {
+  if (!open_ && !opening_) {
+    opening_.emplace(loop(), open(opening_stop_), static_cast<Root::Owner&>(*this));
+    opening_->start();
+  }
+  co_await TurnQueue::Await(gate_, loop(), stop);
+  gate_.give_up();
+}
+
+void Group::root_ended(Root&, std::exception_ptr error) noexcept {
+  opening_ended_.set();
+  if (error && !opening_stop_.requested()) abort(error);
+}
+
+std::string Group::describe() const { return fmt::format("{} of {} rank{}", name_, size(), size() == 1 ? "" : "s"); }
+
+void Group::run(const Call& call, Buffer send, Buffer recv, const CallOptions* options) {
+  Lane& lane = context_.lane();
+  {
+    Lane::Hold hold(lane);
+    if (hold.owns()) {
+      std::optional<inter::ShortCall> begun;
+      if (options == nullptr && (finish_small(call, send, recv) || finish_short(call, send, recv, hold, begun))) return;
+      GroupOperation operation(*this, call, send, recv, options != nullptr ? *options : CallOptions{});
+      if (begun) operation.go_on_with(*begun);
+      hold.run(operation);
+      if (operation.error()) std::rethrow_exception(operation.error());
+      return;
+    }
+  }
+  GroupOperation operation(*this, call, send, recv, options != nullptr ? *options : CallOptions{});
+  lane.run(operation);
+  if (operation.error()) std::rethrow_exception(operation.error());
+}
+
+// The fast path: calls of at most one cache line on one host, without an operation, a frame or a deadline. What it leaves
+// undone goes on as an operation.
+bool Group::finish_small(const Call& call, Buffer send, Buffer recv) noexcept {
+  if (intra_team_ == nullptr || !is_open() || stop_.requested() || board_->anything_posted()) return false;
+  if (!team_.compute.works_inline() || !send.on_host() || !recv.on_host()) return false;
+  if (intra::try_small(*intra_team_, call, send.data, recv.data) != intra::Small::kDone) return false;
+  const std::uint64_t sequence = count_collective();
+  board_->arrived(sequence);
+  context_.recorder().add(recorded_as_, sequence, call, loop().about_now());
+  return true;
+}
+
+// A message to or from a rank of this host that need not wait; and a small call while nothing else is under way: the others
+// may be in it already.
+std::uint64_t Group::finish_at_once(const Call& call, Buffer send, Buffer recv) noexcept {
+  if (!is_message(call.kind)) {
+    return outstanding() == 0 && finish_small(call, send, recv) ? collectives() : 0;
+  }
+  if (intra_post_ == nullptr || !open_ || stop_.requested() || board_->anything_posted()) return 0;
+  if (!team_.compute.works_inline() || !send.on_host() || !recv.on_host()) return 0;
+  const bool sends = call.kind == Collective::kSend;
+  if (!(sends || call.kind == Collective::kRecv) || call.root == rank() || !intra_post_->reaches(call.root)) return 0;
+  if (!(sends ? intra_post_->send_now(call, send) : intra_post_->recv_now(call, recv))) return 0;
+  forget_circle();
+  context_.recorder().add(recorded_as_, ++messages_, call, loop().about_now());
+  return messages_;
+}
+
+// The same between hosts with one member each: a call that is begun, and ends while this thread stays awake. What is not
+// done then, or fails, goes on as an operation. Some calls go the long way, on which the loop looks at all else.
+bool Group::finish_short(const Call& call, Buffer send, Buffer recv, Lane::Hold& hold,
+                         std::optional<inter::ShortCall>& begun) noexcept {
+  constexpr std::uint64_t kCallsPerTurn = 32;
+  constexpr int kMostLooks = 32;  // that brought something
+  if (!is_open() || stop_.requested() || collectives() % kCallsPerTurn == 0) return false;
+  if (!inter::ShortCall::serves(team_, call, send, recv)) return false;
+  const FramePool::Use frames(context_.lane().frames());
+  forget_circle();
+  try {
+    begun.emplace(team_, call, collectives() + 1, stop_, send, recv);
+    count_collective();
+    for (int looks = 0; !begun->advance(); ++looks) {
+      // While other traffic passes nothing else would be looked at, and this call has no deadline.
+      if (looks == kMostLooks || !hold.stay_awake()) return false;
+    }
+  } catch (...) {
+    return false;  // the operation ends with it
+  }
+  context_.recorder().add(recorded_as_, begun->sequence(), call, loop().about_now());
+  return true;
+}
+
+std::uint64_t Group::count_collective() noexcept {
+  const std::uint64_t sequence = collectives() + 1;
+  collectives_.store(sequence, std::memory_order_relaxed);
+  return sequence;
+}
+
+std::unique_ptr<GroupOperation> Group::prepare(const Call& call, Buffer send, Buffer recv, const CallOptions* options) {
+  return std::make_unique<GroupOperation>(*this, call, send, recv, options != nullptr ? *options : CallOptions{});
+}
+
+std::uint64_t Group::admit(const Call& call) {
+  check_alive();
+  return is_message(call.kind) ? ++messages_ : count_collective();
+}
+
+void Group::check_alive() {
+  if (!stop_.requested()) {
+    if (board_ == nullptr || !board_->anything_posted()) return;
+    abort(board_->posted());
+  }
+  // If this member was away when another aborted the group, this call is the one that fails with the first error itself.
+  if (!reported_) std::rethrow_exception(stop_.reason());
+  const Error first = as_error(stop_.reason());
+  throw Error(Code::kAborted, fmt::format("{} was aborted earlier: {}", describe(), first.message()), first.peer());
+}
+
+OperationLine& Group::line_of(const Call& call) {
+  if (!is_message(call.kind)) return calls_;
+  const bool from_any = call.kind == Collective::kRecvAny;
+  return messages_with_[from_any ? Receiving::kAnyRank : call.kind == Collective::kSendrecv ? call.from : call.root];
+}
+
+void Group::began(GroupOperation& operation) noexcept {
+  (receives(operation.call()) ? receiving_ : others_)++;
+  context_.watch().add(operation, line_of(operation.call()));
+  forget_circle();
+  if (board_ != nullptr && !is_message(operation.call().kind)) board_->arrived(operation.sequence());
+}
+
+void Group::ended(const GroupOperation& operation) noexcept {
+  (receives(operation.call()) ? receiving_ : others_)--;
+  reported_ = reported_ || operation.error() != nullptr;
+  forget_circle();
+  context_.operation_ended();
+}
+
+// Found here: members on this host hear of it by the board, and those of other hosts by messages.
+void Group::abort(std::exception_ptr error) noexcept {
+  if (std::exchange(ended_, true)) return;
+  if (board_ != nullptr) board_->post_abort(error);
+  if (spans_hosts()) context_.messenger()->aborts().abort(view_, rank(), error);
+  end(std::move(error));
+}
+
+void Group::aborted_between_hosts(const std::exception_ptr& error) noexcept {
+  if (std::exchange(ended_, true)) return;
+  if (board_ != nullptr) board_->post_abort(error);
+  end(error);
+}
+
+void Group::end(std::exception_ptr error) noexcept {
+  const Error cause = as_error(error);
+  if (cause.code() == Code::kPeerFailed && cause.peer() >= 0 && cause.peer() < size()) {
+    context_.lost_peer(view_->member(cause.peer()));
+  }
+  if (cause.code() == Code::kUnreachable) context_.lost_path(cause.message());
+  stop_.request(std::move(error));
+  context_.group_failed(*this, cause);
+}
+
+void Group::abort_by_user(const std::string& reason) noexcept {
+  try {
+    abort(std::make_exception_ptr(
+        Error(Code::kAborted, fmt::format("rank {} aborted {}: {}", rank(), describe(), reason), rank())));
+  } catch (...) {
+    abort(std::current_exception());
+  }
+  reported_ = true;
+}
+
+void Group::aborted_by_member(std::exception_ptr error) noexcept { abort(std::move(error)); }
+
+void Group::member_lost(const Member& member, const std::exception_ptr& error) noexcept {
+  const int lost = view_->rank_of(member);
+  if (lost < 0 || ended_) return;
+  if (lost == static_cast<int>(member.id)) return abort(error);
+  // The sentence speaks of the rank in the world.
+  const Error cause = as_error(error);
+  abort(std::make_exception_ptr(
+      Error(cause.code(), fmt::format("{} has lost its rank {}: {}", describe(), lost, cause.message()), lost)));
+}
+
+void Group::path_lost(const Member& member, const std::string& sentence) {
+  const int other = view_->rank_of(member);
+  if (other < 0 || ended_) return;
+  const int lower = std::min(rank(), other);
+  const int higher = std::max(rank(), other);
+  // The sentence speaks of ranks in the world.
+  const bool alike = other == static_cast<int>(member.id) && rank() == static_cast<int>(view_->member(rank()).id);
+  abort(std::make_exception_ptr(ErrorAbout(
+      Code::kUnreachable,
+      alike ? sentence
+            : fmt::format("{} cannot go on without its ranks {} and {}: {}", describe(), lower, higher, sentence),
+      {lower, higher})));
+}
+
+}  // namespace aiacc

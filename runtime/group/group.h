@@ -1,0 +1,210 @@
+// runtime/group: groups and the calls on them: order, dispatch to an algorithm, point-to-point messages, the end of a
+// group. Not here: the algorithms (collectives), and the supervision of late calls (runtime/watch).
+//
+// Group: a view with the state that one rank has in it: its team, the order of its operations, and its end. The first
+// error ends the group and nothing else (design decision 13): running operations fail with that error's code, the other
+// members are notified, and every later call fails with kAborted and that error's sentence.
+//
+// Creating a group needs no communication: members find each other with their first operation, which waits until all
+// members of this host have created the group; calls made meanwhile are queued in order. Freeing it needs none either
+// (runtime/group/groups.h).
+//
+// Group and GroupOperation: an operation runs itself and asks its group for what all operations share. The group starts
+// no operation and ends none: those that wait for it to open, or that it ends, wait for its gate and its Stop.
+#pragma once
+
+#include <atomic>
+#include <exception>
+#include <map>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "base/task/turn_queue.h"
+#include "collectives/hier/shm_local_team.h"
+#include "collectives/inter/short_call.h"
+#include "collectives/intra/intra_post.h"
+#include "collectives/intra/intra_team.h"
+#include "collectives/operation.h"
+#include "runtime/group/alone.h"
+#include "runtime/group/any_receives.h"
+#include "runtime/group/dispatch.h"
+#include "runtime/group/group_board.h"
+#include "runtime/group/group_operation.h"
+#include "runtime/group/operation_line.h"
+#include "runtime/group/pair_sequences.h"
+#include "runtime/watch/receive_search.h"
+#include "runtime/watch/recorder.h"
+
+namespace aiacc {
+
+class Context;
+
+class Group final : private GroupBoard::Observer, private Root::Owner {
+ public:
+  // `context` outlives it. `name` is for messages ("the world"); `timeout` is the default of its operations. Peers can
+  // find this member from its construction on.
+  Group(Context& context, ViewPtr view, int rank, std::string name, Duration timeout);
+  ~Group();
+  Group(const Group&) = delete;
+  Group& operator=(const Group&) = delete;
+
+  // On the lane's thread. Returns when all members of this host have created the group; otherwise the first operation
+  // waits for that.
+  Task<void> open(Stop& stop);
+  // The last call. No operation runs any more, and since the last one all members have passed a barrier or are done
+  // with the group.
+  Task<void> close();
+  // Whether no operation runs here and the other members of this host no longer need this one's lines. Publishes that
+  // this member is done; `gone` returns whether a rank of the group has died. May be called repeatedly after let_go().
+  template <class Gone>
+  bool may_close(Gone&& gone) {
+    return outstanding() == 0 && (board_ == nullptr || board_->all_are_done(gone));
+  }
+
+  // --- any thread ------------------------------------------------------------------------------------------------------
+  Context& context() noexcept { return context_; }
+  const View& view() const noexcept { return *view_; }
+  int rank() const noexcept { return team_.rank; }
+  int size() const noexcept { return team_.size(); }
+  int local_rank() const noexcept { return local_rank_; }
+  int local_size() const noexcept { return static_cast<int>(view_->ranks_on_host_of(rank()).size()); }
+  int host_index() const noexcept { return host_index_; }
+  std::string describe() const;  // "the world of 4 ranks"
+  // Number of collectives that were begun here.
+  std::uint64_t collectives() const noexcept { return collectives_.load(std::memory_order_relaxed); }
+  // The user has freed the group: there are no further calls, and only running operations refer to it.
+  void let_go() noexcept { let_go_.store(true, std::memory_order_release); }
+  bool is_let_go() const noexcept { return let_go_.load(std::memory_order_acquire); }
+  // Number of operations that were created and have not ended.
+  int outstanding() const noexcept { return outstanding_.load(std::memory_order_acquire); }
+
+  // Runs the call, blocking; throws its error.
+  void run(const Call& call, Buffer send, Buffer recv, const CallOptions* options);
+  // For an asynchronous call without attributes: whether it ended well at once; its ticket, or 0. The caller holds the lane,
+  // and goes on with an operation for the call if it has not ended, before it gives the lane up.
+  std::uint64_t finish_at_once(const Call& call, Buffer send, Buffer recv) noexcept;
+  // Creates the operation for a call. The caller starts it on the context's lane and keeps it until it is done.
+  std::unique_ptr<GroupOperation> prepare(const Call& call, Buffer send, Buffer recv, const CallOptions* options);
+
+  // How often receives from any rank have looked for a message: for tests.
+  std::uint64_t any_source_looks() const noexcept { return any_receives_.looks(); }
+
+  // --- for its operations ----------------------------------------------------------------------------------------------
+  // Any thread: an operation was created, and has ended or never began.
+  void add_outstanding() noexcept { outstanding_.fetch_add(1, std::memory_order_relaxed); }
+  void remove_outstanding() noexcept { outstanding_.fetch_sub(1, std::memory_order_release); }
+  // On the lane's thread, as all below. The ticket of a call that begins now; throws if the group has ended.
+  std::uint64_t admit(const Call& call);
+  // An operation begins, after it was admitted; and has ended, with its error.
+  void began(GroupOperation& operation) noexcept;
+  void ended(const GroupOperation& operation) noexcept;
+  // This rank's user has seen why the group ended.
+  void reported() noexcept { reported_ = reported_ || ended_; }
+  // Whether operations may run: all members of this host have created the group, and no earlier operation still waits for
+  // that. If not, wait_until_open() returns in the order of the calls.
+  bool is_open() const noexcept { return gate_.free(); }
+  Task<void> wait_until_open(Stop& stop);
+  const RecordedGroup& recorded_as() const noexcept { return recorded_as_; }
+  Duration default_timeout() const noexcept { return timeout_; }
+  Team& team() noexcept { return team_; }
+  Loop& loop() noexcept { return team_.loop; }
+  Stop& stop() noexcept { return stop_; }  // requested with the group's first error; parent of every operation's
+  Messengers messengers() noexcept { return {loopback_, intra_post_.get(), pairs_, any_receives_}; }
+
+  // --- the lane's thread -----------------------------------------------------------------------------------------------
+  // Straggler diagnosis of an operation: investigate() starts it; stragglers() is the result so far.
+  void investigate(GroupOperation& operation) noexcept;
+  GroupOperation::Stragglers stragglers(GroupOperation& operation);
+  // Aborts the group with `error`; only the first error counts.
+  void abort(std::exception_ptr error) noexcept;
+  bool aborted() const noexcept { return stop_.requested(); }
+  // What other members of this host may read as long as the group is there: it lives until none of them needs the group.
+  void keep(std::shared_ptr<const void> what) { kept_.push_back(std::move(what)); }
+  // Aborts at the request of this rank's user, so the error needs no report.
+  void abort_by_user(const std::string& reason) noexcept;
+  // The group ended between hosts: its transfers have failed, and members on other hosts know.
+  void aborted_between_hosts(const std::exception_ptr& error) noexcept;
+  // Whether this rank has been doing nothing but receive in the group for a while.
+  Receiving receiving() const;
+  // Another member's answer to the same question.
+  void receiving_reported(int rank, const Receiving& said) noexcept;
+  // A rank is lost; ignored if it is not a member of this group.
+  void member_lost(const Member& member, const std::exception_ptr& error) noexcept;
+  // The network between this rank and that member was broken for too long.
+  void path_lost(const Member& member, const std::string& sentence);
+
+ private:
+  void root_ended(Root& root, std::exception_ptr error) noexcept override;  // of open() for an operation
+
+  void join_host(std::span<const int> local);
+  void join_hosts();
+  void end(std::exception_ptr error) noexcept;  // ended_ is set: stops everything here
+  void aborted_by_member(std::exception_ptr error) noexcept override;
+  bool finish_small(const Call& call, Buffer send, Buffer recv) noexcept;
+  bool finish_short(const Call& call, Buffer send, Buffer recv, Lane::Hold& hold,
+                    std::optional<inter::ShortCall>& begun) noexcept;
+  void check_alive();
+  std::uint64_t count_collective() noexcept;
+  static bool receives(const Call& call) noexcept {
+    return call.kind == Collective::kRecv || call.kind == Collective::kRecvAny;
+  }
+  OperationLine& line_of(const Call& call);
+  GroupOperation::Stragglers diagnose(GroupOperation& operation);
+  void end_if_freed(const GroupOperation& operation);
+  // Receivers that wait for each other.
+  GroupOperation* oldest_receive() noexcept;
+  void look_for_circle(GroupOperation& operation);
+  void go_on_searching();
+  void forget_circle() noexcept;
+  GroupOperation::Stragglers missing(const GroupOperation& operation);
+  bool spans_hosts() const noexcept { return team_.mailbox != nullptr; }
+  bool crosses_hosts(const GroupOperation& operation) const noexcept;
+
+  Context& context_;
+  std::vector<std::shared_ptr<const void>> kept_;
+  ViewPtr view_;
+  std::string name_;
+  RecordedGroup recorded_as_;
+  Duration timeout_;
+  Team team_;
+  int local_rank_ = 0;
+  int host_index_ = 0;
+
+  // Tickets: assigned on the lane's thread in the order of the ABI calls, which is the order of submission to the lane.
+  std::atomic<std::uint64_t> collectives_{0};  // written by the lane's thread
+  std::uint64_t messages_ = 0;
+  std::atomic<int> outstanding_{0};
+  std::atomic<bool> let_go_{false};
+  Stop stop_;
+  bool ended_ = false;     // the first error is known
+  bool reported_ = false;  // and it has been reported to this rank's user
+  bool open_ = false;      // all members of this host have created the group
+  // Running operations, by line, and how many of them are receives.
+  OperationLine calls_;
+  std::map<int, OperationLine> messages_with_;  // by rank; receives from any rank are kept separately
+  int receiving_ = 0;
+  int others_ = 0;
+  std::uint64_t wait_seen_ = 0;  // the wait (Lane::present_wait) at the last search for circular receives
+  // While this rank does nothing but receive: its oldest recv, which detected that, and the search among the other
+  // members.
+  GroupOperation* receives_ = nullptr;
+  std::optional<ReceiveSearch> search_;
+  AnyReceives any_receives_;
+  Loopback loopback_{any_receives_};
+  PairSequences pairs_;
+  // Null if this rank is alone on its host; one of the first two is null too: the group is on one host, or over several.
+  std::unique_ptr<IntraTeam> intra_team_;
+  std::unique_ptr<hier::ShmLocalTeam> local_team_;
+  std::unique_ptr<IntraPost> intra_post_;
+  std::unique_ptr<GroupBoard> board_;
+
+  Stop opening_stop_{stop_};
+  Event opening_ended_;
+  TurnQueue gate_;  // taken until the group is open, and then handed from one operation that waited to the next
+  std::optional<Root> opening_;
+};
+
+}  // namespace aiacc

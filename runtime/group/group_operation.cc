@@ -1,0 +1,137 @@
+#include "runtime/group/group_operation.h"
+
+#include <fmt/format.h>
+
+#include <utility>
+
+#include "runtime/context.h"
+#include "runtime/group/dispatch.h"
+#include "runtime/group/group.h"
+
+namespace aiacc {
+
+GroupOperation::GroupOperation(Group& group, const Call& call, Buffer send, Buffer recv, CallOptions options)
+    : group_(group),
+      call_(call),
+      blocks_(call.blocks.begin(), call.blocks.end()),
+      recv_blocks_(call.recv_blocks.begin(), call.recv_blocks.end()),
+      tensors_(call.tensors.begin(), call.tensors.end()),
+      send_(send),
+      recv_(recv),
+      options_(std::move(options)) {
+  call_.blocks = blocks_;
+  call_.recv_blocks = recv_blocks_;
+  call_.tensors = tensors_;
+  const Registrations& registered = group_.context().registrations();
+  registered.mark(send_);
+  registered.mark(recv_);
+  for (Tensor& tensor : tensors_) {
+    registered.mark(tensor.send);
+    registered.mark(tensor.recv);
+  }
+  group_.add_outstanding();
+}
+
+GroupOperation::~GroupOperation() { discount(); }
+
+// Before the completion is reported, because the group may be destroyed afterwards.
+void GroupOperation::discount() noexcept {
+  if (std::exchange(counted_, false)) group_.remove_outstanding();
+}
+
+// Last: a waiting thread may destroy this object.
+void GroupOperation::end() noexcept {
+  discount();
+  std::unique_ptr<Completion> completion = std::move(completion_);
+  if (completion != nullptr) completion->error = error_;
+  Observer* const observer = observer_;
+  finish();
+  if (observer != nullptr) return observer->operation_ended(*this);
+  if (completion == nullptr) return;
+  CompletionThread& thread = completion->thread;
+  thread.post(std::move(completion));
+}
+
+std::string GroupOperation::describe() const {
+  std::string text = call_.describe();
+  if (!options_.name.empty()) text += fmt::format(" '{}'", options_.name);
+  return text + fmt::format(" (operation {} of {})", sequence(), group_.describe());
+}
+
+void GroupOperation::begin() noexcept {
+  try {
+    // What is begun ends as it finds.
+    const std::uint64_t ticket = begun_ == nullptr ? group_.admit(call_) : begun_->sequence();
+    sequence_.store(ticket, std::memory_order_relaxed);
+    began_ = group_.loop().now();
+    record_ = group_.context().recorder().begin(group_.recorded_as(), ticket, call_, options_.name, began_);
+    const Duration timeout =
+        options_.timeout == CallOptions::kDefaultTimeout ? group_.default_timeout() : options_.timeout;
+    deadline_ = after(began_, timeout);
+    running_.emplace(group_.team(), call_, send_, recv_, ticket, group_.stop());
+    running_->operation.urgent = options_.priority > 0;
+    running_->root.emplace(group_.loop(), body(this), static_cast<Root::Owner&>(*this));
+  } catch (...) {
+    running_.reset();
+    error_ = std::current_exception();
+    record_end();
+    group_.reported();
+    end();
+    return;
+  }
+  group_.began(*this);
+  running_->root->start();
+}
+
+void GroupOperation::record_end() noexcept {
+  if (record_ == 0) return;
+  const Code code = error_ ? as_error(error_).code() : Code::kOk;
+  group_.context().recorder().end(record_, code, group_.loop().now());
+}
+
+// The group is aborted before anything else of it runs: an operation that waits for this one sees why.
+Task<void> GroupOperation::body(GroupOperation* self) {
+  std::exception_ptr error;
+  try {
+    if (self->begun_ != nullptr) {
+      co_await self->begun_->finish();
+    } else {
+      if (!self->group_.is_open()) co_await self->group_.wait_until_open(self->running_->stop);
+      co_await run_call(self->running_->operation, self->group_.messengers());
+    }
+  } catch (...) {
+    error = std::current_exception();
+  }
+  if (!error) co_return;
+  if (as_error(error).code() == Code::kAborted) co_await hear_why(self->group_);
+  self->group_.abort(error);
+  std::rethrow_exception(error);
+}
+
+// A member that gives up closes its memory to the stores of others, who so learn that it is over before they hear why, and
+// the first error of the group is to be its own. It comes by the board, or from whoever noticed that the member died; the
+// limit is for what nobody tells.
+Task<void> GroupOperation::hear_why(Group& group) {
+  constexpr Duration kPatience = std::chrono::seconds(5);
+  if (group.aborted()) co_return;
+  Stop heard(group.stop());
+  Deadline deadline(group.loop(), after(group.loop().now(), kPatience), heard, "nobody says why the group is over");
+  Event never(group.loop());
+  try {
+    co_await never.wait(heard);
+  } catch (const Error&) {
+  }
+}
+
+void GroupOperation::root_ended(Root&, std::exception_ptr error) noexcept {
+  group_.context().watch().remove(*this);
+  running_.reset();
+  // What ended the group ends all that runs in it, with its own code; algorithms may say just that it is over.
+  if (error && as_error(error).code() == Code::kAborted) error = group_.stop().reason();
+  error_ = std::move(error);
+  record_end();
+  group_.ended(*this);
+  end();
+}
+
+}  // namespace aiacc

@@ -1,0 +1,187 @@
+// The straggler diagnosis of a group's operations: members that have not arrived, ranks that others wait for, receivers
+// without a sender.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "runtime/context.h"
+#include "runtime/group/group.h"
+
+namespace aiacc {
+namespace {
+
+// "rank 3 has not arrived", "ranks 3, 5 have not arrived".
+std::string named(const std::vector<int>& ranks, const char* one, const char* several) {
+  constexpr std::size_t kNamed = 16;
+  std::string text = ranks.size() == 1 ? "rank " : "ranks ";
+  for (std::size_t i = 0; i < ranks.size() && i < kNamed; ++i)
+    text += fmt::format("{}{}", i == 0 ? "" : ", ", ranks[i]);
+  if (ranks.size() > kNamed) text += fmt::format(" and {} more", ranks.size() - kNamed);
+  return fmt::format("{} {}", text, ranks.size() == 1 ? one : several);
+}
+
+}  // namespace
+
+// Messages within a host are not in the mailbox.
+bool Group::crosses_hosts(const GroupOperation& operation) const noexcept {
+  return spans_hosts() && (!is_message(operation.call().kind) || operation.wire_id().is_pair());
+}
+
+void Group::investigate(GroupOperation& operation) noexcept {
+  try {
+    if (&operation == oldest_receive()) look_for_circle(operation);
+    end_if_freed(operation);
+  } catch (const std::bad_alloc&) {  // nothing is known then
+    search_.reset();
+  }
+  if (!crosses_hosts(operation)) return;
+  context_.messenger()->stragglers().investigate(view_->id(), operation.wire_id());
+  if (operation.last_question() && operation.call().kind == Collective::kBarrier) {
+    context_.messenger()->stragglers().survey(view_->id(), operation.wire_id());
+  }
+}
+
+// A member of this host that has freed the group before it made this call never makes it.
+void Group::end_if_freed(const GroupOperation& operation) {
+  if (board_ == nullptr || !open_ || is_message(operation.call().kind)) return;
+  const std::vector<int> missing = board_->missing(operation.sequence());
+  for (const int freed : board_->done_here()) {
+    if (std::find(missing.begin(), missing.end(), freed) == missing.end()) continue;
+    return abort(std::make_exception_ptr(
+        Error(Code::kMismatch,
+              Stragglers::freed_too_early(rank(), operation.call().describe(), operation.sequence(), freed), freed)));
+  }
+}
+
+GroupOperation::Stragglers Group::stragglers(GroupOperation& operation) {
+  GroupOperation::Stragglers known = diagnose(operation);
+  if (!known.text.empty()) known.text.insert(0, "; ");
+  return known;
+}
+
+// An unreachable data network is not a rank failure; it is reported with the stalled operation.
+GroupOperation::Stragglers Group::diagnose(GroupOperation& operation) {
+  // Those on this host may have said it since the last question.
+  if (operation.circle.ranks.empty() && &operation == oldest_receive()) look_for_circle(operation);
+  if (!operation.circle.ranks.empty()) return operation.circle;
+  GroupOperation::Stragglers known = missing(operation);
+  if (!crosses_hosts(operation)) return known;
+  int others = 0;
+  std::string first;
+  for (const Member& member : view_->members()) {
+    std::string obstacle = context_.obstacle(member);
+    if (obstacle.empty()) continue;
+    if (first.empty()) {
+      first = std::move(obstacle);
+    } else {
+      ++others;
+    }
+  }
+  if (first.empty()) return known;
+  if (others > 0) first += fmt::format(" (and {} more of this group)", others);
+  known.text = known.text.empty() ? first : fmt::format("{}; {}", known.text, first);
+  return known;
+}
+
+GroupOperation::Stragglers Group::missing(const GroupOperation& operation) {
+  std::vector<int> ranks;
+  if (board_ != nullptr && !is_message(operation.call().kind)) {
+    const std::vector<int> absent = board_->not_here();
+    if (!absent.empty()) return {named(absent, "has not made this group", "have not made this group"), absent};
+    ranks = board_->missing(operation.sequence());
+    if (!ranks.empty() && ranks == board_->done_here()) return {named(ranks, "has freed it", "have freed it"), ranks};
+  }
+  if (crosses_hosts(operation)) {
+    const std::vector<int> elsewhere = context_.messenger()->stragglers().not_begun(view_->id(), operation.wire_id());
+    ranks.insert(ranks.end(), elsewhere.begin(), elsewhere.end());
+    std::sort(ranks.begin(), ranks.end());
+  }
+  if (!ranks.empty()) return {named(ranks, "has not arrived", "have not arrived"), ranks};
+  if (!crosses_hosts(operation)) return {};
+  StragglerDiagnosis diagnosis = context_.messenger()->stragglers().diagnosis(view_->id(), operation.wire_id());
+  // A straggler of the oldest operation delays its whole line.
+  if (diagnosis.kind == StragglerDiagnosis::Kind::kNobody) {
+    diagnosis = context_.messenger()->stragglers().diagnosis(view_->id(), operation.line->operations.front().wire_id());
+  }
+  if (diagnosis.kind != StragglerDiagnosis::Kind::kNobody) return {diagnosis.text(), {diagnosis.rank}};
+  ranks = team_.mailbox->waited_for(view_->id(), operation.wire_id());
+  return {ranks.empty() ? "" : named(ranks, "is waited for", "are waited for"), ranks};
+}
+
+// --- receivers that wait for each other ---------------------------------------------------------------------------------
+
+// Null if anything of this group is under way that may send.
+GroupOperation* Group::oldest_receive() noexcept {
+  if (others_ > 0) return nullptr;
+  GroupOperation* oldest = nullptr;
+  for (auto& [rank, line] : messages_with_) {
+    if (line.operations.empty()) continue;
+    GroupOperation& first = line.operations.front();
+    if (oldest == nullptr || first.sequence() < oldest->sequence()) oldest = &first;
+  }
+  return oldest;
+}
+
+// Receives are posted early everywhere: only a rank whose user has been waiting since the last look says that it receives.
+void Group::look_for_circle(GroupOperation& operation) {
+  operation.circle = {};
+  const std::uint64_t wait = context_.lane().present_wait();
+  const bool blocked = wait != 0 && std::exchange(wait_seen_, wait) == wait;
+  // A first look at a wait, and the first that states it, are followed by another soon: others look at the same time.
+  if (wait != 0 && receives_ == nullptr) operation.restart_questions(loop().now());
+  if (!open_ || !blocked) return forget_circle();
+  if (spans_hosts() && team_.mailbox->arriving(view_->id())) return forget_circle();
+  receives_ = &operation;
+  if (intra_post_ != nullptr) {
+    const CallSummary call = operation.call().summary();
+    intra_post_->state_receiving(&call);
+  }
+  search_.emplace(rank(), size(), receiving());
+  go_on_searching();
+}
+
+void Group::go_on_searching() {
+  const auto of = [](const std::optional<CallSummary>& call) {
+    if (!call) return Receiving{};
+    return Receiving{call->kind == Collective::kRecvAny ? Receiving::kAnyRank : call->root, call->describe()};
+  };
+  for (std::vector<int> next = search_->to_ask(); !next.empty(); next = search_->to_ask()) {
+    for (const int member : next) {
+      if (intra_post_ != nullptr && intra_post_->reaches(member)) {
+        search_->told(member, of(intra_post_->receiving_of(member)));
+      } else {
+        context_.messenger()->stragglers().ask_receiving(view_->id(), member);
+      }
+    }
+  }
+  if (!search_->is_closed()) return;
+  receives_->circle = {search_->sentence(), search_->ranks()};
+  if (!std::exchange(receives_->reported_circle, true)) context_.watch().report_circle(*receives_);
+}
+
+Receiving Group::receiving() const {
+  if (receives_ == nullptr || context_.lane().present_wait() != wait_seen_) return {};
+  const Call& call = receives_->call();
+  return {call.kind == Collective::kRecvAny ? Receiving::kAnyRank : call.root, call.describe()};
+}
+
+void Group::receiving_reported(int member, const Receiving& said) noexcept {
+  if (!search_ || receives_ == nullptr) return;
+  try {
+    search_->told(member, said);
+    go_on_searching();
+  } catch (const std::bad_alloc&) {
+    search_.reset();
+  }
+}
+
+void Group::forget_circle() noexcept {
+  if (receives_ == nullptr) return;
+  receives_->circle = {};
+  receives_ = nullptr;
+  search_.reset();
+  if (intra_post_ != nullptr) intra_post_->state_receiving(nullptr);
+}
+
+}  // namespace aiacc

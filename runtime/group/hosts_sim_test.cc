@@ -1,0 +1,493 @@
+// Contexts on several hosts in virtual time: that an error reaches every member on every host with one sentence, what a
+// death, a frozen rank and a cut link do, and how ranks leave.
+#include <gtest/gtest.h>
+
+#include <cstring>
+#include <string>
+
+#include "tests/sim_job.h"
+
+namespace aiacc {
+namespace {
+
+using sim::error_of;
+using sim::SimContext;
+using sim::SimJob;
+using std::chrono::microseconds;
+using std::chrono::milliseconds;
+using std::chrono::seconds;
+using Placement = std::vector<std::uint32_t>;
+
+std::string text(const Placement& placement) {
+  std::string text;
+  for (const std::uint32_t host : placement) text += static_cast<char>('a' + host);
+  return text;
+}
+
+Call call_of(Collective kind, std::size_t count, int root = 0) {
+  Call call;
+  call.kind = kind;
+  call.count = count;
+  call.root = root;
+  return call;
+}
+
+const Placement kPlacements[] = {{0, 1}, {0, 0, 1, 1}, {0, 1, 0, 1, 2}, {0, 0, 0, 0, 1, 2, 2}};
+
+class SimHosts : public testing::TestWithParam<Placement> {
+ protected:
+  int size() const { return static_cast<int>(GetParam().size()); }
+};
+INSTANTIATE_TEST_SUITE_P(Placements, SimHosts, ::testing::ValuesIn(kPlacements),
+                         [](const auto& param) { return text(param.param); });
+
+TEST_P(SimHosts, ManyOperationsInFlight) {
+  SimJob job(GetParam());
+  for (auto& rank : job.ranks) {
+    for (const std::size_t count : {1, 10, 5000, 3, 300'000, 16}) rank->sum(count);
+  }
+  job.finish();
+  for (auto& rank : job.ranks) {
+    for (std::size_t i = 0; i < rank->operations.size(); ++i) {
+      EXPECT_EQ(error_of(*rank->operations[i]).message(), "");
+      EXPECT_EQ(rank->data[i].front(), static_cast<float>(size()));
+      EXPECT_EQ(rank->data[i].back(), static_cast<float>(size()));
+    }
+    EXPECT_TRUE(rank->reports.empty());
+  }
+}
+
+TEST(SimHostsPriority, AnUrgentOperationOvertakesALargeOneThatWasCalledBefore) {
+  const auto time_of_second = [](int priority) {
+    SimJob job({0, 1});
+    CallOptions options;
+    options.priority = priority;
+    for (auto& rank : job.ranks) {
+      rank->sum(4'000'000);
+      rank->sum(100'000, options);
+    }
+    job.finish();
+    for (const auto& operation : job[0].operations) EXPECT_EQ(error_of(*operation).message(), "");
+    const std::vector<Record> records = job[0].context->recorder().last();
+    EXPECT_EQ(records.size(), 2u);
+    return std::pair(records[1].ended - job.began, records[0].ended - job.began);
+  };
+  const auto [plain, before_plain] = time_of_second(0);
+  const auto [urgent, before_urgent] = time_of_second(1);
+  EXPECT_LT(urgent, before_urgent) << "it is called last and ends first";
+  EXPECT_LT(2 * urgent, plain);
+}
+
+// --- messages ----------------------------------------------------------------------------------------------------------
+
+Buffer buffer_of(std::vector<float>& data) {
+  return Buffer{reinterpret_cast<std::byte*>(data.data()), data.size() * sizeof(float)};
+}
+
+TEST_P(SimHosts, MessagesOfAPairAreMatchedByTagInTheOrderOfTheCalls) {
+  SimJob job(GetParam());
+  struct Message {
+    std::uint32_t tag;
+    std::size_t count;
+  };
+  // The last tag is asked for first; some fit into an eager message and some do not.
+  const Message sent[] = {{1, 10}, {2, 50'000}, {1, 20'000}, {2, 7}, {1, 3}};
+  const int order[] = {1, 3, 0, 2, 4};
+  const Buffer nothing;
+  std::deque<std::vector<float>> got;
+  for (int from = 0; from < size(); ++from) {
+    for (int to = 0; to < size(); ++to) {
+      for (int i = 0; i < 5; ++i) {
+        Call call = call_of(Collective::kSend, sent[i].count, to);
+        call.tag = sent[i].tag;
+        auto& data = job[from].data.emplace_back(sent[i].count, static_cast<float>(from * 100 + to * 10 + i));
+        job[from].start(call, buffer_of(data), nothing);
+      }
+      for (const int i : order) {
+        Call call = call_of(Collective::kRecv, sent[i].count, from);
+        call.tag = sent[i].tag;
+        job[to].start(call, nothing, buffer_of(got.emplace_back(sent[i].count)));
+      }
+    }
+  }
+  job.finish();
+  for (auto& rank : job.ranks) {
+    for (const auto& operation : rank->operations) EXPECT_EQ(error_of(*operation).message(), "");
+  }
+  auto each = got.begin();
+  for (int from = 0; from < size(); ++from) {
+    for (int to = 0; to < size(); ++to) {
+      for (const int i : order) {
+        EXPECT_EQ(each->front(), static_cast<float>(from * 100 + to * 10 + i));
+        EXPECT_EQ(each->back(), each->front());
+        ++each;
+      }
+    }
+  }
+}
+
+TEST_P(SimHosts, ASendToOneselfNeedsNoReceiveFirst) {
+  SimJob job(GetParam());
+  const Buffer nothing;
+  std::vector<float> got(50'000);
+  for (const float value : {1.0f, 2.0f}) {
+    Call call = call_of(Collective::kSend, got.size(), 0);
+    auto& data = job[0].data.emplace_back(got.size(), value);
+    job[0].start(call, buffer_of(data), nothing);
+    job.finish();
+    EXPECT_EQ(error_of(*job[0].operations.back()).message(), "");
+    data.assign(data.size(), -1.0f);
+  }
+  for (const float value : {1.0f, 2.0f}) {
+    job[0].start(call_of(Collective::kRecv, got.size(), 0), nothing, buffer_of(got));
+    job.finish();
+    EXPECT_EQ(error_of(*job[0].operations.back()).message(), "");
+    EXPECT_EQ(got.back(), value);
+  }
+}
+
+// --- disagreement --------------------------------------------------------------------------------------------------------
+
+constexpr Collective kCollectives[] = {Collective::kAllreduce, Collective::kReduce,        Collective::kBroadcast,
+                                       Collective::kAllgather, Collective::kReduceScatter, Collective::kBarrier};
+
+TEST_P(SimHosts, CallsThatDifferAreNamedOnEveryRankWithinASecond) {
+  for (const std::size_t count : {5, 50'000}) {
+    for (const Collective kind : kCollectives) {
+      for (const Collective other : kCollectives) {
+        for (int odd = 0; odd < size(); ++odd) {
+          // The same collective differs in its root, and where it has none in its count.
+          Call call = call_of(kind, count, 0);
+          Call differs = call_of(other, count, 0);
+          if (kind == other && kind == Collective::kBarrier) continue;
+          const bool has_root = kind == Collective::kReduce || kind == Collective::kBroadcast;
+          if (kind == other && has_root) differs.root = 1;
+          if (kind == other && !has_root) differs.count = count + 1;
+          SCOPED_TRACE(call.describe() + " against " + differs.describe() + " on rank " + std::to_string(odd));
+          SimJob job(GetParam());
+          for (int rank = 0; rank < size(); ++rank) {
+            auto& send = job[rank].data.emplace_back((count + 1) * GetParam().size());
+            auto& recv = job[rank].data.emplace_back((count + 1) * GetParam().size());
+            const Call& mine = rank == odd ? differs : call;
+            Buffer from = buffer_of(send), to = buffer_of(recv);
+            const std::size_t all = mine.bytes() * GetParam().size();
+            from.bytes = mine.kind == Collective::kReduceScatter ? all : mine.bytes();
+            to.bytes = mine.kind == Collective::kAllgather ? all : mine.bytes();
+            job[rank].start(mine, from, to);
+          }
+          job.finish();
+          ASSERT_LT(job.elapsed(), seconds(1));
+          // Who needs nothing from anybody may be done before it is noticed; its next call learns of it.
+          job.world.run_until(after(job.world.now(), seconds(1)));
+          const Buffer nothing;
+          for (int rank = 0; rank < size(); ++rank) job[rank].start(Call{}, nothing, nothing);
+          job.finish();
+          for (int rank = 0; rank < size(); ++rank) {
+            const bool late = error_of(*job[rank].operations[0]).code() == Code::kOk;
+            const Error error = error_of(*job[rank].operations[late ? 1 : 0]);
+            ASSERT_EQ(error.code(), Code::kMismatch) << error.message();
+            const std::string odd_one = "rank " + std::to_string(odd);
+            ASSERT_NE(error.message().find(odd_one), std::string::npos) << error.message();
+            ASSERT_NE(error.message().find(call.describe()), std::string::npos) << error.message();
+            ASSERT_NE(error.message().find(differs.describe()), std::string::npos) << error.message();
+          }
+        }
+      }
+    }
+  }
+}
+
+// --- deaths ------------------------------------------------------------------------------------------------------------
+
+std::exception_ptr killed(int rank) {
+  return std::make_exception_ptr(
+      Error(Code::kPeerFailed, "rank " + std::to_string(rank) + " on host b was killed by signal 9", rank));
+}
+
+void expect_all_name(SimJob& job, int dead, const std::string& sentence) {
+  for (int rank = 0; rank < job.size(); ++rank) {
+    if (rank == dead) continue;
+    bool failed = false;
+    for (const auto& operation : job[rank].operations) {
+      const Error error = error_of(*operation);
+      failed = failed || error.code() != Code::kOk;
+      if (!failed) continue;
+      EXPECT_EQ(error.code(), Code::kPeerFailed) << error.message();
+      EXPECT_EQ(error.peer(), dead);
+      EXPECT_EQ(error.message(), sentence) << "rank " << rank;
+    }
+    EXPECT_TRUE(failed) << "rank " << rank;
+  }
+}
+
+TEST_P(SimHosts, ADeathThatOneAgentTellsOfIsNamedToAllWithinASecond) {
+  for (int dead = 0; dead < size(); ++dead) {
+    sim::FabricModel model;
+    model.detection = seconds(20);  // connections alone would tell too late
+    SimJob job(GetParam(), 1, model);
+    for (auto& rank : job.ranks) {
+      for (int i = 0; i < 4; ++i) rank->sum(200'000);
+    }
+    const int told = (dead + size() / 2) % size() == dead ? (dead + 1) % size() : (dead + size() / 2) % size();
+    job.world.at(after(job.began, microseconds(150)), [&] {
+      job.world.kill(job[dead].loop.node());
+      job[told].context->on_rank_lost(dead, killed(dead));
+    });
+    job.finish();
+    EXPECT_LT(job.elapsed(), seconds(1));
+    expect_all_name(job, dead, as_error(killed(dead)).message());
+  }
+}
+
+// What a rank says to the process that started it.
+struct Told final : Bootstrap {
+  Task<BootstrapResult> join(Stop&) override { co_return BootstrapResult{}; }
+  void observe(BootstrapObserver&) noexcept override {}
+  void lost_peer(int rank) noexcept override { lost.push_back(rank); }
+  Task<void> leave(Instant, Stop&) override { co_return; }
+  std::vector<int> lost;
+};
+
+TEST_P(SimHosts, ARankThatIsLostToItselfIsLostToTheOthersWhoHearItFromItFirst) {
+  const int dead = size() - 1;
+  SimJob job(GetParam());
+  std::vector<Told> told(GetParam().size());
+  for (int rank = 0; rank < size(); ++rank) job[rank].context->tell_losses_to(told[static_cast<std::size_t>(rank)]);
+  for (auto& rank : job.ranks) rank->sum(200'000);
+  job.world.at(after(job.began, microseconds(50)), [&] {
+    job[dead].context->on_rank_lost(
+        dead, std::make_exception_ptr(Error(Code::kPeerFailed, "the agent of its host is gone", dead)));
+  });
+  job.finish();
+  for (int rank = 0; rank < size(); ++rank) {
+    EXPECT_EQ(error_of(*job[rank].operations[0]).message(), "the agent of its host is gone");
+    EXPECT_EQ(told[static_cast<std::size_t>(rank)].lost, std::vector<int>{dead}) << "rank " << rank;
+  }
+}
+
+TEST_P(SimHosts, AnyMomentIsAMomentToDie) {
+  std::uint64_t events = 0;
+  std::uint64_t first = 0;
+  {
+    SimJob job(GetParam());
+    first = job.world.events();
+    for (auto& rank : job.ranks) rank->sum(20'000);
+    job.finish();
+    events = job.world.events();
+  }
+  for (std::uint64_t event = first; event < events; event += 1 + events / 150) {
+    SCOPED_TRACE("killed at event " + std::to_string(event));
+    SimJob job(GetParam());
+    for (auto& rank : job.ranks) rank->sum(20'000);
+    const int dead = static_cast<int>(event % GetParam().size());
+    job.world.at_event(event, [&] {
+      job.world.kill(job[dead].loop.node());
+      // The agents of all hosts hear of it, one after another.
+      for (int rank = 0; rank < size(); ++rank) {
+        if (rank == dead) continue;
+        job.world.at(after(job.world.now(), milliseconds(2 + rank)),
+                     [&job, rank, dead] { job[rank].context->on_rank_lost(dead, killed(dead)); });
+      }
+    });
+    job.finish();
+    EXPECT_LT(job.elapsed(), seconds(1));
+    for (int rank = 0; rank < size(); ++rank) {
+      const Error error = rank == dead ? Error(Code::kOk, "") : error_of(*job[rank].operations[0]);
+      if (error.code() == Code::kOk) continue;
+      ASSERT_EQ(error.code(), Code::kPeerFailed) << error.message();
+      ASSERT_EQ(error.peer(), dead) << error.message();
+    }
+  }
+}
+
+// Several operations overlap on the hosts, and more wait for them.
+TEST_P(SimHosts, AnyMomentOfManyOperationsIsAMomentToDie) {
+  static constexpr std::size_t kCounts[] = {20'000, 3, 5'000, 300, 60'000, 16, 9'000, 1};
+  const auto start = [](SimJob& job) {
+    const std::uint64_t first = job.world.events();
+    for (auto& rank : job.ranks) {
+      CallOptions options;
+      for (const std::size_t count : kCounts) {
+        options.priority = static_cast<int>(count % 2);
+        rank->sum(count, options);
+      }
+    }
+    return first;
+  };
+  std::uint64_t events = 0;
+  std::uint64_t first = 0;
+  {
+    SimJob job(GetParam());
+    first = start(job);
+    job.finish();
+    events = job.world.events();
+  }
+  for (std::uint64_t event = first; event < events; event += 1 + events / 100) {
+    SCOPED_TRACE("killed at event " + std::to_string(event));
+    SimJob job(GetParam());
+    start(job);
+    const int dead = static_cast<int>(event % GetParam().size());
+    job.world.at_event(event, [&] {
+      job.world.kill(job[dead].loop.node());
+      for (int rank = 0; rank < size(); ++rank) {
+        if (rank == dead) continue;
+        job.world.at(after(job.world.now(), milliseconds(2 + rank)),
+                     [&job, rank, dead] { job[rank].context->on_rank_lost(dead, killed(dead)); });
+      }
+    });
+    job.finish();
+    EXPECT_LT(job.elapsed(), seconds(1));
+    for (int rank = 0; rank < size(); ++rank) {
+      if (rank == dead) continue;
+      for (std::size_t i = 0; i < job[rank].operations.size(); ++i) {
+        const Error error = error_of(*job[rank].operations[i]);
+        if (error.code() == Code::kOk) {
+          ASSERT_EQ(job[rank].data[i].back(), static_cast<float>(size()));
+          continue;
+        }
+        ASSERT_EQ(error.code(), Code::kPeerFailed) << error.message();
+        ASSERT_EQ(error.peer(), dead) << error.message();
+      }
+    }
+  }
+}
+
+TEST_P(SimHosts, AFrozenRankIsAStallThatIsNamedAndNoFailureBeforeTheDeadline) {
+  for (int frozen = 0; frozen < size(); ++frozen) {
+    SCOPED_TRACE(frozen);
+    SimJob job(GetParam());
+    job.world.freeze(job[frozen].loop.node());
+    for (auto& rank : job.ranks) rank->sum(50'000);
+    job.world.run_until(after(job.began, seconds(1799)));
+    for (int rank = 0; rank < size(); ++rank) {
+      if (rank == frozen) continue;
+      EXPECT_FALSE(job[rank].operations[0]->done());
+      ASSERT_EQ(job[rank].reports.size(), 1u);
+      EXPECT_NE(job[rank].reports[0].sentence.find("rank " + std::to_string(frozen)), std::string::npos)
+          << "rank " << rank << ": " << job[rank].reports[0].sentence;
+    }
+    job.world.run_until(after(job.began, seconds(1801)));
+    for (int rank = 0; rank < size(); ++rank) {
+      if (rank == frozen) continue;
+      const Error error = error_of(*job[rank].operations[0]);
+      EXPECT_EQ(error.code(), Code::kTimeout) << error.message();
+      EXPECT_NE(error.message().find("rank " + std::to_string(frozen)), std::string::npos) << error.message();
+    }
+  }
+}
+
+TEST_P(SimHosts, AFrozenRankThatThawsIsNoFailureAtAll) {
+  SimJob job(GetParam());
+  for (auto& rank : job.ranks) rank->sum(200'000);
+  job.world.at(after(job.began, microseconds(100)), [&] { job.world.freeze(job[1].loop.node()); });
+  job.world.at(after(job.began, seconds(1000)), [&] { job.world.thaw(job[1].loop.node()); });
+  job.finish();
+  for (auto& rank : job.ranks) {
+    EXPECT_EQ(error_of(*rank->operations[0]).message(), "");
+    EXPECT_EQ(rank->data[0].back(), static_cast<float>(size()));
+  }
+}
+
+TEST_P(SimHosts, AShortDeadlineOfOneRankIsHeardByAllAtOnce) {
+  SimJob job(GetParam());
+  for (int rank = 0; rank + 1 < size(); ++rank) {
+    CallOptions options;
+    if (rank == 0) options.timeout = milliseconds(700);
+    job[rank].sum(100'000, options);
+  }
+  job.finish();
+  EXPECT_LE(job.elapsed(), milliseconds(701));
+  const std::string named = "rank " + std::to_string(size() - 1);
+  for (int rank = 0; rank + 1 < size(); ++rank) {
+    const Error error = error_of(*job[rank].operations[0]);
+    EXPECT_EQ(error.code(), Code::kTimeout);
+    EXPECT_EQ(error.message(), error_of(*job[0].operations[0]).message());
+    EXPECT_NE(error.message().find(named), std::string::npos) << error.message();
+  }
+}
+
+TEST_P(SimHosts, ALinkThatStaysCutLosesTheGroupAfterItsLease) {
+  SimJob job(GetParam());
+  // Between the first ranks of two hosts.
+  int other = 1;
+  while (GetParam()[static_cast<std::size_t>(other)] == GetParam()[0]) ++other;
+  for (auto& rank : job.ranks) rank->sum(200'000);
+  job.world.at(after(job.began, microseconds(50)), [&] { job.fabric->cut(0, other); });
+  job.world.run_until(after(job.began, seconds(29)));
+  EXPECT_FALSE(job[0].operations[0]->done());
+  job.finish();
+  EXPECT_LT(job.elapsed(), seconds(31));
+  for (auto& rank : job.ranks) {
+    const Error error = error_of(*rank->operations[0]);
+    EXPECT_EQ(error.code(), Code::kPeerFailed) << error.message();
+    EXPECT_TRUE(error.peer() == 0 || error.peer() == other);
+    EXPECT_NE(error.message().find("was silent for 30 s"), std::string::npos) << error.message();
+  }
+}
+
+// --- leaving -----------------------------------------------------------------------------------------------------------
+
+Task<void> leave(SimJob* job, SimContext* rank, std::string* failure) {
+  Stop& stop = rank->stop;
+  try {
+    for (const std::size_t count : {3, 20'000}) {
+      GroupOperation& operation = rank->sum(count);
+      while (!operation.done()) co_await sleep_for(rank->loop, microseconds(3), stop);
+      if (operation.error()) std::rethrow_exception(operation.error());
+    }
+    const Buffer nothing;
+    GroupOperation& barrier = rank->start(Call{}, nothing, nothing);
+    while (!barrier.done()) co_await sleep_for(rank->loop, microseconds(3), stop);
+    if (barrier.error()) std::rethrow_exception(barrier.error());
+    LeaveDeadline deadline(rank->loop);
+    co_await rank->context->close(deadline, stop);
+  } catch (const Error& error) {
+    *failure = error.message();
+  }
+  // The process ends at once.
+  job->world.at(job->world.now(), [job, rank] { job->world.kill(rank->loop.node()); });
+}
+
+TEST_P(SimHosts, RanksThatLeaveAtOnceHarmNobody) {
+  for (std::uint64_t seed = 1; seed <= 40; ++seed) {
+    SCOPED_TRACE(seed);
+    SimJob job(GetParam(), seed);
+    // One connection is slower than the whole goodbye of the others.
+    if (seed % 2 == 0) job.fabric->slow(0, static_cast<int>(seed) % (size() - 1) + 1, 200);
+    std::vector<std::string> failures(GetParam().size());
+    std::vector<Task<void>> programs;
+    for (int rank = 0; rank < size(); ++rank) {
+      programs.push_back(leave(&job, &job[rank], &failures[static_cast<std::size_t>(rank)]));
+    }
+    for (Task<void>& program : programs) program.start();
+    for (Task<void>& program : programs) {
+      ASSERT_TRUE(job.world.run_while_not([&] { return program.done(); })) << job.world.recent();
+    }
+    for (const std::string& failure : failures) ASSERT_EQ(failure, "");
+    EXPECT_LT(job.elapsed(), milliseconds(200)) << "nobody waited for a time-out";
+  }
+}
+
+TEST_P(SimHosts, ARankThatLeavesWithAnErrorHasToldItFirst) {
+  SimJob job(GetParam());
+  for (int rank = 1; rank < size(); ++rank) job[rank].sum(1000);
+  job.world.at(after(job.began, milliseconds(1)), [&] {
+    job[0].context->world().abort(std::make_exception_ptr(Error(Code::kSystem, "the disk of rank 0 is full", 0)));
+  });
+  job.world.run_until(after(job.began, milliseconds(1)));
+  Stop stop;
+  LeaveDeadline deadline(job[0].loop);
+  Task<void> closing = job[0].context->close(deadline, stop);
+  closing.start();
+  ASSERT_TRUE(job.world.run_while_not([&] { return closing.done(); }));
+  job.world.kill(job[0].loop.node());
+  job.finish();
+  for (int rank = 1; rank < size(); ++rank) {
+    EXPECT_EQ(error_of(*job[rank].operations[0]).message(), "the disk of rank 0 is full");
+    EXPECT_EQ(error_of(*job[rank].operations[0]).code(), Code::kSystem);
+  }
+  EXPECT_LT(job.elapsed(), milliseconds(1100));
+}
+
+}  // namespace
+}  // namespace aiacc

@@ -1,0 +1,316 @@
+// Threads as ranks on "hosts" of one process, which share nothing but TCP over loopback: real contexts from their start by a
+// fixed list to their end.
+#include <gtest/gtest.h>
+
+#include <barrier>
+#include <cstring>
+#include <functional>
+#include <memory>
+#include <thread>
+#include <vector>
+
+#include "base/task/lane.h"
+#include "base/wire/codec.h"
+#include "base/wire/control_messages.h"
+#include "runtime/bootstrap/bootstrap_list_test.h"
+#include "runtime/real_context.h"
+
+namespace aiacc {
+namespace {
+
+using Placement = std::vector<std::uint32_t>;
+using Body = std::function<void(RealContext& context)>;
+
+constexpr std::uint64_t kSliceBytes = 16 << 20;
+
+class TcpJob {
+ public:
+  explicit TcpJob(const Placement& hosts) : rendezvous_(static_cast<std::ptrdiff_t>(hosts.size())) {
+    std::vector<Member> members;
+    for (const std::uint32_t host : hosts) members.push_back({static_cast<std::uint32_t>(members.size()), 0, host});
+    world_ = std::make_shared<const View>(0x77, 0, 0, 0, std::move(members));
+    for (int host = 0; host < world_->hosts(); ++host) {
+      const int here = static_cast<int>(world_->ranks_on_host(host).size());
+      const auto nonce = static_cast<std::uint64_t>(host) + 1;
+      places_.hosts.push_back({"host" + std::to_string(host), {"127.0.0.1"}});
+      const HostSegment segment = HostSegment::create(here, kSliceBytes, nonce);
+      segments_.push_back(here == 1 ? nullptr : SegmentMapping::map(segment.descriptor(), nonce, here));
+    }
+    places_.ports.resize(hosts.size());
+    io::RealEntropy entropy;
+    places_.secret = wire::Secret::fresh(entropy);
+  }
+
+  // Every rank: is born, runs `body`, and leaves.
+  void run(const Body& body) {
+    std::vector<std::thread> threads;
+    for (int rank = 0; rank < world_->size(); ++rank) {
+      threads.emplace_back([this, rank, &body] {
+        try {
+          const auto context =
+              RealContext::join(RuntimeConfig{}, [&](io::RealLoop& loop) { return make_provider(loop, rank); });
+          body(*context);
+          context->leave();
+        } catch (const Error& error) {
+          ADD_FAILURE() << "rank " << rank << ": " << error.message();
+        }
+      });
+    }
+    for (std::thread& thread : threads) thread.join();
+  }
+
+ private:
+  std::unique_ptr<Bootstrap> make_provider(io::RealLoop& loop, int rank) {
+    io::RealNet net(loop);
+    ListedRank me;
+    me.listener = net.listen(io::Address::tcp("127.0.0.1", 0));
+    places_.ports[static_cast<std::size_t>(rank)] = me.listener->address().port;
+    rendezvous_.arrive_and_wait();
+    me.rank = rank;
+    me.world = world_;
+    me.places = places_;
+    me.job_name = "test";
+    me.segment = segments_[static_cast<std::size_t>(world_->host_of(rank))];
+    return std::make_unique<ListBootstrap>(loop, std::move(me));
+  }
+
+  ViewPtr world_;
+  JobPlaces places_;
+  std::vector<std::shared_ptr<SegmentMapping>> segments_;
+  std::barrier<> rendezvous_;
+};
+
+Call call_of(Collective kind, std::size_t count, int root = 0) {
+  Call call;
+  call.kind = kind;
+  call.count = count;
+  call.root = root;
+  return call;
+}
+
+Buffer buffer_of(std::vector<float>& data) {
+  return Buffer{reinterpret_cast<std::byte*>(data.data()), data.size() * sizeof(float)};
+}
+
+class TcpHosts : public testing::TestWithParam<Placement> {};
+INSTANTIATE_TEST_SUITE_P(Placements, TcpHosts,
+                         ::testing::Values(Placement{0, 1}, Placement{0, 0, 1, 1}, Placement{0, 1, 0, 2, 0}));
+
+TEST_P(TcpHosts, RanksAreBornReduceAndLeave) {
+  TcpJob job(GetParam());
+  const auto size = static_cast<float>(GetParam().size());
+  job.run([size](RealContext& context) {
+    Group& world = context.world();
+    for (int round = 0; round < 20; ++round) {
+      for (const std::size_t count : {1, 1000, 100'000}) {
+        std::vector<float> data(count, static_cast<float>(world.rank() + 1));
+        world.run(call_of(Collective::kAllreduce, count), buffer_of(data), buffer_of(data), nullptr);
+        ASSERT_EQ(data.front(), size * (size + 1) / 2);
+        ASSERT_EQ(data.back(), data.front());
+      }
+      world.run(Call{}, {}, {}, nullptr);
+    }
+  });
+}
+
+// Those of the fast path are recorded when they are over, and have taken no time.
+bool took_short_path(RealContext& context) {
+  for (const Record& record : context.context().recorder().last()) {
+    if (record.outcome.state == Record::State::kEnded && record.began == record.ended) return true;
+  }
+  return false;
+}
+
+TEST(TcpHostsShort, CallsThatAreAnsweredSoonNeedNoOperation) {
+  TcpJob job({0, 1});
+  job.run([](RealContext& context) {
+    Group& world = context.world();
+    bool taken = false;
+    for (int round = 1; !taken && round < 10'000; ++round) {
+      float sum = static_cast<float>(round * (world.rank() + 1)), least = sum;
+      const Buffer buffer{reinterpret_cast<std::byte*>(&sum), sizeof sum};
+      world.run(call_of(Collective::kAllreduce, 1), buffer, buffer, nullptr);
+      ASSERT_EQ(sum, static_cast<float>(3 * round));
+      world.run(Call{}, {}, {}, nullptr);
+      // All ranks must go on until it is true on all of them.
+      least = took_short_path(context) ? 1 : 0;
+      Call every = call_of(Collective::kAllreduce, 1);
+      every.reduction.op = ReduceOp::kMin;
+      const Buffer one{reinterpret_cast<std::byte*>(&least), sizeof least};
+      world.run(every, one, one, nullptr);
+      taken = least == 1;
+    }
+    EXPECT_TRUE(taken);
+  });
+}
+
+TEST(TcpHostsShort, WhoIsLateIsWaitedFor) {
+  TcpJob job({0, 1, 2, 3});
+  job.run([](RealContext& context) {
+    Group& world = context.world();
+    for (int round = 0; round < 40; ++round) {
+      if (world.rank() == round % 4) std::this_thread::sleep_for(std::chrono::milliseconds(2));
+      float sum = static_cast<float>(world.rank() + round);
+      const Buffer buffer{reinterpret_cast<std::byte*>(&sum), sizeof sum};
+      world.run(call_of(Collective::kAllreduce, 1), buffer, buffer, nullptr);
+      ASSERT_EQ(sum, static_cast<float>(6 + 4 * round));
+    }
+  });
+}
+
+TEST(TcpHostsShort, DisagreementIsNamedToAll) {
+  for (const Collective other : {Collective::kAllreduce, Collective::kBarrier, Collective::kBroadcast}) {
+    TcpJob job({0, 1});
+    job.run([other](RealContext& context) {
+      Group& world = context.world();
+      std::vector<float> data(2, 1.0f);
+      const Buffer buffer = buffer_of(data);
+      for (int round = 0; round < 50; ++round) world.run(call_of(Collective::kAllreduce, 2), buffer, buffer, nullptr);
+      const Call call = world.rank() == 0 ? call_of(Collective::kAllreduce, 2) : call_of(other, 1);
+      try {
+        world.run(call, buffer.slice(0, call.bytes()), buffer.slice(0, call.bytes()), nullptr);
+        world.run(Call{}, {}, {}, nullptr);  // the root of a broadcast needs nobody
+        ADD_FAILURE() << "nobody can be done";
+      } catch (const Error& error) {
+        EXPECT_EQ(error.code(), Code::kMismatch) << error.message();
+        EXPECT_NE(error.message().find("allreduce of 2 fp32"), std::string::npos) << error.message();
+      }
+    });
+  }
+}
+
+TEST(TcpHostsShort, ARankThatGivesUpEndsTheCallOfTheOthers) {
+  TcpJob job({0, 1});
+  job.run([](RealContext& context) {
+    Group& world = context.world();
+    float one = 1;
+    const Buffer buffer{reinterpret_cast<std::byte*>(&one), sizeof one};
+    for (int round = 0; round < 50; ++round) world.run(call_of(Collective::kAllreduce, 1), buffer, buffer, nullptr);
+    if (world.rank() == 1) {
+      Lane::Hold hold(context.context().lane());
+      ASSERT_TRUE(hold.owns());
+      world.abort_by_user("had enough");
+    }
+    try {
+      world.run(call_of(Collective::kAllreduce, 1), buffer, buffer, nullptr);
+      ADD_FAILURE() << "nobody can be done";
+    } catch (const Error& error) {
+      EXPECT_EQ(error.code(), Code::kAborted);
+      EXPECT_NE(error.message().find("had enough"), std::string::npos) << error.message();
+    }
+  });
+}
+
+TEST_P(TcpHosts, MessagesGoRoundAndManyOperationsAreInFlight) {
+  TcpJob job(GetParam());
+  job.run([](RealContext& context) {
+    Group& world = context.world();
+    const int next = (world.rank() + 1) % world.size();
+    const int previous = (world.rank() + world.size() - 1) % world.size();
+    std::vector<std::vector<float>> sums;
+    std::vector<std::unique_ptr<GroupOperation>> running;
+    for (const std::size_t count : {5, 70'000, 300, 1}) {
+      auto& data = sums.emplace_back(count, 1.0f);
+      running.push_back(
+          world.prepare(call_of(Collective::kAllreduce, count), buffer_of(data), buffer_of(data), nullptr));
+      context.context().lane().start(*running.back());
+    }
+    for (const std::size_t count : {1, 50'000}) {
+      std::vector<float> mine(count, static_cast<float>(world.rank())), got(count);
+      auto sending = world.prepare(call_of(Collective::kSend, count, next), buffer_of(mine), {}, nullptr);
+      context.context().lane().start(*sending);
+      world.run(call_of(Collective::kRecv, count, previous), {}, buffer_of(got), nullptr);
+      ASSERT_TRUE(context.context().lane().wait(*sending));
+      ASSERT_EQ(sending->error(), nullptr);
+      ASSERT_EQ(got.front(), static_cast<float>(previous));
+      ASSERT_EQ(got.back(), got.front());
+    }
+    for (auto& operation : running) {
+      ASSERT_TRUE(context.context().lane().wait(*operation));
+      ASSERT_EQ(operation->error(), nullptr);
+    }
+    for (const auto& data : sums) ASSERT_EQ(data.back(), static_cast<float>(world.size()));
+  });
+}
+
+TEST_P(TcpHosts, DisagreementIsNamedToAll) {
+  TcpJob job(GetParam());
+  const int odd = static_cast<int>(GetParam().size()) - 1;
+  job.run([odd](RealContext& context) {
+    Group& world = context.world();
+    std::vector<float> data(3000);
+    const Call call = call_of(Collective::kAllreduce, world.rank() == odd ? 2999 : 3000);
+    try {
+      Buffer buffer = buffer_of(data);
+      buffer.bytes = call.bytes();
+      world.run(call, buffer, buffer, nullptr);
+      ADD_FAILURE() << "nobody can be done";
+    } catch (const Error& error) {
+      EXPECT_EQ(error.code(), Code::kMismatch);
+      EXPECT_NE(error.message().find("allreduce of 2999 fp32"), std::string::npos) << error.message();
+      EXPECT_NE(error.message().find("allreduce of 3000 fp32"), std::string::npos) << error.message();
+    }
+  });
+}
+
+// A port that has brought the notice of an abort before anybody listens to it.
+class QuickPort final : public MessagePort {
+ public:
+  explicit QuickPort(const View& world) : world_(world) {}
+  void set_receiver(MessageReceiver& receiver) noexcept override {
+    wire::GroupAborted notice;
+    notice.code = static_cast<std::int32_t>(Code::kMismatch);
+    notice.rank = 1;
+    notice.sentence = "rank 1 called something else";
+    wire::Bytes bytes;
+    wire::Writer(bytes).put(wire::GroupAborted::kType);
+    wire::Writer(bytes).put(notice);
+    MessageHeader header;
+    header.kind = MessageKind::kControl;
+    header.member = world_.member(1).id;
+    header.group = world_.id();
+    header.length = header.total = bytes.size();
+    const MessageReceiver::Placement place = receiver.on_header(1, header);
+    ASSERT_EQ(place.into.bytes, bytes.size());
+    std::memcpy(place.into.data, bytes.data(), bytes.size());
+    receiver.on_placed(1, header);
+  }
+  void post(int, const MessageHeader&, std::span<const Buffer>, SendCompletion&) noexcept override {}
+  void release(int) noexcept override {}
+  void withdraw(SendCompletion&) noexcept override {}
+  void revoke(int, const MessageHeader&) noexcept override {}
+  void lose(int, std::exception_ptr) noexcept override {}
+  Task<void> leave(Duration, Stop&) override { co_return; }
+  void close() noexcept override {}
+
+ private:
+  const View& world_;
+};
+
+class QuickBootstrap final : public Bootstrap {
+ public:
+  Task<BootstrapResult> join(Stop&) override {
+    BootstrapResult bootstrapped;
+    bootstrapped.world = std::make_shared<const View>(0x77, 0, 0, 0, std::vector<Member>{{0, 0, 0}, {1, 0, 1}});
+    bootstrapped.port = std::make_unique<QuickPort>(*bootstrapped.world);
+    bootstrapped.host_name = "host0";
+    co_return bootstrapped;
+  }
+  void observe(BootstrapObserver&) noexcept override {}
+  Task<void> leave(Instant, Stop&) override { co_return; }
+};
+
+TEST(QuickEnd, AWorldThatOthersEndedBeforeThisRankWasBornSaysWhy) {
+  const auto context =
+      RealContext::join(RuntimeConfig{}, [](io::RealLoop&) { return std::make_unique<QuickBootstrap>(); });
+  try {
+    context->world().run(Call{}, {}, {}, nullptr);
+    ADD_FAILURE() << "the world is over";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), Code::kMismatch);
+    EXPECT_STREQ(error.what(), "rank 1 called something else");
+  }
+}
+
+}  // namespace
+}  // namespace aiacc

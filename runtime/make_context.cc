@@ -1,0 +1,102 @@
+#include "runtime/make_context.h"
+
+#include <unistd.h>
+
+#include <string>
+
+#include "base/io/congestion.h"
+#include "base/io/host_addresses.h"
+#include "base/io/limits.h"
+#include "base/wire/secret_file.h"
+#include "runtime/bootstrap/bootstrap_agent.h"
+#include "runtime/bootstrap/bootstrap_local.h"
+#include "runtime/bootstrap/bootstrap_rendezvous.h"
+#include "runtime/bootstrap/bootstrap_singleton.h"
+
+namespace aiacc {
+namespace {
+
+std::string host_name() {
+  char name[256] = {};
+  return gethostname(name, sizeof name - 1) == 0 ? name : "localhost";
+}
+
+std::unique_ptr<Bootstrap> make_singleton(io::RealLoop&) { return std::make_unique<SingletonBootstrap>(host_name()); }
+
+// Once a job: all ranks have the same environment as a rule.
+void warn_of(const Config& settings, Logger& log) {
+  for (const std::string& sentence : settings.warnings()) AIACC_LOG(log, kCore, kWarn, "{}", sentence);
+}
+
+io::TcpSettings tcp_of(const RuntimeConfig& config) {
+  return {.silence_limit = config.lease, .congestion = io::Congestion(config.tcp_congestion)};
+}
+
+RealContext::MakeBootstrap make_agents(const BootstrapChoice& choice, const RuntimeConfig& config,
+                                       const std::string& version) {
+  const io::TcpSettings tcp = tcp_of(config);
+  return [=](io::RealLoop& loop) {
+    return std::make_unique<AgentBootstrap>(loop, choice.agent, choice.rank, choice.size, choice.several_hosts, version,
+                                            tcp);
+  };
+}
+
+std::unique_ptr<RendezvousEndpoint> endpoint_of(const BootstrapChoice& choice, const Given& given) {
+  if (choice.kind == BootstrapChoice::Kind::kStore) {
+    return std::make_unique<StoreEndpoint>(*given.store, choice.job);
+  }
+  return std::make_unique<AddressEndpoint>(io::HostPort::parse("AIACC_RENDEZVOUS", choice.rendezvous),
+                                           wire::read_secret_file("AIACC_SECRET_FILE", choice.secret_file));
+}
+
+RealContext::MakeBootstrap make_rendezvous(const BootstrapChoice& choice, const Given& given,
+                                           const RuntimeConfig& config, const std::string& version) {
+  RendezvousBootstrap::Settings settings;
+  settings.rank = choice.rank;
+  settings.size = choice.size;
+  settings.job = choice.job;
+  settings.version = version;
+  settings.host_name = host_name();
+  settings.addresses = io::host_addresses({});
+  settings.limit = config.init_timeout;
+  settings.tcp = tcp_of(config);
+  settings.slice_bytes = config.slice_bytes;
+  return [=](io::RealLoop& loop) {
+    return std::make_unique<RendezvousBootstrap>(loop, endpoint_of(choice, given), settings);
+  };
+}
+
+}  // namespace
+
+std::shared_ptr<RealContext> join_job(const Given& given, const EnvironmentSnapshot& environment,
+                                      const RuntimeConfig& config, const std::string& version) {
+  io::check_congestion(config.tcp_congestion);  // on one host too: a bad value is told where it was set
+  const GivenMeans means{given.store.has_value(), given.job};
+  const BootstrapChoice choice =
+      choose_bootstrap(given.identity, means, [&](const std::string& name) { return environment.variable(name); });
+  std::shared_ptr<RealContext> context;
+  if (choice.kind == BootstrapChoice::Kind::kSingleton) {
+    context = RealContext::join(config, make_singleton);
+  } else {
+    io::raise_descriptor_limit();
+    context = RealContext::join(config, choice.kind == BootstrapChoice::Kind::kAgent
+                                            ? make_agents(choice, config, version)
+                                            : make_rendezvous(choice, given, config, version));
+  }
+  if (context->world().rank() == 0) warn_of(environment.settings(), context->log());
+  return context;
+}
+
+std::vector<std::shared_ptr<RealContext>> make_local_world(int ranks, const RuntimeConfig& config) {
+  if (ranks == 1) return RealContext::join_all(config, {make_singleton});
+  io::raise_descriptor_limit();
+  const std::shared_ptr<LocalWorld> world = LocalWorld::make(ranks, config.slice_bytes, host_name());
+  std::vector<RealContext::MakeBootstrap> providers;
+  for (int rank = 0; rank < ranks; ++rank) {
+    providers.push_back(
+        [world, rank](io::RealLoop& loop) { return std::make_unique<LocalBootstrap>(loop, world, rank); });
+  }
+  return RealContext::join_all(config, providers);
+}
+
+}  // namespace aiacc

@@ -1,0 +1,328 @@
+#include "runtime/rendezvous/rendezvous_client.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "base/io/resolve.h"
+
+namespace aiacc {
+namespace {
+
+constexpr Duration kFirstPause = std::chrono::milliseconds(10);
+constexpr Duration kLongestPause = std::chrono::milliseconds(500);
+constexpr Duration kLongestPatience = std::chrono::seconds(60);
+// Who answers and does not know the secret may be the job before this one, on its way out.
+constexpr Duration kSteadyNo = std::chrono::seconds(10);
+
+}  // namespace
+
+RendezvousClient::RendezvousClient(Loop& loop, io::Net& net, RendezvousEndpoint& endpoint, io::Entropy& entropy,
+                                   wire::Arrive me, Duration limit)
+    : loop_(loop),
+      net_(net),
+      endpoint_(endpoint),
+      entropy_(entropy),
+      me_(std::move(me)),
+      limit_(limit),
+      end_(after(loop.now(), limit)),
+      ended_(loop),
+      to_report_(loop),
+      local_peers_(loop, static_cast<LocalPeerWatch::Owner&>(*this)) {}
+
+RendezvousClient::~RendezvousClient() = default;
+
+Task<wire::Roster> RendezvousClient::gather(Stop& stop) {
+  try {
+    co_return co_await call_until_answered(stop);
+  } catch (const Error& error) {
+    if (!stop.requested() || error.code() != Code::kTimeout) throw;
+    throw Error(Code::kTimeout, too_late(limit_, arrivals()));
+  }
+}
+
+std::string RendezvousClient::arrivals() const {
+  if (!last_word_.empty()) return last_word_;
+  if (channel_ != nullptr)
+    return fmt::format("rank {} reached rank 0 at {} and waits for others", me_.rank, endpoint_.name());
+  return fmt::format("rank {} did not reach rank 0 at {} ({} attempts): {}", me_.rank, endpoint_.name(), attempts_,
+                     reason_.empty() ? "nothing answered" : reason_);
+}
+
+Task<wire::Roster> RendezvousClient::call_until_answered(Stop& stop) {
+  for (Duration pause = kFirstPause;; pause = std::min(2 * pause, kLongestPause)) {
+    stop.throw_if_requested();
+    RendezvousEndpoint::Found found;
+    try {
+      found = endpoint_.find(std::max(end_ - loop_.now(), Duration(std::chrono::milliseconds(1))));
+    } catch (const Error& error) {
+      if (error.code() != Code::kPeerFailed) throw;
+      reason_ = error.message();
+    }
+    bool refused = false;
+    for (const io::Address& address : found.addresses) {
+      wire::Roster roster;
+      const Attempt outcome = co_await attempt(address, found.secret, &roster, stop);
+      if (outcome == Attempt::kRoster) co_return roster;
+      refused = refused || outcome == Attempt::kRefused;
+    }
+    give_up_on_a_steady_no(refused);
+    co_await sleep_for(loop_, pause, stop);
+  }
+}
+
+void RendezvousClient::give_up_on_a_steady_no(bool refused) {
+  if (!refused) {
+    no_since_.reset();
+  } else if (!no_since_) {
+    no_since_ = loop_.now();
+  } else if (loop_.now() - *no_since_ > kSteadyNo) {
+    throw Error(
+        Code::kMismatch,
+        fmt::format("rank {} cannot join the job at {}: {}; another job meets there, or the secrets differ: give "
+                    "each job a place of its own and all its ranks the same secret",
+                    me_.rank, endpoint_.name(), reason_));
+  }
+}
+
+// Throws what ends all attempts: a stop, or rank 0's own sentence.
+Task<RendezvousClient::Attempt> RendezvousClient::attempt(io::Address address, wire::Secret secret,
+                                                          wire::Roster* roster, Stop& stop) {
+  ++attempts_;
+  heard_ = 0;
+  bool turned_away = false;
+  const RendezvousDialer caller{loop_, net_, entropy_, secret, kRendezvousJob, me_.rank};
+  RendezvousDial call(caller);
+  try {
+    co_await introduce(call, address, stop);
+    wire::Frame frame = co_await next(stop);
+    while (frame.type == wire::Waiting::kType) {
+      last_word_ = frame.as<wire::Waiting>().sentence;
+      frame = co_await next(stop);
+    }
+    if (frame.type == wire::TurnedAway::kType) {
+      const auto away = frame.as<wire::TurnedAway>();
+      turned_away = true;
+      throw Error(static_cast<Code>(away.code), away.sentence);
+    }
+    *roster = frame.as<wire::Roster>();
+    if (roster->ranks.size() != static_cast<std::size_t>(me_.size)) {
+      throw Error(Code::kProtocol, fmt::format("rank 0 lists {} ranks of {}", roster->ranks.size(), me_.size));
+    }
+    host_name_ = roster->ranks.front().host_name;
+    if (call.version() < wire::kFirstWithShares)
+      remarks_ = {wire::old_version_remark(fmt::format("rank 0 on host {}", host_name_))};
+    frame = co_await next(stop);
+    const io::Address back = io::Address::tcp(host_address(address, *roster), frame.as<wire::ReturnTo>().port);
+    const RendezvousDialer returning{loop_, net_, entropy_, wire::Secret::from(roster->secret), roster->job, me_.rank};
+    reconnect_.emplace(returning, back);
+    prefer(address, *roster);
+    co_return Attempt::kRoster;
+  } catch (const Error& error) {
+    if (stop.requested() || turned_away) throw;
+    if (call.proving() && !call.refused()) ++me_.dropped;
+    const std::string where = address.text();
+    const std::string& why = error.message();
+    reason_ = why.find(where) == std::string::npos ? fmt::format("{}: {}", where, why) : why;
+    channel_.reset();
+    last_word_.clear();
+    co_return call.refused() ? Attempt::kRefused : Attempt::kFailed;
+  }
+}
+
+Task<void> RendezvousClient::introduce(RendezvousDial& call, io::Address address, Stop& stop) {
+  co_await call.connect(std::move(address), stop);
+  {
+    Stop proving(stop);
+    const Deadline deadline(loop_, after(loop_.now(), patience_), proving,
+                            fmt::format("it says nothing for {:.1f} s", seconds(patience_)));
+    patience_ = std::min(2 * patience_, kLongestPatience);
+    channel_ = co_await call.prove(proving);
+  }
+  co_await channel_->send(me_, stop);
+}
+
+// Counts what is said to all.
+Task<std::optional<wire::Frame>> RendezvousClient::hear(Stop& stop) {
+  std::optional<wire::Frame> frame = co_await channel_->receive(stop);
+  if (frame && frame->type != wire::Waiting::kType) ++heard_;
+  co_return frame;
+}
+
+Task<wire::Frame> RendezvousClient::next(Stop& stop) {
+  std::optional<wire::Frame> frame = co_await hear(stop);
+  if (!frame) throw Error(Code::kPeerFailed, "rank 0 closed the connection");
+  co_return std::move(*frame);
+}
+
+// Where rank 0 itself is found: at the address that was called, if it names that as its own. It may be somebody's between.
+std::string RendezvousClient::host_address(const io::Address& reached, const wire::Roster& roster) {
+  const std::vector<std::string>& named = roster.ranks.front().addresses;
+  const bool own = named.empty() || std::find(named.begin(), named.end(), reached.name) != named.end();
+  return own ? reached.name : named.front();
+}
+
+// The address by which this rank has reached rank 0 is the best that it knows.
+void RendezvousClient::prefer(const io::Address& reached, wire::Roster& roster) const {
+  std::vector<std::string>& addresses = roster.ranks.front().addresses;
+  if (io::is_loopback(reached.name)) return;
+  std::erase(addresses, reached.name);
+  addresses.insert(addresses.begin(), reached.name);
+}
+
+Task<std::vector<std::int32_t>> RendezvousClient::settle(std::int32_t first, Stop& stop) {
+  const wire::LocalPeers local_peers{first};
+  std::optional<wire::Frame> answer;
+  while (!answer) {
+    std::string broken;
+    try {
+      co_await channel_->send(local_peers, stop);
+      answer = co_await next(stop);
+    } catch (const Error& error) {
+      if (stop.requested()) throw;
+      broken = error.message();
+    }
+    if (!answer)
+      co_await come_back(std::move(broken), " while the job came together", LivenessProbe::Unreachable::kNoSign, stop);
+  }
+  const wire::Frame& frame = *answer;
+  if (frame.type == wire::TurnedAway::kType) {
+    const auto away = frame.as<wire::TurnedAway>();
+    throw Error(static_cast<Code>(away.code), away.sentence);
+  }
+  std::vector<std::int32_t> firsts = frame.as<wire::Settled>().firsts;
+  check_firsts(firsts, me_.size);
+  co_return firsts;
+}
+
+// `broken`: why the connection ended, and `when`.
+Task<void> RendezvousClient::come_back(std::string broken, std::string_view when,
+                                       LivenessProbe::Unreachable unreachable, Stop& stop) {
+  const wire::Return back{heard_};
+  for (bool done = false; !done;) {
+    co_await sleep_for(loop_, kFirstPause, stop);
+    try {
+      std::shared_ptr<wire::SecureChannel> channel = co_await reconnect_->go(unreachable, stop);
+      co_await channel->send(back, stop);
+      channel_ = std::move(channel);
+      done = true;
+    } catch (const Error& error) {
+      if (stop.requested()) throw;
+      if (error.peer() != 0) continue;  // it broke again
+      throw Error(Code::kPeerFailed,
+                  fmt::format("rank 0 ({}) went away{}: {}; {}", host_name_, when, broken, error.message()), 0);
+    }
+  }
+  reported_ = 0;
+  to_report_.set();
+}
+
+// --- life -----------------------------------------------------------------------------------------------------------------
+
+void RendezvousClient::observe(BootstrapObserver& observer) noexcept {
+  losses_.observe(observer);
+  listener_.emplace(loop_, listen(), static_cast<Root::Owner&>(*this));
+  listener_->start();
+}
+
+// Until rank 0 or this one has left and the other knows it.
+Task<void> RendezvousClient::listen() {
+  for (;;) {
+    std::optional<wire::Frame> frame;
+    std::string broken;
+    try {
+      frame = co_await hear(stop_);
+      if (!frame && !leaving_) broken = "it closed the connection";
+    } catch (const Error& error) {
+      if (stop_.requested()) throw;
+      broken = error.message();
+    }
+    if (!broken.empty()) {
+      co_await come_back(std::move(broken), "", LivenessProbe::Unreachable::kUnknown, stop_);
+      if (leaving_) co_await say_leave(stop_);
+      continue;
+    }
+    if (!frame) co_return;
+    if (frame->type == wire::Gone::kType) {
+      over_ = true;
+      if (!leaving_) co_await channel_->farewell(stop_);  // otherwise say_leave() does
+      co_return;
+    }
+    const auto lost = frame->as<wire::RankLost>();
+    if (lost.rank < 0 || lost.rank >= me_.size || lost.rank == me_.rank) {
+      throw Error(Code::kProtocol, fmt::format("it tells of the loss of rank {}, of {} ranks", lost.rank, me_.size));
+    }
+    losses_.lose(lost.rank, lost.sentence);
+  }
+}
+
+void RendezvousClient::watch_local_peers(io::Processes& processes, const wire::Roster& roster,
+                                         const std::vector<std::int32_t>& firsts) {
+  local_peers_.watch(processes, roster, firsts, me_.rank);
+}
+
+void RendezvousClient::local_peer_ended(int rank, const std::string& sentence) {
+  if (over_ || leaving_ || losses_.leaving(rank)) return;
+  if (rank == 0) return stop_.request(std::make_exception_ptr(Error(Code::kPeerFailed, sentence, 0)));
+  losses_.lose(rank, sentence);
+  ended_local_peers_.push_back({rank, sentence});
+  to_report_.set();
+  if (reporter_) return;
+  reporter_.emplace(loop_, report(), static_cast<Root::Owner&>(*this));
+  reporter_->start();
+}
+
+// Rank 0 may be on another host, where nobody else may see it. A connection that breaks is the listener's matter.
+Task<void> RendezvousClient::report() {
+  for (;;) {
+    co_await to_report_.wait(stop_);
+    to_report_.reset();
+    const std::shared_ptr<wire::SecureChannel> channel = channel_;
+    try {
+      while (reported_ < ended_local_peers_.size() && !leaving_) {
+        const wire::RankLost lost = ended_local_peers_[reported_++];
+        co_await channel->send(lost, stop_);
+      }
+    } catch (const Error&) {
+      if (stop_.requested()) throw;
+    }
+  }
+}
+
+void RendezvousClient::root_ended(Root& root, std::exception_ptr error) noexcept {
+  if (reporter_ && &root == &*reporter_) return;
+  ended_.set();
+  if (!error || over_ || leaving_) return;
+  over_ = true;
+  std::string sentence = as_error(error).message();
+  if (as_error(error).peer() != 0) sentence = fmt::format("rank 0 ({}) went away: {}", host_name_, sentence);
+  losses_.lose(0, sentence);
+}
+
+// Where the connection is broken, the listener says it on the next one.
+Task<void> RendezvousClient::say_leave(Stop& stop) {
+  const std::shared_ptr<wire::SecureChannel> channel = channel_;
+  const wire::Leave leave;
+  try {
+    co_await channel->send(leave, stop);
+    co_await channel->farewell(stop);
+  } catch (const Error&) {
+    if (stop.requested()) throw;
+  }
+}
+
+Task<void> RendezvousClient::leave(Instant end, Stop& stop) {
+  if (over_ || !listener_) co_return;
+  leaving_ = true;
+  Stop waiting(stop);
+  const Deadline deadline(loop_, end, waiting, "rank 0 does not listen");
+  try {
+    co_await say_leave(waiting);
+    co_await ended_.wait(waiting);
+  } catch (const Error&) {
+    if (stop.requested()) throw;  // otherwise rank 0 is gone, and nobody needs to know
+  }
+}
+
+}  // namespace aiacc

@@ -1,0 +1,277 @@
+#include "runtime/rendezvous/rendezvous_server.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <limits>
+#include <utility>
+
+namespace aiacc {
+namespace {
+
+constexpr Duration kBetweenWords = std::chrono::seconds(1);  // to those who wait
+
+}  // namespace
+
+RendezvousServer::RendezvousServer(Loop& loop, io::Net& net, Listeners listeners, const wire::Secret& secret,
+                                   io::Entropy& entropy, const wire::Arrive& me, std::string endpoint, Duration limit)
+    : loop_(loop),
+      net_(net),
+      secret_(secret),
+      entropy_(entropy),
+      arrivals_(me, endpoint),
+      endpoint_(std::move(endpoint)),
+      limit_(limit),
+      changed_(loop),
+      said_(loop),
+      out_(static_cast<std::size_t>(me.size)),
+      firsts_(static_cast<std::size_t>(me.size)),
+      reconnect_acceptor_(loop, static_cast<ReconnectAcceptor::Owner&>(*this), std::move(listeners.back), entropy),
+      local_peers_(loop, static_cast<LocalPeerWatch::Owner&>(*this)) {
+  acceptor_.emplace(loop_, static_cast<wire::Acceptor::Owner&>(*this), std::move(listeners.endpoint));
+}
+
+RendezvousServer::~RendezvousServer() = default;
+
+// --- clients ---------------------------------------------------------------------------------------------------------
+
+// Whatever number of ranks a client believes in, it shall get its sentence from admit(): it knows the secret.
+Task<void> RendezvousServer::greet(std::unique_ptr<io::Stream> stream, wire::Acceptor::Newcomer& newcomer, Stop& stop) {
+  const wire::ListenerHandshake::Expected expected{wire::Purpose::kControl, kRendezvousJob, 0,
+                                                   std::numeric_limits<std::int32_t>::max()};
+  wire::ListenerHandshake handshake(secret_, expected, entropy_);
+  const bool proved = co_await wire::hear_proof(handshake, *stream, stop, newcomer.heard);
+  if (!proved) co_return;
+  newcomer.unauthenticated = false;
+  const int rank = handshake.who().from;
+  if (handshake.version() < wire::kFirstWithShares && !std::exchange(old_version_noted_, true))
+    remarks_.push_back(wire::old_version_remark(fmt::format("rank {} ({})", rank, stream->describe())));
+  const wire::Bytes verdict = handshake.decide(wire::Verdict::kAccepted, "");
+  co_await io::write_all(*stream, verdict, stop);
+  std::string from = stream->describe();
+  auto client = std::make_shared<Client>(loop_, std::move(stream), handshake.keys(), std::move(from));
+  client->said.rank = rank;
+  take_in(std::move(client));
+}
+
+void RendezvousServer::take_in(std::shared_ptr<Client> client) {
+  Client* raw = client.get();
+  clients_.push_back(std::move(client));
+  raw->reader.emplace(loop_, serve(raw), static_cast<Root::Owner&>(*this));
+  raw->reader->start();
+}
+
+Task<void> RendezvousServer::serve(Client* client) {
+  std::optional<wire::Frame> frame = co_await client->channel.receive(client->stop);
+  if (!frame) co_return;
+  client->back ? take_back(*client, *frame) : admit(*client, *frame);
+  while ((frame = co_await client->channel.receive(client->stop))) {
+    if (frame->type == wire::Leave::kType) {
+      frame->as<wire::Leave>();
+      client->left = true;
+      continue;
+    }
+    if (frame->type == wire::RankLost::kType) {
+      heard_of_end(*client, frame->as<wire::RankLost>());
+      continue;
+    }
+    const auto local_peers = frame->as<wire::LocalPeers>();
+    if (!client->came || !roster_) throw Error(Code::kProtocol, "it sent LocalPeers before it had the roster");
+    firsts_[static_cast<std::size_t>(client->said.rank)] = local_peers.first;
+    changed_.set();
+  }
+  const bool answers = leaving_;  // the farewell is its answer to mine
+  if (client->left) co_await client->channel.farewell(client->stop);
+  client->left = client->left || answers;
+}
+
+void RendezvousServer::root_ended(Root& root, std::exception_ptr error) noexcept {
+  if (watch_ended(root, error == nullptr)) return;
+  const auto saying =
+      std::find_if(sayings_.begin(), sayings_.end(), [&](const Saying& one) { return &*one.root == &root; });
+  if (saying != sayings_.end()) {
+    sayings_.erase(saying);
+    said_.set();
+    return;
+  }
+  const auto found = std::find_if(clients_.begin(), clients_.end(),
+                                  [&](const std::shared_ptr<Client>& one) { return &*one->reader == &root; });
+  const std::shared_ptr<Client> client = *found;  // somebody may still speak to it
+  clients_.erase(found);
+  client->stop.request(std::make_exception_ptr(Error(Code::kAborted, "the other end is gone")));
+  if (client->came) gone(*client, error ? as_error(error).message() : "it closed its connection");
+  changed_.set();
+}
+
+void RendezvousServer::admit(Client& client, const wire::Frame& frame) {
+  wire::Arrive head;
+  if (frame.type == wire::Arrive::kType) {
+    wire::Reader reader(frame.body, "the first message of a rank");
+    reader.get(head.protocol);
+    reader.get(head.version);
+  }
+  const int claimed = client.said.rank;
+  std::optional<Arrivals::Refusal> refusal = arrivals_.judge_version(head, claimed, client.from);
+  if (!refusal) {
+    client.said = frame.as<wire::Arrive>();
+    if (client.said.rank != claimed) throw Error(Code::kProtocol, "it changed its rank");
+    refusal = arrivals_.judge(client.said, client.from);
+  }
+  if (refusal) {
+    refusal->for_all ? refuse_all(refusal->why) : remarks_.push_back(refusal->why.message());
+    return refuse(client, refusal->why);
+  }
+  if (failed_) return refuse(client, *failed_);
+  if (roster_ && !arrivals_.knows(client.said)) {
+    const Error why(Code::kPeerFailed,
+                    fmt::format("{} began anew while the job came together", Arrivals::who(client.said, client.from)),
+                    client.said.rank);
+    refuse_all(why);
+    return refuse(client, why);
+  }
+  ours_ += client.said.dropped;
+  has_come(client);
+}
+
+void RendezvousServer::has_come(Client& client) {
+  replace(client);
+  client.came = true;
+  arrivals_.came(client.said, client.from);
+  no_longer_away(client.said.rank);
+  for (const std::shared_ptr<Client>& each : clients_) {
+    if (each.get() == &client) run(tell(each));
+  }
+  changed_.set();
+}
+
+// Its broken connection may still look like one.
+void RendezvousServer::replace(const Client& by) {
+  for (const std::shared_ptr<Client>& each : clients_) {
+    if (each.get() == &by || !each->came || each->said.rank != by.said.rank) continue;
+    each->came = false;
+    each->stop.request(std::make_exception_ptr(Error(Code::kAborted, "the rank has come on another connection")));
+  }
+}
+
+void RendezvousServer::refuse(Client& client, const Error& why) {
+  const wire::TurnedAway away{static_cast<std::int32_t>(why.code()), why.message()};
+  for (const std::shared_ptr<Client>& each : clients_) {
+    if (each.get() == &client) say(each, away);
+  }
+}
+
+void RendezvousServer::refuse_all(const Error& why) {
+  if (failed_) return;
+  failed_ = why;
+  for (const std::shared_ptr<Client>& each : clients_) {
+    if (each->came) refuse(*each, why);
+  }
+  changed_.set();
+}
+
+template <wire::Message T>
+Task<void> RendezvousServer::say_one(std::shared_ptr<Client> client, T message) {
+  co_await client->channel.send(message, client->stop);
+}
+
+template <wire::Message T>
+void RendezvousServer::say(const std::shared_ptr<Client>& client, const T& message) {
+  run(say_one(client, message));
+}
+
+void RendezvousServer::say_waiting() {
+  const wire::Waiting waiting{news()};
+  for (const std::shared_ptr<Client>& each : clients_) {
+    if (each->came) say(each, waiting);
+  }
+}
+
+// --- the job comes together -----------------------------------------------------------------------------------------------
+
+// False if nothing changed.
+Task<bool> RendezvousServer::wait_a_second(Stop& stop) {
+  Stop waiting(stop);
+  const Deadline deadline(loop_, after(loop_.now(), kBetweenWords), waiting, "");
+  changed_.reset();
+  try {
+    co_await changed_.wait(waiting);
+  } catch (const Error&) {
+    if (stop.requested()) throw;
+    co_return false;
+  }
+  co_return true;
+}
+
+Task<wire::Roster> RendezvousServer::gather(Stop& stop) {
+  acceptor_->open();
+  std::exception_ptr ended;
+  try {
+    while (arrivals_.missing() > 0 && !failed_) {
+      const bool changed = co_await wait_a_second(stop);
+      if (!changed) say_waiting();
+    }
+  } catch (...) {
+    ended = std::current_exception();
+  }
+  if (ended && as_error(ended).code() == Code::kTimeout) {
+    refuse_all(Error(Code::kTimeout, too_late(limit_, news())));
+  }
+  if (failed_) {
+    co_await wait_for_sayings(kLastWords);
+    throw Error(*failed_);
+  }
+  if (ended) std::rethrow_exception(ended);
+  roster_ = make_roster();
+  reconnect_acceptor_.open(*roster_);
+  tell_all(*roster_);
+  tell_all(wire::ReturnTo{reconnect_acceptor_.port()});
+  co_return *roster_;
+}
+
+Task<std::vector<std::int32_t>> RendezvousServer::settle(std::int32_t first, Stop& stop) {
+  firsts_[0] = first;
+  const auto unknown = [](const std::optional<std::int32_t>& one) { return !one.has_value(); };
+  while (!failed_ && (!nobody_away() || std::any_of(firsts_.begin(), firsts_.end(), unknown))) {
+    co_await wait_a_second(stop);
+    give_up_waiting();
+  }
+  if (failed_) {
+    co_await wait_for_sayings(kLastWords);
+    throw Error(*failed_);
+  }
+  settled_ = true;
+  acceptor_.reset();  // from now on the place is free for the next job
+  wire::Settled settled;
+  for (const std::optional<std::int32_t>& one : firsts_) settled.firsts.push_back(*one);
+  tell_all(settled);
+  check_firsts(settled.firsts, static_cast<int>(firsts_.size()));
+  co_return settled.firsts;
+}
+
+std::string RendezvousServer::news() const {
+  std::string text = arrivals_.text();
+  if (const std::uint64_t count = unauthenticated(); count > 0) {
+    text += fmt::format("; {} connection{} did not prove to know the secret", count, count == 1 ? "" : "s");
+  }
+  for (const std::string& remark : remarks_) text += "; " + remark;
+  return text;
+}
+
+wire::Roster RendezvousServer::make_roster() {
+  wire::Roster roster;
+  entropy_.fill(std::as_writable_bytes(std::span(&roster.job, 1)));
+  roster.secret = wire::Secret::fresh(entropy_).text();
+  roster.ranks = arrivals_.roster();
+  return roster;
+}
+
+std::vector<std::string> RendezvousServer::remarks() const {
+  std::vector<std::string> all = remarks_;
+  if (const std::uint64_t count = unauthenticated(); count > 0) {
+    all.push_back(
+        fmt::format("{} unauthenticated peer{} turned away at {}", count, count == 1 ? " was" : "s were", endpoint_));
+  }
+  return all;
+}
+
+}  // namespace aiacc

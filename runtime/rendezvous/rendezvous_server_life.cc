@@ -1,0 +1,197 @@
+// Rank 0 after the rendezvous: what it says to all, who lost its connection, who is lost, and how it leaves.
+#include <fmt/format.h>
+
+#include <utility>
+
+#include "runtime/rendezvous/rendezvous_dial.h"
+#include "runtime/rendezvous/rendezvous_server.h"
+#include "runtime/watch/liveness_probe.h"
+
+namespace aiacc {
+
+// --- what is said ---------------------------------------------------------------------------------------------------------
+
+// Nobody waits for a client that does not read.
+void RendezvousServer::run(Task<void> saying) {
+  Saying& one = sayings_.emplace_back();
+  one.root.emplace(loop_, std::move(saying), static_cast<Root::Owner&>(*this));
+  one.root->start();
+}
+
+void RendezvousServer::tell_all(Word word) {
+  words_.push_back(std::move(word));
+  for (const std::shared_ptr<Client>& each : clients_) {
+    if (each->came && !each->left) run(tell(each));
+  }
+}
+
+// What it has not been told.
+Task<void> RendezvousServer::tell(std::shared_ptr<Client> client) {
+  if (client->telling) co_return;
+  client->telling = true;
+  while (client->told < words_.size()) {
+    const Word& word = words_[client->told++];
+    Task<void> sending =
+        std::visit([&](const auto& message) { return client->channel.send(message, client->stop); }, word);
+    co_await std::move(sending);
+  }
+  client->telling = false;
+}
+
+Task<void> RendezvousServer::wait_for_sayings(Duration limit) {
+  Stop stop;
+  const Deadline deadline(loop_, after(loop_.now(), limit), stop, "somebody does not listen");
+  try {
+    while (!sayings_.empty()) {
+      said_.reset();
+      co_await said_.wait(stop);
+    }
+  } catch (const Error&) {
+  }
+}
+
+// --- who lost its connection ----------------------------------------------------------------------------------------------
+
+void RendezvousServer::gone(const Client& client, const std::string& how) {
+  const int rank = client.said.rank;
+  if (client.left) out_[static_cast<std::size_t>(rank)] = true;
+  if (client.left || failed_) return;
+  const std::string sentence = fmt::format("{} went away: {}", Arrivals::who(client.said, client.from), how);
+  if (settled_) return look_after(rank, sentence);
+  arrivals_.went(rank);  // it may come again
+  if (roster_) away_.emplace_back(rank, sentence).until = after(loop_.now(), kReturnLimit);
+}
+
+// A rank of this host may have no port. Where its process is not seen either, the break is its death.
+void RendezvousServer::look_after(int rank, const std::string& sentence) {
+  if (out_[static_cast<std::size_t>(rank)]) return;  // its process had ended before
+  const std::uint16_t port = arrivals_.said(rank).data_port;
+  const bool here = firsts_[static_cast<std::size_t>(rank)] == firsts_[0];
+  const std::string where = arrivals_.host_address(rank);
+  const bool seen = local_peers_.sees(rank);
+  if (here && !seen) return lose(rank, sentence);
+  Away& away = away_.emplace_back(rank, sentence);
+  if (seen) return;
+  away.watch.emplace(loop_, watch(&away, io::Address::tcp(where, port)), static_cast<Root::Owner&>(*this));
+  away.watch->start();
+}
+
+Task<void> RendezvousServer::watch(Away* away, io::Address address) {
+  const RendezvousDialer me{loop_, net_, entropy_, wire::Secret::from(roster_->secret), roster_->job, 0};
+  const std::string how = co_await watch_for_the_end(me, away->rank, std::move(address), away->stop);
+  away->sentence += "; " + how;
+}
+
+// `found`: how it ended, otherwise it was stopped.
+bool RendezvousServer::watch_ended(const Root& root, bool found) {
+  const auto away =
+      std::find_if(away_.begin(), away_.end(), [&](const Away& one) { return one.watch && &*one.watch == &root; });
+  if (away == away_.end()) return false;
+  const bool lost = found && !away->stop.requested();
+  const int rank = away->rank;
+  const std::string sentence = std::move(away->sentence);
+  away_.erase(away);
+  if (lost) lose(rank, sentence);
+  changed_.set();
+  return true;
+}
+
+void RendezvousServer::no_longer_away(int rank) {
+  for (Away& away : away_) {
+    if (away.rank == rank) away.stop.request(std::make_exception_ptr(Error(Code::kAborted, "the rank is back")));
+  }
+  away_.remove_if([](const Away& away) { return away.stop.requested() && !away.watch; });
+}
+
+bool RendezvousServer::nobody_away() const noexcept {
+  return std::all_of(away_.begin(), away_.end(), [](const Away& away) { return away.stop.requested(); });
+}
+
+void RendezvousServer::give_up_waiting() {
+  for (const Away& away : away_) {
+    if (loop_.now() < away.until) continue;
+    return refuse_all(Error(Code::kPeerFailed, away.sentence + ", while the job came together", away.rank));
+  }
+}
+
+void RendezvousServer::returned(int rank, std::unique_ptr<io::Stream> stream, const wire::SessionKeys& keys) {
+  if (!may_return(rank)) return;  // no longer
+  std::string from = stream->describe();
+  auto client = std::make_shared<Client>(loop_, std::move(stream), keys, std::move(from));
+  client->said = arrivals_.said(rank);
+  client->back = true;
+  take_in(std::move(client));
+}
+
+void RendezvousServer::take_back(Client& client, const wire::Frame& frame) {
+  const auto back = frame.as<wire::Return>();
+  if (back.heard > words_.size()) throw Error(Code::kProtocol, "it has heard more than was said");
+  if (failed_) return refuse(client, *failed_);
+  if (!may_return(client.said.rank)) throw Error(Code::kPeerFailed, "it was lost before it was back");
+  client.told = back.heard;
+  has_come(client);
+}
+
+void RendezvousServer::watch_local_peers(io::Processes& processes, const wire::Roster& roster,
+                                         const std::vector<std::int32_t>& firsts) {
+  local_peers_.watch(processes, roster, firsts, 0);
+}
+
+void RendezvousServer::local_peer_ended(int rank, const std::string& sentence) {
+  if (!losses_.leaving(rank)) return ended(rank, sentence);
+  out_[static_cast<std::size_t>(rank)] = true;  // also where its Leave was lost with its connection
+  no_longer_away(rank);
+  changed_.set();
+}
+
+// Its own system has told that rank: no port says it better.
+void RendezvousServer::heard_of_end(const Client& from, const wire::RankLost& lost) {
+  const bool settled = settled_ && lost.rank > 0 && lost.rank < static_cast<int>(firsts_.size());
+  const bool local_peers =
+      settled && firsts_[static_cast<std::size_t>(lost.rank)] == firsts_[static_cast<std::size_t>(from.said.rank)];
+  if (!local_peers || lost.rank == from.said.rank) {
+    throw Error(Code::kProtocol, fmt::format("it tells of the end of rank {}, which is not on its host", lost.rank));
+  }
+  ended(lost.rank, lost.sentence);
+}
+
+void RendezvousServer::ended(int rank, const std::string& sentence) {
+  if (out_[static_cast<std::size_t>(rank)]) return;
+  lose(rank, sentence);
+  out_[static_cast<std::size_t>(rank)] = true;  // also while this rank leaves, which waits for it no longer
+  no_longer_away(rank);
+  changed_.set();
+  for (const std::shared_ptr<Client>& each : clients_) {  // its children may hold its connection
+    if (each->came && each->said.rank == rank) {
+      each->stop.request(std::make_exception_ptr(Error(Code::kPeerFailed, sentence, rank)));
+    }
+  }
+}
+
+void RendezvousServer::lose(int rank, const std::string& sentence) {
+  if (leaving_) return;
+  out_[static_cast<std::size_t>(rank)] = true;
+  tell_all(wire::RankLost{rank, sentence});
+  losses_.lose(rank, sentence);
+}
+
+// --- life -----------------------------------------------------------------------------------------------------------------
+
+// Until everybody has heard of it, those too who lost their connection.
+Task<void> RendezvousServer::leave(Instant end, Stop& stop) {
+  leaving_ = true;
+  tell_all(wire::Gone{});
+  Stop waiting(stop);
+  const Deadline deadline(loop_, end, waiting, "somebody does not listen");
+  const auto came = [](const std::shared_ptr<Client>& client) { return client->came; };
+  try {
+    while (!away_.empty() || std::any_of(clients_.begin(), clients_.end(), came)) {
+      changed_.reset();
+      co_await changed_.wait(waiting);
+    }
+  } catch (const Error&) {
+    if (stop.requested()) throw;
+  }
+}
+
+}  // namespace aiacc

@@ -1,0 +1,153 @@
+#include "runtime/watch/progress_watch.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "base/error_about.h"
+#include "runtime/group/group.h"
+
+namespace aiacc {
+
+void ProgressWatch::arm_by(Instant when) noexcept {
+  // Moved only forward in time: a look that comes too early finds nothing due and arms the next.
+  if (when >= armed_for_) return;
+  armed_for_ = when;
+  loop_.arm(*this, when);
+}
+
+void ProgressWatch::add(GroupOperation& operation, OperationLine& line) noexcept {
+  ++running_;
+  operation.line = &line;
+  operation.is_oldest = line.operations.empty();
+  line.operations.push_back(operation);
+  if (!line.linked()) lines_.push_back(line);
+  if (operation.is_oldest) {
+    operation.late_at = after(operation.began(), late_after_);
+    operation.restart_questions(operation.began());
+    lines_at_ = std::min(lines_at_, next_look(operation));
+    arm_by(lines_at_);
+  }
+  if (operation.deadline() == kNever) return;
+  operation.due = StallTimes::last_look(operation.began(), operation.deadline());
+  schedule_.insert(schedule_.end(), operation);
+  if (&*schedule_.begin() == &operation) arm_by(operation.due);
+}
+
+void ProgressWatch::remove(GroupOperation& operation) noexcept {
+  --running_;
+  static_cast<ListNode<GroupOperation>&>(operation).unlink();
+  static_cast<GroupOperation::DueHook&>(operation).unlink();
+  // The next of its line has its first look soon, however rarely this one was asked about in the end.
+  if (!operation.was_asked_about || operation.line->operations.empty()) return;
+  lines_at_ = std::min(lines_at_, after(loop_.now(), StallTimes::kFirstLook));
+  arm_by(lines_at_);
+}
+
+void ProgressWatch::expired() noexcept {
+  const Instant now = loop_.now();
+  armed_for_ = kNever;
+  if (idle()) {
+    lines_at_ = kNever;
+    return;
+  }
+  meet_deadlines(now);
+  if (now >= lines_at_) lines_at_ = look_at_lines(now);
+  arm_by(std::min(lines_at_, schedule_.empty() ? kNever : schedule_.begin()->due));
+}
+
+// --- the oldest of each line --------------------------------------------------------------------------------------------
+
+Instant ProgressWatch::next_look(const GroupOperation& oldest) const noexcept {
+  return std::min(oldest.next_question(), oldest.reported_late ? kNever : oldest.late_at);
+}
+
+Instant ProgressWatch::look_at_lines(Instant now) noexcept {
+  Instant next = kNever;
+  lines_.for_each([&](OperationLine& line) {
+    if (line.operations.empty()) return line.unlink();
+    GroupOperation& oldest = line.operations.front();
+    if (!std::exchange(oldest.is_oldest, true)) {
+      // It waited for those before it: its own time begins now.
+      oldest.restart_questions(now);
+      oldest.late_at = std::max(after(oldest.began(), late_after_), oldest.next_question());
+    } else {
+      look_at_oldest(oldest, now);
+    }
+    const Instant look = next_look(oldest);
+    if (look > now) next = std::min(next, look);  // past its deadline it is stopped and ends soon
+  });
+  return next;
+}
+
+void ProgressWatch::look_at_oldest(GroupOperation& operation, Instant now) noexcept {
+  if (operation.group().aborted()) return;  // it ends soon
+  try {
+    if (now >= operation.next_question() && now < operation.deadline()) {
+      operation.was_asked_about = true;
+      operation.set_next_question(now);
+      operation.group().investigate(operation);
+    }
+    if (!operation.reported_late && now >= operation.late_at && now < operation.deadline()) {
+      operation.reported_late = true;
+      reporter_.late(fmt::format("{} has waited for {:.6g} s{}. It goes on waiting{}.", operation.describe(),
+                                 seconds(now - operation.began()), operation.group().stragglers(operation).text,
+                                 operation.deadline() == kNever
+                                     ? std::string(" without a limit")
+                                     : fmt::format(" for {:.6g} s more", seconds(operation.deadline() - now))));
+    }
+  } catch (...) {
+    operation.group().abort(std::current_exception());
+  }
+}
+
+void ProgressWatch::report_circle(const GroupOperation& operation) noexcept {
+  try {
+    reporter_.late(
+        fmt::format("{} has waited for {:.6g} s, and {}. They wait until another thread of one of them sends.",
+                    operation.describe(), seconds(loop_.now() - operation.began()), operation.circle.text));
+  } catch (const std::bad_alloc&) {  // the deadline's sentence says it again
+  }
+}
+
+// --- deadlines ------------------------------------------------------------------------------------------------------------
+
+// Each operation comes here twice at most: the first that is out of time ends its group, and with it the others.
+void ProgressWatch::meet_deadlines(Instant now) noexcept {
+  while (!schedule_.empty() && schedule_.begin()->due <= now) {
+    GroupOperation& operation = *schedule_.begin();
+    schedule_.erase(schedule_.begin());
+    if (operation.group().aborted()) continue;
+    if (now >= operation.deadline()) {
+      time_out(operation, now);
+      continue;
+    }
+    operation.due = operation.deadline();
+    schedule_.insert(schedule_.end(), operation);
+    ask_a_last_time(operation, now);
+  }
+}
+
+void ProgressWatch::ask_a_last_time(GroupOperation& operation, Instant now) noexcept {
+  OperationLine& line = *operation.line;
+  if (line.last_question != Instant{} && now < after(line.last_question, StallTimes::kFirstLook)) return;
+  line.last_question = now;
+  operation.set_next_question(now);
+  operation.group().investigate(operation);
+}
+
+void ProgressWatch::time_out(GroupOperation& operation, Instant now) noexcept {
+  try {
+    GroupOperation::Stragglers stragglers = operation.group().stragglers(operation);
+    operation.group().abort(std::make_exception_ptr(ErrorAbout(
+        Code::kTimeout,
+        fmt::format("{} was not complete after {:.6g} s{}. Find out what the missing ranks do, or give the operation "
+                    "more time (timeout_ms, AIACC_TIMEOUT).",
+                    operation.describe(), seconds(now - operation.began()), stragglers.text),
+        std::move(stragglers.ranks))));
+  } catch (...) {
+    operation.group().abort(std::current_exception());
+  }
+}
+
+}  // namespace aiacc

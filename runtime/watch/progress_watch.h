@@ -1,0 +1,78 @@
+// runtime/watch: detection of late, stuck and dead ranks, and the flight recorder: progress of operations, circular
+// receives, local peers' processes, liveness of ranks on other hosts, broken paths. Not here: the reaction
+// (runtime/group).
+//
+// ProgressWatch: supervises the running operations of a context: it starts the straggler diagnosis, reports a late
+// operation once, and ends an operation at its deadline with an error that names the missing ranks.
+//
+// The cost is small for any number of operations: only the oldest operation of each line (OperationLine) is diagnosed
+// and reported, at doubling intervals; the others follow when they become the oldest. Deadlines are sorted; if all
+// operations have the same timeout, that is their start order, so adding one costs O(1). A context has one timer for
+// this.
+#pragma once
+
+#include <boost/intrusive/set.hpp>
+#include <string>
+
+#include "base/intrusive_list.h"
+#include "base/task/loop.h"
+#include "runtime/group/group_operation.h"
+#include "runtime/group/operation_line.h"
+
+namespace aiacc {
+
+class Context;
+
+class ProgressWatch final : private Timer {
+ public:
+  // Receives the report of a late operation, and of the first error of a group: a log in production.
+  class Reporter {
+   public:
+    virtual void late(const std::string& sentence) noexcept = 0;
+    // Possibly while the context is being created, because another rank may abort the world earlier.
+    virtual void failed(Context& context, const Group& group, const Error& error) noexcept = 0;
+
+   protected:
+    ~Reporter() = default;
+  };
+
+  ProgressWatch(Loop& loop, Duration late_after, Reporter& reporter)
+      : loop_(loop), late_after_(late_after), reporter_(reporter) {}
+
+  // A recv that is part of a circle of receives.
+  void report_circle(const GroupOperation& operation) noexcept;
+  // Adds a running operation, the youngest of its line.
+  void add(GroupOperation& operation, OperationLine& line) noexcept;
+  void remove(GroupOperation& operation) noexcept;
+
+  bool idle() const noexcept { return running_ == 0; }
+
+ private:
+  struct Due {
+    using type = Instant;
+    Instant operator()(const GroupOperation& operation) const noexcept { return operation.due; }
+  };
+  using Schedule =
+      boost::intrusive::multiset<GroupOperation, boost::intrusive::base_hook<GroupOperation::DueHook>,
+                                 boost::intrusive::key_of_value<Due>, boost::intrusive::constant_time_size<false>>;
+
+  void expired() noexcept override;
+  void arm_by(Instant when) noexcept;
+  Instant look_at_lines(Instant now) noexcept;
+  Instant next_look(const GroupOperation& oldest) const noexcept;
+  void look_at_oldest(GroupOperation& operation, Instant now) noexcept;
+  void meet_deadlines(Instant now) noexcept;
+  void ask_a_last_time(GroupOperation& operation, Instant now) noexcept;
+  void time_out(GroupOperation& operation, Instant now) noexcept;
+
+  Loop& loop_;
+  Duration late_after_;
+  Reporter& reporter_;
+  std::size_t running_ = 0;
+  IntrusiveList<OperationLine> lines_;
+  Schedule schedule_;          // operations with a deadline: the time of the last diagnosis, then the deadline
+  Instant lines_at_ = kNever;  // the next look at the lines
+  Instant armed_for_ = kNever;
+};
+
+}  // namespace aiacc

@@ -1,0 +1,130 @@
+#include "runtime/watch/recorder.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstddef>
+#include <utility>
+
+namespace aiacc {
+namespace {
+
+double ago(Instant then, Instant now) { return seconds(now > then ? now - then : Duration::zero()); }
+
+}  // namespace
+
+std::string Record::describe(Instant now) const {
+  std::string text = call.describe();
+  if (const std::string named = name.text(); !named.empty()) text += fmt::format(" '{}'", named);
+  text += fmt::format(" (operation {} of {})", sequence, group.name.text());
+  if (outcome.state == State::kRunning) return text + fmt::format(" has run for {:.3g} s", ago(began, now));
+  return text + fmt::format(" ended {} {:.3g} s ago, after {:.3g} s",
+                            outcome.code == Code::kOk ? "well" : fmt::format("with {}", code_name(outcome.code)),
+                            ago(ended, now), ago(began, ended));
+}
+
+Json Record::to_json(Instant now, std::int64_t wall_ns) const {
+  const auto time_of_day = [&](Instant then) { return wall_ns - (now - then).count(); };
+  Json end, status;  // null while it runs
+  if (outcome.state == State::kEnded) {
+    end = time_of_day(ended);
+    status = code_name(outcome.code);
+  }
+  return Json::Object{
+      {"number", number},           {"group", group.name.text()},   {"group_id", fmt::format("{:016x}", group.id)},
+      {"sequence", sequence},       {"operation", call.describe()}, {"name", name.text()},
+      {"type", name_of(call.type)}, {"count", call.count},          {"began_ns", time_of_day(began)},
+      {"ended_ns", std::move(end)}, {"status", std::move(status)}};
+}
+
+Recorder::Recorder() : entries_(std::make_unique<Entry[]>(kRecords)) {}
+
+// Part of a record, in whole words.
+template <class Part>
+void Recorder::put(Entry& entry, std::size_t offset, const Part& part) noexcept {
+  static_assert(sizeof(Part) % 8 == 0 && std::is_trivially_copyable_v<Part>);
+  for (std::size_t i = 0; i < sizeof(Part) / 8; ++i) {
+    std::uint64_t word;
+    std::memcpy(&word, reinterpret_cast<const char*>(&part) + 8 * i, 8);
+    entry.words[offset / 8 + i].store(word, std::memory_order_release);
+  }
+}
+
+// The order of these stores, and of the loads in read(), is what a reader relies on: whoever sees a new word sees the odd
+// version before it, and whoever sees the even one afterwards sees all words.
+void Recorder::write(const Record& record) noexcept {
+  Entry& entry = entry_of(record.number);
+  const std::uint64_t version = entry.version.load(std::memory_order_relaxed);
+  entry.version.store(version + 1, std::memory_order_relaxed);
+  put(entry, 0, record);
+  entry.version.store(version + 2, std::memory_order_release);
+}
+
+bool Recorder::read(const Entry& entry, Record* record) noexcept {
+  std::array<std::uint64_t, kWords> words;
+  const std::uint64_t version = entry.version.load(std::memory_order_acquire);
+  for (std::size_t i = 0; i < kWords; ++i) words[i] = entry.words[i].load(std::memory_order_acquire);
+  if (version % 2 != 0 || entry.version.load(std::memory_order_relaxed) != version) return false;
+  static_assert(std::is_trivially_copyable_v<Record>);
+  std::memcpy(static_cast<void*>(record), words.data(), sizeof *record);
+  return true;
+}
+
+std::uint64_t Recorder::begin(const RecordedGroup& group, std::uint64_t sequence, const Call& call,
+                              std::string_view name, Instant now) noexcept {
+  Record record;
+  record.number = begun_.load(std::memory_order_relaxed) + 1;
+  record.sequence = sequence;
+  record.began = now;
+  latest_ = std::max(latest_, now);
+  record.group = group;
+  record.name = Label<24>(name);
+  record.call = call.summary();
+  write(record);
+  begun_.store(record.number, std::memory_order_release);
+  return record.number;
+}
+
+void Recorder::end(std::uint64_t number, Code code, Instant now) noexcept {
+  Entry& entry = entry_of(number);
+  // Unless so many others have begun since that it has gone.
+  if (entry.words[offsetof(Record, number) / 8].load(std::memory_order_relaxed) != number) return;
+  latest_ = std::max(latest_, now);
+  const std::uint64_t version = entry.version.load(std::memory_order_relaxed);
+  entry.version.store(version + 1, std::memory_order_relaxed);
+  put(entry, offsetof(Record, ended), now);
+  put(entry, offsetof(Record, outcome), Record::Outcome{Record::State::kEnded, code});
+  entry.version.store(version + 2, std::memory_order_release);
+}
+
+// As begin() and end(), without a whole record in between.
+void Recorder::add(const RecordedGroup& group, std::uint64_t sequence, const Call& call, Instant about) noexcept {
+  latest_ = std::max(latest_, about);
+  const std::uint64_t number = begun_.load(std::memory_order_relaxed) + 1;
+  Entry& entry = entry_of(number);
+  const std::uint64_t version = entry.version.load(std::memory_order_relaxed);
+  entry.version.store(version + 1, std::memory_order_relaxed);
+  put(entry, offsetof(Record, number), number);
+  put(entry, offsetof(Record, sequence), sequence);
+  put(entry, offsetof(Record, began), latest_);
+  put(entry, offsetof(Record, ended), latest_);
+  put(entry, offsetof(Record, outcome), Record::Outcome{Record::State::kEnded, Code::kOk});
+  put(entry, offsetof(Record, group), group);
+  put(entry, offsetof(Record, name), Label<24>());
+  put(entry, offsetof(Record, call), call.summary());
+  entry.version.store(version + 2, std::memory_order_release);
+  begun_.store(number, std::memory_order_release);
+}
+
+std::vector<Record> Recorder::last(std::size_t most) const {
+  std::vector<Record> records;
+  const std::uint64_t begun = begun_.load(std::memory_order_acquire);
+  const std::uint64_t count = std::min<std::uint64_t>({begun, most, kRecords});
+  for (std::uint64_t number = begun - count + 1; number <= begun; ++number) {
+    Record record;
+    if (read(entry_of(number), &record) && record.number == number) records.push_back(record);
+  }
+  return records;
+}
+
+}  // namespace aiacc

@@ -1,0 +1,60 @@
+/* Two ranks with many operations under way, of which rank 1 begins its own late:
+ *   outstanding allreduce|messages COUNT LATE_MS
+ * With messages it posts the receives, then computes for the delay, then posts the sends. Prints how many seconds this
+ * took. */
+#include <aiacc/aiacc.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+static void check(aiacc_status_t status) {
+  if (status == AIACC_OK) return;
+  fprintf(stderr, "%s: %s\n", aiacc_status_name(status), aiacc_last_error());
+  exit(1);
+}
+
+static double now(void) {
+  struct timespec time;
+  clock_gettime(CLOCK_MONOTONIC, &time);
+  return (double)time.tv_sec + 1e-9 * (double)time.tv_nsec;
+}
+
+static void compute(double seconds) {
+  const double end = now() + seconds;
+  while (now() < end) continue;
+}
+
+int main(int argc, char** argv) {
+  if (argc != 4) return 2;
+  const int messages = strcmp(argv[1], "messages") == 0;
+  const size_t n = strtoul(argv[2], NULL, 10);
+  const double late = strtod(argv[3], NULL) / 1000;
+  int rank = -1;
+  check(aiacc_init(NULL));
+  check(aiacc_rank(AIACC_WORLD, &rank));
+  double* out = calloc(n, sizeof *out);
+  double* in = calloc(n, sizeof *in);
+  aiacc_request_t* requests = calloc(2 * n, sizeof *requests);
+  if (out == NULL || in == NULL || requests == NULL) return 3;
+  check(aiacc_barrier(AIACC_WORLD, NULL, NULL));
+  const double began = now();
+  for (size_t i = 0; messages && i < n; ++i) {
+    check(aiacc_recv(&in[i], 1, AIACC_FLOAT64, 1 - rank, (int)i, AIACC_WORLD, NULL, &requests[n + i]));
+  }
+  if (messages || rank == 1) compute(late);
+  for (size_t i = 0; i < n; ++i) {
+    out[i] = (double)i;
+    check(messages ? aiacc_send(&out[i], 1, AIACC_FLOAT64, 1 - rank, (int)i, AIACC_WORLD, NULL, &requests[i])
+                   : aiacc_allreduce(&out[i], &in[i], 1, AIACC_FLOAT64, AIACC_SUM, AIACC_WORLD, NULL, &requests[i]));
+  }
+  check(aiacc_wait_all(2 * n, requests, AIACC_FOREVER));
+  for (size_t i = 0; i < n; ++i) {
+    if (in[i] == (messages ? 1 : 2) * (double)i) continue;
+    fprintf(stderr, "rank %d: %zu is %g\n", rank, i, in[i]);
+    return 4;
+  }
+  printf("%.3f\n", now() - began);
+  check(aiacc_finalize());
+  return 0;
+}

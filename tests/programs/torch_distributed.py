@@ -1,0 +1,379 @@
+"""A rank of a torch.distributed job on the back end aiacc: every function check_... is a test; all ranks call them in one order.
+Words: names of checks to run, or none for all."""
+import sys
+from datetime import timedelta
+
+import torch
+import torch.distributed as dist
+from torch import nn
+
+import aiacc
+import aiacc.torch  # noqa: F401: registers the back end
+
+TORCH_2 = int(torch.__version__.split(".")[0]) >= 2
+rank = size = 0
+
+
+def filled(value, *shape, dtype=torch.float32):
+    return torch.full(shape, value).to(dtype)
+
+
+def equal(found, expected):
+    assert found.dtype == expected.dtype and torch.equal(found, expected), (found, expected)
+
+
+def raises(kind, function, *arguments, **keywords):
+    try:
+        function(*arguments, **keywords)
+    except kind as error:
+        return str(error)
+    raise AssertionError(f"{function} did not raise {kind}")
+
+
+def check_names():
+    assert dist.get_backend() == "aiacc" and aiacc.size() == size
+
+
+def check_allreduce_of_each_type():
+    for dtype in (torch.float32, torch.float64, torch.float16, torch.bfloat16, torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8,
+                  torch.complex64, torch.complex128):
+        tensor = filled(rank + 1, 5, 3, dtype=dtype)
+        dist.all_reduce(tensor)
+        equal(tensor, filled(size * (size + 1) // 2, 5, 3, dtype=dtype))
+
+
+def check_allreduce_by_each_operator():
+    for op, expected in ((dist.ReduceOp.MAX, size), (dist.ReduceOp.MIN, 1), (dist.ReduceOp.PRODUCT, [1, 1, 2, 6, 24][size]),
+                         (dist.ReduceOp.AVG, (size + 1) / 2)):
+        tensor = torch.tensor([rank + 1.0])
+        dist.all_reduce(tensor, op=op)
+        assert tensor.item() == expected, (op, tensor)
+    bits = torch.tensor([1 << rank | 128])
+    dist.all_reduce(bits, op=dist.ReduceOp.BOR)
+    assert bits.item() == 128 | ((1 << size) - 1)
+    dist.all_reduce(bits, op=dist.ReduceOp.BAND)
+    assert bits.item() == 128 | ((1 << size) - 1)
+    dist.all_reduce(bits, op=dist.ReduceOp.BXOR)
+    assert bits.item() == (0 if size % 2 == 0 else 128 | ((1 << size) - 1))
+    if TORCH_2:  # torch 1 does not say the factor
+        tensor = torch.tensor([rank + 1.0])
+        dist.all_reduce(tensor, op=dist._make_nccl_premul_sum(0.5))
+        assert tensor.item() == size * (size + 1) / 4
+    one_is_true = torch.tensor([rank == 0, True, False])
+    dist.all_reduce(one_is_true)
+    assert one_is_true.tolist() == [True, True, False]
+
+
+def check_odd_forms():
+    strided = torch.arange(6.0).reshape(2, 3).t()
+    dist.all_reduce(strided)
+    equal(strided, size * torch.arange(6.0).reshape(2, 3).t())
+    dist.all_reduce(torch.empty(0))
+    scalar = torch.tensor(1.0)
+    dist.all_reduce(scalar)
+    assert scalar.item() == size
+    columns = torch.zeros(4, 2).t()
+    dist.broadcast(columns if rank else columns.add_(3), 0)
+    equal(columns, filled(3.0, 2, 4))
+
+
+def check_futures_and_polling():
+    work = dist.all_reduce(torch.ones(3), async_op=True)
+    while not work.is_completed():
+        pass
+    assert work.wait() and work.is_success()
+    tensor = torch.ones(3)
+    doubled = dist.all_reduce(tensor, async_op=True).get_future().then(lambda future: 2 * future.value()[0])
+    equal(doubled.wait(), filled(2.0 * size, 3))
+    many = [(one, dist.all_reduce(one, async_op=True)) for one in (filled(float(i), 1000) for i in range(50))]
+    for i, (one, work) in enumerate(many):
+        work.wait()
+        equal(one, filled(float(i * size), 1000))
+
+
+def check_broadcast_gather_scatter():
+    for root in range(size):
+        tensor = filled(rank, 4)
+        dist.broadcast(tensor, root)
+        equal(tensor, filled(root, 4))
+        blocks = [torch.zeros(2) for _ in range(size)] if rank == root else None
+        dist.gather(filled(float(rank), 2), blocks, root)
+        assert rank != root or [one.tolist() for one in blocks] == [[float(i)] * 2 for i in range(size)]
+        mine = torch.zeros(2)
+        dist.scatter(mine, [filled(float(i), 2) for i in range(size)] if rank == root else None, root)
+        equal(mine, filled(float(rank), 2))
+        total = torch.ones(2)
+        dist.reduce(total, root)
+        assert rank != root or total.tolist() == [size] * 2
+
+
+def check_allgather():
+    for dtype in (torch.float32, torch.bool, torch.int64):
+        blocks = [torch.zeros(3, dtype=dtype) for _ in range(size)]
+        dist.all_gather(blocks, filled(rank, 3, dtype=dtype))
+        for i, block in enumerate(blocks):
+            equal(block, filled(i, 3, dtype=dtype))
+    uneven = [torch.zeros(i + 1) for i in range(size)]
+    dist.all_gather(uneven, filled(float(rank), rank + 1))
+    for i, block in enumerate(uneven):
+        equal(block, filled(float(i), i + 1))
+    whole = torch.zeros(2 * size)
+    whole[2 * rank:2 * rank + 2] = rank
+    dist.all_gather_into_tensor(whole, whole[2 * rank:2 * rank + 2])
+    equal(whole, torch.arange(float(size)).repeat_interleave(2))
+
+
+def check_reduce_scatter():
+    mine = torch.zeros(2)
+    dist.reduce_scatter_tensor(mine, torch.arange(2.0 * size))
+    equal(mine, size * torch.arange(2.0 * rank, 2.0 * rank + 2))
+    dist.reduce_scatter_tensor(mine, torch.arange(2.0 * size), op=dist.ReduceOp.AVG)
+    equal(mine, torch.arange(2.0 * rank, 2.0 * rank + 2))
+    uneven = torch.zeros(rank + 1)
+    dist.reduce_scatter(uneven, [filled(float(i), i + 1) for i in range(size)])
+    equal(uneven, filled(float(size * rank), rank + 1))
+
+
+def check_alltoall():
+    found = torch.zeros(size)
+    dist.all_to_all_single(found, torch.arange(float(size)) + 10 * rank)
+    equal(found, 10 * torch.arange(float(size)) + rank)
+    sent = torch.full((sum(range(1, size + 1)), 2), float(rank))  # i + 1 rows to rank i
+    rows = torch.zeros((rank + 1) * size, 2)
+    dist.all_to_all_single(rows, sent, [rank + 1] * size, list(range(1, size + 1)))
+    equal(rows, torch.arange(float(size)).repeat_interleave(rank + 1)[:, None].repeat(1, 2))
+    blocks = [torch.zeros(2) for _ in range(size)]
+    dist.all_to_all(blocks, [filled(10.0 * rank + i, 2) for i in range(size)])
+    assert [one[0].item() for one in blocks] == [10.0 * i + rank for i in range(size)]
+
+
+def check_objects():
+    found = [None] * size
+    dist.all_gather_object(found, {"rank": rank, "pad": "x" * rank})
+    assert [one["rank"] for one in found] == list(range(size))
+    some = [rank, "text"] if rank == 0 else [None, None]
+    dist.broadcast_object_list(some, 0)
+    assert some == [0, "text"]
+    mine = [None]
+    dist.scatter_object_list(mine, [f"for {i}" for i in range(size)] if rank == 0 else None, 0)
+    assert mine == [f"for {rank}"]
+    gathered = [None] * size if rank == 0 else None
+    dist.gather_object(rank, gathered, 0)
+    assert rank or gathered == list(range(size))
+
+
+def check_messages():
+    if size == 1:
+        return
+    right, left = (rank + 1) % size, (rank - 1) % size
+    operations = [dist.P2POp(dist.isend, filled(float(rank), 2), right), dist.P2POp(dist.irecv, torch.zeros(2), left)]
+    for work in dist.batch_isend_irecv(operations):
+        work.wait()
+    equal(operations[1].tensor, filled(float(left), 2))
+    if rank == 0:  # by tag, in another order than they were sent; then from whom comes first
+        one, two = torch.zeros(1), torch.zeros(1)
+        dist.recv(two, 1, tag=2)
+        dist.recv(one, 1, tag=1)
+        assert (one.item(), two.item()) == (1, 2)
+        found = {}
+        for _ in range(size - 1):
+            tensor = torch.zeros(1)
+            source = dist.recv(tensor)
+            found[source] = tensor.item()
+        assert found == {i: float(i) for i in range(1, size)}
+    else:
+        if rank == 1:
+            dist.send(torch.tensor([1.0]), 0, tag=1)
+            dist.send(torch.tensor([2.0]), 0, tag=2)
+        dist.send(torch.tensor([float(rank)]), 0)
+
+
+def check_groups():
+    everyone = dist.new_group(list(range(size)))
+    tensor = torch.ones(1)
+    dist.all_reduce(tensor, group=everyone)
+    assert tensor.item() == size
+    groups = [dist.new_group([first, size - 1]) for first in range(size - 1)]
+    for first, group in enumerate(groups):
+        if rank in (first, size - 1):
+            tensor = torch.tensor([float(rank)])
+            dist.all_reduce(tensor, group=group)
+            assert tensor.item() == first + size - 1
+            dist.broadcast(tensor, size - 1, group=group)
+    dist.destroy_process_group(everyone)
+
+
+def check_barriers():
+    dist.barrier()
+    dist.monitored_barrier(timeout=timedelta(seconds=20))
+
+
+def check_sparse():
+    tensor = torch.sparse_coo_tensor([[rank, rank + 1]], [1.0, 2.0], (size + 1,))
+    dist.all_reduce(tensor)
+    equal(tensor.to_dense(), torch.tensor([1.0] + [3.0] * (size - 1) + [2.0]))
+
+
+def check_arguments():
+    assert "on meta" in raises(ValueError, dist.all_reduce, torch.ones(1, device="meta"))
+    raises((ValueError, RuntimeError), dist.all_reduce, torch.ones(1, dtype=torch.complex64), op=dist.ReduceOp.MAX)
+    if TORCH_2:
+        assert "elements for" in raises(ValueError, dist.all_gather_into_tensor, torch.zeros(size + 1), torch.zeros(1))
+        assert "split sizes" in raises(ValueError, dist.all_to_all_single, torch.zeros(size), torch.zeros(size), [size + 1] * size, [1] * size)
+    dist.barrier()  # nothing was started: the group is well
+
+
+def model():
+    torch.manual_seed(0)
+    return nn.Sequential(nn.Linear(4, 8), nn.ReLU(), nn.Linear(8, 8), nn.ReLU(), nn.Linear(8, 1))
+
+
+def batch(step, of_rank):
+    generator = torch.Generator().manual_seed(100 * step + of_rank)
+    return torch.randn(6, 4, generator=generator)
+
+
+def trained(wrap, steps=4):
+    found = wrap(model())
+    optimizer = torch.optim.SGD(found.parameters(), 0.1)
+    for step in range(steps):
+        optimizer.zero_grad()
+        found(batch(step, rank)).pow(2).mean().backward()
+        optimizer.step()
+    return found
+
+
+def alone(steps=4):
+    """What one process trains on the batches of all ranks."""
+    found = model()
+    optimizer = torch.optim.SGD(found.parameters(), 0.1)
+    for step in range(steps):
+        optimizer.zero_grad()
+        found(torch.cat([batch(step, i) for i in range(size)])).pow(2).mean().backward()
+        optimizer.step()
+    return found
+
+
+def flat(found):
+    return torch.cat([one.detach().reshape(-1) for one in found.parameters()])
+
+
+def check_ddp():
+    expected = flat(alone())
+    for arguments in ({}, {"find_unused_parameters": True}, {"gradient_as_bucket_view": True}, {"bucket_cap_mb": 0.0001}):
+        assert torch.allclose(flat(trained(lambda one: nn.parallel.DistributedDataParallel(one, **arguments))), expected, atol=1e-6), arguments
+
+
+def check_ddp_hooks():
+    from torch.distributed.algorithms.ddp_comm_hooks import default_hooks
+
+    def wrap(hook):
+        def wrapped(one):
+            made = nn.parallel.DistributedDataParallel(one)
+            made.register_comm_hook(None, hook)
+            return made
+        return wrapped
+    expected = flat(alone())
+    assert torch.allclose(flat(trained(wrap(default_hooks.fp16_compress_hook))), expected, atol=1e-2)
+    assert torch.allclose(flat(trained(wrap(default_hooks.allreduce_hook))), expected, atol=1e-6)
+
+
+def check_ddp_join():
+    found = nn.parallel.DistributedDataParallel(model())
+    optimizer = torch.optim.SGD(found.parameters(), 0.1)
+    with found.join():
+        for step in range(2 + rank):
+            optimizer.zero_grad()
+            found(batch(step, rank)).pow(2).mean().backward()
+            optimizer.step()
+    everyone = [torch.zeros_like(flat(found)) for _ in range(size)]
+    dist.all_gather(everyone, flat(found))
+    assert all(torch.equal(one, everyone[0]) for one in everyone)
+
+
+def check_fsdp2():
+    if not hasattr(torch.distributed, "device_mesh"):
+        return
+    try:
+        from torch.distributed.fsdp import fully_shard
+    except ImportError:
+        return
+    from torch.distributed.device_mesh import init_device_mesh
+    mesh = init_device_mesh("cpu", (size,))
+
+    def wrap(one):
+        for layer in one:
+            if isinstance(layer, nn.Linear):
+                fully_shard(layer, mesh=mesh)
+        return fully_shard(one, mesh=mesh)
+    found = trained(wrap)
+    whole = torch.cat([one.full_tensor().detach().reshape(-1) for one in found.parameters()])
+    assert torch.allclose(whole, flat(alone()), atol=1e-6)
+
+
+def check_dtensor():
+    try:
+        from torch.distributed.device_mesh import init_device_mesh
+        from torch.distributed.tensor import Replicate, Shard, distribute_tensor
+        from torch.distributed.tensor.parallel import ColwiseParallel, RowwiseParallel, parallelize_module
+    except ImportError:
+        return
+    mesh = init_device_mesh("cpu", (size,))
+    values = torch.arange(24.0).reshape(6, 4)
+    sharded = distribute_tensor(values, mesh, [Shard(0)])
+    equal(sharded.full_tensor(), values)
+    equal(sharded.redistribute(mesh, [Shard(1)]).full_tensor(), values)
+    equal((sharded + distribute_tensor(values, mesh, [Replicate()])).full_tensor(), 2 * values)
+    whole = nn.Sequential(nn.Linear(4, 6 * size), nn.ReLU(), nn.Linear(6 * size, 2))
+    for one in whole.parameters():
+        dist.broadcast(one.data, 0)
+    given = batch(0, 0)
+    expected = whole(given)
+    parallel = parallelize_module(whole, mesh, {"0": ColwiseParallel(), "2": RowwiseParallel()})
+    assert torch.allclose(parallel(given), expected, atol=1e-5)
+
+
+def check_pipeline():
+    try:
+        from torch.distributed.pipelining import PipelineStage, ScheduleGPipe
+    except ImportError:
+        return
+    torch.manual_seed(1)
+    layers = [nn.Linear(4, 4) for _ in range(size)]
+    stage = PipelineStage(layers[rank], rank, size, torch.device("cpu"))
+    schedule = ScheduleGPipe(stage, n_microbatches=2)
+    given = batch(0, 0)
+    found = schedule.step(given) if rank == 0 else schedule.step()
+    if rank == size - 1:
+        expected = given
+        for layer in layers:
+            expected = layer(expected)
+        assert torch.allclose(found, expected, atol=1e-6)
+
+
+def main():
+    global rank, size
+    torch.set_num_threads(1)
+    dist.init_process_group("aiacc", timeout=timedelta(seconds=60))
+    rank, size = dist.get_rank(), dist.get_world_size()
+    for name, check in list(globals().items()):
+        if name.startswith("check_") and (len(sys.argv) == 1 or name in sys.argv[1:]):
+            try:
+                check()
+            except BaseException:
+                print(f"rank {rank} of {size}: {name} failed", file=sys.stderr, flush=True)
+                raise
+    store = dist.distributed_c10d._get_default_store()
+    dist.destroy_process_group()
+    # The job goes on: a second default group, with the ranks in another order.
+    if len(sys.argv) == 1:
+        dist.init_process_group("aiacc", store=dist.PrefixStore("again", store), rank=size - 1 - rank, world_size=size)
+        tensor = torch.tensor([dist.get_rank()])
+        dist.broadcast(tensor, 0)
+        assert tensor.item() == 0
+        dist.destroy_process_group()
+    print("all is well", flush=True)
+
+
+if __name__ == "__main__":
+    main()

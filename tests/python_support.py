@@ -1,0 +1,57 @@
+"""What the tests of the Python package share: interpreters that have torch, and jobs of Python ranks."""
+import functools
+import os
+import pathlib
+import subprocess
+
+import pytest
+
+from launcher_support import STAGE, Job, reachable
+
+SOURCE = pathlib.Path(os.environ["AIACC_SOURCE"])
+PACKAGE = reachable(SOURCE / "bindings/python")
+ENVIRONMENT = {"AIACC_LIBRARY": str(STAGE / "lib/libaiacc.so"), "PYTHONPATH": str(PACKAGE), "PYTHONDONTWRITEBYTECODE": "1",
+               "OMP_NUM_THREADS": "1", "PYTHONWARNINGS": "ignore::UserWarning:torch"}
+NO_TORCH = "no Python with torch: `make torch-venv' makes one, apt-get install python3-torch too, and TORCH_PYTHON names another"
+
+
+@functools.lru_cache(None)
+def torch_version(python):
+    """None: it has no torch."""
+    try:
+        asked = subprocess.run([python, "-c", "import torch; print(torch.__version__)"], capture_output=True, text=True, timeout=100)
+    except OSError:
+        return None
+    return asked.stdout.strip() if asked.returncode == 0 else None
+
+
+def torch_pythons():
+    """Interpreters with different versions of torch: that of `make torch-venv', that of TORCH_PYTHON, and the system's."""
+    versions = {}
+    for python in (os.path.join(os.environ["AIACC_BUILD"], "torch-venv/bin/python"), os.environ.get("TORCH_PYTHON", ""), "/usr/bin/python3"):
+        if python and (version := torch_version(python)) is not None:
+            versions.setdefault(version, python)
+    return versions
+
+
+def each_torch():
+    """A parameter `python` for each of them; without any, a skip with its reason."""
+    found = torch_pythons()
+    if not found:
+        return [pytest.param(None, marks=pytest.mark.skip(reason=NO_TORCH))]
+    return [pytest.param(python, id=version) for version, python in found.items()]
+
+
+def python_job(python, ranks, program, *words, user="self", env=None, options=()):
+    """(exit code, stdout, stderr) of a job whose ranks are Python processes."""
+    command = ["--quiet", "-np", ranks, *options, python, *([PACKAGE_PROGRAMS / program] if program.endswith(".py") else ["-c", program]), *words]
+    return Job(command, user=user, env={**ENVIRONMENT, **(env or {})}).finish(timeout=120)
+
+
+PACKAGE_PROGRAMS = reachable(SOURCE / "tests/programs")
+
+
+def check_job(python, ranks, program, *words, **kwargs):
+    """Each rank of it says "all is well" at its end and nothing else, and the job says nothing."""
+    code, out, err = python_job(python, ranks, program, *words, **kwargs)
+    assert (code, out, err) == (0, "all is well\n" * ranks, ""), f"exit code {code}\n{out}\n{err}"

@@ -1,0 +1,39 @@
+"""tests/run itself: what it prints at the end, over tests of each kind."""
+import os
+import pathlib
+import re
+import subprocess
+
+RUN = pathlib.Path(os.environ["AIACC_SOURCE"]) / "tests/run"
+
+# A gtest program, as far as its report is concerned.
+PROGRAM = """#!/bin/sh
+for word; do case $word in --gtest_output=json:*) report=${word#*json:} ;; esac; done
+cat >"$report" <<'END'
+{"testsuites": [{"name": "Suite", "testsuite": [
+  {"name": "Fast", "status": "RUN", "result": "COMPLETED", "time": "0.001s"},
+  {"name": "Slow", "status": "RUN", "result": "COMPLETED", "time": "9.500s"},
+  {"name": "DISABLED_Never", "status": "NOTRUN", "result": "SUPPRESSED", "time": "0s"}]}]}
+END
+"""
+
+
+def test_the_ten_slowest_come_before_the_last_line(tmp_path):
+    (tmp_path / "tests").mkdir()
+    (tmp_path / "tests/some_test.py").write_text(
+        "import time, pytest\n"
+        "@pytest.mark.parametrize('n', range(12))\ndef test_quick(n): pass\n"
+        "def test_slow(): time.sleep(0.5)\n"
+        "def test_broken(): assert False\n")
+    for name, text in (("tests/shell_test.sh", "#!/bin/sh\nsleep 1\n"), ("program", PROGRAM)):
+        (tmp_path / name).write_text(text)
+        (tmp_path / name).chmod(0o755)
+    environment = {**os.environ, "AIACC_SOURCE": str(tmp_path), "AIACC_BUILD": str(tmp_path)}
+    run = subprocess.run([RUN, "--programs", "program"], env=environment, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=100)
+    lines = run.stdout.splitlines()
+    assert run.returncode == 1
+    assert lines[-1] == "16 passed, 1 failed, 1 skipped"
+    table = [line.split() for line in lines[lines.index("the slowest tests:") + 1:-2]]
+    assert [name for _, _, name in table[:3]] == ["Suite.Slow", "tests/shell_test.sh", "tests/some_test.py::test_slow"]
+    assert len(table) == 10 and table[0][:2] == ["9.50", "s"] and 0.5 <= float(table[2][0]) < 9.5
+    assert re.fullmatch(r"in \d+\.\d s", lines[-2])

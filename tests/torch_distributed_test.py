@@ -1,0 +1,81 @@
+"""The back end aiacc of torch.distributed: under aiaccrun, under torchrun, on one host and on several."""
+import os
+import re
+import subprocess
+
+import pytest
+
+import namespace_hosts
+from launcher_lab_test import on
+from launcher_support import users
+from python_support import ENVIRONMENT, PACKAGE_PROGRAMS, each_torch, python_job
+from torch_optimizer_test import system_torch
+
+PROGRAM = PACKAGE_PROGRAMS / "torch_distributed.py"
+
+
+def all_well(ranks, code, out, err):
+    assert code == 0 and out.count("all is well") == ranks, f"exit code {code}\n{out}\n{err}"
+
+
+@pytest.mark.parametrize("ranks", [1, 2, 3])
+@pytest.mark.parametrize("python", each_torch())
+def test_under_aiaccrun(python, ranks):
+    all_well(ranks, *python_job(python, ranks, "torch_distributed.py"))
+
+
+@pytest.mark.parametrize("user", users())
+def test_as_another_user(user):
+    """With the system's torch, which every user may read."""
+    all_well(2, *python_job(system_torch(), 2, "torch_distributed.py", "check_ddp", user=user))
+
+
+@pytest.mark.parametrize("python", each_torch())
+def test_under_torchs_own_launcher(python):
+    """Without aiaccrun: ranks meet through the store that the launcher gives. (Debian's torchrun 1.13 fails by itself.)"""
+    if "site-packages" not in subprocess.run([python, "-c", "import torch; print(torch.__file__)"], capture_output=True, text=True).stdout:
+        pytest.skip("torchrun of Debian's python3-torch fails with Python 3.11, whatever it runs")
+    done = subprocess.run([python, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2", PROGRAM], capture_output=True, text=True,
+                          timeout=200, env={**os.environ, **ENVIRONMENT})
+    all_well(2, done.returncode, done.stdout, done.stderr)
+
+
+ERRORS = """
+import sys, time
+from datetime import timedelta
+import torch, torch.distributed as dist
+import aiacc.torch
+dist.init_process_group("aiacc", timeout=timedelta(seconds=3))
+rank = dist.get_rank()
+kind = getattr(dist, "DistBackendError", RuntimeError)
+try:
+    if sys.argv[1] == "shapes":
+        dist.all_reduce(torch.ones(3 + rank))
+    if sys.argv[1] == "late":
+        dist.barrier() if rank == 0 else time.sleep(5)
+    if sys.argv[1] == "monitored":
+        dist.monitored_barrier(timeout=timedelta(seconds=1)) if rank == 0 else time.sleep(3)
+    if sys.argv[1] == "future":
+        dist.all_reduce(torch.ones(3 + rank), async_op=True).get_future().wait()
+except kind as error:
+    print(f"rank {rank}: {error}", flush=True)
+"""
+
+
+@pytest.mark.parametrize("what, said", [
+    ("shapes", r"rank 0: allreduce of 3 fp32, sum; rank 1: allreduce of 4 fp32, sum"),
+    ("future", r"rank 0: allreduce of 3 fp32, sum; rank 1: allreduce of 4 fp32, sum"),
+    ("late", r"was not complete after 3\S* s; rank 1 has not arrived"),
+    ("monitored", r"was not complete after 1\S* s; rank 1 has not arrived")])
+@pytest.mark.parametrize("python", each_torch())
+def test_errors_that_users_of_torch_catch(python, what, said):
+    code, out, err = python_job(python, 2, ERRORS, what)
+    assert code == 0 and re.search(rf"rank 0: .*{said}", out), (code, out, err)
+
+
+@pytest.mark.skipif(bool(namespace_hosts.unavailable()), reason=str(namespace_hosts.unavailable()))
+@pytest.mark.parametrize("python", each_torch()[:1])
+def test_over_hosts(python):
+    with namespace_hosts.Hosts(2) as hosts:
+        words = [f"{name}={value}" for name, value in ENVIRONMENT.items()]
+        all_well(4, *on(hosts, "h0:2,h1:2", "env", *words, python, PROGRAM).finish(timeout=200))

@@ -1,0 +1,64 @@
+"""Bad input and ranks that end too early: Horovod's exceptions, and no hang."""
+import pytest
+
+from python_support import check_job, each_torch, python_job
+
+QUIET = {"AIACC_LOG": "error"}
+
+
+@pytest.mark.parametrize("ranks", [1, 3])
+@pytest.mark.parametrize("python", each_torch())
+def test_faults(python, ranks):
+    check_job(python, ranks, "torch_faults.py", env=QUIET)
+
+
+@pytest.mark.parametrize("python", each_torch())
+def test_a_rank_that_raises_in_backward_ends_the_job(python):
+    program = """
+import torch, aiacc.torch as hvd
+hvd.init()
+class Raises(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x): return x.clone()
+    @staticmethod
+    def backward(ctx, g):
+        if hvd.rank() == 1 and step == 2: raise ValueError("in the middle")
+        return g
+model = torch.nn.Sequential(torch.nn.Linear(3, 3), torch.nn.Linear(3, 3))
+optimizer = hvd.DistributedOptimizer(torch.optim.SGD(model.parameters(), lr=0.1))
+for step in range(4):
+    optimizer.zero_grad()
+    model[1](Raises.apply(model[0](torch.ones(2, 3)))).sum().backward()
+    optimizer.step()
+"""
+    code, _, err = python_job(python, 3, program, env=QUIET)
+    assert code == 1 and "ValueError: in the middle" in err
+
+
+@pytest.mark.parametrize("python", each_torch())
+def test_a_lost_rank_is_horovods_exception_on_the_others(python):
+    """The others have a moment until aiaccrun ends them: the sentence stands in the exception."""
+    program = """
+import os, signal, sys, torch, aiacc.torch as hvd
+hvd.init()
+hvd.barrier()
+if hvd.rank() == 1: os.kill(os.getpid(), signal.SIGKILL)
+signal.signal(signal.SIGTERM, signal.SIG_IGN)
+try: hvd.allreduce(torch.ones(1), name="the sum")
+except hvd.HorovodInternalError as error: print(error)
+"""
+    code, out, _ = python_job(python, 2, program, env=QUIET)
+    assert code == 137 and "allreduce 'the sum': " in out and "rank 1" in out, (code, out)
+
+
+@pytest.mark.parametrize("python", each_torch())
+def test_what_was_started_on_one_rank_only_ends_with_it(python):
+    program = """
+import torch, aiacc.torch as hvd
+hvd.init()
+hvd.barrier()
+if hvd.rank() == 0: hvd.allreduce_async(torch.ones(1))
+print("done", flush=True)
+"""
+    code, out, _ = python_job(python, 2, program, env=QUIET)
+    assert (code, out) == (0, "done\ndone\n")

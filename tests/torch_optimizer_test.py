@@ -1,0 +1,23 @@
+"""DistributedOptimizer, states, SyncBatchNorm and the sampler of aiacc.torch, run by ranks on one host."""
+import pytest
+
+from launcher_support import users
+from python_support import check_job, each_torch, torch_version
+
+
+@pytest.mark.parametrize("ranks", [1, 2, 3])
+@pytest.mark.parametrize("python", each_torch())
+def test_optimizer(python, ranks):
+    check_job(python, ranks, "torch_optimizer.py")
+
+
+@pytest.mark.parametrize("user", users())
+def test_as_another_user(user):
+    """With the system's torch, which every user may read."""
+    check_job(system_torch(), 2, "torch_optimizer.py", "check_it_is_training_on_the_joined_batch", user=user)
+
+
+def system_torch():
+    if torch_version("/usr/bin/python3") is None:
+        pytest.skip("/usr/bin/python3 has no torch; apt-get install python3-torch")
+    return "/usr/bin/python3"

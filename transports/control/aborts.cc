@@ -1,0 +1,117 @@
+#include "transports/control/aborts.h"
+
+#include <algorithm>
+#include <set>
+#include <vector>
+
+#include "base/error_about.h"
+
+namespace aiacc {
+namespace {
+
+bool known(std::int32_t code) noexcept {
+  return code > static_cast<std::int32_t>(Code::kOk) && code <= static_cast<std::int32_t>(Code::kUnreachable);
+}
+
+}  // namespace
+
+Aborts::Aborts(ControlChannel& channel, Mailbox& mailbox, Peers& peers)
+    : channel_(channel), mailbox_(mailbox), peers_(peers) {
+  channel_.on<wire::GroupAborted>(
+      [this](int from, const ControlChannel::Subject& about, const auto& notice) { came(from, about, notice); });
+}
+
+void Aborts::abort(const ViewPtr& view, int rank, const std::exception_ptr& error) {
+  mailbox_.join(view, rank);
+  MatchGroup& group = mailbox_.group(view->id());
+  if (group.error) return;  // a member was quicker
+  const Error what = as_error(error);
+  wire::GroupAborted notice;
+  notice.code = static_cast<std::int32_t>(what.code());
+  notice.rank = what.peer();
+  notice.sentence = what.message();
+  if (const std::vector<int> ranks = ranks_of(error); ranks.size() > 1) notice.about.assign(ranks.begin(), ranks.end());
+  stop(group, notice, error);
+}
+
+void Aborts::end(MatchGroup& group, const wire::GroupAborted& notice, std::exception_ptr error) noexcept {
+  if (group.error) return;
+  stop(group, notice, std::move(error));
+  if (observer_ != nullptr) observer_->group_aborted(group.id, group.error);
+}
+
+void Aborts::stop(MatchGroup& group, const wire::GroupAborted& notice, std::exception_ptr error) noexcept {
+  group.error = std::move(error);
+  Notice& kept = notices_[group.id];
+  kept.message = notice;
+  if (kept.message.sentence.size() > wire::kMaxControlText) kept.message.sentence.resize(wire::kMaxControlText);
+  if (kept.message.about.size() > wire::kMaxControlRanks) kept.message.about.resize(wire::kMaxControlRanks);
+  relay(group);
+  mailbox_.end(group);
+  peers_.changed.set();
+}
+
+// To the neighbours in the binomial graph: ranks at distances that are powers of two, both ways round.
+void Aborts::relay(const MatchGroup& group) noexcept {
+  Notice& notice = notices_[group.id];
+  if (notice.relayed || group.view == nullptr) return;
+  notice.relayed = true;
+  const int size = group.view->size();
+  std::set<int> neighbours;
+  for (int distance = 1; distance < size; distance *= 2) {
+    neighbours.insert((group.rank + distance) % size);
+    neighbours.insert((group.rank - distance + size) % size);
+  }
+  neighbours.erase(group.rank);
+  for (const int neighbour : neighbours) tell(group, mailbox_.world_rank(group, neighbour));
+}
+
+void Aborts::tell(const MatchGroup& group, int to) noexcept {
+  const auto notice = notices_.find(group.id);
+  if (notice != notices_.end()) channel_.send(to, {group.id}, notice->second.message);
+}
+
+void Aborts::came(int, const ControlChannel::Subject& about, const wire::GroupAborted& notice) {
+  if (mailbox_.left(about.group) || !known(notice.code)) return;
+  MatchGroup& group = mailbox_.group(about.group);
+  const auto code = static_cast<Code>(notice.code);
+  const bool about_me = notice.rank == group.rank && notice.other != kNoPeer;
+  const int peer = about_me ? notice.other : notice.rank;
+  end(group, notice,
+      notice.about.size() > 1
+          ? std::make_exception_ptr(ErrorAbout(code, notice.sentence, {notice.about.begin(), notice.about.end()}))
+          : std::make_exception_ptr(Error(code, notice.sentence, peer)));
+}
+
+void Aborts::joined(MatchGroup& group) noexcept {
+  if (group.error) {
+    relay(group);
+    return;
+  }
+  for (const auto& [rank, peer] : peers_.known) {
+    if (!peer.lost || peer.left || peers_.leaving || mailbox_.group_rank(group, rank) < 0) continue;
+    end_by_loss(group, rank, as_error(peer.lost));
+    return;
+  }
+}
+
+void Aborts::peer_lost(int rank, const std::exception_ptr& error) noexcept {
+  const Error cause = as_error(error);
+  std::vector<std::uint64_t> shared;
+  for (const auto& [id, group] : mailbox_.groups()) {
+    if (mailbox_.group_rank(group, rank) >= 0) shared.push_back(id);
+  }
+  for (const std::uint64_t id : shared) {  // who is told may free groups
+    if (MatchGroup* const group = mailbox_.find_group(id); group != nullptr) end_by_loss(*group, rank, cause);
+  }
+}
+
+void Aborts::end_by_loss(MatchGroup& group, int rank, const Error& cause) noexcept {
+  wire::GroupAborted notice;
+  notice.code = static_cast<std::int32_t>(Code::kPeerFailed);
+  notice.rank = mailbox_.group_rank(group, rank);
+  notice.sentence = cause.message();
+  end(group, notice, std::make_exception_ptr(Error(Code::kPeerFailed, notice.sentence, notice.rank)));
+}
+
+}  // namespace aiacc

@@ -1,0 +1,263 @@
+#include "transports/control/stragglers.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "transports/exchange.h"
+
+namespace aiacc {
+namespace {
+
+using State = wire::OperationState::State;
+
+// What a question is about, here. Who follows a chain of messages asks also ranks that it has no message with: of them the
+// oldest message is meant, if it has the same number.
+Exchange* find_asked(MatchGroup& group, const WireId& operation) noexcept {
+  if (Exchange* const exact = group.find(operation); exact != nullptr) return exact;
+  if (!operation.is_pair() || group.messages.empty()) return nullptr;
+  Exchange& oldest = group.messages.front();
+  return oldest.id().sequence == operation.sequence ? &oldest : nullptr;
+}
+
+bool elsewhere(const MatchGroup& group, int rank) noexcept {
+  return group.view->host_of(rank) != group.view->host_of(group.rank);
+}
+
+}  // namespace
+
+std::string StragglerDiagnosis::text() const {
+  switch (kind) {
+    case Kind::kNobody: return "no rank is known to hold it up";
+    case Kind::kSilent: return fmt::format("rank {} does not answer", rank);
+    case Kind::kNotBegun: return fmt::format("rank {} has not made this call", rank);
+    case Kind::kFinished: return fmt::format("rank {} has ended this call already", rank);
+    case Kind::kWorking: return fmt::format("rank {} is still at work on it", rank);
+    case Kind::kEachOther: return fmt::format("rank {} waits for this rank, which waits for it", rank);
+    case Kind::kNoGroup: return fmt::format("rank {} has not made this group", rank);
+    case Kind::kFreed: return fmt::format("rank {} has freed this group", rank);
+  }
+  return {};
+}
+
+Stragglers::Stragglers(ControlChannel& channel, Mailbox& mailbox, Aborts& aborts, Mismatches& mismatches)
+    : channel_(channel), mailbox_(mailbox), aborts_(aborts), mismatches_(mismatches) {
+  channel_.on<wire::WhereIs>(
+      [this](int from, const auto& about, const auto& question) { asked(from, about, question); });
+  channel_.on<wire::OperationState>(
+      [this](int from, const auto& about, const auto& state) { answered(from, about, state); });
+  channel_.on<wire::WhomFrom>([this](int from, const auto& about, const auto&) { tell_receiving(from, about.group); });
+  channel_.on<wire::ReceivesFrom>([this](int from, const auto& about, const auto& said) {
+    const MatchGroup* const group = mailbox_.find_group(about.group);
+    if (observer_ == nullptr || group == nullptr || group->view == nullptr) return;
+    observer_->receiving_reported(group->id, mailbox_.group_rank(*group, from), {said.rank, said.call});
+  });
+}
+
+// --- searches -------------------------------------------------------------------------------------------------------------
+
+// One that this rank has joined and that has not ended.
+MatchGroup* Stragglers::open_group(std::uint64_t id) noexcept {
+  MatchGroup* const group = mailbox_.find_group(id);
+  return group == nullptr || group->view == nullptr || group->error ? nullptr : group;
+}
+
+Stragglers::Search& Stragglers::search_of(MatchGroup& group, const WireId& operation) {
+  std::vector<Search>& searches = searches_[group.id];
+  std::erase_if(searches, [&](const Search& search) { return group.find(search.operation) == nullptr; });
+  const auto found = std::find_if(searches.begin(), searches.end(),
+                                  [&](const Search& search) { return search.operation == operation; });
+  return found != searches.end() ? *found : searches.emplace_back(operation);
+}
+
+// Of an operation that is still in progress.
+Stragglers::Search* Stragglers::find(std::uint64_t id, const WireId& operation) noexcept {
+  MatchGroup* const group = mailbox_.find_group(id);
+  const auto searches = searches_.find(id);
+  if (group == nullptr || searches == searches_.end() || group->find(operation) == nullptr) return nullptr;
+  const auto found = std::find_if(searches->second.begin(), searches->second.end(),
+                                  [&](const Search& search) { return search.operation == operation; });
+  return found == searches->second.end() ? nullptr : &*found;
+}
+
+// Whose question is answered. Several chains may ask one rank.
+Stragglers::Search* Stragglers::find_asking(MatchGroup& group, const WireId& operation) noexcept {
+  if (group.find(operation) != nullptr) return find(group.id, operation);
+  const auto searches = searches_.find(group.id);
+  if (searches == searches_.end() || !operation.is_pair()) return nullptr;
+  const auto found = std::find_if(searches->second.begin(), searches->second.end(), [&](const Search& search) {
+    const bool same = search.operation.sequence == operation.sequence && search.operation.tag == operation.tag;
+    return same && search.diagnosis.rank == operation.peer && group.find(search.operation) != nullptr;
+  });
+  return found == searches->second.end() ? nullptr : &*found;
+}
+
+// The lowest rank that a receive waits for, or else that a send waits for: what has not come explains more than what could
+// not be delivered.
+int Stragglers::awaited(const MatchGroup& group, Exchange& exchange) noexcept {
+  int receives = kNoPeer, sends = kNoPeer;
+  exchange.parts().for_each([&](PostedRequest& request) {
+    int& lowest = request.kind() == PostedRequest::Kind::kRecv ? receives : sends;
+    const int rank = mailbox_.group_rank(group, request.peer());
+    if (lowest == kNoPeer || rank < lowest) lowest = rank;
+  });
+  return receives != kNoPeer ? receives : sends;
+}
+
+void Stragglers::investigate(std::uint64_t id, const WireId& operation) noexcept {
+  MatchGroup* const group = open_group(id);
+  Exchange* const exchange = group == nullptr ? nullptr : group->find(operation);
+  if (exchange == nullptr) return;
+  Search& search = search_of(*group, operation);
+  search.questions = 0;
+  search.diagnosis = {};
+  const int rank = awaited(*group, *exchange);
+  if (rank != kNoPeer || exchange->local_peer() != kNoPeer) {
+    suspect(*group, search, rank != kNoPeer ? rank : exchange->local_peer());
+  }
+}
+
+StragglerDiagnosis Stragglers::diagnosis(std::uint64_t id, const WireId& operation) noexcept {
+  const Search* const search = find(id, operation);
+  return search == nullptr ? StragglerDiagnosis{} : search->diagnosis;
+}
+
+void Stragglers::suspect(MatchGroup& group, Search& search, int rank) noexcept {
+  search.diagnosis = {StragglerDiagnosis::Kind::kSilent, rank};
+  if (++search.questions > group.view->size()) return;  // they wait in a circle that we are not part of
+  if (const Exchange* const exchange = group.find(search.operation); exchange != nullptr) {
+    ask_where(group, *exchange, rank);
+  }
+}
+
+void Stragglers::survey(std::uint64_t id, const WireId& operation) noexcept {
+  MatchGroup* const group = open_group(id);
+  const Exchange* const exchange = group == nullptr ? nullptr : group->find(operation);
+  if (exchange == nullptr) return;
+  const int size = group->view->size();
+  search_of(*group, operation).begun.assign(static_cast<std::size_t>(size), 0);
+  for (int rank = 0; rank < size; ++rank) {
+    if (elsewhere(*group, rank)) ask_where(*group, *exchange, rank);
+  }
+}
+
+std::vector<int> Stragglers::not_begun(std::uint64_t id, const WireId& operation) noexcept {
+  std::vector<int> ranks;
+  const Search* const search = find(id, operation);
+  if (search == nullptr) return ranks;
+  const MatchGroup& group = *mailbox_.find_group(id);
+  for (int rank = 0; rank < static_cast<int>(search->begun.size()); ++rank) {
+    if (elsewhere(group, rank) && search->begun[static_cast<std::size_t>(rank)] == 0) ranks.push_back(rank);
+  }
+  return ranks;
+}
+
+// --- questions ------------------------------------------------------------------------------------------------------------
+
+void Stragglers::ask_where(MatchGroup& group, const Exchange& exchange, int rank) noexcept {
+  channel_.send(mailbox_.world_rank(group, rank), {group.id, exchange.id()},
+                wire::WhereIs{exchange.fingerprint(), exchange.note().describe()});
+}
+
+void Stragglers::asked(int from, const ControlChannel::Subject& about, const wire::WhereIs& question) {
+  // Of a group that this rank has freed: what it had begun it has also ended.
+  if (const auto last = mailbox_.left(about.group)) {
+    const bool begun = !about.operation.is_pair() && about.operation.sequence <= *last;
+    channel_.send(from, {about.group, WireId(about.operation.sequence)},
+                  wire::OperationState{begun ? State::kFinished : State::kFreed, kNoPeer});
+    return;
+  }
+  MatchGroup* const group = mailbox_.find_group(about.group);
+  if (group == nullptr || group->view == nullptr) {
+    channel_.send(from, about, wire::OperationState{State::kNoGroup, kNoPeer});
+    return;
+  }
+  if (group->error) return;  // who asks will hear of it
+  const WireId operation = mailbox_.seen_from_here(*group, from, about.operation);
+  if (const CallNote* const mine = group->other_call(operation.sequence, question.fingerprint); mine != nullptr) {
+    mismatches_.end(*group, from, operation.sequence, mine->describe(), question.call);
+    return;
+  }
+  channel_.send(from, {group->id, operation}, state_of(*group, operation));
+}
+
+wire::OperationState Stragglers::state_of(MatchGroup& group, const WireId& operation) noexcept {
+  Exchange* const exchange = find_asked(group, operation);
+  if (exchange == nullptr) {
+    return {group.past.contains(operation.sequence) ? State::kFinished : State::kNotBegun, kNoPeer};
+  }
+  // Of many that wait the oldest is looked into.
+  const WireId looked_into = operation.is_pair() ? exchange->id() : group.calls.front().id();
+  const StragglerDiagnosis known = diagnosis(group.id, looked_into);
+  const bool found = known.kind == StragglerDiagnosis::Kind::kSilent;
+  const int rank = found ? known.rank : awaited(group, *exchange);
+  return rank == kNoPeer ? wire::OperationState{State::kWorking, exchange->local_peer()}
+                         : wire::OperationState{State::kWaiting, rank};
+}
+
+void Stragglers::answered(int from, const ControlChannel::Subject& about, const wire::OperationState& state) {
+  MatchGroup* const group = mailbox_.find_group(about.group);
+  if (group == nullptr || group->view == nullptr || mailbox_.left(about.group)) return;
+  const WireId operation = mailbox_.seen_from_here(*group, from, about.operation);
+  const int answering = mailbox_.group_rank(*group, from);
+  Search* const search = find_asking(*group, operation);
+  if (search == nullptr) return;
+  if (state.state == State::kFreed && !operation.is_pair()) {
+    return end_by_freeing(*group, *group->find(operation), answering);
+  }
+  if (static_cast<std::size_t>(answering) < search->begun.size()) {
+    search->begun[static_cast<std::size_t>(answering)] =
+        state.state != State::kNotBegun && state.state != State::kNoGroup;
+  }
+  StragglerDiagnosis& mine = search->diagnosis;
+  if (mine.rank != answering) return;
+  const bool names_member = state.rank >= 0 && state.rank < group->view->size();
+  switch (state.state) {
+    case State::kNoGroup: mine.kind = StragglerDiagnosis::Kind::kNoGroup; break;
+    case State::kFreed: mine.kind = StragglerDiagnosis::Kind::kFreed; break;
+    case State::kWaiting:
+      if (state.rank == group->rank) {
+        mine.kind = StragglerDiagnosis::Kind::kEachOther;
+      } else if (names_member && state.rank != mine.rank) {
+        suspect(*group, *search, state.rank);
+      }
+      break;
+    case State::kNotBegun: mine.kind = StragglerDiagnosis::Kind::kNotBegun; break;
+    case State::kFinished: mine.kind = StragglerDiagnosis::Kind::kFinished; break;
+    case State::kWorking:
+      mine.kind = StragglerDiagnosis::Kind::kWorking;
+      if (names_member && state.rank != group->rank) suspect(*group, *search, state.rank);
+      break;
+  }
+}
+
+std::string Stragglers::freed_too_early(int rank, const std::string& call, std::uint64_t sequence, int freed) {
+  return fmt::format(
+      "rank {} called {} (operation {} of their group), but rank {} has freed the group: all members make the same "
+      "calls "
+      "before they free it",
+      rank, call, sequence, freed);
+}
+
+void Stragglers::end_by_freeing(MatchGroup& group, const Exchange& exchange, int freed) noexcept {
+  wire::GroupAborted notice;
+  notice.code = static_cast<std::int32_t>(Code::kMismatch);
+  notice.rank = freed;
+  notice.sentence = freed_too_early(group.rank, exchange.note().describe(), exchange.id().sequence, freed);
+  aborts_.end(group, notice, std::make_exception_ptr(Error(Code::kMismatch, notice.sentence, freed)));
+}
+
+// --- receives that nobody sends to ----------------------------------------------------------------------------------------
+
+void Stragglers::ask_receiving(std::uint64_t id, int rank) noexcept {
+  const MatchGroup* const group = open_group(id);
+  if (group != nullptr) channel_.send(mailbox_.world_rank(*group, rank), {id}, wire::WhomFrom{});
+}
+
+void Stragglers::tell_receiving(int from, std::uint64_t id) noexcept {
+  if (observer_ == nullptr || open_group(id) == nullptr || mailbox_.left(id)) return;
+  Receiving receiving = observer_->receiving(id);
+  channel_.send(from, {id}, wire::ReceivesFrom{receiving.from, std::move(receiving.call)});
+}
+
+}  // namespace aiacc

@@ -1,0 +1,252 @@
+#include "transports/service/host_streams.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstring>
+
+namespace aiacc {
+namespace {
+
+// A writer that is as fast as this reader must not keep the loop from everything else.
+constexpr int kReadsPerTurn = 16;
+
+std::span<const std::byte> bytes_of(const MessageHeader& header) {
+  return std::as_bytes(std::span<const MessageHeader>(&header, 1));
+}
+
+}  // namespace
+
+HostStreams::HostStreams(HostDomain& domain, std::uint64_t key, std::vector<int> world_ranks, MessageReceiver& receiver,
+                         Observer& observer)
+    : domain_(domain),
+      key_(key),
+      world_ranks_(std::move(world_ranks)),
+      receiver_(receiver),
+      observer_(observer),
+      lines_(domain.claim_lines(key, static_cast<std::uint32_t>(world_ranks_.size()))),
+      idle_(domain.loop()) {
+  for (std::size_t peer = 0; peer < world_ranks_.size(); ++peer) streams_.emplace_back();
+  for (int peer = 0; peer < domain_.size(); ++peer) {
+    if (peer == domain_.rank()) continue;
+    ++running_;
+    stream(peer).reader.emplace(domain_.loop(), read_all(peer), static_cast<Root::Owner&>(*this));
+    stream(peer).reader->start();
+  }
+}
+
+HostStreams::~HostStreams() {
+  for (Stream& stream : streams_) {
+    if (stream.memory != nullptr) domain_.free(stream.ring);
+  }
+  domain_.release_lines(key_);
+}
+
+Task<void> HostStreams::close() {
+  closing_ = true;
+  stop_.request(std::make_exception_ptr(Error(Code::kAborted, "this rank leaves")));
+  Stop none;
+  while (running_ > 0) {
+    idle_.reset();
+    co_await idle_.wait(none);
+  }
+  for (int peer = 0; peer < domain_.size(); ++peer) lose(peer);
+}
+
+void HostStreams::lose(int local_rank) noexcept {
+  Stream& its = stream(local_rank);
+  its.lost = true;
+  std::deque<Queued> dropped;
+  dropped.swap(its.queue);
+  for (const Queued& each : dropped) each.completion->sent(stop_.reason());
+}
+
+void HostStreams::root_ended(Root& root, std::exception_ptr error) noexcept {
+  if (--running_ == 0) idle_.set();
+  for (int peer = 0; peer < static_cast<int>(streams_.size()); ++peer) {
+    Stream& its = stream(peer);
+    const bool writes = its.writer && &*its.writer == &root;
+    if (writes) its.writer_ended = true;
+    if (!writes && !(its.reader && &*its.reader == &root)) continue;
+    if (error && !closing_) broken(peer, as_error(error));
+    return;
+  }
+}
+
+void HostStreams::broken(int local_rank, const Error& why) noexcept {
+  if (stream(local_rank).lost) return;
+  lose(local_rank);
+  observer_.stream_broken(local_rank, why);
+}
+
+// --- the lines of a peer --------------------------------------------------------------------------------------------------
+
+bool HostStreams::find(int local_rank) noexcept {
+  Stream& its = stream(local_rank);
+  if (!its.line) {
+    const auto lines = domain_.find_lines(local_rank, key_, static_cast<std::uint32_t>(streams_.size()));
+    if (lines) its.line = *lines + static_cast<std::uint32_t>(domain_.rank());
+  }
+  return its.line.has_value();
+}
+
+FlagRef HostStreams::flag_of(int local_rank, Word word) noexcept {
+  return {local_rank, *stream(local_rank).line, word};
+}
+
+std::uint64_t HostStreams::read_word(int owner, std::uint32_t line, Word word) const noexcept {
+  return domain_.line(owner, line).word[word].load(std::memory_order_acquire);
+}
+
+// --- writing --------------------------------------------------------------------------------------------------------------
+
+void HostStreams::post(int local_rank, const MessageHeader& header, std::span<const std::byte> payload,
+                       SendCompletion& completion) noexcept {
+  Stream& its = stream(local_rank);
+  if (its.lost || closing_ || !find(local_rank)) {
+    completion.sent(nullptr);
+    return;
+  }
+  its.queue.push_back({header, payload, &completion});
+  if (!its.writer || its.writer_ended) write_some(local_rank);
+}
+
+void HostStreams::write_some(int local_rank) noexcept {
+  Stream& its = stream(local_rank);
+  try {
+    if (write(local_rank)) return;
+    its.writer_ended = false;
+    its.writer.emplace(domain_.loop(), write_rest(local_rank), static_cast<Root::Owner&>(*this));
+    ++running_;
+  } catch (...) {
+    broken(local_rank, as_error(std::current_exception()));
+    return;
+  }
+  its.writer->start();
+}
+
+// As much as the ring has room for; whether that was all.
+bool HostStreams::write(int local_rank) {
+  Stream& its = stream(local_rank);
+  ControlLine& line = domain_.own_line(line_for(local_rank));
+  if (its.memory == nullptr) {
+    its.ring = domain_.allocate(kRingBytes);
+    its.memory = domain_.view(domain_.rank(), its.ring);
+    line.word[kRing].store(its.ring.offset + 1, std::memory_order_relaxed);  // published with kPosted
+  }
+  const std::uint64_t taken = read_word(local_rank, *its.line, kTaken);
+  if (taken > its.posted) {
+    throw Error(Code::kProtocol, fmt::format("the shared memory of rank {} of this host says that it read {} bytes of "
+                                             "{}: something has overwritten the host's segment",
+                                             local_rank, taken, its.posted));
+  }
+  std::uint64_t room = kRingBytes - std::min(kRingBytes, its.posted - taken);
+  const std::uint64_t before = its.posted;
+  std::deque<Queued> written;
+  while (!its.queue.empty() && room > 0) {
+    Queued& next = its.queue.front();
+    const std::size_t whole = sizeof next.header + next.payload.size();
+    while (next.written < whole && room > 0) {
+      const std::span<const std::byte> from = next.written < sizeof next.header
+                                                  ? bytes_of(next.header).subspan(next.written)
+                                                  : next.payload.subspan(next.written - sizeof next.header);
+      const std::uint64_t at = its.posted % kRingBytes;
+      const std::size_t bytes = std::min<std::uint64_t>({from.size(), room, kRingBytes - at});
+      std::memcpy(its.memory + at, from.data(), bytes);
+      next.written += bytes;
+      its.posted += bytes;
+      room -= bytes;
+    }
+    if (next.written < whole) break;
+    SendCompletion* const done = next.completion;
+    its.queue.pop_front();
+    done->sent(nullptr);
+  }
+  if (its.posted != before) domain_.publish(line_for(local_rank), kPosted, its.posted);  // pairs with read_some()
+  return its.queue.empty();
+}
+
+Task<void> HostStreams::write_rest(int local_rank) {
+  Stream& its = stream(local_rank);
+  while (!its.lost) {
+    const std::uint64_t taken = read_word(local_rank, *its.line, kTaken);
+    if (write(local_rank)) co_return;
+    co_await domain_.at_least(flag_of(local_rank, kTaken), taken + 1, stop_);
+  }
+}
+
+// --- reading --------------------------------------------------------------------------------------------------------------
+
+Task<void> HostStreams::read_all(int local_rank) {
+  Stream& its = stream(local_rank);
+  while (true) {
+    const FlagRef claims = HostDomain::claims(local_rank);
+    const std::uint64_t seen = read_word(claims.owner, claims.line, static_cast<Word>(claims.word));
+    if (find(local_rank)) break;
+    co_await domain_.at_least(claims, seen + 1, stop_);
+  }
+  for (int reads = 1; !its.lost; ++reads) {
+    co_await domain_.at_least(flag_of(local_rank, kPosted), its.taken + 1, stop_);
+    while (reads % kReadsPerTurn != 0 && !its.lost && read_some(local_rank)) ++reads;
+    if (reads % kReadsPerTurn == 0) co_await yield_turn(domain_.loop(), stop_);
+  }
+}
+
+bool HostStreams::read_some(int local_rank) {
+  Stream& its = stream(local_rank);
+  const std::uint64_t posted = read_word(local_rank, *its.line, kPosted);
+  if (posted == its.taken) return false;
+  if (posted < its.taken || posted - its.taken > kRingBytes) {
+    throw Error(Code::kProtocol,
+                fmt::format("the shared memory of rank {} of this host says that it wrote {} bytes, of "
+                            "which {} were read: something has overwritten the host's segment",
+                            local_rank, posted, its.taken));
+  }
+  if (its.its_ring == nullptr) {
+    const std::uint64_t offset = read_word(local_rank, *its.line, kRing);
+    its.its_ring = domain_.view(local_rank, offset - 1, kRingBytes);
+  }
+  while (its.taken < posted && !its.lost) {
+    const std::uint64_t at = its.taken % kRingBytes;
+    const std::uint64_t bytes = std::min(posted - its.taken, kRingBytes - at);
+    took(local_rank, std::span(its.its_ring + at, bytes));
+    its.taken += bytes;
+  }
+  domain_.publish(line_for(local_rank), kTaken, its.taken);  // pairs with write(): nothing before it is read any more
+  return true;
+}
+
+void HostStreams::took(int local_rank, std::span<const std::byte> bytes) {
+  Stream& its = stream(local_rank);
+  const int from = world_ranks_[static_cast<std::size_t>(local_rank)];
+  while (!bytes.empty() && !its.lost) {
+    std::size_t used = 0;
+    if (its.header_bytes < sizeof its.header) {
+      used = std::min(bytes.size(), sizeof its.header - its.header_bytes);
+      std::memcpy(reinterpret_cast<std::byte*>(&its.header) + its.header_bytes, bytes.data(), used);
+      its.header_bytes += used;
+      if (its.header_bytes == sizeof its.header) {
+        if (its.header.kind != MessageKind::kService) {
+          throw Error(Code::kProtocol,
+                      fmt::format("a message of kind {} came from rank {} of this host in shared memory: "
+                                  "something has overwritten the host's segment",
+                                  static_cast<int>(its.header.kind), local_rank));
+        }
+        its.payload_bytes = 0;
+        its.place = receiver_.on_header(from, its.header);
+      }
+    } else {
+      used = std::min<std::uint64_t>(bytes.size(), its.header.length - its.payload_bytes);
+      if (its.place.action == MessageReceiver::Placement::Action::kInto) {
+        std::memcpy(its.place.into.data + its.payload_bytes, bytes.data(), used);
+      }
+      its.payload_bytes += used;
+    }
+    bytes = bytes.subspan(used);
+    if (its.header_bytes < sizeof its.header || its.payload_bytes < its.header.length) continue;
+    its.header_bytes = 0;
+    if (its.place.action == MessageReceiver::Placement::Action::kInto) receiver_.on_placed(from, its.header);
+  }
+}
+
+}  // namespace aiacc

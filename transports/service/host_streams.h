@@ -1,0 +1,108 @@
+// HostStreams: service messages between the ranks of a host. For each rank that it sends to, a rank has a ring in its own
+// slice of shared memory: headers and payloads one after the other, as on a socket. The reader takes bytes as they come, so
+// a payload may be longer than the ring, and gives their place back at once.
+//
+// Lines. A rank claims one control line for each local peer, with three counters: kRing, offset plus 1 of its ring to that
+// peer, 0 before its first message; kPosted, bytes that it wrote to the ring, ever; kTaken, bytes that it read from the
+// peer's ring. All are written by this rank alone.
+//
+// A rank that has claimed no lines reads nothing (reads() says so): nobody subscribes there.
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <exception>
+#include <optional>
+#include <vector>
+
+#include "base/error.h"
+#include "base/task/scope.h"
+#include "transports/host/host_domain.h"
+#include "transports/message.h"
+
+namespace aiacc {
+
+class HostStreams final : private Root::Owner {
+ public:
+  static constexpr std::uint64_t kRingBytes = 128 << 10;
+
+  class Observer {
+   public:
+    // What that rank of the host wrote makes no sense, or nothing can be written to it. Nothing is read from it any more.
+    virtual void stream_broken(int local_rank, const Error& why) noexcept = 0;
+
+   protected:
+    ~Observer() = default;
+  };
+
+  // `world_ranks` are those of the host's ranks, which headers are offered with. Claims lines under `key` and starts to
+  // read. Throws kOutOfMemory.
+  HostStreams(HostDomain& domain, std::uint64_t key, std::vector<int> world_ranks, MessageReceiver& receiver,
+              Observer& observer);
+  ~HostStreams();  // close() was awaited, or the loop is gone
+
+  bool reads(int local_rank) noexcept { return find(local_rank); }
+  // The completion is told when the payload was copied, possibly from inside.
+  void post(int local_rank, const MessageHeader& header, std::span<const std::byte> payload,
+            SendCompletion& completion) noexcept;
+  // Drops what waits for that rank.
+  void lose(int local_rank) noexcept;
+  // Reads and writes nothing more. What waits is told.
+  Task<void> close();
+
+ private:
+  enum Word : std::uint32_t { kRing, kPosted, kTaken };
+  struct Queued {
+    MessageHeader header;
+    std::span<const std::byte> payload;
+    SendCompletion* completion;
+    std::size_t written = 0;  // of header and payload
+  };
+  struct Stream {
+    std::optional<std::uint32_t> line;  // of the peer: what it claimed for this rank
+    bool lost = false;
+    // To the peer.
+    HostRange ring;
+    std::byte* memory = nullptr;
+    std::uint64_t posted = 0;
+    std::deque<Queued> queue;
+    std::optional<Root> writer;  // while the ring is full
+    bool writer_ended = false;
+    // From the peer.
+    std::optional<Root> reader;
+    const std::byte* its_ring = nullptr;
+    std::uint64_t taken = 0;
+    std::size_t header_bytes = 0;  // of the header that is being read
+    MessageHeader header;
+    MessageReceiver::Placement place;
+    std::uint64_t payload_bytes = 0;  // that were read
+  };
+
+  void root_ended(Root& root, std::exception_ptr error) noexcept override;
+  bool find(int local_rank) noexcept;
+  Stream& stream(int local_rank) noexcept { return streams_[static_cast<std::size_t>(local_rank)]; }
+  std::uint64_t read_word(int owner, std::uint32_t line, Word word) const noexcept;
+  FlagRef flag_of(int local_rank, Word word) noexcept;  // its line for this rank
+  std::uint32_t line_for(int local_rank) const noexcept { return lines_ + static_cast<std::uint32_t>(local_rank); }
+  bool write(int local_rank);
+  void write_some(int local_rank) noexcept;
+  Task<void> write_rest(int local_rank);
+  Task<void> read_all(int local_rank);
+  bool read_some(int local_rank);
+  void took(int local_rank, std::span<const std::byte> bytes);
+  void broken(int local_rank, const Error& why) noexcept;
+
+  HostDomain& domain_;
+  std::uint64_t key_;
+  std::vector<int> world_ranks_;
+  MessageReceiver& receiver_;
+  Observer& observer_;
+  std::uint32_t lines_;  // the first of this rank's
+  std::deque<Stream> streams_;
+  Stop stop_;
+  bool closing_ = false;
+  int running_ = 0;
+  Event idle_;
+};
+
+}  // namespace aiacc
