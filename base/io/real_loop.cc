@@ -58,15 +58,20 @@ void RealLoop::wake() noexcept {
   [[maybe_unused]] const ssize_t written = ::write(bell_.get(), &one, sizeof one);  // full only after 2^64 - 2 wakes
 }
 
+void RealLoop::begin_turn() noexcept {
+  in_place_left_ = kInPlacePerTurn;
+  ++turns_without_clock_;
+  ++turns_without_kernel_;
+}
+
 bool RealLoop::look_and_wait(Instant until) {
   const bool may_block = until != Instant{};
-  in_place_left_ = kInPlacePerTurn;
-  ++turns_;
+  begin_turn();
   bool worked = take_wake();
   worked |= run_jobs();
-  if (!worked || turns_ % kTurnsPerClockRead == 0) worked |= run_timers();
+  if (!worked || turns_without_clock_ >= kTurnsPerClockRead) worked |= run_timers();
   worked |= poll_flags();
-  if (turns_ % kTurnsPerKernelLook == 0 || !(worked || may_block)) worked |= look_at_kernel();
+  if (turns_without_kernel_ >= kTurnsPerKernelLook || !(worked || may_block)) worked |= look_at_kernel();
   if (worked || !may_block) return worked;
   const Instant due = std::min(until, timers_.next());
   if (!wait_awake(due)) block(due);
@@ -74,8 +79,7 @@ bool RealLoop::look_and_wait(Instant until) {
 }
 
 bool RealLoop::stay_awake() noexcept {
-  in_place_left_ = kInPlacePerTurn;
-  ++turns_;
+  begin_turn();
   if (run_jobs()) return true;
   if (wake_.load(std::memory_order_relaxed) || !wait_awake(kNever)) return false;
   run_jobs();
@@ -85,8 +89,7 @@ bool RealLoop::stay_awake() noexcept {
 // The kernel is asked for answers alone, as a rule, and timers are left to the full looks.
 bool RealLoop::glance() {
   if (++glances_ % kGlancesPerLook == 0) return look();
-  in_place_left_ = kInPlacePerTurn;
-  ++turns_;
+  begin_turn();
   bool worked = take_wake();
   worked |= run_jobs();
   worked |= poll_flags();
@@ -149,6 +152,7 @@ bool RealLoop::run_jobs() noexcept {
 }
 
 bool RealLoop::run_timers() noexcept {
+  turns_without_clock_ = 0;
   if (timers_.next() == kNever) return false;
   const Instant present = now();
   bool any = false;
@@ -268,7 +272,10 @@ bool RealLoop::arm_guards() noexcept {
   return may_block;
 }
 
-bool RealLoop::look_at_kernel() noexcept { return dispatch(collect(Instant{})); }
+bool RealLoop::look_at_kernel() noexcept {
+  turns_without_kernel_ = 0;
+  return dispatch(collect(Instant{}));
+}
 
 // Waits for events until `until`; does not wait if that is past. An interrupted wait returns no events.
 int RealLoop::collect(Instant until) noexcept {

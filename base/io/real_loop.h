@@ -204,6 +204,7 @@ class RealLoop final : public Loop, public Drive {
   bool watch(Watch& watch, int descriptor, std::uint32_t events);
   void unwatch(Watch& watch) noexcept;
 
+  void begin_turn() noexcept;
   bool take_wake() noexcept;
   bool run_jobs() noexcept;
   bool run_timers() noexcept;
@@ -235,7 +236,9 @@ class RealLoop final : public Loop, public Drive {
   int batch_next_ = 0;  // the part of the batch that is not dispatched yet, which unwatch() must search
   int batch_size_ = 0;
   int in_place_left_ = kInPlacePerTurn;
-  unsigned turns_ = 0;
+  // Counted since the last time, and not taken modulo: full looks that come every so many glances would never meet the turn.
+  unsigned turns_without_clock_ = 0;
+  unsigned turns_without_kernel_ = 0;
   unsigned glances_ = 0;
   int answering_ = 0;      // in answerers_
   Experience spins_;       // on flags

@@ -163,24 +163,42 @@ struct Restless final : Job {
   RealLoop& loop;
 };
 
-TEST(RealLoop, WorkThatNeverEndsLeavesRoomForTimersAndDescriptors) {
-  struct Alarm final : Timer {
-    void expired() noexcept override { rang = true; }
-    bool rang = false;
-  } alarm;
-  struct Listener final : Watch {
-    void ready(Ready) noexcept override { told = true; }
-    bool told = false;
-  } listener;
+struct Alarm final : Timer {
+  void expired() noexcept override { rang = true; }
+  bool rang = false;
+};
+
+struct Listener final : Watch {
+  void ready(Ready) noexcept override { told = true; }
+  bool told = false;
+};
+
+// `drive` drives a loop that has had `looks` before and always has a job; a timer is due and a descriptor ready.
+template <class Drive>
+void expect_room_for_timers_and_descriptors(int looks, Drive&& drive) {
   RealLoop loop;
+  Alarm alarm;
+  Listener listener;
   Fd bell(eventfd(1, EFD_CLOEXEC | EFD_NONBLOCK));
+  for (int i = 0; i < looks; ++i) loop.look();
   loop.watch_edges(listener, bell.get(), true, false);
   loop.arm(alarm, loop.now());
   Restless work(loop);
-  for (int turns = 0; turns < 1000; ++turns) loop.look();
-  EXPECT_TRUE(alarm.rang);
-  EXPECT_TRUE(listener.told);
+  for (int turns = 0; turns < 1000; ++turns) drive(loop);
+  EXPECT_TRUE(alarm.rang) << looks;
+  EXPECT_TRUE(listener.told) << looks;
   listener.unwatch();
+}
+
+TEST(RealLoop, WorkThatNeverEndsLeavesRoomForTimersAndDescriptors) {
+  expect_room_for_timers_and_descriptors(0, [](RealLoop& loop) { loop.look(); });
+}
+
+// Whatever the loop did before: a period of glances must not miss a period of turns for ever.
+TEST(RealLoop, GlancesLeaveRoomForTimersAndDescriptors) {
+  for (int looks = 0; looks < 64; ++looks) {
+    expect_room_for_timers_and_descriptors(looks, [](RealLoop& loop) { loop.glance(); });
+  }
 }
 
 // Unwatches itself or the other watch while a batch of events is dispatched.
