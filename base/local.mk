@@ -159,6 +159,7 @@ base_sources += \
 	base/wire/handshake.h \
 	base/wire/hidden.cc \
 	base/wire/hidden.h \
+	base/wire/port_address.h \
 	base/wire/launch_messages.h \
 	base/wire/record_seal.cc \
 	base/wire/record_seal.h \

@@ -98,7 +98,8 @@ class ProcessJob {
     shared_->ports[rank] = me.listener->address().port;
     for (int other = 0; other < world_->size(); ++other) {
       while (shared_->ports[other] == 0) std::this_thread::yield();
-      places_.ports[static_cast<std::size_t>(other)] = static_cast<std::uint16_t>(shared_->ports[other].load());
+      places_.ports[static_cast<std::size_t>(other)].ports = {
+          wire::tcp_address(static_cast<std::uint16_t>(shared_->ports[other].load()))};
     }
     me.rank = rank;
     me.world = world_;

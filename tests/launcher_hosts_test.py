@@ -195,7 +195,7 @@ def test_the_start_barrier_gives_every_rank_what_it_needs_to_reach_the_others():
     assert [one["rank"] for one in told] == [0, 1, 2]
     assert [(one["local_rank"], one["local_size"], one["host"]) for one in told] == [(0, 2, "a"), (1, 2, "a"), (0, 1, "b")]
     for one in told:
-        assert one["size"] == 3 and one["hosts_of_ranks"] == [0, 0, 1] and one["data_ports"] == [7000, 7001, 7002]
+        assert one["size"] == 3 and one["hosts_of_ranks"] == [0, 0, 1] and one["ports"] == [[("tcp", port.to_bytes(2, "little"))] for port in (7000, 7001, 7002)]
         assert [name for name, _ in one["hosts"]] == ["a", "b"]
         assert not any(address.startswith(("127.", "::1", "fe80")) for _, addresses in one["hosts"] for address in addresses)
         assert len(one["secret"]) == 64 and one["secret"] != "0" * 64
@@ -208,7 +208,7 @@ def test_one_host_needs_no_secret():
     code, out, _ = on("b:2", *HELLO, "leave").finish()
     assert code == 0
     for one in welcomes(out):
-        assert one["secret"] == "" and one["data_ports"] == [0, 0] and [name for name, _ in one["hosts"]] == ["b"]
+        assert one["secret"] == "" and one["ports"] == [[], []] and [name for name, _ in one["hosts"]] == ["b"]
 
 
 def test_every_job_has_a_secret_of_its_own():

@@ -41,7 +41,7 @@ def rows(heading):
             if re.match(r"\| [\w`]", line)]
 
 
-@pytest.mark.parametrize("heading, header", [("Agent stream", "agent_messages.h"), ("Launch stream", "launch_messages.h"),
+@pytest.mark.parametrize("heading, header", [("Addresses of ranks", "port_address.h"), ("Agent stream", "agent_messages.h"), ("Launch stream", "launch_messages.h"),
                                              ("Control connections", "secure_channel.h"), ("Rendezvous", "rendezvous_messages.h")])
 def test_the_tables_have_each_message_and_structure_with_its_fields(heading, header):
     expected = []

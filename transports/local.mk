@@ -1,6 +1,8 @@
 # transports: messages between hosts, memory within a host.
 transports_sources += \
-	transports/message.h
+	transports/message.h \
+	transports/port_factory.cc \
+	transports/port_factory.h
 
 transports_sources += \
 	transports/call_note.h \
@@ -73,7 +75,9 @@ transports_sources += \
 	transports/tcp/outbound.h \
 	transports/tcp/shared.h \
 	transports/tcp/tcp_port.cc \
-	transports/tcp/tcp_port.h
+	transports/tcp/tcp_port.h \
+	transports/tcp/tcp_port_factory.cc \
+	transports/tcp/tcp_port_factory.h
 
 # transports/sim is part of libaiacc_sim.
 sim_sources += \
@@ -96,6 +100,7 @@ transports_tests += \
 	transports/message_conformance.cc \
 	transports/message_conformance.h \
 	transports/past_calls_test.cc \
+	transports/port_factory_test.cc \
 	transports/sim/sim_domain_test.cc \
 	transports/sim/sim_port_test.cc \
 	transports/tcp/outbound_test.cc \

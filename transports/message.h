@@ -158,10 +158,19 @@ class MessagePort {
   // on_peer_lost() with `why` soon, never from inside, unless it was called already.
   virtual void lose(int rank, std::exception_ptr why) noexcept = 0;
 
-  // Encrypts all connections, if the port supports it. Call before set_receiver().
-  virtual void encrypt() noexcept {}
-  // Authenticates all connections without encrypting them: the network can read messages and cannot alter them.
-  virtual void authenticate() noexcept {}
+  // Encrypts all connections. Call before set_receiver(). Throws kUnsupported if the transport cannot.
+  virtual void encrypt() {
+    throw Error(Code::kUnsupported,
+                "AIACC_ENCRYPT=data: the network transport of this job cannot encrypt its messages");
+  }
+  // Authenticates all connections without encrypting them: the network can read messages and cannot alter them. Throws as
+  // encrypt() does.
+  virtual void authenticate() {
+    throw Error(Code::kUnsupported,
+                "AIACC_ENCRYPT=integrity: the network transport of this job cannot authenticate its messages");
+  }
+  // Connections that were refused because they did not authenticate as part of this job.
+  virtual std::uint64_t refused() const noexcept { return 0; }
   // `listener` gets remarks about connections that a user should see, as sentences. Call before set_receiver().
   virtual void tell_remarks_to(std::function<void(const std::string&)> /*listener*/) {}
   // Why this rank cannot be reached at present, as a sentence with its addresses; "" if no obstacle is known. For

@@ -16,10 +16,11 @@
 #include <vector>
 
 #include "base/wire/hidden.h"
+#include "base/wire/port_address.h"
 
 namespace aiacc::wire {
 
-inline constexpr std::uint16_t kAgentProtocol = 1;
+inline constexpr std::uint16_t kAgentProtocol = 2;  // version 1 had TCP ports only
 
 // Rank → agent: the first message of a connection.
 struct Hello {
@@ -28,8 +29,8 @@ struct Hello {
   std::string library_version;  // of libaiacc, e.g. "0.1.0"; all ranks of a job must agree
   std::int32_t rank = -1;       // AIACC_RANK of the caller; the agent checks it against the caller's ancestry
   std::int32_t size = -1;       // AIACC_SIZE of the caller, or an explicit argument of the program
-  std::uint16_t data_port = 0;  // TCP port for ranks of other hosts; 0 in a job of one host
-  auto fields() { return std::tie(protocol, library_version, rank, size, data_port); }
+  RankPorts ports;              // for ranks of other hosts
+  auto fields() { return std::tie(protocol, library_version, rank, size, ports); }
 };
 
 // How other hosts reach a host of the job. Addresses are numeric (IPv4 or IPv6), the most likely first, never loopback.
@@ -53,11 +54,11 @@ struct Welcome {
   std::string host_name;
   std::vector<std::uint32_t> hosts_of_ranks;  // host index of each rank
   std::vector<HostEntry> hosts;               // in the order of their indices
-  std::vector<std::uint16_t> data_ports;      // of each rank; all 0 in a job of one host
+  std::vector<RankPorts> ports;               // of each rank
   HiddenText secret;                          // the job's, 32 bytes; empty in a job of one host
   auto fields() {
-    return std::tie(rank, size, local_rank, local_size, job, segment_nonce, host_name, hosts_of_ranks, hosts,
-                    data_ports, secret);
+    return std::tie(rank, size, local_rank, local_size, job, segment_nonce, host_name, hosts_of_ranks, hosts, ports,
+                    secret);
   }
 };
 

@@ -34,7 +34,7 @@
 
 namespace aiacc::wire {
 
-inline constexpr std::uint16_t kLaunchProtocol = 2;  // version 1 had no standard input
+inline constexpr std::uint16_t kLaunchProtocol = 3;  // version 1 had no standard input, version 2 TCP ports only
 
 // The first message to an agent. Every version begins with `protocol` and `version`, so that either end can report a
 // difference.
@@ -126,9 +126,9 @@ struct StartRanks {
 // All ranks of all hosts have said hello: how to reach each of them. Answers the last HostReady.
 struct OpenWorld {
   static constexpr std::uint16_t kType = 106;
-  std::vector<HostEntry> hosts;           // in the order of their indices
-  std::vector<std::uint16_t> data_ports;  // of each rank of the job
-  auto fields() { return std::tie(hosts, data_ports); }
+  std::vector<HostEntry> hosts;  // in the order of their indices
+  std::vector<RankPorts> ports;  // of each rank of the job
+  auto fields() { return std::tie(hosts, ports); }
 };
 
 // The ranks of different hosts do not match: each gets this as its Refused.
@@ -289,9 +289,9 @@ struct KeeperLost {
 // All ranks of this host have said hello.
 struct HostReady {
   static constexpr std::uint16_t kType = 129;
-  std::string library_version;            // the same for all its ranks
-  std::vector<std::uint16_t> data_ports;  // of its ranks, in the order of StartJob
-  auto fields() { return std::tie(library_version, data_ports); }
+  std::string library_version;   // the same for all its ranks
+  std::vector<RankPorts> ports;  // of its ranks, in the order of StartJob
+  auto fields() { return std::tie(library_version, ports); }
 };
 
 // Every exit on this host before the arrival of AskEnds has been reported.

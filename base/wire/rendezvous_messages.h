@@ -23,10 +23,11 @@
 #include <vector>
 
 #include "base/wire/hidden.h"
+#include "base/wire/port_address.h"
 
 namespace aiacc::wire {
 
-inline constexpr std::uint16_t kRendezvousProtocol = 1;
+inline constexpr std::uint16_t kRendezvousProtocol = 2;  // version 1 had TCP ports only
 
 // Rank → rank 0. Every version begins with `protocol` and `version`, so that a difference can be reported.
 struct Arrive {
@@ -38,14 +39,14 @@ struct Arrive {
   std::int32_t size = -1;
   std::string host_name;               // for messages to the user
   std::vector<std::string> addresses;  // numeric, the most likely first, never loopback
-  std::uint16_t data_port = 0;
+  RankPorts ports;
   std::string local_name;  // of its abstract local socket; empty: it shares memory with no rank
   // Its connections that ended before both ends had proved themselves, which rank 0 has counted as unauthenticated
   // peers.
   std::uint32_t dropped = 0;
   std::string process;  // its process's name on its host (base/io/processes.h); empty: unknown
   auto fields() {
-    return std::tie(protocol, version, job, rank, size, host_name, addresses, data_port, local_name, dropped, process);
+    return std::tie(protocol, version, job, rank, size, host_name, addresses, ports, local_name, dropped, process);
   }
 };
 
@@ -67,11 +68,11 @@ struct TurnedAway {
 struct RosterEntry {
   std::string host_name;
   std::vector<std::string> addresses;  // the address from which rank 0 saw it connect comes first
-  std::uint16_t data_port = 0;
+  RankPorts ports;
   std::string local_name;
   bool near = false;  // it reached rank 0 over loopback, so both are on one machine
   std::string process;
-  auto fields() { return std::tie(host_name, addresses, data_port, local_name, near, process); }
+  auto fields() { return std::tie(host_name, addresses, ports, local_name, near, process); }
 };
 
 // Rank 0 → rank, when all ranks have arrived.

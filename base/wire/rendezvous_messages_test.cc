@@ -24,7 +24,7 @@ Arrive arrive() {
   message.size = 3;
   message.host_name = "node-7";
   message.addresses = {"192.0.2.7", "2001:db8::7"};
-  message.data_port = 40'112;
+  message.ports.ports = {tcp_address(40'112), {"ucx", {1, 2, 3}}};
   message.local_name = "aiacc-0123456789abcdef";
   message.dropped = 2;
   message.process = "pid:[1] time:[2] 4711 815";
@@ -35,9 +35,10 @@ Roster roster() {
   Roster message;
   message.job = 0x0123456789abcdef;
   message.secret = counting(32, 0);
-  message.ranks = {{"node-6", {"192.0.2.6"}, 40'111, "aiacc-6", false, "p6"},
-                   {"node-7", {"192.0.2.7", "2001:db8::7"}, 40'112, "aiacc-7", true, "p7"},
-                   {"node-8", {}, 40'113, "", false, ""}};
+  message.ranks = {
+      {"node-6", {"192.0.2.6"}, {{tcp_address(40'111)}}, "aiacc-6", false, "p6"},
+      {"node-7", {"192.0.2.7", "2001:db8::7"}, {{tcp_address(40'112), {"ucx", {1, 2, 3}}}}, "aiacc-7", true, "p7"},
+      {"node-8", {}, {{tcp_address(40'113)}}, "", false, ""}};
   return message;
 }
 

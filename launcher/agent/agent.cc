@@ -235,10 +235,10 @@ SharedSegment Agent::make_segment() {
   return platform_.make_segment(static_cast<int>(ranks_.size()), common_->slice_bytes);
 }
 
-void Agent::host_ready(const std::string& library_version, std::vector<std::uint16_t> data_ports) {
+void Agent::host_ready(const std::string& library_version, std::vector<wire::RankPorts> ports) {
   wire::HostReady message;
   message.library_version = library_version;
-  message.data_ports = std::move(data_ports);
+  message.ports = std::move(ports);
   to_head_.send(message);
 }
 

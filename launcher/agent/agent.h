@@ -117,7 +117,7 @@ class Agent final : private HelloServer::Owner {
   void rank_finalized(int local) override { report_phase(local, RankPhase::kFinalized); }
   void hello_refused(MessageId id, const std::string& sentence) override { notify(id, sentence); }
   SharedSegment make_segment() override;
-  void host_ready(const std::string& library_version, std::vector<std::uint16_t> data_ports) override;
+  void host_ready(const std::string& library_version, std::vector<wire::RankPorts> ports) override;
   void rank_lost(int rank, const std::string& sentence) override;
   void report_phase(int local, RankPhase phase);
   void notify(MessageId id, const std::string& sentence);

@@ -130,7 +130,7 @@ Task<void> HelloServer::converse(Session& session, Stop& stop) {
   }
   session.state = Session::State::kWaiting;
   session.version = hello.library_version;
-  session.data_port = hello.data_port;
+  session.ports = hello.ports;
   lost_peers_[static_cast<std::size_t>(session.local)] = -1;
   lost_paths_[static_cast<std::size_t>(session.local)].clear();
   owner_.rank_connected(session.local);
@@ -293,11 +293,11 @@ void HelloServer::complete_start_barrier() {
   if (!config_.several_hosts) {
     wire::OpenWorld world;
     world.hosts.push_back({config_.host_name, {}});
-    world.data_ports.resize(config_.hosts_of_ranks.size());
+    world.ports.resize(config_.hosts_of_ranks.size());
     return welcome(all, world);
   }
-  std::vector<std::uint16_t> ports(all.size());
-  for (const Session* session : all) ports[static_cast<std::size_t>(session->local)] = session->data_port;
+  std::vector<wire::RankPorts> ports(all.size());
+  for (const Session* session : all) ports[static_cast<std::size_t>(session->local)] = session->ports;
   reported_ready_ = true;
   owner_.host_ready(all.front()->version, std::move(ports));
 }
@@ -335,7 +335,7 @@ void HelloServer::welcome(const std::vector<Session*>& sessions, const wire::Ope
   message.host_name = config_.host_name;
   message.hosts_of_ranks = config_.hosts_of_ranks;
   message.hosts = world.hosts;
-  message.data_ports = world.data_ports;
+  message.ports = world.ports;
   message.secret = config_.secret;
   for (Session* session : sessions) {
     message.rank = rank_of(session->local);

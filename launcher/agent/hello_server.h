@@ -44,8 +44,8 @@ class HelloServer {
     virtual void hello_refused(MessageId id, const std::string& sentence) = 0;
     // Memory for this host's ranks; throws kOutOfMemory with the numbers.
     virtual SharedSegment make_segment() = 0;
-    // Several hosts only: all ranks of this host wait for those of the others; `data_ports` are their listening ports.
-    virtual void host_ready(const std::string& library_version, std::vector<std::uint16_t> data_ports) = 0;
+    // Several hosts only: all ranks of this host wait for those of the others; `ports` is where each of them is reached.
+    virtual void host_ready(const std::string& library_version, std::vector<wire::RankPorts> ports) = 0;
     // Several hosts only: a rank of this host that had said hello ended without leaving in order.
     virtual void rank_lost(int rank, const std::string& sentence) = 0;
 
@@ -106,7 +106,7 @@ class HelloServer {
     int local = -1;
     io::ProcessId process = 0;
     std::string version;
-    std::uint16_t data_port = 0;
+    wire::RankPorts ports;
     std::uint64_t unauthenticated = 0;  // as it said last
   };
   struct Refusal {

@@ -81,7 +81,7 @@ class HelloServerTest : public testing::Test, protected HelloServer::Owner, priv
     message.rank = rank;
     message.size = size;
     message.library_version = version;
-    message.data_port = static_cast<std::uint16_t>(7000 + rank);
+    message.ports.ports = {wire::tcp_address(static_cast<std::uint16_t>(7000 + rank))};
     send(client, message);
     return client;
   }
@@ -110,7 +110,7 @@ class HelloServerTest : public testing::Test, protected HelloServer::Owner, priv
     ++segments_;
     return {std::make_shared<const Fd>(::memfd_create("test", MFD_CLOEXEC)), static_cast<std::uint64_t>(segments_)};
   }
-  void host_ready(const std::string& version, std::vector<std::uint16_t> ports) override {
+  void host_ready(const std::string& version, std::vector<wire::RankPorts> ports) override {
     ready_.emplace_back(version, std::move(ports));
   }
   void rank_lost(int rank, const std::string& sentence) override { lost_.emplace_back(rank, sentence); }
@@ -127,7 +127,7 @@ class HelloServerTest : public testing::Test, protected HelloServer::Owner, priv
   std::unique_ptr<Root> root_;
   std::vector<int> connected_, initialised_, finalized_;
   std::vector<std::pair<MessageId, std::string>> refusals_;
-  std::vector<std::pair<std::string, std::vector<std::uint16_t>>> ready_;
+  std::vector<std::pair<std::string, std::vector<wire::RankPorts>>> ready_;
   std::vector<std::pair<int, std::string>> lost_;
   int segments_ = 0;
 };
@@ -314,7 +314,9 @@ TEST_F(HelloServerTest, AnUnauthenticatedPeerIsRefused) {
 wire::OpenWorld world_of(int size) {
   wire::OpenWorld world;
   world.hosts = {{"a", {"10.0.0.1"}}, {"b", {"10.0.0.2"}}};
-  for (int rank = 0; rank < size; ++rank) world.data_ports.push_back(static_cast<std::uint16_t>(9000 + rank));
+  for (int rank = 0; rank < size; ++rank) {
+    world.ports.push_back({{wire::tcp_address(static_cast<std::uint16_t>(9000 + rank))}});
+  }
   return world;
 }
 
@@ -327,7 +329,7 @@ TEST_F(HelloServerTest, WithOtherHostsTheStartBarrierIsHalfOurs) {
   settle(2);
   ASSERT_EQ(ready_.size(), 1u);
   EXPECT_EQ(ready_[0].first, "1.0");
-  EXPECT_EQ(ready_[0].second, (std::vector<std::uint16_t>{7000, 7001}));
+  EXPECT_EQ(ready_[0].second, (std::vector<wire::RankPorts>{{{wire::tcp_address(7000)}}, {{wire::tcp_address(7001)}}}));
   EXPECT_TRUE(initialised_.empty());
   server_->open_world(world_of(3));
   for (Client* client : {&first, &second}) {
@@ -337,7 +339,7 @@ TEST_F(HelloServerTest, WithOtherHostsTheStartBarrierIsHalfOurs) {
     EXPECT_EQ(welcome.hosts_of_ranks, (std::vector<std::uint32_t>{0, 0, 1}));
     ASSERT_EQ(welcome.hosts.size(), 2u);
     EXPECT_EQ(welcome.hosts[1].addresses, (std::vector<std::string>{"10.0.0.2"}));
-    EXPECT_EQ(welcome.data_ports, (std::vector<std::uint16_t>{9000, 9001, 9002}));
+    EXPECT_EQ(welcome.ports, world_of(3).ports);
     EXPECT_EQ(welcome.secret, "secret");
   }
   server_->open_world(world_of(3));  // a second Welcome must not follow

@@ -17,9 +17,9 @@ void StartBarrier::set_addresses(int host, std::vector<std::string> addresses) {
 
 std::optional<StartBarrier::Outcome> StartBarrier::ready(int host, const wire::HostReady& message) {
   const std::size_t index = static_cast<std::size_t>(host);
-  if (message.data_ports.size() != hosts_[index].ranks.size()) {
-    throw Error(Code::kProtocol, fmt::format("the agent reports {} ports for {} ranks", message.data_ports.size(),
-                                             hosts_[index].ranks.size()));
+  if (message.ports.size() != hosts_[index].ranks.size()) {
+    throw Error(Code::kProtocol, fmt::format("the agent reports the ports of {} ranks, and has {}",
+                                             message.ports.size(), hosts_[index].ranks.size()));
   }
   ready_[index] = message;
   if (!std::all_of(ready_.begin(), ready_.end(), [](const auto& one) { return one.has_value(); })) return std::nullopt;
@@ -30,11 +30,11 @@ std::optional<StartBarrier::Outcome> StartBarrier::ready(int host, const wire::H
     wire::OpenWorld& world = outcome.open.emplace();
     std::size_t ranks = 0;
     for (const Host& one : hosts_) ranks += one.ranks.size();
-    world.data_ports.resize(ranks);
+    world.ports.resize(ranks);
     for (std::size_t i = 0; i < hosts_.size(); ++i) {
       world.hosts.push_back({hosts_[i].name, hosts_[i].addresses});
       for (std::size_t local = 0; local < hosts_[i].ranks.size(); ++local) {
-        world.data_ports[static_cast<std::size_t>(hosts_[i].ranks[local])] = ready_[i]->data_ports[local];
+        world.ports[static_cast<std::size_t>(hosts_[i].ranks[local])] = ready_[i]->ports[local];
       }
     }
   }

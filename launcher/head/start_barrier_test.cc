@@ -7,10 +7,16 @@
 namespace aiacc::launcher {
 namespace {
 
+std::vector<wire::RankPorts> tcp(std::vector<std::uint16_t> numbers) {
+  std::vector<wire::RankPorts> ports;
+  for (const std::uint16_t number : numbers) ports.push_back({{wire::tcp_address(number)}});
+  return ports;
+}
+
 wire::HostReady ready(std::vector<std::uint16_t> ports, const std::string& version = "1.0") {
   wire::HostReady message;
   message.library_version = version;
-  message.data_ports = std::move(ports);
+  message.ports = tcp(std::move(ports));
   return message;
 }
 
@@ -27,7 +33,7 @@ TEST_F(StartBarrierTest, OpensWhenEveryHostIsReady) {
   EXPECT_FALSE(start_barrier_.ready(1, ready({71})));
   const auto outcome = start_barrier_.ready(0, ready({70, 72}));
   ASSERT_TRUE(outcome && outcome->open && !outcome->refuse);
-  EXPECT_EQ(outcome->open->data_ports, (std::vector<std::uint16_t>{70, 71, 72}));
+  EXPECT_EQ(outcome->open->ports, tcp({70, 71, 72}));
   ASSERT_EQ(outcome->open->hosts.size(), 2u);
   EXPECT_EQ(outcome->open->hosts[1].name, "b");
   EXPECT_EQ(outcome->open->hosts[1].addresses, (std::vector<std::string>{"10.0.0.2", "fd00::2"}));
@@ -37,13 +43,13 @@ TEST_F(StartBarrierTest, ASecondProgramMeetsANewStartBarrier) {
   start_barrier_.ready(0, ready({1, 2}));
   ASSERT_TRUE(start_barrier_.ready(1, ready({3})));
   EXPECT_FALSE(start_barrier_.ready(0, ready({4, 5})));
-  EXPECT_EQ(start_barrier_.ready(1, ready({6}))->open->data_ports, (std::vector<std::uint16_t>{4, 6, 5}));
+  EXPECT_EQ(start_barrier_.ready(1, ready({6}))->open->ports, tcp({4, 6, 5}));
 }
 
 TEST_F(StartBarrierTest, TheLatestNewsOfAHostCounts) {
   start_barrier_.ready(0, ready({1, 2}));
   start_barrier_.ready(0, ready({3, 4}));
-  EXPECT_EQ(start_barrier_.ready(1, ready({9}))->open->data_ports, (std::vector<std::uint16_t>{3, 9, 4}));
+  EXPECT_EQ(start_barrier_.ready(1, ready({9}))->open->ports, tcp({3, 9, 4}));
 }
 
 TEST_F(StartBarrierTest, VersionsThatDifferAreOneSentence) {

@@ -19,9 +19,10 @@ AgentBootstrap::AgentBootstrap(io::RealLoop& loop, std::string address, int rank
       address_(std::move(address)),
       rank_(rank),
       size_(size),
-      data_listener_(several_hosts ? listen_for_peers(net_) : nullptr),
       version_(std::move(version)),
-      ended_(loop) {}
+      ended_(loop) {
+  if (several_hosts) networks_ = network_ports(loop_, net_, entropy_, listen_for_peers(net_));
+}
 
 AgentBootstrap::~AgentBootstrap() = default;
 
@@ -50,7 +51,7 @@ Task<BootstrapResult> AgentBootstrap::join(Stop& stop) {
   hello.library_version = version_;
   hello.rank = rank_;
   hello.size = size_;
-  if (data_listener_ != nullptr) hello.data_port = data_listener_->address().port;
+  if (networks_) hello.ports = networks_->addresses();
   co_await channel_->send(hello, stop);
   const std::optional<wire::Frame> answer = co_await wait_for_others(stop);
   if (!answer) {
@@ -133,7 +134,7 @@ BootstrapResult AgentBootstrap::bootstrapped_of(const wire::Welcome& welcome, Fd
 }
 
 std::unique_ptr<MessagePort> AgentBootstrap::port_of(const wire::Welcome& welcome, const View& world) {
-  if (data_listener_ == nullptr) {
+  if (!networks_) {
     throw Error(Code::kProtocol,
                 fmt::format("the agent's welcome makes no sense: {} hosts, but AIACC_LOCAL_SIZE says that all {} ranks "
                             "are on this one",
@@ -141,10 +142,9 @@ std::unique_ptr<MessagePort> AgentBootstrap::port_of(const wire::Welcome& welcom
   }
   JobPlaces places;
   for (const wire::HostEntry& host : welcome.hosts) places.hosts.push_back({host.name, host.addresses});
-  places.ports = welcome.data_ports;
+  places.ports = welcome.ports;
   places.secret = wire::Secret::from(welcome.secret);
-  std::unique_ptr<TcpPort> port = open_data_port(loop_, net_, std::move(data_listener_), entropy_, world, welcome.rank,
-                                                 places, kNotifiedOfFailures);
+  std::unique_ptr<MessagePort> port = open_data_port(*networks_, world, welcome.rank, places, kNotifiedOfFailures);
   port_ = port.get();
   return port;
 }

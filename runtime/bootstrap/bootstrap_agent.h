@@ -14,7 +14,7 @@
 #include "base/wire/agent_messages.h"
 #include "base/wire/channel.h"
 #include "runtime/bootstrap/bootstrap.h"
-#include "transports/tcp/tcp_port.h"
+#include "transports/port_factory.h"
 
 namespace aiacc {
 
@@ -50,8 +50,8 @@ class AgentBootstrap final : public Bootstrap, private Root::Owner {
   std::string address_;
   int rank_;
   int size_;
-  const TcpPort* port_ = nullptr;                // the context's; outlives leave()
-  std::unique_ptr<io::Listener> data_listener_;  // for ranks of other hosts, if there are any; used until start
+  const MessagePort* port_ = nullptr;     // the context's; outlives leave()
+  std::optional<NetworkPorts> networks_;  // to ranks of other hosts, if there are any; used until start
   std::string version_;
   std::string host_name_;
   std::unique_ptr<wire::Channel> channel_;

@@ -54,8 +54,8 @@ inline Task<BootstrapResult> ListBootstrap::join(Stop& stop) {
     bootstrapped.host = std::make_unique<MemfdDomain>(me_.segment, world.local_rank_of(me_.rank), loop_);
   }
   if (world.hosts() > 1) {
-    bootstrapped.port =
-        open_data_port(loop_, net_, std::move(me_.listener), entropy_, world, me_.rank, me_.places, kRefusedLimit);
+    NetworkPorts networks = network_ports(loop_, net_, entropy_, std::move(me_.listener));
+    bootstrapped.port = open_data_port(networks, world, me_.rank, me_.places, kRefusedLimit);
   }
   co_return bootstrapped;
 }

@@ -30,7 +30,7 @@ wire::Arrive RendezvousBootstrap::introduction() const {
   me.size = settings_.size;
   me.host_name = settings_.host_name;
   me.addresses = settings_.addresses;
-  me.data_port = data_listener_->address().port;
+  me.ports = networks_.addresses();
   me.process = processes_.mine();
   if (shm_discovery_ != nullptr) me.local_name = shm_discovery_->name();
   return me;
@@ -38,7 +38,7 @@ wire::Arrive RendezvousBootstrap::introduction() const {
 
 Task<BootstrapResult> RendezvousBootstrap::join(Stop& stop) {
   stop.throw_if_requested();
-  data_listener_ = listen_for_peers(net_);
+  networks_ = network_ports(loop_, net_, entropy_, listen_for_peers(net_));
   if (settings_.share_memory) shm_discovery_ = std::make_unique<ShmDomainDiscovery>(loop_, settings_.slice_bytes);
   if (settings_.rank == 0) {
     RendezvousServer::Listeners listeners;
@@ -90,7 +90,7 @@ BootstrapResult RendezvousBootstrap::bootstrapped_of(const wire::Roster& roster,
       host_of[rank] = host_of[first];
     }
     near[host_of[rank]] = near[host_of[rank]] || entry.near;
-    places.ports.push_back(entry.data_port);
+    places.ports.push_back(entry.ports);
     members.push_back({static_cast<std::uint32_t>(rank), 0, host_of[rank]});
   }
   const std::uint32_t mine = host_of[static_cast<std::size_t>(settings_.rank)];
@@ -102,10 +102,9 @@ BootstrapResult RendezvousBootstrap::bootstrapped_of(const wire::Roster& roster,
   }
   bootstrapped.world = std::make_shared<const View>(roster.job, 0, 0, 0, std::move(members));
   if (bootstrapped.world->hosts() > 1) {
-    bootstrapped.port = open_data_port(loop_, net_, std::move(data_listener_), entropy_, *bootstrapped.world,
-                                       settings_.rank, places, kRefusedLimit);
+    bootstrapped.port = open_data_port(networks_, *bootstrapped.world, settings_.rank, places, kRefusedLimit);
   }
-  data_listener_.reset();
+  networks_ = {};
   return bootstrapped;
 }
 

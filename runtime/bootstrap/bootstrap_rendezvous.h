@@ -15,6 +15,7 @@
 #include "runtime/bootstrap/bootstrap.h"
 #include "runtime/bootstrap/shm_discovery.h"
 #include "runtime/rendezvous/rendezvous.h"
+#include "transports/port_factory.h"
 
 namespace aiacc {
 
@@ -50,7 +51,7 @@ class RendezvousBootstrap final : public Bootstrap {
   io::RealProcesses processes_;
   std::unique_ptr<RendezvousEndpoint> endpoint_;
   Settings settings_;
-  std::unique_ptr<io::Listener> data_listener_;  // used until start
+  NetworkPorts networks_;  // used until start
   std::unique_ptr<ShmDomainDiscovery> shm_discovery_;
   std::unique_ptr<Rendezvous> rendezvous_;
 };

@@ -165,11 +165,11 @@ class StandInAgent {
     welcome.job = 0x1234;
     welcome.segment_nonce = 99;
     welcome.host_name = "here";
-    welcome.data_ports.resize(static_cast<std::size_t>(ranks_));
+    welcome.ports.resize(static_cast<std::size_t>(ranks_));
     for (int rank = 0; rank < ranks_; ++rank) {
       welcome.hosts_of_ranks.push_back(static_cast<std::uint32_t>(rank % hosts_));
     }
-    for (const wire::Hello& hello : hellos) welcome.data_ports[static_cast<std::size_t>(hello.rank)] = hello.data_port;
+    for (const wire::Hello& hello : hellos) welcome.ports[static_cast<std::size_t>(hello.rank)] = hello.ports;
     for (int each = 0; each < hosts_; ++each) welcome.hosts.push_back({"host", {"127.0.0.1"}});
     if (hosts_ > 1) welcome.secret.assign(32, 's');
     spoil(welcome);

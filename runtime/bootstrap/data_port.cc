@@ -6,6 +6,7 @@
 
 #include "base/error.h"
 #include "base/io/resolve.h"
+#include "transports/tcp/tcp_port_factory.h"
 
 namespace aiacc {
 
@@ -21,20 +22,25 @@ std::unique_ptr<io::Listener> listen_beside(io::Net& net, const io::Address& pla
   return io::is_loopback(place.name) ? net.listen(io::Address::tcp(place.name, 0)) : listen_for_peers(net);
 }
 
-std::unique_ptr<TcpPort> open_data_port(Loop& loop, io::Net& net, std::unique_ptr<io::Listener> listener,
-                                        io::Entropy& entropy, const View& world, int rank, const JobPlaces& places,
-                                        Duration refused_limit) {
+NetworkPorts network_ports(Loop& loop, io::Net& net, io::Entropy& entropy, std::unique_ptr<io::Listener> listener) {
+  NetworkPorts networks;
+  networks.add(std::make_unique<TcpPortFactory>(loop, net, entropy, std::move(listener)));
+  return networks;
+}
+
+std::unique_ptr<MessagePort> open_data_port(NetworkPorts& networks, const View& world, int rank,
+                                            const JobPlaces& places, Duration refused_limit) {
   const auto ranks = static_cast<std::size_t>(world.size());
   if (places.ports.size() != ranks || places.secret.none()) {
-    throw Error(Code::kProtocol, fmt::format("rank {} was told {} ports of {} ranks on several hosts, and {} secret",
+    throw Error(Code::kProtocol, fmt::format("rank {} was told the ports of {} of {} ranks on several hosts, and {} "
+                                             "secret",
                                              rank, places.ports.size(), ranks, places.secret.none() ? "no" : "a"));
   }
-  TcpPort::Settings settings;
-  settings.rank = rank;
-  settings.job = world.job();
-  settings.secret = places.secret;
-  settings.entropy = &entropy;
-  settings.refused_limit = refused_limit;
+  PortWorld told;
+  told.rank = rank;
+  told.job = world.job();
+  told.secret = places.secret;
+  told.refused_limit = refused_limit;
   for (int peer = 0; peer < world.size(); ++peer) {
     const std::uint32_t host = world.member(peer).host;
     if (host >= places.hosts.size()) {
@@ -42,13 +48,9 @@ std::unique_ptr<TcpPort> open_data_port(Loop& loop, io::Net& net, std::unique_pt
                                                places.hosts.size()));
     }
     const JobPlaces::Host& where = places.hosts[host];
-    TcpPort::Peer& entry = settings.peers.emplace_back();
-    entry.name = fmt::format("rank {} on host {}", peer, where.name);
-    for (const std::string& address : where.addresses) {
-      entry.addresses.push_back(io::Address::tcp(address, places.ports[static_cast<std::size_t>(peer)]));
-    }
+    told.peers.push_back({fmt::format("rank {} on host {}", peer, where.name), where.addresses, {}});
   }
-  return std::make_unique<TcpPort>(loop, net, std::move(listener), std::move(settings));
+  return networks.open(std::move(told), places.ports);
 }
 
 }  // namespace aiacc

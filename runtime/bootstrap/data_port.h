@@ -9,8 +9,9 @@
 #include "base/io/clock.h"
 #include "base/io/net.h"
 #include "base/view.h"
+#include "base/wire/port_address.h"
 #include "base/wire/secret.h"
-#include "transports/tcp/tcp_port.h"
+#include "transports/port_factory.h"
 
 namespace aiacc {
 
@@ -20,9 +21,9 @@ struct JobPlaces {
     std::string name;
     std::vector<std::string> addresses;  // numeric, the most likely to be reachable first
   };
-  std::vector<Host> hosts;           // by Member::host
-  std::vector<std::uint16_t> ports;  // of each rank
-  wire::Secret secret;               // the job's
+  std::vector<Host> hosts;             // by Member::host
+  std::vector<wire::RankPorts> ports;  // of each rank
+  wire::Secret secret;                 // the job's
 };
 
 // Listens on a free TCP port on every address of this host, IPv6 and IPv4 if the kernel has both.
@@ -32,14 +33,15 @@ std::unique_ptr<io::Listener> listen_for_peers(io::Net& net);
 // listener is reachable only from this host too.
 std::unique_ptr<io::Listener> listen_beside(io::Net& net, const io::Address& place);
 
-// TcpPort::Settings::refused_limit: how long nobody may listen at a peer's addresses before it counts as lost. Not at once: an
-// address may lead to another host than the peer's. There is no such limit where another party reports deaths.
+// PortWorld::refused_limit. There is no such limit where another party reports deaths.
 inline constexpr Duration kRefusedLimit = std::chrono::seconds(30);
 inline constexpr Duration kNotifiedOfFailures = std::chrono::hours(24 * 365);
 
-// `net` and `entropy` outlive the port. Throws kProtocol if the places do not match the world.
-std::unique_ptr<TcpPort> open_data_port(Loop& loop, io::Net& net, std::unique_ptr<io::Listener> listener,
-                                        io::Entropy& entropy, const View& world, int rank, const JobPlaces& places,
-                                        Duration refused_limit);
+// The networks of a rank that listens for others over TCP. All but the listener outlive the port.
+NetworkPorts network_ports(Loop& loop, io::Net& net, io::Entropy& entropy, std::unique_ptr<io::Listener> listener);
+
+// Throws kProtocol if the places do not match the world, kUnsupported if its ranks have no transport in common.
+std::unique_ptr<MessagePort> open_data_port(NetworkPorts& networks, const View& world, int rank,
+                                            const JobPlaces& places, Duration refused_limit);
 
 }  // namespace aiacc

@@ -64,7 +64,7 @@ class TcpJob {
     io::RealNet net(loop);
     ListedRank me;
     me.listener = net.listen(io::Address::tcp("127.0.0.1", 0));
-    places_.ports[static_cast<std::size_t>(rank)] = me.listener->address().port;
+    places_.ports[static_cast<std::size_t>(rank)].ports = {wire::tcp_address(me.listener->address().port)};
     rendezvous_.arrive_and_wait();
     me.rank = rank;
     me.world = world_;

@@ -27,14 +27,14 @@ class Working final : private ProgressWatch::Reporter {
       const auto number = static_cast<std::uint32_t>(members.size());
       members.push_back({number, 0, number});
       places.hosts.push_back({entry.host_name, entry.addresses});
-      places.ports.push_back(entry.data_port);
+      places.ports.push_back(entry.ports);
     }
     BootstrapResult result;
     result.rank = rank.rank;
     result.world = std::make_shared<const View>(rank.roster->job, 0, 0, 0, std::move(members));
     result.host_name = rank.roster->ranks[static_cast<std::size_t>(rank.rank)].host_name;
-    result.port = open_data_port(rank.node.loop, rank.node.net, std::move(rank.data), rank.node.entropy, *result.world,
-                                 rank.rank, places, kRefusedLimit);
+    NetworkPorts networks = network_ports(rank.node.loop, rank.node.net, rank.node.entropy, std::move(rank.data));
+    result.port = open_data_port(networks, *result.world, rank.rank, places, kRefusedLimit);
     port_ = result.port.get();
     context_.emplace(lane_, compute_, std::move(result), RuntimeConfig{}, static_cast<ProgressWatch::Reporter&>(*this));
     rank.lost.next = &*context_;

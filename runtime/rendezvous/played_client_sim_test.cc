@@ -225,7 +225,7 @@ TEST(SimPlayedClient, BeginsAnewWhileTheJobComesTogether) {
   job.pass(10ms);
   job.client.call();
   wire::Arrive other = job.rank(2).introduction();
-  other.data_port = 77;
+  other.ports.ports = {wire::tcp_address(77)};
   job.client.say(other);
   says(job.client.hear<wire::TurnedAway>().sentence, "began anew while the job came together");
   ASSERT_TRUE(job.run_until([&] { return job.all_done(); }, 1s));

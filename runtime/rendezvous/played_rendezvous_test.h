@@ -77,7 +77,7 @@ class PlayedServer final : public Played {
     roster.secret = secret_of('j').text();
     for (const auto& one : job.ranks) {
       const wire::Arrive said = one->introduction();
-      roster.ranks.push_back({said.host_name, said.addresses, said.data_port, "", false, said.process});
+      roster.ranks.push_back({said.host_name, said.addresses, said.ports, "", false, said.process});
     }
   }
 

@@ -37,7 +37,7 @@ wire::RosterEntry entry_of(const wire::Arrive& said, const std::string& from) {
   entry.host_name = said.host_name;
   entry.addresses = said.addresses;
   if (entry.addresses.size() > kMostAddresses) entry.addresses.resize(kMostAddresses);
-  entry.data_port = said.data_port;
+  entry.ports = said.ports;
   entry.local_name = said.local_name;
   entry.process = said.process;
   const std::string seen = from.empty() ? "" : numeric_of(from);
@@ -96,7 +96,7 @@ std::optional<Arrivals::Refusal> Arrivals::judge(const wire::Arrive& said, const
 
 bool Arrivals::knows(const wire::Arrive& said) const {
   const std::optional<Client>& before = clients_[static_cast<std::size_t>(said.rank)];
-  return before && before->said.host_name == said.host_name && before->said.data_port == said.data_port &&
+  return before && before->said.host_name == said.host_name && before->said.ports == said.ports &&
          before->said.local_name == said.local_name;
 }
 

@@ -31,7 +31,7 @@ TEST(Arrivals, SaysWhoCameAndWhoDidNot) {
   EXPECT_FALSE(arrivals.judge(rank_of(1, 4), "tcp:10.0.0.1:6")) << "it may come again";
   EXPECT_FALSE(arrivals.judge(rank_of(2, 4), "tcp:10.0.0.2:6")) << "also while its old connection stands";
   wire::Arrive another = rank_of(2, 4);
-  another.data_port = 4711;
+  another.ports.ports = {wire::tcp_address(4711)};
   EXPECT_TRUE(arrivals.judge(another, "tcp:10.0.0.2:6")) << "another process";
 }
 

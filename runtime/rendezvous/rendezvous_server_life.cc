@@ -65,14 +65,14 @@ void RendezvousServer::gone(const Client& client, const std::string& how) {
 // A rank of this host may have no port. Where its process is not seen either, the break is its death.
 void RendezvousServer::look_after(int rank, const std::string& sentence) {
   if (out_[static_cast<std::size_t>(rank)]) return;  // its process had ended before
-  const std::uint16_t port = arrivals_.said(rank).data_port;
+  const std::optional<std::uint16_t> port = wire::tcp_port_of(arrivals_.said(rank).ports);
   const bool here = firsts_[static_cast<std::size_t>(rank)] == firsts_[0];
   const std::string where = arrivals_.host_address(rank);
   const bool seen = local_peers_.sees(rank);
   if (here && !seen) return lose(rank, sentence);
   Away& away = away_.emplace_back(rank, sentence);
-  if (seen) return;
-  away.watch.emplace(loop_, watch(&away, io::Address::tcp(where, port)), static_cast<Root::Owner&>(*this));
+  if (seen || !port) return;
+  away.watch.emplace(loop_, watch(&away, io::Address::tcp(where, *port)), static_cast<Root::Owner&>(*this));
   away.watch->start();
 }
 

@@ -102,14 +102,15 @@ struct Rank {
     me.rank = rank;
     me.size = size;
     me.host_name = "host" + std::to_string(rank);
-    me.data_port = static_cast<std::uint16_t>(1000 + rank);
+    const auto port = static_cast<std::uint16_t>(1000 + rank);
+    me.ports.ports = {wire::tcp_address(port)};
     me.addresses = {"192.0.2." + std::to_string(1 + rank)};
     me.process = processes.mine();
     return me;
   }
   void listen() {
     const wire::Arrive me = introduction();
-    data = node.net.listen(io::Address::tcp(me.addresses[0], me.data_port));
+    data = node.net.listen(io::Address::tcp(me.addresses[0], *wire::tcp_port_of(me.ports)));
   }
   // Gathers, settles, and listens.
   void start(Duration when = Duration::zero(), Duration limit = std::chrono::seconds(60), char salt = 's') {
@@ -176,7 +177,7 @@ struct RendezvousJob {
       EXPECT_EQ(one->roster->secret, ranks[0]->roster->secret);
       ASSERT_EQ(one->roster->ranks.size(), ranks.size());
       for (std::size_t rank = 0; rank < ranks.size(); ++rank) {
-        EXPECT_EQ(one->roster->ranks[rank].data_port, 1000 + rank);
+        EXPECT_EQ(wire::tcp_port_of(one->roster->ranks[rank].ports), 1000 + rank);
         EXPECT_EQ(one->firsts[rank], ranks[rank]->first);
       }
     }

@@ -60,7 +60,7 @@ def welcome(reader):
     told["host"] = reader.text()
     told["hosts_of_ranks"] = reader.list(lambda: reader.number("I"))
     told["hosts"] = reader.list(lambda: (reader.text(), reader.list(reader.text)))
-    told["data_ports"] = reader.list(lambda: reader.number("H"))
+    told["ports"] = reader.list(lambda: reader.list(lambda: (reader.text(), reader.bytes())))
     told["secret"] = reader.bytes().hex()
     return told
 
@@ -71,8 +71,8 @@ def main():
     rank = int(os.environ["AIACC_RANK"])
     agent = socket.socket(socket.AF_UNIX)
     agent.connect("\0" + os.environ["AIACC_AGENT"].removeprefix("local:"))
-    send(agent, HELLO, struct.pack("<H", 1) + text(version) +
-         struct.pack("<iiH", rank, int(os.environ["AIACC_SIZE"]), 7000 + rank))
+    send(agent, HELLO, struct.pack("<H", 2) + text(version) +
+         struct.pack("<iiI", rank, int(os.environ["AIACC_SIZE"]), 1) + text("tcp") + struct.pack("<IH", 2, 7000 + rank))
     while True:
         kind, reader = receive(agent)
         if kind == WELCOME:

@@ -79,8 +79,7 @@ class TcpPort final : public MessagePort {
 
   void tell_remarks_to(std::function<void(const std::string&)> listener) override;
 
-  // Connections that were refused because they did not authenticate as part of this job.
-  std::uint64_t refused() const noexcept;
+  std::uint64_t refused() const noexcept override;
 
  private:
   class Engine;

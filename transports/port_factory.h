@@ -1,0 +1,62 @@
+// PortFactory: one network of this rank, from the address that peers are told to the port. NetworkPorts: all of them, and the
+// choice of the one that a job uses.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/time.h"
+#include "base/wire/port_address.h"
+#include "base/wire/secret.h"
+#include "transports/message.h"
+
+namespace aiacc {
+
+// What a port is told of its job. By world rank, this rank included.
+struct PortWorld {
+  struct Peer {
+    std::string name;                         // in sentences: "rank 3 on host b"
+    std::vector<std::string> host_addresses;  // numeric, the most likely to be reachable first
+    std::vector<std::uint8_t> address;        // what the peer's factory of this transport gave
+  };
+  int rank = 0;
+  std::uint64_t job = 0;
+  wire::Secret secret;
+  std::vector<Peer> peers;
+  // How long nobody may listen at a peer's addresses before it counts as lost. Not at once: an address may lead to another host
+  // than the peer's.
+  Duration refused_limit{};
+};
+
+class PortFactory {
+ public:
+  virtual ~PortFactory() = default;
+  // The name under which peers find its address: "tcp".
+  virtual std::string_view transport() const noexcept = 0;
+  // What peers need to reach this rank, valid until open() or the factory's end.
+  virtual std::vector<std::uint8_t> address() const = 0;
+  // Called once. Throws kProtocol if a peer's address makes no sense.
+  virtual std::unique_ptr<MessagePort> open(PortWorld world) = 0;
+};
+
+// The factories of one rank, the preferred first.
+class NetworkPorts {
+ public:
+  void add(std::unique_ptr<PortFactory> factory) { factories_.push_back(std::move(factory)); }
+  wire::RankPorts addresses() const;
+  // Opens a port of the transport that choose_transport() names; `world.peers[i].address` is filled in from ranks[i].
+  std::unique_ptr<MessagePort> open(PortWorld world, std::span<const wire::RankPorts> ranks);
+
+ private:
+  std::vector<std::unique_ptr<PortFactory>> factories_;
+};
+
+// The transport of a job: the first one of rank 0 that all ranks have. The same on all ranks, because all know the same lists.
+// `names` are for the sentence. Throws kUnsupported if there is none.
+const std::string& choose_transport(std::span<const wire::RankPorts> ranks, std::span<const PortWorld::Peer> names);
+
+}  // namespace aiacc
