@@ -141,7 +141,7 @@ TEST_P(MessageConformance, ALostPeerIsToldOnceAndFailsWhatIsSentToIt) {
   EXPECT_EQ(receiver[0].lost[0].first, 2);
   EXPECT_EQ(receiver[0].lost[0].second.code(), Code::kPeerFailed);
   EXPECT_EQ(receiver[0].lost[0].second.peer(), 2);
-  // The others go on.
+  // Messages to other ranks are not affected.
   post(0, 1, header_of(3, bytes.size()), bytes, late);
   ASSERT_TRUE(ports->run_until([this] { return receiver[1].placed == 1; }));
 }
@@ -154,7 +154,7 @@ TEST_P(MessageConformance, WhoFirstSpeaksToADeadPeerHearsThatItIsGone) {
   EXPECT_EQ(receiver[0].lost[0].first, 2);
 }
 
-// A completion may be that of many messages, to several ranks.
+// One completion may serve many messages, to several ranks.
 TEST_P(MessageConformance, AWithdrawalEndsTheMessagesOfItsCompletionAndNoOthers) {
   constexpr int kMessages = 100;
   std::vector<std::byte> bytes = pattern(1 << 20, 12);
@@ -168,7 +168,7 @@ TEST_P(MessageConformance, AWithdrawalEndsTheMessagesOfItsCompletionAndNoOthers)
   ASSERT_TRUE(ports->run_until([&] { return withdrawn.told == kMessages && kept.told == kMessages; }));
   EXPECT_EQ(kept.error, nullptr);
   EXPECT_NE(withdrawn.error, nullptr);
-  ports->port(0).withdraw(kept);  // nothing is left of it
+  ports->port(0).withdraw(kept);  // all its messages have completed: no effect
   post(0, 1, header_of(kMessages, bytes.size()), bytes, completion);
   ASSERT_TRUE(ports->run_until([&] { return completion.told == 1; }));
   EXPECT_EQ(kept.told, kMessages);

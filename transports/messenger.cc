@@ -32,7 +32,7 @@ void Messenger::forget(std::uint64_t group, std::uint64_t last) noexcept {
   stragglers_.forget(group);
 }
 
-// From the member it says, in the version we speak, with no bit set that has no meaning yet.
+// Whether the header names its real sender, has this version, and has no reserved bit set.
 bool Messenger::sound(int from, const MessageHeader& header) const noexcept {
   if (header.version != kMessageVersion || header.flags != 0 || from < 0 || from >= world_->size()) return false;
   const Member& member = world_->member(from);
@@ -44,7 +44,7 @@ MessageReceiver::Placement Messenger::on_header(int from, const MessageHeader& h
   if (header.kind == MessageKind::kService) return services_ == nullptr ? kDropped : services_->on_header(from, header);
   if (!sound(from, header)) return kDropped;
   if (header.kind != MessageKind::kControl) return mailbox_.on_header(from, header);
-  peers_[from];  // to be told when this rank leaves
+  peers_[from];  // creates the entry: this peer must be notified when this rank leaves
   return channel_.on_header(from, header);
 }
 

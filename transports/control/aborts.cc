@@ -24,7 +24,7 @@ Aborts::Aborts(ControlChannel& channel, Mailbox& mailbox, Peers& peers)
 void Aborts::abort(const ViewPtr& view, int rank, const std::exception_ptr& error) {
   mailbox_.join(view, rank);
   MatchGroup& group = mailbox_.group(view->id());
-  if (group.error) return;  // a member was quicker
+  if (group.error) return;  // another member's abort came first
   const Error what = as_error(error);
   wire::GroupAborted notice;
   notice.code = static_cast<std::int32_t>(what.code());
@@ -51,7 +51,8 @@ void Aborts::stop(MatchGroup& group, const wire::GroupAborted& notice, std::exce
   peers_.changed.set();
 }
 
-// To the neighbours in the binomial graph: ranks at distances that are powers of two, both ways round.
+// Sends the notice to this rank's neighbours in the binomial graph: the ranks whose distance is a power of two, in both
+// directions.
 void Aborts::relay(const MatchGroup& group) noexcept {
   Notice& notice = notices_[group.id];
   if (notice.relayed || group.view == nullptr) return;
@@ -101,7 +102,7 @@ void Aborts::peer_lost(int rank, const std::exception_ptr& error) noexcept {
   for (const auto& [id, group] : mailbox_.groups()) {
     if (mailbox_.group_rank(group, rank) >= 0) shared.push_back(id);
   }
-  for (const std::uint64_t id : shared) {  // who is told may free groups
+  for (const std::uint64_t id : shared) {  // ids and not pointers, because the observer may free groups
     if (MatchGroup* const group = mailbox_.find_group(id); group != nullptr) end_by_loss(*group, rank, cause);
   }
 }

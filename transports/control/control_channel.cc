@@ -72,7 +72,7 @@ void ControlChannel::on_placed(int from, const MessageHeader& header) noexcept {
     const auto receiver = receivers_.find(type);
     if (receiver == receivers_.end()) return;
     receiver->second(from, {header.group, WireId(header.sequence, header.tag())}, reader);
-  } catch (const Error&) {  // another version of the library would have been refused before
+  } catch (const Error&) {  // a malformed message is dropped; peers of another version were refused in the handshake
   }
 }
 

@@ -11,8 +11,8 @@ namespace {
 
 using State = wire::OperationState::State;
 
-// What a question is about, here. Who follows a chain of messages asks also ranks that it has no message with: of them the
-// oldest message is meant, if it has the same number.
+// This rank's exchange for the operation of a question. A rank that follows a chain of waits also asks ranks with which it
+// exchanges no message itself; the question then means the oldest message of the asked rank, if it has the same number.
 Exchange* find_asked(MatchGroup& group, const WireId& operation) noexcept {
   if (Exchange* const exact = group.find(operation); exact != nullptr) return exact;
   if (!operation.is_pair() || group.messages.empty()) return nullptr;
@@ -56,7 +56,7 @@ Stragglers::Stragglers(ControlChannel& channel, Mailbox& mailbox, Aborts& aborts
 
 // --- searches -------------------------------------------------------------------------------------------------------------
 
-// One that this rank has joined and that has not ended.
+// The group, if this rank has joined it and it has not ended; otherwise null.
 MatchGroup* Stragglers::open_group(std::uint64_t id) noexcept {
   MatchGroup* const group = mailbox_.find_group(id);
   return group == nullptr || group->view == nullptr || group->error ? nullptr : group;
@@ -70,7 +70,7 @@ Stragglers::Search& Stragglers::search_of(MatchGroup& group, const WireId& opera
   return found != searches.end() ? *found : searches.emplace_back(operation);
 }
 
-// Of an operation that is still in progress.
+// Null unless the operation is still in progress.
 Stragglers::Search* Stragglers::find(std::uint64_t id, const WireId& operation) noexcept {
   MatchGroup* const group = mailbox_.find_group(id);
   const auto searches = searches_.find(id);
@@ -80,7 +80,7 @@ Stragglers::Search* Stragglers::find(std::uint64_t id, const WireId& operation) 
   return found == searches->second.end() ? nullptr : &*found;
 }
 
-// Whose question is answered. Several chains may ask one rank.
+// The search whose question the answer belongs to. The searches of several operations may ask the same rank.
 Stragglers::Search* Stragglers::find_asking(MatchGroup& group, const WireId& operation) noexcept {
   if (group.find(operation) != nullptr) return find(group.id, operation);
   const auto searches = searches_.find(group.id);
@@ -92,8 +92,8 @@ Stragglers::Search* Stragglers::find_asking(MatchGroup& group, const WireId& ope
   return found == searches->second.end() ? nullptr : &*found;
 }
 
-// The lowest rank that a receive waits for, or else that a send waits for: what has not come explains more than what could
-// not be delivered.
+// The lowest rank that a receive waits for; without receives, the lowest that a send waits for. A message that has not
+// arrived explains a stall better than one that could not be delivered.
 int Stragglers::awaited(const MatchGroup& group, Exchange& exchange) noexcept {
   int receives = kNoPeer, sends = kNoPeer;
   exchange.parts().for_each([&](PostedRequest& request) {
@@ -124,7 +124,7 @@ StragglerDiagnosis Stragglers::diagnosis(std::uint64_t id, const WireId& operati
 
 void Stragglers::suspect(MatchGroup& group, Search& search, int rank) noexcept {
   search.diagnosis = {StragglerDiagnosis::Kind::kSilent, rank};
-  if (++search.questions > group.view->size()) return;  // they wait in a circle that we are not part of
+  if (++search.questions > group.view->size()) return;  // these ranks wait in a circle without this rank
   if (const Exchange* const exchange = group.find(search.operation); exchange != nullptr) {
     ask_where(group, *exchange, rank);
   }
@@ -160,7 +160,7 @@ void Stragglers::ask_where(MatchGroup& group, const Exchange& exchange, int rank
 }
 
 void Stragglers::asked(int from, const ControlChannel::Subject& about, const wire::WhereIs& question) {
-  // Of a group that this rank has freed: what it had begun it has also ended.
+  // This rank has freed the group: every operation that it had begun has ended.
   if (const auto last = mailbox_.left(about.group)) {
     const bool begun = !about.operation.is_pair() && about.operation.sequence <= *last;
     channel_.send(from, {about.group, WireId(about.operation.sequence)},
@@ -172,7 +172,7 @@ void Stragglers::asked(int from, const ControlChannel::Subject& about, const wir
     channel_.send(from, about, wire::OperationState{State::kNoGroup, kNoPeer});
     return;
   }
-  if (group->error) return;  // who asks will hear of it
+  if (group->error) return;  // the asking rank gets the abort notice
   const WireId operation = mailbox_.seen_from_here(*group, from, about.operation);
   if (const CallNote* const mine = group->other_call(operation.sequence, question.fingerprint); mine != nullptr) {
     mismatches_.end(*group, from, operation.sequence, mine->describe(), question.call);
@@ -186,7 +186,7 @@ wire::OperationState Stragglers::state_of(MatchGroup& group, const WireId& opera
   if (exchange == nullptr) {
     return {group.past.contains(operation.sequence) ? State::kFinished : State::kNotBegun, kNoPeer};
   }
-  // Of many that wait the oldest is looked into.
+  // Only the oldest of several waiting operations is diagnosed.
   const WireId looked_into = operation.is_pair() ? exchange->id() : group.calls.front().id();
   const StragglerDiagnosis known = diagnosis(group.id, looked_into);
   const bool found = known.kind == StragglerDiagnosis::Kind::kSilent;

@@ -45,12 +45,13 @@ Doorbell::Doorbell(io::RealLoop& loop)
 void Doorbell::ring(const Name& other) noexcept {
   const BellAddress address(other);
   const char nothing = 0;
-  // A full queue has woken its owner already; a refused one has no owner any more.
+  // Errors are ignored: a full queue means that its owner was woken already, a refused datagram that it has ended.
   [[maybe_unused]] const ssize_t sent =
       sendto(socket_.get(), &nothing, sizeof nothing, MSG_DONTWAIT | MSG_NOSIGNAL, address.get(), address.length);
 }
 
-// Until nothing is left, or no edge would come again; but whoever rings without end must not keep this rank here.
+// Reads until the queue is empty, because an edge-triggered poll reports only new datagrams. The number is bounded, so that
+// a process that rings without end cannot keep this rank here.
 void Doorbell::drain() noexcept {
   constexpr int kAtOnce = 16;  // more than a queue holds by default (net.unix.max_dgram_qlen)
   char bytes[16];

@@ -13,14 +13,16 @@
 namespace aiacc {
 namespace {
 
-// One or two microseconds, when every rank of the host can have a processor of its own: what a peer on another core needs for
-// a short step, and less than handing the wait to the loop and back costs twice. With fewer processors the peer cannot run
-// while this rank spins. Measured with bench/host: 256 KiB between two ranks take 22 µs with 100 looks and 28 with 16.
+// The number of checks of a flag before a wait is handed to the loop: one or two microseconds if the host has a processor for
+// each rank. A peer on another core completes a short step in that time, and two hand-overs to the loop take longer. With
+// fewer processors the peer cannot run while this rank spins. Measured with bench/host: 256 KiB between two ranks take 22 µs
+// with 100 checks and 28 with 16.
 int usual_spins(int ranks) { return sysconf(_SC_NPROCESSORS_ONLN) >= ranks ? 100 : 0; }
 
 constexpr std::uint64_t kEverybody = ~std::uint64_t{0};
 
-// A sleeper's interest in lines, as one bit of 64; two lines may share it, which costs a needless ring.
+// The bit of 64 that stands for a line in a sleeper's mask. Two lines may share a bit; then a sleeper is sometimes woken for
+// nothing.
 std::uint64_t interest(int owner, std::uint32_t line) noexcept {
   return std::uint64_t{1} << ((static_cast<std::uint32_t>(owner) * 7 + line) % 64);
 }
@@ -91,7 +93,7 @@ bool MemfdDomain::can_read(int owner) noexcept {
     const auto* probe = reinterpret_cast<const std::byte*>(word(owner, kCountsLine, kProbe).load());
     if (read_process(owner, probe, std::as_writable_bytes(std::span(&found, 1))) &&
         found == word(owner, kCountsLine, kProbeValue).load()) {
-      access = Access::kThroughKernel;  // of that process, and not of one with the same number in another pid namespace
+      access = Access::kThroughKernel;  // it is the owner, not a process with the same id in another pid namespace
     } else {
       access = Access::kNone;
     }
@@ -101,14 +103,15 @@ bool MemfdDomain::can_read(int owner) noexcept {
 
 void MemfdDomain::read_private(int owner, const std::byte* from, std::span<std::byte> into) {
   if (!can_read(owner)) return HostDomain::read_private(owner, from, into);
-  // Of a thread of this process too: it may have failed and freed the buffer, which the kernel says and a copy would not.
+  // A thread of this process is read through the kernel too: if it has failed and freed the buffer, the kernel reports that,
+  // and a plain copy would not.
   if (!read_process(owner, from, into)) {
     const int reason = errno;
     const std::string what = fmt::format(
         "cannot read the buffer of rank {} of this host's {} (process {}): it has ended, or freed the buffer during "
         "the call",
         owner, mapping_->ranks(), word(owner, kCountsLine, kProcess).load());
-    throw Error(Code::kAborted, system_error(what, reason).message());  // why, is for the group to hear
+    throw Error(Code::kAborted, system_error(what, reason).message());  // the group's first error says why
   }
 }
 
@@ -116,7 +119,7 @@ bool MemfdDomain::read_process(int owner, const std::byte* from, std::span<std::
   const auto process = static_cast<pid_t>(line(owner, kCountsLine).word[kProcess].load(std::memory_order_relaxed));
   while (!into.empty()) {
     const iovec here{into.data(), into.size()};
-    const iovec there{const_cast<std::byte*>(from), into.size()};  // only read
+    const iovec there{const_cast<std::byte*>(from), into.size()};  // the kernel only reads it
     const ssize_t moved = process_vm_readv(process, &here, 1, &there, 1, 0);
     if (moved <= 0) return false;
     into = into.subspan(static_cast<std::size_t>(moved));
@@ -143,7 +146,7 @@ bool MemfdDomain::look(FlagAwait& wait) {
 void MemfdDomain::begin_wait(FlagAwait& wait) noexcept {
   if (wait.value() >= kUrgent) {
     urgent_waits_.push_back(wait);
-    news_seen_ = 0;  // it may be there already: look once
+    news_seen_ = 0;  // forces one check: the value may have been published before
   } else {
     waits_.push_back(wait);
     if (!io::Poller::linked()) loop_.add(static_cast<io::Poller&>(*this));

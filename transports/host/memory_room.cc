@@ -19,7 +19,7 @@ std::optional<std::uint64_t> number(const std::optional<std::string>& text) {
   return value;
 }
 
-// The number after `key` at the begin of a line; 0 if there is none.
+// The number after `key` at the beginning of a line; 0 if there is none.
 std::uint64_t field(const std::string& text, const std::string& key) {
   std::istringstream in(text);
   for (std::string line; std::getline(in, line);) {
@@ -68,7 +68,7 @@ MemoryRoom memory_room(const ReadFile& read_file) {
 
 std::optional<std::string> read_host_file(const std::string& path) {
   std::ifstream in(path);
-  std::ostringstream text;  // unlike an iterator, it takes a refused read as an end: some files of /sys open and refuse
+  std::ostringstream text;  // operator<< takes a failed read as the end: some files of /sys open but cannot be read
   if (!in || !(text << in.rdbuf())) return std::nullopt;
   return text.str();
 }

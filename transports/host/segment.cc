@@ -30,8 +30,8 @@ void require_limit(__rlimit_resource resource, const char* option, std::uint64_t
                   ranks, bytes_text(bytes), option, bytes_text(limit.rlim_cur)));
 }
 
-// What this rank did not make itself, and reads as memory afterwards: if its pages could be taken away, or it ended before
-// the last slice, the first load beyond its end would kill this process (SIGBUS).
+// Another process made the segment. If that process could truncate it, the first load beyond its new end would kill this
+// process (SIGBUS).
 void require_sealed(int descriptor) {
   const int seals = fcntl(descriptor, F_GET_SEALS);
   if (seals >= 0 && (seals & F_SEAL_SHRINK) != 0) return;
@@ -42,7 +42,7 @@ void require_sealed(int descriptor) {
 }
 
 void require_size(int descriptor, int ranks, std::uint64_t slice_bytes) {
-  constexpr std::uint64_t kMost = std::uint64_t{1} << 62;  // of all slices together, so that no sum wraps
+  constexpr std::uint64_t kMost = std::uint64_t{1} << 62;  // bound for all slices together, so that no sum overflows
   struct stat about {};
   fstat(descriptor, &about);
   const bool possible = slice_bytes > 0 && slice_bytes % SegmentMapping::kHugePage == 0 &&
@@ -61,8 +61,8 @@ std::uint64_t mapped_bytes() {
 
 }  // namespace
 
-// As much address space as the host has memory, in powers of two, while all slices fit in a sixteenth of what a process
-// has: a rank can then always allocate what the host can give.
+// A slice has as much address space as the host has memory, rounded to a power of two, so that a rank can allocate all that
+// the host can give. All slices together take at most a sixteenth of a process's address space.
 std::uint64_t HostSegment::usual_slice_bytes(int ranks, const ReadFile& read_file) {
   constexpr std::uint64_t kAddressSpace = std::uint64_t{1} << 43;
   const std::string info = read_file("/proc/meminfo").value_or("");
@@ -110,7 +110,7 @@ HostSegment HostSegment::create(int ranks, std::uint64_t slice_bytes, std::uint6
 
 std::shared_ptr<SegmentMapping> SegmentMapping::map(int descriptor, std::uint64_t nonce, int ranks) {
   require_sealed(descriptor);
-  // Only what stands before the atomics: they are for whoever has mapped it.
+  // The beginning of SegmentHeader, without its atomics, which are valid only in the mapped segment.
   struct Identity {
     std::uint64_t magic;
     std::uint32_t version;
@@ -172,7 +172,7 @@ void populate(std::byte* begin, std::size_t bytes) {
     throw Error(Code::kOutOfMemory,
                 system_error(fmt::format("cannot get {} of shared memory", bytes_text(length)), reason).message());
   }
-  // Before Linux 5.14: touch each page, which keeps what is in it.
+  // Before Linux 5.14: touches each page without changing its contents.
   for (std::size_t at = 0; at < length; at += SegmentMapping::kPage) {
     reinterpret_cast<std::atomic<char>*>(first + at)->fetch_or(0, std::memory_order_relaxed);
   }

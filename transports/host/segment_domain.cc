@@ -11,7 +11,7 @@
 namespace aiacc {
 namespace {
 
-// Where to begin to look for a key in a directory: keys are hashes, so most are found at once.
+// The directory entry at which the search for a key begins. Keys are hashes, so most searches end there.
 std::uint32_t usual_entry(std::uint64_t key) noexcept { return static_cast<std::uint32_t>(key % ControlArea::kKeys); }
 
 }  // namespace
@@ -60,8 +60,8 @@ void SegmentDomain::free(HostRange range) noexcept {
   if (!taken) return;
   std::byte* begin = mapping_->slice(rank_) + taken->pages.offset;
   if (taken->retired) {
-    // A private copy stands here, and a frozen peer may still write to what it replaced: the place stays empty. Where the system
-    // has no room for one more mapping, the copy stays instead.
+    // The pages are a private copy (quiesce()), and a frozen peer may still write to the shared pages below: this range is
+    // never used again. If the system refuses one more mapping, the copy stays.
     constexpr int kFlags = MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED;
     [[maybe_unused]] const void* emptied = mmap(begin, taken->pages.bytes, PROT_NONE, kFlags, -1, 0);
     return;
@@ -88,7 +88,7 @@ std::optional<std::uint64_t> SegmentDomain::offset_of(const void* data, std::siz
 
 // --- control lines ---------------------------------------------------------------------------------------------------
 
-// In turn, so that lines that were released are not soon another group's: a slow peer may still look at them once.
+// The search continues after the last claim, so that released lines are not reused soon: a slow peer may still read them.
 std::uint32_t SegmentDomain::find_free_lines(std::uint32_t count) {
   for (const std::uint32_t from : {next_line_, static_cast<std::uint32_t>(kFirstFreeLine)}) {
     std::uint32_t first = from;
@@ -156,7 +156,7 @@ std::optional<std::uint32_t> SegmentDomain::find_lines(int owner, std::uint64_t 
     const std::uint64_t place = entry.place.load(std::memory_order_acquire);
     if (entry.key.load(std::memory_order_acquire) != key) continue;
     if (place < kFirstFreeLine || place >= ControlArea::kLines || count > ControlArea::kLines - place)
-      break;  // nobody claims those
+      break;  // out of range: the entry is invalid
     return static_cast<std::uint32_t>(place);
   }
   return std::nullopt;

@@ -4,9 +4,9 @@
 // `store_aborts` and then loads every kStoring. All seq_cst (Dekker): either the storer sees the abort before its first
 // store, or the one who aborts sees the storer and waits. A storer looks again once a chunk.
 //
-// A storer that is stopped cannot clear its mark. After a second the owner puts a private copy in place of the pages; the
-// storer's own mapping still shows the shared ones, so what it stores after waking lands where nobody looks. Ranks of the
-// same process share a mapping and cannot be fenced so; they are waited for (a thread is not stopped alone).
+// A frozen storer cannot clear its mark. After a second the owner replaces the pages by a private copy. The storer's own
+// mapping still refers to the shared pages, so stores after it thaws change nothing that is read. Ranks of the same process
+// share a mapping and cannot be fenced in this way; quiesce() waits for them, because one thread is never frozen alone.
 #include <sys/mman.h>
 
 #include <cerrno>
@@ -55,8 +55,8 @@ void SegmentDomain::throw_if_aborted() {
   if (!aborted_.empty() && aborted_.contains(operation)) throw aborted_error();
 }
 
-// Each rank's ring keeps its last kAbortRing aborts. Whoever did not look for so long that some are overwritten cannot know
-// about its own operation, and gives it up.
+// Each rank's ring keeps its last kAbortRing aborts. If some were overwritten before this rank read them, one of them may have
+// been that of its own operation, which therefore ends.
 void SegmentDomain::collect_aborts() {
   aborts_seen_ = mapping_->header().store_aborts.load(std::memory_order_seq_cst);
   bool missed = false;
@@ -99,7 +99,8 @@ Task<void> SegmentDomain::quiesce(std::uint64_t operation, HostRange range) {
     if (rank == rank_) continue;
     const bool thread = word(rank, kCountsLine, kMapping).load(std::memory_order_relaxed) == mapping_->id();
     for (;;) {
-      // The number first: if the mark is seen afterwards, its window is a later one and its close will raise the number.
+      // The number of closed windows is read before the mark: if the mark is set afterwards, that window is still open and its
+      // close will raise the number.
       const std::uint64_t closed = word(rank, kCountsLine, kWindowsClosed).load(std::memory_order_seq_cst);
       if (dead_[static_cast<std::size_t>(rank)] != 0) break;
       if (word(rank, kCountsLine, kStoring).load(std::memory_order_seq_cst) != operation) break;
@@ -137,7 +138,7 @@ void SegmentDomain::replace_pages(HostRange range) {
   if (mremap(copy.data(), pages.bytes, pages.bytes, MREMAP_MAYMOVE | MREMAP_FIXED, place) == MAP_FAILED) {
     throw system_error("cannot save a buffer from a rank that is stopped while it stores", errno);
   }
-  copy.release();  // its pages are the buffer's now
+  copy.release();  // the pages now belong to the buffer
 }
 
 }  // namespace aiacc

@@ -8,7 +8,7 @@
 namespace aiacc {
 namespace {
 
-// A writer that is as fast as this reader must not keep the loop from everything else.
+// Reads in one turn of the loop, so that a writer that is as fast as this reader does not starve other work.
 constexpr int kReadsPerTurn = 16;
 
 std::span<const std::byte> bytes_of(const MessageHeader& header) {
@@ -125,7 +125,7 @@ void HostStreams::write_some(int local_rank) noexcept {
   its.writer->start();
 }
 
-// As much as the ring has room for; whether that was all.
+// Writes as much as the ring has room for; returns whether everything was written.
 bool HostStreams::write(int local_rank) {
   Stream& its = stream(local_rank);
   ControlLine& line = domain_.own_line(line_for(local_rank));
@@ -212,7 +212,7 @@ bool HostStreams::read_some(int local_rank) {
     took(local_rank, std::span(its.its_ring + at, bytes));
     its.taken += bytes;
   }
-  domain_.publish(line_for(local_rank), kTaken, its.taken);  // pairs with write(): nothing before it is read any more
+  domain_.publish(line_for(local_rank), kTaken, its.taken);  // pairs with write(), which may reuse the space
   return true;
 }
 

@@ -172,7 +172,7 @@ void Service::on_grant(int from, std::uint64_t limit) noexcept {
 void Service::on_refused(int from, std::uint64_t number, std::uint64_t word, std::uint64_t bytes,
                          const Error& why) noexcept {
   Line& its = line(from);
-  // A refusal may come twice when a connection breaks, and its number may be anything.
+  // A refusal may arrive twice after a broken connection, and a faulty peer may send any number.
   if (number <= its.refused || number > its.posted || bytes > its.sent - std::min<std::uint64_t>(its.sent, kOverhead)) {
     return;
   }
@@ -251,7 +251,8 @@ void Service::released(int from, std::size_t cost) noexcept {
   if (from == rank_ && !its.lost) {
     on_grant(from, limit(its));
   } else if (!its.lost && its.freed - its.told >= options_.credit / 2) {
-    // Messages to that rank say it too, so it is worth one of its own only when none went there for long.
+    // Every message to that rank carries the credit limit too, so a grant message is sent only if none has been posted since
+    // half of the credit was freed.
     its.told = its.freed;
     MessageHeader grant = services_.header(*this, options_.traffic, limit(its));
     grant.flags = Services::kGrant;

@@ -114,7 +114,7 @@ MessageHeader Services::header(const Service& service, TrafficClass traffic, std
 
 void Services::carry(int to, const MessageHeader& header, ServiceBytes bytes) noexcept {
   const int local = local_rank(to);
-  if (local >= 0 && !streams_->reads(local)) {  // it has subscribed to nothing, and so it cannot answer
+  if (local >= 0 && !streams_->reads(local)) {  // that rank has no subscription and cannot answer: refused here
     if (header.flags != 0) return;
     round_.push_back({{header.group, header.step}, header.fingerprint, std::move(bytes), to, header.sequence});
     if (!round_job_.linked()) loop_.post(round_job_);
@@ -250,7 +250,7 @@ void Services::refused(int from, const MessageHeader& header, std::span<const st
     const auto refused = wire::decode<wire::ServiceRefused>(bytes, "a refused service message");
     const Error why(Code::kMismatch, reason_text(rank, service->id(), refused), rank);
     service->on_refused(rank, refused.number, refused.word, refused.bytes, why);
-  } catch (const Error&) {  // not a refusal
+  } catch (const Error&) {  // a malformed refusal is dropped
   }
 }
 

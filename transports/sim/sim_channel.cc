@@ -25,7 +25,7 @@ void copy_part(const SimMessage& message, const Buffer& place, std::size_t begin
   std::memcpy(place.data + begin, message.payload.data() + begin, end - begin);
 }
 
-// One message in eight arrives in two halves, this long apart at most.
+// One message in eight arrives in two halves, at most kSplitNs apart.
 constexpr std::uint64_t kSplitOneIn = 8;
 constexpr std::uint64_t kSplitNs = 2'000;
 
@@ -83,7 +83,7 @@ void SimChannel::schedule_departure() noexcept {
 
 void SimChannel::schedule_arrival() noexcept {
   if (flying_.empty() || !placing_.empty() || fabric_.is_cut(from_, to_)) return;
-  if (fabric_.port(to_) == nullptr) {  // it has left in order, or never came
+  if (fabric_.port(to_) == nullptr) {  // the receiver has left in order, or never had a port
     fabric_.recycle(flying_);
     return;
   }
@@ -117,7 +117,7 @@ void SimChannel::arrive() noexcept {
     place_rest();
     return;
   }
-  if (fabric_.is_cut(from_, to_)) return;  // was cut while this was under way; heal() goes on
+  if (fabric_.is_cut(from_, to_)) return;  // the link was cut meanwhile; heal() continues here
   if (receiver == nullptr) {
     fabric_.recycle(flying_);
     return;

@@ -73,7 +73,7 @@ bool SimCluster::run() {
       return each->ended() || world_.dead(each->loop().node());
     });
   };
-  // Looking at every rank after every event would cost more than the events.
+  // Checking every rank after every event would cost more than the events themselves.
   while (!all_ended()) {
     for (int i = 0; i < 1000; ++i) {
       if (!world_.step()) return all_ended();

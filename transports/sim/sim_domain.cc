@@ -31,7 +31,7 @@ void SimDomain::publish(std::uint32_t line, std::uint32_t word_index, std::uint6
   }
 }
 
-// Somebody published: if that is what this rank waits for, it sees it a moment later.
+// Called when any rank publishes: this rank checks its waits after the simulated visibility delay.
 void SimDomain::hear() noexcept {
   if (news_.scheduled()) return;
   bool any = false;

@@ -123,7 +123,7 @@ bool SimPort::sending() const noexcept {
   return false;
 }
 
-// What has departed arrives, whatever becomes of this port.
+// Messages that have departed arrive even if this port is closed, so only those that have not are waited for.
 Task<void> SimPort::leave(Duration limit, Stop& stop) {
   const Instant end = after(loop_.now(), limit);
   while (sending() && loop_.now() < end) co_await sleep_for(loop_, std::chrono::microseconds(1), stop);
