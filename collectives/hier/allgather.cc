@@ -17,7 +17,7 @@ struct Allgather {
     const std::size_t element = call.op.call.element_bytes();
     return buffer.slice(extent.begin * element, extent.count * element);
   }
-  // Elements of the packed result: shard `shard` of `shards` of a host's part.
+  // Shard `shard` of `shards` of a host's part, in elements of the packed result.
   Extent shard_of(int of, std::size_t shard, std::size_t shards) const noexcept {
     const Extent part = layout.part(of);
     const inter::Parts parts{part.count, shards};
@@ -25,7 +25,7 @@ struct Allgather {
   }
 };
 
-// The blocks of this host's ranks.
+// Gathers the blocks of this host's ranks.
 Task<void> gather_here(Allgather& run, Buffer here) {
   HierCall& call = run.call;
   Operation& op = call.op;

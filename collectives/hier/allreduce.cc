@@ -37,13 +37,14 @@ Task<void> through_leaders(HierCall& call) {
   co_await call.on_host(here, call.is_leader() ? op.recv : nothing, call.is_leader() ? nothing : op.recv, op.stop);
 }
 
-// The payload in slices, each of all shards: while one is between hosts, the next is reduced on them.
+// The payload is divided into slices, and each slice into all shards. While one slice is between hosts, the next one is
+// reduced on each host.
 struct Sliced {
   HierCall& call;
   std::size_t shards;
   inter::Parts slices;
-  std::deque<Event> came = {};               // of each slice: it is complete on its owners
-  std::deque<inter::Scratch> partials = {};  // of 16-bit floats: room for those of the slices that are under way
+  std::deque<Event> came = {};               // by slice: its sum is complete on the owners of its shards
+  std::deque<inter::Scratch> partials = {};  // partial sums of 16-bit floats, for the slices in progress
 
   std::vector<intra::Extents> owners(std::size_t slice) const {
     const inter::Parts parts{slices.length(slice), shards};
@@ -64,12 +65,12 @@ struct Sliced {
     const std::size_t element = call.op.call.element_bytes();
     return buffer.slice(extent.begin * element, extent.count * element);
   }
-  // Where the host's sum of this rank's shard of a slice is left.
+  // The place of the host's sum of this rank's shard of a slice.
   Buffer partial(std::size_t slice) noexcept {
     if (partials.empty()) return part_of(call.op.recv, own(slice));
     return partials[slice % partials.size()].buffer().slice(0, own(slice).count * call.partial_bytes());
   }
-  // More than any algorithm takes for a slice.
+  // An upper bound of the steps that any algorithm takes for a slice.
   std::uint64_t steps() const noexcept {
     const auto hosts = static_cast<std::uint64_t>(call.view.hosts());
     return 2 * hosts * inter::pieces_of(2 * kSliceBytes, inter::kSliceBytes);
@@ -116,7 +117,7 @@ Task<void> run_slices(Sliced& run, Scope& scope) {
 Task<void> allreduce(HierCall& call) {
   Operation& op = call.op;
   const std::size_t shards = shards_of(call.view, op.call.bytes());
-  // Partial sums are as long again as the payload: slices bound the memory that they take.
+  // Partial sums in fp32 are twice as long as the payload; slices bound their memory.
   const bool in_slices = shards > 1 || (call.has_partials() && op.call.bytes() > kLeadersBytes);
   if (!in_slices) {
     co_await through_leaders(call);
@@ -125,7 +126,7 @@ Task<void> allreduce(HierCall& call) {
   const std::size_t slices = inter::pieces_of(op.call.bytes(), shards * kSliceBytes);
   Sliced run{call, shards, inter::Parts{op.call.count, slices}};
   for (std::size_t slice = 0; slice < slices; ++slice) run.came.emplace_back(op.team.loop);
-  // A slice is reduced here while as many are between hosts.
+  // kSlicesBetween slices are between hosts while one more is reduced on this host.
   for (std::size_t room = 0; run.owns() && call.has_partials() && room < std::min(slices, kSlicesBetween + 1); ++room) {
     run.partials.emplace_back(op, inter::Parts{run.slices.length(0), shards}.length(0) * call.partial_bytes());
   }

@@ -9,12 +9,12 @@
 namespace aiacc::hier {
 namespace {
 
-// The payload in slices: while one is between hosts, the one before is given out on them.
+// The payload is divided into slices. While one slice is between hosts, the previous one is distributed on each host.
 struct Broadcast {
   HierCall& call;
   Buffer buffer;
   inter::Parts slices;
-  std::deque<Event> came = {};  // of each slice: it is complete on this host's representative
+  std::deque<Event> came = {};  // by slice: it has arrived at this host's representative
 
   bool is_root() const noexcept { return call.op.team.rank == call.op.call.root; }
   bool represents() const noexcept { return call.op.team.rank == representative(); }
@@ -23,7 +23,7 @@ struct Broadcast {
     const std::size_t element = call.op.call.element_bytes();
     return buffer.slice(slices.offset(slice) * element, slices.length(slice) * element);
   }
-  // More than the algorithm between hosts takes for a slice.
+  // An upper bound of the steps that the algorithm between hosts takes for a slice.
   std::uint64_t steps() const noexcept { return inter::pieces_of(2 * kSliceBytes, inter::kSliceBytes); }
 };
 
@@ -57,7 +57,7 @@ Task<void> run_slices(Broadcast& run, Scope& scope) {
 
 Task<void> broadcast(HierCall& call) {
   Operation& op = call.op;
-  // Callers may give the buffer as either.
+  // The caller may pass the buffer as send or as recv.
   Buffer buffer = op.recv.bytes > 0 ? op.recv : op.send;
   if (op.team.rank == op.call.root && op.send.bytes > 0) buffer = op.send;
   const std::size_t slices = inter::pieces_of(op.call.bytes(), kSliceBytes);

@@ -7,7 +7,7 @@
 namespace aiacc::hier {
 namespace {
 
-// Of the blocks of all ranks those of this host's.
+// The blocks of this host's ranks.
 std::vector<Extent> here(const HierCall& call, bool received) {
   std::vector<Extent> blocks;
   for (const int rank : call.view.ranks_on_host(call.host)) {
@@ -16,7 +16,7 @@ std::vector<Extent> here(const HierCall& call, bool received) {
   return blocks;
 }
 
-// As an uneven call: the blocks of a host's ranks are not one after another.
+// The phase is an uneven call, because the blocks of a host's ranks need not be contiguous.
 Task<void> exchange_here(HierCall& call, Stop& stop) {
   const Call& made = call.op.call;
   const bool all = made.kind == Collective::kAlltoall;

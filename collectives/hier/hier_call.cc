@@ -18,7 +18,7 @@ bool HierCall::host_by_host() const noexcept {
 
 Reduction HierCall::reduction_on_host() const noexcept {
   Reduction reduction = op.call.reduction;
-  // Truth values have nothing to divide: their average, that all are true, is of averages again.
+  // The average of booleans is their logical AND: it divides nothing, and the AND of the hosts' ANDs is the result.
   const bool divides = reduction.op == ReduceOp::kAvg && reduction.type != DType::kBool;
   if (divides) reduction.op = ReduceOp::kSum;
   reduction.postscale = 1.0;

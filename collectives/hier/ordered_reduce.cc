@@ -10,7 +10,7 @@
 namespace aiacc::hier {
 namespace {
 
-// What holds a piece of every rank's input.
+// Scratch memory that holds a piece of every rank's input.
 constexpr std::size_t kScratchBytes = 4 << 20;
 
 struct Ordered {
@@ -33,10 +33,11 @@ Call call_of(const Ordered& run, Collective kind, std::span<const Extent> blocks
   return call;
 }
 
-// Messages of one step do not match those of another: an exchange sends one message a pair, a gather a few.
+// Each piece has steps of its own, so that its messages do not match those of another piece. An exchange sends one message
+// for each pair of ranks.
 constexpr std::uint64_t kStepsOfAPiece = 1;
 
-// Piece `piece` of `pieces` of every shard.
+// Exchanges piece `piece` of `pieces` of every shard, and reduces this rank's.
 Task<void> reduce_piece(Ordered& run, std::size_t piece, std::size_t pieces, Buffer arrived, Buffer result) {
   Operation& op = run.call.op;
   const auto piece_of = [&](Extent shard) {
@@ -64,7 +65,7 @@ Task<void> reduce_piece(Ordered& run, std::size_t piece, std::size_t pieces, Buf
   co_await op.team.compute.reduce({&into, 1}, operands, mine.count, op.call.reduction, {.ranks = op.inputs()}, op.stop);
 }
 
-// This rank's shard of the result.
+// Computes this rank's shard of the result.
 Task<void> reduce_shard(Ordered& run, Buffer result) {
   Operation& op = run.call.op;
   std::size_t longest = 0;

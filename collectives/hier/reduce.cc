@@ -10,7 +10,7 @@ Buffer part_of(const Buffer& buffer, Extent extent, std::size_t element) noexcep
   return buffer.bytes == 0 ? Buffer{} : buffer.slice(extent.begin * element, extent.count * element);
 }
 
-// These elements; `partial` is where the host's sum is left, if not in the root's result.
+// Reduces the elements of `piece`. The host's sum is left in `partial` if that has bytes, otherwise in the root's result.
 Task<void> reduce_piece(HierCall& call, Extent piece, Buffer partial, std::uint64_t first_step) {
   Operation& op = call.op;
   const bool is_root = op.team.rank == op.call.root;
@@ -47,7 +47,7 @@ Task<void> reduce(HierCall& call) {
     co_await reduce_piece(call, {0, op.call.count}, partial, 0);
     co_return;
   }
-  // Partial sums are as long again as the payload: pieces bound the memory that they take.
+  // Partial sums in fp32 are twice as long as the payload; pieces bound their memory.
   const inter::Parts pieces{op.call.count, inter::pieces_of(op.call.bytes(), kSlicesBetween * kSliceBytes)};
   inter::Scratch scratch(op, represents ? pieces.length(0) * call.partial_bytes() : 0);
   const std::uint64_t steps = inter::pieces_of(scratch.buffer().bytes, inter::kSliceBytes) + 1;

@@ -17,7 +17,7 @@ struct ReduceScatter {
   std::size_t bytes(std::size_t elements) const noexcept { return elements * call.op.call.element_bytes(); }
   bool owns() const noexcept { return static_cast<std::size_t>(call.local_rank) < shards; }
   inter::Parts parts(int of) const noexcept { return {layout.part(of).count, shards}; }
-  // A shard of each host's part of the input.
+  // The elements of the input that belong to a shard: one extent in each host's part.
   intra::Extents shard(std::size_t shard) const {
     intra::Extents extents;
     for (int of = 0; of < call.view.hosts(); ++of) {
@@ -28,7 +28,7 @@ struct ReduceScatter {
   std::size_t elements_of(std::size_t owned) const { return shard(owned).count(); }
 };
 
-// What this rank's shard of its host's part becomes, in `result`.
+// Reduces, in `result`, this rank's shard of its host's part.
 Task<void> reduce_shard(ReduceScatter& run, Buffer input, Buffer result) {
   HierCall& call = run.call;
   const auto mine = static_cast<std::size_t>(call.local_rank);

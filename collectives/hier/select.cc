@@ -18,7 +18,7 @@ namespace {
 
 Task<void> run_chosen(HierCall& call);
 
-// One pack after another: each takes both the host's and the network's part.
+// Reduces packs one after another, because each of them runs phases on the host and phases between hosts.
 class Packs final : public PackReducer {
  public:
   explicit Packs(const HierCall& whole) noexcept : whole_(whole) {}
@@ -31,7 +31,7 @@ class Packs final : public PackReducer {
   const HierCall& whole_;
 };
 
-// Memory for packs, which has bytes if the tensors have.
+// Private memory for packs. It has no bytes if the tensors have none (byte-free simulation).
 class PackScratch {
  public:
   PackScratch(const Operation& op, std::size_t bytes)
@@ -74,7 +74,7 @@ Task<void> run_chosen(HierCall& call) {
   throw Error(Code::kInternal, "a message is no collective");
 }
 
-// Packs on ranks that are alone on their hosts: while one is reduced, the next is packed.
+// Reduces packs where each rank is alone on its host: one pack is reduced while the next is packed.
 class PacksBetween final : public PackReducer {
  public:
   Task<void> allreduce(Operation& pack) override { return inter::run(pack); }
@@ -87,7 +87,7 @@ Task<void> run_grouped_between(Operation& op, Exchange& exchange) {
   co_await grouped_allreduce(op, packs, scratch, &exchange);
 }
 
-// The turn is held for the whole operation (local_team.h).
+// Holds the turn for the whole operation (local_team.h).
 Task<void> run_in_turn(HierCall& call, LocalTeam& team, LocalPhases& local) {
   try {
     co_await TurnQueue::Await(local.turns(), call.op.team.loop, call.op.stop);
@@ -108,7 +108,8 @@ std::size_t shards_of(const View& view, std::size_t bytes) noexcept {
 
 Task<void> run(Operation& op) {
   const View& view = *op.team.view;
-  // Registered from the beginning to the end, also by members that send nothing: whoever asks finds their call here.
+  // The exchange is registered from beginning to end, also on members that send nothing, so that a straggler diagnosis finds
+  // their call.
   Exchange exchange(*op.team.mailbox, op.team.view, op.team.rank, op.sequence, op.call.fingerprint(),
                     CallNote(op.call.summary()));
   exchange.set_urgent(op.urgent);

@@ -11,7 +11,7 @@ ShmLocalTeam::Phases::Phases(HostDomain& domain, const Team& team, const std::ve
     : intra_(domain, team.view, team.rank, domain_ranks, index),
       team_{team.view, team.rank, team.loop, team.compute, &intra_} {}
 
-// The phase on this host's team.
+// The same phase as an operation of this host's team.
 Operation ShmLocalTeam::Phases::here(const Operation& phase) noexcept {
   return {team_, phase.call, phase.sequence, phase.stop, phase.send, phase.recv, phase.part};
 }
