@@ -23,7 +23,7 @@ std::string host_name() {
 
 std::unique_ptr<Bootstrap> make_singleton(io::RealLoop&) { return std::make_unique<SingletonBootstrap>(host_name()); }
 
-// Once a job: all ranks have the same environment as a rule.
+// Rank 0 warns for the whole job, because all ranks usually have the same environment.
 void warn_of(const Config& settings, Logger& log) {
   for (const std::string& sentence : settings.warnings()) AIACC_LOG(log, kCore, kWarn, "{}", sentence);
 }
@@ -70,7 +70,7 @@ RealContext::MakeBootstrap make_rendezvous(const BootstrapChoice& choice, const 
 
 std::shared_ptr<RealContext> join_job(const Given& given, const EnvironmentSnapshot& environment,
                                       const RuntimeConfig& config, const std::string& version) {
-  io::check_congestion(config.tcp_congestion);  // on one host too: a bad value is told where it was set
+  io::check_congestion(config.tcp_congestion);  // also on one host: an invalid value is always reported
   const GivenMeans means{given.store.has_value(), given.job};
   const BootstrapChoice choice =
       choose_bootstrap(given.identity, means, [&](const std::string& name) { return environment.variable(name); });

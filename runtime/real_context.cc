@@ -78,8 +78,9 @@ void RealContext::late(const std::string& sentence) noexcept {
   write_records(*context_, sentence);
 }
 
-// What this rank did last says why ranks disagree or wait for each other. A lost peer or path is no riddle, and the many lines of
-// those that lost it would hide its own words.
+// Logs this rank's last operations, which explain why ranks disagree or wait for each other. After the loss of a peer or
+// path the cause is known, and a line of every other rank would hide the lost rank's own output; the line is then of level
+// info.
 void RealContext::failed(Context& context, const Group& group, const Error& error) noexcept {
   constexpr std::size_t kLogged = 4;
   const bool riddle =
@@ -95,7 +96,7 @@ void RealContext::failed(Context& context, const Group& group, const Error& erro
     log_->write(LogPart::kCollective, level,
                 fmt::format("{} is over ({}). The last operations of this rank: {}", group.describe(),
                             code_name(error.code()), list.empty() ? "none" : list));
-  } catch (...) {  // no memory for a line: the caller hears of the error all the same
+  } catch (...) {  // no memory for the line; the caller gets the error in any case
   }
 }
 
@@ -138,7 +139,7 @@ void RealContext::settle() {
 void RealContext::leave() {
   std::exception_ptr failed;
   Group& group = world();
-  // First, because the others may read what this rank's groups hold until their own operations have ended too.
+  // This comes first, because other ranks may read memory of this rank's groups until their own operations have ended.
   try {
     settle();
   } catch (...) {
@@ -148,7 +149,7 @@ void RealContext::leave() {
     try {
       group.run(Call{}, {}, {}, nullptr);
     } catch (const Error& error) {
-      // Its members know of an earlier error already and may have left; there is nobody to meet.
+      // The group had ended with an earlier error, which its members know; they may have left, so nobody takes part.
       if (error.code() != Code::kAborted) failed = std::current_exception();
     } catch (...) {
       failed = std::current_exception();
@@ -199,7 +200,7 @@ void RealContext::abort_group(Group& group, const std::string& reason) {
   LaneTask::run(lane_, Duration::max(), "", [&](Stop& stop) { return abort_on_lane(group, reason, stop); });
 }
 
-// Until the other hosts were told, so that they hear of it also if this rank makes no call for long.
+// Returns when the notices to other hosts were sent, because this rank may make no further call for long.
 Task<void> RealContext::abort_on_lane(Group& group, std::string reason, Stop& stop) {
   group.abort_by_user(reason);
   if (context_->messenger() != nullptr) co_await context_->messenger()->flush(stop);

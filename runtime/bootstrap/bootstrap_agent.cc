@@ -69,7 +69,7 @@ Task<BootstrapResult> AgentBootstrap::join(Stop& stop) {
   co_return bootstrapped_of(welcome, std::move(segment));
 }
 
-// A name of the abstract name space is free again when its agent has ended, and any user of the machine may take it then.
+// The abstract name of an agent's socket is free again when the agent has ended; then any user of the host may take it.
 void AgentBootstrap::require_own_user(const io::Stream& stream) const {
   const std::uint32_t user = ::geteuid();
   if (io::is_of_user(stream, user)) return;
@@ -82,7 +82,7 @@ void AgentBootstrap::require_own_user(const io::Stream& stream) const {
                   rank_, address_, agent ? static_cast<std::int64_t>(agent->uid) : -1, user));
 }
 
-// The agent's answer. Meanwhile it tells who is missing, which is what to say when the time is over.
+// Returns the agent's answer. Until then the agent reports which ranks are missing; the error at the deadline names them.
 Task<std::optional<wire::Frame>> AgentBootstrap::wait_for_others(Stop& stop) {
   std::string missing = "perhaps another rank has not called aiacc_init";
   try {
@@ -180,8 +180,8 @@ Task<void> AgentBootstrap::listen() {
 }
 
 void AgentBootstrap::agent_is_gone(const std::string& how) noexcept {
-  // Every group of this rank has this rank in it: all of them end. To the other members it is this rank that is lost, and they
-  // report it as such to their agents: their own failures are consequences of it.
+  // This rank counts as lost, which ends all its groups, because it is a member of each. The other members lose this rank and
+  // report that to their agents, so their own failures count as consequences.
   observer_->on_rank_lost(
       rank_, std::make_exception_ptr(
                  Error(Code::kPeerFailed,
@@ -201,8 +201,8 @@ void AgentBootstrap::lost_path(const std::string& sentence) noexcept {
   tell(tell_lost_path(sentence));
 }
 
-// The agent reads it before the end of this process, which may follow at once: a message as small as this is in the socket's
-// memory before this returns.
+// Sends without waiting. The message is small, so it is in the socket's buffer before this returns, and the agent reads it even
+// if this process ends at once.
 void AgentBootstrap::tell(Task<void> telling) noexcept {
   loop_.allow_one_in_place();
   teller_ = std::make_unique<Root>(loop_, std::move(telling), static_cast<Root::Owner&>(*this));
@@ -224,7 +224,7 @@ Task<void> AgentBootstrap::tell_lost(int rank) {
 }
 
 void AgentBootstrap::root_ended(Root& root, std::exception_ptr error) noexcept {
-  if (&root == teller_.get()) return;  // if the agent is gone the listener hears of it too
+  if (&root == teller_.get()) return;  // if the agent is gone, the listener reports it
   if (error && !leaving_) agent_is_gone(as_error(error).message());
   ended_.set();
 }

@@ -12,8 +12,8 @@
 namespace aiacc {
 namespace {
 
-// A launcher's marks. All of `marks` are there when it started us; `size` says how many ranks (the first that is set counts),
-// `rank` which one.
+// The environment variables by which a launcher is recognised. A process that it started has all of `marks`; the first of
+// `size` that is set has the number of ranks, and `rank` this process's rank.
 struct ForeignLauncher {
   const char* name;
   std::array<const char*, 2> marks;
@@ -21,8 +21,8 @@ struct ForeignLauncher {
   const char* rank;
 };
 
-// The innermost first: torchrun runs under srun and mpirun, mpirun under srun. A batch script of Slurm has SLURM_PROCID=0 too,
-// but no step of its own; a PMIx rank learns its size from the server only.
+// The order is from the innermost launcher outwards: torchrun runs under srun and mpirun, mpirun under srun. A batch script of
+// Slurm has SLURM_PROCID=0 too, but no step id. PMIx is not listed, because its ranks learn their number only from the server.
 constexpr ForeignLauncher kForeign[] = {
     {"torchrun", {"TORCHELASTIC_RUN_ID", "WORLD_SIZE"}, {"WORLD_SIZE", nullptr}, "RANK"},
     {"Open MPI's mpirun",
@@ -108,7 +108,7 @@ int required_number(const EnvironmentLookup& environment, const char* name) {
   return *value;
 }
 
-// A variable that says who we are; `way` is what needs it.
+// The value of a variable that holds the rank or the size. `way` names the bootstrap that needs it, for the error sentence.
 int identity_number(const EnvironmentLookup& environment, const std::string& way, const char* name) {
   const std::string text = environment(name).value_or("");
   const std::optional<int> value = number(text);
@@ -121,7 +121,8 @@ int identity_number(const EnvironmentLookup& environment, const std::string& way
   return *value;
 }
 
-// Rank and size of a process that some launcher started: our own names first, then the innermost launcher's.
+// Rank and size of a process that another launcher started: from AIACC_RANK and AIACC_SIZE, or else from the variables of the
+// innermost launcher.
 GivenIdentity find_identity(const EnvironmentLookup& environment, const std::string& way) {
   const char* rank = nullptr;
   const char* size = nullptr;
@@ -152,7 +153,7 @@ GivenIdentity find_identity(const EnvironmentLookup& environment, const std::str
   return found;
 }
 
-// The port of torch's own store is not ours, even if nobody listens there yet.
+// Refuses the port of torch's own store, even if nobody listens there yet.
 void refuse_master_port(const EnvironmentLookup& environment, const std::string& where) {
   const std::string port = environment("MASTER_PORT").value_or("");
   if (port.empty() || !where.ends_with(":" + port)) return;

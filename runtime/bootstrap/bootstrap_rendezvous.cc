@@ -46,7 +46,8 @@ Task<BootstrapResult> RendezvousBootstrap::join(Stop& stop) {
     const io::Address endpoint = listeners.endpoint->address();
     listeners.back = listen_beside(net_, endpoint);
     wire::Arrive me = introduction();
-    if (io::is_loopback(endpoint.name)) me.addresses.insert(me.addresses.begin(), endpoint.name);  // where `back` is
+    if (io::is_loopback(endpoint.name))
+      me.addresses.insert(me.addresses.begin(), endpoint.name);  // listeners.back is there
     rendezvous_ = std::make_unique<RendezvousServer>(loop_, net_, std::move(listeners), endpoint_->secret(), entropy_,
                                                      std::move(me), endpoint_->name(), settings_.limit);
   } else {
@@ -77,7 +78,7 @@ BootstrapResult RendezvousBootstrap::bootstrapped_of(const wire::Roster& roster,
   JobPlaces places;
   places.secret = wire::Secret::from(roster.secret);
   std::vector<std::uint32_t> host_of(firsts.size());
-  std::vector<bool> near;  // by host: rank 0's machine, as a loopback connection proved
+  std::vector<bool> near;  // by host: a rank of it reached rank 0 by loopback, so it is rank 0's machine
   std::vector<Member> members;
   for (std::size_t rank = 0; rank < firsts.size(); ++rank) {
     const wire::RosterEntry& entry = roster.ranks[rank];

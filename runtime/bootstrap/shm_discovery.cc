@@ -52,7 +52,8 @@ Task<void> ShmDomainDiscovery::greet(std::unique_ptr<io::Stream> stream, wire::A
   came_.set();
 }
 
-// kNotHere: nobody of this user has that name here. kBroken: somebody has, and may still prove itself the next time.
+// kNotHere: no process of this user on this host listens at that name. kBroken: one does, but the handshake broke; the next
+// attempt may succeed.
 Task<ShmDomainDiscovery::Called> ShmDomainDiscovery::call(std::int32_t other, std::string name, Stop& stop) {
   std::unique_ptr<io::Stream> stream = co_await io::connect_on_this_host(net_, std::move(name), user_, stop);
   if (stream == nullptr) co_return Called::kNotHere;

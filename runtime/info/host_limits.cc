@@ -28,7 +28,7 @@ std::optional<std::uint64_t> number(const std::optional<std::string>& text) {
   return value;
 }
 
-// pids.max has the same name in both versions; the tightest of the groups counts.
+// pids.max has the same name in both versions of control groups; the lowest limit of all groups applies.
 std::optional<ProcessRoom> process_room(const ReadFile& read_file) {
   std::optional<ProcessRoom> least;
   for (const CgroupVersion version : {CgroupVersion::kTwo, CgroupVersion::kOne}) {
@@ -44,7 +44,7 @@ std::optional<ProcessRoom> process_room(const ReadFile& read_file) {
   return least;
 }
 
-// RLIMIT_NPROC counts threads of the user: those of every process whose folder in /proc is the user's.
+// RLIMIT_NPROC counts the user's threads, which are those of every process whose directory in /proc the user owns.
 std::uint64_t threads_of(uid_t user, const ReadFile& read_file) {
   std::uint64_t threads = 0;
   for (const io::ProcessLine& process : io::read_processes()) {

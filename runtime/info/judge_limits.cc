@@ -1,4 +1,4 @@
-// Which limits will hurt a job with a rank on each usable core of this host.
+// Finds the limits that would affect a job with one rank on each usable core of this host.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -68,7 +68,7 @@ void judge_memory(const HostLimits& limits, Findings& into) {
 
 Findings judge(const HostLimits& limits) {
   Findings found;
-  // The soft limit is raised to the hard one by the agent itself.
+  // Only the hard limit counts: the agent raises the soft limit to it.
   const std::uint64_t files = kDescriptorsPerRank * limits.cores + kDescriptorsPerJob;
   if (limits.open_files.rlim_max != RLIM_INFINITY && limits.open_files.rlim_max < files) {
     found.push_back(hurts("open files",

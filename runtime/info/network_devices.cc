@@ -33,8 +33,8 @@ std::optional<int> number(const std::optional<std::string>& text) {
 
 std::optional<int> not_negative(std::optional<int> value) { return value && *value >= 0 ? value : std::nullopt; }
 
-// State and size as the kernel has them for this network namespace; /sys may still show those of another one, and then its
-// index disagrees.
+// State and MTU come from the kernel for this network namespace. /sys may show the devices of another namespace; then the
+// index there differs.
 NetworkDevice read_device(const std::string& name, unsigned index, const Fd& socket, const ReadFile& read_file) {
   NetworkDevice device;
   device.name = name;

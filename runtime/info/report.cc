@@ -20,7 +20,7 @@ namespace {
 
 using Environment = std::vector<std::string>;
 
-// The settings in force. A variable with a bad value is found and left out: the report shall tell of it and not fail.
+// The settings in force. A variable with an invalid value becomes a finding and is left out, so that the report does not fail.
 Config read_settings(const Environment& environment, Findings& findings) {
   Environment good;
   for (const std::string& entry : environment) {

@@ -9,12 +9,12 @@
 
 namespace aiacc::info {
 
-// The module lies beside the library or in the folder aiacc below it; libaiacc's run path names both. It stays loaded.
+// The module is beside the library or in the directory aiacc below it; libaiacc's run path has both. It stays loaded.
 Json topology() {
   void* module = dlopen("aiacc-topology.so", RTLD_NOW | RTLD_LOCAL);
   void* symbol = module == nullptr ? nullptr : dlsym(module, "aiacc_topology_describe");
   if (symbol == nullptr) {
-    const char* reason = dlerror();  // NOLINT(concurrency-mt-unsafe): glibc's is of the thread
+    const char* reason = dlerror();  // NOLINT(concurrency-mt-unsafe): glibc keeps it for each thread
     return Json::Object{{"missing", reason == nullptr ? "the module aiacc-topology.so is not installed" : reason}};
   }
   const auto describe = reinterpret_cast<char* (*)()>(symbol);

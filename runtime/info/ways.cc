@@ -41,9 +41,9 @@ Way shared_memory() {
   return {"shared memory", true, "a memfd that ranks inherit; /dev/shm is not used", ""};
 }
 
-// errno of a process that reads a word of this one through the kernel, 0 if it could, -1 if it read something else. The
-// child is to us what a rank is to its local peer: no ancestor. It runs system calls only, without the C library's handlers
-// of fork, and has no signal for its end: nobody else hears of it.
+// Lets a child process read a word of this process through the kernel. Returns its errno, 0 if it succeeded, -1 if it read
+// something else. As between local peers, the reader is no ancestor of the process that it reads. The child makes system calls
+// only, without the C library's fork handlers, and its end raises no signal, so the program does not notice it.
 int read_by_another_process() {
   volatile std::uint64_t word = 0x1234567890ABCDEF;
   const pid_t self = getpid();
@@ -116,7 +116,7 @@ Json to_json(const std::vector<Way>& ways) {
   return list;
 }
 
-// A host without a network serves jobs of one host as well as any other.
+// A missing network is no problem for jobs on one host.
 Findings judge(const std::vector<Way>& ways) {
   Findings found;
   for (const Way& way : ways) {

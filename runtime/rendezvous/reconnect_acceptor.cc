@@ -11,8 +11,7 @@ void ReconnectAcceptor::open(const wire::Roster& roster) {
   acceptor_.open();
 }
 
-// The version of the protocol is not looked at: it is that of the same process as when it met the others, and was reported then.
-
+// The protocol version is not checked: the process is the one that arrived at the rendezvous, where its version was checked.
 Task<void> ReconnectAcceptor::greet(std::unique_ptr<io::Stream> stream, wire::Acceptor::Newcomer& newcomer,
                                     Stop& stop) {
   wire::ListenerHandshake handshake(secret_, expected_, entropy_);

@@ -13,7 +13,7 @@ namespace {
 constexpr Duration kFirstPause = std::chrono::milliseconds(10);
 constexpr Duration kLongestPause = std::chrono::milliseconds(500);
 constexpr Duration kLongestPatience = std::chrono::seconds(60);
-// Who answers and does not know the secret may be the job before this one, on its way out.
+// A peer that answers without knowing the secret may be the previous job, which still ends. After this time it is an error.
 constexpr Duration kSteadyNo = std::chrono::seconds(10);
 
 }  // namespace
@@ -86,7 +86,7 @@ void RendezvousClient::give_up_on_a_steady_no(bool refused) {
   }
 }
 
-// Throws what ends all attempts: a stop, or rank 0's own sentence.
+// Throws only if no further attempt shall follow: after a stop, or a refusal by rank 0.
 Task<RendezvousClient::Attempt> RendezvousClient::attempt(io::Address address, wire::Secret secret,
                                                           wire::Roster* roster, Stop& stop) {
   ++attempts_;
@@ -143,7 +143,7 @@ Task<void> RendezvousClient::introduce(RendezvousDial& call, io::Address address
   co_await channel_->send(me_, stop);
 }
 
-// Counts what is said to all.
+// Receives, and counts the messages to all ranks.
 Task<std::optional<wire::Frame>> RendezvousClient::hear(Stop& stop) {
   std::optional<wire::Frame> frame = co_await channel_->receive(stop);
   if (frame && frame->type != wire::Waiting::kType) ++heard_;
@@ -156,14 +156,15 @@ Task<wire::Frame> RendezvousClient::next(Stop& stop) {
   co_return std::move(*frame);
 }
 
-// Where rank 0 itself is found: at the address that was called, if it names that as its own. It may be somebody's between.
+// The address of rank 0's host: the dialed address, if rank 0 lists it as its own (otherwise there may be a NAT between), or
+// else the first address that rank 0 lists.
 std::string RendezvousClient::host_address(const io::Address& reached, const wire::Roster& roster) {
   const std::vector<std::string>& named = roster.ranks.front().addresses;
   const bool own = named.empty() || std::find(named.begin(), named.end(), reached.name) != named.end();
   return own ? reached.name : named.front();
 }
 
-// The address by which this rank has reached rank 0 is the best that it knows.
+// Moves the address by which this rank reached rank 0 to the front of rank 0's addresses.
 void RendezvousClient::prefer(const io::Address& reached, wire::Roster& roster) const {
   std::vector<std::string>& addresses = roster.ranks.front().addresses;
   if (io::is_loopback(reached.name)) return;
@@ -196,7 +197,7 @@ Task<std::vector<std::int32_t>> RendezvousClient::settle(std::int32_t first, Sto
   co_return firsts;
 }
 
-// `broken`: why the connection ended, and `when`.
+// Reconnects. `broken` says why the connection ended and `when` in which phase, for the error sentence.
 Task<void> RendezvousClient::come_back(std::string broken, std::string_view when,
                                        LivenessProbe::Unreachable unreachable, Stop& stop) {
   const wire::Return back{heard_};
@@ -209,7 +210,7 @@ Task<void> RendezvousClient::come_back(std::string broken, std::string_view when
       done = true;
     } catch (const Error& error) {
       if (stop.requested()) throw;
-      if (error.peer() != 0) continue;  // it broke again
+      if (error.peer() != 0) continue;  // the new connection broke too
       throw Error(Code::kPeerFailed,
                   fmt::format("rank 0 ({}) went away{}: {}; {}", host_name_, when, broken, error.message()), 0);
     }
@@ -226,7 +227,7 @@ void RendezvousClient::observe(BootstrapObserver& observer) noexcept {
   listener_->start();
 }
 
-// Until rank 0 or this one has left and the other knows it.
+// Runs until rank 0 or this rank has left and the other one knows it.
 Task<void> RendezvousClient::listen() {
   for (;;) {
     std::optional<wire::Frame> frame;
@@ -273,7 +274,8 @@ void RendezvousClient::local_peer_ended(int rank, const std::string& sentence) {
   reporter_->start();
 }
 
-// Rank 0 may be on another host, where nobody else may see it. A connection that breaks is the listener's matter.
+// Reports ended local peers to rank 0, which may be on another host and see nothing of them. A broken connection is handled by
+// listen().
 Task<void> RendezvousClient::report() {
   for (;;) {
     co_await to_report_.wait(stop_);
@@ -300,7 +302,7 @@ void RendezvousClient::root_ended(Root& root, std::exception_ptr error) noexcept
   losses_.lose(0, sentence);
 }
 
-// Where the connection is broken, the listener says it on the next one.
+// If the connection is broken, listen() repeats this on the next one.
 Task<void> RendezvousClient::say_leave(Stop& stop) {
   const std::shared_ptr<wire::SecureChannel> channel = channel_;
   const wire::Leave leave;
@@ -321,7 +323,7 @@ Task<void> RendezvousClient::leave(Instant end, Stop& stop) {
     co_await say_leave(waiting);
     co_await ended_.wait(waiting);
   } catch (const Error&) {
-    if (stop.requested()) throw;  // otherwise rank 0 is gone, and nobody needs to know
+    if (stop.requested()) throw;  // otherwise rank 0 is gone, and the error is of no interest
   }
 }
 

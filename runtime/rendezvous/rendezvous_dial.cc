@@ -7,7 +7,7 @@
 namespace aiacc {
 namespace {
 
-constexpr std::uint32_t kRosterBytes = wire::kLargestFrameBytes - 64;  // with room for the seal
+constexpr std::uint32_t kRosterBytes = wire::kLargestFrameBytes - 64;  // leaves room for encryption's header and tag
 
 }  // namespace
 
@@ -16,7 +16,7 @@ Task<void> RendezvousDial::connect(io::Address address, Stop& stop) {
   stage_ = Stage::kConnected;
 }
 
-// What the other end answers to the hello; returns this end's proof.
+// Sends the hello, receives the challenge, and returns this end's proof.
 Task<wire::Bytes> RendezvousDial::hear_challenge(wire::DialerHandshake& handshake, wire::HandshakeStorage& storage,
                                                  Stop& stop) {
   co_await io::write_all(*stream_, handshake.hello(), stop);
@@ -29,8 +29,8 @@ Task<wire::Bytes> RendezvousDial::hear_challenge(wire::DialerHandshake& handshak
   }
   stage_ = Stage::kAnswered;
   wire::Bytes proof = handshake.prove(challenge, "");
-  // From version 2 on it proves itself with its verdict. Until then an end of the stream means nothing: a process that computes
-  // may have let the time for the handshake pass.
+  // From version 2 on the listener authenticates with its verdict and not with its challenge. Until the verdict, an end of the
+  // stream is no evidence: a process that computes may have exceeded the time limit of the handshake.
   stage_ = handshake.believed() ? Stage::kBelieved : Stage::kConnected;
   co_return proof;
 }

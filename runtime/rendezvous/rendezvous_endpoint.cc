@@ -13,7 +13,7 @@
 namespace aiacc {
 namespace {
 
-constexpr Duration kOwnNames = std::chrono::seconds(5);  // stand in a file
+constexpr Duration kOwnNames = std::chrono::seconds(5);  // to resolve a name of this host
 
 std::int64_t milliseconds(Duration span) {
   return std::max<std::int64_t>(1, std::chrono::duration_cast<std::chrono::milliseconds>(span).count());
@@ -28,8 +28,8 @@ std::string AddressEndpoint::name() const {
   return fmt::format("AIACC_RENDEZVOUS={}{}{}:{}", six ? "[" : "", endpoint_.host, six ? "]" : "", endpoint_.port);
 }
 
-// A name may mean another address to others than to its own host (127.0.1.1, an address before a translation): there rank 0
-// listens on all. A number is meant as it stands.
+// For a host name, rank 0 listens on all addresses, because the name may resolve to another address on its own host than on
+// others (127.0.1.1, or an address behind a NAT). A numeric address is taken literally.
 std::unique_ptr<io::Listener> AddressEndpoint::open(io::Net& net) {
   const auto refuse = [&](const Error& error) {
     return Error(error.code(),
@@ -46,7 +46,7 @@ std::unique_ptr<io::Listener> AddressEndpoint::open(io::Net& net) {
   std::unique_ptr<io::Listener> six;
   try {
     six = net.listen(io::Address::tcp("::", endpoint_.port));
-  } catch (const Error&) {  // a kernel without IPv6, or the port is taken: IPv4 tells
+  } catch (const Error&) {  // without IPv6, IPv4 serves; if the port is taken, it fails below with the sentence
   }
   if (six != nullptr) return six;
   try {
@@ -73,7 +73,7 @@ std::unique_ptr<io::Listener> StoreEndpoint::open(io::Net& net) {
   std::copy(secret_.bytes().begin(), secret_.bytes().end(), here.secret.begin());
   here.port = listener->address().port;
   here.addresses = io::host_addresses({});
-  here.addresses.insert(here.addresses.end(), {"127.0.0.1", "::1"});  // leads others than rank 0's host to nobody
+  here.addresses.insert(here.addresses.end(), {"127.0.0.1", "::1"});  // on other hosts nobody authenticates there
   const wire::Bytes bytes = wire::encode(here);
   std::string value(reinterpret_cast<const char*>(bytes.data()), bytes.size());
   const int status = store_.put(key_, value);

@@ -9,7 +9,7 @@
 namespace aiacc {
 namespace {
 
-constexpr Duration kBetweenWords = std::chrono::seconds(1);  // to those who wait
+constexpr Duration kBetweenWords = std::chrono::seconds(1);  // between messages to waiting ranks
 
 }  // namespace
 
@@ -35,7 +35,8 @@ RendezvousServer::~RendezvousServer() = default;
 
 // --- clients ---------------------------------------------------------------------------------------------------------
 
-// Whatever number of ranks a client believes in, it shall get its sentence from admit(): it knows the secret.
+// Any rank number is accepted in the handshake: a client that knows the secret but has another number of ranks gets the error
+// sentence from admit().
 Task<void> RendezvousServer::greet(std::unique_ptr<io::Stream> stream, wire::Acceptor::Newcomer& newcomer, Stop& stop) {
   const wire::ListenerHandshake::Expected expected{wire::Purpose::kControl, kRendezvousJob, 0,
                                                    std::numeric_limits<std::int32_t>::max()};
@@ -80,7 +81,7 @@ Task<void> RendezvousServer::serve(Client* client) {
     firsts_[static_cast<std::size_t>(client->said.rank)] = local_peers.first;
     changed_.set();
   }
-  const bool answers = leaving_;  // the farewell is its answer to mine
+  const bool answers = leaving_;  // its farewell answers this rank's
   if (client->left) co_await client->channel.farewell(client->stop);
   client->left = client->left || answers;
 }
@@ -96,7 +97,7 @@ void RendezvousServer::root_ended(Root& root, std::exception_ptr error) noexcept
   }
   const auto found = std::find_if(clients_.begin(), clients_.end(),
                                   [&](const std::shared_ptr<Client>& one) { return &*one->reader == &root; });
-  const std::shared_ptr<Client> client = *found;  // somebody may still speak to it
+  const std::shared_ptr<Client> client = *found;  // a send to it may still be in progress
   clients_.erase(found);
   client->stop.request(std::make_exception_ptr(Error(Code::kAborted, "the other end is gone")));
   if (client->came) gone(*client, error ? as_error(error).message() : "it closed its connection");
@@ -144,7 +145,7 @@ void RendezvousServer::has_come(Client& client) {
   changed_.set();
 }
 
-// Its broken connection may still look like one.
+// Ends an earlier connection of the same rank, which may be broken without this end having noticed it.
 void RendezvousServer::replace(const Client& by) {
   for (const std::shared_ptr<Client>& each : clients_) {
     if (each.get() == &by || !each->came || each->said.rank != by.said.rank) continue;
@@ -188,7 +189,7 @@ void RendezvousServer::say_waiting() {
 
 // --- the job comes together -----------------------------------------------------------------------------------------------
 
-// False if nothing changed.
+// Waits for a change, for kBetweenWords at most; false if nothing changed.
 Task<bool> RendezvousServer::wait_a_second(Stop& stop) {
   Stop waiting(stop);
   const Deadline deadline(loop_, after(loop_.now(), kBetweenWords), waiting, "");
@@ -240,7 +241,7 @@ Task<std::vector<std::int32_t>> RendezvousServer::settle(std::int32_t first, Sto
     throw Error(*failed_);
   }
   settled_ = true;
-  acceptor_.reset();  // from now on the place is free for the next job
+  acceptor_.reset();  // the endpoint is now free for the next job
   wire::Settled settled;
   for (const std::optional<std::int32_t>& one : firsts_) settled.firsts.push_back(*one);
   tell_all(settled);

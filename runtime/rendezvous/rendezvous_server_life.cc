@@ -1,4 +1,4 @@
-// Rank 0 after the rendezvous: what it says to all, who lost its connection, who is lost, and how it leaves.
+// The rendezvous server after all ranks have arrived: messages to all ranks, broken connections, lost ranks, and leaving.
 #include <fmt/format.h>
 
 #include <utility>
@@ -11,7 +11,7 @@ namespace aiacc {
 
 // --- what is said ---------------------------------------------------------------------------------------------------------
 
-// Nobody waits for a client that does not read.
+// Sends in the background, so that a client that does not read delays nobody.
 void RendezvousServer::run(Task<void> saying) {
   Saying& one = sayings_.emplace_back();
   one.root.emplace(loop_, std::move(saying), static_cast<Root::Owner&>(*this));
@@ -25,7 +25,7 @@ void RendezvousServer::tell_all(Word word) {
   }
 }
 
-// What it has not been told.
+// Sends the client those messages to all ranks that it has not got yet.
 Task<void> RendezvousServer::tell(std::shared_ptr<Client> client) {
   if (client->telling) co_return;
   client->telling = true;
@@ -58,11 +58,12 @@ void RendezvousServer::gone(const Client& client, const std::string& how) {
   if (client.left || failed_) return;
   const std::string sentence = fmt::format("{} went away: {}", Arrivals::who(client.said, client.from), how);
   if (settled_) return look_after(rank, sentence);
-  arrivals_.went(rank);  // it may come again
+  arrivals_.went(rank);  // it may arrive again
   if (roster_) away_.emplace_back(rank, sentence).until = after(loop_.now(), kReturnLimit);
 }
 
-// A rank of this host may have no port. Where its process is not seen either, the break is its death.
+// Watches a rank whose connection broke. A rank of this host may have no data port to probe; if its process cannot be watched
+// either, the broken connection counts as its end.
 void RendezvousServer::look_after(int rank, const std::string& sentence) {
   if (out_[static_cast<std::size_t>(rank)]) return;  // its process had ended before
   const std::optional<std::uint16_t> port = wire::tcp_port_of(arrivals_.said(rank).ports);
@@ -82,7 +83,7 @@ Task<void> RendezvousServer::watch(Away* away, io::Address address) {
   away->sentence += "; " + how;
 }
 
-// `found`: how it ended, otherwise it was stopped.
+// `found`: the watch found that the process has ended; otherwise the watch was stopped.
 bool RendezvousServer::watch_ended(const Root& root, bool found) {
   const auto away =
       std::find_if(away_.begin(), away_.end(), [&](const Away& one) { return one.watch && &*one.watch == &root; });
@@ -115,7 +116,7 @@ void RendezvousServer::give_up_waiting() {
 }
 
 void RendezvousServer::returned(int rank, std::unique_ptr<io::Stream> stream, const wire::SessionKeys& keys) {
-  if (!may_return(rank)) return;  // no longer
+  if (!may_return(rank)) return;  // it was lost meanwhile
   std::string from = stream->describe();
   auto client = std::make_shared<Client>(loop_, std::move(stream), keys, std::move(from));
   client->said = arrivals_.said(rank);
@@ -139,12 +140,12 @@ void RendezvousServer::watch_local_peers(io::Processes& processes, const wire::R
 
 void RendezvousServer::local_peer_ended(int rank, const std::string& sentence) {
   if (!losses_.leaving(rank)) return ended(rank, sentence);
-  out_[static_cast<std::size_t>(rank)] = true;  // also where its Leave was lost with its connection
+  out_[static_cast<std::size_t>(rank)] = true;  // its Leave may have been lost with its connection
   no_longer_away(rank);
   changed_.set();
 }
 
-// Its own system has told that rank: no port says it better.
+// A rank reports that a local peer's process has ended. It knows this from its kernel, so no probe is needed.
 void RendezvousServer::heard_of_end(const Client& from, const wire::RankLost& lost) {
   const bool settled = settled_ && lost.rank > 0 && lost.rank < static_cast<int>(firsts_.size());
   const bool local_peers =
@@ -158,10 +159,10 @@ void RendezvousServer::heard_of_end(const Client& from, const wire::RankLost& lo
 void RendezvousServer::ended(int rank, const std::string& sentence) {
   if (out_[static_cast<std::size_t>(rank)]) return;
   lose(rank, sentence);
-  out_[static_cast<std::size_t>(rank)] = true;  // also while this rank leaves, which waits for it no longer
+  out_[static_cast<std::size_t>(rank)] = true;  // also while this rank leaves, so that it waits for it no longer
   no_longer_away(rank);
   changed_.set();
-  for (const std::shared_ptr<Client>& each : clients_) {  // its children may hold its connection
+  for (const std::shared_ptr<Client>& each : clients_) {  // a child process of it may keep its connection open
     if (each->came && each->said.rank == rank) {
       each->stop.request(std::make_exception_ptr(Error(Code::kPeerFailed, sentence, rank)));
     }
@@ -177,7 +178,7 @@ void RendezvousServer::lose(int rank, const std::string& sentence) {
 
 // --- life -----------------------------------------------------------------------------------------------------------------
 
-// Until everybody has heard of it, those too who lost their connection.
+// Returns when every rank knows that rank 0 leaves, also ranks that had to reconnect for it, or at `end`.
 Task<void> RendezvousServer::leave(Instant end, Stop& stop) {
   leaving_ = true;
   tell_all(wire::Gone{});

@@ -12,8 +12,8 @@ namespace aiacc {
 namespace {
 
 constexpr Duration kLongestPause = std::chrono::milliseconds(500);
-// What ends a connection sooner, without a word, may be anything that takes and drops connections; a kernel does not do it for
-// a process that lives.
+// A connection that stays open and silent for this long is a sign of life. One that ends sooner without an answer is none:
+// something on the path may accept and drop connections, and the kernel of a living process does not do that.
 constexpr Duration kSilence = std::chrono::seconds(1);
 
 }  // namespace

@@ -26,7 +26,7 @@ void PathWatch::look() noexcept {
   const Instant now = loop_.now();
   Instant next = kNever;
   try {
-    // What ends a group may break or lose other paths, which are then added.
+    // Ending a group may break other paths, which are appended to paths_ meanwhile.
     for (std::size_t i = 0; i < paths_.size();) {
       Path path = paths_[i];
       if (look_at(path, now, next)) {

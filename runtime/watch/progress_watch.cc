@@ -10,7 +10,7 @@
 namespace aiacc {
 
 void ProgressWatch::arm_by(Instant when) noexcept {
-  // Moved only forward in time: a look that comes too early finds nothing due and arms the next.
+  // The timer is only ever moved to an earlier time; if it fires too early, expired() finds nothing due and arms it again.
   if (when >= armed_for_) return;
   armed_for_ = when;
   loop_.arm(*this, when);
@@ -38,7 +38,7 @@ void ProgressWatch::remove(GroupOperation& operation) noexcept {
   --running_;
   static_cast<ListNode<GroupOperation>&>(operation).unlink();
   static_cast<GroupOperation::DueHook&>(operation).unlink();
-  // The next of its line has its first look soon, however rarely this one was asked about in the end.
+  // The next operation of the line is checked soon, although the interval of this one may have become long.
   if (!operation.was_asked_about || operation.line->operations.empty()) return;
   lines_at_ = std::min(lines_at_, after(loop_.now(), StallTimes::kFirstLook));
   arm_by(lines_at_);
@@ -68,14 +68,14 @@ Instant ProgressWatch::look_at_lines(Instant now) noexcept {
     if (line.operations.empty()) return line.unlink();
     GroupOperation& oldest = line.operations.front();
     if (!std::exchange(oldest.is_oldest, true)) {
-      // It waited for those before it: its own time begins now.
+      // It has become the oldest: until now it may have waited for earlier operations only.
       oldest.restart_questions(now);
       oldest.late_at = std::max(after(oldest.began(), late_after_), oldest.next_question());
     } else {
       look_at_oldest(oldest, now);
     }
     const Instant look = next_look(oldest);
-    if (look > now) next = std::min(next, look);  // past its deadline it is stopped and ends soon
+    if (look > now) next = std::min(next, look);  // otherwise it is past its deadline and ends soon
   });
   return next;
 }
@@ -106,13 +106,14 @@ void ProgressWatch::report_circle(const GroupOperation& operation) noexcept {
     reporter_.late(
         fmt::format("{} has waited for {:.6g} s, and {}. They wait until another thread of one of them sends.",
                     operation.describe(), seconds(loop_.now() - operation.began()), operation.circle.text));
-  } catch (const std::bad_alloc&) {  // the deadline's sentence says it again
+  } catch (const std::bad_alloc&) {  // the error at the deadline says the same
   }
 }
 
 // --- deadlines ------------------------------------------------------------------------------------------------------------
 
-// Each operation comes here twice at most: the first that is out of time ends its group, and with it the others.
+// Each operation is handled here at most twice: for the last diagnosis and at its deadline. The first operation that reaches
+// its deadline ends its group, and with it the group's other operations.
 void ProgressWatch::meet_deadlines(Instant now) noexcept {
   while (!schedule_.empty() && schedule_.begin()->due <= now) {
     GroupOperation& operation = *schedule_.begin();

@@ -25,7 +25,7 @@ std::string Record::describe(Instant now) const {
 
 Json Record::to_json(Instant now, std::int64_t wall_ns) const {
   const auto time_of_day = [&](Instant then) { return wall_ns - (now - then).count(); };
-  Json end, status;  // null while it runs
+  Json end, status;  // null while the operation runs
   if (outcome.state == State::kEnded) {
     end = time_of_day(ended);
     status = code_name(outcome.code);
@@ -39,7 +39,7 @@ Json Record::to_json(Instant now, std::int64_t wall_ns) const {
 
 Recorder::Recorder() : entries_(std::make_unique<Entry[]>(kRecords)) {}
 
-// Part of a record, in whole words.
+// Stores a part of a record in whole words.
 template <class Part>
 void Recorder::put(Entry& entry, std::size_t offset, const Part& part) noexcept {
   static_assert(sizeof(Part) % 8 == 0 && std::is_trivially_copyable_v<Part>);
@@ -50,8 +50,8 @@ void Recorder::put(Entry& entry, std::size_t offset, const Part& part) noexcept 
   }
 }
 
-// The order of these stores, and of the loads in read(), is what a reader relies on: whoever sees a new word sees the odd
-// version before it, and whoever sees the even one afterwards sees all words.
+// A reader relies on the order of these stores and of its own loads in read(): if it sees a new word, it also sees the odd
+// version before it; if it sees the even version afterwards, it sees all words.
 void Recorder::write(const Record& record) noexcept {
   Entry& entry = entry_of(record.number);
   const std::uint64_t version = entry.version.load(std::memory_order_relaxed);
@@ -87,7 +87,7 @@ std::uint64_t Recorder::begin(const RecordedGroup& group, std::uint64_t sequence
 
 void Recorder::end(std::uint64_t number, Code code, Instant now) noexcept {
   Entry& entry = entry_of(number);
-  // Unless so many others have begun since that it has gone.
+  // The entry may have been reused, if many operations have begun since.
   if (entry.words[offsetof(Record, number) / 8].load(std::memory_order_relaxed) != number) return;
   latest_ = std::max(latest_, now);
   const std::uint64_t version = entry.version.load(std::memory_order_relaxed);
@@ -97,7 +97,7 @@ void Recorder::end(std::uint64_t number, Code code, Instant now) noexcept {
   entry.version.store(version + 2, std::memory_order_release);
 }
 
-// As begin() and end(), without a whole record in between.
+// Does the same as begin() and end() for an operation that has already ended, with one write of the entry.
 void Recorder::add(const RecordedGroup& group, std::uint64_t sequence, const Call& call, Instant about) noexcept {
   latest_ = std::max(latest_, about);
   const std::uint64_t number = begun_.load(std::memory_order_relaxed) + 1;
