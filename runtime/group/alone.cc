@@ -89,7 +89,7 @@ Task<void> Loopback::send(Operation& operation) {
       unexpected.error = std::current_exception();
     }
     const std::exception_ptr error = unexpected.error;
-    unexpected.copied.set();  // from now on it is its receiver's
+    unexpected.copied.set();  // from here on the message belongs to its receiver
     if (error) std::rethrow_exception(error);
     co_return;
   }
@@ -120,7 +120,7 @@ Task<void> Loopback::recv(Operation& operation) {
     std::list<UnexpectedMessage>& its = tags_[tag].unexpected;
     mine.splice(mine.end(), its, its.begin());
     drop_if_empty(tag);
-    Stop none;  // the send is writing there; it ends with the group
+    Stop none;  // a stop cannot end this wait: the send still writes to the message, and it ends with the group
     co_await mine.front().copied.wait(none);
     if (mine.front().error) std::rethrow_exception(mine.front().error);
     std::vector<std::byte>& bytes = mine.front().bytes;
@@ -139,7 +139,7 @@ Task<void> Loopback::recv(Operation& operation) {
     self.unlink();
     drop_if_empty(tag);
   }
-  // Once matched, the send is copying to our buffer: a stop has to wait for it.
+  // A matched send copies into this receive's buffer, so a stopped receive waits for it.
   Stop none;
   if (self.matched) co_await met.wait(none);
   if (self.error) std::rethrow_exception(self.error);

@@ -62,7 +62,7 @@ void Group::join_hosts() {
   team_.mailbox = &context_.messenger()->mailbox();
   team_.mailbox->join(view_, rank());
   team_.mailbox->observe_unexpected(view_->id(), &any_receives_);
-  // A member that was quicker may have ended the group already.
+  // Another member may have ended the group before this one joined it.
   if (const std::exception_ptr error = team_.mailbox->error_of(view_->id())) aborted_between_hosts(error);
 }
 
@@ -72,7 +72,7 @@ Group::~Group() {
   context_.messenger()->forget(view_->id(), collectives());
 }
 
-// The board is the last that a member makes: whose board is there has the rest.
+// A member creates its board last, so a member whose board exists has created all its lines.
 Task<void> Group::open(Stop& stop) {
   if (open_) co_return;
   co_await board_->open(stop);
@@ -129,8 +129,8 @@ void Group::run(const Call& call, Buffer send, Buffer recv, const CallOptions* o
   if (operation.error()) std::rethrow_exception(operation.error());
 }
 
-// The fast path: calls of at most one cache line on one host, without an operation, a frame or a deadline. What it leaves
-// undone goes on as an operation.
+// The first of the three paths (docs/architecture.md): a call of at most one cache line on one host, without an operation, a
+// coroutine frame or a deadline. If it returns false, the call continues as an operation.
 bool Group::finish_small(const Call& call, Buffer send, Buffer recv) noexcept {
   if (intra_team_ == nullptr || !is_open() || stop_.requested() || board_->anything_posted()) return false;
   if (!team_.compute.works_inline() || !send.on_host() || !recv.on_host()) return false;
@@ -141,8 +141,8 @@ bool Group::finish_small(const Call& call, Buffer send, Buffer recv) noexcept {
   return true;
 }
 
-// A message to or from a rank of this host that need not wait; and a small call while nothing else is under way: the others
-// may be in it already.
+// Serves a message to or from a rank of this host that need not wait, and a small collective if no other operation is
+// outstanding; the other members may have begun it already.
 std::uint64_t Group::finish_at_once(const Call& call, Buffer send, Buffer recv) noexcept {
   if (!is_message(call.kind)) {
     return outstanding() == 0 && finish_small(call, send, recv) ? collectives() : 0;
@@ -157,12 +157,13 @@ std::uint64_t Group::finish_at_once(const Call& call, Buffer send, Buffer recv) 
   return messages_;
 }
 
-// The same between hosts with one member each: a call that is begun, and ends while this thread stays awake. What is not
-// done then, or fails, goes on as an operation. Some calls go the long way, on which the loop looks at all else.
+// The second path: a short call among hosts with one member each. It starts the call and waits for it as long as this thread
+// stays awake. A call that is then incomplete, or fails, continues as an operation. Every kCallsPerTurn-th call is left to the
+// coroutine, because only there the loop serves everything else.
 bool Group::finish_short(const Call& call, Buffer send, Buffer recv, Lane::Hold& hold,
                          std::optional<inter::ShortCall>& begun) noexcept {
   constexpr std::uint64_t kCallsPerTurn = 32;
-  constexpr int kMostLooks = 32;  // that brought something
+  constexpr int kMostLooks = 32;  // checks of the call, each after some event of the loop
   if (!is_open() || stop_.requested() || collectives() % kCallsPerTurn == 0) return false;
   if (!inter::ShortCall::serves(team_, call, send, recv)) return false;
   const FramePool::Use frames(context_.lane().frames());
@@ -171,11 +172,11 @@ bool Group::finish_short(const Call& call, Buffer send, Buffer recv, Lane::Hold&
     begun.emplace(team_, call, collectives() + 1, stop_, send, recv);
     count_collective();
     for (int looks = 0; !begun->advance(); ++looks) {
-      // While other traffic passes nothing else would be looked at, and this call has no deadline.
+      // Bounded: under other traffic this loop could run for long, without a deadline and without serving other work.
       if (looks == kMostLooks || !hold.stay_awake()) return false;
     }
   } catch (...) {
-    return false;  // the operation ends with it
+    return false;  // the operation that continues the call reports the error
   }
   context_.recorder().add(recorded_as_, begun->sequence(), call, loop().about_now());
   return true;
@@ -201,7 +202,8 @@ void Group::check_alive() {
     if (board_ == nullptr || !board_->anything_posted()) return;
     abort(board_->posted());
   }
-  // If this member was away when another aborted the group, this call is the one that fails with the first error itself.
+  // If another member aborted the group between two calls of this one, this call fails with the group's first error itself, and
+  // only later calls with kAborted.
   if (!reported_) std::rethrow_exception(stop_.reason());
   const Error first = as_error(stop_.reason());
   throw Error(Code::kAborted, fmt::format("{} was aborted earlier: {}", describe(), first.message()), first.peer());
@@ -227,7 +229,7 @@ void Group::ended(const GroupOperation& operation) noexcept {
   context_.operation_ended();
 }
 
-// Found here: members on this host hear of it by the board, and those of other hosts by messages.
+// For an error that this rank has found: members on this host are notified through the board, those on other hosts by messages.
 void Group::abort(std::exception_ptr error) noexcept {
   if (std::exchange(ended_, true)) return;
   if (board_ != nullptr) board_->post_abort(error);

@@ -12,18 +12,19 @@
 namespace aiacc {
 namespace {
 
-// Words of a member's first line: the flag, code and peer, then the sentence, zero-terminated, on into the next lines.
+// Words from a member's first line on: the flag, code and peer, then the zero-terminated sentence, which continues in the next
+// lines.
 constexpr std::uint32_t kFlag = 0;
 constexpr std::uint32_t kCodeAndPeer = 1;
 constexpr std::uint32_t kText = 2;
 constexpr std::uint32_t kWords = 16;
-// Of the line of arrivals, beside the sequence in word 0: 1 once the member is done with the group.
+// In the line of arrivals, whose word 0 is the sequence: 1 once the member is done with the group.
 constexpr std::uint32_t kDoneWord = 1;
-// And who the error of the abort was about, as a bit for each rank of the group up to 895.
+// In the same line: the ranks that the abort's error is about, one bit for each rank of the group up to 895.
 constexpr std::uint32_t kAbout = 2;
 constexpr int kMostAbout = static_cast<int>(kWords - kAbout) * 64;
 
-// One that an abort can have.
+// Whether an abort can have this code; the word was written by another process.
 bool is_failure(Code code) noexcept {
   return code >= Code::kInvalidArgument && code <= Code::kUnreachable && code != Code::kPending;
 }
@@ -125,7 +126,7 @@ void GroupBoard::say_done() noexcept {
   arrivals_->word[kDoneWord].store(1, std::memory_order_release);
 }
 
-// The word first: if the lines are the group's afterwards, they were when it was read.
+// The word is read before the lines are looked up: if the lines belong to the group afterwards, they did when it was read.
 bool GroupBoard::is_done(int member) const noexcept {
   const auto at = static_cast<std::size_t>(member);
   if (line_of(member, kArrivals).word[kDoneWord].load(std::memory_order_acquire) == 1) return true;

@@ -34,12 +34,12 @@ GroupOperation::GroupOperation(Group& group, const Call& call, Buffer send, Buff
 
 GroupOperation::~GroupOperation() { discount(); }
 
-// Before the completion is reported, because the group may be destroyed afterwards.
+// Called before the completion is reported, because the group may be destroyed afterwards.
 void GroupOperation::discount() noexcept {
   if (std::exchange(counted_, false)) group_.remove_outstanding();
 }
 
-// Last: a waiting thread may destroy this object.
+// The last action: after finish() a waiting thread may destroy this object.
 void GroupOperation::end() noexcept {
   discount();
   std::unique_ptr<Completion> completion = std::move(completion_);
@@ -60,7 +60,7 @@ std::string GroupOperation::describe() const {
 
 void GroupOperation::begin() noexcept {
   try {
-    // What is begun ends as it finds.
+    // A call that the short path has begun already has its ticket.
     const std::uint64_t ticket = begun_ == nullptr ? group_.admit(call_) : begun_->sequence();
     sequence_.store(ticket, std::memory_order_relaxed);
     began_ = group_.loop().now();
@@ -89,7 +89,8 @@ void GroupOperation::record_end() noexcept {
   group_.context().recorder().end(record_, code, group_.loop().now());
 }
 
-// The group is aborted before anything else of it runs: an operation that waits for this one sees why.
+// An error aborts the group before another operation of it runs, so that an operation that waits for this one fails with the
+// same error.
 Task<void> GroupOperation::body(GroupOperation* self) {
   std::exception_ptr error;
   try {
@@ -108,9 +109,9 @@ Task<void> GroupOperation::body(GroupOperation* self) {
   std::rethrow_exception(error);
 }
 
-// A member that gives up closes its memory to the stores of others, who so learn that it is over before they hear why, and
-// the first error of the group is to be its own. It comes by the board, or from whoever noticed that the member died; the
-// limit is for what nobody tells.
+// Waits for the group's first error. A member that fails closes its memory to the stores of others, which therefore fail with
+// kAborted before they know the cause. The cause arrives through the board, or with the notice of a dead member; kPatience is
+// the limit if neither comes.
 Task<void> GroupOperation::hear_why(Group& group) {
   constexpr Duration kPatience = std::chrono::seconds(5);
   if (group.aborted()) co_return;
@@ -126,7 +127,7 @@ Task<void> GroupOperation::hear_why(Group& group) {
 void GroupOperation::root_ended(Root&, std::exception_ptr error) noexcept {
   group_.context().watch().remove(*this);
   running_.reset();
-  // What ended the group ends all that runs in it, with its own code; algorithms may say just that it is over.
+  // An algorithm may fail with kAborted only; the operation then reports the group's first error.
   if (error && as_error(error).code() == Code::kAborted) error = group_.stop().reason();
   error_ = std::move(error);
   record_end();

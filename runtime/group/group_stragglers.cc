@@ -23,7 +23,7 @@ std::string named(const std::vector<int>& ranks, const char* one, const char* se
 
 }  // namespace
 
-// Messages within a host are not in the mailbox.
+// Whether the operation is known to the mailbox: messages within a host are not.
 bool Group::crosses_hosts(const GroupOperation& operation) const noexcept {
   return spans_hosts() && (!is_message(operation.call().kind) || operation.wire_id().is_pair());
 }
@@ -32,7 +32,7 @@ void Group::investigate(GroupOperation& operation) noexcept {
   try {
     if (&operation == oldest_receive()) look_for_circle(operation);
     end_if_freed(operation);
-  } catch (const std::bad_alloc&) {  // nothing is known then
+  } catch (const std::bad_alloc&) {  // without memory there is no search
     search_.reset();
   }
   if (!crosses_hosts(operation)) return;
@@ -42,7 +42,7 @@ void Group::investigate(GroupOperation& operation) noexcept {
   }
 }
 
-// A member of this host that has freed the group before it made this call never makes it.
+// Ends the group if a member of this host has freed it without making this call.
 void Group::end_if_freed(const GroupOperation& operation) {
   if (board_ == nullptr || !open_ || is_message(operation.call().kind)) return;
   const std::vector<int> missing = board_->missing(operation.sequence());
@@ -62,7 +62,7 @@ GroupOperation::Stragglers Group::stragglers(GroupOperation& operation) {
 
 // An unreachable data network is not a rank failure; it is reported with the stalled operation.
 GroupOperation::Stragglers Group::diagnose(GroupOperation& operation) {
-  // Those on this host may have said it since the last question.
+  // Members on this host may have stated since the last check that they only receive.
   if (operation.circle.ranks.empty() && &operation == oldest_receive()) look_for_circle(operation);
   if (!operation.circle.ranks.empty()) return operation.circle;
   GroupOperation::Stragglers known = missing(operation);
@@ -111,7 +111,7 @@ GroupOperation::Stragglers Group::missing(const GroupOperation& operation) {
 
 // --- receivers that wait for each other ---------------------------------------------------------------------------------
 
-// Null if anything of this group is under way that may send.
+// The oldest running receive; null if an operation runs in the group that may send.
 GroupOperation* Group::oldest_receive() noexcept {
   if (others_ > 0) return nullptr;
   GroupOperation* oldest = nullptr;
@@ -123,12 +123,14 @@ GroupOperation* Group::oldest_receive() noexcept {
   return oldest;
 }
 
-// Receives are posted early everywhere: only a rank whose user has been waiting since the last look says that it receives.
+// Programs often post receives early. A rank therefore states that it only receives if its user has been waiting since the last
+// check.
 void Group::look_for_circle(GroupOperation& operation) {
   operation.circle = {};
   const std::uint64_t wait = context_.lane().present_wait();
   const bool blocked = wait != 0 && std::exchange(wait_seen_, wait) == wait;
-  // A first look at a wait, and the first that states it, are followed by another soon: others look at the same time.
+  // The first check of a wait, and the first one that states it, are repeated soon, because other members check at about
+  // the same time.
   if (wait != 0 && receives_ == nullptr) operation.restart_questions(loop().now());
   if (!open_ || !blocked) return forget_circle();
   if (spans_hosts() && team_.mailbox->arriving(view_->id())) return forget_circle();

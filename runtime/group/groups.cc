@@ -11,7 +11,7 @@
 namespace aiacc {
 namespace {
 
-// How often a group that found no room looks whether others have gone.
+// The interval at which a group that found no free lines checks whether freed groups have gone.
 constexpr Duration kLookAgain = std::chrono::milliseconds(1);
 
 std::vector<Member> members_of(const View& parent, const GroupOrder& order) {

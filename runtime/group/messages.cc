@@ -13,7 +13,7 @@
 namespace aiacc {
 namespace {
 
-// A send or recv. Whatever decides its place among others of its pair happens before this returns.
+// Starts a send or recv. The order of messages of a pair is fixed when this returns, before the task is awaited.
 Task<void> run_one(Operation& operation, Messengers messengers) {
   const Call& call = operation.call;
   const bool sends = call.kind == Collective::kSend;
@@ -36,7 +36,8 @@ Call half_of(const Call& whole, Collective kind) noexcept {
   return half;
 }
 
-// The receiving half of `whole`, which is known by it while it runs: who holds up both is more likely the one who does not send.
+// Runs the receiving half of `whole`. Diagnoses of `whole` refer to this half while it runs, because a stalled sendrecv more
+// likely waits for the rank that does not send.
 Task<void> run_receiving(Operation& whole, Operation& recv, const Operation& send, Messengers messengers) {
   Task<void> receiving = run_one(recv, messengers);
   whole.message = recv.message;
@@ -59,7 +60,7 @@ Task<void> sendrecv(Operation& operation, Messengers messengers) {
   co_await scope.join();
 }
 
-// The rank whose message a recv from any takes now, or -1. A message that a recv asks for by its rank is that one's.
+// The rank whose message a recv from any takes now, or -1. A message that matches a recv with its rank is left to that one.
 int find_sender(const Operation& operation, Messengers messengers) {
   const std::uint32_t tag = operation.call.tag;
   const int first = messengers.pairs.first_looked_at();
@@ -77,7 +78,7 @@ int find_sender(const Operation& operation, Messengers messengers) {
   return found;
 }
 
-// Waits until a message is there that it may take; the rank that sent it.
+// Waits until there is a message that the receive may take; returns the rank that sent it.
 Task<int> await_sender(const Operation& operation, Messengers messengers, AnyReceives::Place& place) {
   std::optional<IntraPost::AnySource> on_host;
   for (;;) {
@@ -89,7 +90,7 @@ Task<int> await_sender(const Operation& operation, Messengers messengers, AnyRec
     }
     if (!on_host && messengers.host != nullptr) {
       on_host.emplace(*messengers.host, messengers.any_source);
-      continue;  // what came before is not told
+      continue;  // messages that arrived before this observer are not reported to it
     }
     co_await place.wait(operation.stop);
   }
@@ -101,7 +102,8 @@ Task<void> recv_any(Operation& operation, Messengers messengers) {
   messengers.pairs.took_from(sender);
   operation.call.kind = Collective::kRecv;
   operation.call.root = sender;
-  place.leave();  // the next one looks in a later turn, when this one has taken the message
+  place
+      .leave();  // wakes the next receive, which looks in a later turn of the loop, after this one has taken the message
   co_await run_one(operation, messengers);
   *operation.call.sender = sender;
 }
