@@ -19,7 +19,7 @@ struct RuntimeConfig {
   std::uint64_t slice_bytes = 0;                      // AIACC_SLICE_BYTES, of local worlds; 0: what the host has
   std::string tcp_congestion = "auto";                // AIACC_TCP_CONGESTION
   Encryption encryption = Encryption::kNone;          // AIACC_ENCRYPT
-  bool plain_on_purpose = true;                       // somebody said "none": nobody needs to be warned
+  bool plain_on_purpose = true;                       // "none" was set explicitly, so it needs no warning
   std::string records;                                // AIACC_RECORDS
   std::uint64_t fusion_bytes = 8 << 20;               // AIACC_FUSION_BYTES
   int fusion_streams = 4;                             // AIACC_FUSION_STREAMS

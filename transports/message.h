@@ -77,7 +77,7 @@ class SendCompletion {
  public:
   virtual void sent(std::exception_ptr error) noexcept = 0;
 
-  // The port's: its messages that were posted with this one and are not told yet, so that withdraw() searches for nothing.
+  // For the port: its messages that were posted with this completion and are outstanding, so that withdraw() needs no search.
   struct Message : ListNode<Message> {
     SendCompletion* completion = nullptr;  // null: nobody waits (any more)
     void promise(SendCompletion& its) noexcept {

@@ -1,5 +1,5 @@
-// Messenger: everything that crosses a rank's port to other hosts. It is the port's receiver, owns what is said there, and
-// hands each message to whom its kind concerns:
+// Messenger: everything that crosses a rank's port to other hosts. It is the port's receiver, owns the components below, and
+// hands each message to one of them by its kind:
 //
 //   eager, RTS, CTS, data   Mailbox              matching: posted receives, unexpected messages, credit
 //   control                 ControlChannel       and its clients: aborts, mismatches, straggler diagnosis, leaving

@@ -102,8 +102,7 @@ Task<void> recv_any(Operation& operation, Messengers messengers) {
   messengers.pairs.took_from(sender);
   operation.call.kind = Collective::kRecv;
   operation.call.root = sender;
-  place
-      .leave();  // wakes the next receive, which looks in a later turn of the loop, after this one has taken the message
+  place.leave();  // wakes the next receive; it looks in a later turn, after this one has taken the message
   co_await run_one(operation, messengers);
   *operation.call.sender = sender;
 }

@@ -69,7 +69,7 @@ class RendezvousClient final : public Rendezvous, private LocalPeerWatch::Owner,
   std::optional<Reconnect> reconnect_;  // once this rank has the roster
   std::uint32_t heard_ = 0;             // number of rank 0's messages to all that were received
   bool leaving_ = false;
-  bool over_ = false;                             // rank 0 has left or is lost
+  bool over_ = false;                             // rank 0 has left in order, or is lost
   Event ended_;                                   // set when the listener has ended
   std::shared_ptr<wire::SecureChannel> channel_;  // shared with a coroutine that sends on it
   Losses losses_;

@@ -6,17 +6,17 @@
 //   the rank's proof         it lives. The proof is a hash, keyed with the job's secret, over this hello with its fresh nonce,
 //                            both ranks and the purpose: no other process can make it, and no earlier answer, one of another
 //                            rank, or the hello itself sent back, passes for it
-//   any other answer         a broken attempt: somebody on the path may have altered it. kMostUnauthenticated of them without a
-//                            proof between them: it is gone, and an unauthenticated peer listens there now
-//   nothing, for as long as  it lives: a process that computes or is stopped answers nothing, and its kernel takes the
-//   the connection stands    connection all the same and ends it with the process
-//   an end without a word    no sign; it is gone after kReturnLimit of nothing else
-//   no connection            unknown: the host may be down, or only the path to it. That is the PathWatch's matter, which ends
-//                            what needs this path, as a lost path and not a lost rank (runtime/watch/path_watch.h). While the
-//                            job comes together there are no such operations, and it is no sign
+//   any other answer         a failed attempt, which something on the path may have caused. After kMostUnauthenticated of them
+//                            without a proof in between it is gone, and an unauthenticated peer listens there now
+//   no answer while the      it lives: a process that computes or is stopped answers nothing, but its kernel accepts the
+//   connection stays open    connection and ends it only with the process
+//   an end without an answer no evidence; after kReturnLimit of nothing else it is gone
+//   no connection            unknown: the host may be down, or only the path to it. The PathWatch then ends the operations that
+//                            need this path, as a lost path and not a lost rank (runtime/watch/path_watch.h). During the
+//                            rendezvous there are no such operations; then it is no evidence
 //
-// So neither a rank that computes nor one behind a broken path is ever taken for dead, however long that lasts. The
-// price: a foreign process that listens on a dead rank's port and stays silent cannot be distinguished from a rank that
+// So neither a rank that computes nor one behind a broken path is ever considered dead, however long that lasts. The
+// drawback: a foreign process that listens on a dead rank's port and stays silent cannot be distinguished from a rank that
 // computes. Operations that wait for that rank then end at their deadline, or when the dead rank's local peers, which
 // their kernel notifies (runtime/watch/local_peer_watch.h), report its death.
 #pragma once
@@ -31,8 +31,8 @@
 
 namespace aiacc {
 
-// Within this time a rank that lost its connection while the job came together must reconnect, and one whose host takes
-// connections must show a sign of life.
+// The time within which a rank that lost its connection during the rendezvous must reconnect, and within which a rank
+// whose host accepts connections must show a sign of life.
 inline constexpr Duration kReturnLimit = std::chrono::seconds(5);
 inline constexpr Duration kConnectLimit = std::chrono::seconds(3);  // for one address
 inline constexpr int kMostUnauthenticated = 8;

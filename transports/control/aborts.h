@@ -1,6 +1,6 @@
-// Aborts: how a group that spans hosts ends. The error runs one way: what is found between hosts (a lost peer, a mismatch,
-// another member's notice) ends the group's transfers and goes up to the observer, once; what this rank's group found itself
-// comes down by abort(), and does not go up again. Either way the members on other hosts are notified.
+// Aborts: how a group that spans hosts ends. An error takes one direction. What is found between hosts (a lost peer, a
+// mismatch, another member's notice) ends the group's transfers and is reported to the observer, once. What this rank's group has found
+// itself arrives by abort() and is not reported back. In both cases the members on other hosts are notified.
 //
 // An abort is relayed once by every member to its neighbours in a binomial graph, so it reaches all in ⌈log₂ n⌉ hops and
 // survives dead relays (Angskun, Bosilca, Dongarra, ISPA 2007). The first error of a group is kept.
@@ -31,12 +31,12 @@ class Aborts final {
 
   // This rank, `rank` of `view`, ends the group on all members.
   void abort(const ViewPtr& view, int rank, const std::exception_ptr& error);
-  // For what is found between hosts. Nothing if the group has ended.
+  // Ends the group because of something found between hosts. Does nothing if the group has ended.
   void end(MatchGroup& group, const wire::GroupAborted& notice, std::exception_ptr error) noexcept;
   void peer_lost(int rank, const std::exception_ptr& error) noexcept;
-  // This rank has joined the group, which may have ended, or lost a member, before.
+  // Call when this rank has joined the group: it may have ended, or lost a member, before that.
   void joined(MatchGroup& group) noexcept;
-  // Repeats the notice of a group that has ended to a rank of the world, which may be no neighbour.
+  // Sends the notice of a group that has ended to a rank of the world, also if that is no neighbour in the binomial graph.
   void tell(const MatchGroup& group, int to) noexcept;
   void forget(std::uint64_t group) noexcept { notices_.erase(group); }
 

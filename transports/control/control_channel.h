@@ -4,7 +4,7 @@
 // memory (runtime/group/group_board.h).
 //
 // ControlChannel: typed messages in the most urgent class. A client registers a function for each type that it receives;
-// what cannot be read, and types that nobody registered, are dropped.
+// malformed messages and unregistered types are dropped.
 #pragma once
 
 #include <functional>
@@ -24,8 +24,8 @@ namespace aiacc {
 
 class ControlChannel final {
  public:
-  // The group, and the operation if the message is about one: as its sender identifies it. The receiver identifies the same
-  // operation with the sender as the peer.
+  // The group, and the operation if the message is about one, as the sender identifies it. For a point-to-point message the
+  // receiver's id of the same operation has the sender as its peer.
   struct Subject {
     std::uint64_t group = 0;
     WireId operation{0};
@@ -34,7 +34,7 @@ class ControlChannel final {
   ControlChannel(Loop& loop, MessagePort& port, ViewPtr world, int rank, Peers& peers) noexcept
       : loop_(loop), port_(port), world_(std::move(world)), rank_(rank), peers_(peers), sent_(loop) {}
 
-  // `receive(from, about, message)`, with the sender's rank in the world.
+  // Registers `receive(from, about, message)`; `from` is the sender's rank in the world.
   template <wire::Message T, class Receive>
   void on(Receive receive) {
     receivers_[T::kType] = [receive = std::move(receive)](int from, const Subject& about, wire::Reader& reader) {
@@ -44,7 +44,7 @@ class ControlChannel final {
       receive(from, about, message);
     };
   }
-  // To a rank of the world; to a lost one nothing is sent.
+  // Sends to a rank of the world; does nothing if that rank is lost.
   template <wire::Message T>
   void send(int to, const Subject& about, const T& message) noexcept {
     if (peers_[to].lost) return;
@@ -57,7 +57,7 @@ class ControlChannel final {
   // Returns when the kernel has accepted everything, or after a second; for a rank that will not drive the loop afterwards.
   Task<void> flush(Stop& stop);
 
-  // Of the receiver of the port, for messages of kind kControl.
+  // The port's receiver forwards messages of kind kControl here.
   MessageReceiver::Placement on_header(int from, const MessageHeader& header) noexcept;
   void on_placed(int from, const MessageHeader& header) noexcept;
   void peer_lost(int rank) noexcept;

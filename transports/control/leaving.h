@@ -1,9 +1,9 @@
-// Leaving: how a rank leaves. It has passed a final barrier with all others (runtime/real_context.cc), but they may still
-// wait for its last messages and acknowledgements, and a connection that ends looks like a death.
+// Leaving: how a rank leaves in order. All ranks have passed a final barrier (runtime/real_context.cc), but others may still
+// wait for its last messages and acknowledgements, and a connection that ends without notice looks like a lost rank.
 //
-// So it sends Leaving, as its last message, to every rank that it has exchanged messages with, and leaves when all of those
-// have sent it too. A rank that has sent it needs nothing more; from then on it takes a peer that disappears as one that left
-// earlier. The very last messages may be lost without harm.
+// The rank therefore sends Leaving, as its last message, to every rank that it has exchanged messages with, and leaves when all
+// of them have sent it too. From then on it needs nothing more, and a peer that disappears counts as one that has left. If the
+// very last messages are lost, nothing is missing.
 #pragma once
 
 #include "base/task/leave_deadline.h"

@@ -1,6 +1,6 @@
-// Stragglers: who holds up an operation. Every stalled rank follows the chain of waits from rank to rank until one does not
-// answer, has not begun, or is busy. A frozen process answers no question, which is the finding. And the same questions for
-// receives that wait for each other (runtime/watch/receive_search.h).
+// Stragglers: finds the rank that delays an operation. Every stalled rank follows the chain of waits from rank to rank until
+// one does not answer (its process is frozen), has not begun, or is busy. It also carries the questions of the search for receives
+// that wait for each other (runtime/watch/receive_search.h).
 #pragma once
 
 #include <cstdint>
@@ -66,7 +66,7 @@ class Stragglers final {
   static std::string freed_too_early(int rank, const std::string& call, std::uint64_t sequence, int freed);
 
  private:
-  // Of an operation in progress that was investigated or surveyed.
+  // The diagnosis of an operation in progress.
   struct Search {
     explicit Search(const WireId& of) : operation(of) {}
     WireId operation;
@@ -93,7 +93,7 @@ class Stragglers final {
   Aborts& aborts_;
   Mismatches& mismatches_;
   Observer* observer_ = nullptr;
-  std::map<std::uint64_t, std::vector<Search>> searches_;  // few of a group
+  std::map<std::uint64_t, std::vector<Search>> searches_;  // by group; a group has few
 };
 
 }  // namespace aiacc

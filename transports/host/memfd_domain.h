@@ -43,7 +43,7 @@ class MemfdDomain final : public SegmentDomain, private io::Poller, private io::
   bool complete_reached(IntrusiveList<FlagAwait>& waits) noexcept;
   void ring_sleepers(std::uint64_t lines) noexcept;
 
-  // on false, errno says why
+  // Sets errno if it returns false.
   bool read_process(int owner, const std::byte* from, std::span<std::byte> into) const noexcept;
 
   enum class Access : std::uint8_t { kUnknown, kNone, kThroughKernel };

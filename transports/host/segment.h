@@ -2,9 +2,9 @@
 // (HostSegment: the agent, or the process whose threads are ranks); each rank maps it once (SegmentMapping; threads as
 // ranks share one).
 //
-//   page 0        SegmentHeader: who we are, and the few words that every rank writes
-//   then a rank   control area: directory of claimed lines, control lines
-//   then a rank   slice: address space for what the rank allocates
+//   page 0              SegmentHeader: the job's identity, and the few words that every rank writes
+//   then for each rank  control area: directory of claimed lines, control lines
+//   then for each rank  slice: address space for what the rank allocates
 //
 // Only pages that are used cost memory. The creator seals the size, and an unsealed segment is never mapped, so a peer
 // cannot truncate pages under a reader. Ranks of a host trust each other's payload bytes, but check every offset and
@@ -91,8 +91,8 @@ class HostSegment {
 
 class SegmentMapping {
  public:
-  // Throws kProtocol if the descriptor is not a sealed segment of its full size with this nonce and number of ranks, kOutOfMemory if the address
-  // space (ulimit -v) is too small for it. The descriptor may be closed afterwards.
+  // Throws kProtocol if the descriptor is not a sealed segment of its full size with this nonce and number of ranks, and
+  // kOutOfMemory if the address space (ulimit -v) is too small for it. The descriptor may be closed afterwards.
   static std::shared_ptr<SegmentMapping> map(int descriptor, std::uint64_t nonce, int ranks);
   SegmentMapping(const SegmentMapping&) = delete;
   SegmentMapping& operator=(const SegmentMapping&) = delete;

@@ -47,7 +47,7 @@ class SegmentDomain : public HostDomain {
   Task<void> quiesce(std::uint64_t operation, HostRange range) override;
   void mark_dead(int rank) noexcept override;
 
-  // The release store pairs with the acquire load: whoever is told of a process's end sees what it stored before.
+  // The release store pairs with the acquire load: a rank that learns of a process's end sees what that process stored before.
   void say_leaving() noexcept override { word(rank_, kCountsLine, kLeaving).store(1, std::memory_order_release); }
   bool leaving(int rank) const noexcept override {
     return line(rank, kCountsLine).word[kLeaving].load(std::memory_order_acquire) != 0;

@@ -6,7 +6,7 @@
 // peer, 0 before its first message; kPosted, bytes that it wrote to the ring, ever; kTaken, bytes that it read from the
 // peer's ring. All are written by this rank alone.
 //
-// A rank that has claimed no lines reads nothing (reads() says so): nobody subscribes there.
+// A rank that has claimed no lines has no subscription and reads nothing; see reads().
 #pragma once
 
 #include <cstdint>
@@ -28,7 +28,7 @@ class HostStreams final : private Root::Owner {
 
   class Observer {
    public:
-    // What that rank of the host wrote makes no sense, or nothing can be written to it. Nothing is read from it any more.
+    // That rank of the host has written malformed data, or nothing can be written to it. Nothing is read from it any more.
     virtual void stream_broken(int local_rank, const Error& why) noexcept = 0;
 
    protected:
@@ -39,15 +39,15 @@ class HostStreams final : private Root::Owner {
   // read. Throws kOutOfMemory.
   HostStreams(HostDomain& domain, std::uint64_t key, std::vector<int> world_ranks, MessageReceiver& receiver,
               Observer& observer);
-  ~HostStreams();  // close() was awaited, or the loop is gone
+  ~HostStreams();  // call after close() has ended, or after the loop was destroyed
 
   bool reads(int local_rank) noexcept { return find(local_rank); }
   // The completion is told when the payload was copied, possibly from inside.
   void post(int local_rank, const MessageHeader& header, std::span<const std::byte> payload,
             SendCompletion& completion) noexcept;
-  // Drops what waits for that rank.
+  // Drops messages that wait to be written to that rank.
   void lose(int local_rank) noexcept;
-  // Reads and writes nothing more. What waits is told.
+  // Ends reading and writing; messages that wait complete with an error.
   Task<void> close();
 
  private:

@@ -39,7 +39,7 @@ namespace aiacc {
 class Service;
 class Services;
 
-// Of a group; its members agree on it.
+// A number within a group; its members agree on it.
 using ServiceId = std::uint32_t;
 
 // The payload of a message, which the message owns, so that neither end lends memory to a connection. Host memory.
@@ -132,11 +132,11 @@ class Service {
   const View& view() const noexcept { return *view_; }
   int rank() const noexcept { return rank_; }
   ServiceId id() const noexcept { return id_; }
-  // Of a payload. Half of the credit, so that a sender never waits for credit that the receiver keeps to itself.
+  // The longest payload: half of the credit, because the receiver returns credit only when half of it is free.
   std::size_t longest() const noexcept { return options_.credit / 2 - kOverhead; }
 
-  // kNoCredit: nothing was sent, and `bytes` are as before: try again when messages were released, or use send().
-  // kLost: the rank is lost, of which on_peer_lost() tells or has told.
+  // kNoCredit: nothing was sent, and `bytes` is unchanged; try again when messages were released, or use send().
+  // kLost: the rank is lost, which on_peer_lost() reports or has reported.
   enum class Posted : std::uint8_t { kSent, kNoCredit, kLost };
   // To a rank of the group, this one included. Throws kInvalidArgument if the payload is longer than longest().
   Posted post(int to, std::uint64_t word, ServiceBytes& bytes);
@@ -182,19 +182,19 @@ class Service {
     std::uint64_t word;
     ServiceBytes bytes;
     std::size_t placed = 0;
-    bool came = false;  // some of it was placed, if only nothing
+    bool came = false;  // a part of it was placed, possibly of length 0
     bool complete() const noexcept { return came && placed == bytes.size(); }
   };
   // Between this rank and another one of the group.
   struct Line {
-    std::uint64_t sent = 0;      // bytes of credit used, ever
-    std::uint64_t may_send = 0;  // the peer's limit of it
-    std::uint64_t posted = 0;    // messages
-    std::uint64_t refused = 0;   // the last of them that was
+    std::uint64_t sent = 0;      // bytes of credit used, in total
+    std::uint64_t may_send = 0;  // the peer's limit for `sent`
+    std::uint64_t posted = 0;    // number of messages
+    std::uint64_t refused = 0;   // number of the last message that was refused
     IntrusiveList<Send> waiting;
     std::uint64_t held = 0;         // bytes of credit that the peer's messages use now
-    std::uint64_t freed = 0;        // bytes that they used before, ever
-    std::uint64_t told = 0;         // of `freed`: the peer knows
+    std::uint64_t freed = 0;        // bytes of credit that were released, in total
+    std::uint64_t told = 0;         // the part of `freed` that the peer knows of
     std::deque<Incoming> incoming;  // in the order in which they are delivered
     bool lost = false;
   };
