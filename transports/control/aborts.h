@@ -1,6 +1,6 @@
 // Aborts: how a group that spans hosts ends. An error takes one direction. What is found between hosts (a lost peer, a
-// mismatch, another member's notice) ends the group's transfers and is reported to the observer, once. What this rank's group has found
-// itself arrives by abort() and is not reported back. In both cases the members on other hosts are notified.
+// mismatch, another member's notice) ends the group's transfers and is reported to the observer, once. What this rank's group
+// has found itself arrives by abort() and is not reported back. In both cases the members on other hosts are notified.
 //
 // An abort is relayed once by every member to its neighbours in a binomial graph, so it reaches all in ⌈log₂ n⌉ hops and
 // survives dead relays (Angskun, Bosilca, Dongarra, ISPA 2007). The first error of a group is kept.

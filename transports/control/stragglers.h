@@ -1,6 +1,6 @@
 // Stragglers: finds the rank that delays an operation. Every stalled rank follows the chain of waits from rank to rank until
-// one does not answer (its process is frozen), has not begun, or is busy. It also carries the questions of the search for receives
-// that wait for each other (runtime/watch/receive_search.h).
+// one does not answer (its process is frozen), has not begun, or is busy. It also carries the questions of the search for
+// receives that wait for each other (runtime/watch/receive_search.h).
 #pragma once
 
 #include <cstdint>
