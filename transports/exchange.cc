@@ -23,7 +23,7 @@ MessageHeader PostedRequest::header(MessageKind kind) const noexcept {
 }
 
 void PostedRequest::start() noexcept {
-  if (done_) return;  // the other half failed at once
+  if (done_) return;  // the transfer's other half has failed already
   started_ = true;
   owner_.exchange().parts().push_back(*this);
   MatchIndex<PostedRequest>& index = kind_ == Kind::kSend ? group().sends : group().receives;
@@ -74,7 +74,7 @@ void PostedSend::begin() noexcept {
 }
 
 void PostedSend::cts_came() noexcept {
-  if (!awaits_cts_ || failing_) return;  // a second CTS, or given up meanwhile
+  if (!awaits_cts_ || failing_) return;  // a duplicate CTS, or the send is failing
   awaits_cts_ = false;
   post_chunks();
 }
@@ -117,7 +117,7 @@ void PostedReceive::begin() noexcept {
     finish(nullptr);
     return;
   }
-  if (done_ || failing_) return;  // it did not fit
+  if (done_ || failing_) return;  // the unexpected message did not fit
   UnexpectedMessage* unexpected = group().find_early(MessageKind::kRts, true, exchange().id().sequence, tag_, peer_);
   if (unexpected == nullptr) return;
   const MessageHeader rts = unexpected->header;
@@ -138,21 +138,21 @@ bool PostedReceive::take_unexpected() noexcept {
   group().drop(*unexpected);
   mailbox().peer(peer_).stored -= bytes;
   mailbox().free_credit(peer_, bytes);
-  // A message that was announced and became short enough is sent eagerly; its early RTS needs no CTS.
+  // A message may turn out short enough to be sent eagerly after its early RTS; that RTS needs no CTS then.
   UnexpectedMessage* rts = group().find_early(MessageKind::kRts, true, exchange().id().sequence, tag_, peer_);
   if (rts != nullptr) group().drop(*rts);
   return true;
 }
 
-// The length is what the message says, and no longer open.
+// Replaces the bound of the length by the message's actual length.
 void PostedReceive::settle(const MessageHeader& message) noexcept {
   if (!bounded_) return;
   bounded_ = false;
   buffer_.bytes = message.total;
 }
 
-// Calls that have the same fingerprint may still differ in the length of a block that only its two ends know; sends and
-// receives of pairs are compared only here.
+// Calls with equal fingerprints may still differ in the length of a block that only its two ends know. Point-to-point calls are
+// compared only here.
 bool PostedReceive::fits(const MessageHeader& header) noexcept {
   const Exchange& mine = exchange();
   if (header.fingerprint != mine.fingerprint()) {
@@ -251,7 +251,7 @@ void Transfer::begin() noexcept {
 bool Transfer::let_go(const std::exception_ptr& reason) noexcept {
   if (send_) send_->let_go(reason);
   if (recv_) recv_->let_go(reason);
-  return false;  // the last request to be done ends the wait
+  return false;  // the wait ends when both requests are done
 }
 
 void Transfer::request_done(PostedRequest& request, const std::exception_ptr& error) noexcept {

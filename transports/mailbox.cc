@@ -34,7 +34,7 @@ void Mailbox::forget(std::uint64_t id, std::uint64_t last) noexcept {
     forgotten_.erase(forgotten_in_order_.front());
     forgotten_in_order_.pop_front();
   }
-  // A payload that is being placed keeps its entry, and the group with it; on_placed() ends both.
+  // A payload that is being placed keeps its entry and the group alive; on_placed() removes both.
   drop_placed(*left);
   if (left->unexpected.empty()) groups_.erase(id);
 }
@@ -63,7 +63,7 @@ std::exception_ptr Mailbox::error_of(std::uint64_t id) const noexcept {
 
 void Mailbox::end(MatchGroup& group) noexcept {
   drop_placed(group);
-  // Letting go of one request may end the other one of its transfer, which is linked in the same exchange.
+  // Failing one request may end the other request of its transfer, which is in the same exchange's list.
   group.for_each_exchange([&group](Exchange& exchange) { exchange.fail(group.error); });
 }
 
@@ -83,7 +83,7 @@ void Mailbox::peer_lost(int rank) noexcept {
   }
 }
 
-// A member's number is its rank in the world at its start, which is what the port calls it.
+// Member::id is the rank in the world when the job started; the port uses the same number.
 int Mailbox::world_rank(const MatchGroup& group, int rank) const noexcept {
   return static_cast<int>(group.view->member(rank).id);
 }
@@ -218,7 +218,7 @@ Placement Mailbox::place_eager(MatchGroup& group, int from, const MessageHeader&
     return kDropped;
   }
   if (UnexpectedMessage* known = group.find_early(MessageKind::kEager, false, header.sequence, header.tag(), from)) {
-    return {Placement::Action::kInto, Buffer{known->bytes.data(), known->bytes.size()}};  // again, after a replay
+    return {Placement::Action::kInto, Buffer{known->bytes.data(), known->bytes.size()}};  // the header was replayed
   }
   if (PostedReceive* recv = find_recv(group, from, header); recv != nullptr) {
     const Placement placement = recv->place(header);
@@ -226,7 +226,7 @@ Placement Mailbox::place_eager(MatchGroup& group, int from, const MessageHeader&
     return placement;
   }
   Peer& peer = peers_[from];
-  if (peer.stored + header.length > kCreditBytes) {  // more than we allowed: it waits where it is
+  if (peer.stored + header.length > kCreditBytes) {  // beyond the sender's credit: the port holds it
     peer.holds = true;
     return {Placement::Action::kHold, {}};
   }
@@ -262,7 +262,7 @@ void Mailbox::eager_placed(MatchGroup& group, int from, const MessageHeader& hea
       if (forgotten_.contains(group.id)) forget(group.id);
       return;
     }
-    // It was asked for while it was on its way into our store.
+    // A receive was posted while the payload was being stored.
     if (PostedReceive* recv = find_recv(group, from, header); recv != nullptr) recv->unexpected_came();
     return;
   }

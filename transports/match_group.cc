@@ -44,7 +44,7 @@ PostedRequest* MatchGroup::find(const MatchIndex<PostedRequest>& index, int from
 }
 
 const CallNote* MatchGroup::other_call(std::uint64_t sequence, std::uint64_t fingerprint) noexcept {
-  if ((sequence & kPairSequence) != 0) return nullptr;  // compared when it is matched
+  if ((sequence & kPairSequence) != 0) return nullptr;  // a point-to-point call is compared when it is matched
   const Exchange* mine = exchanges.find(WireId(sequence).hash(), [&](const Exchange& exchange) {
     return exchange.id().sequence == sequence && exchange.fingerprint() != fingerprint;
   });
