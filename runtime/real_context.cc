@@ -15,9 +15,9 @@ constexpr std::size_t kPageBytes = 4096;
 }  // namespace
 
 RealContext::RealContext(const RuntimeConfig& config) : config_(config), lane_(loop_, &loop_, "aiacc-progress") {
-  io::RealLoop::Patience patience = loop_.patience();
-  patience.spin = config.spin;
-  loop_.set_patience(patience);
+  io::RealLoop::SpinPolicy policy = loop_.spin_policy();
+  policy.spin = config.spin;
+  loop_.set_spin_policy(policy);
 }
 
 RealContext::~RealContext() = default;

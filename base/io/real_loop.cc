@@ -174,7 +174,7 @@ bool RealLoop::poll_flags() noexcept {
 // less and less often, and one whose spins succeed always spins.
 bool RealLoop::spin(Instant began, Instant due) noexcept {
   constexpr int kPollsPerClockRead = 16;
-  for (Instant present = began; present < after(began, patience_.spin); present = now()) {
+  for (Instant present = began; present < after(began, spin_policy_.spin); present = now()) {
     for (int i = 0; i < kPollsPerClockRead; ++i) {
       if (poll_flags()) return true;
       cpu_relax();
@@ -195,22 +195,22 @@ bool RealLoop::look_for_answers() noexcept {
 
 // Polls without yielding the core, because another process may keep it for milliseconds after a yield. It lasts several
 // spins, because a message between hosts takes that much longer than one on a host.
-bool RealLoop::look_keenly() noexcept {
+bool RealLoop::poll_without_yield() noexcept {
   constexpr int kSpins = 8;
   constexpr int kLooksPerClockRead = 8;
   if (look_for_answers()) return true;  // usually the answer is there already, and reading the clock is saved
-  if (patience_.spin <= Duration(0) || !keen_looks_.pays()) return false;
-  const Instant give_up = after(now(), kSpins * patience_.spin);
+  if (spin_policy_.spin <= Duration(0) || !busy_polls_.worthwhile()) return false;
+  const Instant give_up = after(now(), kSpins * spin_policy_.spin);
   do {
     for (int i = 0; i < kLooksPerClockRead; ++i) {
       if (look_for_answers()) {
-        keen_looks_.note(true);
+        busy_polls_.record(true);
         return true;
       }
       if (wake_.load(std::memory_order_relaxed)) return true;
     }
   } while (now() < give_up);
-  keen_looks_.note(false);
+  busy_polls_.record(false);
   return false;
 }
 
@@ -219,24 +219,24 @@ bool RealLoop::look_keenly() noexcept {
 // between four hosts on two cores 42 us and 27 us (bench/hosts).
 bool RealLoop::wait_awake(Instant due) noexcept {
   constexpr int kYieldsPerKernelLook = 16;
-  const bool looks = answering_ > 0 && looks_.pays();
+  const bool looks = answering_ > 0 && kernel_polls_.worthwhile();
   if (pollers_.empty() && !looks) return false;
-  if (looks && pollers_.empty() && look_keenly()) {
-    looks_.note(true);
+  if (looks && pollers_.empty() && poll_without_yield()) {
+    kernel_polls_.record(true);
     return true;
   }
 
   const Instant began = now();
-  if (!pollers_.empty() && spins_.pays()) {
+  if (!pollers_.empty() && flag_polls_.worthwhile()) {
     const bool happened = spin(began, due);
-    spins_.note(happened);
+    flag_polls_.record(happened);
     if (happened) return true;
   }
-  if (patience_.yield <= Duration(0)) return false;
-  const Instant give_up = after(began, patience_.spin + patience_.yield);
+  if (spin_policy_.yield <= Duration(0)) return false;
+  const Instant give_up = after(began, spin_policy_.spin + spin_policy_.yield);
   for (int yields = 1;; ++yields) {
     if (looks && look_for_answers()) {
-      looks_.note(true);
+      kernel_polls_.record(true);
       return true;
     }
     sched_yield();
@@ -244,8 +244,8 @@ bool RealLoop::wait_awake(Instant due) noexcept {
     const Instant present = now();
     if (present >= due) return true;
     if (yields % kYieldsPerKernelLook == 0 && look_at_kernel()) return true;
-    if (present >= give_up && yields >= patience_.min_yields) {
-      if (looks) looks_.note(false);
+    if (present >= give_up && yields >= spin_policy_.min_yields) {
+      if (looks) kernel_polls_.record(false);
       return false;
     }
   }

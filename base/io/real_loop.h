@@ -6,7 +6,7 @@
 //
 // While a Poller is registered, it polls in a short spin, then yields its core between polls (several ranks on one core
 // take turns within microseconds), then asks every BlockGuard and blocks in the kernel until a descriptor, a timer or a
-// wake. While it expects answers on streams it polls these before it yields and between yields, as long as that pays.
+// wake. While it expects answers on streams it polls these before it yields and between yields, as long as that worthwhile.
 // Without either it blocks at once. There is no periodic timer: a blocked loop costs nothing.
 #pragma once
 
@@ -96,11 +96,12 @@ class WakeHook : public ListNode<WakeHook> {
   ~WakeHook() = default;
 };
 
-// Decides whether to try something that may fail: always while it succeeds, and once in a while otherwise.
-class Experience {
+// Adaptive polling: decides whether to poll once more, by how often recent polls succeeded. While they do, always; otherwise
+// at every 32nd question.
+class AdaptivePoll {
  public:
-  bool pays() noexcept { return credit_ > 0 || ++refused_ % kPerProbe == 0; }
-  void note(bool succeeded) noexcept { credit_ = std::clamp(credit_ + (succeeded ? 1 : -2), 0, kMostCredit); }
+  bool worthwhile() noexcept { return credit_ > 0 || ++refused_ % kPerProbe == 0; }
+  void record(bool succeeded) noexcept { credit_ = std::clamp(credit_ + (succeeded ? 1 : -2), 0, kMostCredit); }
 
  private:
   static constexpr unsigned kPerProbe = 32;
@@ -111,9 +112,9 @@ class Experience {
 
 class RealLoop final : public Loop, public Drive {
  public:
-  // How long an idle loop that has pollers stays awake. Spinning pays while the peer
-  // runs on another core, where an exchange of a cache line takes well under a microsecond; see also spin().
-  struct Patience {
+  // How long an idle loop that has pollers stays awake. Spinning pays while the peer runs on another core, where an exchange
+  // of a cache line takes well under a microsecond; see also spin().
+  struct SpinPolicy {
     Duration spin = std::chrono::microseconds(2);
     Duration yield = std::chrono::microseconds(300);  // 0: no yields
     int min_yields = 8;  // a yield may last another process's whole time slice; one poll after it is not enough
@@ -127,8 +128,8 @@ class RealLoop final : public Loop, public Drive {
   void post(Job& job) noexcept override { jobs_.push_back(job); }
   void wake() noexcept override;
 
-  void set_patience(Patience patience) noexcept { patience_ = patience; }
-  const Patience& patience() const noexcept { return patience_; }
+  void set_spin_policy(SpinPolicy policy) noexcept { spin_policy_ = policy; }
+  const SpinPolicy& spin_policy() const noexcept { return spin_policy_; }
 
   // Polls everything once; if there was nothing to do, waits until something happens or until `until`.
   void turn(Instant until) override { look_and_wait(until); }
@@ -172,8 +173,8 @@ class RealLoop final : public Loop, public Drive {
     --in_place_left_;
     return true;
   }
-  // The next read or write of this turn is tried in place, however many were before it: for a last message of a process that may
-  // end before the next turn.
+  // Tries the next read or write of this turn in place, however many there were before it: for the last message of a process
+  // that may end before the next turn.
   void allow_one_in_place() noexcept { in_place_left_ = std::max(in_place_left_, 1); }
 
   // Expects answers on `stream` until await_no_answer().
@@ -213,7 +214,7 @@ class RealLoop final : public Loop, public Drive {
   bool wait_awake(Instant due) noexcept;
   bool spin(Instant began, Instant due) noexcept;
   bool look_for_answers() noexcept;
-  bool look_keenly() noexcept;
+  bool poll_without_yield() noexcept;
   void block(Instant due) noexcept;
   bool arm_guards() noexcept;
   bool look_at_kernel() noexcept;
@@ -224,7 +225,7 @@ class RealLoop final : public Loop, public Drive {
   Fd bell_;       // an eventfd that is only ever written: edge-triggered, so that nobody has to drain it
   Fd interrupt_;  // an eventfd for await_event() alone: a driver would take its edge
   bool has_pwait2_ = true;
-  Patience patience_;
+  SpinPolicy spin_policy_;
   IntrusiveList<Job> jobs_;
   TimerQueue timers_;
   IntrusiveList<Poller> pollers_;
@@ -240,10 +241,10 @@ class RealLoop final : public Loop, public Drive {
   unsigned turns_without_clock_ = 0;
   unsigned turns_without_kernel_ = 0;
   unsigned glances_ = 0;
-  int answering_ = 0;      // in answerers_
-  Experience spins_;       // on flags
-  Experience looks_;       // at the kernel, between yields
-  Experience keen_looks_;  // without yields
+  int answering_ = 0;          // in answerers_
+  AdaptivePoll flag_polls_;    // of flags in shared memory
+  AdaptivePoll kernel_polls_;  // of streams, between yields
+  AdaptivePoll busy_polls_;    // of streams, without yields
   std::uint64_t blocked_count_ = 0;
 
   // Dekker: wake() stores wake_ and then loads blocked_; the driver stores blocked_ and then loads wake_; all seq_cst, so

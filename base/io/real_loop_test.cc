@@ -58,7 +58,7 @@ class FlagWaiter final : private Poller, private BlockGuard, private Watch {
 
 TEST(RealLoop, NoStoreIsSleptThrough) {
   RealLoop loop;
-  loop.set_patience({Duration(0), Duration(0), 0});  // block at once, because the test is about the race
+  loop.set_spin_policy({Duration(0), Duration(0), 0});  // block at once, because the test is about the race
   FlagWaiter waiter(loop);
   constexpr int kRounds = 20'000;
   std::atomic<int> acknowledged{0};
@@ -243,7 +243,7 @@ TEST(RealLoop, StaysAwakeForAnswers) {
   };
   for (const int streams : {0, 1, 4}) {
     RealLoop loop;
-    loop.set_patience({Duration(0), std::chrono::seconds(60), 0});
+    loop.set_spin_policy({Duration(0), std::chrono::seconds(60), 0});
     Fd bell(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
     std::deque<Stream> waiting;
     for (int i = 0; i < streams; ++i) loop.await_answer(waiting.emplace_back(bell.get()));
@@ -268,7 +268,7 @@ TEST(RealLoop, LooksForAnswersAgainWhenTheyComeAgain) {
     bool answers = false;
   } stream;
   RealLoop loop;
-  loop.set_patience({Duration(0), Duration(1), 0});
+  loop.set_spin_policy({Duration(0), Duration(1), 0});
   loop.await_answer(stream);
   const auto blocked_in = [&](int turns) {
     const std::uint64_t before = loop.blocked_count();
@@ -282,7 +282,7 @@ TEST(RealLoop, LooksForAnswersAgainWhenTheyComeAgain) {
   loop.await_no_answer(stream);
 }
 
-// With the patience of this test the loop never yields.
+// With the policy of this test the loop never yields.
 TEST(RealLoop, KeepsItsCoreForAnswersWhileItSpins) {
   struct Stream final : Answerer {
     bool look_for_answer() noexcept override { return ++looks == answers_at; }
@@ -297,14 +297,14 @@ TEST(RealLoop, KeepsItsCoreForAnswersWhileItSpins) {
     return stream.looks;
   };
   stream.answers_at = 1000;
-  loop.set_patience({std::chrono::seconds(1), Duration(0), 0});
+  loop.set_spin_policy({std::chrono::seconds(1), Duration(0), 0});
   EXPECT_EQ(looks_in_a_wait(), 1000);
 
   stream.answers_at = 0;
-  loop.set_patience({Duration(0), Duration(0), 0});
+  loop.set_spin_policy({Duration(0), Duration(0), 0});
   EXPECT_EQ(looks_in_a_wait(), 1) << "it was told not to spin";
 
-  loop.set_patience({std::chrono::microseconds(1), Duration(0), 0});
+  loop.set_spin_policy({std::chrono::microseconds(1), Duration(0), 0});
   EXPECT_GT(looks_in_a_wait(), 1);
   for (int wait = 0; wait < 10; ++wait) looks_in_a_wait();
   EXPECT_EQ(looks_in_a_wait(), 1) << "it goes on with what is in vain";
