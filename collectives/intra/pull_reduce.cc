@@ -24,7 +24,7 @@ struct PullReduce {
   std::size_t moved = 0;  // bytes since other operations could run
 
   std::size_t element() const noexcept { return call.op.call.element_bytes(); }
-  Task<void> breathe(std::size_t bytes) {
+  Task<void> yield_after(std::size_t bytes) {
     moved += bytes;
     if (moved < kBytesAtOnce) co_return;
     moved = 0;
@@ -58,7 +58,7 @@ Task<void> reduce_my_slice(PullReduce& run) {
     const Buffer result = call.op.recv.slice(begin + done, now);
     co_await call.op.team.compute.reduce({&result, 1}, run.operands, now / run.element(), call.op.call.reduction,
                                          {.ranks = call.size()}, call.op.stop);
-    co_await run.breathe(now * static_cast<std::size_t>(call.size()));
+    co_await run.yield_after(now * static_cast<std::size_t>(call.size()));
   }
 }
 
@@ -75,7 +75,7 @@ Task<void> pull_slice_of(PullReduce& run, int member) {
       const std::byte* there = call.team.private_recv_of(member, call.number) + begin + done;
       call.domain.read_private(call.team.domain_rank(member), there, {into.data, into.bytes});
     }
-    co_await run.breathe(into.bytes);
+    co_await run.yield_after(into.bytes);
   }
 }
 
