@@ -93,8 +93,8 @@ int number_of_ranks(const Options& options, int hosts, int slots) {
   throw UsageError(MessageId::kRanks, "how many ranks? give -np N, or hosts with their slots (-H HOST:SLOTS)");
 }
 
-[[noreturn]] void too_few_slots(int ranks, const std::vector<HostPlan>& hosts, const std::vector<int>& room) {
-  const int slots = std::accumulate(room.begin(), room.end(), 0);
+[[noreturn]] void too_few_slots(int ranks, const std::vector<HostPlan>& hosts, const std::vector<int>& max_ranks) {
+  const int slots = std::accumulate(max_ranks.begin(), max_ranks.end(), 0);
   if (hosts.size() == 1) {
     const HostPlan& host = hosts.front();
     throw UsageError(MessageId::kSlots, fmt::format("{} for {} on {}; use -np {} or less, -H {}:{}, or --oversubscribe",
@@ -104,7 +104,7 @@ int number_of_ranks(const Options& options, int hosts, int slots) {
   constexpr std::size_t kNamed = 4;
   std::string which;
   for (std::size_t i = 0; i < std::min(hosts.size(), kNamed); ++i) {
-    which += fmt::format("{}{}: {}", i == 0 ? "" : ", ", hosts[i].name, room[i]);
+    which += fmt::format("{}{}: {}", i == 0 ? "" : ", ", hosts[i].name, max_ranks[i]);
   }
   if (hosts.size() > kNamed) which += ", ...";
   throw UsageError(MessageId::kSlots,
@@ -114,19 +114,19 @@ int number_of_ranks(const Options& options, int hosts, int slots) {
 }
 
 // The most ranks that each host can get: by its slots and by -N.
-std::vector<int> rooms(const std::vector<HostPlan>& hosts, int each) {
-  std::vector<int> room;
+std::vector<int> max_ranks_per_host(const std::vector<HostPlan>& hosts, int each) {
+  std::vector<int> max_ranks;
   for (const HostPlan& host : hosts) {
     const int slots = host.slots == 0 ? kNoLimit : host.slots;
-    room.push_back(each == 0 ? slots : std::min(slots, each));
+    max_ranks.push_back(each == 0 ? slots : std::min(slots, each));
   }
-  return room;
+  return max_ranks;
 }
 
 // The host of each rank; hosts are filled one after the other, or round-robin (`in_turn`). Ranks beyond the slots
 // (--oversubscribe) are assigned round-robin.
-std::vector<std::size_t> fill(int ranks, const std::vector<int>& room, int each, bool in_turn) {
-  std::vector<int> count(room.size(), 0);
+std::vector<std::size_t> fill(int ranks, const std::vector<int>& max_ranks, int each, bool in_turn) {
+  std::vector<int> count(max_ranks.size(), 0);
   std::vector<std::size_t> order;
   const auto left = [&] { return static_cast<int>(order.size()) < ranks; };
   const auto put = [&](std::size_t host) {
@@ -136,18 +136,18 @@ std::vector<std::size_t> fill(int ranks, const std::vector<int>& room, int each,
   if (in_turn) {
     for (bool any = true; any && left();) {
       any = false;
-      for (std::size_t host = 0; host < room.size() && left(); ++host) {
-        if (count[host] >= room[host]) continue;
+      for (std::size_t host = 0; host < max_ranks.size() && left(); ++host) {
+        if (count[host] >= max_ranks[host]) continue;
         put(host);
         any = true;
       }
     }
   } else {
-    for (std::size_t host = 0; host < room.size(); ++host) {
-      while (left() && count[host] < room[host]) put(host);
+    for (std::size_t host = 0; host < max_ranks.size(); ++host) {
+      while (left() && count[host] < max_ranks[host]) put(host);
     }
   }
-  for (std::size_t host = 0; left(); host = (host + 1) % room.size()) {
+  for (std::size_t host = 0; left(); host = (host + 1) % max_ranks.size()) {
     if (each == 0 || count[host] < each) put(host);
   }
   if (!in_turn) std::stable_sort(order.begin(), order.end());  // ranks of a host are consecutive
@@ -175,11 +175,11 @@ std::vector<HostPlan> plan_hosts(const Options& options, const Surroundings& her
   const int slots =
       std::accumulate(hosts.begin(), hosts.end(), 0, [](int sum, const HostPlan& h) { return sum + h.slots; });
   const int ranks = number_of_ranks(options, static_cast<int>(hosts.size()), slots);
-  const std::vector<int> room = rooms(hosts, each);
+  const std::vector<int> max_ranks = max_ranks_per_host(hosts, each);
   const bool limited = slots != 0 && !options.oversubscribe.value;
-  if (limited && ranks > std::accumulate(room.begin(), room.end(), 0)) too_few_slots(ranks, hosts, room);
+  if (limited && ranks > std::accumulate(max_ranks.begin(), max_ranks.end(), 0)) too_few_slots(ranks, hosts, max_ranks);
 
-  const std::vector<std::size_t> order = fill(ranks, room, each, options.map_by.value == MapBy::kNode);
+  const std::vector<std::size_t> order = fill(ranks, max_ranks, each, options.map_by.value == MapBy::kNode);
   for (int rank = 0; rank < ranks; ++rank) hosts[order[static_cast<std::size_t>(rank)]].ranks.push_back(rank);
   std::erase_if(hosts, [](const HostPlan& host) { return host.ranks.empty(); });
   return hosts;
