@@ -153,7 +153,7 @@ int run_role(int argc, char** argv) {
   const bool isolate = argc > 1 && std::strcmp(argv[argc - 1], kIsolateWord) == 0;
   if (base_name(argv[0]) != kAgentName) {
     io::set_process_name(kKeeperName);
-    if (base_name(argv[0]) != kKeeperName) io::stand_alone();
+    if (base_name(argv[0]) != kKeeperName) io::detach_from_parent();
     return run_keeper(isolate);
   }
   io::set_process_name(kAgentName);

@@ -74,7 +74,7 @@ void close_standard_descriptor(int number) {
   if (::dup2(null.get(), number) < 0) throw system_error("cannot replace a standard descriptor", errno);
 }
 
-void stand_alone() noexcept {
+void detach_from_parent() noexcept {
   ::setsid();
   ::prctl(PR_SET_PDEATHSIG, 0);
 }

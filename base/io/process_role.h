@@ -17,7 +17,7 @@ void close_standard_descriptor(int number);
 
 // Makes the process independent of its parent, for a process that learns of the parent's end in another way: a session
 // of its own if possible, and no signal when the parent dies.
-void stand_alone() noexcept;
+void detach_from_parent() noexcept;
 
 // Continues in a child that is process 1 of a new pid namespace with a /proc of its own; the kernel kills everything in
 // the namespace when process 1 ends. The calling process stays outside as the parent of process 1, lives as long and
