@@ -188,7 +188,7 @@ Task<void> Agent::watch_exit(int local, Stop& stop) {
   message.signal = status.signal;
   message.after_ns = (loop_.now() - started_).count();
   message.by_memory = status.signal == SIGKILL && memory_kills_.take_one();
-  co_await hellos_->hear_out(local, stop);
+  co_await hellos_->drain_session(local, stop);
   message.lost_peer = hellos_->lost_peer_of(local);
   message.lost_path = hellos_->lost_path_of(local);
   hellos_->rank_exited(local, describe_status(status));

@@ -19,7 +19,7 @@ constexpr Duration kExitNewsDelay = std::chrono::milliseconds(100);
 // Of accept(), for example because no descriptors are left.
 constexpr Duration kAfterFailure = std::chrono::milliseconds(100);
 // The most connections of other users at a time that get an answer, as an Acceptor limits unauthenticated peers.
-constexpr std::size_t kMostForeigners = 64;
+constexpr std::size_t kMaxForeignConnections = 64;
 constexpr std::uint32_t kForeignFrameBytes = 4096;
 
 }  // namespace
@@ -29,7 +29,7 @@ HelloServer::HelloServer(Loop& loop, io::Host& host, Config config, Owner& owner
       host_(host),
       config_(std::move(config)),
       owner_(owner),
-      heard_(loop),
+      session_drained_(loop),
       lost_peers_(config_.ranks.size(), -1),
       lost_paths_(config_.ranks.size()) {}
 
@@ -51,8 +51,8 @@ Task<void> HelloServer::serve(std::unique_ptr<io::Listener> listener, Stop& stop
       }
       const bool foreign = !io::is_of_user(*stream, config_.user);
       if (foreign) ++unauthenticated_;
-      if (foreign && foreigners_ >= kMostForeigners) continue;
-      Task<void> body = foreign ? turn_away(this, std::move(stream), sessions.stop())
+      if (foreign && foreign_connections_ >= kMaxForeignConnections) continue;
+      Task<void> body = foreign ? refuse_foreign_user(this, std::move(stream), sessions.stop())
                                 : session(this, std::move(stream), sessions.stop());
       sessions.spawn(std::move(body));
     }
@@ -66,10 +66,10 @@ Task<void> HelloServer::serve(std::unique_ptr<io::Listener> listener, Stop& stop
 
 // The name of the socket is no secret on this machine, so processes of other users can connect. Such a process gets one
 // answer that says why it is refused; the number of these connections and their time are limited.
-Task<void> HelloServer::turn_away(HelloServer* self, std::unique_ptr<io::Stream> from, Stop& stop) {
+Task<void> HelloServer::refuse_foreign_user(HelloServer* self, std::unique_ptr<io::Stream> from, Stop& stop) {
   const std::unique_ptr<io::Stream> stream =
       std::move(from);  // owned here: a parameter would live until the scope forgets the coroutine
-  ++self->foreigners_;
+  ++self->foreign_connections_;
   try {
     Stop patience(stop);
     const Deadline deadline(self->loop_, after(self->loop_.now(), wire::kHandshakeLimit), patience, "it says nothing");
@@ -87,7 +87,7 @@ Task<void> HelloServer::turn_away(HelloServer* self, std::unique_ptr<io::Stream>
   } catch (const Error&) {
     // It sent nothing, or disconnected.
   }
-  --self->foreigners_;
+  --self->foreign_connections_;
 }
 
 Task<void> HelloServer::session(HelloServer* self, std::unique_ptr<io::Stream> stream, Stop& stop) {
@@ -101,9 +101,9 @@ Task<void> HelloServer::session(HelloServer* self, std::unique_ptr<io::Stream> s
     // A broken connection or a peer that does not keep the protocol: the same as an end of stream.
   }
   session.sender.close();
-  session.heard_out = true;
-  self->heard_.set();
-  self->heard_.reset();
+  session.drained = true;
+  self->session_drained_.set();
+  self->session_drained_.reset();
   try {
     // If this is the rank's own process, its exit status is known in a moment, and is the better report.
     const bool is_rank =
@@ -172,12 +172,12 @@ void HelloServer::count_unauthenticated(Session& session, std::uint64_t so_far) 
   unauthenticated_ += so_far - std::exchange(session.unauthenticated, so_far);
 }
 
-Task<void> HelloServer::hear_out(int local, Stop& stop) {
+Task<void> HelloServer::drain_session(int local, Stop& stop) {
   Stop patience(stop);
   const Deadline deadline(loop_, after(loop_.now(), kExitNewsDelay), patience, "its connection is still open");
-  const auto speaks = [local](const Session* session) { return session->local == local && !session->heard_out; };
+  const auto speaks = [local](const Session* session) { return session->local == local && !session->drained; };
   try {
-    while (std::any_of(sessions_.begin(), sessions_.end(), speaks)) co_await heard_.wait(patience);
+    while (std::any_of(sessions_.begin(), sessions_.end(), speaks)) co_await session_drained_.wait(patience);
   } catch (const Error&) {
     stop.throw_if_requested();
   }

@@ -78,7 +78,7 @@ class HelloServer {
 
   // For a rank whose process has ended: waits until its last messages have been read, which takes a moment, or slightly
   // longer if a child process holds its connection. Call rank_exited() afterwards.
-  Task<void> hear_out(int local, Stop& stop);
+  Task<void> drain_session(int local, Stop& stop);
   // The rank of the job that this one reported as lost; -1: none.
   int lost_peer_of(int local) const { return lost_peers_[static_cast<std::size_t>(local)]; }
   // Its report of a broken network; "": none.
@@ -102,7 +102,7 @@ class HelloServer {
     std::unique_ptr<io::Stream> stream;
     FrameSender sender;
     State state = State::kNew;
-    bool heard_out = false;  // its end of stream was read
+    bool drained = false;  // its end of stream was read
     int local = -1;
     io::ProcessId process = 0;
     std::string version;
@@ -116,7 +116,7 @@ class HelloServer {
     int lost = -1;                         // the lost rank that is the reason
   };
 
-  static Task<void> turn_away(HelloServer* self, std::unique_ptr<io::Stream> from, Stop& stop);
+  static Task<void> refuse_foreign_user(HelloServer* self, std::unique_ptr<io::Stream> from, Stop& stop);
   static Task<void> session(HelloServer* self, std::unique_ptr<io::Stream> stream, Stop& stop);
   Task<void> converse(Session& session, Stop& stop);
   std::optional<Refusal> check(Session& session, const wire::Hello& hello);
@@ -142,14 +142,14 @@ class HelloServer {
   Owner& owner_;
   std::vector<io::ProcessId> processes_;
   std::list<Session*> sessions_;  // in order of arrival; owned by their coroutines
-  Event heard_;                   // set when a session has been heard out
+  Event session_drained_;         // set when a session's end of stream was read
   std::vector<int> lost_peers_;   // by local rank
   std::vector<std::string> lost_paths_;
   std::string last_reported_;             // the last refusal that was reported to the user
   std::optional<Refusal> start_refusal_;  // why no further start barrier can complete
   std::uint64_t unauthenticated_ = 0;
-  std::size_t foreigners_ = 0;   // processes of other users that are being refused
-  bool reported_ready_ = false;  // all ranks wait for the other hosts
+  std::size_t foreign_connections_ = 0;  // processes of other users that are being refused
+  bool reported_ready_ = false;          // all ranks wait for the other hosts
 };
 
 }  // namespace aiacc::launcher

@@ -231,7 +231,7 @@ TEST_F(HelloServerTest, WhomARankHadLostIsKnownWhenItHasEnded) {
   send(clients[0], wire::PeerLost{1, 6});
   clients[0].frames.reset();
   clients[0].stream.reset();
-  loop_.run(server_->hear_out(0, stop_));
+  loop_.run(server_->drain_session(0, stop_));
   EXPECT_EQ(server_->lost_peer_of(0), 2) << "the first counts";
   EXPECT_EQ(server_->lost_peer_of(1), -1);
   EXPECT_EQ(server_->unauthenticated(), 6u);
@@ -240,7 +240,7 @@ TEST_F(HelloServerTest, WhomARankHadLostIsKnownWhenItHasEnded) {
   while (next(clients[1]).type == wire::RankLost::kType) {  // skip the loss of rank 0, up to the good-bye
   }
   EXPECT_EQ(server_->unauthenticated(), 10u) << "each once";
-  loop_.run(server_->hear_out(1, stop_));  // returns soon although its connection is still open
+  loop_.run(server_->drain_session(1, stop_));  // returns soon although its connection is still open
 }
 
 TEST_F(HelloServerTest, ThePathThatARankHadLostIsKnownWhenItHasEnded) {
@@ -252,7 +252,7 @@ TEST_F(HelloServerTest, ThePathThatARankHadLostIsKnownWhenItHasEnded) {
   send(clients[0], wire::PathLost{"the path to rank 7 was broken", 6});
   clients[0].frames.reset();
   clients[0].stream.reset();
-  loop_.run(server_->hear_out(0, stop_));
+  loop_.run(server_->drain_session(0, stop_));
   EXPECT_EQ(server_->lost_path_of(0), "the path to rank 1 was broken") << "the first counts";
   EXPECT_EQ(server_->lost_path_of(1), "");
   EXPECT_EQ(server_->lost_peer_of(0), -1) << "no rank is lost";
