@@ -11,14 +11,6 @@
 
 namespace aiacc::launcher {
 
-namespace {
-
-// How long the pidfd of a dead rank may lag behind the end of its connections, after which its peers may fail. The
-// kernel needs microseconds; on an overloaded machine, milliseconds.
-constexpr Duration kExitNewsDelay = std::chrono::milliseconds(100);
-
-}  // namespace
-
 Agent::Agent(Loop& loop, io::Net& net, io::Host& host, AgentPlatform& platform, io::Stream& from_head,
              io::Stream& to_head, io::Stream& keeper)
     : loop_(loop),
@@ -201,7 +193,7 @@ Task<void> Agent::answer_asks(Stop& stop) {
   for (;;) {
     co_await asked_.wait(stop);
     asked_.reset();
-    co_await sleep_for(loop_, 2 * kExitNewsDelay, stop);
+    co_await sleep_for(loop_, 2 * kExitNotificationDelay, stop);
     wire::EndsReported message;
     to_head_.send(message);
   }

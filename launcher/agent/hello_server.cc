@@ -13,9 +13,6 @@ namespace aiacc::launcher {
 
 namespace {
 
-// How long the pidfd of a dead process may lag behind the end of its connections: microseconds, or milliseconds on an
-// overloaded machine. It is a tenth of the second within which peers must learn of the death.
-constexpr Duration kExitNewsDelay = std::chrono::milliseconds(100);
 // Of accept(), for example because no descriptors are left.
 constexpr Duration kAfterFailure = std::chrono::milliseconds(100);
 // The most connections of other users at a time that get an answer, as an Acceptor limits unauthenticated peers.
@@ -108,7 +105,8 @@ Task<void> HelloServer::session(HelloServer* self, std::unique_ptr<io::Stream> s
     // If this is the rank's own process, its exit status is known in a moment, and is the better report.
     const bool is_rank =
         session.local >= 0 && self->processes_[static_cast<std::size_t>(session.local)] == session.process;
-    if (session.state == Session::State::kWelcomed && is_rank) co_await sleep_for(self->loop_, kExitNewsDelay, stop);
+    if (session.state == Session::State::kWelcomed && is_rank)
+      co_await sleep_for(self->loop_, kExitNotificationDelay, stop);
     co_await scope.join();
   } catch (const Error&) {
   }
@@ -174,7 +172,7 @@ void HelloServer::count_unauthenticated(Session& session, std::uint64_t so_far) 
 
 Task<void> HelloServer::drain_session(int local, Stop& stop) {
   Stop patience(stop);
-  const Deadline deadline(loop_, after(loop_.now(), kExitNewsDelay), patience, "its connection is still open");
+  const Deadline deadline(loop_, after(loop_.now(), kExitNotificationDelay), patience, "its connection is still open");
   const auto speaks = [local](const Session* session) { return session->local == local && !session->drained; };
   try {
     while (std::any_of(sessions_.begin(), sessions_.end(), speaks)) co_await session_drained_.wait(patience);

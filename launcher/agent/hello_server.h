@@ -27,6 +27,11 @@
 
 namespace aiacc::launcher {
 
+// How long the pidfd of a dead rank may lag behind the end of its connections, after which its peers may fail. The kernel needs
+// microseconds, or milliseconds on an overloaded machine. It is a tenth of the second within which peers must learn of the
+// rank's end.
+inline constexpr Duration kExitNotificationDelay = std::chrono::milliseconds(100);
+
 // The host's shared memory, created for one start barrier.
 struct SharedSegment {
   std::shared_ptr<const Fd> descriptor;
