@@ -68,4 +68,10 @@ std::string arrivals_text(std::span<const RankArrival> ranks, std::string_view d
   return text;
 }
 
+std::string version_mismatch_text(std::string_view first_uses, std::string_view version, std::string_view other,
+                                  std::string_view other_version) {
+  return fmt::format("{} aiacc {} and {} aiacc {}: all ranks of a job need the same version", first_uses, version,
+                     other, other_version);
+}
+
 }  // namespace aiacc::wire

@@ -45,5 +45,10 @@ TEST(ArrivalsText, ManyPlacesAreCounted) {
   EXPECT_TRUE(text.ends_with("rank 35 on host n35 and 4 more did not")) << text;
 }
 
+TEST(VersionMismatchText, NamesBothEndsAndTheirVersions) {
+  EXPECT_EQ(version_mismatch_text("ranks on host a use", "1.0", "ranks on host b", "1.1"),
+            "ranks on host a use aiacc 1.0 and ranks on host b aiacc 1.1: all ranks of a job need the same version");
+}
+
 }  // namespace
 }  // namespace aiacc::wire

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "base/io/same_host.h"
+#include "base/wire/arrivals_text.h"
 #include "base/wire/handshake.h"
 #include "launcher/agent/process_tree.h"
 
@@ -220,8 +221,8 @@ std::optional<HelloServer::Refusal> HelloServer::check(Session& session, const w
   for (const Session* other : sessions_) {
     if (other->state != Session::State::kWaiting || other->version == hello.library_version) continue;
     Refusal refusal{Code::kMismatch,
-                    fmt::format("rank {} uses aiacc {} and rank {} aiacc {}: all ranks of a job need the same version",
-                                rank_of(other->local), other->version, rank, hello.library_version),
+                    wire::version_mismatch_text(fmt::format("rank {} uses", rank_of(other->local)), other->version,
+                                                fmt::format("rank {}", rank), hello.library_version),
                     MessageId::kVersions};
     refuse_waiting(refusal);
     start_refusal_ = refusal;

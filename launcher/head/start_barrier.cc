@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "base/error.h"
+#include "base/wire/arrivals_text.h"
 
 namespace aiacc::launcher {
 
@@ -47,10 +48,9 @@ std::optional<wire::RefuseWorld> StartBarrier::disagreement() const {
     if (ready_[i]->library_version == ready_[0]->library_version) continue;
     wire::RefuseWorld refusal;
     refusal.code = static_cast<std::int32_t>(Code::kMismatch);
-    refusal.sentence = fmt::format(
-        "ranks on host {} use aiacc {} and ranks on host {} aiacc {}: all ranks of a job need "
-        "the same version",
-        hosts_[0].name, ready_[0]->library_version, hosts_[i].name, ready_[i]->library_version);
+    refusal.sentence =
+        wire::version_mismatch_text(fmt::format("ranks on host {} use", hosts_[0].name), ready_[0]->library_version,
+                                    fmt::format("ranks on host {}", hosts_[i].name), ready_[i]->library_version);
     return refusal;
   }
   return std::nullopt;

@@ -61,10 +61,8 @@ std::optional<Arrivals::Refusal> Arrivals::judge_version(const wire::Arrive& hea
                                                          const std::string& from) const {
   if (head.version == me_.version && head.protocol == me_.protocol) return std::nullopt;
   return Refusal{
-      Error(Code::kMismatch,
-            fmt::format("rank {} ({}) uses aiacc {} and rank 0 ({}) aiacc {}: all ranks of a job need the same "
-                        "version",
-                        rank, from, head.version, me_.host_name, me_.version)),
+      Error(Code::kMismatch, wire::version_mismatch_text(fmt::format("rank {} ({}) uses", rank, from), head.version,
+                                                         fmt::format("rank 0 ({})", me_.host_name), me_.version)),
       true};
 }
 
