@@ -2,7 +2,7 @@
 // with the handshake of purpose kControl, is encrypted (base/wire/secure_channel.h), and exists as long as the rank
 // takes part:
 //
-//   rank   Arrive → Waiting* → (Roster, ReturnTo | TurnedAway) → LocalPeers → (Settled | TurnedAway)
+//   rank   Arrive → Waiting* → (Roster, ReturnTo | JoinRefused) → LocalPeers → (Settled | JoinRefused)
 //          → RankLost* → (Leave | Gone)
 //   both   RankLost: rank 0 tells all, and a rank tells rank 0 whose process on its own host has ended
 //   rank 0 (Arrive) → wait until every rank has come → Roster, ReturnTo → (LocalPeers) → wait for all of them → Settled
@@ -58,7 +58,7 @@ struct Waiting {
 };
 
 // Rank 0 → rank: the rank cannot take part, or the job has failed. Then rank 0 closes the connection.
-struct TurnedAway {
+struct JoinRefused {
   static constexpr std::uint16_t kType = 303;
   std::int32_t code = 0;  // aiacc::Code
   std::string sentence;

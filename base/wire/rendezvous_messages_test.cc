@@ -71,7 +71,7 @@ TEST(RendezvousMessages, TheVectorsOfTheSpecificationHold) {
   std::map<std::string, std::string> computed;
   computed["arrive"] = hex(encode_frame(arrive()));
   computed["waiting"] = hex(encode_frame(Waiting{"2 of 3 ranks came"}));
-  computed["turned away"] = hex(encode_frame(TurnedAway{6, "another job meets here"}));
+  computed["join refused"] = hex(encode_frame(JoinRefused{6, "another job meets here"}));
   computed["roster"] = hex(encode_frame(roster()));
   computed["return to"] = hex(encode_frame(ReturnTo{40'114}));
   computed["return"] = hex(encode_frame(Return{3}));
@@ -94,7 +94,7 @@ TEST(RendezvousMessages, WhatTheSpecificationHasIsReadAndWrittenAgain) {
   };
   expect_same("arrive", read_again<Arrive>((*documented)["arrive"]));
   expect_same("waiting", read_again<Waiting>((*documented)["waiting"]));
-  expect_same("turned away", read_again<TurnedAway>((*documented)["turned away"]));
+  expect_same("join refused", read_again<JoinRefused>((*documented)["join refused"]));
   expect_same("roster", read_again<Roster>((*documented)["roster"]));
   expect_same("return to", read_again<ReturnTo>((*documented)["return to"]));
   expect_same("return", read_again<Return>((*documented)["return"]));

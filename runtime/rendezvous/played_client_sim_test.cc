@@ -213,7 +213,7 @@ TEST(SimPlayedClient, ComesWhenThereWillBeNoJob) {
   ASSERT_TRUE(job.run_until([&] { return job.rank(0).done(); }, 3s));
   client.call();
   client.say(job.rank(2).introduction());
-  says(client.hear<wire::TurnedAway>().sentence, "the job did not come together within 1 s");
+  says(client.hear<wire::JoinRefused>().sentence, "the job did not come together within 1 s");
 }
 
 TEST(SimPlayedClient, BeginsAnewWhileTheJobComesTogether) {
@@ -227,7 +227,7 @@ TEST(SimPlayedClient, BeginsAnewWhileTheJobComesTogether) {
   wire::Arrive other = job.rank(2).introduction();
   other.ports.ports = {wire::tcp_address(77)};
   job.client.say(other);
-  says(job.client.hear<wire::TurnedAway>().sentence, "began anew while the job came together");
+  says(job.client.hear<wire::JoinRefused>().sentence, "began anew while the job came together");
   ASSERT_TRUE(job.run_until([&] { return job.all_done(); }, 1s));
   for (const int one : {0, 1}) {
     ASSERT_TRUE(job.rank(one).error) << one;
@@ -245,7 +245,7 @@ TEST(SimPlayedClient, TellsOfTheHostOfARankWhosePlaceIsTaken) {
   wire::Arrive stray = job.rank(2).introduction();
   stray.job = "another";
   other.say(stray);
-  other.hear<wire::TurnedAway>();
+  other.hear<wire::JoinRefused>();
   other.say(wire::LocalPeers{0});
   says(other.end(), kCut);
   job.client.say(wire::LocalPeers{2});

@@ -91,7 +91,7 @@ Task<RendezvousClient::Attempt> RendezvousClient::attempt(io::Address address, w
                                                           wire::Roster* roster, Stop& stop) {
   ++attempts_;
   heard_ = 0;
-  bool turned_away = false;
+  bool join_refused = false;
   const RendezvousDialer caller{loop_, net_, entropy_, secret, kRendezvousJob, me_.rank};
   RendezvousDial call(caller);
   try {
@@ -101,10 +101,10 @@ Task<RendezvousClient::Attempt> RendezvousClient::attempt(io::Address address, w
       last_word_ = frame.as<wire::Waiting>().sentence;
       frame = co_await next(stop);
     }
-    if (frame.type == wire::TurnedAway::kType) {
-      const auto away = frame.as<wire::TurnedAway>();
-      turned_away = true;
-      throw Error(static_cast<Code>(away.code), away.sentence);
+    if (frame.type == wire::JoinRefused::kType) {
+      const auto refused = frame.as<wire::JoinRefused>();
+      join_refused = true;
+      throw Error(static_cast<Code>(refused.code), refused.sentence);
     }
     *roster = frame.as<wire::Roster>();
     if (roster->ranks.size() != static_cast<std::size_t>(me_.size)) {
@@ -120,7 +120,7 @@ Task<RendezvousClient::Attempt> RendezvousClient::attempt(io::Address address, w
     prefer(address, *roster);
     co_return Attempt::kRoster;
   } catch (const Error& error) {
-    if (stop.requested() || turned_away) throw;
+    if (stop.requested() || join_refused) throw;
     if (call.proving() && !call.refused()) ++me_.dropped;
     const std::string where = address.text();
     const std::string& why = error.message();
@@ -188,9 +188,9 @@ Task<std::vector<std::int32_t>> RendezvousClient::settle(std::int32_t first, Sto
       co_await come_back(std::move(broken), " while the job came together", LivenessProbe::Unreachable::kNoSign, stop);
   }
   const wire::Frame& frame = *answer;
-  if (frame.type == wire::TurnedAway::kType) {
-    const auto away = frame.as<wire::TurnedAway>();
-    throw Error(static_cast<Code>(away.code), away.sentence);
+  if (frame.type == wire::JoinRefused::kType) {
+    const auto refused = frame.as<wire::JoinRefused>();
+    throw Error(static_cast<Code>(refused.code), refused.sentence);
   }
   std::vector<std::int32_t> firsts = frame.as<wire::Settled>().firsts;
   check_firsts(firsts, me_.size);

@@ -155,9 +155,9 @@ void RendezvousServer::replace(const Client& by) {
 }
 
 void RendezvousServer::refuse(Client& client, const Error& why) {
-  const wire::TurnedAway away{static_cast<std::int32_t>(why.code()), why.message()};
+  const wire::JoinRefused refusal{static_cast<std::int32_t>(why.code()), why.message()};
   for (const std::shared_ptr<Client>& each : clients_) {
-    if (each.get() == &client) say(each, away);
+    if (each.get() == &client) say(each, refusal);
   }
 }
 
