@@ -71,11 +71,13 @@ EXTRA_DIST += \
 	bindings/python/aiacc/run.py \
 	bindings/python/aiacc/runtime.py \
 	bindings/python/aiacc/torch/__init__.py \
+	bindings/python/aiacc/torch/_blocks.py \
 	bindings/python/aiacc/torch/_channel.py \
 	bindings/python/aiacc/torch/_gradients.py \
 	bindings/python/aiacc/torch/_named.py \
 	bindings/python/aiacc/torch/_operations.py \
 	bindings/python/aiacc/torch/autograd.py \
+	bindings/python/aiacc/torch/backend.py \
 	bindings/python/aiacc/torch/basics.py \
 	bindings/python/aiacc/torch/compression.py \
 	bindings/python/aiacc/torch/elastic/__init__.py \

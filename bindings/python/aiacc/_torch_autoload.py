@@ -16,5 +16,5 @@ def register() -> None:
 
 
 def _create(options: Any, more: Any = None) -> Any:
-    from aiacc.torch import process_group
-    return process_group.create(options, more)
+    from aiacc.torch import backend
+    return backend.create(options, more)

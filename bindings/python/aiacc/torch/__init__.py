@@ -25,7 +25,7 @@ from aiacc.torch.process_sets import ProcessSet, add_process_set, global_process
 from aiacc.torch.sync_batch_norm import SyncBatchNorm
 
 if _torch.distributed.is_available():  # not in every build of torch
-    from aiacc.torch.process_group import register as _register
+    from aiacc.torch.backend import register as _register
     _register()
 
 __all__ = [

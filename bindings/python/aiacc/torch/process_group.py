@@ -1,18 +1,9 @@
-"""The back end `aiacc` of torch.distributed.
-
-    import aiacc.torch                       # not needed with torch 2.5 or later, where the package was installed by pip
-    torch.distributed.init_process_group("aiacc")
-
-A process group is a group of aiacc with the same members. Under aiaccrun ranks find each other by its agents, under torchrun
-and elsewhere through torch's store. CPU tensors. A failed operation raises torch.distributed.DistBackendError (RuntimeError
-before torch 2.0), which is also the aiacc.Error of its status.
-"""
+"""A process group of torch.distributed on a group of aiacc with the same members. CPU tensors. A failed operation raises
+torch.distributed.DistBackendError (RuntimeError before torch 2.0), which is also the aiacc.Error of its status."""
 from __future__ import annotations
 
 import collections
 import ctypes as c
-import os
-import zlib
 from datetime import timedelta
 from typing import Any, Deque, List, Optional, Sequence
 
@@ -23,15 +14,10 @@ import aiacc
 from aiacc import _abi
 from aiacc._library import library
 from aiacc.buffers import DType
-from aiacc.runtime import int_array, size_array
+from aiacc.runtime import size_array
+from aiacc.torch import tensors as types
+from aiacc.torch._blocks import bytes_of, checked, checked_tag, dense_of, gather_bytes, one_of, only, same_form, scatter_bytes
 from aiacc.torch.work import Started, Work, failure
-
-_DTYPES = {torch.int8: DType.INT8, torch.uint8: DType.UINT8, torch.int16: DType.INT16, torch.int32: DType.INT32, torch.int64: DType.INT64,
-           torch.float16: DType.FLOAT16, torch.bfloat16: DType.BFLOAT16, torch.float32: DType.FLOAT32, torch.float64: DType.FLOAT64,
-           torch.bool: DType.BOOL}
-for _name in ("uint16", "uint32", "uint64"):  # torch 2.3
-    if hasattr(torch, _name):
-        _DTYPES[getattr(torch, _name)] = getattr(DType, _name.upper())
 
 _TORCH_1 = torch.__version__.startswith("1.")
 _OPS = {"SUM": aiacc.Op.SUM, "AVG": aiacc.Op.AVG, "PRODUCT": aiacc.Op.PROD, "MIN": aiacc.Op.MIN, "MAX": aiacc.Op.MAX,
@@ -52,34 +38,6 @@ def _factor_of(op: Any) -> float:
     except (AttributeError, TypeError, ValueError):
         raise ValueError("ReduceOp.PREMUL_SUM has no factor: make it with torch.distributed._make_nccl_premul_sum(factor)") from None
     return float(factor)
-
-
-def _one(tensors: Sequence[torch.Tensor]) -> torch.Tensor:
-    if len(tensors) != 1:
-        raise ValueError(f"a call takes one tensor of each rank, and got {len(tensors)}")
-    return tensors[0]
-
-
-def _checked(tensor: torch.Tensor) -> torch.Tensor:
-    if tensor.device.type != "cpu":
-        raise ValueError(f"the back end aiacc of this build reduces CPU tensors, and this one is on {tensor.device}")
-    if tensor.layout != torch.strided:
-        raise ValueError(f"a dense tensor is needed, and this one has the layout {tensor.layout}")
-    return tensor
-
-
-def _dense(tensor: torch.Tensor) -> torch.Tensor:
-    """The tensor itself if its elements are in order, else a copy."""
-    return _checked(tensor).contiguous()
-
-
-def _bytes(tensor: torch.Tensor) -> int:
-    return tensor.numel() * tensor.element_size()
-
-
-def _same_form(what: str, tensors: Sequence[torch.Tensor]) -> None:
-    if len({one.dtype for one in tensors}) > 1:
-        raise ValueError(f"{what} are of different types: {', '.join(sorted({str(one.dtype) for one in tensors}))}")
 
 
 def _milliseconds(timeout: Any) -> int:
@@ -186,23 +144,24 @@ class AiaccProcessGroup(dist.ProcessGroup):
             if name not in _LINEAR:
                 raise ValueError(f"ReduceOp.{name} is not defined on complex numbers")
             tensor = torch.view_as_real(tensor)
-        if tensor.dtype not in _DTYPES:
+        if not types.is_known(tensor.dtype):
             raise ValueError(f"tensors of {tensor.dtype} cannot be reduced")
+        dtype = types.type_of(tensor.dtype)
         if name == "PREMUL_SUM":
-            return tensor, _DTYPES[tensor.dtype], aiacc.Op.SUM, _factor_of(op)
+            return tensor, dtype, aiacc.Op.SUM, _factor_of(op)
         operators = {**_OPS, **_LOGICAL} if tensor.dtype == torch.bool else _OPS
         if name not in operators:
             raise ValueError(f"ReduceOp.{name} is unknown to aiacc")
-        return tensor, _DTYPES[tensor.dtype], operators[name], 0.0
+        return tensor, dtype, operators[name], 0.0
 
     # --- collectives
 
     def allreduce(self, tensors: List[torch.Tensor], opts: Any = None) -> Work:
         opts = opts if opts is not None else dist.AllreduceOptions()
-        tensor = _one([tensors] if isinstance(tensors, torch.Tensor) else tensors)
+        tensor = one_of([tensors] if isinstance(tensors, torch.Tensor) else tensors)
         if tensor.is_sparse:
             return self._allreduce_sparse(tensor, opts)
-        dense = _dense(tensor)
+        dense = dense_of(tensor)
         elements, dtype, op, prescale = self._reduction(dense, opts.reduceOp)
         place = elements.data_ptr()
         finish = None if dense is tensor else lambda: tensor.copy_(dense)
@@ -210,8 +169,8 @@ class AiaccProcessGroup(dist.ProcessGroup):
 
     def allreduce_coalesced(self, tensors: List[torch.Tensor], opts: Any = None) -> Work:
         opts = opts if opts is not None else dist.AllreduceCoalescedOptions()
-        dense = [_dense(one) for one in tensors]
-        _same_form("the tensors of one call", dense)
+        dense = [dense_of(one) for one in tensors]
+        same_form("the tensors of one call", dense)
         if not dense:
             return Work.done([])
         parts = [self._reduction(one, opts.reduceOp) for one in dense]
@@ -243,15 +202,15 @@ class AiaccProcessGroup(dist.ProcessGroup):
 
     def broadcast(self, tensors: List[torch.Tensor], opts: Any = None, **_: Any) -> Work:
         opts = opts if opts is not None else dist.BroadcastOptions()
-        tensor = _one([tensors] if isinstance(tensors, torch.Tensor) else tensors)
-        dense = _dense(tensor)
+        tensor = one_of([tensors] if isinstance(tensors, torch.Tensor) else tensors)
+        dense = dense_of(tensor)
         finish = None if dense is tensor or opts.rootRank == self._rank else lambda: tensor.copy_(dense)
-        return self._start("broadcast", (dense.data_ptr(), _bytes(dense), DType.UINT8, opts.rootRank), [tensor], dense, opts, finish)
+        return self._start("broadcast", (dense.data_ptr(), bytes_of(dense), DType.UINT8, opts.rootRank), [tensor], dense, opts, finish)
 
     def reduce(self, tensors: List[torch.Tensor], opts: Any = None) -> Work:
         opts = opts if opts is not None else dist.ReduceOptions()
-        tensor = _one(tensors)
-        dense = _dense(tensor)
+        tensor = one_of(tensors)
+        dense = dense_of(tensor)
         elements, dtype, op, prescale = self._reduction(dense, opts.reduceOp)
         root = opts.rootRank == self._rank
         arguments = (elements.data_ptr(), elements.data_ptr() if root else None, elements.numel(), dtype, op, opts.rootRank)
@@ -262,10 +221,10 @@ class AiaccProcessGroup(dist.ProcessGroup):
         """Equal blocks, one after another in `output`; `send` may be this rank's block of it."""
         if output.numel() != send.numel() * self._size:
             raise ValueError(f"the output has {output.numel()} elements for {self._size} ranks of {send.numel()} each")
-        _same_form("input and output", [output, send])
-        dense, given = _dense(output), _dense(send)
+        same_form("input and output", [output, send])
+        dense, given = dense_of(output), dense_of(send)
         finish = None if dense is output else lambda: output.copy_(dense)
-        return self._start("allgather", (given.data_ptr(), dense.data_ptr(), _bytes(given), DType.UINT8), [output], (given, dense), opts, finish)
+        return self._start("allgather", (given.data_ptr(), dense.data_ptr(), bytes_of(given), DType.UINT8), [output], (given, dense), opts, finish)
 
     def _allgather_base(self, output: torch.Tensor, send: torch.Tensor, opts: Any = None) -> Work:
         return self._allgather_flat(output, send, opts)
@@ -273,15 +232,15 @@ class AiaccProcessGroup(dist.ProcessGroup):
     all_gather_single = _allgather_base
 
     def allgather(self, outputs: List[List[torch.Tensor]], inputs: List[torch.Tensor], opts: Any = None) -> Work:
-        send, blocks = _dense(_one(inputs)), list(_only(outputs))
+        send, blocks = dense_of(one_of(inputs)), list(only(outputs))
         self._expect_blocks("outputs", blocks)
-        _same_form("input and outputs", [send, *blocks])
-        counts = [_bytes(_checked(one)) for one in blocks]
-        if counts[self._rank] != _bytes(send):
-            raise ValueError(f"the input has {_bytes(send)} bytes, and the output for this rank {counts[self._rank]}")
+        same_form("input and outputs", [send, *blocks])
+        counts = [bytes_of(checked(one)) for one in blocks]
+        if counts[self._rank] != bytes_of(send):
+            raise ValueError(f"the input has {bytes_of(send)} bytes, and the output for this rank {counts[self._rank]}")
         flat = torch.empty(sum(counts), dtype=torch.uint8)
-        return self._start("allgatherv", (send.data_ptr(), _bytes(send), flat.data_ptr(), size_array(counts), None, DType.UINT8),
-                           [blocks], (send, flat), opts, lambda: _scatter_bytes(flat, blocks))
+        return self._start("allgatherv", (send.data_ptr(), bytes_of(send), flat.data_ptr(), size_array(counts), None, DType.UINT8),
+                           [blocks], (send, flat), opts, lambda: scatter_bytes(flat, blocks))
 
     def all_gather_single_coalesced(self, outputs: List[torch.Tensor], inputs: List[torch.Tensor], opts: Any = None) -> Work:
         return Work.all([self._allgather_flat(output, send, opts) for output, send in zip(outputs, inputs)], list(outputs))
@@ -295,38 +254,38 @@ class AiaccProcessGroup(dist.ProcessGroup):
 
     def gather(self, outputs: List[List[torch.Tensor]], inputs: List[torch.Tensor], opts: Any = None) -> Work:
         opts = opts if opts is not None else dist.GatherOptions()
-        send = _dense(_one(inputs))
+        send = dense_of(one_of(inputs))
         if opts.rootRank != self._rank:
-            arguments = (send.data_ptr(), _bytes(send), None, None, None, DType.UINT8, opts.rootRank)
+            arguments = (send.data_ptr(), bytes_of(send), None, None, None, DType.UINT8, opts.rootRank)
             return self._start("gatherv", arguments, [], send, opts)
-        blocks = list(_only(outputs))
+        blocks = list(only(outputs))
         self._expect_blocks("outputs", blocks)
-        counts = [_bytes(_checked(one)) for one in blocks]
+        counts = [bytes_of(checked(one)) for one in blocks]
         flat = torch.empty(sum(counts), dtype=torch.uint8)
-        arguments = (send.data_ptr(), _bytes(send), flat.data_ptr(), size_array(counts), None, DType.UINT8, opts.rootRank)
-        return self._start("gatherv", arguments, [blocks], (send, flat), opts, lambda: _scatter_bytes(flat, blocks))
+        arguments = (send.data_ptr(), bytes_of(send), flat.data_ptr(), size_array(counts), None, DType.UINT8, opts.rootRank)
+        return self._start("gatherv", arguments, [blocks], (send, flat), opts, lambda: scatter_bytes(flat, blocks))
 
     def scatter(self, outputs: List[torch.Tensor], inputs: List[List[torch.Tensor]], opts: Any = None) -> Work:
         opts = opts if opts is not None else dist.ScatterOptions()
-        output = _one(outputs)
-        dense = _dense(output)
+        output = one_of(outputs)
+        dense = dense_of(output)
         finish = None if dense is output else lambda: output.copy_(dense)
         if opts.rootRank != self._rank:
-            arguments = (None, None, None, dense.data_ptr(), _bytes(dense), DType.UINT8, opts.rootRank)
+            arguments = (None, None, None, dense.data_ptr(), bytes_of(dense), DType.UINT8, opts.rootRank)
             return self._start("scatterv", arguments, [output], dense, opts, finish)
-        blocks = list(_only(inputs))
+        blocks = list(only(inputs))
         self._expect_blocks("inputs", blocks)
-        flat = _gather_bytes(blocks)
-        counts = size_array([_bytes(one) for one in blocks])
-        arguments = (flat.data_ptr(), counts, None, dense.data_ptr(), _bytes(dense), DType.UINT8, opts.rootRank)
+        flat = gather_bytes(blocks)
+        counts = size_array([bytes_of(one) for one in blocks])
+        arguments = (flat.data_ptr(), counts, None, dense.data_ptr(), bytes_of(dense), DType.UINT8, opts.rootRank)
         return self._start("scatterv", arguments, [output], (flat, dense), opts, finish)
 
     def _reduce_scatter_flat(self, output: torch.Tensor, send: torch.Tensor, opts: Any) -> Work:
         opts = opts if opts is not None else dist.ReduceScatterOptions()
         if send.numel() != output.numel() * self._size:
             raise ValueError(f"the input has {send.numel()} elements for {self._size} ranks of {output.numel()} each")
-        _same_form("input and output", [output, send])
-        dense, given = _dense(output), _dense(send)
+        same_form("input and output", [output, send])
+        dense, given = dense_of(output), dense_of(send)
         elements, dtype, op, prescale = self._reduction(given, opts.reduceOp)
         count = dense.numel() * (2 if dense.is_complex() else 1)
         finish = None if dense is output else lambda: output.copy_(dense)
@@ -345,13 +304,13 @@ class AiaccProcessGroup(dist.ProcessGroup):
 
     def reduce_scatter(self, outputs: List[torch.Tensor], inputs: List[List[torch.Tensor]], opts: Any = None) -> Work:
         opts = opts if opts is not None else dist.ReduceScatterOptions()
-        output, blocks = _one(outputs), list(_only(inputs))
+        output, blocks = one_of(outputs), list(only(inputs))
         self._expect_blocks("inputs", blocks)
-        _same_form("inputs and output", [output, *blocks])
-        flat = torch.cat([_checked(one).reshape(-1) for one in blocks])
+        same_form("inputs and output", [output, *blocks])
+        flat = torch.cat([checked(one).reshape(-1) for one in blocks])
         elements, dtype, op, prescale = self._reduction(flat, opts.reduceOp)
         parts = 2 if flat.is_complex() else 1
-        dense = _dense(output)
+        dense = dense_of(output)
         if dense.numel() != blocks[self._rank].numel():
             raise ValueError(f"the output has {dense.numel()} elements, and the input for this rank {blocks[self._rank].numel()}")
         finish = None if dense is output else lambda: output.copy_(dense)
@@ -360,8 +319,8 @@ class AiaccProcessGroup(dist.ProcessGroup):
 
     def alltoall_base(self, output: torch.Tensor, send: torch.Tensor, output_splits: Sequence[int], input_splits: Sequence[int],
                       opts: Any = None) -> Work:
-        _same_form("input and output", [output, send])
-        dense, given = _dense(output), _dense(send)
+        same_form("input and output", [output, send])
+        dense, given = dense_of(output), dense_of(send)
         there, here = self._splits("input", given, input_splits), self._splits("output", dense, output_splits)
         finish = None if dense is output else lambda: output.copy_(dense)
         arguments = (given.data_ptr(), size_array(there), None, dense.data_ptr(), size_array(here), None, DType.UINT8)
@@ -372,14 +331,14 @@ class AiaccProcessGroup(dist.ProcessGroup):
     def alltoall(self, outputs: List[torch.Tensor], inputs: List[torch.Tensor], opts: Any = None) -> Work:
         self._expect_blocks("outputs", outputs)
         self._expect_blocks("inputs", inputs)
-        _same_form("inputs and outputs", [*outputs, *inputs])
+        same_form("inputs and outputs", [*outputs, *inputs])
         blocks = list(outputs)
-        given = _gather_bytes(inputs)
-        here = [_bytes(_checked(one)) for one in blocks]
+        given = gather_bytes(inputs)
+        here = [bytes_of(checked(one)) for one in blocks]
         flat = torch.empty(sum(here), dtype=torch.uint8)
-        there = size_array([_bytes(one) for one in inputs])
+        there = size_array([bytes_of(one) for one in inputs])
         arguments = (given.data_ptr(), there, None, flat.data_ptr(), size_array(here), None, DType.UINT8)
-        return self._start("alltoallv", arguments, blocks, (given, flat), opts, lambda: _scatter_bytes(flat, blocks))
+        return self._start("alltoallv", arguments, blocks, (given, flat), opts, lambda: scatter_bytes(flat, blocks))
 
     def barrier(self, opts: Any = None) -> Work:
         return self._start("barrier", (), [], options=opts)
@@ -395,22 +354,22 @@ class AiaccProcessGroup(dist.ProcessGroup):
     # --- messages
 
     def send(self, tensors: List[torch.Tensor], to: int, tag: int = 0) -> Work:
-        given = _dense(_one(tensors))
-        return self._start("send", (given.data_ptr(), _bytes(given), DType.UINT8, to, _tag(tag)), [], given)
+        given = dense_of(one_of(tensors))
+        return self._start("send", (given.data_ptr(), bytes_of(given), DType.UINT8, to, checked_tag(tag)), [], given)
 
     def recv(self, tensors: List[torch.Tensor], source: int, tag: int = 0) -> Work:
-        tensor = _one(tensors)
-        dense = _dense(tensor)
+        tensor = one_of(tensors)
+        dense = dense_of(tensor)
         finish = None if dense is tensor else lambda: tensor.copy_(dense)
-        return self._start("recv", (dense.data_ptr(), _bytes(dense), DType.UINT8, source, _tag(tag)), [tensor], dense, finish=finish,
+        return self._start("recv", (dense.data_ptr(), bytes_of(dense), DType.UINT8, source, checked_tag(tag)), [tensor], dense, finish=finish,
                            source=c.c_int(source))
 
     def recv_anysource(self, tensors: List[torch.Tensor], tag: int = 0) -> Work:
-        tensor = _one(tensors)
-        dense = _dense(tensor)
+        tensor = one_of(tensors)
+        dense = dense_of(tensor)
         source = c.c_int(-1)
         finish = None if dense is tensor else lambda: tensor.copy_(dense)
-        return self._start("recv_any", (dense.data_ptr(), _bytes(dense), DType.UINT8, c.byref(source), _tag(tag)), [tensor], dense,
+        return self._start("recv_any", (dense.data_ptr(), bytes_of(dense), DType.UINT8, c.byref(source), checked_tag(tag)), [tensor], dense,
                            finish=finish, source=source)
 
     # --- lists of blocks
@@ -425,119 +384,7 @@ class AiaccProcessGroup(dist.ProcessGroup):
         if not splits:
             if rows % self._size:
                 raise ValueError(f"the {what} has {rows} rows for {self._size} ranks: give the split sizes")
-            return [_bytes(tensor) // self._size] * self._size
+            return [bytes_of(tensor) // self._size] * self._size
         if len(splits) != self._size or sum(splits) != rows:
             raise ValueError(f"the {what} has {rows} rows for {self._size} ranks, and its split sizes are {list(splits)}")
-        return [one * (_bytes(tensor) // rows if rows else 0) for one in splits]
-
-
-def _only(lists: Sequence[Sequence[torch.Tensor]]) -> Sequence[torch.Tensor]:
-    if len(lists) != 1:
-        raise ValueError(f"a call takes one list of tensors, and got {len(lists)}")
-    return lists[0]
-
-
-def _tag(tag: int) -> int:
-    if not 0 <= tag < 1 << 32:
-        raise ValueError(f"a tag is 0 to {(1 << 32) - 1}, and not {tag}")
-    return tag
-
-
-def _as_bytes(tensor: torch.Tensor) -> torch.Tensor:
-    return tensor.reshape(-1).view(torch.uint8)
-
-
-def _gather_bytes(tensors: Sequence[torch.Tensor]) -> torch.Tensor:
-    return torch.cat([_as_bytes(_dense(one)) for one in tensors])
-
-
-def _scatter_bytes(flat: torch.Tensor, tensors: Sequence[torch.Tensor]) -> None:
-    for block, tensor in zip(flat.split([_bytes(one) for one in tensors]), tensors):
-        if tensor.numel():
-            # A block of its own: a view of another type must begin at a multiple of that type's size.
-            aligned = block if block.storage_offset() % tensor.element_size() == 0 else block.clone()
-            tensor.copy_(aligned.view(tensor.dtype).view(tensor.shape))
-
-
-# --- making groups
-
-_aiacc_ranks: List[int] = []  # by torch's global rank
-
-
-def _join_job(store: Any, rank: int, size: int, timeout: timedelta) -> None:
-    if aiacc.initialized():
-        return
-    limit = timeout.total_seconds()
-    if "AIACC_AGENT" in os.environ:
-        aiacc.init(timeout=limit)
-    else:
-        aiacc.init(rank=rank, size=size, store=store, timeout=limit)
-
-
-def _learn_ranks(rank: int, size: int) -> None:
-    """Which rank of aiacc each rank of torch is; equal where a launcher gave both their numbers."""
-    if aiacc.size() != size:
-        raise RuntimeError(f"torch.distributed was given a world of {size} ranks, and the job of aiacc has {aiacc.size()}: they must agree")
-    ranks = (c.c_int * size)()
-    mine = (c.c_int * 1)(rank)
-    aiacc.WORLD.allgather(mine, ranks)
-    by_torch = {number: place for place, number in enumerate(ranks)}
-    if sorted(by_torch) != list(range(size)):
-        raise RuntimeError(f"the ranks that torch.distributed was given are {list(ranks)}, and must be 0 to {size - 1}")
-    _aiacc_ranks[:] = [by_torch[number] for number in range(size)]
-
-
-def create(options: Any, _: Any = None) -> AiaccProcessGroup:
-    """The factory that torch.distributed calls, for the default group on every rank, for others on their members."""
-    rank, size, timeout = options.group_rank, options.group_size, options.timeout
-    members = list(options.global_ranks_in_group)
-    try:
-        if not members:  # the default group: all ranks are here
-            members = list(range(size))
-            _join_job(options.store, rank, size, timeout)
-            _learn_ranks(rank, size)
-        elif not _aiacc_ranks:  # the default group is another back end's
-            if not aiacc.initialized():
-                raise RuntimeError("the default group is not one of the back end aiacc: call aiacc.torch.init() on all ranks before "
-                                   "making a group that is")
-            if aiacc.size() != dist.get_world_size() or aiacc.rank() != dist.get_rank():
-                raise RuntimeError(f"this process is rank {dist.get_rank()} of {dist.get_world_size()} for torch.distributed and rank "
-                                   f"{aiacc.rank()} of {aiacc.size()} for aiacc: they must agree")
-            _aiacc_ranks[:] = range(aiacc.size())
-        name = str(options.group_id)
-        group = aiacc.WORLD.create([_aiacc_ranks[one] for one in members], name=f"torch.distributed {name}", key=_key(name),
-                                   timeout=timeout.total_seconds())
-    except aiacc.Error as error:
-        raise failure(error) from None
-    return AiaccProcessGroup(group, rank, size, members)
-
-
-def _key(name: str) -> int:
-    return zlib.crc32(name.encode())
-
-
-def register() -> None:
-    """Makes the back end known to torch.distributed. Does nothing the second time."""
-    if hasattr(dist.Backend, "AIACC"):  # by the entry point
-        return _let_monitored_barrier_in()
-    try:
-        dist.Backend.register_backend("aiacc", create, extended_api=True, devices=["cpu"])
-    except TypeError:  # torch 1
-        dist.Backend.register_backend("aiacc", create, extended_api=True)
-    _let_monitored_barrier_in()
-
-
-def _let_monitored_barrier_in() -> None:
-    """torch.distributed.monitored_barrier refuses every back end but Gloo, before it asks the group."""
-    original = dist.monitored_barrier
-    if getattr(original, "knows_aiacc", False):
-        return
-
-    def monitored_barrier(group: Any = None, timeout: Optional[timedelta] = None, wait_all_ranks: bool = False) -> None:
-        chosen = group if group is not None else dist.distributed_c10d._get_default_group()
-        if isinstance(chosen, AiaccProcessGroup):
-            return chosen.monitored_barrier(timeout, wait_all_ranks)
-        return original(group, timeout, wait_all_ranks)
-    monitored_barrier.__doc__ = original.__doc__
-    monitored_barrier.knows_aiacc = True  # type: ignore[attr-defined]
-    dist.monitored_barrier = dist.distributed_c10d.monitored_barrier = monitored_barrier
+        return [one * (bytes_of(tensor) // rows if rows else 0) for one in splits]

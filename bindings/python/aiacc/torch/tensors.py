@@ -19,6 +19,10 @@ for _name in ("uint16", "uint32", "uint64"):  # torch >= 2.3
 _BY_NAME = {str(kind): kind for kind in _TYPES}
 
 
+def is_known(dtype: torch.dtype) -> bool:
+    return dtype in _TYPES
+
+
 def type_of(dtype: torch.dtype) -> DType:
     return _TYPES[dtype]
 

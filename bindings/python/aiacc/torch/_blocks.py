@@ -1,0 +1,62 @@
+"""Tensors as the calls of torch.distributed give them: checked, dense, and as blocks of bytes."""
+from __future__ import annotations
+
+from typing import Sequence
+
+import torch
+
+
+def one_of(tensors: Sequence[torch.Tensor]) -> torch.Tensor:
+    if len(tensors) != 1:
+        raise ValueError(f"a call takes one tensor of each rank, and got {len(tensors)}")
+    return tensors[0]
+
+
+def checked(tensor: torch.Tensor) -> torch.Tensor:
+    if tensor.device.type != "cpu":
+        raise ValueError(f"the back end aiacc of this build reduces CPU tensors, and this one is on {tensor.device}")
+    if tensor.layout != torch.strided:
+        raise ValueError(f"a dense tensor is needed, and this one has the layout {tensor.layout}")
+    return tensor
+
+
+def dense_of(tensor: torch.Tensor) -> torch.Tensor:
+    """The tensor itself if its elements are in order, else a copy."""
+    return checked(tensor).contiguous()
+
+
+def bytes_of(tensor: torch.Tensor) -> int:
+    return tensor.numel() * tensor.element_size()
+
+
+def same_form(what: str, tensors: Sequence[torch.Tensor]) -> None:
+    if len({one.dtype for one in tensors}) > 1:
+        raise ValueError(f"{what} are of different types: {', '.join(sorted({str(one.dtype) for one in tensors}))}")
+
+
+def only(lists: Sequence[Sequence[torch.Tensor]]) -> Sequence[torch.Tensor]:
+    if len(lists) != 1:
+        raise ValueError(f"a call takes one list of tensors, and got {len(lists)}")
+    return lists[0]
+
+
+def checked_tag(tag: int) -> int:
+    if not 0 <= tag < 1 << 32:
+        raise ValueError(f"a tag is 0 to {(1 << 32) - 1}, and not {tag}")
+    return tag
+
+
+def _as_bytes(tensor: torch.Tensor) -> torch.Tensor:
+    return tensor.reshape(-1).view(torch.uint8)
+
+
+def gather_bytes(tensors: Sequence[torch.Tensor]) -> torch.Tensor:
+    return torch.cat([_as_bytes(dense_of(one)) for one in tensors])
+
+
+def scatter_bytes(flat: torch.Tensor, tensors: Sequence[torch.Tensor]) -> None:
+    for block, tensor in zip(flat.split([bytes_of(one) for one in tensors]), tensors):
+        if tensor.numel():
+            # A block of its own: a view of another type must begin at a multiple of that type's size.
+            aligned = block if block.storage_offset() % tensor.element_size() == 0 else block.clone()
+            tensor.copy_(aligned.view(tensor.dtype).view(tensor.shape))

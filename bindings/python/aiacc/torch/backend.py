@@ -1,0 +1,101 @@
+"""The back end `aiacc` of torch.distributed: how it becomes known to torch, and how its process groups are made.
+
+    import aiacc.torch                       # not needed with torch 2.5 or later, where the package was installed by pip
+    torch.distributed.init_process_group("aiacc")
+
+Under aiaccrun ranks find each other by its agents, under torchrun and elsewhere through torch's store.
+"""
+from __future__ import annotations
+
+import ctypes as c
+import os
+import zlib
+from datetime import timedelta
+from typing import Any, List, Optional
+
+import torch.distributed as dist
+
+import aiacc
+from aiacc.torch.process_group import AiaccProcessGroup
+from aiacc.torch.work import failure
+
+_aiacc_ranks: List[int] = []  # by torch's global rank
+
+
+def _join_job(store: Any, rank: int, size: int, timeout: timedelta) -> None:
+    if aiacc.initialized():
+        return
+    limit = timeout.total_seconds()
+    if "AIACC_AGENT" in os.environ:
+        aiacc.init(timeout=limit)
+    else:
+        aiacc.init(rank=rank, size=size, store=store, timeout=limit)
+
+
+def _learn_ranks(rank: int, size: int) -> None:
+    """Which rank of aiacc each rank of torch is; equal where a launcher gave both their numbers."""
+    if aiacc.size() != size:
+        raise RuntimeError(f"torch.distributed was given a world of {size} ranks, and the job of aiacc has {aiacc.size()}: they must agree")
+    ranks = (c.c_int * size)()
+    mine = (c.c_int * 1)(rank)
+    aiacc.WORLD.allgather(mine, ranks)
+    by_torch = {number: place for place, number in enumerate(ranks)}
+    if sorted(by_torch) != list(range(size)):
+        raise RuntimeError(f"the ranks that torch.distributed was given are {list(ranks)}, and must be 0 to {size - 1}")
+    _aiacc_ranks[:] = [by_torch[number] for number in range(size)]
+
+
+def create(options: Any, _: Any = None) -> AiaccProcessGroup:
+    """The factory that torch.distributed calls, for the default group on every rank, for others on their members."""
+    rank, size, timeout = options.group_rank, options.group_size, options.timeout
+    members = list(options.global_ranks_in_group)
+    try:
+        if not members:  # the default group: all ranks are here
+            members = list(range(size))
+            _join_job(options.store, rank, size, timeout)
+            _learn_ranks(rank, size)
+        elif not _aiacc_ranks:  # the default group is another back end's
+            if not aiacc.initialized():
+                raise RuntimeError("the default group is not one of the back end aiacc: call aiacc.torch.init() on all ranks before "
+                                   "making a group that is")
+            if aiacc.size() != dist.get_world_size() or aiacc.rank() != dist.get_rank():
+                raise RuntimeError(f"this process is rank {dist.get_rank()} of {dist.get_world_size()} for torch.distributed and rank "
+                                   f"{aiacc.rank()} of {aiacc.size()} for aiacc: they must agree")
+            _aiacc_ranks[:] = range(aiacc.size())
+        name = str(options.group_id)
+        group = aiacc.WORLD.create([_aiacc_ranks[one] for one in members], name=f"torch.distributed {name}", key=_key(name),
+                                   timeout=timeout.total_seconds())
+    except aiacc.Error as error:
+        raise failure(error) from None
+    return AiaccProcessGroup(group, rank, size, members)
+
+
+def _key(name: str) -> int:
+    return zlib.crc32(name.encode())
+
+
+def register() -> None:
+    """Makes the back end known to torch.distributed. Does nothing the second time."""
+    if hasattr(dist.Backend, "AIACC"):  # by the entry point
+        return _let_monitored_barrier_in()
+    try:
+        dist.Backend.register_backend("aiacc", create, extended_api=True, devices=["cpu"])
+    except TypeError:  # torch 1
+        dist.Backend.register_backend("aiacc", create, extended_api=True)
+    _let_monitored_barrier_in()
+
+
+def _let_monitored_barrier_in() -> None:
+    """torch.distributed.monitored_barrier refuses every back end but Gloo, before it asks the group."""
+    original = dist.monitored_barrier
+    if getattr(original, "knows_aiacc", False):
+        return
+
+    def monitored_barrier(group: Any = None, timeout: Optional[timedelta] = None, wait_all_ranks: bool = False) -> None:
+        chosen = group if group is not None else dist.distributed_c10d._get_default_group()
+        if isinstance(chosen, AiaccProcessGroup):
+            return chosen.monitored_barrier(timeout, wait_all_ranks)
+        return original(group, timeout, wait_all_ranks)
+    monitored_barrier.__doc__ = original.__doc__
+    monitored_barrier.knows_aiacc = True  # type: ignore[attr-defined]
+    dist.monitored_barrier = dist.distributed_c10d.monitored_barrier = monitored_barrier
