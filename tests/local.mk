@@ -82,6 +82,7 @@ EXTRA_DIST += \
 	tests/programs/disagree.c \
 	tests/programs/gradients.c \
 	tests/programs/groups.c \
+	tests/programs/hang_report.py \
 	tests/programs/mxnet_kvstore.c \
 	tests/programs/outstanding.c \
 	tests/programs/python_core.py \

@@ -5,6 +5,7 @@ import traceback
 import torch
 
 import aiacc.torch as hvd
+import hang_report
 
 
 def run(functions, words):
@@ -20,6 +21,7 @@ def run(functions, words):
             print(f"rank {hvd.rank()} of {hvd.size()}: {name} failed", file=sys.stderr, flush=True)
             sys.exit(1)
     hvd.shutdown()
+    hang_report.over()
     print("all is well")
 
 

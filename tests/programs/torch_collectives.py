@@ -1,4 +1,8 @@
 """The collectives of aiacc.torch on 1, 2, 3 ... ranks."""
+import hang_report
+
+hang_report.after(90)
+
 import sys
 
 import torch

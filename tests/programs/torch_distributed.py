@@ -1,5 +1,9 @@
 """A rank of a torch.distributed job on the back end aiacc: every function check_... is a test; all ranks call them in one order.
 Words: names of checks to run, or none for all."""
+import hang_report
+
+hang_report.after(45)  # torch's own rendezvous gives up after 60 s
+
 import sys
 from datetime import timedelta
 
@@ -372,6 +376,7 @@ def main():
         dist.broadcast(tensor, 0)
         assert tensor.item() == 0
         dist.destroy_process_group()
+    hang_report.over()
     print("all is well", flush=True)
 
 

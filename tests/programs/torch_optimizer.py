@@ -1,4 +1,8 @@
 """DistributedOptimizer and what goes with it: every rank also trains alone on the joined batch, which must give the same."""
+import hang_report
+
+hang_report.after(90)
+
 import copy
 import sys
 import warnings
