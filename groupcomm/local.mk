@@ -11,6 +11,14 @@ groupcomm_sources += \
 	groupcomm/gradient/group_rounds.cc \
 	groupcomm/gradient/engine.h \
 	groupcomm/gradient/engine.cc \
+	groupcomm/gradient/engine_ends.cc \
+	groupcomm/gradient/engine_wait.h \
+	groupcomm/gradient/inbox.h \
+	groupcomm/gradient/inbox.cc \
+	groupcomm/gradient/positions.h \
+	groupcomm/gradient/positions.cc \
+	groupcomm/gradient/results.h \
+	groupcomm/gradient/results.cc \
 	groupcomm/gradient/action_queue.cc \
 	groupcomm/gradient/action_queue.h \
 	groupcomm/gradient/dissemination.cc \

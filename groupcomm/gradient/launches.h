@@ -16,6 +16,7 @@
 #include <string>
 #include <vector>
 
+#include "groupcomm/gradient/inbox.h"
 #include "groupcomm/gradient/kind.h"
 #include "runtime/group/group.h"
 
@@ -24,9 +25,10 @@ namespace aiacc::gradient {
 class Launches final : private GroupOperation::Observer {
  public:
   struct Part {
-    std::uint32_t index = 0;    // agreed
-    bool mine = true;           // else this rank contributes zeros
-    std::byte* slot = nullptr;  // null: this rank has no slot for it
+    std::uint32_t index = 0;          // agreed
+    bool mine = true;                 // else this rank contributes zeros
+    Inbox::Tensor* tensor = nullptr;  // null: this rank has not added it
+    std::byte* slot = nullptr;        // the tensor's
     std::size_t bytes = 0;
     bool owed = false;          // some rank gave zeros: a follow-up brings the rest
     std::byte* data = nullptr;  // where it is reduced: the slot, or in `other`

@@ -18,6 +18,8 @@ class Submission final : public RequestedWork {
   explicit Submission(std::shared_ptr<Engine> engine) noexcept : engine_(std::move(engine)) {}
   const std::exception_ptr& error() const noexcept override { return error_; }
   void expect() noexcept override;
+  // Whether a caller waits for it, or has looked.
+  bool expected() const noexcept { return expected_.load(std::memory_order_relaxed); }
 
  private:
   friend class Engine;

@@ -1,0 +1,148 @@
+// What ends: launches and with them tensors, waits, and the engine itself.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstring>
+#include <utility>
+
+#include "groupcomm/gradient/engine_wait.h"
+#include "runtime/context.h"
+
+namespace aiacc::gradient {
+
+void Engine::launch_ended(Launches::Flight& flight) {
+  progressed_ = now();
+  for (const Launches::Part& part : flight.parts) {
+    if (results_.finish(flight, part)) complete(*part.tensor, nullptr);
+  }
+  tell_waiters();
+}
+
+void Engine::complete(Tensor& tensor, const std::exception_ptr& error) noexcept {
+  if (!error && tensor.out != nullptr && tensor.out != tensor.slot.data && tensor.bytes > 0) {
+    std::memcpy(tensor.out, tensor.slot.data, tensor.bytes);
+  }
+  tensor.owed = tensor.pending = false;
+  --pending_;
+  if (!error) {
+    ++counted_.tensors;
+    counted_.bytes += tensor.bytes;
+  }
+  Submission* const submission = inbox_.completed(tensor);
+  if (submission == nullptr) return;
+  lane_.begin_here(*submission);
+  submission->end(error);
+}
+
+void Engine::tell_waiters() noexcept {
+  if (pending_ != 0) return;
+  const auto wait = std::stable_partition(waits_.begin(), waits_.end(), [](const Wait* one) { return one->joins; });
+  const std::vector<Wait*> ended(wait, waits_.end());
+  waits_.erase(wait, waits_.end());
+  for (Wait* one : ended) one->end(failed_);
+}
+
+void Engine::joined(int rank) noexcept {
+  const auto wait = std::stable_partition(waits_.begin(), waits_.end(), [](const Wait* one) { return !one->joins; });
+  const std::vector<Wait*> ended(wait, waits_.end());
+  waits_.erase(wait, waits_.end());
+  for (Wait* one : ended) {
+    one->last_rank = rank;
+    one->end(nullptr);
+  }
+}
+
+void Engine::left(int rank) {
+  left_ = true;
+  quiet_.set();
+  whole_before_ = ~std::uint64_t{0};  // a rank that gave zeros would not leave
+  settle_soon();
+  // What is launched has the gradients of all ranks, and ends well.
+  const bool joins = std::any_of(waits_.begin(), waits_.end(), [](const Wait* wait) { return wait->joins; });
+  const bool owed = std::any_of(by_local_.begin(), by_local_.end(), [](const Tensor* tensor) { return tensor->owed; });
+  if (joins || owed || negotiator_.pending() != 0) throw freed_by(rank);
+  inbox_.end(std::make_exception_ptr(freed_by(rank)));
+}
+
+Error Engine::freed_by(int rank) const {
+  return Error(Code::kAborted, fmt::format("rank {} has freed {}", rank, inbox_.describe()), rank);
+}
+
+// The first error ends the group on all ranks. What is outstanding ends when nobody touches its memory any more.
+void Engine::fail(std::exception_ptr error) noexcept {
+  if (failed_) return;
+  group_->abort(error);
+  failed_ = group_->stop().reason();
+  due_.disarm();
+  late_.disarm();
+  launches_->drop_queue();
+  inbox_.end(failed_);
+  quiet_.set();
+  settle_soon();
+}
+
+void Engine::settle_soon() noexcept {
+  if (!settle_.linked()) loop_.post(settle_);
+}
+
+void Engine::settle() noexcept {
+  if (!failed_) return feed([this] { launches_->settle(); });
+  if (!launches_->running()) end_all();  // otherwise launches_failed() comes when the last has ended
+}
+
+void Engine::end_all() noexcept {
+  drain();
+  for (Tensor* tensor : by_local_) {
+    if (tensor->pending) complete(*tensor, failed_);
+  }
+  if (!waits_.empty()) inbox_.told();
+  const std::vector<Wait*> ended = std::move(waits_);
+  waits_.clear();
+  for (Wait* one : ended) one->end(failed_);
+}
+
+void Engine::rounds_failed(const std::exception_ptr& error) noexcept { fail(error); }
+
+void Engine::launches_failed(const std::exception_ptr& error) noexcept {
+  fail(error);
+  settle_soon();
+}
+
+Task<void> Engine::say_goodbye(Stop& stop) {
+  constexpr Duration kPatience = std::chrono::seconds(1);
+  feed([this] { negotiator_.leave(now()); });
+  Stop limited(stop);
+  const Deadline deadline(loop_, after(now(), kPatience), limited, "not all ranks answer");
+  try {
+    while (!failed_ && !left_) {
+      quiet_.reset();
+      co_await quiet_.wait(limited);
+    }
+  } catch (const Error&) {  // they hear of it by the end of the group
+  }
+}
+
+Task<void> Engine::close(Stop& stop) {
+  inbox_.close();
+  drain();
+  if (!failed_ && !left_) co_await say_goodbye(stop);
+  if (!failed_ && (pending_ != 0 || !left_ || !waits_.empty())) fail(std::make_exception_ptr(freed_by(group_->rank())));
+  co_await launches_->finish();
+  if (failed_) settle();
+  co_await rounds_->close();
+  while (inbox_.is_poked()) {
+    quiet_.reset();
+    Stop none;
+    co_await quiet_.wait(none);
+  }
+  due_.disarm();
+  late_.disarm();
+  settle_.unlink();
+  rounds_.reset();
+  launches_.reset();
+  inbox_.clear();
+  group_ = nullptr;
+  service_.end();
+}
+
+}  // namespace aiacc::gradient

@@ -1,0 +1,147 @@
+// Inbox: the tensors of this rank, and what its user's calls bring to the lane.
+//
+// Calls of the user, on any thread, put what they bring into the inbox under its mutex; the lane takes it out. A submission
+// wakes the lane only when there is enough to begin a round with, or once a millisecond: until then the rank that computes is
+// left alone.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <deque>
+#include <exception>
+#include <mutex>
+#include <span>
+#include <string>
+#include <string_view>
+#include <unordered_map>
+#include <vector>
+
+#include "base/task/lane.h"
+#include "groupcomm/gradient/kind.h"
+#include "groupcomm/gradient/slots.h"
+#include "groupcomm/gradient/submission.h"
+
+namespace aiacc::gradient {
+
+struct TensorOrder {
+  std::string_view name;
+  std::size_t count = 0;
+  Kind kind;
+};
+
+class Inbox {
+ public:
+  static constexpr std::size_t kMostTensors = 100'000;
+
+  struct Tensor {
+    std::string name;
+    std::size_t count = 0;
+    std::size_t bytes = 0;
+    Kind kind;
+    Slots::Slot slot;
+    // Guarded by the inbox.
+    bool removed = false;
+    bool outstanding = false;
+    // Written by submit() before it is in the inbox, and then the lane's.
+    void* out = nullptr;
+    Submission* submission = nullptr;
+    // The lane's.
+    bool pending = false;  // submitted and not complete
+    bool owed = false;     // launched with this rank's gradient and not complete: its follow-up completes it
+  };
+  struct Item {
+    enum class What : std::uint8_t { kAdd, kReady, kFlush } what;
+    std::uint32_t number = 0;
+    Tensor* tensor = nullptr;
+  };
+  class Owner {
+   public:
+    // On the lane's thread: take() has something.
+    virtual void brought() noexcept = 0;
+
+   protected:
+    ~Owner() = default;
+  };
+
+  // `described` is the engine, for messages. A submission of `enough` bytes wakes the lane. `domain` as for Slots.
+  Inbox(Lane& lane, Owner& owner, std::string described, std::size_t enough, HostDomain* domain);
+  Inbox(const Inbox&) = delete;
+  Inbox& operator=(const Inbox&) = delete;
+
+  // --- any thread
+  void add(std::span<const TensorOrder> orders, std::uint32_t* indices);
+  void remove(std::span<const std::uint32_t> tensors);
+  void* memory(std::uint32_t tensor);
+  void submit(std::uint32_t tensor, const void* in, void* out, Submission* submission);
+  void flush();
+  // Somebody waits for a submission.
+  void urge() noexcept;
+  // Throws if the engine was freed, or is over.
+  void check_usable();
+  // The first error counts. Whoever hears of it first hears the error itself, later callers that the engine is over.
+  void end(std::exception_ptr why);
+  const std::string& describe() const noexcept { return described_; }
+  std::uint64_t packed_bytes() const noexcept;
+
+  // --- the lane's thread
+  // What was brought since. Returns whether somebody has begun to wait since.
+  bool take(std::vector<Item>& items);
+  bool somebody_waits() const noexcept;
+  // The tensor may be submitted again. Returns its submission, if it has one.
+  Submission* completed(Tensor& tensor) noexcept;
+  // The user has heard why the engine is over.
+  void told() noexcept;
+  void close() noexcept;
+  bool closed() const noexcept;
+  // The lane has been asked to look, and has not yet.
+  bool is_poked() const noexcept;
+  // Gives the slots back; the lane is not asked any more.
+  void clear() noexcept;
+
+ private:
+  struct Poke final : Job, RemoteJob {  // the lane looks into the inbox
+    explicit Poke(Inbox& of) : inbox(of) {}
+    void run() noexcept override { on_driver(); }
+    void on_driver() noexcept override { inbox.poked(); }
+    Inbox& inbox;
+  };
+  struct Alarm final : Timer {
+    explicit Alarm(Inbox& of) : inbox(of) {}
+    void expired() noexcept override { inbox.look_again(); }
+    Inbox& inbox;
+  };
+
+  // Under mutex_.
+  void check_usable_locked();
+  [[noreturn]] void throw_over_locked();
+  Tensor& checked_locked(std::uint32_t tensor);
+  void check_orders_locked(std::span<const TensorOrder> orders);
+  void poke_locked() noexcept;
+
+  void poked() noexcept;
+  void look_again() noexcept;
+
+  Lane& lane_;
+  Owner& owner_;
+  const std::string described_;
+  const std::size_t enough_;
+  Poke poke_{*this};
+  Alarm look_again_{*this};
+
+  mutable std::mutex mutex_;  // guards what follows
+  Slots slots_;
+  std::deque<Tensor> tensors_;
+  std::unordered_map<std::string, std::uint32_t> names_;
+  std::vector<Item> items_;
+  std::size_t bytes_ = 0;
+  bool urged_ = false;
+  int urges_ = 0;             // submissions that somebody waits for; for a moment one may be counted as ended first
+  bool poked_ = false;        // the lane will look into the inbox
+  bool looks_again_ = false;  // it will soon, by its timer
+  bool closed_ = false;
+  std::exception_ptr over_;  // why the engine is over
+  bool over_told_ = false;   // to the user
+  std::uint64_t packed_bytes_ = 0;
+};
+
+}  // namespace aiacc::gradient
