@@ -2,12 +2,12 @@
 // with the handshake of purpose kControl, is encrypted (base/wire/secure_channel.h), and exists as long as the rank
 // takes part:
 //
-//   rank   Arrive → Waiting* → (Roster, ReturnTo | JoinRefused) → LocalPeers → (Settled | JoinRefused)
+//   rank   Arrive → Waiting* → (Roster, ReturnTo | JoinRefused) → LocalPeers → (HostMap | JoinRefused)
 //          → RankLost* → (Leave | Gone)
-//   both   RankLost: rank 0 tells all, and a rank tells rank 0 whose process on its own host has ended
-//   rank 0 (Arrive) → wait until every rank has come → Roster, ReturnTo → (LocalPeers) → wait for all of them → Settled
+//   both   RankLost: rank 0 tells all ranks, and a rank reports to rank 0 that a process on its own host has ended
+//   rank 0 (Arrive) → wait until every rank has come → Roster, ReturnTo → (LocalPeers) → wait for all of them → HostMap
 //
-// Roster, ReturnTo, Settled, RankLost and Gone go to all ranks in one order. A rank whose connection breaks after
+// Roster, ReturnTo, HostMap, RankLost and Gone go to all ranks in one order. A rank whose connection breaks after
 // ReturnTo dials that port, says how many of these messages it has (Return), and receives the rest.
 //
 // Between Roster and LocalPeers each rank finds the lowest rank whose local socket it reaches, which is on its host.
@@ -105,10 +105,10 @@ struct LocalPeers {
   auto fields() { return std::tie(first); }
 };
 
-// Rank 0 → rank: the answers of all ranks.
-struct Settled {
+// Rank 0 → rank: which ranks share a host: the LocalPeers of all ranks.
+struct HostMap {
   static constexpr std::uint16_t kType = 306;
-  std::vector<std::int32_t> firsts;  // by rank
+  std::vector<std::int32_t> firsts;  // by rank: the lowest rank of its host
   auto fields() { return std::tie(firsts); }
 };
 

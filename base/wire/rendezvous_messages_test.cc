@@ -76,7 +76,7 @@ TEST(RendezvousMessages, TheVectorsOfTheSpecificationHold) {
   computed["return to"] = hex(encode_frame(ReturnTo{40'114}));
   computed["return"] = hex(encode_frame(Return{3}));
   computed["local peers"] = hex(encode_frame(LocalPeers{1}));
-  computed["settled"] = hex(encode_frame(Settled{{0, 1, 1}}));
+  computed["host map"] = hex(encode_frame(HostMap{{0, 1, 1}}));
   computed["share segment"] = hex(encode_frame(ShareSegment{0x0123456789abcdef}));
   computed["rank lost"] = hex(encode_frame(RankLost{2, "rank 2 went away"}));
   computed["leave"] = hex(encode_frame(Leave{3}));
@@ -99,7 +99,7 @@ TEST(RendezvousMessages, WhatTheSpecificationHasIsReadAndWrittenAgain) {
   expect_same("return to", read_again<ReturnTo>((*documented)["return to"]));
   expect_same("return", read_again<Return>((*documented)["return"]));
   expect_same("local peers", read_again<LocalPeers>((*documented)["local peers"]));
-  expect_same("settled", read_again<Settled>((*documented)["settled"]));
+  expect_same("host map", read_again<HostMap>((*documented)["host map"]));
   expect_same("share segment", read_again<ShareSegment>((*documented)["share segment"]));
   expect_same("rank lost", read_again<RankLost>((*documented)["rank lost"]));
   expect_same("leave", read_again<Leave>((*documented)["leave"]));

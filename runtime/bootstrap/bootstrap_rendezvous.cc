@@ -57,7 +57,7 @@ Task<BootstrapResult> RendezvousBootstrap::join(Stop& stop) {
   const wire::Roster roster = co_await rendezvous_->gather(stop);
   std::int32_t first = settings_.rank;
   if (shm_discovery_ != nullptr) first = co_await shm_discovery_->find_first(roster, settings_.rank, stop);
-  const std::vector<std::int32_t> firsts = co_await rendezvous_->settle(first, stop);
+  const std::vector<std::int32_t> firsts = co_await rendezvous_->agree_on_hosts(first, stop);
   rendezvous_->watch_local_peers(processes_, roster, firsts);
   std::unique_ptr<HostDomain> host;
   if (shm_discovery_ != nullptr) host = co_await shm_discovery_->share(firsts, stop);

@@ -103,9 +103,9 @@ class PlayedServer final : public Played {
     say(roster);
     say(where_back());
     hear<wire::LocalPeers>();
-    wire::Settled settled;
-    for (const auto& one : job_.ranks) settled.firsts.push_back(one->first);
-    say(settled);
+    wire::HostMap host_map;
+    for (const auto& one : job_.ranks) host_map.firsts.push_back(one->first);
+    say(host_map);
     ASSERT_TRUE(job_.run_until([&] { return rank.done(); }));
   }
 
@@ -143,7 +143,7 @@ class PlayedClient final : public Played {
     roster_ = hear<wire::Roster>();
     back_ = io::Address::tcp(kEndpoint.name, hear<wire::ReturnTo>().port);
     say(wire::LocalPeers{me_.first});
-    hear<wire::Settled>();
+    hear<wire::HostMap>();
   }
   // Proves itself where ranks come back; returns the connection before.
   std::unique_ptr<wire::SecureChannel> call_again() {

@@ -81,7 +81,7 @@ TEST(SimPlayedServer, ThatTellsWhereRanksCannotBeEndsTheRendezvous) {
     zero.say(zero.roster);
     zero.say(wire::ReturnTo{1});
     zero.hear<wire::LocalPeers>();
-    zero.say(wire::Settled{one.firsts});
+    zero.say(wire::HostMap{one.firsts});
     ASSERT_TRUE(job.run_until([&] { return job.rank(1).done(); }, 1s)) << one.says;
     ASSERT_TRUE(job.rank(1).error) << one.says;
     EXPECT_EQ(job.rank(1).error->code(), Code::kProtocol);
@@ -184,7 +184,7 @@ TEST(SimPlayedServer, SaysTheRosterAgain) {
   zero.say(zero.roster);
   zero.say(zero.where_back());
   zero.hear<wire::LocalPeers>();
-  zero.say(wire::Settled{{0, 1}});
+  zero.say(wire::HostMap{{0, 1}});
   ASSERT_TRUE(job.run_until([&] { return job.rank(1).done(); }, 1s));
   zero.hang_up();
   EXPECT_EQ(zero.receive_again().heard, 3u);

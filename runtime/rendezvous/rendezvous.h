@@ -41,9 +41,9 @@ class Rendezvous {
   // arrived and which did not.
   virtual Task<wire::Roster> gather(Stop& stop) = 0;
   // Exchanges the lowest rank of each host: `first` is this host's; returns the checked values of all ranks.
-  virtual Task<std::vector<std::int32_t>> settle(std::int32_t first, Stop& stop) = 0;
+  virtual Task<std::vector<std::int32_t>> agree_on_hosts(std::int32_t first, Stop& stop) = 0;
 
-  // Call after settle(), with the results of both: watches the processes of local peers through the kernel. `processes`
+  // Call after agree_on_hosts(), with the results of both: watches the processes of local peers through the kernel. `processes`
   // outlives the rendezvous.
   virtual void watch_local_peers(io::Processes& processes, const wire::Roster& roster,
                                  const std::vector<std::int32_t>& firsts) = 0;

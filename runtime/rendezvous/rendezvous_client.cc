@@ -172,7 +172,7 @@ void RendezvousClient::prefer(const io::Address& reached, wire::Roster& roster) 
   addresses.insert(addresses.begin(), reached.name);
 }
 
-Task<std::vector<std::int32_t>> RendezvousClient::settle(std::int32_t first, Stop& stop) {
+Task<std::vector<std::int32_t>> RendezvousClient::agree_on_hosts(std::int32_t first, Stop& stop) {
   const wire::LocalPeers local_peers{first};
   std::optional<wire::Frame> answer;
   while (!answer) {
@@ -192,7 +192,7 @@ Task<std::vector<std::int32_t>> RendezvousClient::settle(std::int32_t first, Sto
     const auto refused = frame.as<wire::JoinRefused>();
     throw Error(static_cast<Code>(refused.code), refused.sentence);
   }
-  std::vector<std::int32_t> firsts = frame.as<wire::Settled>().firsts;
+  std::vector<std::int32_t> firsts = frame.as<wire::HostMap>().firsts;
   check_firsts(firsts, me_.size);
   co_return firsts;
 }

@@ -229,7 +229,7 @@ Task<wire::Roster> RendezvousServer::gather(Stop& stop) {
   co_return *roster_;
 }
 
-Task<std::vector<std::int32_t>> RendezvousServer::settle(std::int32_t first, Stop& stop) {
+Task<std::vector<std::int32_t>> RendezvousServer::agree_on_hosts(std::int32_t first, Stop& stop) {
   firsts_[0] = first;
   const auto unknown = [](const std::optional<std::int32_t>& one) { return !one.has_value(); };
   while (!failed_ && (!nobody_away() || std::any_of(firsts_.begin(), firsts_.end(), unknown))) {
@@ -240,13 +240,13 @@ Task<std::vector<std::int32_t>> RendezvousServer::settle(std::int32_t first, Sto
     co_await wait_for_sayings(kLastWords);
     throw Error(*failed_);
   }
-  settled_ = true;
+  hosts_known_ = true;
   acceptor_.reset();  // the endpoint is now free for the next job
-  wire::Settled settled;
-  for (const std::optional<std::int32_t>& one : firsts_) settled.firsts.push_back(*one);
-  tell_all(settled);
-  check_firsts(settled.firsts, static_cast<int>(firsts_.size()));
-  co_return settled.firsts;
+  wire::HostMap host_map;
+  for (const std::optional<std::int32_t>& one : firsts_) host_map.firsts.push_back(*one);
+  tell_all(host_map);
+  check_firsts(host_map.firsts, static_cast<int>(firsts_.size()));
+  co_return host_map.firsts;
 }
 
 std::string RendezvousServer::news() const {

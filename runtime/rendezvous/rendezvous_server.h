@@ -43,7 +43,7 @@ class RendezvousServer final : public Rendezvous,
   ~RendezvousServer() override;
 
   Task<wire::Roster> gather(Stop& stop) override;
-  Task<std::vector<std::int32_t>> settle(std::int32_t first, Stop& stop) override;
+  Task<std::vector<std::int32_t>> agree_on_hosts(std::int32_t first, Stop& stop) override;
   void watch_local_peers(io::Processes& processes, const wire::Roster& roster,
                          const std::vector<std::int32_t>& firsts) override;
   void observe(BootstrapObserver& observer) noexcept override { losses_.observe(observer); }
@@ -77,7 +77,7 @@ class RendezvousServer final : public Rendezvous,
     Stop stop;                  // of the watch; requested when the rank is back
     std::optional<Root> watch;  // none if its process is watched directly
   };
-  using Word = std::variant<wire::Roster, wire::ReturnTo, wire::Settled, wire::RankLost, wire::Gone>;
+  using Word = std::variant<wire::Roster, wire::ReturnTo, wire::HostMap, wire::RankLost, wire::Gone>;
 
   Task<void> greet(std::unique_ptr<io::Stream> stream, wire::Acceptor::Newcomer& newcomer, Stop& stop) override;
   void turned_away() noexcept override { ++turned_away_; }
@@ -137,7 +137,7 @@ class RendezvousServer final : public Rendezvous,
   std::deque<Word> words_;              // messages to all, the roster first
   std::list<Away> away_;
   std::vector<bool> out_;  // by rank: lost, or left in order
-  bool settled_ = false;
+  bool hosts_known_ = false;
   bool leaving_ = false;
   std::vector<std::optional<std::int32_t>> firsts_;
   Losses losses_;

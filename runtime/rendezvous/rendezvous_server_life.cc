@@ -57,7 +57,7 @@ void RendezvousServer::gone(const Client& client, const std::string& how) {
   if (client.left) out_[static_cast<std::size_t>(rank)] = true;
   if (client.left || failed_) return;
   const std::string sentence = fmt::format("{} went away: {}", Arrivals::who(client.said, client.from), how);
-  if (settled_) return look_after(rank, sentence);
+  if (hosts_known_) return look_after(rank, sentence);
   arrivals_.went(rank);  // it may arrive again
   if (roster_) away_.emplace_back(rank, sentence).until = after(loop_.now(), kReturnLimit);
 }
@@ -147,9 +147,9 @@ void RendezvousServer::local_peer_ended(int rank, const std::string& sentence) {
 
 // A rank reports that a local peer's process has ended. It knows this from its kernel, so no probe is needed.
 void RendezvousServer::heard_of_end(const Client& from, const wire::RankLost& lost) {
-  const bool settled = settled_ && lost.rank > 0 && lost.rank < static_cast<int>(firsts_.size());
+  const bool known = hosts_known_ && lost.rank > 0 && lost.rank < static_cast<int>(firsts_.size());
   const bool local_peers =
-      settled && firsts_[static_cast<std::size_t>(lost.rank)] == firsts_[static_cast<std::size_t>(from.said.rank)];
+      known && firsts_[static_cast<std::size_t>(lost.rank)] == firsts_[static_cast<std::size_t>(from.said.rank)];
   if (!local_peers || lost.rank == from.said.rank) {
     throw Error(Code::kProtocol, fmt::format("it tells of the end of rank {}, which is not on its host", lost.rank));
   }

@@ -133,7 +133,7 @@ struct Rank {
         rendezvous = std::make_unique<RendezvousClient>(node.loop, node.net, *endpoint, node.entropy, me, limit);
       }
       roster = co_await rendezvous->gather(stop);
-      firsts = co_await rendezvous->settle(first, stop);
+      firsts = co_await rendezvous->agree_on_hosts(first, stop);
       rendezvous->watch_local_peers(processes, *roster, firsts);
       rendezvous->observe(lost);
     } catch (const Error& thrown) {

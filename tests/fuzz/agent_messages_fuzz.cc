@@ -34,7 +34,7 @@ using All =
              LoseRank, AskEnds, EndsReported, RanksMissing, HostReady, SealBegins, Sealed, StartJob, StartRanks,
              Prepared, Greeting, AgentUp, LookFor, Found, Beat, SignalRanks, EndRanks, Credit, DropOutput, Started,
              NotStarted, Output, Input, InputCredit, InputClosed, RankChanged, RankStopped, Notice, KeeperLost,
-             JobEnded, Arrive, Waiting, JoinRefused, Roster, ReturnTo, Return, LocalPeers, Settled, ShareSegment>;
+             JobEnded, Arrive, Waiting, JoinRefused, Roster, ReturnTo, Return, LocalPeers, HostMap, ShareSegment>;
 
 void feed(std::span<const std::byte> bytes) {
   FrameBuffer buffer;
@@ -86,9 +86,9 @@ std::vector<aiacc::wire::Bytes> fuzz_seeds() {
   roster.ranks = {{"node-7", {"192.0.2.7"}, 4711, "aiacc-0", true, arrive.process},
                   {"node-8", {"192.0.2.8"}, 4712, "aiacc-1", false, ""}};
   seeds.push_back(encode_frame(roster));
-  Settled settled;
-  settled.firsts = {0, 0, 2};
-  seeds.push_back(encode_frame(settled));
+  HostMap host_map;
+  host_map.firsts = {0, 0, 2};
+  seeds.push_back(encode_frame(host_map));
   Input input;
   input.bytes = std::string("binary\0\xff", 8);
   seeds.push_back(encode_frame(input));
