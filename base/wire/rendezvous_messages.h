@@ -2,13 +2,13 @@
 // with the handshake of purpose kControl, is encrypted (base/wire/secure_channel.h), and exists as long as the rank
 // takes part:
 //
-//   rank   Arrive → Waiting* → (Roster, ReturnTo | JoinRefused) → LocalPeers → (HostMap | JoinRefused)
+//   rank   Arrive → Waiting* → (Roster, ReconnectPort | JoinRefused) → LocalPeers → (HostMap | JoinRefused)
 //          → RankLost* → (Leave | Gone)
 //   both   RankLost: rank 0 tells all ranks, and a rank reports to rank 0 that a process on its own host has ended
-//   rank 0 (Arrive) → wait until every rank has come → Roster, ReturnTo → (LocalPeers) → wait for all of them → HostMap
+//   rank 0 (Arrive) → wait until every rank has come → Roster, ReconnectPort → (LocalPeers) → wait for all of them → HostMap
 //
-// Roster, ReturnTo, HostMap, RankLost and Gone go to all ranks in one order. A rank whose connection breaks after
-// ReturnTo dials that port, says how many of these messages it has (Return), and receives the rest.
+// Roster, ReconnectPort, HostMap, RankLost and Gone go to all ranks in one order. A rank whose connection breaks after
+// ReconnectPort dials that port, says how many of these messages it has (Resume), and receives the rest.
 //
 // Between Roster and LocalPeers each rank finds the lowest rank whose local socket it reaches, which is on its host.
 // The lowest rank of a host creates the segment and passes it to the others over these local connections, which begin
@@ -85,17 +85,17 @@ struct Roster {
 };
 
 // Rank 0 → rank, after the roster: the port for reconnecting. Handshakes there use the roster's job and secret.
-struct ReturnTo {
+struct ReconnectPort {
   static constexpr std::uint16_t kType = 307;
   std::uint16_t port = 0;
   auto fields() { return std::tie(port); }
 };
 
 // Rank → rank 0: the first message on a connection that replaces a broken one.
-struct Return {
+struct Resume {
   static constexpr std::uint16_t kType = 308;
-  std::uint32_t heard = 0;  // how many messages to all ranks it has, the roster included
-  auto fields() { return std::tie(heard); }
+  std::uint32_t received = 0;  // how many messages to all ranks it has, the roster included
+  auto fields() { return std::tie(received); }
 };
 
 // Rank → rank 0: the lowest rank of its host, which may be itself.

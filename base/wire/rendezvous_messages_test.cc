@@ -73,8 +73,8 @@ TEST(RendezvousMessages, TheVectorsOfTheSpecificationHold) {
   computed["waiting"] = hex(encode_frame(Waiting{"2 of 3 ranks came"}));
   computed["join refused"] = hex(encode_frame(JoinRefused{6, "another job meets here"}));
   computed["roster"] = hex(encode_frame(roster()));
-  computed["return to"] = hex(encode_frame(ReturnTo{40'114}));
-  computed["return"] = hex(encode_frame(Return{3}));
+  computed["reconnect port"] = hex(encode_frame(ReconnectPort{40'114}));
+  computed["resume"] = hex(encode_frame(Resume{3}));
   computed["local peers"] = hex(encode_frame(LocalPeers{1}));
   computed["host map"] = hex(encode_frame(HostMap{{0, 1, 1}}));
   computed["share segment"] = hex(encode_frame(ShareSegment{0x0123456789abcdef}));
@@ -96,8 +96,8 @@ TEST(RendezvousMessages, WhatTheSpecificationHasIsReadAndWrittenAgain) {
   expect_same("waiting", read_again<Waiting>((*documented)["waiting"]));
   expect_same("join refused", read_again<JoinRefused>((*documented)["join refused"]));
   expect_same("roster", read_again<Roster>((*documented)["roster"]));
-  expect_same("return to", read_again<ReturnTo>((*documented)["return to"]));
-  expect_same("return", read_again<Return>((*documented)["return"]));
+  expect_same("reconnect port", read_again<ReconnectPort>((*documented)["reconnect port"]));
+  expect_same("resume", read_again<Resume>((*documented)["resume"]));
   expect_same("local peers", read_again<LocalPeers>((*documented)["local peers"]));
   expect_same("host map", read_again<HostMap>((*documented)["host map"]));
   expect_same("share segment", read_again<ShareSegment>((*documented)["share segment"]));

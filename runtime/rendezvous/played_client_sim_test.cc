@@ -153,7 +153,7 @@ TEST(SimPlayedClient, ComesAsAnotherRankThanItProved) {
 TEST(SimPlayedClient, IsBackWhileItsOldConnectionStands) {
   WithClient job;
   const auto before = job.client.call_again();
-  job.client.say(wire::Return{3});
+  job.client.say(wire::Resume{3});
   says(job.client.end_of(*before), kCut);
   job.pass(10s);
   for (const int one : {0, 1}) EXPECT_TRUE(job.rank(one).lost.ranks.empty()) << job.rank(one).lost.sentences[0];
@@ -170,7 +170,7 @@ TEST(SimPlayedClient, IsBackWhileItsOldConnectionStands) {
 TEST(SimPlayedClient, HasHeardMoreThanWasSaid) {
   WithClient job;
   const auto before = job.client.call_again();
-  job.client.say(wire::Return{4});
+  job.client.say(wire::Resume{4});
   says(job.client.end(), kCut);
   job.pass(10s);
   EXPECT_TRUE(job.rank(0).lost.ranks.empty()) << "the connection before stands";
@@ -325,7 +325,7 @@ TEST(SimPlayedClient, IsBackAndWaitedForNoMore) {
   job.client.hang_up();
   job.pass(10ms);
   job.client.call_again();
-  job.client.say(wire::Return{3});
+  job.client.say(wire::Resume{3});
   Stop stop;
   Task<void> leaving = job.rank(0).rendezvous->leave(job.leave_by(), stop);
   leaving.start();

@@ -86,11 +86,11 @@ class PlayedServer final : public Played {
     take_call(*endpoint_, secret_of('s'), kRendezvousJob);
     return hear<wire::Arrive>();
   }
-  wire::Return receive_again() {
+  wire::Resume receive_again() {
     take_call(*reconnect_acceptor_, wire::Secret::from(roster.secret), roster.job);
-    return hear<wire::Return>();
+    return hear<wire::Resume>();
   }
-  wire::ReturnTo where_back() const { return {reconnect_acceptor_->address().port}; }
+  wire::ReconnectPort where_back() const { return {reconnect_acceptor_->address().port}; }
   // Takes the next call at the place with another secret, or ends it before anything is proved.
   void refuse(char salt) { EXPECT_THROW(take_call(*endpoint_, secret_of(salt), kRendezvousJob), Error); }
   void drop() {
@@ -141,7 +141,7 @@ class PlayedClient final : public Played {
     call();
     say(said);
     roster_ = hear<wire::Roster>();
-    back_ = io::Address::tcp(kEndpoint.name, hear<wire::ReturnTo>().port);
+    back_ = io::Address::tcp(kEndpoint.name, hear<wire::ReconnectPort>().port);
     say(wire::LocalPeers{me_.first});
     hear<wire::HostMap>();
   }

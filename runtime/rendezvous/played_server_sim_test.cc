@@ -55,7 +55,7 @@ TEST(SimPlayedServer, ThatListsAnotherNumberOfRanksIsCalledAgain) {
     job.rank(1).start();
     zero.receive();
     zero.say(other);
-    zero.say(wire::ReturnTo{1});
+    zero.say(wire::ReconnectPort{1});
     EXPECT_EQ(zero.receive().rank, 1);
     EXPECT_FALSE(job.rank(1).roster) << ranks;
   }
@@ -79,7 +79,7 @@ TEST(SimPlayedServer, ThatTellsWhereRanksCannotBeEndsTheRendezvous) {
     job.rank(1).start();
     zero.receive();
     zero.say(zero.roster);
-    zero.say(wire::ReturnTo{1});
+    zero.say(wire::ReconnectPort{1});
     zero.hear<wire::LocalPeers>();
     zero.say(wire::HostMap{one.firsts});
     ASSERT_TRUE(job.run_until([&] { return job.rank(1).done(); }, 1s)) << one.says;
@@ -110,7 +110,7 @@ TEST(SimPlayedServer, HearsTheLastWordsAgainOnTheNextConnection) {
   leaving.start();
   zero.hear<wire::Leave>();
   zero.hang_up();
-  EXPECT_EQ(zero.receive_again().heard, 3u);
+  EXPECT_EQ(zero.receive_again().received, 3u);
   zero.hear<wire::Leave>();
   EXPECT_EQ(zero.end(), "in order");
   EXPECT_FALSE(leaving.done());
@@ -187,7 +187,7 @@ TEST(SimPlayedServer, SaysTheRosterAgain) {
   zero.say(wire::HostMap{{0, 1}});
   ASSERT_TRUE(job.run_until([&] { return job.rank(1).done(); }, 1s));
   zero.hang_up();
-  EXPECT_EQ(zero.receive_again().heard, 3u);
+  EXPECT_EQ(zero.receive_again().received, 3u);
 }
 
 TEST(SimPlayedServer, IsSaidNotToBeReachedWhenItIsGone) {
@@ -242,7 +242,7 @@ TEST(SimPlayedServer, IsFoundAgainAtAnAddressOfItsOwn) {
     zero.meet(job.rank(1));
     EXPECT_EQ(job.rank(1).roster->ranks[0].addresses, one.kept);
     zero.hang_up();
-    EXPECT_EQ(zero.receive_again().heard, 3u) << one.back;
+    EXPECT_EQ(zero.receive_again().received, 3u) << one.back;
   }
 }
 

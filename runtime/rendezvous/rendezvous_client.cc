@@ -114,7 +114,7 @@ Task<RendezvousClient::Attempt> RendezvousClient::attempt(io::Address address, w
     if (call.version() < wire::kFirstWithShares)
       remarks_ = {wire::old_version_remark(fmt::format("rank 0 on host {}", host_name_))};
     frame = co_await next(stop);
-    const io::Address back = io::Address::tcp(host_address(address, *roster), frame.as<wire::ReturnTo>().port);
+    const io::Address back = io::Address::tcp(host_address(address, *roster), frame.as<wire::ReconnectPort>().port);
     const RendezvousDialer returning{loop_, net_, entropy_, wire::Secret::from(roster->secret), roster->job, me_.rank};
     reconnect_.emplace(returning, back);
     prefer(address, *roster);
@@ -200,7 +200,7 @@ Task<std::vector<std::int32_t>> RendezvousClient::agree_on_hosts(std::int32_t fi
 // Reconnects. `broken` says why the connection ended and `when` in which phase, for the error sentence.
 Task<void> RendezvousClient::come_back(std::string broken, std::string_view when,
                                        LivenessProbe::Unreachable unreachable, Stop& stop) {
-  const wire::Return back{heard_};
+  const wire::Resume back{heard_};
   for (bool done = false; !done;) {
     co_await sleep_for(loop_, kFirstPause, stop);
     try {

@@ -225,7 +225,7 @@ Task<wire::Roster> RendezvousServer::gather(Stop& stop) {
   roster_ = make_roster();
   reconnect_acceptor_.open(*roster_);
   tell_all(*roster_);
-  tell_all(wire::ReturnTo{reconnect_acceptor_.port()});
+  tell_all(wire::ReconnectPort{reconnect_acceptor_.port()});
   co_return *roster_;
 }
 

@@ -77,7 +77,7 @@ class RendezvousServer final : public Rendezvous,
     Stop stop;                  // of the watch; requested when the rank is back
     std::optional<Root> watch;  // none if its process is watched directly
   };
-  using Word = std::variant<wire::Roster, wire::ReturnTo, wire::HostMap, wire::RankLost, wire::Gone>;
+  using Word = std::variant<wire::Roster, wire::ReconnectPort, wire::HostMap, wire::RankLost, wire::Gone>;
 
   Task<void> greet(std::unique_ptr<io::Stream> stream, wire::Acceptor::Newcomer& newcomer, Stop& stop) override;
   void turned_away() noexcept override { ++turned_away_; }

@@ -125,11 +125,11 @@ void RendezvousServer::returned(int rank, std::unique_ptr<io::Stream> stream, co
 }
 
 void RendezvousServer::take_back(Client& client, const wire::Frame& frame) {
-  const auto back = frame.as<wire::Return>();
-  if (back.heard > words_.size()) throw Error(Code::kProtocol, "it has heard more than was said");
+  const auto back = frame.as<wire::Resume>();
+  if (back.received > words_.size()) throw Error(Code::kProtocol, "it has heard more than was said");
   if (failed_) return refuse(client, *failed_);
   if (!may_return(client.said.rank)) throw Error(Code::kPeerFailed, "it was lost before it was back");
-  client.told = back.heard;
+  client.told = back.received;
   has_come(client);
 }
 

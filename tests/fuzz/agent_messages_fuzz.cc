@@ -34,7 +34,7 @@ using All =
              LoseRank, AskEnds, EndsReported, RanksMissing, HostReady, SealBegins, Sealed, StartJob, StartRanks,
              Prepared, Greeting, AgentUp, LookFor, Found, Beat, SignalRanks, EndRanks, Credit, DropOutput, Started,
              NotStarted, Output, Input, InputCredit, InputClosed, RankChanged, RankStopped, Notice, KeeperLost,
-             JobEnded, Arrive, Waiting, JoinRefused, Roster, ReturnTo, Return, LocalPeers, HostMap, ShareSegment>;
+             JobEnded, Arrive, Waiting, JoinRefused, Roster, ReconnectPort, Resume, LocalPeers, HostMap, ShareSegment>;
 
 void feed(std::span<const std::byte> bytes) {
   FrameBuffer buffer;
