@@ -2,17 +2,17 @@
 // host, the streams of ssh or another starter to other hosts. Frames (base/wire/frame.h) may have up to
 // kLargestFrameBytes, because a StartJob carries environments.
 //
-//   aiaccrun → agent    Greeting → LookFor? → StartJob → StartRanks
+//   aiaccrun → agent    Greeting → FindSameHost? → StartJob → StartRanks
 //                       → (SignalRanks | EndRanks | Credit | Input | OpenWorld | RefuseWorld | LoseRank | AskEnds
 //                          | RanksMissing)* → DropOutput? → end of stream
-//   agent → aiaccrun    the answer to the marker, which is not a frame → AgentUp → Found? → (Prepared | NotStarted)
+//   agent → aiaccrun    the answer to the marker, which is not a frame → AgentUp → SameHostFound? → (Prepared | NotStarted)
 //                       → (Started | NotStarted)
 //                       → (Output | InputCredit | InputClosed | RankChanged | RankStopped | Notice | HostReady
 //                          | LoseRank | EndsReported)* → JobEnded
 //   both, at any time   Beat
 //
 // StartRanks is sent when every host is prepared, so a host that refuses its part does so before any rank runs. A login
-// may print text before the agent answers; aiaccrun skips it up to the answer (launcher/channel/marker.h). LookFor is
+// may print text before the agent answers; aiaccrun skips it up to the answer (launcher/channel/marker.h). FindSameHost is
 // sent if several hosts describe their machine in the same way. If some of them turn out to be one machine, all agents
 // are dismissed without a job, and the job is planned again. HostReady, OpenWorld, RefuseWorld and LoseRank are for
 // jobs of several hosts, where each agent's start barrier is a part of aiaccrun's. In a job of one host the agent holds
@@ -65,15 +65,15 @@ struct AgentUp {
   auto fields() { return std::tie(protocol, version, addresses, master_port, machine, same_host_socket, token); }
 };
 
-// Asks which of these sockets of other agents are on the agent's machine. Answered by Found.
-struct LookFor {
+// Asks which of these sockets of other agents are on the agent's machine. Answered by SameHostFound.
+struct FindSameHost {
   static constexpr std::uint16_t kType = 111;
   std::vector<std::string> same_host_sockets;
   auto fields() { return std::tie(same_host_sockets); }
 };
 
-// The tokens received from these sockets, in the order of LookFor; empty where no process of this user answered.
-struct Found {
+// The tokens received from these sockets, in the order of FindSameHost; empty where no process of this user answered.
+struct SameHostFound {
   static constexpr std::uint16_t kType = 132;
   std::vector<std::string> tokens;
   auto fields() { return std::tie(tokens); }

@@ -25,7 +25,7 @@ Agent::Agent(Loop& loop, io::Net& net, io::Host& host, AgentPlatform& platform, 
       decided_(loop),
       kill_now_(loop),
       asked_(loop),
-      others_asked_(loop),
+      same_host_asked_(loop),
       all_exited_(loop),
       pumps_done_(loop) {}
 
@@ -38,7 +38,7 @@ Task<void> Agent::run(Stop& stop) {
   scope.spawn(to_head_.run(scope.stop()));
   if (lease_) scope.spawn(beat(scope.stop()));
   scope.spawn(same_host_socket_->serve(scope.stop()));
-  scope.spawn(look_for_others(scope.stop()));
+  scope.spawn(find_same_host(scope.stop()));
   scope.spawn(control(scope.stop()));
   bool finished = false;
   try {
@@ -107,10 +107,10 @@ Task<void> Agent::control(Stop& stop) {
 void Agent::handle(const wire::Frame& frame) {
   switch (frame.type) {
     case wire::Beat::kType: return;
-    case wire::LookFor::kType: {
-      if (others_) throw Error(Code::kProtocol, "aiaccrun asks for other agents a second time");
-      others_ = frame.as<wire::LookFor>();
-      return others_asked_.set();
+    case wire::FindSameHost::kType: {
+      if (same_host_query_) throw Error(Code::kProtocol, "aiaccrun asks for other agents a second time");
+      same_host_query_ = frame.as<wire::FindSameHost>();
+      return same_host_asked_.set();
     }
     case wire::StartJob::kType: return prepare(frame.as<wire::StartJob>());
     case wire::StartRanks::kType: return start_ranks();
@@ -199,10 +199,10 @@ Task<void> Agent::answer_asks(Stop& stop) {
   }
 }
 
-Task<void> Agent::look_for_others(Stop& stop) {
-  co_await others_asked_.wait(stop);
-  wire::Found message;
-  for (const std::string& name : others_->same_host_sockets) {
+Task<void> Agent::find_same_host(Stop& stop) {
+  co_await same_host_asked_.wait(stop);
+  wire::SameHostFound message;
+  for (const std::string& name : same_host_query_->same_host_sockets) {
     std::string token = co_await token_at(loop_, net_, name, platform_.user(), stop);
     message.tokens.push_back(std::move(token));
   }

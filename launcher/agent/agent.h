@@ -101,7 +101,7 @@ class Agent final : private HelloServer::Owner {
   Task<void> watch_exit(int local, Stop& stop);
   Task<void> watch_stops(int local, Stop& stop);
   Task<void> answer_asks(Stop& stop);
-  Task<void> look_for_others(Stop& stop);
+  Task<void> find_same_host(Stop& stop);
   Task<void> pump(OutputPump* pump, Stop& stop);
   Task<void> killer(Stop& stop);
   Task<void> finish(Stop& stop);
@@ -141,7 +141,7 @@ class Agent final : private HelloServer::Owner {
   std::unique_ptr<HelloServer> hellos_;
   std::unique_ptr<io::Listener> listener_;
   std::optional<SameHostSocket> same_host_socket_;
-  std::optional<wire::LookFor> others_;  // as requested by aiaccrun
+  std::optional<wire::FindSameHost> same_host_query_;  // as requested by aiaccrun
   std::optional<Lease> lease_;
   KillTimer kill_timer_{*this};
   Instant kill_at_ = kNever;
@@ -149,7 +149,7 @@ class Agent final : private HelloServer::Owner {
   Event decided_;  // set when the ranks run, or will not be started
   Event kill_now_;
   Event asked_;  // aiaccrun has asked which ranks exited here
-  Event others_asked_;
+  Event same_host_asked_;
   Event all_exited_;
   Event pumps_done_;
   std::size_t running_ = 0;

@@ -91,7 +91,7 @@ Task<int> Head::run(Stop& stop) {
 
 void Head::host_said(HostLink& link, const wire::Frame& frame) {
   switch (frame.type) {
-    case wire::Found::kType: return found(link, frame.as<wire::Found>());
+    case wire::SameHostFound::kType: return same_host_found(link, frame.as<wire::SameHostFound>());
     case wire::Prepared::kType: return host_answered();
     case wire::Started::kType: return started(link, frame.as<wire::Started>());
     case wire::NotStarted::kType: return not_started(link, frame.as<wire::NotStarted>());

@@ -76,7 +76,7 @@ class Head final : private Sink::Owner, private InputSource::Owner, private Host
 
   void arm_start();
   void all_up();
-  void found(const HostLink& link, const wire::Found& message);
+  void same_host_found(const HostLink& link, const wire::SameHostFound& message);
   void send_jobs();
   void host_answered();
   void host_failed_to_start();

@@ -51,13 +51,13 @@ void Head::all_up() {
   same_host_detection_.emplace(std::move(agents));
   if (same_host_detection_->complete()) return send_jobs();
   for (const auto& link : links_) {
-    wire::LookFor message;
+    wire::FindSameHost message;
     message.same_host_sockets = same_host_detection_->candidates(link->index());
     if (!message.same_host_sockets.empty()) link->send(message);
   }
 }
 
-void Head::found(const HostLink& link, const wire::Found& message) {
+void Head::same_host_found(const HostLink& link, const wire::SameHostFound& message) {
   if (!same_host_detection_) throw Error(Code::kProtocol, "the agent answered a search that was not requested");
   same_host_detection_->found(link.index(), message.tokens);
   if (result_.cause != Cause::kNone || !same_host_detection_->complete()) return;

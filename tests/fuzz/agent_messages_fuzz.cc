@@ -32,8 +32,8 @@ struct Messages {
 using All =
     Messages<Hello, Welcome, Refused, Missing, RankLost, PeerLost, PathLost, Leave, Gone, OpenWorld, RefuseWorld,
              LoseRank, AskEnds, EndsReported, RanksMissing, HostReady, SealBegins, Sealed, StartJob, StartRanks,
-             Prepared, Greeting, AgentUp, LookFor, Found, Beat, SignalRanks, EndRanks, Credit, DropOutput, Started,
-             NotStarted, Output, Input, InputCredit, InputClosed, RankChanged, RankStopped, Notice, KeeperLost,
+             Prepared, Greeting, AgentUp, FindSameHost, SameHostFound, Beat, SignalRanks, EndRanks, Credit, DropOutput,
+             Started, NotStarted, Output, Input, InputCredit, InputClosed, RankChanged, RankStopped, Notice, KeeperLost,
              JobEnded, Arrive, Waiting, JoinRefused, Roster, ReconnectPort, Resume, LocalPeers, HostMap, ShareSegment>;
 
 void feed(std::span<const std::byte> bytes) {
