@@ -3,12 +3,12 @@
 // kLargestFrameBytes, because a StartJob carries environments.
 //
 //   aiaccrun → agent    Greeting → FindSameHost? → StartJob → StartRanks
-//                       → (SignalRanks | EndRanks | Credit | Input | OpenWorld | RefuseWorld | LoseRank | AskEnds
+//                       → (SignalRanks | EndRanks | Credit | Input | OpenWorld | RefuseWorld | LoseRank | QueryExits
 //                          | RanksMissing)* → DropOutput? → end of stream
 //   agent → aiaccrun    the answer to the marker, which is not a frame → AgentUp → SameHostFound? → (Prepared | NotStarted)
 //                       → (Started | NotStarted)
 //                       → (Output | InputCredit | InputClosed | RankChanged | RankStopped | Notice | HostReady
-//                          | LoseRank | EndsReported)* → JobEnded
+//                          | LoseRank | ExitsReported)* → JobEnded
 //   both, at any time   Beat
 //
 // StartRanks is sent when every host is prepared, so a host that refuses its part does so before any rank runs. A login
@@ -149,8 +149,8 @@ struct LoseRank {
 };
 
 // A rank failed because it had lost another one, whose exit was not reported yet. Asks every agent to report the exits
-// on its host. Answered by EndsReported.
-struct AskEnds {
+// on its host. Answered by ExitsReported.
+struct QueryExits {
   static constexpr std::uint16_t kType = 110;
   auto fields() { return std::tie(); }
 };
@@ -294,8 +294,8 @@ struct HostReady {
   auto fields() { return std::tie(library_version, ports); }
 };
 
-// Every exit on this host before the arrival of AskEnds has been reported.
-struct EndsReported {
+// Every exit on this host before the arrival of QueryExits has been reported.
+struct ExitsReported {
   static constexpr std::uint16_t kType = 131;
   auto fields() { return std::tie(); }
 };

@@ -24,7 +24,7 @@ Agent::Agent(Loop& loop, io::Net& net, io::Host& host, AgentPlatform& platform, 
       gates_{CreditGate(loop), CreditGate(loop)},
       decided_(loop),
       kill_now_(loop),
-      asked_(loop),
+      exits_queried_(loop),
       same_host_asked_(loop),
       all_exited_(loop),
       pumps_done_(loop) {}
@@ -79,7 +79,7 @@ Task<void> Agent::live(Scope& scope) {
   scope.spawn(watch_keeper(scope.stop()));
   scope.spawn(hellos_->serve(std::move(listener_), scope.stop()));
   scope.spawn(killer(scope.stop()));
-  scope.spawn(answer_asks(scope.stop()));
+  scope.spawn(answer_exit_queries(scope.stop()));
   for (int local = 0; local < static_cast<int>(ranks_.size()); ++local) {
     scope.spawn(watch_exit(local, scope.stop()));
     scope.spawn(watch_stops(local, scope.stop()));
@@ -131,7 +131,7 @@ void Agent::handle(const wire::Frame& frame) {
       return start_barrier().lose_remote(lost.rank, lost.sentence);
     }
     case wire::RanksMissing::kType: return start_barrier().tell_missing(frame.as<wire::RanksMissing>().sentence);
-    case wire::AskEnds::kType: return asked_.set();
+    case wire::QueryExits::kType: return exits_queried_.set();
     case wire::DropOutput::kType:
       for (CreditGate& gate : gates_) gate.drop();
       return;
@@ -189,12 +189,12 @@ Task<void> Agent::watch_exit(int local, Stop& stop) {
 }
 
 // The delay lets the agent learn of, and report, each exit that happened before the question; then it answers.
-Task<void> Agent::answer_asks(Stop& stop) {
+Task<void> Agent::answer_exit_queries(Stop& stop) {
   for (;;) {
-    co_await asked_.wait(stop);
-    asked_.reset();
+    co_await exits_queried_.wait(stop);
+    exits_queried_.reset();
     co_await sleep_for(loop_, 2 * kExitNotificationDelay, stop);
-    wire::EndsReported message;
+    wire::ExitsReported message;
     to_head_.send(message);
   }
 }

@@ -100,7 +100,7 @@ class Agent final : private HelloServer::Owner {
   Task<void> watch_keeper(Stop& stop);
   Task<void> watch_exit(int local, Stop& stop);
   Task<void> watch_stops(int local, Stop& stop);
-  Task<void> answer_asks(Stop& stop);
+  Task<void> answer_exit_queries(Stop& stop);
   Task<void> find_same_host(Stop& stop);
   Task<void> pump(OutputPump* pump, Stop& stop);
   Task<void> killer(Stop& stop);
@@ -148,7 +148,7 @@ class Agent final : private HelloServer::Owner {
   Instant started_{};
   Event decided_;  // set when the ranks run, or will not be started
   Event kill_now_;
-  Event asked_;  // aiaccrun has asked which ranks exited here
+  Event exits_queried_;  // aiaccrun has asked which ranks exited here
   Event same_host_asked_;
   Event all_exited_;
   Event pumps_done_;

@@ -164,13 +164,13 @@ TEST_F(AgentTest, WhatHasEndedIsToldBeforeTheAnswerToTheQuestion) {
   // The agent runs in this thread, so it learns of nothing meanwhile.
   while (host_.state(first) != 'Z' && host_.state(first) != 0) {
   }
-  send(wire::AskEnds{});
+  send(wire::QueryExits{});
   do frame = next();
   while (frame.type == wire::Notice::kType);
   EXPECT_EQ(frame.as<wire::RankChanged>().code, 7);
   do frame = next();
   while (frame.type == wire::Notice::kType);
-  EXPECT_EQ(frame.type, wire::EndsReported::kType);
+  EXPECT_EQ(frame.type, wire::ExitsReported::kType);
 }
 
 TEST_F(AgentTest, InputIsWantedWhenTheRankRunsAndNoMoreWhenItHasEnded) {

@@ -101,8 +101,8 @@ void Head::host_said(HostLink& link, const wire::Frame& frame) {
     case wire::RankChanged::kType: return rank_changed(link, frame.as<wire::RankChanged>());
     case wire::RankStopped::kType: return rank_stopped(link, frame.as<wire::RankStopped>());
     case wire::HostReady::kType: return host_ready(link, frame.as<wire::HostReady>());
-    case wire::EndsReported::kType:
-      if (!asked_.empty()) asked_[static_cast<std::size_t>(link.index())] = false;
+    case wire::ExitsReported::kType:
+      if (!exits_awaited_.empty()) exits_awaited_[static_cast<std::size_t>(link.index())] = false;
       return cause_is_known();
     case wire::LoseRank::kType: return lose_rank(link, frame.as<wire::LoseRank>());
     case wire::Notice::kType: {
@@ -169,16 +169,17 @@ void Head::tell_who_is_missing() {
 // A rank failed because it had lost another one. Every host is asked which ranks exited there. A host that does not
 // answer is lost, at the latest when its lease ends; that counts as its answer.
 void Head::look_for_cause() {
-  if (!asked_.empty()) return cause_is_known();
-  asked_.resize(links_.size());
-  for (const auto& link : links_) asked_[static_cast<std::size_t>(link->index())] = !link->gone() && !link->done();
-  wire::AskEnds message;
+  if (!exits_awaited_.empty()) return cause_is_known();
+  exits_awaited_.resize(links_.size());
+  for (const auto& link : links_)
+    exits_awaited_[static_cast<std::size_t>(link->index())] = !link->gone() && !link->done();
+  wire::QueryExits message;
   to_all(message);
   cause_is_known();
 }
 
 void Head::cause_is_known() {
-  const bool awaited = std::find(asked_.begin(), asked_.end(), true) != asked_.end();
+  const bool awaited = std::find(exits_awaited_.begin(), exits_awaited_.end(), true) != exits_awaited_.end();
   if (awaited && !rules_.all_exited()) return;
   if (rules_.decide() && begin_end(Cause::kRank)) end_job();
 }
@@ -231,8 +232,8 @@ void Head::host_gone(HostLink& link) {
               link.local() ? fmt::format("lost the agent of host {}: {}", link.name(), link.loss())
                            : fmt::format("host {} was lost: {}", link.name(), link.loss()));
   }
-  if (!asked_.empty()) {
-    asked_[static_cast<std::size_t>(link.index())] = false;
+  if (!exits_awaited_.empty()) {
+    exits_awaited_[static_cast<std::size_t>(link.index())] = false;
     cause_is_known();
   }
   if (std::all_of(links_.begin(), links_.end(), [](const auto& one) { return one->gone(); })) over_.set();

@@ -164,7 +164,7 @@ class Head final : private Sink::Owner, private InputSource::Owner, private Host
   std::vector<std::string> evidence_;         // lines to print after the closing line
   std::map<int, wire::NotStarted> refusals_;  // by index of the host that could not prepare the job
   std::size_t answered_ = 0;                  // hosts that have prepared or refused the job
-  std::vector<bool> asked_;                   // by host: asked for exits there, and has not answered yet
+  std::vector<bool> exits_awaited_;           // by host: asked for exits there, and has not answered yet
   bool jobs_sent_ = false;
   bool ranks_started_ = false;
 };

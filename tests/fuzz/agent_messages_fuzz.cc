@@ -31,7 +31,7 @@ struct Messages {
 };
 using All =
     Messages<Hello, Welcome, Refused, Missing, RankLost, PeerLost, PathLost, Leave, Gone, OpenWorld, RefuseWorld,
-             LoseRank, AskEnds, EndsReported, RanksMissing, HostReady, SealBegins, Sealed, StartJob, StartRanks,
+             LoseRank, QueryExits, ExitsReported, RanksMissing, HostReady, SealBegins, Sealed, StartJob, StartRanks,
              Prepared, Greeting, AgentUp, FindSameHost, SameHostFound, Beat, SignalRanks, EndRanks, Credit, DropOutput,
              Started, NotStarted, Output, Input, InputCredit, InputClosed, RankChanged, RankStopped, Notice, KeeperLost,
              JobEnded, Arrive, Waiting, JoinRefused, Roster, ReconnectPort, Resume, LocalPeers, HostMap, ShareSegment>;
