@@ -24,7 +24,7 @@ namespace aiacc {
 inline constexpr std::uint64_t kRendezvousJob = 0;
 
 // How long the last messages of a rendezvous may take to reach the others.
-inline constexpr Duration kLastWords = std::chrono::seconds(1);
+inline constexpr Duration kFinalMessagesLimit = std::chrono::seconds(1);
 
 // The error sentence at the deadline; `arrivals` says which ranks have arrived.
 std::string too_late(Duration limit, const std::string& arrivals);

@@ -9,7 +9,7 @@
 namespace aiacc {
 namespace {
 
-constexpr Duration kBetweenWords = std::chrono::seconds(1);  // between messages to waiting ranks
+constexpr Duration kWaitingInterval = std::chrono::seconds(1);  // between messages to waiting ranks
 
 }  // namespace
 
@@ -23,7 +23,7 @@ RendezvousServer::RendezvousServer(Loop& loop, io::Net& net, Listeners listeners
       endpoint_(std::move(endpoint)),
       limit_(limit),
       changed_(loop),
-      said_(loop),
+      send_ended_(loop),
       out_(static_cast<std::size_t>(me.size)),
       firsts_(static_cast<std::size_t>(me.size)),
       reconnect_acceptor_(loop, static_cast<ReconnectAcceptor::Owner&>(*this), std::move(listeners.back), entropy),
@@ -88,11 +88,11 @@ Task<void> RendezvousServer::serve(Client* client) {
 
 void RendezvousServer::root_ended(Root& root, std::exception_ptr error) noexcept {
   if (watch_ended(root, error == nullptr)) return;
-  const auto saying =
-      std::find_if(sayings_.begin(), sayings_.end(), [&](const Saying& one) { return &*one.root == &root; });
-  if (saying != sayings_.end()) {
-    sayings_.erase(saying);
-    said_.set();
+  const auto sending =
+      std::find_if(sends_.begin(), sends_.end(), [&](const Sending& one) { return &*one.root == &root; });
+  if (sending != sends_.end()) {
+    sends_.erase(sending);
+    send_ended_.set();
     return;
   }
   const auto found = std::find_if(clients_.begin(), clients_.end(),
@@ -140,7 +140,7 @@ void RendezvousServer::has_come(Client& client) {
   arrivals_.came(client.said, client.from);
   no_longer_away(client.said.rank);
   for (const std::shared_ptr<Client>& each : clients_) {
-    if (each.get() == &client) run(tell(each));
+    if (each.get() == &client) send_in_background(send_missed(each));
   }
   changed_.set();
 }
@@ -157,7 +157,7 @@ void RendezvousServer::replace(const Client& by) {
 void RendezvousServer::refuse(Client& client, const Error& why) {
   const wire::JoinRefused refusal{static_cast<std::int32_t>(why.code()), why.message()};
   for (const std::shared_ptr<Client>& each : clients_) {
-    if (each.get() == &client) say(each, refusal);
+    if (each.get() == &client) send(each, refusal);
   }
 }
 
@@ -171,28 +171,28 @@ void RendezvousServer::refuse_all(const Error& why) {
 }
 
 template <wire::Message T>
-Task<void> RendezvousServer::say_one(std::shared_ptr<Client> client, T message) {
+Task<void> RendezvousServer::send_one(std::shared_ptr<Client> client, T message) {
   co_await client->channel.send(message, client->stop);
 }
 
 template <wire::Message T>
-void RendezvousServer::say(const std::shared_ptr<Client>& client, const T& message) {
-  run(say_one(client, message));
+void RendezvousServer::send(const std::shared_ptr<Client>& client, const T& message) {
+  send_in_background(send_one(client, message));
 }
 
-void RendezvousServer::say_waiting() {
-  const wire::Waiting waiting{news()};
+void RendezvousServer::send_waiting() {
+  const wire::Waiting waiting{waiting_text()};
   for (const std::shared_ptr<Client>& each : clients_) {
-    if (each->came) say(each, waiting);
+    if (each->came) send(each, waiting);
   }
 }
 
 // --- the job comes together -----------------------------------------------------------------------------------------------
 
-// Waits for a change, for kBetweenWords at most; false if nothing changed.
-Task<bool> RendezvousServer::wait_a_second(Stop& stop) {
+// Waits for a change, for kWaitingInterval at most; false if nothing changed.
+Task<bool> RendezvousServer::wait_for_change(Stop& stop) {
   Stop waiting(stop);
-  const Deadline deadline(loop_, after(loop_.now(), kBetweenWords), waiting, "");
+  const Deadline deadline(loop_, after(loop_.now(), kWaitingInterval), waiting, "");
   changed_.reset();
   try {
     co_await changed_.wait(waiting);
@@ -208,24 +208,24 @@ Task<wire::Roster> RendezvousServer::gather(Stop& stop) {
   std::exception_ptr ended;
   try {
     while (arrivals_.missing() > 0 && !failed_) {
-      const bool changed = co_await wait_a_second(stop);
-      if (!changed) say_waiting();
+      const bool changed = co_await wait_for_change(stop);
+      if (!changed) send_waiting();
     }
   } catch (...) {
     ended = std::current_exception();
   }
   if (ended && as_error(ended).code() == Code::kTimeout) {
-    refuse_all(Error(Code::kTimeout, too_late(limit_, news())));
+    refuse_all(Error(Code::kTimeout, too_late(limit_, waiting_text())));
   }
   if (failed_) {
-    co_await wait_for_sayings(kLastWords);
+    co_await wait_for_sends(kFinalMessagesLimit);
     throw Error(*failed_);
   }
   if (ended) std::rethrow_exception(ended);
   roster_ = make_roster();
   reconnect_acceptor_.open(*roster_);
-  tell_all(*roster_);
-  tell_all(wire::ReconnectPort{reconnect_acceptor_.port()});
+  broadcast(*roster_);
+  broadcast(wire::ReconnectPort{reconnect_acceptor_.port()});
   co_return *roster_;
 }
 
@@ -233,23 +233,23 @@ Task<std::vector<std::int32_t>> RendezvousServer::agree_on_hosts(std::int32_t fi
   firsts_[0] = first;
   const auto unknown = [](const std::optional<std::int32_t>& one) { return !one.has_value(); };
   while (!failed_ && (!nobody_away() || std::any_of(firsts_.begin(), firsts_.end(), unknown))) {
-    co_await wait_a_second(stop);
+    co_await wait_for_change(stop);
     give_up_waiting();
   }
   if (failed_) {
-    co_await wait_for_sayings(kLastWords);
+    co_await wait_for_sends(kFinalMessagesLimit);
     throw Error(*failed_);
   }
   hosts_known_ = true;
   acceptor_.reset();  // the endpoint is now free for the next job
   wire::HostMap host_map;
   for (const std::optional<std::int32_t>& one : firsts_) host_map.firsts.push_back(*one);
-  tell_all(host_map);
+  broadcast(host_map);
   check_firsts(host_map.firsts, static_cast<int>(firsts_.size()));
   co_return host_map.firsts;
 }
 
-std::string RendezvousServer::news() const {
+std::string RendezvousServer::waiting_text() const {
   std::string text = arrivals_.text();
   if (const std::uint64_t count = unauthenticated(); count > 0) {
     text += fmt::format("; {} connection{} did not prove to know the secret", count, count == 1 ? "" : "s");

@@ -60,12 +60,12 @@ class RendezvousServer final : public Rendezvous,
     bool back = false;     // this connection replaces a broken one
     bool came = false;     // and has been accepted
     bool left = false;     // it left in order
-    std::size_t told = 0;  // how many of the messages to all it was sent
-    bool telling = false;
+    std::size_t sent = 0;  // how many of the messages to all it was sent
+    bool sending = false;
     Stop stop;
     std::optional<Root> reader;  // last: its frames refer to the members above
   };
-  struct Saying {
+  struct Sending {
     std::optional<Root> root;
   };
   // A rank that lost its connection and may reconnect.
@@ -77,7 +77,7 @@ class RendezvousServer final : public Rendezvous,
     Stop stop;                  // of the watch; requested when the rank is back
     std::optional<Root> watch;  // none if its process is watched directly
   };
-  using Word = std::variant<wire::Roster, wire::ReconnectPort, wire::HostMap, wire::RankLost, wire::Gone>;
+  using Broadcast = std::variant<wire::Roster, wire::ReconnectPort, wire::HostMap, wire::RankLost, wire::Gone>;
 
   Task<void> greet(std::unique_ptr<io::Stream> stream, wire::Acceptor::Newcomer& newcomer, Stop& stop) override;
   void turned_away() noexcept override { ++turned_away_; }
@@ -105,17 +105,17 @@ class RendezvousServer final : public Rendezvous,
   void ended(int rank, const std::string& sentence);
   void lose(int rank, const std::string& sentence);
   template <wire::Message T>
-  void say(const std::shared_ptr<Client>& client, const T& message);
+  void send(const std::shared_ptr<Client>& client, const T& message);
   template <wire::Message T>
-  static Task<void> say_one(std::shared_ptr<Client> client, T message);
-  void say_waiting();
-  void tell_all(Word word);
-  Task<void> tell(std::shared_ptr<Client> client);
-  void run(Task<void> saying);
-  Task<void> wait_for_sayings(Duration limit);
-  Task<bool> wait_a_second(Stop& stop);
+  static Task<void> send_one(std::shared_ptr<Client> client, T message);
+  void send_waiting();
+  void broadcast(Broadcast message);
+  Task<void> send_missed(std::shared_ptr<Client> client);
+  void send_in_background(Task<void> sending);
+  Task<void> wait_for_sends(Duration limit);
+  Task<bool> wait_for_change(Stop& stop);
 
-  std::string news() const;
+  std::string waiting_text() const;
   std::uint64_t unauthenticated() const noexcept { return turned_away_ - std::min(ours_, turned_away_); }
   wire::Roster make_roster();
 
@@ -127,14 +127,14 @@ class RendezvousServer final : public Rendezvous,
   std::string endpoint_;
   Duration limit_;
   Event changed_;
-  Event said_;
+  Event send_ended_;
   std::uint64_t turned_away_ = 0;
   std::uint64_t ours_ = 0;  // how many of them, as reconnected ranks report
   std::vector<std::string> remarks_;
   bool old_version_noted_ = false;
   std::optional<Error> failed_;         // why the job cannot start
   std::optional<wire::Roster> roster_;  // once all ranks have arrived
-  std::deque<Word> words_;              // messages to all, the roster first
+  std::deque<Broadcast> broadcasts_;    // messages to all, the roster first
   std::list<Away> away_;
   std::vector<bool> out_;  // by rank: lost, or left in order
   bool hosts_known_ = false;
@@ -142,7 +142,7 @@ class RendezvousServer final : public Rendezvous,
   std::vector<std::optional<std::int32_t>> firsts_;
   Losses losses_;
   std::list<std::shared_ptr<Client>> clients_;
-  std::list<Saying> sayings_;
+  std::list<Sending> sends_;
   std::optional<wire::Acceptor> acceptor_;
   ReconnectAcceptor reconnect_acceptor_;
   LocalPeerWatch local_peers_;

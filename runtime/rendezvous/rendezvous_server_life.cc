@@ -12,39 +12,39 @@ namespace aiacc {
 // --- what is said ---------------------------------------------------------------------------------------------------------
 
 // Sends in the background, so that a client that does not read delays nobody.
-void RendezvousServer::run(Task<void> saying) {
-  Saying& one = sayings_.emplace_back();
-  one.root.emplace(loop_, std::move(saying), static_cast<Root::Owner&>(*this));
+void RendezvousServer::send_in_background(Task<void> sending) {
+  Sending& one = sends_.emplace_back();
+  one.root.emplace(loop_, std::move(sending), static_cast<Root::Owner&>(*this));
   one.root->start();
 }
 
-void RendezvousServer::tell_all(Word word) {
-  words_.push_back(std::move(word));
+void RendezvousServer::broadcast(Broadcast message) {
+  broadcasts_.push_back(std::move(message));
   for (const std::shared_ptr<Client>& each : clients_) {
-    if (each->came && !each->left) run(tell(each));
+    if (each->came && !each->left) send_in_background(send_missed(each));
   }
 }
 
 // Sends the client those messages to all ranks that it has not got yet.
-Task<void> RendezvousServer::tell(std::shared_ptr<Client> client) {
-  if (client->telling) co_return;
-  client->telling = true;
-  while (client->told < words_.size()) {
-    const Word& word = words_[client->told++];
+Task<void> RendezvousServer::send_missed(std::shared_ptr<Client> client) {
+  if (client->sending) co_return;
+  client->sending = true;
+  while (client->sent < broadcasts_.size()) {
+    const Broadcast& next = broadcasts_[client->sent++];
     Task<void> sending =
-        std::visit([&](const auto& message) { return client->channel.send(message, client->stop); }, word);
+        std::visit([&](const auto& message) { return client->channel.send(message, client->stop); }, next);
     co_await std::move(sending);
   }
-  client->telling = false;
+  client->sending = false;
 }
 
-Task<void> RendezvousServer::wait_for_sayings(Duration limit) {
+Task<void> RendezvousServer::wait_for_sends(Duration limit) {
   Stop stop;
   const Deadline deadline(loop_, after(loop_.now(), limit), stop, "somebody does not listen");
   try {
-    while (!sayings_.empty()) {
-      said_.reset();
-      co_await said_.wait(stop);
+    while (!sends_.empty()) {
+      send_ended_.reset();
+      co_await send_ended_.wait(stop);
     }
   } catch (const Error&) {
   }
@@ -126,10 +126,10 @@ void RendezvousServer::returned(int rank, std::unique_ptr<io::Stream> stream, co
 
 void RendezvousServer::take_back(Client& client, const wire::Frame& frame) {
   const auto back = frame.as<wire::Resume>();
-  if (back.received > words_.size()) throw Error(Code::kProtocol, "it has heard more than was said");
+  if (back.received > broadcasts_.size()) throw Error(Code::kProtocol, "it has received more messages than were sent");
   if (failed_) return refuse(client, *failed_);
   if (!may_return(client.said.rank)) throw Error(Code::kPeerFailed, "it was lost before it was back");
-  client.told = back.received;
+  client.sent = back.received;
   has_come(client);
 }
 
@@ -172,7 +172,7 @@ void RendezvousServer::ended(int rank, const std::string& sentence) {
 void RendezvousServer::lose(int rank, const std::string& sentence) {
   if (leaving_) return;
   out_[static_cast<std::size_t>(rank)] = true;
-  tell_all(wire::RankLost{rank, sentence});
+  broadcast(wire::RankLost{rank, sentence});
   losses_.lose(rank, sentence);
 }
 
@@ -181,7 +181,7 @@ void RendezvousServer::lose(int rank, const std::string& sentence) {
 // Returns when every rank knows that rank 0 leaves, also ranks that had to reconnect for it, or at `end`.
 Task<void> RendezvousServer::leave(Instant end, Stop& stop) {
   leaving_ = true;
-  tell_all(wire::Gone{});
+  broadcast(wire::Gone{});
   Stop waiting(stop);
   const Deadline deadline(loop_, end, waiting, "somebody does not listen");
   const auto came = [](const std::shared_ptr<Client>& client) { return client->came; };
