@@ -19,10 +19,10 @@ Task<void> ReconnectAcceptor::greet(std::unique_ptr<io::Stream> stream, wire::Ac
   if (!proved) co_return;
   newcomer.unauthenticated = false;
   const int rank = handshake.who().from;
-  const bool welcome = owner_.may_return(rank);
+  const bool welcome = owner_.may_reconnect(rank);
   const wire::Bytes verdict = handshake.decide(welcome ? wire::Verdict::kAccepted : wire::Verdict::kGone, "");
   co_await io::write_all(*stream, verdict, stop);
-  if (welcome) owner_.returned(rank, std::move(stream), handshake.keys());
+  if (welcome) owner_.reconnected(rank, std::move(stream), handshake.keys());
 }
 
 }  // namespace aiacc

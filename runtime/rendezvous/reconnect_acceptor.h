@@ -14,9 +14,9 @@ class ReconnectAcceptor final : private wire::Acceptor::Owner {
  public:
   class Owner {
    public:
-    virtual bool may_return(int rank) const noexcept = 0;
+    virtual bool may_reconnect(int rank) const noexcept = 0;
     // The rank has authenticated, and its reconnection was accepted.
-    virtual void returned(int rank, std::unique_ptr<io::Stream> stream, const wire::SessionKeys& keys) = 0;
+    virtual void reconnected(int rank, std::unique_ptr<io::Stream> stream, const wire::SessionKeys& keys) = 0;
 
    protected:
     ~Owner() = default;

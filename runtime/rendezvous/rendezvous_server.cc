@@ -24,7 +24,7 @@ RendezvousServer::RendezvousServer(Loop& loop, io::Net& net, Listeners listeners
       limit_(limit),
       changed_(loop),
       send_ended_(loop),
-      out_(static_cast<std::size_t>(me.size)),
+      gone_(static_cast<std::size_t>(me.size)),
       firsts_(static_cast<std::size_t>(me.size)),
       reconnect_acceptor_(loop, static_cast<ReconnectAcceptor::Owner&>(*this), std::move(listeners.back), entropy),
       local_peers_(loop, static_cast<LocalPeerWatch::Owner&>(*this)) {
@@ -36,7 +36,7 @@ RendezvousServer::~RendezvousServer() = default;
 // --- clients ---------------------------------------------------------------------------------------------------------
 
 // Any rank number is accepted in the handshake: a client that knows the secret but has another number of ranks gets the error
-// sentence from admit().
+// sentence from handle_arrive().
 Task<void> RendezvousServer::greet(std::unique_ptr<io::Stream> stream, wire::Acceptor::Newcomer& newcomer, Stop& stop) {
   const wire::ListenerHandshake::Expected expected{wire::Purpose::kControl, kRendezvousJob, 0,
                                                    std::numeric_limits<std::int32_t>::max()};
@@ -51,11 +51,11 @@ Task<void> RendezvousServer::greet(std::unique_ptr<io::Stream> stream, wire::Acc
   co_await io::write_all(*stream, verdict, stop);
   std::string from = stream->describe();
   auto client = std::make_shared<Client>(loop_, std::move(stream), handshake.keys(), std::move(from));
-  client->said.rank = rank;
-  take_in(std::move(client));
+  client->arrive.rank = rank;
+  add_client(std::move(client));
 }
 
-void RendezvousServer::take_in(std::shared_ptr<Client> client) {
+void RendezvousServer::add_client(std::shared_ptr<Client> client) {
   Client* raw = client.get();
   clients_.push_back(std::move(client));
   raw->reader.emplace(loop_, serve(raw), static_cast<Root::Owner&>(*this));
@@ -65,7 +65,7 @@ void RendezvousServer::take_in(std::shared_ptr<Client> client) {
 Task<void> RendezvousServer::serve(Client* client) {
   std::optional<wire::Frame> frame = co_await client->channel.receive(client->stop);
   if (!frame) co_return;
-  client->back ? take_back(*client, *frame) : admit(*client, *frame);
+  client->reconnected ? handle_resume(*client, *frame) : handle_arrive(*client, *frame);
   while ((frame = co_await client->channel.receive(client->stop))) {
     if (frame->type == wire::Leave::kType) {
       frame->as<wire::Leave>();
@@ -73,12 +73,12 @@ Task<void> RendezvousServer::serve(Client* client) {
       continue;
     }
     if (frame->type == wire::RankLost::kType) {
-      heard_of_end(*client, frame->as<wire::RankLost>());
+      end_reported(*client, frame->as<wire::RankLost>());
       continue;
     }
     const auto local_peers = frame->as<wire::LocalPeers>();
-    if (!client->came || !roster_) throw Error(Code::kProtocol, "it sent LocalPeers before it had the roster");
-    firsts_[static_cast<std::size_t>(client->said.rank)] = local_peers.first;
+    if (!client->admitted || !roster_) throw Error(Code::kProtocol, "it sent LocalPeers before it had the roster");
+    firsts_[static_cast<std::size_t>(client->arrive.rank)] = local_peers.first;
     changed_.set();
   }
   const bool answers = leaving_;  // its farewell answers this rank's
@@ -100,45 +100,45 @@ void RendezvousServer::root_ended(Root& root, std::exception_ptr error) noexcept
   const std::shared_ptr<Client> client = *found;  // a send to it may still be in progress
   clients_.erase(found);
   client->stop.request(std::make_exception_ptr(Error(Code::kAborted, "the other end is gone")));
-  if (client->came) gone(*client, error ? as_error(error).message() : "it closed its connection");
+  if (client->admitted) connection_ended(*client, error ? as_error(error).message() : "it closed its connection");
   changed_.set();
 }
 
-void RendezvousServer::admit(Client& client, const wire::Frame& frame) {
+void RendezvousServer::handle_arrive(Client& client, const wire::Frame& frame) {
   wire::Arrive head;
   if (frame.type == wire::Arrive::kType) {
     wire::Reader reader(frame.body, "the first message of a rank");
     reader.get(head.protocol);
     reader.get(head.version);
   }
-  const int claimed = client.said.rank;
+  const int claimed = client.arrive.rank;
   std::optional<Arrivals::Refusal> refusal = arrivals_.judge_version(head, claimed, client.from);
   if (!refusal) {
-    client.said = frame.as<wire::Arrive>();
-    if (client.said.rank != claimed) throw Error(Code::kProtocol, "it changed its rank");
-    refusal = arrivals_.judge(client.said, client.from);
+    client.arrive = frame.as<wire::Arrive>();
+    if (client.arrive.rank != claimed) throw Error(Code::kProtocol, "it changed its rank");
+    refusal = arrivals_.judge(client.arrive, client.from);
   }
   if (refusal) {
     refusal->for_all ? refuse_all(refusal->why) : remarks_.push_back(refusal->why.message());
     return refuse(client, refusal->why);
   }
   if (failed_) return refuse(client, *failed_);
-  if (roster_ && !arrivals_.knows(client.said)) {
+  if (roster_ && !arrivals_.knows(client.arrive)) {
     const Error why(Code::kPeerFailed,
-                    fmt::format("{} began anew while the job came together", Arrivals::who(client.said, client.from)),
-                    client.said.rank);
+                    fmt::format("{} began anew while the job came together", Arrivals::who(client.arrive, client.from)),
+                    client.arrive.rank);
     refuse_all(why);
     return refuse(client, why);
   }
-  ours_ += client.said.dropped;
-  has_come(client);
+  reported_by_ranks_ += client.arrive.dropped;
+  admit(client);
 }
 
-void RendezvousServer::has_come(Client& client) {
-  replace(client);
-  client.came = true;
-  arrivals_.came(client.said, client.from);
-  no_longer_away(client.said.rank);
+void RendezvousServer::admit(Client& client) {
+  end_earlier_connection(client);
+  client.admitted = true;
+  arrivals_.came(client.arrive, client.from);
+  end_watch_of(client.arrive.rank);
   for (const std::shared_ptr<Client>& each : clients_) {
     if (each.get() == &client) send_in_background(send_missed(each));
   }
@@ -146,10 +146,10 @@ void RendezvousServer::has_come(Client& client) {
 }
 
 // Ends an earlier connection of the same rank, which may be broken without this end having noticed it.
-void RendezvousServer::replace(const Client& by) {
+void RendezvousServer::end_earlier_connection(const Client& by) {
   for (const std::shared_ptr<Client>& each : clients_) {
-    if (each.get() == &by || !each->came || each->said.rank != by.said.rank) continue;
-    each->came = false;
+    if (each.get() == &by || !each->admitted || each->arrive.rank != by.arrive.rank) continue;
+    each->admitted = false;
     each->stop.request(std::make_exception_ptr(Error(Code::kAborted, "the rank has come on another connection")));
   }
 }
@@ -165,7 +165,7 @@ void RendezvousServer::refuse_all(const Error& why) {
   if (failed_) return;
   failed_ = why;
   for (const std::shared_ptr<Client>& each : clients_) {
-    if (each->came) refuse(*each, why);
+    if (each->admitted) refuse(*each, why);
   }
   changed_.set();
 }
@@ -183,11 +183,11 @@ void RendezvousServer::send(const std::shared_ptr<Client>& client, const T& mess
 void RendezvousServer::send_waiting() {
   const wire::Waiting waiting{waiting_text()};
   for (const std::shared_ptr<Client>& each : clients_) {
-    if (each->came) send(each, waiting);
+    if (each->admitted) send(each, waiting);
   }
 }
 
-// --- the job comes together -----------------------------------------------------------------------------------------------
+// --- rendezvous -----------------------------------------------------------------------------------------------------------
 
 // Waits for a change, for kWaitingInterval at most; false if nothing changed.
 Task<bool> RendezvousServer::wait_for_change(Stop& stop) {
@@ -232,9 +232,9 @@ Task<wire::Roster> RendezvousServer::gather(Stop& stop) {
 Task<std::vector<std::int32_t>> RendezvousServer::agree_on_hosts(std::int32_t first, Stop& stop) {
   firsts_[0] = first;
   const auto unknown = [](const std::optional<std::int32_t>& one) { return !one.has_value(); };
-  while (!failed_ && (!nobody_away() || std::any_of(firsts_.begin(), firsts_.end(), unknown))) {
+  while (!failed_ && (!all_connected() || std::any_of(firsts_.begin(), firsts_.end(), unknown))) {
     co_await wait_for_change(stop);
-    give_up_waiting();
+    fail_if_not_reconnected();
   }
   if (failed_) {
     co_await wait_for_sends(kFinalMessagesLimit);

@@ -56,11 +56,11 @@ class RendezvousServer final : public Rendezvous,
         : channel(loop, std::move(stream), keys.to_dialer, keys.to_listener), from(std::move(address)) {}
     wire::SecureChannel channel;
     std::string from;  // its address as seen from here
-    wire::Arrive said;
-    bool back = false;     // this connection replaces a broken one
-    bool came = false;     // and has been accepted
-    bool left = false;     // it left in order
-    std::size_t sent = 0;  // how many of the messages to all it was sent
+    wire::Arrive arrive;
+    bool reconnected = false;  // this connection replaces a broken one
+    bool admitted = false;     // takes part in the rendezvous
+    bool left = false;         // it left in order
+    std::size_t sent = 0;      // how many of the messages to all it was sent
     bool sending = false;
     Stop stop;
     std::optional<Root> reader;  // last: its frames refer to the members above
@@ -69,8 +69,8 @@ class RendezvousServer final : public Rendezvous,
     std::optional<Root> root;
   };
   // A rank that lost its connection and may reconnect.
-  struct Away {
-    Away(int its_rank, std::string why) : rank(its_rank), sentence(std::move(why)) {}
+  struct Disconnected {
+    Disconnected(int its_rank, std::string why) : rank(its_rank), sentence(std::move(why)) {}
     int rank;
     std::string sentence;
     Instant until{};            // deadline, before the last messages
@@ -80,29 +80,29 @@ class RendezvousServer final : public Rendezvous,
   using Broadcast = std::variant<wire::Roster, wire::ReconnectPort, wire::HostMap, wire::RankLost, wire::Gone>;
 
   Task<void> greet(std::unique_ptr<io::Stream> stream, wire::Acceptor::Newcomer& newcomer, Stop& stop) override;
-  void turned_away() noexcept override { ++turned_away_; }
-  bool may_return(int rank) const noexcept override { return !out_[static_cast<std::size_t>(rank)]; }
-  void returned(int rank, std::unique_ptr<io::Stream> stream, const wire::SessionKeys& keys) override;
+  void turned_away() noexcept override { ++unauthenticated_; }
+  bool may_reconnect(int rank) const noexcept override { return !gone_[static_cast<std::size_t>(rank)]; }
+  void reconnected(int rank, std::unique_ptr<io::Stream> stream, const wire::SessionKeys& keys) override;
   void root_ended(Root& root, std::exception_ptr error) noexcept override;
 
-  void take_in(std::shared_ptr<Client> client);
+  void add_client(std::shared_ptr<Client> client);
   Task<void> serve(Client* client);
-  void take_back(Client& client, const wire::Frame& frame);
-  void admit(Client& client, const wire::Frame& frame);
+  void handle_resume(Client& client, const wire::Frame& frame);
+  void handle_arrive(Client& client, const wire::Frame& frame);
   void refuse(Client& client, const Error& why);
   void refuse_all(const Error& why);
-  void has_come(Client& client);
-  void replace(const Client& by);
-  void gone(const Client& client, const std::string& how);
-  void give_up_waiting();
-  void look_after(int rank, const std::string& sentence);
-  Task<void> watch(Away* away, io::Address address);
+  void admit(Client& client);
+  void end_earlier_connection(const Client& by);
+  void connection_ended(const Client& client, const std::string& how);
+  void fail_if_not_reconnected();
+  void watch_disconnected(int rank, const std::string& sentence);
+  Task<void> watch(Disconnected* disconnected, io::Address address);
   bool watch_ended(const Root& root, bool found);
-  void no_longer_away(int rank);
-  bool nobody_away() const noexcept;
+  void end_watch_of(int rank);
+  bool all_connected() const noexcept;
   void local_peer_ended(int rank, const std::string& sentence) override;
-  void heard_of_end(const Client& from, const wire::RankLost& lost);
-  void ended(int rank, const std::string& sentence);
+  void end_reported(const Client& from, const wire::RankLost& lost);
+  void process_ended(int rank, const std::string& sentence);
   void lose(int rank, const std::string& sentence);
   template <wire::Message T>
   void send(const std::shared_ptr<Client>& client, const T& message);
@@ -116,7 +116,9 @@ class RendezvousServer final : public Rendezvous,
   Task<bool> wait_for_change(Stop& stop);
 
   std::string waiting_text() const;
-  std::uint64_t unauthenticated() const noexcept { return turned_away_ - std::min(ours_, turned_away_); }
+  std::uint64_t unauthenticated() const noexcept {
+    return unauthenticated_ - std::min(reported_by_ranks_, unauthenticated_);
+  }
   wire::Roster make_roster();
 
   Loop& loop_;
@@ -128,15 +130,15 @@ class RendezvousServer final : public Rendezvous,
   Duration limit_;
   Event changed_;
   Event send_ended_;
-  std::uint64_t turned_away_ = 0;
-  std::uint64_t ours_ = 0;  // how many of them, as reconnected ranks report
+  std::uint64_t unauthenticated_ = 0;
+  std::uint64_t reported_by_ranks_ = 0;  // how many of them, as reconnected ranks report
   std::vector<std::string> remarks_;
   bool old_version_noted_ = false;
   std::optional<Error> failed_;         // why the job cannot start
   std::optional<wire::Roster> roster_;  // once all ranks have arrived
   std::deque<Broadcast> broadcasts_;    // messages to all, the roster first
-  std::list<Away> away_;
-  std::vector<bool> out_;  // by rank: lost, or left in order
+  std::list<Disconnected> disconnected_;
+  std::vector<bool> gone_;  // by rank: lost, or left in order
   bool hosts_known_ = false;
   bool leaving_ = false;
   std::vector<std::optional<std::int32_t>> firsts_;

@@ -9,7 +9,7 @@
 
 namespace aiacc {
 
-// --- what is said ---------------------------------------------------------------------------------------------------------
+// --- messages to clients -------------------------------------------------------------------------------------------------
 
 // Sends in the background, so that a client that does not read delays nobody.
 void RendezvousServer::send_in_background(Task<void> sending) {
@@ -21,7 +21,7 @@ void RendezvousServer::send_in_background(Task<void> sending) {
 void RendezvousServer::broadcast(Broadcast message) {
   broadcasts_.push_back(std::move(message));
   for (const std::shared_ptr<Client>& each : clients_) {
-    if (each->came && !each->left) send_in_background(send_missed(each));
+    if (each->admitted && !each->left) send_in_background(send_missed(each));
   }
 }
 
@@ -50,87 +50,92 @@ Task<void> RendezvousServer::wait_for_sends(Duration limit) {
   }
 }
 
-// --- who lost its connection ----------------------------------------------------------------------------------------------
+// --- broken connections -------------------------------------------------------------------------------------------------
 
-void RendezvousServer::gone(const Client& client, const std::string& how) {
-  const int rank = client.said.rank;
-  if (client.left) out_[static_cast<std::size_t>(rank)] = true;
+void RendezvousServer::connection_ended(const Client& client, const std::string& how) {
+  const int rank = client.arrive.rank;
+  if (client.left) gone_[static_cast<std::size_t>(rank)] = true;
   if (client.left || failed_) return;
-  const std::string sentence = fmt::format("{} went away: {}", Arrivals::who(client.said, client.from), how);
-  if (hosts_known_) return look_after(rank, sentence);
+  const std::string sentence = fmt::format("{} went away: {}", Arrivals::who(client.arrive, client.from), how);
+  if (hosts_known_) return watch_disconnected(rank, sentence);
   arrivals_.went(rank);  // it may arrive again
-  if (roster_) away_.emplace_back(rank, sentence).until = after(loop_.now(), kReturnLimit);
+  if (roster_) disconnected_.emplace_back(rank, sentence).until = after(loop_.now(), kReturnLimit);
 }
 
 // Watches a rank whose connection broke. A rank of this host may have no data port to probe; if its process cannot be watched
 // either, the broken connection counts as its end.
-void RendezvousServer::look_after(int rank, const std::string& sentence) {
-  if (out_[static_cast<std::size_t>(rank)]) return;  // its process had ended before
+void RendezvousServer::watch_disconnected(int rank, const std::string& sentence) {
+  if (gone_[static_cast<std::size_t>(rank)]) return;  // its process had ended before
   const std::optional<std::uint16_t> port = wire::tcp_port_of(arrivals_.said(rank).ports);
   const bool here = firsts_[static_cast<std::size_t>(rank)] == firsts_[0];
   const std::string where = arrivals_.host_address(rank);
   const bool seen = local_peers_.sees(rank);
   if (here && !seen) return lose(rank, sentence);
-  Away& away = away_.emplace_back(rank, sentence);
+  Disconnected& disconnected = disconnected_.emplace_back(rank, sentence);
   if (seen || !port) return;
-  away.watch.emplace(loop_, watch(&away, io::Address::tcp(where, *port)), static_cast<Root::Owner&>(*this));
-  away.watch->start();
+  disconnected.watch.emplace(loop_, watch(&disconnected, io::Address::tcp(where, *port)),
+                             static_cast<Root::Owner&>(*this));
+  disconnected.watch->start();
 }
 
-Task<void> RendezvousServer::watch(Away* away, io::Address address) {
+Task<void> RendezvousServer::watch(Disconnected* disconnected, io::Address address) {
   const RendezvousDialer me{loop_, net_, entropy_, wire::Secret::from(roster_->secret), roster_->job, 0};
-  const std::string how = co_await watch_for_the_end(me, away->rank, std::move(address), away->stop);
-  away->sentence += "; " + how;
+  const std::string how = co_await watch_for_the_end(me, disconnected->rank, std::move(address), disconnected->stop);
+  disconnected->sentence += "; " + how;
 }
 
 // `found`: the watch found that the process has ended; otherwise the watch was stopped.
 bool RendezvousServer::watch_ended(const Root& root, bool found) {
-  const auto away =
-      std::find_if(away_.begin(), away_.end(), [&](const Away& one) { return one.watch && &*one.watch == &root; });
-  if (away == away_.end()) return false;
-  const bool lost = found && !away->stop.requested();
-  const int rank = away->rank;
-  const std::string sentence = std::move(away->sentence);
-  away_.erase(away);
+  const auto disconnected = std::find_if(disconnected_.begin(), disconnected_.end(),
+                                         [&](const Disconnected& one) { return one.watch && &*one.watch == &root; });
+  if (disconnected == disconnected_.end()) return false;
+  const bool lost = found && !disconnected->stop.requested();
+  const int rank = disconnected->rank;
+  const std::string sentence = std::move(disconnected->sentence);
+  disconnected_.erase(disconnected);
   if (lost) lose(rank, sentence);
   changed_.set();
   return true;
 }
 
-void RendezvousServer::no_longer_away(int rank) {
-  for (Away& away : away_) {
-    if (away.rank == rank) away.stop.request(std::make_exception_ptr(Error(Code::kAborted, "the rank is back")));
+void RendezvousServer::end_watch_of(int rank) {
+  for (Disconnected& disconnected : disconnected_) {
+    if (disconnected.rank == rank)
+      disconnected.stop.request(std::make_exception_ptr(Error(Code::kAborted, "the rank is back")));
   }
-  away_.remove_if([](const Away& away) { return away.stop.requested() && !away.watch; });
+  disconnected_.remove_if(
+      [](const Disconnected& disconnected) { return disconnected.stop.requested() && !disconnected.watch; });
 }
 
-bool RendezvousServer::nobody_away() const noexcept {
-  return std::all_of(away_.begin(), away_.end(), [](const Away& away) { return away.stop.requested(); });
+bool RendezvousServer::all_connected() const noexcept {
+  return std::all_of(disconnected_.begin(), disconnected_.end(),
+                     [](const Disconnected& disconnected) { return disconnected.stop.requested(); });
 }
 
-void RendezvousServer::give_up_waiting() {
-  for (const Away& away : away_) {
-    if (loop_.now() < away.until) continue;
-    return refuse_all(Error(Code::kPeerFailed, away.sentence + ", while the job came together", away.rank));
+void RendezvousServer::fail_if_not_reconnected() {
+  for (const Disconnected& disconnected : disconnected_) {
+    if (loop_.now() < disconnected.until) continue;
+    return refuse_all(
+        Error(Code::kPeerFailed, disconnected.sentence + ", while the job came together", disconnected.rank));
   }
 }
 
-void RendezvousServer::returned(int rank, std::unique_ptr<io::Stream> stream, const wire::SessionKeys& keys) {
-  if (!may_return(rank)) return;  // it was lost meanwhile
+void RendezvousServer::reconnected(int rank, std::unique_ptr<io::Stream> stream, const wire::SessionKeys& keys) {
+  if (!may_reconnect(rank)) return;  // it was lost meanwhile
   std::string from = stream->describe();
   auto client = std::make_shared<Client>(loop_, std::move(stream), keys, std::move(from));
-  client->said = arrivals_.said(rank);
-  client->back = true;
-  take_in(std::move(client));
+  client->arrive = arrivals_.said(rank);
+  client->reconnected = true;
+  add_client(std::move(client));
 }
 
-void RendezvousServer::take_back(Client& client, const wire::Frame& frame) {
+void RendezvousServer::handle_resume(Client& client, const wire::Frame& frame) {
   const auto back = frame.as<wire::Resume>();
   if (back.received > broadcasts_.size()) throw Error(Code::kProtocol, "it has received more messages than were sent");
   if (failed_) return refuse(client, *failed_);
-  if (!may_return(client.said.rank)) throw Error(Code::kPeerFailed, "it was lost before it was back");
+  if (!may_reconnect(client.arrive.rank)) throw Error(Code::kPeerFailed, "it was lost before it was back");
   client.sent = back.received;
-  has_come(client);
+  admit(client);
 }
 
 void RendezvousServer::watch_local_peers(io::Processes& processes, const wire::Roster& roster,
@@ -139,31 +144,31 @@ void RendezvousServer::watch_local_peers(io::Processes& processes, const wire::R
 }
 
 void RendezvousServer::local_peer_ended(int rank, const std::string& sentence) {
-  if (!losses_.leaving(rank)) return ended(rank, sentence);
-  out_[static_cast<std::size_t>(rank)] = true;  // its Leave may have been lost with its connection
-  no_longer_away(rank);
+  if (!losses_.leaving(rank)) return process_ended(rank, sentence);
+  gone_[static_cast<std::size_t>(rank)] = true;  // its Leave may have been lost with its connection
+  end_watch_of(rank);
   changed_.set();
 }
 
 // A rank reports that a local peer's process has ended. It knows this from its kernel, so no probe is needed.
-void RendezvousServer::heard_of_end(const Client& from, const wire::RankLost& lost) {
+void RendezvousServer::end_reported(const Client& from, const wire::RankLost& lost) {
   const bool known = hosts_known_ && lost.rank > 0 && lost.rank < static_cast<int>(firsts_.size());
   const bool local_peers =
-      known && firsts_[static_cast<std::size_t>(lost.rank)] == firsts_[static_cast<std::size_t>(from.said.rank)];
-  if (!local_peers || lost.rank == from.said.rank) {
+      known && firsts_[static_cast<std::size_t>(lost.rank)] == firsts_[static_cast<std::size_t>(from.arrive.rank)];
+  if (!local_peers || lost.rank == from.arrive.rank) {
     throw Error(Code::kProtocol, fmt::format("it tells of the end of rank {}, which is not on its host", lost.rank));
   }
-  ended(lost.rank, lost.sentence);
+  process_ended(lost.rank, lost.sentence);
 }
 
-void RendezvousServer::ended(int rank, const std::string& sentence) {
-  if (out_[static_cast<std::size_t>(rank)]) return;
+void RendezvousServer::process_ended(int rank, const std::string& sentence) {
+  if (gone_[static_cast<std::size_t>(rank)]) return;
   lose(rank, sentence);
-  out_[static_cast<std::size_t>(rank)] = true;  // also while this rank leaves, so that it waits for it no longer
-  no_longer_away(rank);
+  gone_[static_cast<std::size_t>(rank)] = true;  // also while this rank leaves, so that it waits for it no longer
+  end_watch_of(rank);
   changed_.set();
   for (const std::shared_ptr<Client>& each : clients_) {  // a child process of it may keep its connection open
-    if (each->came && each->said.rank == rank) {
+    if (each->admitted && each->arrive.rank == rank) {
       each->stop.request(std::make_exception_ptr(Error(Code::kPeerFailed, sentence, rank)));
     }
   }
@@ -171,7 +176,7 @@ void RendezvousServer::ended(int rank, const std::string& sentence) {
 
 void RendezvousServer::lose(int rank, const std::string& sentence) {
   if (leaving_) return;
-  out_[static_cast<std::size_t>(rank)] = true;
+  gone_[static_cast<std::size_t>(rank)] = true;
   broadcast(wire::RankLost{rank, sentence});
   losses_.lose(rank, sentence);
 }
@@ -184,9 +189,9 @@ Task<void> RendezvousServer::leave(Instant end, Stop& stop) {
   broadcast(wire::Gone{});
   Stop waiting(stop);
   const Deadline deadline(loop_, end, waiting, "somebody does not listen");
-  const auto came = [](const std::shared_ptr<Client>& client) { return client->came; };
+  const auto admitted = [](const std::shared_ptr<Client>& client) { return client->admitted; };
   try {
-    while (!away_.empty() || std::any_of(clients_.begin(), clients_.end(), came)) {
+    while (!disconnected_.empty() || std::any_of(clients_.begin(), clients_.end(), admitted)) {
       changed_.reset();
       co_await changed_.wait(waiting);
     }
