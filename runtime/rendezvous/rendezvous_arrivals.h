@@ -23,22 +23,22 @@ class Arrivals {
   };
   // `from` is its address as seen from here. Throws kProtocol for a message that no rank sends. A known rank may arrive
   // again, even while its broken connection still looks intact.
-  std::optional<Refusal> judge_version(const wire::Arrive& head, int rank, const std::string& from) const;
-  std::optional<Refusal> judge(const wire::Arrive& said, const std::string& from) const;
+  std::optional<Refusal> check_version(const wire::Arrive& head, int rank, const std::string& from) const;
+  std::optional<Refusal> check(const wire::Arrive& arrive, const std::string& from) const;
 
   // Whether this is the process that arrived as that rank before, perhaps on a new connection.
-  bool knows(const wire::Arrive& said) const;
+  bool is_same_process(const wire::Arrive& arrive) const;
 
   // The Arrive of a rank that has arrived.
-  const wire::Arrive& said(int rank) const { return clients_[static_cast<std::size_t>(rank)]->said; }
+  const wire::Arrive& arrive_of(int rank) const { return clients_[static_cast<std::size_t>(rank)]->arrive; }
 
   // The address of the rank's host: the address that its connection came from, if the rank lists it as its own
   // (otherwise there may be a NAT between), or else the first address that it lists.
   std::string host_address(int rank) const;
 
-  void came(const wire::Arrive& said, const std::string& from);
+  void add(const wire::Arrive& arrive, const std::string& from);
   // The rank's connection is gone; it may arrive again.
-  void went(int rank) { clients_[static_cast<std::size_t>(rank)]->here = false; }
+  void disconnected(int rank) { clients_[static_cast<std::size_t>(rank)]->connected = false; }
   std::size_t missing() const;
 
   // wire::arrivals_text().
@@ -46,13 +46,13 @@ class Arrivals {
   std::vector<wire::RosterEntry> roster() const;
 
   // "rank 3 (node-7, tcp:192.0.2.7:40112)"
-  static std::string who(const wire::Arrive& said, const std::string& from);
+  static std::string describe(const wire::Arrive& arrive, const std::string& from);
 
  private:
   struct Client {
-    wire::Arrive said;
+    wire::Arrive arrive;
     std::string from;
-    bool here = true;
+    bool connected = true;
   };
   wire::Arrive me_;
   std::string endpoint_;

@@ -112,21 +112,22 @@ void RendezvousServer::handle_arrive(Client& client, const wire::Frame& frame) {
     reader.get(head.version);
   }
   const int claimed = client.arrive.rank;
-  std::optional<Arrivals::Refusal> refusal = arrivals_.judge_version(head, claimed, client.from);
+  std::optional<Arrivals::Refusal> refusal = arrivals_.check_version(head, claimed, client.from);
   if (!refusal) {
     client.arrive = frame.as<wire::Arrive>();
     if (client.arrive.rank != claimed) throw Error(Code::kProtocol, "it changed its rank");
-    refusal = arrivals_.judge(client.arrive, client.from);
+    refusal = arrivals_.check(client.arrive, client.from);
   }
   if (refusal) {
     refusal->for_all ? refuse_all(refusal->why) : remarks_.push_back(refusal->why.message());
     return refuse(client, refusal->why);
   }
   if (failed_) return refuse(client, *failed_);
-  if (roster_ && !arrivals_.knows(client.arrive)) {
-    const Error why(Code::kPeerFailed,
-                    fmt::format("{} began anew while the job came together", Arrivals::who(client.arrive, client.from)),
-                    client.arrive.rank);
+  if (roster_ && !arrivals_.is_same_process(client.arrive)) {
+    const Error why(
+        Code::kPeerFailed,
+        fmt::format("{} began anew while the job came together", Arrivals::describe(client.arrive, client.from)),
+        client.arrive.rank);
     refuse_all(why);
     return refuse(client, why);
   }
@@ -137,7 +138,7 @@ void RendezvousServer::handle_arrive(Client& client, const wire::Frame& frame) {
 void RendezvousServer::admit(Client& client) {
   end_earlier_connection(client);
   client.admitted = true;
-  arrivals_.came(client.arrive, client.from);
+  arrivals_.add(client.arrive, client.from);
   end_watch_of(client.arrive.rank);
   for (const std::shared_ptr<Client>& each : clients_) {
     if (each.get() == &client) send_in_background(send_missed(each));

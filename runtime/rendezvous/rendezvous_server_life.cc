@@ -56,9 +56,9 @@ void RendezvousServer::connection_ended(const Client& client, const std::string&
   const int rank = client.arrive.rank;
   if (client.left) gone_[static_cast<std::size_t>(rank)] = true;
   if (client.left || failed_) return;
-  const std::string sentence = fmt::format("{} went away: {}", Arrivals::who(client.arrive, client.from), how);
+  const std::string sentence = fmt::format("{} went away: {}", Arrivals::describe(client.arrive, client.from), how);
   if (hosts_known_) return watch_disconnected(rank, sentence);
-  arrivals_.went(rank);  // it may arrive again
+  arrivals_.disconnected(rank);  // it may arrive again
   if (roster_) disconnected_.emplace_back(rank, sentence).until = after(loop_.now(), kReturnLimit);
 }
 
@@ -66,7 +66,7 @@ void RendezvousServer::connection_ended(const Client& client, const std::string&
 // either, the broken connection counts as its end.
 void RendezvousServer::watch_disconnected(int rank, const std::string& sentence) {
   if (gone_[static_cast<std::size_t>(rank)]) return;  // its process had ended before
-  const std::optional<std::uint16_t> port = wire::tcp_port_of(arrivals_.said(rank).ports);
+  const std::optional<std::uint16_t> port = wire::tcp_port_of(arrivals_.arrive_of(rank).ports);
   const bool here = firsts_[static_cast<std::size_t>(rank)] == firsts_[0];
   const std::string where = arrivals_.host_address(rank);
   const bool seen = local_peers_.sees(rank);
@@ -124,7 +124,7 @@ void RendezvousServer::reconnected(int rank, std::unique_ptr<io::Stream> stream,
   if (!may_reconnect(rank)) return;  // it was lost meanwhile
   std::string from = stream->describe();
   auto client = std::make_shared<Client>(loop_, std::move(stream), keys, std::move(from));
-  client->arrive = arrivals_.said(rank);
+  client->arrive = arrivals_.arrive_of(rank);
   client->reconnected = true;
   add_client(std::move(client));
 }
