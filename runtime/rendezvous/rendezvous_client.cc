@@ -12,9 +12,9 @@ namespace {
 
 constexpr Duration kFirstPause = std::chrono::milliseconds(10);
 constexpr Duration kLongestPause = std::chrono::milliseconds(500);
-constexpr Duration kLongestPatience = std::chrono::seconds(60);
+constexpr Duration kLongestHandshake = std::chrono::seconds(60);
 // A peer that answers without knowing the secret may be the previous job, which still ends. After this time it is an error.
-constexpr Duration kSteadyNo = std::chrono::seconds(10);
+constexpr Duration kRefusalLimit = std::chrono::seconds(10);
 
 }  // namespace
 
@@ -35,7 +35,7 @@ RendezvousClient::~RendezvousClient() = default;
 
 Task<wire::Roster> RendezvousClient::gather(Stop& stop) {
   try {
-    co_return co_await call_until_answered(stop);
+    co_return co_await dial_until_answered(stop);
   } catch (const Error& error) {
     if (!stop.requested() || error.code() != Code::kTimeout) throw;
     throw Error(Code::kTimeout, too_late(limit_, arrivals()));
@@ -43,14 +43,14 @@ Task<wire::Roster> RendezvousClient::gather(Stop& stop) {
 }
 
 std::string RendezvousClient::arrivals() const {
-  if (!last_word_.empty()) return last_word_;
+  if (!last_waiting_.empty()) return last_waiting_;
   if (channel_ != nullptr)
     return fmt::format("rank {} reached rank 0 at {} and waits for others", me_.rank, endpoint_.name());
   return fmt::format("rank {} did not reach rank 0 at {} ({} attempts): {}", me_.rank, endpoint_.name(), attempts_,
                      reason_.empty() ? "nothing answered" : reason_);
 }
 
-Task<wire::Roster> RendezvousClient::call_until_answered(Stop& stop) {
+Task<wire::Roster> RendezvousClient::dial_until_answered(Stop& stop) {
   for (Duration pause = kFirstPause;; pause = std::min(2 * pause, kLongestPause)) {
     stop.throw_if_requested();
     RendezvousEndpoint::Found found;
@@ -67,17 +67,17 @@ Task<wire::Roster> RendezvousClient::call_until_answered(Stop& stop) {
       if (outcome == Attempt::kRoster) co_return roster;
       refused = refused || outcome == Attempt::kRefused;
     }
-    give_up_on_a_steady_no(refused);
+    give_up_if_refused(refused);
     co_await sleep_for(loop_, pause, stop);
   }
 }
 
-void RendezvousClient::give_up_on_a_steady_no(bool refused) {
+void RendezvousClient::give_up_if_refused(bool refused) {
   if (!refused) {
-    no_since_.reset();
-  } else if (!no_since_) {
-    no_since_ = loop_.now();
-  } else if (loop_.now() - *no_since_ > kSteadyNo) {
+    refused_since_.reset();
+  } else if (!refused_since_) {
+    refused_since_ = loop_.now();
+  } else if (loop_.now() - *refused_since_ > kRefusalLimit) {
     throw Error(
         Code::kMismatch,
         fmt::format("rank {} cannot join the job at {}: {}; another job meets there, or the secrets differ: give "
@@ -90,16 +90,16 @@ void RendezvousClient::give_up_on_a_steady_no(bool refused) {
 Task<RendezvousClient::Attempt> RendezvousClient::attempt(io::Address address, wire::Secret secret,
                                                           wire::Roster* roster, Stop& stop) {
   ++attempts_;
-  heard_ = 0;
+  received_ = 0;
   bool join_refused = false;
-  const RendezvousDialer caller{loop_, net_, entropy_, secret, kRendezvousJob, me_.rank};
-  RendezvousDial call(caller);
+  const RendezvousDialer dialer{loop_, net_, entropy_, secret, kRendezvousJob, me_.rank};
+  RendezvousDial dial(dialer);
   try {
-    co_await introduce(call, address, stop);
-    wire::Frame frame = co_await next(stop);
+    co_await dial_and_arrive(dial, address, stop);
+    wire::Frame frame = co_await receive_or_throw(stop);
     while (frame.type == wire::Waiting::kType) {
-      last_word_ = frame.as<wire::Waiting>().sentence;
-      frame = co_await next(stop);
+      last_waiting_ = frame.as<wire::Waiting>().sentence;
+      frame = co_await receive_or_throw(stop);
     }
     if (frame.type == wire::JoinRefused::kType) {
       const auto refused = frame.as<wire::JoinRefused>();
@@ -111,47 +111,47 @@ Task<RendezvousClient::Attempt> RendezvousClient::attempt(io::Address address, w
       throw Error(Code::kProtocol, fmt::format("rank 0 lists {} ranks of {}", roster->ranks.size(), me_.size));
     }
     host_name_ = roster->ranks.front().host_name;
-    if (call.version() < wire::kFirstWithShares)
+    if (dial.version() < wire::kFirstWithShares)
       remarks_ = {wire::old_version_remark(fmt::format("rank 0 on host {}", host_name_))};
-    frame = co_await next(stop);
+    frame = co_await receive_or_throw(stop);
     const io::Address back = io::Address::tcp(host_address(address, *roster), frame.as<wire::ReconnectPort>().port);
     const RendezvousDialer returning{loop_, net_, entropy_, wire::Secret::from(roster->secret), roster->job, me_.rank};
     reconnect_.emplace(returning, back);
-    prefer(address, *roster);
+    prefer_address(address, *roster);
     co_return Attempt::kRoster;
   } catch (const Error& error) {
     if (stop.requested() || join_refused) throw;
-    if (call.proving() && !call.refused()) ++me_.dropped;
+    if (dial.proving() && !dial.refused()) ++me_.dropped;
     const std::string where = address.text();
     const std::string& why = error.message();
     reason_ = why.find(where) == std::string::npos ? fmt::format("{}: {}", where, why) : why;
     channel_.reset();
-    last_word_.clear();
-    co_return call.refused() ? Attempt::kRefused : Attempt::kFailed;
+    last_waiting_.clear();
+    co_return dial.refused() ? Attempt::kRefused : Attempt::kFailed;
   }
 }
 
-Task<void> RendezvousClient::introduce(RendezvousDial& call, io::Address address, Stop& stop) {
-  co_await call.connect(std::move(address), stop);
+Task<void> RendezvousClient::dial_and_arrive(RendezvousDial& dial, io::Address address, Stop& stop) {
+  co_await dial.connect(std::move(address), stop);
   {
     Stop proving(stop);
-    const Deadline deadline(loop_, after(loop_.now(), patience_), proving,
-                            fmt::format("it says nothing for {:.1f} s", seconds(patience_)));
-    patience_ = std::min(2 * patience_, kLongestPatience);
-    channel_ = co_await call.prove(proving);
+    const Deadline deadline(loop_, after(loop_.now(), handshake_limit_), proving,
+                            fmt::format("it says nothing for {:.1f} s", seconds(handshake_limit_)));
+    handshake_limit_ = std::min(2 * handshake_limit_, kLongestHandshake);
+    channel_ = co_await dial.prove(proving);
   }
   co_await channel_->send(me_, stop);
 }
 
 // Receives, and counts the messages to all ranks.
-Task<std::optional<wire::Frame>> RendezvousClient::hear(Stop& stop) {
+Task<std::optional<wire::Frame>> RendezvousClient::receive(Stop& stop) {
   std::optional<wire::Frame> frame = co_await channel_->receive(stop);
-  if (frame && frame->type != wire::Waiting::kType) ++heard_;
+  if (frame && frame->type != wire::Waiting::kType) ++received_;
   co_return frame;
 }
 
-Task<wire::Frame> RendezvousClient::next(Stop& stop) {
-  std::optional<wire::Frame> frame = co_await hear(stop);
+Task<wire::Frame> RendezvousClient::receive_or_throw(Stop& stop) {
+  std::optional<wire::Frame> frame = co_await receive(stop);
   if (!frame) throw Error(Code::kPeerFailed, "rank 0 closed the connection");
   co_return std::move(*frame);
 }
@@ -165,7 +165,7 @@ std::string RendezvousClient::host_address(const io::Address& reached, const wir
 }
 
 // Moves the address by which this rank reached rank 0 to the front of rank 0's addresses.
-void RendezvousClient::prefer(const io::Address& reached, wire::Roster& roster) const {
+void RendezvousClient::prefer_address(const io::Address& reached, wire::Roster& roster) const {
   std::vector<std::string>& addresses = roster.ranks.front().addresses;
   if (io::is_loopback(reached.name)) return;
   std::erase(addresses, reached.name);
@@ -179,13 +179,13 @@ Task<std::vector<std::int32_t>> RendezvousClient::agree_on_hosts(std::int32_t fi
     std::string broken;
     try {
       co_await channel_->send(local_peers, stop);
-      answer = co_await next(stop);
+      answer = co_await receive_or_throw(stop);
     } catch (const Error& error) {
       if (stop.requested()) throw;
       broken = error.message();
     }
     if (!answer)
-      co_await come_back(std::move(broken), " while the job came together", LivenessProbe::Unreachable::kNoSign, stop);
+      co_await reconnect(std::move(broken), " while the job came together", LivenessProbe::Unreachable::kNoSign, stop);
   }
   const wire::Frame& frame = *answer;
   if (frame.type == wire::JoinRefused::kType) {
@@ -198,9 +198,9 @@ Task<std::vector<std::int32_t>> RendezvousClient::agree_on_hosts(std::int32_t fi
 }
 
 // Reconnects. `broken` says why the connection ended and `when` in which phase, for the error sentence.
-Task<void> RendezvousClient::come_back(std::string broken, std::string_view when,
+Task<void> RendezvousClient::reconnect(std::string broken, std::string_view when,
                                        LivenessProbe::Unreachable unreachable, Stop& stop) {
-  const wire::Resume back{heard_};
+  const wire::Resume back{received_};
   for (bool done = false; !done;) {
     co_await sleep_for(loop_, kFirstPause, stop);
     try {
@@ -233,21 +233,21 @@ Task<void> RendezvousClient::listen() {
     std::optional<wire::Frame> frame;
     std::string broken;
     try {
-      frame = co_await hear(stop_);
+      frame = co_await receive(stop_);
       if (!frame && !leaving_) broken = "it closed the connection";
     } catch (const Error& error) {
       if (stop_.requested()) throw;
       broken = error.message();
     }
     if (!broken.empty()) {
-      co_await come_back(std::move(broken), "", LivenessProbe::Unreachable::kUnknown, stop_);
-      if (leaving_) co_await say_leave(stop_);
+      co_await reconnect(std::move(broken), "", LivenessProbe::Unreachable::kUnknown, stop_);
+      if (leaving_) co_await send_leave(stop_);
       continue;
     }
     if (!frame) co_return;
     if (frame->type == wire::Gone::kType) {
-      over_ = true;
-      if (!leaving_) co_await channel_->farewell(stop_);  // otherwise say_leave() does
+      rank_0_gone_ = true;
+      if (!leaving_) co_await channel_->farewell(stop_);  // otherwise send_leave() does
       co_return;
     }
     const auto lost = frame->as<wire::RankLost>();
@@ -264,7 +264,7 @@ void RendezvousClient::watch_local_peers(io::Processes& processes, const wire::R
 }
 
 void RendezvousClient::local_peer_ended(int rank, const std::string& sentence) {
-  if (over_ || leaving_ || losses_.leaving(rank)) return;
+  if (rank_0_gone_ || leaving_ || losses_.leaving(rank)) return;
   if (rank == 0) return stop_.request(std::make_exception_ptr(Error(Code::kPeerFailed, sentence, 0)));
   losses_.lose(rank, sentence);
   ended_local_peers_.push_back({rank, sentence});
@@ -295,15 +295,15 @@ Task<void> RendezvousClient::report() {
 void RendezvousClient::root_ended(Root& root, std::exception_ptr error) noexcept {
   if (reporter_ && &root == &*reporter_) return;
   ended_.set();
-  if (!error || over_ || leaving_) return;
-  over_ = true;
+  if (!error || rank_0_gone_ || leaving_) return;
+  rank_0_gone_ = true;
   std::string sentence = as_error(error).message();
   if (as_error(error).peer() != 0) sentence = fmt::format("rank 0 ({}) went away: {}", host_name_, sentence);
   losses_.lose(0, sentence);
 }
 
 // If the connection is broken, listen() repeats this on the next one.
-Task<void> RendezvousClient::say_leave(Stop& stop) {
+Task<void> RendezvousClient::send_leave(Stop& stop) {
   const std::shared_ptr<wire::SecureChannel> channel = channel_;
   const wire::Leave leave;
   try {
@@ -315,12 +315,12 @@ Task<void> RendezvousClient::say_leave(Stop& stop) {
 }
 
 Task<void> RendezvousClient::leave(Instant end, Stop& stop) {
-  if (over_ || !listener_) co_return;
+  if (rank_0_gone_ || !listener_) co_return;
   leaving_ = true;
   Stop waiting(stop);
   const Deadline deadline(loop_, end, waiting, "rank 0 does not listen");
   try {
-    co_await say_leave(waiting);
+    co_await send_leave(waiting);
     co_await ended_.wait(waiting);
   } catch (const Error&) {
     if (stop.requested()) throw;  // otherwise rank 0 is gone, and the error is of no interest

@@ -36,16 +36,16 @@ class RendezvousClient final : public Rendezvous, private LocalPeerWatch::Owner,
  private:
   enum class Attempt : std::uint8_t { kRoster, kRefused, kFailed };
 
-  Task<wire::Roster> call_until_answered(Stop& stop);
+  Task<wire::Roster> dial_until_answered(Stop& stop);
   Task<Attempt> attempt(io::Address address, wire::Secret secret, wire::Roster* roster, Stop& stop);
-  Task<void> introduce(RendezvousDial& call, io::Address address, Stop& stop);
-  Task<wire::Frame> next(Stop& stop);
+  Task<void> dial_and_arrive(RendezvousDial& dial, io::Address address, Stop& stop);
+  Task<wire::Frame> receive_or_throw(Stop& stop);
   static std::string host_address(const io::Address& reached, const wire::Roster& roster);
-  void prefer(const io::Address& reached, wire::Roster& roster) const;
-  void give_up_on_a_steady_no(bool refused);
-  Task<std::optional<wire::Frame>> hear(Stop& stop);
-  Task<void> come_back(std::string broken, std::string_view when, LivenessProbe::Unreachable unreachable, Stop& stop);
-  Task<void> say_leave(Stop& stop);
+  void prefer_address(const io::Address& reached, wire::Roster& roster) const;
+  void give_up_if_refused(bool refused);
+  Task<std::optional<wire::Frame>> receive(Stop& stop);
+  Task<void> reconnect(std::string broken, std::string_view when, LivenessProbe::Unreachable unreachable, Stop& stop);
+  Task<void> send_leave(Stop& stop);
   std::string arrivals() const;
   Task<void> listen();
   void local_peer_ended(int rank, const std::string& sentence) override;
@@ -59,17 +59,17 @@ class RendezvousClient final : public Rendezvous, private LocalPeerWatch::Owner,
   wire::Arrive me_;
   Duration limit_;
   Instant end_;  // deadline of the rendezvous
-  Duration patience_ = wire::kHandshakeLimit;
-  std::optional<Instant> no_since_;
+  Duration handshake_limit_ = wire::kHandshakeLimit;
+  std::optional<Instant> refused_since_;
   std::string host_name_;  // of rank 0
   std::vector<std::string> remarks_;
-  std::string reason_;     // why the last attempt failed
-  std::string last_word_;  // rank 0's last message while it waited for other ranks
+  std::string reason_;        // why the last attempt failed
+  std::string last_waiting_;  // rank 0's last message while it waited for other ranks
   unsigned attempts_ = 0;
   std::optional<Reconnect> reconnect_;  // once this rank has the roster
-  std::uint32_t heard_ = 0;             // number of rank 0's messages to all that were received
+  std::uint32_t received_ = 0;          // number of rank 0's messages to all that were received
   bool leaving_ = false;
-  bool over_ = false;                             // rank 0 has left in order, or is lost
+  bool rank_0_gone_ = false;                      // rank 0 has left in order, or is lost
   Event ended_;                                   // set when the listener has ended
   std::shared_ptr<wire::SecureChannel> channel_;  // shared with a coroutine that sends on it
   Losses losses_;
