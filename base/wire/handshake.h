@@ -158,7 +158,7 @@ class DialerHandshake {
   // The answer to the listener's share or challenge. Throws kPeerFailed with the listener's sentence if it refused.
   Bytes prove(std::span<const std::byte> challenge, std::string_view terms);
   // After prove(): whether the listener has proved itself already. Since version 2 only its verdict does that.
-  bool believed() const noexcept { return version_ < kFirstWithShares; }
+  bool listener_authenticated() const noexcept { return version_ < kFirstWithShares; }
   struct Conclusion {
     Verdict verdict = Verdict::kGone;
     std::string terms;

@@ -7,7 +7,7 @@ namespace {
 using namespace std::chrono_literals;
 using namespace rendezvous_sim;
 
-constexpr const char* kCut = "closed the connection without a farewell";  // what whoever is not believed hears
+constexpr const char* kCut = "closed the connection without a farewell";  // what an unauthenticated peer gets
 
 bool says(const std::string& sentence, const std::string& part) {
   if (sentence.find(part) != std::string::npos) return true;

@@ -5,21 +5,21 @@
 namespace aiacc {
 
 Task<std::unique_ptr<wire::SecureChannel>> Reconnect::go(LivenessProbe::Unreachable unreachable, Stop& stop) {
-  LivenessProbe probe(caller_.loop, address_, unreachable);
+  LivenessProbe probe(dialer_.loop, address_, unreachable);
   for (;;) {
     std::string gone;
-    RendezvousDial call(caller_);
+    RendezvousDial dial(dialer_);
     try {
-      co_await call.connect(address_, stop);
+      co_await dial.connect(address_, stop);
       probe.begin_silence();
-      co_return co_await call.prove(stop);
+      co_return co_await dial.prove(stop);
     } catch (const Error& error) {
       if (stop.requested()) throw;
-      if (call.connected()) call.believed() ? probe.proved() : probe.end_silence();
-      if (call.given_up()) {
+      if (dial.connected()) dial.listener_authenticated() ? probe.proved() : probe.end_silence();
+      if (dial.given_up()) {
         gone = error.message();
       } else {
-        gone = call.met_unauthenticated() ? probe.unauthenticated(error.message()) : probe.verdict(call.connected());
+        gone = dial.met_unauthenticated() ? probe.unauthenticated(error.message()) : probe.verdict(dial.connected());
       }
     }
     if (!gone.empty()) throw Error(Code::kPeerFailed, gone, 0);

@@ -24,7 +24,7 @@ struct RendezvousDialer {
 
 class RendezvousDial {
  public:
-  explicit RendezvousDial(const RendezvousDialer& caller) : caller_(caller) {}
+  explicit RendezvousDial(const RendezvousDialer& dialer) : dialer_(dialer) {}
 
   // Returns when the other rank's host has accepted the connection; the process itself may take long to answer.
   Task<void> connect(io::Address address, Stop& stop);
@@ -33,7 +33,7 @@ class RendezvousDial {
 
   // Alternative to prove(), after connect() to a rank's data address: returns when the other end has proved that it is
   // `rank`. This end sends no terms, so no data connection is established.
-  Task<void> hear_proof_of(int rank, Stop& stop);
+  Task<void> await_proof_of(int rank, Stop& stop);
 
   bool connected() const noexcept { return stage_ != Stage::kConnecting; }
   // It is connected and the authentication is not complete.
@@ -43,20 +43,21 @@ class RendezvousDial {
   // The other end does not know the secret, or it sent a malformed handshake.
   bool met_unauthenticated() const noexcept { return refused() || stage_ == Stage::kMalformed; }
   // The other end has authenticated.
-  bool believed() const noexcept { return stage_ >= Stage::kBelieved; }
+  bool listener_authenticated() const noexcept { return stage_ >= Stage::kAuthenticated; }
   // Of the handshake, after prove().
   std::uint16_t version() const noexcept { return version_; }
   // Rank 0 considers this rank lost.
   bool given_up() const noexcept { return given_up_; }
 
  private:
-  enum class Stage : std::uint8_t { kConnecting, kConnected, kMalformed, kAnswered, kBelieved, kProved };
+  enum class Stage : std::uint8_t { kConnecting, kConnected, kMalformed, kAnswered, kAuthenticated, kProved };
 
-  Task<wire::DialerHandshake::Conclusion> hear_verdict(wire::DialerHandshake& handshake,
-                                                       wire::HandshakeStorage& storage, wire::Bytes proof, Stop& stop);
-  Task<wire::Bytes> hear_challenge(wire::DialerHandshake& handshake, wire::HandshakeStorage& storage, Stop& stop);
+  Task<wire::DialerHandshake::Conclusion> exchange_proof(wire::DialerHandshake& handshake,
+                                                         wire::HandshakeStorage& storage, wire::Bytes proof,
+                                                         Stop& stop);
+  Task<wire::Bytes> exchange_hello(wire::DialerHandshake& handshake, wire::HandshakeStorage& storage, Stop& stop);
 
-  const RendezvousDialer caller_;
+  const RendezvousDialer dialer_;
   Stage stage_ = Stage::kConnecting;
   bool given_up_ = false;
   std::uint16_t version_ = 0;

@@ -80,7 +80,7 @@ void RendezvousServer::watch_disconnected(int rank, const std::string& sentence)
 
 Task<void> RendezvousServer::watch(Disconnected* disconnected, io::Address address) {
   const RendezvousDialer me{loop_, net_, entropy_, wire::Secret::from(roster_->secret), roster_->job, 0};
-  const std::string how = co_await watch_for_the_end(me, disconnected->rank, std::move(address), disconnected->stop);
+  const std::string how = co_await watch_until_gone(me, disconnected->rank, std::move(address), disconnected->stop);
   disconnected->sentence += "; " + how;
 }
 

@@ -52,20 +52,20 @@ Task<void> LivenessProbe::pause(Stop& stop) {
   pause_ = std::min(2 * pause_, kLongestPause);
 }
 
-Task<std::string> watch_for_the_end(RendezvousDialer caller, int rank, io::Address address, Stop& stop) {
-  LivenessProbe probe(caller.loop, address);
+Task<std::string> watch_until_gone(RendezvousDialer dialer, int rank, io::Address address, Stop& stop) {
+  LivenessProbe probe(dialer.loop, address);
   for (;;) {
     std::string gone;
-    RendezvousDial call(caller);
+    RendezvousDial dial(dialer);
     try {
-      co_await call.connect(address, stop);
+      co_await dial.connect(address, stop);
       probe.begin_silence();
-      co_await call.hear_proof_of(rank, stop);
+      co_await dial.await_proof_of(rank, stop);
       probe.proved();
     } catch (const Error& error) {
       if (stop.requested()) throw;
-      if (call.connected()) probe.end_silence();
-      gone = call.met_unauthenticated() ? probe.unauthenticated(error.message()) : probe.verdict(call.connected());
+      if (dial.connected()) probe.end_silence();
+      gone = dial.met_unauthenticated() ? probe.unauthenticated(error.message()) : probe.verdict(dial.connected());
     }
     if (!gone.empty()) co_return gone;
     co_await probe.pause(stop);

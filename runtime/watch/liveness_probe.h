@@ -76,7 +76,7 @@ class LivenessProbe {
 struct RendezvousDialer;
 
 // Returns when the process of `rank`, which accepts data connections at `address`, is gone; the result is the evidence.
-// The caller's secret and job are those of the roster.
-Task<std::string> watch_for_the_end(RendezvousDialer caller, int rank, io::Address address, Stop& stop);
+// The dialer's secret and job are those of the roster.
+Task<std::string> watch_until_gone(RendezvousDialer dialer, int rank, io::Address address, Stop& stop);
 
 }  // namespace aiacc

@@ -44,8 +44,8 @@ struct Watched {
     }
   }
   Task<void> watch() {
-    const RendezvousDialer caller{here.loop, here.net, here.entropy, secret_of('s'), kJob, 0};
-    how = co_await watch_for_the_end(caller, 1, kPort, stop);
+    const RendezvousDialer dialer{here.loop, here.net, here.entropy, secret_of('s'), kJob, 0};
+    how = co_await watch_until_gone(dialer, 1, kPort, stop);
   }
   void pass(Duration time) { world.run_until(after(world.now(), time)); }
   bool ended() const { return watching->done(); }

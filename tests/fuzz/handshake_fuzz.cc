@@ -62,7 +62,7 @@ void feed(std::byte step, std::span<const std::byte> frame) {
     case 0: ends.listener.answer(frame); break;
     case 1:
       ends.dialer.prove(frame, "terms");
-      if (ends.dialer.believed()) expect_same(frame, truth.challenge);
+      if (ends.dialer.listener_authenticated()) expect_same(frame, truth.challenge);
       break;
     case 2:
       ends.listener.answer(truth.hello);
