@@ -33,7 +33,7 @@ std::vector<std::shared_ptr<RealContext>> RealContext::join_all(const RuntimeCon
     contexts.push_back(std::shared_ptr<RealContext>(new RealContext(config)));
     contexts.back()->bootstrap(make_bootstrap);
   }
-  for (const auto& context : contexts) context->meet_others();
+  for (const auto& context : contexts) context->open_world();
   return contexts;
 }
 
@@ -118,7 +118,7 @@ Json RealContext::operations_of(Context& context) {
   return operations;
 }
 
-void RealContext::meet_others() {
+void RealContext::open_world() {
   LaneTask::run(lane_, config_.init_timeout,
                 fmt::format("not all ranks of this host had set up their part of the shared memory after {:.6g} s "
                             "(AIACC_INIT_TIMEOUT)",
@@ -126,7 +126,7 @@ void RealContext::meet_others() {
                 [this](Stop& stop) { return context_->open(stop); });
 }
 
-void RealContext::settle() {
+void RealContext::drain() {
   do {
     LaneTask::run(lane_, config_.init_timeout,
                   fmt::format("operations of this rank were still running {:.6g} s after it began to leave "
@@ -141,7 +141,7 @@ void RealContext::leave() {
   Group& group = world();
   // This comes first, because other ranks may read memory of this rank's groups until their own operations have ended.
   try {
-    settle();
+    drain();
   } catch (...) {
     failed = std::current_exception();
   }
@@ -159,14 +159,14 @@ void RealContext::leave() {
     LaneTask::run(
         lane_, config_.init_timeout,
         fmt::format("leaving the job took longer than {:.6g} s (AIACC_INIT_TIMEOUT)", seconds(config_.init_timeout)),
-        [&](Stop& stop) { return go_down(stop); });
+        [&](Stop& stop) { return shut_down(stop); });
   } catch (...) {
     if (!failed) failed = std::current_exception();
   }
   if (failed) std::rethrow_exception(failed);
 }
 
-Task<void> RealContext::go_down(Stop& stop) {
+Task<void> RealContext::shut_down(Stop& stop) {
   LeaveDeadline deadline(loop_);
   co_await context_->close(deadline, stop);
   deadline.start();

@@ -41,7 +41,7 @@ class RealContext final : private ProgressWatch::Reporter {
   Logger& log() noexcept { return *log_; }
 
   // Waits for running operations, and for callbacks, which may begin others.
-  void settle();
+  void drain();
   // Leaves the job in order: waits for running operations, runs a barrier if the world is not aborted, and shuts down
   // its connections. It has left when this returns or throws; the exception says what went wrong. Called once.
   void leave();
@@ -69,10 +69,10 @@ class RealContext final : private ProgressWatch::Reporter {
   void write_records(Context& context, const std::string& reason) noexcept;
   Json operations_of(Context& context);
   void bootstrap(const MakeBootstrap& make_bootstrap);
-  void meet_others();
+  void open_world();
   Task<void> bootstrap_on_lane(Stop& stop);
   void protect(const BootstrapResult& bootstrapped);
-  Task<void> go_down(Stop& stop);
+  Task<void> shut_down(Stop& stop);
   Task<void> abort_on_lane(Group& group, std::string reason, Stop& stop);
   Task<void> allocate_shared(SharedMemory* memory);
   Task<void> free_shared(HostRange range);

@@ -105,9 +105,9 @@ Start read_init_attr(const aiacc_init_attr_t* given) {
 
 // Runs outstanding callbacks while the handles are still valid, because these may begin operations. An error here
 // occurs again in leave(), which reports it.
-void settle(RealContext& context) noexcept {
+void drain(RealContext& context) noexcept {
   try {
-    context.settle();
+    context.drain();
   } catch (...) {
   }
 }
@@ -195,7 +195,7 @@ aiacc_status_t aiacc_finalize(void) {
                                            : "aiacc_finalize was called before aiacc_init");
     }
     free_engines(*pin->context);
-    settle(*pin->context);
+    drain(*pin->context);
     self.life.store(Life::kFinalized);
     self.groups.find(AIACC_WORLD).remove();
     pin.remove();
@@ -237,7 +237,7 @@ aiacc_status_t aiacc_context_destroy(aiacc_context_t context) {
     }
     const aiacc_group_t world = pin->world;
     free_engines(*pin->context);
-    settle(*pin->context);
+    drain(*pin->context);
     if (!pin.remove()) throw unknown_context(context);
     self.groups.find(world).remove();
     leave(*pin->context);
