@@ -33,7 +33,7 @@ void Messenger::forget(std::uint64_t group, std::uint64_t last) noexcept {
 }
 
 // Whether the header names its real sender, has this version, and has no reserved bit set.
-bool Messenger::sound(int from, const MessageHeader& header) const noexcept {
+bool Messenger::is_valid(int from, const MessageHeader& header) const noexcept {
   if (header.version != kMessageVersion || header.flags != 0 || from < 0 || from >= world_->size()) return false;
   const Member& member = world_->member(from);
   return header.member == member.id && header.incarnation == member.incarnation;
@@ -42,7 +42,7 @@ bool Messenger::sound(int from, const MessageHeader& header) const noexcept {
 MessageReceiver::Placement Messenger::on_header(int from, const MessageHeader& header) noexcept {
   constexpr Placement kDropped{Placement::Action::kDrop, {}};
   if (header.kind == MessageKind::kService) return services_ == nullptr ? kDropped : services_->on_header(from, header);
-  if (!sound(from, header)) return kDropped;
+  if (!is_valid(from, header)) return kDropped;
   if (header.kind != MessageKind::kControl) return mailbox_.on_header(from, header);
   peers_[from];  // creates the entry: this peer must be notified when this rank leaves
   return channel_.on_header(from, header);

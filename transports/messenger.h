@@ -61,7 +61,7 @@ class Messenger final : private MessageReceiver, private MatchObserver {
     mismatches_.lengths_differ(group, from, sentence);
   }
 
-  bool sound(int from, const MessageHeader& header) const noexcept;
+  bool is_valid(int from, const MessageHeader& header) const noexcept;
 
   MessagePort& port_;
   ViewPtr world_;

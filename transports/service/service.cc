@@ -56,14 +56,14 @@ Service::Service(Services& services, ViewPtr view, int rank, ServiceId id, Servi
       handler_(handler),
       options_(options),
       ranks_(static_cast<std::size_t>(services.world().size()), -1),
-      lines_(static_cast<std::size_t>(view_->size())) {
+      peers_(static_cast<std::size_t>(view_->size())) {
   if (options.credit < kMinCredit) {
     throw Error(Code::kInvalidArgument,
                 fmt::format("a service needs {} bytes of credit at least, not {}", kMinCredit, options.credit));
   }
   for (int member = 0; member < view_->size(); ++member) {
     ranks_[static_cast<std::size_t>(world_rank(member))] = member;
-    line(member).may_send = options.credit;
+    peer(member).may_send = options.credit;
   }
   services_.add(*this);
 }
@@ -72,7 +72,7 @@ Service::~Service() {
   while (ServiceMessage* message = messages_.pop_front()) message->service_ = nullptr;
   end();
   for (int member = 0; member < view_->size(); ++member) {
-    for (Incoming& incoming : line(member).incoming) {
+    for (Incoming& incoming : peer(member).incoming) {
       if (incoming.complete() || incoming.bytes.size() == 0) continue;
       services_.keep(world_rank(member), *this, incoming.number, std::move(incoming.bytes), incoming.placed);
     }
@@ -82,7 +82,7 @@ Service::~Service() {
 
 void Service::end() noexcept {
   const std::exception_ptr ended = std::make_exception_ptr(Error(Code::kAborted, "the subscription has ended"));
-  for (Line& its : lines_) {
+  for (PeerState& its : peers_) {
     its.lost = true;
     while (Send* send = its.waiting.pop_front()) send->fail(ended);
   }
@@ -101,7 +101,7 @@ void Service::check(std::size_t bytes) const {
 
 Service::Posted Service::post(int to, std::uint64_t word, ServiceBytes& bytes) {
   check(bytes.size());
-  Line& its = line(to);
+  PeerState& its = peer(to);
   if (its.lost) return Posted::kLost;
   if (!its.waiting.empty() || !has_credit(its, bytes.size())) return Posted::kNoCredit;
   transmit(to, word, std::move(bytes));
@@ -110,7 +110,7 @@ Service::Posted Service::post(int to, std::uint64_t word, ServiceBytes& bytes) {
 
 Service::Posted Service::post(int to, std::uint64_t word, std::span<const std::byte> bytes) {
   check(bytes.size());
-  Line& its = line(to);
+  PeerState& its = peer(to);
   if (its.lost) return Posted::kLost;
   if (!its.waiting.empty() || !has_credit(its, bytes.size())) return Posted::kNoCredit;
   transmit(to, word, ServiceBytes::copy_of(bytes));
@@ -118,17 +118,17 @@ Service::Posted Service::post(int to, std::uint64_t word, std::span<const std::b
 }
 
 void Service::transmit(int to, std::uint64_t word, ServiceBytes bytes) {
-  Line& its = line(to);
+  PeerState& its = peer(to);
   its.sent += bytes.size() + kOverhead;
   if (to == rank_) {
-    services_.carry_round(*this, word, std::move(bytes));
+    services_.send_to_self(*this, word, std::move(bytes));
     return;
   }
-  its.told = its.freed;
+  its.granted = its.freed;
   MessageHeader header = services_.header(*this, options_.traffic, limit(its));
   header.sequence = ++its.posted;
   header.fingerprint = word;
-  services_.carry(world_rank(to), header, std::move(bytes));
+  services_.transmit(world_rank(to), header, std::move(bytes));
 }
 
 Service::Send::Send(Service& service, int to, std::uint64_t word, ServiceBytes bytes, Stop& stop)
@@ -145,7 +145,7 @@ bool Service::Send::try_now() {
   throw service_.loss(to_);
 }
 
-void Service::Send::begin() noexcept { service_.line(to_).waiting.push_back(*this); }
+void Service::Send::begin() noexcept { service_.peer(to_).waiting.push_back(*this); }
 
 Error Service::loss(int rank) const {
   if (!services_.lost(world_rank(rank))) return Error(Code::kAborted, "the subscription has ended");
@@ -154,7 +154,7 @@ Error Service::loss(int rank) const {
 }
 
 void Service::send_waiting(int to) noexcept {
-  Line& its = line(to);
+  PeerState& its = peer(to);
   while (!its.lost && !its.waiting.empty() && has_credit(its, its.waiting.front().bytes_.size())) {
     Send& next = *its.waiting.pop_front();
     transmit(to, next.word_, std::move(next.bytes_));
@@ -163,7 +163,7 @@ void Service::send_waiting(int to) noexcept {
 }
 
 void Service::on_grant(int from, std::uint64_t limit) noexcept {
-  Line& its = line(from);
+  PeerState& its = peer(from);
   if (limit <= its.may_send) return;
   its.may_send = limit;
   send_waiting(from);
@@ -171,7 +171,7 @@ void Service::on_grant(int from, std::uint64_t limit) noexcept {
 
 void Service::on_refused(int from, std::uint64_t number, std::uint64_t word, std::uint64_t bytes,
                          const Error& why) noexcept {
-  Line& its = line(from);
+  PeerState& its = peer(from);
   // A refusal may arrive twice after a broken connection, and a faulty peer may send any number.
   if (number <= its.refused || number > its.posted || bytes > its.sent - std::min<std::uint64_t>(its.sent, kOverhead)) {
     return;
@@ -184,8 +184,8 @@ void Service::on_refused(int from, std::uint64_t number, std::uint64_t word, std
 
 void Service::on_peer_lost(int world_rank, const Error& why) noexcept {
   const int rank = rank_of_world(world_rank);
-  if (rank < 0 || line(rank).lost) return;
-  Line& its = line(rank);
+  if (rank < 0 || peer(rank).lost) return;
+  PeerState& its = peer(rank);
   its.lost = true;
   its.incoming.clear();
   const Error here(why.code(), why.message(), rank);
@@ -198,7 +198,7 @@ void Service::on_peer_lost(int world_rank, const Error& why) noexcept {
 
 MessageReceiver::Placement Service::on_header(int from, const MessageHeader& header) {
   constexpr MessageReceiver::Placement kDropped{MessageReceiver::Placement::Action::kDrop, {}};
-  Line& its = line(from);
+  PeerState& its = peer(from);
   if (its.lost) return kDropped;
   on_grant(from, header.credit_limit);
   auto found = std::find_if(its.incoming.begin(), its.incoming.end(),
@@ -219,7 +219,7 @@ MessageReceiver::Placement Service::on_header(int from, const MessageHeader& hea
 }
 
 void Service::on_placed(int from, const MessageHeader& header) noexcept {
-  Line& its = line(from);
+  PeerState& its = peer(from);
   const auto found = std::find_if(its.incoming.begin(), its.incoming.end(),
                                   [&](const Incoming& one) { return one.number == header.sequence; });
   if (found == its.incoming.end()) return;
@@ -229,7 +229,7 @@ void Service::on_placed(int from, const MessageHeader& header) noexcept {
 }
 
 void Service::deliver(int from) noexcept {
-  Line& its = line(from);
+  PeerState& its = peer(from);
   while (!its.incoming.empty() && its.incoming.front().complete()) {
     Incoming next = std::move(its.incoming.front());
     its.incoming.pop_front();
@@ -238,25 +238,25 @@ void Service::deliver(int from) noexcept {
   }
 }
 
-void Service::come_round(std::uint64_t word, ServiceBytes bytes) noexcept {
+void Service::deliver_to_self(std::uint64_t word, ServiceBytes bytes) noexcept {
   const std::size_t cost = bytes.size() + kOverhead;
-  line(rank_).held += cost;
+  peer(rank_).held += cost;
   handler_.on_message(ServiceMessage(*this, rank_, word, std::move(bytes), cost));
 }
 
 void Service::released(int from, std::size_t cost) noexcept {
-  Line& its = line(from);
+  PeerState& its = peer(from);
   its.held -= cost;
   its.freed += cost;
   if (from == rank_ && !its.lost) {
     on_grant(from, limit(its));
-  } else if (!its.lost && its.freed - its.told >= options_.credit / 2) {
+  } else if (!its.lost && its.freed - its.granted >= options_.credit / 2) {
     // Every message to that rank carries the credit limit too, so a grant message is sent only if none has been posted since
     // half of the credit was freed.
-    its.told = its.freed;
+    its.granted = its.freed;
     MessageHeader grant = services_.header(*this, options_.traffic, limit(its));
     grant.flags = Services::kGrant;
-    services_.carry(world_rank(from), grant, ServiceBytes());
+    services_.transmit(world_rank(from), grant, ServiceBytes());
   }
 }
 

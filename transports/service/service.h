@@ -170,8 +170,8 @@ class Service {
   void on_grant(int from, std::uint64_t limit) noexcept;
   void on_refused(int from, std::uint64_t number, std::uint64_t word, std::uint64_t bytes, const Error& why) noexcept;
   void on_peer_lost(int world_rank, const Error& why) noexcept;
-  void end() noexcept;                                               // nothing is sent or told any more
-  void come_round(std::uint64_t word, ServiceBytes bytes) noexcept;  // a message of this rank to itself
+  void end() noexcept;                                                    // nothing is sent or told any more
+  void deliver_to_self(std::uint64_t word, ServiceBytes bytes) noexcept;  // a message of this rank to itself
   void released(int from, std::size_t cost) noexcept;
 
  private:
@@ -186,7 +186,7 @@ class Service {
     bool complete() const noexcept { return came && placed == bytes.size(); }
   };
   // Between this rank and another one of the group.
-  struct Line {
+  struct PeerState {
     std::uint64_t sent = 0;      // bytes of credit used, in total
     std::uint64_t may_send = 0;  // the peer's limit for `sent`
     std::uint64_t posted = 0;    // number of messages
@@ -194,18 +194,18 @@ class Service {
     IntrusiveList<Send> waiting;
     std::uint64_t held = 0;         // bytes of credit that the peer's messages use now
     std::uint64_t freed = 0;        // bytes of credit that were released, in total
-    std::uint64_t told = 0;         // the part of `freed` that the peer knows of
+    std::uint64_t granted = 0;      // the part of `freed` that the peer knows of
     std::deque<Incoming> incoming;  // in the order in which they are delivered
     bool lost = false;
   };
 
   Error loss(int rank) const;
-  Line& line(int rank) noexcept { return lines_[static_cast<std::size_t>(rank)]; }
-  std::uint64_t limit(Line& line) const noexcept { return line.freed + options_.credit; }
+  PeerState& peer(int rank) noexcept { return peers_[static_cast<std::size_t>(rank)]; }
+  std::uint64_t limit(PeerState& peer) const noexcept { return peer.freed + options_.credit; }
   int world_rank(int rank) const noexcept { return static_cast<int>(view_->member(rank).id); }
   void check(std::size_t bytes) const;
-  bool has_credit(const Line& line, std::size_t bytes) const noexcept {
-    return line.sent + bytes + kOverhead <= line.may_send;
+  bool has_credit(const PeerState& peer, std::size_t bytes) const noexcept {
+    return peer.sent + bytes + kOverhead <= peer.may_send;
   }
   void transmit(int to, std::uint64_t word, ServiceBytes bytes);
   void send_waiting(int to) noexcept;
@@ -218,7 +218,7 @@ class Service {
   ServiceHandler& handler_;
   ServiceOptions options_;
   std::vector<int> ranks_;                  // by rank in the world: rank in the group, or -1
-  std::vector<Line> lines_;                 // by rank in the group
+  std::vector<PeerState> peers_;            // by rank in the group
   IntrusiveList<ServiceMessage> messages_;  // in the handler's hands
 };
 

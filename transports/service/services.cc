@@ -46,7 +46,7 @@ Task<void> Services::close() {
     service = nullptr;
   }
   if (std::exchange(active_, 0) > 0) owner_.services_active(false);
-  round_.clear();
+  deferred_.clear();
   if (streams_) co_await streams_->close();
 }
 
@@ -73,8 +73,8 @@ void Services::add(Service& service) {
   services_.emplace(key, &service);
   for (const auto& [lost, why] : lost_) {
     if (service.rank_of_world(lost) < 0) continue;
-    round_.push_back({key, 0, {}, lost, 0});
-    if (!round_job_.linked()) loop_.post(round_job_);
+    deferred_.push_back({key, 0, {}, lost, 0});
+    if (!deferred_job_.linked()) loop_.post(deferred_job_);
   }
 }
 
@@ -112,12 +112,12 @@ MessageHeader Services::header(const Service& service, TrafficClass traffic, std
   return header;
 }
 
-void Services::carry(int to, const MessageHeader& header, ServiceBytes bytes) noexcept {
+void Services::transmit(int to, const MessageHeader& header, ServiceBytes bytes) noexcept {
   const int local = local_rank(to);
   if (local >= 0 && !streams_->reads(local)) {  // that rank has no subscription and cannot answer: refused here
     if (header.flags != 0) return;
-    round_.push_back({{header.group, header.step}, header.fingerprint, std::move(bytes), to, header.sequence});
-    if (!round_job_.linked()) loop_.post(round_job_);
+    deferred_.push_back({{header.group, header.step}, header.fingerprint, std::move(bytes), to, header.sequence});
+    if (!deferred_job_.linked()) loop_.post(deferred_job_);
     return;
   }
   Outgoing& outgoing = outgoing_.emplace_back(*this, std::move(bytes));
@@ -142,19 +142,19 @@ void Services::carry(int to, const MessageHeader& header, ServiceBytes bytes) no
   outgoing.finished();
 }
 
-void Services::carry_round(Service& service, std::uint64_t word, ServiceBytes bytes) {
-  round_.push_back({{service.view().id(), service.id()}, word, std::move(bytes)});
-  if (!round_job_.linked()) loop_.post(round_job_);
+void Services::send_to_self(Service& service, std::uint64_t word, ServiceBytes bytes) {
+  deferred_.push_back({{service.view().id(), service.id()}, word, std::move(bytes)});
+  if (!deferred_job_.linked()) loop_.post(deferred_job_);
 }
 
-void Services::go_round() noexcept {
-  std::deque<Round> due;
-  due.swap(round_);
-  for (Round& next : due) {
+void Services::run_deferred() noexcept {
+  std::deque<Deferred> due;
+  due.swap(deferred_);
+  for (Deferred& next : due) {
     Service* const service = find(next.key);
     if (service == nullptr) continue;
     if (next.to < 0) {
-      service->come_round(next.word, std::move(next.bytes));
+      service->deliver_to_self(next.word, std::move(next.bytes));
     } else if (const auto lost = lost_.find(next.to); lost != lost_.end()) {
       service->on_peer_lost(next.to, lost->second);
     } else {
@@ -178,12 +178,12 @@ void Services::refuse(int from, const MessageHeader& header, wire::ServiceRefuse
   answer.credit_limit = 0;
   answer.sent_ns = loop_.now().time_since_epoch().count();
   const wire::Bytes bytes = wire::encode(refused);
-  carry(from, answer, ServiceBytes::copy_of(bytes));
+  transmit(from, answer, ServiceBytes::copy_of(bytes));
 }
 
 // --- incoming -------------------------------------------------------------------------------------------------------------
 
-bool Services::sound(int from, const MessageHeader& header) const noexcept {
+bool Services::is_valid(int from, const MessageHeader& header) const noexcept {
   if (from < 0 || from >= world_->size() || header.flags > kRefusal) return false;
   const Member& member = world_->member(from);
   return header.member == member.id && header.incarnation == member.incarnation;
@@ -203,7 +203,7 @@ void Services::keep(int from, const Service& service, std::uint64_t number, Serv
 }
 
 Placement Services::on_header(int from, const MessageHeader& header) noexcept {
-  if (!sound(from, header)) return kDropped;
+  if (!is_valid(from, header)) return kDropped;
   const Key key{header.group, header.step};
   Kept* kept = find_kept(from, header);
   if (header.flags == kRefusal && kept == nullptr) {

@@ -59,8 +59,8 @@ class Services final : private MessageReceiver {
   void remove(Service& service) noexcept;
   // The header of a message of this service to that rank of the world.
   MessageHeader header(const Service& service, TrafficClass traffic, std::uint64_t credit_limit) noexcept;
-  void carry(int to, const MessageHeader& header, ServiceBytes bytes) noexcept;
-  void carry_round(Service& service, std::uint64_t word, ServiceBytes bytes);
+  void transmit(int to, const MessageHeader& header, ServiceBytes bytes) noexcept;
+  void send_to_self(Service& service, std::uint64_t word, ServiceBytes bytes);
   // Tells the sender that its message is not delivered.
   void refuse(int from, const MessageHeader& header, wire::ServiceRefused::Reason reason,
               std::uint64_t credit) noexcept;
@@ -94,16 +94,16 @@ class Services final : private MessageReceiver {
     std::size_t placed = 0;
   };
   // What a subscription is told soon: a message of this rank to itself, or that its message to `to` cannot be delivered.
-  struct Round {
+  struct Deferred {
     Key key;
     std::uint64_t word;
     ServiceBytes bytes;
     int to = -1;  // rank in the world; -1: this rank
     std::uint64_t number = 0;
   };
-  struct RoundJob final : Job {
-    explicit RoundJob(Services& its) noexcept : owner(its) {}
-    void run() noexcept override { owner.go_round(); }
+  struct DeferredJob final : Job {
+    explicit DeferredJob(Services& its) noexcept : owner(its) {}
+    void run() noexcept override { owner.run_deferred(); }
     Services& owner;
   };
   struct LostStream final : HostStreams::Observer {
@@ -116,11 +116,11 @@ class Services final : private MessageReceiver {
   void on_placed(int from, const MessageHeader& header) noexcept override;
   void on_peer_lost(int rank, std::exception_ptr error) noexcept override { peer_lost(rank, error); }
 
-  bool sound(int from, const MessageHeader& header) const noexcept;
+  bool is_valid(int from, const MessageHeader& header) const noexcept;
   Service* find(const Key& key) noexcept;
   Kept* find_kept(int from, const MessageHeader& header) noexcept;
   int local_rank(int world_rank) const noexcept;  // -1: on another host
-  void go_round() noexcept;
+  void run_deferred() noexcept;
   void refused(int from, const MessageHeader& header, std::span<const std::byte> bytes) noexcept;
 
   Loop& loop_;
@@ -134,8 +134,8 @@ class Services final : private MessageReceiver {
   std::map<int, Error> lost_;         // by rank in the world
   std::list<Outgoing> outgoing_;
   std::list<Kept> kept_;
-  std::deque<Round> round_;
-  RoundJob round_job_{*this};
+  std::deque<Deferred> deferred_;
+  DeferredJob deferred_job_{*this};
   LostStream lost_stream_{*this};
   std::optional<HostStreams> streams_;  // from the first subscription on
   bool closed_ = false;
