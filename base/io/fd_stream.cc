@@ -17,7 +17,7 @@
 namespace aiacc::io {
 namespace {
 
-constexpr std::size_t kForeignBytes = 4096;  // a writable pipe takes this many bytes without blocking
+constexpr std::size_t kSharedWriteBytes = 4096;  // a writable pipe takes this many bytes without blocking
 
 bool is_broken_connection(int errno_value) noexcept {
   switch (errno_value) {
@@ -58,7 +58,7 @@ FdStream::FdStream(RealLoop& loop, Fd descriptor, Method method, std::string des
 }
 
 FdStream::~FdStream() {
-  wait_no_more(IoAwait::Direction::kRead);
+  remove_waiter(IoAwait::Direction::kRead);
   unwatch();  // before descriptor_ closes
 }
 
@@ -86,39 +86,39 @@ Fd FdStream::take_descriptor() noexcept {
 }
 
 bool FdStream::try_io(IoAwait& io) {
-  put_off_ = !loop_.may_complete_in_place();
-  if (put_off_) return false;
+  deferred_ = !loop_.may_complete_in_place();
+  if (deferred_) return false;
   if (io.direction() == IoAwait::Direction::kRead && drained_ && !ended_) return false;
   return move(io);
 }
 
 // Called directly after try_io() of the same wait, so an edge in between is still reported.
 void FdStream::begin_io(IoAwait& io) noexcept {
-  wait(io);
+  add_waiter(io);
   try {
     if (watchable_ && !watching() && descriptor_) {
       watchable_ = loop_.watch_edges(*this, descriptor_.get(), true, true);
     }
   } catch (...) {
-    wait_no_more(io.direction());
+    remove_waiter(io.direction());
     io.fail(std::current_exception());
     return;
   }
   // There is no new edge for a wait that was put off although ready, nor for a file.
-  if ((put_off_ || !watching()) && !Job::linked()) loop_.post(*this);
+  if ((deferred_ || !watching()) && !Job::linked()) loop_.post(*this);
 }
 
-void FdStream::wait(IoAwait& io) noexcept {
+void FdStream::add_waiter(IoAwait& io) noexcept {
   waiting(io.direction()) = &io;
   if (io.direction() == IoAwait::Direction::kRead && expects_answers_) loop_.await_answer(*this);
 }
 
-void FdStream::wait_no_more(IoAwait::Direction direction) noexcept {
+void FdStream::remove_waiter(IoAwait::Direction direction) noexcept {
   waiting(direction) = nullptr;
   if (direction == IoAwait::Direction::kRead && Answerer::linked()) loop_.await_no_answer(*this);
 }
 
-void FdStream::cancel_io(IoAwait& io) noexcept { wait_no_more(io.direction()); }
+void FdStream::cancel_io(IoAwait& io) noexcept { remove_waiter(io.direction()); }
 
 void FdStream::ready(Ready what) noexcept {
   if (what.ended) ended_ = true;
@@ -130,7 +130,7 @@ void FdStream::ready(Ready what) noexcept {
 }
 
 // Fails the present waits and later attempts.
-void FdStream::fell_silent() noexcept {
+void FdStream::silence_detected() noexcept {
   silent_ = ended_ = true;
   run();
 }
@@ -146,10 +146,10 @@ bool FdStream::advance(IoAwait*& waiting) noexcept {
   IoAwait& io = *waiting;
   try {
     if (!move(io)) return false;
-    wait_no_more(io.direction());
+    remove_waiter(io.direction());
     io.complete();
   } catch (...) {
-    wait_no_more(io.direction());
+    remove_waiter(io.direction());
     io.fail(std::current_exception());
   }
   return true;
@@ -171,7 +171,7 @@ bool FdStream::move(IoAwait& io) {
       if (io.direction() == IoAwait::Direction::kRead) {
         has_read(static_cast<std::size_t>(moved), io.bytes());
       } else if (silence_) {
-        silence_->wrote();
+        silence_->bytes_written();
       }
       return true;
     }
@@ -190,7 +190,7 @@ void FdStream::has_read(std::size_t moved, std::size_t wanted) noexcept {
 
 ssize_t FdStream::read_now(IoAwait& io) noexcept {
   if (method_ == Method::kSocket) return ::recv(descriptor_.get(), io.data(), io.bytes(), MSG_DONTWAIT);
-  if (method_ == Method::kForeignFlags && !ready_now(descriptor_.get(), POLLIN)) {
+  if (method_ == Method::kSharedFlags && !ready_now(descriptor_.get(), POLLIN)) {
     errno = EAGAIN;
     return -1;
   }
@@ -208,7 +208,7 @@ ssize_t FdStream::write_now(Piece piece) noexcept {
     errno = EAGAIN;
     return -1;
   }
-  return write_without_sigpipe(descriptor_.get(), piece.data(), std::min(piece.size(), kForeignBytes));
+  return write_without_sigpipe(descriptor_.get(), piece.data(), std::min(piece.size(), kSharedWriteBytes));
 }
 
 ssize_t FdStream::write_pieces(std::span<const Piece> pieces) noexcept {

@@ -17,9 +17,9 @@ class FdStream final : public Stream, private Watch, private Job, private Answer
  public:
   // The system calls that move bytes.
   enum class Method : std::uint8_t {
-    kSocket,        // send and recv with MSG_DONTWAIT
-    kOwnFlags,      // read and write; O_NONBLOCK is set
-    kForeignFlags,  // read and write on a shared file description: poll(2) first, then at most a page
+    kSocket,       // send and recv with MSG_DONTWAIT
+    kOwnFlags,     // read and write; O_NONBLOCK is set
+    kSharedFlags,  // read and write on a shared file description: poll(2) first, then at most a page
   };
   FdStream(RealLoop& loop, Fd descriptor, Method method, std::string description);
   ~FdStream() override;
@@ -51,13 +51,13 @@ class FdStream final : public Stream, private Watch, private Job, private Answer
   void ready(Ready what) noexcept override;
   void run() noexcept override;  // serves a wait that was put off, or whose descriptor cannot be watched
   bool look_for_answer() noexcept override { return advance(reader_); }
-  void fell_silent() noexcept override;
+  void silence_detected() noexcept override;
 
   IoAwait*& waiting(IoAwait::Direction direction) noexcept {
     return direction == IoAwait::Direction::kRead ? reader_ : writer_;
   }
-  void wait(IoAwait& io) noexcept;
-  void wait_no_more(IoAwait::Direction direction) noexcept;
+  void add_waiter(IoAwait& io) noexcept;
+  void remove_waiter(IoAwait::Direction direction) noexcept;
   bool move(IoAwait& io);
   bool advance(IoAwait*& waiting) noexcept;
   void has_read(std::size_t moved, std::size_t wanted) noexcept;
@@ -71,7 +71,7 @@ class FdStream final : public Stream, private Watch, private Job, private Answer
   Fd descriptor_;
   Method method_;
   bool watchable_ = true;
-  bool put_off_ = false;  // the last try_io() did nothing, to let others run in this turn
+  bool deferred_ = false;  // the last try_io() did nothing, so that other work of this turn runs
   bool expects_answers_ = false;
   // For a stream that expects answers: the last read emptied it, and no edge has been seen since.
   bool drained_ = false;

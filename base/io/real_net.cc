@@ -289,7 +289,7 @@ std::unique_ptr<Stream> adopt_inherited(RealLoop& loop, int descriptor, std::str
     }
   }
   Fd copy(checked_descriptor(fcntl(descriptor, F_DUPFD_CLOEXEC, 4), description));
-  const auto method = type == S_IFSOCK ? FdStream::Method::kSocket : FdStream::Method::kForeignFlags;
+  const auto method = type == S_IFSOCK ? FdStream::Method::kSocket : FdStream::Method::kSharedFlags;
   return std::make_unique<FdStream>(loop, std::move(copy), method, std::move(description));
 }
 

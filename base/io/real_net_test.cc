@@ -184,7 +184,7 @@ TEST(AdoptInherited, WithoutADescriptionOfItsOwnAFullPipeDoesNotBlockTheLoop) {
   RealFixture fixture;
   FdPair ends = make_pipe();
   auto reader = adopt(fixture.loop(), std::move(ends.first), "the pipe");
-  FdStream writer(fixture.loop(), std::move(ends.second), FdStream::Method::kForeignFlags, "the pipe");
+  FdStream writer(fixture.loop(), std::move(ends.second), FdStream::Method::kSharedFlags, "the pipe");
   const Bytes sent = net_conformance::pattern(300'000, 8);
   Bytes seen;
   fixture.run(fill_and_drain(fixture.loop(), *reader, writer, sent, seen));

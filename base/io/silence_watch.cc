@@ -10,9 +10,9 @@ namespace aiacc::io {
 namespace {
 
 struct Delivery {
-  bool owes = false;     // bytes that the other host has not acknowledged
-  bool asks = false;     // it waits for an answer
-  Duration last_word{};  // time since anything was received
+  bool unacknowledged = false;   // there are bytes that the other host has not acknowledged
+  bool awaits_answer = false;    // the kernel waits for an acknowledgement or a probe
+  Duration since_last_answer{};  // time since anything was received
 };
 
 // While the other end's window is closed, the kernel sends only probes at increasing intervals, so one missing answer
@@ -25,9 +25,9 @@ Delivery delivery_of(int descriptor) noexcept {
   socklen_t bytes = sizeof info;
   if (::ioctl(descriptor, SIOCOUTQ, &queued) != 0) return found;
   if (::getsockopt(descriptor, IPPROTO_TCP, TCP_INFO, &info, &bytes) != 0) return found;
-  found.owes = queued > 0;
-  found.asks = info.tcpi_unacked > 0 || info.tcpi_probes >= kProbes;
-  found.last_word = std::chrono::milliseconds(info.tcpi_last_ack_recv);
+  found.unacknowledged = queued > 0;
+  found.awaits_answer = info.tcpi_unacked > 0 || info.tcpi_probes >= kProbes;
+  found.since_last_answer = std::chrono::milliseconds(info.tcpi_last_ack_recv);
   return found;
 }
 
@@ -40,11 +40,11 @@ void SilenceWatch::begin() {
 
 void SilenceWatch::expired() noexcept {
   const Delivery delivery = delivery_of(descriptor_);
-  if (!delivery.owes) return disarm();
-  silent_ = delivery.asks && delivery.last_word >= interval_ ? silent_ + 1 : 0;
-  if (silent_ >= kLooks) {
+  if (!delivery.unacknowledged) return disarm();
+  silent_ = delivery.awaits_answer && delivery.since_last_answer >= interval_ ? silent_ + 1 : 0;
+  if (silent_ >= kChecks) {
     disarm();
-    return owner_.fell_silent();
+    return owner_.silence_detected();
   }
   loop_.arm(*this, after(loop_.now(), interval_));
 }

@@ -15,7 +15,7 @@ class SilenceWatch final : private Timer {
  public:
   class Owner {
    public:
-    virtual void fell_silent() noexcept = 0;  // called once
+    virtual void silence_detected() noexcept = 0;  // called once
 
    protected:
     ~Owner() = default;
@@ -23,15 +23,15 @@ class SilenceWatch final : private Timer {
 
   // The owner keeps `descriptor`. It is notified after a silence of `limit`, or at the next check.
   SilenceWatch(RealLoop& loop, int descriptor, Duration limit, Owner& owner) noexcept
-      : loop_(loop), descriptor_(descriptor), interval_(limit / kLooks), owner_(owner) {}
+      : loop_(loop), descriptor_(descriptor), interval_(limit / kChecks), owner_(owner) {}
 
   // Bytes were written. Costs nothing while the watch runs, that is, until all bytes were acknowledged.
-  void wrote() {
+  void bytes_written() {
     if (!armed()) begin();
   }
 
  private:
-  static constexpr int kLooks = 3;
+  static constexpr int kChecks = 3;
 
   void begin();
   void expired() noexcept override;

@@ -110,7 +110,7 @@ class Beats final : public SilenceWatch::Owner, private Timer {
     ++count_;
     begin();
   }
-  void fell_silent() noexcept override { when_notified_ = count_; }
+  void silence_detected() noexcept override { when_notified_ = count_; }
 
   RealLoop& loop_;
   Duration interval_;
@@ -127,7 +127,7 @@ TEST_F(SilenceTest, ThreeLooksThatFindNoAnswerAreEnough) {
   loop_.run(write_bytes(*pair_.client, Bytes(100), stop_));
   Beats beats(loop_, kLimit / 3);
   SilenceWatch watch(loop_, pair_.client->descriptor(), kLimit, beats);
-  watch.wrote();
+  watch.bytes_written();
   beats.begin();
   loop_.run_until([&] { return beats.when_notified().has_value(); });
   EXPECT_EQ(beats.when_notified(), 2);
