@@ -53,10 +53,9 @@ bindings_tests += \
 
 EXTRA_DIST += bindings/c/aiacc.map bindings/c/aiacc.pc.in
 
-# The Python package: pip installs it, from here or from an sdist; nothing of it is compiled.
-EXTRA_DIST += \
-	bindings/python/MANIFEST.in \
-	bindings/python/README.md \
+# The Python package: pip installs it, from here or from an sdist; nothing of it is compiled. `make install' puts it where
+# aiaccrun finds what --provide names, and where a Python without it takes it from.
+python_package = \
 	bindings/python/aiacc/__init__.py \
 	bindings/python/aiacc/_abi.py \
 	bindings/python/aiacc/_library.py \
@@ -66,6 +65,26 @@ EXTRA_DIST += \
 	bindings/python/aiacc/errors.py \
 	bindings/python/aiacc/gradients.py \
 	bindings/python/aiacc/groups.py \
+	bindings/python/aiacc/provide/horovod/horovod/__init__.py \
+	bindings/python/aiacc/provide/horovod/horovod/common/__init__.py \
+	bindings/python/aiacc/provide/horovod/horovod/common/basics.py \
+	bindings/python/aiacc/provide/horovod/horovod/common/exceptions.py \
+	bindings/python/aiacc/provide/horovod/horovod/common/process_sets.py \
+	bindings/python/aiacc/provide/horovod/horovod/common/util.py \
+	bindings/python/aiacc/provide/horovod/horovod/runner.py \
+	bindings/python/aiacc/provide/horovod/horovod/torch/__init__.py \
+	bindings/python/aiacc/provide/horovod/horovod/torch/compression.py \
+	bindings/python/aiacc/provide/horovod/horovod/torch/elastic/__init__.py \
+	bindings/python/aiacc/provide/horovod/horovod/torch/elastic/sampler.py \
+	bindings/python/aiacc/provide/horovod/horovod/torch/elastic/state.py \
+	bindings/python/aiacc/provide/horovod/horovod/torch/functions.py \
+	bindings/python/aiacc/provide/horovod/horovod/torch/mpi_ops.py \
+	bindings/python/aiacc/provide/horovod/horovod/torch/optimizer.py \
+	bindings/python/aiacc/provide/horovod/horovod/torch/sync_batch_norm.py \
+	bindings/python/aiacc/provide/load_aiacc.py \
+	bindings/python/aiacc/provide/perseus/perseus/__init__.py \
+	bindings/python/aiacc/provide/perseus/perseus/torch/__init__.py \
+	bindings/python/aiacc/provide/perseus/perseus/torch/horovod.py \
 	bindings/python/aiacc/py.typed \
 	bindings/python/aiacc/requests.py \
 	bindings/python/aiacc/run.py \
@@ -91,10 +110,21 @@ EXTRA_DIST += \
 	bindings/python/aiacc/torch/process_sets.py \
 	bindings/python/aiacc/torch/sync_batch_norm.py \
 	bindings/python/aiacc/torch/tensors.py \
-	bindings/python/aiacc/torch/work.py \
+	bindings/python/aiacc/torch/work.py
+EXTRA_DIST += \
+	$(python_package) \
+	bindings/python/MANIFEST.in \
+	bindings/python/README.md \
 	bindings/python/pyproject.toml \
 	bindings/python/setup.py \
 	bindings/python/torch-venv
+
+pythondatadir = $(pkgdatadir)/python
+install-python-package:
+	@for file in $(python_package:bindings/python/%=%); do \
+	  $(MKDIR_P) "$(DESTDIR)$(pythondatadir)/$$(dirname $$file)" && \
+	  $(INSTALL_DATA) "$(srcdir)/bindings/python/$$file" "$(DESTDIR)$(pythondatadir)/$$file" || exit 1; done
+.PHONY: install-python-package
 
 # PyTorch, for demo-torch and the tests.
 torch_venv = $(abs_builddir)/torch-venv
@@ -105,10 +135,11 @@ torch-venv:
 # The pkg-config file, written where it is installed: `make install prefix=DIR' may name another place than configure did. Folders
 # below the prefix are told by it, so that `pkg-config --define-prefix' serves a tree that was moved.
 pkgconfigdir = $(libdir)/pkgconfig
-install-data-local:
+install-data-local: install-python-package
 	@$(MKDIR_P) '$(DESTDIR)$(pkgconfigdir)'
 	sed -e 's,@version\@,$(PACKAGE_VERSION),' -e 's,@prefix\@,$(prefix),' -e 's,@libdir\@,$(libdir),' \
 	  -e 's,@includedir\@,$(includedir),' -e 's,=$(prefix)/,=$${prefix}/,' \
 	  $(srcdir)/bindings/c/aiacc.pc.in >'$(DESTDIR)$(pkgconfigdir)/aiacc.pc'
 uninstall-local:
 	rm -f '$(DESTDIR)$(pkgconfigdir)/aiacc.pc'
+	rm -rf '$(DESTDIR)$(pythondatadir)'

@@ -104,6 +104,7 @@ wire::StartJob job_of(const Plan& plan, const Options& options, std::size_t host
   job.bind_to = static_cast<std::uint8_t>(plan.placement.bind_to);
   job.bind_asked = plan.placement.bind_asked;
   job.oversubscribe = plan.placement.oversubscribe;
+  job.provide = options.provide.value;
   job.tag_output = options.tag_output.value;
   job.report_bindings = options.report_bindings.value;
   return job;

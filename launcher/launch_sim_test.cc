@@ -63,6 +63,7 @@ class Platform final : public AgentPlatform {
   std::uint32_t user() override { return 1000; }
   io::ProcessId process() override { return 0; }
   std::uint16_t hold_port() override { return 4711; }
+  std::string program() override { return "/usr/bin/aiaccrun"; }
   SharedSegment make_segment(int, std::uint64_t) override { return {}; }
   const Topology& topology() override { return topology_; }
   std::vector<std::string> environment() override { return {"PATH=/usr/bin:/bin"}; }

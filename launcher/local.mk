@@ -34,6 +34,8 @@ launcher_sources += \
 	launcher/plan/plan_text.cc \
 	launcher/plan/program.cc \
 	launcher/plan/program.h \
+	launcher/plan/provide.cc \
+	launcher/plan/provide.h \
 	launcher/plan/starter.cc \
 	launcher/plan/starter.h
 
@@ -111,6 +113,7 @@ launcher_tests += \
 	launcher/plan/plan_test.cc \
 	launcher/plan/planned.h \
 	launcher/plan/program_test.cc \
+	launcher/plan/provide_test.cc \
 	launcher/plan/starter_test.cc
 
 launcher_tests += \

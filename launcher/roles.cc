@@ -5,6 +5,7 @@
 
 #include <cerrno>
 #include <cstring>
+#include <filesystem>
 #include <optional>
 #include <span>
 #include <string_view>
@@ -53,6 +54,10 @@ class RealAgentPlatform final : public AgentPlatform {
   std::vector<std::string> environment() override { return process_environment(); }
   std::vector<std::string> addresses() override { return io::host_addresses(environment()); }
   std::string machine() override { return io::machine_mark(); }
+  std::string program() override {
+    std::error_code unknown;
+    return std::filesystem::read_symlink(kOwnFile, unknown).string();
+  }
 
  private:
   io::RealEntropy entropy_;

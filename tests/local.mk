@@ -92,6 +92,7 @@ EXTRA_DIST += \
 	tests/programs/torch_distributed.py \
 	tests/programs/torch_faults.py \
 	tests/programs/torch_optimizer.py \
+	tests/provide_test.py \
 	tests/python_support.py \
 	tests/python_test.py \
 	tests/runtime_hosts_test.py \

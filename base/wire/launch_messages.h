@@ -106,14 +106,15 @@ struct StartJob {
   std::uint16_t master_port = 0;
   bool tag_output = false;
   bool report_bindings = false;
-  std::uint64_t credit = 0;      // initial credit for output in bytes, for each stream
-  std::uint64_t job = 0;         // random, the same on every host
-  HiddenText secret;             // 32 random bytes, sent only here and in Welcome; empty in a job of one host
-  std::int32_t input_rank = -1;  // the rank of the job that reads Input; -1: none
+  std::uint64_t credit = 0;          // initial credit for output in bytes, for each stream
+  std::uint64_t job = 0;             // random, the same on every host
+  HiddenText secret;                 // 32 random bytes, sent only here and in Welcome; empty in a job of one host
+  std::int32_t input_rank = -1;      // the rank of the job that reads Input; -1: none
+  std::vector<std::string> provide;  // Python packages of aiacc's that go in front of PYTHONPATH
   auto fields() {
     return std::tie(version, host_name, host, hosts_of_ranks, argv, cwd, environment, over_own, ranks, map_by, bind_to,
                     bind_asked, oversubscribe, master_address, master_port, tag_output, report_bindings, credit, job,
-                    secret, input_rank);
+                    secret, input_rank, provide);
   }
 };
 

@@ -47,6 +47,7 @@ class AgentPlatform {
   virtual std::vector<std::string> environment() = 0;  // the agent's own
   virtual std::vector<std::string> addresses() = 0;    // for other hosts, the most likely to be reachable first
   virtual std::string machine() = 0;                   // base/io/machine_mark.h
+  virtual std::string program() = 0;                   // its own file
 };
 
 class Agent final : private HelloServer::Owner {

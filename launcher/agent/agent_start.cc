@@ -10,6 +10,7 @@
 #include "base/io/same_host.h"
 #include "launcher/agent/agent.h"
 #include "launcher/plan/program.h"
+#include "launcher/plan/provide.h"
 
 namespace aiacc::launcher {
 
@@ -124,6 +125,7 @@ void Agent::make_ready() {
   const int ranks = static_cast<int>(job_.ranks.size());
   Common common;
   common.environment = common_of(job_, platform_.environment());
+  provide_packages(job_.provide, platform_.program(), job_.host_name, common.environment);
   find_program(job_.argv.at(0), job_.cwd, common.environment.entries());
   common.placement = place_ranks(ranks, policy_of(job_), platform_.topology(), job_.host_name);
   common.slice_bytes = slice_bytes_of(common.environment);

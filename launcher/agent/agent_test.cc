@@ -21,6 +21,7 @@ class Platform final : public AgentPlatform {
   std::uint32_t user() override { return 0; }
   io::ProcessId process() override { return 1; }
   std::uint16_t hold_port() override { return 4711; }
+  std::string program() override { return "/no/such/bin/aiaccrun"; }
   SharedSegment make_segment(int, std::uint64_t) override { return {}; }
   const Topology& topology() override { return topology_; }
   std::vector<std::string> environment() override { return {"PATH=/usr/bin:/bin"}; }
@@ -130,6 +131,16 @@ TEST_F(AgentTest, AMissingDirectoryIsSaidToo) {
   const auto refusal = next().as<wire::NotStarted>();
   EXPECT_EQ(refusal.exit_code, kExitUsage);
   EXPECT_NE(refusal.sentence.find("/no/such/directory"), std::string::npos);
+}
+
+TEST_F(AgentTest, AMissingPackageIsSaidToo) {
+  greet();
+  wire::StartJob other = job();
+  other.provide = {"horovod"};
+  send(other);
+  const auto refusal = next().as<wire::NotStarted>();
+  EXPECT_EQ(refusal.message, static_cast<std::uint8_t>(MessageId::kProvide));
+  EXPECT_NE(refusal.sentence.find("host a has no package horovod"), std::string::npos);
 }
 
 TEST_F(AgentTest, NoRankRunsBeforeItIsTold) {

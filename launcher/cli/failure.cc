@@ -22,6 +22,7 @@ constexpr std::array kKinds = {
     MessageKind{MessageId::kSlots, "AR-SLOTS", "more ranks than slots"},
     MessageKind{MessageId::kHosts, "AR-HOSTS", "the list of hosts cannot be read"},
     MessageKind{MessageId::kVariable, "AR-VARIABLE", "a variable cannot be forwarded as asked"},
+    MessageKind{MessageId::kProvide, "AR-PROVIDE", "a host lacks a package of --provide"},
     MessageKind{MessageId::kSshMissing, "AR-SSH-MISSING", "there is no ssh on this host"},
     MessageKind{MessageId::kSshResolve, "AR-SSH-RESOLVE", "the name of a host is not known"},
     MessageKind{MessageId::kSshUnreachable, "AR-SSH-UNREACHABLE", "a host does not answer"},

@@ -35,6 +35,7 @@ enum class MessageId : std::uint8_t {
   kSlots,
   kHosts,
   kVariable,
+  kProvide,
   // No agent came up on a host.
   kSshMissing,
   kSshResolve,

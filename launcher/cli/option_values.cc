@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <algorithm>
 #include <array>
 #include <charconv>
 #include <cmath>
@@ -19,6 +20,7 @@ constexpr double kMaxSeconds = 1e9;  // 31 years; added to a clock's reading it 
 constexpr std::string_view kMapNames[] = {"slot", "node", "core", "numa", "package"};
 constexpr std::string_view kBindNames[] = {"auto", "core", "numa", "package", "none"};
 constexpr std::string_view kFamilies[] = {"horovod", "ompi"};
+constexpr std::string_view kProvided[] = {"horovod", "perseus"};
 
 std::vector<std::string_view> split_at_commas(std::string_view text) {
   std::vector<std::string_view> parts;
@@ -117,6 +119,16 @@ CompatEnv parse_compat_env(std::string_view typed, std::string_view text) {
     (which == 0 ? families.horovod : families.ompi) = true;
   }
   return families;
+}
+
+std::vector<std::string> parse_provide(std::string_view typed, std::string_view text) {
+  std::vector<std::string> packages;
+  if (text == "none") return packages;
+  for (const std::string_view one : split_at_commas(text)) {
+    const std::string name(kProvided[parse_choice(typed, one, kProvided)]);
+    if (std::find(packages.begin(), packages.end(), name) == packages.end()) packages.push_back(name);
+  }
+  return packages;
 }
 
 std::string_view name_of(MapBy by) noexcept { return kMapNames[static_cast<std::size_t>(by)]; }

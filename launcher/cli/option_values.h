@@ -17,5 +17,6 @@ Forward parse_forward(std::string_view typed, std::string_view text);
 MapBy parse_map_by(std::string_view typed, std::string_view text);
 BindTo parse_bind_to(std::string_view typed, std::string_view text);
 CompatEnv parse_compat_env(std::string_view typed, std::string_view text);
+std::vector<std::string> parse_provide(std::string_view typed, std::string_view text);
 
 }  // namespace aiacc::launcher

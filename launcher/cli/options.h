@@ -79,6 +79,7 @@ struct Options {
   Setting<Duration> kill_grace;
   Setting<bool> dry_run;
   Setting<CompatEnv> compat_env;
+  Setting<std::vector<std::string>> provide;  // Python packages, each once
   Setting<bool> isolate;
 
   std::vector<std::string> ignored;  // a sentence for each option of mpirun without effect

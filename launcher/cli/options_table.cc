@@ -35,6 +35,8 @@ constexpr std::array kTable = {
     OptionRow{kEnvironment, "wdir", "wd", "DIR", "aiaccrun's", false, "0.1.0", "Working directory of the ranks."},
     OptionRow{kEnvironment, "compat-env", "", "FAMILY,...", "none", false, "0.1.0",
               "Also set the variables of other launchers: horovod, ompi."},
+    OptionRow{kEnvironment, "provide", "", "PACKAGE,...", "none", false, "0.1.0",
+              "Python packages that aiacc stands in for: horovod, perseus."},
 
     OptionRow{kOutput, "tag-output", "", "", "no", false, "0.1.0", "Begin each line of output with its rank."},
     OptionRow{kOutput, "quiet", "q", "", "no", false, "0.1.0", "Leave out remarks about cores, hosts and options."},
@@ -42,13 +44,11 @@ constexpr std::array kTable = {
 
     OptionRow{kLife, "timeout", "", "SECONDS", "none", false, "0.1.0",
               "End the job after this time, with exit code 124."},
-    OptionRow{kLife, "kill-grace", "", "SECONDS", "30", false, "0.1.0",
-              "Time between asking ranks to end and killing them."},
+    OptionRow{kLife, "kill-grace", "", "SECONDS", "30", false, "0.1.0", "From asking ranks to end to killing them."},
     OptionRow{kLife, "isolate", "", "", "no", false, "0.1.0",
               "Run the ranks in a pid namespace of their own, so that the kernel itself ends all of them."},
 
-    OptionRow{kInformation, "dry-run", "", "", "no", false, "0.1.0",
-              "Print what would be started, where and with what, and exit with 0."},
+    OptionRow{kInformation, "dry-run", "", "", "no", false, "0.1.0", "Print what would be started where, and exit."},
     OptionRow{kInformation, "version", "V", "", "no", false, "0.1.0", "Print the version and exit."},
     OptionRow{kInformation, "help", "h", "", "no", false, "0.1.0", "Print this text and exit."},
 };

@@ -74,7 +74,7 @@ TEST(Options, Everything) {
   const Options o = parse(
       "-np 6 -H localhost:4,[::1]:2 -H 127.0.0.1 -N 6 --oversubscribe -x A=b=c -x B -x NCCL_* -wdir /tmp --map-by numa "
       "--bind-to none --report-bindings --tag-output --timeout 1.5 --kill-grace 0 --dry-run --compat-env ompi,horovod "
-      "--isolate p");
+      "--provide perseus,horovod,perseus --isolate p");
   EXPECT_EQ(o.hosts.value, (std::vector<HostSpec>{{"localhost", 4}, {"::1", 2}, {"127.0.0.1", 1}}));
   EXPECT_EQ(o.forward.value, (std::vector<Forward>{{"A", "b=c"}, {"B", {}}, {"NCCL_*", {}}}));
   EXPECT_EQ(o.wdir.value, "/tmp");
@@ -82,6 +82,7 @@ TEST(Options, Everything) {
   EXPECT_EQ(o.timeout.value, std::chrono::milliseconds(1500));
   EXPECT_EQ(o.kill_grace.value, Duration::zero());
   EXPECT_TRUE(o.compat_env.value.horovod && o.compat_env.value.ompi);
+  EXPECT_EQ(o.provide.value, (Words{"perseus", "horovod"}));
   EXPECT_TRUE(o.oversubscribe.value && o.report_bindings.value && o.tag_output.value && o.dry_run.value &&
               o.isolate.value);
   EXPECT_TRUE(parse("-x EMPTY= p").forward.value[0].value == "");
@@ -162,6 +163,7 @@ TEST(Options, BadVariablesAndChoices) {
   expect_refused("--map-by nod ./p", {"--map-by", "slot, node, core, numa or package", "nearest is node"});
   expect_refused("--map-by none ./p", {"--map-by"});
   expect_refused("--compat-env horovd ./p", {"--compat-env", "horovod"});
+  expect_refused("--provide horovd ./p", {"--provide takes horovod or perseus, not 'horovd'"});
 }
 
 TEST(Options, OriginsAreShown) {
@@ -184,7 +186,8 @@ TEST(Options, EveryRowOfTheTableIsShownWhenGiven) {
   const Options o = parse(
       "-np 1 -H localhost -N 1 --oversubscribe -x A --wdir / --map-by slot --bind-to auto --report-bindings "
       "--tag-output "
-      "--timeout 1 --kill-grace 1 --dry-run --compat-env ompi --isolate --launch-agent enter --stdin none --quiet p");
+      "--timeout 1 --kill-grace 1 --dry-run --compat-env ompi --provide horovod --isolate --launch-agent enter --stdin "
+      "none --quiet p");
   const std::string shown = describe_options(o) + describe_options(parse("--hostfile hosts p"));
   for (const OptionRow& row : option_table()) {
     const std::string_view name = row.name;

@@ -44,6 +44,10 @@ std::string in_words(const CompatEnv& families) {
   return names.empty() ? "none" : fmt::format("{}", fmt::join(names, ","));
 }
 
+std::string in_words(const std::vector<std::string>& packages) {
+  return packages.empty() ? "none" : fmt::format("{}", fmt::join(packages, ","));
+}
+
 struct Shown {
   std::string value;
   Source source = Source::kDefault;
@@ -70,6 +74,7 @@ std::vector<std::pair<std::string_view, Shown>> all_values(const Options& o) {
       {"export", shown(o.forward, in_words(o.forward.value))},
       {"wdir", shown(o.wdir, o.wdir.value)},
       {"compat-env", shown(o.compat_env, in_words(o.compat_env.value))},
+      {"provide", shown(o.provide, in_words(o.provide.value))},
       {"tag-output", shown(o.tag_output, yes_or_no(o.tag_output.value))},
       {"quiet", shown(o.quiet, yes_or_no(o.quiet.value))},
       {"stdin", shown(o.input_rank, o.input_rank.value == kNoRank ? "none" : std::to_string(o.input_rank.value))},

@@ -30,7 +30,8 @@ constexpr std::array<std::string_view, 19> kForeign = {
     "GROUP_RANK",   "ROLE_RANK",      "ROLE_WORLD_SIZE", "TORCHELASTIC_RUN_ID"};
 // Variables of aiaccrun's environment that ranks of other hosts get without -x.
 constexpr std::array<std::string_view, 2> kForwarded = {"PATH", "LD_LIBRARY_PATH"};
-constexpr std::array<std::string_view, 6> kForwardedPrefixes = {"AIACC_", "NCCL_", "UCX_", "OMP_", "PYTHON", "CUDA_"};
+constexpr std::array<std::string_view, 8> kForwardedPrefixes = {"AIACC_", "NCCL_", "UCX_",     "OMP_",
+                                                                "PYTHON", "CUDA_", "HOROVOD_", "PERSEUS_"};
 constexpr std::string_view kNeverForwarded = "CUDA_VISIBLE_DEVICES";  // names devices of this host
 
 constexpr std::array<std::string_view, 2> kForeignPrefixes = {"PMIX_SERVER_", "TORCHELASTIC_"};

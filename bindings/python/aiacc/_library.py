@@ -31,6 +31,10 @@ def _places() -> Iterator[Tuple[str, str]]:
     if own.exists():  # a wheel
         yield "the package's own", str(own)
         return
+    # PREFIX/share/aiacc/python/aiacc, of `make install`
+    beside = pathlib.Path(__file__).resolve().parents[4] / "lib" / _NAME
+    if pathlib.Path(__file__).resolve().parts[-5:-1] == ("share", "aiacc", "python", "aiacc") and beside.exists():
+        yield "beside the package", str(beside)
     if folder := _pkg_config():
         yield "pkg-config aiacc", os.path.join(folder, _NAME)
     yield "the loader's path", _NAME

@@ -1,0 +1,1 @@
+"""What the frameworks' modules of Horovod share, and others import."""

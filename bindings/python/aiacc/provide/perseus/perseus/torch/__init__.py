@@ -1,0 +1,1 @@
+"""import perseus.torch.horovod as hvd"""

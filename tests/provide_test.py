@@ -1,0 +1,129 @@
+"""aiaccrun --provide: scripts that import Horovod or Perseus run as they are."""
+import os
+import pathlib
+import re
+import shutil
+import subprocess
+
+import pytest
+
+import namespace_hosts
+from launcher_lab_test import on
+from launcher_support import STAGE, Job
+from python_support import ENVIRONMENT, SOURCE, each_torch
+from torch_optimizer_test import system_torch
+
+# What `pip install` would not have brought: the ranks' Python knows neither aiacc nor where libaiacc is.
+BARE = {name: value for name, value in ENVIRONMENT.items() if name not in ("AIACC_LIBRARY", "PYTHONPATH")}
+
+HOROVOD = """
+import horovod
+import horovod.torch as hvd
+from horovod.torch import Compression, elastic, mpi_ops
+from horovod.torch.mpi_ops import allreduce, size
+import horovod.torch.compression, horovod.torch.functions, horovod.torch.optimizer, horovod.torch.sync_batch_norm
+from horovod.torch.elastic import ElasticSampler
+from horovod.torch.elastic.sampler import ElasticSampler as same
+from horovod.torch.elastic.state import TorchState
+from horovod.common.basics import HorovodBasics
+from horovod.common.exceptions import HorovodInternalError, HorovodVersionMismatchError, HostsUpdatedInterrupt
+from horovod.common.process_sets import ProcessSet, global_process_set
+from horovod.common.util import (check_extension, env, extension_available, gpu_available, is_version_greater_equal_than, num_rank_is_power_2,
+                                 split_list)
+import torch
+assert tuple(map(int, horovod.__version__.split("."))) >= (0, 28) and hvd.__version__ == horovod.__version__
+hvd.init()
+assert allreduce(torch.ones(2), op=hvd.Sum).tolist() == [hvd.size()] * 2 and size() == mpi_ops.rank() + 2 - hvd.rank()
+assert hvd.is_homogeneous() and HorovodBasics().rank() == hvd.rank() and HorovodBasics().Sum == hvd.Sum
+assert same is hvd.ElasticSampler is ElasticSampler and global_process_set is hvd.global_process_set
+import aiacc.torch
+assert mpi_ops is aiacc.torch.mpi_ops and horovod.torch.mpi_ops is mpi_ops and HorovodInternalError is aiacc.torch.HorovodInternalError
+assert issubclass(HorovodVersionMismatchError, ImportError) and issubclass(HostsUpdatedInterrupt, RuntimeError)
+check_extension("horovod.torch", "HOROVOD_WITH_PYTORCH", __file__ if "__file__" in globals() else "", "mpi_lib_v2")
+assert extension_available("torch") and not extension_available("tensorflow") and not gpu_available("torch")
+assert split_list(list(range(5)), 2) == [[0, 1, 2], [3, 4]] and num_rank_is_power_2(4) and not num_rank_is_power_2(6)
+assert is_version_greater_equal_than("2.10.0+cpu", "2.9.1") and not is_version_greater_equal_than("1.13.0a0", "2.0.0")
+for call in (horovod.run, TorchState):
+    try: call(None)
+    except NotImplementedError: pass
+    else: raise AssertionError(call)
+print("all is well", flush=True)
+"""
+
+PERSEUS = """
+import perseus.torch.horovod as hvd
+import torch
+hvd.init()
+model = torch.nn.Linear(2, 1)
+optimizer = hvd.DistributedOptimizer(torch.optim.SGD(model.parameters(), lr=0.1), named_parameters=model.named_parameters())
+hvd.broadcast_parameters(model.state_dict(), root_rank=0)
+hvd.broadcast_optimizer_state(optimizer, root_rank=0)
+model(torch.ones(1, 2) * (1 + hvd.rank())).sum().backward()
+optimizer.step()
+assert hvd.local_rank() < hvd.size() == 2 and model.weight.grad.tolist() == [[1.5, 1.5]]
+print("all is well", flush=True)
+"""
+
+
+def provided(python, program, *options, env=BARE):
+    return Job(["--quiet", "-np", 2, *options, python, "-c", program], env=env).finish(timeout=120)
+
+
+@pytest.mark.parametrize("packages, program", [("horovod", HOROVOD), ("perseus", PERSEUS), ("perseus,horovod", PERSEUS + HOROVOD.lstrip())],
+                         ids=["horovod", "perseus", "both"])
+@pytest.mark.parametrize("python", each_torch())
+def test_scripts_run_as_they_are(python, packages, program):
+    code, out, err = provided(python, program, "--provide", packages)
+    assert (code, out, err) == (0, "all is well\n" * (2 * program.count("all is well")), ""), f"exit code {code}\n{out}\n{err}"
+
+
+@pytest.mark.parametrize("python", each_torch()[:1])
+def test_the_package_of_the_ranks_python_counts(python):
+    """Not the installed one, which may be older."""
+    code, out, _ = provided(python, "import horovod, aiacc; print(aiacc.__file__)", "--provide", "horovod", env=ENVIRONMENT)
+    assert code == 0 and set(out.split()) == {str(pathlib.Path(ENVIRONMENT["PYTHONPATH"], "aiacc/__init__.py"))}
+    code, out, _ = provided(python, "import horovod, aiacc; print(aiacc.__file__)", "--provide", "horovod")
+    assert code == 0 and set(out.split()) == {str(STAGE / "share/aiacc/python/aiacc/__init__.py")}
+
+
+def test_only_what_is_named_is_provided():
+    code, _, err = provided("/usr/bin/python3", "import horovod", "--provide", "perseus")
+    assert code == 1 and "ModuleNotFoundError: No module named 'horovod'" in err
+    code, out, _ = provided("/usr/bin/python3", "import os; print(os.environ['PYTHONPATH'])", "--provide", "perseus,horovod", env={"PYTHONPATH": "/mine"})
+    places = out.split()[0].split(":")
+    assert [pathlib.Path(one).name for one in places] == ["perseus", "horovod", "mine"]
+
+
+@pytest.mark.parametrize("python", each_torch()[:1])
+def test_horovods_example_runs_with_its_own_import_line(python, tmp_path):
+    text = (SOURCE / "examples/pytorch/digits_horovod.py").read_text()
+    assert text.count("import aiacc.torch as hvd\n") == 1
+    (tmp_path / "digits.py").write_text(text.replace("import aiacc.torch as hvd\n", "import horovod.torch as hvd\n"))
+    tmp_path.chmod(0o755)
+    code, out, err = Job(["--quiet", "-np", 2, "--provide", "horovod", python, tmp_path / "digits.py", "--epochs", 1, "--data",
+                          SOURCE / "examples/digits/digits.txt"], env=BARE).finish(timeout=120)
+    assert code == 0 and re.search(r"epoch +1", out), (code, out, err)
+
+
+def test_an_unknown_name_is_one_sentence():
+    done = subprocess.run([STAGE / "bin/aiaccrun", "-np", "1", "--provide", "horovod,tensorflow", "true"], capture_output=True, text=True)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr.startswith("aiaccrun: --provide takes horovod or perseus, not 'tensorflow'") and done.stderr.count("\n") == 1
+
+
+def test_an_installation_without_the_packages_is_one_sentence(tmp_path):
+    (tmp_path / "bin").mkdir()
+    shutil.copy2(STAGE / "bin/aiaccrun", tmp_path / "bin/aiaccrun")
+    done = subprocess.run([tmp_path / "bin/aiaccrun", "-np", "1", "--provide", "horovod", "true"], capture_output=True, text=True,
+                          env={**os.environ, "LD_LIBRARY_PATH": str(STAGE / "lib")})
+    assert done.returncode == 125 and done.stderr.count("\n") == 1 and "has no package horovod for --provide" in done.stderr
+    assert done.stderr.endswith(" [AR-PROVIDE]\n") and str(tmp_path / "bin/aiaccrun") in done.stderr
+
+
+@pytest.mark.skipif(bool(namespace_hosts.unavailable()), reason=str(namespace_hosts.unavailable()))
+def test_on_every_host():
+    with namespace_hosts.Hosts(2) as hosts:
+        words = [f"{name}={value}" for name, value in BARE.items()]
+        program = PERSEUS.replace("hvd.local_rank() < hvd.size()", "hvd.cross_size() == hvd.size()")
+        code, out, err = on(hosts, "h0:1,h1:1", "--provide", "perseus", "env", *words, system_torch(), "-c", program).finish(timeout=200)
+    assert (code, out) == (0, "all is well\n" * 2), err
