@@ -1,10 +1,12 @@
 #include "base/config.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <unistd.h>
 
 #include <algorithm>
 
+#include "base/config_aliases.h"
 #include "base/error.h"
 #include "base/nearest.h"
 #include "base/quantity.h"
@@ -147,12 +149,38 @@ Config Config::read(std::span<const std::string> environment, const Pairs& given
       config.set(*row, std::string_view(entry).substr(equals + 1), Origin::kEnvironment);
     }
   }
+  config.take_aliases(environment);
   for (const auto& [name, text] : given) {
     const ConfigRow* row = find_row(name);
     if (row == nullptr) throw Error(Code::kInvalidArgument, unknown_sentence(name));
     config.set(*row, text, Origin::kExplicit);
   }
   return config;
+}
+
+// What another library's variable says never fails a job: one that cannot be followed has no effect.
+void Config::take_aliases(std::span<const std::string> environment) {
+  for (const ConfigAlias& alias : config_aliases()) {
+    const auto entry = std::find_if(environment.begin(), environment.end(), [&](const std::string& one) {
+      return one.starts_with(alias.name) && one.size() > alias.name.size() + 1 && one[alias.name.size()] == '=';
+    });
+    if (entry == environment.end()) continue;
+    const std::string_view said = std::string_view(*entry).substr(alias.name.size() + 1);
+    const ConfigRow* row = find_row(alias.setting);
+    const auto text = row == nullptr ? std::nullopt : alias.translate(said);
+    if (!text) {
+      without_effect_.emplace_back(alias.name);
+    } else if (!text->empty() && origin(row->name) != Origin::kEnvironment) {
+      set(*row, *text, Origin::kAlias);
+    }
+  }
+}
+
+std::string Config::without_effect_sentence() const {
+  if (without_effect_.empty()) return {};
+  return fmt::format("{} {} no effect on aiacc with the value that {} set; aiacc-env(7) says why and what does",
+                     fmt::join(without_effect_, ", "), without_effect_.size() == 1 ? "has" : "have",
+                     without_effect_.size() == 1 ? "is" : "are");
 }
 
 void Config::set(const ConfigRow& row, std::string_view text, Origin origin) {
@@ -171,6 +199,7 @@ std::string_view name_of(Config::Origin origin) noexcept {
   switch (origin) {
     case Config::Origin::kDefault: return "default";
     case Config::Origin::kEnvironment: return "environment";
+    case Config::Origin::kAlias: return "alias";
     case Config::Origin::kExplicit: return "explicit";
   }
   return "unknown";

@@ -74,10 +74,10 @@ std::span<const ConfigRow> config_table();
 
 class Config {
  public:
-  enum class Origin : std::uint8_t { kDefault, kEnvironment, kExplicit };
+  enum class Origin : std::uint8_t { kDefault, kAlias, kEnvironment, kExplicit };
   using Pairs = std::vector<std::pair<std::string, std::string>>;
 
-  // `environment`: entries "NAME=value"; only names with AIACC_ are used. `given`: values from the program, by the
+  // `environment`: entries "NAME=value"; only names with AIACC_ and those of config_aliases.h are used. `given`: values from the program, by the
   // variables' names; they override the environment. An empty value counts as unset. Throws kInvalidArgument for a bad
   // value, with its name, the value and the possible values.
   static Config read(std::span<const std::string> environment, const Pairs& given = {});
@@ -90,17 +90,22 @@ class Config {
   std::string text(const ConfigRow& row) const;
   // One sentence for each unknown variable AIACC_*, with the nearest known name.
   const std::vector<std::string>& warnings() const noexcept { return warnings_; }
+  // Variables of other libraries that are set and have no effect (base/config_aliases.h), and a sentence about them.
+  const std::vector<std::string>& without_effect() const noexcept { return without_effect_; }
+  std::string without_effect_sentence() const;
 
  private:
   Config() = default;
   void set(const ConfigRow& row, std::string_view text, Origin origin);
+  void take_aliases(std::span<const std::string> environment);
 
   ConfigValues values_;
   std::map<std::string_view, Origin> origins_;
   std::vector<std::string> warnings_;
+  std::vector<std::string> without_effect_;
 };
 
-std::string_view name_of(Config::Origin origin) noexcept;  // "default", "environment", "explicit"
+std::string_view name_of(Config::Origin origin) noexcept;  // "default", "alias", "environment", "explicit"
 
 // The present environment of this process. No other code reads it.
 std::vector<std::string> process_environment();

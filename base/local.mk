@@ -4,6 +4,8 @@ base_sources += \
 	base/cgroups.h \
 	base/config.cc \
 	base/config.h \
+	base/config_aliases.cc \
+	base/config_aliases.h \
 	base/config_table.cc \
 	base/cpu_relax.h \
 	base/error.cc \
@@ -280,6 +282,7 @@ base_tests += \
 	base/wire/secure_channel_test.cc
 
 base_tests += \
+	base/config_aliases_test.cc \
 	base/config_test.cc \
 	base/log_test.cc \
 	base/whole_file_test.cc

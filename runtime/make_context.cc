@@ -26,6 +26,8 @@ std::unique_ptr<Bootstrap> make_singleton(io::RealLoop&) { return std::make_uniq
 // Rank 0 warns for the whole job, because all ranks usually have the same environment.
 void warn_of(const Config& settings, Logger& log) {
   for (const std::string& sentence : settings.warnings()) AIACC_LOG(log, kCore, kWarn, "{}", sentence);
+  const std::string ignored = settings.without_effect_sentence();
+  if (!ignored.empty()) AIACC_LOG(log, kCore, kWarn, "{}", ignored);
 }
 
 io::TcpSettings tcp_of(const RuntimeConfig& config) {

@@ -64,6 +64,14 @@ def test_unknown_variable_is_warned_about_once(program):
     assert len(lines) == 1 and "did you mean AIACC_TIMEOUT?" in lines[0] and "warn [rank 0 on " in lines[0], done.stderr
 
 
+@pytest.mark.skipif(not AIACCRUN.exists(), reason="aiaccrun is not part of this build")
+def test_variables_of_other_libraries_without_effect_are_one_line_of_the_job(program):
+    done = run([AIACCRUN, "-np", 2, program], HOROVOD_CYCLE_TIME="0.1", PERSEUS_ALLREDUCE_MODE="1", PERSEUS_ALLREDUCE_STREAMS="2")
+    assert done.returncode == 0
+    lines = [line for line in done.stderr.splitlines() if "HOROVOD_" in line or "PERSEUS_" in line]
+    assert len(lines) == 1 and "HOROVOD_CYCLE_TIME, PERSEUS_ALLREDUCE_MODE have no effect" in lines[0] and "STREAMS" not in lines[0], done.stderr
+
+
 def test_nothing_is_logged_when_it_is_off(program):
     done = run([program], AIACC_TIMOUT="3", AIACC_LOG="off")
     assert (done.returncode, done.stderr) == (0, "")

@@ -38,6 +38,9 @@ Config read_settings(const Environment& environment, Findings& findings) {
     findings.push_back({Finding::Level::kHurts, warning.substr(name, warning.find(' ', name) - name), warning,
                         "correct its name or unset it"});
   }
+  if (!config.without_effect().empty()) {
+    findings.push_back({Finding::Level::kNote, "variables", config.without_effect_sentence(), ""});
+  }
   return config;
 }
 
