@@ -42,6 +42,7 @@ groupcomm_tests += \
 	groupcomm/gradient/group_rounds_sim_test.cc \
 	groupcomm/gradient/dissemination_test.cc \
 	groupcomm/gradient/negotiator_random_test.cc \
+	groupcomm/gradient/negotiator_recovers_test.cc \
 	groupcomm/gradient/negotiator_steady_test.cc \
 	groupcomm/gradient/negotiator_test.cc \
 	groupcomm/gradient/negotiator_world_test.h \

@@ -49,6 +49,9 @@ void Negotiator::State::begin_online(Instant now) {
   } else {
     word_.set_number(Word::kAwaited, me);
   }
+  if (joined_ || (!submitted_since_flush_ && !submissions.any_pending_without_index())) word_.set_all(Word::kAllAtEnd);
+  word_.set_number(Word::kPending, submissions.pending());
+  flushes_told_ = flushes_;
   if (joined_) {
     word_.set_all(Word::kAllJoined);
     word_.set_any(Word::kJoining);
@@ -68,7 +71,7 @@ void Negotiator::State::begin_online(Instant now) {
 }
 
 void Negotiator::State::online_result(const Word& merged, Instant now) {
-  const bool all_joined = merged.all(Word::kAllJoined), ends = merged.all(Word::kAllFlushed);
+  const bool all_joined = merged.all(Word::kAllJoined);
   somebody_waits_ = merged.any(Word::kWaiting);
   awaited_ = static_cast<std::uint32_t>(merged.number(Word::kAwaited));
 
@@ -91,17 +94,18 @@ void Negotiator::State::online_result(const Word& merged, Instant now) {
   const bool sums =
       std::all_of(launched_.begin(), launched_.end(), [this](std::uint32_t index) { return table.agreed(index).sum; });
   if (merged.any(Word::kJoining) || submissions.any_owed() || !sums) recorder_.disturb();
+  // If all have flushed what they submitted, and all of that is launched now, they have submitted the same: they are at one
+  // point, and a step ends there however often each has flushed. Without this a rank that flushed once more than others would
+  // be a step ahead for ever, and steps would end where only the others have submitted everything.
+  const bool all_at_one_point = merged.all(Word::kAllAtEnd) && follow_ups_.empty() && !submissions.any_owed() &&
+                                merged.number(Word::kPending) == launched_.size();
+  const bool ends = merged.all(Word::kAllFlushed) || (all_at_one_point && (!launched_.empty() || recorder_.in_step()));
   const bool begins = recorder_.result(launched_, merged.any(Word::kUrged), ends);
   if (!launched_.empty() || !follow_ups_.empty()) last_launch_ = now;
   launch_packed(launched_, false);
   launch_packed(follow_ups_, true);
 
-  if (ends) {
-    ++stats.steps;
-    if (flushes_ != 0) --flushes_;
-    told_flush_ = false;
-    awaited_ = 0;
-  }
+  if (ends) end_step(all_at_one_point);
   if (all_joined) {
     Action action;
     action.kind = Action::Kind::kJoined;
@@ -114,6 +118,13 @@ void Negotiator::State::online_result(const Word& merged, Instant now) {
   } else if (begins && !submissions.any_owed()) {
     begin_schedule();
   }
+}
+
+void Negotiator::State::end_step(bool all_at_one_point) {
+  ++stats.steps;
+  flushes_ -= all_at_one_point ? flushes_told_ : std::min<std::uint64_t>(flushes_, 1);
+  told_flush_ = false;
+  awaited_ = 0;
 }
 
 // `tensors` in the order of indices, those of one fusion key together up to fusion_bytes.

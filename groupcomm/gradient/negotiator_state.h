@@ -72,6 +72,7 @@ class Negotiator::State {
   Instant linger_deadline() const noexcept;
   void begin_online(Instant now);
   void online_result(const Word& merged, Instant now);
+  void end_step(bool all_at_one_point);
   void launch_packed(std::span<const std::uint32_t> tensors, bool follow_ups);
   void begin_exchange(const Word& merged, Instant now);
   void begin_schedule();
@@ -102,6 +103,7 @@ class Negotiator::State {
   // The caller of this rank.
   bool submitted_since_flush_ = false;
   std::uint64_t flushes_ = 0;         // online: of steps that have not ended on all ranks
+  std::uint64_t flushes_told_ = 0;    // of these, when this rank contributed to the round
   std::uint64_t passes_flushed_ = 0;  // scheduled: passes of the epoch that the caller has flushed
   // It has flushed, it waits in the middle of a step: and has submitted nothing since.
   bool flushed_ = false, urged_ = false;

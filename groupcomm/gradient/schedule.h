@@ -75,6 +75,7 @@ class ScheduleRecorder {
   // The schedule was broken after `passes` whole steps; `departed`: by a step that was different.
   void broke(std::uint64_t passes, bool departed) noexcept;
 
+  bool in_step() const noexcept { return !step_.empty(); }
   std::uint64_t steps_needed() const noexcept { return needed_; }
 
  private:

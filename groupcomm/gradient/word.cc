@@ -12,7 +12,7 @@ namespace {
 constexpr std::size_t kMostOfNumber = 10;  // bytes of a LEB128 number of 64 bits
 
 // Unused high bits of the AND flags are 0 in every word but the neutral one, whose flags are all set.
-constexpr std::uint32_t kAllFlags = Word::kAllFlushed | Word::kAllJoined;
+constexpr std::uint32_t kAllFlags = Word::kAllFlushed | Word::kAllJoined | Word::kAllAtEnd;
 
 constexpr std::size_t words_for(std::size_t tensors) { return (tensors + 63) / 64; }
 constexpr std::size_t bytes_for(std::size_t tensors) { return (tensors + 7) / 8; }

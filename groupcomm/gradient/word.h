@@ -24,6 +24,7 @@ class Word {
   enum All : std::uint32_t {
     kAllFlushed = 1U << 0,  // this rank has flushed the step that is being agreed
     kAllJoined = 1U << 1,   // this rank is out of data and has nothing outstanding
+    kAllAtEnd = 1U << 2,    // this rank has submitted nothing since its last flush
   };
   // OR flags.
   enum Any : std::uint32_t {
@@ -46,6 +47,7 @@ class Word {
     kAwaited,        // rank + 1 of a rank that has not flushed
     kNonFinite,      // (rank + 1, tensor + 1): a gradient of this rank is not finite
     kLeaving,        // rank + 1: this rank leaves, and negotiates no more
+    kPending,        // tensors that this rank has submitted and that are not launched
     kFields,
   };
 
