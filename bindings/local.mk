@@ -26,7 +26,9 @@ bindings_sources += \
 	bindings/c/state.cc \
 	bindings/c/state.h \
 	bindings/c/submit.cc \
-	bindings/c/submit.h
+	bindings/c/submit.h \
+	bindings/c/syncbn.cc \
+	bindings/c/syncbn.h
 
 bindings_tests += \
 	base/data/dtype.cc \
@@ -46,6 +48,7 @@ bindings_tests += \
 	bindings/c/groups_test.cc \
 	bindings/c/mesh_test.cc \
 	bindings/c/requests_test.cc \
+	bindings/c/syncbn_test.cc \
 	tests/abi_world.h \
 	tests/variable.h \
 	tests/affine_op.h \
@@ -89,6 +92,7 @@ python_package = \
 	bindings/python/aiacc/requests.py \
 	bindings/python/aiacc/run.py \
 	bindings/python/aiacc/runtime.py \
+	bindings/python/aiacc/syncbn.py \
 	bindings/python/aiacc/torch/__init__.py \
 	bindings/python/aiacc/torch/_blocks.py \
 	bindings/python/aiacc/torch/_channel.py \

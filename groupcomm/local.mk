@@ -49,3 +49,33 @@ groupcomm_tests += \
 	groupcomm/gradient/schedule_test.cc \
 	groupcomm/gradient/tensor_table_test.cc \
 	groupcomm/gradient/word_test.cc
+
+groupcomm_sources += \
+	groupcomm/syncbn/batch.h \
+	groupcomm/syncbn/kernels.cc \
+	groupcomm/syncbn/kernels.h \
+	groupcomm/syncbn/sync_batch_norm.cc \
+	groupcomm/syncbn/sync_batch_norm.h
+
+# The passes over a batch, for each instruction set, and the merging of moments: with the flags of the reduction kernels
+# (base/local.mk), so that the bits do not depend on the processor. Vectors are wider than the registers of some, which
+# matters only to calls between units.
+syncbn_flags = $(kernel_flags) -Wno-psabi
+noinst_LTLIBRARIES += libaiacc_syncbn_baseline.la
+libaiacc_syncbn_baseline_la_SOURCES = groupcomm/syncbn/kernels_baseline.cc groupcomm/syncbn/kernels_body.h \
+	groupcomm/syncbn/moments.cc groupcomm/syncbn/moments.h
+libaiacc_syncbn_baseline_la_CXXFLAGS = $(syncbn_flags)
+libaiacc_groupcomm_la_LIBADD = libaiacc_syncbn_baseline.la
+if X86_64
+noinst_LTLIBRARIES += libaiacc_syncbn_avx2.la libaiacc_syncbn_avx512.la
+libaiacc_syncbn_avx2_la_SOURCES = groupcomm/syncbn/kernels_avx2.cc
+libaiacc_syncbn_avx2_la_CXXFLAGS = $(syncbn_flags) -mavx2 -mf16c
+libaiacc_syncbn_avx512_la_SOURCES = groupcomm/syncbn/kernels_avx512.cc
+libaiacc_syncbn_avx512_la_CXXFLAGS = $(syncbn_flags) -mavx512f -mavx512bw -mavx512dq -mavx512vl
+libaiacc_groupcomm_la_LIBADD += libaiacc_syncbn_avx2.la libaiacc_syncbn_avx512.la
+else
+EXTRA_DIST += groupcomm/syncbn/kernels_avx2.cc groupcomm/syncbn/kernels_avx512.cc
+endif
+
+groupcomm_tests += \
+	groupcomm/syncbn/moments_test.cc

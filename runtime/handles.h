@@ -26,7 +26,8 @@ enum class HandleKind : std::uint8_t {
   kRequest = 0xC3,
   kMesh = 0xC4,
   kRegistration = 0xC5,
-  kGradient = 0xC6
+  kGradient = 0xC6,
+  kSyncbn = 0xC7
 };
 
 // Layout: kind in the top 8 bits, then 32 bits of generation, then 24 bits of index.

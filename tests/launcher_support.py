@@ -41,7 +41,7 @@ def compiled(source):
     program = folder / pathlib.Path(source).stem
     subprocess.run(["cc", "-std=gnu17", "-Wall", "-Wextra", "-Werror", f"-I{STAGE}/include",
                     pathlib.Path(os.environ["AIACC_SOURCE"], source), "-o", program, f"-L{STAGE}/lib",
-                    f"-Wl,-rpath,{STAGE}/lib", "-laiacc", *sanitizer()], check=True)
+                    f"-Wl,-rpath,{STAGE}/lib", "-laiacc", "-lm", *sanitizer()], check=True)
     return program
 
 

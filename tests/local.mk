@@ -87,6 +87,7 @@ EXTRA_DIST += \
 	tests/programs/outstanding.c \
 	tests/programs/python_core.py \
 	tests/programs/rank.c \
+	tests/programs/syncbn.c \
 	tests/programs/torch_checks.py \
 	tests/programs/torch_collectives.py \
 	tests/programs/torch_distributed.py \
@@ -97,6 +98,7 @@ EXTRA_DIST += \
 	tests/python_test.py \
 	tests/runtime_hosts_test.py \
 	tests/runtime_process_test.py \
+	tests/syncbn_process_test.py \
 	tests/torch_collectives_test.py \
 	tests/torch_demo_test.py \
 	tests/torch_distributed_test.py \

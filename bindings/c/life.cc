@@ -11,6 +11,7 @@
 #include "bindings/c/guard.h"
 #include "bindings/c/mesh.h"
 #include "bindings/c/state.h"
+#include "bindings/c/syncbn.h"
 #include "runtime/make_context.h"
 
 using namespace aiacc;
@@ -195,7 +196,8 @@ aiacc_status_t aiacc_finalize(void) {
                                            : "aiacc_finalize was called before aiacc_init");
     }
     free_engines(*pin->context);
-    drain(*pin->context);
+    free_syncbns(*pin->context);
+    settle(*pin->context);
     self.life.store(Life::kFinalized);
     self.groups.find(AIACC_WORLD).remove();
     pin.remove();
@@ -237,7 +239,8 @@ aiacc_status_t aiacc_context_destroy(aiacc_context_t context) {
     }
     const aiacc_group_t world = pin->world;
     free_engines(*pin->context);
-    drain(*pin->context);
+    free_syncbns(*pin->context);
+    settle(*pin->context);
     if (!pin.remove()) throw unknown_context(context);
     self.groups.find(world).remove();
     leave(*pin->context);

@@ -7,6 +7,7 @@
 
 #include "bindings/c/gradient.h"
 #include "bindings/c/mesh.h"
+#include "bindings/c/syncbn.h"
 
 namespace aiacc::abi {
 namespace {
@@ -31,6 +32,7 @@ void State::watch_forks() {
     self.meshes.forget_all();
     self.registrations.forget_all();
     self.gradients.forget_all();
+    self.syncbns.forget_all();
   });
   if (registered != 0) throw system_error("cannot register a handler for fork", registered);
 }

@@ -36,6 +36,7 @@ struct GroupEntry {
 
 struct MeshEntry;      // bindings/c/mesh.h
 struct GradientEntry;  // bindings/c/gradient.h
+struct SyncbnEntry;    // bindings/c/syncbn.h
 
 struct RequestEntry {
   explicit RequestEntry(std::shared_ptr<RealContext> of) : context(std::move(of)) {}
@@ -93,6 +94,7 @@ class State {
   HandleTable<MeshEntry> meshes{HandleKind::kMesh};
   HandleTable<RegistrationEntry> registrations{HandleKind::kRegistration};
   HandleTable<GradientEntry> gradients{HandleKind::kGradient};
+  HandleTable<SyncbnEntry> syncbns{HandleKind::kSyncbn};
 
   // Handles that end with their context at the latest.
   MadeHandles made;

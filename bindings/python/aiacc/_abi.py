@@ -51,6 +51,19 @@ class GradientStats(c.Structure):
         "steps", "rounds", "negotiation_messages", "launches", "tensors", "bytes", "packed_bytes", "breaks")), ("scheduled", c.c_int32)]
 
 
+class SyncbnAttr(c.Structure):
+    _fields_ = [("size", c.c_size_t), ("name", c.c_char_p), ("timeout_ms", c.c_int64)]
+
+
+class SyncbnBatch(c.Structure):
+    _fields_ = [("size", c.c_size_t), ("samples", c.c_size_t), ("channels", c.c_size_t), ("positions", c.c_size_t), ("dtype", c.c_int), ("layout", c.c_int32)]
+
+
+class SyncbnLayer(c.Structure):
+    _fields_ = [("size", c.c_size_t), *((name, P) for name in ("weight", "bias", "running_mean", "running_variance")), ("epsilon", c.c_double),
+                ("momentum", c.c_double), ("convention", c.c_int32)]
+
+
 _END = (Handle, c.POINTER(Attr), HandlePointer)  # group, attr, request
 _BLOCK = (P, c.c_size_t, c.c_int)  # buffer, count, dtype
 
@@ -100,6 +113,10 @@ _FUNCTIONS: Dict[str, Tuple[Any, ...]] = {
     "gradient_join": (Handle, Int),
     "gradient_get_stats": (Handle, c.POINTER(GradientStats)),
     "gradient_free": (Handle,),
+    "syncbn_create": (Handle, c.POINTER(SyncbnAttr), HandlePointer),
+    "syncbn_forward": (Handle, c.POINTER(SyncbnBatch), c.POINTER(SyncbnLayer), P, P, P),
+    "syncbn_backward": (Handle, c.POINTER(SyncbnBatch), P, P, P, P, P, P, P),
+    "syncbn_free": (Handle,),
 }
 # Functions whose status says more than well or not, or that return no status.
 _OTHERS: Dict[str, Tuple[Any, Tuple[Any, ...]]] = {

@@ -1,0 +1,15 @@
+// The passes over a batch for x86 with AVX2.
+#include "groupcomm/syncbn/kernels.h"
+
+namespace aiacc::syncbn::kernels::avx2 {
+namespace {
+constexpr const char* kName = "avx2";
+constexpr int kVectorBytes = 32;
+#include "base/data/kernels_half.h"
+
+#include "groupcomm/syncbn/kernels_body.h"  // uses the one above: the blank line keeps clang-format from sorting them
+}  // namespace
+
+const Table& table() noexcept { return kTable; }
+
+}  // namespace aiacc::syncbn::kernels::avx2

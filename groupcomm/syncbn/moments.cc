@@ -1,0 +1,119 @@
+#include "groupcomm/syncbn/moments.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <bit>
+#include <cstring>
+
+#include "groupcomm/syncbn/kernels.h"
+
+namespace aiacc::syncbn {
+namespace {
+
+constexpr std::size_t kMostChannels = (UserOp::kMostRecordBytes / sizeof(double) - 1) / 2;
+
+// Records have no alignment of their own, and the compiler makes plain loads of these.
+double number_at(const std::byte* record, std::size_t index) noexcept {
+  double number;
+  std::memcpy(&number, record + index * sizeof number, sizeof number);
+  return number;
+}
+void put(std::byte* record, std::size_t index, double number) noexcept {
+  std::memcpy(record + index * sizeof number, &number, sizeof number);
+}
+
+// An empty batch is the identity: the mean that it has is never looked at.
+void merge(std::byte* into, const std::byte* from, std::size_t channels) noexcept {
+  const auto count = std::bit_cast<std::uint64_t>(number_at(into, 0));
+  const auto other = std::bit_cast<std::uint64_t>(number_at(from, 0));
+  if (other == 0) return;
+  if (count == 0) {
+    std::memcpy(into, from, sizeof(double) * (1 + 2 * channels));
+    return;
+  }
+  const std::uint64_t total = count + other;
+  put(into, 0, std::bit_cast<double>(total));
+  const double share = static_cast<double>(other) / static_cast<double>(total);
+  const double weight = static_cast<double>(count) * share;
+  for (std::size_t channel = 0; channel < channels; ++channel) {
+    const std::size_t mean = 1 + 2 * channel, square = mean + 1;
+    const double apart = number_at(from, mean) - number_at(into, mean);
+    put(into, mean, number_at(into, mean) + apart * share);
+    put(into, square, number_at(into, square) + number_at(from, square) + apart * apart * weight);
+  }
+}
+
+void merge_records(void* inout, const void* in, std::size_t records, void* record_bytes) {
+  const auto bytes = reinterpret_cast<std::uintptr_t>(record_bytes);
+  auto* into = static_cast<std::byte*>(inout);
+  const auto* from = static_cast<const std::byte*>(in);
+  for (; records > 0; --records, into += bytes, from += bytes) merge(into, from, (bytes / sizeof(double) - 1) / 2);
+}
+
+}  // namespace
+
+void moments_of(const Batch& batch, const void* x, Moments& moments) {
+  const std::size_t channels = batch.channels;
+  moments.count = batch.count();
+  moments.mean.assign(channels, 0.0);
+  moments.square.assign(channels, 0.0);
+  if (moments.count == 0) return;
+  const auto n = static_cast<double>(moments.count);
+  const kernels::Table& passes = kernels::best();
+  std::vector<double> first(channels);
+  passes.first_elements(batch, x, moments.mean.data());
+  for (int pass = 0; pass < 2; ++pass) {
+    passes.sums(batch, x, moments.mean.data(), first.data(), moments.square.data());
+    bool shift_was_far = false;
+    for (std::size_t channel = 0; channel < channels; ++channel) {
+      const double from_shift = first[channel] / n, of_shift = first[channel] * from_shift;
+      const double square = moments.square[channel] - of_shift;
+      moments.mean[channel] += from_shift;
+      moments.square[channel] = square < 0 ? 0 : square;  // a NaN stays one
+      constexpr double kFar = 1024;
+      shift_was_far = shift_was_far || of_shift > kFar * square;
+    }
+    if (!shift_was_far) return;
+  }
+}
+
+Records::Records(std::size_t channels) noexcept
+    : channels_(channels),
+      count_((channels + kMostChannels - 1) / kMostChannels),
+      of_record_((channels + count_ - 1) / count_) {}
+
+void Records::write(const Moments& moments, std::byte* message) const noexcept {
+  std::size_t channel = 0;
+  for (std::size_t record = 0; record < count_; ++record, message += record_bytes()) {
+    put(message, 0, std::bit_cast<double>(moments.count));
+    for (std::size_t at = 0; at < of_record_; ++at, ++channel) {
+      const bool real = channel < channels_;
+      put(message, 1 + 2 * at, real ? moments.mean[channel] : 0.0);
+      put(message, 2 + 2 * at, real ? moments.square[channel] : 0.0);
+    }
+  }
+}
+
+void Records::read(const std::byte* message, Moments& moments) const {
+  moments.count = std::bit_cast<std::uint64_t>(number_at(message, 0));
+  moments.mean.resize(channels_);
+  moments.square.resize(channels_);
+  for (std::size_t channel = 0; channel < channels_; ++channel) {
+    const std::byte* const record = message + channel / of_record_ * record_bytes();
+    const std::size_t at = channel % of_record_;
+    moments.mean[channel] = number_at(record, 1 + 2 * at);
+    moments.square[channel] = number_at(record, 2 + 2 * at);
+  }
+}
+
+UserOp Records::merging() const {
+  UserOp op;
+  op.function = merge_records;
+  op.arg = reinterpret_cast<void*>(record_bytes());
+  op.record_bytes = record_bytes();
+  op.name = fmt::format("{} channels", channels_);
+  return op;
+}
+
+}  // namespace aiacc::syncbn

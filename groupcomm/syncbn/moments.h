@@ -1,0 +1,56 @@
+// Moments: count, mean and sum of squared deviations (M2) of each channel, of one rank's batch or of several batches.
+//
+// Of one batch they come from one pass over deviations d = x - K from the channel's first element K: the mean is K + sum d / n,
+// and M2 is sum d^2 - (sum d)^2 / n. The subtraction loses 2 log2(|mean - K| / deviation) of fp64's 53 bits, which are few
+// for any ratio of mean and deviation unless K is an outlier; then a second pass takes deviations from the mean (Chan, Golub
+// and LeVeque, "Algorithms for computing the sample variance: analysis and recommendations", The American Statistician 37,
+// 1983). The mean of x^2 minus the square of the mean would lose 2 log2(mean / deviation) bits.
+//
+// Moments of several batches are merged by the pairwise formula of Chan, Golub and LeVeque ("Updating formulae and a
+// pairwise algorithm for computing sample variances", Stanford STAN-CS-79-773, 1979).
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "base/data/reduction.h"
+#include "groupcomm/syncbn/batch.h"
+
+namespace aiacc::syncbn {
+
+struct Moments {
+  std::uint64_t count = 0;     // elements of each channel
+  std::vector<double> mean;    // 0 where count is 0
+  std::vector<double> square;  // M2
+};
+
+// Into `moments`, whose memory is used again.
+void moments_of(const Batch& batch, const void* x, Moments& moments);
+
+// Moments in a message: records of a count, and then mean and M2 of some channels. All records of a message have as many
+// channels; the last one is padded.
+class Records {
+ public:
+  explicit Records(std::size_t channels) noexcept;
+
+  std::size_t count() const noexcept { return count_; }
+  std::size_t record_bytes() const noexcept { return sizeof(double) * (1 + 2 * of_record_); }
+  std::size_t bytes() const noexcept { return count_ * record_bytes(); }
+
+  void write(const Moments& moments, std::byte* message) const noexcept;
+  void read(const std::byte* message, Moments& moments) const;
+
+  // Merges records in the order of ranks, without a fused multiply-add: the bits are equal on every processor. Its name has
+  // the number of channels, because ranks compare names.
+  UserOp merging() const;
+
+ private:
+  std::size_t channels_;
+  std::size_t count_;
+  std::size_t of_record_;
+};
+
+}  // namespace aiacc::syncbn

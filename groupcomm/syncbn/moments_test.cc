@@ -1,0 +1,240 @@
+// Moments of a batch and their merging, against two passes in long double.
+#include "groupcomm/syncbn/moments.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <cstring>
+#include <limits>
+#include <random>
+
+#include "groupcomm/syncbn/kernels.h"
+
+namespace aiacc::syncbn {
+namespace {
+
+struct Exact {
+  std::vector<long double> mean, square;
+};
+
+Batch batch_of(std::size_t samples, std::size_t channels, std::size_t positions, DType type,
+               Layout layout = Layout::kChannelsFirst) {
+  Batch batch;
+  batch.samples = samples;
+  batch.channels = channels;
+  batch.positions = positions;
+  batch.type = type;
+  batch.layout = layout;
+  return batch;
+}
+
+std::size_t place(const Batch& batch, std::size_t sample, std::size_t channel, std::size_t position) {
+  if (batch.layout == Layout::kChannelsLast) return (sample * batch.positions + position) * batch.channels + channel;
+  return (sample * batch.channels + channel) * batch.positions + position;
+}
+
+template <class T>
+Exact exact(const Batch& batch, const std::vector<T>& x) {
+  Exact found;
+  for (std::size_t channel = 0; channel < batch.channels; ++channel) {
+    long double sum = 0, square = 0;
+    const auto each = [&](auto&& use) {
+      for (std::size_t s = 0; s < batch.samples; ++s) {
+        for (std::size_t p = 0; p < batch.positions; ++p) use(static_cast<long double>(x[place(batch, s, channel, p)]));
+      }
+    };
+    each([&](long double value) { sum += value; });
+    const long double mean = sum / static_cast<long double>(batch.count());
+    each([&](long double value) { square += (value - mean) * (value - mean); });
+    found.mean.push_back(mean);
+    found.square.push_back(square);
+  }
+  return found;
+}
+
+template <class T>
+std::vector<T> normal(std::size_t elements, double mean, double deviation, unsigned seed) {
+  std::mt19937 random(seed);
+  std::normal_distribution<double> draw(mean, deviation);
+  std::vector<T> x(elements);
+  for (T& value : x) value = static_cast<T>(draw(random));
+  return x;
+}
+
+void expect_near(const Moments& have, const Exact& want, double relative) {
+  for (std::size_t channel = 0; channel < want.mean.size(); ++channel) {
+    const auto square = static_cast<double>(want.square[channel]);
+    const double deviation = std::sqrt(square / static_cast<double>(have.count));
+    EXPECT_NEAR(have.mean[channel], static_cast<double>(want.mean[channel]), relative * deviation) << channel;
+    EXPECT_NEAR(have.square[channel], square, relative * square) << channel;
+  }
+}
+
+TEST(SyncbnMoments, OfShapesAndLayouts) {
+  for (const Layout layout : {Layout::kChannelsFirst, Layout::kChannelsLast}) {
+    for (const std::size_t channels : {1, 3, 8, 31, 70}) {
+      for (const std::size_t positions : {1, 7, 8, 49, 65}) {
+        const Batch batch = batch_of(5, channels, positions, DType::kFloat32, layout);
+        const auto x = normal<float>(batch.elements(), 3, 2, 1);
+        Moments moments;
+        moments_of(batch, x.data(), moments);
+        expect_near(moments, exact(batch, x), 1e-12);
+      }
+    }
+  }
+}
+
+TEST(SyncbnMoments, HoldWhereTheMeanIsTenThousandDeviations) {
+  for (const Layout layout : {Layout::kChannelsFirst, Layout::kChannelsLast}) {
+    const Batch batch = batch_of(64, 4, 100, DType::kFloat32, layout);
+    const auto x = normal<float>(batch.elements(), 1e4, 1, 2);
+    Moments moments;
+    moments_of(batch, x.data(), moments);
+    expect_near(moments, exact(batch, x), 1e-10);
+    const Batch wide = batch_of(64, 4, 100, DType::kFloat64, layout);
+    const auto of_wide = normal<double>(batch.elements(), 1e8, 1, 2);
+    moments_of(wide, of_wide.data(), moments);
+    expect_near(moments, exact(wide, of_wide), 1e-7);
+  }
+}
+
+TEST(SyncbnMoments, HoldWhereTheShiftIsAnOutlier) {
+  const Batch batch = batch_of(1, 1, 1'000'000, DType::kFloat32);
+  auto x = normal<float>(batch.elements(), 0, 1, 3);
+  x[0] = 1e6F;
+  Moments moments;
+  moments_of(batch, x.data(), moments);
+  expect_near(moments, exact(batch, x), 1e-12);
+}
+
+TEST(SyncbnMoments, OfConstantChannelsAreExact) {
+  const Batch batch = batch_of(7, 3, 11, DType::kFloat32);
+  const std::vector<float> x(batch.elements(), 0.1F);
+  Moments moments;
+  moments_of(batch, x.data(), moments);
+  for (std::size_t channel = 0; channel < 3; ++channel) {
+    EXPECT_EQ(moments.mean[channel], static_cast<double>(0.1F));
+    EXPECT_EQ(moments.square[channel], 0);
+  }
+}
+
+TEST(SyncbnMoments, OfWhatIsNotFiniteAreNotNumbers) {
+  for (const float bad : {std::numeric_limits<float>::infinity(), std::numeric_limits<float>::quiet_NaN()}) {
+    const Batch batch = batch_of(2, 2, 9, DType::kFloat32);
+    auto x = normal<float>(batch.elements(), 0, 1, 4);
+    x[4] = bad;
+    Moments moments;
+    moments_of(batch, x.data(), moments);
+    EXPECT_FALSE(std::isfinite(moments.mean[0]));
+    EXPECT_TRUE(std::isnan(moments.square[0]));
+    EXPECT_TRUE(std::isfinite(moments.mean[1]) && std::isfinite(moments.square[1]));
+  }
+}
+
+TEST(SyncbnKernels, GiveTheSameBitsOnEveryProcessor) {
+  for (const DType type : {DType::kFloat32, DType::kFloat64, DType::kFloat16, DType::kBFloat16}) {
+    for (const Layout layout : {Layout::kChannelsFirst, Layout::kChannelsLast}) {
+      const Batch batch = batch_of(3, 13, 37, type, layout);
+      const auto drawn = normal<float>(2 * batch.elements(), 0.5, 1, 5);
+      // Patterns of 16 bits whose exponents are those of small numbers.
+      std::vector<std::uint16_t> small(2 * batch.elements());
+      for (std::size_t i = 0; i < small.size(); ++i) small[i] = static_cast<std::uint16_t>(0x3800 + (i * 7919) % 0x800);
+      const std::vector<double> doubles(drawn.begin(), drawn.end());
+      const void* const x = type == DType::kFloat64   ? static_cast<const void*>(doubles.data())
+                            : type == DType::kFloat32 ? static_cast<const void*>(drawn.data())
+                                                      : static_cast<const void*>(small.data());
+      const void* const dy = static_cast<const std::byte*>(x) + batch.elements() * size_of(type);
+      const std::vector<double> scale(13, 1.7), bias(13, -0.3);
+      std::vector<std::byte> first_y, first_dx;
+      std::vector<double> first_sums;
+      for (const kernels::Table* table : kernels::tables()) {
+        std::vector<double> shift(13), sums(4 * 13);
+        std::vector<std::byte> y(batch.elements() * size_of(type)), dx(y.size());
+        table->first_elements(batch, x, shift.data());
+        table->sums(batch, x, shift.data(), &sums[0], &sums[13]);
+        table->normalize(batch, x, y.data(), shift.data(), scale.data(), bias.data());
+        table->gradient_sums(batch, x, dy, shift.data(), &sums[26], &sums[39]);
+        table->input_gradient(batch, x, dy, dx.data(), shift.data(), scale.data(), bias.data(), shift.data());
+        if (first_y.empty()) {
+          first_y = y;
+          first_dx = dx;
+          first_sums = sums;
+        }
+        EXPECT_TRUE(y == first_y && dx == first_dx && sums == first_sums) << table->name;
+      }
+    }
+  }
+}
+
+// Splits the samples of a batch as given, and merges the moments of the parts in order.
+Moments merged(const Batch& batch, const std::vector<float>& x, const std::vector<std::size_t>& parts) {
+  const Records records(batch.channels);
+  const UserOp op = records.merging();
+  std::vector<std::byte> all(records.bytes()), one(records.bytes());
+  std::size_t sample = 0;
+  bool first = true;
+  for (const std::size_t part : parts) {
+    Batch own = batch;
+    own.samples = part;
+    Moments moments;
+    moments_of(own, x.data() + sample * batch.channels * batch.positions, moments);
+    records.write(moments, one.data());
+    if (first) {
+      all = one;
+    } else {
+      op.function(all.data(), one.data(), records.count(), op.arg);
+    }
+    first = false;
+    sample += part;
+  }
+  Moments result;
+  records.read(all.data(), result);
+  return result;
+}
+
+TEST(SyncbnRecords, MergeUnevenAndEmptyParts) {
+  for (const std::size_t channels : {1, 2, 31, 32, 63, 100}) {
+    const Batch batch = batch_of(12, channels, 6, DType::kFloat32);
+    const auto x = normal<float>(batch.elements(), 1e4, 1, 6);
+    const Exact want = exact(batch, x);
+    for (const auto& parts :
+         std::vector<std::vector<std::size_t>>{{12}, {6, 6}, {1, 11}, {0, 5, 0, 7, 0}, {1, 2, 3, 6}}) {
+      const Moments have = merged(batch, x, parts);
+      EXPECT_EQ(have.count, batch.count());
+      expect_near(have, want, 1e-10);
+    }
+  }
+}
+
+TEST(SyncbnRecords, NothingMergedWithNothingIsNothing) {
+  const Batch batch = batch_of(0, 3, 6, DType::kFloat32);
+  const Moments have = merged(batch, {}, {0, 0});
+  EXPECT_EQ(have.count, 0U);
+  EXPECT_EQ(have.mean, std::vector<double>(3, 0.0));
+}
+
+TEST(SyncbnRecords, CountsAreExactBeyondTwoToThe24) {
+  const Records records(1);
+  const UserOp op = records.merging();
+  std::vector<std::byte> a(records.bytes()), b(records.bytes());
+  const std::uint64_t many = (std::uint64_t{1} << 40) + 1;
+  records.write({many, {2.0}, {4.0}}, a.data());
+  records.write({3, {2.0}, {1.0}}, b.data());
+  op.function(a.data(), b.data(), 1, op.arg);
+  Moments have;
+  records.read(a.data(), have);
+  EXPECT_EQ(have.count, many + 3);
+  EXPECT_EQ(have.mean[0], 2.0);
+  EXPECT_EQ(have.square[0], 5.0);
+}
+
+TEST(SyncbnRecords, FitIntoRecordsOfOperators) {
+  for (std::size_t channels = 1; channels < 300; ++channels) {
+    const Records records(channels);
+    EXPECT_LE(records.record_bytes(), UserOp::kMostRecordBytes);
+    EXPECT_GE(records.count() * (records.record_bytes() / 8 - 1) / 2, channels);
+  }
+}
+
+}  // namespace
+}  // namespace aiacc::syncbn
