@@ -66,6 +66,7 @@ collectives_sources += \
 	collectives/intra/extents.h \
 	collectives/intra/intra_post.cc \
 	collectives/intra/intra_post.h \
+	collectives/intra/intra_post_receives.cc \
 	collectives/intra/intra_team.cc \
 	collectives/intra/intra_team.h \
 	collectives/intra/one_shot.cc \
@@ -84,11 +85,13 @@ collectives_sources += \
 	collectives/intra/spread_extents.h \
 	collectives/intra/staged_reduce.cc \
 	collectives/intra/staged_reduce.h \
-	collectives/intra/staging.h
+	collectives/intra/staging.h \
+	collectives/intra/tag_queues.h
 
 collectives_tests += \
 	collectives/intra/intra_post_test.cc \
 	collectives/intra/intra_collectives_test.cc \
+	collectives/intra/tag_queues_test.cc \
 	tests/host_world.h
 
 collectives_sources += \

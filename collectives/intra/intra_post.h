@@ -10,9 +10,10 @@
 // limits. Messages to one member are freed in the order of sending, so its slabs form a queue without holes.
 //
 // A send completes in place, and so does a receive whose message is there (send_now, recv_now). Else the receive waits in a
-// queue of its sender and tag. One listener for each sender, a coroutine that lives as long as the post, watches the sender's
-// count while anybody waits, and gives each message to the oldest receive that waits for its tag: a message costs O(1),
-// however many receives and messages wait.
+// queue of its sender and tag: as a coroutine (recv), or as a small record whose message is copied when it is found (post).
+// One listener for each sender, a coroutine that lives as long as the post, watches the sender's count while anybody waits,
+// and gives each message to the oldest receive that waits for its tag: a message costs O(1), however many receives and
+// messages wait.
 //
 // A member's lines, indexed by the other member: `first` (offset plus 1 of the first message to it), `posted` (the
 // number of messages to it), `taken` (the number of messages from it that are not needed any more, without those after
@@ -24,11 +25,11 @@
 #include <map>
 #include <optional>
 #include <string>
-#include <unordered_map>
 #include <vector>
 
 #include "base/task/scope.h"
 #include "base/task/turn_queue.h"
+#include "collectives/intra/tag_queues.h"
 #include "collectives/operation.h"
 #include "transports/host/host_domain.h"
 #include "transports/unexpected_observer.h"
@@ -36,7 +37,48 @@
 namespace aiacc {
 
 class IntraPost final : private Root::Owner {
+  struct Incoming;
+
  public:
+  // A receive that waits for its message.
+  class Receiver : public TagNode<Receiver> {
+   protected:
+    Receiver(bool posted, std::size_t member, DType type) noexcept
+        : posted_(posted), type_(type), member_(static_cast<std::uint16_t>(member)) {}
+    ~Receiver() = default;
+
+   private:
+    friend class IntraPost;
+    bool posted_;           // a Posted, not a coroutine's
+    DType type_;            // of a Posted, as what follows
+    std::uint16_t member_;  // the sender
+    std::uint32_t count_ = 0;
+    std::uint32_t note_ = 0;
+    std::byte* into_ = nullptr;
+  };
+  // One without a coroutine. It costs no more than its place in the queue; who posted it is told of its end.
+  class Posted : public Receiver {
+   public:
+    class Owner {
+     public:
+      // Its message is in its memory, or why it is not. It waits no more. On the lane's thread, from inside any call of the post:
+      // this one must not stop others, resume a coroutine, or make calls on the post.
+      virtual void received(Posted& receive, std::exception_ptr error) noexcept = 0;
+
+     protected:
+      ~Owner() = default;
+    };
+    // Of a message that post() can take (serves).
+    Posted(const IntraPost& post, const Call& call, const Buffer& into) noexcept;
+    bool waits() const noexcept { return queued(); }
+    // What was called. The tag is known from post() on.
+    Call call(const IntraPost& post) const noexcept;
+    Buffer into() const noexcept;
+    // The owner's.
+    std::uint32_t note() const noexcept { return note_; }
+    void set_note(std::uint32_t note) noexcept { note_ = note; }
+  };
+
   // `domain_ranks` and `ranks` are those of the members on this host, ascending; `me` is this one's index.
   IntraPost(HostDomain& domain, std::uint64_t view_id, std::vector<int> domain_ranks, std::vector<int> ranks, int me);
   ~IntraPost();
@@ -55,6 +97,13 @@ class IntraPost final : private Root::Owner {
   // memory.
   bool send_now(const Call& call, const Buffer& send) noexcept;
   bool recv_now(const Call& call, const Buffer& recv) noexcept;
+
+  // For a recv of host memory that recv_now() left: whether post() can take it.
+  bool serves(const Call& call) const noexcept;
+  // The receive waits from now on; `owner` hears of its end, and is the same for all of a post.
+  void post(Posted& receive, std::uint32_t tag, Posted::Owner& owner);
+  // It ends without a message.
+  void withdraw(Posted& receive) noexcept;
 
   // For a receive from any rank: the first rank, counted from `first`, with an unexpected message of this tag; -1 if
   // there is none.
@@ -114,16 +163,8 @@ class IntraPost final : private Root::Owner {
     std::uint64_t offset = 0;
   };
   class MatchAwait;
-  static constexpr std::uint32_t kNone = ~std::uint32_t{0};
-  struct Unexpected {
+  struct Unexpected : TagNode<Unexpected> {
     Arrived message;
-    std::uint32_t next = kNone;  // with the same tag, or of the free ones
-  };
-  struct ByTag {
-    IntrusiveList<MatchAwait> waiting;  // receives without a message
-    std::uint32_t first = kNone;        // or messages without a receive, in unexpected_; never both
-    std::uint32_t last = kNone;
-    bool empty() const noexcept { return first == kNone && waiting.empty(); }
   };
   struct Incoming {  // messages from one member
     Incoming(int from, Loop& loop) : member(from), needed(loop) {}
@@ -132,11 +173,12 @@ class IntraPost final : private Root::Owner {
     std::uint64_t last = 0;     // offset of the last of them
     std::deque<char> finished;  // of messages taken .. seen - 1
     std::uint64_t taken = 0;
-    std::unordered_map<std::uint32_t, ByTag> tags;  // tags with a receive or message that waits
-    std::size_t waiting = 0;                        // receives
-    Event needed;                                   // set when the listener has somebody to listen for
-    std::optional<Stop> listens;                    // while it listens
-    std::exception_ptr broken;                      // why the listener ended
+    TagQueues<Receiver> receives;    // without a message
+    TagQueues<Unexpected> messages;  // without a receive; a tag is in one of them at most
+    std::size_t waiting = 0;         // receives
+    Event needed;                    // set when the listener has somebody to listen for
+    std::optional<Stop> listens;     // while it listens
+    std::exception_ptr broken;       // why the listener ended
     std::optional<Root> listener;
   };
   enum Table : std::uint32_t { kFirst, kPosted, kTaken, kTables };
@@ -162,7 +204,11 @@ class IntraPost final : private Root::Owner {
   void reclaim(Outgoing& to) noexcept;
   void follow(Incoming& from);
   bool take_unexpected(Incoming& from, std::uint32_t tag, Arrived* message);
-  void keep_unexpected(ByTag& its, const Arrived& message);
+  void keep_unexpected(Incoming& from, std::uint32_t tag, const Arrived& message);
+  void wait_for(Incoming& from, Receiver& receiver, std::uint32_t tag) noexcept;
+  void wait_no_more(Incoming& from, Receiver& receiver) noexcept;
+  void complete(Incoming& from, Posted& receive, const Arrived& message) noexcept;
+  void check_agrees(const Header& message, const Call& call) const;
   void listen_to(Incoming& from);
   Task<void> listen(Incoming& from);
   void listen_no_more(Incoming& from) noexcept;
@@ -181,8 +227,9 @@ class IntraPost final : private Root::Owner {
   std::multimap<std::uint64_t, HostRange> spare_;  // by size
   std::uint64_t spare_bytes_ = 0;
   std::uint64_t statements_ = 0;
-  std::vector<Unexpected> unexpected_;  // a pool: chains of one tag, and the free ones
-  std::uint32_t free_unexpected_ = kNone;
+  std::deque<Unexpected> unexpected_;         // a pool
+  std::vector<Unexpected*> free_unexpected_;  // has room for all of the pool
+  Posted::Owner* owner_ = nullptr;
   int any_source_ = 0;
   UnexpectedObserver* observer_ = nullptr;
   Stop listening_;

@@ -1,0 +1,293 @@
+// The receiving end of IntraPost: matching, the listeners, and the receives that wait.
+#include <fmt/format.h>
+
+#include <new>
+#include <utility>
+
+#include "base/data/cpu_compute.h"
+#include "base/error.h"
+#include "collectives/intra/intra_post.h"
+
+namespace aiacc {
+namespace {
+
+// The most messages of one member that have not been received.
+constexpr std::uint64_t kMostPosted = std::uint64_t{1} << 28;
+
+}  // namespace
+
+// A receive without a message, until it has one.
+class IntraPost::MatchAwait final : public Leaf, public Receiver {
+ public:
+  MatchAwait(IntraPost& post, Incoming& from, std::uint32_t tag, Stop& stop) noexcept
+      : Leaf(post.domain_.loop(), stop), Receiver(false, 0, DType{}), post_(post), from_(from), tag_(tag) {}
+  Arrived await_resume() const {
+    Leaf::await_resume();
+    return message_;
+  }
+  void matched(const Arrived& message) noexcept {
+    message_ = message;
+    Leaf::complete();
+  }
+
+ private:
+  bool try_now() override {
+    if (from_.broken) std::rethrow_exception(from_.broken);
+    if (post_.take_unexpected(from_, tag_, &message_)) return true;
+    post_.listen_to(from_);
+    return false;
+  }
+  void begin() noexcept override { post_.wait_for(from_, *this, tag_); }
+  void cancel() noexcept override { post_.wait_no_more(from_, *this); }
+
+  IntraPost& post_;
+  Incoming& from_;
+  std::uint32_t tag_;
+  Arrived message_;
+};
+
+void IntraPost::wait_for(Incoming& from, Receiver& receiver, std::uint32_t tag) noexcept {
+  from.receives.push_back(receiver, tag);
+  if (from.waiting++ == 0) from.needed.set();
+}
+
+void IntraPost::wait_no_more(Incoming& from, Receiver& receiver) noexcept {
+  from.receives.remove(receiver);
+  --from.waiting;
+  listen_no_more(from);
+}
+
+// Reads the messages that were posted since the last call, and gives each to the first receive that waits for its tag.
+void IntraPost::follow(Incoming& from) {
+  const std::uint64_t posted = read(from.member, kPosted, me_);
+  if (posted < from.seen || posted - from.taken > kMostPosted) {
+    refuse(from.member, fmt::format("says that {} messages were sent, of which {} came", posted, from.seen));
+  }
+  while (from.seen < posted) {
+    const std::uint64_t link = from.seen == 0 ? read(from.member, kFirst, me_)
+                                              : header(from.member, from.last).next.load(std::memory_order_acquire);
+    from.last = link - 1;
+    const Arrived message{from.seen++, from.last};
+    from.finished.push_back(0);
+    const std::uint32_t tag = header(from.member, message.offset).tag;
+    if (Receiver* receiver = from.receives.pop_front(tag); receiver != nullptr) {
+      --from.waiting;
+      if (receiver->posted_) {
+        complete(from, static_cast<Posted&>(*receiver), message);
+      } else {
+        static_cast<MatchAwait*>(receiver)->matched(message);
+      }
+      continue;
+    }
+    keep_unexpected(from, tag, message);
+    if (any_source_ > 0) observer_->unexpected_message(tag);
+  }
+}
+
+void IntraPost::keep_unexpected(Incoming& from, std::uint32_t tag, const Arrived& message) {
+  if (free_unexpected_.empty()) {
+    free_unexpected_.reserve(unexpected_.size() + 1);
+    free_unexpected_.push_back(&unexpected_.emplace_back());
+  }
+  Unexpected& kept = *free_unexpected_.back();
+  free_unexpected_.pop_back();
+  kept.message = message;
+  from.messages.push_back(kept, tag);
+}
+
+// The first message with this tag that no other receive has.
+bool IntraPost::take_unexpected(Incoming& from, std::uint32_t tag, Arrived* message) {
+  follow(from);
+  Unexpected* const first = from.messages.pop_front(tag);
+  if (first == nullptr) return false;
+  *message = first->message;
+  free_unexpected_.push_back(first);
+  return true;
+}
+
+void IntraPost::listen_to(Incoming& from) {
+  if (from.listener) return;
+  from.listener.emplace(domain_.loop(), listen(from), static_cast<Root::Owner&>(*this));
+  from.listener->start();
+}
+
+Task<void> IntraPost::listen(Incoming& from) {
+  for (;;) {
+    if (from.waiting == 0 && any_source_ == 0) {
+      from.needed.reset();
+      co_await from.needed.wait(listening_);
+      continue;
+    }
+    from.listens.emplace(listening_);
+    bool arrived = true;
+    try {
+      co_await domain_.at_least(flag(from.member, kPosted, me_), from.seen + 1, *from.listens);
+    } catch (...) {
+      if (listening_.requested()) throw;
+      arrived = false;
+    }
+    from.listens.reset();
+    if (arrived) follow(from);
+  }
+}
+
+// A loop that watches flags stays awake for them.
+void IntraPost::listen_no_more(Incoming& from) noexcept {
+  if (from.waiting > 0 || any_source_ > 0 || !from.listens) return;
+  from.listens->request(std::make_exception_ptr(Error(Code::kAborted, "nobody waits any more")));
+}
+
+// The member says what cannot be. Whoever waits for it hears why, and so does whoever comes later.
+void IntraPost::root_ended(Root& listener, std::exception_ptr error) noexcept {
+  for (Incoming& from : in_) {
+    if (!from.listener || &*from.listener != &listener) continue;
+    from.broken = error;
+    from.waiting = 0;
+    while (Receiver* receiver = from.receives.pop_any()) {
+      if (receiver->posted_) {
+        owner_->received(static_cast<Posted&>(*receiver), error);
+      } else {
+        static_cast<MatchAwait*>(receiver)->fail(error);
+      }
+    }
+    if (any_source_ > 0) observer_->source_failed(error);
+  }
+}
+
+void IntraPost::finish(Incoming& from, std::uint64_t number) noexcept {
+  from.finished[number - from.taken] = 1;
+  while (!from.finished.empty() && from.finished.front() != 0) {
+    from.finished.pop_front();
+    ++from.taken;
+  }
+  // Release: pairs with reclaim(). Earlier messages are not read any more. No waiter needs to be notified.
+  const FlagRef taken = flag(me_, kTaken, from.member);
+  domain_.own_line(taken.line).word[taken.word].store(from.taken, std::memory_order_release);
+}
+
+void IntraPost::check_agrees(const Header& message, const Call& call) const {
+  if (message.fingerprint == call.fingerprint()) return;
+  throw Error(
+      Code::kMismatch,
+      fmt::format("rank {} sent {} bytes of {} with tag {}, but rank {} expects {} bytes of {}: sizes and types of "
+                  "a message agree on both ends",
+                  call.root, message.bytes, name_of(static_cast<DType>(message.type)), message.tag,
+                  ranks_[static_cast<std::size_t>(me_)], call.bytes(), name_of(call.reduction.type)),
+      call.root);
+}
+
+Task<void> IntraPost::recv(Operation& op) {
+  Incoming& from = in_[static_cast<std::size_t>(member_of(op.call.root))];
+  const Arrived arrived = co_await MatchAwait(*this, from, op.call.tag, op.stop);
+  const Header& message = header(from.member, arrived.offset);
+  check_agrees(message, op.call);
+  if (op.recv.bytes > 0) {
+    const int owner = domain_ranks_[static_cast<std::size_t>(from.member)];
+    const Buffer inside{domain_.view(owner, arrived.offset + sizeof(Header), op.recv.bytes), op.recv.bytes};
+    co_await op.team.compute.copy(op.recv, inside, op.stop);
+  }
+  finish(from, arrived.number);
+}
+
+bool IntraPost::recv_now(const Call& call, const Buffer& recv) noexcept {
+  Incoming& from = in_[static_cast<std::size_t>(member_of(call.root))];
+  try {
+    if (from.broken) return false;
+    follow(from);
+    const Unexpected* const first = from.messages.first(call.tag);
+    if (first == nullptr) return false;
+    const Arrived arrived = first->message;
+    if (header(from.member, arrived.offset).fingerprint != call.fingerprint()) return false;
+    if (recv.bytes > 0) {
+      const int owner = domain_ranks_[static_cast<std::size_t>(from.member)];
+      CpuCompute::copy_now(recv.data, domain_.view(owner, arrived.offset + sizeof(Header), recv.bytes), recv.bytes);
+    }
+    Arrived taken;
+    take_unexpected(from, call.tag, &taken);
+    finish(from, taken.number);
+    return true;
+  } catch (...) {
+    return false;
+  }
+}
+
+// --- receives that wait without a coroutine -----------------------------------------------------------------------------
+
+bool IntraPost::serves(const Call& call) const noexcept {
+  constexpr std::size_t kMostElements = ~std::uint32_t{0};
+  return call.kind == Collective::kRecv && call.count <= kMostElements && ranks_.size() <= ~std::uint16_t{0} &&
+         call.reduction.codec == Codec::kNone && call.reduction.user == nullptr && reaches(call.root);
+}
+
+IntraPost::Posted::Posted(const IntraPost& post, const Call& call, const Buffer& into) noexcept
+    : Receiver(true, static_cast<std::size_t>(post.member_of(call.root)), call.reduction.type) {
+  count_ = static_cast<std::uint32_t>(call.count);
+  into_ = into.data;
+}
+
+Call IntraPost::Posted::call(const IntraPost& post) const noexcept {
+  Call call;
+  call.kind = Collective::kRecv;
+  call.count = count_;
+  call.reduction.type = type_;
+  call.root = post.ranks_[member_];
+  call.tag = tag();
+  return call;
+}
+
+void IntraPost::post(Posted& receive, std::uint32_t tag, Posted::Owner& owner) {
+  Incoming& from = in_[receive.member_];
+  listen_to(from);
+  owner_ = &owner;
+  wait_for(from, receive, tag);
+}
+
+void IntraPost::withdraw(Posted& receive) noexcept { wait_no_more(in_[receive.member_], receive); }
+
+void IntraPost::complete(Incoming& from, Posted& receive, const Arrived& arrived) noexcept {
+  std::exception_ptr error;
+  try {
+    const Call call = receive.call(*this);
+    check_agrees(header(from.member, arrived.offset), call);
+    if (const std::size_t bytes = call.bytes(); bytes > 0) {
+      const int owner = domain_ranks_[static_cast<std::size_t>(from.member)];
+      CpuCompute::copy_now(receive.into_, domain_.view(owner, arrived.offset + sizeof(Header), bytes), bytes);
+    }
+    finish(from, arrived.number);
+  } catch (...) {
+    error = std::current_exception();
+  }
+  owner_->received(receive, std::move(error));
+}
+
+Buffer IntraPost::Posted::into() const noexcept { return {into_, std::size_t{count_} * size_of(type_)}; }
+
+int IntraPost::find_unasked(std::uint32_t tag, int first) {
+  int found = -1;
+  for (Incoming& from : in_) {
+    if (from.member == me_) continue;
+    follow(from);
+    const bool has = from.messages.first(tag) != nullptr;
+    const int rank = ranks_[static_cast<std::size_t>(from.member)];
+    if (has && (found < 0 || (found < first && rank >= first))) found = rank;
+  }
+  return found;
+}
+
+IntraPost::AnySource::~AnySource() {
+  if (--post_.any_source_ > 0) return;
+  for (Incoming& from : post_.in_) post_.listen_no_more(from);
+}
+
+IntraPost::AnySource::AnySource(IntraPost& post, UnexpectedObserver& observer) : post_(post) {
+  for (Incoming& from : post_.in_) {
+    if (from.member == post_.me_) continue;
+    if (from.broken) std::rethrow_exception(from.broken);
+    post_.listen_to(from);
+  }
+  post_.observer_ = &observer;
+  if (post_.any_source_++ > 0) return;
+  for (Incoming& from : post_.in_) from.needed.set();
+}
+
+}  // namespace aiacc
