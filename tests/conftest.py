@@ -18,3 +18,15 @@ def rank():
     """The program that most tests run as a rank."""
     from launcher_support import compiled  # which wants the installed tree
     return compiled("tests/programs/rank.c")
+
+
+@pytest.fixture
+def launch(request):
+    """launch(where, *arguments) starts a job of `where` ranks on this host, or on hosts as in "h0:2,h1:1"."""
+    from launcher_support import Job
+
+    def start(where, *arguments):
+        if isinstance(where, int):
+            return Job(["-np", where, *arguments])
+        return Job(["--launch-agent", request.getfixturevalue("hosts").enter, "-H", where, *arguments])
+    return start
