@@ -106,6 +106,7 @@ launcher_tests += \
 	launcher/head/start_barrier_test.cc \
 	launcher/head/start_failure_test.cc \
 	launcher/launch_sim_test.cc \
+	launcher/launch_sim_world_test.h \
 	launcher/plan/binding_test.cc \
 	launcher/plan/environment_test.cc \
 	launcher/plan/hosts_test.cc \

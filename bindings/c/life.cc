@@ -197,7 +197,7 @@ aiacc_status_t aiacc_finalize(void) {
     }
     free_engines(*pin->context);
     free_syncbns(*pin->context);
-    settle(*pin->context);
+    drain(*pin->context);
     self.life.store(Life::kFinalized);
     self.groups.find(AIACC_WORLD).remove();
     pin.remove();
@@ -240,7 +240,7 @@ aiacc_status_t aiacc_context_destroy(aiacc_context_t context) {
     const aiacc_group_t world = pin->world;
     free_engines(*pin->context);
     free_syncbns(*pin->context);
-    settle(*pin->context);
+    drain(*pin->context);
     if (!pin.remove()) throw unknown_context(context);
     self.groups.find(world).remove();
     leave(*pin->context);
