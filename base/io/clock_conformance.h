@@ -88,9 +88,9 @@ TYPED_TEST_P(ClockConformance, TimeNeverGoesBack) {
 TYPED_TEST_P(ClockConformance, LoopAndClockShareOneTimeline) {
   const Instant before = this->fixture_.clock().now();
   const Instant loop_time = this->fixture_.loop().now();
-  const Instant behind = this->fixture_.clock().now();
+  const Instant afterwards = this->fixture_.clock().now();
   EXPECT_LE(before, loop_time);
-  EXPECT_LE(loop_time, behind);
+  EXPECT_LE(loop_time, afterwards);
 }
 
 TYPED_TEST_P(ClockConformance, ASleepLastsAtLeastItsSpan) {

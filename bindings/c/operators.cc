@@ -37,7 +37,7 @@ class Operators {
     const std::uint32_t index = free_.back();
     free_.pop_back();
     slots_[index].op = std::move(op);
-    return name_of(index);
+    return handle_of(index);
   }
   std::shared_ptr<const UserOp> find(aiacc_op_t op) {
     const std::lock_guard lock(mutex_);
@@ -60,14 +60,14 @@ class Operators {
     std::uint32_t generation = 0;
   };
   static std::uint32_t index_of(aiacc_op_t op) noexcept { return static_cast<std::uint32_t>(op) % kIndexes; }
-  aiacc_op_t name_of(std::uint32_t index) const noexcept {
+  aiacc_op_t handle_of(std::uint32_t index) const noexcept {
     const std::uint32_t generation = slots_[index].generation % kIndexes;
     return static_cast<aiacc_op_t>(kUserDefined | generation << kIndexBits | index);
   }
   Slot* slot_of(aiacc_op_t op) noexcept {
     const std::uint32_t index = index_of(op);
     if (!is_user_defined(op) || index >= slots_.size()) return nullptr;
-    return slots_[index].op != nullptr && name_of(index) == op ? &slots_[index] : nullptr;
+    return slots_[index].op != nullptr && handle_of(index) == op ? &slots_[index] : nullptr;
   }
 
   std::mutex mutex_;
