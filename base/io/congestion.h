@@ -2,9 +2,9 @@
 //
 // BBR (Cardwell et al., "BBR: congestion-based congestion control", ACM Queue 2016) paces. Unless the queueing
 // discipline does that for it (fq), it needs a timer for every 64 KiB or less, which between near hosts costs more than
-// sending them. Every ten seconds each connection sends only four packets a round trip for 200 ms, to measure the path's minimal
-// delay; connections do so at different times, and a collective waits for its slowest one. Therefore "auto" keeps the
-// host's choice, except that BBR between near hosts is replaced by cubic, or by reno if this user may not select cubic.
+// sending them. Every ten seconds each connection sends only four packets a round trip for 200 ms, to measure the path's
+// minimal delay; connections do so at different times, and a collective waits for its slowest one. Therefore "auto" keeps
+// the host's choice, except that BBR between near hosts is replaced by cubic, or by reno if this user may not select cubic.
 #pragma once
 
 #include <string>
