@@ -108,10 +108,12 @@ python_package = \
 	bindings/python/aiacc/torch/exceptions.py \
 	bindings/python/aiacc/torch/functions.py \
 	bindings/python/aiacc/torch/handles.py \
+	bindings/python/aiacc/torch/learning_rates.py \
 	bindings/python/aiacc/torch/mpi_ops.py \
 	bindings/python/aiacc/torch/optimizer.py \
 	bindings/python/aiacc/torch/process_group.py \
 	bindings/python/aiacc/torch/process_sets.py \
+	bindings/python/aiacc/torch/replicated_vars.py \
 	bindings/python/aiacc/torch/sync_batch_norm.py \
 	bindings/python/aiacc/torch/tensors.py \
 	bindings/python/aiacc/torch/work.py

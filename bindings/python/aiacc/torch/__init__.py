@@ -15,6 +15,7 @@ from aiacc.torch.compression import Compression
 from aiacc.torch.elastic.sampler import ElasticSampler
 from aiacc.torch.exceptions import HorovodInternalError, HostsUpdatedInterrupt
 from aiacc.torch.functions import allgather_object, broadcast_object, broadcast_optimizer_state, broadcast_parameters
+from aiacc.torch.learning_rates import smooth_exponential_decay
 from aiacc.torch.mpi_ops import (Adasum, Average, Max, Min, Product, Sum, allgather, allgather_async, allreduce, allreduce_, allreduce_async,
                                  allreduce_async_, alltoall, alltoall_async, barrier, broadcast, broadcast_, broadcast_async, broadcast_async_,
                                  grouped_allgather, grouped_allgather_async, grouped_allreduce, grouped_allreduce_, grouped_allreduce_async,
@@ -22,6 +23,7 @@ from aiacc.torch.mpi_ops import (Adasum, Average, Max, Min, Product, Sum, allgat
                                  reducescatter_async, sparse_allreduce_async, synchronize)
 from aiacc.torch.optimizer import DistributedOptimizer
 from aiacc.torch.process_sets import ProcessSet, add_process_set, global_process_set, remove_process_set
+from aiacc.torch.replicated_vars import ReplicatedVarsOptimizer
 from aiacc.torch.sync_batch_norm import SyncBatchNorm
 
 if _torch.distributed.is_available():  # not in every build of torch
@@ -30,12 +32,13 @@ if _torch.distributed.is_available():  # not in every build of torch
 
 __all__ = [
     "Adasum", "Average", "Compression", "DistributedOptimizer", "ElasticSampler", "HorovodInternalError", "HostsUpdatedInterrupt", "Max", "Min",
-    "ProcessSet", "Product", "Sum", "SyncBatchNorm", "__version__", "add_process_set", "aiacc_built", "allgather", "allgather_async",
-    "allgather_object", "allreduce", "allreduce_", "allreduce_async", "allreduce_async_", "alltoall", "alltoall_async", "barrier", "broadcast",
-    "broadcast_", "broadcast_async", "broadcast_async_", "broadcast_object", "broadcast_optimizer_state", "broadcast_parameters", "ccl_built",
-    "cross_rank", "cross_size", "cuda_built", "ddl_built", "elastic", "global_process_set", "gloo_built", "gloo_enabled", "grouped_allgather",
-    "grouped_allgather_async", "grouped_allreduce", "grouped_allreduce_", "grouped_allreduce_async", "grouped_allreduce_async_",
-    "grouped_reducescatter", "grouped_reducescatter_async", "init", "is_homogeneous", "is_initialized", "join", "local_rank", "local_size",
-    "mpi_built", "mpi_enabled", "mpi_threads_supported", "nccl_built", "poll", "rank", "reducescatter", "reducescatter_async",
-    "remove_process_set", "rocm_built", "shutdown", "size", "sparse_allreduce_async", "start_timeline", "stop_timeline", "synchronize",
+    "ProcessSet", "Product", "ReplicatedVarsOptimizer", "Sum", "SyncBatchNorm", "__version__", "add_process_set", "aiacc_built", "allgather",
+    "allgather_async", "allgather_object", "allreduce", "allreduce_", "allreduce_async", "allreduce_async_", "alltoall", "alltoall_async",
+    "barrier", "broadcast", "broadcast_", "broadcast_async", "broadcast_async_", "broadcast_object", "broadcast_optimizer_state",
+    "broadcast_parameters", "ccl_built", "cross_rank", "cross_size", "cuda_built", "ddl_built", "elastic", "global_process_set", "gloo_built",
+    "gloo_enabled", "grouped_allgather", "grouped_allgather_async", "grouped_allreduce", "grouped_allreduce_", "grouped_allreduce_async",
+    "grouped_allreduce_async_", "grouped_reducescatter", "grouped_reducescatter_async", "init", "is_homogeneous", "is_initialized", "join",
+    "local_rank", "local_size", "mpi_built", "mpi_enabled", "mpi_threads_supported", "nccl_built", "poll", "rank", "reducescatter",
+    "reducescatter_async", "remove_process_set", "rocm_built", "shutdown", "size", "smooth_exponential_decay", "sparse_allreduce_async",
+    "start_timeline", "stop_timeline", "synchronize",
 ]
