@@ -48,3 +48,8 @@ EXTRA_DIST += bench/overlap/aiacc.cc bench/overlap/measure.h bench/overlap/mpi.c
 bench-overlap: stage
 	@$(srcdir)/bench/overlap/run $(stage)$(prefix) $(BENCH_FLAGS)
 .PHONY: bench-overlap
+# Training steps with the gradients of a model, beside DistributedDataParallel on Gloo and Horovod: `make bench-gradients'.
+EXTRA_DIST += bench/gradients/run bench/gradients/shapes.py bench/gradients/step.py
+bench-gradients: stage
+	@$(srcdir)/bench/gradients/run $(stage)$(prefix) $(BENCH_FLAGS)
+.PHONY: bench-gradients
