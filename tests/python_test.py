@@ -72,6 +72,10 @@ def test_a_library_of_another_version_is_refused(tmp_path):
     version = re.search(r'__version__ = "(.*)"', (PACKAGE / "aiacc/_version.py").read_text())[1]
     assert done.stderr.splitlines()[-1] == (f"ImportError: {library} (AIACC_LIBRARY) is libaiacc 0.9.1, and this Python package is for {version}: "
                                             "install both from one release")
+    (tmp_path / "other.c").write_text(f'const char* aiacc_version(void) {{ return "{version}"; }}\n')
+    subprocess.run(["cc", "-shared", "-fPIC", tmp_path / "other.c", "-o", library], check=True)
+    last = python("import aiacc; aiacc.version()", AIACC_LIBRARY=str(library)).stderr.splitlines()[-1]
+    assert last.startswith(f"ImportError: {library} is older than this Python package (") and "undefined symbol: aiacc_" in last
 
 
 def test_pkg_config_tells_where_the_library_is(tmp_path):

@@ -64,6 +64,9 @@ def library() -> Any:
     if _library is None:
         from aiacc import _abi
         loaded = _load()
-        _abi.declare(loaded)
+        try:
+            _abi.declare(loaded)
+        except AttributeError as error:
+            raise ImportError(f"{loaded._name} is older than this Python package ({error}): install both from one release") from None
         _library = loaded
     return _library
