@@ -17,7 +17,12 @@ demo: stage-demo
 demo-hosts: stage-demo
 	@$(srcdir)/examples/digits/demo-hosts $(stage)$(bindir) $(stage)$(pkgdatadir)/digits.txt $(srcdir)/tests/namespace_hosts.py
 # A CNN in PyTorch, in Horovod's style, on 4 ranks and on one. Makes its virtual environment itself.
-EXTRA_DIST += examples/pytorch/demo examples/pytorch/digits_horovod.py
+EXTRA_DIST += \
+	examples/pytorch/demo \
+	examples/pytorch/digits_data.py \
+	examples/pytorch/digits_ddp.py \
+	examples/pytorch/digits_fsdp2.py \
+	examples/pytorch/digits_horovod.py
 demo-torch: stage-demo torch-venv
 	@$(srcdir)/examples/pytorch/demo $(stage)$(bindir) $(torch_venv)/bin/python $(abs_srcdir)/bindings/python $(stage)$(pkgdatadir)/digits.txt
 .PHONY: demo demo-hosts demo-torch

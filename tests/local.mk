@@ -104,6 +104,7 @@ EXTRA_DIST += \
 	tests/torch_demo_test.py \
 	tests/torch_distributed_test.py \
 	tests/torch_docs_test.py \
+	tests/torch_examples_test.py \
 	tests/torch_faults_test.py \
 	tests/torch_optimizer_test.py \
 	tests/torch_replicated_vars_test.py

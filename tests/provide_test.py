@@ -99,6 +99,7 @@ def test_horovods_example_runs_with_its_own_import_line(python, tmp_path):
     text = (SOURCE / "examples/pytorch/digits_horovod.py").read_text()
     assert text.count("import aiacc.torch as hvd\n") == 1
     (tmp_path / "digits.py").write_text(text.replace("import aiacc.torch as hvd\n", "import horovod.torch as hvd\n"))
+    shutil.copy2(SOURCE / "examples/pytorch/digits_data.py", tmp_path)
     tmp_path.chmod(0o755)
     code, out, err = Job(["--quiet", "-np", 2, "--provide", "horovod", python, tmp_path / "digits.py", "--epochs", 1, "--data",
                           SOURCE / "examples/digits/digits.txt"], env=BARE).finish(timeout=120)

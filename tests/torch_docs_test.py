@@ -8,12 +8,24 @@ from python_support import SOURCE, each_torch, python_job
 SNIPPETS = re.findall(r"^```python\n(.*?)^```", (SOURCE / "docs/pytorch.md").read_text(), re.S | re.M)
 
 
+DISTRIBUTED = [one for one in SNIPPETS if "dist.init_process_group(" in one]
+
+
 @pytest.mark.parametrize("python", each_torch())
-def test_each_snippet_of_the_guide_runs(python):
-    assert len(SNIPPETS) == 5
-    # In one job, as importing torch takes longer than all of them.
-    code, out, err = python_job(python, 2, "hvd.shutdown()\n".join(SNIPPETS))
+def test_each_snippet_in_horovods_style_runs(python):
+    """In one job, as importing torch takes longer than all of them."""
+    mine = [one for one in SNIPPETS if one not in DISTRIBUTED]
+    assert len(mine) == 6
+    code, out, err = python_job(python, 2, "hvd.shutdown()\n".join(mine))
     assert (code, err) == (0, "") and re.fullmatch(r"loss [\d.]+ on 2 ranks\n", out), out + err
+
+
+@pytest.mark.parametrize("python", each_torch())
+@pytest.mark.parametrize("number", range(3))
+def test_each_snippet_of_torch_distributed_runs(python, number):
+    """Each in a job of its own: torch's store of a second default group has the port of the first, which may still be there."""
+    assert len(DISTRIBUTED) == 3
+    assert python_job(python, 2, DISTRIBUTED[number]) == (0, "", "")
 
 
 def test_the_example_differs_from_horovods_by_its_import_line_only():

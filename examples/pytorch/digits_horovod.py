@@ -4,38 +4,13 @@ that differs. Each rank takes its share of every batch, so the run is the same w
 
     aiaccrun -np 4 python3 digits_horovod.py --data digits.txt
 """
-import argparse
-import pathlib
 import time
 
 import torch
 import torch.nn.functional as F
 
 import aiacc.torch as hvd
-
-
-def arguments():
-    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    parser.add_argument("--data", type=pathlib.Path, default=pathlib.Path(__file__).parent.parent / "digits/digits.txt", help="the images")
-    parser.add_argument("--epochs", type=int, default=8)
-    parser.add_argument("--batch", type=int, default=64, help="images of a step, over all ranks")
-    parser.add_argument("--lr", type=float, default=0.05)
-    parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--result", type=pathlib.Path, help="a file for loss and accuracy of each epoch")
-    return parser.parse_args()
-
-
-def images(path):
-    """Pixels from 0 to 1, and digits: a line is 64 characters 0 to g and the digit."""
-    lines = [line.split() for line in path.read_text().splitlines()]
-    pixels = torch.tensor([[int(character, 17) for character in line[0]] for line in lines], dtype=torch.float32)
-    return (pixels / 16).reshape(-1, 1, 8, 8), torch.tensor([int(line[1]) for line in lines])
-
-
-def network():
-    return torch.nn.Sequential(
-        torch.nn.Conv2d(1, 16, 3, padding=1), torch.nn.ReLU(), torch.nn.Conv2d(16, 32, 3, padding=1), torch.nn.ReLU(), torch.nn.MaxPool2d(2),
-        torch.nn.Flatten(), torch.nn.Linear(32 * 4 * 4, 64), torch.nn.ReLU(), torch.nn.Linear(64, 10))
+from digits_data import arguments, batches, images, network, split
 
 
 def share(indices):
@@ -44,15 +19,14 @@ def share(indices):
 
 
 def main():
-    options = arguments()
+    options = arguments(__doc__)
     hvd.init()
     torch.manual_seed(options.seed + hvd.rank())
     torch.set_num_threads(1)
     if options.batch % hvd.size():
         raise SystemExit(f"a batch of {options.batch} does not divide among {hvd.size()} ranks")
     x, y = images(options.data)
-    order = torch.randperm(len(x), generator=torch.Generator().manual_seed(options.seed))
-    train, test = order[:len(x) * 4 // 5], order[len(x) * 4 // 5:]
+    train, test = split(len(x), options.seed)
     steps = len(train) // options.batch
 
     model = network()
@@ -64,9 +38,8 @@ def main():
     lines = []
     for epoch in range(options.epochs):
         began, sum_of_losses = time.monotonic(), 0.0
-        shuffled = train[torch.randperm(len(train), generator=torch.Generator().manual_seed(options.seed + epoch))]
-        for step in range(steps):
-            mine = share(shuffled[step * options.batch:(step + 1) * options.batch])
+        for batch in batches(train, options, epoch):
+            mine = share(batch)
             optimizer.zero_grad()
             loss = F.cross_entropy(model(x[mine]), y[mine])
             loss.backward()
