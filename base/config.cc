@@ -23,6 +23,16 @@ const ConfigRow* find_row(std::string_view name) {
   return nullptr;
 }
 
+std::string_view name_of(WireType type) noexcept {
+  switch (type) {
+    case WireType::kFloat32: return "fp32";
+    case WireType::kFloat16: return "fp16";
+    case WireType::kBFloat16: return "bf16";
+    case WireType::kMixed: return "mixed";
+  }
+  return "?";
+}
+
 std::string_view name_of(Encryption encryption) noexcept {
   switch (encryption) {
     case Encryption::kNone: return "none";
@@ -86,6 +96,14 @@ class Assign {
     }
     refuse(row_, text_, "none, integrity or data");
   }
+  void operator()(WireType ConfigValues::*target) const {
+    for (const WireType each : {WireType::kFloat32, WireType::kFloat16, WireType::kBFloat16, WireType::kMixed}) {
+      if (text_ != name_of(each)) continue;
+      values_.*target = each;
+      return;
+    }
+    refuse(row_, text_, "fp32, fp16, bf16 or mixed");
+  }
   void operator()(LogLevels ConfigValues::*target) const {
     try {
       values_.*target = LogLevels::parse(text_);
@@ -111,6 +129,7 @@ struct TextOf {
   std::string operator()(Duration ConfigValues::*from) const { return text_of(values.*from); }
   std::string operator()(std::uint64_t ConfigValues::*from) const { return text_of_bytes(values.*from); }
   std::string operator()(Encryption ConfigValues::*from) const { return std::string(name_of(values.*from)); }
+  std::string operator()(WireType ConfigValues::*from) const { return std::string(name_of(values.*from)); }
   std::string operator()(LogLevels ConfigValues::*from) const { return (values.*from).text(); }
 };
 
@@ -122,6 +141,7 @@ struct ArgumentName {
   std::string_view operator()(std::uint64_t ConfigValues::*) const { return "size"; }
   std::string_view operator()(LogLevels ConfigValues::*) const { return "levels"; }
   std::string_view operator()(Encryption ConfigValues::*) const { return "none|integrity|data"; }
+  std::string_view operator()(WireType ConfigValues::*) const { return "fp32|fp16|bf16|mixed"; }
 };
 
 // mdoc begins each sentence on a line of its own.

@@ -22,6 +22,9 @@ namespace aiacc {
 // The protection of messages between ranks of different hosts.
 enum class Encryption : std::uint8_t { kNone, kIntegrity, kData };
 
+// In what the elements of fp32 gradients travel. kMixed: in 16 bits where that saves much, and else as they are.
+enum class WireType : std::uint8_t { kFloat32, kFloat16, kBFloat16, kMixed };
+
 // The values, each set by the variable with its name. The table explains them.
 struct ConfigValues {
   std::string agent;
@@ -50,14 +53,16 @@ struct ConfigValues {
   std::uint64_t fusion_bytes = 0;
   std::optional<std::int64_t> fusion_streams;
   std::optional<std::int64_t> schedule_steps;
+  WireType allreduce_dtype = WireType::kFloat32;
+  bool nan_check = false;
 };
 
 struct ConfigRow {
   // The member that the row sets. Its type determines the parser: text, an optional whole number, yes or no, a time,
-  // log levels, bytes, protection.
+  // log levels, bytes, protection, wire type.
   using Target = std::variant<std::string ConfigValues::*, std::optional<std::int64_t> ConfigValues::*,
                               bool ConfigValues::*, Duration ConfigValues::*, LogLevels ConfigValues::*,
-                              std::uint64_t ConfigValues::*, Encryption ConfigValues::*>;
+                              std::uint64_t ConfigValues::*, Encryption ConfigValues::*, WireType ConfigValues::*>;
   enum class SetBy : std::uint8_t { kUser, kLauncher };
 
   std::string_view name;

@@ -94,6 +94,17 @@ constexpr std::array kTable{
         "After how many equal steps a gradient engine records their schedule and follows it without negotiation; 0 "
         "for never. The same on all ranks.",
         "0.1"},
+    ConfigRow{
+        "AIACC_ALLREDUCE_DTYPE", &V::allreduce_dtype, "fp32", "", "", kUser,
+        "In what the elements of fp32 gradients travel that a gradient engine sums or averages: fp32, as they are; "
+        "fp16 "
+        "or bf16, in 16 bits, summed in fp32; or mixed, in fp16 those of at least 64 KiB in groups over several hosts, "
+        "and all others as they are. The same on all ranks.",
+        "0.1"},
+    ConfigRow{"AIACC_NAN_CHECK", &V::nan_check, "no", "", "", kUser,
+              "Whether a gradient engine looks for gradients that are not finite. A step with one fails on all ranks "
+              "alike, with the name of rank and tensor. The same on all ranks.",
+              "0.1"},
 };
 
 }  // namespace

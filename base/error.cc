@@ -24,6 +24,7 @@ std::string_view code_name(Code code) noexcept {
     case Code::kPending: return "pending";
     case Code::kInternal: return "internal error";
     case Code::kUnreachable: return "unreachable";
+    case Code::kNotFinite: return "not finite";
   }
   return "unknown code";
 }

@@ -29,6 +29,7 @@ enum class Code : std::int32_t {
   kPending = 12,         // a request is not complete yet (test); never thrown
   kInternal = 13,        // an invariant of this library does not hold
   kUnreachable = 14,     // the network between two members was broken for too long; neither is known to have failed
+  kNotFinite = 15,       // a gradient is not finite; the engine that says so goes on
 };
 
 std::string_view code_name(Code code) noexcept;

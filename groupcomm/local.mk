@@ -5,6 +5,11 @@ groupcomm_sources += \
 	groupcomm/gradient/slots.cc \
 	groupcomm/gradient/launches.h \
 	groupcomm/gradient/launches.cc \
+	groupcomm/gradient/launches_wire.cc \
+	groupcomm/gradient/magnitude.h \
+	groupcomm/gradient/magnitude.cc \
+	groupcomm/gradient/wire.h \
+	groupcomm/gradient/wire.cc \
 	groupcomm/gradient/kind.h \
 	groupcomm/gradient/kind.cc \
 	groupcomm/gradient/group_rounds.h \
@@ -48,6 +53,7 @@ groupcomm_tests += \
 	groupcomm/gradient/negotiator_world_test.h \
 	groupcomm/gradient/schedule_test.cc \
 	groupcomm/gradient/tensor_table_test.cc \
+	groupcomm/gradient/wire_test.cc \
 	groupcomm/gradient/word_test.cc
 
 groupcomm_sources += \

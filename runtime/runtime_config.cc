@@ -20,6 +20,8 @@ RuntimeConfig RuntimeConfig::from(const Config& settings) {
   config.fusion_bytes = values.fusion_bytes;
   config.fusion_streams = static_cast<int>(values.fusion_streams.value_or(config.fusion_streams));
   config.schedule_steps = static_cast<int>(values.schedule_steps.value_or(config.schedule_steps));
+  config.allreduce_dtype = values.allreduce_dtype;
+  config.nan_check = values.nan_check;
   if (config.schedule_steps == 0) config.schedule_steps = -1;
   return config;
 }

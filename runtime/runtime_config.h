@@ -24,6 +24,8 @@ struct RuntimeConfig {
   std::uint64_t fusion_bytes = 8 << 20;               // AIACC_FUSION_BYTES
   int fusion_streams = 4;                             // AIACC_FUSION_STREAMS
   int schedule_steps = 5;                             // AIACC_SCHEDULE_STEPS; -1: no schedule
+  WireType allreduce_dtype = WireType::kFloat32;      // AIACC_ALLREDUCE_DTYPE
+  bool nan_check = false;                             // AIACC_NAN_CHECK
   LogLevels log;                                      // AIACC_LOG
 
   static RuntimeConfig from(const Config& settings);

@@ -77,10 +77,12 @@ handshake_fuzz_LDADD = $(floors_up_to_base)
 EXTRA_DIST += \
 	tests/consumers_test.py \
 	tests/gradients_process_test.py \
+	tests/gradients_wire_test.py \
 	tests/groups_process_test.py \
 	tests/programs/caffe_solver.c \
 	tests/programs/disagree.c \
 	tests/programs/gradients.c \
+	tests/programs/gradients_wire.c \
 	tests/programs/groups.c \
 	tests/programs/hang_report.py \
 	tests/programs/mxnet_kvstore.c \

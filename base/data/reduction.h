@@ -68,6 +68,8 @@ struct Reduction {
   // so that sums are rounded once.
   ElementTypes operands = {};
   ElementTypes results = {};
+  // Each phase of a call over several hosts rounds its results to `type`: half the bytes between hosts, and one more rounding.
+  bool rounds_phases = false;
 
   DType accumulate_type() const noexcept {
     return type == DType::kFloat16 || type == DType::kBFloat16 ? DType::kFloat32 : type;

@@ -34,6 +34,7 @@ static_assert(AIACC_ERR_PROTOCOL == static_cast<int>(Code::kProtocol));
 static_assert(AIACC_PENDING == static_cast<int>(Code::kPending));
 static_assert(AIACC_ERR_INTERNAL == static_cast<int>(Code::kInternal));
 static_assert(AIACC_ERR_UNREACHABLE == static_cast<int>(Code::kUnreachable));
+static_assert(AIACC_ERR_NOT_FINITE == static_cast<int>(Code::kNotFinite));
 
 static_assert(AIACC_INT8 == static_cast<int>(DType::kInt8));
 static_assert(AIACC_UINT8 == static_cast<int>(DType::kUInt8));

@@ -3,8 +3,10 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cstddef>
 #include <cstring>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -45,14 +47,32 @@ void check_place(const Place* place, const char* argument) {
 
 [[noreturn]] void refuse(const std::string& sentence) { throw Error(Code::kInvalidArgument, sentence); }
 
+// In the first version of the header: what has been added since follows.
+constexpr std::size_t kFirstAttrBytes = offsetof(aiacc_gradient_attr_t, wire);
+constexpr std::size_t kFirstTensorBytes = offsetof(aiacc_tensor_t, wire);
+constexpr std::size_t kFirstStatsBytes = offsetof(aiacc_gradient_stats_t, wire_bytes);
+
+std::optional<WireType> checked_wire(aiacc_wire_t wire, const std::string& where) {
+  switch (wire) {
+    case AIACC_WIRE_DEFAULT: return std::nullopt;
+    case AIACC_WIRE_FLOAT32: return WireType::kFloat32;
+    case AIACC_WIRE_FLOAT16: return WireType::kFloat16;
+    case AIACC_WIRE_BFLOAT16: return WireType::kBFloat16;
+    case AIACC_WIRE_MIXED: return WireType::kMixed;
+  }
+  refuse(fmt::format("wire in {} is {}: give one of aiacc_wire_t", where, static_cast<int>(wire)));
+}
+
 gradient::EngineOptions read_engine_attr(const aiacc_gradient_attr_t* attr, const RuntimeConfig& config) {
   gradient::EngineOptions options;
   options.fusion_bytes = config.fusion_bytes;
   options.in_flight = config.fusion_streams;
   options.schedule_steps = config.schedule_steps;
   options.timeout = config.timeout;
+  options.wire = config.allreduce_dtype;
+  options.nan_check = config.nan_check;
   if (attr == nullptr) return options;
-  const aiacc_gradient_attr_t given = read_sized(*attr, sizeof(aiacc_gradient_attr_t), "aiacc_gradient_attr_t");
+  const aiacc_gradient_attr_t given = read_sized(*attr, kFirstAttrBytes, "aiacc_gradient_attr_t");
   if (given.name != nullptr) options.name.assign(given.name, strnlen(given.name, kLongestEngineName));
   if (given.fusion_bytes != 0) options.fusion_bytes = given.fusion_bytes;
   constexpr std::int32_t kMostInFlight = 64;
@@ -70,6 +90,11 @@ gradient::EngineOptions read_engine_attr(const aiacc_gradient_attr_t* attr, cons
   if (given.schedule_steps != 0) options.schedule_steps = given.schedule_steps;
   const Duration timeout = checked_timeout(given.timeout_ms, "aiacc_gradient_attr_t");
   if (timeout != Duration::zero()) options.timeout = timeout;
+  options.wire = checked_wire(given.wire, "aiacc_gradient_attr_t").value_or(options.wire);
+  if (given.nan_check < -1 || given.nan_check > 1)
+    refuse(fmt::format("nan_check in aiacc_gradient_attr_t is {}: give 1, -1 for no, or 0 for AIACC_NAN_CHECK",
+                       given.nan_check));
+  if (given.nan_check != 0) options.nan_check = given.nan_check == 1;
   return options;
 }
 
@@ -83,7 +108,7 @@ double checked_scale(double scale, const char* which, std::size_t at) {
 gradient::TensorOrder read_tensor(const aiacc_tensor_t* tensors, std::size_t at) {
   const auto* const place = reinterpret_cast<const std::byte*>(tensors) + at * tensors->size;
   const aiacc_tensor_t given =
-      read_sized(*reinterpret_cast<const aiacc_tensor_t*>(place), sizeof(aiacc_tensor_t), "aiacc_tensor_t");
+      read_sized(*reinterpret_cast<const aiacc_tensor_t*>(place), kFirstTensorBytes, "aiacc_tensor_t");
   if (given.size != tensors->size)
     refuse(fmt::format("size in tensors[{}] is {}, and in tensors[0] {}", at, given.size, tensors->size));
   gradient::TensorOrder order;
@@ -98,6 +123,7 @@ gradient::TensorOrder read_tensor(const aiacc_tensor_t* tensors, std::size_t at)
   order.kind.op = checked_op(given.op, order.kind.type);
   order.kind.prescale = checked_scale(given.prescale, "prescale", at);
   order.kind.postscale = checked_scale(given.postscale, "postscale", at);
+  order.wire = checked_wire(given.wire, fmt::format("tensors[{}]", at));
   static_cast<void>(checked_bytes(given.count, 1, order.kind.reduction()));
   return order;
 }
@@ -244,7 +270,7 @@ aiacc_status_t aiacc_gradient_get_stats(aiacc_gradient_t engine, aiacc_gradient_
     EnginePin pin = pinned_engine(engine);
     check_place(stats, "stats");
     const std::size_t size = stats->size;
-    if (size < sizeof(aiacc_gradient_stats_t) || size > 4096) {
+    if (size < kFirstStatsBytes || size > 4096) {
       refuse(fmt::format(
           "size in aiacc_gradient_stats_t is {}: set it to sizeof(aiacc_gradient_stats_t), which is {} here", size,
           sizeof(aiacc_gradient_stats_t)));
@@ -252,17 +278,20 @@ aiacc_status_t aiacc_gradient_get_stats(aiacc_gradient_t engine, aiacc_gradient_
     gradient::EngineStats counted;
     LaneTask::run(pin->context->context().lane(), Duration::max(), "",
                   [&](Stop&) { return count_on_lane(pin->engine.get(), &counted); });
+    aiacc_gradient_stats_t known{};
+    known.size = size;
+    known.steps = counted.steps;
+    known.rounds = counted.rounds;
+    known.negotiation_messages = counted.negotiation_messages;
+    known.launches = counted.launches;
+    known.tensors = counted.tensors;
+    known.bytes = counted.bytes;
+    known.packed_bytes = counted.packed_bytes;
+    known.breaks = counted.breaks;
+    known.scheduled = counted.scheduled ? 1 : 0;
+    known.wire_bytes = counted.wire_bytes;
     std::memset(stats, 0, size);
-    stats->size = size;
-    stats->steps = counted.steps;
-    stats->rounds = counted.rounds;
-    stats->negotiation_messages = counted.negotiation_messages;
-    stats->launches = counted.launches;
-    stats->tensors = counted.tensors;
-    stats->bytes = counted.bytes;
-    stats->packed_bytes = counted.packed_bytes;
-    stats->breaks = counted.breaks;
-    stats->scheduled = counted.scheduled ? 1 : 0;
+    std::memcpy(stats, &known, std::min(size, sizeof known));
   });
 }
 

@@ -53,7 +53,7 @@ class HierCall {
   Reduction reduction_between() const noexcept;
   // 16-bit floats leave a host as partial sums in fp32, so that they are rounded once. A rank that is alone on its host
   // widens its input, because the other hosts' messages are in fp32.
-  bool has_partials() const noexcept { return op.call.reduction.narrows(); }
+  bool has_partials() const noexcept { return op.call.reduction.narrows() && !op.call.reduction.rounds_phases; }
   std::size_t partial_bytes() const noexcept { return reduction_on_host().result_bytes(); }  // of an element
 
   Exchange& exchange() const noexcept { return exchange_; }

@@ -17,6 +17,7 @@ NegotiatorOptions negotiator_options(const Group& group, const EngineOptions& op
   given.ranks = group.size();
   given.round_bytes = given.fusion_bytes = options.fusion_bytes;
   given.schedule_steps = options.schedule_steps;
+  given.nan_check = options.nan_check;
   return given;
 }
 
@@ -36,14 +37,15 @@ Engine::Engine(Group& group, EngineOptions options)
     : lane_(group.context().lane()),
       loop_(lane_.loop()),
       options_(std::move(options)),
+      spans_hosts_(group.local_size() < group.size()),
       group_(&group),
       inbox_(lane_, *this, described(group, options_.name), options_.fusion_bytes,
-             group.local_size() > 1 ? group.context().host() : nullptr),
+             group.local_size() > 1 ? group.context().host() : nullptr, options_.nan_check),
       negotiator_(negotiator_options(group, options_)),
       quiet_(loop_) {
   rounds_.emplace(group, static_cast<GroupRounds::Observer&>(*this));
   launches_.emplace(group, static_cast<Launches::Owner&>(*this), options_.fusion_bytes, options_.in_flight,
-                    options_.timeout);
+                    options_.timeout, options_.nan_check);
 }
 
 Engine::~Engine() = default;
@@ -53,6 +55,28 @@ void Engine::start() { lane_.start(service_); }
 void Engine::begin() noexcept {
   feed([] {});
   rounds_->start();
+}
+
+void Engine::add(std::span<const TensorOrder> tensors, std::uint32_t* indices) {
+  std::vector<TensorOrder> orders(tensors.begin(), tensors.end());
+  for (TensorOrder& order : orders) order.kind.wire = wire_of(order);
+  inbox_.add(orders, indices);
+}
+
+std::optional<DType> Engine::wire_of(const TensorOrder& order) const {
+  constexpr std::size_t kLeastMixedBytes = 64 << 10;
+  const WireType wanted = order.wire.value_or(options_.wire);
+  if (wanted == WireType::kFloat32) return std::nullopt;
+  if (order.kind.type != DType::kFloat32 || !order.kind.sums()) {
+    if (!order.wire) return std::nullopt;
+    throw Error(Code::kInvalidArgument,
+                fmt::format("tensor '{}' is {}: only sums and averages of fp32 have a 16-bit wire", order.name,
+                            order.kind.describe(order.count)));
+  }
+  if (wanted == WireType::kBFloat16) return DType::kBFloat16;
+  const bool small = order.count * sizeof(float) < kLeastMixedBytes;
+  if (wanted == WireType::kMixed && (small || !spans_hosts_)) return std::nullopt;
+  return DType::kFloat16;
 }
 
 void Engine::wait() {
@@ -92,7 +116,7 @@ void Engine::take(const Inbox::Item& item) noexcept {
       if (++pending_ == 1) progressed_ = now();
       if (failed_) return complete(*item.tensor, failed_);
       return feed([&] {
-        negotiator_.ready(item.number, now());
+        negotiator_.ready(item.number, now(), item.finite);
         if (somebody_waits()) negotiator_.urge(now());  // another thread than the one that submits
       });
     case Inbox::Item::What::kFlush: return feed([this] { negotiator_.flush(now()); });
@@ -138,7 +162,7 @@ void Engine::act() {
         owe(action.launch.tensors);
         settle_soon();
         break;
-      case Action::Kind::kNonFinite: break;  // nothing is looked at yet
+      case Action::Kind::kNonFinite: not_finite_ranks_[action.index] = action.rank; break;
       case Action::Kind::kStall:
         group_->context().report_late(fmt::format("{}: {}", inbox_.describe(), *action.text));
         break;

@@ -14,8 +14,10 @@
 #include <cstddef>
 #include <cstdint>
 #include <exception>
+#include <map>
 #include <memory>
 #include <optional>
+#include <set>
 #include <span>
 #include <string>
 #include <vector>
@@ -37,12 +39,14 @@ struct EngineOptions {
   std::size_t fusion_bytes = 8 << 20;
   int in_flight = 4;
   int schedule_steps = 5;  // -1: never
-  Duration timeout{};      // of its allreduces, and of a tensor that waits for other ranks; Duration::max(): none
+  WireType wire = WireType::kFloat32;
+  bool nan_check = false;
+  Duration timeout{};  // of its allreduces, and of a tensor that waits for other ranks; Duration::max(): none
 };
 
 struct EngineStats {
   std::uint64_t steps = 0, rounds = 0, negotiation_messages = 0, launches = 0, tensors = 0, bytes = 0, packed_bytes = 0,
-                breaks = 0;
+                breaks = 0, wire_bytes = 0;
   bool scheduled = false;
 };
 
@@ -60,7 +64,7 @@ class Engine final : private Inbox::Owner, private GroupRounds::Observer, privat
   // Call first, once. From then on the lane is driven until close() has ended.
   void start();
   // All or none.
-  void add(std::span<const TensorOrder> tensors, std::uint32_t* indices) { inbox_.add(tensors, indices); }
+  void add(std::span<const TensorOrder> tensors, std::uint32_t* indices);
   void remove(std::span<const std::uint32_t> tensors) { inbox_.remove(tensors); }
   void* memory(std::uint32_t tensor) { return inbox_.memory(tensor); }
   // `submission` may be null; it lives until it is done.
@@ -122,10 +126,14 @@ class Engine final : private Inbox::Owner, private GroupRounds::Observer, privat
   void result(std::uint64_t round, const Word& merged) override;
   void exchange_ended(std::span<const std::vector<std::byte>> payloads) override;
 
+  std::optional<DType> wire_of(const TensorOrder& order) const;
+
   // What ends: launches, waits, and the engine (engine_ends.cc).
   void launch_ended(Launches::Flight& flight) override;
   bool is_held(const Launches::Flight& flight) const noexcept override { return flight.serial >= whole_before_; }
   void complete(Tensor& tensor, const std::exception_ptr& error) noexcept;
+  std::exception_ptr error_of(const Launches::Part& part, const Tensor& tensor);
+  void submit_again();
   void tell_waiters() noexcept;
   void joined(int rank) noexcept;
   void left(int rank);
@@ -143,6 +151,7 @@ class Engine final : private Inbox::Owner, private GroupRounds::Observer, privat
   Lane& lane_;
   Loop& loop_;
   const EngineOptions options_;
+  const bool spans_hosts_;
   Group* group_;
   Inbox inbox_;
   Service service_{*this};
@@ -163,7 +172,12 @@ class Engine final : private Inbox::Owner, private GroupRounds::Observer, privat
   std::uint64_t whole_before_ = ~std::uint64_t{0};
   std::exception_ptr failed_;  // why the group is over
   bool left_ = false;          // some rank has: nobody negotiates any more
+  int left_rank_ = -1;
   bool acting_ = false;
+  std::vector<Tensor*> again_;                     // left the range of the wire, on all ranks: they are submitted once more
+  std::map<std::uint32_t, int> not_finite_ranks_;  // by agreed index, told before the tensor's launch: the rank
+  std::set<std::uint32_t> not_finite_first_;       // first launches that follow-ups complete
+  std::exception_ptr not_finite_;                  // of a tensor since the last wait
   EngineStats counted_;
   Event quiet_;  // for close(): something has changed
 };

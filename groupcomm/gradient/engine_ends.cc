@@ -13,9 +13,45 @@ namespace aiacc::gradient {
 void Engine::launch_ended(Launches::Flight& flight) {
   progressed_ = now();
   for (const Launches::Part& part : flight.parts) {
-    if (results_.finish(flight, part)) complete(*part.tensor, nullptr);
+    if (part.mine)
+      counted_.wire_bytes += flight.wire ? part.bytes / size_of(flight.kind.type) * size_of(*flight.wire) : part.bytes;
+    if (part.out_of_range) {
+      if (part.mine) again_.push_back(part.tensor);
+      continue;
+    }
+    if (part.not_finite && part.owed) not_finite_first_.insert(part.index);
+    if (results_.finish(flight, part)) complete(*part.tensor, error_of(part, *part.tensor));
+    if (!part.owed) {
+      not_finite_first_.erase(part.index);
+      not_finite_ranks_.erase(part.index);
+    }
   }
+  if (!again_.empty()) settle_soon();
   tell_waiters();
+}
+
+// All ranks see the same result. The rank that submitted what is not finite has told all before (negotiator.h), unless it had
+// several such tensors, or the gradients are finite and their sum is not.
+std::exception_ptr Engine::error_of(const Launches::Part& part, const Tensor& tensor) {
+  if (!options_.nan_check || !(part.not_finite || not_finite_first_.contains(part.index))) return nullptr;
+  const auto told = not_finite_ranks_.find(part.index);
+  const int rank = told == not_finite_ranks_.end() ? -1 : told->second;
+  const std::string whose = rank < 0 ? "" : fmt::format(" of rank {}", rank);
+  return std::make_exception_ptr(
+      Error(Code::kNotFinite,
+            fmt::format("gradient '{}'{} is not finite{}: all ranks leave out this step", tensor.name, whose,
+                        rank < 0 ? ", or the sum of all ranks' is not" : ""),
+            rank));
+}
+
+// All ranks do so, each when it has the result; the negotiator gives it a place among the launches.
+void Engine::submit_again() {
+  if (left_ && !again_.empty()) throw freed_by(left_rank_);
+  for (const Tensor* tensor : std::exchange(again_, {})) {
+    negotiator_.ready(tensor->number, now());
+    if (somebody_waits()) negotiator_.urge(now());
+    act();
+  }
 }
 
 void Engine::complete(Tensor& tensor, const std::exception_ptr& error) noexcept {
@@ -24,6 +60,7 @@ void Engine::complete(Tensor& tensor, const std::exception_ptr& error) noexcept 
   }
   tensor.owed = tensor.pending = false;
   --pending_;
+  if (error && !failed_ && !not_finite_) not_finite_ = error;
   if (!error) {
     ++counted_.tensors;
     counted_.bytes += tensor.bytes;
@@ -39,7 +76,8 @@ void Engine::tell_waiters() noexcept {
   const auto wait = std::stable_partition(waits_.begin(), waits_.end(), [](const Wait* one) { return one->joins; });
   const std::vector<Wait*> ended(wait, waits_.end());
   waits_.erase(wait, waits_.end());
-  for (Wait* one : ended) one->end(failed_);
+  const std::exception_ptr error = ended.empty() || failed_ ? failed_ : std::exchange(not_finite_, nullptr);
+  for (Wait* one : ended) one->end(error);
 }
 
 void Engine::joined(int rank) noexcept {
@@ -54,6 +92,7 @@ void Engine::joined(int rank) noexcept {
 
 void Engine::left(int rank) {
   left_ = true;
+  left_rank_ = rank;
   quiet_.set();
   whole_before_ = ~std::uint64_t{0};  // a rank that gave zeros would not leave
   settle_soon();
@@ -86,7 +125,10 @@ void Engine::settle_soon() noexcept {
 }
 
 void Engine::settle() noexcept {
-  if (!failed_) return feed([this] { launches_->settle(); });
+  if (!failed_) {
+    feed([this] { submit_again(); });
+    return feed([this] { launches_->settle(); });
+  }
   if (!launches_->running()) end_all();  // otherwise launches_failed() comes when the last has ended
 }
 

@@ -6,6 +6,8 @@
 #include <map>
 #include <utility>
 
+#include "groupcomm/gradient/magnitude.h"
+
 namespace aiacc::gradient {
 namespace {
 
@@ -14,8 +16,8 @@ constexpr Duration kLinger = std::chrono::milliseconds(1);
 
 }  // namespace
 
-Inbox::Inbox(Lane& lane, Owner& owner, std::string described, std::size_t enough, HostDomain* domain)
-    : lane_(lane), owner_(owner), described_(std::move(described)), enough_(enough), slots_(domain) {}
+Inbox::Inbox(Lane& lane, Owner& owner, std::string described, std::size_t enough, HostDomain* domain, bool looks)
+    : lane_(lane), owner_(owner), described_(std::move(described)), enough_(enough), looks_(looks), slots_(domain) {}
 
 // --- any thread: tensors ---------------------------------------------------------------------------------------------
 
@@ -90,6 +92,7 @@ void Inbox::add(std::span<const TensorOrder> orders, std::uint32_t* indices) {
     }
     Tensor& tensor = tensors_.emplace_back();
     tensor.name = order.name;
+    tensor.number = name->second;
     tensor.count = order.count;
     tensor.kind = order.kind;
     tensor.bytes = order.count * size_of(order.kind.type);
@@ -136,10 +139,12 @@ void Inbox::submit(std::uint32_t number, const void* in, void* out, Submission* 
     tensor->outstanding = true;
   }
   if (in != nullptr && in != tensor->slot.data && tensor->bytes > 0) std::memcpy(tensor->slot.data, in, tensor->bytes);
+  const bool finite =
+      !looks_ || !tensor->kind.sums() || all_finite(tensor->kind.type, tensor->slot.data, tensor->count);
   const std::lock_guard lock(mutex_);
   try {
     check_usable_locked();
-    items_.push_back({Item::What::kReady, number, tensor});
+    items_.push_back({Item::What::kReady, number, tensor, finite});
   } catch (...) {
     tensor->outstanding = false;
     throw;

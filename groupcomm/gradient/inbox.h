@@ -10,12 +10,14 @@
 #include <deque>
 #include <exception>
 #include <mutex>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
 #include <unordered_map>
 #include <vector>
 
+#include "base/config.h"
 #include "base/task/lane.h"
 #include "groupcomm/gradient/kind.h"
 #include "groupcomm/gradient/slots.h"
@@ -27,6 +29,7 @@ struct TensorOrder {
   std::string_view name;
   std::size_t count = 0;
   Kind kind;
+  std::optional<WireType> wire;  // none: the engine's
 };
 
 class Inbox {
@@ -35,6 +38,7 @@ class Inbox {
 
   struct Tensor {
     std::string name;
+    std::uint32_t number = 0;
     std::size_t count = 0;
     std::size_t bytes = 0;
     Kind kind;
@@ -53,6 +57,7 @@ class Inbox {
     enum class What : std::uint8_t { kAdd, kReady, kFlush } what;
     std::uint32_t number = 0;
     Tensor* tensor = nullptr;
+    bool finite = true;
   };
   class Owner {
    public:
@@ -63,8 +68,9 @@ class Inbox {
     ~Owner() = default;
   };
 
-  // `described` is the engine, for messages. A submission of `enough` bytes wakes the lane. `domain` as for Slots.
-  Inbox(Lane& lane, Owner& owner, std::string described, std::size_t enough, HostDomain* domain);
+  // `described` is the engine, for messages. A submission of `enough` bytes wakes the lane. `domain` as for Slots. `looks`: for
+  // submissions that are not finite.
+  Inbox(Lane& lane, Owner& owner, std::string described, std::size_t enough, HostDomain* domain, bool looks);
   Inbox(const Inbox&) = delete;
   Inbox& operator=(const Inbox&) = delete;
 
@@ -125,6 +131,7 @@ class Inbox {
   Owner& owner_;
   const std::string described_;
   const std::size_t enough_;
+  const bool looks_;
   Poke poke_{*this};
   Alarm look_again_{*this};
 

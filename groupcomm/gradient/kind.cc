@@ -12,12 +12,20 @@
 namespace aiacc::gradient {
 namespace {
 
+constexpr std::string_view kWire = ", wire ";
 constexpr std::string_view kPrescale = ", prescale ";
 constexpr std::string_view kPostscale = ", postscale ";
 
 double scale_in(const std::string& description, std::string_view what) {
   const std::size_t at = description.find(what);
   return at == std::string::npos ? 1.0 : std::strtod(description.c_str() + at + what.size(), nullptr);
+}
+
+std::optional<DType> wire_in(const std::string& description) {
+  for (const DType type : {DType::kFloat16, DType::kBFloat16}) {
+    if (description.find(fmt::format("{}{}", kWire, name_of(type))) != std::string::npos) return type;
+  }
+  return std::nullopt;
 }
 
 }  // namespace
@@ -34,12 +42,14 @@ Reduction Kind::reduction() const noexcept {
 std::uint64_t Kind::key() const noexcept {
   Hash64 hash;
   hash.add(std::bit_cast<std::uint64_t>(prescale)).add(std::bit_cast<std::uint64_t>(postscale));
+  if (wire) hash.add(std::uint64_t{static_cast<std::uint8_t>(*wire)});
   return std::uint64_t{static_cast<std::uint8_t>(type)} << 56 | std::uint64_t{static_cast<std::uint8_t>(op)} << 48 |
          hash.value() >> 16;
 }
 
 std::string Kind::describe(std::size_t count) const {
   std::string text = fmt::format("{} {}, {}", count, name_of(type), name_of(op));
+  if (wire) text += fmt::format("{}{}", kWire, name_of(*wire));
   if (prescale != 1.0) text += fmt::format("{}{}", kPrescale, prescale);
   if (postscale != 1.0) text += fmt::format("{}{}", kPostscale, postscale);
   return text;
@@ -63,6 +73,7 @@ Kind Kind::of(const TensorRecord& record) {
   if (known) {
     kind.type = static_cast<DType>(type);
     kind.op = static_cast<ReduceOp>(op);
+    kind.wire = wire_in(record.description);
     kind.prescale = scale_in(record.description, kPrescale);
     kind.postscale = scale_in(record.description, kPostscale);
   }

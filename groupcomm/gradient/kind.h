@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <string>
 
 #include "base/data/reduction.h"
@@ -15,13 +16,14 @@ struct Kind {
   ReduceOp op = ReduceOp::kSum;
   double prescale = 1.0;
   double postscale = 1.0;
+  std::optional<DType> wire;  // of elements that travel in another type: fp16 or bf16 for sums and averages of fp32
 
   bool operator==(const Kind&) const = default;
   Reduction reduction() const noexcept;
   // Equal for equal kinds.
   std::uint64_t key() const noexcept;
   bool sums() const noexcept { return op == ReduceOp::kSum || op == ReduceOp::kAvg; }
-  // "1000 fp32, average, prescale 0.5": what people and other ranks read.
+  // "1000 fp32, average, wire fp16, prescale 0.5": what people and other ranks read.
   std::string describe(std::size_t count) const;
   TensorRecord record(std::string name, std::size_t count) const;
   // Of a tensor that only other ranks have added. Throws kProtocol if the record is not one of these.

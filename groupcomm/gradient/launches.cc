@@ -21,17 +21,23 @@ Buffer buffer_of(std::byte* data, std::size_t bytes) noexcept {
 
 }  // namespace
 
-Launches::Launches(Group& group, Owner& owner, std::size_t piece_bytes, int in_flight, Duration timeout)
+Launches::Launches(Group& group, Owner& owner, std::size_t piece_bytes, int in_flight, Duration timeout, bool looks)
     : group_(group),
       owner_(owner),
       piece_bytes_(std::max(Slots::padded(piece_bytes), Slots::kAlignment)),
       in_flight_(static_cast<std::size_t>(std::max(in_flight, 1))),
       timeout_(timeout),
+      looks_(looks),
+      memory_(group.local_size() > 1 ? group.context().host() : nullptr),
       quiet_(group.team().loop) {
   quiet_.set();
 }
 
-Launches::~Launches() = default;
+Launches::~Launches() {
+  for (const auto& flight : flights_) {
+    if (flight->memory.data != nullptr) memory_.give(flight->memory);
+  }
+}
 
 void Launches::launch(std::unique_ptr<Flight> launched, const std::string& name) {
   Flight& flight = *launched;
@@ -47,16 +53,18 @@ void Launches::launch(std::unique_ptr<Flight> launched, const std::string& name)
     if (!all_mine && part.mine && part.bytes > 0) std::memcpy(part.data, part.slot, part.bytes);
     at += Slots::padded(part.bytes);
   }
-  if (flight.in_a_row || flight.parts.size() == 1) {
-    queue_in_pieces(flight, name);
+  flight.prepared = !flight.kind.wire;
+  if (flight.prepared) {
+    for (Queued& call : calls_of(flight, name)) queue_.push_back(std::move(call));
   } else {
-    queue_grouped(flight, name);
+    queue_.push_back({&flight, {}, {}, {}, name});
   }
   start_more();
   settle();
 }
 
-void Launches::queue_in_pieces(Flight& flight, const std::string& name) {
+std::deque<Launches::Queued> Launches::calls_of(Flight& flight, const std::string& name) {
+  if (!flight.in_a_row && flight.parts.size() > 1) return grouped(flight, name);
   std::size_t bytes = 0;  // with the gaps between the tensors, which are zero on every rank
   std::byte* data = nullptr;
   for (const Part& part : flight.parts) {
@@ -64,20 +72,27 @@ void Launches::queue_in_pieces(Flight& flight, const std::string& name) {
     if (data == nullptr) data = part.data;
     bytes = Slots::padded(bytes) + part.bytes;
   }
+  return in_pieces(flight, data, bytes, flight.kind.reduction(), name);
+}
+
+std::deque<Launches::Queued> Launches::in_pieces(Flight& flight, std::byte* data, std::size_t bytes,
+                                                 const Reduction& reduction, const std::string& name) {
+  std::deque<Queued> calls;
   const std::size_t pieces = (bytes + piece_bytes_ - 1) / piece_bytes_;
   const std::size_t piece = pieces == 0 ? 0 : Slots::padded((bytes + pieces - 1) / pieces);
   for (std::size_t at = 0; at < bytes; at += piece) {
     const std::size_t length = std::min(piece, bytes - at);
     Call call;
     call.kind = Collective::kAllreduce;
-    call.reduction = flight.kind.reduction();
-    call.count = length / size_of(flight.kind.type);
+    call.reduction = reduction;
+    call.count = length / size_of(reduction.type);
     ++flight.calls;
-    queue_.push_back({&flight, call, buffer_of(data + at, length), {}, name});
+    calls.push_back({&flight, call, buffer_of(data + at, length), {}, name});
   }
+  return calls;
 }
 
-void Launches::queue_grouped(Flight& flight, const std::string& name) {
+std::deque<Launches::Queued> Launches::grouped(Flight& flight, const std::string& name) {
   Queued queued{&flight, {}, {}, {}, name};
   queued.call.kind = Collective::kGroupedAllreduce;
   queued.call.reduction = flight.kind.reduction();
@@ -87,9 +102,11 @@ void Launches::queue_grouped(Flight& flight, const std::string& name) {
     queued.tensors.push_back({buffer, buffer});
     queued.call.count += part.bytes / size_of(flight.kind.type);
   }
-  if (queued.tensors.empty()) return;
+  std::deque<Queued> calls;
+  if (queued.tensors.empty()) return calls;
   ++flight.calls;
-  queue_.push_back(std::move(queued));
+  calls.push_back(std::move(queued));
+  return calls;
 }
 
 void Launches::exchange(std::vector<std::byte> payload) {
@@ -102,10 +119,13 @@ void Launches::exchange(std::vector<std::byte> payload) {
 // An exchange is two calls, which follow each other on every rank: nothing begins in between.
 void Launches::start_more() noexcept {
   while (!queue_.empty() && running_.size() < in_flight_ && !exchanging_ && !failed_) {
+    const Flight* const flight = queue_.front().flight;
+    const bool prepared = flight == nullptr || flight->prepared;
+    if (!prepared && !has_last_results(*flight)) break;
     Queued next = std::move(queue_.front());
     queue_.pop_front();
     try {
-      start(std::move(next));
+      prepared ? start(std::move(next)) : prepare(std::move(next));
     } catch (...) {
       failed_ = true;
       owner_.launches_failed(std::current_exception());
@@ -208,11 +228,13 @@ void Launches::go_on_exchanging() {
 // In the order of the launches. What the owner does may launch more.
 void Launches::settle() {
   if (std::exchange(settling_, true)) return;
-  while (!failed_ && !flights_.empty() && flights_.front()->calls == 0) {
+  while (!failed_ && !flights_.empty() && flights_.front()->prepared && flights_.front()->calls == 0) {
     if (owner_.is_held(*flights_.front())) break;
     const std::unique_ptr<Flight> flight = std::move(flights_.front());
     flights_.pop_front();
+    land(*flight);
     owner_.launch_ended(*flight);
+    start_more();  // what waited for these results
   }
   settling_ = false;
 }

@@ -2,7 +2,8 @@
 //
 // The calls follow from what all ranks know, so they are the same on each: tensors that follow each other in the memory of
 // every rank are one range, which is cut into pieces of even size; others are a grouped allreduce. A rank that takes part with zeros
-// for some tensor uses other memory for the whole launch.
+// for some tensor uses other memory for the whole launch. Tensors with a 16-bit wire (wire.h) are encoded into memory of their own,
+// when it is their turn and the results of their last launch are there, and decoded when all of the launch has ended.
 #pragma once
 
 #include <algorithm>
@@ -18,6 +19,7 @@
 
 #include "groupcomm/gradient/inbox.h"
 #include "groupcomm/gradient/kind.h"
+#include "groupcomm/gradient/wire.h"
 #include "runtime/group/group.h"
 
 namespace aiacc::gradient {
@@ -31,7 +33,11 @@ class Launches final : private GroupOperation::Observer {
     std::byte* slot = nullptr;        // the tensor's
     std::size_t bytes = 0;
     bool owed = false;          // some rank gave zeros: a follow-up brings the rest
-    std::byte* data = nullptr;  // where it is reduced: the slot, or in `other`
+    std::byte* data = nullptr;  // where its result is: the slot, or in `other`
+    std::size_t wire_at = 0;    // on the 16-bit wire: where it begins there, and by which power of two it is multiplied
+    int exponent = 0;
+    bool out_of_range = false;  // on every rank: there is no result, and the slot is as it was
+    bool not_finite = false;    // on every rank: the result
   };
   struct Flight {
     Kind kind;
@@ -40,7 +46,10 @@ class Launches final : private GroupOperation::Observer {
     bool in_a_row = false;  // on every rank
     std::vector<Part> parts;
     std::vector<std::byte> other;
+    std::optional<DType> wire;  // of this launch, once it is prepared
+    WireMemory::Piece memory;
     std::size_t calls = 0;  // that have not ended
+    bool prepared = false;  // its calls are in the queue, or begun
   };
   class Owner {
    public:
@@ -57,7 +66,7 @@ class Launches final : private GroupOperation::Observer {
     ~Owner() = default;
   };
 
-  Launches(Group& group, Owner& owner, std::size_t piece_bytes, int in_flight, Duration timeout);
+  Launches(Group& group, Owner& owner, std::size_t piece_bytes, int in_flight, Duration timeout, bool looks);
   ~Launches();
   Launches(const Launches&) = delete;
   Launches& operator=(const Launches&) = delete;
@@ -85,7 +94,7 @@ class Launches final : private GroupOperation::Observer {
 
  private:
   struct Queued {
-    Flight* flight;  // null: the exchange
+    Flight* flight;  // null: the exchange; not prepared: its calls come in its place
     Call call;
     Buffer buffer;
     std::vector<Tensor> tensors;  // of a grouped call
@@ -103,8 +112,15 @@ class Launches final : private GroupOperation::Observer {
   };
 
   void operation_ended(GroupOperation& operation) noexcept override;
-  void queue_in_pieces(Flight& flight, const std::string& name);
-  void queue_grouped(Flight& flight, const std::string& name);
+  std::deque<Queued> calls_of(Flight& flight, const std::string& name);
+  std::deque<Queued> in_pieces(Flight& flight, std::byte* data, std::size_t bytes, const Reduction& reduction,
+                               const std::string& name);
+  std::deque<Queued> grouped(Flight& flight, const std::string& name);
+  bool has_last_results(const Flight& flight) const;
+  void prepare(Queued turn);
+  void encode(Flight& flight);
+  void land(Flight& flight);
+  void land(const Flight& flight, Part& part);
   void start_more() noexcept;
   void start(Queued queued);
   void run(Flight* flight, const Call& call, Buffer send, Buffer recv, std::string name);
@@ -116,6 +132,10 @@ class Launches final : private GroupOperation::Observer {
   std::size_t piece_bytes_;
   std::size_t in_flight_;
   Duration timeout_;
+  const bool looks_;  // for results that are not finite
+  WireCodec codec_;
+  WireScales scales_;
+  WireMemory memory_;
   std::deque<Queued> queue_;
   std::deque<std::unique_ptr<Flight>> flights_;
   std::list<Running> running_;

@@ -19,6 +19,7 @@ Negotiator::State::State(const NegotiatorOptions& options)
                                           .add(options.round_bytes)
                                           .add(options.fusion_bytes)
                                           .add(static_cast<std::uint64_t>(options.schedule_steps))
+                                          .add(std::uint64_t{options.nan_check})
                                           .value())) {
   AIACC_INVARIANT(options.ranks > 0 && options.rank >= 0 && options.rank < options.ranks, "a rank of a group");
 }
@@ -109,7 +110,7 @@ void Negotiator::State::result(std::uint64_t round, const Word& merged, Instant 
     fail(Error(
         Code::kMismatch,
         fmt::format("the gradient negotiation of the ranks differs in round {} ({} tensors here, {} in the result): "
-                    "all ranks must have equal settings of fusion and schedule",
+                    "all ranks must have equal settings of fusion, schedule and NaN check",
                     round, table.agreed_tensors(), merged.tensors())));
     return;
   }

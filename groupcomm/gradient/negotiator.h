@@ -64,6 +64,7 @@ struct NegotiatorOptions {
   std::uint64_t round_bytes = 4 << 20;   // newly ready bytes that make this rank begin a round
   std::uint64_t fusion_bytes = 4 << 20;  // most bytes of a launch of several tensors
   int schedule_steps = 5;                // equal steps before the recorded schedule; -1: never
+  bool nan_check = false;                // the engine's; here only compared
   // While some rank waits: how long a ready tensor may stay without a round.
   Duration linger = std::chrono::milliseconds(1);
   // The least time that a head-of-line unit may be late; ten times the median lateness if that is more.

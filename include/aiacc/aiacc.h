@@ -55,7 +55,8 @@ typedef enum aiacc_status AIACC_ENUM_TYPE {
   AIACC_ERR_PROTOCOL = 11,
   AIACC_PENDING = 12, /* not an error: the request is not complete yet */
   AIACC_ERR_INTERNAL = 13,
-  AIACC_ERR_UNREACHABLE = 14 /* a path between two members was broken for AIACC_PATH_TIMEOUT; both may be alive */
+  AIACC_ERR_UNREACHABLE = 14, /* a path between two members was broken for AIACC_PATH_TIMEOUT; both may be alive */
+  AIACC_ERR_NOT_FINITE = 15   /* a gradient is not finite (AIACC_NAN_CHECK); its engine goes on */
 } aiacc_status_t;
 
 typedef enum aiacc_dtype AIACC_ENUM_TYPE {

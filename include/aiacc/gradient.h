@@ -18,6 +18,11 @@
  * Errors. What a call refuses by its arguments changes nothing. A later error (a lost rank, ranks that disagree about a
  * tensor, a deadline) ends the engine on all its ranks and no other group: submissions that are outstanding complete with
  * that error, and later calls return AIACC_ERR_ABORTED with its sentence.
+ *
+ * Gradients that are not finite. With AIACC_NAN_CHECK or `nan_check`, a sum or average that is not finite completes with
+ * AIACC_ERR_NOT_FINITE on all ranks, and so does the aiacc_gradient_wait of its step; the sentence names the tensor and, where a
+ * rank has submitted one that is not finite, this rank (aiacc_last_error_rank). All ranks therefore leave out the same step. The
+ * engine goes on, and other tensors of the step are reduced. Without the check such a sum is what it is in IEEE arithmetic.
  */
 #ifndef AIACC_GRADIENT_H
 #define AIACC_GRADIENT_H
@@ -30,6 +35,18 @@ extern "C" {
 
 typedef uint64_t aiacc_gradient_t;
 
+/* In what the elements of a tensor travel. 16-bit elements are for sums and averages of AIACC_FLOAT32. They are summed in fp32 and
+ * the result is rounded once more, so the error does not grow with the number of ranks; all ranks get equal bits. fp16 elements are
+ * scaled by a power of two that follows from the tensor's last result. What is too large for it all the same, and the first
+ * reduction of each tensor, travels in fp32: nothing overflows that would not in fp32. */
+typedef enum aiacc_wire AIACC_ENUM_TYPE {
+  AIACC_WIRE_DEFAULT = 0, /* a tensor: as the engine; an engine: AIACC_ALLREDUCE_DTYPE */
+  AIACC_WIRE_FLOAT32 = 1, /* as they are */
+  AIACC_WIRE_FLOAT16 = 2,
+  AIACC_WIRE_BFLOAT16 = 3,
+  AIACC_WIRE_MIXED = 4 /* fp16 for tensors of at least 64 KiB in groups over several hosts, and else as they are */
+} aiacc_wire_t;
+
 /* Attributes of an engine; NULL for defaults. Zero all of it, set `size`. Equal on all ranks but for timeout_ms. */
 typedef struct aiacc_gradient_attr {
   size_t size;            /* sizeof(aiacc_gradient_attr_t) */
@@ -38,6 +55,8 @@ typedef struct aiacc_gradient_attr {
   int32_t in_flight;      /* at most so many allreduces at a time; 0: AIACC_FUSION_STREAMS */
   int32_t schedule_steps; /* equal steps before a schedule is recorded; 0: AIACC_SCHEDULE_STEPS; -1: never */
   int64_t timeout_ms;     /* of its allreduces, as in aiacc_attr_t; and how long a tensor may wait for other ranks */
+  aiacc_wire_t wire;      /* of tensors that name none; others than sums and averages of fp32 travel as they are */
+  int32_t nan_check;      /* 1: looks for gradients that are not finite, -1: does not; 0: AIACC_NAN_CHECK */
 } aiacc_gradient_attr_t;
 
 /* A tensor. Zero all of it, set `size`. Equal on all ranks. */
@@ -49,6 +68,7 @@ typedef struct aiacc_tensor {
   aiacc_op_t op;       /* as for aiacc_allreduce, but none of aiacc_op_create */
   double prescale;     /* 0 means 1; as in aiacc_attr_t */
   double postscale;    /* 0 means 1 */
+  aiacc_wire_t wire;   /* with a 16-bit one: dtype AIACC_FLOAT32 and op AIACC_SUM or AIACC_AVG */
 } aiacc_tensor_t;
 
 /* What an engine has done since it was made. Set `size`; members that a caller does not know are left out. */
@@ -63,6 +83,7 @@ typedef struct aiacc_gradient_stats {
   uint64_t packed_bytes;         /* of these, that were copied into a slot or out of it */
   uint64_t breaks;               /* ends of a recorded schedule because a rank departed from it */
   int32_t scheduled;             /* 1: reduces by a recorded schedule at present */
+  uint64_t wire_bytes;           /* of the submissions, as they travelled: 16-bit elements, and what travelled again */
 } aiacc_gradient_stats_t;
 
 /* Makes an engine over the ranks of `group`, which may be used and freed as if there were none. Called by every rank of the
@@ -101,7 +122,7 @@ AIACC_API aiacc_status_t aiacc_gradient_submit(aiacc_gradient_t engine, uint32_t
 AIACC_API aiacc_status_t aiacc_gradient_flush(aiacc_gradient_t engine);
 
 /* aiacc_gradient_flush, and then waits until all that this rank has submitted is reduced: the end of a step. Returns the first
- * error of these. AIACC_OK at once if nothing is outstanding. Requests stay for their own calls. */
+ * error of these; AIACC_ERR_NOT_FINITE is told by the first wait after it. AIACC_OK at once if nothing is outstanding. Requests stay for their own calls. */
 AIACC_API aiacc_status_t aiacc_gradient_wait(aiacc_gradient_t engine);
 
 /* This rank has run out of data: until all ranks have joined it takes part with zeros in what others submit, as is right for

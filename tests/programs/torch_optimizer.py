@@ -4,6 +4,7 @@ import hang_report
 hang_report.after(90)
 
 import copy
+import os
 import sys
 import warnings
 
@@ -72,7 +73,11 @@ def check_arguments_that_change_nothing():
     train(sgd, groups=2)
     train(sgd, gradient_predivide_factor=2.0)
     train(sgd, sparse_as_dense=True)
-    train(sgd, compression=hvd.Compression.fp16, tolerance=2e-2)
+    for compression in (hvd.Compression.fp16, hvd.Compression.bf16):
+        _, optimizer = train(sgd, steps=8, compression=compression, tolerance=2e-2)
+        if hvd.size() > 1:  # the engine converts: gradients stay in fp32 and are reduced where backward wrote them
+            stats = optimizer._reducer.engine.stats()
+            assert stats["wire_bytes"] < 0.7 * stats["bytes"] and stats["packed_bytes"] == 0, stats
     with warnings.catch_warnings(record=True) as said:
         warnings.simplefilter("always")
         train(sgd, num_groups=3)
@@ -377,6 +382,33 @@ def check_elastic_sampler():
         assert set(left) == set(range(23)) - state["processed_indices"]
         sampler.set_epoch(epoch + 1)
         assert sampler.state_dict()["processed_indices"] == set()
+
+
+def check_a_gradient_that_is_not_finite_leaves_out_the_step_on_all_ranks():
+    hvd.shutdown()
+    os.environ["AIACC_NAN_CHECK"] = "yes"
+    hvd.init()
+    try:
+        model = network()
+        optimizer = hvd.DistributedOptimizer(sgd(model.parameters()), model.named_parameters())
+        for step in range(12):
+            optimizer.zero_grad()
+            loss = loss_of(model, batch(step, hvd.rank()))
+            bad = step in (2, 9) and hvd.size() > 1
+            (loss * float("nan") if bad and hvd.rank() == 1 else loss).backward()
+            before = [one.detach().clone() for one in model.parameters()]
+            with warnings.catch_warnings(record=True) as said:
+                warnings.simplefilter("always")
+                optimizer.step()
+            changed = [not torch.equal(one, other) for one, other in zip(model.parameters(), before)]
+            assert any(changed) != bad, (step, changed)
+            assert [one.category for one in said] == ([RuntimeWarning] if bad else []), [str(one.message) for one in said]
+            assert not bad or "of rank 1 is not finite" in str(said[0].message), said[0].message
+        assert all(bool(torch.isfinite(one).all()) for one in model.parameters())
+    finally:
+        hvd.shutdown()
+        del os.environ["AIACC_NAN_CHECK"]
+        hvd.init()
 
 
 def check_gradients_outlive_shutdown():

@@ -10,8 +10,8 @@ nothing and needs no framework; `aiacc.torch` is the binding of PyTorch.
 """
 from aiacc._version import __version__
 from aiacc.buffers import Buffer, DType, Op
-from aiacc.errors import (Aborted, Error, InternalError, InvalidArgument, InvalidHandle, InvalidState, Mismatch, OutOfMemory, PeerFailed,
-                          ProtocolError, SystemFailure, Timeout, Unreachable, Unsupported)
+from aiacc.errors import (Aborted, Error, InternalError, InvalidArgument, InvalidHandle, InvalidState, Mismatch, NotFinite, OutOfMemory,
+                          PeerFailed, ProtocolError, SystemFailure, Timeout, Unreachable, Unsupported)
 from aiacc.groups import WORLD, Group
 from aiacc.requests import Request, wait_all
 from aiacc.runtime import Memory, Store, finalize, info, init, initialized, version
@@ -44,6 +44,6 @@ def host_index() -> int:
 
 __all__ = [
     "Aborted", "Buffer", "DType", "Error", "Group", "InternalError", "InvalidArgument", "InvalidHandle", "InvalidState", "Memory", "Mismatch",
-    "Op", "OutOfMemory", "PeerFailed", "ProtocolError", "Request", "Store", "SystemFailure", "Timeout", "Unreachable", "Unsupported", "WORLD",
+    "NotFinite", "Op", "OutOfMemory", "PeerFailed", "ProtocolError", "Request", "Store", "SystemFailure", "Timeout", "Unreachable", "Unsupported", "WORLD",
     "__version__", "finalize", "host_index", "info", "init", "initialized", "local_rank", "local_size", "rank", "size", "version", "wait_all",
 ]

@@ -38,17 +38,18 @@ class GroupAttr(c.Structure):
 
 class GradientAttr(c.Structure):
     _fields_ = [("size", c.c_size_t), ("name", c.c_char_p), ("fusion_bytes", c.c_size_t), ("in_flight", c.c_int32), ("schedule_steps", c.c_int32),
-                ("timeout_ms", c.c_int64)]
+                ("timeout_ms", c.c_int64), ("wire", c.c_int), ("nan_check", c.c_int32)]
 
 
 class Tensor(c.Structure):
     _fields_ = [("size", c.c_size_t), ("name", c.c_char_p), ("count", c.c_size_t), ("dtype", c.c_int), ("op", c.c_int), ("prescale", c.c_double),
-                ("postscale", c.c_double)]
+                ("postscale", c.c_double), ("wire", c.c_int)]
 
 
 class GradientStats(c.Structure):
     _fields_ = [("size", c.c_size_t), *((name, c.c_uint64) for name in (
-        "steps", "rounds", "negotiation_messages", "launches", "tensors", "bytes", "packed_bytes", "breaks")), ("scheduled", c.c_int32)]
+        "steps", "rounds", "negotiation_messages", "launches", "tensors", "bytes", "packed_bytes", "breaks")), ("scheduled", c.c_int32),
+                ("wire_bytes", c.c_uint64)]
 
 
 class SyncbnAttr(c.Structure):

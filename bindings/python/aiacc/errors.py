@@ -72,9 +72,14 @@ class Unreachable(Error):
     status = 14
 
 
+class NotFinite(Error, ArithmeticError):
+    """A gradient is not finite on some rank (AIACC_NAN_CHECK): all ranks leave out the step."""
+    status = 15
+
+
 _CLASSES: Dict[int, Type[Error]] = {one.status: one for one in (
     InvalidArgument, InvalidHandle, InvalidState, Unsupported, OutOfMemory, SystemFailure, Timeout, PeerFailed, Mismatch, Aborted,
-    ProtocolError, InternalError, Unreachable)}
+    ProtocolError, InternalError, Unreachable, NotFinite)}
 
 
 def error(library: Any, status: int) -> Error:

@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 import ctypes as c
+import enum
 from typing import Any, Dict, Optional
 
 from aiacc import _abi
@@ -9,6 +10,15 @@ from aiacc._library import library
 from aiacc.buffers import Buffer, DType, Op
 from aiacc.groups import Group
 from aiacc.requests import Request
+
+
+class Wire(enum.IntEnum):
+    """In what the elements of fp32 gradients travel that are summed or averaged; of 16-bit ones the sum is in fp32."""
+    DEFAULT = 0
+    FLOAT32 = 1
+    FLOAT16 = 2
+    BFLOAT16 = 3
+    MIXED = 4
 
 
 class Engine:
@@ -20,9 +30,11 @@ class Engine:
         library().aiacc_gradient_create(group.handle, c.byref(attr), c.byref(made))
         self.handle = made.value
 
-    def add(self, name: str, count: int, dtype: DType, op: Op = Op.SUM, prescale: float = 1.0, postscale: float = 1.0) -> int:
+    def add(self, name: str, count: int, dtype: DType, op: Op = Op.SUM, prescale: float = 1.0, postscale: float = 1.0,
+            wire: Wire = Wire.DEFAULT) -> int:
         """A tensor, equal on all ranks; the number by which this rank calls it. In the order in which gradients are expected."""
-        tensor = _abi.Tensor(size=c.sizeof(_abi.Tensor), name=name.encode(), count=count, dtype=dtype, op=op, prescale=prescale, postscale=postscale)
+        tensor = _abi.Tensor(size=c.sizeof(_abi.Tensor), name=name.encode(), count=count, dtype=dtype, op=op, prescale=prescale, postscale=postscale,
+                             wire=wire)
         index = c.c_uint32()
         library().aiacc_gradient_add(self.handle, 1, c.byref(tensor), c.byref(index))
         return index.value
@@ -47,7 +59,8 @@ class Engine:
         library().aiacc_gradient_flush(self.handle)
 
     def wait(self) -> None:
-        """Until all that this rank has submitted is reduced: the end of a step. Raises the first error of these."""
+        """Until all that this rank has submitted is reduced: the end of a step. Raises the first error of these; NotFinite on all ranks
+        if AIACC_NAN_CHECK is set and a gradient of the step is not finite on some rank. The engine goes on after that."""
         library().aiacc_gradient_wait(self.handle)
 
     def join(self) -> int:

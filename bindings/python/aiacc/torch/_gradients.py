@@ -11,7 +11,8 @@ from typing import Dict, Iterable, List, Optional, Tuple
 import torch
 
 from aiacc.buffers import DType
-from aiacc.gradients import Engine
+from aiacc.errors import NotFinite
+from aiacc.gradients import Engine, Wire
 from aiacc.groups import Group
 from aiacc.torch import tensors
 from aiacc.torch._operations import OPS
@@ -76,11 +77,11 @@ class Reducer:
         self.op, self.scales = OPS[op], (prescale, postscale)
         self.slots: Dict[torch.Tensor, Slot] = {}
 
-    def add(self, plan: Iterable[Tuple[str, torch.Tensor, torch.dtype]]) -> None:
-        """Names, parameters, and the types in which their gradients travel, in the order in which backward finishes them."""
-        for name, parameter, dtype in plan:
+    def add(self, plan: Iterable[Tuple[str, torch.Tensor, torch.dtype, Wire]]) -> None:
+        """Names, parameters, the types of their slots and in what their elements travel, in the order in which backward finishes them."""
+        for name, parameter, dtype, wire in plan:
             kind = DType(tensors.type_of(dtype))
-            index = self.engine.add(name, parameter.numel(), kind, self.op, *self.scales)
+            index = self.engine.add(name, parameter.numel(), kind, self.op, *self.scales, wire)
             self.slots[parameter] = Slot(parameter, index, at_address(self.engine.memory(index), parameter.numel(), dtype))
 
     def close(self) -> None:
@@ -104,14 +105,18 @@ class Reducer:
             raise HorovodInternalError(f"reducing gradients: {error}") from error
         slot.submitted = True
 
-    def wait(self) -> None:
-        """Submits what is missing as zeros, and waits for all results."""
+    def wait(self) -> Optional[NotFinite]:
+        """Submits what is missing as zeros, and waits for all results. Returns what is not finite, on all ranks alike."""
+        not_finite = None
         missing: List[torch.Tensor] = [one for one, slot in self.slots.items() if not slot.submitted]
         for one in missing:
             self.submit(one)
         try:
             self.engine.wait()
+        except NotFinite as error:
+            not_finite = error
         except RuntimeError as error:
             raise HorovodInternalError(f"reducing gradients: {error}") from error
         for slot in self.slots.values():
             slot.give()
+        return not_finite

@@ -29,7 +29,8 @@ class NoneCompressor(Compressor):
 
 
 class FP16Compressor(Compressor):
-    """Floating-point tensors travel in 16 bits, and are summed in 32."""
+    """Floating-point tensors travel in 16 bits, and are summed in 32. The gradients of a DistributedOptimizer are converted by the
+    library, which scales them so that nothing overflows; other tensors are cast."""
 
     @staticmethod
     def compress(tensor: torch.Tensor) -> Tuple[torch.Tensor, Any]:
@@ -40,6 +41,19 @@ class FP16Compressor(Compressor):
         return tensor.to(ctx) if ctx.is_floating_point else tensor
 
 
+class BF16Compressor(Compressor):
+    """As FP16Compressor, in bfloat16: fewer digits, and the range of float32."""
+
+    @staticmethod
+    def compress(tensor: torch.Tensor) -> Tuple[torch.Tensor, Any]:
+        return (tensor.to(torch.bfloat16) if tensor.dtype.is_floating_point else tensor), tensor.dtype
+
+    @staticmethod
+    def decompress(tensor: torch.Tensor, ctx: Any) -> torch.Tensor:
+        return tensor.to(ctx) if ctx.is_floating_point else tensor
+
+
 class Compression:
     none = NoneCompressor
     fp16 = FP16Compressor
+    bf16 = BF16Compressor

@@ -9,13 +9,17 @@ from typing import Any, Callable, Dict, Iterable, Iterator, List, Optional, Sequ
 
 import torch
 
+from aiacc.gradients import Wire
 from aiacc.torch import _operations as operations
 from aiacc.torch import basics, mpi_ops, tensors
 from aiacc.torch._channel import Join
 from aiacc.torch._gradients import Reducer, dense_strides
-from aiacc.torch._operations import Average
-from aiacc.torch.compression import Compression, FP16Compressor, NoneCompressor
+from aiacc.torch._operations import Average, Sum
+from aiacc.torch.compression import BF16Compressor, Compression, FP16Compressor, NoneCompressor
 from aiacc.torch.process_sets import ProcessSet, global_process_set
+
+# The engine's wire of a compression, and the type for what the engine does not convert.
+_WIRES: Dict[Any, Tuple[Wire, torch.dtype]] = {FP16Compressor: (Wire.FLOAT16, torch.float16), BF16Compressor: (Wire.BFLOAT16, torch.bfloat16)}
 
 _made = 0  # optimizers of this process: each has a channel of its own
 
@@ -44,6 +48,7 @@ class _DistributedOptimizer(torch.optim.Optimizer):
         self._sparse: List[torch.Tensor] = []
         self._compressed: List[torch.Tensor] = []  # by a class of the user's
         self._synchronized, self._should_synchronize = False, True
+        self._left_out = False  # the step: a gradient is not finite
         self._hooks: List[Any] = []
         self._number = _made
         _made += 1
@@ -96,17 +101,22 @@ class _DistributedOptimizer(torch.optim.Optimizer):
         said = [json.loads(one) for one in gathered]
         self._sparse = [parameters[name] for name in sorted({name for _, names in said for name in names})]
         dense = [parameters[name] for name in said[0][0] if parameters[name] not in set(self._sparse)]
-        if self._compression not in (NoneCompressor, FP16Compressor):
+        if self._compression not in (NoneCompressor, *_WIRES):
             self._compressed, dense = dense, []
         grouped = {one for group in self._groups for one in group}
         # Neighbours are fused: groups stay together.
         ordered = [one for group in map(set, self._groups) for one in dense if one in group] + [one for one in dense if one not in grouped]
         reducer = Reducer(channel.group, f"DistributedOptimizer {self._number}", self._op, *self._scales)
-        reducer.add((self._parameter_names[one], one, self._wire(one)) for one in ordered)
+        reducer.add((self._parameter_names[one], one, *self._wire(one)) for one in ordered)
         return reducer
 
-    def _wire(self, parameter: torch.Tensor) -> torch.dtype:
-        return torch.float16 if self._compression is FP16Compressor and parameter.dtype.is_floating_point else parameter.dtype
+    def _wire(self, parameter: torch.Tensor) -> Tuple[torch.dtype, Wire]:
+        """The type of the slot, and the wire. Gradients of float32 are converted by the engine, those of other types into the slot."""
+        if self._compression is NoneCompressor or not parameter.dtype.is_floating_point:
+            return parameter.dtype, Wire.DEFAULT
+        wire, dtype = _WIRES[self._compression]
+        engine_converts = parameter.dtype == torch.float32 and self._op in (Average, Sum)
+        return (parameter.dtype, wire) if engine_converts else (dtype, Wire.DEFAULT)
 
     # --- the user's calls
 
@@ -122,7 +132,10 @@ class _DistributedOptimizer(torch.optim.Optimizer):
                     self._reducer.submit(one)
             self._arrived = []
         try:
-            self._reducer.wait()
+            not_finite = self._reducer.wait()
+            self._left_out = not_finite is not None
+            if not_finite is not None:
+                warnings.warn(f"this step changes no parameter on any rank: {not_finite}", RuntimeWarning, stacklevel=3)
             self._reduce_others()
         finally:
             self._handles.clear()
@@ -169,6 +182,9 @@ class _DistributedOptimizer(torch.optim.Optimizer):
                 warnings.warn("step() after synchronize() synchronizes again: call it within skip_synchronize()")
             self.synchronize()
         self._synchronized = False
+        if self._left_out:
+            self._left_out = False
+            return None
         return self._wrapped.step(self, closure)
 
     def zero_grad(self, *arguments: Any, **keywords: Any) -> None:

@@ -1,0 +1,123 @@
+#include "groupcomm/gradient/wire.h"
+
+#include <algorithm>
+#include <bit>
+#include <cmath>
+#include <new>
+
+#include "groupcomm/gradient/magnitude.h"
+#include "groupcomm/gradient/slots.h"
+
+namespace aiacc::gradient {
+namespace {
+
+constexpr std::size_t kCachedElements = 4096;
+
+Buffer buffer_of(std::byte* data, std::size_t bytes) noexcept {
+  Buffer buffer;
+  buffer.data = data;
+  buffer.bytes = bytes;
+  return buffer;
+}
+
+}  // namespace
+
+WireScales::Scale& WireScales::of(std::uint32_t index) {
+  if (index >= scales_.size()) scales_.resize(index + 1);
+  return scales_[index];
+}
+
+void WireScales::learn(std::uint32_t index, std::uint32_t greatest, double postscale) {
+  Scale& scale = of(index);
+  const double magnitude = static_cast<double>(std::bit_cast<float>(greatest)) / std::abs(postscale);
+  scale.exponent = std::nullopt;
+  if (greatest >= kInfinityBits || !std::isfinite(magnitude) || magnitude == 0) return;
+  scale.exponent = std::clamp(scale.target - std::ilogb(magnitude), -120, 120);
+}
+
+bool WireScales::fits(std::uint32_t index, std::uint32_t greatest_half) {
+  constexpr int kLeastNormal = -14, kLeastExponent = -24, kBias = 15, kDigits = 10;
+  Scale& scale = of(index);
+  const int least = scale.target - kMostShrinking;
+  const std::uint32_t least_bits = least >= kLeastNormal ? static_cast<std::uint32_t>(least + kBias) << kDigits
+                                                         : 1U << std::max(least - kLeastExponent, 0);
+  const bool overflows = greatest_half >= kHalfInfinityBits;
+  if (!overflows && greatest_half >= least_bits) return true;
+  if (overflows) scale.target = std::max(scale.target - 7, kLeastTarget);
+  scale.exponent = std::nullopt;
+  return false;
+}
+
+void WireCodec::encode(DType wire, std::byte* to, const std::byte* from, std::size_t count, double factor) const {
+  if (count == 0) return;
+  Reduction how;
+  how.type = wire;
+  how.operands = DType::kFloat32;
+  how.prescale = factor;
+  const Buffer results[] = {buffer_of(to, count * size_of(wire))};
+  const Buffer operands[] = {buffer_of(const_cast<std::byte*>(from), count * sizeof(float))};
+  compute_.reduce_now(results, operands, count, how, {});
+}
+
+std::uint32_t WireCodec::decode(DType wire, std::byte* to, const std::byte* from, std::size_t count,
+                                double factor) const {
+  Reduction how;
+  how.type = wire;
+  how.results = DType::kFloat32;
+  how.prescale = factor;
+  std::uint32_t greatest = 0;
+  for (std::size_t at = 0; at < count; at += kCachedElements) {
+    const std::size_t now = std::min(kCachedElements, count - at);
+    std::byte* const into = to + at * sizeof(float);
+    const Buffer results[] = {buffer_of(into, now * sizeof(float))};
+    const Buffer operands[] = {buffer_of(const_cast<std::byte*>(from) + at * size_of(wire), now * size_of(wire))};
+    compute_.reduce_now(results, operands, now, how, {});
+    greatest = std::max(greatest, greatest_magnitude(reinterpret_cast<const float*>(into), now));
+  }
+  return greatest;
+}
+
+WireMemory::~WireMemory() {
+  for (Piece& piece : unused_) free(piece);
+}
+
+void WireMemory::free(Piece& piece) noexcept {
+  if (domain_ != nullptr) {
+    domain_->free(piece.range);
+  } else {
+    ::operator delete(piece.data, std::align_val_t(Slots::kAlignment));
+  }
+}
+
+WireMemory::Piece WireMemory::take(std::size_t bytes) {
+  auto best = unused_.end();
+  for (auto one = unused_.begin(); one != unused_.end(); ++one) {
+    if (one->bytes >= bytes && (best == unused_.end() || one->bytes < best->bytes)) best = one;
+  }
+  if (best != unused_.end()) {
+    const Piece found = *best;
+    unused_.erase(best);
+    return found;
+  }
+  if (!unused_.empty()) {  // one that is too short makes room
+    free(unused_.back());
+    unused_.pop_back();
+  }
+  Piece piece;
+  piece.bytes = std::max<std::size_t>(Slots::padded(bytes), 4096);
+  if (domain_ != nullptr) {
+    piece.range = domain_->allocate(piece.bytes);
+    piece.data = domain_->view(domain_->rank(), piece.range);
+    return piece;
+  }
+  try {
+    piece.data = static_cast<std::byte*>(::operator new(piece.bytes, std::align_val_t(Slots::kAlignment)));
+  } catch (const std::bad_alloc&) {
+    throw Error(Code::kOutOfMemory, "there is no memory for the 16-bit gradients of a gradient engine");
+  }
+  return piece;
+}
+
+void WireMemory::give(Piece piece) { unused_.push_back(piece); }
+
+}  // namespace aiacc::gradient
