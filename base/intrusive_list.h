@@ -49,6 +49,15 @@ class IntrusiveList {
     head_.prev_->next_ = &node;
     head_.prev_ = &node;
   }
+  // `next` is in the list.
+  void insert_before(T& next, T& item) noexcept {
+    ListNode<T>& node = item;
+    ListNode<T>& at = next;
+    node.prev_ = at.prev_;
+    node.next_ = &at;
+    at.prev_->next_ = &node;
+    at.prev_ = &node;
+  }
   T* pop_front() noexcept {
     if (empty()) return nullptr;
     ListNode<T>* node = head_.next_;

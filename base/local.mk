@@ -135,6 +135,8 @@ base_sources += \
 	base/task/loop.h \
 	base/task/scope.cc \
 	base/task/scope.h \
+	base/task/slab_pool.cc \
+	base/task/slab_pool.h \
 	base/task/stop.h \
 	base/task/task.cc \
 	base/task/task.h \
@@ -244,6 +246,7 @@ base_tests += \
 
 base_tests += \
 	base/task/lane_test.cc \
+	base/task/slab_pool_test.cc \
 	base/task/task_test.cc \
 	base/task/test_loop.h
 

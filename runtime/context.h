@@ -56,6 +56,8 @@ class Context final : public BootstrapObserver,
   const std::string& host_name() const noexcept { return host_name_; }
   // The last operations; any thread may read it.
   Recorder& recorder() noexcept { return recorder_; }
+  // For receives that wait without an operation; any thread.
+  SlabPool& receive_pool() noexcept { return receive_pool_; }
   // Registered user memory; any thread.
   Registrations& registrations() noexcept { return registrations_; }
   // The rank in the host's domain of a member on this host.
@@ -125,6 +127,7 @@ class Context final : public BootstrapObserver,
   int lost_rank_ = kNoPeer;
   std::string lost_path_;  // the first
   Recorder recorder_;
+  SlabPool receive_pool_{sizeof(WaitingReceive)};
   Registrations registrations_;
   ProgressWatch::Reporter& reporter_;
   ProgressWatch watch_;

@@ -40,6 +40,8 @@ runtime_sources += \
 	runtime/group/pair_sequences.h \
 	runtime/group/registrations.h \
 	runtime/group/requested_work.h \
+	runtime/group/waiting_receive.cc \
+	runtime/group/waiting_receive.h \
 	runtime/handles.h \
 	runtime/info/finding.cc \
 	runtime/info/finding.h \
@@ -110,6 +112,7 @@ runtime_tests += \
 	runtime/group/outstanding_sim_test.cc \
 	runtime/group/registrations_test.cc \
 	runtime/group/surface_hosts_sim_test.cc \
+	runtime/group/waiting_receive_sim_test.cc \
 	runtime/group/surface_sim_test.cc \
 	runtime/handles_test.cc \
 	runtime/info/host_limits_test.cc \

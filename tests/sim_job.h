@@ -26,7 +26,7 @@ class SimContext final : public ProgressWatch::Reporter {
   // `memory` is null if the rank is alone on its host, `fabric` if the job has one host.
   using WrapPort = std::function<std::unique_ptr<MessagePort>(std::unique_ptr<MessagePort>)>;
   SimContext(World& world, SimHostMemory* memory, SimFabric* fabric, const ViewPtr& view, int rank,
-             const WrapPort& wrap = {})
+             const WrapPort& wrap = {}, Compute* another = nullptr)
       : loop(world, "host " + std::to_string(view->member(rank).host)), compute(loop), lane(loop, nullptr, "sim") {
     BootstrapResult bootstrapped;
     bootstrapped.rank = rank;
@@ -35,7 +35,7 @@ class SimContext final : public ProgressWatch::Reporter {
     if (fabric != nullptr) bootstrapped.port = fabric->open(rank, loop);
     if (wrap) bootstrapped.port = wrap(std::move(bootstrapped.port));
     bootstrapped.host_name = "sim";
-    context.emplace(lane, compute, std::move(bootstrapped), RuntimeConfig{}, *this);
+    context.emplace(lane, another != nullptr ? *another : compute, std::move(bootstrapped), RuntimeConfig{}, *this);
   }
   ~SimContext() {
     stop.request(std::make_exception_ptr(Error(Code::kAborted, "the simulation is over")));
@@ -89,9 +89,9 @@ class SimContext final : public ProgressWatch::Reporter {
 
 class SimJob {
  public:
-  // Rank i is on host hosts[i]. `wrap`, if any, wraps each rank's port.
+  // Rank i is on host hosts[i]. `wrap`, if any, wraps each rank's port; `compute`, if any, is that of all.
   explicit SimJob(const std::vector<std::uint32_t>& hosts, std::uint64_t seed = 1, FabricModel model = {},
-                  const SimContext::WrapPort& wrap = {})
+                  const SimContext::WrapPort& wrap = {}, Compute* compute = nullptr)
       : world(seed) {
     std::vector<Member> members;
     for (const std::uint32_t host : hosts) members.push_back({static_cast<std::uint32_t>(members.size()), 0, host});
@@ -103,7 +103,7 @@ class SimJob {
     }
     for (int rank = 0; rank < view->size(); ++rank) {
       ranks.push_back(std::make_unique<SimContext>(world, memories[static_cast<std::size_t>(view->host_of(rank))].get(),
-                                                   fabric ? &*fabric : nullptr, view, rank, wrap));
+                                                   fabric ? &*fabric : nullptr, view, rank, wrap, compute));
     }
     Stop stop;
     std::vector<Task<void>> opening;

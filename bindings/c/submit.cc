@@ -41,6 +41,13 @@ void submit(GroupPin& pin, const Call& call, Buffer send, Buffer recv, const Cal
         *request = handle;
         return;
       }
+      if (std::unique_ptr<RequestedWork> receive = pin->group.prepare_receive(call, recv); receive != nullptr) {
+        RequestedWork& started = *receive;
+        entry->operation = std::move(receive);
+        hold.start(started);
+        *request = handle;
+        return;
+      }
     }
     std::unique_ptr<GroupOperation> operation = pin->group.prepare(call, send, recv, options);
     GroupOperation& started = *operation;

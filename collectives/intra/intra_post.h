@@ -43,15 +43,14 @@ class IntraPost final : private Root::Owner {
   // A receive that waits for its message.
   class Receiver : public TagNode<Receiver> {
    protected:
-    Receiver(bool posted, std::size_t member, DType type) noexcept
-        : posted_(posted), type_(type), member_(static_cast<std::uint16_t>(member)) {}
+    explicit Receiver(std::uint32_t tag) noexcept : TagNode<Receiver>(tag) {}
     ~Receiver() = default;
 
    private:
     friend class IntraPost;
-    bool posted_;           // a Posted, not a coroutine's
-    DType type_;            // of a Posted, as what follows
-    std::uint16_t member_;  // the sender
+    bool posted_ = false;       // a Posted, not a coroutine's
+    std::uint8_t type_ = 0;     // of a Posted, as what follows
+    std::uint16_t member_ = 0;  // the sender
     std::uint32_t count_ = 0;
     std::uint32_t note_ = 0;
     std::byte* into_ = nullptr;
@@ -68,10 +67,10 @@ class IntraPost final : private Root::Owner {
      protected:
       ~Owner() = default;
     };
-    // Of a message that post() can take (serves).
+    // For a call that prepare_to_post() admitted.
     Posted(const IntraPost& post, const Call& call, const Buffer& into) noexcept;
     bool waits() const noexcept { return queued(); }
-    // What was called. The tag is known from post() on.
+    // What was called.
     Call call(const IntraPost& post) const noexcept;
     Buffer into() const noexcept;
     // The owner's.
@@ -98,10 +97,10 @@ class IntraPost final : private Root::Owner {
   bool send_now(const Call& call, const Buffer& send) noexcept;
   bool recv_now(const Call& call, const Buffer& recv) noexcept;
 
-  // For a recv of host memory that recv_now() left: whether post() can take it.
-  bool serves(const Call& call) const noexcept;
+  // For a recv that recv_now() left, into host memory: whether post() can take it.
+  bool prepare_to_post(const Call& call) noexcept;
   // The receive waits from now on; `owner` hears of its end, and is the same for all of a post.
-  void post(Posted& receive, std::uint32_t tag, Posted::Owner& owner);
+  void post(Posted& receive, Posted::Owner& owner) noexcept;
   // It ends without a message.
   void withdraw(Posted& receive) noexcept;
 
@@ -205,7 +204,7 @@ class IntraPost final : private Root::Owner {
   void follow(Incoming& from);
   bool take_unexpected(Incoming& from, std::uint32_t tag, Arrived* message);
   void keep_unexpected(Incoming& from, std::uint32_t tag, const Arrived& message);
-  void wait_for(Incoming& from, Receiver& receiver, std::uint32_t tag) noexcept;
+  void wait_for(Incoming& from, Receiver& receiver) noexcept;
   void wait_no_more(Incoming& from, Receiver& receiver) noexcept;
   void complete(Incoming& from, Posted& receive, const Arrived& message) noexcept;
   void check_agrees(const Header& message, const Call& call) const;

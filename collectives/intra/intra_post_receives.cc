@@ -20,7 +20,7 @@ constexpr std::uint64_t kMostPosted = std::uint64_t{1} << 28;
 class IntraPost::MatchAwait final : public Leaf, public Receiver {
  public:
   MatchAwait(IntraPost& post, Incoming& from, std::uint32_t tag, Stop& stop) noexcept
-      : Leaf(post.domain_.loop(), stop), Receiver(false, 0, DType{}), post_(post), from_(from), tag_(tag) {}
+      : Leaf(post.domain_.loop(), stop), Receiver(tag), post_(post), from_(from) {}
   Arrived await_resume() const {
     Leaf::await_resume();
     return message_;
@@ -33,21 +33,20 @@ class IntraPost::MatchAwait final : public Leaf, public Receiver {
  private:
   bool try_now() override {
     if (from_.broken) std::rethrow_exception(from_.broken);
-    if (post_.take_unexpected(from_, tag_, &message_)) return true;
+    if (post_.take_unexpected(from_, tag(), &message_)) return true;
     post_.listen_to(from_);
     return false;
   }
-  void begin() noexcept override { post_.wait_for(from_, *this, tag_); }
+  void begin() noexcept override { post_.wait_for(from_, *this); }
   void cancel() noexcept override { post_.wait_no_more(from_, *this); }
 
   IntraPost& post_;
   Incoming& from_;
-  std::uint32_t tag_;
   Arrived message_;
 };
 
-void IntraPost::wait_for(Incoming& from, Receiver& receiver, std::uint32_t tag) noexcept {
-  from.receives.push_back(receiver, tag);
+void IntraPost::wait_for(Incoming& from, Receiver& receiver) noexcept {
+  from.receives.push_back(receiver);
   if (from.waiting++ == 0) from.needed.set();
 }
 
@@ -213,14 +212,23 @@ bool IntraPost::recv_now(const Call& call, const Buffer& recv) noexcept {
 
 // --- receives that wait without a coroutine -----------------------------------------------------------------------------
 
-bool IntraPost::serves(const Call& call) const noexcept {
+bool IntraPost::prepare_to_post(const Call& call) noexcept {
   constexpr std::size_t kMostElements = ~std::uint32_t{0};
-  return call.kind == Collective::kRecv && call.count <= kMostElements && ranks_.size() <= ~std::uint16_t{0} &&
-         call.reduction.codec == Codec::kNone && call.reduction.user == nullptr && reaches(call.root);
+  if (call.kind != Collective::kRecv || call.count > kMostElements || ranks_.size() > ~std::uint16_t{0}) return false;
+  if (call.reduction.codec != Codec::kNone || call.reduction.user != nullptr || !reaches(call.root)) return false;
+  Incoming& from = in_[static_cast<std::size_t>(member_of(call.root))];
+  try {
+    listen_to(from);
+  } catch (const std::bad_alloc&) {
+    return false;
+  }
+  return from.broken == nullptr;
 }
 
-IntraPost::Posted::Posted(const IntraPost& post, const Call& call, const Buffer& into) noexcept
-    : Receiver(true, static_cast<std::size_t>(post.member_of(call.root)), call.reduction.type) {
+IntraPost::Posted::Posted(const IntraPost& post, const Call& call, const Buffer& into) noexcept : Receiver(call.tag) {
+  posted_ = true;
+  type_ = static_cast<std::uint8_t>(call.reduction.type);
+  member_ = static_cast<std::uint16_t>(post.member_of(call.root));
   count_ = static_cast<std::uint32_t>(call.count);
   into_ = into.data;
 }
@@ -229,17 +237,15 @@ Call IntraPost::Posted::call(const IntraPost& post) const noexcept {
   Call call;
   call.kind = Collective::kRecv;
   call.count = count_;
-  call.reduction.type = type_;
+  call.reduction.type = static_cast<DType>(type_);
   call.root = post.ranks_[member_];
   call.tag = tag();
   return call;
 }
 
-void IntraPost::post(Posted& receive, std::uint32_t tag, Posted::Owner& owner) {
-  Incoming& from = in_[receive.member_];
-  listen_to(from);
+void IntraPost::post(Posted& receive, Posted::Owner& owner) noexcept {
   owner_ = &owner;
-  wait_for(from, receive, tag);
+  wait_for(in_[receive.member_], receive);
 }
 
 void IntraPost::withdraw(Posted& receive) noexcept { wait_no_more(in_[receive.member_], receive); }
@@ -260,7 +266,9 @@ void IntraPost::complete(Incoming& from, Posted& receive, const Arrived& arrived
   owner_->received(receive, std::move(error));
 }
 
-Buffer IntraPost::Posted::into() const noexcept { return {into_, std::size_t{count_} * size_of(type_)}; }
+Buffer IntraPost::Posted::into() const noexcept {
+  return {into_, std::size_t{count_} * size_of(static_cast<DType>(type_))};
+}
 
 int IntraPost::find_unasked(std::uint32_t tag, int first) {
   int found = -1;

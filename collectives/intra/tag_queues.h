@@ -19,7 +19,7 @@ class TagQueues;
 template <class T>
 class TagNode {
  public:
-  TagNode() = default;
+  explicit TagNode(std::uint32_t tag = 0) noexcept : tag_(tag) {}
   TagNode(const TagNode&) = delete;
   TagNode& operator=(const TagNode&) = delete;
 
@@ -33,7 +33,7 @@ class TagNode {
   friend class TagQueues<T>;
   T* next_ = nullptr;   // of its tag; of the last: the first
   T* chain_ = nullptr;  // of a last one: another tag's last in the same bucket
-  std::uint32_t tag_ = 0;
+  std::uint32_t tag_;
 };
 
 // T derives from TagNode<T>. The queues own nothing; an item leaves its queue before it is destroyed.
@@ -48,10 +48,13 @@ class TagQueues {
   bool empty() const noexcept { return tags_ == 0; }
 
   void push_back(T& item, std::uint32_t tag) noexcept {
-    if (tags_ >= buckets_) grow();
-    T** const link = find(tag);
-    T* const last = *link;
     node(item).tag_ = tag;
+    push_back(item);
+  }
+  void push_back(T& item) noexcept {
+    if (tags_ >= buckets_) grow();
+    T** const link = find(node(item).tag_);
+    T* const last = *link;
     if (last == nullptr) {
       ++tags_;
       node(item).next_ = &item;

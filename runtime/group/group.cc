@@ -147,7 +147,7 @@ std::uint64_t Group::finish_at_once(const Call& call, Buffer send, Buffer recv) 
   if (!is_message(call.kind)) {
     return outstanding() == 0 && finish_small(call, send, recv) ? collectives() : 0;
   }
-  if (intra_post_ == nullptr || !open_ || stop_.requested() || board_->anything_posted()) return 0;
+  if (intra_post_ == nullptr || !is_open() || stop_.requested() || board_->anything_posted()) return 0;
   if (!team_.compute.works_inline() || !send.on_host() || !recv.on_host()) return 0;
   const bool sends = call.kind == Collective::kSend;
   if (!(sends || call.kind == Collective::kRecv) || call.root == rank() || !intra_post_->reaches(call.root)) return 0;
@@ -180,6 +180,13 @@ bool Group::finish_short(const Call& call, Buffer send, Buffer recv, Lane::Hold&
   }
   context_.recorder().add(recorded_as_, begun->sequence(), call, loop().about_now());
   return true;
+}
+
+std::unique_ptr<RequestedWork> Group::prepare_receive(const Call& call, const Buffer& recv) {
+  if (call.kind != Collective::kRecv || call.root == rank() || intra_post_ == nullptr) return nullptr;
+  if (!is_open() || stop_.requested() || board_->anything_posted()) return nullptr;
+  if (!team_.compute.works_inline() || !recv.on_host() || !intra_post_->prepare_to_post(call)) return nullptr;
+  return std::unique_ptr<RequestedWork>(new (context_.receive_pool()) WaitingReceive(*this, call, recv));
 }
 
 std::uint64_t Group::count_collective() noexcept {
@@ -229,7 +236,27 @@ void Group::ended(const GroupOperation& operation) noexcept {
   context_.operation_ended();
 }
 
-// For an error that this rank has found: members on this host are notified through the board, those on other hosts by messages.
+void Group::began(WaitingReceive& receive, const Call& call) noexcept {
+  ++receiving_;
+  context_.watch().add(receive, line_of(call));
+  forget_circle();
+  waiting_receives_.add(receive);
+}
+
+void Group::ended(WaitingReceive& receive) noexcept {
+  --receiving_;
+  reported_ = reported_ || receive.error() != nullptr;
+  context_.watch().remove(receive);
+  forget_circle();
+  context_.operation_ended();
+}
+
+// The operation is counted as the receive was.
+void Group::took_over(GroupOperation& operation) noexcept {
+  context_.watch().take_over(operation, line_of(operation.call()));
+}
+
+// Found here: members on this host hear of it by the board, and those of other hosts by messages.
 void Group::abort(std::exception_ptr error) noexcept {
   if (std::exchange(ended_, true)) return;
   if (board_ != nullptr) board_->post_abort(error);

@@ -35,6 +35,7 @@
 #include "runtime/group/group_operation.h"
 #include "runtime/group/operation_line.h"
 #include "runtime/group/pair_sequences.h"
+#include "runtime/group/waiting_receive.h"
 #include "runtime/watch/receive_search.h"
 #include "runtime/watch/recorder.h"
 
@@ -86,6 +87,8 @@ class Group final : private GroupBoard::Observer, private Root::Owner {
   // For an asynchronous call without attributes: whether it ended well at once; its ticket, or 0. The caller holds the lane,
   // and goes on with an operation for the call if it has not ended, before it gives the lane up.
   std::uint64_t finish_at_once(const Call& call, Buffer send, Buffer recv) noexcept;
+  // What it becomes then, if it is a recv that can wait without an operation: it is to be started while the caller holds the lane.
+  std::unique_ptr<RequestedWork> prepare_receive(const Call& call, const Buffer& recv);
   // Creates the operation for a call. The caller starts it on the context's lane and keeps it until it is done.
   std::unique_ptr<GroupOperation> prepare(const Call& call, Buffer send, Buffer recv, const CallOptions* options);
 
@@ -101,6 +104,17 @@ class Group final : private GroupBoard::Observer, private Root::Owner {
   // An operation begins, after it was admitted; and has ended, with its error.
   void began(GroupOperation& operation) noexcept;
   void ended(const GroupOperation& operation) noexcept;
+  // The same for a recv that waits without an operation, and for the operation that it becomes.
+  std::uint64_t next_message() noexcept { return ++messages_; }
+  void began(WaitingReceive& receive, const Call& call) noexcept;
+  void ended(WaitingReceive& receive) noexcept;
+  void took_over(GroupOperation& operation) noexcept;
+  IntraPost* post() noexcept { return intra_post_.get(); }
+  template <class Fn>
+  void for_each_line(Fn&& fn) {
+    fn(calls_);
+    for (auto& [rank, line] : messages_with_) fn(line);
+  }
   // This rank's user has seen why the group ended.
   void reported() noexcept { reported_ = reported_ || ended_; }
   // Whether operations may run: all members of this host have created the group, and no earlier operation still waits for
@@ -192,6 +206,7 @@ class Group final : private GroupBoard::Observer, private Root::Owner {
   // members.
   GroupOperation* receives_ = nullptr;
   std::optional<ReceiveSearch> search_;
+  WaitingReceives waiting_receives_{*this};
   AnyReceives any_receives_;
   Loopback loopback_{any_receives_};
   PairSequences pairs_;

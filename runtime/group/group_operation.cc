@@ -7,6 +7,7 @@
 #include "runtime/context.h"
 #include "runtime/group/dispatch.h"
 #include "runtime/group/group.h"
+#include "runtime/group/waiting_receive.h"
 
 namespace aiacc {
 
@@ -60,18 +61,16 @@ std::string GroupOperation::describe() const {
 
 void GroupOperation::begin() noexcept {
   try {
-    // A call that the short path has begun already has its ticket.
-    const std::uint64_t ticket = begun_ == nullptr ? group_.admit(call_) : begun_->sequence();
-    sequence_.store(ticket, std::memory_order_relaxed);
-    began_ = group_.loop().now();
-    record_ = group_.context().recorder().begin(group_.recorded_as(), ticket, call_, options_.name, began_);
-    const Duration timeout =
-        options_.timeout == CallOptions::kDefaultTimeout ? group_.default_timeout() : options_.timeout;
-    deadline_ = after(began_, timeout);
-    running_.emplace(group_.team(), call_, send_, recv_, ticket, group_.stop());
+    number();
+    running_.emplace(group_.team(), call_, send_, recv_, sequence(), group_.stop());
     running_->operation.urgent = options_.priority > 0;
     running_->root.emplace(group_.loop(), body(this), static_cast<Root::Owner&>(*this));
   } catch (...) {
+    if (receive_ != nullptr) {
+      const std::exception_ptr error = std::current_exception();
+      group_.abort(error);
+      return over(error);
+    }
     running_.reset();
     error_ = std::current_exception();
     record_end();
@@ -79,8 +78,25 @@ void GroupOperation::begin() noexcept {
     end();
     return;
   }
-  group_.began(*this);
+  if (receive_ == nullptr) group_.began(*this);
   running_->root->start();
+}
+
+// What is begun ends as it finds.
+void GroupOperation::number() {
+  if (receive_ != nullptr) {
+    sequence_.store(receive_->sequence(), std::memory_order_relaxed);
+    began_ = receive_->began();
+    record_ = receive_->record();
+    deadline_ = receive_->deadline();
+    return group_.took_over(*this);
+  }
+  const std::uint64_t ticket = begun_ == nullptr ? group_.admit(call_) : begun_->sequence();
+  sequence_.store(ticket, std::memory_order_relaxed);
+  began_ = group_.loop().now();
+  record_ = group_.context().recorder().begin(group_.recorded_as(), ticket, call_, options_.name, began_);
+  deadline_ =
+      after(began_, options_.timeout == CallOptions::kDefaultTimeout ? group_.default_timeout() : options_.timeout);
 }
 
 void GroupOperation::record_end() noexcept {
@@ -96,6 +112,8 @@ Task<void> GroupOperation::body(GroupOperation* self) {
   try {
     if (self->begun_ != nullptr) {
       co_await self->begun_->finish();
+    } else if (self->receive_ != nullptr) {
+      co_await self->receive_->arrive(self->running_->stop);
     } else {
       if (!self->group_.is_open()) co_await self->group_.wait_until_open(self->running_->stop);
       co_await run_call(self->running_->operation, self->group_.messengers());
@@ -124,7 +142,9 @@ Task<void> GroupOperation::hear_why(Group& group) {
   }
 }
 
-void GroupOperation::root_ended(Root&, std::exception_ptr error) noexcept {
+void GroupOperation::root_ended(Root&, std::exception_ptr error) noexcept { over(std::move(error)); }
+
+void GroupOperation::over(std::exception_ptr error) noexcept {
   group_.context().watch().remove(*this);
   running_.reset();
   // An algorithm may fail with kAborted only; the operation then reports the group's first error.

@@ -23,6 +23,7 @@
 namespace aiacc {
 
 class Group;
+class WaitingReceive;
 
 struct CallOptions {
   static constexpr Duration kDefaultTimeout = Duration(-1);
@@ -57,6 +58,9 @@ class GroupOperation final
 
   // Call before start: `begun` has started the call, and this operation waits for its end.
   void go_on_with(inter::ShortCall& begun) noexcept { begun_ = &begun; }
+  // Call before start: this operation is what `receive` has become, whose ticket and record it has.
+  void go_on_with(WaitingReceive& receive) noexcept { receive_ = &receive; }
+  bool was_waiting_receive() const noexcept { return receive_ != nullptr; }
   // Call before start: sets the notification of its end.
   void tell(std::unique_ptr<Completion> completion) noexcept { completion_ = std::move(completion); }
   // For an owner on the lane's thread, which no other thread waits beside.
@@ -115,9 +119,11 @@ class GroupOperation final
   static Task<void> body(GroupOperation* self);
   static Task<void> hear_why(Group& group);
   void root_ended(Root& root, std::exception_ptr error) noexcept override;
+  void over(std::exception_ptr error) noexcept;
   void record_end() noexcept;
   void discount() noexcept;
   void end() noexcept;
+  void number();
 
   // State that exists from begin() to the end, on the lane's thread; once done, other threads may free the rest of this
   // object.
@@ -138,6 +144,7 @@ class GroupOperation final
   Buffer recv_;
   CallOptions options_;
   inter::ShortCall* begun_ = nullptr;
+  WaitingReceive* receive_ = nullptr;
   std::atomic<std::uint64_t> sequence_{0};
   Instant began_{};
   Instant deadline_ = kNever;

@@ -115,12 +115,14 @@ GroupOperation::Stragglers Group::missing(const GroupOperation& operation) {
 GroupOperation* Group::oldest_receive() noexcept {
   if (others_ > 0) return nullptr;
   GroupOperation* oldest = nullptr;
+  std::uint64_t waiting = ~std::uint64_t{0};  // the oldest that the watch has made no operation yet
   for (auto& [rank, line] : messages_with_) {
+    if (!line.receives.empty()) waiting = std::min(waiting, line.receives.front().sequence());
     if (line.operations.empty()) continue;
     GroupOperation& first = line.operations.front();
     if (oldest == nullptr || first.sequence() < oldest->sequence()) oldest = &first;
   }
-  return oldest;
+  return oldest != nullptr && oldest->sequence() < waiting ? oldest : nullptr;
 }
 
 // Programs often post receives early. A rank therefore states that it only receives if its user has been waiting since the last

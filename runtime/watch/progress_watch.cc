@@ -6,6 +6,7 @@
 
 #include "base/error_about.h"
 #include "runtime/group/group.h"
+#include "runtime/group/waiting_receive.h"
 
 namespace aiacc {
 
@@ -25,9 +26,17 @@ void ProgressWatch::add(GroupOperation& operation, OperationLine& line) noexcept
   if (operation.is_oldest) {
     operation.late_at = after(operation.began(), late_after_);
     operation.restart_questions(operation.began());
-    lines_at_ = std::min(lines_at_, next_look(operation));
-    arm_by(lines_at_);
+    look_by(next_look(operation));
   }
+  schedule(operation);
+}
+
+void ProgressWatch::look_by(Instant when) noexcept {
+  lines_at_ = std::min(lines_at_, when);
+  arm_by(lines_at_);
+}
+
+void ProgressWatch::schedule(GroupOperation& operation) noexcept {
   if (operation.deadline() == kNever) return;
   operation.due = StallTimes::last_look(operation.began(), operation.deadline());
   schedule_.insert(schedule_.end(), operation);
@@ -38,10 +47,43 @@ void ProgressWatch::remove(GroupOperation& operation) noexcept {
   --running_;
   static_cast<ListNode<GroupOperation>&>(operation).unlink();
   static_cast<GroupOperation::DueHook&>(operation).unlink();
-  // The next operation of the line is checked soon, although the interval of this one may have become long.
-  if (!operation.was_asked_about || operation.line->operations.empty()) return;
-  lines_at_ = std::min(lines_at_, after(loop_.now(), StallTimes::kFirstLook));
-  arm_by(lines_at_);
+  // The next of its line has its first look soon, however rarely this one was asked about in the end.
+  OperationLine& line = *operation.line;
+  const bool next_receive = operation.was_waiting_receive() && --line.upgraded == 0 && !line.receives.empty();
+  if (next_receive || (operation.was_asked_about && !line.operations.empty())) {
+    look_by(after(loop_.now(), StallTimes::kFirstLook));
+  }
+}
+
+void ProgressWatch::add(WaitingReceive& receive, OperationLine& line) noexcept {
+  ++running_;
+  const bool is_oldest = line.receives.empty();
+  line.receives.push_back(receive);
+  if (!line.linked()) lines_.push_back(line);
+  if (!is_oldest || line.upgraded > 0) return;
+  line.watched = receive.sequence();
+  line.receives_look = after(receive.began(), StallTimes::kFirstLook);
+  look_by(std::min(line.receives_look, StallTimes::last_look(receive.began(), receive.deadline())));
+}
+
+void ProgressWatch::remove(WaitingReceive& receive) noexcept {
+  --running_;
+  static_cast<ListNode<WaitingReceive>&>(receive).unlink();
+}
+
+void ProgressWatch::take_over(GroupOperation& operation, OperationLine& line) noexcept {
+  operation.line = &line;
+  ++line.upgraded;
+  GroupOperation* next = nullptr;
+  line.operations.for_each([&](GroupOperation& other) {
+    if (next == nullptr && other.sequence() > operation.sequence()) next = &other;
+  });
+  operation.is_oldest = line.operations.empty() || next == &line.operations.front();
+  next != nullptr ? line.operations.insert_before(*next, operation) : line.operations.push_back(operation);
+  operation.late_at = after(operation.began(), late_after_);
+  operation.restart_questions(operation.began());
+  look_by(next_look(operation));
+  schedule(operation);
 }
 
 void ProgressWatch::expired() noexcept {
@@ -65,7 +107,9 @@ Instant ProgressWatch::next_look(const GroupOperation& oldest) const noexcept {
 Instant ProgressWatch::look_at_lines(Instant now) noexcept {
   Instant next = kNever;
   lines_.for_each([&](OperationLine& line) {
-    if (line.operations.empty()) return line.unlink();
+    if (line.operations.empty() && line.receives.empty()) return line.unlink();
+    next = std::min(next, look_at_receives(line, now));
+    if (line.operations.empty()) return;
     GroupOperation& oldest = line.operations.front();
     if (!std::exchange(oldest.is_oldest, true)) {
       // It has become the oldest: until now it may have waited for earlier operations only.
@@ -78,6 +122,24 @@ Instant ProgressWatch::look_at_lines(Instant now) noexcept {
     if (look > now) next = std::min(next, look);  // otherwise it is past its deadline and ends soon
   });
   return next;
+}
+
+// The oldest becomes an operation when it has been the oldest from one look to the next, and when its last look is due. When it is
+// its turn to be looked at next.
+Instant ProgressWatch::look_at_receives(OperationLine& line, Instant now) noexcept {
+  if (line.receives.empty() || line.upgraded > 0) return kNever;
+  WaitingReceive& oldest = line.receives.front();
+  if (std::exchange(line.watched, oldest.sequence()) != oldest.sequence()) {
+    line.receives_look = after(now, StallTimes::kFirstLook);
+  }
+  const Instant look = std::min(line.receives_look, StallTimes::last_look(oldest.began(), oldest.deadline()));
+  if (now < look) return look;
+  try {
+    oldest.become_operation();
+  } catch (const std::bad_alloc&) {
+    return after(now, StallTimes::kFirstLook);
+  }
+  return kNever;
 }
 
 void ProgressWatch::look_at_oldest(GroupOperation& operation, Instant now) noexcept {

@@ -44,6 +44,11 @@ class ProgressWatch final : private Timer {
   // Adds a running operation, the youngest of its line.
   void add(GroupOperation& operation, OperationLine& line) noexcept;
   void remove(GroupOperation& operation) noexcept;
+  // A receive that waits, the youngest of its line.
+  void add(WaitingReceive& receive, OperationLine& line) noexcept;
+  void remove(WaitingReceive& receive) noexcept;
+  // `operation` is what one of them has become.
+  void take_over(GroupOperation& operation, OperationLine& line) noexcept;
 
   bool idle() const noexcept { return running_ == 0; }
 
@@ -58,7 +63,10 @@ class ProgressWatch final : private Timer {
 
   void expired() noexcept override;
   void arm_by(Instant when) noexcept;
+  void look_by(Instant when) noexcept;
+  void schedule(GroupOperation& operation) noexcept;
   Instant look_at_lines(Instant now) noexcept;
+  Instant look_at_receives(OperationLine& line, Instant now) noexcept;
   Instant next_look(const GroupOperation& oldest) const noexcept;
   void look_at_oldest(GroupOperation& operation, Instant now) noexcept;
   void meet_deadlines(Instant now) noexcept;

@@ -75,6 +75,11 @@ class Recorder {
   std::uint64_t begin(const RecordedGroup& group, std::uint64_t sequence, const Call& call, std::string_view name,
                       Instant now) noexcept;
   void end(std::uint64_t number, Code code, Instant now) noexcept;
+  // The number of which these are the low bits, if fewer than 2^32 operations have begun since.
+  std::uint64_t number_of(std::uint32_t low) const noexcept {
+    const std::uint64_t begun = begun_.load(std::memory_order_relaxed);
+    return begun - static_cast<std::uint32_t>(begun - low);
+  }
   // Records an operation of the fast path, which begins and succeeds at once. `about` may lie some milliseconds back: a
   // clock that is read for each operation of 0.3 us would be the largest part of the recorder's cost (28 ns;
   // Loop::about_now() takes 5).

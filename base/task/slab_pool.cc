@@ -1,0 +1,78 @@
+#include "base/task/slab_pool.h"
+
+#include <sched.h>
+
+#include <cstdint>
+#include <new>
+
+#include "base/error.h"
+
+namespace aiacc {
+namespace {
+
+#if defined(__SANITIZE_ADDRESS__)
+constexpr bool kPooled = false;
+#else
+constexpr bool kPooled = true;
+#endif
+
+constexpr std::size_t kAlignment = 64;
+
+struct Lock {
+  explicit Lock(std::atomic_flag& its) noexcept : flag(its) {
+    while (flag.test_and_set(std::memory_order_acquire)) sched_yield();
+  }
+  ~Lock() { flag.clear(std::memory_order_release); }
+  Lock(const Lock&) = delete;
+  Lock& operator=(const Lock&) = delete;
+  std::atomic_flag& flag;
+};
+
+}  // namespace
+
+SlabPool::SlabPool(std::size_t bytes) noexcept : bytes_((bytes + kAlignment - 1) / kAlignment * kAlignment) {
+  AIACC_INVARIANT(bytes <= kSlabBytes / 4, "objects of a slab are small");
+}
+
+SlabPool::~SlabPool() {
+  for (void* slab : slabs_) ::operator delete(slab, std::align_val_t(kSlabBytes));
+}
+
+void* SlabPool::take() {
+  if constexpr (!kPooled) return ::operator new(bytes_);
+  const Lock lock(taking_);
+  // Acquires what the former owners did with their objects.
+  if (free_ == nullptr && given_back_.load(std::memory_order_relaxed) != nullptr) {
+    free_ = given_back_.exchange(nullptr, std::memory_order_acquire);
+  }
+  if (free_ != nullptr) {
+    Free* const taken = free_;
+    free_ = taken->next;
+    return taken;
+  }
+  if (end_ - fresh_ < static_cast<std::ptrdiff_t>(bytes_)) add_slab();
+  void* const taken = fresh_;
+  fresh_ += bytes_;
+  return taken;
+}
+
+void SlabPool::add_slab() {
+  slabs_.reserve(slabs_.size() + 1);
+  void* const slab = ::operator new(kSlabBytes, std::align_val_t(kSlabBytes));
+  slabs_.push_back(slab);
+  new (slab) Slab{this};
+  fresh_ = static_cast<std::byte*>(slab) + kAlignment;
+  end_ = static_cast<std::byte*>(slab) + kSlabBytes;
+}
+
+void SlabPool::give_back(void* item) noexcept {
+  if constexpr (!kPooled) return ::operator delete(item);
+  auto* const slab = reinterpret_cast<Slab*>(reinterpret_cast<std::uintptr_t>(item) & ~(kSlabBytes - 1));
+  SlabPool& pool = *slab->pool;
+  Free* const free = new (item) Free{pool.given_back_.load(std::memory_order_relaxed)};
+  while (
+      !pool.given_back_.compare_exchange_weak(free->next, free, std::memory_order_release, std::memory_order_relaxed)) {
+  }
+}
+
+}  // namespace aiacc

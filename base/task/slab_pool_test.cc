@@ -1,0 +1,62 @@
+#include "base/task/slab_pool.h"
+
+#include <gtest/gtest.h>
+
+#include <cstring>
+#include <set>
+#include <thread>
+#include <vector>
+
+namespace aiacc {
+namespace {
+
+constexpr std::size_t kBytes = 200;
+
+TEST(SlabPool, GivesEachItsOwnMemoryAndTheSameAgain) {
+  SlabPool pool(kBytes);
+  for (int round = 0; round < 3; ++round) {
+    std::set<std::byte*> items;
+    for (int i = 0; i < 2000; ++i) {
+      auto* const item = static_cast<std::byte*>(pool.take());
+      std::memset(item, i, kBytes);
+      items.insert(item);
+    }
+    ASSERT_EQ(items.size(), 2000u);
+    std::byte* before = nullptr;
+    for (std::byte* item : items) {
+      if (before != nullptr) ASSERT_GE(item - before, static_cast<std::ptrdiff_t>(kBytes));
+      before = item;
+    }
+    for (std::byte* item : items) SlabPool::give_back(item);
+  }
+#if !defined(__SANITIZE_ADDRESS__)
+  EXPECT_EQ(pool.slabs(), 2000 * 256 / (64 * 1024) + 1) << "the second round took the memory of the first";
+#endif
+}
+
+// Each writes its own number into what it takes and finds it there when it gives it back.
+TEST(SlabPool, ServesThreads) {
+  SlabPool pool(kBytes);
+  std::vector<std::thread> threads;
+  for (int self = 0; self < 4; ++self) {
+    threads.emplace_back([&pool, self] {
+      std::vector<void*> mine;
+      for (int i = 0; i < 20000; ++i) {
+        if (mine.size() < 50 && i % 3 != 0) {
+          mine.push_back(pool.take());
+          std::memset(mine.back(), self, kBytes);
+        } else if (!mine.empty()) {
+          const auto* const bytes = static_cast<const char*>(mine.back());
+          for (std::size_t at = 0; at < kBytes; ++at) EXPECT_EQ(bytes[at], self);
+          SlabPool::give_back(mine.back());
+          mine.pop_back();
+        }
+      }
+      for (void* item : mine) SlabPool::give_back(item);
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+}
+
+}  // namespace
+}  // namespace aiacc
