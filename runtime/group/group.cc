@@ -256,7 +256,7 @@ void Group::took_over(GroupOperation& operation) noexcept {
   context_.watch().take_over(operation, line_of(operation.call()));
 }
 
-// Found here: members on this host hear of it by the board, and those of other hosts by messages.
+// For an error that this rank has found: members on this host are notified through the board, those on other hosts by messages.
 void Group::abort(std::exception_ptr error) noexcept {
   if (std::exchange(ended_, true)) return;
   if (board_ != nullptr) board_->post_abort(error);
