@@ -96,6 +96,7 @@ EXTRA_DIST += \
 	tests/programs/torch_faults.py \
 	tests/programs/torch_optimizer.py \
 	tests/programs/torch_replicated_vars.py \
+	tests/programs/torch_syncbn.py \
 	tests/provide_test.py \
 	tests/python_support.py \
 	tests/python_test.py \
@@ -109,7 +110,8 @@ EXTRA_DIST += \
 	tests/torch_examples_test.py \
 	tests/torch_faults_test.py \
 	tests/torch_optimizer_test.py \
-	tests/torch_replicated_vars_test.py
+	tests/torch_replicated_vars_test.py \
+	tests/torch_syncbn_test.py
 
 # The ABI of aiacc.h as it is now becomes what later ones are compared with: at a release, or where a break is meant.
 abi-baseline:

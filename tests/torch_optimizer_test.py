@@ -1,4 +1,4 @@
-"""DistributedOptimizer, states, SyncBatchNorm and the sampler of aiacc.torch, run by ranks on one host."""
+"""DistributedOptimizer, states and the sampler of aiacc.torch, run by ranks on one host."""
 import pytest
 
 from launcher_support import users

@@ -340,33 +340,6 @@ def check_broadcasting_parameters_and_optimizer_state():
     assert "LBFGS" in raises(ValueError, hvd.broadcast_optimizer_state, torch.optim.LBFGS(model.parameters()), 0)
 
 
-def check_sync_batch_norm():
-    for shape in ((4, 3), (4, 3, 5), (4, 3, 5, 2)):
-        for keywords in ({}, {"affine": False}, {"momentum": None}, {"track_running_stats": False}):
-            torch.manual_seed(6)
-            # Ranks have batches of different sizes; the last of several has an empty one.
-            sizes = [4 + rank if rank == 0 or rank < hvd.size() - 1 else 0 for rank in range(hvd.size())]
-            parts = [torch.randn(size, *shape[1:]) * 3 + 5 for size in sizes]
-            plain = {2: nn.BatchNorm1d, 3: nn.BatchNorm1d, 4: nn.BatchNorm2d}[len(shape)](3, **keywords)
-            synced = hvd.SyncBatchNorm(3, **keywords)
-            weights = [torch.randn_like(part) for part in parts]
-            whole = torch.cat(parts).requires_grad_()
-            (plain(whole) * torch.cat(weights)).sum().backward()
-            mine = parts[hvd.rank()].clone().requires_grad_()
-            result = synced(mine)
-            (result * weights[hvd.rank()]).sum().backward()
-            begin = sum(sizes[:hvd.rank()])
-            close(mine.grad, whole.grad[begin:begin + sizes[hvd.rank()]], 1e-4)
-            if "affine" not in keywords:
-                close(hvd.allreduce(synced.weight.grad, op=hvd.Sum), plain.weight.grad, 1e-3)
-                close(hvd.allreduce(synced.bias.grad, op=hvd.Sum), plain.bias.grad, 1e-3)
-            if "track_running_stats" not in keywords:
-                close(synced.running_mean, plain.running_mean, 1e-5)
-                close(synced.running_var, plain.running_var, 1e-4)
-                synced.eval(), plain.eval()
-                close(synced(parts[0]), plain(parts[0]), 1e-4)
-
-
 def check_elastic_sampler():
     sampler = hvd.ElasticSampler(range(23), shuffle=True, seed=3)
     for epoch in range(2):

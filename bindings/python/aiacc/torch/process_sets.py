@@ -4,6 +4,7 @@ from __future__ import annotations
 from typing import Any, List, Optional, Sequence, Union
 
 from aiacc.groups import WORLD
+from aiacc.syncbn import SyncBN
 from aiacc.torch._channel import Channel
 from aiacc.torch._named import NamedAllreduces
 from aiacc.torch._operations import Agreement
@@ -22,6 +23,7 @@ class ProcessSet:
             self.ranks = sorted(ranks_or_comm)
         self._channels: dict = {}
         self._named_allreduces: Optional[NamedAllreduces] = None
+        self._norms: Optional[SyncBN] = None
         self._optimizers: List[Any] = []  # what join takes part in, of each DistributedOptimizer
         self._own_rank = 0
 
@@ -52,7 +54,12 @@ class ProcessSet:
             self._named_allreduces.close()
         for optimizer in self._optimizers:
             optimizer.close()
-        self._channels, self._named_allreduces, self._optimizers = {}, None, []
+        if self._norms is not None:
+            try:
+                self._norms.free()
+            except RuntimeError:
+                pass  # the world is over already
+        self._channels, self._named_allreduces, self._optimizers, self._norms = {}, None, [], None
         self.process_set_id = None
 
     def _channel(self, purpose: str = "calls") -> Channel:
@@ -72,6 +79,12 @@ class ProcessSet:
         if self._named_allreduces is None:
             self._named_allreduces = NamedAllreduces(lambda: self._channel().group)
         return self._named_allreduces
+
+    def _sync_batch_norm(self) -> SyncBN:
+        """What serves all SyncBatchNorm layers of the set, on a group of its own."""
+        if self._norms is None:
+            self._norms = SyncBN(self._channel().group, "aiacc.torch")
+        return self._norms
 
     def __repr__(self) -> str:
         return f"ProcessSet(process_set_id={self.process_set_id}, ranks={self.ranks})"

@@ -1,18 +1,23 @@
 """Batch normalisation over the batches of all ranks, on the CPU too."""
 from __future__ import annotations
 
-from typing import Any, Optional
+from typing import Any, Optional, Tuple
 
 import torch
+from torch.autograd.function import once_differentiable
 from torch.nn.modules.batchnorm import _BatchNorm
 
-from aiacc.torch import _operations as operations
-from aiacc.torch import basics
+from aiacc import syncbn
+from aiacc.torch import basics, tensors
+from aiacc.torch.exceptions import HorovodInternalError
 from aiacc.torch.process_sets import ProcessSet, global_process_set
+
+_ELEMENTS = (torch.float32, torch.float64, torch.float16, torch.bfloat16)
 
 
 class SyncBatchNorm(_BatchNorm):
-    """torch.nn.BatchNorm1d, 2d and 3d with statistics of the joined batch. In evaluation, or with one rank, it is these."""
+    """torch.nn.BatchNorm1d, 2d and 3d with statistics of the joined batch. In evaluation, or with one rank, it is these. Its calls, and
+    those of backward, are made in the same order by all ranks of the process set, as they are when their models are alike."""
 
     def __init__(self, num_features: int, eps: float = 1e-5, momentum: Optional[float] = 0.1, affine: bool = True, track_running_stats: bool = True,
                  process_set: ProcessSet = global_process_set) -> None:
@@ -27,68 +32,107 @@ class SyncBatchNorm(_BatchNorm):
         self._check_input_dim(input)
         if not (self.training or not self.track_running_stats) or not basics.is_initialized() or self._process_set.size() == 1:
             return super().forward(input)
-        result, mean, variance, count = _Normalize.apply(input, self.weight, self.bias, self.eps, self._process_set)
+        if input.shape[1] != self.num_features:
+            raise ValueError(f"SyncBatchNorm of {self.num_features} channels got {input.shape[1]}")
+        factor, kept = 0.0, (None, None)
         if self.training and self.track_running_stats:
             self.num_batches_tracked.add_(1)  # type: ignore[union-attr]
             factor = 1.0 / float(self.num_batches_tracked) if self.momentum is None else self.momentum  # type: ignore[arg-type]
-            n = float(count)
-            with torch.no_grad():
-                unbiased = variance * (n / (n - 1)) if n > 1 else variance
-                self.running_mean.mul_(1 - factor).add_(mean.to(self.running_mean.dtype), alpha=factor)  # type: ignore[union-attr]
-                self.running_var.mul_(1 - factor).add_(unbiased.to(self.running_var.dtype), alpha=factor)  # type: ignore[union-attr]
-        return result
+            kept = (self.running_mean, self.running_var)  # type: ignore[assignment]
+        return _Normalize.apply(input, self.weight, self.bias, kept, self.eps, factor, self._process_set)
+
+    @classmethod
+    def convert_sync_batchnorm(cls, module: torch.nn.Module, process_set: ProcessSet = global_process_set) -> torch.nn.Module:
+        """The module with a SyncBatchNorm, of the same parameters and statistics, in place of each BatchNorm1d, 2d and 3d."""
+        converted = module
+        if isinstance(module, _BatchNorm):
+            converted = cls(module.num_features, module.eps, module.momentum, module.affine, module.track_running_stats, process_set)
+            if module.affine:
+                converted.weight, converted.bias = module.weight, module.bias
+            converted.running_mean, converted.running_var = module.running_mean, module.running_var
+            converted.num_batches_tracked = module.num_batches_tracked
+            converted.training = module.training
+            if hasattr(module, "qconfig"):
+                converted.qconfig = module.qconfig
+        for name, child in module.named_children():
+            converted.add_module(name, cls.convert_sync_batchnorm(child, process_set))
+        return converted
 
 
-def _gathered(given: torch.Tensor, process_set: ProcessSet) -> torch.Tensor:
-    """A row of each rank."""
-    return process_set._channel("syncbn").run(operations.Allgather("SyncBatchNorm", [given.unsqueeze(0)]))[0]
+def _as(kind: torch.dtype, given: Optional[torch.Tensor]) -> Optional[torch.Tensor]:
+    """In the type of statistics, one after another; the tensor itself if it is so already."""
+    return None if given is None else given.detach().to(kind).contiguous()
+
+
+def _address(given: Optional[torch.Tensor]) -> Optional[int]:
+    return None if given is None else given.data_ptr()
+
+
+def _dense(given: torch.Tensor, channels_last: bool) -> torch.Tensor:
+    if not channels_last:
+        return given.contiguous()
+    return given.contiguous(memory_format=torch.channels_last if given.dim() == 4 else torch.channels_last_3d)
+
+
+def _is_channels_last(given: torch.Tensor) -> bool:
+    if given.is_contiguous():
+        return False
+    return given.dim() == 4 and given.is_contiguous(memory_format=torch.channels_last) or \
+        given.dim() == 5 and given.is_contiguous(memory_format=torch.channels_last_3d)
+
+
+def _called(function: Any, *arguments: Any) -> None:
+    try:
+        function(*arguments)
+    except ValueError:
+        raise  # of what is wrong on all ranks alike: nothing is over
+    except RuntimeError as failure:
+        raise HorovodInternalError(f"SyncBatchNorm: {failure}") from failure
 
 
 class _Normalize(torch.autograd.Function):
-    """Each rank sends its number of elements, mean and sum of squared deviations, which are combined without cancellation
-    (Chan, Golub, LeVeque 1979); an empty batch takes part with no elements. Backward sends two sums a channel."""
+    """aiacc_syncbn_forward and _backward: one exchange of (count, mean, M2) forward, which an empty batch takes part in, and one of
+    two sums of each channel backward."""
 
     @staticmethod
-    def forward(ctx: Any, given: torch.Tensor, weight: Optional[torch.Tensor], bias: Optional[torch.Tensor], eps: float, process_set: ProcessSet) -> Any:
-        kind = torch.float64 if given.dtype == torch.float64 else torch.float32
-        x = given.to(kind)
-        across = [0, *range(2, x.dim())]
-        channels = x.shape[1]
-        count = x.numel() // channels if channels else 0
-        own_mean = x.mean(across) if count else x.new_zeros(channels)
-        shape = [1, channels] + [1] * (x.dim() - 2)
-        deviations = ((x - own_mean.view(shape)) ** 2).sum(across) if count else x.new_zeros(channels)
-        # Counts are exact in fp64, which this small message can afford.
-        own = torch.cat([torch.tensor([float(count)], dtype=torch.float64), own_mean.double(), deviations.double()])
-        of_ranks = _gathered(own, process_set)
-        counts, means, squares = of_ranks[:, :1], of_ranks[:, 1:channels + 1], of_ranks[:, channels + 1:]
-        total = counts.sum()
-        if float(total) == 0:
-            raise ValueError("SyncBatchNorm: the batches of all ranks are empty")
-        mean = (counts * means).sum(0) / total
-        variance = (squares.sum(0) + (counts * (means - mean) ** 2).sum(0)) / total
-        mean, variance = mean.to(kind), variance.to(kind)
-        scale = torch.rsqrt(variance + eps)
-        normal = (x - mean.view(shape)) * scale.view(shape)
-        result = normal
-        if weight is not None and bias is not None:
-            result = normal * weight.to(kind).view(shape) + bias.to(kind).view(shape)
-        ctx.save_for_backward(normal, scale, weight, total)
-        ctx.how = (across, shape, process_set, given.dtype)
-        total_count = total.to(kind)
-        ctx.mark_non_differentiable(mean, variance, total_count)
-        return result.to(given.dtype), mean, variance, total_count
+    def forward(ctx: Any, given: torch.Tensor, weight: Optional[torch.Tensor], bias: Optional[torch.Tensor],
+                running: Tuple[Optional[torch.Tensor], Optional[torch.Tensor]], eps: float, factor: float, process_set: ProcessSet) -> torch.Tensor:
+        tensors.check(given, "the input of SyncBatchNorm")
+        if given.dtype not in _ELEMENTS:
+            raise ValueError(f"the input of SyncBatchNorm is of {given.dtype}; the types are {', '.join(str(kind)[6:] for kind in _ELEMENTS)}")
+        last = _is_channels_last(given)
+        x = _dense(given.detach(), last)
+        kind = torch.float64 if x.dtype == torch.float64 else torch.float32
+        samples, channels = x.shape[:2]
+        positions = 1
+        for length in x.shape[2:]:
+            positions *= length
+        batch = syncbn.batch(samples, channels, positions, tensors.element_type(x), last)
+        y = torch.empty_like(x)  # in the same memory format
+        saved = torch.empty(2 * channels + 1, dtype=torch.float64)
+        own_weight, own_bias = _as(kind, weight), _as(kind, bias)
+        followed = [_as(kind, one) for one in running]
+        norms = process_set._sync_batch_norm()
+        _called(norms.forward, batch, x.data_ptr(), y.data_ptr(), saved.data_ptr(), _address(own_weight), _address(own_bias), _address(followed[0]),
+                _address(followed[1]), eps, factor)
+        for statistics, now in zip(running, followed):
+            if statistics is not None and now is not None and now.data_ptr() != statistics.data_ptr():
+                statistics.copy_(now)
+        ctx.save_for_backward(x, weight, saved)
+        ctx.how = (batch, last, kind, norms, None if bias is None else bias.dtype)
+        return y
 
     @staticmethod
-    def backward(ctx: Any, gradient: torch.Tensor, *_: Any) -> Any:  # type: ignore[override]
-        normal, scale, weight, total = ctx.saved_tensors
-        across, shape, process_set, dtype = ctx.how
-        g = gradient.to(normal.dtype)
-        sums = torch.stack([g.sum(across), (g * normal).sum(across)])
-        mine_g, mine_gn = sums[0], sums[1]
-        of_all = _gathered(sums.double(), process_set).sum(0).to(normal.dtype)
-        n = total.to(normal.dtype)
-        inner = g - (of_all[0] / n).view(shape) - normal * (of_all[1] / n).view(shape)
-        factor = scale if weight is None else scale * weight.to(normal.dtype)
-        given = (inner * factor.view(shape)).to(dtype)
-        return given, (mine_gn.to(weight.dtype) if weight is not None else None), (mine_g.to(weight.dtype) if weight is not None else None), None, None
+    @once_differentiable
+    def backward(ctx: Any, gradient: torch.Tensor) -> Any:  # type: ignore[override]
+        x, weight, saved = ctx.saved_tensors
+        batch, last, kind, norms, bias_type = ctx.how
+        dy = _dense(gradient.detach().to(x.dtype), last)
+        wants_x, wants_weight, wants_bias = ctx.needs_input_grad[:3]
+        dx = torch.empty_like(x) if wants_x else None
+        dweight = torch.empty(x.shape[1], dtype=kind) if wants_weight else None
+        dbias = torch.empty(x.shape[1], dtype=kind) if wants_bias else None
+        own_weight = _as(kind, weight)
+        _called(norms.backward, batch, _address(own_weight), saved.data_ptr(), x.data_ptr(), dy.data_ptr(), _address(dx), _address(dweight),
+                _address(dbias))
+        return (dx, None if dweight is None else dweight.to(weight.dtype), None if dbias is None else dbias.to(bias_type), None, None, None, None)
