@@ -53,3 +53,12 @@ EXTRA_DIST += bench/gradients/run bench/gradients/shapes.py bench/gradients/step
 bench-gradients: stage
 	@$(srcdir)/bench/gradients/run $(stage)$(prefix) $(BENCH_FLAGS)
 .PHONY: bench-gradients
+# A SyncBN layer beside its passes over the batch and bare allreduces of as many floats, on this host: `make bench-syncbn
+# [BENCH_FLAGS=CALLS]'.
+EXTRA_DIST += bench/syncbn/aiacc.cc
+bench-syncbn: stage
+	$(CXX) -std=c++20 -O2 -I$(stage)$(includedir) $(srcdir)/bench/syncbn/aiacc.cc -o bench_syncbn \
+	  -L$(stage)$(libdir) -Wl,-rpath,$(stage)$(libdir) -laiacc
+	for ranks in 2 4; do $(stage)$(bindir)/aiaccrun -np $$ranks --oversubscribe ./bench_syncbn $(BENCH_FLAGS) || exit 1; done
+.PHONY: bench-syncbn
+CLEANFILES += bench_syncbn
