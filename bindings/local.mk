@@ -23,6 +23,7 @@ bindings_sources += \
 	bindings/c/mesh.h \
 	bindings/c/requests.cc \
 	bindings/c/sized.h \
+	bindings/c/softmax.cc \
 	bindings/c/state.cc \
 	bindings/c/state.h \
 	bindings/c/submit.cc \
@@ -48,6 +49,7 @@ bindings_tests += \
 	bindings/c/groups_test.cc \
 	bindings/c/mesh_test.cc \
 	bindings/c/requests_test.cc \
+	bindings/c/softmax_test.cc \
 	bindings/c/syncbn_test.cc \
 	tests/abi_world.h \
 	tests/variable.h \
@@ -92,6 +94,7 @@ python_package = \
 	bindings/python/aiacc/requests.py \
 	bindings/python/aiacc/run.py \
 	bindings/python/aiacc/runtime.py \
+	bindings/python/aiacc/softmax.py \
 	bindings/python/aiacc/syncbn.py \
 	bindings/python/aiacc/torch/__init__.py \
 	bindings/python/aiacc/torch/_blocks.py \
@@ -114,6 +117,7 @@ python_package = \
 	bindings/python/aiacc/torch/process_group.py \
 	bindings/python/aiacc/torch/process_sets.py \
 	bindings/python/aiacc/torch/replicated_vars.py \
+	bindings/python/aiacc/torch/sharded_softmax.py \
 	bindings/python/aiacc/torch/sync_batch_norm.py \
 	bindings/python/aiacc/torch/tensors.py \
 	bindings/python/aiacc/torch/work.py

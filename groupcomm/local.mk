@@ -57,6 +57,8 @@ groupcomm_tests += \
 	groupcomm/gradient/word_test.cc
 
 groupcomm_sources += \
+	groupcomm/softmax/softmax.cc \
+	groupcomm/softmax/softmax.h \
 	groupcomm/syncbn/batch.h \
 	groupcomm/syncbn/kernels.cc \
 	groupcomm/syncbn/kernels.h \

@@ -8,6 +8,7 @@ pkginclude_HEADERS += \
 	include/aiacc/elements.hpp \
 	include/aiacc/error.hpp \
 	include/aiacc/gradient.h \
+	include/aiacc/softmax.h \
 	include/aiacc/syncbn.h \
 	include/aiacc/group.hpp \
 	include/aiacc/memory.hpp \

@@ -11,6 +11,7 @@ dist_man_MANS += \
 	man/aiacc_context_create_local.3 \
 	man/aiacc_info.3 \
 	man/aiacc_gradient_create.3 \
+	man/aiacc_softmax_loss.3 \
 	man/aiacc_syncbn_create.3 \
 	man/aiacc_group_create.3 \
 	man/aiacc_init.3 \

@@ -89,6 +89,7 @@ EXTRA_DIST += \
 	tests/programs/outstanding.c \
 	tests/programs/python_core.py \
 	tests/programs/rank.c \
+	tests/programs/softmax.c \
 	tests/programs/syncbn.c \
 	tests/programs/torch_checks.py \
 	tests/programs/torch_collectives.py \
@@ -96,6 +97,7 @@ EXTRA_DIST += \
 	tests/programs/torch_faults.py \
 	tests/programs/torch_optimizer.py \
 	tests/programs/torch_replicated_vars.py \
+	tests/programs/torch_softmax.py \
 	tests/programs/torch_syncbn.py \
 	tests/provide_test.py \
 	tests/python_support.py \
@@ -111,6 +113,7 @@ EXTRA_DIST += \
 	tests/torch_faults_test.py \
 	tests/torch_optimizer_test.py \
 	tests/torch_replicated_vars_test.py \
+	tests/torch_softmax_test.py \
 	tests/torch_syncbn_test.py
 
 # The ABI of aiacc.h as it is now becomes what later ones are compared with: at a release, or where a break is meant.

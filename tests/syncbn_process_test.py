@@ -1,4 +1,4 @@
-"""SyncBN on real ranks, on one host and on hosts that share nothing but a network (tests/namespace_hosts.py)."""
+"""SyncBN and the sharded softmax on real ranks, on one host and on hosts that share nothing but a network (tests/namespace_hosts.py)."""
 import re
 
 import pytest
@@ -53,3 +53,9 @@ def test_survivors_name_the_dead(hosts, syncbn, where, ranks):
     code, _, err = run(hosts, where, "--kill-grace", "20", syncbn, "death").finish()
     assert code == 137, err
     assert len(re.findall(r"^rank \d: survivor: peer failed: .*rank 1 on", err, re.M)) == ranks - 1, err
+
+
+@pytest.mark.parametrize("where", [1, 3, "h0:1,h1:1", "h0:2,h1:1,h2:2"])
+def test_classes_are_split_over_the_ranks(hosts, where):
+    code, out, err = run(hosts, where, compiled("tests/programs/softmax.c")).finish()
+    assert (code, out, said(err)) == (0, "", ""), err

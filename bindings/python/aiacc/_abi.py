@@ -65,6 +65,12 @@ class SyncbnLayer(c.Structure):
                 ("momentum", c.c_double), ("convention", c.c_int32)]
 
 
+class SoftmaxShard(c.Structure):
+    _fields_ = [("size", c.c_size_t), ("rows", c.c_size_t), ("all_classes", c.c_size_t), ("classes", c.c_size_t), ("first_class", c.c_int64),
+                ("ids", P), ("dtype", c.c_int), ("margin_kind", c.c_int32), ("margin", c.c_double), ("scale", c.c_double),
+                ("gradient_scale", c.c_double)]
+
+
 _END = (Handle, c.POINTER(Attr), HandlePointer)  # group, attr, request
 _BLOCK = (P, c.c_size_t, c.c_int)  # buffer, count, dtype
 
@@ -114,6 +120,9 @@ _FUNCTIONS: Dict[str, Tuple[Any, ...]] = {
     "gradient_join": (Handle, Int),
     "gradient_get_stats": (Handle, c.POINTER(GradientStats)),
     "gradient_free": (Handle,),
+    "softmax_loss": (c.POINTER(SoftmaxShard), P, P, P, Handle, c.POINTER(Attr)),
+    "softmax_split": (c.c_size_t, Handle, c.POINTER(c.c_int64), Sizes),
+    "softmax_sample": (c.c_int64, c.c_size_t, P, c.c_size_t, c.c_size_t, c.c_uint64, P, Sizes),
     "syncbn_create": (Handle, c.POINTER(SyncbnAttr), HandlePointer),
     "syncbn_forward": (Handle, c.POINTER(SyncbnBatch), c.POINTER(SyncbnLayer), P, P, P),
     "syncbn_backward": (Handle, c.POINTER(SyncbnBatch), P, P, P, P, P, P, P),

@@ -24,6 +24,7 @@ from aiacc.torch.mpi_ops import (Adasum, Average, Max, Min, Product, Sum, allgat
 from aiacc.torch.optimizer import DistributedOptimizer
 from aiacc.torch.process_sets import ProcessSet, add_process_set, global_process_set, remove_process_set
 from aiacc.torch.replicated_vars import ReplicatedVarsOptimizer
+from aiacc.torch.sharded_softmax import ShardedSoftmax
 from aiacc.torch.sync_batch_norm import SyncBatchNorm
 
 if _torch.distributed.is_available():  # not in every build of torch
@@ -32,8 +33,8 @@ if _torch.distributed.is_available():  # not in every build of torch
 
 __all__ = [
     "Adasum", "Average", "Compression", "DistributedOptimizer", "ElasticSampler", "HorovodInternalError", "HostsUpdatedInterrupt", "Max", "Min",
-    "ProcessSet", "Product", "ReplicatedVarsOptimizer", "Sum", "SyncBatchNorm", "__version__", "add_process_set", "aiacc_built", "allgather",
-    "allgather_async", "allgather_object", "allreduce", "allreduce_", "allreduce_async", "allreduce_async_", "alltoall", "alltoall_async",
+    "ProcessSet", "Product", "ReplicatedVarsOptimizer", "ShardedSoftmax", "Sum", "SyncBatchNorm", "__version__", "add_process_set", "aiacc_built",
+    "allgather", "allgather_async", "allgather_object", "allreduce", "allreduce_", "allreduce_async", "allreduce_async_", "alltoall", "alltoall_async",
     "barrier", "broadcast", "broadcast_", "broadcast_async", "broadcast_async_", "broadcast_object", "broadcast_optimizer_state",
     "broadcast_parameters", "ccl_built", "cross_rank", "cross_size", "cuda_built", "ddl_built", "elastic", "global_process_set", "gloo_built",
     "gloo_enabled", "grouped_allgather", "grouped_allgather_async", "grouped_allreduce", "grouped_allreduce_", "grouped_allreduce_async",

@@ -1,0 +1,121 @@
+"""A classifier whose classes are split over the ranks: the softmax cross entropy of ArcFace, CosFace and Partial FC."""
+from __future__ import annotations
+
+from typing import Any, List, Optional
+
+import torch
+from torch.autograd.function import once_differentiable
+
+from aiacc import softmax
+from aiacc.buffers import Buffer, Op
+from aiacc.groups import Group
+from aiacc.torch import tensors
+from aiacc.torch.process_sets import ProcessSet, global_process_set
+from aiacc.torch.sync_batch_norm import _called
+
+_MARGINS = {None: softmax.Margin.NONE, "arc": softmax.Margin.ARC, "cos": softmax.Margin.COS}
+
+
+class ShardedSoftmax(torch.nn.Module):
+    """`module(features, labels)` is the mean cross entropy over the batches of all ranks, which may differ in size and be empty.
+
+    `weight` has the rows of this rank's classes, `first_class` and the `classes` - 1 that follow; its gradient is complete, and is not
+    reduced over ranks. With a margin ("arc", "cos"), rows of features and weight are normalised; `scale` multiplies their cosines.
+    `sample_rate` below 1 uses the labels' classes and others at random up to that share of a rank's classes in each step (Partial FC);
+    `seed` is equal on all ranks. `averaged`: the features' gradient is multiplied by the number of ranks, for a model before it whose
+    gradients are averaged over the ranks, as DistributedOptimizer does unless it is told to sum.
+    """
+
+    def __init__(self, in_features: int, num_classes: int, margin: Optional[str] = None, margin_size: float = 0.5, scale: float = 1.0,
+                 sample_rate: float = 1.0, seed: int = 0, averaged: bool = True, process_set: ProcessSet = global_process_set) -> None:
+        super().__init__()
+        if margin not in _MARGINS:
+            raise ValueError(f"margin is {margin!r}: it is None, 'arc' or 'cos'")
+        if not 0 < sample_rate <= 1:
+            raise ValueError(f"sample_rate is {sample_rate}: it is above 0 and at most 1")
+        self.in_features, self.num_classes, self.margin, self.margin_size, self.scale = in_features, num_classes, margin, margin_size, scale
+        self.sample_rate, self.seed, self.averaged, self._process_set, self._steps = sample_rate, seed, averaged, process_set, 0
+        self.first_class, self.classes = softmax.split(num_classes, self._group())
+        self.weight = torch.nn.Parameter(torch.empty(self.classes, in_features))
+        torch.nn.init.normal_(self.weight, std=0.01)
+
+    def _group(self) -> Group:
+        return self._process_set._channel("softmax").group
+
+    def forward(self, features: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
+        if features.dim() != 2 or features.shape[1] != self.in_features or labels.shape != features.shape[:1]:
+            raise ValueError(f"features are {tuple(features.shape)} and labels {tuple(labels.shape)}: give N x {self.in_features} and N")
+        group = self._group()
+        counts = _gathered(group, torch.tensor([features.shape[0]]), [1] * group.size).tolist()
+        own_labels = labels.detach().to(torch.int64).contiguous()
+        every_label = _gathered(group, own_labels, counts)
+        whole = _Gather.apply(features, group, counts, float(group.size) if self.averaged else 1.0)
+        weight, ids = self.weight, None
+        if self.sample_rate < 1:
+            ids = self._sampled(every_label)
+            weight = weight[ids - self.first_class]
+        if self.margin is not None:
+            whole, weight = torch.nn.functional.normalize(whole), torch.nn.functional.normalize(weight)
+        logits = whole.to(weight.dtype) @ weight.t()
+        return _CrossEntropy.apply(logits, every_label, group, self, ids)
+
+    def _sampled(self, every_label: torch.Tensor) -> torch.Tensor:
+        self._steps += 1
+        ids = torch.empty(self.classes, dtype=torch.int64)
+        wanted = int(self.sample_rate * self.classes)
+        found = softmax.sample(self.first_class, self.classes, every_label.data_ptr(), len(every_label), wanted, self.seed + (self._steps << 32),
+                               ids.data_ptr())
+        return ids[:found]
+
+    def extra_repr(self) -> str:
+        return f"in_features={self.in_features}, num_classes={self.num_classes}, margin={self.margin!r}, scale={self.scale}"
+
+
+def _buffer(given: torch.Tensor) -> Buffer:
+    return Buffer(given.data_ptr(), given.numel(), tensors.element_type(given), given)
+
+
+def _gathered(group: Group, given: torch.Tensor, counts: List[int]) -> torch.Tensor:
+    """The rows of all ranks; `counts` are how many each has."""
+    result = torch.empty(sum(counts), *given.shape[1:], dtype=given.dtype)
+    row = int(torch.Size(given.shape[1:]).numel())
+    _called(lambda: group.allgather(_buffer(given), _buffer(result), counts=[count * row for count in counts]))
+    return result
+
+
+class _Gather(torch.autograd.Function):
+    """The features of all ranks. Backward sums their gradients and brings them to the rows' owners."""
+
+    @staticmethod
+    def forward(ctx: Any, features: torch.Tensor, group: Group, counts: List[int], factor: float) -> torch.Tensor:
+        ctx.how = (group, counts, factor)
+        return _gathered(group, tensors.packed(features), counts)
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, gradient: torch.Tensor) -> Any:  # type: ignore[override]
+        group, counts, factor = ctx.how
+        given = tensors.packed(gradient)
+        own = torch.empty(counts[group.rank], *given.shape[1:], dtype=given.dtype)
+        row = int(torch.Size(given.shape[1:]).numel())
+        _called(lambda: group.reduce_scatter(_buffer(given), _buffer(own), Op.SUM, counts=[count * row for count in counts], prescale=factor))
+        return own, None, None, None
+
+
+class _CrossEntropy(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, logits: torch.Tensor, labels: torch.Tensor, group: Group, module: ShardedSoftmax, ids: Optional[torch.Tensor]) -> torch.Tensor:
+        kind = torch.float64 if logits.dtype == torch.float64 else torch.float32
+        gradient = logits.detach().to(kind, copy=True).contiguous()
+        losses = torch.empty(len(labels), dtype=torch.float64)
+        _called(lambda: softmax.loss(group, len(labels), module.num_classes, gradient.shape[1], module.first_class, tensors.element_type(gradient),
+                                     gradient.data_ptr(), labels.data_ptr(), losses.data_ptr(), None if ids is None else ids.data_ptr(),
+                                     _MARGINS[module.margin], module.margin_size, module.scale))
+        ctx.save_for_backward(gradient.to(logits.dtype))
+        return losses.mean().to(kind)
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, gradient: torch.Tensor) -> Any:  # type: ignore[override]
+        own, = ctx.saved_tensors
+        return own * gradient.to(own.dtype), None, None, None, None

@@ -1,0 +1,177 @@
+#include "groupcomm/softmax/softmax.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <limits>
+#include <memory>
+#include <vector>
+
+#include "base/data/reduction.h"
+
+namespace aiacc::softmax {
+namespace {
+
+template <class T>
+struct Row {
+  T most = -std::numeric_limits<T>::infinity();  // m
+  T sum = 0;                                     // z
+  T target = kElsewhere;                         // t - m; infinite where the row's class is on another rank
+
+  static constexpr T kElsewhere = std::numeric_limits<T>::infinity();
+};
+
+template <class T>
+void rebase(Row<T>& row, T most) noexcept {
+  if (row.most == most) return;
+  if (row.sum > 0 || std::isnan(row.sum)) row.sum *= std::exp(row.most - most);
+  if (row.target != Row<T>::kElsewhere) row.target += row.most - most;
+  row.most = most;
+}
+
+// Records in a message have no alignment of their own.
+template <class T>
+void merge(void* inout, const void* in, std::size_t rows, void*) {
+  auto* into = static_cast<std::byte*>(inout);
+  const auto* from = static_cast<const std::byte*>(in);
+  for (; rows > 0; --rows, into += sizeof(Row<T>), from += sizeof(Row<T>)) {
+    Row<T> row, other;
+    std::memcpy(&row, into, sizeof row);
+    std::memcpy(&other, from, sizeof other);
+    const T most = std::max(row.most, other.most);
+    rebase(row, most);
+    rebase(other, most);
+    row.sum += other.sum;
+    if (other.target != Row<T>::kElsewhere) row.target = other.target;
+    std::memcpy(into, &row, sizeof row);
+  }
+}
+
+struct Logit {
+  double value;
+  double slope;  // of it in the number that was given
+};
+
+Logit of_own_class(const Shard& shard, double given) noexcept {
+  if (shard.margin == Margin::kNone) return {given * shard.scale, shard.scale};
+  const double cosine = std::clamp(given, -1.0, 1.0);
+  if (shard.margin == Margin::kCos) return {(cosine - shard.size) * shard.scale, shard.scale};
+  const double angle = std::acos(cosine) + shard.size;
+  if (angle > M_PI) return {(cosine - shard.size * std::sin(shard.size)) * shard.scale, shard.scale};
+  constexpr double kLeastSine = 1e-6;  // the slope has a pole at the angle 0
+  const double sine = std::max(std::sqrt((1 - cosine) * (1 + cosine)), kLeastSine);
+  return {std::cos(angle) * shard.scale, shard.scale * std::sin(angle) / sine};
+}
+
+double of_other_class(const Shard& shard, double given) noexcept {
+  return (shard.margin == Margin::kNone ? given : std::clamp(given, -1.0, 1.0)) * shard.scale;
+}
+
+template <class T>
+Row<T> row_of(const Shard& shard, const T* logits, std::size_t own) noexcept {
+  Row<T> row;
+  const Logit target = own < shard.classes ? of_own_class(shard, static_cast<double>(logits[own])) : Logit{0, 0};
+  const auto at = [&](std::size_t c) {
+    return c == own ? target.value : of_other_class(shard, static_cast<double>(logits[c]));
+  };
+  for (std::size_t c = 0; c < shard.classes; ++c) row.most = std::max(row.most, static_cast<T>(at(c)));
+  double sum = 0;
+  for (std::size_t c = 0; c < shard.classes; ++c) sum += std::exp(at(c) - static_cast<double>(row.most));
+  row.sum = static_cast<T>(sum);
+  if (own < shard.classes) row.target = static_cast<T>(target.value - static_cast<double>(row.most));
+  return row;
+}
+
+template <class T>
+void to_gradient(const Shard& shard, T* logits, std::size_t own, const Row<T>& row) noexcept {
+  for (std::size_t c = 0; c < shard.classes; ++c) {
+    const auto given = static_cast<double>(logits[c]);
+    const Logit logit = c == own ? of_own_class(shard, given) : Logit{of_other_class(shard, given), shard.scale};
+    const double share = std::exp(logit.value - static_cast<double>(row.most)) / static_cast<double>(row.sum);
+    logits[c] = static_cast<T>((share - (c == own ? 1.0 : 0.0)) * logit.slope * shard.factor);
+  }
+}
+
+template <class T>
+void loss_of(Group& group, const Shard& shard, T* logits, const std::int64_t* labels, double* losses,
+             const CallOptions* options) {
+  std::vector<Row<T>> rows(shard.rows);
+  for (std::size_t i = 0; i < shard.rows; ++i) {
+    rows[i] = row_of(shard, logits + i * shard.classes, column_of(shard, labels[i]));
+  }
+  if (group.size() > 1 && shard.rows > 0) {
+    UserOp merging;
+    merging.function = merge<T>;
+    merging.record_bytes = sizeof(Row<T>);
+    merging.name = "softmax";
+    Call call;
+    call.kind = Collective::kAllreduce;
+    call.count = shard.rows;
+    call.reduction.type = DType::kRecord;
+    call.reduction.user = &merging;
+    Buffer buffer;
+    buffer.data = reinterpret_cast<std::byte*>(rows.data());
+    buffer.bytes = rows.size() * sizeof(Row<T>);
+    group.run(call, buffer, buffer, options);
+  }
+  for (std::size_t i = 0; i < shard.rows; ++i) {
+    losses[i] = std::log(static_cast<double>(rows[i].sum)) - static_cast<double>(rows[i].target);
+    to_gradient(shard, logits + i * shard.classes, column_of(shard, labels[i]), rows[i]);
+  }
+}
+
+// SplitMix64 (Steele, Lea and Flood 2014): a key of a class that depends on nothing but the seed and its number.
+std::uint64_t key_of(std::uint64_t seed, std::uint64_t number) noexcept {
+  std::uint64_t z = seed + (number + 1) * 0x9e3779b97f4a7c15;
+  z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9;
+  z = (z ^ (z >> 27)) * 0x94d049bb133111eb;
+  return z ^ (z >> 31);
+}
+
+}  // namespace
+
+std::size_t column_of(const Shard& shard, std::int64_t label) noexcept {
+  if (shard.ids == nullptr) {
+    const auto column = static_cast<std::uint64_t>(label) - static_cast<std::uint64_t>(shard.first_class);
+    return column < shard.classes ? column : shard.classes;
+  }
+  const std::int64_t* const end = shard.ids + shard.classes;
+  const std::int64_t* const found = std::lower_bound(shard.ids, end, label);
+  return found != end && *found == label ? static_cast<std::size_t>(found - shard.ids) : shard.classes;
+}
+
+void loss(Group& group, const Shard& shard, void* logits, const std::int64_t* labels, double* losses,
+          const CallOptions* options) {
+  if (shard.type == DType::kFloat64)
+    return loss_of(group, shard, static_cast<double*>(logits), labels, losses, options);
+  loss_of(group, shard, static_cast<float*>(logits), labels, losses, options);
+}
+
+std::size_t sample(std::int64_t first_class, std::size_t classes, const std::int64_t* labels, std::size_t rows,
+                   std::size_t wanted, std::uint64_t seed, std::int64_t* ids) {
+  Shard whole;
+  whole.classes = classes;
+  whole.first_class = first_class;
+  std::vector<bool> is_label(classes);
+  std::size_t picked = 0;
+  for (std::size_t i = 0; i < rows; ++i) {
+    const std::size_t column = column_of(whole, labels[i]);
+    if (column == classes || is_label[column]) continue;
+    is_label[column] = true;
+    ++picked;
+  }
+  std::vector<std::pair<std::uint64_t, std::size_t>> others;
+  for (std::size_t column = 0; column < classes; ++column) {
+    if (!is_label[column]) others.emplace_back(key_of(seed, static_cast<std::uint64_t>(first_class) + column), column);
+  }
+  const std::size_t more = std::min(others.size(), wanted > picked ? wanted - picked : 0);
+  std::nth_element(others.begin(), others.begin() + static_cast<std::ptrdiff_t>(more), others.end());
+  for (std::size_t i = 0; i < more; ++i) is_label[others[i].second] = true;
+  std::size_t n = 0;
+  for (std::size_t column = 0; column < classes; ++column) {
+    if (is_label[column]) ids[n++] = first_class + static_cast<std::int64_t>(column);
+  }
+  return n;
+}
+
+}  // namespace aiacc::softmax

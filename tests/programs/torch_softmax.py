@@ -1,0 +1,107 @@
+"""ShardedSoftmax: every rank also classifies the joined batch alone, in fp64, which must give the same."""
+import sys
+
+import torch
+from torch.nn import functional
+
+import aiacc.torch as hvd
+from torch_checks import raises, run
+
+
+def near(one, other, tolerance):
+    """Relative to the largest."""
+    one, other = one.detach().double(), other.detach().double()
+    assert one.shape == other.shape and (one.numel() == 0 or float((one - other).abs().max()) <= tolerance * max(1e-3, float(other.abs().max()))), \
+        float((one - other).abs().max())
+
+
+def sizes():
+    """Ranks have batches of different sizes; the last of several has an empty one."""
+    return [3 + rank if rank == 0 or rank < hvd.size() - 1 else 0 for rank in range(hvd.size())]
+
+
+def reference(x, w, labels, margin, size, scale):
+    if margin is None:
+        return functional.cross_entropy(x @ w.t() * scale, labels)
+    logits = functional.normalize(x) @ functional.normalize(w).t()
+    own = logits[torch.arange(len(labels)), labels]
+    moved = own - size if margin == "cos" else torch.cos(torch.acos(own) + size)
+    logits = logits.clone()
+    logits[torch.arange(len(labels)), labels] = moved
+    return functional.cross_entropy(logits * scale, labels)
+
+
+def compare(margin=None, size=0.3, scale=1.0, classes=11, dtype=torch.float32, tolerance=1e-6, labels=None, **keywords):
+    torch.manual_seed(4)
+    parts = [torch.randn(size_of, 6, dtype=dtype) for size_of in sizes()]
+    whole_weight = torch.randn(classes, 6, dtype=dtype)
+    all_labels = torch.randint(0, classes, (sum(sizes()),)) if labels is None else torch.full((sum(sizes()),), labels)
+    x, w = torch.cat(parts).double().requires_grad_(), whole_weight.double().requires_grad_()
+    expected = reference(x, w, all_labels, margin, size, scale)
+    expected.backward()
+    module = hvd.ShardedSoftmax(6, classes, margin, size, scale, averaged=False, **keywords).to(dtype)
+    shard = slice(module.first_class, module.first_class + module.classes)
+    with torch.no_grad():
+        module.weight.copy_(whole_weight[shard])
+    own = slice(sum(sizes()[:hvd.rank()]), sum(sizes()[:hvd.rank() + 1]))
+    mine = parts[hvd.rank()].clone().requires_grad_()
+    loss = module(mine, all_labels[own])
+    loss.backward()
+    near(loss, expected, tolerance)
+    near(mine.grad, x.grad[own], tolerance)
+    near(module.weight.grad, w.grad[shard], tolerance)
+
+
+def check_equals_one_process():
+    for classes in (11, 1, 2, 30):
+        compare(classes=classes)
+    compare(labels=0), compare(labels=10)
+    compare(dtype=torch.float64, tolerance=1e-12)
+
+
+def check_margins():
+    for margin in ("arc", "cos"):
+        compare(margin, dtype=torch.float64, scale=64.0, tolerance=1e-12)
+        compare(margin, scale=8.0, tolerance=5e-6)
+
+
+def check_large_logits():
+    compare(scale=1e4, dtype=torch.float64, tolerance=1e-11)
+
+
+def check_sampling():
+    compare(sample_rate=0.999999, classes=2)  # one class is wanted, and all labels are in
+    torch.manual_seed(5)
+    module = hvd.ShardedSoftmax(4, 400, sample_rate=0.1, seed=3)
+    labels = torch.tensor([0, 399, 7])
+    module(torch.randn(3, 4), labels).backward()
+    used = (module.weight.grad != 0).any(1).nonzero().flatten() + module.first_class
+    mine = [label for label in labels.tolist() if module.first_class <= label < module.first_class + module.classes]
+    assert set(mine) <= set(used.tolist()) and len(used) == max(len(mine), int(0.1 * module.classes))
+
+
+def check_averaged():
+    torch.manual_seed(2)
+    whole = torch.randn(2 * hvd.size(), 3)
+    labels = torch.arange(2 * hvd.size()) % 4
+    gradients = []
+    for averaged in (False, True):
+        torch.manual_seed(1)
+        module = hvd.ShardedSoftmax(3, 4, averaged=averaged)
+        mine = whole[2 * hvd.rank():][:2].clone().requires_grad_()
+        module(mine, labels[2 * hvd.rank():][:2]).backward()
+        gradients.append(mine.grad)
+    near(gradients[1], gradients[0] * hvd.size(), 1e-6)
+
+
+def check_bad_inputs():
+    module = hvd.ShardedSoftmax(3, 4)
+    assert "give N x 3 and N" in raises(ValueError, module, torch.zeros(2, 4), torch.zeros(2, dtype=torch.int64))
+    assert "classes are 0 to 3" in raises(ValueError, module, torch.zeros(2, 3), torch.full((2,), 4))
+    assert "'arc' or 'cos'" in raises(ValueError, hvd.ShardedSoftmax, 3, 4, "arcs")
+    assert "sample_rate is 0" in raises(ValueError, hvd.ShardedSoftmax, 3, 4, sample_rate=0)
+    module(torch.randn(2, 3), torch.zeros(2, dtype=torch.int64))  # nothing is over
+
+
+if __name__ == "__main__":
+    run(dict(globals()), sys.argv[1:])
