@@ -51,6 +51,7 @@ bindings_tests += \
 	bindings/c/requests_test.cc \
 	bindings/c/softmax_test.cc \
 	bindings/c/syncbn_test.cc \
+	bindings/c/syncbn_world_test.h \
 	tests/abi_world.h \
 	tests/variable.h \
 	tests/affine_op.h \
