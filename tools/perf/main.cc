@@ -153,7 +153,7 @@ int measure(World& world, const PerfOptions& options) {
       progress.clear();
       if (first) print(options.json ? row_json(rows.back()) : row_text(rows.back()));
     }
-    world.meet();  // no rank reads another one's buffer any more
+    world.barrier();  // no rank reads another one's buffer any more
   }
   if (first && !options.json) print(summary_text(rows, options));
   const int code = picture.draw(options, rows, world, all_wrong(rows) == 0 ? kFine : kWrong);

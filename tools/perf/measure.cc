@@ -113,16 +113,16 @@ void Bench::time(Row& row, const CallShape& first) {
   const auto call = [&](int i) { require(row.collective->call(shapes[static_cast<std::size_t>(i) % slots])); };
 
   call(0);
-  world_.meet();
+  world_.barrier();
   const double began_warmup = now_us();
   for (int i = 0; i < options_.warmup_calls; ++i) call(i);
   double usual = (now_us() - began_warmup) / std::max(1, options_.warmup_calls);
-  world_.largest({&usual, 1});
+  world_.max_over_ranks({&usual, 1});
   row.calls = options_.calls > 0 ? options_.calls
                                  : static_cast<int>(std::clamp(kUsualTime_us / std::max(usual, 0.01), 10.0, 2000.0));
 
   std::vector<double> stamps(static_cast<std::size_t>(row.calls) + 1);
-  world_.meet();
+  world_.barrier();
   stamps[0] = now_us();
   for (int i = 0; i < row.calls; ++i) {
     call(i);
@@ -131,7 +131,7 @@ void Bench::time(Row& row, const CallShape& first) {
   std::vector<double> times(stamps.size());
   for (std::size_t i = 0; i + 1 < stamps.size(); ++i) times[i] = stamps[i + 1] - stamps[i];
   times.back() = (stamps.back() - stamps.front()) / row.calls;
-  world_.largest(times);
+  world_.max_over_ranks(times);
   row.time_us = times.back();
   times.pop_back();
   std::sort(times.begin(), times.end());
@@ -153,7 +153,7 @@ void Bench::check(Row& row, CallShape shape) {
   } else if (shape.rank == shape.root) {
     fill(shape, shape.recv, sent);
   }
-  world_.meet();
+  world_.barrier();
   require(collective.call(shape));
   if (exact(row.type, collective.reduces ? row.op : AIACC_MIN, world_.size())) {
     row.wrong = static_cast<std::uint64_t>(world_.sum(static_cast<double>(count_wrong(collective, shape))));

@@ -39,11 +39,11 @@ template <class Pass>
 double best_rate(const World& world, std::size_t bytes, Pass pass) {
   double best_s = 1e30;
   for (int i = 0; i < MemoryBandwidth::kPasses; ++i) {
-    world.meet();
+    world.barrier();
     const double began = now_s();
     pass();
     double took = now_s() - began;
-    world.largest({&took, 1});
+    world.max_over_ranks({&took, 1});
     best_s = std::min(best_s, took);
   }
   return static_cast<double>(bytes) * world.size() / best_s * 1e-9;
@@ -75,7 +75,7 @@ MemoryBandwidth measure_memory(const World& world) {
   MemoryBandwidth found;
   const std::size_t share = 4 * largest_cache() / static_cast<std::size_t>(world.local_size());
   double bytes = static_cast<double>(std::clamp(share, std::size_t{16} << 20, kMostArray));
-  world.largest({&bytes, 1});
+  world.max_over_ranks({&bytes, 1});
   found.array_bytes = static_cast<std::size_t>(bytes) / kPage * kPage;
   const PerfBuffer a(found.array_bytes, false), b(found.array_bytes, false), c(found.array_bytes, false);
   found.copy_gbs = best_rate(world, 2 * found.array_bytes, [&] { std::memcpy(b.data(), a.data(), found.array_bytes); });

@@ -9,7 +9,7 @@ World::World() {
   require(aiacc_local_size(AIACC_WORLD, &local_size_));
 }
 
-void World::largest(std::span<double> values) const {
+void World::max_over_ranks(std::span<double> values) const {
   require(aiacc_allreduce(values.data(), values.data(), values.size(), AIACC_FLOAT64, AIACC_MAX, AIACC_WORLD, nullptr,
                           nullptr));
 }

@@ -36,8 +36,8 @@ class World {
   int local_size() const noexcept { return local_size_; }
   bool one_host() const noexcept { return local_size_ == size_; }
 
-  void meet() const { require(aiacc_barrier(AIACC_WORLD, nullptr, nullptr)); }
-  void largest(std::span<double> values) const;  // over all ranks, for each value separately
+  void barrier() const { require(aiacc_barrier(AIACC_WORLD, nullptr, nullptr)); }
+  void max_over_ranks(std::span<double> values) const;  // for each value separately
   double sum(double value) const;
   std::vector<std::uint64_t> gather(std::uint64_t value) const;  // by rank, on all ranks
 
