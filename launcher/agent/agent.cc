@@ -133,7 +133,7 @@ void Agent::handle(const wire::Frame& frame) {
     case wire::RanksMissing::kType: return start_barrier().tell_missing(frame.as<wire::RanksMissing>().sentence);
     case wire::QueryExits::kType: return exits_queried_.set();
     case wire::DropOutput::kType:
-      for (CreditGate& gate : gates_) gate.drop();
+      for (CreditGate& gate : gates_) gate.discard();
       return;
     default: throw Error(Code::kProtocol, fmt::format("aiaccrun sent a message of the unknown type {}", frame.type));
   }

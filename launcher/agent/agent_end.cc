@@ -43,7 +43,7 @@ void Agent::lost() {
 
 void Agent::head_lost() {
   if (std::exchange(head_gone_, true)) return;
-  for (CreditGate& gate : gates_) gate.drop();
+  for (CreditGate& gate : gates_) gate.discard();
   to_head_.discard();
   lost();
   decided_.set();

@@ -17,7 +17,7 @@ class CreditGate {
   // Notified once, when there is credit.
   class Waiter : public ListNode<Waiter> {
    public:
-    virtual void credit_came() noexcept = 0;
+    virtual void credit_available() noexcept = 0;
 
    protected:
     ~Waiter() = default;
@@ -25,15 +25,15 @@ class CreditGate {
 
   void add(std::uint64_t bytes) noexcept {
     available_ += static_cast<std::int64_t>(bytes);
-    tell();
+    notify();
   }
-  // The reader is gone: nothing waits for credit any more, and drops() tells the caller to discard its bytes.
-  void drop() noexcept {
-    dropping_ = true;
-    tell();
+  // The reader is gone: nothing waits for credit any more, and discarding() tells the caller to discard its bytes.
+  void discard() noexcept {
+    discarding_ = true;
+    notify();
   }
-  bool drops() const noexcept { return dropping_; }
-  bool open() const noexcept { return dropping_ || available_ > 0; }
+  bool discarding() const noexcept { return discarding_; }
+  bool open() const noexcept { return discarding_ || available_ > 0; }
 
   // A piece may exceed the credit: pieces are small, and the next one waits until the credit is positive again.
   void spend(std::size_t bytes) noexcept { available_ -= static_cast<std::int64_t>(bytes); }
@@ -47,18 +47,18 @@ class CreditGate {
   }
 
  private:
-  void tell() noexcept {
+  void notify() noexcept {
     if (!open()) return;
     opened_.set();
     while (open()) {
       Waiter* waiter = waiters_.pop_front();
       if (waiter == nullptr) return;
-      waiter->credit_came();  // may spend all of it, and may add itself again
+      waiter->credit_available();  // may spend all of it, and may add itself again
     }
   }
 
   std::int64_t available_ = 0;
-  bool dropping_ = false;
+  bool discarding_ = false;
   Event opened_;
   IntrusiveList<Waiter> waiters_;
 };

@@ -49,13 +49,13 @@ Task<void> InputFeed::run(Stop& stop) {
 }
 
 Task<void> InputFeed::write(Stop& stop) {
-  took(kWindow);
+  return_credit(kWindow);
   for (;;) {
     const std::string batch = std::exchange(waiting_, {});
     for (auto left = std::as_bytes(std::span(batch)); !left.empty();) {
       const std::size_t moved = co_await to_->write_some(left, stop);
       left = left.subspan(moved);
-      took(moved);
+      return_credit(moved);
     }
     if (!waiting_.empty()) continue;
     if (at_end_) co_return;
@@ -64,11 +64,11 @@ Task<void> InputFeed::write(Stop& stop) {
   }
 }
 
-void InputFeed::took(std::size_t bytes) {
-  owed_ += bytes;
-  if (owed_ < kWindow / kCreditSteps) return;
+void InputFeed::return_credit(std::size_t bytes) {
+  unreturned_credit_ += bytes;
+  if (unreturned_credit_ < kWindow / kCreditSteps) return;
   wire::InputCredit message;
-  message.bytes = std::exchange(owed_, 0);
+  message.bytes = std::exchange(unreturned_credit_, 0);
   credit_ += message.bytes;
   head_.send(message);
 }

@@ -31,15 +31,15 @@ class InputFeed {
 
  private:
   Task<void> write(Stop& stop);
-  void took(std::size_t bytes);
+  void return_credit(std::size_t bytes);
 
   std::unique_ptr<io::Stream> to_;
   FrameSender& head_;
   Event changed_;
   std::string waiting_;
-  std::uint64_t credit_ = 0;  // that aiaccrun has
-  std::uint64_t owed_ = 0;    // not yet returned to it
-  Stop* writing_ = nullptr;   // set while run() writes
+  std::uint64_t credit_ = 0;             // that aiaccrun has
+  std::uint64_t unreturned_credit_ = 0;  // not yet returned to it
+  Stop* writing_ = nullptr;              // set while run() writes
   bool at_end_ = false;
   bool closed_ = false;
 };

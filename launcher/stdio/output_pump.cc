@@ -21,7 +21,7 @@ OutputPump::OutputPump(Loop& loop, int rank, std::uint8_t stream, std::string ta
 void OutputPump::send_ready() {
   if (!lines_.has_piece()) return;
   Piece piece = lines_.take_piece();
-  if (gate_.drops()) {
+  if (gate_.discarding()) {
     dropped_ += piece.bytes.size();
     return;
   }

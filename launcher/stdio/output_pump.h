@@ -37,7 +37,7 @@ class OutputPump {
   struct IdleFlush final : Timer, CreditGate::Waiter {
     explicit IdleFlush(OutputPump& pump) : owner(pump) {}
     void expired() noexcept override { owner.flush_idle(); }
-    void credit_came() noexcept override { owner.flush_idle(); }
+    void credit_available() noexcept override { owner.flush_idle(); }
     OutputPump& owner;
   };
 
