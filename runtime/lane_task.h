@@ -13,17 +13,17 @@ namespace aiacc {
 
 class LaneTask final : public Work, private Root::Owner {
  public:
-  using Make = std::function<Task<void>(Stop& stop)>;
+  using MakeTask = std::function<Task<void>(Stop& stop)>;
 
   // Runs the task that `make` returns; throws its error, or kTimeout with `sentence` after `timeout`.
-  static void run(Lane& lane, Duration timeout, std::string sentence, Make make) {
+  static void run(Lane& lane, Duration timeout, std::string sentence, MakeTask make) {
     LaneTask task(lane, timeout, std::move(sentence), std::move(make));
     lane.run(task);
     if (task.error_) std::rethrow_exception(task.error_);
   }
 
  private:
-  LaneTask(Lane& lane, Duration timeout, std::string sentence, Make make)
+  LaneTask(Lane& lane, Duration timeout, std::string sentence, MakeTask make)
       : lane_(lane), timeout_(timeout), sentence_(std::move(sentence)), make_(std::move(make)) {}
 
   struct Running {
@@ -54,7 +54,7 @@ class LaneTask final : public Work, private Root::Owner {
   Lane& lane_;
   Duration timeout_;
   std::string sentence_;
-  Make make_;
+  MakeTask make_;
   std::optional<Running> running_;
   std::exception_ptr error_;
 };

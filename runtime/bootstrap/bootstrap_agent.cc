@@ -192,31 +192,31 @@ void AgentBootstrap::agent_is_gone(const std::string& how) noexcept {
 }
 
 void AgentBootstrap::lost_peer(int rank) noexcept {
-  if (teller_ != nullptr || leaving_ || ended_.is_set() || rank == rank_) return;
-  tell(tell_lost(rank));
+  if (report_ != nullptr || leaving_ || ended_.is_set() || rank == rank_) return;
+  send_in_place(report_lost_peer(rank));
 }
 
 void AgentBootstrap::lost_path(const std::string& sentence) noexcept {
-  if (teller_ != nullptr || leaving_ || ended_.is_set()) return;
-  tell(tell_lost_path(sentence));
+  if (report_ != nullptr || leaving_ || ended_.is_set()) return;
+  send_in_place(report_lost_path(sentence));
 }
 
 // Sends without waiting. The message is small, so it is in the socket's buffer before this returns, and the agent reads it even
 // if this process ends at once.
-void AgentBootstrap::tell(Task<void> telling) noexcept {
+void AgentBootstrap::send_in_place(Task<void> sending) noexcept {
   loop_.allow_one_in_place();
-  teller_ = std::make_unique<Root>(loop_, std::move(telling), static_cast<Root::Owner&>(*this));
-  teller_->start();
+  report_ = std::make_unique<Root>(loop_, std::move(sending), static_cast<Root::Owner&>(*this));
+  report_->start();
 }
 
-Task<void> AgentBootstrap::tell_lost_path(std::string sentence) {
+Task<void> AgentBootstrap::report_lost_path(std::string sentence) {
   wire::PathLost message;
   message.sentence = std::move(sentence);
   if (port_ != nullptr) message.unauthenticated = port_->refused();
   co_await channel_->send(message, stop_);
 }
 
-Task<void> AgentBootstrap::tell_lost(int rank) {
+Task<void> AgentBootstrap::report_lost_peer(int rank) {
   wire::PeerLost message;
   message.rank = rank;
   if (port_ != nullptr) message.unauthenticated = port_->refused();
@@ -224,7 +224,7 @@ Task<void> AgentBootstrap::tell_lost(int rank) {
 }
 
 void AgentBootstrap::root_ended(Root& root, std::exception_ptr error) noexcept {
-  if (&root == teller_.get()) return;  // if the agent is gone, the listener reports it
+  if (&root == report_.get()) return;  // if the agent is gone, the listener reports it
   if (error && !leaving_) agent_is_gone(as_error(error).message());
   ended_.set();
 }

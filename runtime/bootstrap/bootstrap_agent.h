@@ -38,9 +38,9 @@ class AgentBootstrap final : public Bootstrap, private Root::Owner {
   BootstrapResult bootstrapped_of(const wire::Welcome& welcome, Fd segment);
   std::unique_ptr<MessagePort> port_of(const wire::Welcome& welcome, const View& world);
   Task<void> listen();
-  Task<void> tell_lost(int rank);
-  Task<void> tell_lost_path(std::string sentence);
-  void tell(Task<void> telling) noexcept;
+  Task<void> report_lost_peer(int rank);
+  Task<void> report_lost_path(std::string sentence);
+  void send_in_place(Task<void> sending) noexcept;
   void agent_is_gone(const std::string& how) noexcept;
   void root_ended(Root& root, std::exception_ptr error) noexcept override;
 
@@ -60,7 +60,7 @@ class AgentBootstrap final : public Bootstrap, private Root::Owner {
   Stop stop_;
   Event ended_;
   std::unique_ptr<Root> listener_;
-  std::unique_ptr<Root> teller_;  // runs once this rank has lost a peer or a path
+  std::unique_ptr<Root> report_;  // runs once this rank has lost a peer or a path
 };
 
 }  // namespace aiacc

@@ -1,4 +1,4 @@
-// What is particular to ranks with a rendezvous endpoint: who is turned away, and what those who wait are told.
+// What is particular to ranks with a rendezvous endpoint: which ranks are refused, and what waiting ranks report.
 #include "runtime/bootstrap/bootstrap_rendezvous.h"
 
 #include <gtest/gtest.h>
@@ -12,9 +12,9 @@ namespace {
 
 using namespace std::chrono_literals;
 
-class Meet : public RendezvousWorld {
+class JoiningWorld : public RendezvousWorld {
  public:
-  Meet() : RendezvousWorld(0) {}
+  JoiningWorld() : RendezvousWorld(0) {}
 
   struct Outcome {
     Code code = Code::kOk;
@@ -56,9 +56,9 @@ bool says(const std::string& sentence, const std::vector<std::string>& parts) {
 }
 
 TEST(Rendezvous, RanksOfOneMachineShareItsMemory) {
-  Meet job;
-  for (int rank = 0; rank < 3; ++rank) job.add(Meet::settings(rank, 3));
-  for (const Meet::Outcome& one : job.join_all()) {
+  JoiningWorld job;
+  for (int rank = 0; rank < 3; ++rank) job.add(JoiningWorld::settings(rank, 3));
+  for (const JoiningWorld::Outcome& one : job.join_all()) {
     ASSERT_TRUE(one.bootstrapped) << one.sentence;
     EXPECT_EQ(one.bootstrapped->world->hosts(), 1);
     EXPECT_EQ(one.bootstrapped->host->size(), 3);
@@ -67,10 +67,10 @@ TEST(Rendezvous, RanksOfOneMachineShareItsMemory) {
 }
 
 TEST(Rendezvous, ANameIsNoProofOfOneHost) {
-  Meet job;
-  for (int rank = 0; rank < 4; ++rank) job.add(Meet::settings(rank, 4, rank != 1));
+  JoiningWorld job;
+  for (int rank = 0; rank < 4; ++rank) job.add(JoiningWorld::settings(rank, 4, rank != 1));
   const auto outcomes = job.join_all();
-  for (const Meet::Outcome& one : outcomes) {
+  for (const JoiningWorld::Outcome& one : outcomes) {
     ASSERT_TRUE(one.bootstrapped) << one.sentence;
     EXPECT_EQ(one.bootstrapped->world->hosts(), 2) << "rank 1 has the same name and shares with nobody";
     EXPECT_EQ(one.bootstrapped->world->host_of(0), one.bootstrapped->world->host_of(3));
@@ -81,32 +81,32 @@ TEST(Rendezvous, ANameIsNoProofOfOneHost) {
 }
 
 TEST(Rendezvous, AnotherSizeEndsTheJobForAllWithBothNumbers) {
-  Meet job;
-  job.add(Meet::settings(0, 3));
-  job.add(Meet::settings(1, 3));
-  job.add(Meet::settings(2, 8));
-  for (const Meet::Outcome& one : job.join_all()) {
+  JoiningWorld job;
+  job.add(JoiningWorld::settings(0, 3));
+  job.add(JoiningWorld::settings(1, 3));
+  job.add(JoiningWorld::settings(2, 8));
+  for (const JoiningWorld::Outcome& one : job.join_all()) {
     EXPECT_EQ(one.code, Code::kMismatch);
     says(one.sentence, {"rank 2 (here, tcp:127.0.0.1:", "8 ranks", "rank 0 (here) says 3"});
   }
 }
 
 TEST(Rendezvous, AnotherVersionEndsTheJobForAll) {
-  Meet job;
-  job.add(Meet::settings(0, 2));
-  RendezvousBootstrap::Settings other = Meet::settings(1, 2);
+  JoiningWorld job;
+  job.add(JoiningWorld::settings(0, 2));
+  RendezvousBootstrap::Settings other = JoiningWorld::settings(1, 2);
   other.version = "9.9.9";
   job.add(other);
-  for (const Meet::Outcome& one : job.join_all()) {
+  for (const JoiningWorld::Outcome& one : job.join_all()) {
     EXPECT_EQ(one.code, Code::kMismatch);
     says(one.sentence, {"rank 1 (tcp:127.0.0.1:", "aiacc 9.9.9", "aiacc 1.2.3"});
   }
 }
 
 TEST(Rendezvous, AnotherJobIsTurnedAwayAndThisOneGoesOn) {
-  Meet job;
-  job.add(Meet::settings(0, 2));
-  RendezvousBootstrap::Settings other = Meet::settings(1, 2);
+  JoiningWorld job;
+  job.add(JoiningWorld::settings(0, 2));
+  RendezvousBootstrap::Settings other = JoiningWorld::settings(1, 2);
   other.job = "other";
   job.add(other);
   const auto outcomes = job.join_all(1500ms);
@@ -115,10 +115,10 @@ TEST(Rendezvous, AnotherJobIsTurnedAwayAndThisOneGoesOn) {
   EXPECT_EQ(outcomes[0].code, Code::kTimeout) << "its own rank 1 may still come";
   says(outcomes[0].sentence, {"1 of 2 ranks came", "rank 1 did not", outcomes[1].sentence});
 
-  Meet whole;
-  whole.add(Meet::settings(0, 2));
+  JoiningWorld whole;
+  whole.add(JoiningWorld::settings(0, 2));
   whole.add(other);
-  whole.add(Meet::settings(1, 2));
+  whole.add(JoiningWorld::settings(1, 2));
   const auto three = whole.join_all();
   ASSERT_TRUE(three[0].bootstrapped && three[2].bootstrapped) << three[0].sentence;
   EXPECT_EQ(three[1].code, Code::kMismatch);
@@ -127,11 +127,11 @@ TEST(Rendezvous, AnotherJobIsTurnedAwayAndThisOneGoesOn) {
 }
 
 TEST(Rendezvous, OneProcessARank) {
-  Meet job;
-  job.add(Meet::settings(0, 3));
-  job.add(Meet::settings(1, 3));
-  job.add(Meet::settings(1, 3));
-  job.add(Meet::settings(2, 3));
+  JoiningWorld job;
+  job.add(JoiningWorld::settings(0, 3));
+  job.add(JoiningWorld::settings(1, 3));
+  job.add(JoiningWorld::settings(1, 3));
+  job.add(JoiningWorld::settings(2, 3));
   const auto outcomes = job.join_all();
   ASSERT_TRUE(outcomes[0].bootstrapped && outcomes[3].bootstrapped) << outcomes[0].sentence << outcomes[3].sentence;
   const int refused = outcomes[1].bootstrapped ? 2 : 1;
@@ -141,9 +141,9 @@ TEST(Rendezvous, OneProcessARank) {
 }
 
 TEST(Rendezvous, ARankThatNeverComesIsNamedToAll) {
-  Meet job;
-  for (const int rank : {0, 1, 3}) job.add(Meet::settings(rank, 5));
-  for (const Meet::Outcome& one : job.join_all(1500ms)) {
+  JoiningWorld job;
+  for (const int rank : {0, 1, 3}) job.add(JoiningWorld::settings(rank, 5));
+  for (const JoiningWorld::Outcome& one : job.join_all(1500ms)) {
     EXPECT_EQ(one.code, Code::kTimeout);
     says(one.sentence, {"within 30 s (AIACC_INIT_TIMEOUT)", "3 of 5 ranks came to AIACC_RENDEZVOUS=127.0.0.1:",
                         "rank 0 on host here, rank 1 on host here (tcp:127.0.0.1:",
@@ -152,17 +152,17 @@ TEST(Rendezvous, ARankThatNeverComesIsNamedToAll) {
 }
 
 TEST(Rendezvous, WithoutRankZeroTheSentenceSaysWhatWasTried) {
-  Meet job;
-  job.add(Meet::settings(1, 2));
+  JoiningWorld job;
+  job.add(JoiningWorld::settings(1, 2));
   const auto outcomes = job.join_all(300ms);
   EXPECT_EQ(outcomes[0].code, Code::kTimeout);
   says(outcomes[0].sentence, {"rank 1 did not reach rank 0 at AIACC_RENDEZVOUS=127.0.0.1:", "attempts)", "refused"});
 }
 
 TEST(Rendezvous, AnotherSecretIsAnUnauthenticatedPeer) {
-  Meet job;
-  job.add(Meet::settings(0, 2));
-  job.add(Meet::settings(1, 2), Meet::secret('x'));
+  JoiningWorld job;
+  job.add(JoiningWorld::settings(0, 2));
+  job.add(JoiningWorld::settings(1, 2), JoiningWorld::secret('x'));
   const auto outcomes = job.join_all(1500ms);
   EXPECT_EQ(outcomes[0].code, Code::kTimeout);
   says(outcomes[0].sentence, {"1 of 2 ranks came", "rank 1 did not", "did not prove to know the secret"});
@@ -171,9 +171,9 @@ TEST(Rendezvous, AnotherSecretIsAnUnauthenticatedPeer) {
 }
 
 TEST(Rendezvous, AnAddressInUseIsNamedAndWhatToDo) {
-  Meet job;
-  job.add(Meet::settings(0, 2));
-  job.add(Meet::settings(0, 2));
+  JoiningWorld job;
+  job.add(JoiningWorld::settings(0, 2));
+  job.add(JoiningWorld::settings(0, 2));
   const auto outcomes = job.join_all(300ms);
   EXPECT_EQ(outcomes[1].code, Code::kSystem);
   says(outcomes[1].sentence, {"rank 0 cannot listen at AIACC_RENDEZVOUS=127.0.0.1:", "Address already in use",
