@@ -16,9 +16,9 @@
 namespace aiacc {
 namespace {
 
-constexpr Duration kAfterBreak = std::chrono::milliseconds(5);
+constexpr Duration kRetryPause = std::chrono::milliseconds(5);
 
-std::uint64_t draw(io::Entropy& entropy) {
+std::uint64_t random_u64(io::Entropy& entropy) {
   std::uint64_t random = 0;
   entropy.fill(std::as_writable_bytes(std::span(&random, 1)));
   return random;
@@ -32,7 +32,7 @@ ShmDomainDiscovery::ShmDomainDiscovery(io::RealLoop& loop, std::uint64_t slice_b
       net_(loop),
       name_(io::random_local_name(entropy_)),
       user_(::geteuid()),
-      came_(loop) {
+      member_connected_(loop) {
   acceptor_.emplace(loop_, static_cast<wire::Acceptor::Owner&>(*this), net_.listen(io::Address::local(name_)));
 }
 
@@ -48,15 +48,15 @@ Task<void> ShmDomainDiscovery::greet(std::unique_ptr<io::Stream> stream, wire::A
   newcomer.unauthenticated = false;
   const wire::Bytes verdict = handshake.decide(wire::Verdict::kAccepted, "");
   co_await io::write_all(*stream, verdict, stop);
-  visitors_[handshake.who().from] = std::move(stream);
-  came_.set();
+  members_[handshake.who().from] = std::move(stream);
+  member_connected_.set();
 }
 
 // kNotHere: no process of this user on this host listens at that name. kBroken: one does, but the handshake broke; the next
 // attempt may succeed.
-Task<ShmDomainDiscovery::Called> ShmDomainDiscovery::call(std::int32_t other, std::string name, Stop& stop) {
+Task<ShmDomainDiscovery::DialResult> ShmDomainDiscovery::dial(std::int32_t other, std::string name, Stop& stop) {
   std::unique_ptr<io::Stream> stream = co_await io::connect_on_this_host(net_, std::move(name), user_, stop);
-  if (stream == nullptr) co_return Called::kNotHere;
+  if (stream == nullptr) co_return DialResult::kNotHere;
   io::accept_descriptors(*stream);
   try {
     const auto storage = std::make_unique<wire::HandshakeStorage>();
@@ -70,10 +70,10 @@ Task<ShmDomainDiscovery::Called> ShmDomainDiscovery::call(std::int32_t other, st
     handshake.conclude(verdict);
   } catch (const Error&) {
     if (stop.requested()) throw;
-    co_return Called::kBroken;
+    co_return DialResult::kBroken;
   }
   to_first_ = std::move(stream);
-  co_return Called::kYes;
+  co_return DialResult::kReached;
 }
 
 Task<std::int32_t> ShmDomainDiscovery::find_first(const wire::Roster& roster, std::int32_t rank, Stop& stop) {
@@ -84,13 +84,13 @@ Task<std::int32_t> ShmDomainDiscovery::find_first(const wire::Roster& roster, st
   acceptor_->open();
   for (std::int32_t other = 0; other < rank;) {
     const std::string& name = roster.ranks[static_cast<std::size_t>(other)].local_name;
-    Called called = Called::kNotHere;
-    if (!name.empty()) called = co_await call(other, name, stop);
-    if (called == Called::kYes) co_return other;
-    if (called == Called::kNotHere) {
+    DialResult result = DialResult::kNotHere;
+    if (!name.empty()) result = co_await dial(other, name, stop);
+    if (result == DialResult::kReached) co_return other;
+    if (result == DialResult::kNotHere) {
       ++other;
     } else {
-      co_await sleep_for(loop_, kAfterBreak, stop);
+      co_await sleep_for(loop_, kRetryPause, stop);
     }
   }
   co_return rank;
@@ -104,21 +104,22 @@ Task<std::unique_ptr<HostDomain>> ShmDomainDiscovery::share(const std::vector<st
   }
   std::unique_ptr<HostDomain> domain;
   if (members.size() > 1 && first == rank_) {
-    domain = co_await give(members, stop);
+    domain = co_await send_segment(members, stop);
   } else if (members.size() > 1) {
     const auto mine = std::find(members.begin(), members.end(), rank_) - members.begin();
-    domain = co_await take(static_cast<int>(mine), static_cast<int>(members.size()), stop);
+    domain = co_await receive_segment(static_cast<int>(mine), static_cast<int>(members.size()), stop);
   }
   acceptor_.reset();
-  visitors_.clear();
+  members_.clear();
   to_first_.reset();
   co_return domain;
 }
 
-Task<std::unique_ptr<HostDomain>> ShmDomainDiscovery::give(const std::vector<std::int32_t>& members, Stop& stop) {
+Task<std::unique_ptr<HostDomain>> ShmDomainDiscovery::send_segment(const std::vector<std::int32_t>& members,
+                                                                   Stop& stop) {
   const int count = static_cast<int>(members.size());
   wire::ShareSegment here;
-  here.nonce = draw(entropy_);
+  here.nonce = random_u64(entropy_);
   std::optional<HostSegment> segment;
   std::unique_ptr<HostDomain> domain;
   std::optional<Error> failed;
@@ -130,11 +131,11 @@ Task<std::unique_ptr<HostDomain>> ShmDomainDiscovery::give(const std::vector<std
   }
   for (const std::int32_t member : members) {
     if (member == rank_) continue;
-    while (!visitors_.contains(member)) {
-      came_.reset();
-      co_await came_.wait(stop);
+    while (!members_.contains(member)) {
+      member_connected_.reset();
+      co_await member_connected_.wait(stop);
     }
-    wire::Channel channel(loop_, std::move(visitors_[member]));
+    wire::Channel channel(loop_, std::move(members_[member]));
     if (failed) {
       const wire::Refused refused{static_cast<std::int32_t>(failed->code()), failed->message()};
       co_await channel.send(refused, stop);
@@ -146,7 +147,7 @@ Task<std::unique_ptr<HostDomain>> ShmDomainDiscovery::give(const std::vector<std
   co_return domain;
 }
 
-Task<std::unique_ptr<HostDomain>> ShmDomainDiscovery::take(int local_rank, int count, Stop& stop) {
+Task<std::unique_ptr<HostDomain>> ShmDomainDiscovery::receive_segment(int local_rank, int count, Stop& stop) {
   wire::Channel channel(loop_, std::move(to_first_));
   const std::optional<wire::Frame> frame = co_await channel.receive(stop);
   if (!frame) {

@@ -35,13 +35,13 @@ class ShmDomainDiscovery final : private wire::Acceptor::Owner {
   Task<std::unique_ptr<HostDomain>> share(const std::vector<std::int32_t>& firsts, Stop& stop);
 
  private:
-  enum class Called : std::uint8_t { kYes, kNotHere, kBroken };
+  enum class DialResult : std::uint8_t { kReached, kNotHere, kBroken };
 
   Task<void> greet(std::unique_ptr<io::Stream> stream, wire::Acceptor::Newcomer& newcomer, Stop& stop) override;
   void turned_away() noexcept override {}
-  Task<Called> call(std::int32_t other, std::string name, Stop& stop);
-  Task<std::unique_ptr<HostDomain>> give(const std::vector<std::int32_t>& others, Stop& stop);
-  Task<std::unique_ptr<HostDomain>> take(int local_rank, int count, Stop& stop);
+  Task<DialResult> dial(std::int32_t other, std::string name, Stop& stop);
+  Task<std::unique_ptr<HostDomain>> send_segment(const std::vector<std::int32_t>& others, Stop& stop);
+  Task<std::unique_ptr<HostDomain>> receive_segment(int local_rank, int count, Stop& stop);
 
   io::RealLoop& loop_;
   std::uint64_t slice_bytes_;
@@ -54,8 +54,8 @@ class ShmDomainDiscovery final : private wire::Acceptor::Owner {
   std::uint64_t job_ = 0;
   wire::Secret secret_;
   std::unique_ptr<io::Stream> to_first_;
-  Event came_;
-  std::map<std::int32_t, std::unique_ptr<io::Stream>> visitors_;  // by rank: ranks that found this one as their first
+  Event member_connected_;
+  std::map<std::int32_t, std::unique_ptr<io::Stream>> members_;  // by rank: ranks that found this one as their first
   std::optional<wire::Acceptor> acceptor_;
 };
 
