@@ -17,7 +17,7 @@
 namespace aiacc::test {
 
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-inline constexpr bool kSanitized = true;  // memory and time suffice for a tenth of the work
+inline constexpr bool kSanitized = true;  // a sanitizer leaves memory and time for a tenth of the work
 #else
 inline constexpr bool kSanitized = false;
 #endif

@@ -130,7 +130,7 @@ void Agent::handle(const wire::Frame& frame) {
       const auto lost = frame.as<wire::LoseRank>();
       return start_barrier().lose_remote(lost.rank, lost.sentence);
     }
-    case wire::RanksMissing::kType: return start_barrier().tell_missing(frame.as<wire::RanksMissing>().sentence);
+    case wire::RanksMissing::kType: return start_barrier().send_missing(frame.as<wire::RanksMissing>().sentence);
     case wire::QueryExits::kType: return exits_queried_.set();
     case wire::DropOutput::kType:
       for (CreditGate& gate : gates_) gate.discard();

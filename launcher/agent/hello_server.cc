@@ -14,8 +14,8 @@ namespace aiacc::launcher {
 
 namespace {
 
-// Of accept(), for example because no descriptors are left.
-constexpr Duration kAfterFailure = std::chrono::milliseconds(100);
+// The pause after accept() has failed, for example because no descriptors are left.
+constexpr Duration kAcceptRetryPause = std::chrono::milliseconds(100);
 // The most connections of other users at a time that get an answer, as an Acceptor limits unauthenticated peers.
 constexpr std::size_t kMaxForeignConnections = 64;
 constexpr std::uint32_t kForeignFrameBytes = 4096;
@@ -41,10 +41,10 @@ Task<void> HelloServer::serve(std::unique_ptr<io::Listener> listener, Stop& stop
         stream = co_await listener->accept(sessions.stop());
       } catch (const Error& failure) {
         if (sessions.stop().requested()) throw;
-        tell_user(MessageId::kLimit, failure.message());
+        report_to_user(MessageId::kLimit, failure.message());
       }
       if (stream == nullptr) {
-        co_await sleep_for(loop_, kAfterFailure, sessions.stop());
+        co_await sleep_for(loop_, kAcceptRetryPause, sessions.stop());
         continue;
       }
       const bool foreign = !io::is_of_user(*stream, config_.user);
@@ -69,10 +69,10 @@ Task<void> HelloServer::refuse_foreign_user(HelloServer* self, std::unique_ptr<i
       std::move(from);  // owned here: a parameter would live until the scope forgets the coroutine
   ++self->foreign_connections_;
   try {
-    Stop patience(stop);
-    const Deadline deadline(self->loop_, after(self->loop_.now(), wire::kHandshakeLimit), patience, "it says nothing");
+    Stop limited(stop);
+    const Deadline deadline(self->loop_, after(self->loop_.now(), wire::kHandshakeLimit), limited, "it says nothing");
     FrameReader frames(*stream, kForeignFrameBytes);
-    const auto hello = co_await frames.next(patience);
+    const auto hello = co_await frames.next(limited);
     if (hello) {
       const auto caller = stream->peer_identity();
       wire::Refused message;
@@ -80,7 +80,7 @@ Task<void> HelloServer::refuse_foreign_user(HelloServer* self, std::unique_ptr<i
       message.sentence = fmt::format("the agent of this job serves user {} only, and this process belongs to user {}",
                                      self->config_.user, caller ? static_cast<std::int64_t>(caller->uid) : -1);
       const wire::Bytes frame = wire::encode_frame(message);
-      co_await io::write_all(*stream, frame, patience);
+      co_await io::write_all(*stream, frame, limited);
     }
   } catch (const Error&) {
     // It sent nothing, or disconnected.
@@ -94,7 +94,7 @@ Task<void> HelloServer::session(HelloServer* self, std::unique_ptr<io::Stream> s
   Scope scope(self->loop_, stop);
   scope.spawn(session.sender.run(scope.stop()));
   try {
-    co_await self->converse(session, scope.stop());
+    co_await self->serve_messages(session, scope.stop());
   } catch (const Error&) {
     // A broken connection or a peer that does not keep the protocol: the same as an end of stream.
   }
@@ -112,10 +112,10 @@ Task<void> HelloServer::session(HelloServer* self, std::unique_ptr<io::Stream> s
   } catch (const Error&) {
   }
   self->sessions_.erase(place);
-  self->ended(session);
+  self->session_ended(session);
 }
 
-Task<void> HelloServer::converse(Session& session, Stop& stop) {
+Task<void> HelloServer::serve_messages(Session& session, Stop& stop) {
   FrameReader frames(*session.stream);
   auto first = co_await frames.next(stop);
   if (!first) co_return;
@@ -138,11 +138,11 @@ Task<void> HelloServer::converse(Session& session, Stop& stop) {
   while (session.state == Session::State::kWaiting || session.state == Session::State::kWelcomed) {
     auto frame = co_await frames.next(stop);
     if (!frame) co_return;
-    take(session, *frame);
+    handle_frame(session, *frame);
   }
 }
 
-void HelloServer::take(Session& session, const wire::Frame& frame) {
+void HelloServer::handle_frame(Session& session, const wire::Frame& frame) {
   if (frame.type == wire::PeerLost::kType) {
     const auto message = frame.as<wire::PeerLost>();
     const int lost = message.rank;
@@ -172,11 +172,11 @@ void HelloServer::count_unauthenticated(Session& session, std::uint64_t so_far) 
 }
 
 Task<void> HelloServer::drain_session(int local, Stop& stop) {
-  Stop patience(stop);
-  const Deadline deadline(loop_, after(loop_.now(), kExitNotificationDelay), patience, "its connection is still open");
-  const auto speaks = [local](const Session* session) { return session->local == local && !session->drained; };
+  Stop limited(stop);
+  const Deadline deadline(loop_, after(loop_.now(), kExitNotificationDelay), limited, "its connection is still open");
+  const auto open = [local](const Session* session) { return session->local == local && !session->drained; };
   try {
-    while (std::any_of(sessions_.begin(), sessions_.end(), speaks)) co_await session_drained_.wait(patience);
+    while (std::any_of(sessions_.begin(), sessions_.end(), open)) co_await session_drained_.wait(limited);
   } catch (const Error&) {
     stop.throw_if_requested();
   }
@@ -243,7 +243,7 @@ std::optional<HelloServer::Refusal> HelloServer::check_claim(Session& session) {
                    MessageId::kClaim};
   }
   // The holder is dead; only a child of it still has a copy of its connection.
-  ended(*holder);
+  session_ended(*holder);
   return start_refusal_;
 }
 
@@ -263,10 +263,10 @@ void HelloServer::refuse(Session& session, const Refusal& refusal) {
   session.sender.close();
   session.state = Session::State::kLeft;
   if (refusal.lost >= 0 && session.local >= 0) lost_peers_[static_cast<std::size_t>(session.local)] = refusal.lost;
-  if (refusal.tell_user) tell_user(*refusal.tell_user, refusal.sentence);
+  if (refusal.tell_user) report_to_user(*refusal.tell_user, refusal.sentence);
 }
 
-void HelloServer::tell_user(MessageId id, const std::string& sentence) {
+void HelloServer::report_to_user(MessageId id, const std::string& sentence) {
   if (sentence == last_reported_) return;
   last_reported_ = sentence;
   owner_.hello_refused(id, sentence);
@@ -312,7 +312,7 @@ void HelloServer::refuse_world(Code code, const std::string& sentence) {
   refuse_waiting(*start_refusal_);
 }
 
-void HelloServer::tell_missing(const std::string& sentence) {
+void HelloServer::send_missing(const std::string& sentence) {
   wire::Missing message;
   message.sentence = sentence;
   for (Session* session : waiting()) session->sender.send(message);
@@ -345,7 +345,7 @@ void HelloServer::welcome(const std::vector<Session*>& sessions, const wire::Ope
   }
 }
 
-void HelloServer::tell_lost(int rank, const std::string& sentence) {
+void HelloServer::send_lost(int rank, const std::string& sentence) {
   wire::RankLost message;
   message.rank = rank;
   message.sentence = sentence;
@@ -355,12 +355,12 @@ void HelloServer::tell_lost(int rank, const std::string& sentence) {
 }
 
 void HelloServer::lose_local(int local, const std::string& sentence) {
-  tell_lost(rank_of(local), sentence);
+  send_lost(rank_of(local), sentence);
   if (config_.several_hosts) owner_.rank_lost(rank_of(local), sentence);
 }
 
 void HelloServer::lose_remote(int rank, const std::string& sentence) {
-  tell_lost(rank, sentence);
+  send_lost(rank, sentence);
   if (!start_refusal_)
     start_refusal_ = Refusal{Code::kPeerFailed, sentence + " and takes no part any more", std::nullopt, rank};
   reported_ready_ = false;
@@ -368,7 +368,7 @@ void HelloServer::lose_remote(int rank, const std::string& sentence) {
 }
 
 // The connection of a session or its process has ended.
-void HelloServer::ended(Session& session) {
+void HelloServer::session_ended(Session& session) {
   const auto state = std::exchange(session.state, Session::State::kLeft);
   if (state != Session::State::kWaiting && state != Session::State::kWelcomed) return;
   const std::string sentence =

@@ -96,7 +96,7 @@ class HelloServer {
   // host refused, as they reported when they left or lost a peer.
   std::uint64_t unauthenticated() const noexcept { return unauthenticated_; }
   // Tells all ranks that wait for others which ranks are missing.
-  void tell_missing(const std::string& sentence);
+  void send_missing(const std::string& sentence);
   // A rank of another host ended without leaving in order.
   void lose_remote(int rank, const std::string& sentence);
 
@@ -123,19 +123,19 @@ class HelloServer {
 
   static Task<void> refuse_foreign_user(HelloServer* self, std::unique_ptr<io::Stream> from, Stop& stop);
   static Task<void> session(HelloServer* self, std::unique_ptr<io::Stream> stream, Stop& stop);
-  Task<void> converse(Session& session, Stop& stop);
+  Task<void> serve_messages(Session& session, Stop& stop);
   std::optional<Refusal> check(Session& session, const wire::Hello& hello);
   std::optional<Refusal> check_claim(Session& session);
   void refuse(Session& session, const Refusal& refusal);
   void refuse_waiting(const Refusal& refusal);
-  void tell_user(MessageId id, const std::string& sentence);
-  void take(Session& session, const wire::Frame& frame);
+  void report_to_user(MessageId id, const std::string& sentence);
+  void handle_frame(Session& session, const wire::Frame& frame);
   void count_unauthenticated(Session& session, std::uint64_t so_far);
   void complete_start_barrier();
   std::vector<Session*> waiting();
   void welcome(const std::vector<Session*>& sessions, const wire::OpenWorld& world);
-  void ended(Session& session);
-  void tell_lost(int rank, const std::string& sentence);
+  void session_ended(Session& session);
+  void send_lost(int rank, const std::string& sentence);
   void lose_local(int local, const std::string& sentence);
   int rank_of(int local) const { return config_.ranks[static_cast<std::size_t>(local)]; }
   int size() const { return static_cast<int>(config_.hosts_of_ranks.size()); }

@@ -423,12 +423,12 @@ TEST_F(HelloServerTest, WhoWaitsIsToldWhoIsMissing) {
   serve(2);
   Client first = hello(0, 2);
   settle(1);
-  server_->tell_missing("rank 1 did not come");
+  server_->send_missing("rank 1 did not come");
   EXPECT_EQ(next(first).as<wire::Missing>().sentence, "rank 1 did not come");
   Client second = hello(1, 2);
   EXPECT_EQ(next(first).as<wire::Welcome>().rank, 0);
   EXPECT_EQ(next(second).as<wire::Welcome>().rank, 1);
-  server_->tell_missing("nobody");
+  server_->send_missing("nobody");
   server_->rank_exited(1, "exited with status 3");
   EXPECT_EQ(next(first).as<wire::RankLost>().rank, 1) << "it waits no longer";
 }
