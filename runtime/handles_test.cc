@@ -1,4 +1,4 @@
-// Handles: stale, foreign and invented ones are found out, also while other threads remove the object.
+// Stale, foreign and invented handles are detected, also while other threads remove the object.
 #include "runtime/handles.h"
 
 #include <gtest/gtest.h>

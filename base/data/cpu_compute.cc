@@ -16,20 +16,20 @@ namespace {
 class Pointers {
  public:
   Pointers(std::span<const Buffer> buffers, std::size_t bytes) : count_(buffers.size()) {
-    if (count_ > near_.size()) far_.resize(count_);
+    if (count_ > inline_.size()) heap_.resize(count_);
     for (std::size_t i = 0; i < count_; ++i) {
       AIACC_INVARIANT(buffers[i].on_host(), "the CPU reads and writes host memory");
       AIACC_INVARIANT(buffers[i].bytes >= bytes, "a buffer is shorter than the elements to reduce");
       data()[i] = buffers[i].data;
     }
   }
-  std::byte** data() noexcept { return far_.empty() ? near_.data() : far_.data(); }
+  std::byte** data() noexcept { return heap_.empty() ? inline_.data() : heap_.data(); }
   std::size_t size() const noexcept { return count_; }
 
  private:
   std::size_t count_;
-  std::array<std::byte*, 32> near_;
-  std::vector<std::byte*> far_;
+  std::array<std::byte*, 32> inline_;
+  std::vector<std::byte*> heap_;
 };
 
 void fill_scales(kernels::Job& job, const Reduction& reduction, Compute::Step step) noexcept {

@@ -91,7 +91,9 @@ Task<void> slot(Halving& run, std::size_t index, std::size_t slots, Stop& stop) 
 
 }  // namespace
 
-bool halving_serves(int ranks) noexcept { return ranks >= 4 && std::has_single_bit(static_cast<unsigned>(ranks)); }
+bool halving_doubling_applies(int ranks) noexcept {
+  return ranks >= 4 && std::has_single_bit(static_cast<unsigned>(ranks));
+}
 
 Task<void> halving_doubling_allreduce(Operation& op) {
   if (op.call.count == 0) co_return;

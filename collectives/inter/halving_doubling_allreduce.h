@@ -16,9 +16,9 @@
 namespace aiacc::inter {
 
 // True for powers of two above two; with two ranks a ring takes the same two steps.
-bool halving_serves(int ranks) noexcept;
+bool halving_doubling_applies(int ranks) noexcept;
 
-// Requires halving_serves().
+// Requires halving_doubling_applies().
 Task<void> halving_doubling_allreduce(Operation& op);
 
 }  // namespace aiacc::inter

@@ -40,7 +40,7 @@ Task<void> allreduce(Operation& op) {
   if (reduction.narrows()) return ordered_allreduce(op);
   if (op.call.bytes() <= kRecursiveDoublingBytes) return recursive_doubling_allreduce(op);
   if (reduction.ordered()) return ordered_allreduce(op);
-  const bool halves = halving_serves(ranks_in(op)) && op.call.bytes() <= kHalvingDoublingBytes;
+  const bool halves = halving_doubling_applies(ranks_in(op)) && op.call.bytes() <= kHalvingDoublingBytes;
   return halves ? halving_doubling_allreduce(op) : ring_allreduce(op);
 }
 
