@@ -34,21 +34,21 @@ struct Target {
 };
 
 // A temporary file in the folder of `target`. Hosts may share that folder, so a process id would not be a unique name.
-struct Beside {
-  explicit Beside(const Target& target) {
-    std::array<std::byte, 8> chance{};
-    io::RealEntropy().fill(chance);
+struct TemporaryFile {
+  explicit TemporaryFile(const Target& target) {
+    std::array<std::byte, 8> random{};
+    io::RealEntropy().fill(random);
     std::string own = ".aiacc-";
-    for (const std::byte byte : chance) own += fmt::format("{:02x}", static_cast<unsigned>(byte));
+    for (const std::byte byte : random) own += fmt::format("{:02x}", static_cast<unsigned>(byte));
     name = std::filesystem::path(target.name).replace_filename(own).string();
     file.reset(::open(name.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666));
     if (!file) error = errno;
   }
-  ~Beside() {
+  ~TemporaryFile() {
     if (error == 0 && !moved) ::unlink(name.c_str());
   }
-  Beside(const Beside&) = delete;
-  Beside& operator=(const Beside&) = delete;
+  TemporaryFile(const TemporaryFile&) = delete;
+  TemporaryFile& operator=(const TemporaryFile&) = delete;
 
   std::string name;
   Fd file;
@@ -78,7 +78,7 @@ int check_writable(const std::string& path) {
   const Target target(path);
   const int refused = refusal(target, path);
   if (refused != 0 || (target.exists && !target.regular())) return refused;
-  return Beside(target).error;
+  return TemporaryFile(target).error;
 }
 
 int write_whole_file(const std::string& path, std::string_view text) {
@@ -88,13 +88,15 @@ int write_whole_file(const std::string& path, std::string_view text) {
     const Fd file(::open(path.c_str(), O_WRONLY | O_CLOEXEC));
     return file ? write_all(file.get(), text) : errno;
   }
-  Beside beside(target);
-  if (beside.error != 0) return beside.error;
-  if (target.exists) (void)fchmod(beside.file.get(), target.status.st_mode & 07777);  // some file systems have no modes
-  if (const int error = write_all(beside.file.get(), text); error != 0) return error;
-  if (::close(beside.file.release()) != 0) return errno;  // a network file system may report only here that it is full
-  beside.moved = std::rename(beside.name.c_str(), target.name.c_str()) == 0;
-  return beside.moved ? 0 : errno;
+  TemporaryFile temporary(target);
+  if (temporary.error != 0) return temporary.error;
+  if (target.exists)
+    (void)fchmod(temporary.file.get(), target.status.st_mode & 07777);  // some file systems have no modes
+  if (const int error = write_all(temporary.file.get(), text); error != 0) return error;
+  if (::close(temporary.file.release()) != 0)
+    return errno;  // a network file system may report only here that it is full
+  temporary.moved = std::rename(temporary.name.c_str(), target.name.c_str()) == 0;
+  return temporary.moved ? 0 : errno;
 }
 
 }  // namespace aiacc

@@ -21,13 +21,13 @@ namespace aiacc::io {
 namespace {
 
 struct Name {
-  std::string spaces;
+  std::string namespaces;
   ProcessId id = 0;
   std::uint64_t began = 0;
 };
 
 // "pid:[4026531836] time:[4026531834]"; empty if /proc is missing or belongs to another pid namespace.
-std::string spaces() {
+std::string namespaces() {
   std::error_code none;
   const std::string self = std::filesystem::read_symlink("/proc/self", none).string();
   if (none || self != fmt::format("{}", ::getpid())) return {};
@@ -51,7 +51,7 @@ bool take_number(std::string_view& text, Number& number) {
 std::optional<Name> parse(std::string_view text) {
   Name name;
   if (!take_number(text, name.began) || !take_number(text, name.id) || name.id <= 0) return std::nullopt;
-  name.spaces = text;
+  name.namespaces = text;
   return name;
 }
 
@@ -94,7 +94,7 @@ class RealEnd final : public ProcessEnd, private Watch {
 }  // namespace
 
 std::string RealProcesses::mine() const {
-  const std::string where = spaces();
+  const std::string where = namespaces();
   if (where.empty()) return {};
   const std::optional<ProcessLine> me = read_process(::getpid());
   return me ? fmt::format("{} {} {}", where, me->id, me->began) : std::string();
@@ -102,7 +102,7 @@ std::string RealProcesses::mine() const {
 
 std::unique_ptr<ProcessEnd> RealProcesses::watch(const std::string& text) {
   const std::optional<Name> name = parse(text);
-  if (!name || name->id == ::getpid() || name->spaces.empty() || name->spaces != spaces()) return nullptr;
+  if (!name || name->id == ::getpid() || name->namespaces.empty() || name->namespaces != namespaces()) return nullptr;
   if (watched_ >= most_watched()) return nullptr;
   try {
     auto end = std::make_unique<RealEnd>(loop_, name->id);

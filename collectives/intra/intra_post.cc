@@ -41,7 +41,7 @@ IntraPost::IntraPost(HostDomain& domain, std::uint64_t view_id, std::vector<int>
 }
 
 IntraPost::~IntraPost() {
-  // No wait of a listener may be left with the domain.
+  // Ends the waits of all listeners, which refer to the domain.
   listening_.request(std::make_exception_ptr(Error(Code::kAborted, "the group is gone")));
   for (Outgoing& to : out_) {
     for (const Placed& message : to.messages) {
@@ -90,7 +90,7 @@ std::uint64_t IntraPost::read(int owner, Table table, int about) const noexcept 
   return domain_.line(at.owner, at.line).word[at.word].load(std::memory_order_acquire);
 }
 
-void IntraPost::refuse(int member, const std::string& what) const {
+void IntraPost::throw_corrupt(int member, const std::string& what) const {
   const int rank = ranks_[static_cast<std::size_t>(member)];
   throw Error(Code::kProtocol,
               fmt::format("the shared memory of rank {} {}: something has overwritten the host's segment", rank, what),
@@ -99,12 +99,13 @@ void IntraPost::refuse(int member, const std::string& what) const {
 
 // The offset comes from the member, so it is checked.
 const IntraPost::Header& IntraPost::header(int member, std::uint64_t offset) const {
-  if (offset % alignof(Header) != 0) refuse(member, fmt::format("names a message at {}, where none begins", offset));
+  if (offset % alignof(Header) != 0)
+    throw_corrupt(member, fmt::format("names a message at {}, where none begins", offset));
   return *reinterpret_cast<const Header*>(
       domain_.view(domain_ranks_[static_cast<std::size_t>(member)], offset, sizeof(Header)));
 }
 
-HostRange IntraPost::take_range(std::size_t bytes) {
+HostRange IntraPost::acquire_range(std::size_t bytes) {
   const std::uint64_t rounded = std::max(std::bit_ceil(std::uint64_t{bytes}), kSmallestRange);
   // Rounded to powers of two for reuse; large messages are not rounded, because up to half of their memory would be
   // unused.
@@ -120,7 +121,7 @@ HostRange IntraPost::take_range(std::size_t bytes) {
   return range;
 }
 
-void IntraPost::give_range(HostRange range) noexcept {
+void IntraPost::release_range(HostRange range) noexcept {
   if (range.bytes <= kSpareBytes - std::min(kSpareBytes, spare_bytes_)) {
     try {
       spare_.emplace(range.bytes, range);
@@ -138,7 +139,7 @@ void IntraPost::place_message(Outgoing& to, std::size_t bytes) {
   if (aligned > kLongestInSlab) {
     to.messages.emplace_back();
     try {
-      to.messages.back().range = take_range(bytes);
+      to.messages.back().range = acquire_range(bytes);
     } catch (...) {
       to.messages.pop_back();
       throw;
@@ -148,14 +149,14 @@ void IntraPost::place_message(Outgoing& to, std::size_t bytes) {
   if (to.slabs.empty() || to.slabs.back().range.bytes - to.slabs.back().filled < aligned) {
     if (!to.slabs.empty() && to.slabs.back().messages == 0) {  // an empty slab that is too short
       to.slab_bytes -= to.slabs.back().range.bytes;
-      give_range(to.slabs.back().range);
+      release_range(to.slabs.back().range);
       to.slabs.pop_back();
     }
     // Doubles the waiting bytes: many messages need few allocations, and few messages little memory.
     const std::uint64_t wanted = std::max(aligned, std::min(to.slab_bytes, kLargestSlab));
     to.slabs.emplace_back();
     try {
-      to.slabs.back().range = take_range(wanted);
+      to.slabs.back().range = acquire_range(wanted);
     } catch (...) {
       to.slabs.pop_back();
       throw;
@@ -172,7 +173,7 @@ void IntraPost::drop_oldest(Outgoing& to) noexcept {
   const Placed oldest = to.messages.front();
   to.messages.pop_front();
   if (!oldest.in_slab) {
-    give_range(oldest.range);
+    release_range(oldest.range);
     return;
   }
   if (--to.slabs.front().messages > 0) return;
@@ -181,7 +182,7 @@ void IntraPost::drop_oldest(Outgoing& to) noexcept {
     return;
   }
   to.slab_bytes -= to.slabs.front().range.bytes;
-  give_range(to.slabs.front().range);
+  release_range(to.slabs.front().range);
   to.slabs.pop_front();
 }
 
@@ -194,7 +195,7 @@ void IntraPost::reclaim(Outgoing& to) noexcept {
   }
 }
 
-// Memory for the next message to this member, with its header; where its payload goes.
+// Allocates the next message to this member and writes its header; returns the place of its payload.
 Buffer IntraPost::begin_message(Outgoing& to, const Call& call, std::size_t bytes) {
   reclaim(to);
   place_message(to, sizeof(Header) + bytes);
@@ -238,7 +239,7 @@ bool IntraPost::send_now(const Call& call, const Buffer& send) noexcept {
     const Buffer inside = begin_message(to, call, send.bytes);
     if (send.bytes > 0) CpuCompute::copy_now(inside.data, send.data, send.bytes);
   } catch (...) {
-    return false;  // the operation fails in the same way, and says so
+    return false;  // the operation fails in the same way and reports the error
   }
   post_message(to);
   return true;

@@ -17,7 +17,7 @@
 //
 // A member's lines, indexed by the other member: `first` (offset plus 1 of the first message to it), `posted` (the
 // number of messages to it), `taken` (the number of messages from it that are not needed any more, without those after
-// a gap). One more line states the recv that the member has waited in for long, for the detection of cyclic receives.
+// a gap). One more line holds the recv in which the member has waited for long, for the detection of cyclic receives.
 #pragma once
 
 #include <cstdint>
@@ -92,8 +92,8 @@ class IntraPost final : private Root::Owner {
   Task<void> send(Operation& op);
   Task<void> recv(Operation& op);
 
-  // The same for a caller that cannot wait: false if it would have to, or fails; then nothing has happened. The buffers are host
-  // memory.
+  // The same for a caller that cannot wait. False if the call would have to wait, or fails; then nothing has happened. The
+  // buffers are in host memory.
   bool send_now(const Call& call, const Buffer& send) noexcept;
   bool recv_now(const Call& call, const Buffer& recv) noexcept;
 
@@ -192,10 +192,10 @@ class IntraPost final : private Root::Owner {
   FlagRef statement(int owner) const noexcept;
   std::uint64_t read(int owner, Table table, int about) const noexcept;
   const Header& header(int member, std::uint64_t offset) const;
-  [[noreturn]] void refuse(int member, const std::string& what) const;
+  [[noreturn]] void throw_corrupt(int member, const std::string& what) const;
 
-  HostRange take_range(std::size_t bytes);
-  void give_range(HostRange range) noexcept;
+  HostRange acquire_range(std::size_t bytes);
+  void release_range(HostRange range) noexcept;
   void place_message(Outgoing& to, std::size_t bytes);
   Buffer begin_message(Outgoing& to, const Call& call, std::size_t bytes);
   void post_message(Outgoing& to) noexcept;
@@ -210,7 +210,7 @@ class IntraPost final : private Root::Owner {
   void check_agrees(const Header& message, const Call& call) const;
   void listen_to(Incoming& from);
   Task<void> listen(Incoming& from);
-  void listen_no_more(Incoming& from) noexcept;
+  void stop_listening_if_idle(Incoming& from) noexcept;
   void root_ended(Root& listener, std::exception_ptr error) noexcept override;
   void finish(Incoming& from, std::uint64_t number) noexcept;
   Task<void> find_lines(int member, Stop& stop);

@@ -53,14 +53,14 @@ void IntraPost::wait_for(Incoming& from, Receiver& receiver) noexcept {
 void IntraPost::wait_no_more(Incoming& from, Receiver& receiver) noexcept {
   from.receives.remove(receiver);
   --from.waiting;
-  listen_no_more(from);
+  stop_listening_if_idle(from);
 }
 
 // Reads the messages that were posted since the last call, and gives each to the first receive that waits for its tag.
 void IntraPost::follow(Incoming& from) {
   const std::uint64_t posted = read(from.member, kPosted, me_);
   if (posted < from.seen || posted - from.taken > kMostPosted) {
-    refuse(from.member, fmt::format("says that {} messages were sent, of which {} came", posted, from.seen));
+    throw_corrupt(from.member, fmt::format("says that {} messages were sent, of which {} came", posted, from.seen));
   }
   while (from.seen < posted) {
     const std::uint64_t link = from.seen == 0 ? read(from.member, kFirst, me_)
@@ -131,7 +131,7 @@ Task<void> IntraPost::listen(Incoming& from) {
 }
 
 // A loop that watches flags stays awake for them.
-void IntraPost::listen_no_more(Incoming& from) noexcept {
+void IntraPost::stop_listening_if_idle(Incoming& from) noexcept {
   if (from.waiting > 0 || any_source_ > 0 || !from.listens) return;
   from.listens->request(std::make_exception_ptr(Error(Code::kAborted, "nobody waits any more")));
 }
@@ -284,7 +284,7 @@ int IntraPost::find_unasked(std::uint32_t tag, int first) {
 
 IntraPost::AnySource::~AnySource() {
   if (--post_.any_source_ > 0) return;
-  for (Incoming& from : post_.in_) post_.listen_no_more(from);
+  for (Incoming& from : post_.in_) post_.stop_listening_if_idle(from);
 }
 
 IntraPost::AnySource::AnySource(IntraPost& post, UnexpectedObserver& observer) : post_(post) {

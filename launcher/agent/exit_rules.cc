@@ -54,7 +54,7 @@ std::optional<RankFailure> ExitRules::connected(int rank, Duration after) {
   self.phase = RankPhase::kConnected;
   if (++self.hellos <= most_hellos_) return std::nullopt;
   most_hellos_ = self.hellos;
-  says_most_ = rank;
+  rank_with_most_hellos_ = rank;
   for (int other = 0; other < static_cast<int>(ranks_.size()); ++other) {
     if (ranks_[static_cast<std::size_t>(other)].phase == RankPhase::kExited) return missing(other, rank, after);
   }
@@ -95,7 +95,7 @@ std::optional<RankFailure> ExitRules::exited(int rank, const RankEnd& end) {
     return fail({rank, MessageId::kRankState, kExitWrongState, "exited with status 0 while it was joining the job",
                  end.after, end.lost_peer, end.lost_path});
   }
-  if (self.hellos < most_hellos_) return missing(rank, says_most_, end.after);
+  if (self.hellos < most_hellos_) return missing(rank, rank_with_most_hellos_, end.after);
   return std::nullopt;
 }
 

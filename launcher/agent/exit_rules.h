@@ -83,7 +83,7 @@ class ExitRules {
   std::vector<Rank> ranks_;
   int running_;
   int most_hellos_ = 0;
-  int says_most_ = -1;  // the first rank to have said the most hellos
+  int rank_with_most_hellos_ = -1;  // the first rank to have said the most hellos
   bool counting_ = true;
   std::optional<RankFailure> failure_;
   std::optional<RankFailure> consequence_;  // the first one
