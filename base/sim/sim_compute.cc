@@ -41,7 +41,7 @@ SimCompute::SimCompute(SimLoop& loop, std::uint64_t bytes_per_second)
     : Compute(false), loop_(loop), bytes_per_second_(bytes_per_second) {}
 SimCompute::~SimCompute() = default;
 
-std::unique_ptr<SimCompute::Piece> SimCompute::spare() {
+std::unique_ptr<SimCompute::Piece> SimCompute::acquire_piece() {
   if (spare_.empty()) return std::make_unique<Piece>(*this);
   std::unique_ptr<Piece> piece = std::move(spare_.back());
   spare_.pop_back();
@@ -64,14 +64,14 @@ Compute::Done SimCompute::begin(std::unique_ptr<Piece> piece, std::uint64_t byte
 }
 
 Compute::Done SimCompute::copy(Buffer destination, Buffer source, Stop& stop) {
-  std::unique_ptr<Piece> piece = spare();
+  std::unique_ptr<Piece> piece = acquire_piece();
   piece->work.set_copy(destination, source);
   return begin(std::move(piece), 2 * source.bytes, stop);
 }
 
 Compute::Done SimCompute::reduce(std::span<const Buffer> destinations, std::span<const Buffer> operands,
                                  std::size_t count, const Reduction& reduction, Step step, Stop& stop) {
-  std::unique_ptr<Piece> piece = spare();
+  std::unique_ptr<Piece> piece = acquire_piece();
   piece->work.set_reduction(destinations, operands, count, reduction, step);
   std::uint64_t bytes = 0;
   for (std::size_t i = 0; i < destinations.size(); ++i) bytes += count * reduction.result_bytes(i);

@@ -35,7 +35,7 @@ class SimCompute final : public Compute {
  private:
   class Piece;
   Done begin(std::unique_ptr<Piece> piece, std::uint64_t bytes, Stop& stop);
-  std::unique_ptr<Piece> spare();
+  std::unique_ptr<Piece> acquire_piece();
 
   SimLoop& loop_;
   std::uint64_t bytes_per_second_;

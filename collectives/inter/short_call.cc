@@ -7,7 +7,7 @@
 namespace aiacc::inter {
 namespace {
 
-bool is_here(const Buffer& buffer) noexcept { return buffer.data != nullptr && buffer.on_host(); }
+bool in_host_memory(const Buffer& buffer) noexcept { return buffer.data != nullptr && buffer.on_host(); }
 
 void require_done(const Compute::Done& work) {
   AIACC_INVARIANT(work.await_ready(), "a short call is served by a Compute that works inline");
@@ -24,7 +24,7 @@ bool ShortCall::serves(const Team& team, const Call& call, Buffer send, Buffer r
   if (call.kind == Collective::kBarrier) return true;
   const Reduction& reduction = call.reduction;
   return call.kind == Collective::kAllreduce && call.count > 0 && call.bytes() <= kMostBytes &&
-         std::has_single_bit(ranks) && is_here(send) && is_here(recv) && reduction.prescale == 1.0 &&
+         std::has_single_bit(ranks) && in_host_memory(send) && in_host_memory(recv) && reduction.prescale == 1.0 &&
          !reduction.operands.named() && !reduction.results.named() && !reduction.narrows() && !reduction.ordered();
 }
 

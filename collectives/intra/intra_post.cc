@@ -107,8 +107,7 @@ const IntraPost::Header& IntraPost::header(int member, std::uint64_t offset) con
 
 HostRange IntraPost::acquire_range(std::size_t bytes) {
   const std::uint64_t rounded = std::max(std::bit_ceil(std::uint64_t{bytes}), kSmallestRange);
-  // Rounded to powers of two for reuse; large messages are not rounded, because up to half of their memory would be
-  // unused.
+  // Small ranges are rounded to powers of two for reuse; rounding large ones could waste half of their memory.
   const std::uint64_t wanted = rounded <= kSpareBytes ? rounded : bytes;
   if (const auto spare = spare_.find(wanted); spare != spare_.end()) {
     const HostRange range = spare->second;

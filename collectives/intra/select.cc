@@ -24,7 +24,7 @@ std::size_t one_shot_bytes(int members) noexcept {
 
 // Normalizes a broadcast: the root's buffer becomes op.send, all others' op.recv. Callers may pass the buffer as
 // either.
-void settle_buffers(Operation& op) {
+void normalize_buffers(Operation& op) {
   if (op.call.kind != Collective::kBroadcast) return;
   const Buffer buffer = op.recv.bytes > 0 ? op.recv : op.send;
   if (op.team.rank == op.call.root && op.send.bytes == 0) op.send = buffer;
@@ -38,7 +38,7 @@ bool exchanges_blocks(Collective kind) noexcept {
   return kind == Collective::kAlltoall || kind == Collective::kGather || kind == Collective::kScatter;
 }
 
-Task<void> run_met(Operation& op, std::uint64_t number) {
+Task<void> run_after_arrival(Operation& op, std::uint64_t number) {
   const IntraCall call(op, number);
   if (op.call.count == 0) co_return;
   switch (op.call.kind) {
@@ -85,7 +85,7 @@ Task<void> run_chosen(Operation& op, std::uint64_t& number) {
     co_await run_grouped(op);
     co_return;
   }
-  settle_buffers(op);
+  normalize_buffers(op);
   const std::optional<std::uint64_t> begun = team.take_begun();
   number = team.next_number();
   if (begun || contribution_bytes(op.call, team.size()) <= one_shot_bytes(team.size())) {
@@ -102,7 +102,7 @@ Task<void> run_chosen(Operation& op, std::uint64_t& number) {
     co_return;
   }
   number = co_await arrive(op);
-  co_await run_met(op, number);
+  co_await run_after_arrival(op, number);
 }
 
 // Returns when no member stores into the result any more.
