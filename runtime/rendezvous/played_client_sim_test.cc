@@ -47,7 +47,7 @@ TEST(SimPlayedClient, OfAnOldVersionIsToldOfOnce) {
   job.rank(0).start();
   job.rank(1).start();
   client.call();
-  client.hang_up();
+  client.disconnect();
   client.meet();
   ASSERT_TRUE(job.run_until([&] { return job.all_done(); }, 100ms));
   const std::vector<std::string> remarks = job.rank(0).rendezvous->remarks();
@@ -59,7 +59,7 @@ TEST(SimPlayedClient, OfAnOldVersionIsToldOfOnce) {
 TEST(SimPlayedClient, TellsOfTheEndOfWhoIsNotOnItsHost) {
   for (const std::int32_t ended : {-1, 0, 1, 2, 3}) {
     WithClient job;
-    job.client.say(wire::RankLost{ended, "it is dead"});
+    job.client.send(wire::RankLost{ended, "it is dead"});
     job.pass(1s);
     job.expect_lost(fmt::format("it tells of the end of rank {}, which is not on its host", ended));
   }
@@ -67,7 +67,7 @@ TEST(SimPlayedClient, TellsOfTheEndOfWhoIsNotOnItsHost) {
 
 TEST(SimPlayedClient, TellsRankZeroOfItsOwnEnd) {
   WithClient job(true, 0);
-  job.client.say(wire::RankLost{0, "it is dead"});
+  job.client.send(wire::RankLost{0, "it is dead"});
   says(job.client.end(), kCut);
   job.pass(10s);
   job.expect_none_lost();
@@ -94,9 +94,9 @@ TEST(SimPlayedClient, TellsOfAnEndBeforeItIsKnownWhoIsOnItsHost) {
   WithClient job(false);
   job.world.freeze(job.rank(1).node.loop.node());
   job.client.call();
-  job.client.say(job.rank(2).introduction());
-  job.client.hear<wire::Roster>();
-  job.client.say(wire::RankLost{1, "it is dead"});
+  job.client.send(job.rank(2).introduction());
+  job.client.receive<wire::Roster>();
+  job.client.send(wire::RankLost{1, "it is dead"});
   job.pass(1s);
   job.world.thaw(job.rank(1).node.loop.node());
   ASSERT_TRUE(job.run_until([&] { return job.all_done(); }, 6s));
@@ -110,9 +110,9 @@ TEST(SimPlayedClient, TellsOfAHostThatCannotBe) {
   for (const std::int32_t first : {-1, 3}) {
     WithClient job(false);
     job.client.call();
-    job.client.say(job.rank(2).introduction());
-    job.client.hear<wire::Roster>();
-    job.client.say(wire::LocalPeers{first});
+    job.client.send(job.rank(2).introduction());
+    job.client.receive<wire::Roster>();
+    job.client.send(wire::LocalPeers{first});
     ASSERT_TRUE(job.run_until([&] { return job.all_done(); }, 1s));
     for (const int one : {0, 1}) {
       ASSERT_TRUE(job.rank(one).error) << one;
@@ -128,8 +128,8 @@ TEST(SimPlayedClient, TellsOfItsHostBeforeItKnowsTheOthers) {
   PlayedClient client(job, 2);
   job.rank(0).start();
   client.call();
-  client.say(job.rank(2).introduction());
-  client.say(wire::LocalPeers{0});
+  client.send(job.rank(2).introduction());
+  client.send(wire::LocalPeers{0});
   says(client.end(), kCut);
   job.rank(1).start();
   job.rank(2).start();
@@ -142,7 +142,7 @@ TEST(SimPlayedClient, ComesAsAnotherRankThanItProved) {
   job.rank(0).start();
   client.call();
   wire::Arrive other = job.rank(1).introduction();
-  client.say(other);
+  client.send(other);
   says(client.end(), kCut);
   job.rank(1).start();
   job.rank(2).start();
@@ -153,16 +153,16 @@ TEST(SimPlayedClient, ComesAsAnotherRankThanItProved) {
 TEST(SimPlayedClient, IsBackWhileItsOldConnectionStands) {
   WithClient job;
   const auto before = job.client.call_again();
-  job.client.say(wire::Resume{3});
+  job.client.send(wire::Resume{3});
   says(job.client.end_of(*before), kCut);
   job.pass(10s);
   for (const int one : {0, 1}) EXPECT_TRUE(job.rank(one).lost.ranks.empty()) << job.rank(one).lost.sentences[0];
   job.world.kill(job.rank(1).node.loop.node());
-  EXPECT_EQ(job.client.hear<wire::RankLost>().rank, 1);
+  EXPECT_EQ(job.client.receive<wire::RankLost>().rank, 1);
   Stop stop;
   Task<void> leaving = job.rank(0).rendezvous->leave(job.leave_by(), stop);
   leaving.start();
-  job.client.hear<wire::Gone>();
+  job.client.receive<wire::Gone>();
   job.client.farewell();
   EXPECT_TRUE(job.run_until([&] { return leaving.done(); }, 100ms)) << "the old connection is not waited for";
 }
@@ -170,7 +170,7 @@ TEST(SimPlayedClient, IsBackWhileItsOldConnectionStands) {
 TEST(SimPlayedClient, HasHeardMoreThanWasSaid) {
   WithClient job;
   const auto before = job.client.call_again();
-  job.client.say(wire::Resume{4});
+  job.client.send(wire::Resume{4});
   says(job.client.end(), kCut);
   job.pass(10s);
   EXPECT_TRUE(job.rank(0).lost.ranks.empty()) << "the connection before stands";
@@ -178,10 +178,10 @@ TEST(SimPlayedClient, HasHeardMoreThanWasSaid) {
 
 TEST(SimPlayedClient, HearsAFarewellWhenItLeaves) {
   WithClient job;
-  job.client.say(wire::Leave{});
+  job.client.send(wire::Leave{});
   job.client.farewell();
   EXPECT_EQ(job.client.end(), "in order");
-  job.client.hang_up();
+  job.client.disconnect();
   job.pass(10s);
   for (const int one : {0, 1}) EXPECT_TRUE(job.rank(one).lost.ranks.empty()) << job.rank(one).lost.sentences[0];
 }
@@ -200,9 +200,9 @@ TEST(SimPlayedClient, SaysFarewellWhenRankZeroLeaves) {
   Stop stop;
   Task<void> one = job.rank(0).rendezvous->leave(job.leave_by(), stop);
   one.start();
-  job.client.hear<wire::Gone>();
+  job.client.receive<wire::Gone>();
   job.client.farewell();
-  job.client.hang_up();
+  job.client.disconnect();
   EXPECT_TRUE(job.run_until([&] { return one.done(); }, 100ms));
 }
 
@@ -212,22 +212,22 @@ TEST(SimPlayedClient, ComesWhenThereWillBeNoJob) {
   job.rank(0).start(0ns, 1s);
   ASSERT_TRUE(job.run_until([&] { return job.rank(0).done(); }, 3s));
   client.call();
-  client.say(job.rank(2).introduction());
-  says(client.hear<wire::JoinRefused>().sentence, "the job did not come together within 1 s");
+  client.send(job.rank(2).introduction());
+  says(client.receive<wire::JoinRefused>().sentence, "the job did not come together within 1 s");
 }
 
 TEST(SimPlayedClient, BeginsAnewWhileTheJobComesTogether) {
   WithClient job(false);
   job.client.call();
-  job.client.say(job.rank(2).introduction());
-  job.client.hear<wire::Roster>();
-  job.client.hang_up();
+  job.client.send(job.rank(2).introduction());
+  job.client.receive<wire::Roster>();
+  job.client.disconnect();
   job.pass(10ms);
   job.client.call();
   wire::Arrive other = job.rank(2).introduction();
   other.ports.ports = {wire::tcp_address(77)};
-  job.client.say(other);
-  says(job.client.hear<wire::JoinRefused>().sentence, "began anew while the job came together");
+  job.client.send(other);
+  says(job.client.receive<wire::JoinRefused>().sentence, "began anew while the job came together");
   ASSERT_TRUE(job.run_until([&] { return job.all_done(); }, 1s));
   for (const int one : {0, 1}) {
     ASSERT_TRUE(job.rank(one).error) << one;
@@ -238,17 +238,17 @@ TEST(SimPlayedClient, BeginsAnewWhileTheJobComesTogether) {
 TEST(SimPlayedClient, TellsOfTheHostOfARankWhosePlaceIsTaken) {
   WithClient job(false);
   job.client.call();
-  job.client.say(job.rank(2).introduction());
-  job.client.hear<wire::Roster>();
+  job.client.send(job.rank(2).introduction());
+  job.client.receive<wire::Roster>();
   PlayedClient other(job, 2);
   other.call();
   wire::Arrive stray = job.rank(2).introduction();
   stray.job = "another";
-  other.say(stray);
-  other.hear<wire::JoinRefused>();
-  other.say(wire::LocalPeers{0});
+  other.send(stray);
+  other.receive<wire::JoinRefused>();
+  other.send(wire::LocalPeers{0});
   says(other.end(), kCut);
-  job.client.say(wire::LocalPeers{2});
+  job.client.send(wire::LocalPeers{2});
   ASSERT_TRUE(job.run_until([&] { return job.all_done(); }, 1s));
   EXPECT_EQ(job.rank(0).firsts, (std::vector<std::int32_t>{0, 1, 2}));
 }
@@ -257,8 +257,8 @@ TEST(SimPlayedClient, HearsNothingBeforeItHasSaidWhoItIs) {
   WithClient job(false);
   job.client.call();
   job.pass(2500ms);  // the others are told whom they wait for
-  job.client.say(job.rank(2).introduction());
-  job.client.hear<wire::Roster>();
+  job.client.send(job.rank(2).introduction());
+  job.client.receive<wire::Roster>();
 }
 
 // Its process ends, which rank 0 sees: it has said that it leaves, to rank 0 or in the memory of their host.
@@ -267,7 +267,7 @@ TEST(SimPlayedClient, EndsWhenItHasLeft) {
     for (const bool told : {false, true}) {
       WithClient job(true, 0, seed);
       if (told) {
-        job.client.say(wire::Leave{});
+        job.client.send(wire::Leave{});
         job.client.farewell();
         EXPECT_EQ(job.client.end(), "in order");
       } else {
@@ -289,8 +289,8 @@ TEST(SimPlayedClient, DiesWhileRankZeroLeaves) {
   Stop stop;
   Task<void> leaving = job.rank(0).rendezvous->leave(job.leave_by(), stop);
   leaving.start();
-  job.client.hear<wire::Gone>();
-  job.client.hang_up();
+  job.client.receive<wire::Gone>();
+  job.client.disconnect();
   EXPECT_TRUE(job.run_until([&] { return leaving.done(); }, 100ms));
   job.expect_none_lost();
 }
@@ -301,7 +301,7 @@ TEST(SimPlayedClient, IsWaitedForUntilTheGivenEndAndNoLonger) {
   const Instant end = after(job.world.now(), 250ms);
   Task<void> leaving = job.rank(0).rendezvous->leave(end, stop);
   leaving.start();
-  job.client.hear<wire::Gone>();  // and answers nothing
+  job.client.receive<wire::Gone>();  // and answers nothing
   EXPECT_TRUE(job.run_until([&] { return leaving.done(); }, 1s));
   EXPECT_EQ(job.world.now(), end);
 }
@@ -312,8 +312,8 @@ TEST(SimPlayedClient, LosesItsConnectionWhileRankZeroLeavesAndEnds) {
   Stop stop;
   Task<void> leaving = job.rank(0).rendezvous->leave(job.leave_by(), stop);
   leaving.start();
-  job.client.hear<wire::Gone>();
-  job.client.hang_up();
+  job.client.receive<wire::Gone>();
+  job.client.disconnect();
   job.pass(100ms);
   EXPECT_FALSE(leaving.done());
   job.world.kill(job.rank(2).node.loop.node());
@@ -322,14 +322,14 @@ TEST(SimPlayedClient, LosesItsConnectionWhileRankZeroLeavesAndEnds) {
 
 TEST(SimPlayedClient, IsBackAndWaitedForNoMore) {
   WithClient job(true, 0);
-  job.client.hang_up();
+  job.client.disconnect();
   job.pass(10ms);
   job.client.call_again();
-  job.client.say(wire::Resume{3});
+  job.client.send(wire::Resume{3});
   Stop stop;
   Task<void> leaving = job.rank(0).rendezvous->leave(job.leave_by(), stop);
   leaving.start();
-  job.client.hear<wire::Gone>();
+  job.client.receive<wire::Gone>();
   job.client.farewell();
   EXPECT_TRUE(job.run_until([&] { return leaving.done(); }, 100ms));
   job.expect_none_lost();
@@ -347,7 +347,7 @@ TEST(SimPlayedClient, LosesItsConnectionWhereItsProcessIsNotSeen) {
   PlayedClient client(job, 2);
   client.meet(said);
   ASSERT_TRUE(job.run_until([&] { return job.all_done(); }, 100ms));
-  client.hang_up();
+  client.disconnect();
   job.world.run_until(after(job.world.now(), 1s));
   for (const int one : {0, 1}) EXPECT_EQ(job.rank(one).lost.ranks, std::vector<int>{2}) << one;
 }

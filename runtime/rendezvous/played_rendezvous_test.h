@@ -1,4 +1,4 @@
-// Ends of a rendezvous that a test plays message by message: they authenticate as ranks do, and then send what no rank
+// Ends of a rendezvous that a test controls message by message: they authenticate as ranks do, and then send what no rank
 // sends. For tests only.
 #pragma once
 
@@ -13,7 +13,7 @@
 
 namespace aiacc::rendezvous_sim {
 
-// In the place of a rank of `job` that is not started. What it awaits comes within ten seconds, or the test ends.
+// Replaces a rank of `job`, which is not started. Each of its awaits ends within ten seconds, or the test fails.
 class Played {
  protected:
   Played(RendezvousJob& job, int rank) : job_(job), me_(job.rank(rank)) {}
@@ -32,20 +32,20 @@ class Played {
 
  public:
   template <wire::Message T>
-  void say(const T& message) {
+  void send(const T& message) {
     await([&](Stop& stop) { return channel_->send(message, stop); });
   }
   void farewell() {
     await([&](Stop& stop) { return channel_->farewell(stop); });
   }
-  // The next message, which must be one.
+  // The next message, which must be a T.
   template <wire::Message T>
-  T hear() {
+  T receive() {
     const std::optional<wire::Frame> frame = await([&](Stop& stop) { return channel_->receive(stop); });
     if (!frame) throw Error(Code::kProtocol, "the other end said farewell");
     return frame->as<T>();
   }
-  // How the connection ends, behind all that comes before: "in order", or why.
+  // Drops all further messages and returns how the connection ends: "in order", or the error.
   std::string end() { return end_of(*channel_); }
   std::string end_of(wire::SecureChannel& channel) {
     try {
@@ -56,9 +56,9 @@ class Played {
       return error.message();
     }
   }
-  void hang_up() { channel_.reset(); }
+  void disconnect() { channel_.reset(); }
 
-  wire::Versions versions;  // that it speaks
+  wire::Versions versions;  // those that it offers
 
  protected:
   RendezvousJob& job_;
@@ -68,7 +68,7 @@ class Played {
 
 class PlayedServer final : public Played {
  public:
-  // `back`: the address to which ranks come back.
+  // `back`: the address for reconnecting.
   explicit PlayedServer(RendezvousJob& job, const std::string& back = kEndpoint.name)
       : Played(job, 0),
         endpoint_(me_.node.net.listen(kEndpoint)),
@@ -81,31 +81,31 @@ class PlayedServer final : public Played {
     }
   }
 
-  // Takes the next call of a rank: at the place, and of one that comes back.
-  wire::Arrive receive() {
+  // Accept the next connection of a rank at the endpoint, and of a rank that reconnects; return its first message.
+  wire::Arrive accept_arrive() {
     take_call(*endpoint_, secret_of('s'), kRendezvousJob);
-    return hear<wire::Arrive>();
+    return receive<wire::Arrive>();
   }
-  wire::Resume receive_again() {
+  wire::Resume accept_resume() {
     take_call(*reconnect_acceptor_, wire::Secret::from(roster.secret), roster.job);
-    return hear<wire::Resume>();
+    return receive<wire::Resume>();
   }
   wire::ReconnectPort where_back() const { return {reconnect_acceptor_->address().port}; }
-  // Takes the next call at the place with another secret, or ends it before anything is proved.
+  // Accept the next connection at the endpoint with another secret, or close it before the handshake.
   void refuse(char salt) { EXPECT_THROW(take_call(*endpoint_, secret_of(salt), kRendezvousJob), Error); }
   void drop() {
     await([&](Stop& stop) { return endpoint_->accept(stop); });
   }
-  // Meets one rank, which is started now; the others are only told of.
+  // Starts one rank and passes the rendezvous with it; the other ranks are only listed in the roster.
   void meet(Rank& rank) {
     rank.start();
-    receive();
-    say(roster);
-    say(where_back());
-    hear<wire::LocalPeers>();
+    accept_arrive();
+    send(roster);
+    send(where_back());
+    receive<wire::LocalPeers>();
     wire::HostMap host_map;
     for (const auto& one : job_.ranks) host_map.firsts.push_back(one->first);
-    say(host_map);
+    send(host_map);
     ASSERT_TRUE(job_.run_until([&] { return rank.done(); }));
   }
 
@@ -128,24 +128,24 @@ class PlayedServer final : public Played {
   std::unique_ptr<io::Listener> endpoint_, reconnect_acceptor_;
 };
 
-// Nobody listens at its data port: as soon as rank 0 looks for it there, it is lost.
+// Nobody listens at its data port, so rank 0 declares it lost as soon as it probes that port.
 class PlayedClient final : public Played {
  public:
   PlayedClient(RendezvousJob& job, int rank) : Played(job, rank) {}
 
-  // Proves itself at the place.
+  // Authenticates at the endpoint.
   void call() { call(kEndpoint, secret_of('s'), kRendezvousJob); }
-  // The same, and says who it is; all others must have come.
+  // The same, and passes the rendezvous; all other ranks must have arrived.
   void meet() { meet(me_.introduction()); }
   void meet(const wire::Arrive& said) {
     call();
-    say(said);
-    roster_ = hear<wire::Roster>();
-    back_ = io::Address::tcp(kEndpoint.name, hear<wire::ReconnectPort>().port);
-    say(wire::LocalPeers{me_.first});
-    hear<wire::HostMap>();
+    send(said);
+    roster_ = receive<wire::Roster>();
+    back_ = io::Address::tcp(kEndpoint.name, receive<wire::ReconnectPort>().port);
+    send(wire::LocalPeers{me_.first});
+    receive<wire::HostMap>();
   }
-  // Proves itself where ranks come back; returns the connection before.
+  // Authenticates at the address for reconnecting; returns the earlier connection.
   std::unique_ptr<wire::SecureChannel> call_again() {
     std::unique_ptr<wire::SecureChannel> before = std::move(channel_);
     call(back_, wire::Secret::from(roster_.secret), roster_.job);

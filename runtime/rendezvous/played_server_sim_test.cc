@@ -12,7 +12,7 @@ TEST(SimPlayedServer, TellsOfLosses) {
     RendezvousJob job(3);
     PlayedServer zero(job);
     zero.meet(job.rank(1));
-    zero.say(wire::RankLost{lost, "it is dead"});
+    zero.send(wire::RankLost{lost, "it is dead"});
     ASSERT_TRUE(job.run_until([&] { return !job.rank(1).lost.ranks.empty(); }, 1s)) << lost;
     EXPECT_EQ(job.rank(1).lost.ranks, std::vector<int>{lost});
     EXPECT_EQ(job.rank(1).lost.sentences[0], "it is dead");
@@ -38,7 +38,7 @@ TEST(SimPlayedServer, ThatTellsOfALossThatCannotBeIsLostItself) {
     RendezvousJob job(3);
     PlayedServer zero(job);
     zero.meet(job.rank(1));
-    zero.say(wire::RankLost{lost, "it is dead"});
+    zero.send(wire::RankLost{lost, "it is dead"});
     ASSERT_TRUE(job.run_until([&] { return !job.rank(1).lost.ranks.empty(); }, 1s)) << lost;
     EXPECT_EQ(job.rank(1).lost.ranks, std::vector<int>{0});
     EXPECT_EQ(job.rank(1).lost.sentences[0],
@@ -53,10 +53,10 @@ TEST(SimPlayedServer, ThatListsAnotherNumberOfRanksIsCalledAgain) {
     wire::Roster other = zero.roster;
     other.ranks.resize(static_cast<std::size_t>(ranks));
     job.rank(1).start();
-    zero.receive();
-    zero.say(other);
-    zero.say(wire::ReconnectPort{1});
-    EXPECT_EQ(zero.receive().rank, 1);
+    zero.accept_arrive();
+    zero.send(other);
+    zero.send(wire::ReconnectPort{1});
+    EXPECT_EQ(zero.accept_arrive().rank, 1);
     EXPECT_FALSE(job.rank(1).roster) << ranks;
   }
 }
@@ -77,11 +77,11 @@ TEST(SimPlayedServer, ThatTellsWhereRanksCannotBeEndsTheRendezvous) {
     RendezvousJob job(3);
     PlayedServer zero(job);
     job.rank(1).start();
-    zero.receive();
-    zero.say(zero.roster);
-    zero.say(wire::ReconnectPort{1});
-    zero.hear<wire::LocalPeers>();
-    zero.say(wire::HostMap{one.firsts});
+    zero.accept_arrive();
+    zero.send(zero.roster);
+    zero.send(wire::ReconnectPort{1});
+    zero.receive<wire::LocalPeers>();
+    zero.send(wire::HostMap{one.firsts});
     ASSERT_TRUE(job.run_until([&] { return job.rank(1).done(); }, 1s)) << one.says;
     ASSERT_TRUE(job.rank(1).error) << one.says;
     EXPECT_EQ(job.rank(1).error->code(), Code::kProtocol);
@@ -93,9 +93,9 @@ TEST(SimPlayedServer, HearsAFarewellWhenItIsGone) {
   RendezvousJob job(2);
   PlayedServer zero(job);
   zero.meet(job.rank(1));
-  zero.say(wire::Gone{});
+  zero.send(wire::Gone{});
   EXPECT_EQ(zero.end(), "in order");
-  zero.hang_up();
+  zero.disconnect();
   job.run_until([] { return false; }, 10s);
   EXPECT_TRUE(job.rank(1).lost.ranks.empty());
 }
@@ -108,13 +108,13 @@ TEST(SimPlayedServer, HearsTheLastWordsAgainOnTheNextConnection) {
   Stop stop;
   Task<void> leaving = job.rank(1).rendezvous->leave(job.leave_by(), stop);
   leaving.start();
-  zero.hear<wire::Leave>();
-  zero.hang_up();
-  EXPECT_EQ(zero.receive_again().received, 3u);
-  zero.hear<wire::Leave>();
+  zero.receive<wire::Leave>();
+  zero.disconnect();
+  EXPECT_EQ(zero.accept_resume().received, 3u);
+  zero.receive<wire::Leave>();
   EXPECT_EQ(zero.end(), "in order");
   EXPECT_FALSE(leaving.done());
-  zero.say(wire::Gone{});
+  zero.send(wire::Gone{});
   EXPECT_TRUE(job.run_until([&] { return leaving.done(); }, 100ms));
   EXPECT_TRUE(job.rank(1).lost.ranks.empty());
 }
@@ -126,7 +126,7 @@ TEST(SimPlayedServer, AnswersAFarewell) {
   Stop stop;
   Task<void> leaving = job.rank(1).rendezvous->leave(job.leave_by(), stop);
   leaving.start();
-  zero.hear<wire::Leave>();
+  zero.receive<wire::Leave>();
   EXPECT_EQ(zero.end(), "in order");
   zero.farewell();
   EXPECT_TRUE(job.run_until([&] { return leaving.done(); }, 100ms));
@@ -143,9 +143,9 @@ TEST(SimPlayedServer, HasSaidAllThatIsOfInterest) {
     Task<void> leaving = job.rank(1).rendezvous->leave(job.leave_by(), stop);
     if (client_leaves) {
       leaving.start();
-      zero.hear<wire::Leave>();
+      zero.receive<wire::Leave>();
     } else {
-      zero.say(wire::Gone{});
+      zero.send(wire::Gone{});
     }
     EXPECT_EQ(zero.end(), "in order");
     job.world.kill(job.rank(2).node.loop.node());
@@ -176,18 +176,18 @@ TEST(SimPlayedServer, SaysTheRosterAgain) {
   RendezvousJob job(2);
   PlayedServer zero(job);
   job.rank(1).start();
-  zero.receive();
-  zero.say(zero.roster);
+  zero.accept_arrive();
+  zero.send(zero.roster);
   job.world.run_until(after(job.world.now(), 1ms));
-  zero.hang_up();
-  zero.receive();
-  zero.say(zero.roster);
-  zero.say(zero.where_back());
-  zero.hear<wire::LocalPeers>();
-  zero.say(wire::HostMap{{0, 1}});
+  zero.disconnect();
+  zero.accept_arrive();
+  zero.send(zero.roster);
+  zero.send(zero.where_back());
+  zero.receive<wire::LocalPeers>();
+  zero.send(wire::HostMap{{0, 1}});
   ASSERT_TRUE(job.run_until([&] { return job.rank(1).done(); }, 1s));
-  zero.hang_up();
-  EXPECT_EQ(zero.receive_again().received, 3u);
+  zero.disconnect();
+  EXPECT_EQ(zero.accept_resume().received, 3u);
 }
 
 TEST(SimPlayedServer, IsSaidNotToBeReachedWhenItIsGone) {
@@ -195,8 +195,8 @@ TEST(SimPlayedServer, IsSaidNotToBeReachedWhenItIsGone) {
     RendezvousJob job(2);
     std::optional<PlayedServer> zero(job);
     job.rank(1).start(0ns, 2s);
-    zero->receive();
-    if (said_who_waits) zero->say(wire::Waiting{"rank 0 waits"});
+    zero->accept_arrive();
+    if (said_who_waits) zero->send(wire::Waiting{"rank 0 waits"});
     job.world.run_until(after(job.world.now(), 1ms));
     zero.reset();
     ASSERT_TRUE(job.run_until([&] { return job.rank(1).done(); }, 3s));
@@ -211,11 +211,11 @@ TEST(SimPlayedServer, HearsHowManyCallsBroke) {
   PlayedServer zero(job);
   job.rank(1).start();
   zero.refuse('x');
-  EXPECT_EQ(zero.receive().dropped, 0u);
-  zero.hang_up();
+  EXPECT_EQ(zero.accept_arrive().dropped, 0u);
+  zero.disconnect();
   zero.drop();
   zero.drop();
-  EXPECT_EQ(zero.receive().dropped, 2u);
+  EXPECT_EQ(zero.accept_arrive().dropped, 2u);
 }
 
 TEST(SimPlayedServer, IsCalledLessOftenWhileItSaysNothing) {
@@ -241,8 +241,8 @@ TEST(SimPlayedServer, IsFoundAgainAtAnAddressOfItsOwn) {
     zero.roster.ranks[0].addresses = one.named;
     zero.meet(job.rank(1));
     EXPECT_EQ(job.rank(1).roster->ranks[0].addresses, one.kept);
-    zero.hang_up();
-    EXPECT_EQ(zero.receive_again().received, 3u) << one.back;
+    zero.disconnect();
+    EXPECT_EQ(zero.accept_resume().received, 3u) << one.back;
   }
 }
 
