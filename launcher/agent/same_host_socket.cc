@@ -13,7 +13,7 @@ namespace {
 
 constexpr std::size_t kTokenLetters = 32;
 // Other agents do nothing else at that time, so they answer soon.
-constexpr Duration kPatience = std::chrono::seconds(3);
+constexpr Duration kTokenLimit = std::chrono::seconds(3);
 
 std::string random_letters(io::Entropy& entropy) {
   std::array<std::uint64_t, 2> random = {};
@@ -63,7 +63,7 @@ Task<void> SameHostSocket::answer_all(Stop& stop) {
 
 Task<std::string> token_at(Loop& loop, io::Net& net, std::string name, std::uint32_t user, Stop& stop) {
   Stop patience(stop);
-  Deadline deadline(loop, after(loop.now(), kPatience), patience, "it tells no token");
+  Deadline deadline(loop, after(loop.now(), kTokenLimit), patience, "it tells no token");
   std::string token(kTokenLetters, ' ');
   try {
     const std::unique_ptr<io::Stream> there = co_await io::connect_on_this_host(net, std::move(name), user, patience);

@@ -103,7 +103,7 @@ TEST(Rendezvous, AnotherVersionEndsTheJobForAll) {
   }
 }
 
-TEST(Rendezvous, AnotherJobIsTurnedAwayAndThisOneGoesOn) {
+TEST(Rendezvous, AnotherJobIsRefusedAndThisOneGoesOn) {
   JoiningWorld job;
   job.add(JoiningWorld::settings(0, 2));
   RendezvousBootstrap::Settings other = JoiningWorld::settings(1, 2);

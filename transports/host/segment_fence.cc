@@ -18,7 +18,7 @@
 namespace aiacc {
 namespace {
 
-constexpr Duration kPatience = std::chrono::seconds(1);
+constexpr Duration kQuiesceLimit = std::chrono::seconds(1);
 
 Error aborted_error() {
   return Error(Code::kAborted, "another rank of this host gave up the operation whose results this rank was storing");
@@ -93,7 +93,7 @@ void SegmentDomain::mark_dead(int rank) noexcept {
 }
 
 Task<void> SegmentDomain::quiesce(std::uint64_t operation, HostRange range) {
-  const Instant give_up = after(loop().now(), kPatience);
+  const Instant give_up = after(loop().now(), kQuiesceLimit);
   bool frozen = false;
   for (int rank = 0; rank < size(); ++rank) {
     if (rank == rank_) continue;
