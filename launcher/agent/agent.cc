@@ -95,7 +95,7 @@ Task<void> Agent::control(Stop& stop) {
     for (;;) {
       auto frame = co_await from_head_.next(stop);
       if (!frame) break;
-      if (lease_) lease_->heard();
+      if (lease_) lease_->renew();
       handle(*frame);
     }
   } catch (const Error&) {
@@ -163,7 +163,7 @@ Task<void> Agent::beat(Stop& stop) {
     co_await sleep_for(loop_, lease_->interval(), stop);
     wire::Beat message;
     to_head_.send(message);
-    if (stopped_by_user_) lease_->heard();
+    if (stopped_by_user_) lease_->renew();
     if (lease_->tick()) head_lost();
   }
 }

@@ -48,7 +48,7 @@ TEST(Lease, SilenceIsCountedInBeats) {
   EXPECT_EQ(lease.interval(), 2s);
   for (int beat = 0; beat < 15; ++beat) EXPECT_FALSE(lease.tick());
   EXPECT_TRUE(lease.tick());
-  lease.heard();
+  lease.renew();
   EXPECT_FALSE(lease.tick());
   EXPECT_EQ(Lease(1s).interval(), 250ms);
 }

@@ -15,7 +15,7 @@ class Lease {
 
   // A beat is sent, and tick() called, once an interval.
   Duration interval() const noexcept { return interval_; }
-  void heard() noexcept { silent_ = Duration::zero(); }
+  void renew() noexcept { silent_ = Duration::zero(); }
   // An interval has passed. True when the lease is over.
   bool tick() noexcept {
     silent_ += interval_;

@@ -89,7 +89,7 @@ Task<int> Head::run(Stop& stop) {
   co_return exit_code(result_);
 }
 
-void Head::host_said(HostLink& link, const wire::Frame& frame) {
+void Head::frame_received(HostLink& link, const wire::Frame& frame) {
   switch (frame.type) {
     case wire::SameHostFound::kType: return same_host_found(link, frame.as<wire::SameHostFound>());
     case wire::Prepared::kType: return host_answered();
@@ -226,8 +226,8 @@ void Head::lose_host(const HostLink& link, MessageId id, const std::string& sent
 
 void Head::host_gone(HostLink& link) {
   if (!link.up()) {
-    if (!link.hung_up() || !link.attempt().refused.empty()) host_failed_to_start();
-  } else if (!link.done() && (ranks_started_ || !link.hung_up())) {
+    if (!link.channel_closed() || !link.attempt().refused.empty()) host_failed_to_start();
+  } else if (!link.done() && (ranks_started_ || !link.channel_closed())) {
     lose_host(link, link.local() ? MessageId::kAgent : MessageId::kHostLost,
               link.local() ? fmt::format("lost the agent of host {}: {}", link.name(), link.loss())
                            : fmt::format("host {} was lost: {}", link.name(), link.loss()));

@@ -71,7 +71,7 @@ class Head final : private Sink::Owner, private InputSource::Owner, private Host
   };
 
   void host_up(HostLink& link) override;
-  void host_said(HostLink& link, const wire::Frame& frame) override;
+  void frame_received(HostLink& link, const wire::Frame& frame) override;
   void host_gone(HostLink& link) override;
 
   void arm_start();

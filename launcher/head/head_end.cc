@@ -34,7 +34,7 @@ bool Head::begin_end(Cause cause) {
 
 void Head::end_by(const Escalation::Step& step, bool everyone) {
   if (!ranks_started_) {
-    for (const auto& link : links_) link->hang_up();
+    for (const auto& link : links_) link->close_channel();
     return;
   }
   if (!step.sentence.empty() && rules_.running() > 0) say(MessageId::kInterrupted, step.sentence);

@@ -30,7 +30,7 @@ std::vector<std::string> Head::awaited_hosts() const {
 
 void Head::host_up(HostLink& link) {
   start_barrier_.set_addresses(link.index(), link.agent().addresses);
-  if (result_.cause != Cause::kNone) return link.hang_up();
+  if (result_.cause != Cause::kNone) return link.close_channel();
   const bool all = std::all_of(links_.begin(), links_.end(), [](const auto& one) { return one->up() && !one->gone(); });
   if (all) {
     all_up();
@@ -64,7 +64,7 @@ void Head::same_host_found(const HostLink& link, const wire::SameHostFound& mess
   same_machines_ = same_host_detection_->same();
   if (same_machines_.empty()) return send_jobs();
   for (Alarm* alarm : {&slow_start_, &start_limit_, &start_failed_}) alarm->disarm();
-  for (const auto& other : links_) other->hang_up();
+  for (const auto& other : links_) other->close_channel();
 }
 
 void Head::send_jobs() {
@@ -114,7 +114,7 @@ void Head::give_up_start() {
     if (&one != &reports.front()) evidence_.push_back(message_line(one.id, one.sentence));
     evidence_.insert(evidence_.end(), one.evidence.begin(), one.evidence.end());
   }
-  for (const auto& link : links_) link->hang_up();
+  for (const auto& link : links_) link->close_channel();
 }
 
 void Head::start_is_slow() {

@@ -19,7 +19,7 @@ constexpr Duration kMuteLimit = std::chrono::seconds(1);  // the same, if the ag
 constexpr Duration kKillLimit = std::chrono::seconds(2);  // between KILL and the end of the process
 // Other processes, such as ssh's master, may hold its stderr open.
 constexpr Duration kErrorsLimit = std::chrono::milliseconds(200);
-constexpr Duration kLastWords = std::chrono::seconds(1);  // for bytes still in transit when the starter ended
+constexpr Duration kDrainLimit = std::chrono::seconds(1);  // for bytes still in transit when the starter ended
 constexpr std::size_t kErrorsKept = 8 * 1024;
 constexpr int kNoProgram = 127;
 
@@ -35,11 +35,11 @@ HostLink::HostLink(Loop& loop, io::Host& host, io::Entropy& entropy, Settings se
 
 Task<void> HostLink::run(Stop& stop) {
   for (const io::SpawnSpec& spec : settings_.starts) {
-    if (hung_up_ || !spawn(spec)) break;
-    co_await converse(stop);
+    if (channel_closed_ || !spawn(spec)) break;
+    co_await run_attempt(stop);
     attempt_.ended = process_->ended();
     const bool no_program = !up_ && attempt_.ended && attempt_.ended->code == kNoProgram;
-    if (!no_program || hung_up_ || &spec == &settings_.starts.back()) break;
+    if (!no_program || channel_closed_ || &spec == &settings_.starts.back()) break;
     tried_.push_back(attempt_);
   }
   attempt_.earlier = std::move(tried_);
@@ -67,7 +67,7 @@ bool HostLink::spawn(const io::SpawnSpec& spec) {
   return false;
 }
 
-Task<void> HostLink::converse(Stop& stop) {
+Task<void> HostLink::run_attempt(Stop& stop) {
   marker_ = make_marker(entropy_);
   sender_ = std::make_unique<FrameSender>(loop_, *process_->in);
   wire::Greeting greeting;
@@ -84,7 +84,7 @@ Task<void> HostLink::converse(Stop& stop) {
   std::exception_ptr error;
   try {
     co_await listen(scope.stop());
-    co_await end_of_process(scope.stop());
+    co_await wait_for_process(scope.stop());
   } catch (...) {
     error = std::current_exception();
   }
@@ -105,18 +105,18 @@ Task<void> HostLink::write(Stop& stop) {
 
 Task<void> HostLink::listen(Stop& stop) {
   Stop hearing(stop);
-  hearing_ = &hearing;
+  listening_ = &hearing;
   try {
-    co_await hear(hearing);
+    co_await read_frames(hearing);
   } catch (const Error& error) {
     broken_ = error.message();
     if (!up_ && error.code() == Code::kProtocol) attempt_.refused = "what answered is no agent: " + broken_;
   }
-  hearing_ = nullptr;
+  listening_ = nullptr;
   stop.throw_if_requested();
 }
 
-Task<void> HostLink::hear(Stop& stop) {
+Task<void> HostLink::read_frames(Stop& stop) {
   FrameReader frames(*process_->out, wire::kLargestFrameBytes);
   MarkerScan scan(answer_to(marker_));
   std::vector<std::byte> bytes(4096);
@@ -140,12 +140,12 @@ Task<void> HostLink::hear(Stop& stop) {
   for (;;) {
     auto frame = co_await frames.next(stop);
     if (!frame) co_return;
-    if (lease_) lease_->heard();
-    take(*frame);
+    if (lease_) lease_->renew();
+    handle_frame(*frame);
   }
 }
 
-void HostLink::take(const wire::Frame& frame) {
+void HostLink::handle_frame(const wire::Frame& frame) {
   if (!up_ && frame.type == wire::AgentUp::kType) return agent_up(frame);
   if (!up_ && frame.type != wire::NotStarted::kType) {
     throw Error(Code::kProtocol, fmt::format("the agent began with a message of type {}", frame.type));
@@ -163,8 +163,8 @@ void HostLink::take(const wire::Frame& frame) {
       done_ = true;
       up_ = true;
       sender_->close();
-      return owner_.host_said(*this, frame);
-    default: return owner_.host_said(*this, frame);
+      return owner_.frame_received(*this, frame);
+    default: return owner_.frame_received(*this, frame);
   }
 }
 
@@ -209,9 +209,9 @@ Task<void> HostLink::read_errors(Stop& stop) {
 // any more, so it counts as lost.
 Task<void> HostLink::watch_starter(Stop& stop) {
   co_await process_->wait(stop);
-  co_await sleep_for(loop_, kLastWords, stop);
-  if (hearing_ == nullptr) co_return;
-  hearing_->request(std::make_exception_ptr(
+  co_await sleep_for(loop_, kDrainLimit, stop);
+  if (listening_ == nullptr) co_return;
+  listening_->request(std::make_exception_ptr(
       Error(Code::kPeerFailed, fmt::format("{} ended before the job did", quoted(attempt_.command.front())))));
 }
 
@@ -222,13 +222,13 @@ Task<void> HostLink::beat(Stop& stop) {
     if (!up_) continue;  // before that, the starter's own time-out and the start limit apply
     wire::Beat message;
     sender_->send(message);
-    if (!lease_->tick() || hearing_ == nullptr) continue;
-    hearing_->request(std::make_exception_ptr(Error(
+    if (!lease_->tick() || listening_ == nullptr) continue;
+    listening_->request(std::make_exception_ptr(Error(
         Code::kTimeout, fmt::format("nothing was heard of it for {:g} s (AIACC_LEASE)", seconds(settings_.lease)))));
   }
 }
 
-Task<void> HostLink::end_of_process(Stop& stop) {
+Task<void> HostLink::wait_for_process(Stop& stop) {
   // After a broken channel to another host there is nothing to wait for, but a local keeper still ends its agent's
   // descendants.
   Duration first = kEndLimit;
@@ -264,26 +264,26 @@ void HostLink::end_starter() {
   process_->signal_group(SIGKILL);
 }
 
-void HostLink::hang_up() {
-  if (std::exchange(hung_up_, true) || gone_ || process_ == nullptr) return;
+void HostLink::close_channel() {
+  if (std::exchange(channel_closed_, true) || gone_ || process_ == nullptr) return;
   if (up_) return sender_->close();
   end_starter();
-  if (hearing_ != nullptr) {
-    hearing_->request(std::make_exception_ptr(Error(Code::kAborted, "the job was given up before it was up")));
+  if (listening_ != nullptr) {
+    listening_->request(std::make_exception_ptr(Error(Code::kAborted, "the job was given up before it was up")));
   }
 }
 
 void HostLink::abandon() {
   if (settings_.local || gone_ || process_ == nullptr) return;
   end_starter();
-  if (hearing_ == nullptr) return;
-  hearing_->request(std::make_exception_ptr(Error(Code::kAborted, "it did not confirm the end of its ranks")));
+  if (listening_ == nullptr) return;
+  listening_->request(std::make_exception_ptr(Error(Code::kAborted, "it did not confirm the end of its ranks")));
 }
 
 void HostLink::give_up(MessageId id, std::string sentence) {
   attempt_.refused_id = id;
   attempt_.refused = std::move(sentence);
-  hang_up();
+  close_channel();
 }
 
 std::string HostLink::loss() const {

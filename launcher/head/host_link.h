@@ -37,7 +37,7 @@ class HostLink {
    public:
     virtual void host_up(HostLink& link) = 0;
     // A frame that the link does not handle itself.
-    virtual void host_said(HostLink& link, const wire::Frame& frame) = 0;
+    virtual void frame_received(HostLink& link, const wire::Frame& frame) = 0;
     virtual void host_gone(HostLink& link) = 0;
 
    protected:
@@ -59,11 +59,11 @@ class HostLink {
   // Waits until everything sent was written.
   Task<void> flushed(Stop& stop);
   // The host is no longer needed: closes the channel, or ends the starter if there is no channel yet.
-  void hang_up();
+  void close_channel();
   // Gives up waiting for the host: ends the process that leads there; the agent, if alive, then kills its ranks by
   // itself.
   void abandon();
-  // The host does not answer, or answers incorrectly: as hang_up(), with `sentence` as the reason.
+  // The host does not answer, or answers incorrectly: as close_channel(), with `sentence` as the reason.
   void give_up(MessageId id, std::string sentence);
 
   int index() const noexcept { return settings_.index; }
@@ -72,7 +72,7 @@ class HostLink {
   bool up() const noexcept { return up_; }      // has been up; see gone()
   bool done() const noexcept { return done_; }  // the agent has said good-bye
   bool gone() const noexcept { return gone_; }
-  bool hung_up() const noexcept { return hung_up_; }
+  bool channel_closed() const noexcept { return channel_closed_; }
   const wire::AgentUp& agent() const noexcept { return agent_; }
   std::uint64_t dropped_bytes() const noexcept { return dropped_; }
   std::uint64_t unauthenticated() const noexcept { return unauthenticated_; }
@@ -84,16 +84,16 @@ class HostLink {
 
  private:
   bool spawn(const io::SpawnSpec& spec);
-  Task<void> converse(Stop& stop);
+  Task<void> run_attempt(Stop& stop);
   Task<void> write(Stop& stop);
   Task<void> listen(Stop& stop);
-  Task<void> hear(Stop& stop);
+  Task<void> read_frames(Stop& stop);
   Task<void> read_errors(Stop& stop);
   Task<void> watch_starter(Stop& stop);
   Task<void> beat(Stop& stop);
-  Task<void> end_of_process(Stop& stop);
+  Task<void> wait_for_process(Stop& stop);
   void end_starter();
-  void take(const wire::Frame& frame);
+  void handle_frame(const wire::Frame& frame);
   void agent_up(const wire::Frame& frame);
 
   Loop& loop_;
@@ -105,7 +105,7 @@ class HostLink {
   std::unique_ptr<io::Process> process_;
   std::unique_ptr<FrameSender> sender_;
   std::optional<Lease> lease_;
-  Stop* hearing_ = nullptr;  // while listen() runs
+  Stop* listening_ = nullptr;  // while listen() runs
   Event errors_ended_;
   wire::AgentUp agent_;
   StartAttempt attempt_;
@@ -116,7 +116,7 @@ class HostLink {
   bool up_ = false;
   bool done_ = false;
   bool gone_ = false;
-  bool hung_up_ = false;
+  bool channel_closed_ = false;
 };
 
 }  // namespace aiacc::launcher
