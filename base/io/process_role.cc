@@ -42,7 +42,7 @@ void unshare_pid_namespace() {
   }
 }
 
-[[noreturn]] void end_like(pid_t child) noexcept {
+[[noreturn]] void exit_with_status_of(pid_t child) noexcept {
   int status = 0;
   while (::waitpid(child, &status, 0) < 0 && errno == EINTR) {
   }
@@ -110,7 +110,7 @@ void enter_pid_namespace() {
   }
   // This process only waits, so it must not keep the job's descriptors open.
   for (int number = 0; number < 2; ++number) close_standard_descriptor(number);
-  end_like(child);
+  exit_with_status_of(child);
 }
 
 }  // namespace aiacc::io

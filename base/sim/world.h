@@ -156,7 +156,7 @@ class World {
     EventKind kind;
   };
   static constexpr std::size_t kRecent = 32;
-  // Of a heap's node: each move touches an event, and fewer levels need fewer moves.
+  // Children of a node of the heap: each move in the heap touches an event, and a wider heap needs fewer moves.
   static constexpr std::size_t kChildren = 4;
 
   bool step_until(Instant until);

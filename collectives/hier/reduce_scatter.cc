@@ -28,7 +28,7 @@ struct ReduceScatter {
   std::size_t elements_of(std::size_t owned) const { return shard(owned).count(); }
 };
 
-// Reduces, in `result`, this rank's shard of its host's part.
+// Leaves in `result` the reduced shard of its host's part that this rank owns.
 Task<void> reduce_shard(ReduceScatter& run, Buffer input, Buffer result) {
   HierCall& call = run.call;
   const auto mine = static_cast<std::size_t>(call.local_rank);
