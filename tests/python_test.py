@@ -99,6 +99,22 @@ def test_a_rank_that_ends_too_early_fails_the_job_and_no_other_hangs(end, call):
     assert code == 1 and "this one" in err
 
 
+@pytest.mark.parametrize("end", ["sys.exit(3)", "(lambda: sys.exit(3))()"])
+def test_sys_exit_with_a_failure_ends_the_job_with_it(end):
+    """At once: the others wait for what this rank will never do."""
+    program = f"import aiacc, sys; aiacc.init(); aiacc.WORLD.barrier()\nif aiacc.rank() == 1: {end}\naiacc.WORLD.recv(bytearray(1), 1)"
+    code, _, err = python_job(PYTHON, 2, program, env=QUIET)
+    assert code == 3 and "rank 1 on host " in err.splitlines()[-1] and "exited with status 3" in err.splitlines()[-1], err
+
+
+@pytest.mark.parametrize("end", ["sys.exit(0)", "sys.exit()", "try: sys.exit(3)\nexcept SystemExit: pass",
+                                 "def main():\n try: sys.exit(3)\n except SystemExit: return 0\nsys.exit(main())",
+                                 "thread = threading.Thread(target=sys.exit, args=(3,)); thread.start(); thread.join()"])
+def test_other_ends_by_sys_exit_leave_in_order(end):
+    code, out, err = python_job(PYTHON, 2, f"import aiacc, sys, threading; aiacc.init()\nprint('all is well', flush=True)\n{end}", env=QUIET)
+    assert (code, out, err) == (0, "all is well\n" * 2, "")
+
+
 def test_a_forked_child_is_no_rank_and_leaves_the_parent_alone():
     program = """
 import aiacc, os, sys

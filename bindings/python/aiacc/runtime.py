@@ -3,10 +3,12 @@ from __future__ import annotations
 
 import atexit
 import ctypes as c
+import functools
 import json
 import os
 import sys
-from typing import Any, Callable, Optional, Protocol, Sequence
+import threading
+from typing import Any, Callable, NoReturn, Optional, Protocol, Sequence
 
 from aiacc import _abi
 from aiacc._library import library
@@ -75,13 +77,46 @@ def init(*, rank: Optional[int] = None, size: Optional[int] = None, store: Optio
     library().aiacc_init(c.byref(attr))
     global _initializer
     _initializer = os.getpid()
+    _exits.watch()
     atexit.register(_at_exit)
 
 
+class _Exits:
+    """Knows whether the main thread ends by sys.exit with a failure. Python tells nobody: exit functions see no status."""
+
+    def __init__(self) -> None:
+        self._watched = False
+        self._last: Any = None  # the program's outermost frame, and where it was
+
+    def watch(self) -> None:
+        if self._watched:
+            return
+        self._watched = True
+        original = sys.exit
+
+        @functools.wraps(original)
+        def exit(status: Any = None, /) -> NoReturn:  # noqa: A001
+            self._last = None
+            if status not in (None, 0) and threading.current_thread() is threading.main_thread():
+                outermost: Any = sys._getframe()
+                while outermost.f_back is not None:
+                    outermost = outermost.f_back
+                self._last = outermost, outermost.f_lasti
+            original(status)
+        sys.exit = exit
+
+    def failed(self) -> bool:
+        """Where the exception was caught instead, the program has gone on from there."""
+        return self._last is not None and self._last[0].f_lasti == self._last[1]
+
+
+_exits = _Exits()
+
+
 def leaves_in_order() -> bool:
-    """Whether the interpreter ends by something else than an exception that nobody caught. After one, other ranks may wait for
-    what this rank will never do: it ends without finalize, which fails the job at once."""
-    return getattr(sys, "last_type", None) is None
+    """Whether the interpreter ends by something else than an exception that nobody caught, or sys.exit with a failure. After
+    these, other ranks may wait for what this rank will never do: it ends without finalize, which fails the job at once."""
+    return getattr(sys, "last_type", None) is None and not _exits.failed()
 
 
 def _at_exit() -> None:
