@@ -64,6 +64,14 @@ class IntrusiveList {
     node->unlink();
     return static_cast<T*>(node);
   }
+  // The first item for which fn(const T&) is true; null if there is none.
+  template <class Fn>
+  T* find(Fn&& fn) noexcept {
+    for (ListNode<T>* node = head_.next_; node != &head_; node = node->next_) {
+      if (fn(static_cast<const T&>(*static_cast<T*>(node)))) return static_cast<T*>(node);
+    }
+    return nullptr;
+  }
   // Calls fn(T&) for each item; fn may unlink its argument and no other item.
   template <class Fn>
   void for_each(Fn&& fn) {

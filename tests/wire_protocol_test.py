@@ -93,16 +93,31 @@ def test_the_vectors_are_what_the_specification_computes():
         assert digits(section) == computed, section
 
 
-def test_the_data_header_is_laid_out_as_declared():
-    body = re.search(r"^struct MessageHeader \{\n(.*?)^\};", (SOURCE / "transports/message.h").read_text(), re.S | re.M)[1]
-    sizes = {"std::uint16_t": 2, "MessageKind": 1, "TrafficClass": 1, "std::uint32_t": 4, "std::uint64_t": 8,
+def laid_out(header, structure):
+    """The rows of a structure whose members are the fields of the wire, and how many bytes it has."""
+    body = re.search(rf"^struct {structure} \{{\n(.*?)^\}};", (SOURCE / header).read_text(), re.S | re.M)[1]
+    sizes = {"std::uint16_t": 2, "MessageKind": 1, "FrameKind": 1, "TrafficClass": 1, "std::uint32_t": 4, "std::uint64_t": 8,
              "std::int64_t": 8}
     offset, expected = 0, []
     for kind, field in re.findall(r"^  ([\w:]+) (\w+) =", body, re.M):
         expected.append([str(offset), str(sizes[kind]), f"`{field}`"])
         offset += sizes[kind]
-    assert offset == 96
-    assert [row[:3] for row in rows("Data connections") if len(row) > 2 and row[2].startswith("`")] == expected
+    return expected, offset
+
+
+def test_data_frames_and_headers_are_laid_out_as_declared():
+    frame, frame_bytes = laid_out("transports/tcp/frame.h", "Frame")
+    header, header_bytes = laid_out("transports/message.h", "MessageHeader")
+    assert (frame_bytes, header_bytes) == (32, 96)
+    assert [row[:3] for row in rows("Data connections") if row[1].isdigit() and row[2].startswith("`")] == frame + header
+
+
+def test_the_kinds_of_data_frames_are_those_of_the_code():
+    body = re.search(r"^enum class FrameKind .*? \{\n(.*?)^\};", (SOURCE / "transports/tcp/frame.h").read_text(), re.S | re.M)[1]
+    declared = [[number, re.sub("([A-Z])", r" \1", name).strip().lower()]
+                for name, number in re.findall(r"^  k(\w+) = (\d+),", body, re.M)]
+    kinds = [row[:2] for row in rows("Data connections") if row[0].isdigit() and not row[1].isdigit()]
+    assert kinds == declared
 
 
 def test_the_limits_are_those_of_the_code():

@@ -59,6 +59,7 @@ transports_sources += \
 	transports/service/services.h
 
 transports_sources += \
+	transports/tcp/byte_order.h \
 	transports/tcp/connection.cc \
 	transports/tcp/connection.h \
 	transports/tcp/data_acceptor.cc \
@@ -67,12 +68,15 @@ transports_sources += \
 	transports/tcp/data_header.h \
 	transports/tcp/dial.cc \
 	transports/tcp/dial.h \
+	transports/tcp/frame.cc \
+	transports/tcp/frame.h \
 	transports/tcp/inbound.cc \
 	transports/tcp/inbound.h \
 	transports/tcp/link.cc \
 	transports/tcp/link.h \
 	transports/tcp/outbound.cc \
 	transports/tcp/outbound.h \
+	transports/tcp/outgoing.h \
 	transports/tcp/shared.h \
 	transports/tcp/tcp_port.cc \
 	transports/tcp/tcp_port.h \

@@ -27,10 +27,12 @@ enum class MessageKind : std::uint8_t {
   kRts = 2,      // request to send: the sender holds the payload, or will have it soon
   kCts = 3,      // clear to send: the receive for an RTS is posted
   kData = 4,     // payload, after the CTS
-  kAck = 5,      // everything up to `sequence` of this direction has arrived
   kControl = 6,  // between the libraries of two ranks (transports/control); payload: base/wire/control_messages.h
   kService = 7,  // to a component of a peer with no receive posted (transports/service)
 };
+constexpr bool is_kind(MessageKind kind) noexcept {
+  return kind >= MessageKind::kEager && kind <= MessageKind::kService && static_cast<int>(kind) != 5;
+}
 
 enum class TrafficClass : std::uint8_t { kControl = 0, kLatency = 1, kBulk = 2 };
 
@@ -45,7 +47,7 @@ struct Tag {
   constexpr bool operator==(const Tag&) const = default;
 };
 
-inline constexpr std::uint16_t kMessageVersion = 2;
+inline constexpr std::uint16_t kMessageVersion = 3;
 
 // Little-endian on the wire, 96 bytes, spare bytes zero and checked. docs/wire-protocol.md has the layout.
 struct MessageHeader {

@@ -1,4 +1,4 @@
-// Fuzzes the decoder of data headers. Any input throws kProtocol or decodes to a header that encodes to the same bytes.
+// Fuzzes the decoders of data frames and headers. Any input throws kProtocol or decodes to what encodes to the same bytes.
 //
 // Built on request: `make data_header_fuzz`; see agent_messages_fuzz.cc.
 #include <algorithm>
@@ -6,22 +6,37 @@
 
 #include "tests/fuzz/driver.h"
 #include "transports/tcp/data_header.h"
+#include "transports/tcp/frame.h"
 
 namespace aiacc::tcp {
 namespace {
 
 void feed(std::span<const std::byte> bytes) {
-  for (; bytes.size() >= kHeaderBytes; bytes = bytes.subspan(kHeaderBytes)) {
+  while (bytes.size() >= kFrameBytes) {
+    const Frame frame = decode_frame(bytes.first<kFrameBytes>());
+    std::array<std::byte, kFrameBytes> same;
+    encode_frame(frame, same);
+    if (!std::equal(same.begin(), same.end(), bytes.begin())) std::abort();
+    bytes = bytes.subspan(kFrameBytes);
+    if (frame.kind != FrameKind::kMessage || bytes.size() < kHeaderBytes) continue;
     const MessageHeader header = decode_header(bytes.first<kHeaderBytes>());
     std::array<std::byte, kHeaderBytes> again;
     encode_header(header, again);
     if (!std::equal(again.begin(), again.end(), bytes.begin())) std::abort();
+    bytes = bytes.subspan(kHeaderBytes);
   }
 }
 
+wire::Bytes seed(const Frame& frame) {
+  wire::Bytes bytes(kFrameBytes);
+  encode_frame(frame, std::span(bytes).first<kFrameBytes>());
+  return bytes;
+}
+
 wire::Bytes seed(const MessageHeader& header) {
-  wire::Bytes bytes(kHeaderBytes);
-  encode_header(header, std::span<std::byte, kHeaderBytes>(bytes));
+  wire::Bytes bytes = seed(Frame{.traffic = header.traffic, .number = 1, .length = header.length});
+  bytes.resize(kFrameBytes + kHeaderBytes);
+  encode_header(header, std::span(bytes).last<kHeaderBytes>());
   return bytes;
 }
 
@@ -45,6 +60,8 @@ std::vector<aiacc::wire::Bytes> fuzz_seeds() {
   MessageHeader data = eager;
   data.kind = MessageKind::kData;
   data.offset = 1 << 20;
-  return {tcp::seed(eager), tcp::seed(data), tcp::seed(tcp::ack_header(5, 0)),
-          tcp::seed(tcp::ack_header(1000, tcp::kAckAsks | tcp::kAckLeaves))};
+  return {tcp::seed(eager), tcp::seed(data),
+          tcp::seed(tcp::Frame{.kind = tcp::FrameKind::kArrived, .number = 5, .offset = 6}),
+          tcp::seed(tcp::Frame{.kind = tcp::FrameKind::kChunkArrived, .number = 1, .offset = 9, .length = 1}),
+          tcp::seed(tcp::Frame{.kind = tcp::FrameKind::kFarewell})};
 }

@@ -4,6 +4,8 @@
 
 #include <algorithm>
 #include <cstring>
+#include <functional>
+#include <utility>
 
 namespace aiacc::tcp {
 
@@ -45,38 +47,59 @@ void Connection::root_ended(Root&, std::exception_ptr error) noexcept {
 
 // --- reading --------------------------------------------------------------------------------------------------------------
 
-void Connection::place_revoked() noexcept {
+// What is read next goes to where the message is then to go, or to nobody.
+void Connection::place_changed(const Incoming& message) noexcept {
+  if (current_ != &message) return;
   place_stop_->request(std::make_exception_ptr(Error(Code::kAborted, "the place was taken back")));
+}
+
+void Connection::arrived(const Incoming& message) noexcept {
+  if (current_ != &message) return;
+  place_changed(message);
+  current_ = nullptr;
 }
 
 Task<void> Connection::read() {
   MessageHeader header;
   for (;;) {
-    while (end_ - begin_ < kHeaderBytes) {
+    while (!has_staged(kFrameBytes)) {
       const std::size_t moved = co_await stream_->read_some(space_for_header(), stop_);
       if (!current() || !staged(moved)) co_return;
     }
-    header = decode_header(std::span<const std::byte, kHeaderBytes>(staging_.data() + begin_, kHeaderBytes));
-    begin_ += kHeaderBytes;
-    if (header.kind == MessageKind::kAck) {
-      control(header);
+    frame_ = decode_frame(std::span<const std::byte, kFrameBytes>(staging_.data() + begin_, kFrameBytes));
+    begin_ += kFrameBytes;
+    if (frame_.kind > FrameKind::kChunk) {
+      control(frame_);
+      if (!current()) co_return;
       continue;
     }
     if (said_farewell_) {
       throw Error(Code::kProtocol, fmt::format("{} sent a message after its farewell", stream_->describe()));
     }
-    while (inbound_.holds_too_much()) {
-      room_.reset();
-      co_await room_.wait(stop_);
+    bool whole = false;
+    if (frame_.kind == FrameKind::kMessage) {
+      while (!has_staged(kHeaderBytes)) {
+        const std::size_t moved = co_await stream_->read_some(space_for_header(), stop_);
+        if (!current() || !staged(moved)) co_return;
+      }
+      header = decode_header(std::span<const std::byte, kHeaderBytes>(staging_.data() + begin_, kHeaderBytes));
+      begin_ += kHeaderBytes;
+      while (inbound_.holds_too_much() && inbound_.is_new(frame_)) {
+        room_.reset();
+        co_await room_.wait(stop_);
+      }
+      current_ = inbound_.begin(frame_, header);
+      whole = frame_.length == header.length;
+    } else {
+      current_ = inbound_.find(frame_);
     }
-    inbound_.begin(header);
     if (!current()) co_return;
-    const std::uint64_t done = take_staged(0, header.length);
-    if (done < header.length) {
-      const bool whole = co_await read_payload(done, header.length);
-      if (!whole) co_return;
+    const std::uint64_t done = take_staged(0);
+    if (done < frame_.length) {
+      const bool came_all = co_await read_payload(done);
+      if (!came_all) co_return;
     }
-    came(header);
+    came(whole);
     if (!current()) co_return;
   }
 }
@@ -100,21 +123,28 @@ bool Connection::staged(std::size_t moved) {
   return moved > 0;
 }
 
-// Moves what is staged of a payload of which `done` bytes came before. How many have come now.
-std::uint64_t Connection::take_staged(std::uint64_t done, std::uint64_t length) noexcept {
-  const std::size_t part = static_cast<std::size_t>(std::min<std::uint64_t>(end_ - begin_, length - done));
-  const std::span<std::byte> place = inbound_.place();
-  if (!place.empty() && part > 0) std::memcpy(place.data() + done, staging_.data() + begin_, part);
+// Of the frame's bytes; empty if they are for nobody.
+std::span<std::byte> Connection::place() const noexcept {
+  if (current_ == nullptr || current_->place.empty()) return {};
+  return current_->place.subspan(frame_.offset, frame_.length);
+}
+
+// Moves what is staged of the frame's bytes, of which `done` came before. How many have come now.
+std::uint64_t Connection::take_staged(std::uint64_t done) noexcept {
+  const std::size_t part = static_cast<std::size_t>(std::min<std::uint64_t>(end_ - begin_, frame_.length - done));
+  const std::span<std::byte> into = place();
+  if (!into.empty() && part > 0) std::memcpy(into.data() + done, staging_.data() + begin_, part);
   begin_ += part;
   return done + part;
 }
 
 // False: this connection is not to be read any more.
-Task<bool> Connection::read_payload(std::uint64_t done, std::uint64_t length) {
-  while (done < length) {
+Task<bool> Connection::read_payload(std::uint64_t done) {
+  while (done < frame_.length) {
     begin_ = end_ = 0;
-    const bool direct = !inbound_.place().empty() && length - done > kDirectBytes;
-    const std::span<std::byte> into = direct ? inbound_.place().subspan(done) : std::span<std::byte>(staging_);
+    const std::span<std::byte> its = place();
+    const bool direct = !its.empty() && frame_.length - done > kDirectBytes;
+    const std::span<std::byte> into = direct ? its.subspan(done) : std::span<std::byte>(staging_);
     std::size_t moved = 0;
     bool revoked = false;
     try {
@@ -132,34 +162,51 @@ Task<bool> Connection::read_payload(std::uint64_t done, std::uint64_t length) {
       done += moved;
     } else {
       end_ = moved;
-      done = take_staged(done, length);
+      done = take_staged(done);
     }
   }
   co_return true;
 }
 
-void Connection::came(const MessageHeader& header) noexcept {
+// All bytes of the frame have come. `whole`: these are all of their message.
+void Connection::came(bool whole) noexcept {
   ++unsaid_messages_;
-  unsaid_bytes_ += header.length;
-  if (header.length > TcpPort::kCopyBytes || unsaid_messages_ >= kAckMessages || unsaid_bytes_ >= kAckBytes) {
+  unsaid_bytes_ += frame_.length;
+  if (!whole || frame_.length > TcpPort::kCopyBytes || unsaid_messages_ >= kAckMessages || unsaid_bytes_ >= kAckBytes) {
     ack_due_ = true;
     output_.set();
   }
-  inbound_.finish();
+  const bool announces = frame_.kind == FrameKind::kMessage && !whole;
+  const bool in_turn = whole && frame_.number <= inbound_.whole(static_cast<std::size_t>(frame_.traffic)) + 1;
+  if (!announces && !in_turn) {
+    came_before_others_.push_back(frame_);
+    came_before_others_.back().kind = FrameKind::kChunkArrived;
+  }
+  if (Incoming* message = std::exchange(current_, nullptr)) inbound_.bytes_came(frame_, *message);
 }
 
-void Connection::control(const MessageHeader& header) {
-  if (!outbound_.acknowledged(header.sequence)) {
+void Connection::control(const Frame& frame) {
+  bool possible = true;
+  if (frame.kind == FrameKind::kArrived) possible = outbound_.arrived(frame.traffic, frame.number, frame.offset);
+  if (frame.kind == FrameKind::kChunkArrived) possible = outbound_.part_arrived(carrier_, frame);
+  if (!possible) {
     throw Error(Code::kProtocol,
-                fmt::format("{} acknowledges {} messages, which cannot be", stream_->describe(), header.sequence));
+                fmt::format("{} acknowledges message {} of a traffic class, which cannot be", stream_->describe(),
+                            std::max(frame.number, frame.kind == FrameKind::kArrived ? frame.offset : 0)));
   }
-  if ((header.flags & kAckAsks) != 0) {
+  if (!current()) return;  // in a completion
+  if (frame.kind == FrameKind::kAsk) {
     ack_due_ = true;
     output_.set();
   }
-  if ((header.flags & kAckLeaves) != 0) said_farewell_ = true;
+  if (frame.kind == FrameKind::kFarewell) said_farewell_ = true;
   owner_.acknowledged();
-  if (said_farewell_) owner_.farewell_came();
+  if (said_farewell_ && current()) owner_.farewell_came();
+}
+
+void Connection::retire() noexcept {
+  current_ = nullptr;
+  outbound_.ended(carrier_);
 }
 
 // --- writing --------------------------------------------------------------------------------------------------------------
@@ -217,36 +264,82 @@ void Connection::write_now() noexcept {
 // The pieces of the next batch; false if there is nothing to say.
 bool Connection::gather() {
   piece_begin_ = piece_end_ = 0;
-  if (ack_due_) add_ack(front_, 0);
+  if (ack_due_) add_acks();
   std::size_t bytes = 0;
-  while (bytes < kBatchBytes && piece_end_ + 2 + Outgoing::kMaxPieces <= kMaxPieces) {
-    Outgoing* message = outbound_.next();
-    if (message == nullptr) break;
-    add_piece(message, message->bytes, message->piece_count == 0);
-    for (std::size_t i = 0; i < message->piece_count; ++i) {
-      add_piece(message, message->pieces[i], i + 1 == message->piece_count);
-    }
-    bytes += message->bytes.size() + message->payload_bytes;
+  bool nothing_waits = false;
+  while (bytes < kBatchBytes && piece_end_ + 2 + 1 + Outgoing::kMaxPieces <= kMaxPieces) {
+    Part* part = outbound_.next(carrier_);
+    nothing_waits = part == nullptr;
+    if (nothing_waits) break;
+    add_part(*part);
+    bytes += Outgoing::kPrefixBytes + part->length;
   }
   // What is asked for, and the last word, are about all that was written before them.
-  if ((ask_due_ || farewell_due_) && !outbound_.waiting()) {
-    farewell_in_batch_ = farewell_due_;
-    add_ack(back_, (ask_due_ ? kAckAsks : 0) | (farewell_due_ ? kAckLeaves : 0));
-    ask_due_ = false;
+  if (nothing_waits && std::exchange(ask_due_, false)) add_frame({.kind = FrameKind::kAsk}, ask_frame_);
+  if (nothing_waits && farewell_due_) {
+    farewell_in_batch_ = true;
+    add_frame({.kind = FrameKind::kFarewell}, farewell_frame_);
   }
   return piece_end_ > 0;
 }
 
-void Connection::add_ack(std::array<std::byte, kHeaderBytes>& into, std::uint32_t flags) noexcept {
-  ack_due_ = false;
+void Connection::add_acks() noexcept {
   unsaid_messages_ = unsaid_bytes_ = 0;
-  encode_header(ack_header(inbound_.count(), flags), into);
+  front_bytes_ = 0;
+  const auto add = [this](const Frame& frame) {
+    encode_frame(frame, std::span(front_).subspan(front_bytes_).first<kFrameBytes>());
+    front_bytes_ += kFrameBytes;
+  };
+  for (std::size_t i = 0; i < kClasses; ++i) {
+    const std::pair counts(inbound_.whole(i), inbound_.headers(i));
+    if (std::exchange(said_[i], counts) == counts) continue;
+    add({.kind = FrameKind::kArrived,
+         .traffic = static_cast<TrafficClass>(i),
+         .number = counts.first,
+         .offset = counts.second});
+  }
+  auto next = came_before_others_.begin();
+  for (; next != came_before_others_.end() && front_bytes_ < front_.size(); ++next) {
+    if (next->number > said_[static_cast<std::size_t>(next->traffic)].first) add(*next);
+  }
+  came_before_others_.erase(came_before_others_.begin(), next);
+  ack_due_ = !came_before_others_.empty();
+  if (front_bytes_ > 0) add_piece(nullptr, std::span(front_).first(front_bytes_), true);
+}
+
+void Connection::add_frame(const Frame& frame, std::span<std::byte, kFrameBytes> into) noexcept {
+  encode_frame(frame, into);
   add_piece(nullptr, into, true);
 }
 
-void Connection::add_piece(Outgoing* message, io::Piece piece, bool last) noexcept {
+void Connection::add_part(Part& part) noexcept {
+  const Outgoing& message = *part.message;
+  std::span<const std::byte> front = part.frame;
+  if (&part == &message.head) {
+    front =
+        message.chunk_count == 0 ? std::span(message.bytes) : std::span(message.bytes).first<Outgoing::kPrefixBytes>();
+  }
+  const std::size_t first = piece_end_;
+  add_piece(&part, front, false);
+  std::uint64_t skipped = part.offset, left = part.length;
+  for (std::size_t i = 0; i < message.piece_count && left > 0; ++i) {
+    const io::Piece piece = message.pieces[i];
+    if (skipped >= piece.size()) {
+      skipped -= piece.size();
+      continue;
+    }
+    const io::Piece its = piece.subspan(skipped, std::min<std::uint64_t>(left, piece.size() - skipped));
+    skipped = 0;
+    left -= its.size();
+    add_piece(&part, its, false);
+  }
+  AIACC_INVARIANT(piece_end_ > first, "a part has a frame");
+  marks_[piece_end_ - 1].last = true;
+}
+
+void Connection::add_piece(Part* part, io::Piece piece, bool last) noexcept {
   pieces_[piece_end_] = piece;
-  marks_[piece_end_] = {message, last};
+  marks_[piece_end_] = {part, last};
   ++piece_end_;
 }
 
@@ -255,8 +348,8 @@ void Connection::advance(std::size_t bytes) noexcept {
     bytes -= pieces_[piece_begin_].size();
     const Mark mark = marks_[piece_begin_];
     ++piece_begin_;
-    if (mark.message == nullptr || !mark.last) continue;
-    outbound_.wrote(*mark.message);
+    if (mark.part == nullptr || !mark.last) continue;
+    outbound_.wrote(*mark.part);
     if (!current()) return;
   }
   if (bytes > 0) pieces_[piece_begin_] = pieces_[piece_begin_].subspan(bytes);
@@ -265,11 +358,15 @@ void Connection::advance(std::size_t bytes) noexcept {
 // A withdrawn message goes on from its copy. What is written of a piece was cut off its front.
 void Connection::moved(const Outgoing& message, std::span<const io::Piece> before) noexcept {
   for (std::size_t i = piece_begin_; i < piece_end_; ++i) {
-    if (marks_[i].message != &message) continue;
+    if (marks_[i].part == nullptr || marks_[i].part->message != &message) continue;
+    const io::Piece now = pieces_[i];
     for (std::size_t piece = 0; piece < before.size(); ++piece) {
-      if (pieces_[i].data() + pieces_[i].size() != before[piece].data() + before[piece].size()) continue;
-      if (pieces_[i].size() > before[piece].size()) continue;
-      pieces_[i] = message.pieces[piece].last(pieces_[i].size());
+      const std::less_equal<const std::byte*> up_to;
+      if (!up_to(before[piece].data(), now.data()) ||
+          !up_to(now.data() + now.size(), before[piece].data() + before[piece].size()))
+        continue;
+      pieces_[i] =
+          message.pieces[piece].subspan(static_cast<std::size_t>(now.data() - before[piece].data()), now.size());
       break;
     }
   }

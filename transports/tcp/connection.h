@@ -1,10 +1,12 @@
 // Connection: one live, authenticated stream between two ranks: a coroutine that reads and one that writes. It holds no
-// state that must outlive it: messages are in its link's Outbound and Inbound.
+// state that must outlive it: messages are in its link's Outbound and Inbound. It pulls what it writes from the Outbound, and
+// acknowledges what it reads: what came over it is acknowledged over it, so an end of the connection loses either both or none.
 #pragma once
 
 #include <array>
 #include <memory>
 #include <optional>
+#include <vector>
 
 #include "base/task/scope.h"
 #include "base/wire/codec.h"
@@ -23,6 +25,7 @@ class ConnectionOwner {
   virtual void farewell_came() noexcept = 0;
   // Everything is written, including this rank's farewell.
   virtual void farewell_written() noexcept = 0;
+  // The peer has acknowledged something.
   virtual void acknowledged() noexcept = 0;
   // Called once, when both coroutines have ended. `error` is null for an end of stream between two messages. May
   // destroy the connection.
@@ -32,7 +35,7 @@ class ConnectionOwner {
   ~ConnectionOwner() = default;
 };
 
-class Connection final : private Root::Owner, private Outbound::Moved {
+class Connection final : private Root::Owner {
  public:
   // `preface`, the last message of the handshake, is written first.
   Connection(Shared& shared, ConnectionOwner& owner, std::unique_ptr<io::Stream> stream, wire::Bytes preface,
@@ -41,10 +44,16 @@ class Connection final : private Root::Owner, private Outbound::Moved {
   void start();
 
   void wake_writer() noexcept { output_.set(); }
-  void write_now() noexcept;                   // the same, but writes directly if the writer coroutine waits
-  void room_again() noexcept { room_.set(); }  // fewer bytes are held now
-  void place_revoked() noexcept;
-  void withdraw(Outgoing& message) { outbound_.withdraw(message, this); }
+  void write_now() noexcept;                             // the same, but writes directly if the writer coroutine waits
+  void room_again() noexcept { room_.set(); }            // fewer bytes are held now
+  void place_changed(const Incoming& message) noexcept;  // as Inbound::Readers
+  void arrived(const Incoming& message) noexcept;
+  void moved(const Outgoing& message, std::span<const io::Piece> before) noexcept;  // as Outbound::Moved
+  // Carries the headers of messages from now on, in this direction.
+  void lead() noexcept { outbound_.lead(carrier_); }
+  bool leads() const noexcept { return outbound_.leads(carrier_); }
+  // It is not its link's connection any more: what it carried waits for another one.
+  void retire() noexcept;
   void ask() noexcept;       // have the peer acknowledge at once what it has
   void farewell() noexcept;  // when everything is acknowledged: nothing is written after it
   // Ends both coroutines soon; no memory of others is touched from now on.
@@ -63,21 +72,24 @@ class Connection final : private Root::Owner, private Outbound::Moved {
   static constexpr std::uint64_t kAckBytes = 256 << 10;
 
   void root_ended(Root& root, std::exception_ptr error) noexcept override;
-  void moved(const Outgoing& message, std::span<const io::Piece> before) noexcept override;
 
   Task<void> read();
+  bool has_staged(std::size_t bytes) const noexcept { return end_ - begin_ >= bytes; }
   std::span<std::byte> space_for_header() noexcept;
   bool staged(std::size_t moved);
-  std::uint64_t take_staged(std::uint64_t done, std::uint64_t length) noexcept;
-  Task<bool> read_payload(std::uint64_t done, std::uint64_t length);
-  void control(const MessageHeader& header);
-  void came(const MessageHeader& header) noexcept;
+  std::span<std::byte> place() const noexcept;
+  std::uint64_t take_staged(std::uint64_t done) noexcept;
+  Task<bool> read_payload(std::uint64_t done);
+  void control(const Frame& frame);
+  void came(bool whole) noexcept;
 
   Task<void> write();
   bool gather();
   bool batch_is_written() const noexcept { return piece_begin_ == piece_end_; }
-  void add_ack(std::array<std::byte, kHeaderBytes>& into, std::uint32_t flags) noexcept;
-  void add_piece(Outgoing* message, io::Piece piece, bool last) noexcept;
+  void add_acks() noexcept;
+  void add_frame(const Frame& frame, std::span<std::byte, kFrameBytes> into) noexcept;
+  void add_part(Part& part) noexcept;
+  void add_piece(Part* part, io::Piece piece, bool last) noexcept;
   void advance(std::size_t bytes) noexcept;
 
   bool current() const noexcept { return owner_.is_current(*this); }
@@ -88,6 +100,7 @@ class Connection final : private Root::Owner, private Outbound::Moved {
   wire::Bytes preface_;
   Inbound& inbound_;
   Outbound& outbound_;
+  Carrier carrier_;
   Stop stop_;
   std::optional<Stop> place_stop_;  // for reads into a destination that can be revoked
   Event output_;
@@ -96,25 +109,33 @@ class Connection final : private Root::Owner, private Outbound::Moved {
   std::array<std::byte, kStagingBytes> staging_;
   std::size_t begin_ = 0;
   std::size_t end_ = 0;
-  bool said_farewell_ = false;  // the peer
+  Frame frame_;                  // that is being read
+  Incoming* current_ = nullptr;  // its message; null if its bytes are for nobody
+  bool said_farewell_ = false;   // the peer
   std::uint64_t unsaid_messages_ = 0;
   std::uint64_t unsaid_bytes_ = 0;
+  std::array<std::pair<std::uint64_t, std::uint64_t>, kClasses> said_{};  // by class: whole messages and headers
+  std::vector<Frame>
+      came_before_others_;  // acknowledgements of parts of messages that are not whole, or not in their turn
 
   bool ack_due_ = false;
   bool ask_due_ = false;
   bool farewell_due_ = false;
   bool farewell_in_batch_ = false;
   struct Mark {
-    Outgoing* message;  // null: a header of the connection itself
-    bool last;          // the last piece of its message
+    Part* part;  // null: a frame of the connection itself
+    bool last;   // the last piece of its part
   };
   std::array<io::Piece, kMaxPieces> pieces_;  // of the batch that is being written
   std::array<Mark, kMaxPieces> marks_;
   std::size_t piece_begin_ = 0;
   std::size_t piece_end_ = 0;
-  bool writer_waits_ = false;                  // waits for something to write, or was woken and has not looked yet
-  std::array<std::byte, kHeaderBytes> front_;  // the batch's own headers
-  std::array<std::byte, kHeaderBytes> back_;
+  bool writer_waits_ = false;  // waits for something to write, or was woken and has not looked yet
+  static constexpr std::size_t kMostAcks = 16;
+  std::array<std::byte, kMostAcks * kFrameBytes> front_;  // the batch's own frames
+  std::size_t front_bytes_ = 0;
+  std::array<std::byte, kFrameBytes> ask_frame_;
+  std::array<std::byte, kFrameBytes> farewell_frame_;
 
   int running_ = 0;
   std::exception_ptr error_;

@@ -8,6 +8,7 @@
 // of a rank that is stopped, or computes without driving its loop.
 #pragma once
 
+#include <array>
 #include <list>
 #include <map>
 #include <memory>
@@ -19,17 +20,19 @@
 #include "base/wire/codec.h"
 #include "base/wire/handshake.h"
 #include "base/wire/record_seal.h"
+#include "transports/tcp/frame.h"
 #include "transports/tcp/shared.h"
 
 namespace aiacc::tcp {
 
 // What two ends exchange in the handshake: the `terms` of its proofs.
 struct Terms {
-  std::uint64_t received = 0;  // messages that this end has received from the other
+  // by traffic class: so many messages of the other end, in their order, this end has received whole
+  std::array<std::uint64_t, kClasses> received{};
   // earlier connections of the pair, as this end has counted them
   std::uint64_t connections = 0;
   wire::Protection protection = wire::Protection::kNone;  // what this end applies after the handshake
-  auto fields() { return std::tie(received, connections, protection); }
+  auto fields() { return std::tie(received[0], received[1], received[2], connections, protection); }
 
   std::string text() const;
   static Terms from(std::string_view text);  // throws kProtocol

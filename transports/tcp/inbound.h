@@ -1,57 +1,94 @@
-// Inbound: the messages that arrive from one peer. A message is begun when its header arrives; it is then placed, held
-// or dropped as the receiver decides, and counted when its last byte has arrived. If the connection breaks before that,
-// the message stays begun: the next connection delivers it again from its first byte, into the same destination.
+// Inbound: the messages that arrive from one peer. A message is begun when its header arrives: it is then placed, held or
+// dropped as the receiver decides. Its bytes may come over any connections, in any order; each is counted once, and the message
+// has arrived with the last of them. It stays begun if a connection ends before that, and others bring what is missing.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <list>
 #include <span>
+#include <utility>
 #include <vector>
 
+#include "transports/tcp/frame.h"
 #include "transports/tcp/shared.h"
 
 namespace aiacc::tcp {
 
+// A message that was begun and lacks bytes.
+struct Incoming {
+  using Action = MessageReceiver::Placement::Action;
+  std::uint64_t number = 0;
+  Action action = Action::kDrop;
+  bool revoked = false;
+  MessageHeader header;
+  std::span<std::byte>
+      place;  // the payload's destination; empty if there is none. Changes when the destination is revoked.
+  std::uint64_t missing = 0;  // bytes
+  std::vector<std::pair<std::uint64_t, std::uint64_t>>
+      ranges;  // that have arrived: begin and end, ascending, not adjacent
+};
+
 class Inbound {
  public:
-  Inbound(Shared& shared, int rank) noexcept : shared_(shared), rank_(rank) {}
+  // The connections, which may be reading into the place of a message.
+  class Readers {
+   public:
+    // The place changes or is given back: nothing is written to the former one from now on.
+    virtual void place_changed(Incoming& message) noexcept = 0;
+    // The message has arrived, and the bytes of it that other connections still bring are for nobody.
+    virtual void arrived(Incoming& message) noexcept = 0;
 
-  std::uint64_t count() const noexcept { return count_; }  // complete messages, ever
+   protected:
+    ~Readers() = default;
+  };
+
+  Inbound(Shared& shared, int rank, Readers& readers) noexcept : shared_(shared), rank_(rank), readers_(readers) {}
+
+  // By class: all messages up to this number have arrived, and the headers of all up to this number.
+  std::uint64_t whole(std::size_t traffic) const noexcept { return classes_[traffic].whole; }
+  std::uint64_t headers(std::size_t traffic) const noexcept { return classes_[traffic].headers; }
+  std::array<std::uint64_t, kClasses> wholes() const noexcept { return {whole(0), whole(1), whole(2)}; }
   bool holds_too_much() const noexcept { return held_bytes_ > TcpPort::kHeldBytes; }
+  bool is_new(const Frame& frame) const noexcept { return frame.number > headers(index(frame)); }
 
-  // Asks the receiver where the message goes, unless the message was begun before. Throws kProtocol if a different one
-  // was.
-  void begin(const MessageHeader& header);
-  // The payload's destination; empty if there is none. Changes when the destination is revoked.
-  std::span<std::byte> place() const noexcept { return place_; }
-  // The last byte of the message has arrived.
-  void finish() noexcept;
+  // The message of this frame, whose header has come, if these bytes of it are missing; null if they came before. Asks the
+  // receiver where the message goes, unless it was begun before. Throws kProtocol if that cannot be.
+  Incoming* begin(const Frame& frame, const MessageHeader& header);
+  // The same for a chunk.
+  Incoming* find(const Frame& frame);
+  // These bytes of the message have come: false if they came over another connection meanwhile.
+  void bytes_came(const Frame& frame, Incoming& message) noexcept;
 
   // The receiver takes the destination for this header back. False if no such message is being placed.
   bool revoke(const MessageHeader& header) noexcept;
-  void release() noexcept { ++releases_; }
   void ask_again() noexcept;  // offers held messages again; called soon after release()
   void forget() noexcept;
 
  private:
-  using Action = MessageReceiver::Placement::Action;
+  using Action = Incoming::Action;
+  using Messages = std::list<Incoming>;
   struct Held {
+    Incoming* message;  // null: it has arrived
     MessageHeader header;
     std::vector<std::byte> bytes;
   };
+  struct Class {
+    std::uint64_t headers = 0;
+    std::uint64_t whole = 0;
+    Messages begun;  // by number
+  };
+  static std::size_t index(const Frame& frame) noexcept { return static_cast<std::size_t>(frame.traffic); }
+  Incoming* if_missing(const Frame& frame, Incoming& message) const;
+  void finish(Class& its, Incoming& message) noexcept;
+  void place_later(Held& held, const MessageReceiver::Placement& placement) noexcept;
 
   Shared& shared_;
   int rank_;
-  std::uint64_t count_ = 0;
-  bool begun_ = false;
-  bool revoked_ = false;
-  Action action_ = Action::kDrop;
-  MessageHeader header_;  // of the message that was begun
-  std::span<std::byte> place_;
-  std::uint64_t releases_ = 0;
-  std::uint64_t releases_at_begin_ = 0;
-  std::list<Held> arriving_;  // at most one: a held message that is incomplete
-  std::list<Held> held_;      // oldest first
+  Readers& readers_;
+  std::array<Class, kClasses> classes_;
+  Messages spare_;
+  std::list<Held> held_;  // oldest first
   std::size_t held_bytes_ = 0;
 };
 

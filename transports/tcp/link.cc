@@ -27,24 +27,26 @@ void Link::begin() {
   if (!outbound_.empty()) connect();
 }
 
-void Link::withdraw(Outgoing& message) {
-  if (connection_ != nullptr) {
-    connection_->withdraw(message);
-  } else {
-    outbound_.withdraw(message, nullptr);
-  }
+void Link::withdraw(Outgoing& message) { outbound_.withdraw(message, *this); }
+
+void Link::moved(const Outgoing& message, std::span<const io::Piece> before) noexcept {
+  if (connection_ != nullptr) connection_->moved(message, before);
 }
 
 void Link::revoke(const MessageHeader& header) noexcept {
   if (!inbound_.revoke(header)) return;
-  if (connection_ != nullptr) connection_->place_revoked();
   shared_.notify_later({Notification::What::kRevoked, rank_, nullptr, nullptr, header});
 }
 
-void Link::release() noexcept {
-  inbound_.release();
-  shared_.notify_later({Notification::What::kRelease, rank_, nullptr, nullptr, {}});
+void Link::place_changed(Incoming& message) noexcept {
+  if (connection_ != nullptr) connection_->place_changed(message);
 }
+
+void Link::arrived(Incoming& message) noexcept {
+  if (connection_ != nullptr) connection_->arrived(message);
+}
+
+void Link::release() noexcept { shared_.notify_later({Notification::What::kRelease, rank_, nullptr, nullptr, {}}); }
 
 void Link::ask_held_again() noexcept {
   if (lost_) return;
@@ -98,6 +100,7 @@ void Link::make_way() noexcept {
   }
   if (connection_ != nullptr) {
     connection_->stop(std::make_exception_ptr(Error(Code::kAborted, "this connection is not needed any more")));
+    connection_->retire();
     old_connections_.push_back(std::move(connection_));
   }
   if (lost_ || shared_.closed) {
@@ -108,15 +111,19 @@ void Link::make_way() noexcept {
 void Link::accept(std::unique_ptr<io::Stream> stream, const Terms& theirs, wire::Bytes preface) {
   make_way();
   connections_ = std::max(connections_, theirs.connections) + 1;
-  if (!outbound_.resume(theirs.received)) {
+  for (std::size_t traffic = 0; traffic < kClasses; ++traffic) {
+    const std::uint64_t count = theirs.received[traffic];
+    if (outbound_.arrived(static_cast<TrafficClass>(traffic), count, count)) continue;
     lose(std::make_exception_ptr(Error(
         Code::kProtocol,
-        fmt::format("{} says that it has {} messages, which cannot be", shared_.name(rank_), theirs.received), rank_)));
+        fmt::format("{} says that it has {} messages of a traffic class, which cannot be", shared_.name(rank_), count),
+        rank_)));
     return;
   }
   if (lost_ || shared_.closed) return;  // in a completion
   connection_ = std::make_unique<Connection>(shared_, static_cast<ConnectionOwner&>(*this), std::move(stream),
                                              std::move(preface), inbound_, outbound_);
+  connection_->lead();
   connection_->start();
   if (leaving_ && connection_ != nullptr) say_farewell();
 }
@@ -143,6 +150,7 @@ void Link::connection_ended(Connection& connection, std::exception_ptr error) no
     return;
   }
   const std::unique_ptr<Connection> ended = std::move(connection_);
+  ended->retire();
   if (shared_.closed) return;
   const Error cause = error ? as_error(error) : Error(Code::kPeerFailed, "end of stream");
   const bool junk = cause.code() == Code::kProtocol;

@@ -22,13 +22,13 @@
 
 namespace aiacc::tcp {
 
-class Link final : private ConnectionOwner, private DialOwner {
+class Link final : private ConnectionOwner, private DialOwner, private Inbound::Readers, private Outbound::Moved {
  public:
   static constexpr std::size_t kMostJunk = 8;
   static constexpr Duration kJunkTime = std::chrono::seconds(60);
 
   Link(Shared& shared, int rank) noexcept
-      : shared_(shared), rank_(rank), inbound_(shared, rank), outbound_(shared, rank) {}
+      : shared_(shared), rank_(rank), inbound_(shared, rank, *this), outbound_(shared, rank) {}
 
   // `now`: writes it at once if possible.
   void post(const MessageHeader& header, std::span<const Buffer> pieces, SendCompletion& completion, bool now);
@@ -48,7 +48,7 @@ class Link final : private ConnectionOwner, private DialOwner {
 
   // Decides whether to accept a dialer that has authenticated as this peer. If so, accept() follows at once.
   wire::Verdict judge(const Terms& theirs) const noexcept;
-  Terms my_terms() const noexcept override { return {inbound_.count(), connections_, shared_.protection}; }
+  Terms my_terms() const noexcept override { return {inbound_.wholes(), connections_, shared_.protection}; }
   void make_way() noexcept;  // before accepting a dialer: no other connection transfers data from now on
   void accept(std::unique_ptr<io::Stream> stream, const Terms& theirs, wire::Bytes preface);
 
@@ -63,6 +63,10 @@ class Link final : private ConnectionOwner, private DialOwner {
   void reached(Dial& dial, std::unique_ptr<io::Stream> stream, const Terms& theirs) override;
   void out_of_reach(Dial& dial, std::exception_ptr why) noexcept override;
   void dial_ended(Dial& dial) noexcept override;
+
+  void place_changed(Incoming& message) noexcept override;
+  void arrived(Incoming& message) noexcept override;
+  void moved(const Outgoing& message, std::span<const io::Piece> before) noexcept override;
 
   void connect();  // starts a dial, unless connected or dialing
   void say_farewell() noexcept;

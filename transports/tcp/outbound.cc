@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <utility>
 
 namespace aiacc::tcp {
 namespace {
@@ -31,7 +32,7 @@ void Outbound::add(const MessageHeader& header, std::span<const Buffer> pieces, 
     message.payload_bytes += piece.bytes;
     readable = readable && (piece.data != nullptr || piece.bytes == 0) && piece.kind == MemoryKind::kHost;
   }
-  if (!readable || message.payload_bytes != header.length || header.kind == MessageKind::kAck) {
+  if (!readable || message.payload_bytes != header.length || !is_kind(header.kind)) {
     const Error error(Code::kInvalidArgument, "a message was posted that no connection can carry");
     tell(message, std::make_exception_ptr(error));
     spare_.splice(spare_.end(), one);
@@ -39,9 +40,9 @@ void Outbound::add(const MessageHeader& header, std::span<const Buffer> pieces, 
   }
 
   const bool copied = message.payload_bytes <= TcpPort::kCopyBytes || pieces.size() > Outgoing::kMaxPieces;
-  message.bytes.resize(kHeaderBytes + (copied ? message.payload_bytes : 0));
-  encode_header(header, std::span<std::byte, kHeaderBytes>(message.bytes.data(), kHeaderBytes));
-  std::byte* end = message.bytes.data() + kHeaderBytes;
+  message.bytes.resize(Outgoing::kPrefixBytes + (copied ? message.payload_bytes : 0));
+  encode_header(header, std::span<std::byte, kHeaderBytes>(message.bytes.data() + kFrameBytes, kHeaderBytes));
+  std::byte* end = message.bytes.data() + Outgoing::kPrefixBytes;
   for (const Buffer& piece : pieces) {
     if (piece.bytes == 0) continue;
     if (copied) {
@@ -52,57 +53,235 @@ void Outbound::add(const MessageHeader& header, std::span<const Buffer> pieces, 
     }
   }
   message.copied = copied;
-  Messages& queue = queues_[static_cast<std::size_t>(header.traffic)];
+  message.traffic = header.traffic;
+  Messages& queue = of(header.traffic).queue;
   queue.splice(queue.end(), one);
   message.queue = &queue;
 }
 
-Outgoing* Outbound::next() noexcept {
-  if (resend_ != unacknowledged_.end()) return &*resend_++;
-  for (Messages& queue : queues_) {
-    if (queue.empty()) continue;
-    unacknowledged_.splice(unacknowledged_.end(), queue, queue.begin());
-    unacknowledged_.back().queue = nullptr;
-    ++begun_;
-    return &unacknowledged_.back();
+bool Outbound::empty() const noexcept {
+  return std::all_of(classes_.begin(), classes_.end(),
+                     [](const Class& its) { return its.queue.empty() && its.begun.empty(); });
+}
+
+bool Outbound::waiting() const noexcept {
+  return std::any_of(classes_.begin(), classes_.end(), [](const Class& its) {
+    return !its.queue.empty() || its.waiting_chunks > 0 || its.head_due != its.begun.end();
+  });
+}
+
+bool Outbound::shares() const noexcept {
+  return std::any_of(classes_.begin(), classes_.end(), [](const Class& its) { return !its.shared_chunks.empty(); });
+}
+
+Part* Outbound::next(Carrier& carrier) noexcept {
+  for (Class& its : classes_) {
+    if (lead_ == &carrier) {
+      if (its.head_due == its.begun.end() && !its.queue.empty() &&
+          its.waiting_chunks < 2 * static_cast<std::size_t>(streams_)) {
+        begin(its);
+      }
+      if (its.head_due != its.begun.end()) {
+        Part& head = its.head_due->head;
+        ++its.head_due;
+        skip_arrived(its);
+        return carry(carrier, head);
+      }
+    }
+    if (Part* chunk = its.shared_chunks.pop_front()) {
+      --its.waiting_chunks;
+      return carry(carrier, *chunk);
+    }
+    if (lead_ != &carrier) continue;
+    if (Part* chunk = its.lead_chunks.pop_front()) {
+      --its.waiting_chunks;
+      return carry(carrier, *chunk);
+    }
   }
   return nullptr;
 }
 
-void Outbound::wrote(Outgoing& message) noexcept {
-  ++written_;
-  SendCompletion* completion = message.copied ? message.take_completion() : nullptr;
-  settle();
-  if (completion != nullptr) completion->sent(nullptr);
+// The next message of the queue gets its number, and its header is due.
+void Outbound::begin(Class& its) noexcept {
+  its.begun.splice(its.begun.end(), its.queue, its.queue.begin());
+  Outgoing& message = its.begun.back();
+  message.queue = nullptr;
+  message.number = ++its.last;
+  message.head.message = &message;
+  message.head.offset = 0;
+  message.head.length = message.payload_bytes;
+  message.head.state = Part::State::kWaiting;
+  message.head.in_hand = message.head.written = false;
+  message.chunk_count = message.in_hand = 0;
+  if (streams_ > 1 && message.payload_bytes > kWholeBytes) divide(message);
+  message.missing = message.unwritten = 1 + message.chunk_count;
+  for (std::size_t i = 0; i < message.chunk_count; ++i) its.lead_chunks.push_back(message.chunks[i]);
+  its.waiting_chunks += message.chunk_count;
+  encode_frame({.kind = FrameKind::kMessage,
+                .traffic = message.traffic,
+                .number = message.number,
+                .offset = 0,
+                .length = message.head.length},
+               std::span(message.bytes).first<kFrameBytes>());
+  its.head_due = std::prev(its.begun.end());
 }
 
-bool Outbound::acknowledged(std::uint64_t count) noexcept {
-  if (count < said_ || count > begun_) return false;
-  said_ = count;
-  settle();
+// Chunks that are smaller than a connection's share, so that the last ones take equally long.
+void Outbound::divide(Outgoing& message) {
+  if (message.copied && message.piece_count == 0) {
+    message.pieces[message.piece_count++] = std::span(message.bytes).subspan(Outgoing::kPrefixBytes);
+  }
+  const std::uint64_t share = message.payload_bytes / (2 * static_cast<std::uint64_t>(streams_));
+  const std::uint64_t most = std::clamp<std::uint64_t>(share, kWholeBytes, kMaxChunkBytes);
+  message.head.length = 0;
+  message.chunk_count = static_cast<std::size_t>((message.payload_bytes + most - 1) / most);
+  if (message.chunk_room < message.chunk_count) {
+    message.chunks = std::make_unique<Part[]>(message.chunk_count);
+    message.chunk_room = message.chunk_count;
+  }
+  for (std::size_t i = 0; i < message.chunk_count; ++i) {
+    Part& chunk = message.chunks[i];
+    chunk.message = &message;
+    chunk.offset = i * most;
+    chunk.length = std::min(most, message.payload_bytes - chunk.offset);
+    chunk.state = Part::State::kWaiting;
+    chunk.in_hand = chunk.written = false;
+    encode_frame({.kind = FrameKind::kChunk,
+                  .traffic = message.traffic,
+                  .number = message.number,
+                  .offset = chunk.offset,
+                  .length = chunk.length},
+                 chunk.frame);
+  }
+}
+
+void Outbound::skip_arrived(Class& its) noexcept {
+  while (its.head_due != its.begun.end() && its.head_due->head.state == Part::State::kArrived) ++its.head_due;
+}
+
+Part* Outbound::carry(Carrier& carrier, Part& part) noexcept {
+  part.state = Part::State::kCarried;
+  part.in_hand = true;
+  ++part.message->in_hand;
+  carrier.parts.push_back(part);
+  return &part;
+}
+
+void Outbound::wrote(Part& part) noexcept {
+  Outgoing& message = *part.message;
+  part.in_hand = false;
+  --message.in_hand;
+  if (part.state == Part::State::kArrived) part.unlink();
+  if (!std::exchange(part.written, true)) --message.unwritten;
+  SendCompletion* completion = message.copied && message.unwritten == 0 ? message.take_completion() : nullptr;
+  Messages finished;
+  finish(of(message.traffic), message, finished);
+  if (completion != nullptr) completion->sent(nullptr);
+  complete(finished);
+}
+
+void Outbound::ended(Carrier& carrier) noexcept {
+  Messages finished;
+  IntrusiveList<Part> again;
+  while (Part* part = carrier.parts.pop_front()) {
+    Outgoing& message = *part->message;
+    if (std::exchange(part->in_hand, false)) --message.in_hand;
+    if (part->state == Part::State::kArrived) {
+      finish(of(message.traffic), message, finished);
+      continue;
+    }
+    part->state = Part::State::kWaiting;
+    if (part != &message.head) again.push_back(*part);
+  }
+  for (Class& its : classes_) {  // older chunks first
+    for (IntrusiveList<Part>* list : {&its.shared_chunks, &its.lead_chunks}) {
+      while (Part* later = list->pop_front()) again.push_back(*later);
+    }
+    its.waiting_chunks = 0;
+  }
+  while (Part* chunk = again.pop_front()) {
+    Class& its = of(chunk->message->traffic);
+    const bool known = chunk->message->head.state == Part::State::kArrived;
+    (known ? its.shared_chunks : its.lead_chunks).push_back(*chunk);
+    ++its.waiting_chunks;
+  }
+  if (lead_ == &carrier) {
+    lead_ = nullptr;
+    for (Class& its : classes_) {
+      its.head_due = its.begun.begin();
+      skip_arrived(its);
+    }
+  }
+  complete(finished);
+}
+
+bool Outbound::arrived(TrafficClass traffic, std::uint64_t number, std::uint64_t headers) noexcept {
+  Class& its = of(traffic);
+  if (number > headers || headers > its.last) return false;
+  const std::uint64_t last = headers > its.headers_arrived ? headers : number;
+  its.headers_arrived = std::max(its.headers_arrived, headers);
+  Messages finished;
+  for (auto next = its.begun.begin(); next != its.begun.end() && next->number <= last;) {
+    Outgoing& message = *next++;
+    if (message.number <= number || message.chunk_count > 0) arrive(its, message.head);
+    for (std::size_t i = 0; i < message.chunk_count && message.number <= number; ++i) arrive(its, message.chunks[i]);
+    finish(its, message, finished);
+  }
+  skip_arrived(its);
+  complete(finished);
   return true;
 }
 
-bool Outbound::resume(std::uint64_t count) noexcept {
-  if (count < said_ || count > begun_) return false;
-  said_ = written_ = count;
-  resend_ = unacknowledged_.end();
-  settle();
-  resend_ = unacknowledged_.begin();
+bool Outbound::part_arrived(Carrier& carrier, const Frame& part) noexcept {
+  Class& its = of(part.traffic);
+  if (part.number > its.last) return false;
+  Part* found = carrier.parts.find([&part](const Part& one) {
+    return one.message->number == part.number && one.message->traffic == part.traffic && one.offset == part.offset &&
+           one.length == part.length && one.state == Part::State::kCarried;
+  });
+  if (found == nullptr) return true;  // known from another connection
+  Outgoing& message = *found->message;
+  arrive(its, *found);
+  skip_arrived(its);
+  Messages finished;
+  finish(its, message, finished);
+  complete(finished);
   return true;
 }
 
 // What the peer has may still be counted as unwritten here: the system took it, and the writer was not resumed yet.
-void Outbound::settle() noexcept {
-  while (!unacknowledged_.empty() && settled_ < std::min(said_, written_)) {
-    ++settled_;
-    SendCompletion* completion = unacknowledged_.front().take_completion();
-    recycle(unacknowledged_, unacknowledged_.begin());
-    if (completion != nullptr) completion->sent(nullptr);
+void Outbound::arrive(Class& its, Part& part) noexcept {
+  if (part.state == Part::State::kArrived) return;
+  Outgoing& message = *part.message;
+  const bool is_head = &part == &message.head;
+  if (!is_head && part.state == Part::State::kWaiting) --its.waiting_chunks;
+  part.state = Part::State::kArrived;
+  if (!part.in_hand) part.unlink();
+  --message.missing;
+  if (!is_head) return;
+  for (std::size_t i = 0; i < message.chunk_count; ++i) {
+    Part& chunk = message.chunks[i];
+    if (chunk.state != Part::State::kWaiting) continue;
+    chunk.unlink();
+    its.shared_chunks.push_back(chunk);
   }
 }
 
-void Outbound::withdraw(Outgoing& message, Moved* moved) {
+void Outbound::finish(Class& its, Outgoing& message, Messages& finished) noexcept {
+  if (message.missing > 0 || message.in_hand > 0) return;
+  if (its.head_due == message.self) ++its.head_due;
+  finished.splice(finished.end(), its.begun, message.self);
+}
+
+void Outbound::complete(Messages& finished) noexcept {
+  while (!finished.empty()) {
+    SendCompletion* completion = finished.front().take_completion();
+    recycle(finished, finished.begin());
+    if (completion != nullptr && !shared_.closed) completion->sent(nullptr);
+  }
+}
+
+void Outbound::withdraw(Outgoing& message, Moved& moved) {
   const auto error = std::make_exception_ptr(Error(Code::kAborted, "the sender withdrew this message"));
   if (message.queue != nullptr) {
     tell(message, error);
@@ -118,25 +297,30 @@ void Outbound::withdraw(Outgoing& message, Moved* moved) {
       message.pieces[i] = {end, before[i].size()};
       end += before[i].size();
     }
-    if (moved != nullptr) moved->moved(message, std::span(before).first(message.piece_count));
+    moved.moved(message, std::span(before).first(message.piece_count));
   }
   tell(message, error);
 }
 
 void Outbound::fail(const std::exception_ptr& why) noexcept {
-  for (Messages* messages : {&unacknowledged_, &queues_[0], &queues_[1], &queues_[2]}) {
-    for (Outgoing& message : *messages) {
-      if (message.completion != nullptr) tell(message, why);
+  for (Class& its : classes_) {
+    for (Messages* messages : {&its.begun, &its.queue}) {
+      for (Outgoing& message : *messages) {
+        if (message.completion != nullptr) tell(message, why);
+      }
     }
   }
   forget();
 }
 
 void Outbound::forget() noexcept {
-  for (Messages& queue : queues_) queue.clear();
-  unacknowledged_.clear();
+  for (Class& its : classes_) {
+    its.queue.clear();
+    its.begun.clear();
+    its.head_due = its.begun.end();
+    its.waiting_chunks = 0;
+  }
   spare_.clear();
-  resend_ = unacknowledged_.end();
 }
 
 void Outbound::tell(Outgoing& message, const std::exception_ptr& error) noexcept {

@@ -1,8 +1,10 @@
-// What a peer is to get, without a connection: numbers, order, and whose memory is kept how long.
+// What a peer is to get, without connections: numbers, order, which connection carries what, and whose memory is kept how
+// long.
 #include "transports/tcp/outbound.h"
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <vector>
 
 #include "base/sim/sim_net.h"
@@ -22,53 +24,94 @@ class OutboundTest : public testing::Test {
     void notify_later(Notification told) noexcept override { told.completion->sent(told.error); }
   };
 
-  void add(std::uint32_t tag, std::size_t length, Completion& completion, TrafficClass traffic = TrafficClass::kBulk) {
+  void add(Outbound& outbound, std::uint32_t tag, std::size_t length, Completion& completion,
+           TrafficClass traffic = TrafficClass::kBulk) {
     const Buffer piece{bytes_.data(), length};
-    outbound_.add(header_of(tag, length, traffic), std::span(&piece, 1), completion);
+    outbound.add(header_of(tag, length, traffic), std::span(&piece, 1), completion);
   }
-  // The next message that goes out, by its tag; -1 if there is none.
-  int next() {
-    message_ = outbound_.next();
-    if (message_ == nullptr) return -1;
-    return static_cast<int>(decode_header(std::span(message_->bytes).first<kHeaderBytes>()).step);
+  void add(std::uint32_t tag, std::size_t length, Completion& completion, TrafficClass traffic = TrafficClass::kBulk) {
+    add(outbound_, tag, length, completion, traffic);
+  }
+  static int tag_of(const Part& part) {
+    const auto header = std::span<const std::byte>(part.message->bytes).subspan<kFrameBytes, kHeaderBytes>();
+    return static_cast<int>(decode_header(header).step);
+  }
+  // The next part that goes out, by its message's tag; -1 if there is none.
+  int next(Outbound& outbound, Carrier& carrier) {
+    part_ = outbound.next(carrier);
+    return part_ == nullptr ? -1 : tag_of(*part_);
+  }
+  int next() { return next(outbound_, carrier_); }
+  bool arrived(std::uint64_t number, TrafficClass traffic = TrafficClass::kBulk) {
+    return outbound_.arrived(traffic, number, number);
+  }
+  // The connection is replaced by another one.
+  void reconnect() {
+    outbound_.ended(carrier_);
+    outbound_.lead(carrier_);
+  }
+  static Frame frame_of(const Part& part) {
+    return {.kind = FrameKind::kChunkArrived,
+            .traffic = part.message->traffic,
+            .number = part.message->number,
+            .offset = part.offset,
+            .length = part.length};
+  }
+
+  OutboundTest() {
+    outbound_.lead(carrier_);
+    several_.lead(carriers_[0]);
   }
 
   static constexpr std::size_t kLong = TcpPort::kCopyBytes + 1;
-  std::vector<std::byte> bytes_ = pattern(kLong, 1);
+  static constexpr std::size_t kChunks = 3;  // of a message of kDivided bytes
+  static constexpr std::size_t kDivided = kChunks * Outbound::kWholeBytes - 1;
+  std::vector<std::byte> bytes_ = pattern(kDivided, 1);
   sim::World world_{42};
   sim::SimNetwork network_{world_};
   sim::SimLoop loop_{world_, "rank 0"};
   sim::SimNet net_{network_, loop_, 0, {1000, 1}};
   Port port_{loop_, net_};
+  Carrier carrier_;
   Outbound outbound_{port_, 1};
-  Outgoing* message_ = nullptr;
+  Carrier carriers_[2];
+  Outbound several_{port_, 1, 2};
+  Part* part_ = nullptr;
 };
 
-TEST_F(OutboundTest, ThePeerHasNoMoreThanWasBegunAndNeverLessThanItSaid) {
+TEST_F(OutboundTest, ThePeerHasNoMoreThanWasBegun) {
   Completion told;
   for (std::uint32_t tag = 1; tag <= 3; ++tag) add(tag, 10, told);
-  EXPECT_FALSE(outbound_.acknowledged(1)) << "nothing was begun";
+  EXPECT_FALSE(arrived(1)) << "nothing was begun";
   next();
   next();
-  EXPECT_FALSE(outbound_.acknowledged(3));
-  EXPECT_FALSE(outbound_.resume(3));
-  EXPECT_TRUE(outbound_.acknowledged(2));
-  EXPECT_TRUE(outbound_.acknowledged(2)) << "nothing new";
-  EXPECT_FALSE(outbound_.acknowledged(1));
-  EXPECT_FALSE(outbound_.resume(1));
-  EXPECT_TRUE(outbound_.resume(2));
+  EXPECT_FALSE(arrived(3));
+  EXPECT_FALSE(arrived(1, TrafficClass::kLatency)) << "each class has numbers of its own";
+  EXPECT_FALSE(outbound_.arrived(TrafficClass::kBulk, 2, 1)) << "a whole message has its header";
+  EXPECT_TRUE(arrived(2));
+  EXPECT_TRUE(arrived(1)) << "said before, over a slower connection";
 }
 
 TEST_F(OutboundTest, WhatIsAcknowledgedStaysUntilItsWriterHasCountedIt) {
   Completion told;
   add(1, kLong, told);
   ASSERT_EQ(next(), 1);
-  EXPECT_TRUE(outbound_.acknowledged(1));
+  EXPECT_TRUE(arrived(1));
   EXPECT_EQ(told.told, 0);
   EXPECT_FALSE(outbound_.empty()) << "the writer still has it in its hands";
-  outbound_.wrote(*message_);
+  outbound_.wrote(*part_);
   EXPECT_EQ(told.told, 1);
   EXPECT_TRUE(outbound_.empty());
+}
+
+TEST_F(OutboundTest, WhatIsAcknowledgedAndInAWritersHandsIsDoneWhenTheConnectionEnds) {
+  Completion told;
+  add(1, kLong, told);
+  ASSERT_EQ(next(), 1);
+  EXPECT_TRUE(arrived(1));
+  reconnect();
+  EXPECT_EQ(told.told, 1);
+  EXPECT_EQ(next(), -1);
 }
 
 TEST_F(OutboundTest, ACopiedMessageIsSentWhenItIsWrittenAndOthersWhenTheyAreAcknowledged) {
@@ -76,30 +119,31 @@ TEST_F(OutboundTest, ACopiedMessageIsSentWhenItIsWrittenAndOthersWhenTheyAreAckn
   add(1, 10, copied);
   add(2, kLong, lent);
   next();
-  outbound_.wrote(*message_);
+  outbound_.wrote(*part_);
   next();
-  outbound_.wrote(*message_);
+  outbound_.wrote(*part_);
   EXPECT_EQ(copied.told, 1);
   EXPECT_EQ(lent.told, 0);
-  EXPECT_TRUE(outbound_.acknowledged(2));
+  EXPECT_TRUE(arrived(2));
   EXPECT_EQ(copied.told, 1);
   EXPECT_EQ(lent.told, 1);
 }
 
-TEST_F(OutboundTest, ANewConnectionBeginsWithWhatThePeerLacksInTheirOrder) {
+TEST_F(OutboundTest, ANewConnectionCarriesWhatThePeerLacksInTheOrderOfEachClass) {
   Completion told;
   for (std::uint32_t tag = 1; tag <= 4; ++tag) add(tag, kLong, told);
   for (int tag = 1; tag <= 3; ++tag) {
     ASSERT_EQ(next(), tag);
-    if (tag < 3) outbound_.wrote(*message_);
+    if (tag < 3) outbound_.wrote(*part_);
   }
-  ASSERT_TRUE(outbound_.acknowledged(1));
+  ASSERT_TRUE(arrived(1));
   add(5, 10, told, TrafficClass::kControl);
-  ASSERT_TRUE(outbound_.resume(2)) << "it had more than it had said";
+  reconnect();
+  ASSERT_TRUE(arrived(2)) << "it had more than it had said";
   EXPECT_EQ(told.told, 2);
   EXPECT_TRUE(outbound_.waiting());
-  EXPECT_EQ(next(), 3) << "numbers were given when messages were begun";
-  EXPECT_EQ(next(), 5) << "what is urgent overtakes what was not begun";
+  EXPECT_EQ(next(), 5) << "what is urgent overtakes what is sent again too";
+  EXPECT_EQ(next(), 3);
   EXPECT_EQ(next(), 4);
   EXPECT_EQ(next(), -1);
 }
@@ -112,6 +156,82 @@ TEST_F(OutboundTest, EveryCompletionIsToldOnceWhenThePeerIsLost) {
   outbound_.fail(std::make_exception_ptr(Error(Code::kPeerFailed, "gone", 1)));
   EXPECT_EQ(told.told, 4);
   EXPECT_TRUE(outbound_.empty());
+}
+
+// --- several connections --------------------------------------------------------------------------------------------------
+
+TEST_F(OutboundTest, OthersTakeChunksWhenThePeerHasTheHeader) {
+  Completion told;
+  add(several_, 1, kDivided, told);
+  EXPECT_EQ(next(several_, carriers_[1]), -1) << "headers go with the lead";
+  ASSERT_EQ(next(several_, carriers_[0]), 1);
+  EXPECT_EQ(part_->length, 0u);
+  EXPECT_EQ(next(several_, carriers_[1]), -1) << "the peer may not know the message yet";
+  ASSERT_EQ(next(several_, carriers_[0]), 1) << "the lead need not wait for that";
+  EXPECT_EQ(part_->offset, 0u);
+  EXPECT_FALSE(several_.shares());
+  ASSERT_TRUE(several_.arrived(TrafficClass::kBulk, 0, 1));
+  EXPECT_TRUE(several_.shares());
+  ASSERT_EQ(next(several_, carriers_[1]), 1);
+  EXPECT_EQ(part_->offset, Outbound::kWholeBytes);
+  ASSERT_EQ(next(several_, carriers_[0]), 1);
+  EXPECT_EQ(part_->offset, 2 * Outbound::kWholeBytes);
+  EXPECT_EQ(part_->length, kDivided - 2 * Outbound::kWholeBytes);
+  EXPECT_EQ(next(several_, carriers_[0]), -1);
+}
+
+TEST_F(OutboundTest, AMessageIsDoneWhenAllItsChunksAreAcknowledgedInAnyOrder) {
+  Completion told;
+  add(several_, 1, kDivided, told);
+  std::vector<Part*> parts;
+  next(several_, carriers_[0]);
+  several_.wrote(*part_);
+  ASSERT_TRUE(several_.arrived(TrafficClass::kBulk, 0, 1));
+  for (std::size_t i = 0; i < kChunks; ++i) {
+    ASSERT_EQ(next(several_, carriers_[i % 2]), 1);
+    several_.wrote(*part_);
+    parts.push_back(part_);
+  }
+  EXPECT_TRUE(several_.part_arrived(carriers_[0], frame_of(*parts[2])));
+  EXPECT_TRUE(several_.part_arrived(carriers_[0], frame_of(*parts[2]))) << "said twice";
+  EXPECT_TRUE(several_.part_arrived(carriers_[1], frame_of(*parts[1])));
+  EXPECT_EQ(told.told, 0);
+  EXPECT_TRUE(several_.part_arrived(carriers_[0], frame_of(*parts[0])));
+  EXPECT_EQ(told.told, 1);
+  EXPECT_TRUE(several_.empty());
+}
+
+TEST_F(OutboundTest, AConnectionThatEndsCostsWhatItCarriedAndNoMore) {
+  Completion told;
+  add(several_, 1, kDivided, told);
+  next(several_, carriers_[0]);
+  ASSERT_TRUE(several_.arrived(TrafficClass::kBulk, 0, 1));
+  next(several_, carriers_[1]);
+  ASSERT_EQ(part_->offset, 0u);
+  next(several_, carriers_[0]);
+  several_.ended(carriers_[1]);
+  ASSERT_EQ(next(several_, carriers_[0]), 1);
+  EXPECT_EQ(part_->offset, 0u) << "the oldest first";
+  ASSERT_EQ(next(several_, carriers_[0]), 1);
+  EXPECT_EQ(part_->offset, 2 * Outbound::kWholeBytes);
+  EXPECT_EQ(next(several_, carriers_[0]), -1);
+}
+
+TEST_F(OutboundTest, ANewLeadCarriesTheHeadersThatThePeerLacksBeforeTheirChunks) {
+  Completion told;
+  add(several_, 1, kDivided, told);
+  add(several_, 2, 10, told);
+  ASSERT_EQ(next(several_, carriers_[0]), 1);
+  ASSERT_EQ(next(several_, carriers_[0]), 2) << "a header waits for no payload";
+  ASSERT_EQ(next(several_, carriers_[0]), 1);
+  several_.ended(carriers_[0]);
+  EXPECT_EQ(next(several_, carriers_[1]), -1);
+  several_.lead(carriers_[1]);
+  ASSERT_EQ(next(several_, carriers_[1]), 1);
+  EXPECT_EQ(part_->length, 0u);
+  ASSERT_EQ(next(several_, carriers_[1]), 2);
+  ASSERT_EQ(next(several_, carriers_[1]), 1);
+  EXPECT_EQ(part_->offset, 0u);
 }
 
 }  // namespace

@@ -5,6 +5,7 @@
 #include "base/wire/handshake.h"
 #include "transports/tcp/data_header.h"
 #include "transports/tcp/dial.h"
+#include "transports/tcp/frame.h"
 #include "transports/tcp/tcp_fixture_test.h"
 #include "transports/tcp/tcp_port.h"
 
@@ -20,6 +21,28 @@ using message_conformance::Recorder;
 void post(MessagePort& port, int to, const MessageHeader& header, std::vector<std::byte>& bytes, Completion& told) {
   const Buffer piece{bytes.data(), bytes.size()};
   port.post(to, header, std::span(&piece, 1), told);
+}
+
+constexpr std::size_t kPrefix = tcp::kFrameBytes + tcp::kHeaderBytes;
+
+// The frame and the header of a message, as rank 1 sends them.
+void write_message(std::span<std::byte> into, const MessageHeader& header, std::uint64_t number) {
+  tcp::encode_frame({.traffic = header.traffic, .number = number, .offset = 0, .length = header.length},
+                    into.first<tcp::kFrameBytes>());
+  tcp::encode_header(header, into.subspan<tcp::kFrameBytes, tcp::kHeaderBytes>());
+}
+
+std::vector<std::byte> bytes_of(const tcp::Frame& frame) {
+  std::vector<std::byte> bytes(tcp::kFrameBytes);
+  tcp::encode_frame(frame, std::span(bytes).first<tcp::kFrameBytes>());
+  return bytes;
+}
+
+tcp::Terms terms_of(std::uint64_t received, std::uint64_t connections) {
+  tcp::Terms terms;
+  terms.received = {0, 0, received};
+  terms.connections = connections;
+  return terms;
 }
 
 // As rank 1, with the secret: says `bytes` after the handshake, and stays until rank 0 has enough, or not.
@@ -44,7 +67,7 @@ Task<void> misbehave(SimTcp* net, std::vector<std::byte> bytes, tcp::Terms terms
 // Each time on a new connection, `times` times.
 void misbehave_again(SimTcp& net, const std::vector<std::byte>& bytes, std::size_t times) {
   for (std::size_t i = 0; i < times; ++i) {
-    Task<void> talk = misbehave(&net, bytes, tcp::Terms{0, i, {}});
+    Task<void> talk = misbehave(&net, bytes, terms_of(0, i));
     talk.start();
     ASSERT_TRUE(net.run_until([&] { return talk.done(); }));
   }
@@ -52,16 +75,37 @@ void misbehave_again(SimTcp& net, const std::vector<std::byte>& bytes, std::size
 
 // It may come from somebody on the path: the connection is broken, and not the peer, unless it goes on so.
 TEST(TcpBadPeer, NonsenseIsABrokenConnectionAndAgainAndAgainALostPeer) {
-  std::vector<std::byte> nonsense(96, std::byte{0x77}), boast(96), flags(96), extra(96);
-  tcp::encode_header(tcp::ack_header(0, 4), std::span<std::byte, 96>(flags));
-  MessageHeader tagged = tcp::ack_header(0, 0);
-  tagged.step = 1;
-  tcp::encode_header(tagged, std::span<std::byte, 96>(extra));
-  tcp::encode_header(tcp::ack_header(5, 0), std::span<std::byte, 96>(boast));
-  for (const auto& [bytes, sentence] : {std::pair(nonsense, "a message header came with version 30583"),
-                                        std::pair(flags, "a message header came with flags 4"),
-                                        std::pair(extra, "something in the unused fields of kind 5"),
-                                        std::pair(boast, "acknowledges 5 messages, which cannot be")}) {
+  using enum tcp::FrameKind;
+  const std::vector<std::byte> nonsense(96, std::byte{0x77});
+  std::vector<std::byte> gap(kPrefix), header(kPrefix), unlike(kPrefix), again(kPrefix + 100 + tcp::kFrameBytes);
+  write_message(gap, header_of(1, 0), 2);
+  write_message(header, header_of(1, 0), 1);
+  header[tcp::kFrameBytes] = std::byte{9};
+  write_message(unlike, header_of(1, 0), 1);
+  tcp::encode_frame({.traffic = TrafficClass::kControl, .number = 1}, std::span(unlike).first<tcp::kFrameBytes>());
+  write_message(again, header_of(1, 1000), 1);
+  tcp::encode_frame({.traffic = TrafficClass::kBulk, .number = 1, .length = 100},
+                    std::span(again).first<tcp::kFrameBytes>());
+  std::vector<std::byte> outside = again;
+  tcp::encode_frame({.kind = kChunk, .traffic = TrafficClass::kBulk, .number = 1, .offset = 50, .length = 100},
+                    std::span(again).last<tcp::kFrameBytes>());
+  tcp::encode_frame({.kind = kChunk, .traffic = TrafficClass::kBulk, .number = 1, .offset = 950, .length = 100},
+                    std::span(outside).last<tcp::kFrameBytes>());
+  for (const auto& [bytes, sentence] :
+       {std::pair(nonsense, "a frame came with version 30583"),
+        std::pair(bytes_of({.kind = static_cast<tcp::FrameKind>(7)}), "a frame came with kind 7"),
+        std::pair(bytes_of({.kind = kAsk, .number = 1}), "something in the unused fields of kind 5"),
+        std::pair(bytes_of({.kind = kArrived, .number = 5, .offset = 5}), "acknowledges message 5 of a traffic class"),
+        std::pair(bytes_of({.kind = kArrived, .number = 0, .offset = 5}), "acknowledges message 5 of a traffic class"),
+        std::pair(bytes_of({.kind = kArrived, .number = 5, .offset = 0}), "acknowledges message 5 of a traffic class"),
+        std::pair(bytes_of({.kind = kChunkArrived, .number = 5, .length = 1}),
+                  "acknowledges message 5 of a traffic class, which cannot be"),
+        std::pair(bytes_of({.kind = kChunk, .number = 1, .length = 1}), "sent a part of message 1 before its header"),
+        std::pair(header, "a message header came with version 9"),
+        std::pair(gap, "sent message 2 after message 0 of a traffic class"),
+        std::pair(unlike, "sent a message and a frame that do not agree"),
+        std::pair(again, "sent bytes 50 to 150 of a message again, with others"),
+        std::pair(outside, "sent bytes 950 to 1050 of a message of 1000")}) {
     SimTcp net(2);
     Recorder receiver;
     net.port(0).set_receiver(receiver);
@@ -90,9 +134,9 @@ TEST(TcpBadPeer, NonsenseNowAndThenLosesNobody) {
 }
 
 TEST(TcpBadPeer, NobodyHearsWhatComesAfterAFarewell) {
-  std::vector<std::byte> chatter(192);
-  tcp::encode_header(tcp::ack_header(0, tcp::kAckLeaves), std::span(chatter).first<96>());
-  tcp::encode_header(header_of(1, 0), std::span(chatter).last<96>());
+  std::vector<std::byte> chatter = bytes_of({.kind = tcp::FrameKind::kFarewell});
+  chatter.resize(tcp::kFrameBytes + kPrefix);
+  write_message(std::span(chatter).last<kPrefix>(), header_of(1, 0), 1);
   SimTcp net(2);
   Recorder receiver;
   net.port(0).set_receiver(receiver);
@@ -149,10 +193,10 @@ TEST(TcpBadPeer, ADialThatIsOlderThanTheConnectionIsNotTaken) {
   std::vector<std::byte> bytes = pattern(100, 1);
   post(net.port(1), 0, header_of(1, bytes.size()), bytes, told);
   ASSERT_TRUE(net.run_until([&] { return receiver[0].placed == 1; }));
-  EXPECT_EQ(verdict_on(net, {0, 0, {}}), wire::Verdict::kBusy);
+  EXPECT_EQ(verdict_on(net, terms_of(0, 0)), wire::Verdict::kBusy);
   post(net.port(1), 0, header_of(2, bytes.size()), bytes, told);
   ASSERT_TRUE(net.run_until([&] { return receiver[0].placed == 2; }));
-  EXPECT_EQ(verdict_on(net, {0, 1, {}}), wire::Verdict::kAccepted) << "its end has seen that one break";
+  EXPECT_EQ(verdict_on(net, terms_of(0, 1)), wire::Verdict::kAccepted) << "its end has seen that one break";
 }
 
 // Rank 0 looks whether this one lives: that begins nothing, and ends no connection.
@@ -182,10 +226,10 @@ TEST(TcpBadPeer, AnOldVersionIsSpokenAndSaidOnceUnlessMessagesAreProtected) {
     std::vector<std::string> remarks;
     net.port(0).tell_remarks_to([&](const std::string& remark) { remarks.push_back(remark); });
     net.port(0).set_receiver(receiver);
-    std::vector<std::byte> message(96);
-    tcp::encode_header(header_of(1, 0), std::span<std::byte, 96>(message));
+    std::vector<std::byte> message(kPrefix);
     for (std::uint64_t i = 0; i < 2; ++i) {
-      Task<void> talk = misbehave(&net, message, tcp::Terms{0, i, {}}, false, {1, 1});
+      write_message(message, header_of(1, 0), i + 1);
+      Task<void> talk = misbehave(&net, message, terms_of(0, i), false, {1, 1});
       talk.start();
       ASSERT_TRUE(net.run_until([&] { return talk.done(); }));
       if (protection == Encryption::kNone) continue;
@@ -211,8 +255,8 @@ TEST(TcpBadPeer, ConnectionsAreCountedAsTheEndThatKnowsMoreDoes) {
   Recorder receiver;
   net.port(0).set_receiver(receiver);
   tcp::Terms answer;
-  EXPECT_EQ(verdict_on(net, {0, 5, {}}), wire::Verdict::kAccepted);
-  EXPECT_EQ(verdict_on(net, {0, 6, {}}, &answer), wire::Verdict::kAccepted);
+  EXPECT_EQ(verdict_on(net, terms_of(0, 5)), wire::Verdict::kAccepted);
+  EXPECT_EQ(verdict_on(net, terms_of(0, 6), &answer), wire::Verdict::kAccepted);
   EXPECT_EQ(answer.connections, 6u);
   net.port(0).close();
 }
@@ -221,10 +265,11 @@ TEST(TcpBadPeer, APeerThatHasWhatWasNeverSentIsLostWithASentence) {
   SimTcp net(2);
   Recorder receiver;
   net.port(0).set_receiver(receiver);
-  Task<void> talk = misbehave(&net, {}, tcp::Terms{3, 0, {}});
+  Task<void> talk = misbehave(&net, {}, terms_of(3, 0));
   talk.start();
   ASSERT_TRUE(net.run_until([&] { return receiver.lost.size() == 1; }));
-  EXPECT_EQ(receiver.lost[0].second.message(), "rank 1 on host 1 says that it has 3 messages, which cannot be");
+  EXPECT_EQ(receiver.lost[0].second.message(),
+            "rank 1 on host 1 says that it has 3 messages of a traffic class, which cannot be");
   net.run_until([&] { return talk.done(); });
 }
 
@@ -233,20 +278,20 @@ TEST(TcpBadPeer, AMessageInPlaceOfOneThatWasCutIsAnErrorAndTheSameOneIsNot) {
     SimTcp net(2);
     Recorder receiver;
     net.port(0).set_receiver(receiver);
-    std::vector<std::byte> cut(96 + 40), whole(96 + 100);
-    tcp::encode_header(header_of(1, 100), std::span(cut).first<96>());
-    tcp::encode_header(header_of(same ? 1 : 2, 100), std::span(whole).first<96>());
+    std::vector<std::byte> cut(kPrefix + 40), whole(kPrefix + 100);
+    write_message(cut, header_of(1, 100), 1);
+    write_message(whole, header_of(same ? 1 : 2, 100), 1);
     Task<void> first = misbehave(&net, cut, {}, false);
     first.start();
     ASSERT_TRUE(net.run_until([&] { return first.done(); }));
-    Task<void> second = misbehave(&net, whole, tcp::Terms{0, 1, {}});
+    Task<void> second = misbehave(&net, whole, terms_of(0, 1));
     second.start();
     ASSERT_TRUE(net.run_until([&] { return receiver.placed == 1 || second.done(); })) << same;
     EXPECT_EQ(receiver.placed, same ? 1u : 0u);
     if (!same) {
       for (std::uint64_t i = 2; i < 9; ++i) {
         EXPECT_TRUE(receiver.lost.empty());
-        Task<void> again = misbehave(&net, whole, tcp::Terms{0, i, {}});
+        Task<void> again = misbehave(&net, whole, terms_of(0, i));
         again.start();
         ASSERT_TRUE(net.run_until([&] { return again.done(); }));
       }
@@ -266,8 +311,8 @@ TEST(TcpBadPeer, WhatIsTooLongToBeHeldIsRefused) {
   Recorder receiver;
   receiver.decide = [](int, const MessageHeader&) { return Action::kHold; };
   net.port(0).set_receiver(receiver);
-  std::vector<std::byte> header(96);
-  tcp::encode_header(header_of(1, (64u << 20) + 1), std::span<std::byte, 96>(header));
+  std::vector<std::byte> header(kPrefix);
+  write_message(header, header_of(1, (64u << 20) + 1), 1);
   misbehave_again(net, header, 8);
   ASSERT_EQ(receiver.lost.size(), 1u);
   EXPECT_NE(receiver.lost[0].second.message().find(
@@ -284,9 +329,8 @@ TEST(TcpBadPeer, ManyBytesAreAcknowledgedBeforeManyMessages) {
     net.port(0).set_receiver(receiver);
     std::vector<std::byte> bytes;
     for (std::uint32_t tag = 0; tag < count; ++tag) {
-      bytes.resize(bytes.size() + 96 + TcpPort::kCopyBytes);
-      tcp::encode_header(header_of(tag, TcpPort::kCopyBytes),
-                         std::span(bytes).last(96 + TcpPort::kCopyBytes).first<96>());
+      bytes.resize(bytes.size() + kPrefix + TcpPort::kCopyBytes);
+      write_message(std::span(bytes).last(kPrefix + TcpPort::kCopyBytes), header_of(tag, TcpPort::kCopyBytes), tag + 1);
     }
     Task<void> talk = misbehave(&net, bytes);
     talk.start();
