@@ -48,6 +48,7 @@ struct ConfigValues {
   std::string library;
   Duration spin{};
   std::string tcp_congestion;
+  std::optional<std::int64_t> tcp_streams;
   Encryption encrypt = Encryption::kNone;
   std::uint64_t slice_bytes = 0;
   std::uint64_t fusion_bytes = 0;

@@ -80,6 +80,11 @@ constexpr std::array kTable{
               "setting of each host; or auto, which is the same unless that is BBR: hosts less than 1 ms apart then "
               "use cubic, or reno if the user may not select cubic.",
               "0.1"},
+    ConfigRow{"AIACC_TCP_STREAMS", &V::tcp_streams, "1", "1", "64", kUser,
+              "How many TCP connections a rank has with each rank of another host. Messages of more than 64 KiB are "
+              "divided among them as fast as each one takes them. Of two ranks with different values, both use the "
+              "smaller one.",
+              "0.1"},
     ConfigRow{"AIACC_SLICE_BYTES", &V::slice_bytes, "16G", "1M", "1T", kUser,
               "Address space for the memory of one rank in its host's segment. Pages are taken only when used.", "0.1"},
     ConfigRow{

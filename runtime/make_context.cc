@@ -31,7 +31,9 @@ void warn_of(const Config& settings, Logger& log) {
 }
 
 io::TcpSettings tcp_of(const RuntimeConfig& config) {
-  return {.silence_limit = config.lease, .congestion = io::Congestion(config.tcp_congestion)};
+  return {.silence_limit = config.lease,
+          .congestion = io::Congestion(config.tcp_congestion),
+          .streams = config.tcp_streams};
 }
 
 RealContext::MakeBootstrap make_agents(const BootstrapChoice& choice, const RuntimeConfig& config,

@@ -13,6 +13,7 @@ RuntimeConfig RuntimeConfig::from(const Config& settings) {
   config.spin = values.spin;
   config.slice_bytes = values.slice_bytes;
   config.tcp_congestion = values.tcp_congestion;
+  config.tcp_streams = static_cast<int>(values.tcp_streams.value_or(config.tcp_streams));
   config.encryption = values.encrypt;
   config.plain_on_purpose = settings.origin("AIACC_ENCRYPT") != Config::Origin::kDefault;
   config.log = values.log;

@@ -18,6 +18,7 @@ struct RuntimeConfig {
   Duration spin = std::chrono::microseconds(2);       // AIACC_SPIN
   std::uint64_t slice_bytes = 0;                      // AIACC_SLICE_BYTES, of local worlds; 0: what the host has
   std::string tcp_congestion = "auto";                // AIACC_TCP_CONGESTION
+  int tcp_streams = 1;                                // AIACC_TCP_STREAMS
   Encryption encryption = Encryption::kNone;          // AIACC_ENCRYPT
   bool plain_on_purpose = true;                       // "none" was set explicitly, so it needs no warning
   std::string records;                                // AIACC_RECORDS

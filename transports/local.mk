@@ -112,6 +112,7 @@ transports_tests += \
 	transports/tcp/tcp_breaks_test.cc \
 	transports/tcp/tcp_fixture_test.h \
 	transports/tcp/tcp_port_test.cc \
+	transports/tcp/tcp_streams_test.cc \
 	transports/tcp/tcp_unauthenticated_test.cc
 
 transports_tests += \

@@ -216,6 +216,13 @@ mode_t type_of(int descriptor, const std::string& description) {
   return about.st_mode & S_IFMT;
 }
 
+// Connections that share messages take the next part when they can send it, so little waits unsent in the kernel. An accepted
+// socket inherits this. It changes speed only, so a kernel that does not know it is no error.
+void leave_little_unsent(const Fd& socket, int streams) noexcept {
+  constexpr int kUnsentBytes = 256 << 10;
+  if (streams > 1) setsockopt(socket.get(), IPPROTO_TCP, TCP_NOTSENT_LOWAT, &kUnsentBytes, sizeof kUnsentBytes);
+}
+
 }  // namespace
 
 std::unique_ptr<Listener> RealNet::listen(const Address& address) {
@@ -224,6 +231,7 @@ std::unique_ptr<Listener> RealNet::listen(const Address& address) {
   Congestion congestion = settings_.congestion;
   if (place.family() != AF_UNIX) {
     congestion.prepare(socket);
+    leave_little_unsent(socket, settings_.streams);
     const int on = 1;
     setsockopt(socket.get(), SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
     const int off = 0;  // "::" accepts IPv4 too, whatever the host's default is
@@ -247,7 +255,10 @@ Task<std::unique_ptr<Stream>> RealNet::connect(Address address, Stop& stop) {
   const SocketAddress place = socket_address(address);
   Fd socket = make_socket(place);
   Congestion congestion = settings_.congestion;
-  if (place.family() != AF_UNIX) congestion.prepare(socket);
+  if (place.family() != AF_UNIX) {
+    congestion.prepare(socket);
+    leave_little_unsent(socket, settings_.streams);
+  }
   Duration pause = std::chrono::milliseconds(1);
   for (;;) {
     stop.throw_if_requested();

@@ -20,6 +20,7 @@ inline constexpr Duration kSilenceLimit = std::chrono::seconds(30);
 struct TcpSettings {
   Duration silence_limit = kSilenceLimit;
   Congestion congestion{};
+  int streams = 1;  // how many connections between two processes share their messages
 };
 
 class RealNet final : public Net {

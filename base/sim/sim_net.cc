@@ -118,6 +118,14 @@ void SimNetwork::break_streams(int host, int other) {
   }
 }
 
+void SimNetwork::break_stream(int host, int other, std::uint64_t dice) {
+  std::vector<SimConnection*> between;
+  for (auto& [number, connection] : connections_) {
+    if (connection->between(host, other)) between.push_back(&*connection);
+  }
+  if (!between.empty()) between[dice % between.size()]->break_off();
+}
+
 Duration SimNetwork::latency(int host, int other) const noexcept {
   return host == other ? model_.latency_within_host : model_.latency_between_hosts;
 }

@@ -43,6 +43,8 @@ class SimNetwork final : private DeathWatcher {
   void break_next(std::uint64_t bytes) noexcept { break_next_ = bytes; }
   // The same now, for all streams between the two hosts.
   void break_streams(int host, int other);
+  // The same for one of them, chosen by `dice`, if there is any.
+  void break_stream(int host, int other, std::uint64_t dice);
   bool break_pending() const noexcept { return break_next_.has_value(); }
   std::uint64_t broken() const noexcept { return broken_; }  // streams broken so far
   // Flips one bit in flight in the next new stream: in the byte after `bytes` others, of both directions together.

@@ -13,15 +13,15 @@
 namespace aiacc {
 
 AgentBootstrap::AgentBootstrap(io::RealLoop& loop, std::string address, int rank, int size, bool several_hosts,
-                               std::string version, io::TcpSettings tcp)
+                               std::string version, const io::TcpSettings& tcp)
     : loop_(loop),
-      net_(loop, std::move(tcp)),
+      net_(loop, tcp),
       address_(std::move(address)),
       rank_(rank),
       size_(size),
       version_(std::move(version)),
       ended_(loop) {
-  if (several_hosts) networks_ = network_ports(loop_, net_, entropy_, listen_for_peers(net_));
+  if (several_hosts) networks_ = network_ports(loop_, net_, entropy_, listen_for_peers(net_), tcp.streams);
 }
 
 AgentBootstrap::~AgentBootstrap() = default;

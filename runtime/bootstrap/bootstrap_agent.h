@@ -23,7 +23,7 @@ class AgentBootstrap final : public Bootstrap, private Root::Owner {
   // `rank` and `size` are this process's own view, which the agent checks. `several_hosts`: not all ranks are on this
   // host. `version` is the library's; `tcp` is for connections to other hosts.
   AgentBootstrap(io::RealLoop& loop, std::string address, int rank, int size, bool several_hosts, std::string version,
-                 io::TcpSettings tcp = {});
+                 const io::TcpSettings& tcp = {});
   ~AgentBootstrap() override;
 
   Task<BootstrapResult> join(Stop& stop) override;

@@ -38,7 +38,7 @@ wire::Arrive RendezvousBootstrap::introduction() const {
 
 Task<BootstrapResult> RendezvousBootstrap::join(Stop& stop) {
   stop.throw_if_requested();
-  networks_ = network_ports(loop_, net_, entropy_, listen_for_peers(net_));
+  networks_ = network_ports(loop_, net_, entropy_, listen_for_peers(net_), settings_.tcp.streams);
   if (settings_.share_memory) shm_discovery_ = std::make_unique<ShmDomainDiscovery>(loop_, settings_.slice_bytes);
   if (settings_.rank == 0) {
     RendezvousServer::Listeners listeners;

@@ -22,9 +22,10 @@ std::unique_ptr<io::Listener> listen_beside(io::Net& net, const io::Address& pla
   return io::is_loopback(place.name) ? net.listen(io::Address::tcp(place.name, 0)) : listen_for_peers(net);
 }
 
-NetworkPorts network_ports(Loop& loop, io::Net& net, io::Entropy& entropy, std::unique_ptr<io::Listener> listener) {
+NetworkPorts network_ports(Loop& loop, io::Net& net, io::Entropy& entropy, std::unique_ptr<io::Listener> listener,
+                           int streams) {
   NetworkPorts networks;
-  networks.add(std::make_unique<TcpPortFactory>(loop, net, entropy, std::move(listener)));
+  networks.add(std::make_unique<TcpPortFactory>(loop, net, entropy, std::move(listener), streams));
   return networks;
 }
 

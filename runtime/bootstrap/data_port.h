@@ -37,8 +37,10 @@ std::unique_ptr<io::Listener> listen_beside(io::Net& net, const io::Address& pla
 inline constexpr Duration kRefusedLimit = std::chrono::seconds(30);
 inline constexpr Duration kNotifiedOfFailures = std::chrono::hours(24 * 365);
 
-// The networks of a rank that listens for others over TCP. All but the listener outlive the port.
-NetworkPorts network_ports(Loop& loop, io::Net& net, io::Entropy& entropy, std::unique_ptr<io::Listener> listener);
+// The networks of a rank that listens for others over TCP. All but the listener outlive the port. `streams`:
+// TcpPort::Settings::streams.
+NetworkPorts network_ports(Loop& loop, io::Net& net, io::Entropy& entropy, std::unique_ptr<io::Listener> listener,
+                           int streams = 1);
 
 // Throws kProtocol if the places do not match the world, kUnsupported if its ranks have no transport in common.
 std::unique_ptr<MessagePort> open_data_port(NetworkPorts& networks, const View& world, int rank,

@@ -84,7 +84,7 @@ Task<void> Connection::read() {
       }
       header = decode_header(std::span<const std::byte, kHeaderBytes>(staging_.data() + begin_, kHeaderBytes));
       begin_ += kHeaderBytes;
-      while (inbound_.holds_too_much() && inbound_.is_new(frame_)) {
+      while (inbound_.must_wait(frame_)) {
         room_.reset();
         co_await room_.wait(stop_);
       }
@@ -93,6 +93,7 @@ Task<void> Connection::read() {
     } else {
       current_ = inbound_.find(frame_);
     }
+    if (!whole && current()) owner_.chunk_came();
     if (!current()) co_return;
     const std::uint64_t done = take_staged(0);
     if (done < frame_.length) {
@@ -205,6 +206,7 @@ void Connection::control(const Frame& frame) {
 }
 
 void Connection::retire() noexcept {
+  retired_ = true;
   current_ = nullptr;
   outbound_.ended(carrier_);
 }

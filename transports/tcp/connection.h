@@ -20,13 +20,14 @@ class Connection;
 // Callbacks from a connection to its link.
 class ConnectionOwner {
  public:
-  virtual bool is_current(const Connection& connection) const noexcept = 0;
   // The peer's farewell has arrived: end of stream follows.
   virtual void farewell_came() noexcept = 0;
   // Everything is written, including this rank's farewell.
   virtual void farewell_written() noexcept = 0;
   // The peer has acknowledged something.
   virtual void acknowledged() noexcept = 0;
+  // A message comes in chunks.
+  virtual void chunk_came() noexcept = 0;
   // Called once, when both coroutines have ended. `error` is null for an end of stream between two messages. May
   // destroy the connection.
   virtual void connection_ended(Connection& connection, std::exception_ptr error) noexcept = 0;
@@ -92,7 +93,7 @@ class Connection final : private Root::Owner {
   void add_piece(Part* part, io::Piece piece, bool last) noexcept;
   void advance(std::size_t bytes) noexcept;
 
-  bool current() const noexcept { return owner_.is_current(*this); }
+  bool current() const noexcept { return !retired_; }
 
   Shared& shared_;
   ConnectionOwner& owner_;
@@ -137,6 +138,7 @@ class Connection final : private Root::Owner {
   std::array<std::byte, kFrameBytes> ask_frame_;
   std::array<std::byte, kFrameBytes> farewell_frame_;
 
+  bool retired_ = false;
   int running_ = 0;
   std::exception_ptr error_;
   std::optional<Root> reader_;  // last: their frames refer to the members above

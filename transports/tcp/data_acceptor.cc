@@ -43,7 +43,7 @@ Task<void> DataAcceptor::greet(std::unique_ptr<io::Stream> stream, wire::Accepto
   const std::optional<wire::Protection> how = wire::common(shared_.protection, theirs.protection);
   const wire::Verdict verdict = !how ? wire::Verdict::kUnlike : owner_.judge(rank, theirs);
   if (how) shared_.note_version(rank, handshake.version());
-  wire::Bytes frame = handshake.decide(verdict, owner_.terms_for(rank).text());
+  wire::Bytes frame = handshake.decide(verdict, owner_.terms_for(rank, theirs.stream).text());
   if (verdict != wire::Verdict::kAccepted) {
     co_await io::write_all(*stream, frame, stop);
     if (!how) owner_.turn_away(rank, unlike_ends(shared_, rank, theirs.protection));

@@ -12,7 +12,7 @@ namespace aiacc::tcp {
 class DataAcceptorOwner {
  public:
   virtual wire::Verdict judge(int rank, const Terms& theirs) noexcept = 0;
-  virtual Terms terms_for(int rank) noexcept = 0;
+  virtual Terms terms_for(int rank, std::size_t stream) noexcept = 0;
   virtual void let_in(int rank, std::unique_ptr<io::Stream> stream, const Terms& theirs, wire::Bytes preface) = 0;
   // The rank belongs to this job, but this pair can never communicate (`why`).
   virtual void turn_away(int rank, const Error& why) noexcept = 0;

@@ -39,6 +39,10 @@ Terms Terms::from(std::string_view text) {
     throw Error(Code::kProtocol, fmt::format("the terms of a handshake name the unknown protection {}",
                                              static_cast<int>(terms.protection)));
   }
+  if (terms.stream >= TcpPort::kMostStreams || terms.streams == 0 || terms.streams > TcpPort::kMostStreams) {
+    throw Error(Code::kProtocol,
+                fmt::format("the terms of a handshake name connection {} of {}", terms.stream, terms.streams));
+  }
   return terms;
 }
 
@@ -162,7 +166,7 @@ Task<void> Dial::converse(std::unique_ptr<io::Stream> stream, Stage* stage) {
   const std::span<const std::byte> challenge = co_await wire::read_handshake(*stream, *storage, stop);
   stage->silent = false;
   if (round_->claimed || !owner_.wants(*this)) co_return;  // without a proof it cannot be accepted
-  const std::string terms = owner_.my_terms().text();
+  const std::string terms = owner_.my_terms(*this).text();
   const wire::Bytes proof = handshake.prove(challenge, terms);
   stage->claimed = round_->claimed = proof_sent_ = true;
   round_->connecting.request(std::make_exception_ptr(Error(Code::kAborted, "another address is the peer's")));

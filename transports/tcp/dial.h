@@ -29,10 +29,12 @@ namespace aiacc::tcp {
 struct Terms {
   // by traffic class: so many messages of the other end, in their order, this end has received whole
   std::array<std::uint64_t, kClasses> received{};
-  // earlier connections of the pair, as this end has counted them
+  std::uint16_t stream = 0;   // which of the pair's connections this one is, from 0
+  std::uint16_t streams = 1;  // how many connections this end would have
+  // earlier connections in the place of this one, as this end has counted them
   std::uint64_t connections = 0;
   wire::Protection protection = wire::Protection::kNone;  // what this end applies after the handshake
-  auto fields() { return std::tie(received[0], received[1], received[2], connections, protection); }
+  auto fields() { return std::tie(received[0], received[1], received[2], stream, streams, connections, protection); }
 
   std::string text() const;
   static Terms from(std::string_view text);  // throws kProtocol
@@ -45,8 +47,8 @@ class Dial;
 
 class DialOwner {
  public:
-  virtual Terms my_terms() const noexcept = 0;
-  // False once the pair has a connection from another dial.
+  virtual Terms my_terms(const Dial& dial) const noexcept = 0;
+  // False once there is a connection from another dial in the place of this one.
   virtual bool wants(const Dial& dial) const noexcept = 0;
   virtual void reached(Dial& dial, std::unique_ptr<io::Stream> stream, const Terms& theirs) = 0;
   virtual void out_of_reach(Dial& dial, std::exception_ptr why) noexcept = 0;

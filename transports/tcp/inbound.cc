@@ -72,6 +72,10 @@ Incoming* Inbound::find(const Frame& frame) {
   return nullptr;
 }
 
+bool Inbound::lacks_bytes() const noexcept {
+  return std::any_of(classes_.begin(), classes_.end(), [](const Class& its) { return !its.begun.empty(); });
+}
+
 // The peer divides a message once, so what comes again has the same ends.
 Incoming* Inbound::if_missing(const Frame& frame, Incoming& message) const {
   const std::uint64_t all = message.header.length;

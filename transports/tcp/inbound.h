@@ -50,7 +50,9 @@ class Inbound {
   std::uint64_t headers(std::size_t traffic) const noexcept { return classes_[traffic].headers; }
   std::array<std::uint64_t, kClasses> wholes() const noexcept { return {whole(0), whole(1), whole(2)}; }
   bool holds_too_much() const noexcept { return held_bytes_ > TcpPort::kHeldBytes; }
-  bool is_new(const Frame& frame) const noexcept { return frame.number > headers(index(frame)); }
+  // The message of this frame is new and must wait until less is held. It need not while others lack bytes, which may be
+  // behind it on the same connection.
+  bool must_wait(const Frame& frame) const noexcept { return is_new(frame) && holds_too_much() && !lacks_bytes(); }
 
   // The message of this frame, whose header has come, if these bytes of it are missing; null if they came before. Asks the
   // receiver where the message goes, unless it was begun before. Throws kProtocol if that cannot be.
@@ -78,6 +80,8 @@ class Inbound {
     std::uint64_t whole = 0;
     Messages begun;  // by number
   };
+  bool is_new(const Frame& frame) const noexcept { return frame.number > headers(index(frame)); }
+  bool lacks_bytes() const noexcept;
   static std::size_t index(const Frame& frame) noexcept { return static_cast<std::size_t>(frame.traffic); }
   Incoming* if_missing(const Frame& frame, Incoming& message) const;
   void finish(Class& its, Incoming& message) noexcept;

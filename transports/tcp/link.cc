@@ -14,23 +14,23 @@ void Link::post(const MessageHeader& header, std::span<const Buffer> pieces, Sen
     return;
   }
   outbound_.add(header, pieces, completion);
-  if (connection_ == nullptr) {
-    connect();
+  Connection* const its = lead();
+  if (its == nullptr) {
+    connect(0);
   } else if (now) {
-    connection_->write_now();
+    its->write_now();
   } else {
-    connection_->wake_writer();
+    its->wake_writer();
   }
+  if (header.length > Outbound::kWholeBytes && !long_messages_) chunk_came();
 }
 
 void Link::begin() {
-  if (!outbound_.empty()) connect();
+  if (!outbound_.empty()) connect(0);
 }
 
-void Link::withdraw(Outgoing& message) { outbound_.withdraw(message, *this); }
-
 void Link::moved(const Outgoing& message, std::span<const io::Piece> before) noexcept {
-  if (connection_ != nullptr) connection_->moved(message, before);
+  each_connection([&](Connection& each) { each.moved(message, before); });
 }
 
 void Link::revoke(const MessageHeader& header) noexcept {
@@ -39,11 +39,11 @@ void Link::revoke(const MessageHeader& header) noexcept {
 }
 
 void Link::place_changed(Incoming& message) noexcept {
-  if (connection_ != nullptr) connection_->place_changed(message);
+  each_connection([&](Connection& each) { each.place_changed(message); });
 }
 
 void Link::arrived(Incoming& message) noexcept {
-  if (connection_ != nullptr) connection_->arrived(message);
+  each_connection([&](Connection& each) { each.arrived(message); });
 }
 
 void Link::release() noexcept { shared_.notify_later({Notification::What::kRelease, rank_, nullptr, nullptr, {}}); }
@@ -51,13 +51,14 @@ void Link::release() noexcept { shared_.notify_later({Notification::What::kRelea
 void Link::ask_held_again() noexcept {
   if (lost_) return;
   inbound_.ask_again();
-  if (connection_ != nullptr && !inbound_.holds_too_much()) connection_->room_again();
+  if (inbound_.holds_too_much()) return;
+  each_connection([](Connection& each) { each.room_again(); });
 }
 
 void Link::lose(std::exception_ptr why) noexcept {
   if (lost_) return;
   lost_ = std::move(why);
-  make_way();
+  make_way_everywhere();
   outbound_.fail(lost_);
   inbound_.forget();
   if (!shared_.closed && shared_.receiver != nullptr) shared_.receiver->on_peer_lost(rank_, lost_);
@@ -65,7 +66,7 @@ void Link::lose(std::exception_ptr why) noexcept {
 }
 
 void Link::close() noexcept {
-  make_way();
+  make_way_everywhere();
   outbound_.forget();
   inbound_.forget();
 }
@@ -77,40 +78,134 @@ std::exception_ptr Link::has_gone() const noexcept {
 
 // --- connections ----------------------------------------------------------------------------------------------------------
 
-void Link::connect() {
-  if (connection_ != nullptr || dial_ != nullptr || lost_ || shared_.closed || shared_.receiver == nullptr) return;
-  dial_ = std::make_unique<Dial>(shared_, static_cast<DialOwner&>(*this), rank_);
-  dial_->start();
-  shared_.notify_later({Notification::What::kBroken, rank_, nullptr, nullptr, {}});
+const Link::Place* Link::place_of(const Dial& dial) const noexcept {
+  const auto found =
+      std::find_if(places_.begin(), places_.end(), [&](const Place& each) { return each.dial.get() == &dial; });
+  return found == places_.end() ? nullptr : &*found;
+}
+
+const Link::Place* Link::any_connected() const noexcept {
+  const auto found =
+      std::find_if(places_.begin(), places_.end(), [](const Place& each) { return each.connection != nullptr; });
+  return found == places_.end() ? nullptr : &*found;
+}
+
+Connection* Link::lead() const noexcept {
+  for (const Place& place : places_) {
+    if (place.connection != nullptr && place.connection->leads()) return place.connection.get();
+  }
+  return nullptr;
+}
+
+void Link::connect(std::size_t stream) {
+  Place& place = places_[stream];
+  if (place.connection != nullptr || place.dial != nullptr) return;
+  if (lost_ || shared_.closed || shared_.receiver == nullptr) return;
+  const bool broken = any_connected() == nullptr;
+  if (leaving_ && !broken) return;  // what is there is enough
+  place.dial = std::make_unique<Dial>(shared_, static_cast<DialOwner&>(*this), rank_);
+  place.dial->start();
+  if (broken) shared_.notify_later({Notification::What::kBroken, rank_, nullptr, nullptr, {}});
+}
+
+void Link::connect_missing() {
+  for (std::size_t stream = 0; stream < in_use_; ++stream) connect(stream);
+}
+
+void Link::open_all() {
+  if (!long_messages_ || in_use_ == agreed_ || any_connected() == nullptr) return;
+  in_use_ = agreed_;
+  connect_missing();
+}
+
+void Link::chunk_came() noexcept {
+  long_messages_ = true;
+  open_all();
+}
+
+std::optional<BrokenPath> Link::broken_path() const {
+  if (any_connected() != nullptr) return std::nullopt;
+  for (const Place& place : places_) {
+    if (place.dial != nullptr) return place.dial->broken_path();
+  }
+  return std::nullopt;
+}
+
+std::string Link::obstacle() const {
+  if (any_connected() != nullptr) return {};
+  for (const Place& place : places_) {
+    if (place.dial != nullptr) return place.dial->obstacle();
+  }
+  return {};
+}
+
+Terms Link::my_terms(std::size_t stream) const noexcept {
+  Terms terms;
+  terms.received = inbound_.wholes();
+  terms.connections = stream < places_.size() ? places_[stream].connections : 0;
+  terms.stream = static_cast<std::uint16_t>(stream);
+  terms.streams = static_cast<std::uint16_t>(places_.size());
+  terms.protection = shared_.protection;
+  return terms;
+}
+
+Terms Link::my_terms(const Dial& dial) const noexcept {
+  const Place* const place = place_of(dial);
+  return my_terms(place == nullptr ? 0 : static_cast<std::size_t>(place - places_.data()));
 }
 
 wire::Verdict Link::judge(const Terms& theirs) const noexcept {
   if (lost_ || peer_left_ || shared_.closed) return wire::Verdict::kGone;
-  const bool stale = connection_ != nullptr && theirs.connections < connections_;
-  const bool mine_wins = dial_ != nullptr && dial_->proof_sent() && shared_.settings.rank < rank_;
+  if (theirs.stream >= places_.size()) return wire::Verdict::kBusy;
+  const Place& place = places_[theirs.stream];
+  const bool stale = place.connection != nullptr && theirs.connections < place.connections;
+  const bool mine_wins = place.dial != nullptr && place.dial->proof_sent() && shared_.settings.rank < rank_;
   return stale || mine_wins ? wire::Verdict::kBusy : wire::Verdict::kAccepted;
 }
 
-void Link::make_way() noexcept {
-  if (dial_ != nullptr) {
+// Before a dialer is accepted: no other connection of this place transfers data from now on.
+void Link::make_way(Place& place) noexcept {
+  if (place.dial != nullptr) {
     // A dial that is not needed goes on to where it would prove itself and ends there, so that no peer of this job looks like
     // an unauthenticated peer who fell silent.
-    if (lost_ || shared_.closed) dial_->stop();
-    old_dials_.push_back(std::move(dial_));
+    if (lost_ || shared_.closed) place.dial->stop();
+    old_dials_.push_back(std::move(place.dial));
   }
-  if (connection_ != nullptr) {
-    connection_->stop(std::make_exception_ptr(Error(Code::kAborted, "this connection is not needed any more")));
-    connection_->retire();
-    old_connections_.push_back(std::move(connection_));
-  }
-  if (lost_ || shared_.closed) {
-    for (const std::unique_ptr<Dial>& old : old_dials_) old->stop();
+  if (place.connection != nullptr) {
+    Connection& former = *old_connections_.emplace_back(std::move(place.connection));
+    former.stop(std::make_exception_ptr(Error(Code::kAborted, "this connection is not needed any more")));
+    retire(former);
   }
 }
 
+void Link::make_way_everywhere() noexcept {
+  for (Place& place : places_) make_way(place);
+  if (!lost_ && !shared_.closed) return;
+  for (const std::unique_ptr<Dial>& old : old_dials_) old->stop();
+}
+
+// What it carried goes on over the others.
+void Link::retire(Connection& connection) noexcept {
+  connection.retire();
+  if (lost_ || shared_.closed) return;
+  const Place* const other = any_connected();
+  if (other != nullptr && !outbound_.has_lead()) other->connection->lead();
+  each_connection([](Connection& each) { each.wake_writer(); });
+}
+
 void Link::accept(std::unique_ptr<io::Stream> stream, const Terms& theirs, wire::Bytes preface) {
-  make_way();
-  connections_ = std::max(connections_, theirs.connections) + 1;
+  adopt(places_[theirs.stream], std::move(stream), theirs, std::move(preface));
+}
+
+void Link::reached(Dial& dial, std::unique_ptr<io::Stream> stream, const Terms& theirs) {
+  adopt(const_cast<Place&>(*place_of(dial)), std::move(stream), theirs, {});
+}
+
+void Link::adopt(Place& place, std::unique_ptr<io::Stream> stream, const Terms& theirs, wire::Bytes preface) {
+  make_way(place);
+  place.connections = std::max(place.connections, theirs.connections) + 1;
+  agreed_ = std::min<std::size_t>(places_.size(), theirs.streams);
+  outbound_.share_among(agreed_);
   for (std::size_t traffic = 0; traffic < kClasses; ++traffic) {
     const std::uint64_t count = theirs.received[traffic];
     if (outbound_.arrived(static_cast<TrafficClass>(traffic), count, count)) continue;
@@ -121,37 +216,38 @@ void Link::accept(std::unique_ptr<io::Stream> stream, const Terms& theirs, wire:
     return;
   }
   if (lost_ || shared_.closed) return;  // in a completion
-  connection_ = std::make_unique<Connection>(shared_, static_cast<ConnectionOwner&>(*this), std::move(stream),
-                                             std::move(preface), inbound_, outbound_);
-  connection_->lead();
-  connection_->start();
-  if (leaving_ && connection_ != nullptr) say_farewell();
+  place.connection = std::make_unique<Connection>(shared_, static_cast<ConnectionOwner&>(*this), std::move(stream),
+                                                  std::move(preface), inbound_, outbound_);
+  if (!outbound_.has_lead()) place.connection->lead();
+  place.connection->start();
+  if (leaving_) say_farewell();
+  open_all();
 }
 
-void Link::reached(Dial&, std::unique_ptr<io::Stream> stream, const Terms& theirs) {
-  accept(std::move(stream), theirs, {});
-}
-
+// The peer is lost if nothing else connects to it. Otherwise this place is dialed again when another connection breaks.
 void Link::out_of_reach(Dial& dial, std::exception_ptr why) noexcept {
-  if (wants(dial)) lose(std::move(why));
+  if (!wants(dial)) return;
+  if (any_connected() == nullptr || as_error(why).code() == Code::kMismatch) lose(std::move(why));
 }
 
 void Link::dial_ended(Dial& dial) noexcept {
-  if (dial_.get() == &dial) {
-    const std::unique_ptr<Dial> ended = std::move(dial_);
+  if (const Place* const place = place_of(dial)) {
+    const std::unique_ptr<Dial> ended = std::move(const_cast<Place*>(place)->dial);
     return;
   }
   old_dials_.remove_if([&](const std::unique_ptr<Dial>& old) { return old.get() == &dial; });
 }
 
 void Link::connection_ended(Connection& connection, std::exception_ptr error) noexcept {
-  if (connection_.get() != &connection) {
+  const auto place = std::find_if(places_.begin(), places_.end(),
+                                  [&](const Place& each) { return each.connection.get() == &connection; });
+  if (place == places_.end()) {
     old_connections_.remove_if([&](const std::unique_ptr<Connection>& old) { return old.get() == &connection; });
     return;
   }
-  const std::unique_ptr<Connection> ended = std::move(connection_);
-  ended->retire();
-  if (shared_.closed) return;
+  const std::unique_ptr<Connection> ended = std::move(place->connection);
+  retire(*ended);
+  if (lost_ || shared_.closed) return;
   const Error cause = error ? as_error(error) : Error(Code::kPeerFailed, "end of stream");
   const bool junk = cause.code() == Code::kProtocol;
   if (junk && !peer_left_ && too_much_junk(cause)) return;
@@ -159,11 +255,12 @@ void Link::connection_ended(Connection& connection, std::exception_ptr error) no
     lose(std::make_exception_ptr(
         Error(cause.code(), fmt::format("{}: {}", shared_.name(rank_), cause.message()), rank_)));
   } else if (peer_left_ || farewell_) {
+    if (any_connected() != nullptr) return;  // what they bring may still count
     peer_left_ = true;
     if (!outbound_.empty()) lose(has_gone());
     settled();
   } else {
-    connect();
+    connect_missing();
   }
 }
 
@@ -191,31 +288,35 @@ void Link::leave() noexcept {
   leaving_ = true;
   if (has_left()) {
     settled();
-  } else if (connection_ == nullptr) {
-    connect();
+  } else if (any_connected() == nullptr) {
+    connect(0);
   } else {
     say_farewell();
   }
 }
 
 bool Link::has_left() const noexcept {
-  const bool untouched = connections_ == 0 && dial_ == nullptr && outbound_.empty();
-  return untouched || lost_ || (peer_left_ && connection_ == nullptr);
+  const bool untouched = outbound_.empty() && std::all_of(places_.begin(), places_.end(), [](const Place& each) {
+                           return each.connections == 0 && each.dial == nullptr;
+                         });
+  return untouched || lost_ || (peer_left_ && any_connected() == nullptr);
 }
 
 void Link::say_farewell() noexcept {
-  if (outbound_.empty()) {
-    connection_->farewell();
-  } else {
-    connection_->ask();
-  }
+  each_connection([all = outbound_.empty()](Connection& each) { all ? each.farewell() : each.ask(); });
 }
 
 void Link::acknowledged() noexcept {
-  if (leaving_ && outbound_.empty() && connection_ != nullptr) connection_->farewell();
+  if (leaving_ && outbound_.empty()) say_farewell();
+  if (places_.size() > 1 && outbound_.shares()) each_connection([](Connection& each) { each.wake_writer(); });
 }
 
-void Link::farewell_came() noexcept { peer_left_ = true; }
+void Link::farewell_came() noexcept {
+  peer_left_ = true;
+  for (Place& place : places_) {
+    if (place.connection == nullptr) make_way(place);
+  }
+}
 void Link::farewell_written() noexcept { farewell_ = true; }
 
 void Link::settled() noexcept {

@@ -1,7 +1,9 @@
-// Link: all state of one peer: outbound messages, inbound messages, and the connection, if there is one. It needs a
-// connection from the first message until both ends have sent their farewell; when a connection breaks, both ends dial.
+// Link: all state of one peer: outbound messages, inbound messages, and the connections. It needs one connection from the
+// first message until both ends have sent their farewell, and opens the others (Settings::streams) when a message is long
+// enough to be divided among them. When a connection breaks, both ends dial for another one in its place; meanwhile the
+// others carry what it has left. The peer is lost when there is no connection and none can be made.
 //
-//   untouched ── post, or a dial accepted ──▶ down ◀──────── broken ─────────┐
+//   untouched ── post, or a dial accepted ──▶ down ◀────── all are broken ───┐
 //                                              │ └── dialled or accepted ──▶ up ── both said farewell ──▶ left
 //                                              └── not reached in time ──▶ lost
 //
@@ -9,13 +11,14 @@
 // path may have altered it. A new connection with new keys replaces it, and unacknowledged messages are sent again.
 // After kMostJunk such connections within kJunkTime the peer is lost.
 //
-// Two dials may cross. If this end's own dial has sent its proof and this end has the lower rank, it refuses the peer's
-// dial; if its own dial has not sent the proof yet, it drops its own. So exactly one of the two is accepted.
+// Two dials for the same place may cross. If this end's own dial has sent its proof and this end has the lower rank, it refuses
+// the peer's dial; if its own dial has not sent the proof yet, it drops its own. So exactly one of the two is accepted.
 #pragma once
 
 #include <deque>
 #include <list>
 #include <memory>
+#include <vector>
 
 #include "transports/tcp/connection.h"
 #include "transports/tcp/dial.h"
@@ -27,20 +30,30 @@ class Link final : private ConnectionOwner, private DialOwner, private Inbound::
   static constexpr std::size_t kMostJunk = 8;
   static constexpr Duration kJunkTime = std::chrono::seconds(60);
 
-  Link(Shared& shared, int rank) noexcept
-      : shared_(shared), rank_(rank), inbound_(shared, rank, *this), outbound_(shared, rank) {}
+  Link(Shared& shared, int rank)
+      : shared_(shared),
+        rank_(rank),
+        inbound_(shared, rank, *this),
+        outbound_(shared, rank),
+        places_(static_cast<std::size_t>(shared.settings.streams)) {}
 
   // `now`: writes it at once if possible.
   void post(const MessageHeader& header, std::span<const Buffer> pieces, SendCompletion& completion, bool now);
   void begin();  // there is a receiver now
-  void withdraw(Outgoing& message);
+  void withdraw(Outgoing& message) { outbound_.withdraw(message, *this); }
   void revoke(const MessageHeader& header) noexcept;
   void release() noexcept;
   void ask_held_again() noexcept;
   void lose(std::exception_ptr why) noexcept;  // notifies the receiver
   void close() noexcept;                       // without notification
-  std::optional<BrokenPath> broken_path() const { return dial_ != nullptr ? dial_->broken_path() : std::nullopt; }
-  std::string obstacle() const { return dial_ != nullptr ? dial_->obstacle() : std::string(); }
+  std::optional<BrokenPath> broken_path() const;
+  std::string obstacle() const;
+
+  int connections() const noexcept {
+    int count = 0;
+    each_connection([&count](const Connection&) { ++count; });
+    return count;
+  }
 
   // Sends the farewell as soon as everything is acknowledged.
   void leave() noexcept;
@@ -48,18 +61,26 @@ class Link final : private ConnectionOwner, private DialOwner, private Inbound::
 
   // Decides whether to accept a dialer that has authenticated as this peer. If so, accept() follows at once.
   wire::Verdict judge(const Terms& theirs) const noexcept;
-  Terms my_terms() const noexcept override { return {inbound_.wholes(), connections_, shared_.protection}; }
-  void make_way() noexcept;  // before accepting a dialer: no other connection transfers data from now on
+  Terms my_terms(std::size_t stream) const noexcept;
+  // The dialer's connection takes the place that its terms name.
   void accept(std::unique_ptr<io::Stream> stream, const Terms& theirs, wire::Bytes preface);
 
  private:
-  bool is_current(const Connection& connection) const noexcept override { return connection_.get() == &connection; }
+  // Of one connection at a time.
+  struct Place {
+    std::uint64_t connections = 0;  // ever
+    std::unique_ptr<Connection> connection;
+    std::unique_ptr<Dial> dial;
+  };
+
   void farewell_came() noexcept override;
   void farewell_written() noexcept override;
   void acknowledged() noexcept override;
+  void chunk_came() noexcept override;
   void connection_ended(Connection& connection, std::exception_ptr error) noexcept override;
 
-  bool wants(const Dial& dial) const noexcept override { return dial_.get() == &dial; }
+  Terms my_terms(const Dial& dial) const noexcept override;
+  bool wants(const Dial& dial) const noexcept override { return place_of(dial) != nullptr; }
   void reached(Dial& dial, std::unique_ptr<io::Stream> stream, const Terms& theirs) override;
   void out_of_reach(Dial& dial, std::exception_ptr why) noexcept override;
   void dial_ended(Dial& dial) noexcept override;
@@ -68,7 +89,22 @@ class Link final : private ConnectionOwner, private DialOwner, private Inbound::
   void arrived(Incoming& message) noexcept override;
   void moved(const Outgoing& message, std::span<const io::Piece> before) noexcept override;
 
-  void connect();  // starts a dial, unless connected or dialing
+  template <class Fn>
+  void each_connection(Fn&& fn) const {
+    for (const Place& place : places_) {
+      if (place.connection != nullptr) fn(*place.connection);
+    }
+  }
+  const Place* place_of(const Dial& dial) const noexcept;
+  const Place* any_connected() const noexcept;
+  Connection* lead() const noexcept;
+  void connect(std::size_t stream);  // starts a dial, unless connected or dialing
+  void connect_missing();
+  void open_all();
+  void make_way(Place& place) noexcept;
+  void make_way_everywhere() noexcept;
+  void retire(Connection& connection) noexcept;
+  void adopt(Place& place, std::unique_ptr<io::Stream> stream, const Terms& theirs, wire::Bytes preface);
   void say_farewell() noexcept;
   void settled() noexcept;
   bool too_much_junk(const Error& last) noexcept;
@@ -78,14 +114,15 @@ class Link final : private ConnectionOwner, private DialOwner, private Inbound::
   int rank_;
   Inbound inbound_;
   Outbound outbound_;
-  std::uint64_t connections_ = 0;  // ever
   std::exception_ptr lost_;
   bool leaving_ = false;   // leave() was called
   bool farewell_ = false;  // this rank's farewell is written
   bool peer_left_ = false;
-  std::deque<Instant> junk_;  // the last times at which a connection delivered data that the peer cannot have sent
-  std::unique_ptr<Connection> connection_;
-  std::unique_ptr<Dial> dial_;
+  bool long_messages_ = false;  // there was one that goes in chunks
+  std::size_t agreed_ = 1;      // connections that both ends want
+  std::size_t in_use_ = 1;      // places that should have a connection
+  std::deque<Instant> junk_;    // the last times at which a connection delivered data that the peer cannot have sent
+  std::vector<Place> places_;
   // Connections that were stopped and have not ended yet.
   std::list<std::unique_ptr<Connection>> old_connections_;
   std::list<std::unique_ptr<Dial>> old_dials_;

@@ -77,8 +77,7 @@ bool Outbound::shares() const noexcept {
 Part* Outbound::next(Carrier& carrier) noexcept {
   for (Class& its : classes_) {
     if (lead_ == &carrier) {
-      if (its.head_due == its.begun.end() && !its.queue.empty() &&
-          its.waiting_chunks < 2 * static_cast<std::size_t>(streams_)) {
+      if (its.head_due == its.begun.end() && !its.queue.empty() && its.waiting_chunks < 2 * streams_) {
         begin(its);
       }
       if (its.head_due != its.begun.end()) {
@@ -131,7 +130,7 @@ void Outbound::divide(Outgoing& message) {
   if (message.copied && message.piece_count == 0) {
     message.pieces[message.piece_count++] = std::span(message.bytes).subspan(Outgoing::kPrefixBytes);
   }
-  const std::uint64_t share = message.payload_bytes / (2 * static_cast<std::uint64_t>(streams_));
+  const std::uint64_t share = message.payload_bytes / (2 * streams_);
   const std::uint64_t most = std::clamp<std::uint64_t>(share, kWholeBytes, kMaxChunkBytes);
   message.head.length = 0;
   message.chunk_count = static_cast<std::size_t>((message.payload_bytes + most - 1) / most);
@@ -169,6 +168,7 @@ Part* Outbound::carry(Carrier& carrier, Part& part) noexcept {
 
 void Outbound::wrote(Part& part) noexcept {
   Outgoing& message = *part.message;
+  ++shared_.parts_sent;
   part.in_hand = false;
   --message.in_hand;
   if (part.state == Part::State::kArrived) part.unlink();

@@ -29,9 +29,11 @@ class Outbound {
   static constexpr std::uint64_t kWholeBytes = 64 << 10;  // a payload of at most this many goes in one part
   static constexpr std::uint64_t kMaxChunkBytes = 256 << 10;
 
-  // Payloads go in chunks if `streams` is above 1: that many connections may share them.
-  Outbound(Shared& shared, int rank, int streams = 1) noexcept : shared_(shared), rank_(rank), streams_(streams) {}
+  Outbound(Shared& shared, int rank) noexcept : shared_(shared), rank_(rank) {}
   ~Outbound() { forget(); }
+
+  // Payloads that are begun from now on go in chunks if `streams`, the number of connections that may share them, is above 1.
+  void share_among(std::size_t streams) noexcept { streams_ = streams; }
 
   void add(const MessageHeader& header, std::span<const Buffer> pieces, SendCompletion& completion);
   bool empty() const noexcept;    // the peer has acknowledged everything
@@ -95,7 +97,7 @@ class Outbound {
 
   Shared& shared_;
   int rank_;
-  int streams_;
+  std::size_t streams_ = 1;
   Carrier* lead_ = nullptr;
   std::array<Class, kClasses> classes_;
   Messages spare_;

@@ -60,6 +60,7 @@ class OutboundTest : public testing::Test {
 
   OutboundTest() {
     outbound_.lead(carrier_);
+    several_.share_among(2);
     several_.lead(carriers_[0]);
   }
 
@@ -75,7 +76,7 @@ class OutboundTest : public testing::Test {
   Carrier carrier_;
   Outbound outbound_{port_, 1};
   Carrier carriers_[2];
-  Outbound several_{port_, 1, 2};
+  Outbound several_{port_, 1};
   Part* part_ = nullptr;
 };
 

@@ -50,6 +50,7 @@ class Shared {
   bool closed = false;
   wire::Protection protection = wire::Protection::kNone;  // applied after the handshake
   std::uint64_t refused = 0;
+  std::uint64_t parts_sent = 0;
   Event links_changed;  // for leave(): set when a link has nothing more to send
 
  protected:

@@ -27,7 +27,7 @@ inline wire::Secret secret_of(int salt) {
 
 // Settings of `rank` in a world whose rank i listens at addresses[i].
 inline TcpPort::Settings settings_of(int rank, const std::vector<io::Address>& addresses, io::Entropy& entropy,
-                                     Duration limit) {
+                                     Duration limit, int streams = 1) {
   TcpPort::Settings settings;
   settings.rank = rank;
   settings.job = 4711;
@@ -38,6 +38,7 @@ inline TcpPort::Settings settings_of(int rank, const std::vector<io::Address>& a
   }
   settings.entropy = &entropy;
   settings.refused_limit = limit;
+  settings.streams = streams;
   return settings;
 }
 
@@ -45,7 +46,7 @@ inline TcpPort::Settings settings_of(int rank, const std::vector<io::Address>& a
 class SimTcp {
  public:
   explicit SimTcp(int ranks = message_conformance::kRanks, std::uint64_t seed = 42,
-                  Encryption protection = Encryption::kNone, Duration limit = std::chrono::seconds(2))
+                  Encryption protection = Encryption::kNone, Duration limit = std::chrono::seconds(2), int streams = 1)
       : world(seed) {
     std::vector<std::unique_ptr<io::Listener>> listeners;
     for (int rank = 0; rank < ranks; ++rank) {
@@ -56,7 +57,7 @@ class SimTcp {
     for (int rank = 0; rank < ranks; ++rank) {
       HostOf& host = *hosts[static_cast<std::size_t>(rank)];
       host.port = std::make_unique<TcpPort>(host.loop, host.net, std::move(listeners[static_cast<std::size_t>(rank)]),
-                                            settings_of(rank, addresses, host.entropy, limit));
+                                            settings_of(rank, addresses, host.entropy, limit, streams));
       if (protection == Encryption::kData) host.port->encrypt();
       if (protection == Encryption::kIntegrity) host.port->authenticate();
     }
@@ -110,7 +111,7 @@ class NoPort final : public MessagePort {
 // All ranks on the loopback interface of this process.
 class RealTcp {
  public:
-  explicit RealTcp(int ranks = message_conformance::kRanks, const std::string& place = "127.0.0.1") {
+  explicit RealTcp(int ranks = message_conformance::kRanks, const std::string& place = "127.0.0.1", int streams = 1) {
     std::vector<std::unique_ptr<io::Listener>> listeners;
     for (int rank = 0; rank < ranks; ++rank) {
       loops.push_back(std::make_unique<io::RealLoop>());
@@ -120,8 +121,9 @@ class RealTcp {
     }
     for (int rank = 0; rank < ranks; ++rank) {
       const auto index = static_cast<std::size_t>(rank);
-      ports.push_back(std::make_unique<TcpPort>(*loops[index], *nets[index], std::move(listeners[index]),
-                                                settings_of(rank, addresses, entropy, std::chrono::milliseconds(500))));
+      ports.push_back(
+          std::make_unique<TcpPort>(*loops[index], *nets[index], std::move(listeners[index]),
+                                    settings_of(rank, addresses, entropy, std::chrono::milliseconds(500), streams)));
     }
   }
   MessagePort& port(int rank) { return *ports[static_cast<std::size_t>(rank)]; }

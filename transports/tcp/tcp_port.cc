@@ -80,7 +80,7 @@ class TcpPort::Engine final : public tcp::Shared, private tcp::DataAcceptorOwner
  private:
   wire::Verdict judge(int rank, const tcp::Terms& theirs) noexcept override { return link(rank)->judge(theirs); }
   void turn_away(int rank, const Error& why) noexcept override { link(rank)->lose(std::make_exception_ptr(why)); }
-  tcp::Terms terms_for(int rank) noexcept override { return link(rank)->my_terms(); }
+  tcp::Terms terms_for(int rank, std::size_t stream) noexcept override { return link(rank)->my_terms(stream); }
   void let_in(int rank, std::unique_ptr<io::Stream> stream, const tcp::Terms& theirs, wire::Bytes preface) override {
     link(rank)->accept(std::move(stream), theirs, std::move(preface));
   }
@@ -105,6 +105,8 @@ class TcpPort::Engine final : public tcp::Shared, private tcp::DataAcceptorOwner
 
 TcpPort::TcpPort(Loop& loop, io::Net& net, std::unique_ptr<io::Listener> listener, Settings settings)
     : engine_(std::make_unique<Engine>(loop, net, std::move(listener), std::move(settings))) {
+  AIACC_INVARIANT(engine_->settings.streams >= 1 && engine_->settings.streams <= kMostStreams,
+                  "a pair has 1 to 64 connections");
   AIACC_INVARIANT(engine_->settings.entropy != nullptr && !engine_->settings.secret.none(),
                   "a port has a secret and a source of nonces");
 }
@@ -161,5 +163,12 @@ void TcpPort::lose(int rank, std::exception_ptr why) noexcept {
 }
 
 std::uint64_t TcpPort::refused() const noexcept { return engine_->refused; }
+
+int TcpPort::connections(int rank) const noexcept {
+  const tcp::Link* link = engine_->link(rank);
+  return link == nullptr ? 0 : link->connections();
+}
+
+std::uint64_t TcpPort::parts_sent() const noexcept { return engine_->parts_sent; }
 
 }  // namespace aiacc

@@ -1,10 +1,9 @@
 // TcpPort: messages between hosts over plain sockets. A pair of ranks has one connection, which the end that needs it
-// first establishes on first use; both ends prove that they know the job's secret (base/wire/handshake.h).
+// first establishes on first use, or several (Settings::streams), among which long messages are divided; both ends prove that they know the job's secret (base/wire/handshake.h).
 // docs/wire-protocol.md specifies the protocol.
 //
 // A broken connection loses no message. A sender keeps what its receiver has not acknowledged and sends it again over
-// the next connection; the receiver says at the handshake how many messages it has, so none arrives twice. A peer is
-// lost when all its addresses have refused connections for Settings::refused_limit; where they do not answer at all the
+// another connection; the receiver knows which bytes of a message it has, so none arrives twice. A peer is lost when all its addresses have refused connections for Settings::refused_limit; where they do not answer at all the
 // path is broken, which may end with both ends alive.
 //
 // Order holds within a traffic class; between messages, more urgent classes overtake. Messages of at most kCopyBytes are
@@ -34,6 +33,7 @@ class TcpPort final : public MessagePort {
  public:
   static constexpr std::size_t kCopyBytes = 16 << 10;
   static constexpr std::size_t kHeldBytes = 1 << 20;
+  static constexpr int kMostStreams = 64;
 
   struct Peer {
     std::string name;                    // in sentences: "rank 3 on host b"
@@ -47,6 +47,8 @@ class TcpPort final : public MessagePort {
     io::Entropy* entropy = nullptr;  // outlives the port
     // How long all addresses of a peer may answer that nobody listens there before the peer is lost.
     Duration refused_limit = std::chrono::seconds(30);
+    // How many connections this rank has with each other one; of two ranks that differ, both have the smaller number.
+    int streams = 1;
   };
 
   // Starts to accept. `listener` is the one whose address the peers were given.
@@ -80,6 +82,10 @@ class TcpPort final : public MessagePort {
   void tell_remarks_to(std::function<void(const std::string&)> listener) override;
 
   std::uint64_t refused() const noexcept override;
+  // Connections with this rank that are up.
+  int connections(int rank) const noexcept;
+  // Frames with bytes of messages that were sent, ever; what was sent again counts again.
+  std::uint64_t parts_sent() const noexcept;
 
  private:
   class Engine;

@@ -19,6 +19,7 @@ std::unique_ptr<MessagePort> TcpPortFactory::open(PortWorld world) {
   settings.secret = world.secret;
   settings.entropy = &entropy_;
   settings.refused_limit = world.refused_limit;
+  settings.streams = streams_;
   for (PortWorld::Peer& peer : world.peers) {
     const std::optional<std::uint16_t> port = wire::tcp_port_of(peer.address);
     if (!port) throw Error(Code::kProtocol, fmt::format("the address of {} is no TCP port", peer.name));

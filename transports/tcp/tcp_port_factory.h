@@ -12,9 +12,10 @@ namespace aiacc {
 
 class TcpPortFactory final : public PortFactory {
  public:
-  // All outlive the port, but for the listener, which becomes the port's.
-  TcpPortFactory(Loop& loop, io::Net& net, io::Entropy& entropy, std::unique_ptr<io::Listener> listener)
-      : loop_(loop), net_(net), entropy_(entropy), listener_(std::move(listener)) {}
+  // All outlive the port, but for the listener, which becomes the port's. `streams`: TcpPort::Settings::streams.
+  TcpPortFactory(Loop& loop, io::Net& net, io::Entropy& entropy, std::unique_ptr<io::Listener> listener,
+                 int streams = 1)
+      : loop_(loop), net_(net), entropy_(entropy), listener_(std::move(listener)), streams_(streams) {}
 
   std::string_view transport() const noexcept override { return wire::kTcp; }
   std::vector<std::uint8_t> address() const override;
@@ -25,6 +26,7 @@ class TcpPortFactory final : public PortFactory {
   io::Net& net_;
   io::Entropy& entropy_;
   std::unique_ptr<io::Listener> listener_;
+  int streams_;
 };
 
 }  // namespace aiacc

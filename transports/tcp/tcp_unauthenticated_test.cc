@@ -308,7 +308,9 @@ Task<void> come_slowly(SimTcp* net, int host, int times, int* through) {
       wire::DialerHandshake handshake(secret_of(1), {wire::Purpose::kData, 4711, 1, 0}, here.entropy);
       co_await io::write_all(*stream, handshake.hello(), stop);
       const std::span<const std::byte> challenge = co_await wire::read_handshake(*stream, *storage, stop);
-      const wire::Bytes proof = handshake.prove(challenge, tcp::Terms{{}, static_cast<std::uint64_t>(i), {}}.text());
+      tcp::Terms terms;
+      terms.connections = static_cast<std::uint64_t>(i);
+      const wire::Bytes proof = handshake.prove(challenge, terms.text());
       co_await sleep_for(here.loop, std::chrono::milliseconds(200), stop);
       co_await io::write_all(*stream, proof, stop);
       const std::span<const std::byte> verdict = co_await wire::read_handshake(*stream, *storage, stop);
