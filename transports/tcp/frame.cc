@@ -36,24 +36,14 @@ Frame decode_frame(std::span<const std::byte, kFrameBytes> bytes) {
   if (frame.version != kFrameVersion) refuse("version", frame.version);
   if (frame.kind < FrameKind::kMessage || frame.kind > FrameKind::kFarewell) refuse("kind", kind);
   if (frame.traffic > TrafficClass::kBulk) refuse("traffic class", static_cast<std::uint64_t>(frame.traffic));
-  Frame clean{.kind = frame.kind};  // with what a frame of this kind says
-  switch (frame.kind) {
-    case FrameKind::kChunk:
-    case FrameKind::kChunkArrived: clean.offset = frame.offset; [[fallthrough]];
-    case FrameKind::kMessage:
-      clean.traffic = frame.traffic;
-      clean.number = frame.number;
-      clean.length = frame.length;
-      if (frame.number == 0) refuse("no number and kind", kind);
-      break;
-    case FrameKind::kArrived:
-      clean.traffic = frame.traffic;
-      clean.number = frame.number;
-      clean.offset = frame.offset;
-      break;
-    default: break;
+  const bool named = frame.kind <= FrameKind::kChunkArrived;  // has a class and a number
+  const bool has_offset = named && frame.kind != FrameKind::kMessage;
+  const bool has_length = named && frame.kind != FrameKind::kArrived;
+  if (frame.reserved != 0 || (!named && (frame.traffic != TrafficClass::kControl || frame.number != 0)) ||
+      (!has_offset && frame.offset != 0) || (!has_length && frame.length != 0)) {
+    refuse("something in the unused fields of kind", kind);
   }
-  if (std::memcmp(&clean, &frame, sizeof frame) != 0) refuse("something in the unused fields of kind", kind);
+  if (has_length && frame.number == 0) refuse("no number and kind", kind);
   return frame;
 }
 

@@ -119,21 +119,18 @@ void Inbound::bytes_came(const Frame& frame, Incoming& message) noexcept {
 }
 
 void Inbound::finish(Class& its, Incoming& message) noexcept {
-  readers_.arrived(message);
+  if (shared_.settings.streams > 1) readers_.arrived(message);
   auto found = its.begun.begin();
   while (&*found != &message) ++found;
-  Messages one;
-  one.splice(one.end(), its.begun, found);
+  spare_.splice(spare_.begin(), its.begun, found);
   its.whole = its.begun.empty() ? its.headers : its.begun.front().number - 1;
-  const MessageHeader header = message.header;
-  const bool placed = message.action == Action::kInto && !message.revoked;
   if (message.action == Action::kHold) {
     for (Held& held : held_) {
       if (held.message == &message) held.message = nullptr;
     }
   }
-  if (spare_.size() < kMaxSpare) spare_.splice(spare_.end(), one);
-  if (placed) shared_.receiver->on_placed(rank_, header);
+  if (message.action == Action::kInto && !message.revoked) shared_.receiver->on_placed(rank_, message.header);
+  if (spare_.size() > kMaxSpare) spare_.pop_back();
 }
 
 bool Inbound::revoke(const MessageHeader& header) noexcept {

@@ -76,6 +76,7 @@ bool Outbound::shares() const noexcept {
 
 Part* Outbound::next(Carrier& carrier) noexcept {
   for (Class& its : classes_) {
+    if (its.queue.empty() && its.waiting_chunks == 0 && its.head_due == its.begun.end()) continue;
     if (lead_ == &carrier) {
       if (its.head_due == its.begun.end() && !its.queue.empty() && its.waiting_chunks < 2 * streams_) {
         begin(its);
@@ -174,10 +175,14 @@ void Outbound::wrote(Part& part) noexcept {
   if (part.state == Part::State::kArrived) part.unlink();
   if (!std::exchange(part.written, true)) --message.unwritten;
   SendCompletion* completion = message.copied && message.unwritten == 0 ? message.take_completion() : nullptr;
-  Messages finished;
-  finish(of(message.traffic), message, finished);
-  if (completion != nullptr) completion->sent(nullptr);
-  complete(finished);
+  if (message.missing == 0 && message.in_hand == 0) {
+    Messages finished;
+    finish(of(message.traffic), message, finished);
+    if (completion != nullptr) completion->sent(nullptr);
+    complete(finished);
+  } else if (completion != nullptr) {
+    completion->sent(nullptr);
+  }
 }
 
 void Outbound::ended(Carrier& carrier) noexcept {
