@@ -11,6 +11,13 @@ def test_optimizer(python, ranks):
     check_job(python, ranks, "torch_optimizer.py")
 
 
+@pytest.mark.parametrize("ranks", [2, 3])
+@pytest.mark.parametrize("python", each_torch())
+def test_a_gradient_that_is_not_finite(python, ranks):
+    check_job(python, ranks, "torch_optimizer.py", "check_a_gradient_that_is_not_finite_leaves_out_the_step_on_all_ranks",
+              env={"AIACC_NAN_CHECK": "yes"})
+
+
 @pytest.mark.parametrize("user", users())
 def test_as_another_user(user):
     """With the system's torch, which every user may read."""

@@ -174,7 +174,7 @@ class Engine final : private Inbox::Owner, private GroupRounds::Observer, privat
   bool left_ = false;          // some rank has: nobody negotiates any more
   int left_rank_ = -1;
   bool acting_ = false;
-  std::vector<Tensor*> again_;                     // left the range of the wire, on all ranks: they are submitted once more
+  std::vector<Tensor*> again_;  // left the range of the wire, on all ranks: they are submitted once more
   std::map<std::uint32_t, int> not_finite_ranks_;  // by agreed index, told before the tensor's launch: the rank
   std::set<std::uint32_t> not_finite_first_;       // first launches that follow-ups complete
   std::exception_ptr not_finite_;                  // of a tensor since the last wait

@@ -30,18 +30,22 @@ void Engine::launch_ended(Launches::Flight& flight) {
   tell_waiters();
 }
 
-// All ranks see the same result. The rank that submitted what is not finite has told all before (negotiator.h), unless it had
-// several such tensors, or the gradients are finite and their sum is not.
+// All ranks see the same result. Which rank it comes from was told before (negotiator.h), of one tensor where it had several. There is
+// no such rank if gradients are finite and only their sum is not.
 std::exception_ptr Engine::error_of(const Launches::Part& part, const Tensor& tensor) {
   if (!options_.nan_check || !(part.not_finite || not_finite_first_.contains(part.index))) return nullptr;
-  const auto told = not_finite_ranks_.find(part.index);
-  const int rank = told == not_finite_ranks_.end() ? -1 : told->second;
-  const std::string whose = rank < 0 ? "" : fmt::format(" of rank {}", rank);
+  auto told = not_finite_ranks_.find(part.index);
+  if (told == not_finite_ranks_.end()) told = not_finite_ranks_.begin();
+  if (told == not_finite_ranks_.end()) {
+    return std::make_exception_ptr(
+        Error(Code::kNotFinite,
+              fmt::format("the sum of gradient '{}' is not finite: all ranks leave out this step", tensor.name)));
+  }
   return std::make_exception_ptr(
       Error(Code::kNotFinite,
-            fmt::format("gradient '{}'{} is not finite{}: all ranks leave out this step", tensor.name, whose,
-                        rank < 0 ? ", or the sum of all ranks' is not" : ""),
-            rank));
+            fmt::format("gradient '{}' of rank {} is not finite: all ranks leave out this step",
+                        negotiator_.tensors().agreed(told->first).name, told->second),
+            told->second));
 }
 
 // All ranks do so, each when it has the result; the negotiator gives it a place among the launches.
@@ -76,6 +80,7 @@ void Engine::tell_waiters() noexcept {
   const auto wait = std::stable_partition(waits_.begin(), waits_.end(), [](const Wait* one) { return one->joins; });
   const std::vector<Wait*> ended(wait, waits_.end());
   waits_.erase(wait, waits_.end());
+  if (!ended.empty() && not_finite_) not_finite_ranks_.clear();
   const std::exception_ptr error = ended.empty() || failed_ ? failed_ : std::exchange(not_finite_, nullptr);
   for (Wait* one : ended) one->end(error);
 }
