@@ -3,8 +3,6 @@ import re
 
 import pytest
 
-import namespace_hosts
-from gradients_process_test import hosts, run  # noqa: F401
 from launcher_support import compiled
 from runtime_process_test import said
 
@@ -18,24 +16,24 @@ def program():
 
 @pytest.mark.parametrize("mode", ["exact", "fp16", "bf16", "nan", "nan-fp16", "nan-bf16"])
 @pytest.mark.parametrize("where", PLACES)
-def test_gradients_wire(hosts, program, where, mode):  # noqa: F811
-    code, _, err = run(hosts, where, program, mode).finish()
+def test_gradients_wire(launch, program, where, mode):
+    code, _, err = launch(where, program, mode).finish()
     assert (code, said(err)) == (0, ""), err
 
 
 @pytest.mark.parametrize("mode", ["fp16", "bf16"])
-def test_gradients_have_the_same_error_on_two_and_sixteen_ranks(hosts, program, mode):  # noqa: F811
+def test_gradients_have_the_same_error_on_two_and_sixteen_ranks(launch, program, mode):
     errors = []
     for ranks in (2, 16):
-        code, out, err = run(hosts, ranks, "--oversubscribe", program, mode).finish()
+        code, out, err = launch(ranks, "--oversubscribe", program, mode).finish()
         assert code == 0, err
         errors.append(float(out))
     assert errors[1] < 1.3 * errors[0], errors
 
 
 @pytest.mark.parametrize("where", [2, "h0:1,h1:1"])
-def test_different_wires_of_gradients_are_told_on_every_rank(hosts, program, where):  # noqa: F811
-    code, _, err = run(hosts, where, program, "mismatch").finish()
+def test_different_wires_of_gradients_are_told_on_every_rank(launch, program, where):
+    code, _, err = launch(where, program, "mismatch").finish()
     assert code == 0, err
     sentences = re.findall(r"^rank \d: wait: mismatch: (.*)", err, re.M)
     assert len(sentences) == 2, err
@@ -45,9 +43,9 @@ def test_different_wires_of_gradients_are_told_on_every_rank(hosts, program, whe
 
 @pytest.mark.parametrize("setting, where, low, high", [
     ("fp32", 2, 100, 100), ("fp16", 2, 50, 56), ("bf16", 2, 50, 50), ("mixed", 2, 100, 100), ("mixed", "h0:1,h1:1", 51, 58)])
-def test_gradients_travel_as_the_setting_says(hosts, program, setting, where, low, high):  # noqa: F811
+def test_gradients_travel_as_the_setting_says(launch, program, setting, where, low, high):
     if isinstance(where, str) and namespace_hosts.unavailable():
         pytest.skip(namespace_hosts.unavailable())
-    code, out, err = run(hosts, where, "-x", f"AIACC_ALLREDUCE_DTYPE={setting}", program, "setting").finish()
+    code, out, err = launch(where, "-x", f"AIACC_ALLREDUCE_DTYPE={setting}", program, "setting").finish()
     assert code == 0, err
     assert low <= int(out) <= high
