@@ -26,7 +26,8 @@ class WireScales {
  public:
   static constexpr int kTarget = 5;
   static constexpr int kMostShrinking = 17;  // powers of two from one result to the next; more lose digits
-  static constexpr int kLeastTarget = -9;  // for tensors whose results are small where they are large: ranks that cancel
+  static constexpr int kLeastTarget =
+      -9;  // for tensors whose results are small where they are large: ranks that cancel
 
   // None: the next launch takes the tensor as it is.
   std::optional<int> exponent(std::uint32_t index) const noexcept {

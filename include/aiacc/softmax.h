@@ -20,21 +20,23 @@ extern "C" {
 #endif
 
 #define AIACC_MARGIN_NONE 0 /* logits are taken as they are, times `scale` */
-#define AIACC_MARGIN_ARC 1  /* of the row's class: cos(angle + margin); cos - margin sin(margin) if that angle is beyond pi */
-#define AIACC_MARGIN_COS 2  /* of the row's class: cos - margin */
+#define AIACC_MARGIN_ARC \
+  1 /* of the row's class: cos(angle + margin); cos - margin sin(margin) if that angle is beyond pi */
+#define AIACC_MARGIN_COS 2 /* of the row's class: cos - margin */
 
 /* Zero all of it, set `size`. Equal on all ranks but for classes, first_class and ids. */
 typedef struct aiacc_softmax_shard {
-  size_t size;          /* sizeof(aiacc_softmax_shard_t) */
-  size_t rows;          /* N, of all ranks */
-  size_t all_classes;   /* C, of all ranks */
-  size_t classes;       /* of this rank; may be 0 */
-  int64_t first_class;  /* the number of the first of them; the others follow */
-  const int64_t *ids;   /* NULL; or the numbers of all of them, ascending, in place of first_class (aiacc_softmax_sample) */
-  aiacc_dtype_t dtype;  /* of the logits: AIACC_FLOAT32 or AIACC_FLOAT64 */
-  int32_t margin_kind;  /* AIACC_MARGIN_; with a margin, logits are cosines */
-  double margin;        /* radians for AIACC_MARGIN_ARC */
-  double scale;         /* of the logits, after the margin; 0 means 1 */
+  size_t size;         /* sizeof(aiacc_softmax_shard_t) */
+  size_t rows;         /* N, of all ranks */
+  size_t all_classes;  /* C, of all ranks */
+  size_t classes;      /* of this rank; may be 0 */
+  int64_t first_class; /* the number of the first of them; the others follow */
+  const int64_t
+      *ids; /* NULL; or the numbers of all of them, ascending, in place of first_class (aiacc_softmax_sample) */
+  aiacc_dtype_t dtype;   /* of the logits: AIACC_FLOAT32 or AIACC_FLOAT64 */
+  int32_t margin_kind;   /* AIACC_MARGIN_; with a margin, logits are cosines */
+  double margin;         /* radians for AIACC_MARGIN_ARC */
+  double scale;          /* of the logits, after the margin; 0 means 1 */
   double gradient_scale; /* of the gradient; 0 means 1 / rows: of the mean loss */
 } aiacc_softmax_shard_t;
 

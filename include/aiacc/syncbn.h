@@ -45,7 +45,8 @@ typedef struct aiacc_syncbn_batch {
   int32_t layout;      /* AIACC_CHANNELS_FIRST or AIACC_CHANNELS_LAST */
 } aiacc_syncbn_batch_t;
 
-#define AIACC_SYNCBN_TORCH 0 /* running = (1 - momentum) running + momentum new; the variance is unbiased: M2 / (n - 1) */
+#define AIACC_SYNCBN_TORCH \
+  0 /* running = (1 - momentum) running + momentum new; the variance is unbiased: M2 / (n - 1) */
 #define AIACC_SYNCBN_MXNET 1 /* running = momentum running + (1 - momentum) new; the variance is biased: M2 / n */
 
 /* Parameters and running statistics of a layer. The arrays have a number for each channel, fp64 if the batch's elements are

@@ -39,7 +39,8 @@ int main(void) {
     int64_t labels[ROWS];
     for (size_t row = 0; row < ROWS; ++row) {
       labels[row] = (int64_t)((row * 31 + (size_t)step) % CLASSES);
-      for (size_t c = 0; c < shard.classes; ++c) logits[row * shard.classes + c] = logit_of(row, (size_t)shard.first_class + c);
+      for (size_t c = 0; c < shard.classes; ++c)
+        logits[row * shard.classes + c] = logit_of(row, (size_t)shard.first_class + c);
     }
     check(aiacc_softmax_loss(&shard, logits, labels, losses, AIACC_WORLD, NULL), "loss");
     for (size_t row = 0; row < ROWS; ++row) {
