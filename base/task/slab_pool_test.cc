@@ -24,7 +24,9 @@ TEST(SlabPool, GivesEachItsOwnMemoryAndTheSameAgain) {
     ASSERT_EQ(items.size(), 2000u);
     std::byte* before = nullptr;
     for (std::byte* item : items) {
-      if (before != nullptr) ASSERT_GE(item - before, static_cast<std::ptrdiff_t>(kBytes));
+      if (before != nullptr) {
+        ASSERT_GE(item - before, static_cast<std::ptrdiff_t>(kBytes));
+      }
       before = item;
     }
     for (std::byte* item : items) SlabPool::give_back(item);

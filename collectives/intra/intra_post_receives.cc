@@ -214,7 +214,7 @@ bool IntraPost::recv_now(const Call& call, const Buffer& recv) noexcept {
 
 bool IntraPost::prepare_to_post(const Call& call) noexcept {
   constexpr std::size_t kMostElements = ~std::uint32_t{0};
-  if (call.kind != Collective::kRecv || call.count > kMostElements || ranks_.size() > ~std::uint16_t{0}) return false;
+  if (call.kind != Collective::kRecv || call.count > kMostElements || ranks_.size() > UINT16_MAX) return false;
   if (call.reduction.codec != Codec::kNone || call.reduction.user != nullptr || !reaches(call.root)) return false;
   Incoming& from = in_[static_cast<std::size_t>(member_of(call.root))];
   try {

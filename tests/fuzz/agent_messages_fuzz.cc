@@ -83,8 +83,8 @@ std::vector<aiacc::wire::Bytes> fuzz_seeds() {
   seeds.push_back(encode_frame(arrive));
   Roster roster;
   roster.secret.assign(32, 's');
-  roster.ranks = {{"node-7", {"192.0.2.7"}, 4711, "aiacc-0", true, arrive.process},
-                  {"node-8", {"192.0.2.8"}, 4712, "aiacc-1", false, ""}};
+  roster.ranks = {{"node-7", {"192.0.2.7"}, {{tcp_address(4711)}}, "aiacc-0", true, arrive.process},
+                  {"node-8", {"192.0.2.8"}, {{tcp_address(4712)}}, "aiacc-1", false, ""}};
   seeds.push_back(encode_frame(roster));
   HostMap host_map;
   host_map.firsts = {0, 0, 2};
