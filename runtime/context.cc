@@ -49,7 +49,7 @@ Task<void> Context::close(LeaveDeadline& deadline, Stop& stop) {
   co_await become_idle(stop);
   co_await services_.close();
   co_await groups_.close();
-  co_await world_->close();
+  co_await world_->close(Group::Memory::kMayBeRead);
   if (messenger_ != nullptr) co_await messenger_->leave(deadline, stop);
 }
 

@@ -5,6 +5,21 @@
 #include "collectives/intra/spread_extents.h"
 
 namespace aiacc::hier {
+namespace {
+
+// A phase that is not an operation of the on-host team by itself: as intra::run_in_turn() does for those.
+Task<void> run_whole(IntraTeam& team, Task<void> phase) {
+  const std::uint64_t number = team.next_number();
+  try {
+    co_await std::move(phase);
+    team.require_whole(number);
+  } catch (...) {
+    team.fail(number);
+    throw;
+  }
+}
+
+}  // namespace
 
 ShmLocalTeam::Phases::Phases(HostDomain& domain, const Team& team, const std::vector<int>& domain_ranks,
                              std::uint32_t index)
@@ -18,7 +33,7 @@ Operation ShmLocalTeam::Phases::here(const Operation& phase) noexcept {
 
 Task<void> ShmLocalTeam::Phases::reduce_scatter(Operation& phase, std::span<const intra::Extents> owners, Buffer into) {
   Operation op = here(phase);
-  co_await intra::reduce_extents(op, owners, into);
+  co_await run_whole(intra_, intra::reduce_extents(op, owners, into));
 }
 
 Task<void> ShmLocalTeam::Phases::exchange(Operation& phase) {
@@ -28,7 +43,7 @@ Task<void> ShmLocalTeam::Phases::exchange(Operation& phase) {
 
 Task<void> ShmLocalTeam::Phases::all_gather(Operation& phase, std::span<const intra::Extents> owners) {
   Operation op = here(phase);
-  co_await intra::spread_extents(op, owners);
+  co_await run_whole(intra_, intra::spread_extents(op, owners));
 }
 
 ShmLocalTeam::ShmLocalTeam(HostDomain& domain, const Team& team, const std::vector<int>& domain_ranks) {

@@ -1,6 +1,9 @@
 // What ends a collective on one host with an error, and operations of several groups that take turns.
 #include <gtest/gtest.h>
 
+#include <sched.h>
+
+#include <atomic>
 #include <cstring>
 #include <optional>
 
@@ -65,6 +68,27 @@ TEST(IntraCollectivesErrors, DifferentCallsAreNamedOnTheFastPathToo) {
     EXPECT_NE(failure.sentence.find("int32"), std::string::npos) << failure.sentence;
     EXPECT_EQ(value, 1.0f);
   });
+}
+
+// The root arrives, gives up, and its caller uses the memory again. Who comes later finds the root's arrival and must not take
+// what is there for the result.
+TEST(IntraCollectivesErrors, WhatAMemberThatGaveUpHadSentIsNoResult) {
+  for (const std::size_t count :
+       {std::size_t{300}, std::size_t{100'000}}) {  // of floats: by one copy, and through slots
+    std::atomic<bool> gave_up{false};
+    run_ranks(2, [&](Rank& rank) {
+      std::vector<float> data(count, 1.0F);
+      const Buffer buffer{reinterpret_cast<std::byte*>(data.data()), 4 * count};
+      const Call call = call_of(Collective::kBroadcast, count);
+      if (rank.rank() == 0) {
+        EXPECT_EQ(fail(rank, call, buffer, {}, 20ms).code, Code::kTimeout);
+        gave_up = true;
+        return;
+      }
+      while (!gave_up) sched_yield();
+      EXPECT_NE(fail(rank, call, {}, buffer, 2s).code, Code::kOk) << count;
+    });
+  }
 }
 
 TEST(IntraCollectivesErrors, AMissingRankIsATimeoutAndTheTeamIsOver) {

@@ -86,6 +86,20 @@ Task<void> IntraTeam::close(Stop& stop) {
   closed_ = true;
 }
 
+void IntraTeam::fail(std::uint64_t number) noexcept {
+  if (!std::exchange(failed_, true) && number != 0 && number <= arrivals_) publish(kFailed, number);
+  std::atomic_thread_fence(std::memory_order_seq_cst);  // the caller's stores come after it
+}
+
+void IntraTeam::require_whole(std::uint64_t number) const {
+  std::atomic_thread_fence(std::memory_order_acquire);  // the loads of the operation came before
+  for (int member = 0; member < size(); ++member) {
+    const std::uint64_t failed = progress(member, kFailed);
+    if (failed == 0 || failed > number) continue;
+    throw Error(Code::kAborted, fmt::format("rank {} stopped in this operation", rank_of(member)));
+  }
+}
+
 std::uint64_t IntraTeam::arrive(const Call& call, const Arrival& arrival) noexcept {
   const std::uint64_t number = ++arrivals_;
   const std::uint32_t mine = arrival_line(me_, number);

@@ -41,6 +41,7 @@ class IntraTeam {
     kCopied = 4,    // chunks that it has copied from others' slots
     kStaging = 5,   // offset of its staging memory, plus 1
     kPullable = 6,  // number of the operation whose result part is complete in this member's own buffer
+    kFailed = 7,    // number of the operation that failed here after this member had arrived at it
   };
   // Offset of a member's buffer in its slice; nullopt: private memory.
   using Place = std::optional<std::uint64_t>;
@@ -83,6 +84,11 @@ class IntraTeam {
   TurnQueue& turns() noexcept { return turns_; }
   // After a failure members may disagree on numbers, so nothing more may run here.
   void fail() noexcept { failed_ = true; }
+  // The same, by an operation: from now on its caller may use its memory, which other members may still read.
+  void fail(std::uint64_t number) noexcept;
+  // Throws kAborted if a member failed in this operation or before: what was read from it may not be what it had sent. Call
+  // after the last read, before anybody is given the result.
+  void require_whole(std::uint64_t number) const;
   bool failed() const noexcept { return failed_; }
 
   // --- arrivals --------------------------------------------------------------------------------------------------------

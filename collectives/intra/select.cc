@@ -135,11 +135,12 @@ Task<void> run_in_turn(Operation& op) {
   std::uint64_t number = 0;
   try {
     co_await run_chosen(op, number);
+    if (number != 0) team.require_whole(number);
   } catch (...) {
     error = std::current_exception();
   }
   if (!error) co_return;
-  team.fail();
+  team.fail(number);
   if (number != 0) co_await keep_buffers(op, number);
   std::rethrow_exception(error);
 }

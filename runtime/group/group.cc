@@ -83,13 +83,14 @@ Task<void> Group::open(Stop& stop) {
   gate_.give_up();
 }
 
-Task<void> Group::close() {
+Task<void> Group::close(Memory memory) {
   if (opening_) {
     opening_stop_.request(std::make_exception_ptr(Error(Code::kAborted, "the group is closing")));
     Stop none;
     co_await opening_ended_.wait(none);
   }
   if (board_ != nullptr) co_await board_->close();
+  if (memory == Memory::kMayBeRead) co_return;
   if (intra_team_ != nullptr) intra_team_->set_closed();
   if (local_team_ != nullptr) local_team_->set_closed();
 }

@@ -55,9 +55,11 @@ class Group final : private GroupBoard::Observer, private Root::Owner {
   // On the lane's thread. Returns when all members of this host have created the group; otherwise the first operation
   // waits for that.
   Task<void> open(Stop& stop);
-  // The last call. No operation runs any more, and since the last one all members have passed a barrier or are done
-  // with the group.
-  Task<void> close();
+  // The last call; no operation runs any more. kUnread: since the last one all members have passed a barrier or are done with
+  // the group, so that its memory is freed. kMayBeRead: perhaps not, as after an error; its memory lasts as long as the segment,
+  // because a member that still reads it would otherwise find other bytes there and end its operation with them.
+  enum class Memory : std::uint8_t { kUnread, kMayBeRead };
+  Task<void> close(Memory memory = Memory::kUnread);
   // Whether no operation runs here and the other members of this host no longer need this one's lines. Publishes that
   // this member is done; `gone` returns whether a rank of the group has died. May be called repeatedly after let_go().
   template <class Gone>

@@ -100,7 +100,7 @@ Task<void> Groups::close() {
   std::vector<std::unique_ptr<Group>> leaving;
   for (auto& entry : groups_) leaving.push_back(std::move(entry.second));
   groups_.clear();
-  for (const auto& group : leaving) co_await group->close();
+  for (const auto& group : leaving) co_await group->close(Group::Memory::kMayBeRead);
 }
 
 Group* Groups::find(std::uint64_t id) noexcept {
