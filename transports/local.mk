@@ -111,6 +111,7 @@ transports_tests += \
 	transports/tcp/tcp_bad_peer_test.cc \
 	transports/tcp/tcp_breaks_test.cc \
 	transports/tcp/tcp_fixture_test.h \
+	transports/tcp/tcp_leaving_test.cc \
 	transports/tcp/tcp_port_test.cc \
 	transports/tcp/tcp_streams_test.cc \
 	transports/tcp/tcp_unauthenticated_test.cc

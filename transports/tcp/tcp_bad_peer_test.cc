@@ -18,11 +18,6 @@ using message_conformance::header_of;
 using message_conformance::pattern;
 using message_conformance::Recorder;
 
-void post(MessagePort& port, int to, const MessageHeader& header, std::vector<std::byte>& bytes, Completion& told) {
-  const Buffer piece{bytes.data(), bytes.size()};
-  port.post(to, header, std::span(&piece, 1), told);
-}
-
 constexpr std::size_t kPrefix = tcp::kFrameBytes + tcp::kHeaderBytes;
 
 // The frame and the header of a message, as rank 1 sends them.

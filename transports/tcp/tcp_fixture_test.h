@@ -95,6 +95,12 @@ class ProvedSimTcp : public SimTcp {
   ProvedSimTcp() : SimTcp(message_conformance::kRanks, 42, Encryption::kIntegrity) {}
 };
 
+inline void post(MessagePort& port, int to, const MessageHeader& header, std::vector<std::byte>& bytes,
+                 message_conformance::Completion& told) {
+  const Buffer piece{bytes.data(), bytes.size()};
+  port.post(to, header, std::span(&piece, 1), told);
+}
+
 // A rank whose process is gone.
 class NoPort final : public MessagePort {
  public:

@@ -102,11 +102,6 @@ class DyingFourReal : public FourReal {
   sim::Random dice_{7};
 };
 
-void post(MessagePort& port, int to, const MessageHeader& header, std::vector<std::byte>& bytes, Completion& told) {
-  const Buffer piece{bytes.data(), bytes.size()};
-  port.post(to, header, std::span(&piece, 1), told);
-}
-
 TEST(TcpStreams, OthersAreOpenedForALongMessage) {
   FourSim net(Encryption::kNone, 2);
   Recorder receiver[2];
