@@ -16,8 +16,12 @@ build = MAKE="$(MAKE)" build-aux/make-counted $(BUILD)
 all: $(BUILD)/Makefile
 	+@$(build) all $(jobs)
 
-# PyTorch comes by pip into a virtual environment in the build directory.
-demo-torch torch-venv: $(BUILD)/Makefile $(BUILD)/.packages-python FORCE
+# PyTorch and MXNet come by pip into virtual environments in the build directory.
+demo-torch torch-venv mxnet-venv: $(BUILD)/Makefile $(BUILD)/.packages-python FORCE
+	+@$(build) $@ $(jobs)
+
+# Caffe is built in the build directory, and its source comes by pip.
+check-caffe: $(BUILD)/Makefile $(BUILD)/.packages-python $(BUILD)/.packages-caffe FORCE
 	+@$(build) $@ $(jobs)
 
 # Any goal that is not named here. FORCE, because some goals are also names of folders.

@@ -15,6 +15,8 @@ namespace aiacc {
 namespace {
 
 constexpr std::string_view kPrefix = "AIACC_";
+constexpr std::string_view kUcxPrefix = "AIACC_UCX_";
+constexpr std::string_view kOfiPrefix = "AIACC_FI_";
 
 const ConfigRow* find_row(std::string_view name) {
   for (const ConfigRow& row : config_table()) {
@@ -38,6 +40,16 @@ std::string_view name_of(Encryption encryption) noexcept {
     case Encryption::kNone: return "none";
     case Encryption::kIntegrity: return "integrity";
     case Encryption::kData: return "data";
+  }
+  return "unknown";
+}
+
+std::string_view name_of(Network network) noexcept {
+  switch (network) {
+    case Network::kAuto: return "auto";
+    case Network::kTcp: return "tcp";
+    case Network::kUcx: return "ucx";
+    case Network::kOfi: return "ofi";
   }
   return "unknown";
 }
@@ -96,6 +108,14 @@ class Assign {
     }
     refuse(row_, text_, "none, integrity or data");
   }
+  void operator()(Network ConfigValues::*target) const {
+    for (const Network each : {Network::kAuto, Network::kTcp, Network::kUcx, Network::kOfi}) {
+      if (text_ != name_of(each)) continue;
+      values_.*target = each;
+      return;
+    }
+    refuse(row_, text_, "auto, tcp, ucx or ofi");
+  }
   void operator()(WireType ConfigValues::*target) const {
     for (const WireType each : {WireType::kFloat32, WireType::kFloat16, WireType::kBFloat16, WireType::kMixed}) {
       if (text_ != name_of(each)) continue;
@@ -129,6 +149,7 @@ struct TextOf {
   std::string operator()(Duration ConfigValues::*from) const { return text_of(values.*from); }
   std::string operator()(std::uint64_t ConfigValues::*from) const { return text_of_bytes(values.*from); }
   std::string operator()(Encryption ConfigValues::*from) const { return std::string(name_of(values.*from)); }
+  std::string operator()(Network ConfigValues::*from) const { return std::string(name_of(values.*from)); }
   std::string operator()(WireType ConfigValues::*from) const { return std::string(name_of(values.*from)); }
   std::string operator()(LogLevels ConfigValues::*from) const { return (values.*from).text(); }
 };
@@ -141,6 +162,7 @@ struct ArgumentName {
   std::string_view operator()(std::uint64_t ConfigValues::*) const { return "size"; }
   std::string_view operator()(LogLevels ConfigValues::*) const { return "levels"; }
   std::string_view operator()(Encryption ConfigValues::*) const { return "none|integrity|data"; }
+  std::string_view operator()(Network ConfigValues::*) const { return "auto|tcp|ucx|ofi"; }
   std::string_view operator()(WireType ConfigValues::*) const { return "fp32|fp16|bf16|mixed"; }
 };
 
@@ -163,7 +185,11 @@ Config Config::read(std::span<const std::string> environment, const Pairs& given
     const std::string_view name = std::string_view(entry).substr(0, equals);
     if (!name.starts_with(kPrefix)) continue;
     const ConfigRow* row = find_row(name);
-    if (row == nullptr) {
+    if (row == nullptr && name.starts_with(kUcxPrefix)) {
+      config.ucx_.push_back(entry.substr(kPrefix.size()));
+    } else if (row == nullptr && name.starts_with(kOfiPrefix)) {
+      config.ofi_.push_back(entry.substr(kPrefix.size()));
+    } else if (row == nullptr) {
       config.warnings_.push_back(unknown_sentence(name));
     } else if (equals + 1 < entry.size()) {
       config.set(*row, std::string_view(entry).substr(equals + 1), Origin::kEnvironment);
@@ -201,6 +227,19 @@ std::string Config::without_effect_sentence() const {
   return fmt::format("{} {} no effect on aiacc with the value that {} set; aiacc-env(7) says why and what does",
                      fmt::join(without_effect_, ", "), without_effect_.size() == 1 ? "has" : "have",
                      without_effect_.size() == 1 ? "is" : "are");
+}
+
+std::vector<std::string> Config::ucx_settings() const {
+  std::vector<std::string> all = ucx_;
+  if (!values_.ucx_tls.empty()) all.push_back("UCX_TLS=" + values_.ucx_tls);
+  if (!values_.ucx_net_devices.empty()) all.push_back("UCX_NET_DEVICES=" + values_.ucx_net_devices);
+  return all;
+}
+
+std::vector<std::string> Config::ofi_settings() const {
+  std::vector<std::string> all = ofi_;
+  if (!values_.ofi_provider.empty()) all.push_back("OFI_PROVIDER=" + values_.ofi_provider);
+  return all;
 }
 
 void Config::set(const ConfigRow& row, std::string_view text, Origin origin) {

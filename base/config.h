@@ -22,6 +22,9 @@ namespace aiacc {
 // The protection of messages between ranks of different hosts.
 enum class Encryption : std::uint8_t { kNone, kIntegrity, kData };
 
+// The network between hosts. kAuto: UCX where all ranks have an RDMA device, libfabric where they have EFA, else TCP.
+enum class Network : std::uint8_t { kAuto, kTcp, kUcx, kOfi };
+
 // In what the elements of fp32 gradients travel. kMixed: in 16 bits where that saves much, and else as they are.
 enum class WireType : std::uint8_t { kFloat32, kFloat16, kBFloat16, kMixed };
 
@@ -36,6 +39,7 @@ struct ConfigValues {
   std::optional<std::int64_t> local_rank;
   std::optional<std::int64_t> local_size;
   std::optional<std::int64_t> host_index;
+  std::optional<std::int64_t> min_size;
   bool terminal = false;
   bool singleton = false;
   Duration init_timeout{};
@@ -45,10 +49,21 @@ struct ConfigValues {
   Duration path_timeout{};
   LogLevels log;
   std::string records;
+  std::string timeline;
+  std::string metrics;
   std::string library;
   Duration spin{};
+  Network network = Network::kAuto;
+  std::string ucx_tls;
+  std::string ucx_net_devices;
+  std::string ofi_provider;
+  std::string algorithm;
   std::string tcp_congestion;
-  std::optional<std::int64_t> tcp_streams;
+  std::string tcp_streams;
+  std::string tc_ctrl;
+  std::string tc_lat;
+  std::string tc_bulk;
+  std::string tc_bg;
   Encryption encrypt = Encryption::kNone;
   std::uint64_t slice_bytes = 0;
   std::uint64_t fusion_bytes = 0;
@@ -56,14 +71,17 @@ struct ConfigValues {
   std::optional<std::int64_t> schedule_steps;
   WireType allreduce_dtype = WireType::kFloat32;
   bool nan_check = false;
+  bool tune = false;
+  std::string tune_cache;
 };
 
 struct ConfigRow {
   // The member that the row sets. Its type determines the parser: text, an optional whole number, yes or no, a time,
-  // log levels, bytes, protection, wire type.
-  using Target = std::variant<std::string ConfigValues::*, std::optional<std::int64_t> ConfigValues::*,
-                              bool ConfigValues::*, Duration ConfigValues::*, LogLevels ConfigValues::*,
-                              std::uint64_t ConfigValues::*, Encryption ConfigValues::*, WireType ConfigValues::*>;
+  // log levels, bytes, protection, network, wire type.
+  using Target =
+      std::variant<std::string ConfigValues::*, std::optional<std::int64_t> ConfigValues::*, bool ConfigValues::*,
+                   Duration ConfigValues::*, LogLevels ConfigValues::*, std::uint64_t ConfigValues::*,
+                   Encryption ConfigValues::*, Network ConfigValues::*, WireType ConfigValues::*>;
   enum class SetBy : std::uint8_t { kUser, kLauncher };
 
   std::string_view name;
@@ -96,6 +114,10 @@ class Config {
   std::string text(const ConfigRow& row) const;
   // One sentence for each unknown variable AIACC_*, with the nearest known name.
   const std::vector<std::string>& warnings() const noexcept { return warnings_; }
+  // The settings for UCX as it names them, "UCX_TLS=tcp": all variables AIACC_UCX_*, those without a row of the table too.
+  std::vector<std::string> ucx_settings() const;
+  // The same for libfabric: all variables AIACC_FI_*, as "FI_TCP_IFACE=eth0", and "OFI_PROVIDER=" with AIACC_OFI_PROVIDER.
+  std::vector<std::string> ofi_settings() const;
   // Variables of other libraries that are set and have no effect (base/config_aliases.h), and a sentence about them.
   const std::vector<std::string>& without_effect() const noexcept { return without_effect_; }
   std::string without_effect_sentence() const;
@@ -108,6 +130,8 @@ class Config {
   ConfigValues values_;
   std::map<std::string_view, Origin> origins_;
   std::vector<std::string> warnings_;
+  std::vector<std::string> ucx_;  // without a row
+  std::vector<std::string> ofi_;  // likewise
   std::vector<std::string> without_effect_;
 };
 

@@ -37,6 +37,12 @@ Text yes_or_no(std::string_view text) {
   return text == "1" ? Text("yes") : std::nullopt;
 }
 
+Text no_if_set(std::string_view text) {
+  const auto set = parse_flag(text);
+  if (!set) return std::nullopt;
+  return std::string(*set ? "no" : "");
+}
+
 Text log_level(std::string_view text) {
   constexpr std::array<std::pair<std::string_view, std::string_view>, 6> kLevels{{{"trace", "trace"},
                                                                                   {"debug", "debug"},
@@ -71,7 +77,10 @@ constexpr std::array kAliases{
     // name, setting, translation, example, help
     ConfigAlias{"HOROVOD_FUSION_THRESHOLD", "AIACC_FUSION_BYTES", fusion, "67108864",
                 "Sizes below 64K, and 0 for no fusion, have no effect."},
-    ConfigAlias{"HOROVOD_TIMELINE", "AIACC_TIMELINE", timeline, "/tmp/timeline.json", ""},
+    ConfigAlias{"HOROVOD_TIMELINE", "AIACC_TIMELINE", timeline, "/tmp/timeline.json",
+                "Spans then have Horovod's names."},
+    ConfigAlias{"HOROVOD_TIMELINE_MARK_CYCLES", "", nullptr, "",
+                "Rounds of negotiation are always in the timeline, as CYCLE_START."},
     ConfigAlias{"HOROVOD_STALL_CHECK_TIME_SECONDS", "AIACC_LATE_AFTER", seconds_or_never, "60", "0 is never."},
     ConfigAlias{"HOROVOD_STALL_CHECK_DISABLE", "AIACC_LATE_AFTER", never_if_set, "1", "1 is never."},
     ConfigAlias{"HOROVOD_STALL_SHUTDOWN_TIME_SECONDS", "AIACC_TIMEOUT", seconds_or_never, "120", "0 is never."},
@@ -80,7 +89,12 @@ constexpr std::array kAliases{
     ConfigAlias{"HOROVOD_CYCLE_TIME", "", nullptr, "", "aiacc negotiates when gradients are ready, and not in cycles."},
     ConfigAlias{"HOROVOD_CACHE_CAPACITY", "", nullptr, "",
                 "aiacc has no cache of responses; see AIACC_SCHEDULE_STEPS."},
-    ConfigAlias{"HOROVOD_AUTOTUNE", "", nullptr, "", "aiacc chooses algorithms by itself."},
+    ConfigAlias{"HOROVOD_AUTOTUNE", "AIACC_TUNE", yes_or_no, "1", "0 is no, 1 is yes."},
+    ConfigAlias{"HOROVOD_AUTOTUNE_LOG", "", nullptr, "", "AIACC_LOG=info has what AIACC_TUNE finds."},
+    ConfigAlias{"HOROVOD_AUTOTUNE_WARMUP_SAMPLES", "", nullptr, "", "AIACC_TUNE has no samples to set."},
+    ConfigAlias{"HOROVOD_AUTOTUNE_STEPS_PER_SAMPLE", "", nullptr, "", "AIACC_TUNE has no samples to set."},
+    ConfigAlias{"HOROVOD_AUTOTUNE_BAYES_OPT_MAX_SAMPLES", "", nullptr, "", "AIACC_TUNE has no samples to set."},
+    ConfigAlias{"HOROVOD_AUTOTUNE_GAUSSIAN_PROCESS_NOISE", "", nullptr, "", "AIACC_TUNE has no samples to set."},
     ConfigAlias{"HOROVOD_HIERARCHICAL_ALLREDUCE", "", nullptr, "", "aiacc chooses algorithms by itself."},
     ConfigAlias{"HOROVOD_HIERARCHICAL_ALLGATHER", "", nullptr, "", "aiacc chooses algorithms by itself."},
     ConfigAlias{"HOROVOD_TORUS_ALLREDUCE", "", nullptr, "", "aiacc chooses algorithms by itself."},
@@ -90,8 +104,7 @@ constexpr std::array kAliases{
                 "0 is fp16, 1 is fp32, 2 is mixed."},
     ConfigAlias{"PERSEUS_ALLREDUCE_NANCHECK", "AIACC_NAN_CHECK", yes_or_no, "1", "0 is no, 1 is yes."},
     ConfigAlias{"PERSEUS_ALLREDUCE_MODE", "", nullptr, "", "aiacc chooses algorithms by itself."},
-    ConfigAlias{"PERSEUS_ALLREDUCE_DISABLE_STREAM_TUNING", "", nullptr, "",
-                "The number of streams is AIACC_FUSION_STREAMS."},
+    ConfigAlias{"PERSEUS_ALLREDUCE_DISABLE_STREAM_TUNING", "AIACC_TUNE", no_if_set, "1", "1 is no."},
     ConfigAlias{"PERSEUS_ALLREDUCE_FUSION", "", nullptr, "", "The size is AIACC_FUSION_BYTES."},
 };
 

@@ -33,6 +33,8 @@ constexpr std::array kTable{
               "0.1"},
     ConfigRow{"AIACC_HOST_INDEX", &V::host_index, "", "0", "2147483646", kLauncher,
               "Number of this host among the hosts of the job.", "0.1"},
+    ConfigRow{"AIACC_MIN_SIZE", &V::min_size, "", "1", "2147483647", kLauncher,
+              "With how many ranks the job goes on after others have failed (aiaccrun --min-np).", "0.1"},
     ConfigRow{"AIACC_TERMINAL", &V::terminal, "no", "", "", kLauncher,
               "Standard output reaches a terminal through aiaccrun, unchanged.", "0.1"},
     ConfigRow{"AIACC_SINGLETON", &V::singleton, "no", "", "", kUser,
@@ -60,6 +62,14 @@ constexpr std::array kTable{
               "Where a rank writes its last 64 operations, as JSON, when one of its groups ends with an error or an "
               "operation is late: this path with a dot and the rank's number after it.",
               "0.1"},
+    ConfigRow{"AIACC_TIMELINE", &V::timeline, "", "", "", kUser,
+              "File that rank 0 writes a trace of all ranks to, for Perfetto or Chrome's about:tracing: a process for "
+              "each rank, and in it a row for each gradient. See aiacc_timeline_start(3).",
+              "0.1"},
+    ConfigRow{"AIACC_METRICS", &V::metrics, "", "", "", kUser,
+              "Where Prometheus finds numbers about each rank: host:port, to which each rank adds its local rank, or "
+              "a file, to whose name each adds its rank. See aiacc_metrics(3).",
+              "0.1"},
     ConfigRow{
         "AIACC_LIBRARY", &V::library, "", "", "", kUser,
         "The libaiacc.so that the Python package aiacc loads. Unset: its own in a wheel, else that of pkg-config, "
@@ -75,16 +85,62 @@ constexpr std::array kTable{
               "How long a rank that waits for its peers spins before it yields its core, and later blocks; eight times "
               "as long if it waits for other hosts only.",
               "0.1"},
+    ConfigRow{"AIACC_TRANSPORT", &V::network, "auto", "", "", kUser,
+              "The network between hosts: tcp; ucx or ofi (libfabric), which fail where that library is absent; or "
+              "auto, which takes UCX if all ranks have it and an RDMA device, libfabric if all have it and an EFA "
+              "device, and else, or if protection is asked for, TCP. The same on all ranks.",
+              "0.1"},
+    ConfigRow{"AIACC_UCX_TLS", &V::ucx_tls, "", "", "", kUser,
+              "Which transports UCX may use, as its own UCX_TLS says. Unset: all but shared memory. UCX finds every "
+              "variable AIACC_UCX_* as its UCX_*, and none of the user's UCX_*.",
+              "0.1"},
+    ConfigRow{"AIACC_UCX_NET_DEVICES", &V::ucx_net_devices, "", "", "", kUser,
+              "Which network devices UCX may use, as its own UCX_NET_DEVICES says. Unset: all.", "0.1"},
+    ConfigRow{"AIACC_OFI_PROVIDER", &V::ofi_provider, "", "", "", kUser,
+              "Which providers libfabric may use, separated by commas, the preferred first, as fi_info names them: "
+              "tcp;ofi_rxm. Unset: efa, verbs;ofi_rxm and, with AIACC_TRANSPORT=ofi only, tcp;ofi_rxm. libfabric finds "
+              "every variable AIACC_FI_* as its FI_*, and none of the user's FI_*. The same on all ranks.",
+              "0.1"},
+    ConfigRow{
+        "AIACC_ALGORITHM", &V::algorithm, "", "", "", kUser,
+        "Which algorithms may serve collectives between hosts: COLLECTIVE=ALGORITHM, separated by commas, as in "
+        "allreduce=ring,reduce=binomial; with | between several algorithms, and with ^ before those not to use. "
+        "allreduce "
+        "has recursive-doubling, halving-doubling, one-round, ring and ordered; reduce has binomial, one-round and "
+        "ordered; broadcast has binomial; allgather has ring; reduce-scatter has ring and ordered; barrier "
+        "has "
+        "dissemination; alltoall has pairwise and bruck; gather and scatter have linear and binomial. A call that no "
+        "permitted algorithm can "
+        "serve takes another one; the first of each collective is reported. The same on all ranks of a job with "
+        "several hosts, which is checked. Unset: all; level info of AIACC_LOG says which are used.",
+        "0.1"},
     ConfigRow{"AIACC_TCP_CONGESTION", &V::tcp_congestion, "auto", "", "", kUser,
               "Congestion control of TCP between hosts: the name of an algorithm of the kernel; system, for the "
               "setting of each host; or auto, which is the same unless that is BBR: hosts less than 1 ms apart then "
               "use cubic, or reno if the user may not select cubic.",
               "0.1"},
-    ConfigRow{"AIACC_TCP_STREAMS", &V::tcp_streams, "1", "1", "64", kUser,
-              "How many TCP connections a rank has with each rank of another host. Messages of more than 64 KiB are "
-              "divided among them as fast as each one takes them. Of two ranks with different values, both use the "
-              "smaller one.",
+    ConfigRow{
+        "AIACC_TCP_STREAMS", &V::tcp_streams, "1", "", "", kUser,
+        "How many TCP connections a rank has with each rank of another host: a number from 1 to 64; a range, as in "
+        "2-8; or auto, which is 1-64. Of a range it uses as many as make long messages faster, and finds that out "
+        "while it sends them. Messages of more than 64 KiB are divided among several connections as fast as each "
+        "one takes them. Of two ranks with different values, both use the smaller one.",
+        "0.1"},
+    ConfigRow{"AIACC_TC_CTRL", &V::tc_ctrl, "", "", "", kUser,
+              "Marks of the packets in which ranks of different hosts say how operations and groups fare: the DSCP and "
+              "the priority of the socket, as in dscp=48,priority=6; and rate=, what a rank sends of them to another "
+              "one at most, as in rate=500mbit (kbit, mbit or gbit a second). Unset: those of the system. Classes "
+              "whose marks or rates differ have connections of their own. A priority above 6 needs CAP_NET_ADMIN.",
               "0.1"},
+    ConfigRow{
+        "AIACC_TC_LAT", &V::tc_lat, "", "", "", kUser,
+        "As AIACC_TC_CTRL, of short messages and of those that arrange for long ones; and share=1 to 1000: what the "
+        "class has of what a rank sends to another one while both this class and others send. Latency goes before "
+        "others until it is 4 MiB ahead of its share. By default it has 90, bulk 9 and background 1.",
+        "0.1"},
+    ConfigRow{"AIACC_TC_BULK", &V::tc_bulk, "", "", "", kUser, "As AIACC_TC_LAT, of long messages.", "0.1"},
+    ConfigRow{"AIACC_TC_BG", &V::tc_bg, "", "", "", kUser,
+              "As AIACC_TC_LAT, of operations in the class AIACC_TRAFFIC_BACKGROUND.", "0.1"},
     ConfigRow{"AIACC_SLICE_BYTES", &V::slice_bytes, "16G", "1M", "1T", kUser,
               "Address space for the memory of one rank in its host's segment. Pages are taken only when used.", "0.1"},
     ConfigRow{
@@ -103,12 +159,21 @@ constexpr std::array kTable{
         "AIACC_ALLREDUCE_DTYPE", &V::allreduce_dtype, "fp32", "", "", kUser,
         "In what the elements of fp32 gradients travel that a gradient engine sums or averages: fp32, as they are; "
         "fp16 "
-        "or bf16, in 16 bits, summed in fp32; or mixed, in fp16 those of at least 64 KiB in groups over several hosts, "
-        "and all others as they are. The same on all ranks.",
+        "or bf16, in 16 bits, summed in fp32; or mixed, those of at least 64 KiB in fp16 between hosts and as they are "
+        "within each host, and all others as they are. The same on all ranks.",
         "0.1"},
     ConfigRow{"AIACC_NAN_CHECK", &V::nan_check, "no", "", "", kUser,
               "Whether a gradient engine looks for gradients that are not finite. A step with one fails on all ranks "
               "alike, with the name of rank and tensor. The same on all ranks.",
+              "0.1"},
+    ConfigRow{"AIACC_TUNE", &V::tune, "no", "", "", kUser,
+              "Whether a gradient engine looks for the best fusion size and number of allreduces at a time, beginning "
+              "with the settings of these: some 50 steps of a recorded schedule are its trials, and later ones only if "
+              "the time of a step changes. Level info of AIACC_LOG has what it finds. The same on all ranks.",
+              "0.1"},
+    ConfigRow{"AIACC_TUNE_CACHE", &V::tune_cache, "", "", "", kUser,
+              "The file in which rank 0 keeps what AIACC_TUNE found, for each model and number of ranks; none for no "
+              "file. Unset: aiacc/tune in XDG_CACHE_HOME, else in .cache in HOME.",
               "0.1"},
 };
 

@@ -44,6 +44,23 @@ TEST(Config, DefaultsAreThoseOfTheTable) {
   EXPECT_TRUE(config.warnings().empty());
 }
 
+TEST(Config, UcxGetsEverySettingOfItsOwnPrefixAndNoWarningIsGiven) {
+  const Config config =
+      Config::read(Strings{"AIACC_UCX_TLS=tcp", "AIACC_UCX_LOG_LEVEL=info", "UCX_TLS=rc", "AIACC_TRANSPORT=ucx"});
+  EXPECT_EQ(config.ucx_settings(), (Strings{"UCX_LOG_LEVEL=info", "UCX_TLS=tcp"}));
+  EXPECT_EQ(config->network, Network::kUcx);
+  EXPECT_TRUE(config.warnings().empty());
+  EXPECT_EQ(refusal_of({"AIACC_TRANSPORT=rdma"}), "AIACC_TRANSPORT='rdma' is not possible: give auto, tcp, ucx or ofi");
+}
+
+TEST(Config, LibfabricGetsTheProviderAndEverySettingOfItsPrefixAndNoWarningIsGiven) {
+  const Config config = Config::read(
+      Strings{"AIACC_OFI_PROVIDER=tcp;ofi_rxm", "AIACC_FI_TCP_IFACE=eth0", "FI_PROVIDER=shm", "AIACC_TRANSPORT=ofi"});
+  EXPECT_EQ(config.ofi_settings(), (Strings{"FI_TCP_IFACE=eth0", "OFI_PROVIDER=tcp;ofi_rxm"}));
+  EXPECT_EQ(config->network, Network::kOfi);
+  EXPECT_TRUE(config.warnings().empty());
+}
+
 TEST(Config, EveryRowIsComplete) {
   std::set<std::string_view> names;
   const Config config = Config::read(Strings{});

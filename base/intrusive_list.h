@@ -42,12 +42,26 @@ class IntrusiveList {
 
   bool empty() const noexcept { return head_.next_ == &head_; }
   T& front() noexcept { return *static_cast<T*>(head_.next_); }
+  const T& front() const noexcept { return *static_cast<const T*>(head_.next_); }
+  // The one after `item`, which is in the list; null if it is the last.
+  T* after(T& item) noexcept {
+    ListNode<T>* next = static_cast<ListNode<T>&>(item).next_;
+    return next == &head_ ? nullptr : static_cast<T*>(next);
+  }
+  T* first() noexcept { return empty() ? nullptr : &front(); }
   void push_back(T& item) noexcept {
     ListNode<T>& node = item;
     node.prev_ = head_.prev_;
     node.next_ = &head_;
     head_.prev_->next_ = &node;
     head_.prev_ = &node;
+  }
+  void push_front(T& item) noexcept {
+    ListNode<T>& node = item;
+    node.prev_ = &head_;
+    node.next_ = head_.next_;
+    head_.next_->prev_ = &node;
+    head_.next_ = &node;
   }
   // `next` is in the list.
   void insert_before(T& next, T& item) noexcept {

@@ -11,9 +11,14 @@ base_sources += \
 	base/error.cc \
 	base/error.h \
 	base/error_about.h \
+	base/guest_environment.cc \
+	base/guest_environment.h \
 	base/hash.h \
+	base/intrusive_heap.h \
 	base/intrusive_list.h \
 	base/json.h \
+	base/json_array_file.cc \
+	base/json_array_file.h \
 	base/log.cc \
 	base/log.h \
 	base/log_levels.cc \
@@ -26,6 +31,7 @@ base_sources += \
 	base/printable.h \
 	base/quantity.cc \
 	base/quantity.h \
+	base/spin_lock.h \
 	base/time.h \
 	base/view.cc \
 	base/view.h \
@@ -38,6 +44,8 @@ libaiacc_json_la_SOURCES = base/json.cc base/json_text.cc
 
 base_sources += \
 	base/data/buffer.h \
+	base/data/codec.cc \
+	base/data/codec.h \
 	base/data/compute.h \
 	base/data/cpu_compute.cc \
 	base/data/cpu_compute.h \
@@ -45,6 +53,8 @@ base_sources += \
 	base/data/dtype.h \
 	base/data/kernels.cc \
 	base/data/kernels.h \
+	base/data/magnitude.cc \
+	base/data/magnitude.h \
 	base/data/reduction.h \
 	base/data/scratch_pool.h \
 	base/data/user_reduce.cc \
@@ -110,6 +120,10 @@ base_sources += \
 	base/io/real_processes.h \
 	base/io/real_signals.cc \
 	base/io/real_signals.h \
+	base/io/stream_range.cc \
+	base/io/stream_range.h \
+	base/io/traffic_marks.cc \
+	base/io/traffic_marks.h \
 	base/io/resolve.cc \
 	base/io/resolve.h \
 	base/io/same_host.cc \
@@ -165,6 +179,7 @@ base_sources += \
 	base/wire/hidden.h \
 	base/wire/port_address.h \
 	base/wire/launch_messages.h \
+	base/wire/raw.h \
 	base/wire/record_seal.cc \
 	base/wire/record_seal.h \
 	base/wire/rendezvous_messages.h \
@@ -230,7 +245,10 @@ sim_sources += \
 
 base_tests += \
 	base/io/clock_conformance.h \
+	base/intrusive_heap_test.cc \
 	base/io/congestion_test.cc \
+	base/io/stream_range_test.cc \
+	base/io/traffic_marks_test.cc \
 	base/io/host_addresses_test.cc \
 	base/io/host_conformance.h \
 	base/io/net_conformance.h \
@@ -259,6 +277,8 @@ base_tests += \
 	base/sim/world_test.cc
 
 base_tests += \
+	base/guest_environment_test.cc \
+	base/json_array_file_test.cc \
 	base/json_test.cc \
 	base/nearest_test.cc \
 	base/printable_test.cc \

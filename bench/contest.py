@@ -50,12 +50,13 @@ def on_this_host(launcher, ranks, prefix=None):
     return ["mpiexec.hydra", "-np", ranks]
 
 
-def over_hosts(launcher, hosts, count, each, prefix=None):
+def over_hosts(launcher, hosts, count, each, prefix=None, settings=()):
     """How `launcher` (aiacc, openmpi, mpich) starts a program with `each` ranks on `count` of `hosts` (namespace_hosts.Hosts),
-    from the first of them; aiacc from the installed tree `prefix`."""
+    from the first of them; aiacc from the installed tree `prefix`, with `settings` as in AIACC_X=1."""
     listed = ",".join(f"{name}:{each}" for name in hosts.names[:count])
     if launcher == "aiacc":
         words = [f"{prefix}/bin/aiaccrun", "--launch-agent", hosts.enter, "-H", listed]
+        words += [word for setting in settings for word in ("-x", setting)]
     elif launcher == "openmpi":
         as_root = ["--allow-run-as-root"] if os.geteuid() == 0 else []
         # Without these Open MPI would look for one more way between its daemons and its ranks than there is.

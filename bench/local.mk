@@ -42,6 +42,15 @@ bench_wire_integrity_LDADD = $(SODIUM_LIBS)
 bench-wire: bench_wire_integrity
 	@./bench_wire_integrity
 .PHONY: bench-wire
+# How many instructions a message of 8 bytes and one back take in user space, by callgrind: `make bench-messages'.
+EXTRA_PROGRAMS += bench_wire_pair
+bench_wire_pair_SOURCES = bench/wire/pair.cc
+bench_wire_pair_CXXFLAGS = $(program_flags)
+bench_wire_pair_LDADD = $(floors_up_to_transports)
+EXTRA_DIST += bench/wire/instructions
+bench-messages: bench_wire_pair
+	@$(srcdir)/bench/wire/instructions ./bench_wire_pair
+.PHONY: bench-messages
 # An asynchronous allreduce beside computation of equal length, waiting and testing, beside Open MPI and MPICH:
 # `make bench-overlap [BENCH_FLAGS="--ranks 2 --sizes 8,65536"]'.
 EXTRA_DIST += bench/overlap/aiacc.cc bench/overlap/measure.h bench/overlap/mpi.cc bench/overlap/run
@@ -62,3 +71,9 @@ bench-syncbn: stage
 	for ranks in 2 4; do $(stage)$(bindir)/aiaccrun -np $$ranks --oversubscribe ./bench_syncbn $(BENCH_FLAGS) || exit 1; done
 .PHONY: bench-syncbn
 CLEANFILES += bench_syncbn
+# Pushes and pulls of the key-value store on this host, beside MXNet's dist_sync (ps-lite): `make bench-kvstore
+# [BENCH_FLAGS="--mxnet mxnet-venv/bin/python --sizes 1K,64M"]'.
+EXTRA_DIST += bench/kvstore/aiacc_steps.py bench/kvstore/pslite_steps.py bench/kvstore/run bench/kvstore/sizes.py
+bench-kvstore: stage
+	@$(srcdir)/bench/kvstore/run $(stage)$(prefix) $(BENCH_FLAGS)
+.PHONY: bench-kvstore

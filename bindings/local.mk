@@ -12,6 +12,9 @@ bindings_sources += \
 	bindings/c/groups.cc \
 	bindings/c/guard.h \
 	bindings/c/info.cc \
+	bindings/c/kv.cc \
+	bindings/c/kv.h \
+	bindings/c/kv_saved.cc \
 	bindings/c/life.cc \
 	bindings/c/memory.cc \
 	bindings/c/messages.cc \
@@ -23,6 +26,7 @@ bindings_sources += \
 	bindings/c/mesh.h \
 	bindings/c/requests.cc \
 	bindings/c/sized.h \
+	bindings/c/observe.cc \
 	bindings/c/softmax.cc \
 	bindings/c/state.cc \
 	bindings/c/state.h \
@@ -49,6 +53,8 @@ bindings_tests += \
 	bindings/c/groups_test.cc \
 	bindings/c/mesh_test.cc \
 	bindings/c/requests_test.cc \
+	bindings/c/kv_test.cc \
+	bindings/c/kv_together_test.cc \
 	bindings/c/softmax_test.cc \
 	bindings/c/syncbn_test.cc \
 	bindings/c/syncbn_world_test.h \
@@ -64,19 +70,55 @@ EXTRA_DIST += bindings/c/aiacc.map bindings/c/aiacc.pc.in
 python_package = \
 	bindings/python/aiacc/__init__.py \
 	bindings/python/aiacc/_abi.py \
+	bindings/python/aiacc/_horovod/__init__.py \
+	bindings/python/aiacc/_horovod/basics.py \
+	bindings/python/aiacc/_horovod/calls.py \
+	bindings/python/aiacc/_horovod/channel.py \
+	bindings/python/aiacc/_horovod/elastic.py \
+	bindings/python/aiacc/_horovod/exceptions.py \
+	bindings/python/aiacc/_horovod/handles.py \
+	bindings/python/aiacc/_horovod/launch.py \
+	bindings/python/aiacc/_horovod/named.py \
+	bindings/python/aiacc/_horovod/operations.py \
+	bindings/python/aiacc/_horovod/process_sets.py \
+	bindings/python/aiacc/_horovod/util.py \
 	bindings/python/aiacc/_library.py \
 	bindings/python/aiacc/_torch_autoload.py \
 	bindings/python/aiacc/_version.py \
 	bindings/python/aiacc/buffers.py \
+	bindings/python/aiacc/caffe/__init__.py \
+	bindings/python/aiacc/caffe/sync.py \
 	bindings/python/aiacc/errors.py \
 	bindings/python/aiacc/gradients.py \
 	bindings/python/aiacc/groups.py \
+	bindings/python/aiacc/kvstore.py \
+	bindings/python/aiacc/mxnet/__init__.py \
+	bindings/python/aiacc/mxnet/_engine.py \
+	bindings/python/aiacc/mxnet/_gradients.py \
+	bindings/python/aiacc/mxnet/_kv_entry.py \
+	bindings/python/aiacc/mxnet/_kv_updater.py \
+	bindings/python/aiacc/mxnet/_operations.py \
+	bindings/python/aiacc/mxnet/compression.py \
+	bindings/python/aiacc/mxnet/functions.py \
+	bindings/python/aiacc/mxnet/kvstore.py \
+	bindings/python/aiacc/mxnet/mpi_ops.py \
+	bindings/python/aiacc/mxnet/optimizer.py \
+	bindings/python/aiacc/mxnet/perseus.py \
+	bindings/python/aiacc/mxnet/sharded_softmax.py \
+	bindings/python/aiacc/mxnet/sync_batch_norm.py \
+	bindings/python/aiacc/mxnet/tensors.py \
+	bindings/python/aiacc/mxnet/trainer.py \
 	bindings/python/aiacc/provide/horovod/horovod/__init__.py \
 	bindings/python/aiacc/provide/horovod/horovod/common/__init__.py \
 	bindings/python/aiacc/provide/horovod/horovod/common/basics.py \
+	bindings/python/aiacc/provide/horovod/horovod/common/elastic.py \
 	bindings/python/aiacc/provide/horovod/horovod/common/exceptions.py \
 	bindings/python/aiacc/provide/horovod/horovod/common/process_sets.py \
 	bindings/python/aiacc/provide/horovod/horovod/common/util.py \
+	bindings/python/aiacc/provide/horovod/horovod/mxnet/__init__.py \
+	bindings/python/aiacc/provide/horovod/horovod/mxnet/compression.py \
+	bindings/python/aiacc/provide/horovod/horovod/mxnet/functions.py \
+	bindings/python/aiacc/provide/horovod/horovod/mxnet/mpi_ops.py \
 	bindings/python/aiacc/provide/horovod/horovod/runner.py \
 	bindings/python/aiacc/provide/horovod/horovod/torch/__init__.py \
 	bindings/python/aiacc/provide/horovod/horovod/torch/compression.py \
@@ -89,34 +131,40 @@ python_package = \
 	bindings/python/aiacc/provide/horovod/horovod/torch/sync_batch_norm.py \
 	bindings/python/aiacc/provide/load_aiacc.py \
 	bindings/python/aiacc/provide/perseus/perseus/__init__.py \
+	bindings/python/aiacc/provide/perseus/perseus/mxnet/__init__.py \
 	bindings/python/aiacc/provide/perseus/perseus/torch/__init__.py \
 	bindings/python/aiacc/provide/perseus/perseus/torch/horovod.py \
 	bindings/python/aiacc/py.typed \
 	bindings/python/aiacc/requests.py \
 	bindings/python/aiacc/run.py \
 	bindings/python/aiacc/runtime.py \
+	bindings/python/aiacc/mesh.py \
 	bindings/python/aiacc/softmax.py \
 	bindings/python/aiacc/syncbn.py \
 	bindings/python/aiacc/torch/__init__.py \
+	bindings/python/aiacc/torch/_adasum.py \
+	bindings/python/aiacc/torch/_adasum_optimizer.py \
 	bindings/python/aiacc/torch/_blocks.py \
-	bindings/python/aiacc/torch/_channel.py \
+	bindings/python/aiacc/torch/_compile.py \
 	bindings/python/aiacc/torch/_gradients.py \
-	bindings/python/aiacc/torch/_named.py \
+	bindings/python/aiacc/torch/_monitored.py \
 	bindings/python/aiacc/torch/_operations.py \
+	bindings/python/aiacc/torch/_profile.py \
+	bindings/python/aiacc/torch/_sparse.py \
+	bindings/python/aiacc/torch/_sparse_gradients.py \
+	bindings/python/aiacc/torch/_used_rows.py \
 	bindings/python/aiacc/torch/autograd.py \
 	bindings/python/aiacc/torch/backend.py \
-	bindings/python/aiacc/torch/basics.py \
 	bindings/python/aiacc/torch/compression.py \
 	bindings/python/aiacc/torch/elastic/__init__.py \
 	bindings/python/aiacc/torch/elastic/sampler.py \
-	bindings/python/aiacc/torch/exceptions.py \
+	bindings/python/aiacc/torch/elastic/state.py \
 	bindings/python/aiacc/torch/functions.py \
-	bindings/python/aiacc/torch/handles.py \
 	bindings/python/aiacc/torch/learning_rates.py \
 	bindings/python/aiacc/torch/mpi_ops.py \
 	bindings/python/aiacc/torch/optimizer.py \
+	bindings/python/aiacc/torch/partial_fc.py \
 	bindings/python/aiacc/torch/process_group.py \
-	bindings/python/aiacc/torch/process_sets.py \
 	bindings/python/aiacc/torch/replicated_vars.py \
 	bindings/python/aiacc/torch/sharded_softmax.py \
 	bindings/python/aiacc/torch/sync_batch_norm.py \
@@ -126,6 +174,7 @@ EXTRA_DIST += \
 	$(python_package) \
 	bindings/python/MANIFEST.in \
 	bindings/python/README.md \
+	bindings/python/mxnet-venv \
 	bindings/python/pyproject.toml \
 	bindings/python/setup.py \
 	bindings/python/torch-venv
@@ -142,6 +191,12 @@ torch_venv = $(abs_builddir)/torch-venv
 torch-venv:
 	@$(srcdir)/bindings/python/torch-venv $(torch_venv)
 .PHONY: torch-venv
+
+# MXNet, for the tests and examples.
+mxnet_venv = $(abs_builddir)/mxnet-venv
+mxnet-venv:
+	@$(srcdir)/bindings/python/mxnet-venv $(mxnet_venv)
+.PHONY: mxnet-venv
 
 # The pkg-config file, written where it is installed: `make install prefix=DIR' may name another place than configure did. Folders
 # below the prefix are told by it, so that `pkg-config --define-prefix' serves a tree that was moved.

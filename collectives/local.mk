@@ -9,12 +9,23 @@ collectives_tests += \
 	collectives/operation_test.cc
 
 collectives_sources += \
+	collectives/inter/algorithm_info.h \
+	collectives/inter/algorithm_rules.cc \
+	collectives/inter/algorithm_rules.h \
+	collectives/inter/algorithms.cc \
+	collectives/inter/algorithms.h \
 	collectives/inter/alltoall.cc \
 	collectives/inter/alltoall.h \
 	collectives/inter/binomial_broadcast.cc \
 	collectives/inter/binomial_broadcast.h \
+	collectives/inter/binomial_gather.cc \
+	collectives/inter/binomial_gather.h \
 	collectives/inter/binomial_reduce.cc \
 	collectives/inter/binomial_reduce.h \
+	collectives/inter/bruck_alltoall.cc \
+	collectives/inter/bruck_alltoall.h \
+	collectives/inter/coded_allreduce.cc \
+	collectives/inter/coded_allreduce.h \
 	collectives/inter/dissemination_barrier.cc \
 	collectives/inter/dissemination_barrier.h \
 	collectives/inter/gather.cc \
@@ -41,10 +52,15 @@ collectives_sources += \
 	collectives/inter/ring_reduce_scatter.h \
 	collectives/inter/select.cc \
 	collectives/inter/select.h \
+	collectives/inter/selector.cc \
+	collectives/inter/selector.h \
 	collectives/inter/short_call.cc \
 	collectives/inter/short_call.h
 
 collectives_tests += \
+	collectives/inter/algorithm_cost_test.cc \
+	collectives/inter/algorithm_rules_test.cc \
+	collectives/inter/coded_allreduce_test.cc \
 	collectives/inter/halving_doubling_test.cc \
 	collectives/inter/inter_collectives_test.cc \
 	collectives/inter/inter_world_test.h \
@@ -64,9 +80,9 @@ collectives_sources += \
 	collectives/intra/exchange_blocks.cc \
 	collectives/intra/exchange_blocks.h \
 	collectives/intra/extents.h \
-	collectives/intra/intra_post.cc \
-	collectives/intra/intra_post.h \
-	collectives/intra/intra_post_receives.cc \
+	collectives/intra/intra_messages.cc \
+	collectives/intra/intra_messages.h \
+	collectives/intra/intra_messages_receives.cc \
 	collectives/intra/intra_team.cc \
 	collectives/intra/intra_team.h \
 	collectives/intra/one_shot.cc \
@@ -89,7 +105,7 @@ collectives_sources += \
 	collectives/intra/tag_queues.h
 
 collectives_tests += \
-	collectives/intra/intra_post_test.cc \
+	collectives/intra/intra_messages_test.cc \
 	collectives/intra/intra_call_test.h \
 	collectives/intra/intra_collectives_test.cc \
 	collectives/intra/intra_errors_test.cc \
@@ -123,6 +139,8 @@ collectives_sources += \
 	collectives/hier/shm_local_team.h
 
 collectives_tests += \
+	collectives/hier/hier_algorithms_test.cc \
+	collectives/hier/hier_codec_test.cc \
 	collectives/hier/hier_collectives_test.cc \
 	collectives/hier/hier_overlap_test.cc \
 	collectives/hier/hier_world_test.h \

@@ -11,6 +11,7 @@
 #include "base/data/reduction.h"
 #include "base/task/loop.h"
 #include "base/view.h"
+#include "transports/operation_traffic.h"
 #include "transports/wire_id.h"
 
 namespace aiacc {
@@ -22,6 +23,10 @@ class LocalTeam;  // collectives/hier/local_team.h: the members on this host, of
 class Mailbox;   // transports/mailbox.h: matched messages to any member
 class Exchange;  // transports/exchange.h: one operation's part in the mailbox
 
+namespace inter {
+class Selector;  // collectives/inter/selector.h: of algorithms between hosts
+}
+
 struct Team {
   ViewPtr view;
   int rank = 0;
@@ -31,6 +36,7 @@ struct Team {
   IntraTeam* host = nullptr;
   Mailbox* mailbox = nullptr;  // null if all members share this host
   hier::LocalTeam* local = nullptr;
+  inter::Selector* selector = nullptr;  // null: the usual algorithms
 
   int size() const noexcept { return view->size(); }
 };
@@ -156,7 +162,7 @@ struct Operation {
   Buffer send;  // empty where the call has none
   Buffer recv;  // may equal send
   const PartOf* part = nullptr;
-  bool urgent = false;  // its messages between hosts go ahead of others
+  OperationTraffic traffic = {};  // of its messages between hosts; other members' may differ
   // of a point-to-point message between hosts, once it has begun: its identity at both ends
   std::optional<WireId> message = {};
 

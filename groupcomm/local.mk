@@ -6,8 +6,6 @@ groupcomm_sources += \
 	groupcomm/gradient/launches.h \
 	groupcomm/gradient/launches.cc \
 	groupcomm/gradient/launches_wire.cc \
-	groupcomm/gradient/magnitude.h \
-	groupcomm/gradient/magnitude.cc \
 	groupcomm/gradient/wire.h \
 	groupcomm/gradient/wire.cc \
 	groupcomm/gradient/kind.h \
@@ -41,9 +39,24 @@ groupcomm_sources += \
 	groupcomm/gradient/submissions.h \
 	groupcomm/gradient/tensor_table.cc \
 	groupcomm/gradient/tensor_table.h \
+	groupcomm/gradient/tune_cache.cc \
+	groupcomm/gradient/tune_cache.h \
+	groupcomm/gradient/tuner.cc \
+	groupcomm/gradient/tuner.h \
+	groupcomm/gradient/tuning.cc \
+	groupcomm/gradient/tuning.h \
+	groupcomm/gradient/trace.cc \
+	groupcomm/gradient/trace.h \
 	groupcomm/gradient/word.cc \
 	groupcomm/gradient/word.h
 groupcomm_tests += \
+	groupcomm/kv/part_test.cc \
+	groupcomm/kv/round_choice_test.cc \
+	groupcomm/kv/store_replicas_sim_test.cc \
+	groupcomm/kv/store_sim_test.cc \
+	groupcomm/kv/store_together_sim_test.cc \
+	groupcomm/kv/store_world_test.h \
+	groupcomm/gradient/engine_sim_test.cc \
 	groupcomm/gradient/group_rounds_sim_test.cc \
 	groupcomm/gradient/dissemination_test.cc \
 	groupcomm/gradient/negotiator_random_test.cc \
@@ -53,10 +66,39 @@ groupcomm_tests += \
 	groupcomm/gradient/negotiator_world_test.h \
 	groupcomm/gradient/schedule_test.cc \
 	groupcomm/gradient/tensor_table_test.cc \
+	groupcomm/gradient/tune_cache_test.cc \
+	groupcomm/gradient/tuner_test.cc \
+	groupcomm/gradient/tuner_world_test.h \
 	groupcomm/gradient/wire_test.cc \
 	groupcomm/gradient/word_test.cc
 
 groupcomm_sources += \
+	groupcomm/kv/copies.cc \
+	groupcomm/kv/copies.h \
+	groupcomm/kv/layout.cc \
+	groupcomm/kv/layout.h \
+	groupcomm/kv/messages.cc \
+	groupcomm/kv/messages.h \
+	groupcomm/kv/operation.h \
+	groupcomm/kv/part.cc \
+	groupcomm/kv/part.h \
+	groupcomm/kv/reductions.cc \
+	groupcomm/kv/reductions.h \
+	groupcomm/kv/round_choice.cc \
+	groupcomm/kv/round_choice.h \
+	groupcomm/kv/saved.cc \
+	groupcomm/kv/saved.h \
+	groupcomm/kv/server.cc \
+	groupcomm/kv/server.h \
+	groupcomm/kv/store.cc \
+	groupcomm/kv/store.h \
+	groupcomm/kv/store_replicas.cc \
+	groupcomm/kv/store_together.cc \
+	groupcomm/kv/store_worker.cc \
+	groupcomm/kv/twobit.cc \
+	groupcomm/kv/twobit.h \
+	groupcomm/kv/updater.cc \
+	groupcomm/kv/updater.h \
 	groupcomm/softmax/softmax.cc \
 	groupcomm/softmax/softmax.h \
 	groupcomm/syncbn/batch.h \

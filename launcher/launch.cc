@@ -139,6 +139,7 @@ Head::Settings settings_of(const Plan& plan, const Options& options, const Surro
   settings.separate_hosts = options.separate_hosts.value;
   settings.tag_output = options.tag_output.value;
   settings.quiet = options.quiet.value;
+  settings.min_ranks = options.min_ranks.value;
   settings.timeout = options.timeout.value;
   settings.kill_grace = options.kill_grace.value;
   settings.start_limit = config->init_timeout;

@@ -141,6 +141,28 @@ TEST(LaunchInVirtualTime, ACutNetworkEndsBothSidesAfterTheLease) {
   }
 }
 
+TEST(LaunchInVirtualTime, AJobWithSpareRanksGoesOnWithoutALostHost) {
+  for (std::uint64_t seed = 1; seed <= 20; ++seed) {
+    Cluster cluster(seed, kRanksOfHost + 1);
+    cluster.world.run_until(Instant(1s + seed * 137ms));
+    const int host = 1 + static_cast<int>(seed % kHosts);
+    if (seed % 2 == 0) {
+      cluster.network.cut(0, host);
+    } else {
+      cluster.signal(host, cluster.living(host, "agent").at(0), SIGKILL);
+    }
+    cluster.world.run_until(after(cluster.world.now(), kLease + kBound));
+    EXPECT_FALSE(cluster.exit_code) << seed;
+    for (const std::string& one : cluster.left()) EXPECT_FALSE(one.ends_with(Cluster::name_of(host))) << one;
+    const int next = host % kHosts + 1;
+    EXPECT_EQ(cluster.living(next, "rank").size(), 2u) << seed;
+    cluster.network.cut(0, next);
+    cluster.world.run_until(after(cluster.world.now(), kLease + kBound));
+    EXPECT_EQ(cluster.exit_code, std::optional(kExitLauncher)) << seed << ": too few are left";
+    EXPECT_EQ(text_of(cluster.left()), "") << seed;
+  }
+}
+
 TEST(LaunchInVirtualTime, AJobThatItsUserStoppedIsNotSilent) {
   Cluster cluster(5);
   cluster.world.run_until(Instant(1s));

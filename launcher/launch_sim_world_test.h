@@ -76,7 +76,8 @@ class Platform final : public AgentPlatform {
 // The machines, the job on them, and its outcome.
 class Cluster {
  public:
-  explicit Cluster(std::uint64_t seed) : world(seed) {
+  // `least` as with --min-np; 0: without it.
+  explicit Cluster(std::uint64_t seed, int least = 0) : world(seed), min_ranks(least) {
     for (int host = 0; host <= kHosts; ++host) {
       machines.push_back(std::make_unique<sim::SimMachine>(world, network, host, name_of(host)));
       logins.push_back(std::make_unique<sim::SimLoop>(world, "login on " + name_of(host)));
@@ -124,6 +125,7 @@ class Cluster {
   }
 
   sim::World world;
+  const int min_ranks;
   sim::SimNetwork network{world};
   std::map<std::pair<int, std::string>, std::vector<io::ProcessId>> born;
   std::optional<int> exit_code;
@@ -185,6 +187,7 @@ inline Task<int> Cluster::sleep_on(SimSelf* self) {
 inline Task<int> Cluster::head(Cluster* cluster, SimSelf* self) {
   Head::Settings settings;
   settings.kill_grace = 2s;
+  settings.min_ranks = cluster->min_ranks;
   settings.in = self->in.get();
   settings.start_limit = 300s;
   for (int host = 1; host <= kHosts; ++host) {

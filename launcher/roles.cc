@@ -90,7 +90,7 @@ wire::Greeting read_greeting() {
 }
 
 // From now on only the agent has the control channel, so aiaccrun sees its end when the agent dies.
-void let_go_of_control() {
+void detach_from_control() {
   io::close_standard_descriptor(0);
   io::close_standard_descriptor(1);
 }
@@ -123,7 +123,7 @@ int run_keeper(bool isolate) {
     io::RealLoop loop;
     io::RealHost host(loop);
     Stop stop;
-    return loop.run(keep(loop, host, agent_spec(), let_go_of_control, stop)).shell_code();
+    return loop.run(keep(loop, host, agent_spec(), detach_from_control, stop)).shell_code();
   } catch (const Error& error) {
     return report_failure(kExitLauncher, MessageId::kLimit, error.message());
   }
@@ -138,7 +138,7 @@ int run_agent() {
   const auto from_head = io::adopt(loop, Fd(::fcntl(0, F_DUPFD_CLOEXEC, kChannel + 1)), "aiaccrun");
   const auto to_head = io::adopt(loop, Fd(::fcntl(1, F_DUPFD_CLOEXEC, kChannel + 1)), "aiaccrun");
   const auto keeper = io::adopt(loop, Fd(kChannel), "the keeper");
-  let_go_of_control();
+  detach_from_control();
   RealAgentPlatform platform;
   Agent agent(loop, net, host, platform, *from_head, *to_head, *keeper);
   Stop stop;

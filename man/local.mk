@@ -10,7 +10,9 @@ dist_man_MANS += \
 	man/aiacc_alltoall.3 \
 	man/aiacc_context_create_local.3 \
 	man/aiacc_info.3 \
+	man/aiacc_kv_create.3 \
 	man/aiacc_gradient_create.3 \
+	man/aiacc_metrics.3 \
 	man/aiacc_softmax_loss.3 \
 	man/aiacc_syncbn_create.3 \
 	man/aiacc_group_create.3 \
@@ -21,6 +23,7 @@ dist_man_MANS += \
 	man/aiacc_mesh_create.3 \
 	man/aiacc_rank.3 \
 	man/aiacc_send.3 \
+	man/aiacc_timeline_start.3 \
 	man/aiacc_wait.3 \
 	man/aiaccrun.1
 

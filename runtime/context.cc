@@ -6,6 +6,12 @@
 #include <utility>
 
 #include "base/error_about.h"
+#include "runtime/group/group.h"
+#include "runtime/group/groups.h"
+#include "runtime/group/remote_message.h"
+#include "runtime/group/waiting_receive.h"
+#include "runtime/metrics/metrics.h"
+#include "runtime/timeline/timeline.h"
 
 namespace aiacc {
 
@@ -24,12 +30,19 @@ Context::Context(Lane& lane, Compute& compute, BootstrapResult bootstrapped, con
       messenger_(port_ == nullptr
                      ? nullptr
                      : std::make_unique<Messenger>(lane.loop(), *port_, world_view_, rank_, &services_.receiver())),
+      operation_pool_(sizeof(GroupOperation)),
+      receive_pool_(sizeof(WaitingReceive)),
+      remote_message_pool_(std::max(sizeof(RemoteReceive), sizeof(RemoteSend))),
       reporter_(reporter),
+      timeline_(std::make_unique<Timeline>(services_, world_view_, rank_, host_name_, port_.get(),
+                                           [this](const std::string& sentence) { reporter_.late(sentence); })),
+      metrics_(std::make_unique<Metrics>()),
       watch_(lane.loop(), config.late_after, reporter),
       paths_(lane.loop(), rank_, config.path_timeout, *this),
       idle_(lane.loop()),
       world_(std::make_unique<Group>(*this, world_view_, rank_, "the world", config.timeout)),
-      groups_(*this) {
+      groups_(std::make_unique<Groups>(*this)) {
+  if (config.horovod_timeline) timeline_->use_names(TimelineNames::of_horovod());
   if (messenger_ != nullptr) messenger_->set_observer(this);
 }
 
@@ -48,7 +61,7 @@ Task<void> Context::close(LeaveDeadline& deadline, Stop& stop) {
   if (host_ != nullptr) host_->say_leaving();
   co_await become_idle(stop);
   co_await services_.close();
-  co_await groups_.close();
+  co_await groups_->close();
   co_await world_->close(Group::Memory::kMayBeRead);
   if (messenger_ != nullptr) co_await messenger_->leave(deadline, stop);
 }
@@ -85,7 +98,7 @@ void Context::receiving_reported(std::uint64_t group, int rank, const Receiving&
 }
 
 Group* Context::find_group(std::uint64_t id) noexcept {
-  return id == world_->view().id() ? world_.get() : groups_.find(id);
+  return id == world_->view().id() ? world_.get() : groups_->find(id);
 }
 
 void Context::tell_losses_to(Bootstrap& bootstrap) noexcept {
@@ -131,7 +144,7 @@ void Context::on_rank_lost(int rank, std::exception_ptr error) noexcept {
   const Member& lost = world_view_->member(rank);
   if (host_ != nullptr && lost.host == world_view_->member(rank_).host) host_->mark_dead(domain_rank_of(lost));
   world_->member_lost(lost, error);
-  groups_.rank_lost(lost, error);
+  groups_->rank_lost(lost, error);
   if (rank != rank_ && lost.host == world_view_->member(rank_).host) services_.peer_lost(rank, error);
   if (port_ != nullptr && rank != rank_) port_->lose(rank, std::move(error));
 }

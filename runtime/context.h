@@ -11,9 +11,9 @@
 #include <vector>
 
 #include "base/task/lane.h"
+#include "base/task/slab_pool.h"
 #include "base/view.h"
 #include "runtime/bootstrap/bootstrap.h"
-#include "runtime/group/groups.h"
 #include "runtime/group/registrations.h"
 #include "runtime/runtime_config.h"
 #include "runtime/watch/path_watch.h"
@@ -23,6 +23,11 @@
 #include "transports/service/services.h"
 
 namespace aiacc {
+
+class Group;
+class Groups;
+class Metrics;
+class Timeline;
 
 class Context final : public BootstrapObserver,
                       private Messenger::Observer,
@@ -43,7 +48,7 @@ class Context final : public BootstrapObserver,
   Task<void> close(LeaveDeadline& deadline, Stop& stop);
 
   Group& world() noexcept { return *world_; }
-  Groups& groups() noexcept { return groups_; }
+  Groups& groups() noexcept { return *groups_; }
   const Member& self() const noexcept { return world_view_->member(rank_); }
   Lane& lane() noexcept { return lane_; }
   Compute& compute() noexcept { return compute_; }
@@ -56,8 +61,13 @@ class Context final : public BootstrapObserver,
   const std::string& host_name() const noexcept { return host_name_; }
   // The last operations; any thread may read it.
   Recorder& recorder() noexcept { return recorder_; }
-  // For receives that wait without an operation; any thread.
+  // For operations, and for messages that wait without one; any thread.
+  SlabPool& operation_pool() noexcept { return operation_pool_; }
   SlabPool& receive_pool() noexcept { return receive_pool_; }
+  SlabPool& remote_message_pool() noexcept { return remote_message_pool_; }
+  // A trace of what happens here, and the sums of what components count (runtime/timeline, runtime/metrics).
+  Timeline& timeline() noexcept { return *timeline_; }
+  Metrics& metrics() noexcept { return *metrics_; }
   // Registered user memory; any thread.
   Registrations& registrations() noexcept { return registrations_; }
   // The rank in the host's domain of a member on this host.
@@ -81,6 +91,11 @@ class Context final : public BootstrapObserver,
   void lost_peer(const Member& member) noexcept;
   // For groups: a group ended because a path was broken for too long.
   void lost_path(const std::string& sentence) noexcept;
+  // For groups: something that the user should know, and that is no error.
+  void report(const std::string& sentence) noexcept { reporter_.late(sentence); }
+  // The same of what is wanted at level info only.
+  bool takes_notes() const noexcept { return reporter_.takes_notes(); }
+  void note(const std::string& sentence) noexcept { reporter_.note(sentence); }
   // For what is built on groups: something of theirs is late.
   void report_late(const std::string& sentence) noexcept { reporter_.late(sentence); }
 
@@ -127,14 +142,18 @@ class Context final : public BootstrapObserver,
   int lost_rank_ = kNoPeer;
   std::string lost_path_;  // the first
   Recorder recorder_;
-  SlabPool receive_pool_{sizeof(WaitingReceive)};
+  SlabPool operation_pool_;
+  SlabPool receive_pool_;
+  SlabPool remote_message_pool_;
   Registrations registrations_;
   ProgressWatch::Reporter& reporter_;
+  std::unique_ptr<Timeline> timeline_;
+  std::unique_ptr<Metrics> metrics_;
   ProgressWatch watch_;
   PathWatch paths_;
   Event idle_;
   std::unique_ptr<Group> world_;
-  Groups groups_;
+  std::unique_ptr<Groups> groups_;
 };
 
 }  // namespace aiacc

@@ -16,6 +16,9 @@ class EnvironmentSnapshot {
   // Throws kInvalidArgument for a setting with a bad value.
   static EnvironmentSnapshot now();
 
+  RuntimeConfig runtime_config() const {
+    return RuntimeConfig::from(settings_, [this](const std::string& name) { return variable(name); });
+  }
   const Config& settings() const noexcept { return settings_; }
   std::optional<std::string> variable(const std::string& name) const;
 

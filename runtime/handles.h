@@ -1,10 +1,11 @@
 // Handles: 64-bit {kind, generation, index} names for objects that live in a table of the process. A stale, foreign or
 // invalid handle is detected and never dereferenced.
 //
-// A lookup takes no lock: it increments the slot's user count (a pin), then checks that the slot still has this handle.
-// Removal clears the handle in the slot first; the last one to release the slot, remover or user, disposes of the
-// object, and only then is the slot reused, with the next generation. So a pinned object cannot be destroyed under its
-// user, and a thread that calls with a handle that another thread is destroying gets the object or an error.
+// A lookup takes no lock: the slot's state is one word of its generation, whether lookups find it, and the number of its users
+// (pins), and a lookup adds a user if the word has the handle's generation. Removal clears the mark by which lookups find the slot.
+// The last one to release the slot, remover or user, disposes of the object, and only then is the slot reused, with the next
+// generation. So a pinned object cannot be destroyed under its user, and a thread that calls with a handle that another thread is
+// destroying gets the object or an error.
 #pragma once
 
 #include <algorithm>
@@ -14,9 +15,9 @@
 #include <memory>
 #include <mutex>
 #include <utility>
-#include <vector>
 
 #include "base/error.h"
+#include "base/spin_lock.h"
 
 namespace aiacc {
 
@@ -27,7 +28,8 @@ enum class HandleKind : std::uint8_t {
   kMesh = 0xC4,
   kRegistration = 0xC5,
   kGradient = 0xC6,
-  kSyncbn = 0xC7
+  kSyncbn = 0xC7,
+  kKv = 0xC8
 };
 
 // Layout: kind in the top 8 bits, then 32 bits of generation, then 24 bits of index.
@@ -39,8 +41,9 @@ constexpr bool is_kind(std::uint64_t handle, HandleKind kind) noexcept {
   return handle >> 56 == static_cast<std::uint8_t>(kind);
 }
 
-// T is held by unique_ptr; the table owns it from insert() until it is disposed of.
-template <class T>
+// The table owns the objects, from insert() until they are disposed of. Holder is std::unique_ptr<T>, or std::optional<T> for
+// objects within their slots.
+template <class T, class Holder = std::unique_ptr<T>>
 class HandleTable {
   struct Slot;
 
@@ -52,6 +55,27 @@ class HandleTable {
     for (auto& chunk : chunks_) delete[] chunk.load(std::memory_order_relaxed);
   }
 
+  // Slots of which the objects are gone; they are given back together.
+  class Freed {
+   public:
+    explicit Freed(HandleTable& table) noexcept : table_(table) {}
+    ~Freed() {
+      if (last_ != nullptr) table_.give_back(first_, *last_);
+    }
+    Freed(const Freed&) = delete;
+    Freed& operator=(const Freed&) = delete;
+
+   private:
+    friend class HandleTable;
+    void add(Slot& slot) noexcept {
+      (last_ == nullptr ? first_ : last_->next_free) = slot.index;
+      last_ = &slot;
+    }
+    HandleTable& table_;
+    std::uint32_t first_ = 0;
+    Slot* last_ = nullptr;
+  };
+
   // A reference to an object, which is not disposed of while the pin lives.
   class Pin {
    public:
@@ -62,10 +86,19 @@ class HandleTable {
       if (slot_ != nullptr) table_->unpin(*slot_);
     }
     explicit operator bool() const noexcept { return slot_ != nullptr; }
-    T* operator->() const noexcept { return slot_->object.get(); }
+    T* operator->() const noexcept { return &*slot_->object; }
     T& operator*() const noexcept { return *slot_->object; }
     // Takes the object out of the table: no later lookup finds it. True for exactly one of several callers.
     bool remove() noexcept { return slot_ != nullptr && table_->remove(*slot_); }
+    // The same as the pin's end. If that disposes of the object, its slot goes to `freed`.
+    bool remove(Freed& freed) noexcept {
+      if (!remove()) return false;
+      Slot& slot = *std::exchange(slot_, nullptr);
+      if (!table_->release(slot)) return true;
+      dispose(slot);
+      freed.add(slot);
+      return true;
+    }
 
    private:
     friend class HandleTable;
@@ -74,44 +107,74 @@ class HandleTable {
     Slot* slot_ = nullptr;
   };
 
-  // Throws kOutOfMemory when a million handles are in use.
-  std::uint64_t insert(std::unique_ptr<T> object) {
-    std::lock_guard lock(mutex_);
-    const std::uint32_t index = take_free();
-    Slot& slot = *at(index);
-    slot.object = std::move(object);
-    ++slot.generation;
-    const std::uint64_t handle = make_handle(kind_, slot.generation, index);
-    slot.name = handle;
-    slot.handle.store(handle, std::memory_order_seq_cst);  // pairs with find(): the object is there
-    return handle;
+  // A slot that nobody finds yet. If it is not named, it is given back with its object. Throws kOutOfMemory when a million
+  // handles are in use.
+  class Place {
+   public:
+    explicit Place(HandleTable& table) : table_(table), slot_(&table.take_free()) {}
+    ~Place() {
+      if (slot_ == nullptr) return;
+      slot_->object.reset();
+      table_.give_back(slot_->index, *slot_);
+    }
+    Place(const Place&) = delete;
+    Place& operator=(const Place&) = delete;
+    Holder& object() noexcept { return slot_->object; }
+    std::uint64_t handle() const noexcept {
+      const auto last = static_cast<std::uint32_t>(slot_->state.load(std::memory_order_relaxed) >> 32);
+      return make_handle(table_.kind_, last + 1, slot_->index);
+    }
+    // From now on lookups find it.
+    std::uint64_t name() noexcept {
+      const std::uint64_t named = handle();
+      std::exchange(slot_, nullptr)->state.store(named_state(named), std::memory_order_release);
+      return named;
+    }
+    Pin name_and_pin() noexcept {
+      Slot& slot = *slot_;
+      const std::uint64_t named = handle();
+      std::exchange(slot_, nullptr)->state.store(named_state(named) + 1, std::memory_order_release);
+      return Pin(table_, slot);
+    }
+
+   private:
+    HandleTable& table_;
+    Slot* slot_;
+  };
+
+  // Throws as a Place does.
+  std::uint64_t insert(Holder object) {
+    Place place(*this);
+    place.object() = std::move(object);
+    return place.name();
   }
   // The object gets the handle kFixed, which is no {kind, generation, index} and has a slot of its own: the default
   // context and its world. False if that handle is in use; the object then stays the caller's.
   static constexpr std::uint64_t kFixed = 1;
-  bool insert_fixed(std::unique_ptr<T>& object) {
-    std::lock_guard lock(mutex_);
-    if (count_ == 0) free_.push_back(grow());
+  bool insert_fixed(Holder& object) {
+    std::lock_guard lock(lock_);
+    if (count_ == 0) put_free(grow());
     Slot& slot = *at(kFixed);
-    if (slot.object != nullptr) return false;
+    if (slot.state.load(std::memory_order_acquire) != 0) return false;
     slot.object = std::move(object);
-    slot.name = kFixed;
-    slot.handle.store(kFixed, std::memory_order_seq_cst);
+    slot.state.store(named_state(kFixed), std::memory_order_release);
     return true;
   }
 
   // The object of `handle`, or an empty pin.
   Pin find(std::uint64_t handle) noexcept {
-    if (index_of(handle) >= kChunks * kChunkSlots) return {};
-    Slot* slot = at(index_of(handle));
-    if (slot == nullptr || handle == 0) return {};
-    // Dekker with remove(): that clears the handle and then reads the users; this adds a user and then reads the
-    // handle.
-    slot->users.fetch_add(1, std::memory_order_seq_cst);
-    if (slot->handle.load(std::memory_order_seq_cst) != handle) [[unlikely]] {
-      unpin(*slot);
-      return {};
-    }
+    const std::uint32_t index = index_of(handle);
+    if (index < kReserved ? handle != kFixed : !is_kind(handle, kind_)) return {};
+    Slot* slot = index < kChunks * kChunkSlots ? at(index) : nullptr;
+    if (slot == nullptr) return {};
+    const std::uint64_t named = named_state(handle);
+    std::uint64_t state = slot->state.load(std::memory_order_relaxed);
+    do {
+      if ((state & ~kUsers) != named) [[unlikely]]
+        return {};
+      // Acquires the object.
+    } while (
+        !slot->state.compare_exchange_weak(state, state + 1, std::memory_order_acquire, std::memory_order_relaxed));
     return Pin(*this, *slot);
   }
 
@@ -124,22 +187,28 @@ class HandleTable {
  private:
   static constexpr std::uint32_t kChunkSlots = 1024;
   static constexpr std::uint32_t kChunks = (1u << 20) / kChunkSlots;
-  static constexpr std::uint32_t kReserved = 2;        // slots 0 (no handle has it) and kFixed
-  static constexpr std::uint32_t kRemoved = 1u << 31;  // in users: whoever counts down to this alone disposes
+  static constexpr std::uint32_t kReserved = 2;  // slots 0 (no handle has it) and kFixed
+  // A slot's state: its generation in the upper half, and below it:
+  static constexpr std::uint64_t kNamed = std::uint64_t{1} << 31;    // lookups find it
+  static constexpr std::uint64_t kRemoved = std::uint64_t{1} << 30;  // its last user disposes of the object
+  static constexpr std::uint64_t kUsers = kRemoved - 1;
 
   struct alignas(64) Slot {
-    std::atomic<std::uint64_t> handle{0};  // 0: nobody finds it
-    std::atomic<std::uint32_t> users{0};
-    std::uint32_t generation = 0;
-    std::uint64_t name = 0;
-    std::unique_ptr<T> object;
+    std::atomic<std::uint64_t> state{0};
+    std::uint32_t index = 0;
+    std::uint32_t next_free = 0;  // 0: none
+    Holder object;
   };
 
+  static constexpr std::uint64_t named_state(std::uint64_t handle) noexcept {
+    return (handle >> 24 & 0xFFFFFFFF) << 32 | kNamed;
+  }
   Slot* at(std::uint32_t index) noexcept {
     Slot* chunk = chunks_[index / kChunkSlots].load(std::memory_order_acquire);
     return chunk == nullptr ? nullptr : chunk + index % kChunkSlots;
   }
-  std::uint32_t grow() {
+
+  Slot& grow() {
     const std::uint32_t index = std::max(count_, kReserved);
     if (index >= kChunks * kChunkSlots) {
       throw Error(Code::kOutOfMemory, "1,048,574 handles are in use: complete requests with aiacc_wait or aiacc_test");
@@ -147,43 +216,58 @@ class HandleTable {
     auto& chunk = chunks_[index / kChunkSlots];
     if (chunk.load(std::memory_order_relaxed) == nullptr) chunk.store(new Slot[kChunkSlots], std::memory_order_release);
     count_ = index + 1;
-    return index;
+    Slot& slot = *at(index);
+    slot.index = index;
+    return slot;
   }
-  std::uint32_t take_free() {
-    if (free_.empty()) free_.push_back(grow());
-    const std::uint32_t index = free_.back();
-    free_.pop_back();
-    return index;
+  void put_free(Slot& slot) noexcept { slot.next_free = std::exchange(free_, slot.index); }
+  Slot& take_free() {
+    std::lock_guard lock(lock_);
+    if (free_ == 0) return grow();
+    Slot& slot = *at(free_);
+    free_ = slot.next_free;
+    return slot;
   }
+  void give_back(std::uint32_t first, Slot& last) noexcept {
+    std::lock_guard lock(lock_);
+    last.next_free = std::exchange(free_, first);
+  }
+
   bool remove(Slot& slot) noexcept {
-    if (slot.handle.exchange(0, std::memory_order_seq_cst) == 0) return false;
-    slot.users.fetch_or(kRemoved, std::memory_order_seq_cst);  // this thread is a user itself, so users stays positive
+    std::uint64_t state = slot.state.load(std::memory_order_relaxed);
+    do {
+      if ((state & kNamed) == 0) return false;
+    } while (!slot.state.compare_exchange_weak(state, state ^ (kNamed | kRemoved), std::memory_order_acq_rel,
+                                               std::memory_order_relaxed));
     return true;
   }
+  // True: the caller was the last user of a removed slot, and disposes of it.
+  bool release(Slot& slot) noexcept {
+    // A slot that was removed gets no new users, so its only one needs no atomic operation.
+    const std::uint64_t seen = slot.state.load(std::memory_order_acquire);
+    if ((seen & (kRemoved | kUsers)) != (kRemoved | 1)) {
+      const std::uint64_t before = slot.state.fetch_sub(1, std::memory_order_acq_rel);
+      if ((before & (kRemoved | kUsers)) != (kRemoved | 1)) [[likely]]
+        return false;
+    }
+    return true;
+  }
+  static void dispose(Slot& slot) noexcept {
+    slot.object.reset();
+    slot.state.store(slot.state.load(std::memory_order_relaxed) >> 32 << 32, std::memory_order_release);
+  }
   void unpin(Slot& slot) noexcept {
-    const std::uint32_t before = slot.users.fetch_sub(1, std::memory_order_seq_cst);
-    if (before != (kRemoved | 1)) [[likely]]
+    if (!release(slot)) [[likely]]
       return;
     dispose(slot);
+    if (slot.index >= kReserved) give_back(slot.index, slot);
   }
-  void dispose(Slot& slot) noexcept {
-    // A lookup with a stale handle may count itself in and out meanwhile and come here too: one of them clears the mark.
-    std::uint32_t mark = kRemoved;
-    if (!slot.users.compare_exchange_strong(mark, kRemoved | kDisposing, std::memory_order_seq_cst)) return;
-    std::unique_ptr<T> object = std::move(slot.object);
-    {
-      std::lock_guard lock(mutex_);
-      slot.users.fetch_and(~(kRemoved | kDisposing), std::memory_order_seq_cst);
-      if (slot.name != kFixed) free_.push_back(index_of(slot.name));
-    }
-  }
-  static constexpr std::uint32_t kDisposing = 1u << 30;
 
   HandleKind kind_;
   std::array<std::atomic<Slot*>, kChunks> chunks_{};
-  std::mutex mutex_;         // guards what follows, and slots that nobody can find
+  SpinLock lock_;            // guards what follows, and slots that nobody can find
   std::uint32_t count_ = 0;  // slots that exist
-  std::vector<std::uint32_t> free_;
+  std::uint32_t free_ = 0;   // the first free one
 };
 
 }  // namespace aiacc

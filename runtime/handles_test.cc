@@ -4,6 +4,9 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
 
+#include <algorithm>
+#include <array>
+#include <optional>
 #include <thread>
 #include <vector>
 
@@ -76,6 +79,58 @@ TEST(Handles, TheFixedHandleHasOneSlotForever) {
     EXPECT_TRUE(table.find(other).remove());
   }
   EXPECT_EQ(alive, 0);
+}
+
+TEST(Handles, APlaceIsFoundOnceItIsNamed) {
+  int alive = 0;
+  HandleTable<Thing> table(HandleKind::kRequest);
+  std::uint64_t handle = 0;
+  {
+    HandleTable<Thing>::Place place(table);
+    place.object() = std::make_unique<Thing>(alive, 3);
+    handle = place.handle();
+    EXPECT_FALSE(table.find(handle));
+  }
+  EXPECT_EQ(alive, 0) << "it was not named";
+  EXPECT_FALSE(table.find(handle));
+  HandleTable<Thing>::Place place(table);
+  EXPECT_EQ(place.handle(), handle) << "nobody has seen it";
+  place.object() = std::make_unique<Thing>(alive, 4);
+  auto pin = place.name_and_pin();
+  EXPECT_TRUE(table.find(handle).remove());
+  EXPECT_EQ(pin->value, 4);
+}
+
+TEST(Handles, ThoseRemovedTogetherAreUsedAgain) {
+  int alive = 0;
+  using Table = HandleTable<Thing, std::optional<Thing>>;
+  Table table(HandleKind::kRequest);
+  std::vector<std::uint64_t> handles;
+  const auto add = [&](int value) {
+    Table::Place place(table);
+    place.object().emplace(alive, value);
+    handles.push_back(place.name());
+  };
+  for (int i = 0; i < 5; ++i) add(i);
+  auto other = table.find(handles[2]);
+  {
+    Table::Freed freed(table);
+    for (const std::uint64_t handle : handles) {
+      auto pin = table.find(handle);
+      EXPECT_TRUE(pin.remove(freed));
+      EXPECT_FALSE(pin);
+    }
+    EXPECT_EQ(alive, 1) << "the one that is in use elsewhere";
+    EXPECT_EQ(other->value, 2);
+  }
+  std::vector<std::uint32_t> before;
+  for (const std::uint64_t handle : handles) before.push_back(index_of(handle));
+  handles.clear();
+  for (int i = 0; i < 4; ++i) add(i);
+  for (const std::uint64_t handle : handles) {
+    EXPECT_NE(index_of(handle), before[2]);
+    EXPECT_NE(std::find(before.begin(), before.end(), index_of(handle)), before.end());
+  }
 }
 
 TEST(Handles, AForgottenTableKnowsNothing) {

@@ -13,6 +13,8 @@ runtime_sources += \
 	runtime/bootstrap/bootstrap_singleton.h \
 	runtime/bootstrap/data_port.cc \
 	runtime/bootstrap/data_port.h \
+	runtime/bootstrap/networks.cc \
+	runtime/bootstrap/networks.h \
 	runtime/bootstrap/losses.h \
 	runtime/bootstrap/shm_discovery.cc \
 	runtime/bootstrap/shm_discovery.h \
@@ -39,10 +41,15 @@ runtime_sources += \
 	runtime/group/operation_line.h \
 	runtime/group/pair_sequences.h \
 	runtime/group/registrations.h \
+	runtime/group/remote_message.cc \
+	runtime/group/remote_message.h \
 	runtime/group/requested_work.h \
+	runtime/group/waiting_message.cc \
+	runtime/group/waiting_message.h \
 	runtime/group/waiting_receive.cc \
 	runtime/group/waiting_receive.h \
 	runtime/handles.h \
+	runtime/shared_memory.h \
 	runtime/info/finding.cc \
 	runtime/info/finding.h \
 	runtime/info/host_limits.cc \
@@ -54,10 +61,22 @@ runtime_sources += \
 	runtime/info/report.h \
 	runtime/info/topology_module.cc \
 	runtime/info/topology_module.h \
+	runtime/info/traffic_classes.cc \
+	runtime/info/traffic_classes.h \
 	runtime/info/ways.cc \
 	runtime/info/ways.h \
 	runtime/lane_task.h \
 	runtime/make_context.cc \
+	runtime/metrics/metrics.cc \
+	runtime/metrics/metrics.h \
+	runtime/metrics/metrics_export.cc \
+	runtime/metrics/metrics_export.h \
+	runtime/timeline/clock_offset.h \
+	runtime/timeline/names.h \
+	runtime/timeline/timeline.cc \
+	runtime/timeline/timeline.h \
+	runtime/timeline/traffic_rows.cc \
+	runtime/timeline/traffic_rows.h \
 	runtime/make_context.h \
 	runtime/real_context.cc \
 	runtime/real_context.h \
@@ -101,21 +120,29 @@ runtime_tests += \
 	runtime/bootstrap/bootstrap_list_test.h \
 	runtime/bootstrap/bootstrap_rendezvous_test.cc \
 	runtime/bootstrap/bootstrap_test.cc \
+	runtime/bootstrap/networks_test.cc \
 	runtime/bootstrap/bootstrap_world_test.h \
 	runtime/bootstrap/rendezvous_world_test.h \
 	runtime/bootstrap/shm_discovery_test.cc \
 	runtime/context_sim_test.cc \
+	runtime/timeline/clock_offset_test.cc \
+	runtime/timeline/timeline_sim_test.cc \
+	runtime/timeline/traffic_rows_test.cc \
 	runtime/group/group_board_test.cc \
 	runtime/group/group_opening_sim_test.cc \
 	runtime/group/hosts_sim_test.cc \
 	runtime/group/hosts_tcp_test.cc \
 	runtime/group/outstanding_sim_test.cc \
+	runtime/group/pair_sequences_test.cc \
 	runtime/group/registrations_test.cc \
 	runtime/group/surface_hosts_sim_test.cc \
+	runtime/group/traffic_sim_test.cc \
+	runtime/group/remote_message_sim_test.cc \
 	runtime/group/waiting_receive_sim_test.cc \
 	runtime/group/surface_sim_test.cc \
 	runtime/handles_test.cc \
 	runtime/info/host_limits_test.cc \
+	runtime/info/traffic_classes_test.cc \
 	runtime/rendezvous/played_client_sim_test.cc \
 	runtime/rendezvous/played_rendezvous_test.h \
 	runtime/rendezvous/played_server_sim_test.cc \

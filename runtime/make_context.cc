@@ -7,11 +7,13 @@
 #include "base/io/congestion.h"
 #include "base/io/host_addresses.h"
 #include "base/io/limits.h"
+#include "base/log.h"
 #include "base/wire/secret_file.h"
 #include "runtime/bootstrap/bootstrap_agent.h"
 #include "runtime/bootstrap/bootstrap_local.h"
 #include "runtime/bootstrap/bootstrap_rendezvous.h"
 #include "runtime/bootstrap/bootstrap_singleton.h"
+#include "runtime/group/group.h"
 
 namespace aiacc {
 namespace {
@@ -30,18 +32,24 @@ void warn_of(const Config& settings, Logger& log) {
   if (!ignored.empty()) AIACC_LOG(log, kCore, kWarn, "{}", ignored);
 }
 
-io::TcpSettings tcp_of(const RuntimeConfig& config) {
-  return {.silence_limit = config.lease,
-          .congestion = io::Congestion(config.tcp_congestion),
-          .streams = config.tcp_streams};
+NetworkSettings network_of(const RuntimeConfig& config) {
+  return {.tcp = {.silence_limit = config.lease,
+                  .congestion = io::Congestion(config.tcp_congestion),
+                  .streams = config.tcp_streams,
+                  .marks = config.marks},
+          .network = config.network,
+          .algorithms = config.algorithms.text(),
+          .protection = config.encryption != Encryption::kNone,
+          .ucx = config.ucx,
+          .ofi = config.ofi};
 }
 
 RealContext::MakeBootstrap make_agents(const BootstrapChoice& choice, const RuntimeConfig& config,
                                        const std::string& version) {
-  const io::TcpSettings tcp = tcp_of(config);
+  const NetworkSettings network = network_of(config);
   return [=](io::RealLoop& loop) {
     return std::make_unique<AgentBootstrap>(loop, choice.agent, choice.rank, choice.size, choice.several_hosts, version,
-                                            tcp);
+                                            network);
   };
 }
 
@@ -63,7 +71,7 @@ RealContext::MakeBootstrap make_rendezvous(const BootstrapChoice& choice, const 
   settings.host_name = host_name();
   settings.addresses = io::host_addresses({});
   settings.limit = config.init_timeout;
-  settings.tcp = tcp_of(config);
+  settings.network = network_of(config);
   settings.slice_bytes = config.slice_bytes;
   return [=](io::RealLoop& loop) {
     return std::make_unique<RendezvousBootstrap>(loop, endpoint_of(choice, given), settings);

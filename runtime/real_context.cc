@@ -4,8 +4,21 @@
 
 #include <new>
 
+#include "base/io/real_net.h"
+#include "base/io/resolve.h"
+#include "base/json.h"
+#include "base/log.h"
+#include "base/whole_file.h"
+#include "runtime/bootstrap/bootstrap.h"
+#include "runtime/context.h"
+#include "runtime/group/group.h"
+#include "runtime/group/groups.h"
 #include "runtime/lane_task.h"
+#include "runtime/metrics/metrics.h"
+#include "runtime/metrics/metrics_export.h"
+#include "runtime/timeline/timeline.h"
 #include "runtime/watch/record_file.h"
+#include "runtime/watch/recorder.h"
 
 namespace aiacc {
 namespace {
@@ -21,6 +34,10 @@ RealContext::RealContext(const RuntimeConfig& config) : config_(config), lane_(l
 }
 
 RealContext::~RealContext() = default;
+
+Group& RealContext::world() noexcept { return context_->world(); }
+
+Json RealContext::recent_operations() { return operations_of(*context_); }
 
 std::shared_ptr<RealContext> RealContext::join(const RuntimeConfig& config, const MakeBootstrap& make_bootstrap) {
   return std::move(join_all(config, {make_bootstrap}).front());
@@ -47,9 +64,13 @@ void RealContext::bootstrap(const MakeBootstrap& make_bootstrap) {
 
 Task<void> RealContext::bootstrap_on_lane(Stop& stop) {
   BootstrapResult bootstrapped = co_await bootstrap_->join(stop);
-  log_.emplace(config_.log, fmt::format("rank {} on {}", bootstrapped.rank, bootstrapped.host_name), clock_);
+  log_ = std::make_unique<Logger>(config_.log, fmt::format("rank {} on {}", bootstrapped.rank, bootstrapped.host_name),
+                                  clock_);
   for (const std::string& remark : bootstrapped.remarks) AIACC_LOG(*log_, kBootstrap, kWarn, "{}", remark);
   if (bootstrapped.port != nullptr) {
+    if (bootstrapped.rank == 0) {
+      AIACC_LOG(*log_, kNet, kInfo, "the network between the hosts of this job is {}", bootstrapped.network);
+    }
     protect(bootstrapped);
     bootstrapped.port->tell_remarks_to(
         [this](const std::string& remark) { AIACC_LOG(*log_, kNet, kWarn, "{}", remark); });
@@ -72,6 +93,10 @@ void RealContext::protect(const BootstrapResult& bootstrapped) {
             "change results. AIACC_ENCRYPT=integrity or data protects them; AIACC_ENCRYPT=none ends this warning",
             bootstrapped.world->hosts());
 }
+
+bool RealContext::takes_notes() const noexcept { return log_->logs(LogPart::kCollective, LogLevel::kInfo); }
+
+void RealContext::note(const std::string& sentence) noexcept { AIACC_LOG(*log_, kCollective, kInfo, "{}", sentence); }
 
 void RealContext::late(const std::string& sentence) noexcept {
   AIACC_LOG(*log_, kCollective, kWarn, "{}", sentence);
@@ -124,6 +149,73 @@ void RealContext::open_world() {
                             "(AIACC_INIT_TIMEOUT)",
                             seconds(config_.init_timeout)),
                 [this](Stop& stop) { return context_->open(stop); });
+  if (!config_.timeline.empty()) begin_timeline();
+  if (!config_.metrics.empty()) begin_metrics();
+}
+
+// So it is worth more than its metrics.
+void RealContext::begin_metrics() noexcept {
+  constexpr Duration kResolver = std::chrono::seconds(5);
+  try {
+    const MetricsPlace place = MetricsPlace::of(config_.metrics, world().rank(), world().local_rank());
+    std::unique_ptr<io::Listener> listener;
+    if (place.file.empty()) {
+      const std::vector<io::Address> addresses = io::resolve({place.host, place.port}, kResolver);
+      listener = io::RealNet(loop_).listen(addresses.front());
+    } else if (const int error = check_writable(place.file); error != 0) {
+      throw system_error(fmt::format("cannot write to {}", place.file), error);
+    }
+    const MetricsOwner owner{world().rank(), world().size(), context_->host_name()};
+    metrics_export_ = std::make_unique<MetricsExport>(
+        loop_, place, std::move(listener), [this, owner] { return metrics_text(owner, context_->metrics()); },
+        [this](const std::string& sentence) { AIACC_LOG(*log_, kCore, kWarn, "{}", sentence); });
+    lane_.start(*metrics_export_);
+  } catch (const std::exception& error) {
+    metrics_export_.reset();
+    AIACC_LOG(*log_, kCore, kWarn, "there will be no metrics (AIACC_METRICS): {}", error.what());
+  }
+}
+
+void RealContext::end_metrics() noexcept {
+  if (metrics_export_ == nullptr) return;
+  try {
+    LaneTask::run(lane_, Duration::max(), "", [this](Stop& stop) { return metrics_export_->close(stop); });
+  } catch (const std::exception& error) {
+    AIACC_LOG(*log_, kCore, kWarn, "{}", error.what());
+  }
+}
+
+// A job is worth more than its timeline.
+void RealContext::begin_timeline() noexcept {
+  try {
+    start_timeline(config_.timeline);
+  } catch (const std::exception& error) {
+    AIACC_LOG(*log_, kCore, kWarn, "there will be no timeline (AIACC_TIMELINE): {}", error.what());
+  }
+}
+
+void RealContext::start_timeline(const std::string& file) {
+  LaneTask::run(lane_, Duration::max(), "", [&](Stop&) { return start_timeline_on_lane(file); });
+}
+
+Task<void> RealContext::start_timeline_on_lane(std::string file) {
+  context_->timeline().start(file);
+  co_return;
+}
+
+void RealContext::stop_timeline() {
+  LaneTask::run(lane_, Duration::max(), "", [this](Stop& stop) { return context_->timeline().stop(stop); });
+}
+
+Json RealContext::metrics() {
+  Json json;
+  LaneTask::run(lane_, Duration::max(), "", [&](Stop&) { return metrics_on_lane(&json); });
+  return json;
+}
+
+Task<void> RealContext::metrics_on_lane(Json* json) {
+  *json = metrics_json({world().rank(), world().size(), context_->host_name()}, context_->metrics());
+  co_return;
 }
 
 void RealContext::drain() {
@@ -145,6 +237,9 @@ void RealContext::leave() {
   } catch (...) {
     failed = std::current_exception();
   }
+  // Rank 0 collects the timeline: the others send theirs before the barrier, and it writes the last of them after it.
+  const bool leads = group.rank() == 0;
+  if (!leads) stop_timeline();
   if (group.size() > 1 && !failed) {
     try {
       group.run(Call{}, {}, {}, nullptr);
@@ -155,6 +250,8 @@ void RealContext::leave() {
       failed = std::current_exception();
     }
   }
+  if (leads) stop_timeline();
+  end_metrics();
   try {
     LaneTask::run(
         lane_, config_.init_timeout,

@@ -5,25 +5,28 @@
 #include <functional>
 #include <memory>
 #include <mutex>
-#include <optional>
 #include <string>
 #include <vector>
 
 #include "base/data/cpu_compute.h"
 #include "base/io/real_clock.h"
 #include "base/io/real_loop.h"
-#include "base/log.h"
 #include "base/task/completion_thread.h"
 #include "base/task/lane.h"
-#include "runtime/context.h"
+#include "runtime/runtime_config.h"
+#include "runtime/shared_memory.h"
+#include "runtime/watch/progress_watch.h"
 
 namespace aiacc {
 
-struct SharedMemory {
-  std::byte* data = nullptr;
-  std::size_t bytes = 0;
-  HostRange range;
-};
+class Bootstrap;
+struct BootstrapResult;
+class Context;
+struct GroupOrder;
+class Json;
+class Logger;
+class MetricsExport;
+class RequestedWork;
 
 class RealContext final : private ProgressWatch::Reporter {
  public:
@@ -37,7 +40,7 @@ class RealContext final : private ProgressWatch::Reporter {
   ~RealContext();
 
   Context& context() noexcept { return *context_; }
-  Group& world() noexcept { return context_->world(); }
+  Group& world() noexcept;
   Logger& log() noexcept { return *log_; }
 
   // Waits for running operations, and for callbacks, which may begin others.
@@ -46,13 +49,18 @@ class RealContext final : private ProgressWatch::Reporter {
   // its connections. It has left when this returns or throws; the exception says what went wrong. Called once.
   void leave();
 
-  // Creates a group of some ranks of `parent`. It lives at least until Group::let_go().
+  // Creates a group of some ranks of `parent`. It lives at least until Group::handles_gone().
   Group& make_group(Group& parent, GroupOrder order);
   // Releases freed groups that no member needs any more.
   void collect_groups();
   CompletionThread& completions() noexcept { return completions_; }
+  // A trace of this rank and others (runtime/timeline/timeline.h); the file is rank 0's.
+  void start_timeline(const std::string& file);
+  void stop_timeline();
+  // What components have counted (runtime/metrics/metrics.h).
+  Json metrics();
   // The last operations of this rank, the oldest first (runtime/watch/recorder.h). Any thread.
-  Json recent_operations() { return operations_of(*context_); }
+  Json recent_operations();
   // Takes ownership of a running operation whose request was freed.
   void adopt(std::unique_ptr<RequestedWork> operation) noexcept;
   void abort_group(Group& group, const std::string& reason);
@@ -65,14 +73,21 @@ class RealContext final : private ProgressWatch::Reporter {
  private:
   explicit RealContext(const RuntimeConfig& config);
   void late(const std::string& sentence) noexcept override;
+  bool takes_notes() const noexcept override;
+  void note(const std::string& sentence) noexcept override;
   void failed(Context& context, const Group& group, const Error& error) noexcept override;
   void write_records(Context& context, const std::string& reason) noexcept;
   Json operations_of(Context& context);
   void bootstrap(const MakeBootstrap& make_bootstrap);
   void open_world();
+  void begin_timeline() noexcept;
+  void begin_metrics() noexcept;
+  void end_metrics() noexcept;
   Task<void> bootstrap_on_lane(Stop& stop);
   void protect(const BootstrapResult& bootstrapped);
   Task<void> shut_down(Stop& stop);
+  Task<void> start_timeline_on_lane(std::string file);
+  Task<void> metrics_on_lane(Json* json);
   Task<void> abort_on_lane(Group& group, std::string reason, Stop& stop);
   Task<void> allocate_shared(SharedMemory* memory);
   Task<void> free_shared(HostRange range);
@@ -83,8 +98,9 @@ class RealContext final : private ProgressWatch::Reporter {
   Lane lane_;
   std::unique_ptr<Bootstrap> bootstrap_;
   io::RealClock clock_;
-  std::optional<Logger> log_;  // set once this rank's identity is known
+  std::unique_ptr<Logger> log_;  // set once this rank's identity is known
   std::unique_ptr<Context> context_;
+  std::unique_ptr<MetricsExport> metrics_export_;
   std::mutex orphans_mutex_;
   std::vector<std::unique_ptr<RequestedWork>> orphans_;
   CompletionThread completions_{"aiacc-callback"};

@@ -12,6 +12,8 @@
 #include <thread>
 
 #include "runtime/bootstrap/bootstrap_list_test.h"
+#include "runtime/context.h"
+#include "runtime/group/group.h"
 #include "runtime/lane_task.h"
 #include "runtime/real_context.h"
 #include "tests/service_callers.h"

@@ -1,4 +1,4 @@
-"""The C ABI and its manual say the same: every function of aiacc.h, gradient.h, softmax.h and syncbn.h has a page with the same types and parameter names in the
+"""The C ABI and its manual say the same: every function of aiacc.h, gradient.h, kv.h, observe.h, softmax.h and syncbn.h has a page with the same types and parameter names in the
 same order, every constant and every member of a structure is described, what pages name exists, and the program in aiacc(7)
 compiles and runs."""
 import os
@@ -10,7 +10,7 @@ import pytest
 
 SOURCE = pathlib.Path(os.environ["AIACC_SOURCE"])
 STAGE = pathlib.Path(os.environ["AIACC_STAGE"])
-HEADER = "".join((SOURCE / "include/aiacc" / name).read_text() for name in ["aiacc.h", "gradient.h", "softmax.h", "syncbn.h"])
+HEADER = "".join((SOURCE / "include/aiacc" / name).read_text() for name in ["aiacc.h", "gradient.h", "kv.h", "observe.h", "softmax.h", "syncbn.h"])
 PAGES = {page.name: page.read_text() for page in (SOURCE / "man").glob("*.3")}
 OVERVIEW = (SOURCE / "man/aiacc.7").read_text()
 MANUAL = "".join(PAGES.values()) + OVERVIEW

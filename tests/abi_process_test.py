@@ -35,13 +35,13 @@ def test_c17_program(tmp_path):
 def test_header_is_c_and_cxx_of_many_years(tmp_path):
     for compiler, standard, suffix in (("cc", "c11", "c"), ("cc", "c17", "c"), ("c++", "c++11", "cc"), ("c++", "c++20", "cc")):
         file = tmp_path / f"one.{suffix}"
-        file.write_text("#include <aiacc/gradient.h>\n#include <aiacc/softmax.h>\n#include <aiacc/syncbn.h>\nint main(void) { return aiacc_initialized(); }\n")
+        file.write_text("#include <aiacc/gradient.h>\n#include <aiacc/kv.h>\n#include <aiacc/observe.h>\n#include <aiacc/softmax.h>\n#include <aiacc/syncbn.h>\nint main(void) { return aiacc_initialized(); }\n")
         subprocess.run([compiler, f"-std={standard}", "-Wall", "-Wextra", "-pedantic", "-Werror", f"-I{STAGE}/include",
                         "-fsyntax-only", str(file)], check=True)
 
 
 def declared():
-    header = "".join((STAGE / "include/aiacc" / name).read_text() for name in ["aiacc.h", "gradient.h", "softmax.h", "syncbn.h"])
+    header = "".join((STAGE / "include/aiacc" / name).read_text() for name in ["aiacc.h", "gradient.h", "kv.h", "observe.h", "softmax.h", "syncbn.h"])
     return set(re.findall(r"^AIACC_API\b[^(;]*?\b(aiacc_\w+)\(", header, re.M))
 
 

@@ -22,11 +22,12 @@ def rank():
 
 @pytest.fixture
 def launch(request):
-    """launch(where, *arguments) starts a job of `where` ranks on this host, or on hosts as in "h0:2,h1:1"."""
+    """launch(where, *arguments) starts a job of `where` ranks on this host, or on hosts as in "h0:2,h1:1". `env` is added to its
+    environment, which has no other AIACC_ variables."""
     from launcher_support import Job
 
-    def start(where, *arguments):
+    def start(where, *arguments, env=None):
         if isinstance(where, int):
-            return Job(["-np", where, *arguments])
-        return Job(["--launch-agent", request.getfixturevalue("hosts").enter, "-H", where, *arguments])
+            return Job(["-np", where, *arguments], env=env)
+        return Job(["--launch-agent", request.getfixturevalue("hosts").enter, "-H", where, *arguments], env=env)
     return start

@@ -10,7 +10,8 @@ import pytest
 from abi_process_test import CLEAN, STAGE, sanitizer
 
 SOURCE = pathlib.Path(os.environ["AIACC_SOURCE"])
-HEADERS = sorted(path.name for path in (SOURCE / "include/aiacc").glob("*.hpp"))
+# The one for Caffe is none of aiacc.hpp and needs Caffe's headers: caffe_test.py compiles it.
+HEADERS = sorted({path.name for path in (SOURCE / "include/aiacc").glob("*.hpp")} - {"aiacc_caffe.hpp"})
 AIACCRUN = STAGE / "bin/aiaccrun"
 WARNINGS = ["-std=c++20", "-Wall", "-Wextra", "-Wshadow", "-Wconversion", "-pedantic", "-Werror", f"-I{STAGE}/include"]
 COMPILERS = [name for name in ("c++", "clang++", "clang++-16") if shutil.which(name)]

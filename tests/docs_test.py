@@ -8,9 +8,22 @@ import subprocess
 
 import pytest
 
+import namespace_hosts
+
 SOURCE = pathlib.Path(os.environ["AIACC_SOURCE"])
 STAGE = pathlib.Path(os.environ["AIACC_STAGE"])
+BUILD = pathlib.Path(os.environ["AIACC_BUILD"])
 DOCUMENTS = ["README.md", "CONTRIBUTING.md"]
+# What makes a benchmark of docs/performance.md as short as it can be: the last of two equal options holds.
+SHORTEST = {
+    "host": "--peers none --ranks 2 --rounds 1 --largest 8",
+    "hosts": "--peers none --hosts 2 --rates none --rounds 1 --largest 8",
+    "launch": "--np 2 --repeat 1 --limit 30",
+    "outstanding": "--peers none --hosts 1 --counts 1 --rounds 1 --late 1",
+    "overlap": "--peers none --ranks 2 --sizes 8 --seconds 0.1",
+    "gradients": f"--subjects aiacc --places 2 --models resnet50 --compute 0 --steps 1 --rounds 1 --python {shlex.quote(str(BUILD / 'torch-venv/bin/python'))}",
+    "kvstore": "--mxnet '' --places 1x2 --sizes 1K --rounds 1",
+}
 
 # Executed before any job, or it could not run: it installs make and git themselves.
 BEFORE_CI = {"apt-get install -y make git"}
@@ -56,6 +69,19 @@ def test_documented_command_of_an_installed_program(command, tmp_path):
     assert (run.returncode == 0 or found_something) and run.stdout and run.stderr == "", run.stderr
     for picture in re.findall(r"\S+\.svg", command):
         assert (tmp_path / picture).exists()
+
+
+@pytest.mark.parametrize("name, flags", re.findall(r'^make bench-(\w+)(?: BENCH_FLAGS="(.*)")?$', (SOURCE / "docs/performance.md").read_text(), re.M))
+def test_a_benchmark_of_the_figures_runs(name, flags):
+    if name == "hosts" and namespace_hosts.unavailable():
+        pytest.skip(str(namespace_hosts.unavailable()))
+    if name == "gradients" and not (BUILD / "torch-venv").exists():
+        pytest.skip("needs `make torch-venv`")
+    if not (STAGE / "include/aiacc/aiacc.h").exists() or not (SOURCE / "bench/host/run").exists():
+        pytest.skip("not part of this build")
+    words = [SOURCE / "bench" / name / "run", STAGE, *shlex.split(flags), *shlex.split(SHORTEST[name])]
+    run = subprocess.run(words, capture_output=True, text=True, timeout=100)
+    assert run.returncode == 0 and re.search(r"\d\.\d", run.stdout), run.stdout + run.stderr
 
 
 def test_each_job_of_the_table_exists_and_no_other():

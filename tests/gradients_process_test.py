@@ -14,7 +14,7 @@ def gradients():
     return compiled("tests/programs/gradients.c")
 
 
-@pytest.mark.parametrize("mode", ["order", "places", "steady", "departs", "two", "misuse"])
+@pytest.mark.parametrize("mode", ["order", "places", "steady", "departs", "two", "misuse", "wait-for"])
 @pytest.mark.parametrize("where", PLACES)
 def test_gradients(launch, gradients, where, mode):
     code, out, err = launch(where, gradients, mode).finish()
@@ -36,6 +36,17 @@ def test_who_waits_for_a_rank_that_freed_its_engine_is_told(launch, gradients, w
     code, _, err = launch(where, gradients, "freed").finish()
     assert code == 0, err
     assert "has freed the gradient engine 'freed'" in err, err
+
+
+@pytest.mark.parametrize("where", [3, "h0:2,h1:1"])
+def test_the_time_out_of_a_tensor_names_the_ranks_that_lack_it(launch, gradients, where):
+    code, _, err = launch(where, gradients, "late").finish()
+    assert code == 0, err
+    sentences = re.findall(r"^rank [01]: wait: timed out: (.*)", err, re.M)
+    assert sentences, err
+    for sentence in sentences:
+        assert "after 2 s not all ranks have submitted them" in sentence, err
+        assert "gradient 'bias' is submitted by ranks 0, 1 and not by rank 2" in sentence, err
 
 
 @pytest.mark.parametrize("where, ranks", [(2, 2), (3, 3), ("h0:1,h1:1", 2), ("h0:2,h1:1,h2:2", 5)])

@@ -14,7 +14,7 @@ def program():
     return compiled("tests/programs/gradients_wire.c")
 
 
-@pytest.mark.parametrize("mode", ["exact", "fp16", "bf16", "nan", "nan-fp16", "nan-bf16"])
+@pytest.mark.parametrize("mode", ["exact", "fp16", "bf16", "mixed", "nan", "nan-fp16", "nan-bf16", "nan-mixed"])
 @pytest.mark.parametrize("where", PLACES)
 def test_gradients_wire(launch, program, where, mode):
     code, _, err = launch(where, program, mode).finish()
@@ -42,7 +42,7 @@ def test_different_wires_of_gradients_are_told_on_every_rank(launch, program, wh
 
 
 @pytest.mark.parametrize("setting, where, low, high", [
-    ("fp32", 2, 100, 100), ("fp16", 2, 50, 56), ("bf16", 2, 50, 50), ("mixed", 2, 100, 100), ("mixed", "h0:1,h1:1", 51, 58)])
+    ("fp32", 2, 100, 100), ("fp16", 2, 50, 56), ("bf16", 2, 50, 50), ("mixed", 2, 100, 100), ("mixed", "h0:1,h1:1", 50, 55), ("mixed", "h0:2,h1:2", 50, 55)])
 def test_gradients_travel_as_the_setting_says(launch, program, setting, where, low, high):
     code, out, err = launch(where, "-x", f"AIACC_ALLREDUCE_DTYPE={setting}", program, "setting").finish()
     assert code == 0, err

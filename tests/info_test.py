@@ -46,6 +46,25 @@ def test_every_user_gets_a_report(user):
     assert [row["name"] for row in report["settings"]] == names
 
 
+@pytest.mark.parametrize("user", users())
+def test_traffic_classes_with_what_the_host_grants(user):
+    inside = ["setpriv", f"--reuid={ORDINARY}", f"--regid={ORDINARY}", "--clear-groups"] if user == "ordinary" else []
+    setting = {"AIACC_TC_BULK": "dscp=10,priority=7,share=3,rate=500mbit"}
+    text = info("--qos", inside=inside, **setting)
+    assert text.returncode == 0, text.stderr
+    lines = [line.split() for line in text.stdout.splitlines()]
+    assert ["bulk", "AIACC_TC_BULK", "10", "7", "3", "500", "Mbit/s", "its", "own"] in lines
+    assert ["latency", "AIACC_TC_LAT", "-", "-", "90", "-", "those", "of", "background"] in lines
+    report = json.loads(info("--qos", "--json", inside=inside, **setting).stdout)
+    assert [one["name"] for one in report["classes"]] == ["control", "latency", "bulk", "background"]
+    assert report["classes"][2]["rate_bits"] == 500_000_000
+    assert any(one["device"] == "lo" and one["discipline"] == "noqueue" for one in report["devices"])
+    if user == "ordinary":
+        assert "Operation not permitted" in report["classes"][2]["refused"]
+        assert "a priority above 6 needs CAP_NET_ADMIN; give priority=0 to 6" in text.stdout
+    assert info("--qos", "--doctor").returncode == 2
+
+
 @pytest.mark.parametrize("about, what, value", [("open files", resource.RLIMIT_NOFILE, 32),
                                                 ("address space", resource.RLIMIT_AS, 1 << 30),
                                                 ("file size", resource.RLIMIT_FSIZE, 1 << 20)])

@@ -35,6 +35,23 @@ def test_later_failures_of_ranks_that_aiaccrun_ends_never_count():
     assert code == 5
 
 
+def test_min_np_lets_the_job_go_on_without_failed_ranks():
+    code, out, err = run("--quiet", "-np", 3, "--min-np", 2, "sh", "-c", f"{RANK} 1) kill -9 $$;; esac; sleep 0.5; echo $RANK $AIACC_MIN_SIZE")
+    assert (code, sorted(out.split("\n"))) == (0, ["", "0 2", "2 2"]), err
+    assert re.fullmatch(r"aiaccrun: rank 1 on host \S+ was killed by signal 9 \(Killed\) after \d+\.\d s; the job goes on with 2 ranks "
+                        r"\(--min-np 2\) \[AR-RANK-LOST\]\n", err), err
+
+
+def test_too_few_ranks_for_min_np_end_the_job_with_the_first_failure():
+    code, _, err = run("-np", 4, "--min-np", 3, "sh", "-c", f"{RANK} 1) exit 3;; 2) sleep 0.3; exit 4;; esac; exec sleep 1000")
+    assert code == 3 and "the job goes on with 3 ranks" in err and re.search(r"rank 1 .* \(first failure; 2 others stopped", closing_line(err))
+
+
+def test_min_np_is_at_most_all_ranks():
+    code, _, err = run("-np", 2, "--min-np", 3, "true")
+    assert code == 2 and err == "aiaccrun: --min-np is 3, and the job has 2 ranks [AR-RANKS]\n"
+
+
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGSEGV, signal.SIGTERM, signal.SIGABRT])
 def test_128_plus_the_signal_that_killed_the_first_rank(number):
     code, _, err = run("-np", 2, "sh", "-c", f"{RANK} 1) kill -{int(number)} $$;; esac; exec sleep 1000")

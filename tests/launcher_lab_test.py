@@ -37,6 +37,11 @@ def test_ranks_run_on_the_hosts_of_the_list(lab):
     assert sorted(out.splitlines()) == [f"0 h0 {master}", f"1 h0 {master}", f"2 h1 {master}", f"3 h2 {master}"]
 
 
+def test_ranks_that_finalize_become_ranks_again(lab):
+    code, out, err = on(lab, "h0:2,h1:1", "--quiet", "-x", "AIACC_ENCRYPT=none", RANK, "again").finish()
+    assert (code, out, err) == (0, "", "")
+
+
 def test_ranks_learn_the_addresses_of_every_host(lab):
     code, out, err = on(lab, "h0,h1,h2", *HELLO, "leave").finish()
     assert code == 0, err

@@ -31,6 +31,12 @@ def test_one_program_after_another():
     assert code == 0, err
 
 
+@pytest.mark.parametrize("ranks", [1, 3])
+def test_ranks_that_finalize_become_ranks_again(ranks):
+    code, out, err = job(ranks, "again", options=["--quiet"]).finish()
+    assert (code, out, err) == (0, "", "")
+
+
 def test_programs_behind_wrappers_are_known():
     code, _, err = Job(["-np", 2, "sh", "-c", f"sh -c '{RANK} run; exit $?'; exit $?"]).finish()
     assert code == 0, err

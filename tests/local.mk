@@ -7,12 +7,18 @@ EXTRA_DIST += \
 	tests/abi_manual_test.py \
 	tests/abi_process_test.py \
 	tests/abi_test.c \
+	tests/active_hosts_support.py \
+	tests/algorithm_hosts_test.py \
 	tests/altered_data_test.py \
 	tests/broken_control_test.py \
+	tests/caffe/build \
+	tests/caffe/caffe.mk \
+	tests/caffe_test.py \
 	tests/conftest.py \
 	tests/cpp_test.py \
 	tests/digits_test.py \
 	tests/docs_test.py \
+	tests/examples_test.py \
 	tests/floors \
 	tests/floors_test.py \
 	tests/front_door_test.py \
@@ -40,8 +46,13 @@ EXTRA_DIST += \
 	tests/launcher_unauthenticated_test.py \
 	tests/launcher_wiring_test.py \
 	tests/manual_test.py \
+	tests/mxnet_examples_test.py \
+	tests/mxnet_store_test.py \
+	tests/mxnet_test.py \
+	tests/metrics_test.py \
 	tests/namespace_hosts.py \
 	tests/namespace_hosts_test.py \
+	tests/ofi_hosts_test.py \
 	tests/perf_test.py \
 	tests/precompiled.h \
 	tests/programs/breaking_proxy.py \
@@ -58,7 +69,9 @@ EXTRA_DIST += \
 	tests/run_test.py \
 	tests/settings_test.py \
 	tests/store_test.py \
+	tests/streams_hosts_test.py \
 	tests/surface_hosts_test.py \
+	tests/ucx_hosts_test.py \
 	tests/unauthenticated_test.py \
 	tests/wire_protocol_test.py
 
@@ -77,44 +90,69 @@ handshake_fuzz_LDADD = $(floors_up_to_base)
 EXTRA_DIST += \
 	tests/consumers_test.py \
 	tests/gradients_process_test.py \
+	tests/gradients_tuned_test.py \
 	tests/gradients_wire_test.py \
 	tests/groups_process_test.py \
 	tests/programs/caffe_solver.c \
+	tests/programs/caffe_training.py \
 	tests/programs/disagree.c \
 	tests/programs/gradients.c \
+	tests/programs/gradients_tuned.c \
 	tests/programs/gradients_wire.c \
 	tests/programs/groups.c \
 	tests/programs/hang_report.py \
+	tests/programs/mxnet_checks.py \
+	tests/programs/mxnet_collectives.py \
 	tests/programs/mxnet_kvstore.c \
+	tests/programs/mxnet_layers.py \
+	tests/programs/mxnet_store.py \
+	tests/programs/mxnet_training.py \
 	tests/programs/outstanding.c \
 	tests/programs/python_core.py \
+	tests/programs/rank_checks.py \
 	tests/programs/rank.c \
+	tests/programs/kvstore.py \
 	tests/programs/softmax.c \
 	tests/programs/syncbn.c \
+	tests/programs/torch_adasum.py \
 	tests/programs/torch_checks.py \
 	tests/programs/torch_collectives.py \
 	tests/programs/torch_distributed.py \
+	tests/programs/torch_elastic.py \
 	tests/programs/torch_faults.py \
 	tests/programs/torch_optimizer.py \
 	tests/programs/torch_replicated_vars.py \
 	tests/programs/torch_softmax.py \
+	tests/programs/torch_suite.py \
 	tests/programs/torch_syncbn.py \
 	tests/provide_test.py \
 	tests/python_support.py \
 	tests/python_test.py \
 	tests/runtime_hosts_test.py \
 	tests/runtime_process_test.py \
+	tests/kv_process_test.py \
 	tests/syncbn_process_test.py \
+	tests/torch_adasum_test.py \
+	tests/timeline_picture_test.py \
+	tests/timeline_test.py \
 	tests/torch_collectives_test.py \
 	tests/torch_demo_test.py \
 	tests/torch_distributed_test.py \
 	tests/torch_docs_test.py \
 	tests/torch_examples_test.py \
+	tests/torch_elastic_test.py \
 	tests/torch_faults_test.py \
 	tests/torch_optimizer_test.py \
 	tests/torch_replicated_vars_test.py \
 	tests/torch_softmax_test.py \
+	tests/torch_suite_test.py \
 	tests/torch_syncbn_test.py
+
+# Caffe in the build directory, and the tests with it; `make check' runs them too where it has been built.
+check-caffe: stage
+	@$(srcdir)/tests/caffe/build $(abs_builddir)/caffe
+	@AIACC_BUILD=$(abs_builddir) AIACC_SOURCE=$(abs_srcdir) AIACC_STAGE=$(stage)$(prefix) $(srcdir)/tests/run caffe
+.PHONY: check-caffe
 
 # The ABI of aiacc.h as it is now becomes what later ones are compared with: at a release, or where a break is meant.
 abi-baseline:

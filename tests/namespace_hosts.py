@@ -4,6 +4,7 @@ own /dev/shm, /run and sysfs, and an Ethernet port on a switch that no other net
 
     namespace_hosts.py 3 -- aiaccrun --launch-agent "$ENTER_HOST" -H h0:2,h1:2,h2:2 program
     namespace_hosts.py --rate 1gbit 2 -- ...            every host sends 1 Gbit/s at most
+    namespace_hosts.py --rate 1gbit --flow-rate 300mbit 2 -- ...   and over each TCP connection 300 Mbit/s at most
     namespace_hosts.py --on h0 2 -- mpirun ...          the launcher runs on h0
     namespace_hosts.py --possible                       exits 0 if hosts can be made here, else says why not
 
@@ -67,10 +68,11 @@ def search_path():
 class Hosts:
     """`with Hosts(3) as hosts:` has h0, h1, h2; `hosts.enter` is the command for --launch-agent."""
 
-    # `unplugged`: names of hosts that have no port.
-    def __init__(self, count, rate=None, unplugged=()):
+    # `unplugged`: names of hosts that have no port. `flow_rate`: of each TCP connection over IPv4.
+    def __init__(self, count, rate=None, unplugged=(), flow_rate=None):
         self.names = [f"h{i}" for i in range(count)]
         self.rate = rate
+        self.flow_rate = flow_rate
         self.unplugged = set(unplugged)
         self.processes = []
         self.pids = {}
@@ -121,9 +123,25 @@ class Hosts:
         self.run(*there, "ip", "address", "add", f"{self.address(number)}/24", "dev", "eth0")
         self.run(*there, "ip", "-6", "address", "add", f"{self.address(number, 6)}/64", "dev", "eth0", "nodad")
         self.run(*there, "ip", "link", "set", "eth0", "up")
-        if self.rate:
+        if self.flow_rate:
+            self.limit_flows(there)
+        elif self.rate:
             self.run(*there, "tc", "qdisc", "add", "dev", "eth0", "root", "tbf", "rate", self.rate, "burst", "256k",
                      "latency", "50ms")
+
+    def limit_flows(self, there):
+        """Each connection is in one of 256 classes, by four bits of either port (the lowest is 0 in those that Linux picks): two
+        share a class, and so its rate, where these are equal."""
+        line = self.rate or "10gbit"
+        lines = ["qdisc add dev eth0 root handle 1: htb default 2",
+                 f"class add dev eth0 parent 1: classid 1:1 htb rate {line} burst 256k quantum 60000",
+                 f"class add dev eth0 parent 1:1 classid 1:2 htb rate {line} burst 256k quantum 60000"]
+        for ports in range(256):
+            lines += [f"class add dev eth0 parent 1:1 classid 1:{256 + ports:x} htb rate 1mbit ceil {self.flow_rate} burst 64k "
+                      f"cburst 64k quantum 60000",
+                      f"filter add dev eth0 parent 1: protocol ip prio 1 u32 match ip protocol 6 0xff "
+                      f"match ip sport {ports >> 4 << 1} 0x1e match ip dport {(ports & 15) << 1} 0x1e flowid 1:{256 + ports:x}"]
+        self.run(*there, "tc", "-batch", "-", input="\n".join(lines) + "\n", text=True)
 
     def first_process(self, name, hosts):
         process = subprocess.Popen(
@@ -136,8 +154,8 @@ class Hosts:
             raise RuntimeError(f"host {name} does not come up")
         return int(pathlib.Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text())
 
-    def run(self, *command):
-        subprocess.run(command, check=True, env={**os.environ, "PATH": search_path()})
+    def run(self, *command, **kwargs):
+        subprocess.run(command, check=True, env={**os.environ, "PATH": search_path()}, **kwargs)
 
     @staticmethod
     def address(number, version=4):
@@ -170,6 +188,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("hosts", type=int)
     parser.add_argument("--rate", help="what a host may send, as tc writes it: 1gbit")
+    parser.add_argument("--flow-rate", help="what it may send over one TCP connection, as tc writes it")
     parser.add_argument("--on", help="the host whose network and name the command has; default: the machine's own")
     words = sys.argv[1:]
     if words == ["--possible"]:
@@ -181,7 +200,7 @@ def main():
     reason = unavailable()
     if reason:
         sys.exit(f"namespace_hosts.py: {reason}; run it as root, or in a user namespace: unshare -r {shlex.join(sys.argv)}")
-    with contextlib.suppress(KeyboardInterrupt), Hosts(arguments.hosts, arguments.rate) as hosts:
+    with contextlib.suppress(KeyboardInterrupt), Hosts(arguments.hosts, arguments.rate, flow_rate=arguments.flow_rate) as hosts:
         environment = {**os.environ, "ENTER_HOST": hosts.enter}
         if arguments.on:
             command = hosts.head(arguments.on, command)

@@ -233,6 +233,34 @@ def test_over_hosts():
     assert all(row["wrong"] in (0, None) and row["bound_percent"] is None for row in rows(found))
 
 
+def classes(launch, *arguments, **variables):
+    found = perf(2, "--classes", "-b", "8K", "-e", "1M", "-n", "4", "-w", "1", "--json", *arguments, launch=launch, **variables)
+    assert found.returncode == 0, found.stderr
+    return [json.loads(line) for line in found.stdout.splitlines()]
+
+
+@pytest.mark.skipif(namespace_hosts.unavailable() is not None, reason=str(namespace_hosts.unavailable()))
+def test_two_classes_at_once_over_a_slow_line():
+    with namespace_hosts.Hosts(2, "200mbit") as hosts:
+        launch = ["--launch-agent", hosts.enter, "-H", "h0:1,h1:1"]
+        latency, bulk = classes(launch, AIACC_TC_LAT="dscp=34,priority=4")
+        paced = classes(launch, AIACC_TC_BULK="rate=80mbit")[1]
+    assert [(row["class"], row["bytes"], row["wrong"]) for row in (latency, bulk)] == [("latency", 8192, 0), ("bulk", 1 << 20, 0)]
+    for row in (latency, bulk, paced):
+        assert all(0 < row[how]["p50_us"] <= row[how]["p99_us"] for how in ("alone", "together"))
+    assert (latency["alone"]["calls"], bulk["alone"]["calls"], bulk["together"]["calls"]) == (4, 4, 4)
+    assert latency["together"]["calls"] >= 1
+    # Four allreduces of 1 MiB at 10 MB/s; the kernel sends some packets before it begins to pace.
+    assert max(paced[how]["algbw_gbs"] for how in ("alone", "together")) < 0.0115
+
+
+def test_classes_takes_no_collective():
+    done = perf(1, "--classes", "allreduce")
+    assert done.returncode == 2 and "--classes measures allreduces; leave out 'allreduce'" in done.stderr
+    text = perf(1, "--classes", "-n", "2", "-e", "64K").stdout
+    assert "one host, where classes have no effect" in text and len(text.splitlines()) == 7
+
+
 @pytest.mark.parametrize("user", users())
 def test_every_user_can_measure(user):
     inside = ["setpriv", f"--reuid={ORDINARY}", f"--regid={ORDINARY}", "--clear-groups"] if user == "ordinary" else []

@@ -43,10 +43,10 @@ check_extension("horovod.torch", "HOROVOD_WITH_PYTORCH", __file__ if "__file__" 
 assert extension_available("torch") and not extension_available("tensorflow") and not gpu_available("torch")
 assert split_list(list(range(5)), 2) == [[0, 1, 2], [3, 4]] and num_rank_is_power_2(4) and not num_rank_is_power_2(6)
 assert is_version_greater_equal_than("2.10.0+cpu", "2.9.1") and not is_version_greater_equal_than("1.13.0a0", "2.0.0")
-for call in (horovod.run, TorchState):
-    try: call(None)
-    except NotImplementedError: pass
-    else: raise AssertionError(call)
+from horovod.common.elastic import ObjectState, State, run_fn
+from horovod.torch.elastic.state import get_handler_registry
+assert elastic.TorchState is TorchState is aiacc.torch.elastic.TorchState and issubclass(TorchState, ObjectState) and elastic.run
+assert hvd.num_rank_is_power_2(8) and not hvd.gpu_available("torch") and hvd.check_extension is check_extension
 print("all is well", flush=True)
 """
 
@@ -66,7 +66,7 @@ print("all is well", flush=True)
 
 
 def provided(python, program, *options, env=BARE):
-    return Job(["--quiet", "-np", 2, *options, python, "-c", program], env=env).finish(timeout=120)
+    return Job(["--quiet", *(() if "-np" in options else ("-np", 2)), *options, python, "-c", program], env=env).finish(timeout=120)
 
 
 @pytest.mark.parametrize("packages, program", [("horovod", HOROVOD), ("perseus", PERSEUS), ("perseus,horovod", PERSEUS + HOROVOD.lstrip())],
@@ -75,6 +75,72 @@ def provided(python, program, *options, env=BARE):
 def test_scripts_run_as_they_are(python, packages, program):
     code, out, err = provided(python, program, "--provide", packages)
     assert (code, out, err) == (0, "all is well\n" * (2 * program.count("all is well")), ""), f"exit code {code}\n{out}\n{err}"
+
+
+ELASTIC = """
+import os, signal, sys
+import torch
+import horovod.torch as hvd
+hvd.init()
+torch.manual_seed(hvd.rank())
+model = torch.nn.Linear(4, 1)
+optimizer = hvd.DistributedOptimizer(torch.optim.SGD(model.parameters(), lr=0.1), named_parameters=model.named_parameters())
+first, sizes = hvd.rank(), []
+
+@hvd.elastic.run
+def train(state):
+    sizes.append(hvd.size())
+    while state.step < 6:
+        optimizer.zero_grad()
+        model(torch.ones(2, 4) * (1 + hvd.rank())).sum().backward()
+        if state.step == 3 and first == 0 and len(sizes) == 1: os.kill(os.getpid(), signal.SIGKILL)
+        optimizer.step()
+        state.step += 1
+        if state.step % 2 == 0: state.commit()
+
+state = hvd.elastic.TorchState(model, optimizer, step=0)
+state.register_reset_callbacks([lambda: sizes.append(-hvd.rank())])
+train(state)
+weights = hvd.allgather(model.weight.detach())
+assert weights.shape == (2, 4) and torch.equal(weights[0], weights[1])
+print(first, hvd.rank(), hvd.local_rank(), hvd.local_size(), hvd.cross_size(), *sizes, flush=True)
+"""
+
+
+@pytest.mark.parametrize("python", each_torch())
+def test_an_elastic_job_goes_on_without_a_lost_rank(python):
+    code, out, err = provided(python, ELASTIC, "-np", 3, "--min-np", 2, "--provide", "horovod", env={**BARE, "AIACC_LOG": "error"})
+    assert (code, sorted(out.splitlines())) == (0, ["1 0 0 2 1 3 0 2", "2 1 1 2 1 3 -1 2"]), (out, err)
+    said = err.splitlines()
+    assert sum("AR-RANK-LOST" in line for line in said) == 1 and sum("goes back to the last commit: " in line for line in said) == 2
+    assert len(said) == 3, err
+
+
+@pytest.mark.parametrize("python", each_torch()[:1])
+def test_an_elastic_job_with_too_few_ranks_ends_with_the_lost_one(python):
+    code, out, err = provided(python, ELASTIC, "-np", 3, "--provide", "horovod")
+    assert code == 137 and out == "" and "rank 0 on host" in err.splitlines()[-1] and "killed by signal 9" in err, err
+
+
+RUN = """
+import horovod
+def function(a, b):
+    import horovod.torch as hvd
+    hvd.init()
+    return hvd.rank(), hvd.allreduce(__import__("torch").ones(1), op=hvd.Sum).item(), a + b
+if __name__ == "__main__":
+    assert horovod.run(function, (1,), {"b": 2}, np=2) == [(0, 2.0, 3), (1, 2.0, 3)]
+    print("all is well")
+"""
+
+
+@pytest.mark.parametrize("python", each_torch()[:1])
+def test_horovod_run(python, tmp_path):
+    (tmp_path / "script.py").write_text(RUN)
+    path = f"{STAGE}/share/aiacc/python/aiacc/provide/horovod:{tmp_path}"
+    done = subprocess.run([python, tmp_path / "script.py"], capture_output=True, text=True, timeout=100,
+                          env={**os.environ, **BARE, "PYTHONPATH": path, "PATH": f"{STAGE}/bin:{os.environ['PATH']}"})
+    assert (done.returncode, done.stdout) == (0, "all is well\n"), done.stderr
 
 
 @pytest.mark.parametrize("python", each_torch()[:1])
@@ -127,4 +193,7 @@ def test_on_every_host():
         words = [f"{name}={value}" for name, value in BARE.items()]
         program = PERSEUS.replace("hvd.local_rank() < hvd.size()", "hvd.cross_size() == hvd.size()")
         code, out, err = on(hosts, "h0:1,h1:1", "--provide", "perseus", "env", *words, system_torch(), "-c", program).finish(timeout=200)
-    assert (code, out) == (0, "all is well\n" * 2), err
+        assert (code, out) == (0, "all is well\n" * 2), err
+        words.append("AIACC_LOG=error")
+        code, out, err = on(hosts, "h0:2,h1:1", "--min-np", 2, "--provide", "horovod", "env", *words, system_torch(), "-c", ELASTIC).finish(timeout=200)
+    assert (code, sorted(out.splitlines())) == (0, ["1 0 0 1 2 3 0 2", "2 1 0 1 2 3 -1 2"]), (out, err)

@@ -42,6 +42,22 @@ def each_torch():
     return [pytest.param(python, id=version) for version, python in found.items()]
 
 
+NO_MXNET = "no Python with MXNet 1.9: `make mxnet-venv' makes one, and MXNET_PYTHON names another"
+MXNET_ENVIRONMENT = {"PYTHONWARNINGS": "ignore", "MXNET_SUBGRAPH_VERBOSE": "0", "AIACC_LOG": "error"}
+
+
+@functools.lru_cache(None)
+def mxnet_python():
+    """An interpreter that has MXNet: that of `make mxnet-venv', or that of MXNET_PYTHON. Without any, a skip with its reason."""
+    for python in (os.environ.get("MXNET_PYTHON", ""), os.path.join(os.environ["AIACC_BUILD"], "mxnet-venv/bin/python")):
+        try:
+            if python and subprocess.run([python, "-W", "ignore", "-c", "import mxnet"], capture_output=True, timeout=100).returncode == 0:
+                return python
+        except OSError:
+            pass
+    pytest.skip(NO_MXNET)
+
+
 def python_job(python, ranks, program, *words, user="self", env=None, options=()):
     """(exit code, stdout, stderr) of a job whose ranks are Python processes."""
     command = ["--quiet", "-np", ranks, *options, python, *([PACKAGE_PROGRAMS / program] if program.endswith(".py") else ["-c", program]), *words]

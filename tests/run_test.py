@@ -25,6 +25,7 @@ def test_the_ten_slowest_come_before_the_last_line(tmp_path):
         "@pytest.mark.parametrize('n', range(12))\ndef test_quick(n): pass\n"
         "def test_slow(): time.sleep(0.5)\n"
         "def test_broken(): assert False\n")
+    (tmp_path / "tests/file_test.py").write_text("import pytest\npytest.skip('it lacks a thing', allow_module_level=True)\n")
     for name, text in (("tests/shell_test.sh", "#!/bin/sh\nsleep 1\n"), ("program", PROGRAM)):
         (tmp_path / name).write_text(text)
         (tmp_path / name).chmod(0o755)
@@ -32,7 +33,8 @@ def test_the_ten_slowest_come_before_the_last_line(tmp_path):
     run = subprocess.run([RUN, "--programs", "program"], env=environment, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=100)
     lines = run.stdout.splitlines()
     assert run.returncode == 1
-    assert lines[-1] == "16 passed, 1 failed, 1 skipped"
+    assert lines[-1] == "16 passed, 1 failed, 2 skipped"
+    assert "skipped tests/file_test.py::file_test: it lacks a thing" in lines
     table = [line.split() for line in lines[lines.index("the slowest tests:") + 1:-2]]
     assert [name for _, _, name in table[:3]] == ["Suite.Slow", "tests/shell_test.sh", "tests/some_test.py::test_slow"]
     assert len(table) == 10 and table[0][:2] == ["9.50", "s"] and 0.5 <= float(table[2][0]) < 9.5

@@ -92,6 +92,77 @@ def test_connections_have_the_congestion_control_of_the_setting(hosts, wanted):
     assert len(out.splitlines()) == 2, out
 
 
+# Says its rank, and how many bytes came to this host in packets of two DSCPs while it had short calls, and a long one in the traffic
+# class that its arguments name for its rank.
+DSCPS = f"""
+import collections, ctypes, os, socket, struct, sys
+class Attr(ctypes.Structure):
+    _fields_ = [("size", ctypes.c_size_t), ("name", ctypes.c_char_p), ("timeout_ms", ctypes.c_int64), ("prescale", ctypes.c_double),
+                ("postscale", ctypes.c_double), ("priority", ctypes.c_int32), ("traffic_class", ctypes.c_int32),
+                ("callback", ctypes.c_void_p), ("callback_arg", ctypes.c_void_p), ("memory_kind", ctypes.c_int32)]
+rank = int(os.environ["AIACC_RANK"])
+attr = Attr(size=ctypes.sizeof(Attr), traffic_class=int(sys.argv[1 + rank]))
+library = ctypes.CDLL("{STAGE}/lib/libaiacc.so")
+pointer, number = ctypes.c_void_p, ctypes.c_uint64
+library.aiacc_barrier.argtypes = [number, pointer, pointer]
+library.aiacc_allreduce.argtypes = [pointer, pointer, ctypes.c_size_t, ctypes.c_int, ctypes.c_int, number, pointer, pointer]
+world, float32, total = 1, {{FLOAT32}}, {{SUM}}
+wire = socket.socket(socket.AF_PACKET, socket.SOCK_DGRAM, socket.htons(3))
+wire.setsockopt(socket.SOL_SOCKET, 33, 64 << 20)  # SO_RCVBUFFORCE
+wire.setblocking(False)
+assert library.aiacc_init(None) == 0 and library.aiacc_barrier(world, None, None) == 0
+floats = (ctypes.c_float * 1000000)()
+for count in [1] * 100:
+    assert library.aiacc_allreduce(floats, floats, count, float32, total, world, None, None) == 0
+assert library.aiacc_allreduce(floats, floats, 1000000, float32, total, world, ctypes.byref(attr), None) == 0
+assert library.aiacc_barrier(world, None, None) == 0
+heard = collections.Counter()
+while True:
+    try:
+        packet, (_, protocol, kind, *_) = wire.recvfrom(1 << 17)
+    except BlockingIOError:
+        break
+    if kind == socket.PACKET_OUTGOING:
+        continue
+    first = struct.unpack("!H", packet[:2])[0]
+    if protocol == 0x0800 and packet[9] == 6:
+        heard[(first & 255) >> 2] += len(packet)
+    if protocol == 0x86dd and packet[6] == 6:
+        heard[(first >> 4 & 255) >> 2] += len(packet)
+print(rank, heard[34], heard[10], flush=True)
+assert library.aiacc_barrier(world, None, None) == 0 and library.aiacc_finalize() == 0
+"""
+
+
+def bytes_by_mark(hosts, marks, classes):
+    """By rank: how many bytes came with the marks of latency, and with those of bulk; `classes` are those of the ranks' long call."""
+    header = (STAGE / "include/aiacc/aiacc.h").read_text()
+    names = {"FLOAT32": "AIACC_FLOAT32", "SUM": "AIACC_SUM"}
+    program = DSCPS.format(**{key: re.search(rf"{name} = (\d+)", header)[1] for key, name in names.items()})
+    numbers = [re.search(rf"AIACC_TRAFFIC_{name} (\d+)", header)[1] for name in classes]
+    code, out, err = on(hosts, "h0:1,h1:1", *[word for mark in marks for word in ("-x", mark)], "/usr/bin/python3", "-c",
+                        program, *numbers).finish()
+    assert code == 0, err
+    lines = sorted(tuple(map(int, line.split())) for line in out.splitlines())
+    assert [line[0] for line in lines] == [0, 1], out
+    return [line[1:] for line in lines]
+
+
+MARKS = ["AIACC_TC_LAT=dscp=34,priority=4", "AIACC_TC_BULK=dscp=10"]
+
+
+def test_packets_have_the_marks_of_their_class(hosts):
+    for latency, bulk in bytes_by_mark(hosts, MARKS, ["DEFAULT", "DEFAULT"]):
+        assert latency > 100 * 128 and bulk > 1000000
+    assert bytes_by_mark(hosts, [], ["DEFAULT", "DEFAULT"]) == [(0, 0)] * 2
+
+
+def test_packets_of_an_operation_have_the_marks_of_the_class_that_its_rank_gave(hosts):
+    (latency, bulk), (latency_from_0, bulk_from_0) = bytes_by_mark(hosts, MARKS, ["LATENCY", "BULK"])
+    assert latency < 1000000 < bulk, "rank 1 sends its payload as bulk"
+    assert bulk_from_0 < 1000000 < latency_from_0, "and rank 0 its own as latency"
+
+
 @pytest.mark.parametrize("how, says", [("kill", "killed by signal 9"), ("3", "exited with status 3")])
 @pytest.mark.parametrize("where, others", [("h0:1,h1:1,h2:1", "02"), (UNEVEN, "0234")])
 def test_survivors_on_every_host_name_the_dead(hosts, rank, where, others, how, says):

@@ -91,6 +91,31 @@ def test_congestion_control_is_one_that_the_kernel_has(program):
     assert run([program], AIACC_TCP_CONGESTION="reno").returncode == 0
 
 
+def test_names_of_algorithms_are_checked(program):
+    done = run([program], AIACC_ALGORITHM="broadcast=rign")
+    assert done.returncode == 9
+    assert "AIACC_ALGORITHM='broadcast=rign': broadcast has no algorithm 'rign' between hosts; it has binomial" in done.stderr
+    assert run([program], AIACC_ALGORITHM="allreduce=^ring,barrier=dissemination").returncode == 0
+
+
+def test_marks_of_traffic_classes_are_checked(program):
+    done = run([program], AIACC_TC_LAT="dscp=64")
+    assert done.returncode == 9
+    assert "AIACC_TC_LAT: 'dscp=64' is nothing that a traffic class has; it takes dscp=0 to 63, priority=0 to 15, share=1 to 1000" in done.stderr
+    done = run([program], AIACC_TC_CTRL="share=3")
+    assert done.returncode == 9
+    assert "AIACC_TC_CTRL: 'share' is for the other classes; control goes before all of them" in done.stderr
+    assert run([program], AIACC_TC_LAT="dscp=34,priority=4", AIACC_TC_BG="share=2,rate=500mbit").returncode == 0
+
+
+def test_the_number_of_connections_is_checked(program):
+    done = run([program], AIACC_TCP_STREAMS="8-2")
+    assert done.returncode == 9
+    assert "AIACC_TCP_STREAMS: '8-2' is no number of connections; it takes 1 to 64, a range as in 2-8, or auto" in done.stderr
+    for good in ("64", "2-8", "auto"):
+        assert run([program], AIACC_TCP_STREAMS=good).returncode == 0
+
+
 @pytest.mark.skipif("ordinary" not in users(), reason="needs root, to become an ordinary user")
 def test_congestion_control_is_one_that_the_user_may_choose():
     controls = {which: set(pathlib.Path(f"/proc/sys/net/ipv4/tcp_{which}_congestion_control").read_text().split())

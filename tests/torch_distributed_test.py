@@ -40,6 +40,31 @@ def test_under_torchs_own_launcher(python):
     all_well(2, done.returncode, done.stdout, done.stderr)
 
 
+def test_a_timeout_of_many_years():
+    """More than an int of milliseconds holds: packages that want none give torch such a time."""
+    code, out, err = python_job(each_torch()[0].values[0], 2, """
+from datetime import timedelta
+import torch.distributed as dist
+import aiacc.torch
+dist.init_process_group("aiacc", timeout=timedelta(days=10000))
+dist.barrier(dist.new_group(timeout=timedelta(days=20000)))
+print("all is well")
+""")
+    all_well(2, code, out, err)
+
+
+def test_operations_that_outlive_modules():
+    """At the end of Python an operation that nobody waited for goes in silence."""
+    code, out, err = python_job(each_torch()[0].values[0], 2, """
+import torch, torch.distributed as dist
+import aiacc.torch
+dist.init_process_group("aiacc")
+torch.kept_for_long = [dist.all_reduce(torch.ones(1), async_op=True) for _ in range(9)]
+dist.barrier()
+""")
+    assert code == 0 and "Exception" not in err, (code, out, err)
+
+
 ERRORS = """
 import sys, time
 from datetime import timedelta
@@ -66,11 +91,23 @@ except kind as error:
     ("shapes", r"rank 0: allreduce of 3 fp32, sum; rank 1: allreduce of 4 fp32, sum"),
     ("future", r"rank 0: allreduce of 3 fp32, sum; rank 1: allreduce of 4 fp32, sum"),
     ("late", r"was not complete after 3\S* s; rank 1 has not arrived"),
-    ("monitored", r"was not complete after 1\S* s; rank 1 has not arrived")])
+    ("monitored", r"Rank 1 failed to pass monitoredBarrier: .* was not complete after 1\S* s; rank 1 has not arrived")])
 @pytest.mark.parametrize("python", each_torch())
 def test_errors_that_users_of_torch_catch(python, what, said):
     code, out, err = python_job(python, 2, ERRORS, what)
     assert code == 0 and re.search(rf"rank 0: .*{said}", out), (code, out, err)
+
+
+@pytest.mark.parametrize("clause", ["rank 1 has not arrived", "rank 1 has not made this group", "ranks 1, 3 have freed it"])
+@pytest.mark.parametrize("python", each_torch()[:1])
+def test_a_monitored_barrier_names_the_rank_wherever_it_is(python, clause):
+    program = f"""
+import aiacc, aiacc.torch
+from aiacc.torch._monitored import _worded
+print(_worded(aiacc.Error("the timeout has passed: barrier was not complete after 1 s; {clause}"), 0, 1.0, False))
+"""
+    done = subprocess.run([python, "-c", program], capture_output=True, text=True, timeout=60, env={**os.environ, **ENVIRONMENT})
+    assert done.stdout.startswith("Rank 1 failed to pass monitoredBarrier: the timeout"), (done.stdout, done.stderr)
 
 
 @pytest.mark.skipif(bool(namespace_hosts.unavailable()), reason=str(namespace_hosts.unavailable()))

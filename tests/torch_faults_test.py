@@ -80,3 +80,27 @@ print("done", flush=True)
 """
     code, out, _ = python_job(python, 2, program, env=QUIET)
     assert (code, out) == (0, "done\ndone\n")
+
+
+@pytest.mark.parametrize("call", ["step()", "hvd.allreduce(torch.ones(1))", "hvd.join()"])
+@pytest.mark.parametrize("python", each_torch()[:1])
+def test_ctrl_c_ends_a_rank_that_waits(python, call):
+    """The other rank never comes."""
+    program = f"""
+import os, signal, threading, torch, aiacc.torch as hvd
+hvd.init()
+model = torch.nn.Linear(2, 1)
+optimizer = hvd.DistributedOptimizer(torch.optim.SGD(model.parameters(), lr=0.1))
+def step():
+    optimizer.zero_grad()
+    model(torch.ones(1, 2)).sum().backward()
+    optimizer.step()
+step()
+if hvd.rank() == 1:
+    while True: signal.pause()
+threading.Timer(0.3, os.kill, (os.getpid(), signal.SIGINT)).start()
+try: {call}
+except KeyboardInterrupt: print("interrupted", flush=True); raise
+"""
+    code, out, err = python_job(python, 2, program, env=QUIET)
+    assert (code, out) == (130, "interrupted\n"), (code, out, err)

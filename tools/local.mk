@@ -13,6 +13,8 @@ aiacc_info_LDFLAGS = $(relocatable)
 
 bin_PROGRAMS += aiacc-perf
 aiacc_perf_SOURCES = \
+	tools/perf/classes.cc \
+	tools/perf/classes.h \
 	tools/perf/collectives.cc \
 	tools/perf/collectives.h \
 	tools/perf/data.cc \

@@ -35,7 +35,7 @@ void PostedRequest::start() noexcept {
   }
 }
 
-void PostedRequest::let_go(const std::exception_ptr& reason) noexcept {
+void PostedRequest::revoke(const std::exception_ptr& reason) noexcept {
   if (done_ || failing_) return;
   failing_ = reason;
   if (!started_) {
@@ -58,6 +58,11 @@ void PostedRequest::finish(const std::exception_ptr& error) noexcept {
 // --- PostedSend ------------------------------------------------------------------------------------------------------
 
 void PostedSend::begin() noexcept {
+  if (begun_ != nullptr) {
+    next_ = buffer_.bytes;
+    posts_ = 1;
+    return begun_->hand_over(*this);
+  }
   Peer& peer = mailbox().peer(peer_);
   if (buffer_.bytes <= Mailbox::kEagerBytes && peer.eager_sent + buffer_.bytes <= peer.may_send) {
     peer.eager_sent += buffer_.bytes;
@@ -92,7 +97,7 @@ void PostedSend::post_chunks() noexcept {
 
 void PostedSend::sent(std::exception_ptr error) noexcept {
   --posts_;
-  if (error && !failing_) let_go(error);
+  if (error && !failing_) revoke(error);
   if (done_) return;
   if (failing_) {
     if (posts_ == 0) finish(failing_);
@@ -106,13 +111,14 @@ void PostedSend::take_back() noexcept {
   if (posts_ == 0) {
     finish(failing_);
   } else {
-    mailbox().port().withdraw(*this);
+    mailbox().port().withdraw(begun_ != nullptr ? static_cast<SendCompletion&>(*begun_) : *this);
   }
 }
 
 // --- PostedReceive ---------------------------------------------------------------------------------------------------
 
 void PostedReceive::begin() noexcept {
+  if (begun_ != nullptr && take_over()) return;
   if (take_unexpected()) {
     finish(nullptr);
     return;
@@ -125,6 +131,16 @@ void PostedReceive::begin() noexcept {
   send_cts(rts);
 }
 
+// Whether its message is arriving already.
+bool PostedReceive::take_over() noexcept {
+  const std::optional<MessageHeader> header = mailbox().take_placing(*begun_);
+  begun_->hand_over();
+  if (!header) return false;
+  placing_.add(*header);
+  note_arriving();
+  return true;
+}
+
 void PostedReceive::unexpected_came() noexcept {
   if (!failing_ && take_unexpected()) finish(nullptr);
 }
@@ -133,11 +149,7 @@ bool PostedReceive::take_unexpected() noexcept {
   UnexpectedMessage* unexpected = group().find_early(MessageKind::kEager, true, exchange().id().sequence, tag_, peer_);
   if (unexpected == nullptr || !fits(unexpected->header)) return false;
   settle(unexpected->header);
-  if (buffer_.data != nullptr && buffer_.bytes > 0) std::memcpy(buffer_.data, unexpected->bytes.data(), buffer_.bytes);
-  const std::size_t bytes = unexpected->bytes.size();
-  group().drop(*unexpected);
-  mailbox().peer(peer_).stored -= bytes;
-  mailbox().free_credit(peer_, bytes);
+  mailbox().take_unexpected(group(), *unexpected, buffer_);
   // A message may turn out short enough to be sent eagerly after its early RTS; that RTS needs no CTS then.
   UnexpectedMessage* rts = group().find_early(MessageKind::kRts, true, exchange().id().sequence, tag_, peer_);
   if (rts != nullptr) group().drop(*rts);
@@ -183,18 +195,13 @@ MessageReceiver::Placement PostedReceive::place(const MessageHeader& header) noe
   if (header.kind == MessageKind::kData && !cts_sent_) return kDropped;
   settle(header);
   if (header.offset > buffer_.bytes || header.length > buffer_.bytes - header.offset) return kDropped;
-  const bool again = std::any_of(placing_.begin(), placing_.end(),
-                                 [&](const MessageHeader& known) { return known.offset == header.offset; });
-  if (!again) placing_.push_back(header);
+  placing_.add(header);
   note_arriving();
   return {MessageReceiver::Placement::Action::kInto, buffer_.slice(header.offset, header.length)};
 }
 
 void PostedReceive::placed(const MessageHeader& header) noexcept {
-  const auto place = std::find_if(placing_.begin(), placing_.end(),
-                                  [&](const MessageHeader& known) { return known.offset == header.offset; });
-  if (place == placing_.end()) return;
-  placing_.erase(place);
+  if (!placing_.remove(header)) return;
   received_ += header.length;
   if (failing_) {
     if (placing_.empty()) finish(failing_);
@@ -216,7 +223,7 @@ void PostedReceive::take_back() noexcept {
     finish(failing_);
     return;
   }
-  for (const MessageHeader& header : placing_) mailbox().port().revoke(peer_, header);
+  placing_.for_each([&](const MessageHeader& header) { mailbox().port().revoke(peer_, header); });
 }
 
 void PostedReceive::peer_lost() noexcept {
@@ -233,8 +240,9 @@ Transfer::Transfer(Exchange& exchange, Stop& stop, std::optional<To> to, std::op
     throw Error(Code::kInvalidArgument, fmt::format("rank {} cannot send to itself", group.rank), group.rank);
   }
   if (from)
-    recv_.emplace(*this, exchange.mailbox().world_rank(group, from->rank), from->tag, from->into, from->bounded);
-  if (to) send_.emplace(*this, exchange.mailbox().world_rank(group, to->rank), to->tag, to->data);
+    recv_.emplace(*this, exchange.mailbox().world_rank(group, from->rank), from->tag, from->into, from->bounded,
+                  from->begun);
+  if (to) send_.emplace(*this, exchange.mailbox().world_rank(group, to->rank), to->tag, to->data, to->begun);
   pending_ = (send_ ? 1 : 0) + (recv_ ? 1 : 0);
 }
 
@@ -248,17 +256,17 @@ void Transfer::begin() noexcept {
   if (send_) send_->start();
 }
 
-bool Transfer::let_go(const std::exception_ptr& reason) noexcept {
-  if (send_) send_->let_go(reason);
-  if (recv_) recv_->let_go(reason);
+bool Transfer::revoke(const std::exception_ptr& reason) noexcept {
+  if (send_) send_->revoke(reason);
+  if (recv_) recv_->revoke(reason);
   return false;  // the wait ends when both requests are done
 }
 
 void Transfer::request_done(PostedRequest& request, const std::exception_ptr& error) noexcept {
   if (error && !error_) error_ = error;
   --pending_;
-  if (error && send_ && &request != &*send_) send_->let_go(error);
-  if (error && recv_ && &request != &*recv_) recv_->let_go(error);
+  if (error && send_ && &request != &*send_) send_->revoke(error);
+  if (error && recv_ && &request != &*recv_) recv_->revoke(error);
   if (pending_ != 0 || ended_) return;
   ended_ = true;
   if (error_) {
@@ -288,8 +296,7 @@ Exchange::Exchange(Mailbox& mailbox, const ViewPtr& view, int rank, const WireId
 
 MessageHeader Exchange::header(MessageKind kind, int peer, Tag tag, std::size_t bytes) const noexcept {
   MessageHeader header = mailbox_.header(group_, kind, peer);
-  const bool bulk = kind == MessageKind::kData && !urgent_;
-  header.traffic = bulk ? TrafficClass::kBulk : TrafficClass::kLatency;
+  header.traffic = kind == MessageKind::kData ? traffic_.data : traffic_.headers;
   header.step = tag.step;
   header.algorithm = tag.algorithm;
   header.sequence = id_.sequence;
@@ -322,7 +329,7 @@ std::optional<Exchange::EarlyRts> Exchange::take_early_rts(int peer, Tag tag) no
 void Exchange::fail(const std::exception_ptr& error) noexcept {
   while (PostedRequest* const request = parts_.pop_front()) {
     ending_.push_back(*request);
-    request->let_go(error);
+    request->revoke(error);
   }
 }
 

@@ -3,14 +3,15 @@
 // receive would deadlock. Neither has a coroutine frame.
 #pragma once
 
-#include <boost/container/small_vector.hpp>
 #include <cstdint>
 #include <exception>
 #include <optional>
 #include <vector>
 
 #include "base/data/buffer.h"
+#include "transports/arriving_payloads.h"
 #include "transports/mailbox.h"
+#include "transports/operation_traffic.h"
 
 namespace aiacc {
 
@@ -35,7 +36,7 @@ class PostedRequest : public ListNode<PostedRequest>, public MatchNode<PostedReq
 
   void start() noexcept;
   // Fails with `reason` as soon as the port has released the buffer; possibly inside this call.
-  void let_go(const std::exception_ptr& reason) noexcept;
+  void revoke(const std::exception_ptr& reason) noexcept;
 
  protected:
   void finish(const std::exception_ptr& error) noexcept;
@@ -55,25 +56,26 @@ class PostedRequest : public ListNode<PostedRequest>, public MatchNode<PostedReq
 
 class PostedSend final : public PostedRequest, private SendCompletion {
  public:
-  PostedSend(Transfer& owner, int to, Tag tag, Buffer data) noexcept
-      : PostedRequest(owner, Kind::kSend, to, tag, data) {}
+  PostedSend(Transfer& owner, int to, Tag tag, Buffer data, SendRecord* begun) noexcept
+      : PostedRequest(owner, Kind::kSend, to, tag, data), begun_(begun) {}
   void begin() noexcept;
   void take_back() noexcept;  // of a failing request
   void cts_came() noexcept;
+  void sent(std::exception_ptr error) noexcept override;
 
  private:
-  void sent(std::exception_ptr error) noexcept override;
   void post_chunks() noexcept;
 
   std::size_t next_ = 0;     // first byte that is not posted
   int posts_ = 0;            // posts whose completion is outstanding
   bool awaits_cts_ = false;  // the CTS has not arrived
+  SendRecord* begun_;        // what posted it already, or null
 };
 
 class PostedReceive final : public PostedRequest {
  public:
-  PostedReceive(Transfer& owner, int from, Tag tag, Buffer into, bool bounded) noexcept
-      : PostedRequest(owner, Kind::kRecv, from, tag, into), bounded_(bounded) {}
+  PostedReceive(Transfer& owner, int from, Tag tag, Buffer into, bool bounded, ReceiveRecord* begun) noexcept
+      : PostedRequest(owner, Kind::kRecv, from, tag, into), bounded_(bounded), begun_(begun) {}
   std::size_t length() const noexcept { return buffer_.bytes; }
   void begin() noexcept;
   void take_back() noexcept;        // of a failing request
@@ -89,13 +91,15 @@ class PostedReceive final : public PostedRequest {
   void note_arriving() noexcept;
   bool fits(const MessageHeader& header) noexcept;
   bool take_unexpected() noexcept;
+  bool take_over() noexcept;
   void settle(const MessageHeader& message) noexcept;
 
   std::size_t received_ = 0;
   bool cts_sent_ = false;
-  bool arriving_ = false;                                     // counted in Group::arriving
-  bool bounded_;                                              // the sender decides the length, which is not known yet
-  boost::container::small_vector<MessageHeader, 1> placing_;  // usually at most one at a time
+  bool arriving_ = false;  // counted in Group::arriving
+  bool bounded_;           // the sender decides the length, which is not known yet
+  ReceiveRecord* begun_;   // what was posted already, or null
+  ArrivingPayloads placing_;
 };
 
 class Transfer final : public Leaf {
@@ -104,12 +108,14 @@ class Transfer final : public Leaf {
     int rank;
     Tag tag;
     Buffer data;
+    SendRecord* begun = nullptr;  // this message, which is posted already
   };
   struct From {
     int rank;
     Tag tag;
     Buffer into;
     bool bounded = false;  // `into` is an upper bound; received() is the actual length
+    ReceiveRecord* begun = nullptr;
   };
   Transfer(Exchange& exchange, Stop& stop, std::optional<To> to, std::optional<From> from);
 
@@ -133,7 +139,7 @@ class Transfer final : public Leaf {
   bool try_now() override;
   void begin() noexcept override;
   void cancel() noexcept override {}
-  bool let_go(const std::exception_ptr& reason) noexcept override;
+  bool revoke(const std::exception_ptr& reason) noexcept override;
 
   Exchange& exchange_;
   std::optional<PostedSend> send_;
@@ -155,11 +161,12 @@ class Exchange final : public ListNode<Exchange>, public MatchNode<Exchange> {
   ~Exchange();
 
   // Ranks are those of the view. Both ends must give the same length, except with recv_at_most().
-  Transfer send(int to, Tag tag, Buffer data, Stop& stop) {
-    return Transfer(*this, stop, Transfer::To{to, tag, data}, std::nullopt);
+  // `begun` is what was posted of the message before there was an operation for it.
+  Transfer send(int to, Tag tag, Buffer data, Stop& stop, SendRecord* begun = nullptr) {
+    return Transfer(*this, stop, Transfer::To{to, tag, data, begun}, std::nullopt);
   }
-  Transfer recv(int from, Tag tag, Buffer into, Stop& stop) {
-    return Transfer(*this, stop, std::nullopt, Transfer::From{from, tag, into});
+  Transfer recv(int from, Tag tag, Buffer into, Stop& stop, ReceiveRecord* begun = nullptr) {
+    return Transfer(*this, stop, std::nullopt, Transfer::From{from, tag, into, false, begun});
   }
   // Receives a message whose length the sender decides, up to the buffer's length. The length in an early RTS is then
   // only an upper bound too.
@@ -179,8 +186,7 @@ class Exchange final : public ListNode<Exchange>, public MatchNode<Exchange> {
   // The operation also waits for local peers, which the mailbox does not see. `rank` is the next of them; it is the
   // suspected straggler while no message is waited for.
   void set_local_peer(int rank) noexcept { local_peer_ = rank; }
-  // Sends its payloads in the traffic class of short messages, ahead of other payloads.
-  void set_urgent(bool urgent) noexcept { urgent_ = urgent; }
+  void set_traffic(OperationTraffic traffic) noexcept { traffic_ = traffic; }
   // Sends its eager messages without batching (MessagePort::post_now).
   void set_immediate(bool immediate) noexcept { immediate_ = immediate; }
 
@@ -214,7 +220,7 @@ class Exchange final : public ListNode<Exchange>, public MatchNode<Exchange> {
   IntrusiveList<PostedRequest> ending_;  // of an aborted group: requests that are being failed
   CallNote note_;
   int local_peer_ = kNoPeer;
-  bool urgent_ = false;
+  OperationTraffic traffic_;
   bool immediate_ = false;
   std::vector<EarlyRts> early_rts_;  // announced, but the send has not begun
 };

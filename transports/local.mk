@@ -7,14 +7,19 @@ transports_sources += \
 transports_sources += \
 	transports/call_note.h \
 	transports/exchange.cc \
+	transports/arriving_payloads.h \
 	transports/exchange.h \
 	transports/mailbox.cc \
 	transports/mailbox.h \
 	transports/match_group.cc \
 	transports/match_group.h \
 	transports/match_index.h \
+	transports/message_record.cc \
+	transports/message_record.h \
+	transports/message_records.cc \
 	transports/messenger.cc \
 	transports/messenger.h \
+	transports/operation_traffic.h \
 	transports/past_calls.h \
 	transports/peers.h \
 	transports/stall_times.cc \
@@ -51,6 +56,10 @@ transports_sources += \
 	transports/host/slice_allocator.h
 
 transports_sources += \
+	transports/qos/class_shares.cc \
+	transports/qos/class_shares.h
+
+transports_sources += \
 	transports/service/host_streams.cc \
 	transports/service/host_streams.h \
 	transports/service/service.cc \
@@ -76,12 +85,64 @@ transports_sources += \
 	transports/tcp/link.h \
 	transports/tcp/outbound.cc \
 	transports/tcp/outbound.h \
+	transports/tcp/outbound_ends.cc \
 	transports/tcp/outgoing.h \
+	transports/tcp/pace.cc \
+	transports/tcp/pace.h \
 	transports/tcp/shared.h \
+	transports/tcp/stream_count.cc \
+	transports/tcp/stream_count.h \
 	transports/tcp/tcp_port.cc \
 	transports/tcp/tcp_port.h \
 	transports/tcp/tcp_port_factory.cc \
 	transports/tcp/tcp_port_factory.h
+
+transports_sources += \
+	transports/active/active_port.cc \
+	transports/active/active_port.h \
+	transports/active/active_port_factory.cc \
+	transports/active/active_port_factory.h \
+	transports/active/frame.h \
+	transports/active/library.h \
+	transports/active/link.cc \
+	transports/active/link.h \
+	transports/active/module_api.h \
+	transports/active/module_loader.cc \
+	transports/active/module_loader.h \
+	transports/active/outgoing.h \
+	transports/active/shared.h \
+	transports/ofi/ofi_library.cc \
+	transports/ofi/ofi_library.h \
+	transports/ucx/ucx_library.cc \
+	transports/ucx/ucx_library.h
+
+# What is linked with UCX or libfabric: a module that a rank loads when its job uses that transport.
+if HAVE_UCX
+pkglib_LTLIBRARIES += aiacc-ucx.la
+aiacc_ucx_la_SOURCES = transports/ucx/module.cc transports/active/module_api.h
+aiacc_ucx_la_CPPFLAGS = $(AM_CPPFLAGS) $(UCX_CFLAGS)
+aiacc_ucx_la_LIBADD = $(UCX_LIBS)
+aiacc_ucx_la_LDFLAGS = $(AM_LDFLAGS) -module -avoid-version -no-undefined \
+	-Wl,--version-script=$(srcdir)/transports/ucx/module.map
+EXTRA_aiacc_ucx_la_DEPENDENCIES = $(srcdir)/transports/ucx/module.map
+endif
+if HAVE_OFI
+pkglib_LTLIBRARIES += aiacc-ofi.la
+aiacc_ofi_la_SOURCES = \
+	transports/active/module_api.h \
+	transports/ofi/fabric.cc \
+	transports/ofi/fabric.h \
+	transports/ofi/module.cc \
+	transports/ofi/wire.h \
+	transports/ofi/worker.cc \
+	transports/ofi/worker.h
+aiacc_ofi_la_CPPFLAGS = $(AM_CPPFLAGS) $(OFI_CFLAGS)
+aiacc_ofi_la_LIBADD = $(OFI_LIBS)
+aiacc_ofi_la_LDFLAGS = $(AM_LDFLAGS) -module -avoid-version -no-undefined \
+	-Wl,--version-script=$(srcdir)/transports/ofi/module.map
+EXTRA_aiacc_ofi_la_DEPENDENCIES = $(srcdir)/transports/ofi/module.map
+endif
+EXTRA_DIST += transports/ofi/module.map transports/ucx/module.map
 
 # transports/sim is part of libaiacc_sim.
 sim_sources += \
@@ -97,6 +158,8 @@ sim_sources += \
 	transports/sim/sim_port.h
 
 transports_tests += \
+	transports/active/active_fixture_test.h \
+	transports/active/active_port_test.cc \
 	transports/early_rts_test.cc \
 	transports/mailbox_bad_peer_test.cc \
 	transports/mailbox_test.cc \
@@ -108,13 +171,22 @@ transports_tests += \
 	transports/sim/sim_domain_test.cc \
 	transports/sim/sim_port_test.cc \
 	transports/tcp/outbound_test.cc \
+	transports/qos/class_shares_test.cc \
+	transports/tcp/tcp_shares_test.cc \
+	transports/tcp/pace_test.cc \
+	transports/tcp/stream_count_test.cc \
+	transports/tcp/tcp_auto_test.cc \
 	transports/tcp/tcp_bad_peer_test.cc \
 	transports/tcp/tcp_breaks_test.cc \
 	transports/tcp/tcp_fixture_test.h \
 	transports/tcp/tcp_leaving_test.cc \
 	transports/tcp/tcp_port_test.cc \
+	transports/tcp/tcp_pull_test.cc \
+	transports/tcp/tcp_classes_test.cc \
 	transports/tcp/tcp_streams_test.cc \
-	transports/tcp/tcp_unauthenticated_test.cc
+	transports/tcp/tcp_unauthenticated_test.cc \
+	transports/ofi/ofi_module_test.cc \
+	transports/ucx/module_test.cc
 
 transports_tests += \
 	transports/host/fence_test.cc \

@@ -68,6 +68,15 @@ void Mailbox::end(MatchGroup& group) noexcept {
 }
 
 void Mailbox::peer_lost(int rank) noexcept {
+  for (std::size_t i = 0; i < placing_.size();) {
+    if (placing_[i].from != rank) {
+      ++i;
+      continue;
+    }
+    ReceiveRecord& record = *placing_[i].record;
+    placing_.erase(placing_.begin() + static_cast<std::ptrdiff_t>(i));
+    record.peer_lost();
+  }
   for (auto& [id, group] : groups_) {
     group.unexpected.remove_if(
         [rank](const UnexpectedMessage& unexpected) { return unexpected.from == rank && !unexpected.placed; });
@@ -112,6 +121,7 @@ std::vector<std::uint64_t> Mailbox::groups_waiting_for(int rank) {
     group.for_each_exchange([&](Exchange& exchange) {
       exchange.parts().for_each([&](PostedRequest& request) { waits = waits || request.peer() == rank; });
     });
+    waits = waits || group.records.find([&](const MessageRecord& record) { return record.peer() == rank; }) != nullptr;
     if (waits && !group.error) waiting.push_back(id);
   }
   return waiting;
@@ -125,6 +135,7 @@ bool Mailbox::waits_for(int rank) noexcept {
       exchange.parts().for_each(look);
       exchange.ending().for_each(look);
     });
+    waits = waits || group.records.find([&](const MessageRecord& record) { return record.peer() == rank; }) != nullptr;
   }
   return waits;
 }
@@ -225,6 +236,10 @@ Placement Mailbox::place_eager(MatchGroup& group, int from, const MessageHeader&
     if (placement.action == Placement::Action::kDrop) free_credit(from, header.length);
     return placement;
   }
+  auto* const record =
+      static_cast<ReceiveRecord*>(group.find_record(MessageRecord::Kind::kRecv, header.sequence, header.tag(), from));
+  if (record != nullptr && (record->failing() || record->takes(header))) return place_for(*record, from, header);
+  if (record != nullptr) record->must_be_operation();
   Peer& peer = peers_[from];
   if (peer.stored + header.length > kCreditBytes) {  // beyond the sender's credit: the port holds it
     peer.holds = true;
@@ -267,6 +282,7 @@ void Mailbox::eager_placed(MatchGroup& group, int from, const MessageHeader& hea
     return;
   }
   free_credit(from, header.length);
+  if (record_placed(from, header)) return;
   if (PostedReceive* recv = find_recv(group, from, header); recv != nullptr) recv->placed(header);
 }
 
@@ -275,6 +291,10 @@ void Mailbox::rts_came(MatchGroup& group, int from, const MessageHeader& header)
   if (PostedReceive* recv = find_recv(group, from, header); recv != nullptr) {
     recv->send_cts(header);
     return;
+  }
+  if (MessageRecord* const record =
+          group.find_record(MessageRecord::Kind::kRecv, header.sequence, header.tag(), from)) {
+    static_cast<ReceiveRecord*>(record)->must_be_operation();
   }
   group.keep(from, header, false);
   tell_observer(group, header);

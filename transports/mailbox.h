@@ -132,8 +132,29 @@ class Mailbox final {
             bool now = false) noexcept;
   void post_header(int to, const MessageHeader& header) noexcept;
   void free_credit(int from, std::uint64_t bytes) noexcept;
+  bool has_credit(int to, std::uint64_t bytes) noexcept {
+    const Peer& its = peers_[to];
+    return bytes <= kEagerBytes && its.eager_sent + bytes <= its.may_send;
+  }
+  // Copies the payload of an unexpected message, which is forgotten then.
+  void take_unexpected(MatchGroup& group, UnexpectedMessage& unexpected, const Buffer& into) noexcept;
+
+  // --- messages without an operation (transports/message_record.h) ------------------------------------------------------------
+  // Takes back the memory that the port fills for it.
+  void revoke_placing(const ReceiveRecord& record) noexcept;
+  // What the port fills its memory with belongs to somebody else now: the header, if there is such.
+  std::optional<MessageHeader> take_placing(const ReceiveRecord& record) noexcept;
+  // The message of this rank that `operation` means, posted without an operation, or the oldest one if it has the same number;
+  // null if there is none.
+  const MessageRecord* record_of(MatchGroup& group, const WireId& operation, bool exactly) const noexcept;
 
  private:
+  // A message that the port places into the memory of a record.
+  struct Placing {
+    ReceiveRecord* record;
+    int from;
+    MessageHeader header;
+  };
   struct Ignored final : SendCompletion {  // for headers without payload: the loss of a peer is reported elsewhere
     void sent(std::exception_ptr) noexcept override {}
   };
@@ -145,6 +166,8 @@ class Mailbox final {
   void tell_observer(MatchGroup& group, const MessageHeader& header) noexcept;
   bool disagrees(MatchGroup& group, int from, const MessageHeader& header);
   void drop_placed(MatchGroup& group) noexcept;
+  MessageReceiver::Placement place_for(ReceiveRecord& record, int from, const MessageHeader& header);
+  bool record_placed(int from, const MessageHeader& header) noexcept;
 
   Loop& loop_;
   MessagePort& port_;
@@ -159,6 +182,7 @@ class Mailbox final {
   std::map<std::uint64_t, std::uint64_t> forgotten_;  // the last collective that this rank began there
   std::deque<std::uint64_t> forgotten_in_order_;
   Ignored ignored_;
+  std::vector<Placing> placing_;  // seldom more than one for a peer
 };
 
 }  // namespace aiacc

@@ -37,6 +37,14 @@ Exchange* MatchGroup::find(const WireId& operation) noexcept {
   return exchanges.find(operation.hash(), [&](const Exchange& exchange) { return exchange.id() == operation; });
 }
 
+MessageRecord* MatchGroup::find_record(MessageRecord::Kind kind, std::uint64_t sequence, Tag tag,
+                                       int peer) const noexcept {
+  if (records_by_match.size() == 0) return nullptr;
+  return records_by_match.find(WireId::hash_of(sequence, tag, peer), [&](const MessageRecord& record) {
+    return record.kind() == kind && record.matches(sequence, tag, peer);
+  });
+}
+
 PostedRequest* MatchGroup::find(const MatchIndex<PostedRequest>& index, int from,
                                 const MessageHeader& header) const noexcept {
   return index.find(WireId::hash_of(header.sequence, header.tag(), from),

@@ -14,6 +14,7 @@
 #include "transports/call_note.h"
 #include "transports/match_index.h"
 #include "transports/message.h"
+#include "transports/message_record.h"
 #include "transports/past_calls.h"
 #include "transports/unexpected_observer.h"
 #include "transports/wire_id.h"
@@ -52,6 +53,8 @@ struct MatchGroup {
   // An unexpected message of this operation with another fingerprint, or null.
   const UnexpectedMessage* unexpected_unlike(std::uint64_t sequence, std::uint64_t fingerprint) noexcept;
   Exchange* find(const WireId& operation) noexcept;
+  // A message whose call is no operation; `peer` is a rank of the world.
+  MessageRecord* find_record(MessageRecord::Kind kind, std::uint64_t sequence, Tag tag, int peer) const noexcept;
   PostedRequest* find(const MatchIndex<PostedRequest>& index, int from, const MessageHeader& header) const noexcept;
   // What this rank called as that collective, if it was something else than the fingerprint says; null otherwise.
   const CallNote* other_call(std::uint64_t sequence, std::uint64_t fingerprint) noexcept;
@@ -64,10 +67,12 @@ struct MatchGroup {
   std::uint64_t id;
   ViewPtr view;  // null until this rank joins
   int rank = -1;
-  std::exception_ptr error;          // set once the group has ended
-  IntrusiveList<Exchange> calls;     // collectives in progress, the oldest first
-  IntrusiveList<Exchange> messages;  // point-to-point messages in progress
-  MatchIndex<Exchange> exchanges;    // both, by their WireId
+  std::exception_ptr error;                    // set once the group has ended
+  IntrusiveList<Exchange> calls;               // collectives in progress, the oldest first
+  IntrusiveList<Exchange> messages;            // point-to-point messages in progress
+  MatchIndex<Exchange> exchanges;              // both, by their WireId
+  IntrusiveList<MessageRecord> records;        // posted, without an Exchange, the oldest first
+  MatchIndex<MessageRecord> records_by_match;  // by (sequence, tag, peer)
   UnexpectedObserver* observer = nullptr;
   PastCalls past;
   MatchIndex<PostedRequest> sends;          // in progress, by (sequence, tag, receiver)

@@ -34,7 +34,8 @@ constexpr bool is_kind(MessageKind kind) noexcept {
   return kind >= MessageKind::kEager && kind <= MessageKind::kService && static_cast<int>(kind) != 5;
 }
 
-enum class TrafficClass : std::uint8_t { kControl = 0, kLatency = 1, kBulk = 2 };
+enum class TrafficClass : std::uint8_t { kControl = 0, kLatency = 1, kBulk = 2, kBackground = 3 };
+inline constexpr std::size_t kTrafficClasses = 4;
 
 // Identifies a message within an operation: the step of an algorithm, or the caller's tag of a send and recv.
 // Consecutive algorithms of one operation have different tags, so they never match each other's messages.
@@ -128,6 +129,15 @@ struct BrokenPath {
   std::string reason;  // by address: "192.0.2.2:4711: no answer within 3.0 s"; "" if it is not known yet
 };
 
+// The bytes that went over the connections of one number between this rank and another, one after the other where they broke: frames and
+// what they carry, without what encryption adds.
+struct ConnectionTraffic {
+  int rank = 0;  // the other
+  std::size_t number = 0;
+  std::uint64_t sent = 0;
+  std::uint64_t received = 0;
+};
+
 // One context's port to all members of its world. Ranks are those of the world's view. Driven by the context's loop.
 class MessagePort {
  public:
@@ -171,6 +181,8 @@ class MessagePort {
     throw Error(Code::kUnsupported,
                 "AIACC_ENCRYPT=integrity: the network transport of this job cannot authenticate its messages");
   }
+  // Appends what each connection has carried, also those that broke; a network without connections has none.
+  virtual void count_traffic(std::vector<ConnectionTraffic>& /*counted*/) const {}
   // Connections that were refused because they did not authenticate as part of this job.
   virtual std::uint64_t refused() const noexcept { return 0; }
   // `listener` gets remarks about connections that a user should see, as sentences. Call before set_receiver().

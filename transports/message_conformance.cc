@@ -41,7 +41,7 @@ TEST_P(MessageConformance, KeepsTheOrderOfOneSenderReceiverAndClass) {
   constexpr std::uint32_t kCount = 200;
   std::vector<std::byte> bytes = pattern(5000, 2);
   for (std::uint32_t tag = 0; tag < kCount; ++tag) {
-    const TrafficClass traffic = tag % 2 == 0 ? TrafficClass::kBulk : TrafficClass::kLatency;
+    const auto traffic = static_cast<TrafficClass>(tag % kTrafficClasses);
     const std::size_t length = (tag * 37) % 5000;
     const Buffer piece{bytes.data(), length};
     ports->port(0).post(1, header_of(tag, length, traffic), std::span(&piece, 1), completion);

@@ -91,6 +91,7 @@ class PortsUnderTest {
   virtual bool run_until(const std::function<bool()>& done) = 0;
   virtual void lose(int rank) = 0;
 };
+// Null where there is no such transport; the tests are skipped then.
 using MakePorts = std::unique_ptr<PortsUnderTest> (*)();
 
 template <class Ports>
@@ -110,10 +111,13 @@ std::unique_ptr<PortsUnderTest> make() {
 class MessageConformance : public ::testing::TestWithParam<MakePorts> {
  public:
   MessageConformance() {
-    for (int rank = 0; rank < kRanks; ++rank) ports->port(rank).set_receiver(receiver[rank]);
+    for (int rank = 0; ports != nullptr && rank < kRanks; ++rank) ports->port(rank).set_receiver(receiver[rank]);
+  }
+  void SetUp() override {
+    if (ports == nullptr) GTEST_SKIP() << "this transport is not available here";
   }
   ~MessageConformance() override {
-    for (int rank = 0; rank < kRanks; ++rank) ports->port(rank).close();
+    for (int rank = 0; ports != nullptr && rank < kRanks; ++rank) ports->port(rank).close();
   }
 
   void post(int from, int to, const MessageHeader& header, std::vector<std::byte>& bytes, Completion& told) {

@@ -61,7 +61,7 @@ void Messenger::on_peer_lost(int rank, std::exception_ptr error) noexcept {
   peer.lost = error;
   peers_.changed.set();
   if (services_ != nullptr) services_->on_peer_lost(rank, error);
-  const bool missed = !(peers_.leaving || peer.left) || mailbox_.waits_for(rank);
+  const bool missed = !(peers_.leaving || peer.leaves) || mailbox_.waits_for(rank);
   channel_.peer_lost(rank);
   mailbox_.peer_lost(rank);
   if (missed) aborts_.peer_lost(rank, error);

@@ -1,5 +1,5 @@
-// Peers: what a rank knows of the ranks of other hosts that it has exchanged messages with. Matching keeps the credit of
-// eager messages here, and leaving who else leaves.
+// Peers: what a rank knows of the ranks of other hosts that it has exchanged messages with: the credit of eager messages
+// (transports/mailbox.h), and which of them leave the job (transports/control/leaving.h).
 #pragma once
 
 #include <cstdint>
@@ -13,16 +13,16 @@ namespace aiacc {
 struct Peer {
   static constexpr std::uint64_t kCreditBytes = 256 << 10;
 
-  // Eager messages (transports/mailbox.h).
-  std::uint64_t eager_sent = 0;           // bytes, ever
-  std::uint64_t may_send = kCreditBytes;  // bytes, ever: the limit that the peer sent last
-  std::uint64_t stored = 0;               // bytes of unexpected messages, now
-  std::uint64_t freed = 0;                // bytes, ever: eager payloads whose memory was freed
+  // Eager messages.
+  std::uint64_t eager_sent = 0;           // total bytes
+  std::uint64_t may_send = kCreditBytes;  // limit of it, from the peer's last header
+  std::uint64_t stored = 0;               // bytes of unexpected messages at present
+  std::uint64_t freed = 0;                // total bytes of eager payloads whose memory was freed
   bool holds = false;                     // the port holds messages because `stored` is at its limit
-  // Leaving (transports/control/leaving.h).
-  bool told = false;   // this rank has sent Leaving
-  bool heard = false;  // the peer has acknowledged it
-  bool left = false;   // the peer leaves too
+  // Leaving.
+  bool leaving_sent = false;          // this rank has sent Leaving
+  bool leaving_acknowledged = false;  // the peer has acknowledged it
+  bool leaves = false;                // the peer has sent Leaving
   std::exception_ptr lost;
 };
 

@@ -6,13 +6,20 @@
 #include <utility>
 
 #include "base/error.h"
+#include "base/printable.h"
 
 namespace aiacc {
 namespace {
 
+// A setting that all ranks must have alike stands in a rank's list as an address does, with the value as its bytes.
+bool is_setting(const wire::PortAddress& port) noexcept { return port.transport.starts_with("AIACC_"); }
+
 std::string list_of(const wire::RankPorts& rank) {
   std::string text;
-  for (const wire::PortAddress& port : rank.ports) text += (text.empty() ? "" : ", ") + port.transport;
+  for (const wire::PortAddress& port : rank.ports) {
+    if (is_setting(port)) continue;
+    text += (text.empty() ? "" : ", ") + port.transport;
+  }
   return text.empty() ? "none" : text;
 }
 
@@ -21,12 +28,39 @@ std::string list_of(const wire::RankPorts& rank) {
 wire::RankPorts NetworkPorts::addresses() const {
   wire::RankPorts mine;
   for (const auto& factory : factories_) mine.ports.push_back({std::string(factory->transport()), factory->address()});
+  if (!value_.empty()) mine.ports.push_back({setting_, {value_.begin(), value_.end()}});
   return mine;
+}
+
+void NetworkPorts::require_alike(std::string_view setting, std::string_view value) {
+  setting_ = setting;
+  value_ = value;
+}
+
+// Every rank compares all with rank 0, so that all give the same sentence.
+void NetworkPorts::compare_settings(std::span<const wire::RankPorts> ranks,
+                                    std::span<const PortWorld::Peer> names) const {
+  if (setting_.empty()) return;
+  const auto value_of = [&](std::size_t rank) {
+    const wire::PortAddress* const found = ranks[rank].find(setting_);
+    return found == nullptr ? std::string() : std::string(found->bytes.begin(), found->bytes.end());
+  };
+  const auto text_of = [&](const std::string& value) {
+    return value.empty() ? fmt::format("no {}", setting_) : fmt::format("{}={}", setting_, printable(value));
+  };
+  const std::string first = value_of(0);
+  for (std::size_t rank = 1; rank < ranks.size(); ++rank) {
+    const std::string value = value_of(rank);
+    if (value == first) continue;
+    throw Error(Code::kInvalidArgument, fmt::format("{} has {}, and {} has {}; give all ranks the same", names[0].name,
+                                                    text_of(first), names[rank].name, text_of(value)));
+  }
 }
 
 const std::string& choose_transport(std::span<const wire::RankPorts> ranks, std::span<const PortWorld::Peer> names) {
   std::size_t lacks = 0;  // the rank without rank 0's first transport
   for (const wire::PortAddress& wanted : ranks.front().ports) {
+    if (is_setting(wanted)) continue;
     const auto without = std::find_if(ranks.begin(), ranks.end(), [&](const wire::RankPorts& rank) {
       return rank.find(wanted.transport) == nullptr;
     });
@@ -39,7 +73,17 @@ const std::string& choose_transport(std::span<const wire::RankPorts> ranks, std:
 }
 
 std::unique_ptr<MessagePort> NetworkPorts::open(PortWorld world, std::span<const wire::RankPorts> ranks) {
+  compare_settings(ranks, world.peers);
   const std::string& transport = choose_transport(ranks, world.peers);
+  if (!required_.empty() && transport != required_) {
+    const auto without = std::find_if(ranks.begin(), ranks.end(),
+                                      [&](const wire::RankPorts& rank) { return rank.find(required_) == nullptr; });
+    const std::size_t lacks = without == ranks.end() ? 0 : static_cast<std::size_t>(without - ranks.begin());
+    throw Error(
+        Code::kUnsupported,
+        fmt::format("AIACC_TRANSPORT={} is not possible: {} has {} and prefers {}; all ranks need the same value",
+                    required_, world.peers[lacks].name, list_of(ranks[lacks]), ranks[lacks].ports.front().transport));
+  }
   const auto factory = std::find_if(factories_.begin(), factories_.end(),
                                     [&](const auto& one) { return one->transport() == transport; });
   if (factory == factories_.end()) {
@@ -50,6 +94,8 @@ std::unique_ptr<MessagePort> NetworkPorts::open(PortWorld world, std::span<const
   for (std::size_t rank = 0; rank < ranks.size(); ++rank) {
     world.peers[rank].address = ranks[rank].find(transport)->bytes;
   }
+  const std::string uses = (*factory)->description();
+  opened_ = uses.empty() ? transport : fmt::format("{} ({})", transport, uses);
   return (*factory)->open(std::move(world));
 }
 

@@ -39,6 +39,8 @@ class PortFactory {
   virtual std::string_view transport() const noexcept = 0;
   // What peers need to reach this rank, valid until open() or the factory's end.
   virtual std::vector<std::uint8_t> address() const = 0;
+  // What it uses, for people: "UCX 1.13.1: tcp/eth0"; "" if the name says all.
+  virtual std::string description() const { return {}; }
   // Called once. Throws kProtocol if a peer's address makes no sense.
   virtual std::unique_ptr<MessagePort> open(PortWorld world) = 0;
 };
@@ -47,12 +49,24 @@ class PortFactory {
 class NetworkPorts {
  public:
   void add(std::unique_ptr<PortFactory> factory) { factories_.push_back(std::move(factory)); }
+  // open() throws kUnsupported unless the ranks choose this transport: the user has asked for it.
+  void require(std::string_view transport) { required_ = transport; }
+  // open() throws kInvalidArgument unless all ranks have this value of the setting; "" stands for unset. Once at most.
+  void require_alike(std::string_view setting, std::string_view value);
   wire::RankPorts addresses() const;
   // Opens a port of the transport that choose_transport() names; `world.peers[i].address` is filled in from ranks[i].
   std::unique_ptr<MessagePort> open(PortWorld world, std::span<const wire::RankPorts> ranks);
+  // Once opened: "ucx (UCX 1.13.1: tcp/eth0)".
+  const std::string& opened() const noexcept { return opened_; }
 
  private:
+  void compare_settings(std::span<const wire::RankPorts> ranks, std::span<const PortWorld::Peer> names) const;
+
   std::vector<std::unique_ptr<PortFactory>> factories_;
+  std::string required_;
+  std::string setting_;
+  std::string value_;
+  std::string opened_;
 };
 
 // The transport of a job: the first one of rank 0 that all ranks have. The same on all ranks, because all know the same lists.

@@ -119,6 +119,60 @@ TEST(PortFactory, TheChosenFactoryGetsTheAddressesOfItsTransport) {
   TwoNetworks other(true), tcp(false);  // OtherFactory refuses addresses of TCP, and TcpPortFactory those of the other
 }
 
+// The user's choice is never left out silently.
+TEST(PortFactory, ADemandedTransportThatARankLacksIsOneSentence) {
+  NetworkPorts networks;
+  networks.require("ucx");
+  PortWorld world;
+  world.peers = {{"rank 0", {}, {}}, {"rank 1", {}, {}}};
+  const std::vector<wire::RankPorts> ranks = {with({"ucx", "tcp"}), with({"tcp"})};
+  try {
+    networks.open(world, ranks);
+    FAIL();
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), Code::kUnsupported);
+    EXPECT_EQ(error.message(),
+              "AIACC_TRANSPORT=ucx is not possible: rank 1 has tcp and prefers tcp; all ranks need the same value");
+  }
+}
+
+// Ranks that choose algorithms differently would wait for each other for ever.
+TEST(PortFactory, ASettingThatRanksHaveDifferentlyIsOneSentenceOnAll) {
+  const auto sentence = [](const std::vector<std::string>& values) {
+    std::string all;
+    for (std::size_t rank = 0; rank < values.size(); ++rank) {
+      std::vector<wire::RankPorts> ranks;
+      PortWorld world;
+      for (std::size_t peer = 0; peer < values.size(); ++peer) {
+        NetworkPorts its;
+        its.require_alike("AIACC_ALGORITHM", values[peer]);
+        ranks.push_back(its.addresses());
+        ranks.back().ports.insert(ranks.back().ports.begin(), with({"none"}).ports.front());
+        world.peers.push_back({"rank " + std::to_string(peer), {}, {}});
+      }
+      NetworkPorts networks;
+      networks.require_alike("AIACC_ALGORITHM", values[rank]);
+      try {
+        networks.open(world, ranks);
+      } catch (const Error& error) {
+        if (rank > 0) {
+          EXPECT_EQ(error.message(), all);
+        }
+        all = error.message();
+      }
+    }
+    return all;
+  };
+  EXPECT_EQ(
+      sentence({"allreduce=ring", "allreduce=ring", "reduce=binomial"}),
+      "rank 0 has AIACC_ALGORITHM=allreduce=ring, and rank 2 has AIACC_ALGORITHM=reduce=binomial; give all ranks the "
+      "same");
+  EXPECT_EQ(sentence({"", "allreduce=ring"}),
+            "rank 0 has no AIACC_ALGORITHM, and rank 1 has AIACC_ALGORITHM=allreduce=ring; give all ranks the same");
+  EXPECT_NE(sentence({"allreduce=ring", "allreduce=ring"}).find("transport 'none'"), std::string::npos) << "it went on";
+  EXPECT_THROW(chosen({with({"AIACC_ALGORITHM", "ucx"}), with({"AIACC_ALGORITHM", "tcp"})}), Error);
+}
+
 TEST(PortFactory, ATcpAddressIsAPort) {
   EXPECT_EQ(wire::tcp_port_of(wire::tcp_address(40'112).bytes), 40'112);
   EXPECT_EQ(wire::tcp_port_of(std::vector<std::uint8_t>{1, 2, 3}), std::nullopt);

@@ -137,6 +137,12 @@ class Compute {
   virtual Done reduce(std::span<const Buffer> destinations, std::span<const Buffer> operands, std::size_t count,
                       const Reduction& reduction, Step step, Stop& stop) = 0;
 
+  // Between `count` elements of fp32 and a message of encoded_bytes(codec, count) bytes (codec.h). decode() writes the elements,
+  // or adds them to what is there. The buffers do not overlap.
+  virtual Done encode(Buffer message, Buffer elements, std::size_t count, Codec codec, Stop& stop) = 0;
+  enum class Decoding : bool { kWrites, kAdds };
+  virtual Done decode(Buffer elements, Buffer message, std::size_t count, Codec codec, Decoding how, Stop& stop) = 0;
+
   // The pool of scratch memory of the same kind and device as `like`. Throws kUnsupported for memory that this Compute
   // cannot reach. This class implements host memory.
   virtual ScratchPool& scratch(const Buffer& like);

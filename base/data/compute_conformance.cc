@@ -2,6 +2,12 @@
 // tests of one program instantiate it.
 #include "base/data/compute_conformance.h"
 
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+#include "base/data/codec.h"
+
 namespace aiacc {
 
 TEST_P(ComputeConformance, EveryTypeAndOperatorIsExact) {
@@ -152,6 +158,40 @@ TEST_P(ComputeConformance, CopiesAnyLength) {
     under_test_->run(compute_conformance::copy(under_test_->compute(), to.buffers()[0], from.buffers()[0]));
     ASSERT_EQ(to.content(0), from.content(0));
     ASSERT_TRUE(to.guards_hold(0));
+  }
+}
+
+// Blocks of ordinary, large and small numbers and of those that are not finite, and a last one that is not full.
+TEST_P(ComputeConformance, CodedElementsAreRoundedOnceAndBlocksDoNotTouchEachOther) {
+  constexpr float kScales[] = {1.0F, 1e37F, 1e-37F, 0.0F, 1.0F};
+  for (const std::size_t count : {std::size_t{0}, std::size_t{1}, kCodedBlock, 4 * kCodedBlock + 37}) {
+    std::vector<float> values(count);
+    for (std::size_t i = 0; i < count; ++i)
+      values[i] = kScales[i / kCodedBlock] * (static_cast<float>(random_() % 2001) / 1000.0F);
+    if (count > kCodedBlock) values[5] = std::numeric_limits<float>::infinity();
+    if (count > kCodedBlock) values[7] = std::numeric_limits<float>::quiet_NaN();
+    const auto* const begin = reinterpret_cast<const std::byte*>(values.data());
+    const Bytes from(begin, begin + count * sizeof(float));
+    compute_conformance::Arena arena({from, Bytes(encoded_bytes(Codec::kFloat16, count)), Bytes(from.size()), from},
+                                     count % 8);
+    const std::vector<Buffer>& buffers = arena.buffers();
+    under_test_->run(
+        compute_conformance::encode_and_decode(under_test_->compute(), buffers[0], buffers[1], buffers[2], buffers[3]));
+    for (std::size_t i = 0; i < arena.buffers().size(); ++i) ASSERT_TRUE(arena.guards_hold(i));
+    const Bytes written = arena.content(2), added = arena.content(3);
+    for (std::size_t i = 0; i < count; ++i) {
+      float one, sum;
+      std::memcpy(&one, written.data() + i * sizeof one, sizeof one);
+      std::memcpy(&sum, added.data() + i * sizeof sum, sizeof sum);
+      if (!std::isfinite(values[i])) {
+        EXPECT_EQ(std::isnan(one), std::isnan(values[i]));
+        EXPECT_FALSE(std::isfinite(one) || std::isfinite(sum));
+        continue;
+      }
+      const float most = std::max(std::fabs(values[i]) * 0x1p-11F, kScales[i / kCodedBlock] * 0x1p-38F);
+      ASSERT_NEAR(one, values[i], most) << i;
+      ASSERT_EQ(sum, values[i] + one) << i;
+    }
   }
 }
 

@@ -6,6 +6,7 @@
 #include <array>
 #include <vector>
 
+#include "base/data/codec.h"
 #include "base/data/user_reduce.h"
 #include "base/error.h"
 
@@ -77,6 +78,28 @@ Compute::Done CpuCompute::reduce(std::span<const Buffer> destinations, std::span
                                  std::size_t count, const Reduction& reduction, Step step, Stop&) {
   reduce_now(destinations, operands, count, reduction, step);
   return {};
+}
+
+Compute::Done CpuCompute::encode(Buffer message, Buffer elements, std::size_t count, Codec codec, Stop&) {
+  encode_now(message, elements, count, codec);
+  return {};
+}
+
+Compute::Done CpuCompute::decode(Buffer elements, Buffer message, std::size_t count, Codec codec, Decoding how, Stop&) {
+  decode_now(elements, message, count, codec, how);
+  return {};
+}
+
+void CpuCompute::encode_now(Buffer message, Buffer elements, std::size_t count, Codec codec) const {
+  AIACC_INVARIANT(message.on_host() && elements.on_host(), "the CPU reads and writes host memory");
+  AIACC_INVARIANT(elements.bytes == count * sizeof(float), "elements with a codec are fp32");
+  aiacc::encode(*this, codec, {message.data, message.bytes}, elements.data, count);
+}
+
+void CpuCompute::decode_now(Buffer elements, Buffer message, std::size_t count, Codec codec, Decoding how) const {
+  AIACC_INVARIANT(message.on_host() && elements.on_host(), "the CPU reads and writes host memory");
+  AIACC_INVARIANT(elements.bytes == count * sizeof(float), "elements with a codec are fp32");
+  aiacc::decode(*this, codec, elements.data, {message.data, message.bytes}, count, how == Decoding::kAdds);
 }
 
 void CpuCompute::copy_now(Buffer destination, Buffer source) const {

@@ -16,12 +16,16 @@ class CpuCompute final : public Compute {
   Done copy_for_others(Buffer destination, Buffer source, Stop& stop) override;
   Done reduce(std::span<const Buffer> destinations, std::span<const Buffer> operands, std::size_t count,
               const Reduction& reduction, Step step, Stop& stop) override;
+  Done encode(Buffer message, Buffer elements, std::size_t count, Codec codec, Stop& stop) override;
+  Done decode(Buffer elements, Buffer message, std::size_t count, Codec codec, Decoding how, Stop& stop) override;
 
   // The same without a Stop or an awaiter: for other Computes, whose threads and timers do this work.
   void copy_now(Buffer destination, Buffer source) const;
   void copy_for_others_now(Buffer destination, Buffer source) const;
   void reduce_now(std::span<const Buffer> destinations, std::span<const Buffer> operands, std::size_t count,
                   const Reduction& reduction, Step step) const;
+  void encode_now(Buffer message, Buffer elements, std::size_t count, Codec codec) const;
+  void decode_now(Buffer elements, Buffer message, std::size_t count, Codec codec, Decoding how) const;
 
   // The same without a Buffer, for the paths without a coroutine.
   static void copy_now(std::byte* destination, const std::byte* source, std::size_t bytes) noexcept {

@@ -1,6 +1,8 @@
 #include "base/io/fd_stream.h"
 
 #include <fmt/format.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
 #include <poll.h>
 #include <sys/socket.h>
 #include <sys/un.h>
@@ -68,6 +70,11 @@ void FdStream::break_when_silent(Duration limit) noexcept {
 }
 
 void FdStream::expect_answers() noexcept { expects_answers_ = true; }
+
+// It changes speed only, so a kernel that does not know it is no error.
+void FdStream::keep_unsent_below(int bytes) noexcept {
+  setsockopt(descriptor_.get(), IPPROTO_TCP, TCP_NOTSENT_LOWAT, &bytes, sizeof bytes);
+}
 
 void FdStream::shutdown_write() noexcept {
   if (method_ == Method::kSocket) {

@@ -102,6 +102,9 @@ class Stream {
 
   // Says that an answer is expected soon: a real loop then polls for a while before it blocks.
   virtual void expect_answers() noexcept {}
+  // Lets a write wait while about this much is neither sent nor waited for: what is written late goes to another stream that is
+  // faster, or past what is less urgent. 0: as much as the system likes.
+  virtual void keep_unsent_below(int /*bytes*/) noexcept {}
   virtual void shutdown_write() noexcept = 0;  // the peer reads end of stream after the bytes written so far
   virtual std::optional<PeerIdentity> peer_identity() const noexcept = 0;
   virtual std::string describe() const = 0;  // "tcp:10.0.0.1:4242" …, for messages

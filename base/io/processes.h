@@ -24,7 +24,7 @@ class Processes {
  public:
   virtual ~Processes() = default;
   // A name of this process for others on this machine, which is never reused. Empty if the system does not provide one.
-  virtual std::string mine() const = 0;
+  virtual std::string own_name() const = 0;
   // Also for a process that has ended. Null if its end cannot be observed: it is this process itself, it is in other
   // namespaces, or too many are watched.
   virtual std::unique_ptr<ProcessEnd> watch(const std::string& name) = 0;

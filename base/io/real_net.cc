@@ -81,9 +81,9 @@ Fd make_socket(const SocketAddress& address) {
 
 // Small messages are sent at once (TCP_NODELAY); the layers above do the batching. Connections to a host that falls
 // silent break: an idle one by keepalives, one with unacknowledged bytes by SilenceWatch. The kernel of a stopped
-// process still answers. TCP_NOTSENT_LOWAT is not set, although it would let urgent messages pass megabytes that are
-// queued in the kernel: with 256 KiB or 1 MiB it halved the speed of allreduces of 1 to 64 MiB between two hosts
-// (veth).
+// process still answers. TCP_NOTSENT_LOWAT is set only where connections share messages (Stream::keep_unsent_below),
+// although it would let urgent messages pass megabytes that are queued in the kernel: with 256 KiB or 1 MiB it halved
+// the speed of allreduces of 1 to 64 MiB between two hosts (veth).
 void prepare(const Fd& socket, int family, Duration silence_limit) noexcept {
   if (family == AF_UNIX) return;
   const auto set = [&](int level, int name, int value) { setsockopt(socket.get(), level, name, &value, sizeof value); };
@@ -187,6 +187,12 @@ class RealListener final : public Listener {
   bool took_one_ = false;  // the last call accepted a connection, so there may be more
 };
 
+bool has_peer(const Fd& socket) noexcept {
+  SocketAddress peer;
+  peer.bytes = sizeof peer.storage;
+  return getpeername(socket.get(), reinterpret_cast<sockaddr*>(&peer.storage), &peer.bytes) == 0;
+}
+
 [[noreturn]] void fail_to_connect(const Address& address, int errno_value) {
   const Error plain = limit_error(fmt::format("cannot connect to {}", address.text()), errno_value);
   if (errno_value == ECONNREFUSED) throw NobodyListens(plain.message());
@@ -216,13 +222,6 @@ mode_t type_of(int descriptor, const std::string& description) {
   return about.st_mode & S_IFMT;
 }
 
-// Connections that share messages take the next part when they can send it, so little waits unsent in the kernel. An accepted
-// socket inherits this. It changes speed only, so a kernel that does not know it is no error.
-void leave_little_unsent(const Fd& socket, int streams) noexcept {
-  constexpr int kUnsentBytes = 256 << 10;
-  if (streams > 1) setsockopt(socket.get(), IPPROTO_TCP, TCP_NOTSENT_LOWAT, &kUnsentBytes, sizeof kUnsentBytes);
-}
-
 }  // namespace
 
 std::unique_ptr<Listener> RealNet::listen(const Address& address) {
@@ -231,7 +230,6 @@ std::unique_ptr<Listener> RealNet::listen(const Address& address) {
   Congestion congestion = settings_.congestion;
   if (place.family() != AF_UNIX) {
     congestion.prepare(socket);
-    leave_little_unsent(socket, settings_.streams);
     const int on = 1;
     setsockopt(socket.get(), SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
     const int off = 0;  // "::" accepts IPv4 too, whatever the host's default is
@@ -255,17 +253,18 @@ Task<std::unique_ptr<Stream>> RealNet::connect(Address address, Stop& stop) {
   const SocketAddress place = socket_address(address);
   Fd socket = make_socket(place);
   Congestion congestion = settings_.congestion;
-  if (place.family() != AF_UNIX) {
-    congestion.prepare(socket);
-    leave_little_unsent(socket, settings_.streams);
-  }
+  if (place.family() != AF_UNIX) congestion.prepare(socket);
   Duration pause = std::chrono::milliseconds(1);
   for (;;) {
     stop.throw_if_requested();
     if (::connect(socket.get(), place.get(), place.bytes) == 0) break;
     if (errno == EINPROGRESS || errno == EINTR) {
       ReadyEvent established(loop_, socket.get(), false, true);
-      co_await established.next(stop);
+      try {
+        co_await established.next(stop);
+      } catch (...) {
+        if (!has_peer(socket)) throw;  // otherwise it has succeeded before the stop, and the caller ends it as it wants
+      }
       const int error = pending_error(socket);
       if (error != 0) fail_to_connect(address, error);
       break;

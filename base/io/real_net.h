@@ -3,6 +3,7 @@
 // descriptor.
 #pragma once
 
+#include <array>
 #include <memory>
 #include <string>
 
@@ -10,6 +11,8 @@
 #include "base/io/fd_stream.h"
 #include "base/io/net.h"
 #include "base/io/real_loop.h"
+#include "base/io/stream_range.h"
+#include "base/io/traffic_marks.h"
 
 namespace aiacc::io {
 
@@ -20,7 +23,8 @@ inline constexpr Duration kSilenceLimit = std::chrono::seconds(30);
 struct TcpSettings {
   Duration silence_limit = kSilenceLimit;
   Congestion congestion{};
-  int streams = 1;  // how many connections between two processes share their messages
+  StreamRange streams{};                // how many connections two processes have for their messages
+  std::array<TrafficMarks, 4> marks{};  // by traffic class: control, latency, bulk, background
 };
 
 class RealNet final : public Net {

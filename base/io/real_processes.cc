@@ -93,7 +93,7 @@ class RealEnd final : public ProcessEnd, private Watch {
 
 }  // namespace
 
-std::string RealProcesses::mine() const {
+std::string RealProcesses::own_name() const {
   const std::string where = namespaces();
   if (where.empty()) return {};
   const std::optional<ProcessLine> me = read_process(::getpid());

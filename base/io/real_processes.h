@@ -13,7 +13,7 @@ class RealProcesses final : public Processes {
  public:
   // The loop must outlive all watches.
   explicit RealProcesses(RealLoop& loop) : loop_(loop) {}
-  std::string mine() const override;
+  std::string own_name() const override;
   std::unique_ptr<ProcessEnd> watch(const std::string& name) override;
 
  private:

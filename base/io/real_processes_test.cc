@@ -27,7 +27,7 @@ class Child {
     if (id_ == 0) {
       close(held[1]);
       RealLoop loop;
-      const std::string name = RealProcesses(loop).mine() + "\n";
+      const std::string name = RealProcesses(loop).own_name() + "\n";
       char any = 0;
       if (with_child && fork() == 0) _exit(read(held[0], &any, 1) == 0 ? 0 : 1);
       _exit(write(said[1], name.data(), name.size()) > 0 && read(held[0], &any, 1) == 1 ? 0 : 1);
@@ -100,10 +100,10 @@ TEST_F(RealProcessesTest, AnEndIsToldThoughItsChildrenHoldItsDescriptors) {
 }
 
 TEST_F(RealProcessesTest, ANameStaysWhateverTheProcessDoes) {
-  const std::string before = processes_.mine();
+  const std::string before = processes_.own_name();
   const std::vector<char> memory(64 << 20, 'x');
   Child child;
-  EXPECT_EQ(processes_.mine(), before);
+  EXPECT_EQ(processes_.own_name(), before);
   const auto began = [](const std::string& name) { return std::stoull(name.substr(name.rfind(' '))); };
   EXPECT_LE(began(before), began(child.name()));
 }
@@ -123,8 +123,8 @@ TEST_F(RealProcessesTest, WhatCannotBeSeenFromHere) {
   EXPECT_EQ(processes_.watch("1 2"), nullptr);
   EXPECT_EQ(processes_.watch(child.name() + "x"), nullptr);
   EXPECT_EQ(processes_.watch("other " + child.name()), nullptr) << "of other namespaces";
-  EXPECT_EQ(processes_.watch(processes_.mine()), nullptr) << "this process";
-  EXPECT_EQ(processes_.mine(), RealProcesses(fixture_.loop()).mine());
+  EXPECT_EQ(processes_.watch(processes_.own_name()), nullptr) << "this process";
+  EXPECT_EQ(processes_.own_name(), RealProcesses(fixture_.loop()).own_name());
 }
 
 TEST_F(RealProcessesTest, MostDescriptorsAreLeftToTheProgram) {

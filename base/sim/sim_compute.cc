@@ -79,4 +79,17 @@ Compute::Done SimCompute::reduce(std::span<const Buffer> destinations, std::span
   return begin(std::move(piece), bytes, stop);
 }
 
+Compute::Done SimCompute::encode(Buffer message, Buffer elements, std::size_t count, Codec codec, Stop& stop) {
+  std::unique_ptr<Piece> piece = acquire_piece();
+  piece->work.set_encoding(message, elements, count, codec);
+  return begin(std::move(piece), message.bytes + elements.bytes, stop);
+}
+
+Compute::Done SimCompute::decode(Buffer elements, Buffer message, std::size_t count, Codec codec, Decoding how,
+                                 Stop& stop) {
+  std::unique_ptr<Piece> piece = acquire_piece();
+  piece->work.set_decoding(elements, message, count, codec, how);
+  return begin(std::move(piece), message.bytes + (how == Decoding::kAdds ? 2 : 1) * elements.bytes, stop);
+}
+
 }  // namespace aiacc::sim

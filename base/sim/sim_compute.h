@@ -24,6 +24,8 @@ class SimCompute final : public Compute {
   Done copy(Buffer destination, Buffer source, Stop& stop) override;
   Done reduce(std::span<const Buffer> destinations, std::span<const Buffer> operands, std::size_t count,
               const Reduction& reduction, Step step, Stop& stop) override;
+  Done encode(Buffer message, Buffer elements, std::size_t count, Codec codec, Stop& stop) override;
+  Done decode(Buffer elements, Buffer message, std::size_t count, Codec codec, Decoding how, Stop& stop) override;
 
   // The piece after `pieces` others fails with `error`, as on a lost device, and does nothing.
   void fail_after(std::uint64_t pieces, std::exception_ptr error) noexcept {

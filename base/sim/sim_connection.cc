@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <deque>
 
 #include "base/error.h"
 
@@ -20,11 +21,23 @@ std::vector<std::byte> first_bytes(const io::IoAwait& write, std::size_t count) 
   return bytes;
 }
 
+Duration transfer_time(std::size_t bytes, std::uint64_t bytes_per_second) noexcept {
+  return Duration(static_cast<std::int64_t>(static_cast<std::uint64_t>(bytes) * 1'000'000'000 / bytes_per_second));
+}
+
+std::uint64_t take_first(std::deque<std::uint64_t>& from, std::uint64_t otherwise) noexcept {
+  if (from.empty()) return otherwise;
+  const std::uint64_t first = from.front();
+  from.pop_front();
+  return first;
+}
+
 }  // namespace
 
 SimConnection::SimConnection(SimNetwork& network, const SimNetwork::End& one, const SimNetwork::End& other)
     : network_(network),
       number_(network.next_connection_++),
+      bytes_per_second_(take_first(network.caps_, network.model_.bytes_per_second)),
       break_after_(std::exchange(network.break_next_, std::nullopt)),
       alter_after_(std::exchange(network.alter_next_, std::nullopt)),
       sides_{Side{&one.loop, one.loop.node(), one.host, one.identity, true, {}},
@@ -109,10 +122,44 @@ void SimConnection::resume() noexcept {
 void SimConnection::send(Direction& direction, Piece piece) noexcept {
   if (broken_) return;
   World& world = network_.world_;
-  const Duration transfer(static_cast<std::int64_t>(static_cast<std::uint64_t>(piece.bytes.size()) * 1'000'000'000 /
-                                                    network_.model_.bytes_per_second));
+  if (network_.model_.host_bytes_per_second > 0 && sides_[0].host != sides_[1].host) return leave(direction, piece);
+  const Duration transfer = transfer_time(piece.bytes.size(), bytes_per_second_);
   direction.link_free = after(std::max(world.now(), direction.link_free), transfer);
-  piece.arrives = after(direction.link_free, network_.latency(sides_[0].host, sides_[1].host));
+  piece.arrives = direction.link_free;
+  piece.arrives = after(piece.arrives, network_.latency(sides_[0].host, sides_[1].host));
+  direction.flying.push_back(std::move(piece));
+  if (!direction.arrival.scheduled()) schedule_arrival(direction);
+}
+
+// In packets, so that the host's line carries the first ones while the stream's own limit holds the next ones back.
+void SimConnection::leave(Direction& direction, const Piece& piece) noexcept {
+  constexpr std::size_t kPacketBytes = 16 << 10;
+  World& world = network_.world_;
+  std::span<const std::byte> left = piece.bytes;
+  do {
+    const std::span<const std::byte> bytes = left.first(std::min(left.size(), kPacketBytes));
+    left = left.subspan(bytes.size());
+    direction.link_free =
+        after(std::max(world.now(), direction.link_free), transfer_time(bytes.size(), bytes_per_second_));
+    const bool end = piece.end && left.empty();
+    direction.leaving.push_back(Piece{{bytes.begin(), bytes.end()}, end, direction.link_free});
+  } while (!left.empty());
+  if (!direction.departure.scheduled()) {
+    world.schedule(direction.departure, direction.leaving.front().arrives, kNobody);
+  }
+}
+
+// From the stream's own limit to the host's line.
+void SimConnection::depart(Direction& direction) noexcept {
+  Piece piece = std::move(direction.leaving.front());
+  direction.leaving.pop_front();
+  World& world = network_.world_;
+  if (!direction.leaving.empty()) world.schedule(direction.departure, direction.leaving.front().arrives, kNobody);
+  if (broken_) return;
+  Instant& line_free = network_.line_free_[side(direction.from).host];
+  const Duration transfer = transfer_time(piece.bytes.size(), network_.model_.host_bytes_per_second);
+  line_free = after(std::max(world.now(), line_free), transfer);
+  piece.arrives = after(line_free, network_.latency(sides_[0].host, sides_[1].host));
   direction.flying.push_back(std::move(piece));
   if (!direction.arrival.scheduled()) schedule_arrival(direction);
 }
@@ -172,7 +219,9 @@ void SimConnection::break_now() noexcept {
   ++network_.broken_;
   break_after_.reset();
   for (Direction& direction : directions_) {
+    direction.leaving.clear();
     direction.flying.clear();
+    direction.departure.cancel();
     direction.arrival.cancel();
     serve_reader(direction);
   }

@@ -47,6 +47,7 @@ class SimConnection {
 
   bool between(int host, int other) const noexcept;
   void resume() noexcept;  // after a cut link was healed
+  void cap(std::uint64_t bytes_per_second) noexcept { bytes_per_second_ = bytes_per_second; }
   void break_off() noexcept {
     if (!broken_) break_now();
   }
@@ -57,12 +58,17 @@ class SimConnection {
   struct Piece {
     std::vector<std::byte> bytes;
     bool end = false;
-    Instant arrives{};
+    Instant arrives{};  // while it is in `leaving`: at the host's own line
   };
   struct Direction {
     struct Arrival final : Event {
       explicit Arrival(Direction& direction) noexcept : Event(EventKind::kStream), owner(direction) {}
       void happen() noexcept override { owner.connection->arrive(owner); }
+      Direction& owner;
+    };
+    struct Departure final : Event {
+      explicit Departure(Direction& direction) noexcept : Event(EventKind::kStream), owner(direction) {}
+      void happen() noexcept override { owner.connection->depart(owner); }
       Direction& owner;
     };
     struct Room final : Event {  // the writer learns that the reader has freed space, or is gone
@@ -72,6 +78,7 @@ class SimConnection {
     };
     SimConnection* connection = nullptr;
     int from = 0;
+    std::deque<Piece> leaving;  // held back by the stream's bandwidth, where the host's line is limited
     std::deque<Piece> flying;
     std::deque<std::byte> ready;
     std::size_t used = 0;  // bytes in flight or unread
@@ -82,6 +89,7 @@ class SimConnection {
     bool reset = false;      // the writer knows that the reader is gone
     io::IoAwait* reader = nullptr;
     io::IoAwait* writer = nullptr;
+    Departure departure{*this};
     Arrival arrival{*this};
     Room room{*this};
   };
@@ -89,6 +97,8 @@ class SimConnection {
   Direction& out_of(int index) noexcept { return directions_[static_cast<std::size_t>(index)]; }
   Direction& into(int index) noexcept { return directions_[static_cast<std::size_t>(1 - index)]; }
   void send(Direction& direction, Piece piece) noexcept;
+  void leave(Direction& direction, const Piece& piece) noexcept;
+  void depart(Direction& direction) noexcept;
   void alter(Piece& piece) noexcept;
   void schedule_arrival(Direction& direction) noexcept;
   void arrive(Direction& direction) noexcept;
@@ -100,6 +110,7 @@ class SimConnection {
 
   SimNetwork& network_;
   std::uint64_t number_;
+  std::uint64_t bytes_per_second_;
   std::optional<std::uint64_t> break_after_;  // breaks after this many more bytes have arrived
   std::optional<std::uint64_t> alter_after_;
   struct LateBreak final : Event {

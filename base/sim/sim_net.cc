@@ -126,6 +126,17 @@ void SimNetwork::break_stream(int host, int other, std::uint64_t dice) {
   if (!between.empty()) between[dice % between.size()]->break_off();
 }
 
+void SimNetwork::cap(int host, int other, std::size_t nth, std::uint64_t bytes_per_second) {
+  for (auto& [number, connection] : connections_) {
+    if (connection->between(host, other) && nth-- == 0) connection->cap(bytes_per_second);
+  }
+}
+
+void SimNetwork::cap_all(std::uint64_t bytes_per_second) {
+  model_.bytes_per_second = bytes_per_second;
+  for (auto& [number, connection] : connections_) connection->cap(bytes_per_second);
+}
+
 Duration SimNetwork::latency(int host, int other) const noexcept {
   return host == other ? model_.latency_within_host : model_.latency_between_hosts;
 }

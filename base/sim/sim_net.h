@@ -1,11 +1,13 @@
 // SimNetwork: byte streams between simulated processes. SimNet: the Net of one process on it.
 //
 // A stream has two directions, each with a window of bytes in flight or unread: a writer waits while it is full. Bytes
-// arrive after the link's latency at its bandwidth. A host's kernel, not its processes, carries streams: a frozen
+// arrive after the link's latency at its bandwidth. Each stream has a bandwidth of its own, which may differ, as clouds limit
+// each connection; what a host sends over all of them may be limited, too. A host's kernel, not its processes, carries streams: a frozen
 // process still accepts connections and fills its window; the streams of a process that ends are closed.
 #pragma once
 
 #include <cstdint>
+#include <deque>
 #include <map>
 #include <memory>
 #include <optional>
@@ -25,7 +27,8 @@ class SimConnection;
 struct StreamModel {
   Duration latency_within_host = std::chrono::microseconds(5);
   Duration latency_between_hosts = std::chrono::microseconds(30);
-  std::uint64_t bytes_per_second = 1'250'000'000;  // 10 Gb/s
+  std::uint64_t bytes_per_second = 1'250'000'000;  // of each stream: 10 Gb/s
+  std::uint64_t host_bytes_per_second = 0;         // of all streams from one host to others; 0: no limit
   std::size_t window_bytes = 256 << 10;
   Duration give_up = std::chrono::seconds(30);  // time limit of connecting if nothing answers
 };
@@ -45,6 +48,11 @@ class SimNetwork final : private DeathWatcher {
   void break_streams(int host, int other);
   // The same for one of them, chosen by `dice`, if there is any.
   void break_stream(int host, int other, std::uint64_t dice);
+  // The next new streams have these bandwidths, one after the other.
+  void cap_next(std::initializer_list<std::uint64_t> bytes_per_second) { caps_.assign(bytes_per_second); }
+  // What the nth stream between the two hosts, counted from the oldest, is given from now on has this bandwidth.
+  void cap(int host, int other, std::size_t nth, std::uint64_t bytes_per_second);
+  void cap_all(std::uint64_t bytes_per_second);  // and of those that are made later
   bool break_pending() const noexcept { return break_next_.has_value(); }
   std::uint64_t broken() const noexcept { return broken_; }  // streams broken so far
   // Flips one bit in flight in the next new stream: in the byte after `bytes` others, of both directions together.
@@ -81,6 +89,8 @@ class SimNetwork final : private DeathWatcher {
   std::uint64_t broken_ = 0;
   std::optional<std::uint64_t> alter_next_;
   std::uint64_t altered_ = 0;
+  std::deque<std::uint64_t> caps_;
+  std::map<int, Instant> line_free_;  // by sending host
   std::map<std::string, SimListener*> listeners_;
   std::map<std::string, int> hosts_;            // of IP addresses at which somebody has listened
   std::map<int, std::string> first_addresses_;  // of hosts on which somebody has listened: they connect from these

@@ -18,7 +18,7 @@ using io::net_conformance::pattern;
 
 // Two processes on two hosts with a stream between them.
 struct TwoHosts {
-  TwoHosts() {
+  explicit TwoHosts(StreamModel model = {}) : network(world, model) {
     listener = there_net.listen(io::Address::tcp("192.0.2.7", 0));
     Task<std::unique_ptr<io::Stream>> connecting = here_net.connect(listener->address(), stop);
     connecting.start();
@@ -31,7 +31,7 @@ struct TwoHosts {
   }
 
   World world{5};
-  SimNetwork network{world};
+  SimNetwork network;
   SimLoop here{world, "here"}, there{world, "there"};
   SimNet here_net{network, here, 0, {1000, 1}}, there_net{network, there, 1, {1000, 2}};
   Stop stop;
@@ -49,6 +49,47 @@ TEST(SimNet, AStreamTakesItsLatencyAndItsBandwidth) {
   read.start();
   hosts.world.run_while_not([&] { return read.done(); });
   EXPECT_EQ(hosts.world.now() - began, std::chrono::microseconds(100 + 30));
+}
+
+TEST(SimNet, ACapIsOfOneStream) {
+  TwoHosts hosts;
+  hosts.network.cap(0, 1, 0, 125'000'000);
+  const Instant began = hosts.world.now();
+  Bytes into(125'000);
+  Task<void> write = io::net_conformance::write_bytes(*hosts.client, pattern(125'000, 1), hosts.stop);
+  Task<bool> read = io::net_conformance::read_full(*hosts.server, into, hosts.stop);
+  write.start();
+  read.start();
+  hosts.world.run_while_not([&] { return read.done(); });
+  EXPECT_EQ(hosts.world.now() - began, std::chrono::microseconds(1000 + 30));
+}
+
+// The bytes pass the limit of their stream, and then the line at which the host sends.
+TEST(SimNet, AllStreamsOfAHostShareItsLine) {
+  StreamModel model;
+  model.host_bytes_per_second = 1'000'000'000;
+  TwoHosts hosts(model);
+  hosts.network.cap_next({500'000'000});
+  Task<std::unique_ptr<io::Stream>> connecting = hosts.here_net.connect(hosts.listener->address(), hosts.stop);
+  connecting.start();
+  hosts.world.run_while_not([&] { return connecting.done(); });
+  const std::unique_ptr<io::Stream> second = connecting.take();
+  Task<std::unique_ptr<io::Stream>> accepting = hosts.listener->accept(hosts.stop);
+  accepting.start();
+  hosts.world.run_while_not([&] { return accepting.done(); });
+  const std::unique_ptr<io::Stream> its_end = accepting.take();
+  const Instant began = hosts.world.now();
+  Bytes into[2] = {Bytes(10'000), Bytes(10'000)};
+  Task<void> write[2] = {io::net_conformance::write_bytes(*hosts.client, pattern(10'000, 1), hosts.stop),
+                         io::net_conformance::write_bytes(*second, pattern(10'000, 1), hosts.stop)};
+  Task<bool> read[2] = {io::net_conformance::read_full(*hosts.server, into[0], hosts.stop),
+                        io::net_conformance::read_full(*its_end, into[1], hosts.stop)};
+  for (auto& each : write) each.start();
+  for (auto& each : read) each.start();
+  hosts.world.run_while_not([&] { return read[0].done(); });
+  EXPECT_EQ(hosts.world.now() - began, std::chrono::microseconds(8 + 10 + 30));
+  hosts.world.run_while_not([&] { return read[1].done(); });
+  EXPECT_EQ(hosts.world.now() - began, std::chrono::microseconds(20 + 10 + 30));
 }
 
 TEST(SimNet, ACutLinkDelaysAndHarmsNothing) {

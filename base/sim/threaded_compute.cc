@@ -109,6 +109,19 @@ Compute::Done ThreadedCompute::reduce(std::span<const Buffer> destinations, std:
   return submit(piece, stop);
 }
 
+Compute::Done ThreadedCompute::encode(Buffer message, Buffer elements, std::size_t count, Codec codec, Stop& stop) {
+  Piece& piece = spare();
+  piece.work.set_encoding(reached(message), reached(elements), count, codec);
+  return submit(piece, stop);
+}
+
+Compute::Done ThreadedCompute::decode(Buffer elements, Buffer message, std::size_t count, Codec codec, Decoding how,
+                                      Stop& stop) {
+  Piece& piece = spare();
+  piece.work.set_decoding(reached(elements), reached(message), count, codec, how);
+  return submit(piece, stop);
+}
+
 Compute::Done ThreadedCompute::submit(Piece& piece, Stop& stop) {
   piece.begin(stop);
   {

@@ -26,6 +26,8 @@ class ThreadedCompute final : public Compute {
   Done copy(Buffer destination, Buffer source, Stop& stop) override;
   Done reduce(std::span<const Buffer> destinations, std::span<const Buffer> operands, std::size_t count,
               const Reduction& reduction, Step step, Stop& stop) override;
+  Done encode(Buffer message, Buffer elements, std::size_t count, Codec codec, Stop& stop) override;
+  Done decode(Buffer elements, Buffer message, std::size_t count, Codec codec, Decoding how, Stop& stop) override;
   ScratchPool& scratch(const Buffer& like) override;
 
   // Device memory; freed with its Compute.

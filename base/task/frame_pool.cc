@@ -8,9 +8,9 @@ namespace {
 thread_local FramePool* current_pool = nullptr;
 
 #if defined(__SANITIZE_ADDRESS__)
-constexpr bool kPooled = false;
+constexpr bool kFramesPooled = false;
 #else
-constexpr bool kPooled = true;
+constexpr bool kFramesPooled = true;
 #endif
 
 }  // namespace
@@ -31,7 +31,7 @@ FramePool::~FramePool() {
 void* FramePool::allocate(std::size_t bytes) {
   const std::size_t total = bytes + sizeof(Header);
   const std::size_t size_class = (total - 1) / kGranuleBytes;
-  FramePool* pool = kPooled && size_class < kClasses ? current_pool : nullptr;
+  FramePool* pool = kFramesPooled && size_class < kClasses ? current_pool : nullptr;
   void* block;
   if (pool != nullptr && pool->free_[size_class] != nullptr) {
     Free* head = pool->free_[size_class];

@@ -160,7 +160,7 @@ class Lane {
   // before the holder proceeds, which keeps the order of calls.
   class Hold {
    public:
-    explicit Hold(Lane& lane) noexcept : lane_(lane), owns_(lane.try_take() || lane.take_from_helper()) {
+    explicit Hold(Lane& lane) noexcept : lane_(lane), owns_(lane.try_take() || lane.reclaim_from_helper()) {
       if (owns_) lane_.begin_submitted();
     }
     // For a caller that can do without: does not ask a helper that is busy for the lane.
@@ -176,8 +176,9 @@ class Lane {
     bool owns() const noexcept { return owns_; }
     // Begins `work` at once and drives until it is done.
     void run(Work& work);
-    // Lane::start() for who holds the lane. The helper must be there (Lane::ensure_helper).
-    void start(Work& work) noexcept;
+    // Lane::start() for who holds the lane. The helper must be there (Lane::ensure_helper). `sends`: the beginning may hand the
+    // loop something that is to leave at once.
+    void start(Work& work, bool sends = true) noexcept;
     // Drive::stay_awake(), for a call that has no Work yet.
     bool stay_awake() noexcept {
       if (lane_.drive_ == nullptr) return false;
@@ -221,7 +222,7 @@ class Lane {
   // The caller, who holds the token and is not the helper, has run the loop. Taking the token alone does not count: a thread
   // may do so for calls that end at once, for ever, while asynchronous work waits for somebody to drive.
   void drove() noexcept { drives_.store(drives_.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed); }
-  bool take_from_helper() noexcept;
+  bool reclaim_from_helper() noexcept;
   void stop_listening() noexcept;
   void give_up() noexcept {
     const std::uint64_t before = token_.fetch_sub(kHeld, std::memory_order_seq_cst);
@@ -269,7 +270,8 @@ class Lane {
   bool listening_ = false;  // the helper listens, and nobody has driven since; guarded by the token
   std::atomic<std::uint64_t> waits_{0};
   std::uint64_t looked_for_ended_ = 0;  // work, ever, with Work::kLookedFor: the driver's
-  Instant last_glance_{};               // of start(); guarded by the token
+  Instant last_glance_{};               // of start(); guarded by the token, as the next
+  unsigned starts_without_glance_ = 0;  // of work that sends nothing
   std::atomic<std::uint32_t> vain_tests_{0};
   std::atomic<std::uint32_t> callers_{0};  // who ask the helper for the lane
   std::atomic<bool> helping_{false};       // the helper drives

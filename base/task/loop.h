@@ -187,7 +187,7 @@ class Leaf : private Job, private Stop::Waiter {
   // For a wait that lends memory, which may still be read or written when the stop is requested. Such a leaf revokes
   // the memory, returns false, and calls fail(reason) when nothing accesses it any more; until then the coroutine stays
   // suspended.
-  virtual bool let_go(const std::exception_ptr& /*reason*/) noexcept {
+  virtual bool revoke(const std::exception_ptr& /*reason*/) noexcept {
     cancel();
     return true;
   }
@@ -199,7 +199,7 @@ class Leaf : private Job, private Stop::Waiter {
     if (self_) loop_->post(*this);
   }
   void on_stop(const std::exception_ptr& reason) noexcept final {
-    if (let_go(reason)) finish(reason);
+    if (revoke(reason)) finish(reason);
   }
   void run() noexcept final { resume(self_); }
 

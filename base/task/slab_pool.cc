@@ -1,8 +1,7 @@
 #include "base/task/slab_pool.h"
 
-#include <sched.h>
-
 #include <cstdint>
+#include <mutex>
 #include <new>
 
 #include "base/error.h"
@@ -11,22 +10,12 @@ namespace aiacc {
 namespace {
 
 #if defined(__SANITIZE_ADDRESS__)
-constexpr bool kPooled = false;
+constexpr bool kSlabsPooled = false;
 #else
-constexpr bool kPooled = true;
+constexpr bool kSlabsPooled = true;
 #endif
 
 constexpr std::size_t kAlignment = 64;
-
-struct Lock {
-  explicit Lock(std::atomic_flag& its) noexcept : flag(its) {
-    while (flag.test_and_set(std::memory_order_acquire)) sched_yield();
-  }
-  ~Lock() { flag.clear(std::memory_order_release); }
-  Lock(const Lock&) = delete;
-  Lock& operator=(const Lock&) = delete;
-  std::atomic_flag& flag;
-};
 
 }  // namespace
 
@@ -39,8 +28,8 @@ SlabPool::~SlabPool() {
 }
 
 void* SlabPool::take() {
-  if constexpr (!kPooled) return ::operator new(bytes_);
-  const Lock lock(taking_);
+  if constexpr (!kSlabsPooled) return ::operator new(bytes_);
+  const std::lock_guard lock(taking_);
   // Acquires what the former owners did with their objects.
   if (free_ == nullptr && given_back_.load(std::memory_order_relaxed) != nullptr) {
     free_ = given_back_.exchange(nullptr, std::memory_order_acquire);
@@ -66,7 +55,7 @@ void SlabPool::add_slab() {
 }
 
 void SlabPool::give_back(void* item) noexcept {
-  if constexpr (!kPooled) return ::operator delete(item);
+  if constexpr (!kSlabsPooled) return ::operator delete(item);
   auto* const slab = reinterpret_cast<Slab*>(reinterpret_cast<std::uintptr_t>(item) & ~(kSlabBytes - 1));
   SlabPool& pool = *slab->pool;
   Free* const free = new (item) Free{pool.given_back_.load(std::memory_order_relaxed)};

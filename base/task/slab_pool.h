@@ -9,6 +9,8 @@
 #include <cstddef>
 #include <vector>
 
+#include "base/spin_lock.h"
+
 namespace aiacc {
 
 class SlabPool {
@@ -40,7 +42,7 @@ class SlabPool {
   std::byte* fresh_ = nullptr;  // never taken yet, in the last slab
   std::byte* end_ = nullptr;    // of that
   std::vector<void*> slabs_;
-  std::atomic_flag taking_;  // two threads seldom take at once: one drives the lane
+  SpinLock taking_;  // two threads seldom take at once: one drives the lane
   alignas(64) std::atomic<Free*> given_back_{nullptr};
 };
 

@@ -117,7 +117,7 @@ class Lend final : public Leaf {
   };
   void begin() noexcept override {}
   void cancel() noexcept override {}
-  bool let_go(const std::exception_ptr& reason) noexcept override {
+  bool revoke(const std::exception_ptr& reason) noexcept override {
     reason_ = reason;
     return_.owner = this;
     loop().arm(return_, after(loop().now(), returns_after_));

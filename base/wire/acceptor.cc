@@ -127,7 +127,7 @@ Task<void> Acceptor::greet(Greeting* self, std::unique_ptr<io::Stream> stream) {
     if (error.code() == Code::kTimeout) unauthenticated = true;
   } catch (...) {
   }
-  if (unauthenticated && !closed_) owner_.turned_away();
+  if (unauthenticated && !closed_) owner_.peer_refused();
 }
 
 }  // namespace aiacc::wire

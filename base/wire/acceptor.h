@@ -28,14 +28,14 @@ class Acceptor final : private Root::Owner {
   struct Newcomer {
     // Whether the peer was unauthenticated, as far as is known; read at the end, also after an exception.
     bool unauthenticated = true;
-    Heard heard;  // how far its handshake came; set by the owner
+    HandshakeProgress heard;  // how far its handshake came; set by the owner
   };
   class Owner {
    public:
     // Runs the handshake with a new peer and keeps the stream if the peer is accepted. A stop means that it was too
     // slow, or was dropped to make room.
     virtual Task<void> greet(std::unique_ptr<io::Stream> stream, Newcomer& newcomer, Stop& stop) = 0;
-    virtual void turned_away() noexcept = 0;
+    virtual void peer_refused() noexcept = 0;
 
    protected:
     ~Owner() = default;

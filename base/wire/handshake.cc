@@ -5,6 +5,8 @@
 
 #include <algorithm>
 
+#include "base/wire/raw.h"
+
 namespace aiacc::wire {
 namespace {
 
@@ -15,10 +17,6 @@ constexpr std::string_view kVerdictLabel = "aiacc verdict";
 constexpr std::string_view kUpLabel = "aiacc key up";
 constexpr std::string_view kDownLabel = "aiacc key down";
 constexpr std::size_t kLabelBytes = 16;  // padded with zeros
-
-const unsigned char* raw(std::span<const std::byte> bytes) noexcept {
-  return reinterpret_cast<const unsigned char*>(bytes.data());
-}
 
 struct Parsed {
   std::uint16_t type = 0;
@@ -339,8 +337,8 @@ Task<std::span<const std::byte>> read_handshake(io::Stream& stream, HandshakeSto
   co_return whole.first(bytes);
 }
 
-Task<std::optional<std::string>> hear_terms(ListenerHandshake& handshake, io::Stream& stream, Stop& stop,
-                                            Heard& heard) {
+Task<std::optional<std::string>> accept_terms(ListenerHandshake& handshake, io::Stream& stream, Stop& stop,
+                                              HandshakeProgress& heard) {
   const auto storage = std::make_unique<HandshakeStorage>();
   const std::span<const std::byte> hello = co_await read_handshake(stream, *storage, stop);
   const ListenerHandshake::Answer answer = handshake.answer(hello);
@@ -362,8 +360,8 @@ Task<std::optional<std::string>> hear_terms(ListenerHandshake& handshake, io::St
   std::rethrow_exception(wrong);
 }
 
-Task<bool> hear_proof(ListenerHandshake& handshake, io::Stream& stream, Stop& stop, Heard& heard) {
-  const std::optional<std::string> terms = co_await hear_terms(handshake, stream, stop, heard);
+Task<bool> accept_proof(ListenerHandshake& handshake, io::Stream& stream, Stop& stop, HandshakeProgress& heard) {
+  const std::optional<std::string> terms = co_await accept_terms(handshake, stream, stop, heard);
   co_return terms.has_value();
 }
 

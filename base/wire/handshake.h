@@ -227,12 +227,13 @@ Task<std::span<const std::byte>> read_handshake(io::Stream& stream, HandshakeSto
 
 // Runs the listener's half up to the dialer's valid proof and returns its terms; nullopt if the dialer was refused and
 // told so.
-struct Heard {
+struct HandshakeProgress {
   bool hello = false;  // a hello was received that was not refused
   bool proof = false;  // a proof was received, valid or not
 };
-Task<std::optional<std::string>> hear_terms(ListenerHandshake& handshake, io::Stream& stream, Stop& stop, Heard& heard);
+Task<std::optional<std::string>> accept_terms(ListenerHandshake& handshake, io::Stream& stream, Stop& stop,
+                                              HandshakeProgress& heard);
 // The same for callers without terms: returns whether the dialer proved itself.
-Task<bool> hear_proof(ListenerHandshake& handshake, io::Stream& stream, Stop& stop, Heard& heard);
+Task<bool> accept_proof(ListenerHandshake& handshake, io::Stream& stream, Stop& stop, HandshakeProgress& heard);
 
 }  // namespace aiacc::wire

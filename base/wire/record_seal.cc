@@ -8,6 +8,7 @@
 
 #include "base/error.h"
 #include "base/wire/hidden.h"
+#include "base/wire/raw.h"
 
 namespace aiacc::wire {
 namespace {
@@ -25,11 +26,6 @@ constexpr RecordSeal::Sizes kEncryptedSizes{crypto_secretstream_xchacha20poly130
 constexpr RecordSeal::Sizes kProvedSizes{0, kPlainHead + kTagBytes, 64 << 10, 0};
 static_assert(kProvedSizes.head == RecordSeal::kMaxHeadBytes && kEncryptedSizes.head < RecordSeal::kMaxHeadBytes);
 static_assert(kEncryptedSizes.preface == RecordSeal::kMaxPrefaceBytes);
-
-unsigned char* raw(std::span<std::byte> bytes) noexcept { return reinterpret_cast<unsigned char*>(bytes.data()); }
-const unsigned char* raw(std::span<const std::byte> bytes) noexcept {
-  return reinterpret_cast<const unsigned char*>(bytes.data());
-}
 
 template <class T>
 void put_little_endian(T value, unsigned char* into) noexcept {

@@ -30,7 +30,9 @@ class SealedStream final : public io::Stream, private Root::Owner {
   ~SealedStream() override;
 
   void expect_answers() noexcept override { stream_->expect_answers(); }
+  void keep_unsent_below(int bytes) noexcept override { stream_->keep_unsent_below(bytes); }
   void shutdown_write() noexcept override;
+  int descriptor() const noexcept override { return stream_->descriptor(); }
   std::optional<io::PeerIdentity> peer_identity() const noexcept override { return stream_->peer_identity(); }
   std::string describe() const override { return stream_->describe(); }
 

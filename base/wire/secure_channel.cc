@@ -3,6 +3,8 @@
 #include <fmt/format.h>
 #include <sodium.h>
 
+#include "base/wire/raw.h"
+
 namespace aiacc::wire {
 namespace {
 
@@ -13,9 +15,6 @@ constexpr std::uint32_t kAround = kFrameHeaderBytes + sizeof(std::uint32_t) + kS
 
 unsigned char* raw(std::string& bytes) noexcept { return reinterpret_cast<unsigned char*>(bytes.data()); }
 const unsigned char* raw(const std::string& bytes) noexcept {
-  return reinterpret_cast<const unsigned char*>(bytes.data());
-}
-const unsigned char* raw(std::span<const std::byte> bytes) noexcept {
   return reinterpret_cast<const unsigned char*>(bytes.data());
 }
 

@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <cstring>
 #include <limits>
+#include <optional>
 
 #include "base/error.h"
 #include "bindings/c/sized.h"
@@ -15,14 +16,19 @@
 namespace aiacc::abi {
 namespace {
 
-[[noreturn]] void refuse(std::string sentence) { throw Error(Code::kInvalidArgument, std::move(sentence)); }
-
 double checked_scale(const char* name, double scale) {
   if (std::isfinite(scale)) return scale == 0.0 ? 1.0 : scale;
   refuse(fmt::format("{} in aiacc_attr_t is {}: a scale is a finite number, 0 means 1", name, scale));
 }
 
 }  // namespace
+
+void refuse(const std::string& sentence) { throw Error(Code::kInvalidArgument, sentence); }
+
+void check_place(const void* place, const char* argument) {
+  if (place == nullptr)
+    throw Error(Code::kInvalidArgument, fmt::format("{} is NULL: pass where the result shall go", argument));
+}
 
 DType checked_dtype(aiacc_dtype_t dtype) {
   const int value = static_cast<int>(dtype);
@@ -146,6 +152,19 @@ Duration checked_timeout(std::int64_t timeout_ms, const char* where) {
   return timeout_ms < 0 || timeout_ms > kLongest ? Duration::max() : Duration(timeout_ms * 1'000'000);
 }
 
+std::optional<TrafficClass> checked_traffic_class(std::int32_t traffic_class, const char* where) {
+  switch (traffic_class) {
+    case AIACC_TRAFFIC_DEFAULT: return std::nullopt;
+    case AIACC_TRAFFIC_CONTROL: return TrafficClass::kControl;
+    case AIACC_TRAFFIC_LATENCY: return TrafficClass::kLatency;
+    case AIACC_TRAFFIC_BULK: return TrafficClass::kBulk;
+    case AIACC_TRAFFIC_BACKGROUND: return TrafficClass::kBackground;
+    default: break;
+  }
+  refuse(fmt::format("traffic_class in {} is {}: values are 0 (AIACC_TRAFFIC_DEFAULT) to {} (AIACC_TRAFFIC_BACKGROUND)",
+                     where, traffic_class, AIACC_TRAFFIC_BACKGROUND));
+}
+
 bool read_attr(const aiacc_attr_t* attr, Call& call, CallOptions& options) {
   if (attr == nullptr) return false;
   constexpr std::size_t kFirstSize = offsetof(aiacc_attr_t, callback);
@@ -157,8 +176,9 @@ bool read_attr(const aiacc_attr_t* attr, Call& call, CallOptions& options) {
                 fmt::format("memory_kind in aiacc_attr_t is {}: this build knows AIACC_MEMORY_HOST (0) only",
                             given.memory_kind));
   }
-  bool other = given.priority != 0 || given.callback != nullptr;
+  bool other = given.priority != 0 || given.traffic_class != 0 || given.callback != nullptr;
   options.priority = given.priority;
+  options.traffic_class = checked_traffic_class(given.traffic_class, "aiacc_attr_t");
   options.callback = reinterpret_cast<void (*)()>(given.callback);
   options.callback_arg = given.callback_arg;
   if (given.name != nullptr && *given.name != '\0') {

@@ -3,6 +3,8 @@
 #pragma once
 
 #include <cstddef>
+#include <optional>
+#include <string>
 #include <vector>
 
 #include "collectives/operation.h"
@@ -10,6 +12,11 @@
 #include "runtime/group/group_operation.h"
 
 namespace aiacc::abi {
+
+// Throws kInvalidArgument.
+[[noreturn]] void refuse(const std::string& sentence);
+// Throws if `place`, where a result shall go, is null.
+void check_place(const void* place, const char* argument);
 
 DType checked_dtype(aiacc_dtype_t dtype);
 ReduceOp checked_op(aiacc_op_t op, DType type);
@@ -43,6 +50,9 @@ void check_apart(const void* send, std::size_t send_bytes, const void* recv, std
 
 // Converts a struct's timeout_ms; the result is zero for the default and Duration::max() for no limit.
 Duration checked_timeout(std::int64_t timeout_ms, const char* where);
+
+// Nothing for AIACC_TRAFFIC_DEFAULT.
+std::optional<TrafficClass> checked_traffic_class(std::int32_t traffic_class, const char* where);
 
 // Applies `attr` to `call` and `options`. True if `options` differs from the defaults.
 bool read_attr(const aiacc_attr_t* attr, Call& call, CallOptions& options);

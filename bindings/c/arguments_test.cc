@@ -60,6 +60,13 @@ TEST(Arguments, AreRefusedBeforeAnythingStarts) {
   attr.timeout_ms = 0;
   attr.prescale = std::numeric_limits<double>::infinity();
   expect(aiacc_barrier(group, &attr, nullptr), kBad, "prescale");
+  attr.prescale = 0;
+  for (const int traffic_class : {-1, 5}) {
+    attr.traffic_class = traffic_class;
+    expect(aiacc_barrier(group, &attr, nullptr), kBad,
+           "values are 0 (AIACC_TRAFFIC_DEFAULT) to 4 (AIACC_TRAFFIC_BACKGROUND)");
+    expect(aiacc_send(data, 8, AIACC_FLOAT32, 0, 0, group, &attr, &request), kBad, "traffic_class in aiacc_attr_t is");
+  }
   EXPECT_EQ(aiacc_last_error_rank(), -1);
 
   EXPECT_AIACC(aiacc_allreduce(data, other, 8, AIACC_FLOAT32, AIACC_SUM, group, nullptr, nullptr));

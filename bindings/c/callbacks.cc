@@ -5,6 +5,7 @@
 #include <cstdlib>
 
 #include "base/error.h"
+#include "runtime/real_context.h"
 
 namespace aiacc::abi {
 namespace {
@@ -39,6 +40,9 @@ void Callback::run() noexcept {
   }
   if (request_ != AIACC_NULL) state().requests.find(request_).remove();
 }
+
+InsideCallback::InsideCallback() noexcept : before_(in_callback) { in_callback = true; }
+InsideCallback::~InsideCallback() { in_callback = before_; }
 
 void refuse_to_block(const char* call) {
   if (!in_callback) return;

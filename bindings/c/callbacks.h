@@ -2,6 +2,7 @@
 #pragma once
 
 #include "bindings/c/state.h"
+#include "runtime/group/group_operation.h"
 
 namespace aiacc::abi {
 
@@ -19,6 +20,18 @@ class Callback final : public Completion {
   aiacc_callback_t function_;
   void* arg_;
   std::uint64_t request_ = AIACC_NULL;
+};
+
+// Exists while this thread runs a function of the user that must not block.
+class InsideCallback {
+ public:
+  InsideCallback() noexcept;
+  ~InsideCallback();
+  InsideCallback(const InsideCallback&) = delete;
+  InsideCallback& operator=(const InsideCallback&) = delete;
+
+ private:
+  bool before_;
 };
 
 // Throws kInvalidState inside a callback: `call` might wait there for an operation that needs the completion thread.

@@ -8,6 +8,7 @@
 #include "bindings/c/guard.h"
 #include "bindings/c/operators.h"
 #include "bindings/c/submit.h"
+#include "runtime/group/group.h"
 
 using namespace aiacc;
 using namespace aiacc::abi;

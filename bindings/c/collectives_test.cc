@@ -248,6 +248,20 @@ TEST_P(Collectives, ScalesAreAppliedInTheAccumulateType) {
   }
 }
 
+TEST_P(Collectives, TrafficClassesOfRanksMayDiffer) {
+  World world(ranks());
+  world.run([&](int rank, aiacc_group_t group) {
+    aiacc_attr_t attr = {};
+    attr.size = sizeof attr;
+    for (const std::size_t count : {std::size_t{1}, std::size_t{5000}}) {
+      std::vector<int> data(count, rank);
+      attr.traffic_class = rank % (AIACC_TRAFFIC_BACKGROUND + 1);
+      EXPECT_AIACC(aiacc_allreduce(data.data(), data.data(), count, AIACC_INT32, AIACC_MAX, group, &attr, nullptr));
+      EXPECT_EQ(data, std::vector<int>(count, world.size() - 1));
+    }
+  });
+}
+
 TEST_P(Collectives, ReduceToEachRoot) {
   World world(ranks());
   unsigned salt = 0;

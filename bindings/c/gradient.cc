@@ -12,12 +12,17 @@
 #include <vector>
 
 #include "base/hash.h"
+#include "base/log.h"
 #include "bindings/c/arguments.h"
 #include "bindings/c/callbacks.h"
 #include "bindings/c/guard.h"
 #include "bindings/c/sized.h"
 #include "bindings/c/submit.h"
+#include "runtime/context.h"
+#include "runtime/group/group.h"
+#include "runtime/group/groups.h"
 #include "runtime/lane_task.h"
+#include "runtime/real_context.h"
 
 using namespace aiacc;
 using namespace aiacc::abi;
@@ -37,15 +42,6 @@ EnginePin pinned_engine(aiacc_gradient_t engine) {
                                         ? fmt::format("gradient engine {:#x} does not exist any more", engine)
                                         : fmt::format("{:#x} is not the handle of a gradient engine", engine));
 }
-
-template <class Place>
-void check_place(const Place* place, const char* argument) {
-  if (place == nullptr) {
-    throw Error(Code::kInvalidArgument, fmt::format("{} is NULL: pass where the result shall go", argument));
-  }
-}
-
-[[noreturn]] void refuse(const std::string& sentence) { throw Error(Code::kInvalidArgument, sentence); }
 
 // In the first version of the header: what has been added since follows.
 constexpr std::size_t kFirstAttrBytes = offsetof(aiacc_gradient_attr_t, wire);
@@ -69,8 +65,11 @@ gradient::EngineOptions read_engine_attr(const aiacc_gradient_attr_t* attr, cons
   options.in_flight = config.fusion_streams;
   options.schedule_steps = config.schedule_steps;
   options.timeout = config.timeout;
+  options.late_after = config.late_after;
   options.wire = config.allreduce_dtype;
   options.nan_check = config.nan_check;
+  options.tunes = config.tune;
+  options.tune_cache = config.tune_cache;
   if (attr == nullptr) return options;
   const aiacc_gradient_attr_t given = read_sized(*attr, kFirstAttrBytes, "aiacc_gradient_attr_t");
   if (given.name != nullptr) options.name.assign(given.name, strnlen(given.name, kLongestEngineName));
@@ -95,6 +94,9 @@ gradient::EngineOptions read_engine_attr(const aiacc_gradient_attr_t* attr, cons
     refuse(fmt::format("nan_check in aiacc_gradient_attr_t is {}: give 1, -1 for no, or 0 for AIACC_NAN_CHECK",
                        given.nan_check));
   if (given.nan_check != 0) options.nan_check = given.nan_check == 1;
+  if (given.tune < -1 || given.tune > 1)
+    refuse(fmt::format("tune in aiacc_gradient_attr_t is {}: give 1, -1 for no, or 0 for AIACC_TUNE", given.tune));
+  if (given.tune != 0) options.tunes = given.tune == 1;
   return options;
 }
 
@@ -173,6 +175,10 @@ aiacc_status_t aiacc_gradient_create(aiacc_group_t group, const aiacc_gradient_a
     check_place(engine, "engine");
     RealContext& context = *pin->context;
     gradient::EngineOptions options = read_engine_attr(attr, context.context().config());
+    options.tells = [&context](const std::string& line, bool warns) {
+      const LogLevel level = warns ? LogLevel::kWarn : LogLevel::kInfo;
+      if (context.log().logs(LogPart::kCollective, level)) context.log().write(LogPart::kCollective, level, line);
+    };
     GroupOrder order;
     order.sort = GroupOrder::Sort::kEngine;
     order.name = options.name.empty() ? "gradients" : options.name;
@@ -230,8 +236,10 @@ aiacc_status_t aiacc_gradient_submit(aiacc_gradient_t engine, uint32_t tensor, c
   return guarded([&] {
     EnginePin pin = pinned_engine(engine);
     if (request == nullptr) return pin->engine->submit(tensor, in, out, nullptr);
-    const std::uint64_t handle = state().requests.insert(std::make_unique<RequestEntry>(pin->context));
-    auto entry = state().requests.find(handle);
+    RequestTable::Place place(state().requests);
+    place.object().emplace(pin->context);
+    const std::uint64_t handle = place.handle();
+    auto entry = place.name_and_pin();
     try {
       auto submission = std::make_unique<gradient::Submission>(pin->engine);
       gradient::Submission& submitted = *submission;
@@ -254,6 +262,18 @@ aiacc_status_t aiacc_gradient_wait(aiacc_gradient_t engine) {
   return guarded([&] {
     refuse_to_block("aiacc_gradient_wait");
     pinned_engine(engine)->engine->wait();
+  });
+}
+
+aiacc_status_t aiacc_gradient_wait_for(aiacc_gradient_t engine, uint32_t tensor, int64_t timeout_ms) {
+  return guarded([&]() -> aiacc_status_t {
+    EnginePin pin = pinned_engine(engine);
+    if (timeout_ms < 0) refuse(fmt::format("timeout_ms is {}: give 0 or more", timeout_ms));
+    refuse_to_block("aiacc_gradient_wait_for");
+    // Longer than any program runs, and short enough to be added to a time.
+    constexpr std::int64_t kMost = std::int64_t{1} << 40;
+    const std::chrono::milliseconds limit(std::min(timeout_ms, kMost));
+    return pin->engine->wait_for(tensor, limit) ? AIACC_OK : AIACC_PENDING;
   });
 }
 
@@ -290,6 +310,11 @@ aiacc_status_t aiacc_gradient_get_stats(aiacc_gradient_t engine, aiacc_gradient_
     known.breaks = counted.breaks;
     known.scheduled = counted.scheduled ? 1 : 0;
     known.wire_bytes = counted.wire_bytes;
+    known.fusion_bytes = counted.setting.fusion_bytes;
+    known.in_flight = counted.setting.in_flight;
+    known.tuning = !counted.tunes ? 0 : counted.settled ? 2 : 1;
+    known.tune_steps = counted.tune_steps;
+    known.tune_searches = counted.tune_searches;
     std::memset(stats, 0, size);
     std::memcpy(stats, &known, std::min(size, sizeof known));
   });

@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cstddef>
 #include <cstring>
 #include <span>
 #include <string>
@@ -12,6 +13,10 @@
 #include "bindings/c/guard.h"
 #include "bindings/c/sized.h"
 #include "bindings/c/submit.h"
+#include "runtime/context.h"
+#include "runtime/group/group.h"
+#include "runtime/group/groups.h"
+#include "runtime/real_context.h"
 
 using namespace aiacc;
 using namespace aiacc::abi;
@@ -24,16 +29,12 @@ constexpr std::size_t kLongestName = 200;
 GroupOrder read_group_attr(const aiacc_group_attr_t* attr) {
   GroupOrder order;
   if (attr == nullptr) return order;
-  const aiacc_group_attr_t given = read_sized(*attr, sizeof(aiacc_group_attr_t), "aiacc_group_attr_t");
+  const aiacc_group_attr_t given = read_sized(*attr, offsetof(aiacc_group_attr_t, traffic_class), "aiacc_group_attr_t");
   if (given.name != nullptr) order.name.assign(given.name, strnlen(given.name, kLongestName));
   order.key = given.key;
   order.timeout = checked_timeout(given.timeout_ms, "aiacc_group_attr_t");
+  order.traffic_class = checked_traffic_class(given.traffic_class, "aiacc_group_attr_t");
   return order;
-}
-
-void check_place(const void* place, const char* argument) {
-  if (place == nullptr)
-    throw Error(Code::kInvalidArgument, fmt::format("{} is NULL: pass where the result shall go", argument));
 }
 
 void check_ranks(const Group& parent, std::span<const int> ranks) {

@@ -310,6 +310,23 @@ TEST(Groups, AreFreedWhileOthersStillUseThem) {
   });
 }
 
+TEST(Groups, HaveATrafficClass) {
+  World world(2);
+  world.run([&](int rank, aiacc_group_t all) {
+    aiacc_group_attr_t attr = named("copies");
+    attr.traffic_class = AIACC_TRAFFIC_BACKGROUND;
+    const aiacc_group_t group = group_of(all, {0, 1}, &attr);
+    EXPECT_EQ(sum(group, rank), 1);
+    attr.traffic_class = 5;
+    const int ranks[] = {0, 1};
+    aiacc_group_t none = AIACC_NULL;
+    EXPECT_EQ(aiacc_group_create(all, 2, ranks, &attr, &none), AIACC_ERR_INVALID_ARGUMENT);
+    EXPECT_TRUE(says("traffic_class in aiacc_group_attr_t is 5: values are 0")) << aiacc_last_error();
+    attr.size = offsetof(aiacc_group_attr_t, traffic_class);  // of a program that was compiled before
+    EXPECT_EQ(sum(group_of(all, {0, 1}, &attr), rank), 1);
+  });
+}
+
 TEST(Groups, AMemberThatFreedItIsNamed) {
   World world(2);
   std::atomic<bool> freed{false};

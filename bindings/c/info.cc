@@ -3,6 +3,7 @@
 
 #include "bindings/c/guard.h"
 #include "bindings/c/state.h"
+#include "runtime/group/group.h"
 
 using namespace aiacc;
 using namespace aiacc::abi;

@@ -9,10 +9,14 @@
 #include "bindings/c/callbacks.h"
 #include "bindings/c/gradient.h"
 #include "bindings/c/guard.h"
+#include "bindings/c/kv.h"
 #include "bindings/c/mesh.h"
 #include "bindings/c/state.h"
 #include "bindings/c/syncbn.h"
+#include "runtime/context.h"
+#include "runtime/group/group.h"
 #include "runtime/make_context.h"
+#include "runtime/real_context.h"
 
 using namespace aiacc;
 using namespace aiacc::abi;
@@ -24,7 +28,7 @@ using Life = State::Life;
 struct Start {
   aiacc::Given given;
   EnvironmentSnapshot environment = EnvironmentSnapshot::now();
-  RuntimeConfig config = RuntimeConfig::from(environment.settings());
+  RuntimeConfig config = environment.runtime_config();
 };
 
 // The caller's attributes in any size that it was compiled with: members that the caller does not know are zero, and
@@ -52,7 +56,7 @@ aiacc_init_attr_t complete(const aiacc_init_attr_t* attr) {
   return whole;
 }
 
-Store checked(const aiacc_store_t& store) {
+aiacc::Store checked(const aiacc_store_t& store) {
   if (store.size < sizeof store) {
     throw Error(Code::kInvalidArgument, fmt::format("size in aiacc_store_t is {}: set it to sizeof(aiacc_store_t), "
                                                     "which is {} here",
@@ -64,7 +68,7 @@ Store checked(const aiacc_store_t& store) {
                                                     : store.get == nullptr ? "get"
                                                                            : "wait"));
   }
-  Store made;
+  aiacc::Store made;
   made.put = [store](const std::string& key, const std::string& value) {
     return store.put(store.arg, key.c_str(), value.data(), value.size());
   };
@@ -195,6 +199,7 @@ aiacc_status_t aiacc_finalize(void) {
                                            ? "aiacc_finalize was called already"
                                            : "aiacc_finalize was called before aiacc_init");
     }
+    free_stores(*pin->context);
     free_engines(*pin->context);
     free_syncbns(*pin->context);
     drain(*pin->context);
@@ -218,7 +223,7 @@ aiacc_status_t aiacc_context_create_local(size_t n, aiacc_context_t* contexts) {
       throw Error(Code::kInvalidArgument, fmt::format("n is {}: a local world has 1 to {} ranks", n, kMost));
     }
     state().watch_forks();
-    const RuntimeConfig config = RuntimeConfig::from(EnvironmentSnapshot::now().settings());
+    const RuntimeConfig config = EnvironmentSnapshot::now().runtime_config();
     std::vector<std::shared_ptr<RealContext>> made = make_local_world(static_cast<int>(n), config);
     for (std::size_t rank = 0; rank < n; ++rank) {
       contexts[rank] = insert(std::move(made[rank]));
@@ -238,6 +243,7 @@ aiacc_status_t aiacc_context_destroy(aiacc_context_t context) {
       throw Error(Code::kInvalidArgument, "the default context ends with aiacc_finalize");
     }
     const aiacc_group_t world = pin->world;
+    free_stores(*pin->context);
     free_engines(*pin->context);
     free_syncbns(*pin->context);
     drain(*pin->context);

@@ -3,6 +3,8 @@
 
 #include "bindings/c/guard.h"
 #include "bindings/c/state.h"
+#include "runtime/context.h"
+#include "runtime/real_context.h"
 
 using namespace aiacc;
 using namespace aiacc::abi;

@@ -12,10 +12,11 @@
 namespace aiacc::abi {
 
 struct MeshEntry {
-  MeshEntry(std::shared_ptr<RealContext> of, const Group& on, aiacc_group_t named)
-      : context(std::move(of)), parent(named), rank(on.rank()), size(on.size()) {}
+  MeshEntry(std::shared_ptr<RealContext> of, const Group& on, aiacc_group_t named);
   // The coordinate on `axis` of the rank with number `of_rank` in the mesh.
   int coordinate(std::size_t axis, int of_rank) const noexcept;
+  // The distance in ranks of two neighbours along `axis`.
+  int stride(std::size_t axis) const noexcept;
 
   std::shared_ptr<RealContext> context;
   aiacc_group_t parent;  // may be freed before the mesh
@@ -26,6 +27,7 @@ struct MeshEntry {
 
   std::mutex mutex;                                   // guards `groups`
   std::map<std::vector<bool>, aiacc_group_t> groups;  // by their axes
+  std::map<std::size_t, aiacc_group_t> ends;          // of rows, by their axis
 };
 
 }  // namespace aiacc::abi

@@ -47,6 +47,109 @@ TEST(Meshes, HaveAxesAndProductsOfAxesAsGroups) {
   });
 }
 
+TEST(Meshes, OfAnOrderVaryFastestInItsFirstAxis) {
+  World world(8);
+  const int sizes[3] = {2, 0, 2};
+  world.run([&](int rank, aiacc_group_t all) {
+    aiacc_mesh_t mesh = AIACC_NULL;
+    ASSERT_AIACC(aiacc_mesh_create_ordered(all, "tp-dp-pp", 3, sizes, &mesh));
+    const auto coordinate = [&](const char* axis) {
+      int index = -1;
+      EXPECT_AIACC(aiacc_mesh_coordinate(mesh, axis, &index));
+      return index;
+    };
+    EXPECT_EQ(coordinate("tp"), rank % 2);
+    EXPECT_EQ(coordinate("dp"), rank / 2 % 2);
+    EXPECT_EQ(coordinate("pp"), rank / 4);
+    const auto reduced_in = [&](std::vector<const char*> split) {
+      aiacc_group_t group = AIACC_NULL;
+      EXPECT_AIACC(aiacc_mesh_gradient_group(mesh, split.size(), split.data(), &group));
+      return group;
+    };
+    // A layer's matrix is split along tp, a layer norm is not, and stages of pp have other layers.
+    EXPECT_EQ(sum(reduced_in({"tp", "pp"}), rank), rank + (rank ^ 2));
+    EXPECT_EQ(sum(reduced_in({"pp"}), rank), rank < 4 ? 6 : 22);
+    EXPECT_EQ(sum(reduced_in({}), rank), 28);
+    EXPECT_EQ(sum(reduced_in({"tp", "dp", "pp"}), rank), rank) << "this rank alone";
+    const char* const dp[1] = {"dp"};
+    aiacc_group_t along = AIACC_NULL;
+    EXPECT_AIACC(aiacc_mesh_group(mesh, 1, dp, &along));
+    EXPECT_EQ(reduced_in({"pp", "tp"}), along) << "made once";
+    EXPECT_AIACC(aiacc_mesh_free(mesh));
+  });
+}
+
+TEST(Meshes, KnowTheEndsAndNeighboursOfAPipeline) {
+  World world(8);
+  const int sizes[3] = {2, 4, 1};
+  world.run([&](int rank, aiacc_group_t all) {
+    aiacc_mesh_t mesh = AIACC_NULL;
+    ASSERT_AIACC(aiacc_mesh_create_ordered(all, "tp-pp-dp", 3, sizes, &mesh));
+    const auto shifted = [&](const char* axis, int distance) {
+      int other = -2;
+      EXPECT_AIACC(aiacc_mesh_shift(mesh, axis, distance, &other));
+      return other;
+    };
+    const int stage = rank / 2;
+    EXPECT_EQ(shifted("pp", 1), stage < 3 ? rank + 2 : -1);
+    EXPECT_EQ(shifted("pp", -1), stage > 0 ? rank - 2 : -1);
+    EXPECT_EQ(shifted("pp", 0), rank);
+    EXPECT_EQ(shifted("pp", INT32_MAX), -1);
+    EXPECT_EQ(shifted("tp", INT32_MIN), -1);
+    aiacc_group_t ends = 77;
+    EXPECT_AIACC(aiacc_mesh_ends_group(mesh, "pp", &ends));
+    const bool at_end = stage == 0 || stage == 3;
+    EXPECT_EQ(ends != AIACC_NULL, at_end);
+    if (at_end) {
+      EXPECT_EQ(sum(ends, rank), 2 * (rank % 2) + 6);
+    }
+    aiacc_group_t alone = AIACC_NULL;
+    EXPECT_AIACC(aiacc_mesh_ends_group(mesh, "dp", &alone));
+    EXPECT_EQ(sum(alone, rank), rank) << "one rank is both ends";
+    aiacc_group_t again = AIACC_NULL;
+    EXPECT_AIACC(aiacc_mesh_ends_group(mesh, "pp", &again));
+    EXPECT_EQ(again, ends) << "made once";
+    EXPECT_AIACC(aiacc_mesh_free(mesh));
+    if (at_end) {
+      EXPECT_EQ(aiacc_barrier(ends, nullptr, nullptr), AIACC_ERR_INVALID_HANDLE);
+    }
+    EXPECT_EQ(sum(all, 1), 8);
+  });
+}
+
+TEST(Meshes, OfAnOrderAreRefusedWithASentence) {
+  World world(4);
+  const aiacc_group_t all = world.group(0);
+  constexpr auto kBad = AIACC_ERR_INVALID_ARGUMENT;
+  const int sizes[2] = {2, 2};
+  const int open[2] = {0, 0};
+  const int uneven[2] = {3, 0};
+  const int negative[2] = {-1, 0};
+  aiacc_mesh_t mesh = 77;
+  expect(aiacc_mesh_create_ordered(all, nullptr, 2, sizes, &mesh), kBad, "order is NULL");
+  expect(aiacc_mesh_create_ordered(all, "tp-dp", 2, nullptr, &mesh), kBad, "sizes is NULL");
+  expect(aiacc_mesh_create_ordered(all, "tp-dp", 2, sizes, nullptr), kBad, "mesh is NULL");
+  expect(aiacc_mesh_create_ordered(all, "tp-dp-pp", 2, sizes, &mesh), kBad, "names 3 axes, and there are 2 sizes");
+  expect(aiacc_mesh_create_ordered(all, "tp-", 2, sizes, &mesh), kBad, "names[1] is empty");
+  expect(aiacc_mesh_create_ordered(all, "tp-tp", 2, sizes, &mesh), kBad, "two axes are called 'tp'");
+  expect(aiacc_mesh_create_ordered(all, "tp-dp", 2, open, &mesh), kBad, "'tp' and 'dp' are 0: only one");
+  expect(aiacc_mesh_create_ordered(all, "tp-dp", 2, uneven, &mesh), kBad, "but 'dp' have 3 ranks together");
+  expect(aiacc_mesh_create_ordered(all, "tp-dp", 2, negative, &mesh), kBad, "sizes[0] ('tp') is -1");
+  EXPECT_EQ(mesh, 77u);
+  ASSERT_AIACC(aiacc_mesh_create_ordered(all, "tp-dp", 2, sizes, &mesh));
+  aiacc_group_t group = AIACC_NULL;
+  const char* const unknown[1] = {"pp"};
+  int rank = 0;
+  expect(aiacc_mesh_gradient_group(mesh, 1, unknown, &group), kBad, "no axis 'pp'; it has 'dp' (2), 'tp' (2)");
+  expect(aiacc_mesh_gradient_group(mesh, 1, nullptr, &group), kBad, "split is NULL");
+  expect(aiacc_mesh_gradient_group(mesh, 0, nullptr, nullptr), kBad, "group is NULL");
+  expect(aiacc_mesh_ends_group(mesh, "pp", &group), kBad, "no axis 'pp'");
+  expect(aiacc_mesh_ends_group(mesh, "tp", nullptr), kBad, "group is NULL");
+  expect(aiacc_mesh_shift(mesh, "tp", 1, nullptr), kBad, "rank is NULL");
+  expect(aiacc_mesh_shift(all, "tp", 1, &rank), AIACC_ERR_INVALID_HANDLE, "not the handle of a mesh");
+  EXPECT_AIACC(aiacc_mesh_free(mesh));
+}
+
 TEST(Meshes, AreRefusedWithASentence) {
   World world(4);
   const aiacc_group_t all = world.group(0);

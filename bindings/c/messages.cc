@@ -5,6 +5,7 @@
 #include "bindings/c/arguments.h"
 #include "bindings/c/guard.h"
 #include "bindings/c/submit.h"
+#include "runtime/group/group.h"
 
 using namespace aiacc;
 using namespace aiacc::abi;

@@ -10,6 +10,8 @@
 
 #include "bindings/c/guard.h"
 #include "bindings/c/state.h"
+#include "runtime/context.h"
+#include "runtime/real_context.h"
 #include "transports/host/memory_room.h"
 
 using namespace aiacc;

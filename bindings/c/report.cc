@@ -3,7 +3,9 @@
 
 #include "bindings/c/guard.h"
 #include "bindings/c/state.h"
+#include "runtime/context.h"
 #include "runtime/info/report.h"
+#include "runtime/real_context.h"
 
 using namespace aiacc;
 

@@ -42,7 +42,7 @@ TEST(Info, HasAllParts) {
   EXPECT_EQ(report["version"].as_string(), aiacc_version());
   EXPECT_FALSE(report["features"]["libsodium"].as_string().empty());
   EXPECT_FALSE(report["features"]["cuda"].as_bool());
-  EXPECT_EQ(report["transports"].items().size(), 3u);
+  EXPECT_EQ(report["transports"].items().size(), 5u);
   EXPECT_TRUE(report["transports"].items()[0]["available"].as_bool()) << "shared memory";
   EXPECT_GT(report["settings"].items().size(), 10u);
   EXPECT_TRUE(report["recent_operations"].items().empty()) << "this process is no rank";

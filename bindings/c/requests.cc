@@ -12,13 +12,15 @@
 #include "bindings/c/callbacks.h"
 #include "bindings/c/guard.h"
 #include "bindings/c/state.h"
+#include "runtime/context.h"
+#include "runtime/real_context.h"
 
 using namespace aiacc;
 using namespace aiacc::abi;
 
 namespace {
 
-using RequestPin = HandleTable<RequestEntry>::Pin;
+using RequestPin = RequestTable::Pin;
 
 Error unknown_request(aiacc_request_t request) {
   return Error(
@@ -188,6 +190,7 @@ aiacc_status_t aiacc_wait_all(size_t n, aiacc_request_t* requests, int64_t timeo
     const bool all = wait_for_all(held, limit);
     aiacc_status_t first = AIACC_OK;
     std::exception_ptr error;
+    RequestTable::Freed freed(state().requests);
     for (Held& each : held) {
       const RequestEntry& entry = *each.pin;
       // After a time-out a failed request is not freed: a later call reports its error.
@@ -195,7 +198,7 @@ aiacc_status_t aiacc_wait_all(size_t n, aiacc_request_t* requests, int64_t timeo
       if (!error) error = entry.error();
       const aiacc_request_t request = requests[each.index];
       requests[each.index] = AIACC_NULL;
-      if (!each.pin.remove()) throw unknown_request(request);
+      if (!each.pin.remove(freed)) throw unknown_request(request);
     }
     if (error) first = remember(error);
     return all ? first : AIACC_PENDING;
@@ -217,8 +220,8 @@ aiacc_status_t aiacc_request_error(aiacc_request_t request, const char** sentenc
     if (!pin->done()) return AIACC_PENDING;
     if (!pin->error()) return AIACC_OK;
     const Error error = as_error(pin->error());
-    std::lock_guard lock(pin->mutex);
-    if (!pin->sentence) pin->sentence = error.message();
+    std::lock_guard lock(state().sentences_mutex);
+    if (!pin->sentence) pin->sentence = std::make_unique<const std::string>(error.message());
     *sentence = pin->sentence->c_str();
     return static_cast<aiacc_status_t>(error.code());
   });

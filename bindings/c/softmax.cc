@@ -11,13 +11,12 @@
 #include "bindings/c/submit.h"
 #include "groupcomm/softmax/softmax.h"
 #include "include/aiacc/softmax.h"
+#include "runtime/group/group.h"
 
 using namespace aiacc;
 using namespace aiacc::abi;
 
 namespace {
-
-[[noreturn]] void refuse(const std::string& sentence) { throw Error(Code::kInvalidArgument, sentence); }
 
 double finite(double number, const char* member) {
   if (!std::isfinite(number))

@@ -6,8 +6,12 @@
 #include <new>
 
 #include "bindings/c/gradient.h"
+#include "bindings/c/kv.h"
 #include "bindings/c/mesh.h"
 #include "bindings/c/syncbn.h"
+#include "runtime/context.h"
+#include "runtime/group/group.h"
+#include "runtime/real_context.h"
 
 namespace aiacc::abi {
 namespace {
@@ -19,6 +23,12 @@ alignas(State) unsigned char storage[sizeof(State)];
 State& state() noexcept {
   static State* const made = new (storage) State();
   return *made;
+}
+
+GroupEntry::~GroupEntry() { group.handles_gone(); }
+
+RequestEntry::~RequestEntry() {
+  if (operation != nullptr && !operation->done()) context->adopt(std::move(operation));
 }
 
 void State::watch_forks() {
@@ -33,6 +43,7 @@ void State::watch_forks() {
     self.registrations.forget_all();
     self.gradients.forget_all();
     self.syncbns.forget_all();
+    self.stores.forget_all();
   });
   if (registered != 0) throw system_error("cannot register a handler for fork", registered);
 }

@@ -13,8 +13,14 @@
 #include <unordered_map>
 
 #include "include/aiacc/aiacc.h"
+#include "runtime/group/requested_work.h"
 #include "runtime/handles.h"
-#include "runtime/real_context.h"
+#include "runtime/shared_memory.h"
+
+namespace aiacc {
+class Group;
+class RealContext;
+}  // namespace aiacc
 
 namespace aiacc::abi {
 
@@ -26,7 +32,7 @@ struct ContextEntry {
 
 struct GroupEntry {
   GroupEntry(std::shared_ptr<RealContext> of, Group& named) : context(std::move(of)), group(named) {}
-  ~GroupEntry() { group.let_go(); }  // no handle of the group is left
+  ~GroupEntry();  // no handle of the group is left
   GroupEntry(const GroupEntry&) = delete;
   GroupEntry& operator=(const GroupEntry&) = delete;
 
@@ -37,11 +43,15 @@ struct GroupEntry {
 struct MeshEntry;      // bindings/c/mesh.h
 struct GradientEntry;  // bindings/c/gradient.h
 struct SyncbnEntry;    // bindings/c/syncbn.h
+struct KvEntry;        // bindings/c/kv.h
 
 struct RequestEntry {
-  explicit RequestEntry(std::shared_ptr<RealContext> of) : context(std::move(of)) {}
+  // Of a call that ended well while it was submitted there is no operation, and it needs no context.
+  explicit RequestEntry(std::uint64_t sequence) noexcept : ended_sequence(sequence) {}
+  explicit RequestEntry(std::shared_ptr<RealContext> of) noexcept : context(std::move(of)) {}
+  RequestEntry(std::shared_ptr<RealContext> of, std::unique_ptr<RequestedWork> its) noexcept
+      : context(std::move(of)), operation(std::move(its)) {}
 
-  // Of a call that ended well while it was submitted there is no operation.
   bool done() const noexcept { return operation == nullptr || operation->done(); }
   std::exception_ptr error() const noexcept { return operation == nullptr ? nullptr : operation->error(); }
   std::uint64_t sequence() const noexcept { return operation == nullptr ? ended_sequence : operation->sequence(); }
@@ -50,18 +60,18 @@ struct RequestEntry {
     if (operation != nullptr) operation->expect();
   }
 
-  ~RequestEntry() {
-    if (operation != nullptr && !operation->done()) context->adopt(std::move(operation));
-  }
+  ~RequestEntry();  // an operation that is not done goes on without it
   RequestEntry(const RequestEntry&) = delete;
   RequestEntry& operator=(const RequestEntry&) = delete;
 
   std::shared_ptr<RealContext> context;  // destroyed last: the operation refers to it
   std::unique_ptr<RequestedWork> operation;
   std::uint64_t ended_sequence = 0;
-  std::mutex mutex;  // guards `sentence`
-  std::optional<std::string> sentence;
+  std::unique_ptr<const std::string> sentence;  // guarded by State::sentences_mutex
 };
+static_assert(sizeof(void*) != 8 || sizeof(std::optional<RequestEntry>) <= 48,
+              "a slot of their table is one cache line");
+using RequestTable = HandleTable<RequestEntry, std::optional<RequestEntry>>;
 
 // Host memory needs no data for it; a device will store its registration of the pages here.
 struct RegistrationEntry {
@@ -90,11 +100,13 @@ class State {
  public:
   HandleTable<ContextEntry> contexts{HandleKind::kContext};
   HandleTable<GroupEntry> groups{HandleKind::kGroup};
-  HandleTable<RequestEntry> requests{HandleKind::kRequest};
+  RequestTable requests{HandleKind::kRequest};
+  std::mutex sentences_mutex;
   HandleTable<MeshEntry> meshes{HandleKind::kMesh};
   HandleTable<RegistrationEntry> registrations{HandleKind::kRegistration};
   HandleTable<GradientEntry> gradients{HandleKind::kGradient};
   HandleTable<SyncbnEntry> syncbns{HandleKind::kSyncbn};
+  HandleTable<KvEntry> stores{HandleKind::kKv};
 
   // Handles that end with their context at the latest.
   MadeHandles made;

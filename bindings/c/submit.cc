@@ -1,6 +1,9 @@
 #include "bindings/c/submit.h"
 
 #include "bindings/c/callbacks.h"
+#include "runtime/context.h"
+#include "runtime/group/group.h"
+#include "runtime/real_context.h"
 
 namespace aiacc::abi {
 
@@ -27,28 +30,29 @@ void submit(GroupPin& pin, const Call& call, Buffer send, Buffer recv, const Cal
     pin->group.run(call, send, recv, options);
     return;
   }
-  // The handle is created before the operation starts, so that a full table leaves the group usable.
-  const std::uint64_t handle = state().requests.insert(std::make_unique<RequestEntry>(pin->context));
-  auto entry = state().requests.find(handle);
-  try {
-    Lane& lane = pin->context->context().lane();
-    lane.ensure_helper();
-    // What can end at once needs no operation.
-    Lane::Hold hold(lane, Lane::Hold::AtOnce());
-    if (hold.owns() && options == nullptr) {
-      if (const std::uint64_t sequence = pin->group.finish_at_once(call, send, recv); sequence != 0) {
-        entry->ended_sequence = sequence;
-        *request = handle;
-        return;
-      }
-      if (std::unique_ptr<RequestedWork> receive = pin->group.prepare_receive(call, recv); receive != nullptr) {
-        RequestedWork& started = *receive;
-        entry->operation = std::move(receive);
-        hold.start(started);
-        *request = handle;
-        return;
-      }
+  // The place is taken before the operation starts, so that a full table leaves the group usable.
+  RequestTable::Place place(state().requests);
+  Lane& lane = pin->context->context().lane();
+  lane.ensure_helper();
+  // What can end at once needs no operation.
+  Lane::Hold hold(lane, Lane::Hold::AtOnce());
+  if (hold.owns() && options == nullptr) {
+    if (const std::uint64_t sequence = pin->group.finish_at_once(call, send, recv); sequence != 0) {
+      place.object().emplace(sequence);
+      *request = place.name();
+      return;
     }
+    if (std::unique_ptr<RequestedWork> message = pin->group.prepare_message(call, send, recv); message != nullptr) {
+      hold.start(*message, message->sends());
+      place.object().emplace(pin->context, std::move(message));
+      *request = place.name();
+      return;
+    }
+  }
+  place.object().emplace(pin->context);
+  const std::uint64_t handle = place.handle();
+  auto entry = place.name_and_pin();
+  try {
     std::unique_ptr<GroupOperation> operation = pin->group.prepare(call, send, recv, options);
     GroupOperation& started = *operation;
     entry->operation = std::move(operation);

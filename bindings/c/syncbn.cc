@@ -13,6 +13,10 @@
 #include "bindings/c/guard.h"
 #include "bindings/c/sized.h"
 #include "bindings/c/submit.h"
+#include "runtime/context.h"
+#include "runtime/group/group.h"
+#include "runtime/group/groups.h"
+#include "runtime/real_context.h"
 
 using namespace aiacc;
 using namespace aiacc::abi;
@@ -24,8 +28,6 @@ using syncbn::Saved;
 using SyncbnPin = HandleTable<SyncbnEntry>::Pin;
 
 constexpr std::size_t kLongestSyncbnName = 200;
-
-[[noreturn]] void refuse(const std::string& sentence) { throw Error(Code::kInvalidArgument, sentence); }
 
 SyncbnPin pinned_syncbn(aiacc_syncbn_t handle) {
   SyncbnPin pin = state().syncbns.find(handle);

@@ -144,7 +144,7 @@ Case random_case(sim::Random& random, int size) {
                       static_cast<int>(random.below(static_cast<std::uint64_t>(size))));
   test.memory = static_cast<Memory>(random.below(3));
   test.in_place = random.below(2) == 0;
-  test.urgent = random.below(3) == 0;
+  if (random.below(2) == 0) test.traffic = OperationTraffic::all_in(static_cast<TrafficClass>(random.below(4)));
   return test;
 }
 

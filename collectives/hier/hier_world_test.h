@@ -33,7 +33,7 @@ struct Case {
   Call call;
   Memory memory = Memory::kPrivate;
   bool in_place = false;
-  bool urgent = false;
+  OperationTraffic traffic = {};
 };
 
 inline Call call_of(Collective kind, std::size_t count, DType type = DType::kFloat32, ReduceOp op = ReduceOp::kSum,
@@ -161,9 +161,9 @@ class Rank {
   std::uint64_t sequence = 0;
 };
 
-inline Task<void> perform(Rank* self, Call call, Buffer send, Buffer recv, bool urgent = false) {
+inline Task<void> perform(Rank* self, Call call, Buffer send, Buffer recv, OperationTraffic traffic = {}) {
   Operation op{self->team, call, ++self->sequence, self->rank.stop(), send, recv};
-  op.urgent = urgent;
+  op.traffic = traffic;
   co_await hier::run(op);
 }
 
@@ -185,7 +185,7 @@ inline Task<void> run_case(Rank* self, const Case* test, const Bytes* result) {
   if (!input.empty()) std::memcpy(send, input.data(), input.size());
   Buffer from{send, shape.send * element};
   Buffer to{recv, shape.recv * element};
-  co_await perform(self, call, from, to, test->urgent);
+  co_await perform(self, call, from, to, test->traffic);
   if (shape.recv > 0) {
     const std::size_t at = part_of(call, number, self->team.size()) * element;
     EXPECT_EQ(std::memcmp(recv, result->data() + at, to.bytes), 0)
@@ -212,13 +212,17 @@ inline std::string text(const Placement& placement) {
 }
 
 inline void run_cases(const Placement& placement, const std::vector<Case>& cases,
-                      Through through = Through::kSharedMemory, std::uint64_t seed = 1) {
+                      Through through = Through::kSharedMemory, std::uint64_t seed = 1,
+                      const std::function<void(Team&)>& prepare = {}) {
   SCOPED_TRACE(text(placement));
   std::vector<Bytes> results;
   for (const Case& test : cases) results.push_back(result_of(test.call, static_cast<int>(placement.size())));
   SimCluster cluster(seed, placement);
   std::deque<Rank> ranks;
   for (int rank = 0; rank < cluster.size(); ++rank) ranks.emplace_back(cluster, rank, through);
+  for (Rank& rank : ranks) {
+    if (prepare) prepare(rank.team);
+  }
   for (Rank& rank : ranks) rank.rank.start(run_all(&rank, &cases, &results));
   ASSERT_TRUE(cluster.run() || ::testing::Test::HasFailure()) << cluster.world().recent();
   for (Rank& rank : ranks) {

@@ -1,5 +1,7 @@
 #include "collectives/hier/select.h"
 
+#include <utility>
+
 #include "collectives/grouped.h"
 #include "collectives/hier/allgather.h"
 #include "collectives/hier/allreduce.h"
@@ -10,8 +12,10 @@
 #include "collectives/hier/ordered_reduce.h"
 #include "collectives/hier/reduce.h"
 #include "collectives/hier/reduce_scatter.h"
+#include "collectives/inter/algorithm_info.h"
 #include "collectives/inter/inter_call.h"
 #include "collectives/inter/select.h"
+#include "collectives/inter/selector.h"
 
 namespace aiacc::hier {
 namespace {
@@ -100,6 +104,28 @@ Task<void> run_in_turn(HierCall& call, LocalTeam& team, LocalPhases& local) {
   }
 }
 
+// What the phase between hosts looks like to the choice of its algorithm.
+inter::Shape shape_between(const Operation& op) {
+  inter::Shape shape = inter::shape_of(op);
+  if (shape.kind == Collective::kGroupedAllreduce) {
+    shape.kind = Collective::kAllreduce;
+    shape.narrows = op.call.reduction.narrows();
+  }
+  if (op.team.view->most_on_a_host() == 1) return shape;
+  const bool exchanges =
+      shape.kind == Collective::kAlltoall || shape.kind == Collective::kGather || shape.kind == Collective::kScatter;
+  shape.among_some = true;
+  if (!exchanges) shape.ranks = op.team.view->hosts();
+  shape.takes_partials = std::exchange(shape.narrows, false);
+  return shape;
+}
+
+void tell_choices(const Operation& op) {
+  if (op.team.selector == nullptr || op.team.rank != 0) return;
+  const bool by_shards = op.team.view->most_on_a_host() > 1 && op.call.reduction.ordered();  // hier/ordered_reduce.h
+  if (!by_shards) op.team.selector->tell_choices(shape_between(op));
+}
+
 }  // namespace
 
 std::size_t shards_of(const View& view, std::size_t bytes) noexcept {
@@ -108,11 +134,12 @@ std::size_t shards_of(const View& view, std::size_t bytes) noexcept {
 
 Task<void> run(Operation& op) {
   const View& view = *op.team.view;
+  tell_choices(op);
   // The exchange is registered from beginning to end, also on members that send nothing, so that a straggler diagnosis finds
   // their call.
   Exchange exchange(*op.team.mailbox, op.team.view, op.team.rank, op.sequence, op.call.fingerprint(),
                     CallNote(op.call.summary()));
-  exchange.set_urgent(op.urgent);
+  exchange.set_traffic(op.traffic);
   if (view.most_on_a_host() == 1 && op.call.kind == Collective::kGroupedAllreduce) {
     co_await run_grouped_between(op, exchange);
     co_return;

@@ -1,5 +1,7 @@
 #include "collectives/inter/alltoall.h"
 
+#include <cmath>
+
 #include "collectives/inter/inter_call.h"
 
 namespace aiacc::inter {
@@ -55,5 +57,19 @@ Task<void> alltoall(Operation& op) {
   }
   co_await side_by_side(run, std::min<std::size_t>(kSlots, static_cast<std::size_t>(call.size())), &slot);
 }
+
+namespace {
+
+Cost cost(const Shape& shape) noexcept {
+  const double others = shape.ranks - 1, bytes = static_cast<double>(shape.bytes);
+  return {.latencies = std::ceil(others / kSlots) * latencies_of(bytes),
+          .messages = 2 * others,
+          .bytes = others * bytes,
+          .touched = 2 * bytes};
+}
+
+}  // namespace
+
+constexpr AlgorithmInfo kPairwiseAlltoallInfo{Collective::kAlltoall, "pairwise", &no_obstacle, &cost, &alltoall};
 
 }  // namespace aiacc::inter

@@ -6,10 +6,12 @@
 // pieces through scratch memory.
 #pragma once
 
+#include "collectives/inter/algorithm_info.h"
 #include "collectives/operation.h"
 
 namespace aiacc::inter {
 
 Task<void> alltoall(Operation& op);
+extern const AlgorithmInfo kPairwiseAlltoallInfo;
 
 }  // namespace aiacc::inter

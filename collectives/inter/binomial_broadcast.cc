@@ -5,13 +5,13 @@
 namespace aiacc::inter {
 namespace {
 
-struct Tree {
+struct BroadcastTree {
   InterCall call;
   Buffer buffer;
   Parts chunks;
 };
 
-Task<void> slot(Tree& tree, std::size_t index, std::size_t slots, Stop& stop) {
+Task<void> slot(BroadcastTree& tree, std::size_t index, std::size_t slots, Stop& stop) {
   InterCall& call = tree.call;
   const int n = call.size();
   const int root = call.root();
@@ -38,8 +38,22 @@ Task<void> binomial_broadcast(Operation& op) {
   }
   if (ranks_in(op) == 1) co_return;
   const std::size_t chunks = pieces_of(op.call.bytes(), kSliceBytes);
-  Tree tree{InterCall(op, Algorithm::kBinomialBroadcast), buffer, Parts{op.call.count, chunks}};
+  BroadcastTree tree{InterCall(op, Algorithm::kBinomialBroadcast), buffer, Parts{op.call.count, chunks}};
   co_await side_by_side(tree, std::min(chunks, kSlots), &slot);
 }
+
+namespace {
+
+// The root sends every chunk to each of its children.
+Cost cost(const Shape& shape) noexcept {
+  const double rounds = rounds_among(shape.ranks), bytes = static_cast<double>(shape.bytes);
+  const double chunk = std::min<double>(bytes, kSliceBytes), chunks = std::max(1.0, bytes / kSliceBytes);
+  return {.latencies = rounds * latencies_of(chunk), .messages = rounds * chunks, .bytes = rounds * bytes};
+}
+
+}  // namespace
+
+constexpr AlgorithmInfo kBinomialBroadcastInfo{Collective::kBroadcast, "binomial", &no_obstacle, &cost,
+                                               &binomial_broadcast};
 
 }  // namespace aiacc::inter

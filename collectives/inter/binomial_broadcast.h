@@ -5,11 +5,13 @@
 //   ⌈log₂ n⌉(α + Sβ), with c chunks about (⌈log₂ n⌉ + c − 1)·⌈log₂ n⌉·(α + S/c·β) at the root
 #pragma once
 
+#include "collectives/inter/algorithm_info.h"
 #include "collectives/operation.h"
 
 namespace aiacc::inter {
 
 // The buffer is op.recv on every rank; if the root's op.send is a different buffer, it is copied to op.recv.
 Task<void> binomial_broadcast(Operation& op);
+extern const AlgorithmInfo kBinomialBroadcastInfo;
 
 }  // namespace aiacc::inter

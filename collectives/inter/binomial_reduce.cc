@@ -1,16 +1,18 @@
 #include "collectives/inter/binomial_reduce.h"
 
 #include "collectives/inter/inter_call.h"
+#include "collectives/inter/partial_reduce.h"
+#include "collectives/inter/select.h"
 
 namespace aiacc::inter {
 namespace {
 
-struct Tree {
+struct ReduceTree {
   InterCall call;
   Parts chunks;
 };
 
-Task<void> slot(Tree& tree, std::size_t index, std::size_t slots, Stop& stop) {
+Task<void> slot(ReduceTree& tree, std::size_t index, std::size_t slots, Stop& stop) {
   InterCall& call = tree.call;
   const int n = call.size();
   const int root = call.root();
@@ -57,8 +59,36 @@ Task<void> binomial_reduce(Operation& op) {
     co_return;
   }
   const std::size_t chunks = pieces_of(op.call.bytes(), kSliceBytes);
-  Tree tree{InterCall(op, Algorithm::kBinomialReduce), Parts{op.call.count, chunks}};
+  ReduceTree tree{InterCall(op, Algorithm::kBinomialReduce), Parts{op.call.count, chunks}};
   co_await side_by_side(tree, std::min(chunks, kSlots), &slot);
 }
+
+namespace {
+
+// 16-bit floats travel as fp32 partial sums, which are rounded at the end.
+Task<void> run_any(Operation& op) {
+  if (op.call.reduction.takes_partials()) return partial_reduce(op);
+  return op.call.reduction.narrows() ? widened_reduce(op) : binomial_reduce(op);
+}
+
+std::string_view obstacle(const Shape& shape) noexcept {
+  if (shape.ordered) return kReordersOperands;
+  const bool too_long = shape.narrows && shape.wide_bytes > kRecursiveDoublingBytes;
+  return too_long ? "16-bit floats travel in fp32, of which it sends no more than 64K" : std::string_view();
+}
+
+Cost cost(const Shape& shape) noexcept {
+  const double rounds = rounds_among(shape.ranks), bytes = static_cast<double>(shape.wide_bytes);
+  const double chunk = std::min<double>(bytes, kSliceBytes), chunks = std::max(1.0, bytes / kSliceBytes);
+  return {.latencies = rounds * latencies_of(chunk),
+          .messages = rounds * chunks,
+          .bytes = rounds * bytes,
+          .touched = 3 * rounds * bytes,
+          .overlaps = chunks > 1};
+}
+
+}  // namespace
+
+constexpr AlgorithmInfo kBinomialReduceInfo{Collective::kReduce, "binomial", &obstacle, &cost, &run_any};
 
 }  // namespace aiacc::inter

@@ -5,11 +5,13 @@
 //   ⌈log₂ n⌉(α + Sβ + Sγ)
 #pragma once
 
+#include "collectives/inter/algorithm_info.h"
 #include "collectives/operation.h"
 
 namespace aiacc::inter {
 
 // The result is op.recv on the root; elsewhere op.recv is not touched.
 Task<void> binomial_reduce(Operation& op);
+extern const AlgorithmInfo kBinomialReduceInfo;
 
 }  // namespace aiacc::inter

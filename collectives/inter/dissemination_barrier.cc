@@ -16,4 +16,16 @@ Task<void> dissemination_barrier(Operation& op) {
   }
 }
 
+namespace {
+
+Cost cost(const Shape& shape) noexcept {
+  const double rounds = rounds_among(shape.ranks);
+  return {.latencies = rounds, .messages = 2 * rounds};
+}
+
+}  // namespace
+
+constexpr AlgorithmInfo kDisseminationBarrierInfo{Collective::kBarrier, "dissemination", &no_obstacle, &cost,
+                                                  &dissemination_barrier};
+
 }  // namespace aiacc::inter

@@ -4,10 +4,12 @@
 //   ⌈log₂ n⌉α
 #pragma once
 
+#include "collectives/inter/algorithm_info.h"
 #include "collectives/operation.h"
 
 namespace aiacc::inter {
 
 Task<void> dissemination_barrier(Operation& op);
+extern const AlgorithmInfo kDisseminationBarrierInfo;
 
 }  // namespace aiacc::inter

@@ -1,5 +1,7 @@
 #include "collectives/inter/gather.h"
 
+#include <cmath>
+
 #include "collectives/inter/inter_call.h"
 
 namespace aiacc::inter {
@@ -61,5 +63,22 @@ Task<void> scatter(Operation& op) {
   Rooted run{InterCall(op, Algorithm::kScatter), false};
   co_await run_rooted(run);
 }
+
+namespace {
+
+// Eager messages wait for nobody.
+Cost cost(const Shape& shape) noexcept {
+  const double others = shape.ranks - 1, bytes = static_cast<double>(shape.bytes);
+  const double latencies = latencies_of(bytes);
+  return {.latencies = latencies > 1 ? std::ceil(others / kSlots) * latencies : 1,
+          .messages = others,
+          .bytes = others * bytes,
+          .touched = 2 * bytes};
+}
+
+}  // namespace
+
+constexpr AlgorithmInfo kLinearGatherInfo{Collective::kGather, "linear", &no_obstacle, &cost, &gather};
+constexpr AlgorithmInfo kLinearScatterInfo{Collective::kScatter, "linear", &no_obstacle, &cost, &scatter};
 
 }  // namespace aiacc::inter

@@ -113,4 +113,30 @@ Task<void> halving_doubling_allreduce(Operation& op) {
   co_await side_by_side(run, std::min(segments, kSlots), &slot);
 }
 
+namespace {
+
+std::string_view obstacle(const Shape& shape) noexcept {
+  if (!halving_doubling_applies(shape.ranks)) return "it needs a power of two of ranks, at least four";
+  if (shape.takes_partials) return kTakesNoPartials;
+  if (shape.narrows) return kRoundsPartialSums;
+  return shape.ordered ? kReordersOperands : std::string_view();
+}
+
+Cost cost(const Shape& shape) noexcept {
+  const double n = shape.ranks, steps = 2 * rounds_among(shape.ranks), bytes = static_cast<double>(shape.bytes);
+  const double segment = std::min<double>(bytes, kSegmentBytes), segments = std::max(1.0, bytes / kSegmentBytes);
+  double latencies = latencies_of(segment / 2);
+  for (int parts = 4; parts <= shape.ranks; parts *= 2) latencies += 2 * latencies_after_early_rts(segment / parts);
+  return {.latencies = latencies + latencies_after_early_rts(segment / 2),
+          .messages = 2 * steps * segments,
+          .bytes = 2 * (n - 1) / n * bytes,
+          .touched = 3 * (n - 1) / n * bytes,
+          .overlaps = segments > 1};
+}
+
+}  // namespace
+
+constexpr AlgorithmInfo kHalvingDoublingAllreduceInfo{Collective::kAllreduce, "halving-doubling", &obstacle, &cost,
+                                                      &halving_doubling_allreduce};
+
 }  // namespace aiacc::inter

@@ -11,6 +11,7 @@
 // do not depend on which of the two algorithms is used. Partial sums travel in the element type.
 #pragma once
 
+#include "collectives/inter/algorithm_info.h"
 #include "collectives/operation.h"
 
 namespace aiacc::inter {
@@ -20,5 +21,6 @@ bool halving_doubling_applies(int ranks) noexcept;
 
 // Requires halving_doubling_applies().
 Task<void> halving_doubling_allreduce(Operation& op);
+extern const AlgorithmInfo kHalvingDoublingAllreduceInfo;
 
 }  // namespace aiacc::inter

@@ -34,6 +34,9 @@ enum class Algorithm : std::uint16_t {
   kOrderedReduce = 11,
   kOneRoundReduce = 12,
   kHalvingDoubling = 13,
+  kCodedAllreduce = 14,
+  kBruckAlltoall = 15,
+  kBinomialGather = 16,  // and scatter
 };
 
 // Steps wrap after 2^32, long after the messages with the same number were received.
@@ -59,7 +62,7 @@ class InterCall {
     if (op.part != nullptr && op.part->exchange != nullptr) return;
     own_.emplace(*op.team.mailbox, op.team.view, op.team.rank, op.sequence, op.call.fingerprint(),
                  CallNote(op.call.summary()));
-    own_->set_urgent(op.urgent);
+    own_->set_traffic(op.traffic);
   }
 
   int rank() const noexcept { return position_in(op); }

@@ -72,4 +72,26 @@ bool fits_one_round(int ranks, std::size_t bytes) noexcept {
 Task<void> one_round_allreduce(Operation& op) { return reduce_in_one_round(op, true); }
 Task<void> one_round_reduce(Operation& op) { return reduce_in_one_round(op, false); }
 
+namespace {
+
+std::string_view obstacle(const Shape& shape) noexcept {
+  if (shape.takes_partials) return kTakesNoPartials;
+  return fits_one_round(shape.ranks, shape.bytes) ? std::string_view()
+                                                  : "it holds the inputs of at most 64 ranks, 256K of all together";
+}
+
+Cost cost(const Shape& shape) noexcept {
+  const double others = shape.ranks - 1, bytes = static_cast<double>(shape.bytes);
+  return {.latencies = latencies_of(bytes),
+          .messages = (shape.kind == Collective::kReduce ? 1 : 2) * others,
+          .bytes = others * bytes,
+          .touched = (others + 2) * bytes};
+}
+
+}  // namespace
+
+constexpr AlgorithmInfo kOneRoundAllreduceInfo{Collective::kAllreduce, "one-round", &obstacle, &cost,
+                                               &one_round_allreduce};
+constexpr AlgorithmInfo kOneRoundReduceInfo{Collective::kReduce, "one-round", &obstacle, &cost, &one_round_reduce};
+
 }  // namespace aiacc::inter

@@ -3,6 +3,7 @@
 // 2(n−1) latencies.
 #pragma once
 
+#include "collectives/inter/algorithm_info.h"
 #include "collectives/operation.h"
 
 namespace aiacc::inter {
@@ -12,5 +13,7 @@ bool fits_one_round(int ranks, std::size_t bytes) noexcept;
 
 Task<void> one_round_allreduce(Operation& op);
 Task<void> one_round_reduce(Operation& op);
+extern const AlgorithmInfo kOneRoundAllreduceInfo;
+extern const AlgorithmInfo kOneRoundReduceInfo;
 
 }  // namespace aiacc::inter

@@ -117,4 +117,30 @@ Task<void> ordered_reduce(Operation& op) {
   co_await gather(collect);
 }
 
+namespace {
+
+std::string_view obstacle(const Shape& shape) noexcept {
+  return shape.takes_partials ? kTakesNoPartials : std::string_view();
+}
+
+// An exchange of blocks among all pairs, and for reductions of the whole payload the collection of the results.
+Cost cost(const Shape& shape) noexcept {
+  const bool scatters = shape.kind == Collective::kReduceScatter;
+  const double n = shape.ranks, block = static_cast<double>(shape.bytes) / (scatters ? 1 : n);
+  const double message = std::min<double>(block, kSliceBytes);
+  const double steps = (scatters ? 1 : 2) * (n - 1);
+  return {.latencies = steps * latencies_of(message),
+          .messages = 2 * steps * std::max(1.0, block / message),
+          .bytes = steps * block,
+          .touched = (n + 1) * block,
+          .overlaps = block > kSliceBytes};
+}
+
+}  // namespace
+
+constexpr AlgorithmInfo kOrderedAllreduceInfo{Collective::kAllreduce, "ordered", &obstacle, &cost, &ordered_allreduce};
+constexpr AlgorithmInfo kOrderedReduceInfo{Collective::kReduce, "ordered", &obstacle, &cost, &ordered_reduce};
+constexpr AlgorithmInfo kOrderedReduceScatterInfo{Collective::kReduceScatter, "ordered", &obstacle, &cost,
+                                                  &ordered_reduce_scatter};
+
 }  // namespace aiacc::inter

@@ -6,6 +6,7 @@
 // For 16-bit floats (one rounding, as on one host) and operators that do not commute.
 #pragma once
 
+#include "collectives/inter/algorithm_info.h"
 #include "collectives/operation.h"
 
 namespace aiacc::inter {
@@ -13,5 +14,8 @@ namespace aiacc::inter {
 Task<void> ordered_reduce_scatter(Operation& op);
 Task<void> ordered_allreduce(Operation& op);
 Task<void> ordered_reduce(Operation& op);
+extern const AlgorithmInfo kOrderedAllreduceInfo;
+extern const AlgorithmInfo kOrderedReduceInfo;
+extern const AlgorithmInfo kOrderedReduceScatterInfo;
 
 }  // namespace aiacc::inter

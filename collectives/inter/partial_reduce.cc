@@ -5,7 +5,6 @@
 #include "collectives/inter/recursive_doubling_allreduce.h"
 #include "collectives/inter/ring_allgather.h"
 #include "collectives/inter/ring_reduce_scatter.h"
-#include "collectives/inter/select.h"
 
 namespace aiacc::inter {
 namespace {
@@ -30,6 +29,7 @@ Compute::Done round(Operation& op, const Buffer& into, const Buffer& from) {
 }
 
 Task<void> allreduce_in_shards(Operation& op) {
+  if (op.call.count == 0) co_return;
   Phases phases(op);
   const Reduction wide = in_accumulate_type(op.call.reduction);
   const Reduction narrow = in_own_type(op.call.reduction);
@@ -44,12 +44,13 @@ Task<void> allreduce_in_shards(Operation& op) {
 
 }  // namespace
 
-Task<void> partial_allreduce(Operation& op) {
+Task<void> partial_ring_allreduce(Operation& op) {
+  if (ranks_in(op) == 1) return partial_doubling_allreduce(op);
+  return allreduce_in_shards(op);
+}
+
+Task<void> partial_doubling_allreduce(Operation& op) {
   if (op.call.count == 0) co_return;
-  if (ranks_in(op) > 1 && op.call.bytes() > kRecursiveDoublingBytes) {
-    co_await allreduce_in_shards(op);
-    co_return;
-  }
   Phases phases(op);
   const Reduction wide = in_accumulate_type(op.call.reduction);
   Operation doubling = phases.whole_phase(Collective::kAllreduce, wide, op.send, op.send);
@@ -95,7 +96,7 @@ Task<void> widened_reduce(Operation& op) {
   if (op.call.kind == Collective::kReduce) {
     co_await partial_reduce(phase);
   } else {
-    co_await partial_allreduce(phase);
+    co_await partial_doubling_allreduce(phase);
   }
 }
 

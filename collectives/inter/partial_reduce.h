@@ -10,11 +10,14 @@
 
 namespace aiacc::inter {
 
-Task<void> partial_allreduce(Operation& op);
+// Among all ranks the whole of it, and by shards.
+Task<void> partial_doubling_allreduce(Operation& op);
+Task<void> partial_ring_allreduce(Operation& op);
 Task<void> partial_reduce(Operation& op);
 Task<void> partial_reduce_scatter(Operation& op);
 
-// Allreduce or reduce of 16-bit inputs, which are widened first: log n messages a rank.
+// Allreduce or reduce of 16-bit inputs, which are widened first: log n messages a rank. Not for long ones, because all of it
+// is in memory in fp32.
 Task<void> widened_reduce(Operation& op);
 
 }  // namespace aiacc::inter

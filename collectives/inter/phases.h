@@ -22,6 +22,7 @@ class Phases {
     if (part_.exchange == nullptr) {
       own_.emplace(*op.team.mailbox, op.team.view, op.team.rank, op.sequence, op.whole().fingerprint(),
                    CallNote(op.whole().summary()));
+      own_->set_traffic(op.traffic);
       part_.exchange = &*own_;
     }
     for (std::size_t position = 0; position < shards_.parts; ++position) {

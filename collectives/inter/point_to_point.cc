@@ -12,16 +12,16 @@ Exchange exchange_of(Operation& op) {
 
 }  // namespace
 
-Task<void> send(Operation& op) {
+Task<void> send(Operation& op, SendRecord* begun) {
   Exchange exchange = exchange_of(op);
-  exchange.set_urgent(op.urgent);
-  co_await exchange.send(op.call.root, op.call.tag, op.send, op.stop);
+  exchange.set_traffic(op.traffic);
+  co_await exchange.send(op.call.root, op.call.tag, op.send, op.stop, begun);
 }
 
-Task<void> recv(Operation& op) {
+Task<void> recv(Operation& op, ReceiveRecord* begun) {
   Exchange exchange = exchange_of(op);
-  exchange.set_urgent(op.urgent);
-  co_await exchange.recv(op.call.root, op.call.tag, op.recv, op.stop);
+  exchange.set_traffic(op.traffic);
+  co_await exchange.recv(op.call.root, op.call.tag, op.recv, op.stop, begun);
 }
 
 }  // namespace aiacc::inter

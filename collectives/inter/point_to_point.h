@@ -8,9 +8,16 @@
 
 #include "collectives/operation.h"
 
+namespace aiacc {
+class ReceiveRecord;  // transports/message_record.h
+class SendRecord;
+}  // namespace aiacc
+
 namespace aiacc::inter {
 
-Task<void> send(Operation& op);
-Task<void> recv(Operation& op);
+//
+// `begun` is what was posted of the message before there was an operation for it.
+Task<void> send(Operation& op, SendRecord* begun = nullptr);
+Task<void> recv(Operation& op, ReceiveRecord* begun = nullptr);
 
 }  // namespace aiacc::inter

@@ -3,6 +3,8 @@
 #include <bit>
 
 #include "collectives/inter/inter_call.h"
+#include "collectives/inter/partial_reduce.h"
+#include "collectives/inter/select.h"
 
 namespace aiacc::inter {
 namespace {
@@ -61,5 +63,34 @@ Task<void> recursive_doubling_allreduce(Operation& op) {
   }
   if (rank < 2 * folded) co_await call.send(rank - 1, unfold, acc, op.stop);
 }
+
+namespace {
+
+// 16-bit floats travel as fp32 partial sums, which are rounded at the end.
+Task<void> run_any(Operation& op) {
+  if (op.call.reduction.takes_partials()) return partial_doubling_allreduce(op);
+  return op.call.reduction.narrows() ? widened_reduce(op) : recursive_doubling_allreduce(op);
+}
+
+std::string_view obstacle(const Shape& shape) noexcept {
+  const bool too_long = shape.narrows && shape.wide_bytes > kRecursiveDoublingBytes;
+  return too_long ? "16-bit floats travel in fp32, of which it sends no more than 64K" : std::string_view();
+}
+
+Cost cost(const Shape& shape) noexcept {
+  const int doublings = std::bit_width(static_cast<unsigned>(shape.ranks)) - 1;
+  const bool folds = shape.ranks != 1 << doublings;
+  const auto bytes = static_cast<double>(shape.wide_bytes);
+  const double steps = doublings + (folds ? 2 : 0), sums = doublings + (folds ? 1 : 0);
+  return {.latencies = steps * latencies_of(bytes),
+          .messages = 2 * steps,
+          .bytes = steps * bytes,
+          .touched = (3 * sums + 2) * bytes};
+}
+
+}  // namespace
+
+constexpr AlgorithmInfo kRecursiveDoublingAllreduceInfo{Collective::kAllreduce, "recursive-doubling", &obstacle, &cost,
+                                                        &run_any};
 
 }  // namespace aiacc::inter

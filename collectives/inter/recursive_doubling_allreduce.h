@@ -8,10 +8,12 @@
 // pair continues.
 #pragma once
 
+#include "collectives/inter/algorithm_info.h"
 #include "collectives/operation.h"
 
 namespace aiacc::inter {
 
 Task<void> recursive_doubling_allreduce(Operation& op);
+extern const AlgorithmInfo kRecursiveDoublingAllreduceInfo;
 
 }  // namespace aiacc::inter

@@ -5,12 +5,12 @@
 namespace aiacc::inter {
 namespace {
 
-struct Ring {
+struct AllgatherRing {
   InterCall call;
   Blocks blocks;
 };
 
-Task<void> slot(Ring& ring, std::size_t index, std::size_t slots, Stop& stop) {
+Task<void> slot(AllgatherRing& ring, std::size_t index, std::size_t slots, Stop& stop) {
   InterCall& call = ring.call;
   const int n = call.size();
   const std::size_t bytes = call.element_bytes();
@@ -40,8 +40,23 @@ Task<void> ring_allgather(Operation& op) {
   const Buffer mine = op.recv.slice(own.begin * element, own.count * element);
   if (mine.data != op.send.data || mine.data == nullptr) co_await op.team.compute.copy(mine, op.send, op.stop);
   if (ranks_in(op) == 1) co_return;
-  Ring ring{InterCall(op, Algorithm::kRingAllgather), blocks};
+  AllgatherRing ring{InterCall(op, Algorithm::kRingAllgather), blocks};
   co_await side_by_side(ring, std::min(blocks.segments(), kSlots), &slot);
 }
+
+namespace {
+
+Cost cost(const Shape& shape) noexcept {
+  const double steps = shape.ranks - 1, bytes = static_cast<double>(shape.bytes);
+  const double segment = std::min<double>(bytes, kSliceBytes), segments = std::max(1.0, bytes / kSliceBytes);
+  return {.latencies = latencies_of(segment) + (steps - 1) * latencies_after_early_rts(segment),
+          .messages = 2 * steps * segments,
+          .bytes = steps * bytes,
+          .touched = 2 * bytes};
+}
+
+}  // namespace
+
+constexpr AlgorithmInfo kRingAllgatherInfo{Collective::kAllgather, "ring", &no_obstacle, &cost, &ring_allgather};
 
 }  // namespace aiacc::inter

@@ -1,11 +1,12 @@
 #include "collectives/inter/ring_allreduce.h"
 
 #include "collectives/inter/inter_call.h"
+#include "collectives/inter/partial_reduce.h"
 
 namespace aiacc::inter {
 namespace {
 
-struct Ring {
+struct AllreduceRing {
   InterCall call;
   Buffer input;    // this rank's contribution; may be the output
   Parts segments;  // parts of the whole buffer; each goes round the ring by itself
@@ -22,7 +23,7 @@ struct Ring {
 // the first n−1 steps it receives partial sums and adds its own slice; it then has the complete sum of slice rank+1,
 // and the complete slices go round in the same way. The RTS of each message is sent one step early: later it would
 // queue behind everything that the other slots send.
-Task<void> segment(Ring& ring, std::size_t index, std::size_t next, Buffer scratch, Stop& stop) {
+Task<void> segment(AllreduceRing& ring, std::size_t index, std::size_t next, Buffer scratch, Stop& stop) {
   InterCall& call = ring.call;
   const int n = call.size();
   const int steps = 2 * (n - 1);
@@ -55,7 +56,7 @@ Task<void> segment(Ring& ring, std::size_t index, std::size_t next, Buffer scrat
   }
 }
 
-Task<void> slot(Ring& ring, std::size_t index, std::size_t slots, Stop& stop) {
+Task<void> slot(AllreduceRing& ring, std::size_t index, std::size_t slots, Stop& stop) {
   Scratch scratch(ring.call.op, ring.slices_of(0).length(0) * ring.call.element_bytes());
   for (; index < ring.segments.parts; index += slots) {
     co_await segment(ring, index, index + slots, scratch.buffer(), stop);
@@ -73,7 +74,7 @@ Task<void> ring_allreduce(Operation& op) {
     co_return;
   }
   const std::size_t segments = pieces_of(op.call.bytes(), n * kSliceBytes);
-  Ring ring{InterCall(op, Algorithm::kRingAllreduce), op.send, Parts{op.call.count, segments}};
+  AllreduceRing ring{InterCall(op, Algorithm::kRingAllreduce), op.send, Parts{op.call.count, segments}};
   if (op.call.reduction.prescale != 1.0) {
     // This rank's input is scaled only here: the partial sums that it is added to in the ring are scaled already.
     const Compute::Step scale{.first = true, .last = false, .ranks = op.inputs()};
@@ -82,5 +83,30 @@ Task<void> ring_allreduce(Operation& op) {
   }
   co_await side_by_side(ring, std::min(segments, kSlots), &slot);
 }
+
+namespace {
+
+Task<void> run_any(Operation& op) {
+  return op.call.reduction.takes_partials() ? partial_ring_allreduce(op) : ring_allreduce(op);
+}
+
+std::string_view obstacle(const Shape& shape) noexcept {
+  if (shape.narrows) return kRoundsPartialSums;
+  return shape.ordered ? kReordersOperands : std::string_view();
+}
+
+Cost cost(const Shape& shape) noexcept {
+  const double n = shape.ranks, steps = 2 * (n - 1), bytes = static_cast<double>(shape.bytes);
+  const double slice = std::min<double>(bytes / n, kSliceBytes), segments = std::max(1.0, bytes / n / kSliceBytes);
+  return {.latencies = latencies_of(slice) + (steps - 1) * latencies_after_early_rts(slice),
+          .messages = 2 * steps * segments,
+          .bytes = steps / n * bytes,
+          .touched = 3 * (n - 1) / n * bytes,
+          .overlaps = segments > 1};
+}
+
+}  // namespace
+
+constexpr AlgorithmInfo kRingAllreduceInfo{Collective::kAllreduce, "ring", &obstacle, &cost, &run_any};
 
 }  // namespace aiacc::inter

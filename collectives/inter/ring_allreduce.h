@@ -7,10 +7,12 @@
 // owner and then copied, so all ranks have the same bits. Partial sums travel in the element type.
 #pragma once
 
+#include "collectives/inter/algorithm_info.h"
 #include "collectives/operation.h"
 
 namespace aiacc::inter {
 
 Task<void> ring_allreduce(Operation& op);
+extern const AlgorithmInfo kRingAllreduceInfo;
 
 }  // namespace aiacc::inter

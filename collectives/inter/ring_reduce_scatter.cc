@@ -3,17 +3,18 @@
 #include <utility>
 
 #include "collectives/inter/inter_call.h"
+#include "collectives/inter/partial_reduce.h"
 
 namespace aiacc::inter {
 namespace {
 
-struct Ring {
+struct ReduceScatterRing {
   InterCall call;
   Blocks blocks;
 };
 
 // In step k this rank sends its sum of block rank−k−1 and adds its part of block rank−k−2 to what arrives.
-Task<void> slot(Ring& ring, std::size_t index, std::size_t slots, Stop& stop) {
+Task<void> slot(ReduceScatterRing& ring, std::size_t index, std::size_t slots, Stop& stop) {
   InterCall& call = ring.call;
   const int n = call.size();
   const std::size_t bytes = call.element_bytes();
@@ -74,8 +75,33 @@ Task<void> ring_reduce_scatter(Operation& op) {
                                     {.ranks = op.inputs()}, op.stop);
     co_return;
   }
-  Ring ring{InterCall(op, Algorithm::kRingReduceScatter), blocks};
+  ReduceScatterRing ring{InterCall(op, Algorithm::kRingReduceScatter), blocks};
   co_await side_by_side(ring, std::min(blocks.segments(), kSlots), &slot);
 }
+
+namespace {
+
+Task<void> run_any(Operation& op) {
+  return op.call.reduction.takes_partials() ? partial_reduce_scatter(op) : ring_reduce_scatter(op);
+}
+
+std::string_view obstacle(const Shape& shape) noexcept {
+  if (shape.narrows) return kRoundsPartialSums;
+  return shape.ordered ? kReordersOperands : std::string_view();
+}
+
+Cost cost(const Shape& shape) noexcept {
+  const double steps = shape.ranks - 1, bytes = static_cast<double>(shape.bytes);
+  const double segment = std::min<double>(bytes, kSliceBytes), segments = std::max(1.0, bytes / kSliceBytes);
+  return {.latencies = latencies_of(segment) + (steps - 1) * latencies_after_early_rts(segment),
+          .messages = 2 * steps * segments,
+          .bytes = steps * bytes,
+          .touched = 3 * steps * bytes,
+          .overlaps = segments > 1};
+}
+
+}  // namespace
+
+constexpr AlgorithmInfo kRingReduceScatterInfo{Collective::kReduceScatter, "ring", &obstacle, &cost, &run_any};
 
 }  // namespace aiacc::inter

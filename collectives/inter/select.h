@@ -1,4 +1,5 @@
-// Chooses the algorithm over messages for a call by the number of ranks and bytes, with the limits below.
+// Runs a call over messages by the algorithm that is chosen for it (algorithms.h): by the number of ranks and bytes, with the
+// limits below, and among those that the user permits.
 #pragma once
 
 #include "collectives/operation.h"
@@ -15,6 +16,10 @@ inline constexpr std::size_t kRecursiveDoublingBytes = 64 << 10;
 // the number of steps no longer matters, and a ring sends to neighbours only, whereas all messages of a halving step
 // cross the middle of the network at once.
 inline constexpr std::size_t kHalvingDoublingBytes = 64 << 20;
+
+// For 16-bit inputs. With more ranks, n−1 messages in one round (1.5 µs of a core to send and as much to receive each) take
+// longer than ⌈log₂ n⌉ rounds with 5 µs of latency and two messages.
+inline constexpr int kRanksInOneRound = 8;
 
 Task<void> run(Operation& op);
 

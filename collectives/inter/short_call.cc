@@ -3,6 +3,8 @@
 #include <bit>
 
 #include "collectives/inter/inter_call.h"
+#include "collectives/inter/recursive_doubling_allreduce.h"
+#include "collectives/inter/selector.h"
 
 namespace aiacc::inter {
 namespace {
@@ -13,7 +15,7 @@ void require_done(const Compute::Done& work) {
   AIACC_INVARIANT(work.await_ready(), "a short call is served by a Compute that works inline");
 }
 
-int rounds_among(int ranks) noexcept { return std::bit_width(static_cast<unsigned>(ranks - 1)); }
+int rounds_among_members(int ranks) noexcept { return std::bit_width(static_cast<unsigned>(ranks - 1)); }
 
 }  // namespace
 
@@ -22,6 +24,7 @@ bool ShortCall::serves(const Team& team, const Call& call, Buffer send, Buffer r
   if (team.mailbox == nullptr || ranks < 2 || team.view->most_on_a_host() > 1) return false;
   if (!team.compute.works_inline()) return false;
   if (call.kind == Collective::kBarrier) return true;
+  if (team.selector != nullptr && !team.selector->permits(kRecursiveDoublingAllreduceInfo)) return false;
   const Reduction& reduction = call.reduction;
   return call.kind == Collective::kAllreduce && call.count > 0 && call.bytes() <= kMostBytes &&
          std::has_single_bit(ranks) && in_host_memory(send) && in_host_memory(recv) && reduction.prescale == 1.0 &&
@@ -35,7 +38,7 @@ ShortCall::ShortCall(Team& team, const Call& call, std::uint64_t sequence, Stop&
       stop_(stop),
       result_(recv),
       exchange_(*team.mailbox, team.view, team.rank, sequence, call.fingerprint(), CallNote(call.summary())),
-      rounds_(rounds_among(team.size())) {
+      rounds_(rounds_among_members(team.size())) {
   exchange_.set_immediate(true);
   if (recv.bytes > 0 && send.data != recv.data) require_done(team.compute.copy(recv, send, stop));
   begin_round();

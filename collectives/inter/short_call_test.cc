@@ -9,6 +9,7 @@
 #include "base/data/cpu_compute.h"
 #include "collectives/inter/inter_world_test.h"
 #include "collectives/inter/select.h"
+#include "collectives/inter/selector.h"
 
 namespace aiacc {
 namespace {
@@ -63,6 +64,24 @@ TEST(ShortCall, WhatNoShortCallServes) {
   EXPECT_FALSE(serves({.ranks = 3, .count = 1}, 3, 4)) << "no power of two";
   EXPECT_FALSE(serves({.ranks = 4, .count = 1, .type = DType::kFloat16}, 4, 2)) << "rounded once only";
   EXPECT_FALSE(serves({.ranks = 4, .count = 1, .prescale = 0.5}, 4, 4)) << "each input is scaled";
+}
+
+// Members would wait for messages of another algorithm.
+TEST(ShortCall, AnAllreduceThatMayNotUseRecursiveDoublingIsNoShortCall) {
+  struct Deaf final : inter::Selector::Listener {
+    void no_permitted_algorithm(const std::string&) noexcept override {}
+  } deaf;
+  SimCluster cluster(1, 4);
+  CpuCompute cpu;
+  std::byte data[4] = {};
+  for (const auto& [setting, serves] : {std::pair{"allreduce=ring", false}, std::pair{"reduce=binomial", true}}) {
+    const auto rules = inter::AlgorithmRules::parse("AIACC_ALGORITHM", setting);
+    inter::Selector selector(rules, deaf);
+    Team team{cluster.view(), 0, cluster.rank(0).loop(), cpu, nullptr, &cluster.rank(0).mailbox(), nullptr, &selector};
+    const Call call = Case{.ranks = 4, .count = 1}.call(Collective::kAllreduce);
+    EXPECT_EQ(inter::ShortCall::serves(team, call, {data, 4}, {data, 4}), serves) << setting;
+    EXPECT_TRUE(inter::ShortCall::serves(team, {}, {}, {})) << "a barrier";
+  }
 }
 
 TEST(ShortCall, NobodyLeavesABarrierBeforeTheLastHasCome) { check_barrier(&short_call_of_odd_ranks); }

@@ -258,7 +258,7 @@ TEST(IntraCollectivesTypes, EveryTypeAndOperator) {
 TEST_P(IntraCollectives, TheFastPathIsTheSameProtocol) {
   std::vector<Case> cases;
   for (Collective kind : kCollectives) {
-    for (std::size_t count : {0, 1, 5, 16, 17}) {
+    for (std::size_t count : {0, 1, 5, 16, 17, 200, 1'000}) {
       for (ReduceOp op : {ReduceOp::kSum, ReduceOp::kAvg, ReduceOp::kMin}) {
         const int root = static_cast<int>(count) % GetParam();
         cases.push_back({call_of(kind, count, DType::kFloat32, op, root), Memory::kPrivate, count % 2 == 0, true});
@@ -277,6 +277,23 @@ TEST_P(IntraCollectives, TheFastPathIsTheSameProtocol) {
         if (::testing::Test::HasFatalFailure()) return;
       }
     }
+  });
+}
+
+TEST(IntraCollectivesSmall, AFewKiBAreServedOnceStagingMemoryIsMapped) {
+  run_ranks(2, [](Rank& rank) {
+    rank.host.set_spins(1 << 30);
+    std::vector<float> values(1'024, static_cast<float>(rank.rank() + 1));
+    const auto allreduce = [&rank, &values](std::size_t count) {
+      auto* bytes = reinterpret_cast<std::byte*>(values.data());
+      return try_small(rank.host, call_of(Collective::kAllreduce, count, DType::kFloat32, ReduceOp::kSum, 0), bytes,
+                       bytes);
+    };
+    EXPECT_EQ(allreduce(1'024), Small::kNotServed);
+    run_case(rank, {call_of(Collective::kAllreduce, 1'000, DType::kFloat32, ReduceOp::kSum, 0)}, 1);
+    EXPECT_EQ(allreduce(1'024), Small::kDone);
+    EXPECT_EQ(values, std::vector<float>(1'024, 3.0f));
+    EXPECT_EQ(allreduce(1'025), Small::kNotServed) << "more than 8 KiB over two ranks";
   });
 }
 

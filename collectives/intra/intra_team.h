@@ -168,6 +168,13 @@ class IntraTeam {
   // --- staging ---------------------------------------------------------------------------------------------------------
   // Allocates this member's staging memory on first use. Call before the arrival of the operation that uses it.
   void need_staging();
+  // For a member that has seen an arrival of all members behind their need_staging(): from then on eager() throws nothing and asks
+  // nothing of the domain.
+  void map_staging() {
+    for (int member = 0; member < size(); ++member) staging(member);
+    staging_is_mapped_ = true;
+  }
+  bool staging_is_mapped() const noexcept { return staging_is_mapped_; }
   std::byte* eager(int member, std::uint64_t number) { return staging(member) + number % 2 * kEagerBytes; }
   std::byte* slot(int member, std::uint64_t chunk) {
     return staging(member) + 2 * kEagerBytes + chunk % kSlots * (kSlotBytes + kResultBytes);
@@ -219,6 +226,7 @@ class IntraTeam {
   TurnQueue turns_;
   bool failed_ = false;
   bool closed_ = false;
+  bool staging_is_mapped_ = false;
   bool can_pull_ = true;
   std::uint64_t arrivals_ = 0;
   std::uint64_t chunks_ = 0;

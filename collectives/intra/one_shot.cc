@@ -65,6 +65,11 @@ bool contributes(const Call& call, bool is_root) noexcept {
   return is_root || (call.kind != Collective::kBroadcast && call.kind != Collective::kScatter);
 }
 
+std::size_t one_shot_bytes(int members) noexcept {
+  const std::size_t bytes = (std::size_t{8} << 10) / static_cast<std::size_t>(members);
+  return std::max(bytes, IntraTeam::kInlineBytes);
+}
+
 std::size_t contribution_bytes(const Call& call, int members) noexcept {
   const std::size_t of_all = call.uneven ? call.bytes() : call.bytes() * static_cast<std::size_t>(members);
   switch (call.kind) {
@@ -93,6 +98,7 @@ Task<void> one_shot(Operation& op, std::optional<std::uint64_t> begun) {
   }
   co_await await_arrivals(op, number);
   if (bytes == 0) co_return;
+  if (bytes > IntraTeam::kInlineBytes) team.map_staging();
   Contributions from(team, number, bytes);
   const std::size_t element = op.call.element_bytes();
   const auto block_of = [element](const Buffer& buffer, Extent block) {

@@ -14,6 +14,10 @@ namespace aiacc::intra {
 // the others' lengths.
 inline constexpr std::size_t kNotOneShot = std::size_t(-1);
 std::size_t contribution_bytes(const Call& call, int members) noexcept;
+// The largest contribution of a call that one_shot() and small.h serve. Up to this size: one barrier and (n + 3)S bytes of traffic;
+// above it: two barriers and 2S to 5S. Measured with bench/host on 2 ranks on 2 cores of an EPYC: at 4 KiB both are equal; at 16 KiB
+// one_shot is a third slower for shared buffers and equal for private ones.
+std::size_t one_shot_bytes(int members) noexcept;
 // Whether a member contributes anything.
 bool contributes(const Call& call, bool is_root) noexcept;
 

@@ -14,14 +14,6 @@
 namespace aiacc::intra {
 namespace {
 
-// Up to this size: one barrier and (n + 3)S bytes of traffic; above it: two barriers and 2S to 5S. Measured with
-// bench/host on 2 ranks on 2 cores of an EPYC: at 4 KiB both are equal; at 16 KiB one_shot is a third slower for shared
-// buffers and equal for private ones.
-std::size_t one_shot_bytes(int members) noexcept {
-  const std::size_t bytes = (std::size_t{8} << 10) / static_cast<std::size_t>(members);
-  return std::max(bytes, IntraTeam::kInlineBytes);
-}
-
 // Normalizes a broadcast: the root's buffer becomes op.send, all others' op.recv. Callers may pass the buffer as
 // either.
 void normalize_buffers(Operation& op) {

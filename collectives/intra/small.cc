@@ -27,7 +27,12 @@ class SmallCall {
   void arrive(const std::byte* send) noexcept {
     IntraTeam::Arrival arrival;
     arrival.fingerprint = call_.fingerprint();
-    if (contributes(call_, is_root_)) arrival.payload = {send, own_bytes()};
+    const bool gives = contributes(call_, is_root_);
+    if (staged()) {
+      if (gives) CpuCompute::copy_now(team_.eager(team_.me(), team_.next_number()), send, own_bytes());
+    } else if (gives) {
+      arrival.payload = {send, own_bytes()};
+    }
     number_ = team_.arrive(call_, arrival);
   }
   std::uint64_t number() const noexcept { return number_; }
@@ -77,12 +82,21 @@ class SmallCall {
     return call_.kind == Collective::kAllgather ? call_.block(team_.me()).count * element_ : bytes_;
   }
 
-  // Copies these elements of a member's contribution.
+  bool staged() const noexcept { return bytes_ > IntraTeam::kInlineBytes; }
+  // These elements of a member's contribution; `line` is for those that came in the arrival line.
+  const std::byte* contribution(int member, Extent elements, Line& line) const noexcept {
+    const std::byte* whole = line.data();
+    if (staged()) {
+      whole = team_.eager(member, number_);
+    } else {
+      team_.read_payload(member, number_, {line.data(), elements.end() * element_});
+    }
+    return whole + elements.begin * element_;
+  }
   void copy(int member, Extent from, std::byte* to) const noexcept {
     if (from.count == 0) return;
     Line line;
-    team_.read_payload(member, number_, {line.data(), from.end() * element_});
-    CpuCompute::copy_now(to, line.data() + from.begin * element_, from.count * element_);
+    CpuCompute::copy_now(to, contribution(member, from, line), from.count * element_);
   }
   void reduce(Extent from, std::byte* result) const noexcept {
     if (from.count == 0) return;
@@ -90,8 +104,7 @@ class SmallCall {
     std::array<const std::byte*, kMostMembers> operands;
     const auto members = static_cast<std::size_t>(team_.size());
     for (std::size_t member = 0; member < members; ++member) {
-      team_.read_payload(static_cast<int>(member), number_, {copies[member].data(), from.end() * element_});
-      operands[member] = copies[member].data() + from.begin * element_;
+      operands[member] = contribution(static_cast<int>(member), from, copies[member]);
     }
     team_.cpu().reduce_now({&result, 1}, {operands.data(), members}, from.count, call_.reduction, team_.size());
   }
@@ -114,7 +127,8 @@ bool served(const IntraTeam& team, const Call& call) noexcept {
 Small try_small(IntraTeam& team, const Call& call, const std::byte* send, std::byte* recv) noexcept {
   if (!team.turns().free() || !served(team, call)) return Small::kNotServed;
   const std::size_t bytes = contribution_bytes(call, team.size());
-  if (bytes > IntraTeam::kInlineBytes) return Small::kNotServed;
+  if (bytes > IntraTeam::kInlineBytes && (bytes > one_shot_bytes(team.size()) || !team.staging_is_mapped()))
+    return Small::kNotServed;
   SmallCall small(team, call, bytes);
   small.arrive(send);
   if (!small.arrive()) {

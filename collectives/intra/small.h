@@ -1,6 +1,7 @@
-// The fast path for calls to which each member contributes at most one cache line: no coroutine, no allocation, no
-// look-up. The contribution is part of the arrival line, so a member that sees all arrivals has all data. Stores go
-// only into the caller's own control lines, so the fence is not involved.
+// The fast path for small calls: no coroutine, no allocation, no look-up. A contribution of at most a cache line is part of the
+// arrival line; a larger one, up to one_shot_bytes(), is in the member's staging memory, once a call of one_shot() has mapped that of
+// all members. So a member that sees all arrivals has all data. Stores go only into the caller's own control lines and staging
+// memory, so the fence is not involved.
 //
 // It is a second implementation of the protocol of one_shot.h: members may mix both in one operation, and the results
 // have the same bits.

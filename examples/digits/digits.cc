@@ -18,12 +18,14 @@
 #include <string>
 #include <vector>
 
+#include "images.h"
 #include "network.h"
 
 namespace {
 
 using digits::Image;
 using digits::Network;
+using digits::Share;
 using Clock = std::chrono::steady_clock;
 
 constexpr Clock::duration kProgressInterval = std::chrono::milliseconds(100);
@@ -63,41 +65,13 @@ class SharedArray {
   double* data_;
 };
 
-std::vector<Image> read_images(const std::string& path) {
-  std::ifstream file(path);
-  if (!file) throw std::runtime_error("cannot open " + path + "; --data names the file of images");
-  std::vector<Image> images;
-  std::string line;
-  while (std::getline(file, line)) {
-    if (line.size() != digits::kPixels + 2 || line.back() < '0' || line.back() > '9') {
-      throw std::runtime_error(path + ": line " + std::to_string(images.size() + 1) + " is not 64 pixels and a digit");
-    }
-    Image image{};
-    for (std::size_t p = 0; p < digits::kPixels; ++p) {
-      const int value = line[p] <= '9' ? line[p] - '0' : line[p] - 'a' + 10;
-      image.pixels[p] = value / 16.0;
-    }
-    image.digit = static_cast<std::size_t>(line.back() - '0');
-    images.push_back(image);
-  }
-  return images;
-}
-
-// The range [begin, end) of `count` items that belongs to `rank`: contiguous shares whose sizes differ by at most one.
-struct Share {
-  Share(std::size_t count, int rank, int size)
-      : begin(count * static_cast<std::size_t>(rank) / static_cast<std::size_t>(size)),
-        end(count * static_cast<std::size_t>(rank + 1) / static_cast<std::size_t>(size)) {}
-  std::size_t begin, end;
-};
-
 class Trainer {
  public:
   Trainer(const Settings& settings, int rank, int size)
       : settings_(settings),
         rank_(rank),
         size_(size),
-        images_(read_images(settings.data)),
+        images_(digits::read_images(settings.data)),
         network_(settings.hidden),
         parameters_(network_.parameters(), 0.0),
         velocity_(network_.parameters(), 0.0),

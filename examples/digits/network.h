@@ -6,15 +6,9 @@
 #include <cstdint>
 #include <span>
 
+#include "images.h"
+
 namespace digits {
-
-inline constexpr std::size_t kPixels = 64;
-inline constexpr std::size_t kClasses = 10;
-
-struct Image {
-  double pixels[kPixels];  // 0 to 1
-  std::size_t digit;
-};
 
 class Network {
  public:

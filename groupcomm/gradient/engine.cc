@@ -3,13 +3,34 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cstring>
 #include <utility>
 
+#include "base/hash.h"
 #include "groupcomm/gradient/engine_wait.h"
 #include "runtime/context.h"
+#include "runtime/group/group.h"
 
 namespace aiacc::gradient {
 namespace {
+
+// The ranks tell each other who lacks what before a tensor's time is over, so that the error can say it.
+Duration before_timeout(Duration timeout) {
+  constexpr Duration kForTheReport = std::chrono::seconds(5);
+  return timeout == Duration::max() ? timeout : timeout - std::min(timeout / 4, kForTheReport);
+}
+
+// Only schedules are tuned, and a rank alone has nothing to gain.
+bool tunes(const Group& group, const EngineOptions& options) {
+  return options.tunes && options.schedule_steps > 0 && group.size() > 1;
+}
+
+std::uint64_t placement_of(const Group& group) {
+  return Hash64()
+      .add(static_cast<std::uint64_t>(group.size()))
+      .add(static_cast<std::uint64_t>(group.local_size()))
+      .value();
+}
 
 NegotiatorOptions negotiator_options(const Group& group, const EngineOptions& options) {
   NegotiatorOptions given;
@@ -18,6 +39,8 @@ NegotiatorOptions negotiator_options(const Group& group, const EngineOptions& op
   given.round_bytes = given.fusion_bytes = options.fusion_bytes;
   given.schedule_steps = options.schedule_steps;
   given.nan_check = options.nan_check;
+  given.stall = std::min(options.late_after, before_timeout(options.timeout));
+  given.tunes = tunes(group, options);
   return given;
 }
 
@@ -39,16 +62,29 @@ Engine::Engine(Group& group, EngineOptions options)
       options_(std::move(options)),
       spans_hosts_(group.local_size() < group.size()),
       group_(&group),
+      trace_(group.context().timeline(), loop_, options_.name),
       inbox_(lane_, *this, described(group, options_.name), options_.fusion_bytes,
-             group.local_size() > 1 ? group.context().host() : nullptr, options_.nan_check),
+             group.local_size() > 1 ? group.context().host() : nullptr, options_.nan_check, group.context().timeline()),
       negotiator_(negotiator_options(group, options_)),
       quiet_(loop_) {
   rounds_.emplace(group, static_cast<GroupRounds::Observer&>(*this));
-  launches_.emplace(group, static_cast<Launches::Owner&>(*this), options_.fusion_bytes, options_.in_flight,
-                    options_.timeout, options_.nan_check);
+  launches_.emplace(group, static_cast<Launches::Owner&>(*this), options_.in_flight, options_.timeout,
+                    options_.nan_check);
+  group.context().metrics().add(static_cast<Metrics::Source&>(*this));
+  if (!tunes(group, options_)) return;
+  TuningOptions tuning;
+  tuning.start = {options_.fusion_bytes, options_.in_flight};
+  tuning.described = inbox_.describe();
+  tuning.rank = group.rank();
+  tuning.placement = placement_of(group);
+  tuning.cache = options_.tune_cache;
+  tuning.tells = options_.tells;
+  tuning_.emplace(std::move(tuning));
 }
 
-Engine::~Engine() = default;
+Engine::~Engine() {
+  if (group_ != nullptr) group_->context().metrics().remove(static_cast<Metrics::Source&>(*this));
+}
 
 void Engine::start() { lane_.start(service_); }
 
@@ -59,30 +95,39 @@ void Engine::begin() noexcept {
 
 void Engine::add(std::span<const TensorOrder> tensors, std::uint32_t* indices) {
   std::vector<TensorOrder> orders(tensors.begin(), tensors.end());
-  for (TensorOrder& order : orders) order.kind.wire = wire_of(order);
+  for (TensorOrder& order : orders) choose_wire(order);
   inbox_.add(orders, indices);
 }
 
-std::optional<DType> Engine::wire_of(const TensorOrder& order) const {
+void Engine::choose_wire(TensorOrder& order) const {
   constexpr std::size_t kLeastMixedBytes = 64 << 10;
   const WireType wanted = order.wire.value_or(options_.wire);
-  if (wanted == WireType::kFloat32) return std::nullopt;
+  if (wanted == WireType::kFloat32) return;
   if (order.kind.type != DType::kFloat32 || !order.kind.sums()) {
-    if (!order.wire) return std::nullopt;
+    if (!order.wire) return;
     throw Error(Code::kInvalidArgument,
                 fmt::format("tensor '{}' is {}: only sums and averages of fp32 have a 16-bit wire", order.name,
                             order.kind.describe(order.count)));
   }
-  if (wanted == WireType::kBFloat16) return DType::kBFloat16;
-  const bool small = order.count * sizeof(float) < kLeastMixedBytes;
-  if (wanted == WireType::kMixed && (small || !spans_hosts_)) return std::nullopt;
-  return DType::kFloat16;
+  if (wanted != WireType::kMixed) {
+    order.kind.wire = wanted == WireType::kBFloat16 ? DType::kBFloat16 : DType::kFloat16;
+  } else if (spans_hosts_ && order.count * sizeof(float) >= kLeastMixedBytes) {
+    order.kind.codec = Codec::kFloat16;
+  }
 }
 
 void Engine::wait() {
   Wait wait(*this, false);
   lane_.run(wait);
   if (wait.why) std::rethrow_exception(wait.why);
+}
+
+bool Engine::wait_for(std::uint32_t tensor, Duration limit) {
+  if (!inbox_.outstanding(tensor)) return true;
+  TensorWait wait(*this, tensor, limit);
+  lane_.run(wait);
+  if (wait.why) std::rethrow_exception(wait.why);
+  return wait.in_time;
 }
 
 int Engine::join() {
@@ -113,13 +158,15 @@ void Engine::take(const Inbox::Item& item) noexcept {
       return feed([&] { negotiator_.add(item.tensor->kind.record(item.tensor->name, item.tensor->count)); });
     case Inbox::Item::What::kReady:
       item.tensor->pending = true;
+      item.tensor->negotiating = {};
+      trace_.submitted();
       if (++pending_ == 1) progressed_ = now();
       if (failed_) return complete(*item.tensor, failed_);
       return feed([&] {
         negotiator_.ready(item.number, now(), item.finite);
         if (somebody_waits()) negotiator_.urge(now());  // another thread than the one that submits
       });
-    case Inbox::Item::What::kFlush: return feed([this] { negotiator_.flush(now()); });
+    case Inbox::Item::What::kFlush: trace_.flushed(); return feed([this] { negotiator_.flush(now()); });
   }
 }
 
@@ -127,9 +174,26 @@ void Engine::begin_wait(Wait& wait) noexcept {
   drain();
   if (const std::exception_ptr error = refuse_wait(); error) return wait.end(error);
   waits_.push_back(&wait);
+  wait.began = now();
+  trace_.flushed();
   feed([&] { wait.joins ? negotiator_.join(now()) : negotiator_.flush(now()); });
   tell_waiters();
 }
+
+void Engine::begin_wait(TensorWait& wait) noexcept {
+  drain();
+  try {
+    if (!inbox_.outstanding(wait.tensor)) return wait.end(nullptr);
+  } catch (...) {
+    return wait.end(std::current_exception());
+  }
+  tensor_waits_.push_back(&wait);
+  wait.arm(after(now(), wait.limit));
+  feed([this] { negotiator_.urge(now()); });
+}
+
+// Its time is over.
+void Engine::drop(TensorWait& wait) noexcept { std::erase(tensor_waits_, &wait); }
 
 // Why the engine cannot be waited for any more, or null.
 std::exception_ptr Engine::refuse_wait() noexcept {
@@ -153,19 +217,24 @@ void Engine::act() {
   Action action;
   while (negotiator_.next(action)) {
     switch (action.kind) {
-      case Action::Kind::kBegin: rounds_->begin(action.round, *action.word); break;
+      case Action::Kind::kBegin:
+        trace_.contributed(by_local_);
+        rounds_->begin(action.round, *action.word);
+        break;
       case Action::Kind::kLaunch: launch(action.launch); break;
       case Action::Kind::kExchange: launches_->exchange(described_tensors(action.payload)); break;
-      case Action::Kind::kHold: whole_before_ = 0; break;
+      case Action::Kind::kHold:
+        whole_before_ = 0;
+        if (tuning_) tuning_->interrupted();
+        break;
       case Action::Kind::kRelease:
         whole_before_ = action.launch.serial;
         owe(action.launch.tensors);
         settle_soon();
         break;
+      case Action::Kind::kPass: begin_pass(action.votes); break;
       case Action::Kind::kNonFinite: not_finite_ranks_[action.index] = action.rank; break;
-      case Action::Kind::kStall:
-        group_->context().report_late(fmt::format("{}: {}", inbox_.describe(), *action.text));
-        break;
+      case Action::Kind::kStall: stalled(*action.text); break;
       case Action::Kind::kJoined: joined(action.rank); break;
       case Action::Kind::kLeft: left(action.rank); break;
       case Action::Kind::kFailed: throw *action.error;
@@ -178,6 +247,9 @@ void Engine::launch(const Launch& launched) {
   auto flight = std::make_unique<Launches::Flight>();
   flight->serial = launched.serial;
   flight->follow_up = launched.follow_up;
+  flight->piece_bytes = launched.piece_bytes;
+  if (tuning_ && !launched.scheduled) tuning_->interrupted();
+  if (tuning_ && launched.ends_pass) flight->pass = tuning_->pass_launched();
   flight->kind = Kind::of(table.agreed(launched.tensors.front()));
   flight->in_a_row = true;
   std::uint64_t next = Positions::kNowhere;
@@ -200,7 +272,24 @@ void Engine::launch(const Launch& launched) {
     flight->parts.push_back(part);
   }
   progressed_ = now();
+  trace_.launched(*flight);
   launches_->launch(std::move(flight), table.agreed(launched.tensors.front()).name);
+}
+
+void Engine::begin_pass(bool votes) {
+  const TunedSetting setting = tuning_->begin_pass();
+  launches_->set_in_flight(setting.in_flight);
+  inbox_.set_enough(setting.fusion_bytes);
+  if (votes) launches_->vote(tuning_->vote(negotiator_.tensors()));
+}
+
+void Engine::vote_ended(std::span<const std::byte> most) {
+  feed([&] {
+    Tuning::Words words;
+    std::memcpy(words.data(), most.data(), sizeof words);
+    const Tuner::Plan plan = tuning_->voted(words);
+    negotiator_.tuned(plan.setting.fusion_bytes, static_cast<std::uint64_t>(plan.passes), now());
+  });
 }
 
 std::vector<std::byte> Engine::described_tensors(std::span<const std::byte> payload) {
@@ -233,6 +322,7 @@ void Engine::asked(std::uint64_t round) {
 }
 
 void Engine::result(std::uint64_t round, const Word& merged) {
+  trace_.round_ended(round);
   drain();
   feed([&] { negotiator_.result(round, merged, now()); });
 }
@@ -256,6 +346,14 @@ void Engine::arm_timers() noexcept {
   }
 }
 
+// A report that comes only because the time is nearly over is for the error.
+void Engine::stalled(const std::string& report) {
+  lacking_ = report;
+  lacking_since_ = now();
+  if (options_.late_after <= before_timeout(options_.timeout))
+    group_->context().report_late(fmt::format("{}: {}", inbox_.describe(), report));
+}
+
 // Nothing was launched for as long as an allreduce may take.
 void Engine::late() noexcept {
   if (failed_ || pending_ == 0) return;
@@ -265,10 +363,12 @@ void Engine::late() noexcept {
   for (const Tensor* tensor : by_local_) {
     if (name.empty() && tensor->pending) name = tensor->name;
   }
-  fail(std::make_exception_ptr(Error(
-      Code::kTimeout, fmt::format("tensor '{}' and {} more of {} were submitted on rank {}, and after {:.6g} s not "
-                                  "all ranks have submitted them",
-                                  name, pending_ - 1, inbox_.describe(), group_->rank(), seconds(options_.timeout)))));
+  const std::string who = lacking_.empty() || lacking_since_ < progressed_ ? "" : ": " + lacking_;
+  fail(std::make_exception_ptr(
+      Error(Code::kTimeout,
+            fmt::format("tensor '{}' and {} more of {} were submitted on rank {}, and after {:.6g} s not "
+                        "all ranks have submitted them{}",
+                        name, pending_ - 1, inbox_.describe(), group_->rank(), seconds(options_.timeout), who))));
 }
 
 EngineStats Engine::count() const noexcept {
@@ -280,7 +380,30 @@ EngineStats Engine::count() const noexcept {
   if (rounds_) stats.negotiation_messages = rounds_->messages();
   if (launches_) stats.launches = launches_->calls();
   stats.packed_bytes = inbox_.packed_bytes();
+  stats.setting = {options_.fusion_bytes, options_.in_flight};
+  if (tuning_) {
+    stats.tunes = true;
+    stats.settled = tuning_->settled();
+    stats.setting = tuning_->setting();
+    stats.tune_steps = tuning_->trials();
+    stats.tune_searches = tuning_->searches();
+  }
   return stats;
+}
+
+MetricsSample Engine::sample() const noexcept {
+  const EngineStats stats = count();
+  MetricsSample sample = measured_;
+  sample.steps = stats.steps;
+  sample.rounds = stats.rounds;
+  sample.negotiation_messages = stats.negotiation_messages;
+  sample.launches = stats.launches;
+  sample.tensors = stats.tensors;
+  sample.bytes = stats.bytes;
+  sample.wire_bytes = stats.wire_bytes;
+  sample.packed_bytes = stats.packed_bytes;
+  sample.breaks = stats.breaks;
+  return sample;
 }
 
 }  // namespace aiacc::gradient

@@ -14,6 +14,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <exception>
+#include <functional>
 #include <map>
 #include <memory>
 #include <optional>
@@ -30,7 +31,10 @@
 #include "groupcomm/gradient/negotiator.h"
 #include "groupcomm/gradient/positions.h"
 #include "groupcomm/gradient/results.h"
+#include "groupcomm/gradient/trace.h"
+#include "groupcomm/gradient/tuning.h"
 #include "runtime/group/group.h"
+#include "runtime/metrics/metrics.h"
 
 namespace aiacc::gradient {
 
@@ -41,16 +45,26 @@ struct EngineOptions {
   int schedule_steps = 5;  // -1: never
   WireType wire = WireType::kFloat32;
   bool nan_check = false;
+  bool tunes = false;                                              // fusion_bytes and in_flight, from these on
+  std::string tune_cache;                                          // a path; empty: nothing is remembered
+  std::function<void(const std::string& line, bool warns)> tells;  // a line of the log
   Duration timeout{};  // of its allreduces, and of a tensor that waits for other ranks; Duration::max(): none
+  Duration late_after = std::chrono::seconds(60);  // until all ranks report who has not submitted what
 };
 
 struct EngineStats {
   std::uint64_t steps = 0, rounds = 0, negotiation_messages = 0, launches = 0, tensors = 0, bytes = 0, packed_bytes = 0,
                 breaks = 0, wire_bytes = 0;
   bool scheduled = false;
+  bool tunes = false, settled = false;
+  TunedSetting setting;
+  std::uint64_t tune_steps = 0, tune_searches = 0;
 };
 
-class Engine final : private Inbox::Owner, private GroupRounds::Observer, private Launches::Owner {
+class Engine final : private Inbox::Owner,
+                     private GroupRounds::Observer,
+                     private Launches::Owner,
+                     private Metrics::Source {
  public:
   static constexpr std::size_t kLongestName = 1000;
 
@@ -76,17 +90,21 @@ class Engine final : private Inbox::Owner, private GroupRounds::Observer, privat
   void urge() noexcept { inbox_.urge(); }
   // For a lane that threads drive: flushes, and waits until all that was submitted is reduced. Throws the first error.
   void wait();
+  // False: the tensor is still outstanding after `limit`. Throws if the engine is over; what is not finite, wait() tells.
+  bool wait_for(std::uint32_t tensor, Duration limit);
   // Returns the rank that joined last.
   int join();
 
   // --- the lane's thread -----------------------------------------------------------------------------------------------
   EngineStats count() const noexcept;
+  MetricsSample sample() const noexcept override;
   // Ends the engine: afterwards nothing of it refers to the group, and all submissions have ended.
   Task<void> close(Stop& stop);
 
  private:
   using Tensor = Inbox::Tensor;
   class Wait;
+  class TensorWait;
   struct Service final : Work {  // keeps the lane driven while the engine lives
     explicit Service(Engine& of) : engine(of) {}
     void begin() noexcept override { engine.begin(); }
@@ -110,8 +128,10 @@ class Engine final : private Inbox::Owner, private GroupRounds::Observer, privat
   void brought() noexcept override;
   void drain() noexcept;
   void take(const Inbox::Item& item) noexcept;
-  bool somebody_waits() const noexcept { return inbox_.somebody_waits() || !waits_.empty(); }
+  bool somebody_waits() const noexcept { return inbox_.somebody_waits() || !waits_.empty() || !tensor_waits_.empty(); }
   void begin_wait(Wait& wait) noexcept;
+  void begin_wait(TensorWait& wait) noexcept;
+  void drop(TensorWait& wait) noexcept;
   std::exception_ptr refuse_wait() noexcept;
   template <class Input>
   void feed(Input&& input) noexcept;  // an input of the negotiator, and then what it wants
@@ -121,12 +141,15 @@ class Engine final : private Inbox::Owner, private GroupRounds::Observer, privat
   std::vector<std::byte> described_tensors(std::span<const std::byte> payload);
   void due() noexcept;
   void late() noexcept;
+  void stalled(const std::string& report);
   void arm_timers() noexcept;
   void asked(std::uint64_t round) override;
   void result(std::uint64_t round, const Word& merged) override;
+  void begin_pass(bool votes);
+  void vote_ended(std::span<const std::byte> most) override;
   void exchange_ended(std::span<const std::vector<std::byte>> payloads) override;
 
-  std::optional<DType> wire_of(const TensorOrder& order) const;
+  void choose_wire(TensorOrder& order) const;
 
   // What ends: launches, waits, and the engine (engine_ends.cc).
   void launch_ended(Launches::Flight& flight) override;
@@ -135,6 +158,7 @@ class Engine final : private Inbox::Owner, private GroupRounds::Observer, privat
   std::exception_ptr error_of(const Launches::Part& part, const Tensor& tensor);
   void submit_again();
   void tell_waiters() noexcept;
+  void tell_waiters(const Tensor& tensor) noexcept;
   void joined(int rank) noexcept;
   void left(int rank);
   Error freed_by(int rank) const;
@@ -153,12 +177,14 @@ class Engine final : private Inbox::Owner, private GroupRounds::Observer, privat
   const EngineOptions options_;
   const bool spans_hosts_;
   Group* group_;
+  EngineTrace trace_;
   Inbox inbox_;
   Service service_{*this};
   Settle settle_{*this};
   Alarm due_{*this, &Engine::due};
   Alarm late_{*this, &Engine::late};
   Negotiator negotiator_;
+  std::optional<Tuning> tuning_;  // if there is something to tune
   std::optional<GroupRounds> rounds_;
   std::optional<Launches> launches_;
   Positions positions_;
@@ -166,8 +192,11 @@ class Engine final : private Inbox::Owner, private GroupRounds::Observer, privat
   std::vector<Inbox::Item> taken_;
   std::vector<Tensor*> by_local_;
   std::vector<Wait*> waits_;
+  std::vector<TensorWait*> tensor_waits_;
   std::size_t pending_ = 0;  // submissions that are not complete
   Instant progressed_{};     // a launch began or ended, or the first of several submissions came
+  std::string lacking_;      // who has not submitted what, as the ranks found at lacking_since_
+  Instant lacking_since_{};
   // Launches with this serial and later ones may lack a rank's gradients: nobody is told of them yet.
   std::uint64_t whole_before_ = ~std::uint64_t{0};
   std::exception_ptr failed_;  // why the group is over
@@ -179,7 +208,8 @@ class Engine final : private Inbox::Owner, private GroupRounds::Observer, privat
   std::set<std::uint32_t> not_finite_first_;       // first launches that follow-ups complete
   std::exception_ptr not_finite_;                  // of a tensor since the last wait
   EngineStats counted_;
-  Event quiet_;  // for close(): something has changed
+  MetricsSample measured_;  // what counted_ has not
+  Event quiet_;             // for close(): something has changed
 };
 
 template <class Input>

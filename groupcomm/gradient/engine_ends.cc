@@ -5,16 +5,30 @@
 #include <cstring>
 #include <utility>
 
+#include "base/data/codec.h"
 #include "groupcomm/gradient/engine_wait.h"
 #include "runtime/context.h"
+#include "runtime/group/group.h"
 
 namespace aiacc::gradient {
 
+namespace {
+
+// Of a part of a launch, as its elements travelled.
+std::size_t travelled(const Launches::Flight& flight, const Launches::Part& part) {
+  const std::size_t count = part.bytes / size_of(flight.kind.type);
+  if (flight.wire) return count * size_of(*flight.wire);
+  return flight.kind.codec == Codec::kNone ? part.bytes : encoded_bytes(flight.kind.codec, count);
+}
+
+}  // namespace
+
 void Engine::launch_ended(Launches::Flight& flight) {
   progressed_ = now();
-  for (const Launches::Part& part : flight.parts) {
-    if (part.mine)
-      counted_.wire_bytes += flight.wire ? part.bytes / size_of(flight.kind.type) * size_of(*flight.wire) : part.bytes;
+  if (tuning_ && flight.pass != 0) tuning_->pass_ended(flight.pass, now());
+  for (Launches::Part& part : flight.parts) {
+    part.copied_out = part.mine && part.tensor->out != nullptr && part.tensor->out != part.slot;
+    if (part.mine) counted_.wire_bytes += travelled(flight, part);
     if (part.out_of_range) {
       if (part.mine) again_.push_back(part.tensor);
       continue;
@@ -26,6 +40,10 @@ void Engine::launch_ended(Launches::Flight& flight) {
       not_finite_ranks_.erase(part.index);
     }
   }
+  std::uint64_t bytes = 0;
+  for (const Launches::Part& part : flight.parts) bytes += part.mine ? part.bytes : 0;
+  if (!flight.follow_up && bytes > 0) measured_.fused.add(bytes);
+  trace_.ended(flight);
   if (!again_.empty()) settle_soon();
   tell_waiters();
 }
@@ -51,7 +69,9 @@ std::exception_ptr Engine::error_of(const Launches::Part& part, const Tensor& te
 // All ranks do so, each when it has the result; the negotiator gives it a place among the launches.
 void Engine::submit_again() {
   if (left_ && !again_.empty()) throw freed_by(left_rank_);
-  for (const Tensor* tensor : std::exchange(again_, {})) {
+  for (Tensor* tensor : std::exchange(again_, {})) {
+    if (tensor->submitted != Instant{}) tensor->submitted = tensor->packed = now();
+    tensor->negotiating = {};
     negotiator_.ready(tensor->number, now());
     if (somebody_waits()) negotiator_.urge(now());
     act();
@@ -70,6 +90,7 @@ void Engine::complete(Tensor& tensor, const std::exception_ptr& error) noexcept 
     counted_.bytes += tensor.bytes;
   }
   Submission* const submission = inbox_.completed(tensor);
+  tell_waiters(tensor);
   if (submission == nullptr) return;
   lane_.begin_here(*submission);
   submission->end(error);
@@ -82,7 +103,20 @@ void Engine::tell_waiters() noexcept {
   waits_.erase(wait, waits_.end());
   if (!ended.empty() && not_finite_) not_finite_ranks_.clear();
   const std::exception_ptr error = ended.empty() || failed_ ? failed_ : std::exchange(not_finite_, nullptr);
-  for (Wait* one : ended) one->end(error);
+  for (Wait* one : ended) {
+    ++measured_.waits;
+    measured_.wait_ns += static_cast<std::uint64_t>((now() - one->began).count());
+    one->end(error);
+  }
+}
+
+void Engine::tell_waiters(const Tensor& tensor) noexcept {
+  const auto wait = std::stable_partition(tensor_waits_.begin(), tensor_waits_.end(),
+                                          [&](const TensorWait* one) { return one->tensor != tensor.number; });
+  const std::vector<TensorWait*> ended(wait, tensor_waits_.end());
+  tensor_waits_.erase(wait, tensor_waits_.end());
+  if (failed_ && !ended.empty()) inbox_.told();
+  for (TensorWait* one : ended) one->end(failed_);
 }
 
 void Engine::joined(int rank) noexcept {
@@ -142,10 +176,11 @@ void Engine::end_all() noexcept {
   for (Tensor* tensor : by_local_) {
     if (tensor->pending) complete(*tensor, failed_);
   }
-  if (!waits_.empty()) inbox_.told();
+  if (!waits_.empty() || !tensor_waits_.empty()) inbox_.told();
   const std::vector<Wait*> ended = std::move(waits_);
   waits_.clear();
   for (Wait* one : ended) one->end(failed_);
+  for (TensorWait* one : std::exchange(tensor_waits_, {})) one->end(failed_);
 }
 
 void Engine::rounds_failed(const std::exception_ptr& error) noexcept { fail(error); }
@@ -173,7 +208,8 @@ Task<void> Engine::close(Stop& stop) {
   inbox_.close();
   drain();
   if (!failed_ && !left_) co_await say_goodbye(stop);
-  if (!failed_ && (pending_ != 0 || !left_ || !waits_.empty())) fail(std::make_exception_ptr(freed_by(group_->rank())));
+  if (!failed_ && (pending_ != 0 || !left_ || !waits_.empty() || !tensor_waits_.empty()))
+    fail(std::make_exception_ptr(freed_by(group_->rank())));
   co_await launches_->finish();
   if (failed_) settle();
   co_await rounds_->close();
@@ -185,6 +221,7 @@ Task<void> Engine::close(Stop& stop) {
   due_.disarm();
   late_.disarm();
   settle_.unlink();
+  group_->context().metrics().remove(static_cast<Metrics::Source&>(*this));
   rounds_.reset();
   launches_.reset();
   inbox_.clear();

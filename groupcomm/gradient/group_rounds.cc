@@ -8,12 +8,13 @@
 
 #include "base/hash.h"
 #include "runtime/context.h"
+#include "runtime/group/group.h"
 #include "transports/exchange.h"
 
 namespace aiacc::gradient {
 namespace {
 
-// What messages and questions call a round.
+// The name of a round in error messages and straggler diagnoses.
 struct RoundNote {
   std::uint64_t round;
   std::string describe() const { return fmt::format("round {} of a gradient engine's negotiation", round); }
@@ -58,15 +59,15 @@ GroupRounds::GroupRounds(Group& group, Observer& observer)
     ranks_.push_back(rank);
     if (domain_ != nullptr) domain_ranks_.push_back(group.context().domain_rank_of(view.member(rank)));
   }
-  me_ = group.local_rank();
-  host_ = view.host_of(group.rank());
+  local_rank_ = group.local_rank();
   for (int host = 0; host < view.hosts(); ++host) leaders_.push_back(view.ranks_on_host(host).front());
-  for (int stride = 1; stride < view.hosts(); stride *= kRadix) strides_.insert(strides_.begin(), stride);
+  plan_ = dissemination_plan(view.host_of(group.rank()), view.hosts());
+  std::reverse(plan_.begin(), plan_.end());
   lines_.resize(ranks_.size());
   if (domain_ == nullptr) return;
   shared_ = std::make_shared<Shared>(*domain_, lines_key(view));
   group.keep(shared_);
-  lines_[static_cast<std::size_t>(me_)] = shared_->line;
+  lines_[static_cast<std::size_t>(local_rank_)] = shared_->line;
   domain_->publish(shared_->line, kMemory, shared_->memory.offset + 1);
 }
 
@@ -153,7 +154,7 @@ Task<void> GroupRounds::find(int member) {
 
 Task<void> GroupRounds::serve(GroupRounds* self) {
   for (int member = 0; member < static_cast<int>(self->ranks_.size()); ++member) {
-    if (member != self->me_ && (self->leads() || member == 0)) co_await self->find(member);
+    if (member != self->local_rank_ && (self->leads() || member == 0)) co_await self->find(member);
   }
   for (std::uint64_t round = 1;; ++round) {
     if (self->leads()) {
@@ -162,7 +163,7 @@ Task<void> GroupRounds::serve(GroupRounds* self) {
       co_await self->follow(round);
     }
     self->observer_.result(round, self->merged_);
-    // The next round may be over already: the others of the lane have their turn.
+    // The result of the next round may be there already, so this loop alone could occupy the lane.
     co_await yield_turn(self->loop_, self->stop_);
   }
 }
@@ -190,23 +191,23 @@ Task<void> GroupRounds::lead(std::uint64_t round) {
   Scope arriving(loop_, stop_);
   Mailbox* const mailbox = group_.team().mailbox;
   std::optional<Exchange> exchange;
-  std::vector<Step> steps(mailbox == nullptr ? 0 : strides_.size());
+  std::vector<Step> steps(mailbox == nullptr ? 0 : plan_.size());
   if (mailbox != nullptr) {
     const WireId id(Exchange::kPairSequence | round, Tag(), group_.rank());
     exchange.emplace(*mailbox, group_.team().view, group_.rank(), id, Hash64().add("gradient round").value(),
                      CallNote(RoundNote{round}));
-    exchange->set_urgent(true);
+    exchange->set_traffic(OperationTraffic::all_in(TrafficClass::kLatency));
   }
   Scope receiving(loop_, stop_);
   std::exception_ptr error;
   try {
-    // Of all steps: a leader that was asked may be in the last one when the first message comes here.
+    // Receives of all steps are posted now: another leader may be in its last step when its first message arrives here.
     for (std::size_t step = 0; step < steps.size(); ++step) {
-      const std::vector<int> apart = distances(strides_[step]);
-      steps[step].words.resize(apart.size());
-      for (std::size_t i = 0; i < apart.size(); ++i) {
-        receiving.spawn(
-            receive(this, &*exchange, leader_at(-apart[i]), tag_of(step, i), &steps[step], i, round, receiving.stop()));
+      const std::vector<int>& from = plan_[step].from;
+      steps[step].words.resize(from.size());
+      for (std::size_t i = 0; i < from.size(); ++i) {
+        const int leader = leaders_[static_cast<std::size_t>(from[i])];
+        receiving.spawn(receive(this, &*exchange, leader, tag_of(step, i), &steps[step], i, round, receiving.stop()));
       }
     }
     for (int member = 1; member < static_cast<int>(ranks_.size()); ++member) {
@@ -243,20 +244,8 @@ Task<void> GroupRounds::lead(std::uint64_t round) {
 
 // --- between hosts ---------------------------------------------------------------------------------------------------
 
-std::vector<int> GroupRounds::distances(int stride) const {
-  std::vector<int> distances;
-  const int hosts = static_cast<int>(leaders_.size());
-  for (int times = 1; times < kRadix && times * stride < hosts; ++times) distances.push_back(times * stride);
-  return distances;
-}
-
-int GroupRounds::leader_at(int distance) const noexcept {
-  const int hosts = static_cast<int>(leaders_.size());
-  return leaders_[static_cast<std::size_t>(((host_ + distance) % hosts + hosts) % hosts)];
-}
-
 Task<void> GroupRounds::send(GroupRounds* self, Exchange* exchange, int to, std::uint32_t tag, Stop& stop) {
-  // A copy, because others of this step are merged while it is on its way.
+  // A copy, because words that arrive in this step are merged while this one is being sent.
   Bytes word(self->merged_.most_encoded());
   Buffer buffer;
   buffer.data = word.data();
@@ -282,13 +271,14 @@ Task<void> GroupRounds::receive(GroupRounds* self, Exchange* exchange, int from,
 
 Task<void> GroupRounds::disseminate(Exchange& exchange, std::vector<Step>& steps) {
   for (std::size_t step = 0; step < steps.size(); ++step) {
-    const std::vector<int> apart = distances(strides_[step]);
+    const std::vector<int>& to = plan_[step].to;
     Scope sending(loop_, stop_);
-    for (std::size_t i = 0; i < apart.size(); ++i) {
-      sending.spawn(send(this, &exchange, leader_at(apart[i]), tag_of(step, i), sending.stop()));
+    for (std::size_t i = 0; i < to.size(); ++i) {
+      const int leader = leaders_[static_cast<std::size_t>(to[i])];
+      sending.spawn(send(this, &exchange, leader, tag_of(step, i), sending.stop()));
     }
     co_await sending.join();
-    while (steps[step].arrived < apart.size()) {
+    while (steps[step].arrived < steps[step].words.size()) {
       changed_.reset();
       co_await changed_.wait(stop_);
     }

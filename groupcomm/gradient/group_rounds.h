@@ -1,7 +1,6 @@
 // GroupRounds: the rounds of a group's members. Within a host a round goes through shared memory: each member writes its
 // word into its own memory and publishes the round's number; the leader, the member with the lowest rank, merges them. Between
-// hosts the leaders spread what they have merged by radix-4 dissemination, the longest distance first: each sends at most
-// 3 ⌈log₄ hosts⌉ messages a round, and because a merge may take a word twice it works for any number of hosts. The leader
+// hosts the leaders spread what they have merged by radix-4 dissemination (dissemination.h), the longest distance first. The leader
 // then publishes the result.
 //
 // A member that has not begun a round is asked as soon as another has: members watch their leader, the leader watches its
@@ -21,6 +20,7 @@
 #include <vector>
 
 #include "base/task/scope.h"
+#include "groupcomm/gradient/dissemination.h"
 #include "groupcomm/gradient/word.h"
 #include "runtime/group/group.h"
 
@@ -53,9 +53,9 @@ class GroupRounds final : private Root::Owner {
   void start();
   // This rank's word of a round: 1, 2, 3 … in order, each after the result of the one before.
   void begin(std::uint64_t round, const Word& word);
-  // Takes part no more. This rank has begun no round without a result, or the others are told otherwise that it is over.
+  // Takes part no longer. Every round that this rank has begun has its result, or the others learn by other means that it is over.
   Task<void> close();
-  // That this rank has sent to other hosts.
+  // How many messages this rank has sent to other hosts.
   std::uint64_t messages() const noexcept { return messages_; }
 
  private:
@@ -63,7 +63,6 @@ class GroupRounds final : private Root::Owner {
   enum Flag : std::uint32_t { kBegun, kMemory, kResult };
   static constexpr std::size_t kPlaceBytes = kMostBytes + 8;  // with the length
   enum Place : std::uint64_t { kContribution = 0, kMerged = 2, kPlaces = 4 };
-  static constexpr int kRadix = 4;
   using Bytes = std::vector<std::byte>;
   struct Step {  // of a round between hosts
     std::vector<Bytes> words;
@@ -73,7 +72,7 @@ class GroupRounds final : private Root::Owner {
   // What peers read: it lives until no member of the host needs the group any more.
   struct Shared;
 
-  bool leads() const noexcept { return me_ == 0; }
+  bool leads() const noexcept { return local_rank_ == 0; }
   static Task<void> serve(GroupRounds* self);
   Task<void> find(int member);
   Task<void> follow(std::uint64_t round);
@@ -84,7 +83,7 @@ class GroupRounds final : private Root::Owner {
                             std::size_t which, std::uint64_t round, Stop& stop);
   Task<void> disseminate(Exchange& exchange, std::vector<Step>& steps);
   static std::uint32_t tag_of(std::size_t step, std::size_t which) noexcept {
-    return static_cast<std::uint32_t>(step * (kRadix - 1) + which);
+    return static_cast<std::uint32_t>(step * (kDisseminationRadix - 1) + which);
   }
   void ask(std::uint64_t round);
   FlagRef flag(int member, Flag word) const noexcept;
@@ -92,28 +91,24 @@ class GroupRounds final : private Root::Owner {
   void write(std::uint64_t place, const Word& word);
   void merge(std::span<const std::byte> word);
   void root_ended(Root& root, std::exception_ptr error) noexcept override;
-  // Distances of a step, in hosts: those from which it receives and to which it sends.
-  std::vector<int> distances(int stride) const;
-  int leader_at(int distance) const noexcept;
 
   Group& group_;
   Observer& observer_;
   Loop& loop_;
   HostDomain* domain_;  // null if this rank is alone on its host
   std::shared_ptr<Shared> shared_;
-  std::vector<int> ranks_;         // of the members on this host
-  std::vector<int> domain_ranks_;  // theirs in the domain
-  int me_ = 0;                     // among them
+  std::vector<int> ranks_;         // in the group, of the members on this host
+  std::vector<int> domain_ranks_;  // the same members in the domain
+  int local_rank_ = 0;             // index of this rank in both
   std::vector<std::uint32_t> lines_;
-  std::vector<int> leaders_;  // of each host, by host
-  int host_ = 0;              // this one among them
-  std::vector<int> strides_;  // of the steps
+  std::vector<int> leaders_;             // of each host, by host
+  std::vector<DisseminationStep> plan_;  // among the leaders, the longest distance first
 
   Stop stop_;
   std::uint64_t begun_ = 0;
-  Word word_;    // this rank's of the round begun_
+  Word word_;    // what this rank contributes to the round begun_
   Word merged_;  // of the round in progress
-  Word other_;   // one that is merged
+  Word other_;   // another rank's, while it is merged
   std::uint64_t messages_ = 0;
   Event changed_;
   Event ended_;

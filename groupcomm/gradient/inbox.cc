@@ -6,7 +6,7 @@
 #include <map>
 #include <utility>
 
-#include "groupcomm/gradient/magnitude.h"
+#include "base/data/magnitude.h"
 
 namespace aiacc::gradient {
 namespace {
@@ -16,8 +16,15 @@ constexpr Duration kLinger = std::chrono::milliseconds(1);
 
 }  // namespace
 
-Inbox::Inbox(Lane& lane, Owner& owner, std::string described, std::size_t enough, HostDomain* domain, bool looks)
-    : lane_(lane), owner_(owner), described_(std::move(described)), enough_(enough), looks_(looks), slots_(domain) {}
+Inbox::Inbox(Lane& lane, Owner& owner, std::string described, std::size_t enough, HostDomain* domain, bool looks,
+             const Timeline& timeline)
+    : lane_(lane),
+      owner_(owner),
+      described_(std::move(described)),
+      looks_(looks),
+      timeline_(timeline),
+      slots_(domain),
+      enough_(enough) {}
 
 // --- any thread: tensors ---------------------------------------------------------------------------------------------
 
@@ -118,6 +125,11 @@ void* Inbox::memory(std::uint32_t tensor) {
   return checked_locked(tensor).slot.data;
 }
 
+void Inbox::set_enough(std::size_t bytes) {
+  const std::scoped_lock lock(mutex_);
+  enough_ = bytes;
+}
+
 std::uint64_t Inbox::packed_bytes() const noexcept {
   const std::lock_guard lock(mutex_);
   return packed_bytes_;
@@ -138,7 +150,11 @@ void Inbox::submit(std::uint32_t number, const void* in, void* out, Submission* 
     }
     tensor->outstanding = true;
   }
-  if (in != nullptr && in != tensor->slot.data && tensor->bytes > 0) std::memcpy(tensor->slot.data, in, tensor->bytes);
+  const bool traced = timeline_.on();
+  const bool copies = in != nullptr && in != tensor->slot.data && tensor->bytes > 0;
+  tensor->submitted = tensor->packed = traced ? lane_.loop().now() : Instant{};
+  if (copies) std::memcpy(tensor->slot.data, in, tensor->bytes);
+  if (copies && traced) tensor->packed = lane_.loop().now();
   const bool finite =
       !looks_ || !tensor->kind.sums() || all_finite(tensor->kind.type, tensor->slot.data, tensor->count);
   const std::lock_guard lock(mutex_);
@@ -155,6 +171,14 @@ void Inbox::submit(std::uint32_t number, const void* in, void* out, Submission* 
   if (out != nullptr) packed_bytes_ += tensor->bytes;
   bytes_ += tensor->bytes;
   if (bytes_ >= enough_ || !looks_again_) poke_locked();
+}
+
+bool Inbox::outstanding(std::uint32_t tensor) {
+  const std::lock_guard lock(mutex_);
+  if (closed_) check_usable_locked();
+  const bool outstanding = checked_locked(tensor).outstanding;
+  if (!outstanding) check_usable_locked();
+  return outstanding;
 }
 
 void Inbox::flush() {

@@ -22,6 +22,7 @@
 #include "groupcomm/gradient/kind.h"
 #include "groupcomm/gradient/slots.h"
 #include "groupcomm/gradient/submission.h"
+#include "runtime/timeline/timeline.h"
 
 namespace aiacc::gradient {
 
@@ -49,9 +50,12 @@ class Inbox {
     // Written by submit() before it is in the inbox, and then the lane's.
     void* out = nullptr;
     Submission* submission = nullptr;
+    // For the timeline (trace.h): when it was submitted, zero if it is not traced, and when it was in the slot.
+    Instant submitted{}, packed{};
     // The lane's.
-    bool pending = false;  // submitted and not complete
-    bool owed = false;     // launched with this rank's gradient and not complete: its follow-up completes it
+    Instant negotiating{};  // in a round, for the timeline
+    bool pending = false;   // submitted and not complete
+    bool owed = false;      // launched with this rank's gradient and not complete: its follow-up completes it
   };
   struct Item {
     enum class What : std::uint8_t { kAdd, kReady, kFlush } what;
@@ -70,7 +74,8 @@ class Inbox {
 
   // `described` is the engine, for messages. A submission of `enough` bytes wakes the lane. `domain` as for Slots. `looks`: for
   // submissions that are not finite.
-  Inbox(Lane& lane, Owner& owner, std::string described, std::size_t enough, HostDomain* domain, bool looks);
+  Inbox(Lane& lane, Owner& owner, std::string described, std::size_t enough, HostDomain* domain, bool looks,
+        const Timeline& timeline);
   Inbox(const Inbox&) = delete;
   Inbox& operator=(const Inbox&) = delete;
 
@@ -80,6 +85,8 @@ class Inbox {
   void* memory(std::uint32_t tensor);
   void submit(std::uint32_t tensor, const void* in, void* out, Submission* submission);
   void flush();
+  // Whether the tensor was submitted and is not complete. If it is not outstanding, throws if the engine was freed, or is over.
+  bool outstanding(std::uint32_t tensor);
   // Somebody waits for a submission.
   void urge() noexcept;
   // Throws if the engine was freed, or is over.
@@ -90,6 +97,8 @@ class Inbox {
   std::uint64_t packed_bytes() const noexcept;
 
   // --- the lane's thread
+  // So many bytes wake the lane from now on.
+  void set_enough(std::size_t bytes);
   // What was brought since. Returns whether somebody has begun to wait since.
   bool take(std::vector<Item>& items);
   bool somebody_waits() const noexcept;
@@ -130,8 +139,8 @@ class Inbox {
   Lane& lane_;
   Owner& owner_;
   const std::string described_;
-  const std::size_t enough_;
   const bool looks_;
+  const Timeline& timeline_;
   Poke poke_{*this};
   Alarm look_again_{*this};
 
@@ -140,6 +149,7 @@ class Inbox {
   std::deque<Tensor> tensors_;
   std::unordered_map<std::string, std::uint32_t> names_;
   std::vector<Item> items_;
+  std::size_t enough_;
   std::size_t bytes_ = 0;
   bool urged_ = false;
   int urges_ = 0;             // submissions that somebody waits for; for a moment one may be counted as ended first

@@ -13,6 +13,7 @@ namespace aiacc::gradient {
 namespace {
 
 constexpr std::string_view kWire = ", wire ";
+constexpr std::string_view kMixed = ", wire mixed";
 constexpr std::string_view kPrescale = ", prescale ";
 constexpr std::string_view kPostscale = ", postscale ";
 
@@ -36,6 +37,7 @@ Reduction Kind::reduction() const noexcept {
   reduction.op = op;
   reduction.prescale = prescale;
   reduction.postscale = postscale;
+  reduction.codec = codec;
   return reduction;
 }
 
@@ -43,6 +45,7 @@ std::uint64_t Kind::key() const noexcept {
   Hash64 hash;
   hash.add(std::bit_cast<std::uint64_t>(prescale)).add(std::bit_cast<std::uint64_t>(postscale));
   if (wire) hash.add(std::uint64_t{static_cast<std::uint8_t>(*wire)});
+  if (codec != Codec::kNone) hash.add(kMixed);
   return std::uint64_t{static_cast<std::uint8_t>(type)} << 56 | std::uint64_t{static_cast<std::uint8_t>(op)} << 48 |
          hash.value() >> 16;
 }
@@ -50,6 +53,7 @@ std::uint64_t Kind::key() const noexcept {
 std::string Kind::describe(std::size_t count) const {
   std::string text = fmt::format("{} {}, {}", count, name_of(type), name_of(op));
   if (wire) text += fmt::format("{}{}", kWire, name_of(*wire));
+  if (codec != Codec::kNone) text += kMixed;
   if (prescale != 1.0) text += fmt::format("{}{}", kPrescale, prescale);
   if (postscale != 1.0) text += fmt::format("{}{}", kPostscale, postscale);
   return text;
@@ -74,6 +78,7 @@ Kind Kind::of(const TensorRecord& record) {
     kind.type = static_cast<DType>(type);
     kind.op = static_cast<ReduceOp>(op);
     kind.wire = wire_in(record.description);
+    if (record.description.find(kMixed) != std::string::npos) kind.codec = Codec::kFloat16;
     kind.prescale = scale_in(record.description, kPrescale);
     kind.postscale = scale_in(record.description, kPostscale);
   }

@@ -16,7 +16,9 @@ struct Kind {
   ReduceOp op = ReduceOp::kSum;
   double prescale = 1.0;
   double postscale = 1.0;
-  std::optional<DType> wire;  // of elements that travel in another type: fp16 or bf16 for sums and averages of fp32
+  // For sums and averages of fp32. Elements that are encoded before their sum on the host (wire.h): fp16 or bf16.
+  std::optional<DType> wire;
+  Codec codec = Codec::kNone;  // elements that are encoded between hosts only; then there is no `wire`
 
   bool operator==(const Kind&) const = default;
   Reduction reduction() const noexcept;

@@ -6,25 +6,19 @@
 
 #include "groupcomm/gradient/slots.h"
 #include "runtime/context.h"
+#include "runtime/group/group.h"
 
 namespace aiacc::gradient {
 namespace {
 
+constexpr const char* kVoteName = "the step time of a gradient engine";
 constexpr const char* kExchangeName = "the tensors of a gradient engine";
-
-Buffer buffer_of(std::byte* data, std::size_t bytes) noexcept {
-  Buffer buffer;
-  buffer.data = data;
-  buffer.bytes = bytes;
-  return buffer;
-}
 
 }  // namespace
 
-Launches::Launches(Group& group, Owner& owner, std::size_t piece_bytes, int in_flight, Duration timeout, bool looks)
+Launches::Launches(Group& group, Owner& owner, int in_flight, Duration timeout, bool looks)
     : group_(group),
       owner_(owner),
-      piece_bytes_(std::max(Slots::padded(piece_bytes), Slots::kAlignment)),
       in_flight_(static_cast<std::size_t>(std::max(in_flight, 1))),
       timeout_(timeout),
       looks_(looks),
@@ -78,7 +72,8 @@ std::deque<Launches::Queued> Launches::calls_of(Flight& flight, const std::strin
 std::deque<Launches::Queued> Launches::in_pieces(Flight& flight, std::byte* data, std::size_t bytes,
                                                  const Reduction& reduction, const std::string& name) {
   std::deque<Queued> calls;
-  const std::size_t pieces = (bytes + piece_bytes_ - 1) / piece_bytes_;
+  const std::size_t most = std::max(Slots::padded(flight.piece_bytes), Slots::kAlignment);
+  const std::size_t pieces = (bytes + most - 1) / most;
   const std::size_t piece = pieces == 0 ? 0 : Slots::padded((bytes + pieces - 1) / pieces);
   for (std::size_t at = 0; at < bytes; at += piece) {
     const std::size_t length = std::min(piece, bytes - at);
@@ -87,7 +82,7 @@ std::deque<Launches::Queued> Launches::in_pieces(Flight& flight, std::byte* data
     call.reduction = reduction;
     call.count = length / size_of(reduction.type);
     ++flight.calls;
-    calls.push_back({&flight, call, buffer_of(data + at, length), {}, name});
+    calls.push_back({&flight, call, Buffer{data + at, length}, {}, name});
   }
   return calls;
 }
@@ -98,7 +93,7 @@ std::deque<Launches::Queued> Launches::grouped(Flight& flight, const std::string
   queued.call.reduction = flight.kind.reduction();
   for (const Part& part : flight.parts) {
     if (part.bytes == 0) continue;
-    const Buffer buffer = buffer_of(part.data, part.bytes);
+    const Buffer buffer = Buffer{part.data, part.bytes};
     queued.tensors.push_back({buffer, buffer});
     queued.call.count += part.bytes / size_of(flight.kind.type);
   }
@@ -116,10 +111,28 @@ void Launches::exchange(std::vector<std::byte> payload) {
   start_more();
 }
 
+void Launches::vote(std::span<const std::uint64_t> numbers) {
+  auto flight = std::make_unique<Flight>();
+  flight->vote = flight->prepared = true;
+  const auto bytes = std::as_bytes(numbers);
+  flight->other.assign(bytes.begin(), bytes.end());
+  flight->calls = 1;
+  Call call;
+  call.kind = Collective::kAllreduce;
+  call.reduction.type = DType::kUInt64;
+  call.reduction.op = ReduceOp::kMax;
+  call.count = numbers.size();
+  queue_.push_back({flight.get(), call, Buffer{flight->other.data(), flight->other.size()}, {}, kVoteName});
+  flights_.push_back(std::move(flight));
+  start_more();
+}
+
 // An exchange is two calls, which follow each other on every rank: nothing begins in between.
 void Launches::start_more() noexcept {
-  while (!queue_.empty() && running_.size() < in_flight_ && !exchanging_ && !failed_) {
+  while (!queue_.empty() && !exchanging_ && !failed_) {
     const Flight* const flight = queue_.front().flight;
+    const bool votes = flight != nullptr && flight->vote;
+    if (!votes && running_.size() - votes_running_ >= in_flight_) break;
     const bool prepared = flight == nullptr || flight->prepared;
     if (!prepared && !has_last_results(*flight)) break;
     Queued next = std::move(queue_.front());
@@ -135,7 +148,7 @@ void Launches::start_more() noexcept {
 
 void Launches::start(Queued queued) {
   if (queued.flight != nullptr) {
-    ++calls_;
+    ++(queued.flight->vote ? votes_running_ : calls_);
     queued.call.tensors = queued.tensors;
     return run(queued.flight, queued.call, queued.buffer, queued.buffer, std::move(queued.name));
   }
@@ -147,14 +160,15 @@ void Launches::start(Queued queued) {
   call.kind = Collective::kAllgather;
   call.reduction.type = DType::kUInt64;
   call.count = 1;
-  run(queued.flight, call, buffer_of(reinterpret_cast<std::byte*>(&size_), sizeof size_),
-      buffer_of(reinterpret_cast<std::byte*>(sizes_.data()), sizes_.size() * sizeof size_), std::move(queued.name));
+  run(queued.flight, call, Buffer{reinterpret_cast<std::byte*>(&size_), sizeof size_},
+      Buffer{reinterpret_cast<std::byte*>(sizes_.data()), sizes_.size() * sizeof size_}, std::move(queued.name));
 }
 
 void Launches::run(Flight* flight, const Call& call, Buffer send, Buffer recv, std::string name) {
   CallOptions options;
   options.name = std::move(name);
   options.timeout = timeout_;
+  if (flight != nullptr && flight->times.began == Instant{}) note(flight, &Times::began);
   running_.push_back({group_.prepare(call, send, recv, &options), flight, false});
   GroupOperation& operation = *running_.back().operation;
   operation.observe(*this);
@@ -163,8 +177,16 @@ void Launches::run(Flight* flight, const Call& call, Buffer send, Buffer recv, s
 }
 
 void Launches::operation_ended(GroupOperation& operation) noexcept {
-  for (Running& one : running_) one.ended = one.ended || one.operation.get() == &operation;
+  for (Running& one : running_) {
+    if (one.operation.get() != &operation) continue;
+    one.ended = true;
+    note(one.flight, &Times::ended);
+  }
   if (!reap_.linked()) group_.team().loop.post(reap_);
+}
+
+void Launches::note(Flight* flight, Instant Times::*what) const noexcept {
+  if (flight != nullptr && flight->times.launched != Instant{}) flight->times.*what = group_.team().loop.now();
 }
 
 void Launches::reap() noexcept {
@@ -178,6 +200,11 @@ void Launches::reap() noexcept {
       if (flight != nullptr) --flight->calls;
       try {
         if (flight == nullptr && !error) go_on_exchanging();
+        if (flight != nullptr && flight->vote) {
+          --votes_running_;
+          const std::vector<std::byte> most = flight->other;  // what the owner does may end the flight
+          if (!error) owner_.vote_ended(most);
+        }
       } catch (...) {
         error = std::current_exception();
       }
@@ -212,7 +239,7 @@ void Launches::go_on_exchanging() {
     call.reduction.type = DType::kUInt8;
     call.count = total;
     call.blocks = blocks_;
-    run(nullptr, call, buffer_of(payload_.data(), payload_.size()), buffer_of(payloads_.data(), total), kExchangeName);
+    run(nullptr, call, Buffer{payload_.data(), payload_.size()}, Buffer{payloads_.data(), total}, kExchangeName);
     return;
   }
   exchanging_ = false;
@@ -229,9 +256,11 @@ void Launches::go_on_exchanging() {
 void Launches::settle() {
   if (std::exchange(settling_, true)) return;
   while (!failed_ && !flights_.empty() && flights_.front()->prepared && flights_.front()->calls == 0) {
-    if (owner_.is_held(*flights_.front())) break;
+    if (!flights_.front()->vote && owner_.is_held(*flights_.front())) break;
     const std::unique_ptr<Flight> flight = std::move(flights_.front());
     flights_.pop_front();
+    if (flight->vote) continue;
+    note(flight.get(), &Times::landing);
     land(*flight);
     owner_.launch_ended(*flight);
     start_more();  // what waited for these results

@@ -26,6 +26,16 @@ namespace aiacc::gradient {
 
 class Launches final : private GroupOperation::Observer {
  public:
+  // For the timeline (trace.h); zero if it is not traced.
+  struct PartTimes {
+    Instant submitted{}, packed{}, negotiating{};
+  };
+  struct Times {
+    Instant launched{};             // set by the engine: the others are wanted
+    Instant encoding{}, encoded{};  // for the 16-bit wire
+    Instant began{}, ended{};       // its first allreduce, and its last
+    Instant landing{};
+  };
   struct Part {
     std::uint32_t index = 0;          // agreed
     bool mine = true;                 // else this rank contributes zeros
@@ -38,6 +48,8 @@ class Launches final : private GroupOperation::Observer {
     int exponent = 0;
     bool out_of_range = false;  // on every rank: there is no result, and the slot is as it was
     bool not_finite = false;    // on every rank: the result
+    PartTimes times;
+    bool copied_out = false;
   };
   struct Flight {
     Kind kind;
@@ -48,8 +60,12 @@ class Launches final : private GroupOperation::Observer {
     std::vector<std::byte> other;
     std::optional<DType> wire;  // of this launch, once it is prepared
     WireMemory::Piece memory;
-    std::size_t calls = 0;  // that have not ended
-    bool prepared = false;  // its calls are in the queue, or begun
+    std::size_t piece_bytes = 0;  // larger ranges are cut by it
+    std::uint64_t pass = 0;       // of the schedule, that it ends
+    bool vote = false;            // no gradients: numbers of which each rank gets the maximum, in `other`
+    std::size_t calls = 0;        // that have not ended
+    bool prepared = false;        // its calls are in the queue, or begun
+    Times times;
   };
   class Owner {
    public:
@@ -57,6 +73,8 @@ class Launches final : private GroupOperation::Observer {
     virtual void launch_ended(Flight& flight) = 0;
     // What each rank gave.
     virtual void exchange_ended(std::span<const std::vector<std::byte>> payloads) = 0;
+    // Before launches that came after the vote end, even if one before is kept back.
+    virtual void vote_ended(std::span<const std::byte> most) = 0;
     // A call has failed, and the group is over.
     virtual void launches_failed(const std::exception_ptr& error) noexcept = 0;
     // A launch that has ended, and those after it, are kept back for now.
@@ -66,7 +84,7 @@ class Launches final : private GroupOperation::Observer {
     ~Owner() = default;
   };
 
-  Launches(Group& group, Owner& owner, std::size_t piece_bytes, int in_flight, Duration timeout, bool looks);
+  Launches(Group& group, Owner& owner, int in_flight, Duration timeout, bool looks);
   ~Launches();
   Launches(const Launches&) = delete;
   Launches& operator=(const Launches&) = delete;
@@ -75,6 +93,10 @@ class Launches final : private GroupOperation::Observer {
   void launch(std::unique_ptr<Flight> flight, const std::string& name);
   // Gives `payload` to all ranks. Comes after all that was launched before, on every rank.
   void exchange(std::vector<std::byte> payload);
+  // Each 64-bit number becomes the maximum over the ranks. Takes part beside what is in flight.
+  void vote(std::span<const std::uint64_t> numbers);
+  // From what begins now on.
+  void set_in_flight(int in_flight) noexcept { in_flight_ = static_cast<std::size_t>(std::max(in_flight, 1)); }
   // They may be held no more.
   void settle();
   // Drops what has not begun.
@@ -112,6 +134,7 @@ class Launches final : private GroupOperation::Observer {
   };
 
   void operation_ended(GroupOperation& operation) noexcept override;
+  void note(Flight* flight, Instant Times::*what) const noexcept;
   std::deque<Queued> calls_of(Flight& flight, const std::string& name);
   std::deque<Queued> in_pieces(Flight& flight, std::byte* data, std::size_t bytes, const Reduction& reduction,
                                const std::string& name);
@@ -129,7 +152,6 @@ class Launches final : private GroupOperation::Observer {
 
   Group& group_;
   Owner& owner_;
-  std::size_t piece_bytes_;
   std::size_t in_flight_;
   Duration timeout_;
   const bool looks_;  // for results that are not finite
@@ -139,6 +161,7 @@ class Launches final : private GroupOperation::Observer {
   std::deque<Queued> queue_;
   std::deque<std::unique_ptr<Flight>> flights_;
   std::list<Running> running_;
+  std::size_t votes_running_ = 0;
   Reap reap_{*this};
   std::uint64_t calls_ = 0;
   bool failed_ = false;

@@ -4,8 +4,8 @@
 #include <cstring>
 #include <utility>
 
+#include "base/data/magnitude.h"
 #include "groupcomm/gradient/launches.h"
-#include "groupcomm/gradient/magnitude.h"
 #include "groupcomm/gradient/slots.h"
 
 namespace aiacc::gradient {
@@ -35,7 +35,9 @@ void Launches::prepare(Queued turn) {
   if (flight.follow_up || !has_scales) {
     calls = calls_of(flight, turn.name);
   } else {
+    note(&flight, &Times::encoding);
     encode(flight);
+    note(&flight, &Times::encoded);
     Reduction reduction;
     reduction.type = *flight.wire;
     reduction.op = flight.kind.op;

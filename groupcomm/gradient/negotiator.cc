@@ -11,7 +11,8 @@
 namespace aiacc::gradient {
 
 Negotiator::State::State(const NegotiatorOptions& options)
-    : submissions(table),
+    : table(options.rank),
+      submissions(table),
       options_(options),
       recorder_(options.schedule_steps, options.fusion_bytes),
       lateness_(options.head_of_line),
@@ -20,7 +21,10 @@ Negotiator::State::State(const NegotiatorOptions& options)
                                           .add(options.fusion_bytes)
                                           .add(static_cast<std::uint64_t>(options.schedule_steps))
                                           .add(std::uint64_t{options.nan_check})
-                                          .value())) {
+                                          .add(std::uint64_t{options.tunes})
+                                          .value())),
+      fusion_bytes_(options.fusion_bytes),
+      wanted_fusion_bytes_(options.fusion_bytes) {
   AIACC_INVARIANT(options.ranks > 0 && options.rank >= 0 && options.rank < options.ranks, "a rank of a group");
 }
 
@@ -92,6 +96,15 @@ void Negotiator::State::asked(std::uint64_t round, Instant now) {
   proceed(now);
 }
 
+void Negotiator::State::tuned(std::uint64_t fusion_bytes, std::uint64_t passes, Instant now) {
+  if (mode_ == Mode::kEnded) return;
+  AIACC_INVARIANT(voting_ && passes > 0, "a vote has an answer");
+  voting_ = false;
+  wanted_fusion_bytes_ = fusion_bytes;
+  passes_to_vote_ = passes;
+  proceed(now);
+}
+
 void Negotiator::State::tick(Instant now) { proceed(now); }
 
 void Negotiator::State::fail(const Error& error) {
@@ -110,7 +123,7 @@ void Negotiator::State::result(std::uint64_t round, const Word& merged, Instant 
     fail(Error(
         Code::kMismatch,
         fmt::format("the gradient negotiation of the ranks differs in round {} ({} tensors here, {} in the result): "
-                    "all ranks must have equal settings of fusion, schedule and NaN check",
+                    "all ranks must have equal settings of fusion, tuning, schedule and NaN check",
                     round, table.agreed_tensors(), merged.tensors())));
     return;
   }
@@ -161,6 +174,8 @@ void Negotiator::State::push_launch(std::span<const std::uint32_t> tensors, bool
   action.launch.epoch = epoch;
   action.launch.scheduled = scheduled;
   action.launch.unit = unit;
+  action.launch.ends_pass = scheduled && schedule_.at_last();
+  action.launch.piece_bytes = fusion_bytes_;
   action.launch.follow_up = follow_up;
   action.launch.tensors = tensors;
   action.launch.mine = mine_;
@@ -257,6 +272,10 @@ void Negotiator::result(std::uint64_t round, const Word& merged, Instant now) {
 void Negotiator::exchanged(std::span<const std::span<const std::byte>> payloads, Instant now) {
   state_->actions.reuse();
   state_->exchanged(payloads, now);
+}
+void Negotiator::tuned(std::uint64_t fusion_bytes, std::uint64_t passes, Instant now) {
+  state_->actions.reuse();
+  state_->tuned(fusion_bytes, passes, now);
 }
 void Negotiator::tick(Instant now) {
   state_->actions.reuse();

@@ -40,6 +40,11 @@
 //      a schedule has held ten times as long as it took to arm. A break for a gradient that is not finite changes nothing in
 //      this.
 //
+// Tuning (NegotiatorOptions::tunes). The recorded units may be cut anew between two passes of the schedule. With the first
+// launch of a pass, and so on every rank or on none, comes kPass. Where its `votes` is true all ranks agree on something outside
+// of rounds and call tuned() with the same; no rank begins another pass before it has. Votes are counted over epochs: a break
+// changes nothing in who takes part in which. The fusion size of a pass, and of what is launched online after it, is thus the same on all.
+//
 // Join. A rank out of data counts as ready for everything and contributes zeros, until all ranks have joined.
 #pragma once
 
@@ -65,6 +70,7 @@ struct NegotiatorOptions {
   std::uint64_t fusion_bytes = 4 << 20;  // most bytes of a launch of several tensors
   int schedule_steps = 5;                // equal steps before the recorded schedule; -1: never
   bool nan_check = false;                // the engine's; here only compared
+  bool tunes = false;                    // kPass is wanted, and answered by tuned()
   // While some rank waits: how long a ready tensor may stay without a round.
   Duration linger = std::chrono::milliseconds(1);
   // The least time that a head-of-line unit may be late; ten times the median lateness if that is more.
@@ -79,6 +85,8 @@ struct Launch {
   std::uint64_t epoch = 0;   // number of breaks so far
   bool scheduled = false;    // by the recorded schedule, as unit number `unit` of the epoch
   std::uint64_t unit = 0;
+  bool ends_pass = false;         // of the recorded schedule
+  std::uint64_t piece_bytes = 0;  // the fusion size: larger tensors are cut by it
   // Not a reduction by itself, see step 4 above: its result is added to the one of the tensor's first launch.
   bool follow_up = false;
   std::span<const std::uint32_t> tensors;  // agreed indices, all of one fusion key
@@ -102,11 +110,13 @@ struct Action {
     kRelease,
     kNonFinite,  // a gradient of `rank` (tensor `index`) is not finite: before the tensor completes on any rank
     kStall,      // `text`: who lacks what
+    kPass,       // the next kLaunch begins a pass of the schedule. `votes`: tuned() is wanted
     kJoined,     // all ranks have joined, `rank` last; nobody counts as joined any more
     kLeft,       // `rank` has left; no rank negotiates any more
     kFailed,     // `error`; this rank negotiates no more
   };
   Kind kind = Kind::kBegin;
+  bool votes = false;
   std::uint64_t round = 0;
   const Word* word = nullptr;  // until the next input
   Launch launch;               // its lists too
@@ -157,6 +167,9 @@ class Negotiator {
   void result(std::uint64_t round, const Word& merged, Instant now);
   // The payloads of kExchange, in the order of ranks.
   void exchanged(std::span<const std::span<const std::byte>> payloads, Instant now);
+  // What all ranks have agreed on after a kPass that voted, the same on all: the fusion size from the next pass on, and after
+  // how many passes they vote again, at least 1.
+  void tuned(std::uint64_t fusion_bytes, std::uint64_t passes, Instant now);
   // Nothing but time has passed.
   void tick(Instant now);
   // The rounds have failed (a rank was lost): no action follows but kFailed.

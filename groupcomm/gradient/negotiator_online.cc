@@ -135,7 +135,7 @@ void Negotiator::State::launch_packed(std::span<const std::uint32_t> tensors, bo
     for (std::uint32_t index : tensors) {
       if (table.fusion_class(index) != wanted) continue;
       const std::uint64_t size = table.agreed(index).bytes;
-      if (!unit_.empty() && bytes + size > options_.fusion_bytes) {
+      if (!unit_.empty() && bytes + size > fusion_bytes_) {
         push_launch(unit_, follow_ups, false, 0);
         unit_.clear();
         bytes = 0;
@@ -195,21 +195,18 @@ void Negotiator::State::exchanged(std::span<const std::span<const std::byte>> pa
 }
 
 void Negotiator::State::begin_schedule() {
-  recorder_.make(table, schedule_);
+  order_ = recorder_.order(table);
+  cut_by_ = fusion_bytes_;
+  schedule_.assign(order_.tensors, order_.ends(cut_by_), table.agreed_tensors());
   mode_ = Mode::kScheduled;
   departs_ = breaks_ = false;
   // Ranks ahead may have submitted and even flushed the next step, of which nothing is launched. Whoever has flushed more often than
   // others before, as for a tensor that came late, is not ahead.
   passes_flushed_ = submissions.pending() != 0 && !submitted_since_flush_ ? 1 : 0;
   first_serial_ = stats.launches;
-  for (std::uint32_t index = 0; index < agreed_count(); ++index) {
-    if (!submissions.ready(index)) continue;
-    if (schedule_.contains(index)) {
-      schedule_.ready(index);
-    } else {
-      departs_ = true;
-    }
-  }
+  mark_ready();
+  for (std::uint32_t index = 0; index < agreed_count(); ++index)
+    if (submissions.ready(index) && !schedule_.contains(index)) departs_ = true;
   for (std::uint32_t local = 0; local < table.local_tensors(); ++local)
     if (submissions.pending_without_index(local)) departs_ = true;
   if (submissions.not_finite() != kNoIndex && submissions.ready(submissions.not_finite())) breaks_ = true;

@@ -153,10 +153,10 @@ bool can_end(const std::vector<Program>& programs, std::size_t tensors) {
 
 struct Outcome {
   std::uint64_t worlds = 0;
-  std::uint64_t breaks = 0, scheduled = 0, zeros = 0, follow_ups = 0, lost = 0;
+  std::uint64_t votes = 0, breaks = 0, scheduled = 0, zeros = 0, follow_ups = 0, lost = 0;
 };
 
-void run_one(std::uint64_t seed, Outcome& outcome) {
+void run_one(std::uint64_t seed, bool tunes, Outcome& outcome) {
   Draw draw(seed);
   const std::size_t ranks = 1 + draw.below(6);
   const std::size_t tensors = 1 + draw.below(8);
@@ -167,6 +167,7 @@ void run_one(std::uint64_t seed, Outcome& outcome) {
   options.fusion_bytes = draw.one_in(3) ? 1 : 1 + draw.below(300);
   options.schedule_steps = draw.one_in(10) ? -1 : 1 + static_cast<int>(draw.below(3));
   options.head_of_line = draw.one_in(2) ? milliseconds(50) : microseconds(300);
+  options.tunes = tunes;
   const auto is = [&](Training kind) {
     return training == kind || (training == Training::kEverything && draw.one_in(2));
   };
@@ -205,6 +206,7 @@ void run_one(std::uint64_t seed, Outcome& outcome) {
   ++outcome.worlds;
   const Delays delays{microseconds(5), draw.time(6, 500)};
   World world(records, std::move(programs.programs), options, seed + 1, delays);
+  world.votes_come_first = seed % 3 != 0;
   world.bound = 2 * options.linger + 20 * delays.most;
   const bool dies = draw.one_in(12);
   if (dies) world.kill(draw.below(ranks), draw.time(0, 200'000));
@@ -217,29 +219,39 @@ void run_one(std::uint64_t seed, Outcome& outcome) {
     ADD_FAILURE() << "seed " << seed << ", training " << static_cast<int>(training) << ", " << ranks
                   << " ranks: " << fault;
   const NegotiatorStats stats = world.stats(0);
+  outcome.votes += world.votes();
   outcome.breaks += stats.breaks;
   outcome.follow_ups += stats.follow_ups;
   outcome.scheduled += world.scheduled_launches();
   outcome.zeros += world.zeros();
 }
 
-TEST(NegotiatorRandom, ReducesEachGradientOnceOnAllRanksInOneOrder) {
+void run_all(bool tunes) {
   const char* text = std::getenv("GRADIENT_SCHEDULES");  // NOLINT(concurrency-mt-unsafe)
   const std::uint64_t worlds = text == nullptr ? 1500 : std::strtoull(text, nullptr, 10);
   Outcome outcome;
-  for (std::uint64_t seed = 0; seed < worlds && !HasFailure(); ++seed) run_one(seed, outcome);
-  RecordProperty("worlds", static_cast<int>(outcome.worlds));
-  RecordProperty("breaks", static_cast<int>(outcome.breaks));
-  RecordProperty("scheduled_launches", static_cast<int>(outcome.scheduled));
-  RecordProperty("zeros", static_cast<int>(outcome.zeros));
-  RecordProperty("follow_ups", static_cast<int>(outcome.follow_ups));
-  RecordProperty("lost_ranks", static_cast<int>(outcome.lost));
+  for (std::uint64_t seed = 0; seed < worlds && !testing::Test::HasFailure(); ++seed) run_one(seed, tunes, outcome);
+  const auto record = [](const char* name, std::uint64_t count) {
+    testing::Test::RecordProperty(name, static_cast<int>(count));
+  };
+  record("worlds", outcome.worlds);
+  record("votes", outcome.votes);
+  record("breaks", outcome.breaks);
+  record("scheduled_launches", outcome.scheduled);
+  record("zeros", outcome.zeros);
+  record("follow_ups", outcome.follow_ups);
+  record("lost_ranks", outcome.lost);
   // The programs do reach what they are for.
   EXPECT_GT(outcome.breaks, worlds / 2);
   EXPECT_GT(outcome.scheduled, worlds);
   EXPECT_GT(outcome.zeros, worlds / 10);
   EXPECT_GT(outcome.follow_ups, worlds / 20);
+  EXPECT_EQ(outcome.votes > worlds, tunes);
 }
+
+TEST(NegotiatorRandom, ReducesEachGradientOnceOnAllRanksInOneOrder) { run_all(false); }
+
+TEST(NegotiatorRandom, DoesSoWhileTheFusionSizeChangesBetweenPasses) { run_all(true); }
 
 }  // namespace
 }  // namespace aiacc::gradient::test

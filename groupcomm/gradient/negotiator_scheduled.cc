@@ -6,7 +6,35 @@
 
 namespace aiacc::gradient {
 
+void Negotiator::State::mark_ready() {
+  for (std::uint32_t index : order_.tensors)
+    if (submissions.ready(index)) schedule_.ready(index);
+}
+
+// False: a pass would begin, and what was voted on is not known yet. The units are those of the pass then, but that is only this
+// rank's until it launches the first one.
+bool Negotiator::State::may_begin_pass() {
+  if (!options_.tunes || !schedule_.at_start()) return true;
+  if (voting_) return false;
+  if (cut_by_ != wanted_fusion_bytes_) {
+    cut_by_ = wanted_fusion_bytes_;
+    schedule_.cut_anew(order_.ends(cut_by_));
+    mark_ready();
+  }
+  return true;
+}
+
+void Negotiator::State::begin_pass() {
+  fusion_bytes_ = cut_by_;
+  voting_ = --passes_to_vote_ == 0;
+  Action action;
+  action.kind = Action::Kind::kPass;
+  action.votes = voting_;
+  actions.push(action);
+}
+
 void Negotiator::State::launch_head(Instant now) {
+  if (options_.tunes && schedule_.at_start()) begin_pass();
   push_launch(schedule_.head(), false, true, schedule_.launched());
   schedule_.advance();
   last_launch_ = now;
@@ -14,10 +42,12 @@ void Negotiator::State::launch_head(Instant now) {
 
 void Negotiator::State::proceed_scheduled(Instant now) {
   if (!was_asked() && !departs_ && !breaks_) {
-    while (schedule_.head_ready()) launch_head(now);
+    while (may_begin_pass() && schedule_.head_ready()) launch_head(now);
     lateness_.update(schedule_.blocked(), now);
     const bool flushed_too_early = passes_flushed_ > schedule_.passes();
-    if (flushed_too_early || waits_for_pending() || joined_ || leaving_) departs_ = true;
+    // What waits for a vote alone is launched without anybody's doing.
+    const bool waits_for_vote = !may_begin_pass() && schedule_.head_ready();
+    if (((flushed_too_early || waits_for_pending()) && !waits_for_vote) || joined_ || leaving_) departs_ = true;
     if (now >= lateness_.deadline() || now >= stall_deadline()) departs_ = true;
   }
   if (was_asked() || departs_ || breaks_) begin_break();
@@ -42,7 +72,7 @@ void Negotiator::State::break_result(const Word& merged) {
   least_ = Word::minimum_of(merged.number(Word::kLaunchedLeast));
   log_ = static_cast<std::uint32_t>(Hash64().add(log_).add(cut_).value());
   ++stats.breaks;
-  recorder_.broke(cut_ / schedule_.units(), merged.any(Word::kDeparted));
+  somebody_departed_ = merged.any(Word::kDeparted);
   absent_.clear();
   owed_.clear();
   lateness_.forget();
@@ -61,6 +91,7 @@ bool Negotiator::State::may_give_zeros(Instant now) const noexcept {
 
 void Negotiator::State::proceed_cut(Instant now) {
   while (schedule_.launched() < cut_) {
+    if (!may_begin_pass()) return lateness_.forget();
     if (!schedule_.head_ready()) {
       if (!may_give_zeros(now)) break;
       for (std::uint32_t index : schedule_.head()) {
@@ -122,6 +153,7 @@ void Negotiator::State::go_online(Instant now) {
   ++epoch;
   mode_ = Mode::kOnline;
   const std::uint64_t passes = schedule_.passes();
+  recorder_.broke(passes, somebody_departed_);
   flushes_ = passes_flushed_ > passes ? passes_flushed_ - passes : 0;
   told_flush_ = told_wait_ = told_join_ = somebody_waits_ = false;
   departs_ = breaks_ = false;

@@ -26,6 +26,7 @@ class Negotiator::State {
   void asked(std::uint64_t round, Instant now);
   void result(std::uint64_t round, const Word& merged, Instant now);
   void exchanged(std::span<const std::span<const std::byte>> payloads, Instant now);
+  void tuned(std::uint64_t fusion_bytes, std::uint64_t passes, Instant now);
   void tick(Instant now);
   void fail(const Error& error);
   Instant deadline() const noexcept;
@@ -78,6 +79,9 @@ class Negotiator::State {
   void begin_schedule();
 
   // Scheduled, and out of it (negotiator_scheduled.cc).
+  bool may_begin_pass();
+  void begin_pass();
+  void mark_ready();
   void launch_head(Instant now);
   void proceed_scheduled(Instant now);
   void begin_break();
@@ -120,9 +124,16 @@ class Negotiator::State {
   // The schedule and its break.
   std::uint64_t first_serial_ = 0;         // of the epoch's scheduled launches
   bool departs_ = false, breaks_ = false;  // for another reason than a gradient that is not finite; for any reason
+  bool somebody_departed_ = false;         // for the former, in the break
   std::uint64_t cut_ = 0, least_ = 0;      // launches of the rank with most, and with least
   // Tensors for which this rank gave zeros, and for which any rank did.
   std::vector<std::uint32_t> absent_, owed_;
+
+  // Tuning. The fusion size of what was launched last, the one that was agreed on since, and that of the schedule's units.
+  ScheduleOrder order_;
+  std::uint64_t fusion_bytes_, wanted_fusion_bytes_, cut_by_ = 0;
+  bool voting_ = false;  // tuned() has not come since the last vote
+  std::uint64_t passes_to_vote_ = 1;
 
   // Storage of one input's work.
   std::vector<std::uint32_t> launched_, follow_ups_, unit_;

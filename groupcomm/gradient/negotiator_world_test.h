@@ -5,6 +5,7 @@
 //   - each gradient is reduced exactly once with the contributions of all ranks, follow-up launches included, and none is told
 //     as complete before;
 //   - every rank hears of a gradient that is not finite before that gradient completes;
+//   - all ranks vote between the same passes, and cut what follows alike;
 //   - every program ends, and every gradient completes within `bound` after the last of its ranks begins to wait for it;
 //     without schedules, after all have submitted it and one waits.
 #pragma once
@@ -19,6 +20,7 @@
 #include <string>
 #include <vector>
 
+#include "base/hash.h"
 #include "base/sim/random.h"
 #include "groupcomm/gradient/negotiator.h"
 
@@ -43,7 +45,7 @@ class World {
  public:
   World(std::vector<TensorRecord> tensors, std::vector<Program> programs, const NegotiatorOptions& options,
         std::uint64_t seed, Delays delays = {})
-      : records_(std::move(tensors)), random_(seed), delays_(delays), online_(options.schedule_steps < 0) {
+      : records_(std::move(tensors)), random_(seed), seed_(seed), delays_(delays), online_(options.schedule_steps < 0) {
     for (std::size_t rank = 0; rank < programs.size(); ++rank) {
       NegotiatorOptions mine = options;
       mine.rank = static_cast<int>(rank);
@@ -54,7 +56,8 @@ class World {
   }
 
   Duration bound = milliseconds(100);
-  bool stops_at_stall = true;       // a stall report is a hang
+  bool stops_at_stall = true;    // a stall report is a hang
+  bool votes_come_first = true;  // gradients that are launched after a vote complete after its answer, as in the engine
   std::vector<std::string> told;    // gradients that are not finite, and ranks that leave
   std::vector<std::string> faults;  // empty: all that is checked held
 
@@ -91,6 +94,7 @@ class World {
   const std::vector<std::pair<Duration, std::uint64_t>>& rounds_at_waits() const { return rounds_at_waits_; }
   const std::vector<std::string>& stalls() const { return stalls_; }
   const std::string& failure() const { return failure_; }
+  std::uint64_t votes() const { return votes_.size(); }  // in which all ranks or some took part
   Duration time() const { return now_; }
   // When the rank's last gradient so far was complete.
   Duration completed_at(std::size_t rank) const { return ranks_[rank]->completed_at; }
@@ -108,7 +112,7 @@ class World {
 
  private:
   struct Event {
-    enum Kind { kProgram, kAsked, kResult, kExchanged, kTick, kReduced, kKill, kFail };
+    enum Kind { kProgram, kAsked, kResult, kExchanged, kTick, kReduced, kTuned, kKill, kFail };
     Duration at;
     std::uint64_t order;
     std::size_t rank;
@@ -142,13 +146,15 @@ class World {
     std::size_t outstanding = 0;
     std::uint64_t next_serial = 0, held_from = UINT64_MAX, heard = 0, ticks = 0;
     std::vector<std::uint64_t> held;
+    std::uint64_t votes = 0, tuned = 0, vote_before = 0;  // begun, answered, and the launch after the last one
     Duration tick_at = Duration::max(), completed_at{};
   };
 
   struct Entry {
     std::vector<std::uint32_t> tensors;
     bool follow_up, scheduled;
-    std::uint64_t epoch, unit;
+    std::uint64_t epoch, unit, piece_bytes;
+    bool ends_pass;
     std::vector<std::size_t> instances;
     std::size_t started = 0;
   };
@@ -193,7 +199,16 @@ class World {
         rank.tick_at = Duration::max();
         rank.negotiator.tick(instant());
         break;
-      case Event::kReduced: reduced(event.rank, event.number); break;
+      case Event::kReduced:
+        if (votes_come_first && rank.tuned != rank.votes && event.number >= rank.vote_before)
+          return push(now_ + microseconds(5), event.rank, Event::kReduced, event.number);
+        reduced(event.rank, event.number);
+        break;
+      case Event::kTuned:
+        ++rank.tuned;
+        rank.negotiator.tuned(1 + Hash64::mix(seed_ + event.number) % 300, 1 + Hash64::mix(event.number) % 3,
+                              instant());
+        break;
       case Event::kKill:
         rank.dead = true;
         for (std::size_t other = 0; other < ranks_.size(); ++other)
@@ -237,6 +252,9 @@ class World {
           told.push_back("rank " + std::to_string(number) + ": " + name(action.index) + " of rank " +
                          std::to_string(action.rank) + " is not finite");
           break;
+        case Action::Kind::kPass:
+          if (action.votes) vote(number);
+          break;
         case Action::Kind::kStall: stalls_.push_back(*action.text); break;
         case Action::Kind::kJoined:
           rank.joined = rank.joining = false;
@@ -257,6 +275,10 @@ class World {
 
   // --- rounds
 
+  struct Vote {
+    std::uint64_t before = 0;  // this launch
+    std::size_t contributed = 0;
+  };
   struct Round {
     Word merged;
     std::size_t contributed = 0;
@@ -290,6 +312,19 @@ class World {
       for (std::size_t other = 0; other < ranks_.size(); ++other) push(now_ + delay(), other, Event::kExchanged, which);
   }
 
+  // --- votes, as an allreduce that is launched before the pass
+
+  void vote(std::size_t number) {
+    Rank& rank = *ranks_[number];
+    if (rank.tuned != rank.votes) return fault("a rank votes twice");
+    const std::uint64_t which = rank.votes++;
+    rank.vote_before = rank.next_serial;
+    if (which == votes_.size()) votes_.push_back({rank.next_serial, 0});
+    if (votes_[which].before != rank.next_serial) return fault("ranks vote before different launches");
+    if (++votes_[which].contributed == ranks_.size())
+      for (std::size_t other = 0; other < ranks_.size(); ++other) push(now_ + delay(), other, Event::kTuned, which);
+  }
+
   // --- reductions
 
   void launch(std::size_t number, const Launch& launch) {
@@ -301,6 +336,8 @@ class World {
                                              launch.scheduled,
                                              launch.epoch,
                                              launch.unit,
+                                             launch.piece_bytes,
+                                             launch.ends_pass,
                                              {}});
       for (std::uint32_t index : launch.tensors) {
         std::deque<Instance>& all = instances_[id_of(rank.negotiator.tensors().agreed(index).name)];
@@ -314,7 +351,7 @@ class World {
     Entry& entry = log_[launch.serial];
     if (!std::equal(entry.tensors.begin(), entry.tensors.end(), launch.tensors.begin(), launch.tensors.end()) ||
         entry.follow_up != launch.follow_up || entry.scheduled != launch.scheduled || entry.epoch != launch.epoch ||
-        entry.unit != launch.unit)
+        entry.unit != launch.unit || entry.piece_bytes != launch.piece_bytes || entry.ends_pass != launch.ends_pass)
       return fault("ranks launch different things, at serial " + std::to_string(launch.serial) + ": " + log_text());
     for (std::size_t at = 0; at < launch.tensors.size(); ++at) {
       const std::size_t id = id_of(rank.negotiator.tensors().agreed(launch.tensors[at]).name);
@@ -460,6 +497,7 @@ class World {
         fault("rank " + std::to_string(number) + " hangs at step " + std::to_string(rank.at) + " of " +
               std::to_string(rank.program.size()) + (stalls_.empty() ? "" : " (" + stalls_.front() + ")") +
               ", outstanding " + std::to_string(rank.outstanding) + ": " + log_text());
+      if (rank.votes != votes_.size() || rank.tuned != rank.votes) fault("ranks do not take part in the same votes");
       if (rank.negotiator.held()) fault("rank " + std::to_string(number) + " holds completions for ever");
     }
     if (failed_ != 0 || !faults.empty()) return;
@@ -472,6 +510,7 @@ class World {
 
   const std::vector<TensorRecord> records_;
   sim::Random random_;
+  const std::uint64_t seed_;
   const Delays delays_;
   const bool online_;
   std::vector<std::unique_ptr<Rank>> ranks_;
@@ -479,6 +518,7 @@ class World {
   std::uint64_t pushed_ = 0;
   Duration now_{};
   std::deque<Round> rounds_;
+  std::deque<Vote> votes_;
   std::map<std::size_t, std::size_t> exchanged_, exchange_counts_;
   std::deque<std::vector<std::vector<std::byte>>> exchanges_;
   std::vector<Entry> log_;

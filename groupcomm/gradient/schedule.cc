@@ -7,6 +7,18 @@
 
 namespace aiacc::gradient {
 
+std::vector<std::uint32_t> ScheduleOrder::ends(std::uint64_t fusion_bytes) const {
+  std::vector<std::uint32_t> ends;
+  std::uint64_t unit = 0;
+  for (std::uint32_t at = 0; at < tensors.size(); ++at) {
+    const bool with_last = joins[at] && unit + bytes[at] <= fusion_bytes;
+    if (with_last) ends.pop_back();
+    unit = with_last ? unit + bytes[at] : bytes[at];
+    ends.push_back(at + 1);
+  }
+  return ends;
+}
+
 void Schedule::assign(std::span<const std::uint32_t> tensors, std::span<const std::uint32_t> ends,
                       std::size_t agreed_tensors) {
   AIACC_INVARIANT(!ends.empty() && ends.back() == tensors.size(),
@@ -14,6 +26,18 @@ void Schedule::assign(std::span<const std::uint32_t> tensors, std::span<const st
   tensors_.assign(tensors.begin(), tensors.end());
   ends_.assign(ends.begin(), ends.end());
   unit_of_.assign(agreed_tensors, kNoIndex);
+  count_missing();
+  head_ = 0;
+  launched_ = passes_ = 0;
+}
+
+void Schedule::cut_anew(std::span<const std::uint32_t> ends) {
+  AIACC_INVARIANT(at_start() && !ends.empty() && ends.back() == tensors_.size(), "units change between passes");
+  ends_.assign(ends.begin(), ends.end());
+  count_missing();
+}
+
+void Schedule::count_missing() {
   missing_.clear();
   std::uint32_t begin = 0;
   for (std::uint32_t unit = 0; unit < ends_.size(); ++unit) {
@@ -21,9 +45,7 @@ void Schedule::assign(std::span<const std::uint32_t> tensors, std::span<const st
     missing_.push_back(ends_[unit] - begin);
     begin = ends_[unit];
   }
-  head_ = 0;
   complete_ = 0;
-  launched_ = 0;
 }
 
 void Schedule::ready(std::uint32_t index) noexcept {
@@ -38,7 +60,8 @@ std::span<const std::uint32_t> Schedule::head() const noexcept {
 void Schedule::advance() noexcept {
   if (head_ready()) --complete_;
   missing_[head_] = static_cast<std::uint32_t>(head().size());
-  head_ = head_ + 1 == ends_.size() ? 0 : head_ + 1;
+  if (at_last()) ++passes_;
+  head_ = at_last() ? 0 : head_ + 1;
   ++launched_;
 }
 
@@ -96,23 +119,25 @@ void ScheduleRecorder::end_step() {
   carried_ = !next_.empty();
 }
 
-void ScheduleRecorder::make(const TensorTable& table, Schedule& schedule) const {
-  std::vector<std::uint32_t> order = last_, ends;
-  std::sort(order.begin(), order.end(), [this](std::uint32_t one, std::uint32_t two) {
+ScheduleOrder ScheduleRecorder::order(const TensorTable& table) const {
+  ScheduleOrder order;
+  order.tensors = last_;
+  std::sort(order.tensors.begin(), order.tensors.end(), [this](std::uint32_t one, std::uint32_t two) {
     const Tensor &a = tensors_[one], &b = tensors_[two];
     return std::tie(a.segment, a.positions, one) < std::tie(b.segment, b.positions, two);
   });
-  std::uint64_t bytes = 0;
-  for (std::uint32_t at = 0; at < order.size(); ++at) {
-    const std::uint32_t index = order[at];
-    const std::uint64_t size = table.agreed(index).bytes;
-    const bool joins = at != 0 && tensors_[order[at - 1]].segment == tensors_[index].segment &&
-                       table.fusion_class(order[at - 1]) == table.fusion_class(index) && bytes + size <= fusion_bytes_;
-    if (joins) ends.pop_back();
-    bytes = joins ? bytes + size : size;
-    ends.push_back(at + 1);
+  for (std::size_t at = 0; at < order.tensors.size(); ++at) {
+    const std::uint32_t index = order.tensors[at], before = order.tensors[at == 0 ? 0 : at - 1];
+    order.bytes.push_back(table.agreed(index).bytes);
+    order.joins.push_back(at != 0 && tensors_[before].segment == tensors_[index].segment &&
+                          table.fusion_class(before) == table.fusion_class(index));
   }
-  schedule.assign(order, ends, table.agreed_tensors());
+  return order;
+}
+
+void ScheduleRecorder::make(const TensorTable& table, Schedule& schedule) const {
+  const ScheduleOrder order = this->order(table);
+  schedule.assign(order.tensors, order.ends(fusion_bytes_), table.agreed_tensors());
 }
 
 void ScheduleRecorder::broke(std::uint64_t passes, bool departed) noexcept {

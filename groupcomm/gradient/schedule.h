@@ -20,10 +20,22 @@
 
 namespace aiacc::gradient {
 
+// The tensors of a step in the order of their reduction, before they are cut into units.
+struct ScheduleOrder {
+  std::vector<std::uint32_t> tensors;
+  std::vector<std::uint64_t> bytes;
+  std::vector<bool> joins;  // may be in one unit with the tensor before
+
+  // The end of each unit of neighbours up to fusion_bytes.
+  std::vector<std::uint32_t> ends(std::uint64_t fusion_bytes) const;
+};
+
 class Schedule {
  public:
   // Units in order; `ends` has for each unit the end of its part of `tensors`. Begins a new epoch: nothing is ready.
   void assign(std::span<const std::uint32_t> tensors, std::span<const std::uint32_t> ends, std::size_t agreed_tensors);
+  // Other units of the same tensors from this pass on; at_start(). Nothing is ready.
+  void cut_anew(std::span<const std::uint32_t> ends);
 
   std::size_t units() const noexcept { return ends_.size(); }
   bool contains(std::uint32_t index) const noexcept { return index < unit_of_.size() && unit_of_[index] != kNoIndex; }
@@ -40,14 +52,17 @@ class Schedule {
   void advance() noexcept;
 
   std::uint64_t launched() const noexcept { return launched_; }  // units in this epoch
-  std::uint64_t passes() const noexcept { return launched_ / units(); }
+  std::uint64_t passes() const noexcept { return passes_; }
   bool at_start() const noexcept { return head_ == 0; }  // of a pass
+  bool at_last() const noexcept { return head_ + 1 == ends_.size(); }
 
  private:
+  void count_missing();
+
   std::vector<std::uint32_t> tensors_, ends_, unit_of_, missing_;
   std::uint32_t head_ = 0;
   std::size_t complete_ = 0;  // units, the head included
-  std::uint64_t launched_ = 0;
+  std::uint64_t launched_ = 0, passes_ = 0;
 };
 
 class ScheduleRecorder {
@@ -69,8 +84,9 @@ class ScheduleRecorder {
   // The step in hand is not like others (a rank has joined, a unit was cut, an operator is not a sum): it starts the count
   // anew.
   void disturb() noexcept { regular_ = false; }
-  // Fills `schedule` after result() said true. The order is the mean order of the equal steps, the units are neighbours of one
-  // fusion key up to fusion_bytes.
+  // After result() said true: the mean order of the equal steps. Tensors of different fusion keys do not join.
+  ScheduleOrder order(const TensorTable& table) const;
+  // Fills `schedule` with that, in units up to fusion_bytes.
   void make(const TensorTable& table, Schedule& schedule) const;
   // The schedule was broken after `passes` whole steps; `departed`: by a step that was different.
   void broke(std::uint64_t passes, bool departed) noexcept;

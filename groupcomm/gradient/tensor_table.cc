@@ -24,7 +24,8 @@ std::uint32_t TensorTable::add(TensorRecord record) {
   if (const auto found = local_names_.find(record.name); found != local_names_.end()) {
     const TensorRecord& before = local_[found->second].record;
     if (before != record)
-      throw Error(Code::kMismatch, differs(record.name, "this rank now", record, "this rank before", before));
+      throw Error(Code::kMismatch, differs(record.name, fmt::format("rank {} now", rank_), record,
+                                           fmt::format("rank {} before", rank_), before));
     return found->second;
   }
   const auto id = static_cast<std::uint32_t>(local_.size());
@@ -33,7 +34,8 @@ std::uint32_t TensorTable::add(TensorRecord record) {
     Agreed& agreed = agreed_[found->second];
     if (agreed.record != record)
       throw Error(Code::kMismatch,
-                  differs(record.name, "this rank", record, fmt::format("rank {}", agreed.first_rank), agreed.record),
+                  differs(record.name, fmt::format("rank {}", rank_), record, fmt::format("rank {}", agreed.first_rank),
+                          agreed.record),
                   static_cast<int>(agreed.first_rank));
     local.index = found->second;
     agreed.local = id;

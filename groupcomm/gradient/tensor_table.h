@@ -32,6 +32,9 @@ inline constexpr std::uint32_t kNoIndex = UINT32_MAX;
 
 class TensorTable {
  public:
+  // `rank`: this one, for messages, which other ranks read too.
+  explicit TensorTable(int rank = 0) : rank_(rank) {}
+
   // Returns the tensor's local id: 0, 1, 2 ... in the order of the first add. A name that was added before with an equal
   // record keeps its id. Throws kMismatch if the record differs from the one added before or agreed on.
   std::uint32_t add(TensorRecord record);
@@ -68,6 +71,7 @@ class TensorTable {
 
   std::uint32_t class_of(std::uint64_t key);
 
+  int rank_;
   std::vector<Local> local_;
   std::vector<Agreed> agreed_;
   std::vector<std::uint64_t> keys_;

@@ -5,20 +5,13 @@
 #include <cmath>
 #include <new>
 
-#include "groupcomm/gradient/magnitude.h"
+#include "base/data/magnitude.h"
 #include "groupcomm/gradient/slots.h"
 
 namespace aiacc::gradient {
 namespace {
 
 constexpr std::size_t kCachedElements = 4096;
-
-Buffer buffer_of(std::byte* data, std::size_t bytes) noexcept {
-  Buffer buffer;
-  buffer.data = data;
-  buffer.bytes = bytes;
-  return buffer;
-}
 
 }  // namespace
 
@@ -54,8 +47,8 @@ void WireCodec::encode(DType wire, std::byte* to, const std::byte* from, std::si
   how.type = wire;
   how.operands = DType::kFloat32;
   how.prescale = factor;
-  const Buffer results[] = {buffer_of(to, count * size_of(wire))};
-  const Buffer operands[] = {buffer_of(const_cast<std::byte*>(from), count * sizeof(float))};
+  const Buffer results[] = {Buffer{to, count * size_of(wire)}};
+  const Buffer operands[] = {Buffer{const_cast<std::byte*>(from), count * sizeof(float)}};
   compute_.reduce_now(results, operands, count, how, {});
 }
 
@@ -69,8 +62,8 @@ std::uint32_t WireCodec::decode(DType wire, std::byte* to, const std::byte* from
   for (std::size_t at = 0; at < count; at += kCachedElements) {
     const std::size_t now = std::min(kCachedElements, count - at);
     std::byte* const into = to + at * sizeof(float);
-    const Buffer results[] = {buffer_of(into, now * sizeof(float))};
-    const Buffer operands[] = {buffer_of(const_cast<std::byte*>(from) + at * size_of(wire), now * size_of(wire))};
+    const Buffer results[] = {Buffer{into, now * sizeof(float)}};
+    const Buffer operands[] = {Buffer{const_cast<std::byte*>(from) + at * size_of(wire), now * size_of(wire)}};
     compute_.reduce_now(results, operands, now, how, {});
     greatest = std::max(greatest, greatest_magnitude(reinterpret_cast<const float*>(into), now));
   }

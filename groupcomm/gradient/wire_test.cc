@@ -7,7 +7,7 @@
 #include <limits>
 #include <vector>
 
-#include "groupcomm/gradient/magnitude.h"
+#include "base/data/magnitude.h"
 
 namespace aiacc::gradient {
 namespace {

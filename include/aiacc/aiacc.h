@@ -129,6 +129,13 @@ typedef void (*aiacc_callback_t)(aiacc_status_t status, const char *error, void 
 
 #define AIACC_MEMORY_HOST 0
 
+/* Traffic classes of messages between hosts. AIACC_TC_CTRL, _LAT, _BULK and _BG mark their packets. */
+#define AIACC_TRAFFIC_DEFAULT 0 /* short messages go as LATENCY, long ones as BULK */
+#define AIACC_TRAFFIC_CONTROL 1 /* before all others; aborts and questions about late ranks go in it too */
+#define AIACC_TRAFFIC_LATENCY 2
+#define AIACC_TRAFFIC_BULK 3
+#define AIACC_TRAFFIC_BACKGROUND 4 /* what nobody waits for: checkpoints, copies of data */
+
 /* Attributes of one operation; NULL for defaults. Zero all of it, set `size`. */
 typedef struct aiacc_attr {
   size_t size;           /* sizeof(aiacc_attr_t) */
@@ -137,7 +144,7 @@ typedef struct aiacc_attr {
   double prescale;       /* 0 means 1; each input is multiplied by it, in the accumulate type */
   double postscale;      /* 0 means 1; the result likewise */
   int32_t priority;      /* above 0: its messages between hosts go before others'; see aiacc_allreduce(3) */
-  int32_t traffic_class; /* reserved: 0 */
+  int32_t traffic_class; /* AIACC_TRAFFIC_*, of all its messages between hosts, whatever `priority` says */
   /* NULL: none. With a callback and a NULL request the call does not block, and only the callback reports its end. */
   aiacc_callback_t callback;
   void *callback_arg;
@@ -146,10 +153,11 @@ typedef struct aiacc_attr {
 
 /* Attributes of a group; NULL for defaults. Zero all of it, set `size`. */
 typedef struct aiacc_group_attr {
-  size_t size;        /* sizeof(aiacc_group_attr_t) */
-  const char *name;   /* for messages; copied */
-  uint64_t key;       /* equal on all members; distinguishes groups of equal members that several threads make */
-  int64_t timeout_ms; /* of its operations without a time-out of their own; 0: AIACC_TIMEOUT; -1: none */
+  size_t size;           /* sizeof(aiacc_group_attr_t) */
+  const char *name;      /* for messages; copied */
+  uint64_t key;          /* equal on all members; distinguishes groups of equal members that several threads make */
+  int64_t timeout_ms;    /* of its operations without a time-out of their own; 0: AIACC_TIMEOUT; -1: none */
+  int32_t traffic_class; /* AIACC_TRAFFIC_*, of its operations without a class of their own, on this rank */
 } aiacc_group_attr_t;
 
 /* --- life ---------------------------------------------------------------------------------------------------------- */
@@ -157,7 +165,7 @@ typedef struct aiacc_group_attr {
 /* Makes the default context: finds rank, size and peers from `attr`, from aiaccrun, from AIACC_RENDEZVOUS, or (a world of
  * one) from nothing at all. Collective over the job. `attr` may be NULL. */
 AIACC_API aiacc_status_t aiacc_init(const aiacc_init_attr_t *attr);
-/* Leaves the job in order. Collective; waits for operations that are still running. */
+/* Leaves the job in order. Collective; waits for operations that are still running. All ranks may call aiacc_init again. */
 AIACC_API aiacc_status_t aiacc_finalize(void);
 /* 1 between a successful aiacc_init and aiacc_finalize, otherwise 0. Never fails. */
 AIACC_API int aiacc_initialized(void);
@@ -217,6 +225,22 @@ AIACC_API aiacc_status_t aiacc_mesh_group(aiacc_mesh_t mesh, size_t axes, const 
                                           aiacc_group_t *group);
 /* The coordinate of this rank along an axis: 0 to its size - 1. */
 AIACC_API aiacc_status_t aiacc_mesh_coordinate(aiacc_mesh_t mesh, const char *axis, int *index);
+/* The mesh of an order as Megatron writes them: names joined by '-', the first of which varies fastest, as "tp-cp-dp-pp"; sizes[i]
+ * is that of the i-th name, and one of them may be 0: as many as the others leave. A mixture of experts has two meshes of one
+ * parent, for dense parameters and for those of experts. All ranks make the same mesh; nothing is exchanged. */
+AIACC_API aiacc_status_t aiacc_mesh_create_ordered(aiacc_group_t parent, const char *order, size_t axes,
+                                                   const int *sizes, aiacc_mesh_t *mesh);
+/* The group in which the gradient of a parameter is reduced. `split`: the axes along which ranks hold different parts of it, or
+ * other parameters (tensor, pipeline, expert); along all others they hold the same. With all axes it is this rank alone.
+ * Otherwise as aiacc_mesh_group. */
+AIACC_API aiacc_status_t aiacc_mesh_gradient_group(aiacc_mesh_t mesh, size_t axes, const char *const *split,
+                                                   aiacc_group_t *group);
+/* The first and the last rank of the row of this rank along an axis, as those of a pipeline that share an embedding, or one rank
+ * if the axis has size 1; AIACC_NULL for ranks between them. Otherwise as aiacc_mesh_group. */
+AIACC_API aiacc_status_t aiacc_mesh_ends_group(aiacc_mesh_t mesh, const char *axis, aiacc_group_t *group);
+/* *rank = the parent's number of the rank that is `distance` further along an axis, which may be negative, for aiacc_send and
+ * aiacc_recv between the stages of a pipeline; -1 beyond the ends. Local. */
+AIACC_API aiacc_status_t aiacc_mesh_shift(aiacc_mesh_t mesh, const char *axis, int distance, int *rank);
 /* Frees the mesh and its groups, as aiacc_group_free does. Local. */
 AIACC_API aiacc_status_t aiacc_mesh_free(aiacc_mesh_t mesh);
 

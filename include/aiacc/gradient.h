@@ -12,8 +12,8 @@
  *   of negotiation, until a rank departs from it.
  *
  * The conventions of aiacc.h hold. An engine is used by any thread of its rank; its calls may be made from several.
- * "Local" calls send no message that another rank waits for. No call but aiacc_gradient_wait and aiacc_gradient_join
- * blocks for other ranks.
+ * "Local" calls send no message that another rank waits for. No call but aiacc_gradient_wait, aiacc_gradient_wait_for and
+ * aiacc_gradient_join blocks for other ranks.
  *
  * Errors. What a call refuses by its arguments changes nothing. A later error (a lost rank, ranks that disagree about a
  * tensor, a deadline) ends the engine on all its ranks and no other group: submissions that are outstanding complete with
@@ -44,7 +44,9 @@ typedef enum aiacc_wire AIACC_ENUM_TYPE {
   AIACC_WIRE_FLOAT32 = 1, /* as they are */
   AIACC_WIRE_FLOAT16 = 2,
   AIACC_WIRE_BFLOAT16 = 3,
-  AIACC_WIRE_MIXED = 4 /* fp16 for tensors of at least 64 KiB in groups over several hosts, and else as they are */
+  /* Between hosts fp16, for tensors of at least 64 KiB, and else as they are. Each 4,096 elements that leave a host are scaled by a
+   * power of two of their own, so nothing overflows that would not in fp32; each host's sum is in fp32. */
+  AIACC_WIRE_MIXED = 4
 } aiacc_wire_t;
 
 /* Attributes of an engine; NULL for defaults. Zero all of it, set `size`. Equal on all ranks but for timeout_ms. */
@@ -57,6 +59,7 @@ typedef struct aiacc_gradient_attr {
   int64_t timeout_ms;     /* of its allreduces, as in aiacc_attr_t; and how long a tensor may wait for other ranks */
   aiacc_wire_t wire;      /* of tensors that name none; others than sums and averages of fp32 travel as they are */
   int32_t nan_check;      /* 1: looks for gradients that are not finite, -1: does not; 0: AIACC_NAN_CHECK */
+  int32_t tune; /* 1: looks for the best fusion_bytes and in_flight, from these on; -1: does not; 0: AIACC_TUNE */
 } aiacc_gradient_attr_t;
 
 /* A tensor. Zero all of it, set `size`. Equal on all ranks. */
@@ -83,7 +86,12 @@ typedef struct aiacc_gradient_stats {
   uint64_t packed_bytes;         /* of these, that were copied into a slot or out of it */
   uint64_t breaks;               /* ends of a recorded schedule because a rank departed from it */
   int32_t scheduled;             /* 1: reduces by a recorded schedule at present */
-  uint64_t wire_bytes;           /* of the submissions, as they travelled: 16-bit elements, and what travelled again */
+  uint64_t wire_bytes;           /* of the submissions as they travelled, with mixed between hosts */
+  uint64_t fusion_bytes;         /* at present; AIACC_TUNE changes it, */
+  int32_t in_flight;             /* and this */
+  int32_t tuning;                /* 0: no; 1: searches, or will with the first schedule; 2: has settled */
+  uint64_t tune_steps;           /* that were trials */
+  uint64_t tune_searches;        /* that have begun: another one after the time of a step has changed */
 } aiacc_gradient_stats_t;
 
 /* Makes an engine over the ranks of `group`, which may be used and freed as if there were none. Called by every rank of the
@@ -122,8 +130,15 @@ AIACC_API aiacc_status_t aiacc_gradient_submit(aiacc_gradient_t engine, uint32_t
 AIACC_API aiacc_status_t aiacc_gradient_flush(aiacc_gradient_t engine);
 
 /* aiacc_gradient_flush, and then waits until all that this rank has submitted is reduced: the end of a step. Returns the first
- * error of these; AIACC_ERR_NOT_FINITE is told by the first wait after it. AIACC_OK at once if nothing is outstanding. Requests stay for their own calls. */
+ * error of these; AIACC_ERR_NOT_FINITE is told by the first wait after it. AIACC_OK at once if nothing is outstanding. Requests
+ * stay for their own calls. */
 AIACC_API aiacc_status_t aiacc_gradient_wait(aiacc_gradient_t engine);
+
+/* Waits until what this rank has submitted of the tensor is reduced, at most `timeout_ms` (0 or more); AIACC_PENDING after that, which
+ * changes nothing. Has the effect of aiacc_gradient_flush if it must wait. AIACC_OK at once if the tensor is not outstanding, whether or
+ * not its result is finite, which aiacc_gradient_wait tells. A request of the submission stays for its own calls. For programs that do
+ * something between waits, such as looking for signals. */
+AIACC_API aiacc_status_t aiacc_gradient_wait_for(aiacc_gradient_t engine, uint32_t tensor, int64_t timeout_ms);
 
 /* This rank has run out of data: until all ranks have joined it takes part with zeros in what others submit, as is right for
  * AIACC_SUM and AIACC_AVG. Waits until all ranks have joined, and sets *last_rank (may be NULL) to the one that joined last.

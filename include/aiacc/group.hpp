@@ -50,8 +50,9 @@ class Async : public Calls<Async> {
 // Options of a group; see aiacc_group_attr_t.
 struct GroupOptions {
   const char *name = nullptr;
-  std::uint64_t key = 0;                 // equal on all members; distinguishes groups of equal members
-  std::chrono::milliseconds timeout{0};  // of operations without one of their own
+  std::uint64_t key = 0;                               // equal on all members; distinguishes groups of equal members
+  std::chrono::milliseconds timeout{0};                // of operations without one of their own
+  std::int32_t traffic_class = AIACC_TRAFFIC_DEFAULT;  // likewise
 };
 
 // A group of ranks. The destructor frees a group made by create() or split(); a world or a group of a mesh is only
@@ -130,6 +131,7 @@ class Group : public Calls<Group> {
     attr.name = options.name;
     attr.key = options.key;
     attr.timeout_ms = options.timeout.count();
+    attr.traffic_class = options.traffic_class;
     return attr;
   }
   void free() noexcept {

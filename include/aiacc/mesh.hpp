@@ -7,6 +7,7 @@
 #include <aiacc/group.hpp>
 
 #include <initializer_list>
+#include <optional>
 #include <span>
 #include <utility>
 #include <vector>
@@ -29,6 +30,13 @@ class Mesh {
     check(aiacc_mesh_create(parent.handle(), axes.size(), names.data(), sizes.data(), &handle_));
   }
   Mesh(const Group &parent, std::initializer_list<Axis> axes) : Mesh(parent, std::span(axes.begin(), axes.size())) {}
+  // Axes in an order as Megatron writes it, the first of which varies fastest: ordered(world, "tp-dp-pp", {2, 0, 4}). One size may
+  // be 0: as many as the others leave.
+  static Mesh ordered(const Group &parent, const char *order, std::initializer_list<int> sizes) {
+    Mesh made;
+    check(aiacc_mesh_create_ordered(parent.handle(), order, sizes.size(), sizes.begin(), &made.handle_));
+    return made;
+  }
   Mesh(Mesh &&other) noexcept : handle_(std::exchange(other.handle_, AIACC_NULL)) {}
   Mesh &operator=(Mesh &&other) noexcept {
     std::swap(handle_, other.handle_);
@@ -44,6 +52,25 @@ class Mesh {
     check(aiacc_mesh_group(handle_, axes.size(), axes.begin(), &group));
     return Group::named(group);
   }
+  // The group in which the gradient of a parameter is reduced that ranks along the axes `split` have split between them.
+  Group gradient_group(std::initializer_list<const char *> split) const {
+    aiacc_group_t group = AIACC_NULL;
+    check(aiacc_mesh_gradient_group(handle_, split.size(), split.begin(), &group));
+    return Group::named(group);
+  }
+  // The first and the last rank of a row, as of a pipeline; nullopt on the ranks between them.
+  std::optional<Group> ends(const char *axis) const {
+    aiacc_group_t group = AIACC_NULL;
+    check(aiacc_mesh_ends_group(handle_, axis, &group));
+    if (group == AIACC_NULL) return std::nullopt;
+    return Group::named(group);
+  }
+  // The parent's number of the rank so much further along an axis; -1 beyond the ends.
+  int shift(const char *axis, int distance) const {
+    int rank = -1;
+    check(aiacc_mesh_shift(handle_, axis, distance, &rank));
+    return rank;
+  }
   int coordinate(const char *axis) const {
     int index = 0;
     check(aiacc_mesh_coordinate(handle_, axis, &index));
@@ -51,6 +78,7 @@ class Mesh {
   }
 
  private:
+  Mesh() = default;
   aiacc_mesh_t handle_ = AIACC_NULL;
 };
 

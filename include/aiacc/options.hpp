@@ -17,6 +17,7 @@ struct Options {
   double prescale = 1;
   double postscale = 1;
   std::int32_t priority = 0;
+  std::int32_t traffic_class = AIACC_TRAFFIC_DEFAULT;
 };
 
 namespace detail {
@@ -29,6 +30,7 @@ inline aiacc_attr_t attr_of(const Options &options) {
   attr.prescale = options.prescale;
   attr.postscale = options.postscale;
   attr.priority = options.priority;
+  attr.traffic_class = options.traffic_class;
   return attr;
 }
 

@@ -44,7 +44,7 @@ typedef struct aiacc_softmax_shard {
  * of the losses' mean in them, or of their sum times gradient_scale. labels[i] is the class of row i, equal on all ranks; a
  * label that is no class is refused on every rank. Exponentials are shifted by the maximum over all ranks. With sampled classes
  * (ids) the label's class must be among those of its rank: a row whose class no rank has gets an infinite loss. Collective.
- * Blocks. `attr` may be NULL; of its members, name, timeout_ms and priority count. */
+ * Blocks. `attr` may be NULL; of its members, name, timeout_ms, priority and traffic_class count. */
 AIACC_API aiacc_status_t aiacc_softmax_loss(const aiacc_softmax_shard_t *shard, void *logits, const int64_t *labels,
                                             double *losses, aiacc_group_t group, const aiacc_attr_t *attr);
 

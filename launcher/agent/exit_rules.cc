@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 #include <string.h>
 
+#include <algorithm>
 #include <utility>
 
 namespace aiacc::launcher {
@@ -24,15 +25,18 @@ std::string closing_sentence(const RankFailure& failure, const std::string& host
                      failure.what, seconds(failure.after), lost, others);
 }
 
-ExitRules::ExitRules(int ranks) : ranks_(static_cast<std::size_t>(ranks)), running_(ranks) {}
+ExitRules::ExitRules(int ranks, int least)
+    : ranks_(static_cast<std::size_t>(ranks)), running_(ranks), spare_(ranks - least) {}
 
 std::optional<RankFailure> ExitRules::fail(RankFailure failure) {
   if (!counting_ || failure_) return std::nullopt;
-  if (failure.lost_peer >= 0) {
-    if (!consequence_) consequence_ = std::move(failure);
+  std::optional<RankFailure>& first = failure.lost_peer >= 0 ? consequence_ : cause_;
+  if (!first) first = failure;
+  if (++failed_ <= spare_) {
+    survived_ = std::move(failure);
     return std::nullopt;
   }
-  failure_ = std::move(failure);
+  failure_ = cause_;
   return failure_;
 }
 
@@ -46,6 +50,7 @@ std::optional<RankFailure> ExitRules::missing(int rank, int waiting, Duration af
   const char* what = ranks_[static_cast<std::size_t>(rank)].hellos == 0
                          ? "exited with status 0 and never initialised, while rank {} did,"
                          : "exited with status 0, while rank {} initialises once more and waits for it,";
+  failed_ = std::max(failed_, spare_);
   return fail({rank, MessageId::kRankState, kExitWrongState, fmt::format(fmt::runtime(what), waiting), after, -1, {}});
 }
 
@@ -68,6 +73,15 @@ void ExitRules::finalized(int rank) { ranks_[static_cast<std::size_t>(rank)].pha
 void ExitRules::lost(int rank) {
   Rank& self = ranks_[static_cast<std::size_t>(rank)];
   if (std::exchange(self.phase, RankPhase::kExited) != RankPhase::kExited) --running_;
+}
+
+bool ExitRules::survive_losing(const std::vector<int>& ranks) {
+  const int failing = static_cast<int>(
+      std::count_if(ranks.begin(), ranks.end(), [this](int rank) { return phase(rank) != RankPhase::kExited; }));
+  if (!counting_ || failure_ || failed_ + failing > spare_) return false;
+  failed_ += failing;
+  for (const int rank : ranks) lost(rank);
+  return true;
 }
 
 std::optional<RankFailure> ExitRules::exited(int rank, const RankEnd& end) {

@@ -13,11 +13,15 @@
 // already lost a peer when it failed, its failure is a consequence: it counts only if no other failure is found,
 // because with several hosts the report of a death may reach aiaccrun after those of its consequences. Exits after the
 // launcher has begun to end the job never count.
+//
+// With --min-np N the job survives failures as long as N ranks have not failed. The one that leaves fewer ends it, and the
+// first failure in time is the job's then, too. A rank that others wait for in aiacc_init ends it in any case.
 #pragma once
 
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "base/io/host.h"
@@ -49,7 +53,9 @@ struct RankFailure {
 
 class ExitRules {
  public:
-  explicit ExitRules(int ranks);
+  // `least`: as many ranks as must not fail.
+  ExitRules(int ranks, int least);
+  explicit ExitRules(int ranks) : ExitRules(ranks, ranks) {}
 
   // Each returns a failure if this event is the job's first one.
   std::optional<RankFailure> connected(int rank, Duration after);
@@ -57,12 +63,17 @@ class ExitRules {
   void finalized(int rank);
   std::optional<RankFailure> exited(int rank, const RankEnd& end);
   // A consequence is known, but not its cause.
-  bool undecided() const noexcept { return consequence_ && !failure_ && counting_; }
+  bool undecided() const noexcept { return consequence_ && !failure_ && counting_ && failed_ > spare_; }
+  // The last failure, once, if the job survives it.
+  std::optional<RankFailure> take_survived() noexcept { return std::exchange(survived_, std::nullopt); }
+  int not_failed() const noexcept { return static_cast<int>(ranks_.size()) - failed_; }
   // No report of an earlier event is outstanding: a pending first consequence is now the job's failure and is returned.
   std::optional<RankFailure> decide();
   // There will be no further report of this rank: its host is lost, or could not start it. That is not the rank's own
   // failure.
   void lost(int rank);
+  // As lost(), of ranks whose failure the job survives. False: it does not, and nothing has changed.
+  bool survive_losing(const std::vector<int>& ranks);
 
   // The launcher ends the job: later exits are caused by that and do not count.
   void stop_counting() noexcept { counting_ = false; }
@@ -82,11 +93,15 @@ class ExitRules {
 
   std::vector<Rank> ranks_;
   int running_;
+  int spare_;       // failures that the job survives
+  int failed_ = 0;  // ranks
   int most_hellos_ = 0;
   int rank_with_most_hellos_ = -1;  // the first rank to have said the most hellos
   bool counting_ = true;
   std::optional<RankFailure> failure_;
+  std::optional<RankFailure> cause_;        // the first failure that is no consequence
   std::optional<RankFailure> consequence_;  // the first one
+  std::optional<RankFailure> survived_;
 };
 
 // "was killed by signal 9 (Killed)", "exited with status 3".

@@ -152,6 +152,45 @@ TEST(ExitRules, OneProgramAfterAnotherIsFineIfAllRanksRunBoth) {
   EXPECT_TRUE(uneven.connected(0, 1s));
 }
 
+TEST(ExitRules, AJobWithSpareRanksSurvivesTheirFailures) {
+  ExitRules rules(4, 2);
+  EXPECT_FALSE(rules.take_survived());
+  EXPECT_FALSE(rules.exited(2, killed(SIGKILL)));
+  EXPECT_EQ(rules.take_survived()->rank, 2);
+  EXPECT_FALSE(rules.take_survived()) << "once";
+  EXPECT_FALSE(rules.exited(0, code(0)));
+  EXPECT_FALSE(rules.take_survived());
+  EXPECT_FALSE(rules.exited(1, code(5)));
+  EXPECT_EQ(rules.take_survived()->exit_code, 5);
+  EXPECT_EQ(rules.not_failed(), 2);
+  EXPECT_FALSE(rules.exited(3, code(0)));
+  EXPECT_TRUE(rules.all_exited());
+  EXPECT_FALSE(rules.first_failure());
+}
+
+TEST(ExitRules, TheFirstFailureIsTheJobsIfTooFewAreLeft) {
+  ExitRules rules(3, 2);
+  EXPECT_FALSE(rules.exited(1, killed(SIGSEGV)));
+  const std::optional<RankFailure> failure = rules.exited(0, consequence(1, 1));
+  ASSERT_TRUE(failure);
+  EXPECT_EQ(failure->rank, 1);
+
+  ExitRules late(3, 2);
+  EXPECT_FALSE(late.exited(0, consequence(1, 1)));
+  EXPECT_FALSE(late.undecided()) << "the job survives it";
+  EXPECT_FALSE(late.exited(2, consequence(1, 1)));
+  EXPECT_TRUE(late.undecided());
+  EXPECT_EQ(late.exited(1, killed(SIGSEGV))->rank, 1);
+}
+
+TEST(ExitRules, ARankThatOthersWaitForEndsAlsoAJobWithSpareRanks) {
+  ExitRules rules(3, 1);
+  EXPECT_FALSE(rules.connected(0, 1s));
+  const std::optional<RankFailure> failure = rules.exited(1, code(0));
+  ASSERT_TRUE(failure);
+  EXPECT_EQ(failure->id, MessageId::kRankState);
+}
+
 TEST(ExitRules, WhatTheLauncherKilledNeverCounts) {
   ExitRules rules(2);
   rules.stop_counting();

@@ -37,6 +37,7 @@ constexpr std::array kKinds = {
     MessageKind{MessageId::kUnbound, "AR-UNBOUND", "a binding that was asked for was left out; the job runs"},
     MessageKind{MessageId::kTopology, "AR-TOPOLOGY", "the machine does not show part of its topology; the job runs"},
     MessageKind{MessageId::kRankStopped, "AR-RANK-STOPPED", "a rank was stopped (state T); the job waits for it"},
+    MessageKind{MessageId::kRankLost, "AR-RANK-LOST", "a rank failed, and the job goes on without it (--min-np)"},
     MessageKind{MessageId::kWaiting, "AR-WAITING", "hosts take long to come up; aiaccrun waits"},
     MessageKind{MessageId::kSameMachine, "AR-SAME-MACHINE", "two names lead to one machine; the job runs"},
     MessageKind{MessageId::kStdin, "AR-STDIN", "standard input cannot be read; the job runs"},

@@ -52,6 +52,7 @@ enum class MessageId : std::uint8_t {
   kUnbound,
   kTopology,
   kRankStopped,
+  kRankLost,
   kWaiting,
   kSameMachine,
   kStdin,

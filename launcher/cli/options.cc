@@ -75,6 +75,7 @@ Options parse_options(const std::vector<std::string>& arguments) {
   reader.read("tag-output", options.tag_output);
   reader.read("quiet", options.quiet);
   reader.read("stdin", options.input_rank, parse_input_rank);
+  reader.read("min-np", options.min_ranks, parse_count);
   reader.read("timeout", options.timeout, parse_seconds);
   options.kill_grace.value = std::chrono::seconds(30);
   reader.read("kill-grace", options.kill_grace, parse_seconds);

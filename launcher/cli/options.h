@@ -75,6 +75,7 @@ struct Options {
   Setting<bool> tag_output;
   Setting<bool> quiet;
   Setting<int> input_rank;    // --stdin: the rank that reads aiaccrun's standard input; kNoRank: none
+  Setting<int> min_ranks;     // --min-np: the job goes on while so many have not failed; 0: not given
   Setting<Duration> timeout;  // zero: none
   Setting<Duration> kill_grace;
   Setting<bool> dry_run;

@@ -42,8 +42,9 @@ constexpr std::array kTable = {
     OptionRow{kOutput, "quiet", "q", "", "no", false, "0.1.0", "Leave out remarks about cores, hosts and options."},
     OptionRow{kOutput, "stdin", "", "RANK", "0", false, "0.1.0", "Rank that reads standard input, or none."},
 
-    OptionRow{kLife, "timeout", "", "SECONDS", "none", false, "0.1.0",
-              "End the job after this time, with exit code 124."},
+    OptionRow{kLife, "min-np", "min-num-proc", "N", "", false, "0.1.0",
+              "Go on when ranks fail, as long as N are left."},
+    OptionRow{kLife, "timeout", "", "SECONDS", "none", false, "0.1.0", "End the job after this time; exit code 124."},
     OptionRow{kLife, "kill-grace", "", "SECONDS", "30", false, "0.1.0", "From asking ranks to end to killing them."},
     OptionRow{kLife, "isolate", "", "", "no", false, "0.1.0",
               "Run the ranks in a pid namespace of their own, so that the kernel itself ends all of them."},

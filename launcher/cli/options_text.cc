@@ -78,6 +78,7 @@ std::vector<std::pair<std::string_view, Shown>> all_values(const Options& o) {
       {"tag-output", shown(o.tag_output, yes_or_no(o.tag_output.value))},
       {"quiet", shown(o.quiet, yes_or_no(o.quiet.value))},
       {"stdin", shown(o.input_rank, o.input_rank.value == kNoRank ? "none" : std::to_string(o.input_rank.value))},
+      {"min-np", shown(o.min_ranks, count_or_nothing(o.min_ranks.value))},
       {"timeout", shown(o.timeout, o.timeout.value == Duration::zero() ? "none" : in_seconds(o.timeout.value))},
       {"kill-grace", shown(o.kill_grace, in_seconds(o.kill_grace.value))},
       {"isolate", shown(o.isolate, yes_or_no(o.isolate.value))},

@@ -43,7 +43,8 @@ Head::Head(Loop& loop, io::Host& host, io::Signals& signals, io::Entropy& entrop
       owed_(settings_.hosts.size()),
       out_(loop, out, settings_.tag_output, *this),
       err_(loop, err, settings_.tag_output, *this),
-      rules_(static_cast<int>(hosts_of_ranks_.size())),
+      rules_(static_cast<int>(hosts_of_ranks_.size()),
+             settings_.min_ranks > 0 ? settings_.min_ranks : static_cast<int>(hosts_of_ranks_.size())),
       start_barrier_(hosts_of_start_barrier(settings_)),
       escalation_(settings_.kill_grace),
       over_(loop) {
@@ -146,8 +147,19 @@ void Head::rank_changed(const HostLink& link, const wire::RankChanged& message) 
       break;
   }
   if (failure && begin_end(Cause::kRank)) end_job();
+  tell_of_survived();
   if (rules_.undecided()) look_for_cause();
   if (rules_.all_exited()) arm_flush();
+}
+
+void Head::tell_of_survived() {
+  const std::optional<RankFailure> failure = rules_.take_survived();
+  if (!failure) return;
+  const int left = rules_.not_failed();
+  say(MessageId::kRankLost,
+      fmt::format("rank {} on host {} {} after {:.1f} s; the job goes on with {} rank{} (--min-np {})", failure->rank,
+                  host_of(failure->rank), failure->what, seconds(failure->after), left, left == 1 ? "" : "s",
+                  settings_.min_ranks));
 }
 
 void Head::tell_who_is_missing() {
@@ -205,23 +217,55 @@ void Head::lose_rank(const HostLink& link, const wire::LoseRank& message) {
   to_all(message, &link);
 }
 
-// Tells the ranks of the other hosts at once, then ends the job.
+// Tells the ranks of the other hosts at once, then ends the job, unless it goes on without them.
 void Head::lose_host(const HostLink& link, MessageId id, const std::string& sentence) {
+  if (survive_loss(link, sentence)) return;
   const bool first = begin_end(Cause::kLost);
-  for (std::size_t rank = 0; rank < hosts_of_ranks_.size(); ++rank) {
-    if (hosts_of_ranks_[rank] != static_cast<std::size_t>(link.index())) continue;
-    const RankPhase phase = rules_.phase(static_cast<int>(rank));
-    rules_.lost(static_cast<int>(rank));
-    if (phase == RankPhase::kExited || phase == RankPhase::kFinalized) continue;
-    wire::LoseRank message;
-    message.rank = static_cast<std::int32_t>(rank);
-    message.sentence = fmt::format("rank {} is lost: {}", rank, sentence);
-    to_all(message, &link);
+  std::vector<int> ranks;
+  for (const int rank : ranks_of(link)) {
+    const RankPhase phase = rules_.phase(rank);
+    rules_.lost(rank);
+    if (phase != RankPhase::kExited && phase != RankPhase::kFinalized) ranks.push_back(rank);
   }
+  tell_of_lost(link, ranks, sentence);
   if (!first) return;
   result_.id = id;
   result_.sentence = sentence;
   end_by(escalation_.lost(), true);
+}
+
+std::vector<int> Head::ranks_of(const HostLink& link) const {
+  std::vector<int> ranks;
+  for (std::size_t rank = 0; rank < hosts_of_ranks_.size(); ++rank) {
+    if (hosts_of_ranks_[rank] == static_cast<std::size_t>(link.index())) ranks.push_back(static_cast<int>(rank));
+  }
+  return ranks;
+}
+
+void Head::tell_of_lost(const HostLink& link, const std::vector<int>& ranks, const std::string& sentence) {
+  for (const int rank : ranks) {
+    wire::LoseRank message;
+    message.rank = rank;
+    message.sentence = fmt::format("rank {} is lost: {}", rank, sentence);
+    to_all(message, &link);
+  }
+}
+
+// With --min-np. This host cannot be lost: its keeper and agent are what ends the ranks here.
+bool Head::survive_loss(const HostLink& link, const std::string& sentence) {
+  if (settings_.min_ranks == 0 || link.local() || !ranks_started_) return false;
+  std::vector<int> ranks = ranks_of(link);
+  std::erase_if(ranks, [this](int rank) { return rules_.phase(rank) == RankPhase::kExited; });
+  std::vector<int> in_job = ranks;
+  std::erase_if(in_job, [this](int rank) { return rules_.phase(rank) == RankPhase::kFinalized; });
+  if (!rules_.survive_losing(ranks)) return false;
+  tell_of_lost(link, in_job, sentence);
+  if (ranks.empty()) return true;
+  const int left = rules_.not_failed();
+  say(MessageId::kRankLost, fmt::format("{}; the job goes on with {} rank{} (--min-np {})", sentence, left,
+                                        left == 1 ? "" : "s", settings_.min_ranks));
+  if (rules_.all_exited()) arm_flush();
+  return true;
 }
 
 void Head::host_gone(HostLink& link) {

@@ -44,6 +44,7 @@ class Head final : private Sink::Owner, private InputSource::Owner, private Host
     bool quiet = false;        // remarks are left out
     io::Stream* in = nullptr;  // standard input; null: no rank reads it
     int input_rank = 0;        // the rank that reads it
+    int min_ranks = 0;         // the job goes on while so many have not failed; 0: all
     Duration timeout{};        // zero: none
     Duration kill_grace{};
     Duration start_limit{};  // until every agent must be up
@@ -90,10 +91,14 @@ class Head final : private Sink::Owner, private InputSource::Owner, private Host
   void not_started(const HostLink& link, const wire::NotStarted& message);
   void output(const HostLink& link, wire::Output message);
   void rank_changed(const HostLink& link, const wire::RankChanged& message);
+  void tell_of_survived();
   void rank_stopped(const HostLink& link, const wire::RankStopped& message);
   void host_ready(const HostLink& link, const wire::HostReady& message);
   void lose_rank(const HostLink& link, const wire::LoseRank& message);
   void lose_host(const HostLink& link, MessageId id, const std::string& sentence);
+  std::vector<int> ranks_of(const HostLink& link) const;
+  bool survive_loss(const HostLink& link, const std::string& sentence);
+  void tell_of_lost(const HostLink& link, const std::vector<int>& ranks, const std::string& sentence);
   void tell_who_is_missing();
   void look_for_cause();
   void cause_is_known();

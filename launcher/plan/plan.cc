@@ -68,6 +68,14 @@ Plan make_plan(const Options& options, const Surroundings& here) {
     throw UsageError(MessageId::kValue, fmt::format("--stdin names rank {}, and the last rank of the job is {}",
                                                     plan.input_rank, plan.size() - 1));
   }
+  if (options.min_ranks.given()) {
+    if (options.min_ranks.value > plan.size()) {
+      throw UsageError(MessageId::kRanks,
+                       fmt::format("--min-np is {}, and the job has {} rank{}", options.min_ranks.value, plan.size(),
+                                   plan.size() == 1 ? "" : "s"));
+    }
+    plan.min_size = options.min_ranks.value;
+  }
   std::sort(plan.ranks.begin(), plan.ranks.end(), [](const RankPlan& a, const RankPlan& b) { return a.rank < b.rank; });
   for (RankPlan& rank : plan.ranks) rank.environment = own_environment(rank, plan, options.compat_env.value);
   return plan;

@@ -80,7 +80,7 @@ TEST_F(Source, ReadsWhatThereIsCreditForAndNoMore) {
   write(some_bytes(1000));
   const Running running(loop_, begin, &*source_);
   for (int i = 0; i < 10; ++i) loop_.turn(loop_.now());
-  EXPECT_EQ(left_in(to_read_), 1000) << "nobody asked for any";
+  EXPECT_EQ(left_in(to_read_), 1000) << "there is no credit yet";
   source_->add_credit(300);
   source_->add_credit(1);
   loop_.run_until([this] { return read_.size() >= 301; });
@@ -95,7 +95,7 @@ TEST_F(Source, ReadsWhatThereIsCreditForAndNoMore) {
   EXPECT_EQ(failure_, "");
 }
 
-TEST_F(Source, ClosedItReadsNoMoreAndTellsOfNoEnd) {
+TEST_F(Source, ReadsNothingAfterCloseAndReportsNoEnd) {
   const Running running(loop_, begin, &*source_);
   source_->add_credit(10);
   for (int i = 0; i < 10; ++i) loop_.turn(loop_.now());
@@ -107,7 +107,7 @@ TEST_F(Source, ClosedItReadsNoMoreAndTellsOfNoEnd) {
   EXPECT_TRUE(again.over());
 }
 
-TEST_F(Source, WhatCannotBeReadIsAnEndWithAReason) {
+TEST_F(Source, ReportsAReadErrorAsAnEndWithItsReason) {
   const std::unique_ptr<io::Stream> folder =
       io::adopt_inherited(loop_, Fd(::open("/", O_RDONLY | O_CLOEXEC)).get(), "standard input");
   InputSource source(loop_, *folder, owner());
@@ -217,7 +217,7 @@ TEST_F(Feed, TakesNoMoreThanItAskedFor) {
   EXPECT_THROW(feed_->add("b"), Error);
 }
 
-TEST_F(Feed, NothingComesBehindTheEnd) {
+TEST_F(Feed, RefusesBytesAfterTheEnd) {
   credit();
   feed_->add("");
   EXPECT_THROW(feed_->add("a"), Error);
@@ -231,7 +231,7 @@ TEST_F(Feed, ARankThatClosesItsInputIsNoError) {
   feed_->add("this was on its way");
 }
 
-TEST_F(Feed, ARankThatEndsIsWaitedForNoLonger) {
+TEST_F(Feed, StopsWaitingForARankThatHasEnded) {
   const std::uint64_t given = credit();
   feed_->add(std::string(given, 'a'));
   feed_->close();

@@ -29,6 +29,7 @@ struct BootstrapResult {
   std::string job_name;               // for messages
   std::string host_name;
   std::vector<std::string> host_names;  // by Member::host, for messages; may be empty if there is one host
+  std::string network;                  // what the port uses, for the log: "tcp"; "" without one
   std::vector<std::string> remarks;     // sentences for the log, as warnings
 };
 

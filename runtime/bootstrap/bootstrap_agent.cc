@@ -13,15 +13,15 @@
 namespace aiacc {
 
 AgentBootstrap::AgentBootstrap(io::RealLoop& loop, std::string address, int rank, int size, bool several_hosts,
-                               std::string version, const io::TcpSettings& tcp)
+                               std::string version, const NetworkSettings& network)
     : loop_(loop),
-      net_(loop, tcp),
+      net_(loop, network.tcp),
       address_(std::move(address)),
       rank_(rank),
       size_(size),
       version_(std::move(version)),
       ended_(loop) {
-  if (several_hosts) networks_ = network_ports(loop_, net_, entropy_, listen_for_peers(net_), tcp.streams);
+  if (several_hosts) networks_ = networks_of(loop_, net_, entropy_, listen_for_peers(net_), network);
 }
 
 AgentBootstrap::~AgentBootstrap() = default;
@@ -121,7 +121,10 @@ BootstrapResult AgentBootstrap::bootstrapped_of(const wire::Welcome& welcome, Fd
                             "host",
                             welcome.local_rank, welcome.local_size, local.size()));
   }
-  if (bootstrapped.world->hosts() > 1) bootstrapped.port = port_of(welcome, *bootstrapped.world);
+  if (bootstrapped.world->hosts() > 1) {
+    bootstrapped.port = port_of(welcome, *bootstrapped.world);
+    bootstrapped.network = networks_->opened();
+  }
   if (welcome.local_size == 1) return bootstrapped;
   if (segment.get() < 0) {
     throw Error(Code::kProtocol,

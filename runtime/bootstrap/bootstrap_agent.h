@@ -14,16 +14,16 @@
 #include "base/wire/agent_messages.h"
 #include "base/wire/channel.h"
 #include "runtime/bootstrap/bootstrap.h"
-#include "transports/port_factory.h"
+#include "runtime/bootstrap/networks.h"
 
 namespace aiacc {
 
 class AgentBootstrap final : public Bootstrap, private Root::Owner {
  public:
   // `rank` and `size` are this process's own view, which the agent checks. `several_hosts`: not all ranks are on this
-  // host. `version` is the library's; `tcp` is for connections to other hosts.
+  // host. `version` is the library's; `network` is for messages to other hosts.
   AgentBootstrap(io::RealLoop& loop, std::string address, int rank, int size, bool several_hosts, std::string version,
-                 const io::TcpSettings& tcp = {});
+                 const NetworkSettings& network = {});
   ~AgentBootstrap() override;
 
   Task<BootstrapResult> join(Stop& stop) override;

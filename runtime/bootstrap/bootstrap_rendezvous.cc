@@ -15,7 +15,7 @@ namespace aiacc {
 RendezvousBootstrap::RendezvousBootstrap(io::RealLoop& loop, std::unique_ptr<RendezvousEndpoint> endpoint,
                                          Settings settings)
     : loop_(loop),
-      net_(loop, settings.tcp),
+      net_(loop, settings.network.tcp),
       processes_(loop),
       endpoint_(std::move(endpoint)),
       settings_(std::move(settings)) {}
@@ -31,14 +31,14 @@ wire::Arrive RendezvousBootstrap::introduction() const {
   me.host_name = settings_.host_name;
   me.addresses = settings_.addresses;
   me.ports = networks_.addresses();
-  me.process = processes_.mine();
+  me.process = processes_.own_name();
   if (shm_discovery_ != nullptr) me.local_name = shm_discovery_->name();
   return me;
 }
 
 Task<BootstrapResult> RendezvousBootstrap::join(Stop& stop) {
   stop.throw_if_requested();
-  networks_ = network_ports(loop_, net_, entropy_, listen_for_peers(net_), settings_.tcp.streams);
+  networks_ = networks_of(loop_, net_, entropy_, listen_for_peers(net_), settings_.network);
   if (settings_.share_memory) shm_discovery_ = std::make_unique<ShmDomainDiscovery>(loop_, settings_.slice_bytes);
   if (settings_.rank == 0) {
     RendezvousServer::Listeners listeners;
@@ -104,6 +104,7 @@ BootstrapResult RendezvousBootstrap::bootstrapped_of(const wire::Roster& roster,
   bootstrapped.world = std::make_shared<const View>(roster.job, 0, 0, 0, std::move(members));
   if (bootstrapped.world->hosts() > 1) {
     bootstrapped.port = open_data_port(networks_, *bootstrapped.world, settings_.rank, places, kRefusedLimit);
+    bootstrapped.network = networks_.opened();
   }
   networks_ = {};
   return bootstrapped;

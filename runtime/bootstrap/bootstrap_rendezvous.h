@@ -1,6 +1,6 @@
 // RendezvousBootstrap: the provider for ranks that were not started by aiaccrun and have a rendezvous endpoint
 // (runtime/rendezvous/rendezvous_endpoint.h). Rank 0 gathers them, ranks of one host find each other and share memory,
-// and ranks of other hosts are reached over TCP. Rank 0 reports lost ranks for as long as it lives.
+// and ranks of other hosts are reached over a network. Rank 0 reports lost ranks for as long as it lives.
 #pragma once
 
 #include <cstdint>
@@ -13,9 +13,9 @@
 #include "base/io/real_net.h"
 #include "base/io/real_processes.h"
 #include "runtime/bootstrap/bootstrap.h"
+#include "runtime/bootstrap/networks.h"
 #include "runtime/bootstrap/shm_discovery.h"
 #include "runtime/rendezvous/rendezvous.h"
-#include "transports/port_factory.h"
 
 namespace aiacc {
 
@@ -29,7 +29,7 @@ class RendezvousBootstrap final : public Bootstrap {
     std::string host_name;
     std::vector<std::string> addresses;  // this host's
     Duration limit{};                    // for the rendezvous
-    io::TcpSettings tcp;
+    NetworkSettings network;
     std::uint64_t slice_bytes = 0;
     bool share_memory = true;  // false: with no rank; for tests
   };

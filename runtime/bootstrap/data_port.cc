@@ -23,9 +23,9 @@ std::unique_ptr<io::Listener> listen_beside(io::Net& net, const io::Address& pla
 }
 
 NetworkPorts network_ports(Loop& loop, io::Net& net, io::Entropy& entropy, std::unique_ptr<io::Listener> listener,
-                           int streams) {
+                           const io::TcpSettings& tcp) {
   NetworkPorts networks;
-  networks.add(std::make_unique<TcpPortFactory>(loop, net, entropy, std::move(listener), streams));
+  networks.add(std::make_unique<TcpPortFactory>(loop, net, entropy, std::move(listener), tcp.streams, tcp.marks));
   return networks;
 }
 

@@ -8,6 +8,7 @@
 
 #include "base/io/clock.h"
 #include "base/io/net.h"
+#include "base/io/real_net.h"
 #include "base/view.h"
 #include "base/wire/port_address.h"
 #include "base/wire/secret.h"
@@ -37,10 +38,9 @@ std::unique_ptr<io::Listener> listen_beside(io::Net& net, const io::Address& pla
 inline constexpr Duration kRefusedLimit = std::chrono::seconds(30);
 inline constexpr Duration kNotifiedOfFailures = std::chrono::hours(24 * 365);
 
-// The networks of a rank that listens for others over TCP. All but the listener outlive the port. `streams`:
-// TcpPort::Settings::streams.
+// The networks of a rank that listens for others over TCP. All but the listener outlive the port.
 NetworkPorts network_ports(Loop& loop, io::Net& net, io::Entropy& entropy, std::unique_ptr<io::Listener> listener,
-                           int streams = 1);
+                           const io::TcpSettings& tcp = {});
 
 // Throws kProtocol if the places do not match the world, kUnsupported if its ranks have no transport in common.
 std::unique_ptr<MessagePort> open_data_port(NetworkPorts& networks, const View& world, int rank,

@@ -43,7 +43,7 @@ Task<void> ShmDomainDiscovery::greet(std::unique_ptr<io::Stream> stream, wire::A
   if (!io::is_of_user(*stream, user_)) co_return;
   const wire::ListenerHandshake::Expected expected{wire::Purpose::kLocalPeer, job_, rank_, size_};
   wire::ListenerHandshake handshake(secret_, expected, entropy_);
-  const bool proved = co_await wire::hear_proof(handshake, *stream, stop, newcomer.heard);
+  const bool proved = co_await wire::accept_proof(handshake, *stream, stop, newcomer.heard);
   if (!proved) co_return;
   newcomer.unauthenticated = false;
   const wire::Bytes verdict = handshake.decide(wire::Verdict::kAccepted, "");

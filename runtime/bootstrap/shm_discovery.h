@@ -38,7 +38,7 @@ class ShmDomainDiscovery final : private wire::Acceptor::Owner {
   enum class DialResult : std::uint8_t { kReached, kNotHere, kBroken };
 
   Task<void> greet(std::unique_ptr<io::Stream> stream, wire::Acceptor::Newcomer& newcomer, Stop& stop) override;
-  void turned_away() noexcept override {}
+  void peer_refused() noexcept override {}
   Task<DialResult> dial(std::int32_t other, std::string name, Stop& stop);
   Task<std::unique_ptr<HostDomain>> send_segment(const std::vector<std::int32_t>& others, Stop& stop);
   Task<std::unique_ptr<HostDomain>> receive_segment(int local_rank, int count, Stop& stop);

@@ -7,14 +7,14 @@
 namespace aiacc {
 
 class AnyReceives;
-class IntraPost;
+class IntraMessages;
 class Loopback;
 class PairSequences;
 
 // The ways of point-to-point messages in one group.
 struct Messengers {
   Loopback& loopback;
-  IntraPost* host;  // null if this rank is alone on its host
+  IntraMessages* host;  // null if this rank is alone on its host
   PairSequences& pairs;
   AnyReceives& any_source;
 };

@@ -8,6 +8,8 @@
 #include "base/error_about.h"
 #include "collectives/intra/small.h"
 #include "runtime/context.h"
+#include "runtime/group/remote_message.h"
+#include "runtime/group/waiting_receive.h"
 
 namespace aiacc {
 namespace {
@@ -29,6 +31,7 @@ Group::Group(Context& context, ViewPtr view, int rank, std::string name, Duratio
       recorded_as_{view_->id(), Label<48>(std::string_view(name_).substr(0, name_.find_last_not_of(',') + 1))},
       timeout_(timeout),
       team_{view_, rank, context.lane().loop(), context.compute()},
+      selector_(context.config().algorithms, *this),
       opening_ended_(context.lane().loop()) {
   const auto local = view_->ranks_on_host_of(rank);
   local_rank_ = static_cast<int>(std::find(local.begin(), local.end(), rank) - local.begin());
@@ -52,7 +55,7 @@ void Group::join_host(std::span<const int> local) {
     team_.local = local_team_.get();
   }
   const std::vector<int> ranks(local.begin(), local.end());
-  intra_post_ = std::make_unique<IntraPost>(*domain, view_->id(), domain_ranks, ranks, local_rank_);
+  intra_messages_ = std::make_unique<IntraMessages>(*domain, view_->id(), domain_ranks, ranks, local_rank_);
   board_ = std::make_unique<GroupBoard>(*domain, view_->id(), std::move(domain_ranks), ranks, local_rank_, size(),
                                         static_cast<GroupBoard::Observer&>(*this));
 }
@@ -60,6 +63,7 @@ void Group::join_host(std::span<const int> local) {
 void Group::join_hosts() {
   AIACC_INVARIANT(context_.messenger() != nullptr, "ranks of several hosts have a port to each other");
   team_.mailbox = &context_.messenger()->mailbox();
+  team_.selector = &selector_;
   team_.mailbox->join(view_, rank());
   team_.mailbox->observe_unexpected(view_->id(), &any_receives_);
   // Another member may have ended the group before this one joined it.
@@ -78,7 +82,7 @@ Task<void> Group::open(Stop& stop) {
   co_await board_->open(stop);
   if (intra_team_ != nullptr) co_await intra_team_->open(stop);
   if (local_team_ != nullptr) co_await local_team_->open(stop);
-  co_await intra_post_->open(stop);
+  co_await intra_messages_->open(stop);
   open_ = true;
   gate_.give_up();
 }
@@ -109,6 +113,22 @@ void Group::root_ended(Root&, std::exception_ptr error) noexcept {
   if (error && !opening_stop_.requested()) abort(error);
 }
 
+bool Group::wants_choices() const noexcept { return context_.takes_notes(); }
+
+void Group::chosen(const std::string& sentence) noexcept {
+  try {
+    context_.note(fmt::format("{}: {}", describe(), sentence));
+  } catch (const std::bad_alloc&) {  // the call goes on all the same
+  }
+}
+
+void Group::no_permitted_algorithm(const std::string& sentence) noexcept {
+  try {
+    context_.report(fmt::format("{}: {}", describe(), sentence));
+  } catch (const std::bad_alloc&) {  // the call goes on all the same
+  }
+}
+
 std::string Group::describe() const { return fmt::format("{} of {} rank{}", name_, size(), size() == 1 ? "" : "s"); }
 
 void Group::run(const Call& call, Buffer send, Buffer recv, const CallOptions* options) {
@@ -117,7 +137,8 @@ void Group::run(const Call& call, Buffer send, Buffer recv, const CallOptions* o
     Lane::Hold hold(lane);
     if (hold.owns()) {
       std::optional<inter::ShortCall> begun;
-      if (options == nullptr && (finish_small(call, send, recv) || finish_short(call, send, recv, hold, begun))) return;
+      const bool plain = options == nullptr && !traffic_class_;
+      if (plain && (finish_small(call, send, recv) || finish_short(call, send, recv, hold, begun))) return;
       GroupOperation operation(*this, call, send, recv, options != nullptr ? *options : CallOptions{});
       if (begun) operation.go_on_with(*begun);
       hold.run(operation);
@@ -130,7 +151,7 @@ void Group::run(const Call& call, Buffer send, Buffer recv, const CallOptions* o
   if (operation.error()) std::rethrow_exception(operation.error());
 }
 
-// The first of the three paths (docs/architecture.md): a call of at most one cache line on one host, without an operation, a
+// The first of the three paths (docs/architecture.md): a small call on one host, of one cache line or a few, without an operation, a
 // coroutine frame or a deadline. If it returns false, the call continues as an operation.
 bool Group::finish_small(const Call& call, Buffer send, Buffer recv) noexcept {
   if (intra_team_ == nullptr || !is_open() || stop_.requested() || board_->anything_posted()) return false;
@@ -145,15 +166,17 @@ bool Group::finish_small(const Call& call, Buffer send, Buffer recv) noexcept {
 // Serves a message to or from a rank of this host that need not wait, and a small collective if no other operation is
 // outstanding; the other members may have begun it already.
 std::uint64_t Group::finish_at_once(const Call& call, Buffer send, Buffer recv) noexcept {
+  if (traffic_class_) return 0;
   if (!is_message(call.kind)) {
     return outstanding() == 0 && finish_small(call, send, recv) ? collectives() : 0;
   }
-  if (intra_post_ == nullptr || !is_open() || stop_.requested() || board_->anything_posted()) return 0;
+  if (intra_messages_ == nullptr || !is_open() || stop_.requested() || board_->anything_posted()) return 0;
   if (!team_.compute.works_inline() || !send.on_host() || !recv.on_host()) return 0;
   const bool sends = call.kind == Collective::kSend;
-  if (!(sends || call.kind == Collective::kRecv) || call.root == rank() || !intra_post_->reaches(call.root)) return 0;
-  if (!(sends ? intra_post_->send_now(call, send) : intra_post_->recv_now(call, recv))) return 0;
-  forget_circle();
+  if (!(sends || call.kind == Collective::kRecv) || call.root == rank() || !intra_messages_->reaches(call.root))
+    return 0;
+  if (!(sends ? intra_messages_->send_now(call, send) : intra_messages_->recv_now(call, recv))) return 0;
+  forget_cyclic_receives();
   context_.recorder().add(recorded_as_, ++messages_, call, loop().about_now());
   return messages_;
 }
@@ -168,7 +191,7 @@ bool Group::finish_short(const Call& call, Buffer send, Buffer recv, Lane::Hold&
   if (!is_open() || stop_.requested() || collectives() % kCallsPerTurn == 0) return false;
   if (!inter::ShortCall::serves(team_, call, send, recv)) return false;
   const FramePool::Use frames(context_.lane().frames());
-  forget_circle();
+  forget_cyclic_receives();
   try {
     begun.emplace(team_, call, collectives() + 1, stop_, send, recv);
     count_collective();
@@ -183,11 +206,22 @@ bool Group::finish_short(const Call& call, Buffer send, Buffer recv, Lane::Hold&
   return true;
 }
 
-std::unique_ptr<RequestedWork> Group::prepare_receive(const Call& call, const Buffer& recv) {
-  if (call.kind != Collective::kRecv || call.root == rank() || intra_post_ == nullptr) return nullptr;
-  if (!is_open() || stop_.requested() || board_->anything_posted()) return nullptr;
-  if (!team_.compute.works_inline() || !recv.on_host() || !intra_post_->prepare_to_post(call)) return nullptr;
-  return std::unique_ptr<RequestedWork>(new (context_.receive_pool()) WaitingReceive(*this, call, recv));
+std::unique_ptr<RequestedWork> Group::prepare_message(const Call& call, const Buffer& send, const Buffer& recv) {
+  if (traffic_class_) return nullptr;
+  const bool sends = call.kind == Collective::kSend;
+  if ((!sends && call.kind != Collective::kRecv) || call.root == rank() || !is_open() || stop_.requested())
+    return nullptr;
+  if (board_ != nullptr && board_->anything_posted()) return nullptr;
+  const Buffer& memory = sends ? send : recv;
+  if (!team_.compute.works_inline() || !memory.on_host()) return nullptr;
+  if (intra_messages_ != nullptr && intra_messages_->reaches(call.root)) {
+    if (sends || !intra_messages_->prepare_to_post(call)) return nullptr;
+    return std::unique_ptr<RequestedWork>(new (context_.receive_pool()) WaitingReceive(*this, call, recv));
+  }
+  if (!spans_hosts() || !RemoteMessage::serves(*this, call, memory)) return nullptr;
+  SlabPool& pool = context_.remote_message_pool();
+  if (sends) return std::unique_ptr<RequestedWork>(new (pool) RemoteSend(*this, call, send));
+  return std::unique_ptr<RequestedWork>(new (pool) RemoteReceive(*this, call, recv));
 }
 
 std::uint64_t Group::count_collective() noexcept {
@@ -197,7 +231,8 @@ std::uint64_t Group::count_collective() noexcept {
 }
 
 std::unique_ptr<GroupOperation> Group::prepare(const Call& call, Buffer send, Buffer recv, const CallOptions* options) {
-  return std::make_unique<GroupOperation>(*this, call, send, recv, options != nullptr ? *options : CallOptions{});
+  return std::unique_ptr<GroupOperation>(new (context_.operation_pool()) GroupOperation(
+      *this, call, send, recv, options != nullptr ? *options : CallOptions{}));
 }
 
 std::uint64_t Group::admit(const Call& call) {
@@ -226,29 +261,29 @@ OperationLine& Group::line_of(const Call& call) {
 void Group::began(GroupOperation& operation) noexcept {
   (receives(operation.call()) ? receiving_ : others_)++;
   context_.watch().add(operation, line_of(operation.call()));
-  forget_circle();
+  forget_cyclic_receives();
   if (board_ != nullptr && !is_message(operation.call().kind)) board_->arrived(operation.sequence());
 }
 
 void Group::ended(const GroupOperation& operation) noexcept {
   (receives(operation.call()) ? receiving_ : others_)--;
   reported_ = reported_ || operation.error() != nullptr;
-  forget_circle();
+  forget_cyclic_receives();
   context_.operation_ended();
 }
 
-void Group::began(WaitingReceive& receive, const Call& call) noexcept {
-  ++receiving_;
-  context_.watch().add(receive, line_of(call));
-  forget_circle();
-  waiting_receives_.add(receive);
+void Group::began(WaitingMessage& message, OperationLine& line) noexcept {
+  (message.receives() ? receiving_ : others_)++;
+  context_.watch().add(message, line);
+  forget_cyclic_receives();
+  waiting_messages_.add();
 }
 
-void Group::ended(WaitingReceive& receive) noexcept {
-  --receiving_;
-  reported_ = reported_ || receive.error() != nullptr;
-  context_.watch().remove(receive);
-  forget_circle();
+void Group::ended(WaitingMessage& message) noexcept {
+  (message.receives() ? receiving_ : others_)--;
+  reported_ = reported_ || message.error() != nullptr;
+  context_.watch().remove(message);
+  forget_cyclic_receives();
   context_.operation_ended();
 }
 

@@ -24,8 +24,9 @@
 
 #include "base/task/turn_queue.h"
 #include "collectives/hier/shm_local_team.h"
+#include "collectives/inter/selector.h"
 #include "collectives/inter/short_call.h"
-#include "collectives/intra/intra_post.h"
+#include "collectives/intra/intra_messages.h"
 #include "collectives/intra/intra_team.h"
 #include "collectives/operation.h"
 #include "runtime/group/alone.h"
@@ -35,7 +36,7 @@
 #include "runtime/group/group_operation.h"
 #include "runtime/group/operation_line.h"
 #include "runtime/group/pair_sequences.h"
-#include "runtime/group/waiting_receive.h"
+#include "runtime/group/waiting_message.h"
 #include "runtime/watch/receive_search.h"
 #include "runtime/watch/recorder.h"
 
@@ -43,7 +44,7 @@ namespace aiacc {
 
 class Context;
 
-class Group final : private GroupBoard::Observer, private Root::Owner {
+class Group final : private GroupBoard::Observer, private Root::Owner, private inter::Selector::Listener {
  public:
   // `context` outlives it. `name` is for messages ("the world"); `timeout` is the default of its operations. Peers can
   // find this member from its construction on.
@@ -61,7 +62,7 @@ class Group final : private GroupBoard::Observer, private Root::Owner {
   enum class Memory : std::uint8_t { kUnread, kMayBeRead };
   Task<void> close(Memory memory = Memory::kUnread);
   // Whether no operation runs here and the other members of this host no longer need this one's lines. Publishes that
-  // this member is done; `gone` returns whether a rank of the group has died. May be called repeatedly after let_go().
+  // this member is done; `gone` returns whether a rank of the group has died. May be called repeatedly after handles_gone().
   template <class Gone>
   bool may_close(Gone&& gone) {
     return outstanding() == 0 && (board_ == nullptr || board_->all_are_done(gone));
@@ -79,18 +80,21 @@ class Group final : private GroupBoard::Observer, private Root::Owner {
   // Number of collectives that were begun here.
   std::uint64_t collectives() const noexcept { return collectives_.load(std::memory_order_relaxed); }
   // The user has freed the group: there are no further calls, and only running operations refer to it.
-  void let_go() noexcept { let_go_.store(true, std::memory_order_release); }
-  bool is_let_go() const noexcept { return let_go_.load(std::memory_order_acquire); }
+  void handles_gone() noexcept { handles_gone_.store(true, std::memory_order_release); }
+  bool handles_are_gone() const noexcept { return handles_gone_.load(std::memory_order_acquire); }
   // Number of operations that were created and have not ended.
-  int outstanding() const noexcept { return outstanding_.load(std::memory_order_acquire); }
+  int outstanding() const noexcept {
+    return outstanding_.load(std::memory_order_acquire) + waiting_.load(std::memory_order_acquire);
+  }
 
   // Runs the call, blocking; throws its error.
   void run(const Call& call, Buffer send, Buffer recv, const CallOptions* options);
   // For an asynchronous call without attributes: whether it ended well at once; its ticket, or 0. The caller holds the lane,
   // and goes on with an operation for the call if it has not ended, before it gives the lane up.
   std::uint64_t finish_at_once(const Call& call, Buffer send, Buffer recv) noexcept;
-  // What it becomes then, if it is a recv that can wait without an operation: it is to be started while the caller holds the lane.
-  std::unique_ptr<RequestedWork> prepare_receive(const Call& call, const Buffer& recv);
+  // What it becomes then, if it is a send or recv that can wait without an operation: it is to be started while the caller holds
+  // the lane. Null if not.
+  std::unique_ptr<RequestedWork> prepare_message(const Call& call, const Buffer& send, const Buffer& recv);
   // Creates the operation for a call. The caller starts it on the context's lane and keeps it until it is done.
   std::unique_ptr<GroupOperation> prepare(const Call& call, Buffer send, Buffer recv, const CallOptions* options);
 
@@ -106,12 +110,18 @@ class Group final : private GroupBoard::Observer, private Root::Owner {
   // An operation begins, after it was admitted; and has ended, with its error.
   void began(GroupOperation& operation) noexcept;
   void ended(const GroupOperation& operation) noexcept;
-  // The same for a recv that waits without an operation, and for the operation that it becomes.
+  // The same for a message that waits without an operation, and for the operation that it becomes.
   std::uint64_t next_message() noexcept { return ++messages_; }
-  void began(WaitingReceive& receive, const Call& call) noexcept;
-  void ended(WaitingReceive& receive) noexcept;
+  void began(WaitingMessage& message, OperationLine& line) noexcept;
+  void ended(WaitingMessage& message) noexcept;
+  // It counts as outstanding from the first to the last of these; only the lane's thread counts, so no atomic addition is needed.
+  void add_waiting(int change) noexcept {
+    waiting_.store(waiting_.load(std::memory_order_relaxed) + change, std::memory_order_release);
+  }
+  WaitingMessages& waiting_messages() noexcept { return waiting_messages_; }
   void took_over(GroupOperation& operation) noexcept;
-  IntraPost* post() noexcept { return intra_post_.get(); }
+  OperationLine& line_of(const Call& call);
+  IntraMessages* post() noexcept { return intra_messages_.get(); }
   template <class Fn>
   void for_each_line(Fn&& fn) {
     fn(calls_);
@@ -125,10 +135,13 @@ class Group final : private GroupBoard::Observer, private Root::Owner {
   Task<void> wait_until_open(Stop& stop);
   const RecordedGroup& recorded_as() const noexcept { return recorded_as_; }
   Duration default_timeout() const noexcept { return timeout_; }
+  // Of operations without a class of their own. Set before the first one.
+  void set_traffic_class(std::optional<TrafficClass> traffic) noexcept { traffic_class_ = traffic; }
+  std::optional<TrafficClass> default_traffic_class() const noexcept { return traffic_class_; }
   Team& team() noexcept { return team_; }
   Loop& loop() noexcept { return team_.loop; }
   Stop& stop() noexcept { return stop_; }  // requested with the group's first error; parent of every operation's
-  Messengers messengers() noexcept { return {loopback_, intra_post_.get(), pairs_, any_receives_}; }
+  Messengers messengers() noexcept { return {loopback_, intra_messages_.get(), pairs_, any_receives_}; }
 
   // --- the lane's thread -----------------------------------------------------------------------------------------------
   // Straggler diagnosis of an operation: investigate() starts it; stragglers() is the result so far.
@@ -154,6 +167,9 @@ class Group final : private GroupBoard::Observer, private Root::Owner {
 
  private:
   void root_ended(Root& root, std::exception_ptr error) noexcept override;  // of open() for an operation
+  void no_permitted_algorithm(const std::string& sentence) noexcept override;
+  bool wants_choices() const noexcept override;
+  void chosen(const std::string& sentence) noexcept override;
 
   void join_host(std::span<const int> local);
   void join_hosts();
@@ -167,14 +183,13 @@ class Group final : private GroupBoard::Observer, private Root::Owner {
   static bool receives(const Call& call) noexcept {
     return call.kind == Collective::kRecv || call.kind == Collective::kRecvAny;
   }
-  OperationLine& line_of(const Call& call);
   GroupOperation::Stragglers diagnose(GroupOperation& operation);
   void end_if_freed(const GroupOperation& operation);
   // Receivers that wait for each other.
   GroupOperation* oldest_receive() noexcept;
-  void look_for_circle(GroupOperation& operation);
+  void look_for_cyclic_receives(GroupOperation& operation);
   void go_on_searching();
-  void forget_circle() noexcept;
+  void forget_cyclic_receives() noexcept;
   GroupOperation::Stragglers missing(const GroupOperation& operation);
   bool spans_hosts() const noexcept { return team_.mailbox != nullptr; }
   bool crosses_hosts(const GroupOperation& operation) const noexcept;
@@ -185,7 +200,9 @@ class Group final : private GroupBoard::Observer, private Root::Owner {
   std::string name_;
   RecordedGroup recorded_as_;
   Duration timeout_;
+  std::optional<TrafficClass> traffic_class_;
   Team team_;
+  inter::Selector selector_;
   int local_rank_ = 0;
   int host_index_ = 0;
 
@@ -193,11 +210,12 @@ class Group final : private GroupBoard::Observer, private Root::Owner {
   std::atomic<std::uint64_t> collectives_{0};  // written by the lane's thread
   std::uint64_t messages_ = 0;
   std::atomic<int> outstanding_{0};
-  std::atomic<bool> let_go_{false};
+  std::atomic<bool> handles_gone_{false};
   Stop stop_;
-  bool ended_ = false;     // the first error is known
-  bool reported_ = false;  // and it has been reported to this rank's user
-  bool open_ = false;      // all members of this host have created the group
+  bool ended_ = false;           // the first error is known
+  bool reported_ = false;        // and it has been reported to this rank's user
+  bool open_ = false;            // all members of this host have created the group
+  std::atomic<int> waiting_{0};  // messages that are no operations
   // Running operations, by line, and how many of them are receives.
   OperationLine calls_;
   std::map<int, OperationLine> messages_with_;  // by rank; receives from any rank are kept separately
@@ -208,14 +226,14 @@ class Group final : private GroupBoard::Observer, private Root::Owner {
   // members.
   GroupOperation* receives_ = nullptr;
   std::optional<ReceiveSearch> search_;
-  WaitingReceives waiting_receives_{*this};
+  WaitingMessages waiting_messages_{*this};
   AnyReceives any_receives_;
   Loopback loopback_{any_receives_};
   PairSequences pairs_;
   // Null if this rank is alone on its host; one of the first two is null too: the group is on one host, or over several.
   std::unique_ptr<IntraTeam> intra_team_;
   std::unique_ptr<hier::ShmLocalTeam> local_team_;
-  std::unique_ptr<IntraPost> intra_post_;
+  std::unique_ptr<IntraMessages> intra_messages_;
   std::unique_ptr<GroupBoard> board_;
 
   Stop opening_stop_{stop_};

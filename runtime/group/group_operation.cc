@@ -4,10 +4,11 @@
 
 #include <utility>
 
+#include "collectives/inter/short_call.h"
 #include "runtime/context.h"
 #include "runtime/group/dispatch.h"
 #include "runtime/group/group.h"
-#include "runtime/group/waiting_receive.h"
+#include "runtime/group/waiting_message.h"
 
 namespace aiacc {
 
@@ -20,6 +21,7 @@ GroupOperation::GroupOperation(Group& group, const Call& call, Buffer send, Buff
       send_(send),
       recv_(recv),
       options_(std::move(options)) {
+  if (!options_.traffic_class) options_.traffic_class = group.default_traffic_class();
   call_.blocks = blocks_;
   call_.recv_blocks = recv_blocks_;
   call_.tensors = tensors_;
@@ -63,10 +65,10 @@ void GroupOperation::begin() noexcept {
   try {
     number();
     running_.emplace(group_.team(), call_, send_, recv_, sequence(), group_.stop());
-    running_->operation.urgent = options_.priority > 0;
+    running_->operation.traffic = options_.traffic();
     running_->root.emplace(group_.loop(), body(this), static_cast<Root::Owner&>(*this));
   } catch (...) {
-    if (receive_ != nullptr) {
+    if (waiting_ != nullptr) {
       const std::exception_ptr error = std::current_exception();
       group_.abort(error);
       return over(error);
@@ -78,17 +80,17 @@ void GroupOperation::begin() noexcept {
     end();
     return;
   }
-  if (receive_ == nullptr) group_.began(*this);
+  if (waiting_ == nullptr) group_.began(*this);
   running_->root->start();
 }
 
 // What is begun ends as it finds.
 void GroupOperation::number() {
-  if (receive_ != nullptr) {
-    sequence_.store(receive_->sequence(), std::memory_order_relaxed);
-    began_ = receive_->began();
-    record_ = receive_->record();
-    deadline_ = receive_->deadline();
+  if (waiting_ != nullptr) {
+    sequence_.store(waiting_->sequence(), std::memory_order_relaxed);
+    began_ = waiting_->began();
+    record_ = waiting_->record();
+    deadline_ = waiting_->deadline();
     return group_.took_over(*this);
   }
   const std::uint64_t ticket = begun_ == nullptr ? group_.admit(call_) : begun_->sequence();
@@ -112,8 +114,8 @@ Task<void> GroupOperation::body(GroupOperation* self) {
   try {
     if (self->begun_ != nullptr) {
       co_await self->begun_->finish();
-    } else if (self->receive_ != nullptr) {
-      co_await self->receive_->arrive(self->running_->stop);
+    } else if (self->waiting_ != nullptr) {
+      co_await self->waiting_->go_on(self->running_->operation);
     } else {
       if (!self->group_.is_open()) co_await self->group_.wait_until_open(self->running_->stop);
       co_await run_call(self->running_->operation, self->group_.messengers());
@@ -122,7 +124,7 @@ Task<void> GroupOperation::body(GroupOperation* self) {
     error = std::current_exception();
   }
   if (!error) co_return;
-  if (as_error(error).code() == Code::kAborted) co_await hear_why(self->group_);
+  if (as_error(error).code() == Code::kAborted) co_await wait_for_abort_reason(self->group_);
   self->group_.abort(error);
   std::rethrow_exception(error);
 }
@@ -130,7 +132,7 @@ Task<void> GroupOperation::body(GroupOperation* self) {
 // Waits for the group's first error. A member that fails closes its memory to the stores of others, which therefore fail with
 // kAborted before they know the cause. The cause arrives through the board, or with the notice of a dead member; kPatience is
 // the limit if neither comes.
-Task<void> GroupOperation::hear_why(Group& group) {
+Task<void> GroupOperation::wait_for_abort_reason(Group& group) {
   constexpr Duration kPatience = std::chrono::seconds(5);
   if (group.aborted()) co_return;
   Stop heard(group.stop());

@@ -4,17 +4,18 @@
 #pragma once
 
 #include <atomic>
-#include <boost/intrusive/set_hook.hpp>
 #include <exception>
 #include <memory>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
+#include "base/intrusive_heap.h"
 #include "base/task/completion_thread.h"
 #include "base/task/lane.h"
 #include "base/task/scope.h"
-#include "collectives/inter/short_call.h"
+#include "base/task/slab_pool.h"
 #include "collectives/operation.h"
 #include "runtime/group/operation_line.h"
 #include "runtime/group/requested_work.h"
@@ -23,17 +24,26 @@
 namespace aiacc {
 
 class Group;
-class WaitingReceive;
+class WaitingMessage;
+namespace inter {
+class ShortCall;
+}
 
 struct CallOptions {
   static constexpr Duration kDefaultTimeout = Duration(-1);
-  std::string name;                    // for messages; empty: none
-  std::shared_ptr<const void> keeps;   // what the call refers to; kept alive until the operation ends
-  Duration timeout = kDefaultTimeout;  // Duration::max(): none
-  int priority = 0;                    // above 0: its messages between hosts go before others'
+  std::string name;                                // for messages; empty: none
+  std::shared_ptr<const void> keeps;               // what the call refers to; kept alive until the operation ends
+  Duration timeout = kDefaultTimeout;              // Duration::max(): none
+  int priority = 0;                                // above 0: its messages between hosts go before others'
+  std::optional<TrafficClass> traffic_class = {};  // of all its messages between hosts, whatever the priority
   // Called on the completion thread: an aiacc_callback_t, which only bindings/c knows, and its argument.
   void (*callback)() = nullptr;
   void* callback_arg = nullptr;
+
+  OperationTraffic traffic() const noexcept {
+    if (traffic_class) return OperationTraffic::all_in(*traffic_class);
+    return priority > 0 ? OperationTraffic::all_in(TrafficClass::kLatency) : OperationTraffic{};
+  }
 };
 
 // The notification, made on the completion thread, that an operation has ended.
@@ -44,23 +54,26 @@ class Completion : public CompletionThread::Item {
   std::exception_ptr error;  // why it failed, or null
 };
 
-class GroupOperation final
-    : public RequestedWork,
-      public ListNode<GroupOperation>,
-      public boost::intrusive::set_base_hook<boost::intrusive::link_mode<boost::intrusive::auto_unlink>>,
-      private Root::Owner {
+class GroupOperation final : public RequestedWork,
+                             public ListNode<GroupOperation>,
+                             public HeapNode<GroupOperation>,
+                             private Root::Owner {
  public:
-  using DueHook = boost::intrusive::set_base_hook<boost::intrusive::link_mode<boost::intrusive::auto_unlink>>;
-
   // Copies the lists that the call points to, but not what they point to.
   GroupOperation(Group& group, const Call& call, Buffer send, Buffer recv, CallOptions options);
   ~GroupOperation() override;
+  // On the heap only in the context's pool. Whoever frees it does so before the context is destroyed.
+  static void* operator new(std::size_t, SlabPool& pool) { return pool.take(); }
+  static void* operator new(std::size_t, void* at) noexcept { return at; }
+  static void operator delete(void* self, SlabPool&) noexcept { SlabPool::give_back(self); }
+  static void operator delete(void*, void*) noexcept {}
+  static void operator delete(void* self) noexcept { SlabPool::give_back(self); }
 
   // Call before start: `begun` has started the call, and this operation waits for its end.
   void go_on_with(inter::ShortCall& begun) noexcept { begun_ = &begun; }
-  // Call before start: this operation is what `receive` has become, whose ticket and record it has.
-  void go_on_with(WaitingReceive& receive) noexcept { receive_ = &receive; }
-  bool was_waiting_receive() const noexcept { return receive_ != nullptr; }
+  // Call before start: this operation is what `message` has become, whose ticket and record it has.
+  void go_on_with(WaitingMessage& message) noexcept { waiting_ = &message; }
+  bool was_waiting() const noexcept { return waiting_ != nullptr; }
   // Call before start: sets the notification of its end.
   void tell(std::unique_ptr<Completion> completion) noexcept { completion_ = std::move(completion); }
   // For an owner on the lane's thread, which no other thread waits beside.
@@ -105,19 +118,20 @@ class GroupOperation final
   WireId wire_id() const noexcept { return running_->operation.wire_id(); }
   // Owned by the progress watch.
   OperationLine* line = nullptr;
-  Instant due{};           // its place in the schedule
+  Instant due{};  // its place in the schedule
+  std::pair<Instant, std::uint64_t> heap_key() const noexcept { return {due, sequence()}; }
   Instant late_at{};       // for the oldest of a line
   bool is_oldest = false;  // was the oldest of its line at the watch's last look
   bool was_asked_about = false;
   bool reported_late = false;
-  // For a recv: the circle of receivers that it belongs to, if any.
-  Stragglers circle;
-  bool reported_circle = false;
+  // For a recv: the cycle of receivers that it belongs to, if any.
+  Stragglers cycle;
+  bool reported_cycle = false;
 
  private:
   void begin() noexcept override;
   static Task<void> body(GroupOperation* self);
-  static Task<void> hear_why(Group& group);
+  static Task<void> wait_for_abort_reason(Group& group);
   void root_ended(Root& root, std::exception_ptr error) noexcept override;
   void over(std::exception_ptr error) noexcept;
   void record_end() noexcept;
@@ -144,7 +158,7 @@ class GroupOperation final
   Buffer recv_;
   CallOptions options_;
   inter::ShortCall* begun_ = nullptr;
-  WaitingReceive* receive_ = nullptr;
+  WaitingMessage* waiting_ = nullptr;
   std::atomic<std::uint64_t> sequence_{0};
   Instant began_{};
   Instant deadline_ = kNever;

@@ -30,7 +30,7 @@ bool Group::crosses_hosts(const GroupOperation& operation) const noexcept {
 
 void Group::investigate(GroupOperation& operation) noexcept {
   try {
-    if (&operation == oldest_receive()) look_for_circle(operation);
+    if (&operation == oldest_receive()) look_for_cyclic_receives(operation);
     end_if_freed(operation);
   } catch (const std::bad_alloc&) {  // without memory there is no search
     search_.reset();
@@ -63,8 +63,8 @@ GroupOperation::Stragglers Group::stragglers(GroupOperation& operation) {
 // An unreachable data network is not a rank failure; it is reported with the stalled operation.
 GroupOperation::Stragglers Group::diagnose(GroupOperation& operation) {
   // Members on this host may have stated since the last check that they only receive.
-  if (operation.circle.ranks.empty() && &operation == oldest_receive()) look_for_circle(operation);
-  if (!operation.circle.ranks.empty()) return operation.circle;
+  if (operation.cycle.ranks.empty() && &operation == oldest_receive()) look_for_cyclic_receives(operation);
+  if (!operation.cycle.ranks.empty()) return operation.cycle;
   GroupOperation::Stragglers known = missing(operation);
   if (!crosses_hosts(operation)) return known;
   int others = 0;
@@ -117,7 +117,7 @@ GroupOperation* Group::oldest_receive() noexcept {
   GroupOperation* oldest = nullptr;
   std::uint64_t waiting = ~std::uint64_t{0};  // the oldest that the watch has made no operation yet
   for (auto& [rank, line] : messages_with_) {
-    if (!line.receives.empty()) waiting = std::min(waiting, line.receives.front().sequence());
+    if (!line.waiting.empty()) waiting = std::min(waiting, line.waiting.front().sequence());
     if (line.operations.empty()) continue;
     GroupOperation& first = line.operations.front();
     if (oldest == nullptr || first.sequence() < oldest->sequence()) oldest = &first;
@@ -127,19 +127,19 @@ GroupOperation* Group::oldest_receive() noexcept {
 
 // Programs often post receives early. A rank therefore states that it only receives if its user has been waiting since the last
 // check.
-void Group::look_for_circle(GroupOperation& operation) {
-  operation.circle = {};
+void Group::look_for_cyclic_receives(GroupOperation& operation) {
+  operation.cycle = {};
   const std::uint64_t wait = context_.lane().present_wait();
   const bool blocked = wait != 0 && std::exchange(wait_seen_, wait) == wait;
   // The first check of a wait, and the first one that states it, are repeated soon, because other members check at about
   // the same time.
   if (wait != 0 && receives_ == nullptr) operation.restart_questions(loop().now());
-  if (!open_ || !blocked) return forget_circle();
-  if (spans_hosts() && team_.mailbox->arriving(view_->id())) return forget_circle();
+  if (!open_ || !blocked) return forget_cyclic_receives();
+  if (spans_hosts() && team_.mailbox->arriving(view_->id())) return forget_cyclic_receives();
   receives_ = &operation;
-  if (intra_post_ != nullptr) {
+  if (intra_messages_ != nullptr) {
     const CallSummary call = operation.call().summary();
-    intra_post_->state_receiving(&call);
+    intra_messages_->state_receiving(&call);
   }
   search_.emplace(rank(), size(), receiving());
   go_on_searching();
@@ -152,16 +152,16 @@ void Group::go_on_searching() {
   };
   for (std::vector<int> next = search_->to_ask(); !next.empty(); next = search_->to_ask()) {
     for (const int member : next) {
-      if (intra_post_ != nullptr && intra_post_->reaches(member)) {
-        search_->told(member, of(intra_post_->receiving_of(member)));
+      if (intra_messages_ != nullptr && intra_messages_->reaches(member)) {
+        search_->answered(member, of(intra_messages_->receiving_of(member)));
       } else {
         context_.messenger()->stragglers().ask_receiving(view_->id(), member);
       }
     }
   }
   if (!search_->is_closed()) return;
-  receives_->circle = {search_->sentence(), search_->ranks()};
-  if (!std::exchange(receives_->reported_circle, true)) context_.watch().report_circle(*receives_);
+  receives_->cycle = {search_->sentence(), search_->ranks()};
+  if (!std::exchange(receives_->reported_cycle, true)) context_.watch().report_cycle(*receives_);
 }
 
 Receiving Group::receiving() const {
@@ -173,19 +173,19 @@ Receiving Group::receiving() const {
 void Group::receiving_reported(int member, const Receiving& said) noexcept {
   if (!search_ || receives_ == nullptr) return;
   try {
-    search_->told(member, said);
+    search_->answered(member, said);
     go_on_searching();
   } catch (const std::bad_alloc&) {
     search_.reset();
   }
 }
 
-void Group::forget_circle() noexcept {
+void Group::forget_cyclic_receives() noexcept {
   if (receives_ == nullptr) return;
-  receives_->circle = {};
+  receives_->cycle = {};
   receives_ = nullptr;
   search_.reset();
-  if (intra_post_ != nullptr) intra_post_->state_receiving(nullptr);
+  if (intra_messages_ != nullptr) intra_messages_->state_receiving(nullptr);
 }
 
 }  // namespace aiacc

@@ -7,6 +7,7 @@
 
 #include "base/hash.h"
 #include "runtime/context.h"
+#include "runtime/group/group.h"
 
 namespace aiacc {
 namespace {
@@ -33,6 +34,10 @@ std::string name_of(const GroupOrder& order, const std::vector<Member>& members)
 
 }  // namespace
 
+Groups::Groups(Context& context) noexcept : context_(context) {}
+
+Groups::~Groups() = default;
+
 std::uint64_t Groups::key_of(const View& parent, const GroupOrder& order) {
   Hash64 hash;
   hash.add(parent.id()).add(static_cast<std::uint64_t>(order.sort)).add(order.key);
@@ -47,7 +52,9 @@ std::unique_ptr<Group> Groups::made_of(const View& parent, const GroupOrder& ord
   auto view = std::make_shared<const View>(parent.job(), parent.id(), key, parent.epoch(), std::move(members));
   const int rank = view->rank_of(context_.self());
   const Duration timeout = order.timeout == Duration::zero() ? context_.config().timeout : order.timeout;
-  return std::make_unique<Group>(context_, std::move(view), rank, std::move(name), timeout);
+  auto group = std::make_unique<Group>(context_, std::move(view), rank, std::move(name), timeout);
+  group->set_traffic_class(order.traffic_class);
+  return group;
 }
 
 Task<void> Groups::make(const View& parent, GroupOrder order, Group** made, Stop& stop) {
@@ -72,7 +79,8 @@ Task<void> Groups::make(const View& parent, GroupOrder order, Group** made, Stop
 }
 
 bool Groups::some_leave() const noexcept {
-  return std::any_of(groups_.begin(), groups_.end(), [](const auto& entry) { return entry.second->is_let_go(); });
+  return std::any_of(groups_.begin(), groups_.end(),
+                     [](const auto& entry) { return entry.second->handles_are_gone(); });
 }
 
 bool Groups::may_close(Group& group) {
@@ -87,7 +95,7 @@ Task<void> Groups::collect() {
   for (auto entry = groups_.begin(); entry != groups_.end();) {
     Group& group = *entry->second;
     const auto next = std::next(entry);
-    if (group.is_let_go() && may_close(group)) {
+    if (group.handles_are_gone() && may_close(group)) {
       leaving.push_back(std::move(entry->second));
       groups_.erase(entry);
     }

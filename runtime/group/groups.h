@@ -12,12 +12,20 @@
 #include <cstdint>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
-#include "runtime/group/group.h"
+#include "base/task/stop.h"
+#include "base/task/task.h"
+#include "base/time.h"
+#include "base/view.h"
+#include "transports/message.h"
 
 namespace aiacc {
+
+class Context;
+class Group;
 
 // The description of a group to create.
 struct GroupOrder {
@@ -26,15 +34,17 @@ struct GroupOrder {
   Sort sort = Sort::kList;
   std::vector<int> ranks;  // of the parent, in the order of the group; this rank is among them
   std::uint64_t key = 0;
-  std::string name;    // for messages; empty: derived from the ranks
-  Duration timeout{};  // default of its operations; zero: the configuration's
+  std::string name;                                // for messages; empty: derived from the ranks
+  Duration timeout{};                              // default of its operations; zero: the configuration's
+  std::optional<TrafficClass> traffic_class = {};  // likewise
 };
 
 class Groups {
  public:
-  explicit Groups(Context& context) noexcept : context_(context) {}
+  explicit Groups(Context& context) noexcept;
+  ~Groups();
 
-  // All on the lane's thread. Creates a group of some ranks of `parent`. `*made` lives until Group::let_go() was called
+  // All on the lane's thread. Creates a group of some ranks of `parent`. `*made` lives until Group::handles_gone() was called
   // and its members are done with it. Throws kOutOfMemory if there are too many groups at once.
   Task<void> make(const View& parent, GroupOrder order, Group** made, Stop& stop);
   // Destroys groups that were let go and that no member needs any more.

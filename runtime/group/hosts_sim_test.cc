@@ -57,27 +57,6 @@ TEST_P(SimHosts, ManyOperationsInFlight) {
   }
 }
 
-TEST(SimHostsPriority, AnUrgentOperationOvertakesALargeOneThatWasCalledBefore) {
-  const auto time_of_second = [](int priority) {
-    SimJob job({0, 1});
-    CallOptions options;
-    options.priority = priority;
-    for (auto& rank : job.ranks) {
-      rank->sum(4'000'000);
-      rank->sum(100'000, options);
-    }
-    job.finish();
-    for (const auto& operation : job[0].operations) EXPECT_EQ(error_of(*operation).message(), "");
-    const std::vector<Record> records = job[0].context->recorder().last();
-    EXPECT_EQ(records.size(), 2u);
-    return std::pair(records[1].ended - job.began, records[0].ended - job.began);
-  };
-  const auto [plain, before_plain] = time_of_second(0);
-  const auto [urgent, before_urgent] = time_of_second(1);
-  EXPECT_LT(urgent, before_urgent) << "it is called last and ends first";
-  EXPECT_LT(2 * urgent, plain);
-}
-
 // --- messages ----------------------------------------------------------------------------------------------------------
 
 Buffer buffer_of(std::vector<float>& data) {
@@ -308,7 +287,7 @@ TEST_P(SimHosts, AnyMomentOfManyOperationsIsAMomentToDie) {
     for (auto& rank : job.ranks) {
       CallOptions options;
       for (const std::size_t count : kCounts) {
-        options.priority = static_cast<int>(count % 2);
+        options.traffic_class = count % 2 == 0 ? std::nullopt : std::optional(static_cast<TrafficClass>(count % 4));
         rank->sum(count, options);
       }
     }

@@ -13,6 +13,8 @@
 #include "base/wire/codec.h"
 #include "base/wire/control_messages.h"
 #include "runtime/bootstrap/bootstrap_list_test.h"
+#include "runtime/context.h"
+#include "runtime/group/group.h"
 #include "runtime/real_context.h"
 
 namespace aiacc {

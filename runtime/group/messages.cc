@@ -4,7 +4,7 @@
 
 #include "base/task/scope.h"
 #include "collectives/inter/point_to_point.h"
-#include "collectives/intra/intra_post.h"
+#include "collectives/intra/intra_messages.h"
 #include "runtime/group/alone.h"
 #include "runtime/group/any_receives.h"
 #include "runtime/group/pair_sequences.h"
@@ -51,9 +51,11 @@ Task<void> sendrecv(Operation& operation, Messengers messengers) {
   const Buffer nothing;
   Operation recv{operation.team, half_of(operation.call, Collective::kRecv), operation.sequence, scope.stop(), nothing,
                  operation.recv};
+  recv.traffic = operation.traffic;
   Operation send{operation.team,     half_of(operation.call, Collective::kSend),
                  operation.sequence, scope.stop(),
                  operation.send,     nothing};
+  send.traffic = operation.traffic;
   scope.spawn(run_receiving(operation, recv, send, messengers));
   scope.spawn(run_one(send, messengers));
   if (!operation.message) operation.message = send.message;
@@ -69,7 +71,7 @@ int find_sender(const Operation& operation, Messengers messengers) {
     const int n = operation.team.size();
     if (rank >= 0 && (found < 0 || (rank - first + n) % n < (found - first + n) % n)) found = rank;
   };
-  if (messengers.host != nullptr) consider(messengers.host->find_unasked(tag, first));
+  if (messengers.host != nullptr) consider(messengers.host->find_unexpected(tag, first));
   if (Mailbox* mailbox = operation.team.mailbox; mailbox != nullptr) {
     consider(mailbox->unexpected_from(operation.team.view->id(), tag, [&](int rank, std::uint64_t sequence) {
       return sequence == (messengers.pairs.next_from(rank, tag) | Exchange::kPairSequence);
@@ -80,7 +82,7 @@ int find_sender(const Operation& operation, Messengers messengers) {
 
 // Waits until there is a message that the receive may take; returns the rank that sent it.
 Task<int> await_sender(const Operation& operation, Messengers messengers, AnyReceives::Place& place) {
-  std::optional<IntraPost::AnySource> on_host;
+  std::optional<IntraMessages::AnySource> on_host;
   for (;;) {
     if (place.failed()) std::rethrow_exception(place.failed());
     if (place.is_first()) {

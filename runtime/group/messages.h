@@ -1,4 +1,4 @@
-// Point-to-point messages of a group: over the loopback, IntraPost (same host), or the mailbox (other hosts).
+// Point-to-point messages of a group: over the loopback, IntraMessages (same host), or the mailbox (other hosts).
 #pragma once
 
 #include "runtime/group/dispatch.h"

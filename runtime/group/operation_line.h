@@ -10,18 +10,18 @@
 namespace aiacc {
 
 class GroupOperation;
-class WaitingReceive;
+class WaitingMessage;
 
 // It is in the watch's list while it has operations, and until the first look after that.
 struct OperationLine : ListNode<OperationLine> {
   IntrusiveList<GroupOperation> operations;  // the oldest first
   Instant last_question{};                   // when the last diagnosis because of a near deadline was started
-  // Receives that are no operations, the oldest first: all have the same time limit. The watch makes an operation of the oldest
+  // Messages that are no operations, the oldest first: all have the same time limit. The watch makes an operation of the oldest
   // when that has waited for long, and of the next one when that operation has ended.
-  IntrusiveList<WaitingReceive> receives;
-  int upgraded = 0;            // such operations
-  std::uint64_t watched = 0;   // the ticket of the oldest receive at the last look
-  Instant receives_look = {};  // when that one has waited for long
+  IntrusiveList<WaitingMessage> waiting;
+  int upgraded = 0;           // such operations
+  std::uint64_t watched = 0;  // the ticket of the oldest of them at the last look
+  Instant waiting_look = {};  // when that one has waited for long
 };
 
 }  // namespace aiacc

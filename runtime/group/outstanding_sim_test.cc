@@ -66,6 +66,31 @@ TEST_P(Outstanding, SumsAreAskedAboutOnceAnIntervalAndEndSoonAfterTheLateRankCom
   EXPECT_LE(job.world.now() - came, each * std::chrono::microseconds(100));
 }
 
+#if !defined(__SANITIZE_ADDRESS__)
+TEST(OutstandingOperations, TakeTheMemoryOfThoseBefore) {
+  SimJob job(one_a_host(2));
+  std::size_t once = 0;
+  for (int round = 0; round < 3; ++round) {
+    for (int rank = 0; rank < 2; ++rank) {
+      for (int i = 0; i < 200; ++i) job[rank].sum(1);
+    }
+    job.finish();
+    expect_sums(job);
+    for (const auto& rank : job.ranks) {
+      rank->operations.clear();
+      rank->data.clear();
+      rank->ended = 0;
+    }
+    const std::size_t slabs = job[0].context->operation_pool().slabs();
+    EXPECT_GT(slabs, 1u);
+    if (round > 0) {
+      EXPECT_EQ(slabs, once);
+    }
+    once = slabs;
+  }
+}
+#endif
+
 TEST_P(Outstanding, SumsEndWithTheNameOfTheDead) {
   const auto [ranks, each] = GetParam();
   SimJob job(one_a_host(ranks));

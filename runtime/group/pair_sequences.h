@@ -1,11 +1,13 @@
 // PairSequences: numbers for messages to and from ranks of other hosts. A send and the recv that takes it have the same
 // number: both ends count their calls with that peer and tag. Members that take no part know nothing of it.
+//
+// A hash table with linear probing: one look into memory for each call, however many tags are in use.
 #pragma once
 
 #include <cstdint>
-#include <map>
-#include <tuple>
+#include <vector>
 
+#include "base/hash.h"
 #include "collectives/operation.h"
 
 namespace aiacc {
@@ -13,18 +15,46 @@ namespace aiacc {
 class PairSequences {
  public:
   // The number of this send or recv. Called once for each call, in call order.
-  std::uint64_t next(const Call& call) { return ++counts_[{call.kind, call.root, call.tag}]; }
+  std::uint64_t next(const Call& call) {
+    if (2 * (used_ + 1) > table_.size()) grow();
+    Count& its = find(table_, key_of(call.kind == Collective::kSend, call.root, call.tag));
+    if (its.count == 0) ++used_;
+    its.key = key_of(call.kind == Collective::kSend, call.root, call.tag);
+    return ++its.count;
+  }
   // The number of the next message from `rank` for which no recv is posted.
   std::uint64_t next_from(int rank, std::uint32_t tag) const {
-    const auto found = counts_.find({Collective::kRecv, rank, tag});
-    return found == counts_.end() ? 1 : found->second + 1;
+    if (table_.empty()) return 1;
+    return find(const_cast<std::vector<Count>&>(table_), key_of(false, rank, tag)).count + 1;
   }
   // The rank at which a recv from any rank starts to search, for fairness.
   int first_looked_at() const noexcept { return first_; }
   void took_from(int rank) noexcept { first_ = rank + 1; }
 
  private:
-  std::map<std::tuple<Collective, int, std::uint32_t>, std::uint64_t> counts_;
+  struct Count {
+    std::uint64_t key = 0;
+    std::uint64_t count = 0;  // 0: this place is free
+  };
+  static std::uint64_t key_of(bool sends, int rank, std::uint32_t tag) noexcept {
+    return std::uint64_t{sends} << 63 | static_cast<std::uint64_t>(rank) << 32 | tag;
+  }
+  // The place of the key, or the free one where it would be. The size is a power of two, and less than all is in use.
+  static Count& find(std::vector<Count>& table, std::uint64_t key) noexcept {
+    std::size_t at = Hash64::mix(key) & (table.size() - 1);
+    while (table[at].count != 0 && table[at].key != key) at = (at + 1) & (table.size() - 1);
+    return table[at];
+  }
+  void grow() {
+    std::vector<Count> larger(table_.empty() ? 16 : 2 * table_.size());
+    for (const Count& each : table_) {
+      if (each.count != 0) find(larger, each.key) = each;
+    }
+    table_ = std::move(larger);
+  }
+
+  std::vector<Count> table_;
+  std::size_t used_ = 0;
   int first_ = 0;
 };
 

@@ -17,6 +17,8 @@ class RequestedWork : public Work {
   virtual std::uint64_t sequence() const noexcept { return 0; }
   // Any thread: a caller begins to wait for it, or looks whether it is done.
   virtual void expect() noexcept {}
+  // Whether its beginning may hand the loop something that is to leave at once.
+  virtual bool sends() const noexcept { return true; }
 };
 
 }  // namespace aiacc

@@ -24,7 +24,7 @@ ifreq request_for(const std::string& name) {
   return request;
 }
 
-std::optional<int> number(const std::optional<std::string>& text) {
+std::optional<int> integer(const std::optional<std::string>& text) {
   std::istringstream in(text.value_or(""));
   int value = 0;
   if (!(in >> value)) return std::nullopt;
@@ -47,9 +47,9 @@ NetworkDevice read_device(const std::string& name, unsigned index, const Fd& soc
   request = request_for(name);
   if (ioctl(socket.get(), SIOCGIFMTU, &request) == 0) device.mtu = request.ifr_mtu;
   const std::string folder = "/sys/class/net/" + name;
-  if (number(read_file(folder + "/ifindex")) != static_cast<int>(index)) return device;
-  device.speed_mbit = not_negative(number(read_file(folder + "/speed")));
-  device.numa = not_negative(number(read_file(folder + "/device/numa_node")));
+  if (integer(read_file(folder + "/ifindex")) != static_cast<int>(index)) return device;
+  device.speed_mbit = not_negative(integer(read_file(folder + "/speed")));
+  device.numa = not_negative(integer(read_file(folder + "/device/numa_node")));
   return device;
 }
 

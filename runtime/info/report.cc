@@ -7,10 +7,12 @@
 #include "base/config.h"
 #include "base/data/kernels.h"
 #include "base/error.h"
+#include "runtime/bootstrap/networks.h"
 #include "runtime/info/finding.h"
 #include "runtime/info/host_limits.h"
 #include "runtime/info/network_devices.h"
 #include "runtime/info/topology_module.h"
+#include "runtime/info/traffic_classes.h"
 #include "runtime/info/ways.h"
 #include "transports/host/segment.h"
 
@@ -59,9 +61,9 @@ Json to_json(const Config& config) {
 Json features(const Json& topology) {
   Json::Array kernels;
   for (const kernels::Table* table : kernels::tables()) kernels.emplace_back(table->name);
-  return Json::Object{
-      {"compiler", __VERSION__}, {"libsodium", sodium_version_string()}, {"hwloc", topology["hwloc"]}, {"cuda", false},
-      {"rdma", false},           {"kernels", std::move(kernels)}};
+  return Json::Object{{"compiler", __VERSION__},      {"libsodium", sodium_version_string()},
+                      {"hwloc", topology["hwloc"]},   {"cuda", false},
+                      {"rdma", rdma_devices().any()}, {"kernels", std::move(kernels)}};
 }
 
 Json host() {
@@ -90,7 +92,7 @@ HostLimits limits_with(const Json& topology) {
     limits.quota_where = topology["quota"]["where"].as_string();
   }
   const int ranks = static_cast<int>(limits.cores);
-  limits.segment_bytes = SegmentMapping::total_bytes(ranks, HostSegment::usual_slice_bytes(ranks, read_host_file));
+  limits.segment_bytes = SegmentMapping::total_bytes(ranks, HostSegment::default_slice_bytes(ranks, read_host_file));
   return limits;
 }
 
@@ -106,18 +108,21 @@ Json report(const char* version, Json recent_operations) {
   const Config config = read_settings(environment, findings);
   const Json topology = info::topology();
   const HostLimits limits = limits_with(topology);
-  const std::vector<Way> ways = try_ways(read_host_file);
+  const std::vector<Way> ways = try_ways(read_host_file, config.ucx_settings(), config.ofi_settings());
   if (const std::string missing = topology["missing"].as_string(); !missing.empty()) {
     findings.push_back({Finding::Level::kNote, "topology", missing, "install all of aiacc, with hwloc"});
   }
   append(findings, judge(limits));
   append(findings, judge(ways));
+  const std::vector<ClassReport> classes = traffic_classes(*config);
+  append(findings, judge(classes));
   return Json::Object{{"version", version},
                       {"features", features(topology)},
                       {"host", host()},
                       {"topology", topology},
                       {"network", to_json(network_devices(read_host_file, ssh_connection(environment)))},
                       {"transports", to_json(ways)},
+                      {"qos", to_json(classes, queueing_disciplines())},
                       {"settings", to_json(config)},
                       {"limits", to_json(limits)},
                       {"findings", to_json(findings)},

@@ -15,6 +15,11 @@
 #include "base/error.h"
 #include "base/fd.h"
 #include "base/io/host_addresses.h"
+#include "base/io/real_loop.h"
+#include "runtime/bootstrap/networks.h"
+#include "transports/active/active_port_factory.h"
+#include "transports/ofi/ofi_library.h"
+#include "transports/ucx/ucx_library.h"
 
 namespace aiacc::info {
 
@@ -102,10 +107,24 @@ Way tcp() {
   return {"tcp", true, six ? "IPv4 and IPv6" : "IPv4 only", ""};
 }
 
+Way over(const active::Library& library, std::span<const std::string> settings, const char* cure) {
+  const std::string name(library.transport);
+  try {
+    io::RealLoop loop;
+    return {name, true, ActivePortFactory(loop, library, settings).description() + "; messages cannot be encrypted",
+            ""};
+  } catch (const Error& error) {
+    return {name, false, error.message(), cure};
+  }
+}
+
 }  // namespace
 
-std::vector<Way> try_ways(const ReadFile& read_file) {
-  return {shared_memory(), reading_through_the_kernel(read_file), tcp()};
+std::vector<Way> try_ways(const ReadFile& read_file, std::span<const std::string> ucx,
+                          std::span<const std::string> ofi) {
+  return {shared_memory(), reading_through_the_kernel(read_file), tcp(),
+          over(ucx::kLibrary, ucx, "install UCX (Debian package libucx0) and the module aiacc-ucx.so"),
+          over(ofi::kLibrary, ofi, "install libfabric (Debian package libfabric1) and the module aiacc-ofi.so")};
 }
 
 Json to_json(const std::vector<Way>& ways) {
@@ -119,12 +138,16 @@ Json to_json(const std::vector<Way>& ways) {
 // A missing network is no problem for jobs on one host.
 Findings judge(const std::vector<Way>& ways) {
   Findings found;
+  const RdmaDevices devices = rdma_devices();
   for (const Way& way : ways) {
-    if (way.available) continue;
-    const Finding::Level level = way.name == "tcp" ? Finding::Level::kNote : Finding::Level::kHurts;
+    if (way.available || (way.name == "ucx" && !devices.other) || (way.name == "ofi" && !devices.efa)) continue;
+    const bool network = way.name == "tcp" || way.name == "ucx" || way.name == "ofi";
+    const Finding::Level level = network ? Finding::Level::kNote : Finding::Level::kHurts;
     std::string sentence = way.why;
     if (way.name == "reading through the kernel") sentence += ": large messages in private memory are copied once more";
     if (way.name == "tcp") sentence += ": jobs on this host only";
+    if (way.name == "ofi") sentence += ": the EFA devices of this host are not used";
+    if (way.name == "ucx") sentence += ": the RDMA devices of this host are not used";
     found.push_back({level, way.name, std::move(sentence), way.cure});
   }
   return found;

@@ -1,6 +1,7 @@
 // The transports that ranks of this host can use; each is actually tried.
 #pragma once
 
+#include <span>
 #include <string>
 #include <vector>
 
@@ -18,7 +19,9 @@ struct Way {
 };
 
 // Local; creates a page of shared memory, a child process for one system call, and a socket that nobody can reach.
-std::vector<Way> try_ways(const ReadFile& read_file);
+// `ucx`, `ofi`: settings of UCX, "UCX_TLS=tcp", and of libfabric. Loads both into this process if they are there.
+std::vector<Way> try_ways(const ReadFile& read_file, std::span<const std::string> ucx = {},
+                          std::span<const std::string> ofi = {});
 
 Json to_json(const std::vector<Way>& ways);
 Findings judge(const std::vector<Way>& ways);

@@ -7,6 +7,7 @@
 #include "base/sim/sim_compute.h"
 #include "runtime/bootstrap/data_port.h"
 #include "runtime/context.h"
+#include "runtime/group/group.h"
 #include "runtime/rendezvous/rendezvous_sim_world_test.h"
 
 namespace aiacc {

@@ -116,8 +116,8 @@ class PlayedServer final : public Played {
     std::unique_ptr<io::Stream> stream = await([&](Stop& stop) { return at.accept(stop); });
     const wire::ListenerHandshake::Expected expected{wire::Purpose::kControl, job, 0, me_.size};
     wire::ListenerHandshake handshake(secret, expected, me_.node.entropy, versions);
-    wire::Heard heard;
-    await([&](Stop& stop) { return wire::hear_proof(handshake, *stream, stop, heard); });
+    wire::HandshakeProgress heard;
+    await([&](Stop& stop) { return wire::accept_proof(handshake, *stream, stop, heard); });
     const wire::Bytes verdict = handshake.decide(wire::Verdict::kAccepted, "");
     await([&](Stop& stop) { return io::write_all(*stream, verdict, stop); });
     const wire::SessionKeys keys = handshake.keys();

@@ -15,7 +15,7 @@ void ReconnectAcceptor::open(const wire::Roster& roster) {
 Task<void> ReconnectAcceptor::greet(std::unique_ptr<io::Stream> stream, wire::Acceptor::Newcomer& newcomer,
                                     Stop& stop) {
   wire::ListenerHandshake handshake(secret_, expected_, entropy_);
-  const bool proved = co_await wire::hear_proof(handshake, *stream, stop, newcomer.heard);
+  const bool proved = co_await wire::accept_proof(handshake, *stream, stop, newcomer.heard);
   if (!proved) co_return;
   newcomer.unauthenticated = false;
   const int rank = handshake.who().from;

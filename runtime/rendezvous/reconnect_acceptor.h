@@ -34,7 +34,7 @@ class ReconnectAcceptor final : private wire::Acceptor::Owner {
 
  private:
   Task<void> greet(std::unique_ptr<io::Stream> stream, wire::Acceptor::Newcomer& newcomer, Stop& stop) override;
-  void turned_away() noexcept override {}  // unauthenticated peers are reported only for the rendezvous itself
+  void peer_refused() noexcept override {}  // unauthenticated peers are reported only for the rendezvous itself
 
   Owner& owner_;
   io::Entropy& entropy_;

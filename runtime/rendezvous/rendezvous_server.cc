@@ -41,7 +41,7 @@ Task<void> RendezvousServer::greet(std::unique_ptr<io::Stream> stream, wire::Acc
   const wire::ListenerHandshake::Expected expected{wire::Purpose::kControl, kRendezvousJob, 0,
                                                    std::numeric_limits<std::int32_t>::max()};
   wire::ListenerHandshake handshake(secret_, expected, entropy_);
-  const bool proved = co_await wire::hear_proof(handshake, *stream, stop, newcomer.heard);
+  const bool proved = co_await wire::accept_proof(handshake, *stream, stop, newcomer.heard);
   if (!proved) co_return;
   newcomer.unauthenticated = false;
   const int rank = handshake.who().from;

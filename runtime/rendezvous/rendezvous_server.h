@@ -80,7 +80,7 @@ class RendezvousServer final : public Rendezvous,
   using Broadcast = std::variant<wire::Roster, wire::ReconnectPort, wire::HostMap, wire::RankLost, wire::Gone>;
 
   Task<void> greet(std::unique_ptr<io::Stream> stream, wire::Acceptor::Newcomer& newcomer, Stop& stop) override;
-  void turned_away() noexcept override { ++unauthenticated_; }
+  void peer_refused() noexcept override { ++unauthenticated_; }
   bool may_reconnect(int rank) const noexcept override { return !gone_[static_cast<std::size_t>(rank)]; }
   void reconnected(int rank, std::unique_ptr<io::Stream> stream, const wire::SessionKeys& keys) override;
   void root_ended(Root& root, std::exception_ptr error) noexcept override;

@@ -49,7 +49,7 @@ struct Node {
 class SimProcesses final : public io::Processes {
  public:
   SimProcesses(sim::World& world, sim::SimLoop& loop) : world_(world), loop_(loop) {}
-  std::string mine() const override { return std::to_string(loop_.node()); }
+  std::string own_name() const override { return std::to_string(loop_.node()); }
   std::unique_ptr<io::ProcessEnd> watch(const std::string& name) override {
     if (name.empty()) return nullptr;
     return std::make_unique<End>(world_, loop_, static_cast<sim::NodeId>(std::stoul(name)));
@@ -105,7 +105,7 @@ struct Rank {
     const auto port = static_cast<std::uint16_t>(1000 + rank);
     me.ports.ports = {wire::tcp_address(port)};
     me.addresses = {"192.0.2." + std::to_string(1 + rank)};
-    me.process = processes.mine();
+    me.process = processes.own_name();
     return me;
   }
   void listen() {

@@ -6,14 +6,15 @@
 //   the rank's proof         it lives. The proof is a hash, keyed with the job's secret, over this hello with its fresh nonce,
 //                            both ranks and the purpose: no other process can make it, and no earlier answer, one of another
 //                            rank, or the hello itself sent back, passes for it
-//   any other answer         a failed attempt, which something on the path may have caused. After kMostUnauthenticated of them
-//                            without a proof in between it is gone, and an unauthenticated peer listens there now
+//   any other answer         a failed attempt, which something on the path may have caused. After kMostUnauthenticated such
+//                            answers without a proof in between it is gone: an unauthenticated peer listens in its place
 //   no answer while the      it lives: a process that computes or is stopped answers nothing, but its kernel accepts the
 //   connection stays open    connection and ends it only with the process
-//   an end without an answer no evidence; after kReturnLimit of nothing else it is gone
-//   no connection            unknown: the host may be down, or only the path to it. The PathWatch then ends the operations that
-//                            need this path, as a lost path and not a lost rank (runtime/watch/path_watch.h). During the
-//                            rendezvous there are no such operations; then it is no evidence
+//   the connection ends      no evidence. If all dials within kReturnLimit end like this, it is gone
+//   without an answer
+//   no connection            unknown: the host may be down, or only the path to it. PathWatch then ends the operations that need
+//                            this path, as a lost path and not a lost rank (runtime/watch/path_watch.h). During the rendezvous
+//                            there are no such operations, and a missing connection counts as "ends without an answer"
 //
 // So neither a rank that computes nor one behind a broken path is ever considered dead, however long that lasts. The
 // drawback: a foreign process that listens on a dead rank's port and stays silent cannot be distinguished from a rank that

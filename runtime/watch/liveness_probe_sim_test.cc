@@ -66,8 +66,8 @@ struct Watched {
 Task<void> answer_as(io::Stream& stream, Node& node, char salt, std::int32_t rank, Stop& stop) {
   const wire::ListenerHandshake::Expected expected{wire::Purpose::kData, kJob, rank, 3};
   wire::ListenerHandshake handshake(secret_of(salt), expected, node.entropy);
-  wire::Heard heard;
-  const bool proved = co_await wire::hear_proof(handshake, stream, stop, heard);
+  wire::HandshakeProgress heard;
+  const bool proved = co_await wire::accept_proof(handshake, stream, stop, heard);
   if (!proved) co_return;
   const wire::Bytes verdict = handshake.decide(wire::Verdict::kBusy, "");
   co_await io::write_all(stream, verdict, stop);

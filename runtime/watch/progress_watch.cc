@@ -6,9 +6,14 @@
 
 #include "base/error_about.h"
 #include "runtime/group/group.h"
-#include "runtime/group/waiting_receive.h"
+#include "runtime/group/waiting_message.h"
 
 namespace aiacc {
+
+ProgressWatch::ProgressWatch(Loop& loop, Duration late_after, Reporter& reporter)
+    : loop_(loop), late_after_(late_after), reporter_(reporter) {}
+
+ProgressWatch::~ProgressWatch() = default;
 
 void ProgressWatch::arm_by(Instant when) noexcept {
   // The timer is only ever moved to an earlier time; if it fires too early, expired() finds nothing due and arms it again.
@@ -39,36 +44,36 @@ void ProgressWatch::look_by(Instant when) noexcept {
 void ProgressWatch::schedule(GroupOperation& operation) noexcept {
   if (operation.deadline() == kNever) return;
   operation.due = StallTimes::last_look(operation.began(), operation.deadline());
-  schedule_.insert(schedule_.end(), operation);
-  if (&*schedule_.begin() == &operation) arm_by(operation.due);
+  schedule_.add(operation);
+  if (&schedule_.top() == &operation) arm_by(operation.due);
 }
 
 void ProgressWatch::remove(GroupOperation& operation) noexcept {
   --running_;
   static_cast<ListNode<GroupOperation>&>(operation).unlink();
-  static_cast<GroupOperation::DueHook&>(operation).unlink();
+  operation.leave_heap();
   // The next of its line has its first look soon, however rarely this one was asked about in the end.
   OperationLine& line = *operation.line;
-  const bool next_receive = operation.was_waiting_receive() && --line.upgraded == 0 && !line.receives.empty();
-  if (next_receive || (operation.was_asked_about && !line.operations.empty())) {
+  const bool next_waiting = operation.was_waiting() && --line.upgraded == 0 && !line.waiting.empty();
+  if (next_waiting || (operation.was_asked_about && !line.operations.empty())) {
     look_by(after(loop_.now(), StallTimes::kFirstLook));
   }
 }
 
-void ProgressWatch::add(WaitingReceive& receive, OperationLine& line) noexcept {
+void ProgressWatch::add(WaitingMessage& message, OperationLine& line) noexcept {
   ++running_;
-  const bool is_oldest = line.receives.empty();
-  line.receives.push_back(receive);
+  const bool is_oldest = line.waiting.empty();
+  line.waiting.push_back(message);
   if (!line.linked()) lines_.push_back(line);
   if (!is_oldest || line.upgraded > 0) return;
-  line.watched = receive.sequence();
-  line.receives_look = after(receive.began(), StallTimes::kFirstLook);
-  look_by(std::min(line.receives_look, StallTimes::last_look(receive.began(), receive.deadline())));
+  line.watched = message.sequence();
+  line.waiting_look = after(message.began(), StallTimes::kFirstLook);
+  look_by(std::min(line.waiting_look, StallTimes::last_look(message.began(), message.deadline())));
 }
 
-void ProgressWatch::remove(WaitingReceive& receive) noexcept {
+void ProgressWatch::remove(WaitingMessage& message) noexcept {
   --running_;
-  static_cast<ListNode<WaitingReceive>&>(receive).unlink();
+  static_cast<ListNode<WaitingMessage>&>(message).unlink();
 }
 
 void ProgressWatch::take_over(GroupOperation& operation, OperationLine& line) noexcept {
@@ -95,7 +100,7 @@ void ProgressWatch::expired() noexcept {
   }
   meet_deadlines(now);
   if (now >= lines_at_) lines_at_ = look_at_lines(now);
-  arm_by(std::min(lines_at_, schedule_.empty() ? kNever : schedule_.begin()->due));
+  arm_by(std::min(lines_at_, schedule_.empty() ? kNever : schedule_.top().due));
 }
 
 // --- the oldest of each line --------------------------------------------------------------------------------------------
@@ -107,8 +112,8 @@ Instant ProgressWatch::next_look(const GroupOperation& oldest) const noexcept {
 Instant ProgressWatch::look_at_lines(Instant now) noexcept {
   Instant next = kNever;
   lines_.for_each([&](OperationLine& line) {
-    if (line.operations.empty() && line.receives.empty()) return line.unlink();
-    next = std::min(next, look_at_receives(line, now));
+    if (line.operations.empty() && line.waiting.empty()) return line.unlink();
+    next = std::min(next, look_at_waiting(line, now));
     if (line.operations.empty()) return;
     GroupOperation& oldest = line.operations.front();
     if (!std::exchange(oldest.is_oldest, true)) {
@@ -126,13 +131,13 @@ Instant ProgressWatch::look_at_lines(Instant now) noexcept {
 
 // The oldest becomes an operation when it has been the oldest from one look to the next, and when its last look is due. When it is
 // its turn to be looked at next.
-Instant ProgressWatch::look_at_receives(OperationLine& line, Instant now) noexcept {
-  if (line.receives.empty() || line.upgraded > 0) return kNever;
-  WaitingReceive& oldest = line.receives.front();
+Instant ProgressWatch::look_at_waiting(OperationLine& line, Instant now) noexcept {
+  if (line.waiting.empty() || line.upgraded > 0) return kNever;
+  WaitingMessage& oldest = line.waiting.front();
   if (std::exchange(line.watched, oldest.sequence()) != oldest.sequence()) {
-    line.receives_look = after(now, StallTimes::kFirstLook);
+    line.waiting_look = after(now, StallTimes::kFirstLook);
   }
-  const Instant look = std::min(line.receives_look, StallTimes::last_look(oldest.began(), oldest.deadline()));
+  const Instant look = std::min(line.waiting_look, StallTimes::last_look(oldest.began(), oldest.deadline()));
   if (now < look) return look;
   try {
     oldest.become_operation();
@@ -163,11 +168,11 @@ void ProgressWatch::look_at_oldest(GroupOperation& operation, Instant now) noexc
   }
 }
 
-void ProgressWatch::report_circle(const GroupOperation& operation) noexcept {
+void ProgressWatch::report_cycle(const GroupOperation& operation) noexcept {
   try {
     reporter_.late(
         fmt::format("{} has waited for {:.6g} s, and {}. They wait until another thread of one of them sends.",
-                    operation.describe(), seconds(loop_.now() - operation.began()), operation.circle.text));
+                    operation.describe(), seconds(loop_.now() - operation.began()), operation.cycle.text));
   } catch (const std::bad_alloc&) {  // the error at the deadline says the same
   }
 }
@@ -177,16 +182,16 @@ void ProgressWatch::report_circle(const GroupOperation& operation) noexcept {
 // Each operation is handled here at most twice: for the last diagnosis and at its deadline. The first operation that reaches
 // its deadline ends its group, and with it the group's other operations.
 void ProgressWatch::meet_deadlines(Instant now) noexcept {
-  while (!schedule_.empty() && schedule_.begin()->due <= now) {
-    GroupOperation& operation = *schedule_.begin();
-    schedule_.erase(schedule_.begin());
+  while (!schedule_.empty() && schedule_.top().due <= now) {
+    GroupOperation& operation = schedule_.top();
+    operation.leave_heap();
     if (operation.group().aborted()) continue;
     if (now >= operation.deadline()) {
       time_out(operation, now);
       continue;
     }
     operation.due = operation.deadline();
-    schedule_.insert(schedule_.end(), operation);
+    schedule_.add(operation);
     ask_a_last_time(operation, now);
   }
 }

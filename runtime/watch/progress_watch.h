@@ -6,22 +6,24 @@
 // operation once, and ends an operation at its deadline with an error that names the missing ranks.
 //
 // The cost is small for any number of operations: only the oldest operation of each line (OperationLine) is diagnosed
-// and reported, at doubling intervals; the others follow when they become the oldest. Deadlines are sorted; if all
-// operations have the same timeout, that is their start order, so adding one costs O(1). A context has one timer for
-// this.
+// and reported, at doubling intervals; the others follow when they become the oldest. Deadlines are in a
+// heap, to which adding one costs O(1). A context has one timer for this.
 #pragma once
 
-#include <boost/intrusive/set.hpp>
 #include <string>
 
+#include "base/intrusive_heap.h"
 #include "base/intrusive_list.h"
 #include "base/task/loop.h"
-#include "runtime/group/group_operation.h"
 #include "runtime/group/operation_line.h"
 
 namespace aiacc {
 
 class Context;
+class Error;
+class Group;
+class GroupOperation;
+class WaitingMessage;
 
 class ProgressWatch final : private Timer {
  public:
@@ -31,42 +33,37 @@ class ProgressWatch final : private Timer {
     virtual void late(const std::string& sentence) noexcept = 0;
     // Possibly while the context is being created, because another rank may abort the world earlier.
     virtual void failed(Context& context, const Group& group, const Error& error) noexcept = 0;
+    // What some users want to know and others do not: level info of a log.
+    virtual bool takes_notes() const noexcept { return false; }
+    virtual void note(const std::string&) noexcept {}
 
    protected:
     ~Reporter() = default;
   };
 
-  ProgressWatch(Loop& loop, Duration late_after, Reporter& reporter)
-      : loop_(loop), late_after_(late_after), reporter_(reporter) {}
+  ProgressWatch(Loop& loop, Duration late_after, Reporter& reporter);
+  ~ProgressWatch();
 
-  // A recv that is part of a circle of receives.
-  void report_circle(const GroupOperation& operation) noexcept;
+  // A recv that is part of a cycle of receives.
+  void report_cycle(const GroupOperation& operation) noexcept;
   // Adds a running operation, the youngest of its line.
   void add(GroupOperation& operation, OperationLine& line) noexcept;
   void remove(GroupOperation& operation) noexcept;
-  // A receive that waits, the youngest of its line.
-  void add(WaitingReceive& receive, OperationLine& line) noexcept;
-  void remove(WaitingReceive& receive) noexcept;
+  // A message that waits without an operation, the youngest of its line.
+  void add(WaitingMessage& message, OperationLine& line) noexcept;
+  void remove(WaitingMessage& message) noexcept;
   // `operation` is what one of them has become.
   void take_over(GroupOperation& operation, OperationLine& line) noexcept;
 
   bool idle() const noexcept { return running_ == 0; }
 
  private:
-  struct Due {
-    using type = Instant;
-    Instant operator()(const GroupOperation& operation) const noexcept { return operation.due; }
-  };
-  using Schedule =
-      boost::intrusive::multiset<GroupOperation, boost::intrusive::base_hook<GroupOperation::DueHook>,
-                                 boost::intrusive::key_of_value<Due>, boost::intrusive::constant_time_size<false>>;
-
   void expired() noexcept override;
   void arm_by(Instant when) noexcept;
   void look_by(Instant when) noexcept;
   void schedule(GroupOperation& operation) noexcept;
   Instant look_at_lines(Instant now) noexcept;
-  Instant look_at_receives(OperationLine& line, Instant now) noexcept;
+  Instant look_at_waiting(OperationLine& line, Instant now) noexcept;
   Instant next_look(const GroupOperation& oldest) const noexcept;
   void look_at_oldest(GroupOperation& operation, Instant now) noexcept;
   void meet_deadlines(Instant now) noexcept;
@@ -78,7 +75,8 @@ class ProgressWatch final : private Timer {
   Reporter& reporter_;
   std::size_t running_ = 0;
   IntrusiveList<OperationLine> lines_;
-  Schedule schedule_;          // operations with a deadline: the time of the last diagnosis, then the deadline
+  IntrusiveHeap<GroupOperation>
+      schedule_;               // those with a deadline: by the time of the last diagnosis, then by the deadline
   Instant lines_at_ = kNever;  // the next look at the lines
   Instant armed_for_ = kNever;
 };

@@ -8,7 +8,7 @@ namespace aiacc {
 
 ReceiveSearch::ReceiveSearch(int me, int size, Receiving mine) : size_(size) {
   members_[me].asked = true;
-  told(me, mine);
+  answered(me, mine);
 }
 
 void ReceiveSearch::named_by(const Receiving& said) {
@@ -29,7 +29,7 @@ std::vector<int> ReceiveSearch::to_ask() {
   return ranks;
 }
 
-void ReceiveSearch::told(int rank, const Receiving& said) {
+void ReceiveSearch::answered(int rank, const Receiving& said) {
   const auto found = members_.find(rank);
   if (found == members_.end() || !found->second.asked || found->second.answered) return;
   const bool known = said.from == Receiving::kAnyRank || (said.from >= 0 && said.from < size_);

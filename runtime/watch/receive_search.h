@@ -1,4 +1,4 @@
-// ReceiveSearch: whether some members of a group receive from each other in a circle, so that nobody ever sends. One
+// ReceiveSearch: whether some members of a group receive from each other in a cycle, so that nobody ever sends. One
 // member searches: it asks the members that it receives from which members those receive from, and so on, until no new
 // member is named (then none of them sends) or one does something else (then it may send). Pure: no I/O.
 #pragma once
@@ -19,7 +19,7 @@ class ReceiveSearch {
   // The members to ask next; each is returned once.
   std::vector<int> to_ask();
   // The answer of a member; ignored if it was not asked.
-  void told(int rank, const Receiving& said);
+  void answered(int rank, const Receiving& said);
 
   // Some member may send.
   bool is_open() const noexcept { return open_; }

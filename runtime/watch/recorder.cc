@@ -51,13 +51,25 @@ void Recorder::put(Entry& entry, std::size_t offset, const Part& part) noexcept 
 }
 
 // A reader relies on the order of these stores and of its own loads in read(): if it sees a new word, it also sees the odd
-// version before it; if it sees the even version afterwards, it sees all words.
-void Recorder::write(const Record& record) noexcept {
-  Entry& entry = entry_of(record.number);
+// version before it; if it sees the even version afterwards, it sees all words. The parts are stored from where they are: a whole
+// Record in between would be written and read once more.
+std::uint64_t Recorder::write(const RecordedGroup& group, std::uint64_t sequence, const Call& call,
+                              std::string_view name, Times times, Record::State state) noexcept {
+  const std::uint64_t number = begun_.load(std::memory_order_relaxed) + 1;
+  Entry& entry = entry_of(number);
   const std::uint64_t version = entry.version.load(std::memory_order_relaxed);
   entry.version.store(version + 1, std::memory_order_relaxed);
-  put(entry, 0, record);
+  put(entry, offsetof(Record, number), number);
+  put(entry, offsetof(Record, sequence), sequence);
+  put(entry, offsetof(Record, began), times.began);
+  put(entry, offsetof(Record, ended), times.ended);
+  put(entry, offsetof(Record, outcome), Record::Outcome{state, Code::kOk});
+  put(entry, offsetof(Record, group), group);
+  put(entry, offsetof(Record, name), name.empty() ? Label<24>() : Label<24>(name));
+  put(entry, offsetof(Record, call), call.summary());
   entry.version.store(version + 2, std::memory_order_release);
+  begun_.store(number, std::memory_order_release);
+  return number;
 }
 
 bool Recorder::read(const Entry& entry, Record* record) noexcept {
@@ -72,17 +84,8 @@ bool Recorder::read(const Entry& entry, Record* record) noexcept {
 
 std::uint64_t Recorder::begin(const RecordedGroup& group, std::uint64_t sequence, const Call& call,
                               std::string_view name, Instant now) noexcept {
-  Record record;
-  record.number = begun_.load(std::memory_order_relaxed) + 1;
-  record.sequence = sequence;
-  record.began = now;
   latest_ = std::max(latest_, now);
-  record.group = group;
-  record.name = Label<24>(name);
-  record.call = call.summary();
-  write(record);
-  begun_.store(record.number, std::memory_order_release);
-  return record.number;
+  return write(group, sequence, call, name, {now, {}}, Record::State::kRunning);
 }
 
 void Recorder::end(std::uint64_t number, Code code, Instant now) noexcept {
@@ -100,20 +103,7 @@ void Recorder::end(std::uint64_t number, Code code, Instant now) noexcept {
 // Does the same as begin() and end() for an operation that has already ended, with one write of the entry.
 void Recorder::add(const RecordedGroup& group, std::uint64_t sequence, const Call& call, Instant about) noexcept {
   latest_ = std::max(latest_, about);
-  const std::uint64_t number = begun_.load(std::memory_order_relaxed) + 1;
-  Entry& entry = entry_of(number);
-  const std::uint64_t version = entry.version.load(std::memory_order_relaxed);
-  entry.version.store(version + 1, std::memory_order_relaxed);
-  put(entry, offsetof(Record, number), number);
-  put(entry, offsetof(Record, sequence), sequence);
-  put(entry, offsetof(Record, began), latest_);
-  put(entry, offsetof(Record, ended), latest_);
-  put(entry, offsetof(Record, outcome), Record::Outcome{Record::State::kEnded, Code::kOk});
-  put(entry, offsetof(Record, group), group);
-  put(entry, offsetof(Record, name), Label<24>());
-  put(entry, offsetof(Record, call), call.summary());
-  entry.version.store(version + 2, std::memory_order_release);
-  begun_.store(number, std::memory_order_release);
+  write(group, sequence, call, {}, {latest_, latest_}, Record::State::kEnded);
 }
 
 std::vector<Record> Recorder::last(std::size_t most) const {

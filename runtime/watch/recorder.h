@@ -97,7 +97,12 @@ class Recorder {
     std::array<std::atomic<std::uint64_t>, kWords> words{};
   };
   Entry& entry_of(std::uint64_t number) const noexcept { return entries_[number % kRecords]; }
-  void write(const Record& record) noexcept;
+  struct Times {
+    Instant began{};
+    Instant ended{};
+  };
+  std::uint64_t write(const RecordedGroup& group, std::uint64_t sequence, const Call& call, std::string_view name,
+                      Times times, Record::State state) noexcept;
   template <class Part>
   static void put(Entry& entry, std::size_t offset, const Part& part) noexcept;
   static bool read(const Entry& entry, Record* record) noexcept;

@@ -164,7 +164,7 @@ struct SubGroup {
     return *job[rank].operations.back();
   }
   void free(SimJob& job, int rank) {
-    group->let_go();
+    group->handles_gone();
     run(job, job[rank].context->groups().collect());
   }
   Group* group = nullptr;

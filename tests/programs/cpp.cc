@@ -331,6 +331,10 @@ void try_groups(const aiacc::Group& world) {
   const aiacc::Mesh mesh(world, {{"data", 1}, {"tensor", size}});
   EXPECT(mesh.coordinate("tensor") == rank && mesh.coordinate("data") == 0);
   EXPECT(mesh.group({"tensor"}).combined(rank, aiacc::sum) == size * (size - 1) / 2);
+  const aiacc::Mesh stages = aiacc::Mesh::ordered(world, "tp-pp-dp", {1, 0, 1});
+  EXPECT(stages.shift("pp", 1) == (rank + 1 < size ? rank + 1 : -1));
+  EXPECT(stages.ends("pp").has_value() == (rank == 0 || rank == size - 1));
+  EXPECT(stages.gradient_group({"pp"}).combined(rank, aiacc::sum) == rank);
 
   if (rank == 0) {
     const aiacc::Group alone = world.create(std::array{0});

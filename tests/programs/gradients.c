@@ -316,6 +316,44 @@ static void misuse(void) {
   require(aiacc_gradient_wait(engine) == AIACC_ERR_INVALID_HANDLE, "it is gone");
 }
 
+/* Rank 0 is ready before the others. */
+static void wait_for_one(void) {
+  const aiacc_gradient_t engine = engine_of("wait for", 0, -1);
+  const aiacc_tensor_t tensors[2] = {tensor_of("weight", 10), tensor_of("bias", 3)};
+  uint32_t added[2];
+  check(aiacc_gradient_add(engine, 2, tensors, added), "add");
+  check(aiacc_gradient_wait_for(engine, added[0], 60000), "not submitted yet");
+  require(aiacc_gradient_wait_for(engine, 77, 10) == AIACC_ERR_INVALID_ARGUMENT, "no such tensor");
+  require(aiacc_gradient_wait_for(engine, added[0], -1) == AIACC_ERR_INVALID_ARGUMENT, "a time is not negative");
+  for (int step = 0; step < 5; ++step) {
+    float values[10];
+    for (int i = 0; i < 10; ++i) values[i] = (float)(rank + i + step);
+    if (rank == 0) {
+      check(aiacc_gradient_submit(engine, added[0], values, values, NULL), "submit");
+      const aiacc_status_t early = aiacc_gradient_wait_for(engine, added[0], size > 1 ? step * 10 : 60000);
+      require(early == (size > 1 ? AIACC_PENDING : AIACC_OK), "the others are not ready");
+    }
+    check(aiacc_barrier(AIACC_WORLD, NULL, NULL), "barrier");
+    if (rank != 0) check(aiacc_gradient_submit(engine, added[0], values, values, NULL), "submit");
+    check(aiacc_gradient_wait_for(engine, added[0], 60000), "wait for one");
+    for (int i = 0; i < 10; ++i)
+      require(values[i] == (float)(size * (size - 1) / 2 + size * (i + step)), "the result is there");
+    /* another tensor is outstanding meanwhile */
+    check(aiacc_gradient_submit(engine, added[1], NULL, NULL, NULL), "submit");
+    check(aiacc_gradient_wait_for(engine, added[0], 0), "it is not outstanding");
+    check(aiacc_gradient_wait(engine), "wait");
+  }
+  check(aiacc_barrier(AIACC_WORLD, NULL, NULL), "barrier");
+  /* an engine that ends meanwhile ends the wait */
+  if (rank != size - 1) {
+    aiacc_status_t status = aiacc_gradient_submit(engine, added[0], NULL, NULL, NULL);
+    if (status == AIACC_OK) status = aiacc_gradient_wait_for(engine, added[0], 60000);
+    require(status == AIACC_ERR_ABORTED, "the others are told");
+  }
+  check(aiacc_gradient_free(engine), "free");
+  require(aiacc_gradient_wait_for(engine, added[0], 0) == AIACC_ERR_INVALID_HANDLE, "it is gone");
+}
+
 /* The last rank frees its engine while others wait for it. */
 static void freed(void) {
   const aiacc_gradient_t engine = engine_of("freed", 0, 0);
@@ -329,6 +367,28 @@ static void freed(void) {
     say("wait", status);
     require(status == AIACC_ERR_ABORTED, "the others are told");
   }
+  check(aiacc_gradient_free(engine), "free");
+}
+
+/* The last rank submits one of two tensors. */
+static void late(void) {
+  aiacc_gradient_attr_t attr = {0};
+  attr.size = sizeof attr;
+  attr.name = "late";
+  attr.timeout_ms = 2000;
+  aiacc_gradient_t engine = AIACC_NULL;
+  check(aiacc_gradient_create(AIACC_WORLD, &attr, &engine), "create");
+  const aiacc_tensor_t tensors[2] = {tensor_of("weight", 10), tensor_of("bias", 10)};
+  uint32_t added[2];
+  check(aiacc_gradient_add(engine, 2, tensors, added), "add");
+  check(aiacc_gradient_submit(engine, added[0], NULL, NULL, NULL), "submit");
+  check(aiacc_gradient_wait(engine), "wait for what all have submitted");
+  check(aiacc_gradient_submit(engine, added[0], NULL, NULL, NULL), "submit");
+  if (rank != size - 1) check(aiacc_gradient_submit(engine, added[1], NULL, NULL, NULL), "submit");
+  const aiacc_status_t status = aiacc_gradient_wait(engine);
+  say("wait", status);
+  if (rank != size - 1) require(status == AIACC_ERR_TIMEOUT || status == AIACC_ERR_ABORTED, "the time is over");
+  check(aiacc_barrier(AIACC_WORLD, NULL, NULL), "barrier");
   check(aiacc_gradient_free(engine), "free");
 }
 
@@ -373,9 +433,12 @@ int main(int argc, char** argv) {
   if (strcmp(mode, "two") == 0) two_engines();
   if (strcmp(mode, "mismatch") == 0) mismatch();
   if (strcmp(mode, "misuse") == 0) misuse();
+  if (strcmp(mode, "wait-for") == 0) wait_for_one();
   if (strcmp(mode, "freed") == 0) freed();
+  if (strcmp(mode, "late") == 0) late();
   if (strcmp(mode, "death") == 0) {
     death();
+    usleep(300000); /* a survivor has things to save before it ends */
     return 4;
   }
   check(aiacc_finalize(), "finalize");

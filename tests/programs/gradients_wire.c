@@ -128,6 +128,30 @@ static void precision(aiacc_wire_t wire, double most) {
   check(aiacc_gradient_free(engine), "free");
 }
 
+/* 16 bits between hosts only: on one host the bits of fp32, and between hosts two roundings, from the first step on and at any
+ * magnitude. */
+static void mixed(void) {
+  int here = 0;
+  check(aiacc_local_size(AIACC_WORLD, &here), "local size");
+  make(AIACC_SUM, AIACC_WIRE_MIXED, -1);
+  double greatest = 0;
+  for (int step = 0; step < 12; ++step) {
+    const double scale = step < 4 ? 1e-20 : step < 8 ? 1e30 : 1e-3;
+    submit_step(step, scale);
+    check(aiacc_gradient_wait(engine), "wait");
+    const double error = error_of(step, 0, scale);
+    require(error <= (here == size ? 1e-6 : 6e-4), "the error is that of two roundings, or none");
+    require(error_of(step, 2, scale) <= 1e-6, "short tensors travel as they are");
+    greatest = error > greatest ? error : greatest;
+  }
+  const aiacc_gradient_stats_t stats = stats_of();
+  const double part = (double)stats.wire_bytes / (double)stats.bytes;
+  require(here == size ? stats.wire_bytes == stats.bytes : part >= 0.5 && part < 0.55, "half of the bytes travel");
+  require(stats.tensors == 12 * TENSORS, "all tensors count");
+  if (rank == 0) printf("%g\n", greatest);
+  check(aiacc_gradient_free(engine), "free");
+}
+
 /* All as they are: the bits of fp32. */
 static void exact(void) {
   make(AIACC_SUM, AIACC_WIRE_DEFAULT, 0);
@@ -209,11 +233,13 @@ int main(int argc, char** argv) {
   const char* mode = argv[1];
   if (strcmp(mode, "fp16") == 0) precision(AIACC_WIRE_FLOAT16, 6e-4);
   if (strcmp(mode, "bf16") == 0) precision(AIACC_WIRE_BFLOAT16, 5e-3);
+  if (strcmp(mode, "mixed") == 0) mixed();
   if (strcmp(mode, "exact") == 0) exact();
   if (strcmp(mode, "setting") == 0) by_setting();
   if (strcmp(mode, "mismatch") == 0) mismatch();
   if (strcmp(mode, "nan") == 0) not_finite(AIACC_WIRE_FLOAT32);
   if (strcmp(mode, "nan-fp16") == 0) not_finite(AIACC_WIRE_FLOAT16);
+  if (strcmp(mode, "nan-mixed") == 0) not_finite(AIACC_WIRE_MIXED);
   if (strcmp(mode, "nan-bf16") == 0) not_finite(AIACC_WIRE_BFLOAT16);
   check(aiacc_finalize(), "finalize");
   return 0;

@@ -5,6 +5,7 @@
  *   loop           init, allreduce forever; prints "looping" after the first
  *   until FILE     as loop, until rank 0 finds that file; then finalize
  *   leave          init, finalize, print "left", then wait forever
+ *   again          run three times in one process, each with a sum that all ranks check
  *   vanish         init, then exit 0 without finalize
  *   skip RANK      as run, but that rank exits 0 without init
  *   fail RANK      as loop, but that rank exits 7 after some rounds
@@ -57,6 +58,26 @@ static void loop_until(const char* file) {
   free(data);
 }
 
+/* All ranks finalize and become ranks again. */
+static void again(void) {
+  for (int time = 0; time < 2; ++time) {
+    int rank = 0, size = 0;
+    check(aiacc_rank(AIACC_WORLD, &rank));
+    check(aiacc_size(AIACC_WORLD, &size));
+    float sum = (float)(rank + time);
+    check(aiacc_allreduce(&sum, &sum, 1, AIACC_FLOAT32, AIACC_SUM, AIACC_WORLD, NULL, NULL));
+    if (sum != (float)(size * (size - 1) / 2 + size * time)) exit(4);
+    void* shared = NULL;
+    check(aiacc_mem_alloc(AIACC_NULL, 1 << 16, &shared));
+    aiacc_group_t group = AIACC_NULL;
+    check(aiacc_group_split(AIACC_WORLD, 0, -rank, NULL, &group));
+    check(aiacc_allreduce(shared, shared, 1 << 14, AIACC_FLOAT32, AIACC_SUM, group, NULL, NULL));
+    check(aiacc_finalize());
+    if (aiacc_initialized()) exit(5);
+    check(aiacc_init(NULL));
+  }
+}
+
 int main(int argc, char** argv) {
   const char* mode = argc > 1 ? argv[1] : "run";
   const char* rank_text = getenv("AIACC_RANK");
@@ -72,6 +93,7 @@ int main(int argc, char** argv) {
   if (strcmp(mode, "until") == 0) loop_until(argv[2]);
   if (strcmp(mode, "fail") == 0) loop(named, 0);
   if (strcmp(mode, "crash") == 0) loop(named, SIGSEGV);
+  if (strcmp(mode, "again") == 0) again();
   check(aiacc_barrier(AIACC_WORLD, NULL, NULL));
   if (strcmp(mode, "leave") == 0) say("leaving");
   check(aiacc_finalize());

@@ -90,6 +90,18 @@ if size > 1:
     assert message == b"xyz"
 
 # Groups.
+with aiacc.Mesh("tp-pp", [1, 0]) as mesh:
+    assert (mesh.coordinate("tp"), mesh.coordinate("pp")) == (0, rank)
+    assert mesh.shift("pp", 1) == (rank + 1 if rank + 1 < size else -1) and mesh.shift("tp", -1) == -1
+    for group, members in ((mesh.group("pp"), size), (mesh.gradient_group("pp"), 1), (mesh.gradient_group("tp"), size),
+                           (mesh.gradient_group(), size)):
+        ones = array.array("i", [1])
+        group.allreduce(ones)
+        assert (ones[0], group.size) == (members, members)
+    ends = mesh.ends("pp")
+    assert ends.size == min(size, 2) if rank in (0, size - 1) else ends is None
+    assert "no axis 'dp'" in str(raises(aiacc.InvalidArgument, mesh.group, "dp"))
+assert "which does not divide" in str(raises(aiacc.InvalidArgument, aiacc.Mesh, "tp-dp", [size + 1, 0]))
 half = WORLD.split(rank % 2)
 assert half.size == (size + 1 - rank % 2) // 2
 half.barrier()

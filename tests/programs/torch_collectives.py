@@ -3,10 +3,15 @@ import hang_report
 
 hang_report.after(90)
 
+import json
+import os
 import sys
+import tempfile
+import time
 
 import torch
 
+import aiacc
 import aiacc.torch as hvd
 from torch_checks import close, equal, raises, run
 
@@ -30,8 +35,28 @@ def check_queries():
     assert not (hvd.mpi_built() or hvd.mpi_enabled() or hvd.gloo_built() or hvd.gloo_enabled() or hvd.cuda_built() or hvd.rocm_built()
                 or hvd.ddl_built() or hvd.ccl_built()) and hvd.nccl_built() == 0
     assert "MPI" in raises(ValueError, hvd.mpi_threads_supported)
-    assert "timeline" in raises(NotImplementedError, hvd.start_timeline, "x")
     hvd.init()  # again: nothing
+
+
+def check_timeline():
+    with tempfile.TemporaryDirectory() as folder:
+        file = os.path.join(folder, "timeline.json")
+        hvd.start_timeline(file, mark_cycles=True)
+        assert "already" in raises(ValueError, hvd.start_timeline, file)
+        aiacc.WORLD.barrier()
+        for step in range(20):  # for a second: a rank asks rank 0 every 100 ms whether it has begun
+            hvd.synchronize(hvd.allreduce_async(torch.ones(10), name="a named one", op=hvd.Sum))
+            time.sleep(0.05)
+        aiacc.WORLD.barrier()
+        hvd.stop_timeline()
+        hvd.stop_timeline()  # again: nothing
+        if hvd.rank() == 0:
+            with open(file) as written:
+                events = json.load(written)
+            kind = "reduce" if hvd.size() > 1 else "process_name"  # one rank has nothing to reduce
+            assert {event["pid"] for event in events if event["name"] == kind} == set(range(hvd.size())), events
+    counted = aiacc.metrics()
+    assert counted["rank"] == hvd.rank() and (hvd.size() == 1 or counted["gradient"]["tensors"] >= 20), counted
 
 
 def check_allreduce_of_each_type_and_shape():
@@ -212,6 +237,42 @@ def check_sparse():
     close(hvd.sparse_allreduce_async(given, None, hvd.Average)().to_dense(), expected / n)
 
 
+def sparse(rank, rows, shape, dims=1):
+    """So many rows of a tensor, other ones on each rank, some twice."""
+    generator = torch.Generator().manual_seed(rank)
+    indices = torch.stack([torch.randint(0, size, (rows,), generator=generator) for size in shape[:dims]])
+    return torch.sparse_coo_tensor(indices, torch.randn(rows, *shape[dims:], generator=generator), shape)
+
+
+def check_sparse_tensors_travel_as_rows_or_dense():
+    from aiacc.torch._sparse import SparseAllreduce
+    n, rank = hvd.size(), hvd.rank()
+    for shape, dims, rows, gathers in (((1000, 8), 1, 5, True), ((50, 8), 1, 200, False), ((6, 5, 3), 2, 90, False), ((400, 500), 2, 7, True),
+                                       ((9, 4), 1, 0, True)):
+        own = [rows + of if rows else 0 for of in range(n)]
+        given = [sparse(of, own[of], shape, dims) for of in range(n)]
+        one = SparseAllreduce("which", given[rank], hvd.Sum)
+        if n > 2 or gathers:
+            assert one.gathers(sum(each.coalesce()._nnz() for each in given)) == gathers, (shape, rows)
+        for op in (hvd.Sum, hvd.Average):
+            found = hvd.sparse_allreduce_async(given[rank], "rows", op)()
+            dense = sum(each.to_dense() for each in given)
+            close(found.to_dense(), dense / n if op == hvd.Average else dense)
+            assert found.layout == torch.sparse_coo and found.shape == shape and found.sparse_dim() == dims and found.is_coalesced()
+            assert found.dtype == torch.float32
+    # A row whose sum is zero exists, as it would after a gather.
+    rows = torch.sparse_coo_tensor([list(range(20))], torch.ones(20, 3) * (-1 if rank else n - 1), (21, 3))
+    found = hvd.sparse_allreduce_async(rows, None, hvd.Sum)()
+    assert found._nnz() == 20 and not found.to_dense().any()
+    assert "sparse_coo" in raises(ValueError, hvd.sparse_allreduce_async, torch.ones(2), None, hvd.Sum)
+    assert "Average or Sum" in raises(ValueError, hvd.sparse_allreduce_async, rows, None, hvd.Min)
+    first = hvd.sparse_allreduce_async(rows, "same", hvd.Sum)
+    assert "twice" in raises(ValueError, hvd.sparse_allreduce_async, rows, "same", hvd.Sum)
+    first()
+    if n > 1:
+        assert "type and shape" in raises(hvd.HorovodInternalError, hvd.sparse_allreduce_async(sparse(0, 2, (9 + rank, 2)), None, hvd.Sum))
+
+
 def check_objects():
     n, rank = hvd.size(), hvd.rank()
     assert hvd.broadcast_object({"from": rank, "long": "x" * rank * 1000}, root_rank=n - 1) == {"from": n - 1, "long": "x" * (n - 1) * 1000}
@@ -267,6 +328,10 @@ def check_join():
             assert "while rank 0 has joined" in text
             close(hvd.allreduce(torch.ones(2), name="mean"), torch.full((2,), (n - 1.0) / n))
             assert hvd.join() == n - 1
+        for first in (0, n - 1):  # its join is seen together with that of the others, which had named allreduces meanwhile
+            if rank != first:
+                close(hvd.synchronize(hvd.allreduce_async(torch.ones(2), name="late", op=hvd.Sum)), torch.full((2,), n - 1.0))
+            assert hvd.join() != first
 
 
 def check_shutdown_and_init_again():

@@ -81,6 +81,39 @@ def check_odd_forms():
     equal(columns, filled(3.0, 2, 4))
 
 
+def check_modes_of_autograd():
+    """Results are copied by any thread into tensors of inference mode, and into parameters whose elements have gaps."""
+    with torch.inference_mode():
+        gathered, column = [torch.zeros(2) for _ in range(size)], torch.ones(3, 2)[:, 1]
+        works = [dist.all_gather(gathered, filled(float(rank), 2), async_op=True), dist.all_reduce(column, async_op=True)]
+        futures = [work.get_future() for work in works]
+        dist.barrier()
+        for future in futures:
+            future.wait()
+        assert [one.tolist() for one in gathered] == [[float(i)] * 2 for i in range(size)] and column.tolist() == [size] * 3
+    weight = torch.nn.Parameter(filled(float(rank), 3, 2).t())
+    dist.broadcast(weight, 0)
+    dist.all_gather([torch.nn.Parameter(torch.zeros(2)) for _ in range(size)], torch.ones(2))
+    assert weight.detach().count_nonzero() == 0 and weight.requires_grad
+
+
+def check_elements_that_memory_has_otherwise():
+    negative = torch.tensor([1 + 2j]).conj().imag
+    single = torch.ones(1).expand(1).as_strided((1,), (0,))
+    for given, expected in ((negative, -2.0), (single, 1.0)):
+        gathered = [torch.zeros(1) for _ in range(size)]
+        dist.all_gather(gathered, given)
+        assert [one.item() for one in gathered] == [expected] * size
+        dist.all_to_all(gathered, [given] * size)
+        dist.broadcast(given, 0)
+        assert given.item() == gathered[-1].item() == expected
+
+
+def check_what_torch_asks_of_a_group():
+    """Checkpoints of torch 2 want to know where its tensors are."""
+    assert dist.distributed_c10d._get_default_group()._device_types == [torch.device("cpu")]
+
+
 def check_futures_and_polling():
     work = dist.all_reduce(torch.ones(3), async_op=True)
     while not work.is_completed():

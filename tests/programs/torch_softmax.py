@@ -80,6 +80,93 @@ def check_sampling():
     assert set(mine) <= set(used.tolist()) and len(used) == max(len(mine), int(0.1 * module.classes))
 
 
+class ArcMargin:
+    """As InsightFace's: the cosines are changed in place, and their gradient is that of the plain ones."""
+
+    def __init__(self, scale=8.0, size=0.3):
+        self.scale, self.size = scale, size
+
+    def __call__(self, logits, labels):
+        rows = torch.where(labels != -1)[0]
+        columns = labels[rows].view(-1)
+        with torch.no_grad():
+            logits[rows, columns] = torch.cos(logits[rows, columns].arccos() + self.size)
+        return logits * self.scale
+
+
+def cos_margin(logits, labels):
+    own = torch.zeros_like(logits)
+    rows = torch.where(labels != -1)[0]
+    own[rows, labels[rows].view(-1)] = 0.2
+    return (logits - own) * 16.0
+
+
+def check_partial_fc_equals_one_process():
+    for margin_loss, classes, fp16, tolerance in ((ArcMargin(), 11, False, 5e-6), (cos_margin, 30, False, 5e-6), (ArcMargin(), 11, True, 0.05)):
+        torch.manual_seed(6)
+        parts, whole_weight = [torch.randn(size_of, 6) for size_of in sizes()], torch.randn(classes, 6)
+        labels = torch.randint(0, classes, (sum(sizes()),))
+        x, w = torch.cat(parts).double().requires_grad_(), whole_weight.double().requires_grad_()
+        cosines = (functional.normalize(x) @ functional.normalize(w).t()).clamp(-1, 1)
+        expected = functional.cross_entropy(margin_loss(cosines, labels.reshape(-1, 1)), labels)
+        expected.backward()
+        module = hvd.PartialFC(margin_loss, 6, classes, fp16=fp16)
+        shard = slice(module.first_class, module.first_class + module.classes)
+        with torch.no_grad():
+            module.weight.copy_(whole_weight[shard])
+        own = slice(sum(sizes()[:hvd.rank()]), sum(sizes()[:hvd.rank() + 1]))
+        mine = parts[hvd.rank()].clone().requires_grad_()
+        loss = module(mine, labels[own].reshape(-1, 1))
+        loss.backward()
+        near(loss, expected, tolerance)
+        near(mine.grad, hvd.size() * x.grad[own], tolerance)  # a model before it averages over the ranks
+        near(module.weight.grad, w.grad[shard], tolerance)
+
+
+def check_partial_fc_of_some_classes():
+    """The loss is that of the classes that some rank used."""
+    torch.manual_seed(7)
+    whole, labels = torch.randn(3 * hvd.size(), 4), torch.randint(0, 200, (3 * hvd.size(),))
+    module = hvd.PartialFC_V2(ArcMargin(), 4, 200, sample_rate=0.2)
+    loss = module(whole[3 * hvd.rank():][:3], labels[3 * hvd.rank():][:3])
+    loss.backward()
+    weight = hvd.allgather(module.weight.detach()[module.used - module.first_class], name="weight")
+    used = hvd.allgather(module.used, name="used")
+    cosines = functional.normalize(whole) @ functional.normalize(weight).t()
+    columns = torch.searchsorted(used, labels)
+    near(loss, functional.cross_entropy(ArcMargin()(cosines, columns.reshape(-1, 1)), columns), 5e-6)
+    assert len(module.used) < module.classes and (used[columns] == labels).all()
+    assert (module.weight.grad[module.used - module.first_class] != 0).any(1).all()
+
+
+def check_optimizers_leave_unused_classes_alone():
+    for kind, settings in ((torch.optim.SGD, {"lr": 0.1, "momentum": 0.9, "weight_decay": 0.01}), (torch.optim.Adam, {"lr": 0.1, "weight_decay": 0.01})):
+        torch.manual_seed(8 + hvd.rank())
+        module = hvd.ShardedSoftmax(4, 300, sample_rate=0.1, seed=3)
+        optimizer = module.only_used(kind(module.parameters(), **settings))
+        schedule = torch.optim.lr_scheduler.StepLR(optimizer, 2)
+        moved = torch.zeros_like(module.weight)  # SGD's momentum, of used rows
+        for step in range(3):
+            before = module.weight.detach().clone()
+            states = {name: one.clone() for name, one in optimizer.state[module.weight].items() if torch.is_tensor(one) and one.dim() == 2}
+            rate = optimizer.param_groups[0]["lr"]
+            optimizer.zero_grad()
+            module(torch.randn(3, 4), torch.randint(0, 300, (3,))).backward()
+            used = torch.zeros(module.classes, dtype=torch.bool)
+            used[module.used - module.first_class] = True
+            optimizer.step(), schedule.step()
+            gradient = module.weight.grad
+            assert gradient.shape == module.weight.shape and not used.all()
+            assert torch.equal(module.weight.detach()[~used], before[~used]) and (module.weight.detach()[used] != before[used]).any(1).all()
+            for name, one in optimizer.state[module.weight].items():
+                if torch.is_tensor(one) and one.dim() == 2:
+                    assert one.shape == module.weight.shape and torch.equal(one[~used], states.get(name, torch.zeros_like(one))[~used])
+            if kind is torch.optim.SGD:
+                moved[used] = 0.9 * moved[used] + gradient[used] + 0.01 * before[used]
+                near(module.weight.detach()[used], before[used] - rate * moved[used], 1e-6)
+    assert "does not have the weight" in raises(ValueError, module.only_used, torch.optim.SGD([torch.zeros(1)], lr=0.1))
+
+
 def check_averaged():
     torch.manual_seed(2)
     whole = torch.randn(2 * hvd.size(), 3)
@@ -100,6 +187,7 @@ def check_bad_inputs():
     assert "classes are 0 to 3" in raises(ValueError, module, torch.zeros(2, 3), torch.full((2,), 4))
     assert "'arc' or 'cos'" in raises(ValueError, hvd.ShardedSoftmax, 3, 4, "arcs")
     assert "sample_rate is 0" in raises(ValueError, hvd.ShardedSoftmax, 3, 4, sample_rate=0)
+    assert "CombinedMarginLoss" in raises(ValueError, hvd.PartialFC, None, 3, 4)
     module(torch.randn(2, 3), torch.zeros(2, dtype=torch.int64))  # nothing is over
 
 

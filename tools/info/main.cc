@@ -43,6 +43,9 @@ int run(const InfoOptions& options) {
     const int code = count_hurts(report) > 0 ? kHurts : kFine;
     return print(options.json ? report["findings"].text() + "\n" : doctor_text(report), code);
   }
+  if (options.action == Action::kQos) {
+    return print(options.json ? report["qos"].text() + "\n" : qos_text(report), kFine);
+  }
   return print(options.json ? text + "\n" : report_text(report), kFine);
 }
 

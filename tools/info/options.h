@@ -9,7 +9,7 @@
 namespace aiacc::tools {
 
 struct InfoOptions {
-  enum class Action { kReport, kDoctor, kHelp, kVersion };
+  enum class Action { kReport, kDoctor, kQos, kHelp, kVersion };
   Action action = Action::kReport;
   bool json = false;
 };

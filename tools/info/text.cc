@@ -99,6 +99,37 @@ std::vector<Row> transports(const Json& report) {
   return rows;
 }
 
+std::vector<Row> classes(const Json& report) {
+  std::vector<Row> rows = {{"class", "setting", "DSCP", "priority", "share", "rate", "connections"}};
+  const auto or_dash = [](const Json& value) { return value.is_null() ? std::string("-") : plain(value); };
+  for (const Json& one : report["qos"]["classes"].items()) {
+    const bool own = plain(one["connection"]) == plain(one["name"]);
+    const std::string rate = one["rate_bits"].is_null()
+                                 ? "-"
+                                 : fmt::format("{:g} Mbit/s", static_cast<double>(one["rate_bits"].as_integer()) / 1e6);
+    rows.push_back({plain(one["name"]), plain(one["setting"]), or_dash(one["dscp"]), or_dash(one["priority"]),
+                    one["share"].is_null() ? "first" : plain(one["share"]), rate,
+                    own ? "its own" : "those of " + plain(one["connection"])});
+  }
+  return rows;
+}
+
+std::vector<Row> disciplines(const Json& report) {
+  std::vector<Row> rows;
+  for (const Json& one : report["qos"]["devices"].items())
+    rows.push_back({plain(one["device"]), plain(one["discipline"])});
+  return rows;
+}
+
+std::vector<Row> refusals(const Json& report) {
+  std::vector<Row> rows;
+  for (const Json& one : report["findings"].items()) {
+    if (!plain(one["about"]).starts_with("AIACC_TC_")) continue;
+    rows.push_back({plain(one["about"]), plain(one["finding"]) + "; " + plain(one["cure"])});
+  }
+  return rows;
+}
+
 std::vector<Row> settings(const Json& report) {
   std::vector<Row> rows;
   for (const Json& row : report["settings"].items()) {
@@ -157,6 +188,12 @@ std::string report_text(const Json& report) {
   text += "\n" + verdict(report);
   if (count_hurts(report) > 0) text += "more: aiacc-info --doctor\n";
   return text;
+}
+
+std::string qos_text(const Json& report) {
+  return "Traffic classes between hosts (aiacc-env(7))\n" + aligned(classes(report)) +
+         section("Queueing disciplines of the devices", disciplines(report)) +
+         section("What will not take effect", refusals(report));
 }
 
 std::string doctor_text(const Json& report) {

@@ -10,6 +10,9 @@ namespace aiacc::tools {
 // All parts, aligned.
 std::string report_text(const aiacc::Json& report);
 
+// The traffic classes.
+std::string qos_text(const aiacc::Json& report);
+
 // The problems, each with its remedy, then the notes.
 std::string doctor_text(const aiacc::Json& report);
 

@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstdio>
 #include <string>
 #include <vector>
@@ -9,6 +10,7 @@
 #include "base/config.h"
 #include "base/error.h"
 #include "base/whole_file.h"
+#include "tools/perf/classes.h"
 #include "tools/perf/measure.h"
 #include "tools/perf/output.h"
 #include "tools/perf/plot.h"
@@ -161,9 +163,22 @@ int measure(World& world, const PerfOptions& options) {
   return code;
 }
 
+int measure_both_classes(World& world, const PerfOptions& options) {
+  const Progress progress(world.rank() == 0);
+  progress.show("measuring the classes");
+  const std::vector<ClassRow> rows = measure_classes(world, options);
+  progress.clear();
+  if (world.rank() == 0) print(options.json ? classes_json(rows) : classes_text(world, rows));
+  world.finalize();
+  const bool wrong = std::any_of(rows.begin(), rows.end(), [](const ClassRow& row) { return row.wrong > 0; });
+  return wrong ? kWrong : kFine;
+}
+
 int run(World& world, const std::vector<std::string>& arguments) {
   const PerfOptions options = parse_perf_options(arguments);
-  if (options.action == PerfOptions::Action::kMeasure) return measure(world, options);
+  if (options.action == PerfOptions::Action::kMeasure) {
+    return options.classes ? measure_both_classes(world, options) : measure(world, options);
+  }
   const bool help = options.action == PerfOptions::Action::kHelp;
   if (world.rank() == 0) print(help ? perf_help() : fmt::format("aiacc-perf (aiacc) {}\n", aiacc_version()));
   world.finalize();

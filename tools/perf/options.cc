@@ -38,6 +38,11 @@ constexpr std::array kTable = {
     OptionRow{kWhat, "root", "r", "RANK", "0", false, kSince, "Root of broadcast, reduce, gather and scatter."},
     OptionRow{kWhat, "place", "", "WHERE", "both", false, kSince, "out (of place), in (place) or both."},
 
+    OptionRow{
+        kWhat, "classes", "", "", "no", false, kSince,
+        "In place of collectives: short allreduces (-b, 8K) in the traffic class of latency beside long ones (-e, "
+        "4M) in that of bulk, each alone and then both at once."},
+
     OptionRow{kHow, "iters", "n", "N", "auto", false, kSince,
               "Calls of each size that are timed; auto: as many as take a tenth of a second, from 10 to 2000."},
     OptionRow{kHow, "warmup-iters", "w", "N", "5", false, kSince, "Calls before them that are not."},
@@ -186,6 +191,11 @@ PerfOptions parse_perf_options(const std::vector<std::string>& arguments) {
   if (reader.flag("version")) options.action = PerfOptions::Action::kVersion;
   if (reader.flag("help")) options.action = PerfOptions::Action::kHelp;
   if (options.action != PerfOptions::Action::kMeasure) return options;
+  options.classes = reader.flag("classes");
+  if (options.classes) {
+    options.first_bytes = 8 << 10;
+    options.last_bytes = 4 << 20;
+  }
   reader.read_bytes("minbytes", options.first_bytes);
   reader.read_bytes("maxbytes", options.last_bytes);
   reader.read_bytes("stepbytes", options.step_bytes);
@@ -207,7 +217,11 @@ PerfOptions parse_perf_options(const std::vector<std::string>& arguments) {
   reader.read_switch("bound", options.bound);
   options.json = reader.flag("json");
   reader.read_text("plot", options.plot);
-  read_collectives(line.words, options);
+  if (!options.classes) {
+    read_collectives(line.words, options);
+  } else if (!line.words.empty()) {
+    refuse(fmt::format("--classes measures allreduces; leave out '{}'", line.words.front()));
+  }
   return options;
 }
 
@@ -227,6 +241,7 @@ std::string perf_help() {
   for (const Collective& one : collectives()) names += fmt::format(" {}", one.name);
   return fmt::format(
       "usage: aiaccrun -np N aiacc-perf COLLECTIVE... [OPTIONS]\n"
+      "       aiaccrun -np N aiacc-perf --classes [OPTIONS]\n"
       "Measures collectives between the ranks of a job, with the options and figures of nccl-tests.\n"
       "COLLECTIVE:{}, or all;\nnames of nccl-tests, such as all_reduce or all_gather_perf, mean the same.\n{}"
       "\nExit codes: 0, 1 when a result was wrong, 2 usage, 3 when a call failed. More: man aiacc-perf.\n",

@@ -31,6 +31,7 @@ struct PerfOptions {
   bool cold = false;
   bool shared_memory = true;
   bool bound = true;
+  bool classes = false;
   bool json = false;
   std::string plot;
 

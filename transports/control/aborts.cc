@@ -90,7 +90,7 @@ void Aborts::joined(MatchGroup& group) noexcept {
     return;
   }
   for (const auto& [rank, peer] : peers_.known) {
-    if (!peer.lost || peer.left || peers_.leaving || mailbox_.group_rank(group, rank) < 0) continue;
+    if (!peer.lost || peer.leaves || peers_.leaving || mailbox_.group_rank(group, rank) < 0) continue;
     end_by_loss(group, rank, as_error(peer.lost));
     return;
   }

@@ -11,20 +11,20 @@ Leaving::Leaving(Loop& loop, MessagePort& port, ControlChannel& channel, Mailbox
     : loop_(loop), port_(port), channel_(channel), mailbox_(mailbox), peers_(peers), world_(world) {
   channel_.on<wire::Leaving>([this](int from, const auto&, const auto&) { peer_leaves(from); });
   channel_.on<wire::LeavingHeard>([this](int from, const auto&, const auto&) {
-    peers_[from].heard = true;
+    peers_[from].leaving_acknowledged = true;
     peers_.changed.set();
   });
 }
 
 void Leaving::tell(int rank) noexcept {
   Peer& peer = peers_[rank];
-  if (peer.told || peer.lost) return;
-  peer.told = true;
+  if (peer.leaving_sent || peer.lost) return;
+  peer.leaving_sent = true;
   channel_.send(rank, {world_}, wire::Leaving{});
 }
 
 void Leaving::peer_leaves(int rank) noexcept {
-  peers_[rank].left = true;
+  peers_[rank].leaves = true;
   peers_.changed.set();
   if (peers_.leaving) {
     tell(rank);
@@ -37,7 +37,7 @@ bool Leaving::anybody_stays() noexcept {
   const bool aborted = mailbox_.error_of(world_) != nullptr;
   return std::any_of(peers_.known.begin(), peers_.known.end(), [aborted](const auto& entry) {
     const Peer& peer = entry.second;
-    return !peer.lost && !peer.left && !(aborted && peer.heard);
+    return !peer.lost && !peer.leaves && !(aborted && peer.leaving_acknowledged);
   });
 }
 

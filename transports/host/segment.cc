@@ -48,10 +48,9 @@ void require_size(int descriptor, int ranks, std::uint64_t slice_bytes) {
   const bool possible = slice_bytes > 0 && slice_bytes % SegmentMapping::kHugePage == 0 &&
                         slice_bytes <= kMost / static_cast<std::uint64_t>(ranks);
   if (possible && static_cast<std::uint64_t>(about.st_size) == SegmentMapping::total_bytes(ranks, slice_bytes)) return;
-  throw Error(
-      Code::kProtocol,
-      fmt::format("the host's segment is of {} bytes, which is not the size of one for {} ranks with {} bytes each",
-                  about.st_size, ranks, slice_bytes));
+  throw Error(Code::kProtocol,
+              fmt::format("the host's segment has {} bytes, but one for {} ranks with {} bytes each has another size",
+                          about.st_size, ranks, slice_bytes));
 }
 
 std::uint64_t mapped_bytes() {
@@ -63,7 +62,7 @@ std::uint64_t mapped_bytes() {
 
 // A slice has as much address space as the host has memory, rounded to a power of two, so that a rank can allocate all that
 // the host can give. All slices together take at most a sixteenth of a process's address space.
-std::uint64_t HostSegment::usual_slice_bytes(int ranks, const ReadFile& read_file) {
+std::uint64_t HostSegment::default_slice_bytes(int ranks, const ReadFile& read_file) {
   constexpr std::uint64_t kAddressSpace = std::uint64_t{1} << 43;
   const std::string info = read_file("/proc/meminfo").value_or("");
   const std::size_t total = info.find("MemTotal:");
@@ -82,7 +81,7 @@ HostSegment HostSegment::create(int ranks, std::uint64_t slice_bytes, std::uint6
     throw Error(Code::kInvalidArgument,
                 fmt::format("a host's segment holds 1 to {} ranks, not {}", SegmentHeader::kMaxRanks, ranks));
   }
-  if (slice_bytes == 0) slice_bytes = usual_slice_bytes(ranks, read_file);
+  if (slice_bytes == 0) slice_bytes = default_slice_bytes(ranks, read_file);
   slice_bytes = (slice_bytes + SegmentMapping::kHugePage - 1) / SegmentMapping::kHugePage * SegmentMapping::kHugePage;
   const std::uint64_t total = SegmentMapping::total_bytes(ranks, slice_bytes);
   require_limit(RLIMIT_FSIZE, "-f", 0, total, ranks);
@@ -125,10 +124,11 @@ std::shared_ptr<SegmentMapping> SegmentMapping::map(int descriptor, std::uint64_
       header.ranks != static_cast<std::uint32_t>(ranks)) {
     throw Error(
         Code::kProtocol,
-        fmt::format("the host's segment is not the one this rank was told of: version {} for {} ranks, expected "
-                    "version {} for {} ranks{}",
-                    header.version, header.ranks, SegmentHeader::kVersion, ranks,
-                    header.nonce == nonce ? "" : ", and its nonce differs"));
+        fmt::format(
+            "the host's segment is not the one that this rank was told to map: version {} for {} ranks, expected "
+            "version {} for {} ranks{}",
+            header.version, header.ranks, SegmentHeader::kVersion, ranks,
+            header.nonce == nonce ? "" : ", and its nonce differs"));
   }
   require_size(descriptor, ranks, header.slice_bytes);
   const std::uint64_t total = total_bytes(ranks, header.slice_bytes);

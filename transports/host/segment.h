@@ -44,11 +44,11 @@ struct SegmentHeader {
   alignas(128) std::atomic<std::uint64_t> urgent_news{0};
 };
 
-// Where a rank's lines for a key are. The owner writes key 0 or kGone, then the place, then the key with release order;
+// Where a rank's lines for a key are. The owner writes key 0 or kTombstone, then the place, then the key with release order;
 // a reader that sees the same key before and after it reads the place has a consistent pair. A search ends at an entry
 // that never had a key (0), and continues past one whose key was removed.
 struct DirectoryEntry {
-  static constexpr std::uint64_t kGone = ~std::uint64_t{0};
+  static constexpr std::uint64_t kTombstone = ~std::uint64_t{0};
   std::atomic<std::uint64_t> key{0};
   std::atomic<std::uint64_t> place{0};  // first line
 };
@@ -72,7 +72,7 @@ class HostSegment {
   static HostSegment create(int ranks, std::uint64_t slice_bytes, std::uint64_t nonce, const ReadFile& read_file);
 
   // The slice size that slice_bytes 0 stands for on this host.
-  static std::uint64_t usual_slice_bytes(int ranks, const ReadFile& read_file);
+  static std::uint64_t default_slice_bytes(int ranks, const ReadFile& read_file);
 
   // Memory that every rank touches at start: its control lines and the staging memory of one group
   // (collectives/intra/intra_team.h).

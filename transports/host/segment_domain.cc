@@ -108,14 +108,14 @@ std::uint32_t SegmentDomain::find_free_lines(std::uint32_t count) {
 }
 
 std::uint32_t SegmentDomain::claim_lines(std::uint64_t key, std::uint32_t count) {
-  AIACC_INVARIANT(key != 0 && key != DirectoryEntry::kGone, "these mark an entry that is free");
+  AIACC_INVARIANT(key != 0 && key != DirectoryEntry::kTombstone, "these mark an entry that is free");
   ControlArea& control = mapping_->control(rank_);
   for (const Claim& claim : claims_) AIACC_INVARIANT(claim.key != key, "lines are claimed once for a key");
   std::uint32_t entry = usual_entry(key);
   std::uint32_t looks = 0;
   const auto is_free = [&control](std::uint32_t at) {
     const std::uint64_t there = control.directory[at].key.load(std::memory_order_relaxed);
-    return there == 0 || there == DirectoryEntry::kGone;
+    return there == 0 || there == DirectoryEntry::kTombstone;
   };
   for (; looks < ControlArea::kKeys && !is_free(entry); ++looks) entry = (entry + 1) % ControlArea::kKeys;
   if (looks == ControlArea::kKeys) {
@@ -140,7 +140,7 @@ std::uint32_t SegmentDomain::claim_lines(std::uint64_t key, std::uint32_t count)
 void SegmentDomain::release_lines(std::uint64_t key) noexcept {
   const auto claim = std::find_if(claims_.begin(), claims_.end(), [key](const Claim& c) { return c.key == key; });
   if (claim == claims_.end()) return;
-  mapping_->control(rank_).directory[claim->entry].key.store(DirectoryEntry::kGone, std::memory_order_release);
+  mapping_->control(rank_).directory[claim->entry].key.store(DirectoryEntry::kTombstone, std::memory_order_release);
   claims_.erase(claim);
   publish(kCountsLine, kClaims, own_line(kCountsLine).word[kClaims].load(std::memory_order_relaxed) + 1);
 }

@@ -11,10 +11,6 @@ namespace {
 // Reads in one turn of the loop, so that a writer that is as fast as this reader does not starve other work.
 constexpr int kReadsPerTurn = 16;
 
-std::span<const std::byte> bytes_of(const MessageHeader& header) {
-  return std::as_bytes(std::span<const MessageHeader>(&header, 1));
-}
-
 }  // namespace
 
 HostStreams::HostStreams(HostDomain& domain, std::uint64_t key, std::vector<int> world_ranks, MessageReceiver& receiver,
@@ -58,7 +54,11 @@ void HostStreams::lose(int local_rank) noexcept {
   its.lost = true;
   std::deque<Queued> dropped;
   dropped.swap(its.queue);
+  std::deque<Lent> lent;
+  lent.swap(its.lent);
+  if (!lent.empty()) domain_.publish(line_for(local_rank), kRevoked, 1);  // pairs with fetch(): before they are freed
   for (const Queued& each : dropped) each.completion->sent(stop_.reason());
+  for (const Lent& each : lent) each.completion->sent(stop_.reason());
 }
 
 void HostStreams::root_ended(Root& root, std::exception_ptr error) noexcept {
@@ -69,6 +69,8 @@ void HostStreams::root_ended(Root& root, std::exception_ptr error) noexcept {
     if (writes) its.writer_ended = true;
     if (!writes && !(its.reader && &*its.reader == &root)) continue;
     if (error && !closing_) broken(peer, as_error(error));
+    if (writes && !closing_ && !(its.queue.empty() && its.lent.empty()))
+      write_some(peer);  // posted after its last look
     return;
   }
 }
@@ -107,14 +109,19 @@ void HostStreams::post(int local_rank, const MessageHeader& header, std::span<co
     completion.sent(nullptr);
     return;
   }
-  its.queue.push_back({header, payload, &completion});
-  if (!its.writer || its.writer_ended) write_some(local_rank);
+  Queued& queued = its.queue.emplace_back(Queued{{header}, payload, &completion});
+  if (payload.size() >= kFetchedBytes && read_word(local_rank, *its.line, kFetches) != 0) {
+    queued.frame.header.flags |= kFetched;
+    queued.frame.address = reinterpret_cast<std::uintptr_t>(payload.data());
+    queued.payload = {};
+  }
+  if (its.queue.size() == 1) write_some(local_rank);  // else the ring is full
 }
 
 void HostStreams::write_some(int local_rank) noexcept {
   Stream& its = stream(local_rank);
   try {
-    if (write(local_rank)) return;
+    if (write(local_rank) || (its.writer && !its.writer_ended)) return;
     its.writer_ended = false;
     its.writer.emplace(domain_.loop(), write_rest(local_rank), static_cast<Root::Owner&>(*this));
     ++running_;
@@ -125,7 +132,7 @@ void HostStreams::write_some(int local_rank) noexcept {
   its.writer->start();
 }
 
-// Writes as much as the ring has room for; returns whether everything was written.
+// Writes as much as the ring has room for; returns whether nothing is left to wait for.
 bool HostStreams::write(int local_rank) {
   Stream& its = stream(local_rank);
   ControlLine& line = domain_.own_line(line_for(local_rank));
@@ -140,16 +147,16 @@ bool HostStreams::write(int local_rank) {
                                              "{}: something has overwritten the host's segment",
                                              local_rank, taken, its.posted));
   }
+  give_back(its, taken);
   std::uint64_t room = kRingBytes - std::min(kRingBytes, its.posted - taken);
   const std::uint64_t before = its.posted;
-  std::deque<Queued> written;
   while (!its.queue.empty() && room > 0) {
     Queued& next = its.queue.front();
-    const std::size_t whole = sizeof next.header + next.payload.size();
+    const std::size_t frame = next.frame.bytes(), whole = frame + next.payload.size();
     while (next.written < whole && room > 0) {
-      const std::span<const std::byte> from = next.written < sizeof next.header
-                                                  ? bytes_of(next.header).subspan(next.written)
-                                                  : next.payload.subspan(next.written - sizeof next.header);
+      const auto from = next.written < frame
+                            ? std::as_bytes(std::span<const Frame>(&next.frame, 1)).first(frame).subspan(next.written)
+                            : next.payload.subspan(next.written - frame);
       const std::uint64_t at = its.posted % kRingBytes;
       const std::size_t bytes = std::min<std::uint64_t>({from.size(), room, kRingBytes - at});
       std::memcpy(its.memory + at, from.data(), bytes);
@@ -159,11 +166,25 @@ bool HostStreams::write(int local_rank) {
     }
     if (next.written < whole) break;
     SendCompletion* const done = next.completion;
+    const bool lent = next.frame.fetched();
     its.queue.pop_front();
-    done->sent(nullptr);
+    if (lent) {
+      its.lent.push_back({its.posted, done});
+    } else {
+      done->sent(nullptr);
+    }
   }
   if (its.posted != before) domain_.publish(line_for(local_rank), kPosted, its.posted);  // pairs with read_some()
-  return its.queue.empty();
+  return its.queue.empty() && its.lent.empty();
+}
+
+// Of payloads that the peer has read in this rank's memory.
+void HostStreams::give_back(Stream& its, std::uint64_t taken) {
+  while (!its.lent.empty() && its.lent.front().end <= taken) {
+    SendCompletion* const done = its.lent.front().completion;
+    its.lent.pop_front();
+    done->sent(nullptr);
+  }
 }
 
 Task<void> HostStreams::write_rest(int local_rank) {
@@ -171,7 +192,8 @@ Task<void> HostStreams::write_rest(int local_rank) {
   while (!its.lost) {
     const std::uint64_t taken = read_word(local_rank, *its.line, kTaken);
     if (write(local_rank)) co_return;
-    co_await domain_.at_least(flag_of(local_rank, kTaken), taken + 1, stop_);
+    const std::uint64_t news = its.queue.empty() ? its.lent.front().end : taken + 1;
+    co_await domain_.at_least(flag_of(local_rank, kTaken), news, stop_);
   }
 }
 
@@ -185,6 +207,8 @@ Task<void> HostStreams::read_all(int local_rank) {
     if (find(local_rank)) break;
     co_await domain_.at_least(claims, seen + 1, stop_);
   }
+  if (domain_.can_read(local_rank))
+    domain_.own_line(line_for(local_rank)).word[kFetches].store(1, std::memory_order_release);  // pairs with post()
   for (int reads = 1; !its.lost; ++reads) {
     co_await domain_.at_least(flag_of(local_rank, kPosted), its.taken + 1, stop_);
     while (reads % kReadsPerTurn != 0 && !its.lost && read_some(local_rank)) ++reads;
@@ -219,34 +243,55 @@ bool HostStreams::read_some(int local_rank) {
 void HostStreams::took(int local_rank, std::span<const std::byte> bytes) {
   Stream& its = stream(local_rank);
   const int from = world_ranks_[static_cast<std::size_t>(local_rank)];
+  const MessageHeader& header = its.header;
   while (!bytes.empty() && !its.lost) {
     std::size_t used = 0;
-    if (its.header_bytes < sizeof its.header) {
-      used = std::min(bytes.size(), sizeof its.header - its.header_bytes);
-      std::memcpy(reinterpret_cast<std::byte*>(&its.header) + its.header_bytes, bytes.data(), used);
-      its.header_bytes += used;
-      if (its.header_bytes == sizeof its.header) {
-        if (its.header.kind != MessageKind::kService) {
-          throw Error(Code::kProtocol,
-                      fmt::format("a message of kind {} came from rank {} of this host in shared memory: "
-                                  "something has overwritten the host's segment",
-                                  static_cast<int>(its.header.kind), local_rank));
-        }
-        its.payload_bytes = 0;
-        its.place = receiver_.on_header(from, its.header);
-      }
+    const std::size_t frame = its.frame_bytes < sizeof header ? sizeof header : its.frame.bytes();
+    if (its.frame_bytes < frame) {
+      used = std::min(bytes.size(), frame - its.frame_bytes);
+      std::memcpy(reinterpret_cast<std::byte*>(&its.frame) + its.frame_bytes, bytes.data(), used);
+      its.frame_bytes += used;
+      if (its.frame_bytes == std::max(frame, its.frame.bytes())) begin_payload(local_rank);
     } else {
-      used = std::min<std::uint64_t>(bytes.size(), its.header.length - its.payload_bytes);
+      used = std::min<std::uint64_t>(bytes.size(), header.length - its.payload_bytes);
       if (its.place.action == MessageReceiver::Placement::Action::kInto) {
         std::memcpy(its.place.into.data + its.payload_bytes, bytes.data(), used);
       }
       its.payload_bytes += used;
     }
     bytes = bytes.subspan(used);
-    if (its.header_bytes < sizeof its.header || its.payload_bytes < its.header.length) continue;
-    its.header_bytes = 0;
-    if (its.place.action == MessageReceiver::Placement::Action::kInto) receiver_.on_placed(from, its.header);
+    if (its.frame_bytes < its.frame.bytes() || its.payload_bytes < header.length || its.lost) continue;
+    its.frame_bytes = 0;
+    if (its.place.action == MessageReceiver::Placement::Action::kInto) receiver_.on_placed(from, header);
   }
+}
+
+void HostStreams::begin_payload(int local_rank) {
+  Stream& its = stream(local_rank);
+  its.header = its.frame.header;
+  its.header.flags &= static_cast<std::uint16_t>(~kFetched);
+  if (its.header.kind != MessageKind::kService) {
+    throw Error(Code::kProtocol,
+                fmt::format("a message of kind {} came from rank {} of this host in shared memory: something has "
+                            "overwritten the host's segment",
+                            static_cast<int>(its.header.kind), local_rank));
+  }
+  its.payload_bytes = 0;
+  its.place = receiver_.on_header(world_ranks_[static_cast<std::size_t>(local_rank)], its.header);
+  if (its.frame.fetched()) fetch(local_rank);
+}
+
+void HostStreams::fetch(int local_rank) {
+  Stream& its = stream(local_rank);
+  its.payload_bytes = its.header.length;
+  if (its.place.action != MessageReceiver::Placement::Action::kInto) return;
+  try {
+    domain_.read_private(local_rank, reinterpret_cast<const std::byte*>(its.frame.address),
+                         {its.place.into.data, its.header.length});
+  } catch (const Error&) {  // its process has ended, which this rank learns of elsewhere
+    return lose(local_rank);
+  }
+  if (read_word(local_rank, *its.line, kRevoked) != 0) lose(local_rank);
 }
 
 }  // namespace aiacc

@@ -2,9 +2,14 @@
 // slice of shared memory: headers and payloads one after the other, as on a socket. The reader takes bytes as they come, so
 // a payload may be longer than the ring, and gives their place back at once.
 //
-// Lines. A rank claims one control line for each local peer, with three counters: kRing, offset plus 1 of its ring to that
+// A long payload does not go through the ring if the reader can read the writer's memory (HostDomain::can_read): its address
+// follows the header, the reader copies it from there, and the writer keeps it until the reader has gone past its address. A
+// writer that gives its payloads up before says so first (kRevoked); who has read one meanwhile drops it.
+//
+// Lines. A rank claims one control line for each local peer, with counters: kRing, offset plus 1 of its ring to that
 // peer, 0 before its first message; kPosted, bytes that it wrote to the ring, ever; kTaken, bytes that it read from the
-// peer's ring. All are written by this rank alone.
+// peer's ring; kFetches, 1 if it can read the peer's memory; kRevoked, 1 when payloads that the peer may still read in this
+// rank's memory are freed. All are written by this rank alone.
 //
 // A rank that has claimed no lines has no subscription and reads nothing; see reads().
 #pragma once
@@ -25,6 +30,7 @@ namespace aiacc {
 class HostStreams final : private Root::Owner {
  public:
   static constexpr std::uint64_t kRingBytes = 128 << 10;
+  static constexpr std::size_t kFetchedBytes = 32 << 10;  // of payloads that are read in the writer's memory, at least
 
   class Observer {
    public:
@@ -51,12 +57,24 @@ class HostStreams final : private Root::Owner {
   Task<void> close();
 
  private:
-  enum Word : std::uint32_t { kRing, kPosted, kTaken };
-  struct Queued {
+  enum Word : std::uint32_t { kRing, kPosted, kTaken, kFetches, kRevoked };
+  static constexpr std::uint16_t kFetched = 1 << 15;  // in the flags of a header in the ring: an address follows
+  struct Frame {
     MessageHeader header;
-    std::span<const std::byte> payload;
+    std::uint64_t address = 0;
+    bool fetched() const noexcept { return (header.flags & kFetched) != 0; }
+    std::size_t bytes() const noexcept { return fetched() ? sizeof(Frame) : sizeof header; }
+  };
+  static_assert(sizeof(Frame) == sizeof(MessageHeader) + sizeof(std::uint64_t));
+  struct Queued {
+    Frame frame;
+    std::span<const std::byte> payload;  // in the ring
     SendCompletion* completion;
-    std::size_t written = 0;  // of header and payload
+    std::size_t written = 0;  // of frame and payload
+  };
+  struct Lent {
+    std::uint64_t end;  // of its frame in the ring
+    SendCompletion* completion;
   };
   struct Stream {
     std::optional<std::uint32_t> line;  // of the peer: what it claimed for this rank
@@ -66,14 +84,16 @@ class HostStreams final : private Root::Owner {
     std::byte* memory = nullptr;
     std::uint64_t posted = 0;
     std::deque<Queued> queue;
-    std::optional<Root> writer;  // while the ring is full
+    std::deque<Lent> lent;       // payloads that the peer reads in this rank's memory
+    std::optional<Root> writer;  // while the ring is full, or payloads are lent
     bool writer_ended = false;
     // From the peer.
     std::optional<Root> reader;
     const std::byte* its_ring = nullptr;
     std::uint64_t taken = 0;
-    std::size_t header_bytes = 0;  // of the header that is being read
-    MessageHeader header;
+    std::size_t frame_bytes = 0;  // that were read
+    Frame frame;
+    MessageHeader header;  // as it is offered
     MessageReceiver::Placement place;
     std::uint64_t payload_bytes = 0;  // that were read
   };
@@ -89,7 +109,10 @@ class HostStreams final : private Root::Owner {
   Task<void> write_rest(int local_rank);
   Task<void> read_all(int local_rank);
   bool read_some(int local_rank);
+  void give_back(Stream& its, std::uint64_t taken);
   void took(int local_rank, std::span<const std::byte> bytes);
+  void begin_payload(int local_rank);
+  void fetch(int local_rank);
   void broken(int local_rank, const Error& why) noexcept;
 
   HostDomain& domain_;

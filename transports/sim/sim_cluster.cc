@@ -7,7 +7,7 @@
 namespace aiacc::sim {
 namespace {
 
-std::vector<std::uint32_t> in_turn(int ranks, int per_host) {
+std::vector<std::uint32_t> consecutive_hosts(int ranks, int per_host) {
   std::vector<std::uint32_t> hosts;
   for (int rank = 0; rank < ranks; ++rank) hosts.push_back(static_cast<std::uint32_t>(rank / per_host));
   return hosts;
@@ -53,7 +53,7 @@ void SimRank::root_ended(Root&, std::exception_ptr error) noexcept {
 }
 
 SimCluster::SimCluster(std::uint64_t seed, int ranks, FabricModel model, int per_host)
-    : world_(seed), view_(make_view(in_turn(ranks, per_host))), fabric_(world_, view_, model) {
+    : world_(seed), view_(make_view(consecutive_hosts(ranks, per_host))), fabric_(world_, view_, model) {
   ranks_.reserve(static_cast<std::size_t>(ranks));
   for (int rank = 0; rank < ranks; ++rank) ranks_.push_back(std::make_unique<SimRank>(*this, rank));
 }

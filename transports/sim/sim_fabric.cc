@@ -47,7 +47,8 @@ void SimFabric::cut(int rank, int other) {
 
 void SimFabric::heal(int rank, int other) {
   links_[std::minmax(rank, other)].cut = false;
-  for (TrafficClass traffic : {TrafficClass::kControl, TrafficClass::kLatency, TrafficClass::kBulk}) {
+  for (TrafficClass traffic :
+       {TrafficClass::kControl, TrafficClass::kLatency, TrafficClass::kBulk, TrafficClass::kBackground}) {
     channel(rank, other, traffic).resume();
     channel(other, rank, traffic).resume();
   }

@@ -20,7 +20,7 @@ void SimPort::close() noexcept {
   notifications_.clear();
   for (auto& [rank, peer] : peers_) {
     peer.cancel();
-    for (std::size_t traffic = 0; traffic < 3; ++traffic) {
+    for (std::size_t traffic = 0; traffic < kTrafficClasses; ++traffic) {
       SimMessages unsent;
       peer.out[traffic]->take_unsent(unsent);
       fabric_.recycle(unsent);
@@ -35,7 +35,7 @@ SimPort::Peer& SimPort::peer(int rank) {
   const auto found = peers_.find(rank);
   if (found != peers_.end()) return found->second;
   Peer& fresh = peers_.try_emplace(rank, *this, rank).first->second;
-  for (std::size_t traffic = 0; traffic < 3; ++traffic) {
+  for (std::size_t traffic = 0; traffic < kTrafficClasses; ++traffic) {
     fresh.out[traffic] = &fabric_.channel(rank_, rank, static_cast<TrafficClass>(traffic));
     fresh.in[traffic] = &fabric_.channel(rank, rank_, static_cast<TrafficClass>(traffic));
   }

@@ -44,8 +44,8 @@ class SimPort final : public MessagePort, private Job {
     bool lost = false;
     std::exception_ptr reason;
     SimMessages held;
-    std::array<SimChannel*, 3> out{};
-    std::array<SimChannel*, 3> in{};
+    std::array<SimChannel*, kTrafficClasses> out{};
+    std::array<SimChannel*, kTrafficClasses> in{};
   };
 
   // A callback that is made from the loop, because it must not be made from inside a call of the port.
@@ -74,8 +74,8 @@ class SimPort final : public MessagePort, private Job {
   SimLoop& loop_;
   MessageReceiver* receiver_ = nullptr;
   bool closed_ = false;
-  std::array<Instant, 3> out_free_{};  // when the outgoing link is free again, for each class
-  std::array<Instant, 3> in_free_{};
+  std::array<Instant, kTrafficClasses> out_free_{};  // when the outgoing link is free again, for each class
+  std::array<Instant, kTrafficClasses> in_free_{};
   std::map<int, Peer> peers_;  // the ranks that this rank has communicated with
 
   std::vector<Notification> notifications_;

@@ -10,15 +10,18 @@
 namespace aiacc::tcp {
 
 Connection::Connection(Shared& shared, ConnectionOwner& owner, std::unique_ptr<io::Stream> stream, wire::Bytes preface,
-                       Inbound& inbound, Outbound& outbound)
+                       Inbound& inbound, Outbound& outbound, Carried& carried)
     : shared_(shared),
       owner_(owner),
       stream_(std::move(stream)),
       preface_(std::move(preface)),
       inbound_(inbound),
       outbound_(outbound),
+      carried_(carried),
       output_(shared.loop),
       room_(shared.loop) {
+  carrier_.connection = this;
+  carrier_.holder = this;
   place_stop_.emplace(stop_);
   stream_->expect_answers();
 }
@@ -82,11 +85,15 @@ Task<void> Connection::read() {
         const std::size_t moved = co_await stream_->read_some(space_for_header(), stop_);
         if (!current() || !staged(moved)) co_return;
       }
-      header = decode_header(std::span<const std::byte, kHeaderBytes>(staging_.data() + begin_, kHeaderBytes));
+      decode_header(std::span<const std::byte, kHeaderBytes>(staging_.data() + begin_, kHeaderBytes), header);
       begin_ += kHeaderBytes;
       while (inbound_.must_wait(frame_)) {
         room_.reset();
         co_await room_.wait(stop_);
+      }
+      if (take_whole(header)) {
+        if (!current()) co_return;
+        continue;
       }
       current_ = inbound_.begin(frame_, header);
       whole = frame_.length == header.length;
@@ -121,6 +128,7 @@ bool Connection::staged(std::size_t moved) {
     throw Error(Code::kPeerFailed, fmt::format("{} closed in the middle of a header", stream_->describe()));
   }
   end_ += moved;
+  carried_.received += moved;
   return moved > 0;
 }
 
@@ -159,6 +167,7 @@ Task<bool> Connection::read_payload(std::uint64_t done) {
     if (revoked) continue;
     if (moved == 0)
       throw Error(Code::kPeerFailed, fmt::format("{} closed in the middle of a message", stream_->describe()));
+    carried_.received += moved;
     if (direct) {
       done += moved;
     } else {
@@ -169,14 +178,30 @@ Task<bool> Connection::read_payload(std::uint64_t done) {
   co_return true;
 }
 
-// All bytes of the frame have come. `whole`: these are all of their message.
-void Connection::came(bool whole) noexcept {
+inline void Connection::count_came(bool whole) noexcept {
   ++unsaid_messages_;
   unsaid_bytes_ += frame_.length;
-  if (!whole || frame_.length > TcpPort::kCopyBytes || unsaid_messages_ >= kAckMessages || unsaid_bytes_ >= kAckBytes) {
-    ack_due_ = true;
-    output_.set();
-  }
+  const bool many = unsaid_messages_ >= kAckMessages || unsaid_bytes_ >= kAckBytes;
+  if (whole && frame_.length <= TcpPort::kCopyBytes && !many) return;
+  ack_due_ = true;
+  output_.set();
+}
+
+// The short way of a message that is staged as a whole: it is never begun. False if it takes the other way.
+bool Connection::take_whole(const MessageHeader& header) {
+  if (!has_staged(frame_.length) || !inbound_.may_place(frame_, header)) return false;
+  const MessageReceiver::Placement placement = shared_.receiver->on_header(inbound_.rank(), header);
+  if (!current()) return true;
+  const bool placed = inbound_.place(frame_, header, placement, staging_.data() + begin_);
+  begin_ += frame_.length;
+  count_came(true);
+  if (placed) shared_.receiver->on_placed(inbound_.rank(), header);
+  return true;
+}
+
+// All bytes of the frame have come. `whole`: these are all of their message.
+void Connection::came(bool whole) noexcept {
+  count_came(whole);
   const bool announces = frame_.kind == FrameKind::kMessage && !whole;
   const bool in_turn = whole && frame_.number <= inbound_.whole(static_cast<std::size_t>(frame_.traffic)) + 1;
   if (!announces && !in_turn) {
@@ -188,14 +213,16 @@ void Connection::came(bool whole) noexcept {
 
 void Connection::control(const Frame& frame) {
   bool possible = true;
-  if (frame.kind == FrameKind::kArrived) possible = outbound_.arrived(frame.traffic, frame.number, frame.offset);
+  if (frame.kind == FrameKind::kArrived)
+    possible = outbound_.arrived(frame.traffic, frame.number, frame.offset, &carrier_);
   if (frame.kind == FrameKind::kChunkArrived) possible = outbound_.part_arrived(carrier_, frame);
   if (!possible) {
     throw Error(Code::kProtocol,
                 fmt::format("{} acknowledges message {} of a traffic class, which cannot be", stream_->describe(),
                             std::max(frame.number, frame.kind == FrameKind::kArrived ? frame.offset : 0)));
   }
-  if (!current()) return;  // in a completion
+  if (!current()) return;                         // in a completion
+  if (outbound_.carries_chunks()) output_.set();  // this connection may be needed for them
   if (frame.kind == FrameKind::kAsk) {
     ack_due_ = true;
     output_.set();
@@ -266,16 +293,19 @@ void Connection::write_now() noexcept {
 // The pieces of the next batch; false if there is nothing to say.
 bool Connection::gather() {
   piece_begin_ = piece_end_ = 0;
+  copies_.clear();
   if (ack_due_) add_acks();
   std::size_t bytes = 0;
   bool nothing_waits = false;
   while (bytes < kBatchBytes && piece_end_ + 2 + 1 + Outgoing::kMaxPieces <= kMaxPieces) {
-    Part* part = outbound_.next(carrier_);
+    Part* part = outbound_.waiting() ? outbound_.next(carrier_) : nullptr;
     nothing_waits = part == nullptr;
     if (nothing_waits) break;
     add_part(*part);
     bytes += Outgoing::kPrefixBytes + part->length;
   }
+  if (nothing_waits && (outbound_.carries_chunks() || outbound_.shares() || outbound_.holds_back()))
+    owner_.look_later();
   // What is asked for, and the last word, are about all that was written before them.
   if (nothing_waits && std::exchange(ask_due_, false)) add_frame({.kind = FrameKind::kAsk}, ask_frame_);
   if (nothing_waits && farewell_due_) {
@@ -346,6 +376,7 @@ void Connection::add_piece(Part* part, io::Piece piece, bool last) noexcept {
 }
 
 void Connection::advance(std::size_t bytes) noexcept {
+  carried_.sent += bytes;
   while (piece_begin_ < piece_end_ && bytes >= pieces_[piece_begin_].size()) {
     bytes -= pieces_[piece_begin_].size();
     const Mark mark = marks_[piece_begin_];
@@ -355,6 +386,23 @@ void Connection::advance(std::size_t bytes) noexcept {
     if (!current()) return;
   }
   if (bytes > 0) pieces_[piece_begin_] = pieces_[piece_begin_].subspan(bytes);
+}
+
+void Connection::let_go(const Part& part) noexcept {
+  std::size_t bytes = 0;
+  const auto each_piece = [&](auto&& fn) {
+    for (std::size_t i = piece_begin_; i < piece_end_; ++i) {
+      if (marks_[i].part == &part) fn(i);
+    }
+  };
+  each_piece([&](std::size_t i) { bytes += pieces_[i].size(); });
+  std::byte* end = copies_.emplace_back(std::make_unique_for_overwrite<std::byte[]>(bytes)).get();
+  each_piece([&](std::size_t i) {
+    std::memcpy(end, pieces_[i].data(), pieces_[i].size());
+    pieces_[i] = {end, pieces_[i].size()};
+    end += pieces_[i].size();
+    marks_[i].part = nullptr;
+  });
 }
 
 // A withdrawn message goes on from its copy. What is written of a piece was cut off its front.

@@ -28,6 +28,8 @@ class ConnectionOwner {
   virtual void acknowledged() noexcept = 0;
   // A message comes in chunks.
   virtual void chunk_came() noexcept = 0;
+  // There is nothing to write now, and there may be soon although nothing happens: a chunk that is late elsewhere.
+  virtual void look_later() noexcept = 0;
   // Called once, when both coroutines have ended. `error` is null for an end of stream between two messages. May
   // destroy the connection.
   virtual void connection_ended(Connection& connection, std::exception_ptr error) noexcept = 0;
@@ -36,11 +38,17 @@ class ConnectionOwner {
   ~ConnectionOwner() = default;
 };
 
-class Connection final : private Root::Owner {
+// Bytes, of all connections at one place.
+struct Carried {
+  std::uint64_t sent = 0;
+  std::uint64_t received = 0;
+};
+
+class Connection final : public PartHolder, private Root::Owner {
  public:
-  // `preface`, the last message of the handshake, is written first.
+  // `preface`, the last message of the handshake, is written first. Counts in `carried`.
   Connection(Shared& shared, ConnectionOwner& owner, std::unique_ptr<io::Stream> stream, wire::Bytes preface,
-             Inbound& inbound, Outbound& outbound);
+             Inbound& inbound, Outbound& outbound, Carried& carried);
   ~Connection();
   void start();
 
@@ -50,9 +58,10 @@ class Connection final : private Root::Owner {
   void place_changed(const Incoming& message) noexcept;  // as Inbound::Readers
   void arrived(const Incoming& message) noexcept;
   void moved(const Outgoing& message, std::span<const io::Piece> before) noexcept;  // as Outbound::Moved
-  // Carries the headers of messages from now on, in this direction.
-  void lead() noexcept { outbound_.lead(carrier_); }
-  bool leads() const noexcept { return outbound_.leads(carrier_); }
+  void let_go(const Part& part) noexcept override;
+  Carrier& carrier() noexcept { return carrier_; }
+  void keep_unsent_below(int bytes) noexcept { stream_->keep_unsent_below(bytes); }
+  void mark(const io::TrafficMarks& marks) noexcept { shared_.mark(*stream_, marks); }
   // It is not its link's connection any more: what it carried waits for another one.
   void retire() noexcept;
   void ask() noexcept;       // have the peer acknowledge at once what it has
@@ -82,6 +91,8 @@ class Connection final : private Root::Owner {
   std::uint64_t take_staged(std::uint64_t done) noexcept;
   Task<bool> read_payload(std::uint64_t done);
   void control(const Frame& frame);
+  bool take_whole(const MessageHeader& header);
+  void count_came(bool whole) noexcept;
   void came(bool whole) noexcept;
 
   Task<void> write();
@@ -101,6 +112,7 @@ class Connection final : private Root::Owner {
   wire::Bytes preface_;
   Inbound& inbound_;
   Outbound& outbound_;
+  Carried& carried_;
   Carrier carrier_;
   Stop stop_;
   std::optional<Stop> place_stop_;  // for reads into a destination that can be revoked
@@ -135,6 +147,7 @@ class Connection final : private Root::Owner {
   static constexpr std::size_t kMostAcks = 16;
   std::array<std::byte, kMostAcks * kFrameBytes> front_;  // the batch's own frames
   std::size_t front_bytes_ = 0;
+  std::vector<std::unique_ptr<std::byte[]>> copies_;  // of parts of the batch that were let go
   std::array<std::byte, kFrameBytes> ask_frame_;
   std::array<std::byte, kFrameBytes> farewell_frame_;
 

@@ -23,7 +23,7 @@ Task<void> DataAcceptor::greet(std::unique_ptr<io::Stream> stream, wire::Accepto
   wire::ListenerHandshake handshake(shared_.settings.secret, expected, *shared_.settings.entropy, shared_.versions());
   std::optional<std::string> said;
   try {
-    said = co_await wire::hear_terms(handshake, *stream, stop, newcomer.heard);
+    said = co_await wire::accept_terms(handshake, *stream, stop, newcomer.heard);
   } catch (...) {
     newcomer.unauthenticated = !newcomer.heard.hello || newcomer.heard.proof;
     throw;
@@ -49,6 +49,7 @@ Task<void> DataAcceptor::greet(std::unique_ptr<io::Stream> stream, wire::Accepto
     if (!how) owner_.turn_away(rank, unlike_ends(shared_, rank, theirs.protection));
     co_return;
   }
+  owner_.mark(rank, theirs, *stream);
   if (*how != wire::Protection::kNone) {
     const wire::SessionKeys keys = handshake.keys();
     stream = std::make_unique<wire::SealedStream>(shared_.loop, std::move(stream), *how, keys.to_dialer,

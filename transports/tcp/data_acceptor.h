@@ -13,6 +13,7 @@ class DataAcceptorOwner {
  public:
   virtual wire::Verdict judge(int rank, const Terms& theirs) noexcept = 0;
   virtual Terms terms_for(int rank, std::size_t stream) noexcept = 0;
+  virtual void mark(int rank, const Terms& theirs, const io::Stream& stream) noexcept = 0;
   virtual void let_in(int rank, std::unique_ptr<io::Stream> stream, const Terms& theirs, wire::Bytes preface) = 0;
   // The rank belongs to this job, but this pair can never communicate (`why`).
   virtual void turn_away(int rank, const Error& why) noexcept = 0;
@@ -29,7 +30,7 @@ class DataAcceptor final : private wire::Acceptor::Owner {
 
  private:
   Task<void> greet(std::unique_ptr<io::Stream> stream, wire::Acceptor::Newcomer& newcomer, Stop& stop) override;
-  void turned_away() noexcept override {
+  void peer_refused() noexcept override {
     if (!shared_.closed) ++shared_.refused;
   }
 

@@ -23,26 +23,29 @@ void reorder(MessageHeader& header) noexcept {
                 header.length, header.total, header.credit_limit, header.sent_ns);
 }
 
-[[noreturn]] void refuse(const char* what, std::uint64_t value) {
+[[noreturn]] void refuse_header(const char* what, std::uint64_t value) {
   throw Error(Code::kProtocol, fmt::format("a message header came with {} {}", what, value));
 }
 
 }  // namespace
 
 void encode_header(const MessageHeader& header, std::span<std::byte, kHeaderBytes> into) noexcept {
+  if constexpr (std::endian::native == std::endian::little) {
+    std::memcpy(into.data(), &header, sizeof header);
+    return;
+  }
   MessageHeader ordered = header;
   reorder(ordered);
   std::memcpy(into.data(), &ordered, sizeof ordered);
 }
 
-MessageHeader decode_header(std::span<const std::byte, kHeaderBytes> bytes) {
-  MessageHeader header;
+void decode_header(std::span<const std::byte, kHeaderBytes> bytes, MessageHeader& header) {
   std::memcpy(&header, bytes.data(), sizeof header);
   reorder(header);
-  if (header.version != kMessageVersion) refuse("version", header.version);
-  if (!is_kind(header.kind)) refuse("kind", static_cast<std::uint64_t>(header.kind));
-  if (header.traffic > TrafficClass::kBulk) refuse("traffic class", static_cast<std::uint64_t>(header.traffic));
-  return header;
+  if (header.version != kMessageVersion) refuse_header("version", header.version);
+  if (!is_kind(header.kind)) refuse_header("kind", static_cast<std::uint64_t>(header.kind));
+  if (header.traffic > TrafficClass::kBackground)
+    refuse_header("traffic class", static_cast<std::uint64_t>(header.traffic));
 }
 
 }  // namespace aiacc::tcp

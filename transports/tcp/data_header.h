@@ -13,6 +13,11 @@ inline constexpr std::size_t kHeaderBytes = sizeof(MessageHeader);
 
 void encode_header(const MessageHeader& header, std::span<std::byte, kHeaderBytes> into) noexcept;
 // Throws kProtocol for a header that no port sends.
-MessageHeader decode_header(std::span<const std::byte, kHeaderBytes> bytes);
+void decode_header(std::span<const std::byte, kHeaderBytes> bytes, MessageHeader& header);
+inline MessageHeader decode_header(std::span<const std::byte, kHeaderBytes> bytes) {
+  MessageHeader header;
+  decode_header(bytes, header);
+  return header;
+}
 
 }  // namespace aiacc::tcp

@@ -39,7 +39,7 @@ Terms Terms::from(std::string_view text) {
     throw Error(Code::kProtocol, fmt::format("the terms of a handshake name the unknown protection {}",
                                              static_cast<int>(terms.protection)));
   }
-  if (terms.stream >= TcpPort::kMostStreams || terms.streams == 0 || terms.streams > TcpPort::kMostStreams) {
+  if (terms.stream >= kOfClass + kClasses || terms.streams == 0 || terms.streams > TcpPort::kMostStreams) {
     throw Error(Code::kProtocol,
                 fmt::format("the terms of a handshake name connection {} of {}", terms.stream, terms.streams));
   }
@@ -154,15 +154,17 @@ Task<std::unique_ptr<io::Stream>> Dial::connect(io::Address address, Stop& paren
   co_return stream;
 }
 
-// An attempt that is not needed any more goes on to where it would prove itself and ends there, so that no peer of this job
-// looks like an unauthenticated peer who fell silent.
+// An attempt that is not needed any more goes on to where it would prove itself and ends there, or at least says hello, so that no
+// peer of this job looks like an unauthenticated peer who fell silent.
 Task<void> Dial::converse(std::unique_ptr<io::Stream> stream, Stage* stage) {
   Stop stop(round_->talking);
   const Deadline deadline(shared_.loop, after(shared_.loop.now(), patience_), stop, "");
+  owner_.mark(*this, *stream);
   const auto storage = std::make_unique<wire::HandshakeStorage>();
   const wire::Introduction who{wire::Purpose::kData, shared_.settings.job, shared_.settings.rank, rank_};
   wire::DialerHandshake handshake(shared_.settings.secret, who, *shared_.settings.entropy, shared_.versions());
-  co_await io::write_all(*stream, handshake.hello(), stop);
+  Stop never;  // a new connection takes a hello at once
+  co_await io::write_all(*stream, handshake.hello(), never);
   const std::span<const std::byte> challenge = co_await wire::read_handshake(*stream, *storage, stop);
   stage->silent = false;
   if (round_->claimed || !owner_.wants(*this)) co_return;  // without a proof it cannot be accepted

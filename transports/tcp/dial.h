@@ -25,16 +25,21 @@
 
 namespace aiacc::tcp {
 
+inline constexpr std::uint16_t kOfClass = TcpPort::kMostStreams;
+
 // What two ends exchange in the handshake: the `terms` of its proofs.
 struct Terms {
   // by traffic class: so many messages of the other end, in their order, this end has received whole
   std::array<std::uint64_t, kClasses> received{};
-  std::uint16_t stream = 0;   // which of the pair's connections this one is, from 0
+  // which of the pair's connections this one is, from 0; or kOfClass and more: that of a traffic class
+  std::uint16_t stream = 0;
   std::uint16_t streams = 1;  // how many connections this end would have
   // earlier connections in the place of this one, as this end has counted them
   std::uint64_t connections = 0;
   wire::Protection protection = wire::Protection::kNone;  // what this end applies after the handshake
-  auto fields() { return std::tie(received[0], received[1], received[2], stream, streams, connections, protection); }
+  auto fields() {
+    return std::tie(received[0], received[1], received[2], received[3], stream, streams, connections, protection);
+  }
 
   std::string text() const;
   static Terms from(std::string_view text);  // throws kProtocol
@@ -48,6 +53,7 @@ class Dial;
 class DialOwner {
  public:
   virtual Terms my_terms(const Dial& dial) const noexcept = 0;
+  virtual void mark(const Dial& dial, const io::Stream& stream) noexcept = 0;
   // False once there is a connection from another dial in the place of this one.
   virtual bool wants(const Dial& dial) const noexcept = 0;
   virtual void reached(Dial& dial, std::unique_ptr<io::Stream> stream, const Terms& theirs) = 0;

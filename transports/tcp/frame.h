@@ -6,14 +6,17 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
 #include <span>
 
 #include "transports/message.h"
+#include "transports/tcp/byte_order.h"
 
 namespace aiacc::tcp {
 
-inline constexpr std::uint16_t kFrameVersion = 3;
-inline constexpr std::size_t kClasses = 3;
+inline constexpr std::uint16_t kFrameVersion = 4;
+inline constexpr std::size_t kClasses = kTrafficClasses;
+inline constexpr unsigned kAllClasses = (1U << kClasses) - 1;
 
 enum class FrameKind : std::uint8_t {
   kMessage = 1,       // a message's header follows, and then the first `length` bytes of its payload
@@ -36,8 +39,23 @@ struct Frame {
 inline constexpr std::size_t kFrameBytes = sizeof(Frame);
 static_assert(kFrameBytes == 32 && std::has_unique_object_representations_v<Frame>);
 
-void encode_frame(const Frame& frame, std::span<std::byte, kFrameBytes> into) noexcept;
-// Throws kProtocol for a frame that no port sends.
-Frame decode_frame(std::span<const std::byte, kFrameBytes> bytes);
+inline void encode_frame(const Frame& frame, std::span<std::byte, kFrameBytes> into) noexcept {
+  Frame ordered = frame;
+  to_wire_order(ordered.version, ordered.reserved, ordered.number, ordered.offset, ordered.length);
+  std::memcpy(into.data(), &ordered, sizeof ordered);
+}
+
+void check_frame(const Frame& frame);  // throws kProtocol for a frame that no port sends
+
+inline Frame decode_frame(std::span<const std::byte, kFrameBytes> bytes) {
+  Frame frame;
+  std::memcpy(&frame, bytes.data(), sizeof frame);
+  to_wire_order(frame.version, frame.reserved, frame.number, frame.offset, frame.length);
+  const bool usual = frame.version == kFrameVersion && frame.kind == FrameKind::kMessage &&
+                     frame.traffic <= TrafficClass::kBackground && frame.reserved == 0 && frame.number != 0 &&
+                     frame.offset == 0;
+  if (!usual) check_frame(frame);
+  return frame;
+}
 
 }  // namespace aiacc::tcp

@@ -9,7 +9,7 @@ namespace aiacc::tcp {
 namespace {
 
 constexpr std::uint64_t kMaxHeldMessage = 64 << 20;  // in one piece; nobody holds more than a chunk
-constexpr std::size_t kMaxSpare = 16;
+constexpr std::size_t kMaxSpareInbound = 16;
 
 bool same_place(const MessageHeader& one, const MessageHeader& other) noexcept {
   return one.group == other.group && one.sequence == other.sequence && one.tag() == other.tag() &&
@@ -17,6 +17,11 @@ bool same_place(const MessageHeader& one, const MessageHeader& other) noexcept {
 }
 
 }  // namespace
+
+void Inbound::hold(const MessageHeader& header, const std::byte* bytes) {
+  held_.push_back(Held{nullptr, header, std::vector<std::byte>(bytes, bytes + header.length)});
+  held_bytes_ += header.length;
+}
 
 Incoming* Inbound::begin(const Frame& frame, const MessageHeader& header) {
   if (frame.length > header.length || frame.traffic != header.traffic) {
@@ -119,7 +124,7 @@ void Inbound::bytes_came(const Frame& frame, Incoming& message) noexcept {
 }
 
 void Inbound::finish(Class& its, Incoming& message) noexcept {
-  if (shared_.settings.streams > 1) readers_.arrived(message);
+  readers_.arrived(message);
   auto found = its.begun.begin();
   while (&*found != &message) ++found;
   spare_.splice(spare_.begin(), its.begun, found);
@@ -130,7 +135,7 @@ void Inbound::finish(Class& its, Incoming& message) noexcept {
     }
   }
   if (message.action == Action::kInto && !message.revoked) shared_.receiver->on_placed(rank_, message.header);
-  if (spare_.size() > kMaxSpare) spare_.pop_back();
+  if (spare_.size() > kMaxSpareInbound) spare_.pop_back();
 }
 
 bool Inbound::revoke(const MessageHeader& header) noexcept {

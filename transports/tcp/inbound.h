@@ -5,6 +5,7 @@
 
 #include <array>
 #include <cstdint>
+#include <cstring>
 #include <list>
 #include <span>
 #include <utility>
@@ -45,14 +46,25 @@ class Inbound {
 
   Inbound(Shared& shared, int rank, Readers& readers) noexcept : shared_(shared), rank_(rank), readers_(readers) {}
 
+  int rank() const noexcept { return rank_; }
   // By class: all messages up to this number have arrived, and the headers of all up to this number.
   std::uint64_t whole(std::size_t traffic) const noexcept { return classes_[traffic].whole; }
   std::uint64_t headers(std::size_t traffic) const noexcept { return classes_[traffic].headers; }
-  std::array<std::uint64_t, kClasses> wholes() const noexcept { return {whole(0), whole(1), whole(2)}; }
+  std::array<std::uint64_t, kClasses> wholes() const noexcept { return {whole(0), whole(1), whole(2), whole(3)}; }
   bool holds_too_much() const noexcept { return held_bytes_ > TcpPort::kHeldBytes; }
   // The message of this frame is new and must wait until less is held. It need not while others lack bytes, which may be
   // behind it on the same connection.
   bool must_wait(const Frame& frame) const noexcept { return is_new(frame) && holds_too_much() && !lacks_bytes(); }
+
+  // A new message that has come at once, all of it. may_place() before; then the receiver is asked where it goes, and then place()
+  // places it, unless the connection has ended in that call. True: the receiver must be told that it is placed.
+  bool may_place(const Frame& frame, const MessageHeader& header) const noexcept {
+    const Class& its = classes_[index(frame)];
+    return frame.length == header.length && frame.traffic == header.traffic && frame.number == its.headers + 1 &&
+           its.begun.empty();
+  }
+  bool place(const Frame& frame, const MessageHeader& header, const MessageReceiver::Placement& placement,
+             const std::byte* bytes);
 
   // The message of this frame, whose header has come, if these bytes of it are missing; null if they came before. Asks the
   // receiver where the message goes, unless it was begun before. Throws kProtocol if that cannot be.
@@ -84,6 +96,7 @@ class Inbound {
   bool lacks_bytes() const noexcept;
   static std::size_t index(const Frame& frame) noexcept { return static_cast<std::size_t>(frame.traffic); }
   Incoming* if_missing(const Frame& frame, Incoming& message) const;
+  void hold(const MessageHeader& header, const std::byte* bytes);  // a whole message
   void finish(Class& its, Incoming& message) noexcept;
   void place_later(Held& held, const MessageReceiver::Placement& placement) noexcept;
 
@@ -95,5 +108,18 @@ class Inbound {
   std::list<Held> held_;  // oldest first
   std::size_t held_bytes_ = 0;
 };
+
+inline bool Inbound::place(const Frame& frame, const MessageHeader& header, const MessageReceiver::Placement& placement,
+                           const std::byte* bytes) {
+  if (placement.action == Action::kHold) {
+    hold(header, bytes);
+  } else if (placement.action == Action::kInto) {
+    AIACC_INVARIANT(placement.into.bytes == header.length, "a place has the length of what it is for");
+    if (header.length > 0) std::memcpy(placement.into.data, bytes, header.length);
+  }
+  Class& its = classes_[index(frame)];
+  its.headers = its.whole = frame.number;
+  return placement.action == Action::kInto;
+}
 
 }  // namespace aiacc::tcp

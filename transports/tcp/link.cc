@@ -13,20 +13,22 @@ void Link::post(const MessageHeader& header, std::span<const Buffer> pieces, Sen
     if (!lost_) shared_.notify_later({Notification::What::kLost, rank_, nullptr, why, {}});
     return;
   }
+  const bool divided = outbound_.divides();
   outbound_.add(header, pieces, completion);
-  Connection* const its = lead();
-  if (its == nullptr) {
-    connect(0);
+  if (outbound_.divides() != divided) each_connection([this](Connection& each) { keep_unsent_low(each); });
+  const Carrier* const lead = outbound_.lead(header.traffic);
+  if (lead == nullptr) {
+    connect(homes_[static_cast<std::size_t>(header.traffic)]);
   } else if (now) {
-    its->write_now();
+    lead->connection->write_now();
   } else {
-    its->wake_writer();
+    lead->connection->wake_writer();
   }
   if (header.length > Outbound::kWholeBytes && !long_messages_) chunk_came();
 }
 
 void Link::begin() {
-  if (!outbound_.empty()) connect(0);
+  if (!outbound_.empty()) connect_missing();
 }
 
 void Link::moved(const Outgoing& message, std::span<const io::Piece> before) noexcept {
@@ -90,19 +92,16 @@ const Link::Place* Link::any_connected() const noexcept {
   return found == places_.end() ? nullptr : &*found;
 }
 
-Connection* Link::lead() const noexcept {
-  for (const Place& place : places_) {
-    if (place.connection != nullptr && place.connection->leads()) return place.connection.get();
-  }
-  return nullptr;
-}
-
 void Link::connect(std::size_t stream) {
   Place& place = places_[stream];
   if (place.connection != nullptr || place.dial != nullptr) return;
   if (lost_ || shared_.closed || shared_.receiver == nullptr) return;
   const bool broken = any_connected() == nullptr;
-  if (leaving_ && !broken) return;  // what is there is enough
+  if (leaving_ && !broken) {  // what is there is enough
+    fall_back(true);
+    wake_all();
+    return;
+  }
   place.dial = std::make_unique<Dial>(shared_, static_cast<DialOwner&>(*this), rank_);
   place.dial->start();
   if (broken) shared_.notify_later({Notification::What::kBroken, rank_, nullptr, nullptr, {}});
@@ -110,12 +109,54 @@ void Link::connect(std::size_t stream) {
 
 void Link::connect_missing() {
   for (std::size_t stream = 0; stream < in_use_; ++stream) connect(stream);
+  for (std::size_t traffic = 0; traffic < kClasses; ++traffic) {
+    if (!has_own(traffic)) continue;
+    const bool used = places_[homes_[traffic]].connections > 0 || outbound_.has(static_cast<TrafficClass>(traffic));
+    if (used) connect(homes_[traffic]);
+  }
 }
 
 void Link::open_all() {
-  if (!long_messages_ || in_use_ == agreed_ || any_connected() == nullptr) return;
-  in_use_ = agreed_;
+  const auto wanted = static_cast<std::size_t>(count_.wanted());
+  if (long_messages_ && in_use_ != wanted && any_connected() != nullptr) use(wanted);
+}
+
+// Long messages begun from now on are shared by so many connections. Others stay open for what the peer sends, and for a time
+// in which they are of use again.
+void Link::use(std::size_t connections) noexcept {
+  in_use_ = connections;
+  outbound_.share_among(in_use_);
   connect_missing();
+  for (Place& place : places_) {
+    if (place.connection == nullptr) continue;
+    place.connection->carrier().classes = classes_at(place);
+    keep_unsent_low(*place.connection);
+    place.connection->mark(marks_of(stream_of(place)));
+  }
+  each_connection([this](Connection& each) { take_leads(each); });
+  wake_all();
+}
+
+void Link::keep_unsent_low(Connection& connection) noexcept {
+  connection.keep_unsent_below(outbound_.divides() ? kUnsentBytes : 0);
+}
+
+// At each acknowledgement: a period of the search for the best number of connections may be over.
+void Link::adapt() noexcept {
+  const std::uint64_t bytes = outbound_.meter().bytes() - period_bytes_;
+  if (!count_.adapts() || bytes == 0) return;
+  const Duration busy = outbound_.meter().busy(shared_.loop.now()) - period_busy_;
+  // Of several connections each has some part of a chunk under way, which is not seen before its acknowledgement.
+  const std::uint64_t enough = in_use_ == 1 ? 0 : (16 + 8 * in_use_) * Outbound::kMaxChunkBytes;
+  if (busy < kPeriod || bytes < enough) return;
+  begin_period();
+  count_.period(static_cast<double>(bytes) / seconds(busy));
+  open_all();
+}
+
+void Link::begin_period() noexcept {
+  period_bytes_ = outbound_.meter().bytes();
+  period_busy_ = outbound_.meter().busy(shared_.loop.now());
 }
 
 void Link::chunk_came() noexcept {
@@ -142,22 +183,38 @@ std::string Link::obstacle() const {
 Terms Link::my_terms(std::size_t stream) const noexcept {
   Terms terms;
   terms.received = inbound_.wholes();
-  terms.connections = stream < places_.size() ? places_[stream].connections : 0;
+  const std::size_t place = place_of_stream(stream);
+  terms.connections = place < places_.size() ? places_[place].connections : 0;
   terms.stream = static_cast<std::uint16_t>(stream);
-  terms.streams = static_cast<std::uint16_t>(places_.size());
+  terms.streams = static_cast<std::uint16_t>(streams());
   terms.protection = shared_.protection;
   return terms;
 }
 
 Terms Link::my_terms(const Dial& dial) const noexcept {
   const Place* const place = place_of(dial);
-  return my_terms(place == nullptr ? 0 : static_cast<std::size_t>(place - places_.data()));
+  return my_terms(place == nullptr ? 0 : stream_of(*place));
+}
+
+void Link::mark(std::size_t stream, const io::Stream& socket) const noexcept { shared_.mark(socket, marks_of(stream)); }
+
+// Those that share messages share the rate, too.
+io::TrafficMarks Link::marks_of(std::size_t stream) const noexcept {
+  if (stream >= kOfClass) return shared_.settings.marks[stream - kOfClass];
+  io::TrafficMarks marks = shared_.settings.marks[static_cast<std::size_t>(TrafficClass::kBulk)];
+  if (marks.rate) marks.rate = *marks.rate / in_use_;
+  return marks;
+}
+
+void Link::mark(const Dial& dial, const io::Stream& stream) noexcept {
+  if (const Place* const place = place_of(dial)) mark(stream_of(*place), stream);
 }
 
 wire::Verdict Link::judge(const Terms& theirs) const noexcept {
   if (lost_ || peer_left_ || shared_.closed) return wire::Verdict::kGone;
-  if (theirs.stream >= places_.size()) return wire::Verdict::kBusy;
-  const Place& place = places_[theirs.stream];
+  const std::size_t index = place_of_stream(theirs.stream);
+  if (index >= places_.size()) return wire::Verdict::kBusy;
+  const Place& place = places_[index];
   const bool stale = place.connection != nullptr && theirs.connections < place.connections;
   const bool mine_wins = place.dial != nullptr && place.dial->proof_sent() && shared_.settings.rank < rank_;
   return stale || mine_wins ? wire::Verdict::kBusy : wire::Verdict::kAccepted;
@@ -188,13 +245,84 @@ void Link::make_way_everywhere() noexcept {
 void Link::retire(Connection& connection) noexcept {
   connection.retire();
   if (lost_ || shared_.closed) return;
-  const Place* const other = any_connected();
-  if (other != nullptr && !outbound_.has_lead()) other->connection->lead();
+  fall_back(leaving_);
+  wake_all();
+}
+
+void Link::wake_all() noexcept {
   each_connection([](Connection& each) { each.wake_writer(); });
 }
 
+// --- traffic classes ------------------------------------------------------------------------------------------------------
+
+// A class has a connection of its own if its marks are not those of bulk; classes with the same marks share it.
+void Link::set_homes() noexcept {
+  const TcpPort::Marks& marks = shared_.settings.marks;
+  const io::TrafficMarks& of_bulk = marks[static_cast<std::size_t>(TrafficClass::kBulk)];
+  for (std::size_t traffic = 0; traffic < kClasses; ++traffic) {
+    if (marks[traffic].same_flow(of_bulk)) continue;
+    for (std::size_t same = traffic; same < kClasses; ++same) {
+      if (marks[same].same_flow(marks[traffic])) homes_[traffic] = streams() + same;
+    }
+  }
+}
+
+unsigned Link::classes_at(const Place& place) const noexcept {
+  const auto index = static_cast<std::size_t>(&place - places_.data());
+  const std::size_t shared = count_.adapts() ? in_use_ : streams();
+  unsigned classes = 0;
+  for (std::size_t traffic = 0; traffic < kClasses; ++traffic) {
+    if (has_own(traffic) ? homes_[traffic] == index : index < shared) classes |= 1U << traffic;
+  }
+  return classes;
+}
+
+// A new connection leads the classes that it is for, unless another one for them does. One that only stood in for it goes on
+// until what it has begun is acknowledged.
+void Link::take_leads(Connection& connection) noexcept {
+  Carrier& carrier = connection.carrier();
+  for (std::size_t i = 0; i < kClasses; ++i) {
+    if ((carrier.classes >> i & 1U) == 0) continue;
+    const auto traffic = static_cast<TrafficClass>(i);
+    const Carrier* const former = outbound_.lead(traffic);
+    if (former != nullptr && (former->classes >> i & 1U) != 0) continue;
+    if (outbound_.lead(traffic, carrier)) former->connection->ask();
+  }
+}
+
+// A class whose connection is missing goes over those of bulk meanwhile, but bulk over no other's, except when nothing else is to
+// be had (`anywhere`).
+void Link::fall_back(bool anywhere) noexcept {
+  for (std::size_t i = 0; i < kClasses; ++i) {
+    const auto traffic = static_cast<TrafficClass>(i);
+    if (outbound_.lead(traffic) != nullptr || (has_own(i) && !outbound_.has(traffic))) continue;
+    const std::size_t end = anywhere ? places_.size() : streams();
+    for (std::size_t index = 0; index < end; ++index) {
+      if (places_[index].connection == nullptr) continue;
+      outbound_.lead(traffic, places_[index].connection->carrier());
+      break;
+    }
+  }
+}
+
+// Headers go where they arrive soonest.
+void Link::choose_leads() noexcept {
+  if (!outbound_.carries_chunks()) return;
+  const Instant now = shared_.loop.now();
+  if (now < leads_stay_) return;
+  for (std::size_t i = 0; i < kClasses; ++i) {
+    const auto traffic = static_cast<TrafficClass>(i);
+    Carrier* const better = outbound_.better_lead(traffic);
+    if (better == nullptr) continue;
+    const Carrier* const former = outbound_.lead(traffic);
+    if (outbound_.lead(traffic, *better)) former->connection->ask();
+    better->connection->wake_writer();
+    leads_stay_ = after(now, kLeadAtLeast);
+  }
+}
+
 void Link::accept(std::unique_ptr<io::Stream> stream, const Terms& theirs, wire::Bytes preface) {
-  adopt(places_[theirs.stream], std::move(stream), theirs, std::move(preface));
+  adopt(places_[place_of_stream(theirs.stream)], std::move(stream), theirs, std::move(preface));
 }
 
 void Link::reached(Dial& dial, std::unique_ptr<io::Stream> stream, const Terms& theirs) {
@@ -204,8 +332,8 @@ void Link::reached(Dial& dial, std::unique_ptr<io::Stream> stream, const Terms& 
 void Link::adopt(Place& place, std::unique_ptr<io::Stream> stream, const Terms& theirs, wire::Bytes preface) {
   make_way(place);
   place.connections = std::max(place.connections, theirs.connections) + 1;
-  agreed_ = std::min<std::size_t>(places_.size(), theirs.streams);
-  outbound_.share_among(agreed_);
+  count_.limit(theirs.streams);
+  if (!count_.adapts()) outbound_.share_among(static_cast<std::size_t>(count_.wanted()));
   for (std::size_t traffic = 0; traffic < kClasses; ++traffic) {
     const std::uint64_t count = theirs.received[traffic];
     if (outbound_.arrived(static_cast<TrafficClass>(traffic), count, count)) continue;
@@ -217,8 +345,12 @@ void Link::adopt(Place& place, std::unique_ptr<io::Stream> stream, const Terms& 
   }
   if (lost_ || shared_.closed) return;  // in a completion
   place.connection = std::make_unique<Connection>(shared_, static_cast<ConnectionOwner&>(*this), std::move(stream),
-                                                  std::move(preface), inbound_, outbound_);
-  if (!outbound_.has_lead()) place.connection->lead();
+                                                  std::move(preface), inbound_, outbound_, place.carried);
+  place.connection->carrier().classes = classes_at(place);
+  outbound_.join(place.connection->carrier());
+  take_leads(*place.connection);
+  fall_back(leaving_);
+  if (outbound_.divides()) keep_unsent_low(*place.connection);
   place.connection->start();
   if (leaving_) say_farewell();
   open_all();
@@ -227,7 +359,12 @@ void Link::adopt(Place& place, std::unique_ptr<io::Stream> stream, const Terms& 
 // The peer is lost if nothing else connects to it. Otherwise this place is dialed again when another connection breaks.
 void Link::out_of_reach(Dial& dial, std::exception_ptr why) noexcept {
   if (!wants(dial)) return;
-  if (any_connected() == nullptr || as_error(why).code() == Code::kMismatch) lose(std::move(why));
+  if (any_connected() == nullptr || as_error(why).code() == Code::kMismatch) {
+    lose(std::move(why));
+    return;
+  }
+  fall_back(true);
+  wake_all();
 }
 
 void Link::dial_ended(Dial& dial) noexcept {
@@ -308,7 +445,15 @@ void Link::say_farewell() noexcept {
 
 void Link::acknowledged() noexcept {
   if (leaving_ && outbound_.empty()) say_farewell();
-  if (places_.size() > 1 && outbound_.shares()) each_connection([](Connection& each) { each.wake_writer(); });
+  choose_leads();
+  adapt();
+  const bool held_back = outbound_.held_back();
+  if (outbound_.move_leads() || held_back || (outbound_.divides() && outbound_.shares())) wake_all();
+}
+
+void Link::look_later() noexcept {
+  if ((streams() > 1 || outbound_.holds_back()) && !look_.armed())
+    shared_.loop.arm(look_, after(shared_.loop.now(), kLookAgain));
 }
 
 void Link::farewell_came() noexcept {
@@ -316,6 +461,8 @@ void Link::farewell_came() noexcept {
   for (Place& place : places_) {
     if (place.connection == nullptr) make_way(place);
   }
+  fall_back(true);
+  wake_all();
 }
 void Link::farewell_written() noexcept { farewell_ = true; }
 

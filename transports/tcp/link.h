@@ -22,6 +22,7 @@
 
 #include "transports/tcp/connection.h"
 #include "transports/tcp/dial.h"
+#include "transports/tcp/stream_count.h"
 
 namespace aiacc::tcp {
 
@@ -35,7 +36,10 @@ class Link final : private ConnectionOwner, private DialOwner, private Inbound::
         rank_(rank),
         inbound_(shared, rank, *this),
         outbound_(shared, rank),
-        places_(static_cast<std::size_t>(shared.settings.streams)) {}
+        count_(shared.settings.streams.least, shared.settings.streams.most),
+        places_(static_cast<std::size_t>(shared.settings.streams.most) + kClasses) {
+    set_homes();
+  }
 
   // `now`: writes it at once if possible.
   void post(const MessageHeader& header, std::span<const Buffer> pieces, SendCompletion& completion, bool now);
@@ -55,6 +59,14 @@ class Link final : private ConnectionOwner, private DialOwner, private Inbound::
     return count;
   }
 
+  void count_traffic(std::vector<ConnectionTraffic>& counted) const {
+    for (const Place& place : places_) {
+      if (place.connections > 0)
+        counted.push_back({rank_, stream_of(place), place.carried.sent, place.carried.received});
+    }
+  }
+  int wanted_connections() const noexcept { return static_cast<int>(in_use_); }
+
   // Sends the farewell as soon as everything is acknowledged.
   void leave() noexcept;
   bool has_left() const noexcept;
@@ -62,6 +74,9 @@ class Link final : private ConnectionOwner, private DialOwner, private Inbound::
   // Decides whether to accept a dialer that has authenticated as this peer. If so, accept() follows at once.
   wire::Verdict judge(const Terms& theirs) const noexcept;
   Terms my_terms(std::size_t stream) const noexcept;
+  // Marks what this end sends over the connection of this number.
+  void mark(std::size_t stream, const io::Stream& socket) const noexcept;
+  io::TrafficMarks marks_of(std::size_t stream) const noexcept;
   // The dialer's connection takes the place that its terms name.
   void accept(std::unique_ptr<io::Stream> stream, const Terms& theirs, wire::Bytes preface);
 
@@ -69,6 +84,7 @@ class Link final : private ConnectionOwner, private DialOwner, private Inbound::
   // Of one connection at a time.
   struct Place {
     std::uint64_t connections = 0;  // ever
+    Carried carried;                // by them
     std::unique_ptr<Connection> connection;
     std::unique_ptr<Dial> dial;
   };
@@ -77,9 +93,11 @@ class Link final : private ConnectionOwner, private DialOwner, private Inbound::
   void farewell_written() noexcept override;
   void acknowledged() noexcept override;
   void chunk_came() noexcept override;
+  void look_later() noexcept override;
   void connection_ended(Connection& connection, std::exception_ptr error) noexcept override;
 
   Terms my_terms(const Dial& dial) const noexcept override;
+  void mark(const Dial& dial, const io::Stream& stream) noexcept override;
   bool wants(const Dial& dial) const noexcept override { return place_of(dial) != nullptr; }
   void reached(Dial& dial, std::unique_ptr<io::Stream> stream, const Terms& theirs) override;
   void out_of_reach(Dial& dial, std::exception_ptr why) noexcept override;
@@ -95,9 +113,29 @@ class Link final : private ConnectionOwner, private DialOwner, private Inbound::
       if (place.connection != nullptr) fn(*place.connection);
     }
   }
+  // Places: those that all streams share, and then one for each class.
+  std::size_t streams() const noexcept { return places_.size() - kClasses; }
+  std::size_t place_of_stream(std::size_t stream) const noexcept {
+    if (stream < streams()) return stream;
+    return stream >= kOfClass && stream < kOfClass + kClasses ? streams() + stream - kOfClass : places_.size();
+  }
+  std::size_t stream_of(const Place& place) const noexcept {
+    const auto index = static_cast<std::size_t>(&place - places_.data());
+    return index < streams() ? index : kOfClass + index - streams();
+  }
+  bool has_own(std::size_t traffic) const noexcept { return homes_[traffic] != 0; }
+  void set_homes() noexcept;
+  unsigned classes_at(const Place& place) const noexcept;
+  void take_leads(Connection& connection) noexcept;
+  void fall_back(bool anywhere) noexcept;
+  void choose_leads() noexcept;
+  void adapt() noexcept;
+  void begin_period() noexcept;
+  void use(std::size_t connections) noexcept;
+  void keep_unsent_low(Connection& connection) noexcept;
+  void wake_all() noexcept;
   const Place* place_of(const Dial& dial) const noexcept;
   const Place* any_connected() const noexcept;
-  Connection* lead() const noexcept;
   void connect(std::size_t stream);  // starts a dial, unless connected or dialing
   void connect_missing();
   void open_all();
@@ -110,8 +148,21 @@ class Link final : private ConnectionOwner, private DialOwner, private Inbound::
   bool too_much_junk(const Error& last) noexcept;
   std::exception_ptr has_gone() const noexcept;
 
+  // Has all connections look for chunks that are late.
+  struct Look final : Timer {
+    explicit Look(Link& link) noexcept : owner(link) {}
+    void expired() noexcept override { owner.wake_all(); }
+    Link& owner;
+  };
+  static constexpr Duration kLookAgain = std::chrono::milliseconds(2);
+  static constexpr Duration kLeadAtLeast = std::chrono::milliseconds(100);
+  static constexpr Duration kPeriod = std::chrono::milliseconds(50);  // in which long messages are under way
+  static constexpr int kUnsentBytes = 256 << 10;
+
   Shared& shared_;
   int rank_;
+  Look look_{*this};
+  Instant leads_stay_{};  // until then
   Inbound inbound_;
   Outbound outbound_;
   std::exception_ptr lost_;
@@ -119,10 +170,13 @@ class Link final : private ConnectionOwner, private DialOwner, private Inbound::
   bool farewell_ = false;  // this rank's farewell is written
   bool peer_left_ = false;
   bool long_messages_ = false;  // there was one that goes in chunks
-  std::size_t agreed_ = 1;      // connections that both ends want
-  std::size_t in_use_ = 1;      // places that should have a connection
-  std::deque<Instant> junk_;    // the last times at which a connection delivered data that the peer cannot have sent
+  StreamCount count_;
+  std::size_t in_use_ = 1;  // places that should have a connection
+  Duration period_busy_{};  // the meter when the present period of count_ began
+  std::uint64_t period_bytes_ = 0;
+  std::deque<Instant> junk_;  // the last times at which a connection delivered data that the peer cannot have sent
   std::vector<Place> places_;
+  std::array<std::size_t, kClasses> homes_{};  // by class: the first place where its messages go
   // Connections that were stopped and have not ended yet.
   std::list<std::unique_ptr<Connection>> old_connections_;
   std::list<std::unique_ptr<Dial>> old_dials_;

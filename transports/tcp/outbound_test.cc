@@ -235,5 +235,51 @@ TEST_F(OutboundTest, ANewLeadCarriesTheHeadersThatThePeerLacksBeforeTheirChunks)
   EXPECT_EQ(part_->offset, 0u);
 }
 
+TEST_F(OutboundTest, AClassMovesToAnotherConnectionWhenAllIsAcknowledged) {
+  Carrier other;
+  Completion told;
+  add(1, 8, told);
+  add(2, 8, told, TrafficClass::kLatency);
+  ASSERT_EQ(next(), 2);
+  outbound_.wrote(*part_);
+  ASSERT_EQ(next(), 1);
+  outbound_.wrote(*part_);
+  EXPECT_TRUE(outbound_.lead(TrafficClass::kBulk, other));
+  add(3, 8, told);
+  EXPECT_EQ(next(), -1) << "its number would arrive before that of message 1";
+  EXPECT_EQ(next(outbound_, other), -1);
+  EXPECT_FALSE(outbound_.move_leads());
+  ASSERT_TRUE(arrived(1));
+  EXPECT_TRUE(outbound_.move_leads());
+  EXPECT_EQ(next(), -1);
+  EXPECT_EQ(next(outbound_, other), 3);
+  add(4, 8, told, TrafficClass::kLatency);
+  EXPECT_EQ(next(), 4) << "other classes stay";
+}
+
+TEST_F(OutboundTest, AClassMovesAtOnceWhenItsConnectionEnds) {
+  Carrier other;
+  Completion told;
+  add(1, 8, told);
+  ASSERT_EQ(next(), 1);
+  outbound_.wrote(*part_);
+  EXPECT_TRUE(outbound_.lead(TrafficClass::kBulk, other));
+  outbound_.ended(carrier_);
+  EXPECT_EQ(next(outbound_, other), 1);
+}
+
+// Chunks that any connection of the class may take.
+TEST_F(OutboundTest, AConnectionTakesNoChunksOfOtherClasses) {
+  Completion told;
+  add(several_, 1, kDivided, told);
+  ASSERT_EQ(next(several_, carriers_[0]), 1);
+  several_.wrote(*part_);
+  ASSERT_TRUE(several_.arrived(TrafficClass::kBulk, 0, 1));
+  carriers_[1].classes = 1U << static_cast<unsigned>(TrafficClass::kLatency);
+  EXPECT_EQ(next(several_, carriers_[1]), -1);
+  carriers_[1].classes = kAllClasses;
+  EXPECT_NE(several_.next(carriers_[1]), nullptr);
+}
+
 }  // namespace
 }  // namespace aiacc::tcp

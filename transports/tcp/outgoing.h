@@ -3,19 +3,20 @@
 
 #include <array>
 #include <cstdint>
-#include <list>
 #include <memory>
 #include <span>
 #include <vector>
 
 #include "base/intrusive_list.h"
 #include "base/io/net.h"
+#include "base/time.h"
 #include "transports/tcp/data_header.h"
 #include "transports/tcp/frame.h"
 
 namespace aiacc::tcp {
 
 struct Outgoing;
+struct Carrier;
 
 // What one frame carries: the message's header with the first bytes of its payload, or a chunk of the payload. It is in the
 // list of parts that wait, or in that of the connection that carries it, or in none once it has arrived.
@@ -27,12 +28,29 @@ struct Part : ListNode<Part> {
   State state = State::kWaiting;
   bool in_hand = false;                        // a writer has it, and has not counted it as written
   bool written = false;                        // once at least
+  bool again = false;                          // a second connection carries it
+  Carrier* carrier = nullptr;                  // of a chunk, the last one
+  std::uint64_t position = 0;                  // of a chunk in its carrier's Pace
+  Instant taken{};                             // by it
   std::array<std::byte, kFrameBytes> frame{};  // of a chunk
 };
 
-struct Outgoing : SendCompletion::Message {
+// Writes parts.
+class PartHolder {
+ public:
+  // It has this part in its hands: what is not written goes on from a copy, and is nobody's part.
+  virtual void let_go(const Part& part) noexcept = 0;
+
+ protected:
+  ~PartHolder() = default;
+};
+
+// In a list of its Outbound, which owns it.
+struct Outgoing : SendCompletion::Message, ListNode<Outgoing> {
   static constexpr std::size_t kMaxPieces = 8;  // a message of more is copied
   static constexpr std::size_t kPrefixBytes = kFrameBytes + kHeaderBytes;
+
+  Outgoing() noexcept { head.message = this; }
 
   bool copied = false;
   std::vector<std::byte> bytes;  // the frame, the header, and the payload if it was copied
@@ -42,9 +60,8 @@ struct Outgoing : SendCompletion::Message {
   std::size_t piece_count = 0;
   std::vector<std::byte> copy;  // of a withdrawn message
   std::size_t payload_bytes = 0;
-  int to = 0;                            // rank
-  std::list<Outgoing>* queue = nullptr;  // where it waits; null once it was begun
-  std::list<Outgoing>::iterator self{};  // in the list where it is
+  int to = 0;  // rank
+  bool begun = false;
 
   // From here on: once it was begun.
   TrafficClass traffic = TrafficClass::kBulk;
@@ -56,6 +73,25 @@ struct Outgoing : SendCompletion::Message {
   std::size_t missing = 0;     // parts that have not arrived
   std::size_t unwritten = 0;   // parts that were never written
   std::size_t in_hand = 0;     // parts that writers have
+  bool again = false;          // one of its chunks is carried twice
+
+  // It went in one part, which was written, and nobody waits for its completion.
+  bool is_short_and_settled() const noexcept {
+    return chunk_count == 0 && in_hand == 0 && completion == nullptr && head.state == Part::State::kCarried;
+  }
+};
+
+// Owns its messages.
+class OutgoingList : public IntrusiveList<Outgoing> {
+ public:
+  ~OutgoingList() { clear(); }
+  void clear() noexcept {
+    while (Outgoing* message = pop_front()) delete message;
+  }
+  void take(Outgoing& message) noexcept {
+    message.ListNode<Outgoing>::unlink();
+    push_back(message);
+  }
 };
 
 }  // namespace aiacc::tcp

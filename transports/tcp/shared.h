@@ -38,6 +38,13 @@ class Shared {
     remark(wire::old_version_remark(name(rank)));
   }
 
+  // What this host cannot mark is reported once.
+  void mark(const io::Stream& stream, const io::TrafficMarks& marks) noexcept {
+    if (marks.none()) return;
+    const std::string why = io::mark_traffic(stream.descriptor(), marks);
+    if (!why.empty() && !std::exchange(unmarked_noted_, true) && remark) remark(why);
+  }
+
   int size() const noexcept { return static_cast<int>(settings.peers.size()); }
   const TcpPort::Peer& peer(int rank) const noexcept { return settings.peers[static_cast<std::size_t>(rank)]; }
   const std::string& name(int rank) const noexcept { return peer(rank).name; }
@@ -51,6 +58,7 @@ class Shared {
   wire::Protection protection = wire::Protection::kNone;  // applied after the handshake
   std::uint64_t refused = 0;
   std::uint64_t parts_sent = 0;
+  std::uint64_t parts_again = 0;
   Event links_changed;  // for leave(): set when a link has nothing more to send
 
  protected:
@@ -58,6 +66,7 @@ class Shared {
 
  private:
   bool old_version_noted_ = false;
+  bool unmarked_noted_ = false;
 };
 
 }  // namespace aiacc::tcp

@@ -27,7 +27,7 @@ inline wire::Secret secret_of(int salt) {
 
 // Settings of `rank` in a world whose rank i listens at addresses[i].
 inline TcpPort::Settings settings_of(int rank, const std::vector<io::Address>& addresses, io::Entropy& entropy,
-                                     Duration limit, int streams = 1) {
+                                     Duration limit, io::StreamRange streams = {}, const TcpPort::Marks& marks = {}) {
   TcpPort::Settings settings;
   settings.rank = rank;
   settings.job = 4711;
@@ -39,6 +39,7 @@ inline TcpPort::Settings settings_of(int rank, const std::vector<io::Address>& a
   settings.entropy = &entropy;
   settings.refused_limit = limit;
   settings.streams = streams;
+  settings.marks = marks;
   return settings;
 }
 
@@ -46,8 +47,9 @@ inline TcpPort::Settings settings_of(int rank, const std::vector<io::Address>& a
 class SimTcp {
  public:
   explicit SimTcp(int ranks = message_conformance::kRanks, std::uint64_t seed = 42,
-                  Encryption protection = Encryption::kNone, Duration limit = std::chrono::seconds(2), int streams = 1)
-      : world(seed) {
+                  Encryption protection = Encryption::kNone, Duration limit = std::chrono::seconds(2),
+                  io::StreamRange streams = {}, const TcpPort::Marks& marks = {}, sim::StreamModel model = {})
+      : world(seed), network(world, model) {
     std::vector<std::unique_ptr<io::Listener>> listeners;
     for (int rank = 0; rank < ranks; ++rank) {
       hosts.push_back(std::make_unique<HostOf>(*this, rank));
@@ -57,7 +59,7 @@ class SimTcp {
     for (int rank = 0; rank < ranks; ++rank) {
       HostOf& host = *hosts[static_cast<std::size_t>(rank)];
       host.port = std::make_unique<TcpPort>(host.loop, host.net, std::move(listeners[static_cast<std::size_t>(rank)]),
-                                            settings_of(rank, addresses, host.entropy, limit, streams));
+                                            settings_of(rank, addresses, host.entropy, limit, streams, marks));
       if (protection == Encryption::kData) host.port->encrypt();
       if (protection == Encryption::kIntegrity) host.port->authenticate();
     }
@@ -80,7 +82,7 @@ class SimTcp {
     std::unique_ptr<TcpPort> port;
   };
   sim::World world;
-  sim::SimNetwork network{world};
+  sim::SimNetwork network;
   std::vector<io::Address> addresses;
   std::vector<std::unique_ptr<HostOf>> hosts;
 };
@@ -117,7 +119,8 @@ class NoPort final : public MessagePort {
 // All ranks on the loopback interface of this process.
 class RealTcp {
  public:
-  explicit RealTcp(int ranks = message_conformance::kRanks, const std::string& place = "127.0.0.1", int streams = 1) {
+  explicit RealTcp(int ranks = message_conformance::kRanks, const std::string& place = "127.0.0.1",
+                   io::StreamRange streams = {}, const TcpPort::Marks& marks = {}) {
     std::vector<std::unique_ptr<io::Listener>> listeners;
     for (int rank = 0; rank < ranks; ++rank) {
       loops.push_back(std::make_unique<io::RealLoop>());
@@ -127,9 +130,9 @@ class RealTcp {
     }
     for (int rank = 0; rank < ranks; ++rank) {
       const auto index = static_cast<std::size_t>(rank);
-      ports.push_back(
-          std::make_unique<TcpPort>(*loops[index], *nets[index], std::move(listeners[index]),
-                                    settings_of(rank, addresses, entropy, std::chrono::milliseconds(500), streams)));
+      ports.push_back(std::make_unique<TcpPort>(
+          *loops[index], *nets[index], std::move(listeners[index]),
+          settings_of(rank, addresses, entropy, std::chrono::milliseconds(500), streams, marks)));
     }
   }
   MessagePort& port(int rank) { return *ports[static_cast<std::size_t>(rank)]; }

@@ -29,6 +29,9 @@ class TcpPort::Engine final : public tcp::Shared, private tcp::DataAcceptorOwner
     const bool other = rank >= 0 && rank < size() && rank != settings.rank;
     return other ? links_[static_cast<std::size_t>(rank)].get() : nullptr;
   }
+  void count_traffic(std::vector<ConnectionTraffic>& counted) const {
+    for (const std::unique_ptr<tcp::Link>& each : links_) each->count_traffic(counted);
+  }
   void post(int to_rank, const MessageHeader& header, std::span<const Buffer> pieces, SendCompletion& completion,
             bool now) noexcept {
     tcp::Link* its = link(to_rank);
@@ -81,6 +84,9 @@ class TcpPort::Engine final : public tcp::Shared, private tcp::DataAcceptorOwner
   wire::Verdict judge(int rank, const tcp::Terms& theirs) noexcept override { return link(rank)->judge(theirs); }
   void turn_away(int rank, const Error& why) noexcept override { link(rank)->lose(std::make_exception_ptr(why)); }
   tcp::Terms terms_for(int rank, std::size_t stream) noexcept override { return link(rank)->my_terms(stream); }
+  void mark(int rank, const tcp::Terms& theirs, const io::Stream& stream) noexcept override {
+    link(rank)->mark(theirs.stream, stream);
+  }
   void let_in(int rank, std::unique_ptr<io::Stream> stream, const tcp::Terms& theirs, wire::Bytes preface) override {
     link(rank)->accept(std::move(stream), theirs, std::move(preface));
   }
@@ -105,7 +111,7 @@ class TcpPort::Engine final : public tcp::Shared, private tcp::DataAcceptorOwner
 
 TcpPort::TcpPort(Loop& loop, io::Net& net, std::unique_ptr<io::Listener> listener, Settings settings)
     : engine_(std::make_unique<Engine>(loop, net, std::move(listener), std::move(settings))) {
-  AIACC_INVARIANT(engine_->settings.streams >= 1 && engine_->settings.streams <= kMostStreams,
+  AIACC_INVARIANT(engine_->settings.streams.least >= 1 && engine_->settings.streams.most <= kMostStreams,
                   "a pair has 1 to 64 connections");
   AIACC_INVARIANT(engine_->settings.entropy != nullptr && !engine_->settings.secret.none(),
                   "a port has a secret and a source of nonces");
@@ -162,6 +168,8 @@ void TcpPort::lose(int rank, std::exception_ptr why) noexcept {
   engine_->notify_later({tcp::Notification::What::kLost, rank, nullptr, std::move(why), {}});
 }
 
+void TcpPort::count_traffic(std::vector<ConnectionTraffic>& counted) const { engine_->count_traffic(counted); }
+
 std::uint64_t TcpPort::refused() const noexcept { return engine_->refused; }
 
 int TcpPort::connections(int rank) const noexcept {
@@ -169,6 +177,13 @@ int TcpPort::connections(int rank) const noexcept {
   return link == nullptr ? 0 : link->connections();
 }
 
+int TcpPort::wanted_connections(int rank) const noexcept {
+  const tcp::Link* link = engine_->link(rank);
+  return link == nullptr ? 0 : link->wanted_connections();
+}
+
 std::uint64_t TcpPort::parts_sent() const noexcept { return engine_->parts_sent; }
+
+std::uint64_t TcpPort::parts_again() const noexcept { return engine_->parts_again; }
 
 }  // namespace aiacc

@@ -13,6 +13,7 @@
 // that peer, in no class.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <exception>
 #include <functional>
@@ -22,6 +23,8 @@
 
 #include "base/io/clock.h"
 #include "base/io/net.h"
+#include "base/io/stream_range.h"
+#include "base/io/traffic_marks.h"
 #include "base/task/loop.h"
 #include "base/task/task.h"
 #include "base/wire/secret.h"
@@ -33,7 +36,9 @@ class TcpPort final : public MessagePort {
  public:
   static constexpr std::size_t kCopyBytes = 16 << 10;
   static constexpr std::size_t kHeldBytes = 1 << 20;
-  static constexpr int kMostStreams = 64;
+  static constexpr int kMostStreams = io::StreamRange::kMost;
+
+  using Marks = std::array<io::TrafficMarks, kTrafficClasses>;  // by traffic class
 
   struct Peer {
     std::string name;                    // in sentences: "rank 3 on host b"
@@ -47,8 +52,11 @@ class TcpPort final : public MessagePort {
     io::Entropy* entropy = nullptr;  // outlives the port
     // How long all addresses of a peer may answer that nobody listens there before the peer is lost.
     Duration refused_limit = std::chrono::seconds(30);
-    // How many connections this rank has with each other one; of two ranks that differ, both have the smaller number.
-    int streams = 1;
+    // How many connections this rank has with each other one; of two ranks that differ, both have the smaller number. Of a
+    // range: as many as make long messages faster (tcp/stream_count.h).
+    io::StreamRange streams{};
+    // Of what this rank sends. A class whose marks are not those of bulk has a connection of its own.
+    Marks marks{};
   };
 
   // Starts to accept. `listener` is the one whose address the peers were given.
@@ -81,11 +89,16 @@ class TcpPort final : public MessagePort {
 
   void tell_remarks_to(std::function<void(const std::string&)> listener) override;
 
+  void count_traffic(std::vector<ConnectionTraffic>& counted) const override;
   std::uint64_t refused() const noexcept override;
   // Connections with this rank that are up.
   int connections(int rank) const noexcept;
+  // As many as should carry what this rank sends to that one.
+  int wanted_connections(int rank) const noexcept;
   // Frames with bytes of messages that were sent, ever; what was sent again counts again.
   std::uint64_t parts_sent() const noexcept;
+  // Of these, those that another connection carries too because the first one was late with them.
+  std::uint64_t parts_again() const noexcept;
 
  private:
   class Engine;

@@ -20,6 +20,7 @@ std::unique_ptr<MessagePort> TcpPortFactory::open(PortWorld world) {
   settings.entropy = &entropy_;
   settings.refused_limit = world.refused_limit;
   settings.streams = streams_;
+  settings.marks = marks_;
   for (PortWorld::Peer& peer : world.peers) {
     const std::optional<std::uint16_t> port = wire::tcp_port_of(peer.address);
     if (!port) throw Error(Code::kProtocol, fmt::format("the address of {} is no TCP port", peer.name));

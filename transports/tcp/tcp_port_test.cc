@@ -58,6 +58,34 @@ TEST(TcpPort, WhatDoesNotFitWhenItLeavesAtOnceFollows) {
   EXPECT_TRUE(receiver.messages.back().bytes == large);
 }
 
+TEST(TcpPort, CountsWhatEachConnectionCarriesAlikeAtBothEnds) {
+  SimTcp net(3);
+  Recorder recorders[3];
+  Completion told;
+  for (int rank = 0; rank < 3; ++rank) net.port(rank).set_receiver(recorders[rank]);
+  const auto counted = [&](int rank) {
+    std::vector<ConnectionTraffic> found;
+    net.port(rank).count_traffic(found);
+    return found;
+  };
+  EXPECT_TRUE(counted(0).empty()) << "there is no connection";
+  std::vector<std::byte> small = pattern(10, 1), large = pattern(4 << 20, 2);
+  post(net.port(0), 1, header_of(1, small.size()), small, told);
+  post(net.port(0), 1, header_of(2, large.size()), large, told);
+  ASSERT_TRUE(net.run_until([&] { return recorders[1].placed == 2 && told.told == 2; }));
+  const auto sender = counted(0), receiver = counted(1);
+  ASSERT_EQ(sender.size(), 1u);
+  ASSERT_EQ(receiver.size(), 1u);
+  EXPECT_EQ(sender[0].rank, 1);
+  EXPECT_EQ(receiver[0].rank, 0);
+  EXPECT_EQ(sender[0].number, receiver[0].number);
+  EXPECT_EQ(sender[0].sent, receiver[0].received);
+  EXPECT_EQ(sender[0].received, receiver[0].sent);
+  EXPECT_GE(sender[0].sent, large.size() + small.size());
+  EXPECT_LT(sender[0].sent, large.size() + (16u << 10)) << "frames are short beside what they carry";
+  EXPECT_TRUE(counted(2).empty());
+}
+
 TEST(TcpPort, BothEndsMayDialAtTheSameTime) {
   for (std::uint64_t seed = 1; seed <= 50; ++seed) {
     SimTcp net(2, seed);

@@ -6,15 +6,18 @@
     aiacc.WORLD.allreduce(values)          # in place, over all ranks
 
 started by `aiaccrun -np 4 python train.py`, or by `python -m aiacc.run -np 4 python train.py`. Importing the package starts
-nothing and needs no framework; `aiacc.torch` is the binding of PyTorch.
+nothing and needs no framework; `aiacc.torch` is the binding of PyTorch, `aiacc.mxnet` that of MXNet, `aiacc.caffe` that of
+Caffe.
 """
 from aiacc._version import __version__
 from aiacc.buffers import Buffer, DType, Op
 from aiacc.errors import (Aborted, Error, InternalError, InvalidArgument, InvalidHandle, InvalidState, Mismatch, NotFinite, OutOfMemory,
                           PeerFailed, ProtocolError, SystemFailure, Timeout, Unreachable, Unsupported)
 from aiacc.groups import WORLD, Group
+from aiacc.kvstore import KVStore
+from aiacc.mesh import Mesh
 from aiacc.requests import Request, wait_all
-from aiacc.runtime import Memory, Store, finalize, info, init, initialized, version
+from aiacc.runtime import Memory, Store, finalize, info, init, initialized, metrics, start_timeline, stop_timeline, version
 
 
 def rank() -> int:
@@ -43,7 +46,8 @@ def host_index() -> int:
 
 
 __all__ = [
-    "Aborted", "Buffer", "DType", "Error", "Group", "InternalError", "InvalidArgument", "InvalidHandle", "InvalidState", "Memory", "Mismatch",
-    "NotFinite", "Op", "OutOfMemory", "PeerFailed", "ProtocolError", "Request", "Store", "SystemFailure", "Timeout", "Unreachable", "Unsupported", "WORLD",
-    "__version__", "finalize", "host_index", "info", "init", "initialized", "local_rank", "local_size", "rank", "size", "version", "wait_all",
+    "Aborted", "Buffer", "DType", "Error", "Group", "InternalError", "InvalidArgument", "InvalidHandle", "InvalidState", "KVStore", "Memory", "Mesh",
+    "Mismatch", "NotFinite", "Op", "OutOfMemory", "PeerFailed", "ProtocolError", "Request", "Store", "SystemFailure", "Timeout", "Unreachable", "Unsupported", "WORLD",
+    "__version__", "finalize", "host_index", "info", "init", "initialized", "local_rank", "local_size", "metrics",
+    "rank", "size", "start_timeline", "stop_timeline", "version", "wait_all",
 ]

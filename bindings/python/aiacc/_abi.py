@@ -33,12 +33,12 @@ class Attr(c.Structure):
 
 
 class GroupAttr(c.Structure):
-    _fields_ = [("size", c.c_size_t), ("name", c.c_char_p), ("key", c.c_uint64), ("timeout_ms", c.c_int64)]
+    _fields_ = [("size", c.c_size_t), ("name", c.c_char_p), ("key", c.c_uint64), ("timeout_ms", c.c_int64), ("traffic_class", c.c_int32)]
 
 
 class GradientAttr(c.Structure):
     _fields_ = [("size", c.c_size_t), ("name", c.c_char_p), ("fusion_bytes", c.c_size_t), ("in_flight", c.c_int32), ("schedule_steps", c.c_int32),
-                ("timeout_ms", c.c_int64), ("wire", c.c_int), ("nan_check", c.c_int32)]
+                ("timeout_ms", c.c_int64), ("wire", c.c_int), ("nan_check", c.c_int32), ("tune", c.c_int32)]
 
 
 class Tensor(c.Structure):
@@ -49,7 +49,8 @@ class Tensor(c.Structure):
 class GradientStats(c.Structure):
     _fields_ = [("size", c.c_size_t), *((name, c.c_uint64) for name in (
         "steps", "rounds", "negotiation_messages", "launches", "tensors", "bytes", "packed_bytes", "breaks")), ("scheduled", c.c_int32),
-                ("wire_bytes", c.c_uint64)]
+                ("wire_bytes", c.c_uint64), ("fusion_bytes", c.c_uint64), ("in_flight", c.c_int32), ("tuning", c.c_int32),
+                ("tune_steps", c.c_uint64), ("tune_searches", c.c_uint64)]
 
 
 class SyncbnAttr(c.Structure):
@@ -63,6 +64,25 @@ class SyncbnBatch(c.Structure):
 class SyncbnLayer(c.Structure):
     _fields_ = [("size", c.c_size_t), *((name, P) for name in ("weight", "bias", "running_mean", "running_variance")), ("epsilon", c.c_double),
                 ("momentum", c.c_double), ("convention", c.c_int32)]
+
+
+class KvKey(c.Structure):
+    _fields_ = [("name", c.c_char_p), ("number", c.c_int64)]
+
+
+class KvAttr(c.Structure):
+    _fields_ = [("size", c.c_size_t), ("name", c.c_char_p), ("mode", c.c_int32), ("wire", c.c_int32), ("staleness", c.c_uint64),
+                ("threshold", c.c_double), ("split_elements", c.c_size_t), ("n_servers", c.c_size_t), ("servers", Int),
+                ("n_workers", c.c_size_t), ("workers", Int), ("timeout_ms", c.c_int64), ("replicas", c.c_int32)]
+
+
+KV_UPDATE = c.CFUNCTYPE(c.c_int, P, KvKey, c.c_size_t, c.c_size_t, c.c_int, P, P)
+
+
+class KvUpdater(c.Structure):
+    _fields_ = [("size", c.c_size_t), ("kind", c.c_int32),
+                *((name, c.c_double) for name in ("rate", "momentum", "beta1", "beta2", "epsilon", "weight_decay", "rescale", "clip")),
+                ("update", KV_UPDATE), ("arg", P)]
 
 
 class SoftmaxShard(c.Structure):
@@ -89,6 +109,13 @@ _FUNCTIONS: Dict[str, Tuple[Any, ...]] = {
     "group_abort": (Handle, c.c_char_p),
     "group_translate": (Handle, c.c_size_t, Int, Handle, Int),
     "group_sequence": (Handle, c.POINTER(c.c_uint64)),
+    "mesh_create_ordered": (Handle, c.c_char_p, c.c_size_t, Int, HandlePointer),
+    "mesh_group": (Handle, c.c_size_t, c.POINTER(c.c_char_p), HandlePointer),
+    "mesh_gradient_group": (Handle, c.c_size_t, c.POINTER(c.c_char_p), HandlePointer),
+    "mesh_ends_group": (Handle, c.c_char_p, HandlePointer),
+    "mesh_shift": (Handle, c.c_char_p, c.c_int, Int),
+    "mesh_coordinate": (Handle, c.c_char_p, Int),
+    "mesh_free": (Handle,),
     "allreduce": (P, *_BLOCK, c.c_int, *_END),
     "allreduce_grouped": (c.c_size_t, c.POINTER(P), c.POINTER(P), Sizes, c.c_int, c.c_int, *_END),
     "reduce": (P, *_BLOCK, c.c_int, c.c_int, *_END),
@@ -111,15 +138,31 @@ _FUNCTIONS: Dict[str, Tuple[Any, ...]] = {
     "mem_alloc": (Handle, c.c_size_t, c.POINTER(P)),
     "mem_free": (P,),
     "info": (c.c_char_p, c.c_size_t, Sizes),
+    "metrics": (Handle, c.c_char_p, c.c_size_t, Sizes),
+    "timeline_start": (Handle, c.c_char_p),
+    "timeline_stop": (Handle,),
     "gradient_create": (Handle, c.POINTER(GradientAttr), HandlePointer),
     "gradient_add": (Handle, c.c_size_t, c.POINTER(Tensor), c.POINTER(c.c_uint32)),
     "gradient_memory": (Handle, c.c_uint32, c.POINTER(P)),
     "gradient_submit": (Handle, c.c_uint32, P, P, HandlePointer),
     "gradient_flush": (Handle,),
     "gradient_wait": (Handle,),
+    "gradient_wait_for": (Handle, c.c_uint32, c.c_int64),
     "gradient_join": (Handle, Int),
     "gradient_get_stats": (Handle, c.POINTER(GradientStats)),
     "gradient_free": (Handle,),
+    "kv_create": (Handle, c.POINTER(KvAttr), HandlePointer),
+    "kv_init": (Handle, KvKey, c.c_int, c.c_size_t, c.c_size_t, P, c.POINTER(Attr), HandlePointer),
+    "kv_push": (Handle, KvKey, c.c_size_t, P, c.POINTER(Attr), HandlePointer),
+    "kv_pull": (Handle, KvKey, c.c_size_t, P, c.POINTER(Attr), HandlePointer),
+    "kv_pushpull": (Handle, KvKey, c.c_size_t, P, P, c.POINTER(Attr), HandlePointer),
+    "kv_push_rows": (Handle, KvKey, c.c_size_t, c.POINTER(c.c_int64), P, c.POINTER(Attr), HandlePointer),
+    "kv_pull_rows": (Handle, KvKey, c.c_size_t, c.POINTER(c.c_int64), P, c.POINTER(Attr), HandlePointer),
+    "kv_set_updater": (Handle, c.POINTER(KvUpdater)),
+    "kv_set_wire": (Handle, c.c_int, c.c_double),
+    "kv_save": (Handle, c.c_char_p),
+    "kv_load": (Handle, c.c_char_p),
+    "kv_free": (Handle,),
     "softmax_loss": (c.POINTER(SoftmaxShard), P, P, P, Handle, c.POINTER(Attr)),
     "softmax_split": (c.c_size_t, Handle, c.POINTER(c.c_int64), Sizes),
     "softmax_sample": (c.c_int64, c.c_size_t, P, c.c_size_t, c.c_size_t, c.c_uint64, P, Sizes),

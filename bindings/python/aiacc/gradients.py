@@ -3,13 +3,15 @@ from __future__ import annotations
 
 import ctypes as c
 import enum
-from typing import Any, Dict, Optional
+import threading
+from typing import Any, Dict, List, Optional
 
 from aiacc import _abi
 from aiacc._library import library
 from aiacc.buffers import Buffer, DType, Op
+from aiacc.errors import PENDING
 from aiacc.groups import Group
-from aiacc.requests import Request
+from aiacc.requests import _TICK_MS, Request
 
 
 class Wire(enum.IntEnum):
@@ -29,6 +31,7 @@ class Engine:
         attr = _abi.GradientAttr(size=c.sizeof(_abi.GradientAttr), name=name.encode())
         library().aiacc_gradient_create(group.handle, c.byref(attr), c.byref(made))
         self.handle = made.value
+        self._submitted: List[int] = []  # tensors whose end wait() alone tells
 
     def add(self, name: str, count: int, dtype: DType, op: Op = Op.SUM, prescale: float = 1.0, postscale: float = 1.0,
             wire: Wire = Wire.DEFAULT) -> int:
@@ -52,7 +55,10 @@ class Engine:
         request = _abi.Handle()
         library().aiacc_gradient_submit(self.handle, index, given.address if given is not None else None, result.address if result is not None else None,
                                         c.byref(request) if wants_request else None)
-        return Request(request.value, (given, result, kept)) if wants_request else None
+        if wants_request:
+            return Request(request.value, (given, result, kept))
+        self._submitted.append(index)
+        return None
 
     def flush(self) -> None:
         """This rank submits no more for now."""
@@ -61,12 +67,33 @@ class Engine:
     def wait(self) -> None:
         """Until all that this rank has submitted is reduced: the end of a step. Raises the first error of these; NotFinite on all ranks
         if AIACC_NAN_CHECK is set and a gradient of the step is not finite on some rank. The engine goes on after that."""
+        while self._submitted:
+            if self.wait_for(self._submitted[-1], _TICK_MS):
+                self._submitted.pop()
         library().aiacc_gradient_wait(self.handle)
+
+    def wait_for(self, index: int, timeout_ms: int) -> bool:
+        """Until what this rank has submitted of the tensor is reduced; False: it is not, after this time. Python sees no signal (Ctrl-C)
+        meanwhile. wait() tells of what is not finite."""
+        return library().aiacc_gradient_wait_for(self.handle, index, timeout_ms) != PENDING
 
     def join(self) -> int:
         """This rank has run out of data: takes part with zeros until all have joined. The rank that joined last."""
         last = c.c_int()
-        library().aiacc_gradient_join(self.handle, c.byref(last))
+        failed: List[BaseException] = []
+
+        def run() -> None:
+            try:
+                library().aiacc_gradient_join(self.handle, c.byref(last))
+            except BaseException as error:  # noqa: BLE001: raised below
+                failed.append(error)
+        # Not on this thread, which has Python's signals (Ctrl-C) to see meanwhile.
+        thread = threading.Thread(target=run, name="aiacc join", daemon=True)
+        thread.start()
+        while thread.is_alive():
+            thread.join(_TICK_MS / 1000)
+        if failed:
+            raise failed[0]
         return last.value
 
     def stats(self) -> Dict[str, int]:
@@ -76,4 +103,5 @@ class Engine:
 
     def free(self) -> None:
         """The slots are gone. Waits for allreduces that are running."""
+        self._submitted = []
         library().aiacc_gradient_free(self.handle)

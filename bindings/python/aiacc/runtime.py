@@ -8,13 +8,15 @@ import json
 import os
 import sys
 import threading
-from typing import Any, Callable, NoReturn, Optional, Protocol, Sequence
+from typing import Any, Callable, NoReturn, Optional, Protocol, Sequence, Set, Union
 
 from aiacc import _abi
 from aiacc._library import library
 
+_MOST_MS = 2**31 - 1  # of aiacc_init_attr_t
 _stores: list = []  # callbacks of stores live as long as the process
 _initializer: Optional[int] = None  # the process that called init
+_gone_on_without: Set[int] = set()  # lost ranks that the program has dealt with
 
 
 class Store(Protocol):
@@ -61,7 +63,7 @@ def init(*, rank: Optional[int] = None, size: Optional[int] = None, store: Optio
 
     Rank and size come from the arguments, from aiaccrun, from AIACC_RENDEZVOUS, or (a world of one) from nothing at all.
     `timeout`: seconds until all ranks must have come. The process leaves the job in order when Python exits, unless it has
-    called finalize before. It is an error to call init twice, or after finalize.
+    called finalize before. It is an error to call init twice. Under aiaccrun, init may follow finalize if all ranks call it again.
     """
     if (rank is None) != (size is None):
         raise ValueError("rank and size are given together, or neither")
@@ -69,7 +71,7 @@ def init(*, rank: Optional[int] = None, size: Optional[int] = None, store: Optio
     if rank is not None and size is not None:
         attr.world_size_set, attr.rank, attr.world_size = 1, rank, size
     if timeout is not None:
-        attr.timeout_ms = int(timeout * 1000)
+        attr.timeout_ms = int(min(timeout * 1000, _MOST_MS))
     if job is not None:
         attr.job = job.encode()
     if store is not None:
@@ -125,7 +127,14 @@ def _at_exit() -> None:
         try:
             finalize()
         except RuntimeError as failure:
+            if getattr(failure, "rank", -1) in _gone_on_without:
+                return
             print(f"aiacc: leaving the job: {failure}", file=sys.stderr)
+
+
+def go_on_without(rank: int) -> None:
+    """The program has dealt with the loss of this rank: leaving the job says no more of it."""
+    _gone_on_without.add(rank)
 
 
 def finalize() -> None:
@@ -149,6 +158,27 @@ def info() -> Any:
     text = c.create_string_buffer(needed.value + 4096)  # the text differs from call to call
     library().aiacc_info(text, len(text), c.byref(needed))
     return json.loads(text.value)
+
+
+def metrics() -> Any:
+    """What the gradient engines of this rank have counted, as dictionaries (aiacc_metrics(3))."""
+    needed = c.c_size_t()
+    library().aiacc_metrics(0, None, 0, c.byref(needed))
+    while True:
+        text = c.create_string_buffer(needed.value)  # numbers grow meanwhile
+        library().aiacc_metrics(0, text, len(text), c.byref(needed))
+        if needed.value <= len(text):
+            return json.loads(text.value)
+
+
+def start_timeline(file: Optional[Union[str, os.PathLike]] = None) -> None:
+    """Begins a trace of the gradients of all ranks that call it, which rank 0 writes to `file` (aiacc_timeline_start(3))."""
+    library().aiacc_timeline_start(0, None if file is None else os.fsencode(file))
+
+
+def stop_timeline() -> None:
+    """Ends it: called by rank 0 on all ranks, else on this one. Without a timeline it does nothing."""
+    library().aiacc_timeline_stop(0)
 
 
 class Memory:

@@ -21,8 +21,8 @@ def checked(tensor: torch.Tensor) -> torch.Tensor:
 
 
 def dense_of(tensor: torch.Tensor) -> torch.Tensor:
-    """The tensor itself if its elements are in order, else a copy."""
-    return checked(tensor).contiguous()
+    """The tensor itself if its elements are in order and as they are in memory, else a copy."""
+    return checked(tensor).contiguous().resolve_conj().resolve_neg()
 
 
 def bytes_of(tensor: torch.Tensor) -> int:
@@ -47,7 +47,8 @@ def checked_tag(tag: int) -> int:
 
 
 def _as_bytes(tensor: torch.Tensor) -> torch.Tensor:
-    return tensor.reshape(-1).view(torch.uint8)
+    """Of a dense one."""
+    return tensor.as_strided((tensor.numel(),), (1,)).view(torch.uint8)  # one element of a broadcast view has the stride 0
 
 
 def gather_bytes(tensors: Sequence[torch.Tensor]) -> torch.Tensor:

@@ -10,13 +10,13 @@ from typing import Dict, Iterable, List, Optional, Tuple
 
 import torch
 
+from aiacc._horovod.exceptions import HorovodInternalError
 from aiacc.buffers import DType
 from aiacc.errors import NotFinite
 from aiacc.gradients import Engine, Wire
 from aiacc.groups import Group
 from aiacc.torch import tensors
 from aiacc.torch._operations import OPS
-from aiacc.torch.exceptions import HorovodInternalError
 
 
 def at_address(address: int, elements: int, dtype: torch.dtype) -> torch.Tensor:
@@ -76,6 +76,7 @@ class Reducer:
         self.engine = Engine(group, name)
         self.op, self.scales = OPS[op], (prescale, postscale)
         self.slots: Dict[torch.Tensor, Slot] = {}
+        self.steps = 0
 
     def add(self, plan: Iterable[Tuple[str, torch.Tensor, torch.dtype, Wire]]) -> None:
         """Names, parameters, the types of their slots and in what their elements travel, in the order in which backward finishes them."""
@@ -107,6 +108,7 @@ class Reducer:
 
     def wait(self) -> Optional[NotFinite]:
         """Submits what is missing as zeros, and waits for all results. Returns what is not finite, on all ranks alike."""
+        self.steps += 1
         not_finite = None
         missing: List[torch.Tensor] = [one for one, slot in self.slots.items() if not slot.submitted]
         for one in missing:

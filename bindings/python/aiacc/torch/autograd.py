@@ -6,10 +6,10 @@ from typing import Any, List, Optional, Tuple, Union
 
 import torch
 
+from aiacc._horovod.process_sets import ProcessSet, global_process_set
 from aiacc.torch import mpi_ops, tensors as _tensors
 from aiacc.torch._operations import Average, Sum
 from aiacc.torch.compression import Compression
-from aiacc.torch.process_sets import ProcessSet, global_process_set
 
 Function = torch.autograd.Function
 

@@ -3,19 +3,13 @@ from __future__ import annotations
 
 import collections.abc
 import copy
-import pickle
 from typing import Any, Dict, Iterable, List, Optional, Tuple
 
 import torch
 
-from aiacc.torch import _operations as operations
+from aiacc._horovod.calls import allgather_object, broadcast_object  # noqa: F401
+from aiacc._horovod.process_sets import ProcessSet, global_process_set
 from aiacc.torch import mpi_ops
-from aiacc.torch.process_sets import ProcessSet, global_process_set
-
-try:  # pickles lambdas and local classes too
-    import cloudpickle as _pickler  # type: ignore[import-not-found]
-except ImportError:
-    _pickler = pickle  # type: ignore[assignment]
 
 
 def broadcast_parameters(params: Any, root_rank: int, process_set: ProcessSet = global_process_set) -> None:
@@ -33,21 +27,6 @@ def broadcast_parameters(params: Any, root_rank: int, process_set: ProcessSet = 
     handles = [mpi_ops.broadcast_async_(tensor, root_rank, name, process_set) for name, tensor in pairs if tensor is not None]
     for handle in handles:
         mpi_ops.synchronize(handle)
-
-
-def broadcast_object(obj: Any, root_rank: int = 0, name: Optional[str] = None, process_set: ProcessSet = global_process_set) -> Any:
-    """The root's object (pickled), on every rank."""
-    root_in_set = mpi_ops._root_in_set(root_rank, process_set)
-    is_root = mpi_ops.basics.rank() == root_rank
-    data = _pickler.dumps(obj) if is_root else b""
-    got = mpi_ops._run(process_set, operations.BroadcastBytes(name, data, root_rank, root_in_set), lambda output: output)
-    return obj if is_root else pickle.loads(got)
-
-
-def allgather_object(obj: Any, name: Optional[str] = None, process_set: ProcessSet = global_process_set) -> List[Any]:
-    """The objects (pickled) of all ranks, in their order."""
-    gathered = mpi_ops._run(process_set, operations.AllgatherBytes(name, _pickler.dumps(obj)), lambda output: output)
-    return [pickle.loads(one) for one in gathered]
 
 
 def broadcast_optimizer_state(optimizer: torch.optim.Optimizer, root_rank: int, model: Optional[torch.nn.Module] = None,
@@ -91,9 +70,19 @@ def broadcast_optimizer_state(optimizer: torch.optim.Optimizer, root_rank: int, 
             optimizer.state[parameters[key]] = fields
     order: Iterable[Tuple[Any, str]] = [(key, field) for key, fields in theirs["state"].items() for field, value in fields.items()
                                         if not isinstance(value, _Plain)]
+    if not theirs["state"]:
+        _give_gradients(optimizer)
     handles = [mpi_ops.broadcast_async_(found[one], root_rank, f"{one[0]}.{one[1]}", process_set) for one in order]
     for handle in handles:
         mpi_ops.synchronize(handle)
+
+
+def _give_gradients(optimizer: torch.optim.Optimizer) -> None:
+    """As Horovod leaves an optimizer without state: parameters have gradients of zeros where they had none."""
+    for group in optimizer.param_groups:
+        for one in group["params"]:
+            if one.requires_grad and one.grad is None:
+                one.grad = torch.zeros_like(one)
 
 
 class _Plain:

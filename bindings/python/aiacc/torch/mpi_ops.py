@@ -2,63 +2,28 @@
 from __future__ import annotations
 
 import threading
-import warnings
 from typing import Any, Callable, List, Optional, Sequence, Tuple
 
 import torch
 
+from aiacc._horovod import basics, handles
+from aiacc._horovod.basics import *  # noqa: F401,F403: Horovod's module has them too
+from aiacc._horovod.calls import checked_splits, handle_average_backwards_compatibility
+from aiacc._horovod.calls import begin as _begin  # noqa: F401
+from aiacc._horovod.calls import root_in_set as _root_in_set
+from aiacc._horovod.calls import run as _run
+from aiacc._horovod.calls import start as _start
+from aiacc._horovod.channel import Operation
+from aiacc._horovod.exceptions import HorovodInternalError  # noqa: F401
+from aiacc._horovod.handles import poll, synchronize
+from aiacc._horovod.process_sets import ProcessSet, global_process_set
 from aiacc.torch import _operations as operations
-from aiacc.torch import basics, handles
 from aiacc.torch import tensors as _tensors
-from aiacc.torch._channel import Join, Operation
-from aiacc.torch._operations import Adasum, Average, Max, Min, Product, Sum, checked_op
-from aiacc.torch.basics import *  # noqa: F401,F403: Horovod's module has them too
-from aiacc.torch.exceptions import HorovodInternalError  # noqa: F401
-from aiacc.torch.handles import poll, synchronize
-from aiacc.torch.process_sets import ProcessSet, global_process_set
+from aiacc.torch._operations import Adasum, Average, Join, Max, Min, Product, Sum, checked_op
 
 _basics = basics
 _forget_handles = handles.forget_all
 Tensors = Sequence[torch.Tensor]
-# Indices are those of tensors that were valid. torch >= 2.0 warns if nothing is said about it.
-_UNCHECKED: Any = {"check_invariants": False} if hasattr(torch.sparse, "check_sparse_tensor_invariants") else {}
-
-
-def handle_average_backwards_compatibility(op: Optional[int], average: Optional[bool]) -> int:
-    if op is not None:
-        if average is not None:
-            raise ValueError("op and average are given: leave out average, which is deprecated")
-        return checked_op(op)
-    if average is not None:
-        warnings.warn("average is deprecated: use op=Average or op=Sum", DeprecationWarning, stacklevel=4)
-        return Average if average else Sum
-    return Average
-
-
-def _begin(process_set: ProcessSet, operation: Operation, finish: Callable[[Any], Any]) -> handles.Pending:
-    basics._known()
-    channel = process_set._channel()
-    key = (process_set.process_set_id, operation.kind, operation.name) if operation.name else None
-    handles.take_name(key)
-    return handles.Pending(channel, operation, finish, key)
-
-
-def _start(process_set: ProcessSet, operation: Operation, finish: Callable[[Any], Any]) -> int:
-    pending = _begin(process_set, operation, finish)
-    try:
-        pending.channel.start(operation)
-    except BaseException:
-        handles.give_back_name(pending.key)
-        raise
-    return handles.add(pending)
-
-
-def _run(process_set: ProcessSet, operation: Operation, finish: Callable[[Any], Any]) -> Any:
-    pending = _begin(process_set, operation, finish)
-    try:
-        return finish(pending.channel.run(operation))
-    finally:
-        handles.give_back_name(pending.key)
 
 
 def _checked_list(given: Any) -> List[torch.Tensor]:
@@ -79,7 +44,7 @@ def _allreduce(given: List[torch.Tensor], outputs: Optional[List[torch.Tensor]],
 
 def _start_allreduce(tensor: torch.Tensor, output: Optional[torch.Tensor], average: Optional[bool], name: Optional[str], op: Optional[int],
                      prescale: float, postscale: float, process_set: ProcessSet) -> int:
-    if name is None or process_set.size() == 1:
+    if name is None or process_set.size() == 1 or op == Adasum:
         return _start(process_set, *_allreduce([tensor], None if output is None else [output], True, name, average, op, prescale, postscale))
     basics._known()
     process_set._channel()  # which refuses those that are no members
@@ -87,7 +52,7 @@ def _start_allreduce(tensor: torch.Tensor, output: Optional[torch.Tensor], avera
     key = (process_set.process_set_id, operations.Allreduce.kind, name)
     handles.take_name(key)
     try:
-        pending = process_set._named().start(name, tensor, _tensors.like(tensor) if output is None else output, chosen, prescale, postscale)
+        pending = process_set._named(_tensors).start(name, tensor, _tensors.like(tensor) if output is None else output, chosen, prescale, postscale)
     except BaseException:
         handles.give_back_name(key)
         raise
@@ -160,13 +125,6 @@ def _run_allgather(given: List[torch.Tensor], name: Optional[str], process_set: 
 
 # --- broadcast
 
-def _root_in_set(root_rank: int, process_set: ProcessSet) -> int:
-    ranks = process_set._registered()
-    if root_rank not in ranks:
-        raise ValueError(f"root_rank is {root_rank}: it is a rank of the job, and one of {process_set}")
-    return ranks.index(root_rank)
-
-
 def _broadcast(given: torch.Tensor, result: torch.Tensor, root_rank: int, name: Optional[str],
                process_set: ProcessSet) -> Tuple[Operation, Callable[[Any], Any]]:
     operation = operations.Broadcast(name, _tensors.check(given), result, root_rank, _root_in_set(root_rank, process_set))
@@ -199,21 +157,11 @@ def _checked_splits(tensor: torch.Tensor, splits: Any, size: int) -> List[int]:
     _tensors.check(tensor)
     if tensor.dim() == 0:
         raise ValueError("alltoall of a tensor of no dimension: it has no rows to send; reshape it to [1]")
-    if splits is None or (isinstance(splits, torch.Tensor) and splits.numel() == 0):
-        each, rest = divmod(tensor.shape[0], size)
-        if rest:
-            raise ValueError(f"alltoall of {tensor.shape[0]} rows to {size} ranks: they do not divide equally; splits says how many each gets")
-        return [each] * size
     if isinstance(splits, torch.Tensor):
-        if splits.dim() != 1 or splits.dtype != torch.int32:
+        if splits.numel() and (splits.dim() != 1 or splits.dtype != torch.int32):
             raise ValueError(f"splits is of {splits.dtype} and {splits.dim()} dimensions: it is of torch.int32 and one dimension")
-        splits = splits.tolist()
-    found = [int(one) for one in splits]
-    if len(found) != size:
-        raise ValueError(f"splits has {len(found)} numbers for {size} ranks")
-    if min(found) < 0 or sum(found) > tensor.shape[0]:
-        raise ValueError(f"splits is {found}: numbers of rows from 0, of {tensor.shape[0]} in all")
-    return found
+        splits = splits.tolist() or None
+    return checked_splits(tensor.shape[0], splits, size)
 
 
 def alltoall_async(tensor: torch.Tensor, splits: Any = None, name: Optional[str] = None, process_set: ProcessSet = global_process_set) -> int:
@@ -256,19 +204,10 @@ def _run_reducescatter(given: List[torch.Tensor], name: Optional[str], op: int, 
 # --- sparse, barrier, join
 
 def sparse_allreduce_async(tensor: torch.Tensor, name: Optional[str], op: int, process_set: ProcessSet = global_process_set) -> Callable[[], torch.Tensor]:
-    """Of a sparse tensor, by gathering indices and values. Call what it returns, or give it to synchronize."""
-    if checked_op(op) not in (Average, Sum):
-        raise ValueError(f"op of a sparse tensor is Average or Sum, not {operations.OP_NAMES[op]}")
-    coalesced = tensor if tensor.is_coalesced() else tensor.coalesce()
-    indices = allgather_async(coalesced._indices().t().contiguous(), name and f"{name}.indices", process_set)
-    values = allgather_async(coalesced._values(), name and f"{name}.values", process_set)
-
-    def finish() -> torch.Tensor:
-        all_values, all_indices = synchronize(values), synchronize(indices)
-        if op == Average:
-            all_values = all_values / process_set.size()
-        return torch.sparse_coo_tensor(all_indices.t(), all_values, tensor.shape, **_UNCHECKED).coalesce()
-    return finish
+    """Of a sparse tensor, by gathering indices and values, or dense if that moves fewer bytes; the result is sparse in either case, and
+    has every row that some rank has. Call what it returns, or give it to synchronize."""
+    handle = _start(process_set, operations.SparseAllreduce(name, tensor, checked_op(op)), lambda output: output)
+    return lambda: synchronize(handle)
 
 
 def barrier(process_set: ProcessSet = global_process_set) -> None:
@@ -282,8 +221,12 @@ def join(device: int = -1) -> int:
     basics._known()
     # Those of engines run beside the one of ordered operations: others may be in any of them.
     tasks = [optimizer.join for optimizer in global_process_set._optimizers]
+    operation = Join(None)
     if global_process_set.size() > 1:
-        tasks.append(global_process_set._named().engine().join)
+        named = global_process_set._named(_tensors)
+        tasks.append(named.engine().join)
+        begun = named.started + sum(optimizer.steps() for optimizer in global_process_set._optimizers)
+        operation.own_number, global_process_set._begun_at_join = begun - global_process_set._begun_at_join, begun
     failures: List[BaseException] = []
 
     def run(task: Callable[[], Any]) -> None:
@@ -294,7 +237,7 @@ def join(device: int = -1) -> int:
     threads = [threading.Thread(target=run, args=(task,), daemon=True) for task in tasks]
     for thread in threads:
         thread.start()
-    last = _run(global_process_set, Join(None), lambda output: output)
+    last = _run(global_process_set, operation, lambda output: output)
     for thread in threads:
         thread.join()
     if failures:

@@ -9,14 +9,16 @@ from typing import Any, Callable, Dict, Iterable, Iterator, List, Optional, Sequ
 
 import torch
 
+from aiacc._horovod import basics
+from aiacc._horovod.process_sets import ProcessSet, global_process_set
 from aiacc.gradients import Wire
+from aiacc.torch import mpi_ops, tensors
 from aiacc.torch import _operations as operations
-from aiacc.torch import basics, mpi_ops, tensors
-from aiacc.torch._channel import Join
+from aiacc.torch._adasum_optimizer import adasum_optimizer
 from aiacc.torch._gradients import Reducer, dense_strides
-from aiacc.torch._operations import Average, Sum
+from aiacc.torch._operations import Average, Join, Sum
+from aiacc.torch._sparse_gradients import SparseGradients
 from aiacc.torch.compression import BF16Compressor, Compression, FP16Compressor, NoneCompressor
-from aiacc.torch.process_sets import ProcessSet, global_process_set
 
 # The engine's wire of a compression, and the type for what the engine does not convert.
 _WIRES: Dict[Any, Tuple[Wire, torch.dtype]] = {FP16Compressor: (Wire.FLOAT16, torch.float16), BF16Compressor: (Wire.BFLOAT16, torch.bfloat16)}
@@ -45,14 +47,14 @@ class _DistributedOptimizer(torch.optim.Optimizer):
         self._handles: Dict[torch.Tensor, Any] = {}  # parameters whose gradients are on their way
         self._arrived: List[torch.Tensor] = []  # in the first step, before there is a plan: in the order of backward
         self._reducer: Optional[Reducer] = None
-        self._sparse: List[torch.Tensor] = []
+        self._sparse: Optional[SparseGradients] = None
         self._compressed: List[torch.Tensor] = []  # by a class of the user's
         self._synchronized, self._should_synchronize = False, True
         self._left_out = False  # the step: a gradient is not finite
         self._hooks: List[Any] = []
         self._number = _made
         _made += 1
-        if process_set.included() and process_set.size() > 1:
+        if process_set._reduced_ranks() > 1:
             for one in names:
                 self._register_hook(one)
             self._joined = _Joined(self)
@@ -83,6 +85,8 @@ class _DistributedOptimizer(torch.optim.Optimizer):
             self._arrived.append(parameter)
         elif parameter in self._reducer.slots:
             self._reducer.submit(parameter)
+        elif self._sparse is not None and parameter in self._sparse:
+            self._sparse.submit(parameter)
 
     # --- the plan, made at the end of the first step
 
@@ -99,8 +103,11 @@ class _DistributedOptimizer(torch.optim.Optimizer):
             "groups": [[self._parameter_names[one] for one in group] for group in self._groups]}))
         gathered = channel.run(operations.AllgatherBytes("DistributedOptimizer", tensors.canonical([order, sparse])))
         said = [json.loads(one) for one in gathered]
-        self._sparse = [parameters[name] for name in sorted({name for _, names in said for name in names})]
-        dense = [parameters[name] for name in said[0][0] if parameters[name] not in set(self._sparse)]
+        of_any = {name for _, names in said for name in names}
+        if of_any:
+            ordered_names = {parameters[name]: name for name in said[0][0] if name in of_any}
+            self._sparse = SparseGradients(self._process_set, self._number, ordered_names, self._op)
+        dense = [parameters[name] for name in said[0][0] if name not in of_any]
         if self._compression not in (NoneCompressor, *_WIRES):
             self._compressed, dense = dense, []
         grouped = {one for group in self._groups for one in group}
@@ -122,7 +129,9 @@ class _DistributedOptimizer(torch.optim.Optimizer):
 
     def synchronize(self) -> None:
         """Waits until the gradients are those of all ranks. A parameter without a gradient takes part with zeros."""
-        if not self._process_set.included() or self._process_set.size() == 1:
+        if self._process_set._reduced_ranks() == 1:
+            self._begin_step()
+            self._arrived = []
             self._synchronized = True
             return
         if self._reducer is None:
@@ -132,27 +141,35 @@ class _DistributedOptimizer(torch.optim.Optimizer):
                     self._reducer.submit(one)
             self._arrived = []
         try:
+            if self._sparse is not None:
+                self._sparse.submit_rest()
             not_finite = self._reducer.wait()
             self._left_out = not_finite is not None
             if not_finite is not None:
                 warnings.warn(f"this step changes no parameter on any rank: {not_finite}", RuntimeWarning, stacklevel=3)
-            self._reduce_others()
+            if self._sparse is not None:
+                self._sparse.wait()
+            self._reduce_compressed()
         finally:
-            self._handles.clear()
-            for one in self._delays:
-                self._delays[one] = self.backward_passes_per_step
+            self._begin_step()
         self._synchronized = True
 
-    def _reduce_others(self) -> None:
-        """Sparse gradients, and those that travel as a class of the user's makes them."""
-        pending: List[Tuple[torch.Tensor, Any]] = []
-        for one in self._sparse:
-            gradient = one.grad if one.grad is not None else torch.zeros_like(one)
-            sparse = gradient if gradient.layout != torch.strided else gradient.to_sparse(1)
-            pending.append((one, mpi_ops.sparse_allreduce_async(sparse, f"gradient.{self._number}.{self._parameter_names[one]}", self._op,
-                                                                self._process_set)))
-        for one, finish in pending:
-            one.grad = finish()
+    def _left_world(self) -> None:
+        """The process set is shut down. After the next init, a step plans anew."""
+        self._reducer = self._sparse = None
+        self._arrived, self._compressed = [], []
+        self._synchronized, self._left_out = False, False
+        self._begin_step()
+
+    def _begin_step(self) -> None:
+        self._handles.clear()
+        if self._sparse is not None:
+            self._sparse.reset()
+        for one in self._delays:
+            self._delays[one] = self.backward_passes_per_step
+
+    def _reduce_compressed(self) -> None:
+        """Gradients that travel as a class of the user's makes them."""
         for one in self._compressed:
             gradient = one.grad if one.grad is not None else torch.zeros_like(one)
             travels, context = self._compression.compress(gradient.to_dense() if gradient.layout != torch.strided else gradient)
@@ -179,7 +196,7 @@ class _DistributedOptimizer(torch.optim.Optimizer):
     def step(self, closure: Optional[Callable[[], float]] = None) -> Any:  # type: ignore[override]
         if self._should_synchronize:
             if self._synchronized:
-                warnings.warn("step() after synchronize() synchronizes again: call it within skip_synchronize()")
+                warnings.warn("optimizer.step() called without optimizer.skip_synchronize() context after optimizer.synchronize(): gradients are reduced twice")
             self.synchronize()
         self._synchronized = False
         if self._left_out:
@@ -193,11 +210,9 @@ class _DistributedOptimizer(torch.optim.Optimizer):
         self._wrapped.zero_grad(self, *arguments, **keywords)
 
     def load_state_dict(self, state_dict: Any) -> None:
-        self._handles.clear()
+        self._begin_step()
         self._arrived = []
         self._synchronized, self._should_synchronize = False, True
-        for one in self._delays:
-            self._delays[one] = self.backward_passes_per_step
         self._wrapped.load_state_dict(self, state_dict)
 
 
@@ -215,9 +230,17 @@ class _Joined:
         elif optimizer is not None:  # before its first step, for which ranks must agree: those that have one raise
             optimizer._process_set._channel(f"opt{optimizer._number}").run(Join(None))
 
+    def steps(self) -> int:
+        return 0 if self.reducer is None else self.reducer.steps
+
     def close(self) -> None:
         if self.reducer is not None:
             self.reducer.close()
+            self.reducer = None
+        optimizer = self._optimizer()
+        if optimizer is not None:
+            optimizer._left_world()
+            optimizer._process_set._optimizers.append(self)
 
 
 def _named(optimizer: torch.optim.Optimizer, named_parameters: Optional[Iterable[Any]]) -> Dict[torch.Tensor, str]:
@@ -283,7 +306,9 @@ def DistributedOptimizer(optimizer: torch.optim.Optimizer, named_parameters: Opt
 
     It is an instance of the user's class too. `backward_passes_per_step`: gradients of so many passes are summed before they
     are reduced. `gradient_predivide_factor`: a part of the average's division comes before the sum. `groups`: parameters that
-    are reduced together. `sparse_as_dense`: sparse gradients are made dense before.
+    are reduced together. `sparse_as_dense`: sparse gradients are made dense before, and stay it; else they travel as rows, or as dense
+    tensors if that moves fewer bytes, and stay sparse. With op=Adasum the steps of the parameters are reduced and not the gradients:
+    each rank makes its own step, and the ranks' steps are summed by Adasum.
     """
     if op != Average and gradient_predivide_factor != 1.0:
         raise ValueError("gradient_predivide_factor is a part of the division of op=Average: leave it out with another op")
@@ -294,6 +319,8 @@ def DistributedOptimizer(optimizer: torch.optim.Optimizer, named_parameters: Opt
     made_groups = _grouped(groups, num_groups, names)
     basics._known()
     wrapped = wrapped_class(optimizer)
+    if op == operations.Adasum:
+        return adasum_optimizer(optimizer, wrapped, names, compression, process_set)
     methods = {key: value for key, value in _DistributedOptimizer.__dict__.items() if key not in ("__dict__", "__weakref__", "__doc__", "__module__")}
     cls: Any = type(wrapped.__name__, (wrapped,), {**methods, "_wrapped": wrapped, "__doc__": wrapped.__doc__})
     made = object.__new__(cls)

@@ -17,6 +17,8 @@ from aiacc.buffers import DType
 from aiacc.runtime import size_array
 from aiacc.torch import tensors as types
 from aiacc.torch._blocks import bytes_of, checked, checked_tag, dense_of, gather_bytes, one_of, only, same_form, scatter_bytes
+from aiacc.torch._monitored import monitored_barrier
+from aiacc.torch._profile import recorded
 from aiacc.torch.work import Started, Work, failure
 
 _TORCH_1 = torch.__version__.startswith("1.")
@@ -56,8 +58,10 @@ class AiaccProcessGroup(dist.ProcessGroup):
         self._group: Optional[aiacc.Group] = group
         self._global_ranks = list(global_ranks)
         self._names = {"name": "", "desc": ""}
-        # Torch 1 forgets the Python half of a Work once its C++ half is held: it lives here until it was asked for its end.
-        self._unasked: Deque[Work] = collections.deque(maxlen=1024)
+        # Where only C++ holds a Work (join() of DistributedDataParallel; everywhere in torch 1), its Python half, which knows the end, is
+        # forgotten, and C++ waits forever: it lives here until it was asked for its end.
+        self._unasked: Deque[Work] = collections.deque(maxlen=1024 if _TORCH_1 else 64)
+        self._asked_last: Deque[Work] = collections.deque(maxlen=4)  # and for a while longer: C++ asks for the future after the end
 
     # --- what torch asks of any group
 
@@ -70,6 +74,13 @@ class AiaccProcessGroup(dist.ProcessGroup):
 
     def setGroupName(self, name: str) -> None:
         self._names["name"] = name
+
+    @property
+    def _device_types(self) -> List[torch.device]:
+        return [torch.device("cpu")]
+
+    def _get_backend(self, _: torch.device) -> AiaccProcessGroup:
+        return self
 
     def getGroupDesc(self) -> str:
         return self._names["desc"]
@@ -126,7 +137,7 @@ class AiaccProcessGroup(dist.ProcessGroup):
         work.began(request.value)
         if waits:
             work.wait()
-        elif _TORCH_1:
+        else:
             self._unasked.append(work)
             work.asked = self._asked
         return work
@@ -136,6 +147,7 @@ class AiaccProcessGroup(dist.ProcessGroup):
             self._unasked.remove(work)
         except ValueError:
             pass
+        self._asked_last.append(work)
 
     def _reduction(self, tensor: torch.Tensor, op: Any) -> Any:
         """(elements as aiacc has them, its type, its operator, prescale); complex numbers are pairs."""
@@ -156,6 +168,7 @@ class AiaccProcessGroup(dist.ProcessGroup):
 
     # --- collectives
 
+    @recorded("all_reduce", 0)
     def allreduce(self, tensors: List[torch.Tensor], opts: Any = None) -> Work:
         opts = opts if opts is not None else dist.AllreduceOptions()
         tensor = one_of([tensors] if isinstance(tensors, torch.Tensor) else tensors)
@@ -167,6 +180,7 @@ class AiaccProcessGroup(dist.ProcessGroup):
         finish = None if dense is tensor else lambda: tensor.copy_(dense)
         return self._start("allreduce", (place, place, elements.numel(), dtype, op), [tensor], dense, opts, finish, prescale)
 
+    @recorded("all_reduce", 0)
     def allreduce_coalesced(self, tensors: List[torch.Tensor], opts: Any = None) -> Work:
         opts = opts if opts is not None else dist.AllreduceCoalescedOptions()
         dense = [dense_of(one) for one in tensors]
@@ -200,6 +214,7 @@ class AiaccProcessGroup(dist.ProcessGroup):
         tensor.copy_(total)
         return Work.done([tensor])
 
+    @recorded("broadcast", 0)
     def broadcast(self, tensors: List[torch.Tensor], opts: Any = None, **_: Any) -> Work:
         opts = opts if opts is not None else dist.BroadcastOptions()
         tensor = one_of([tensors] if isinstance(tensors, torch.Tensor) else tensors)
@@ -207,6 +222,7 @@ class AiaccProcessGroup(dist.ProcessGroup):
         finish = None if dense is tensor or opts.rootRank == self._rank else lambda: tensor.copy_(dense)
         return self._start("broadcast", (dense.data_ptr(), bytes_of(dense), DType.UINT8, opts.rootRank), [tensor], dense, opts, finish)
 
+    @recorded("reduce", 0)
     def reduce(self, tensors: List[torch.Tensor], opts: Any = None) -> Work:
         opts = opts if opts is not None else dist.ReduceOptions()
         tensor = one_of(tensors)
@@ -226,11 +242,13 @@ class AiaccProcessGroup(dist.ProcessGroup):
         finish = None if dense is output else lambda: output.copy_(dense)
         return self._start("allgather", (given.data_ptr(), dense.data_ptr(), bytes_of(given), DType.UINT8), [output], (given, dense), opts, finish)
 
+    @recorded("all_gather_into_tensor", 1)
     def _allgather_base(self, output: torch.Tensor, send: torch.Tensor, opts: Any = None) -> Work:
         return self._allgather_flat(output, send, opts)
 
     all_gather_single = _allgather_base
 
+    @recorded("all_gather", 1)
     def allgather(self, outputs: List[List[torch.Tensor]], inputs: List[torch.Tensor], opts: Any = None) -> Work:
         send, blocks = dense_of(one_of(inputs)), list(only(outputs))
         self._expect_blocks("outputs", blocks)
@@ -242,16 +260,19 @@ class AiaccProcessGroup(dist.ProcessGroup):
         return self._start("allgatherv", (send.data_ptr(), bytes_of(send), flat.data_ptr(), size_array(counts), None, DType.UINT8),
                            [blocks], (send, flat), opts, lambda: scatter_bytes(flat, blocks))
 
+    @recorded("all_gather_into_tensor", 1)
     def all_gather_single_coalesced(self, outputs: List[torch.Tensor], inputs: List[torch.Tensor], opts: Any = None) -> Work:
         return Work.all([self._allgather_flat(output, send, opts) for output, send in zip(outputs, inputs)], list(outputs))
 
     allgather_into_tensor_coalesced = all_gather_single_coalesced
 
+    @recorded("all_gather", 1)
     def allgather_coalesced(self, output_lists: List[List[torch.Tensor]], inputs: List[torch.Tensor], opts: Any = None) -> Work:
         """output_lists[rank][i] is tensor i of that rank."""
         works = [self.allgather([[of_rank[i] for of_rank in output_lists]], [send], opts) for i, send in enumerate(inputs)]
         return Work.all(works, output_lists)
 
+    @recorded("gather", 1)
     def gather(self, outputs: List[List[torch.Tensor]], inputs: List[torch.Tensor], opts: Any = None) -> Work:
         opts = opts if opts is not None else dist.GatherOptions()
         send = dense_of(one_of(inputs))
@@ -265,6 +286,7 @@ class AiaccProcessGroup(dist.ProcessGroup):
         arguments = (send.data_ptr(), bytes_of(send), flat.data_ptr(), size_array(counts), None, DType.UINT8, opts.rootRank)
         return self._start("gatherv", arguments, [blocks], (send, flat), opts, lambda: scatter_bytes(flat, blocks))
 
+    @recorded("scatter", 1)
     def scatter(self, outputs: List[torch.Tensor], inputs: List[List[torch.Tensor]], opts: Any = None) -> Work:
         opts = opts if opts is not None else dist.ScatterOptions()
         output = one_of(outputs)
@@ -292,16 +314,19 @@ class AiaccProcessGroup(dist.ProcessGroup):
         arguments = (elements.data_ptr(), dense.data_ptr(), count, dtype, op)
         return self._start("reduce_scatter", arguments, [output], (given, dense), opts, finish, prescale)
 
+    @recorded("reduce_scatter_tensor", 1)
     def _reduce_scatter_base(self, output: torch.Tensor, send: torch.Tensor, opts: Any = None) -> Work:
         return self._reduce_scatter_flat(output, send, opts)
 
     reduce_scatter_single = _reduce_scatter_base
 
+    @recorded("reduce_scatter_tensor", 1)
     def reduce_scatter_single_coalesced(self, outputs: List[torch.Tensor], inputs: List[torch.Tensor], opts: Any = None) -> Work:
         return Work.all([self._reduce_scatter_flat(output, send, opts) for output, send in zip(outputs, inputs)], list(outputs))
 
     reduce_scatter_tensor_coalesced = reduce_scatter_single_coalesced
 
+    @recorded("reduce_scatter", 1)
     def reduce_scatter(self, outputs: List[torch.Tensor], inputs: List[List[torch.Tensor]], opts: Any = None) -> Work:
         opts = opts if opts is not None else dist.ReduceScatterOptions()
         output, blocks = one_of(outputs), list(only(inputs))
@@ -317,6 +342,7 @@ class AiaccProcessGroup(dist.ProcessGroup):
         arguments = (elements.data_ptr(), dense.data_ptr(), size_array([one.numel() * parts for one in blocks]), dtype, op)
         return self._start("reduce_scatterv", arguments, [output], (flat, dense), opts, finish, prescale)
 
+    @recorded("all_to_all", 1)
     def alltoall_base(self, output: torch.Tensor, send: torch.Tensor, output_splits: Sequence[int], input_splits: Sequence[int],
                       opts: Any = None) -> Work:
         same_form("input and output", [output, send])
@@ -328,6 +354,7 @@ class AiaccProcessGroup(dist.ProcessGroup):
 
     all_to_all_single = alltoall_base
 
+    @recorded("all_to_all", 1)
     def alltoall(self, outputs: List[torch.Tensor], inputs: List[torch.Tensor], opts: Any = None) -> Work:
         self._expect_blocks("outputs", outputs)
         self._expect_blocks("inputs", inputs)
@@ -340,23 +367,22 @@ class AiaccProcessGroup(dist.ProcessGroup):
         arguments = (given.data_ptr(), there, None, flat.data_ptr(), size_array(here), None, DType.UINT8)
         return self._start("alltoallv", arguments, blocks, (given, flat), opts, lambda: scatter_bytes(flat, blocks))
 
+    @recorded("barrier")
     def barrier(self, opts: Any = None) -> Work:
         return self._start("barrier", (), [], options=opts)
 
     def monitored_barrier(self, timeout: Optional[timedelta] = None, wait_all_ranks: bool = False) -> None:
-        """As torch's, but that after an error the group is over. The sentence names the missing ranks, always all of them."""
-        attr = _abi.Attr(size=c.sizeof(_abi.Attr), timeout_ms=_milliseconds(timeout))
-        try:
-            library().aiacc_barrier(self._handle().handle, c.byref(attr), None)
-        except aiacc.Error as error:
-            raise failure(error) from None
+        """As torch's. After an error the group is over."""
+        monitored_barrier(self._handle(), self._rank, timeout, wait_all_ranks)
 
     # --- messages
 
+    @recorded("send", 0)
     def send(self, tensors: List[torch.Tensor], to: int, tag: int = 0) -> Work:
         given = dense_of(one_of(tensors))
         return self._start("send", (given.data_ptr(), bytes_of(given), DType.UINT8, to, checked_tag(tag)), [], given)
 
+    @recorded("recv", 0)
     def recv(self, tensors: List[torch.Tensor], source: int, tag: int = 0) -> Work:
         tensor = one_of(tensors)
         dense = dense_of(tensor)
@@ -364,6 +390,7 @@ class AiaccProcessGroup(dist.ProcessGroup):
         return self._start("recv", (dense.data_ptr(), bytes_of(dense), DType.UINT8, source, checked_tag(tag)), [tensor], dense, finish=finish,
                            source=c.c_int(source))
 
+    @recorded("recvAnySource", 0)
     def recv_anysource(self, tensors: List[torch.Tensor], tag: int = 0) -> Work:
         tensor = one_of(tensors)
         dense = dense_of(tensor)

@@ -5,10 +5,10 @@ from typing import Any, Callable, Iterable, List, Optional
 
 import torch
 
+from aiacc._horovod.process_sets import ProcessSet, global_process_set
 from aiacc.torch import mpi_ops
 from aiacc.torch.functions import broadcast_parameters
 from aiacc.torch.optimizer import DistributedOptimizer
-from aiacc.torch.process_sets import ProcessSet, global_process_set
 
 
 class ReplicatedLoss:

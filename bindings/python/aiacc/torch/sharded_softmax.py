@@ -7,10 +7,11 @@ import torch
 from torch.autograd.function import once_differentiable
 
 from aiacc import softmax
+from aiacc._horovod.process_sets import ProcessSet, global_process_set
 from aiacc.buffers import Buffer, Op
 from aiacc.groups import Group
 from aiacc.torch import tensors
-from aiacc.torch.process_sets import ProcessSet, global_process_set
+from aiacc.torch._used_rows import step_only_used
 from aiacc.torch.sync_batch_norm import _called
 
 _MARGINS = {None: softmax.Margin.NONE, "arc": softmax.Margin.ARC, "cos": softmax.Margin.COS}
@@ -24,6 +25,9 @@ class ShardedSoftmax(torch.nn.Module):
     `sample_rate` below 1 uses the labels' classes and others at random up to that share of a rank's classes in each step (Partial FC);
     `seed` is equal on all ranks. `averaged`: the features' gradient is multiplied by the number of ranks, for a model before it whose
     gradients are averaged over the ranks, as DistributedOptimizer does unless it is told to sum.
+
+    Classes that a step has not used have a gradient of zeros, by which momentum and weight decay still move them; `only_used` tells an
+    optimizer to leave them as they are.
     """
 
     def __init__(self, in_features: int, num_classes: int, margin: Optional[str] = None, margin_size: float = 0.5, scale: float = 1.0,
@@ -36,6 +40,7 @@ class ShardedSoftmax(torch.nn.Module):
         self.in_features, self.num_classes, self.margin, self.margin_size, self.scale = in_features, num_classes, margin, margin_size, scale
         self.sample_rate, self.seed, self.averaged, self._process_set, self._steps = sample_rate, seed, averaged, process_set, 0
         self.first_class, self.classes = softmax.split(num_classes, self._group())
+        self.used: Optional[torch.Tensor] = None  # numbers of the classes that the last forward used; None: of all
         self.weight = torch.nn.Parameter(torch.empty(self.classes, in_features))
         torch.nn.init.normal_(self.weight, std=0.01)
 
@@ -50,14 +55,17 @@ class ShardedSoftmax(torch.nn.Module):
         own_labels = labels.detach().to(torch.int64).contiguous()
         every_label = _gathered(group, own_labels, counts)
         whole = _Gather.apply(features, group, counts, float(group.size) if self.averaged else 1.0)
-        weight, ids = self.weight, None
+        weight, self.used = self.weight, None
         if self.sample_rate < 1:
-            ids = self._sampled(every_label)
-            weight = weight[ids - self.first_class]
+            self.used = self._sampled(every_label)
+            weight = weight[self.used - self.first_class]
+        return _CrossEntropy.apply(self._logits(whole, weight, every_label), every_label, group, self, self.used)
+
+    def _logits(self, features: torch.Tensor, weight: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
+        """Of all features, and of the classes that are used; `labels` are those of all classes."""
         if self.margin is not None:
-            whole, weight = torch.nn.functional.normalize(whole), torch.nn.functional.normalize(weight)
-        logits = whole.to(weight.dtype) @ weight.t()
-        return _CrossEntropy.apply(logits, every_label, group, self, ids)
+            features, weight = torch.nn.functional.normalize(features), torch.nn.functional.normalize(weight)
+        return features.to(weight.dtype) @ weight.t()
 
     def _sampled(self, every_label: torch.Tensor) -> torch.Tensor:
         self._steps += 1
@@ -66,6 +74,11 @@ class ShardedSoftmax(torch.nn.Module):
         found = softmax.sample(self.first_class, self.classes, every_label.data_ptr(), len(every_label), wanted, self.seed + (self._steps << 32),
                                ids.data_ptr())
         return ids[:found]
+
+    def only_used(self, optimizer: torch.optim.Optimizer) -> torch.optim.Optimizer:
+        """From now on the optimizer's step changes only the classes that the last forward used, and what it remembers of them."""
+        step_only_used(optimizer, self.weight, lambda: None if self.used is None else self.used - self.first_class)
+        return optimizer
 
     def extra_repr(self) -> str:
         return f"in_features={self.in_features}, num_classes={self.num_classes}, margin={self.margin!r}, scale={self.scale}"

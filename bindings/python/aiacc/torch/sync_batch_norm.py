@@ -8,9 +8,10 @@ from torch.autograd.function import once_differentiable
 from torch.nn.modules.batchnorm import _BatchNorm
 
 from aiacc import syncbn
-from aiacc.torch import basics, tensors
-from aiacc.torch.exceptions import HorovodInternalError
-from aiacc.torch.process_sets import ProcessSet, global_process_set
+from aiacc._horovod import basics
+from aiacc._horovod.exceptions import HorovodInternalError
+from aiacc._horovod.process_sets import ProcessSet, global_process_set
+from aiacc.torch import tensors
 
 _ELEMENTS = (torch.float32, torch.float64, torch.float16, torch.bfloat16)
 
@@ -112,7 +113,7 @@ class _Normalize(torch.autograd.Function):
         saved = torch.empty(2 * channels + 1, dtype=torch.float64)
         own_weight, own_bias = _as(kind, weight), _as(kind, bias)
         followed = [_as(kind, one) for one in running]
-        norms = process_set._sync_batch_norm()
+        norms = process_set._sync_batch_norm("aiacc.torch")
         _called(norms.forward, batch, x.data_ptr(), y.data_ptr(), saved.data_ptr(), _address(own_weight), _address(own_bias), _address(followed[0]),
                 _address(followed[1]), eps, factor)
         for statistics, now in zip(running, followed):

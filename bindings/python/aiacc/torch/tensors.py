@@ -1,13 +1,14 @@
 """Tensors as the library wants them: on the CPU, contiguous, of a type that it knows."""
 from __future__ import annotations
 
-import json
 from typing import Any, Dict, List
 
 import torch
 
-from aiacc.buffers import DType
+from aiacc._horovod.channel import canonical  # noqa: F401
+from aiacc.buffers import Buffer, DType
 
+FRAMEWORK = "aiacc.torch"
 _TYPES: Dict[torch.dtype, DType] = {
     torch.uint8: DType.UINT8, torch.int8: DType.INT8, torch.int16: DType.INT16, torch.int32: DType.INT32, torch.int64: DType.INT64,
     torch.float16: DType.FLOAT16, torch.bfloat16: DType.BFLOAT16, torch.float32: DType.FLOAT32, torch.float64: DType.FLOAT64,
@@ -47,8 +48,8 @@ def check(tensor: Any, what: str = "tensor") -> torch.Tensor:
 
 
 def packed(tensor: torch.Tensor) -> torch.Tensor:
-    """The same elements, one after another; the tensor itself if they already are."""
-    return tensor.detach().contiguous()
+    """The same elements, one after another and as memory has them; the tensor itself if they already are."""
+    return tensor.detach().contiguous().resolve_neg()
 
 
 def like(tensor: torch.Tensor) -> torch.Tensor:
@@ -68,5 +69,26 @@ def type_name(tensor: torch.Tensor) -> str:
     return str(tensor.dtype)[6:]
 
 
-def canonical(value: Any) -> bytes:
-    return json.dumps(value).encode()
+def count(tensor: torch.Tensor) -> int:
+    return tensor.numel()
+
+
+def is_packed(tensor: torch.Tensor) -> bool:
+    return tensor.is_contiguous() and not tensor.is_neg()
+
+
+def rows_like(tensor: torch.Tensor, rows: int) -> torch.Tensor:
+    return torch.empty((rows, *tensor.shape[1:]), dtype=tensor.dtype)
+
+
+def copy(to: torch.Tensor, given: torch.Tensor) -> None:
+    with torch.inference_mode():  # on any thread: the tensor may be a parameter, or made in this mode
+        to.copy_(given)
+
+
+def buffer_of(tensor: torch.Tensor) -> Buffer:
+    return Buffer(tensor.data_ptr(), tensor.numel(), element_type(tensor), tensor)
+
+
+def integers(values: List[int]) -> torch.Tensor:
+    return torch.tensor(values, dtype=torch.int32)

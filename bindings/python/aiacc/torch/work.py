@@ -14,6 +14,7 @@ from aiacc import _abi
 from aiacc._library import library
 from aiacc.errors import OK, PENDING, error
 from aiacc.errors import _CLASSES as _ERRORS
+from aiacc.torch._compile import never_compiled
 
 _BASE: Type[Exception] = getattr(dist, "DistBackendError", RuntimeError)
 _TICK_MS = 250  # a wait in C sees no signal of Python (Ctrl-C): it returns this often
@@ -25,9 +26,50 @@ def failure(found: aiacc.Error) -> Exception:
     kind = type(found)
     if kind not in _mixed:
         _mixed[kind] = kind if issubclass(kind, _BASE) else type(kind.__name__, (_BASE, kind), {"__doc__": kind.__doc__, "__module__": "aiacc"})
-    made = _mixed[kind](str(found))
+    # Users, and torch's own tests, know a time-out by this word.
+    made = _mixed[kind](f"the timeout has passed: {found}" if isinstance(found, aiacc.Timeout) else str(found))
     made.status, made.rank = found.status, found.rank
     return made
+
+
+class _Future(torch.futures.Future):
+    """The future of a Work. What users attach to it may wait for further operations, so it does not run on the one thread by which the
+    library tells of ends."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._order = threading.Lock()
+        self._attached = self._completing = False
+
+    def _attach(self) -> None:
+        with self._order:
+            self._attached = True
+            completing = self._completing
+        while completing and not super().done():  # by another thread, at once: nothing was attached
+            pass
+
+    def then(self, callback: Any) -> Any:
+        self._attach()
+        return super().then(callback)
+
+    def add_done_callback(self, callback: Any) -> None:
+        self._attach()
+        super().add_done_callback(callback)
+
+    def complete(self, results: Any, error: Optional[Exception]) -> None:
+        with self._order:
+            attached = self._attached
+            self._completing = not attached
+        if attached:
+            threading.Thread(target=self._set, args=(results, error), name="aiacc future").start()
+        else:
+            self._set(results, error)
+
+    def _set(self, results: Any, error: Optional[Exception]) -> None:
+        if error is not None:
+            self.set_exception(error)
+        else:
+            self.set_result(results)
 
 
 class Work(dist._Work if hasattr(dist, "_Work") else torch._C._distributed_c10d.Work):  # type: ignore[misc]
@@ -40,8 +82,9 @@ class Work(dist._Work if hasattr(dist, "_Work") else torch._C._distributed_c10d.
         self._lock = threading.Lock()
         self._ended = threading.Event()
         self._error: Optional[Exception] = None
-        self._future: Optional[torch.futures.Future] = None
+        self._future: Optional[_Future] = None
         self._number = 0
+        self._hook: Optional[Callable[[], None]] = None
         self.asked: Optional[Callable[[Work], None]] = None  # told once it has ended and somebody knows
 
     @classmethod
@@ -66,29 +109,37 @@ class Work(dist._Work if hasattr(dist, "_Work") else torch._C._distributed_c10d.
                 return
             if failed is None and self._finish is not None:
                 try:
-                    self._finish()
+                    with torch.inference_mode():  # on any thread: the tensors may be parameters, or made in this mode
+                        self._finish()
                 except Exception as broken:  # noqa: BLE001: it is the operation's error
                     failed = broken
             self._error, self._kept, self._finish = failed, None, None
+            hook, self._hook = self._hook, None
+            if hook is not None:
+                hook()
             self._ended.set()
             future = self._future
         if future is not None:
-            self._complete(future)
+            future.complete(self._results, self._error)
             self._known()
 
-    def _complete(self, future: torch.futures.Future) -> None:
-        if self._error is not None:
-            future.set_exception(self._error)
-        else:
-            future.set_result(self._results)
+    def when_ended(self, hook: Callable[[], None]) -> None:
+        """Calls it before anybody learns of the end, or now."""
+        with self._lock:
+            if not self._ended.is_set():
+                self._hook = hook
+                return
+        hook()
 
     # --- what torch calls
 
+    @never_compiled
     def is_completed(self) -> bool:
         if not self._ended.is_set() and self._request:
             self._take(library().aiacc_wait_for(self._request, 0))
         return self._ended.is_set()
 
+    @never_compiled
     def is_success(self) -> bool:
         return self.is_completed() and self._error is None
 
@@ -103,9 +154,11 @@ class Work(dist._Work if hasattr(dist, "_Work") else torch._C._distributed_c10d.
 
     _source_rank = source_rank
 
+    @never_compiled
     def synchronize(self) -> None:
         self.wait()
 
+    @never_compiled
     def wait(self, timeout: timedelta = timedelta(0)) -> bool:
         left = int(timeout.total_seconds() * 1000) if timeout > timedelta(0) else None
         while not self._ended.is_set():
@@ -121,14 +174,15 @@ class Work(dist._Work if hasattr(dist, "_Work") else torch._C._distributed_c10d.
             raise self._error
         return True
 
+    @never_compiled
     def get_future(self) -> torch.futures.Future:
         with self._lock:
             if self._future is not None:
                 return self._future
-            new = self._future = torch.futures.Future()
+            new = self._future = _Future()
             ended = self._ended.is_set()
         if ended:
-            self._complete(new)
+            new.complete(self._results, self._error)
             self._known()
         return new
 
@@ -147,8 +201,11 @@ class Work(dist._Work if hasattr(dist, "_Work") else torch._C._distributed_c10d.
         self._end(None if status == OK else failure(error(library(), status)))
 
     def __del__(self) -> None:
-        if getattr(self, "_request", 0) and aiacc.initialized():
-            library().aiacc_request_free(self._request)
+        try:
+            if getattr(self, "_request", 0) and aiacc.initialized():
+                library().aiacc_request_free(self._request)
+        except Exception:  # noqa: BLE001: at the end of Python modules are gone before objects
+            pass
 
 
 class _AllWork(Work):
@@ -160,11 +217,13 @@ class _AllWork(Work):
         if not works:
             self._end(None)
 
+    @never_compiled
     def is_completed(self) -> bool:
         if all([one.is_completed() for one in self._works]) and not self._ended.is_set():
             self._end(next((one._error for one in self._works if one._error is not None), None))
         return self._ended.is_set()
 
+    @never_compiled
     def wait(self, timeout: timedelta = timedelta(0)) -> bool:
         first: Optional[Exception] = None
         for one in self._works:
@@ -177,6 +236,7 @@ class _AllWork(Work):
             raise self._error
         return True
 
+    @never_compiled
     def get_future(self) -> torch.futures.Future:
         with self._lock:
             begun = self._future is not None

@@ -1,18 +1,22 @@
-"""What Horovod's elastic training has that works with a fixed number of ranks: the sampler. Jobs of aiacc do not change their size yet."""
+"""Horovod's elastic training: a function that is run again from the last commit after an error that the job survives."""
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Callable
 
+from aiacc._horovod import basics
+from aiacc._horovod.elastic import ObjectState, State, run_fn
 from aiacc.torch.elastic.sampler import ElasticSampler
+from aiacc.torch.elastic.state import TorchState
 
 
-def run(func: Any) -> Any:
-    raise NotImplementedError("elastic.run: this version of aiacc does not restart ranks within a job; call the function itself, and load a checkpoint")
+def run(func: Callable[..., Any]) -> Callable[..., Any]:
+    """A decorator. The function's first argument is a State, which is equal on all ranks when the function begins."""
+    return run_fn(func, _reset)
 
 
-class TorchState:
-    def __init__(self, *_: Any, **__: Any) -> None:
-        raise NotImplementedError("elastic.TorchState: this version of aiacc does not restart ranks within a job; use torch.save for checkpoints")
+def _reset() -> None:
+    basics.shutdown()
+    basics.init()
 
 
-__all__ = ["ElasticSampler", "TorchState", "run"]
+__all__ = ["ElasticSampler", "ObjectState", "State", "TorchState", "run"]

@@ -7,7 +7,7 @@ from typing import Any, Dict, Iterator, List, Sized
 
 import torch.utils.data
 
-from aiacc.torch import basics
+from aiacc._horovod import basics
 
 
 class ElasticSampler(torch.utils.data.Sampler):

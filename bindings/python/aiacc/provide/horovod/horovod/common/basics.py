@@ -1,6 +1,6 @@
 """HorovodBasics: init, rank, size and the like as methods."""
-from aiacc.torch import basics as _basics
-from aiacc.torch import mpi_ops as _ops
+from aiacc._horovod import basics as _basics
+from aiacc._horovod import operations as _ops
 
 
 class HorovodBasics:

@@ -1,5 +1,5 @@
-"""Horovod's exceptions. aiacc.torch raises the first."""
-from aiacc.torch.exceptions import HorovodInternalError, HostsUpdatedInterrupt
+"""Horovod's exceptions. aiacc raises the first."""
+from aiacc._horovod.exceptions import HorovodInternalError, HostsUpdatedInterrupt
 
 
 class HorovodVersionMismatchError(ImportError):

@@ -1,4 +1,4 @@
 """Sets of ranks."""
-from aiacc.torch.process_sets import ProcessSet, add_process_set, global_process_set, remove_process_set
+from aiacc._horovod.process_sets import ProcessSet, add_process_set, global_process_set, remove_process_set
 
 __all__ = ["ProcessSet", "add_process_set", "global_process_set", "remove_process_set"]

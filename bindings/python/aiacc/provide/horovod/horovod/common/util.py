@@ -1,10 +1,10 @@
 """Helpers of Horovod that other packages import. Nothing of aiacc is compiled for a framework, so that its checks find all well."""
 import contextlib
-import importlib.util
 import os
 import sysconfig
 import warnings
 
+from aiacc._horovod.util import check_extension, extension_available, gpu_available, num_rank_is_power_2  # noqa: F401
 from horovod.common.basics import HorovodBasics
 
 
@@ -12,23 +12,8 @@ def get_ext_suffix():
     return sysconfig.get_config_var("EXT_SUFFIX") or ".so"
 
 
-def extension_available(ext_base_name, verbose=False):
-    """Whether `import horovod.NAME` works."""
-    return ext_base_name == "torch" and importlib.util.find_spec("torch") is not None
-
-
-def check_extension(ext_name, ext_env_var, pkg_path, *args):
-    name = ext_name.rpartition(".")[2]
-    if not extension_available(name):
-        raise ImportError(f"horovod.{name}: aiacc provides horovod.torch only, and that needs PyTorch")
-
-
 def check_installed_version(name, version, exception=None):
     """Any version will do."""
-
-
-def gpu_available(ext_base_name, verbose=False):
-    return False
 
 
 def _built(name):
@@ -66,10 +51,6 @@ def get_average_backwards_compatibility_fun(reduce_ops):
             return reduce_ops.Average if average else reduce_ops.Sum
         return reduce_ops.Average if op is None else op
     return op_of
-
-
-def num_rank_is_power_2(num_rank):
-    return num_rank != 0 and num_rank & (num_rank - 1) == 0
 
 
 def split_list(values, num_parts):

@@ -1,4 +1,6 @@
-"""Raises a sentence when it is used: jobs of aiacc do not change their size yet."""
-from aiacc.torch.elastic import TorchState
+"""The module elastic.state of aiacc.torch itself: what is set there counts."""
+import sys
 
-__all__ = ["TorchState"]
+import aiacc.torch.elastic.state
+
+sys.modules[__name__] = aiacc.torch.elastic.state

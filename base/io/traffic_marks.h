@@ -1,0 +1,41 @@
+// TrafficMarks: what is set for a class of traffic. The marks by which the network tells classes apart: the DSCP of the packets, and
+// the priority by which this host's queueing disciplines and VLAN devices order them (SO_PRIORITY). The rate that a connection may not
+// exceed (SO_MAX_PACING_RATE). The share that the class has beside others, which is the sender's matter and no socket's.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+
+namespace aiacc::io {
+
+struct TrafficMarks {
+  static constexpr int kMostPriority = 15;
+  static constexpr int kMostOrdinaryPriority = 6;  // above, CAP_NET_ADMIN is needed
+  static constexpr int kMostShare = 1000;
+  static constexpr std::uint64_t kLeastRate = 8'000;
+  static constexpr std::uint64_t kMostRate = 10'000'000'000'000;
+
+  std::optional<int> dscp = {};            // 0 to 63
+  std::optional<int> priority = {};        // 0 to kMostPriority
+  std::optional<int> share = {};           // 1 to kMostShare
+  std::optional<std::uint64_t> rate = {};  // bits a second
+
+  // "dscp=10,priority=2,share=9,rate=500mbit", any of them; "" has none. Throws kInvalidArgument with a sentence that begins with
+  // `name`, the setting.
+  static TrafficMarks parse(std::string_view name, const std::string& text);
+  std::string text() const;
+  // Nothing that a socket has.
+  bool none() const noexcept { return !dscp && !priority && !rate; }
+  // Connections of both are set alike.
+  bool same_flow(const TrafficMarks& other) const noexcept {
+    return dscp == other.dscp && priority == other.priority && rate == other.rate;
+  }
+  bool operator==(const TrafficMarks&) const = default;
+};
+
+// Marks and paces what this end sends over a TCP socket from now on; other descriptors, and -1, are left alone. "" or why not.
+std::string mark_traffic(int descriptor, const TrafficMarks& marks);
+
+}  // namespace aiacc::io

@@ -1,0 +1,103 @@
+#include "base/io/traffic_marks.h"
+
+#include <gtest/gtest.h>
+#include <netinet/in.h>
+#include <sys/socket.h>
+
+#include "base/error.h"
+#include "base/fd.h"
+
+namespace aiacc::io {
+namespace {
+
+std::string refusal(const std::string& text) {
+  try {
+    TrafficMarks::parse("AIACC_TC_LAT", text);
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), Code::kInvalidArgument);
+    return error.message();
+  }
+  return "";
+}
+
+TEST(TrafficMarks, AreReadFromText) {
+  const TrafficMarks marks = TrafficMarks::parse("AIACC_TC_LAT", "dscp=34,priority=4");
+  EXPECT_EQ(marks.dscp, 34);
+  EXPECT_EQ(marks.priority, 4);
+  EXPECT_EQ(TrafficMarks::parse("AIACC_TC_LAT", marks.text()), marks);
+  EXPECT_EQ(TrafficMarks::parse("AIACC_TC_LAT", "priority=0").text(), "priority=0");
+  EXPECT_TRUE(TrafficMarks::parse("AIACC_TC_LAT", "").none());
+}
+
+TEST(TrafficMarks, HaveAShareAndARate) {
+  const TrafficMarks marks = TrafficMarks::parse("AIACC_TC_BULK", "share=9,rate=500mbit");
+  EXPECT_EQ(marks.share, 9);
+  EXPECT_EQ(marks.rate, 500'000'000u);
+  EXPECT_EQ(marks.text(), "share=9,rate=500mbit");
+  for (const char* text : {"rate=8kbit", "rate=10000gbit", "rate=8001bit", "rate=1500kbit"}) {
+    EXPECT_EQ(TrafficMarks::parse("AIACC_TC_BULK", text).text(), text);
+  }
+  EXPECT_EQ(TrafficMarks::parse("AIACC_TC_BULK", "rate=2000mbit").text(), "rate=2gbit");
+  EXPECT_TRUE(TrafficMarks::parse("x", "share=9").none()) << "of a share the network sees nothing";
+  EXPECT_TRUE(TrafficMarks::parse("x", "share=9").same_flow({}));
+  EXPECT_FALSE(marks.same_flow({}));
+}
+
+TEST(TrafficMarks, OtherTextIsRefusedWithASentence) {
+  EXPECT_EQ(refusal("dscp=64"),
+            "AIACC_TC_LAT: 'dscp=64' is nothing that a traffic class has; it takes dscp=0 to 63, priority=0 to 15, "
+            "share=1 to 1000 and "
+            "rate=8kbit to 10000gbit, as in rate=500mbit, separated by commas");
+  EXPECT_EQ(refusal("dscp=1,dscp=1"), "AIACC_TC_LAT: 'dscp' is there twice");
+  for (const char* text : {"dscp",
+                           "dscp=",
+                           "dscp=x",
+                           "dscp=1x",
+                           "dscp=-1",
+                           "priority=16",
+                           "DSCP=1",
+                           "=1",
+                           "dscp=1,",
+                           ",dscp=1",
+                           "dscp=1,,priority=1",
+                           "lossless=1",
+                           "share=0",
+                           "share=1001",
+                           "rate=1",
+                           "rate=mbit",
+                           "rate=-1mbit",
+                           "rate=7999bit",
+                           "rate=10001gbit",
+                           "rate=1.5gbit",
+                           "rate=1mbit2"}) {
+    EXPECT_NE(refusal(text), "") << text;
+  }
+}
+
+int option_of(const Fd& socket, int level, int option) {
+  int value = -1;
+  socklen_t bytes = sizeof value;
+  EXPECT_EQ(getsockopt(socket.get(), level, option, &value, &bytes), 0);
+  return value;
+}
+
+// The priority is set last: IP_TOS 40 alone would make it 0.
+TEST(TrafficMarks, AreSetOnSocketsOfBothFamilies) {
+  const TrafficMarks marks = TrafficMarks::parse("AIACC_TC_BULK", "dscp=10,priority=2,rate=80mbit");
+  const Fd v4(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  EXPECT_EQ(mark_traffic(v4.get(), marks), "");
+  EXPECT_EQ(option_of(v4, IPPROTO_IP, IP_TOS), 10 << 2);
+  EXPECT_EQ(option_of(v4, SOL_SOCKET, SO_PRIORITY), 2);
+  EXPECT_EQ(option_of(v4, SOL_SOCKET, SO_MAX_PACING_RATE), 10'000'000);
+  const Fd v6(socket(AF_INET6, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  if (v6) {
+    EXPECT_EQ(mark_traffic(v6.get(), marks), "");
+    EXPECT_EQ(option_of(v6, IPPROTO_IPV6, IPV6_TCLASS), 10 << 2);
+    EXPECT_EQ(option_of(v6, IPPROTO_IP, IP_TOS), 10 << 2) << "of an IPv4 peer of a listener of both";
+    EXPECT_EQ(option_of(v6, SOL_SOCKET, SO_PRIORITY), 2);
+  }
+  EXPECT_EQ(mark_traffic(-1, marks), "");
+}
+
+}  // namespace
+}  // namespace aiacc::io

@@ -1,0 +1,140 @@
+// Pushes and pulls of long values through the C ABI, with threads as ranks: the same values whether workers or servers sum them.
+#include <algorithm>
+#include <vector>
+
+#include "include/aiacc/kv.h"
+#include "tests/abi_world.h"
+
+namespace aiacc {
+namespace {
+
+using test::expect;
+using test::World;
+using Values = std::vector<float>;
+
+constexpr std::size_t kLong = 200'000;
+
+class KvTogether : public ::testing::TestWithParam<std::size_t> {
+ protected:
+  static aiacc_kv_t make(aiacc_group_t group, aiacc_kv_attr_t attr = {}) {
+    attr.size = sizeof attr;
+    aiacc_kv_t kv = AIACC_NULL;
+    EXPECT_AIACC(aiacc_kv_create(group, &attr, &kv));
+    return kv;
+  }
+  static void begin(aiacc_kv_t kv, int64_t key) {
+    const Values zeros(kLong);
+    EXPECT_AIACC(aiacc_kv_init(kv, {nullptr, key}, AIACC_FLOAT32, kLong, 1, zeros.data(), nullptr, nullptr));
+  }
+  static void set_updater(aiacc_kv_t kv, int kind) {
+    aiacc_kv_updater_t updater{};
+    updater.size = sizeof updater;
+    updater.kind = kind;
+    EXPECT_AIACC(aiacc_kv_set_updater(kv, &updater));
+  }
+};
+INSTANTIATE_TEST_SUITE_P(Ranks, KvTogether, ::testing::Values(1, 2, 3, 4));
+
+TEST_P(KvTogether, WorkersMayCallInAnyOrder) {
+  const World world(GetParam());
+  const int n = static_cast<int>(GetParam());
+  world.run([&](int rank, aiacc_group_t group) {
+    const aiacc_kv_t kv = make(group);
+    for (int64_t key = 0; key < 4; ++key) begin(kv, key);
+    for (int step = 0; step < 6; ++step) {
+      const Values gradient(kLong, static_cast<float>(rank + step));
+      std::vector<Values> read(4, Values(kLong, -1.0f));
+      std::vector<aiacc_request_t> requests;
+      for (int i = 0; i < 4; ++i) {
+        const int64_t key = (i + rank) % 4;
+        float* const out = read[static_cast<std::size_t>(key)].data();
+        requests.push_back(AIACC_NULL);
+        if (step % 2 == 0 || rank != n - 1) {
+          EXPECT_AIACC(aiacc_kv_pushpull(kv, {nullptr, key}, kLong, gradient.data(), out, nullptr, &requests.back()));
+          continue;
+        }
+        EXPECT_AIACC(aiacc_kv_push(kv, {nullptr, key}, kLong, gradient.data(), nullptr, &requests.back()));
+        requests.push_back(AIACC_NULL);
+        EXPECT_AIACC(aiacc_kv_pull(kv, {nullptr, key}, kLong, out, nullptr, &requests.back()));
+      }
+      EXPECT_AIACC(aiacc_wait_all(requests.size(), requests.data(), AIACC_FOREVER));
+      const Values want(kLong, static_cast<float>(n * step + n * (n - 1) / 2));
+      for (const Values& each : read) EXPECT_EQ(each, want) << step;
+    }
+    EXPECT_AIACC(aiacc_kv_free(kv));
+  });
+}
+
+TEST_P(KvTogether, AnOptimizerTakesItsPlaceAndGoesAgain) {
+  const World world(GetParam());
+  const auto n = static_cast<float>(GetParam());
+  world.run([&](int, aiacc_group_t group) {
+    const aiacc_kv_t kv = make(group);
+    begin(kv, 1);
+    const Values ones(kLong, 1.0f);
+    Values out(kLong);
+    float want = 0;
+    for (const int kind : {AIACC_KV_ASSIGN, AIACC_KV_SUM, AIACC_KV_SUM, AIACC_KV_ASSIGN}) {
+      set_updater(kv, kind);
+      want = kind == AIACC_KV_SUM ? want + n : n;
+      EXPECT_AIACC(aiacc_kv_pushpull(kv, {nullptr, 1}, kLong, ones.data(), out.data(), nullptr, nullptr));
+      EXPECT_EQ(out, Values(kLong, want));
+      const int64_t row = kLong - 1;
+      float last = 0;
+      EXPECT_AIACC(aiacc_kv_pull_rows(kv, {nullptr, 1}, 1, &row, &last, nullptr, nullptr));
+      EXPECT_EQ(last, want);
+    }
+    EXPECT_AIACC(aiacc_kv_free(kv));
+  });
+}
+
+TEST_P(KvTogether, AServerThatIsNoWorkerHasTheSums) {
+  if (GetParam() < 3) return;
+  const World world(GetParam());
+  const int n = static_cast<int>(GetParam());
+  world.run([&](int rank, aiacc_group_t group) {
+    aiacc_kv_attr_t attr{};
+    std::vector<int> workers;
+    for (int worker = 1; worker < n; ++worker) workers.push_back(worker);
+    const int server = 0;
+    attr.n_servers = 1;
+    attr.servers = &server;
+    attr.n_workers = workers.size();
+    attr.workers = workers.data();
+    const aiacc_kv_t kv = make(group, attr);
+    if (rank > 0) {
+      begin(kv, 1);
+      const Values gradient(kLong, static_cast<float>(rank));
+      const Values want(kLong, static_cast<float>(n * (n - 1) / 2));
+      for (int step = 0; step < 3; ++step) {
+        Values out(kLong), pulled(kLong);
+        EXPECT_AIACC(aiacc_kv_pushpull(kv, {nullptr, 1}, kLong, gradient.data(), out.data(), nullptr, nullptr));
+        EXPECT_AIACC(aiacc_kv_pull(kv, {nullptr, 1}, kLong, pulled.data(), nullptr, nullptr));
+        EXPECT_EQ(out, want);
+        EXPECT_EQ(pulled, want);
+      }
+    }
+    EXPECT_AIACC(aiacc_kv_free(kv));
+  });
+}
+
+// A rank frees the store while its call waits for the others.
+TEST_P(KvTogether, FreeingEndsWhatIsOutstanding) {
+  if (GetParam() < 2) return;
+  const World world(GetParam());
+  world.run([&](int rank, aiacc_group_t group) {
+    const aiacc_kv_t kv = make(group);
+    begin(kv, 1);
+    const Values ones(kLong, 1.0f);
+    Values out(kLong);
+    aiacc_request_t request = AIACC_NULL;
+    if (rank == 0) {
+      EXPECT_AIACC(aiacc_kv_pushpull(kv, {nullptr, 1}, kLong, ones.data(), out.data(), nullptr, &request));
+    }
+    EXPECT_AIACC(aiacc_kv_free(kv));
+    if (rank == 0) expect(aiacc_wait(request), AIACC_ERR_ABORTED, "was freed");
+  });
+}
+
+}  // namespace
+}  // namespace aiacc

@@ -1,0 +1,140 @@
+"""Elastic training: a function that is run again, from the state last committed, after an error that the job survives."""
+from __future__ import annotations
+
+import copy
+import enum
+import functools
+import logging
+import queue
+from typing import Any, Callable, Dict, Iterable, List
+
+from aiacc._horovod import basics
+from aiacc._horovod.exceptions import HorovodInternalError, HostsUpdatedInterrupt
+from aiacc.errors import Error
+
+_log = logging.getLogger("aiacc.elastic")
+
+
+class HostUpdateResult(enum.IntFlag):
+    """What on_hosts_updated is told."""
+    no_update = 0
+    removed = 1
+    added = 2
+    mixed = 3
+
+
+class State:
+    """What the ranks of a job keep in step. `bcast_object` gives rank 0's object to all ranks, `get_rank` this rank."""
+
+    def __init__(self, bcast_object: Callable[[Any], Any], get_rank: Callable[[], int]) -> None:
+        self._bcast_object, self._rank = bcast_object, get_rank
+        self._host_messages: Any = queue.Queue()
+        self._last_updated_timestamp = 0
+        self._reset_callbacks: List[Callable[[], None]] = []
+
+    def register_reset_callbacks(self, callbacks: Iterable[Callable[[], None]]) -> None:
+        """Called after the ranks have met again, before the function is run again: to scale a learning rate, for example."""
+        self._reset_callbacks.extend(callbacks)
+
+    def on_reset(self) -> None:
+        self._host_messages = queue.Queue()
+        self.reset()
+        for callback in self._reset_callbacks:
+            callback()
+
+    def on_hosts_updated(self, timestamp: int, update_res: int) -> None:
+        """Hosts came or went. aiaccrun does not say so; a program that knows of it may, on rank 0 at least."""
+        self._host_messages.put((timestamp, update_res))
+
+    def commit(self) -> None:
+        """The state that an error goes back to. Collective, as check_host_updates is."""
+        self.save()
+        self.check_host_updates()
+
+    def check_host_updates(self) -> None:
+        """Raises HostsUpdatedInterrupt on all ranks if rank 0 was told of new or missing hosts since the last call. Collective."""
+        before = newest = self._last_updated_timestamp
+        what = HostUpdateResult.no_update
+        while not self._host_messages.empty():
+            timestamp, result = self._host_messages.get()
+            if timestamp > newest:
+                newest, what = timestamp, what | result
+        before, self._last_updated_timestamp, what = self._bcast_object((before, newest, int(what)))
+        if self._last_updated_timestamp > before:
+            raise HostsUpdatedInterrupt(what == HostUpdateResult.removed)
+
+    def save(self) -> None:
+        raise NotImplementedError
+
+    def restore(self) -> None:
+        raise NotImplementedError
+
+    def sync(self) -> None:
+        raise NotImplementedError
+
+    def reset(self) -> None:
+        """The ranks have met again; perhaps there are fewer."""
+
+
+class ObjectState(State):
+    """Attributes that can be pickled: each keyword argument is one."""
+
+    def __init__(self, bcast_object: Callable[[Any], Any], get_rank: Callable[[], int], **kwargs: Any) -> None:
+        super().__init__(bcast_object, get_rank)
+        self._saved_state: Dict[str, Any] = copy.deepcopy(kwargs)
+        for name, value in kwargs.items():
+            setattr(self, name, value)
+
+    def save(self) -> None:
+        self._saved_state = {name: copy.deepcopy(getattr(self, name)) for name in self._saved_state}
+
+    def restore(self) -> None:
+        self._assign()
+
+    def _assign(self) -> None:
+        for name, value in self._saved_state.items():
+            setattr(self, name, copy.deepcopy(value))
+
+    def sync(self) -> None:
+        if self._saved_state:
+            self._saved_state = self._bcast_object({name: getattr(self, name) for name in self._saved_state})
+            self._assign()
+
+
+def run_fn(func: Callable[..., Any], reset: Callable[[], None]) -> Callable[..., Any]:
+    """The function, called with a state that is equal on all ranks, and again after each error of the job that it survives. `reset` is
+    shutdown and init.
+
+    HorovodInternalError: the state goes back to the last commit. HostsUpdatedInterrupt: it stays as it is. Any other exception is the
+    caller's. An error after which ranks do not meet again (a lost rank without aiaccrun --min-np) leaves as HorovodInternalError."""
+    @functools.wraps(func)
+    def wrapper(state: State, *arguments: Any, **keywords: Any) -> Any:
+        again, synchronizes = False, True
+        while True:
+            if again:
+                _meet_again(reset)
+            try:
+                if again:
+                    state.on_reset()
+                if synchronizes:
+                    state.sync()
+                return func(state, *arguments, **keywords)
+            except HorovodInternalError as error:
+                _log.warning("rank %d goes back to the last commit: %s", basics.rank(), error)
+                state.restore()
+                synchronizes = True
+                basics.abandon(str(error))
+            except HostsUpdatedInterrupt as interrupt:
+                synchronizes = not interrupt.skip_sync
+            again = True
+    return wrapper
+
+
+def _meet_again(reset: Callable[[], None]) -> None:
+    try:
+        reset()
+    except Error as failure:
+        raise HorovodInternalError(f"this job cannot go on: {failure}") from failure
+
+
+__all__ = ["HostUpdateResult", "ObjectState", "State", "run_fn"]

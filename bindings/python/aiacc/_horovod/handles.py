@@ -1,0 +1,83 @@
+"""Handles of asynchronous operations: the numbers that users get."""
+from __future__ import annotations
+
+import itertools
+import threading
+from typing import Any, Callable, Dict, Optional, Set, Tuple
+
+from aiacc._horovod.channel import Channel, Operation
+
+Key = Tuple[Optional[int], str, str]  # process set, kind, name
+
+
+class Pending:
+    """An operation that was started. `finish` makes the user's output of the operation's."""
+
+    def __init__(self, channel: Channel, operation: Operation, finish: Callable[[Any], Any], key: Optional[Key]) -> None:
+        self.channel, self.operation, self.finish, self.key = channel, operation, finish, key
+
+    def done(self) -> bool:
+        return self.operation.finished.is_set()
+
+    def wait(self) -> Any:
+        return self.finish(self.channel.wait(self.operation))
+
+
+_lock = threading.Lock()
+_pending: Dict[int, Any] = {}
+_names: Set[Key] = set()
+_numbers = itertools.count()
+
+
+def take_name(key: Optional[Key]) -> None:
+    """A name is in flight once at a time."""
+    if key is None:
+        return
+    with _lock:
+        if key in _names:
+            raise ValueError(f"{key[1]} '{key[2]}' was submitted twice: the first one has not been synchronized yet; give the tensors different names")
+        _names.add(key)
+
+
+def give_back_name(key: Optional[Key]) -> None:
+    with _lock:
+        _names.discard(key)  # type: ignore[arg-type]
+
+
+def add(pending: Any) -> int:
+    with _lock:
+        handle = next(_numbers)
+        _pending[handle] = pending
+    return handle
+
+
+def poll(handle: int) -> bool:
+    """Whether it has completed, so that synchronize will not wait."""
+    with _lock:
+        pending = _pending.get(handle)
+    if pending is None:
+        raise ValueError(f"handle {handle} was not created, or was synchronized already")
+    return pending.done()
+
+
+def synchronize(handle: Any) -> Any:
+    """Waits for the operation and returns its output; None for a handle that is unknown or was synchronized already. What
+    sparse_allreduce_async returned is accepted too."""
+    if callable(handle):
+        return handle()
+    with _lock:
+        pending = _pending.pop(handle, None)
+    if pending is None:
+        return None
+    try:
+        return pending.wait()
+    finally:
+        give_back_name(pending.key)
+
+
+def forget_all() -> None:
+    global _numbers
+    with _lock:
+        _pending.clear()
+        _names.clear()
+        _numbers = itertools.count()

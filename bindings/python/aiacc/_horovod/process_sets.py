@@ -1,0 +1,173 @@
+"""Sets of ranks that run operations among themselves."""
+from __future__ import annotations
+
+from typing import Any, Dict, List, Optional, Sequence, Union
+
+from aiacc._horovod.channel import Channel
+from aiacc._horovod.named import NamedAllreduces
+from aiacc._horovod.operations import Agreement
+from aiacc.groups import WORLD, Group
+from aiacc.syncbn import SyncBN
+
+
+class ProcessSet:
+    """Some of the ranks. `process_set_id` is None until it is registered by init or add_process_set."""
+
+    def __init__(self, ranks_or_comm: Optional[Sequence[int]]) -> None:
+        self.process_set_id: Optional[int] = None
+        self.mpi_comm = None
+        self.ranks: Optional[List[int]] = None
+        if ranks_or_comm is not None:
+            if not isinstance(ranks_or_comm, (list, tuple, range, set)) or not all(isinstance(one, int) for one in ranks_or_comm):
+                raise ValueError(f"a process set is given by a list of ranks, not by {ranks_or_comm!r}")
+            self.ranks = sorted(ranks_or_comm)
+        self._channels: dict = {}
+        self._named_allreduces: Dict[str, NamedAllreduces] = {}  # by framework
+        self._norms: Dict[str, SyncBN] = {}
+        self._optimizers: List[Any] = []  # what join takes part in, of each DistributedOptimizer
+        self._begun_at_join = 0  # reductions on engines, when the ranks last joined
+        self._own_rank = 0
+
+    def _registered(self) -> List[int]:
+        if self.process_set_id is None or self.ranks is None:
+            raise ValueError(f"{self} is not registered: call init, or add_process_set")
+        return self.ranks
+
+    def size(self) -> int:
+        return len(self._registered())
+
+    def rank(self) -> int:
+        """Of this process within the set."""
+        if not self.included():
+            raise ValueError(f"rank {self._own_rank} is no member of {self}")
+        return self._registered().index(self._own_rank)
+
+    def included(self) -> bool:
+        return self._own_rank in self._registered()
+
+    def _reduced_ranks(self) -> int:
+        """Of how many ranks this one's gradients are combined: a rank that is no member keeps its own."""
+        return self.size() if self.included() else 1
+
+    def _register(self, number: int, own_rank: int) -> None:
+        self.process_set_id, self._own_rank = number, own_rank
+
+    def _unregister(self, reason: str) -> None:
+        for channel in self._channels.values():
+            channel.close(reason)
+        for allreduces in self._named_allreduces.values():
+            allreduces.close()
+        optimizers, self._optimizers = self._optimizers, []
+        for optimizer in optimizers:
+            optimizer.close()  # one that is used after the next init stays in the list
+        for norms in self._norms.values():
+            try:
+                norms.free()
+            except RuntimeError:
+                pass  # the world is over already
+        self._channels, self._named_allreduces, self._norms = {}, {}, {}
+        self._begun_at_join = 0
+        self.process_set_id = None
+
+    def _channel(self, purpose: str = "calls") -> Channel:
+        """Each purpose has an order of its own. Made with its first operation, in the same order on all members."""
+        found = self._channels.get(purpose)
+        if found is None:
+            ranks = self._registered()
+            if self._own_rank not in ranks:
+                raise ValueError(f"rank {self._own_rank} is no member of {self} and cannot call its operations")
+            # Sets of equal members are made by one thread each; purposes are told apart by the key.
+            key = int.from_bytes(purpose.encode()[:8], "little")
+            group = _parent.create(ranks, name=f"aiacc {purpose} of {self}", key=key)
+            found = self._channels[purpose] = Channel(group, ranks)
+        return found
+
+    def _named(self, tensors: Any) -> NamedAllreduces:
+        """Those of the framework whose module `tensors` is given."""
+        found = self._named_allreduces.get(tensors.FRAMEWORK)
+        if found is None:
+            found = self._named_allreduces[tensors.FRAMEWORK] = NamedAllreduces(lambda: self._channel().group, tensors)
+        return found
+
+    def _sync_batch_norm(self, name: str) -> SyncBN:
+        """What serves the SyncBatchNorm layers whose calls are in one order on all ranks, on a group of its own."""
+        if name not in self._norms:
+            self._norms[name] = SyncBN(self._channel().group, name)
+        return self._norms[name]
+
+    def __repr__(self) -> str:
+        return f"ProcessSet(process_set_id={self.process_set_id}, ranks={self.ranks})"
+
+    def __eq__(self, other: object) -> bool:
+        return self is other or (isinstance(other, ProcessSet) and self.ranks == other.ranks and self.process_set_id == other.process_set_id)
+
+    def __hash__(self) -> int:
+        return id(self)
+
+
+global_process_set = ProcessSet(None)
+_registered: List[ProcessSet] = []
+_next_number = 1
+_parent: Group = WORLD  # another one after each init, so that groups of one time and of the next are never the same
+
+
+def _setup(parent: Group, process_sets: Any) -> None:
+    global _next_number, _parent
+    _parent = parent
+    global_process_set.ranks = list(range(parent.size))
+    global_process_set._register(0, parent.rank)
+    _registered[:] = [global_process_set]
+    _next_number = 1
+    if isinstance(process_sets, str) and process_sets != "dynamic":
+        raise ValueError(f"process_sets is {process_sets!r}: it is a list of process sets, or 'dynamic'")
+    if process_sets is not None and not isinstance(process_sets, str):
+        for one in process_sets:
+            add_process_set(one)
+
+
+def _teardown(reason: str) -> None:
+    for one in _registered:
+        one._unregister(reason)
+    _registered.clear()
+    try:
+        _parent.free()
+    except RuntimeError:
+        pass  # the world is over already
+
+
+def _abort(reason: str) -> None:
+    """Members that wait in an operation of any set raise, also those of engines."""
+    for one in _registered:
+        for channel in one._channels.values():
+            try:
+                channel.group.abort(reason)
+            except RuntimeError:
+                pass  # it is over
+
+
+def add_process_set(process_set: Union[ProcessSet, Sequence[int]]) -> ProcessSet:
+    """Registers a set. Called by all ranks, in the same order. Works at any time: no dynamic mode is needed."""
+    global _next_number
+    made = process_set if isinstance(process_set, ProcessSet) else ProcessSet(process_set)
+    size = global_process_set.size()
+    if made.ranks is None or not made.ranks:
+        raise ValueError("a process set has at least one rank")
+    if made.ranks[0] < 0 or made.ranks[-1] >= size or len(set(made.ranks)) < len(made.ranks):
+        raise ValueError(f"a process set of ranks {made.ranks}: they are different, and from 0 to {size - 1}")
+    if any(one.ranks == made.ranks for one in _registered):
+        raise ValueError(f"a process set of ranks {made.ranks} is registered already")
+    global_process_set._channel().run(Agreement("add_process_set", made.ranks))
+    made._register(_next_number, global_process_set._own_rank)
+    _next_number += 1
+    _registered.append(made)
+    return made
+
+
+def remove_process_set(process_set: ProcessSet) -> bool:
+    """Called by all ranks, in the same order. False for the global set, and for one that is not registered."""
+    if process_set is global_process_set or not any(one is process_set for one in _registered):
+        return False
+    global_process_set._channel().run(Agreement("remove_process_set", process_set.ranks))
+    process_set._unregister(f"{process_set} was removed")
+    _registered[:] = [one for one in _registered if one is not process_set]
+    return True

@@ -1,0 +1,71 @@
+"""Operations of torch.distributed in torch's profilers: an event aiacc:all_reduce and its like, as Gloo and NCCL record theirs."""
+from __future__ import annotations
+
+import functools
+import os
+import queue
+import threading
+from typing import Any, Callable, List, Optional, Sequence
+
+import torch
+
+from aiacc.torch._compile import never_compiled
+
+_EVENT = getattr(getattr(torch._C, "_profiler", None), "_RecordFunctionFast", None)  # torch >= 2.1
+_enabled: Callable[[], bool] = torch.autograd._profiler_enabled
+_nested = threading.local()
+_ends: Optional[queue.SimpleQueue] = None
+_process = 0
+_lock = threading.Lock()
+
+
+def _serve(ends: queue.SimpleQueue) -> None:
+    while True:
+        event, done = ends.get()
+        event.__exit__(None, None, None)
+        done.set()
+
+
+def _end(event: Any) -> None:
+    """On a thread of its own: profilers call an event asynchronous if it ends on another thread than it began on."""
+    global _ends, _process
+    with _lock:
+        if _ends is None or _process != os.getpid():
+            _ends, _process = queue.SimpleQueue(), os.getpid()
+            threading.Thread(target=_serve, args=(_ends,), name="aiacc profile", daemon=True).start()
+    done = threading.Event()
+    _ends.put((event, done))
+    done.wait()
+
+
+def _flat(inputs: Any) -> List[torch.Tensor]:
+    if isinstance(inputs, torch.Tensor):
+        return [inputs]
+    return [tensor for one in inputs for tensor in _flat(one)]
+
+
+def recorded(name: str, *inputs: int) -> Callable[[Any], Any]:
+    """Of a method that returns a Work; Dynamo leaves it alone. `inputs`: the places of the arguments whose shapes the event shows."""
+    def decorate(function: Any) -> Any:
+        if _EVENT is None:
+            return never_compiled(function)
+
+        @functools.wraps(function)
+        def call(self: Any, *arguments: Any, **keywords: Any) -> Any:
+            if not _enabled() or getattr(_nested, "yes", False):
+                return function(self, *arguments, **keywords)
+            shown: Sequence[Any] = [arguments[i] for i in inputs if i < len(arguments)]
+            event = _EVENT(f"aiacc:{name}", _flat(shown))
+            event.__enter__()
+            _nested.yes = True
+            try:
+                work = function(self, *arguments, **keywords)
+            except BaseException:
+                _end(event)
+                raise
+            finally:
+                _nested.yes = False
+            work.when_ended(lambda: _end(event))
+            return work
+        return never_compiled(call)
+    return decorate

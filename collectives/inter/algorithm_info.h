@@ -1,0 +1,77 @@
+// AlgorithmInfo: an algorithm between hosts as selection sees it. Each is defined beside its code, and algorithms.cc lists all.
+#pragma once
+
+#include <algorithm>
+#include <bit>
+#include <cstddef>
+#include <string_view>
+
+#include "collectives/operation.h"
+#include "transports/mailbox.h"
+
+namespace aiacc::inter {
+
+// What the choice of an algorithm depends on: the same on all ranks that take part in a call.
+struct Shape {
+  Collective kind = Collective::kBarrier;
+  int ranks = 1;
+  // Of the payload; of one block in allgather, reduce-scatter, alltoall, gather and scatter.
+  std::size_t bytes = 0;
+  std::size_t wide_bytes = 0;   // the same in the type in which sums are made
+  bool narrows = false;         // a partial sum in the element type would lose digits (16-bit floats)
+  bool ordered = false;         // the operator does not commute
+  bool takes_partials = false;  // the inputs are hosts' partial sums, in the type in which sums are made
+  bool uneven = false;
+  bool among_some = false;  // the ranks are some of the group, or leave out the blocks within a host
+};
+
+Shape shape_of(const Operation& op) noexcept;
+
+// What a call takes in the model of Hockney with sums (α, β, γ), as Thakur, Rabenseifner and Gropp (2005) use it, and with the
+// processor's time for each message, as LogGP has it. Of the rank, or the link, that takes longest.
+struct Cost {
+  double latencies = 0;   // of the network, one after another
+  double messages = 0;    // that one rank sends and receives
+  double bytes = 0;       // over one link in one direction
+  double touched = 0;     // bytes that one rank reads and writes in sums and copies
+  bool overlaps = false;  // sums are made while other parts of the payload travel
+};
+
+// A network and its hosts. By default 100 Gbit/s with 5 µs; a core takes 1.5 µs to send or to receive a message over TCP.
+struct NetworkModel {
+  double latency_us = 5;
+  double message_us = 1.5;
+  double bytes_per_us = 12'500;
+  double touched_per_us = 10'000;
+
+  double time_us(const Cost& cost) const noexcept {
+    const double travels = cost.bytes / bytes_per_us, sums = cost.touched / touched_per_us;
+    const double both = cost.overlaps ? std::max(travels, sums) : travels + sums;
+    return cost.latencies * latency_us + cost.messages * message_us + both;
+  }
+};
+
+// Latencies until a message of that length has arrived: an eager one, and one with an RTS and a CTS, of which the first may have
+// been sent one step early.
+inline double latencies_of(double bytes) noexcept { return bytes <= Mailbox::kEagerBytes ? 1 : 3; }
+inline double latencies_after_early_rts(double bytes) noexcept { return bytes <= Mailbox::kEagerBytes ? 1 : 2; }
+// ⌈log₂ n⌉
+inline double rounds_among(int ranks) noexcept { return std::bit_width(static_cast<unsigned>(ranks - 1)); }
+
+struct AlgorithmInfo {
+  Collective kind;
+  std::string_view name;  // as users write it
+  // Why it cannot serve such a call, as a clause; empty: it can.
+  std::string_view (*obstacle)(const Shape& shape) noexcept;
+  Cost (*cost)(const Shape& shape) noexcept;
+  Task<void> (*run)(Operation& op);
+};
+
+// Clauses that several algorithms share.
+inline constexpr std::string_view kRoundsPartialSums = "it would round partial sums of 16-bit floats";
+inline constexpr std::string_view kReordersOperands = "it combines operands in another order than that of the ranks";
+inline constexpr std::string_view kTakesNoPartials = "it does not take the partial sums of hosts";
+
+inline std::string_view no_obstacle(const Shape&) noexcept { return {}; }
+
+}  // namespace aiacc::inter

@@ -1,0 +1,143 @@
+#include "collectives/inter/algorithms.h"
+
+#include "base/error.h"
+#include "collectives/inter/alltoall.h"
+#include "collectives/inter/binomial_broadcast.h"
+#include "collectives/inter/binomial_gather.h"
+#include "collectives/inter/binomial_reduce.h"
+#include "collectives/inter/bruck_alltoall.h"
+#include "collectives/inter/dissemination_barrier.h"
+#include "collectives/inter/gather.h"
+#include "collectives/inter/halving_doubling_allreduce.h"
+#include "collectives/inter/inter_call.h"
+#include "collectives/inter/one_round_reduce.h"
+#include "collectives/inter/ordered_reduce.h"
+#include "collectives/inter/recursive_doubling_allreduce.h"
+#include "collectives/inter/ring_allgather.h"
+#include "collectives/inter/ring_allreduce.h"
+#include "collectives/inter/ring_reduce_scatter.h"
+#include "collectives/inter/select.h"
+
+namespace aiacc::inter {
+namespace {
+
+constexpr NamedCollective kNames[] = {
+    {Collective::kAllreduce, "allreduce"}, {Collective::kReduce, "reduce"},
+    {Collective::kBroadcast, "broadcast"}, {Collective::kAllgather, "allgather"},
+    {Collective::kBarrier, "barrier"},     {Collective::kReduceScatter, "reduce-scatter"},
+    {Collective::kAlltoall, "alltoall"},   {Collective::kGather, "gather"},
+    {Collective::kScatter, "scatter"},
+};
+
+constexpr const AlgorithmInfo* kAllreduces[] = {&kRecursiveDoublingAllreduceInfo, &kHalvingDoublingAllreduceInfo,
+                                                &kOneRoundAllreduceInfo, &kRingAllreduceInfo, &kOrderedAllreduceInfo};
+constexpr const AlgorithmInfo* kReduces[] = {&kBinomialReduceInfo, &kOneRoundReduceInfo, &kOrderedReduceInfo};
+constexpr const AlgorithmInfo* kBroadcasts[] = {&kBinomialBroadcastInfo};
+constexpr const AlgorithmInfo* kAllgathers[] = {&kRingAllgatherInfo};
+constexpr const AlgorithmInfo* kReduceScatters[] = {&kRingReduceScatterInfo, &kOrderedReduceScatterInfo};
+constexpr const AlgorithmInfo* kBarriers[] = {&kDisseminationBarrierInfo};
+constexpr const AlgorithmInfo* kAlltoalls[] = {&kPairwiseAlltoallInfo, &kBruckAlltoallInfo};
+constexpr const AlgorithmInfo* kGathers[] = {&kLinearGatherInfo, &kBinomialGatherInfo};
+constexpr const AlgorithmInfo* kScatters[] = {&kLinearScatterInfo, &kBinomialScatterInfo};
+
+const AlgorithmInfo& usual_allreduce(const Shape& shape) noexcept {
+  if (shape.takes_partials) {
+    return shape.ranks > 1 && shape.bytes > kRecursiveDoublingBytes ? kRingAllreduceInfo
+                                                                    : kRecursiveDoublingAllreduceInfo;
+  }
+  if (shape.narrows && shape.ranks > kRanksInOneRound && shape.wide_bytes <= kRecursiveDoublingBytes) {
+    return kRecursiveDoublingAllreduceInfo;
+  }
+  // Trees and rings round partial sums; except recursive doubling, they also rotate the order of ranks.
+  if ((shape.narrows || shape.ordered) && fits_one_round(shape.ranks, shape.bytes)) return kOneRoundAllreduceInfo;
+  if (shape.narrows) return kOrderedAllreduceInfo;
+  if (shape.bytes <= kRecursiveDoublingBytes) return kRecursiveDoublingAllreduceInfo;
+  if (shape.ordered) return kOrderedAllreduceInfo;
+  const bool halves = halving_doubling_applies(shape.ranks) && shape.bytes <= kHalvingDoublingBytes;
+  return halves ? kHalvingDoublingAllreduceInfo : kRingAllreduceInfo;
+}
+
+const AlgorithmInfo& usual_reduce(const Shape& shape) noexcept {
+  if (shape.takes_partials || (!shape.narrows && !shape.ordered)) return kBinomialReduceInfo;
+  if (shape.narrows && shape.ranks > kRanksInOneRound && shape.wide_bytes <= kRecursiveDoublingBytes) {
+    return kBinomialReduceInfo;
+  }
+  return fits_one_round(shape.ranks, shape.bytes) ? kOneRoundReduceInfo : kOrderedReduceInfo;
+}
+
+}  // namespace
+
+Shape shape_of(const Operation& op) noexcept {
+  const Call& call = op.call;
+  const Reduction& reduction = call.reduction;
+  const bool reduces = call.kind == Collective::kAllreduce || call.kind == Collective::kReduce ||
+                       call.kind == Collective::kReduceScatter;
+  return {.kind = call.kind,
+          .ranks = ranks_in(op),
+          .bytes = call.bytes(),
+          .wide_bytes = reduces ? call.count * size_of(reduction.accumulate_type()) : call.bytes(),
+          .narrows = reduces && reduction.narrows(),
+          .ordered = reduces && reduction.ordered(),
+          .takes_partials = reduces && reduction.takes_partials(),
+          .uneven = call.uneven,
+          .among_some = is_among_some(op)};
+}
+
+std::span<const NamedCollective> named_collectives() noexcept { return kNames; }
+
+std::string_view name_of(Collective kind) noexcept {
+  for (const NamedCollective& each : kNames) {
+    if (each.kind == kind) return each.name;
+  }
+  return "message";
+}
+
+std::span<const AlgorithmInfo* const> algorithms_of(Collective kind) noexcept {
+  switch (kind) {
+    case Collective::kAllreduce: return kAllreduces;
+    case Collective::kReduce: return kReduces;
+    case Collective::kBroadcast: return kBroadcasts;
+    case Collective::kAllgather: return kAllgathers;
+    case Collective::kReduceScatter: return kReduceScatters;
+    case Collective::kBarrier: return kBarriers;
+    case Collective::kAlltoall: return kAlltoalls;
+    case Collective::kGather: return kGathers;
+    case Collective::kScatter: return kScatters;
+    default: return {};
+  }
+}
+
+const AlgorithmInfo* cheapest_algorithm(const Shape& shape, std::uint32_t permitted) noexcept {
+  constexpr NetworkModel kUsual;
+  const AlgorithmInfo* cheapest = nullptr;
+  double least = 0;
+  for (const AlgorithmInfo* algorithm : algorithms_of(shape.kind)) {
+    const bool may = (permitted & 1) != 0;
+    permitted >>= 1;
+    if (!may || !algorithm->obstacle(shape).empty()) continue;
+    const double time = kUsual.time_us(algorithm->cost(shape));
+    if (cheapest != nullptr && time >= least) continue;
+    cheapest = algorithm;
+    least = time;
+  }
+  return cheapest;
+}
+
+bool is_measured(Collective kind) noexcept {
+  return kind == Collective::kAllreduce || kind == Collective::kReduce || kind == Collective::kReduceScatter;
+}
+
+const AlgorithmInfo& usual_algorithm(const Shape& shape) noexcept {
+  switch (shape.kind) {
+    case Collective::kAllreduce: return usual_allreduce(shape);
+    case Collective::kReduce: return usual_reduce(shape);
+    case Collective::kReduceScatter:
+      return !shape.takes_partials && (shape.narrows || shape.ordered) ? kOrderedReduceScatterInfo
+                                                                       : kRingReduceScatterInfo;
+    default: break;
+  }
+  const auto all = algorithms_of(shape.kind);
+  return all.size() == 1 ? *all.front() : *cheapest_algorithm(shape);
+}
+
+}  // namespace aiacc::inter

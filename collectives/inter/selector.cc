@@ -1,0 +1,93 @@
+#include "collectives/inter/selector.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "base/quantity.h"
+#include "collectives/inter/algorithms.h"
+
+namespace aiacc::inter {
+
+const AlgorithmInfo* permitted_algorithm(const Shape& shape, const AlgorithmRules& rules) noexcept {
+  const AlgorithmInfo& usual = usual_algorithm(shape);
+  if (shape.ranks == 1 || rules.permits(usual)) return &usual;
+  return cheapest_algorithm(shape, rules.permitted(shape.kind));
+}
+
+const AlgorithmInfo& Selector::choose(const Shape& shape, bool tells) {
+  if (!rules_.restricts(shape.kind)) return usual_algorithm(shape);
+  const AlgorithmInfo* const permitted = permitted_algorithm(shape, rules_);
+  if (permitted != nullptr) return *permitted;
+  const AlgorithmInfo& usual = usual_algorithm(shape);
+  const std::uint32_t bit = std::uint32_t{1} << static_cast<unsigned>(shape.kind);
+  if (tells && (told_ & bit) == 0) {
+    told_ |= bit;
+    tell_why_none(shape, usual);
+  }
+  return usual;
+}
+
+namespace {
+
+// Why these are chosen; with costs, the predicted times of a short call.
+std::string reason_of(Shape shape, const AlgorithmRules& rules) {
+  if (rules.restricts(shape.kind)) return "AIACC_ALGORITHM";
+  if (algorithms_of(shape.kind).size() == 1) return "the only one";
+  if (is_measured(shape.kind)) return "measured";
+  shape.bytes = shape.wide_bytes = 1024;
+  std::string times;
+  for (const AlgorithmInfo* algorithm : algorithms_of(shape.kind)) {
+    if (!algorithm->obstacle(shape).empty()) continue;
+    times += fmt::format("{}{} {:.0f} us", times.empty() ? "" : ", ", algorithm->name,
+                         NetworkModel().time_us(algorithm->cost(shape)));
+  }
+  return fmt::format("predicted; at 1K: {}", times);
+}
+
+}  // namespace
+
+std::string describe_choices(const Shape& of_any_length, const AlgorithmRules& rules) {
+  Shape shape = of_any_length;
+  constexpr int kLongest = 40;  // a tebibyte
+  const std::size_t widening = std::max<std::size_t>(1, shape.bytes == 0 ? 1 : shape.wide_bytes / shape.bytes);
+  const auto chosen_for = [&](int exponent) {
+    shape.bytes = std::size_t{1} << exponent;
+    shape.wide_bytes = shape.bytes * widening;
+    const AlgorithmInfo* const permitted = permitted_algorithm(shape, rules);
+    return permitted != nullptr ? permitted : &usual_algorithm(shape);
+  };
+  std::string text;
+  const AlgorithmInfo* present = chosen_for(0);
+  for (int exponent = 1; exponent <= kLongest; ++exponent) {
+    const AlgorithmInfo* const next = chosen_for(exponent);
+    if (next == present) continue;
+    text += fmt::format("{} up to {}, ", present->name, text_of_bytes(std::uint64_t{1} << (exponent - 1)));
+    present = next;
+  }
+  const bool one = text.empty();
+  return fmt::format("{} between {} ranks: {}{}{} ({})", name_of(shape.kind), shape.ranks, text, present->name,
+                     one ? "" : " above", reason_of(shape, rules));
+}
+
+void Selector::tell_new_choices(const Shape& shape) {
+  const unsigned demands = shape.narrows ? 1 : shape.ordered ? 2 : shape.takes_partials ? 3 : 0;
+  const std::uint64_t bit = std::uint64_t{1} << (4 * static_cast<unsigned>(shape.kind) + demands);
+  if ((told_choices_ & bit) != 0 || algorithms_of(shape.kind).empty()) return;
+  told_choices_ |= bit;
+  listener_.chosen(describe_choices(shape, rules_));
+}
+
+void Selector::tell_why_none(const Shape& shape, const AlgorithmInfo& instead) {
+  std::string reasons;
+  for (const AlgorithmInfo* algorithm : algorithms_of(shape.kind)) {
+    if (!rules_.permits(*algorithm)) continue;
+    reasons += fmt::format("{}{}: {}", reasons.empty() ? "" : "; ", algorithm->name, algorithm->obstacle(shape));
+  }
+  listener_.no_permitted_algorithm(
+      fmt::format("AIACC_ALGORITHM permits no algorithm that can serve {} of {} between {} ranks ({}), so {} serves it "
+                  "and others like it",
+                  name_of(shape.kind), text_of_bytes(shape.bytes), shape.ranks, reasons, instead.name));
+}
+
+}  // namespace aiacc::inter

@@ -1,0 +1,59 @@
+// Selector: the choice of an algorithm for each call of a group between hosts, and what the user is told about it.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "collectives/inter/algorithm_rules.h"
+
+namespace aiacc::inter {
+
+struct AlgorithmInfo;
+struct Shape;
+
+// A permitted algorithm that can serve the call: the usual one, if it is one of these. Null: there is none.
+const AlgorithmInfo* permitted_algorithm(const Shape& shape, const AlgorithmRules& rules) noexcept;
+
+// "allreduce between 8 ranks: recursive-doubling up to 64K, ring above (...)", for calls like `shape` of any length.
+std::string describe_choices(const Shape& of_any_length, const AlgorithmRules& rules);
+
+class Selector {
+ public:
+  class Listener {
+   public:
+    virtual void no_permitted_algorithm(const std::string& sentence) noexcept = 0;
+    // Whether it wants to know which algorithms are chosen, once for each kind of calls.
+    virtual bool wants_choices() const noexcept { return false; }
+    virtual void chosen(const std::string&) noexcept {}
+
+   protected:
+    ~Listener() = default;
+  };
+
+  // `rules` and `listener` outlive it.
+  Selector(const AlgorithmRules& rules, Listener& listener) noexcept
+      : rules_(rules), listener_(listener), wants_choices_(listener.wants_choices()) {}
+
+  // All ranks of a call choose alike, because they have the same rules and the same shape. `tells`: whether this rank tells the
+  // user, once for each collective, that no permitted algorithm can serve such a call.
+  const AlgorithmInfo& choose(const Shape& shape, bool tells);
+  bool permits(const AlgorithmInfo& algorithm) const noexcept { return rules_.permits(algorithm); }
+
+  // Tells the listener what is chosen for calls like this one, of any length.
+  void tell_choices(const Shape& shape) {
+    if (wants_choices_) [[unlikely]]
+      tell_new_choices(shape);
+  }
+
+ private:
+  void tell_new_choices(const Shape& shape);
+  void tell_why_none(const Shape& shape, const AlgorithmInfo& instead);
+
+  const AlgorithmRules& rules_;
+  Listener& listener_;
+  const bool wants_choices_;
+  std::uint32_t told_ = 0;          // by collective
+  std::uint64_t told_choices_ = 0;  // by collective and what its reduction demands
+};
+
+}  // namespace aiacc::inter

@@ -1,0 +1,303 @@
+#include "collectives/intra/intra_messages.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <bit>
+#include <new>
+#include <utility>
+
+#include "base/data/cpu_compute.h"
+#include "base/error.h"
+#include "base/hash.h"
+
+namespace aiacc {
+namespace {
+
+// Freed memory up to this size is kept for later messages, because an allocation populates pages, which costs 0.1 µs
+// per KiB.
+constexpr std::uint64_t kSpareBytes = 8 << 20;
+constexpr std::uint64_t kSmallestRange = 4096;
+// Longer messages get a range of their own.
+constexpr std::uint64_t kLongestInSlab = 64 << 10;
+constexpr std::uint64_t kLargestSlab = 512 << 10;
+
+}  // namespace
+
+IntraMessages::IntraMessages(HostDomain& domain, std::uint64_t view_id, std::vector<int> domain_ranks,
+                             std::vector<int> ranks, int me)
+    : domain_(domain),
+      key_(Hash64().add(view_id).add("post").value() | 1),
+      domain_ranks_(std::move(domain_ranks)),
+      ranks_(std::move(ranks)),
+      me_(me),
+      lines_(domain_ranks_.size()) {
+  const auto members = static_cast<std::uint32_t>(domain_ranks_.size());
+  lines_[static_cast<std::size_t>(me_)] = domain_.claim_lines(key_, line_count());
+  for (int member = 0; member < static_cast<int>(members); ++member) {
+    out_.emplace_back(member);
+    in_.emplace_back(member, domain_.loop());
+    const FlagRef taken = flag(me_, kTaken, member);
+    in_.back().taken_here = &domain_.own_line(taken.line).word[taken.word];
+  }
+}
+
+IntraMessages::~IntraMessages() {
+  // Ends the waits of all listeners, which refer to the domain.
+  listening_.request(std::make_exception_ptr(Error(Code::kAborted, "the group is gone")));
+  for (Outgoing& to : out_) {
+    for (const Placed& message : to.messages) {
+      if (!message.in_slab) domain_.free(message.range);
+    }
+    for (const Slab& slab : to.slabs) domain_.free(slab.range);
+  }
+  for (const auto& [bytes, range] : spare_) domain_.free(range);
+  domain_.release_lines(key_);
+}
+
+Task<void> IntraMessages::open(Stop& stop) {
+  for (int member = 0; member < static_cast<int>(lines_.size()); ++member) {
+    if (member != me_) co_await find_lines(member, stop);
+  }
+}
+
+Task<void> IntraMessages::find_lines(int member, Stop& stop) {
+  const auto at = static_cast<std::size_t>(member);
+  const FlagRef claims = HostDomain::claims(domain_ranks_[at]);
+  while (true) {
+    const std::uint64_t seen =
+        domain_.line(claims.owner, claims.line).word[claims.word].load(std::memory_order_acquire);
+    if (const auto found = domain_.find_lines(domain_ranks_[at], key_, line_count())) {
+      lines_[at] = *found;
+      in_[at].posted = &word(member, kPosted, me_);
+      out_[at].taken = &word(member, kTaken, me_);
+      co_return;
+    }
+    co_await domain_.at_least(claims, seen + 1, stop);
+  }
+}
+
+int IntraMessages::member_of(int rank) const noexcept {
+  // The ranks of a host usually follow one another.
+  if (const int at = rank - ranks_.front(); at >= 0 && at < members() && ranks_[static_cast<std::size_t>(at)] == rank) {
+    return at;
+  }
+  const auto found = std::lower_bound(ranks_.begin(), ranks_.end(), rank);
+  return found != ranks_.end() && *found == rank ? static_cast<int>(found - ranks_.begin()) : -1;
+}
+
+// The word in `owner`'s table for member `about`.
+FlagRef IntraMessages::flag(int owner, Table table, int about) const noexcept {
+  const auto at = static_cast<std::size_t>(owner);
+  const auto other = static_cast<std::uint32_t>(about);
+  return {domain_ranks_[at], lines_[at] + table * lines_per_table() + other / kWordsPerLine, other % kWordsPerLine};
+}
+
+const std::atomic<std::uint64_t>& IntraMessages::word(int owner, Table table, int about) const noexcept {
+  const FlagRef at = flag(owner, table, about);
+  return domain_.line(at.owner, at.line).word[at.word];
+}
+
+void IntraMessages::throw_corrupt(int member, const std::string& what) const {
+  const int rank = ranks_[static_cast<std::size_t>(member)];
+  throw Error(Code::kProtocol,
+              fmt::format("the shared memory of rank {} {}: something has overwritten the host's segment", rank, what),
+              rank);
+}
+
+// The offset comes from the member, so it is checked.
+const IntraMessages::Header& IntraMessages::header(int member, std::uint64_t offset) const {
+  if (offset % kMessageAlignment != 0)
+    throw_corrupt(member, fmt::format("names a message at {}, where none begins", offset));
+  return *reinterpret_cast<const Header*>(
+      domain_.view(domain_ranks_[static_cast<std::size_t>(member)], offset, sizeof(Header)));
+}
+
+HostRange IntraMessages::acquire_range(std::size_t bytes) {
+  const std::uint64_t rounded = std::max(std::bit_ceil(std::uint64_t{bytes}), kSmallestRange);
+  // Small ranges are rounded to powers of two for reuse; rounding large ones could waste half of their memory.
+  const std::uint64_t wanted = rounded <= kSpareBytes ? rounded : bytes;
+  if (const auto spare = spare_.find(wanted); spare != spare_.end()) {
+    const HostRange range = spare->second;
+    spare_.erase(spare);
+    spare_bytes_ -= wanted;
+    return range;
+  }
+  HostRange range = domain_.allocate(wanted);
+  range.bytes = wanted;
+  return range;
+}
+
+void IntraMessages::release_range(HostRange range) noexcept {
+  if (range.bytes <= kSpareBytes - std::min(kSpareBytes, spare_bytes_)) {
+    try {
+      spare_.emplace(range.bytes, range);
+      spare_bytes_ += range.bytes;
+      return;
+    } catch (const std::bad_alloc&) {
+    }
+  }
+  domain_.free(range);
+}
+
+// Allocates memory for the next message to this member, the last of `messages`.
+void IntraMessages::place_message(Outgoing& to, std::size_t bytes) {
+  const std::uint64_t taken = aligned(bytes);
+  if (taken > kLongestInSlab) {
+    to.messages.emplace_back();
+    try {
+      to.messages.back().range = acquire_range(bytes);
+    } catch (...) {
+      to.messages.pop_back();
+      throw;
+    }
+    return;
+  }
+  if (to.slabs.empty() || to.slabs.back().range.bytes - to.slabs.back().filled < taken) {
+    if (!to.slabs.empty() && to.slabs.back().messages == 0) {  // an empty slab that is too short
+      to.slab_bytes -= to.slabs.back().range.bytes;
+      release_range(to.slabs.back().range);
+      to.slabs.pop_back();
+    }
+    // Doubles the waiting bytes: many messages need few allocations, and few messages little memory.
+    const std::uint64_t wanted = std::max(taken, std::min(to.slab_bytes, kLargestSlab));
+    to.slabs.emplace_back();
+    try {
+      to.slabs.back().range = acquire_range(wanted);
+    } catch (...) {
+      to.slabs.pop_back();
+      throw;
+    }
+    to.slab_bytes += to.slabs.back().range.bytes;
+  }
+  Slab& slab = to.slabs.back();
+  to.messages.push_back({{slab.range.offset + slab.filled, taken}, true});
+  slab.filled += taken;
+  ++slab.messages;
+}
+
+void IntraMessages::drop_oldest(Outgoing& to) noexcept {
+  const Placed oldest = to.messages.front();
+  to.messages.pop_front();
+  if (!oldest.in_slab) {
+    release_range(oldest.range);
+    return;
+  }
+  if (--to.slabs.front().messages > 0) return;
+  if (to.slabs.size() == 1) {
+    to.slabs.front().filled = 0;
+    return;
+  }
+  to.slab_bytes -= to.slabs.front().range.bytes;
+  release_range(to.slabs.front().range);
+  to.slabs.pop_front();
+}
+
+// Message i is needed until message i + 1 was received, because it tells where i + 1 is.
+void IntraMessages::reclaim(Outgoing& to) noexcept {
+  const std::uint64_t taken = to.taken->load(std::memory_order_acquire);  // pairs with tell_taken()
+  while (to.freed + 1 < taken) {
+    drop_oldest(to);
+    ++to.freed;
+  }
+}
+
+// Of what the two ends of a message must agree on; the tag is matched anyway. A hash costs more than the rest of a short message, and
+// most are like the last one.
+std::uint64_t IntraMessages::fingerprint(DType type, Codec codec, std::uint64_t count) noexcept {
+  Shape& last = last_shape_;
+  if (last.fingerprint != 0 && last.count == count && last.type == type && last.codec == codec) return last.fingerprint;
+  Call call;
+  call.kind = Collective::kSend;
+  call.count = count;
+  call.reduction.type = type;
+  call.reduction.codec = codec;
+  last = {type, codec, count, call.fingerprint()};
+  return last.fingerprint;
+}
+
+// Allocates the next message to this member and writes its header; returns the place of its payload.
+Buffer IntraMessages::begin_message(Outgoing& to, const Call& call, std::size_t bytes) {
+  reclaim(to);
+  place_message(to, sizeof(Header) + bytes);
+  std::byte* memory = domain_.view(domain_.rank(), to.messages.back().range);
+  auto* made = new (memory) Header;
+  made->bytes = bytes;
+  made->fingerprint = fingerprint(call.reduction.type, call.reduction.codec, call.count);
+  made->tag = call.tag;
+  made->type = static_cast<std::uint32_t>(call.reduction.type);
+  return {memory + sizeof(Header), bytes};
+}
+
+void IntraMessages::post_message(Outgoing& to) noexcept {
+  const HostRange range = to.messages.back().range;
+  if (to.posted == 0) {
+    const FlagRef first = flag(me_, kFirst, to.member);
+    domain_.own_line(first.line).word[first.word].store(range.offset + 1, std::memory_order_release);
+  } else if (const Placed& before = to.messages[to.messages.size() - 2];
+             !before.in_slab || before.range.offset + before.range.bytes != range.offset) {
+    std::byte* const memory = domain_.view(domain_.rank(), before.range.offset, sizeof(Header));
+    std::launder(reinterpret_cast<Header*>(memory))->next.store(range.offset + 1, std::memory_order_release);
+  }
+  const FlagRef posted = flag(me_, kPosted, to.member);
+  domain_.publish(posted.line, posted.word, ++to.posted);  // pairs with the acquire in follow()
+}
+
+Task<void> IntraMessages::send(Operation& op) {
+  Outgoing& to = out_[static_cast<std::size_t>(member_of(op.call.root))];
+  // A copy may suspend (in the simulator), so a turn keeps the messages in the order of the calls.
+  co_await TurnQueue::Await(to.turns, domain_.loop(), op.stop);
+  const TurnQueue::Holder turn(to.turns);
+  const Buffer inside = begin_message(to, op.call, op.send.bytes);
+  if (op.send.bytes > 0) co_await op.team.compute.copy(inside, op.send, op.stop);
+  post_message(to);
+}
+
+bool IntraMessages::send_now(const Call& call, const Buffer& send) noexcept {
+  Outgoing& to = out_[static_cast<std::size_t>(member_of(call.root))];
+  if (!to.turns.free()) return false;
+  try {
+    const Buffer inside = begin_message(to, call, send.bytes);
+    if (send.bytes > 0) CpuCompute::copy_now(inside.data, send.data, send.bytes);
+  } catch (...) {
+    return false;  // the operation fails in the same way and reports the error
+  }
+  post_message(to);
+  return true;
+}
+
+// Word 0 is the number of the statement, 0 while there is none; then the sender, the count, and the type with the tag.
+FlagRef IntraMessages::statement(int owner) const noexcept {
+  const auto at = static_cast<std::size_t>(owner);
+  return {domain_ranks_[at], lines_[at] + kTables * lines_per_table(), 0};
+}
+
+void IntraMessages::state_receiving(const CallSummary* call) noexcept {
+  ControlLine& line = domain_.own_line(statement(me_).line);
+  line.word[0].store(0, std::memory_order_relaxed);
+  if (call == nullptr) return;
+  const bool any = call->kind == Collective::kRecvAny;
+  line.word[1].store(any ? ~std::uint64_t{0} : static_cast<std::uint64_t>(call->root), std::memory_order_release);
+  line.word[2].store(call->count, std::memory_order_release);
+  line.word[3].store(static_cast<std::uint64_t>(call->type) << 32 | call->tag, std::memory_order_release);
+  line.word[0].store(++statements_, std::memory_order_release);
+}
+
+std::optional<CallSummary> IntraMessages::receiving_of(int rank) const noexcept {
+  const FlagRef at = statement(member_of(rank));
+  const ControlLine& line = domain_.line(at.owner, at.line);
+  const std::uint64_t number = line.word[0].load(std::memory_order_acquire);
+  const std::uint64_t from = line.word[1].load(std::memory_order_acquire);
+  CallSummary call;
+  call.count = line.word[2].load(std::memory_order_acquire);
+  const std::uint64_t type_and_tag = line.word[3].load(std::memory_order_acquire);
+  if (number == 0 || line.word[0].load(std::memory_order_relaxed) != number) return std::nullopt;
+  const bool any = from == ~std::uint64_t{0};
+  call.kind = any ? Collective::kRecvAny : Collective::kRecv;
+  call.root = any ? 0 : static_cast<int>(from);
+  call.type = static_cast<DType>(type_and_tag >> 32);
+  call.tag = static_cast<std::uint32_t>(type_and_tag);
+  return call;
+}
+
+}  // namespace aiacc

@@ -1,0 +1,260 @@
+// IntraMessages: point-to-point messages between members of a group on one host, matched by (sender, tag) in call order.
+//
+// A sender copies each message into its own slice, appends it to the list for that receiver, and publishes the
+// number of messages; then the send is complete. The receiver walks the list, leaves unexpected messages where they
+// are, copies those with a posted receive, and publishes how many it no longer needs; the sender frees their memory at
+// its next send. So no member stores into another's memory, and no message blocks another one: a send needs only
+// memory. One copy in and one out: 4S bytes.
+//
+// Short messages are allocated consecutively in slabs, because each allocation from the segment checks the memory
+// limits. Messages to one member are freed in the order of sending, so its slabs form a queue without holes. A message that
+// follows the last one directly needs no link: a link would be a store into a line that the receiver reads. One of at most
+// kMessageAlignment - sizeof(Header) bytes moves one cache line.
+//
+// A send completes in place, and so does a receive whose message is there (send_now, recv_now). Else the receive waits in a
+// queue of its sender and tag: as a coroutine (recv), or as a small record whose message is copied when it is found (post).
+// One listener for each sender, a coroutine that lives as long as this object, watches the sender's count while anybody waits,
+// and gives each message to the oldest receive that waits for its tag: a message costs O(1), however many receives and
+// messages wait.
+//
+// A member's lines, indexed by the other member: `first` (offset plus 1 of the first message to it), `posted` (the
+// number of messages to it), `taken` (the number of messages from it that are not needed any more, without those after
+// a gap). One more line holds the recv in which the member has waited for long, for the detection of cyclic receives.
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "base/task/scope.h"
+#include "base/task/turn_queue.h"
+#include "collectives/intra/tag_queues.h"
+#include "collectives/operation.h"
+#include "transports/host/host_domain.h"
+#include "transports/unexpected_observer.h"
+
+namespace aiacc {
+
+class IntraMessages final : private Root::Owner {
+  struct Incoming;
+
+ public:
+  // A receive that waits for its message.
+  class Receiver : public TagNode<Receiver> {
+   protected:
+    explicit Receiver(std::uint32_t tag) noexcept : TagNode<Receiver>(tag) {}
+    ~Receiver() = default;
+
+   private:
+    friend class IntraMessages;
+    bool posted_ = false;       // a Posted, not a coroutine's
+    std::uint8_t type_ = 0;     // of a Posted, as what follows
+    std::uint16_t member_ = 0;  // the sender
+    std::uint32_t count_ = 0;
+    std::uint32_t note_ = 0;
+    std::byte* into_ = nullptr;
+  };
+  // One without a coroutine. It costs no more than its place in the queue; who posted it is told of its end.
+  class Posted : public Receiver {
+   public:
+    class Owner {
+     public:
+      // Its message is in its memory, or why it is not. It waits no more. On the lane's thread, from inside any call of this object:
+      // this one must not stop others, resume a coroutine, or make calls on it.
+      virtual void received(Posted& receive, std::exception_ptr error) noexcept = 0;
+
+     protected:
+      ~Owner() = default;
+    };
+    // For a call that prepare_to_post() admitted.
+    Posted(const IntraMessages& messages, const Call& call, const Buffer& into) noexcept;
+    bool waits() const noexcept { return queued(); }
+    // What was called.
+    Call call(const IntraMessages& messages) const noexcept;
+    Buffer into() const noexcept;
+    // The owner's.
+    std::uint32_t note() const noexcept { return note_; }
+    void set_note(std::uint32_t note) noexcept { note_ = note; }
+  };
+
+  // `domain_ranks` and `ranks` are those of the members on this host, ascending; `me` is this one's index.
+  IntraMessages(HostDomain& domain, std::uint64_t view_id, std::vector<int> domain_ranks, std::vector<int> ranks,
+                int me);
+  ~IntraMessages();
+  IntraMessages(const IntraMessages&) = delete;
+  IntraMessages& operator=(const IntraMessages&) = delete;
+
+  // Returns when every member has claimed its lines. Call before any message.
+  Task<void> open(Stop& stop);
+
+  // Whether the rank at the other end of a message is on this host.
+  bool reaches(int rank) const noexcept { return member_of(rank) >= 0; }
+  Task<void> send(Operation& op);
+  Task<void> recv(Operation& op);
+
+  // The same for a caller that cannot wait. False if the call would have to wait, or fails; then nothing has happened. The
+  // buffers are in host memory.
+  bool send_now(const Call& call, const Buffer& send) noexcept;
+  bool recv_now(const Call& call, const Buffer& recv) noexcept;
+
+  // For a recv that recv_now() left, into host memory: whether post() can take it.
+  bool prepare_to_post(const Call& call) noexcept;
+  // The receive waits from now on; `owner` hears of its end, and is the same for all of an object.
+  void post(Posted& receive, Posted::Owner& owner) noexcept;
+  // It ends without a message.
+  void withdraw(Posted& receive) noexcept;
+
+  // For a receive from any rank: the first rank, counted from `first`, with an unexpected message of this tag; -1 if
+  // there is none.
+  int find_unexpected(std::uint32_t tag, int first);
+  // While it lives, it listens to all members, and `observer` hears of messages that no receive waits for. All of a
+  // post have the same observer.
+  class AnySource {
+   public:
+    AnySource(IntraMessages& post, UnexpectedObserver& observer);
+    ~AnySource();
+    AnySource(const AnySource&) = delete;
+    AnySource& operator=(const AnySource&) = delete;
+
+   private:
+    IntraMessages& messages_;
+  };
+  // States that this member has been doing nothing but receive for a while: `call` is its recv. Null withdraws the
+  // statement.
+  void state_receiving(const CallSummary* call) noexcept;
+  // The statement of the member with that rank, which must be on this host; nullopt if it made none.
+  std::optional<CallSummary> receiving_of(int rank) const noexcept;
+  int members() const noexcept { return static_cast<int>(ranks_.size()); }
+  int me() const noexcept { return me_; }
+
+ private:
+  // Precedes each message. The sender writes `next` before it publishes the next message, if that does not follow directly.
+  struct Header {
+    std::atomic<std::uint64_t> next{0};  // offset plus 1
+    std::uint64_t bytes = 0;
+    std::uint64_t fingerprint = 0;
+    std::uint32_t tag = 0;
+    std::uint32_t type = 0;
+  };
+  static_assert(sizeof(Header) == 32);
+  static constexpr std::uint64_t kMessageAlignment = 64;
+  // What a message takes in a slab.
+  static constexpr std::uint64_t aligned(std::uint64_t bytes) noexcept {
+    return (bytes + kMessageAlignment - 1) / kMessageAlignment * kMessageAlignment;
+  }
+  // What both ends of a message agree on, and its hash.
+  struct Shape {
+    DType type = DType::kFloat32;
+    Codec codec = Codec::kNone;
+    std::uint64_t count = 0;
+    std::uint64_t fingerprint = 0;  // 0: of none
+  };
+
+  struct Placed {
+    HostRange range;
+    bool in_slab = false;
+  };
+  struct Slab {
+    HostRange range;
+    std::uint64_t filled = 0;
+    std::size_t messages = 0;  // number of messages in it
+  };
+  struct Outgoing {  // messages to one member
+    explicit Outgoing(int to) : member(to) {}
+    int member;
+    const std::atomic<std::uint64_t>* taken = nullptr;  // the receiver's word
+    TurnQueue turns;
+    std::uint64_t posted = 0;
+    std::uint64_t freed = 0;
+    std::deque<Placed> messages;  // freed .. posted - 1
+    std::deque<Slab> slabs;       // the last is being filled
+    std::uint64_t slab_bytes = 0;
+  };
+  struct Arrived {
+    std::uint64_t number = 0;
+    std::uint64_t offset = 0;
+  };
+  class MatchAwait;
+  struct Unexpected : TagNode<Unexpected> {
+    Arrived message;
+  };
+  struct Incoming {  // messages from one member
+    Incoming(int from, Loop& loop) : member(from), needed(loop) {}
+    int member;
+    const std::atomic<std::uint64_t>* posted = nullptr;  // the sender's word
+    std::atomic<std::uint64_t>* taken_here = nullptr;    // this member's
+    std::uint64_t seen = 0;                              // number of messages read so far
+    std::uint64_t last = 0;                              // offset of the last of them
+    std::uint64_t taken = 0;
+    std::uint64_t told = 0;     // of these the sender knows
+    std::deque<char> finished;  // of the messages from `taken` on; empty or too short while only the first of them came
+    TagQueues<Receiver> receives;    // without a message
+    TagQueues<Unexpected> messages;  // without a receive; a tag is in one of them at most
+    std::size_t waiting = 0;         // receives
+    Event needed;                    // set when the listener has somebody to listen for
+    std::optional<Stop> listens;     // while it listens
+    std::exception_ptr broken;       // why the listener ended
+    std::optional<Root> listener;
+  };
+  enum Table : std::uint32_t { kFirst, kPosted, kTaken, kTables };
+  static constexpr std::uint32_t kWordsPerLine = 16;
+
+  std::uint32_t lines_per_table() const noexcept {
+    return (static_cast<std::uint32_t>(domain_ranks_.size()) + kWordsPerLine - 1) / kWordsPerLine;
+  }
+  std::uint32_t line_count() const noexcept { return kTables * lines_per_table() + 1; }
+  int member_of(int rank) const noexcept;
+  FlagRef flag(int owner, Table table, int about) const noexcept;
+  FlagRef statement(int owner) const noexcept;
+  const std::atomic<std::uint64_t>& word(int owner, Table table, int about) const noexcept;
+  const Header& header(int member, std::uint64_t offset) const;
+  [[noreturn]] void throw_corrupt(int member, const std::string& what) const;
+
+  HostRange acquire_range(std::size_t bytes);
+  void release_range(HostRange range) noexcept;
+  void place_message(Outgoing& to, std::size_t bytes);
+  Buffer begin_message(Outgoing& to, const Call& call, std::size_t bytes);
+  void post_message(Outgoing& to) noexcept;
+  void drop_oldest(Outgoing& to) noexcept;
+  void reclaim(Outgoing& to) noexcept;
+  void follow(Incoming& from);
+  bool take_unexpected(Incoming& from, std::uint32_t tag, Arrived* message);
+  void keep_unexpected(Incoming& from, std::uint32_t tag, const Arrived& message);
+  void wait_for(Incoming& from, Receiver& receiver) noexcept;
+  void wait_no_more(Incoming& from, Receiver& receiver) noexcept;
+  void complete(Incoming& from, Posted& receive, const Arrived& message) noexcept;
+  std::uint64_t fingerprint(DType type, Codec codec, std::uint64_t count) noexcept;
+  [[noreturn]] void throw_differs(const Header& message, const Call& call) const;
+  void listen_to(Incoming& from);
+  Task<void> listen(Incoming& from);
+  void stop_listening_if_idle(Incoming& from) noexcept;
+  void root_ended(Root& listener, std::exception_ptr error) noexcept override;
+  void accept(Incoming& from);
+  static void finish(Incoming& from, std::uint64_t number) noexcept;
+  static void tell_taken(Incoming& from) noexcept;
+  Task<void> find_lines(int member, Stop& stop);
+
+  HostDomain& domain_;
+  std::uint64_t key_;
+  std::vector<int> domain_ranks_;
+  std::vector<int> ranks_;
+  int me_;
+  std::vector<std::uint32_t> lines_;
+  std::deque<Outgoing> out_;
+  std::deque<Incoming> in_;
+  std::multimap<std::uint64_t, HostRange> spare_;  // by size
+  std::uint64_t spare_bytes_ = 0;
+  std::uint64_t statements_ = 0;
+  std::deque<Unexpected> unexpected_;         // a pool
+  std::vector<Unexpected*> free_unexpected_;  // has room for all of the pool
+  Posted::Owner* owner_ = nullptr;
+  int any_source_ = 0;
+  UnexpectedObserver* observer_ = nullptr;
+  Stop listening_;
+  Shape last_shape_;
+};
+
+}  // namespace aiacc

@@ -1,0 +1,326 @@
+// The receiving end of IntraMessages: matching, the listeners, and the receives that wait.
+#include <fmt/format.h>
+
+#include <new>
+#include <utility>
+
+#include "base/data/cpu_compute.h"
+#include "base/error.h"
+#include "collectives/intra/intra_messages.h"
+
+namespace aiacc {
+namespace {
+
+// The most messages of one member that have not been received.
+constexpr std::uint64_t kMostPosted = std::uint64_t{1} << 28;
+
+}  // namespace
+
+// A receive without a message, until it has one.
+class IntraMessages::MatchAwait final : public Leaf, public Receiver {
+ public:
+  MatchAwait(IntraMessages& messages, Incoming& from, std::uint32_t tag, Stop& stop) noexcept
+      : Leaf(messages.domain_.loop(), stop), Receiver(tag), messages_(messages), from_(from) {}
+  Arrived await_resume() const {
+    Leaf::await_resume();
+    return message_;
+  }
+  void matched(const Arrived& message) noexcept {
+    message_ = message;
+    Leaf::complete();
+  }
+
+ private:
+  bool try_now() override {
+    if (from_.broken) std::rethrow_exception(from_.broken);
+    if (messages_.take_unexpected(from_, tag(), &message_)) return true;
+    messages_.listen_to(from_);
+    return false;
+  }
+  void begin() noexcept override { messages_.wait_for(from_, *this); }
+  void cancel() noexcept override { messages_.wait_no_more(from_, *this); }
+
+  IntraMessages& messages_;
+  Incoming& from_;
+  Arrived message_;
+};
+
+void IntraMessages::wait_for(Incoming& from, Receiver& receiver) noexcept {
+  from.receives.push_back(receiver);
+  if (from.waiting++ == 0) from.needed.set();
+}
+
+void IntraMessages::wait_no_more(Incoming& from, Receiver& receiver) noexcept {
+  from.receives.remove(receiver);
+  --from.waiting;
+  stop_listening_if_idle(from);
+}
+
+// Reads the messages that were posted since the last call, and gives each to the first receive that waits for its tag.
+void IntraMessages::follow(Incoming& from) {
+  const std::uint64_t posted = from.posted->load(std::memory_order_acquire);
+  if (posted == from.seen) return;
+  if (posted < from.seen || posted - from.taken > kMostPosted) {
+    throw_corrupt(from.member, fmt::format("says that {} messages were sent, of which {} came", posted, from.seen));
+  }
+  while (from.seen < posted) accept(from);
+  tell_taken(from);
+}
+
+void IntraMessages::accept(Incoming& from) {
+  std::uint64_t offset = 0;
+  if (from.seen == 0) {
+    offset = word(from.member, kFirst, me_).load(std::memory_order_acquire) - 1;
+  } else {
+    const Header& last = header(from.member, from.last);
+    const std::uint64_t link = last.next.load(std::memory_order_acquire);
+    offset = link != 0 ? link - 1 : from.last + aligned(sizeof(Header) + last.bytes);
+  }
+  const std::uint32_t tag = header(from.member, offset).tag;
+  if (from.seen != from.taken) from.finished.resize(from.seen - from.taken + 1);
+  from.last = offset;
+  const Arrived message{from.seen++, offset};
+  Receiver* const receiver = from.receives.pop_front(tag);
+  if (receiver == nullptr) {
+    keep_unexpected(from, tag, message);
+    if (any_source_ > 0) observer_->unexpected_message(tag);
+    return;
+  }
+  --from.waiting;
+  if (receiver->posted_) {
+    complete(from, static_cast<Posted&>(*receiver), message);
+  } else {
+    static_cast<MatchAwait*>(receiver)->matched(message);
+  }
+}
+
+void IntraMessages::keep_unexpected(Incoming& from, std::uint32_t tag, const Arrived& message) {
+  if (free_unexpected_.empty()) {
+    free_unexpected_.reserve(unexpected_.size() + 1);
+    free_unexpected_.push_back(&unexpected_.emplace_back());
+  }
+  Unexpected& kept = *free_unexpected_.back();
+  free_unexpected_.pop_back();
+  kept.message = message;
+  from.messages.push_back(kept, tag);
+}
+
+// The first message with this tag that no other receive has.
+bool IntraMessages::take_unexpected(Incoming& from, std::uint32_t tag, Arrived* message) {
+  follow(from);
+  Unexpected* const first = from.messages.pop_front(tag);
+  if (first == nullptr) return false;
+  *message = first->message;
+  free_unexpected_.push_back(first);
+  return true;
+}
+
+void IntraMessages::listen_to(Incoming& from) {
+  if (from.listener) return;
+  from.listener.emplace(domain_.loop(), listen(from), static_cast<Root::Owner&>(*this));
+  from.listener->start();
+}
+
+Task<void> IntraMessages::listen(Incoming& from) {
+  for (;;) {
+    if (from.waiting == 0 && any_source_ == 0) {
+      from.needed.reset();
+      co_await from.needed.wait(listening_);
+      continue;
+    }
+    from.listens.emplace(listening_);
+    bool arrived = true;
+    try {
+      co_await domain_.at_least(flag(from.member, kPosted, me_), from.seen + 1, *from.listens);
+    } catch (...) {
+      if (listening_.requested()) throw;
+      arrived = false;
+    }
+    from.listens.reset();
+    if (arrived) follow(from);
+  }
+}
+
+// A loop that watches flags stays awake for them.
+void IntraMessages::stop_listening_if_idle(Incoming& from) noexcept {
+  if (from.waiting > 0 || any_source_ > 0 || !from.listens) return;
+  from.listens->request(std::make_exception_ptr(Error(Code::kAborted, "nobody waits any more")));
+}
+
+// The member says what cannot be. Whoever waits for it hears why, and so does whoever comes later.
+void IntraMessages::root_ended(Root& listener, std::exception_ptr error) noexcept {
+  for (Incoming& from : in_) {
+    if (!from.listener || &*from.listener != &listener) continue;
+    from.broken = error;
+    from.waiting = 0;
+    while (Receiver* receiver = from.receives.pop_any()) {
+      if (receiver->posted_) {
+        owner_->received(static_cast<Posted&>(*receiver), error);
+      } else {
+        static_cast<MatchAwait*>(receiver)->fail(error);
+      }
+    }
+    if (any_source_ > 0) observer_->source_failed(error);
+  }
+}
+
+void IntraMessages::finish(Incoming& from, std::uint64_t number) noexcept {
+  if (number != from.taken) {
+    from.finished[number - from.taken] = 1;
+    return;
+  }
+  do {
+    ++from.taken;
+    if (!from.finished.empty()) from.finished.pop_front();
+  } while (!from.finished.empty() && from.finished.front() != 0);
+}
+
+// Release: pairs with reclaim(). Earlier messages are not read any more. No waiter needs to be notified.
+void IntraMessages::tell_taken(Incoming& from) noexcept {
+  if (from.told == from.taken) return;
+  from.told = from.taken;
+  from.taken_here->store(from.taken, std::memory_order_release);
+}
+
+void IntraMessages::throw_differs(const Header& message, const Call& call) const {
+  throw Error(
+      Code::kMismatch,
+      fmt::format("rank {} sent {} bytes of {} with tag {}, but rank {} expects {} bytes of {}: sizes and types of "
+                  "a message agree on both ends",
+                  call.root, message.bytes, name_of(static_cast<DType>(message.type)), message.tag,
+                  ranks_[static_cast<std::size_t>(me_)], call.bytes(), name_of(call.reduction.type)),
+      call.root);
+}
+
+Task<void> IntraMessages::recv(Operation& op) {
+  Incoming& from = in_[static_cast<std::size_t>(member_of(op.call.root))];
+  const Arrived arrived = co_await MatchAwait(*this, from, op.call.tag, op.stop);
+  const Header& message = header(from.member, arrived.offset);
+  const Reduction& elements = op.call.reduction;
+  if (message.fingerprint != fingerprint(elements.type, elements.codec, op.call.count)) throw_differs(message, op.call);
+  if (op.recv.bytes > 0) {
+    const int owner = domain_ranks_[static_cast<std::size_t>(from.member)];
+    const Buffer inside{domain_.view(owner, arrived.offset + sizeof(Header), op.recv.bytes), op.recv.bytes};
+    co_await op.team.compute.copy(op.recv, inside, op.stop);
+  }
+  finish(from, arrived.number);
+  tell_taken(from);
+}
+
+bool IntraMessages::recv_now(const Call& call, const Buffer& recv) noexcept {
+  Incoming& from = in_[static_cast<std::size_t>(member_of(call.root))];
+  try {
+    if (from.broken) return false;
+    follow(from);
+    const Unexpected* const first = from.messages.first(call.tag);
+    if (first == nullptr) return false;
+    const Arrived arrived = first->message;
+    const Header& message = header(from.member, arrived.offset);
+    if (message.fingerprint != fingerprint(call.reduction.type, call.reduction.codec, call.count)) return false;
+    if (recv.bytes > 0) {
+      const int owner = domain_ranks_[static_cast<std::size_t>(from.member)];
+      CpuCompute::copy_now(recv.data, domain_.view(owner, arrived.offset + sizeof(Header), recv.bytes), recv.bytes);
+    }
+    Arrived taken;
+    take_unexpected(from, call.tag, &taken);
+    finish(from, taken.number);
+    tell_taken(from);
+    return true;
+  } catch (...) {
+    return false;
+  }
+}
+
+// --- receives that wait without a coroutine -----------------------------------------------------------------------------
+
+bool IntraMessages::prepare_to_post(const Call& call) noexcept {
+  constexpr std::size_t kMostElements = ~std::uint32_t{0};
+  if (call.kind != Collective::kRecv || call.count > kMostElements || ranks_.size() > UINT16_MAX) return false;
+  if (call.reduction.codec != Codec::kNone || call.reduction.user != nullptr || !reaches(call.root)) return false;
+  Incoming& from = in_[static_cast<std::size_t>(member_of(call.root))];
+  try {
+    listen_to(from);
+  } catch (const std::bad_alloc&) {
+    return false;
+  }
+  return from.broken == nullptr;
+}
+
+IntraMessages::Posted::Posted(const IntraMessages& messages, const Call& call, const Buffer& into) noexcept
+    : Receiver(call.tag) {
+  posted_ = true;
+  type_ = static_cast<std::uint8_t>(call.reduction.type);
+  member_ = static_cast<std::uint16_t>(messages.member_of(call.root));
+  count_ = static_cast<std::uint32_t>(call.count);
+  into_ = into.data;
+}
+
+Call IntraMessages::Posted::call(const IntraMessages& messages) const noexcept {
+  Call call;
+  call.kind = Collective::kRecv;
+  call.count = count_;
+  call.reduction.type = static_cast<DType>(type_);
+  call.root = messages.ranks_[member_];
+  call.tag = tag();
+  return call;
+}
+
+void IntraMessages::post(Posted& receive, Posted::Owner& owner) noexcept {
+  owner_ = &owner;
+  wait_for(in_[receive.member_], receive);
+}
+
+void IntraMessages::withdraw(Posted& receive) noexcept { wait_no_more(in_[receive.member_], receive); }
+
+void IntraMessages::complete(Incoming& from, Posted& receive, const Arrived& arrived) noexcept {
+  std::exception_ptr error;
+  try {
+    const auto type = static_cast<DType>(receive.type_);
+    const Header& message = header(from.member, arrived.offset);
+    if (message.fingerprint != fingerprint(type, Codec::kNone, receive.count_)) {
+      throw_differs(message, receive.call(*this));
+    }
+    if (const std::size_t bytes = std::size_t{receive.count_} * size_of(type); bytes > 0) {
+      const int owner = domain_ranks_[static_cast<std::size_t>(from.member)];
+      CpuCompute::copy_now(receive.into_, domain_.view(owner, arrived.offset + sizeof(Header), bytes), bytes);
+    }
+    finish(from, arrived.number);
+  } catch (...) {
+    error = std::current_exception();
+  }
+  owner_->received(receive, std::move(error));
+}
+
+Buffer IntraMessages::Posted::into() const noexcept {
+  return {into_, std::size_t{count_} * size_of(static_cast<DType>(type_))};
+}
+
+int IntraMessages::find_unexpected(std::uint32_t tag, int first) {
+  int found = -1;
+  for (Incoming& from : in_) {
+    if (from.member == me_) continue;
+    follow(from);
+    const bool has = from.messages.first(tag) != nullptr;
+    const int rank = ranks_[static_cast<std::size_t>(from.member)];
+    if (has && (found < 0 || (found < first && rank >= first))) found = rank;
+  }
+  return found;
+}
+
+IntraMessages::AnySource::~AnySource() {
+  if (--messages_.any_source_ > 0) return;
+  for (Incoming& from : messages_.in_) messages_.stop_listening_if_idle(from);
+}
+
+IntraMessages::AnySource::AnySource(IntraMessages& messages, UnexpectedObserver& observer) : messages_(messages) {
+  for (Incoming& from : messages_.in_) {
+    if (from.member == messages_.me_) continue;
+    if (from.broken) std::rethrow_exception(from.broken);
+    messages_.listen_to(from);
+  }
+  messages_.observer_ = &observer;
+  if (messages_.any_source_++ > 0) return;
+  for (Incoming& from : messages_.in_) from.needed.set();
+}
+
+}  // namespace aiacc

@@ -1,0 +1,314 @@
+// Messages between two ranks of a host: every size and kind of memory, any order of tags, many unexpected ones.
+#include "collectives/intra/intra_messages.h"
+
+#include <gtest/gtest.h>
+
+#include "base/error.h"
+#include "base/hash.h"
+#include "collectives/intra/select.h"
+#include "tests/host_world.h"
+
+namespace aiacc::intra {
+namespace {
+
+using namespace std::chrono_literals;
+
+Call message(Collective kind, int peer, std::uint32_t tag, std::size_t count, DType type = DType::kInt32) {
+  Call call;
+  call.kind = kind;
+  call.root = peer;
+  call.tag = tag;
+  call.count = count;
+  call.reduction.type = type;
+  return call;
+}
+
+// Operations that run concurrently, with their memory.
+class Batch {
+ public:
+  Batch(Rank& rank, IntraMessages& post)
+      : rank_(rank),
+        post_(post),
+        deadline_(rank.loop, after(rank.loop.now(), 60s), stop_, "the messages do not arrive") {}
+
+  void send(int to, std::uint32_t tag, std::size_t count, int value, bool shared = false) {
+    std::int32_t* data = memory(count, shared);
+    for (std::size_t i = 0; i < count; ++i) data[i] = value + static_cast<std::int32_t>(i);
+    start(message(Collective::kSend, to, tag, count), {reinterpret_cast<std::byte*>(data), count * 4}, {});
+  }
+  std::int32_t* recv(int from, std::uint32_t tag, std::size_t count) {
+    std::int32_t* data = memory(count, false);
+    start(message(Collective::kRecv, from, tag, count), {}, {reinterpret_cast<std::byte*>(data), count * 4});
+    return data;
+  }
+  void finish() {
+    for (Task<void>& task : tasks_) rank_.loop.run_until([&task] { return task.done(); });
+    for (Task<void>& task : tasks_) task.take();
+    tasks_.clear();
+  }
+
+ private:
+  std::int32_t* memory(std::size_t count, bool shared) {
+    if (shared) {
+      const HostRange range = rank_.domain.allocate(count * 4);
+      return reinterpret_cast<std::int32_t*>(rank_.domain.view(rank_.rank(), range));
+    }
+    return memory_.emplace_back(count + 1).data();
+  }
+  void start(const Call& call, Buffer send, Buffer recv) {
+    operations_.push_back(std::make_unique<Operation>(Operation{rank_.team, call, 0, stop_, send, recv}));
+    Operation& operation = *operations_.back();
+    tasks_.push_back(call.kind == Collective::kSend ? post_.send(operation) : post_.recv(operation));
+    tasks_.back().start();
+  }
+
+  Rank& rank_;
+  IntraMessages& post_;
+  Stop stop_;
+  Deadline deadline_;
+  std::vector<std::vector<std::int32_t>> memory_;
+  std::vector<std::unique_ptr<Operation>> operations_;
+  std::vector<Task<void>> tasks_;
+};
+
+// As run_ranks(), each rank with an IntraMessages, which exists until all ranks have received their messages.
+void run_posts(int ranks, const std::function<void(Rank&, IntraMessages&)>& body) {
+  std::barrier done(ranks);
+  run_ranks(ranks, [&](Rank& rank) {
+    const std::vector<int> all = Rank::every_rank(ranks);
+    IntraMessages post(rank.domain, rank.team.view->id(), all, all, rank.rank());
+    Stop stop;
+    rank.loop.run(post.open(stop));
+    body(rank, post);
+    done.arrive_and_wait();
+  });
+}
+
+void expect_message(const std::int32_t* data, std::size_t count, int value) {
+  for (std::size_t i = 0; i < count; ++i) ASSERT_EQ(data[i], value + static_cast<std::int32_t>(i)) << "element " << i;
+}
+
+TEST(IntraMessages, CarriesEverySizeFromEveryMemory) {
+  run_posts(2, [](Rank& rank, IntraMessages& post) {
+    int value = 0;
+    for (const std::size_t count : {0, 1, 255, 256, 257, 16'384, 16'385, 100'000}) {
+      for (const bool shared : {false, true}) {
+        Batch batch(rank, post);
+        value += 1'000'000;
+        if (rank.rank() == 0) {
+          batch.send(1, 3, count, value, shared);
+          batch.finish();
+        } else {
+          const std::int32_t* data = batch.recv(0, 3, count);
+          batch.finish();
+          expect_message(data, count, value);
+        }
+      }
+    }
+  });
+}
+
+TEST(IntraMessages, WhatNoSenderWritesIsAnErrorOfTheSender) {
+  struct Forged {
+    std::uint64_t first, posted;
+    const char* says;
+  };
+  for (const Forged& forged : {Forged{8, 1, "names a message at 7, where none begins"},
+                               {0, 1, "names a message at 18446744073709551615, where none begins"},
+                               {(std::uint64_t{1} << 50) + 1, 1, "names 32 bytes at 1125899906842624"},
+                               {1, std::uint64_t{1} << 40, "says that 1099511627776 messages were sent, of which 0"}}) {
+    run_posts(2, [&forged](Rank& rank, IntraMessages& post) {
+      if (rank.rank() == 0) {
+        constexpr std::uint32_t kPostedLine = 1, kToOne = 1;  // the line after that of the first messages; the word
+        const std::uint64_t key = Hash64().add(rank.team.view->id()).add("post").value() | 1;
+        const std::uint32_t lines = rank.domain.find_lines(0, key, 4).value();
+        rank.domain.own_line(lines).word[kToOne].store(forged.first);
+        rank.domain.publish(lines + kPostedLine, kToOne, forged.posted);
+        return;
+      }
+      Batch batch(rank, post);
+      batch.recv(0, 1, 1);
+      try {
+        batch.finish();
+        ADD_FAILURE() << "it was taken";
+      } catch (const Error& error) {
+        EXPECT_EQ(error.code(), Code::kProtocol);
+        EXPECT_NE(error.message().find(forged.says), std::string::npos) << error.message();
+      }
+    });
+  }
+}
+
+TEST(IntraMessages, BothWaysAtOnce) {
+  run_posts(3, [](Rank& rank, IntraMessages& post) {
+    Batch batch(rank, post);
+    std::vector<const std::int32_t*> received;
+    for (int peer = 0; peer < 3; ++peer) {
+      if (peer == rank.rank()) continue;
+      batch.send(peer, 1, 50'000, rank.rank() * 100);
+      received.push_back(batch.recv(peer, 1, 50'000));
+    }
+    batch.finish();
+    expect_message(received[0], 50'000, (rank.rank() == 0 ? 1 : 0) * 100);
+    expect_message(received[1], 50'000, (rank.rank() == 2 ? 1 : 2) * 100);
+  });
+}
+
+TEST(IntraMessages, MatchesTagsInAnyOrderAndEqualOnesInTheirs) {
+  run_posts(2, [](Rank& rank, IntraMessages& post) {
+    constexpr std::uint32_t kTags = 20;
+    for (const std::size_t count : {5, 3'000}) {
+      Batch batch(rank, post);
+      if (rank.rank() == 0) {
+        for (std::uint32_t tag = 0; tag < kTags; ++tag) batch.send(1, tag / 2, count, static_cast<int>(tag) * 10);
+        batch.finish();
+        continue;
+      }
+      std::vector<const std::int32_t*> received(kTags);
+      for (std::uint32_t tag = kTags / 2; tag-- > 0;) {
+        received[2 * tag] = batch.recv(0, tag, count);
+        received[2 * tag + 1] = batch.recv(0, tag, count);
+      }
+      batch.finish();
+      for (std::uint32_t tag = 0; tag < kTags; ++tag) expect_message(received[tag], count, static_cast<int>(tag) * 10);
+    }
+  });
+}
+
+// What ends in place: every send, and a receive whose message is there. It overtakes none that waits.
+TEST(IntraMessages, SendsAndReceivesInPlaceWhereNothingHasToWait) {
+  std::barrier turn(2);
+  run_posts(2, [&turn](Rank& rank, IntraMessages& post) {
+    const int peer = 1 - rank.rank();
+    std::int32_t value = 0;
+    const Buffer at{reinterpret_cast<std::byte*>(&value), sizeof value};
+    if (rank.rank() == 0) {
+      turn.arrive_and_wait();
+      for (value = 1; value <= 3; ++value) EXPECT_TRUE(post.send_now(message(Collective::kSend, peer, 5, 1), at));
+      turn.arrive_and_wait();
+      return;
+    }
+    Batch batch(rank, post);
+    EXPECT_FALSE(post.recv_now(message(Collective::kRecv, peer, 5, 1), at)) << "nothing is there";
+    const std::int32_t* waited = batch.recv(peer, 5, 1);
+    turn.arrive_and_wait();
+    turn.arrive_and_wait();
+    EXPECT_FALSE(post.recv_now(message(Collective::kRecv, peer, 6, 1), at)) << "it has another tag";
+    EXPECT_FALSE(post.recv_now(message(Collective::kRecv, peer, 5, 2), at)) << "it is shorter: an operation says so";
+    EXPECT_TRUE(post.recv_now(message(Collective::kRecv, peer, 5, 1), at));
+    EXPECT_EQ(value, 2);
+    EXPECT_TRUE(post.recv_now(message(Collective::kRecv, peer, 5, 1), at));
+    EXPECT_EQ(value, 3);
+    EXPECT_FALSE(post.recv_now(message(Collective::kRecv, peer, 5, 1), at));
+    batch.finish();
+    EXPECT_EQ(*waited, 1);
+  });
+}
+
+TEST(IntraMessages, KeepsTheOrderOfManyMessages) {
+  run_posts(2, [](Rank& rank, IntraMessages& post) {
+    constexpr int kMessages = 500;
+    Batch batch(rank, post);
+    std::vector<const std::int32_t*> received;
+    for (int i = 0; i < kMessages; ++i) {
+      if (rank.rank() == 0) {
+        batch.send(1, 9, 2, i);
+      } else {
+        received.push_back(batch.recv(0, 9, 2));
+      }
+    }
+    batch.finish();
+    for (std::size_t i = 0; i < received.size(); ++i) expect_message(received[i], 2, static_cast<int>(i));
+  });
+}
+
+// The first free offset in this rank's slice.
+std::uint64_t first_room(HostDomain& domain) {
+  const HostRange range = domain.allocate(1);
+  domain.free(range);
+  return range.offset;
+}
+
+// Eight rounds, which reuse freed memory.
+TEST(IntraMessages, ShortMessagesThatNobodyHasAskedForShareMemory) {
+  constexpr int kMessages = 4096;
+  std::barrier turn(2);
+  run_posts(2, [&](Rank& rank, IntraMessages& post) {
+    const std::uint64_t before = first_room(rank.domain);
+    for (int wave = 0; wave < 8; ++wave) {
+      Batch batch(rank, post);
+      if (rank.rank() == 0) {
+        for (int i = 0; i < kMessages; ++i) batch.send(1, static_cast<std::uint32_t>(i), 1, i);
+        batch.finish();
+        EXPECT_LE(first_room(rank.domain) - before, std::uint64_t{1} << 20) << "a header and a word are 64 bytes";
+        turn.arrive_and_wait();
+      } else {
+        turn.arrive_and_wait();
+        std::vector<const std::int32_t*> got;
+        for (int i = kMessages - 1; i >= 0; --i) got.push_back(batch.recv(0, static_cast<std::uint32_t>(i), 1));
+        batch.finish();
+        for (int i = 0; i < kMessages; ++i) EXPECT_EQ(*got[static_cast<std::size_t>(i)], kMessages - 1 - i);
+      }
+      turn.arrive_and_wait();
+    }
+  });
+}
+
+// Some share a slab, some do not fit into the rest of a slab, some have memory of their own.
+TEST(IntraMessages, ManyOfEveryLengthKeepTheirBytes) {
+  constexpr std::size_t kMessages = 600;
+  const auto length = [](std::size_t i) { return i * i * 7919 % 20'000; };
+  run_posts(2, [&](Rank& rank, IntraMessages& post) {
+    for (int round = 0; round < 2; ++round) {
+      Batch batch(rank, post);
+      std::vector<const std::int32_t*> got;
+      for (std::size_t i = 0; i < kMessages; ++i) {
+        if (rank.rank() == 0) {
+          batch.send(1, 2, length(i), static_cast<int>(i) * 100'000);
+        } else {
+          got.push_back(batch.recv(0, 2, length(i)));
+        }
+        if (round == 1) batch.finish();  // one at a time
+      }
+      batch.finish();
+      for (std::size_t i = 0; i < got.size(); ++i) expect_message(got[i], length(i), static_cast<int>(i) * 100'000);
+    }
+  });
+}
+
+// A waiting recv does not block collectives, and a waiting collective does not block messages.
+TEST(IntraMessages, MessagesAndCollectivesDoNotWaitForEachOther) {
+  run_posts(2, [](Rank& rank, IntraMessages& post) {
+    Stop stop;
+    Batch batch(rank, post);
+    const std::int32_t* data = rank.rank() == 1 ? batch.recv(0, 4, 7) : nullptr;
+    Operation barrier{rank.team, message(Collective::kBarrier, 0, 0, 0), 1, stop, {}, {}};
+    rank.loop.run(run(barrier));
+    if (rank.rank() == 0) batch.send(1, 4, 7, 77);
+    batch.finish();
+    if (data != nullptr) expect_message(data, 7, 77);
+  });
+}
+
+TEST(IntraMessages, ADifferenceIsNamed) {
+  run_posts(2, [](Rank& rank, IntraMessages& post) {
+    Batch batch(rank, post);
+    if (rank.rank() == 0) {
+      batch.send(1, 4, 7, 0);
+      batch.finish();
+      return;
+    }
+    batch.recv(0, 4, 8);
+    try {
+      batch.finish();
+      ADD_FAILURE() << "nothing was thrown";
+    } catch (const Error& error) {
+      EXPECT_EQ(error.code(), Code::kMismatch);
+      EXPECT_NE(error.message().find("rank 0 sent 28 bytes of int32 with tag 4"), std::string::npos) << error.message();
+      EXPECT_NE(error.message().find("rank 1 expects 32 bytes of int32"), std::string::npos) << error.message();
+    }
+  });
+}
+
+}  // namespace
+}  // namespace aiacc::intra

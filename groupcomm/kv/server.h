@@ -1,0 +1,111 @@
+// Server: all parts of values that one server has, and the shapes of the keys whose home it is. Pure: a request in, answers out.
+//
+// A key begins with kDeclare of all workers to its home, and with the first value, of the first worker only: kCreate of each part
+// to its server, and, when all are there, kDefine to the home, which then answers the declarations. Whoever declares another
+// shape than the first worker's is told so.
+//
+// With replicas a server also has a copy of each part of the server before it, and, when that is lost, goes on with them. Requests of
+// workers who know of the loss earlier wait until it knows too, because copies may still come before (store.h).
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <optional>
+#include <set>
+#include <span>
+#include <string>
+#include <string_view>
+#include <unordered_map>
+#include <vector>
+
+#include "groupcomm/kv/copies.h"
+#include "groupcomm/kv/messages.h"
+#include "groupcomm/kv/part.h"
+#include "groupcomm/kv/round_choice.h"
+
+namespace aiacc::kv {
+
+class Server {
+ public:
+  // `index` is its place among all servers.
+  struct Place {
+    int index = 0, servers = 1;
+    bool replicas = false;
+  };
+  // `ranks[w]` is the rank of worker w, for messages; `rank` is the server's own.
+  Server(const Rules& rules, std::vector<int> ranks, int rank, Place place);
+
+  // Never throws for what the request says: that is an answer.
+  void request(int worker, std::uint64_t id, ServiceBytes payload, std::vector<Answer>& answers);
+  // The sum of a round of a part, which the workers have summed themselves.
+  void supply(std::string_view key, std::uint32_t part, std::span<const std::byte> sum, std::vector<Answer>& answers);
+  void lost(int worker, const Error& why, std::vector<Answer>& answers);
+  // A server, by index, from which nothing comes any more.
+  void server_lost(int server, std::vector<Answer>& answers);
+  // Copies for the replica since the last call, and what it has of them; the other way round, a copy that this server gets.
+  std::vector<Copies::Numbered> take_copies() noexcept { return copies_.take(); }
+  void confirmed(std::uint64_t number, std::vector<Answer>& answers) { copies_.confirmed(number, answers); }
+  void take_over(std::span<const std::byte> copy);
+  void set_updater(const UpdaterOptions& updater);
+  const UpdaterOptions& updater() const noexcept { return updater_; }
+
+  struct Saved {
+    std::string key;
+    std::uint32_t part;
+    Part* state;
+  };
+  // In the order of keys and parts.
+  std::vector<Saved> parts();
+
+ private:
+  struct Declared {
+    int worker;
+    std::uint64_t id;
+    Shape shape;
+  };
+  struct Kept {
+    std::unique_ptr<Part> part;
+    int server = 0;          // whose it is
+    std::uint64_t copy = 0;  // the last one
+  };
+  struct Key {
+    std::optional<Shape> shape;  // defined here: this server is its home
+    std::vector<Declared> waiting;
+    std::map<std::uint32_t, Kept> parts;
+    std::optional<RoundChoice> choice;  // of the first server, for keys that the workers have asked it about
+  };
+
+  struct Early {
+    int worker;
+    std::uint64_t id;
+    int server;
+    ServiceBytes payload;
+  };
+  bool is_early(int server) const noexcept;
+  bool copies(int server) const noexcept { return copies_.on() && server == place_.index; }
+  void settle(std::string_view key, std::uint32_t number, Kept& kept, std::vector<Answer> fresh,
+              std::vector<Answer>& answers);
+  void serve(int worker, std::uint64_t id, ServiceBytes& payload, std::vector<Answer>& answers);
+  void declare(int worker, std::uint64_t id, const RequestView& request, std::vector<Answer>& answers);
+  void create(int worker, std::uint64_t id, const RequestView& request, std::vector<Answer>& answers);
+  void define(int worker, std::uint64_t id, const RequestView& request, std::vector<Answer>& answers);
+  RoundChoice& choice_of(std::string_view key);
+  Kept& kept_of(std::string_view key, std::uint32_t part);
+  Gradient gradient_of(const RequestView& request, const Part& part, ServiceBytes& payload) const;
+  void check_rows(const RequestView& request, const std::vector<std::uint64_t>& rows, const Part& part) const;
+  std::optional<Error> differs(std::string_view key, const Shape& defined, const Declared& declared) const;
+
+  Rules rules_;
+  std::vector<int> ranks_;
+  int rank_;
+  Place place_;
+  Copies copies_;
+  std::set<int> lost_servers_;
+  std::vector<Early> early_;
+  UpdaterOptions updater_;
+  std::unordered_map<std::string, Key> keys_;
+  std::map<int, Error> lost_;
+};
+
+}  // namespace aiacc::kv

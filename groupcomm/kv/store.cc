@@ -1,0 +1,201 @@
+#include "groupcomm/kv/store.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <utility>
+
+namespace aiacc::kv {
+
+namespace {
+
+Rules rules_of(const StoreOptions& options) {
+  return {options.mode, static_cast<int>(options.workers.size()), options.staleness};
+}
+
+int index_of(const std::vector<int>& ranks, int rank) noexcept {
+  const auto found = std::find(ranks.begin(), ranks.end(), rank);
+  return found == ranks.end() ? -1 : static_cast<int>(found - ranks.begin());
+}
+
+Server::Place place_of(const StoreOptions& options, int rank) {
+  const bool replicas = options.replicas > 1;
+  if (replicas && options.servers.size() < 2)
+    throw Error(Code::kInvalidArgument, "a key-value store of one server has no place for a second replica");
+  return {index_of(options.servers, rank), static_cast<int>(options.servers.size()), replicas};
+}
+
+}  // namespace
+
+void Operation::begin() noexcept { store_->begin(*this); }
+void Operation::Alarm::expired() noexcept { operation.store_->late(operation); }
+
+Store::Store(Lane& lane, Services& services, ViewPtr view, int rank, StoreOptions options)
+    : lane_(lane),
+      loop_(services.loop()),
+      options_(std::move(options)),
+      rank_(rank),
+      server_(rules_of(options_), options_.workers, rank, place_of(options_, rank)),
+      ended_(loop_),
+      left_(loop_),
+      all_assign_(options_.updater.kind == UpdaterOptions::Kind::kAssign) {
+  worker_ = worker_of(rank);
+  layout_.servers = static_cast<int>(options_.servers.size());
+  layout_.split_elements = options_.split_elements;
+  layout_.part_bytes = kPartBytes;
+  server_.set_updater(options_.updater);
+  for (int i = 0; i < view->size(); ++i) peers_.emplace_back(loop_);
+  const ServiceOptions how{kCredit, TrafficClass::kBulk};
+  requests_.emplace(services, view, rank, kRequests, static_cast<ServiceHandler&>(*this), how);
+  answers_.emplace(services, view, rank, kAnswers, static_cast<ServiceHandler&>(*this), how);
+}
+
+Store::~Store() = default;
+
+std::string Store::describe() const {
+  return options_.name.empty() ? std::string("the key-value store")
+                               : fmt::format("the key-value store '{}'", options_.name);
+}
+
+int Store::worker_of(int rank) const noexcept { return index_of(options_.workers, rank); }
+int Store::server_of(int rank) const noexcept { return index_of(options_.servers, rank); }
+
+void Store::on_message(ServiceMessage message) noexcept {
+  const std::uint64_t number = message.word() >> kWordBits;
+  const int from = message.from(), worker = worker_of(from);
+  std::vector<Answer> answers;
+  switch (static_cast<Word>(message.word() & ((1 << kWordBits) - 1))) {
+    case Word::kAnswer: return answered(number, message.bytes());
+    case Word::kRequest:
+      if (worker < 0) return;  // all ranks have the same options: its store is not of this protocol
+      server_.request(worker, number, message.take_bytes(), answers);
+      return dispatch(answers);
+    case Word::kCopy: return take_copy(from, number, message.bytes());
+    case Word::kConfirmation: server_.confirmed(number, answers); return dispatch(answers);
+    case Word::kLeaving:
+      peer(from).left = true;
+      left_.set();
+      return;
+  }
+}
+
+void Store::on_refused(int, std::uint64_t word, const Error& why) noexcept {
+  const auto found = in_flight_.find(word >> kWordBits);
+  if (word_of(Word::kRequest, word >> kWordBits) != word || found == in_flight_.end()) return;
+  const Request request = found->second;
+  in_flight_.erase(found);
+  ended(request, std::make_exception_ptr(why));
+}
+
+void Store::on_peer_lost(int rank, const Error& why) noexcept {
+  Peer& its = peer(rank);
+  if (its.lost) return;  // told by the other service
+  its.lost = why;
+  its.answers.clear();
+  left_.set();
+  std::vector<Answer> answers;
+  if (const int worker = worker_of(rank); worker >= 0) server_.lost(worker, why, answers);
+  if (const int server = server_of(rank); server >= 0 && replicated()) server_lost(server, answers);
+  dispatch(answers);
+  // Some workers may have heard that a round is theirs, and others never will.
+  if (rank == chooser() && reductions_) reductions_->abort(std::make_exception_ptr(why));
+  replicated() ? give_to_replicas(rank, why) : fail_requests_to(rank, why);
+}
+
+void Store::dispatch(std::vector<Answer>& answers) {
+  for (Copies::Numbered& copy : server_.take_copies()) {
+    const int to = options_.servers[static_cast<std::size_t>(next_server(server_of(rank_)))];
+    post_to(to, {Word::kCopy, copy.number, std::move(copy.bytes)});
+  }
+  for (Answer& answer : answers) {
+    const int to = options_.workers[static_cast<std::size_t>(answer.worker)];
+    Peer& its = peer(to);
+    if (its.lost || closed_) continue;
+    its.answers.push_back(std::move(answer));
+    its.answers_news.set();
+    if (its.answers_pump) continue;
+    ++pumps_;
+    its.answers_pump.emplace(loop_, send_answers(this, to), static_cast<Root::Owner&>(*this));
+    its.answers_pump->start();
+  }
+}
+
+Task<void> Store::send_answers(Store* self, int to) {
+  Peer& its = self->peer(to);
+  while (true) {
+    while (its.answers.empty()) {
+      its.answers_news.reset();
+      co_await its.answers_news.wait(self->stop_);
+    }
+    const Answer answer = std::move(its.answers.front());
+    its.answers.pop_front();
+    try {
+      co_await self->answers_->send(to, word_of(Word::kAnswer, answer.id), answer_bytes(answer), self->stop_);
+    } catch (const Error&) {  // the worker is lost: nobody waits for the answer
+      self->stop_.throw_if_requested();
+    }
+  }
+}
+
+Task<void> Store::send_requests(Store* self, int to) {
+  Peer& its = self->peer(to);
+  while (true) {
+    while (its.requests.empty()) {
+      its.requests_news.reset();
+      co_await its.requests_news.wait(self->stop_);
+    }
+    const Request request = its.requests.begin()->second;
+    its.requests.erase(its.requests.begin());
+    const std::uint64_t id = ++self->next_;
+    self->in_flight_[id] = request;
+    // The next one of the part may get into the queue: it is sent after this one.
+    if (in_queue_of_part(request.kind)) {
+      request.key->parts[request.part].ready = false;
+      self->make_ready(*request.key, request.part);
+    }
+    try {
+      ServiceBytes bytes = self->build(request);
+      co_await self->requests_->send(to, word_of(Word::kRequest, id), std::move(bytes), self->stop_);
+    } catch (...) {
+      self->stop_.throw_if_requested();
+      if (const auto found = self->in_flight_.find(id); found != self->in_flight_.end()) {
+        const Request failed = found->second;
+        self->in_flight_.erase(found);
+        self->ended(failed, std::current_exception());
+      }
+    }
+  }
+}
+
+void Store::root_ended(Root&, std::exception_ptr) noexcept {
+  if (--pumps_ == 0) ended_.set();
+}
+
+Task<void> Store::close() {
+  if (closed_) co_return;
+  closed_ = true;
+  if (reductions_) co_await reductions_->close(fmt::format("{} was freed", describe()));
+  const auto why = std::make_exception_ptr(Error(Code::kAborted, fmt::format("{} was freed", describe())));
+  while (!running_.empty()) {
+    Operation& operation = *running_.front();
+    if (!operation.error_) operation.error_ = why;
+    detach(operation);
+    end(operation);
+  }
+  stop_.request(why);
+  while (pumps_ > 0) {
+    ended_.reset();
+    Stop none;
+    co_await ended_.wait(none);
+  }
+  for (Peer& one : peers_) {
+    one.requests_pump.reset();
+    one.answers_pump.reset();
+    one.posts_pump.reset();
+    one.answers.clear();
+  }
+  answers_.reset();
+  requests_.reset();
+}
+
+}  // namespace aiacc::kv

@@ -1,0 +1,137 @@
+// A store with replicas: copies between servers, and what goes on when one is lost.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "groupcomm/kv/store.h"
+
+namespace aiacc::kv {
+
+// Who serves a server's parts: itself, or its replica.
+int Store::serving_rank(int server) const noexcept {
+  const int rank = options_.servers[static_cast<std::size_t>(server)];
+  if (!replicated() || !peer(rank).lost) return rank;
+  return options_.servers[static_cast<std::size_t>(next_server(server))];
+}
+
+void Store::take_copy(int from, std::uint64_t number, std::span<const std::byte> payload) {
+  try {
+    server_.take_over(payload);
+  } catch (const Error&) {
+    return;  // of no server of this protocol, which waits for the confirmation until its workers' deadlines
+  }
+  post_to(from, {Word::kConfirmation, number, {}});
+}
+
+void Store::server_lost(int server, std::vector<Answer>& answers) {
+  server_.server_lost(server, answers);
+  const auto first =
+      std::find_if(options_.servers.begin(), options_.servers.end(), [this](int rank) { return !peer(rank).lost; });
+  if (first != options_.servers.end() && *first == rank_ && report_) report_lost(server);
+}
+
+void Store::report_lost(int server) {
+  const int rank = options_.servers[static_cast<std::size_t>(server)];
+  const int next = options_.servers[static_cast<std::size_t>(next_server(server))];
+  const int before = options_.servers[static_cast<std::size_t>((server + layout_.servers - 1) % layout_.servers)];
+  for (const int neighbour : {next, before}) {
+    if (!peer(neighbour).lost) continue;
+    report_(fmt::format("{} has lost values: both replicas of them were with ranks {} and {}", describe(),
+                        std::min(rank, neighbour), std::max(rank, neighbour)));
+  }
+  if (peer(next).lost || peer(before).lost) return;
+  report_(fmt::format("{} goes on without rank {}: rank {} serves its values, which have one replica now{}", describe(),
+                      rank, next, before == next ? "" : fmt::format(", as have those of rank {}", before)));
+}
+
+// Of the requests to a lost rank those whose parts have a replica begin again, in their order. The others fail.
+void Store::give_to_replicas(int rank, const Error& why) noexcept {
+  const auto moves = [&](const Request& request) {
+    const int now = serving_rank(request.server);
+    return now != rank && !peer(now).lost && request.operation != nullptr;
+  };
+  std::vector<Request> again, failed;
+  for (auto request = in_flight_.begin(); request != in_flight_.end();) {
+    if (request->second.to != rank) {
+      ++request;
+      continue;
+    }
+    request->second.again = true;
+    (moves(request->second) ? again : failed).push_back(request->second);
+    request = in_flight_.erase(request);
+  }
+  // Of a part at most one waits to be sent, and it comes after those that were. Where it cannot move, its sending fails.
+  for (auto request = peer(rank).requests.begin(); request != peer(rank).requests.end();) {
+    if (!moves(request->second)) {
+      ++request;
+      continue;
+    }
+    if (in_queue_of_part(request->second.kind)) request->second.key->parts[request->second.part].ready = false;
+    again.push_back(request->second);
+    request = peer(rank).requests.erase(request);
+  }
+  for (auto request = again.rbegin(); request != again.rend(); ++request) {
+    if (!in_queue_of_part(request->kind)) continue;
+    PartQueue& queue = request->key->parts[request->part];
+    queue.waiting.push_front({request->operation, request->kind, request->number, request->again});
+    if (request->kind == Kind::kPush) queue.pushing = false;
+  }
+  for (const Request& request : again) {
+    in_queue_of_part(request.kind) ? make_ready(*request.key, request.part)
+                                   : send_home(*request.operation, *request.key, request.kind);
+  }
+  const std::exception_ptr error = std::make_exception_ptr(why);
+  for (const Request& request : failed) ended(request, error);
+}
+
+void Store::post_to(int rank, Post post) {
+  Peer& its = peer(rank);
+  if (its.lost || closed_) return;
+  its.posts.push_back(std::move(post));
+  ++posts_;
+  its.posts_news.set();
+  if (its.posts_pump) return;
+  ++pumps_;
+  its.posts_pump.emplace(loop_, send_posts(this, rank), static_cast<Root::Owner&>(*this));
+  its.posts_pump->start();
+}
+
+Task<void> Store::send_posts(Store* self, int to) {
+  Peer& its = self->peer(to);
+  while (true) {
+    while (its.posts.empty()) {
+      its.posts_news.reset();
+      co_await its.posts_news.wait(self->stop_);
+    }
+    Post post = std::move(its.posts.front());
+    its.posts.pop_front();
+    Service& service = post.word == Word::kCopy ? *self->requests_ : *self->answers_;
+    try {
+      co_await service.send(to, word_of(post.word, post.number), std::move(post.bytes), self->stop_);
+    } catch (const Error&) {  // the rank is lost, which the store hears too
+      self->stop_.throw_if_requested();
+    }
+    --self->posts_;
+    self->left_.set();
+  }
+}
+
+Task<void> Store::leave(Stop& stop) {
+  const auto size = static_cast<int>(peers_.size());
+  for (int rank = 0; rank < size; ++rank) {
+    if (rank != rank_) post_to(rank, {Word::kLeaving, 0, {}});
+  }
+  const auto all_left = [&] {
+    for (int rank = 0; rank < size; ++rank) {
+      if (rank != rank_ && !peer(rank).left && !peer(rank).lost) return false;
+    }
+    return posts_ == 0;
+  };
+  while (!all_left()) {
+    left_.reset();
+    co_await left_.wait(stop);
+  }
+}
+
+}  // namespace aiacc::kv

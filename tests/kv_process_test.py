@@ -1,0 +1,55 @@
+"""The key-value store on real ranks, on one host and on hosts that share nothing but a network (tests/namespace_hosts.py)."""
+import pytest
+
+import namespace_hosts
+from launcher_support import Job, users
+from python_support import ENVIRONMENT, PACKAGE_PROGRAMS, check_job
+
+NO_HOSTS = namespace_hosts.unavailable()
+PYTHON = "/usr/bin/python3"
+
+
+@pytest.fixture(scope="module")
+def hosts():
+    if NO_HOSTS is not None:
+        yield None
+        return
+    with namespace_hosts.Hosts(3) as made:
+        yield made
+
+
+def run(hosts, where, *words):
+    program = [PYTHON, PACKAGE_PROGRAMS / "kvstore.py", *words]
+    if isinstance(where, int):
+        return Job(["-np", where, "--kill-grace", "20", *program], env=ENVIRONMENT).finish(timeout=120)
+    if hosts is None:
+        pytest.skip(NO_HOSTS)
+    exported = [word for name, value in ENVIRONMENT.items() for word in ("-x", f"{name}={value}")]
+    return Job(["--launch-agent", hosts.enter, "-H", where, "--kill-grace", "20", *exported, *program]).finish(timeout=120)
+
+
+@pytest.mark.parametrize("user", users())
+@pytest.mark.parametrize("ranks", [1, 2, 3])
+def test_values_on_one_host(user, ranks):
+    check_job(PYTHON, ranks, "kvstore.py", user=user, env={"AIACC_LOG": "error"})
+
+
+@pytest.mark.parametrize("where, ranks", [("h0:1,h1:1", 2), ("h0:2,h1:1,h2:1", 4)])
+def test_values_over_hosts(hosts, where, ranks):
+    code, out, err = run(hosts, where)
+    assert (code, out) == (0, "all is well\n" * ranks), err
+
+
+@pytest.mark.parametrize("call", ["push", "pushpull"])
+@pytest.mark.parametrize("where, ranks", [(2, 2), (4, 4), ("h0:1,h1:1", 2), ("h0:2,h1:1,h2:1", 4)])
+def test_survivors_name_the_dead(hosts, where, ranks, call):
+    code, out, err = run(hosts, where, "death", call)
+    assert code == 137, err
+    assert sorted(out.splitlines()) == [f"rank {rank} names rank {ranks - 1}" for rank in range(ranks - 1)], err
+
+
+@pytest.mark.parametrize("where, ranks", [(4, 4), ("h0:1,h1:1,h2:2", 4)])
+def test_a_server_with_a_replica_may_die(hosts, where, ranks):
+    code, out, err = run(hosts, where, "replicas")
+    assert (code, out) == (137, "all is well\n" * (ranks - 1)), err
+    assert "goes on without rank 0: rank 1 serves its values" in err, err

@@ -1,0 +1,55 @@
+"""Ranks with several TCP connections for a pair of hosts, over a network that limits each connection (AIACC_TCP_STREAMS)."""
+import time
+
+import pytest
+
+import namespace_hosts
+from launcher_support import STAGE, Job
+
+NO_HOSTS = namespace_hosts.unavailable()
+pytestmark = pytest.mark.skipif(NO_HOSTS is not None, reason=str(NO_HOSTS))
+PERF = STAGE / "bin/aiacc-perf"
+
+
+@pytest.fixture(scope="module")
+def capped():
+    with namespace_hosts.Hosts(2, rate="400mbit", flow_rate="120mbit") as made:
+        yield made
+
+
+def on(hosts, streams, *arguments):
+    return Job(["--launch-agent", hosts.enter, "-H", "h0:1,h1:1", "-x", f"AIACC_TCP_STREAMS={streams}", *arguments])
+
+
+def connections(hosts):
+    """Established TCP connections of h0 with h1, those of the launcher's agents not among them."""
+    process = hosts.pids["h0"]
+    count = 0
+    with open(f"/proc/{process}/net/tcp", encoding="ascii") as table:
+        for line in list(table)[1:]:
+            _, here, there, state = line.split()[:4]
+            count += state == "01" and here.split(":")[0] != there.split(":")[0]
+    return count
+
+
+@pytest.mark.parametrize("streams", [1, 4, "auto", "2-8"])
+def test_sums_are_right_whatever_the_number(capped, streams):
+    code, _, err = on(capped, streams, PERF, "allreduce", "-b", "1M", "-e", "4M", "-f", "4", "-n", "3", "-w", "1", "--bound", "0").finish(timeout=300)
+    assert code == 0, err
+
+
+def test_more_connections_are_made_where_each_is_capped(capped):
+    job = on(capped, "auto", PERF, "allreduce", "-b", "4M", "-e", "4M", "-n", "100000", "--bound", "0")
+    job.wait_for(lambda: connections(capped) >= 3, "more than two connections between the hosts", timeout=300)
+    job.kill()
+
+
+def test_one_connection_stays_where_messages_are_short(capped):
+    job = on(capped, "auto", PERF, "allreduce", "-b", "4K", "-e", "4K", "-n", "1000000", "--bound", "0")
+    job.wait_for(lambda: connections(capped) >= 1, "a connection between the hosts", timeout=300)
+    seen, end = set(), time.monotonic() + 1
+    while time.monotonic() < end:
+        seen.add(connections(capped))
+        time.sleep(0.01)
+    job.kill()
+    assert seen == {1}

@@ -1,0 +1,234 @@
+#include "transports/active/active_port.h"
+
+#include <fmt/format.h>
+#include <sodium.h>
+
+#include <algorithm>
+#include <cstring>
+#include <utility>
+
+#include "transports/active/link.h"
+#include "transports/active/shared.h"
+
+namespace aiacc {
+namespace {
+
+active::Token token_of(const wire::Secret& secret, std::uint64_t job) {
+  constexpr char kPurpose[] = "aiacc active frame";
+  unsigned char text[sizeof kPurpose + sizeof job];
+  std::memcpy(text, kPurpose, sizeof kPurpose);
+  std::memcpy(text + sizeof kPurpose, &job, sizeof job);
+  active::Token token;
+  crypto_generichash(token.data(), token.size(), text, sizeof text,
+                     reinterpret_cast<const unsigned char*>(secret.bytes().data()), secret.bytes().size());
+  return token;
+}
+
+}  // namespace
+
+class ActivePort::Engine final : public active::Shared,
+                                 private Job,
+                                 private io::Poller,
+                                 private io::BlockGuard,
+                                 private io::Watch {
+ public:
+  Engine(io::RealLoop& its_loop, const active::Module& its_module, active::Worker* its_worker, Settings its_settings)
+      : Shared(its_loop, its_module, its_worker, std::move(its_settings)), real_loop_(its_loop) {
+    token = token_of(settings.secret, settings.job);
+    for (int rank = 0; rank < size(); ++rank) links_.push_back(std::make_unique<active::Link>(*this, rank));
+  }
+  ~Engine() { close(); }
+
+  void begin(MessageReceiver& its_receiver) noexcept {
+    receiver = &its_receiver;
+    active::Callbacks callbacks;
+    callbacks.owner = this;
+    callbacks.arrived = [](void* owner, const void* header, std::size_t header_bytes, void* payload, std::size_t bytes,
+                           bool eager) noexcept {
+      const std::span<const std::byte> text(static_cast<const std::byte*>(header), header_bytes);
+      return static_cast<Engine*>(owner)->arrived(text, payload, bytes, eager);
+    };
+    callbacks.sent = [](void*, active::Operation& operation, const char* problem) noexcept {
+      auto& one = static_cast<active::Outgoing&>(operation);
+      one.link->sent(one, problem);
+    };
+    callbacks.fetched = [](void*, active::Operation& operation, const char* problem) noexcept {
+      auto& one = static_cast<active::Fetch&>(operation);
+      one.link->fetched(one, problem);
+    };
+    callbacks.broken = [](void*, void* peer, const char* problem) noexcept {
+      static_cast<active::Link*>(peer)->broken(problem);
+    };
+    callbacks.closed = [](void*, void* peer) noexcept { static_cast<active::Link*>(peer)->closed(); };
+    module.call_back(worker, callbacks);
+    real_loop_.watch_once(*this, module.descriptor(worker), true, false);
+    real_loop_.add(static_cast<io::Poller&>(*this));
+    real_loop_.add(static_cast<io::BlockGuard&>(*this));
+  }
+
+  int size() const noexcept { return static_cast<int>(settings.peers.size()); }
+  active::Link* link(int rank) noexcept {
+    const bool other = rank >= 0 && rank < size() && rank != settings.rank;
+    return other && !closed ? links_[static_cast<std::size_t>(rank)].get() : nullptr;
+  }
+
+  void post(int to_rank, const MessageHeader& header, std::span<const Buffer> pieces,
+            SendCompletion& completion) noexcept {
+    if (closed) return;
+    if (active::Link* its = link(to_rank)) return its->post(header, pieces, completion);
+    const Error error(Code::kInvalidArgument, fmt::format("there is no other rank {} to send to", to_rank));
+    notify_later({active::Notification::What::kTold, to_rank, &completion, std::make_exception_ptr(error), {}});
+  }
+
+  void withdraw(SendCompletion& completion) noexcept {
+    if (closed) return;
+    completion.untold.for_each([](SendCompletion::Message& each) {
+      auto& message = static_cast<active::Outgoing&>(each);
+      message.link->withdraw(message);
+    });
+  }
+
+  void notify_later(active::Notification notification) noexcept override {
+    if (closed) return;
+    notifications_.push_back(std::move(notification));
+    if (!Job::linked()) loop.post(*this);
+  }
+
+  void close() noexcept {
+    if (closed) return;
+    closed = true;
+    Job::unlink();
+    io::Poller::unlink();
+    io::BlockGuard::unlink();
+    unwatch();
+    notifications_.clear();
+    for (const std::unique_ptr<active::Link>& each : links_) each->close();
+    module.close(std::exchange(worker, nullptr));
+    for (const std::unique_ptr<active::Link>& each : links_) each->forget();
+    links_changed.set();
+  }
+
+  Task<void> leave(Duration limit, Stop& stop) {
+    if (closed) co_return;
+    for (int rank = 0; rank < size(); ++rank) {
+      if (active::Link* const other = link(rank)) other->leave();
+    }
+    Stop waiting(stop);
+    const Deadline deadline(loop, after(loop.now(), limit), waiting, "a peer did not answer the farewell in time");
+    const auto all_left = [this] {
+      return closed || std::all_of(links_.begin(), links_.end(),
+                                   [](const std::unique_ptr<active::Link>& each) { return each->has_left(); });
+    };
+    try {
+      while (!all_left()) co_await links_changed.wait(waiting);
+    } catch (...) {
+      if (stop.requested()) throw;
+    }
+  }
+
+  std::uint64_t refused = 0;
+
+ private:
+  bool arrived(std::span<const std::byte> text, void* payload, std::size_t bytes, bool eager) noexcept {
+    active::Frame frame;
+    if (text.size() >= sizeof frame) {
+      std::memcpy(&frame, text.data(), sizeof frame);
+      active::Link* const its = frame.from < links_.size() ? link(static_cast<int>(frame.from)) : nullptr;
+      if (frame.version == active::kFrameVersion && frame.token == token && its != nullptr) {
+        return its->arrived(frame, text.subspan(sizeof frame), payload, bytes, eager);
+      }
+    }
+    ++refused;
+    return false;
+  }
+
+  bool look_at_flags() noexcept override { return module.progress(worker); }
+
+  bool about_to_block() noexcept override {
+    bool any = false;
+    while (module.progress(worker)) any = true;
+    if (any || Job::linked() || !module.arm(worker)) return false;
+    if (fired_) rearm_descriptor();
+    return true;
+  }
+  void woke() noexcept override {}
+
+  void ready(Ready /*what*/) noexcept override {
+    fired_ = true;
+    while (!closed && module.progress(worker)) {
+    }
+  }
+  void rearm_descriptor() noexcept {
+    try {
+      real_loop_.rearm(*this);
+      fired_ = false;
+    } catch (const Error&) {  // asked again before the next block
+    }
+  }
+
+  void run() noexcept override {
+    for (active::Notification& notification : std::exchange(notifications_, {})) {
+      if (closed) return;
+      active::Link* const its = link(notification.rank);
+      switch (notification.what) {
+        case active::Notification::What::kSettle: its->settle(); break;
+        case active::Notification::What::kTold: notification.completion->sent(std::move(notification.error)); break;
+        case active::Notification::What::kRevoked: receiver->on_placed(notification.rank, notification.header); break;
+        case active::Notification::What::kRelease: its->ask_held_again(); break;
+        case active::Notification::What::kBroken: its->path_broken(); break;
+        case active::Notification::What::kLost: its->lose(std::move(notification.error)); break;
+      }
+    }
+  }
+
+  io::RealLoop& real_loop_;
+  std::vector<std::unique_ptr<active::Link>> links_;  // by rank; mine stays untouched
+  std::vector<active::Notification> notifications_;
+  bool fired_ = false;  // the watch, which notifies once
+};
+
+ActivePort::ActivePort(io::RealLoop& loop, const active::Module& module, active::Worker* worker, Settings settings)
+    : engine_(std::make_unique<Engine>(loop, module, worker, std::move(settings))) {}
+
+ActivePort::~ActivePort() = default;
+
+void ActivePort::set_receiver(MessageReceiver& receiver) noexcept { engine_->begin(receiver); }
+
+void ActivePort::post(int to_rank, const MessageHeader& header, std::span<const Buffer> pieces,
+                      SendCompletion& completion) noexcept {
+  engine_->post(to_rank, header, pieces, completion);
+}
+
+void ActivePort::release(int from_rank) noexcept {
+  if (engine_->link(from_rank) == nullptr) return;
+  engine_->notify_later({active::Notification::What::kRelease, from_rank, nullptr, nullptr, {}});
+}
+
+void ActivePort::withdraw(SendCompletion& completion) noexcept { engine_->withdraw(completion); }
+
+void ActivePort::revoke(int from_rank, const MessageHeader& header) noexcept {
+  if (active::Link* link = engine_->link(from_rank)) link->revoke(header);
+}
+
+void ActivePort::lose(int rank, std::exception_ptr why) noexcept {
+  if (engine_->link(rank) == nullptr) return;
+  engine_->notify_later({active::Notification::What::kLost, rank, nullptr, std::move(why), {}});
+}
+
+Task<void> ActivePort::leave(Duration limit, Stop& stop) { return engine_->leave(limit, stop); }
+
+std::string ActivePort::obstacle(int rank) const {
+  const std::optional<BrokenPath> path = broken_path(rank);
+  return path ? path->reason : std::string();
+}
+
+std::optional<BrokenPath> ActivePort::broken_path(int rank) const {
+  const active::Link* const link = engine_->link(rank);
+  return link == nullptr ? std::nullopt : link->broken_path();
+}
+
+void ActivePort::close() noexcept { engine_->close(); }
+
+std::uint64_t ActivePort::refused() const noexcept { return engine_->refused; }
+
+}  // namespace aiacc

@@ -1,0 +1,78 @@
+// ActivePort: messages between hosts over a library of active messages (UCX, libfabric), behind module_api.h. Matching is above
+// the port, as with TCP.
+//
+// Messages of at most kCopyBytes are copied by post() and travel with their header; of longer ones the receiver gets the header
+// and fetches the payload into its place (rendezvous), and they are read where they lie. A library may deliver messages that
+// travel in different ways in another order than they were sent in, so each carries its number in its class, and the receiver
+// offers them in order.
+//
+// UCX cannot give back memory that was lent to it without the peer or the end of the connection. A withdrawal or
+// revocation therefore waits for the transfer, and where it has not ended within Settings::answer_limit the peer is lost.
+// An endpoint that the module reports as broken is not made again: the path is broken, and the peer is lost after Settings::broken_limit
+// or when another source says why.
+//
+// The messages are neither encrypted nor authenticated.
+#pragma once
+
+#include <cstdint>
+#include <exception>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "base/io/real_loop.h"
+#include "base/task/task.h"
+#include "base/wire/secret.h"
+#include "transports/message.h"
+
+namespace aiacc {
+
+namespace active {
+struct Module;
+struct Worker;
+}  // namespace active
+
+class ActivePort final : public MessagePort {
+ public:
+  static constexpr std::size_t kCopyBytes = 32 << 10;
+  static constexpr std::size_t kHeldBytes = 8 << 20;  // of one peer, beyond which it is lost: its credit is less
+
+  struct Peer {
+    std::string name;                   // in sentences: "rank 3 on host b"
+    std::vector<std::uint8_t> address;  // of its worker
+  };
+  struct Settings {
+    std::string library;  // in sentences: "UCX"
+    int rank = 0;
+    std::uint64_t job = 0;
+    wire::Secret secret;
+    std::vector<Peer> peers;  // by world rank, this rank included
+    Duration answer_limit = std::chrono::seconds(10);
+    Duration broken_limit{};
+  };
+
+  // The worker becomes the port's. Ranks know its address.
+  ActivePort(io::RealLoop& loop, const active::Module& module, active::Worker* worker, Settings settings);
+  ~ActivePort() override;
+
+  void set_receiver(MessageReceiver& receiver) noexcept override;
+  void post(int to_rank, const MessageHeader& header, std::span<const Buffer> pieces,
+            SendCompletion& completion) noexcept override;
+  void release(int from_rank) noexcept override;
+  void withdraw(SendCompletion& completion) noexcept override;
+  void revoke(int from_rank, const MessageHeader& header) noexcept override;
+  void lose(int rank, std::exception_ptr why) noexcept override;
+  Task<void> leave(Duration limit, Stop& stop) override;
+  void close() noexcept override;
+
+  std::string obstacle(int rank) const override;
+  std::optional<BrokenPath> broken_path(int rank) const override;
+  // Active messages that were dropped because they were not of this job.
+  std::uint64_t refused() const noexcept override;
+
+ private:
+  class Engine;
+  std::unique_ptr<Engine> engine_;
+};
+
+}  // namespace aiacc

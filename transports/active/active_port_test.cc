@@ -1,0 +1,216 @@
+#include "transports/active/active_port.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <atomic>
+#include <thread>
+
+#include "base/task/loop.h"
+#include "transports/active/active_fixture_test.h"
+
+namespace aiacc {
+namespace {
+
+using message_conformance::Action;
+using message_conformance::Completion;
+using message_conformance::header_of;
+using message_conformance::pattern;
+using message_conformance::Recorder;
+using std::chrono::milliseconds;
+
+class ActivePortOver : public ::testing::TestWithParam<const active_test::Way*> {
+ protected:
+  void SetUp() override {
+    const std::string& obstacle = active_test::obstacle(way());
+    if (!obstacle.empty()) GTEST_SKIP() << obstacle;
+    ports = std::make_unique<active_test::Ports>(way());
+    for (int rank = 0; rank < message_conformance::kRanks; ++rank) ports->port(rank).set_receiver(receiver[rank]);
+  }
+  void TearDown() override {
+    if (ports == nullptr) return;
+    for (int rank = 0; rank < message_conformance::kRanks; ++rank) ports->port(rank).close();
+  }
+  static const active_test::Way& way() { return *GetParam(); }
+  void post(int from, int to, const MessageHeader& header, std::vector<std::byte>& bytes) {
+    tcp_test::post(ports->port(from), to, header, bytes, completion);
+  }
+  // Drives one rank alone; the others are as if stopped.
+  bool run_alone(int rank, const std::function<bool()>& done) {
+    const Instant end = after(ports->clock.now(), std::chrono::seconds(10));
+    while (!done() && ports->clock.now() < end) ports->loops[static_cast<std::size_t>(rank)]->look();
+    return done();
+  }
+
+  Recorder receiver[message_conformance::kRanks];
+  Completion completion;
+  std::unique_ptr<active_test::Ports> ports;
+};
+
+TEST_P(ActivePortOver, ALongMessageOfSeveralPiecesArrives) {
+  std::vector<std::byte> bytes = pattern(3 << 20, 1);
+  const Buffer whole{bytes.data(), bytes.size()};
+  const Buffer pieces[] = {whole.slice(0, 7), whole.slice(7, 0), whole.slice(7, 1 << 20),
+                           whole.slice((1 << 20) + 7, (2 << 20) - 7)};
+  ports->port(0).post(1, header_of(1, bytes.size()), pieces, completion);
+  ASSERT_TRUE(ports->run_until([&] { return receiver[1].placed == 1 && completion.told == 1; }));
+  EXPECT_TRUE(receiver[1].messages.front().bytes == bytes);
+}
+
+TEST_P(ActivePortOver, LongAndShortMessagesOfAClassAreOfferedInOrder) {
+  constexpr std::uint32_t kCount = 60;
+  std::vector<std::byte> bytes = pattern(200'000, 2);
+  const std::size_t lengths[] = {200'000, 0, 100, ActivePort::kCopyBytes, ActivePort::kCopyBytes + 1};
+  for (std::uint32_t tag = 0; tag < kCount; ++tag) {
+    std::vector<std::byte> some(bytes.begin(), bytes.begin() + static_cast<long>(lengths[tag % std::size(lengths)]));
+    const Buffer piece{bytes.data(), some.size()};
+    ports->port(0).post(1, header_of(tag, some.size()), std::span(&piece, 1), completion);
+  }
+  ASSERT_TRUE(ports->run_until([&] { return receiver[1].placed == kCount && completion.told == kCount; }));
+  EXPECT_TRUE(std::is_sorted(receiver[1].asked.begin(), receiver[1].asked.end()));
+}
+
+TEST_P(ActivePortOver, ALongMessageThatIsHeldIsWithdrawnWithoutItsPlace) {
+  receiver[1].decide = [](int, const MessageHeader&) { return Action::kHold; };
+  std::vector<std::byte> bytes = pattern(1 << 20, 3);
+  post(0, 1, header_of(1, bytes.size()), bytes);
+  ASSERT_TRUE(ports->run_until([&] { return receiver[1].asked.size() == 1; }));
+  ports->port(0).withdraw(completion);
+  ASSERT_TRUE(ports->run_until([&] { return completion.told == 1; }));
+  EXPECT_EQ(as_error(completion.error).code(), Code::kAborted);
+  receiver[1].decide = nullptr;
+  ports->port(1).release(0);
+  Completion other;
+  tcp_test::post(ports->port(0), 1, header_of(2, bytes.size()), bytes, other);
+  ASSERT_TRUE(ports->run_until([&] { return receiver[1].placed == 1; }));
+  EXPECT_EQ(receiver[1].messages.front().header.step, 2u);
+  EXPECT_TRUE(receiver[0].lost.empty());
+}
+
+// The peer's process lives and its loop stands still, and then another source says that it is dead.
+TEST_P(ActivePortOver, APeerThatStandsStillIsLostWithAllThatWasLentToIt) {
+  std::vector<std::byte> bytes = pattern(4 << 20, 4), few = pattern(10, 4);
+  post(0, 1, header_of(1, few.size()), few);
+  ASSERT_TRUE(ports->run_until([&] { return completion.told == 1; }));
+  post(0, 1, header_of(2, bytes.size()), bytes);
+  ports->port(0).lose(1, std::make_exception_ptr(Error(Code::kPeerFailed, "its agent says so", 1)));
+  EXPECT_TRUE(receiver[0].lost.empty()) << "told from inside lose()";
+  ASSERT_TRUE(run_alone(0, [&] { return receiver[0].lost.size() == 1 && completion.told == 2; }));
+  EXPECT_EQ(as_error(completion.error).message(), "its agent says so");
+}
+
+// The same of a receive whose sender stands still.
+TEST_P(ActivePortOver, ASenderThatStandsStillIsLostWithThePlaceThatItWasGiven) {
+  std::vector<std::byte> bytes = pattern(16 << 20, 5);
+  post(1, 0, header_of(1, bytes.size()), bytes);
+  ASSERT_TRUE(ports->run_until([&] { return !receiver[0].asked.empty(); }));
+  ASSERT_EQ(receiver[0].asked.size(), 1u);
+  ports->port(0).lose(1, std::make_exception_ptr(Error(Code::kPeerFailed, "its agent says so", 1)));
+  ASSERT_TRUE(run_alone(0, [&] { return receiver[0].lost.size() == 1; }));
+}
+
+TEST_P(ActivePortOver, MessagesThatAreNotOfThisJobAreDropped) {
+  active_test::Ports strangers(way(), 99, ports.get());
+  Recorder theirs;
+  strangers.port(0).set_receiver(theirs);
+  std::vector<std::byte> bytes = pattern(100, 6);
+  tcp_test::post(strangers.port(0), 1, header_of(1, bytes.size()), bytes, completion);
+  const Instant end = after(ports->clock.now(), std::chrono::seconds(10));
+  while (ports->port(1).refused() == 0 && ports->clock.now() < end) {
+    strangers.loops[0]->look();
+    ports->loops[1]->look();
+  }
+  EXPECT_GE(ports->port(1).refused(), 1u);
+  EXPECT_TRUE(receiver[1].asked.empty());
+  strangers.port(0).close();
+}
+
+TEST_P(ActivePortOver, WhoLeavesIsNotLostAndNobodyWaitsForIt) {
+  std::vector<std::byte> bytes = pattern(1 << 20, 7);
+  for (const int to : {1, 2}) post(0, to, header_of(1, bytes.size()), bytes);
+  Stop stop;
+  std::vector<Task<void>> leaving;
+  for (int rank = 0; rank < message_conformance::kRanks; ++rank) {
+    leaving.push_back(ports->port(rank).leave(std::chrono::seconds(5), stop));
+    leaving.back().start();
+  }
+  const Instant began = ports->clock.now();
+  ASSERT_TRUE(ports->run_until(
+      [&] { return std::all_of(leaving.begin(), leaving.end(), [](const Task<void>& each) { return each.done(); }); }));
+  EXPECT_LT(ports->clock.now() - began, std::chrono::seconds(5)) << "leave() gave up";
+  EXPECT_EQ(receiver[1].placed + receiver[2].placed, 2u) << "before all had come";
+  for (const Recorder& each : receiver) EXPECT_TRUE(each.lost.empty());
+  post(0, 1, header_of(2, 10), bytes);
+  ASSERT_TRUE(ports->run_until([&] { return completion.told == 3; }));
+  EXPECT_EQ(as_error(completion.error).message(), "rank 1 has left the job");
+}
+
+// A loop that has blocked in the kernel wakes for a message.
+TEST_P(ActivePortOver, ABlockedLoopWakesForAMessage) {
+  std::vector<std::byte> bytes = pattern(100'000, 8);
+  std::atomic<std::size_t> placed{0};
+  std::atomic<bool> over{false};
+  std::thread other([&] {
+    while (!over) {
+      ports->loops[1]->turn(after(ports->clock.now(), std::chrono::seconds(20)));
+      placed = receiver[1].placed;
+    }
+  });
+  for (std::uint32_t number = 1; number <= 20; ++number) {
+    std::this_thread::sleep_for(milliseconds(5));  // longer than an idle loop stays awake
+    const std::size_t length = number % 2 == 0 ? 100 : bytes.size();
+    const Buffer piece{bytes.data(), length};
+    ports->port(0).post(1, header_of(number, length), std::span(&piece, 1), completion);
+    EXPECT_TRUE(run_alone(0, [&] { return placed == number && completion.told == static_cast<int>(number); }));
+  }
+  over = true;
+  ports->loops[1]->wake();
+  other.join();
+  EXPECT_GT(ports->loops[1]->blocked_count(), 0u);
+}
+
+TEST_P(ActivePortOver, AnAddressThatMakesNoSenseIsRefused) {
+  io::RealLoop loop;
+  ActivePortFactory factory(loop, *way().library, way().settings);
+  std::vector<std::uint8_t> cut = factory.address(), altered = cut;
+  cut.pop_back();
+  altered.back() ^= 1;
+  for (const std::vector<std::uint8_t>& address : {cut, altered, std::vector<std::uint8_t>{}}) {
+    PortWorld world;
+    world.secret = tcp_test::secret_of(1);
+    world.peers = {{"rank 0", {}, factory.address()}, {"rank 1", {}, address}};
+    try {
+      factory.open(world);
+      FAIL();
+    } catch (const Error& error) {
+      EXPECT_EQ(error.code(), Code::kProtocol);
+      EXPECT_EQ(error.message(), "the address of rank 1 is no address of " + std::string(way().library->name));
+    }
+  }
+}
+
+TEST_P(ActivePortOver, ProtectionIsRefused) { EXPECT_THROW(ports->port(0).encrypt(), Error); }
+
+INSTANTIATE_TEST_SUITE_P(Active, ActivePortOver,
+                         ::testing::Values(&active_test::kUcxOverTcp, &active_test::kOfiOverTcp,
+                                           &active_test::kOfiOverSharedMemory),
+                         [](const auto& one) { return one.param->name; });
+
+}  // namespace
+}  // namespace aiacc
+
+namespace aiacc::message_conformance {
+template <const active_test::Way& kWay>
+std::unique_ptr<PortsUnderTest> over() {
+  struct Over : active_test::Ports {
+    Over() : Ports(kWay) {}
+  };
+  return active_test::obstacle(kWay).empty() ? make<Over>() : nullptr;
+}
+INSTANTIATE_TEST_SUITE_P(UcxOverTcp, MessageConformance, ::testing::Values(&over<active_test::kUcxOverTcp>));
+INSTANTIATE_TEST_SUITE_P(UcxOverSharedMemory, MessageConformance,
+                         ::testing::Values(&over<active_test::kUcxOverSharedMemory>));
+INSTANTIATE_TEST_SUITE_P(OfiOverTcp, MessageConformance, ::testing::Values(&over<active_test::kOfiOverTcp>));
+INSTANTIATE_TEST_SUITE_P(OfiOverSharedMemory, MessageConformance,
+                         ::testing::Values(&over<active_test::kOfiOverSharedMemory>));
+}  // namespace aiacc::message_conformance

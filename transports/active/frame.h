@@ -1,0 +1,51 @@
+// The header of an active message between two ActivePorts: a frame, and after it the message's header, or what the frame says.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <type_traits>
+
+#include "transports/message.h"
+
+namespace aiacc::active {
+
+inline constexpr std::size_t kClasses = kTrafficClasses;
+inline constexpr std::uint16_t kFrameVersion = 2;
+
+enum class FrameKind : std::uint8_t {
+  kMessage = 1,    // a MessageHeader follows; the payload is the message's
+  kWithdrawn = 2,  // the sender does not want `number` to be delivered any more; it need not succeed
+  kFarewell = 3,   // Counts follow: all messages that the sender has sent; it leaves
+  kReceived = 4,   // the answer: all these have come
+};
+
+// What the job's ranks alone can know: a digest of its secret. It distinguishes jobs, and is no protection from who can read it
+// on the network.
+using Token = std::array<std::uint8_t, 16>;
+
+// Little-endian on the wire.
+struct Frame {
+  std::uint16_t version = kFrameVersion;
+  FrameKind kind = FrameKind::kMessage;
+  TrafficClass traffic = TrafficClass::kControl;  // of kMessage and kWithdrawn
+  std::uint32_t from = 0;                         // rank
+  Token token{};
+  std::uint64_t number = 0;  // of the message in its class, from 0
+};
+static_assert(sizeof(Frame) == 32 && std::is_trivially_copyable_v<Frame>);
+
+using Counts = std::array<std::uint64_t, kClasses>;
+
+// The longest: a message's.
+struct FramedMessage {
+  Frame frame;
+  MessageHeader header;
+};
+static_assert(sizeof(FramedMessage) == sizeof(Frame) + sizeof(MessageHeader));
+
+struct FramedCounts {
+  Frame frame;
+  Counts counts{};
+};
+
+}  // namespace aiacc::active

@@ -1,0 +1,23 @@
+// Library: what the loader, addresses and sentences need to know of the library behind a module.
+#pragma once
+
+#include <span>
+#include <string_view>
+
+namespace aiacc::active {
+
+struct Library {
+  std::string_view transport;  // as AIACC_TRANSPORT names it: "ucx"
+  std::string_view name;       // in sentences: "UCX"
+  const char* module;          // "aiacc-ucx.so"
+  const char* entry;           // the module's only symbol
+  std::string_view prefix;     // of the variables in which the library finds its settings: "UCX_"
+  // Settings that it finds where the user has set none: "NAME=text"; "NAME" alone hides that variable from it.
+  std::span<const std::string_view> defaults;
+  // Of several networks the library has only those that open() names. The setting with which a user names them, which is none
+  // of the library's, and what is named otherwise; "" where it has no need of that.
+  std::string_view choice = "";
+  const char* standard_choice = "";
+};
+
+}  // namespace aiacc::active

@@ -1,0 +1,491 @@
+#include "transports/active/link.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstring>
+#include <utility>
+
+namespace aiacc::active {
+namespace {
+
+using Action = MessageReceiver::Placement::Action;
+
+bool same_place(const MessageHeader& one, const MessageHeader& other) noexcept {
+  return one.group == other.group && one.sequence == other.sequence && one.tag() == other.tag() &&
+         one.offset == other.offset && one.kind == other.kind && one.traffic == other.traffic;
+}
+
+}  // namespace
+
+std::exception_ptr Link::has_gone() const {
+  return std::make_exception_ptr(
+      Error(Code::kPeerFailed, fmt::format("{} has left the job", shared_.name(rank_)), rank_));
+}
+
+// --- sending ----------------------------------------------------------------------------------------------------------------
+
+Outgoing& Link::add(std::list<Outgoing>& to) {
+  Outgoing& one = to.emplace_back();
+  one.link = this;
+  one.in = &to;
+  one.self = std::prev(to.end());
+  one.message.frame.from = static_cast<std::uint32_t>(shared_.settings.rank);
+  one.message.frame.token = shared_.token;
+  return one;
+}
+
+void Link::post(const MessageHeader& header, std::span<const Buffer> pieces, SendCompletion& completion) {
+  if (losing_ || peer_left_) {
+    const std::exception_ptr why = losing_ ? losing_ : has_gone();
+    shared_.notify_later({Notification::What::kTold, rank_, &completion, why, {}});
+    if (!losing_) shared_.notify_later({Notification::What::kLost, rank_, nullptr, why, {}});
+    return;
+  }
+  Outgoing& one = add(outgoing_);
+  one.promise(completion);
+  one.message.frame.traffic = header.traffic;
+  one.message.frame.number = class_of(header.traffic).sent++;
+  one.message.header = header;
+  one.lent = header.length > ActivePort::kCopyBytes;
+  if (one.lent) {
+    for (const Buffer& piece : pieces) {
+      if (piece.bytes > 0) one.extents.push_back({piece.data, piece.bytes});
+    }
+  } else if (header.length > 0) {
+    one.copy.reserve(header.length);
+    for (const Buffer& piece : pieces) {
+      const auto* const data = static_cast<const std::byte*>(piece.data);
+      one.copy.insert(one.copy.end(), data, data + piece.bytes);
+    }
+    one.extents.push_back({one.copy.data(), one.copy.size()});
+  }
+  transmit(one, sizeof one.message, &one.message);
+}
+
+void Link::say(FrameKind kind, TrafficClass traffic, std::uint64_t number) noexcept {
+  if (losing_ || broken_) return;
+  Outgoing& one = add(control_);
+  Frame& frame = one.message.frame;
+  frame.kind = kind;
+  frame.traffic = traffic;
+  frame.number = number;
+  if (kind == FrameKind::kFarewell) {
+    one.counts.frame = frame;
+    for (std::size_t traffic_class = 0; traffic_class < kClasses; ++traffic_class) {
+      one.counts.counts[traffic_class] = classes_[traffic_class].sent;
+    }
+    transmit(one, sizeof one.counts, &one.counts);
+  } else {
+    transmit(one, sizeof frame, &frame);
+  }
+}
+
+bool Link::connect() noexcept {
+  if (endpoint_ != nullptr) return true;
+  char problem[256] = "";
+  const std::vector<std::uint8_t>& address = shared_.peer(rank_).address;
+  endpoint_ = shared_.module.connect(shared_.worker, address.data(), address.size(), this, problem, sizeof problem);
+  if (endpoint_ == nullptr)
+    lost_by(Code::kPeerFailed, fmt::format("{} cannot connect to it: {}", shared_.library(), problem));
+  return endpoint_ != nullptr;
+}
+
+// What cannot be sent is told when the peer has been lost for it.
+void Link::transmit(Outgoing& one, std::size_t header_bytes, const void* header) noexcept {
+  const char* problem = nullptr;
+  if (broken_ || !connect()) {
+    ended(one, std::make_exception_ptr(
+                   Error(Code::kPeerFailed, fmt::format("{} cannot connect", shared_.library()), rank_)));
+    return;
+  }
+  switch (shared_.module.send(endpoint_, header, header_bytes, one.extents.data(), one.extents.size(), one.lent, one,
+                              &problem)) {
+    case Began::kDone: ended(one, nullptr); break;
+    case Began::kPending: break;
+    case Began::kFailed: sent(one, problem); break;
+  }
+}
+
+void Link::sent(Outgoing& message, const char* problem) noexcept {
+  std::exception_ptr error;
+  if (problem != nullptr) {
+    error = std::make_exception_ptr(
+        Error(Code::kPeerFailed, fmt::format("{}: {}: {}", shared_.name(rank_), shared_.library(), problem), rank_));
+    broken(problem);
+  }
+  ended(message, std::move(error));
+}
+
+void Link::ended(Outgoing& one, std::exception_ptr error) noexcept {
+  one.error = std::move(error);
+  if (one.withdrawn) {
+    one.error = std::make_exception_ptr(Error(Code::kAborted, "the sender withdrew this message"));
+  }
+  ended_.splice(ended_.end(), *one.in, one.self);
+  one.in = &ended_;
+  settle_later();
+}
+
+void Link::settle_later() noexcept { shared_.notify_later({Notification::What::kSettle, rank_, nullptr, nullptr, {}}); }
+
+// A message that failed waits until the peer is lost, so that it has the same reason.
+void Link::settle() noexcept {
+  std::list<Outgoing> ended;
+  for (auto one = ended_.begin(); one != ended_.end();) {
+    const auto next = std::next(one);
+    if (!one->error || one->withdrawn || losing_) {
+      one->in = &ended;
+      ended.splice(ended.end(), ended_, one);
+    }
+    one = next;
+  }
+  while (!ended.empty() && !shared_.closed) {
+    std::list<Outgoing> one;
+    one.splice(one.end(), ended, ended.begin());
+    const std::exception_ptr error =
+        one.front().error && losing_ && !one.front().withdrawn ? losing_ : one.front().error;
+    if (SendCompletion* completion = one.front().take_completion()) completion->sent(error);
+  }
+  if (shared_.closed) return;
+  // The endpoint of who only receives, by which it hears of the peer's end, and ends fetches from it.
+  if (heard_ && !losing_ && !broken_ && !peer_left_) connect();
+  tell_lost();
+  if (leaving_ && !farewell_said_ && outgoing_.empty() && !has_left()) say_farewell();
+  shared_.links_changed.set();
+  shared_.links_changed.reset();
+}
+
+void Link::withdraw(Outgoing& message) noexcept {
+  if (!message.lent) {
+    SendCompletion* const completion = message.take_completion();
+    const auto error = std::make_exception_ptr(Error(Code::kAborted, "the sender withdrew this message"));
+    shared_.notify_later({Notification::What::kTold, rank_, completion, error, {}});
+  } else if (message.in == &ended_ && message.error) {
+    message.withdrawn = true;
+    ended(message, nullptr);
+  } else if (!message.withdrawn && message.in == &outgoing_) {
+    message.withdrawn = true;
+    message.since = shared_.loop.now();
+    say(FrameKind::kWithdrawn, message.message.frame.traffic, message.message.frame.number);
+    watch_answer(message.since);
+  }
+}
+
+// --- receiving --------------------------------------------------------------------------------------------------------------
+
+bool Link::arrived(const Frame& frame, std::span<const std::byte> rest, void* payload, std::size_t bytes,
+                   bool eager) noexcept {
+  if (losing_ || broken_) return false;
+  if (!std::exchange(heard_, true)) settle_later();
+  if (static_cast<std::size_t>(frame.traffic) < kClasses) {
+    switch (frame.kind) {
+      case FrameKind::kMessage: {
+        MessageHeader header;
+        if (rest.size() != sizeof header) break;
+        std::memcpy(&header, rest.data(), sizeof header);
+        return message_came(frame, header, payload, bytes, eager);
+      }
+      case FrameKind::kWithdrawn: return withdrawn_came(frame), false;
+      case FrameKind::kFarewell: {
+        Counts counts;
+        if (rest.size() != sizeof counts) break;
+        std::memcpy(&counts, rest.data(), sizeof counts);
+        return farewell_came(counts), false;
+      }
+      case FrameKind::kReceived:
+        farewell_answered_ = farewell_said_;
+        settle_later();
+        return false;
+    }
+  }
+  lost_by(Code::kProtocol, fmt::format("it sent a frame of kind {} that makes no sense", static_cast<int>(frame.kind)));
+  return false;
+}
+
+bool Link::message_came(const Frame& frame, const MessageHeader& header, void* payload, std::size_t bytes,
+                        bool eager) noexcept {
+  if (header.version != kMessageVersion || !is_kind(header.kind) || header.traffic != frame.traffic ||
+      header.length != bytes) {
+    lost_by(Code::kProtocol, fmt::format("it sent a message of version {} with {} bytes in place of {}", header.version,
+                                         bytes, header.length));
+    return false;
+  }
+  Class& its = class_of(frame.traffic);
+  const Arrived one{header, frame.number, payload, eager};
+  if (frame.number != its.offered) {
+    if (frame.number > its.offered && its.early.emplace(frame.number, one).second) return bytes > 0;
+    lost_by(Code::kProtocol, fmt::format("it sent message {} of a traffic class again", frame.number));
+    return false;
+  }
+  const bool kept = in_turn(one, false);
+  while (!losing_ && !shared_.closed && !its.early.empty() && its.early.begin()->first == its.offered) {
+    in_turn(its.early.extract(its.early.begin()).mapped(), true);
+  }
+  if (their_counts_) farewell_came(*their_counts_);
+  return kept;
+}
+
+bool Link::in_turn(const Arrived& one, bool kept) noexcept {
+  Class& its = class_of(one.header.traffic);
+  ++its.offered;
+  if (its.withdrawn.erase(one.number) == 0) return offer(one, kept);
+  if (kept) drop(one);
+  return false;
+}
+
+// `kept`: the payload is, from before. Returns whether it is afterwards.
+bool Link::offer(const Arrived& one, bool kept) noexcept {
+  const MessageReceiver::Placement placement = shared_.receiver->on_header(rank_, one.header);
+  if (shared_.closed) return false;
+  switch (placement.action) {
+    case Action::kHold:
+      held_.push_back(one);
+      held_bytes_ += one.header.length;
+      if (held_bytes_ > ActivePort::kHeldBytes) {
+        lost_by(Code::kProtocol, fmt::format("it sent {} bytes that have no place yet", held_bytes_));
+      }
+      return one.header.length > 0;
+    case Action::kInto:
+      if (one.header.length > 0 && !one.eager) {
+        fetch_into(one, placement.into);
+        return true;
+      }
+      if (one.header.length > 0) std::memcpy(placement.into.data, one.payload, one.header.length);
+      shared_.receiver->on_placed(rank_, one.header);
+      break;
+    case Action::kDrop: break;
+  }
+  if (kept) drop(one);
+  return false;
+}
+
+void Link::drop(const Arrived& one) noexcept {
+  if (one.header.length > 0) shared_.module.drop(shared_.worker, one.payload);
+}
+
+void Link::fetch_into(const Arrived& one, const Buffer& place) noexcept {
+  Fetch& fetch = fetches_.emplace_back();
+  fetch.link = this;
+  fetch.self = std::prev(fetches_.end());
+  fetch.header = one.header;
+  const char* problem = nullptr;
+  const Began began = shared_.module.fetch(shared_.worker, one.payload, place.data, one.header.length, fetch, &problem);
+  if (began != Began::kPending) fetched(fetch, began == Began::kDone ? nullptr : problem);
+}
+
+// The place of a fetch that failed stays the port's until the peer is lost.
+void Link::fetched(Fetch& fetch, const char* problem) noexcept {
+  if (fetch.abandoned) {
+    fetch.abandoned = false;
+    if (fetch.forgotten) abandoned_.erase(fetch.self);
+    return;
+  }
+  if (problem != nullptr && !losing_) {
+    broken(problem);
+    if (!fetch.revoked) {
+      fetch.failed = true;
+      return;
+    }
+  }
+  const MessageHeader header = fetch.header;
+  const bool revoked = fetch.revoked;
+  fetches_.erase(fetch.self);
+  if (losing_ || shared_.closed) return settle_later();
+  if (revoked) {
+    shared_.notify_later({Notification::What::kRevoked, rank_, nullptr, nullptr, header});
+  } else {
+    shared_.receiver->on_placed(rank_, header);
+  }
+}
+
+void Link::forget(Fetch& fetch) noexcept {
+  fetch.forgotten = true;
+  if (fetch.abandoned) {
+    abandoned_.splice(abandoned_.end(), fetches_, fetch.self);
+  } else {
+    fetches_.erase(fetch.self);
+  }
+}
+
+void Link::revoke(const MessageHeader& header) noexcept {
+  for (Fetch& fetch : fetches_) {
+    if (fetch.revoked || !same_place(fetch.header, header)) continue;
+    if (fetch.failed) {
+      forget(fetch);
+      return shared_.notify_later({Notification::What::kRevoked, rank_, nullptr, nullptr, header});
+    }
+    fetch.revoked = true;
+    fetch.since = shared_.loop.now();
+    return watch_answer(fetch.since);
+  }
+}
+
+void Link::ask_held_again() noexcept {
+  std::list<Arrived> asked;
+  asked.swap(held_);
+  held_bytes_ = 0;
+  while (!asked.empty() && !losing_ && !shared_.closed) {
+    const Arrived one = asked.front();
+    asked.pop_front();
+    offer(one, true);
+  }
+  if (!shared_.closed) std::for_each(asked.begin(), asked.end(), [this](const Arrived& one) { drop(one); });
+}
+
+// A message that was offered goes on, unless it is held.
+void Link::withdrawn_came(const Frame& frame) noexcept {
+  Class& its = class_of(frame.traffic);
+  if (frame.number >= its.offered) {
+    its.withdrawn.insert(frame.number);
+    return;
+  }
+  const auto held = std::find_if(held_.begin(), held_.end(), [&](const Arrived& one) {
+    return one.number == frame.number && one.header.traffic == frame.traffic;
+  });
+  if (held == held_.end()) return;
+  held_bytes_ -= held->header.length;
+  drop(*held);
+  held_.erase(held);
+}
+
+// --- loss ---------------------------------------------------------------------------------------------------------------------
+
+void Link::lost_by(Code code, const std::string& what) noexcept {
+  const Error error(code, fmt::format("{}: {}", shared_.name(rank_), what), rank_);
+  shared_.notify_later({Notification::What::kLost, rank_, nullptr, std::make_exception_ptr(error), {}});
+}
+
+void Link::broken(const char* problem) noexcept {
+  if (losing_ || broken_) return;
+  broken_ = shared_.loop.now();
+  problem_ = fmt::format("{} has lost the connection: {}", shared_.library(), problem);
+  shared_.notify_later({Notification::What::kBroken, rank_, nullptr, nullptr, {}});
+}
+
+// All that was lent comes back. Why the peer is gone is for others to say, and they may not know yet.
+void Link::path_broken() noexcept {
+  if (losing_) return;
+  if (endpoint_ != nullptr) shared_.module.disconnect(endpoint_);
+  if (peer_left_) {
+    endpoint_broken_ = true;
+    if (!outgoing_.empty() || !ended_.empty()) lose(has_gone());
+    return settle_later();
+  }
+  if (shared_.settings.broken_limit <= Duration::zero()) return patience_.expired();
+  shared_.loop.arm(patience_, after(*broken_, shared_.settings.broken_limit));
+  if (shared_.receiver != nullptr) shared_.receiver->on_path_broken(rank_);
+}
+
+void Link::Patience::expired() noexcept { link->lost_by(Code::kPeerFailed, link->problem_); }
+
+std::optional<BrokenPath> Link::broken_path() const {
+  if (!broken_ || losing_ || peer_left_) return std::nullopt;
+  const auto [lower, higher] = std::minmax(shared_.settings.rank, rank_);
+  return BrokenPath{*broken_, fmt::format("{} and {}", shared_.name(lower), shared_.name(higher)), problem_};
+}
+
+void Link::lose(std::exception_ptr why) noexcept {
+  if (losing_) return;
+  losing_ = std::move(why);
+  disarm();
+  patience_.disarm();
+  for (const Arrived& one : std::exchange(held_, {})) drop(one);
+  for (Class& its : classes_) {
+    for (const auto& [number, one] : std::exchange(its.early, {})) drop(one);
+  }
+  if (endpoint_ != nullptr) shared_.module.disconnect(endpoint_);
+  settle_later();
+}
+
+// Nothing arrives on an endpoint that is gone. UCX 1.13 leaves receives in it that its peer had not answered.
+void Link::closed() noexcept {
+  endpoint_ = nullptr;
+  for (auto one = fetches_.begin(); one != fetches_.end();) {
+    Fetch& fetch = *one++;
+    if (fetch.failed) continue;
+    fetch.failed = fetch.abandoned = true;
+    if (!fetch.revoked) continue;
+    shared_.notify_later({Notification::What::kRevoked, rank_, nullptr, nullptr, fetch.header});
+    forget(fetch);
+  }
+  settle_later();
+}
+
+void Link::tell_lost() noexcept {
+  const bool fetching = std::any_of(fetches_.begin(), fetches_.end(), [](const Fetch& one) { return !one.failed; });
+  const bool over = endpoint_ == nullptr && outgoing_.empty() && control_.empty() && !fetching && ended_.empty();
+  if (!losing_ || lost_ || !over) return;
+  lost_ = true;
+  while (!fetches_.empty()) forget(fetches_.front());
+  if (shared_.receiver != nullptr) shared_.receiver->on_peer_lost(rank_, losing_);
+}
+
+void Link::close() noexcept {
+  disarm();
+  patience_.disarm();
+  for (const Arrived& one : std::exchange(held_, {})) drop(one);
+  for (Class& its : classes_) {
+    for (const auto& [number, one] : std::exchange(its.early, {})) drop(one);
+  }
+}
+
+void Link::forget() noexcept {
+  endpoint_ = nullptr;
+  outgoing_.clear();
+  control_.clear();
+  ended_.clear();
+  fetches_.clear();
+  abandoned_.clear();
+}
+
+void Link::watch_answer(Instant since) noexcept {
+  if (!armed()) shared_.loop.arm(*this, after(since, shared_.settings.answer_limit));
+}
+
+void Link::expired() noexcept {
+  Instant oldest = kNever;
+  for (const Outgoing& one : outgoing_) {
+    if (one.withdrawn) oldest = std::min(oldest, one.since);
+  }
+  for (const Fetch& one : fetches_) {
+    if (one.revoked && !one.failed) oldest = std::min(oldest, one.since);
+  }
+  if (oldest == kNever) return;
+  if (after(oldest, shared_.settings.answer_limit) > shared_.loop.now()) return watch_answer(oldest);
+  lost_by(Code::kPeerFailed, fmt::format("it did not let go of a message within {:.0f} s after that was stopped",
+                                         seconds(shared_.settings.answer_limit)));
+}
+
+// --- farewell -----------------------------------------------------------------------------------------------------------------
+
+void Link::leave() noexcept {
+  leaving_ = true;
+  settle_later();
+}
+
+bool Link::has_left() const noexcept {
+  const bool untouched = endpoint_ == nullptr && !heard_ && outgoing_.empty();
+  if (untouched || lost_ || endpoint_broken_) return true;
+  if (!control_.empty() || !outgoing_.empty()) return false;
+  return farewell_answered_ || (peer_left_ && !farewell_said_);
+}
+
+// The peer answers when all messages before it have come.
+void Link::say_farewell() noexcept {
+  farewell_said_ = true;
+  say(FrameKind::kFarewell);
+}
+
+void Link::farewell_came(const Counts& counts) noexcept {
+  their_counts_ = counts;
+  for (std::size_t traffic = 0; traffic < kClasses; ++traffic) {
+    if (classes_[traffic].offered < counts[traffic]) return;
+  }
+  their_counts_.reset();
+  peer_left_ = true;
+  say(FrameKind::kReceived);
+  settle_later();
+}
+
+}  // namespace aiacc::active

@@ -1,0 +1,114 @@
+// Link: all messages between this rank and one other.
+#pragma once
+
+#include <array>
+#include <exception>
+#include <list>
+#include <map>
+#include <optional>
+#include <set>
+#include <span>
+#include <string>
+
+#include "transports/active/outgoing.h"
+#include "transports/active/shared.h"
+
+namespace aiacc::active {
+
+class Link final : private Timer {
+ public:
+  Link(Shared& shared, int rank) : shared_(shared), rank_(rank) { patience_.link = this; }
+
+  void post(const MessageHeader& header, std::span<const Buffer> pieces, SendCompletion& completion);
+  void withdraw(Outgoing& message) noexcept;
+  void revoke(const MessageHeader& header) noexcept;
+  void ask_held_again() noexcept;
+  // Begins to lose the peer, which is told when nothing accesses lent memory any more.
+  void lose(std::exception_ptr why) noexcept;
+  void leave() noexcept;
+  bool has_left() const noexcept;
+  void path_broken() noexcept;
+  std::optional<BrokenPath> broken_path() const;
+  void settle() noexcept;  // tells what has ended
+  // Before and after the worker is closed: gives kept payloads back; forgets what was under way.
+  void close() noexcept;
+  void forget() noexcept;
+
+  // Of the module.
+  bool arrived(const Frame& frame, std::span<const std::byte> rest, void* payload, std::size_t bytes,
+               bool eager) noexcept;
+  void sent(Outgoing& message, const char* problem) noexcept;
+  void fetched(Fetch& fetch, const char* problem) noexcept;
+  void broken(const char* problem) noexcept;
+  void closed() noexcept;
+
+ private:
+  // A message that has come. Its payload, if there is one, is kept by the module.
+  struct Arrived {
+    MessageHeader header;
+    std::uint64_t number = 0;
+    void* payload = nullptr;
+    bool eager = true;
+  };
+  struct Patience final : Timer {  // with a broken path
+    Link* link = nullptr;
+    void expired() noexcept override;
+  };
+  struct Class {
+    std::uint64_t sent = 0;                  // messages
+    std::uint64_t offered = 0;               // to the receiver
+    std::map<std::uint64_t, Arrived> early;  // behind one that has not come
+    std::set<std::uint64_t> withdrawn;       // that have not been offered
+  };
+
+  Class& class_of(TrafficClass traffic) noexcept { return classes_[static_cast<std::size_t>(traffic)]; }
+  bool message_came(const Frame& frame, const MessageHeader& header, void* payload, std::size_t bytes,
+                    bool eager) noexcept;
+  bool in_turn(const Arrived& one, bool kept) noexcept;
+  bool offer(const Arrived& one, bool kept) noexcept;
+  void drop(const Arrived& one) noexcept;
+  void forget(Fetch& fetch) noexcept;
+  void fetch_into(const Arrived& one, const Buffer& place) noexcept;
+  void withdrawn_came(const Frame& frame) noexcept;
+  void farewell_came(const Counts& counts) noexcept;
+  void answer_farewell() noexcept;
+  void say_farewell() noexcept;
+  void say(FrameKind kind, TrafficClass traffic = TrafficClass::kControl, std::uint64_t number = 0) noexcept;
+
+  Outgoing& add(std::list<Outgoing>& to);
+  bool connect() noexcept;
+  void transmit(Outgoing& one, std::size_t header_bytes, const void* header) noexcept;
+  void ended(Outgoing& one, std::exception_ptr error) noexcept;
+  void settle_later() noexcept;
+  void lost_by(Code code, const std::string& what) noexcept;
+  void tell_lost() noexcept;
+  void watch_answer(Instant since) noexcept;
+  void expired() noexcept override;
+  std::exception_ptr has_gone() const;
+
+  Shared& shared_;
+  int rank_;
+  Endpoint* endpoint_ = nullptr;
+  std::array<Class, kClasses> classes_;
+  std::list<Outgoing> outgoing_;  // under way
+  std::list<Outgoing> control_;   // frames of the port's own that are under way
+  std::list<Outgoing> ended_;     // to be told
+  std::list<Fetch> fetches_;
+  std::list<Fetch> abandoned_;  // without a place, for the module
+  std::list<Arrived> held_;
+  std::size_t held_bytes_ = 0;
+  bool heard_ = false;             // of the peer
+  std::exception_ptr losing_;      // the reason, from then on when the peer counts as lost
+  std::optional<Instant> broken_;  // since when the endpoint is
+  std::string problem_;            // of the broken endpoint
+  Patience patience_;
+  bool lost_ = false;             // the receiver knows
+  bool endpoint_broken_ = false;  // after the peer had left
+  bool leaving_ = false;
+  bool farewell_said_ = false;
+  bool farewell_answered_ = false;
+  bool peer_left_ = false;
+  std::optional<Counts> their_counts_;  // of their farewell
+};
+
+}  // namespace aiacc::active

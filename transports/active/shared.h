@@ -1,0 +1,52 @@
+// Shared: what the parts of a ActivePort have in common.
+#pragma once
+
+#include <cstdint>
+#include <exception>
+#include <string>
+#include <utility>
+
+#include "transports/active/active_port.h"
+#include "transports/active/frame.h"
+#include "transports/active/module_api.h"
+
+namespace aiacc::active {
+
+// What is done later, because the port makes no callback from inside a call, and closes no endpoint from inside one of the module's.
+struct Notification {
+  enum class What : std::uint8_t { kSettle, kTold, kRevoked, kRelease, kBroken, kLost };
+  What what;
+  int rank = kNoPeer;
+  SendCompletion* completion = nullptr;  // of kTold
+  std::exception_ptr error;              // of kTold and kLost
+  MessageHeader header;                  // of kRevoked
+};
+
+class Shared {
+ public:
+  Shared(Loop& its_loop, const Module& its_module, Worker* its_worker, ActivePort::Settings its_settings)
+      : loop(its_loop),
+        module(its_module),
+        worker(its_worker),
+        settings(std::move(its_settings)),
+        links_changed(its_loop) {}
+  virtual void notify_later(Notification notification) noexcept = 0;
+
+  const ActivePort::Peer& peer(int rank) const noexcept { return settings.peers[static_cast<std::size_t>(rank)]; }
+  const std::string& library() const noexcept { return settings.library; }
+  const std::string& name(int rank) const noexcept { return peer(rank).name; }
+
+  Loop& loop;
+  const Module& module;
+  Worker* worker;
+  const ActivePort::Settings settings;
+  Token token{};
+  MessageReceiver* receiver = nullptr;
+  bool closed = false;
+  Event links_changed;  // for leave(): set when a link may have nothing more to send
+
+ protected:
+  ~Shared() = default;
+};
+
+}  // namespace aiacc::active

@@ -1,0 +1,78 @@
+// What loading UCX does to a process, and modules that cannot be used.
+#include <dlfcn.h>
+#include <gtest/gtest.h>
+#include <sys/wait.h>
+
+#include <csignal>
+#include <cstdlib>
+#include <cstring>
+
+#include "transports/active/active_fixture_test.h"
+#include "transports/active/module_loader.h"
+
+namespace aiacc {
+namespace {
+
+std::string refusal(const char* file) {
+  try {
+    active::load_from(ucx::kLibrary, file, {});
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), Code::kUnsupported);
+    return error.message();
+  }
+  return "it was taken";
+}
+
+TEST(UcxModule, AMissingModuleIsOneSentence) {
+  const std::string why = refusal("aiacc-no-such-module.so");
+  EXPECT_TRUE(why.starts_with("the transport ucx is not available: aiacc-no-such-module.so: cannot open")) << why;
+}
+
+TEST(UcxModule, ALibraryThatIsNoModuleIsOneSentence) {
+  const std::string why = refusal("libm.so.6");
+  EXPECT_NE(why.find("undefined symbol: aiacc_ucx_module"), std::string::npos) << why;
+}
+
+constexpr int kNoUcx = 77;
+
+// In a child, where nothing has loaded UCX. Its exit status says what was changed.
+int changed_by_loading() {
+  unsigned char before[2][16];
+  std::memcpy(before[0], reinterpret_cast<const void*>(dlsym(RTLD_DEFAULT, "mmap")), 16);
+  std::memcpy(before[1], reinterpret_cast<const void*>(dlsym(RTLD_DEFAULT, "brk")), 16);
+  setenv("UCX_TLS", "none-of-ours", 1);
+  setenv("UCX_HANDLE_ERRORS", "bt", 1);
+  setenv("UCX_MEM_EVENTS", "y", 1);
+  io::RealLoop loop;
+  try {
+    const ActivePortFactory factory(loop, ucx::kLibrary);
+  } catch (const Error& error) {
+    return error.message().find("no context") == std::string::npos ? kNoUcx : 6;  // 6: by the user's UCX_TLS
+  }
+  if (std::memcmp(before[0], reinterpret_cast<const void*>(dlsym(RTLD_DEFAULT, "mmap")), 16) != 0) return 2;
+  if (std::memcmp(before[1], reinterpret_cast<const void*>(dlsym(RTLD_DEFAULT, "brk")), 16) != 0) return 3;
+  for (const int signal : {SIGSEGV, SIGBUS, SIGILL, SIGFPE, SIGHUP, SIGABRT}) {
+    struct sigaction action {};
+    sigaction(signal, nullptr, &action);
+    if (action.sa_handler != SIG_DFL) return 4;
+  }
+  return std::strcmp(std::getenv("UCX_TLS"), "none-of-ours") == 0 ? 0 : 5;
+}
+
+TEST(UcxModuleDeathTest, LoadingUcxChangesNeitherSignalsNorFunctionsAndReadsNoneOfTheUsersSettings) {
+  // Nothing may have loaded UCX in the child, which runs this test from its beginning.
+  ::testing::FLAGS_gtest_death_test_style = "threadsafe";
+  const auto nothing_or_no_ucx = [](int status) { return WIFEXITED(status) && WEXITSTATUS(status) % kNoUcx == 0; };
+  EXPECT_EXIT(std::_Exit(changed_by_loading()), nothing_or_no_ucx, "");
+}
+
+TEST(UcxModule, SettingsThatLeaveNoTransportAreOneSentence) {
+  const std::string obstacle = active_test::obstacle(ucx::kLibrary, {});
+  if (!obstacle.empty()) GTEST_SKIP() << obstacle;
+  const std::string why = active_test::obstacle(ucx::kLibrary, {"UCX_TLS=none-of-these"});
+  EXPECT_TRUE(why.starts_with("the transport ucx is not available: UCX 1.")) << why;
+  EXPECT_NE(why.find("with AIACC_UCX_TLS=none-of-these has no context: "), std::string::npos) << why;
+}
+
+}  // namespace
+}  // namespace aiacc

@@ -1,0 +1,24 @@
+#include "transports/ucx/ucx_library.h"
+
+namespace aiacc::ucx {
+namespace {
+
+// By these UCX installs no signal handlers and patches nothing. Shared memory is transports/host's. Deaths are told by the job's
+// watchers, and UCX's rounds of keepalive are slower. Its errors reach the user as sentences of ours. HOME: of $HOME/ucx.conf.
+constexpr std::string_view kDefaults[] = {"UCX_TLS=^sm,self",
+                                          "UCX_KEEPALIVE_INTERVAL=inf",
+                                          "UCX_HANDLE_ERRORS=none",
+                                          "UCX_ERROR_SIGNALS=",
+                                          "UCX_DEBUG_SIGNO=0",
+                                          "UCX_VFS_ENABLE=n",
+                                          "UCX_MEM_EVENTS=n",
+                                          "UCX_LOG_LEVEL=fatal",
+                                          "UCX_MEM_LOG_LEVEL=fatal",
+                                          "UCX_WARN_UNUSED_ENV_VARS=n",
+                                          "HOME"};
+
+}  // namespace
+
+const active::Library kLibrary = {"ucx", "UCX", "aiacc-ucx.so", "aiacc_ucx_module", "UCX_", kDefaults};
+
+}  // namespace aiacc::ucx
