@@ -15,7 +15,7 @@ from digits_data import Report, arguments, batches, images, split
 def network():
     made = gluon.nn.HybridSequential(prefix="embedding_")
     with made.name_scope():
-        made.add(gluon.nn.Conv2D(16, 3, padding=1, use_bias=False), hvd.SyncBatchNorm(), gluon.nn.Activation("relu"), gluon.nn.MaxPool2D(2),
+        made.add(gluon.nn.Conv2D(16, 3, strides=2, padding=1, use_bias=False), hvd.SyncBatchNorm(), gluon.nn.Activation("tanh"),
                  gluon.nn.Flatten(), gluon.nn.Dense(32))
     return made
 
