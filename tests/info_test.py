@@ -80,7 +80,8 @@ def test_a_limit_that_is_too_small_is_found(about, what, value):
 
 @pytest.mark.skipif(os.geteuid() != 0 or not shutil.which("setpriv"), reason="the limit binds ordinary users, and starting as one needs root")
 def test_too_few_processes_for_an_ordinary_user():
-    ordinary = ["setpriv", f"--reuid={ORDINARY}", f"--regid={ORDINARY}", "--clear-groups"]
+    # A user of whom no other test has processes: all of one user count.
+    ordinary = ["setpriv", f"--reuid={ORDINARY - 1}", f"--regid={ORDINARY}", "--clear-groups"]
     found = findings(info("--doctor", "--json", limit=(resource.RLIMIT_NPROC, 3), inside=ordinary))
     assert "processes" in found and "of 3 allowed" in found["processes"]["finding"]
     assert "processes" not in findings(info("--doctor", "--json", limit=(resource.RLIMIT_NPROC, 3))), "root is not bound"
