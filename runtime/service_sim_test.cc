@@ -111,6 +111,36 @@ TEST_P(SimServices, RequestsOfAnySizeAreAnswered) {
   }
 }
 
+// What messages were in stays for the next ones, and goes when none have come for a while or the subscriptions end.
+TEST_P(SimServices, MemoryOfMessagesIsKeptWhileThereAreMessages) {
+  SimJob job(GetParam());
+  auto stores = one_each<Store>(job, std::size_t{4 << 20});
+  const auto ask_all = [&] {
+    std::deque<ServiceBytes> answers;
+    std::vector<Task<void>> asking;
+    for (int from = 0; from < job.size(); ++from) {
+      Store& store = *stores[static_cast<std::size_t>(from)];
+      answers.emplace_back();
+      asking.push_back(store.ask((from + 1) % job.size(), some_bytes(200'000, from), &answers.back(), job[from].stop));
+      asking.back().start();
+    }
+    ASSERT_TRUE(run_until(job, [&] { return all_done(asking); }));
+  };
+  const auto kept = [&](int rank) { return job[rank].context->services().memory().kept_bytes(); };
+  ask_all();
+  for (int rank = 0; rank < job.size(); ++rank) EXPECT_GE(kept(rank), 200'000u) << rank;
+  static_cast<void>(run_until(
+      job, [] { return false; }, 3 * Services::kTrimPeriod));
+  for (int rank = 0; rank < job.size(); ++rank) EXPECT_EQ(kept(rank), 0u) << rank;
+  ask_all();
+  for (int rank = 0; rank < job.size(); ++rank) EXPECT_GE(kept(rank), 200'000u) << rank;
+  for (const auto& store : stores) store->stop();
+  ASSERT_TRUE(
+      run_until(job, [&] { return std::all_of(stores.begin(), stores.end(), [](auto& s) { return s->stopped(); }); }));
+  stores.clear();
+  for (int rank = 0; rank < job.size(); ++rank) EXPECT_EQ(kept(rank), 0u) << rank;
+}
+
 // A server that does not go on stores what credit allows and no more; its clients go on when it does.
 TEST_P(SimServices, CreditBoundsWhatASlowServerStores) {
   constexpr std::size_t kCredit = 64 << 10, kBytes = 5000, kAsked = 100;

@@ -64,6 +64,8 @@ transports_sources += \
 	transports/service/host_streams.h \
 	transports/service/service.cc \
 	transports/service/service.h \
+	transports/service/service_memory.cc \
+	transports/service/service_memory.h \
 	transports/service/services.cc \
 	transports/service/services.h
 
@@ -168,6 +170,7 @@ transports_tests += \
 	transports/message_conformance.h \
 	transports/past_calls_test.cc \
 	transports/port_factory_test.cc \
+	transports/service/service_memory_test.cc \
 	transports/sim/sim_domain_test.cc \
 	transports/sim/sim_port_test.cc \
 	transports/tcp/outbound_test.cc \

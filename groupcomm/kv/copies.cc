@@ -63,7 +63,8 @@ class Taker {
 
 }  // namespace
 
-ServiceBytes copy_of_part(int server, std::string_view key, std::uint32_t number, Part& part, Change change) {
+ServiceBytes copy_of_part(int server, std::string_view key, std::uint32_t number, Part& part, Change change,
+                          ServiceMemory& memory) {
   const Shape& shape = part.shape();
   const UpdaterState& state = part.state();
   const std::size_t row_bytes = shape.row_bytes();
@@ -95,8 +96,9 @@ ServiceBytes copy_of_part(int server, std::string_view key, std::uint32_t number
   head.first_bytes = size_for(state.first.size());
   head.second_bytes = size_for(state.second.size());
   ServiceBytes bytes(sizeof head + padded(key.size()) + change.workers.size() * sizeof(CopyProgress) +
-                     change.rows.size() * sizeof(std::uint64_t) + head.value_bytes + head.first_bytes +
-                     head.second_bytes + text.size());
+                         change.rows.size() * sizeof(std::uint64_t) + head.value_bytes + head.first_bytes +
+                         head.second_bytes + text.size(),
+                     memory);
   Appender to(bytes.data());
   to.add(&head, sizeof head);
   to.add_key(key);

@@ -42,7 +42,8 @@ struct CopyProgress {
 };
 static_assert(sizeof(CopyProgress) == 24);
 
-ServiceBytes copy_of_part(int server, std::string_view key, std::uint32_t number, Part& part, Change change);
+ServiceBytes copy_of_part(int server, std::string_view key, std::uint32_t number, Part& part, Change change,
+                          ServiceMemory& memory);
 ServiceBytes copy_of_shape(int server, std::string_view key, const Shape& shape);
 
 // Refers to the payload. Throws kProtocol if it is no copy.

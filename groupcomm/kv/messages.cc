@@ -29,13 +29,14 @@ std::vector<std::uint64_t> next_rows(std::span<const std::byte> payload, std::si
 
 }  // namespace
 
-RequestWriter::RequestWriter(RequestHead head, std::string_view key, std::span<const std::uint64_t> gradient_rows,
-                             std::span<const std::uint64_t> reading_rows, std::size_t element_bytes) {
+RequestWriter::RequestWriter(ServiceMemory& memory, RequestHead head, std::string_view key,
+                             std::span<const std::uint64_t> gradient_rows, std::span<const std::uint64_t> reading_rows,
+                             std::size_t element_bytes) {
   head.key_bytes = static_cast<std::uint32_t>(key.size());
   head.gradient_rows = gradient_rows.size();
   head.reading_rows = reading_rows.size();
   offset_ = sizeof head + padded(key.size()) + gradient_rows.size_bytes() + reading_rows.size_bytes();
-  bytes_ = ServiceBytes(offset_ + element_bytes);
+  bytes_ = ServiceBytes(offset_ + element_bytes, memory);
   std::byte* to = bytes_.data();
   const auto write = [&to](const void* from, std::size_t bytes) {
     if (bytes > 0) std::memcpy(to, from, bytes);
@@ -62,7 +63,7 @@ RequestView::RequestView(std::span<const std::byte> payload) {
   elements = payload.subspan(at);
 }
 
-ServiceBytes answer_bytes(const Answer& answer) {
+ServiceBytes answer_bytes(const Answer& answer, ServiceMemory& memory) {
   AnswerHead head;
   head.together = answer.together ? 1 : 0;
   if (answer.error) {
@@ -79,7 +80,7 @@ ServiceBytes answer_bytes(const Answer& answer) {
   const std::size_t elements = answer.value == nullptr ? 0
                                : some                  ? answer.reading.rows.size() * answer.row_bytes
                                                        : answer.value->size();
-  ServiceBytes bytes(sizeof head + elements);
+  ServiceBytes bytes(sizeof head + elements, memory);
   std::memcpy(bytes.data(), &head, sizeof head);
   std::byte* to = bytes.data() + sizeof head;
   if (!some) {

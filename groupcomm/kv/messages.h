@@ -70,8 +70,9 @@ constexpr std::size_t padded(std::size_t bytes) noexcept { return (bytes + 7) / 
 // A request being written. The elements go to `elements()`.
 class RequestWriter {
  public:
-  RequestWriter(RequestHead head, std::string_view key, std::span<const std::uint64_t> gradient_rows,
-                std::span<const std::uint64_t> reading_rows, std::size_t element_bytes);
+  RequestWriter(ServiceMemory& memory, RequestHead head, std::string_view key,
+                std::span<const std::uint64_t> gradient_rows, std::span<const std::uint64_t> reading_rows,
+                std::size_t element_bytes);
   std::byte* elements() noexcept { return bytes_.data() + offset_; }
   ServiceBytes take() noexcept { return std::move(bytes_); }
 
@@ -90,7 +91,7 @@ struct RequestView {
   std::span<const std::byte> elements;
 };
 
-ServiceBytes answer_bytes(const Answer& answer);
+ServiceBytes answer_bytes(const Answer& answer, ServiceMemory& memory);
 
 struct AnswerView {
   explicit AnswerView(std::span<const std::byte> payload);

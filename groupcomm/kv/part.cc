@@ -22,9 +22,11 @@ Change some_rows(const std::vector<bool>& touched, Change change) {
 
 }  // namespace
 
-Part::Part(std::string key, const Rules& rules, const Shape& shape, std::uint64_t first, Snapshot initial)
+Part::Part(std::string key, const Rules& rules, const Shape& shape, std::uint64_t first, Snapshot initial,
+           ServiceMemory& memory)
     : key_(std::move(key)),
       rules_(rules),
+      memory_(memory),
       shape_(shape),
       first_(first),
       value_(std::move(initial)),
@@ -97,7 +99,7 @@ void Part::push_at_once(Held held, const Gradient& gradient, const UpdaterOption
   try {
     ++state_.steps;
     if (gradient.some) {
-      ServiceBytes sum(shape_.bytes());
+      ServiceBytes sum(shape_.bytes(), memory_);
       if (sum.size() > 0) std::memset(sum.data(), 0, sum.size());
       std::vector<bool> touched(static_cast<std::size_t>(shape_.rows));
       scatter(gradient, sum, touched);
@@ -137,7 +139,7 @@ void Part::refuse(const Held& held, const Error& why, std::vector<Answer>& answe
 }
 
 void Part::supply(std::span<const std::byte> sum, const UpdaterOptions& updater, std::vector<Answer>& answers) {
-  if (value_.use_count() > 1) value_ = std::make_shared<ServiceBytes>(sum.size());
+  if (value_.use_count() > 1) value_ = std::make_shared<ServiceBytes>(sum.size(), memory_);
   if (!sum.empty()) std::memcpy(value_->data(), sum.data(), sum.size());
   ++state_.steps;
   ++version_;
@@ -251,7 +253,7 @@ Run Part::run(std::uint64_t first_row, std::uint64_t rows) const noexcept {
 // Answers that were given keep what they read.
 void Part::own_value() {
   if (value_.use_count() == 1) return;
-  value_ = std::make_shared<ServiceBytes>(ServiceBytes::copy_of(value_->span()));
+  value_ = std::make_shared<ServiceBytes>(ServiceBytes::copy_of(value_->span(), memory_));
 }
 
 void Part::apply(const UpdaterOptions& updater, const std::byte* gradient) {
@@ -299,7 +301,7 @@ void Part::finish_round(const UpdaterOptions& updater, Change& change) {
     worker.given.reset();
   }
   ++state_.steps;
-  const auto sum = std::make_shared<ServiceBytes>(shape_.bytes());
+  const auto sum = std::make_shared<ServiceBytes>(shape_.bytes(), memory_);
   if (some) {
     if (sum->size() > 0) std::memset(sum->data(), 0, sum->size());
     std::vector<bool> touched(static_cast<std::size_t>(shape_.rows));

@@ -97,8 +97,10 @@ class Part {
     std::span<const std::byte> value, first, second;  // of the rows of the change; updaters' memory may be empty
   };
 
-  // `initial` has shape.bytes() bytes; `first` is the number of its first element in the whole value.
-  Part(std::string key, const Rules& rules, const Shape& shape, std::uint64_t first, Snapshot initial);
+  // `initial` has shape.bytes() bytes; `first` is the number of its first element in the whole value. Sums and later values are in
+  // `memory`, which outlives the part.
+  Part(std::string key, const Rules& rules, const Shape& shape, std::uint64_t first, Snapshot initial,
+       ServiceMemory& memory);
 
   // Answers are appended, of any worker.
   void push(int worker, std::uint64_t id, Gradient gradient, Reading reading, const UpdaterOptions& updater,
@@ -156,6 +158,7 @@ class Part {
 
   std::string key_;
   Rules rules_;
+  ServiceMemory& memory_;
   Shape shape_;
   std::uint64_t first_;
   Snapshot value_;

@@ -42,12 +42,13 @@ const Reading kAll{Reading::What::kAll, {}};
 struct Store {
   explicit Store(Mode mode, int workers, Values initial, std::uint64_t staleness = 0, std::uint64_t row_elements = 1)
       : part("skey", {mode, workers, staleness}, {DType::kFloat32, initial.size() / row_elements, row_elements}, 0,
-             std::make_shared<ServiceBytes>(bytes_of(initial))) {}
+             std::make_shared<ServiceBytes>(bytes_of(initial)), memory) {}
   void push(int worker, Gradient gradient) { part.push(worker, ++id, std::move(gradient), kAll, updater, answers); }
   void pull(int worker) { part.pull(worker, ++id, kAll, answers); }
   std::vector<Answer> take() { return std::exchange(answers, {}); }
 
   UpdaterOptions updater;
+  ServiceMemory memory;
   Part part;
   std::uint64_t id = 0;
   std::vector<Answer> answers;

@@ -37,8 +37,8 @@ std::size_t encoded_bytes(const RequestHead& head, std::size_t elements) noexcep
 
 }  // namespace
 
-Server::Server(const Rules& rules, std::vector<int> ranks, int rank, Place place)
-    : rules_(rules), ranks_(std::move(ranks)), rank_(rank), place_(place), copies_(place.replicas) {}
+Server::Server(const Rules& rules, std::vector<int> ranks, int rank, Place place, ServiceMemory& memory)
+    : rules_(rules), ranks_(std::move(ranks)), rank_(rank), place_(place), memory_(memory), copies_(place.replicas) {}
 
 void Server::request(int worker, std::uint64_t id, ServiceBytes payload, std::vector<Answer>& answers) {
   try {
@@ -87,7 +87,7 @@ void Server::serve(int worker, std::uint64_t id, ServiceBytes& payload, std::vec
 void Server::settle(std::string_view key, std::uint32_t number, Kept& kept, std::vector<Answer> fresh,
                     std::vector<Answer>& answers) {
   if (std::optional<Change> change = kept.part->take_change(); change && copies(kept.server))
-    kept.copy = copies_.add(copy_of_part(kept.server, key, number, *kept.part, std::move(*change)));
+    kept.copy = copies_.add(copy_of_part(kept.server, key, number, *kept.part, std::move(*change), memory_));
   copies_.answer(kept.copy, std::move(fresh), answers);
 }
 
@@ -103,7 +103,7 @@ void Server::take_over(std::span<const std::byte> payload) {
   if (kept.part == nullptr) {
     kept.server = view.head.server;
     kept.part = std::make_unique<Part>(std::string(view.key), rules_, shape, view.head.first,
-                                       std::make_shared<ServiceBytes>(shape.bytes()));
+                                       std::make_shared<ServiceBytes>(shape.bytes(), memory_), memory_);
     std::vector<Answer> none;
     for (const auto& [worker, why] : lost_) kept.part->lost(worker, why, none);
   }
@@ -156,8 +156,9 @@ void Server::create(int worker, std::uint64_t id, const RequestView& request, st
     throw Error(Code::kProtocol, fmt::format("a part of {} came with {} bytes and not {}", describe_key(request.key),
                                              request.elements.size(), shape.bytes()));
   check_updater(updater_, shape.type, request.key);
-  auto made = std::make_unique<Part>(std::string(request.key), rules_, shape, head.part_first_row * head.row_elements,
-                                     std::make_shared<ServiceBytes>(ServiceBytes::copy_of(request.elements)));
+  auto made =
+      std::make_unique<Part>(std::string(request.key), rules_, shape, head.part_first_row * head.row_elements,
+                             std::make_shared<ServiceBytes>(ServiceBytes::copy_of(request.elements, memory_)), memory_);
   std::vector<Answer> none;
   for (const auto& [lost, why] : lost_) made->lost(lost, why, none);
   Kept& kept = key.parts[head.part];
@@ -165,7 +166,7 @@ void Server::create(int worker, std::uint64_t id, const RequestView& request, st
   kept.server = head.server;
   if (copies(kept.server)) {
     kept.part->track();
-    kept.copy = copies_.add(copy_of_part(kept.server, request.key, head.part, *kept.part, {}));
+    kept.copy = copies_.add(copy_of_part(kept.server, request.key, head.part, *kept.part, {}, memory_));
   }
   copies_.answer(kept.copy, {yes(worker, id)}, answers);
 }
@@ -242,7 +243,7 @@ Gradient Server::gradient_of(const RequestView& request, const Part& part, Servi
     gradient.storage = std::move(payload);  // the view's elements stay where they are
     return gradient;
   }
-  gradient.storage = ServiceBytes(elements * sizeof(float));
+  gradient.storage = ServiceBytes(elements * sizeof(float), memory_);
   if (head.encoding == Encoding::kTwoBit) {
     twobit_decode(head.threshold, request.elements.data(), elements, reinterpret_cast<float*>(gradient.storage.data()));
   } else {

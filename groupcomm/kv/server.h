@@ -33,8 +33,8 @@ class Server {
     int index = 0, servers = 1;
     bool replicas = false;
   };
-  // `ranks[w]` is the rank of worker w, for messages; `rank` is the server's own.
-  Server(const Rules& rules, std::vector<int> ranks, int rank, Place place);
+  // `ranks[w]` is the rank of worker w, for messages; `rank` is the server's own. `memory` outlives it.
+  Server(const Rules& rules, std::vector<int> ranks, int rank, Place place, ServiceMemory& memory);
 
   // Never throws for what the request says: that is an answer.
   void request(int worker, std::uint64_t id, ServiceBytes payload, std::vector<Answer>& answers);
@@ -100,6 +100,7 @@ class Server {
   std::vector<int> ranks_;
   int rank_;
   Place place_;
+  ServiceMemory& memory_;
   Copies copies_;
   std::set<int> lost_servers_;
   std::vector<Early> early_;

@@ -33,9 +33,10 @@ void Operation::Alarm::expired() noexcept { operation.store_->late(operation); }
 Store::Store(Lane& lane, Services& services, ViewPtr view, int rank, StoreOptions options)
     : lane_(lane),
       loop_(services.loop()),
+      memory_(services.memory()),
       options_(std::move(options)),
       rank_(rank),
-      server_(rules_of(options_), options_.workers, rank, place_of(options_, rank)),
+      server_(rules_of(options_), options_.workers, rank, place_of(options_, rank), services.memory()),
       ended_(loop_),
       left_(loop_),
       all_assign_(options_.updater.kind == UpdaterOptions::Kind::kAssign) {
@@ -130,7 +131,8 @@ Task<void> Store::send_answers(Store* self, int to) {
     const Answer answer = std::move(its.answers.front());
     its.answers.pop_front();
     try {
-      co_await self->answers_->send(to, word_of(Word::kAnswer, answer.id), answer_bytes(answer), self->stop_);
+      co_await self->answers_->send(to, word_of(Word::kAnswer, answer.id), answer_bytes(answer, self->memory_),
+                                    self->stop_);
     } catch (const Error&) {  // the worker is lost: nobody waits for the answer
       self->stop_.throw_if_requested();
     }

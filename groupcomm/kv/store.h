@@ -216,6 +216,7 @@ class Store final : private ServiceHandler, private Root::Owner, private Reducti
 
   Lane& lane_;
   Loop& loop_;
+  ServiceMemory& memory_;
   StoreOptions options_;
   int rank_;
   int worker_ = -1;  // this rank's index among the workers

@@ -194,7 +194,7 @@ ServiceBytes Store::build(const Request& request) {
   head.server = request.server;
   head.number = request.number;
   if (!in_queue_of_part(request.kind) && request.kind != Kind::kSupply)
-    return RequestWriter(head, key.name, {}, {}, 0).take();
+    return RequestWriter(memory_, head, key.name, {}, {}, 0).take();
   head.after = key.after;
   const Operation* const operation = request.operation;
   PartQueue& queue = request.key->parts[request.part];
@@ -207,7 +207,7 @@ ServiceBytes Store::build(const Request& request) {
   if (request.kind == Kind::kCreate || request.kind == Kind::kSupply) {
     head.part_first_row = queue.place.first_row;
     head.part_rows = queue.place.rows;
-    RequestWriter writer(head, key.name, {}, {}, bytes);
+    RequestWriter writer(memory_, head, key.name, {}, {}, bytes);
     if (bytes > 0) std::memcpy(writer.elements(), in + first, bytes);
     return writer.take();
   }
@@ -216,11 +216,11 @@ ServiceBytes Store::build(const Request& request) {
     head.reads = order.some_out ? Reading::What::kRows : Reading::What::kAll;
     if (order.some_out) reading_rows = operation->out_[request.part].rows;
   }
-  if (request.kind == Kind::kPull) return RequestWriter(head, key.name, {}, reading_rows, 0).take();
+  if (request.kind == Kind::kPull) return RequestWriter(memory_, head, key.name, {}, reading_rows, 0).take();
   if (order.some_in) {
     const Operation::PartRows& rows = operation->in_[request.part];
     head.some_rows = true;
-    RequestWriter writer(head, key.name, rows.rows, reading_rows, rows.rows.size() * row_bytes);
+    RequestWriter writer(memory_, head, key.name, rows.rows, reading_rows, rows.rows.size() * row_bytes);
     std::byte* to = writer.elements();
     for (const std::uint64_t place : rows.places) {
       std::memcpy(to, in + static_cast<std::size_t>(place) * row_bytes, row_bytes);
@@ -232,22 +232,22 @@ ServiceBytes Store::build(const Request& request) {
   head.encoding = key.shape.type == DType::kFloat32 ? options_.encoding : Encoding::kPlain;
   head.threshold = options_.threshold;
   if (head.encoding == Encoding::kTwoBit) {
-    if (request.again && queue.sent.size() > 0) return ServiceBytes::copy_of(queue.sent.span());
-    RequestWriter writer(head, key.name, {}, reading_rows, twobit_bytes(count));
+    if (request.again && queue.sent.size() > 0) return ServiceBytes::copy_of(queue.sent.span(), memory_);
+    RequestWriter writer(memory_, head, key.name, {}, reading_rows, twobit_bytes(count));
     queue.residual.resize(count);
     twobit_encode(options_.threshold, reinterpret_cast<const float*>(in + first), queue.residual.data(), count,
                   writer.elements());
     ServiceBytes made = writer.take();
-    if (replicated()) queue.sent = ServiceBytes::copy_of(made.span());
+    if (replicated()) queue.sent = ServiceBytes::copy_of(made.span(), memory_);
     return made;
   }
   if (head.encoding != Encoding::kPlain) {
     const DType wire = head.encoding == Encoding::kFloat16 ? DType::kFloat16 : DType::kBFloat16;
-    RequestWriter writer(head, key.name, {}, reading_rows, count * 2);
+    RequestWriter writer(memory_, head, key.name, {}, reading_rows, count * 2);
     if (count > 0) gradient::WireCodec().encode(wire, writer.elements(), in + first, count, 1.0);
     return writer.take();
   }
-  RequestWriter writer(head, key.name, {}, reading_rows, bytes);
+  RequestWriter writer(memory_, head, key.name, {}, reading_rows, bytes);
   if (bytes > 0) std::memcpy(writer.elements(), in + first, bytes);
   return writer.take();
 }

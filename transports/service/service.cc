@@ -113,7 +113,7 @@ Service::Posted Service::post(int to, std::uint64_t word, std::span<const std::b
   PeerState& its = peer(to);
   if (its.lost) return Posted::kLost;
   if (!its.waiting.empty() || !has_credit(its, bytes.size())) return Posted::kNoCredit;
-  transmit(to, word, ServiceBytes::copy_of(bytes));
+  transmit(to, word, ServiceBytes::copy_of(bytes, services_.memory()));
   return Posted::kSent;
 }
 
@@ -210,7 +210,7 @@ MessageReceiver::Placement Service::on_header(int from, const MessageHeader& hea
       return kDropped;
     }
     its.held += header.total + kOverhead;
-    its.incoming.push_back({header.sequence, header.fingerprint, ServiceBytes(header.total)});
+    its.incoming.push_back({header.sequence, header.fingerprint, ServiceBytes(header.total, services_.memory())});
     found = std::prev(its.incoming.end());
   }
   const std::size_t size = found->bytes.size();

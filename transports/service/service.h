@@ -33,6 +33,7 @@
 #include "base/task/loop.h"
 #include "base/view.h"
 #include "transports/message.h"
+#include "transports/service/service_memory.h"
 
 namespace aiacc {
 
@@ -46,25 +47,30 @@ using ServiceId = std::uint32_t;
 class ServiceBytes {
  public:
   ServiceBytes() = default;
+  // Not initialized. In `memory`, which keeps blocks of such a size for the next messages, or else from malloc.
+  ServiceBytes(std::size_t size, ServiceMemory& memory) : data_(memory.take(size)), size_(size) {}
+  explicit ServiceBytes(std::size_t size) : data_(ServiceMemory::from_malloc(size)), size_(size) {}
   ServiceBytes(ServiceBytes&& other) noexcept : data_(std::move(other.data_)), size_(std::exchange(other.size_, 0)) {}
   ServiceBytes& operator=(ServiceBytes&& other) noexcept {
     data_ = std::move(other.data_);
     size_ = std::exchange(other.size_, 0);
     return *this;
   }
-  explicit ServiceBytes(std::size_t size)  // not initialized
-      : data_(size > 0 ? std::make_unique_for_overwrite<std::byte[]>(size) : nullptr), size_(size) {}
-  static ServiceBytes copy_of(std::span<const std::byte> bytes) {
-    ServiceBytes copy(bytes.size());
-    if (!bytes.empty()) std::memcpy(copy.data(), bytes.data(), bytes.size());
-    return copy;
+  static ServiceBytes copy_of(std::span<const std::byte> bytes) { return ServiceBytes(bytes.size()).filled(bytes); }
+  static ServiceBytes copy_of(std::span<const std::byte> bytes, ServiceMemory& memory) {
+    return ServiceBytes(bytes.size(), memory).filled(bytes);
   }
   std::byte* data() const noexcept { return data_.get(); }
   std::size_t size() const noexcept { return size_; }
   std::span<std::byte> span() const noexcept { return {data_.get(), size_}; }
 
  private:
-  std::unique_ptr<std::byte[]> data_;
+  ServiceBytes filled(std::span<const std::byte> bytes) && {
+    if (!bytes.empty()) std::memcpy(data(), bytes.data(), bytes.size());
+    return std::move(*this);
+  }
+
+  ServiceMemory::Block data_;
   std::size_t size_ = 0;
 };
 

@@ -46,7 +46,9 @@ Task<void> Services::close() {
     service = nullptr;
   }
   if (std::exchange(active_, 0) > 0) owner_.services_active(false);
+  trim_timer_.disarm();
   deferred_.clear();
+  memory_.keep(false);
   if (streams_) co_await streams_->close();
 }
 
@@ -69,6 +71,7 @@ void Services::add(Service& service) {
     }
   }
   if (active_ == 0) owner_.services_active(true);
+  memory_.keep(true);
   ++active_;
   services_.emplace(key, &service);
   for (const auto& [lost, why] : lost_) {
@@ -82,7 +85,22 @@ void Services::remove(Service& service) noexcept {
   const auto found = services_.find({service.view().id(), service.id()});
   if (found == services_.end() || found->second != &service) return;
   found->second = nullptr;
-  if (--active_ == 0) owner_.services_active(false);
+  if (--active_ == 0) {
+    trim_timer_.disarm();
+    memory_.keep(false);
+    owner_.services_active(false);
+  } else {
+    trim_later();  // what the component has kept comes back now
+  }
+}
+
+void Services::trim_later() noexcept {
+  if (!trim_timer_.armed() && active_ > 0) loop_.arm(trim_timer_, after(loop_.now(), kTrimPeriod));
+}
+
+void Services::trim() noexcept {
+  memory_.trim();
+  if (memory_.kept_bytes() > 0) trim_later();
 }
 
 Service* Services::find(const Key& key) noexcept {
@@ -120,6 +138,7 @@ void Services::transmit(int to, const MessageHeader& header, ServiceBytes bytes)
     if (!deferred_job_.linked()) loop_.post(deferred_job_);
     return;
   }
+  if (bytes.size() >= ServiceMemory::kSmallest) trim_later();
   Outgoing& outgoing = outgoing_.emplace_back(*this, std::move(bytes));
   outgoing.self = std::prev(outgoing_.end());
   MessageHeader part = header;
@@ -222,6 +241,7 @@ Placement Services::on_header(int from, const MessageHeader& header) noexcept {
     if (rank >= 0) service->on_grant(rank, header.credit_limit);
     return header.length == 0 ? Placement{Placement::Action::kInto, {}} : kDropped;
   }
+  if (header.total >= ServiceMemory::kSmallest) trim_later();
   if (rank >= 0) return service->on_header(rank, header);
   const auto reason = services_.contains(key) ? wire::ServiceRefused::kEnded : wire::ServiceRefused::kUnknown;
   if (header.offset == 0) refuse(from, header, reason, 0);

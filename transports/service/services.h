@@ -28,6 +28,8 @@ class Services final : private MessageReceiver {
   static constexpr std::uint16_t kGrant = 1;
   static constexpr std::uint16_t kRefusal = 2;
   static constexpr std::size_t kChunkBytes = 512 << 10;
+  // Longer than training steps, between which the memory is to stay.
+  static constexpr Duration kTrimPeriod = std::chrono::seconds(10);
 
   class Owner {
    public:
@@ -54,6 +56,8 @@ class Services final : private MessageReceiver {
 
   // --- for Service -----------------------------------------------------------------------------------------------------
   Loop& loop() const noexcept { return loop_; }
+  // Of this rank's messages. It keeps blocks while there are subscriptions, and trims itself every kTrimPeriod while it has any.
+  ServiceMemory& memory() noexcept { return memory_; }
   const View& world() const noexcept { return *world_; }
   void add(Service& service);
   void remove(Service& service) noexcept;
@@ -106,6 +110,11 @@ class Services final : private MessageReceiver {
     void run() noexcept override { owner.run_deferred(); }
     Services& owner;
   };
+  struct TrimTimer final : Timer {
+    explicit TrimTimer(Services& its) noexcept : owner(its) {}
+    void expired() noexcept override { owner.trim(); }
+    Services& owner;
+  };
   struct LostStream final : HostStreams::Observer {
     explicit LostStream(Services& its) noexcept : owner(its) {}
     void stream_broken(int local_rank, const Error& why) noexcept override;
@@ -117,6 +126,8 @@ class Services final : private MessageReceiver {
   void on_peer_lost(int rank, std::exception_ptr error) noexcept override { peer_lost(rank, error); }
 
   bool is_valid(int from, const MessageHeader& header) const noexcept;
+  void trim() noexcept;
+  void trim_later() noexcept;
   Service* find(const Key& key) noexcept;
   Kept* find_kept(int from, const MessageHeader& header) noexcept;
   int local_rank(int world_rank) const noexcept;  // -1: on another host
@@ -129,6 +140,8 @@ class Services final : private MessageReceiver {
   MessagePort* port_;
   HostDomain* domain_;
   Owner& owner_;
+  ServiceMemory memory_;
+  TrimTimer trim_timer_{*this};
   std::map<Key, Service*> services_;  // null: the subscription has ended
   int active_ = 0;                    // subscriptions
   std::map<int, Error> lost_;         // by rank in the world
