@@ -99,6 +99,7 @@ groupcomm_sources += \
 	groupcomm/kv/twobit.h \
 	groupcomm/kv/updater.cc \
 	groupcomm/kv/updater.h \
+	groupcomm/kv/version.h \
 	groupcomm/softmax/softmax.cc \
 	groupcomm/softmax/softmax.h \
 	groupcomm/syncbn/batch.h \

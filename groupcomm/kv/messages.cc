@@ -77,16 +77,13 @@ ServiceBytes answer_bytes(const Answer& answer, ServiceMemory& memory) {
     return bytes;
   }
   const bool some = answer.reading.what == Reading::What::kRows;
-  const std::size_t elements = answer.value == nullptr ? 0
-                               : some                  ? answer.reading.rows.size() * answer.row_bytes
-                                                       : answer.value->size();
+  if (answer.value != nullptr && !some && !answer.together)
+    return ServiceBytes::shared(answer.value->answer(), answer.value);
+  const std::size_t elements = answer.value == nullptr ? 0 : answer.reading.rows.size() * answer.row_bytes;
   ServiceBytes bytes(sizeof head + elements, memory);
   std::memcpy(bytes.data(), &head, sizeof head);
   std::byte* to = bytes.data() + sizeof head;
-  if (!some) {
-    if (elements > 0) std::memcpy(to, answer.value->data(), elements);
-    return bytes;
-  }
+  if (elements == 0) return bytes;
   for (const std::uint64_t row : answer.reading.rows) {
     std::memcpy(to, answer.value->data() + static_cast<std::size_t>(row) * answer.row_bytes, answer.row_bytes);
     to += answer.row_bytes;

@@ -57,14 +57,6 @@ struct RequestHead {
 };
 static_assert(sizeof(RequestHead) == 88);
 
-struct AnswerHead {
-  std::int32_t code = 0;
-  std::int32_t peer = kNoPeer;
-  std::uint32_t text_bytes = 0;
-  std::uint32_t together = 0;
-};
-static_assert(sizeof(AnswerHead) == 16);
-
 constexpr std::size_t padded(std::size_t bytes) noexcept { return (bytes + 7) / 8 * 8; }
 
 // A request being written. The elements go to `elements()`.

@@ -102,7 +102,7 @@ void Part::push_at_once(Held held, const Gradient& gradient, const UpdaterOption
       ServiceBytes sum(shape_.bytes(), memory_);
       if (sum.size() > 0) std::memset(sum.data(), 0, sum.size());
       std::vector<bool> touched(static_cast<std::size_t>(shape_.rows));
-      scatter(gradient, sum, touched);
+      scatter(gradient, sum.data(), touched);
       change = some_rows(touched, std::move(change));
       apply_rows(updater, touched, sum.data());
     } else {
@@ -139,7 +139,7 @@ void Part::refuse(const Held& held, const Error& why, std::vector<Answer>& answe
 }
 
 void Part::supply(std::span<const std::byte> sum, const UpdaterOptions& updater, std::vector<Answer>& answers) {
-  if (value_.use_count() > 1) value_ = std::make_shared<ServiceBytes>(sum.size(), memory_);
+  if (value_.use_count() > 1) value_ = std::make_shared<Version>(sum.size(), memory_);
   if (!sum.empty()) std::memcpy(value_->data(), sum.data(), sum.size());
   ++state_.steps;
   ++version_;
@@ -253,7 +253,7 @@ Run Part::run(std::uint64_t first_row, std::uint64_t rows) const noexcept {
 // Answers that were given keep what they read.
 void Part::own_value() {
   if (value_.use_count() == 1) return;
-  value_ = std::make_shared<ServiceBytes>(ServiceBytes::copy_of(value_->span(), memory_));
+  value_ = std::make_shared<Version>(value_->span(), memory_);
 }
 
 void Part::apply(const UpdaterOptions& updater, const std::byte* gradient) {
@@ -276,16 +276,16 @@ void Part::apply_rows(const UpdaterOptions& updater, const std::vector<bool>& to
   }
 }
 
-void Part::scatter(const Gradient& gradient, ServiceBytes& sum, std::vector<bool>& touched) const {
+void Part::scatter(const Gradient& gradient, std::byte* sum, std::vector<bool>& touched) const {
   const std::size_t bytes = shape_.row_bytes();
   if (!gradient.some) {
     std::fill(touched.begin(), touched.end(), true);
-    return add_to(shape_.type, sum.data(), gradient.data(), static_cast<std::size_t>(shape_.elements()));
+    return add_to(shape_.type, sum, gradient.data(), static_cast<std::size_t>(shape_.elements()));
   }
   const std::byte* from = gradient.data();
   for (const std::uint64_t row : gradient.rows) {
     touched[static_cast<std::size_t>(row)] = true;
-    add_to(shape_.type, sum.data() + static_cast<std::size_t>(row) * bytes, from,
+    add_to(shape_.type, sum + static_cast<std::size_t>(row) * bytes, from,
            static_cast<std::size_t>(shape_.row_elements));
     from += bytes;
   }
@@ -301,11 +301,11 @@ void Part::finish_round(const UpdaterOptions& updater, Change& change) {
     worker.given.reset();
   }
   ++state_.steps;
-  const auto sum = std::make_shared<ServiceBytes>(shape_.bytes(), memory_);
+  const auto sum = std::make_shared<Version>(shape_.bytes(), memory_);
   if (some) {
     if (sum->size() > 0) std::memset(sum->data(), 0, sum->size());
     std::vector<bool> touched(static_cast<std::size_t>(shape_.rows));
-    for (const Gradient& gradient : gradients) scatter(gradient, *sum, touched);
+    for (const Gradient& gradient : gradients) scatter(gradient, sum->data(), touched);
     change = some_rows(touched, std::move(change));
     apply_rows(updater, touched, sum->data());
   } else if (sum->size() > 0) {

@@ -31,6 +31,7 @@
 #include "base/error.h"
 #include "groupcomm/kv/layout.h"
 #include "groupcomm/kv/updater.h"
+#include "groupcomm/kv/version.h"
 #include "transports/service/service.h"
 
 namespace aiacc::kv {
@@ -42,9 +43,6 @@ struct Rules {
   int workers = 1;
   std::uint64_t staleness = 0;
 };
-
-// A version of a part's bytes. Answers that wait to be sent share it; a change copies it if somebody does.
-using Snapshot = std::shared_ptr<ServiceBytes>;
 
 // What a push brings, in the value's own type: all rows of the part, or some of them, which may repeat.
 struct Gradient {
@@ -115,6 +113,7 @@ class Part {
   std::uint64_t version() const noexcept { return version_; }
   const Snapshot& value() const noexcept { return value_; }
   UpdaterState& state() noexcept { return state_; }
+  ServiceMemory& memory() const noexcept { return memory_; }
   void track() noexcept { tracked_ = true; }
   // Since the last call; none if nothing has changed.
   std::optional<Change> take_change() noexcept { return std::exchange(change_, std::nullopt); }
@@ -152,7 +151,7 @@ class Part {
   void finish_round(const UpdaterOptions& updater, Change& change);
   void apply(const UpdaterOptions& updater, const std::byte* gradient);
   void apply_rows(const UpdaterOptions& updater, const std::vector<bool>& touched, const std::byte* gradient);
-  void scatter(const Gradient& gradient, ServiceBytes& sum, std::vector<bool>& touched) const;
+  void scatter(const Gradient& gradient, std::byte* sum, std::vector<bool>& touched) const;
   void own_value();
   Run run(std::uint64_t first_row, std::uint64_t rows) const noexcept;
 

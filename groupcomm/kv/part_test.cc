@@ -9,6 +9,7 @@
 #include <numeric>
 #include <random>
 
+#include "groupcomm/kv/messages.h"
 #include "groupcomm/kv/twobit.h"
 
 namespace aiacc::kv {
@@ -42,7 +43,7 @@ const Reading kAll{Reading::What::kAll, {}};
 struct Store {
   explicit Store(Mode mode, int workers, Values initial, std::uint64_t staleness = 0, std::uint64_t row_elements = 1)
       : part("skey", {mode, workers, staleness}, {DType::kFloat32, initial.size() / row_elements, row_elements}, 0,
-             std::make_shared<ServiceBytes>(bytes_of(initial)), memory) {}
+             std::make_shared<Version>(std::as_bytes(std::span(initial)), memory), memory) {}
   void push(int worker, Gradient gradient) { part.push(worker, ++id, std::move(gradient), kAll, updater, answers); }
   void pull(int worker) { part.pull(worker, ++id, kAll, answers); }
   std::vector<Answer> take() { return std::exchange(answers, {}); }
@@ -53,6 +54,36 @@ struct Store {
   std::uint64_t id = 0;
   std::vector<Answer> answers;
 };
+
+// The payloads of answers are the version's own memory, which a change leaves alone while they are on their way.
+TEST(KvPart, AnswersThatReadAllShareTheMemoryOfTheirVersion) {
+  Store store(Mode::kAsync, 2, {1, 2});
+  store.updater.kind = UpdaterOptions::Kind::kSum;
+  const auto payload = [&] {
+    store.pull(0);
+    return answer_bytes(store.take().at(0), store.memory);
+  };
+  const std::byte* own = nullptr;
+  {
+    const ServiceBytes one = payload(), two = payload();
+    own = one.data();
+    EXPECT_EQ(two.data(), own);
+    store.push(1, dense({10, 20}));
+    store.take();
+    const AnswerView before(one.span());
+    EXPECT_FALSE(before.error);
+    EXPECT_EQ(0, std::memcmp(before.elements.data(), Values{1, 2}.data(), before.elements.size()));
+    const ServiceBytes three = payload();
+    own = three.data();
+    EXPECT_NE(own, one.data());
+    EXPECT_EQ(values_of(store.part.value()), (Values{11, 22}));
+  }
+  store.push(1, dense({1, 1}));
+  store.take();
+  const ServiceBytes last = payload();
+  EXPECT_EQ(last.data(), own) << "nobody reads it any more, so it was changed in place";
+  EXPECT_EQ(0, std::memcmp(AnswerView(last.span()).elements.data(), Values{12, 23}.data(), 2 * sizeof(float)));
+}
 
 // Each worker pushes and pulls in an order of its own; what a pull sees is the value after as many rounds as the worker has pushed.
 TEST(KvPart, SyncEqualsTheSequentialModelInAnyInterleaving) {

@@ -119,8 +119,7 @@ void restore_state(Server& server, int index, int servers, std::string_view byte
       throw Error(Code::kInvalidArgument, "it is damaged or incomplete");
     UpdaterState state;
     if (same_updater) state = {copy_of(first), copy_of(second), steps};
-    restored.push_back({part.state,
-                        std::make_shared<ServiceBytes>(ServiceBytes::copy_of(std::as_bytes(std::span(value)))),
+    restored.push_back({part.state, std::make_shared<Version>(std::as_bytes(std::span(value)), part.state->memory()),
                         std::move(state)});
   }
   for (Restored& each : restored) each.part->restore(std::move(each.value), std::move(each.state));

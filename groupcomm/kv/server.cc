@@ -103,7 +103,7 @@ void Server::take_over(std::span<const std::byte> payload) {
   if (kept.part == nullptr) {
     kept.server = view.head.server;
     kept.part = std::make_unique<Part>(std::string(view.key), rules_, shape, view.head.first,
-                                       std::make_shared<ServiceBytes>(shape.bytes(), memory_), memory_);
+                                       std::make_shared<Version>(shape.bytes(), memory_), memory_);
     std::vector<Answer> none;
     for (const auto& [worker, why] : lost_) kept.part->lost(worker, why, none);
   }
@@ -156,9 +156,8 @@ void Server::create(int worker, std::uint64_t id, const RequestView& request, st
     throw Error(Code::kProtocol, fmt::format("a part of {} came with {} bytes and not {}", describe_key(request.key),
                                              request.elements.size(), shape.bytes()));
   check_updater(updater_, shape.type, request.key);
-  auto made =
-      std::make_unique<Part>(std::string(request.key), rules_, shape, head.part_first_row * head.row_elements,
-                             std::make_shared<ServiceBytes>(ServiceBytes::copy_of(request.elements, memory_)), memory_);
+  auto made = std::make_unique<Part>(std::string(request.key), rules_, shape, head.part_first_row * head.row_elements,
+                                     std::make_shared<Version>(request.elements, memory_), memory_);
   std::vector<Answer> none;
   for (const auto& [lost, why] : lost_) made->lost(lost, why, none);
   Kept& kept = key.parts[head.part];

@@ -56,6 +56,13 @@ class ServiceBytes {
     size_ = std::exchange(other.size_, 0);
     return *this;
   }
+  // In memory that `owner` keeps as it is, so that several messages may be sent from it. A rank that sends one to itself gets it so.
+  static ServiceBytes shared(std::span<std::byte> bytes, std::shared_ptr<const void> owner) noexcept {
+    ServiceBytes shared;
+    shared.data_ = ServiceMemory::shared(bytes.data(), std::move(owner));
+    shared.size_ = bytes.size();
+    return shared;
+  }
   static ServiceBytes copy_of(std::span<const std::byte> bytes) { return ServiceBytes(bytes.size()).filled(bytes); }
   static ServiceBytes copy_of(std::span<const std::byte> bytes, ServiceMemory& memory) {
     return ServiceBytes(bytes.size(), memory).filled(bytes);

@@ -125,7 +125,8 @@ ServiceMemory::Block ServiceMemory::from_malloc(std::size_t bytes) {
 }
 
 void ServiceMemory::GiveBack::operator()(std::byte* block) const noexcept {
-  to_ != nullptr ? to_->give_back(block, class_) : ::operator delete(block);
+  if (to_ != nullptr) return to_->give_back(block, class_);
+  if (owner_ == nullptr) ::operator delete(block);
 }
 
 void ServiceMemory::trim() noexcept { kept_->trim(); }

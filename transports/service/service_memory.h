@@ -24,6 +24,7 @@ class ServiceMemory {
   static constexpr std::size_t kLargest = 4 << 20;
   static constexpr std::size_t kKeptBytes = 32 << 20;
 
+  // What a block goes to when nobody needs it: to be kept, to malloc, or to its owner, which is let go with the Block itself.
   class GiveBack {
    public:
     GiveBack() = default;
@@ -31,9 +32,12 @@ class ServiceMemory {
 
    private:
     friend class ServiceMemory;
-    GiveBack(std::shared_ptr<Kept> to, std::size_t size_class) noexcept : to_(std::move(to)), class_(size_class) {}
-    std::shared_ptr<Kept> to_;  // null: the block is malloc's
+    explicit GiveBack(std::shared_ptr<const void> owner) noexcept : owner_(std::move(owner)) {}
+    GiveBack(std::shared_ptr<Kept> to, std::size_t size_class) noexcept
+        : to_(to.get()), class_(size_class), owner_(std::move(to)) {}
+    Kept* to_ = nullptr;
     std::size_t class_ = 0;
+    std::shared_ptr<const void> owner_;  // null: the block is malloc's
   };
   using Block = std::unique_ptr<std::byte[], GiveBack>;
 
@@ -45,6 +49,10 @@ class ServiceMemory {
   // At least `bytes` bytes, not initialized; null for none. Throws std::bad_alloc.
   Block take(std::size_t bytes);
   static Block from_malloc(std::size_t bytes);
+  // Memory that `owner` owns, and lets go when nobody has it.
+  static Block shared(std::byte* memory, std::shared_ptr<const void> owner) noexcept {
+    return Block(memory, GiveBack(std::move(owner)));
+  }
 
   void trim() noexcept;
   // While nothing is kept, which is how it begins, what is given back is freed.

@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <cstring>
+#include <memory>
 #include <random>
 #include <thread>
 #include <vector>
@@ -104,6 +105,18 @@ TEST(ServiceMemory, ABlockMayOutliveIt) {
     block = memory.take(kMiB);
   }
   std::memset(block.get(), 1, kMiB);
+}
+
+TEST(ServiceMemory, SharedMemoryIsItsOwnersToFree) {
+  auto owner = std::make_shared<std::vector<std::byte>>(100);
+  std::weak_ptr<const void> watched = owner;
+  ServiceMemory::Block one = ServiceMemory::shared(owner->data(), owner),
+                       two = ServiceMemory::shared(owner->data(), owner);
+  owner.reset();
+  one = ServiceMemory::Block();
+  EXPECT_FALSE(watched.expired());
+  two = ServiceMemory::Block();
+  EXPECT_TRUE(watched.expired());
 }
 
 #if defined(__SANITIZE_ADDRESS__)
