@@ -107,7 +107,7 @@ constexpr std::array kTable{
         "allreduce=ring,reduce=binomial; with | between several algorithms, and with ^ before those not to use. "
         "allreduce "
         "has recursive-doubling, halving-doubling, one-round, ring and ordered; reduce has binomial, one-round and "
-        "ordered; broadcast has binomial; allgather has ring; reduce-scatter has ring and ordered; barrier "
+        "ordered; broadcast has binomial and chain; allgather has ring; reduce-scatter has ring and ordered; barrier "
         "has "
         "dissemination; alltoall has pairwise and bruck; gather and scatter have linear and binomial. A call that no "
         "permitted algorithm can "

@@ -24,6 +24,8 @@ collectives_sources += \
 	collectives/inter/binomial_reduce.h \
 	collectives/inter/bruck_alltoall.cc \
 	collectives/inter/bruck_alltoall.h \
+	collectives/inter/chain_broadcast.cc \
+	collectives/inter/chain_broadcast.h \
 	collectives/inter/coded_allreduce.cc \
 	collectives/inter/coded_allreduce.h \
 	collectives/inter/dissemination_barrier.cc \
@@ -60,6 +62,7 @@ collectives_sources += \
 collectives_tests += \
 	collectives/inter/algorithm_cost_test.cc \
 	collectives/inter/algorithm_rules_test.cc \
+	collectives/inter/chain_broadcast_test.cc \
 	collectives/inter/coded_allreduce_test.cc \
 	collectives/inter/halving_doubling_test.cc \
 	collectives/inter/inter_collectives_test.cc \

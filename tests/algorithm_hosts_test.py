@@ -12,7 +12,7 @@ SIZES = ["-b", "8", "-e", "1M", "-f", "512", "-n", "3", "-w", "1", "--bound", "0
 
 @pytest.fixture(scope="module")
 def hosts():
-    with namespace_hosts.Hosts(2) as made:
+    with namespace_hosts.Hosts(3) as made:
         yield made
 
 
@@ -30,6 +30,16 @@ def test_a_forced_algorithm_serves_short_calls_too_and_one_that_cannot_is_named_
     told = [line for line in err.splitlines() if "AIACC_ALGORITHM permits no algorithm that can serve allreduce" in line]
     assert 1 <= len(told) <= ranks, err
     assert "(halving-doubling: it needs a power of two of ranks, at least four), so " in told[0]
+
+
+@pytest.mark.parametrize("hosts_of_ranks", ["h0:1,h1:1,h2:1", "h0:2,h1:3,h2:1"])
+def test_a_long_broadcast_goes_along_a_chain_from_any_root(hosts, hosts_of_ranks):
+    for root in ("0", "2"):
+        code, out, err = Job(["--launch-agent", hosts.enter, "-H", hosts_of_ranks, "-x", "AIACC_LOG=collective=info", PERF, "broadcast",
+                              "-b", "64", "-e", "5M", "-f", "16", "-n", "3", "-w", "1", "--bound", "0", "-r", root]).finish(timeout=60)
+        assert code == 0, err
+        assert "# wrong elements    : 0 OK" in out, out
+        assert "broadcast between 3 ranks: binomial up to 32K, chain above (predicted" in err, err
 
 
 @pytest.mark.parametrize("ranks", [1, 2])

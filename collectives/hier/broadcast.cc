@@ -4,6 +4,7 @@
 
 #include "base/task/scope.h"
 #include "collectives/hier/select.h"
+#include "collectives/inter/chain_broadcast.h"
 #include "collectives/inter/inter_call.h"
 
 namespace aiacc::hier {
@@ -24,7 +25,7 @@ struct Broadcast {
     return buffer.slice(slices.offset(slice) * element, slices.length(slice) * element);
   }
   // An upper bound of the steps that the algorithm between hosts takes for a slice.
-  std::uint64_t steps() const noexcept { return inter::pieces_of(2 * kSliceBytes, inter::kSliceBytes); }
+  std::uint64_t steps() const noexcept { return inter::pieces_of(2 * kSliceBytes, inter::kShortestChainSegment); }
 };
 
 Task<void> exchange(Broadcast& run, std::size_t slice, Stop& stop) {

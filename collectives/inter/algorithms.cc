@@ -6,6 +6,7 @@
 #include "collectives/inter/binomial_gather.h"
 #include "collectives/inter/binomial_reduce.h"
 #include "collectives/inter/bruck_alltoall.h"
+#include "collectives/inter/chain_broadcast.h"
 #include "collectives/inter/dissemination_barrier.h"
 #include "collectives/inter/gather.h"
 #include "collectives/inter/halving_doubling_allreduce.h"
@@ -32,7 +33,7 @@ constexpr NamedCollective kNames[] = {
 constexpr const AlgorithmInfo* kAllreduces[] = {&kRecursiveDoublingAllreduceInfo, &kHalvingDoublingAllreduceInfo,
                                                 &kOneRoundAllreduceInfo, &kRingAllreduceInfo, &kOrderedAllreduceInfo};
 constexpr const AlgorithmInfo* kReduces[] = {&kBinomialReduceInfo, &kOneRoundReduceInfo, &kOrderedReduceInfo};
-constexpr const AlgorithmInfo* kBroadcasts[] = {&kBinomialBroadcastInfo};
+constexpr const AlgorithmInfo* kBroadcasts[] = {&kBinomialBroadcastInfo, &kChainBroadcastInfo};
 constexpr const AlgorithmInfo* kAllgathers[] = {&kRingAllgatherInfo};
 constexpr const AlgorithmInfo* kReduceScatters[] = {&kRingReduceScatterInfo, &kOrderedReduceScatterInfo};
 constexpr const AlgorithmInfo* kBarriers[] = {&kDisseminationBarrierInfo};
@@ -72,10 +73,13 @@ Shape shape_of(const Operation& op) noexcept {
   const Reduction& reduction = call.reduction;
   const bool reduces = call.kind == Collective::kAllreduce || call.kind == Collective::kReduce ||
                        call.kind == Collective::kReduceScatter;
+  // A broadcast's slices between hosts follow one another like one message (hier/broadcast.h).
+  const bool of_slices = call.kind == Collective::kBroadcast && op.whole().kind == Collective::kBroadcast;
+  const std::size_t bytes = of_slices ? op.whole().bytes() : call.bytes();
   return {.kind = call.kind,
           .ranks = ranks_in(op),
-          .bytes = call.bytes(),
-          .wide_bytes = reduces ? call.count * size_of(reduction.accumulate_type()) : call.bytes(),
+          .bytes = bytes,
+          .wide_bytes = reduces ? call.count * size_of(reduction.accumulate_type()) : bytes,
           .narrows = reduces && reduction.narrows(),
           .ordered = reduces && reduction.ordered(),
           .takes_partials = reduces && reduction.takes_partials(),

@@ -37,6 +37,7 @@ enum class Algorithm : std::uint16_t {
   kCodedAllreduce = 14,
   kBruckAlltoall = 15,
   kBinomialGather = 16,  // and scatter
+  kChainBroadcast = 17,
 };
 
 // Steps wrap after 2^32, long after the messages with the same number were received.

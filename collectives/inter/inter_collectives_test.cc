@@ -6,6 +6,7 @@
 #include "base/data/reference_reduce.h"
 #include "collectives/inter/binomial_broadcast.h"
 #include "collectives/inter/binomial_reduce.h"
+#include "collectives/inter/chain_broadcast.h"
 #include "collectives/inter/dissemination_barrier.h"
 #include "collectives/inter/inter_call.h"
 #include "collectives/inter/inter_world_test.h"
@@ -175,7 +176,7 @@ TEST(NetReduce, AnyRootRanksAndCount) {
   }
 }
 
-void check_broadcast(const Case& test, bool apart) {
+void check_broadcast(Algorithm algorithm, const Case& test, bool apart) {
   SimCluster cluster(seed_of(test), test.ranks);
   const Call call = test.call(Collective::kBroadcast);
   const Bytes expected = input_of(test.type, test.op, test.count, 4);
@@ -185,7 +186,7 @@ void check_broadcast(const Case& test, bool apart) {
   for (int rank = 0; rank < test.ranks; ++rank) {
     const Buffer buffer = buffer_of(buffers[static_cast<std::size_t>(rank)]);
     const Buffer send = rank == test.root && apart ? buffer_of(source) : buffer;
-    cluster.rank(rank).start(perform(&cluster, &cluster.rank(rank), &inter::binomial_broadcast, call, 1, send, buffer));
+    cluster.rank(rank).start(perform(&cluster, &cluster.rank(rank), algorithm, call, 1, send, buffer));
   }
   expect_all_ended_well(cluster, test);
   for (const Bytes& bytes : buffers) ASSERT_TRUE(bytes == expected) << test.text();
@@ -195,7 +196,11 @@ TEST(NetBroadcast, AnyRootRanksAndCount) {
   for (int ranks : kRankCounts) {
     for (std::size_t count : chunk_counts_for(ranks)) {
       for (int root : {0, ranks / 2, ranks - 1}) {
-        for (bool apart : {false, true}) check_broadcast({.ranks = ranks, .count = count, .root = root}, apart);
+        for (bool apart : {false, true}) {
+          for (const Algorithm algorithm : {&inter::binomial_broadcast, &inter::chain_broadcast}) {
+            check_broadcast(algorithm, {.ranks = ranks, .count = count, .root = root}, apart);
+          }
+        }
       }
     }
   }
@@ -342,6 +347,8 @@ TEST(NetSelect, DifferentCollectivesOfOneTicketAreAMismatchOnAllMembers) {
       ASSERT_TRUE(cluster.rank(rank).error()) << rank;
       EXPECT_EQ(cluster.rank(rank).error()->code(), Code::kMismatch);
       EXPECT_NE(cluster.rank(rank).error()->message().find("rank 3 called broadcast of"), std::string::npos);
+      // Both neighbours of rank 3 in the chain of a long broadcast may notice at once, and others hear of either first.
+      if (count > 8) continue;
       EXPECT_EQ(cluster.rank(rank).error()->message(), cluster.rank(0).error()->message());
     }
   }
