@@ -81,6 +81,8 @@ endif
 
 base_sources += \
 	base/fd.h \
+	base/io/acknowledged.cc \
+	base/io/acknowledged.h \
 	base/io/address.cc \
 	base/io/bound_port.cc \
 	base/io/bound_port.h \

@@ -22,14 +22,23 @@ def on(hosts, streams, *arguments):
 
 
 def connections(hosts):
-    """Established TCP connections of h0 with h1, those of the launcher's agents not among them."""
+    """Established TCP connections of h0 with h1. Those that h1 has made are in the table of IPv6."""
     process = hosts.pids["h0"]
     count = 0
-    with open(f"/proc/{process}/net/tcp", encoding="ascii") as table:
-        for line in list(table)[1:]:
-            _, here, there, state = line.split()[:4]
-            count += state == "01" and here.split(":")[0] != there.split(":")[0]
+    for table in ("tcp", "tcp6"):
+        with open(f"/proc/{process}/net/{table}", encoding="ascii") as file:
+            for line in list(file)[1:]:
+                _, here, there, state = line.split()[:4]
+                count += state == "01" and here.split(":")[0] != there.split(":")[0]
     return count
+
+
+def stop(job, hosts):
+    """Ends the job, and waits until its connections are gone."""
+    job.kill()
+    end = time.monotonic() + 60
+    while connections(hosts) > 0 and time.monotonic() < end:
+        time.sleep(0.01)
 
 
 @pytest.mark.parametrize("streams", [1, 4, "auto", "2-8"])
@@ -41,7 +50,7 @@ def test_sums_are_right_whatever_the_number(capped, streams):
 def test_more_connections_are_made_where_each_is_capped(capped):
     job = on(capped, "auto", PERF, "allreduce", "-b", "4M", "-e", "4M", "-n", "100000", "--bound", "0")
     job.wait_for(lambda: connections(capped) >= 3, "more than two connections between the hosts", timeout=300)
-    job.kill()
+    stop(job, capped)
 
 
 def test_one_connection_stays_where_messages_are_short(capped):
@@ -51,5 +60,5 @@ def test_one_connection_stays_where_messages_are_short(capped):
     while time.monotonic() < end:
         seen.add(connections(capped))
         time.sleep(0.01)
-    job.kill()
+    stop(job, capped)
     assert seen == {1}

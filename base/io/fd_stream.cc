@@ -13,6 +13,7 @@
 #include <cstring>
 #include <utility>
 
+#include "base/io/acknowledged.h"
 #include "base/io/limits.h"
 #include "base/io/quiet_write.h"
 
@@ -75,6 +76,8 @@ void FdStream::expect_answers() noexcept { expects_answers_ = true; }
 void FdStream::keep_unsent_below(int bytes) noexcept {
   setsockopt(descriptor_.get(), IPPROTO_TCP, TCP_NOTSENT_LOWAT, &bytes, sizeof bytes);
 }
+
+std::uint64_t FdStream::acknowledged() const noexcept { return acknowledged_bytes(descriptor_.get()); }
 
 void FdStream::shutdown_write() noexcept {
   if (method_ == Method::kSocket) {

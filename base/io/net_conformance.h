@@ -368,6 +368,25 @@ TYPED_TEST_P(NetConformance, WritesWaitForAReaderThatIsSlow) {
   }
 }
 
+// The peer's process need not have read them.
+TYPED_TEST_P(NetConformance, BytesThatThePeersHostHasAreAcknowledged) {
+  using namespace net_conformance;
+  for (const Address& place : this->fixture_.places()) {
+    if (place.kind != Address::Kind::kTcp) continue;
+    SCOPED_TRACE(place.text());
+    Pair pair = this->connect(place);
+    const std::uint64_t before = pair.client->acknowledged();  // a system may count the connection itself
+    const Bytes sent = pattern(10'000, 5);
+    Stop stop;
+    this->fixture_.run(write_bytes(*pair.client, sent, stop));
+    Bytes seen(10'000);
+    EXPECT_TRUE(this->fixture_.run(read_full(*pair.server, seen, stop)));
+    this->fixture_.run(write_bytes(*pair.server, sent, stop));
+    EXPECT_TRUE(this->fixture_.run(read_full(*pair.client, seen, stop)));
+    EXPECT_EQ(pair.client->acknowledged() - before, 10'000u) << "before what the peer's answer has acknowledged";
+  }
+}
+
 TYPED_TEST_P(NetConformance, AClosedPeerEndsReadsAndFailsWrites) {
   using namespace net_conformance;
   for (const Address& place : this->fixture_.places()) {
@@ -422,7 +441,7 @@ REGISTER_TYPED_TEST_SUITE_P(NetConformance, BytesArriveInOrderInBothDirectionsAt
                             TheEndOfOneDirectionLeavesTheOtherOpen, ReadExactlyTellsACleanEndFromATornMessage,
                             NobodyListeningIsAPeerFailureThatNamesTheAddress, AnAddressHasOneListener,
                             AStopEndsAReadAndTheStreamGoesOn, AStopEndsAnAccept, WritesWaitForAReaderThatIsSlow,
-                            AClosedPeerEndsReadsAndFailsWrites, ConnectionsOutliveTheirListener, ALocalPeerIsKnown,
-                            SixtyFourConnectionsAtOnce);
+                            BytesThatThePeersHostHasAreAcknowledged, AClosedPeerEndsReadsAndFailsWrites,
+                            ConnectionsOutliveTheirListener, ALocalPeerIsKnown, SixtyFourConnectionsAtOnce);
 
 }  // namespace aiacc::io

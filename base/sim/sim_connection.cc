@@ -180,6 +180,7 @@ void SimConnection::arrive(Direction& direction) noexcept {
   if (breaks) piece.bytes.resize(*break_after_);
   if (break_after_) *break_after_ -= piece.bytes.size();
   alter(piece);
+  direction.arrived += piece.bytes.size();
   direction.ready.insert(direction.ready.end(), piece.bytes.begin(), piece.bytes.end());
   direction.end_came = direction.end_came || piece.end;
   if (breaks) {

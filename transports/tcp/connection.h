@@ -6,6 +6,7 @@
 #include <array>
 #include <memory>
 #include <optional>
+#include <utility>
 #include <vector>
 
 #include "base/task/scope.h"
@@ -61,6 +62,11 @@ class Connection final : public PartHolder, private Root::Owner {
   void let_go(const Part& part) noexcept override;
   Carrier& carrier() noexcept { return carrier_; }
   void keep_unsent_below(int bytes) noexcept { stream_->keep_unsent_below(bytes); }
+  // Bytes that the peer's host has acknowledged since the last call.
+  std::uint64_t newly_acknowledged() noexcept {
+    const std::uint64_t now = stream_->acknowledged();
+    return now - std::exchange(acknowledged_, now);
+  }
   void mark(const io::TrafficMarks& marks) noexcept { shared_.mark(*stream_, marks); }
   // It is not its link's connection any more: what it carried waits for another one.
   void retire() noexcept;
@@ -109,6 +115,7 @@ class Connection final : public PartHolder, private Root::Owner {
   Shared& shared_;
   ConnectionOwner& owner_;
   std::unique_ptr<io::Stream> stream_;
+  std::uint64_t acknowledged_ = 0;  // at the last newly_acknowledged()
   wire::Bytes preface_;
   Inbound& inbound_;
   Outbound& outbound_;

@@ -141,22 +141,18 @@ void Link::keep_unsent_low(Connection& connection) noexcept {
   connection.keep_unsent_below(outbound_.divides() ? kUnsentBytes : 0);
 }
 
-// At each acknowledgement: a period of the search for the best number of connections may be over.
+// At each acknowledgement: a period of the search for the best number of connections may be over. Its speed is that of the bytes
+// that the other host has acknowledged: the peer's own acknowledgements wait for what the peer sends.
 void Link::adapt() noexcept {
-  const std::uint64_t bytes = outbound_.meter().bytes() - period_bytes_;
-  if (!count_.adapts() || bytes == 0) return;
+  if (!count_.adapts()) return;
   const Duration busy = outbound_.meter().busy(shared_.loop.now()) - period_busy_;
-  // Of several connections each has some part of a chunk under way, which is not seen before its acknowledgement.
-  const std::uint64_t enough = in_use_ == 1 ? 0 : (16 + 8 * in_use_) * Outbound::kMaxChunkBytes;
-  if (busy < kPeriod || bytes < enough) return;
-  begin_period();
+  if (busy < kPeriod) return;
+  period_busy_ += busy;
+  std::uint64_t bytes = 0;
+  each_connection([&](Connection& each) { bytes += each.newly_acknowledged(); });
+  if (bytes == 0) return;
   count_.period(static_cast<double>(bytes) / seconds(busy));
   open_all();
-}
-
-void Link::begin_period() noexcept {
-  period_bytes_ = outbound_.meter().bytes();
-  period_busy_ = outbound_.meter().busy(shared_.loop.now());
 }
 
 void Link::chunk_came() noexcept {

@@ -130,7 +130,6 @@ class Link final : private ConnectionOwner, private DialOwner, private Inbound::
   void fall_back(bool anywhere) noexcept;
   void choose_leads() noexcept;
   void adapt() noexcept;
-  void begin_period() noexcept;
   void use(std::size_t connections) noexcept;
   void keep_unsent_low(Connection& connection) noexcept;
   void wake_all() noexcept;
@@ -171,9 +170,8 @@ class Link final : private ConnectionOwner, private DialOwner, private Inbound::
   bool peer_left_ = false;
   bool long_messages_ = false;  // there was one that goes in chunks
   StreamCount count_;
-  std::size_t in_use_ = 1;  // places that should have a connection
-  Duration period_busy_{};  // the meter when the present period of count_ began
-  std::uint64_t period_bytes_ = 0;
+  std::size_t in_use_ = 1;    // places that should have a connection
+  Duration period_busy_{};    // the meter when the present period of count_ began
   std::deque<Instant> junk_;  // the last times at which a connection delivered data that the peer cannot have sent
   std::vector<Place> places_;
   std::array<std::size_t, kClasses> homes_{};  // by class: the first place where its messages go

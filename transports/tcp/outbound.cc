@@ -341,7 +341,7 @@ void Outbound::ended(Carrier& carrier) noexcept {
       continue;
     }
     part->state = Part::State::kWaiting;
-    if (is_long(*part)) meter_.dropped(shared_.loop.now());
+    if (is_long(*part)) meter_.ended(shared_.loop.now());
     if (part == &message.head) {
       lost_heads[static_cast<std::size_t>(message.traffic)] = true;
       continue;
@@ -449,7 +449,7 @@ void Outbound::arrive(Class& its, Part& part, const Carrier* over) noexcept {
   if (part.state == Part::State::kArrived) return;
   Outgoing& message = *part.message;
   const bool is_head = &part == &message.head;
-  if (part.state == Part::State::kCarried && is_long(part)) meter_.arrived(part.length, shared_.loop.now());
+  if (part.state == Part::State::kCarried && is_long(part)) meter_.ended(shared_.loop.now());
   if (!is_head) count_arrived(part, over);
   if (!is_head && part.state == Part::State::kCarried) --carried_chunks_;
   if (!is_head && part.state == Part::State::kWaiting) {

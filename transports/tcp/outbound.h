@@ -34,25 +34,19 @@ struct Carrier {
   Pace pace;
 };
 
-// What arrives while long messages are under way, and how long that is.
+// For how long long messages have been under way.
 class BulkMeter {
  public:
   void took(Instant now) noexcept {
     if (under_way_++ == 0) since_ = now;
   }
-  void arrived(std::uint64_t bytes, Instant now) noexcept {
-    bytes_ += bytes;
-    dropped(now);
-  }
-  void dropped(Instant now) noexcept {
+  void ended(Instant now) noexcept {
     if (--under_way_ == 0) busy_ += now - since_;
   }
-  std::uint64_t bytes() const noexcept { return bytes_; }
   Duration busy(Instant now) const noexcept { return under_way_ > 0 ? busy_ + (now - since_) : busy_; }
 
  private:
   std::size_t under_way_ = 0;  // parts
-  std::uint64_t bytes_ = 0;
   Duration busy_{};
   Instant since_{};
 };

@@ -79,20 +79,26 @@ Duration Pace::eta_of(std::uint64_t position, Instant now) const noexcept {
   return at_least(position > delivered_ ? static_cast<double>(position - delivered_) : 0, now);
 }
 
+// A connection that was not measured is taken to be as fast as the fastest of the others, so that it gets something to carry.
 bool takes(const Pace& mine, std::span<const Pace* const> all, std::uint64_t bytes, std::uint64_t waiting,
            Instant now) noexcept {
-  if (!mine.known(now)) return mine.backlog(now) < Pace::kUnknownBytes;
+  if (!mine.known(now) && mine.backlog(now) >= Pace::kUnknownBytes) return false;
+  double fastest = 0;
+  for (const Pace* each : all) fastest = std::max(fastest, each->rate(now));
+  if (fastest <= 0) fastest = 1;  // only what they carry counts
+  const auto eta = [&](const Pace& pace) {
+    if (pace.known(now)) return pace.eta(bytes, now);
+    return time_of(static_cast<double>(pace.backlog(now) + bytes), fastest);
+  };
   double left = static_cast<double>(waiting), rate = 0;
   Duration best = Duration::max() / 2;
   for (const Pace* each : all) {
-    if (!each->known(now)) continue;
     left += static_cast<double>(each->backlog(now));
-    rate += each->rate(now);
-    best = std::min(best, each->eta(bytes, now));
+    rate += each->known(now) ? each->rate(now) : fastest;
+    best = std::min(best, eta(*each));
   }
-  const Duration everything = rate > 0 ? time_of(left, rate) : Duration::max() / 2;
   const auto scaled = static_cast<double>(best.count()) * kSlack;
-  return mine.eta(bytes, now) <= std::max(everything, Duration(static_cast<std::int64_t>(scaled)));
+  return eta(mine) <= std::max(time_of(left, rate), Duration(static_cast<std::int64_t>(scaled)));
 }
 
 bool takes_again(const Pace& mine, const Pace& its, std::uint64_t position, std::uint64_t bytes, Instant now) noexcept {

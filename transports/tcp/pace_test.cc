@@ -42,6 +42,18 @@ TEST_F(PaceTest, TheRateIsWhatIsAcknowledged) {
   EXPECT_EQ(pace.eta(2 * kChunk, now_), milliseconds(20));
 }
 
+// Messages that come one by one would otherwise all go over the only one that was ever measured.
+TEST_F(PaceTest, AnIdleConnectionThatWasNotMeasuredIsPreferredToABusyOne) {
+  Pace known = at(10'000'000);
+  Pace unknown;
+  EXPECT_TRUE(takes_one(known, {&known, &unknown}, kChunk));
+  known.took(kChunk, now_);
+  EXPECT_FALSE(takes_one(known, {&known, &unknown}, kChunk));
+  EXPECT_TRUE(takes_one(unknown, {&known, &unknown}, kChunk));
+  unknown.took(kChunk, now_);
+  EXPECT_TRUE(takes_one(known, {&known, &unknown}, kChunk));
+}
+
 TEST_F(PaceTest, AnAcknowledgementIsOneOfAllBefore) {
   Pace pace = at(10'000'000);
   pace.took(kChunk, now_);
@@ -90,7 +102,7 @@ TEST_F(PaceTest, AnUnknownOneTakesALittle) {
   Pace fast = at(100'000'000), fresh;
   const std::vector<const Pace*> all = {&fast, &fresh};
   std::uint64_t taken = 0;
-  for (; takes_one(fresh, all, kChunk); taken += kChunk) fresh.took(kChunk, now_);
+  for (; takes_one(fresh, all, 100 * kChunk); taken += kChunk) fresh.took(kChunk, now_);
   EXPECT_EQ(taken, 6 * kChunk);
 }
 

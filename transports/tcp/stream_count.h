@@ -2,13 +2,13 @@
 //
 // A network may limit each connection (clouds do, per flow), and nothing says so. Therefore more connections are tried: one, then
 // two, four … at a time while each step makes long messages faster by more than kGain. Then fewer are tried, a sixteenth or one
-// less at a time, while that costs no more than kLoss. What was found is kept for a while, which doubles each time nothing better is found; a
-// much lower speed begins the search anew.
+// less at a time, while that costs no more than kLoss. What was found is kept for a while, which doubles each time nothing better
+// is found; a much lower speed begins the search anew.
 //
 //   search: more ── faster ──▶ twice as many more ── not faster ──▶ fewer ── as fast ──▶ still fewer ── slower ──▶ keep ──▶ search
 //
-// Speeds are of periods in which long messages were under way. A measurement is the mean of kPeriods of them, after one that
-// is left out: it still has what the former number of connections had begun.
+// Speeds are of periods in which long messages were under way: what the other host's system acknowledged. A measurement is the
+// mean of kPeriods of them, after one that is left out: it still has what the former number of connections had begun.
 #pragma once
 
 #include <cstdint>
