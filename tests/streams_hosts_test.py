@@ -37,7 +37,8 @@ def stop(job, hosts):
     """Ends the job, and waits until its connections are gone."""
     job.kill()
     end = time.monotonic() + 60
-    while connections(hosts) > 0 and time.monotonic() < end:
+    while connections(hosts) > 0:
+        assert time.monotonic() < end, f"{connections(hosts)} connections are left 60 s after the job was killed"
         time.sleep(0.01)
 
 

@@ -14,7 +14,7 @@ from digits_data import Report, arguments, batches, images, split
 
 def symbol():
     made = mx.sym.Variable("data")
-    # Tanh and a stride, no ReLU and no maxima: where a gradient jumps, a last bit can become a loss of another third digit.
+    # Without ReLU and maxima: where a gradient jumps, a difference in the last bit can change the third digit of the loss.
     for i, (filters, stride) in enumerate(((16, 1), (32, 2))):
         made = mx.sym.Convolution(made, kernel=(3, 3), stride=(stride, stride), pad=(1, 1), num_filter=filters, name=f"conv{i}")
         made = mx.sym.Activation(made, act_type="tanh")

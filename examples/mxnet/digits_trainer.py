@@ -13,7 +13,7 @@ from digits_data import Report, arguments, batches, images, split
 
 
 def network():
-    # Tanh and a stride, no ReLU and no maxima: where a gradient jumps, a last bit can become a loss of another third digit.
+    # Without ReLU and maxima: where a gradient jumps, a difference in the last bit can change the third digit of the loss.
     made = gluon.nn.HybridSequential()
     made.add(gluon.nn.Conv2D(16, 3, padding=1, activation="tanh"), gluon.nn.Conv2D(32, 3, strides=2, padding=1, activation="tanh"),
              gluon.nn.Flatten(), gluon.nn.Dense(64, activation="tanh"), gluon.nn.Dense(10))

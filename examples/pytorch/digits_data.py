@@ -24,8 +24,8 @@ def images(path):
 
 
 def network():
-    # Without ReLU and MaxPool2d, whose gradients jump: there a last bit, which depends on the processor and on the number of ranks,
-    # can become a loss of another third digit.
+    # Without ReLU and MaxPool2d, whose gradients jump: a difference in the last bit, which the processor and the number of ranks
+    # make, could there grow until it changes the third digit of the loss.
     return torch.nn.Sequential(
         torch.nn.Conv2d(1, 16, 3, padding=1), torch.nn.Tanh(), torch.nn.Conv2d(16, 32, 3, stride=2, padding=1), torch.nn.Tanh(),
         torch.nn.Flatten(), torch.nn.Linear(32 * 4 * 4, 64), torch.nn.Tanh(), torch.nn.Linear(64, 10))
