@@ -40,6 +40,7 @@ struct ConfigValues {
   std::optional<std::int64_t> local_size;
   std::optional<std::int64_t> host_index;
   std::optional<std::int64_t> min_size;
+  std::optional<std::int64_t> max_size;
   bool terminal = false;
   bool singleton = false;
   Duration init_timeout{};
@@ -58,6 +59,7 @@ struct ConfigValues {
   std::string ucx_net_devices;
   std::string ofi_provider;
   std::string algorithm;
+  std::string algorithm_table;
   std::string tcp_congestion;
   std::string tcp_streams;
   std::string tc_ctrl;
@@ -70,6 +72,8 @@ struct ConfigValues {
   std::optional<std::int64_t> fusion_streams;
   std::optional<std::int64_t> schedule_steps;
   WireType allreduce_dtype = WireType::kFloat32;
+  std::optional<std::int64_t> kv_servers;
+  std::optional<std::int64_t> kv_replicas;
   bool nan_check = false;
   bool tune = false;
   std::string tune_cache;

@@ -35,6 +35,8 @@ constexpr std::array kTable{
               "Number of this host among the hosts of the job.", "0.1"},
     ConfigRow{"AIACC_MIN_SIZE", &V::min_size, "", "1", "2147483647", kLauncher,
               "With how many ranks the job goes on after others have failed (aiaccrun --min-np).", "0.1"},
+    ConfigRow{"AIACC_MAX_SIZE", &V::max_size, "", "1", "2147483647", kLauncher,
+              "How many ranks an elastic job has at most, whose failed ranks are replaced (aiaccrun --max-np).", "0.1"},
     ConfigRow{"AIACC_TERMINAL", &V::terminal, "no", "", "", kLauncher,
               "Standard output reaches a terminal through aiaccrun, unchanged.", "0.1"},
     ConfigRow{"AIACC_SINGLETON", &V::singleton, "no", "", "", kUser,
@@ -114,6 +116,15 @@ constexpr std::array kTable{
         "serve takes another one; the first of each collective is reported. The same on all ranks of a job with "
         "several hosts, which is checked. Unset: all; level info of AIACC_LOG says which are used.",
         "0.1"},
+    ConfigRow{
+        "AIACC_ALGORITHM_TABLE", &V::algorithm_table, "", "", "", kUser,
+        "A file of aiacc-tune(1): which algorithm between hosts was the fastest for which collective, number of hosts "
+        "and "
+        "length. Rank 0 reads it and tells the others. It is not used, and rank 0 warns, if it is not whole or was "
+        "measured over another transport or with other AIACC_TCP_STREAMS or AIACC_ENCRYPT. What AIACC_ALGORITHM does "
+        "not "
+        "permit, it does not choose.",
+        "0.1"},
     ConfigRow{"AIACC_TCP_CONGESTION", &V::tcp_congestion, "auto", "", "", kUser,
               "Congestion control of TCP between hosts: the name of an algorithm of the kernel; system, for the "
               "setting of each host; or auto, which is the same unless that is BBR: hosts less than 1 ms apart then "
@@ -162,6 +173,14 @@ constexpr std::array kTable{
         "or bf16, in 16 bits, summed in fp32; or mixed, those of at least 64 KiB in fp16 between hosts and as they are "
         "within each host, and all others as they are. The same on all ranks.",
         "0.1"},
+    ConfigRow{"AIACC_KV_SERVERS", &V::kv_servers, "0", "0", "2147483646", kUser,
+              "How many ranks, the last ones, only serve the key-value stores of aiacc.mxnet; 0: all ranks serve and "
+              "train. The same on all ranks.",
+              "0.1"},
+    ConfigRow{"AIACC_KV_REPLICAS", &V::kv_replicas, "1", "1", "2", kUser,
+              "On how many servers each value of the key-value stores of aiacc.mxnet is. With 2 a server that dies "
+              "costs nothing that was acknowledged. The same on all ranks.",
+              "0.1"},
     ConfigRow{"AIACC_NAN_CHECK", &V::nan_check, "no", "", "", kUser,
               "Whether a gradient engine looks for gradients that are not finite. A step with one fails on all ranks "
               "alike, with the name of rank and tensor. The same on all ranks.",

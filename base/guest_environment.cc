@@ -10,7 +10,7 @@
 namespace aiacc {
 namespace {
 
-std::string_view name_of(std::string_view entry) { return entry.substr(0, entry.find('=')); }
+std::string_view variable_of(std::string_view entry) { return entry.substr(0, entry.find('=')); }
 
 // Each list that was ever in use, because another thread may still read it.
 struct List {
@@ -33,10 +33,10 @@ char** keep(std::vector<std::string> entries) {
 
 GuestEnvironment::GuestEnvironment(std::string_view without, std::span<const std::string> settings) : users_(environ) {
   std::map<std::string_view, std::string_view> set;
-  for (const std::string& entry : settings) set[name_of(entry)] = entry;
+  for (const std::string& entry : settings) set[variable_of(entry)] = entry;
   std::vector<std::string> entries;
   for (char** entry = environ; entry != nullptr && *entry != nullptr; ++entry) {
-    const std::string_view name = name_of(*entry);
+    const std::string_view name = variable_of(*entry);
     if (!name.starts_with(without) && !set.contains(name)) entries.emplace_back(*entry);
   }
   for (const auto& [name, entry] : set) {

@@ -79,6 +79,8 @@ else
 EXTRA_DIST += base/data/kernels_avx2.cc base/data/kernels_avx512.cc
 endif
 
+# It includes <linux/tcp.h>, which others cannot beside <netinet/tcp.h>.
+compiled_alone += base/io/acknowledged.cc
 base_sources += \
 	base/fd.h \
 	base/io/acknowledged.cc \

@@ -77,3 +77,9 @@ EXTRA_DIST += bench/kvstore/aiacc_steps.py bench/kvstore/pslite_steps.py bench/k
 bench-kvstore: stage
 	@$(srcdir)/bench/kvstore/run $(stage)$(prefix) $(BENCH_FLAGS)
 .PHONY: bench-kvstore
+# A classifier with its classes split over ranks beside a data-parallel one, on this host and between two: `make bench-softmax
+# BENCH_FLAGS="--python torch-venv/bin/python [--classes 100000 --places 2,2x1]"'.
+EXTRA_DIST += bench/softmax/run bench/softmax/step.py
+bench-softmax: stage
+	@$(srcdir)/bench/softmax/run $(stage)$(prefix) $(BENCH_FLAGS)
+.PHONY: bench-softmax

@@ -96,6 +96,7 @@ python_package = \
 	bindings/python/aiacc/mxnet/_engine.py \
 	bindings/python/aiacc/mxnet/_gradients.py \
 	bindings/python/aiacc/mxnet/_kv_entry.py \
+	bindings/python/aiacc/mxnet/_kv_servers.py \
 	bindings/python/aiacc/mxnet/_kv_updater.py \
 	bindings/python/aiacc/mxnet/_operations.py \
 	bindings/python/aiacc/mxnet/compression.py \

@@ -12,6 +12,10 @@ collectives_sources += \
 	collectives/inter/algorithm_info.h \
 	collectives/inter/algorithm_rules.cc \
 	collectives/inter/algorithm_rules.h \
+	collectives/inter/algorithm_table.cc \
+	collectives/inter/algorithm_table.h \
+	collectives/inter/algorithm_timings.cc \
+	collectives/inter/algorithm_timings.h \
 	collectives/inter/algorithms.cc \
 	collectives/inter/algorithms.h \
 	collectives/inter/alltoall.cc \
@@ -62,6 +66,8 @@ collectives_sources += \
 collectives_tests += \
 	collectives/inter/algorithm_cost_test.cc \
 	collectives/inter/algorithm_rules_test.cc \
+	collectives/inter/algorithm_table_test.cc \
+	collectives/inter/algorithm_timings_test.cc \
 	collectives/inter/chain_broadcast_test.cc \
 	collectives/inter/coded_allreduce_test.cc \
 	collectives/inter/halving_doubling_test.cc \

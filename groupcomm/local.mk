@@ -52,9 +52,11 @@ groupcomm_sources += \
 groupcomm_tests += \
 	groupcomm/kv/part_test.cc \
 	groupcomm/kv/round_choice_test.cc \
+	groupcomm/kv/store_deaths_sim_test.cc \
 	groupcomm/kv/store_replicas_sim_test.cc \
 	groupcomm/kv/store_sim_test.cc \
 	groupcomm/kv/store_together_sim_test.cc \
+	groupcomm/kv/store_traffic_sim_test.cc \
 	groupcomm/kv/store_world_test.h \
 	groupcomm/gradient/engine_sim_test.cc \
 	groupcomm/gradient/group_rounds_sim_test.cc \
@@ -90,6 +92,7 @@ groupcomm_sources += \
 	groupcomm/kv/saved.h \
 	groupcomm/kv/server.cc \
 	groupcomm/kv/server.h \
+	groupcomm/kv/server_replicas.cc \
 	groupcomm/kv/store.cc \
 	groupcomm/kv/store.h \
 	groupcomm/kv/store_replicas.cc \

@@ -140,6 +140,8 @@ Head::Settings settings_of(const Plan& plan, const Options& options, const Surro
   settings.tag_output = options.tag_output.value;
   settings.quiet = options.quiet.value;
   settings.min_ranks = options.min_ranks.value;
+  settings.max_ranks = options.max_ranks.value;
+  settings.reset_limit = options.reset_limit.value;
   settings.timeout = options.timeout.value;
   settings.kill_grace = options.kill_grace.value;
   settings.start_limit = config->init_timeout;

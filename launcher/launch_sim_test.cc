@@ -163,6 +163,27 @@ TEST(LaunchInVirtualTime, AJobWithSpareRanksGoesOnWithoutALostHost) {
   }
 }
 
+TEST(LaunchInVirtualTime, ANewRankTakesThePlaceOfAFailedOneAndEndsWithTheJob) {
+  for (std::uint64_t seed = 1; seed <= 24; ++seed) {
+    Cluster cluster(seed, 1, true);
+    cluster.world.run_until(Instant(1s + seed * 137ms));
+    const int host = 1 + static_cast<int>(seed % kHosts);
+    for (const std::size_t left : {kRanksOfHost, kRanksOfHost - 1}) {  // who fails before it joined is not replaced
+      cluster.signal(host,
+                     left == kRanksOfHost ? cluster.living(host, "rank").at(seed % kRanksOfHost)
+                                          : cluster.born.at({host, "rank"}).back(),
+                     SIGKILL);
+      cluster.world.run_until(after(cluster.world.now(), kBound));
+      EXPECT_EQ(cluster.living(host, "rank").size(), left) << seed;
+      EXPECT_EQ(cluster.born.at({host, "rank"}).size(), kRanksOfHost + 1u) << seed;
+      EXPECT_FALSE(cluster.exit_code) << seed;
+    }
+    cluster.signal(0, cluster.living(0, "aiaccrun").at(0), seed % 2 == 0 ? SIGINT : SIGKILL);
+    cluster.world.run_until(after(cluster.world.now(), kBound));
+    EXPECT_EQ(text_of(cluster.left()), "") << seed;
+  }
+}
+
 TEST(LaunchInVirtualTime, AJobThatItsUserStoppedIsNotSilent) {
   Cluster cluster(5);
   cluster.world.run_until(Instant(1s));

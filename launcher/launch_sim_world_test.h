@@ -76,8 +76,9 @@ class Platform final : public AgentPlatform {
 // The machines, the job on them, and its outcome.
 class Cluster {
  public:
-  // `least` as with --min-np; 0: without it.
-  explicit Cluster(std::uint64_t seed, int least = 0) : world(seed), min_ranks(least) {
+  // `least` as with --min-np, 0: without it; `replaces` as with --max-np.
+  explicit Cluster(std::uint64_t seed, int least = 0, bool replaces = false)
+      : world(seed), min_ranks(least), max_ranks(replaces ? kHosts * kRanksOfHost : 0) {
     for (int host = 0; host <= kHosts; ++host) {
       machines.push_back(std::make_unique<sim::SimMachine>(world, network, host, name_of(host)));
       logins.push_back(std::make_unique<sim::SimLoop>(world, "login on " + name_of(host)));
@@ -126,6 +127,7 @@ class Cluster {
 
   sim::World world;
   const int min_ranks;
+  const int max_ranks;
   sim::SimNetwork network{world};
   std::map<std::pair<int, std::string>, std::vector<io::ProcessId>> born;
   std::optional<int> exit_code;
@@ -188,6 +190,7 @@ inline Task<int> Cluster::head(Cluster* cluster, SimSelf* self) {
   Head::Settings settings;
   settings.kill_grace = 2s;
   settings.min_ranks = cluster->min_ranks;
+  settings.max_ranks = cluster->max_ranks;
   settings.in = self->in.get();
   settings.start_limit = 300s;
   for (int host = 1; host <= kHosts; ++host) {

@@ -119,7 +119,9 @@ launcher_tests += \
 
 launcher_tests += \
 	launcher/agent/exit_rules_test.cc \
+	launcher/agent/hello_server_fixture_test.h \
 	launcher/agent/hello_server_test.cc \
+	launcher/agent/hello_server_worlds_test.cc \
 	launcher/agent/memory_kills_test.cc \
 	launcher/agent/process_tree_test.cc \
 	launcher/head/escalation_test.cc \

@@ -4,6 +4,7 @@ dist_man_MANS += \
 	man/aiacc-protocol.7 \
 	man/aiacc-info.1 \
 	man/aiacc-perf.1 \
+	man/aiacc-tune.1 \
 	man/aiacc.7 \
 	man/aiacc.hpp.3 \
 	man/aiacc_allreduce.3 \

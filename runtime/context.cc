@@ -22,6 +22,8 @@ Context::Context(Lane& lane, Compute& compute, BootstrapResult bootstrapped, con
       config_(config),
       job_name_(std::move(bootstrapped.job_name)),
       host_name_(std::move(bootstrapped.host_name)),
+      transport_(std::move(bootstrapped.transport)),
+      algorithm_table_(std::move(bootstrapped.algorithm_table)),
       world_view_(std::move(bootstrapped.world)),
       rank_(bootstrapped.rank),
       host_(std::move(bootstrapped.host)),
@@ -48,7 +50,22 @@ Context::Context(Lane& lane, Compute& compute, BootstrapResult bootstrapped, con
 
 Context::~Context() = default;
 
-Task<void> Context::open(Stop& stop) { co_await world_->open(stop); }
+// In an elastic job, a world that has lost a rank does not open: the lost one may never have set up its memory, and the
+// next world is there for the others. In other jobs the program decides what to do without the lost rank.
+Task<void> Context::open(Stop& stop) {
+  if (!config_.elastic) {
+    co_await world_->open(stop);
+    co_return;
+  }
+  if (first_loss_) std::rethrow_exception(first_loss_);
+  Stop opening(stop);
+  struct Scoped {
+    explicit Scoped(Stop*& place, Stop& stop) : where(place) { where = &stop; }
+    ~Scoped() { where = nullptr; }
+    Stop*& where;
+  } scoped(opening_, opening);
+  co_await world_->open(opening);
+}
 
 Task<void> Context::become_idle(Stop& stop) {
   while (!watch_.idle()) {
@@ -63,7 +80,7 @@ Task<void> Context::close(LeaveDeadline& deadline, Stop& stop) {
   co_await services_.close();
   co_await groups_->close();
   co_await world_->close(Group::Memory::kMayBeRead);
-  if (messenger_ != nullptr) co_await messenger_->leave(deadline, stop);
+  if (messenger_ != nullptr) co_await messenger_->leave(services_.partners(), deadline, stop);
 }
 
 int Context::domain_rank_of(const Member& member) const noexcept {
@@ -141,6 +158,8 @@ bool Context::leaving(int rank) const noexcept {
 }
 
 void Context::on_rank_lost(int rank, std::exception_ptr error) noexcept {
+  if (!first_loss_) first_loss_ = error;
+  if (opening_ != nullptr) opening_->request(error);
   const Member& lost = world_view_->member(rank);
   if (host_ != nullptr && lost.host == world_view_->member(rank_).host) host_->mark_dead(domain_rank_of(lost));
   world_->member_lost(lost, error);

@@ -58,6 +58,11 @@ class Context final : public BootstrapObserver,
   // serves it when no call of the program drives the lane.
   Services& services() noexcept { return services_; }
   const RuntimeConfig& config() const noexcept { return config_; }
+  // Null: the job has none.
+  const inter::AlgorithmTable* algorithm_table() const noexcept {
+    return algorithm_table_ ? &*algorithm_table_ : nullptr;
+  }
+  const std::string& transport() const noexcept { return transport_; }  // between hosts: "tcp"; "" on one host
   const std::string& host_name() const noexcept { return host_name_; }
   // The last operations; any thread may read it.
   Recorder& recorder() noexcept { return recorder_; }
@@ -131,6 +136,8 @@ class Context final : public BootstrapObserver,
   RuntimeConfig config_;
   std::string job_name_;
   std::string host_name_;
+  std::string transport_;
+  std::optional<inter::AlgorithmTable> algorithm_table_;
   ViewPtr world_view_;
   int rank_;
   std::unique_ptr<HostDomain> host_;
@@ -140,7 +147,9 @@ class Context final : public BootstrapObserver,
   std::unique_ptr<Messenger> messenger_;  // closes the port
   Bootstrap* bootstrap_ = nullptr;        // receives the first loss
   int lost_rank_ = kNoPeer;
-  std::string lost_path_;  // the first
+  std::string lost_path_;          // the first
+  std::exception_ptr first_loss_;  // of a rank of the world
+  Stop* opening_ = nullptr;        // while an elastic job's world opens
   Recorder recorder_;
   SlabPool operation_pool_;
   SlabPool receive_pool_;

@@ -1,5 +1,7 @@
 # runtime: the Context of one rank, bootstrap providers, groups.
 runtime_sources += \
+	runtime/bootstrap/algorithm_table_file.cc \
+	runtime/bootstrap/algorithm_table_file.h \
 	runtime/bootstrap/bootstrap.h \
 	runtime/bootstrap/bootstrap_agent.cc \
 	runtime/bootstrap/bootstrap_agent.h \
@@ -119,6 +121,7 @@ runtime_tests += \
 	runtime/bootstrap/bootstrap_conformance.h \
 	runtime/bootstrap/bootstrap_list_test.h \
 	runtime/bootstrap/bootstrap_rendezvous_test.cc \
+	runtime/bootstrap/algorithm_table_file_test.cc \
 	runtime/bootstrap/bootstrap_test.cc \
 	runtime/bootstrap/networks_test.cc \
 	runtime/bootstrap/bootstrap_world_test.h \
@@ -128,6 +131,7 @@ runtime_tests += \
 	runtime/timeline/clock_offset_test.cc \
 	runtime/timeline/timeline_sim_test.cc \
 	runtime/timeline/traffic_rows_test.cc \
+	runtime/group/calls_test.h \
 	runtime/group/group_board_test.cc \
 	runtime/group/group_opening_sim_test.cc \
 	runtime/group/hosts_sim_test.cc \

@@ -9,6 +9,7 @@
 #include "base/io/limits.h"
 #include "base/log.h"
 #include "base/wire/secret_file.h"
+#include "runtime/bootstrap/algorithm_table_file.h"
 #include "runtime/bootstrap/bootstrap_agent.h"
 #include "runtime/bootstrap/bootstrap_local.h"
 #include "runtime/bootstrap/bootstrap_rendezvous.h"
@@ -32,21 +33,23 @@ void warn_of(const Config& settings, Logger& log) {
   if (!ignored.empty()) AIACC_LOG(log, kCore, kWarn, "{}", ignored);
 }
 
-NetworkSettings network_of(const RuntimeConfig& config) {
+// `table`: empty but on rank 0.
+NetworkSettings network_of(const RuntimeConfig& config, const std::string& table) {
   return {.tcp = {.silence_limit = config.lease,
                   .congestion = io::Congestion(config.tcp_congestion),
                   .streams = config.tcp_streams,
                   .marks = config.marks},
           .network = config.network,
           .algorithms = config.algorithms.text(),
+          .algorithm_table = table,
           .protection = config.encryption != Encryption::kNone,
           .ucx = config.ucx,
           .ofi = config.ofi};
 }
 
 RealContext::MakeBootstrap make_agents(const BootstrapChoice& choice, const RuntimeConfig& config,
-                                       const std::string& version) {
-  const NetworkSettings network = network_of(config);
+                                       const std::string& table, const std::string& version) {
+  const NetworkSettings network = network_of(config, table);
   return [=](io::RealLoop& loop) {
     return std::make_unique<AgentBootstrap>(loop, choice.agent, choice.rank, choice.size, choice.several_hosts, version,
                                             network);
@@ -62,7 +65,8 @@ std::unique_ptr<RendezvousEndpoint> endpoint_of(const BootstrapChoice& choice, c
 }
 
 RealContext::MakeBootstrap make_rendezvous(const BootstrapChoice& choice, const Given& given,
-                                           const RuntimeConfig& config, const std::string& version) {
+                                           const RuntimeConfig& config, const std::string& table,
+                                           const std::string& version) {
   RendezvousBootstrap::Settings settings;
   settings.rank = choice.rank;
   settings.size = choice.size;
@@ -71,11 +75,21 @@ RealContext::MakeBootstrap make_rendezvous(const BootstrapChoice& choice, const 
   settings.host_name = host_name();
   settings.addresses = io::host_addresses({});
   settings.limit = config.init_timeout;
-  settings.network = network_of(config);
+  settings.network = network_of(config, table);
   settings.slice_bytes = config.slice_bytes;
   return [=](io::RealLoop& loop) {
     return std::make_unique<RendezvousBootstrap>(loop, endpoint_of(choice, given), settings);
   };
+}
+
+// The next world comes together whenever one is lost before it is open; each gets the time-out of its own.
+std::shared_ptr<RealContext> join_agent(const RuntimeConfig& config, const RealContext::MakeBootstrap& make_bootstrap) {
+  for (;;) {
+    try {
+      return RealContext::join(config, make_bootstrap);
+    } catch (const WorldLost&) {
+    }
+  }
 }
 
 }  // namespace
@@ -86,16 +100,18 @@ std::shared_ptr<RealContext> join_job(const Given& given, const EnvironmentSnaps
   const GivenMeans means{given.store.has_value(), given.job};
   const BootstrapChoice choice =
       choose_bootstrap(given.identity, means, [&](const std::string& name) { return environment.variable(name); });
+  const AlgorithmTableFile table = choice.rank == 0 ? read_algorithm_table(config) : AlgorithmTableFile();
   std::shared_ptr<RealContext> context;
   if (choice.kind == BootstrapChoice::Kind::kSingleton) {
     context = RealContext::join(config, make_singleton);
   } else {
     io::raise_descriptor_limit();
-    context = RealContext::join(config, choice.kind == BootstrapChoice::Kind::kAgent
-                                            ? make_agents(choice, config, version)
-                                            : make_rendezvous(choice, given, config, version));
+    context = choice.kind == BootstrapChoice::Kind::kAgent
+                  ? join_agent(config, make_agents(choice, config, table.text, version))
+                  : RealContext::join(config, make_rendezvous(choice, given, config, table.text, version));
   }
   if (context->world().rank() == 0) warn_of(environment.settings(), context->log());
+  if (!table.complaint.empty()) AIACC_LOG(context->log(), kCollective, kWarn, "{}", table.complaint);
   return context;
 }
 

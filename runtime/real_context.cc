@@ -37,6 +37,8 @@ RealContext::~RealContext() = default;
 
 Group& RealContext::world() noexcept { return context_->world(); }
 
+const std::string& RealContext::transport() const noexcept { return context_->transport(); }
+
 Json RealContext::recent_operations() { return operations_of(*context_); }
 
 std::shared_ptr<RealContext> RealContext::join(const RuntimeConfig& config, const MakeBootstrap& make_bootstrap) {
@@ -144,13 +146,28 @@ Json RealContext::operations_of(Context& context) {
 }
 
 void RealContext::open_world() {
-  LaneTask::run(lane_, config_.init_timeout,
-                fmt::format("not all ranks of this host had set up their part of the shared memory after {:.6g} s "
-                            "(AIACC_INIT_TIMEOUT)",
-                            seconds(config_.init_timeout)),
-                [this](Stop& stop) { return context_->open(stop); });
+  try {
+    LaneTask::run(lane_, config_.init_timeout,
+                  fmt::format("not all ranks of this host had set up their part of the shared memory after {:.6g} s "
+                              "(AIACC_INIT_TIMEOUT)",
+                              seconds(config_.init_timeout)),
+                  [this](Stop& stop) { return context_->open(stop); });
+  } catch (const Error& error) {
+    if (!config_.elastic || error.code() != Code::kPeerFailed) throw;
+    leave_unopened();
+    throw WorldLost(error.code(), error.message(), error.peer());
+  }
   if (!config_.timeline.empty()) begin_timeline();
   if (!config_.metrics.empty()) begin_metrics();
+}
+
+// So that the agent does not take it for lost.
+void RealContext::leave_unopened() noexcept {
+  try {
+    LaneTask::run(lane_, config_.init_timeout, "leaving took too long", [this](Stop& stop) { return shut_down(stop); });
+  } catch (const std::exception& error) {
+    AIACC_LOG(*log_, kBootstrap, kInfo, "{}", error.what());
+  }
 }
 
 // So it is worth more than its metrics.

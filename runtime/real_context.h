@@ -28,11 +28,17 @@ class Logger;
 class MetricsExport;
 class RequestedWork;
 
+// A rank was lost while the world of an elastic job opened. This rank has left that world in order and may join the next.
+class WorldLost final : public Error {
+ public:
+  using Error::Error;
+};
+
 class RealContext final : private ProgressWatch::Reporter {
  public:
   using MakeBootstrap = std::function<std::unique_ptr<Bootstrap>(io::RealLoop& loop)>;
 
-  // Joins through the provider; throws its error, or kTimeout after config.init_timeout.
+  // Joins through the provider; throws its error, kTimeout after config.init_timeout, or WorldLost.
   static std::shared_ptr<RealContext> join(const RuntimeConfig& config, const MakeBootstrap& make_bootstrap);
   // The same for ranks that share this thread: all are created before the first one waits for the others.
   static std::vector<std::shared_ptr<RealContext>> join_all(const RuntimeConfig& config,
@@ -61,6 +67,7 @@ class RealContext final : private ProgressWatch::Reporter {
   Json metrics();
   // The last operations of this rank, the oldest first (runtime/watch/recorder.h). Any thread.
   Json recent_operations();
+  const std::string& transport() const noexcept;  // between hosts: "tcp"; "" on one host
   // Takes ownership of a running operation whose request was freed.
   void adopt(std::unique_ptr<RequestedWork> operation) noexcept;
   void abort_group(Group& group, const std::string& reason);
@@ -80,6 +87,7 @@ class RealContext final : private ProgressWatch::Reporter {
   Json operations_of(Context& context);
   void bootstrap(const MakeBootstrap& make_bootstrap);
   void open_world();
+  void leave_unopened() noexcept;
   void begin_timeline() noexcept;
   void begin_metrics() noexcept;
   void end_metrics() noexcept;

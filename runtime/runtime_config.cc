@@ -29,6 +29,8 @@ RuntimeConfig RuntimeConfig::from(const Config& settings, const Variable& variab
   config.ucx = settings.ucx_settings();
   config.ofi = settings.ofi_settings();
   config.algorithms = inter::AlgorithmRules::parse("AIACC_ALGORITHM", values.algorithm);
+  config.algorithm_table = values.algorithm_table;
+  config.tcp_streams_text = values.tcp_streams;
   config.tcp_congestion = values.tcp_congestion;
   config.tcp_streams = io::StreamRange::parse("AIACC_TCP_STREAMS", values.tcp_streams);
   config.marks = {
@@ -41,6 +43,7 @@ RuntimeConfig RuntimeConfig::from(const Config& settings, const Variable& variab
   config.encryption = values.encrypt;
   config.plain_on_purpose = settings.origin("AIACC_ENCRYPT") != Config::Origin::kDefault;
   config.log = values.log;
+  config.elastic = values.max_size.has_value();
   config.records = values.records;
   config.timeline = values.timeline;
   config.horovod_timeline = settings.origin("AIACC_TIMELINE") == Config::Origin::kAlias;

@@ -29,6 +29,8 @@ struct RuntimeConfig {
   std::vector<std::string> ucx;                       // AIACC_UCX_*: "UCX_TLS=tcp"
   std::vector<std::string> ofi;                       // AIACC_FI_*, AIACC_OFI_PROVIDER: "OFI_PROVIDER=shm"
   inter::AlgorithmRules algorithms;                   // AIACC_ALGORITHM
+  std::string algorithm_table;                        // AIACC_ALGORITHM_TABLE
+  std::string tcp_streams_text = "1";                 // AIACC_TCP_STREAMS, as it was given
   std::string tcp_congestion = "auto";                // AIACC_TCP_CONGESTION
   io::StreamRange tcp_streams{};                      // AIACC_TCP_STREAMS
   std::array<io::TrafficMarks, 4> marks{};            // AIACC_TC_CTRL, _LAT, _BULK and _BG
@@ -46,6 +48,7 @@ struct RuntimeConfig {
   bool tune = false;                                  // AIACC_TUNE
   std::string tune_cache;                             // AIACC_TUNE_CACHE; empty: none
   LogLevels log;                                      // AIACC_LOG
+  bool elastic = false;                               // AIACC_MAX_SIZE is set: worlds follow each other
 
   using Variable = std::function<std::optional<std::string>(const std::string& name)>;
   // `variable`: of the environment, for those that are not aiacc's.

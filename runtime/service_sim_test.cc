@@ -35,6 +35,37 @@ bool run_until(SimJob& job, const std::function<bool()>& done, Duration limit = 
   return done();
 }
 
+// Rank 1 needs rank 2 no more, but gets credit from it, and a message to a rank that has left without a word is a lost rank.
+TEST(SimServicesLeaving, WhoExchangedServiceMessagesOnlyLeavesWhenTheOtherDoes) {
+  for (const bool sends : {true, false}) {
+    SimJob job({0, 0, 1});
+    auto stores = one_each<Store>(job, std::size_t{1} << 20);
+    ServiceBytes answer;
+    Stop stop;
+    Task<void> asking = sends ? stores[1]->ask(2, some_bytes(100, 1), &answer, stop)
+                              : stores[2]->ask(1, some_bytes(100, 2), &answer, stop);
+    asking.start();
+    ASSERT_TRUE(run_until(job, [&] { return asking.done(); }));
+    for (auto& store : stores) store->stop();
+    ASSERT_TRUE(run_until(
+        job, [&] { return std::all_of(stores.begin(), stores.end(), [](auto& one) { return one->stopped(); }); }));
+    std::deque<LeaveDeadline> deadlines;
+    std::vector<Task<void>> leaving;
+    for (int rank = 0; rank < 3; ++rank) {
+      deadlines.emplace_back(job[rank].loop);
+      leaving.push_back(job[rank].context->close(deadlines.back(), stop));
+    }
+    leaving[1].start();
+    EXPECT_FALSE(run_until(
+        job, [&] { return leaving[1].done(); }, milliseconds(20)))
+        << "rank 2 does not know of it";
+    leaving[0].start();
+    leaving[2].start();
+    EXPECT_TRUE(run_until(job, [&] { return all_done(leaving); }));
+    stores.clear();
+  }
+}
+
 TEST_P(SimServices, AllAgreeInManyRoundsAtOnce) {
   constexpr std::size_t kInstances = 200;
   for (std::uint64_t seed = 1; seed <= 5; ++seed) {

@@ -22,6 +22,7 @@ SHORTEST = {
     "outstanding": "--peers none --hosts 1 --counts 1 --rounds 1 --late 1",
     "overlap": "--peers none --ranks 2 --sizes 8 --seconds 0.1",
     "gradients": f"--subjects aiacc --places 2 --models resnet50 --compute 0 --steps 1 --rounds 1 --python {shlex.quote(str(BUILD / 'torch-venv/bin/python'))}",
+    "softmax": f"--places 2,2x1 --classes 999 --steps 1 --rounds 1 --python {shlex.quote(str(BUILD / 'torch-venv/bin/python'))}",
     "kvstore": "--mxnet '' --places 1x2 --sizes 1K --rounds 1",
 }
 
@@ -73,9 +74,9 @@ def test_documented_command_of_an_installed_program(command, tmp_path):
 
 @pytest.mark.parametrize("name, flags", re.findall(r'^make bench-(\w+)(?: BENCH_FLAGS="(.*)")?$', (SOURCE / "docs/performance.md").read_text(), re.M))
 def test_a_benchmark_of_the_figures_runs(name, flags):
-    if name == "hosts" and namespace_hosts.unavailable():
+    if name in ("hosts", "softmax") and namespace_hosts.unavailable():
         pytest.skip(str(namespace_hosts.unavailable()))
-    if name == "gradients" and not (BUILD / "torch-venv").exists():
+    if name in ("gradients", "softmax") and not (BUILD / "torch-venv").exists():
         pytest.skip("needs `make torch-venv`")
     if not (STAGE / "include/aiacc/aiacc.h").exists() or not (SOURCE / "bench/host/run").exists():
         pytest.skip("not part of this build")

@@ -41,6 +41,31 @@ def test_a_fault_is_found_at_its_line(tmp_path, path, line, says):
     assert f"{path}:2: " in output and says in output
 
 
+@pytest.mark.parametrize("unnamed, shared", [
+    ("constexpr int kMany = 3;", "kMany"),
+    ("struct Run {\n  int a;\n};", "Run"),
+    ("int number_of(std::string_view text) { return 1; }", "number_of"),
+    ("Task<void> slot(Operation& op, std::size_t index) {\n}", "slot"),
+    ("struct Run {};\nTask<void> slot(Run& run) {\n}", "Run"),
+])
+def test_a_name_of_two_unnamed_namespaces_of_a_folder_is_found(tmp_path, unnamed, shared):
+    (tmp_path / "runtime").mkdir()
+    for name in ["a.cc", "b.cc", "a_test.cc"]:
+        (tmp_path / "runtime" / name).write_text(f"namespace aiacc {{\nnamespace {{\n\n{unnamed}\n\n}}  // namespace\n}}\n")
+    code, output = check(tmp_path)
+    assert code == 1 and f"runtime/b.cc: {shared} is in an unnamed namespace of runtime/a.cc" in output
+    assert "a_test.cc" not in output, "tests are compiled apart"
+
+
+def test_functions_of_types_of_their_own_may_share_a_name(tmp_path):
+    (tmp_path / "runtime").mkdir()
+    for name in "ab":
+        (tmp_path / f"runtime/{name}.cc").write_text(
+            f"namespace {{\nstruct Run{name} {{\n  int a;\n}};\nvoid slot(Run{name}& run) {{}}\n}}  // namespace\n")
+    code, output = check(tmp_path)
+    assert code == 0, output
+
+
 @pytest.mark.parametrize("path, line", [
     ("runtime/a.cc", '#include "base/error.h"'),
     ("runtime/a.cc", '#include "aiacc/aiacc.h"'),

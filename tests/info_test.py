@@ -165,7 +165,11 @@ def test_it_runs_as_a_rank():
 
 @pytest.mark.parametrize("arguments, sentence", [(["--doktor"], "unknown option --doktor; the nearest one is --doctor"),
                                                  (["eth0"], "'eth0' is not an option"),
-                                                 (["--json=yes"], "--json is a switch")])
+                                                 (["--json=yes"], "--json is a switch"),
+                                                 (["--bytes", "1M"], "--bytes goes with --algorithms"),
+                                                 (["--algorithms", "--ranks", "3"], "--ranks takes a whole number from 4 to"),
+                                                 (["--algorithms", "--bytes", "0"], "--bytes takes a size from 1 to 1T"),
+                                                 (["--qos", "--algorithms"], "print different parts: give one of them")])
 def test_usage(arguments, sentence):
     run = info(*arguments)
     assert run.returncode == 2 and sentence in run.stderr and run.stderr.count("\n") == 1 and run.stdout == ""
@@ -175,8 +179,29 @@ def test_a_reader_that_left_is_no_crash():
     assert subprocess.run(f"{INFO} --json | head -c 10", shell=True, env=CLEAN, capture_output=True).stdout == b'{"version"'
 
 
+def test_algorithms_between_hosts_with_the_reason_of_the_choice(tmp_path):
+    text = info("--algorithms").stdout
+    assert re.search(r"^allreduce between 4 ranks: recursive-doubling up to 64K, halving-doubling up to 64M, ring above \(measured\)$", text, re.M), text
+    assert re.search(r"^  \* ring +chosen$", text, re.M) and re.search(r"^    ordered +not chosen$", text, re.M), text
+    assert "halving-doubling    cannot serve; it needs a power of two of ranks, at least four" in info("--algorithms", "--hosts", "6").stdout
+    text = info("--algorithms", "--hosts", "4", "--ranks", "8", "--bytes", "1M").stdout
+    assert "between 4 hosts with 2 ranks each" in text
+    assert re.search(r"^broadcast of 1M between 4 ranks: chain \(the least predicted time\)$", text, re.M), text
+    assert re.search(r"^  \* chain +[0-9.]+ us predicted$", text, re.M), text
+    assert re.search(r"^    binomial +cannot serve; it needs one rank on each host$", text, re.M), text
+    table = tmp_path / "table"
+    table.write_text("aiacc-algorithm-table 1\ntransport tcp\nstreams 1\nencrypt none\nallreduce 4 plain 512 8192 ring\nend\n")
+    setting = {"AIACC_ALGORITHM_TABLE": str(table), "AIACC_ALGORITHM": "reduce=ordered"}
+    reasons = {one["collective"]: (one["chosen"], one["reason"]) for one in json.loads(info("--algorithms", "--bytes", "4K", "--json", **setting).stdout)}
+    assert reasons["allreduce"] == ("ring", "AIACC_ALGORITHM_TABLE") and reasons["reduce"] == ("ordered", "AIACC_ALGORITHM")
+    assert reasons["barrier"] == ("dissemination", "the only one") and reasons["reduce-scatter"] == ("ring", "measured thresholds")
+    assert "ring* up to 8K" in info("--algorithms", **setting).stdout
+    table.write_text("half")
+    assert "it is not a table of algorithms" in info("--algorithms", **setting).stdout
+
+
 def test_help_and_manual_have_the_same_options():
     page = (STAGE / "share/man/man1/aiacc-info.1").read_text()
     options = re.search(r"^\.Sh OPTIONS\n(.*?)^\.Ss ", page, re.S | re.M)[1]
-    of_page = [re.sub(r"Fl ", "-", item).replace(" ,", ",") for item in re.findall(r"^\.It (.*)$", options, re.M)]
+    of_page = [re.sub(r" Ar ", " ", re.sub(r"Fl ", "-", item)).replace(" ,", ",") for item in re.findall(r"^\.It (.*)$", options, re.M)]
     assert re.findall(r"^  (-.*?)(?:  |$)", info("--help").stdout, re.M) == of_page

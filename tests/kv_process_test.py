@@ -1,4 +1,6 @@
 """The key-value store on real ranks, on one host and on hosts that share nothing but a network (tests/namespace_hosts.py)."""
+import re
+
 import pytest
 
 import namespace_hosts
@@ -53,3 +55,19 @@ def test_a_server_with_a_replica_may_die(hosts, where, ranks):
     code, out, err = run(hosts, where, "replicas")
     assert (code, out) == (137, "all is well\n" * (ranks - 1)), err
     assert "goes on without rank 0: rank 1 serves its values" in err, err
+
+
+def test_servers_may_die_one_after_the_other(tmp_path):
+    told = tmp_path / "told"
+    job = Job(["--quiet", "-np", 5, "--min-np", 3, PYTHON, PACKAGE_PROGRAMS / "kvstore.py", "sequence", told], env=ENVIRONMENT)
+    seen, copied = "", set()
+    for line in job.process.stderr:  # ends with the job, which has a limit of its own
+        seen += line.decode()
+        if found := re.search(r"has two replicas again of what rank (\d) serves: the other one is on rank (\d)", line.decode()):
+            copied.add(found.groups())
+        if copied == {("1", "2"), ("2", "1")}:
+            told.touch()
+            break
+    code, out, err = job.finish(timeout=120)
+    assert (code, out) == (0, "all is well\n" * 3), seen + err
+    assert "goes on without rank 0: rank 1 serves its values" in seen and "goes on without rank 1: rank 2 serves its values" in seen + err

@@ -45,6 +45,7 @@ EXTRA_DIST += \
 	tests/launcher_support.py \
 	tests/launcher_unauthenticated_test.py \
 	tests/launcher_wiring_test.py \
+	tests/launcher_worlds_test.py \
 	tests/manual_test.py \
 	tests/mxnet_examples_test.py \
 	tests/mxnet_store_test.py \
@@ -63,6 +64,7 @@ EXTRA_DIST += \
 	tests/programs/say_hello.py \
 	tests/programs/surface.cc \
 	tests/programs/unauthenticated_peer.py \
+	tests/programs/worlds.c \
 	tests/protocol_vectors.py \
 	tests/rendezvous_test.py \
 	tests/run \
@@ -71,6 +73,7 @@ EXTRA_DIST += \
 	tests/store_test.py \
 	tests/streams_hosts_test.py \
 	tests/surface_hosts_test.py \
+	tests/tune_test.py \
 	tests/ucx_hosts_test.py \
 	tests/unauthenticated_test.py \
 	tests/wire_protocol_test.py
@@ -105,6 +108,7 @@ EXTRA_DIST += \
 	tests/programs/mxnet_collectives.py \
 	tests/programs/mxnet_kvstore.c \
 	tests/programs/mxnet_layers.py \
+	tests/programs/mxnet_replicas.py \
 	tests/programs/mxnet_store.py \
 	tests/programs/mxnet_training.py \
 	tests/programs/outstanding.c \
@@ -119,6 +123,7 @@ EXTRA_DIST += \
 	tests/programs/torch_collectives.py \
 	tests/programs/torch_distributed.py \
 	tests/programs/torch_elastic.py \
+	tests/programs/torch_elastic_worlds.py \
 	tests/programs/torch_faults.py \
 	tests/programs/torch_optimizer.py \
 	tests/programs/torch_replicated_vars.py \

@@ -1,7 +1,8 @@
 """The KVStores of aiacc.mxnet, run by ranks on one host."""
 import pytest
 
-from python_support import MXNET_ENVIRONMENT, SOURCE, mxnet_python, python_job
+from launcher_support import Job
+from python_support import ENVIRONMENT, PACKAGE_PROGRAMS, MXNET_ENVIRONMENT, SOURCE, mxnet_python, python_job
 
 
 @pytest.mark.parametrize("ranks", [1, 2, 4])
@@ -10,3 +11,29 @@ def test_stores(ranks):
     code, out, err = python_job(mxnet_python(), ranks, "mxnet_store.py", *words, env={**MXNET_ENVIRONMENT, "DIGITS": str(SOURCE / "examples/digits/digits.txt")})
     said = [line for line in err.splitlines() if "lazy_update = True detected" not in line]  # MXNet's, of its own update of rows
     assert (code, out, said) == (0, "all is well\n" * ranks, []), f"exit code {code}\n{out}\n{err}"
+
+
+def replicas(victim, optimizer, *, by_environment):
+    """What two ranks have learned with two more that only serve, of which `victim` is killed after some steps."""
+    how = {"AIACC_KV_SERVERS": "2", "AIACC_KV_REPLICAS": "2"} if by_environment else {}
+    command = ["--quiet", "-np", 4, "--min-np", 3, mxnet_python(), PACKAGE_PROGRAMS / "mxnet_replicas.py", victim, optimizer]
+    code, out, err = Job(command, env={**ENVIRONMENT, **MXNET_ENVIRONMENT, **how}).finish(timeout=120)
+    said = [line for line in err.splitlines() if "[AR-RANK-LOST]" not in line]
+    assert (code, said) == (0, []) and ("the job goes on with 3 ranks" in err) == (victim >= 0), f"exit code {code}\n{out}\n{err}"
+    first, second = out.splitlines()
+    assert first == second
+    return first
+
+
+@pytest.mark.parametrize("optimizer", ["sgd", "adam"])
+def test_training_goes_on_as_before_when_a_server_is_killed(optimizer):
+    whole = replicas(-1, optimizer, by_environment=True)
+    assert replicas(2, optimizer, by_environment=True) == replicas(3, optimizer, by_environment=False) == whole
+
+
+@pytest.mark.parametrize("arguments, said", [("servers=2", "servers is 2, and the job has 2 ranks"), ("servers=1, replicas=2", "replicas is 2, and one rank serves only"),
+                                             ("replicas=3", "replicas is 3")], ids=["servers", "place", "replicas"])
+def test_roles_that_are_impossible_are_refused(arguments, said):
+    program = f"import aiacc.mxnet as hvd\ntry:\n    hvd.create({arguments})\nexcept ValueError as error:\n    print(error, flush=True)"
+    code, out, err = python_job(mxnet_python(), 2, program, env=MXNET_ENVIRONMENT)
+    assert code == 0 and [said in line for line in out.splitlines()] == [True, True], f"exit code {code}\n{out}\n{err}"

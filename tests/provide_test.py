@@ -130,6 +130,7 @@ def function(a, b):
     return hvd.rank(), hvd.allreduce(__import__("torch").ones(1), op=hvd.Sum).item(), a + b
 if __name__ == "__main__":
     assert horovod.run(function, (1,), {"b": 2}, np=2) == [(0, 2.0, 3), (1, 2.0, 3)]
+    assert horovod.run(function, (1,), {"b": 2}, np=2, min_np=1, max_np=2, reset_limit=3) == [(0, 2.0, 3), (1, 2.0, 3)]
     print("all is well")
 """
 

@@ -1,7 +1,8 @@
 """Horovod's elastic training: errors that a job survives, and those that it does not."""
 import pytest
 
-from python_support import check_job, each_torch, python_job
+from launcher_support import Job
+from python_support import ENVIRONMENT, SOURCE, check_job, each_torch
 
 QUIET = {"AIACC_LOG": "error"}
 
@@ -10,3 +11,27 @@ QUIET = {"AIACC_LOG": "error"}
 @pytest.mark.parametrize("python", each_torch())
 def test_elastic(python, ranks):
     check_job(python, ranks, "torch_elastic.py", env=QUIET)
+
+
+def worlds(python, folder, *deaths, options=()):
+    """(what each rank printed, in order; stderr)"""
+    code, out, err = Job(["--quiet", "-np", 3, "--min-np", 2, "--max-np", 3, *options, python, SOURCE / "tests/programs/torch_elastic_worlds.py", folder,
+                          *deaths], env={**ENVIRONMENT, **QUIET}).finish(timeout=200)
+    assert code == 0, out + err
+    return sorted(out.splitlines()), err
+
+
+@pytest.mark.parametrize("python", each_torch())
+def test_a_lost_rank_is_replaced_and_every_sample_counts_once(python, tmp_path):
+    undisturbed, err = worlds(python, tmp_path)
+    assert undisturbed[0].startswith("0 0 0 3 12 3 0.") and err == "", (undisturbed, err)
+    result = undisturbed[0].split()[-1]
+    for number, death in enumerate(("3:1", "5:0")):
+        (tmp_path / str(number)).mkdir()
+        found, err = worlds(python, tmp_path / str(number), death)
+        who = int(death[2:])
+        others = [one for one in range(3) if one != who]
+        expected = [f"{who} 2 2 3 12 3 ", *(f"{other} {rank} {rank} 3 12 3 3 3 " for rank, other in enumerate(others))]
+        assert found == sorted(one + result for one in expected), (found, undisturbed, err)
+        assert err.count("a new rank is started in its place") == 1 and err.count("goes back to the last commit: ") == 2
+        assert len(err.splitlines()) == 3, err

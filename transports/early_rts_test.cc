@@ -16,12 +16,12 @@ using sim::SimRank;
 constexpr std::size_t kLarge = 4 * Mailbox::kEagerBytes;
 constexpr Duration kReady = 1ms;  // when the sender has what it sends
 
-struct FakeCall {
+struct UnnamedCall {
   std::string describe() const { return "a call"; }
 };
 
 Task<void> give(SimCluster* cluster, SimRank* self, bool early_rts, std::vector<std::byte>* bytes) {
-  Exchange exchange(self->mailbox(), cluster->view(), self->rank(), 1, 7, CallNote(FakeCall{}));
+  Exchange exchange(self->mailbox(), cluster->view(), self->rank(), 1, 7, CallNote(UnnamedCall{}));
   if (early_rts) exchange.send_early_rts(1, 5, bytes->size());
   co_await sleep_for(self->loop(), kReady, self->stop());
   co_await exchange.send(1, 5, Buffer{bytes->data(), bytes->size()}, self->stop());
@@ -29,7 +29,7 @@ Task<void> give(SimCluster* cluster, SimRank* self, bool early_rts, std::vector<
 
 Task<void> take(SimCluster* cluster, SimRank* self, Duration begins, std::vector<std::byte>* bytes) {
   if (begins > Duration{}) co_await sleep_for(self->loop(), begins, self->stop());
-  Exchange exchange(self->mailbox(), cluster->view(), self->rank(), 1, 7, CallNote(FakeCall{}));
+  Exchange exchange(self->mailbox(), cluster->view(), self->rank(), 1, 7, CallNote(UnnamedCall{}));
   co_await exchange.recv(0, 5, Buffer{bytes->data(), bytes->size()}, self->stop());
 }
 
@@ -61,7 +61,7 @@ TEST(EarlyRts, WaitsForAReceiverThatComesLate) {
 
 Task<void> send_early_rts_and_fail(SimCluster* cluster, SimRank* self) {
   {
-    Exchange exchange(self->mailbox(), cluster->view(), self->rank(), 1, 7, CallNote(FakeCall{}));
+    Exchange exchange(self->mailbox(), cluster->view(), self->rank(), 1, 7, CallNote(UnnamedCall{}));
     exchange.send_early_rts(1, 5, kLarge);
     co_await sleep_for(self->loop(), kReady, self->stop());
   }

@@ -85,7 +85,8 @@ void PostedSend::cts_came() noexcept {
 }
 
 void PostedSend::post_chunks() noexcept {
-  while (posts_ < Mailbox::kChunksInFlight && next_ < buffer_.bytes) {
+  const int most = mailbox().port().chunks_in_flight(peer_);
+  while (posts_ < most && next_ < buffer_.bytes) {
     MessageHeader chunk = header(MessageKind::kData);
     chunk.offset = next_;
     chunk.length = std::min(Mailbox::kChunkBytes, buffer_.bytes - next_);

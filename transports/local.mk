@@ -160,6 +160,7 @@ sim_sources += \
 	transports/sim/sim_port.h
 
 transports_tests += \
+	transports/forwarding_port_test.h \
 	transports/active/active_fixture_test.h \
 	transports/active/active_port_test.cc \
 	transports/early_rts_test.cc \

@@ -161,7 +161,9 @@ MessageHeader Mailbox::header(const MatchGroup& group, MessageKind kind, int to)
   header.incarnation = self.incarnation;
   header.group = group.id;
   header.epoch = group.view == nullptr ? 0 : group.view->epoch();
-  header.credit_limit = peers_[to].freed + kCreditBytes;
+  Peer& peer = peers_[to];
+  peer.awaited = true;
+  header.credit_limit = peer.freed + kCreditBytes;
   header.sent_ns = loop_.now().time_since_epoch().count();
   return header;
 }
@@ -202,6 +204,7 @@ Placement Mailbox::on_header(int from, const MessageHeader& header) noexcept {
   constexpr Placement kDropped{Placement::Action::kDrop, {}};
   constexpr Placement kNothingToPlace{Placement::Action::kInto, {}};
   Peer& peer = peers_[from];
+  peer.awaited = true;
   peer.may_send = std::max(peer.may_send, header.credit_limit);
   if (forgotten_.contains(header.group)) {
     if (header.kind == MessageKind::kEager) free_credit(from, header.length);

@@ -66,8 +66,6 @@ class Mailbox final {
   static_assert(kCreditBytes == 4 * kEagerBytes);
   // A more urgent class waits for one chunk at most: 42 µs at 100 Gb/s.
   static constexpr std::size_t kChunkBytes = 512 << 10;
-  // With two, the link stays busy while the first one's completion is on its way.
-  static constexpr int kChunksInFlight = 2;
 
   // `rank` is this rank in `world`; the port's ranks are those of `world`.
   Mailbox(Loop& loop, MessagePort& port, ViewPtr world, int rank, Peers& peers, MatchObserver& observer);

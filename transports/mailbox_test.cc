@@ -356,7 +356,7 @@ TEST(Mailbox, ADeadPeerFailsEveryWaitOfItsGroupsAndOfNoOther) {
 
 Task<void> leave(SimRank* self) {
   LeaveDeadline deadline(self->loop());
-  co_await self->messenger().leave(deadline, self->stop());
+  co_await self->messenger().leave({}, deadline, self->stop());
 }
 
 // Whoever says that it leaves has got all it needs; it may not have given all that others need.

@@ -44,7 +44,7 @@ MessageReceiver::Placement Messenger::on_header(int from, const MessageHeader& h
   if (header.kind == MessageKind::kService) return services_ == nullptr ? kDropped : services_->on_header(from, header);
   if (!is_valid(from, header)) return kDropped;
   if (header.kind != MessageKind::kControl) return mailbox_.on_header(from, header);
-  peers_[from];  // creates the entry: this peer must be notified when this rank leaves
+  peers_[from].awaited = true;  // it waits for this rank's Leaving
   return channel_.on_header(from, header);
 }
 

@@ -8,6 +8,8 @@
 // A lost peer is told to each of them once, here. A context has one messenger if its job has several hosts.
 #pragma once
 
+#include <set>
+
 #include "transports/control/aborts.h"
 #include "transports/control/leaving.h"
 #include "transports/control/mismatches.h"
@@ -40,7 +42,11 @@ class Messenger final : private MessageReceiver, private MatchObserver {
 
   // Returns when the kernel has accepted all control messages, or after a second.
   Task<void> flush(Stop& stop) { return channel_.flush(stop); }
-  Task<void> leave(LeaveDeadline& deadline, Stop& stop) { return leaving_.leave(deadline, stop); }
+  // `partners`: ranks that this one exchanged service messages with, which do not pass through here on their way out.
+  Task<void> leave(const std::set<int>& partners, LeaveDeadline& deadline, Stop& stop) {
+    for (const int rank : partners) peers_[rank].awaited = true;
+    return leaving_.leave(deadline, stop);
+  }
   // This rank has left the group: see Mailbox::forget().
   void forget(std::uint64_t group, std::uint64_t last = ~std::uint64_t{0}) noexcept;
   bool lost(int rank) const noexcept { return peers_.lost(rank); }

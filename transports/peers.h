@@ -1,4 +1,4 @@
-// Peers: what a rank knows of the ranks of other hosts that it has exchanged messages with: the credit of eager messages
+// Peers: what a rank knows of the ranks of other hosts that it has sent messages to or had some from: the credit of eager messages
 // (transports/mailbox.h), and which of them leave the job (transports/control/leaving.h).
 #pragma once
 
@@ -20,6 +20,7 @@ struct Peer {
   std::uint64_t freed = 0;                // total bytes of eager payloads whose memory was freed
   bool holds = false;                     // the port holds messages because `stored` is at its limit
   // Leaving.
+  bool awaited = false;               // this rank does not leave before it: see transports/control/leaving.h
   bool leaving_sent = false;          // this rank has sent Leaving
   bool leaving_acknowledged = false;  // the peer has acknowledged it
   bool leaves = false;                // the peer has sent Leaving

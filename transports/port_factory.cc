@@ -11,8 +11,14 @@
 namespace aiacc {
 namespace {
 
-// A setting that all ranks must have alike stands in a rank's list as an address does, with the value as its bytes.
+// A setting that all ranks must have alike, or that rank 0 gives to all, stands in a rank's list as an address does, with the
+// value as its bytes.
 bool is_setting(const wire::PortAddress& port) noexcept { return port.transport.starts_with("AIACC_"); }
+
+std::string value_of(const wire::RankPorts& rank, std::string_view setting) {
+  const wire::PortAddress* const found = rank.find(setting);
+  return found == nullptr ? std::string() : std::string(found->bytes.begin(), found->bytes.end());
+}
 
 std::string list_of(const wire::RankPorts& rank) {
   std::string text;
@@ -29,6 +35,7 @@ wire::RankPorts NetworkPorts::addresses() const {
   wire::RankPorts mine;
   for (const auto& factory : factories_) mine.ports.push_back({std::string(factory->transport()), factory->address()});
   if (!value_.empty()) mine.ports.push_back({setting_, {value_.begin(), value_.end()}});
+  if (!given_value_.empty()) mine.ports.push_back({given_setting_, {given_value_.begin(), given_value_.end()}});
   return mine;
 }
 
@@ -37,20 +44,21 @@ void NetworkPorts::require_alike(std::string_view setting, std::string_view valu
   value_ = value;
 }
 
+void NetworkPorts::take_from_rank_0(std::string_view setting, std::string_view value) {
+  given_setting_ = setting;
+  given_value_ = value;
+}
+
 // Every rank compares all with rank 0, so that all give the same sentence.
 void NetworkPorts::compare_settings(std::span<const wire::RankPorts> ranks,
                                     std::span<const PortWorld::Peer> names) const {
   if (setting_.empty()) return;
-  const auto value_of = [&](std::size_t rank) {
-    const wire::PortAddress* const found = ranks[rank].find(setting_);
-    return found == nullptr ? std::string() : std::string(found->bytes.begin(), found->bytes.end());
-  };
   const auto text_of = [&](const std::string& value) {
     return value.empty() ? fmt::format("no {}", setting_) : fmt::format("{}={}", setting_, printable(value));
   };
-  const std::string first = value_of(0);
+  const std::string first = value_of(ranks[0], setting_);
   for (std::size_t rank = 1; rank < ranks.size(); ++rank) {
-    const std::string value = value_of(rank);
+    const std::string value = value_of(ranks[rank], setting_);
     if (value == first) continue;
     throw Error(Code::kInvalidArgument, fmt::format("{} has {}, and {} has {}; give all ranks the same", names[0].name,
                                                     text_of(first), names[rank].name, text_of(value)));
@@ -95,6 +103,8 @@ std::unique_ptr<MessagePort> NetworkPorts::open(PortWorld world, std::span<const
     world.peers[rank].address = ranks[rank].find(transport)->bytes;
   }
   const std::string uses = (*factory)->description();
+  opened_transport_ = transport;
+  from_rank_0_ = value_of(ranks[0], given_setting_);
   opened_ = uses.empty() ? transport : fmt::format("{} ({})", transport, uses);
   return (*factory)->open(std::move(world));
 }

@@ -53,11 +53,17 @@ class NetworkPorts {
   void require(std::string_view transport) { required_ = transport; }
   // open() throws kInvalidArgument unless all ranks have this value of the setting; "" stands for unset. Once at most.
   void require_alike(std::string_view setting, std::string_view value);
+  // A setting whose value at rank 0 is that of all ranks; of the others it is not read. Once at most, by every rank.
+  void take_from_rank_0(std::string_view setting, std::string_view value);
   wire::RankPorts addresses() const;
   // Opens a port of the transport that choose_transport() names; `world.peers[i].address` is filled in from ranks[i].
   std::unique_ptr<MessagePort> open(PortWorld world, std::span<const wire::RankPorts> ranks);
   // Once opened: "ucx (UCX 1.13.1: tcp/eth0)".
   const std::string& opened() const noexcept { return opened_; }
+  // Once opened: "tcp".
+  const std::string& opened_transport() const noexcept { return opened_transport_; }
+  // Once opened: rank 0's value of the setting that is taken from it; "" if it gave none.
+  const std::string& from_rank_0() const noexcept { return from_rank_0_; }
 
  private:
   void compare_settings(std::span<const wire::RankPorts> ranks, std::span<const PortWorld::Peer> names) const;
@@ -66,7 +72,11 @@ class NetworkPorts {
   std::string required_;
   std::string setting_;
   std::string value_;
+  std::string given_setting_;
+  std::string given_value_;
+  std::string from_rank_0_;
   std::string opened_;
+  std::string opened_transport_;
 };
 
 // The transport of a job: the first one of rank 0 that all ranks have. The same on all ranks, because all know the same lists.

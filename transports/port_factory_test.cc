@@ -173,6 +173,33 @@ TEST(PortFactory, ASettingThatRanksHaveDifferentlyIsOneSentenceOnAll) {
   EXPECT_THROW(chosen({with({"AIACC_ALGORITHM", "ucx"}), with({"AIACC_ALGORITHM", "tcp"})}), Error);
 }
 
+// A file of rank 0's host is one for all, and nobody compares it.
+TEST(PortFactory, ASettingOfRank0IsThatOfAll) {
+  class Given final : public PortFactory {
+   public:
+    std::string_view transport() const noexcept override { return "none"; }
+    std::vector<std::uint8_t> address() const override { return {}; }
+    std::unique_ptr<MessagePort> open(PortWorld) override { return nullptr; }
+  };
+  for (const std::string& value : {std::string(), std::string("a table\nof two lines\n")}) {
+    std::vector<wire::RankPorts> ranks;
+    std::vector<NetworkPorts> networks(2);
+    PortWorld world;
+    for (int rank = 0; rank < 2; ++rank) {
+      networks[rank].add(std::make_unique<Given>());
+      networks[rank].require_alike("AIACC_ALGORITHM", "allreduce=ring");
+      networks[rank].take_from_rank_0("AIACC_ALGORITHM_TABLE", rank == 0 ? value : "another");
+      ranks.push_back(networks[rank].addresses());
+      world.peers.push_back({"rank " + std::to_string(rank), {}, {}});
+    }
+    for (NetworkPorts& its : networks) {
+      its.open(world, ranks);
+      EXPECT_EQ(its.from_rank_0(), value);
+      EXPECT_EQ(its.opened_transport(), "none");
+    }
+  }
+}
+
 TEST(PortFactory, ATcpAddressIsAPort) {
   EXPECT_EQ(wire::tcp_port_of(wire::tcp_address(40'112).bytes), 40'112);
   EXPECT_EQ(wire::tcp_port_of(std::vector<std::uint8_t>{1, 2, 3}), std::nullopt);

@@ -28,7 +28,7 @@ std::string listed(const char* which) {
   return names;
 }
 
-[[noreturn]] void refuse(const std::string& name, int errno_value) {
+[[noreturn]] void refuse_congestion(const std::string& name, int errno_value) {
   const std::string begin = fmt::format("AIACC_TCP_CONGESTION='{}' is not possible: ", name);
   if (errno_value == EPERM) {
     throw Error(Code::kInvalidArgument, fmt::format("{}this user may not choose that congestion control; "
@@ -51,7 +51,7 @@ std::string congestion_of(int socket) {
 void Congestion::prepare(const Fd& socket) {
   if (wanted_ == "system") return;
   if (wanted_ != "auto") {
-    if (!choose(socket, wanted_)) refuse(wanted_, errno);
+    if (!choose(socket, wanted_)) refuse_congestion(wanted_, errno);
     return;
   }
   const std::string found = congestion_of(socket.get());

@@ -24,7 +24,7 @@ Fd bbr_socket() {
   return set(socket, "bbr") ? std::move(socket) : Fd();
 }
 
-std::string refusal(const std::string& wanted) {
+std::string refusal_of_algorithm(const std::string& wanted) {
   try {
     check_congestion(wanted);
   } catch (const Error& error) {
@@ -104,13 +104,13 @@ TEST(Congestion, FarHostsHaveTheirOwnChoiceBack) {
 }
 
 TEST(Congestion, WhatTheKernelDoesNotHaveIsRefusedWithWhatItHas) {
-  const std::string sentence = refusal("swift-sparrow");
+  const std::string sentence = refusal_of_algorithm("swift-sparrow");
   EXPECT_NE(sentence.find("AIACC_TCP_CONGESTION='swift-sparrow' is not possible"), std::string::npos) << sentence;
   EXPECT_NE(sentence.find("it has "), std::string::npos) << sentence;
   EXPECT_NE(sentence.find("reno"), std::string::npos) << sentence;
-  EXPECT_EQ(refusal("auto"), "");
-  EXPECT_EQ(refusal("system"), "");
-  EXPECT_EQ(refusal("reno"), "");
+  EXPECT_EQ(refusal_of_algorithm("auto"), "");
+  EXPECT_EQ(refusal_of_algorithm("system"), "");
+  EXPECT_EQ(refusal_of_algorithm("reno"), "");
 }
 
 TEST(Congestion, OfBothEndsOfAConnection) {

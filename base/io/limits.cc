@@ -9,7 +9,7 @@
 namespace aiacc::io {
 namespace {
 
-std::string number(rlim_t value) { return value == RLIM_INFINITY ? "unlimited" : fmt::format("{}", value); }
+std::string shown_limit(rlim_t value) { return value == RLIM_INFINITY ? "unlimited" : fmt::format("{}", value); }
 
 rlimit limit_of(__rlimit_resource_t resource) {
   rlimit limit{};
@@ -35,7 +35,7 @@ Error limit_error(std::string_view what, int errno_value) {
     return Error(Code::kSystem,
                  fmt::format("{}: this process has used up its {} file descriptors (hard limit {}); raise it with "
                              "'ulimit -n' or the LimitNOFILE of the service",
-                             what, number(limit.rlim_cur), number(limit.rlim_max)));
+                             what, shown_limit(limit.rlim_cur), shown_limit(limit.rlim_max)));
   }
   if (errno_value == ENFILE) {
     return Error(Code::kSystem, fmt::format("{}: the system has no file descriptors left; raise the sysctl fs.file-max "
@@ -48,7 +48,7 @@ Error limit_error(std::string_view what, int errno_value) {
         fmt::format("{}: no more processes are allowed: this user's limit is {} ('ulimit -u'), and a container's "
                     "or service's pids limit (pids.max, TasksMax) may be lower; raise the one that was reached "
                     "or start fewer ranks",
-                    what, number(limit_of(RLIMIT_NPROC).rlim_cur)));
+                    what, shown_limit(limit_of(RLIMIT_NPROC).rlim_cur)));
   }
   return system_error(what, errno_value);
 }

@@ -168,7 +168,7 @@ struct Alarm final : Timer {
   bool rang = false;
 };
 
-struct Listener final : Watch {
+struct AcceptingWatch final : Watch {
   void ready(Ready) noexcept override { told = true; }
   bool told = false;
 };
@@ -178,7 +178,7 @@ template <class Drive>
 void expect_room_for_timers_and_descriptors(int looks, Drive&& drive) {
   RealLoop loop;
   Alarm alarm;
-  Listener listener;
+  AcceptingWatch listener;
   Fd bell(eventfd(1, EFD_CLOEXEC | EFD_NONBLOCK));
   for (int i = 0; i < looks; ++i) loop.look();
   loop.watch_edges(listener, bell.get(), true, false);

@@ -68,8 +68,8 @@ TEST(RealNet, APeerIdentityIsTheKernels) {
 
 // Every user of the machine can connect to a local socket, and can keep its queue full.
 TEST(RealNet, AFullQueueOfCallersLeavesRoomForTimersAndDescriptors) {
-  struct Alarm final : Timer {
-    explicit Alarm(const int& count) : accepted(count) {}
+  struct LimitAlarm final : Timer {
+    explicit LimitAlarm(const int& count) : accepted(count) {}
     void expired() noexcept override { after = accepted; }
     const int& accepted;
     int after = -1;
@@ -90,7 +90,7 @@ TEST(RealNet, AFullQueueOfCallersLeavesRoomForTimersAndDescriptors) {
     callers.push_back(loop.run(fixture.net().connect(listener->address(), stop)));
   }
   int accepted = 0;
-  Alarm alarm(accepted);
+  LimitAlarm alarm(accepted);
   Bell bell(accepted);
   const Fd ready(eventfd(1, EFD_CLOEXEC | EFD_NONBLOCK));
   loop.watch_edges(bell, ready.get(), true, false);

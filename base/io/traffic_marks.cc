@@ -33,7 +33,7 @@ struct RateUnit {
 constexpr std::array kUnits = {RateUnit{"gbit", 1'000'000'000}, RateUnit{"mbit", 1'000'000}, RateUnit{"kbit", 1'000},
                                RateUnit{"bit", 1}};
 
-[[noreturn]] void refuse(std::string_view name, std::string_view word) {
+[[noreturn]] void refuse_marks(std::string_view name, std::string_view word) {
   std::string known;
   for (const Key& key : kKeys) {
     known += fmt::format("{}{}={} to {}", known.empty() ? "" : ", ", key.name, key.lowest, key.highest);
@@ -78,11 +78,11 @@ void put(std::string_view name, std::string_view key, std::optional<Value>& into
 
 void parse_word(std::string_view name, std::string_view word, TrafficMarks& marks) {
   const std::size_t equals = word.find('=');
-  if (equals == std::string_view::npos) refuse(name, word);
+  if (equals == std::string_view::npos) refuse_marks(name, word);
   const std::string_view its = word.substr(0, equals), text = word.substr(equals + 1);
   if (its == "rate") {
     const std::optional<std::uint64_t> rate = read_rate(text);
-    if (!rate) refuse(name, word);
+    if (!rate) refuse_marks(name, word);
     return put(name, its, marks.rate, *rate);
   }
   for (const Key& key : kKeys) {
@@ -91,7 +91,7 @@ void parse_word(std::string_view name, std::string_view word, TrafficMarks& mark
     if (!read(text, value) || value < key.lowest || value > key.highest) break;
     return put(name, its, marks.*key.value, value);
   }
-  refuse(name, word);
+  refuse_marks(name, word);
 }
 
 template <class Value>
@@ -106,7 +106,7 @@ TrafficMarks TrafficMarks::parse(std::string_view name, const std::string& text)
   for (std::string_view left = text; !left.empty();) {
     const std::size_t comma = left.find(',');
     parse_word(name, left.substr(0, comma), marks);
-    if (comma == left.size() - 1) refuse(name, "");
+    if (comma == left.size() - 1) refuse_marks(name, "");
     left = comma == std::string_view::npos ? std::string_view() : left.substr(comma + 1);
   }
   return marks;

@@ -10,7 +10,7 @@
 namespace aiacc::io {
 namespace {
 
-std::string refusal(const std::string& text) {
+std::string refusal_of_marks(const std::string& text) {
   try {
     TrafficMarks::parse("AIACC_TC_LAT", text);
   } catch (const Error& error) {
@@ -44,11 +44,11 @@ TEST(TrafficMarks, HaveAShareAndARate) {
 }
 
 TEST(TrafficMarks, OtherTextIsRefusedWithASentence) {
-  EXPECT_EQ(refusal("dscp=64"),
+  EXPECT_EQ(refusal_of_marks("dscp=64"),
             "AIACC_TC_LAT: 'dscp=64' is nothing that a traffic class has; it takes dscp=0 to 63, priority=0 to 15, "
             "share=1 to 1000 and "
             "rate=8kbit to 10000gbit, as in rate=500mbit, separated by commas");
-  EXPECT_EQ(refusal("dscp=1,dscp=1"), "AIACC_TC_LAT: 'dscp' is there twice");
+  EXPECT_EQ(refusal_of_marks("dscp=1,dscp=1"), "AIACC_TC_LAT: 'dscp' is there twice");
   for (const char* text : {"dscp",
                            "dscp=",
                            "dscp=x",
@@ -70,7 +70,7 @@ TEST(TrafficMarks, OtherTextIsRefusedWithASentence) {
                            "rate=10001gbit",
                            "rate=1.5gbit",
                            "rate=1mbit2"}) {
-    EXPECT_NE(refusal(text), "") << text;
+    EXPECT_NE(refusal_of_marks(text), "") << text;
   }
 }
 

@@ -23,7 +23,7 @@ class CountingEntropy final : public io::Entropy {
   int next_;
 };
 
-Secret secret_of(int salt) {
+Secret handshake_secret(int salt) {
   CountingEntropy entropy(salt);
   return Secret::fresh(entropy);
 }
@@ -32,8 +32,8 @@ constexpr Introduction kWho{Purpose::kData, 0x0123456789abcdef, 3, 1};
 constexpr ListenerHandshake::Expected kExpected{Purpose::kData, 0x0123456789abcdef, 1, 4};
 
 struct Ends {
-  explicit Ends(Versions dialers = {}, Versions listeners = {}, const Secret& its = secret_of(0),
-                const Secret& theirs = secret_of(0))
+  explicit Ends(Versions dialers = {}, Versions listeners = {}, const Secret& its = handshake_secret(0),
+                const Secret& theirs = handshake_secret(0))
       : dialer(its, kWho, dialer_entropy, dialers), listener(theirs, kExpected, listener_entropy, listeners) {}
   CountingEntropy dialer_entropy{0x40}, listener_entropy{0x80};
   DialerHandshake dialer;
@@ -103,7 +103,7 @@ TEST_P(HandshakeOf, EveryBitOfEveryFrameIsProved) {
 }
 
 TEST(Handshake, WithoutTheSecretNeitherEndIsBelieved) {
-  Ends ends({}, {}, secret_of(0), secret_of(1));
+  Ends ends({}, {}, handshake_secret(0), handshake_secret(1));
   const ListenerHandshake::Answer answer = ends.listener.answer(ends.dialer.hello());
   const Bytes proof = ends.dialer.prove(answer.frame, "");
   EXPECT_EQ(message_of([&] { ends.listener.check(proof); }), "what connects here does not know the secret of this job");
@@ -114,7 +114,7 @@ TEST(Handshake, WithoutTheSecretNeitherEndIsBelieved) {
 }
 
 TEST(Handshake, WithoutTheSecretAListenerOfVersionOneIsNotProvedTo) {
-  Ends ends({1, 1}, {}, secret_of(0), secret_of(1));
+  Ends ends({1, 1}, {}, handshake_secret(0), handshake_secret(1));
   const ListenerHandshake::Answer answer = ends.listener.answer(ends.dialer.hello());
   EXPECT_EQ(message_of([&] { ends.dialer.prove(answer.frame, ""); }),
             "the other end does not know the secret of this job");
@@ -122,7 +122,7 @@ TEST(Handshake, WithoutTheSecretAListenerOfVersionOneIsNotProvedTo) {
 
 // A listener's bytes before a valid proof do not depend on its secret, so a dialer cannot test guesses with them.
 TEST(Handshake, AListenerSaysNothingOfItsSecretToWhoHasProvedNothing) {
-  Ends ends, others({}, {}, secret_of(0), secret_of(1));
+  Ends ends, others({}, {}, handshake_secret(0), handshake_secret(1));
   EXPECT_EQ(ends.listener.answer(ends.dialer.hello()).frame, others.listener.answer(others.dialer.hello()).frame);
 }
 
@@ -137,7 +137,7 @@ TEST(Handshake, WhoLearnsTheSecretLaterDoesNotLearnTheKeys) {
   ends.dialer.conclude(verdict);
   Transcript recorded;
   for (const Bytes& frame : {ends.dialer.hello(), share, proof, verdict}) recorded.add(frame);
-  EXPECT_FALSE(Secret(recorded.prove(secret_of(0), "aiacc key up")) == ends.dialer.keys().to_listener);
+  EXPECT_FALSE(Secret(recorded.prove(handshake_secret(0), "aiacc key up")) == ends.dialer.keys().to_listener);
   // In version 1 they could.
   Ends old({1, 1});
   const Bytes challenge = old.listener.answer(old.dialer.hello()).frame;
@@ -147,7 +147,7 @@ TEST(Handshake, WhoLearnsTheSecretLaterDoesNotLearnTheKeys) {
   old.dialer.conclude(old_verdict);
   Transcript readable;
   for (const Bytes& frame : {old.dialer.hello(), challenge, old_proof, old_verdict}) readable.add(frame);
-  EXPECT_TRUE(Secret(readable.prove(secret_of(0), "aiacc key up")) == old.dialer.keys().to_listener);
+  EXPECT_TRUE(Secret(readable.prove(handshake_secret(0), "aiacc key up")) == old.dialer.keys().to_listener);
 }
 
 TEST(Handshake, NobodyBetweenTwoEndsMakesThemSpeakAnOldVersion) {
@@ -273,8 +273,8 @@ TEST(Handshake, AnUnauthenticatedPeersSentenceCannotWriteOnTheTerminal) {
 TEST(Handshake, ASecretIsThirtyTwoBytes) {
   EXPECT_EQ(message_of([] { Secret::from("short"); }), "a secret of 5 bytes was given; it has 32");
   EXPECT_TRUE(Secret().none());
-  EXPECT_FALSE(secret_of(0).none());
-  EXPECT_FALSE(secret_of(0) == secret_of(1));
+  EXPECT_FALSE(handshake_secret(0).none());
+  EXPECT_FALSE(handshake_secret(0) == handshake_secret(1));
 }
 
 // --- the vectors of docs/wire-protocol.md ---------------------------------------------------------------------------------
@@ -286,7 +286,7 @@ TEST_P(HandshakeOf, TheVectorsOfTheSpecificationHold) {
   documented->erase("key of the proofs");
   Ends ends(GetParam());
   std::map<std::string, std::string> computed;
-  computed["secret"] = hex(secret_of(0).bytes());
+  computed["secret"] = hex(handshake_secret(0).bytes());
   computed["hello"] = hex(ends.dialer.hello());
   const Bytes challenge = ends.listener.answer(ends.dialer.hello()).frame;
   computed[old ? "challenge" : "share"] = hex(challenge);

@@ -4,7 +4,7 @@
 //
 //   aiaccrun → agent    Greeting → FindSameHost? → StartJob → StartRanks
 //                       → (SignalRanks | EndRanks | Credit | Input | OpenWorld | RefuseWorld | LoseRank | QueryExits
-//                          | RanksMissing)* → DropOutput? → end of stream
+//                          | RanksMissing | SettleRank)* → DropOutput? → end of stream
 //   agent → aiaccrun    the answer to the marker, which is not a frame → AgentUp → SameHostFound? → (Prepared | NotStarted)
 //                       → (Started | NotStarted)
 //                       → (Output | InputCredit | InputClosed | RankChanged | RankStopped | Notice | HostReady
@@ -16,7 +16,9 @@
 // sent if several hosts describe their machine in the same way. If some of them turn out to be one machine, all agents
 // are dismissed without a job, and the job is planned again. HostReady, OpenWorld, RefuseWorld and LoseRank are for
 // jobs of several hosts, where each agent's start barrier is a part of aiaccrun's. In a job of one host the agent holds
-// the start barrier alone.
+// the start barrier alone. An elastic job (--max-np) has them on one host too: it is a sequence of worlds, and aiaccrun
+// decides who is in the next one. There each exit of a rank is answered with SettleRank, and `rank` always means the number
+// under which aiaccrun started the process; OpenWorld gives the numbers in the world.
 //
 // If the stream ends, or is silent for the lease of Greeting, before the agent has sent JobEnded, the agent ends all
 // processes that it started (TERM and CONT, KILL 2 s later). Output is sent against credit, separately for each stream,
@@ -34,7 +36,8 @@
 
 namespace aiacc::wire {
 
-inline constexpr std::uint16_t kLaunchProtocol = 3;  // version 1 had no standard input, version 2 TCP ports only
+// Version 1 had no standard input, version 2 TCP ports only, version 3 one world for the whole job.
+inline constexpr std::uint16_t kLaunchProtocol = 4;
 
 // The first message to an agent. Every version begins with `protocol` and `version`, so that either end can report a
 // difference.
@@ -111,10 +114,11 @@ struct StartJob {
   HiddenText secret;                 // 32 random bytes, sent only here and in Welcome; empty in a job of one host
   std::int32_t input_rank = -1;      // the rank of the job that reads Input; -1: none
   std::vector<std::string> provide;  // Python packages of aiacc's that go in front of PYTHONPATH
+  bool elastic = false;              // exits are answered with SettleRank, and worlds follow each other
   auto fields() {
     return std::tie(version, host_name, host, hosts_of_ranks, argv, cwd, environment, over_own, ranks, map_by, bind_to,
                     bind_asked, oversubscribe, master_address, master_port, tag_output, report_bindings, credit, job,
-                    secret, input_rank, provide);
+                    secret, input_rank, provide, elastic);
   }
 };
 
@@ -128,8 +132,21 @@ struct StartRanks {
 struct OpenWorld {
   static constexpr std::uint16_t kType = 106;
   std::vector<HostEntry> hosts;  // in the order of their indices
-  std::vector<RankPorts> ports;  // of each rank of the job
-  auto fields() { return std::tie(hosts, ports); }
+  std::vector<RankPorts> ports;  // of each rank of the world
+  // In an elastic job: the number of the HostReady that this answers, the process of each rank of the world, by the number
+  // under which aiaccrun started it, and its index in `hosts`.
+  std::uint32_t answers = 0;
+  std::vector<std::int32_t> ranks;
+  std::vector<std::uint32_t> hosts_of_ranks;
+  auto fields() { return std::tie(hosts, ports, answers, ranks, hosts_of_ranks); }
+};
+
+// Answers the exit of a rank in an elastic job.
+struct SettleRank {
+  static constexpr std::uint16_t kType = 114;
+  std::int32_t rank = 0;
+  bool replace = false;  // start the program anew in its place; else the next world, if there is one, has a rank fewer
+  auto fields() { return std::tie(rank, replace); }
 };
 
 // The ranks of different hosts do not match: each gets this as its Refused.
@@ -291,8 +308,9 @@ struct KeeperLost {
 struct HostReady {
   static constexpr std::uint16_t kType = 129;
   std::string library_version;   // the same for all its ranks
-  std::vector<RankPorts> ports;  // of its ranks, in the order of StartJob
-  auto fields() { return std::tie(library_version, ports); }
+  std::vector<RankPorts> ports;  // of its ranks, in the order of StartJob; left out are those that SettleRank left out
+  std::uint32_t number = 0;      // counts this agent's, from 1
+  auto fields() { return std::tie(library_version, ports, number); }
 };
 
 // Every exit on this host before the arrival of QueryExits has been reported.

@@ -12,7 +12,7 @@
 namespace aiacc::wire {
 namespace {
 
-Secret secret_of(int salt) {
+Secret secret_filled_with(int salt) {
   std::array<std::byte, Secret::kBytes> bytes;
   bytes.fill(static_cast<std::byte>(salt));
   return Secret(bytes);
@@ -24,8 +24,8 @@ class SecureChannelTest : public testing::Test {
   SecureChannelTest() {
     auto [left, between_left] = io::stream_pair(loop_, "the left pair");
     auto [between_right, right] = io::stream_pair(loop_, "the right pair");
-    left_ = std::make_unique<SecureChannel>(loop_, std::move(left), secret_of(1), secret_of(2));
-    right_ = std::make_unique<SecureChannel>(loop_, std::move(right), secret_of(2), secret_of(1));
+    left_ = std::make_unique<SecureChannel>(loop_, std::move(left), secret_filled_with(1), secret_filled_with(2));
+    right_ = std::make_unique<SecureChannel>(loop_, std::move(right), secret_filled_with(2), secret_filled_with(1));
     from_left_ = std::make_unique<Channel>(loop_, std::move(between_left));
     to_right_ = std::make_unique<Channel>(loop_, std::move(between_right));
   }

@@ -14,7 +14,7 @@ namespace {
 using test::group_of;
 using test::World;
 
-aiacc_attr_t attributes() {
+aiacc_attr_t call_attributes() {
   aiacc_attr_t attr = {};
   attr.size = sizeof attr;
   return attr;
@@ -32,7 +32,7 @@ struct Notified {
     ++self.calls;
   }
   aiacc_attr_t attr() {
-    aiacc_attr_t attr = attributes();
+    aiacc_attr_t attr = call_attributes();
     attr.callback = function;
     attr.callback_arg = this;
     return attr;
@@ -103,7 +103,7 @@ struct Chain {
     if (--self.left > 0) self.step();
   }
   void step() {
-    aiacc_attr_t attr = attributes();
+    aiacc_attr_t attr = call_attributes();
     attr.callback = next;
     attr.callback_arg = this;
     EXPECT_AIACC(aiacc_allreduce(&word, &word, 1, AIACC_INT32, AIACC_SUM, group, &attr, nullptr));

@@ -100,7 +100,7 @@ gradient::EngineOptions read_engine_attr(const aiacc_gradient_attr_t* attr, cons
   return options;
 }
 
-double checked_scale(double scale, const char* which, std::size_t at) {
+double scale_of_gradient(double scale, const char* which, std::size_t at) {
   if (scale == 0.0) return 1.0;
   if (!(scale - scale == 0.0)) refuse(fmt::format("{} in tensors[{}] is {}: give a finite number", which, at, scale));
   return scale;
@@ -123,8 +123,8 @@ gradient::TensorOrder read_tensor(const aiacc_tensor_t* tensors, std::size_t at)
   order.count = given.count;
   order.kind.type = checked_dtype(given.dtype);
   order.kind.op = checked_op(given.op, order.kind.type);
-  order.kind.prescale = checked_scale(given.prescale, "prescale", at);
-  order.kind.postscale = checked_scale(given.postscale, "postscale", at);
+  order.kind.prescale = scale_of_gradient(given.prescale, "prescale", at);
+  order.kind.postscale = scale_of_gradient(given.postscale, "postscale", at);
   order.wire = checked_wire(given.wire, fmt::format("tensors[{}]", at));
   static_cast<void>(checked_bytes(given.count, 1, order.kind.reduction()));
   return order;

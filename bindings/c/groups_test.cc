@@ -23,7 +23,7 @@ aiacc_group_attr_t named(const char* name) {
 }
 
 // The sum of `value` over the group, in `count` elements.
-std::int64_t sum(aiacc_group_t group, std::int64_t value, std::size_t count = 1) {
+std::int64_t group_sum(aiacc_group_t group, std::int64_t value, std::size_t count = 1) {
   std::vector<std::int64_t> data(count, value);
   EXPECT_AIACC(aiacc_allreduce(data.data(), data.data(), count, AIACC_INT64, AIACC_SUM, group, nullptr, nullptr));
   EXPECT_EQ(data.front(), data.back());
@@ -46,7 +46,7 @@ TEST(Groups, HaveTheRanksInTheGivenOrder) {
     EXPECT_AIACC(aiacc_size(group, &size));
     EXPECT_EQ(ranks[static_cast<std::size_t>(mine)], rank);
     EXPECT_EQ(size, 3);
-    for (const std::size_t count : {1, 100, 100'000}) EXPECT_EQ(sum(group, rank, count), 7);
+    for (const std::size_t count : {1, 100, 100'000}) EXPECT_EQ(group_sum(group, rank, count), 7);
     int from[3] = {};
     EXPECT_AIACC(aiacc_allgather(&rank, from, 1, AIACC_INT32, group, nullptr, nullptr));
     EXPECT_EQ(std::vector<int>(from, from + 3), ranks);
@@ -91,12 +91,12 @@ TEST(Groups, OfGroupsAndOfOne) {
   World world(4);
   world.run([&](int rank, aiacc_group_t all) {
     const aiacc_group_t alone = group_of(all, {rank});
-    EXPECT_EQ(sum(alone, 5), 5);
+    EXPECT_EQ(group_sum(alone, 5), 5);
     if (rank == 0) return;
     const aiacc_group_t outer = group_of(all, {3, 2, 1});
     if (rank == 2) return;
     const aiacc_group_t inner = group_of(outer, {2, 0});  // ranks 1 and 3 of the world
-    EXPECT_EQ(sum(inner, rank), 4);
+    EXPECT_EQ(group_sum(inner, rank), 4);
     const int from[3] = {0, 1, 2};
     int to[3] = {7, 7, 7};
     EXPECT_AIACC(aiacc_group_translate(outer, 3, from, inner, to));
@@ -108,7 +108,7 @@ TEST(Groups, OfGroupsAndOfOne) {
     EXPECT_EQ(to[1], 3);
     EXPECT_AIACC(aiacc_group_translate(inner, 0, nullptr, all, nullptr));
     EXPECT_AIACC(aiacc_group_free(outer)) << "the inner one lives on";
-    EXPECT_EQ(sum(inner, 1), 2);
+    EXPECT_EQ(group_sum(inner, 1), 2);
   });
 }
 
@@ -121,7 +121,7 @@ TEST(Groups, Split) {
     int mine = -1;
     EXPECT_AIACC(aiacc_rank(group, &mine));
     EXPECT_EQ(mine, (5 - rank) / 2) << "by key: the highest first";
-    EXPECT_EQ(sum(group, rank), rank % 2 == 0 ? 6 : 9);
+    EXPECT_EQ(group_sum(group, rank), rank % 2 == 0 ? 6 : 9);
     aiacc_group_t some = 77;
     EXPECT_AIACC(aiacc_group_split(all, rank < 2 ? AIACC_NO_COLOR : 4, 0, nullptr, &some));
     if (rank < 2) {
@@ -129,7 +129,7 @@ TEST(Groups, Split) {
     } else {
       EXPECT_AIACC(aiacc_rank(some, &mine));
       EXPECT_EQ(mine, rank - 2) << "equal keys: by rank";
-      EXPECT_EQ(sum(some, 1), 4);
+      EXPECT_EQ(group_sum(some, 1), 4);
     }
   });
 }
@@ -184,7 +184,7 @@ TEST(Groups, CountTheirCollectives) {
     std::uint64_t sequence = 77;
     EXPECT_AIACC(aiacc_group_sequence(group, &sequence));
     EXPECT_EQ(sequence, 0u);
-    for (const std::size_t count : {1, 1, 5000}) sum(group, 1, count);
+    for (const std::size_t count : {1, 1, 5000}) group_sum(group, 1, count);
     int word = 0;
     if (rank == 0) {
       EXPECT_AIACC(aiacc_send(&word, 1, AIACC_INT32, 1, 0, group, nullptr, nullptr));
@@ -211,10 +211,10 @@ TEST(Groups, AnErrorEndsOneAndNoOther) {
         << aiacc_last_error();
     EXPECT_EQ(aiacc_barrier(group, nullptr, nullptr), AIACC_ERR_ABORTED);
     EXPECT_TRUE(says("group 'wrong' of 3 ranks was aborted earlier")) << aiacc_last_error();
-    for (const aiacc_group_t other : {all, parent, sibling, child}) EXPECT_EQ(sum(other, 1), 3);
+    for (const aiacc_group_t other : {all, parent, sibling, child}) EXPECT_EQ(group_sum(other, 1), 3);
     EXPECT_AIACC(aiacc_group_free(group));
     const aiacc_group_t again = group_of(parent, {0, 1, 2}, &attr);
-    EXPECT_EQ(sum(again, rank, 1000), 3) << "a new group instead of the one that ended";
+    EXPECT_EQ(group_sum(again, rank, 1000), 3) << "a new group instead of the one that ended";
   });
 }
 
@@ -225,7 +225,7 @@ TEST(Groups, AbortReachesMembersThatWaitAndThoseThatCome) {
   world.run([&](int rank, aiacc_group_t all) {
     const aiacc_group_attr_t attr = named("doomed");
     const aiacc_group_t group = group_of(all, {0, 1, 2, 3}, &attr);
-    sum(group, 1, 1000);
+    group_sum(group, 1, 1000);
     if (rank == 0) {
       while (waiting.load() < 3) std::this_thread::yield();
       EXPECT_AIACC(aiacc_group_abort(group, "the data ran out"));
@@ -242,7 +242,7 @@ TEST(Groups, AbortReachesMembersThatWaitAndThoseThatCome) {
               AIACC_ERR_ABORTED);
     EXPECT_TRUE(says("rank 0 aborted group 'doomed' of 4 ranks: the data ran out")) << aiacc_last_error();
     EXPECT_EQ(aiacc_last_error_rank(), 0);
-    EXPECT_EQ(sum(all, 1), 4);
+    EXPECT_EQ(group_sum(all, 1), 4);
   });
 }
 
@@ -316,14 +316,14 @@ TEST(Groups, HaveATrafficClass) {
     aiacc_group_attr_t attr = named("copies");
     attr.traffic_class = AIACC_TRAFFIC_BACKGROUND;
     const aiacc_group_t group = group_of(all, {0, 1}, &attr);
-    EXPECT_EQ(sum(group, rank), 1);
+    EXPECT_EQ(group_sum(group, rank), 1);
     attr.traffic_class = 5;
     const int ranks[] = {0, 1};
     aiacc_group_t none = AIACC_NULL;
     EXPECT_EQ(aiacc_group_create(all, 2, ranks, &attr, &none), AIACC_ERR_INVALID_ARGUMENT);
     EXPECT_TRUE(says("traffic_class in aiacc_group_attr_t is 5: values are 0")) << aiacc_last_error();
     attr.size = offsetof(aiacc_group_attr_t, traffic_class);  // of a program that was compiled before
-    EXPECT_EQ(sum(group_of(all, {0, 1}, &attr), rank), 1);
+    EXPECT_EQ(group_sum(group_of(all, {0, 1}, &attr), rank), 1);
   });
 }
 
@@ -334,7 +334,7 @@ TEST(Groups, AMemberThatFreedItIsNamed) {
     aiacc_group_attr_t attr = named("short");
     attr.timeout_ms = 100'000;
     const aiacc_group_t group = group_of(all, {0, 1}, &attr);
-    EXPECT_EQ(sum(group, 1), 2);
+    EXPECT_EQ(group_sum(group, 1), 2);
     if (rank == 0) {
       EXPECT_AIACC(aiacc_group_free(group));
       freed = true;
@@ -366,12 +366,12 @@ TEST(Groups, ComeAndGoTenThousandTimesWithoutGrowth) {
       if (i == 1000) before[static_cast<std::size_t>(rank)] = resident_kib();
       const aiacc_group_t group = group_of(all, {1, 0});
       if (i % 50 == 0) {
-        EXPECT_EQ(sum(group, i, i % 100 == 0 ? 1 : 20'000), 2 * i);
+        EXPECT_EQ(group_sum(group, i, i % 100 == 0 ? 1 : 20'000), 2 * i);
       }
       ASSERT_AIACC(aiacc_group_free(group));
     }
     after[static_cast<std::size_t>(rank)] = resident_kib();
-    EXPECT_EQ(sum(all, 1), 2);
+    EXPECT_EQ(group_sum(all, 1), 2);
   });
   EXPECT_LT(after[0], before[0] + 4096) << "KiB";
   EXPECT_LT(after[1], before[1] + 4096) << "KiB";
@@ -389,9 +389,9 @@ TEST(Groups, MoreThanFitAreRefusedAndTheOthersGoOn) {
     EXPECT_EQ(status, AIACC_ERR_OUT_OF_MEMORY);
     EXPECT_GT(groups.size(), 200u);
     EXPECT_TRUE(says("too many groups")) << aiacc_last_error();
-    EXPECT_EQ(sum(groups.back(), rank), 1);
+    EXPECT_EQ(group_sum(groups.back(), rank), 1);
     for (const aiacc_group_t each : groups) EXPECT_AIACC(aiacc_group_free(each));
-    EXPECT_EQ(sum(group_of(all, {0, 1}), 1), 2);
+    EXPECT_EQ(group_sum(group_of(all, {0, 1}), 1), 2);
   });
 }
 
@@ -409,7 +409,7 @@ TEST(Groups, MakeProgressOnTheirOwn) {
       EXPECT_AIACC(aiacc_allreduce(data[at].data(), data[at].data(), 3000, AIACC_INT32, AIACC_SUM, groups[at], nullptr,
                                    &requests[at]));
       if (i == 3) {
-        EXPECT_EQ(sum(all, 1), 2) << "a blocking call in between";
+        EXPECT_EQ(group_sum(all, 1), 2) << "a blocking call in between";
       }
     }
     for (std::size_t i = kGroups; i-- > 0;) {

@@ -40,7 +40,7 @@ std::string checked_key(const aiacc_kv_key_t& key) {
   return kv::key_of(std::string_view(key.name, length));
 }
 
-kv::Encoding checked_wire(int wire) {
+kv::Encoding kv_encoding(int wire) {
   if (wire < AIACC_KV_WIRE_PLAIN || wire > AIACC_KV_WIRE_2BIT)
     refuse(fmt::format("wire of a key-value store is {}: pass one of AIACC_KV_WIRE_", wire));
   return static_cast<kv::Encoding>(wire);
@@ -70,6 +70,7 @@ std::vector<int> checked_ranks(const char* member, std::size_t n, const int* ran
 
 struct Given {
   kv::StoreOptions options;
+  std::optional<TrafficClass> rounds;  // the class of those that the workers sum
   Duration timeout{};
 };
 
@@ -85,7 +86,7 @@ Given read_kv_attr(const aiacc_kv_attr_t* attr, int size) {
   checked.options.mode = static_cast<kv::Mode>(given.mode);
   if (given.staleness > INT64_MAX) refuse("staleness in aiacc_kv_attr_t is no number of pushes");
   checked.options.staleness = given.staleness;
-  checked.options.encoding = checked_wire(given.wire);
+  checked.options.encoding = kv_encoding(given.wire);
   checked.options.threshold = checked_threshold(given.threshold);
   if (given.split_elements != 0) checked.options.split_elements = given.split_elements;
   checked.options.servers = checked_ranks("servers", given.n_servers, given.servers, size);
@@ -95,6 +96,8 @@ Given read_kv_attr(const aiacc_kv_attr_t* attr, int size) {
   if (given.replicas == 2 && checked.options.servers.size() < 2)
     refuse("replicas in aiacc_kv_attr_t is 2, and one server only: two need two servers");
   checked.options.replicas = std::max(given.replicas, 1);
+  checked.options.traffic = checked_traffic_class(given.traffic_class, "aiacc_kv_attr_t").value_or(TrafficClass::kBulk);
+  checked.rounds = checked_traffic_class(given.traffic_class, "aiacc_kv_attr_t");
   checked.timeout = checked_timeout(given.timeout_ms, "aiacc_kv_attr_t");
   return checked;
 }
@@ -103,7 +106,7 @@ std::uint64_t hash_of(const kv::StoreOptions& options) {
   Hash64 hash;
   hash.add(static_cast<std::uint64_t>(options.mode)).add(options.staleness).add(options.split_elements);
   hash.add(static_cast<std::uint64_t>(options.encoding)).add(static_cast<std::uint64_t>(options.threshold * 65536.0F));
-  hash.add(static_cast<std::uint64_t>(options.replicas));
+  hash.add(static_cast<std::uint64_t>(options.replicas)).add(static_cast<std::uint64_t>(options.traffic));
   for (const auto* ranks : {&options.servers, &options.workers}) {
     hash.add(ranks->size());
     for (const int rank : *ranks) hash.add(static_cast<std::uint64_t>(rank));
@@ -125,7 +128,7 @@ void agree(Group& group, const kv::StoreOptions& options) {
   }
 }
 
-Task<void> make_on_lane(KvEntry* entry, kv::StoreOptions options) {
+Task<void> make_store_on_lane(KvEntry* entry, kv::StoreOptions options) {
   Context& context = entry->context->context();
   entry->store = std::make_shared<Store>(context.lane(), context.services(), entry->group.group.team().view,
                                          entry->group.group.rank(), std::move(options));
@@ -319,9 +322,10 @@ aiacc_status_t aiacc_kv_create(aiacc_group_t group, const aiacc_kv_attr_t* attr,
     for (int rank = 0; rank < pin->group.size(); ++rank) order.ranks.push_back(rank);
     RealContext& context = *pin->context;
     auto entry = std::make_unique<KvEntry>(pin->context, context.make_group(pin->group, order));
+    order.traffic_class = given.rounds;
     const kv::StoreOptions options = given.options;
     make_workers(*entry, pin->group, options, std::move(order));
-    on_lane(*entry, [&] { return make_on_lane(entry.get(), options); });
+    on_lane(*entry, [&] { return make_store_on_lane(entry.get(), options); });
     try {
       agree(entry->group.group, options);
     } catch (...) {
@@ -450,7 +454,7 @@ aiacc_status_t aiacc_kv_set_updater(aiacc_kv_t kv, const aiacc_kv_updater_t* upd
 aiacc_status_t aiacc_kv_set_wire(aiacc_kv_t kv, int wire, double threshold) {
   return guarded([&] {
     KvPin pin = pinned_store(kv);
-    const kv::Encoding encoding = checked_wire(wire);
+    const kv::Encoding encoding = kv_encoding(wire);
     const float checked = checked_threshold(threshold);
     on_lane(*pin, [&] { return set_wire_on_lane(pin->store.get(), encoding, checked); });
   });

@@ -19,7 +19,7 @@ using Values = std::vector<float>;
 aiacc_kv_key_t number(int64_t key) { return {nullptr, key}; }
 aiacc_kv_key_t name(const char* key) { return {key, 0}; }
 
-aiacc_kv_attr_t attributes(int mode = AIACC_KV_SYNC) {
+aiacc_kv_attr_t kv_attributes(int mode = AIACC_KV_SYNC) {
   aiacc_kv_attr_t attr{};
   attr.size = sizeof attr;
   attr.mode = mode;
@@ -27,7 +27,7 @@ aiacc_kv_attr_t attributes(int mode = AIACC_KV_SYNC) {
   return attr;
 }
 
-aiacc_kv_t make(aiacc_group_t world, aiacc_kv_attr_t attr = attributes()) {
+aiacc_kv_t make(aiacc_group_t world, aiacc_kv_attr_t attr = kv_attributes()) {
   aiacc_kv_t kv = AIACC_NULL;
   EXPECT_AIACC(aiacc_kv_create(world, &attr, &kv));
   return kv;
@@ -174,7 +174,7 @@ TEST_P(KvStores, AsyncAppliesEachPush) {
   const auto n = static_cast<float>(GetParam());
   for (const int mode : {AIACC_KV_ASYNC, AIACC_KV_BOUNDED}) {
     world.run([&](int rank, aiacc_group_t group) {
-      aiacc_kv_attr_t attr = attributes(mode);
+      aiacc_kv_attr_t attr = kv_attributes(mode);
       attr.staleness = 2;
       const aiacc_kv_t kv = make(group, attr);
       set_updater(kv, AIACC_KV_SUM);
@@ -243,7 +243,7 @@ TEST_P(KvStores, SavedStateGoesOnWhereItWas) {
   world.run([&](int rank, aiacc_group_t group) {
     const Values first(3000, 1.0f), gradient(3000, 0.3f);
     const auto begun = [&](const char* store) {
-      aiacc_kv_attr_t attr = attributes();
+      aiacc_kv_attr_t attr = kv_attributes();
       attr.name = store;
       const aiacc_kv_t kv = make(group, attr);
       begin(kv, name("w"), first);
@@ -280,7 +280,7 @@ TEST(KvStore, ServersAndWorkersMayBeSomeRanks) {
   const World world(4);
   world.run([&](int rank, aiacc_group_t group) {
     const int servers[] = {1, 3}, workers[] = {0, 2};
-    aiacc_kv_attr_t attr = attributes();
+    aiacc_kv_attr_t attr = kv_attributes();
     attr.servers = servers;
     attr.workers = workers;
     attr.n_servers = attr.n_workers = 2;
@@ -303,7 +303,7 @@ TEST_P(KvStores, ReplicasLeaveValuesAsTheyAre) {
   const World world(GetParam());
   const auto n = static_cast<float>(GetParam());
   world.run([&](int, aiacc_group_t group) {
-    aiacc_kv_attr_t attr = attributes();
+    aiacc_kv_attr_t attr = kv_attributes();
     attr.replicas = 2;
     const aiacc_kv_t kv = make(group, attr);
     constexpr std::size_t kCount = 300'000;
@@ -324,12 +324,15 @@ TEST(KvStore, WrongUsesAreRefusedAndLeaveTheStoreUsable) {
   const World world(2);
   world.run([&](int rank, aiacc_group_t group) {
     aiacc_kv_t kv = AIACC_NULL;
-    aiacc_kv_attr_t other = attributes();
+    aiacc_kv_attr_t other = kv_attributes();
     other.staleness = static_cast<uint64_t>(rank);
     expect(aiacc_kv_create(group, &other, &kv), AIACC_ERR_MISMATCH, "ranks 0 and 1");
-    other = attributes(17);
+    other = kv_attributes(17);
     expect(aiacc_kv_create(group, &other, &kv), AIACC_ERR_INVALID_ARGUMENT, "mode in aiacc_kv_attr_t is 17");
-    other = attributes();
+    other = kv_attributes();
+    other.traffic_class = 5;
+    expect(aiacc_kv_create(group, &other, &kv), AIACC_ERR_INVALID_ARGUMENT, "traffic_class in aiacc_kv_attr_t is 5");
+    other.traffic_class = AIACC_TRAFFIC_BACKGROUND;
     other.replicas = 3;
     expect(aiacc_kv_create(group, &other, &kv), AIACC_ERR_INVALID_ARGUMENT, "replicas in aiacc_kv_attr_t is 3");
     const int server = 0;

@@ -10,7 +10,7 @@ namespace {
 using test::expect;
 using test::World;
 
-std::int64_t sum(aiacc_group_t group, std::int64_t value) {
+std::int64_t mesh_sum(aiacc_group_t group, std::int64_t value) {
   EXPECT_AIACC(aiacc_allreduce(&value, &value, 1, AIACC_INT64, AIACC_SUM, group, nullptr, nullptr));
   return value;
 }
@@ -34,16 +34,16 @@ TEST(Meshes, HaveAxesAndProductsOfAxesAsGroups) {
       EXPECT_AIACC(aiacc_mesh_group(mesh, axes.size(), axes.data(), &group));
       return group;
     };
-    EXPECT_EQ(sum(along({"data"}), rank), 2 * (rank % 4) + 4);
-    EXPECT_EQ(sum(along({"tensor"}), rank), rank < 4 ? 6 : 22);
-    EXPECT_EQ(sum(along({"pipeline"}), rank), rank);
-    EXPECT_EQ(sum(along({"tensor", "data"}), rank), 28);
+    EXPECT_EQ(mesh_sum(along({"data"}), rank), 2 * (rank % 4) + 4);
+    EXPECT_EQ(mesh_sum(along({"tensor"}), rank), rank < 4 ? 6 : 22);
+    EXPECT_EQ(mesh_sum(along({"pipeline"}), rank), rank);
+    EXPECT_EQ(mesh_sum(along({"tensor", "data"}), rank), 28);
     EXPECT_EQ(along({"tensor", "data"}), along({"data", "tensor"})) << "made once";
     const aiacc_group_t kept = along({"tensor"});
     EXPECT_AIACC(aiacc_mesh_free(mesh));
     EXPECT_EQ(aiacc_barrier(kept, nullptr, nullptr), AIACC_ERR_INVALID_HANDLE);
     EXPECT_EQ(aiacc_mesh_free(mesh), AIACC_ERR_INVALID_HANDLE);
-    EXPECT_EQ(sum(all, 1), 8);
+    EXPECT_EQ(mesh_sum(all, 1), 8);
   });
 }
 
@@ -67,10 +67,10 @@ TEST(Meshes, OfAnOrderVaryFastestInItsFirstAxis) {
       return group;
     };
     // A layer's matrix is split along tp, a layer norm is not, and stages of pp have other layers.
-    EXPECT_EQ(sum(reduced_in({"tp", "pp"}), rank), rank + (rank ^ 2));
-    EXPECT_EQ(sum(reduced_in({"pp"}), rank), rank < 4 ? 6 : 22);
-    EXPECT_EQ(sum(reduced_in({}), rank), 28);
-    EXPECT_EQ(sum(reduced_in({"tp", "dp", "pp"}), rank), rank) << "this rank alone";
+    EXPECT_EQ(mesh_sum(reduced_in({"tp", "pp"}), rank), rank + (rank ^ 2));
+    EXPECT_EQ(mesh_sum(reduced_in({"pp"}), rank), rank < 4 ? 6 : 22);
+    EXPECT_EQ(mesh_sum(reduced_in({}), rank), 28);
+    EXPECT_EQ(mesh_sum(reduced_in({"tp", "dp", "pp"}), rank), rank) << "this rank alone";
     const char* const dp[1] = {"dp"};
     aiacc_group_t along = AIACC_NULL;
     EXPECT_AIACC(aiacc_mesh_group(mesh, 1, dp, &along));
@@ -101,11 +101,11 @@ TEST(Meshes, KnowTheEndsAndNeighboursOfAPipeline) {
     const bool at_end = stage == 0 || stage == 3;
     EXPECT_EQ(ends != AIACC_NULL, at_end);
     if (at_end) {
-      EXPECT_EQ(sum(ends, rank), 2 * (rank % 2) + 6);
+      EXPECT_EQ(mesh_sum(ends, rank), 2 * (rank % 2) + 6);
     }
     aiacc_group_t alone = AIACC_NULL;
     EXPECT_AIACC(aiacc_mesh_ends_group(mesh, "dp", &alone));
-    EXPECT_EQ(sum(alone, rank), rank) << "one rank is both ends";
+    EXPECT_EQ(mesh_sum(alone, rank), rank) << "one rank is both ends";
     aiacc_group_t again = AIACC_NULL;
     EXPECT_AIACC(aiacc_mesh_ends_group(mesh, "pp", &again));
     EXPECT_EQ(again, ends) << "made once";
@@ -113,7 +113,7 @@ TEST(Meshes, KnowTheEndsAndNeighboursOfAPipeline) {
     if (at_end) {
       EXPECT_EQ(aiacc_barrier(ends, nullptr, nullptr), AIACC_ERR_INVALID_HANDLE);
     }
-    EXPECT_EQ(sum(all, 1), 8);
+    EXPECT_EQ(mesh_sum(all, 1), 8);
   });
 }
 

@@ -25,7 +25,7 @@ struct PageRange {
   std::size_t bytes;
 };
 
-void* at(std::uintptr_t address) { return reinterpret_cast<void*>(address); }
+void* pointer_to(std::uintptr_t address) { return reinterpret_cast<void*>(address); }
 
 std::size_t page_bytes() {
   static const auto bytes = static_cast<std::size_t>(sysconf(_SC_PAGESIZE));
@@ -48,7 +48,7 @@ Error not_mapped(std::uintptr_t page, const void* memory, std::size_t bytes) {
   return Error(
       Code::kInvalidArgument,
       fmt::format("of the {} bytes from {} on, the page at {} is not mapped: register memory that is allocated", bytes,
-                  memory, at(page)));
+                  memory, pointer_to(page)));
 }
 
 // Throws if a part of the range is not mapped, or if its untouched pages exceed the available memory: beyond a control
@@ -61,11 +61,11 @@ void require_pages(const PageRange& range, const void* memory, std::size_t bytes
   for (std::size_t done = 0; done < range.bytes;) {
     const std::uintptr_t from = range.first + done;
     const std::size_t length = std::min(range.bytes - done, present.size() * page);
-    if (mincore(at(from), length, present.data()) != 0) {
+    if (mincore(pointer_to(from), length, present.data()) != 0) {
       const int reason = errno;
       if (reason != ENOMEM) throw system_error(fmt::format("cannot look for the pages from {} on", memory), reason);
       std::uintptr_t missing = from;  // the first address that is not mapped
-      while (missing < from + length - page && mincore(at(missing), page, present.data()) == 0) missing += page;
+      while (missing < from + length - page && mincore(pointer_to(missing), page, present.data()) == 0) missing += page;
       throw not_mapped(missing, memory, bytes);
     }
     const auto here = std::count_if(present.begin(), present.begin() + static_cast<std::ptrdiff_t>(length / page),
@@ -86,7 +86,7 @@ void require_pages(const PageRange& range, const void* memory, std::size_t bytes
 // Populates the pages for writing without changing them; other threads may use them meanwhile. Linux before 5.14 cannot
 // do this. A store in its place would crash on read-only memory, so there the first use populates them.
 void populate(const PageRange& range, const void* memory, std::size_t bytes) {
-  if (madvise(at(range.first), range.bytes, MADV_POPULATE_WRITE) == 0) return;
+  if (madvise(pointer_to(range.first), range.bytes, MADV_POPULATE_WRITE) == 0) return;
   const int reason = errno;
   if (reason == EINVAL && madvise(nullptr, 0, MADV_POPULATE_WRITE) != 0) return;
   const auto what = [&] { return fmt::format("the {} bytes from {} on", bytes, memory); };

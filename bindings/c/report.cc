@@ -17,6 +17,12 @@ Json recent_operations() {
   return pin ? pin->context->recent_operations() : Json(Json::Array{});
 }
 
+// Of the default context; "" if there is none, or one of a single host.
+std::string transport() {
+  auto pin = abi::state().contexts.find(decltype(abi::State::contexts)::kFixed);
+  return pin ? pin->context->transport() : std::string();
+}
+
 }  // namespace
 
 extern "C" aiacc_status_t aiacc_info(char* json, size_t capacity, size_t* needed) {
@@ -24,7 +30,7 @@ extern "C" aiacc_status_t aiacc_info(char* json, size_t capacity, size_t* needed
     if (json == nullptr && capacity > 0) {
       throw Error(Code::kInvalidArgument, "json is NULL and capacity is not 0: pass where the text shall go");
     }
-    const std::string text = info::report(aiacc_version(), recent_operations()).text();
+    const std::string text = info::report(aiacc_version(), transport(), recent_operations()).text();
     if (needed != nullptr) *needed = text.size() + 1;
     if (capacity == 0) return;
     const std::size_t copied = std::min(text.size(), capacity - 1);

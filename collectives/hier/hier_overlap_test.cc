@@ -37,7 +37,7 @@ Task<void> begin_together(Rank* self, bool at_once, Call call, std::vector<Buffe
 }
 
 // Until so many allreduces in place have ended on all ranks, on hosts with the same constant latency between them.
-Duration took(const Placement& placement, Through through, std::size_t count, int operations, bool at_once) {
+Duration took_at_once(const Placement& placement, Through through, std::size_t count, int operations, bool at_once) {
   sim::FabricModel model;
   model.between_hosts.latency = kLatency;
   model.between_hosts.jitter = {};
@@ -72,9 +72,9 @@ TEST_P(HierOverlap, TwoAllreducesAtOnceTakeALatencyLessThanInTurn) {
   for (const std::size_t count : {2, 4'000, 16'000}) {
     for (const Placement& placement : {Placement{0, 0, 1, 1}, Placement{0, 1, 0, 1, 0}, Placement{0, 0, 1}}) {
       SCOPED_TRACE(text(placement) + ", " + std::to_string(count));
-      const Duration one = took(placement, GetParam(), count, 1, false);
-      const Duration in_turn = took(placement, GetParam(), count, 2, false);
-      const Duration at_once = took(placement, GetParam(), count, 2, true);
+      const Duration one = took_at_once(placement, GetParam(), count, 1, false);
+      const Duration in_turn = took_at_once(placement, GetParam(), count, 2, false);
+      const Duration at_once = took_at_once(placement, GetParam(), count, 2, true);
       EXPECT_GE(one, kLatency);
       EXPECT_GE(in_turn, 2 * kLatency);
       EXPECT_LE(at_once, in_turn - kLatency + kQueueing);
@@ -87,7 +87,7 @@ TEST(HierOverlapMany, AsManyOverlapAsTheTeamHasPhasesFor) {
   const auto n = static_cast<int>(hier::ShmLocalTeam::kOverlapping);
   for (const std::size_t count : {2, 16'000}) {
     const auto at_once = [count](int operations) {
-      return took({0, 0, 1, 1}, Through::kSharedMemory, count, operations, true);
+      return took_at_once({0, 0, 1, 1}, Through::kSharedMemory, count, operations, true);
     };
     const Duration one = at_once(1);
     EXPECT_LE(at_once(n), n * one - (n - 1) * kLatency);

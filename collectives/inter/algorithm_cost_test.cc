@@ -43,15 +43,15 @@ double simulated_us(const AlgorithmInfo& algorithm, int ranks, std::size_t bytes
   return std::chrono::duration<double, std::micro>(cluster.world().now().time_since_epoch()).count();
 }
 
-constexpr int kRanks[] = {2, 3, 4, 8, 13, 16};
-constexpr std::size_t kBytes[] = {8, 1 << 10, 16 << 10, 256 << 10, 4 << 20};
+constexpr int kCostedRanks[] = {2, 3, 4, 8, 13, 16};
+constexpr std::size_t kCostedBytes[] = {8, 1 << 10, 16 << 10, 256 << 10, 4 << 20};
 
 // Within a factor of two either way, which is far less than the distance between the algorithms at either end of the lengths.
 TEST(AlgorithmCost, PredictsTheSimulatedTime) {
   for (const inter::NamedCollective& collective : inter::named_collectives()) {
     for (const AlgorithmInfo* algorithm : inter::algorithms_of(collective.kind)) {
-      for (const int ranks : kRanks) {
-        for (const std::size_t bytes : kBytes) {
+      for (const int ranks : kCostedRanks) {
+        for (const std::size_t bytes : kCostedBytes) {
           const Shape shape = shape_of(collective.kind, ranks, bytes);
           if (!algorithm->obstacle(shape).empty()) continue;
           const double simulated = simulated_us(*algorithm, ranks, bytes);

@@ -60,7 +60,7 @@ Task<void> alltoall(Operation& op) {
 
 namespace {
 
-Cost cost(const Shape& shape) noexcept {
+Cost pairwise_alltoall_cost(const Shape& shape) noexcept {
   const double others = shape.ranks - 1, bytes = static_cast<double>(shape.bytes);
   return {.latencies = std::ceil(others / kSlots) * latencies_of(bytes),
           .messages = 2 * others,
@@ -70,6 +70,7 @@ Cost cost(const Shape& shape) noexcept {
 
 }  // namespace
 
-constexpr AlgorithmInfo kPairwiseAlltoallInfo{Collective::kAlltoall, "pairwise", &no_obstacle, &cost, &alltoall};
+constexpr AlgorithmInfo kPairwiseAlltoallInfo{Collective::kAlltoall, "pairwise", &no_obstacle, &pairwise_alltoall_cost,
+                                              &alltoall};
 
 }  // namespace aiacc::inter

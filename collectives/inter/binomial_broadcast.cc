@@ -45,7 +45,7 @@ Task<void> binomial_broadcast(Operation& op) {
 namespace {
 
 // The root sends every chunk to each of its children.
-Cost cost(const Shape& shape) noexcept {
+Cost binomial_broadcast_cost(const Shape& shape) noexcept {
   const double rounds = rounds_among(shape.ranks), bytes = static_cast<double>(shape.bytes);
   const double chunk = std::min<double>(bytes, kSliceBytes), chunks = std::max(1.0, bytes / kSliceBytes);
   return {.latencies = rounds * latencies_of(chunk), .messages = rounds * chunks, .bytes = rounds * bytes};
@@ -53,7 +53,7 @@ Cost cost(const Shape& shape) noexcept {
 
 }  // namespace
 
-constexpr AlgorithmInfo kBinomialBroadcastInfo{Collective::kBroadcast, "binomial", &no_obstacle, &cost,
-                                               &binomial_broadcast};
+constexpr AlgorithmInfo kBinomialBroadcastInfo{Collective::kBroadcast, "binomial", &no_obstacle,
+                                               &binomial_broadcast_cost, &binomial_broadcast};
 
 }  // namespace aiacc::inter

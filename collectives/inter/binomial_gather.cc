@@ -150,13 +150,13 @@ Task<void> binomial_scatter(Operation& op) {
 
 namespace {
 
-std::string_view obstacle(const Shape& shape) noexcept {
+std::string_view binomial_gather_obstacle(const Shape& shape) noexcept {
   if (shape.uneven) return "it needs blocks of one length";
   return shape.among_some ? "it needs one rank on each host" : std::string_view();
 }
 
 // The root's messages are those of the largest subtrees.
-Cost cost(const Shape& shape) noexcept {
+Cost binomial_gather_cost(const Shape& shape) noexcept {
   const double rounds = rounds_among(shape.ranks), n = shape.ranks, bytes = static_cast<double>(shape.bytes);
   double latencies = 0;
   for (double width = 1; 2 * width <= n; width *= 2) latencies += latencies_of(width * bytes);
@@ -165,7 +165,9 @@ Cost cost(const Shape& shape) noexcept {
 
 }  // namespace
 
-constexpr AlgorithmInfo kBinomialGatherInfo{Collective::kGather, "binomial", &obstacle, &cost, &binomial_gather};
-constexpr AlgorithmInfo kBinomialScatterInfo{Collective::kScatter, "binomial", &obstacle, &cost, &binomial_scatter};
+constexpr AlgorithmInfo kBinomialGatherInfo{Collective::kGather, "binomial", &binomial_gather_obstacle,
+                                            &binomial_gather_cost, &binomial_gather};
+constexpr AlgorithmInfo kBinomialScatterInfo{Collective::kScatter, "binomial", &binomial_gather_obstacle,
+                                             &binomial_gather_cost, &binomial_scatter};
 
 }  // namespace aiacc::inter

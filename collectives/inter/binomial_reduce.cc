@@ -66,18 +66,18 @@ Task<void> binomial_reduce(Operation& op) {
 namespace {
 
 // 16-bit floats travel as fp32 partial sums, which are rounded at the end.
-Task<void> run_any(Operation& op) {
+Task<void> run_binomial_reduce(Operation& op) {
   if (op.call.reduction.takes_partials()) return partial_reduce(op);
   return op.call.reduction.narrows() ? widened_reduce(op) : binomial_reduce(op);
 }
 
-std::string_view obstacle(const Shape& shape) noexcept {
+std::string_view binomial_reduce_obstacle(const Shape& shape) noexcept {
   if (shape.ordered) return kReordersOperands;
   const bool too_long = shape.narrows && shape.wide_bytes > kRecursiveDoublingBytes;
   return too_long ? "16-bit floats travel in fp32, of which it sends no more than 64K" : std::string_view();
 }
 
-Cost cost(const Shape& shape) noexcept {
+Cost binomial_reduce_cost(const Shape& shape) noexcept {
   const double rounds = rounds_among(shape.ranks), bytes = static_cast<double>(shape.wide_bytes);
   const double chunk = std::min<double>(bytes, kSliceBytes), chunks = std::max(1.0, bytes / kSliceBytes);
   return {.latencies = rounds * latencies_of(chunk),
@@ -89,6 +89,7 @@ Cost cost(const Shape& shape) noexcept {
 
 }  // namespace
 
-constexpr AlgorithmInfo kBinomialReduceInfo{Collective::kReduce, "binomial", &obstacle, &cost, &run_any};
+constexpr AlgorithmInfo kBinomialReduceInfo{Collective::kReduce, "binomial", &binomial_reduce_obstacle,
+                                            &binomial_reduce_cost, &run_binomial_reduce};
 
 }  // namespace aiacc::inter

@@ -76,12 +76,12 @@ Task<void> bruck_alltoall(Operation& op) {
 
 namespace {
 
-std::string_view obstacle(const Shape& shape) noexcept {
+std::string_view bruck_alltoall_obstacle(const Shape& shape) noexcept {
   if (shape.uneven) return "it needs blocks of one length";
   return shape.among_some ? "it needs one rank on each host" : std::string_view();
 }
 
-Cost cost(const Shape& shape) noexcept {
+Cost bruck_alltoall_cost(const Shape& shape) noexcept {
   const double rounds = rounds_among(shape.ranks), n = shape.ranks, bytes = static_cast<double>(shape.bytes);
   return {.latencies = rounds * latencies_of(n / 2 * bytes),
           .messages = 2 * rounds,
@@ -91,6 +91,7 @@ Cost cost(const Shape& shape) noexcept {
 
 }  // namespace
 
-constexpr AlgorithmInfo kBruckAlltoallInfo{Collective::kAlltoall, "bruck", &obstacle, &cost, &bruck_alltoall};
+constexpr AlgorithmInfo kBruckAlltoallInfo{Collective::kAlltoall, "bruck", &bruck_alltoall_obstacle,
+                                           &bruck_alltoall_cost, &bruck_alltoall};
 
 }  // namespace aiacc::inter

@@ -65,7 +65,7 @@ namespace {
 
 // A rank in the middle receives and sends every segment. All ranks announce their first segments at once, so an RTS and a CTS
 // add two latencies to the whole chain.
-Cost cost(const Shape& shape) noexcept {
+Cost chain_broadcast_cost(const Shape& shape) noexcept {
   const double links = shape.ranks - 1, bytes = static_cast<double>(shape.bytes);
   const double segment = std::min(bytes, static_cast<double>(segment_bytes(shape)));
   const double segments = std::max(1.0, bytes / static_cast<double>(segment_bytes(shape)));
@@ -76,6 +76,7 @@ Cost cost(const Shape& shape) noexcept {
 
 }  // namespace
 
-constexpr AlgorithmInfo kChainBroadcastInfo{Collective::kBroadcast, "chain", &no_obstacle, &cost, &chain_broadcast};
+constexpr AlgorithmInfo kChainBroadcastInfo{Collective::kBroadcast, "chain", &no_obstacle, &chain_broadcast_cost,
+                                            &chain_broadcast};
 
 }  // namespace aiacc::inter

@@ -27,11 +27,11 @@ Call broadcast_of(std::size_t bytes) {
   return call;
 }
 
-inter::Shape shape_of(int ranks, std::size_t bytes) {
+inter::Shape broadcast_shape(int ranks, std::size_t bytes) {
   return {.kind = Collective::kBroadcast, .ranks = ranks, .bytes = bytes, .wide_bytes = bytes};
 }
 
-double simulated_us(const inter::AlgorithmInfo& algorithm, int ranks, std::size_t bytes) {
+double simulated_broadcast_us(const inter::AlgorithmInfo& algorithm, int ranks, std::size_t bytes) {
   SimCluster cluster(1, ranks);
   const Buffer elided{nullptr, bytes};
   for (int rank = 0; rank < ranks; ++rank) {
@@ -46,9 +46,9 @@ TEST(ChainBroadcast, IsChosenWhereItIsFasterThanTheTree) {
   fmt::print("  virtual microseconds, 100 Gbit/s and 5 us: tree, chain\n");
   for (const int ranks : {2, 3, 4, 5, 8, 16}) {
     for (std::size_t bytes = 1 << 10; bytes <= 64 << 20; bytes *= 4) {
-      const double tree = simulated_us(inter::kBinomialBroadcastInfo, ranks, bytes);
-      const double chain = simulated_us(inter::kChainBroadcastInfo, ranks, bytes);
-      const std::string_view chosen = inter::usual_algorithm(shape_of(ranks, bytes)).name;
+      const double tree = simulated_broadcast_us(inter::kBinomialBroadcastInfo, ranks, bytes);
+      const double chain = simulated_broadcast_us(inter::kChainBroadcastInfo, ranks, bytes);
+      const std::string_view chosen = inter::usual_algorithm(broadcast_shape(ranks, bytes)).name;
       fmt::print("  {:2} ranks {:8} KiB {:9.0f} {:9.0f}  {}\n", ranks, bytes >> 10, tree, chain, chosen);
       EXPECT_LE(chosen == "chain" ? chain : tree, 1.15 * std::min(tree, chain)) << ranks << " ranks, " << bytes;
     }
@@ -60,7 +60,7 @@ TEST(ChainBroadcast, OfALongMessageTakesLittleMoreThanOneTransfer) {
   constexpr std::size_t kBytes = 64 << 20;
   const double transfer_us = kBytes / 12'500.0;
   for (const int ranks : {4, 8, 16}) {
-    EXPECT_LT(simulated_us(inter::kChainBroadcastInfo, ranks, kBytes), 1.15 * transfer_us) << ranks;
+    EXPECT_LT(simulated_broadcast_us(inter::kChainBroadcastInfo, ranks, kBytes), 1.15 * transfer_us) << ranks;
   }
 }
 
@@ -103,7 +103,7 @@ TEST(ChainBroadcast, IsNotChosenSliceBySlice) {
   hier_test::Placement placement{0, 0};
   for (std::uint32_t host = 1; host < 48; ++host) placement.push_back(host);
   constexpr std::size_t kBytes = 4 << 20, kSlice = 1 << 20;
-  ASSERT_EQ(inter::usual_algorithm(shape_of(48, kSlice)).name, "binomial");
+  ASSERT_EQ(inter::usual_algorithm(broadcast_shape(48, kSlice)).name, "binomial");
   const double tree = simulated_over_hosts_us(placement, kBytes, "broadcast=binomial");
   EXPECT_LT(simulated_over_hosts_us(placement, kBytes, ""), 0.75 * tree);
 }

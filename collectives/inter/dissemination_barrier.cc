@@ -18,14 +18,14 @@ Task<void> dissemination_barrier(Operation& op) {
 
 namespace {
 
-Cost cost(const Shape& shape) noexcept {
+Cost dissemination_barrier_cost(const Shape& shape) noexcept {
   const double rounds = rounds_among(shape.ranks);
   return {.latencies = rounds, .messages = 2 * rounds};
 }
 
 }  // namespace
 
-constexpr AlgorithmInfo kDisseminationBarrierInfo{Collective::kBarrier, "dissemination", &no_obstacle, &cost,
-                                                  &dissemination_barrier};
+constexpr AlgorithmInfo kDisseminationBarrierInfo{Collective::kBarrier, "dissemination", &no_obstacle,
+                                                  &dissemination_barrier_cost, &dissemination_barrier};
 
 }  // namespace aiacc::inter

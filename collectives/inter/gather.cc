@@ -67,7 +67,7 @@ Task<void> scatter(Operation& op) {
 namespace {
 
 // Eager messages wait for nobody.
-Cost cost(const Shape& shape) noexcept {
+Cost linear_gather_cost(const Shape& shape) noexcept {
   const double others = shape.ranks - 1, bytes = static_cast<double>(shape.bytes);
   const double latencies = latencies_of(bytes);
   return {.latencies = latencies > 1 ? std::ceil(others / kSlots) * latencies : 1,
@@ -78,7 +78,7 @@ Cost cost(const Shape& shape) noexcept {
 
 }  // namespace
 
-constexpr AlgorithmInfo kLinearGatherInfo{Collective::kGather, "linear", &no_obstacle, &cost, &gather};
-constexpr AlgorithmInfo kLinearScatterInfo{Collective::kScatter, "linear", &no_obstacle, &cost, &scatter};
+constexpr AlgorithmInfo kLinearGatherInfo{Collective::kGather, "linear", &no_obstacle, &linear_gather_cost, &gather};
+constexpr AlgorithmInfo kLinearScatterInfo{Collective::kScatter, "linear", &no_obstacle, &linear_gather_cost, &scatter};
 
 }  // namespace aiacc::inter

@@ -115,14 +115,14 @@ Task<void> halving_doubling_allreduce(Operation& op) {
 
 namespace {
 
-std::string_view obstacle(const Shape& shape) noexcept {
+std::string_view halving_doubling_allreduce_obstacle(const Shape& shape) noexcept {
   if (!halving_doubling_applies(shape.ranks)) return "it needs a power of two of ranks, at least four";
   if (shape.takes_partials) return kTakesNoPartials;
   if (shape.narrows) return kRoundsPartialSums;
   return shape.ordered ? kReordersOperands : std::string_view();
 }
 
-Cost cost(const Shape& shape) noexcept {
+Cost halving_doubling_allreduce_cost(const Shape& shape) noexcept {
   const double n = shape.ranks, steps = 2 * rounds_among(shape.ranks), bytes = static_cast<double>(shape.bytes);
   const double segment = std::min<double>(bytes, kSegmentBytes), segments = std::max(1.0, bytes / kSegmentBytes);
   double latencies = latencies_of(segment / 2);
@@ -136,7 +136,8 @@ Cost cost(const Shape& shape) noexcept {
 
 }  // namespace
 
-constexpr AlgorithmInfo kHalvingDoublingAllreduceInfo{Collective::kAllreduce, "halving-doubling", &obstacle, &cost,
-                                                      &halving_doubling_allreduce};
+constexpr AlgorithmInfo kHalvingDoublingAllreduceInfo{Collective::kAllreduce, "halving-doubling",
+                                                      &halving_doubling_allreduce_obstacle,
+                                                      &halving_doubling_allreduce_cost, &halving_doubling_allreduce};
 
 }  // namespace aiacc::inter

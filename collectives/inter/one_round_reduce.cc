@@ -74,13 +74,13 @@ Task<void> one_round_reduce(Operation& op) { return reduce_in_one_round(op, fals
 
 namespace {
 
-std::string_view obstacle(const Shape& shape) noexcept {
+std::string_view one_round_reduce_obstacle(const Shape& shape) noexcept {
   if (shape.takes_partials) return kTakesNoPartials;
   return fits_one_round(shape.ranks, shape.bytes) ? std::string_view()
                                                   : "it holds the inputs of at most 64 ranks, 256K of all together";
 }
 
-Cost cost(const Shape& shape) noexcept {
+Cost one_round_reduce_cost(const Shape& shape) noexcept {
   const double others = shape.ranks - 1, bytes = static_cast<double>(shape.bytes);
   return {.latencies = latencies_of(bytes),
           .messages = (shape.kind == Collective::kReduce ? 1 : 2) * others,
@@ -90,8 +90,9 @@ Cost cost(const Shape& shape) noexcept {
 
 }  // namespace
 
-constexpr AlgorithmInfo kOneRoundAllreduceInfo{Collective::kAllreduce, "one-round", &obstacle, &cost,
-                                               &one_round_allreduce};
-constexpr AlgorithmInfo kOneRoundReduceInfo{Collective::kReduce, "one-round", &obstacle, &cost, &one_round_reduce};
+constexpr AlgorithmInfo kOneRoundAllreduceInfo{Collective::kAllreduce, "one-round", &one_round_reduce_obstacle,
+                                               &one_round_reduce_cost, &one_round_allreduce};
+constexpr AlgorithmInfo kOneRoundReduceInfo{Collective::kReduce, "one-round", &one_round_reduce_obstacle,
+                                            &one_round_reduce_cost, &one_round_reduce};
 
 }  // namespace aiacc::inter

@@ -119,12 +119,12 @@ Task<void> ordered_reduce(Operation& op) {
 
 namespace {
 
-std::string_view obstacle(const Shape& shape) noexcept {
+std::string_view ordered_reduce_obstacle(const Shape& shape) noexcept {
   return shape.takes_partials ? kTakesNoPartials : std::string_view();
 }
 
 // An exchange of blocks among all pairs, and for reductions of the whole payload the collection of the results.
-Cost cost(const Shape& shape) noexcept {
+Cost ordered_reduce_cost(const Shape& shape) noexcept {
   const bool scatters = shape.kind == Collective::kReduceScatter;
   const double n = shape.ranks, block = static_cast<double>(shape.bytes) / (scatters ? 1 : n);
   const double message = std::min<double>(block, kSliceBytes);
@@ -138,9 +138,11 @@ Cost cost(const Shape& shape) noexcept {
 
 }  // namespace
 
-constexpr AlgorithmInfo kOrderedAllreduceInfo{Collective::kAllreduce, "ordered", &obstacle, &cost, &ordered_allreduce};
-constexpr AlgorithmInfo kOrderedReduceInfo{Collective::kReduce, "ordered", &obstacle, &cost, &ordered_reduce};
-constexpr AlgorithmInfo kOrderedReduceScatterInfo{Collective::kReduceScatter, "ordered", &obstacle, &cost,
-                                                  &ordered_reduce_scatter};
+constexpr AlgorithmInfo kOrderedAllreduceInfo{Collective::kAllreduce, "ordered", &ordered_reduce_obstacle,
+                                              &ordered_reduce_cost, &ordered_allreduce};
+constexpr AlgorithmInfo kOrderedReduceInfo{Collective::kReduce, "ordered", &ordered_reduce_obstacle,
+                                           &ordered_reduce_cost, &ordered_reduce};
+constexpr AlgorithmInfo kOrderedReduceScatterInfo{Collective::kReduceScatter, "ordered", &ordered_reduce_obstacle,
+                                                  &ordered_reduce_cost, &ordered_reduce_scatter};
 
 }  // namespace aiacc::inter

@@ -67,17 +67,17 @@ Task<void> recursive_doubling_allreduce(Operation& op) {
 namespace {
 
 // 16-bit floats travel as fp32 partial sums, which are rounded at the end.
-Task<void> run_any(Operation& op) {
+Task<void> run_recursive_doubling_allreduce(Operation& op) {
   if (op.call.reduction.takes_partials()) return partial_doubling_allreduce(op);
   return op.call.reduction.narrows() ? widened_reduce(op) : recursive_doubling_allreduce(op);
 }
 
-std::string_view obstacle(const Shape& shape) noexcept {
+std::string_view recursive_doubling_allreduce_obstacle(const Shape& shape) noexcept {
   const bool too_long = shape.narrows && shape.wide_bytes > kRecursiveDoublingBytes;
   return too_long ? "16-bit floats travel in fp32, of which it sends no more than 64K" : std::string_view();
 }
 
-Cost cost(const Shape& shape) noexcept {
+Cost recursive_doubling_allreduce_cost(const Shape& shape) noexcept {
   const int doublings = std::bit_width(static_cast<unsigned>(shape.ranks)) - 1;
   const bool folds = shape.ranks != 1 << doublings;
   const auto bytes = static_cast<double>(shape.wide_bytes);
@@ -90,7 +90,8 @@ Cost cost(const Shape& shape) noexcept {
 
 }  // namespace
 
-constexpr AlgorithmInfo kRecursiveDoublingAllreduceInfo{Collective::kAllreduce, "recursive-doubling", &obstacle, &cost,
-                                                        &run_any};
+constexpr AlgorithmInfo kRecursiveDoublingAllreduceInfo{
+    Collective::kAllreduce, "recursive-doubling", &recursive_doubling_allreduce_obstacle,
+    &recursive_doubling_allreduce_cost, &run_recursive_doubling_allreduce};
 
 }  // namespace aiacc::inter

@@ -46,7 +46,7 @@ Task<void> ring_allgather(Operation& op) {
 
 namespace {
 
-Cost cost(const Shape& shape) noexcept {
+Cost ring_allgather_cost(const Shape& shape) noexcept {
   const double steps = shape.ranks - 1, bytes = static_cast<double>(shape.bytes);
   const double segment = std::min<double>(bytes, kSliceBytes), segments = std::max(1.0, bytes / kSliceBytes);
   return {.latencies = latencies_of(segment) + (steps - 1) * latencies_after_early_rts(segment),
@@ -57,6 +57,7 @@ Cost cost(const Shape& shape) noexcept {
 
 }  // namespace
 
-constexpr AlgorithmInfo kRingAllgatherInfo{Collective::kAllgather, "ring", &no_obstacle, &cost, &ring_allgather};
+constexpr AlgorithmInfo kRingAllgatherInfo{Collective::kAllgather, "ring", &no_obstacle, &ring_allgather_cost,
+                                           &ring_allgather};
 
 }  // namespace aiacc::inter

@@ -86,16 +86,16 @@ Task<void> ring_allreduce(Operation& op) {
 
 namespace {
 
-Task<void> run_any(Operation& op) {
+Task<void> run_ring_allreduce(Operation& op) {
   return op.call.reduction.takes_partials() ? partial_ring_allreduce(op) : ring_allreduce(op);
 }
 
-std::string_view obstacle(const Shape& shape) noexcept {
+std::string_view ring_allreduce_obstacle(const Shape& shape) noexcept {
   if (shape.narrows) return kRoundsPartialSums;
   return shape.ordered ? kReordersOperands : std::string_view();
 }
 
-Cost cost(const Shape& shape) noexcept {
+Cost ring_allreduce_cost(const Shape& shape) noexcept {
   const double n = shape.ranks, steps = 2 * (n - 1), bytes = static_cast<double>(shape.bytes);
   const double slice = std::min<double>(bytes / n, kSliceBytes), segments = std::max(1.0, bytes / n / kSliceBytes);
   return {.latencies = latencies_of(slice) + (steps - 1) * latencies_after_early_rts(slice),
@@ -107,6 +107,7 @@ Cost cost(const Shape& shape) noexcept {
 
 }  // namespace
 
-constexpr AlgorithmInfo kRingAllreduceInfo{Collective::kAllreduce, "ring", &obstacle, &cost, &run_any};
+constexpr AlgorithmInfo kRingAllreduceInfo{Collective::kAllreduce, "ring", &ring_allreduce_obstacle,
+                                           &ring_allreduce_cost, &run_ring_allreduce};
 
 }  // namespace aiacc::inter

@@ -81,16 +81,16 @@ Task<void> ring_reduce_scatter(Operation& op) {
 
 namespace {
 
-Task<void> run_any(Operation& op) {
+Task<void> run_ring_reduce_scatter(Operation& op) {
   return op.call.reduction.takes_partials() ? partial_reduce_scatter(op) : ring_reduce_scatter(op);
 }
 
-std::string_view obstacle(const Shape& shape) noexcept {
+std::string_view ring_reduce_scatter_obstacle(const Shape& shape) noexcept {
   if (shape.narrows) return kRoundsPartialSums;
   return shape.ordered ? kReordersOperands : std::string_view();
 }
 
-Cost cost(const Shape& shape) noexcept {
+Cost ring_reduce_scatter_cost(const Shape& shape) noexcept {
   const double steps = shape.ranks - 1, bytes = static_cast<double>(shape.bytes);
   const double segment = std::min<double>(bytes, kSliceBytes), segments = std::max(1.0, bytes / kSliceBytes);
   return {.latencies = latencies_of(segment) + (steps - 1) * latencies_after_early_rts(segment),
@@ -102,6 +102,7 @@ Cost cost(const Shape& shape) noexcept {
 
 }  // namespace
 
-constexpr AlgorithmInfo kRingReduceScatterInfo{Collective::kReduceScatter, "ring", &obstacle, &cost, &run_any};
+constexpr AlgorithmInfo kRingReduceScatterInfo{Collective::kReduceScatter, "ring", &ring_reduce_scatter_obstacle,
+                                               &ring_reduce_scatter_cost, &run_ring_reduce_scatter};
 
 }  // namespace aiacc::inter

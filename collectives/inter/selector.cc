@@ -5,19 +5,44 @@
 #include <algorithm>
 
 #include "base/quantity.h"
+#include "collectives/inter/algorithm_table.h"
 #include "collectives/inter/algorithms.h"
 
 namespace aiacc::inter {
 
-const AlgorithmInfo* permitted_algorithm(const Shape& shape, const AlgorithmRules& rules) noexcept {
+namespace {
+
+// Null: the table does not say, or its choice is not permitted.
+const AlgorithmInfo* tabled_algorithm(const Shape& shape, const AlgorithmRules& rules,
+                                      const AlgorithmTable* table) noexcept {
+  const AlgorithmInfo* const found = table == nullptr ? nullptr : table->find(shape);
+  return found != nullptr && rules.permits(*found) ? found : nullptr;
+}
+
+}  // namespace
+
+const AlgorithmInfo* permitted_algorithm(const Shape& shape, const AlgorithmRules& rules,
+                                         const AlgorithmTable* table) noexcept {
+  if (const AlgorithmInfo* const found = tabled_algorithm(shape, rules, table)) return found;
   const AlgorithmInfo& usual = usual_algorithm(shape);
   if (shape.ranks == 1 || rules.permits(usual)) return &usual;
   return cheapest_algorithm(shape, rules.permitted(shape.kind));
 }
 
+std::string_view reason_of_choice(const Shape& shape, const AlgorithmRules& rules,
+                                  const AlgorithmTable* table) noexcept {
+  if (algorithms_of(shape.kind).size() == 1) return "the only one";
+  if (tabled_algorithm(shape, rules, table) != nullptr) return "AIACC_ALGORITHM_TABLE";
+  if (rules.restricts(shape.kind)) {
+    return permitted_algorithm(shape, rules) != nullptr ? "AIACC_ALGORITHM"
+                                                        : "no algorithm of AIACC_ALGORITHM can serve";
+  }
+  return is_measured(shape.kind) ? "measured thresholds" : "the least predicted time";
+}
+
 const AlgorithmInfo& Selector::choose(const Shape& shape, bool tells) {
-  if (!rules_.restricts(shape.kind)) return usual_algorithm(shape);
-  const AlgorithmInfo* const permitted = permitted_algorithm(shape, rules_);
+  if (table_ == nullptr && !rules_.restricts(shape.kind)) return usual_algorithm(shape);
+  const AlgorithmInfo* const permitted = permitted_algorithm(shape, rules_, table_);
   if (permitted != nullptr) return *permitted;
   const AlgorithmInfo& usual = usual_algorithm(shape);
   const std::uint32_t bit = std::uint32_t{1} << static_cast<unsigned>(shape.kind);
@@ -26,6 +51,12 @@ const AlgorithmInfo& Selector::choose(const Shape& shape, bool tells) {
     tell_why_none(shape, usual);
   }
   return usual;
+}
+
+bool Selector::leaves_to(const AlgorithmInfo& algorithm, const Shape& shape) const noexcept {
+  if (!rules_.permits(algorithm)) return false;
+  const AlgorithmInfo* const found = tabled_algorithm(shape, rules_, table_);
+  return found == nullptr || found == &algorithm;
 }
 
 namespace {
@@ -47,27 +78,31 @@ std::string reason_of(Shape shape, const AlgorithmRules& rules) {
 
 }  // namespace
 
-std::string describe_choices(const Shape& of_any_length, const AlgorithmRules& rules) {
+std::string describe_choices(const Shape& of_any_length, const AlgorithmRules& rules, const AlgorithmTable* table) {
   Shape shape = of_any_length;
   constexpr int kLongest = 40;  // a tebibyte
   const std::size_t widening = std::max<std::size_t>(1, shape.bytes == 0 ? 1 : shape.wide_bytes / shape.bytes);
+  bool uses_table = false;
   const auto chosen_for = [&](int exponent) {
     shape.bytes = std::size_t{1} << exponent;
     shape.wide_bytes = shape.bytes * widening;
+    const AlgorithmInfo* const tabled = tabled_algorithm(shape, rules, table);
+    uses_table = uses_table || tabled != nullptr;
+    if (tabled != nullptr) return fmt::format("{}*", tabled->name);
     const AlgorithmInfo* const permitted = permitted_algorithm(shape, rules);
-    return permitted != nullptr ? permitted : &usual_algorithm(shape);
+    return std::string(permitted != nullptr ? permitted->name : usual_algorithm(shape).name);
   };
   std::string text;
-  const AlgorithmInfo* present = chosen_for(0);
+  std::string present = chosen_for(0);
   for (int exponent = 1; exponent <= kLongest; ++exponent) {
-    const AlgorithmInfo* const next = chosen_for(exponent);
+    std::string next = chosen_for(exponent);
     if (next == present) continue;
-    text += fmt::format("{} up to {}, ", present->name, text_of_bytes(std::uint64_t{1} << (exponent - 1)));
-    present = next;
+    text += fmt::format("{} up to {}, ", present, text_of_bytes(std::uint64_t{1} << (exponent - 1)));
+    present = std::move(next);
   }
   const bool one = text.empty();
-  return fmt::format("{} between {} ranks: {}{}{} ({})", name_of(shape.kind), shape.ranks, text, present->name,
-                     one ? "" : " above", reason_of(shape, rules));
+  return fmt::format("{} between {} ranks: {}{}{} ({}{})", name_of(shape.kind), shape.ranks, text, present,
+                     one ? "" : " above", uses_table ? "*: AIACC_ALGORITHM_TABLE; else " : "", reason_of(shape, rules));
 }
 
 void Selector::tell_new_choices(const Shape& shape) {
@@ -75,7 +110,7 @@ void Selector::tell_new_choices(const Shape& shape) {
   const std::uint64_t bit = std::uint64_t{1} << (4 * static_cast<unsigned>(shape.kind) + demands);
   if ((told_choices_ & bit) != 0 || algorithms_of(shape.kind).empty()) return;
   told_choices_ |= bit;
-  listener_.chosen(describe_choices(shape, rules_));
+  listener_.chosen(describe_choices(shape, rules_, table_));
 }
 
 void Selector::tell_why_none(const Shape& shape, const AlgorithmInfo& instead) {

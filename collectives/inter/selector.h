@@ -9,13 +9,22 @@
 namespace aiacc::inter {
 
 struct AlgorithmInfo;
+class AlgorithmTable;
 struct Shape;
 
-// A permitted algorithm that can serve the call: the usual one, if it is one of these. Null: there is none.
-const AlgorithmInfo* permitted_algorithm(const Shape& shape, const AlgorithmRules& rules) noexcept;
+// A permitted algorithm that can serve the call: the one of the table, if there is one (null: no table); otherwise the usual
+// one, if it is permitted. Null: no permitted one can.
+const AlgorithmInfo* permitted_algorithm(const Shape& shape, const AlgorithmRules& rules,
+                                         const AlgorithmTable* table = nullptr) noexcept;
 
-// "allreduce between 8 ranks: recursive-doubling up to 64K, ring above (...)", for calls like `shape` of any length.
-std::string describe_choices(const Shape& of_any_length, const AlgorithmRules& rules);
+// Why calls of this shape get their algorithm, as a noun or clause.
+std::string_view reason_of_choice(const Shape& shape, const AlgorithmRules& rules,
+                                  const AlgorithmTable* table = nullptr) noexcept;
+
+// "allreduce between 8 ranks: recursive-doubling up to 64K, ring above (...)", for calls like `shape` of any length; "*" marks
+// what the table chooses.
+std::string describe_choices(const Shape& of_any_length, const AlgorithmRules& rules,
+                             const AlgorithmTable* table = nullptr);
 
 class Selector {
  public:
@@ -30,14 +39,15 @@ class Selector {
     ~Listener() = default;
   };
 
-  // `rules` and `listener` outlive it.
-  Selector(const AlgorithmRules& rules, Listener& listener) noexcept
-      : rules_(rules), listener_(listener), wants_choices_(listener.wants_choices()) {}
+  // All of these outlive it; `table` may be null.
+  Selector(const AlgorithmRules& rules, Listener& listener, const AlgorithmTable* table = nullptr) noexcept
+      : rules_(rules), table_(table), listener_(listener), wants_choices_(listener.wants_choices()) {}
 
-  // All ranks of a call choose alike, because they have the same rules and the same shape. `tells`: whether this rank tells the
-  // user, once for each collective, that no permitted algorithm can serve such a call.
+  // All ranks of a call choose alike, because they have the same rules, the same table and the same shape. `tells`: whether
+  // this rank tells the user, once for each collective, that no permitted algorithm can serve such a call.
   const AlgorithmInfo& choose(const Shape& shape, bool tells);
-  bool permits(const AlgorithmInfo& algorithm) const noexcept { return rules_.permits(algorithm); }
+  // Whether rules and table leave a call to `algorithm`, which is the usual one for it or may stand for that.
+  bool leaves_to(const AlgorithmInfo& algorithm, const Shape& shape) const noexcept;
 
   // Tells the listener what is chosen for calls like this one, of any length.
   void tell_choices(const Shape& shape) {
@@ -50,6 +60,7 @@ class Selector {
   void tell_why_none(const Shape& shape, const AlgorithmInfo& instead);
 
   const AlgorithmRules& rules_;
+  const AlgorithmTable* const table_;
   Listener& listener_;
   const bool wants_choices_;
   std::uint32_t told_ = 0;          // by collective

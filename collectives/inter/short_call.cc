@@ -24,11 +24,14 @@ bool ShortCall::serves(const Team& team, const Call& call, Buffer send, Buffer r
   if (team.mailbox == nullptr || ranks < 2 || team.view->most_on_a_host() > 1) return false;
   if (!team.compute.works_inline()) return false;
   if (call.kind == Collective::kBarrier) return true;
-  if (team.selector != nullptr && !team.selector->permits(kRecursiveDoublingAllreduceInfo)) return false;
   const Reduction& reduction = call.reduction;
-  return call.kind == Collective::kAllreduce && call.count > 0 && call.bytes() <= kMostBytes &&
-         std::has_single_bit(ranks) && in_host_memory(send) && in_host_memory(recv) && reduction.prescale == 1.0 &&
-         !reduction.operands.named() && !reduction.results.named() && !reduction.narrows() && !reduction.ordered();
+  const bool plain = call.kind == Collective::kAllreduce && call.count > 0 && call.bytes() <= kMostBytes &&
+                     std::has_single_bit(ranks) && in_host_memory(send) && in_host_memory(recv) &&
+                     reduction.prescale == 1.0 && !reduction.operands.named() && !reduction.results.named() &&
+                     !reduction.narrows() && !reduction.ordered();
+  if (!plain || team.selector == nullptr) return plain;
+  const Shape shape{.kind = call.kind, .ranks = team.size(), .bytes = call.bytes(), .wide_bytes = call.bytes()};
+  return team.selector->leaves_to(kRecursiveDoublingAllreduceInfo, shape);
 }
 
 ShortCall::ShortCall(Team& team, const Call& call, std::uint64_t sequence, Stop& stop, Buffer send, Buffer recv)

@@ -7,6 +7,9 @@
 
 namespace aiacc::intra {
 
+// After this many bytes a member lets other operations of its lane run: a fifth of a millisecond.
+inline constexpr std::size_t kBytesAtOnce = 1 << 20;
+
 // The parts of an operation that most algorithms use.
 struct IntraCall {
   Operation& op;

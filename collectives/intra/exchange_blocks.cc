@@ -10,9 +10,6 @@
 namespace aiacc::intra {
 namespace {
 
-// After this many bytes a member lets other operations of its lane run: a fifth of a millisecond.
-constexpr std::size_t kBytesAtOnce = 1 << 20;
-
 // A member's blocks for each other member, in elements of its op.send. It writes this to its eager memory before it
 // arrives.
 struct Table {

@@ -14,8 +14,6 @@ std::size_t piece_bytes(int members) noexcept {
   return std::min(kPieceBytes, kRoom / static_cast<std::size_t>(members) / 64 * 64);
 }
 constexpr std::size_t kLeastPieceBytes = 4 << 10;
-// After this many bytes a member lets other operations of its lane run: a fifth of a millisecond.
-constexpr std::size_t kBytesAtOnce = 1 << 20;
 
 struct PullReduce {
   IntraCall& call;

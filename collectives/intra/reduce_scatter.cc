@@ -27,7 +27,7 @@ struct ReduceScatter {
   std::size_t offset_in_slot(int member) const noexcept { return part * element * static_cast<std::size_t>(member); }
 };
 
-std::size_t part_of_chunk(const IntraCall& call) {
+std::size_t part_of_slot(const IntraCall& call) {
   constexpr std::size_t kLine = 64;
   const std::size_t bytes = IntraTeam::kSlotBytes / static_cast<std::size_t>(call.size()) / kLine * kLine;
   return std::max<std::size_t>(1, std::max(bytes, kLine) / call.op.call.element_bytes());
@@ -75,7 +75,7 @@ Task<void> reduce(ReduceScatter& run, std::uint64_t k) {
 }  // namespace
 
 Task<void> reduce_scatter(IntraCall call) {
-  const std::size_t part_elements = part_of_chunk(call);
+  const std::size_t part_elements = part_of_slot(call);
   std::size_t longest = 0;
   for (int member = 0; member < call.size(); ++member) longest = std::max(longest, call.op.call.block(member).count);
   const std::uint64_t chunks = (longest + part_elements - 1) / part_elements;

@@ -26,7 +26,7 @@ struct Plan {
   WireType wire = WireType::kFloat32;
 };
 
-constexpr std::size_t kTensors = 12;
+constexpr std::size_t kTrainedTensors = 12;
 std::size_t count_of(std::size_t tensor) { return tensor == 3 ? 0 : tensor == 7 ? 40'000 : 1 + tensor * tensor * 31; }
 // Of small whole numbers, whose sums are exact in 16 bits.
 float value_of(int rank, std::size_t tensor, int step, std::size_t at) {
@@ -45,7 +45,7 @@ class Trainer {
     options.timeout = seconds(100);
     engine = std::make_shared<Engine>(context.context->world(), options);
     engine->start();
-    for (std::size_t tensor = 0; tensor < kTensors; ++tensor) add(tensor);
+    for (std::size_t tensor = 0; tensor < kTrainedTensors; ++tensor) add(tensor);
   }
 
   Task<void> train(Stop& stop) {
@@ -67,7 +67,7 @@ class Trainer {
   bool was_scheduled = false;
 
  private:
-  bool departs() { return plan_.departs_one_in != 0 && random_.next() % (plan_.departs_one_in * kTensors) == 0; }
+  bool departs() { return plan_.departs_one_in != 0 && random_.next() % (plan_.departs_one_in * kTrainedTensors) == 0; }
   void add(std::size_t tensor) {
     const std::string name = "tensor " + std::to_string(tensor);
     TensorOrder order;
@@ -79,7 +79,7 @@ class Trainer {
   }
   // Mostly from the last to the first, as backward has it. From the middle on there is a tensor more, which comes first on some ranks.
   std::vector<std::size_t> order() {
-    if (step_ == plan_.steps / 2) add(kTensors);
+    if (step_ == plan_.steps / 2) add(kTrainedTensors);
     std::vector<std::size_t> found(numbers_.size());
     std::iota(found.begin(), found.end(), std::size_t{0});
     std::reverse(found.begin(), found.end());

@@ -11,7 +11,7 @@
 namespace aiacc::gradient {
 namespace {
 
-constexpr std::size_t kTensors = 200;
+constexpr std::size_t kTensorsOfARound = 200;
 
 // A rank that contributes its bits, and answers when it is asked.
 class Player final : public GroupRounds::Observer {
@@ -22,9 +22,9 @@ class Player final : public GroupRounds::Observer {
     if (begun_ >= round || round > last_) return;
     begun_ = round;
     Word word;
-    word.reset_to_empty(kTensors);
+    word.reset_to_empty(kTensorsOfARound);
     word.set_all_ready();
-    word.clear_ready((static_cast<std::size_t>(rank_) + round) % kTensors);
+    word.clear_ready((static_cast<std::size_t>(rank_) + round) % kTensorsOfARound);
     word.set_number(Word::kAwaited, static_cast<std::uint64_t>(rank_) + 1);
     rounds.begin(round, word);
   }
@@ -73,8 +73,8 @@ TEST_P(RoundsOf, EverybodyHasTheSameResultWhoeverBegins) {
       const Word& merged = player->results[round - 1];
       EXPECT_EQ(merged, players[0]->results[round - 1]);
       EXPECT_EQ(merged.number(Word::kAwaited), players.size());
-      for (std::size_t tensor = 0; tensor < kTensors; ++tensor) {
-        const std::size_t rank = (tensor + kTensors - round) % kTensors;
+      for (std::size_t tensor = 0; tensor < kTensorsOfARound; ++tensor) {
+        const std::size_t rank = (tensor + kTensorsOfARound - round) % kTensorsOfARound;
         EXPECT_EQ(merged.ready(tensor), rank >= players.size());
       }
     }

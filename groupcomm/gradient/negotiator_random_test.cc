@@ -226,7 +226,7 @@ void run_one(std::uint64_t seed, bool tunes, Outcome& outcome) {
   outcome.zeros += world.zeros();
 }
 
-void run_all(bool tunes) {
+void run_random(bool tunes) {
   const char* text = std::getenv("GRADIENT_SCHEDULES");  // NOLINT(concurrency-mt-unsafe)
   const std::uint64_t worlds = text == nullptr ? 1500 : std::strtoull(text, nullptr, 10);
   Outcome outcome;
@@ -249,9 +249,9 @@ void run_all(bool tunes) {
   EXPECT_EQ(outcome.votes > worlds, tunes);
 }
 
-TEST(NegotiatorRandom, ReducesEachGradientOnceOnAllRanksInOneOrder) { run_all(false); }
+TEST(NegotiatorRandom, ReducesEachGradientOnceOnAllRanksInOneOrder) { run_random(false); }
 
-TEST(NegotiatorRandom, DoesSoWhileTheFusionSizeChangesBetweenPasses) { run_all(true); }
+TEST(NegotiatorRandom, DoesSoWhileTheFusionSizeChangesBetweenPasses) { run_random(true); }
 
 }  // namespace
 }  // namespace aiacc::gradient::test

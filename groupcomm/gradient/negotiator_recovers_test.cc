@@ -8,7 +8,7 @@
 namespace aiacc::gradient::test {
 namespace {
 
-constexpr std::size_t kTensors = 8;
+constexpr std::size_t kRecoveredTensors = 8;
 constexpr int kEqualSteps = 60;
 
 // What the last rank does once in place of a step.
@@ -35,13 +35,13 @@ class Writer {
     compute(300);
   }
   void step() {
-    for (std::size_t tensor = 0; tensor < kTensors; ++tensor) submit(tensor);
+    for (std::size_t tensor = 0; tensor < kRecoveredTensors; ++tensor) submit(tensor);
     flush_and_wait();
   }
   void depart(Departure how) {
     if (how == Departure::kNone) return step();
-    for (std::size_t at = 0; at < kTensors; ++at) {
-      const std::size_t tensor = how == Departure::kOtherOrder ? kTensors - 1 - at : at;
+    for (std::size_t at = 0; at < kRecoveredTensors; ++at) {
+      const std::size_t tensor = how == Departure::kOtherOrder ? kRecoveredTensors - 1 - at : at;
       if (how == Departure::kSecondFlush && tensor == 3) program_.push_back({Step::Kind::kFlush, 0, {}});
       if (how == Departure::kLateTensor && tensor == 5) continue;
       submit(tensor);
@@ -67,7 +67,7 @@ TEST_P(NegotiatorRecovers, HasAScheduleAgainAfterSomeEqualSteps) {
   for (const std::uint64_t seed : {1, 2, 3, 4, 5, 6, 7, 8, 247, 291, 480, 495}) {
     const std::size_t ranks = 2 + seed % 3;
     std::vector<TensorRecord> tensors;
-    for (std::size_t tensor = 0; tensor < kTensors; ++tensor)
+    for (std::size_t tensor = 0; tensor < kRecoveredTensors; ++tensor)
       tensors.push_back({std::string(1, static_cast<char>('a' + tensor)), 100, 1, true, "float32"});
     std::vector<Program> programs;
     for (std::size_t rank = 0; rank < ranks; ++rank) {

@@ -27,7 +27,7 @@ void operator delete(void* memory, std::size_t) noexcept { std::free(memory); }
 namespace aiacc::gradient {
 namespace {
 
-constexpr std::uint32_t kTensors = 161;
+constexpr std::uint32_t kSteadyTensors = 161;
 
 // One step of the only rank; rounds and exchanges answer at once. Returns the launches.
 std::size_t step(Negotiator& negotiator, std::vector<std::byte>& payload) {
@@ -47,7 +47,7 @@ std::size_t step(Negotiator& negotiator, std::vector<std::byte>& payload) {
       }
     }
   };
-  for (std::uint32_t tensor = 0; tensor < kTensors; ++tensor) {
+  for (std::uint32_t tensor = 0; tensor < kSteadyTensors; ++tensor) {
     negotiator.ready(tensor, Instant{});
     serve();
   }
@@ -62,7 +62,7 @@ TEST(NegotiatorSteady, AllocatesNothing) {
     options.schedule_steps = schedule_steps;
     options.round_bytes = options.fusion_bytes = 1000;
     Negotiator negotiator(options);
-    for (std::uint32_t tensor = 0; tensor < kTensors; ++tensor)
+    for (std::uint32_t tensor = 0; tensor < kSteadyTensors; ++tensor)
       negotiator.add({"tensor " + std::to_string(tensor), 100, 1, true, "float32"});
     std::vector<std::byte> payload;
     for (int warm = 0; warm < 10; ++warm) step(negotiator, payload);

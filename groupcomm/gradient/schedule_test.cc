@@ -26,31 +26,31 @@ std::vector<Indices> units(Schedule& schedule) {
   return all;
 }
 
-bool step(ScheduleRecorder& recorder, const Indices& tensors) { return recorder.result(tensors, false, true); }
+bool record_step(ScheduleRecorder& recorder, const Indices& tensors) { return recorder.result(tensors, false, true); }
 
 TEST(ScheduleRecorder, ArmsAfterEqualStepsWhateverTheirOrder) {
   ScheduleRecorder recorder(3, 100);
-  EXPECT_FALSE(step(recorder, {0, 1, 2}));
-  EXPECT_FALSE(step(recorder, {1, 0, 2}));
-  EXPECT_TRUE(step(recorder, {2, 1, 0}));
+  EXPECT_FALSE(record_step(recorder, {0, 1, 2}));
+  EXPECT_FALSE(record_step(recorder, {1, 0, 2}));
+  EXPECT_TRUE(record_step(recorder, {2, 1, 0}));
 }
 
 TEST(ScheduleRecorder, BeginsAnewWithEachOtherSet) {
   ScheduleRecorder recorder(2, 100);
-  EXPECT_FALSE(step(recorder, {0, 1}));
-  EXPECT_FALSE(step(recorder, {0, 1, 2}));
-  EXPECT_FALSE(step(recorder, {0, 1}));
-  EXPECT_FALSE(step(recorder, {0, 2}));
-  EXPECT_TRUE(step(recorder, {2, 0}));
+  EXPECT_FALSE(record_step(recorder, {0, 1}));
+  EXPECT_FALSE(record_step(recorder, {0, 1, 2}));
+  EXPECT_FALSE(record_step(recorder, {0, 1}));
+  EXPECT_FALSE(record_step(recorder, {0, 2}));
+  EXPECT_TRUE(record_step(recorder, {2, 0}));
 }
 
 TEST(ScheduleRecorder, NeverArmsWithoutAnythingOrWhenToldSo) {
   ScheduleRecorder recorder(1, 100), never(-1, 100);
-  EXPECT_FALSE(step(recorder, {}));
+  EXPECT_FALSE(record_step(recorder, {}));
   recorder.disturb();
-  EXPECT_FALSE(step(recorder, {0}));
-  EXPECT_TRUE(step(recorder, {0}));
-  for (int time = 0; time < 10; ++time) EXPECT_FALSE(step(never, {0}));
+  EXPECT_FALSE(record_step(recorder, {0}));
+  EXPECT_TRUE(record_step(recorder, {0}));
+  for (int time = 0; time < 10; ++time) EXPECT_FALSE(record_step(never, {0}));
 }
 
 TEST(ScheduleRecorder, CountsATensorOfTheNextStepForThatStep) {
@@ -65,10 +65,10 @@ TEST(ScheduleRecorder, CountsATensorOfTheNextStepForThatStep) {
 
 TEST(ScheduleRecorder, FindsTheStepsAgainAfterATensorThatCameLate) {
   ScheduleRecorder recorder(2, 100);
-  step(recorder, {0});
+  record_step(recorder, {0});
   recorder.result(Indices{1}, false, false);  // late, of the first step
   bool armed = false;
-  for (int time = 0; time < 4 && !armed; ++time) armed = step(recorder, {0, 1});
+  for (int time = 0; time < 4 && !armed; ++time) armed = record_step(recorder, {0, 1});
   EXPECT_TRUE(armed);
 }
 
@@ -82,9 +82,9 @@ TEST(ScheduleRecorder, TakesAStepWithATensorTwiceForNoRule) {
 TEST(ScheduleRecorder, OrdersByTheMeanAndFusesNeighboursOfOneKey) {
   const TensorTable table = table_of(6, 40);
   ScheduleRecorder recorder(3, 100);
-  step(recorder, {4, 2, 0, 1, 3, 5});
-  step(recorder, {4, 2, 0, 1, 3, 5});
-  step(recorder, {5, 3, 1, 0, 2, 4});  // one step is not the rule
+  record_step(recorder, {4, 2, 0, 1, 3, 5});
+  record_step(recorder, {4, 2, 0, 1, 3, 5});
+  record_step(recorder, {5, 3, 1, 0, 2, 4});  // one step is not the rule
   Schedule schedule;
   recorder.make(table, schedule);
   EXPECT_EQ(units(schedule), (std::vector<Indices>{{4, 2}, {0}, {1, 3}, {5}}));

@@ -34,7 +34,7 @@ class Appender {
   std::byte* to_;
 };
 
-[[noreturn]] void malformed(std::size_t bytes) {
+[[noreturn]] void malformed_copy(std::size_t bytes) {
   throw Error(Code::kProtocol, fmt::format("{} bytes are no copy of a part of a key-value store", bytes));
 }
 
@@ -42,14 +42,14 @@ class Taker {
  public:
   explicit Taker(std::span<const std::byte> payload) noexcept : left_(payload), all_(payload.size()) {}
   std::span<const std::byte> next(std::uint64_t bytes) {
-    if (bytes > left_.size()) malformed(all_);
+    if (bytes > left_.size()) malformed_copy(all_);
     const auto part = left_.first(static_cast<std::size_t>(bytes));
     left_ = left_.subspan(part.size());
     return part;
   }
   template <class T>
   std::vector<T> numbers(std::uint64_t count) {
-    if (count > left_.size()) malformed(all_);
+    if (count > left_.size()) malformed_copy(all_);
     const auto bytes = next(count * sizeof(T));
     std::vector<T> read(static_cast<std::size_t>(count));
     if (!bytes.empty()) std::memcpy(read.data(), bytes.data(), bytes.size());
@@ -115,12 +115,28 @@ ServiceBytes copy_of_part(int server, std::string_view key, std::uint32_t number
   return bytes;
 }
 
+ServiceBytes copy_of_whole_part(int server, std::string_view key, std::uint32_t number, Part& part,
+                                ServiceMemory& memory) {
+  Change all;
+  for (int worker = 0; worker < part.workers(); ++worker) all.workers.push_back(worker);
+  return copy_of_part(server, key, number, part, std::move(all), memory);
+}
+
+ServiceBytes copy_that_completes(int server) {
+  CopyHead head;
+  head.server = server;
+  head.defines = static_cast<std::uint32_t>(CopyOf::kComplete);
+  ServiceBytes bytes(sizeof head);
+  std::memcpy(bytes.data(), &head, sizeof head);
+  return bytes;
+}
+
 ServiceBytes copy_of_shape(int server, std::string_view key, const Shape& shape) {
   CopyHead head;
   head.server = server;
   head.type = static_cast<std::int32_t>(shape.type);
   head.key_bytes = static_cast<std::uint32_t>(key.size());
-  head.defines = 1;
+  head.defines = static_cast<std::uint32_t>(CopyOf::kShape);
   head.rows = shape.rows;
   head.row_elements = shape.row_elements;
   ServiceBytes bytes(sizeof head + padded(key.size()));
@@ -136,9 +152,10 @@ CopyView::CopyView(std::span<const std::byte> payload, int workers) {
   const auto text = from.next(head.key_bytes);
   key = {reinterpret_cast<const char*>(text.data()), text.size()};
   static_cast<void>(from.next(padded(text.size()) - text.size()));
-  if (head.type < 0 || head.type >= kDTypes || key.empty()) malformed(payload.size());
+  if (head.defines == static_cast<std::uint32_t>(CopyOf::kComplete)) return;
+  if (head.type < 0 || head.type >= kDTypes || key.empty()) malformed_copy(payload.size());
   for (const CopyProgress& its : from.numbers<CopyProgress>(head.workers)) {
-    if (its.worker >= static_cast<std::uint64_t>(workers)) malformed(payload.size());
+    if (its.worker >= static_cast<std::uint64_t>(workers)) malformed_copy(payload.size());
     copy.change.workers.push_back(static_cast<int>(its.worker));
     copy.progress.push_back({its.pushed, its.number});
   }
@@ -158,11 +175,11 @@ CopyView::CopyView(std::span<const std::byte> payload, int workers) {
   const Shape shape = head.shape();
   const std::size_t wanted = copy.change.some ? copy.change.rows.size() * shape.row_bytes() : shape.bytes();
   for (const std::uint64_t row : copy.change.rows) {
-    if (row >= shape.rows) malformed(payload.size());
+    if (row >= shape.rows) malformed_copy(payload.size());
   }
   if (copy.value.size() != wanted || (!copy.first.empty() && copy.first.size() != wanted) ||
       (!copy.second.empty() && copy.second.size() != wanted)) {
-    malformed(payload.size());
+    malformed_copy(payload.size());
   }
 }
 
@@ -186,8 +203,8 @@ void Copies::confirmed(std::uint64_t number, std::vector<Answer>& answers) {
   }
 }
 
-void Copies::end(std::vector<Answer>& answers) {
-  on_ = false;
+void Copies::restart(bool on, std::vector<Answer>& answers) {
+  on_ = on;
   fresh_.clear();
   confirmed(last_, answers);
 }

@@ -18,12 +18,18 @@
 
 namespace aiacc::kv {
 
+enum class CopyOf : std::uint32_t {
+  kPart,
+  kShape,     // of the key, and no part
+  kComplete,  // of the server's parts and shapes all have been copied; there is no key
+};
+
 struct CopyHead {
   std::int32_t server = 0;  // whose part it is, by index
   std::int32_t type = 0;    // DType
   std::uint32_t key_bytes = 0;
   std::uint32_t part = 0;
-  std::uint32_t defines = 0;  // 1: no part, but the shape of the key
+  std::uint32_t defines = 0;  // CopyOf
   std::uint32_t some = 0;     // Change::some
   std::int32_t code = 0;      // of Change::error
   std::uint32_t text_bytes = 0;
@@ -44,7 +50,11 @@ static_assert(sizeof(CopyProgress) == 24);
 
 ServiceBytes copy_of_part(int server, std::string_view key, std::uint32_t number, Part& part, Change change,
                           ServiceMemory& memory);
+// All of a part that its replica knows nothing of.
+ServiceBytes copy_of_whole_part(int server, std::string_view key, std::uint32_t number, Part& part,
+                                ServiceMemory& memory);
 ServiceBytes copy_of_shape(int server, std::string_view key, const Shape& shape);
+ServiceBytes copy_that_completes(int server);
 
 // Refers to the payload. Throws kProtocol if it is no copy.
 struct CopyView {
@@ -70,8 +80,8 @@ class Copies {
   // `fresh` gets into `answers`, at once if the replica has copy `number`; 0: they depend on none.
   void answer(std::uint64_t number, std::vector<Answer> fresh, std::vector<Answer>& answers);
   void confirmed(std::uint64_t number, std::vector<Answer>& answers);
-  // There is no replica any more.
-  void end(std::vector<Answer>& answers);
+  // The replica is lost: nothing waits for it. Whether there is another one from now on.
+  void restart(bool on, std::vector<Answer>& answers);
 
  private:
   bool on_;

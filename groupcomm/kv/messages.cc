@@ -7,20 +7,20 @@
 namespace aiacc::kv {
 namespace {
 
-[[noreturn]] void malformed(std::size_t bytes) {
+[[noreturn]] void malformed_message(std::size_t bytes) {
   throw Error(Code::kProtocol, fmt::format("{} bytes are no message of a key-value store", bytes));
 }
 
 // `bytes` more of the payload, from `at` on.
 std::span<const std::byte> next(std::span<const std::byte> payload, std::size_t& at, std::uint64_t bytes) {
-  if (bytes > payload.size() - at) malformed(payload.size());
+  if (bytes > payload.size() - at) malformed_message(payload.size());
   const auto part = payload.subspan(at, static_cast<std::size_t>(bytes));
   at += part.size();
   return part;
 }
 
 std::vector<std::uint64_t> next_rows(std::span<const std::byte> payload, std::size_t& at, std::uint64_t rows) {
-  if (rows > payload.size()) malformed(payload.size());
+  if (rows > payload.size()) malformed_message(payload.size());
   const auto bytes = next(payload, at, rows * sizeof(std::uint64_t));
   std::vector<std::uint64_t> numbers(static_cast<std::size_t>(rows));
   if (!bytes.empty()) std::memcpy(numbers.data(), bytes.data(), bytes.size());
@@ -56,7 +56,7 @@ RequestView::RequestView(std::span<const std::byte> payload) {
   const auto text = next(payload, at, head.key_bytes);
   key = {reinterpret_cast<const char*>(text.data()), text.size()};
   static_cast<void>(next(payload, at, padded(text.size()) - text.size()));
-  if (head.type < 0 || head.type >= kDTypes || key.empty()) malformed(payload.size());
+  if (head.type < 0 || head.type >= kDTypes || key.empty()) malformed_message(payload.size());
   gradient_rows = next_rows(payload, at, head.gradient_rows);
   reading_rows = next_rows(payload, at, head.reading_rows);
   offset = at;

@@ -175,7 +175,8 @@ void Part::changed(Change change) {
 
 Part::Progress Part::progress(int worker) const noexcept {
   const Worker& its = workers_[static_cast<std::size_t>(worker)];
-  return {its.pushed, its.number};
+  if (!its.given) return {its.pushed, its.number};
+  return {its.pushed - 1, its.number > 0 ? its.number - 1 : 0};
 }
 
 void Part::pull(int worker, std::uint64_t id, Reading reading, std::vector<Answer>& answers) {

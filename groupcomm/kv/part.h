@@ -117,7 +117,13 @@ class Part {
   void track() noexcept { tracked_ = true; }
   // Since the last call; none if nothing has changed.
   std::optional<Change> take_change() noexcept { return std::exchange(change_, std::nullopt); }
+  // Of what is in the value: a push that waits for its round is not.
   Progress progress(int worker) const noexcept;
+  // What its last push ended with.
+  const std::optional<Error>& failed(int worker) const noexcept {
+    return workers_[static_cast<std::size_t>(worker)].failed;
+  }
+  int workers() const noexcept { return rules_.workers; }
   void take_over(const Copy& copy);
   // As it was saved.
   void restore(Snapshot value, UpdaterState state) noexcept;

@@ -40,8 +40,9 @@ Gradient rows(std::vector<std::uint64_t> which, const Values& values) {
 
 const Reading kAll{Reading::What::kAll, {}};
 
-struct Store {
-  explicit Store(Mode mode, int workers, Values initial, std::uint64_t staleness = 0, std::uint64_t row_elements = 1)
+struct TriedPart {
+  explicit TriedPart(Mode mode, int workers, Values initial, std::uint64_t staleness = 0,
+                     std::uint64_t row_elements = 1)
       : part("skey", {mode, workers, staleness}, {DType::kFloat32, initial.size() / row_elements, row_elements}, 0,
              std::make_shared<Version>(std::as_bytes(std::span(initial)), memory), memory) {}
   void push(int worker, Gradient gradient) { part.push(worker, ++id, std::move(gradient), kAll, updater, answers); }
@@ -57,7 +58,7 @@ struct Store {
 
 // The payloads of answers are the version's own memory, which a change leaves alone while they are on their way.
 TEST(KvPart, AnswersThatReadAllShareTheMemoryOfTheirVersion) {
-  Store store(Mode::kAsync, 2, {1, 2});
+  TriedPart store(Mode::kAsync, 2, {1, 2});
   store.updater.kind = UpdaterOptions::Kind::kSum;
   const auto payload = [&] {
     store.pull(0);
@@ -91,7 +92,7 @@ TEST(KvPart, SyncEqualsTheSequentialModelInAnyInterleaving) {
     std::mt19937 random(seed);
     const int workers = 1 + static_cast<int>(random() % 5), rounds = 1 + static_cast<int>(random() % 6);
     const std::size_t elements = 1 + random() % 9;
-    Store store(Mode::kSync, workers, Values(elements, 1.0f));
+    TriedPart store(Mode::kSync, workers, Values(elements, 1.0f));
     store.updater.kind = static_cast<UpdaterOptions::Kind>(random() % 3);
     store.updater.rate = 0.5;
     store.updater.momentum = random() % 2 == 0 ? 0 : 0.5;
@@ -158,7 +159,7 @@ TEST(KvPart, SyncEqualsTheSequentialModelInAnyInterleaving) {
 TEST(KvPart, AsyncAppliesEachPushAtOnceAndAnswersKeepWhatTheyRead) {
   for (std::uint32_t seed = 1; seed <= 500; ++seed) {
     std::mt19937 random(seed);
-    Store store(Mode::kAsync, 3, Values(4, 0.0f));
+    TriedPart store(Mode::kAsync, 3, Values(4, 0.0f));
     store.updater.kind = UpdaterOptions::Kind::kSum;
     Values model(4, 0.0f);
     std::deque<Values> wanted;
@@ -181,7 +182,7 @@ TEST(KvPart, AsyncAppliesEachPushAtOnceAndAnswersKeepWhatTheyRead) {
 
 TEST(KvPart, BoundedLetsNobodyBeMoreThanTheStalenessAhead) {
   for (const std::uint64_t staleness : {0u, 1u, 3u}) {
-    Store store(Mode::kBounded, 2, Values(1, 0.0f), staleness);
+    TriedPart store(Mode::kBounded, 2, Values(1, 0.0f), staleness);
     store.updater.kind = UpdaterOptions::Kind::kSum;
     for (std::uint64_t push = 0; push < staleness; ++push) {
       store.push(0, dense({1}));
@@ -204,7 +205,7 @@ TEST(KvPart, BoundedLetsNobodyBeMoreThanTheStalenessAhead) {
 }
 
 TEST(KvPart, ALostWorkerEndsTheRoundsThatItIsMissingFrom) {
-  Store store(Mode::kSync, 3, Values(2, 5.0f));
+  TriedPart store(Mode::kSync, 3, Values(2, 5.0f));
   store.push(0, dense({1, 1}));
   store.push(2, dense({2, 2}));
   const Error why(Code::kPeerFailed, "rank 2 is lost", 2);
@@ -227,7 +228,7 @@ TEST(KvPart, ALostWorkerEndsTheRoundsThatItIsMissingFrom) {
 
 TEST(KvPart, OnlyTouchedRowsAreUpdated) {
   for (const Mode mode : {Mode::kSync, Mode::kAsync}) {
-    Store store(mode, 2, {1, 1, 2, 2, 3, 3, 4, 4}, 0, 2);
+    TriedPart store(mode, 2, {1, 1, 2, 2, 3, 3, 4, 4}, 0, 2);
     store.updater.kind = UpdaterOptions::Kind::kSgd;
     store.updater.rate = 1;
     store.updater.decay = 0.5;  // would change rows that were not pushed
@@ -239,7 +240,7 @@ TEST(KvPart, OnlyTouchedRowsAreUpdated) {
 }
 
 TEST(KvPart, AnUpdaterThatFailsIsToldToAllOfItsRound) {
-  Store store(Mode::kSync, 2, Values(2, 0.0f));
+  TriedPart store(Mode::kSync, 2, Values(2, 0.0f));
   store.updater.kind = UpdaterOptions::Kind::kCallback;
   int result = 3;
   store.updater.arg = &result;
@@ -266,7 +267,7 @@ TEST(KvPart, AnUpdaterThatFailsIsToldToAllOfItsRound) {
 
 // Adam's first step has the size of the rate; two steps against the formula in double.
 TEST(KvPart, AdamFollowsItsFormula) {
-  Store store(Mode::kAsync, 1, {1.0f});
+  TriedPart store(Mode::kAsync, 1, {1.0f});
   store.updater.kind = UpdaterOptions::Kind::kAdam;
   store.updater.rate = 0.1;
   double value = 1, mean = 0, square = 0;

@@ -38,7 +38,18 @@ std::size_t encoded_bytes(const RequestHead& head, std::size_t elements) noexcep
 }  // namespace
 
 Server::Server(const Rules& rules, std::vector<int> ranks, int rank, Place place, ServiceMemory& memory)
-    : rules_(rules), ranks_(std::move(ranks)), rank_(rank), place_(place), memory_(memory), copies_(place.replicas) {}
+    : rules_(rules),
+      ranks_(std::move(ranks)),
+      rank_(rank),
+      place_(std::move(place)),
+      memory_(memory),
+      copies_(place_.replicas && place_.index >= 0),
+      first_(place_.index),
+      replica_(copies_.on() ? (place_.index + 1) % place_.servers : -1),
+      complete_(static_cast<std::size_t>(place_.servers)) {
+  if (!copies_.on()) return;
+  for (const int server : {place_.index, before(place_.index)}) complete_[static_cast<std::size_t>(server)] = true;
+}
 
 void Server::request(int worker, std::uint64_t id, ServiceBytes payload, std::vector<Answer>& answers) {
   try {
@@ -46,10 +57,6 @@ void Server::request(int worker, std::uint64_t id, ServiceBytes payload, std::ve
   } catch (...) {
     answers.push_back(no(worker, id, as_error(std::current_exception())));
   }
-}
-
-bool Server::is_early(int server) const noexcept {
-  return place_.replicas && server != place_.index && !lost_servers_.contains(server);
 }
 
 void Server::serve(int worker, std::uint64_t id, ServiceBytes& payload, std::vector<Answer>& answers) {
@@ -86,48 +93,16 @@ void Server::serve(int worker, std::uint64_t id, ServiceBytes& payload, std::vec
 // After a request to a part.
 void Server::settle(std::string_view key, std::uint32_t number, Kept& kept, std::vector<Answer> fresh,
                     std::vector<Answer>& answers) {
-  if (std::optional<Change> change = kept.part->take_change(); change && copies(kept.server))
+  if (std::optional<Change> change = kept.part->take_change(); change && kept.copied)
     kept.copy = copies_.add(copy_of_part(kept.server, key, number, *kept.part, std::move(*change), memory_));
   copies_.answer(kept.copy, std::move(fresh), answers);
-}
-
-void Server::take_over(std::span<const std::byte> payload) {
-  const CopyView view(payload, rules_.workers);
-  Key& key = keys_[std::string(view.key)];
-  if (view.head.defines != 0) {
-    key.shape = view.head.shape();
-    return;
-  }
-  Kept& kept = key.parts[view.head.part];
-  const Shape shape = view.head.shape();
-  if (kept.part == nullptr) {
-    kept.server = view.head.server;
-    kept.part = std::make_unique<Part>(std::string(view.key), rules_, shape, view.head.first,
-                                       std::make_shared<Version>(shape.bytes(), memory_), memory_);
-    std::vector<Answer> none;
-    for (const auto& [worker, why] : lost_) kept.part->lost(worker, why, none);
-  }
-  if (kept.part->shape() != shape)
-    throw Error(Code::kProtocol, fmt::format("a copy of a part of {} has another shape", describe_key(view.key)));
-  kept.part->take_over(view.copy);
-}
-
-void Server::server_lost(int server, std::vector<Answer>& answers) {
-  if (!place_.replicas || !lost_servers_.insert(server).second) return;
-  if (server == (place_.index + 1) % place_.servers) copies_.end(answers);
-  for (Early& early : std::exchange(early_, {})) {
-    if (early.server != server) {
-      early_.push_back(std::move(early));
-    } else {
-      request(early.worker, early.id, std::move(early.payload), answers);
-    }
-  }
 }
 
 void Server::declare(int worker, std::uint64_t id, const RequestView& request, std::vector<Answer>& answers) {
   Key& key = keys_[std::string(request.key)];
   Declared declared{worker, id, request.head.shape()};
   if (!key.shape) {
+    if (place_.replicas && !complete_[static_cast<std::size_t>(request.head.server)]) throw lost_with(request.key);
     if (const auto lost = lost_.find(0); lost != lost_.end()) return answers.push_back(no(worker, id, lost->second));
     key.waiting.push_back(declared);
     return;
@@ -165,6 +140,7 @@ void Server::create(int worker, std::uint64_t id, const RequestView& request, st
   kept.server = head.server;
   if (copies(kept.server)) {
     kept.part->track();
+    kept.copied = true;
     kept.copy = copies_.add(copy_of_part(kept.server, request.key, head.part, *kept.part, {}, memory_));
   }
   copies_.answer(kept.copy, {yes(worker, id)}, answers);
@@ -179,7 +155,7 @@ void Server::define(int worker, std::uint64_t id, const RequestView& request, st
     fresh.push_back(why ? no(declared.worker, declared.id, *why) : yes(declared.worker, declared.id));
   }
   const bool copied = copies(request.head.server);
-  const std::uint64_t copy = copied ? copies_.add(copy_of_shape(place_.index, request.key, *key.shape)) : 0;
+  const std::uint64_t copy = copied ? copies_.add(copy_of_shape(request.head.server, request.key, *key.shape)) : 0;
   copies_.answer(copy, std::move(fresh), answers);
 }
 
@@ -207,6 +183,7 @@ Server::Kept& Server::kept_of(std::string_view name, std::uint32_t number) {
     const auto part = key->second.parts.find(number);
     if (part != key->second.parts.end()) return part->second;
   }
+  if (!lost_servers_.empty()) throw lost_with(name);
   throw Error(Code::kInvalidState,
               fmt::format("rank {} has no {}: nobody has initialised it", rank_, describe_key(name)), rank_);
 }

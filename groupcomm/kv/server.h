@@ -5,10 +5,12 @@
 // shape than the first worker's is told so.
 //
 // With replicas a server also has a copy of each part of the server before it, and, when that is lost, goes on with them. Requests of
-// workers who know of the loss earlier wait until it knows too, because copies may still come before (store.h).
+// workers who know of the loss earlier wait until it knows too, because copies may still come before (store.h). What a server has to
+// copy anew after a loss goes in the background, some parts at a time (server_replicas.cc).
 #pragma once
 
 #include <cstdint>
+#include <deque>
 #include <map>
 #include <memory>
 #include <optional>
@@ -17,6 +19,7 @@
 #include <string>
 #include <string_view>
 #include <unordered_map>
+#include <utility>
 #include <vector>
 
 #include "groupcomm/kv/copies.h"
@@ -32,6 +35,7 @@ class Server {
   struct Place {
     int index = 0, servers = 1;
     bool replicas = false;
+    std::vector<int> ranks;  // of the servers
   };
   // `ranks[w]` is the rank of worker w, for messages; `rank` is the server's own. `memory` outlives it.
   Server(const Rules& rules, std::vector<int> ranks, int rank, Place place, ServiceMemory& memory);
@@ -43,9 +47,21 @@ class Server {
   void lost(int worker, const Error& why, std::vector<Answer>& answers);
   // A server, by index, from which nothing comes any more.
   void server_lost(int server, std::vector<Answer>& answers);
+  // Whether requests for that server's parts, by index, are for this one.
+  bool serves(int server) const noexcept;
+  // The server, by index, to which the copies go; -1: none.
+  int replica() const noexcept { return replica_; }
+  bool copies_anew() const noexcept { return !to_copy_.empty() || !copying_.empty(); }
+  // What has become of replicas since the last call.
+  struct News {
+    bool lost =
+        false;  // values of `server` were lost with it, which this server goes on for. Else `server` has all that this one has
+    int server = 0;
+  };
+  std::vector<News> take_news() noexcept { return std::exchange(news_, {}); }
   // Copies for the replica since the last call, and what it has of them; the other way round, a copy that this server gets.
   std::vector<Copies::Numbered> take_copies() noexcept { return copies_.take(); }
-  void confirmed(std::uint64_t number, std::vector<Answer>& answers) { copies_.confirmed(number, answers); }
+  void confirmed(std::uint64_t number, std::vector<Answer>& answers);
   void take_over(std::span<const std::byte> copy);
   void set_updater(const UpdaterOptions& updater);
   const UpdaterOptions& updater() const noexcept { return updater_; }
@@ -68,6 +84,7 @@ class Server {
     std::unique_ptr<Part> part;
     int server = 0;          // whose it is
     std::uint64_t copy = 0;  // the last one
+    bool copied = false;     // the replica has it, or gets it before what changes from now on
   };
   struct Key {
     std::optional<Shape> shape;  // defined here: this server is its home
@@ -82,8 +99,13 @@ class Server {
     int server;
     ServiceBytes payload;
   };
-  bool is_early(int server) const noexcept;
-  bool copies(int server) const noexcept { return copies_.on() && server == place_.index; }
+  bool is_early(int server) const noexcept { return place_.replicas && !serves(server); }
+  bool copies(int server) const noexcept { return copies_.on() && serves(server); }
+  int before(int server) const noexcept { return (server + place_.servers - 1) % place_.servers; }
+  int next_living() const noexcept;
+  void copy_anew(int server);
+  void copy_some();
+  void serve_early(std::vector<Answer>& answers);
   void settle(std::string_view key, std::uint32_t number, Kept& kept, std::vector<Answer> fresh,
               std::vector<Answer>& answers);
   void serve(int worker, std::uint64_t id, ServiceBytes& payload, std::vector<Answer>& answers);
@@ -91,6 +113,7 @@ class Server {
   void create(int worker, std::uint64_t id, const RequestView& request, std::vector<Answer>& answers);
   void define(int worker, std::uint64_t id, const RequestView& request, std::vector<Answer>& answers);
   RoundChoice& choice_of(std::string_view key);
+  Error lost_with(std::string_view key) const;
   Kept& kept_of(std::string_view key, std::uint32_t part);
   Gradient gradient_of(const RequestView& request, const Part& part, ServiceBytes& payload) const;
   void check_rows(const RequestView& request, const std::vector<std::uint64_t>& rows, const Part& part) const;
@@ -103,6 +126,19 @@ class Server {
   ServiceMemory& memory_;
   Copies copies_;
   std::set<int> lost_servers_;
+  int first_;                   // of the servers whose parts this one serves, up to its own
+  int replica_ = -1;            // where its copies go
+  std::vector<bool> complete_;  // whether this one has all of that server's
+  struct ToCopy {
+    int server;
+    CopyOf what;
+    std::string key;
+    std::uint32_t part;
+  };
+  std::deque<ToCopy> to_copy_;
+  std::deque<std::pair<std::uint64_t, std::size_t>> copying_;  // of these: number and bytes of what is not confirmed
+  std::size_t copying_bytes_ = 0;
+  std::vector<News> news_;
   std::vector<Early> early_;
   UpdaterOptions updater_;
   std::unordered_map<std::string, Key> keys_;

@@ -22,7 +22,7 @@ Server::Place place_of(const StoreOptions& options, int rank) {
   const bool replicas = options.replicas > 1;
   if (replicas && options.servers.size() < 2)
     throw Error(Code::kInvalidArgument, "a key-value store of one server has no place for a second replica");
-  return {index_of(options.servers, rank), static_cast<int>(options.servers.size()), replicas};
+  return {index_of(options.servers, rank), static_cast<int>(options.servers.size()), replicas, options.servers};
 }
 
 }  // namespace
@@ -46,7 +46,7 @@ Store::Store(Lane& lane, Services& services, ViewPtr view, int rank, StoreOption
   layout_.part_bytes = kPartBytes;
   server_.set_updater(options_.updater);
   for (int i = 0; i < view->size(); ++i) peers_.emplace_back(loop_);
-  const ServiceOptions how{kCredit, TrafficClass::kBulk};
+  const ServiceOptions how{kCredit, options_.traffic};
   requests_.emplace(services, view, rank, kRequests, static_cast<ServiceHandler&>(*this), how);
   answers_.emplace(services, view, rank, kAnswers, static_cast<ServiceHandler&>(*this), how);
 }
@@ -104,8 +104,9 @@ void Store::on_peer_lost(int rank, const Error& why) noexcept {
 }
 
 void Store::dispatch(std::vector<Answer>& answers) {
+  for (const Server::News& news : server_.take_news()) report_replica(news);
   for (Copies::Numbered& copy : server_.take_copies()) {
-    const int to = options_.servers[static_cast<std::size_t>(next_server(server_of(rank_)))];
+    const int to = options_.servers[static_cast<std::size_t>(server_.replica())];
     post_to(to, {Word::kCopy, copy.number, std::move(copy.bytes)});
   }
   for (Answer& answer : answers) {

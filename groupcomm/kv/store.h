@@ -12,13 +12,13 @@
 // new value from its own worker, or from a worker that the part's number names, before that worker's operation ends; another
 // worker's request that comes earlier says after how many such rounds it is (Reading::after).
 //
-// Replicas. With two of them the next server in the order has a copy of each part (copies.h). The server applies a push, or a round,
+// Replicas. With two of them the next living server in the order has a copy of each part (copies.h). The server applies a push, or a round,
 // sends the result with the numbers of the pushes in it to its replica, and answers when that has confirmed it. All answers of a part
 // wait for the copies before them, those of pulls too: nobody sees what a death could undo. When a server is lost, its workers give
 // what it has not answered to the replica, in the same order and with the same numbers, which it applies unless a copy had them
-// already (Part). It does so when it knows of the loss itself: no copy comes after that. There is no new replica: from then on the
-// parts of the lost server, and those of which it had the copies, have none. A lost worker ends rounds as without replicas. The
-// workers sum no rounds themselves, as a group that has lost a member sums nothing.
+// already (Part). It does so when it knows of the loss itself: no copy comes after that. The parts of the lost server, and those of
+// which it had the copies, are copied anew in the background (server_replicas.cc). A lost worker ends rounds as without replicas.
+// The workers sum no rounds themselves, as a group that has lost a member sums nothing.
 #pragma once
 
 #include <cstdint>
@@ -52,7 +52,8 @@ struct StoreOptions {
   Encoding encoding = Encoding::kPlain;     // of pushed fp32
   float threshold = 0.5;                    // kTwoBit
   UpdaterOptions updater;
-  int replicas = 1;  // or 2, of at least two servers
+  int replicas = 1;                            // or 2, of at least two servers
+  TrafficClass traffic = TrafficClass::kBulk;  // of its messages between hosts
 };
 
 class Store final : private ServiceHandler, private Root::Owner, private Reductions::Owner {
@@ -196,11 +197,11 @@ class Store final : private ServiceHandler, private Root::Owner, private Reducti
 
   // Replicas (store_replicas.cc).
   bool replicated() const noexcept { return options_.replicas > 1; }
-  int next_server(int server) const noexcept { return (server + 1) % layout_.servers; }
   int serving_rank(int server) const noexcept;
   void take_copy(int from, std::uint64_t number, std::span<const std::byte> payload);
   void server_lost(int server, std::vector<Answer>& answers);
   void report_lost(int server);
+  void report_replica(const Server::News& news);
   void give_to_replicas(int rank, const Error& why) noexcept;
   void post_to(int rank, Post post);
   static Task<void> send_posts(Store* self, int to);

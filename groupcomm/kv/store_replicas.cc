@@ -8,11 +8,13 @@
 
 namespace aiacc::kv {
 
-// Who serves a server's parts: itself, or its replica.
+// Who serves a server's parts: itself, or the next living one in the order. Its own rank if there is none.
 int Store::serving_rank(int server) const noexcept {
-  const int rank = options_.servers[static_cast<std::size_t>(server)];
-  if (!replicated() || !peer(rank).lost) return rank;
-  return options_.servers[static_cast<std::size_t>(next_server(server))];
+  for (int step = 0; replicated() && step < layout_.servers; ++step) {
+    const int rank = options_.servers[static_cast<std::size_t>((server + step) % layout_.servers)];
+    if (!peer(rank).lost) return rank;
+  }
+  return options_.servers[static_cast<std::size_t>(server)];
 }
 
 void Store::take_copy(int from, std::uint64_t number, std::span<const std::byte> payload) {
@@ -32,17 +34,24 @@ void Store::server_lost(int server, std::vector<Answer>& answers) {
 }
 
 void Store::report_lost(int server) {
-  const int rank = options_.servers[static_cast<std::size_t>(server)];
-  const int next = options_.servers[static_cast<std::size_t>(next_server(server))];
-  const int before = options_.servers[static_cast<std::size_t>((server + layout_.servers - 1) % layout_.servers)];
-  for (const int neighbour : {next, before}) {
-    if (!peer(neighbour).lost) continue;
-    report_(fmt::format("{} has lost values: both replicas of them were with ranks {} and {}", describe(),
-                        std::min(rank, neighbour), std::max(rank, neighbour)));
-  }
-  if (peer(next).lost || peer(before).lost) return;
+  const int next = serving_rank(server);
+  int before = server;
+  do {
+    before = (before + layout_.servers - 1) % layout_.servers;
+  } while (peer(options_.servers[static_cast<std::size_t>(before)]).lost);
+  const int other = options_.servers[static_cast<std::size_t>(before)];
   report_(fmt::format("{} goes on without rank {}: rank {} serves its values, which have one replica now{}", describe(),
-                      rank, next, before == next ? "" : fmt::format(", as have those of rank {}", before)));
+                      options_.servers[static_cast<std::size_t>(server)], next,
+                      other == next ? "" : fmt::format(", as have those of rank {}", other)));
+}
+
+void Store::report_replica(const Server::News& news) {
+  if (!report_) return;
+  const int rank = options_.servers[static_cast<std::size_t>(news.server)];
+  report_(news.lost ? fmt::format("{} has lost values of rank {}: rank {} goes on with what it had of them", describe(),
+                                  rank, rank_)
+                    : fmt::format("{} has two replicas again of what rank {} serves: the other one is on rank {}",
+                                  describe(), rank_, rank));
 }
 
 // Of the requests to a lost rank those whose parts have a replica begin again, in their order. The others fail.

@@ -31,8 +31,8 @@ struct Act {
 };
 
 struct Schedule {
-  explicit Schedule(std::uint64_t seed) : random(seed) {
-    const int servers = 2 + pick(3), workers = 1 + pick(3);
+  Schedule(std::uint64_t seed, int fewest_servers) : random(seed) {
+    const int servers = fewest_servers + pick(3), workers = 1 + pick(3);
     apart = pick(2) == 0;
     ranks = apart ? servers + workers : std::max(servers, workers);
     for (int i = 0; i < servers; ++i) options.servers.push_back(i);
@@ -56,7 +56,8 @@ struct Schedule {
 
 class ReplicaRun {
  public:
-  explicit ReplicaRun(std::uint64_t seed) : plan_(seed), job_(plan_.hosts, plan_.options, seed) {}
+  explicit ReplicaRun(std::uint64_t seed, int fewest_servers = 2)
+      : plan_(seed, fewest_servers), job_(plan_.hosts, plan_.options, seed) {}
 
   // How many deaths the store went on after.
   std::size_t survived() const {
@@ -73,23 +74,69 @@ class ReplicaRun {
     }
     early_ = plan_.pick(4) == 0;  // the death may hit the beginning of keys
     if (early_) choose_deaths();
-    ASSERT_TRUE(job_.run(seconds(50), [&] { return all_ended(); })) << "a key does not begin";
-    if (dead_workers_.empty()) {
-      for (const auto& one : job_.operations)
-        ASSERT_TRUE(!one->done() || !one->error()) << as_error(one->error()).message();
-    }
+    begin_keys();
     if (!early_) choose_deaths();
-    choose_calls();
-    ASSERT_TRUE(job_.run(seconds(50), [&] {
-      watch();
-      return planned_ == 0 && all_ended();
-    })) << "a call does not end";
+    call();
+    read_last();
+    check();
+  }
+  // Two servers, or three, of which each may hold all that the one before it left: the next dies when copies are made anew.
+  void run_deaths_in_sequence() {
+    const Counts zeros(kElements);
+    for (std::size_t key = 0; key < kKeys; ++key) {
+      for (const int rank : plan_.options.workers)
+        owner_[&job_.start(rank, order(What::kInit, key, &zeros, nullptr))] = rank;
+    }
+    begin_keys();
+    const int servers = static_cast<int>(plan_.options.servers.size());
+    const int deaths = std::min(2 + plan_.pick(2), servers - 1);
+    for (int death = 0; death < deaths && !::testing::Test::HasFailure(); ++death) {
+      int victim = plan_.pick(servers);
+      while (dead(victim)) victim = (victim + 1) % servers;
+      choose_death(victim);
+      call();
+      dying_.clear();
+      if (!dead(victim)) kill(victim, 300);  // fewer calls have ended than it was to live through
+      const int left = servers - death - 1;
+      ASSERT_TRUE(job_.run(seconds(50), [&] { return dead(victim) && copied_anew(left); }))
+          << "copies are not made anew";
+    }
     read_last();
     check();
   }
 
  private:
   static constexpr std::size_t kKeys = 3, kPushes = 4;
+
+  void begin_keys() {
+    ASSERT_TRUE(job_.run(seconds(50), [&] { return all_ended(); })) << "a key does not begin";
+    if (!dead_workers_.empty()) return;
+    for (const auto& one : job_.operations)
+      ASSERT_TRUE(!one->done() || !one->error()) << as_error(one->error()).message();
+  }
+  void call() {
+    choose_calls();
+    ASSERT_TRUE(job_.run(seconds(50), [&] {
+      watch();
+      return planned_ == 0 && all_ended();
+    })) << "a call does not end";
+  }
+  // All servers that are left know which these are, and have no copy to make.
+  bool copied_anew(int left) {
+    std::vector<int> living;
+    for (const int server : plan_.options.servers) {
+      if (!dead(server)) living.push_back(server);
+    }
+    EXPECT_EQ(static_cast<int>(living.size()), left);
+    for (std::size_t i = 0; i < living.size(); ++i) {
+      const kv::Server& server = job_.stores[static_cast<std::size_t>(living[i])]->server();
+      const int replica = living.size() > 1 ? living[(i + 1) % living.size()] : -1;
+      const int before = living[(i + living.size() - 1) % living.size()],
+                after_it = (before + 1) % static_cast<int>(plan_.options.servers.size());
+      if (server.replica() != replica || !server.serves(after_it) || server.copies_anew()) return false;
+    }
+    return true;
+  }
 
   int workers() const { return static_cast<int>(plan_.options.workers.size()); }
   int rank_of(int worker) const { return plan_.options.workers[static_cast<std::size_t>(worker)]; }
@@ -123,11 +170,14 @@ class ReplicaRun {
           first < servers && other < servers && ((first + 1) % servers == other || (other + 1) % servers == first);
       if (!neighbours) die.push_back(other);
     }
-    for (const int rank : die) {
+    for (const int rank : die) choose_death(rank);
+  }
+  void choose_death(int rank) {
+    {
       if (std::find(plan_.options.workers.begin(), plan_.options.workers.end(), rank) != plan_.options.workers.end())
         dead_workers_.insert(rank);
       if (!early_ && plan_.pick(2) == 0) {
-        dying_[plan_.pick(40)].push_back(rank);
+        dying_[ended_ + plan_.pick(40)].push_back(rank);
       } else {
         job_.job.world.at(after(job_.job.world.now(), microseconds(plan_.pick(600))),
                           [this, rank] { kill(rank, 300); });
@@ -149,7 +199,8 @@ class ReplicaRun {
   void choose_calls() {
     for (int worker = 0; worker < workers(); ++worker) {
       if (dead(rank_of(worker))) continue;
-      std::vector<std::uint64_t> pushed(kKeys);
+      std::vector<std::uint64_t>& pushed = pushed_[worker];
+      pushed.resize(kKeys);
       Instant when = job_.job.world.now();
       for (std::size_t call = 0; call < kKeys * kPushes; ++call) {
         const std::size_t key = call % kKeys;
@@ -191,10 +242,11 @@ class ReplicaRun {
   // What the living see at last.
   void read_last() {
     dying_.clear();
+    const auto pushed = [this](int worker) { return pushed_[worker].empty() ? 0 : pushed_[worker].front(); };
     job_.run(milliseconds(2), [] { return false; });  // all know of the deaths
     for (int worker = 0; worker < workers(); ++worker) {
       for (std::size_t key = 0; key < kKeys && !dead(rank_of(worker)); ++key)
-        begin(worker, key, false, true, kPushes, 0);
+        begin(worker, key, false, true, pushed(worker), 0);
     }
     ASSERT_TRUE(job_.run(seconds(50), [&] {
       watch();
@@ -293,7 +345,8 @@ class ReplicaRun {
   StoreJob job_;
   std::map<const Operation*, int> owner_;
   std::set<int> dead_workers_;
-  std::map<int, std::vector<int>> dying_;  // when so many calls have ended
+  std::map<int, std::vector<std::uint64_t>> pushed_;  // by worker and key
+  std::map<int, std::vector<int>> dying_;             // when so many calls have ended
   int ended_ = 0;
   bool early_ = false;
   int planned_ = 0;
@@ -314,155 +367,15 @@ TEST(SimReplicas, NothingAcknowledgedIsLostNorAppliedTwiceInRandomSchedules) {
   EXPECT_GT(survived, schedules / 3);
 }
 
-struct Dying : StoreJob {
-  // Ranks 0 to servers - 1 serve, and two others work.
-  Dying(int servers, StoreOptions options)
-      : StoreJob(Hosts(static_cast<std::size_t>(servers) + 2), with(servers, options)) {}
-  static StoreOptions with(int servers, StoreOptions options) {
-    options.replicas = 2;
-    for (int rank = 0; rank < servers; ++rank) options.servers.push_back(rank);
-    options.workers = {servers, servers + 1};
-    return options;
+TEST(SimReplicas, DeathsInSequenceCostNothingAcknowledgedOnceCopiesAreMadeAnew) {
+  const char* text = std::getenv("AIACC_TEST_SCHEDULES");  // NOLINT(concurrency-mt-unsafe)
+  const std::uint64_t schedules = text != nullptr ? std::strtoull(text, nullptr, 10) : 300;
+  for (std::uint64_t seed = 1; seed <= schedules; ++seed) {
+    SCOPED_TRACE("schedule " + std::to_string(seed));
+    ReplicaRun run(seed, 3);
+    run.run_deaths_in_sequence();
+    if (::testing::Test::HasFailure()) return;
   }
-  void die(int rank) {
-    job.world.kill(job[rank].loop.node());
-    const Error why(Code::kPeerFailed, "it was killed", rank);
-    for (int told = 0; told < job.size(); ++told) {
-      if (!job[told].loop.dead()) job[told].context->on_rank_lost(rank, std::make_exception_ptr(why));
-    }
-  }
-  // Of both workers.
-  void start_both(const std::function<Order()>& order) {
-    for (int rank = job.size() - 2; rank < job.size(); ++rank) start(rank, order());
-  }
-};
-
-// Six rounds, the last three without server 0 if it dies, while a round is under way.
-Values after_rounds(StoreOptions options, bool rows, bool dies) {
-  options.split_elements = 100;
-  Dying world(2, options);
-  const Values zeros(300), gradient(300, 0.25f);
-  Values out(300, -1.0f);
-  world.start_both([&] { return StoreJob::init("skey", zeros); });
-  EXPECT_TRUE(world.finish());
-  for (int round = 0; round < 6; ++round) {
-    const auto push = [&] {
-      Order order = StoreJob::push("skey", gradient);
-      order.some_in = rows;
-      if (rows) order.in_rows = {1, 299, static_cast<std::uint64_t>(round)};
-      return order;
-    };
-    world.start(2, push());
-    if (round == 3 && dies) {
-      world.run(microseconds(30), [] { return false; });
-      world.die(0);
-    }
-    world.start(3, push());
-    EXPECT_TRUE(world.finish());
-  }
-  world.start(3, StoreJob::pull("skey", out));
-  EXPECT_TRUE(world.finish());
-  for (const auto& one : world.operations) EXPECT_FALSE(one->error()) << as_error(one->error()).message();
-  return out;
-}
-
-TEST(SimReplicas, AReplicaHasWhatUpdatersAndSendersRemember) {
-  for (const auto kind : {kv::UpdaterOptions::Kind::kSgd, kv::UpdaterOptions::Kind::kAdam}) {
-    for (const bool rows : {false, true}) {
-      StoreOptions options;
-      options.updater.kind = kind;
-      options.updater.momentum = 0.5;
-      EXPECT_EQ(after_rounds(options, rows, true), after_rounds(options, rows, false));
-    }
-  }
-  StoreOptions options;
-  options.updater.kind = kv::UpdaterOptions::Kind::kSum;
-  options.encoding = kv::Encoding::kTwoBit;
-  EXPECT_EQ(after_rounds(options, false, true), Values(300, 3.0f)) << "every second push of each worker is 0.5";
-}
-
-// An updater that gives other results at each call.
-TEST(SimReplicas, AReplicaTakesTheResultOfACallback) {
-  StoreOptions options;
-  options.updater.kind = kv::UpdaterOptions::Kind::kCallback;
-  int calls = 0;
-  options.updater.arg = &calls;
-  options.updater.function = [](void* arg, std::string_view, std::uint64_t, std::size_t count, DType, const void*,
-                                void* value) {
-    std::fill_n(static_cast<float*>(value), count, static_cast<float>(++*static_cast<int*>(arg)));
-    return 0;
-  };
-  Dying world(2, options);
-  const Values gradient(3, 1.0f);
-  for (const std::string key : {"sone", "stwo", "sthree"}) {
-    world.start_both([&] { return StoreJob::init(key, gradient); });
-    ASSERT_TRUE(world.finish());
-    world.start_both([&] { return StoreJob::push(key, gradient); });
-    ASSERT_TRUE(world.finish());
-  }
-  world.die(0);
-  std::set<float> read;
-  for (const std::string key : {"sone", "stwo", "sthree"}) {
-    Values out(3);
-    world.start(2, StoreJob::pull(key, out));
-    ASSERT_TRUE(world.finish());
-    read.insert(out[0]);
-  }
-  EXPECT_EQ(read, (std::set<float>{1, 2, 3}));
-  EXPECT_EQ(calls, 3);
-}
-
-TEST(SimReplicas, DeathsAreReportedAndThoseOfNeighboursNamed) {
-  Dying world(4, {});
-  Values value(3, 1.0f);
-  std::vector<std::string> of_first;  // keys of server 1
-  for (std::int64_t key = 0; key < 20; ++key) {
-    world.start_both([&] { return StoreJob::init(kv::key_of(key), value); });
-    if (kv::home_of(kv::key_of(key), 4) == 1) of_first.push_back(kv::key_of(key));
-  }
-  ASSERT_TRUE(world.finish());
-  world.die(1);
-  world.die(3);
-  EXPECT_EQ(
-      world.reports[0],
-      (std::vector<std::string>{"the key-value store goes on without rank 1: rank 2 serves its values, which have one "
-                                "replica now, as have those of rank 0",
-                                "the key-value store goes on without rank 3: rank 0 serves its values, which have one "
-                                "replica now, as have those of rank 2"}));
-  EXPECT_TRUE(world.reports[2].empty());
-  ASSERT_FALSE(of_first.empty());
-  world.start(4, StoreJob::pull(of_first.front(), value));
-  ASSERT_TRUE(world.finish());
-  EXPECT_FALSE(world.operations.back()->error());
-  world.die(2);
-  EXPECT_EQ(world.reports[0].back(),
-            "the key-value store has lost values: both replicas of them were with ranks 1 and 2");
-  world.start(4, StoreJob::pull(of_first.front(), value));
-  ASSERT_TRUE(world.finish(seconds(10)));
-  ASSERT_TRUE(world.operations.back()->error());
-  EXPECT_EQ(as_error(world.operations.back()->error()).code(), Code::kPeerFailed);
-  EXPECT_EQ(as_error(world.operations.back()->error()).peer(), 2);
-}
-
-// A rank serves until all others need it no more, or are lost.
-TEST(SimReplicas, LeavingWaitsForTheLiving) {
-  Dying world(2, {});
-  const Values value(3, 1.0f);
-  world.start_both([&] { return StoreJob::init("skey", value); });
-  ASSERT_TRUE(world.finish());
-  std::deque<Stop> stops(4);
-  std::vector<Task<void>> leaving;
-  for (int rank = 1; rank < 3; ++rank)
-    leaving.push_back(world.stores[static_cast<std::size_t>(rank)]->leave(stops[static_cast<std::size_t>(rank)]));
-  for (Task<void>& task : leaving) task.start();
-  const auto all = [&] { return std::all_of(leaving.begin(), leaving.end(), [](auto& task) { return task.done(); }); };
-  world.run(milliseconds(5), [] { return false; });
-  world.die(0);
-  world.run(milliseconds(5), [] { return false; });
-  EXPECT_FALSE(leaving[0].done() || leaving[1].done());
-  leaving.push_back(world.stores[3]->leave(stops[3]));
-  leaving.back().start();
-  EXPECT_TRUE(world.run(seconds(1), all));
 }
 
 }  // namespace

@@ -27,7 +27,9 @@ using Hosts = std::vector<std::uint32_t>;
 using Values = std::vector<float>;
 
 struct StoreJob {
-  explicit StoreJob(const Hosts& hosts, StoreOptions options = {}, std::uint64_t seed = 1) : job(hosts, seed) {
+  explicit StoreJob(const Hosts& hosts, StoreOptions options = {}, std::uint64_t seed = 1,
+                    const SimContext::WrapPort& wrap = {})
+      : job(hosts, seed, {}, wrap) {
     for (auto* ranks : {&options.workers, &options.servers}) {
       if (!ranks->empty()) continue;
       for (int rank = 0; rank < job.size(); ++rank) ranks->push_back(rank);

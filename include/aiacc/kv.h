@@ -17,12 +17,12 @@
  * overtake each other: of what waits to be sent, the higher `priority` of the attributes goes first.
  *
  * Requests. With a NULL `request` a call blocks. Otherwise *request is for aiacc_wait and its like, and the call's memory is the
- * store's until then. Of `attr`, which may be NULL, timeout_ms and priority count.
+ * store's until then. Of `attr`, which may be NULL, timeout_ms and priority count; a traffic class is the store's.
  *
  * Replicas. With `replicas` = 2 the next server in the order has a copy of each value: a call ends when both have its effect. When
  * a server is lost, the next one goes on with what it had, all that was acknowledged; calls under way continue there, and a push
- * takes effect once. The values concerned have one replica from then on, which is logged. Two neighbours lost are as lost as one
- * without replicas. A lost worker still ends AIACC_KV_SYNC, so let other ranks serve there. No round is an allreduce.
+ * takes effect once. The values concerned have one replica then, and are copied to the next server that is left while calls go on;
+ * both is logged. What loses its second server before it was copied is lost, as with one server without replicas. A lost worker still ends AIACC_KV_SYNC, so let other ranks serve there. No round is an allreduce.
  *
  * Errors. A lost server or worker is named (aiacc_last_error_rank): what needs it fails with AIACC_ERR_PEER_FAILED, and the store
  * goes on with other keys and, if not AIACC_KV_SYNC, with other workers. A push that ends by its deadline leaves its key
@@ -106,6 +106,7 @@ typedef struct aiacc_kv_attr {
   const int *workers;    /* ranks of the group, ascending; copied */
   int64_t timeout_ms;    /* of operations, as in aiacc_attr_t */
   int32_t replicas;      /* how many servers have each value: 2, or 0 or 1 for one. 2 needs at least two servers */
+  int32_t traffic_class; /* AIACC_TRAFFIC_*, of all its messages between hosts; 0: AIACC_TRAFFIC_BULK */
 } aiacc_kv_attr_t;
 
 /* Makes a store over the ranks of `group`. Collective, blocks: ranks with other attributes are AIACC_ERR_MISMATCH on all. */

@@ -87,7 +87,9 @@ Task<void> Agent::live(Scope& scope) {
   pumping_ = pumps_.size();
   for (OutputPump& one : pumps_) scope.spawn(pump(&one, scope.stop()));
   if (input_) scope.spawn(input_->run(scope.stop()));
+  living_ = &scope;
   co_await finish(scope.stop());
+  living_ = nullptr;
 }
 
 Task<void> Agent::control(Stop& stop) {
@@ -131,6 +133,7 @@ void Agent::handle(const wire::Frame& frame) {
       return start_barrier().lose_remote(lost.rank, lost.sentence);
     }
     case wire::RanksMissing::kType: return start_barrier().send_missing(frame.as<wire::RanksMissing>().sentence);
+    case wire::SettleRank::kType: return settle(frame.as<wire::SettleRank>());
     case wire::QueryExits::kType: return exits_queried_.set();
     case wire::DropOutput::kType:
       for (CreditGate& gate : gates_) gate.discard();
@@ -185,6 +188,14 @@ Task<void> Agent::watch_exit(int local, Stop& stop) {
   message.lost_path = hellos_->lost_path_of(local);
   hellos_->rank_exited(local, describe_status(status));
   to_head_.send(message);
+  if (job_.elastic && !ending_ && !head_gone_) {
+    rank.unsettled = true;
+  } else {
+    count_exit();
+  }
+}
+
+void Agent::count_exit() {
   if (--running_ == 0) all_exited_.set();
 }
 
@@ -222,15 +233,17 @@ Task<void> Agent::watch_stops(int local, Stop& stop) {
   }
 }
 
-SharedSegment Agent::make_segment() {
-  if (first_segment_) return *std::exchange(first_segment_, std::nullopt);
-  return platform_.make_segment(static_cast<int>(ranks_.size()), common_->slice_bytes);
+SharedSegment Agent::make_segment(int ranks) {
+  const std::optional<SharedSegment> first = std::exchange(first_segment_, std::nullopt);
+  if (first && ranks == static_cast<int>(ranks_.size())) return *first;
+  return platform_.make_segment(ranks, common_->slice_bytes);
 }
 
-void Agent::host_ready(const std::string& library_version, std::vector<wire::RankPorts> ports) {
+void Agent::host_ready(const std::string& library_version, std::vector<wire::RankPorts> ports, std::uint32_t number) {
   wire::HostReady message;
   message.library_version = library_version;
   message.ports = std::move(ports);
+  message.number = number;
   to_head_.send(message);
 }
 

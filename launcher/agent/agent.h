@@ -66,6 +66,7 @@ class Agent final : private HelloServer::Owner {
     int rank = 0;
     std::unique_ptr<io::Process> process;
     bool exited = false;
+    bool unsettled = false;  // elastic: aiaccrun has not answered its exit
   };
   struct KillTimer final : Timer {
     explicit KillTimer(Agent& agent) : owner(agent) {}
@@ -89,7 +90,11 @@ class Agent final : private HelloServer::Owner {
   template <typename Step>
   bool try_to(Step step);
   Wiring serve_hellos();
-  void spawn_rank(std::size_t local);
+  std::unique_ptr<io::Process> spawn_rank(std::size_t local, bool reads_input);
+  void settle(const wire::SettleRank& order);
+  void respawn(std::size_t local);
+  void pump_output(Rank& rank);
+  void count_exit();
   void report_started();
   void not_started(int exit_code, MessageId id, const std::string& sentence);
   Task<void> live(Scope& scope);
@@ -117,8 +122,9 @@ class Agent final : private HelloServer::Owner {
   void rank_initialised(int local) override { report_phase(local, RankPhase::kInitialised); }
   void rank_finalized(int local) override { report_phase(local, RankPhase::kFinalized); }
   void hello_refused(MessageId id, const std::string& sentence) override { notify(id, sentence); }
-  SharedSegment make_segment() override;
-  void host_ready(const std::string& library_version, std::vector<wire::RankPorts> ports) override;
+  SharedSegment make_segment(int ranks) override;
+  void host_ready(const std::string& library_version, std::vector<wire::RankPorts> ports,
+                  std::uint32_t number) override;
   void rank_lost(int rank, const std::string& sentence) override;
   void report_phase(int local, RankPhase phase);
   void notify(MessageId id, const std::string& sentence);
@@ -135,6 +141,8 @@ class Agent final : private HelloServer::Owner {
   wire::StartJob job_;
   std::optional<Common> common_;  // once the host is prepared
   std::vector<Rank> ranks_;
+  std::vector<std::unique_ptr<io::Process>> replaced_;  // coroutines may still refer to them
+  Scope* living_ = nullptr;                             // what runs while ranks do; set while it takes more
   std::list<OutputPump> pumps_;
   std::optional<InputFeed> input_;  // if the rank that reads it is on this host
   // Created before any rank starts, so that a lack of memory is reported early.

@@ -18,6 +18,9 @@ constexpr Duration kDrainLook = std::chrono::seconds(1);
 
 void Agent::end_ranks(const wire::EndRanks& order) {
   ending_ = true;
+  for (Rank& rank : ranks_) {
+    if (std::exchange(rank.unsettled, false)) count_exit();
+  }
   if (order.everyone) {
     const std::vector<io::ProcessId> all = host_.descendants();
     for (int number : order.signals) {

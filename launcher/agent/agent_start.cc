@@ -1,14 +1,17 @@
 // How an agent starts its ranks: it checks everything that can fail before the first one runs.
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstdlib>
+#include <iterator>
 #include <span>
 #include <utility>
 
 #include "base/config.h"
 #include "base/io/same_host.h"
 #include "launcher/agent/agent.h"
+#include "launcher/agent/process_tree.h"
 #include "launcher/plan/program.h"
 #include "launcher/plan/provide.h"
 
@@ -139,8 +142,11 @@ void Agent::spawn_ranks() {
   started_ = loop_.now();
   std::vector<io::ProcessId> processes;
   for (std::size_t local = 0; local < job_.ranks.size(); ++local) {
-    spawn_rank(local);
-    processes.push_back(ranks_[local].process->id());
+    Rank& rank = ranks_.emplace_back();
+    rank.rank = job_.ranks[local].rank;
+    rank.process = spawn_rank(local, rank.rank == job_.input_rank);
+    ++running_;
+    processes.push_back(rank.process->id());
   }
   hellos_->set_processes(std::move(processes));
   for (CreditGate& gate : gates_) gate.add(job_.credit);
@@ -159,34 +165,73 @@ Wiring Agent::serve_hellos() {
   for (const wire::StartRank& rank : job_.ranks) config.ranks.push_back(rank.rank);
   config.secret = std::move(job_.secret);
   config.several_hosts = on_several_hosts(job_);
+  config.elastic = job_.elastic;
   HelloServer::Owner& owner = *this;
   hellos_ = std::make_unique<HelloServer>(loop_, host_, std::move(config), owner);
   return {address.text(), job_.master_address, job_.master_port};
 }
 
-void Agent::spawn_rank(std::size_t local) {
+std::unique_ptr<io::Process> Agent::spawn_rank(std::size_t local, bool reads_input) {
   const wire::StartRank& planned = job_.ranks[local];
   const Binding& binding = common_->placement.binding;
   io::SpawnSpec spec;
   spec.argv = job_.argv;
   spec.env = rank_environment(common_->environment, planned.environment, common_->wiring, binding.threads[local]);
   spec.cwd = job_.cwd;
-  if (planned.rank == job_.input_rank) spec.in = io::SpawnSpec::Stdio::kPipe;
+  if (reads_input) spec.in = io::SpawnSpec::Stdio::kPipe;
   spec.out = io::SpawnSpec::Stdio::kPipe;
   spec.err = io::SpawnSpec::Stdio::kPipe;
   spec.binding = binding.cpus[local];
-  Rank rank;
-  rank.rank = planned.rank;
-  rank.process = host_.spawn(spec);
-  if (rank.process->unbound != 0 && !std::exchange(said_unbound_, true)) {
+  std::unique_ptr<io::Process> process = host_.spawn(spec);
+  if (process->unbound != 0 && !std::exchange(said_unbound_, true)) {
     const std::string what = fmt::format(
         "the kernel refused to bind rank {} to cpus {} (a seccomp profile?), so ranks of "
         "host {} run unbound",
         planned.rank, format_cpus(spec.binding), job_.host_name);
-    notify(MessageId::kUnbound, system_error(what, rank.process->unbound).message());
+    notify(MessageId::kUnbound, system_error(what, process->unbound).message());
   }
-  ranks_.push_back(std::move(rank));
-  ++running_;
+  return process;
+}
+
+// A rank in the place of another reads no standard input: what that one has read is gone. What that one left in its
+// process group would hold memory and devices that the new one needs.
+void Agent::respawn(std::size_t local) {
+  Rank& rank = ranks_[local];
+  kill_group(host_, rank.process->id());
+  std::unique_ptr<io::Process> process;
+  try {
+    process = spawn_rank(local, false);
+  } catch (const Error& error) {
+    notify(MessageId::kLimit, error.message());
+    wire::RankChanged message;
+    message.rank = rank.rank;
+    message.phase = static_cast<std::uint8_t>(RankPhase::kExited);
+    message.code = kExitLauncher;
+    message.after_ns = (loop_.now() - started_).count();
+    rank.unsettled = true;
+    return to_head_.send(message);
+  }
+  replaced_.push_back(std::exchange(rank.process, std::move(process)));
+  rank.exited = false;
+  hellos_->replace(static_cast<int>(local), rank.process->id());
+  pump_output(rank);
+  pumps_done_.reset();
+  pumping_ += 2;
+  living_->spawn(pump(&*std::prev(pumps_.end(), 2), living_->stop()));
+  living_->spawn(pump(&pumps_.back(), living_->stop()));
+  living_->spawn(watch_exit(static_cast<int>(local), living_->stop()));
+  living_->spawn(watch_stops(static_cast<int>(local), living_->stop()));
+}
+
+void Agent::settle(const wire::SettleRank& order) {
+  const auto place =
+      std::find_if(ranks_.begin(), ranks_.end(), [&](const Rank& rank) { return rank.rank == order.rank; });
+  if (place == ranks_.end()) throw Error(Code::kProtocol, "aiaccrun settles the exit of a rank of another host");
+  if (!std::exchange(place->unsettled, false)) return;  // this host's ranks were ended meanwhile
+  const auto local = static_cast<std::size_t>(place - ranks_.begin());
+  if (order.replace && living_ != nullptr) return respawn(local);
+  hellos_->leave_out(static_cast<int>(local));
+  count_exit();
 }
 
 void Agent::report_started() {
@@ -197,11 +242,15 @@ void Agent::report_started() {
       started.bindings.push_back(describe_binding(allowed_cpus(host_, rank.process->id()), platform_.topology()));
     }
     if (rank.process->in) input_.emplace(loop_, std::move(rank.process->in), to_head_);
-    const std::string tag = job_.tag_output ? fmt::format("[{}] ", rank.rank) : std::string();
-    pumps_.emplace_back(loop_, rank.rank, 1, tag, std::move(rank.process->out), gates_[0], to_head_, dropped_);
-    pumps_.emplace_back(loop_, rank.rank, 2, tag, std::move(rank.process->err), gates_[1], to_head_, dropped_);
+    pump_output(rank);
   }
   to_head_.send(started);
+}
+
+void Agent::pump_output(Rank& rank) {
+  const std::string tag = job_.tag_output ? fmt::format("[{}] ", rank.rank) : std::string();
+  pumps_.emplace_back(loop_, rank.rank, 1, tag, std::move(rank.process->out), gates_[0], to_head_, dropped_);
+  pumps_.emplace_back(loop_, rank.rank, 2, tag, std::move(rank.process->err), gates_[1], to_head_, dropped_);
 }
 
 void Agent::not_started(int exit_code, MessageId id, const std::string& sentence) {

@@ -30,12 +30,17 @@ ExitRules::ExitRules(int ranks, int least)
 
 std::optional<RankFailure> ExitRules::fail(RankFailure failure) {
   if (!counting_ || failure_) return std::nullopt;
+  if (joining(failure.rank)) {
+    survived_ = std::move(failure);  // it is counted already
+    return std::nullopt;
+  }
   std::optional<RankFailure>& first = failure.lost_peer >= 0 ? consequence_ : cause_;
   if (!first) first = failure;
-  if (++failed_ <= spare_) {
+  if (++failed_ <= spare_ && !survives_no_more_) {
     survived_ = std::move(failure);
     return std::nullopt;
   }
+  over_ = true;
   failure_ = cause_;
   return failure_;
 }
@@ -61,12 +66,26 @@ std::optional<RankFailure> ExitRules::connected(int rank, Duration after) {
   most_hellos_ = self.hellos;
   rank_with_most_hellos_ = rank;
   for (int other = 0; other < static_cast<int>(ranks_.size()); ++other) {
-    if (ranks_[static_cast<std::size_t>(other)].phase == RankPhase::kExited) return missing(other, rank, after);
+    const Rank& one = ranks_[static_cast<std::size_t>(other)];
+    if (one.phase == RankPhase::kExited && !one.left_out) return missing(other, rank, after);
   }
   return std::nullopt;
 }
 
-void ExitRules::initialised(int rank) { ranks_[static_cast<std::size_t>(rank)].phase = RankPhase::kInitialised; }
+void ExitRules::initialised(int rank) {
+  Rank& self = ranks_[static_cast<std::size_t>(rank)];
+  self.phase = RankPhase::kInitialised;
+  hellos_of_world_ = self.hellos;
+  if (!std::exchange(self.joining, false)) return;
+  if (--failed_ == 0) cause_ = consequence_ = std::nullopt;  // what happened so far is repaired
+}
+
+// The others are in the world that it is not in, or wait for the next one, which is its first.
+void ExitRules::replaced(int rank) {
+  Rank& self = ranks_[static_cast<std::size_t>(rank)];
+  self = {RankPhase::kSpawned, hellos_of_world_, true, false};
+  ++running_;
+}
 
 void ExitRules::finalized(int rank) { ranks_[static_cast<std::size_t>(rank)].phase = RankPhase::kFinalized; }
 
@@ -76,9 +95,9 @@ void ExitRules::lost(int rank) {
 }
 
 bool ExitRules::survive_losing(const std::vector<int>& ranks) {
-  const int failing = static_cast<int>(
-      std::count_if(ranks.begin(), ranks.end(), [this](int rank) { return phase(rank) != RankPhase::kExited; }));
-  if (!counting_ || failure_ || failed_ + failing > spare_) return false;
+  const int failing = static_cast<int>(std::count_if(
+      ranks.begin(), ranks.end(), [this](int rank) { return phase(rank) != RankPhase::kExited && !joining(rank); }));
+  if (!counting_ || failure_ || survives_no_more_ || failed_ + failing > spare_) return false;
   failed_ += failing;
   for (const int rank : ranks) lost(rank);
   return true;

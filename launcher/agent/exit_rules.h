@@ -16,6 +16,10 @@
 //
 // With --min-np N the job survives failures as long as N ranks have not failed. The one that leaves fewer ends it, and the
 // first failure in time is the job's then, too. A rank that others wait for in aiacc_init ends it in any case.
+//
+// In an elastic job (--max-np) a failed rank may be replaced, or left out of the next world; then nobody waits for it. A
+// replacement counts as failed until it is initialised, and its own failure before that counts nothing: a program that
+// always fails ends the job as soon as fewer than N ranks have been initialised and live.
 #pragma once
 
 #include <cstdint>
@@ -63,8 +67,9 @@ class ExitRules {
   void finalized(int rank);
   std::optional<RankFailure> exited(int rank, const RankEnd& end);
   // A consequence is known, but not its cause.
-  bool undecided() const noexcept { return consequence_ && !failure_ && counting_ && failed_ > spare_; }
+  bool undecided() const noexcept { return consequence_ && !failure_ && counting_ && over_; }
   // The last failure, once, if the job survives it.
+  bool survives() const noexcept { return survived_.has_value(); }
   std::optional<RankFailure> take_survived() noexcept { return std::exchange(survived_, std::nullopt); }
   int not_failed() const noexcept { return static_cast<int>(ranks_.size()) - failed_; }
   // No report of an earlier event is outstanding: a pending first consequence is now the job's failure and is returned.
@@ -74,6 +79,16 @@ class ExitRules {
   void lost(int rank);
   // As lost(), of ranks whose failure the job survives. False: it does not, and nothing has changed.
   bool survive_losing(const std::vector<int>& ranks);
+
+  // The failed rank runs again.
+  void replaced(int rank);
+  // The failed rank is waited for by nobody.
+  void leave_out(int rank) { ranks_[static_cast<std::size_t>(rank)].left_out = true; }
+  bool left_out(int rank) const noexcept { return ranks_[static_cast<std::size_t>(rank)].left_out; }
+  // It was started in the place of another, and has not been initialised yet.
+  bool joining(int rank) const noexcept { return ranks_[static_cast<std::size_t>(rank)].joining; }
+  // From now on the job survives no failure.
+  void survive_no_more() noexcept { survives_no_more_ = true; }
 
   // The launcher ends the job: later exits are caused by that and do not count.
   void stop_counting() noexcept { counting_ = false; }
@@ -87,6 +102,8 @@ class ExitRules {
   struct Rank {
     RankPhase phase = RankPhase::kSpawned;
     int hellos = 0;
+    bool joining = false;
+    bool left_out = false;
   };
   std::optional<RankFailure> fail(RankFailure failure);
   std::optional<RankFailure> missing(int rank, int waiting, Duration after);
@@ -96,7 +113,10 @@ class ExitRules {
   int spare_;       // failures that the job survives
   int failed_ = 0;  // ranks
   int most_hellos_ = 0;
+  int hellos_of_world_ = 0;         // that ranks had said when they were initialised last
   int rank_with_most_hellos_ = -1;  // the first rank to have said the most hellos
+  bool survives_no_more_ = false;
+  bool over_ = false;  // a failure was not survived
   bool counting_ = true;
   std::optional<RankFailure> failure_;
   std::optional<RankFailure> cause_;        // the first failure that is no consequence

@@ -191,6 +191,66 @@ TEST(ExitRules, ARankThatOthersWaitForEndsAlsoAJobWithSpareRanks) {
   EXPECT_EQ(failure->id, MessageId::kRankState);
 }
 
+TEST(ExitRules, AReplacementThatJoinsRepairsTheFailure) {
+  ExitRules rules(3, 2);
+  for (int rank : {0, 1, 2}) run_through(rules, rank);
+  for (int round = 0; round < 5; ++round) {
+    EXPECT_FALSE(rules.exited(1, killed(SIGKILL)));
+    EXPECT_TRUE(rules.survives());
+    EXPECT_EQ(rules.take_survived()->rank, 1);
+    rules.replaced(1);
+    EXPECT_TRUE(rules.joining(1));
+    EXPECT_EQ(rules.not_failed(), 2);
+    for (int rank : {0, 2}) {
+      rules.finalized(rank);
+      EXPECT_FALSE(rules.connected(rank, 1s));
+    }
+    EXPECT_FALSE(rules.connected(1, 1s));
+    for (int rank : {2, 0, 1}) rules.initialised(rank);
+    EXPECT_EQ(rules.not_failed(), 3);
+  }
+  for (int rank : {1, 0, 2}) {
+    rules.finalized(rank);
+    EXPECT_FALSE(rules.exited(rank, code(0))) << "all have said hello equally often";
+  }
+  EXPECT_TRUE(rules.all_exited());
+}
+
+TEST(ExitRules, AReplacementThatFailsBeforeItJoinedCountsOnce) {
+  ExitRules rules(3, 2);
+  for (int rank : {0, 1, 2}) run_through(rules, rank);
+  EXPECT_FALSE(rules.exited(1, killed(SIGKILL)));
+  rules.take_survived();
+  rules.replaced(1);
+  EXPECT_FALSE(rules.exited(1, code(6)));
+  EXPECT_TRUE(rules.survives());
+  rules.take_survived();
+  rules.leave_out(1);
+  for (int rank : {0, 2}) {
+    rules.finalized(rank);
+    EXPECT_FALSE(rules.connected(rank, 1s)) << "nobody waits for it";
+    rules.initialised(rank);
+  }
+  const auto failure = rules.exited(0, code(7));
+  ASSERT_TRUE(failure);
+  EXPECT_EQ(failure->rank, 1) << "the first in time";
+}
+
+TEST(ExitRules, AfterItsLastRepairTheNextFailureIsTheJobs) {
+  ExitRules rules(3, 1);
+  for (int rank : {0, 1, 2}) run_through(rules, rank);
+  EXPECT_FALSE(rules.exited(1, killed(SIGKILL)));
+  rules.take_survived();
+  rules.replaced(1);
+  rules.survive_no_more();
+  EXPECT_FALSE(rules.undecided());
+  run_through(rules, 1);
+  EXPECT_FALSE(rules.survive_losing({2}));
+  const auto failure = rules.exited(2, code(7));
+  ASSERT_TRUE(failure);
+  EXPECT_EQ(failure->rank, 2) << "the other is repaired";
+}
+
 TEST(ExitRules, WhatTheLauncherKilledNeverCounts) {
   ExitRules rules(2);
   rules.stop_counting();

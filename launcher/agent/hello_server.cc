@@ -29,7 +29,8 @@ HelloServer::HelloServer(Loop& loop, io::Host& host, Config config, Owner& owner
       owner_(owner),
       session_drained_(loop),
       lost_peers_(config_.ranks.size(), -1),
-      lost_paths_(config_.ranks.size()) {}
+      lost_paths_(config_.ranks.size()),
+      left_out_(config_.ranks.size()) {}
 
 Task<void> HelloServer::serve(std::unique_ptr<io::Listener> listener, Stop& stop) {
   Scope sessions(loop_, stop);
@@ -145,9 +146,13 @@ Task<void> HelloServer::serve_messages(Session& session, Stop& stop) {
 void HelloServer::handle_frame(Session& session, const wire::Frame& frame) {
   if (frame.type == wire::PeerLost::kType) {
     const auto message = frame.as<wire::PeerLost>();
-    const int lost = message.rank;
+    int lost = message.rank;
+    if (config_.elastic) {
+      lost = lost < 0 || lost >= static_cast<int>(world_.size()) ? -1 : world_[static_cast<std::size_t>(lost)];
+    }
     if (lost < 0 || lost >= size() || lost == rank_of(session.local)) {
-      throw Error(Code::kProtocol, fmt::format("rank {} has lost rank {} of {}", rank_of(session.local), lost, size()));
+      throw Error(Code::kProtocol,
+                  fmt::format("rank {} has lost rank {} of {}", rank_of(session.local), message.rank, size()));
     }
     int& first = lost_peers_[static_cast<std::size_t>(session.local)];
     if (first < 0) first = lost;
@@ -209,7 +214,7 @@ std::optional<HelloServer::Refusal> HelloServer::check(Session& session, const w
                    fmt::format("process {} says that it is rank {}, but it descends from rank {} (process {})",
                                session.process, hello.rank, rank, processes_[static_cast<std::size_t>(session.local)])};
   }
-  if (hello.size >= 0 && hello.size != size()) {
+  if (hello.size >= 0 && hello.size != size() && !config_.elastic) {
     Refusal refusal{Code::kMismatch, fmt::format("rank {} says that the job has {} rank{}, and aiaccrun started {}",
                                                  rank, hello.size, hello.size == 1 ? "" : "s", size())};
     refuse_waiting(refusal);
@@ -288,22 +293,62 @@ std::vector<HelloServer::Session*> HelloServer::waiting() {
 
 void HelloServer::complete_start_barrier() {
   const std::vector<Session*> all = waiting();
-  if (all.size() != config_.ranks.size()) return;
-  if (!config_.several_hosts) {
+  const auto expected = std::count(left_out_.begin(), left_out_.end(), false);
+  if (all.empty() || all.size() != static_cast<std::size_t>(expected)) return;
+  if (!aiaccrun_holds_barrier()) {
     wire::OpenWorld world;
     world.hosts.push_back({config_.host_name, {}});
     world.ports.resize(config_.hosts_of_ranks.size());
     return welcome(all, world);
   }
-  std::vector<wire::RankPorts> ports(all.size());
-  for (const Session* session : all) ports[static_cast<std::size_t>(session->local)] = session->ports;
+  std::vector<wire::RankPorts> ports;
+  for (std::size_t local = 0; local < config_.ranks.size(); ++local) {
+    const auto one = std::find_if(all.begin(), all.end(),
+                                  [&](const Session* session) { return session->local == static_cast<int>(local); });
+    if (one != all.end()) ports.push_back((*one)->ports);
+  }
   reported_ready_ = true;
-  owner_.host_ready(all.front()->version, std::move(ports));
+  owner_.host_ready(all.front()->version, std::move(ports), ++reports_);
 }
 
 void HelloServer::open_world(const wire::OpenWorld& world) {
+  if (config_.elastic) return open_elastic_world(world);
   // If one of them is gone by now, the others were told at that time.
   if (std::exchange(reported_ready_, false)) welcome(waiting(), world);
+}
+
+// A rank that exited after the report it answers makes the world void before it begins: for the other hosts all ranks of
+// this one are lost, so that they ask for the next world, as those that wait here do already.
+void HelloServer::open_elastic_world(const wire::OpenWorld& world) {
+  if (reported_ready_ && world.answers == reports_) {
+    reported_ready_ = false;
+    world_ = world.ranks;
+    return welcome(waiting(), world);
+  }
+  for (const std::int32_t rank : config_.ranks) {
+    if (std::find(world.ranks.begin(), world.ranks.end(), rank) == world.ranks.end()) continue;
+    owner_.rank_lost(rank, fmt::format("rank {} on host {} did not enter the world, because another rank of its host "
+                                       "exited meanwhile",
+                                       rank, config_.host_name));
+  }
+}
+
+int HelloServer::number_in_world(int rank) const noexcept {
+  if (!config_.elastic) return rank;
+  const auto place = std::find(world_.begin(), world_.end(), rank);
+  return place == world_.end() ? -1 : static_cast<int>(place - world_.begin());
+}
+
+void HelloServer::replace(int local, io::ProcessId process) {
+  const auto index = static_cast<std::size_t>(local);
+  processes_[index] = process;
+  lost_peers_[index] = -1;
+  lost_paths_[index].clear();
+}
+
+void HelloServer::leave_out(int local) {
+  left_out_[static_cast<std::size_t>(local)] = true;
+  complete_start_barrier();
 }
 
 void HelloServer::refuse_world(Code code, const std::string& sentence) {
@@ -321,24 +366,27 @@ void HelloServer::send_missing(const std::string& sentence) {
 void HelloServer::welcome(const std::vector<Session*>& sessions, const wire::OpenWorld& world) {
   SharedSegment segment;
   try {
-    segment = owner_.make_segment();
+    segment = owner_.make_segment(static_cast<int>(sessions.size()));
   } catch (const Error& error) {
     refuse_waiting({error.code(), error.message(), MessageId::kMemory});
     return;
   }
   wire::Welcome message;
-  message.size = size();
-  message.local_size = static_cast<std::int32_t>(config_.ranks.size());
+  message.size = static_cast<std::int32_t>(world.ports.size());
+  message.local_size = static_cast<std::int32_t>(sessions.size());
   message.job = config_.job;
   message.segment_nonce = segment.nonce;
   message.host_name = config_.host_name;
-  message.hosts_of_ranks = config_.hosts_of_ranks;
+  message.hosts_of_ranks = config_.elastic ? world.hosts_of_ranks : config_.hosts_of_ranks;
   message.hosts = world.hosts;
   message.ports = world.ports;
   message.secret = config_.secret;
   for (Session* session : sessions) {
-    message.rank = rank_of(session->local);
-    message.local_rank = session->local;
+    message.rank = number_in_world(rank_of(session->local));
+    message.local_rank =
+        static_cast<std::int32_t>(std::count_if(sessions.begin(), sessions.end(), [&](const Session* other) {
+          return number_in_world(rank_of(other->local)) < message.rank;
+        }));
     session->state = Session::State::kWelcomed;
     session->sender.send(message, segment.descriptor);
     owner_.rank_initialised(session->local);
@@ -347,7 +395,8 @@ void HelloServer::welcome(const std::vector<Session*>& sessions, const wire::Ope
 
 void HelloServer::send_lost(int rank, const std::string& sentence) {
   wire::RankLost message;
-  message.rank = rank;
+  message.rank = number_in_world(rank);
+  if (message.rank < 0) return;  // it was not in the world, or nobody is in one
   message.sentence = sentence;
   for (Session* session : sessions_) {
     if (session->state == Session::State::kWelcomed && rank_of(session->local) != rank) session->sender.send(message);
@@ -361,6 +410,7 @@ void HelloServer::lose_local(int local, const std::string& sentence) {
 
 void HelloServer::lose_remote(int rank, const std::string& sentence) {
   send_lost(rank, sentence);
+  if (config_.elastic) return;
   if (!start_refusal_)
     start_refusal_ = Refusal{Code::kPeerFailed, sentence + " and takes no part any more", std::nullopt, rank};
   reported_ready_ = false;
@@ -376,6 +426,10 @@ void HelloServer::session_ended(Session& session) {
                   rank_of(session.local), config_.host_name, session.process);
   if (state == Session::State::kWelcomed) return lose_local(session.local, sentence);
   if (!reported_ready_) return;  // it may come again
+  if (config_.elastic) {
+    reported_ready_ = false;
+    return;
+  }
   lose_local(session.local, sentence);
   lose_remote(rank_of(session.local), sentence);
 }
@@ -383,8 +437,12 @@ void HelloServer::session_ended(Session& session) {
 void HelloServer::rank_exited(int local, const std::string& what) {
   const std::string sentence = fmt::format("rank {} on host {} {}", rank_of(local), config_.host_name, what);
   Session* claim = claim_of(local);
+  const bool in_world = claim != nullptr && claim->state == Session::State::kWelcomed;
   if (claim != nullptr) claim->state = Session::State::kLeft;
-  if (!start_refusal_) {
+  if (config_.elastic) {
+    reported_ready_ = false;  // aiaccrun settles what becomes of the others
+    if (!in_world) return;
+  } else if (!start_refusal_) {
     start_refusal_ = Refusal{Code::kPeerFailed, sentence + " and takes no part any more", std::nullopt, rank_of(local)};
     reported_ready_ = false;
     refuse_waiting(*start_refusal_);

@@ -7,6 +7,11 @@
 //
 // In a job over several hosts, aiaccrun holds the start barrier: when all ranks of this host have said hello, the owner
 // is notified, and it answers with open_world() or refuse_world(). lose_remote() reports losses on other hosts.
+//
+// In an elastic job aiaccrun holds the start barrier on one host too. A lost rank refuses nobody there: the others leave
+// their world and say hello, and the next world opens when those have whom aiaccrun counts in (replace(), leave_out()).
+// Between this server and aiaccrun a rank is the number under which it was started; what ranks say and hear is its number
+// in their world.
 #pragma once
 
 #include <cstdint>
@@ -47,10 +52,12 @@ class HelloServer {
     virtual void rank_finalized(int local) = 0;
     // A process was refused, or none can be accepted for now; called once for each cause that the user should see.
     virtual void hello_refused(MessageId id, const std::string& sentence) = 0;
-    // Memory for this host's ranks; throws kOutOfMemory with the numbers.
-    virtual SharedSegment make_segment() = 0;
+    // Memory for so many ranks of this host; throws kOutOfMemory with the numbers.
+    virtual SharedSegment make_segment(int ranks) = 0;
     // Several hosts only: all ranks of this host wait for those of the others; `ports` is where each of them is reached.
-    virtual void host_ready(const std::string& library_version, std::vector<wire::RankPorts> ports) = 0;
+    // `number` counts these calls, from 1.
+    virtual void host_ready(const std::string& library_version, std::vector<wire::RankPorts> ports,
+                            std::uint32_t number) = 0;
     // Several hosts only: a rank of this host that had said hello ended without leaving in order.
     virtual void rank_lost(int rank, const std::string& sentence) = 0;
 
@@ -67,6 +74,7 @@ class HelloServer {
     std::vector<std::int32_t> ranks;            // of this host, ascending; a rank's index here is its `local`
     wire::HiddenText secret;                    // of the job
     bool several_hosts = false;
+    bool elastic = false;
   };
 
   HelloServer(Loop& loop, io::Host& host, Config config, Owner& owner);
@@ -88,6 +96,10 @@ class HelloServer {
   int lost_peer_of(int local) const { return lost_peers_[static_cast<std::size_t>(local)]; }
   // Its report of a broken network; "": none.
   const std::string& lost_path_of(int local) const { return lost_paths_[static_cast<std::size_t>(local)]; }
+
+  // Elastic jobs only, after rank_exited(): this process has its place now, or nobody has.
+  void replace(int local, io::ProcessId process);
+  void leave_out(int local);
 
   // aiaccrun's answers to Owner::host_ready().
   void open_world(const wire::OpenWorld& world);
@@ -137,7 +149,10 @@ class HelloServer {
   void session_ended(Session& session);
   void send_lost(int rank, const std::string& sentence);
   void lose_local(int local, const std::string& sentence);
+  void open_elastic_world(const wire::OpenWorld& world);
+  int number_in_world(int rank) const noexcept;
   int rank_of(int local) const { return config_.ranks[static_cast<std::size_t>(local)]; }
+  bool aiaccrun_holds_barrier() const { return config_.several_hosts || config_.elastic; }
   int size() const { return static_cast<int>(config_.hosts_of_ranks.size()); }
   Session* claim_of(int local) noexcept;
 
@@ -155,6 +170,9 @@ class HelloServer {
   std::uint64_t unauthenticated_ = 0;
   std::size_t foreign_connections_ = 0;  // processes of other users that are being refused
   bool reported_ready_ = false;          // all ranks wait for the other hosts
+  std::uint32_t reports_ = 0;            // calls of Owner::host_ready()
+  std::vector<bool> left_out_;           // by local rank
+  std::vector<std::int32_t> world_;      // elastic: the ranks of the last world, by their numbers in it
 };
 
 }  // namespace aiacc::launcher

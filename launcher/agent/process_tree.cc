@@ -86,6 +86,16 @@ std::string describe_processes(io::Host& host, std::span<const io::ProcessId> pr
   return text;
 }
 
+void kill_group(io::Host& host, io::ProcessId group) {
+  constexpr int kLooks = 2;  // the second finds who was forked during the first
+  for (int look = 0; look < kLooks; ++look) {
+    for (const io::ProcessId process : host.descendants()) {
+      const auto stat = read_process_stat(host, process);
+      if (stat && stat->group == group) host.signal(process, SIGKILL);
+    }
+  }
+}
+
 Task<std::vector<io::ProcessId>> kill_descendants(Loop& loop, io::Host& host, Duration limit, Stop& stop) {
   const Instant give_up = after(loop.now(), limit);
   Duration look = kFirstLook;

@@ -32,7 +32,7 @@ bool is_host_character(char c) { return is_name_character(c) || c == ':' || c ==
                                                   where, entry, why));
 }
 
-int read_number(std::string_view text, int highest) {
+int number_up_to(std::string_view text, int highest) {
   int number = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
   const bool whole = error == std::errc{} && end == text.data() + text.size();
@@ -64,7 +64,7 @@ void check_colons(std::string_view where, std::string_view entry, std::string_vi
 }
 
 int read_slots(std::string_view where, std::string_view entry, std::string_view text) {
-  const int slots = read_number(text, kMaxSlots);
+  const int slots = number_up_to(text, kMaxSlots);
   if (slots == 0) {
     bad_entry(where, entry, fmt::format("has a number of slots that is not between 1 and {}", kMaxSlots));
   }
@@ -128,11 +128,11 @@ void read_key(const std::string& where, std::string_view word, bool has_slots, H
   }
   if (key == "slots") {
     if (has_slots) refuse("gives the host's slots a second time");
-    spec.slots = read_number(value, kMaxSlots);
+    spec.slots = number_up_to(value, kMaxSlots);
     if (spec.slots == 0) refuse(fmt::format("takes a whole number from 1 to {}", kMaxSlots));
   } else if (key == "port") {
     if (spec.port != 0) refuse("gives the host's port a second time");
-    spec.port = read_number(value, kMaxPort);
+    spec.port = number_up_to(value, kMaxPort);
     if (spec.port == 0) refuse(fmt::format("takes a whole number from 1 to {}", kMaxPort));
   } else {
     if (!spec.user.empty()) refuse("gives the host's user a second time");

@@ -5,7 +5,7 @@
 namespace aiacc::launcher {
 namespace {
 
-std::string refusal(const std::string& text) {
+std::string refusal_of_file(const std::string& text) {
   try {
     parse_host_file("hosts", text);
   } catch (const UsageError& error) {
@@ -61,18 +61,18 @@ TEST(HostFile, BadLinesAreNamed) {
                           "a slots=99999999999",
                           "@a",
                           "a@"}) {
-    EXPECT_NE(refusal(std::string("ok\n") + bad + "\n").find("line 2 of hosts"), std::string::npos) << bad;
+    EXPECT_NE(refusal_of_file(std::string("ok\n") + bad + "\n").find("line 2 of hosts"), std::string::npos) << bad;
   }
-  EXPECT_NE(refusal("a slot=3").find("slots="), std::string::npos);
-  EXPECT_NE(refusal("host:22:4").find("is no IPv6 address"), std::string::npos);
-  EXPECT_NE(refusal("gr\xc3\xbc\xc3\x9f").find("('\xc3\xbc')"), std::string::npos) << "the whole character";
-  EXPECT_NE(refusal(std::string(256, 'a')).find("256 characters"), std::string::npos);
-  EXPECT_LT(refusal(std::string(100'000, 'a')).size(), 300u);
+  EXPECT_NE(refusal_of_file("a slot=3").find("slots="), std::string::npos);
+  EXPECT_NE(refusal_of_file("host:22:4").find("is no IPv6 address"), std::string::npos);
+  EXPECT_NE(refusal_of_file("gr\xc3\xbc\xc3\x9f").find("('\xc3\xbc')"), std::string::npos) << "the whole character";
+  EXPECT_NE(refusal_of_file(std::string(256, 'a')).find("256 characters"), std::string::npos);
+  EXPECT_LT(refusal_of_file(std::string(100'000, 'a')).size(), 300u);
 }
 
 TEST(HostFile, AnEmptyOneIsAnError) {
   for (const char* empty : {"", "\n\n", "# nothing\n  \t\n"}) {
-    EXPECT_NE(refusal(empty).find("names no host"), std::string::npos);
+    EXPECT_NE(refusal_of_file(empty).find("names no host"), std::string::npos);
   }
 }
 

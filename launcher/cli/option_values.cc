@@ -68,6 +68,12 @@ int parse_count(std::string_view typed, std::string_view text) {
   return count;
 }
 
+int parse_limit(std::string_view typed, std::string_view text) {
+  int limit = 0;
+  if (text == "0" || is_count(text, limit)) return limit;
+  throw UsageError(MessageId::kValue, fmt::format("{} takes a number from 0 to {}, not '{}'", typed, kMaxCount, text));
+}
+
 int parse_input_rank(std::string_view typed, std::string_view text) {
   if (text == "none") return kNoRank;
   int rank = 0;

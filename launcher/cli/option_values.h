@@ -11,6 +11,7 @@
 namespace aiacc::launcher {
 
 int parse_count(std::string_view typed, std::string_view text);
+int parse_limit(std::string_view typed, std::string_view text);       // 0 and more
 int parse_input_rank(std::string_view typed, std::string_view text);  // kNoRank for "none"
 Duration parse_seconds(std::string_view typed, std::string_view text);
 Forward parse_forward(std::string_view typed, std::string_view text);

@@ -76,6 +76,9 @@ Options parse_options(const std::vector<std::string>& arguments) {
   reader.read("quiet", options.quiet);
   reader.read("stdin", options.input_rank, parse_input_rank);
   reader.read("min-np", options.min_ranks, parse_count);
+  reader.read("max-np", options.max_ranks, parse_count);
+  options.reset_limit.value = kNoLimit;
+  reader.read("reset-limit", options.reset_limit, parse_limit);
   reader.read("timeout", options.timeout, parse_seconds);
   options.kill_grace.value = std::chrono::seconds(30);
   reader.read("kill-grace", options.kill_grace, parse_seconds);
@@ -93,6 +96,13 @@ Options parse_options(const std::vector<std::string>& arguments) {
   if (options.action != Options::Action::kRun) return options;
   if (options.hosts.given() && options.host_file.given()) {
     throw UsageError(MessageId::kUsage, "--host and --hostfile both name the hosts; give one of them");
+  }
+  if (options.max_ranks.given() && !options.min_ranks.given()) {
+    throw UsageError(MessageId::kUsage,
+                     "--max-np is given without --min-np; say with how many ranks the job still goes on");
+  }
+  if (options.reset_limit.given() && !options.max_ranks.given()) {
+    throw UsageError(MessageId::kUsage, "--reset-limit is given without --max-np, so that no rank would be replaced");
   }
   if (options.command.empty()) {
     throw UsageError(MessageId::kUsage,

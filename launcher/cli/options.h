@@ -27,6 +27,7 @@ struct Setting {
 };
 
 inline constexpr int kNoRank = -1;
+inline constexpr int kNoLimit = -1;
 
 enum class MapBy : std::uint8_t { kSlot, kNode, kCore, kNuma, kPackage };
 enum class BindTo : std::uint8_t { kAuto, kCore, kNuma, kPackage, kNone };
@@ -76,6 +77,8 @@ struct Options {
   Setting<bool> quiet;
   Setting<int> input_rank;    // --stdin: the rank that reads aiaccrun's standard input; kNoRank: none
   Setting<int> min_ranks;     // --min-np: the job goes on while so many have not failed; 0: not given
+  Setting<int> max_ranks;     // --max-np: lost ranks are replaced, up to so many; 0: not given
+  Setting<int> reset_limit;   // --reset-limit: the most worlds after the first; kNoLimit: not given
   Setting<Duration> timeout;  // zero: none
   Setting<Duration> kill_grace;
   Setting<bool> dry_run;

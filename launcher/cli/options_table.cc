@@ -25,7 +25,7 @@ constexpr std::array kTable = {
               "Where ranks go: slot (host after host, spread evenly), node (the hosts in turn), core (one after the "
               "other), numa or package (the domains in turn)."},
     OptionRow{kPlacement, "bind-to", "", "WHAT", "auto", false, "0.1.0",
-              "What a rank may run on: auto (its equal share of the usable cores), core, numa, package or none."},
+              "What a rank may run on: auto (an equal share of the cores), core, numa, package or none."},
     OptionRow{kPlacement, "report-bindings", "", "", "no", false, "0.1.0",
               "Print what the kernel has bound each rank to."},
 
@@ -44,10 +44,11 @@ constexpr std::array kTable = {
 
     OptionRow{kLife, "min-np", "min-num-proc", "N", "", false, "0.1.0",
               "Go on when ranks fail, as long as N are left."},
+    OptionRow{kLife, "max-np", "max-num-proc", "N", "", false, "0.1.0", "Replace ranks that fail (with --min-np)."},
+    OptionRow{kLife, "reset-limit", "", "N", "none", false, "0.1.0", "End at the failure after N replacements."},
     OptionRow{kLife, "timeout", "", "SECONDS", "none", false, "0.1.0", "End the job after this time; exit code 124."},
     OptionRow{kLife, "kill-grace", "", "SECONDS", "30", false, "0.1.0", "From asking ranks to end to killing them."},
-    OptionRow{kLife, "isolate", "", "", "no", false, "0.1.0",
-              "Run the ranks in a pid namespace of their own, so that the kernel itself ends all of them."},
+    OptionRow{kLife, "isolate", "", "", "no", false, "0.1.0", "Run the ranks in a pid namespace of their own."},
 
     OptionRow{kInformation, "dry-run", "", "", "no", false, "0.1.0", "Print what would be started where, and exit."},
     OptionRow{kInformation, "version", "V", "", "no", false, "0.1.0", "Print the version and exit."},

@@ -73,7 +73,8 @@ TEST(Options, TheProgramBeginsAtTheFirstOtherWord) {
 TEST(Options, Everything) {
   const Options o = parse(
       "-np 6 -H localhost:4,[::1]:2 -H 127.0.0.1 -N 6 --oversubscribe -x A=b=c -x B -x NCCL_* -wdir /tmp --map-by numa "
-      "--bind-to none --report-bindings --tag-output --min-np 5 --timeout 1.5 --kill-grace 0 --dry-run --compat-env "
+      "--bind-to none --report-bindings --tag-output --min-np 5 --max-num-proc 6 --reset-limit 0 --timeout 1.5 "
+      "--kill-grace 0 --dry-run --compat-env "
       "ompi,horovod "
       "--provide perseus,horovod,perseus --isolate p");
   EXPECT_EQ(o.hosts.value, (std::vector<HostSpec>{{"localhost", 4}, {"::1", 2}, {"127.0.0.1", 1}}));
@@ -81,6 +82,8 @@ TEST(Options, Everything) {
   EXPECT_EQ(o.wdir.value, "/tmp");
   EXPECT_EQ(o.map_by.value, MapBy::kNuma);
   EXPECT_EQ(o.min_ranks.value, 5);
+  EXPECT_EQ(o.max_ranks.value, 6);
+  EXPECT_EQ(o.reset_limit.value, 0);
   EXPECT_EQ(o.timeout.value, std::chrono::milliseconds(1500));
   EXPECT_EQ(o.kill_grace.value, Duration::zero());
   EXPECT_TRUE(o.compat_env.value.horovod && o.compat_env.value.ompi);
@@ -188,7 +191,8 @@ TEST(Options, EveryRowOfTheTableIsShownWhenGiven) {
   const Options o = parse(
       "-np 1 -H localhost -N 1 --oversubscribe -x A --wdir / --map-by slot --bind-to auto --report-bindings "
       "--tag-output "
-      "--min-np 1 --timeout 1 --kill-grace 1 --dry-run --compat-env ompi --provide horovod --isolate --launch-agent "
+      "--min-np 1 --max-np 1 --reset-limit 0 --timeout 1 --kill-grace 1 --dry-run --compat-env ompi --provide horovod "
+      "--isolate --launch-agent "
       "enter --stdin "
       "none --quiet p");
   const std::string shown = describe_options(o) + describe_options(parse("--hostfile hosts p"));

@@ -45,7 +45,7 @@ Head::Head(Loop& loop, io::Host& host, io::Signals& signals, io::Entropy& entrop
       err_(loop, err, settings_.tag_output, *this),
       rules_(static_cast<int>(hosts_of_ranks_.size()),
              settings_.min_ranks > 0 ? settings_.min_ranks : static_cast<int>(hosts_of_ranks_.size())),
-      start_barrier_(hosts_of_start_barrier(settings_)),
+      start_barrier_(hosts_of_start_barrier(settings_), settings_.max_ranks > 0),
       escalation_(settings_.kill_grace),
       over_(loop) {
   InputSource::Owner& reader = *this;
@@ -128,7 +128,7 @@ void Head::output(const HostLink& link, wire::Output message) {
   sink.put(message.rank, {std::move(message.bytes), message.continues, message.ends_line});
 }
 
-void Head::rank_changed(const HostLink& link, const wire::RankChanged& message) {
+void Head::rank_changed(HostLink& link, const wire::RankChanged& message) {
   check_rank(link, message.rank);
   const Duration since_start(message.after_ns);
   std::optional<RankFailure> failure;
@@ -146,27 +146,70 @@ void Head::rank_changed(const HostLink& link, const wire::RankChanged& message) 
           {{message.code, message.signal}, message.by_memory, since_start, message.lost_peer, message.lost_path});
       break;
   }
+  if (failure && resets_are_used_up()) {
+    say(MessageId::kRankLost, fmt::format("the ranks have met {} time{} after the first (--reset-limit): the job ends",
+                                          settings_.reset_limit, settings_.reset_limit == 1 ? "" : "s"));
+  }
   if (failure && begin_end(Cause::kRank)) end_job();
-  tell_of_survived();
+  if (elastic() && static_cast<RankPhase>(message.phase) == RankPhase::kExited) {
+    settle(link, message.rank, message.code == 0 && message.signal == 0);
+  }
+  tell_of_survived("");
   if (rules_.undecided()) look_for_cause();
   if (rules_.all_exited()) arm_flush();
 }
 
-void Head::tell_of_survived() {
+bool Head::resets_are_used_up() const noexcept {
+  return settings_.reset_limit >= 0 && start_barrier_.worlds() > settings_.reset_limit;
+}
+
+void Head::tell_of_survived(const std::string& what_follows) {
   const std::optional<RankFailure> failure = rules_.take_survived();
   if (!failure) return;
   const int left = rules_.not_failed();
   say(MessageId::kRankLost,
-      fmt::format("rank {} on host {} {} after {:.1f} s; the job goes on with {} rank{} (--min-np {})", failure->rank,
-                  host_of(failure->rank), failure->what, seconds(failure->after), left, left == 1 ? "" : "s",
-                  settings_.min_ranks));
+      fmt::format("rank {} on host {} {} after {:.1f} s; {}", failure->rank, host_of(failure->rank), failure->what,
+                  seconds(failure->after),
+                  what_follows.empty() ? fmt::format("the job goes on with {} rank{} (--min-np {})", left,
+                                                     left == 1 ? "" : "s", settings_.min_ranks)
+                                       : what_follows));
+}
+
+// What becomes of the place of a rank that has exited. Who was started in the place of another and fails before it was in a
+// world is not replaced: it would fail again. When a rank has finished, the others finish too, and a newcomer would wait
+// for a world that does not come.
+void Head::settle(HostLink& link, int rank, bool ended_well) {
+  start_barrier_.exited(rank);
+  if (ended_well && result_.cause == Cause::kNone && !std::exchange(one_is_done_, true)) {
+    wire::RefuseWorld refusal;
+    refusal.code = static_cast<std::int32_t>(Code::kPeerFailed);
+    refusal.sentence =
+        fmt::format("rank {} on host {} exited with status 0 and takes no part any more", rank, link.name());
+    to_all(refusal);
+  }
+  wire::SettleRank order;
+  order.rank = rank;
+  order.replace = rules_.survives() && result_.cause == Cause::kNone && !one_is_done_ && !rules_.joining(rank);
+  link.send(order);
+  if (!order.replace) return leave_out(rank);
+  rules_.replaced(rank);
+  start_barrier_.replaced(rank);
+  tell_of_survived(fmt::format("a new rank is started in its place (--max-np {})", settings_.max_ranks));
+}
+
+// A rank that has finished stays one that the others may wait for in vain.
+void Head::leave_out(int rank) {
+  if (!one_is_done_) rules_.leave_out(rank);
+  const auto outcome = start_barrier_.leave_out(rank);
+  if (outcome) open(*outcome);
 }
 
 void Head::tell_who_is_missing() {
   std::vector<wire::RankArrival> ranks;
   for (std::size_t rank = 0; rank < hosts_of_ranks_.size(); ++rank) {
     const RankPhase phase = rules_.phase(static_cast<int>(rank));
-    const bool came = phase == RankPhase::kConnected || phase == RankPhase::kInitialised;
+    const bool came =
+        phase == RankPhase::kConnected || phase == RankPhase::kInitialised || rules_.left_out(static_cast<int>(rank));
     ranks.push_back({came ? wire::RankArrival::State::kHere : wire::RankArrival::State::kAway,
                      "on host " + links_[hosts_of_ranks_[rank]]->name()});
   }
@@ -206,10 +249,21 @@ void Head::rank_stopped(const HostLink& link, const wire::RankStopped& message) 
 
 void Head::host_ready(const HostLink& link, const wire::HostReady& message) {
   const std::optional<StartBarrier::Outcome> outcome = start_barrier_.ready(link.index(), message);
-  if (!outcome) return;
-  if (outcome->open) return to_all(*outcome->open);
-  say(MessageId::kVersions, outcome->refuse->sentence);
-  to_all(*outcome->refuse);
+  if (outcome) open(*outcome);
+}
+
+void Head::open(const StartBarrier::Outcome& outcome) {
+  if (one_is_done_) return;  // who waits was refused
+  if (outcome.refuse) {
+    say(MessageId::kVersions, outcome.refuse->sentence);
+    return to_all(*outcome.refuse);
+  }
+  if (resets_are_used_up()) rules_.survive_no_more();
+  wire::OpenWorld world = *outcome.open;
+  for (const auto& link : links_) {
+    world.answers = outcome.answers[static_cast<std::size_t>(link->index())];
+    link->send(world);
+  }
 }
 
 void Head::lose_rank(const HostLink& link, const wire::LoseRank& message) {
@@ -260,6 +314,9 @@ bool Head::survive_loss(const HostLink& link, const std::string& sentence) {
   std::erase_if(in_job, [this](int rank) { return rules_.phase(rank) == RankPhase::kFinalized; });
   if (!rules_.survive_losing(ranks)) return false;
   tell_of_lost(link, in_job, sentence);
+  if (elastic()) {
+    for (const int rank : ranks) leave_out(rank);
+  }
   if (ranks.empty()) return true;
   const int left = rules_.not_failed();
   say(MessageId::kRankLost, fmt::format("{}; the job goes on with {} rank{} (--min-np {})", sentence, left,

@@ -45,6 +45,8 @@ class Head final : private Sink::Owner, private InputSource::Owner, private Host
     io::Stream* in = nullptr;  // standard input; null: no rank reads it
     int input_rank = 0;        // the rank that reads it
     int min_ranks = 0;         // the job goes on while so many have not failed; 0: all
+    int max_ranks = 0;         // lost ranks are replaced while no more than so many run; 0: never
+    int reset_limit = -1;      // the most worlds after the first; -1: any number
     Duration timeout{};        // zero: none
     Duration kill_grace{};
     Duration start_limit{};  // until every agent must be up
@@ -90,8 +92,12 @@ class Head final : private Sink::Owner, private InputSource::Owner, private Host
   void started(const HostLink& link, const wire::Started& message);
   void not_started(const HostLink& link, const wire::NotStarted& message);
   void output(const HostLink& link, wire::Output message);
-  void rank_changed(const HostLink& link, const wire::RankChanged& message);
-  void tell_of_survived();
+  void rank_changed(HostLink& link, const wire::RankChanged& message);
+  void tell_of_survived(const std::string& what_follows);
+  void settle(HostLink& link, int rank, bool ended_well);
+  void leave_out(int rank);
+  bool resets_are_used_up() const noexcept;
+  void open(const StartBarrier::Outcome& outcome);
   void rank_stopped(const HostLink& link, const wire::RankStopped& message);
   void host_ready(const HostLink& link, const wire::HostReady& message);
   void lose_rank(const HostLink& link, const wire::LoseRank& message);
@@ -125,6 +131,7 @@ class Head final : private Sink::Owner, private InputSource::Owner, private Host
       if (link.get() != but) link->send(message);
     }
   }
+  bool elastic() const { return settings_.max_ranks > 0; }
   bool one_host() const { return links_.size() == 1; }
   const std::string& host_of(int rank) const;
 
@@ -172,6 +179,7 @@ class Head final : private Sink::Owner, private InputSource::Owner, private Host
   std::vector<bool> exits_awaited_;           // by host: asked for exits there, and has not answered yet
   bool jobs_sent_ = false;
   bool ranks_started_ = false;
+  bool one_is_done_ = false;  // a rank has exited with 0: nobody is replaced any more
 };
 
 }  // namespace aiacc::launcher

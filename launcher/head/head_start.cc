@@ -84,6 +84,7 @@ void Head::send_jobs() {
     job.job = id;
     job.secret = secret.text();
     if (input_) job.input_rank = settings_.input_rank;
+    job.elastic = elastic();
     job.master_address = master;
     job.master_port = first.agent().master_port;
     link->send(job);

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <limits>
 #include <utility>
 
 #include "base/error.h"
@@ -10,7 +11,18 @@
 
 namespace aiacc::launcher {
 
-StartBarrier::StartBarrier(std::vector<Host> hosts) : hosts_(std::move(hosts)), ready_(hosts_.size()) {}
+namespace {
+
+constexpr int kNewcomer = std::numeric_limits<int>::max();
+
+}  // namespace
+
+StartBarrier::StartBarrier(std::vector<Host> hosts, bool elastic)
+    : hosts_(std::move(hosts)), ready_(hosts_.size()), elastic_(elastic) {
+  std::size_t ranks = 0;
+  for (const Host& host : hosts_) ranks += host.ranks.size();
+  numbers_.assign(ranks, kNewcomer);
+}
 
 void StartBarrier::set_addresses(int host, std::vector<std::string> addresses) {
   hosts_[static_cast<std::size_t>(host)].addresses = std::move(addresses);
@@ -23,34 +35,78 @@ std::optional<StartBarrier::Outcome> StartBarrier::ready(int host, const wire::H
                                              message.ports.size(), hosts_[index].ranks.size()));
   }
   ready_[index] = message;
-  if (!std::all_of(ready_.begin(), ready_.end(), [](const auto& one) { return one.has_value(); })) return std::nullopt;
+  return complete();
+}
 
+std::optional<StartBarrier::Outcome> StartBarrier::complete() {
+  bool any = false;
+  for (std::size_t i = 0; i < hosts_.size(); ++i) {
+    if (hosts_[i].ranks.empty()) continue;
+    if (!ready_[i]) return std::nullopt;
+    any = true;
+  }
+  if (!any) return std::nullopt;
   Outcome outcome;
   outcome.refuse = disagreement();
   if (!outcome.refuse) {
-    wire::OpenWorld& world = outcome.open.emplace();
-    std::size_t ranks = 0;
-    for (const Host& one : hosts_) ranks += one.ranks.size();
-    world.ports.resize(ranks);
-    for (std::size_t i = 0; i < hosts_.size(); ++i) {
-      world.hosts.push_back({hosts_[i].name, hosts_[i].addresses});
-      for (std::size_t local = 0; local < hosts_[i].ranks.size(); ++local) {
-        world.ports[static_cast<std::size_t>(hosts_[i].ranks[local])] = ready_[i]->ports[local];
-      }
-    }
+    ++worlds_;
+    describe(outcome.open.emplace());
   }
+  for (const auto& one : ready_) outcome.answers.push_back(one ? one->number : 0);
   ready_.assign(hosts_.size(), std::nullopt);
   return outcome;
 }
 
+// Those of the last world come first and keep their order, so that its rank 0, or the first that is left, has the state
+// that the others get. In the first world all are newcomers, in the order of their numbers.
+void StartBarrier::describe(wire::OpenWorld& world) {
+  std::vector<std::pair<int, int>> order;
+  for (const Host& host : hosts_) {
+    for (const int rank : host.ranks) order.emplace_back(numbers_[static_cast<std::size_t>(rank)], rank);
+  }
+  std::sort(order.begin(), order.end());
+  numbers_.assign(numbers_.size(), kNewcomer);
+  for (std::size_t number = 0; number < order.size(); ++number) {
+    numbers_[static_cast<std::size_t>(order[number].second)] = static_cast<int>(number);
+    if (elastic_) world.ranks.push_back(order[number].second);
+  }
+  world.ports.resize(order.size());
+  if (elastic_) world.hosts_of_ranks.resize(order.size());
+  for (std::size_t i = 0; i < hosts_.size(); ++i) {
+    if (hosts_[i].ranks.empty()) continue;
+    for (std::size_t local = 0; local < hosts_[i].ranks.size(); ++local) {
+      const auto number = static_cast<std::size_t>(numbers_[static_cast<std::size_t>(hosts_[i].ranks[local])]);
+      world.ports[number] = ready_[i]->ports[local];
+      if (elastic_) world.hosts_of_ranks[number] = static_cast<std::uint32_t>(world.hosts.size());
+    }
+    world.hosts.push_back({hosts_[i].name, hosts_[i].addresses});
+  }
+}
+
+void StartBarrier::exited(int rank) {
+  for (std::size_t i = 0; i < hosts_.size(); ++i) {
+    const std::vector<int>& ranks = hosts_[i].ranks;
+    if (std::find(ranks.begin(), ranks.end(), rank) != ranks.end()) ready_[i].reset();
+  }
+}
+
+void StartBarrier::replaced(int rank) { numbers_[static_cast<std::size_t>(rank)] = kNewcomer; }
+
+std::optional<StartBarrier::Outcome> StartBarrier::leave_out(int rank) {
+  for (Host& host : hosts_) std::erase(host.ranks, rank);
+  return complete();
+}
+
 std::optional<wire::RefuseWorld> StartBarrier::disagreement() const {
-  for (std::size_t i = 1; i < hosts_.size(); ++i) {
-    if (ready_[i]->library_version == ready_[0]->library_version) continue;
+  std::size_t first = 0;
+  while (!ready_[first]) ++first;
+  for (std::size_t i = first + 1; i < hosts_.size(); ++i) {
+    if (!ready_[i] || ready_[i]->library_version == ready_[first]->library_version) continue;
     wire::RefuseWorld refusal;
     refusal.code = static_cast<std::int32_t>(Code::kMismatch);
-    refusal.sentence =
-        wire::version_mismatch_text(fmt::format("ranks on host {} use", hosts_[0].name), ready_[0]->library_version,
-                                    fmt::format("ranks on host {}", hosts_[i].name), ready_[i]->library_version);
+    refusal.sentence = wire::version_mismatch_text(
+        fmt::format("ranks on host {} use", hosts_[first].name), ready_[first]->library_version,
+        fmt::format("ranks on host {}", hosts_[i].name), ready_[i]->library_version);
     return refusal;
   }
   return std::nullopt;

@@ -1,5 +1,6 @@
 // StartBarrier: the part of the start barrier that spans hosts. Each agent reports when all its ranks have said hello.
 // When all agents have reported, each gets the addresses of all ranks, or the reason why the ranks do not fit together.
+// In an elastic job the ranks change between one start barrier and the next, and with them their numbers in the world.
 // Pure: no I/O.
 #pragma once
 
@@ -22,20 +23,34 @@ class StartBarrier {
   struct Outcome {
     std::optional<wire::OpenWorld> open;
     std::optional<wire::RefuseWorld> refuse;
+    std::vector<std::uint32_t> answers;  // by host: the number of its HostReady
   };
 
-  explicit StartBarrier(std::vector<Host> hosts);
+  explicit StartBarrier(std::vector<Host> hosts, bool elastic = false);
 
   void set_addresses(int host, std::vector<std::string> addresses);
   // nullopt while other hosts are missing. Ranks may run several programs in sequence, so a new start barrier begins
   // after each outcome. Throws kProtocol for a message that does not fit its host.
   std::optional<Outcome> ready(int host, const wire::HostReady& message);
 
+  // Elastic jobs only. The rank's process has exited: what its host has reported is void.
+  void exited(int rank);
+  // Another process has its place, which was in no world yet.
+  void replaced(int rank);
+  // No further world has it. The others may have been waiting for it alone.
+  std::optional<Outcome> leave_out(int rank);
+  int worlds() const noexcept { return worlds_; }  // that were opened
+
  private:
+  std::optional<Outcome> complete();
   std::optional<wire::RefuseWorld> disagreement() const;
+  void describe(wire::OpenWorld& world);
 
   std::vector<Host> hosts_;
   std::vector<std::optional<wire::HostReady>> ready_;
+  bool elastic_;
+  std::vector<int> numbers_;  // of each rank in the last world; kNewcomer: it was not in it
+  int worlds_ = 0;
 };
 
 }  // namespace aiacc::launcher

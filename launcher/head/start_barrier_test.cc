@@ -65,5 +65,54 @@ TEST_F(StartBarrierTest, AnAgentThatCannotCountIsNotBelieved) {
   EXPECT_THROW(start_barrier_.ready(0, ready({1})), Error);
 }
 
+class ElasticStartBarrierTest : public testing::Test {
+ protected:
+  wire::HostReady report(std::vector<std::uint16_t> ports) {
+    wire::HostReady message = ready(std::move(ports));
+    message.number = ++reports_;
+    return message;
+  }
+  StartBarrier start_barrier_{{{"a", {0, 2}, {}}, {"b", {1}, {}}}, true};
+  std::uint32_t reports_ = 0;
+};
+
+TEST_F(ElasticStartBarrierTest, WhoWasInTheLastWorldComesFirstInTheNext) {
+  EXPECT_FALSE(start_barrier_.ready(0, report({70, 72})));
+  auto outcome = start_barrier_.ready(1, report({71}));
+  ASSERT_TRUE(outcome && outcome->open);
+  EXPECT_EQ(outcome->open->ranks, (std::vector<std::int32_t>{0, 1, 2}));
+  EXPECT_EQ(outcome->open->hosts_of_ranks, (std::vector<std::uint32_t>{0, 1, 0}));
+  EXPECT_EQ(outcome->answers, (std::vector<std::uint32_t>{1, 2}));
+  EXPECT_EQ(start_barrier_.worlds(), 1);
+
+  start_barrier_.exited(0);
+  start_barrier_.replaced(0);
+  EXPECT_FALSE(start_barrier_.ready(1, report({81})));
+  outcome = start_barrier_.ready(0, report({80, 82}));
+  ASSERT_TRUE(outcome && outcome->open);
+  EXPECT_EQ(outcome->open->ranks, (std::vector<std::int32_t>{1, 2, 0}));
+  EXPECT_EQ(outcome->open->hosts_of_ranks, (std::vector<std::uint32_t>{1, 0, 0}));
+  EXPECT_EQ(outcome->open->ports, tcp({81, 82, 80}));
+  EXPECT_EQ(outcome->answers, (std::vector<std::uint32_t>{4, 3}));
+}
+
+TEST_F(ElasticStartBarrierTest, AnExitMakesTheReportOfItsHostVoid) {
+  EXPECT_FALSE(start_barrier_.ready(0, report({70, 72})));
+  start_barrier_.exited(2);
+  EXPECT_FALSE(start_barrier_.ready(1, report({71})));
+  EXPECT_TRUE(start_barrier_.ready(0, report({70, 73})));
+}
+
+TEST_F(ElasticStartBarrierTest, AHostWithoutRanksIsNotAwaited) {
+  EXPECT_FALSE(start_barrier_.ready(0, report({70, 72})));
+  const auto outcome = start_barrier_.leave_out(1);
+  ASSERT_TRUE(outcome && outcome->open);
+  EXPECT_EQ(outcome->open->ranks, (std::vector<std::int32_t>{0, 2}));
+  ASSERT_EQ(outcome->open->hosts.size(), 1u);
+  EXPECT_EQ(outcome->open->hosts[0].name, "a");
+  EXPECT_FALSE(start_barrier_.leave_out(0));
+  EXPECT_FALSE(start_barrier_.leave_out(2)) << "nobody is left";
+}
+
 }  // namespace
 }  // namespace aiacc::launcher

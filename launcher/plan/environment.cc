@@ -11,11 +11,10 @@ namespace aiacc::launcher {
 namespace {
 
 constexpr const char* kTerminal = "AIACC_TERMINAL";
-constexpr std::array<std::string_view, 14> kOwn = {"AIACC_RANK",       "AIACC_SIZE",       "AIACC_LOCAL_RANK",
-                                                   "AIACC_LOCAL_SIZE", "AIACC_HOST_INDEX", "AIACC_MIN_SIZE",
-                                                   "AIACC_AGENT",      kTerminal,          "RANK",
-                                                   "WORLD_SIZE",       "LOCAL_RANK",       "LOCAL_WORLD_SIZE",
-                                                   "MASTER_ADDR",      "MASTER_PORT"};
+constexpr std::array<std::string_view, 15> kOwn = {
+    "AIACC_RANK",     "AIACC_SIZE",     "AIACC_LOCAL_RANK", "AIACC_LOCAL_SIZE", "AIACC_HOST_INDEX",
+    "AIACC_MIN_SIZE", "AIACC_MAX_SIZE", "AIACC_AGENT",      kTerminal,          "RANK",
+    "WORLD_SIZE",     "LOCAL_RANK",     "LOCAL_WORLD_SIZE", "MASTER_ADDR",      "MASTER_PORT"};
 
 constexpr std::array<std::string_view, 6> kHorovod = {"HOROVOD_RANK",       "HOROVOD_SIZE",       "HOROVOD_LOCAL_RANK",
                                                       "HOROVOD_LOCAL_SIZE", "HOROVOD_CROSS_RANK", "HOROVOD_CROSS_SIZE"};
@@ -177,6 +176,7 @@ std::vector<std::string> own_environment(const RankPlan& rank, const Plan& plan,
   own.set("AIACC_LOCAL_SIZE", local_size);
   own.set("AIACC_HOST_INDEX", host);
   if (plan.min_size > 0) own.set("AIACC_MIN_SIZE", std::to_string(plan.min_size));
+  if (plan.max_size > 0) own.set("AIACC_MAX_SIZE", std::to_string(plan.max_size));
   own.set("RANK", me);
   own.set("WORLD_SIZE", size);
   own.set("LOCAL_RANK", local);

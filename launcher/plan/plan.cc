@@ -76,6 +76,15 @@ Plan make_plan(const Options& options, const Surroundings& here) {
     }
     plan.min_size = options.min_ranks.value;
   }
+  if (options.max_ranks.given()) {
+    if (options.max_ranks.value != plan.size()) {
+      throw UsageError(MessageId::kRanks,
+                       fmt::format("--max-np is {}, and the job has {} rank{}; it begins with its most, because new "
+                                   "ranks only take the places of failed ones",
+                                   options.max_ranks.value, plan.size(), plan.size() == 1 ? "" : "s"));
+    }
+    plan.max_size = options.max_ranks.value;
+  }
   std::sort(plan.ranks.begin(), plan.ranks.end(), [](const RankPlan& a, const RankPlan& b) { return a.rank < b.rank; });
   for (RankPlan& rank : plan.ranks) rank.environment = own_environment(rank, plan, options.compat_env.value);
   return plan;

@@ -72,6 +72,7 @@ struct Plan {
   PlacementPolicy placement;
   int input_rank = 0;           // reads aiaccrun's standard input; kNoRank: none does
   int min_size = 0;             // of --min-np; 0: not given
+  int max_size = 0;             // of --max-np; 0: not given
   std::vector<Notice> notices;  // for stderr before the job starts, one line each
 
   int size() const noexcept { return static_cast<int>(ranks.size()); }

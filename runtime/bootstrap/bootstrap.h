@@ -10,11 +10,13 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "base/task/loop.h"
 #include "base/view.h"
+#include "collectives/inter/algorithm_table.h"
 #include "transports/host/host_domain.h"
 #include "transports/message.h"
 
@@ -29,8 +31,11 @@ struct BootstrapResult {
   std::string job_name;               // for messages
   std::string host_name;
   std::vector<std::string> host_names;  // by Member::host, for messages; may be empty if there is one host
+  std::string transport;                // of the port: "tcp"; "" without one
   std::string network;                  // what the port uses, for the log: "tcp"; "" without one
-  std::vector<std::string> remarks;     // sentences for the log, as warnings
+  // The same on all ranks of the job; none: it has none, or one that does not fit it.
+  std::optional<inter::AlgorithmTable> algorithm_table;
+  std::vector<std::string> remarks;  // sentences for the log, as warnings
 };
 
 // Events from outside that a context receives while it lives.

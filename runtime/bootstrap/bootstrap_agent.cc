@@ -7,6 +7,7 @@
 
 #include "base/io/descriptor_passing.h"
 #include "base/io/same_host.h"
+#include "runtime/bootstrap/algorithm_table_file.h"
 #include "runtime/bootstrap/data_port.h"
 #include "transports/host/memfd_domain.h"
 
@@ -123,7 +124,9 @@ BootstrapResult AgentBootstrap::bootstrapped_of(const wire::Welcome& welcome, Fd
   }
   if (bootstrapped.world->hosts() > 1) {
     bootstrapped.port = port_of(welcome, *bootstrapped.world);
+    bootstrapped.transport = networks_->opened_transport();
     bootstrapped.network = networks_->opened();
+    take_algorithm_table(*networks_, bootstrapped);
   }
   if (welcome.local_size == 1) return bootstrapped;
   if (segment.get() < 0) {

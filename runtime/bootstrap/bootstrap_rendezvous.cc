@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "base/io/resolve.h"
+#include "runtime/bootstrap/algorithm_table_file.h"
 #include "runtime/bootstrap/data_port.h"
 #include "runtime/rendezvous/rendezvous_client.h"
 #include "runtime/rendezvous/rendezvous_server.h"
@@ -104,7 +105,9 @@ BootstrapResult RendezvousBootstrap::bootstrapped_of(const wire::Roster& roster,
   bootstrapped.world = std::make_shared<const View>(roster.job, 0, 0, 0, std::move(members));
   if (bootstrapped.world->hosts() > 1) {
     bootstrapped.port = open_data_port(networks_, *bootstrapped.world, settings_.rank, places, kRefusedLimit);
+    bootstrapped.transport = networks_.opened_transport();
     bootstrapped.network = networks_.opened();
+    take_algorithm_table(networks_, bootstrapped);
   }
   networks_ = {};
   return bootstrapped;

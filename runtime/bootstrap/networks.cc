@@ -50,6 +50,7 @@ NetworkPorts networks_of(io::RealLoop& loop, io::RealNet& net, io::Entropy& entr
   const std::string_view demanded = demanded_by(settings.network);
   networks.require(demanded);
   networks.require_alike("AIACC_ALGORITHM", settings.algorithms);
+  networks.take_from_rank_0("AIACC_ALGORITHM_TABLE", settings.algorithm_table);
   const auto add = [&](const active::Library& library, const std::vector<std::string>& its_settings) {
     networks.add(std::make_unique<ActivePortFactory>(loop, library, its_settings));
   };

@@ -18,6 +18,7 @@ struct NetworkSettings {
   io::TcpSettings tcp;
   Network network = Network::kAuto;
   std::string algorithms;        // AIACC_ALGORITHM, which all ranks must have alike
+  std::string algorithm_table;   // of rank 0, for all (algorithm_table.h)
   bool protection = false;       // is asked for, which UCX and libfabric do not have
   std::vector<std::string> ucx;  // "UCX_TLS=tcp"
   std::vector<std::string> ofi;  // "OFI_PROVIDER=shm"

@@ -31,7 +31,7 @@ Group::Group(Context& context, ViewPtr view, int rank, std::string name, Duratio
       recorded_as_{view_->id(), Label<48>(std::string_view(name_).substr(0, name_.find_last_not_of(',') + 1))},
       timeout_(timeout),
       team_{view_, rank, context.lane().loop(), context.compute()},
-      selector_(context.config().algorithms, *this),
+      selector_(context.config().algorithms, *this, context.algorithm_table()),
       opening_ended_(context.lane().loop()) {
   const auto local = view_->ranks_on_host_of(rank);
   local_rank_ = static_cast<int>(std::find(local.begin(), local.end(), rank) - local.begin());

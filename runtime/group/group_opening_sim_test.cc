@@ -10,8 +10,8 @@ using sim::SimJob;
 using std::chrono::microseconds;
 
 // One rank of a job that makes a group of all ranks.
-struct Member {
-  explicit Member(SimContext& of) : rank(of) {}
+struct OpeningMember {
+  explicit OpeningMember(SimContext& of) : rank(of) {}
 
   void make_group(const ViewPtr& view) {
     GroupOrder order;
@@ -39,7 +39,7 @@ struct Member {
 // of events.
 std::uint64_t call_twice(const std::vector<std::uint32_t>& hosts, std::uint64_t event) {
   SimJob job(hosts);
-  std::deque<Member> members;
+  std::deque<OpeningMember> members;
   for (auto& rank : job.ranks) members.emplace_back(*rank);
   members[0].make_group(job.view);
   members[0].sum(20'000);

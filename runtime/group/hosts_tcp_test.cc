@@ -14,6 +14,7 @@
 #include "base/wire/control_messages.h"
 #include "runtime/bootstrap/bootstrap_list_test.h"
 #include "runtime/context.h"
+#include "runtime/group/calls_test.h"
 #include "runtime/group/group.h"
 #include "runtime/real_context.h"
 
@@ -81,18 +82,6 @@ class TcpJob {
   std::vector<std::shared_ptr<SegmentMapping>> segments_;
   std::barrier<> rendezvous_;
 };
-
-Call call_of(Collective kind, std::size_t count, int root = 0) {
-  Call call;
-  call.kind = kind;
-  call.count = count;
-  call.root = root;
-  return call;
-}
-
-Buffer buffer_of(std::vector<float>& data) {
-  return Buffer{reinterpret_cast<std::byte*>(data.data()), data.size() * sizeof(float)};
-}
 
 class TcpHosts : public testing::TestWithParam<Placement> {};
 INSTANTIATE_TEST_SUITE_P(Placements, TcpHosts,

@@ -2,6 +2,7 @@
 // asks about each of them, and all end: well, or with the one sentence that names the dead.
 #include <algorithm>
 
+#include "runtime/group/calls_test.h"
 #include "tests/sim_job.h"
 
 namespace aiacc::sim {
@@ -9,15 +10,6 @@ namespace {
 
 using std::chrono::milliseconds;
 using std::chrono::seconds;
-
-Call message_of(Collective kind, int other, std::uint32_t tag) {
-  Call call;
-  call.kind = kind;
-  call.count = 1;
-  call.root = other;
-  call.tag = tag;
-  return call;
-}
 
 std::vector<std::uint32_t> one_a_host(int ranks) {
   std::vector<std::uint32_t> hosts;

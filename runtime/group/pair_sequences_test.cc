@@ -1,17 +1,10 @@
 #include "runtime/group/pair_sequences.h"
+#include "runtime/group/calls_test.h"
 
 #include <gtest/gtest.h>
 
 namespace aiacc {
 namespace {
-
-Call call_of(Collective kind, int other, std::uint32_t tag) {
-  Call call;
-  call.kind = kind;
-  call.root = other;
-  call.tag = tag;
-  return call;
-}
 
 TEST(PairSequences, CountEachPairAndTagAndDirection) {
   constexpr std::uint32_t kTags = 5000;
@@ -21,14 +14,14 @@ TEST(PairSequences, CountEachPairAndTagAndDirection) {
     for (std::uint32_t tag = 0; tag < kTags; ++tag) {
       for (const int rank : {0, 3}) {
         for (const Collective kind : {Collective::kSend, Collective::kRecv}) {
-          ASSERT_EQ(pairs.next(call_of(kind, rank, tag * 65537)), round) << tag;
+          ASSERT_EQ(pairs.next(message_of(kind, rank, tag * 65537)), round) << tag;
         }
       }
       ASSERT_EQ(pairs.next_from(3, tag * 65537), round + 1);
     }
   }
-  EXPECT_EQ(pairs.next(call_of(Collective::kRecv, 0, ~std::uint32_t{0})), 1u);
-  EXPECT_EQ(pairs.next(call_of(Collective::kSend, 0, ~std::uint32_t{0})), 1u);
+  EXPECT_EQ(pairs.next(message_of(Collective::kRecv, 0, ~std::uint32_t{0})), 1u);
+  EXPECT_EQ(pairs.next(message_of(Collective::kSend, 0, ~std::uint32_t{0})), 1u);
   EXPECT_EQ(pairs.next_from(0, ~std::uint32_t{0}), 2u);
   EXPECT_EQ(pairs.next_from(1, ~std::uint32_t{0}), 1u);
   EXPECT_EQ(pairs.next_from(1, 0), 1u);

@@ -1,7 +1,9 @@
 // Registered memory is found by address, and its handle reaches the port that sends from it and places into it.
 #include "runtime/group/registrations.h"
 
+#include "runtime/group/calls_test.h"
 #include "tests/sim_job.h"
+#include "transports/forwarding_port_test.h"
 
 namespace aiacc {
 namespace {
@@ -9,7 +11,7 @@ namespace {
 using sim::error_of;
 using sim::SimJob;
 
-struct Memory {
+struct RegisteredMemory {
   std::vector<std::byte> bytes = std::vector<std::byte>(1000);
   Buffer part(std::size_t offset, std::size_t length) { return {bytes.data() + offset, length}; }
 };
@@ -20,7 +22,7 @@ std::uint64_t handle_of(const Registrations& registrations, Buffer buffer) {
 }
 
 TEST(Registrations, FindsTheRangeThatHasAllOfABuffer) {
-  Memory memory;
+  RegisteredMemory memory;
   Registrations known;
   EXPECT_EQ(handle_of(known, memory.part(0, 10)), 0u);
   known.add(7, memory.bytes.data() + 100, 200);
@@ -42,7 +44,7 @@ TEST(Registrations, FindsTheRangeThatHasAllOfABuffer) {
 
 // Against a search through all.
 TEST(Registrations, OverlappingRangesAreFoundAsLongAsTheyLast) {
-  Memory memory;
+  RegisteredMemory memory;
   sim::Random random(5);
   Registrations known;
   std::map<std::uint64_t, std::pair<std::size_t, std::size_t>> all;
@@ -70,28 +72,22 @@ TEST(Registrations, OverlappingRangesAreFoundAsLongAsTheyLast) {
 }
 
 // A port that writes down what it is given to send from and to place into.
-class SeeingPort final : public MessagePort, private MessageReceiver {
+class SeeingPort final : public ForwardingPort, private MessageReceiver {
  public:
   struct Seen {
     std::set<std::uint64_t> sent_from, placed_into;  // registrations of payloads
   };
-  SeeingPort(std::unique_ptr<MessagePort> port, Seen& seen) : port_(std::move(port)), seen_(seen) {}
+  SeeingPort(std::unique_ptr<MessagePort> port, Seen& seen) : ForwardingPort(std::move(port)), seen_(seen) {}
 
   void set_receiver(MessageReceiver& receiver) noexcept override {
     receiver_ = &receiver;
-    port_->set_receiver(*this);
+    ForwardingPort::set_receiver(*this);
   }
   void post(int to, const MessageHeader& header, std::span<const Buffer> pieces,
             SendCompletion& completion) noexcept override {
     for (const Buffer& piece : pieces) seen_.sent_from.insert(piece.registration);
-    port_->post(to, header, pieces, completion);
+    ForwardingPort::post(to, header, pieces, completion);
   }
-  void release(int from) noexcept override { port_->release(from); }
-  void withdraw(SendCompletion& completion) noexcept override { port_->withdraw(completion); }
-  void revoke(int from, const MessageHeader& header) noexcept override { port_->revoke(from, header); }
-  void lose(int rank, std::exception_ptr why) noexcept override { port_->lose(rank, why); }
-  Task<void> leave(Duration limit, Stop& stop) override { return port_->leave(limit, stop); }
-  void close() noexcept override { port_->close(); }
 
  private:
   Placement on_header(int from, const MessageHeader& header) noexcept override {
@@ -102,18 +98,9 @@ class SeeingPort final : public MessagePort, private MessageReceiver {
   void on_placed(int from, const MessageHeader& header) noexcept override { receiver_->on_placed(from, header); }
   void on_peer_lost(int rank, std::exception_ptr error) noexcept override { receiver_->on_peer_lost(rank, error); }
 
-  std::unique_ptr<MessagePort> port_;
   Seen& seen_;
   MessageReceiver* receiver_ = nullptr;
 };
-
-Call call_of(Collective kind, std::size_t count, int root = 0) {
-  Call call;
-  call.kind = kind;
-  call.count = count;
-  call.root = root;
-  return call;
-}
 
 TEST(Registrations, AreSeenByThePortInEveryCallOnTheirMemory) {
   SeeingPort::Seen seen[2];

@@ -2,6 +2,7 @@
 #include "runtime/group/remote_message.h"
 
 #include "base/data/cpu_compute.h"
+#include "runtime/group/calls_test.h"
 #include "tests/sim_job.h"
 
 namespace aiacc::sim {
@@ -10,15 +11,6 @@ namespace {
 using std::chrono::microseconds;
 using std::chrono::milliseconds;
 using std::chrono::seconds;
-
-Call message_of(Collective kind, int other, std::uint32_t tag, std::size_t count = 1) {
-  Call call;
-  call.kind = kind;
-  call.count = count;
-  call.root = other;
-  call.tag = tag;
-  return call;
-}
 
 class Messages {
  public:

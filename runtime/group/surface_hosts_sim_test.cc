@@ -1,5 +1,6 @@
 // In virtual time and in any placement: operators that do not commute, grouped allreduces, messages from any rank, one rounding
 // for 16-bit floats between hosts, and that ranks which disagree are all told so within a second, also where nobody sends.
+#include "runtime/group/calls_test.h"
 #include "tests/affine_op.h"
 #include "tests/exact_inputs.h"
 #include "tests/sim_job.h"
@@ -11,19 +12,6 @@ using affine::Map;
 using std::chrono::milliseconds;
 using std::chrono::seconds;
 using Placement = std::vector<std::uint32_t>;
-
-template <class T>
-Buffer buffer_of(std::vector<T>& data) {
-  return Buffer{reinterpret_cast<std::byte*>(data.data()), data.size() * sizeof(T)};
-}
-
-Call call_of(Collective kind, std::size_t count, int root = 0) {
-  Call call;
-  call.kind = kind;
-  call.count = count;
-  call.root = root;
-  return call;
-}
 
 class SurfaceHosts : public ::testing::TestWithParam<Placement> {
  protected:

@@ -6,7 +6,9 @@
 #include <set>
 
 #include "base/sim/random.h"
+#include "runtime/group/calls_test.h"
 #include "tests/sim_job.h"
+#include "transports/forwarding_port_test.h"
 
 namespace aiacc {
 namespace {
@@ -18,26 +20,18 @@ constexpr TrafficClass kClasses[] = {TrafficClass::kControl, TrafficClass::kLate
                                      TrafficClass::kBackground};
 
 // A port that notes the classes of matched messages.
-class NotingPort final : public MessagePort {
+class NotingPort final : public ForwardingPort {
  public:
   using Noted = std::map<MessageKind, std::set<TrafficClass>>;
-  NotingPort(std::unique_ptr<MessagePort> port, Noted& noted) : port_(std::move(port)), noted_(noted) {}
+  NotingPort(std::unique_ptr<MessagePort> port, Noted& noted) : ForwardingPort(std::move(port)), noted_(noted) {}
 
-  void set_receiver(MessageReceiver& receiver) noexcept override { port_->set_receiver(receiver); }
   void post(int to, const MessageHeader& header, std::span<const Buffer> pieces,
             SendCompletion& completion) noexcept override {
     if (header.kind <= MessageKind::kData) noted_[header.kind].insert(header.traffic);
-    port_->post(to, header, pieces, completion);
+    ForwardingPort::post(to, header, pieces, completion);
   }
-  void release(int from) noexcept override { port_->release(from); }
-  void withdraw(SendCompletion& completion) noexcept override { port_->withdraw(completion); }
-  void revoke(int from, const MessageHeader& header) noexcept override { port_->revoke(from, header); }
-  void lose(int rank, std::exception_ptr why) noexcept override { port_->lose(rank, why); }
-  Task<void> leave(Duration limit, Stop& stop) override { return port_->leave(limit, stop); }
-  void close() noexcept override { port_->close(); }
 
  private:
-  std::unique_ptr<MessagePort> port_;
   Noted& noted_;
 };
 
@@ -68,11 +62,7 @@ CallOptions in_class(TrafficClass traffic) {
   return options;
 }
 
-Buffer buffer_of(std::vector<float>& data) {
-  return Buffer{reinterpret_cast<std::byte*>(data.data()), data.size() * sizeof(float)};
-}
-
-Call message_of(Collective kind, std::size_t count, int peer) {
+Call class_message_of(Collective kind, std::size_t count, int peer) {
   Call call;
   call.kind = kind;
   call.count = call.recv_count = count;
@@ -123,8 +113,8 @@ TEST(TrafficClasses, AGroupHasAClassForCallsThatNameNone) {
     rank->sum(10);
     rank->sum(kLong);
   }
-  world.job[0].start(message_of(Collective::kSend, 1, 1), buffer_of(sent), {}, {});
-  world.job[1].start(message_of(Collective::kRecv, 1, 0), {}, buffer_of(got), {});
+  world.job[0].start(class_message_of(Collective::kSend, 1, 1), buffer_of(sent), {}, {});
+  world.job[1].start(class_message_of(Collective::kRecv, 1, 0), {}, buffer_of(got), {});
   world.expect_success();
   for (const NotingPort::Noted& noted : world.noted) {
     for (const auto& [kind, classes] : noted) EXPECT_EQ(classes, std::set{TrafficClass::kBackground});
@@ -142,12 +132,12 @@ TEST(TrafficClasses, AllMessagesBetweenTwoRanksAreInTheirClass) {
     std::vector<float> sent(kLong, 1.0f), got[2] = {std::vector<float>(kLong), std::vector<float>(kLong)};
     int sender = -1;
     for (int rank = 0; rank < 2; ++rank) {
-      world.job[rank].start(message_of(Collective::kSendrecv, kLong, 1 - rank), buffer_of(sent), buffer_of(got[rank]),
-                            in_class(traffic));
+      world.job[rank].start(class_message_of(Collective::kSendrecv, kLong, 1 - rank), buffer_of(sent),
+                            buffer_of(got[rank]), in_class(traffic));
     }
     world.expect_success();
-    world.job[0].start(message_of(Collective::kSend, kLong, 1), buffer_of(sent), {}, in_class(traffic));
-    Call any = message_of(Collective::kRecvAny, kLong, 0);
+    world.job[0].start(class_message_of(Collective::kSend, kLong, 1), buffer_of(sent), {}, in_class(traffic));
+    Call any = class_message_of(Collective::kRecvAny, kLong, 0);
     any.sender = &sender;
     world.job[1].start(any, {}, buffer_of(got[1]), in_class(traffic));
     world.expect_success();
@@ -192,9 +182,9 @@ TEST(TrafficClasses, DoNotChangeTheOrderOfMessages) {
       const std::size_t count = random.below(2) == 0 ? 10 : 50'000;
       sent[i].assign(count, static_cast<float>(i));
       got[i].resize(count);
-      job[0].start(message_of(Collective::kSend, count, 1), buffer_of(sent[i]), {},
+      job[0].start(class_message_of(Collective::kSend, count, 1), buffer_of(sent[i]), {},
                    in_class(kClasses[random.below(4)]));
-      Call recv = message_of(seed % 2 == 0 ? Collective::kRecvAny : Collective::kRecv, count, 0);
+      Call recv = class_message_of(seed % 2 == 0 ? Collective::kRecvAny : Collective::kRecv, count, 0);
       recv.sender = &senders[i];
       // Some receives are posted before the message comes, others after.
       if (random.below(2) == 0) job.world.run_until(after(job.world.now(), std::chrono::microseconds(50)));

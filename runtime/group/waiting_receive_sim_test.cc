@@ -1,5 +1,6 @@
 // In virtual time: receives that wait without an operation keep every promise of one.
 #include "base/data/cpu_compute.h"
+#include "runtime/group/calls_test.h"
 #include "runtime/group/waiting_receive.h"
 #include "tests/sim_job.h"
 
@@ -8,15 +9,6 @@ namespace {
 
 using std::chrono::milliseconds;
 using std::chrono::seconds;
-
-Call message_of(Collective kind, int other, std::uint32_t tag, std::size_t count = 1) {
-  Call call;
-  call.kind = kind;
-  call.count = count;
-  call.root = other;
-  call.tag = tag;
-  return call;
-}
 
 class WaitingReceivesOnAHost : public ::testing::Test {
  protected:

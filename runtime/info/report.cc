@@ -102,7 +102,7 @@ void append(Findings& all, Findings more) {
 
 }  // namespace
 
-Json report(const char* version, Json recent_operations) {
+Json report(const char* version, const std::string& transport, Json recent_operations) {
   const Environment environment = process_environment();
   Findings findings;
   const Config config = read_settings(environment, findings);
@@ -126,6 +126,7 @@ Json report(const char* version, Json recent_operations) {
                       {"settings", to_json(config)},
                       {"limits", to_json(limits)},
                       {"findings", to_json(findings)},
+                      {"transport", transport.empty() ? Json() : Json(transport)},
                       {"recent_operations", std::move(recent_operations)}};
 }
 

@@ -5,8 +5,9 @@
 
 namespace aiacc::info {
 
-// `version`: of the library; `recent_operations`: of this rank; an empty array if this process is not a rank. Local;
+// `version`: of the library; `transport`: of this rank to other hosts; "" if it has none; `recent_operations`: of this rank; an
+// empty array if this process is not a rank. Local;
 // needs no context. Takes milliseconds, more in a process with much memory, because it forks.
-Json report(const char* version, Json recent_operations);
+Json report(const char* version, const std::string& transport, Json recent_operations);
 
 }  // namespace aiacc::info

@@ -1,6 +1,7 @@
 // In virtual time: ranks that wait for what never comes are told of it. Receivers that wait for each other, members that freed a
 // group or never made it, and the list of who is missing, which reaches every host.
 #include "base/error_about.h"
+#include "runtime/group/calls_test.h"
 #include "tests/sim_job.h"
 
 namespace aiacc::sim {
@@ -10,36 +11,23 @@ using std::chrono::milliseconds;
 using std::chrono::seconds;
 using Placement = std::vector<std::uint32_t>;
 
-Call message_of(Collective kind, int other) {
-  Call call;
-  call.kind = kind;
-  call.count = 4;
-  call.root = other;
-  call.tag = 7;
-  return call;
-}
-
-Buffer buffer_of(std::vector<float>& data) {
-  return Buffer{reinterpret_cast<std::byte*>(data.data()), data.size() * sizeof(float)};
-}
-
 class Receivers : public ::testing::TestWithParam<Placement> {
  protected:
   void recv(SimJob& job, int rank, int from, Duration timeout = CallOptions::kDefaultTimeout) {
     CallOptions options;
     options.timeout = timeout;
     const Buffer nothing;
-    job[rank].start(message_of(Collective::kRecv, from), nothing, buffer_of(data_.emplace_back(4)), options);
+    job[rank].start(message_of(Collective::kRecv, from, 7, 4), nothing, buffer_of(data_.emplace_back(4)), options);
   }
   void recv_any(SimJob& job, int rank) {
-    Call call = message_of(Collective::kRecvAny, 0);
+    Call call = message_of(Collective::kRecvAny, 0, 7, 4);
     call.sender = &senders_.emplace_back(-1);
     const Buffer nothing;
     job[rank].start(call, nothing, buffer_of(data_.emplace_back(4)));
   }
   void send(SimJob& job, int rank, int to) {
     const Buffer nothing;
-    job[rank].start(message_of(Collective::kSend, to), buffer_of(data_.emplace_back(4, 1.0f)), nothing);
+    job[rank].start(message_of(Collective::kSend, to, 7, 4), buffer_of(data_.emplace_back(4, 1.0f)), nothing);
   }
   std::deque<std::vector<float>> data_;
   std::deque<int> senders_;

@@ -1,5 +1,6 @@
 """The key-value store in Python, on 1, 2, 3 ... ranks, with MXNet's words. "death push" or "death pushpull": the last rank dies, and
-survivors name it. "replicas": of two servers with replicas the first dies, and the workers go on."""
+survivors name it. "replicas": of two servers with replicas the first dies, and the workers go on. "sequence FILE": of three the first
+dies, and, once the file exists, its heir."""
 import array
 import os
 import signal
@@ -77,6 +78,37 @@ if sys.argv[1:2] == ["replicas"]:
     if rank in workers:
         store.pull("w", out)
         assert set(out) == {10 * len(workers)}, set(out)
+    store.free()
+    print("all is well", flush=True)
+    sys.exit()
+
+if sys.argv[1:2] == ["sequence"]:
+    servers, workers = [0, 1, 2], list(range(3, size))
+    pids = array.array("q", [0]) * size
+    aiacc.WORLD.allgather(array.array("q", [os.getpid()]), pids)
+    store = KVStore(replicas=2, split_elements=100, servers=servers, workers=workers)
+    store.set_optimizer(Update.SUM)
+    for victim in servers[:2]:
+        aiacc.runtime.go_on_without(victim)
+    if rank in workers:
+        ones, out, end = array.array("q", [1]) * 200000, array.array("q", [0]) * 200000, time.monotonic() + 100
+        store.init("w", out)
+        store.init("told", array.array("q", [0]))
+        told, step, last = array.array("q", [0]), 0, 8
+        while step < last:
+            waiting = store.push("w", ones, wait=False)
+            if step == 3 and rank == 3:
+                os.kill(pids[0], signal.SIGKILL)
+            step += 1
+            waiting.wait()
+            if step > 3 and told[0] == 0:  # all workers hear of the file in the same step
+                last += 1
+                assert time.monotonic() < end, "nobody says that the copies are there"
+                store.pushpull("told", array.array("q", [int(rank == 3 and os.path.exists(sys.argv[2]))]), told)
+                if told[0] > 0 and rank == 3:
+                    os.kill(pids[1], signal.SIGKILL)
+            store.pull("w", out)
+            assert set(out) == {step * len(workers)}, (step, set(out))
     store.free()
     print("all is well", flush=True)
     sys.exit()
@@ -190,7 +222,7 @@ store.free()
 raises(aiacc.InvalidHandle, store.push, "mine", floats(0, 0, 0))
 
 # Each push at once, also while the others compute.
-store = KVStore(Mode.ASYNC, name="async")
+store = KVStore(Mode.ASYNC, name="async", traffic_class=aiacc.TrafficClass.BACKGROUND)
 assert store.type == "dist_async_aiacc"
 store.set_optimizer(Update.SUM)
 store.init("count", array.array("q", [0]))

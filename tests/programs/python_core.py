@@ -106,8 +106,9 @@ half = WORLD.split(rank % 2)
 assert half.size == (size + 1 - rank % 2) // 2
 half.barrier()
 assert WORLD.split(None) is None
+raises(aiacc.InvalidArgument, WORLD.create, [rank], traffic_class=7)
 if rank < 2:
-    few = WORLD.create(range(min(2, size)), name="few")
+    few = WORLD.create(range(min(2, size)), name="few", traffic_class=aiacc.TrafficClass.BACKGROUND)
     few.barrier()
     assert few.translate([few.rank], WORLD) == [rank]
     few.free()

@@ -7,6 +7,7 @@
 
 #include "base/error.h"
 #include "include/aiacc/aiacc.h"
+#include "tools/info/algorithms.h"
 #include "tools/info/options.h"
 #include "tools/info/text.h"
 
@@ -37,6 +38,10 @@ int run(const InfoOptions& options) {
   using Action = InfoOptions::Action;
   if (options.action == Action::kHelp) return print(info_help(), kFine);
   if (options.action == Action::kVersion) return print(fmt::format("aiacc-info (aiacc) {}\n", aiacc_version()), kFine);
+  if (options.action == Action::kAlgorithms) {
+    const AlgorithmsReport report(options);
+    return print(options.json ? report.json().text() + "\n" : report.text(), kFine);
+  }
   const std::string text = whole_report();
   const Json report = Json::parse(text);
   if (options.action == Action::kDoctor) {

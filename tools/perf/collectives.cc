@@ -14,36 +14,36 @@ constexpr auto kOne = Holds::kOne;
 constexpr auto kAll = Holds::kAll;
 
 aiacc_status_t allreduce(const CallShape& c) {
-  return aiacc_allreduce(c.send, c.recv, c.count, c.type, c.handle, AIACC_WORLD, nullptr, nullptr);
+  return aiacc_allreduce(c.send, c.recv, c.count, c.type, c.handle, c.group, nullptr, nullptr);
 }
 aiacc_status_t reduce(const CallShape& c) {
-  return aiacc_reduce(c.send, c.recv, c.count, c.type, c.handle, c.root, AIACC_WORLD, nullptr, nullptr);
+  return aiacc_reduce(c.send, c.recv, c.count, c.type, c.handle, c.root, c.group, nullptr, nullptr);
 }
 aiacc_status_t broadcast(const CallShape& c) {
-  return aiacc_broadcast(c.recv, c.count, c.type, c.root, AIACC_WORLD, nullptr, nullptr);
+  return aiacc_broadcast(c.recv, c.count, c.type, c.root, c.group, nullptr, nullptr);
 }
 aiacc_status_t allgather(const CallShape& c) {
-  return aiacc_allgather(c.send, c.recv, c.count, c.type, AIACC_WORLD, nullptr, nullptr);
+  return aiacc_allgather(c.send, c.recv, c.count, c.type, c.group, nullptr, nullptr);
 }
 aiacc_status_t reduce_scatter(const CallShape& c) {
-  return aiacc_reduce_scatter(c.send, c.recv, c.count, c.type, c.handle, AIACC_WORLD, nullptr, nullptr);
+  return aiacc_reduce_scatter(c.send, c.recv, c.count, c.type, c.handle, c.group, nullptr, nullptr);
 }
 aiacc_status_t alltoall(const CallShape& c) {
-  return aiacc_alltoall(c.send, c.recv, c.count, c.type, AIACC_WORLD, nullptr, nullptr);
+  return aiacc_alltoall(c.send, c.recv, c.count, c.type, c.group, nullptr, nullptr);
 }
 aiacc_status_t gather(const CallShape& c) {
-  return aiacc_gather(c.send, c.recv, c.count, c.type, c.root, AIACC_WORLD, nullptr, nullptr);
+  return aiacc_gather(c.send, c.recv, c.count, c.type, c.root, c.group, nullptr, nullptr);
 }
 aiacc_status_t scatter(const CallShape& c) {
-  return aiacc_scatter(c.send, c.recv, c.count, c.type, c.root, AIACC_WORLD, nullptr, nullptr);
+  return aiacc_scatter(c.send, c.recv, c.count, c.type, c.root, c.group, nullptr, nullptr);
 }
-aiacc_status_t barrier(const CallShape&) { return aiacc_barrier(AIACC_WORLD, nullptr, nullptr); }
+aiacc_status_t barrier(const CallShape& c) { return aiacc_barrier(c.group, nullptr, nullptr); }
 
 // A ring: sends to the next rank and receives from the previous one.
 aiacc_status_t sendrecv(const CallShape& c) {
   const int next = (c.rank + 1) % c.size;
   const int before = (c.rank + c.size - 1) % c.size;
-  return aiacc_sendrecv(c.send, c.count, next, 0, c.recv, c.count, before, 0, c.type, AIACC_WORLD, nullptr, nullptr);
+  return aiacc_sendrecv(c.send, c.count, next, 0, c.recv, c.count, before, 0, c.type, c.group, nullptr, nullptr);
 }
 
 double one(double) { return 1; }

@@ -18,8 +18,9 @@ struct CallShape {
   aiacc_op_t op = AIACC_SUM;      // or kUserOp
   aiacc_op_t handle = AIACC_SUM;  // the library's handle of that operator
   int root = 0;
-  int rank = 0;
+  int rank = 0;  // in the group
   int size = 1;
+  aiacc_group_t group = AIACC_WORLD;
 };
 
 struct Collective {

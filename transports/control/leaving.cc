@@ -37,7 +37,8 @@ bool Leaving::anybody_stays() noexcept {
   const bool aborted = mailbox_.error_of(world_) != nullptr;
   return std::any_of(peers_.known.begin(), peers_.known.end(), [aborted](const auto& entry) {
     const Peer& peer = entry.second;
-    return !peer.lost && !peer.leaves && !(aborted && peer.leaving_acknowledged);
+    if (peer.lost || peer.leaves) return false;
+    return aborted ? !peer.leaving_acknowledged : peer.awaited;
   });
 }
 

@@ -16,7 +16,7 @@
 namespace aiacc {
 namespace {
 
-constexpr std::uint64_t kNonce = 99;
+constexpr std::uint64_t kFenceNonce = 99;
 constexpr std::uint64_t kOperation = 1234;
 constexpr std::size_t kBytes = 64 * 1024;
 constexpr std::size_t kChunk = 16 * 1024;
@@ -41,7 +41,7 @@ void set_trap(std::byte* at) {
 // A rank that stores into rank 0's buffer, chunk after chunk. Exit code 0: the abort was seen after the trapped chunk.
 [[noreturn]] void store_until_aborted(int descriptor, int rank, int ranks, std::uint64_t offset) {
   io::RealLoop loop;
-  const auto domain = MemfdDomain::attach(descriptor, kNonce, rank, ranks, loop);
+  const auto domain = MemfdDomain::attach(descriptor, kFenceNonce, rank, ranks, loop);
   std::byte* theirs = domain->view(0, offset, kTrap);
   set_trap(theirs + kTrap);
   int result = 1;
@@ -63,8 +63,8 @@ class Fence : public ::testing::Test {
   static constexpr int kRanks = 3;
 
   Fence()
-      : segment_(HostSegment::create(kRanks, std::uint64_t{16} << 20, kNonce)),
-        owner_(MemfdDomain::attach(segment_.descriptor(), kNonce, 0, kRanks, loop_)),
+      : segment_(HostSegment::create(kRanks, std::uint64_t{16} << 20, kFenceNonce)),
+        owner_(MemfdDomain::attach(segment_.descriptor(), kFenceNonce, 0, kRanks, loop_)),
         range_(owner_->allocate(kBytes)),
         buffer_(owner_->view(0, range_)) {
     std::memset(buffer_, 0x11, kBytes);

@@ -148,6 +148,7 @@ void Services::transmit(int to, const MessageHeader& header, ServiceBytes bytes)
     ++outgoing.posts;
     streams_->post(local, part, outgoing.bytes.span(), outgoing);
   } else {
+    partners_.insert(to);
     do {
       part.length = std::min<std::uint64_t>(kChunkBytes, part.total - part.offset);
       const Buffer piece{outgoing.bytes.data() + part.offset, part.length};
@@ -223,6 +224,7 @@ void Services::keep(int from, const Service& service, std::uint64_t number, Serv
 
 Placement Services::on_header(int from, const MessageHeader& header) noexcept {
   if (!is_valid(from, header)) return kDropped;
+  if (local_rank(from) < 0) partners_.insert(from);
   const Key key{header.group, header.step};
   Kept* kept = find_kept(from, header);
   if (header.flags == kRefusal && kept == nullptr) {

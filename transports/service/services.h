@@ -14,6 +14,7 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <set>
 #include <utility>
 
 #include "base/wire/control_messages.h"
@@ -53,6 +54,8 @@ class Services final : private MessageReceiver {
   MessageReceiver& receiver() noexcept { return *this; }
   // May be told twice.
   void peer_lost(int world_rank, const std::exception_ptr& why) noexcept;
+  // Ranks of the world on other hosts that this one has sent messages to, or had some from.
+  const std::set<int>& partners() const noexcept { return partners_; }
 
   // --- for Service -----------------------------------------------------------------------------------------------------
   Loop& loop() const noexcept { return loop_; }
@@ -145,6 +148,7 @@ class Services final : private MessageReceiver {
   std::map<Key, Service*> services_;  // null: the subscription has ended
   int active_ = 0;                    // subscriptions
   std::map<int, Error> lost_;         // by rank in the world
+  std::set<int> partners_;
   std::list<Outgoing> outgoing_;
   std::list<Kept> kept_;
   std::deque<Deferred> deferred_;

@@ -9,6 +9,7 @@
 // and when one is sent again over another.
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <cstdint>
 #include <exception>
@@ -62,6 +63,8 @@ class Outbound {
   // Payloads that are begun from now on go in chunks if `streams`, the number of connections that may share them, is above 1, or if
   // classes take turns: when there is background traffic, or a class was given a share.
   void share_among(std::size_t streams) noexcept { streams_ = streams; }
+  // Two for each connection.
+  int chunks_in_flight() const noexcept { return 2 * static_cast<int>(std::min<std::size_t>(streams_, 8)); }
   bool divides() const noexcept { return streams_ > 1 || takes_turns_; }
 
   void add(const MessageHeader& header, std::span<const Buffer> pieces, SendCompletion& completion);

@@ -1,6 +1,7 @@
 #include "transports/tcp/pace.h"
 
 #include <algorithm>
+#include <cmath>
 
 namespace aiacc::tcp {
 namespace {
@@ -11,7 +12,7 @@ constexpr Duration kPatience = std::chrono::milliseconds(5);
 
 Duration time_of(double bytes, double rate) noexcept {
   constexpr double kLongest = 1e15;  // ns
-  return Duration(static_cast<std::int64_t>(std::min(bytes / rate * 1e9, kLongest)));
+  return Duration(std::llround(std::min(bytes / rate * 1e9, kLongest)));
 }
 
 }  // namespace
@@ -20,12 +21,14 @@ std::uint64_t Pace::took(std::uint64_t bytes, Instant now) noexcept {
   if (forgotten(now)) {
     rate_ = 0;
     samples_ = 0;
+    busy_ = {};
+    measured_bytes_ = 0;
     delivered_ = given_;
   }
   if (backlog(now) == 0) {
     delivered_ = given_;
-    since_ = window_ = now;
-    window_bytes_ = 0;
+    if (since_ > begun_) busy_ += since_ - begun_;
+    since_ = begun_ = now;
   }
   given_ += bytes;
   expected_ += bytes;
@@ -47,21 +50,24 @@ void Pace::given_arrived(std::uint64_t bytes, Instant now) noexcept {
 void Pace::progress(std::uint64_t to, Instant now) noexcept {
   since_ = now;
   if (to <= delivered_) return;
-  window_bytes_ += to - delivered_;
+  measured_bytes_ += static_cast<double>(to - delivered_);
   delivered_ = to;
-  const Duration elapsed = now - window_;
-  if (elapsed <= Duration{} || (elapsed < kWindow && delivered_ < given_)) return;
-  const double sample = static_cast<double>(window_bytes_) / (static_cast<double>(elapsed.count()) / 1e9);
-  rate_ = rate_ > 0 ? (rate_ + sample) / 2 : sample;
-  window_ = now;
-  window_bytes_ = 0;
+  busy_ += now - begun_;
+  begun_ = now;
+  if (busy_ <= Duration{} || (busy_ < kWindow && delivered_ < given_)) return;
+  rate_ = measured_bytes_ / (static_cast<double>(busy_.count()) / 1e9);
+  if (busy_ < kRemembered) return;
+  const Duration kept = busy_ / 2;
+  measured_bytes_ *= static_cast<double>(kept.count()) / static_cast<double>(busy_.count());
+  busy_ = kept;
 }
 
 // What nobody expects any more is not acknowledged for certain: it drains at the connection's rate.
 std::uint64_t Pace::backlog(Instant now) const noexcept {
   const std::uint64_t all = given_ - delivered_;
   if (expected_ > 0 || all == 0 || rate_ <= 0) return all;
-  const auto drained = static_cast<std::uint64_t>(rate_ * static_cast<double>((now - since_).count()) / 1e9);
+  const auto drained =
+      static_cast<std::uint64_t>(std::llround(rate_ * static_cast<double>((now - since_).count()) / 1e9));
   return all > drained ? all - drained : 0;
 }
 

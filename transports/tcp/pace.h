@@ -48,7 +48,9 @@ class Pace {
   Duration delay() const noexcept { return samples_ < kEnough ? Duration{} : delay_; }
 
  private:
-  static constexpr Duration kWindow = std::chrono::milliseconds(1);  // of one measurement, at least
+  static constexpr Duration kWindow = std::chrono::milliseconds(1);  // that a rate is of, at least
+  // Acknowledgements that waited behind the peer's own data come several at a time: a rate is of some of these.
+  static constexpr Duration kRemembered = std::chrono::milliseconds(100);
   static constexpr int kEnough = 4;
 
   bool forgotten(Instant now) const noexcept { return expected_ == 0 && now - since_ > kForgotten; }
@@ -60,8 +62,10 @@ class Pace {
   std::uint64_t expected_ = 0;  // of what is between them, what no other connection carries
   double rate_ = 0;
   Instant since_{};  // of the last progress, or when it began to carry something
-  Instant window_{};
-  std::uint64_t window_bytes_ = 0;
+  // Of the bytes and the time of which the rate is, the latter without the times in which it carried nothing.
+  double measured_bytes_ = 0;
+  Duration busy_{};
+  Instant begun_{};
   Duration delay_{};
   int samples_ = 0;
 };

@@ -67,6 +67,25 @@ TEST_F(PaceTest, AnAcknowledgementIsOneOfAllBefore) {
   EXPECT_DOUBLE_EQ(pace.rate(now_), 10e6);
 }
 
+// They wait behind what the peer sends: one after 20 ms, and seven within the next millisecond.
+TEST_F(PaceTest, AcknowledgementsThatComeInBunchesMakeItNoFaster) {
+  Pace pace;
+  for (int bunch = 0; bunch < 10; ++bunch) {
+    const Instant taken = now_;
+    std::vector<std::uint64_t> positions(8);
+    for (std::uint64_t& position : positions) position = pace.took(kChunk, taken);
+    later(milliseconds(20));
+    pace.arrived(positions[0], kChunk, taken, now_);
+    for (std::size_t i = 1; i < positions.size(); ++i) {
+      later(std::chrono::microseconds(150));
+      pace.arrived(positions[i], kChunk, taken, now_);
+    }
+  }
+  const double truly = 8 * kChunk / 0.02105;
+  EXPECT_GT(pace.rate(now_), truly / 2);
+  EXPECT_LT(pace.rate(now_), truly * 2);
+}
+
 TEST_F(PaceTest, WhatStandsStillIsExpectedToGoOnSo) {
   Pace pace = at(10'000'000);
   const std::uint64_t position = pace.took(kChunk, now_);

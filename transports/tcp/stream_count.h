@@ -20,7 +20,7 @@ class StreamCount {
   static constexpr double kGain = 0.05;
   static constexpr double kLoss = 0.02;
   static constexpr double kDrop = 0.30;  // of the speed, by which another state of the network is known
-  static constexpr int kPeriods = 2;
+  static constexpr int kPeriods = 4;
   static constexpr int kShortestKeep = 8;  // measurements
   static constexpr int kLongestKeep = 128;
 

@@ -27,7 +27,7 @@ void write_message(std::span<std::byte> into, const MessageHeader& header, std::
   tcp::encode_header(header, into.subspan<tcp::kFrameBytes, tcp::kHeaderBytes>());
 }
 
-std::vector<std::byte> bytes_of(const tcp::Frame& frame) {
+std::vector<std::byte> frame_bytes(const tcp::Frame& frame) {
   std::vector<std::byte> bytes(tcp::kFrameBytes);
   tcp::encode_frame(frame, std::span(bytes).first<tcp::kFrameBytes>());
   return bytes;
@@ -88,14 +88,18 @@ TEST(TcpBadPeer, NonsenseIsABrokenConnectionAndAgainAndAgainALostPeer) {
                     std::span(outside).last<tcp::kFrameBytes>());
   for (const auto& [bytes, sentence] :
        {std::pair(nonsense, "a frame came with version 30583"),
-        std::pair(bytes_of({.kind = static_cast<tcp::FrameKind>(7)}), "a frame came with kind 7"),
-        std::pair(bytes_of({.kind = kAsk, .number = 1}), "something in the unused fields of kind 5"),
-        std::pair(bytes_of({.kind = kArrived, .number = 5, .offset = 5}), "acknowledges message 5 of a traffic class"),
-        std::pair(bytes_of({.kind = kArrived, .number = 0, .offset = 5}), "acknowledges message 5 of a traffic class"),
-        std::pair(bytes_of({.kind = kArrived, .number = 5, .offset = 0}), "acknowledges message 5 of a traffic class"),
-        std::pair(bytes_of({.kind = kChunkArrived, .number = 5, .length = 1}),
+        std::pair(frame_bytes({.kind = static_cast<tcp::FrameKind>(7)}), "a frame came with kind 7"),
+        std::pair(frame_bytes({.kind = kAsk, .number = 1}), "something in the unused fields of kind 5"),
+        std::pair(frame_bytes({.kind = kArrived, .number = 5, .offset = 5}),
+                  "acknowledges message 5 of a traffic class"),
+        std::pair(frame_bytes({.kind = kArrived, .number = 0, .offset = 5}),
+                  "acknowledges message 5 of a traffic class"),
+        std::pair(frame_bytes({.kind = kArrived, .number = 5, .offset = 0}),
+                  "acknowledges message 5 of a traffic class"),
+        std::pair(frame_bytes({.kind = kChunkArrived, .number = 5, .length = 1}),
                   "acknowledges message 5 of a traffic class, which cannot be"),
-        std::pair(bytes_of({.kind = kChunk, .number = 1, .length = 1}), "sent a part of message 1 before its header"),
+        std::pair(frame_bytes({.kind = kChunk, .number = 1, .length = 1}),
+                  "sent a part of message 1 before its header"),
         std::pair(header, "a message header came with version 9"),
         std::pair(gap, "sent message 2 after message 0 of a traffic class"),
         std::pair(unlike, "sent a message and a frame that do not agree"),
@@ -129,7 +133,7 @@ TEST(TcpBadPeer, NonsenseNowAndThenLosesNobody) {
 }
 
 TEST(TcpBadPeer, NobodyHearsWhatComesAfterAFarewell) {
-  std::vector<std::byte> chatter = bytes_of({.kind = tcp::FrameKind::kFarewell});
+  std::vector<std::byte> chatter = frame_bytes({.kind = tcp::FrameKind::kFarewell});
   chatter.resize(tcp::kFrameBytes + kPrefix);
   write_message(std::span(chatter).last<kPrefix>(), header_of(1, 0), 1);
   SimTcp net(2);

@@ -178,13 +178,6 @@ TEST(TcpClasses, BothEndsOfAConnectionAreMarked) {
   }
 }
 
-Task<void> leave(TcpPort* port, bool* left) {
-  Stop stop;
-  co_await port->leave(std::chrono::seconds(1), stop);
-  *left = true;
-  port->close();
-}
-
 // The connection of a class is not there yet when the rank leaves.
 TEST(TcpClasses, WhoLeavesInOrderLosesNothing) {
   ClassesSim world(2);

@@ -209,4 +209,12 @@ class RealTcp6 : public RealTcp {
   RealTcp6() : RealTcp(message_conformance::kRanks, access("/proc/net/if_inet6", F_OK) == 0 ? "::1" : "127.0.0.1") {}
 };
 
+// Leaves in order; `left` is set when it has.
+inline Task<void> leave(TcpPort* port, bool* left) {
+  Stop stop;
+  co_await port->leave(std::chrono::seconds(1), stop);
+  *left = true;
+  port->close();
+}
+
 }  // namespace aiacc::tcp_test

@@ -126,6 +126,11 @@ void TcpPort::post(int to_rank, const MessageHeader& header, std::span<const Buf
   engine_->post(to_rank, header, pieces, completion, false);
 }
 
+int TcpPort::chunks_in_flight(int to_rank) const noexcept {
+  const tcp::Link* const link = engine_->link(to_rank);
+  return link != nullptr ? link->chunks_in_flight() : MessagePort::chunks_in_flight(to_rank);
+}
+
 void TcpPort::post_now(int to_rank, const MessageHeader& header, std::span<const Buffer> pieces,
                        SendCompletion& completion) noexcept {
   engine_->post(to_rank, header, pieces, completion, true);

@@ -69,6 +69,7 @@ class TcpPort final : public MessagePort {
             SendCompletion& completion) noexcept override;
   void post_now(int to_rank, const MessageHeader& header, std::span<const Buffer> pieces,
                 SendCompletion& completion) noexcept override;
+  int chunks_in_flight(int to_rank) const noexcept override;
   void release(int from_rank) noexcept override;
   void withdraw(SendCompletion& completion) noexcept override;
   void revoke(int from_rank, const MessageHeader& header) noexcept override;

@@ -15,7 +15,7 @@ using message_conformance::header_of;
 using message_conformance::pattern;
 using message_conformance::Recorder;
 
-constexpr std::uint64_t kLine = 100'000'000;  // bytes a second, of the host
+constexpr std::uint64_t kHostLine = 100'000'000;  // bytes a second, of the host
 constexpr std::size_t kMessage = 512 << 10;
 
 TcpPort::Marks marks_of(const char* latency, const char* bulk, const char* background) {
@@ -53,7 +53,7 @@ class SharesSim : public SimTcp {
   static sim::StreamModel line_of(Duration latency) {
     sim::StreamModel model;
     model.latency_between_hosts = latency;
-    model.host_bytes_per_second = kLine;
+    model.host_bytes_per_second = kHostLine;
     return model;
   }
 
@@ -73,7 +73,7 @@ TEST(TcpShares, AreThoseOfTheClassesOnOneConnection) {
       world.send(kBackground, 80);
       world.send(kBulk, 60);
       ASSERT_TRUE(world.until(kBulk, 54));
-      EXPECT_NEAR(world.placed(kBackground), 54 / share, 2) << bulk << ", " << streams << " connections";
+      EXPECT_NEAR(world.placed(kBackground), 54.0 / share, 2) << bulk << ", " << streams << " connections";
     }
   }
 }
@@ -90,7 +90,7 @@ TEST(TcpShares, AreThoseOfTheClassesOnConnectionsOfTheirOwn) {
     if (share == 0) {
       EXPECT_NEAR(world.placed(kBulk), 30, 4);
     } else {
-      EXPECT_NEAR(world.placed(kBackground), 90 / share, 4);
+      EXPECT_NEAR(world.placed(kBackground), 90.0 / share, 4);
     }
   }
 }
@@ -102,7 +102,7 @@ TEST(TcpShares, WhatIsIdleIsLent) {
     world.send(kBackground, 190);
     ASSERT_TRUE(world.until(kBackground, 190));
     const double rate = 190.0 * kMessage / seconds(world.world.now() - began);
-    EXPECT_GE(rate, 0.95 * kLine) << background;
+    EXPECT_GE(rate, 0.95 * kHostLine) << background;
   }
 }
 
@@ -130,7 +130,7 @@ TEST(TcpShares, AShortMessageWaitsForOneChunkOfALongOne) {
   post(world.port(0), 1, header_of(1000, small.size(), TrafficClass::kLatency), small, world.told);
   ASSERT_TRUE(world.until(TrafficClass::kLatency, 1));
   // What the connection has taken: its window, and a batch. Then a chunk.
-  EXPECT_LE(seconds(world.world.now() - began), 0.002 + 4.0 * (256 << 10) / kLine);
+  EXPECT_LE(seconds(world.world.now() - began), 0.002 + 4.0 * (256 << 10) / kHostLine);
 }
 
 std::uint64_t rate_of(int descriptor) {

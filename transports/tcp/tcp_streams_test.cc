@@ -193,13 +193,6 @@ TEST(TcpStreams, AHeldMessageGetsItsPlaceWhileOthersAreHeld) {
   }
 }
 
-Task<void> leave(TcpPort* port, bool* left) {
-  Stop stop;
-  co_await port->leave(std::chrono::seconds(1), stop);
-  *left = true;
-  port->close();
-}
-
 TEST(TcpStreams, WhoLeavesInOrderLosesNothing) {
   for (std::uint64_t seed = 1; seed <= 20; ++seed) {
     FourSim net(Encryption::kNone, 2, seed);

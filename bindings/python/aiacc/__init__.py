@@ -13,7 +13,7 @@ from aiacc._version import __version__
 from aiacc.buffers import Buffer, DType, Op
 from aiacc.errors import (Aborted, Error, InternalError, InvalidArgument, InvalidHandle, InvalidState, Mismatch, NotFinite, OutOfMemory,
                           PeerFailed, ProtocolError, SystemFailure, Timeout, Unreachable, Unsupported)
-from aiacc.groups import WORLD, Group
+from aiacc.groups import WORLD, Group, TrafficClass
 from aiacc.kvstore import KVStore
 from aiacc.mesh import Mesh
 from aiacc.requests import Request, wait_all
@@ -47,7 +47,7 @@ def host_index() -> int:
 
 __all__ = [
     "Aborted", "Buffer", "DType", "Error", "Group", "InternalError", "InvalidArgument", "InvalidHandle", "InvalidState", "KVStore", "Memory", "Mesh",
-    "Mismatch", "NotFinite", "Op", "OutOfMemory", "PeerFailed", "ProtocolError", "Request", "Store", "SystemFailure", "Timeout", "Unreachable", "Unsupported", "WORLD",
+    "Mismatch", "NotFinite", "Op", "OutOfMemory", "PeerFailed", "ProtocolError", "Request", "Store", "SystemFailure", "Timeout", "TrafficClass", "Unreachable", "Unsupported", "WORLD",
     "__version__", "finalize", "host_index", "info", "init", "initialized", "local_rank", "local_size", "metrics",
     "rank", "size", "start_timeline", "stop_timeline", "version", "wait_all",
 ]

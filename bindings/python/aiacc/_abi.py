@@ -73,7 +73,7 @@ class KvKey(c.Structure):
 class KvAttr(c.Structure):
     _fields_ = [("size", c.c_size_t), ("name", c.c_char_p), ("mode", c.c_int32), ("wire", c.c_int32), ("staleness", c.c_uint64),
                 ("threshold", c.c_double), ("split_elements", c.c_size_t), ("n_servers", c.c_size_t), ("servers", Int),
-                ("n_workers", c.c_size_t), ("workers", Int), ("timeout_ms", c.c_int64), ("replicas", c.c_int32)]
+                ("n_workers", c.c_size_t), ("workers", Int), ("timeout_ms", c.c_int64), ("replicas", c.c_int32), ("traffic_class", c.c_int32)]
 
 
 KV_UPDATE = c.CFUNCTYPE(c.c_int, P, KvKey, c.c_size_t, c.c_size_t, c.c_int, P, P)

@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 import ctypes as c
+import enum
 from typing import Any, List, Optional, Sequence, Tuple, Union
 
 from aiacc import _abi
@@ -12,6 +13,15 @@ from aiacc.runtime import int_array, size_array
 
 Started = Optional[Request]
 Seconds = Optional[float]
+
+
+class TrafficClass(enum.IntEnum):
+    """Which of a rank's messages to another host go first, with the marks of AIACC_TC_*."""
+    DEFAULT = 0  # short messages as LATENCY, long ones as BULK
+    CONTROL = 1
+    LATENCY = 2
+    BULK = 3
+    BACKGROUND = 4  # what nobody waits for
 
 
 def _attr(name: Optional[str], timeout: Seconds, prescale: float = 1.0, postscale: float = 1.0) -> Any:
@@ -87,22 +97,25 @@ class Group:
 
     # --- groups of these ranks
 
-    def create(self, ranks: Sequence[int], *, name: Optional[str] = None, key: int = 0, timeout: Seconds = None) -> Group:
+    def create(self, ranks: Sequence[int], *, name: Optional[str] = None, key: int = 0, timeout: Seconds = None,
+               traffic_class: TrafficClass = TrafficClass.DEFAULT) -> Group:
         """The group of these ranks, in this order. Called by them and by nobody else; no message is sent. `key` tells apart
-        groups of equal members that several threads make; `timeout` is that of its operations."""
+        groups of equal members that several threads make; `timeout` and `traffic_class` are those of its operations."""
         made = _abi.Handle()
-        library().aiacc_group_create(self.handle, len(ranks), int_array(ranks), self._group_attr(name, key, timeout), c.byref(made))
+        library().aiacc_group_create(self.handle, len(ranks), int_array(ranks), self._group_attr(name, key, timeout, traffic_class), c.byref(made))
         return Group(made.value)
 
-    def split(self, color: Optional[int], key: int = 0, *, name: Optional[str] = None, timeout: Seconds = None) -> Optional[Group]:
+    def split(self, color: Optional[int], key: int = 0, *, name: Optional[str] = None, timeout: Seconds = None,
+              traffic_class: TrafficClass = TrafficClass.DEFAULT) -> Optional[Group]:
         """Ranks of one color are a group, ordered by key, then by rank. None with color None. Collective."""
         made = _abi.Handle()
-        library().aiacc_group_split(self.handle, -1 if color is None else color, key, self._group_attr(name, 0, timeout), c.byref(made))
+        library().aiacc_group_split(self.handle, -1 if color is None else color, key, self._group_attr(name, 0, timeout, traffic_class),
+                                    c.byref(made))
         return Group(made.value) if made.value else None
 
     @staticmethod
-    def _group_attr(name: Optional[str], key: int, timeout: Seconds) -> Any:
-        attr = _abi.GroupAttr(size=c.sizeof(_abi.GroupAttr), name=name.encode() if name else None, key=key)
+    def _group_attr(name: Optional[str], key: int, timeout: Seconds, traffic_class: TrafficClass) -> Any:
+        attr = _abi.GroupAttr(size=c.sizeof(_abi.GroupAttr), name=name.encode() if name else None, key=key, traffic_class=traffic_class)
         if timeout is not None:
             attr.timeout_ms = -1 if timeout == float("inf") else max(1, int(timeout * 1000))
         return attr

@@ -11,7 +11,7 @@ from typing import Any, Callable, Dict, Iterable, Optional, Sequence, Union
 from aiacc import _abi
 from aiacc._library import library
 from aiacc.buffers import DType, buffer
-from aiacc.groups import WORLD, Group
+from aiacc.groups import WORLD, Group, TrafficClass
 from aiacc.requests import Request
 
 Key = Union[int, str]
@@ -64,16 +64,18 @@ class KVStore:
 
     Calls return a Request if `wait` is False, and else when they have ended. Those on one key take effect in their order without
     waiting; what of different keys waits to be sent goes by `priority`, the higher first. Numbers of rows are any integers; an array
-    of 64-bit ones is copied as it is. With replicas=2 the next server has each value too, and goes on with it if a server is lost."""
+    of 64-bit ones is copied as it is. With replicas=2 the next server has each value too, and goes on with it if a server is lost. `traffic_class` is that of
+    all its messages between hosts; the default is BULK."""
 
     def __init__(self, mode: Mode = Mode.SYNC, group: Group = WORLD, name: str = "", staleness: int = 0, split_elements: int = 0,
                  servers: Sequence[int] = (), workers: Sequence[int] = (), wire: Wire = Wire.PLAIN, threshold: float = 0.5,
-                 timeout: Optional[float] = None, replicas: int = 1) -> None:
+                 timeout: Optional[float] = None, replicas: int = 1, traffic_class: TrafficClass = TrafficClass.DEFAULT) -> None:
         made = _abi.Handle()
         ranks = [(c.c_int * len(some))(*some) for some in (servers, workers)]
         attr = _abi.KvAttr(size=c.sizeof(_abi.KvAttr), name=name.encode(), mode=mode, wire=wire, staleness=staleness, threshold=threshold,
                            split_elements=split_elements, n_servers=len(servers), servers=ranks[0], n_workers=len(workers), workers=ranks[1],
-                           timeout_ms=0 if timeout is None else max(1, int(timeout * 1000)), replicas=replicas)
+                           timeout_ms=0 if timeout is None else max(1, int(timeout * 1000)), replicas=replicas,
+                           traffic_class=traffic_class)
         library().aiacc_kv_create(group.handle, c.byref(attr), c.byref(made))
         self.handle, self.group, self.mode = made.value, group, Mode(mode)
         self._workers = list(workers) or list(range(group.size))

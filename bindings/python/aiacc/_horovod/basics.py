@@ -66,6 +66,10 @@ def _meet() -> Tuple[Group, List[Tuple[int, int]]]:
             group.allgather(own, gathered)
         except aiacc.PeerFailed as error:
             group.free()
+            if "AIACC_MAX_SIZE" in os.environ:
+                _enter_next_world()
+                left = list(range(aiacc.size()))
+                continue
             if not _goes_on_without(error.rank, left):
                 raise
             go_on_without(error.rank)
@@ -76,6 +80,15 @@ def _meet() -> Tuple[Group, List[Tuple[int, int]]]:
             raise
         _left = left
         return group, list(struct.iter_unpack("<2i", gathered))
+
+
+def _enter_next_world() -> None:
+    """Returns when all ranks of the next world have come, which aiaccrun chooses (--max-np)."""
+    try:
+        aiacc.finalize()
+    except RuntimeError:
+        pass  # it left, and says again who is lost
+    aiacc.init()
 
 
 def _goes_on_without(rank: int, left: List[int]) -> bool:

@@ -31,6 +31,7 @@ class State:
         self._host_messages: Any = queue.Queue()
         self._last_updated_timestamp = 0
         self._reset_callbacks: List[Callable[[], None]] = []
+        self._sync_follows = False  # on_reset is called just before sync
 
     def register_reset_callbacks(self, callbacks: Iterable[Callable[[], None]]) -> None:
         """Called after the ranks have met again, before the function is run again: to scale a learning rate, for example."""
@@ -73,7 +74,7 @@ class State:
         raise NotImplementedError
 
     def reset(self) -> None:
-        """The ranks have met again; perhaps there are fewer."""
+        """The ranks have met again; perhaps others than before."""
 
 
 class ObjectState(State):
@@ -106,7 +107,8 @@ def run_fn(func: Callable[..., Any], reset: Callable[[], None]) -> Callable[...,
     shutdown and init.
 
     HorovodInternalError: the state goes back to the last commit. HostsUpdatedInterrupt: it stays as it is. Any other exception is the
-    caller's. An error after which ranks do not meet again (a lost rank without aiaccrun --min-np) leaves as HorovodInternalError."""
+    caller's. An error after which ranks do not meet again (a lost rank without aiaccrun --min-np) leaves as HorovodInternalError. A rank
+    that aiaccrun started in the place of a lost one (--max-np) begins with the state of the others."""
     @functools.wraps(func)
     def wrapper(state: State, *arguments: Any, **keywords: Any) -> Any:
         again, synchronizes = False, True
@@ -115,6 +117,7 @@ def run_fn(func: Callable[..., Any], reset: Callable[[], None]) -> Callable[...,
                 _meet_again(reset)
             try:
                 if again:
+                    state._sync_follows = synchronizes
                     state.on_reset()
                 if synchronizes:
                     state.sync()

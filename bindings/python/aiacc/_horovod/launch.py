@@ -15,14 +15,15 @@ from aiacc._horovod.calls import _pickler
 from aiacc.run import program
 
 # Of Horovod, and without a meaning here.
-_IGNORED = ("max_num_proc", "max_np", "slots", "reset_limit", "cooldown_range", "start_timeout", "disable_cache", "use_gloo", "mpi_args", "network_interface",
+_IGNORED = ("slots", "cooldown_range", "start_timeout", "disable_cache", "use_gloo", "mpi_args", "network_interface",
             "network_interfaces", "verbose")
 _REFUSED = ("use_mpi", "ssh_port", "ssh_identity_file", "output_filename")
 
 
 def run(func: Callable[..., Any], args: Sequence[Any] = (), kwargs: Optional[Dict[str, Any]] = None, num_proc: int = 1,
         min_num_proc: Optional[int] = None, hosts: Optional[str] = None, hostfile: Optional[str] = None, executable: Optional[str] = None,
-        np: Optional[int] = None, min_np: Optional[int] = None, **others: Any) -> List[Any]:
+        np: Optional[int] = None, min_np: Optional[int] = None, max_num_proc: Optional[int] = None, max_np: Optional[int] = None,
+        reset_limit: Optional[int] = None, **others: Any) -> List[Any]:
     """The function's results, in the order of ranks. It is pickled, with cloudpickle where that is installed. Ranks on other hosts need
     the folder for temporary files (TMPDIR) of this one."""
     unknown = [name for name in others if name not in _IGNORED + _REFUSED]
@@ -41,11 +42,13 @@ def run(func: Callable[..., Any], args: Sequence[Any] = (), kwargs: Optional[Dic
         raise RuntimeError("aiaccrun is not found: install aiacc (make install), or add the folder of aiaccrun to PATH")
     ranks = np if np is not None else num_proc
     least = min_np if min_np is not None else min_num_proc
+    most = max_np if max_np is not None else max_num_proc
     with tempfile.TemporaryDirectory(prefix="aiacc-run-") as folder:
         place = pathlib.Path(folder)
         (place / "function").write_bytes(pickle.dumps((_main_file(), _pickler.dumps((func, tuple(args), dict(kwargs or {}))))))
         command = [launcher, "-np", str(ranks), "--stdin", "none", "--provide", "horovod"]
-        command += ["--min-np", str(least)] if least is not None else []
+        for option, value in (("--min-np", least), ("--max-np", most), ("--reset-limit", reset_limit)):
+            command += [option, str(value)] if value is not None else []
         command += ["--host", hosts] if hosts is not None else ["--hostfile", hostfile] if hostfile is not None else []
         path = os.pathsep.join([str(pathlib.Path(__file__).resolve().parents[2]), *filter(None, sys.path)])
         code = subprocess.call([*command, executable or sys.executable, "-m", "aiacc._horovod.launch", folder], env={**os.environ, "PYTHONPATH": path})

@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 import pickle
+from types import SimpleNamespace
 from typing import Any, Callable, Dict, Optional, Tuple
 
 import mxnet as mx
@@ -31,6 +32,11 @@ def settings_of(optimizer: Any) -> Optional[Dict[str, Any]]:
     if type(optimizer) is mx.optimizer.Adam and optimizer.beta1 and optimizer.beta2 and optimizer.epsilon:
         return {"kind": Update.ADAM, "beta1": optimizer.beta1, "beta2": optimizer.beta2, "epsilon": optimizer.epsilon, **common}
     return None
+
+
+def multipliers(optimizer: Any) -> Dict[Key, Tuple[float, float]]:
+    """Of the learning rate and the weight decay of each key that is a parameter: pickle leaves them behind."""
+    return {key: (parameter.lr_mult, parameter.wd_mult) for key, parameter in optimizer.param_dict.items()}
 
 
 def updates_pushed_rows_only(optimizer: Any) -> bool:
@@ -68,10 +74,13 @@ class ServerUpdater:
 class OptimizerOnServer:
     """A copy of an optimizer, with the states of the parts that this server has."""
 
-    def __init__(self, optimizer: Any, before: Optional[OptimizerOnServer] = None) -> None:
-        """`before`: the one whose training goes on."""
+    def __init__(self, optimizer: Any, before: Optional[OptimizerOnServer] = None, of_keys: Optional[Dict[Key, Tuple[float, float]]] = None) -> None:
+        """`before`: the one whose training goes on. `of_keys`: multipliers() of the optimizer that was sent from another rank."""
         self.optimizer = pickle.loads(pickle.dumps(optimizer))
-        self.optimizer.param_dict = dict(optimizer.param_dict)  # for their lr_mult and wd_mult
+        if of_keys is None:
+            self.optimizer.param_dict = dict(optimizer.param_dict)  # for their lr_mult and wd_mult
+        else:
+            self.optimizer.param_dict = {key: SimpleNamespace(lr_mult=lr, wd_mult=wd) for key, (lr, wd) in of_keys.items()}
         self.states: Dict[str, Any] = {}
         if before is not None and type(before.optimizer) is type(optimizer):
             self._take(before.states, before._counts())

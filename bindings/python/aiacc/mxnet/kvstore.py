@@ -1,6 +1,7 @@
 """The KVStores `dist_sync_aiacc` and `dist_async_aiacc`, for Module, gluon.Trainer and programs of their own.
 
 Values are on servers, which the ranks are too (aiacc/kvstore.py): each has some of them, and updates them once an optimizer is set.
+Or some ranks only serve (_kv_servers.py).
 Two operations take another path, an allreduce: pushpull of a sync store that has no optimizer, and all of a key that is no parameter.
 Everything is an operation of MXNet's dependency engine. Those on one key run one after another, because each has the key's own
 array, `order`, among those that it writes.
@@ -10,6 +11,8 @@ from __future__ import annotations
 import enum
 import functools
 import itertools
+import pickle
+import sys
 import warnings
 from typing import Any, Callable, Dict, List, Optional
 
@@ -24,7 +27,7 @@ from aiacc import kvstore
 from aiacc._horovod import basics
 from aiacc._horovod.operations import Max, Sum
 from aiacc.kvstore import Mode
-from aiacc.mxnet import _engine, _kv_updater, mpi_ops, tensors
+from aiacc.mxnet import _engine, _kv_servers, _kv_updater, mpi_ops, tensors
 from aiacc.mxnet._kv_entry import LONGEST_ROW, Entry, Key, copy_to, is_sparse, listed
 from aiacc.requests import wait_all
 
@@ -41,12 +44,34 @@ class PerseusOp(enum.IntEnum):
 
 class KVStore(_KVStoreOfMXNet):
     """Made by all ranks, and used by all with the same keys, in any order of keys; init, set_optimizer, set_gradient_compression,
-    barrier and the two of states are called by all at the same point. Values are sums, not averages."""
+    barrier and the two of states are called by all at the same point. Values are sums, not averages.
 
-    def __init__(self, mode: Mode = Mode.SYNC) -> None:  # MXNet's has a handle of its C API, and no other state
-        basics.init()
+    With `servers` the last ranks only serve: they make the first store as the others do, and that call ends their program when that of
+    rank 0 ends. With `replicas` of 2 the next server has each value too, and goes on with it if a server is lost. `process_set` has the
+    ranks that work. None: what AIACC_KV_SERVERS and AIACC_KV_REPLICAS say."""
+
+    def __init__(self, mode: Mode = Mode.SYNC, servers: Optional[int] = None, replicas: Optional[int] = None) -> None:
+        basics.init()  # MXNet's has a handle of its C API, and no other state
+        count = _kv_servers.checked(servers)
+        copies = _kv_servers.number("AIACC_KV_REPLICAS", 1) if replicas is None else replicas
+        if copies not in (1, 2):
+            raise ValueError(f"replicas is {copies}: one or two servers have a value")
+        if copies == 2 and (count or basics.size()) < 2:
+            raise ValueError("replicas is 2, and one rank serves only: two need two (AIACC_KV_SERVERS)")
+        roles = _kv_servers.roles(count)
+        if roles.serves:
+            roles.serve(_Served(roles))
+        self._number = roles.next_store()
+        roles.tell("create", self._number, int(mode), copies)
+        self._make(mode, roles, copies)
+
+    def _make(self, mode: Mode, roles: _kv_servers.Roles, replicas: int) -> None:
+        self._roles = roles
         self._name = f"KVStore {next(_numbers)}"
-        self._store = kvstore.KVStore(mode, name=f"aiacc.mxnet {self._name}")
+        ranks = {"servers": roles.servers, "workers": roles.workers} if roles.count else {}
+        self._store = kvstore.KVStore(mode, name=f"aiacc.mxnet {self._name}", replicas=replicas, **ranks)
+        if roles.count and replicas > 1:
+            roles.forgive_losses()
         self._sync = mode == Mode.SYNC
         self._keys: Dict[Key, Entry] = {}
         self._compressed = False
@@ -62,7 +87,8 @@ class KVStore(_KVStoreOfMXNet):
 
     type = property(lambda self: self._store.type)
     rank = property(lambda self: basics.rank())
-    num_workers = property(lambda self: basics.size())
+    num_workers = property(lambda self: len(self._roles.workers))
+    process_set = property(lambda self: self._roles.process_set)
     local_rank = property(lambda self: basics.local_rank())
     local_size = property(lambda self: basics.local_size())
     _updater = property(lambda self: self)  # Trainer.load_states looks for its `optimizer`
@@ -98,7 +124,7 @@ class KVStore(_KVStoreOfMXNet):
             self._each(self._init, key, value, is_parameter=not param_only, requests=requests)
             wait_all(requests)
         finally:
-            self._store.barrier()
+            mpi_ops.barrier(self.process_set) if self._roles.count else self._store.barrier()
 
     def _init(self, key: Key, value: Any, is_parameter: bool, requests: List[Any]) -> None:
         if key in self._keys:
@@ -110,8 +136,9 @@ class KVStore(_KVStoreOfMXNet):
             raise ValueError(f"key {key!r} is {tensors.type_name(given)}: servers update that by an optimizer with multi_precision=True")
         self._keys[key] = entry
         if not is_parameter:  # servers know nothing of it
-            entry.reduced = mpi_ops.broadcast(given, 0)
+            entry.reduced = mpi_ops.broadcast(given, 0, process_set=self.process_set)
             return
+        self._roles.tell("key", self._number, key, entry.shape, numpy.dtype(entry.dtype).str)
         requests.append(self._store.init(key, tensors.buffer_of(given), rows=entry.rows, wait=False))
 
     def broadcast(self, key: Any, value: Any, out: Any, priority: int = 0) -> None:
@@ -135,7 +162,8 @@ class KVStore(_KVStoreOfMXNet):
         entry = self._entry(key)
         if op != PerseusOp.Sum or not entry.is_parameter:
             given = self._whole(key, value)
-            entry.reduced = mpi_ops.allreduce(given, name=f"{self._name}.{int(op)}.{key}", priority=priority, op=int(op))
+            entry.reduced = mpi_ops.allreduce(given, name=f"{self._name}.{int(op)}.{key}", priority=priority, op=int(op),
+                                              process_set=self.process_set)
             return
         self._before_push()
         entry.reduced = None
@@ -205,7 +233,7 @@ class KVStore(_KVStoreOfMXNet):
         copy_to(target, outs)
 
     def _allreduce(self, key: Key, given: NDArray, outs: List[NDArray], priority: int) -> None:
-        how = {"name": f"{self._name}.{int(Sum)}.{key}", "priority": priority, "op": Sum}
+        how = {"name": f"{self._name}.{int(Sum)}.{key}", "priority": priority, "op": Sum, "process_set": self.process_set}
         if len(outs) == 1 and outs[0] is given:
             mpi_ops.allreduce_(given, **how)
         else:
@@ -247,13 +275,21 @@ class KVStore(_KVStoreOfMXNet):
         settings = _kv_updater.settings_of(optimizer) if all(entry.learns for entry in self._keys.values()) else None
         self._takes_rows = settings is not None and _kv_updater.updates_pushed_rows_only(optimizer)
         if settings is not None:
+            self._roles.tell("optimizer", self._number, settings)
             self._store.set_optimizer(**settings)
             self._on_server = None
         else:
+            self._tell_updater("python optimizer", optimizer, _kv_updater.multipliers(optimizer))
             made = _kv_updater.OptimizerOnServer(optimizer, self._on_server)
             self._set_function(made.update)
             self._on_server = made
         self._optimizer, self._watched, self._updates, self._in_library = optimizer, _kv_updater.watched(optimizer), True, settings is not None
+
+    def _tell_updater(self, what: str, *details: Any) -> None:
+        try:
+            self._roles.tell(what, self._number, *details)
+        except (AttributeError, TypeError, pickle.PicklingError) as error:
+            raise ValueError(f"ranks that only serve get an updater by pickle, which cannot send this one: {error}") from error
 
     def _set_function(self, update: Callable[[Key, int, NDArray, NDArray], None]) -> None:
         _engine.begin_in_own_thread()
@@ -262,6 +298,7 @@ class KVStore(_KVStoreOfMXNet):
     def set_updater(self, updater: Callable[[Key, NDArray, NDArray], None]) -> None:
         """updater(key, gradient, value) changes `value` in place, on each server. A value of more than 512 KiB comes in parts."""
         self._finish()
+        self._tell_updater("updater", updater)
         self._set_function(lambda key, first, gradient, value: updater(key, gradient, value))
         self._optimizer = self._on_server = None
         self._takes_rows, self._updates, self._in_library = False, True, False
@@ -270,6 +307,7 @@ class KVStore(_KVStoreOfMXNet):
 
     def _before_push(self) -> None:
         """Servers have a copy of the optimizer, of which Trainer.set_learning_rate knows nothing."""
+        self._roles.keep_awake()
         if not self._updates and not self._sync:
             raise ValueError(f"{self.type} updates values with each push: call set_optimizer first")
         if self._optimizer is None or _kv_updater.watched(self._optimizer) == self._watched:
@@ -291,16 +329,18 @@ class KVStore(_KVStoreOfMXNet):
         """Each server writes its values and states to `fname`, a dot, and its rank; with an optimizer in Python also a file ".updater"."""
         self._finish()
         self._need_optimizer()
+        self._roles.tell("save", self._number, fname)
         self._store.save_optimizer_states(fname)
-        if self._on_server is not None:
+        if self._on_server is not None and not self._roles.count:
             self._on_server.save(f"{fname}.{self.rank}.updater")
 
     def load_optimizer_states(self, fname: str) -> None:
         """What save_optimizer_states has written with as many ranks, after the same keys and the optimizer were set."""
         self._finish()
         self._need_optimizer()
+        self._roles.tell("load", self._number, fname)
         self._store.load_optimizer_states(fname)
-        if self._on_server is not None:
+        if self._on_server is not None and not self._roles.count:
             self._on_server.load(f"{fname}.{self.rank}.updater")
 
     def _need_optimizer(self) -> None:
@@ -313,19 +353,60 @@ class KVStore(_KVStoreOfMXNet):
             entry.order.wait_to_read()
 
     def barrier(self) -> None:
-        """Of all ranks. What each has called before is done."""
+        """Of all ranks that work. What each has called before is done."""
         self._finish()
-        mpi_ops.barrier()
+        mpi_ops.barrier(self.process_set)
 
     _barrier = barrier
+
+
+class _Served:
+    """The stores of a rank that only serves, and what it does in them when rank 0 does so."""
+
+    def __init__(self, roles: _kv_servers.Roles) -> None:
+        self._roles = roles
+        self._stores: Dict[int, KVStore] = {}
+
+    def __call__(self, what: str, number: int, details: Any) -> None:
+        try:
+            self._do(what, number, *details)
+        except RuntimeError as error:  # the ranks that work hear of their own part of it
+            print(f"aiacc: rank {basics.rank()}, a server of {what!r} of a KVStore: {error}", file=sys.stderr, flush=True)
+
+    def _do(self, what: str, number: int, *details: Any) -> None:
+        if what == "create":
+            mode, replicas = details
+            made = self._stores[number] = KVStore.__new__(KVStore)
+            made._make(Mode(mode), self._roles, replicas)
+            return
+        store = self._stores[number]
+        if what == "key":
+            key, shape, dtype = details
+            store._keys[key] = Entry(numpy.empty(shape, dtype=dtype), True)
+        elif what == "optimizer":
+            store._store.set_optimizer(**details[0])
+        elif what == "python optimizer":
+            store._on_server = _kv_updater.OptimizerOnServer(details[0], store._on_server, details[1])
+            store._set_function(store._on_server.update)
+        elif what == "updater":
+            store._set_function(lambda key, first, gradient, value: details[0](key, gradient, value))
+        elif what == "save":
+            store._store.save_optimizer_states(details[0])
+            if store._on_server is not None:
+                store._on_server.save(f"{details[0]}.{basics.rank()}.updater")
+        elif what == "load":
+            store._store.load_optimizer_states(details[0])
+            if store._on_server is not None:
+                store._on_server.load(f"{details[0]}.{basics.rank()}.updater")
 
 
 for _name, _mode in _names.items():
     KVStoreBase.kv_registry[_name] = functools.partial(KVStore, _mode)
 
 
-def create(name: str = "dist_sync_aiacc") -> KVStore:
-    """A store by its name, as mx.kv.create makes it."""
+def create(name: str = "dist_sync_aiacc", servers: Optional[int] = None, replicas: Optional[int] = None) -> KVStore:
+    """A store by its name, as mx.kv.create makes it. `servers` and `replicas` as in KVStore; mx.kv.create takes what the environment
+    says (AIACC_KV_SERVERS, AIACC_KV_REPLICAS)."""
     if name.lower() not in _names:
         raise ValueError(f"KVStore {name!r}: aiacc.mxnet has {', '.join(_names)}; another kind is MXNet's own, by mx.kv.create")
-    return KVStore(_names[name.lower()])
+    return KVStore(_names[name.lower()], servers, replicas)

@@ -3,11 +3,23 @@ from __future__ import annotations
 
 import math
 import random
-from typing import Any, Dict, Iterator, List, Sized
+from typing import Any, Dict, Iterable, Iterator, List, NamedTuple, Set, Sized, Tuple
 
 import torch.utils.data
 
 from aiacc._horovod import basics
+
+
+class Share(NamedTuple):
+    """Which part of an epoch one rank takes, and what it has recorded of that."""
+    rank: int
+    ranks: int
+    order: List[int]  # of all ranks: each takes every `ranks`-th
+    recorded: Tuple[Tuple[int, int], ...]  # from where to where, in the part
+
+    def of_others(self, others: Iterable[int]) -> Set[int]:
+        """What other ranks have recorded, which take their batches in step with this one."""
+        return {index for rank in others for begin, end in self.recorded for index in self.order[rank::self.ranks][begin:end]}
 
 
 class ElasticSampler(torch.utils.data.Sampler):
@@ -20,6 +32,8 @@ class ElasticSampler(torch.utils.data.Sampler):
         self.rank, self.num_replicas = 0, 1
         self.remaining_indices: List[int] = []
         self.num_samples = self.total_size = 0
+        self._order: List[int] = []
+        self._recorded: List[Tuple[int, int]] = []
         self.reset()
 
     def set_epoch(self, epoch: int) -> None:
@@ -31,9 +45,13 @@ class ElasticSampler(torch.utils.data.Sampler):
     def record_batch(self, batch_idx: int, batch_size: int) -> None:
         """This rank's batch of that number was processed."""
         self.record_indices(self.get_indices(batch_idx, batch_size))
+        self._recorded.append((batch_idx * batch_size, (batch_idx + 1) * batch_size))
 
     def record_indices(self, indices: Any) -> None:
         self.processed_indices.update(indices)
+
+    def share(self) -> Share:
+        return Share(self.rank, self.num_replicas, self._order, tuple(self._recorded))
 
     def get_indices(self, batch_idx: int, batch_size: int) -> List[int]:
         begin = batch_idx * batch_size
@@ -56,6 +74,7 @@ class ElasticSampler(torch.utils.data.Sampler):
         self.num_samples = math.ceil(len(left) / self.num_replicas)
         self.total_size = self.num_samples * self.num_replicas
         self.indices: List[int] = []
+        self._recorded = []
         self._divide()
 
     def _divide(self) -> None:
@@ -64,6 +83,7 @@ class ElasticSampler(torch.utils.data.Sampler):
             random.Random(self.seed + self.epoch).shuffle(indices)  # equal on all ranks
         if indices:  # ranks get equally many: the first ones are repeated
             indices = (indices * math.ceil(self.total_size / len(indices)))[:self.total_size]
+        self._order = indices
         self.indices = indices[self.rank:self.total_size:self.num_replicas]
 
     def __iter__(self) -> Iterator[int]:

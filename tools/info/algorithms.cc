@@ -1,0 +1,133 @@
+#include "tools/info/algorithms.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "base/quantity.h"
+#include "collectives/inter/algorithms.h"
+#include "collectives/inter/selector.h"
+#include "runtime/bootstrap/algorithm_table_file.h"
+#include "runtime/runtime_config.h"
+
+namespace aiacc::tools {
+
+namespace {
+
+constexpr int kLongest = 40;  // a tebibyte
+constexpr std::uint64_t kFirstOfLadder = 64, kLastOfLadder = 64 << 20, kStepOfLadder = 16;
+
+std::string columns(std::string_view mark, std::string_view name, std::string_view rest) {
+  return fmt::format("  {} {:<19} {}\n", mark, name, rest);
+}
+
+double predicted_us(const inter::AlgorithmInfo& algorithm, const inter::Shape& shape) {
+  return inter::NetworkModel().time_us(algorithm.cost(shape));
+}
+
+}  // namespace
+
+AlgorithmsReport::AlgorithmsReport(const InfoOptions& options) : options_(options) {
+  const RuntimeConfig config = RuntimeConfig::from(Config::read(process_environment()));
+  rules_ = config.algorithms;
+  AlgorithmTableFile file = read_algorithm_table(config);
+  complaint_ = std::move(file.complaint);
+  if (!file.text.empty()) table_ = inter::AlgorithmTable::parse("AIACC_ALGORITHM_TABLE", file.text);
+}
+
+// As hier/select.cc makes it: between hosts with several ranks, one of each takes part, but for exchanges of blocks.
+inter::Shape AlgorithmsReport::shape_of(aiacc::Collective kind, std::uint64_t bytes) const {
+  const bool exchanges =
+      kind == aiacc::Collective::kAlltoall || kind == aiacc::Collective::kGather || kind == aiacc::Collective::kScatter;
+  return {.kind = kind,
+          .ranks = exchanges ? options_.ranks : options_.hosts,
+          .bytes = bytes,
+          .wide_bytes = bytes,
+          .among_some = options_.ranks > options_.hosts};
+}
+
+const inter::AlgorithmInfo& AlgorithmsReport::chosen(const inter::Shape& shape) const {
+  const inter::AlgorithmInfo* const permitted = inter::permitted_algorithm(shape, rules_, table());
+  return permitted != nullptr ? *permitted : inter::usual_algorithm(shape);
+}
+
+std::string AlgorithmsReport::text_for_any_length(aiacc::Collective kind) const {
+  std::string text = inter::describe_choices(shape_of(kind, 1), rules_, table()) + "\n";
+  for (const inter::AlgorithmInfo* algorithm : inter::algorithms_of(kind)) {
+    bool is_chosen = false, can_serve = false;
+    for (int exponent = 0; exponent <= kLongest; ++exponent) {
+      const inter::Shape shape = shape_of(kind, std::uint64_t{1} << exponent);
+      is_chosen = is_chosen || &chosen(shape) == algorithm;
+      can_serve = can_serve || algorithm->obstacle(shape).empty();
+    }
+    const inter::Shape longest = shape_of(kind, std::uint64_t{1} << kLongest);
+    const std::string_view obstacle = algorithm->obstacle(longest);
+    std::string use = is_chosen ? "chosen" : rules_.permits(*algorithm) ? "not chosen" : "not permitted";
+    if (!can_serve) use = "cannot serve";
+    if (!obstacle.empty()) use += fmt::format("; {}", obstacle);
+    text += columns(is_chosen ? "*" : " ", algorithm->name, use);
+  }
+  return text;
+}
+
+std::string AlgorithmsReport::text_for(const inter::Shape& shape) const {
+  const inter::AlgorithmInfo& taken = chosen(shape);
+  const std::string length =
+      shape.kind == aiacc::Collective::kBarrier ? "" : fmt::format(" of {}", text_of_bytes(shape.bytes));
+  std::string text = fmt::format("{}{} between {} ranks: {} ({})\n", inter::name_of(shape.kind), length, shape.ranks,
+                                 taken.name, inter::reason_of_choice(shape, rules_, table()));
+  for (const inter::AlgorithmInfo* algorithm : inter::algorithms_of(shape.kind)) {
+    const std::string_view obstacle = algorithm->obstacle(shape);
+    text += columns(algorithm == &taken ? "*" : " ", algorithm->name,
+                    obstacle.empty() ? fmt::format("{:.1f} us predicted", predicted_us(*algorithm, shape))
+                                     : fmt::format("cannot serve; {}", obstacle));
+  }
+  return text;
+}
+
+aiacc::Json AlgorithmsReport::json_for(const inter::Shape& shape) const {
+  Json::Array algorithms;
+  for (const inter::AlgorithmInfo* algorithm : inter::algorithms_of(shape.kind)) {
+    const std::string_view obstacle = algorithm->obstacle(shape);
+    algorithms.push_back(
+        Json::Object{{"name", algorithm->name},
+                     {"permitted", rules_.permits(*algorithm)},
+                     {"obstacle", obstacle.empty() ? Json() : Json(obstacle)},
+                     {"predicted_us", obstacle.empty() ? Json(predicted_us(*algorithm, shape)) : Json()}});
+  }
+  return Json::Object{{"collective", inter::name_of(shape.kind)},
+                      {"ranks", shape.ranks},
+                      {"bytes", static_cast<std::int64_t>(shape.bytes)},
+                      {"chosen", chosen(shape).name},
+                      {"reason", inter::reason_of_choice(shape, rules_, table())},
+                      {"algorithms", std::move(algorithms)}};
+}
+
+std::string AlgorithmsReport::text() const {
+  const int per_host = (options_.ranks + options_.hosts - 1) / options_.hosts;
+  std::string text =
+      fmt::format("Algorithms between {} hosts with {} each (*: chosen; predictions are for 100 Gbit/s and 5 us)\n",
+                  options_.hosts, per_host == 1 ? "one rank" : fmt::format("{} ranks", per_host));
+  if (!complaint_.empty()) text += complaint_ + "\n";
+  for (const inter::NamedCollective& each : inter::named_collectives()) {
+    text +=
+        "\n" + (options_.bytes == 0 ? text_for_any_length(each.kind) : text_for(shape_of(each.kind, options_.bytes)));
+  }
+  return text;
+}
+
+aiacc::Json AlgorithmsReport::json() const {
+  Json::Array all;
+  for (const inter::NamedCollective& each : inter::named_collectives()) {
+    if (options_.bytes != 0) {
+      all.push_back(json_for(shape_of(each.kind, options_.bytes)));
+      continue;
+    }
+    for (std::uint64_t bytes = kFirstOfLadder; bytes <= kLastOfLadder; bytes *= kStepOfLadder) {
+      all.push_back(json_for(shape_of(each.kind, bytes)));
+    }
+  }
+  return all;
+}
+
+}  // namespace aiacc::tools
