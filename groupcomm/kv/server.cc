@@ -93,7 +93,7 @@ void Server::serve(int worker, std::uint64_t id, ServiceBytes& payload, std::vec
 // After a request to a part.
 void Server::settle(std::string_view key, std::uint32_t number, Kept& kept, std::vector<Answer> fresh,
                     std::vector<Answer>& answers) {
-  if (std::optional<Change> change = kept.part->take_change(); change && kept.copied)
+  if (std::optional<Change> change = kept.part->take_change(); change && kept.copied && copies_.on())
     kept.copy = copies_.add(copy_of_part(kept.server, key, number, *kept.part, std::move(*change), memory_));
   copies_.answer(kept.copy, std::move(fresh), answers);
 }

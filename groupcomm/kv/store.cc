@@ -106,7 +106,7 @@ void Store::on_peer_lost(int rank, const Error& why) noexcept {
 void Store::dispatch(std::vector<Answer>& answers) {
   for (const Server::News& news : server_.take_news()) report_replica(news);
   for (Copies::Numbered& copy : server_.take_copies()) {
-    const int to = options_.servers[static_cast<std::size_t>(server_.replica())];
+    const int to = options_.servers.at(static_cast<std::size_t>(server_.replica()));
     post_to(to, {Word::kCopy, copy.number, std::move(copy.bytes)});
   }
   for (Answer& answer : answers) {
