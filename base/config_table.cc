@@ -152,8 +152,12 @@ constexpr std::array kTable{
     ConfigRow{"AIACC_TC_BULK", &V::tc_bulk, "", "", "", kUser, "As AIACC_TC_LAT, of long messages.", "0.1"},
     ConfigRow{"AIACC_TC_BG", &V::tc_bg, "", "", "", kUser,
               "As AIACC_TC_LAT, of operations in the class AIACC_TRAFFIC_BACKGROUND.", "0.1"},
-    ConfigRow{"AIACC_SLICE_BYTES", &V::slice_bytes, "16G", "1M", "1T", kUser,
-              "Address space for the memory of one rank in its host's segment. Pages are taken only when used.", "0.1"},
+    ConfigRow{
+        "AIACC_SLICE_BYTES", &V::slice_bytes, "16G", "1M", "1T", kUser,
+        "Address space for the memory of one rank in its host's segment. Pages are taken only when used. Under "
+        "aiaccrun the default is the memory of the host. Tools with little address space, such as valgrind, need a "
+        "small one.",
+        "0.1"},
     ConfigRow{
         "AIACC_FUSION_BYTES", &V::fusion_bytes, "8M", "64", "16G", kUser,
         "Up to how many bytes a gradient engine merges small tensors into one allreduce, and into pieces of which "

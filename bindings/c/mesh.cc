@@ -129,11 +129,13 @@ void read_axes(MeshEntry& mesh, std::span<const Axis> axes) {
                   fmt::format("sizes[{}] ('{}') is {}: an axis has at least 1", i, axis.name, axis.size));
     mesh.names.push_back(axis.name);
     mesh.sizes.push_back(axis.size);
-    ranks = std::min<std::int64_t>(ranks * axis.size, INT32_MAX);
+    // Larger than any group is large enough to say; the product goes no further, so that it does not overflow.
+    if (ranks <= INT32_MAX) ranks *= axis.size;
   }
   if (ranks != mesh.size) {
-    throw Error(Code::kInvalidArgument, fmt::format("the axes {} have {} ranks together, but the parent has {}",
-                                                    listed(mesh), ranks, mesh.size));
+    throw Error(Code::kInvalidArgument,
+                fmt::format("the axes {} have {}{} ranks together, but the parent has {}", listed(mesh),
+                            ranks > INT32_MAX ? "at least " : "", ranks, mesh.size));
   }
 }
 

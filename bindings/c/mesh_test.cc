@@ -170,7 +170,8 @@ TEST(Meshes, AreRefusedWithASentence) {
   expect(aiacc_mesh_create(all, 2, same, sizes, &mesh), kBad, "two axes are called 'a'");
   expect(aiacc_mesh_create(all, 2, empty, sizes, &mesh), kBad, "names[1] is empty");
   expect(aiacc_mesh_create(all, 2, names, wrong, &mesh), kBad, "6 ranks together, but the parent has 4");
-  expect(aiacc_mesh_create(all, 2, names, huge, &mesh), kBad, "but the parent has 4");
+  expect(aiacc_mesh_create(all, 2, names, huge, &mesh), kBad,
+         "at least 1152921504606846976 ranks together, but the parent has 4");
   expect(aiacc_mesh_create(all, 2, names, none, &mesh), kBad, "sizes[1] ('b') is 0");
   EXPECT_EQ(mesh, 77u);
   ASSERT_AIACC(aiacc_mesh_create(all, 2, names, sizes, &mesh));

@@ -26,7 +26,7 @@ void require_limit(__rlimit_resource resource, const char* option, std::uint64_t
   throw Error(
       Code::kOutOfMemory,
       fmt::format("the shared segment of {} ranks is {} of address space, but ulimit {} allows only {}: raise it "
-                  "(the segment is sparse, what is not used costs nothing)",
+                  "(the segment is sparse, what is not used costs nothing), or set AIACC_SLICE_BYTES",
                   ranks, bytes_text(bytes), option, bytes_text(limit.rlim_cur)));
 }
 
@@ -136,10 +136,12 @@ std::shared_ptr<SegmentMapping> SegmentMapping::map(int descriptor, std::uint64_
   Mapping pages = Mapping::make(total, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE, descriptor);
   if (!pages) {
     const int reason = errno;
-    throw Error(
-        Code::kOutOfMemory,
-        system_error(fmt::format("cannot map the host's segment, {} of address space", bytes_text(total)), reason)
-            .message());
+    throw Error(Code::kOutOfMemory,
+                system_error(fmt::format("cannot map the host's segment, {} of address space, where a debugger such as "
+                                         "valgrind, which has less of it, needs AIACC_SLICE_BYTES=64M",
+                                         bytes_text(total)),
+                             reason)
+                    .message());
   }
   return std::shared_ptr<SegmentMapping>(new SegmentMapping(std::move(pages), ranks, header.slice_bytes));
 }
