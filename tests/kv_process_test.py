@@ -57,6 +57,16 @@ def test_a_server_with_a_replica_may_die(hosts, where, ranks):
     assert "goes on without rank 0: rank 1 serves its values" in err, err
 
 
+def test_after_a_death_the_updater_changes_and_states_are_saved_and_loaded(tmp_path):
+    state = tmp_path / "state"
+    command = ["--quiet", "-np", 4, "--min-np", 3, PYTHON, PACKAGE_PROGRAMS / "kvstore.py"]
+    code, out, err = Job([*command, "afterwards", state], env=ENVIRONMENT).finish(timeout=120)
+    assert code == 0 and "goes on without rank 0: rank 1 serves its values" in err, err
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["state.0", "state.1"]
+    code, _, err = Job([*command, "again", state, *out.split()], env=ENVIRONMENT).finish(timeout=120)
+    assert code == 0, err
+
+
 def test_servers_may_die_one_after_the_other(tmp_path):
     told = tmp_path / "told"
     job = Job(["--quiet", "-np", 5, "--min-np", 3, PYTHON, PACKAGE_PROGRAMS / "kvstore.py", "sequence", told], env=ENVIRONMENT)

@@ -13,22 +13,26 @@ def test_stores(ranks):
     assert (code, out, said) == (0, "all is well\n" * ranks, []), f"exit code {code}\n{out}\n{err}"
 
 
-def replicas(victim, optimizer, *, by_environment):
+def replicas(victim, optimizer, folder, *, by_environment):
     """What two ranks have learned with two more that only serve, of which `victim` is killed after some steps."""
     how = {"AIACC_KV_SERVERS": "2", "AIACC_KV_REPLICAS": "2"} if by_environment else {}
-    command = ["--quiet", "-np", 4, "--min-np", 3, mxnet_python(), PACKAGE_PROGRAMS / "mxnet_replicas.py", victim, optimizer]
+    command = ["--quiet", "-np", 4, "--min-np", 3, mxnet_python(), PACKAGE_PROGRAMS / "mxnet_replicas.py", victim, optimizer, folder / "state"]
     code, out, err = Job(command, env={**ENVIRONMENT, **MXNET_ENVIRONMENT, **how}).finish(timeout=120)
     said = [line for line in err.splitlines() if "[AR-RANK-LOST]" not in line]
     assert (code, said) == (0, []) and ("the job goes on with 3 ranks" in err) == (victim >= 0), f"exit code {code}\n{out}\n{err}"
+    assert sorted(path.name for path in folder.iterdir()) == ["state.2", "state.3"]
     first, second = out.splitlines()
     assert first == second
     return first
 
 
 @pytest.mark.parametrize("optimizer", ["sgd", "adam"])
-def test_training_goes_on_as_before_when_a_server_is_killed(optimizer):
-    whole = replicas(-1, optimizer, by_environment=True)
-    assert replicas(2, optimizer, by_environment=True) == replicas(3, optimizer, by_environment=False) == whole
+def test_training_goes_on_as_before_when_a_server_is_killed(optimizer, tmp_path):
+    folders = [tmp_path / name for name in ("whole", "first", "second")]
+    for folder in folders:
+        folder.mkdir()
+    whole = replicas(-1, optimizer, folders[0], by_environment=True)
+    assert replicas(2, optimizer, folders[1], by_environment=True) == replicas(3, optimizer, folders[2], by_environment=False) == whole
 
 
 @pytest.mark.parametrize("arguments, said", [("servers=2", "servers is 2, and the job has 2 ranks"), ("servers=1, replicas=2", "replicas is 2, and one rank serves only"),

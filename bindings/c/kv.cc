@@ -143,6 +143,15 @@ Task<void> set_on_lane(KvEntry* entry, const KvEntry::Updater* updater, const kv
   co_return;
 }
 
+Task<void> meet_on_lane(Store* store, Stop& stop, const char* call, bool* wrong) {
+  *wrong = co_await store->meet(stop, call, *wrong);
+}
+
+Task<void> count_lost_on_lane(Store* store, std::size_t* lost) {
+  *lost = store->lost_ranks();
+  co_return;
+}
+
 Task<void> set_all_assign_on_lane(Store* store, bool all_assign) {
   store->set_all_assign(all_assign);
   co_return;
@@ -272,6 +281,22 @@ KvPin pinned_store(aiacc_kv_t handle) {
   throw Error(Code::kInvalidHandle, is_kind(handle, HandleKind::kKv)
                                         ? fmt::format("key-value store {:#x} does not exist any more", handle)
                                         : fmt::format("{:#x} is not a handle of aiacc_kv_create", handle));
+}
+
+bool meet(KvEntry& entry, const char* call, bool wrong) {
+  if (entry.store->options().replicas == 1) {
+    pass_barrier(entry.group.group);
+    return false;
+  }
+  LaneTask::run(entry.context->context().lane(), entry.group.group.default_timeout(), call,
+                [&](Stop& stop) { return meet_on_lane(entry.store.get(), stop, call, &wrong); });
+  return wrong;
+}
+
+std::size_t lost_ranks(KvEntry& entry) {
+  std::size_t lost = 0;
+  on_lane(entry, [&] { return count_lost_on_lane(entry.store.get(), &lost); });
+  return lost;
 }
 
 void pass_barrier(Group& group) { group.run(call_of(Collective::kBarrier, 0, DType::kUInt8), {}, {}, nullptr); }
@@ -442,11 +467,12 @@ aiacc_status_t aiacc_kv_set_updater(aiacc_kv_t kv, const aiacc_kv_updater_t* upd
     const kv::UpdaterOptions options = checked_updater(updater, callback, &entry);
     std::exception_ptr refused;
     try {
-      together(entry, [&] { on_lane(entry, [&] { return set_on_lane(&entry, &callback, &options); }); });
+      together(entry, "aiacc_kv_set_updater", true,
+               [&] { on_lane(entry, [&] { return set_on_lane(&entry, &callback, &options); }); });
     } catch (...) {
       refused = std::current_exception();
     }
-    agree_on_assigning(entry);
+    if (pin->store->options().replicas == 1) agree_on_assigning(entry);  // the workers sum nothing with replicas
     if (refused) std::rethrow_exception(refused);
   });
 }

@@ -4,6 +4,7 @@
 #include <exception>
 #include <memory>
 #include <optional>
+#include <string>
 #include <string_view>
 
 #include "bindings/c/state.h"
@@ -40,24 +41,39 @@ KvPin pinned_store(aiacc_kv_t handle);
 
 void pass_barrier(Group& group);
 
+// Of the store's ranks.
+std::size_t lost_ranks(KvEntry& entry);
+
 // Runs the task that `make` returns on the lane.
 template <class Make>
 void on_lane(KvEntry& entry, Make&& make) {
   LaneTask::run(entry.context->context().lane(), Duration::max(), "", [&](Stop&) { return make(); });
 }
 
-// Between two barriers, which are passed also if `body` fails here.
+// A barrier before or after what all ranks do together. With replicas it is one of the ranks that are left, and says whether something
+// is `wrong` on any of them.
+bool meet(KvEntry& entry, const char* call, bool wrong = false);
+
+// Between two barriers, which are passed also if `body` fails here. A loss meanwhile fails the call of a store with replicas on all
+// ranks if it is not `in_spite_of_losses`; other stores fail without that.
 template <class Body>
-void together(KvEntry& entry, Body&& body) {
-  pass_barrier(entry.group.group);
+void together(KvEntry& entry, const char* call, bool in_spite_of_losses, Body&& body) {
+  meet(entry, call);
+  const std::size_t lost = lost_ranks(entry);
   std::exception_ptr refused;
   try {
     body();
   } catch (...) {
     refused = std::current_exception();
   }
-  pass_barrier(entry.group.group);
+  meet(entry, call);
+  const bool wrong =
+      entry.store->options().replicas > 1 && !in_spite_of_losses && meet(entry, call, lost_ranks(entry) != lost);
   if (refused) std::rethrow_exception(refused);
+  if (wrong) {
+    throw Error(Code::kPeerFailed, std::string("a rank was lost during ") + call +
+                                       ", which may have done a part of its work: call it again");
+  }
 }
 
 // Frees the stores of a context that the user has not.

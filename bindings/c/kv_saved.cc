@@ -1,13 +1,12 @@
-// The key-value store's state in files, one of each server.
+// The key-value store's state in files, one of each server, written and read by who serves its parts.
 #include <fmt/format.h>
 
-#include <algorithm>
 #include <cerrno>
 #include <cstdio>
 #include <fstream>
-#include <optional>
 #include <sstream>
 #include <string>
+#include <vector>
 
 #include "bindings/c/callbacks.h"
 #include "bindings/c/guard.h"
@@ -26,26 +25,27 @@ void check_path(const char* path) {
   if (path == nullptr || *path == '\0') throw Error(Code::kInvalidArgument, "path is empty");
 }
 
-Task<void> save_on_lane(Store* store, int index, std::string* bytes) {
-  *bytes = kv::saved_state(store->server(), index, static_cast<int>(store->options().servers.size()));
+// What this rank serves: the number of a server, and its file, which has its rank.
+struct Served {
+  int server = 0;
+  std::string file, bytes;
+};
+
+Task<void> save_on_lane(Store* store, const std::string* path, std::vector<Served>* all) {
+  const std::vector<int>& servers = store->options().servers;
+  for (const int server : store->server().served()) {
+    all->push_back({server, fmt::format("{}.{}", *path, servers[static_cast<std::size_t>(server)]),
+                    kv::saved_state(store->server(), server, static_cast<int>(servers.size()))});
+  }
   co_return;
 }
 
-Task<void> restore_on_lane(Store* store, int index, const std::string* bytes) {
-  kv::restore_state(store->server(), index, static_cast<int>(store->options().servers.size()), *bytes);
+Task<void> name_on_lane(Store* store, const std::string* path, std::vector<Served>* all) {
+  for (const int server : store->server().served()) {
+    all->push_back(
+        {server, fmt::format("{}.{}", *path, store->options().servers[static_cast<std::size_t>(server)]), {}});
+  }
   co_return;
-}
-
-// This rank's number among the servers.
-std::optional<int> server_index(const KvEntry& entry) {
-  const std::vector<int>& servers = entry.store->options().servers;
-  const auto found = std::find(servers.begin(), servers.end(), entry.group.group.rank());
-  if (found == servers.end()) return std::nullopt;
-  return static_cast<int>(found - servers.begin());
-}
-
-std::string file_of(const KvEntry& entry, const char* path) {
-  return fmt::format("{}.{}", path, entry.group.group.rank());
 }
 
 // A file that is there is whole: it gets its name at the end.
@@ -72,6 +72,16 @@ std::string read_file(const std::string& path) {
   return std::move(text).str();
 }
 
+void load_file(KvEntry& entry, int server, const std::string& file, const std::string& bytes) {
+  try {
+    LaneTask::run(entry.context->context().lane(), entry.group.group.default_timeout(),
+                  "the replica has not taken its values by the deadline",
+                  [&](Stop& stop) { return entry.store->load(stop, server, bytes); });
+  } catch (const Error& error) {
+    throw Error(error.code(), fmt::format("{}: {}", file, error.message()), error.peer());
+  }
+}
+
 }  // namespace
 
 extern "C" {
@@ -82,12 +92,11 @@ aiacc_status_t aiacc_kv_save(aiacc_kv_t kv, const char* path) {
     KvPin pin = pinned_store(kv);
     check_path(path);
     KvEntry& entry = *pin;
-    together(entry, [&] {
-      const std::optional<int> index = server_index(entry);
-      if (!index) return;
-      std::string bytes;
-      on_lane(entry, [&] { return save_on_lane(entry.store.get(), *index, &bytes); });
-      write_file(file_of(entry, path), bytes);
+    const std::string name = path;
+    together(entry, "aiacc_kv_save", false, [&] {
+      std::vector<Served> all;
+      on_lane(entry, [&] { return save_on_lane(entry.store.get(), &name, &all); });
+      for (const Served& one : all) write_file(one.file, one.bytes);
     });
   });
 }
@@ -98,15 +107,12 @@ aiacc_status_t aiacc_kv_load(aiacc_kv_t kv, const char* path) {
     KvPin pin = pinned_store(kv);
     check_path(path);
     KvEntry& entry = *pin;
-    together(entry, [&] {
-      const std::optional<int> index = server_index(entry);
-      if (!index) return;
-      const std::string file = file_of(entry, path), bytes = read_file(file);
-      try {
-        on_lane(entry, [&] { return restore_on_lane(entry.store.get(), *index, &bytes); });
-      } catch (const Error& error) {
-        throw Error(error.code(), fmt::format("{}: {}", file, error.message()));
-      }
+    const std::string name = path;
+    together(entry, "aiacc_kv_load", false, [&] {
+      std::vector<Served> all;
+      on_lane(entry, [&] { return name_on_lane(entry.store.get(), &name, &all); });
+      for (Served& one : all) one.bytes = read_file(one.file);
+      for (const Served& one : all) load_file(entry, one.server, one.file, one.bytes);
     });
   });
 }

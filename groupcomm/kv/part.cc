@@ -61,8 +61,12 @@ void Part::take_over(const Copy& copy) {
     }
   };
   put(value_->data(), copy.value);
+  if (change.some && change.rows.empty()) return;  // nothing of a part, whatever its updater remembers
   for (const auto& [memory, from] : {std::pair(&state_.first, copy.first), std::pair(&state_.second, copy.second)}) {
-    if (from.empty()) continue;
+    if (from.empty()) {
+      memory->clear();  // the source's updater remembers nothing
+      continue;
+    }
     memory->resize(shape_.bytes());
     put(memory->data(), from);
   }

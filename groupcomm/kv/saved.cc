@@ -65,11 +65,12 @@ std::vector<std::byte> copy_of(std::string_view text) {
 }  // namespace
 
 std::string saved_state(Server& server, int index, int servers) {
+  server.check_whole(index);
   Writer writer;
   writer.number(static_cast<std::uint64_t>(index));
   writer.number(static_cast<std::uint64_t>(servers));
   writer.number(static_cast<std::uint64_t>(server.updater().kind));
-  const std::vector<Server::Saved> parts = server.parts();
+  const std::vector<Server::Saved> parts = server.parts(index);
   writer.number(parts.size());
   for (const Server::Saved& part : parts) {
     const UpdaterState& state = part.state->state();
@@ -84,6 +85,7 @@ std::string saved_state(Server& server, int index, int servers) {
 }
 
 void restore_state(Server& server, int index, int servers, std::string_view bytes) {
+  server.check_whole(index);
   Reader reader(bytes);
   const std::uint64_t its_index = reader.number(), its_servers = reader.number(), kind = reader.number();
   if (its_index != static_cast<std::uint64_t>(index) || its_servers != static_cast<std::uint64_t>(servers)) {
@@ -97,7 +99,7 @@ void restore_state(Server& server, int index, int servers, std::string_view byte
     UpdaterState state;
   };
   std::vector<Restored> restored;
-  std::vector<Server::Saved> parts = server.parts();
+  std::vector<Server::Saved> parts = server.parts(index);
   const std::uint64_t count = reader.number();
   if (count != parts.size()) {
     throw Error(Code::kInvalidArgument,
@@ -123,6 +125,7 @@ void restore_state(Server& server, int index, int servers, std::string_view byte
                         std::move(state)});
   }
   for (Restored& each : restored) each.part->restore(std::move(each.value), std::move(each.state));
+  server.replaced(index);
 }
 
 }  // namespace aiacc::kv

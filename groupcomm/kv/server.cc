@@ -250,18 +250,15 @@ void Server::set_updater(const UpdaterOptions& updater) {
   for (const auto& [name, key] : keys_) {
     if (!key.parts.empty()) check_updater(updater, key.parts.begin()->second.part->shape().type, name);
   }
-  for (auto& [name, key] : keys_) {
-    for (auto& [number, kept] : key.parts) {
-      if (updater.kind != updater_.kind) kept.part->state() = {};  // what another updater remembers
-    }
-  }
-  updater_ = updater;
+  if (updater.kind != std::exchange(updater_, updater).kind) forget_states();
 }
 
-std::vector<Server::Saved> Server::parts() {
+std::vector<Server::Saved> Server::parts(std::optional<int> of) {
   std::vector<Saved> saved;
   for (auto& [name, key] : keys_) {
-    for (auto& [number, kept] : key.parts) saved.push_back({name, number, kept.part.get()});
+    for (auto& [number, kept] : key.parts) {
+      if (!of || kept.server == *of) saved.push_back({name, number, kept.part.get()});
+    }
   }
   std::sort(saved.begin(), saved.end(), [](const Saved& one, const Saved& other) {
     return one.key != other.key ? one.key < other.key : one.part < other.part;

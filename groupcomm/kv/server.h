@@ -52,6 +52,12 @@ class Server {
   // The server, by index, to which the copies go; -1: none.
   int replica() const noexcept { return replica_; }
   bool copies_anew() const noexcept { return !to_copy_.empty() || !copying_.empty(); }
+  // The servers, by index, whose parts this one serves: its own, and those of lost ones.
+  std::vector<int> served() const;
+  // Throws kPeerFailed if values of that server, which this one serves, were lost with it.
+  void check_whole(int server) const;
+  // The parts of a server that this one serves are other ones now: the replica gets them while copies_anew().
+  void replaced(int server);
   // What has become of replicas since the last call.
   struct News {
     bool lost =
@@ -71,8 +77,8 @@ class Server {
     std::uint32_t part;
     Part* state;
   };
-  // In the order of keys and parts.
-  std::vector<Saved> parts();
+  // In the order of keys and parts: all that this server has, or those of one server, by index.
+  std::vector<Saved> parts(std::optional<int> of = std::nullopt);
 
  private:
   struct Declared {
@@ -103,6 +109,7 @@ class Server {
   bool copies(int server) const noexcept { return copies_.on() && serves(server); }
   int before(int server) const noexcept { return (server + place_.servers - 1) % place_.servers; }
   int next_living() const noexcept;
+  void forget_states();
   void copy_anew(int server);
   void copy_some();
   void serve_early(std::vector<Answer>& answers);
@@ -138,6 +145,7 @@ class Server {
   std::deque<ToCopy> to_copy_;
   std::deque<std::pair<std::uint64_t, std::size_t>> copying_;  // of these: number and bytes of what is not confirmed
   std::size_t copying_bytes_ = 0;
+  bool after_loss_ = false;  // what is copied anew is so because of a loss, and its end is news
   std::vector<News> news_;
   std::vector<Early> early_;
   UpdaterOptions updater_;

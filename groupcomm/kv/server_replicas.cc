@@ -78,14 +78,11 @@ void Server::server_lost(int server, std::vector<Answer>& answers) {
     to_copy_.clear();
     copying_.clear();
     copying_bytes_ = 0;
-    more.clear();
-    for (int one = place_.index;; one = before(one)) {
-      more.push_back(one);
-      if (one == first_) break;
-    }
+    more = served();
   }
   for (const int one : more) copy_anew(one);
   copy_some();
+  after_loss_ = copies_anew() && (after_loss_ || !more.empty());
   serve_early(answers);
 }
 
@@ -157,7 +154,40 @@ void Server::confirmed(std::uint64_t number, std::vector<Answer>& answers) {
     copying_.pop_front();
   }
   copy_some();
-  if (copied && !copies_anew()) news_.push_back({false, replica_});
+  if (copied && !copies_anew() && std::exchange(after_loss_, false)) news_.push_back({false, replica_});
+}
+
+std::vector<int> Server::served() const {
+  std::vector<int> served;
+  if (place_.index < 0) return served;
+  for (int one = place_.index;; one = before(one)) {
+    served.push_back(one);
+    if (one == first_) return served;
+  }
+}
+
+void Server::check_whole(int server) const {
+  if (!place_.replicas || complete_[static_cast<std::size_t>(server)]) return;
+  const int rank = place_.ranks[static_cast<std::size_t>(server)];
+  throw Error(Code::kPeerFailed,
+              fmt::format("values of rank {} are lost: it was lost before rank {} had all of them", rank, rank_), rank);
+}
+
+void Server::replaced(int server) {
+  copy_anew(server);
+  copy_some();
+}
+
+// What another kind of updater remembers. All servers do so, each with all that it has, one earlier than the other. After a loss one
+// may get copies of a state that it has forgotten already, from one that has not: others follow them.
+void Server::forget_states() {
+  for (auto& [name, key] : keys_) {
+    for (auto& [number, kept] : key.parts) kept.part->state() = {};
+  }
+  if (lost_servers_.empty()) return;
+  to_copy_.clear();
+  for (const int one : served()) copy_anew(one);
+  copy_some();
 }
 
 Error Server::lost_with(std::string_view key) const {

@@ -38,7 +38,7 @@ Store::Store(Lane& lane, Services& services, ViewPtr view, int rank, StoreOption
       rank_(rank),
       server_(rules_of(options_), options_.workers, rank, place_of(options_, rank), services.memory()),
       ended_(loop_),
-      left_(loop_),
+      news_(loop_),
       all_assign_(options_.updater.kind == UpdaterOptions::Kind::kAssign) {
   worker_ = worker_of(rank);
   layout_.servers = static_cast<int>(options_.servers.size());
@@ -72,10 +72,18 @@ void Store::on_message(ServiceMessage message) noexcept {
       server_.request(worker, number, message.take_bytes(), answers);
       return dispatch(answers);
     case Word::kCopy: return take_copy(from, number, message.bytes());
-    case Word::kConfirmation: server_.confirmed(number, answers); return dispatch(answers);
+    case Word::kConfirmation:
+      server_.confirmed(number, answers);
+      news_.set();
+      return dispatch(answers);
     case Word::kLeaving:
       peer(from).left = true;
-      left_.set();
+      news_.set();
+      return;
+    case Word::kMeeting:
+      peer(from).met = number / 2;
+      if (number % 2 == 1) peer(from).wrong = number / 2;
+      news_.set();
       return;
   }
 }
@@ -93,7 +101,7 @@ void Store::on_peer_lost(int rank, const Error& why) noexcept {
   if (its.lost) return;  // told by the other service
   its.lost = why;
   its.answers.clear();
-  left_.set();
+  news_.set();
   std::vector<Answer> answers;
   if (const int worker = worker_of(rank); worker >= 0) server_.lost(worker, why, answers);
   if (const int server = server_of(rank); server >= 0 && replicated()) server_lost(server, answers);

@@ -1,9 +1,12 @@
 // Stores with replicas whose servers die one by one: what replicas remember, what is copied anew, and what is said of it.
 #include <algorithm>
 #include <deque>
+#include <map>
 #include <set>
+#include <string>
 
 #include "groupcomm/kv/layout.h"
+#include "groupcomm/kv/saved.h"
 #include "groupcomm/kv/store_world_test.h"
 
 namespace aiacc::sim {
@@ -34,8 +37,8 @@ struct Dying : StoreJob {
   }
 };
 
-// Six rounds, the last three without server 0 if it dies, while a round is under way.
-Values after_rounds(StoreOptions options, bool rows, bool dies) {
+// Six rounds, the last three without server 0 if it dies, while a round is under way. Before the fifth the updater may change.
+Values after_rounds(StoreOptions options, bool rows, bool dies, const kv::UpdaterOptions* later = nullptr) {
   options.split_elements = 100;
   Dying world(2, options);
   const Values zeros(300), gradient(300, 0.25f);
@@ -49,6 +52,7 @@ Values after_rounds(StoreOptions options, bool rows, bool dies) {
       if (rows) order.in_rows = {1, 299, static_cast<std::uint64_t>(round)};
       return order;
     };
+    EXPECT_TRUE(round != 4 || later == nullptr || world.set_updater(*later));
     world.start(2, push());
     if (round == 3 && dies) {
       world.run(microseconds(30), [] { return false; });
@@ -76,6 +80,197 @@ TEST(SimDeaths, AReplicaHasWhatUpdatersAndSendersRemember) {
   options.updater.kind = kv::UpdaterOptions::Kind::kSum;
   options.encoding = kv::Encoding::kTwoBit;
   EXPECT_EQ(after_rounds(options, false, true), Values(300, 3.0f)) << "every second push of each worker is 0.5";
+}
+
+TEST(SimDeaths, AnUpdaterThatIsSetAfterADeathGoesOnWithWhatTheReplicaHas) {
+  for (const bool rows : {false, true}) {
+    StoreOptions options;
+    options.updater.kind = kv::UpdaterOptions::Kind::kSgd;
+    options.updater.momentum = 0.5;
+    kv::UpdaterOptions later = options.updater;
+    later.rate = 0.125;
+    const Values slower = after_rounds(options, rows, false, &later);
+    EXPECT_NE(slower, after_rounds(options, rows, false));
+    EXPECT_EQ(slower, after_rounds(options, rows, true, &later));
+    later.kind = kv::UpdaterOptions::Kind::kAdam;
+    EXPECT_EQ(after_rounds(options, rows, true, &later), after_rounds(options, rows, false, &later));
+  }
+}
+
+// The heir has forgotten the momentum when a server that has not yet copies its own anew.
+TEST(SimDeaths, AnotherKindOfUpdaterFindsNoStateOfTheOneBefore) {
+  StoreOptions options;
+  options.updater.kind = kv::UpdaterOptions::Kind::kSgd;
+  options.updater.momentum = 0.5;
+  kv::UpdaterOptions adam;
+  adam.kind = kv::UpdaterOptions::Kind::kAdam;
+  Dying world(3, options);
+  const Values ones(300, 1.0f);
+  world.start_both([&] { return StoreJob::init("skey", ones); });
+  ASSERT_TRUE(world.finish());
+  world.start_both([&] { return StoreJob::push("skey", ones); });
+  ASSERT_TRUE(world.finish());
+  const int home = kv::home_of("skey", 3), heir = (home + 2) % 3;
+  const auto heirs = [&] { return world.stores[static_cast<std::size_t>(heir)]->server().parts(home); };
+  world.stores[static_cast<std::size_t>(heir)]->set_updater(adam);
+  world.die((home + 1) % 3);
+  world.run(milliseconds(5), [] { return false; });
+  ASSERT_EQ(heirs().size(), 1u);
+  EXPECT_FALSE(heirs().front().state->state().first.empty()) << "the copy came before its source has forgotten it";
+  world.stores[static_cast<std::size_t>(home)]->set_updater(adam);
+  world.run(milliseconds(5), [] { return false; });
+  EXPECT_TRUE(heirs().front().state->state().first.empty());
+  EXPECT_EQ(heirs().front().state->state().steps, 0u);
+}
+
+// What each server has saved, by its index: of its own parts, or of those of lost servers that it serves.
+std::map<int, std::string> save_all(Dying& world) {
+  std::map<int, std::string> saved;
+  const int servers = world.job.size() - 2;
+  EXPECT_TRUE(world.together([&](int rank, Stop&) -> Task<void> {
+    kv::Server& server = world.stores[static_cast<std::size_t>(rank)]->server();
+    for (const int one : server.served()) {
+      EXPECT_TRUE(!saved.contains(one) && server.serves(one));
+      saved[one] = kv::saved_state(server, one, servers);
+    }
+    co_return;
+  }));
+  return saved;
+}
+
+bool load_all(Dying& world, const std::map<int, std::string>& saved) {
+  return world.together([&](int rank, Stop& stop) -> Task<void> {
+    Store& store = *world.stores[static_cast<std::size_t>(rank)];
+    for (const int one : store.server().served()) co_await store.load(stop, one, saved.at(one));
+  });
+}
+
+struct Trained : Dying {
+  explicit Trained(kv::UpdaterOptions::Kind kind) : Dying(3, with_updater(kind)) {
+    start_both([&] { return StoreJob::init("skey", zeros); });
+    start_both([&] { return StoreJob::init("sother", zeros); });
+    EXPECT_TRUE(finish());
+  }
+  static StoreOptions with_updater(kv::UpdaterOptions::Kind kind) {
+    StoreOptions options;
+    options.split_elements = 100;
+    options.updater.kind = kind;
+    options.updater.momentum = 0.5;
+    return options;
+  }
+  void train() {
+    start_both([&] { return StoreJob::push("skey", gradient); });
+    EXPECT_TRUE(finish());
+  }
+  Values value() {
+    Values out(zeros.size());
+    start(3, StoreJob::pull("skey", out));
+    EXPECT_TRUE(finish());
+    EXPECT_FALSE(operations.back()->error()) << as_error(operations.back()->error()).message();
+    return out;
+  }
+  void settle() {
+    run(milliseconds(5), [] { return false; });
+  }
+  const Values zeros = Values(300), gradient = Values(300, 0.25f);
+};
+
+TEST(SimDeaths, WhoServesForALostServerSavesAndLoadsItsState) {
+  for (const auto kind : {kv::UpdaterOptions::Kind::kSgd, kv::UpdaterOptions::Kind::kAdam}) {
+    Trained world(kind);
+    world.train();
+    const std::map<int, std::string> whole = save_all(world);
+    EXPECT_EQ(whole.size(), 3u);
+    world.die(1);
+    EXPECT_EQ(save_all(world), whole);  // also while copies are made anew
+    world.settle();
+    EXPECT_EQ(save_all(world), whole);
+    world.train();
+    const Values later = world.value();
+    EXPECT_NE(save_all(world), whole);
+    const std::vector<std::string> said = world.reports[0];
+    EXPECT_TRUE(load_all(world, whole));
+    EXPECT_EQ(save_all(world), whole);
+    EXPECT_EQ(world.reports[0], said) << "a replica that is loaded is no news";
+    world.train();
+    EXPECT_EQ(world.value(), later);
+    // The replica has what was loaded, and another job all of it.
+    EXPECT_TRUE(load_all(world, whole));
+    world.die(2);
+    EXPECT_EQ(save_all(world), whole);
+    world.train();
+    EXPECT_EQ(world.value(), later);
+    Trained other(kind);
+    EXPECT_TRUE(load_all(other, whole));
+    other.train();
+    EXPECT_EQ(other.value(), later);
+  }
+}
+
+TEST(SimDeaths, AReplicaHasNothingOfAnotherKindOfUpdaterThanItLoads) {
+  Trained adam(kv::UpdaterOptions::Kind::kAdam);
+  adam.train();
+  const std::map<int, std::string> whole = save_all(adam);
+  Trained world(kv::UpdaterOptions::Kind::kSgd);
+  world.train();
+  EXPECT_TRUE(load_all(world, whole));
+  EXPECT_EQ(world.value(), adam.value());
+  for (int rank = 0; rank < 3; ++rank) {
+    for (const kv::Server::Saved& part : world.stores[static_cast<std::size_t>(rank)]->server().parts())
+      EXPECT_TRUE(part.state->state().first.empty() && part.state->state().second.empty());
+  }
+}
+
+TEST(SimDeaths, NobodySavesWhatIsLost) {
+  Trained world(kv::UpdaterOptions::Kind::kSgd);
+  world.die(0);
+  world.die(1);
+  kv::Server& left = world.stores[2]->server();
+  EXPECT_EQ(left.served(), (std::vector<int>{2, 1, 0}));
+  EXPECT_NO_THROW(static_cast<void>(kv::saved_state(left, 1, 3)));
+  try {
+    static_cast<void>(kv::saved_state(left, 0, 3));
+    ADD_FAILURE() << "nothing was lost";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), Code::kPeerFailed);
+    EXPECT_EQ(error.peer(), 0);
+  }
+}
+
+TEST(SimDeaths, AMeetingIsOfThoseThatAreLeft) {
+  Dying world(2, {});
+  std::deque<StoreJob::Meeting>& meetings = world.meetings;
+  std::deque<bool> wrong(4);
+  const auto meet = [&](int rank, bool says) {
+    StoreJob::Meeting& one = meetings.emplace_back();
+    one.rank = rank;
+    one.task.emplace([](Store& store, Stop& stop, bool says_so, bool& heard) -> Task<void> {
+      heard = co_await store.meet(stop, "a call", says_so);
+    }(*world.stores[static_cast<std::size_t>(rank)], one.stop, says, wrong[static_cast<std::size_t>(rank)]));
+    one.task->start();
+  };
+  const auto all = [&] { return std::all_of(meetings.begin(), meetings.end(), [](auto& one) { return one.done(); }); };
+  meet(1, false);
+  meet(2, true);
+  meet(3, false);
+  EXPECT_FALSE(world.run(milliseconds(5), all));
+  world.die(0);
+  EXPECT_TRUE(world.run(milliseconds(5), all));
+  EXPECT_EQ(wrong, (std::deque<bool>{false, true, true, true}));
+  for (int rank = 1; rank < 4; ++rank) meet(rank, false);
+  EXPECT_TRUE(world.run(milliseconds(5), all));
+  EXPECT_EQ(wrong, std::deque<bool>(4)) << "it was said of the meeting before";
+  meet(2, false);
+  Deadline deadline(world.job[2].loop, after(world.job.world.now(), milliseconds(5)), meetings.back().stop, "");
+  EXPECT_TRUE(world.run(milliseconds(6), all));
+  try {
+    meetings.back().task->take();
+    ADD_FAILURE() << "two ranks have not come";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), Code::kTimeout);
+    EXPECT_EQ(error.message(),
+              "a call of the key-value store waits for ranks that have not called it by the deadline: 1, 3");
+  }
 }
 
 // An updater that gives other results at each call.

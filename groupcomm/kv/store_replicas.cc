@@ -1,9 +1,11 @@
 // A store with replicas: copies between servers, and what goes on when one is lost.
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <utility>
 
+#include "groupcomm/kv/saved.h"
 #include "groupcomm/kv/store.h"
 
 namespace aiacc::kv {
@@ -122,7 +124,7 @@ Task<void> Store::send_posts(Store* self, int to) {
       self->stop_.throw_if_requested();
     }
     --self->posts_;
-    self->left_.set();
+    self->news_.set();
   }
 }
 
@@ -138,8 +140,59 @@ Task<void> Store::leave(Stop& stop) {
     return posts_ == 0;
   };
   while (!all_left()) {
-    left_.reset();
-    co_await left_.wait(stop);
+    news_.reset();
+    co_await news_.wait(stop);
+  }
+}
+
+// A rank is at most one meeting ahead: it has left one when all others have come to it.
+Task<bool> Store::meet(Stop& stop, std::string_view call, bool wrong) {
+  const auto size = static_cast<int>(peers_.size());
+  const std::uint64_t meeting = ++meetings_;
+  for (int rank = 0; rank < size; ++rank) {
+    if (rank != rank_) post_to(rank, {Word::kMeeting, meeting * 2 + (wrong ? 1 : 0), {}});
+  }
+  const auto missing = [&] {
+    std::vector<int> ranks;
+    for (int rank = 0; rank < size; ++rank) {
+      if (rank != rank_ && peer(rank).met < meeting && !peer(rank).lost) ranks.push_back(rank);
+    }
+    return ranks;
+  };
+  while (!missing().empty()) {
+    news_.reset();
+    try {
+      co_await news_.wait(stop);
+    } catch (const Error& error) {
+      if (error.code() != Code::kTimeout) throw;
+      const std::vector<int> ranks = missing();
+      throw Error(Code::kTimeout,
+                  fmt::format("{} of {} waits for ranks that have not called it by the deadline: {}", call, describe(),
+                              fmt::join(ranks, ", ")),
+                  ranks.empty() ? kNoPeer : ranks.front());
+    }
+  }
+  co_return wrong || std::any_of(peers_.begin(), peers_.end(), [&](const Peer& its) { return its.wrong == meeting; });
+}
+
+std::size_t Store::lost_ranks() const noexcept {
+  return static_cast<std::size_t>(
+      std::count_if(peers_.begin(), peers_.end(), [](const Peer& its) { return its.lost.has_value(); }));
+}
+
+void Store::set_updater(const UpdaterOptions& updater) {
+  server_.set_updater(updater);
+  std::vector<Answer> none;
+  dispatch(none);
+}
+
+Task<void> Store::load(Stop& stop, int server, std::string_view bytes) {
+  restore_state(server_, server, layout_.servers, bytes);
+  std::vector<Answer> none;
+  dispatch(none);
+  while (server_.copies_anew()) {
+    news_.reset();
+    co_await news_.wait(stop);
   }
 }
 

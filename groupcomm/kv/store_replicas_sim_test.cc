@@ -5,6 +5,7 @@
 #include <set>
 
 #include "groupcomm/kv/layout.h"
+#include "groupcomm/kv/saved.h"
 #include "groupcomm/kv/store_world_test.h"
 
 namespace aiacc::sim {
@@ -97,15 +98,37 @@ class ReplicaRun {
       call();
       dying_.clear();
       if (!dead(victim)) kill(victim, 300);  // fewer calls have ended than it was to live through
+      ASSERT_TRUE(job_.set_updater(updater(death % 2 == 0))) << "an updater is not set";
       const int left = servers - death - 1;
       ASSERT_TRUE(job_.run(seconds(50), [&] { return dead(victim) && copied_anew(left); }))
           << "copies are not made anew";
+      save_and_load();
     }
     read_last();
     check();
   }
 
  private:
+  // Two kinds that do the same.
+  static kv::UpdaterOptions updater(bool callback) {
+    kv::UpdaterOptions options;
+    options.kind = callback ? kv::UpdaterOptions::Kind::kCallback : kv::UpdaterOptions::Kind::kSum;
+    options.function = [](void*, std::string_view, std::uint64_t, std::size_t count, DType, const void* gradient,
+                          void* value) {
+      for (std::size_t i = 0; i < count; ++i)
+        static_cast<std::int64_t*>(value)[i] += static_cast<const std::int64_t*>(gradient)[i];
+      return 0;
+    };
+    return options;
+  }
+  void save_and_load() {
+    const int servers = static_cast<int>(plan_.options.servers.size());
+    ASSERT_TRUE(job_.together([&](int rank, Stop& stop) -> Task<void> {
+      Store& store = *job_.stores[static_cast<std::size_t>(rank)];
+      for (const int one : store.server().served())
+        co_await store.load(stop, one, kv::saved_state(store.server(), one, servers));
+    })) << "a state is not loaded";
+  }
   static constexpr std::size_t kKeys = 3, kPushes = 4;
 
   void begin_keys() {

@@ -7,6 +7,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -54,6 +55,9 @@ struct StoreJob {
         continue;
       }
       const auto dead = std::make_exception_ptr(Error(Code::kAborted, "the rank is dead"));
+      for (Meeting& meeting : meetings) {
+        if (meeting.rank == rank) meeting.stop.request(dead);
+      }
       job[rank].context->world().abort(dead);
       if (groups.contains(rank)) groups.at(rank)->abort(dead);
       job[rank].loop.bury();  // what its store has under way ends before the store does
@@ -87,6 +91,28 @@ struct StoreJob {
     operations.push_back(std::make_unique<Operation>(stores[static_cast<std::size_t>(rank)], std::move(order)));
     job[rank].lane.start(*operations.back());
     return *operations.back();
+  }
+  // What all living ranks do together: each comes to a meeting, runs `body`, and comes to another one. Whether all that live to its end
+  // have left it.
+  bool together(const std::function<Task<void>(int rank, Stop& stop)>& body, Duration limit = seconds(10)) {
+    const std::size_t before = meetings.size();
+    for (int rank = 0; rank < job.size(); ++rank) {
+      if (job[rank].loop.dead()) continue;
+      Meeting& meeting = meetings.emplace_back();
+      meeting.rank = rank;
+      meeting.task.emplace(between_meetings(*stores[static_cast<std::size_t>(rank)], rank, meeting.stop, body));
+    }
+    for (std::size_t i = before; i < meetings.size(); ++i) meetings[i].task->start();
+    return run(limit, [&] {
+      return std::all_of(meetings.begin() + static_cast<std::ptrdiff_t>(before), meetings.end(),
+                         [this](const Meeting& one) { return one.done() || job[one.rank].loop.dead(); });
+    });
+  }
+  bool set_updater(const kv::UpdaterOptions& updater) {
+    return together([&](int rank, Stop&) -> Task<void> {
+      stores[static_cast<std::size_t>(rank)]->set_updater(updater);
+      co_return;
+    });
   }
   bool finish(Duration limit = seconds(100)) {
     return run(limit, [this] {
@@ -130,11 +156,25 @@ struct StoreJob {
     return order;
   }
 
+  struct Meeting {
+    int rank = 0;
+    Stop stop;
+    std::optional<Task<void>> task;
+    bool done() const { return task->done(); }
+  };
+  static Task<void> between_meetings(Store& store, int rank, Stop& stop,
+                                     std::function<Task<void>(int rank, Stop& stop)> body) {
+    co_await store.meet(stop, "a call", false);
+    co_await body(rank, stop);
+    co_await store.meet(stop, "a call", false);
+  }
+
   SimJob job;
   std::map<int, Group*> groups;  // of the workers
   std::vector<std::shared_ptr<Store>> stores;
   std::deque<std::vector<std::string>> reports;  // by rank
   std::vector<std::unique_ptr<Operation>> operations;
+  std::deque<Meeting> meetings;
 };
 
 }  // namespace aiacc::sim

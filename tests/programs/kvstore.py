@@ -1,6 +1,7 @@
 """The key-value store in Python, on 1, 2, 3 ... ranks, with MXNet's words. "death push" or "death pushpull": the last rank dies, and
 survivors name it. "replicas": of two servers with replicas the first dies, and the workers go on. "sequence FILE": of three the first
-dies, and, once the file exists, its heir."""
+dies, and, once the file exists, its heir. "afterwards FILE": the first of two dies, and all change the updater, save and load;
+"again FILE": another job loads what they have saved."""
 import array
 import os
 import signal
@@ -111,6 +112,52 @@ if sys.argv[1:2] == ["sequence"]:
             assert set(out) == {step * len(workers)}, (step, set(out))
     store.free()
     print("all is well", flush=True)
+    sys.exit()
+
+if sys.argv[1:2] in (["afterwards"], ["again"]):
+    servers, workers, count = [0, 1], list(range(2, size)), 1000
+    pids = array.array("q", [0]) * size
+    aiacc.WORLD.allgather(array.array("q", [os.getpid()]), pids)
+    store = KVStore(replicas=2, split_elements=100, servers=servers, workers=workers)
+    value, moved = 0.0, 0.0  # of each element, by exact numbers
+
+    def train(steps, rate):
+        global value, moved
+        for _ in range(steps if rank in workers else 0):
+            moved = 0.5 * moved - rate * len(workers)
+            value += moved
+            store.pushpull("w", ones, out)
+            assert set(out) == {value}, (value, set(out))
+
+    ones, out = array.array("f", [1.0]) * count, array.array("f", [0.0]) * count
+    store.set_optimizer(Update.SGD, rate=0.5, momentum=0.5)
+    if rank in workers:
+        store.init("w", out)
+    if sys.argv[1] == "again":
+        store.load_optimizer_states(sys.argv[2])
+        value, moved = (float(number) for number in sys.argv[3:])
+        train(2, 0.5)
+    else:
+        aiacc.runtime.go_on_without(0)
+        train(3, 0.5)
+        if rank == 2:
+            os.kill(pids[0], signal.SIGKILL)  # which waits for this rank in the next call
+        store.set_optimizer(Update.SGD, rate=0.25, momentum=0.5)
+        train(2, 0.25)
+        store.save_optimizer_states(sys.argv[2])
+        saved = value, moved
+        train(2, 0.25)
+        store.load_optimizer_states(sys.argv[2])
+        value, moved = saved
+        train(2, 0.25)
+        if rank in servers:
+            raises(aiacc.Error, store.load_optimizer_states, sys.argv[2] + ".none")
+        else:
+            store.load_optimizer_states(sys.argv[2] + ".none")
+        train(1, 0.25)
+        if rank == 2:
+            print(*saved, flush=True)
+    store.free()
     sys.exit()
 
 # The sum of all workers, over integer and string keys, small and split.

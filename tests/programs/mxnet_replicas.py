@@ -1,5 +1,6 @@
-"""Two ranks train with the values on two more, which have a replica of each other's: mxnet_replicas.py VICTIM OPTIMIZER. Rank 0 kills
-the server VICTIM while a step is under way; -1: none. Each rank that trains prints all that it has learned, bit by bit."""
+"""Two ranks train with the values on two more, which have a replica of each other's: mxnet_replicas.py VICTIM OPTIMIZER FILE. Rank 0 kills
+the server VICTIM while a step is under way; -1: none. Later the learning rate changes, and the state is saved to FILE and loaded. Each
+rank that trains prints all that it has learned, bit by bit."""
 import hashlib
 import os
 import signal
@@ -13,7 +14,7 @@ import numpy as np
 import aiacc.mxnet as hvd
 from mxnet import autograd, gluon
 
-VICTIM, OPTIMIZER = int(sys.argv[1]), sys.argv[2]
+VICTIM, OPTIMIZER, FILE = int(sys.argv[1]), sys.argv[2], sys.argv[3]
 hvd.init()
 pids = hvd.allgather_object(os.getpid())
 store = mx.kv.create("dist_sync_aiacc") if os.environ.get("AIACC_KV_SERVERS") else hvd.create(servers=2, replicas=2)
@@ -28,7 +29,13 @@ trainer = gluon.Trainer(model.collect_params(), OPTIMIZER, settings, kvstore=sto
 loss_of = gluon.loss.SoftmaxCrossEntropyLoss()
 random = np.random.RandomState(store.rank)
 losses = []
-for step in range(12):
+for step in range(14):
+    if step == 8:
+        trainer.set_learning_rate(trainer.learning_rate / 2)
+    if step == 10:
+        trainer.save_states(FILE)
+    if step == 12:
+        trainer.load_states(FILE)
     x, y = mx.nd.array(random.rand(16, 300)), mx.nd.array(random.randint(0, 10, 16))
     with autograd.record():
         loss = loss_of(model(x), y)

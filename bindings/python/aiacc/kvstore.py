@@ -156,7 +156,7 @@ class KVStore:
 
     def set_optimizer(self, kind: Update, rate: float = 0.01, momentum: float = 0.0, beta1: float = 0.9, beta2: float = 0.999,
                       epsilon: float = 1e-8, weight_decay: float = 0.0, rescale: float = 1.0, clip: float = 0.0) -> None:
-        """What servers do with pushes. All ranks of the group call it, with nothing outstanding."""
+        """What servers do with pushes. All ranks of the group call it, with replicas all that are left, with nothing outstanding."""
         self._set(_abi.KvUpdater(kind=kind, rate=rate, momentum=momentum, beta1=beta1, beta2=beta2, epsilon=epsilon,
                                  weight_decay=weight_decay, rescale=rescale, clip=clip))
 
@@ -190,7 +190,8 @@ class KVStore:
 
     def save_optimizer_states(self, path: str) -> None:
         """Each server writes its values and the optimizer's states to `path`, a dot, and its rank. All ranks of the group call it,
-        with nothing outstanding. What an updater of Python remembers is the updater's to save."""
+        with nothing outstanding; with replicas all that are left, and who goes on for a lost server writes its file too. What an
+        updater of Python remembers is the updater's to save."""
         library().aiacc_kv_save(self.handle, os.fsencode(path))
 
     def load_optimizer_states(self, path: str) -> None:
