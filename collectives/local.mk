@@ -73,6 +73,7 @@ collectives_tests += \
 	collectives/inter/halving_doubling_test.cc \
 	collectives/inter/inter_collectives_test.cc \
 	collectives/inter/inter_world_test.h \
+	collectives/inter/ring_streams_test.cc \
 	collectives/inter/short_call_test.cc \
 	collectives/inter/sim_scale_test.cc \
 	tests/exact_inputs.h

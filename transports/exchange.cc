@@ -313,6 +313,10 @@ void Exchange::send_early_rts(int to, Tag tag, std::size_t bytes) noexcept {
   mailbox_.post_header(peer, header(MessageKind::kRts, peer, tag, bytes));
 }
 
+int Exchange::chunks_in_flight(int to) const noexcept {
+  return mailbox_.port().chunks_in_flight(mailbox_.world_rank(group_, to));
+}
+
 Exchange::EarlyRts* Exchange::early_rts(int peer, Tag tag) noexcept {
   const auto found = std::find_if(early_rts_.begin(), early_rts_.end(),
                                   [&](const EarlyRts& one) { return one.peer == peer && one.tag == tag; });

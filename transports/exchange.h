@@ -179,6 +179,9 @@ class Exchange final : public ListNode<Exchange>, public MatchNode<Exchange> {
   // this rank; otherwise nothing happens. If the operation fails, the send may never follow.
   void send_early_rts(int to, Tag tag, std::size_t bytes) noexcept;
 
+  // As MessagePort::chunks_in_flight().
+  int chunks_in_flight(int to) const noexcept;
+
   int rank() const noexcept { return group_.rank; }
   int size() const noexcept { return group_.view->size(); }
   Loop& loop() const noexcept { return mailbox_.loop(); }

@@ -187,7 +187,8 @@ class MessagePort {
   virtual std::uint64_t refused() const noexcept { return 0; }
   // How many chunks of a long message to post before the first is complete. With two, one connection stays busy while a
   // completion is on its way.
-  virtual int chunks_in_flight(int /*to_rank*/) const noexcept { return 2; }
+  static constexpr int kChunksOfOneConnection = 2;
+  virtual int chunks_in_flight(int /*to_rank*/) const noexcept { return kChunksOfOneConnection; }
   // `listener` gets remarks about connections that a user should see, as sentences. Call before set_receiver().
   virtual void tell_remarks_to(std::function<void(const std::string&)> /*listener*/) {}
   // Why this rank cannot be reached at present, as a sentence with its addresses; "" if no obstacle is known. For

@@ -39,7 +39,11 @@ Task<void> binomial_broadcast(Operation& op) {
   if (ranks_in(op) == 1) co_return;
   const std::size_t chunks = pieces_of(op.call.bytes(), kSliceBytes);
   BroadcastTree tree{InterCall(op, Algorithm::kBinomialBroadcast), buffer, Parts{op.call.count, chunks}};
-  co_await side_by_side(tree, std::min(chunks, kSlots), &slot);
+  const int n = tree.call.size();
+  const int position = (tree.call.rank() - tree.call.root() + n) % n;
+  const int neighbour =
+      position == 0 ? 1 : position - (position & -position);  // a child of the root, and others' parent
+  co_await side_by_side(tree, tree.call.slots_towards((neighbour + tree.call.root()) % n, chunks), &slot);
 }
 
 namespace {

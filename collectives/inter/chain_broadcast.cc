@@ -29,21 +29,22 @@ struct Chain {
 
   // From the root; the next rank has the next one.
   int position() const noexcept { return (call.rank() - call.root() + call.size()) % call.size(); }
+  bool receives() const noexcept { return position() != 0; }
+  bool sends() const noexcept { return position() != call.size() - 1; }
+  int previous() const noexcept { return (call.rank() + call.size() - 1) % call.size(); }
+  int next() const noexcept { return (call.rank() + 1) % call.size(); }
 };
 
 Task<void> slot(Chain& chain, std::size_t index, std::size_t slots, Stop& stop) {
   InterCall& call = chain.call;
-  const int n = call.size();
-  const bool receives = chain.position() != 0, sends = chain.position() != n - 1;
-  const int previous = (call.rank() + n - 1) % n, next = (call.rank() + 1) % n;
   for (; index < chain.segments.parts; index += slots) {
     const std::size_t bytes = call.element_bytes();
     const Buffer segment =
         chain.buffer.slice(chain.segments.offset(index) * bytes, chain.segments.length(index) * bytes);
     // While the segment arrives here, the next rank grants it.
-    if (receives && sends) call.send_early_rts(next, index, segment.bytes);
-    if (receives) co_await call.recv(previous, index, segment, stop);
-    if (sends) co_await call.send(next, index, segment, stop);
+    if (chain.receives() && chain.sends()) call.send_early_rts(chain.next(), index, segment.bytes);
+    if (chain.receives()) co_await call.recv(chain.previous(), index, segment, stop);
+    if (chain.sends()) co_await call.send(chain.next(), index, segment, stop);
   }
 }
 
@@ -58,7 +59,8 @@ Task<void> chain_broadcast(Operation& op) {
   if (ranks_in(op) == 1) co_return;
   const std::size_t segments = std::min(op.call.count, pieces_of(op.call.bytes(), segment_bytes(shape_of(op))));
   Chain chain{InterCall(op, Algorithm::kChainBroadcast), buffer, Parts{op.call.count, segments}};
-  co_await side_by_side(chain, std::min(segments, kSlots), &slot);
+  co_await side_by_side(chain, chain.call.slots_towards(chain.sends() ? chain.next() : chain.previous(), segments),
+                        &slot);
 }
 
 namespace {

@@ -41,7 +41,8 @@ Task<void> ring_allgather(Operation& op) {
   if (mine.data != op.send.data || mine.data == nullptr) co_await op.team.compute.copy(mine, op.send, op.stop);
   if (ranks_in(op) == 1) co_return;
   AllgatherRing ring{InterCall(op, Algorithm::kRingAllgather), blocks};
-  co_await side_by_side(ring, std::min(blocks.segments(), kSlots), &slot);
+  const int right = (ring.call.rank() + 1) % ring.call.size();
+  co_await side_by_side(ring, ring.call.slots_towards(right, blocks.segments()), &slot);
 }
 
 namespace {

@@ -81,7 +81,7 @@ Task<void> ring_allreduce(Operation& op) {
     co_await op.team.compute.reduce({&op.recv, 1}, {&op.send, 1}, op.call.count, op.call.reduction, scale, op.stop);
     ring.input = op.recv;
   }
-  co_await side_by_side(ring, std::min(segments, kSlots), &slot);
+  co_await side_by_side(ring, ring.call.slots_towards((ring.call.rank() + 1) % static_cast<int>(n), segments), &slot);
 }
 
 namespace {

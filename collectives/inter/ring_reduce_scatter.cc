@@ -76,7 +76,8 @@ Task<void> ring_reduce_scatter(Operation& op) {
     co_return;
   }
   ReduceScatterRing ring{InterCall(op, Algorithm::kRingReduceScatter), blocks};
-  co_await side_by_side(ring, std::min(blocks.segments(), kSlots), &slot);
+  const int right = (ring.call.rank() + 1) % ring.call.size();
+  co_await side_by_side(ring, ring.call.slots_towards(right, blocks.segments()), &slot);
 }
 
 namespace {

@@ -170,7 +170,7 @@ Part* Outbound::next_of(Carrier& carrier, std::size_t traffic) noexcept {
     if (due != nullptr) {
       its.head_due = its.begun.after(*due);
       skip_carried(its);
-    } else if (!its.queue.empty() && its.waiting_chunks < 2 * streams_ && next_leads_[traffic] == nullptr) {
+    } else if (!its.queue.empty() && !has_enough_begun(its) && next_leads_[traffic] == nullptr) {
       due = &begin(its);
     }
     if (due != nullptr) return carry(carrier, due->head);

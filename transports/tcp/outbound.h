@@ -56,6 +56,10 @@ class Outbound {
  public:
   static constexpr std::uint64_t kWholeBytes = 64 << 10;  // a payload of at most this many goes in one part
   static constexpr std::uint64_t kMaxChunkBytes = 256 << 10;
+  // Messages are begun while fewer chunks than this wait for each connection. Several connections share a message only when the
+  // peer has acknowledged its header, so headers go well ahead of the chunks; one connection needs none ahead.
+  static constexpr std::size_t kChunksAhead = 8;
+  static constexpr std::size_t kChunksAheadOfOne = 2;
 
   Outbound(Shared& shared, int rank) noexcept;
   ~Outbound() { forget(); }
@@ -64,7 +68,9 @@ class Outbound {
   // classes take turns: when there is background traffic, or a class was given a share.
   void share_among(std::size_t streams) noexcept { streams_ = streams; }
   // Two for each connection.
-  int chunks_in_flight() const noexcept { return 2 * static_cast<int>(std::min<std::size_t>(streams_, 8)); }
+  int chunks_in_flight() const noexcept {
+    return MessagePort::kChunksOfOneConnection * static_cast<int>(std::min<std::size_t>(streams_, 8));
+  }
   bool divides() const noexcept { return streams_ > 1 || takes_turns_; }
 
   void add(const MessageHeader& header, std::span<const Buffer> pieces, SendCompletion& completion);
@@ -145,6 +151,9 @@ class Outbound {
   };
   Class& of(TrafficClass traffic) noexcept { return classes_[static_cast<std::size_t>(traffic)]; }
   unsigned waiting_classes() noexcept;
+  bool has_enough_begun(const Class& its) const noexcept {
+    return its.waiting_chunks >= (streams_ > 1 ? kChunksAhead * streams_ : kChunksAheadOfOne);
+  }
   bool waits_for_another(const Carrier& carrier, std::size_t traffic, unsigned waiting) const noexcept;
   Part* next_of(Carrier& carrier, std::size_t traffic) noexcept;
   Outgoing& begin(Class& its) noexcept;
