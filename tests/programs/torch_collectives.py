@@ -179,6 +179,24 @@ def check_many_handles_in_flight():
     hvd.synchronize(handle)
 
 
+def check_asynchronous_operations_that_others_start_behind_a_barrier():
+    """Rank 0 starts them before the barrier and the others behind it, as in Horovod's tests of duplicate names."""
+    n, rank = hvd.size(), hvd.rank()
+    begin = [lambda: hvd.allgather_async(torch.full((1,), float(rank)), name="beside"), lambda: hvd.broadcast_async(torch.full((1,), 5.0 + rank), 0),
+             lambda: hvd.reducescatter_async(torch.ones(n), op=hvd.Sum)]
+    expected = [torch.arange(float(n)), torch.full((1,), 5.0), torch.full((1,), float(n))]
+    handles = [one() for one in begin] if rank == 0 else []
+    hvd.barrier()
+    handles = handles or [one() for one in begin]
+    hvd.barrier()
+    for handle, result in zip(handles, expected):
+        equal(hvd.synchronize(handle), result)
+    # A blocking operation with a name comes before an asynchronous one with another.
+    handle = hvd.allgather_async(torch.ones(1), name="aside") if rank == 0 else None
+    equal(hvd.allreduce(torch.ones(2), name="first", op=hvd.Sum), torch.full((2,), float(n)))
+    equal(hvd.synchronize(handle if handle is not None else hvd.allgather_async(torch.ones(1), name="aside")), torch.ones(n))
+
+
 def check_named_asynchronous_allreduces_in_another_order_on_each_rank():
     n, rank = hvd.size(), hvd.rank()
     for step in range(8):

@@ -40,6 +40,18 @@ def check_ranks_that_disagree():
         equal(hvd.allreduce(ones(3), op=hvd.Sum), torch.full((3,), last + 1.0))
 
 
+def check_waiting_for_what_another_rank_starts_only_behind_its_barrier():
+    """Neither could ever go on, so both raise."""
+    if hvd.size() == 1:
+        return
+    if hvd.rank() == 0:
+        text = raises(Internal, hvd.synchronize, hvd.allgather_async(torch.ones(1), name="behind"))
+    else:
+        text = raises(Internal, hvd.barrier)
+    assert "allgather on rank 0 and barrier on rank 1" in text, text
+    equal(hvd.allreduce(torch.ones(3), op=hvd.Sum), torch.full((3,), float(hvd.size())))
+
+
 def check_named_asynchronous_allreduces_that_disagree():
     if hvd.size() == 1:
         return

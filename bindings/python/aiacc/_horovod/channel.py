@@ -4,6 +4,11 @@ Ranks call the same operations in the same order here. Before each operation the
 description travels in a small allgather, and only where hashes differ, or a rank has joined, the descriptions themselves. So
 ranks that disagree learn of it before any data moves: every rank raises with both values, and the process set stays usable.
 
+One difference is no error: a rank waits in a barrier, or in a blocking operation with a name, and another rank comes to it with
+asynchronous operations before, which the first rank starts only later. These step aside: they wait until that rank has run the
+blocking operation too, and then come in their order. A rank that waits for one of them (synchronize) cannot come to the blocking
+operation any more, so both raise.
+
 An operation runs in the calling thread if nothing is queued. Otherwise, and always for asynchronous ones, the channel's thread
 runs it; that thread is started with the first asynchronous operation.
 """
@@ -15,13 +20,15 @@ import json
 import os
 import struct
 import threading
-from typing import Any, Deque, List, Optional
+from typing import Any, Deque, List, Optional, Tuple
 
 from aiacc._horovod.exceptions import HorovodInternalError
 from aiacc.groups import Group
 
-_HEADER = struct.Struct("<8sqq")  # hash of the description, the operation's number of this rank, length of the description or -1: joined
+_HEADER = struct.Struct("<8sqq")  # hash of the description, the operation's number of this rank, length of what it tells or -1: joined
 _JOINED = -1
+_STAYS, _STEPS_ASIDE = b"-", b"a"  # behind a description that is sent
+_ASIDE = "steps aside"
 
 
 def canonical(value: Any) -> bytes:
@@ -38,6 +45,7 @@ class Operation:
         self.output: Any = None
         self.error: Optional[BaseException] = None
         self.finished = threading.Event()
+        self.steps_aside = False  # asynchronous, and nobody waits for it yet; under the channel's lock
 
     def check_ranks(self, ranks: int) -> None:
         """Raises if it is not defined for so many."""
@@ -85,6 +93,7 @@ class Channel:
         self._process = os.getpid()
         self._changed = threading.Condition()
         self._queue: Deque[Operation] = collections.deque()
+        self._aside: List[Operation] = []  # in call order; they come back behind the next operation that this rank ends
         self._busy = False
         self._closed = False
         self._broken: Optional[str] = None  # the sentence of the error that ended the group
@@ -112,12 +121,19 @@ class Channel:
                         self._changed.notify_all()
         return self.wait(operation)
 
-    def start(self, operation: Operation) -> None:
+    def start(self, operation: Operation, steps_aside: bool = True) -> None:
+        """`steps_aside`: who needs it calls `wait`, and it may step aside until then."""
         with self._changed:
             self._check_open()
+            operation.steps_aside = steps_aside
             self._enqueue(operation)
 
     def wait(self, operation: Operation) -> Any:
+        if operation.steps_aside:
+            with self._changed:
+                operation.steps_aside = False
+                if operation in self._aside:
+                    self._come_back()
         # In steps, so that a signal's handler runs (Ctrl-C) on every version of Python.
         while not operation.finished.wait(1.0):
             if self._process != os.getpid():
@@ -132,8 +148,9 @@ class Channel:
             if self._closed:
                 return
             self._closed = True
-            pending, running = list(self._queue), self._busy
+            pending, running = self._aside + list(self._queue), self._busy
             self._queue.clear()
+            self._aside.clear()
             self._changed.notify_all()
         for operation in pending:
             self._finish(operation, HorovodInternalError(f"{operation} had not begun: {reason}"))
@@ -178,6 +195,22 @@ class Channel:
                 with self._changed:
                     self._busy = False
 
+    def _step_aside(self, operation: Operation) -> None:
+        with self._changed:
+            closed = self._closed
+            if not closed and operation.steps_aside:
+                self._aside.append(operation)
+            elif not closed:  # somebody waits for it since the ranks were told that it could
+                self._queue.appendleft(operation)
+        if closed:
+            self._finish(operation, HorovodInternalError(f"{operation} had not begun when the process set was shut down or removed"))
+
+    def _come_back(self) -> None:
+        """Under the lock."""
+        self._queue.extendleft(reversed(self._aside))
+        self._aside.clear()
+        self._changed.notify_all()
+
     # --- one operation
 
     def _execute(self, operation: Operation) -> None:
@@ -188,8 +221,9 @@ class Channel:
             operation.prepare()
             if isinstance(operation, Join):
                 self._join(operation)
-            else:
-                self._agree_and_run(operation)
+            elif not self._agree_and_run(operation):
+                self._step_aside(operation)
+                return
         except (HorovodInternalError, ValueError) as known:
             error = known
         except RuntimeError as failure:  # of the library: the group is over
@@ -203,25 +237,38 @@ class Channel:
             raise
         self._finish(operation, error)
 
-    @staticmethod
-    def _finish(operation: Operation, error: Optional[BaseException]) -> None:
+    def _finish(self, operation: Operation, error: Optional[BaseException]) -> None:
+        if self._aside:  # ranks have met in an operation, so they may meet in these too
+            with self._changed:
+                self._come_back()
         operation.error = error
         operation.ended(error)
         operation.finished.set()
 
-    def _agree_and_run(self, operation: Operation) -> None:
+    def _agree_and_run(self, operation: Operation) -> bool:
+        """False: it steps aside, and has not run."""
         if self.size == 1:
             self._raise_if(operation.refusal([]))
             operation.run(self, [operation.own_number])
-            return
-        description = canonical(operation.description())
-        headers = self._headers(description, operation.own_number, len(description))
-        joined = [rank for rank, header in enumerate(headers) if header[2] == _JOINED]
-        self._already_joined = joined
-        if joined or any(header[0] != headers[0][0] for header in headers):
-            self._raise_if(self._disagreement(self._descriptions(description, headers)))
-        self._raise_if(operation.refusal([self.ranks[rank] for rank in joined]))
-        operation.run(self, _numbers(headers))
+            return True
+        described = operation.description()
+        description = canonical(described)
+        while True:
+            told = description + (_STEPS_ASIDE if operation.steps_aside else _STAYS)
+            headers = self._headers(description, operation.own_number, len(told))
+            joined = [rank for rank, header in enumerate(headers) if header[2] == _JOINED]
+            self._already_joined = joined
+            if joined or any(header[0] != headers[0][0] for header in headers):
+                descriptions = self._descriptions(told, headers)
+                first = _comes_first(descriptions)
+                if first is not None:
+                    if _key(described) != first:
+                        return False
+                    continue
+                self._raise_if(self._disagreement(descriptions))
+            self._raise_if(operation.refusal([self.ranks[rank] for rank in joined]))
+            operation.run(self, _numbers(headers))
+            return True
 
     def _join(self, operation: Join) -> None:
         while True:
@@ -234,7 +281,7 @@ class Channel:
                 return
             descriptions = self._descriptions(b"", headers)
             if self._disagreement(descriptions) is not None:
-                continue  # which the others raise
+                continue  # which the others raise, or some of theirs step aside
             description = next(one for one in descriptions if one is not None)
             other = operation.stand_in(description)
             if other is not None and other.refusal([self.ranks[rank] for rank in joined]) is None:
@@ -260,7 +307,8 @@ class Channel:
         self.group.allgather(own, gathered, counts=counts)
         found, begin = [], 0
         for count in counts:
-            found.append(json.loads(gathered[begin:begin + count]) if count else None)
+            one = gathered[begin:begin + count]
+            found.append({**json.loads(one[:-1]), _ASIDE: one[-1:] == _STEPS_ASIDE} if count else None)
             begin += count
         return found
 
@@ -270,11 +318,30 @@ class Channel:
         first, reference = those[0]
         for rank, one in those[1:]:
             for key in ("operation", "name", *reference):
-                if reference.get(key) != one.get(key):
+                if key != _ASIDE and reference.get(key) != one.get(key):
                     what = f"{reference['operation']} '{reference['name']}'" if reference["name"] else reference["operation"]
                     return (f"ranks disagree about {what}: its {key} is {_shown(reference.get(key))} on rank {first} and "
                             f"{_shown(one.get(key))} on rank {rank}")
         return None
+
+
+def _key(description: dict) -> Tuple[str, Optional[str]]:
+    return description["operation"], description["name"]
+
+
+def _comes_first(descriptions: List[Optional[dict]]) -> Optional[Tuple[str, Optional[str]]]:
+    """The blocking operation that runs before others, which step aside; None: there is none, or they are no different operations. Equal
+    on all ranks."""
+    those = [one for one in descriptions if one is not None]
+    blocking = {_key(one) for one in those if not one[_ASIDE]}
+    if len(blocking) != 1:
+        return None
+    (first,) = blocking
+    others = [one for one in those if _key(one) != first]
+    # What has no name is told apart by its place in the order, unless it is a barrier.
+    if not others or first[0] != "barrier" and (first[1] is None or any(one["name"] is None for one in others)):
+        return None
+    return first
 
 
 def _numbers(headers: List[Any]) -> List[int]:

@@ -143,7 +143,7 @@ def start(process_set: ProcessSet, operation: Operation, reads: Sequence[NDArray
     _push(reads, writes, str(operation), priority, begin)
     operation.prepare, operation.ended = prepare, ended  # type: ignore[method-assign]
     try:
-        channel.start(operation)
+        channel.start(operation, steps_aside=False)  # nobody waits for it through the channel
     except BaseException as error:
         ended(error)
         raise
