@@ -1,12 +1,16 @@
 // Rings over several TCP connections, each of which the network limits: in virtual time, the share of the line that they reach.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <chrono>
+#include <cstdint>
+#include <exception>
 #include <memory>
 #include <optional>
 #include <vector>
 
 #include "base/sim/sim_compute.h"
+#include "base/task/scope.h"
 #include "collectives/inter/ring_allreduce.h"
 #include "transports/messenger.h"
 #include "transports/tcp/tcp_fixture_test.h"
