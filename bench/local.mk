@@ -58,7 +58,7 @@ bench-overlap: stage
 	@$(srcdir)/bench/overlap/run $(stage)$(prefix) $(BENCH_FLAGS)
 .PHONY: bench-overlap
 # Training steps with the gradients of a model, beside DistributedDataParallel on Gloo and Horovod: `make bench-gradients'.
-EXTRA_DIST += bench/gradients/run bench/gradients/shapes.py bench/gradients/step.py
+EXTRA_DIST += bench/gradients/horovod_world.py bench/gradients/run bench/gradients/shapes.py bench/gradients/step.py
 bench-gradients: stage
 	@$(srcdir)/bench/gradients/run $(stage)$(prefix) $(BENCH_FLAGS)
 .PHONY: bench-gradients
