@@ -180,11 +180,13 @@ EXTRA_DIST += \
 	bindings/python/setup.py \
 	bindings/python/torch-venv
 
+# Compiled too, where there is a Python: those who may not write there would compile it at each import, each rank anew.
 pythondatadir = $(pkgdatadir)/python
 install-python-package:
 	@for file in $(python_package:bindings/python/%=%); do \
 	  $(MKDIR_P) "$(DESTDIR)$(pythondatadir)/$$(dirname $$file)" && \
 	  $(INSTALL_DATA) "$(srcdir)/bindings/python/$$file" "$(DESTDIR)$(pythondatadir)/$$file" || exit 1; done
+	@python3 -m compileall -q -s "$(DESTDIR)" "$(DESTDIR)$(pythondatadir)" 2>/dev/null || :
 .PHONY: install-python-package
 
 # PyTorch, for demo-torch and the tests.
