@@ -121,7 +121,7 @@ def test_signals_and_time_outs_end_new_ranks_too(folder):
 def test_what_a_lost_rank_left_is_gone_before_the_new_one_begins(folder):
     code, out, err = run("--quiet", "-np", 2, "--min-np", 1, "--max-np", 2, "sh", "-c",
                          f'{RANK} 1) mkdir {folder}/once 2>/dev/null && {{ sleep 1000 & echo $! > {folder}/left; kill -9 $$; }}; '
-                         f'kill -0 $(cat {folder}/left) 2>/dev/null && exit 8;; esac; exec "$@"', "sh", WORLDS, folder)
+                         f'readlink /proc/$(cat {folder}/left)/exe && exit 8;; esac; exec "$@"', "sh", WORLDS, folder)
     assert code == 0 and numbers(out) == {0: (0, [2]), 1: (1, [2])}, (out, err)
     assert len(err.splitlines()) == 1 and "AR-LEFTOVER" not in err, err
 

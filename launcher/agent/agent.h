@@ -92,7 +92,7 @@ class Agent final : private HelloServer::Owner {
   Wiring serve_hellos();
   std::unique_ptr<io::Process> spawn_rank(std::size_t local, bool reads_input);
   void settle(const wire::SettleRank& order);
-  void respawn(std::size_t local);
+  Task<void> respawn(std::size_t local, Stop& stop);
   void pump_output(Rank& rank);
   void count_exit();
   void report_started();

@@ -194,10 +194,14 @@ std::unique_ptr<io::Process> Agent::spawn_rank(std::size_t local, bool reads_inp
 }
 
 // A rank in the place of another reads no standard input: what that one has read is gone. What that one left in its
-// process group would hold memory and devices that the new one needs.
-void Agent::respawn(std::size_t local) {
+// process group would hold memory and devices that the new one needs, so the new one waits until that is gone.
+Task<void> Agent::respawn(std::size_t local, Stop& stop) {
   Rank& rank = ranks_[local];
-  kill_group(host_, rank.process->id());
+  co_await kill_group(loop_, host_, rank.process->id(), kKillLimit, stop);
+  if (ending_ || living_ == nullptr) {
+    count_exit();
+    co_return;
+  }
   std::unique_ptr<io::Process> process;
   try {
     process = spawn_rank(local, false);
@@ -209,7 +213,8 @@ void Agent::respawn(std::size_t local) {
     message.code = kExitLauncher;
     message.after_ns = (loop_.now() - started_).count();
     rank.unsettled = true;
-    return to_head_.send(message);
+    to_head_.send(message);
+    co_return;
   }
   replaced_.push_back(std::exchange(rank.process, std::move(process)));
   rank.exited = false;
@@ -229,7 +234,7 @@ void Agent::settle(const wire::SettleRank& order) {
   if (place == ranks_.end()) throw Error(Code::kProtocol, "aiaccrun settles the exit of a rank of another host");
   if (!std::exchange(place->unsettled, false)) return;  // this host's ranks were ended meanwhile
   const auto local = static_cast<std::size_t>(place - ranks_.begin());
-  if (order.replace && living_ != nullptr) return respawn(local);
+  if (order.replace && living_ != nullptr) return living_->spawn(respawn(local, living_->stop()));
   hellos_->leave_out(static_cast<int>(local));
   count_exit();
 }

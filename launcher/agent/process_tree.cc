@@ -86,27 +86,41 @@ std::string describe_processes(io::Host& host, std::span<const io::ProcessId> pr
   return text;
 }
 
-void kill_group(io::Host& host, io::ProcessId group) {
-  constexpr int kLooks = 2;  // the second finds who was forked during the first
-  for (int look = 0; look < kLooks; ++look) {
-    for (const io::ProcessId process : host.descendants()) {
-      const auto stat = read_process_stat(host, process);
-      if (stat && stat->group == group) host.signal(process, SIGKILL);
-    }
-  }
-}
+namespace {
 
-Task<std::vector<io::ProcessId>> kill_descendants(Loop& loop, io::Host& host, Duration limit, Stop& stop) {
+// `find_left` says which processes are still to be killed.
+template <class Left>
+Task<std::vector<io::ProcessId>> kill_all(Loop& loop, io::Host& host, Left find_left, Duration limit, Stop& stop) {
   const Instant give_up = after(loop.now(), limit);
   Duration look = kFirstLook;
-  std::vector<io::ProcessId> left = host.descendants();
+  std::vector<io::ProcessId> left = find_left();
   while (!left.empty() && loop.now() < give_up) {
     for (io::ProcessId process : left) host.signal(process, SIGKILL);
     co_await sleep_for(loop, look, stop);
     look = std::min(2 * look, kLongestLook);
-    left = host.descendants();
+    left = find_left();
   }
   co_return left;
+}
+
+}  // namespace
+
+Task<std::vector<io::ProcessId>> kill_group(Loop& loop, io::Host& host, io::ProcessId group, Duration limit,
+                                            Stop& stop) {
+  auto members = [&host, group] {
+    std::vector<io::ProcessId> all = host.descendants();
+    std::erase_if(all, [&](io::ProcessId process) {
+      const auto stat = read_process_stat(host, process);
+      return !stat || stat->group != group;
+    });
+    return all;
+  };
+  co_return co_await kill_all(loop, host, members, limit, stop);
+}
+
+Task<std::vector<io::ProcessId>> kill_descendants(Loop& loop, io::Host& host, Duration limit, Stop& stop) {
+  auto all = [&host] { return host.descendants(); };
+  co_return co_await kill_all(loop, host, all, limit, stop);
 }
 
 Task<std::vector<io::ProcessId>> end_descendants(Loop& loop, io::Host& host, Duration grace, Stop& stop) {

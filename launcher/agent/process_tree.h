@@ -36,12 +36,12 @@ Ancestry find_ancestry(io::Host& host, io::ProcessId process, std::span<const io
 // "python (8812), sh (8813) and 3 more".
 std::string describe_processes(io::Host& host, std::span<const io::ProcessId> processes);
 
-// Sends KILL to all descendants of this process in that process group.
-void kill_group(io::Host& host, io::ProcessId group);
-
 // Sends KILL to all descendants of this process until none is left. Gives up after `limit` (a process in
 // uninterruptible sleep cannot be killed) and returns those that are left.
 Task<std::vector<io::ProcessId>> kill_descendants(Loop& loop, io::Host& host, Duration limit, Stop& stop);
+// The same for the descendants in one process group.
+Task<std::vector<io::ProcessId>> kill_group(Loop& loop, io::Host& host, io::ProcessId group, Duration limit,
+                                            Stop& stop);
 
 // Sends TERM and CONT to all descendants, and KILL to those that are left after `grace`. Returns the initial
 // descendants.

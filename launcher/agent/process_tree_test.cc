@@ -20,6 +20,7 @@ class TableHost final : public io::Host {
   struct Entry {
     io::ProcessId parent, group;
     bool ignores_term = false;
+    int lives_on = 0;  // as many signals KILL are sent before it is gone
   };
   std::map<io::ProcessId, Entry> table;
   std::map<io::ProcessId, std::vector<int>> signals;
@@ -36,6 +37,7 @@ class TableHost final : public io::Host {
     signals[process].push_back(number);
     auto at = table.find(process);
     if (at == table.end()) return;
+    if (number == SIGKILL && at->second.lives_on-- > 0) return;
     if (number == SIGKILL || (number == SIGTERM && !at->second.ignores_term)) table.erase(at);
   }
   char state(io::ProcessId) override { return 'S'; }
@@ -99,6 +101,18 @@ TEST(ProcessTree, ReturnsAtOnceWhenAllObey) {
   Stop stop;
   loop.run(end_descendants(loop, host, 2s, stop));
   EXPECT_LT(loop.now().time_since_epoch(), 10ms);
+}
+
+TEST(ProcessTree, KillsAGroupAndWaitsUntilItIsGone) {
+  TestLoop loop;
+  TableHost host;
+  host.table = {{10, {5, 10}}, {20, {5, 10, false, 3}}, {21, {20, 21}}};
+  Stop stop;
+  EXPECT_TRUE(loop.run(kill_group(loop, host, 10, 5s, stop)).empty());
+  EXPECT_EQ(host.table.size(), 1u);
+  EXPECT_TRUE(host.signals[21].empty());
+  host.table = {{20, {5, 10, false, 1 << 20}}};
+  EXPECT_EQ(loop.run(kill_group(loop, host, 10, 5s, stop)), (std::vector<io::ProcessId>{20}));
 }
 
 }  // namespace
