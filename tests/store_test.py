@@ -157,7 +157,7 @@ def test_through_a_store_one_job_after_the_other(program):
     with SmallStore() as store:
         for _ in range(2):
             assert finish([start(rank, number, 3, store.server_address) for number in range(3)]) == all_well(3)
-        assert list(store.values) == [b"aiacc//meeting"]
+        assert list(store.values) == [b"aiacc//rendezvous"]
 
 
 def test_two_jobs_share_a_store(program):
@@ -165,7 +165,7 @@ def test_two_jobs_share_a_store(program):
     with SmallStore() as store:
         processes = [start(rank, number, 2, store.server_address, job) for number in range(2) for job in ("a", "b")]
         assert [end[0] for end in finish(processes)] == [0] * 4
-        assert sorted(store.values) == [b"aiacc/a/meeting", b"aiacc/b/meeting"]
+        assert sorted(store.values) == [b"aiacc/a/rendezvous", b"aiacc/b/rendezvous"]
 
 
 @pytest.mark.skipif(NO_HOSTS is not None, reason=str(NO_HOSTS))
@@ -197,11 +197,11 @@ def test_a_store_that_fails_is_named(program):
     with SmallStore() as store:
         rank = program(SMALL_STORE.replace('ask(b"P", key, value, 0)', "None"))
         (code, _, err), = finish([start(rank, 0, 2, store.server_address)])
-        assert code == 1 and "status 6" in err and "the store's put of the key 'aiacc//meeting' (" in err and "returned 3" in err
+        assert code == 1 and "status 6" in err and "the store's put of the key 'aiacc//rendezvous' (" in err and "returned 3" in err
         rank = program(SMALL_STORE.replace("def store_wait(keys, timeout): return all", "def store_wait(keys, timeout): return not all"))
-        store.values[b"aiacc//meeting"] = b"x"
+        store.values[b"aiacc//rendezvous"] = b"x"
         (code, _, err), = finish([start(rank, 1, 2, store.server_address)])
-        assert code == 1 and "status 7" in err and "the store's wait for the key 'aiacc//meeting' returned 7" in err
+        assert code == 1 and "status 7" in err and "the store's wait for the key 'aiacc//rendezvous' returned 7" in err
         (code, _, err), = finish([start(program(SMALL_STORE), 1, 2, store.server_address)])
         assert code == 1 and "status 11" in err, "what stands there is not aiacc's"
 

@@ -61,7 +61,7 @@ RendezvousEndpoint::Found AddressEndpoint::find(Duration limit) { return {io::re
 // --- StoreEndpoint ---------------------------------------------------------------------------------------------------
 
 StoreEndpoint::StoreEndpoint(Store store, const std::string& job)
-    : store_(std::move(store)), key_(fmt::format("aiacc/{}/meeting", job)) {}
+    : store_(std::move(store)), key_(fmt::format("aiacc/{}/rendezvous", job)) {}
 
 std::string StoreEndpoint::name() const { return fmt::format("the store's key '{}'", key_); }
 
