@@ -108,6 +108,8 @@ groupcomm_sources += \
 	groupcomm/syncbn/batch.h \
 	groupcomm/syncbn/kernels.cc \
 	groupcomm/syncbn/kernels.h \
+	groupcomm/syncbn/passes.cc \
+	groupcomm/syncbn/passes.h \
 	groupcomm/syncbn/sync_batch_norm.cc \
 	groupcomm/syncbn/sync_batch_norm.h
 
@@ -132,4 +134,6 @@ EXTRA_DIST += groupcomm/syncbn/kernels_avx2.cc groupcomm/syncbn/kernels_avx512.c
 endif
 
 groupcomm_tests += \
-	groupcomm/syncbn/moments_test.cc
+	groupcomm/softmax/softmax_sim_test.cc \
+	groupcomm/syncbn/moments_test.cc \
+	groupcomm/syncbn/passes_sim_test.cc

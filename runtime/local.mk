@@ -163,4 +163,5 @@ runtime_tests += \
 	runtime/watch/recorder_test.cc \
 	runtime/watch/waits_sim_test.cc \
 	tests/service_callers.h \
-	tests/sim_job.h
+	tests/sim_job.h \
+	tests/sim_programs.h

@@ -93,32 +93,48 @@ void to_gradient(const Shard& shard, T* logits, std::size_t own, const Row<T>& r
 }
 
 template <class T>
-void loss_of(Group& group, const Shard& shard, T* logits, const std::int64_t* labels, double* losses,
-             const CallOptions* options) {
-  std::vector<Row<T>> rows(shard.rows);
-  for (std::size_t i = 0; i < shard.rows; ++i) {
-    rows[i] = row_of(shard, logits + i * shard.classes, column_of(shard, labels[i]));
+class LossOf final : public Loss {
+ public:
+  LossOf(const Shard& shard, T* logits, const std::int64_t* labels, double* losses)
+      : shard_(shard), logits_(logits), labels_(labels), losses_(losses), rows_(shard.rows) {
+    for (std::size_t i = 0; i < shard.rows; ++i) rows_[i] = row_of(shard, row(i), column_of(shard, labels[i]));
+    merging_.function = merge<T>;
+    merging_.record_bytes = sizeof(Row<T>);
+    merging_.name = "softmax";
   }
-  if (group.size() > 1 && shard.rows > 0) {
-    UserOp merging;
-    merging.function = merge<T>;
-    merging.record_bytes = sizeof(Row<T>);
-    merging.name = "softmax";
+
+  bool exchanges(int ranks) const noexcept override { return ranks > 1 && !rows_.empty(); }
+  Call call() const noexcept override {
     Call call;
     call.kind = Collective::kAllreduce;
-    call.count = shard.rows;
+    call.count = rows_.size();
     call.reduction.type = DType::kRecord;
-    call.reduction.user = &merging;
+    call.reduction.user = &merging_;
+    return call;
+  }
+  Buffer message() noexcept override {
     Buffer buffer;
-    buffer.data = reinterpret_cast<std::byte*>(rows.data());
-    buffer.bytes = rows.size() * sizeof(Row<T>);
-    group.run(call, buffer, buffer, options);
+    buffer.data = reinterpret_cast<std::byte*>(rows_.data());
+    buffer.bytes = rows_.size() * sizeof(Row<T>);
+    return buffer;
   }
-  for (std::size_t i = 0; i < shard.rows; ++i) {
-    losses[i] = std::log(static_cast<double>(rows[i].sum)) - static_cast<double>(rows[i].target);
-    to_gradient(shard, logits + i * shard.classes, column_of(shard, labels[i]), rows[i]);
+  void finish() noexcept override {
+    for (std::size_t i = 0; i < rows_.size(); ++i) {
+      losses_[i] = std::log(static_cast<double>(rows_[i].sum)) - static_cast<double>(rows_[i].target);
+      to_gradient(shard_, row(i), column_of(shard_, labels_[i]), rows_[i]);
+    }
   }
-}
+
+ private:
+  T* row(std::size_t i) const noexcept { return logits_ + i * shard_.classes; }
+
+  const Shard shard_;
+  T* const logits_;
+  const std::int64_t* const labels_;
+  double* const losses_;
+  std::vector<Row<T>> rows_;
+  UserOp merging_;
+};
 
 // SplitMix64 (Steele, Lea and Flood 2014): a key of a class that depends on nothing but the seed and its number.
 std::uint64_t key_of(std::uint64_t seed, std::uint64_t number) noexcept {
@@ -140,11 +156,17 @@ std::size_t column_of(const Shard& shard, std::int64_t label) noexcept {
   return found != end && *found == label ? static_cast<std::size_t>(found - shard.ids) : shard.classes;
 }
 
+std::unique_ptr<Loss> Loss::begin(const Shard& shard, void* logits, const std::int64_t* labels, double* losses) {
+  if (shard.type == DType::kFloat64)
+    return std::make_unique<LossOf<double>>(shard, static_cast<double*>(logits), labels, losses);
+  return std::make_unique<LossOf<float>>(shard, static_cast<float*>(logits), labels, losses);
+}
+
 void loss(Group& group, const Shard& shard, void* logits, const std::int64_t* labels, double* losses,
           const CallOptions* options) {
-  if (shard.type == DType::kFloat64)
-    return loss_of(group, shard, static_cast<double*>(logits), labels, losses, options);
-  loss_of(group, shard, static_cast<float*>(logits), labels, losses, options);
+  const std::unique_ptr<Loss> begun = Loss::begin(shard, logits, labels, losses);
+  if (begun->exchanges(group.size())) group.run(begun->call(), begun->message(), begun->message(), options);
+  begun->finish();
 }
 
 std::size_t sample(std::int64_t first_class, std::size_t classes, const std::int64_t* labels, std::size_t rows,

@@ -11,8 +11,11 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 
+#include "base/data/buffer.h"
 #include "base/data/dtype.h"
+#include "collectives/operation.h"
 #include "runtime/group/group.h"
 
 namespace aiacc::softmax {
@@ -34,6 +37,23 @@ struct Shard {
   double size = 0;    // of the margin
   double scale = 1;   // of the logits
   double factor = 1;  // of the gradient
+};
+
+// One rank's part in the loss of a batch: what it does before the exchange with the other ranks of its group, what they exchange,
+// and what it does afterwards. Who runs the exchange decides how it is waited for.
+class Loss {
+ public:
+  // The caller's memory is the loss's until finish(); the logits are read here, and again there.
+  static std::unique_ptr<Loss> begin(const Shard& shard, void* logits, const std::int64_t* labels, double* losses);
+  virtual ~Loss() = default;
+
+  // Whether there is something to exchange, the same on all ranks.
+  virtual bool exchanges(int ranks) const noexcept = 0;
+  // The one round, an allreduce of the message in place. Both refer to this object.
+  virtual Call call() const noexcept = 0;
+  virtual Buffer message() noexcept = 0;
+  // After it: writes the losses and the gradient.
+  virtual void finish() noexcept = 0;
 };
 
 // Replaces `logits` (rows x classes) by `factor` times the gradient of the sum of the rows' losses, and writes the losses, equal
