@@ -3,6 +3,7 @@
 
 #include <atomic>
 #include <cstring>
+#include <stdexcept>
 #include <string>
 #include <vector>
 
@@ -232,6 +233,13 @@ TEST_P(KvStores, AnUpdaterOfTheCallerRunsOnTheServers) {
     EXPECT_AIACC(aiacc_barrier(group, nullptr, nullptr));
     expect(aiacc_kv_push(kv, name("w"), 2000, gradient.data(), nullptr, nullptr), AIACC_ERR_ABORTED,
            "the updater returned 5 for key 'w'");
+    EXPECT_AIACC(aiacc_barrier(group, nullptr, nullptr));
+    updater.update = [](void*, aiacc_kv_key_t, size_t, size_t, aiacc_dtype_t, const void*, void*) -> int {
+      throw std::runtime_error("out of patience");
+    };
+    EXPECT_AIACC(aiacc_kv_set_updater(kv, &updater));
+    expect(aiacc_kv_push(kv, name("w"), 2000, gradient.data(), nullptr, nullptr), AIACC_ERR_ABORTED,
+           "the updater threw 'out of patience' for key 'w'");
     EXPECT_AIACC(aiacc_kv_free(kv));
   });
 }

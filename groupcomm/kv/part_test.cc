@@ -8,6 +8,7 @@
 #include <map>
 #include <numeric>
 #include <random>
+#include <stdexcept>
 
 #include "groupcomm/kv/messages.h"
 #include "groupcomm/kv/twobit.h"
@@ -263,6 +264,32 @@ TEST(KvPart, AnUpdaterThatFailsIsToldToAllOfItsRound) {
   answers = store.take();
   ASSERT_EQ(answers.size(), 2u);
   EXPECT_EQ(values_of(answers[0].value), (Values{2, 4})) << "the next round is whole";
+}
+
+TEST(KvPart, AnUpdaterThatThrowsIsToldToAllOfItsRound) {
+  TriedPart store(Mode::kSync, 2, Values(2, 0.0f));
+  store.updater.kind = UpdaterOptions::Kind::kCallback;
+  for (const bool known : {true, false}) {
+    bool throws = known;
+    store.updater.arg = &throws;
+    store.updater.function = [](void* arg, std::string_view, std::uint64_t, std::size_t, DType, const void*,
+                                void*) -> int {
+      if (*static_cast<bool*>(arg)) throw std::out_of_range("no such row");
+      throw 7;
+    };
+    store.push(0, dense({1, 2}));
+    store.push(1, dense({1, 2}));
+    const auto answers = store.take();
+    ASSERT_EQ(answers.size(), 2u);
+    for (const Answer& answer : answers) {
+      ASSERT_TRUE(answer.error);
+      EXPECT_EQ(answer.error->code(), Code::kAborted);
+      EXPECT_NE(answer.error->message().find(known ? "the updater threw 'no such row' for key 'key'"
+                                                   : "the updater threw an exception that is no std::exception"),
+                std::string::npos)
+          << answer.error->message();
+    }
+  }
 }
 
 // Adam's first step has the size of the rate; two steps against the formula in double.

@@ -6,6 +6,8 @@
 #include <array>
 #include <cmath>
 #include <cstring>
+#include <exception>
+#include <string>
 
 #include "base/data/cpu_compute.h"
 #include "base/error.h"
@@ -70,6 +72,22 @@ void learn(const UpdaterOptions& options, UpdaterState& state, const Run& run, s
   adam(options, state, run, of, by);
 }
 
+// A caller in C++ may throw, which nothing above expects.
+void call_back(const UpdaterOptions& options, const Run& run, std::byte* value, const std::byte* gradient) {
+  const auto failed = [&](const std::string& how) {
+    return Error(Code::kAborted, fmt::format("the updater {} for {}", how, describe_key(run.key)));
+  };
+  int said = 0;
+  try {
+    said = options.function(options.arg, run.key, run.first, run.count, run.type, gradient, value);
+  } catch (const std::exception& thrown) {
+    throw failed(fmt::format("threw '{}'", thrown.what()));
+  } catch (...) {
+    throw failed("threw an exception that is no std::exception");
+  }
+  if (said != 0) throw failed(fmt::format("returned {}", said));
+}
+
 }  // namespace
 
 void check_updater(const UpdaterOptions& options, DType type, std::string_view key) {
@@ -100,9 +118,7 @@ void update(const UpdaterOptions& options, UpdaterState& state, const Run& run, 
                                          : learn<float>(options, state, run, value, gradient);
     case Rule::kCallback: break;
   }
-  const int said = options.function(options.arg, run.key, run.first, run.count, run.type, gradient, value);
-  if (said == 0) return;
-  throw Error(Code::kAborted, fmt::format("the updater returned {} for {}", said, describe_key(run.key)));
+  call_back(options, run, value, gradient);
 }
 
 }  // namespace aiacc::kv

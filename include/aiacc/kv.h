@@ -66,8 +66,8 @@ typedef struct aiacc_kv_key {
 } aiacc_kv_key_t;
 
 /* Changes `value`, `count` elements of the key's from number `first` on, by `gradient`. Called on a server, by the thread that
- * serves; must call no function of aiacc, and must not wait for threads that do. Not 0: it has failed, and the pushes with it
- * (AIACC_ERR_ABORTED); the value is then as the function has left it. */
+ * serves; must call no function of aiacc, and must not wait for threads that do. Not 0, or an exception of
+ * C++: it has failed, and the pushes with it (AIACC_ERR_ABORTED); the value is then as the function has left it. */
 typedef int (*aiacc_kv_update_t)(void *arg, aiacc_kv_key_t key, size_t first, size_t count, aiacc_dtype_t dtype,
                                  const void *gradient, void *value);
 

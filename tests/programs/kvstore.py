@@ -294,5 +294,9 @@ if size > 1:
         assert out[0] == 1.0
     else:
         assert store.rank == -1 and store.is_server
+else:
+    store = KVStore(name="alone")
 aiacc.finalize()
+error = raises(aiacc.InvalidHandle, store.push, "w", floats(1))
+assert "does not exist any more" in str(error), error
 print("all is well", flush=True)
