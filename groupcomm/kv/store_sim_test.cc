@@ -194,5 +194,30 @@ TEST_P(SimStores, WhatDoesNotNeedTheDeadGoesOn) {
   }
 }
 
+// Of what waits to be sent the higher priority goes first; what is on its way already does not come back.
+TEST(SimStorePriorities, UrgentPushesOvertakeLongOnesAndPatientOnesDoNot) {
+  for (const int priority : {5, -5}) {
+    StoreOptions options;
+    options.servers = {0};
+    options.workers = {1};
+    StoreJob world({0, 1}, options);
+    const Values longer(1 << 20, 1.0f), shorter(10, 1.0f);
+    std::vector<Operation*> pushes;
+    for (const std::string key : {"sone", "stwo", "sthree", "sother"}) {
+      world.start(1, StoreJob::init(key, key == "sother" ? shorter : longer));
+      ASSERT_TRUE(world.finish());
+    }
+    for (const std::string key : {"sone", "stwo", "sthree", "sother"}) {
+      Order push = StoreJob::push(key, key == "sother" ? shorter : longer);
+      if (key == "sother") push.priority = priority;
+      pushes.push_back(&world.start(1, std::move(push)));
+    }
+    ASSERT_TRUE(world.run(seconds(10), [&] { return pushes.back()->done(); }));
+    for (const int at : {1, 2}) EXPECT_EQ(pushes[static_cast<std::size_t>(at)]->done(), priority < 0);
+    ASSERT_TRUE(world.finish());
+    for (const Operation* push : pushes) EXPECT_FALSE(push->error());
+  }
+}
+
 }  // namespace
 }  // namespace aiacc::sim
