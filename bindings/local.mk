@@ -161,6 +161,7 @@ python_package = \
 	bindings/python/aiacc/torch/elastic/sampler.py \
 	bindings/python/aiacc/torch/elastic/state.py \
 	bindings/python/aiacc/torch/functions.py \
+	bindings/python/aiacc/torch/kvstore.py \
 	bindings/python/aiacc/torch/learning_rates.py \
 	bindings/python/aiacc/torch/mpi_ops.py \
 	bindings/python/aiacc/torch/optimizer.py \

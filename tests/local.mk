@@ -125,6 +125,7 @@ EXTRA_DIST += \
 	tests/programs/torch_elastic.py \
 	tests/programs/torch_elastic_worlds.py \
 	tests/programs/torch_faults.py \
+	tests/programs/torch_kvstore.py \
 	tests/programs/torch_optimizer.py \
 	tests/programs/torch_replicated_vars.py \
 	tests/programs/torch_softmax.py \
@@ -147,6 +148,7 @@ EXTRA_DIST += \
 	tests/torch_examples_test.py \
 	tests/torch_elastic_test.py \
 	tests/torch_faults_test.py \
+	tests/torch_kvstore_test.py \
 	tests/torch_optimizer_test.py \
 	tests/torch_replicated_vars_test.py \
 	tests/torch_softmax_test.py \
