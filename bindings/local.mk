@@ -99,6 +99,7 @@ python_package = \
 	bindings/python/aiacc/mxnet/_kv_servers.py \
 	bindings/python/aiacc/mxnet/_kv_updater.py \
 	bindings/python/aiacc/mxnet/_operations.py \
+	bindings/python/aiacc/mxnet/_sparse_gradients.py \
 	bindings/python/aiacc/mxnet/compression.py \
 	bindings/python/aiacc/mxnet/functions.py \
 	bindings/python/aiacc/mxnet/kvstore.py \

@@ -68,6 +68,8 @@ PACKAGE_PROGRAMS = reachable(SOURCE / "tests/programs")
 
 
 def check_job(python, ranks, program, *words, **kwargs):
-    """Each rank of it says "all is well" at its end and nothing else, and the job says nothing."""
+    """Each rank of it says "all is well" at its end and nothing else, and the job says nothing. MXNet may say that its own update of
+    row-sparse gradients leaves other rows alone."""
     code, out, err = python_job(python, ranks, program, *words, **kwargs)
-    assert (code, out, err) == (0, "all is well\n" * ranks, ""), f"exit code {code}\n{out}\n{err}"
+    said = [line for line in err.splitlines() if "lazy_update = True detected" not in line]
+    assert (code, out, said) == (0, "all is well\n" * ranks, []), f"exit code {code}\n{out}\n{err}"

@@ -143,6 +143,32 @@ def check_trainer_with_a_kvstore():
             near(one, other, tolerance)
 
 
+def check_sparse_gradients():
+    """An embedding whose gradient has the rows that each rank has used, beside a dense layer."""
+    random = np.random.RandomState(6)
+    words, labels = random.randint(0, 40, (STEPS, EACH * hvd.size(), 3)), random.randint(0, 4, (STEPS, EACH * hvd.size()))
+
+    def learn(x, y, size, sparse, dtype, wrap, **settings):
+        mx.random.seed(1)
+        model = gluon.nn.HybridSequential()
+        model.add(gluon.nn.Embedding(50, 5, sparse_grad=sparse, dtype=dtype), gluon.nn.Dense(4, in_units=15, dtype=dtype))
+        model.initialize(mx.init.Uniform(0.5))
+        trainer = hvd.DistributedTrainer(model.collect_params(), "sgd", {"learning_rate": 0.5}, **settings) if wrap else \
+            gluon.Trainer(model.collect_params(), "sgd", {"learning_rate": 0.5}, kvstore=None)
+        found = train(model, trainer, x, y, size)
+        assert model[0].weight.grad().stype == ("row_sparse" if sparse else "default")
+        return found, model[0].weight.grad()
+
+    for dtype, tolerance in (("float32", 2e-6), ("float64", 1e-12)):
+        expected, _ = learn(words, labels, EACH * hvd.size(), False, dtype, False)
+        for settings in ({}, {"gradient_predivide_factor": 2.0}):
+            found, gradient = learn(*shares(words, labels), EACH, True, dtype, True, **settings)
+            for one, other in zip(found, expected):
+                near(one, other, tolerance)
+            equal(gradient.indices, np.unique(words[-1]))  # those of all ranks
+            equal(hvd.broadcast(mx.nd.array(found[0]), 0), found[0].astype("float32"))
+
+
 def check_bad_inputs():
     model = network(1)
     assert "compression is" in raises(ValueError, hvd.DistributedTrainer, model.collect_params(), "sgd", compression=3)

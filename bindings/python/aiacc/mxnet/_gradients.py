@@ -6,7 +6,7 @@ backward finishes first, and submits it; nothing in MXNet uses a gradient from t
 """
 from __future__ import annotations
 
-from typing import Any, Iterable, List, Optional, Tuple
+from typing import Any, Callable, Iterable, List, Optional, Tuple
 
 from mxnet import autograd
 from mxnet.gluon.parameter import Parameter
@@ -18,13 +18,14 @@ from aiacc.errors import NotFinite
 from aiacc.gradients import Engine, Wire
 from aiacc.groups import Group
 from aiacc.mxnet import tensors
+from aiacc.mxnet._sparse_gradients import is_sparse
 
 
 def gradient_of(parameter: Parameter) -> NDArray:
     found = parameter.list_grad()
     if len(found) > 1:
         raise ValueError(f"parameter '{parameter.name}' is on {len(found)} contexts: a rank has one")
-    return tensors.check(found[0], f"the gradient of '{parameter.name}'")
+    return found[0] if is_sparse(parameter) else tensors.check(found[0], f"the gradient of '{parameter.name}'")
 
 
 class Slot:
@@ -74,11 +75,12 @@ class Reducer:
                                     else Wire.DEFAULT)
             self.slots.append(Slot(parameter, index, self.engine.memory(index)))
 
-    def reduce(self) -> Optional[NotFinite]:
-        """Returns what is not finite, on all ranks alike."""
+    def reduce(self, meanwhile: Callable[[], None]) -> Optional[NotFinite]:
+        """Returns what is not finite, on all ranks alike. `meanwhile` is called when all gradients are submitted."""
         try:
             for slot in self.slots:
                 slot.submit(self.engine)
+            meanwhile()
             self.engine.wait()
         except NotFinite as error:
             return error

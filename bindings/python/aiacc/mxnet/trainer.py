@@ -10,6 +10,7 @@ from aiacc._horovod import basics, operations
 from aiacc._horovod.process_sets import ProcessSet, global_process_set
 from aiacc.mxnet import tensors
 from aiacc.mxnet._gradients import Reducer, gradient_of
+from aiacc.mxnet._sparse_gradients import SparseReducer, is_sparse
 from aiacc.mxnet.compression import Compression
 from aiacc.mxnet.optimizer import DistributedOptimizer
 
@@ -21,7 +22,8 @@ class DistributedTrainer(mx.gluon.Trainer):
     that its batch size is that of one rank.
 
     `gradient_predivide_factor`: a part of the average's division comes before the sum. `prefix`: before the parameters' names, where
-    several trainers have equal ones. `num_groups` is accepted: the engine forms groups of neighbours by itself.
+    several trainers have equal ones. `num_groups` is accepted: the engine forms groups of neighbours by itself. Gradients of rows
+    (grad_stype="row_sparse", as of an Embedding with sparse_grad=True) travel as rows, are summed in full precision, and stay sparse.
     """
 
     def __init__(self, params: Any, optimizer: Any, optimizer_params: Optional[dict] = None, compression: Any = Compression.none,
@@ -49,10 +51,11 @@ class DistributedTrainer(mx.gluon.Trainer):
         trained = [(f"{self._prefix}{i}.{one.name}", one) for i, one in enumerate(self._params) if one.grad_req != "null"]
         channel = self._process_set._channel(f"mxopt{self._number}")
         channel.run(operations.Agreement("DistributedTrainer", {
-            "parameters": [[name, *tensors.describe(gradient_of(one))] for name, one in trained], "compression": self._compression.__name__,
+            "parameters": [[name, *tensors.describe(gradient_of(one)), *(["row_sparse"] if is_sparse(one) else [])] for name, one in trained], "compression": self._compression.__name__,
             "gradient_predivide_factor": self._predivide}))
         reducer = Reducer(channel.group, f"DistributedTrainer {self._number}", 1.0 / self._predivide)
-        reducer.add((name, one, self._compression.wire) for name, one in reversed(trained))
+        reducer.add((name, one, self._compression.wire) for name, one in reversed(trained) if not is_sparse(one))
+        self._sparse = SparseReducer(channel, [(name, one) for name, one in reversed(trained) if is_sparse(one)], 1.0 / self._predivide)
         self._process_set._optimizers.append(reducer)
         return reducer
 
@@ -63,7 +66,10 @@ class DistributedTrainer(mx.gluon.Trainer):
             return
         if self._reducer is None:
             self._reducer = self._plan()
-        not_finite = self._reducer.reduce()
+        try:
+            not_finite = self._reducer.reduce(self._sparse.start)
+        finally:
+            self._sparse.finish()
         if not_finite is not None:
             self._left_out = True
             warnings.warn(f"this step changes no parameter on any rank: {not_finite}", RuntimeWarning, stacklevel=3)
