@@ -182,6 +182,10 @@ def check_bad_inputs():
     assert "root_rank is 99" in raises(ValueError, hvd.broadcast, array(), 99)
     for kind in (ValueError, RuntimeError):  # Horovod's is the second
         assert "splits has" in raises(kind, hvd.alltoall, array(), [1] * (hvd.size() + 1))
+    assert "splits are float32" in raises(ValueError, hvd.alltoall, array(), mx.nd.ones((hvd.size(),)))
+    scalar = mx.nd.array(1, dtype="float32")
+    assert "no rows to divide" in raises(ValueError, hvd.reducescatter, scalar)
+    assert "no rows to divide" in raises(ValueError, hvd.grouped_reducescatter, [mx.nd.zeros((3, 1)), scalar])
     assert "op is 77" in raises(ValueError, hvd.allreduce, array(), op=77)
     assert "at least one" in raises(ValueError, hvd.grouped_allreduce, [])
     assert "dict of NDArrays" in raises(ValueError, hvd.broadcast_parameters, [1])

@@ -210,6 +210,33 @@ def check_softmax_of_some_classes():
     assert set(own) <= used and len(used) == max(len(own), int(0.1 * block.classes))
 
 
+def check_optimizers_leave_unused_classes_alone():
+    for name, settings in (("sgd", {"learning_rate": 0.1, "momentum": 0.9, "wd": 0.01}), ("adam", {"learning_rate": 0.1, "wd": 0.01})):
+        for dtype in ("float32", "float64"):
+            pair = [hvd.ShardedSoftmax(4, 300, sample_rate=0.1, seed=3, only_used=only_used, dtype=dtype) for only_used in (True, False)]
+            for one in pair:
+                one.initialize()
+            pair[1].weight.set_data(pair[0].weight.data())
+            trainers = [gluon.Trainer(one.collect_params(), name, settings, kvstore=None) for one in pair]
+            for step in range(3):
+                before = pair[0].weight.data().asnumpy()
+                features, labels = mx.nd.random.normal(shape=(3, 4), dtype=dtype), mx.nd.array(np.random.randint(0, 300, 3))
+                pair[1].weight.set_data(pair[0].weight.data())
+                for one, trainer in zip(pair, trainers):
+                    with autograd.record():
+                        loss = one(features, labels)
+                    loss.backward()
+                gradient = pair[0].weight.grad()
+                assert gradient.stype == "row_sparse"
+                used = gradient.indices.asnumpy().astype(int)
+                assert 0 < len(used) < pair[0].classes
+                near(gradient.tostype("default"), pair[1].weight.grad(), 1e-6)
+                trainers[0].step(1)
+                after, others = pair[0].weight.data().asnumpy(), np.setdiff1d(np.arange(pair[0].classes), used)
+                equal(after[others], before[others])
+                assert (after[used] != before[used]).any(1).all()
+
+
 def check_bad_inputs():
     block = hvd.ShardedSoftmax(3, 8)
     block.initialize()
@@ -217,6 +244,7 @@ def check_bad_inputs():
     assert "classes are 0 to 7" in raises(ValueError, block, mx.nd.zeros((2, 3)), mx.nd.full((2,), 8))
     assert "'arc' or 'cos'" in raises(ValueError, hvd.ShardedSoftmax, 3, 8, "arcs")
     assert "sample_rate is 0" in raises(ValueError, hvd.ShardedSoftmax, 3, 8, sample_rate=0)
+    assert "each step uses all classes" in raises(ValueError, hvd.ShardedSoftmax, 3, 8, only_used=True)
     if hvd.size() > 1:
         assert "each has a class" in raises(ValueError, hvd.ShardedSoftmax, 3, 1)
     block(mx.nd.ones((2, 3)), mx.nd.zeros((2,)))  # nothing is over

@@ -119,6 +119,8 @@ def alltoall(tensor: NDArray, splits: Any = None, name: Optional[str] = None, pr
              process_set: ProcessSet = global_process_set) -> Union[NDArray, Tuple[NDArray, NDArray]]:
     """splits[r] rows of the tensor go to rank r. What this rank got; with splits given, and how many rows of each rank."""
     _tensors.check(tensor)
+    if isinstance(splits, NDArray) and _tensors.type_name(splits) not in ("int32", "int64"):
+        raise ValueError(f"splits are {_tensors.type_name(splits)}: they are integers, of int32 or int64")
     listed = splits.asnumpy().tolist() if isinstance(splits, NDArray) else splits
     made = operations.Alltoall(name, tensor, checked_splits(tensor.shape[0], listed, process_set.size()))
     result, received = _run(process_set, made, [tensor])
@@ -129,6 +131,8 @@ def alltoall(tensor: NDArray, splits: Any = None, name: Optional[str] = None, pr
 
 def _reducescatter(given: List[NDArray], name: Optional[str], op: int, priority: int, prescale: float, postscale: float,
                    process_set: ProcessSet) -> List[NDArray]:
+    if any(not one.shape for one in given):
+        raise ValueError("reducescatter of a scalar, which has no rows to divide: reshape it to (1,)")
     results = [_tensors.rows_like(one, shares(one.shape[0], process_set.size())[process_set.rank()]) for one in given]
     made = operations.Reducescatter(name, given, checked_op(op), prescale, postscale, results)
     _engine.start(process_set, made, given, results, priority)

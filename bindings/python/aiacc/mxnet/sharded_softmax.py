@@ -25,19 +25,23 @@ class ShardedSoftmax(mx.gluon.Block):
     `weight` has the rows of this rank's classes, `first_class` and the `classes` - 1 that follow; its gradient is complete and is not
     reduced over ranks: a gluon.Trainer of its own, with kvstore=None, updates it by step(1). With a margin ("arc", "cos"), rows of
     features and weight are normalised; `scale` multiplies their cosines. `sample_rate` below 1 uses the labels' classes and others at
-    random up to that share of a rank's classes in each step (Partial FC); `seed` is equal on all ranks. `averaged`: the features'
+    random up to that share of a rank's classes in each step (Partial FC); `seed` is equal on all ranks. With `only_used` the gradient is
+    row-sparse then, with rows of the classes that the step used, and SGD and Adam (lazy_update) leave the others as they are; without,
+    momentum and weight decay move them too. `averaged`: the features'
     gradient is multiplied by the number of ranks, for a model before it whose gradients are averaged over the ranks, as
     DistributedTrainer's step(1) does; a kvstore sums them, and wants averaged=False.
     """
 
     def __init__(self, in_units: int, num_classes: int, margin: Optional[str] = None, margin_size: float = 0.5, scale: float = 1.0,
                  sample_rate: float = 1.0, seed: int = 0, averaged: bool = True, weight_initializer: Any = None, dtype: Any = "float32",
-                 process_set: ProcessSet = global_process_set, **kwargs: Any) -> None:
+                 only_used: bool = False, process_set: ProcessSet = global_process_set, **kwargs: Any) -> None:
         super().__init__(**kwargs)
         if margin not in _MARGINS:
             raise ValueError(f"margin is {margin!r}: it is None, 'arc' or 'cos'")
         if not 0 < sample_rate <= 1:
             raise ValueError(f"sample_rate is {sample_rate}: it is above 0 and at most 1")
+        if only_used and sample_rate == 1:
+            raise ValueError("only_used with sample_rate 1: each step uses all classes")
         if num_classes < process_set.size():
             raise ValueError(f"num_classes is {num_classes} for {process_set.size()} ranks: arrays of MXNet are not empty, so each has a class")
         self._in_units, self._num_classes, self._margin, self._margin_size, self._scale = in_units, num_classes, margin, margin_size, scale
@@ -45,7 +49,9 @@ class ShardedSoftmax(mx.gluon.Block):
         # Backward runs in a thread of MXNet, beside what the program calls: the two have an order of their own.
         self._group, self._group_of_backward = (process_set._channel(purpose).group for purpose in ("softmax", "softgrad"))
         self.first_class, self.classes = softmax.split(num_classes, self._group)
-        self.weight = self.params.get("weight", shape=(self.classes, in_units), dtype=dtype, init=weight_initializer or mx.init.Normal(0.01))
+        self.weight = self.params.get("weight", shape=(self.classes, in_units), dtype=dtype, init=weight_initializer or mx.init.Normal(0.01),
+                                      grad_stype="row_sparse" if only_used else "default")
+        self._only_used = only_used
 
     def forward(self, features: NDArray, labels: NDArray) -> NDArray:
         if len(features.shape) != 2 or features.shape[1] != self._in_units or labels.shape != features.shape[:1]:
@@ -57,7 +63,9 @@ class ShardedSoftmax(mx.gluon.Block):
         weight, ids = self.weight.data(), None
         if self._sample_rate < 1:
             ids = self._sampled(every_label)
-            weight = mx.nd.take(weight, mx.nd.array(ids - self.first_class, dtype="int64"))
+            columns = mx.nd.array(ids - self.first_class, dtype="int64")
+            weight = mx.nd.Embedding(columns, weight, self.classes, self._in_units, dtype=weight.dtype, sparse_grad=True) if self._only_used \
+                else mx.nd.take(weight, columns)
         if self._margin is not None:
             whole, weight = mx.nd.L2Normalization(whole, eps=1e-24), mx.nd.L2Normalization(weight, eps=1e-24)
         logits = mx.nd.dot(whole.astype(weight.dtype), weight, transpose_b=True)
