@@ -62,15 +62,12 @@ EXTRA_DIST += bench/gradients/horovod_world.py bench/gradients/run bench/gradien
 bench-gradients: stage
 	@$(srcdir)/bench/gradients/run $(stage)$(prefix) $(BENCH_FLAGS)
 .PHONY: bench-gradients
-# A SyncBN layer beside its passes over the batch and bare allreduces of as many floats, on this host: `make bench-syncbn
-# [BENCH_FLAGS=CALLS]'.
-EXTRA_DIST += bench/syncbn/aiacc.cc
+# A SyncBN layer beside its passes over the batch and bare allreduces of as many floats, and beside torch's formula over Gloo, on this
+# host and between hosts: `make bench-syncbn [BENCH_FLAGS="--python torch-venv/bin/python --places 2,2x1"]'.
+EXTRA_DIST += bench/syncbn/aiacc.cc bench/syncbn/gloo.py bench/syncbn/run
 bench-syncbn: stage
-	$(CXX) -std=c++20 -O2 -I$(stage)$(includedir) $(srcdir)/bench/syncbn/aiacc.cc -o bench_syncbn \
-	  -L$(stage)$(libdir) -Wl,-rpath,$(stage)$(libdir) -laiacc
-	for ranks in 2 4; do $(stage)$(bindir)/aiaccrun -np $$ranks --oversubscribe ./bench_syncbn $(BENCH_FLAGS) || exit 1; done
+	@$(srcdir)/bench/syncbn/run $(stage)$(prefix) $(BENCH_FLAGS)
 .PHONY: bench-syncbn
-CLEANFILES += bench_syncbn
 # Pushes and pulls of the key-value store on this host, beside MXNet's dist_sync (ps-lite): `make bench-kvstore
 # [BENCH_FLAGS="--mxnet mxnet-venv/bin/python --sizes 1K,64M"]'.
 EXTRA_DIST += bench/kvstore/aiacc_steps.py bench/kvstore/pslite_steps.py bench/kvstore/run bench/kvstore/sizes.py

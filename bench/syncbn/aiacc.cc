@@ -1,5 +1,6 @@
 // A SyncBN layer, forward and backward, beside what it cannot do without: the passes over the batch on one rank, and bare
-// allreduces of 2C+1 and 2C floats. Run by aiaccrun; prints medians in microseconds of rank 0.
+// allreduces of 2C+1 and 2C floats. Run by aiaccrun with the arguments CALLS CHANNELS...; rank 0 prints its medians in microseconds:
+// `layer CHANNELS LAYOUT LAYER PASSES ALLREDUCES`.
 #include <aiacc/syncbn.h>
 
 #include <algorithm>
@@ -83,10 +84,9 @@ int main(int argc, char** argv) {
   check(aiacc_rank(AIACC_WORLD, &rank));
   aiacc_group_t alone = AIACC_NULL;
   check(aiacc_group_create(AIACC_WORLD, 1, &rank, nullptr, &alone));
-  if (rank == 0) std::printf("channels samples positions layout |  SyncBN  |  passes + 2 allreduces\n");
   for (const int32_t layout : {AIACC_CHANNELS_FIRST, AIACC_CHANNELS_LAST}) {
-    for (const std::size_t channels : {64, 256, 512, 1024, 2048}) {
-      const std::size_t positions = 49;
+    for (int i = 2; i < argc; ++i) {
+      const std::size_t channels = std::strtoul(argv[i], nullptr, 10), positions = 49;
       Layer synced(AIACC_WORLD, channels, 4, positions, layout), own(alone, channels, 4, positions, layout);
       void* memory = nullptr;
       check(aiacc_mem_alloc(AIACC_NULL, (2 * channels + 1) * sizeof(float), &memory));
@@ -99,8 +99,9 @@ int main(int argc, char** argv) {
       });
       check(aiacc_mem_free(memory));
       if (rank == 0) {
-        std::printf("%8zu %7d %9zu %6s | %8.1f | %8.1f = %.1f + %.1f\n", channels, 4, positions,
-                    layout == 0 ? "NCHW" : "NHWC", whole, passes + exchange, passes, exchange);
+        std::printf("layer %zu %s %.2f %.2f %.2f\n", channels, layout == AIACC_CHANNELS_FIRST ? "NCHW" : "NHWC", whole,
+                    passes, exchange);
+        std::fflush(stdout);
       }
     }
   }
