@@ -24,6 +24,7 @@ SHORTEST = {
     "gradients": f"--subjects aiacc --places 2 --models resnet50 --compute 0 --steps 1 --rounds 1 --python {shlex.quote(str(BUILD / 'torch-venv/bin/python'))}",
     "softmax": f"--places 2,2x1 --classes 999 --steps 1 --rounds 1 --python {shlex.quote(str(BUILD / 'torch-venv/bin/python'))}",
     "kvstore": "--mxnet '' --places 1x2 --sizes 1K --rounds 1",
+    "syncbn": f"--places 2,2x1 --channels 8 --calls 10 --rounds 1 --python {shlex.quote(str(BUILD / 'torch-venv/bin/python'))}",
 }
 
 # Executed before any job, or it could not run: it installs make and git themselves.
@@ -74,9 +75,9 @@ def test_documented_command_of_an_installed_program(command, tmp_path):
 
 @pytest.mark.parametrize("name, flags", re.findall(r'^make bench-(\w+)(?: BENCH_FLAGS="(.*)")?$', (SOURCE / "docs/performance.md").read_text(), re.M))
 def test_a_benchmark_of_the_figures_runs(name, flags):
-    if name in ("hosts", "softmax") and namespace_hosts.unavailable():
+    if name in ("hosts", "softmax", "syncbn") and namespace_hosts.unavailable():
         pytest.skip(str(namespace_hosts.unavailable()))
-    if name in ("gradients", "softmax") and not (BUILD / "torch-venv").exists():
+    if name in ("gradients", "softmax", "syncbn") and not (BUILD / "torch-venv").exists():
         pytest.skip("needs `make torch-venv`")
     if not (STAGE / "include/aiacc/aiacc.h").exists() or not (SOURCE / "bench/host/run").exists():
         pytest.skip("not part of this build")

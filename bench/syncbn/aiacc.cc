@@ -1,6 +1,6 @@
-// A SyncBN layer, forward and backward, beside what it cannot do without: the passes over the batch on one rank, and bare
-// allreduces of 2C+1 and 2C floats. Run by aiaccrun with the arguments CALLS CHANNELS...; rank 0 prints its medians in microseconds:
-// `layer CHANNELS LAYOUT LAYER PASSES ALLREDUCES`.
+// A SyncBN layer, forward and backward, beside what it cannot do without: its passes over the batch, as of a rank that is alone, with a
+// bare allreduce of 2C+1 floats in the middle and one of 2C behind. Run by aiaccrun with the arguments CALLS CHANNELS...; rank 0 prints
+// its medians in microseconds: `layer CHANNELS LAYOUT LAYER PASSES_AND_ALLREDUCES`.
 #include <aiacc/syncbn.h>
 
 #include <algorithm>
@@ -63,8 +63,8 @@ struct Layer {
   ~Layer() { check(aiacc_syncbn_free(syncbn)); }
   Layer(const Layer&) = delete;
   Layer& operator=(const Layer&) = delete;
-  void run() {
-    check(aiacc_syncbn_forward(syncbn, &batch, &layer, x.data(), y.data(), saved.data()));
+  void forward() { check(aiacc_syncbn_forward(syncbn, &batch, &layer, x.data(), y.data(), saved.data())); }
+  void backward() {
     check(aiacc_syncbn_backward(syncbn, &batch, weight.data(), saved.data(), x.data(), dy.data(), dx.data(),
                                 dweight.data(), dbias.data()));
   }
@@ -90,17 +90,23 @@ int main(int argc, char** argv) {
       Layer synced(AIACC_WORLD, channels, 4, positions, layout), own(alone, channels, 4, positions, layout);
       void* memory = nullptr;
       check(aiacc_mem_alloc(AIACC_NULL, (2 * channels + 1) * sizeof(float), &memory));
-      const double whole = median_us(calls, [&] { synced.run(); });
-      const double passes = median_us(calls, [&] { own.run(); });
-      const double exchange = median_us(calls, [&] {
-        for (const std::size_t n : {2 * channels + 1, 2 * channels}) {
-          check(aiacc_allreduce(memory, memory, n, AIACC_FLOAT32, AIACC_SUM, AIACC_WORLD, nullptr, nullptr));
-        }
+      const auto exchange = [&](std::size_t n) {
+        check(aiacc_allreduce(memory, memory, n, AIACC_FLOAT32, AIACC_SUM, AIACC_WORLD, nullptr, nullptr));
+      };
+      const double whole = median_us(calls, [&] {
+        synced.forward();
+        synced.backward();
+      });
+      const double parts = median_us(calls, [&] {
+        own.forward();
+        exchange(2 * channels + 1);
+        own.backward();
+        exchange(2 * channels);
       });
       check(aiacc_mem_free(memory));
       if (rank == 0) {
-        std::printf("layer %zu %s %.2f %.2f %.2f\n", channels, layout == AIACC_CHANNELS_FIRST ? "NCHW" : "NHWC", whole,
-                    passes, exchange);
+        std::printf("layer %zu %s %.2f %.2f\n", channels, layout == AIACC_CHANNELS_FIRST ? "NCHW" : "NHWC", whole,
+                    parts);
         std::fflush(stdout);
       }
     }
