@@ -6,6 +6,7 @@
 #include <deque>
 #include <exception>
 #include <functional>
+#include <string>
 #include <utility>
 #include <vector>
 
