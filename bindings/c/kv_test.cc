@@ -109,8 +109,10 @@ TEST_P(KvStores, RequestsNeedNoWaitingInBetween) {
       }
     }
     EXPECT_AIACC(aiacc_wait_all(requests.size(), requests.data(), AIACC_FOREVER));
-    for (std::size_t i = 0; i < read.size(); ++i)
-      EXPECT_EQ(read[i], Values(kCount, static_cast<float>((static_cast<int>(i) / 4 + 1) * n * (n + 1) / 2))) << i;
+    for (std::size_t i = 0; i < read.size(); ++i) {
+      const int sum = (static_cast<int>(i) / 4 + 1) * n * (n + 1) / 2;
+      EXPECT_EQ(read[i], Values(kCount, static_cast<float>(sum))) << i;
+    }
     EXPECT_AIACC(aiacc_kv_free(kv));
   });
 }

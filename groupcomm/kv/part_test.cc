@@ -84,7 +84,9 @@ TEST(KvPart, AnswersThatReadAllShareTheMemoryOfTheirVersion) {
   store.take();
   const ServiceBytes last = payload();
   EXPECT_EQ(last.data(), own) << "nobody reads it any more, so it was changed in place";
-  EXPECT_EQ(0, std::memcmp(AnswerView(last.span()).elements.data(), Values{12, 23}.data(), 2 * sizeof(float)));
+  Values sent(2);
+  std::memcpy(sent.data(), AnswerView(last.span()).elements.data(), 2 * sizeof(float));
+  EXPECT_EQ(sent, (Values{12, 23}));
 }
 
 // Each worker pushes and pulls in an order of its own; what a pull sees is the value after as many rounds as the worker has pushed.
