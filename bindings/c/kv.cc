@@ -144,7 +144,7 @@ Task<void> set_on_lane(KvEntry* entry, const KvEntry::Updater* updater, const kv
 }
 
 Task<void> meet_on_lane(Store* store, Stop& stop, const char* call, bool* wrong) {
-  *wrong = co_await store->meet(stop, call, *wrong);
+  *wrong = co_await store->barrier(stop, call, *wrong);
 }
 
 Task<void> count_lost_on_lane(Store* store, std::size_t* lost) {
@@ -283,7 +283,7 @@ KvPin pinned_store(aiacc_kv_t handle) {
                                         : fmt::format("{:#x} is not a handle of aiacc_kv_create", handle));
 }
 
-bool meet(KvEntry& entry, const char* call, bool wrong) {
+bool barrier(KvEntry& entry, const char* call, bool wrong) {
   if (entry.store->options().replicas == 1) {
     pass_barrier(entry.group.group);
     return false;

@@ -52,13 +52,13 @@ void on_lane(KvEntry& entry, Make&& make) {
 
 // A barrier before or after what all ranks do together. With replicas it is one of the ranks that are left, and says whether something
 // is `wrong` on any of them.
-bool meet(KvEntry& entry, const char* call, bool wrong = false);
+bool barrier(KvEntry& entry, const char* call, bool wrong = false);
 
 // Between two barriers, which are passed also if `body` fails here. A loss meanwhile fails the call of a store with replicas on all
 // ranks if it is not `in_spite_of_losses`; other stores fail without that.
 template <class Body>
 void together(KvEntry& entry, const char* call, bool in_spite_of_losses, Body&& body) {
-  meet(entry, call);
+  barrier(entry, call);
   const std::size_t lost = lost_ranks(entry);
   std::exception_ptr refused;
   try {
@@ -66,9 +66,9 @@ void together(KvEntry& entry, const char* call, bool in_spite_of_losses, Body&& 
   } catch (...) {
     refused = std::current_exception();
   }
-  meet(entry, call);
+  barrier(entry, call);
   const bool wrong =
-      entry.store->options().replicas > 1 && !in_spite_of_losses && meet(entry, call, lost_ranks(entry) != lost);
+      entry.store->options().replicas > 1 && !in_spite_of_losses && barrier(entry, call, lost_ranks(entry) != lost);
   if (refused) std::rethrow_exception(refused);
   if (wrong) {
     throw Error(Code::kPeerFailed, std::string("a rank was lost during ") + call +

@@ -80,8 +80,8 @@ void Store::on_message(ServiceMessage message) noexcept {
       peer(from).left = true;
       news_.set();
       return;
-    case Word::kMeeting:
-      peer(from).met = number / 2;
+    case Word::kBarrier:
+      peer(from).at_barrier = number / 2;
       if (number % 2 == 1) peer(from).wrong = number / 2;
       news_.set();
       return;

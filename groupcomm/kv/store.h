@@ -19,7 +19,7 @@
 // already (Part). It does so when it knows of the loss itself: no copy comes after that. The parts of the lost server, and those of
 // which it had the copies, are copied anew in the background (server_replicas.cc). A lost worker ends rounds as without replicas.
 // The workers sum no rounds themselves, as a group that has lost a member sums nothing. What all ranks do together, as setting an
-// updater, is between meetings of those that are left, for the same reason.
+// updater, is between barriers of those that are left, for the same reason.
 #pragma once
 
 #include <cstdint>
@@ -86,7 +86,7 @@ class Store final : private ServiceHandler, private Root::Owner, private Reducti
   Task<void> leave(Stop& stop);
   // With replicas, a barrier: returns when all other ranks are here, or are lost. `call` is what the user calls, for messages. Whether
   // a rank that is here says that something is `wrong`; all that return well say the same of it.
-  Task<bool> meet(Stop& stop, std::string_view call, bool wrong);
+  Task<bool> barrier(Stop& stop, std::string_view call, bool wrong);
   // How many ranks are lost.
   std::size_t lost_ranks() const noexcept;
   // On servers: puts what saved_state() has of the parts of a server, by index, in the place of these. Returns when the replica has it.
@@ -142,7 +142,7 @@ class Store final : private ServiceHandler, private Root::Owner, private Reducti
     bool again = false;
   };
   // What a word of a message has in its last bits: an answer to a request, copies between servers, and the end of a rank's use.
-  enum class Word : std::uint8_t { kRequest, kAnswer, kCopy, kConfirmation, kLeaving, kMeeting };
+  enum class Word : std::uint8_t { kRequest, kAnswer, kCopy, kConfirmation, kLeaving, kBarrier };
   static constexpr int kWordBits = 3;
   static std::uint64_t word_of(Word word, std::uint64_t number) noexcept {
     return number << kWordBits | static_cast<std::uint64_t>(word);
@@ -164,8 +164,8 @@ class Store final : private ServiceHandler, private Root::Owner, private Reducti
     Event posts_news;
     std::optional<Root> posts_pump;
     bool left = false;
-    std::uint64_t met = 0,
-                  wrong = 0;  // numbers of meetings: the last one that it has come to, and the last where it said so
+    std::uint64_t at_barrier = 0,
+                  wrong = 0;  // numbers of barriers: the last one that it has come to, and the last where it said so
     std::optional<Error> lost;
   };
 
@@ -241,9 +241,9 @@ class Store final : private ServiceHandler, private Root::Owner, private Reducti
   Stop stop_;
   int pumps_ = 0;
   Event ended_;
-  Event news_;             // a peer has left, has come to a meeting or is lost, a post is sent, or a copy has arrived
+  Event news_;             // a peer has left, has come to a barrier or is lost, a post is sent, or a copy has arrived
   std::size_t posts_ = 0;  // that are not sent
-  std::uint64_t meetings_ = 0;  // that this rank has come to
+  std::uint64_t barriers_ = 0;  // that this rank has come to
   std::function<void(const std::string&)> report_;
   bool closed_ = false;
   bool all_assign_;

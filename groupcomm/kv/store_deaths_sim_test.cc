@@ -237,34 +237,34 @@ TEST(SimDeaths, NobodySavesWhatIsLost) {
   }
 }
 
-TEST(SimDeaths, AMeetingIsOfThoseThatAreLeft) {
+TEST(SimDeaths, ABarrierIsOfThoseThatAreLeft) {
   Dying world(2, {});
-  std::deque<StoreJob::Meeting>& meetings = world.meetings;
+  std::deque<StoreJob::Barrier>& barriers = world.barriers;
   std::deque<bool> wrong(4);
-  const auto meet = [&](int rank, bool says) {
-    StoreJob::Meeting& one = meetings.emplace_back();
+  const auto barrier = [&](int rank, bool says) {
+    StoreJob::Barrier& one = barriers.emplace_back();
     one.rank = rank;
     one.task.emplace([](Store& store, Stop& stop, bool says_so, bool& heard) -> Task<void> {
-      heard = co_await store.meet(stop, "a call", says_so);
+      heard = co_await store.barrier(stop, "a call", says_so);
     }(*world.stores[static_cast<std::size_t>(rank)], one.stop, says, wrong[static_cast<std::size_t>(rank)]));
     one.task->start();
   };
-  const auto all = [&] { return std::all_of(meetings.begin(), meetings.end(), [](auto& one) { return one.done(); }); };
-  meet(1, false);
-  meet(2, true);
-  meet(3, false);
+  const auto all = [&] { return std::all_of(barriers.begin(), barriers.end(), [](auto& one) { return one.done(); }); };
+  barrier(1, false);
+  barrier(2, true);
+  barrier(3, false);
   EXPECT_FALSE(world.run(milliseconds(5), all));
   world.die(0);
   EXPECT_TRUE(world.run(milliseconds(5), all));
   EXPECT_EQ(wrong, (std::deque<bool>{false, true, true, true}));
-  for (int rank = 1; rank < 4; ++rank) meet(rank, false);
+  for (int rank = 1; rank < 4; ++rank) barrier(rank, false);
   EXPECT_TRUE(world.run(milliseconds(5), all));
-  EXPECT_EQ(wrong, std::deque<bool>(4)) << "it was said of the meeting before";
-  meet(2, false);
-  Deadline deadline(world.job[2].loop, after(world.job.world.now(), milliseconds(5)), meetings.back().stop, "");
+  EXPECT_EQ(wrong, std::deque<bool>(4)) << "it was said of the barrier before";
+  barrier(2, false);
+  Deadline deadline(world.job[2].loop, after(world.job.world.now(), milliseconds(5)), barriers.back().stop, "");
   EXPECT_TRUE(world.run(milliseconds(6), all));
   try {
-    meetings.back().task->take();
+    barriers.back().task->take();
     ADD_FAILURE() << "two ranks have not come";
   } catch (const Error& error) {
     EXPECT_EQ(error.code(), Code::kTimeout);

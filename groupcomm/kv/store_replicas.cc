@@ -145,17 +145,17 @@ Task<void> Store::leave(Stop& stop) {
   }
 }
 
-// A rank is at most one meeting ahead: it has left one when all others have come to it.
-Task<bool> Store::meet(Stop& stop, std::string_view call, bool wrong) {
+// A rank is at most one barrier ahead: it has left one when all others have come to it.
+Task<bool> Store::barrier(Stop& stop, std::string_view call, bool wrong) {
   const auto size = static_cast<int>(peers_.size());
-  const std::uint64_t meeting = ++meetings_;
+  const std::uint64_t number = ++barriers_;
   for (int rank = 0; rank < size; ++rank) {
-    if (rank != rank_) post_to(rank, {Word::kMeeting, meeting * 2 + (wrong ? 1 : 0), {}});
+    if (rank != rank_) post_to(rank, {Word::kBarrier, number * 2 + (wrong ? 1 : 0), {}});
   }
   const auto missing = [&] {
     std::vector<int> ranks;
     for (int rank = 0; rank < size; ++rank) {
-      if (rank != rank_ && peer(rank).met < meeting && !peer(rank).lost) ranks.push_back(rank);
+      if (rank != rank_ && peer(rank).at_barrier < number && !peer(rank).lost) ranks.push_back(rank);
     }
     return ranks;
   };
@@ -172,7 +172,7 @@ Task<bool> Store::meet(Stop& stop, std::string_view call, bool wrong) {
                   ranks.empty() ? kNoPeer : ranks.front());
     }
   }
-  co_return wrong || std::any_of(peers_.begin(), peers_.end(), [&](const Peer& its) { return its.wrong == meeting; });
+  co_return wrong || std::any_of(peers_.begin(), peers_.end(), [&](const Peer& its) { return its.wrong == number; });
 }
 
 std::size_t Store::lost_ranks() const noexcept {

@@ -55,8 +55,8 @@ struct StoreJob {
         continue;
       }
       const auto dead = std::make_exception_ptr(Error(Code::kAborted, "the rank is dead"));
-      for (Meeting& meeting : meetings) {
-        if (meeting.rank == rank) meeting.stop.request(dead);
+      for (Barrier& barrier : barriers) {
+        if (barrier.rank == rank) barrier.stop.request(dead);
       }
       job[rank].context->world().abort(dead);
       if (groups.contains(rank)) groups.at(rank)->abort(dead);
@@ -92,20 +92,20 @@ struct StoreJob {
     job[rank].lane.start(*operations.back());
     return *operations.back();
   }
-  // What all living ranks do together: each comes to a meeting, runs `body`, and comes to another one. Whether all that live to its end
+  // What all living ranks do together: each comes to a barrier, runs `body`, and comes to another one. Whether all that live to its end
   // have left it.
   bool together(const std::function<Task<void>(int rank, Stop& stop)>& body, Duration limit = seconds(10)) {
-    const std::size_t before = meetings.size();
+    const std::size_t before = barriers.size();
     for (int rank = 0; rank < job.size(); ++rank) {
       if (job[rank].loop.dead()) continue;
-      Meeting& meeting = meetings.emplace_back();
-      meeting.rank = rank;
-      meeting.task.emplace(between_meetings(*stores[static_cast<std::size_t>(rank)], rank, meeting.stop, body));
+      Barrier& barrier = barriers.emplace_back();
+      barrier.rank = rank;
+      barrier.task.emplace(between_barriers(*stores[static_cast<std::size_t>(rank)], rank, barrier.stop, body));
     }
-    for (std::size_t i = before; i < meetings.size(); ++i) meetings[i].task->start();
+    for (std::size_t i = before; i < barriers.size(); ++i) barriers[i].task->start();
     return run(limit, [&] {
-      return std::all_of(meetings.begin() + static_cast<std::ptrdiff_t>(before), meetings.end(),
-                         [this](const Meeting& one) { return one.done() || job[one.rank].loop.dead(); });
+      return std::all_of(barriers.begin() + static_cast<std::ptrdiff_t>(before), barriers.end(),
+                         [this](const Barrier& one) { return one.done() || job[one.rank].loop.dead(); });
     });
   }
   bool set_updater(const kv::UpdaterOptions& updater) {
@@ -156,17 +156,17 @@ struct StoreJob {
     return order;
   }
 
-  struct Meeting {
+  struct Barrier {
     int rank = 0;
     Stop stop;
     std::optional<Task<void>> task;
     bool done() const { return task->done(); }
   };
-  static Task<void> between_meetings(Store& store, int rank, Stop& stop,
+  static Task<void> between_barriers(Store& store, int rank, Stop& stop,
                                      std::function<Task<void>(int rank, Stop& stop)> body) {
-    co_await store.meet(stop, "a call", false);
+    co_await store.barrier(stop, "a call", false);
     co_await body(rank, stop);
-    co_await store.meet(stop, "a call", false);
+    co_await store.barrier(stop, "a call", false);
   }
 
   SimJob job;
@@ -174,7 +174,7 @@ struct StoreJob {
   std::vector<std::shared_ptr<Store>> stores;
   std::deque<std::vector<std::string>> reports;  // by rank
   std::vector<std::unique_ptr<Operation>> operations;
-  std::deque<Meeting> meetings;
+  std::deque<Barrier> barriers;
 };
 
 }  // namespace aiacc::sim

@@ -180,7 +180,8 @@ static void mismatch(void) {
   make(AIACC_SUM, rank == size - 1 ? AIACC_WIRE_FLOAT16 : AIACC_WIRE_FLOAT32, 0);
   aiacc_status_t status = AIACC_OK;
   /* A submission that follows the exchange of descriptions says it already. */
-  for (int t = 0; t < TENSORS && status == AIACC_OK; ++t) status = aiacc_gradient_submit(engine, numbers[t], NULL, NULL, NULL);
+  for (int t = 0; t < TENSORS && status == AIACC_OK; ++t)
+    status = aiacc_gradient_submit(engine, numbers[t], NULL, NULL, NULL);
   require(status == AIACC_OK || status == AIACC_ERR_MISMATCH, "submissions fail for no other reason");
   status = aiacc_gradient_wait(engine);
   fprintf(stderr, "rank %d: wait: %s: %s\n", rank, aiacc_status_name(status), aiacc_last_error());
