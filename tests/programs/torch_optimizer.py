@@ -233,7 +233,47 @@ def check_sparse_gradients():
                 one(data).pow(2).mean().backward()
                 each.step()
             same(model, reference)
-        assert (model[0].weight.grad.layout == torch.strided) == (bool(keywords) and hvd.size() > 1)
+        assert model[0].weight.grad.layout == torch.sparse_coo
+
+
+class Halves(hvd.Compression.none):
+    """A class of the user's, which the gradient engine does not know."""
+
+    @staticmethod
+    def compress(tensor):
+        return tensor / 2, None
+
+    @staticmethod
+    def decompress(tensor, context):
+        return tensor * 2
+
+
+def check_sparse_gradients_that_travel_dense_are_sparse_for_the_optimizer():
+    """SparseAdam takes no others. One table is used by rank 0 alone from the second step on."""
+    n, rank = hvd.size(), hvd.rank()
+    for keywords in ({}, {"compression": hvd.Compression.fp16}, {"compression": Halves}):
+        torch.manual_seed(9)
+        model = nn.ModuleList([nn.Embedding(12, 4, sparse=True), nn.Embedding(7, 4, sparse=True)])
+        reference = copy.deepcopy(model)
+        optimizers = [torch.optim.SparseAdam(list(one.parameters()), lr=0.1) for one in (model, reference)]
+        optimizers[0] = hvd.DistributedOptimizer(optimizers[0], model.named_parameters(), sparse_as_dense=True, **keywords)
+
+        def loss(of, step, who):
+            ids = torch.randint(0, 7, (5,), generator=torch.Generator().manual_seed(step * 10 + who))
+            found = of[0](ids)
+            if step == 0 or who == 0:
+                found = torch.tanh(found + of[1](ids))
+            return found.pow(2).mean()
+        for step in range(4):
+            for each in optimizers:
+                each.zero_grad()
+            loss(model, step, rank).backward()
+            sum(loss(reference, step, who) for who in range(n)).div(n).backward()
+            for each in optimizers:
+                each.step()
+            for one, other in zip(model.parameters(), reference.parameters()):
+                close(one.detach(), other.detach(), 3e-2 if keywords.get("compression") is hvd.Compression.fp16 else 1e-5)
+                assert one.grad is None or one.grad.layout == torch.sparse_coo and one.grad.sparse_dim() == 1
 
 
 class TwoTables(nn.Module):

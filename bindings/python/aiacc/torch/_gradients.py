@@ -46,25 +46,38 @@ class Slot:
         self.view = torch.as_strided(flat, parameter.shape, dense_strides(parameter))
         # Otherwise it is converted into the view and out of it.
         self.in_place = flat.dtype == parameter.dtype
+        self.sparse_dims = 0  # of the gradients that backward makes, which travel dense; 0: they are dense
         self.submitted = False
 
     def take(self, gradient: Optional[torch.Tensor]) -> None:
         """Puts the gradient in its place; None counts as zeros."""
+        if gradient is not None:
+            self.sparse_dims = self._sparse_dims_of(gradient)
         with torch.no_grad():
             if gradient is None:
                 self.view.zero_()
             elif gradient is not self.view:
                 self.view.copy_(gradient.to_dense() if gradient.layout != torch.strided else gradient)
+        if self.sparse_dims:
+            return
         if self.in_place:
             if gradient is not self.view:
                 self.parameter.grad = self.view
-        elif gradient is None or gradient.layout != torch.strided:
+        elif gradient is None:
             self.parameter.grad = torch.zeros_like(self.parameter)
 
+    def _sparse_dims_of(self, gradient: torch.Tensor) -> int:
+        if gradient.layout == torch.strided:
+            return 0
+        # zero_grad of torch 1 leaves a sparse gradient without elements, with other dimensions than backward makes.
+        return self.sparse_dims if self.sparse_dims and gradient._nnz() == 0 else gradient.sparse_dim()
+
     def give(self) -> None:
-        """The result is the parameter's gradient."""
+        """The result is the parameter's gradient, and sparse if that was: optimizers of sparse gradients take no other."""
         self.submitted = False
-        if not self.in_place:
+        if self.sparse_dims:
+            self.parameter.grad = self.view.to(self.parameter.dtype).to_sparse(self.sparse_dims)
+        elif not self.in_place:
             with torch.no_grad():
                 self.parameter.grad.copy_(self.view)  # type: ignore[union-attr]
 

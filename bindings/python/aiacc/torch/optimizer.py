@@ -48,7 +48,7 @@ class _DistributedOptimizer(torch.optim.Optimizer):
         self._arrived: List[torch.Tensor] = []  # in the first step, before there is a plan: in the order of backward
         self._reducer: Optional[Reducer] = None
         self._sparse: Optional[SparseGradients] = None
-        self._compressed: List[torch.Tensor] = []  # by a class of the user's
+        self._compressed: Dict[torch.Tensor, int] = {}  # by a class of the user's; with the sparse dimensions of its gradients, 0: they are dense
         self._synchronized, self._should_synchronize = False, True
         self._left_out = False  # the step: a gradient is not finite
         self._hooks: List[Any] = []
@@ -95,26 +95,29 @@ class _DistributedOptimizer(torch.optim.Optimizer):
         parameters = {name: one for one, name in self._parameter_names.items()}
         order = [self._parameter_names[one] for one in self._arrived]
         order += [name for name in parameters if parameters[name] not in self._handles]
-        sparse = [name for name, one in parameters.items() if one.grad is not None and one.grad.layout != torch.strided and not self._sparse_as_dense]
+        sparse = {name: one.grad.sparse_dim() for name, one in parameters.items() if one.grad is not None and one.grad.layout != torch.strided}
         described = sorted([name, str(one.dtype), list(one.shape), list(dense_strides(one))] for name, one in parameters.items())
         channel = self._process_set._channel(f"opt{self._number}")
         channel.run(operations.Agreement("DistributedOptimizer", {
             "parameters": described, "op": operations.OP_NAMES[self._op], "scales": list(self._scales), "compression": self._compression.__name__,
-            "groups": [[self._parameter_names[one] for one in group] for group in self._groups]}))
+            "sparse_as_dense": self._sparse_as_dense, "groups": [[self._parameter_names[one] for one in group] for group in self._groups]}))
         gathered = channel.run(operations.AllgatherBytes("DistributedOptimizer", tensors.canonical([order, sparse])))
         said = [json.loads(one) for one in gathered]
-        of_any = {name for _, names in said for name in names}
+        sparse_dims = {name: dims for _, of_rank in said for name, dims in of_rank.items()}
+        of_any = set() if self._sparse_as_dense else set(sparse_dims)
         if of_any:
             ordered_names = {parameters[name]: name for name in said[0][0] if name in of_any}
             self._sparse = SparseGradients(self._process_set, self._number, ordered_names, self._op)
         dense = [parameters[name] for name in said[0][0] if name not in of_any]
         if self._compression not in (NoneCompressor, *_WIRES):
-            self._compressed, dense = dense, []
+            self._compressed, dense = {one: sparse_dims.get(self._parameter_names[one], 0) for one in dense}, []
         grouped = {one for group in self._groups for one in group}
         # Neighbours are fused: groups stay together.
         ordered = [one for group in map(set, self._groups) for one in dense if one in group] + [one for one in dense if one not in grouped]
         reducer = Reducer(channel.group, f"DistributedOptimizer {self._number}", self._op, *self._scales)
         reducer.add((self._parameter_names[one], one, *self._wire(one)) for one in ordered)
+        for one, slot in reducer.slots.items():
+            slot.sparse_dims = sparse_dims.get(self._parameter_names[one], 0)
         return reducer
 
     def _wire(self, parameter: torch.Tensor) -> Tuple[torch.dtype, Wire]:
@@ -157,7 +160,7 @@ class _DistributedOptimizer(torch.optim.Optimizer):
     def _left_world(self) -> None:
         """The process set is shut down. After the next init, a step plans anew."""
         self._reducer = self._sparse = None
-        self._arrived, self._compressed = [], []
+        self._arrived, self._compressed = [], {}
         self._synchronized, self._left_out = False, False
         self._begin_step()
 
@@ -170,12 +173,13 @@ class _DistributedOptimizer(torch.optim.Optimizer):
 
     def _reduce_compressed(self) -> None:
         """Gradients that travel as a class of the user's makes them."""
-        for one in self._compressed:
+        for one, sparse_dims in self._compressed.items():
             gradient = one.grad if one.grad is not None else torch.zeros_like(one)
             travels, context = self._compression.compress(gradient.to_dense() if gradient.layout != torch.strided else gradient)
             result = mpi_ops._run_allreduce([travels], f"gradient.{self._number}.{self._parameter_names[one]}", self._op, *self._scales,
                                             self._process_set)
-            one.grad = self._compression.decompress(result[0], context)
+            reduced = self._compression.decompress(result[0], context)
+            one.grad = reduced.to_sparse(sparse_dims) if sparse_dims else reduced
 
     @contextlib.contextmanager
     def skip_synchronize(self) -> Iterator[None]:
@@ -306,8 +310,8 @@ def DistributedOptimizer(optimizer: torch.optim.Optimizer, named_parameters: Opt
 
     It is an instance of the user's class too. `backward_passes_per_step`: gradients of so many passes are summed before they
     are reduced. `gradient_predivide_factor`: a part of the average's division comes before the sum. `groups`: parameters that
-    are reduced together. `sparse_as_dense`: sparse gradients are made dense before, and stay it; else they travel as rows, or as dense
-    tensors if that moves fewer bytes, and stay sparse. With op=Adasum the steps of the parameters are reduced and not the gradients:
+    are reduced together. `sparse_as_dense`: sparse gradients travel as dense tensors; else they travel as rows, or as dense tensors if
+    that moves fewer bytes. They stay sparse in both cases. With op=Adasum the steps of the parameters are reduced and not the gradients:
     each rank makes its own step, and the ranks' steps are summed by Adasum.
     """
     if op != Average and gradient_predivide_factor != 1.0:
