@@ -96,6 +96,7 @@ EXTRA_DIST += \
 	tests/gradients_tuned_test.py \
 	tests/gradients_wire_test.py \
 	tests/groups_process_test.py \
+	tests/horovod_order_test.py \
 	tests/programs/caffe_solver.c \
 	tests/programs/caffe_training.py \
 	tests/programs/disagree.c \

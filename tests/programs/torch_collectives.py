@@ -197,6 +197,37 @@ def check_asynchronous_operations_that_others_start_behind_a_barrier():
     equal(hvd.synchronize(handle if handle is not None else hvd.allgather_async(torch.ones(1), name="aside")), torch.ones(n))
 
 
+def check_operations_in_another_order_on_each_rank():
+    """Named ones of each kind, and some without a name, of which those of one kind stay in their order. On one rank of each step some
+    of them block."""
+    n, rank = hvd.size(), hvd.rank()
+    sparse_ones = torch.sparse_coo_tensor([[0, 2]], [1.0, 2.0], (4,))
+    kinds = {
+        "rows": (lambda name: hvd.allgather_async(torch.full((rank + 1,), rank), name=name), torch.arange(n).repeat_interleave(torch.arange(1, n + 1))),
+        "more rows": (lambda name: hvd.allgather_async(torch.full((1, 2), rank), name=name), torch.arange(n)[:, None].repeat(1, 2)),
+        "root": (lambda name: hvd.broadcast_async(torch.full((2,), 5 + rank), n - 1, name=name), torch.full((2,), 4 + n)),
+        "swap": (lambda name: hvd.alltoall_async(torch.full((n,), rank), name=name), (torch.arange(n), torch.ones(n, dtype=torch.int32))),
+        "part": (lambda name: hvd.reducescatter_async(torch.ones(n, 2), name=name, op=hvd.Sum), torch.full((1, 2), float(n))),
+        "sums": (lambda name: hvd.grouped_allreduce_async([torch.ones(3), torch.ones(1).double()], name=name, op=hvd.Sum),
+                 [torch.full((3,), float(n)), torch.full((1,), float(n)).double()]),
+        "all rows": (lambda name: hvd.grouped_allgather_async([torch.full((1,), rank), torch.ones(1)], name=name), [torch.arange(n), torch.ones(n)]),
+        "parts": (lambda name: hvd.grouped_reducescatter_async([torch.ones(n)], name=name, op=hvd.Sum), [torch.full((1,), float(n))]),
+        "sum of rows": (lambda name: hvd.sparse_allreduce_async(sparse_ones, name, hvd.Sum), torch.tensor([1.0, 0, 2, 0]) * n),
+    }
+    for step in range(3 * n):
+        named = [(kind, f"{kind} {step}") for kind in kinds] + [("root", None), ("root", None), ("swap", None), ("sums", None)]
+        handles = []
+        for number in torch.randperm(len(named), generator=torch.Generator().manual_seed(100 * step + rank)).tolist():
+            kind, name = named[number]
+            handles.append((kind, kinds[kind][0](name)))
+            if rank == step % n and number % 2:
+                handles[-1] = (kind, lambda result=hvd.synchronize(handles[-1][1]): result)
+        for kind, handle in reversed(handles):
+            result, expected = hvd.synchronize(handle), kinds[kind][1]
+            for one, other in zip(result, expected) if isinstance(expected, (tuple, list)) else [(result, expected)]:
+                equal(one.to_dense() if one.layout != torch.strided else one, other)
+
+
 def check_named_asynchronous_allreduces_in_another_order_on_each_rank():
     n, rank = hvd.size(), hvd.rank()
     for step in range(8):
@@ -284,10 +315,11 @@ def check_sparse_tensors_travel_as_rows_or_dense():
     assert found._nnz() == 20 and not found.to_dense().any()
     assert "sparse_coo" in raises(ValueError, hvd.sparse_allreduce_async, torch.ones(2), None, hvd.Sum)
     assert "Average or Sum" in raises(ValueError, hvd.sparse_allreduce_async, rows, None, hvd.Min)
-    first = hvd.sparse_allreduce_async(rows, "same", hvd.Sum)
-    assert "twice" in raises(ValueError, hvd.sparse_allreduce_async, rows, "same", hvd.Sum)
-    first()
     if n > 1:
+        first = hvd.sparse_allreduce_async(rows, "same", hvd.Sum) if rank == 0 else None
+        assert rank or "twice" in raises(ValueError, hvd.sparse_allreduce_async, rows, "same", hvd.Sum)
+        hvd.barrier()
+        (first or hvd.sparse_allreduce_async(rows, "same", hvd.Sum))()
         assert "type and shape" in raises(hvd.HorovodInternalError, hvd.sparse_allreduce_async(sparse(0, 2, (9 + rank, 2)), None, hvd.Sum))
 
 
@@ -346,6 +378,13 @@ def check_join():
             assert "while rank 0 has joined" in text
             close(hvd.allreduce(torch.ones(2), name="mean"), torch.full((2,), (n - 1.0) / n))
             assert hvd.join() == n - 1
+        if rank == 0:
+            assert hvd.join() != 0
+        else:
+            order = ("a", "b") if rank == 1 else ("b", "a")
+            for handle in [hvd.grouped_allreduce_async([torch.ones(2)], name=name, op=hvd.Sum) for name in order]:
+                equal(hvd.synchronize(handle)[0], torch.full((2,), n - 1.0))
+            hvd.join()
         for first in (0, n - 1):  # its join is seen together with that of the others, which had named allreduces meanwhile
             if rank != first:
                 close(hvd.synchronize(hvd.allreduce_async(torch.ones(2), name="late", op=hvd.Sum)), torch.full((2,), n - 1.0))

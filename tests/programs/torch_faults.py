@@ -52,6 +52,24 @@ def check_waiting_for_what_another_rank_starts_only_behind_its_barrier():
     equal(hvd.allreduce(torch.ones(3), op=hvd.Sum), torch.full((3,), float(hvd.size())))
 
 
+def check_ranks_that_all_wait_for_different_operations():
+    """Also where some rank has started them all: it goes on until it waits for another one."""
+    n, rank = hvd.size(), hvd.rank()
+    if n == 1:
+        return
+    names = [f"{rank}"] if rank + 1 < n or n == 2 else [*map(str, range(n))]
+    handles = [hvd.allgather_async(torch.ones(1), name=name) for name in names]
+    text = raises(Internal, hvd.synchronize, handles[-1])
+    assert f"ranks disagree about allgather '0': its name is 0 on rank 0 and 1 on rank 1" in text, text
+    equal(hvd.allreduce(torch.ones(3), op=hvd.Sum), torch.full((3,), float(n)))
+    for handle in handles[:-1]:  # those of the last rank, which have waited for partners since
+        hvd.poll(handle)
+    if n > 2:
+        others = [] if rank + 1 == n else [hvd.allgather_async(torch.ones(1), name=f"{other}") for other in reversed(range(n - 1))]
+        for handle in handles[:-1] + others:
+            equal(hvd.synchronize(handle), torch.ones(n))
+
+
 def check_named_asynchronous_allreduces_that_disagree():
     if hvd.size() == 1:
         return
@@ -61,6 +79,29 @@ def check_named_asynchronous_allreduces_that_disagree():
         named = sum(f"{count} fp32, avg" in text for count in (2, 3, 4))  # any two of the ranks, whichever were compared first
         assert f"wrong {number}" in text and named == 2, text
         equal(hvd.synchronize(hvd.allreduce_async(torch.ones(3), name="right", op=hvd.Sum)), torch.full((3,), float(hvd.size())))
+
+
+def check_names_in_flight():
+    """A name is taken until its operation has completed, which it cannot before the others start it."""
+    n, rank = hvd.size(), hvd.rank()
+    if n == 1:
+        return
+    for start, kind, result in ((hvd.allreduce_async, "allreduce", torch.ones(1)), (hvd.allgather_async, "allgather", torch.ones(n))):
+        first = start(torch.ones(1), name="one") if rank == 0 else None
+        if rank == 0:
+            assert f"{kind} 'one' was submitted twice" in raises(ValueError, start, torch.ones(1), name="one")
+        hvd.barrier()
+        first = first if first is not None else start(torch.ones(1), name="one")
+        while not hvd.poll(first):
+            pass
+        second = start(torch.ones(1), name="one")  # though nobody has synchronized the first one
+        equal(hvd.synchronize(first), result)
+        if rank == 0:  # whose second one may have completed
+            hvd.synchronize(second)
+        hvd.barrier()
+        if rank != 0:
+            equal(hvd.synchronize(second), result)
+    hvd.allreduce(torch.ones(1), name="one")
 
 
 def check_what_is_refused_before_it_begins():
@@ -81,10 +122,6 @@ def check_what_is_refused_before_it_begins():
     assert "splits" in raises(RuntimeError, hvd.alltoall, torch.ones(n), splits=[2] * n)  # Horovod's class
     assert n == 1 or "do not divide" in raises(ValueError, hvd.alltoall, torch.ones(n + 1))
     assert "no dimension" in raises(ValueError, hvd.reducescatter, torch.tensor(1.0))
-    first = hvd.allreduce_async(torch.ones(1), name="one", op=hvd.Sum)
-    assert "allreduce 'one' was submitted twice" in raises(ValueError, hvd.allreduce_async, torch.ones(1), name="one")
-    equal(hvd.synchronize(first), torch.tensor([float(n)]))
-    hvd.allreduce(torch.ones(1), name="one")
     assert hvd.HostsUpdatedInterrupt(True).skip_sync
 
 

@@ -1,13 +1,13 @@
-"""Operations of one process set, in call order.
+"""Operations of one process set, one after another.
 
-Ranks call the same operations in the same order here. Before each operation they compare what they call: the hash of its
-description travels in a small allgather, and only where hashes differ, or a rank has joined, the descriptions themselves. So
-ranks that disagree learn of it before any data moves: every rank raises with both values, and the process set stays usable.
+Before each operation ranks compare what they call: the hash of its description travels in a small allgather, and only where hashes
+differ, or a rank has joined, the descriptions themselves. So ranks that disagree learn of it before any data moves: every rank raises
+with both values, and the process set stays usable.
 
-One difference is no error: a rank waits in a barrier, or in a blocking operation with a name, and another rank comes to it with
-asynchronous operations before, which the first rank starts only later. These step aside: they wait until that rank has run the
-blocking operation too, and then come in their order. A rank that waits for one of them (synchronize) cannot come to the blocking
-operation any more, so both raise.
+Ranks that have started operations in different orders come to the comparison with different ones. They then tell each other all that
+they have started, and run what all have, in one order (order.py); the rest waits until the others start it too, and as they come to
+such a comparison again and again meanwhile, after a short while or when their program has done something, none waits for one that is
+ready. Where the programs of all ranks wait for operations, and there is none that all have started, every rank raises.
 
 An operation runs in the calling thread if nothing is queued. Otherwise, and always for asynchronous ones, the channel's thread
 runs it; that thread is started with the first asynchronous operation.
@@ -20,15 +20,17 @@ import json
 import os
 import struct
 import threading
-from typing import Any, Deque, List, Optional, Tuple
+from typing import Any, Deque, Dict, List, Optional
 
+from aiacc._horovod import order
 from aiacc._horovod.exceptions import HorovodInternalError
 from aiacc.groups import Group
 
 _HEADER = struct.Struct("<8sqq")  # hash of the description, the operation's number of this rank, length of what it tells or -1: joined
 _JOINED = -1
-_STAYS, _STEPS_ASIDE = b"-", b"a"  # behind a description that is sent
-_ASIDE = "steps aside"
+_LENGTH = struct.Struct("<q")
+# How long a rank whose operations others have not started waits before it asks again; it doubles from the first to the longest.
+_FIRST_PAUSE_S, _LONGEST_PAUSE_S = 0.0005, 0.02
 
 
 def canonical(value: Any) -> bytes:
@@ -45,7 +47,8 @@ class Operation:
         self.output: Any = None
         self.error: Optional[BaseException] = None
         self.finished = threading.Event()
-        self.steps_aside = False  # asynchronous, and nobody waits for it yet; under the channel's lock
+        self.waited = False  # the program waits for it, and starts nothing else; under the channel's lock
+        self.keeps_place = False  # behind those that were started before it, and before those that were started later
 
     def check_ranks(self, ranks: int) -> None:
         """Raises if it is not defined for so many."""
@@ -68,6 +71,9 @@ class Operation:
     def ended(self, error: Optional[BaseException]) -> None:
         """Called once, behind `run` or in its place."""
 
+    def key(self) -> order.Key:
+        return self.kind, self.name
+
     def __str__(self) -> str:
         return f"{self.kind} '{self.name}'" if self.name else self.kind
 
@@ -78,6 +84,10 @@ class Join(Operation):
     `own_number`: how many reductions outside of this channel, on engines, the rank has begun since it joined before. Of ranks between whose joins the channel
     had no operation, the one with the most joined last."""
     kind = "join"
+
+    def __init__(self, name: Optional[str]) -> None:
+        super().__init__(name)
+        self.keeps_place = True
 
     def stand_in(self, description: dict) -> Optional[Operation]:
         """What this rank runs in an operation of the others. None: nothing, as they raise."""
@@ -93,7 +103,8 @@ class Channel:
         self._process = os.getpid()
         self._changed = threading.Condition()
         self._queue: Deque[Operation] = collections.deque()
-        self._aside: List[Operation] = []  # in call order; they come back behind the next operation that this rank ends
+        self._changes = self._told = 0  # of what is queued and waited for, and how many of these the other ranks know
+        self._pause = 0.0  # before the thread takes the next one, unless something changes
         self._busy = False
         self._closed = False
         self._broken: Optional[str] = None  # the sentence of the error that ended the group
@@ -104,6 +115,7 @@ class Channel:
 
     def run(self, operation: Operation) -> Any:
         """Runs it behind those that are queued, and returns its output."""
+        operation.waited = True
         with self._changed:
             self._check_open()
             here = not self._busy and not self._queue
@@ -122,18 +134,18 @@ class Channel:
         return self.wait(operation)
 
     def start(self, operation: Operation, steps_aside: bool = True) -> None:
-        """`steps_aside`: who needs it calls `wait`, and it may step aside until then."""
+        """`steps_aside`: who needs it calls `wait`, and operations that were started later may overtake it. Else it keeps its place, and
+        counts as one that the program waits for."""
         with self._changed:
             self._check_open()
-            operation.steps_aside = steps_aside
+            operation.keeps_place = operation.waited = not steps_aside
             self._enqueue(operation)
 
     def wait(self, operation: Operation) -> Any:
-        if operation.steps_aside:
+        if not operation.waited and not operation.finished.is_set():
             with self._changed:
-                operation.steps_aside = False
-                if operation in self._aside:
-                    self._come_back()
+                operation.waited = True
+                self._note_change()
         # In steps, so that a signal's handler runs (Ctrl-C) on every version of Python.
         while not operation.finished.wait(1.0):
             if self._process != os.getpid():
@@ -148,9 +160,8 @@ class Channel:
             if self._closed:
                 return
             self._closed = True
-            pending, running = self._aside + list(self._queue), self._busy
+            pending, running = list(self._queue), self._busy
             self._queue.clear()
-            self._aside.clear()
             self._changed.notify_all()
         for operation in pending:
             self._finish(operation, HorovodInternalError(f"{operation} had not begun: {reason}"))
@@ -172,17 +183,39 @@ class Channel:
         if self._process != os.getpid():
             raise HorovodInternalError("this process was forked from a rank and is none itself: only the parent may call operations")
 
+    # What follows is called under the lock.
+
     def _enqueue(self, operation: Operation) -> None:
         self._queue.append(operation)
+        self._note_change()
+        self._begin_to_serve()
+
+    def _note_change(self) -> None:
+        self._changes += 1
+        self._changed.notify_all()
+
+    def _begin_to_serve(self) -> None:
         if self._thread is None:
             self._thread = threading.Thread(target=self._serve, name="aiacc operations", daemon=True)
             self._thread.start()
-        self._changed.notify_all()
+
+    def _sort(self, keys: List[order.Key]) -> None:
+        """The queue begins with these."""
+        by_key: Dict[order.Key, Deque[Operation]] = {}
+        for one in self._queue:
+            by_key.setdefault(one.key(), collections.deque()).append(one)
+        first = [by_key[key].popleft() for key in keys]
+        moved = set(map(id, first))
+        self._queue = collections.deque(first + [one for one in self._queue if id(one) not in moved])
+
+    # --- the thread
 
     def _serve(self) -> None:
         while True:
             with self._changed:
                 self._changed.wait_for(lambda: self._closed or (self._queue and not self._busy))
+                if self._pause:
+                    self._changed.wait_for(lambda: self._closed or self._changes != self._told, self._pause)
                 if self._closed:
                     return
                 operation = self._queue.popleft()
@@ -195,22 +228,6 @@ class Channel:
                 with self._changed:
                     self._busy = False
 
-    def _step_aside(self, operation: Operation) -> None:
-        with self._changed:
-            closed = self._closed
-            if not closed and operation.steps_aside:
-                self._aside.append(operation)
-            elif not closed:  # somebody waits for it since the ranks were told that it could
-                self._queue.appendleft(operation)
-        if closed:
-            self._finish(operation, HorovodInternalError(f"{operation} had not begun when the process set was shut down or removed"))
-
-    def _come_back(self) -> None:
-        """Under the lock."""
-        self._queue.extendleft(reversed(self._aside))
-        self._aside.clear()
-        self._changed.notify_all()
-
     # --- one operation
 
     def _execute(self, operation: Operation) -> None:
@@ -222,7 +239,6 @@ class Channel:
             if isinstance(operation, Join):
                 self._join(operation)
             elif not self._agree_and_run(operation):
-                self._step_aside(operation)
                 return
         except (HorovodInternalError, ValueError) as known:
             error = known
@@ -238,37 +254,61 @@ class Channel:
         self._finish(operation, error)
 
     def _finish(self, operation: Operation, error: Optional[BaseException]) -> None:
-        if self._aside:  # ranks have met in an operation, so they may meet in these too
-            with self._changed:
-                self._come_back()
         operation.error = error
         operation.ended(error)
         operation.finished.set()
 
     def _agree_and_run(self, operation: Operation) -> bool:
-        """False: it steps aside, and has not run."""
+        """False: it has not run, and is queued again or has failed."""
         if self.size == 1:
             self._raise_if(operation.refusal([]))
             operation.run(self, [operation.own_number])
             return True
-        described = operation.description()
-        description = canonical(described)
-        while True:
-            told = description + (_STEPS_ASIDE if operation.steps_aside else _STAYS)
-            headers = self._headers(description, operation.own_number, len(told))
-            joined = [rank for rank, header in enumerate(headers) if header[2] == _JOINED]
-            self._already_joined = joined
-            if joined or any(header[0] != headers[0][0] for header in headers):
-                descriptions = self._descriptions(told, headers)
-                first = _comes_first(descriptions)
-                if first is not None:
-                    if _key(described) != first:
-                        return False
-                    continue
-                self._raise_if(self._disagreement(descriptions))
-            self._raise_if(operation.refusal([self.ranks[rank] for rank in joined]))
-            operation.run(self, _numbers(headers))
-            return True
+        description = canonical(operation.description())
+        headers = self._headers(description, operation.own_number, len(description))
+        joined = [rank for rank, header in enumerate(headers) if header[2] == _JOINED]
+        self._already_joined = joined
+        if joined or any(header[0] != headers[0][0] for header in headers):
+            descriptions = self._descriptions(description, headers)
+            if _are_different_operations(descriptions):
+                self._order(operation)
+                return False
+            self._raise_if(self._disagreement(descriptions))
+        self._raise_if(operation.refusal([self.ranks[rank] for rank in joined]))
+        self._pause = 0.0
+        operation.run(self, _numbers(headers))
+        return True
+
+    def _order(self, operation: Operation) -> None:
+        """Agrees with the others on what runs next. The operation was taken from the queue and has not run."""
+        with self._changed:
+            pending = [operation, *self._queue]
+            self._told = self._changes
+        reorderable = next((i for i, one in enumerate(pending) if one.keeps_place), len(pending))
+        waits = next((i for i, one in enumerate(pending) if one.waited), None)
+        told = [one.key() for one in pending[:max(1, reorderable)]]
+        own = order.Said(told, waits if waits is None or waits < len(told) else 0)
+        everyone = [(self.ranks[rank], order.decode(data)) for rank, data in enumerate(self._exchange(order.encode(own))) if data]
+        keys = order.common([said for _, said in everyone])
+        failed: Optional[BaseException] = None
+        with self._changed:
+            if self._closed:
+                failed = HorovodInternalError(f"{operation} had not begun when the process set was shut down or removed")
+            else:
+                self._queue.appendleft(operation)
+                self._begin_to_serve()
+                if keys:
+                    self._pause = 0.0
+                    self._sort(keys)
+                elif order.all_wait([said for _, said in everyone]):
+                    self._pause = 0.0
+                    operation = pending[own.waits or 0]
+                    self._queue.remove(operation)
+                    failed = HorovodInternalError(order.contradiction(everyone))
+                else:
+                    self._pause = min(2 * self._pause, _LONGEST_PAUSE_S) if self._pause else _FIRST_PAUSE_S
+        if failed is not None:
+            self._finish(operation, failed)
 
     def _join(self, operation: Join) -> None:
         while True:
@@ -280,8 +320,11 @@ class Channel:
                 operation.output = self.ranks[max(set(joined) - set(before), key=lambda rank: (headers[rank][1], rank))]
                 return
             descriptions = self._descriptions(b"", headers)
+            if _are_different_operations(descriptions):
+                self._exchange(b"")
+                continue
             if self._disagreement(descriptions) is not None:
-                continue  # which the others raise, or some of theirs step aside
+                continue  # which the others raise
             description = next(one for one in descriptions if one is not None)
             other = operation.stand_in(description)
             if other is not None and other.refusal([self.ranks[rank] for rank in joined]) is None:
@@ -301,16 +344,24 @@ class Channel:
             gathered[:] = own
         return list(_HEADER.iter_unpack(gathered))
 
-    def _descriptions(self, own: bytes, headers: List[Any]) -> List[Optional[dict]]:
-        counts = [max(header[2], 0) for header in headers]
+    def _gather(self, own: bytes, counts: List[int]) -> List[bytes]:
+        """Of each rank so many bytes."""
         gathered = bytearray(sum(counts))
         self.group.allgather(own, gathered, counts=counts)
         found, begin = [], 0
         for count in counts:
-            one = gathered[begin:begin + count]
-            found.append({**json.loads(one[:-1]), _ASIDE: one[-1:] == _STEPS_ASIDE} if count else None)
+            found.append(bytes(gathered[begin:begin + count]))
             begin += count
         return found
+
+    def _descriptions(self, own: bytes, headers: List[Any]) -> List[Optional[dict]]:
+        return [json.loads(one) if one else None for one in self._gather(own, [max(header[2], 0) for header in headers])]
+
+    def _exchange(self, own: bytes) -> List[bytes]:
+        """As _gather, where ranks know only their own count."""
+        lengths = bytearray(_LENGTH.size * self.size)
+        self.group.allgather(_LENGTH.pack(len(own)), lengths)
+        return self._gather(own, [length for length, in _LENGTH.iter_unpack(lengths)])
 
     def _disagreement(self, descriptions: List[Optional[dict]]) -> Optional[str]:
         """Which two ranks differ in what; those that have joined do not count."""
@@ -318,30 +369,15 @@ class Channel:
         first, reference = those[0]
         for rank, one in those[1:]:
             for key in ("operation", "name", *reference):
-                if key != _ASIDE and reference.get(key) != one.get(key):
+                if reference.get(key) != one.get(key):
                     what = f"{reference['operation']} '{reference['name']}'" if reference["name"] else reference["operation"]
                     return (f"ranks disagree about {what}: its {key} is {_shown(reference.get(key))} on rank {first} and "
                             f"{_shown(one.get(key))} on rank {rank}")
         return None
 
 
-def _key(description: dict) -> Tuple[str, Optional[str]]:
-    return description["operation"], description["name"]
-
-
-def _comes_first(descriptions: List[Optional[dict]]) -> Optional[Tuple[str, Optional[str]]]:
-    """The blocking operation that runs before others, which step aside; None: there is none, or they are no different operations. Equal
-    on all ranks."""
-    those = [one for one in descriptions if one is not None]
-    blocking = {_key(one) for one in those if not one[_ASIDE]}
-    if len(blocking) != 1:
-        return None
-    (first,) = blocking
-    others = [one for one in those if _key(one) != first]
-    # What has no name is told apart by its place in the order, unless it is a barrier.
-    if not others or first[0] != "barrier" and (first[1] is None or any(one["name"] is None for one in others)):
-        return None
-    return first
+def _are_different_operations(descriptions: List[Optional[dict]]) -> bool:
+    return len({(one["operation"], one["name"]) for one in descriptions if one is not None}) > 1
 
 
 def _numbers(headers: List[Any]) -> List[int]:

@@ -3,7 +3,7 @@ from __future__ import annotations
 
 import itertools
 import threading
-from typing import Any, Callable, Dict, Optional, Set, Tuple
+from typing import Any, Callable, Dict, Optional, Tuple
 
 from aiacc._horovod.channel import Channel, Operation
 
@@ -25,29 +25,33 @@ class Pending:
 
 _lock = threading.Lock()
 _pending: Dict[int, Any] = {}
-_names: Set[Key] = set()
+_names: Dict[Key, Any] = {}  # in flight, and what has each; None: it blocks, or is about to be started
 _numbers = itertools.count()
 
 
 def take_name(key: Optional[Key]) -> None:
-    """A name is in flight once at a time."""
+    """A name is in flight once at a time: until what has it has completed, synchronized or not."""
     if key is None:
         return
     with _lock:
-        if key in _names:
-            raise ValueError(f"{key[1]} '{key[2]}' was submitted twice: the first one has not been synchronized yet; give the tensors different names")
-        _names.add(key)
+        if key in _names and (_names[key] is None or not _names[key].done()):
+            raise ValueError(f"{key[1]} '{key[2]}' was submitted twice: the first one has not completed yet; give the tensors different names")
+        _names[key] = None
 
 
-def give_back_name(key: Optional[Key]) -> None:
+def give_back_name(key: Optional[Key], pending: Any = None) -> None:
+    """Unless another one has it by now."""
     with _lock:
-        _names.discard(key)  # type: ignore[arg-type]
+        if key is not None and key in _names and _names[key] is pending:
+            del _names[key]
 
 
 def add(pending: Any) -> int:
     with _lock:
         handle = next(_numbers)
         _pending[handle] = pending
+        if pending.key is not None:
+            _names[pending.key] = pending
     return handle
 
 
@@ -72,7 +76,7 @@ def synchronize(handle: Any) -> Any:
     try:
         return pending.wait()
     finally:
-        give_back_name(pending.key)
+        give_back_name(pending.key, pending)
 
 
 def forget_all() -> None:
