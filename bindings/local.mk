@@ -147,12 +147,15 @@ python_package = \
 	bindings/python/aiacc/torch/__init__.py \
 	bindings/python/aiacc/torch/_adasum.py \
 	bindings/python/aiacc/torch/_adasum_optimizer.py \
+	bindings/python/aiacc/torch/_arguments.py \
 	bindings/python/aiacc/torch/_blocks.py \
 	bindings/python/aiacc/torch/_compile.py \
+	bindings/python/aiacc/torch/_functions.py \
 	bindings/python/aiacc/torch/_gradients.py \
 	bindings/python/aiacc/torch/_monitored.py \
 	bindings/python/aiacc/torch/_operations.py \
 	bindings/python/aiacc/torch/_profile.py \
+	bindings/python/aiacc/torch/_reductions.py \
 	bindings/python/aiacc/torch/_sparse.py \
 	bindings/python/aiacc/torch/_sparse_gradients.py \
 	bindings/python/aiacc/torch/_used_rows.py \

@@ -38,6 +38,22 @@ def check_names():
     assert dist.get_backend() == "aiacc" and aiacc.size() == size
 
 
+def check_functions_that_torch_has_for_gloo_and_nccl():
+    """First of all: torch names groups of which only members know by how many groups each has, so these must be as many on all members."""
+    if hasattr(dist, "split_group") and size > 1:
+        part = dist.split_group(None, [[0], list(range(1, size))])
+        tensor = torch.ones(1)
+        dist.all_reduce(tensor, group=part)
+        assert tensor.item() == (1 if rank == 0 else size - 1)
+        assert (dist.split_group(None, [[0]]) is None) == (rank > 0)
+        assert "duplicate" in raises(ValueError, dist.split_group, None, [[0, 0]])
+    if hasattr(dist.distributed_c10d, "_set_pg_timeout") and size > 1:
+        group = dist.new_group(list(range(size)))
+        dist.distributed_c10d._set_pg_timeout(timedelta(milliseconds=500), group)
+        if rank == 0:
+            assert "timeout" in raises(RuntimeError, dist.all_reduce, torch.ones(1), group=group)
+
+
 def check_allreduce_of_each_type():
     for dtype in (torch.float32, torch.float64, torch.float16, torch.bfloat16, torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8,
                   torch.complex64, torch.complex128):
@@ -258,6 +274,42 @@ def check_arguments():
         assert "elements for" in raises(ValueError, dist.all_gather_into_tensor, torch.zeros(size + 1), torch.zeros(1))
         assert "split sizes" in raises(ValueError, dist.all_to_all_single, torch.zeros(size), torch.zeros(size), [size + 1] * size, [1] * size)
     dist.barrier()  # nothing was started: the group is well
+
+
+def check_calls_of_the_group_itself():
+    """As torch's own tests call it: a tensor by itself, root and operator by name, and several tensors of each rank."""
+    group = dist.distributed_c10d._get_default_group()
+    tensor = torch.tensor([rank + 1.0])
+    group.allreduce(tensor, op=dist.ReduceOp.MAX).wait()
+    assert tensor.item() == size
+    group.broadcast(tensor.fill_(rank), root=size - 1).wait()
+    assert tensor.item() == size - 1
+    blocks = [torch.zeros(1) for _ in range(size)]
+    gathered = group.allgather(blocks, torch.tensor([float(rank)])).get_future().wait()
+    assert [one.item() for one in gathered] == list(range(size))
+    group.scatter(tensor, blocks if rank == 0 else [], root=0).wait()
+    assert tensor.item() == rank
+    pair = [torch.tensor([2.0 * rank]), torch.tensor([2.0 * rank + 1])]
+    group.allreduce(pair).wait()
+    assert [one.item() for one in pair] == [size * (2 * size - 1)] * 2
+    lists = [[torch.zeros(1) for _ in range(2 * size)] for _ in range(2)]
+    group.allgather(lists, [torch.tensor([2.0 * rank]), torch.tensor([2.0 * rank + 1])]).wait()
+    assert all([one.item() for one in each] == list(range(2 * size)) for each in lists)
+
+
+def check_words_of_refusals():
+    """RuntimeErrors in Gloo's words, and nothing was started."""
+    group, one, double, two = dist.distributed_c10d._get_default_group(), torch.zeros(1), torch.zeros(1).double(), torch.zeros(2)
+    for words, call in (("invalid root rank", lambda: group.broadcast(one, root=size)), ("invalid root rank", lambda: group.reduce(one, root=-1)),
+                        ("invalid tensor type", lambda: group.allreduce([one, double])), ("invalid tensor size", lambda: group.allreduce([one, two])),
+                        ("requires non-empty tensor list", lambda: group.allreduce([])),
+                        ("tensors must all have the same type", lambda: group.allreduce_coalesced([one, double])),
+                        ("requires a single-element output list", lambda: group.gather([], one, root=rank)),
+                        (f"Incorrect input list size {size + 1}", lambda: group.scatter(one, [one] * (size + 1), root=rank)),
+                        ("invalid output tensor list", lambda: group.allgather([[one] * (size + 1)], [one])),
+                        ("unsupported reduction operation", lambda: group.allreduce(one.to_sparse(), op=dist.ReduceOp.MAX))):
+        assert words in raises(RuntimeError, call), words
+    dist.barrier()
 
 
 def model():

@@ -5,18 +5,14 @@ from typing import Sequence
 
 import torch
 
-
-def one_of(tensors: Sequence[torch.Tensor]) -> torch.Tensor:
-    if len(tensors) != 1:
-        raise ValueError(f"a call takes one tensor of each rank, and got {len(tensors)}")
-    return tensors[0]
+from aiacc.torch._arguments import refuse
 
 
 def checked(tensor: torch.Tensor) -> torch.Tensor:
     if tensor.device.type != "cpu":
-        raise ValueError(f"the back end aiacc of this build reduces CPU tensors, and this one is on {tensor.device}")
+        refuse(f"the back end aiacc of this build reduces CPU tensors, and this one is on {tensor.device}")
     if tensor.layout != torch.strided:
-        raise ValueError(f"a dense tensor is needed, and this one has the layout {tensor.layout}")
+        refuse(f"unsupported layout: a dense tensor is needed, and this one has the layout {tensor.layout}")
     return tensor
 
 
@@ -29,20 +25,9 @@ def bytes_of(tensor: torch.Tensor) -> int:
     return tensor.numel() * tensor.element_size()
 
 
-def same_form(what: str, tensors: Sequence[torch.Tensor]) -> None:
-    if len({one.dtype for one in tensors}) > 1:
-        raise ValueError(f"{what} are of different types: {', '.join(sorted({str(one.dtype) for one in tensors}))}")
-
-
-def only(lists: Sequence[Sequence[torch.Tensor]]) -> Sequence[torch.Tensor]:
-    if len(lists) != 1:
-        raise ValueError(f"a call takes one list of tensors, and got {len(lists)}")
-    return lists[0]
-
-
 def checked_tag(tag: int) -> int:
     if not 0 <= tag < 1 << 32:
-        raise ValueError(f"a tag is 0 to {(1 << 32) - 1}, and not {tag}")
+        refuse(f"a tag is 0 to {(1 << 32) - 1}, and not {tag}")
     return tag
 
 

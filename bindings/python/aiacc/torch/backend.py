@@ -11,11 +11,12 @@ import ctypes as c
 import os
 import zlib
 from datetime import timedelta
-from typing import Any, List, Optional
+from typing import Any, List
 
 import torch.distributed as dist
 
 import aiacc
+from aiacc.torch._functions import let_in
 from aiacc.torch.process_group import AiaccProcessGroup
 from aiacc.torch.work import failure
 
@@ -77,25 +78,9 @@ def _key(name: str) -> int:
 def register() -> None:
     """Makes the back end known to torch.distributed. Does nothing the second time."""
     if hasattr(dist.Backend, "AIACC"):  # by the entry point
-        return _let_monitored_barrier_in()
+        return let_in()
     try:
         dist.Backend.register_backend("aiacc", create, extended_api=True, devices=["cpu"])
     except TypeError:  # torch 1
         dist.Backend.register_backend("aiacc", create, extended_api=True)
-    _let_monitored_barrier_in()
-
-
-def _let_monitored_barrier_in() -> None:
-    """torch.distributed.monitored_barrier refuses every back end but Gloo, before it asks the group."""
-    original = dist.monitored_barrier
-    if getattr(original, "knows_aiacc", False):
-        return
-
-    def monitored_barrier(group: Any = None, timeout: Optional[timedelta] = None, wait_all_ranks: bool = False) -> None:
-        chosen = group if group is not None else dist.distributed_c10d._get_default_group()
-        if isinstance(chosen, AiaccProcessGroup):
-            return chosen.monitored_barrier(timeout, wait_all_ranks)
-        return original(group, timeout, wait_all_ranks)
-    monitored_barrier.__doc__ = original.__doc__
-    monitored_barrier.knows_aiacc = True  # type: ignore[attr-defined]
-    dist.monitored_barrier = dist.distributed_c10d.monitored_barrier = monitored_barrier
+    let_in()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import collections
 import ctypes as c
 from datetime import timedelta
-from typing import Any, Deque, List, Optional, Sequence
+from typing import Any, Callable, Deque, List, Optional, Sequence
 
 import torch
 import torch.distributed as dist
@@ -15,31 +15,15 @@ from aiacc import _abi
 from aiacc._library import library
 from aiacc.buffers import DType
 from aiacc.runtime import size_array
-from aiacc.torch import tensors as types
-from aiacc.torch._blocks import bytes_of, checked, checked_tag, dense_of, gather_bytes, one_of, only, same_form, scatter_bytes
+from aiacc.torch import _arguments as given_as
+from aiacc.torch._arguments import forms, in_list, in_lists, one_of, refuse
+from aiacc.torch._blocks import bytes_of, checked, checked_tag, dense_of, gather_bytes, scatter_bytes
 from aiacc.torch._monitored import monitored_barrier
 from aiacc.torch._profile import recorded
+from aiacc.torch._reductions import name_of, of_one_rank, reduction
 from aiacc.torch.work import Started, Work, failure
 
 _TORCH_1 = torch.__version__.startswith("1.")
-_OPS = {"SUM": aiacc.Op.SUM, "AVG": aiacc.Op.AVG, "PRODUCT": aiacc.Op.PROD, "MIN": aiacc.Op.MIN, "MAX": aiacc.Op.MAX,
-        "BAND": aiacc.Op.BAND, "BOR": aiacc.Op.BOR, "BXOR": aiacc.Op.BXOR}
-_LOGICAL = {"SUM": aiacc.Op.BOR, "PRODUCT": aiacc.Op.BAND, "MIN": aiacc.Op.BAND, "MAX": aiacc.Op.BOR}
-_LINEAR = ("SUM", "AVG", "PREMUL_SUM")
-
-
-def _name_of(op: Any) -> str:
-    found = getattr(op, "op", op)  # a ReduceOp holds a ReduceOp.RedOpType (torch 2.0)
-    return str(found).rpartition(".")[2]
-
-
-def _factor_of(op: Any) -> float:
-    """Of ReduceOp.PREMUL_SUM: a number, or a tensor of one element."""
-    try:
-        _, factor = op.__getstate__()
-    except (AttributeError, TypeError, ValueError):
-        raise ValueError("ReduceOp.PREMUL_SUM has no factor: make it with torch.distributed._make_nccl_premul_sum(factor)") from None
-    return float(factor)
 
 
 def _milliseconds(timeout: Any) -> int:
@@ -47,6 +31,18 @@ def _milliseconds(timeout: Any) -> int:
     if not isinstance(timeout, timedelta) or timeout <= timedelta(0):
         return 0
     return max(1, int(timeout.total_seconds() * 1000))
+
+
+def _copies(dense: torch.Tensor, tensors: Sequence[torch.Tensor]) -> Optional[Callable[[], None]]:
+    """What brings a result to where it is wanted. None: it is there."""
+    others = [one for one in tensors if one is not dense]
+    if not others:
+        return None
+
+    def copy() -> None:
+        for one in others:
+            one.copy_(dense)
+    return copy
 
 
 class AiaccProcessGroup(dist.ProcessGroup):
@@ -58,6 +54,7 @@ class AiaccProcessGroup(dist.ProcessGroup):
         self._group: Optional[aiacc.Group] = group
         self._global_ranks = list(global_ranks)
         self._names = {"name": "", "desc": ""}
+        self._timeout_ms = 0  # of operations without one of their own; 0: the group's
         # Where only C++ holds a Work (join() of DistributedDataParallel; everywhere in torch 1), its Python half, which knows the end, is
         # forgotten, and C++ waits forever: it lives here until it was asked for its end.
         self._unasked: Deque[Work] = collections.deque(maxlen=1024 if _TORCH_1 else 64)
@@ -87,6 +84,12 @@ class AiaccProcessGroup(dist.ProcessGroup):
 
     def setGroupDesc(self, text: str) -> None:
         self._names["desc"] = text
+
+    def set_timeout(self, timeout: timedelta) -> None:
+        """Of operations that begin from now on."""
+        self._timeout_ms = _milliseconds(timeout)
+
+    _set_default_timeout = set_timeout
 
     def _get_sequence_number_for_group(self) -> int:
         return self._handle().sequence
@@ -122,7 +125,8 @@ class AiaccProcessGroup(dist.ProcessGroup):
     def _start(self, name: str, arguments: Sequence[Any], results: Any, kept: Any = None, options: Any = None, finish: Any = None,
                prescale: float = 0.0, source: Any = None) -> Work:
         """Starts aiacc_`name`. `results` is the Work's result, `kept` lives until it completed, then `finish` runs."""
-        attr = _abi.Attr(size=c.sizeof(_abi.Attr), timeout_ms=_milliseconds(getattr(options, "timeout", None)), prescale=prescale)
+        timeout_ms = _milliseconds(getattr(options, "timeout", None)) or self._timeout_ms
+        attr = _abi.Attr(size=c.sizeof(_abi.Attr), timeout_ms=timeout_ms, prescale=prescale)
         # With asyncOp False nobody asks for the future, which is what the callback serves.
         waits = getattr(options, "asyncOp", True) is False
         work = Work(results, (arguments, kept), finish, source)
@@ -149,45 +153,31 @@ class AiaccProcessGroup(dist.ProcessGroup):
             pass
         self._asked_last.append(work)
 
-    def _reduction(self, tensor: torch.Tensor, op: Any) -> Any:
-        """(elements as aiacc has them, its type, its operator, prescale); complex numbers are pairs."""
-        name = _name_of(op)
-        if tensor.is_complex():
-            if name not in _LINEAR:
-                raise ValueError(f"ReduceOp.{name} is not defined on complex numbers")
-            tensor = torch.view_as_real(tensor)
-        if not types.is_known(tensor.dtype):
-            raise ValueError(f"tensors of {tensor.dtype} cannot be reduced")
-        dtype = types.type_of(tensor.dtype)
-        if name == "PREMUL_SUM":
-            return tensor, dtype, aiacc.Op.SUM, _factor_of(op)
-        operators = {**_OPS, **_LOGICAL} if tensor.dtype == torch.bool else _OPS
-        if name not in operators:
-            raise ValueError(f"ReduceOp.{name} is unknown to aiacc")
-        return tensor, dtype, operators[name], 0.0
-
     # --- collectives
 
     @recorded("all_reduce", 0)
-    def allreduce(self, tensors: List[torch.Tensor], opts: Any = None) -> Work:
-        opts = opts if opts is not None else dist.AllreduceOptions()
-        tensor = one_of([tensors] if isinstance(tensors, torch.Tensor) else tensors)
-        if tensor.is_sparse:
-            return self._allreduce_sparse(tensor, opts)
-        dense = dense_of(tensor)
-        elements, dtype, op, prescale = self._reduction(dense, opts.reduceOp)
+    @forms("AllreduceOptions", 1, "op", "timeout")
+    def allreduce(self, tensors: Any, opts: Any) -> Work:
+        """Several tensors are reduced with each other too, and get the same result."""
+        several = in_list(tensors)
+        given_as.check_alike(several)
+        if several[0].is_sparse:
+            return self._allreduce_sparse(several, opts)
+        dense = dense_of(of_one_rank(several, opts.reduceOp))
+        elements, dtype, op, prescale = reduction(dense, opts.reduceOp)
         place = elements.data_ptr()
-        finish = None if dense is tensor else lambda: tensor.copy_(dense)
-        return self._start("allreduce", (place, place, elements.numel(), dtype, op), [tensor], dense, opts, finish, prescale)
+        return self._start("allreduce", (place, place, elements.numel(), dtype, op), list(several), dense, opts, _copies(dense, several), prescale)
 
     @recorded("all_reduce", 0)
-    def allreduce_coalesced(self, tensors: List[torch.Tensor], opts: Any = None) -> Work:
-        opts = opts if opts is not None else dist.AllreduceCoalescedOptions()
+    @forms("AllreduceCoalescedOptions", 1)
+    def allreduce_coalesced(self, tensors: List[torch.Tensor], opts: Any) -> Work:
+        if not tensors:
+            refuse("requires non-empty tensor list")
+        given_as.check_layout(tensors)
         dense = [dense_of(one) for one in tensors]
-        same_form("the tensors of one call", dense)
-        if not dense:
-            return Work.done([])
-        parts = [self._reduction(one, opts.reduceOp) for one in dense]
+        if any(one.dtype != dense[0].dtype for one in dense):
+            refuse(f"tensors must all have the same type: they are of {', '.join(sorted({str(one.dtype) for one in dense}))}")
+        parts = [reduction(one, opts.reduceOp) for one in dense]
         _, dtype, op, prescale = parts[0]
         places = (c.c_void_p * len(parts))(*(part[0].data_ptr() for part in parts))
         arguments = (len(parts), places, places, size_array([part[0].numel() for part in parts]), dtype, op)
@@ -198,11 +188,11 @@ class AiaccProcessGroup(dist.ProcessGroup):
                     given.copy_(result)
         return self._start("allreduce_grouped", arguments, list(tensors), dense, opts, finish, prescale)
 
-    def _allreduce_sparse(self, tensor: torch.Tensor, opts: Any) -> Work:
+    def _allreduce_sparse(self, tensors: Sequence[torch.Tensor], opts: Any) -> Work:
         """Gathers indices and values of all ranks and adds up, as torch's Gloo does. Blocks."""
-        if _name_of(opts.reduceOp) != "SUM":
-            raise ValueError("sparse tensors are reduced by ReduceOp.SUM only")
-        mine = tensor.coalesce()
+        if name_of(opts.reduceOp) != "SUM":
+            refuse("unsupported reduction operation: sparse tensors are reduced by ReduceOp.SUM only")
+        mine = of_one_rank(tensors, opts.reduceOp).coalesce()
         counts = torch.zeros(self._size, dtype=torch.int64)
         self._allgather_flat(counts, torch.tensor([mine._nnz()]), None).wait()
         each = counts.tolist()
@@ -210,37 +200,43 @@ class AiaccProcessGroup(dist.ProcessGroup):
         values = [torch.empty(n, *mine.values().shape[1:], dtype=mine.dtype) for n in each]
         self.allgather([indices], [mine.indices().contiguous()]).wait()
         self.allgather([values], [mine.values().contiguous()]).wait()
-        total = torch.sparse_coo_tensor(torch.cat(indices, 1), torch.cat(values, 0), tensor.shape).coalesce()
-        tensor.copy_(total)
-        return Work.done([tensor])
+        total = torch.sparse_coo_tensor(torch.cat(indices, 1), torch.cat(values, 0), mine.shape).coalesce()
+        for one in tensors:
+            one.copy_(total)
+        return Work.done(list(tensors))
 
     @recorded("broadcast", 0)
-    def broadcast(self, tensors: List[torch.Tensor], opts: Any = None, **_: Any) -> Work:
-        opts = opts if opts is not None else dist.BroadcastOptions()
-        tensor = one_of([tensors] if isinstance(tensors, torch.Tensor) else tensors)
-        dense = dense_of(tensor)
-        finish = None if dense is tensor or opts.rootRank == self._rank else lambda: tensor.copy_(dense)
-        return self._start("broadcast", (dense.data_ptr(), bytes_of(dense), DType.UINT8, opts.rootRank), [tensor], dense, opts, finish)
+    @forms("BroadcastOptions", 1, "root", "timeout")
+    def broadcast(self, tensors: Any, opts: Any, **_: Any) -> Work:
+        """To several tensors of each rank, from the root's of number opts.rootTensor."""
+        several = in_list(tensors)
+        given_as.check_root(opts.rootRank, self._size)
+        given_as.check_root_tensor(opts.rootTensor, several)
+        given_as.check_alike(several)
+        source = several[opts.rootTensor]
+        dense = dense_of(source)
+        targets = [one for one in several if one is not source or opts.rootRank != self._rank]
+        return self._start("broadcast", (dense.data_ptr(), bytes_of(dense), DType.UINT8, opts.rootRank), list(several), dense, opts,
+                           _copies(dense, targets))
 
     @recorded("reduce", 0)
-    def reduce(self, tensors: List[torch.Tensor], opts: Any = None) -> Work:
-        opts = opts if opts is not None else dist.ReduceOptions()
-        tensor = one_of(tensors)
+    @forms("ReduceOptions", 1, "root", "op", "timeout")
+    def reduce(self, tensors: Any, opts: Any) -> Work:
+        given_as.check_root(opts.rootRank, self._size)
+        given_as.check_root_tensor(opts.rootTensor, in_list(tensors))
+        tensor = one_of(in_list(tensors))
         dense = dense_of(tensor)
-        elements, dtype, op, prescale = self._reduction(dense, opts.reduceOp)
+        elements, dtype, op, prescale = reduction(dense, opts.reduceOp)
         root = opts.rootRank == self._rank
         arguments = (elements.data_ptr(), elements.data_ptr() if root else None, elements.numel(), dtype, op, opts.rootRank)
-        finish = None if dense is tensor or not root else lambda: tensor.copy_(dense)
-        return self._start("reduce", arguments, [tensor], dense, opts, finish, prescale)
+        return self._start("reduce", arguments, [tensor], dense, opts, _copies(dense, [tensor]) if root else None, prescale)
 
     def _allgather_flat(self, output: torch.Tensor, send: torch.Tensor, opts: Any) -> Work:
         """Equal blocks, one after another in `output`; `send` may be this rank's block of it."""
-        if output.numel() != send.numel() * self._size:
-            raise ValueError(f"the output has {output.numel()} elements for {self._size} ranks of {send.numel()} each")
-        same_form("input and output", [output, send])
+        given_as.check_gathered(output, send, self._size)
         dense, given = dense_of(output), dense_of(send)
-        finish = None if dense is output else lambda: output.copy_(dense)
-        return self._start("allgather", (given.data_ptr(), dense.data_ptr(), bytes_of(given), DType.UINT8), [output], (given, dense), opts, finish)
+        return self._start("allgather", (given.data_ptr(), dense.data_ptr(), bytes_of(given), DType.UINT8), [output], (given, dense), opts,
+                           _copies(dense, [output]))
 
     @recorded("all_gather_into_tensor", 1)
     def _allgather_base(self, output: torch.Tensor, send: torch.Tensor, opts: Any = None) -> Work:
@@ -249,16 +245,24 @@ class AiaccProcessGroup(dist.ProcessGroup):
     all_gather_single = _allgather_base
 
     @recorded("all_gather", 1)
-    def allgather(self, outputs: List[List[torch.Tensor]], inputs: List[torch.Tensor], opts: Any = None) -> Work:
-        send, blocks = dense_of(one_of(inputs)), list(only(outputs))
-        self._expect_blocks("outputs", blocks)
-        same_form("input and outputs", [send, *blocks])
-        counts = [bytes_of(checked(one)) for one in blocks]
+    @forms("AllgatherOptions", 2, "timeout")
+    def allgather(self, outputs: Any, inputs: Any, opts: Any) -> Work:
+        """Each of several lists gets all tensors of all ranks. Ranks may have different sizes, as NCCL's allows."""
+        lists, sends = in_lists(outputs) if isinstance(inputs, torch.Tensor) else outputs, in_list(inputs)
+        given_as.check_of_each_rank(lists, sends, self._size)
+        send = gather_bytes(sends) if len(sends) > 1 else dense_of(sends[0])
+        counts = [0] * self._size  # of each rank
+        for i, one in enumerate(lists[0]):
+            counts[i // len(sends)] += bytes_of(checked(one))
         if counts[self._rank] != bytes_of(send):
-            raise ValueError(f"the input has {bytes_of(send)} bytes, and the output for this rank {counts[self._rank]}")
+            refuse(f"invalid tensor size: the input has {bytes_of(send)} bytes, and the output for this rank {counts[self._rank]}")
         flat = torch.empty(sum(counts), dtype=torch.uint8)
+
+        def finish() -> None:
+            for blocks in lists:
+                scatter_bytes(flat, blocks)
         return self._start("allgatherv", (send.data_ptr(), bytes_of(send), flat.data_ptr(), size_array(counts), None, DType.UINT8),
-                           [blocks], (send, flat), opts, lambda: scatter_bytes(flat, blocks))
+                           list(lists[0]) if len(lists) == 1 else lists, (send, flat), opts, finish)
 
     @recorded("all_gather_into_tensor", 1)
     def all_gather_single_coalesced(self, outputs: List[torch.Tensor], inputs: List[torch.Tensor], opts: Any = None) -> Work:
@@ -269,50 +273,59 @@ class AiaccProcessGroup(dist.ProcessGroup):
     @recorded("all_gather", 1)
     def allgather_coalesced(self, output_lists: List[List[torch.Tensor]], inputs: List[torch.Tensor], opts: Any = None) -> Work:
         """output_lists[rank][i] is tensor i of that rank."""
+        given_as.check_lists_of_ranks(output_lists, inputs, self._size)
         works = [self.allgather([[of_rank[i] for of_rank in output_lists]], [send], opts) for i, send in enumerate(inputs)]
         return Work.all(works, output_lists)
 
     @recorded("gather", 1)
-    def gather(self, outputs: List[List[torch.Tensor]], inputs: List[torch.Tensor], opts: Any = None) -> Work:
-        opts = opts if opts is not None else dist.GatherOptions()
-        send = dense_of(one_of(inputs))
+    @forms("GatherOptions", 2, "root", "timeout")
+    def gather(self, outputs: Any, inputs: Any, opts: Any) -> Work:
+        given_as.check_root(opts.rootRank, self._size)
+        lists = in_lists(outputs)
+        given = one_of(in_list(inputs), "input tensor list")
         if opts.rootRank != self._rank:
-            arguments = (send.data_ptr(), bytes_of(send), None, None, None, DType.UINT8, opts.rootRank)
-            return self._start("gatherv", arguments, [], send, opts)
-        blocks = list(only(outputs))
-        self._expect_blocks("outputs", blocks)
+            given_as.check_no_blocks(lists, "output")
+            send = dense_of(given)
+            return self._start("gatherv", (send.data_ptr(), bytes_of(send), None, None, None, DType.UINT8, opts.rootRank), [], send, opts)
+        blocks = list(given_as.blocks_of(lists, "output", self._size))
+        for i, one in enumerate(blocks):
+            given_as.check_type(one, given, i)
+        given_as.check_size(blocks[self._rank], given, self._rank)
+        send = dense_of(given)
         counts = [bytes_of(checked(one)) for one in blocks]
         flat = torch.empty(sum(counts), dtype=torch.uint8)
         arguments = (send.data_ptr(), bytes_of(send), flat.data_ptr(), size_array(counts), None, DType.UINT8, opts.rootRank)
-        return self._start("gatherv", arguments, [blocks], (send, flat), opts, lambda: scatter_bytes(flat, blocks))
+        return self._start("gatherv", arguments, blocks, (send, flat), opts, lambda: scatter_bytes(flat, blocks))
 
     @recorded("scatter", 1)
-    def scatter(self, outputs: List[torch.Tensor], inputs: List[List[torch.Tensor]], opts: Any = None) -> Work:
-        opts = opts if opts is not None else dist.ScatterOptions()
-        output = one_of(outputs)
-        dense = dense_of(output)
-        finish = None if dense is output else lambda: output.copy_(dense)
+    @forms("ScatterOptions", 2, "root", "timeout")
+    def scatter(self, outputs: Any, inputs: Any, opts: Any) -> Work:
+        given_as.check_root(opts.rootRank, self._size)
+        lists = in_lists(inputs)
+        output = one_of(in_list(outputs), "output tensor list")
         if opts.rootRank != self._rank:
+            given_as.check_no_blocks(lists, "input")
+            dense = dense_of(output)
             arguments = (None, None, None, dense.data_ptr(), bytes_of(dense), DType.UINT8, opts.rootRank)
-            return self._start("scatterv", arguments, [output], dense, opts, finish)
-        blocks = list(only(inputs))
-        self._expect_blocks("inputs", blocks)
+            return self._start("scatterv", arguments, [output], dense, opts, _copies(dense, [output]))
+        blocks = list(given_as.blocks_of(lists, "input", self._size))
+        for i, one in enumerate(blocks):
+            given_as.check_type(one, output, i)
+        given_as.check_size(blocks[self._rank], output, self._rank)
+        dense = dense_of(output)
         flat = gather_bytes(blocks)
         counts = size_array([bytes_of(one) for one in blocks])
         arguments = (flat.data_ptr(), counts, None, dense.data_ptr(), bytes_of(dense), DType.UINT8, opts.rootRank)
-        return self._start("scatterv", arguments, [output], (flat, dense), opts, finish)
+        return self._start("scatterv", arguments, [output], (flat, dense), opts, _copies(dense, [output]))
 
     def _reduce_scatter_flat(self, output: torch.Tensor, send: torch.Tensor, opts: Any) -> Work:
         opts = opts if opts is not None else dist.ReduceScatterOptions()
-        if send.numel() != output.numel() * self._size:
-            raise ValueError(f"the input has {send.numel()} elements for {self._size} ranks of {output.numel()} each")
-        same_form("input and output", [output, send])
+        given_as.check_scattered(output, send, self._size)
         dense, given = dense_of(output), dense_of(send)
-        elements, dtype, op, prescale = self._reduction(given, opts.reduceOp)
+        elements, dtype, op, prescale = reduction(given, opts.reduceOp)
         count = dense.numel() * (2 if dense.is_complex() else 1)
-        finish = None if dense is output else lambda: output.copy_(dense)
         arguments = (elements.data_ptr(), dense.data_ptr(), count, dtype, op)
-        return self._start("reduce_scatter", arguments, [output], (given, dense), opts, finish, prescale)
+        return self._start("reduce_scatter", arguments, [output], (given, dense), opts, _copies(dense, [output]), prescale)
 
     @recorded("reduce_scatter_tensor", 1)
     def _reduce_scatter_base(self, output: torch.Tensor, send: torch.Tensor, opts: Any = None) -> Work:
@@ -327,39 +340,37 @@ class AiaccProcessGroup(dist.ProcessGroup):
     reduce_scatter_tensor_coalesced = reduce_scatter_single_coalesced
 
     @recorded("reduce_scatter", 1)
-    def reduce_scatter(self, outputs: List[torch.Tensor], inputs: List[List[torch.Tensor]], opts: Any = None) -> Work:
-        opts = opts if opts is not None else dist.ReduceScatterOptions()
-        output, blocks = one_of(outputs), list(only(inputs))
-        self._expect_blocks("inputs", blocks)
-        same_form("inputs and output", [output, *blocks])
+    @forms("ReduceScatterOptions", 2, "op", "timeout")
+    def reduce_scatter(self, outputs: Any, inputs: Any, opts: Any) -> Work:
+        output, blocks = one_of(in_list(outputs), "output tensor list"), list(given_as.blocks_of(in_lists(inputs), "input", self._size))
+        for i, one in enumerate(blocks):
+            given_as.check_type(one, output, i)
         flat = torch.cat([checked(one).reshape(-1) for one in blocks])
-        elements, dtype, op, prescale = self._reduction(flat, opts.reduceOp)
+        elements, dtype, op, prescale = reduction(flat, opts.reduceOp)
         parts = 2 if flat.is_complex() else 1
         dense = dense_of(output)
         if dense.numel() != blocks[self._rank].numel():
-            raise ValueError(f"the output has {dense.numel()} elements, and the input for this rank {blocks[self._rank].numel()}")
-        finish = None if dense is output else lambda: output.copy_(dense)
+            refuse(f"invalid tensor size: the output has {dense.numel()} elements, and the input for this rank {blocks[self._rank].numel()}")
         arguments = (elements.data_ptr(), dense.data_ptr(), size_array([one.numel() * parts for one in blocks]), dtype, op)
-        return self._start("reduce_scatterv", arguments, [output], (flat, dense), opts, finish, prescale)
+        return self._start("reduce_scatterv", arguments, [output], (flat, dense), opts, _copies(dense, [output]), prescale)
 
     @recorded("all_to_all", 1)
-    def alltoall_base(self, output: torch.Tensor, send: torch.Tensor, output_splits: Sequence[int], input_splits: Sequence[int],
-                      opts: Any = None) -> Work:
-        same_form("input and output", [output, send])
+    @forms("AllToAllOptions", 4, "timeout")
+    def alltoall_base(self, output: torch.Tensor, send: torch.Tensor, output_splits: Sequence[int], input_splits: Sequence[int], opts: Any) -> Work:
+        given_as.check_type(send, output)
         dense, given = dense_of(output), dense_of(send)
-        there, here = self._splits("input", given, input_splits), self._splits("output", dense, output_splits)
-        finish = None if dense is output else lambda: output.copy_(dense)
+        there, here = (given_as.splits_of("input", given, input_splits, self._size), given_as.splits_of("output", dense, output_splits, self._size))
         arguments = (given.data_ptr(), size_array(there), None, dense.data_ptr(), size_array(here), None, DType.UINT8)
-        return self._start("alltoallv", arguments, [output], (given, dense), opts, finish)
+        return self._start("alltoallv", arguments, [output], (given, dense), opts, _copies(dense, [output]))
 
     all_to_all_single = alltoall_base
 
     @recorded("all_to_all", 1)
-    def alltoall(self, outputs: List[torch.Tensor], inputs: List[torch.Tensor], opts: Any = None) -> Work:
-        self._expect_blocks("outputs", outputs)
-        self._expect_blocks("inputs", inputs)
-        same_form("inputs and outputs", [*outputs, *inputs])
-        blocks = list(outputs)
+    @forms("AllToAllOptions", 2, "timeout")
+    def alltoall(self, outputs: List[torch.Tensor], inputs: List[torch.Tensor], opts: Any) -> Work:
+        blocks = list(given_as.blocks_of([outputs], "output", self._size))
+        for i, one in enumerate((*blocks, *given_as.blocks_of([inputs], "input", self._size))):
+            given_as.check_type(one, blocks[0], i)
         given = gather_bytes(inputs)
         here = [bytes_of(checked(one)) for one in blocks]
         flat = torch.empty(sum(here), dtype=torch.uint8)
@@ -368,7 +379,8 @@ class AiaccProcessGroup(dist.ProcessGroup):
         return self._start("alltoallv", arguments, blocks, (given, flat), opts, lambda: scatter_bytes(flat, blocks))
 
     @recorded("barrier")
-    def barrier(self, opts: Any = None) -> Work:
+    @forms("BarrierOptions", 0, "timeout")
+    def barrier(self, opts: Any) -> Work:
         return self._start("barrier", (), [], options=opts)
 
     def monitored_barrier(self, timeout: Optional[timedelta] = None, wait_all_ranks: bool = False) -> None:
@@ -386,32 +398,13 @@ class AiaccProcessGroup(dist.ProcessGroup):
     def recv(self, tensors: List[torch.Tensor], source: int, tag: int = 0) -> Work:
         tensor = one_of(tensors)
         dense = dense_of(tensor)
-        finish = None if dense is tensor else lambda: tensor.copy_(dense)
-        return self._start("recv", (dense.data_ptr(), bytes_of(dense), DType.UINT8, source, checked_tag(tag)), [tensor], dense, finish=finish,
-                           source=c.c_int(source))
+        return self._start("recv", (dense.data_ptr(), bytes_of(dense), DType.UINT8, source, checked_tag(tag)), [tensor], dense,
+                           finish=_copies(dense, [tensor]), source=c.c_int(source))
 
     @recorded("recvAnySource", 0)
     def recv_anysource(self, tensors: List[torch.Tensor], tag: int = 0) -> Work:
         tensor = one_of(tensors)
         dense = dense_of(tensor)
         source = c.c_int(-1)
-        finish = None if dense is tensor else lambda: tensor.copy_(dense)
         return self._start("recv_any", (dense.data_ptr(), bytes_of(dense), DType.UINT8, c.byref(source), checked_tag(tag)), [tensor], dense,
-                           finish=finish, source=source)
-
-    # --- lists of blocks
-
-    def _expect_blocks(self, what: str, blocks: Sequence[torch.Tensor]) -> None:
-        if len(blocks) != self._size:
-            raise ValueError(f"{what} has {len(blocks)} tensors for the {self._size} ranks of the group")
-
-    def _splits(self, what: str, tensor: torch.Tensor, splits: Sequence[int]) -> List[int]:
-        """Bytes for each rank; equal ones if `splits`, in rows, is empty."""
-        rows = tensor.shape[0] if tensor.dim() else tensor.numel()
-        if not splits:
-            if rows % self._size:
-                raise ValueError(f"the {what} has {rows} rows for {self._size} ranks: give the split sizes")
-            return [bytes_of(tensor) // self._size] * self._size
-        if len(splits) != self._size or sum(splits) != rows:
-            raise ValueError(f"the {what} has {rows} rows for {self._size} ranks, and its split sizes are {list(splits)}")
-        return [one * (bytes_of(tensor) // rows if rows else 0) for one in splits]
+                           finish=_copies(dense, [tensor]), source=source)
