@@ -107,6 +107,9 @@ collectives_sources += \
 	collectives/intra/select.h \
 	collectives/intra/small.cc \
 	collectives/intra/small.h \
+	collectives/intra/small_call.h \
+	collectives/intra/small_queue.cc \
+	collectives/intra/small_queue.h \
 	collectives/intra/spread_extents.cc \
 	collectives/intra/spread_extents.h \
 	collectives/intra/staged_reduce.cc \

@@ -10,6 +10,7 @@
 #include "runtime/group/groups.h"
 #include "runtime/group/remote_message.h"
 #include "runtime/group/waiting_receive.h"
+#include "runtime/group/waiting_small.h"
 #include "runtime/metrics/metrics.h"
 #include "runtime/timeline/timeline.h"
 
@@ -33,7 +34,7 @@ Context::Context(Lane& lane, Compute& compute, BootstrapResult bootstrapped, con
                      ? nullptr
                      : std::make_unique<Messenger>(lane.loop(), *port_, world_view_, rank_, &services_.receiver())),
       operation_pool_(sizeof(GroupOperation)),
-      receive_pool_(sizeof(WaitingReceive)),
+      waiting_pool_(std::max(sizeof(WaitingReceive), sizeof(WaitingSmall))),
       remote_message_pool_(std::max(sizeof(RemoteReceive), sizeof(RemoteSend))),
       reporter_(reporter),
       timeline_(std::make_unique<Timeline>(services_, world_view_, rank_, host_name_, port_.get(),

@@ -66,9 +66,9 @@ class Context final : public BootstrapObserver,
   const std::string& host_name() const noexcept { return host_name_; }
   // The last operations; any thread may read it.
   Recorder& recorder() noexcept { return recorder_; }
-  // For operations, and for messages that wait without one; any thread.
+  // For operations, and for calls that wait without one; any thread.
   SlabPool& operation_pool() noexcept { return operation_pool_; }
-  SlabPool& receive_pool() noexcept { return receive_pool_; }
+  SlabPool& waiting_pool() noexcept { return waiting_pool_; }
   SlabPool& remote_message_pool() noexcept { return remote_message_pool_; }
   // A trace of what happens here, and the sums of what components count (runtime/timeline, runtime/metrics).
   Timeline& timeline() noexcept { return *timeline_; }
@@ -152,7 +152,7 @@ class Context final : public BootstrapObserver,
   Stop* opening_ = nullptr;        // while an elastic job's world opens
   Recorder recorder_;
   SlabPool operation_pool_;
-  SlabPool receive_pool_;
+  SlabPool waiting_pool_;
   SlabPool remote_message_pool_;
   Registrations registrations_;
   ProgressWatch::Reporter& reporter_;

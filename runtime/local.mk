@@ -46,10 +46,12 @@ runtime_sources += \
 	runtime/group/remote_message.cc \
 	runtime/group/remote_message.h \
 	runtime/group/requested_work.h \
-	runtime/group/waiting_message.cc \
-	runtime/group/waiting_message.h \
+	runtime/group/waiting_call.cc \
+	runtime/group/waiting_call.h \
 	runtime/group/waiting_receive.cc \
 	runtime/group/waiting_receive.h \
+	runtime/group/waiting_small.cc \
+	runtime/group/waiting_small.h \
 	runtime/handles.h \
 	runtime/shared_memory.h \
 	runtime/info/finding.cc \
@@ -143,6 +145,7 @@ runtime_tests += \
 	runtime/group/traffic_sim_test.cc \
 	runtime/group/remote_message_sim_test.cc \
 	runtime/group/waiting_receive_sim_test.cc \
+	runtime/group/waiting_small_sim_test.cc \
 	runtime/group/surface_sim_test.cc \
 	runtime/handles_test.cc \
 	runtime/info/host_limits_test.cc \

@@ -42,7 +42,7 @@ void submit(GroupPin& pin, const Call& call, Buffer send, Buffer recv, const Cal
       *request = place.name();
       return;
     }
-    if (std::unique_ptr<RequestedWork> message = pin->group.prepare_message(call, send, recv); message != nullptr) {
+    if (std::unique_ptr<RequestedWork> message = pin->group.prepare_waiting(call, send, recv); message != nullptr) {
       hold.start(*message, message->sends());
       place.object().emplace(pin->context, std::move(message));
       *request = place.name();

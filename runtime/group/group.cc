@@ -10,6 +10,7 @@
 #include "runtime/context.h"
 #include "runtime/group/remote_message.h"
 #include "runtime/group/waiting_receive.h"
+#include "runtime/group/waiting_small.h"
 
 namespace aiacc {
 namespace {
@@ -50,6 +51,7 @@ void Group::join_host(std::span<const int> local) {
   if (view_->hosts() == 1) {
     intra_team_ = std::make_unique<IntraTeam>(*domain, view_, rank(), domain_ranks);
     team_.host = intra_team_.get();
+    small_calls_ = std::make_unique<intra::SmallQueue>(*intra_team_, waiting_calls_);
   } else {
     local_team_ = std::make_unique<hier::ShmLocalTeam>(*domain, team_, domain_ranks);
     team_.local = local_team_.get();
@@ -206,22 +208,32 @@ bool Group::finish_short(const Call& call, Buffer send, Buffer recv, Lane::Hold&
   return true;
 }
 
-std::unique_ptr<RequestedWork> Group::prepare_message(const Call& call, const Buffer& send, const Buffer& recv) {
-  if (traffic_class_) return nullptr;
-  const bool sends = call.kind == Collective::kSend;
-  if ((!sends && call.kind != Collective::kRecv) || call.root == rank() || !is_open() || stop_.requested())
-    return nullptr;
+std::unique_ptr<RequestedWork> Group::prepare_waiting(const Call& call, const Buffer& send, const Buffer& recv) {
+  if (traffic_class_ || !is_open() || stop_.requested() || !team_.compute.works_inline()) return nullptr;
   if (board_ != nullptr && board_->anything_posted()) return nullptr;
+  if (!is_message(call.kind)) return prepare_small(call, send, recv);
+  const bool sends = call.kind == Collective::kSend;
+  if ((!sends && call.kind != Collective::kRecv) || call.root == rank()) return nullptr;
   const Buffer& memory = sends ? send : recv;
-  if (!team_.compute.works_inline() || !memory.on_host()) return nullptr;
+  if (!memory.on_host()) return nullptr;
   if (intra_messages_ != nullptr && intra_messages_->reaches(call.root)) {
     if (sends || !intra_messages_->prepare_to_post(call)) return nullptr;
-    return std::unique_ptr<RequestedWork>(new (context_.receive_pool()) WaitingReceive(*this, call, recv));
+    return std::unique_ptr<RequestedWork>(new (context_.waiting_pool()) WaitingReceive(*this, call, recv));
   }
   if (!spans_hosts() || !RemoteMessage::serves(*this, call, memory)) return nullptr;
   SlabPool& pool = context_.remote_message_pool();
   if (sends) return std::unique_ptr<RequestedWork>(new (pool) RemoteSend(*this, call, send));
   return std::unique_ptr<RequestedWork>(new (pool) RemoteReceive(*this, call, recv));
+}
+
+// Behind an operation a call must be one too, unless that is what the queue's first has become: the queue would be before it.
+std::unique_ptr<RequestedWork> Group::prepare_small(const Call& call, const Buffer& send, const Buffer& recv) {
+  if (small_calls_ == nullptr) return nullptr;
+  if (GroupOperation* const first = calls_.operations.first(); first != nullptr) {
+    if (!first->was_waiting() || calls_.operations.after(*first) != nullptr) return nullptr;
+  }
+  if (!small_calls_->prepare_to_post(call, send, recv)) return nullptr;
+  return std::unique_ptr<RequestedWork>(new (context_.waiting_pool()) WaitingSmall(*this, call, send, recv));
 }
 
 std::uint64_t Group::count_collective() noexcept {
@@ -237,7 +249,7 @@ std::unique_ptr<GroupOperation> Group::prepare(const Call& call, Buffer send, Bu
 
 std::uint64_t Group::admit(const Call& call) {
   check_alive();
-  return is_message(call.kind) ? ++messages_ : count_collective();
+  return next_ticket(call);
 }
 
 void Group::check_alive() {
@@ -272,22 +284,23 @@ void Group::ended(const GroupOperation& operation) noexcept {
   context_.operation_ended();
 }
 
-void Group::began(WaitingMessage& message, OperationLine& line) noexcept {
-  (message.receives() ? receiving_ : others_)++;
-  context_.watch().add(message, line);
+void Group::began(WaitingCall& call, OperationLine& line) noexcept {
+  (call.receives() ? receiving_ : others_)++;
+  context_.watch().add(call, line);
   forget_cyclic_receives();
-  waiting_messages_.add();
+  waiting_calls_.add();
+  if (board_ != nullptr && &line == &calls_) board_->arrived(call.sequence());
 }
 
-void Group::ended(WaitingMessage& message) noexcept {
-  (message.receives() ? receiving_ : others_)--;
-  reported_ = reported_ || message.error() != nullptr;
-  context_.watch().remove(message);
+void Group::ended(WaitingCall& call) noexcept {
+  (call.receives() ? receiving_ : others_)--;
+  reported_ = reported_ || call.error() != nullptr;
+  context_.watch().remove(call);
   forget_cyclic_receives();
   context_.operation_ended();
 }
 
-// The operation is counted as the receive was.
+// The operation is counted as the call was.
 void Group::took_over(GroupOperation& operation) noexcept {
   context_.watch().take_over(operation, line_of(operation.call()));
 }

@@ -28,6 +28,7 @@
 #include "collectives/inter/short_call.h"
 #include "collectives/intra/intra_messages.h"
 #include "collectives/intra/intra_team.h"
+#include "collectives/intra/small_queue.h"
 #include "collectives/operation.h"
 #include "runtime/group/alone.h"
 #include "runtime/group/any_receives.h"
@@ -36,7 +37,7 @@
 #include "runtime/group/group_operation.h"
 #include "runtime/group/operation_line.h"
 #include "runtime/group/pair_sequences.h"
-#include "runtime/group/waiting_message.h"
+#include "runtime/group/waiting_call.h"
 #include "runtime/watch/receive_search.h"
 #include "runtime/watch/recorder.h"
 
@@ -92,9 +93,8 @@ class Group final : private GroupBoard::Observer, private Root::Owner, private i
   // For an asynchronous call without attributes: whether it ended well at once; its ticket, or 0. The caller holds the lane,
   // and goes on with an operation for the call if it has not ended, before it gives the lane up.
   std::uint64_t finish_at_once(const Call& call, Buffer send, Buffer recv) noexcept;
-  // What it becomes then, if it is a send or recv that can wait without an operation: it is to be started while the caller holds
-  // the lane. Null if not.
-  std::unique_ptr<RequestedWork> prepare_message(const Call& call, const Buffer& send, const Buffer& recv);
+  // What it becomes then, if it can wait without an operation: it is to be started while the caller holds the lane. Null if not.
+  std::unique_ptr<RequestedWork> prepare_waiting(const Call& call, const Buffer& send, const Buffer& recv);
   // Creates the operation for a call. The caller starts it on the context's lane and keeps it until it is done.
   std::unique_ptr<GroupOperation> prepare(const Call& call, Buffer send, Buffer recv, const CallOptions* options);
 
@@ -110,18 +110,21 @@ class Group final : private GroupBoard::Observer, private Root::Owner, private i
   // An operation begins, after it was admitted; and has ended, with its error.
   void began(GroupOperation& operation) noexcept;
   void ended(const GroupOperation& operation) noexcept;
-  // The same for a message that waits without an operation, and for the operation that it becomes.
-  std::uint64_t next_message() noexcept { return ++messages_; }
-  void began(WaitingMessage& message, OperationLine& line) noexcept;
-  void ended(WaitingMessage& message) noexcept;
+  // The same for a call that waits without an operation, and for the operation that it becomes.
+  std::uint64_t next_ticket(const Call& call) noexcept {
+    return is_message(call.kind) ? ++messages_ : count_collective();
+  }
+  void began(WaitingCall& call, OperationLine& line) noexcept;
+  void ended(WaitingCall& call) noexcept;
   // It counts as outstanding from the first to the last of these; only the lane's thread counts, so no atomic addition is needed.
   void add_waiting(int change) noexcept {
     waiting_.store(waiting_.load(std::memory_order_relaxed) + change, std::memory_order_release);
   }
-  WaitingMessages& waiting_messages() noexcept { return waiting_messages_; }
+  WaitingCalls& waiting_calls() noexcept { return waiting_calls_; }
   void took_over(GroupOperation& operation) noexcept;
   OperationLine& line_of(const Call& call);
   IntraMessages* post() noexcept { return intra_messages_.get(); }
+  intra::SmallQueue* small_calls() noexcept { return small_calls_.get(); }
   template <class Fn>
   void for_each_line(Fn&& fn) {
     fn(calls_);
@@ -176,6 +179,7 @@ class Group final : private GroupBoard::Observer, private Root::Owner, private i
   void end(std::exception_ptr error) noexcept;  // ended_ is set: stops everything here
   void aborted_by_member(std::exception_ptr error) noexcept override;
   bool finish_small(const Call& call, Buffer send, Buffer recv) noexcept;
+  std::unique_ptr<RequestedWork> prepare_small(const Call& call, const Buffer& send, const Buffer& recv);
   bool finish_short(const Call& call, Buffer send, Buffer recv, Lane::Hold& hold,
                     std::optional<inter::ShortCall>& begun) noexcept;
   void check_alive();
@@ -215,7 +219,7 @@ class Group final : private GroupBoard::Observer, private Root::Owner, private i
   bool ended_ = false;           // the first error is known
   bool reported_ = false;        // and it has been reported to this rank's user
   bool open_ = false;            // all members of this host have created the group
-  std::atomic<int> waiting_{0};  // messages that are no operations
+  std::atomic<int> waiting_{0};  // calls that are no operations
   // Running operations, by line, and how many of them are receives.
   OperationLine calls_;
   std::map<int, OperationLine> messages_with_;  // by rank; receives from any rank are kept separately
@@ -226,12 +230,13 @@ class Group final : private GroupBoard::Observer, private Root::Owner, private i
   // members.
   GroupOperation* receives_ = nullptr;
   std::optional<ReceiveSearch> search_;
-  WaitingMessages waiting_messages_{*this};
+  WaitingCalls waiting_calls_{*this};
   AnyReceives any_receives_;
   Loopback loopback_{any_receives_};
   PairSequences pairs_;
-  // Null if this rank is alone on its host; one of the first two is null too: the group is on one host, or over several.
+  // Null if this rank is alone on its host. The first two belong to a group on one host, and the third to one over several.
   std::unique_ptr<IntraTeam> intra_team_;
+  std::unique_ptr<intra::SmallQueue> small_calls_;  // of that team
   std::unique_ptr<hier::ShmLocalTeam> local_team_;
   std::unique_ptr<IntraMessages> intra_messages_;
   std::unique_ptr<GroupBoard> board_;

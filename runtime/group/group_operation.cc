@@ -8,7 +8,7 @@
 #include "runtime/context.h"
 #include "runtime/group/dispatch.h"
 #include "runtime/group/group.h"
-#include "runtime/group/waiting_message.h"
+#include "runtime/group/waiting_call.h"
 
 namespace aiacc {
 

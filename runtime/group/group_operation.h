@@ -24,7 +24,7 @@
 namespace aiacc {
 
 class Group;
-class WaitingMessage;
+class WaitingCall;
 namespace inter {
 class ShortCall;
 }
@@ -71,8 +71,8 @@ class GroupOperation final : public RequestedWork,
 
   // Call before start: `begun` has started the call, and this operation waits for its end.
   void go_on_with(inter::ShortCall& begun) noexcept { begun_ = &begun; }
-  // Call before start: this operation is what `message` has become, whose ticket and record it has.
-  void go_on_with(WaitingMessage& message) noexcept { waiting_ = &message; }
+  // Call before start: this operation is what `waiting` has become, whose ticket and record it has.
+  void go_on_with(WaitingCall& waiting) noexcept { waiting_ = &waiting; }
   bool was_waiting() const noexcept { return waiting_ != nullptr; }
   // Call before start: sets the notification of its end.
   void tell(std::unique_ptr<Completion> completion) noexcept { completion_ = std::move(completion); }
@@ -158,7 +158,7 @@ class GroupOperation final : public RequestedWork,
   Buffer recv_;
   CallOptions options_;
   inter::ShortCall* begun_ = nullptr;
-  WaitingMessage* waiting_ = nullptr;
+  WaitingCall* waiting_ = nullptr;
   std::atomic<std::uint64_t> sequence_{0};
   Instant began_{};
   Instant deadline_ = kNever;

@@ -10,15 +10,15 @@
 namespace aiacc {
 
 class GroupOperation;
-class WaitingMessage;
+class WaitingCall;
 
 // It is in the watch's list while it has operations, and until the first look after that.
 struct OperationLine : ListNode<OperationLine> {
   IntrusiveList<GroupOperation> operations;  // the oldest first
   Instant last_question{};                   // when the last diagnosis because of a near deadline was started
-  // Messages that are no operations, the oldest first: all have the same time limit. The watch makes an operation of the oldest
+  // Calls that are no operations, the oldest first: all have the same time limit. The watch makes an operation of the oldest
   // when that has waited for long, and of the next one when that operation has ended.
-  IntrusiveList<WaitingMessage> waiting;
+  IntrusiveList<WaitingCall> waiting;
   int upgraded = 0;           // such operations
   std::uint64_t watched = 0;  // the ticket of the oldest of them at the last look
   Instant waiting_look = {};  // when that one has waited for long

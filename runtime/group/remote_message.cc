@@ -56,7 +56,7 @@ void RemoteMessage::message_over(std::exception_ptr error) noexcept {
 }
 
 void RemoteMessage::wants_operation() noexcept {
-  if (!std::exchange(handed_over_, true)) group().waiting_messages().hand_over(*this);
+  if (!std::exchange(handed_over_, true)) group().waiting_calls().hand_over(*this);
 }
 
 Task<void> RemoteReceive::go_on(Operation& operation) {

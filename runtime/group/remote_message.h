@@ -2,20 +2,20 @@
 // of the mailbox (transports/message_record.h).
 #pragma once
 
-#include "runtime/group/waiting_message.h"
+#include "runtime/group/waiting_call.h"
 #include "transports/message_record.h"
 
 namespace aiacc {
 
 // What both are beside their record.
-class RemoteMessage : public WaitingMessage {
+class RemoteMessage : public WaitingCall {
  public:
   // Whether such a call may be one; the mailbox knows the group. The caller holds the lane.
   static bool serves(Group& group, const Call& call, const Buffer& memory) noexcept;
 
  protected:
   RemoteMessage(Group& group, const Call& call) noexcept
-      : WaitingMessage(group), rank_(call.root), type_(call.reduction.type) {}
+      : WaitingCall(group), rank_(call.root), type_(call.reduction.type) {}
 
   static MessageRecord::Message message_of(Group& group, const Call& call, const Buffer& memory);
   Mailbox& mailbox() const noexcept;

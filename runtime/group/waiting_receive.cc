@@ -7,11 +7,11 @@ namespace aiacc {
 static_assert(sizeof(void*) != 8 || sizeof(WaitingReceive) <= 128);
 
 WaitingReceive::WaitingReceive(Group& group, const Call& call, const Buffer& recv)
-    : WaitingMessage(group), Posted(*group.post(), call, recv) {}
+    : WaitingCall(group), Posted(*group.post(), call, recv) {}
 
 Call WaitingReceive::call() const noexcept { return Posted::call(*group().post()); }
 
-void WaitingReceive::post() noexcept { group().post()->post(*this, group().waiting_messages()); }
+void WaitingReceive::post() noexcept { group().post()->post(*this, group().waiting_calls()); }
 
 bool WaitingReceive::withdraw() noexcept {
   if (waits()) group().post()->withdraw(*this);

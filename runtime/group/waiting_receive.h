@@ -2,11 +2,11 @@
 // (IntraMessages::Posted). Its message is copied when it is found.
 #pragma once
 
-#include "runtime/group/waiting_message.h"
+#include "runtime/group/waiting_call.h"
 
 namespace aiacc {
 
-class WaitingReceive final : public WaitingMessage, public IntraMessages::Posted {
+class WaitingReceive final : public WaitingCall, public IntraMessages::Posted {
  public:
   // For a call that the messages of `group` can take (IntraMessages::prepare_to_post).
   WaitingReceive(Group& group, const Call& call, const Buffer& recv);

@@ -6,7 +6,7 @@
 
 #include "base/error_about.h"
 #include "runtime/group/group.h"
-#include "runtime/group/waiting_message.h"
+#include "runtime/group/waiting_call.h"
 
 namespace aiacc {
 
@@ -60,20 +60,20 @@ void ProgressWatch::remove(GroupOperation& operation) noexcept {
   }
 }
 
-void ProgressWatch::add(WaitingMessage& message, OperationLine& line) noexcept {
+void ProgressWatch::add(WaitingCall& call, OperationLine& line) noexcept {
   ++running_;
   const bool is_oldest = line.waiting.empty();
-  line.waiting.push_back(message);
+  line.waiting.push_back(call);
   if (!line.linked()) lines_.push_back(line);
   if (!is_oldest || line.upgraded > 0) return;
-  line.watched = message.sequence();
-  line.waiting_look = after(message.began(), StallTimes::kFirstLook);
-  look_by(std::min(line.waiting_look, StallTimes::last_look(message.began(), message.deadline())));
+  line.watched = call.sequence();
+  line.waiting_look = after(call.began(), StallTimes::kFirstLook);
+  look_by(std::min(line.waiting_look, StallTimes::last_look(call.began(), call.deadline())));
 }
 
-void ProgressWatch::remove(WaitingMessage& message) noexcept {
+void ProgressWatch::remove(WaitingCall& call) noexcept {
   --running_;
-  static_cast<ListNode<WaitingMessage>&>(message).unlink();
+  static_cast<ListNode<WaitingCall>&>(call).unlink();
 }
 
 void ProgressWatch::take_over(GroupOperation& operation, OperationLine& line) noexcept {
@@ -133,7 +133,7 @@ Instant ProgressWatch::look_at_lines(Instant now) noexcept {
 // its turn to be looked at next.
 Instant ProgressWatch::look_at_waiting(OperationLine& line, Instant now) noexcept {
   if (line.waiting.empty() || line.upgraded > 0) return kNever;
-  WaitingMessage& oldest = line.waiting.front();
+  WaitingCall& oldest = line.waiting.front();
   if (std::exchange(line.watched, oldest.sequence()) != oldest.sequence()) {
     line.waiting_look = after(now, StallTimes::kFirstLook);
   }

@@ -23,7 +23,7 @@ class Context;
 class Error;
 class Group;
 class GroupOperation;
-class WaitingMessage;
+class WaitingCall;
 
 class ProgressWatch final : private Timer {
  public:
@@ -49,9 +49,9 @@ class ProgressWatch final : private Timer {
   // Adds a running operation, the youngest of its line.
   void add(GroupOperation& operation, OperationLine& line) noexcept;
   void remove(GroupOperation& operation) noexcept;
-  // A message that waits without an operation, the youngest of its line.
-  void add(WaitingMessage& message, OperationLine& line) noexcept;
-  void remove(WaitingMessage& message) noexcept;
+  // A call that waits without an operation, the youngest of its line.
+  void add(WaitingCall& call, OperationLine& line) noexcept;
+  void remove(WaitingCall& call) noexcept;
   // `operation` is what one of them has become.
   void take_over(GroupOperation& operation, OperationLine& line) noexcept;
 

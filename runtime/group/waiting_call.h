@@ -1,13 +1,14 @@
-// WaitingMessage: an asynchronous send or recv that waits without an operation. It is all there is of the call: a record where
-// messages are matched, without a coroutine, a Stop or a deadline of its own.
+// WaitingCall: an asynchronous call that waits without an operation. It is all there is of the call: a record where messages are
+// matched, or among the small calls of a host, without a coroutine, a Stop or a deadline of its own.
 //
+//   WaitingSmall    a small collective of a group on one host (runtime/group/waiting_small.h)
 //   WaitingReceive  a recv from a rank of this host (runtime/group/waiting_receive.h)
 //   RemoteReceive   a recv from a rank of another host, and RemoteSend a send to one that has credit for it
 //                   (runtime/group/remote_message.h)
 //
 // What seldom happens is an operation's: one that waits long (the progress watch supervises it, and meets its deadline), or
 // fails, becomes a GroupOperation, which goes on with it from there, under the same ticket and record. One that nobody has
-// looked after yet ends with its group, by the group's Stop (WaitingMessages).
+// looked after yet ends with its group, by the group's Stop (WaitingCalls).
 #pragma once
 
 #include <memory>
@@ -16,14 +17,15 @@
 #include "base/intrusive_list.h"
 #include "base/task/slab_pool.h"
 #include "collectives/intra/intra_messages.h"
+#include "collectives/intra/small_queue.h"
 #include "runtime/group/group_operation.h"
 #include "runtime/group/requested_work.h"
 
 namespace aiacc {
 
-class WaitingMessage : public RequestedWork, public ListNode<WaitingMessage> {
+class WaitingCall : public RequestedWork, public ListNode<WaitingCall> {
  public:
-  ~WaitingMessage() override;
+  ~WaitingCall() override;
   // In a pool of the context. Whoever frees it does so before the context is destroyed.
   static void* operator new(std::size_t, SlabPool& pool) { return pool.take(); }
   static void operator delete(void* self, SlabPool&) noexcept { SlabPool::give_back(self); }
@@ -41,16 +43,16 @@ class WaitingMessage : public RequestedWork, public ListNode<WaitingMessage> {
   std::uint64_t record() const noexcept;
   // From now on it is supervised as an operation, and ends with it.
   void become_operation();
-  // For that operation: goes on until the message is over, and throws why it failed.
+  // For that operation: goes on until the call is over, and throws why it failed.
   virtual Task<void> go_on(Operation& operation) = 0;
 
  protected:
   struct Upgrade;
-  explicit WaitingMessage(Group& group) noexcept;
+  explicit WaitingCall(Group& group) noexcept;
 
   // Posts it, which may end it.
   virtual void post() noexcept = 0;
-  // Ends it without its message. True: now, or it is over already; otherwise released() follows.
+  // Ends it without its message or result. True: now, or it is over already; otherwise released() follows.
   virtual bool withdraw() noexcept = 0;
   virtual Buffer memory() const noexcept = 0;
   // The low bits of its number in the recorder.
@@ -67,7 +69,7 @@ class WaitingMessage : public RequestedWork, public ListNode<WaitingMessage> {
   bool withdrawn() const noexcept;
 
  private:
-  friend class WaitingMessages;
+  friend class WaitingCalls;
 
   void begin() noexcept override;
   void stopped(const std::exception_ptr& reason) noexcept;
@@ -80,21 +82,26 @@ class WaitingMessage : public RequestedWork, public ListNode<WaitingMessage> {
 };
 
 // Those of a group.
-class WaitingMessages final : public IntraMessages::Posted::Owner, private Stop::Waiter, private Job {
+class WaitingCalls final : public IntraMessages::Posted::Owner,
+                           public intra::SmallQueue::Owner,
+                           private Stop::Waiter,
+                           private Job {
  public:
-  explicit WaitingMessages(Group& group) noexcept : group_(group) {}
+  explicit WaitingCalls(Group& group) noexcept : group_(group) {}
   // One begins.
   void add() noexcept;
   // It is to become an operation soon.
-  void hand_over(WaitingMessage& message) noexcept;
+  void hand_over(WaitingCall& call) noexcept;
 
  private:
   void received(IntraMessages::Posted& receive, std::exception_ptr error) noexcept override;
+  void small_ended(intra::SmallQueue::Item& item, std::exception_ptr error) noexcept override;
+  void call_ended(WaitingCall& call, std::exception_ptr error) noexcept;
   void on_stop(const std::exception_ptr& reason) noexcept override;
   void run() noexcept override;
 
   Group& group_;
-  IntrusiveList<WaitingMessage> handed_over_;
+  IntrusiveList<WaitingCall> handed_over_;
 };
 
 }  // namespace aiacc

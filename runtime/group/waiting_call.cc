@@ -1,4 +1,4 @@
-#include "runtime/group/waiting_message.h"
+#include "runtime/group/waiting_call.h"
 
 #include <algorithm>
 #include <utility>
@@ -6,41 +6,42 @@
 #include "runtime/context.h"
 #include "runtime/group/group.h"
 #include "runtime/group/waiting_receive.h"
+#include "runtime/group/waiting_small.h"
 
 namespace aiacc {
 
-struct WaitingMessage::Upgrade final : GroupOperation::Observer {
-  explicit Upgrade(WaitingMessage& its) noexcept : message(its), news(its.group_.loop()) {}
+struct WaitingCall::Upgrade final : GroupOperation::Observer {
+  explicit Upgrade(WaitingCall& its) noexcept : waiting(its), news(its.group_.loop()) {}
 
   void operation_ended(GroupOperation& over) noexcept override {
     error = over.error();
-    message.group_.add_waiting(-1);
+    waiting.group_.add_waiting(-1);
     withdrawn = true;
-    if (message.withdraw()) message.finish();
+    if (waiting.withdraw()) waiting.finish();
   }
 
-  WaitingMessage& message;
-  Event news;  // the message is there, or an error
+  WaitingCall& waiting;
+  Event news;  // it is over, or an error
   bool withdrawn = false;
   std::exception_ptr error;
   std::optional<GroupOperation> operation;
 };
 
-WaitingMessage::WaitingMessage(Group& group) noexcept : group_(group) {}
-WaitingMessage::~WaitingMessage() = default;
+WaitingCall::WaitingCall(Group& group) noexcept : group_(group) {}
+WaitingCall::~WaitingCall() = default;
 
-const std::exception_ptr& WaitingMessage::error() const noexcept {
+const std::exception_ptr& WaitingCall::error() const noexcept {
   static const std::exception_ptr none;
   return upgrade_ == nullptr ? none : upgrade_->error;
 }
 
-Instant WaitingMessage::deadline() const noexcept { return after(began_, group_.default_timeout()); }
+Instant WaitingCall::deadline() const noexcept { return after(began_, group_.default_timeout()); }
 
-std::uint64_t WaitingMessage::record() const noexcept { return group_.context().recorder().number_of(recorded()); }
+std::uint64_t WaitingCall::record() const noexcept { return group_.context().recorder().number_of(recorded()); }
 
-void WaitingMessage::begin() noexcept {
+void WaitingCall::begin() noexcept {
   const Call its = call();
-  sequence_ = group_.next_message();
+  sequence_ = group_.next_ticket(its);
   OperationLine& line = group_.line_of(its);
   // The clock is read for the first that waits. What comes behind it may have begun some milliseconds later than it says.
   began_ =
@@ -52,31 +53,31 @@ void WaitingMessage::begin() noexcept {
   post();
 }
 
-void WaitingMessage::become_operation() {
+void WaitingCall::become_operation() {
   if (upgrade_ == nullptr) upgrade_ = std::make_unique<Upgrade>(*this);
   const Call its = call();
   const bool sends = its.kind == Collective::kSend;
   GroupOperation& operation =
       upgrade_->operation.emplace(group_, its, sends ? memory() : Buffer{}, sends ? Buffer{} : memory(), CallOptions{});
-  ListNode<WaitingMessage>::unlink();
+  ListNode<WaitingCall>::unlink();
   operation.go_on_with(*this);
   operation.observe(*upgrade_);
   group_.context().lane().begin_here(operation);
 }
 
-Task<void> WaitingMessage::arrival(Stop& stop) {
+Task<void> WaitingCall::arrival(Stop& stop) {
   co_await upgrade_->news.wait(stop);
   rethrow();
 }
 
-void WaitingMessage::rethrow() const {
+void WaitingCall::rethrow() const {
   if (upgrade_->error) std::rethrow_exception(upgrade_->error);
 }
 
-bool WaitingMessage::withdrawn() const noexcept { return upgrade_ != nullptr && upgrade_->withdrawn; }
+bool WaitingCall::withdrawn() const noexcept { return upgrade_ != nullptr && upgrade_->withdrawn; }
 
 // Whether that was its end, or its operation's.
-bool WaitingMessage::ended(std::exception_ptr error) noexcept {
+bool WaitingCall::ended(std::exception_ptr error) noexcept {
   if (upgrade_ == nullptr && !error) {
     end(Code::kOk);
     return true;
@@ -87,8 +88,8 @@ bool WaitingMessage::ended(std::exception_ptr error) noexcept {
   return upgrade_->operation.has_value();
 }
 
-void WaitingMessage::stopped(const std::exception_ptr& reason) noexcept {
-  ListNode<WaitingMessage>::unlink();
+void WaitingCall::stopped(const std::exception_ptr& reason) noexcept {
+  ListNode<WaitingCall>::unlink();
   upgrade_ = std::make_unique<Upgrade>(*this);
   upgrade_->error = reason;
   upgrade_->withdrawn = true;
@@ -96,41 +97,48 @@ void WaitingMessage::stopped(const std::exception_ptr& reason) noexcept {
 }
 
 // After a withdrawal that took its time.
-void WaitingMessage::released() noexcept { upgrade_->operation ? finish() : end(as_error(upgrade_->error).code()); }
+void WaitingCall::released() noexcept { upgrade_->operation ? finish() : end(as_error(upgrade_->error).code()); }
 
 // Last: a waiting thread may destroy this object.
-void WaitingMessage::end(Code code) noexcept {
+void WaitingCall::end(Code code) noexcept {
   group_.context().recorder().end(record(), code, group_.loop().about_now());
   group_.ended(*this);
   group_.add_waiting(-1);
   finish();
 }
 
-// --- WaitingMessages -------------------------------------------------------------------------------------------------
+// --- WaitingCalls -------------------------------------------------------------------------------------------------
 
-void WaitingMessages::add() noexcept {
+void WaitingCalls::add() noexcept {
   if (!Stop::Waiter::linked()) group_.stop().add(*this);
 }
 
-// From inside a call of IntraMessages, the mailbox or the port, which may be one of an operation's: what ends the group comes
+// From inside a call of IntraMessages, the queue of small calls, the mailbox or the port, which may be one of an operation's: what ends the group comes
 // later.
-void WaitingMessages::hand_over(WaitingMessage& message) noexcept {
-  message.ListNode<WaitingMessage>::unlink();
-  handed_over_.push_back(message);
+void WaitingCalls::hand_over(WaitingCall& call) noexcept {
+  call.ListNode<WaitingCall>::unlink();
+  handed_over_.push_back(call);
   if (!Job::linked()) group_.loop().post(*this);
 }
 
-void WaitingMessages::received(IntraMessages::Posted& posted, std::exception_ptr error) noexcept {
-  WaitingMessage& receive = static_cast<WaitingReceive&>(posted);
-  if (!receive.ended(std::move(error))) hand_over(receive);
+void WaitingCalls::received(IntraMessages::Posted& posted, std::exception_ptr error) noexcept {
+  call_ended(static_cast<WaitingReceive&>(posted), std::move(error));
 }
 
-void WaitingMessages::on_stop(const std::exception_ptr&) noexcept {
+void WaitingCalls::small_ended(intra::SmallQueue::Item& item, std::exception_ptr error) noexcept {
+  call_ended(static_cast<WaitingSmall&>(item), std::move(error));
+}
+
+void WaitingCalls::call_ended(WaitingCall& call, std::exception_ptr error) noexcept {
+  if (!call.ended(std::move(error))) hand_over(call);
+}
+
+void WaitingCalls::on_stop(const std::exception_ptr&) noexcept {
   if (!Job::linked()) group_.loop().post(*this);
 }
 
-void WaitingMessages::run() noexcept {
-  while (WaitingMessage* const message = handed_over_.pop_front()) message->become_operation();
+void WaitingCalls::run() noexcept {
+  while (WaitingCall* const call = handed_over_.pop_front()) call->become_operation();
   if (!group_.aborted()) return;
   group_.for_each_line([this](OperationLine& line) {
     while (!line.waiting.empty()) line.waiting.front().stopped(group_.stop().reason());

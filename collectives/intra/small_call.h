@@ -1,0 +1,119 @@
+// The steps of a small call, without a coroutine: small.h takes them at once, and small_queue.h as soon as it can.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+
+#include "collectives/intra/one_shot.h"
+
+namespace aiacc::intra {
+
+class SmallCall {
+ public:
+  // With more members, reading all lines by all members takes longer than a barrier through member 0
+  // (collectives/intra/arrive.cc).
+  static constexpr int kMostMembers = 16;
+  // The length of a contribution, if the team's members can make this call so when its turn comes; else kNotOneShot.
+  static std::size_t bytes_if_served(const IntraTeam& team, const Call& call) noexcept {
+    if (team.size() > kMostMembers || !team.is_whole_group() || team.failed()) return kNotOneShot;
+    if (is_message(call.kind) || call.kind == Collective::kGroupedAllreduce) return kNotOneShot;
+    const std::size_t bytes = contribution_bytes(call, team.size());
+    if (bytes <= IntraTeam::kInlineBytes) return bytes;
+    return bytes <= one_shot_bytes(team.size()) && team.staging_is_mapped() ? bytes : kNotOneShot;
+  }
+
+  // `number`: of its arrival, if that is published.
+  SmallCall(IntraTeam& team, const Call& call, std::size_t bytes, std::uint64_t number = 0) noexcept
+      : team_(team),
+        call_(call),
+        element_(call.element_bytes()),
+        bytes_(bytes),
+        is_root_(team.rank_of(team.me()) == call.root),
+        number_(number) {}
+
+  // Publishes this member's arrival.
+  void arrive(const std::byte* send) noexcept {
+    IntraTeam::Arrival arrival;
+    arrival.fingerprint = call_.fingerprint();
+    const bool gives = contributes(call_, is_root_);
+    if (staged()) {
+      if (gives) CpuCompute::copy_now(team_.eager(team_.me(), team_.next_number()), send, own_bytes());
+    } else if (gives) {
+      arrival.payload = {send, own_bytes()};
+    }
+    number_ = team_.arrive(call_, arrival);
+  }
+  std::uint64_t number() const noexcept { return number_; }
+
+  // Gets what this member needs, when all have arrived and agree.
+  void take(std::byte* recv) const noexcept {
+    if (bytes_ == 0) return;
+    const Extent mine = call_.block(team_.me());
+    switch (call_.kind) {
+      case Collective::kAllreduce: return reduce({0, call_.count}, recv);
+      case Collective::kReduceScatter: return reduce(mine, recv);
+      case Collective::kReduce: return is_root_ ? reduce({0, call_.count}, recv) : void();
+      case Collective::kBroadcast: return is_root_ ? void() : copy(team_.member_of(call_.root), {0, call_.count}, recv);
+      case Collective::kScatter: return copy(team_.member_of(call_.root), mine, recv);
+      case Collective::kGather:
+        if (!is_root_) return;
+        [[fallthrough]];
+      case Collective::kAllgather:
+        for (int member = 0; member < team_.size(); ++member) {
+          const Extent to = call_.block(member);
+          copy(member, {0, to.count}, recv + to.begin * element_);
+        }
+        return;
+      case Collective::kAlltoall:
+        for (int member = 0; member < team_.size(); ++member)
+          copy(member, mine, recv + call_.block(member).begin * element_);
+        return;
+      default: return;
+    }
+  }
+
+ private:
+  using Line = std::array<std::byte, IntraTeam::kInlineBytes>;
+
+  // In an uneven allgather each member's block has its own length.
+  std::size_t own_bytes() const noexcept {
+    return call_.kind == Collective::kAllgather ? call_.block(team_.me()).count * element_ : bytes_;
+  }
+
+  bool staged() const noexcept { return bytes_ > IntraTeam::kInlineBytes; }
+  // These elements of a member's contribution; `line` is for those that came in the arrival line.
+  const std::byte* contribution(int member, Extent elements, Line& line) const noexcept {
+    const std::byte* whole = line.data();
+    if (staged()) {
+      whole = team_.eager(member, number_);
+    } else {
+      team_.read_payload(member, number_, {line.data(), elements.end() * element_});
+    }
+    return whole + elements.begin * element_;
+  }
+  void copy(int member, Extent from, std::byte* to) const noexcept {
+    if (from.count == 0) return;
+    Line line;
+    CpuCompute::copy_now(to, contribution(member, from, line), from.count * element_);
+  }
+  void reduce(Extent from, std::byte* result) const noexcept {
+    if (from.count == 0) return;
+    alignas(64) std::array<Line, kMostMembers> copies;
+    std::array<const std::byte*, kMostMembers> operands;
+    const auto members = static_cast<std::size_t>(team_.size());
+    for (std::size_t member = 0; member < members; ++member) {
+      operands[member] = contribution(static_cast<int>(member), from, copies[member]);
+    }
+    team_.cpu().reduce_now({&result, 1}, {operands.data(), members}, from.count, call_.reduction, team_.size());
+  }
+
+  IntraTeam& team_;
+  const Call& call_;
+  const std::size_t element_;
+  const std::size_t bytes_;  // the length of a contribution
+  const bool is_root_;
+  std::uint64_t number_;
+};
+
+}  // namespace aiacc::intra

@@ -1,0 +1,171 @@
+#include "collectives/intra/small_queue.h"
+
+#include <new>
+#include <utility>
+
+#include "base/error.h"
+#include "collectives/intra/small_call.h"
+
+namespace aiacc::intra {
+namespace {
+
+// Completed in one go, before other work of the loop has its turn: a fifth of a millisecond.
+constexpr int kAtOnce = 512;
+
+}  // namespace
+
+// --- Item ----------------------------------------------------------------------------------------------------------------
+
+SmallQueue::Item::Item(const Call& call, const Buffer& send, const Buffer& recv) noexcept
+    : send_(send.data),
+      recv_(recv.data),
+      count_(static_cast<std::uint32_t>(call.count)),
+      root_(call.root),
+      kind_(call.kind),
+      type_(static_cast<std::uint8_t>(call.reduction.type)),
+      op_(static_cast<std::uint8_t>(call.reduction.op)) {}
+
+Call SmallQueue::Item::call() const noexcept {
+  Call call;
+  call.kind = kind_;
+  call.count = count_;
+  call.reduction.type = static_cast<DType>(type_);
+  call.reduction.op = static_cast<ReduceOp>(op_);
+  call.root = root_;
+  return call;
+}
+
+// --- SmallQueue ----------------------------------------------------------------------------------------------------------
+
+SmallQueue::SmallQueue(IntraTeam& team, Owner& owner) : team_(team), owner_(owner), needed_(team.loop()) {}
+
+// Ends the waits of the coroutine, which refer to the domain.
+SmallQueue::~SmallQueue() { closing_.request(std::make_exception_ptr(Error(Code::kAborted, "the group is gone"))); }
+
+bool SmallQueue::prepare_to_post(const Call& call, const Buffer& send, const Buffer& recv) noexcept {
+  constexpr std::size_t kMostElements = ~std::uint32_t{0};
+  const Reduction& reduction = call.reduction;
+  const bool plain = !call.uneven && reduction.codec == Codec::kNone && reduction.user == nullptr &&
+                     reduction.prescale == 1.0 && reduction.postscale == 1.0 && call.count <= kMostElements;
+  if (!plain || !send.on_host() || !recv.on_host()) return false;
+  if (first_ == nullptr && !team_.turns().free()) return false;
+  if (SmallCall::bytes_if_served(team_, call) == kNotOneShot) return false;
+  if (attendant_) return broken_ == nullptr;
+  try {
+    attendant_.emplace(team_.loop(), attend(), static_cast<Root::Owner&>(*this));
+    attendant_->start();
+  } catch (const std::bad_alloc&) {
+    attendant_.reset();
+    return false;
+  }
+  return true;
+}
+
+void SmallQueue::post(Item& item) noexcept {
+  item.queued_ = true;
+  if (first_ != nullptr) {
+    last_ = last_->next_ = &item;
+    return;
+  }
+  [[maybe_unused]] const bool taken = team_.turns().try_take();
+  first_ = last_ = &item;
+  number_ = team_.take_begun().value_or(0);
+  if (!advance()) needed_.set();
+}
+
+void SmallQueue::withdraw(Item& item) noexcept {
+  if (!item.queued_) return;
+  team_.fail(&item == first_ ? number_ : 0);
+  if (&item == first_) {
+    pop_first();
+    if (first_ == nullptr && watches_) {
+      watches_->request(std::make_exception_ptr(Error(Code::kAborted, "nobody waits any more")));
+    }
+    return;
+  }
+  Item* before = first_;
+  while (before->next_ != &item) before = before->next_;
+  before->next_ = item.next_;
+  if (last_ == &item) last_ = before;
+  item.queued_ = false;
+}
+
+void SmallQueue::pop_first() noexcept {
+  Item& item = *first_;
+  item.queued_ = false;
+  first_ = item.next_;
+  number_ = 0;
+  missing_ = 0;
+  if (first_ != nullptr) return;
+  last_ = nullptr;
+  team_.turns().give_up();
+}
+
+void SmallQueue::arrive(const Item& item) noexcept {
+  const Call call = item.call();
+  SmallCall small(team_, call, contribution_bytes(call, team_.size()));
+  small.arrive(item.send_);
+  number_ = small.number();
+}
+
+bool SmallQueue::all_have_arrived() noexcept {
+  while (missing_ < team_.size() && team_.has_arrived(missing_, number_)) ++missing_;
+  return missing_ == team_.size();
+}
+
+std::exception_ptr SmallQueue::take(const Item& item) noexcept {
+  const Call call = item.call();
+  if (team_.agree(number_)) {
+    SmallCall(team_, call, contribution_bytes(call, team_.size()), number_).take(item.recv_);
+    return nullptr;
+  }
+  team_.fail(number_);
+  try {
+    team_.require_agreement(number_);
+  } catch (...) {
+    return std::current_exception();
+  }
+  return nullptr;
+}
+
+// Completes calls in their order as long as all members have arrived; the first that is not complete has this member's arrival.
+// True: nothing is to be waited for.
+bool SmallQueue::advance() noexcept {
+  for (int ended = 0; first_ != nullptr && !team_.failed(); ++ended) {
+    if (number_ == 0) arrive(*first_);
+    if (ended == kAtOnce || !all_have_arrived()) return false;
+    Item& item = *first_;
+    std::exception_ptr error = take(item);
+    pop_first();
+    owner_.small_ended(item, std::move(error));
+  }
+  return true;
+}
+
+Task<void> SmallQueue::attend() {
+  for (;;) {
+    if (first_ == nullptr || team_.failed()) {
+      needed_.reset();
+      co_await needed_.wait(closing_);
+      continue;
+    }
+    const bool at_once = all_have_arrived();
+    if (at_once) {
+      co_await yield_turn(team_.loop(), closing_);
+    } else {
+      watches_.emplace(closing_);
+      try {
+        const FlagRef flag = team_.arrival_flag(missing_, number_);
+        co_await team_.domain().at_least(flag, number_, *watches_);
+      } catch (...) {
+        if (closing_.requested()) throw;
+      }
+      watches_.reset();
+    }
+    advance();
+  }
+}
+
+void SmallQueue::root_ended(Root&, std::exception_ptr error) noexcept { broken_ = std::move(error); }
+
+}  // namespace aiacc::intra

@@ -1,0 +1,28 @@
+// WaitingSmall: an asynchronous small collective of a group on one host that cannot end at once: a record in the queue of the
+// group's team (collectives/intra/small_queue.h).
+#pragma once
+
+#include "collectives/intra/small_queue.h"
+#include "runtime/group/waiting_call.h"
+
+namespace aiacc {
+
+class WaitingSmall final : public WaitingCall, public intra::SmallQueue::Item {
+ public:
+  // For a call that the group's queue admits (SmallQueue::prepare_to_post).
+  WaitingSmall(Group& group, const Call& call, const Buffer& send, const Buffer& recv);
+
+  Call call() const noexcept override { return Item::call(); }
+  bool receives() const noexcept override { return false; }
+  bool sends() const noexcept override { return false; }  // what it stores for others is there at once
+  Task<void> go_on(Operation& operation) override;
+
+ private:
+  void post() noexcept override;
+  bool withdraw() noexcept override;
+  Buffer memory() const noexcept override { return {}; }  // the queue's until it ends, and no operation's
+  std::uint32_t recorded() const noexcept override { return note(); }
+  void set_recorded(std::uint32_t low) noexcept override { set_note(low); }
+};
+
+}  // namespace aiacc

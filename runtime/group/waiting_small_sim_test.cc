@@ -1,0 +1,253 @@
+// In virtual time: small collectives that wait without an operation keep every promise of one.
+#include "runtime/group/waiting_small.h"
+
+#include "base/data/cpu_compute.h"
+#include "runtime/group/calls_test.h"
+#include "tests/sim_job.h"
+
+namespace aiacc::sim {
+namespace {
+
+using std::chrono::milliseconds;
+using std::chrono::seconds;
+
+class WaitingSmallCalls : public ::testing::Test {
+ protected:
+  struct Started {
+    std::vector<float>* result;
+    std::unique_ptr<RequestedWork> work;
+  };
+
+  // Starts the call on a rank as the C ABI does: as what waits if it can.
+  bool start(int rank, const Call& call, std::vector<float> send, std::size_t recv_count) {
+    Context& context = *job_[rank].context;
+    std::vector<float>& from = data_.emplace_back(std::move(send));
+    std::vector<float>& into = data_.emplace_back(recv_count, -1.0f);
+    started_[rank].push_back({&into, context.world().prepare_waiting(call, buffer_of(from), buffer_of(into))});
+    const bool waits = started_[rank].back().work != nullptr;
+    if (!waits) started_[rank].back().work = context.world().prepare(call, buffer_of(from), buffer_of(into), nullptr);
+    job_[rank].lane.begin_here(*started_[rank].back().work);
+    return waits;
+  }
+  bool sum(int rank, std::size_t count = 1) {
+    return start(rank, call_of(Collective::kAllreduce, count),
+                 std::vector<float>(count, static_cast<float>(started_[rank].size() + 1)), count);
+  }
+  bool all_done() {
+    return job_.all_done() && std::all_of(started_.begin(), started_.end(), [](const auto& its) {
+             return std::all_of(its.second.begin(), its.second.end(), [](const auto& one) { return one.work->done(); });
+           });
+  }
+  void finish() {
+    EXPECT_TRUE(job_.world.run_while_not([this] { return all_done(); }));
+  }
+  Error error_of(int rank, std::size_t i) {
+    const RequestedWork& work = *started_[rank][i].work;
+    EXPECT_TRUE(work.done());
+    return work.error() ? as_error(work.error()) : Error(Code::kOk, "");
+  }
+  void expect_sums() {
+    for (auto& [rank, its] : started_) {
+      for (std::size_t i = 0; i < its.size(); ++i) {
+        ASSERT_EQ(error_of(rank, i).message(), "");
+        ASSERT_EQ(its[i].result->back(), static_cast<float>(job_.size() * (i + 1))) << "rank " << rank << ", " << i;
+      }
+    }
+  }
+  void expect_idle() {
+    for (auto& rank : job_.ranks) {
+      EXPECT_EQ(rank->context->world().outstanding(), 0);
+      EXPECT_TRUE(rank->context->watch().idle());
+    }
+  }
+
+  CpuCompute compute_;
+  std::deque<std::vector<float>> data_;
+  SimJob job_{{0, 0, 0}, 1, {}, {}, &compute_};
+  std::map<int, std::vector<Started>> started_;
+};
+
+TEST_F(WaitingSmallCalls, EndInTheirOrderAfterTheLateRankHasCome) {
+  for (int i = 0; i < 2000; ++i) {
+    EXPECT_TRUE(sum(0));
+    EXPECT_TRUE(sum(1));
+  }
+  job_.world.run_until(after(job_.began, milliseconds(100)));
+  EXPECT_FALSE(started_[0][0].work->done());
+  for (int i = 0; i < 2000; ++i) EXPECT_TRUE(sum(2));
+  finish();
+  expect_sums();
+  expect_idle();
+}
+
+// Whatever is called behind what waits comes behind it, and is waited for in turn.
+TEST_F(WaitingSmallCalls, StayInOrderWithOperations) {
+  const auto count_of = [](int i) { return i % 5 == 0 ? std::size_t{100'000} : std::size_t{2}; };
+  std::size_t waited = 0;
+  for (int i = 1; i < 60; ++i) waited += sum(0, count_of(i)) ? 1u : 0u;
+  EXPECT_EQ(waited, 4u) << "up to the first long one";
+  job_.world.run_until(after(job_.began, milliseconds(600)));  // the first is an operation now
+  EXPECT_FALSE(sum(0)) << "behind an operation";
+  for (int rank = 1; rank < 3; ++rank) {
+    for (int i = 1; i < 60; ++i) {
+      sum(rank, count_of(i));
+      job_.world.run_until(after(job_.world.now(), milliseconds(i % 7 == 0 ? 1 : 0)));
+    }
+    sum(rank);
+  }
+  finish();
+  expect_sums();
+  EXPECT_TRUE(sum(0)) << "nothing is before it any more";
+  for (int rank = 1; rank < 3; ++rank) sum(rank);
+  finish();
+  expect_sums();
+  expect_idle();
+}
+
+TEST_F(WaitingSmallCalls, ServeEveryKind) {
+  for (int rank = 0; rank < 3; ++rank) {
+    const auto mine = static_cast<float>(rank + 1);
+    EXPECT_TRUE(start(rank, call_of(Collective::kBarrier, 0), {}, 0));
+    EXPECT_TRUE(start(rank, call_of(Collective::kReduce, 2, 1), {mine, mine}, rank == 1 ? 2 : 0));
+    EXPECT_TRUE(start(rank, call_of(Collective::kBroadcast, 1, 2),
+                      rank == 2 ? std::vector<float>{7} : std::vector<float>{}, rank == 2 ? 0 : 1));
+    EXPECT_TRUE(start(rank, call_of(Collective::kAllgather, 1), {mine}, 3));
+    EXPECT_TRUE(start(rank, call_of(Collective::kReduceScatter, 1), {mine, 2 * mine, 3 * mine}, 1));
+    EXPECT_TRUE(start(rank, call_of(Collective::kAlltoall, 1), {mine, mine + 10, mine + 20}, 3));
+    Call average = call_of(Collective::kAllreduce, 1);
+    average.reduction.op = ReduceOp::kAvg;
+    EXPECT_TRUE(start(rank, average, {mine}, 1));
+  }
+  finish();
+  using Values = std::vector<float>;
+  EXPECT_EQ(*started_[1][1].result, (Values{6, 6}));
+  for (int rank = 0; rank < 3; ++rank) {
+    const auto of_this = static_cast<float>(rank);
+    if (rank != 2) {
+      EXPECT_EQ(*started_[rank][2].result, (Values{7}));
+    }
+    EXPECT_EQ(*started_[rank][3].result, (Values{1, 2, 3}));
+    EXPECT_EQ(*started_[rank][4].result, (Values{6 * (of_this + 1)}));
+    EXPECT_EQ(*started_[rank][5].result, (Values{1 + 10 * of_this, 2 + 10 * of_this, 3 + 10 * of_this}));
+    EXPECT_EQ(*started_[rank][6].result, (Values{2}));
+  }
+}
+
+TEST_F(WaitingSmallCalls, AreRecordedWhileTheyWaitAndWhenTheyHaveEnded) {
+  sum(0);
+  std::vector<Record> records = job_[0].context->recorder().last(1);
+  ASSERT_EQ(records.size(), 1u);
+  EXPECT_EQ(records[0].outcome.state, Record::State::kRunning);
+  EXPECT_EQ(records[0].call.describe(), call_of(Collective::kAllreduce, 1).describe());
+  EXPECT_EQ(records[0].sequence, started_[0][0].work->sequence());
+  EXPECT_EQ(records[0].sequence, job_[0].context->world().collectives());
+  sum(1);
+  sum(2);
+  finish();
+  records = job_[0].context->recorder().last(1);
+  EXPECT_EQ(records[0].outcome.state, Record::State::kEnded);
+  EXPECT_EQ(records[0].outcome.code, Code::kOk);
+}
+
+TEST_F(WaitingSmallCalls, OfAnotherLengthAreAMismatchThatEndsTheOthersToo) {
+  for (int i = 0; i < 100; ++i) sum(0);
+  job_.world.run_until(after(job_.began, milliseconds(300)));  // the first is an operation now
+  for (int rank = 1; rank < 3; ++rank) {
+    sum(rank, 2);
+    for (int i = 1; i < 100; ++i) sum(rank);
+  }
+  finish();
+  for (int rank = 0; rank < 3; ++rank) {
+    EXPECT_EQ(error_of(rank, 0).code(), Code::kMismatch);
+    EXPECT_NE(error_of(rank, 0).message().find("rank 0: allreduce of 1 fp32"), std::string::npos)
+        << error_of(rank, 0).message();
+    EXPECT_NE(error_of(rank, 0).message().find("rank 1: allreduce of 2 fp32"), std::string::npos);
+    for (std::size_t i = 1; i < 100; ++i) ASSERT_NE(error_of(rank, i).code(), Code::kOk);
+    EXPECT_TRUE(job_[rank].context->world().aborted());
+    const std::vector<Record> records = job_[rank].context->recorder().last(1);
+    EXPECT_EQ(records[0].outcome.state, Record::State::kEnded);
+  }
+  expect_idle();
+}
+
+TEST_F(WaitingSmallCalls, EndWhenTheGroupEndsAndWhenARankIsLost) {
+  for (int i = 0; i < 1000; ++i) {
+    sum(0);
+    sum(2);
+  }
+  sum(0, 100'000);
+  job_.world.run_until(after(job_.began, milliseconds(300)));  // the first ones are operations now
+  for (const int rank : {0, 2}) {
+    job_[rank].context->on_rank_lost(1, std::make_exception_ptr(Error(Code::kPeerFailed, "rank 1 has died", 1)));
+  }
+  finish();
+  for (const int rank : {0, 2}) {
+    for (std::size_t i = 0; i < started_[rank].size(); ++i) {
+      ASSERT_EQ(error_of(rank, i).code(), Code::kPeerFailed) << i;
+      ASSERT_EQ(error_of(rank, i).peer(), 1);
+    }
+  }
+  expect_idle();
+  EXPECT_FALSE(sum(0)) << "it is to say why";
+}
+
+TEST_F(WaitingSmallCalls, MeetTheirDeadlineWithASentenceOfTheOldest) {
+  for (int i = 0; i < 100; ++i) {
+    sum(0);
+    sum(1);
+  }
+  const Duration limit = job_[0].context->world().default_timeout();
+  finish();
+  EXPECT_EQ(error_of(0, 0).code(), Code::kTimeout);
+  for (const char* part : {"allreduce of 1 fp32, sum (operation 1 of", "rank 2 has not arrived"}) {
+    EXPECT_NE(error_of(0, 0).message().find(part), std::string::npos) << error_of(0, 0).message();
+  }
+  EXPECT_EQ(error_of(0, 0).peer(), 2);
+  EXPECT_GE(job_.elapsed(), limit);
+  EXPECT_LE(job_.elapsed(), limit + milliseconds(10));
+  for (std::size_t i = 1; i < 100; ++i) ASSERT_EQ(error_of(0, i).code(), Code::kTimeout);
+}
+
+// The oldest is reported, and the next one when that has ended.
+TEST_F(WaitingSmallCalls, AreReportedByTheirOldest) {
+  for (int i = 0; i < 100; ++i) {
+    sum(0);
+    sum(1);
+  }
+  job_.world.run_until(after(job_.began, seconds(100)));
+  ASSERT_EQ(job_[0].reports.size(), 1u);
+  EXPECT_NE(job_[0].reports[0].sentence.find("(operation 1 of"), std::string::npos) << job_[0].reports[0].sentence;
+  EXPECT_NE(job_[0].reports[0].sentence.find("rank 2 has not arrived"), std::string::npos);
+  for (int i = 0; i < 50; ++i) sum(2);
+  job_.world.run_until(after(job_.began, seconds(200)));
+  ASSERT_EQ(job_[0].reports.size(), 2u);
+  EXPECT_NE(job_[0].reports[1].sentence.find("(operation 51 of"), std::string::npos) << job_[0].reports[1].sentence;
+  for (int i = 50; i < 100; ++i) sum(2);
+  finish();
+  expect_sums();
+  expect_idle();
+}
+
+TEST_F(WaitingSmallCalls, AreNotForWhatNeedsAnOperation) {
+  Group& world = job_[0].context->world();
+  std::vector<float> data(100'000);
+  Buffer memory = buffer_of(data);
+  const auto waits = [&](const Call& call) { return world.prepare_waiting(call, memory, memory) != nullptr; };
+  EXPECT_TRUE(waits(call_of(Collective::kAllreduce, 16)));
+  EXPECT_FALSE(waits(call_of(Collective::kAllreduce, 100'000)));
+  EXPECT_FALSE(waits(call_of(Collective::kGroupedAllreduce, 1)));
+  Call scaled = call_of(Collective::kAllreduce, 1);
+  scaled.reduction.postscale = 0.5;
+  EXPECT_FALSE(waits(scaled));
+  scaled = call_of(Collective::kAllreduce, 1);
+  scaled.reduction.prescale = 0.5;
+  EXPECT_FALSE(waits(scaled));
+  memory.kind = MemoryKind::kCuda;
+  EXPECT_FALSE(waits(call_of(Collective::kAllreduce, 1)));
+  memory.kind = MemoryKind::kHost;
+  world.abort_by_user("enough");
+  EXPECT_FALSE(waits(call_of(Collective::kAllreduce, 1))) << "it is to say why";
+}
+
+}  // namespace
+}  // namespace aiacc::sim
