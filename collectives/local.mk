@@ -3,7 +3,8 @@ collectives_sources += \
 	collectives/grouped.cc \
 	collectives/grouped.h \
 	collectives/operation.cc \
-	collectives/operation.h
+	collectives/operation.h \
+	collectives/plain_call.h
 
 collectives_tests += \
 	collectives/operation_test.cc

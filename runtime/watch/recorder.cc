@@ -50,11 +50,37 @@ void Recorder::put(Entry& entry, std::size_t offset, const Part& part) noexcept 
   }
 }
 
+// The words of a CallSummary that differ between two plain calls; the others are in the entry.
+void Recorder::put_plain(Entry& entry, const PlainCall& call) noexcept {
+  if (!std::exchange(entry.plain, true)) return put(entry, offsetof(Record, call), call.call().summary());
+  struct Head {
+    Collective kind;
+    bool uneven;
+    DType type;
+    ReduceOp op;
+    std::uint32_t record_bytes;
+  };
+  struct Pair {
+    std::uint32_t first, second;
+  };
+  constexpr std::size_t kCall = offsetof(Record, call);
+  static_assert(sizeof(Head) == 16 && offsetof(CallSummary, kind) == offsetof(Head, kind) &&
+                offsetof(CallSummary, type) == offsetof(Head, type) &&
+                offsetof(CallSummary, op) == offsetof(Head, op) && offsetof(CallSummary, count) == sizeof(Head));
+  static_assert(offsetof(CallSummary, from) == offsetof(CallSummary, root) + 4 &&
+                offsetof(CallSummary, recv_tag) == offsetof(CallSummary, tag) + 4);
+  put(entry, kCall, Head{call.kind, false, call.type, call.op, 0});
+  put(entry, kCall + offsetof(CallSummary, count), std::uint64_t{call.count});
+  put(entry, kCall + offsetof(CallSummary, root), Pair{static_cast<std::uint32_t>(call.root), 0});
+  put(entry, kCall + offsetof(CallSummary, tag), Pair{call.tag, 0});
+}
+
 // A reader relies on the order of these stores and of its own loads in read(): if it sees a new word, it also sees the odd
 // version before it; if it sees the even version afterwards, it sees all words. The parts are stored from where they are: a whole
 // Record in between would be written and read once more.
-std::uint64_t Recorder::write(const RecordedGroup& group, std::uint64_t sequence, const Call& call,
-                              std::string_view name, Times times, Record::State state) noexcept {
+template <class PutCall>
+std::uint64_t Recorder::write(const RecordedGroup& group, std::uint64_t sequence, std::string_view name, Times times,
+                              Record::State state, PutCall&& put_call) noexcept {
   const std::uint64_t number = begun_.load(std::memory_order_relaxed) + 1;
   Entry& entry = entry_of(number);
   const std::uint64_t version = entry.version.load(std::memory_order_relaxed);
@@ -64,12 +90,23 @@ std::uint64_t Recorder::write(const RecordedGroup& group, std::uint64_t sequence
   put(entry, offsetof(Record, began), times.began);
   put(entry, offsetof(Record, ended), times.ended);
   put(entry, offsetof(Record, outcome), Record::Outcome{state, Code::kOk});
-  put(entry, offsetof(Record, group), group);
-  put(entry, offsetof(Record, name), name.empty() ? Label<24>() : Label<24>(name));
-  put(entry, offsetof(Record, call), call.summary());
+  if (group.stamp == 0 || entry.group_stamp != group.stamp) put(entry, offsetof(Record, group), group);
+  entry.group_stamp = group.stamp;
+  if (!name.empty() || !entry.unnamed) put(entry, offsetof(Record, name), Label<24>(name));
+  entry.unnamed = name.empty();
+  put_call(entry);
   entry.version.store(version + 2, std::memory_order_release);
   begun_.store(number, std::memory_order_release);
   return number;
+}
+
+std::uint64_t Recorder::write(const RecordedGroup& group, std::uint64_t sequence, const Call& call,
+                              std::string_view name, Times times, Record::State state) noexcept {
+  return write(group, sequence, name, times, state, [&](Entry& entry) {
+    if (PlainCall::describes(call)) return put_plain(entry, PlainCall::of(call));
+    entry.plain = false;
+    put(entry, offsetof(Record, call), call.summary());
+  });
 }
 
 bool Recorder::read(const Entry& entry, Record* record) noexcept {
@@ -88,6 +125,12 @@ std::uint64_t Recorder::begin(const RecordedGroup& group, std::uint64_t sequence
   return write(group, sequence, call, name, {now, {}}, Record::State::kRunning);
 }
 
+std::uint64_t Recorder::begin(const RecordedGroup& group, std::uint64_t sequence, const PlainCall& call,
+                              Instant now) noexcept {
+  latest_ = std::max(latest_, now);
+  return write(group, sequence, {}, {now, {}}, Record::State::kRunning, [&](Entry& entry) { put_plain(entry, call); });
+}
+
 void Recorder::end(std::uint64_t number, Code code, Instant now) noexcept {
   Entry& entry = entry_of(number);
   // The entry may have been reused, if many operations have begun since.
@@ -104,6 +147,11 @@ void Recorder::end(std::uint64_t number, Code code, Instant now) noexcept {
 void Recorder::add(const RecordedGroup& group, std::uint64_t sequence, const Call& call, Instant about) noexcept {
   latest_ = std::max(latest_, about);
   write(group, sequence, call, {}, {latest_, latest_}, Record::State::kEnded);
+}
+
+void Recorder::add(const RecordedGroup& group, std::uint64_t sequence, const PlainCall& call, Instant about) noexcept {
+  latest_ = std::max(latest_, about);
+  write(group, sequence, {}, {latest_, latest_}, Record::State::kEnded, [&](Entry& entry) { put_plain(entry, call); });
 }
 
 std::vector<Record> Recorder::last(std::size_t most) const {

@@ -20,6 +20,7 @@
 #include "base/json.h"
 #include "base/time.h"
 #include "collectives/operation.h"
+#include "collectives/plain_call.h"
 
 namespace aiacc {
 
@@ -40,6 +41,7 @@ class Label {
 struct RecordedGroup {
   std::uint64_t id = 0;
   Label<48> name;
+  std::uint64_t stamp = 0;  // of Recorder::stamp(): an entry that has it need not be given the rest again; 0: none
 };
 
 // One recorded operation. Each member is a whole number of 64-bit words.
@@ -74,6 +76,7 @@ class Recorder {
   // Records the begin of an operation; returns its number for end().
   std::uint64_t begin(const RecordedGroup& group, std::uint64_t sequence, const Call& call, std::string_view name,
                       Instant now) noexcept;
+  std::uint64_t begin(const RecordedGroup& group, std::uint64_t sequence, const PlainCall& call, Instant now) noexcept;
   void end(std::uint64_t number, Code code, Instant now) noexcept;
   // The number of which these are the low bits, if fewer than 2^32 operations have begun since.
   std::uint64_t number_of(std::uint32_t low) const noexcept {
@@ -84,6 +87,9 @@ class Recorder {
   // clock that is read for each operation of 0.3 us would be the largest part of the recorder's cost (28 ns;
   // Loop::about_now() takes 5).
   void add(const RecordedGroup& group, std::uint64_t sequence, const Call& call, Instant about) noexcept;
+  void add(const RecordedGroup& group, std::uint64_t sequence, const PlainCall& call, Instant about) noexcept;
+  // For a group that begins.
+  std::uint64_t stamp() noexcept { return ++stamps_; }
 
   // --- any thread ------------------------------------------------------------------------------------------------------
   // The last of them, at most so many, the oldest first. One that is being written at this moment is left out.
@@ -95,14 +101,23 @@ class Recorder {
   struct Entry {
     std::atomic<std::uint64_t> version{0};
     std::array<std::atomic<std::uint64_t>, kWords> words{};
+    // What they hold, for the thread that writes: of most calls the entry's last one had the same group, no name, and nothing but
+    // what a PlainCall says, and then only what differs is stored.
+    std::uint64_t group_stamp = 0;
+    bool unnamed = false;
+    bool plain = false;
   };
   Entry& entry_of(std::uint64_t number) const noexcept { return entries_[number % kRecords]; }
   struct Times {
     Instant began{};
     Instant ended{};
   };
+  template <class PutCall>
+  std::uint64_t write(const RecordedGroup& group, std::uint64_t sequence, std::string_view name, Times times,
+                      Record::State state, PutCall&& put_call) noexcept;
   std::uint64_t write(const RecordedGroup& group, std::uint64_t sequence, const Call& call, std::string_view name,
                       Times times, Record::State state) noexcept;
+  static void put_plain(Entry& entry, const PlainCall& call) noexcept;
   template <class Part>
   static void put(Entry& entry, std::size_t offset, const Part& part) noexcept;
   static bool read(const Entry& entry, Record* record) noexcept;
@@ -110,6 +125,7 @@ class Recorder {
   std::unique_ptr<Entry[]> entries_;
   std::atomic<std::uint64_t> begun_{0};
   Instant latest_{};  // that was recorded
+  std::uint64_t stamps_ = 0;
 };
 
 }  // namespace aiacc

@@ -58,6 +58,48 @@ TEST(Recorder, GivesAsManyAsAreAskedFor) {
   EXPECT_EQ(two[1].sequence, 3u);
 }
 
+// Entries are used again, and of most calls only what differs from the last one there is stored.
+TEST(Recorder, TellsCallsApartThatShareAnEntry) {
+  Recorder recorder;
+  const RecordedGroup groups[] = {
+      kWorld, {8, Label<48>("one group"), recorder.stamp()}, {9, Label<48>("another group"), recorder.stamp()}};
+  std::vector<Call> calls(4);
+  calls[0] = allreduce_of(5);
+  calls[1].kind = Collective::kSend;
+  calls[1].count = 7;
+  calls[1].root = 3;
+  calls[1].tag = 0xffffffff;
+  calls[2].kind = Collective::kSendrecv;
+  calls[2].recv_count = 9;
+  calls[2].from = 2;
+  calls[2].recv_tag = 4;
+  calls[3] = allreduce_of(1);
+  calls[3].reduction.op = ReduceOp::kMax;
+  calls[3].reduction.type = DType::kInt64;
+  calls[3].reduction.postscale = 0.5;
+  for (std::size_t before = 0; before < 36; ++before) {
+    for (std::size_t after = 0; after < 36; ++after) {
+      const RecordedGroup& group = groups[after % 3];
+      const std::string name = after % 9 >= 6 ? "named" : "";
+      const Call& call = calls[after / 9];
+      recorder.begin(groups[before % 3], 1, calls[before / 9], before % 9 >= 6 ? "a name" : "", Instant{});
+      for (std::size_t i = 1; i < Recorder::kRecords; ++i) recorder.add(kWorld, 2, Call{}, Instant{});
+      if (after % 9 < 3 && PlainCall::describes(call)) {
+        recorder.add(group, 3, PlainCall::of(call), Instant{});
+      } else {
+        recorder.begin(group, 3, call, name, Instant{});
+      }
+      const std::vector<Record> last = recorder.last(1);
+      ASSERT_EQ(last.size(), 1u);
+      ASSERT_EQ(last[0].call.describe(), call.describe());
+      ASSERT_EQ(last[0].group.id, group.id);
+      ASSERT_EQ(last[0].group.name.text(), group.name.text());
+      ASSERT_EQ(last[0].name.text(), name);
+      for (std::size_t i = 1; i < Recorder::kRecords; ++i) recorder.add(kWorld, 2, Call{}, Instant{});
+    }
+  }
+}
+
 TEST(Recorder, DescribesWhatRunsAndWhatHasEnded) {
   Recorder recorder;
   const Instant start{};
