@@ -117,11 +117,11 @@ void Lane::start(Work& work) {
 
 void Lane::Hold::start(Work& work, bool sends) noexcept {
   FramePool::Use frames(lane_.frames_);
-  const std::uint64_t before = lane_.token_.fetch_add(kAsync, std::memory_order_seq_cst);
+  const bool few = lane_.unfinished() < kFewOutstanding;
+  ++lane_.begun_here_;
   work.asynchronous_ = true;
   work.lane_ = &lane_;
   work.begin();
-  const bool few = before / kAsync < kFewOutstanding;
   if (!few && !sends && ++lane_.starts_without_glance_ < kStartsPerGlance) return;
   if (!few && sends && lane_.loop_.now() - lane_.last_glance_ < kBatchTime) return;
   lane_.starts_without_glance_ = 0;
@@ -324,7 +324,7 @@ void Lane::call_helper() noexcept {
 }
 
 void Lane::finished(Work& work) noexcept {
-  if (work.asynchronous_) token_.fetch_sub(kAsync, std::memory_order_relaxed);
+  if (work.asynchronous_) --begun_here_;
   std::uint32_t before = work.state_.load(std::memory_order_acquire);
   if ((before & Work::kWatched) == 0) {
     before = work.state_.exchange(Work::kDone, std::memory_order_acq_rel);
@@ -417,7 +417,7 @@ void Lane::drive_alone() {
   FramePool::Use frames(frames_);
   helping_.store(true, std::memory_order_release);
   begin_submitted();
-  while (token_.load(std::memory_order_relaxed) >= kAsync && callers_.load(std::memory_order_acquire) == 0) {
+  while (unfinished() > 0 && callers_.load(std::memory_order_acquire) == 0) {
     const bool any = drive_->look();
     if (submitted_.load(std::memory_order_relaxed) != nullptr) {
       begin_all();
@@ -428,7 +428,7 @@ void Lane::drive_alone() {
     listening_ = true;
     helper_state_.store(Helper::kListening, std::memory_order_seq_cst);
     helping_.store(false, std::memory_order_release);
-    const std::uint64_t left = token_.fetch_sub(kHeld, std::memory_order_seq_cst) - kHeld;
+    const std::uint64_t left = release();
     if (left % kAsync != 0) call_somebody();
     if (!stopping_) drive_->await_event(due);
     helper_state_.store(Helper::kStandBy, std::memory_order_seq_cst);

@@ -24,6 +24,7 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <utility>
 
 #include "base/task/driver_thread.h"
 #include "base/task/frame_pool.h"
@@ -224,9 +225,18 @@ class Lane {
   void drove() noexcept { drives_.store(drives_.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed); }
   bool reclaim_from_helper() noexcept;
   void stop_listening() noexcept;
+  // Of the token's holder, who counts works that begin and end by itself until it gives the token up: others look at the count of
+  // a token that nobody holds, and an atomic addition for each work is saved.
+  std::uint64_t unfinished() const noexcept {
+    return token_.load(std::memory_order_relaxed) / kAsync + static_cast<std::uint64_t>(begun_here_);
+  }
+  // Returns what is left to do.
+  std::uint64_t release() noexcept {
+    const std::uint64_t change = static_cast<std::uint64_t>(std::exchange(begun_here_, 0)) * kAsync - kHeld;
+    return token_.fetch_add(change, std::memory_order_seq_cst) + change;
+  }
   void give_up() noexcept {
-    const std::uint64_t before = token_.fetch_sub(kHeld, std::memory_order_seq_cst);
-    if (before != kHeld) see_to(before - kHeld);
+    if (const std::uint64_t left = release(); left != 0) see_to(left);
   }
   void begin_submitted() noexcept {
     if (submitted_.load(std::memory_order_relaxed) != nullptr) begin_all();
@@ -266,7 +276,9 @@ class Lane {
 
   alignas(64) std::atomic<std::uint64_t> token_{0};
   std::atomic<std::uint64_t> drives_{
-      0};                   // how often others than the helper ran the loop; written by the token's holder
+      0};  // how often others than the helper ran the loop; written by the token's holder
+  std::int64_t begun_here_ =
+      0;  // asynchronous works that began since the token was taken, less those that ended; guarded by it
   bool listening_ = false;  // the helper listens, and nobody has driven since; guarded by the token
   std::atomic<std::uint64_t> waits_{0};
   std::uint64_t looked_for_ended_ = 0;  // work, ever, with Work::kLookedFor: the driver's
