@@ -7,7 +7,8 @@ collectives_sources += \
 	collectives/plain_call.h
 
 collectives_tests += \
-	collectives/operation_test.cc
+	collectives/operation_test.cc \
+	collectives/plain_call_test.cc
 
 collectives_sources += \
 	collectives/inter/algorithm_info.h \

@@ -23,6 +23,13 @@ ReduceOp checked_op(aiacc_op_t op, DType type);
 
 // count * ranks * element size; throws if that exceeds the possible size of memory.
 std::size_t checked_bytes(std::size_t count, int ranks, const Reduction& elements);
+// The same of plain elements, for one rank.
+inline std::size_t checked_bytes(std::size_t count, DType type) {
+  if (count <= std::size_t{1} << 48) return count * size_of(type);
+  Reduction elements;
+  elements.type = type;
+  return checked_bytes(count, 1, elements);
+}
 
 // One block for each rank: `counts[r]` elements at `displacements[r]`, or consecutive blocks if that is null.
 struct Layout {

@@ -12,21 +12,28 @@ using namespace aiacc::abi;
 
 namespace {
 
+void submit_with_attributes(GroupPin& pin, const PlainCall& plain, const Buffer& memory, const aiacc_attr_t& attr,
+                            aiacc_request_t* request) {
+  Call call = plain.call();
+  CallOptions options;
+  const bool other = read_attr(&attr, call, options);
+  if (!other && PlainCall::describes(call)) return submit_message(pin, plain, memory, request);
+  const bool sends = call.kind == Collective::kSend;
+  submit(pin, call, sends ? memory : Buffer{}, sends ? Buffer{} : memory, other ? &options : nullptr, request);
+}
+
 aiacc_status_t message(Collective kind, const void* buffer, size_t count, aiacc_dtype_t dtype, int peer, uint32_t tag,
                        aiacc_group_t group, const aiacc_attr_t* attr, aiacc_request_t* request) noexcept {
   return guarded([&] {
     auto pin = pinned(group);
-    Call call = call_of(kind, count, checked_dtype(dtype));
-    const std::size_t bytes = checked_bytes(count, 1, call.reduction);
+    const DType type = checked_dtype(dtype);
+    const std::size_t bytes = checked_bytes(count, type);
     check_buffer("buffer", buffer, bytes);
     check_rank(kind == Collective::kSend ? "to" : "from", peer, pin->group.size());
-    call.root = peer;
-    call.tag = tag;
-    CallOptions options;
-    const bool other = read_attr(attr, call, options);
+    const PlainCall plain{kind, type, ReduceOp::kSum, tag, peer, count};
     const Buffer memory = buffer_of(buffer, bytes);
-    const bool sends = kind == Collective::kSend;
-    submit(pin, call, sends ? memory : Buffer{}, sends ? Buffer{} : memory, other ? &options : nullptr, request);
+    attr == nullptr ? submit_message(pin, plain, memory, request)
+                    : submit_with_attributes(pin, plain, memory, *attr, request);
   });
 }
 

@@ -22,6 +22,42 @@ Buffer buffer_of(const void* data, std::size_t bytes) noexcept {
   return buffer;
 }
 
+namespace {
+
+// If the call can wait without an operation.
+bool start_waiting(GroupPin& pin, const PlainCall& call, const Buffer& send, const Buffer& recv, Lane::Hold& hold,
+                   RequestTable::Place& place, aiacc_request_t* request) {
+  std::unique_ptr<RequestedWork> waiting = pin->group.prepare_waiting(call, send, recv);
+  if (waiting == nullptr) return false;
+  hold.start(*waiting, waiting->sends());
+  place.object().emplace(pin->context, std::move(waiting));
+  *request = place.name();
+  return true;
+}
+
+}  // namespace
+
+void submit_message(GroupPin& pin, const PlainCall& call, const Buffer& memory, aiacc_request_t* request) {
+  const Buffer none;
+  const Buffer& send = call.kind == Collective::kSend ? memory : none;
+  const Buffer& recv = call.kind == Collective::kSend ? none : memory;
+  if (request != nullptr) {
+    RequestTable::Place place(state().requests);
+    Lane& lane = pin->context->context().lane();
+    lane.ensure_helper();
+    Lane::Hold hold(lane, Lane::Hold::AtOnce());
+    if (hold.owns()) {
+      if (const std::uint64_t sequence = pin->group.finish_message_at_once(call, memory); sequence != 0) {
+        place.object().emplace(sequence);
+        *request = place.name();
+        return;
+      }
+      if (start_waiting(pin, call, send, recv, hold, place, request)) return;
+    }
+  }
+  submit(pin, call.call(), send, recv, nullptr, request);
+}
+
 void submit(GroupPin& pin, const Call& call, Buffer send, Buffer recv, const CallOptions* options,
             aiacc_request_t* request) {
   const bool calls_back = options != nullptr && options->callback != nullptr;
@@ -42,11 +78,8 @@ void submit(GroupPin& pin, const Call& call, Buffer send, Buffer recv, const Cal
       *request = place.name();
       return;
     }
-    if (std::unique_ptr<RequestedWork> message = pin->group.prepare_waiting(call, send, recv); message != nullptr) {
-      hold.start(*message, message->sends());
-      place.object().emplace(pin->context, std::move(message));
-      *request = place.name();
-      return;
+    if (!is_message(call.kind) && PlainCall::describes(call)) {
+      if (start_waiting(pin, PlainCall::of(call), send, recv, hold, place, request)) return;
     }
   }
   place.object().emplace(pin->context);

@@ -39,6 +39,7 @@ IntraMessages::IntraMessages(HostDomain& domain, std::uint64_t view_id, std::vec
     in_.emplace_back(member, domain_.loop());
     const FlagRef taken = flag(me_, kTaken, member);
     in_.back().taken_here = &domain_.own_line(taken.line).word[taken.word];
+    out_.back().posted_here = flag(me_, kPosted, member);
   }
 }
 
@@ -46,8 +47,8 @@ IntraMessages::~IntraMessages() {
   // Ends the waits of all listeners, which refer to the domain.
   listening_.request(std::make_exception_ptr(Error(Code::kAborted, "the group is gone")));
   for (Outgoing& to : out_) {
-    for (const Placed& message : to.messages) {
-      if (!message.in_slab) domain_.free(message.range);
+    for (const Run& run : to.runs) {
+      if (!run.in_slabs) domain_.free(run.own);
     }
     for (const Slab& slab : to.slabs) domain_.free(slab.range);
   }
@@ -113,6 +114,10 @@ const IntraMessages::Header& IntraMessages::header(int member, std::uint64_t off
       domain_.view(domain_ranks_[static_cast<std::size_t>(member)], offset, sizeof(Header)));
 }
 
+const std::byte* IntraMessages::payload(int member, std::uint64_t offset, std::size_t bytes) const {
+  return domain_.view(domain_ranks_[static_cast<std::size_t>(member)], offset + sizeof(Header), bytes);
+}
+
 HostRange IntraMessages::acquire_range(std::size_t bytes) {
   const std::uint64_t rounded = std::max(std::bit_ceil(std::uint64_t{bytes}), kSmallestRange);
   // Small ranges are rounded to powers of two for reuse; rounding large ones could waste half of their memory.
@@ -140,50 +145,68 @@ void IntraMessages::release_range(HostRange range) noexcept {
   domain_.free(range);
 }
 
-// Allocates memory for the next message to this member, the last of `messages`.
-void IntraMessages::place_message(Outgoing& to, std::size_t bytes) {
-  const std::uint64_t taken = aligned(bytes);
-  if (taken > kLongestInSlab) {
-    to.messages.emplace_back();
-    try {
-      to.messages.back().range = acquire_range(bytes);
-    } catch (...) {
-      to.messages.pop_back();
-      throw;
-    }
-    return;
+// Allocates memory for the next message to this member, of which it becomes the last of `runs`. What was received is given back when
+// there is no room otherwise, and long ones soon: the receiver's count lies in a line that it keeps writing to.
+IntraMessages::Placed IntraMessages::place_message(Outgoing& to, std::size_t bytes) {
+  if (aligned(bytes) <= kLongestInSlab) return place_in_slab(to, aligned(bytes));
+  reclaim(to);
+  to.runs.push_back({1, false, {}});
+  try {
+    to.runs.back().own = acquire_range(bytes);
+  } catch (...) {
+    to.runs.pop_back();
+    throw;
   }
-  if (to.slabs.empty() || to.slabs.back().range.bytes - to.slabs.back().filled < taken) {
-    if (!to.slabs.empty() && to.slabs.back().messages == 0) {  // an empty slab that is too short
-      to.slab_bytes -= to.slabs.back().range.bytes;
-      release_range(to.slabs.back().range);
-      to.slabs.pop_back();
-    }
-    // Doubles the waiting bytes: many messages need few allocations, and few messages little memory.
-    const std::uint64_t wanted = std::max(taken, std::min(to.slab_bytes, kLargestSlab));
-    to.slabs.emplace_back();
-    try {
-      to.slabs.back().range = acquire_range(wanted);
-    } catch (...) {
-      to.slabs.pop_back();
-      throw;
-    }
-    to.slab_bytes += to.slabs.back().range.bytes;
+  ++to.own_ranges;
+  const HostRange range = to.runs.back().own;
+  return {domain_.view(domain_.rank(), range), range.offset, kNowhere};
+}
+
+IntraMessages::Placed IntraMessages::place_in_slab(Outgoing& to, std::size_t bytes) {
+  const auto fits = [&] { return !to.slabs.empty() && to.slabs.back().range.bytes - to.slabs.back().filled >= bytes; };
+  if (!fits() || to.own_ranges > 0) reclaim(to);
+  if (!fits()) add_slab(to, bytes);
+  if (to.runs.empty() || !to.runs.back().in_slabs) {
+    to.runs.emplace_back();
+  } else {
+    ++to.runs.back().messages;
   }
   Slab& slab = to.slabs.back();
-  to.messages.push_back({{slab.range.offset + slab.filled, taken}, true});
-  slab.filled += taken;
+  const std::uint64_t at = slab.filled;
+  slab.filled += bytes;
   ++slab.messages;
+  return {slab.memory + at, slab.range.offset + at, slab.range.offset + slab.filled};
+}
+
+void IntraMessages::add_slab(Outgoing& to, std::size_t bytes) {
+  if (!to.slabs.empty() && to.slabs.back().messages == 0) {  // an empty slab that is too short
+    to.slab_bytes -= to.slabs.back().range.bytes;
+    release_range(to.slabs.back().range);
+    to.slabs.pop_back();
+  }
+  // Doubles the waiting bytes: many messages need few allocations, and few messages little memory.
+  const std::uint64_t wanted = std::max<std::uint64_t>(bytes, std::min(to.slab_bytes, kLargestSlab));
+  to.slabs.emplace_back();
+  Slab& slab = to.slabs.back();
+  try {
+    slab.range = acquire_range(wanted);
+  } catch (...) {
+    to.slabs.pop_back();
+    throw;
+  }
+  slab.memory = domain_.view(domain_.rank(), slab.range);
+  to.slab_bytes += slab.range.bytes;
 }
 
 void IntraMessages::drop_oldest(Outgoing& to) noexcept {
-  const Placed oldest = to.messages.front();
-  to.messages.pop_front();
-  if (!oldest.in_slab) {
-    release_range(oldest.range);
-    return;
+  Run& oldest = to.runs.front();
+  const bool in_slabs = oldest.in_slabs;
+  if (!in_slabs) {
+    release_range(oldest.own);
+    --to.own_ranges;
   }
-  if (--to.slabs.front().messages > 0) return;
+  if (--oldest.messages == 0) to.runs.pop_front();
+  if (!in_slabs || --to.slabs.front().messages > 0) return;
   if (to.slabs.size() == 1) {
     to.slabs.front().filled = 0;
     return;
@@ -216,31 +239,26 @@ std::uint64_t IntraMessages::fingerprint(DType type, Codec codec, std::uint64_t 
   return last.fingerprint;
 }
 
-// Allocates the next message to this member and writes its header; returns the place of its payload.
-Buffer IntraMessages::begin_message(Outgoing& to, const Call& call, std::size_t bytes) {
-  reclaim(to);
-  place_message(to, sizeof(Header) + bytes);
-  std::byte* memory = domain_.view(domain_.rank(), to.messages.back().range);
-  auto* made = new (memory) Header;
-  made->bytes = bytes;
-  made->fingerprint = fingerprint(call.reduction.type, call.reduction.codec, call.count);
-  made->tag = call.tag;
-  made->type = static_cast<std::uint32_t>(call.reduction.type);
-  return {memory + sizeof(Header), bytes};
+// Allocates the next message to this member and writes its header; the payload's place follows that.
+IntraMessages::Placed IntraMessages::begin_message(Outgoing& to, const Envelope& envelope) {
+  const Placed place = place_message(to, sizeof(Header) + envelope.bytes);
+  auto* made = new (place.memory) Header;
+  made->bytes = envelope.bytes;
+  made->fingerprint = fingerprint(envelope.type, envelope.codec, envelope.count);
+  made->tag = envelope.tag;
+  made->type = static_cast<std::uint32_t>(envelope.type);
+  return place;
 }
 
-void IntraMessages::post_message(Outgoing& to) noexcept {
-  const HostRange range = to.messages.back().range;
+void IntraMessages::post_message(Outgoing& to, const Placed& message) noexcept {
   if (to.posted == 0) {
     const FlagRef first = flag(me_, kFirst, to.member);
-    domain_.own_line(first.line).word[first.word].store(range.offset + 1, std::memory_order_release);
-  } else if (const Placed& before = to.messages[to.messages.size() - 2];
-             !before.in_slab || before.range.offset + before.range.bytes != range.offset) {
-    std::byte* const memory = domain_.view(domain_.rank(), before.range.offset, sizeof(Header));
-    std::launder(reinterpret_cast<Header*>(memory))->next.store(range.offset + 1, std::memory_order_release);
+    domain_.own_line(first.line).word[first.word].store(message.offset + 1, std::memory_order_release);
+  } else if (to.last.end != message.offset) {
+    std::launder(reinterpret_cast<Header*>(to.last.memory))->next.store(message.offset + 1, std::memory_order_release);
   }
-  const FlagRef posted = flag(me_, kPosted, to.member);
-  domain_.publish(posted.line, posted.word, ++to.posted);  // pairs with the acquire in follow()
+  to.last = message;
+  domain_.publish(to.posted_here.line, to.posted_here.word, ++to.posted);  // pairs with the acquire in follow()
 }
 
 Task<void> IntraMessages::send(Operation& op) {
@@ -248,21 +266,23 @@ Task<void> IntraMessages::send(Operation& op) {
   // A copy may suspend (in the simulator), so a turn keeps the messages in the order of the calls.
   co_await TurnQueue::Await(to.turns, domain_.loop(), op.stop);
   const TurnQueue::Holder turn(to.turns);
-  const Buffer inside = begin_message(to, op.call, op.send.bytes);
+  const Reduction& elements = op.call.reduction;
+  const Placed place = begin_message(to, {elements.type, elements.codec, op.call.count, op.call.tag, op.send.bytes});
+  const Buffer inside{place.memory + sizeof(Header), op.send.bytes};
   if (op.send.bytes > 0) co_await op.team.compute.copy(inside, op.send, op.stop);
-  post_message(to);
+  post_message(to, place);
 }
 
-bool IntraMessages::send_now(const Call& call, const Buffer& send) noexcept {
+bool IntraMessages::send_now(const PlainCall& call, const Buffer& send) noexcept {
   Outgoing& to = out_[static_cast<std::size_t>(member_of(call.root))];
   if (!to.turns.free()) return false;
   try {
-    const Buffer inside = begin_message(to, call, send.bytes);
-    if (send.bytes > 0) CpuCompute::copy_now(inside.data, send.data, send.bytes);
+    const Placed place = begin_message(to, {call.type, Codec::kNone, call.count, call.tag, send.bytes});
+    CpuCompute::copy_now(place.memory + sizeof(Header), send.data, send.bytes);
+    post_message(to, place);
   } catch (...) {
     return false;  // the operation fails in the same way and reports the error
   }
-  post_message(to);
   return true;
 }
 

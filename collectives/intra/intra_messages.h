@@ -2,9 +2,9 @@
 //
 // A sender copies each message into its own slice, appends it to the list for that receiver, and publishes the
 // number of messages; then the send is complete. The receiver walks the list, leaves unexpected messages where they
-// are, copies those with a posted receive, and publishes how many it no longer needs; the sender frees their memory at
-// its next send. So no member stores into another's memory, and no message blocks another one: a send needs only
-// memory. One copy in and one out: 4S bytes.
+// are, copies those with a posted receive, and publishes how many it no longer needs; the sender frees their memory when
+// it needs some, and that of a long one at its next send. So no member stores into another's memory, and no message blocks
+// another one: a send needs only memory. One copy in and one out: 4S bytes.
 //
 // Short messages are allocated consecutively in slabs, because each allocation from the segment checks the memory
 // limits. Messages to one member are freed in the order of sending, so its slabs form a queue without holes. A message that
@@ -32,7 +32,7 @@
 #include "base/task/scope.h"
 #include "base/task/turn_queue.h"
 #include "collectives/intra/tag_queues.h"
-#include "collectives/operation.h"
+#include "collectives/plain_call.h"
 #include "transports/host/host_domain.h"
 #include "transports/unexpected_observer.h"
 
@@ -70,10 +70,10 @@ class IntraMessages final : private Root::Owner {
       ~Owner() = default;
     };
     // For a call that prepare_to_post() admitted.
-    Posted(const IntraMessages& messages, const Call& call, const Buffer& into) noexcept;
+    Posted(const IntraMessages& messages, const PlainCall& call, const Buffer& into) noexcept;
     bool waits() const noexcept { return queued(); }
     // What was called.
-    Call call(const IntraMessages& messages) const noexcept;
+    PlainCall plain(const IntraMessages& messages) const noexcept;
     Buffer into() const noexcept;
     // The owner's.
     std::uint32_t note() const noexcept { return note_; }
@@ -97,11 +97,11 @@ class IntraMessages final : private Root::Owner {
 
   // The same for a caller that cannot wait. False if the call would have to wait, or fails; then nothing has happened. The
   // buffers are in host memory.
-  bool send_now(const Call& call, const Buffer& send) noexcept;
-  bool recv_now(const Call& call, const Buffer& recv) noexcept;
+  bool send_now(const PlainCall& call, const Buffer& send) noexcept;
+  bool recv_now(const PlainCall& call, const Buffer& recv) noexcept;
 
   // For a recv that recv_now() left, into host memory: whether post() can take it.
-  bool prepare_to_post(const Call& call) noexcept;
+  bool prepare_to_post(const PlainCall& call) noexcept;
   // The receive waits from now on; `owner` hears of its end, and is the same for all of an object.
   void post(Posted& receive, Posted::Owner& owner) noexcept;
   // It ends without a message.
@@ -153,25 +153,37 @@ class IntraMessages final : private Root::Owner {
     std::uint64_t fingerprint = 0;  // 0: of none
   };
 
-  struct Placed {
-    HostRange range;
-    bool in_slab = false;
-  };
   struct Slab {
     HostRange range;
+    std::byte* memory = nullptr;
     std::uint64_t filled = 0;
     std::size_t messages = 0;  // number of messages in it
+  };
+  // Messages that follow one another: any number in slabs, or one in a range of its own.
+  struct Run {
+    std::size_t messages = 1;
+    bool in_slabs = true;
+    HostRange own = {};
+  };
+  static constexpr std::uint64_t kNowhere = ~std::uint64_t{0};
+  struct Placed {
+    std::byte* memory = nullptr;
+    std::uint64_t offset = 0;
+    std::uint64_t end = kNowhere;  // where the next one begins if it follows directly
   };
   struct Outgoing {  // messages to one member
     explicit Outgoing(int to) : member(to) {}
     int member;
     const std::atomic<std::uint64_t>* taken = nullptr;  // the receiver's word
+    FlagRef posted_here;                                // this member's
     TurnQueue turns;
     std::uint64_t posted = 0;
     std::uint64_t freed = 0;
-    std::deque<Placed> messages;  // freed .. posted - 1
-    std::deque<Slab> slabs;       // the last is being filled
+    std::deque<Run> runs;    // messages freed .. posted - 1, and one that is being written
+    std::deque<Slab> slabs;  // the last is being filled
     std::uint64_t slab_bytes = 0;
+    std::size_t own_ranges = 0;  // runs that are not in slabs
+    Placed last;                 // that was posted
   };
   struct Arrived {
     std::uint64_t number = 0;
@@ -188,6 +200,7 @@ class IntraMessages final : private Root::Owner {
     std::atomic<std::uint64_t>* taken_here = nullptr;    // this member's
     std::uint64_t seen = 0;                              // number of messages read so far
     std::uint64_t last = 0;                              // offset of the last of them
+    const Header* last_header = nullptr;                 // the same where it is mapped here
     std::uint64_t taken = 0;
     std::uint64_t told = 0;     // of these the sender knows
     std::deque<char> finished;  // of the messages from `taken` on; empty or too short while only the first of them came
@@ -211,13 +224,24 @@ class IntraMessages final : private Root::Owner {
   FlagRef statement(int owner) const noexcept;
   const std::atomic<std::uint64_t>& word(int owner, Table table, int about) const noexcept;
   const Header& header(int member, std::uint64_t offset) const;
+  const std::byte* payload(int member, std::uint64_t offset, std::size_t bytes) const;
   [[noreturn]] void throw_corrupt(int member, const std::string& what) const;
 
   HostRange acquire_range(std::size_t bytes);
   void release_range(HostRange range) noexcept;
-  void place_message(Outgoing& to, std::size_t bytes);
-  Buffer begin_message(Outgoing& to, const Call& call, std::size_t bytes);
-  void post_message(Outgoing& to) noexcept;
+  Placed place_message(Outgoing& to, std::size_t bytes);
+  Placed place_in_slab(Outgoing& to, std::size_t bytes);
+  void add_slab(Outgoing& to, std::size_t bytes);
+  // What is told about a message in its header.
+  struct Envelope {
+    DType type;
+    Codec codec;
+    std::uint64_t count;
+    std::uint32_t tag;
+    std::size_t bytes;
+  };
+  Placed begin_message(Outgoing& to, const Envelope& envelope);
+  void post_message(Outgoing& to, const Placed& message) noexcept;
   void drop_oldest(Outgoing& to) noexcept;
   void reclaim(Outgoing& to) noexcept;
   void follow(Incoming& from);
@@ -225,7 +249,7 @@ class IntraMessages final : private Root::Owner {
   void keep_unexpected(Incoming& from, std::uint32_t tag, const Arrived& message);
   void wait_for(Incoming& from, Receiver& receiver) noexcept;
   void wait_no_more(Incoming& from, Receiver& receiver) noexcept;
-  void complete(Incoming& from, Posted& receive, const Arrived& message) noexcept;
+  void complete(Incoming& from, Posted& receive, const Arrived& arrived, const Header& message) noexcept;
   std::uint64_t fingerprint(DType type, Codec codec, std::uint64_t count) noexcept;
   [[noreturn]] void throw_differs(const Header& message, const Call& call) const;
   void listen_to(Incoming& from);

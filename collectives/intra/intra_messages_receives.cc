@@ -69,16 +69,18 @@ void IntraMessages::follow(Incoming& from) {
 
 void IntraMessages::accept(Incoming& from) {
   std::uint64_t offset = 0;
-  if (from.seen == 0) {
+  if (from.last_header == nullptr) {
     offset = word(from.member, kFirst, me_).load(std::memory_order_acquire) - 1;
   } else {
-    const Header& last = header(from.member, from.last);
+    const Header& last = *from.last_header;
     const std::uint64_t link = last.next.load(std::memory_order_acquire);
     offset = link != 0 ? link - 1 : from.last + aligned(sizeof(Header) + last.bytes);
   }
-  const std::uint32_t tag = header(from.member, offset).tag;
+  const Header& header = this->header(from.member, offset);
+  const std::uint32_t tag = header.tag;
   if (from.seen != from.taken) from.finished.resize(from.seen - from.taken + 1);
   from.last = offset;
+  from.last_header = &header;
   const Arrived message{from.seen++, offset};
   Receiver* const receiver = from.receives.pop_front(tag);
   if (receiver == nullptr) {
@@ -88,7 +90,7 @@ void IntraMessages::accept(Incoming& from) {
   }
   --from.waiting;
   if (receiver->posted_) {
-    complete(from, static_cast<Posted&>(*receiver), message);
+    complete(from, static_cast<Posted&>(*receiver), message, header);
   } else {
     static_cast<MatchAwait*>(receiver)->matched(message);
   }
@@ -199,15 +201,15 @@ Task<void> IntraMessages::recv(Operation& op) {
   const Reduction& elements = op.call.reduction;
   if (message.fingerprint != fingerprint(elements.type, elements.codec, op.call.count)) throw_differs(message, op.call);
   if (op.recv.bytes > 0) {
-    const int owner = domain_ranks_[static_cast<std::size_t>(from.member)];
-    const Buffer inside{domain_.view(owner, arrived.offset + sizeof(Header), op.recv.bytes), op.recv.bytes};
+    // It is only read.
+    const Buffer inside{const_cast<std::byte*>(payload(from.member, arrived.offset, op.recv.bytes)), op.recv.bytes};
     co_await op.team.compute.copy(op.recv, inside, op.stop);
   }
   finish(from, arrived.number);
   tell_taken(from);
 }
 
-bool IntraMessages::recv_now(const Call& call, const Buffer& recv) noexcept {
+bool IntraMessages::recv_now(const PlainCall& call, const Buffer& recv) noexcept {
   Incoming& from = in_[static_cast<std::size_t>(member_of(call.root))];
   try {
     if (from.broken) return false;
@@ -216,10 +218,9 @@ bool IntraMessages::recv_now(const Call& call, const Buffer& recv) noexcept {
     if (first == nullptr) return false;
     const Arrived arrived = first->message;
     const Header& message = header(from.member, arrived.offset);
-    if (message.fingerprint != fingerprint(call.reduction.type, call.reduction.codec, call.count)) return false;
+    if (message.fingerprint != fingerprint(call.type, Codec::kNone, call.count)) return false;
     if (recv.bytes > 0) {
-      const int owner = domain_ranks_[static_cast<std::size_t>(from.member)];
-      CpuCompute::copy_now(recv.data, domain_.view(owner, arrived.offset + sizeof(Header), recv.bytes), recv.bytes);
+      CpuCompute::copy_now(recv.data, payload(from.member, arrived.offset, recv.bytes), recv.bytes);
     }
     Arrived taken;
     take_unexpected(from, call.tag, &taken);
@@ -233,10 +234,9 @@ bool IntraMessages::recv_now(const Call& call, const Buffer& recv) noexcept {
 
 // --- receives that wait without a coroutine -----------------------------------------------------------------------------
 
-bool IntraMessages::prepare_to_post(const Call& call) noexcept {
+bool IntraMessages::prepare_to_post(const PlainCall& call) noexcept {
   constexpr std::size_t kMostElements = ~std::uint32_t{0};
   if (call.kind != Collective::kRecv || call.count > kMostElements || ranks_.size() > UINT16_MAX) return false;
-  if (call.reduction.codec != Codec::kNone || call.reduction.user != nullptr || !reaches(call.root)) return false;
   Incoming& from = in_[static_cast<std::size_t>(member_of(call.root))];
   try {
     listen_to(from);
@@ -246,23 +246,17 @@ bool IntraMessages::prepare_to_post(const Call& call) noexcept {
   return from.broken == nullptr;
 }
 
-IntraMessages::Posted::Posted(const IntraMessages& messages, const Call& call, const Buffer& into) noexcept
+IntraMessages::Posted::Posted(const IntraMessages& messages, const PlainCall& call, const Buffer& into) noexcept
     : Receiver(call.tag) {
   posted_ = true;
-  type_ = static_cast<std::uint8_t>(call.reduction.type);
+  type_ = static_cast<std::uint8_t>(call.type);
   member_ = static_cast<std::uint16_t>(messages.member_of(call.root));
   count_ = static_cast<std::uint32_t>(call.count);
   into_ = into.data;
 }
 
-Call IntraMessages::Posted::call(const IntraMessages& messages) const noexcept {
-  Call call;
-  call.kind = Collective::kRecv;
-  call.count = count_;
-  call.reduction.type = static_cast<DType>(type_);
-  call.root = messages.ranks_[member_];
-  call.tag = tag();
-  return call;
+PlainCall IntraMessages::Posted::plain(const IntraMessages& messages) const noexcept {
+  return {Collective::kRecv, static_cast<DType>(type_), ReduceOp::kSum, tag(), messages.ranks_[member_], count_};
 }
 
 void IntraMessages::post(Posted& receive, Posted::Owner& owner) noexcept {
@@ -272,17 +266,15 @@ void IntraMessages::post(Posted& receive, Posted::Owner& owner) noexcept {
 
 void IntraMessages::withdraw(Posted& receive) noexcept { wait_no_more(in_[receive.member_], receive); }
 
-void IntraMessages::complete(Incoming& from, Posted& receive, const Arrived& arrived) noexcept {
+void IntraMessages::complete(Incoming& from, Posted& receive, const Arrived& arrived, const Header& message) noexcept {
   std::exception_ptr error;
   try {
     const auto type = static_cast<DType>(receive.type_);
-    const Header& message = header(from.member, arrived.offset);
     if (message.fingerprint != fingerprint(type, Codec::kNone, receive.count_)) {
-      throw_differs(message, receive.call(*this));
+      throw_differs(message, receive.plain(*this).call());
     }
     if (const std::size_t bytes = std::size_t{receive.count_} * size_of(type); bytes > 0) {
-      const int owner = domain_ranks_[static_cast<std::size_t>(from.member)];
-      CpuCompute::copy_now(receive.into_, domain_.view(owner, arrived.offset + sizeof(Header), bytes), bytes);
+      CpuCompute::copy_now(receive.into_, payload(from.member, arrived.offset, bytes), bytes);
     }
     finish(from, arrived.number);
   } catch (...) {

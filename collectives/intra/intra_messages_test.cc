@@ -184,22 +184,24 @@ TEST(IntraMessages, SendsAndReceivesInPlaceWhereNothingHasToWait) {
     const Buffer at{reinterpret_cast<std::byte*>(&value), sizeof value};
     if (rank.rank() == 0) {
       turn.arrive_and_wait();
-      for (value = 1; value <= 3; ++value) EXPECT_TRUE(post.send_now(message(Collective::kSend, peer, 5, 1), at));
+      for (value = 1; value <= 3; ++value)
+        EXPECT_TRUE(post.send_now(PlainCall::of(message(Collective::kSend, peer, 5, 1)), at));
       turn.arrive_and_wait();
       return;
     }
     Batch batch(rank, post);
-    EXPECT_FALSE(post.recv_now(message(Collective::kRecv, peer, 5, 1), at)) << "nothing is there";
+    EXPECT_FALSE(post.recv_now(PlainCall::of(message(Collective::kRecv, peer, 5, 1)), at)) << "nothing is there";
     const std::int32_t* waited = batch.recv(peer, 5, 1);
     turn.arrive_and_wait();
     turn.arrive_and_wait();
-    EXPECT_FALSE(post.recv_now(message(Collective::kRecv, peer, 6, 1), at)) << "it has another tag";
-    EXPECT_FALSE(post.recv_now(message(Collective::kRecv, peer, 5, 2), at)) << "it is shorter: an operation says so";
-    EXPECT_TRUE(post.recv_now(message(Collective::kRecv, peer, 5, 1), at));
+    EXPECT_FALSE(post.recv_now(PlainCall::of(message(Collective::kRecv, peer, 6, 1)), at)) << "it has another tag";
+    EXPECT_FALSE(post.recv_now(PlainCall::of(message(Collective::kRecv, peer, 5, 2)), at))
+        << "it is shorter: an operation says so";
+    EXPECT_TRUE(post.recv_now(PlainCall::of(message(Collective::kRecv, peer, 5, 1)), at));
     EXPECT_EQ(value, 2);
-    EXPECT_TRUE(post.recv_now(message(Collective::kRecv, peer, 5, 1), at));
+    EXPECT_TRUE(post.recv_now(PlainCall::of(message(Collective::kRecv, peer, 5, 1)), at));
     EXPECT_EQ(value, 3);
-    EXPECT_FALSE(post.recv_now(message(Collective::kRecv, peer, 5, 1), at));
+    EXPECT_FALSE(post.recv_now(PlainCall::of(message(Collective::kRecv, peer, 5, 1)), at));
     batch.finish();
     EXPECT_EQ(*waited, 1);
   });

@@ -16,23 +16,17 @@ constexpr int kAtOnce = 512;
 
 // --- Item ----------------------------------------------------------------------------------------------------------------
 
-SmallQueue::Item::Item(const Call& call, const Buffer& send, const Buffer& recv) noexcept
+SmallQueue::Item::Item(const PlainCall& call, const Buffer& send, const Buffer& recv) noexcept
     : send_(send.data),
       recv_(recv.data),
       count_(static_cast<std::uint32_t>(call.count)),
       root_(call.root),
       kind_(call.kind),
-      type_(static_cast<std::uint8_t>(call.reduction.type)),
-      op_(static_cast<std::uint8_t>(call.reduction.op)) {}
+      type_(static_cast<std::uint8_t>(call.type)),
+      op_(static_cast<std::uint8_t>(call.op)) {}
 
-Call SmallQueue::Item::call() const noexcept {
-  Call call;
-  call.kind = kind_;
-  call.count = count_;
-  call.reduction.type = static_cast<DType>(type_);
-  call.reduction.op = static_cast<ReduceOp>(op_);
-  call.root = root_;
-  return call;
+PlainCall SmallQueue::Item::plain() const noexcept {
+  return {kind_, static_cast<DType>(type_), static_cast<ReduceOp>(op_), 0, root_, count_};
 }
 
 // --- SmallQueue ----------------------------------------------------------------------------------------------------------
@@ -42,14 +36,11 @@ SmallQueue::SmallQueue(IntraTeam& team, Owner& owner) : team_(team), owner_(owne
 // Ends the waits of the coroutine, which refer to the domain.
 SmallQueue::~SmallQueue() { closing_.request(std::make_exception_ptr(Error(Code::kAborted, "the group is gone"))); }
 
-bool SmallQueue::prepare_to_post(const Call& call, const Buffer& send, const Buffer& recv) noexcept {
+bool SmallQueue::prepare_to_post(const PlainCall& call, const Buffer& send, const Buffer& recv) noexcept {
   constexpr std::size_t kMostElements = ~std::uint32_t{0};
-  const Reduction& reduction = call.reduction;
-  const bool plain = !call.uneven && reduction.codec == Codec::kNone && reduction.user == nullptr &&
-                     reduction.prescale == 1.0 && reduction.postscale == 1.0 && call.count <= kMostElements;
-  if (!plain || !send.on_host() || !recv.on_host()) return false;
+  if (call.count > kMostElements || !send.on_host() || !recv.on_host()) return false;
   if (first_ == nullptr && !team_.turns().free()) return false;
-  if (SmallCall::bytes_if_served(team_, call) == kNotOneShot) return false;
+  if (SmallCall::bytes_if_served(team_, call.call()) == kNotOneShot) return false;
   if (attendant_) return broken_ == nullptr;
   try {
     attendant_.emplace(team_.loop(), attend(), static_cast<Root::Owner&>(*this));
@@ -102,7 +93,7 @@ void SmallQueue::pop_first() noexcept {
 }
 
 void SmallQueue::arrive(const Item& item) noexcept {
-  const Call call = item.call();
+  const Call call = item.plain().call();
   SmallCall small(team_, call, contribution_bytes(call, team_.size()));
   small.arrive(item.send_);
   number_ = small.number();
@@ -114,7 +105,7 @@ bool SmallQueue::all_have_arrived() noexcept {
 }
 
 std::exception_ptr SmallQueue::take(const Item& item) noexcept {
-  const Call call = item.call();
+  const Call call = item.plain().call();
   if (team_.agree(number_)) {
     SmallCall(team_, call, contribution_bytes(call, team_.size()), number_).take(item.recv_);
     return nullptr;

@@ -12,6 +12,7 @@
 #include "base/data/buffer.h"
 #include "base/task/scope.h"
 #include "collectives/intra/intra_team.h"
+#include "collectives/plain_call.h"
 
 namespace aiacc::intra {
 
@@ -20,14 +21,14 @@ class SmallQueue final : private Root::Owner {
   class Item {
    public:
     // What was called.
-    Call call() const noexcept;
+    PlainCall plain() const noexcept;
     // The owner's.
     std::uint32_t note() const noexcept { return note_; }
     void set_note(std::uint32_t note) noexcept { note_ = note; }
 
    protected:
     // For a call that prepare_to_post() admitted.
-    Item(const Call& call, const Buffer& send, const Buffer& recv) noexcept;
+    Item(const PlainCall& call, const Buffer& send, const Buffer& recv) noexcept;
     ~Item() = default;
 
    private:
@@ -60,7 +61,7 @@ class SmallQueue final : private Root::Owner {
 
   // Whether post() can take the call, which try_small() did not serve or has begun. The caller knows that all calls of the team that
   // are not complete are in this queue.
-  bool prepare_to_post(const Call& call, const Buffer& send, const Buffer& recv) noexcept;
+  bool prepare_to_post(const PlainCall& call, const Buffer& send, const Buffer& recv) noexcept;
   // The call waits from now on, or ends inside.
   void post(Item& item) noexcept;
   // It ends without its result, if it has not ended. Others that wait then never end well.

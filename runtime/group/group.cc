@@ -166,19 +166,19 @@ bool Group::finish_small(const Call& call, Buffer send, Buffer recv) noexcept {
   return true;
 }
 
-// Serves a message to or from a rank of this host that need not wait, and a small collective if no other operation is
-// outstanding; the other members may have begun it already.
+// A small collective, if no other operation is outstanding; the other members may have begun it already.
 std::uint64_t Group::finish_at_once(const Call& call, Buffer send, Buffer recv) noexcept {
-  if (traffic_class_) return 0;
-  if (!is_message(call.kind)) {
-    return outstanding() == 0 && finish_small(call, send, recv) ? collectives() : 0;
-  }
-  if (intra_messages_ == nullptr || !is_open() || stop_.requested() || board_->anything_posted()) return 0;
-  if (!team_.compute.works_inline() || !send.on_host() || !recv.on_host()) return 0;
+  if (traffic_class_ || is_message(call.kind)) return 0;
+  return outstanding() == 0 && finish_small(call, send, recv) ? collectives() : 0;
+}
+
+// A message to or from a rank of this host that need not wait.
+std::uint64_t Group::finish_message_at_once(const PlainCall& call, const Buffer& memory) noexcept {
+  if (intra_messages_ == nullptr || !may_begin_plainly() || !memory.on_host()) return 0;
   const bool sends = call.kind == Collective::kSend;
-  if (!(sends || call.kind == Collective::kRecv) || call.root == rank() || !intra_messages_->reaches(call.root))
-    return 0;
-  if (!(sends ? intra_messages_->send_now(call, send) : intra_messages_->recv_now(call, recv))) return 0;
+  if (!(sends || call.kind == Collective::kRecv) || call.root == rank()) return 0;
+  if (!intra_messages_->reaches(call.root)) return 0;
+  if (!(sends ? intra_messages_->send_now(call, memory) : intra_messages_->recv_now(call, memory))) return 0;
   forget_cyclic_receives();
   context_.recorder().add(recorded_as_, ++messages_, call, loop().about_now());
   return messages_;
@@ -209,9 +209,8 @@ bool Group::finish_short(const Call& call, Buffer send, Buffer recv, Lane::Hold&
   return true;
 }
 
-std::unique_ptr<RequestedWork> Group::prepare_waiting(const Call& call, const Buffer& send, const Buffer& recv) {
-  if (traffic_class_ || !is_open() || stop_.requested() || !team_.compute.works_inline()) return nullptr;
-  if (board_ != nullptr && board_->anything_posted()) return nullptr;
+std::unique_ptr<RequestedWork> Group::prepare_waiting(const PlainCall& call, const Buffer& send, const Buffer& recv) {
+  if (!may_begin_plainly()) return nullptr;
   if (!is_message(call.kind)) return prepare_small(call, send, recv);
   const bool sends = call.kind == Collective::kSend;
   if ((!sends && call.kind != Collective::kRecv) || call.root == rank()) return nullptr;
@@ -228,7 +227,7 @@ std::unique_ptr<RequestedWork> Group::prepare_waiting(const Call& call, const Bu
 }
 
 // Behind an operation a call must be one too, unless that is what the queue's first has become: the queue would be before it.
-std::unique_ptr<RequestedWork> Group::prepare_small(const Call& call, const Buffer& send, const Buffer& recv) {
+std::unique_ptr<RequestedWork> Group::prepare_small(const PlainCall& call, const Buffer& send, const Buffer& recv) {
   if (small_calls_ == nullptr) return nullptr;
   if (GroupOperation* const first = calls_.operations.first(); first != nullptr) {
     if (!first->was_waiting() || calls_.operations.after(*first) != nullptr) return nullptr;
@@ -250,7 +249,7 @@ std::unique_ptr<GroupOperation> Group::prepare(const Call& call, Buffer send, Bu
 
 std::uint64_t Group::admit(const Call& call) {
   check_alive();
-  return next_ticket(call);
+  return next_ticket(call.kind);
 }
 
 void Group::check_alive() {
@@ -268,7 +267,12 @@ void Group::check_alive() {
 OperationLine& Group::line_of(const Call& call) {
   if (!is_message(call.kind)) return calls_;
   const bool from_any = call.kind == Collective::kRecvAny;
-  return messages_with_[from_any ? Receiving::kAnyRank : call.kind == Collective::kSendrecv ? call.from : call.root];
+  return line_with(from_any ? Receiving::kAnyRank : call.kind == Collective::kSendrecv ? call.from : call.root);
+}
+
+OperationLine& Group::line_with(int rank) {
+  if (last_line_.second == nullptr || last_line_.first != rank) last_line_ = {rank, &messages_with_[rank]};
+  return *last_line_.second;
 }
 
 void Group::began(GroupOperation& operation) noexcept {

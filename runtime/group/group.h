@@ -20,6 +20,7 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "base/task/turn_queue.h"
@@ -90,11 +91,12 @@ class Group final : private GroupBoard::Observer, private Root::Owner, private i
 
   // Runs the call, blocking; throws its error.
   void run(const Call& call, Buffer send, Buffer recv, const CallOptions* options);
-  // For an asynchronous call without attributes: whether it ended well at once; its ticket, or 0. The caller holds the lane,
-  // and goes on with an operation for the call if it has not ended, before it gives the lane up.
+  // For an asynchronous collective, or send or recv, without attributes: whether it ended well at once; its ticket, or 0. The caller
+  // holds the lane, and goes on with the call if it has not ended, before it gives the lane up.
   std::uint64_t finish_at_once(const Call& call, Buffer send, Buffer recv) noexcept;
+  std::uint64_t finish_message_at_once(const PlainCall& call, const Buffer& memory) noexcept;
   // What it becomes then, if it can wait without an operation: it is to be started while the caller holds the lane. Null if not.
-  std::unique_ptr<RequestedWork> prepare_waiting(const Call& call, const Buffer& send, const Buffer& recv);
+  std::unique_ptr<RequestedWork> prepare_waiting(const PlainCall& call, const Buffer& send, const Buffer& recv);
   // Creates the operation for a call. The caller starts it on the context's lane and keeps it until it is done.
   std::unique_ptr<GroupOperation> prepare(const Call& call, Buffer send, Buffer recv, const CallOptions* options);
 
@@ -111,9 +113,7 @@ class Group final : private GroupBoard::Observer, private Root::Owner, private i
   void began(GroupOperation& operation) noexcept;
   void ended(const GroupOperation& operation) noexcept;
   // The same for a call that waits without an operation, and for the operation that it becomes.
-  std::uint64_t next_ticket(const Call& call) noexcept {
-    return is_message(call.kind) ? ++messages_ : count_collective();
-  }
+  std::uint64_t next_ticket(Collective kind) noexcept { return is_message(kind) ? ++messages_ : count_collective(); }
   void began(WaitingCall& call, OperationLine& line) noexcept;
   void ended(WaitingCall& call) noexcept;
   // It counts as outstanding from the first to the last of these; only the lane's thread counts, so no atomic addition is needed.
@@ -123,6 +123,7 @@ class Group final : private GroupBoard::Observer, private Root::Owner, private i
   WaitingCalls& waiting_calls() noexcept { return waiting_calls_; }
   void took_over(GroupOperation& operation) noexcept;
   OperationLine& line_of(const Call& call);
+  OperationLine& line_of(const PlainCall& call) { return is_message(call.kind) ? line_with(call.root) : calls_; }
   IntraMessages* post() noexcept { return intra_messages_.get(); }
   intra::SmallQueue* small_calls() noexcept { return small_calls_.get(); }
   template <class Fn>
@@ -179,7 +180,12 @@ class Group final : private GroupBoard::Observer, private Root::Owner, private i
   void end(std::exception_ptr error) noexcept;  // ended_ is set: stops everything here
   void aborted_by_member(std::exception_ptr error) noexcept override;
   bool finish_small(const Call& call, Buffer send, Buffer recv) noexcept;
-  std::unique_ptr<RequestedWork> prepare_small(const Call& call, const Buffer& send, const Buffer& recv);
+  std::unique_ptr<RequestedWork> prepare_small(const PlainCall& call, const Buffer& send, const Buffer& recv);
+  bool may_begin_plainly() const noexcept {
+    return is_open() && !traffic_class_ && !stop_.requested() && team_.compute.works_inline() &&
+           (board_ == nullptr || !board_->anything_posted());
+  }
+  OperationLine& line_with(int rank);
   bool finish_short(const Call& call, Buffer send, Buffer recv, Lane::Hold& hold,
                     std::optional<inter::ShortCall>& begun) noexcept;
   void check_alive();
@@ -193,7 +199,10 @@ class Group final : private GroupBoard::Observer, private Root::Owner, private i
   GroupOperation* oldest_receive() noexcept;
   void look_for_cyclic_receives(GroupOperation& operation);
   void go_on_searching();
-  void forget_cyclic_receives() noexcept;
+  void forget_cyclic_receives() noexcept {
+    if (receives_ != nullptr) withdraw_cyclic_receives();
+  }
+  void withdraw_cyclic_receives() noexcept;
   GroupOperation::Stragglers missing(const GroupOperation& operation);
   bool spans_hosts() const noexcept { return team_.mailbox != nullptr; }
   bool crosses_hosts(const GroupOperation& operation) const noexcept;
@@ -223,6 +232,7 @@ class Group final : private GroupBoard::Observer, private Root::Owner, private i
   // Running operations, by line, and how many of them are receives.
   OperationLine calls_;
   std::map<int, OperationLine> messages_with_;  // by rank; receives from any rank are kept separately
+  std::pair<int, OperationLine*> last_line_{};  // that line_with() found
   int receiving_ = 0;
   int others_ = 0;
   std::uint64_t wait_seen_ = 0;  // the wait (Lane::present_wait) at the last search for circular receives

@@ -180,8 +180,7 @@ void Group::receiving_reported(int member, const Receiving& said) noexcept {
   }
 }
 
-void Group::forget_cyclic_receives() noexcept {
-  if (receives_ == nullptr) return;
+void Group::withdraw_cyclic_receives() noexcept {
   receives_->cycle = {};
   receives_ = nullptr;
   search_.reset();

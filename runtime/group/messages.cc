@@ -21,7 +21,7 @@ Task<void> run_one(Operation& operation, Messengers messengers) {
   if (messengers.host != nullptr && messengers.host->reaches(call.root)) {
     return sends ? messengers.host->send(operation) : messengers.host->recv(operation);
   }
-  operation.sequence = messengers.pairs.next(call) | Exchange::kPairSequence;
+  operation.sequence = messengers.pairs.next(PlainCall::of(call)) | Exchange::kPairSequence;
   operation.message = WireId(operation.sequence, call.tag, call.root);
   return sends ? inter::send(operation) : inter::recv(operation);
 }

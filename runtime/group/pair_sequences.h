@@ -8,18 +8,19 @@
 #include <vector>
 
 #include "base/hash.h"
-#include "collectives/operation.h"
+#include "collectives/plain_call.h"
 
 namespace aiacc {
 
 class PairSequences {
  public:
   // The number of this send or recv. Called once for each call, in call order.
-  std::uint64_t next(const Call& call) {
+  std::uint64_t next(const PlainCall& call) {
     if (2 * (used_ + 1) > table_.size()) grow();
-    Count& its = find(table_, key_of(call.kind == Collective::kSend, call.root, call.tag));
+    const std::uint64_t key = key_of(call.kind == Collective::kSend, call.root, call.tag);
+    Count& its = find(table_, key);
     if (its.count == 0) ++used_;
-    its.key = key_of(call.kind == Collective::kSend, call.root, call.tag);
+    its.key = key;
     return ++its.count;
   }
   // The number of the next message from `rank` for which no recv is posted.

@@ -14,14 +14,14 @@ TEST(PairSequences, CountEachPairAndTagAndDirection) {
     for (std::uint32_t tag = 0; tag < kTags; ++tag) {
       for (const int rank : {0, 3}) {
         for (const Collective kind : {Collective::kSend, Collective::kRecv}) {
-          ASSERT_EQ(pairs.next(message_of(kind, rank, tag * 65537)), round) << tag;
+          ASSERT_EQ(pairs.next(PlainCall::of(message_of(kind, rank, tag * 65537))), round) << tag;
         }
       }
       ASSERT_EQ(pairs.next_from(3, tag * 65537), round + 1);
     }
   }
-  EXPECT_EQ(pairs.next(message_of(Collective::kRecv, 0, ~std::uint32_t{0})), 1u);
-  EXPECT_EQ(pairs.next(message_of(Collective::kSend, 0, ~std::uint32_t{0})), 1u);
+  EXPECT_EQ(pairs.next(PlainCall::of(message_of(Collective::kRecv, 0, ~std::uint32_t{0}))), 1u);
+  EXPECT_EQ(pairs.next(PlainCall::of(message_of(Collective::kSend, 0, ~std::uint32_t{0}))), 1u);
   EXPECT_EQ(pairs.next_from(0, ~std::uint32_t{0}), 2u);
   EXPECT_EQ(pairs.next_from(1, ~std::uint32_t{0}), 1u);
   EXPECT_EQ(pairs.next_from(1, 0), 1u);

@@ -11,8 +11,7 @@ namespace aiacc {
 static_assert(sizeof(void*) != 8 || sizeof(RemoteReceive) <= 256);
 static_assert(sizeof(void*) != 8 || sizeof(RemoteSend) <= 256);
 
-bool RemoteMessage::serves(Group& group, const Call& call, const Buffer& memory) noexcept {
-  if (call.reduction.codec != Codec::kNone || call.reduction.user != nullptr) return false;
+bool RemoteMessage::serves(Group& group, const PlainCall& call, const Buffer& memory) noexcept {
   if (memory.bytes > Mailbox::kEagerBytes || (memory.data == nullptr && memory.bytes > 0)) return false;
   Mailbox& mailbox = *group.team().mailbox;
   const MatchGroup* const known = mailbox.find_group(group.view().id());
@@ -20,13 +19,13 @@ bool RemoteMessage::serves(Group& group, const Call& call, const Buffer& memory)
   return call.kind == Collective::kRecv || mailbox.has_credit(mailbox.world_rank(*known, call.root), memory.bytes);
 }
 
-MessageRecord::Message RemoteMessage::message_of(Group& group, const Call& call, const Buffer& memory) {
+MessageRecord::Message RemoteMessage::message_of(Group& group, const PlainCall& call, const Buffer& memory) {
   const Mailbox& mailbox = *group.team().mailbox;
   const MatchGroup& known = group.team().mailbox->group(group.view().id());
   return {mailbox.world_rank(known, call.root),
           call.tag,
           group.messengers().pairs.next(call) | kPairSequence,
-          call.fingerprint(),
+          call.call().fingerprint(),
           memory.data,
           memory.bytes};
 }
@@ -35,14 +34,10 @@ Mailbox& RemoteMessage::mailbox() const noexcept { return *group().team().mailbo
 
 MatchGroup& RemoteMessage::match_group() const noexcept { return *mailbox().find_group(group().view().id()); }
 
-Call RemoteMessage::call_of(const MessageRecord& record) const noexcept {
-  Call call;
-  call.kind = record.kind() == MessageRecord::Kind::kSend ? Collective::kSend : Collective::kRecv;
-  call.count = record.message().bytes / size_of(type_);
-  call.reduction.type = type_;
-  call.root = rank_;
-  call.tag = record.message().tag;
-  return call;
+PlainCall RemoteMessage::call_of(const MessageRecord& record) const noexcept {
+  const bool sends = record.kind() == MessageRecord::Kind::kSend;
+  return {sends ? Collective::kSend : Collective::kRecv, type_, ReduceOp::kSum, record.message().tag, rank_,
+          record.message().bytes / size_of(type_)};
 }
 
 void RemoteMessage::identify(Operation& operation, const MessageRecord& record) const noexcept {

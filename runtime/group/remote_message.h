@@ -11,16 +11,16 @@ namespace aiacc {
 class RemoteMessage : public WaitingCall {
  public:
   // Whether such a call may be one; the mailbox knows the group. The caller holds the lane.
-  static bool serves(Group& group, const Call& call, const Buffer& memory) noexcept;
+  static bool serves(Group& group, const PlainCall& call, const Buffer& memory) noexcept;
 
  protected:
-  RemoteMessage(Group& group, const Call& call) noexcept
-      : WaitingCall(group), rank_(call.root), type_(call.reduction.type) {}
+  RemoteMessage(Group& group, const PlainCall& call) noexcept
+      : WaitingCall(group), rank_(call.root), type_(call.type) {}
 
-  static MessageRecord::Message message_of(Group& group, const Call& call, const Buffer& memory);
+  static MessageRecord::Message message_of(Group& group, const PlainCall& call, const Buffer& memory);
   Mailbox& mailbox() const noexcept;
   MatchGroup& match_group() const noexcept;
-  Call call_of(const MessageRecord& record) const noexcept;
+  PlainCall call_of(const MessageRecord& record) const noexcept;
   void identify(Operation& operation, const MessageRecord& record) const noexcept;
   // What the record's owner does.
   void message_over(std::exception_ptr error) noexcept;
@@ -39,10 +39,10 @@ class RemoteMessage : public WaitingCall {
 class RemoteReceive final : public RemoteMessage, public ReceiveRecord {
  public:
   // Takes the message's number: it is to be begun while the caller holds the lane.
-  RemoteReceive(Group& group, const Call& call, const Buffer& recv)
+  RemoteReceive(Group& group, const PlainCall& call, const Buffer& recv)
       : RemoteMessage(group, call), ReceiveRecord(message_of(group, call, recv)) {}
 
-  Call call() const noexcept override { return call_of(*this); }
+  PlainCall plain() const noexcept override { return call_of(*this); }
   bool receives() const noexcept override { return true; }
   Task<void> go_on(Operation& operation) override;
 
@@ -57,10 +57,10 @@ class RemoteReceive final : public RemoteMessage, public ReceiveRecord {
 
 class RemoteSend final : public RemoteMessage, public SendRecord {
  public:
-  RemoteSend(Group& group, const Call& call, const Buffer& send)
+  RemoteSend(Group& group, const PlainCall& call, const Buffer& send)
       : RemoteMessage(group, call), SendRecord(message_of(group, call, send)) {}
 
-  Call call() const noexcept override { return call_of(*this); }
+  PlainCall plain() const noexcept override { return call_of(*this); }
   bool receives() const noexcept override { return false; }
   Task<void> go_on(Operation& operation) override;
 

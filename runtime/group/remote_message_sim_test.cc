@@ -31,7 +31,7 @@ class Messages {
     const bool sends = kind == Collective::kSend;
     const Call call = message_of(kind, other, tag, count);
     Group& world = job[rank].context->world();
-    one.work = world.prepare_waiting(call, sends ? memory : Buffer{}, sends ? Buffer{} : memory);
+    one.work = world.prepare_waiting(PlainCall::of(call), sends ? memory : Buffer{}, sends ? Buffer{} : memory);
     one.is_record = one.work != nullptr;
     if (!one.is_record) {
       one.work = world.prepare(call, sends ? memory : Buffer{}, sends ? Buffer{} : memory, nullptr);

@@ -40,14 +40,14 @@ Instant WaitingCall::deadline() const noexcept { return after(began_, group_.def
 std::uint64_t WaitingCall::record() const noexcept { return group_.context().recorder().number_of(recorded()); }
 
 void WaitingCall::begin() noexcept {
-  const Call its = call();
-  sequence_ = group_.next_ticket(its);
+  const PlainCall its = plain();
+  sequence_ = group_.next_ticket(its.kind);
   OperationLine& line = group_.line_of(its);
   // The clock is read for the first that waits. What comes behind it may have begun some milliseconds later than it says.
   began_ =
       line.waiting.empty() ? group_.loop().now() : std::max(line.waiting.front().began(), group_.loop().about_now());
   set_recorded(
-      static_cast<std::uint32_t>(group_.context().recorder().begin(group_.recorded_as(), sequence_, its, {}, began_)));
+      static_cast<std::uint32_t>(group_.context().recorder().begin(group_.recorded_as(), sequence_, its, began_)));
   group_.add_waiting(1);
   group_.began(*this, line);
   post();

@@ -18,6 +18,7 @@
 #include "base/task/slab_pool.h"
 #include "collectives/intra/intra_messages.h"
 #include "collectives/intra/small_queue.h"
+#include "collectives/plain_call.h"
 #include "runtime/group/group_operation.h"
 #include "runtime/group/requested_work.h"
 
@@ -36,7 +37,8 @@ class WaitingCall : public RequestedWork, public ListNode<WaitingCall> {
   std::uint64_t sequence() const noexcept override { return sequence_; }
 
   // --- the lane's thread -----------------------------------------------------------------------------------------------
-  virtual Call call() const noexcept = 0;
+  virtual PlainCall plain() const noexcept = 0;
+  Call call() const noexcept { return plain().call(); }
   virtual bool receives() const noexcept = 0;
   Instant began() const noexcept { return began_; }
   Instant deadline() const noexcept;

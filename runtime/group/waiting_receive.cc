@@ -6,10 +6,10 @@ namespace aiacc {
 
 static_assert(sizeof(void*) != 8 || sizeof(WaitingReceive) <= 128);
 
-WaitingReceive::WaitingReceive(Group& group, const Call& call, const Buffer& recv)
+WaitingReceive::WaitingReceive(Group& group, const PlainCall& call, const Buffer& recv)
     : WaitingCall(group), Posted(*group.post(), call, recv) {}
 
-Call WaitingReceive::call() const noexcept { return Posted::call(*group().post()); }
+PlainCall WaitingReceive::plain() const noexcept { return Posted::plain(*group().post()); }
 
 void WaitingReceive::post() noexcept { group().post()->post(*this, group().waiting_calls()); }
 

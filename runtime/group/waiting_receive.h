@@ -9,9 +9,9 @@ namespace aiacc {
 class WaitingReceive final : public WaitingCall, public IntraMessages::Posted {
  public:
   // For a call that the messages of `group` can take (IntraMessages::prepare_to_post).
-  WaitingReceive(Group& group, const Call& call, const Buffer& recv);
+  WaitingReceive(Group& group, const PlainCall& call, const Buffer& recv);
 
-  Call call() const noexcept override;
+  PlainCall plain() const noexcept override;
   bool receives() const noexcept override { return true; }
   bool sends() const noexcept override { return false; }
   Task<void> go_on(Operation& operation) override;

@@ -19,8 +19,8 @@ class WaitingReceivesOnAHost : public ::testing::Test {
   // Returns the index of what it receives into.
   std::size_t recv(int rank, int from, std::uint32_t tag, std::size_t count = 1) {
     const Buffer into = memory(-1, count);
-    std::unique_ptr<RequestedWork> receive =
-        job_[rank].context->world().prepare_waiting(message_of(Collective::kRecv, from, tag, count), {}, into);
+    std::unique_ptr<RequestedWork> receive = job_[rank].context->world().prepare_waiting(
+        PlainCall::of(message_of(Collective::kRecv, from, tag, count)), {}, into);
     EXPECT_NE(receive, nullptr);
     if (receive != nullptr) job_[rank].lane.begin_here(*receives_.emplace_back(std::move(receive)));
     return data_.size() - 1;
@@ -154,14 +154,16 @@ TEST_F(WaitingReceivesOnAHost, InACircleAreToldOnceWithinTwoSeconds) {
 TEST_F(WaitingReceivesOnAHost, AreNotForWhatNeedsAnOperation) {
   Group& world = job_[0].context->world();
   const Buffer into = memory(-1);
-  EXPECT_EQ(world.prepare_waiting(message_of(Collective::kSend, 1, 7), {}, into), nullptr);
-  EXPECT_EQ(world.prepare_waiting(message_of(Collective::kRecv, 0, 7), {}, into), nullptr) << "from itself";
-  EXPECT_EQ(world.prepare_waiting(message_of(Collective::kRecvAny, 1, 7), {}, into), nullptr);
+  EXPECT_EQ(world.prepare_waiting(PlainCall::of(message_of(Collective::kSend, 1, 7)), {}, into), nullptr);
+  EXPECT_EQ(world.prepare_waiting(PlainCall::of(message_of(Collective::kRecv, 0, 7)), {}, into), nullptr)
+      << "from itself";
+  EXPECT_EQ(world.prepare_waiting(PlainCall::of(message_of(Collective::kRecvAny, 1, 7)), {}, into), nullptr);
   Buffer device = into;
   device.kind = MemoryKind::kCuda;
-  EXPECT_EQ(world.prepare_waiting(message_of(Collective::kRecv, 1, 7), {}, device), nullptr);
+  EXPECT_EQ(world.prepare_waiting(PlainCall::of(message_of(Collective::kRecv, 1, 7)), {}, device), nullptr);
   world.abort_by_user("enough");
-  EXPECT_EQ(world.prepare_waiting(message_of(Collective::kRecv, 1, 7), {}, into), nullptr) << "it is to say why";
+  EXPECT_EQ(world.prepare_waiting(PlainCall::of(message_of(Collective::kRecv, 1, 7)), {}, into), nullptr)
+      << "it is to say why";
 }
 
 }  // namespace

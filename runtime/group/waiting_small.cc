@@ -6,7 +6,7 @@ namespace aiacc {
 
 static_assert(sizeof(void*) != 8 || sizeof(WaitingSmall) <= 128);
 
-WaitingSmall::WaitingSmall(Group& group, const Call& call, const Buffer& send, const Buffer& recv)
+WaitingSmall::WaitingSmall(Group& group, const PlainCall& call, const Buffer& send, const Buffer& recv)
     : WaitingCall(group), Item(call, send, recv) {}
 
 void WaitingSmall::post() noexcept { group().small_calls()->post(*this); }

@@ -10,9 +10,9 @@ namespace aiacc {
 class WaitingSmall final : public WaitingCall, public intra::SmallQueue::Item {
  public:
   // For a call that the group's queue admits (SmallQueue::prepare_to_post).
-  WaitingSmall(Group& group, const Call& call, const Buffer& send, const Buffer& recv);
+  WaitingSmall(Group& group, const PlainCall& call, const Buffer& send, const Buffer& recv);
 
-  Call call() const noexcept override { return Item::call(); }
+  PlainCall plain() const noexcept override { return Item::plain(); }
   bool receives() const noexcept override { return false; }
   bool sends() const noexcept override { return false; }  // what it stores for others is there at once
   Task<void> go_on(Operation& operation) override;

@@ -23,7 +23,8 @@ class WaitingSmallCalls : public ::testing::Test {
     Context& context = *job_[rank].context;
     std::vector<float>& from = data_.emplace_back(std::move(send));
     std::vector<float>& into = data_.emplace_back(recv_count, -1.0f);
-    started_[rank].push_back({&into, context.world().prepare_waiting(call, buffer_of(from), buffer_of(into))});
+    started_[rank].push_back(
+        {&into, context.world().prepare_waiting(PlainCall::of(call), buffer_of(from), buffer_of(into))});
     const bool waits = started_[rank].back().work != nullptr;
     if (!waits) started_[rank].back().work = context.world().prepare(call, buffer_of(from), buffer_of(into), nullptr);
     job_[rank].lane.begin_here(*started_[rank].back().work);
@@ -232,16 +233,12 @@ TEST_F(WaitingSmallCalls, AreNotForWhatNeedsAnOperation) {
   Group& world = job_[0].context->world();
   std::vector<float> data(100'000);
   Buffer memory = buffer_of(data);
-  const auto waits = [&](const Call& call) { return world.prepare_waiting(call, memory, memory) != nullptr; };
+  const auto waits = [&](const Call& call) {
+    return world.prepare_waiting(PlainCall::of(call), memory, memory) != nullptr;
+  };
   EXPECT_TRUE(waits(call_of(Collective::kAllreduce, 16)));
   EXPECT_FALSE(waits(call_of(Collective::kAllreduce, 100'000)));
   EXPECT_FALSE(waits(call_of(Collective::kGroupedAllreduce, 1)));
-  Call scaled = call_of(Collective::kAllreduce, 1);
-  scaled.reduction.postscale = 0.5;
-  EXPECT_FALSE(waits(scaled));
-  scaled = call_of(Collective::kAllreduce, 1);
-  scaled.reduction.prescale = 0.5;
-  EXPECT_FALSE(waits(scaled));
   memory.kind = MemoryKind::kCuda;
   EXPECT_FALSE(waits(call_of(Collective::kAllreduce, 1)));
   memory.kind = MemoryKind::kHost;
