@@ -42,12 +42,13 @@ Doorbell::Doorbell(io::RealLoop& loop)
   loop.watch_edges(*this, socket_.get(), true, false);
 }
 
-void Doorbell::ring(const Name& other) noexcept {
+bool Doorbell::ring(const Name& other) noexcept {
   const BellAddress address(other);
   const char nothing = 0;
-  // Errors are ignored: a full queue means that its owner was woken already, a refused datagram that it has ended.
-  [[maybe_unused]] const ssize_t sent =
+  const ssize_t sent =
       sendto(socket_.get(), &nothing, sizeof nothing, MSG_DONTWAIT | MSG_NOSIGNAL, address.get(), address.length);
+  // A full queue means that its owner was woken already, a refused datagram that it has ended.
+  return sent >= 0 || errno == EAGAIN || errno == ECONNREFUSED;
 }
 
 // Reads until the queue is empty, because an edge-triggered poll reports only new datagrams. The number is bounded, so that

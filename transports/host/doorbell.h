@@ -19,7 +19,8 @@ class Doorbell final : private io::Watch, private Job {
   explicit Doorbell(io::RealLoop& loop);
 
   const Name& name() const noexcept { return name_; }
-  void ring(const Name& other) noexcept;
+  // False if the other one may not wake up from it.
+  bool ring(const Name& other) noexcept;
 
  private:
   void ready(Ready) noexcept override { drain(); }

@@ -78,8 +78,11 @@ void MemfdDomain::ring_sleepers(std::uint64_t lines) noexcept {
       if (sleeper == rank_ || sleeper >= mapping_->ranks()) continue;
       const std::uint64_t wanted = word(sleeper, kSleepLine, kInterest).load(std::memory_order_relaxed);
       if (lines != kEverybody && (wanted & lines) == 0) continue;
-      bell_.ring({word(sleeper, kSleepLine, kBellName).load(std::memory_order_relaxed),
-                  word(sleeper, kSleepLine, kBellName + 1).load(std::memory_order_relaxed)});
+      if ((header.sleepers[i].fetch_and(~bit_of(sleeper), std::memory_order_seq_cst) & bit_of(sleeper)) == 0) continue;
+      ++rings_;
+      const bool rung = bell_.ring({word(sleeper, kSleepLine, kBellName).load(std::memory_order_relaxed),
+                                    word(sleeper, kSleepLine, kBellName + 1).load(std::memory_order_relaxed)});
+      if (!rung) header.sleepers[i].fetch_or(bit_of(sleeper), std::memory_order_seq_cst);
     }
   }
 }

@@ -3,7 +3,9 @@
 // Waiting. A writer publishes, then reads the host's bitmap of sleepers, and rings each rank that sleeps on that line.
 // A rank that is about to block records which lines it waits for, sets its bit among the sleepers, and then checks its
 // flags once more (Dekker: publish() stores the flag and loads `sleepers`; about_to_block() stores `sleepers` and loads
-// the flag; all four are seq_cst, so at least one side sees the other). A dead rank's bit stays set until mark_dead().
+// the flag; all four are seq_cst, so at least one side sees the other). Whoever rings takes the bit away first, so that a rank
+// which takes some time to wake up is rung once and not by each store until then: it looks at all its flags when it is awake, and
+// sets its bit again before it blocks again. A rank that dies in between is reported to all, which wakes them too.
 #pragma once
 
 #include <memory>
@@ -28,6 +30,8 @@ class MemfdDomain final : public SegmentDomain, private io::Poller, private io::
   bool can_read(int owner) noexcept override;
   void read_private(int owner, const std::byte* from, std::span<std::byte> into) override;
   void publish(std::uint32_t line, std::uint32_t word, std::uint64_t value) noexcept override;
+  // How often this rank has rung others, ever: for tests.
+  std::uint64_t rings() const noexcept { return rings_; }
 
  protected:
   bool look(FlagAwait& wait) override;
@@ -56,6 +60,7 @@ class MemfdDomain final : public SegmentDomain, private io::Poller, private io::
   IntrusiveList<FlagAwait> waits_;
   IntrusiveList<FlagAwait> urgent_waits_;
   std::uint64_t news_seen_ = 0;
+  std::uint64_t rings_ = 0;
   bool asleep_ = false;
 };
 

@@ -213,6 +213,37 @@ TEST_F(MemfdThreads, ABlockedRankCostsNothing) {
   });
 }
 
+// It wakes up some time after the first store; until then the others only store.
+TEST(MemfdDomain, ASleeperIsRungOnceEachTimeItSleeps) {
+  const HostSegment segment = HostSegment::create(2, kSliceBytes, kNonce);
+  io::RealLoop loops[2];
+  const auto waiting = MemfdDomain::attach(segment.descriptor(), kNonce, 0, 2, loops[0]);
+  const auto storing = MemfdDomain::attach(segment.descriptor(), kNonce, 1, 2, loops[1]);
+  constexpr std::uint64_t kKey = 5;
+  const std::uint32_t line = storing->claim_lines(kKey, 1);
+  std::uint64_t value = 0;
+  for (std::uint64_t sleep = 1; sleep <= 3; ++sleep) {
+    Stop stop;
+    const std::uint64_t wanted = value + 20;
+    Task<void> task = [](MemfdDomain* domain, FlagRef flag, std::uint64_t at, Stop* ends) -> Task<void> {
+      co_await domain->at_least(flag, at, *ends);
+    }(waiting.get(), {1, line, 0}, wanted, &stop);
+    task.start();
+    Instant due{};
+    while (!loops[0].listen(&due)) loops[0].look();
+    while (value < wanted - 1) storing->publish(line, 0, ++value);
+    EXPECT_EQ(storing->rings(), 2 * sleep - 1);
+    loops[0].await_event(kNever);
+    loops[0].listened();
+    while (!loops[0].listen(&due)) loops[0].look();
+    EXPECT_FALSE(task.done()) << "it sleeps again";
+    storing->publish(line, 0, ++value);
+    EXPECT_EQ(storing->rings(), 2 * sleep);
+    loops[0].listened();
+    loops[0].run_until([&] { return task.done(); });
+  }
+}
+
 TEST(MemfdDomain, ColoursAllocationsByRank) {
   MemfdUnderTest host(3);
   const std::uint64_t offset = host.member(0).allocate(1).offset;
