@@ -41,6 +41,7 @@ struct ConfigValues {
   std::optional<std::int64_t> host_index;
   std::optional<std::int64_t> min_size;
   std::optional<std::int64_t> max_size;
+  bool new_hosts = false;
   bool terminal = false;
   bool singleton = false;
   Duration init_timeout{};

@@ -37,6 +37,8 @@ constexpr std::array kTable{
               "With how many ranks the job goes on after others have failed (aiaccrun --min-np).", "0.1"},
     ConfigRow{"AIACC_MAX_SIZE", &V::max_size, "", "1", "2147483647", kLauncher,
               "How many ranks an elastic job has at most, whose failed ranks are replaced (aiaccrun --max-np).", "0.1"},
+    ConfigRow{"AIACC_NEW_HOSTS", &V::new_hosts, "no", "", "", kLauncher,
+              "The job may get hosts that it did not begin with (aiaccrun --host-discovery-script).", "0.1"},
     ConfigRow{"AIACC_TERMINAL", &V::terminal, "no", "", "", kLauncher,
               "Standard output reaches a terminal through aiaccrun, unchanged.", "0.1"},
     ConfigRow{"AIACC_SINGLETON", &V::singleton, "no", "", "", kUser,

@@ -10,8 +10,8 @@
 #include <fstream>
 #include <memory>
 #include <string>
+#include <variant>
 
-#include "base/config.h"
 #include "base/io/limits.h"
 #include "base/io/process_role.h"
 #include "base/io/real_clock.h"
@@ -21,12 +21,12 @@
 #include "base/io/real_signals.h"
 #include "base/io/terminal.h"
 #include "launcher/cli/host_list.h"
+#include "launcher/head/first_hosts.h"
 #include "launcher/head/head.h"
+#include "launcher/job_settings.h"
 #include "launcher/plan/placement.h"
 #include "launcher/plan/plan.h"
 #include "launcher/plan/program.h"
-#include "launcher/plan/starter.h"
-#include "launcher/roles.h"
 
 namespace aiacc::launcher {
 
@@ -69,85 +69,6 @@ void read_host_file(Options& options) {
   options.hosts = {parse_host_file(file, text), Source::kFlag};
 }
 
-// aiaccrun itself uses only these two of the library's variables.
-Config own_config(const Surroundings& here) {
-  std::vector<std::string> own;
-  for (const std::string& entry : here.environment) {
-    if (entry.starts_with("AIACC_LEASE=") || entry.starts_with("AIACC_INIT_TIMEOUT=")) own.push_back(entry);
-  }
-  try {
-    return Config::read(own);
-  } catch (const Error& error) {
-    throw UsageError(MessageId::kVariable, error.message());
-  }
-}
-
-wire::StartJob job_of(const Plan& plan, const Options& options, std::size_t host) {
-  const HostPlan& there = plan.hosts[host];
-  wire::StartJob job;
-  job.version = version_text();
-  job.host_name = there.name;
-  job.host = static_cast<std::int32_t>(host);
-  job.argv = plan.argv;
-  job.cwd = plan.cwd;
-  job.environment = there.local ? plan.environment : plan.remote_environment;
-  job.over_own = !there.local;
-  for (const RankPlan& planned : plan.ranks) {
-    job.hosts_of_ranks.push_back(static_cast<std::uint32_t>(planned.host));
-    if (planned.host != job.host) continue;
-    wire::StartRank& rank = job.ranks.emplace_back();
-    rank.rank = planned.rank;
-    rank.local_rank = planned.local_rank;
-    rank.environment = planned.environment;
-  }
-  job.map_by = static_cast<std::uint8_t>(plan.placement.map_by);
-  job.bind_to = static_cast<std::uint8_t>(plan.placement.bind_to);
-  job.bind_asked = plan.placement.bind_asked;
-  job.oversubscribe = plan.placement.oversubscribe;
-  job.provide = options.provide.value;
-  job.tag_output = options.tag_output.value;
-  job.report_bindings = options.report_bindings.value;
-  return job;
-}
-
-HostLink::Settings link_to(const Plan& plan, const Options& options, const Surroundings& here, std::size_t host,
-                           Duration lease) {
-  const HostPlan& there = plan.hosts[host];
-  HostLink::Settings link;
-  link.index = static_cast<int>(host);
-  link.name = there.name;
-  link.local = there.local;
-  if (there.local) {
-    link.starts.push_back(keeper_spec(options.isolate.value));
-    return link;
-  }
-  link.ssh = !options.launch_agent.given();
-  link.lease = lease;
-  for (const Words& command : starter_commands(there, options, here.program)) {
-    link.starts.push_back(starter_spec(command));
-  }
-  return link;
-}
-
-Head::Settings settings_of(const Plan& plan, const Options& options, const Surroundings& here) {
-  const Config config = own_config(here);
-  Head::Settings settings;
-  for (std::size_t host = 0; host < plan.hosts.size(); ++host) {
-    settings.hosts.push_back(link_to(plan, options, here, host, config->lease));
-    settings.jobs.push_back(job_of(plan, options, host));
-  }
-  settings.separate_hosts = options.separate_hosts.value;
-  settings.tag_output = options.tag_output.value;
-  settings.quiet = options.quiet.value;
-  settings.min_ranks = options.min_ranks.value;
-  settings.max_ranks = options.max_ranks.value;
-  settings.reset_limit = options.reset_limit.value;
-  settings.timeout = options.timeout.value;
-  settings.kill_grace = options.kill_grace.value;
-  settings.start_limit = config->init_timeout;
-  return settings;
-}
-
 struct Outside {
   io::RealLoop& loop;
   io::RealHost& host;
@@ -165,12 +86,65 @@ Head::Settings prepare(const Plan& plan, const Options& options, const Surroundi
   return settings_of(plan, options, here);
 }
 
-// Several names of one machine are detected only after connecting. That is rare, so aiaccrun makes a new plan with what
-// it learned and connects to all hosts again; each attempt has fewer names, so the loop ends.
-Task<int> run_planned(const Options* options, Surroundings here, Outside outside, bool no_stdout, Stop* stop) {
+Growth::Settings growth_of(const Plan& plan, const Options& options, const HostSource& source,
+                           const std::vector<std::string>& unusable, Duration start_limit) {
+  Growth::Settings growth;
+  growth.source = &source;
+  growth.hosts = plan.hosts;
+  growth.aside = unusable;
+  growth.most_ranks = options.max_ranks.value;
+  growth.start_limit = start_limit;
+  return growth;
+}
+
+// The hosts with which a job begins whose hosts a script finds; or the exit code.
+Task<std::variant<std::vector<HostPlan>, int>> find_hosts(const Options* options, const Surroundings* here,
+                                                          const std::vector<std::string>* unusable, Outside outside,
+                                                          Stop* stop) {
+  const Plan none;
+  const FoundHosts source(none, *options, *here);
+  FirstHostsSettings settings;
+  settings.least = options->min_ranks.value;
+  settings.limit = options->elastic_timeout.value;
+  settings.unusable = *unusable;
+  settings.say = [](MessageId id, const std::string& sentence) { print_line(stderr, message_line(id, sentence)); };
+  auto found = co_await first_hosts(outside.loop, outside.host, outside.signals, source, settings, *stop);
+  if (auto* hosts = std::get_if<std::vector<HostPlan>>(&found)) co_return std::move(*hosts);
+  const JobResult& result = std::get<JobResult>(found);
+  const std::optional<ClosingLine> line = closing_line(result);
+  if (line) settings.say(line->id, line->sentence);
+  co_return exit_code(result);
+}
+
+// As --host names them.
+void take_hosts(const std::vector<HostPlan>& hosts, Options& options) {
+  options.hosts.value.clear();
+  int slots = 0;
+  for (const HostPlan& host : hosts) {
+    options.hosts.value.push_back({host.name, host.slots, host.user, host.port, options.discovery_script.value});
+    slots += host.slots;
+  }
+  options.ranks.value = std::min(slots, options.max_ranks.value);
+  options.ranks.source = Source::kFlag;
+}
+
+// Several names of one machine are detected only after connecting, and so are hosts of a script that cannot be used. Both are
+// rare, so aiaccrun makes a new plan with what it learned and connects to all hosts again; each attempt has fewer names, so
+// the loop ends.
+Task<int> run_planned(const Options* given, Surroundings here, Outside outside, bool no_stdout, Stop* stop) {
+  Options options = *given;
+  const bool grows = options.discovery_script.given();
+  std::vector<std::string> unusable;
   for (bool first = true;; first = false) {
-    const Plan plan = make_plan(*options, here);
-    Head::Settings settings = prepare(plan, *options, here);
+    if (grows) {
+      auto found = co_await find_hosts(&options, &here, &unusable, outside, stop);
+      if (const int* code = std::get_if<int>(&found)) co_return *code;
+      take_hosts(std::get<std::vector<HostPlan>>(found), options);
+    }
+    const Plan plan = make_plan(options, here);
+    Head::Settings settings = prepare(plan, options, here);
+    const FoundHosts source(plan, options, here);
+    if (grows) settings.growth = growth_of(plan, options, source, unusable, settings.start_limit);
     if (plan.input_rank != kNoRank) {
       settings.in = &outside.in;
       settings.input_rank = plan.input_rank;
@@ -184,7 +158,8 @@ Task<int> run_planned(const Options* options, Surroundings here, Outside outside
       if (first || notice.id == MessageId::kSameMachine) head.say(notice.id, notice.sentence);
     }
     const int code = co_await head.run(*stop);
-    if (head.same_machines().empty()) co_return code;
+    if (head.same_machines().empty() && head.unusable_hosts().empty()) co_return code;
+    unusable.insert(unusable.end(), head.unusable_hosts().begin(), head.unusable_hosts().end());
     for (const std::vector<int>& hosts : head.same_machines()) {
       std::vector<std::string>& names = here.same_machines.emplace_back();
       for (const int host : hosts) names.push_back(plan.hosts[static_cast<std::size_t>(host)].name);
@@ -192,7 +167,20 @@ Task<int> run_planned(const Options* options, Surroundings here, Outside outside
   }
 }
 
-int run_job(const Options& options, unsigned closed) {
+// Finds the script before anything starts, by the rules for programs; one without a slash may be in the working directory.
+void find_script(Options& options, const Surroundings& here) {
+  std::string& script = options.discovery_script.value;
+  std::error_code none;
+  const bool plain = script.find('/') == std::string::npos;
+  if (plain && std::filesystem::exists(std::filesystem::path(here.cwd) / script, none)) script = "./" + script;
+  try {
+    script = find_program(script, here.cwd, here.environment);
+  } catch (const LaunchError& error) {
+    throw LaunchError(error.id(), error.exit_code(), "--host-discovery-script: " + error.message());
+  }
+}
+
+int run_job(Options options, unsigned closed) {
   io::raise_descriptor_limit();  // each host needs several descriptors
   io::RealLoop loop;
   io::RealSignals signals(loop, {SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGUSR1, SIGUSR2, SIGWINCH, SIGTSTP, SIGCONT});
@@ -206,6 +194,7 @@ int run_job(const Options& options, unsigned closed) {
   const bool no_stdout = (closed & (1u << STDOUT_FILENO)) != 0;
   Stop stop;
   Surroundings here = look_around(host);
+  if (options.discovery_script.given()) find_script(options, here);
   const Outside outside{loop, host, signals, entropy, *in, *out, *err};
   return loop.run(run_planned(&options, std::move(here), outside, no_stdout, &stop));
 }
@@ -240,6 +229,11 @@ int launch(int argc, char** argv) {
       case Options::Action::kRun: break;
     }
     read_host_file(options);
+    if (options.dry_run.value && options.discovery_script.given()) {
+      throw UsageError(MessageId::kUsage,
+                       "--dry-run starts nothing, and the script of --host-discovery-script neither, so that "
+                       "there is no plan; give the hosts with --host");
+    }
     return options.dry_run.value ? dry_run(options) : run_job(options, closed);
   } catch (const LaunchError& error) {
     print_line(stderr, message_line(error.id(), error.message()));

@@ -9,6 +9,7 @@
 #include "base/sim/sim_host.h"
 #include "launcher/agent/agent.h"
 #include "launcher/agent/keeper.h"
+#include "launcher/cli/host_list.h"
 #include "launcher/cli/options.h"
 #include "launcher/head/head.h"
 
@@ -137,6 +138,13 @@ class Cluster {
   int fails = -1;                               // the rank that exits with 7 after a second
   int lies = -1;                                // the host whose agent sends `lie` after a second
   wire::Bytes lie;
+  // With a script that finds hosts: how many hosts the job begins with, and what the script prints, from when on.
+  int begins = 0;
+  std::string listed;
+  int script_code = 0;
+  bool script_hangs = false;
+  int most = 0;
+  Duration elastic_timeout{};
 
  private:
   void install(int host);
@@ -149,6 +157,40 @@ class Cluster {
   static Task<int> agent(Cluster* cluster, int host, SimSelf* self);
   static Task<void> say_lie(Cluster* cluster, SimSelf* self, io::Stream* to, Stop* stop);
   static Task<int> rank(Cluster* cluster, int host, SimSelf* self);
+  static Task<int> script(Cluster* cluster, SimSelf* self);
+  static HostLink::Settings link_to(Cluster* cluster, const std::string& name, int index);
+  static wire::StartJob job_on(const std::string& name, int index);
+
+  class Listed final : public HostSource {
+   public:
+    explicit Listed(Cluster* cluster) : cluster_(cluster) {}
+    io::SpawnSpec script() const override {
+      io::SpawnSpec spec;
+      spec.argv = {"hosts"};
+      spec.out = spec.err = io::SpawnSpec::Stdio::kPipe;
+      spec.group = io::SpawnSpec::Group::kNewSession;
+      return spec;
+    }
+    std::vector<HostPlan> hosts_of(const std::string& printed) const override {
+      std::vector<HostPlan> hosts;
+      for (const HostSpec& spec : parse_host_file("the output of hosts", printed)) {
+        HostPlan& host = hosts.emplace_back();
+        host.name = spec.name;
+        host.slots = spec.slots;
+      }
+      return hosts;
+    }
+    HostLink::Settings link_to(const HostPlan& host, int index) const override {
+      return Cluster::link_to(cluster_, host.name, index);
+    }
+    wire::StartJob job_on(const HostPlan& host, int index) const override { return Cluster::job_on(host.name, index); }
+    std::vector<std::string> environment_of(const RankPlan& rank, const JobSize&) const override {
+      return {fmt::format("AIACC_RANK={}", rank.rank)};
+    }
+
+   private:
+    Cluster* cluster_;
+  };
 
   // The agent inherits its keeper's streams, as a child inherits descriptors.
   struct Control {
@@ -172,6 +214,7 @@ inline void Cluster::install(int host) {
   if (host == 0) {
     machine.install("aiaccrun", enrolled("aiaccrun", [this](SimSelf& self) { return head(this, &self); }));
     machine.install("ssh", enrolled("ssh", [this](SimSelf& self) { return ssh(this, &self); }));
+    machine.install("hosts", enrolled("script", [this](SimSelf& self) { return script(this, &self); }));
     return;
   }
   machine.install("sshd", [this, host](SimSelf& self) { return sshd(this, host, &self); });
@@ -193,24 +236,12 @@ inline Task<int> Cluster::head(Cluster* cluster, SimSelf* self) {
   settings.max_ranks = cluster->max_ranks;
   settings.in = self->in.get();
   settings.start_limit = 300s;
-  for (int host = 1; host <= kHosts; ++host) {
-    HostLink::Settings& link = settings.hosts.emplace_back();
-    link.index = host - 1;
-    link.name = name_of(host);
-    link.ssh = true;
-    link.lease = kLease;
-    io::SpawnSpec& spec = link.starts.emplace_back();
-    spec.argv = {"ssh", address_of(host == cluster->twice ? host - 1 : host)};
-    spec.in = spec.out = spec.err = io::SpawnSpec::Stdio::kPipe;
-    spec.group = io::SpawnSpec::Group::kNewSession;
-    wire::StartJob& job = settings.jobs.emplace_back();
-    job.version = version_text();
-    job.host_name = name_of(host);
-    job.host = host - 1;
-    job.argv = {kProgram};
-    job.cwd = "/";
-    job.over_own = true;
-    for (int rank = 0; rank < kHosts * kRanksOfHost; ++rank) {
+  const Listed source(cluster);
+  const int hosts = cluster->begins > 0 ? cluster->begins : kHosts;
+  for (int host = 1; host <= hosts; ++host) {
+    settings.hosts.push_back(link_to(cluster, name_of(host), host - 1));
+    wire::StartJob& job = settings.jobs.emplace_back(job_on(name_of(host), host - 1));
+    for (int rank = 0; rank < hosts * kRanksOfHost; ++rank) {
       job.hosts_of_ranks.push_back(static_cast<std::uint32_t>(rank / kRanksOfHost));
       if (rank / kRanksOfHost != job.host) continue;
       wire::StartRank& one = job.ranks.emplace_back();
@@ -219,12 +250,57 @@ inline Task<int> Cluster::head(Cluster* cluster, SimSelf* self) {
       one.environment = {fmt::format("AIACC_RANK={}", rank)};
     }
   }
+  if (cluster->begins > 0) {
+    Growth::Settings& growth = settings.growth.emplace();
+    growth.source = &source;
+    growth.most_ranks = settings.max_ranks = cluster->most;
+    growth.start_limit = 20s;
+    settings.elastic_timeout = cluster->elastic_timeout;
+    for (const wire::StartJob& job : settings.jobs) {
+      HostPlan& host = growth.hosts.emplace_back();
+      host.name = job.host_name;
+      host.slots = kRanksOfHost;
+      for (const wire::StartRank& rank : job.ranks) host.ranks.push_back(rank.rank);
+    }
+  }
   sim::SimEntropy entropy(cluster->world, self->loop().node());
   Head head(self->loop(), self->host(), self->signals(), entropy, *self->out, *self->err, std::move(settings));
   const int code = co_await head.run(self->stop());
   cluster->exit_code = code;
   cluster->same_machines = head.same_machines();
   co_return code;
+}
+
+// A name beyond those of the machines leads nowhere.
+inline HostLink::Settings Cluster::link_to(Cluster* cluster, const std::string& name, int index) {
+  HostLink::Settings link;
+  link.index = index;
+  link.name = name;
+  link.ssh = true;
+  link.lease = kLease;
+  const int host = std::stoi(name.substr(1));
+  io::SpawnSpec& spec = link.starts.emplace_back();
+  spec.argv = {"ssh", address_of(host == cluster->twice ? host - 1 : host)};
+  spec.in = spec.out = spec.err = io::SpawnSpec::Stdio::kPipe;
+  spec.group = io::SpawnSpec::Group::kNewSession;
+  return link;
+}
+
+inline wire::StartJob Cluster::job_on(const std::string& name, int index) {
+  wire::StartJob job;
+  job.version = version_text();
+  job.host_name = name;
+  job.host = index;
+  job.argv = {kProgram};
+  job.cwd = "/";
+  job.over_own = true;
+  return job;
+}
+
+inline Task<int> Cluster::script(Cluster* cluster, SimSelf* self) {
+  if (cluster->script_hangs) co_await sleep_on(self);
+  co_await io::write_all(*self->out, std::as_bytes(std::span(cluster->listed)), self->stop());
+  co_return cluster->script_code;
 }
 
 inline Task<int> Cluster::ssh(Cluster*, SimSelf* self) {

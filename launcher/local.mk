@@ -67,16 +67,28 @@ launcher_sources += \
 	launcher/head/escalation.h \
 	launcher/head/head.cc \
 	launcher/head/head.h \
+	launcher/head/first_hosts.cc \
+	launcher/head/first_hosts.h \
+	launcher/head/growth.cc \
+	launcher/head/growth.h \
 	launcher/head/head_end.cc \
+	launcher/head/head_growth.cc \
 	launcher/head/head_start.cc \
+	launcher/head/host_discovery.cc \
+	launcher/head/host_discovery.h \
 	launcher/head/host_link.cc \
 	launcher/head/host_link.h \
+	launcher/head/host_pool.cc \
+	launcher/head/host_pool.h \
+	launcher/head/host_source.h \
 	launcher/head/job_result.cc \
 	launcher/head/job_result.h \
 	launcher/head/same_host_detection.cc \
 	launcher/head/same_host_detection.h \
 	launcher/head/start_barrier.cc \
 	launcher/head/start_barrier.h \
+	launcher/job_settings.cc \
+	launcher/job_settings.h \
 	launcher/launch.cc \
 	launcher/launch.h \
 	launcher/roles.cc \
@@ -101,10 +113,13 @@ launcher_tests += \
 	launcher/cli/manual_test.cc \
 	launcher/cli/mpirun_test.cc \
 	launcher/cli/options_test.cc \
+	launcher/head/host_discovery_test.cc \
+	launcher/head/host_pool_test.cc \
 	launcher/head/job_result_test.cc \
 	launcher/head/same_host_detection_test.cc \
 	launcher/head/start_barrier_test.cc \
 	launcher/head/start_failure_test.cc \
+	launcher/launch_sim_growth_test.cc \
 	launcher/launch_sim_test.cc \
 	launcher/launch_sim_world_test.h \
 	launcher/plan/binding_test.cc \

@@ -87,6 +87,9 @@ class Context final : public BootstrapObserver,
   }
 
   void on_rank_lost(int rank, std::exception_ptr error) noexcept override;
+  void on_hosts_updated(std::uint8_t what) noexcept override { hosts_updated_ |= what; }
+  // What aiaccrun has said of the next world since this one began; 0: nothing.
+  std::uint8_t hosts_updated() const noexcept { return hosts_updated_; }
   bool leaving(int rank) const noexcept override;
   // Reports the first rank that this one loses to `bootstrap`, which outlives the context.
   void tell_losses_to(Bootstrap& bootstrap) noexcept;
@@ -147,7 +150,8 @@ class Context final : public BootstrapObserver,
   std::unique_ptr<Messenger> messenger_;  // closes the port
   Bootstrap* bootstrap_ = nullptr;        // receives the first loss
   int lost_rank_ = kNoPeer;
-  std::string lost_path_;          // the first
+  std::string lost_path_;  // the first
+  std::uint8_t hosts_updated_ = 0;
   std::exception_ptr first_loss_;  // of a rank of the world
   Stop* opening_ = nullptr;        // while an elastic job's world opens
   Recorder recorder_;

@@ -224,6 +224,20 @@ void RealContext::stop_timeline() {
   LaneTask::run(lane_, Duration::max(), "", [this](Stop& stop) { return context_->timeline().stop(stop); });
 }
 
+int RealContext::hosts_updated() {
+  int what = 0;
+  LaneTask::run(lane_, Duration::max(), "", [&](Stop& stop) { return hosts_updated_on_lane(&what, stop); });
+  return what;
+}
+
+// A rank that only computes has not read yet what its agent says. The loop looks for it while it waits for a timer, if that is
+// not over at once.
+Task<void> RealContext::hosts_updated_on_lane(int* what, Stop& stop) {
+  constexpr Duration kLook = std::chrono::microseconds(50);
+  co_await sleep_for(loop_, kLook, stop);
+  *what = context_->hosts_updated();
+}
+
 Json RealContext::metrics() {
   Json json;
   LaneTask::run(lane_, Duration::max(), "", [&](Stop&) { return metrics_on_lane(&json); });

@@ -63,6 +63,8 @@ class RealContext final : private ProgressWatch::Reporter {
   // A trace of this rank and others (runtime/timeline/timeline.h); the file is rank 0's.
   void start_timeline(const std::string& file);
   void stop_timeline();
+  // What is known of the next world of an elastic job (Context::hosts_updated).
+  int hosts_updated();
   // What components have counted (runtime/metrics/metrics.h).
   Json metrics();
   // The last operations of this rank, the oldest first (runtime/watch/recorder.h). Any thread.
@@ -96,6 +98,7 @@ class RealContext final : private ProgressWatch::Reporter {
   Task<void> shut_down(Stop& stop);
   Task<void> start_timeline_on_lane(std::string file);
   Task<void> metrics_on_lane(Json* json);
+  Task<void> hosts_updated_on_lane(int* what, Stop& stop);
   Task<void> abort_on_lane(Group& group, std::string reason, Stop& stop);
   Task<void> allocate_shared(SharedMemory* memory);
   Task<void> free_shared(HostRange range);

@@ -158,4 +158,4 @@ def test_version_and_help():
     version = run("--version")
     assert version.returncode == 0 and re.match(r"aiaccrun \(aiacc\) \d+\.\d+\.\d+\n", version.stdout)
     text = run("--help")
-    assert text.returncode == 0 and text.stderr == "" and len(text.stdout.splitlines()) <= 60
+    assert text.returncode == 0 and text.stderr == "" and len(text.stdout.splitlines()) <= 70

@@ -25,6 +25,7 @@ EXTRA_DIST += \
 	tests/info_test.py \
 	tests/install_test.py \
 	tests/launcher_exit_test.py \
+	tests/launcher_growth_test.py \
 	tests/launcher_hosts_support.py \
 	tests/launcher_hosts_test.py \
 	tests/launcher_input_test.py \

@@ -4,7 +4,7 @@
 // State machine of a rank:
 //
 //   connect → Hello → Missing* → (Welcome + the segment's descriptor | Refused)
-//           → (RankLost | PeerLost | PathLost)* → Leave → Gone
+//           → (RankLost | HostsUpdated | PeerLost | PathLost)* → Leave → Gone
 //
 // The agent identifies a peer by SO_PEERCRED: its user, and its process, which must descend from a rank that the agent
 // started.
@@ -20,7 +20,7 @@
 
 namespace aiacc::wire {
 
-inline constexpr std::uint16_t kAgentProtocol = 2;  // version 1 had TCP ports only
+inline constexpr std::uint16_t kAgentProtocol = 3;  // version 1 had TCP ports only, version 2 no HostsUpdated
 
 // Rank → agent: the first message of a connection.
 struct Hello {
@@ -86,6 +86,15 @@ struct RankLost {
   std::string sentence;  // "rank 3 on host a was killed by signal 9"
   auto fields() { return std::tie(rank, sentence); }
 };
+
+// Agent → rank of an elastic job: the next world has other ranks than this one, and the rank may leave for it.
+struct HostsUpdated {
+  static constexpr std::uint16_t kType = 10;
+  std::uint8_t what = 0;  // kRanksRemoved, kRanksAdded or both
+  auto fields() { return std::tie(what); }
+};
+inline constexpr std::uint8_t kRanksRemoved = 1;
+inline constexpr std::uint8_t kRanksAdded = 2;
 
 // Rank → agent: a group of the sender ended because that rank is lost. If the sender exits now, that is a consequence,
 // and the other rank's end is the job's first failure.

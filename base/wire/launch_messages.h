@@ -4,7 +4,8 @@
 //
 //   aiaccrun → agent    Greeting → FindSameHost? → StartJob → StartRanks
 //                       → (SignalRanks | EndRanks | Credit | Input | OpenWorld | RefuseWorld | LoseRank | QueryExits
-//                          | RanksMissing | SettleRank)* → DropOutput? → end of stream
+//                          | RanksMissing | SettleRank | AddRanks | DismissRank
+//                          | UpdateHosts)* → DropOutput? → end of stream
 //   agent → aiaccrun    the answer to the marker, which is not a frame → AgentUp → SameHostFound? → (Prepared | NotStarted)
 //                       → (Started | NotStarted)
 //                       → (Output | InputCredit | InputClosed | RankChanged | RankStopped | Notice | HostReady
@@ -36,8 +37,9 @@
 
 namespace aiacc::wire {
 
-// Version 1 had no standard input, version 2 TCP ports only, version 3 one world for the whole job.
-inline constexpr std::uint16_t kLaunchProtocol = 4;
+// Version 1 had no standard input, version 2 TCP ports only, version 3 one world for the whole job, version 4 a fixed number of
+// ranks.
+inline constexpr std::uint16_t kLaunchProtocol = 5;
 
 // The first message to an agent. Every version begins with `protocol` and `version`, so that either end can report a
 // difference.
@@ -147,6 +149,29 @@ struct SettleRank {
   std::int32_t rank = 0;
   bool replace = false;  // start the program anew in its place; else the next world, if there is one, has a rank fewer
   auto fields() { return std::tie(rank, replace); }
+};
+
+// Starts further ranks of an elastic job on a host that has ranks already. Answered by Started, which is about these alone.
+struct AddRanks {
+  static constexpr std::uint16_t kType = 115;
+  std::vector<StartRank> ranks;  // with numbers above those of all ranks so far
+  auto fields() { return std::tie(ranks); }
+};
+
+// No further world of an elastic job has this rank, which is alive: its next Hello is refused, and its exit counts nothing.
+struct DismissRank {
+  static constexpr std::uint16_t kType = 116;
+  std::int32_t rank = 0;
+  bool now = false;      // end it: TERM and CONT, KILL 2 s later
+  std::string sentence;  // why, for its Refused
+  auto fields() { return std::tie(rank, now, sentence); }
+};
+
+// Ranks wait for the next world of an elastic job, or some are not in it. Agents tell the ranks that are in a world (HostsUpdated).
+struct UpdateHosts {
+  static constexpr std::uint16_t kType = 117;
+  std::uint8_t what = 0;  // as in HostsUpdated
+  auto fields() { return std::tie(what); }
 };
 
 // The ranks of different hosts do not match: each gets this as its Refused.

@@ -210,6 +210,17 @@ aiacc_status_t aiacc_finalize(void) {
   });
 }
 
+aiacc_status_t aiacc_hosts_updated(int* what) {
+  return guarded([&] {
+    refuse_forked();
+    refuse_to_block("aiacc_hosts_updated");
+    if (what == nullptr) throw Error(Code::kInvalidArgument, "what is NULL: pass where the answer shall go");
+    auto pin = state().contexts.find(decltype(state().contexts)::kFixed);
+    if (!pin) throw Error(Code::kInvalidState, "aiacc_hosts_updated was called before aiacc_init");
+    *what = pin->context->hosts_updated();
+  });
+}
+
 int aiacc_initialized(void) {
   return state().life.load() == Life::kAlive && !state().forked.load(std::memory_order_relaxed) ? 1 : 0;
 }

@@ -169,6 +169,13 @@ AIACC_API aiacc_status_t aiacc_init(const aiacc_init_attr_t *attr);
 AIACC_API aiacc_status_t aiacc_finalize(void);
 /* 1 between a successful aiacc_init and aiacc_finalize, otherwise 0. Never fails. */
 AIACC_API int aiacc_initialized(void);
+/* In an elastic job (aiaccrun --max-np, --host-discovery-script): whether the next world has other ranks than this one. *what is
+ * 0, or the sum of what aiaccrun has said since aiacc_init. Then all ranks may leave this world (aiacc_finalize) and enter the
+ * next (aiacc_init), when they agree to. Local: ranks learn of it at different times. */
+#define AIACC_HOSTS_REMOVED \
+  1 /* ranks of this world are not in the next, and their aiacc_init fails with AIACC_ERR_ABORTED */
+#define AIACC_HOSTS_ADDED 2 /* new ranks wait in aiacc_init */
+AIACC_API aiacc_status_t aiacc_hosts_updated(int *what);
 
 /* Makes `n` contexts, ranks 0 to n-1 of one world inside this process, for threads as ranks: contexts[i] is used by the
  * thread that is rank i. Local. */

@@ -134,6 +134,9 @@ void Agent::handle(const wire::Frame& frame) {
     }
     case wire::RanksMissing::kType: return start_barrier().send_missing(frame.as<wire::RanksMissing>().sentence);
     case wire::SettleRank::kType: return settle(frame.as<wire::SettleRank>());
+    case wire::AddRanks::kType: return add_ranks(frame.as<wire::AddRanks>());
+    case wire::UpdateHosts::kType: return start_barrier().update_hosts(frame.as<wire::UpdateHosts>().what);
+    case wire::DismissRank::kType: return dismiss(frame.as<wire::DismissRank>());
     case wire::QueryExits::kType: return exits_queried_.set();
     case wire::DropOutput::kType:
       for (CreditGate& gate : gates_) gate.discard();

@@ -7,6 +7,7 @@
 #pragma once
 
 #include <cstdint>
+#include <deque>
 #include <list>
 #include <memory>
 #include <optional>
@@ -93,9 +94,17 @@ class Agent final : private HelloServer::Owner {
   std::unique_ptr<io::Process> spawn_rank(std::size_t local, bool reads_input);
   void settle(const wire::SettleRank& order);
   Task<void> respawn(std::size_t local, Stop& stop);
+  void add_ranks(const wire::AddRanks& order);
+  void add_rank(const wire::StartRank& planned);
+  void live_with(std::size_t local);
+  void run_pumps(std::size_t first);
+  void dismiss(const wire::DismissRank& order);
+  Task<void> kill_after_grace(std::size_t local, Stop& stop);
+  std::size_t place_of(int rank) const;
+  void report_exit_of_unstarted(int rank);
   void pump_output(Rank& rank);
   void count_exit();
-  void report_started();
+  void report_started(std::size_t first);
   void not_started(int exit_code, MessageId id, const std::string& sentence);
   Task<void> live(Scope& scope);
   Task<void> beat(Stop& stop);
@@ -139,8 +148,8 @@ class Agent final : private HelloServer::Owner {
   MemoryKills memory_kills_;
   CreditGate gates_[2];
   wire::StartJob job_;
-  std::optional<Common> common_;  // once the host is prepared
-  std::vector<Rank> ranks_;
+  std::optional<Common> common_;                        // once the host is prepared
+  std::deque<Rank> ranks_;                              // coroutines refer to them while more are added
   std::vector<std::unique_ptr<io::Process>> replaced_;  // coroutines may still refer to them
   Scope* living_ = nullptr;                             // what runs while ranks do; set while it takes more
   std::list<OutputPump> pumps_;

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <csignal>
 #include <cstdlib>
 #include <iterator>
 #include <span>
@@ -114,7 +115,7 @@ void Agent::start_ranks() {
   if (decided_.is_set()) return;  // the job was refused meanwhile
   if (!common_) throw Error(Code::kProtocol, "aiaccrun would start ranks before it sent the job");
   ranks_run_ = try_to([this] { spawn_ranks(); });
-  if (ranks_run_) report_started();
+  if (ranks_run_) report_started(0);
   decided_.set();
 }
 
@@ -174,14 +175,15 @@ Wiring Agent::serve_hellos() {
 std::unique_ptr<io::Process> Agent::spawn_rank(std::size_t local, bool reads_input) {
   const wire::StartRank& planned = job_.ranks[local];
   const Binding& binding = common_->placement.binding;
+  const auto place = static_cast<std::size_t>(planned.local_rank);
   io::SpawnSpec spec;
   spec.argv = job_.argv;
-  spec.env = rank_environment(common_->environment, planned.environment, common_->wiring, binding.threads[local]);
+  spec.env = rank_environment(common_->environment, planned.environment, common_->wiring, binding.threads.at(place));
   spec.cwd = job_.cwd;
   if (reads_input) spec.in = io::SpawnSpec::Stdio::kPipe;
   spec.out = io::SpawnSpec::Stdio::kPipe;
   spec.err = io::SpawnSpec::Stdio::kPipe;
-  spec.binding = binding.cpus[local];
+  spec.binding = binding.cpus.at(place);
   std::unique_ptr<io::Process> process = host_.spawn(spec);
   if (process->unbound != 0 && !std::exchange(said_unbound_, true)) {
     const std::string what = fmt::format(
@@ -207,41 +209,117 @@ Task<void> Agent::respawn(std::size_t local, Stop& stop) {
     process = spawn_rank(local, false);
   } catch (const Error& error) {
     notify(MessageId::kLimit, error.message());
-    wire::RankChanged message;
-    message.rank = rank.rank;
-    message.phase = static_cast<std::uint8_t>(RankPhase::kExited);
-    message.code = kExitLauncher;
-    message.after_ns = (loop_.now() - started_).count();
     rank.unsettled = true;
-    to_head_.send(message);
+    report_exit_of_unstarted(rank.rank);
     co_return;
   }
   replaced_.push_back(std::exchange(rank.process, std::move(process)));
   rank.exited = false;
   hellos_->replace(static_cast<int>(local), rank.process->id());
+  const std::size_t pumps = pumps_.size();
   pump_output(rank);
-  pumps_done_.reset();
-  pumping_ += 2;
-  living_->spawn(pump(&*std::prev(pumps_.end(), 2), living_->stop()));
-  living_->spawn(pump(&pumps_.back(), living_->stop()));
+  run_pumps(pumps);
+  live_with(local);
+}
+
+void Agent::report_exit_of_unstarted(int rank) {
+  wire::RankChanged message;
+  message.rank = rank;
+  message.phase = static_cast<std::uint8_t>(RankPhase::kExited);
+  message.code = kExitLauncher;
+  message.after_ns = (loop_.now() - started_).count();
+  to_head_.send(message);
+}
+
+// For a process that is started while others run.
+void Agent::live_with(std::size_t local) {
   living_->spawn(watch_exit(static_cast<int>(local), living_->stop()));
   living_->spawn(watch_stops(static_cast<int>(local), living_->stop()));
 }
 
+// Those from that one on.
+void Agent::run_pumps(std::size_t first) {
+  pumps_done_.reset();
+  pumping_ += pumps_.size() - first;
+  for (auto one = std::next(pumps_.begin(), static_cast<std::ptrdiff_t>(first)); one != pumps_.end(); ++one) {
+    living_->spawn(pump(&*one, living_->stop()));
+  }
+}
+
+// The ranks that run keep their binding; the new ones get that of their places among as many as there are now. Nothing is
+// started once this host's ranks are being ended, whose exits aiaccrun will learn of.
+void Agent::add_ranks(const wire::AddRanks& order) {
+  if (living_ == nullptr || ending_ || head_gone_) return;
+  std::size_t places = common_->placement.binding.cpus.size();
+  for (const wire::StartRank& planned : order.ranks) {
+    if (planned.local_rank < 0 || planned.rank <= ranks_.back().rank) {
+      throw Error(Code::kProtocol, "aiaccrun adds a rank that this host has already, or without a place");
+    }
+    places = std::max(places, static_cast<std::size_t>(planned.local_rank) + 1);
+  }
+  common_->placement = place_ranks(static_cast<int>(places), policy_of(job_), platform_.topology(), job_.host_name);
+  const std::size_t first = ranks_.size();
+  for (const wire::StartRank& planned : order.ranks) add_rank(planned);
+  const std::size_t pumps = pumps_.size();
+  report_started(first);
+  run_pumps(pumps);
+  for (std::size_t local = first; local < ranks_.size(); ++local) {
+    if (!ranks_[local].exited) live_with(local);
+  }
+}
+
+// One that cannot be started is for aiaccrun a rank that exits.
+void Agent::add_rank(const wire::StartRank& planned) {
+  job_.ranks.push_back(planned);
+  Rank& rank = ranks_.emplace_back();
+  rank.rank = planned.rank;
+  ++running_;
+  try {
+    rank.process = spawn_rank(ranks_.size() - 1, false);
+    hellos_->add(rank.rank, rank.process->id());
+  } catch (const Error& error) {
+    notify(MessageId::kLimit, error.message());
+    rank.exited = true;
+    rank.unsettled = true;
+    hellos_->add(rank.rank, -1);
+    report_exit_of_unstarted(rank.rank);
+  }
+}
+
+void Agent::dismiss(const wire::DismissRank& order) {
+  const std::size_t local = place_of(order.rank);
+  hellos_->dismiss(static_cast<int>(local), order.sentence);
+  Rank& rank = ranks_[local];
+  if (!order.now || rank.exited || living_ == nullptr) return;
+  rank.process->signal_group(SIGTERM);
+  rank.process->signal_group(SIGCONT);
+  living_->spawn(kill_after_grace(local, living_->stop()));
+}
+
+Task<void> Agent::kill_after_grace(std::size_t local, Stop& stop) {
+  co_await sleep_for(loop_, kShortGrace, stop);
+  if (!ranks_[local].exited) ranks_[local].process->signal_group(SIGKILL);
+}
+
+std::size_t Agent::place_of(int rank) const {
+  const auto place = std::find_if(ranks_.begin(), ranks_.end(), [&](const Rank& one) { return one.rank == rank; });
+  if (place == ranks_.end()) throw Error(Code::kProtocol, "aiaccrun sent an order about a rank of another host");
+  return static_cast<std::size_t>(place - ranks_.begin());
+}
+
 void Agent::settle(const wire::SettleRank& order) {
-  const auto place =
-      std::find_if(ranks_.begin(), ranks_.end(), [&](const Rank& rank) { return rank.rank == order.rank; });
-  if (place == ranks_.end()) throw Error(Code::kProtocol, "aiaccrun settles the exit of a rank of another host");
-  if (!std::exchange(place->unsettled, false)) return;  // this host's ranks were ended meanwhile
-  const auto local = static_cast<std::size_t>(place - ranks_.begin());
+  const std::size_t local = place_of(order.rank);
+  if (!std::exchange(ranks_[local].unsettled, false)) return;  // this host's ranks were ended meanwhile
   if (order.replace && living_ != nullptr) return living_->spawn(respawn(local, living_->stop()));
   hellos_->leave_out(static_cast<int>(local));
   count_exit();
 }
 
-void Agent::report_started() {
+void Agent::report_started(std::size_t first) {
   wire::Started started;
-  for (Rank& rank : ranks_) {
+  for (std::size_t local = first; local < ranks_.size(); ++local) {
+    Rank& rank = ranks_[local];
+    if (rank.exited) continue;
     started.processes.push_back(rank.process->id());
     if (job_.report_bindings) {
       started.bindings.push_back(describe_binding(allowed_cpus(host_, rank.process->id()), platform_.topology()));

@@ -62,6 +62,7 @@ std::optional<RankFailure> ExitRules::missing(int rank, int waiting, Duration af
 std::optional<RankFailure> ExitRules::connected(int rank, Duration after) {
   Rank& self = ranks_[static_cast<std::size_t>(rank)];
   self.phase = RankPhase::kConnected;
+  if (self.dismissed) return std::nullopt;
   if (++self.hellos <= most_hellos_) return std::nullopt;
   most_hellos_ = self.hellos;
   rank_with_most_hellos_ = rank;
@@ -83,8 +84,23 @@ void ExitRules::initialised(int rank) {
 // The others are in the world that it is not in, or wait for the next one, which is its first.
 void ExitRules::replaced(int rank) {
   Rank& self = ranks_[static_cast<std::size_t>(rank)];
-  self = {RankPhase::kSpawned, hellos_of_world_, true, false};
+  self = {RankPhase::kSpawned, hellos_of_world_, true, false, false};
   ++running_;
+}
+
+int ExitRules::add() {
+  ranks_.push_back({RankPhase::kSpawned, hellos_of_world_, true, false, false});
+  ++running_;
+  ++failed_;
+  ++spare_;
+  return static_cast<int>(ranks_.size()) - 1;
+}
+
+void ExitRules::dismiss(int rank) {
+  Rank& self = ranks_[static_cast<std::size_t>(rank)];
+  if (std::exchange(self.dismissed, true)) return;
+  self.left_out = true;
+  if (!std::exchange(self.joining, false)) ++failed_;
 }
 
 void ExitRules::finalized(int rank) { ranks_[static_cast<std::size_t>(rank)].phase = RankPhase::kFinalized; }
@@ -95,8 +111,9 @@ void ExitRules::lost(int rank) {
 }
 
 bool ExitRules::survive_losing(const std::vector<int>& ranks) {
-  const int failing = static_cast<int>(std::count_if(
-      ranks.begin(), ranks.end(), [this](int rank) { return phase(rank) != RankPhase::kExited && !joining(rank); }));
+  const int failing = static_cast<int>(std::count_if(ranks.begin(), ranks.end(), [this](int rank) {
+    return phase(rank) != RankPhase::kExited && !joining(rank) && !dismissed(rank);
+  }));
   if (!counting_ || failure_ || survives_no_more_ || failed_ + failing > spare_) return false;
   failed_ += failing;
   for (const int rank : ranks) lost(rank);
@@ -108,6 +125,7 @@ std::optional<RankFailure> ExitRules::exited(int rank, const RankEnd& end) {
   if (self.phase == RankPhase::kExited) return std::nullopt;
   const RankPhase phase = std::exchange(self.phase, RankPhase::kExited);
   --running_;
+  if (self.dismissed) return std::nullopt;
 
   if (!end.status.ok()) {
     MessageId id = end.status.signal == 0 ? MessageId::kRankExit : MessageId::kRankSignal;

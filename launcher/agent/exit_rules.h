@@ -19,7 +19,8 @@
 //
 // In an elastic job (--max-np) a failed rank may be replaced, or left out of the next world; then nobody waits for it. A
 // replacement counts as failed until it is initialised, and its own failure before that counts nothing: a program that
-// always fails ends the job as soon as fewer than N ranks have been initialised and live.
+// always fails ends the job as soon as fewer than N ranks have been initialised and live. The same is true of ranks that are
+// added to the job.
 #pragma once
 
 #include <cstdint>
@@ -82,6 +83,11 @@ class ExitRules {
 
   // The failed rank runs again.
   void replaced(int rank);
+  // A further rank runs, whose number is returned. It counts as failed until it is initialised, as a replacement does.
+  int add();
+  // The rank takes no part any more, by no fault of its own: how it exits counts nothing, and nobody waits for it.
+  void dismiss(int rank);
+  bool dismissed(int rank) const noexcept { return ranks_[static_cast<std::size_t>(rank)].dismissed; }
   // The failed rank is waited for by nobody.
   void leave_out(int rank) { ranks_[static_cast<std::size_t>(rank)].left_out = true; }
   bool left_out(int rank) const noexcept { return ranks_[static_cast<std::size_t>(rank)].left_out; }
@@ -104,6 +110,7 @@ class ExitRules {
     int hellos = 0;
     bool joining = false;
     bool left_out = false;
+    bool dismissed = false;
   };
   std::optional<RankFailure> fail(RankFailure failure);
   std::optional<RankFailure> missing(int rank, int waiting, Duration after);

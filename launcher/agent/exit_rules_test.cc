@@ -269,5 +269,42 @@ TEST(ExitRules, FailureAfterFinalizeStillCounts) {
   EXPECT_EQ(failure->exit_code, 4);
 }
 
+TEST(ExitRules, AnAddedRankCountsOnceItIsInitialised) {
+  ExitRules rules(2, 2);
+  for (const int rank : {0, 1}) rules.connected(rank, {});
+  for (const int rank : {0, 1}) rules.initialised(rank);
+  EXPECT_EQ(rules.add(), 2);
+  EXPECT_EQ(rules.not_failed(), 2);
+  EXPECT_EQ(rules.running(), 3);
+  EXPECT_FALSE(rules.exited(2, {{5, 0}})) << "it was in no world yet";
+  EXPECT_TRUE(rules.take_survived());
+  EXPECT_EQ(rules.add(), 3);
+  rules.leave_out(2);
+  EXPECT_FALSE(rules.connected(3, {})) << "nobody waits for rank 2, which never came";
+  rules.initialised(3);
+  EXPECT_EQ(rules.not_failed(), 3);
+  EXPECT_FALSE(rules.exited(0, {{5, 0}})) << "2 are left";
+  const auto failure = rules.exited(1, {{6, 0}});
+  ASSERT_TRUE(failure);
+  EXPECT_EQ(failure->rank, 0);
+}
+
+TEST(ExitRules, HowADismissedRankEndsCountsNothing) {
+  ExitRules rules(3, 1);
+  for (const int rank : {0, 1, 2}) rules.connected(rank, {});
+  for (const int rank : {0, 1, 2}) rules.initialised(rank);
+  rules.dismiss(1);
+  EXPECT_EQ(rules.not_failed(), 2);
+  EXPECT_FALSE(rules.exited(1, {{9, 0}}));
+  EXPECT_FALSE(rules.survives());
+  EXPECT_EQ(rules.running(), 2);
+  rules.finalized(0);
+  EXPECT_FALSE(rules.exited(0, {{0, 0}}));
+  const int late = rules.add();
+  rules.dismiss(late);
+  EXPECT_FALSE(rules.connected(late, {})) << "rank 0 has finished, and is not missing for it";
+  EXPECT_EQ(rules.not_failed(), 2);
+}
+
 }  // namespace
 }  // namespace aiacc::launcher

@@ -30,7 +30,9 @@ HelloServer::HelloServer(Loop& loop, io::Host& host, Config config, Owner& owner
       session_drained_(loop),
       lost_peers_(config_.ranks.size(), -1),
       lost_paths_(config_.ranks.size()),
-      left_out_(config_.ranks.size()) {}
+      left_out_(config_.ranks.size()),
+      arriving_(config_.ranks.size()),
+      dismissed_(config_.ranks.size()) {}
 
 Task<void> HelloServer::serve(std::unique_ptr<io::Listener> listener, Stop& stop) {
   Scope sessions(loop_, stop);
@@ -133,6 +135,7 @@ Task<void> HelloServer::serve_messages(Session& session, Stop& stop) {
   session.ports = hello.ports;
   lost_peers_[static_cast<std::size_t>(session.local)] = -1;
   lost_paths_[static_cast<std::size_t>(session.local)].clear();
+  arriving_[static_cast<std::size_t>(session.local)] = false;
   owner_.rank_connected(session.local);
   complete_start_barrier();
 
@@ -150,7 +153,7 @@ void HelloServer::handle_frame(Session& session, const wire::Frame& frame) {
     if (config_.elastic) {
       lost = lost < 0 || lost >= static_cast<int>(world_.size()) ? -1 : world_[static_cast<std::size_t>(lost)];
     }
-    if (lost < 0 || lost >= size() || lost == rank_of(session.local)) {
+    if (lost < 0 || (!config_.elastic && lost >= size()) || lost == rank_of(session.local)) {
       throw Error(Code::kProtocol,
                   fmt::format("rank {} has lost rank {} of {}", rank_of(session.local), message.rank, size()));
     }
@@ -222,6 +225,8 @@ std::optional<HelloServer::Refusal> HelloServer::check(Session& session, const w
     return refusal;
   }
   if (start_refusal_) return start_refusal_;
+  const std::string& dismissed = dismissed_[static_cast<std::size_t>(session.local)];
+  if (!dismissed.empty()) return Refusal{Code::kAborted, dismissed};
   if (auto refusal = check_claim(session)) return refusal;
   for (const Session* other : sessions_) {
     if (other->state != Session::State::kWaiting || other->version == hello.library_version) continue;
@@ -293,7 +298,8 @@ std::vector<HelloServer::Session*> HelloServer::waiting() {
 
 void HelloServer::complete_start_barrier() {
   const std::vector<Session*> all = waiting();
-  const auto expected = std::count(left_out_.begin(), left_out_.end(), false);
+  std::ptrdiff_t expected = 0;
+  for (std::size_t local = 0; local < left_out_.size(); ++local) expected += !left_out_[local] && !arriving_[local];
   if (all.empty() || all.size() != static_cast<std::size_t>(expected)) return;
   if (!aiaccrun_holds_barrier()) {
     wire::OpenWorld world;
@@ -351,6 +357,37 @@ void HelloServer::leave_out(int local) {
   complete_start_barrier();
 }
 
+void HelloServer::add(int rank, io::ProcessId process) {
+  config_.ranks.push_back(rank);
+  processes_.push_back(process);
+  lost_peers_.push_back(-1);
+  lost_paths_.emplace_back();
+  left_out_.push_back(false);
+  arriving_.push_back(true);
+  dismissed_.emplace_back();
+}
+
+void HelloServer::update_hosts(std::uint8_t what) {
+  wire::HostsUpdated message;
+  message.what = what;
+  for (Session* session : sessions_) {
+    if (session->state == Session::State::kWelcomed) session->sender.send(message);
+  }
+}
+
+void HelloServer::dismiss(int local, const std::string& sentence) {
+  const auto index = static_cast<std::size_t>(local);
+  left_out_[index] = true;
+  dismissed_[index] = sentence;
+  for (Session* session : sessions_) {
+    if (session->local == local && session->state == Session::State::kWaiting) {
+      reported_ready_ = false;
+      refuse(*session, {Code::kAborted, sentence});
+    }
+  }
+  complete_start_barrier();
+}
+
 void HelloServer::refuse_world(Code code, const std::string& sentence) {
   reported_ready_ = false;
   start_refusal_ = Refusal{code, sentence};
@@ -405,7 +442,7 @@ void HelloServer::send_lost(int rank, const std::string& sentence) {
 
 void HelloServer::lose_local(int local, const std::string& sentence) {
   send_lost(rank_of(local), sentence);
-  if (config_.several_hosts) owner_.rank_lost(rank_of(local), sentence);
+  if (aiaccrun_holds_barrier()) owner_.rank_lost(rank_of(local), sentence);
 }
 
 void HelloServer::lose_remote(int rank, const std::string& sentence) {
@@ -440,7 +477,8 @@ void HelloServer::rank_exited(int local, const std::string& what) {
   const bool in_world = claim != nullptr && claim->state == Session::State::kWelcomed;
   if (claim != nullptr) claim->state = Session::State::kLeft;
   if (config_.elastic) {
-    reported_ready_ = false;  // aiaccrun settles what becomes of the others
+    const bool awaited = !left_out_[static_cast<std::size_t>(local)] && !arriving_[static_cast<std::size_t>(local)];
+    if (awaited) reported_ready_ = false;  // aiaccrun settles what becomes of the others
     if (!in_world) return;
   } else if (!start_refusal_) {
     start_refusal_ = Refusal{Code::kPeerFailed, sentence + " and takes no part any more", std::nullopt, rank_of(local)};

@@ -100,6 +100,12 @@ class HelloServer {
   // Elastic jobs only, after rank_exited(): this process has its place now, or nobody has.
   void replace(int local, io::ProcessId process);
   void leave_out(int local);
+  // A further rank of this host, not awaited before it has said hello.
+  void add(int rank, io::ProcessId process);
+  // Tells the ranks that are in a world.
+  void update_hosts(std::uint8_t what);
+  // The rank lives, and no further world has it: its next hello is refused with this sentence.
+  void dismiss(int local, const std::string& sentence);
 
   // aiaccrun's answers to Owner::host_ready().
   void open_world(const wire::OpenWorld& world);
@@ -172,6 +178,8 @@ class HelloServer {
   bool reported_ready_ = false;          // all ranks wait for the other hosts
   std::uint32_t reports_ = 0;            // calls of Owner::host_ready()
   std::vector<bool> left_out_;           // by local rank
+  std::vector<bool> arriving_;           // by local rank: added, and has not said hello
+  std::vector<std::string> dismissed_;   // by local rank: why; "" if it was not
   std::vector<std::int32_t> world_;      // elastic: the ranks of the last world, by their numbers in it
 };
 

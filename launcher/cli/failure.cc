@@ -40,6 +40,8 @@ constexpr std::array kKinds = {
     MessageKind{MessageId::kRankLost, "AR-RANK-LOST", "a rank failed, and the job goes on without it (--min-np)"},
     MessageKind{MessageId::kWaiting, "AR-WAITING", "hosts take long to come up; aiaccrun waits"},
     MessageKind{MessageId::kSameMachine, "AR-SAME-MACHINE", "two names lead to one machine; the job runs"},
+    MessageKind{MessageId::kDiscovery, "AR-DISCOVERY", "the script that finds hosts failed; the job runs"},
+    MessageKind{MessageId::kNewRanks, "AR-NEW-RANKS", "ranks are started on hosts that were found; the job runs"},
     MessageKind{MessageId::kStdin, "AR-STDIN", "standard input cannot be read; the job runs"},
     MessageKind{MessageId::kIgnored, "AR-IGNORED", "an option of mpirun has no effect; the job runs"},
     MessageKind{MessageId::kRankExit, "AR-RANK-EXIT", "a rank exited with a status other than 0"},
@@ -48,6 +50,7 @@ constexpr std::array kKinds = {
     MessageKind{MessageId::kRankState, "AR-RANK-STATE", "a rank exited with 0 and in a wrong state"},
     MessageKind{MessageId::kPathLost, "AR-PATH-LOST", "the network between two ranks was broken for too long"},
     MessageKind{MessageId::kTimeout, "AR-TIMEOUT", "the time given by --timeout passed"},
+    MessageKind{MessageId::kElastic, "AR-ELASTIC", "fewer ranks than --min-np for longer than --elastic-timeout"},
     MessageKind{MessageId::kInterrupted, "AR-INTERRUPTED", "a signal to aiaccrun ended the job"},
     MessageKind{MessageId::kOutputLost, "AR-OUTPUT-LOST", "output that nobody read was dropped at the end"},
     MessageKind{MessageId::kStrangers, "AR-STRANGERS", "connections that were not of the job were turned away"},
@@ -75,6 +78,7 @@ bool is_remark(MessageId id) noexcept {
     case MessageId::kUnbound:
     case MessageId::kTopology:
     case MessageId::kSameMachine:
+    case MessageId::kNewRanks:
     case MessageId::kIgnored: return true;
     default: return false;
   }

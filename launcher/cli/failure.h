@@ -55,6 +55,8 @@ enum class MessageId : std::uint8_t {
   kRankLost,
   kWaiting,
   kSameMachine,
+  kDiscovery,
+  kNewRanks,
   kStdin,
   kIgnored,
   // How a job ended.
@@ -64,6 +66,7 @@ enum class MessageId : std::uint8_t {
   kRankState,
   kPathLost,
   kTimeout,
+  kElastic,
   kInterrupted,
   kOutputLost,
   kStrangers,

@@ -158,7 +158,7 @@ std::vector<HostSpec> parse_hosts(std::string_view typed, std::string_view text)
   }
 }
 
-std::vector<HostSpec> parse_host_file(const std::string& file, std::string_view text) {
+std::vector<HostSpec> parse_host_file(const std::string& file, std::string_view text, int slots) {
   constexpr std::string_view kByteOrderMark = "\xEF\xBB\xBF";
   if (text.starts_with(kByteOrderMark)) text.remove_prefix(kByteOrderMark.size());
   std::vector<HostSpec> hosts;
@@ -176,6 +176,7 @@ std::vector<HostSpec> parse_host_file(const std::string& file, std::string_view 
       read_key(where, words[i], has_slots, spec);
       has_slots = has_slots || words[i].starts_with("slots=");
     }
+    if (!has_slots) spec.slots = slots;
     hosts.push_back(std::move(spec));
   }
   if (hosts.empty()) {

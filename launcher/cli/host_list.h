@@ -19,6 +19,7 @@ inline constexpr std::size_t kHostFileLimit = std::size_t{1} << 20;
 std::vector<HostSpec> parse_hosts(std::string_view typed, std::string_view text);
 
 // `text` is the content of the file called `file`. Throws UsageError that names file and line.
-std::vector<HostSpec> parse_host_file(const std::string& file, std::string_view text);
+// `slots`: of a line that gives none.
+std::vector<HostSpec> parse_host_file(const std::string& file, std::string_view text, int slots = 1);
 
 }  // namespace aiacc::launcher

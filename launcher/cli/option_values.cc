@@ -15,7 +15,7 @@ namespace aiacc::launcher {
 
 namespace {
 
-constexpr int kMaxCount = 100'000;   // ranks: more is surely a typing error
+constexpr int kMaxCount = kMostRanks;
 constexpr double kMaxSeconds = 1e9;  // 31 years; added to a clock's reading it cannot overflow
 constexpr std::string_view kMapNames[] = {"slot", "node", "core", "numa", "package"};
 constexpr std::string_view kBindNames[] = {"auto", "core", "numa", "package", "none"};

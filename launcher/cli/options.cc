@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <utility>
+
 #include "launcher/cli/host_list.h"
 #include "launcher/cli/mpirun.h"
 #include "launcher/cli/option_values.h"
@@ -42,6 +44,49 @@ class Reader {
   OptionValues values_;
 };
 
+void check_hosts(const Options& options) {
+  const bool script = options.discovery_script.given();
+  if (options.hosts.given() && options.host_file.given()) {
+    throw UsageError(MessageId::kUsage, "--host and --hostfile both name the hosts; give one of them");
+  }
+  if (script && (options.hosts.given() || options.host_file.given())) {
+    throw UsageError(MessageId::kUsage,
+                     fmt::format("--host-discovery-script and {} both name the hosts; give one of them",
+                                 options.hosts.given() ? "--host" : "--hostfile"));
+  }
+  for (const auto& [given, name] : {std::pair(options.slots_per_host.given(), "--slots-per-host"),
+                                    std::pair(options.elastic_timeout.given(), "--elastic-timeout")}) {
+    if (!given || script) continue;
+    throw UsageError(MessageId::kUsage, fmt::format("{} is given without --host-discovery-script, so that the job's "
+                                                    "hosts do not change",
+                                                    name));
+  }
+}
+
+// With a discovery script -np is what --min-np is by default, and --max-np may be left out.
+void check_elastic(Options& options) {
+  if (options.discovery_script.given()) {
+    if (!options.min_ranks.given() && !options.ranks.given()) {
+      throw UsageError(MessageId::kRanks, "how many ranks at least? give --min-np N beside --host-discovery-script");
+    }
+    if (!options.min_ranks.given()) options.min_ranks.value = options.ranks.value;
+    if (!options.max_ranks.given()) options.max_ranks.value = kMostRanks;
+    if (options.max_ranks.value < options.min_ranks.value) {
+      throw UsageError(MessageId::kRanks,
+                       fmt::format("--max-np is {}, and the job needs {} rank{} (--min-np)", options.max_ranks.value,
+                                   options.min_ranks.value, options.min_ranks.value == 1 ? "" : "s"));
+    }
+    return;
+  }
+  if (options.max_ranks.given() && !options.min_ranks.given()) {
+    throw UsageError(MessageId::kUsage,
+                     "--max-np is given without --min-np; say with how many ranks the job still goes on");
+  }
+  if (options.reset_limit.given() && !options.max_ranks.given()) {
+    throw UsageError(MessageId::kUsage, "--reset-limit is given without --max-np, so that no rank would be replaced");
+  }
+}
+
 }  // namespace
 
 Options parse_options(const std::vector<std::string>& arguments) {
@@ -79,6 +124,11 @@ Options parse_options(const std::vector<std::string>& arguments) {
   reader.read("max-np", options.max_ranks, parse_count);
   options.reset_limit.value = kNoLimit;
   reader.read("reset-limit", options.reset_limit, parse_limit);
+  reader.read_text("host-discovery-script", options.discovery_script);
+  options.slots_per_host.value = 1;
+  reader.read("slots-per-host", options.slots_per_host, parse_count);
+  options.elastic_timeout.value = std::chrono::seconds(600);
+  reader.read("elastic-timeout", options.elastic_timeout, parse_seconds);
   reader.read("timeout", options.timeout, parse_seconds);
   options.kill_grace.value = std::chrono::seconds(30);
   reader.read("kill-grace", options.kill_grace, parse_seconds);
@@ -94,16 +144,8 @@ Options parse_options(const std::vector<std::string>& arguments) {
 
   options.command = split.words;
   if (options.action != Options::Action::kRun) return options;
-  if (options.hosts.given() && options.host_file.given()) {
-    throw UsageError(MessageId::kUsage, "--host and --hostfile both name the hosts; give one of them");
-  }
-  if (options.max_ranks.given() && !options.min_ranks.given()) {
-    throw UsageError(MessageId::kUsage,
-                     "--max-np is given without --min-np; say with how many ranks the job still goes on");
-  }
-  if (options.reset_limit.given() && !options.max_ranks.given()) {
-    throw UsageError(MessageId::kUsage, "--reset-limit is given without --max-np, so that no rank would be replaced");
-  }
+  check_hosts(options);
+  check_elastic(options);
   if (options.command.empty()) {
     throw UsageError(MessageId::kUsage,
                      "no program to start; write aiaccrun -np N PROGRAM [ARGUMENTS] (see aiaccrun --help)");

@@ -57,6 +57,8 @@ struct CompatEnv {
   bool ompi = false;
 };
 
+inline constexpr int kMostRanks = 100'000;  // more is surely a typing error
+
 struct Options {
   enum class Action : std::uint8_t { kRun, kHelp, kVersion };
   Action action = Action::kRun;
@@ -75,11 +77,14 @@ struct Options {
   Setting<bool> report_bindings;
   Setting<bool> tag_output;
   Setting<bool> quiet;
-  Setting<int> input_rank;    // --stdin: the rank that reads aiaccrun's standard input; kNoRank: none
-  Setting<int> min_ranks;     // --min-np: the job goes on while so many have not failed; 0: not given
-  Setting<int> max_ranks;     // --max-np: lost ranks are replaced, up to so many; 0: not given
-  Setting<int> reset_limit;   // --reset-limit: the most worlds after the first; kNoLimit: not given
-  Setting<Duration> timeout;  // zero: none
+  Setting<int> input_rank;   // --stdin: the rank that reads aiaccrun's standard input; kNoRank: none
+  Setting<int> min_ranks;    // --min-np: the job goes on while so many have not failed; 0: not given
+  Setting<int> max_ranks;    // --max-np: lost ranks are replaced, and the job grows, up to so many; 0: not given
+  Setting<int> reset_limit;  // --reset-limit: the most worlds after the first; kNoLimit: not given
+  Setting<std::string> discovery_script;  // --host-discovery-script; empty: the job stays on its hosts
+  Setting<int> slots_per_host;            // --slots-per-host: of lines of the script without slots
+  Setting<Duration> elastic_timeout;      // --elastic-timeout; zero: none
+  Setting<Duration> timeout;              // zero: none
   Setting<Duration> kill_grace;
   Setting<bool> dry_run;
   Setting<CompatEnv> compat_env;

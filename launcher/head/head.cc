@@ -30,6 +30,12 @@ std::vector<StartBarrier::Host> hosts_of_start_barrier(const Head::Settings& set
   return hosts;
 }
 
+// With how many ranks the job still has a state that it can go on from.
+int least_of(const Head::Settings& settings, std::size_t ranks) {
+  if (settings.growth) return 1;
+  return settings.min_ranks > 0 ? settings.min_ranks : static_cast<int>(ranks);
+}
+
 }  // namespace
 
 Head::Head(Loop& loop, io::Host& host, io::Signals& signals, io::Entropy& entropy, io::Stream& out, io::Stream& err,
@@ -41,11 +47,12 @@ Head::Head(Loop& loop, io::Host& host, io::Signals& signals, io::Entropy& entrop
       settings_(std::move(settings)),
       hosts_of_ranks_(launcher::hosts_of_ranks(settings_.jobs)),
       owed_(settings_.hosts.size()),
+      bindings_told_(settings_.hosts.size()),
       out_(loop, out, settings_.tag_output, *this),
       err_(loop, err, settings_.tag_output, *this),
-      rules_(static_cast<int>(hosts_of_ranks_.size()),
-             settings_.min_ranks > 0 ? settings_.min_ranks : static_cast<int>(hosts_of_ranks_.size())),
-      start_barrier_(hosts_of_start_barrier(settings_), settings_.max_ranks > 0),
+      rules_(static_cast<int>(hosts_of_ranks_.size()), least_of(settings_, hosts_of_ranks_.size())),
+      start_barrier_(hosts_of_start_barrier(settings_), settings_.max_ranks > 0,
+                     settings_.growth ? settings_.min_ranks : 1),
       escalation_(settings_.kill_grace),
       over_(loop) {
   InputSource::Owner& reader = *this;
@@ -54,6 +61,8 @@ Head::Head(Loop& loop, io::Host& host, io::Signals& signals, io::Entropy& entrop
   for (const HostLink::Settings& one : settings_.hosts) {
     links_.push_back(std::make_unique<HostLink>(loop, host, entropy, one, owner));
   }
+  Growth::Owner& grown = *this;
+  if (settings_.growth) growth_.emplace(loop, host, *settings_.growth, grown);
 }
 
 void Head::say(MessageId id, const std::string& sentence) {
@@ -67,6 +76,7 @@ const std::string& Head::host_of(int rank) const {
 Task<int> Head::run(Stop& stop) {
   started_ = loop_.now();
   Scope scope(loop_, stop);
+  scope_ = &scope;
   scope.spawn(out_.run(scope.stop()));
   scope.spawn(err_.run(scope.stop()));
   if (input_) scope.spawn(input_->run(scope.stop()));
@@ -87,13 +97,16 @@ Task<int> Head::run(Stop& stop) {
     if (!finished) throw;
   }
   if (result_.cause != Cause::kNone) same_machines_.clear();  // the job ended while the agents were dismissed
+  if (escalation_.interrupted_by() != 0) unusable_hosts_.clear();
   co_return exit_code(result_);
 }
 
 void Head::frame_received(HostLink& link, const wire::Frame& frame) {
   switch (frame.type) {
     case wire::SameHostFound::kType: return same_host_found(link, frame.as<wire::SameHostFound>());
-    case wire::Prepared::kType: return host_answered();
+    case wire::Prepared::kType:
+      if (growth_ && growth_->is_starting(link)) return growth_->prepared(link);
+      return host_answered();
     case wire::Started::kType: return started(link, frame.as<wire::Started>());
     case wire::NotStarted::kType: return not_started(link, frame.as<wire::NotStarted>());
     case wire::Output::kType: return output(link, frame.as<wire::Output>());
@@ -103,7 +116,9 @@ void Head::frame_received(HostLink& link, const wire::Frame& frame) {
     case wire::RankStopped::kType: return rank_stopped(link, frame.as<wire::RankStopped>());
     case wire::HostReady::kType: return host_ready(link, frame.as<wire::HostReady>());
     case wire::ExitsReported::kType:
-      if (!exits_awaited_.empty()) exits_awaited_[static_cast<std::size_t>(link.index())] = false;
+      if (static_cast<std::size_t>(link.index()) < exits_awaited_.size()) {
+        exits_awaited_[static_cast<std::size_t>(link.index())] = false;
+      }
       return cause_is_known();
     case wire::LoseRank::kType: return lose_rank(link, frame.as<wire::LoseRank>());
     case wire::Notice::kType: {
@@ -136,9 +151,16 @@ void Head::rank_changed(HostLink& link, const wire::RankChanged& message) {
     case RankPhase::kSpawned: break;
     case RankPhase::kConnected:
       failure = rules_.connected(message.rank, since_start);
+      if (growth_ && !start_barrier_.awaits(message.rank) && !rules_.left_out(message.rank)) {
+        start_barrier_.admit(link.index(), message.rank);
+        growth_->rank_connected(message.rank);
+      }
       loop_.arm(missing_, after(loop_.now(), kHelloSilence));
       break;
-    case RankPhase::kInitialised: rules_.initialised(message.rank); break;
+    case RankPhase::kInitialised:
+      rules_.initialised(message.rank);
+      if (growth_) growth_->rank_initialised(message.rank);
+      break;
     case RankPhase::kFinalized: rules_.finalized(message.rank); break;
     case RankPhase::kExited:
       failure = rules_.exited(
@@ -152,9 +174,10 @@ void Head::rank_changed(HostLink& link, const wire::RankChanged& message) {
   }
   if (failure && begin_end(Cause::kRank)) end_job();
   if (elastic() && static_cast<RankPhase>(message.phase) == RankPhase::kExited) {
-    settle(link, message.rank, message.code == 0 && message.signal == 0);
+    settle(link, message);
   }
   tell_of_survived("");
+  watch_size();
   if (rules_.undecided()) look_for_cause();
   if (rules_.all_exited()) arm_flush();
 }
@@ -166,31 +189,41 @@ bool Head::resets_are_used_up() const noexcept {
 void Head::tell_of_survived(const std::string& what_follows) {
   const std::optional<RankFailure> failure = rules_.take_survived();
   if (!failure) return;
-  const int left = rules_.not_failed();
   say(MessageId::kRankLost,
       fmt::format("rank {} on host {} {} after {:.1f} s; {}", failure->rank, host_of(failure->rank), failure->what,
-                  seconds(failure->after),
-                  what_follows.empty() ? fmt::format("the job goes on with {} rank{} (--min-np {})", left,
-                                                     left == 1 ? "" : "s", settings_.min_ranks)
-                                       : what_follows));
+                  seconds(failure->after), what_follows.empty() ? this->what_follows() : what_follows));
+}
+
+std::string Head::what_follows() const {
+  const int left = rules_.not_failed();
+  const std::string ranks = fmt::format("{} rank{}", left, left == 1 ? "" : "s");
+  if (left >= settings_.min_ranks)
+    return fmt::format("the job goes on with {} (--min-np {})", ranks, settings_.min_ranks);
+  return fmt::format("{} wait{} until there are {} (--min-np)", ranks, left == 1 ? "s" : "", settings_.min_ranks);
 }
 
 // What becomes of the place of a rank that has exited. Who was started in the place of another and fails before it was in a
 // world is not replaced: it would fail again. When a rank has finished, the others finish too, and a newcomer would wait
 // for a world that does not come.
-void Head::settle(HostLink& link, int rank, bool ended_well) {
+void Head::settle(HostLink& link, const wire::RankChanged& exit) {
+  const int rank = exit.rank;
+  const bool ended_well = exit.code == 0 && exit.signal == 0;
+  const bool dismissed = rules_.dismissed(rank);
   start_barrier_.exited(rank);
-  if (ended_well && result_.cause == Cause::kNone && !std::exchange(one_is_done_, true)) {
+  if (ended_well && !dismissed && result_.cause == Cause::kNone && !std::exchange(one_is_done_, true)) {
     wire::RefuseWorld refusal;
     refusal.code = static_cast<std::int32_t>(Code::kPeerFailed);
     refusal.sentence =
         fmt::format("rank {} on host {} exited with status 0 and takes no part any more", rank, link.name());
+    if (growth_) growth_->finish();
     to_all(refusal);
   }
   wire::SettleRank order;
   order.rank = rank;
-  order.replace = rules_.survives() && result_.cause == Cause::kNone && !one_is_done_ && !rules_.joining(rank);
+  order.replace =
+      !growth_ && rules_.survives() && result_.cause == Cause::kNone && !one_is_done_ && !rules_.joining(rank);
   link.send(order);
+  if (growth_) growth_->rank_ended(rank, !ended_well && !dismissed && exit.lost_peer < 0);
   if (!order.replace) return leave_out(rank);
   rules_.replaced(rank);
   start_barrier_.replaced(rank);
@@ -208,8 +241,8 @@ void Head::tell_who_is_missing() {
   std::vector<wire::RankArrival> ranks;
   for (std::size_t rank = 0; rank < hosts_of_ranks_.size(); ++rank) {
     const RankPhase phase = rules_.phase(static_cast<int>(rank));
-    const bool came =
-        phase == RankPhase::kConnected || phase == RankPhase::kInitialised || rules_.left_out(static_cast<int>(rank));
+    const bool came = phase == RankPhase::kConnected || phase == RankPhase::kInitialised ||
+                      !start_barrier_.awaits(static_cast<int>(rank));
     ranks.push_back({came ? wire::RankArrival::State::kHere : wire::RankArrival::State::kAway,
                      "on host " + links_[hosts_of_ranks_[rank]]->name()});
   }
@@ -315,25 +348,38 @@ bool Head::survive_loss(const HostLink& link, const std::string& sentence) {
   if (!rules_.survive_losing(ranks)) return false;
   tell_of_lost(link, in_job, sentence);
   if (elastic()) {
-    for (const int rank : ranks) leave_out(rank);
+    for (const int rank : ranks) drop_rank(link, rank);
   }
   if (ranks.empty()) return true;
-  const int left = rules_.not_failed();
-  say(MessageId::kRankLost, fmt::format("{}; the job goes on with {} rank{} (--min-np {})", sentence, left,
-                                        left == 1 ? "" : "s", settings_.min_ranks));
+  say(MessageId::kRankLost, fmt::format("{}; {}", sentence, what_follows()));
+  watch_size();
   if (rules_.all_exited()) arm_flush();
   return true;
 }
 
+// There will be no report of its exit.
+void Head::drop_rank(const HostLink&, int rank) {
+  if (growth_) growth_->rank_ended(rank, true);
+  leave_out(rank);
+}
+
 void Head::host_gone(HostLink& link) {
-  if (!link.up()) {
+  const bool starting = growth_ && growth_->is_starting(link);
+  if (starting && (!link.up() || link.done() || link.channel_closed())) {
+    for (const int rank : ranks_of(link)) {
+      rules_.lost(rank);
+      drop_rank(link, rank);
+    }
+    if (rules_.all_exited()) arm_flush();
+  } else if (!link.up()) {
     if (!link.channel_closed() || !link.attempt().refused.empty()) host_failed_to_start();
   } else if (!link.done() && (ranks_started_ || !link.channel_closed())) {
     lose_host(link, link.local() ? MessageId::kAgent : MessageId::kHostLost,
               link.local() ? fmt::format("lost the agent of host {}: {}", link.name(), link.loss())
                            : fmt::format("host {} was lost: {}", link.name(), link.loss()));
   }
-  if (!exits_awaited_.empty()) {
+  if (growth_) growth_->host_gone(link);
+  if (static_cast<std::size_t>(link.index()) < exits_awaited_.size()) {
     exits_awaited_[static_cast<std::size_t>(link.index())] = false;
     cause_is_known();
   }

@@ -25,6 +25,7 @@
 #include "base/wire/launch_messages.h"
 #include "launcher/agent/exit_rules.h"
 #include "launcher/head/escalation.h"
+#include "launcher/head/growth.h"
 #include "launcher/head/host_link.h"
 #include "launcher/head/job_result.h"
 #include "launcher/head/same_host_detection.h"
@@ -34,7 +35,7 @@
 
 namespace aiacc::launcher {
 
-class Head final : private Sink::Owner, private InputSource::Owner, private HostLink::Owner {
+class Head final : private Sink::Owner, private InputSource::Owner, private HostLink::Owner, private Growth::Owner {
  public:
   struct Settings {
     std::vector<HostLink::Settings> hosts;  // in the order of their indices
@@ -47,7 +48,10 @@ class Head final : private Sink::Owner, private InputSource::Owner, private Host
     int min_ranks = 0;         // the job goes on while so many have not failed; 0: all
     int max_ranks = 0;         // lost ranks are replaced while no more than so many run; 0: never
     int reset_limit = -1;      // the most worlds after the first; -1: any number
-    Duration timeout{};        // zero: none
+    // For a job that gets hosts while it runs. Then lost ranks are replaced on any host, and survivors wait for them.
+    std::optional<Growth::Settings> growth;
+    Duration elastic_timeout{};  // how long they may be fewer than min_ranks; zero: any time
+    Duration timeout{};          // zero: none
     Duration kill_grace{};
     Duration start_limit{};  // until every agent must be up
   };
@@ -64,6 +68,9 @@ class Head final : private Sink::Owner, private InputSource::Owner, private Host
   // After run(): groups of host indices that turned out to be the same machine. If there are any, no rank was started
   // and nothing was printed; the return value is meaningless, and the job must be planned again.
   const std::vector<std::vector<int>>& same_machines() const noexcept { return same_machines_; }
+  // After run() of a job that gets hosts: those that did not come up, so that no rank was started and nothing was printed but
+  // why. The return value is meaningless, and the job must be planned again without them.
+  const std::vector<std::string>& unusable_hosts() const noexcept { return unusable_hosts_; }
 
  private:
   struct Alarm final : Timer {
@@ -90,17 +97,33 @@ class Head final : private Sink::Owner, private InputSource::Owner, private Host
 
   void refuse_start();
   void started(const HostLink& link, const wire::Started& message);
-  void not_started(const HostLink& link, const wire::NotStarted& message);
+  void not_started(HostLink& link, const wire::NotStarted& message);
   void output(const HostLink& link, wire::Output message);
   void rank_changed(HostLink& link, const wire::RankChanged& message);
   void tell_of_survived(const std::string& what_follows);
-  void settle(HostLink& link, int rank, bool ended_well);
+  void settle(HostLink& link, const wire::RankChanged& exit);
   void leave_out(int rank);
   bool resets_are_used_up() const noexcept;
   void open(const StartBarrier::Outcome& outcome);
   void rank_stopped(const HostLink& link, const wire::RankStopped& message);
   void host_ready(const HostLink& link, const wire::HostReady& message);
   void lose_rank(const HostLink& link, const wire::LoseRank& message);
+  void drop_rank(const HostLink& link, int rank);
+  void watch_size();
+  void too_few_for_too_long();
+  std::string what_follows() const;
+
+  bool may_grow() const override;
+  HostLink& add_link(HostLink::Settings settings) override;
+  HostLink& link_at(int index) override { return *links_[static_cast<std::size_t>(index)]; }
+  int next_link() const override { return static_cast<int>(links_.size()); }
+  int add_rank(const HostLink& link) override;
+  int ranks_in_job() const override;
+  int hosts_in_job() const override;
+  void complete(wire::StartJob& job) const override;
+  void update_hosts(std::uint8_t what) override;
+  void dismiss(int rank, bool now, const std::string& sentence) override;
+  void tell(MessageId id, const std::string& sentence) override { say(id, sentence); }
   void lose_host(const HostLink& link, MessageId id, const std::string& sentence);
   std::vector<int> ranks_of(const HostLink& link) const;
   bool survive_loss(const HostLink& link, const std::string& sentence);
@@ -147,23 +170,29 @@ class Head final : private Sink::Owner, private InputSource::Owner, private Host
   io::Signals& signals_;
   io::Entropy& entropy_;
   Settings settings_;
+  Scope* scope_ = nullptr;  // of run()
   std::vector<std::unique_ptr<HostLink>> links_;
   std::vector<std::size_t> hosts_of_ranks_;
   struct Owed {
     std::uint64_t bytes[2] = {0, 0};
   };
-  std::vector<Owed> owed_;  // credit not yet returned to a host
+  std::vector<Owed> owed_;                  // credit not yet returned to a host
+  std::vector<std::size_t> bindings_told_;  // ranks of a host whose bindings were printed
+  wire::StartJob shared_;                   // what all agents are told alike
   std::uint64_t credit_ = 0;
   Sink out_;
   Sink err_;
   std::optional<InputSource> input_;
   ExitRules rules_;
   StartBarrier start_barrier_;
+  std::optional<Growth> growth_;
   std::optional<SameHostDetection> same_host_detection_;
   std::vector<std::vector<int>> same_machines_;
+  std::vector<std::string> unusable_hosts_;
   Escalation escalation_;
   Alarm missing_{*this, &Head::tell_who_is_missing};
   Alarm timeout_{*this, &Head::timed_out};
+  Alarm too_few_{*this, &Head::too_few_for_too_long};
   Alarm flush_{*this, &Head::flush_expired};
   Alarm abandon_{*this, &Head::abandon_hosts};
   Alarm slow_start_{*this, &Head::start_is_slow};

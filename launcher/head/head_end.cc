@@ -28,7 +28,8 @@ bool Head::begin_end(Cause cause) {
     result_.failed_host = host_of(result_.failure->rank);
   }
   rules_.stop_counting();
-  for (Alarm* alarm : {&missing_, &timeout_, &slow_start_, &start_limit_, &start_failed_}) alarm->disarm();
+  for (Alarm* alarm : {&missing_, &timeout_, &too_few_, &slow_start_, &start_limit_, &start_failed_}) alarm->disarm();
+  if (growth_) growth_->stop_starting();
   return true;
 }
 
@@ -160,6 +161,7 @@ void Head::closing_lines() {
     result_.dropped_bytes += link->dropped_bytes();
     if (link->unauthenticated() > 0) result_.unauthenticated.emplace_back(link->name(), link->unauthenticated());
   }
+  if (!unusable_hosts_.empty()) result_.sentence += "; the job begins without it";
   const std::optional<ClosingLine> line = closing_line(result_);
   if (line) say(line->id, line->sentence);
   for (const std::string& more : evidence_) err_.put_own_line(more);

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <array>
 #include <span>
+#include <utility>
 
 #include "base/printable.h"
 #include "base/wire/secret.h"
@@ -31,6 +32,7 @@ std::vector<std::string> Head::awaited_hosts() const {
 void Head::host_up(HostLink& link) {
   start_barrier_.set_addresses(link.index(), link.agent().addresses);
   if (result_.cause != Cause::kNone) return link.close_channel();
+  if (growth_ && growth_->is_starting(link)) return growth_->host_up(link);
   const bool all = std::all_of(links_.begin(), links_.end(), [](const auto& one) { return one->up() && !one->gone(); });
   if (all) {
     all_up();
@@ -76,19 +78,22 @@ void Head::send_jobs() {
 
   std::uint64_t id = 0;
   entropy_.fill(std::as_writable_bytes(std::span(&id, 1)));
-  const wire::Secret secret = one_host() ? wire::Secret() : wire::Secret::fresh(entropy_);
+  const wire::Secret secret = one_host() && !growth_ ? wire::Secret() : wire::Secret::fresh(entropy_);
   credit_ = std::max(kCredit / links_.size(), kLeastCredit);
+  shared_.credit = credit_;
+  shared_.job = id;
+  shared_.secret = secret.text();
+  shared_.elastic = elastic();
+  shared_.master_address = master;
+  shared_.master_port = first.agent().master_port;
   for (const auto& link : links_) {
     wire::StartJob& job = settings_.jobs[static_cast<std::size_t>(link->index())];
-    job.credit = credit_;
-    job.job = id;
-    job.secret = secret.text();
+    job.hosts_of_ranks.clear();
+    complete(job);
     if (input_) job.input_rank = settings_.input_rank;
-    job.elastic = elastic();
-    job.master_address = master;
-    job.master_port = first.agent().master_port;
     link->send(job);
   }
+  if (growth_) scope_->spawn(growth_->run(scope_->stop()));
   settings_.jobs.clear();
 }
 
@@ -105,7 +110,9 @@ void Head::give_up_start() {
   if (!begin_end(Cause::kNotStarted)) return;
   std::vector<StartAttempt> failed;
   for (const auto& link : links_) {
-    if (link->gone() && !link->up()) failed.push_back(link->attempt());
+    if (!link->gone() || link->up()) continue;
+    failed.push_back(link->attempt());
+    if (growth_) unusable_hosts_.push_back(link->name());
   }
   const std::vector<StartReport> reports = report(failed);
   result_.id = reports.front().id;
@@ -139,14 +146,21 @@ void Head::started(const HostLink& link, const wire::Started& message) {
     loop_.arm(timeout_, after(started_, settings_.timeout));
   }
   std::size_t local = 0;
+  std::size_t& before = bindings_told_[static_cast<std::size_t>(link.index())];
+  std::size_t skipped = std::exchange(before, before + message.bindings.size());
   for (std::size_t rank = 0; rank < hosts_of_ranks_.size() && local < message.bindings.size(); ++rank) {
     if (hosts_of_ranks_[rank] != static_cast<std::size_t>(link.index())) continue;
+    if (skipped > 0) {
+      --skipped;
+      continue;
+    }
     const std::string& told = message.bindings[local++];  // text from an agent
     err_.put_own_line(printable(fmt::format("aiaccrun: rank {} on host {}: {}", rank, link.name(), told)));
   }
 }
 
-void Head::not_started(const HostLink& link, const wire::NotStarted& message) {
+void Head::not_started(HostLink& link, const wire::NotStarted& message) {
+  if (growth_ && growth_->is_starting(link)) return growth_->not_started(link, message);  // the rest when it is gone
   for (std::size_t rank = 0; rank < hosts_of_ranks_.size(); ++rank) {
     if (hosts_of_ranks_[rank] == static_cast<std::size_t>(link.index())) rules_.lost(static_cast<int>(rank));
   }

@@ -31,6 +31,7 @@ ClosingLine without_dropped(const JobResult& result) {
                           ranks_text(result, fmt::format("on {} ended with it", result.hosts)))};
     case Cause::kOutputFailed: return {MessageId::kOutputLost, fmt::format("{}; {}", result.sentence, stopped)};
     case Cause::kNotStarted: return {result.id, result.sentence};
+    case Cause::kTooFew: return {MessageId::kElastic, fmt::format("{}; {}", result.sentence, stopped)};
     case Cause::kLost:
       return {result.id, fmt::format("{}; {} after {:.1f} s", result.sentence, ranks_text(result, "stopped"), took)};
   }
@@ -72,7 +73,8 @@ int exit_code(const JobResult& result) {
   switch (result.cause) {
     case Cause::kNone: return kExitOk;
     case Cause::kRank: return result.failure->exit_code;
-    case Cause::kTimeout: return kExitTimeout;
+    case Cause::kTimeout:
+    case Cause::kTooFew: return kExitTimeout;
     case Cause::kInterrupted: return 128 + result.interrupted_by;
     case Cause::kReaderLeft: return kExitReaderLeft;
     case Cause::kNotStarted: return result.exit_code;

@@ -21,6 +21,7 @@ enum class Cause : std::uint8_t {
   kReaderLeft,
   kOutputFailed,
   kNotStarted,
+  kTooFew,
   kLost
 };
 
@@ -28,7 +29,7 @@ struct JobResult {
   Cause cause = Cause::kNone;
   bool ranks_started = true;
   int stopped_ranks = 0;  // running when the job began to end
-  // For kOutputFailed, kNotStarted and kLost; kNotStarted has its own id and exit code too.
+  // For kOutputFailed, kNotStarted, kTooFew and kLost; kNotStarted has its own id and exit code too.
   std::string sentence;
   MessageId id = MessageId::kInternal;
   int exit_code = kExitLauncher;

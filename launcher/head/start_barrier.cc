@@ -17,8 +17,8 @@ constexpr int kNewcomer = std::numeric_limits<int>::max();
 
 }  // namespace
 
-StartBarrier::StartBarrier(std::vector<Host> hosts, bool elastic)
-    : hosts_(std::move(hosts)), ready_(hosts_.size()), elastic_(elastic) {
+StartBarrier::StartBarrier(std::vector<Host> hosts, bool elastic, int least)
+    : hosts_(std::move(hosts)), ready_(hosts_.size()), elastic_(elastic), least_(least) {
   std::size_t ranks = 0;
   for (const Host& host : hosts_) ranks += host.ranks.size();
   numbers_.assign(ranks, kNewcomer);
@@ -31,6 +31,8 @@ void StartBarrier::set_addresses(int host, std::vector<std::string> addresses) {
 std::optional<StartBarrier::Outcome> StartBarrier::ready(int host, const wire::HostReady& message) {
   const std::size_t index = static_cast<std::size_t>(host);
   if (message.ports.size() != hosts_[index].ranks.size()) {
+    ready_[index].reset();
+    if (elastic_) return std::nullopt;
     throw Error(Code::kProtocol, fmt::format("the agent reports the ports of {} ranks, and has {}",
                                              message.ports.size(), hosts_[index].ranks.size()));
   }
@@ -39,13 +41,13 @@ std::optional<StartBarrier::Outcome> StartBarrier::ready(int host, const wire::H
 }
 
 std::optional<StartBarrier::Outcome> StartBarrier::complete() {
-  bool any = false;
+  std::size_t ranks = 0;
   for (std::size_t i = 0; i < hosts_.size(); ++i) {
     if (hosts_[i].ranks.empty()) continue;
     if (!ready_[i]) return std::nullopt;
-    any = true;
+    ranks += hosts_[i].ranks.size();
   }
-  if (!any) return std::nullopt;
+  if (ranks == 0 || (elastic_ && ranks < static_cast<std::size_t>(least_))) return std::nullopt;
   Outcome outcome;
   outcome.refuse = disagreement();
   if (!outcome.refuse) {
@@ -88,6 +90,30 @@ void StartBarrier::exited(int rank) {
     const std::vector<int>& ranks = hosts_[i].ranks;
     if (std::find(ranks.begin(), ranks.end(), rank) != ranks.end()) ready_[i].reset();
   }
+}
+
+int StartBarrier::add_host(const std::string& name) {
+  hosts_.push_back({name, {}, {}});
+  ready_.emplace_back();
+  return static_cast<int>(hosts_.size()) - 1;
+}
+
+int StartBarrier::add_rank() {
+  numbers_.push_back(kNewcomer);
+  return static_cast<int>(numbers_.size()) - 1;
+}
+
+// Its host has reported without it, if at all.
+void StartBarrier::admit(int host, int rank) {
+  const auto index = static_cast<std::size_t>(host);
+  hosts_[index].ranks.push_back(rank);
+  ready_[index].reset();
+}
+
+bool StartBarrier::awaits(int rank) const {
+  return std::any_of(hosts_.begin(), hosts_.end(), [rank](const Host& host) {
+    return std::find(host.ranks.begin(), host.ranks.end(), rank) != host.ranks.end();
+  });
 }
 
 void StartBarrier::replaced(int rank) { numbers_[static_cast<std::size_t>(rank)] = kNewcomer; }

@@ -26,17 +26,26 @@ class StartBarrier {
     std::vector<std::uint32_t> answers;  // by host: the number of its HostReady
   };
 
-  explicit StartBarrier(std::vector<Host> hosts, bool elastic = false);
+  // `least`: no world of an elastic job has fewer ranks.
+  explicit StartBarrier(std::vector<Host> hosts, bool elastic = false, int least = 1);
 
   void set_addresses(int host, std::vector<std::string> addresses);
   // nullopt while other hosts are missing. Ranks may run several programs in sequence, so a new start barrier begins
-  // after each outcome. Throws kProtocol for a message that does not fit its host.
+  // after each outcome. Throws kProtocol for a message that does not fit its host; in an elastic job such a message was
+  // sent before the agent knew that a rank was left out, and is void.
   std::optional<Outcome> ready(int host, const wire::HostReady& message);
 
   // Elastic jobs only. The rank's process has exited: what its host has reported is void.
   void exited(int rank);
   // Another process has its place, which was in no world yet.
   void replaced(int rank);
+  // A further host, without ranks so far; returns its index. A further rank, whose number is one higher than that of the last: it is
+  // awaited only once it has said hello.
+  int add_host(const std::string& name);
+  int add_rank();
+  void admit(int host, int rank);
+  // Whether the next world waits for it.
+  bool awaits(int rank) const;
   // No further world has it. The others may have been waiting for it alone.
   std::optional<Outcome> leave_out(int rank);
   int worlds() const noexcept { return worlds_; }  // that were opened
@@ -49,6 +58,7 @@ class StartBarrier {
   std::vector<Host> hosts_;
   std::vector<std::optional<wire::HostReady>> ready_;
   bool elastic_;
+  int least_;
   std::vector<int> numbers_;  // of each rank in the last world; kNewcomer: it was not in it
   int worlds_ = 0;
 };

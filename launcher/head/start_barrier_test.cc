@@ -114,5 +114,41 @@ TEST_F(ElasticStartBarrierTest, AHostWithoutRanksIsNotAwaited) {
   EXPECT_FALSE(start_barrier_.leave_out(2)) << "nobody is left";
 }
 
+TEST(ElasticStartBarrier, AwaitsANewRankOnceItWasAdmitted) {
+  StartBarrier barrier({{"a", {0, 1}, {}}}, true, 2);
+  ASSERT_TRUE(barrier.ready(0, ready({10, 11})));
+  EXPECT_EQ(barrier.add_host("b"), 1);
+  EXPECT_EQ(barrier.add_rank(), 2);
+  EXPECT_EQ(barrier.add_rank(), 3);
+  EXPECT_FALSE(barrier.awaits(2));
+  const auto without = barrier.ready(0, ready({12, 13}));
+  ASSERT_TRUE(without) << "neither has said hello";
+  EXPECT_EQ(without->open->ranks, (std::vector<std::int32_t>{0, 1}));
+  barrier.admit(1, 2);
+  EXPECT_TRUE(barrier.awaits(2));
+  EXPECT_FALSE(barrier.ready(0, ready({14, 15})));
+  barrier.admit(0, 3);
+  EXPECT_FALSE(barrier.ready(1, ready({22}))) << "host a has reported without rank 3";
+  const auto with = barrier.ready(0, ready({16, 17, 18}));
+  ASSERT_TRUE(with);
+  EXPECT_EQ(with->open->ranks, (std::vector<std::int32_t>{0, 1, 2, 3}));
+  EXPECT_EQ(with->open->hosts_of_ranks, (std::vector<std::uint32_t>{0, 0, 1, 0}));
+  EXPECT_EQ(with->open->ports, tcp({16, 17, 22, 18}));
+}
+
+TEST(ElasticStartBarrier, WaitsWhileThereAreTooFewAndIgnoresReportsFromBefore) {
+  StartBarrier barrier({{"a", {0, 1}, {}}}, true, 2);
+  ASSERT_TRUE(barrier.ready(0, ready({10, 11})));
+  barrier.exited(1);
+  EXPECT_FALSE(barrier.leave_out(1));
+  EXPECT_FALSE(barrier.ready(0, ready({12, 13}))) << "sent before the agent knew";
+  EXPECT_FALSE(barrier.ready(0, ready({14}))) << "one is too few";
+  EXPECT_EQ(barrier.add_rank(), 2);
+  barrier.admit(0, 2);
+  const auto outcome = barrier.ready(0, ready({15, 16}));
+  ASSERT_TRUE(outcome);
+  EXPECT_EQ(outcome->open->ranks, (std::vector<std::int32_t>{0, 2}));
+}
+
 }  // namespace
 }  // namespace aiacc::launcher

@@ -11,10 +11,11 @@ namespace aiacc::launcher {
 namespace {
 
 constexpr const char* kTerminal = "AIACC_TERMINAL";
-constexpr std::array<std::string_view, 15> kOwn = {
+constexpr std::array<std::string_view, 16> kOwn = {
     "AIACC_RANK",     "AIACC_SIZE",     "AIACC_LOCAL_RANK", "AIACC_LOCAL_SIZE", "AIACC_HOST_INDEX",
-    "AIACC_MIN_SIZE", "AIACC_MAX_SIZE", "AIACC_AGENT",      kTerminal,          "RANK",
-    "WORLD_SIZE",     "LOCAL_RANK",     "LOCAL_WORLD_SIZE", "MASTER_ADDR",      "MASTER_PORT"};
+    "AIACC_MIN_SIZE", "AIACC_MAX_SIZE", "AIACC_NEW_HOSTS",  "AIACC_AGENT",      kTerminal,
+    "RANK",           "WORLD_SIZE",     "LOCAL_RANK",       "LOCAL_WORLD_SIZE", "MASTER_ADDR",
+    "MASTER_PORT"};
 
 constexpr std::array<std::string_view, 6> kHorovod = {"HOROVOD_RANK",       "HOROVOD_SIZE",       "HOROVOD_LOCAL_RANK",
                                                       "HOROVOD_LOCAL_SIZE", "HOROVOD_CROSS_RANK", "HOROVOD_CROSS_SIZE"};
@@ -162,11 +163,12 @@ Environment remote_environment(const Options& options, const Surroundings& here)
   return out;
 }
 
-std::vector<std::string> own_environment(const RankPlan& rank, const Plan& plan, const CompatEnv& families) {
+std::vector<std::string> own_environment(const RankPlan& rank, const JobSize& job, const Plan& plan,
+                                         const CompatEnv& families) {
   const std::string me = std::to_string(rank.rank);
-  const std::string size = std::to_string(plan.size());
+  const std::string size = std::to_string(job.ranks);
   const std::string local = std::to_string(rank.local_rank);
-  const std::string local_size = std::to_string(plan.hosts[static_cast<std::size_t>(rank.host)].ranks.size());
+  const std::string local_size = std::to_string(job.ranks_of_host);
   const std::string host = std::to_string(rank.host);
 
   Environment own;
@@ -177,6 +179,11 @@ std::vector<std::string> own_environment(const RankPlan& rank, const Plan& plan,
   own.set("AIACC_HOST_INDEX", host);
   if (plan.min_size > 0) own.set("AIACC_MIN_SIZE", std::to_string(plan.min_size));
   if (plan.max_size > 0) own.set("AIACC_MAX_SIZE", std::to_string(plan.max_size));
+  if (plan.gets_hosts) own.set("AIACC_NEW_HOSTS", "yes");
+  if (plan.init_timeout > Duration::zero()) {
+    own.set("AIACC_INIT_TIMEOUT",
+            fmt::format("{}ms", std::chrono::ceil<std::chrono::milliseconds>(plan.init_timeout).count()));
+  }
   own.set("RANK", me);
   own.set("WORLD_SIZE", size);
   own.set("LOCAL_RANK", local);
@@ -187,7 +194,7 @@ std::vector<std::string> own_environment(const RankPlan& rank, const Plan& plan,
     own.set("HOROVOD_LOCAL_RANK", local);
     own.set("HOROVOD_LOCAL_SIZE", local_size);
     own.set("HOROVOD_CROSS_RANK", host);
-    own.set("HOROVOD_CROSS_SIZE", std::to_string(plan.hosts.size()));
+    own.set("HOROVOD_CROSS_SIZE", std::to_string(job.hosts));
   }
   if (families.ompi) {
     own.set("OMPI_COMM_WORLD_RANK", me);

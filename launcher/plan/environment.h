@@ -46,8 +46,16 @@ Environment remote_environment(const Options& options, const Surroundings& here)
 // `ours` without the variables by which a launcher, aiaccrun included, identifies a rank.
 Environment without_identity(const std::vector<std::string>& ours, const CompatEnv& families);
 
+// How many ranks and hosts a job has when a rank starts.
+struct JobSize {
+  int ranks = 1;
+  int ranks_of_host = 1;
+  int hosts = 1;
+};
+
 // A rank's own variables, except those that need Wiring.
-std::vector<std::string> own_environment(const RankPlan& rank, const Plan& plan, const CompatEnv& families);
+std::vector<std::string> own_environment(const RankPlan& rank, const JobSize& job, const Plan& plan,
+                                         const CompatEnv& families);
 
 // The complete environment of a rank, ready for SpawnSpec::env. Names are unique; variables of the launcher override
 // forwarded and inherited ones. `threads` is the value of OMP_NUM_THREADS where it is not set.

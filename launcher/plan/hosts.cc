@@ -163,6 +163,17 @@ bool is_this_host(const std::string& name, const std::string& host_name) {
   return same_name(name, std::string_view(host_name).substr(0, host_name.find('.')));
 }
 
+std::vector<HostPlan> listed_hosts(const std::vector<HostSpec>& list, const Options& options,
+                                   const Surroundings& here) {
+  std::vector<HostPlan> hosts = merged(list, here);
+  for (const auto& names : here.same_machines) join_machine(hosts, names);
+  const int each = options.ranks_per_host.value;
+  for (HostPlan& host : hosts) {
+    if (each != 0) host.slots = std::min(host.slots, each);
+  }
+  return hosts;
+}
+
 std::vector<HostPlan> plan_hosts(const Options& options, const Surroundings& here) {
   std::vector<HostPlan> hosts = merged(options.hosts.value, here);
   for (const auto& names : here.same_machines) join_machine(hosts, names);

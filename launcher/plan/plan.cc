@@ -31,6 +31,18 @@ Notice same_machine(const HostPlan& host) {
   return {MessageId::kSameMachine, fmt::format("hosts {} are the same machine; their slots are added up", names)};
 }
 
+// Ranks of a job that gets hosts wait in aiacc_init for them, or for the others' next commit, as long as aiaccrun does. The
+// user's own limit counts where there is one.
+Duration patience(const Options& options, const Plan& plan) {
+  constexpr Duration kMost = std::chrono::days(30);
+  for (const auto& entries : {plan.environment, plan.remote_environment}) {
+    if (Environment(entries).has("AIACC_INIT_TIMEOUT")) return Duration::zero();
+  }
+  const Duration asked = options.elastic_timeout.value;
+  if (asked == Duration::zero()) return kMost;
+  return std::clamp<Duration>(asked, std::chrono::seconds(300), kMost);
+}
+
 }  // namespace
 
 Plan make_plan(const Options& options, const Surroundings& here) {
@@ -68,7 +80,12 @@ Plan make_plan(const Options& options, const Surroundings& here) {
     throw UsageError(MessageId::kValue, fmt::format("--stdin names rank {}, and the last rank of the job is {}",
                                                     plan.input_rank, plan.size() - 1));
   }
-  if (options.min_ranks.given()) {
+  plan.gets_hosts = options.discovery_script.given();
+  if (plan.gets_hosts) {
+    plan.min_size = options.min_ranks.value;
+    plan.max_size = options.max_ranks.value;
+    plan.init_timeout = patience(options, plan);
+  } else if (options.min_ranks.given()) {
     if (options.min_ranks.value > plan.size()) {
       throw UsageError(MessageId::kRanks,
                        fmt::format("--min-np is {}, and the job has {} rank{}", options.min_ranks.value, plan.size(),
@@ -76,7 +93,7 @@ Plan make_plan(const Options& options, const Surroundings& here) {
     }
     plan.min_size = options.min_ranks.value;
   }
-  if (options.max_ranks.given()) {
+  if (options.max_ranks.given() && !plan.gets_hosts) {
     if (options.max_ranks.value != plan.size()) {
       throw UsageError(MessageId::kRanks,
                        fmt::format("--max-np is {}, and the job has {} rank{}; it begins with its most, because new "
@@ -86,7 +103,11 @@ Plan make_plan(const Options& options, const Surroundings& here) {
     plan.max_size = options.max_ranks.value;
   }
   std::sort(plan.ranks.begin(), plan.ranks.end(), [](const RankPlan& a, const RankPlan& b) { return a.rank < b.rank; });
-  for (RankPlan& rank : plan.ranks) rank.environment = own_environment(rank, plan, options.compat_env.value);
+  for (RankPlan& rank : plan.ranks) {
+    const std::size_t local_size = plan.hosts[static_cast<std::size_t>(rank.host)].ranks.size();
+    const JobSize size{plan.size(), static_cast<int>(local_size), static_cast<int>(plan.hosts.size())};
+    rank.environment = own_environment(rank, size, plan, options.compat_env.value);
+  }
   return plan;
 }
 

@@ -73,6 +73,8 @@ struct Plan {
   int input_rank = 0;           // reads aiaccrun's standard input; kNoRank: none does
   int min_size = 0;             // of --min-np; 0: not given
   int max_size = 0;             // of --max-np; 0: not given
+  bool gets_hosts = false;      // of --host-discovery-script: hosts and ranks come while it runs
+  Duration init_timeout{};      // AIACC_INIT_TIMEOUT of the ranks; zero: as it is in their environment
   std::vector<Notice> notices;  // for stderr before the job starts, one line each
 
   int size() const noexcept { return static_cast<int>(ranks.size()); }

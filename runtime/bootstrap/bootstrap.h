@@ -43,6 +43,8 @@ class BootstrapObserver {
  public:
   // A rank died or its host was lost; `error` is kPeerFailed and names it.
   virtual void on_rank_lost(int rank, std::exception_ptr error) noexcept = 0;
+  // An elastic job: the next world has other ranks than this one. `what`: wire::kRanksRemoved, kRanksAdded or both.
+  virtual void on_hosts_updated(std::uint8_t what) noexcept { static_cast<void>(what); }
   // Whether a rank of this host has recorded in shared memory that it leaves in order.
   virtual bool leaving(int rank) const noexcept {
     static_cast<void>(rank);

@@ -176,6 +176,10 @@ Task<void> AgentBootstrap::listen() {
       co_return;
     }
     if (frame->type == wire::Gone::kType) co_return;
+    if (frame->type == wire::HostsUpdated::kType) {
+      observer_->on_hosts_updated(frame->as<wire::HostsUpdated>().what);
+      continue;
+    }
     const auto lost = frame->as<wire::RankLost>();
     if (lost.rank < 0 || lost.rank >= size_ || lost.rank == rank_) {
       throw Error(Code::kProtocol,

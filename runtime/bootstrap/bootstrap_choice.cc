@@ -202,6 +202,7 @@ BootstrapChoice choose_bootstrap(const std::optional<GivenIdentity>& given, cons
     if (set(environment, "AIACC_LOCAL_SIZE")) {
       choice.several_hosts = required_number(environment, "AIACC_LOCAL_SIZE") < choice.size;
     }
+    choice.several_hosts = choice.several_hosts || environment("AIACC_NEW_HOSTS") == "yes";
     return choice;
   }
   if (const std::string where = environment("AIACC_RENDEZVOUS").value_or(""); !where.empty()) {

@@ -32,7 +32,7 @@ struct BootstrapChoice {
   std::string agent;  // address of kAgent: "local:NAME"
   int rank = -1;      // this process's claim; the agent, or rank 0, checks it
   int size = -1;
-  bool several_hosts = false;  // of kAgent: not all ranks are on this host
+  bool several_hosts = false;  // of kAgent: not all ranks are, or will be, on this host
   std::string rendezvous;      // of kRendezvous: "host:port"
   std::string secret_file;     // of kRendezvous
   std::string job;             // of kRendezvous and kStore: distinguishes jobs that share an endpoint

@@ -29,12 +29,13 @@ struct Messages {
     if (encode(frame.as<One>()) != frame.body) std::abort();
   }
 };
-using All = Messages<Hello, Welcome, Refused, Missing, RankLost, PeerLost, PathLost, Leave, Gone, OpenWorld,
-                     RefuseWorld, SettleRank, LoseRank, QueryExits, ExitsReported, RanksMissing, HostReady, SealBegins,
-                     Sealed, StartJob, StartRanks, Prepared, Greeting, AgentUp, FindSameHost, SameHostFound, Beat,
-                     SignalRanks, EndRanks, Credit, DropOutput, Started, NotStarted, Output, Input, InputCredit,
-                     InputClosed, RankChanged, RankStopped, Notice, KeeperLost, JobEnded, Arrive, Waiting, JoinRefused,
-                     Roster, ReconnectPort, Resume, LocalPeers, HostMap, ShareSegment>;
+using All =
+    Messages<Hello, Welcome, Refused, Missing, RankLost, PeerLost, PathLost, Leave, Gone, OpenWorld, RefuseWorld,
+             SettleRank, AddRanks, DismissRank, UpdateHosts, HostsUpdated, LoseRank, QueryExits, ExitsReported,
+             RanksMissing, HostReady, SealBegins, Sealed, StartJob, StartRanks, Prepared, Greeting, AgentUp,
+             FindSameHost, SameHostFound, Beat, SignalRanks, EndRanks, Credit, DropOutput, Started, NotStarted, Output,
+             Input, InputCredit, InputClosed, RankChanged, RankStopped, Notice, KeeperLost, JobEnded, Arrive, Waiting,
+             JoinRefused, Roster, ReconnectPort, Resume, LocalPeers, HostMap, ShareSegment>;
 
 void feed(std::span<const std::byte> bytes) {
   FrameBuffer buffer;

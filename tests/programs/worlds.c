@@ -1,12 +1,14 @@
 /* A rank of an elastic job: worlds DIRECTORY [STEPS] [STEP:PLACE]... counts steps with the other ranks, 12 or STEPS. At STEP the process that
  * aiaccrun started as rank PLACE kills itself, once. The others leave their world, enter the next one with whoever is there
- * then, and go on at the step of its rank 0. */
+ * then, and go on at the step of its rank 0. So do all when aiaccrun says that the next world has other ranks. STEP_MS: how long a
+ * step takes at least. */
 #include <aiacc/aiacc.h>
 #include <fcntl.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 #include <unistd.h>
 
 enum { kSizes = 8 };
@@ -49,20 +51,46 @@ static aiacc_status_t one_step(int step, int size, int rank) {
   return status;
 }
 
+/* Whether the next world has other ranks than this one: the same answer on all. */
+static aiacc_status_t ask(int32_t* what) {
+  int own = 0;
+  check(aiacc_hosts_updated(&own) == AIACC_OK, "aiacc_hosts_updated");
+  const int32_t said = own;
+  return aiacc_allreduce(&said, what, 1, AIACC_INT32, AIACC_MAX, AIACC_WORLD, NULL, NULL);
+}
+
+static void rest(void) {
+  const char* text = getenv("STEP_MS");
+  const int ms = text == NULL ? 0 : atoi(text);
+  nanosleep(&(struct timespec){ms / 1000, ms % 1000 * 1000000L}, NULL);
+}
+
 int main(int argc, char** argv) {
   const int place = atoi(getenv("AIACC_RANK"));
   const int steps = argc > 2 && strchr(argv[2], ':') == NULL ? atoi(argv[2]) : 12;
   int step = 0, worlds = 0, sizes[kSizes];
   for (;;) {
-    check(aiacc_init(NULL) == AIACC_OK, "aiacc_init");
+    const aiacc_status_t entered = aiacc_init(NULL);
+    if (entered == AIACC_ERR_ABORTED && worlds > 0) {
+      printf("%d is not in the next world: %s\n", place, aiacc_last_error());
+      return 0;
+    }
+    check(entered == AIACC_OK, "aiacc_init");
     int rank = -1, size = -1;
     check(aiacc_rank(AIACC_WORLD, &rank) == AIACC_OK && aiacc_size(AIACC_WORLD, &size) == AIACC_OK, "rank and size");
     sizes[worlds++ % kSizes] = size;
     aiacc_status_t status = aiacc_broadcast(&step, sizeof step, AIACC_UINT8, 0, AIACC_WORLD, NULL, NULL);
-    while (status == AIACC_OK && step < steps) {
+    int32_t what = 0;
+    while (status == AIACC_OK && what == 0 && step < steps) {
       die_if_asked(argc, argv, step, place);
+      rest();
       status = one_step(step, size, rank);
       if (status == AIACC_OK) ++step;
+      if (status == AIACC_OK) status = ask(&what);
+    }
+    if (status == AIACC_OK && what != 0 && step < steps) {
+      check(aiacc_finalize() == AIACC_OK, "aiacc_finalize before the next world");
+      continue;
     }
     if (status == AIACC_OK) {
       printf("%d is rank %d; sizes", place, rank);
