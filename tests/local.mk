@@ -125,6 +125,7 @@ EXTRA_DIST += \
 	tests/programs/torch_collectives.py \
 	tests/programs/torch_distributed.py \
 	tests/programs/torch_elastic.py \
+	tests/programs/torch_elastic_grows.py \
 	tests/programs/torch_elastic_worlds.py \
 	tests/programs/torch_faults.py \
 	tests/programs/torch_kvstore.py \

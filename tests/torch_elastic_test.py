@@ -1,6 +1,7 @@
 """Horovod's elastic training: errors that a job survives, and those that it does not."""
 import pytest
 
+from launcher_hosts_support import ENTER, PRETEND, script
 from launcher_support import Job
 from python_support import ENVIRONMENT, SOURCE, check_job, each_torch
 
@@ -35,3 +36,24 @@ def test_a_lost_rank_is_replaced_and_every_sample_counts_once(python, tmp_path):
         assert found == sorted(one + result for one in expected), (found, undisturbed, err)
         assert err.count("a new rank is started in its place") == 1 and err.count("goes back to the last commit: ") == 2
         assert len(err.splitlines()) == 3, err
+
+
+@pytest.mark.parametrize("python", each_torch())
+def test_a_script_of_horovod_grows(python, tmp_path):
+    """From 2 ranks to 3 on a host that is found, and to 4 on one that gets a slot; each sample counts once an epoch."""
+    hosts = tmp_path / "hosts"
+    hosts.write_text("a:2\n")
+    finds = script(f"finds-{tmp_path.parent.name}-{tmp_path.name}", f"exec cat {hosts}\n")
+    job = Job(["--quiet", "--min-np", 2, "--max-np", 4, "--host-discovery-script", finds, "--provide", "horovod", *PRETEND, ENTER, python,
+               SOURCE / "tests/programs/torch_elastic_grows.py", tmp_path, 4], env={**ENVIRONMENT, **QUIET})
+    for size, later in ((2, "a:2\nb:1\n"), (3, "a:2\nb:2\n")):
+        job.wait_for(lambda: (tmp_path / f"0.{size}").exists(), f"a world of {size}", timeout=150)
+        new = hosts.with_suffix(".new")
+        new.write_text(later)
+        new.rename(hosts)
+    code, out, err = job.finish(timeout=200)
+    assert code == 0 and err == "", out + err
+    lines = [line.split() for line in sorted(out.splitlines())]
+    step, weights = lines[0][2], lines[0][-1]
+    assert lines == [["0", "0", step, "2", "3", "4", "True", weights], ["1", "1", step, "2", "3", "4", "True", weights],
+                     ["2", "2", step, "3", "4", "True", weights], ["3", "3", step, "4", "True", weights]], out

@@ -98,6 +98,7 @@ _BLOCK = (P, c.c_size_t, c.c_int)  # buffer, count, dtype
 _FUNCTIONS: Dict[str, Tuple[Any, ...]] = {
     "init": (c.POINTER(InitAttr),),
     "finalize": (),
+    "hosts_updated": (Int,),
     "rank": (Handle, Int),
     "size": (Handle, Int),
     "local_rank": (Handle, Int),

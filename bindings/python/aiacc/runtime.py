@@ -146,6 +146,17 @@ def initialized() -> bool:
     return bool(library().aiacc_initialized())
 
 
+HOSTS_REMOVED, HOSTS_ADDED = 1, 2
+
+
+def hosts_updated() -> int:
+    """Whether the next world of an elastic job has other ranks than this one: 0, or the sum of HOSTS_REMOVED and HOSTS_ADDED. Local, and
+    ranks learn of it at different times: they agree before all call finalize and init."""
+    what = c.c_int()
+    library().aiacc_hosts_updated(c.byref(what))
+    return what.value
+
+
 def version() -> str:
     """That of the library."""
     return library().aiacc_version().decode()

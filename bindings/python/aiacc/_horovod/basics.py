@@ -29,12 +29,14 @@ _LEAVING_S = 10.0
 _place: Optional[_Place] = None
 _before_shutdown: List[Callable[[], None]] = []  # what frameworks still have to finish
 _process = 0
-_left: List[int] = []  # ranks of the job that are not lost, as of the last init; empty before the first
+_left: List[int] = []  # ranks of the world that are not lost, as of the last init; empty before the first
+_has_been_there = False  # this process has been in a world
+_newcomers = False  # the last init was the first of some rank
 
 
 def init(comm: Any = None, process_sets: Any = None) -> None:
     """Makes this process a rank, unless it is one already. `process_sets`: ranks of further sets, in lists."""
-    global _place, _process
+    global _place, _process, _newcomers, _has_been_there
     if _place is not None:
         return
     if comm is not None and not isinstance(comm, (list, tuple)):
@@ -45,22 +47,23 @@ def init(comm: Any = None, process_sets: Any = None) -> None:
     size = group.size
     if comm and list(comm) != list(range(size)):
         raise ValueError(f"comm is {list(comm)}: this version of aiacc takes all {size} ranks in their order; for some of them use process_sets")
-    across = sorted(host for host, local in places if local == group.local_rank)
-    sizes = {sum(1 for other, _ in places if other == host) for host, _ in places}
+    across = sorted(host for host, local, _ in places if local == group.local_rank)
+    sizes = {sum(1 for other, _, _ in places if other == host) for host, _, _ in places}
+    _newcomers, _has_been_there = not all(been for _, _, been in places), True
     _place = _Place(group.rank, size, group.local_rank, group.local_size, across.index(group.host_index), len(across), len(sizes) == 1)
     _process = os.getpid()
     atexit.register(_at_exit)
     _sets._setup(group, process_sets)
 
 
-def _meet() -> Tuple[Group, List[Tuple[int, int]]]:
-    """A group of the ranks that are not lost, and of each its host and its place there. Ranks learn of a loss in the call that fails by
+def _meet() -> Tuple[Group, List[Tuple[int, int, int]]]:
+    """A group of the ranks that are not lost, and of each its host, its place there and whether it has been in a world before. Ranks learn of a loss in the call that fails by
     it, and try again without the lost one. Groups are found by their members, so ranks that know of different losses meet in the end."""
     global _left
     left = _left or list(range(aiacc.size()))
     while True:
         group = aiacc.WORLD.create(left, name="aiacc init")
-        own = struct.pack("<2i", group.host_index, group.local_rank)
+        own = struct.pack("<3i", group.host_index, group.local_rank, _has_been_there)
         gathered = bytearray(len(own) * group.size)
         try:
             group.allgather(own, gathered)
@@ -79,16 +82,40 @@ def _meet() -> Tuple[Group, List[Tuple[int, int]]]:
             group.free()
             raise
         _left = left
-        return group, list(struct.iter_unpack("<2i", gathered))
+        return group, list(struct.iter_unpack("<3i", gathered))
 
 
 def _enter_next_world() -> None:
     """Returns when all ranks of the next world have come, which aiaccrun chooses (--max-np)."""
+    global _left
     try:
         aiacc.finalize()
     except RuntimeError:
         pass  # it left, and says again who is lost
     aiacc.init()
+    _left = []
+
+
+def meet_in_next_world() -> None:
+    """init, after shutdown; where hosts may change in the next world, with the ranks that wait for it. All ranks of this one do that."""
+    if _place is None and aiacc.initialized() and gets_hosts():
+        _enter_next_world()
+    init()
+
+
+def gets_hosts() -> bool:
+    """Whether the hosts of the job may change (aiaccrun --host-discovery-script)."""
+    return os.environ.get("AIACC_NEW_HOSTS") == "yes"
+
+
+def hosts_updated() -> int:
+    """What aiaccrun has said of the next world since this one began (aiacc.hosts_updated)."""
+    return aiacc.hosts_updated() if gets_hosts() and aiacc.initialized() else 0
+
+
+def has_newcomers() -> bool:
+    """Whether some rank was in no world before the present one. The same on all ranks."""
+    return _newcomers
 
 
 def _goes_on_without(rank: int, left: List[int]) -> bool:

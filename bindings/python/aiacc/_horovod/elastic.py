@@ -6,6 +6,7 @@ import enum
 import functools
 import logging
 import queue
+import time
 from typing import Any, Callable, Dict, Iterable, List
 
 from aiacc._horovod import basics
@@ -30,6 +31,7 @@ class State:
         self._bcast_object, self._rank = bcast_object, get_rank
         self._host_messages: Any = queue.Queue()
         self._last_updated_timestamp = 0
+        self._told = 0  # what aiaccrun has said, of the present world
         self._reset_callbacks: List[Callable[[], None]] = []
         self._sync_follows = False  # on_reset is called just before sync
 
@@ -39,12 +41,13 @@ class State:
 
     def on_reset(self) -> None:
         self._host_messages = queue.Queue()
+        self._told = 0
         self.reset()
         for callback in self._reset_callbacks:
             callback()
 
     def on_hosts_updated(self, timestamp: int, update_res: int) -> None:
-        """Hosts came or went. aiaccrun does not say so; a program that knows of it may, on rank 0 at least."""
+        """Hosts came or went. aiaccrun says so with --host-discovery-script; a program that knows of it may, on rank 0 at least."""
         self._host_messages.put((timestamp, update_res))
 
     def commit(self) -> None:
@@ -54,6 +57,10 @@ class State:
 
     def check_host_updates(self) -> None:
         """Raises HostsUpdatedInterrupt on all ranks if rank 0 was told of new or missing hosts since the last call. Collective."""
+        told = basics.hosts_updated()
+        if told & ~self._told:
+            self.on_hosts_updated(max(time.time_ns(), self._last_updated_timestamp + 1), told & ~self._told)
+            self._told |= told
         before = newest = self._last_updated_timestamp
         what = HostUpdateResult.no_update
         while not self._host_messages.empty():
@@ -104,10 +111,10 @@ class ObjectState(State):
 
 def run_fn(func: Callable[..., Any], reset: Callable[[], None]) -> Callable[..., Any]:
     """The function, called with a state that is equal on all ranks, and again after each error of the job that it survives. `reset` is
-    shutdown and init.
+    shutdown and init, in the next world where hosts may change.
 
-    HorovodInternalError: the state goes back to the last commit. HostsUpdatedInterrupt: it stays as it is. Any other exception is the
-    caller's. An error after which ranks do not meet again (a lost rank without aiaccrun --min-np) leaves as HorovodInternalError. A rank
+    HorovodInternalError: the state goes back to the last commit. HostsUpdatedInterrupt: it stays as it is. New ranks get it from the
+    others, also where those need not synchronize. Any other exception is the caller's. An error after which ranks do not meet again (a lost rank without aiaccrun --min-np) leaves as HorovodInternalError. A rank
     that aiaccrun started in the place of a lost one (--max-np) begins with the state of the others."""
     @functools.wraps(func)
     def wrapper(state: State, *arguments: Any, **keywords: Any) -> Any:
@@ -117,6 +124,7 @@ def run_fn(func: Callable[..., Any], reset: Callable[[], None]) -> Callable[...,
                 _meet_again(reset)
             try:
                 if again:
+                    synchronizes = synchronizes or basics.has_newcomers()
                     state._sync_follows = synchronizes
                     state.on_reset()
                 if synchronizes:

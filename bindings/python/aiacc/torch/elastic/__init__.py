@@ -16,7 +16,7 @@ def run(func: Callable[..., Any]) -> Callable[..., Any]:
 
 def _reset() -> None:
     basics.shutdown()
-    basics.init()
+    basics.meet_in_next_world()
 
 
 __all__ = ["ElasticSampler", "ObjectState", "State", "TorchState", "run"]
