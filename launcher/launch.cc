@@ -9,6 +9,7 @@
 #include <filesystem>
 #include <fstream>
 #include <memory>
+#include <optional>
 #include <string>
 #include <variant>
 
@@ -93,6 +94,7 @@ Growth::Settings growth_of(const Plan& plan, const Options& options, const HostS
   growth.hosts = plan.hosts;
   growth.aside = unusable;
   growth.most_ranks = options.max_ranks.value;
+  growth.cooldown = options.cooldown.value;
   growth.start_limit = start_limit;
   return growth;
 }

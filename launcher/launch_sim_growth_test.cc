@@ -114,6 +114,24 @@ TEST(GrowthInVirtualTime, RanksOfALostHostGoToOthers) {
   }
 }
 
+TEST(GrowthInVirtualTime, RanksOfAHostThatVanishedMayExit) {
+  for (std::uint64_t seed = 1; seed <= 20; ++seed) {
+    Growing cluster(seed, 1, 4);
+    cluster.listed = "h1:2\nh3:2\n";
+    cluster.run(kFound);
+    EXPECT_EQ(cluster.ranks(), "2 2 2") << seed << ": those of h2 leave when their world ends";
+    for (const io::ProcessId rank : cluster.living(2, "rank")) cluster.signal(2, rank, SIGKILL);
+    cluster.run(kBound);
+    EXPECT_EQ(cluster.ranks(), "2 0 2") << seed;
+    EXPECT_TRUE(cluster.living(2, "agent").empty()) << seed;
+    cluster.listed = "h3:2\n";
+    cluster.run(kBound);
+    EXPECT_EQ(cluster.ranks(), "2 0 2") << seed << ": the ranks of h3 have no state, so those of h1 stay";
+    EXPECT_FALSE(cluster.exit_code) << seed;
+    cluster.end_by(seed % 2 == 0 ? SIGINT : SIGKILL);
+  }
+}
+
 TEST(GrowthInVirtualTime, AJobOfTooFewRanksEndsAtItsTime) {
   for (std::uint64_t seed = 1; seed <= 10; ++seed) {
     Growing cluster(seed, 4, 4, 20s);

@@ -104,6 +104,43 @@ def test_a_lost_host_is_replaced(folder):
     assert "host b was lost" in err, err
 
 
+def test_ranks_of_a_host_that_vanishes_leave(folder):
+    """Rank 0 too, and the job grows on another host at the same time."""
+    hosts = Hosts(folder, "a:1", "b:2")
+    job = Job(arguments(hosts, 2, 3, "sh", "-c", f'touch {folder}/$AIACC_RANK; exec "$@"', "sh", WORLDS, folder, 80), env=STEPS)
+    job.wait_for(lambda: all((folder / str(rank)).exists() for rank in range(3)), "the first ranks")
+    hosts.write("b:2", "c:1")
+    code, out, err = job.finish()
+    left = [line for line in out.splitlines() if line.startswith("0 is")]
+    assert left == ["0 is not in the next world: rank 0 on host a takes no part any more: the script does not list its host any more"], (out, err)
+    ranks = numbers("\n".join(line for line in out.splitlines() if line not in left))
+    assert code == 0 and {place: rank for place, (rank, _) in ranks.items()} == {1: 0, 2: 1, 3: 2} and ranks[1][1][-1] == 3, (out, err)
+    assert "the script does not list a any more: rank 0 leaves with the present world [AR-HOST-LEAVES]" in err, err
+    assert "AR-RANK" not in err, err
+
+
+def test_ranks_with_the_state_stay_until_others_have_it(folder):
+    hosts = Hosts(folder, "a:2")
+    job = Job(arguments(hosts, 2, 3, "sh", "-c", f'touch {folder}/$AIACC_RANK; exec "$@"', "sh", WORLDS, folder, 120), env=STEPS)
+    job.wait_for(lambda: (folder / "0").exists() and (folder / "1").exists(), "the first ranks")
+    hosts.write("b:3")
+    code, out, err = job.finish()
+    left = sorted(line for line in out.splitlines() if "is not in the next world" in line)
+    ranks = numbers("\n".join(line for line in out.splitlines() if line not in left))
+    assert code == 0 and [line[0] for line in left] == ["0", "1"] and sorted(ranks) == [2, 3, 4], (out, err)
+    assert ranks[2][0] == 0 and {sizes[-1] for _, sizes in ranks.values()} == {3}, (out, err)
+    stay = "the script does not list a any more, where all ranks are that have the job's state: they stay until others have it [AR-HOST-LEAVES]"
+    assert err.count(stay) == 1 and "the script does not list a any more: ranks 0 and 1 leave with the present world [AR-HOST-LEAVES]" in err, err
+
+
+def test_a_host_on_which_ranks_fail_rests(folder):
+    """Rank 1 fails, and each that takes its place before it joins: after 1, 2, 4 s and so on."""
+    job = Job(arguments(Hosts(folder, "a:1", "b:1"), 1, 2, "sh", "-c", f'{RANK} 0) exec "$@";; *) exit 6;; esac', "sh", WORLDS, folder, 60,
+                        options=["--quiet", "--blacklist-cooldown-range", 1, 100]), env=STEPS)
+    code, out, err = job.finish()
+    assert code == 0 and 2 <= err.count("exited with status 6") <= 4, err
+
+
 def test_a_job_ends_when_too_few_ranks_are_left_for_too_long(folder):
     code, out, err = run(*arguments(Hosts(folder, "a:1", "b:1"), 2, 2, "sh", "-c", f'{RANK} [01]) ;; *) exit 1;; esac; exec "$@"', "sh", WORLDS,
                                     folder, 1000, "3:1", options=["--quiet", "--elastic-timeout", 3]), env=STEPS)
@@ -227,6 +264,10 @@ def test_options_that_do_not_fit(folder):
              "--slots-per-host is given without --host-discovery-script, so that the job's hosts do not change [AR-USAGE]"),
             (["-np", 2, "--elastic-timeout", 2],
              "--elastic-timeout is given without --host-discovery-script, so that the job's hosts do not change [AR-USAGE]"),
+            (["-np", 2, "--blacklist-cooldown-range", 1, 2],
+             "--blacklist-cooldown-range is given without --host-discovery-script, so that the job's hosts do not change [AR-USAGE]"),
+            (["-np", 2, "--blacklist-cooldown-range", 5, 2, "--host-discovery-script", hosts.script],
+             "--blacklist-cooldown-range takes the shortest and the longest time in seconds, above 0, not '5 2' [AR-VALUE]"),
             (["-np", 2, "--max-np", 1, "--host-discovery-script", hosts.script], "--max-np is 1, and the job needs 2 ranks (--min-np) [AR-RANKS]"),
             (["-np", 2, "--slots-per-host", 0, "--host-discovery-script", hosts.script],
              "--slots-per-host takes a whole number from 1 to 100000, not '0' [AR-RANKS]"),

@@ -38,22 +38,46 @@ def test_a_lost_rank_is_replaced_and_every_sample_counts_once(python, tmp_path):
         assert len(err.splitlines()) == 3, err
 
 
+class Changing:
+    """A job of Horovod's script whose hosts a test changes."""
+
+    def __init__(self, python, folder, least, most, wanted, first):
+        self.folder, self.hosts = folder, folder / "hosts"
+        self.hosts.write_text(first)
+        finds = script(f"finds-{folder.parent.name}-{folder.name}", f"exec cat {self.hosts}\n")
+        self.job = Job(["--quiet", "--min-np", least, "--max-np", most, "--host-discovery-script", finds, "--provide", "horovod", *PRETEND, ENTER,
+                        python, SOURCE / "tests/programs/torch_elastic_grows.py", folder, wanted], env={**ENVIRONMENT, **QUIET})
+
+    def change(self, began, hosts):
+        """Once that file is there, which a rank makes when it begins."""
+        self.job.wait_for(lambda: (self.folder / began).exists(), f"rank and size {began}", timeout=150)
+        new = self.hosts.with_suffix(".new")
+        new.write_text(hosts)
+        new.rename(self.hosts)
+
+    def lines(self):
+        code, out, err = self.job.finish(timeout=200)
+        assert code == 0 and err == "", out + err
+        return [line.split() for line in sorted(out.splitlines())]
+
+
+@pytest.mark.parametrize("python", each_torch())
+def test_ranks_of_a_host_that_vanishes_leave_in_order(python, tmp_path):
+    """Rank 0 is one of them; the others have the state, and are told by no broadcast."""
+    job = Changing(python, tmp_path, 2, 3, 2, "a:1\nb:2\n")
+    job.change("0.3", "b:2\n")
+    lines = job.lines()
+    step, weights = lines[0][2], lines[0][-1]
+    assert lines == [["1", "0", step, "3", "2", "True", weights], ["2", "1", step, "3", "2", "True", weights]]
+
+
 @pytest.mark.parametrize("python", each_torch())
 def test_a_script_of_horovod_grows(python, tmp_path):
     """From 2 ranks to 3 on a host that is found, and to 4 on one that gets a slot; each sample counts once an epoch."""
-    hosts = tmp_path / "hosts"
-    hosts.write_text("a:2\n")
-    finds = script(f"finds-{tmp_path.parent.name}-{tmp_path.name}", f"exec cat {hosts}\n")
-    job = Job(["--quiet", "--min-np", 2, "--max-np", 4, "--host-discovery-script", finds, "--provide", "horovod", *PRETEND, ENTER, python,
-               SOURCE / "tests/programs/torch_elastic_grows.py", tmp_path, 4], env={**ENVIRONMENT, **QUIET})
-    for size, later in ((2, "a:2\nb:1\n"), (3, "a:2\nb:2\n")):
-        job.wait_for(lambda: (tmp_path / f"0.{size}").exists(), f"a world of {size}", timeout=150)
-        new = hosts.with_suffix(".new")
-        new.write_text(later)
-        new.rename(hosts)
-    code, out, err = job.finish(timeout=200)
-    assert code == 0 and err == "", out + err
-    lines = [line.split() for line in sorted(out.splitlines())]
+    job = Changing(python, tmp_path, 2, 4, 4, "a:2\n")
+    job.change("0.2", "a:2\nb:1\n")
+    job.change("0.3", "a:2\nb:2\n")
+    lines = job.lines()
     step, weights = lines[0][2], lines[0][-1]
     assert lines == [["0", "0", step, "2", "3", "4", "True", weights], ["1", "1", step, "2", "3", "4", "True", weights],
-                     ["2", "2", step, "3", "4", "True", weights], ["3", "3", step, "4", "True", weights]], out
+                     ["2", "2", step, "3", "4", "True", weights], ["3", "3", step, "4", "True", weights]]

@@ -53,6 +53,8 @@ class OptionValues {
   bool given(const std::string& name) const;
   // The value of an option that was given.
   const std::string& text(const std::string& name) const;
+  // Its second value, if it has two; otherwise "".
+  std::string_view second(std::string_view name) const noexcept;
   // The values of a repeatable option; empty if it was not given.
   std::vector<std::string> texts(const std::string& name) const;
   // The spelling that the user chose.

@@ -82,6 +82,13 @@ std::vector<std::string> OptionValues::texts(const std::string& name) const {
   return given(name) ? map_->values[name].as<Texts>() : Texts{};
 }
 
+std::string_view OptionValues::second(std::string_view name) const noexcept {
+  for (const GivenOption& option : line_.options) {
+    if (option.row->name == name) return option.second;
+  }
+  return {};
+}
+
 std::string_view OptionValues::typed(std::string_view name) const noexcept {
   for (const GivenOption& option : line_.options) {
     if (option.row->name == name) return option.typed;

@@ -78,5 +78,63 @@ TEST_F(HelloServerTest, AWorldThatAnswersAnOldReportOpensNothing) {
   EXPECT_EQ(next(one).as<wire::Welcome>().rank, 2);
 }
 
+TEST_F(HelloServerTest, AnAddedRankIsAwaitedFromItsHelloOn) {
+  serve(2, 0, true);
+  Client zero = hello(0, 2);
+  Client one = hello(1, 2);
+  settle(2);
+  server_->open_world(elastic_world(1, {0, 1}));
+  for (Client* client : {&zero, &one}) next(*client).as<wire::Welcome>();
+  server_->add(5, 1);
+  server_->update_hosts(wire::kRanksAdded);
+  for (Client* client : {&zero, &one}) {
+    EXPECT_EQ(next(*client).as<wire::HostsUpdated>().what, wire::kRanksAdded);
+    send(*client, wire::Leave{});
+    next(*client).as<wire::Gone>();
+  }
+  zero = hello(0, 2);
+  one = hello(1, 2);
+  settle(4);
+  ASSERT_EQ(ready_.size(), 2u) << "rank 5 has not said hello";
+  EXPECT_EQ(ready_.back().second.size(), 2u);
+  Client five = hello(5, 2);
+  settle(5);
+  ASSERT_EQ(ready_.size(), 3u);
+  EXPECT_EQ(ready_.back().second.size(), 3u);
+  server_->open_world(elastic_world(2, {0, 1}));
+  EXPECT_EQ(lost_.size(), 2u) << "that answers the report without it";
+  server_->open_world(elastic_world(3, {0, 1, 5}));
+  EXPECT_EQ(next(five).as<wire::Welcome>().rank, 2);
+  EXPECT_EQ(next(zero).as<wire::Welcome>().size, 3);
+}
+
+TEST_F(HelloServerTest, ADismissedRankMayFinishItsWorldAndEntersNoOther) {
+  serve(3, 0, true);
+  Client zero = hello(0, 3);
+  Client one = hello(1, 3);
+  Client two = hello(2, 3);
+  settle(3);
+  server_->open_world(elastic_world(1, {0, 1, 2}));
+  for (Client* client : {&zero, &one, &two}) next(*client).as<wire::Welcome>();
+  server_->dismiss(1, "its host is gone");
+  for (Client* client : {&zero, &one, &two}) {
+    send(*client, wire::Leave{});
+    next(*client).as<wire::Gone>();
+  }
+  one = hello(1, 3);
+  const auto refused = next(one).as<wire::Refused>();
+  EXPECT_EQ(refused.code, static_cast<std::int32_t>(Code::kAborted));
+  EXPECT_EQ(refused.sentence, "its host is gone");
+  zero = hello(0, 3);
+  two = hello(2, 3);
+  settle(5);
+  ASSERT_EQ(ready_.size(), 2u);
+  EXPECT_EQ(ready_.back().second.size(), 2u);
+  server_->dismiss(2, "and so is this");
+  EXPECT_EQ(next(two).as<wire::Refused>().sentence, "and so is this") << "it was waiting";
+  ASSERT_EQ(ready_.size(), 3u) << "what was reported with it is void";
+  EXPECT_EQ(ready_.back().second.size(), 1u);
+}
+
 }  // namespace
 }  // namespace aiacc::launcher

@@ -42,6 +42,7 @@ constexpr std::array kKinds = {
     MessageKind{MessageId::kSameMachine, "AR-SAME-MACHINE", "two names lead to one machine; the job runs"},
     MessageKind{MessageId::kDiscovery, "AR-DISCOVERY", "the script that finds hosts failed; the job runs"},
     MessageKind{MessageId::kNewRanks, "AR-NEW-RANKS", "ranks are started on hosts that were found; the job runs"},
+    MessageKind{MessageId::kHostLeaves, "AR-HOST-LEAVES", "a host with ranks is not listed any more; the job runs"},
     MessageKind{MessageId::kStdin, "AR-STDIN", "standard input cannot be read; the job runs"},
     MessageKind{MessageId::kIgnored, "AR-IGNORED", "an option of mpirun has no effect; the job runs"},
     MessageKind{MessageId::kRankExit, "AR-RANK-EXIT", "a rank exited with a status other than 0"},
@@ -79,6 +80,7 @@ bool is_remark(MessageId id) noexcept {
     case MessageId::kTopology:
     case MessageId::kSameMachine:
     case MessageId::kNewRanks:
+    case MessageId::kHostLeaves:
     case MessageId::kIgnored: return true;
     default: return false;
   }

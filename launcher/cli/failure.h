@@ -57,6 +57,7 @@ enum class MessageId : std::uint8_t {
   kSameMachine,
   kDiscovery,
   kNewRanks,
+  kHostLeaves,
   kStdin,
   kIgnored,
   // How a job ended.

@@ -92,6 +92,16 @@ Duration parse_seconds(std::string_view typed, std::string_view text) {
   return std::chrono::duration_cast<Duration>(std::chrono::duration<double>(value));
 }
 
+CooldownRange parse_cooldown(std::string_view typed, std::string_view first, std::string_view longest) {
+  const CooldownRange range{parse_seconds(typed, first), parse_seconds(typed, longest)};
+  if (range.first <= Duration::zero() || range.longest < range.first) {
+    throw UsageError(MessageId::kValue,
+                     fmt::format("{} takes the shortest and the longest time in seconds, above 0, not '{} {}'", typed,
+                                 first, longest));
+  }
+  return range;
+}
+
 Forward parse_forward(std::string_view typed, std::string_view text) {
   const std::size_t equals = text.find('=');
   Forward forward{std::string(text.substr(0, equals)), std::nullopt};

@@ -31,6 +31,13 @@ class Reader {
     if (values_.given(name)) setting = {parse(values_.typed(name), values_.text(name)), Source::kFlag};
   }
 
+  template <typename T>
+  void read_pair(const char* name, Setting<T>& setting,
+                 T (*parse)(std::string_view, std::string_view, std::string_view)) const {
+    if (!values_.given(name)) return;
+    setting = {parse(values_.typed(name), values_.text(name), values_.second(name)), Source::kFlag};
+  }
+
   void read_text(const char* name, Setting<std::string>& setting) const {
     if (values_.given(name)) setting = {values_.text(name), Source::kFlag};
   }
@@ -55,6 +62,7 @@ void check_hosts(const Options& options) {
                                  options.hosts.given() ? "--host" : "--hostfile"));
   }
   for (const auto& [given, name] : {std::pair(options.slots_per_host.given(), "--slots-per-host"),
+                                    std::pair(options.cooldown.given(), "--blacklist-cooldown-range"),
                                     std::pair(options.elastic_timeout.given(), "--elastic-timeout")}) {
     if (!given || script) continue;
     throw UsageError(MessageId::kUsage, fmt::format("{} is given without --host-discovery-script, so that the job's "
@@ -127,6 +135,7 @@ Options parse_options(const std::vector<std::string>& arguments) {
   reader.read_text("host-discovery-script", options.discovery_script);
   options.slots_per_host.value = 1;
   reader.read("slots-per-host", options.slots_per_host, parse_count);
+  reader.read_pair("blacklist-cooldown-range", options.cooldown, parse_cooldown);
   options.elastic_timeout.value = std::chrono::seconds(600);
   reader.read("elastic-timeout", options.elastic_timeout, parse_seconds);
   reader.read("timeout", options.timeout, parse_seconds);

@@ -52,6 +52,12 @@ struct Forward {
   bool operator==(const Forward&) const = default;
 };
 
+// How long a host gets no ranks after one has failed there: the first time, and at most.
+struct CooldownRange {
+  Duration first = std::chrono::seconds(5);
+  Duration longest = std::chrono::seconds(300);
+};
+
 struct CompatEnv {
   bool horovod = false;
   bool ompi = false;
@@ -83,6 +89,7 @@ struct Options {
   Setting<int> reset_limit;  // --reset-limit: the most worlds after the first; kNoLimit: not given
   Setting<std::string> discovery_script;  // --host-discovery-script; empty: the job stays on its hosts
   Setting<int> slots_per_host;            // --slots-per-host: of lines of the script without slots
+  Setting<CooldownRange> cooldown;        // --blacklist-cooldown-range
   Setting<Duration> elastic_timeout;      // --elastic-timeout; zero: none
   Setting<Duration> timeout;              // zero: none
   Setting<Duration> kill_grace;

@@ -52,6 +52,8 @@ constexpr std::array kTable = {
     OptionRow{kLife, "reset-limit", "", "N", "none", false, "0.1.0", "End at the failure after N replacements."},
     OptionRow{kLife, "elastic-timeout", "", "SECONDS", "600", false, "0.1.0",
               "With a script: how long fewer than --min-np ranks wait for hosts."},
+    OptionRow{kLife, "blacklist-cooldown-range", "", "MIN MAX", "5 300", false, "0.1.0",
+              "Seconds without new ranks for a host where one failed: first, and at most."},
     OptionRow{kLife, "timeout", "", "SECONDS", "none", false, "0.1.0", "End the job after this time; exit code 124."},
     OptionRow{kLife, "kill-grace", "", "SECONDS", "30", false, "0.1.0", "From asking ranks to end to killing them."},
     OptionRow{kLife, "isolate", "", "", "no", false, "0.1.0", "Run the ranks in a pid namespace of their own."},

@@ -84,6 +84,8 @@ std::vector<std::pair<std::string_view, Shown>> all_values(const Options& o) {
       {"max-np", shown(o.max_ranks, count_or_nothing(o.max_ranks.value))},
       {"reset-limit",
        shown(o.reset_limit, o.reset_limit.value == kNoLimit ? "none" : std::to_string(o.reset_limit.value))},
+      {"blacklist-cooldown-range", shown(o.cooldown, fmt::format("{} {}", in_seconds(o.cooldown.value.first),
+                                                                 in_seconds(o.cooldown.value.longest)))},
       {"elastic-timeout", shown(o.elastic_timeout, in_seconds(o.elastic_timeout.value))},
       {"timeout", shown(o.timeout, o.timeout.value == Duration::zero() ? "none" : in_seconds(o.timeout.value))},
       {"kill-grace", shown(o.kill_grace, in_seconds(o.kill_grace.value))},

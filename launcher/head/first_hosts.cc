@@ -6,6 +6,7 @@
 #include <csignal>
 #include <numeric>
 #include <optional>
+#include <utility>
 
 namespace aiacc::launcher {
 

@@ -47,7 +47,55 @@ void Growth::discovery_tick() {
   if (finished_) return;
   give_up_late_hosts();
   announce_newcomers();
-  if (owner_.may_grow()) grow();
+  if (!owner_.may_grow()) return;
+  let_vanished_go();
+  grow();
+}
+
+void Growth::let_vanished_go() {
+  std::vector<int> gone;
+  std::set<std::string> hosts;
+  bool any_stays = false;
+  for (const auto& [rank, place] : ranks_) {
+    const auto there = links_.find(place.link);
+    if (place.leaving || there == links_.end()) continue;
+    if (pool_.listed(there->second.host.name)) {
+      any_stays = any_stays || !waiting_.contains(rank);
+    } else if (there->second.state == State::kUp) {
+      gone.push_back(rank);
+      hosts.insert(there->second.host.name);
+    }
+  }
+  for (const auto& [index, link] : links_) {
+    if (link.state == State::kConnecting && !pool_.listed(link.host.name)) owner_.link_at(index).close_channel();
+  }
+  if (gone.empty()) {
+    said_that_all_vanished_ = false;
+    return;
+  }
+  const std::string names = name_hosts({hosts.begin(), hosts.end()});
+  if (!any_stays) {
+    if (std::exchange(said_that_all_vanished_, true)) return;
+    return owner_.tell(MessageId::kHostLeaves, fmt::format("the script does not list {} any more, where all ranks are "
+                                                           "that have the job's state: they stay until others have it",
+                                                           names));
+  }
+  std::vector<std::string> numbers;
+  bool in_world = false;
+  for (const int rank : gone) {
+    Place& place = ranks_.at(rank);
+    place.leaving = true;
+    const std::string& host = links_.at(place.link).host.name;
+    pool_.free(host, place.place);
+    const bool waits = waiting_.erase(rank) > 0;
+    in_world = in_world || !waits;
+    numbers.push_back(std::to_string(rank));
+    owner_.dismiss(rank, waits, "the script does not list its host any more");
+  }
+  owner_.tell(MessageId::kHostLeaves,
+              fmt::format("the script does not list {} any more: rank{} {} leave{} with the present world", names,
+                          gone.size() == 1 ? "" : "s", name_hosts(numbers), gone.size() == 1 ? "s" : ""));
+  if (in_world) owner_.update_hosts(wire::kRanksRemoved);
 }
 
 void Growth::grow() {
@@ -156,7 +204,8 @@ void Growth::host_gone(HostLink& link) {
   const Link there = std::move(found->second);
   links_.erase(found);
   for (const int place : there.places) pool_.free(there.host.name, place);
-  if (there.state != State::kConnecting || link.up() || finished_) return;
+  const bool wanted = !finished_ && pool_.listed(there.host.name);
+  if (there.state != State::kConnecting || link.up() || !wanted) return;
   const StartReport why = report({link.attempt()}).front();
   set_aside(there.host.name, why.id, why.sentence);
 }
@@ -198,7 +247,7 @@ void Growth::rank_ended(int rank, bool blames_host) {
   const auto there = links_.find(place.link);
   if (there == links_.end()) return;
   Link& link = there->second;
-  pool_.free(link.host.name, place.place);
+  if (!place.leaving) pool_.free(link.host.name, place.place);
   if (blames_host) pool_.set_aside(link.host.name, loop_.now());
   // An agent without ranks says good-bye. More ranks would come too late for it.
   if (--link.ranks == 0) link.state = State::kEnding;

@@ -7,6 +7,9 @@
 // The ranks of the present world are told when all new ranks have said hello, so that they leave it once for several, and
 // lose no time while programs start. After ten seconds they are told of those that have come.
 //
+// Ranks of a host that is not listed any more are dismissed: they leave with the present world, and are not in the next. At least
+// one rank of the present world stays, because only such a rank has the state that the others get.
+//
 // A host that does not come up, or refuses, is reported once and tried again later; the job goes on without it.
 #pragma once
 
@@ -48,7 +51,7 @@ class Growth final : private HostDiscovery::Owner {
     std::vector<std::string> aside;  // hosts that did not come up, of which the user knows
     std::vector<HostPlan> hosts;     // with which the job begins, in the order of their links
     int most_ranks = 0;
-    HostPool::Cooldown cooldown;
+    CooldownRange cooldown;
     Duration start_limit{};  // until an agent must be up; zero: none
   };
 
@@ -84,12 +87,14 @@ class Growth final : private HostDiscovery::Owner {
   struct Place {
     int link = 0;
     int place = 0;
+    bool leaving = false;  // it was dismissed, and its place is free
   };
 
   void hosts_listed(const std::vector<HostPlan>& hosts) override { pool_.list(hosts); }
   void discovery_failed(const std::string& sentence) override;
   void discovery_tick() override;
   void grow();
+  void let_vanished_go();
   void connect(const HostPool::Request& request);
   void give_up_late_hosts();
   void announce_newcomers();
@@ -110,6 +115,7 @@ class Growth final : private HostDiscovery::Owner {
   };
   std::map<int, Newcomer> waiting_;  // ranks that were in no world yet
   std::set<std::string> aside_;      // hosts about which the user was told
+  bool said_that_all_vanished_ = false;
   bool finished_ = false;
   HostDiscovery discovery_;
 };

@@ -348,7 +348,7 @@ bool Head::survive_loss(const HostLink& link, const std::string& sentence) {
   if (!rules_.survive_losing(ranks)) return false;
   tell_of_lost(link, in_job, sentence);
   if (elastic()) {
-    for (const int rank : ranks) drop_rank(link, rank);
+    for (const int rank : ranks) drop_rank(rank);
   }
   if (ranks.empty()) return true;
   say(MessageId::kRankLost, fmt::format("{}; {}", sentence, what_follows()));
@@ -358,7 +358,7 @@ bool Head::survive_loss(const HostLink& link, const std::string& sentence) {
 }
 
 // There will be no report of its exit.
-void Head::drop_rank(const HostLink&, int rank) {
+void Head::drop_rank(int rank) {
   if (growth_) growth_->rank_ended(rank, true);
   leave_out(rank);
 }
@@ -368,7 +368,7 @@ void Head::host_gone(HostLink& link) {
   if (starting && (!link.up() || link.done() || link.channel_closed())) {
     for (const int rank : ranks_of(link)) {
       rules_.lost(rank);
-      drop_rank(link, rank);
+      drop_rank(rank);
     }
     if (rules_.all_exited()) arm_flush();
   } else if (!link.up()) {

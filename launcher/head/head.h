@@ -108,7 +108,7 @@ class Head final : private Sink::Owner, private InputSource::Owner, private Host
   void rank_stopped(const HostLink& link, const wire::RankStopped& message);
   void host_ready(const HostLink& link, const wire::HostReady& message);
   void lose_rank(const HostLink& link, const wire::LoseRank& message);
-  void drop_rank(const HostLink& link, int rank);
+  void drop_rank(int rank);
   void watch_size();
   void too_few_for_too_long();
   std::string what_follows() const;

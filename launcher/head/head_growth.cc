@@ -68,6 +68,7 @@ void Head::dismiss(int rank, bool now, const std::string& sentence) {
   rules_.dismiss(rank);
   start_barrier_.exited(rank);
   leave_out(rank);
+  watch_size();
 }
 
 // Those that are left wait in aiacc_init for more, at most for the time of --elastic-timeout.

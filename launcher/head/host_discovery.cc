@@ -2,8 +2,10 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <csignal>
 #include <optional>
+#include <span>
 
 #include "launcher/agent/exit_rules.h"
 #include "launcher/agent/process_tree.h"

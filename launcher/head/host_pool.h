@@ -9,23 +9,20 @@
 #include <vector>
 
 #include "base/time.h"
+#include "launcher/cli/options.h"
 #include "launcher/plan/plan.h"
 
 namespace aiacc::launcher {
 
 class HostPool {
  public:
-  struct Cooldown {
-    Duration first = std::chrono::seconds(5);
-    Duration longest = std::chrono::seconds(300);
-  };
   // Ranks that are missing: how many, and on which places of a host (0 to its slots - 1).
   struct Request {
     HostPlan host;
     std::vector<int> places;
   };
 
-  HostPool(int most_ranks, Cooldown cooldown) : most_ranks_(most_ranks), cooldown_(cooldown) {}
+  HostPool(int most_ranks, CooldownRange cooldown) : most_ranks_(most_ranks), cooldown_(cooldown) {}
 
   // The list of the present. A host that is not in it keeps its ranks and gets no new ones.
   void list(const std::vector<HostPlan>& hosts);
@@ -46,7 +43,7 @@ class HostPool {
     Instant aside_until{};
   };
   int most_ranks_;
-  Cooldown cooldown_;
+  CooldownRange cooldown_;
   std::vector<HostPlan> listed_;
   std::map<std::string, State> states_;
 };

@@ -61,6 +61,13 @@ TEST(BootstrapChoice, AgentBringsRankAndSize) {
                                                            {"AIACC_SIZE", "4"},
                                                            {"AIACC_LOCAL_SIZE", "4"}}))
                    .several_hosts);
+  EXPECT_TRUE(choose_bootstrap(std::nullopt, environment({{"AIACC_AGENT", "local:x"},
+                                                          {"AIACC_RANK", "9"},
+                                                          {"AIACC_SIZE", "4"},
+                                                          {"AIACC_LOCAL_SIZE", "4"},
+                                                          {"AIACC_NEW_HOSTS", "yes"}}))
+                  .several_hosts)
+      << "a job that grows";
   const BootstrapChoice given = choose_bootstrap(GivenIdentity{1, 3}, variables);
   EXPECT_EQ(given.rank, 1) << "the program's own word comes first; the agent says whether it agrees";
   EXPECT_EQ(given.size, 3);

@@ -1,4 +1,4 @@
-"""A rank of an elastic job that grows, as a script of Horovod's is written: torch_elastic_grows.py DIRECTORY RANKS. It trains until RANKS ranks
+"""A rank of an elastic job whose hosts change, as a script of Horovod's is written: torch_elastic_grows.py DIRECTORY RANKS. It trains until RANKS ranks
 have finished an epoch together. Each rank prints what all must agree on at the end."""
 import hang_report
 
@@ -40,17 +40,17 @@ def train(state):
             state.sampler.record_batch(number, BATCH)
             state.seen = state.seen + hvd.allreduce(torch.bincount(batch, minlength=SAMPLES), op=hvd.Sum, name="seen")
             state.step += 1
-            state.least = min(state.least, hvd.size())
+            state.sizes = sorted({*state.sizes, hvd.size()})
             state.commit()
-        repeated = state.seen - state.epoch - 1  # what is left of an epoch is divided evenly: by 3 ranks and 4 with repetitions
+        repeated = state.seen - state.epoch - 1  # what is left of an epoch is divided evenly, with repetitions
         assert (repeated >= 0).all() and repeated.sum() <= 2 + 3, (state.epoch, state.seen)
-        state.whole = state.least == wanted
-        state.least = wanted
+        state.whole = state.sizes == [wanted]
+        state.sizes = []
         state.epoch += 1
         state.sampler.set_epoch(state.epoch)
 
 
-state = hvd.elastic.TorchState(model=model, optimizer=optimizer, sampler=sampler, epoch=0, step=0, whole=False, least=wanted,
+state = hvd.elastic.TorchState(model=model, optimizer=optimizer, sampler=sampler, epoch=0, step=0, whole=False, sizes=[],
                                seen=torch.zeros(SAMPLES, dtype=torch.int64))
 train(state)
 weights = hvd.allgather(model.weight.detach())

@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 import atexit
+import logging
 import os
 import struct
 from typing import Any, Callable, List, NamedTuple, Optional, Tuple
@@ -12,6 +13,9 @@ from aiacc._horovod import process_sets as _sets
 from aiacc._horovod.process_sets import global_process_set
 from aiacc.groups import Group
 from aiacc.runtime import go_on_without, leaves_in_order
+
+
+_log = logging.getLogger("aiacc.elastic")
 
 
 class _Place(NamedTuple):
@@ -92,7 +96,11 @@ def _enter_next_world() -> None:
         aiacc.finalize()
     except RuntimeError:
         pass  # it left, and says again who is lost
-    aiacc.init()
+    try:
+        aiacc.init()
+    except aiacc.Aborted as reason:  # aiaccrun goes on without this rank, whose host is not listed any more
+        _log.info("%s", reason)
+        raise SystemExit(0) from None
     _left = []
 
 
