@@ -199,7 +199,7 @@ std::unique_ptr<io::Process> Agent::spawn_rank(std::size_t local, bool reads_inp
 // process group would hold memory and devices that the new one needs, so the new one waits until that is gone.
 Task<void> Agent::respawn(std::size_t local, Stop& stop) {
   Rank& rank = ranks_[local];
-  co_await kill_group(loop_, host_, rank.process->id(), kKillLimit, stop);
+  if (rank.process) co_await kill_group(loop_, host_, rank.process->id(), kKillLimit, stop);
   if (ending_ || living_ == nullptr) {
     count_exit();
     co_return;
