@@ -52,7 +52,7 @@ Task<std::string> HostDiscovery::ask(Stop& stop) {
       reading.spawn(read(process->out.get(), &out, reading.stop()));
       reading.spawn(read(process->err.get(), &err, reading.stop()));
       co_await process->wait(limited);
-      kill_group(host_, process->id());
+      co_await kill_group(loop_, host_, process->id(), kLimit, limited);
     } catch (...) {
       error = std::current_exception();
     }
