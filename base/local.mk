@@ -108,8 +108,12 @@ base_sources += \
 	base/io/process_role.cc \
 	base/io/process_role.h \
 	base/io/processes.h \
+	base/io/priority_pause.cc \
+	base/io/priority_pause.h \
 	base/io/procfs.cc \
 	base/io/procfs.h \
+	base/io/rdma_devices.cc \
+	base/io/rdma_devices.h \
 	base/io/quiet_write.cc \
 	base/io/quiet_write.h \
 	base/io/real_clock.cc \
@@ -252,6 +256,9 @@ base_tests += \
 	base/intrusive_heap_test.cc \
 	base/io/congestion_test.cc \
 	base/io/stream_range_test.cc \
+	base/io/priority_pause_test.cc \
+	base/io/rdma_devices_test.cc \
+	base/io/rdma_tree_test.h \
 	base/io/traffic_marks_test.cc \
 	base/io/host_addresses_test.cc \
 	base/io/host_conformance.h \
