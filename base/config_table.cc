@@ -89,11 +89,13 @@ constexpr std::array kTable{
               "How long a rank that waits for its peers spins before it yields its core, and later blocks; eight times "
               "as long if it waits for other hosts only.",
               "0.1"},
-    ConfigRow{"AIACC_TRANSPORT", &V::network, "auto", "", "", kUser,
-              "The network between hosts: tcp; ucx or ofi (libfabric), which fail where that library is absent; or "
-              "auto, which takes UCX if all ranks have it and an RDMA device, libfabric if all have it and an EFA "
-              "device, and else, or if protection is asked for, TCP. The same on all ranks.",
-              "0.1"},
+    ConfigRow{
+        "AIACC_TRANSPORT", &V::network, "auto", "", "", kUser,
+        "The network between hosts: tcp; ucx or ofi (libfabric), which fail where that library is absent; or "
+        "auto, which takes UCX if all ranks have it and an RDMA device that it uses, with an active port; libfabric "
+        "if all have it and such an EFA device; and else, or if protection is asked for, TCP. The same on all "
+        "ranks.",
+        "0.1"},
     ConfigRow{"AIACC_UCX_TLS", &V::ucx_tls, "", "", "", kUser,
               "Which transports UCX may use, as its own UCX_TLS says. Unset: all but shared memory. UCX finds every "
               "variable AIACC_UCX_* as its UCX_*, and none of the user's UCX_*.",

@@ -59,8 +59,11 @@ runtime_sources += \
 	runtime/info/host_limits.cc \
 	runtime/info/host_limits.h \
 	runtime/info/judge_limits.cc \
+	runtime/info/judge_rdma.cc \
 	runtime/info/network_devices.cc \
 	runtime/info/network_devices.h \
+	runtime/info/rdma_report.cc \
+	runtime/info/rdma_report.h \
 	runtime/info/report.cc \
 	runtime/info/report.h \
 	runtime/info/topology_module.cc \
@@ -149,6 +152,7 @@ runtime_tests += \
 	runtime/group/surface_sim_test.cc \
 	runtime/handles_test.cc \
 	runtime/info/host_limits_test.cc \
+	runtime/info/rdma_report_test.cc \
 	runtime/info/traffic_classes_test.cc \
 	runtime/rendezvous/played_client_sim_test.cc \
 	runtime/rendezvous/played_rendezvous_test.h \

@@ -205,3 +205,26 @@ def test_help_and_manual_have_the_same_options():
     options = re.search(r"^\.Sh OPTIONS\n(.*?)^\.Ss ", page, re.S | re.M)[1]
     of_page = [re.sub(r" Ar ", " ", re.sub(r"Fl ", "-", item)).replace(" ,", ",") for item in re.findall(r"^\.It (.*)$", options, re.M)]
     assert re.findall(r"^  (-.*?)(?:  |$)", info("--help").stdout, re.M) == of_page
+
+
+def test_rdma_devices_that_are_not_as_they_should_be(tmp_path):
+    """In place of /sys/class there is a tree of the test's, in a mount namespace of its own."""
+    if os.geteuid() != 0:
+        pytest.skip("a mount namespace needs root")
+    port = tmp_path / "infiniband/mlx5_0/ports/1"
+    for name, text in {"state": "4: ACTIVE", "phys_state": "5: LinkUp", "link_layer": "Ethernet", "rate": "100 Gb/sec (4X EDR)",
+                       "gids/0": "0000:0000:0000:0000:0000:ffff:0a63:0001", "gid_attrs/types/0": "IB/RoCE v1", "gid_attrs/ndevs/0": "none0",
+                       "hw_counters/out_of_sequence": "7", "hw_counters/rp_cnp_handled": "99"}.items():
+        (port / name).parent.mkdir(parents=True, exist_ok=True)
+        (port / name).write_text(text + "\n")
+    inside = ["unshare", "--mount", "sh", "-e", "-c", 'mount --bind "$0" /sys/class; exec "$@"', tmp_path]
+    if subprocess.run([*inside, "true"], capture_output=True).returncode != 0:
+        pytest.skip("nothing can be mounted here")
+    text = info("--doctor", inside=inside)
+    assert text.returncode == 1, text.stderr
+    assert "hurts: rdma: mlx5_0 has no device node here, so ranks do not use it\n" in text.stdout
+    assert "hurts: rdma: port 1 of mlx5_0 has GIDs of RoCE v1 only, whose packets are not routed and carry no DSCP\n" in text.stdout
+    assert "note: rdma: port 1 of mlx5_0 has counted 7 packets that came out of order" in text.stdout
+    shown = info("--qos", inside=inside, AIACC_UCX_IB_TRAFFIC_CLASS="136").stdout
+    assert re.search(r"^  mlx5_0/1 +136 +34 +- +unknown +-$", shown, re.M) and re.search(r"^  mlx5_0/1 +rp_cnp_handled +99$", shown, re.M), shown
+    assert re.search(r"^  +mlx5_0 port 1 +ACTIVE +Ethernet on none0 +100 Gb/sec \(4X EDR\) +GID 0 ", info(inside=inside).stdout, re.M)

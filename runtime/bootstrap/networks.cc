@@ -2,11 +2,13 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <memory>
 #include <string_view>
-#include <system_error>
 #include <utility>
 
 #include "base/error.h"
+#include "base/io/rdma_devices.h"
 #include "transports/active/active_port_factory.h"
 #include "transports/ofi/ofi_library.h"
 #include "transports/tcp/tcp_port_factory.h"
@@ -14,14 +16,23 @@
 
 namespace aiacc {
 
-RdmaDevices rdma_devices(const std::filesystem::path& folder) {
+RdmaDevices usable_rdma_devices(const std::filesystem::path& root) {
   RdmaDevices devices;
-  std::error_code none;
-  for (const auto& each : std::filesystem::directory_iterator(folder, none)) {
-    const bool efa = std::filesystem::read_symlink(each.path() / "device/driver", none).filename() == "efa";
-    (efa ? devices.efa : devices.other) = true;
+  for (const io::RdmaDevice& each : io::rdma_devices(root)) {
+    if (!each.usable || !each.has_active_port()) continue;
+    if (each.efa()) {
+      devices.efa = true;
+    } else {
+      devices.others.push_back(each.name);
+    }
   }
   return devices;
+}
+
+bool uses_one_of(const std::vector<std::string>& devices, std::string_view description) {
+  return std::any_of(devices.begin(), devices.end(), [&](const std::string& name) {
+    return description.find(fmt::format("/{}:", name)) != std::string_view::npos;
+  });
 }
 
 namespace {
@@ -51,21 +62,28 @@ NetworkPorts networks_of(io::RealLoop& loop, io::RealNet& net, io::Entropy& entr
   networks.require(demanded);
   networks.require_alike("AIACC_ALGORITHM", settings.algorithms);
   networks.take_from_rank_0("AIACC_ALGORITHM_TABLE", settings.algorithm_table);
-  const auto add = [&](const active::Library& library, const std::vector<std::string>& its_settings) {
-    networks.add(std::make_unique<ActivePortFactory>(loop, library, its_settings));
+  const auto over = [&](const active::Library& library, const std::vector<std::string>& its_settings) {
+    return std::make_unique<ActivePortFactory>(loop, library, its_settings);
   };
-  const auto add_if_there = [&](const active::Library& library, const std::vector<std::string>& its_settings) {
+  const auto add_if_there = [&](const active::Library& library, const std::vector<std::string>& its_settings,
+                                const auto& is_wanted) {
     try {
-      add(library, its_settings);
+      std::unique_ptr<ActivePortFactory> factory = over(library, its_settings);
+      if (is_wanted(factory->description())) networks.add(std::move(factory));
     } catch (const Error&) {  // there is TCP; aiacc-info says what is missing
     }
   };
-  if (settings.network == Network::kUcx) add(ucx::kLibrary, settings.ucx);
-  if (settings.network == Network::kOfi) add(ofi::kLibrary, settings.ofi);
+  if (settings.network == Network::kUcx) networks.add(over(ucx::kLibrary, settings.ucx));
+  if (settings.network == Network::kOfi) networks.add(over(ofi::kLibrary, settings.ofi));
   if (settings.network == Network::kAuto && !settings.protection) {
-    const RdmaDevices devices = rdma_devices();
-    if (devices.other) add_if_there(ucx::kLibrary, settings.ucx);
-    if (devices.efa) add_if_there(ofi::kLibrary, with_hardware_only(settings.ofi));
+    const RdmaDevices devices = usable_rdma_devices();
+    if (!devices.others.empty()) {
+      add_if_there(ucx::kLibrary, settings.ucx,
+                   [&](const std::string& description) { return uses_one_of(devices.others, description); });
+    }
+    if (devices.efa) {
+      add_if_there(ofi::kLibrary, with_hardware_only(settings.ofi), [](const std::string&) { return true; });
+    }
   }
   networks.add(std::make_unique<TcpPortFactory>(loop, net, entropy, std::move(listener), settings.tcp.streams,
                                                 settings.tcp.marks));

@@ -4,6 +4,7 @@
 #include <filesystem>
 #include <memory>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "base/config.h"
@@ -24,13 +25,18 @@ struct NetworkSettings {
   std::vector<std::string> ofi;  // "OFI_PROVIDER=shm"
 };
 
-// The RDMA devices of this host: those that UCX drives, and those of Amazon's EFA, for which there is libfabric.
+// The RDMA devices of this host that have an active port and that this process may open: whether there are any of Amazon's EFA, for
+// which there is libfabric, and the names of the others, which UCX drives.
 struct RdmaDevices {
-  bool other = false;
+  std::vector<std::string> others;
   bool efa = false;
-  bool any() const noexcept { return other || efa; }
 };
-RdmaDevices rdma_devices(const std::filesystem::path& folder = "/sys/class/infiniband");
+// `root`: a test's in place of the file system's.
+RdmaDevices usable_rdma_devices(const std::filesystem::path& root = "/");
+
+// Whether a transport that describes itself so uses one of them: "UCX 1.13.1: tcp/eth0, rc_verbs/mlx5_0:1" uses mlx5_0. UCX may drive
+// none of them, and would then be TCP without what aiacc's own transport over TCP has.
+bool uses_one_of(const std::vector<std::string>& devices, std::string_view description);
 
 // TCP always, because ranks of a rendezvous tell each other its address; UCX and libfabric before it as the settings say. All
 // but the listener outlive the port. Throws kUnsupported if one of these is demanded and there is none.

@@ -2,36 +2,39 @@
 
 #include <gtest/gtest.h>
 
-#include <cstdlib>
-#include <filesystem>
+#include "base/io/rdma_tree_test.h"
 
 namespace aiacc {
 namespace {
 
-// A folder like /sys/class/infiniband.
-class Devices : public ::testing::Test {
- protected:
-  void SetUp() override { ASSERT_NE(mkdtemp(name_), nullptr); }
-  void TearDown() override { std::filesystem::remove_all(name_); }
-  void add(const std::string& device, const std::string& driver) {
-    std::filesystem::create_directories(folder() / device / "device");
-    std::filesystem::create_symlink("/sys/bus/pci/drivers/" + driver, folder() / device / "device/driver");
-  }
-  std::filesystem::path folder() const { return name_; }
+TEST(RdmaDevicesOfRanks, EfaIsToldFromWhatUcxDrives) {
+  io::RdmaTree tree;
+  EXPECT_FALSE(usable_rdma_devices(tree.root()).efa);
+  tree.add_device("rdmap0s6", "efa");
+  tree.add_port("rdmap0s6", 1);
+  EXPECT_TRUE(usable_rdma_devices(tree.root()).efa);
+  EXPECT_TRUE(usable_rdma_devices(tree.root()).others.empty());
+  tree.add_device("mlx5_0", "mlx5_core");
+  tree.add_port("mlx5_0", 1, "1: DOWN");
+  tree.add_port("mlx5_0", 2);
+  EXPECT_TRUE(usable_rdma_devices(tree.root()).efa);
+  EXPECT_EQ(usable_rdma_devices(tree.root()).others, std::vector<std::string>{"mlx5_0"});
+}
 
- private:
-  char name_[32] = "/tmp/aiacc-devices-XXXXXX";
-};
+TEST(RdmaDevicesOfRanks, APortThatIsDownAndADeviceThatCannotBeOpenedAreNotUsed) {
+  io::RdmaTree tree;
+  tree.add_device("mlx5_0", "mlx5_core");
+  tree.add_port("mlx5_0", 1, "1: DOWN");
+  tree.add_device("mlx5_1", "mlx5_core", false);
+  tree.add_port("mlx5_1", 1);
+  EXPECT_TRUE(usable_rdma_devices(tree.root()).others.empty());
+}
 
-TEST_F(Devices, EfaIsToldFromWhatUcxDrives) {
-  EXPECT_FALSE(rdma_devices(folder()).any());
-  EXPECT_FALSE(rdma_devices(folder() / "none").any());
-  add("rdmap0s6", "efa");
-  EXPECT_TRUE(rdma_devices(folder()).efa);
-  EXPECT_FALSE(rdma_devices(folder()).other);
-  add("mlx5_0", "mlx5_core");
-  EXPECT_TRUE(rdma_devices(folder()).efa);
-  EXPECT_TRUE(rdma_devices(folder()).other);
+TEST(RdmaDevicesOfRanks, UcxIsNotTakenUnlessItUsesOne) {
+  const std::string text = "UCX 1.13.1: tcp/lo, tcp/eth0, rc_verbs/mlx5_10:1";
+  EXPECT_TRUE(uses_one_of({"mlx5_0", "mlx5_10"}, text));
+  EXPECT_FALSE(uses_one_of({"mlx5_1", "eth0"}, text));
+  EXPECT_FALSE(uses_one_of({}, text));
 }
 
 }  // namespace

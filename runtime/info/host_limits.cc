@@ -57,6 +57,16 @@ std::uint64_t threads_of(uid_t user, const ReadFile& read_file) {
   return threads;
 }
 
+bool may_lock_any_memory(const ReadFile& read_file) {
+  constexpr unsigned kCapIpcLock = 14;
+  const std::string status = read_file("/proc/self/status").value_or("");
+  const std::size_t found = status.find("\nCapEff:");
+  if (found == std::string::npos) return false;
+  std::istringstream in(status.substr(found + 8));
+  std::uint64_t mask = 0;
+  return static_cast<bool>(in >> std::hex >> mask) && (mask >> kCapIpcLock & 1) != 0;
+}
+
 Json value_of(rlim_t value, bool bytes) {
   if (value == RLIM_INFINITY) return "unlimited";
   return bytes ? Json(bytes_text(value)) : Json(value);
@@ -79,6 +89,7 @@ HostLimits HostLimits::read(const ReadFile& read_file) {
   limits.address_space = limit_of(RLIMIT_AS);
   limits.file_size = limit_of(RLIMIT_FSIZE);
   limits.processes_bind = getuid() != 0;
+  limits.memlock_binds = !may_lock_any_memory(read_file);
   if (limits.processes_bind) limits.own_processes = threads_of(getuid(), read_file);
   limits.process_room = info::process_room(read_file);
   limits.memory = memory_room(read_file);

@@ -28,6 +28,8 @@ struct HostLimits {
   rlimit address_space{};
   rlimit file_size{};
   bool processes_bind = true;       // the process limit applies (it does not for root)
+  bool memlock_binds = true;        // that on locked memory applies (it does not with CAP_IPC_LOCK)
+  bool rdma = false;                // ranks use devices that want memory locked
   std::uint64_t own_processes = 0;  // of this user, threads included
   std::optional<ProcessRoom> process_room;
   MemoryRoom memory;

@@ -13,7 +13,8 @@ constexpr std::uint64_t kProcessesPerRank = 2;    // it, and its helper thread
 constexpr std::uint64_t kProcessesPerJob = 4;     // aiaccrun, keeper, agent, and one that starts a rank
 constexpr std::uint64_t kDescriptorsPerRank = 8;  // of the agent: pipes, pidfd, the connection of its hello
 constexpr std::uint64_t kDescriptorsPerJob = 64;
-constexpr std::uint64_t kRoomPerRank = std::uint64_t{64} << 20;  // less than this a rank is not worth starting
+constexpr std::uint64_t kLockedPerRank = std::uint64_t{256} << 20;  // UCX's buffers, and messages of usual lengths
+constexpr std::uint64_t kRoomPerRank = std::uint64_t{64} << 20;     // less than this a rank is not worth starting
 
 Finding hurts(std::string about, std::string sentence, std::string cure) {
   return {Finding::Level::kHurts, std::move(about), std::move(sentence), std::move(cure)};
@@ -64,6 +65,24 @@ void judge_memory(const HostLimits& limits, Findings& into) {
   }
 }
 
+void judge_locked_memory(const HostLimits& limits, Findings& into) {
+  const rlim_t most = limits.memlock.rlim_cur;
+  if (most == RLIM_INFINITY) return;
+  if (!limits.rdma) {
+    into.push_back({Finding::Level::kNote, "memlock",
+                    fmt::format("a process may lock {} of memory; ranks lock none without RDMA", bytes_text(most)),
+                    "none needed today; 'ulimit -l unlimited' before RDMA is used"});
+  } else if (limits.memlock_binds && most < kLockedPerRank) {
+    into.push_back(
+        hurts("memlock",
+              fmt::format("a process may lock {} of memory, and RDMA locks its buffers and each long message "
+                          "on its way: connections or messages fail above that",
+                          bytes_text(most)),
+              "'ulimit -l unlimited' (memlock in limits.conf, LimitMEMLOCK of the service, docker --ulimit "
+              "memlock=-1)"));
+  }
+}
+
 }  // namespace
 
 Findings judge(const HostLimits& limits) {
@@ -87,12 +106,7 @@ Findings judge(const HostLimits& limits) {
               fmt::format("start at most {} ranks here, or raise {}", std::max(1u, static_cast<unsigned>(limits.cpus)),
                           limits.quota_where)));
   }
-  if (limits.memlock.rlim_cur != RLIM_INFINITY) {
-    found.push_back({Finding::Level::kNote, "memlock",
-                     fmt::format("a process may lock {} of memory; this build locks none, adapters for RDMA would",
-                                 bytes_text(limits.memlock.rlim_cur)),
-                     "none needed today; 'ulimit -l unlimited' before RDMA is used"});
-  }
+  judge_locked_memory(limits, found);
   return found;
 }
 

@@ -7,10 +7,10 @@
 #include "base/config.h"
 #include "base/data/kernels.h"
 #include "base/error.h"
-#include "runtime/bootstrap/networks.h"
 #include "runtime/info/finding.h"
 #include "runtime/info/host_limits.h"
 #include "runtime/info/network_devices.h"
+#include "runtime/info/rdma_report.h"
 #include "runtime/info/topology_module.h"
 #include "runtime/info/traffic_classes.h"
 #include "runtime/info/ways.h"
@@ -58,12 +58,12 @@ Json to_json(const Config& config) {
   return rows;
 }
 
-Json features(const Json& topology) {
+Json features(const Json& topology, const RdmaReport& rdma) {
   Json::Array kernels;
   for (const kernels::Table* table : kernels::tables()) kernels.emplace_back(table->name);
-  return Json::Object{{"compiler", __VERSION__},      {"libsodium", sodium_version_string()},
-                      {"hwloc", topology["hwloc"]},   {"cuda", false},
-                      {"rdma", rdma_devices().any()}, {"kernels", std::move(kernels)}};
+  return Json::Object{{"compiler", __VERSION__},    {"libsodium", sodium_version_string()},
+                      {"hwloc", topology["hwloc"]}, {"cuda", false},
+                      {"rdma", rdma.usable()},      {"kernels", std::move(kernels)}};
 }
 
 Json host() {
@@ -84,8 +84,9 @@ std::string ssh_connection(const Environment& environment) {
   return {};
 }
 
-HostLimits limits_with(const Json& topology) {
+HostLimits limits_with(const Json& topology, const RdmaReport& rdma) {
   HostLimits limits = HostLimits::read(read_host_file);
+  limits.rdma = rdma.usable();
   if (topology["missing"].is_null()) {
     limits.cores = static_cast<unsigned>(topology["usable_cores"].as_integer());
     limits.cpus = topology["quota"]["cpus"].as_double();
@@ -107,20 +108,23 @@ Json report(const char* version, const std::string& transport, Json recent_opera
   Findings findings;
   const Config config = read_settings(environment, findings);
   const Json topology = info::topology();
-  const HostLimits limits = limits_with(topology);
+  const RdmaReport rdma = RdmaReport::read(config.ucx_settings());
+  const HostLimits limits = limits_with(topology, rdma);
   const std::vector<Way> ways = try_ways(read_host_file, config.ucx_settings(), config.ofi_settings());
   if (const std::string missing = topology["missing"].as_string(); !missing.empty()) {
     findings.push_back({Finding::Level::kNote, "topology", missing, "install all of aiacc, with hwloc"});
   }
   append(findings, judge(limits));
   append(findings, judge(ways));
+  append(findings, judge(rdma));
   const std::vector<ClassReport> classes = traffic_classes(*config);
   append(findings, judge(classes));
   return Json::Object{{"version", version},
-                      {"features", features(topology)},
+                      {"features", features(topology, rdma)},
                       {"host", host()},
                       {"topology", topology},
                       {"network", to_json(network_devices(read_host_file, ssh_connection(environment)))},
+                      {"rdma", to_json(rdma)},
                       {"transports", to_json(ways)},
                       {"qos", to_json(classes, queueing_disciplines())},
                       {"settings", to_json(config)},

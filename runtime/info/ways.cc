@@ -138,9 +138,9 @@ Json to_json(const std::vector<Way>& ways) {
 // A missing network is no problem for jobs on one host.
 Findings judge(const std::vector<Way>& ways) {
   Findings found;
-  const RdmaDevices devices = rdma_devices();
+  const RdmaDevices devices = usable_rdma_devices();
   for (const Way& way : ways) {
-    if (way.available || (way.name == "ucx" && !devices.other) || (way.name == "ofi" && !devices.efa)) continue;
+    if (way.available || (way.name == "ucx" && devices.others.empty()) || (way.name == "ofi" && !devices.efa)) continue;
     const bool network = way.name == "tcp" || way.name == "ucx" || way.name == "ofi";
     const Finding::Level level = network ? Finding::Level::kNote : Finding::Level::kHurts;
     std::string sentence = way.why;

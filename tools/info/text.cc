@@ -99,6 +99,68 @@ std::vector<Row> transports(const Json& report) {
   return rows;
 }
 
+std::string gid_of(const Json& port) {
+  const Json::Array& gids = port["gids"].items();
+  // Of those that UCX would take.
+  const auto best = std::find_if(gids.begin(), gids.end(), [](const Json& one) {
+    return plain(one["type"]) == "RoCE v2" && !plain(one["gid"]).starts_with("fe80");
+  });
+  if (gids.empty()) return "no GID";
+  const Json& gid = best == gids.end() ? gids.front() : *best;
+  return fmt::format("GID {} {}{}", plain(gid["index"]), plain(gid["gid"]),
+                     plain(gid["type"]).empty() ? "" : " " + plain(gid["type"]));
+}
+
+std::vector<Row> rdma(const Json& report) {
+  std::vector<Row> rows;
+  for (const Json& device : report["rdma"].items()) {
+    for (const Json& port : device["ports"].items()) {
+      const bool used = device["usable"].as_bool() && plain(port["state"]) == "ACTIVE";
+      const std::string below = plain(port["network_device"]);
+      rows.push_back({used ? "*" : " ", fmt::format("{} port {}", plain(device["name"]), plain(port["port"])),
+                      plain(port["state"]), plain(port["link_layer"]) + (below.empty() ? "" : " on " + below),
+                      plain(port["rate"]), gid_of(port)});
+    }
+  }
+  return rows;
+}
+
+// Marks and pauses of RoCE.
+std::vector<Row> roce(const Json& report) {
+  std::vector<Row> rows;
+  for (const Json& device : report["rdma"].items()) {
+    for (const Json& port : device["ports"].items()) {
+      if (port["dscp"].is_null()) continue;
+      if (rows.empty()) rows.push_back({"port", "traffic class", "DSCP", "priority", "PFC on", "rdma_cm"});
+      const auto or_dash = [](const Json& value) { return value.is_null() ? std::string("-") : plain(value); };
+      const std::string lossless = joined(port["lossless_priorities"], " ");
+      rows.push_back({fmt::format("{}/{}", plain(device["name"]), plain(port["port"])),
+                      plain(port["traffic_class"]) + (port["forced_traffic_class"].is_null() ? "" : " (forced)"),
+                      plain(port["dscp"]), or_dash(port["priority"]),
+                      port["lossless_priorities"].is_null() ? "unknown"
+                      : lossless.empty()                    ? "none"
+                                                            : lossless,
+                      or_dash(port["rdma_cm_tos"])});
+    }
+  }
+  return rows;
+}
+
+std::vector<Row> rdma_counters(const Json& report) {
+  std::vector<Row> rows;
+  for (const Json& device : report["rdma"].items()) {
+    for (const Json& port : device["ports"].items()) {
+      for (const char* group : {"counters", "pause_counters"}) {
+        for (const auto& [name, value] : port[group].members()) {
+          if (value.as_integer() == 0) continue;
+          rows.push_back({fmt::format("{}/{}", plain(device["name"]), plain(port["port"])), name, plain(value)});
+        }
+      }
+    }
+  }
+  return rows;
+}
+
 std::vector<Row> classes(const Json& report) {
   std::vector<Row> rows = {{"class", "setting", "DSCP", "priority", "share", "rate", "connections"}};
   const auto or_dash = [](const Json& value) { return value.is_null() ? std::string("-") : plain(value); };
@@ -124,7 +186,8 @@ std::vector<Row> disciplines(const Json& report) {
 std::vector<Row> refusals(const Json& report) {
   std::vector<Row> rows;
   for (const Json& one : report["findings"].items()) {
-    if (!plain(one["about"]).starts_with("AIACC_TC_")) continue;
+    const std::string about = plain(one["about"]);
+    if (!about.starts_with("AIACC_TC_") && about != "rdma") continue;
     rows.push_back({plain(one["about"]), plain(one["finding"]) + "; " + plain(one["cure"])});
   }
   return rows;
@@ -182,6 +245,7 @@ std::string report_text(const Json& report) {
   text += section("Built with", features(report));
   text += section("Topology", topology(report));
   text += section("Network devices (*: other hosts would use it)", network(report));
+  text += section("RDMA devices (*: ranks can use it)", rdma(report));
   text += section("Transports", transports(report));
   text += section("Settings (*: not the default; aiacc-env(7))", settings(report));
   text += section("Limits", limits(report));
@@ -193,7 +257,9 @@ std::string report_text(const Json& report) {
 std::string qos_text(const Json& report) {
   return "Traffic classes between hosts (aiacc-env(7))\n" + aligned(classes(report)) +
          section("Queueing disciplines of the devices", disciplines(report)) +
-         section("What will not take effect", refusals(report));
+         section("Marks and priority flow control of RoCE", roce(report)) +
+         section("Counters of RDMA that are not 0", rdma_counters(report)) +
+         section("What will not take effect, and what is wrong with RDMA", refusals(report));
 }
 
 std::string doctor_text(const Json& report) {
