@@ -30,6 +30,12 @@ struct InitOptions {
 
 inline bool initialized() noexcept { return aiacc_initialized() != 0; }
 inline std::string version() { return aiacc_version(); }  // of the running library
+// In an elastic job: 0, or the sum of AIACC_HOSTS_REMOVED and AIACC_HOSTS_ADDED, as aiacc_hosts_updated says. Local.
+inline int hosts_updated() {
+  int what = 0;
+  check(aiacc_hosts_updated(&what));
+  return what;
+}
 
 // The report of aiacc_info about this host, as JSON.
 inline std::string info() {
