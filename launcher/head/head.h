@@ -23,6 +23,7 @@
 #include "base/io/signals.h"
 #include "base/task/scope.h"
 #include "base/wire/launch_messages.h"
+#include "base/wire/secret.h"
 #include "launcher/agent/exit_rules.h"
 #include "launcher/head/escalation.h"
 #include "launcher/head/growth.h"
@@ -178,7 +179,8 @@ class Head final : private Sink::Owner, private InputSource::Owner, private Host
   };
   std::vector<Owed> owed_;                  // credit not yet returned to a host
   std::vector<std::size_t> bindings_told_;  // ranks of a host whose bindings were printed
-  wire::StartJob shared_;                   // what all agents are told alike
+  wire::StartJob shared_;                   // what all agents are told alike, but for the secret
+  wire::Secret secret_;                     // once all agents have it, of a job that may grow only
   std::uint64_t credit_ = 0;
   Sink out_;
   Sink err_;

@@ -44,7 +44,7 @@ int Head::hosts_in_job() const {
 void Head::complete(wire::StartJob& job) const {
   job.credit = shared_.credit;
   job.job = shared_.job;
-  job.secret = shared_.secret;
+  job.secret = secret_.text();
   job.elastic = shared_.elastic;
   job.master_address = shared_.master_address;
   job.master_port = shared_.master_port;

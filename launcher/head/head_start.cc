@@ -7,7 +7,6 @@
 #include <utility>
 
 #include "base/printable.h"
-#include "base/wire/secret.h"
 #include "launcher/head/head.h"
 
 namespace aiacc::launcher {
@@ -78,11 +77,10 @@ void Head::send_jobs() {
 
   std::uint64_t id = 0;
   entropy_.fill(std::as_writable_bytes(std::span(&id, 1)));
-  const wire::Secret secret = one_host() && !growth_ ? wire::Secret() : wire::Secret::fresh(entropy_);
+  if (!one_host() || growth_) secret_ = wire::Secret::fresh(entropy_);
   credit_ = std::max(kCredit / links_.size(), kLeastCredit);
   shared_.credit = credit_;
   shared_.job = id;
-  shared_.secret = secret.text();
   shared_.elastic = elastic();
   shared_.master_address = master;
   shared_.master_port = first.agent().master_port;
@@ -93,7 +91,11 @@ void Head::send_jobs() {
     if (input_) job.input_rank = settings_.input_rank;
     link->send(job);
   }
-  if (growth_) scope_->spawn(growth_->run(scope_->stop()));
+  if (growth_) {
+    scope_->spawn(growth_->run(scope_->stop()));
+  } else {
+    secret_ = {};  // whoever reads this process' memory finds none
+  }
   settings_.jobs.clear();
 }
 
