@@ -1,12 +1,12 @@
 """Where the secret of a job over hosts is, and where it is not: never in an argument or an environment, no longer in aiaccrun
-once the agents have it, and in an agent only in memory that no core dump has."""
+once the agents have it unless the job may grow, and then, as in an agent, only in memory that no core dump has."""
 import ast
 import os
 import pathlib
 
 import pytest
 
-from launcher_hosts_support import PRETEND, RELAY
+from launcher_hosts_support import PRETEND, RELAY, script
 from launcher_support import Job
 
 HELLO = ["/usr/bin/python3", pathlib.Path(os.environ["AIACC_SOURCE"], "tests/programs/say_hello.py")]
@@ -74,3 +74,13 @@ def test_the_secret_stays_where_it_must(job):
         found = places(agent, secret)
         assert found, "it is there for the next program of its ranks"
         assert all("dd" in flags for flags in found), found
+
+
+def test_a_job_that_may_grow_keeps_it_for_other_hosts_where_no_dump_has_it():
+    job = Job(["--min-np", 2, "--max-np", 3, "--host-discovery-script", script("list-secret", "echo a; echo b\n"), *PRETEND, RELAY, *HELLO, "stay"])
+    try:
+        told = ast.literal_eval(job.process.stdout.readline().decode().removeprefix("welcome "))
+        found = places(job.process.pid, bytes.fromhex(told["secret"]))
+        assert found and all("dd" in flags for flags in found), found
+    finally:
+        job.clean()
