@@ -139,7 +139,7 @@ void Engine::left(int rank) {
   const bool joins = std::any_of(waits_.begin(), waits_.end(), [](const Wait* wait) { return wait->joins; });
   const bool owed = std::any_of(by_local_.begin(), by_local_.end(), [](const Tensor* tensor) { return tensor->owed; });
   if (joins || owed || negotiator_.pending() != 0) throw freed_by(rank);
-  inbox_.end(std::make_exception_ptr(freed_by(rank)));
+  inbox_.left(std::make_exception_ptr(freed_by(rank)));
 }
 
 Error Engine::freed_by(int rank) const {

@@ -46,7 +46,15 @@ void Inbox::throw_over_locked() {
 
 void Inbox::end(std::exception_ptr why) {
   const std::lock_guard lock(mutex_);
+  left_ = false;
   if (!over_) over_ = std::move(why);
+}
+
+void Inbox::left(std::exception_ptr why) {
+  const std::lock_guard lock(mutex_);
+  if (over_) return;
+  left_ = true;
+  over_ = std::move(why);
 }
 
 Inbox::Tensor& Inbox::checked_locked(std::uint32_t tensor) {
@@ -177,12 +185,13 @@ bool Inbox::outstanding(std::uint32_t tensor) {
   const std::lock_guard lock(mutex_);
   if (closed_) check_usable_locked();
   const bool outstanding = checked_locked(tensor).outstanding;
-  if (!outstanding) check_usable_locked();
+  if (!outstanding && !left_) check_usable_locked();
   return outstanding;
 }
 
 void Inbox::flush() {
   const std::lock_guard lock(mutex_);
+  if (left_ && !closed_) return;
   check_usable_locked();
   items_.push_back({Item::What::kFlush, 0, nullptr});
   poke_locked();

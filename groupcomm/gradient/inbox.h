@@ -85,7 +85,8 @@ class Inbox {
   void* memory(std::uint32_t tensor);
   void submit(std::uint32_t tensor, const void* in, void* out, Submission* submission);
   void flush();
-  // Whether the tensor was submitted and is not complete. If it is not outstanding, throws if the engine was freed, or is over.
+  // Whether the tensor was submitted and is not complete. If it is not outstanding, throws if the engine was freed, or is over for
+  // another reason than that a rank has left it.
   bool outstanding(std::uint32_t tensor);
   // Somebody waits for a submission.
   void urge() noexcept;
@@ -93,6 +94,9 @@ class Inbox {
   void check_usable();
   // The first error counts. Whoever hears of it first hears the error itself, later callers that the engine is over.
   void end(std::exception_ptr why);
+  // Another rank has left the engine when all that was submitted could be reduced: what is complete stays well, and what follows is
+  // refused with `why`. It may leave while this rank has not yet looked at each result of its last step.
+  void left(std::exception_ptr why);
   const std::string& describe() const noexcept { return described_; }
   std::uint64_t packed_bytes() const noexcept;
 
@@ -157,6 +161,7 @@ class Inbox {
   bool looks_again_ = false;  // it will soon, by its timer
   bool closed_ = false;
   std::exception_ptr over_;  // why the engine is over
+  bool left_ = false;        // it is over because a rank has left
   bool over_told_ = false;   // to the user
   std::uint64_t packed_bytes_ = 0;
 };

@@ -370,6 +370,27 @@ static void freed(void) {
   check(aiacc_gradient_free(engine), "free");
 }
 
+/* The last rank frees its engine when the step is reduced, before the others have looked at each of its results. */
+static void left(void) {
+  const aiacc_gradient_t engine = engine_of("left", 0, 0);
+  const aiacc_tensor_t tensors[2] = {tensor_of("weight", 10), tensor_of("bias", 10)};
+  uint32_t numbers[2];
+  check(aiacc_gradient_add(engine, 2, tensors, numbers), "add");
+  for (int t = 0; t < 2; ++t) check(aiacc_gradient_submit(engine, numbers[t], NULL, NULL, NULL), "submit");
+  if (rank != size - 1) {
+    usleep(300000);
+    check(aiacc_gradient_flush(engine), "flush");
+    for (int t = 0; t < 2; ++t) check(aiacc_gradient_wait_for(engine, numbers[t], 1000), "wait for a tensor");
+    check(aiacc_gradient_wait(engine), "wait");
+    const aiacc_status_t status = aiacc_gradient_submit(engine, numbers[0], NULL, NULL, NULL);
+    say("submit", status);
+    require(status == AIACC_ERR_ABORTED, "nothing follows");
+  } else {
+    check(aiacc_gradient_wait(engine), "wait");
+  }
+  check(aiacc_gradient_free(engine), "free");
+}
+
 /* The last rank submits one of two tensors. */
 static void late(void) {
   aiacc_gradient_attr_t attr = {0};
@@ -435,6 +456,7 @@ int main(int argc, char** argv) {
   if (strcmp(mode, "misuse") == 0) misuse();
   if (strcmp(mode, "wait-for") == 0) wait_for_one();
   if (strcmp(mode, "freed") == 0) freed();
+  if (strcmp(mode, "left") == 0) left();
   if (strcmp(mode, "late") == 0) late();
   if (strcmp(mode, "death") == 0) {
     death();
