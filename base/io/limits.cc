@@ -3,8 +3,11 @@
 #include <fmt/format.h>
 
 #include <cerrno>
+#include <cstdlib>
 #include <mutex>
 #include <optional>
+
+#include "base/io/procfs.h"
 
 namespace aiacc::io {
 namespace {
@@ -73,6 +76,20 @@ rlimit original_descriptor_limit() {
   DescriptorLimit& state = descriptor_limit();
   const std::lock_guard lock(state.mutex);
   return state.original.value_or(limit_of(RLIMIT_NOFILE));
+}
+
+std::optional<std::uint64_t> lockable_bytes() {
+  const rlimit limit = limit_of(RLIMIT_MEMLOCK);
+  if (limit.rlim_cur == RLIM_INFINITY) return std::nullopt;
+  constexpr unsigned kCapIpcLock = 14;
+  constexpr std::string_view kName = "\nCapEff:\t";
+  const std::string status = read_small_file("/proc/self/status").value_or("");
+  const std::size_t found = status.find(kName);
+  if (found != std::string::npos) {
+    const std::uint64_t mask = std::strtoull(status.c_str() + found + kName.size(), nullptr, 16);
+    if ((mask >> kCapIpcLock & 1) != 0) return std::nullopt;
+  }
+  return limit.rlim_cur;
 }
 
 }  // namespace aiacc::io

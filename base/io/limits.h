@@ -3,6 +3,8 @@
 
 #include <sys/resource.h>
 
+#include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 
@@ -22,5 +24,8 @@ int checked_descriptor(int descriptor, std::string_view what);
 void raise_descriptor_limit();
 // The limit for child processes: the one before raise_descriptor_limit(), or the present one.
 rlimit original_descriptor_limit();
+
+// How many bytes of memory this process may lock; nullopt: any number of them, as with CAP_IPC_LOCK.
+std::optional<std::uint64_t> lockable_bytes();
 
 }  // namespace aiacc::io

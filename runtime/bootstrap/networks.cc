@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "base/error.h"
+#include "base/io/limits.h"
 #include "base/io/rdma_devices.h"
 #include "transports/active/active_port_factory.h"
 #include "transports/ofi/ofi_library.h"
@@ -33,6 +34,17 @@ bool uses_one_of(const std::vector<std::string>& devices, std::string_view descr
   return std::any_of(devices.begin(), devices.end(), [&](const std::string& name) {
     return description.find(fmt::format("/{}:", name)) != std::string_view::npos;
   });
+}
+
+std::string obstacle_to_ucx(const std::vector<std::string>& devices, std::span<const std::string> settings,
+                            std::optional<std::uint64_t> lockable) {
+  constexpr std::uint64_t kLeast = std::uint64_t{64} << 20;  // receive queues of rc and ud are half of it
+  const bool tcp_only = std::find(settings.begin(), settings.end(), "UCX_TLS=tcp") != settings.end();
+  if (devices.empty() || tcp_only || !lockable || *lockable >= kLeast) return {};
+  return fmt::format(
+      "a process may lock {} bytes of memory, and UCX needs {} of them for {}; 'ulimit -l unlimited', or "
+      "AIACC_UCX_TLS=tcp",
+      *lockable, kLeast, devices.front());
 }
 
 namespace {
@@ -73,11 +85,15 @@ NetworkPorts networks_of(io::RealLoop& loop, io::RealNet& net, io::Entropy& entr
     } catch (const Error&) {  // there is TCP; aiacc-info says what is missing
     }
   };
-  if (settings.network == Network::kUcx) networks.add(over(ucx::kLibrary, settings.ucx));
+  const RdmaDevices devices = usable_rdma_devices();
+  const std::string obstacle = obstacle_to_ucx(devices.others, settings.ucx, io::lockable_bytes());
+  if (settings.network == Network::kUcx) {
+    if (!obstacle.empty()) throw Error(Code::kUnsupported, "the transport ucx is not available: " + obstacle);
+    networks.add(over(ucx::kLibrary, settings.ucx));
+  }
   if (settings.network == Network::kOfi) networks.add(over(ofi::kLibrary, settings.ofi));
   if (settings.network == Network::kAuto && !settings.protection) {
-    const RdmaDevices devices = usable_rdma_devices();
-    if (!devices.others.empty()) {
+    if (!devices.others.empty() && obstacle.empty()) {
       add_if_there(ucx::kLibrary, settings.ucx,
                    [&](const std::string& description) { return uses_one_of(devices.others, description); });
     }

@@ -1,8 +1,11 @@
 // Networks of real ranks: which transports a rank offers to its peers, and in which order.
 #pragma once
 
+#include <cstdint>
 #include <filesystem>
 #include <memory>
+#include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -37,6 +40,11 @@ RdmaDevices usable_rdma_devices(const std::filesystem::path& root = "/");
 // Whether a transport that describes itself so uses one of them: "UCX 1.13.1: tcp/eth0, rc_verbs/mlx5_0:1" uses mlx5_0. UCX may drive
 // none of them, and would then be TCP without what aiacc's own transport over TCP has.
 bool uses_one_of(const std::vector<std::string>& devices, std::string_view description);
+
+// Why UCX must not be opened, "" if it may be: UCX 1.13 tries for ever to make a worker on a device for which it cannot lock its buffers.
+// `lockable`: base/io/limits.h.
+std::string obstacle_to_ucx(const std::vector<std::string>& devices, std::span<const std::string> settings,
+                            std::optional<std::uint64_t> lockable);
 
 // TCP always, because ranks of a rendezvous tell each other its address; UCX and libfabric before it as the settings say. All
 // but the listener outlive the port. Throws kUnsupported if one of these is demanded and there is none.

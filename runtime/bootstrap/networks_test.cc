@@ -37,5 +37,18 @@ TEST(RdmaDevicesOfRanks, UcxIsNotTakenUnlessItUsesOne) {
   EXPECT_FALSE(uses_one_of({}, text));
 }
 
+TEST(RdmaDevicesOfRanks, UcxIsNotOpenedWhereItCannotLockItsBuffers) {
+  constexpr std::uint64_t kMiB = 1 << 20;
+  const std::vector<std::string> none, tcp = {"UCX_TLS=tcp"}, device = {"mlx5_0"};
+  EXPECT_EQ(
+      obstacle_to_ucx(device, none, 65536),
+      "a process may lock 65536 bytes of memory, and UCX needs 67108864 of them for mlx5_0; 'ulimit -l unlimited', "
+      "or AIACC_UCX_TLS=tcp");
+  EXPECT_EQ(obstacle_to_ucx(device, none, 64 * kMiB), "");
+  EXPECT_EQ(obstacle_to_ucx(device, none, std::nullopt), "");
+  EXPECT_EQ(obstacle_to_ucx(device, tcp, 65536), "");
+  EXPECT_EQ(obstacle_to_ucx(none, none, 65536), "") << "UCX over TCP locks nothing";
+}
+
 }  // namespace
 }  // namespace aiacc

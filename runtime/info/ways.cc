@@ -15,6 +15,7 @@
 #include "base/error.h"
 #include "base/fd.h"
 #include "base/io/host_addresses.h"
+#include "base/io/limits.h"
 #include "base/io/real_loop.h"
 #include "runtime/bootstrap/networks.h"
 #include "transports/active/active_port_factory.h"
@@ -118,12 +119,17 @@ Way over(const active::Library& library, std::span<const std::string> settings, 
   }
 }
 
+Way over_ucx(std::span<const std::string> settings) {
+  const std::string obstacle = obstacle_to_ucx(usable_rdma_devices().others, settings, io::lockable_bytes());
+  if (!obstacle.empty()) return {std::string(ucx::kLibrary.transport), false, obstacle, "'ulimit -l unlimited'"};
+  return over(ucx::kLibrary, settings, "install UCX (Debian package libucx0) and the module aiacc-ucx.so");
+}
+
 }  // namespace
 
 std::vector<Way> try_ways(const ReadFile& read_file, std::span<const std::string> ucx,
                           std::span<const std::string> ofi) {
-  return {shared_memory(), reading_through_the_kernel(read_file), tcp(),
-          over(ucx::kLibrary, ucx, "install UCX (Debian package libucx0) and the module aiacc-ucx.so"),
+  return {shared_memory(), reading_through_the_kernel(read_file), tcp(), over_ucx(ucx),
           over(ofi::kLibrary, ofi, "install libfabric (Debian package libfabric1) and the module aiacc-ofi.so")};
 }
 
