@@ -24,6 +24,10 @@ demo-torch torch-venv mxnet-venv: $(BUILD)/Makefile $(BUILD)/.packages-python FO
 check-caffe: $(BUILD)/Makefile $(BUILD)/.packages-python $(BUILD)/.packages-caffe FORCE
 	+@$(build) $@ $(jobs)
 
+# Two virtual machines run what was built, over verbs: it must have been configured with UCX and libfabric.
+check-roce: $(BUILD)/.packages-networks $(BUILD)/.packages-roce $(BUILD)/Makefile FORCE
+	+@$(build) $@ $(jobs)
+
 # Any goal that is not named here. FORCE, because some goals are also names of folders.
 %: $(BUILD)/Makefile FORCE
 	+@$(build) $@ $(jobs)

@@ -164,6 +164,18 @@ check-caffe: stage
 	@AIACC_BUILD=$(abs_builddir) AIACC_SOURCE=$(abs_srcdir) AIACC_STAGE=$(stage)$(prefix) $(srcdir)/tests/run caffe
 .PHONY: check-caffe
 
+# Ranks over verbs, in virtual machines with software RoCE: minutes, so not part of `make check'. TESTS_FILTER as there.
+EXTRA_DIST += \
+	tests/roce/checks \
+	tests/roce/enter \
+	tests/roce/host \
+	tests/roce/init \
+	tests/roce/run \
+	tests/roce/serve
+check-roce: stage
+	@AIACC_SOURCE=$(abs_srcdir) AIACC_STAGE=$(stage)$(prefix) $(srcdir)/tests/roce/run $(abs_builddir)/roce $(TESTS_FILTER)
+.PHONY: check-roce
+
 # The ABI of aiacc.h as it is now becomes what later ones are compared with: at a release, or where a break is meant.
 abi-baseline:
 	$(srcdir)/tests/abi/dump $(srcdir)/include/aiacc/aiacc.h $(srcdir)/tests/abi/aiacc.abi
