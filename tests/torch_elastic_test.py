@@ -57,7 +57,9 @@ class Changing:
 
     def lines(self):
         code, out, err = self.job.finish(timeout=200)
-        assert code == 0 and err == "", out + err
+        # A rank may leave its world, or be ended, between a connection and its first message; the other end takes it for a stranger.
+        remarks = [line for line in err.splitlines() if not line.endswith("[AR-STRANGERS]")]
+        assert code == 0 and not remarks, out + err
         return [line.split() for line in sorted(out.splitlines())]
 
 
