@@ -57,8 +57,10 @@ Task<std::string> HostDiscovery::ask(Stop& stop) {
       error = std::current_exception();
     }
     if (error) {
-      process->signal_group(SIGKILL);
       reading.stop().request(error);
+      Stop own;  // also when the job ends: it returns only after the script is gone
+      process->signal_group(SIGKILL);
+      co_await kill_group(loop_, host_, process->id(), kLimit, own);
     }
     try {
       co_await reading.join();
