@@ -111,6 +111,7 @@ def test_ranks_of_a_host_that_vanishes_leave(folder):
     job.wait_for(lambda: all((folder / str(rank)).exists() for rank in range(3)), "the first ranks")
     hosts.write("b:2", "c:1")
     code, out, err = job.finish()
+    print(out, err)
     left = [line for line in out.splitlines() if line.startswith("0 is")]
     assert left == ["0 is not in the next world: rank 0 on host a takes no part any more: the script does not list its host any more"], (out, err)
     ranks = numbers("\n".join(line for line in out.splitlines() if line not in left))

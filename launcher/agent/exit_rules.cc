@@ -76,20 +76,17 @@ std::optional<RankFailure> ExitRules::connected(int rank, Duration after) {
 void ExitRules::initialised(int rank) {
   Rank& self = ranks_[static_cast<std::size_t>(rank)];
   self.phase = RankPhase::kInitialised;
-  hellos_of_world_ = self.hellos;
   if (!std::exchange(self.joining, false)) return;
   if (--failed_ == 0) cause_ = consequence_ = std::nullopt;  // what happened so far is repaired
 }
 
-// The others are in the world that it is not in, or wait for the next one, which is its first.
 void ExitRules::replaced(int rank) {
-  Rank& self = ranks_[static_cast<std::size_t>(rank)];
-  self = {RankPhase::kSpawned, hellos_of_world_, true, false, false};
+  ranks_[static_cast<std::size_t>(rank)] = {RankPhase::kSpawned, 0, true, false, false};
   ++running_;
 }
 
 int ExitRules::add() {
-  ranks_.push_back({RankPhase::kSpawned, hellos_of_world_, true, false, false});
+  ranks_.push_back({RankPhase::kSpawned, 0, true, false, false});
   ++running_;
   ++failed_;
   ++spare_;

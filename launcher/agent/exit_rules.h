@@ -62,6 +62,8 @@ class ExitRules {
   ExitRules(int ranks, int least);
   explicit ExitRules(int ranks) : ExitRules(ranks, ranks) {}
 
+  // The hello that comes next, of a rank that is joining(), is for the world after the first `worlds` ones.
+  void joins(int rank, int worlds) { ranks_[static_cast<std::size_t>(rank)].hellos = worlds; }
   // Each returns a failure if this event is the job's first one.
   std::optional<RankFailure> connected(int rank, Duration after);
   void initialised(int rank);
@@ -107,7 +109,7 @@ class ExitRules {
  private:
   struct Rank {
     RankPhase phase = RankPhase::kSpawned;
-    int hellos = 0;
+    int hellos = 0;  // said; of a rank that came later, also those of the worlds before
     bool joining = false;
     bool left_out = false;
     bool dismissed = false;
@@ -120,7 +122,6 @@ class ExitRules {
   int spare_;       // failures that the job survives
   int failed_ = 0;  // ranks
   int most_hellos_ = 0;
-  int hellos_of_world_ = 0;         // that ranks had said when they were initialised last
   int rank_with_most_hellos_ = -1;  // the first rank to have said the most hellos
   bool survives_no_more_ = false;
   bool over_ = false;  // a failure was not survived

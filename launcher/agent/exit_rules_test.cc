@@ -205,6 +205,7 @@ TEST(ExitRules, AReplacementThatJoinsRepairsTheFailure) {
       rules.finalized(rank);
       EXPECT_FALSE(rules.connected(rank, 1s));
     }
+    rules.joins(1, round + 1);
     EXPECT_FALSE(rules.connected(1, 1s));
     for (int rank : {2, 0, 1}) rules.initialised(rank);
     EXPECT_EQ(rules.not_failed(), 3);
@@ -280,6 +281,7 @@ TEST(ExitRules, AnAddedRankCountsOnceItIsInitialised) {
   EXPECT_TRUE(rules.take_survived());
   EXPECT_EQ(rules.add(), 3);
   rules.leave_out(2);
+  rules.joins(3, 1);
   EXPECT_FALSE(rules.connected(3, {})) << "nobody waits for rank 2, which never came";
   rules.initialised(3);
   EXPECT_EQ(rules.not_failed(), 3);
@@ -287,6 +289,23 @@ TEST(ExitRules, AnAddedRankCountsOnceItIsInitialised) {
   const auto failure = rules.exited(1, {{6, 0}});
   ASSERT_TRUE(failure);
   EXPECT_EQ(failure->rank, 0);
+}
+
+TEST(ExitRules, AnAddedRankMayMissWorldsWhileItStarts) {
+  ExitRules rules(2);
+  for (const int rank : {0, 1}) run_through(rules, rank);
+  const int late = rules.add();
+  for (const int rank : {0, 1}) rules.finalized(rank);
+  for (const int rank : {0, 1}) run_through(rules, rank);  // the second world, without it
+  for (const int rank : {0, 1}) rules.finalized(rank);
+  for (const int rank : {0, 1}) EXPECT_FALSE(rules.connected(rank, 1s));
+  rules.joins(late, 2);
+  EXPECT_FALSE(rules.connected(late, 1s));
+  for (const int rank : {0, 1, late}) rules.initialised(rank);
+  for (const int rank : {late, 0, 1}) {
+    rules.finalized(rank);
+    EXPECT_FALSE(rules.exited(rank, code(0))) << "nobody waits for it";
+  }
 }
 
 TEST(ExitRules, HowADismissedRankEndsCountsNothing) {

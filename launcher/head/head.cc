@@ -150,6 +150,7 @@ void Head::rank_changed(HostLink& link, const wire::RankChanged& message) {
   switch (static_cast<RankPhase>(message.phase)) {
     case RankPhase::kSpawned: break;
     case RankPhase::kConnected:
+      if (rules_.joining(message.rank)) rules_.joins(message.rank, start_barrier_.worlds());
       failure = rules_.connected(message.rank, since_start);
       if (growth_ && !start_barrier_.awaits(message.rank) && !rules_.left_out(message.rank)) {
         start_barrier_.admit(link.index(), message.rank);
