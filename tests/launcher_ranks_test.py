@@ -9,7 +9,7 @@ import time
 import pytest
 
 from launcher_orphans_test import BOUND, kill
-from launcher_support import Job, closing_line, compiled, shared_files, users
+from launcher_support import Job, closing_line, compiled, no_file_is_left, shared_files, users
 
 RANK = compiled("tests/programs/job_rank.c")
 WHO = ["aiaccrun", "keeper", "agent", "rank", "group"]
@@ -130,7 +130,7 @@ def check(victims, mode, ready, user="self", delay=0.0):
         kill(started, victim)
     took = started.gone_within(BOUND)
     print(f"{'+'.join(victims)} / {mode}: all gone after {took:.2f} s")
-    assert shared_files() <= before
+    no_file_is_left(before, BOUND)
 
 
 @pytest.mark.parametrize("user", users())
