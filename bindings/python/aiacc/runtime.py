@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 import atexit
+import builtins
 import ctypes as c
 import functools
 import json
@@ -84,7 +85,7 @@ def init(*, rank: Optional[int] = None, size: Optional[int] = None, store: Optio
 
 
 class _Exits:
-    """Knows whether the main thread ends by sys.exit with a failure. Python tells nobody: exit functions see no status."""
+    """Knows whether the main thread ends by sys.exit, exit or quit with a failure. Python tells nobody: exit functions see no status."""
 
     def __init__(self) -> None:
         self._watched = False
@@ -98,14 +99,25 @@ class _Exits:
 
         @functools.wraps(original)
         def exit(status: Any = None, /) -> NoReturn:  # noqa: A001
-            self._last = None
-            if status not in (None, 0) and threading.current_thread() is threading.main_thread():
-                outermost: Any = sys._getframe()
-                while outermost.f_back is not None:
-                    outermost = outermost.f_back
-                self._last = outermost, outermost.f_lasti
+            self._note(status)
             original(status)
         sys.exit = exit
+        quitter: Any = type(getattr(builtins, "exit", None))  # of the module site, which python -S leaves out
+        if quitter.__name__ == "Quitter":
+            quit_of_site = quitter.__call__
+
+            def quit(this: Any, code: Any = None) -> None:  # noqa: A001
+                self._note(code)
+                quit_of_site(this, code)
+            quitter.__call__ = quit
+
+    def _note(self, status: Any) -> None:
+        self._last = None
+        if status not in (None, 0) and threading.current_thread() is threading.main_thread():
+            outermost: Any = sys._getframe()
+            while outermost.f_back is not None:
+                outermost = outermost.f_back
+            self._last = outermost, outermost.f_lasti
 
     def failed(self) -> bool:
         """Where the exception was caught instead, the program has gone on from there."""
