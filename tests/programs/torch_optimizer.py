@@ -447,13 +447,15 @@ def check_elastic_sampler():
         for number in range(2):
             sampler.record_batch(number, 2)
         state = sampler.state_dict()
-        state["processed_indices"] = set().union(*hvd.allgather_object(state["processed_indices"]))
+        processed = sampler.processed_indices
+        taken = set().union(*hvd.allgather_object(sampler.indices[:4]))
+        assert state["processed_num"] == sampler.processed_num == 4 * hvd.size() and processed == taken
         other = hvd.ElasticSampler(range(23), shuffle=True, seed=3)
         other.load_state_dict(state)
         left = sum(hvd.allgather_object(list(other)), [])
-        assert set(left) == set(range(23)) - state["processed_indices"]
+        assert set(left) == set(range(23)) - processed
         sampler.set_epoch(epoch + 1)
-        assert sampler.state_dict()["processed_indices"] == set()
+        assert sampler.processed_num == 0 and sampler.processed_indices == set()
 
 
 def check_a_gradient_that_is_not_finite_leaves_out_the_step_on_all_ranks():

@@ -8,8 +8,8 @@ import torch
 
 from aiacc._horovod import basics
 from aiacc._horovod.elastic import ObjectState
-from aiacc.torch.elastic.sampler import ElasticSampler, Share
-from aiacc.torch.functions import allgather_object, broadcast_object, broadcast_optimizer_state, broadcast_parameters
+from aiacc.torch.elastic.sampler import ElasticSampler
+from aiacc.torch.functions import broadcast_object, broadcast_optimizer_state, broadcast_parameters
 
 
 class StateHandler:
@@ -51,36 +51,8 @@ class SchedulerStateHandler(StateHandler):
 
 
 class SamplerStateHandler(StateHandler):
-    """What any rank has processed is processed, also what a lost one had before the last commit: ranks take their batches in step."""
-
-    def __init__(self, value: Any) -> None:
-        super().__init__(value)
-        self._saved_share = value.share()
-        self._share: Optional[Share] = None  # before a restore divided the epoch anew
-        self._synchronized = False
-
-    def save(self) -> None:
-        super().save()
-        self._saved_share = self.value.share()
-
-    def restore(self) -> None:
-        self._share = self._saved_share
-        super().restore()
-
-    def sync(self) -> None:
-        share = self._share or self.value.share()
-        before = (share.rank, share.ranks) if self._synchronized else None  # None: of a rank that has just been started
-        self._share, self._synchronized = None, True
-        state = self.value.state_dict()
-        told = allgather_object((before, state["processed_indices"]))
-        state["processed_indices"] = set().union(*(processed for _, processed in told))
-        there = [place[0] for place, _ in told if place is not None and place[1] == share.ranks]
-        if before is not None:
-            state["processed_indices"] |= share.of_others(set(range(share.ranks)).difference(there))
-        self.value.load_state_dict(broadcast_object(state))
-
     def reset(self) -> None:
-        self.sync()
+        self.value.reset()
 
 
 _Registry = List[Tuple[Any, Any]]
