@@ -366,6 +366,28 @@ def check_ddp_hooks():
     assert torch.allclose(flat(trained(wrap(default_hooks.fp16_compress_hook))), expected, atol=1e-2)
     assert torch.allclose(flat(trained(wrap(default_hooks.allreduce_hook))), expected, atol=1e-6)
 
+    def built_in(kind):
+        def wrapped(one):
+            made = nn.parallel.DistributedDataParallel(one)
+            made._register_builtin_comm_hook(kind)
+            return made
+        return wrapped
+    assert torch.allclose(flat(trained(built_in(dist.BuiltinCommHookType.ALLREDUCE))), expected, atol=1e-6)
+    assert torch.allclose(flat(trained(built_in(dist.BuiltinCommHookType.FP16_COMPRESS))), expected, atol=1e-2)
+
+
+def check_futures_of_fp16():
+    """They hold a list of tensors for C++ too."""
+    half = filled(rank + 1, 3, dtype=torch.float16)
+    doubled = dist.all_reduce(half, async_op=True).get_future().then(lambda future: 2 * future.value()[0])
+    equal(doubled.wait(), filled(size * (size + 1), 3, dtype=torch.float16))
+    if size > 1:
+        group = dist.new_group(list(range(size)), timeout=timedelta(milliseconds=500))
+        if rank == 0:
+            work = dist.all_reduce(half, group=group, async_op=True)
+            assert "timeout" in raises(RuntimeError, work.get_future().wait)
+            assert "timeout" in raises(RuntimeError, work.wait)
+
 
 def check_ddp_join():
     found = nn.parallel.DistributedDataParallel(model())

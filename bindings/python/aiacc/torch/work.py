@@ -4,7 +4,7 @@ from __future__ import annotations
 import ctypes as c
 import threading
 from datetime import timedelta
-from typing import Any, Callable, Dict, List, Optional, Sequence, Type
+from typing import Any, Callable, Dict, List, Optional, Sequence, Type, Union
 
 import torch
 import torch.distributed as dist
@@ -15,6 +15,7 @@ from aiacc._library import library
 from aiacc.errors import OK, PENDING, error
 from aiacc.errors import _CLASSES as _ERRORS
 from aiacc.torch._compile import never_compiled
+from aiacc.torch._typed_future import TypedFuture
 
 _BASE: Type[Exception] = getattr(dist, "DistBackendError", RuntimeError)
 _TICK_MS = 250  # a wait in C sees no signal of Python (Ctrl-C): it returns this often
@@ -56,6 +57,10 @@ class _Future(torch.futures.Future):
         self._attach()
         super().add_done_callback(callback)
 
+    @property
+    def future(self) -> torch.futures.Future:
+        return self
+
     def complete(self, results: Any, error: Optional[Exception]) -> None:
         with self._order:
             attached = self._attached
@@ -72,6 +77,11 @@ class _Future(torch.futures.Future):
             self.set_result(results)
 
 
+def _may_be_of_a_hook(results: Any) -> bool:
+    """Of DDP's in C++ that compresses to fp16."""
+    return isinstance(results, list) and len(results) == 1 and isinstance(results[0], torch.Tensor) and results[0].dtype == torch.float16
+
+
 class Work(dist._Work if hasattr(dist, "_Work") else torch._C._distributed_c10d.Work):  # type: ignore[misc]
     """One operation. It keeps the tensors alive until it has completed. Any thread may wait."""
 
@@ -82,7 +92,7 @@ class Work(dist._Work if hasattr(dist, "_Work") else torch._C._distributed_c10d.
         self._lock = threading.Lock()
         self._ended = threading.Event()
         self._error: Optional[Exception] = None
-        self._future: Optional[_Future] = None
+        self._future: Union[None, _Future, TypedFuture] = None
         self._number = 0
         self._hook: Optional[Callable[[], None]] = None
         self.asked: Optional[Callable[[Work], None]] = None  # told once it has ended and somebody knows
@@ -178,13 +188,13 @@ class Work(dist._Work if hasattr(dist, "_Work") else torch._C._distributed_c10d.
     def get_future(self) -> torch.futures.Future:
         with self._lock:
             if self._future is not None:
-                return self._future
-            new = self._future = _Future()
+                return self._future.future
+            new = self._future = TypedFuture(self._results) if _may_be_of_a_hook(self._results) else _Future()
             ended = self._ended.is_set()
         if ended:
             new.complete(self._results, self._error)
             self._known()
-        return new
+        return new.future
 
     def _known(self) -> None:
         if self.asked is not None:
