@@ -8,3 +8,9 @@ from python_support import check_job, each_torch
 @pytest.mark.parametrize("python", each_torch())
 def test_collectives(python, ranks):
     check_job(python, ranks, "torch_collectives.py")
+
+
+@pytest.mark.parametrize("python, ranks", [pytest.param(one.values[0], ranks, id=f"{one.id}-{ranks}", marks=one.marks)
+                                           for one, ranks in zip((each_torch() * 2)[:2], (4, 2))])
+def test_calls_that_block_meet_those_that_do_not(python, ranks):
+    check_job(python, ranks, "torch_meetings.py", env={"AIACC_LOG": "error"})

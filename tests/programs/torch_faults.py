@@ -21,8 +21,9 @@ def check_ranks_that_disagree():
         return
     ones = torch.ones
     cases = [
-        (lambda: hvd.allreduce(ones(2 + rank), name="x"), "ranks disagree about allreduce 'x': its type and shape is [['torch.float32', 2]] on rank 0 "
-                                                          "and [['torch.float32', 3]] on rank 1"),
+        (lambda: hvd.allreduce(ones(2 + rank), name="x"), "give different tensors different names on all ranks"),
+        (lambda: hvd.allreduce(ones(2 + rank)), "ranks disagree about allreduce: its type and shape is [['torch.float32', 2]] on rank 0 "
+                                                "and [['torch.float32', 3]] on rank 1"),
         (lambda: hvd.allreduce(ones(2).double() if rank else ones(2)), "[['torch.float32', 2]] on rank 0 and [['torch.float64', 2]] on rank 1"),
         (lambda: hvd.allreduce(ones(2), op=hvd.Max if rank else hvd.Min), "its op is Min on rank 0 and Max on rank 1"),
         (lambda: hvd.allreduce(ones(2), op=hvd.Sum, prescale_factor=1.0 + rank), "its prescale and postscale factors is [1.0, 1.0] on rank 0"),

@@ -44,6 +44,14 @@ class Request:
         if self._error is not None:
             raise self._error
 
+    def wait_for(self, seconds: float) -> bool:
+        """Whether it completes within this time. Raises its error. Python sees no signal (Ctrl-C) meanwhile."""
+        if self._handle and (status := library().aiacc_wait_for(self._handle, int(seconds * 1000))) != PENDING:
+            self._ended(status)
+        if self._error is not None:
+            raise self._error
+        return not self._handle
+
     def __del__(self) -> None:
         if self._handle and library().aiacc_test(self._handle) == PENDING:
             _abandoned.append(self._kept)

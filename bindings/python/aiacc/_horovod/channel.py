@@ -7,7 +7,8 @@ with both values, and the process set stays usable.
 Ranks that have started operations in different orders come to the comparison with different ones. They then tell each other all that
 they have started, and run what all have, in one order (order.py); the rest waits until the others start it too, and as they come to
 such a comparison again and again meanwhile, after a short while or when their program has done something, none waits for one that is
-ready. Where the programs of all ranks wait for operations, and there is none that all have started, every rank raises.
+ready. Where the programs of all ranks wait for operations, and there is none that all have started, every rank raises. Allreduces on a
+gradient engine (named.py) count among these: a program that waits long for one says so by an operation that moves nothing.
 
 An operation runs in the calling thread if nothing is queued. Otherwise, and always for asynchronous ones, the channel's thread
 runs it; that thread is started with the first asynchronous operation.
@@ -20,7 +21,7 @@ import json
 import os
 import struct
 import threading
-from typing import Any, Deque, Dict, List, Optional
+from typing import Any, Deque, Dict, List, Optional, Protocol, Sequence
 
 from aiacc._horovod import order
 from aiacc._horovod.exceptions import HorovodInternalError
@@ -71,6 +72,10 @@ class Operation:
     def ended(self, error: Optional[BaseException]) -> None:
         """Called once, behind `run` or in its place."""
 
+    def is_over(self) -> bool:
+        """Whether it has lost its purpose before it ran."""
+        return False
+
     def key(self) -> order.Key:
         return self.kind, self.name
 
@@ -94,11 +99,24 @@ class Join(Operation):
         return None
 
 
+class Elsewhere(Protocol):
+    """Allreduces on gradient engines, beside the operations of a channel."""
+
+    def outstanding(self) -> Sequence[order.Key]:
+        """Those that this rank has started and that have not ended."""
+
+    def engine_number(self) -> int:
+        """The highest of present engines, or of the next ones."""
+
+    def fail(self, before: int) -> None:
+        """Engines of lower numbers end, and what is outstanding there with an error."""
+
+
 class Channel:
     """The operations of a process set on a group of their own."""
 
-    def __init__(self, group: Group, ranks: List[int]) -> None:
-        self.group, self.ranks = group, ranks
+    def __init__(self, group: Group, ranks: List[int], elsewhere: Optional[Elsewhere] = None) -> None:
+        self.group, self.ranks, self._elsewhere = group, ranks, elsewhere
         self.size, self.rank = group.size, group.rank
         self._process = os.getpid()
         self._changed = threading.Condition()
@@ -133,12 +151,13 @@ class Channel:
                         self._changed.notify_all()
         return self.wait(operation)
 
-    def start(self, operation: Operation, steps_aside: bool = True) -> None:
+    def start(self, operation: Operation, steps_aside: bool = True, waited: bool = False) -> None:
         """`steps_aside`: who needs it calls `wait`, and operations that were started later may overtake it. Else it keeps its place, and
-        counts as one that the program waits for."""
+        counts as one that the program waits for. `waited`: the program waits for it already."""
         with self._changed:
             self._check_open()
-            operation.keeps_place = operation.waited = not steps_aside
+            operation.keeps_place = not steps_aside
+            operation.waited = waited or not steps_aside
             self._enqueue(operation)
 
     def wait(self, operation: Operation) -> Any:
@@ -221,7 +240,10 @@ class Channel:
                 operation = self._queue.popleft()
                 self._busy = True
             try:
-                self._execute(operation)
+                if operation.is_over():
+                    self._finish(operation, None)
+                else:
+                    self._execute(operation)
             except BaseException:  # noqa: BLE001: it stands in the operation
                 pass
             finally:
@@ -273,7 +295,7 @@ class Channel:
             if _are_different_operations(descriptions):
                 self._order(operation)
                 return False
-            self._raise_if(self._disagreement(descriptions))
+            self._refuse(operation, descriptions)
         self._raise_if(operation.refusal([self.ranks[rank] for rank in joined]))
         self._pause = 0.0
         operation.run(self, _numbers(headers))
@@ -282,33 +304,52 @@ class Channel:
     def _order(self, operation: Operation) -> None:
         """Agrees with the others on what runs next. The operation was taken from the queue and has not run."""
         with self._changed:
-            pending = [operation, *self._queue]
+            over = [one for one in (operation, *self._queue) if one.is_over()]
+            self._queue = collections.deque(one for one in self._queue if one not in over)
+            pending = [one for one in (operation, *self._queue) if one not in over]
             self._told = self._changes
+        for one in over:
+            self._finish(one, None)
         reorderable = next((i for i, one in enumerate(pending) if one.keeps_place), len(pending))
         waits = next((i for i, one in enumerate(pending) if one.waited), None)
         told = [one.key() for one in pending[:max(1, reorderable)]]
-        own = order.Said(told, waits if waits is None or waits < len(told) else 0)
+        waits = waits if waits is None or waits < len(told) else 0
+        engine = 0
+        if self._elsewhere is not None:
+            told += [key for key in self._elsewhere.outstanding() if key not in told]
+            engine = self._elsewhere.engine_number()
+        own = order.Said(told, waits, engine)
         everyone = [(self.ranks[rank], order.decode(data)) for rank, data in enumerate(self._exchange(order.encode(own))) if data]
         keys = order.common([said for _, said in everyone])
         failed: Optional[BaseException] = None
+        contradictory = False
         with self._changed:
             if self._closed:
                 failed = HorovodInternalError(f"{operation} had not begun when the process set was shut down or removed")
             else:
-                self._queue.appendleft(operation)
-                self._begin_to_serve()
-                if keys:
+                if operation in pending:
+                    self._queue.appendleft(operation)
+                    self._begin_to_serve()
+                here = [key for key in keys if not order.on_engine(key)]
+                if here:
                     self._pause = 0.0
-                    self._sort(keys)
-                elif order.all_wait([said for _, said in everyone]):
+                    self._sort(here)
+                elif not keys and order.all_wait([said for _, said in everyone]):
                     self._pause = 0.0
                     operation = pending[own.waits or 0]
                     self._queue.remove(operation)
-                    failed = HorovodInternalError(order.contradiction(everyone))
+                    failed = operation.error = HorovodInternalError(order.contradiction(everyone))
+                    contradictory = True
                 else:
                     self._pause = min(2 * self._pause, _LONGEST_PAUSE_S) if self._pause else _FIRST_PAUSE_S
+        if contradictory and any(order.on_engine(said.pending[said.waits or 0]) for _, said in everyone):
+            self._fail_elsewhere(1 + max(said.engine for _, said in everyone))
         if failed is not None:
             self._finish(operation, failed)
+
+    def _fail_elsewhere(self, before: int) -> None:
+        if self._elsewhere is not None:
+            self._elsewhere.fail(before)
 
     def _join(self, operation: Join) -> None:
         while True:
@@ -326,9 +367,22 @@ class Channel:
             if self._disagreement(descriptions) is not None:
                 continue  # which the others raise
             description = next(one for one in descriptions if one is not None)
+            if "call" in description:
+                continue  # on an engine, which has been told by itself that this rank has joined
             other = operation.stand_in(description)
             if other is not None and other.refusal([self.ranks[rank] for rank in joined]) is None:
                 other.run(self, _numbers(headers))
+
+    def _refuse(self, operation: Operation, descriptions: List[Optional[dict]]) -> None:
+        """Raises where ranks disagree."""
+        sentence = self._disagreement(descriptions)
+        if sentence is None:
+            return
+        operation.error = HorovodInternalError(sentence)
+        engines = [one["call"][0] for one in descriptions if one is not None and "call" in one]
+        if engines:
+            self._fail_elsewhere(1 + max(engines))
+        raise operation.error
 
     @staticmethod
     def _raise_if(sentence: Optional[str]) -> None:
@@ -377,7 +431,7 @@ class Channel:
 
 
 def _are_different_operations(descriptions: List[Optional[dict]]) -> bool:
-    return len({(one["operation"], one["name"]) for one in descriptions if one is not None}) > 1
+    return len({(one["operation"], one["name"], str(one.get("call"))) for one in descriptions if one is not None}) > 1
 
 
 def _numbers(headers: List[Any]) -> List[int]:

@@ -2,20 +2,24 @@
 
 Each rank says what it has started and not yet run; every rank then comes to the same conclusion from what all have said. Operations
 are told apart by their kind and name; of several with the same, as those without a name are, the oldest of each rank belong together.
+
+Some run elsewhere: allreduces on a gradient engine (named.py), whose keys say which call of their name they are. They have no place in
+the order. They are told so that ranks see whether something that all have started may still end.
 """
 from __future__ import annotations
 
 import collections
 import json
-from typing import Counter, List, NamedTuple, Optional, Sequence, Tuple
+from typing import Any, Counter, List, NamedTuple, Optional, Sequence, Tuple
 
-Key = Tuple[str, Optional[str]]  # kind, name
+Key = Tuple[Any, ...]  # kind, name; of an allreduce on an engine its call, too
 
 
 class Said(NamedTuple):
-    """By one rank. Something is pending, as a rank that has nothing to run does not ask."""
+    """By one rank. Nothing is pending if what it asked about has ended meanwhile."""
     pending: List[Key]  # oldest first
     waits: Optional[int]  # for which of these its program waits; None: the program goes on, and may start others
+    engine: int = 0  # the number of the engine on which allreduces run elsewhere
 
 
 def encode(said: Said) -> bytes:
@@ -23,8 +27,12 @@ def encode(said: Said) -> bytes:
 
 
 def decode(data: bytes) -> Said:
-    pending, waits = json.loads(data)
-    return Said([(kind, name) for kind, name in pending], waits)
+    pending, waits, engine = json.loads(data)
+    return Said([tuple(tuple(part) if isinstance(part, list) else part for part in key) for key in pending], waits, engine)
+
+
+def on_engine(key: Key) -> bool:
+    return len(key) > 2
 
 
 def common(everyone: Sequence[Said]) -> List[Key]:
@@ -48,9 +56,13 @@ def all_wait(everyone: Sequence[Said]) -> bool:
 def contradiction(everyone: Sequence[Tuple[int, Said]]) -> str:
     """Ranks, and what they said: what they wait for, which two of them differ in."""
     waited = [(rank, said.pending[said.waits or 0]) for rank, said in everyone]
-    first, (kind, name) = waited[0]
-    rank, (other_kind, other_name) = next((one for one in waited if one[1] != (kind, name)), waited[-1])
+    first, one = waited[0]
+    rank, other = next((said for said in waited if said[1] != one), waited[-1])
+    (kind, name), (other_kind, other_name) = one[:2], other[:2]
     what = f"{kind} '{name}'" if name else kind
     if kind != other_kind:
         return f"ranks disagree about {what}: its operation is {kind} on rank {first} and {other_kind} on rank {rank}"
+    if name == other_name and on_engine(one) != on_engine(other):
+        by_itself, not_so = (first, rank) if on_engine(one) else (rank, first)
+        return f"ranks disagree about {what}: it is grouped, or reduces by Adasum, on rank {not_so} and not on rank {by_itself}"
     return f"ranks disagree about {what}: its name is {name} on rank {first} and {other_name} on rank {rank}"

@@ -4,7 +4,7 @@ from __future__ import annotations
 from typing import Any, Dict, List, Optional, Sequence, Union
 
 from aiacc._horovod.channel import Channel
-from aiacc._horovod.named import NamedAllreduces
+from aiacc._horovod.named import Engines, NamedAllreduces
 from aiacc._horovod.operations import Agreement
 from aiacc.groups import WORLD, Group
 from aiacc.syncbn import SyncBN
@@ -22,7 +22,7 @@ class ProcessSet:
                 raise ValueError(f"a process set is given by a list of ranks, not by {ranks_or_comm!r}")
             self.ranks = sorted(ranks_or_comm)
         self._channels: dict = {}
-        self._named_allreduces: Dict[str, NamedAllreduces] = {}  # by framework
+        self._engines = Engines(self._channel)
         self._norms: Dict[str, SyncBN] = {}
         self._optimizers: List[Any] = []  # what join takes part in, of each DistributedOptimizer
         self._begun_at_join = 0  # reductions on engines, when the ranks last joined
@@ -55,8 +55,7 @@ class ProcessSet:
     def _unregister(self, reason: str) -> None:
         for channel in self._channels.values():
             channel.close(reason)
-        for allreduces in self._named_allreduces.values():
-            allreduces.close()
+        self._engines.close()
         optimizers, self._optimizers = self._optimizers, []
         for optimizer in optimizers:
             optimizer.close()  # one that is used after the next init stays in the list
@@ -65,7 +64,7 @@ class ProcessSet:
                 norms.free()
             except RuntimeError:
                 pass  # the world is over already
-        self._channels, self._named_allreduces, self._norms = {}, {}, {}
+        self._channels, self._norms = {}, {}
         self._begun_at_join = 0
         self.process_set_id = None
 
@@ -79,15 +78,12 @@ class ProcessSet:
             # Sets of equal members are made by one thread each; purposes are told apart by the key.
             key = int.from_bytes(purpose.encode()[:8], "little")
             group = _parent.create(ranks, name=f"aiacc {purpose} of {self}", key=key)
-            found = self._channels[purpose] = Channel(group, ranks)
+            found = self._channels[purpose] = Channel(group, ranks, self._engines if purpose == "calls" else None)
         return found
 
     def _named(self, tensors: Any) -> NamedAllreduces:
         """Those of the framework whose module `tensors` is given."""
-        found = self._named_allreduces.get(tensors.FRAMEWORK)
-        if found is None:
-            found = self._named_allreduces[tensors.FRAMEWORK] = NamedAllreduces(lambda: self._channel().group, tensors)
-        return found
+        return self._engines.of(tensors)
 
     def _sync_batch_norm(self, name: str) -> SyncBN:
         """What serves the SyncBatchNorm layers whose calls are in one order on all ranks, on a group of its own."""

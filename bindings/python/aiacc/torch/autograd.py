@@ -16,14 +16,17 @@ Function = torch.autograd.Function
 
 class _Allreduce(Function):
     @staticmethod
-    def forward(ctx: Any, name: Optional[str], op: int, prescale: float, postscale: float, process_set: ProcessSet, *given: torch.Tensor) -> Any:
+    def forward(ctx: Any, grouped: bool, name: Optional[str], op: int, prescale: float, postscale: float, process_set: ProcessSet,
+                *given: torch.Tensor) -> Any:
         ctx.how = (op, prescale, postscale, process_set)
+        if not grouped:
+            return (mpi_ops._run_single_allreduce(given[0], name, op, prescale, postscale, process_set),)
         return tuple(mpi_ops._run_allreduce(list(given), name, op, prescale, postscale, process_set))
 
     @staticmethod
     def backward(ctx: Any, *gradients: torch.Tensor) -> Any:
         op, prescale, postscale, process_set = ctx.how
-        return (None,) * 5 + tuple(mpi_ops._run_allreduce(list(gradients), None, op, prescale, postscale, process_set))
+        return (None,) * 6 + tuple(mpi_ops._run_allreduce(list(gradients), None, op, prescale, postscale, process_set))
 
 
 class _Allgather(Function):
@@ -94,7 +97,7 @@ def grouped_allreduce(tensors: Any, average: Optional[bool] = None, name: Option
     """Allreduce of several tensors as one operation. Differentiable."""
     chosen = mpi_ops.handle_average_backwards_compatibility(op, average)
     given, contexts = _compressed(mpi_ops._checked_list(tensors), compression)
-    results = _Allreduce.apply(name, chosen, prescale_factor, postscale_factor, process_set, *given)
+    results = _Allreduce.apply(True, name, chosen, prescale_factor, postscale_factor, process_set, *given)
     return [compression.decompress(one, context) for one, context in zip(results, contexts)]
 
 
@@ -104,7 +107,7 @@ def allreduce(tensor: torch.Tensor, average: Optional[bool] = None, name: Option
     """The reduction of the tensor over all ranks (the average, if nothing else is asked for), as a new tensor. Differentiable."""
     chosen = mpi_ops.handle_average_backwards_compatibility(op, average)
     given, contexts = _compressed([tensor], compression)
-    result, = _Allreduce.apply(name, chosen, prescale_factor, postscale_factor, process_set, *given)
+    result, = _Allreduce.apply(False, name, chosen, prescale_factor, postscale_factor, process_set, *given)
     return compression.decompress(result, contexts[0])
 
 

@@ -6,7 +6,7 @@ from typing import Any, Callable, List, Optional, Sequence, Tuple
 
 import torch
 
-from aiacc._horovod import basics, handles
+from aiacc._horovod import basics, handles, named
 from aiacc._horovod.basics import *  # noqa: F401,F403: Horovod's module has them too
 from aiacc._horovod.calls import checked_splits, handle_average_backwards_compatibility
 from aiacc._horovod.calls import begin as _begin  # noqa: F401
@@ -44,15 +44,25 @@ def _allreduce(given: List[torch.Tensor], outputs: Optional[List[torch.Tensor]],
 
 def _start_allreduce(tensor: torch.Tensor, output: Optional[torch.Tensor], average: Optional[bool], name: Optional[str], op: Optional[int],
                      prescale: float, postscale: float, process_set: ProcessSet) -> int:
-    if name is None or process_set.size() == 1 or op == Adasum:
+    if not _is_on_engine(name, op, process_set):
         return _start(process_set, *_allreduce([tensor], None if output is None else [output], True, name, average, op, prescale, postscale))
+    return _start_named(tensor, output, str(name), handle_average_backwards_compatibility(op, average), prescale, postscale, process_set)
+
+
+def _is_on_engine(name: Optional[str], op: Optional[int], process_set: ProcessSet) -> bool:
+    """Allreduces of one tensor with a name, whether they block or not, so that one that blocks meets another that does not."""
+    return name is not None and op != Adasum
+
+
+def _start_named(tensor: torch.Tensor, output: Optional[torch.Tensor], name: str, op: int, prescale: float, postscale: float,
+                 process_set: ProcessSet) -> int:
     basics._known()
-    process_set._channel()  # which refuses those that are no members
-    chosen = handle_average_backwards_compatibility(op, average)
+    process_set._channel()._check_open()  # which refuses those that are no members
     key = (process_set.process_set_id, operations.Allreduce.kind, name)
     handles.take_name(key)
     try:
-        pending = process_set._named(_tensors).start(name, tensor, _tensors.like(tensor) if output is None else output, chosen, prescale, postscale)
+        result = _tensors.like(tensor) if output is None else output
+        pending = process_set._named(_tensors).start(name, tensor, result, op, prescale, postscale, named.PATIENCE_S)
     except BaseException:
         handles.give_back_name(key)
         raise
@@ -78,7 +88,10 @@ def allreduce_(tensor: torch.Tensor, average: Optional[bool] = None, name: Optio
                prescale_factor: float = 1.0, postscale_factor: float = 1.0, process_set: ProcessSet = global_process_set) -> torch.Tensor:
     """As allreduce, in place and without a gradient."""
     _tensors.check(tensor)
-    return _run(process_set, *_allreduce([tensor], [tensor], True, name, average, op, prescale_factor, postscale_factor))
+    if not _is_on_engine(name, op, process_set):
+        return _run(process_set, *_allreduce([tensor], [tensor], True, name, average, op, prescale_factor, postscale_factor))
+    chosen = handle_average_backwards_compatibility(op, average)
+    return synchronize(_start_named(tensor, tensor, str(name), chosen, prescale_factor, postscale_factor, process_set))
 
 
 def grouped_allreduce_async(tensors: Tensors, average: Optional[bool] = None, name: Optional[str] = None, op: Optional[int] = None,
@@ -103,7 +116,14 @@ def grouped_allreduce_(tensors: Tensors, average: Optional[bool] = None, name: O
 
 def _run_allreduce(given: List[torch.Tensor], name: Optional[str], op: int, prescale: float, postscale: float,
                    process_set: ProcessSet) -> List[torch.Tensor]:
+    """Of a group."""
     return _run(process_set, *_allreduce(given, None, False, name, None, op, prescale, postscale))
+
+
+def _run_single_allreduce(given: torch.Tensor, name: Optional[str], op: int, prescale: float, postscale: float, process_set: ProcessSet) -> torch.Tensor:
+    if not _is_on_engine(name, op, process_set):
+        return _run(process_set, *_allreduce([given], None, True, name, None, op, prescale, postscale))
+    return synchronize(_start_named(given, None, str(name), op, prescale, postscale, process_set))
 
 
 # --- allgather
@@ -223,9 +243,10 @@ def join(device: int = -1) -> int:
     tasks = [optimizer.join for optimizer in global_process_set._optimizers]
     operation = Join(None)
     if global_process_set.size() > 1:
-        named = global_process_set._named(_tensors)
-        tasks.append(named.engine().join)
-        begun = named.started + sum(optimizer.steps() for optimizer in global_process_set._optimizers)
+        allreduces = global_process_set._named(_tensors)
+        allreduces.engine()
+        tasks.append(allreduces.join)
+        begun = allreduces.started + sum(optimizer.steps() for optimizer in global_process_set._optimizers)
         operation.own_number, global_process_set._begun_at_join = begun - global_process_set._begun_at_join, begun
     failures: List[BaseException] = []
 

@@ -1,0 +1,156 @@
+"""A call that blocks on some ranks meets one that others started asynchronously under the same name; and ranks that have started what
+never meets hear of it, all of them."""
+import hang_report
+
+hang_report.after(90)
+
+import sys
+
+import torch
+
+import aiacc.torch as hvd
+from torch_checks import close, equal, raises, run
+
+Internal = hvd.HorovodInternalError
+
+
+def pairs(process_set):
+    """By kind: (the call that blocks, the one that does not, the result), each of a name."""
+    n, mine = process_set.size(), process_set.rank()
+    root = process_set.ranks[-1]
+    ones, rows, several = torch.ones(3), torch.full((mine + 1, 2), float(mine)), [torch.full((2,), float(mine)), torch.ones(1).double()]
+    gathered = torch.cat([torch.full((one + 1, 2), float(one)) for one in range(n)])
+    common = {"process_set": process_set}
+
+    def in_place(call):
+        return lambda name: call(torch.ones(3), name=name, op=hvd.Sum, **common)
+    return {
+        "sum": (lambda name: hvd.allreduce(ones, name=name, op=hvd.Sum, **common),
+                lambda name: hvd.allreduce_async(ones, name=name, op=hvd.Sum, **common), torch.full((3,), float(n))),
+        "sum in place": (in_place(hvd.allreduce_), in_place(hvd.allreduce_async_), torch.full((3,), float(n))),
+        "mean": (lambda name: hvd.allreduce(ones * mine, name=name, prescale_factor=2.0, **common),
+                 lambda name: hvd.allreduce_async(ones * mine, name=name, prescale_factor=2.0, **common), torch.full((3,), n - 1.0)),
+        "most": (lambda name: hvd.allreduce(torch.tensor([mine]), name=name, op=hvd.Max, **common),
+                 lambda name: hvd.allreduce_async(torch.tensor([mine]), name=name, op=hvd.Max, **common), torch.tensor([n - 1])),
+        "adasum": (lambda name: hvd.allreduce(ones, name=name, op=hvd.Adasum, **common),
+                   lambda name: hvd.allreduce_async(ones, name=name, op=hvd.Adasum, **common), ones),
+        "group": (lambda name: hvd.grouped_allreduce(several, name=name, op=hvd.Sum, **common),
+                  lambda name: hvd.grouped_allreduce_async(several, name=name, op=hvd.Sum, **common),
+                  [torch.full((2,), n * (n - 1) / 2), torch.full((1,), float(n)).double()]),
+        "rows": (lambda name: hvd.allgather(rows, name=name, **common), lambda name: hvd.allgather_async(rows, name=name, **common), gathered),
+        "groups of rows": (lambda name: hvd.grouped_allgather([rows, rows], name=name, **common),
+                           lambda name: hvd.grouped_allgather_async([rows, rows], name=name, **common), [gathered, gathered]),
+        "root": (lambda name: hvd.broadcast(ones * mine, root, name=name, **common),
+                 lambda name: hvd.broadcast_async(ones * mine, root, name=name, **common), torch.full((3,), n - 1.0)),
+        "swap": (lambda name: hvd.alltoall(torch.full((n,), mine), [1] * n, name=name, **common),
+                 lambda name: hvd.alltoall_async(torch.full((n,), mine), [1] * n, name=name, **common),
+                 [torch.arange(n), torch.ones(n, dtype=torch.int32)]),
+        "part": (lambda name: hvd.reducescatter(torch.ones(n, 2), name=name, op=hvd.Sum, **common),
+                 lambda name: hvd.reducescatter_async(torch.ones(n, 2), name=name, op=hvd.Sum, **common), torch.full((1, 2), float(n))),
+    }
+
+
+def compare(result, expected):
+    for one, other in zip(result, expected) if isinstance(expected, list) else [(result, expected)]:
+        close(one, other)
+
+
+def check_each_kind_on_all_ranks_and_on_some():
+    """Each rank blocks for some of them, and starts the others in an order of its own before it waits for any."""
+    sets = [hvd.global_process_set]
+    if hvd.size() > 2:
+        halves = [hvd.add_process_set(list(range(first, hvd.size(), 2))) for first in (0, 1)]
+        sets.append(next(one for one in halves if one.included()))
+    for process_set in sets:
+        kinds = pairs(process_set)
+        for blocks in range(process_set.size()):
+            handles = {}
+            if process_set.rank() == blocks:
+                for kind, (run_it, _, expected) in kinds.items():
+                    compare(run_it(f"{kind} {blocks}"), expected)
+                continue
+            for number in torch.randperm(len(kinds), generator=torch.Generator().manual_seed(hvd.rank())).tolist():
+                kind = list(kinds)[number]
+                handles[kind] = kinds[kind][1](f"{kind} {blocks}")
+            for kind, handle in reversed(handles.items()):
+                compare(hvd.synchronize(handle), kinds[kind][2])
+
+
+def check_those_that_others_start_behind_a_barrier():
+    """What blocks has been started, so it ends while the others are already in something else, or only poll."""
+    n, rank = hvd.size(), hvd.rank()
+    handle = hvd.allreduce_async(torch.ones(2), name="before", op=hvd.Sum) if rank else None
+    if rank:
+        hvd.barrier()
+        while not hvd.poll(handle):
+            pass
+        equal(hvd.synchronize(handle), torch.full((2,), float(n)))
+    else:
+        equal(hvd.allreduce(torch.ones(2), name="before", op=hvd.Sum), torch.full((2,), float(n)))
+        hvd.barrier()
+
+
+def check_gradients_of_a_named_one():
+    x = torch.ones(2, requires_grad=True)
+    (hvd.allreduce(x, name="with a gradient", op=hvd.Sum) * (hvd.rank() + 1)).sum().backward()
+    equal(x.grad, torch.full((2,), float(sum(range(hvd.size() + 1)))))
+
+
+def check_join_beside_named_ones():
+    n, rank = hvd.size(), hvd.rank()
+    for step in range(2):
+        for number in range(step + rank):
+            equal(hvd.allreduce(torch.ones(2), name="joined", op=hvd.Sum), torch.full((2,), float(n - max(0, number + 1 - step))))
+        assert hvd.join() == n - 1
+    text = raises(Internal, hvd.allreduce, torch.ones(2), name=f"of {rank}")  # calls are counted alike again
+    assert "its name is of 0 on rank 0" in text, text
+    equal(hvd.allreduce(torch.ones(2), name="joined", op=hvd.Sum), torch.full((2,), float(n)))
+
+
+def check_what_never_meets():
+    """All raise, and all goes on afterwards, also allreduces of the same names."""
+    n, rank = hvd.size(), hvd.rank()
+    ones, last = torch.ones(2), rank == n - 1
+    cases = [
+        # Waited for on all ranks; of another shape since the call before; started asynchronously.
+        (lambda: hvd.allreduce(ones, name=f"of {rank}"), "its name is of 0 on rank 0 and of 1 on rank 1"),
+        (lambda: hvd.synchronize(hvd.allreduce_async(torch.ones(3) if last else ones, name="again", op=hvd.Sum)),
+         f"its type and shape is ['torch.float32', 2] on rank 0 and ['torch.float32', 3] on rank {n - 1}"),
+        (lambda: hvd.barrier() if last else hvd.allreduce(ones, name="again"), f"its operation is allreduce on rank 0 and barrier on rank {n - 1}"),
+        (lambda: hvd.grouped_allreduce([ones], name="again") if last else hvd.allreduce(ones, name="again"),
+         f"it is grouped, or reduces by Adasum, on rank {n - 1} and not on rank 0"),
+        (lambda: hvd.allreduce(ones, name="again", op=hvd.Adasum) if rank == 0 else hvd.allreduce(ones, name="again"),
+         "it is grouped, or reduces by Adasum, on rank 0 and not on rank 1"),
+        (lambda: hvd.allreduce(ones) if last else hvd.allreduce(ones, name="again"), f"its name is again on rank 0 and None on rank {n - 1}"),
+    ]
+    equal(hvd.allreduce(ones, name="again", op=hvd.Sum), ones * n)
+    for call, sentence in cases:
+        aside = hvd.allreduce_async(ones, name=f"aside {rank}")  # never met, and given up
+        text = raises(Internal, call)
+        assert "ranks disagree about allreduce" in text and sentence in text, text
+        raises(Internal, hvd.synchronize, aside)
+        equal(hvd.allreduce(ones, name="again", op=hvd.Sum), ones * n)
+        equal(hvd.allgather(torch.ones(1)), torch.ones(n))
+
+
+def check_late_ranks_are_waited_for():
+    """Longer than a program's patience: those that wait have asked, and what they have asked stays behind."""
+    import time
+    n, rank = hvd.size(), hvd.rank()
+    for step in range(2):
+        if rank == step:
+            time.sleep(1.6)
+        equal(hvd.allreduce(torch.ones(2 + step), name="late", op=hvd.Sum), torch.full((2 + step,), float(n)))
+        equal(hvd.allreduce(torch.ones(3), name="late", op=hvd.Sum), torch.full((3,), float(n)))
+        equal(hvd.allgather(torch.ones(1), name="late"), torch.ones(n))
+    # Each rank waits for what the one before has started and does not wait for.
+    handles = {name: hvd.allreduce_async(torch.ones(1), name=name, op=hvd.Sum) for name in ("x", "y") if rank or name == "x"}
+    if rank == 0:
+        time.sleep(1.6)
+        handles["y"] = hvd.allreduce_async(torch.ones(1), name="y", op=hvd.Sum)
+    for name in sorted(handles, reverse=rank % 2 == 0):
+        equal(hvd.synchronize(handles[name]), torch.full((1,), float(n)))
+
+
+if __name__ == "__main__":
+    run(dict(globals()), sys.argv[1:])
