@@ -74,6 +74,7 @@ python_package = \
 	bindings/python/aiacc/_horovod/basics.py \
 	bindings/python/aiacc/_horovod/calls.py \
 	bindings/python/aiacc/_horovod/channel.py \
+	bindings/python/aiacc/_horovod/data.py \
 	bindings/python/aiacc/_horovod/elastic.py \
 	bindings/python/aiacc/_horovod/exceptions.py \
 	bindings/python/aiacc/_horovod/handles.py \
@@ -118,11 +119,18 @@ python_package = \
 	bindings/python/aiacc/provide/horovod/horovod/common/exceptions.py \
 	bindings/python/aiacc/provide/horovod/horovod/common/process_sets.py \
 	bindings/python/aiacc/provide/horovod/horovod/common/util.py \
+	bindings/python/aiacc/provide/horovod/horovod/data/__init__.py \
+	bindings/python/aiacc/provide/horovod/horovod/data/data_loader_base.py \
 	bindings/python/aiacc/provide/horovod/horovod/mxnet/__init__.py \
 	bindings/python/aiacc/provide/horovod/horovod/mxnet/compression.py \
 	bindings/python/aiacc/provide/horovod/horovod/mxnet/functions.py \
 	bindings/python/aiacc/provide/horovod/horovod/mxnet/mpi_ops.py \
-	bindings/python/aiacc/provide/horovod/horovod/runner.py \
+	bindings/python/aiacc/provide/horovod/horovod/runner/__init__.py \
+	bindings/python/aiacc/provide/horovod/horovod/runner/common/__init__.py \
+	bindings/python/aiacc/provide/horovod/horovod/runner/common/util/__init__.py \
+	bindings/python/aiacc/provide/horovod/horovod/runner/common/util/env.py \
+	bindings/python/aiacc/provide/horovod/horovod/runner/util/__init__.py \
+	bindings/python/aiacc/provide/horovod/horovod/runner/util/threads.py \
 	bindings/python/aiacc/provide/horovod/horovod/torch/__init__.py \
 	bindings/python/aiacc/provide/horovod/horovod/torch/compression.py \
 	bindings/python/aiacc/provide/horovod/horovod/torch/elastic/__init__.py \

@@ -46,6 +46,39 @@ assert is_version_greater_equal_than("2.10.0+cpu", "2.9.1") and not is_version_g
 from horovod.common.elastic import ObjectState, State, run_fn
 from horovod.torch.elastic.state import get_handler_registry
 assert elastic.TorchState is TorchState is aiacc.torch.elastic.TorchState and issubclass(TorchState, ObjectState) and elastic.run
+from horovod.runner import run
+from horovod.runner.common.util.env import get_env_rank_and_size
+from horovod.runner.util.threads import in_thread, on_event
+import threading
+came = threading.Event()
+on_event(came, lambda: came.clear()).join(0.0)
+in_thread(came.set, name="sets it").join()
+while came.is_set(): pass
+stop, called = threading.Event(), []
+thread = on_event(threading.Event(), called.append, (1,), stop=stop, check_stop_interval_s=0.01)
+stop.set()
+thread.join()
+in_thread(lambda one: 1 // one, (0,), silent=True).join()
+from horovod.data import AsyncDataLoaderMixin, BaseDataLoader
+from horovod.data.data_loader_base import BaseDataLoader as base
+class Batches(BaseDataLoader):
+    def __len__(self): return 3
+    def _iterate(self):
+        for number in range(3): yield 1 // (2 - number) if ends_badly else number
+    def _process_batch(self, batch): return batch * 10
+class Ahead(AsyncDataLoaderMixin, Batches): pass
+ends_badly = False
+for loader in (Batches(), Ahead(), Ahead(1), Ahead(async_loader_queue_size=0)):
+    assert list(loader) == list(loader) == [0, 10, 20] and len(loader) == 3 and isinstance(loader, base)
+stopped = iter(loader := Ahead(1))
+assert next(stopped) == 0
+loader.close_async_loader()
+assert list(stopped) in ([], [10])
+ends_badly = True
+try: list(Ahead(1))
+except ZeroDivisionError: pass
+else: raise AssertionError("the error of the thread is lost")
+assert run is horovod.run and get_env_rank_and_size() == (hvd.rank(), hvd.size()) and not called
 assert hvd.num_rank_is_power_2(8) and not hvd.gpu_available("torch") and hvd.check_extension is check_extension
 print("all is well", flush=True)
 """
@@ -129,7 +162,7 @@ def function(a, b):
     hvd.init()
     return hvd.rank(), hvd.allreduce(__import__("torch").ones(1), op=hvd.Sum).item(), a + b
 if __name__ == "__main__":
-    assert horovod.run(function, (1,), {"b": 2}, np=2) == [(0, 2.0, 3), (1, 2.0, 3)]
+    assert horovod.run(function, (1,), {"b": 2}, np=2, use_mpi=False, use_gloo=False) == [(0, 2.0, 3), (1, 2.0, 3)]
     assert horovod.run(function, (1,), {"b": 2}, np=2, min_np=1, max_np=2, reset_limit=3) == [(0, 2.0, 3), (1, 2.0, 3)]
     print("all is well")
 """

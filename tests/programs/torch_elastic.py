@@ -10,6 +10,7 @@ import torch
 from torch import nn
 
 import aiacc.torch as hvd
+from aiacc._horovod import basics
 from aiacc.torch.elastic import ObjectState, TorchState
 from aiacc.torch.elastic import state as states
 from torch_checks import equal, raises, run
@@ -125,6 +126,20 @@ def check_only_rank_0_is_asked_about_hosts():
         else:
             raise AssertionError(timestamp)
     state.check_host_updates()
+
+
+def check_programs_that_look_for_messages_of_hosts():
+    """Without a commit, as Horovod's own tests do."""
+    state = ObjectState(hvd.broadcast_object, hvd.rank, value=1)
+    assert state._host_messages.empty()
+    original, basics.hosts_updated = basics.hosts_updated, lambda: 2
+    try:
+        assert not state._host_messages.empty()
+        raises(hvd.HostsUpdatedInterrupt, state.commit)
+        assert state._host_messages.empty(), "it was told once"
+    finally:
+        basics.hosts_updated = original
+    state.commit()
 
 
 def check_other_exceptions_are_the_callers():

@@ -138,9 +138,14 @@ def check_late_ranks_are_waited_for():
     import time
     n, rank = hvd.size(), hvd.rank()
     for step in range(2):
-        if rank == step:
+        if rank == step:  # what the others wait for has not ended when it waits for something else, for which they have not asked
             time.sleep(1.6)
-        equal(hvd.allreduce(torch.ones(2 + step), name="late", op=hvd.Sum), torch.full((2 + step,), float(n)))
+            handle = hvd.allreduce_async(torch.ones(2 + step), name="late", op=hvd.Sum)
+            equal(hvd.allgather(torch.ones(2), name="later"), torch.ones(2 * n))
+            equal(hvd.synchronize(handle), torch.full((2 + step,), float(n)))
+        else:
+            equal(hvd.allreduce(torch.ones(2 + step), name="late", op=hvd.Sum), torch.full((2 + step,), float(n)))
+            equal(hvd.allgather(torch.ones(2), name="later"), torch.ones(2 * n))
         equal(hvd.allreduce(torch.ones(3), name="late", op=hvd.Sum), torch.full((3,), float(n)))
         equal(hvd.allgather(torch.ones(1), name="late"), torch.ones(n))
     # Each rank waits for what the one before has started and does not wait for.

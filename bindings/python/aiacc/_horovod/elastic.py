@@ -24,12 +24,24 @@ class HostUpdateResult(enum.IntFlag):
     mixed = 3
 
 
+class _HostMessages(queue.Queue):
+    """What on_hosts_updated was told. Programs look whether there is something before they commit: `hear` asks aiaccrun's agent first."""
+
+    def __init__(self, hear: Callable[[], None]) -> None:
+        super().__init__()
+        self._hear = hear
+
+    def empty(self) -> bool:
+        self._hear()
+        return super().empty()
+
+
 class State:
     """What the ranks of a job keep in step. `bcast_object` gives rank 0's object to all ranks, `get_rank` this rank."""
 
     def __init__(self, bcast_object: Callable[[Any], Any], get_rank: Callable[[], int]) -> None:
         self._bcast_object, self._rank = bcast_object, get_rank
-        self._host_messages: Any = queue.Queue()
+        self._host_messages = _HostMessages(self._hear)
         self._last_updated_timestamp = 0
         self._told = 0  # what aiaccrun has said, of the present world
         self._reset_callbacks: List[Callable[[], None]] = []
@@ -40,7 +52,7 @@ class State:
         self._reset_callbacks.extend(callbacks)
 
     def on_reset(self) -> None:
-        self._host_messages = queue.Queue()
+        self._host_messages = _HostMessages(self._hear)
         self._told = 0
         self.reset()
         for callback in self._reset_callbacks:
@@ -57,10 +69,6 @@ class State:
 
     def check_host_updates(self) -> None:
         """Raises HostsUpdatedInterrupt on all ranks if rank 0 was told of new or missing hosts since the last call. Collective."""
-        told = basics.hosts_updated()
-        if told & ~self._told:
-            self.on_hosts_updated(max(time.time_ns(), self._last_updated_timestamp + 1), told & ~self._told)
-            self._told |= told
         before = newest = self._last_updated_timestamp
         what = HostUpdateResult.no_update
         while not self._host_messages.empty():
@@ -70,6 +78,12 @@ class State:
         before, self._last_updated_timestamp, what = self._bcast_object((before, newest, int(what)))
         if self._last_updated_timestamp > before:
             raise HostsUpdatedInterrupt(what == HostUpdateResult.removed)
+
+    def _hear(self) -> None:
+        told = basics.hosts_updated()
+        new, self._told = told & ~self._told, self._told | told
+        if new:
+            self.on_hosts_updated(max(time.time_ns(), self._last_updated_timestamp + 1), new)
 
     def save(self) -> None:
         raise NotImplementedError

@@ -23,20 +23,20 @@ _REFUSED = ("use_mpi", "ssh_port", "ssh_identity_file", "output_filename")
 def run(func: Callable[..., Any], args: Sequence[Any] = (), kwargs: Optional[Dict[str, Any]] = None, num_proc: int = 1,
         min_num_proc: Optional[int] = None, hosts: Optional[str] = None, hostfile: Optional[str] = None, executable: Optional[str] = None,
         np: Optional[int] = None, min_np: Optional[int] = None, max_num_proc: Optional[int] = None, max_np: Optional[int] = None,
-        reset_limit: Optional[int] = None, **others: Any) -> List[Any]:
+        reset_limit: Optional[int] = None, host_discovery_script: Optional[str] = None, **others: Any) -> List[Any]:
     """The function's results, in the order of ranks. It is pickled, with cloudpickle where that is installed. Ranks on other hosts need
     the folder for temporary files (TMPDIR) of this one."""
     unknown = [name for name in others if name not in _IGNORED + _REFUSED]
     if unknown:
         raise TypeError(f"run() got an unexpected keyword argument '{unknown[0]}'")
     for name, value in others.items():
-        if value is None:
+        if value is None or value is False:
             continue
         if name in _REFUSED:
             raise ValueError(f"{name} is not for aiaccrun: ssh is set up in ssh_config, and the output of ranks is aiaccrun's")
         warnings.warn(f"{name} has no effect: aiaccrun starts the ranks", stacklevel=2)
-    if hosts is not None and hostfile is not None:
-        raise ValueError("hosts and hostfile are both given: leave out one")
+    if sum(one is not None for one in (hosts, hostfile, host_discovery_script)) > 1:
+        raise ValueError("of hosts, hostfile and host_discovery_script more than one is given: leave out the others")
     launcher = program()
     if launcher is None:
         raise RuntimeError("aiaccrun is not found: install aiacc (make install), or add the folder of aiaccrun to PATH")
@@ -47,7 +47,8 @@ def run(func: Callable[..., Any], args: Sequence[Any] = (), kwargs: Optional[Dic
         place = pathlib.Path(folder)
         (place / "function").write_bytes(pickle.dumps((_main_file(), _pickler.dumps((func, tuple(args), dict(kwargs or {}))))))
         command = [launcher, "-np", str(ranks), "--stdin", "none", "--provide", "horovod"]
-        for option, value in (("--min-np", least), ("--max-np", most), ("--reset-limit", reset_limit)):
+        for option, value in (("--min-np", least), ("--max-np", most), ("--reset-limit", reset_limit),
+                              ("--host-discovery-script", host_discovery_script)):
             command += [option, str(value)] if value is not None else []
         command += ["--host", hosts] if hosts is not None else ["--hostfile", hostfile] if hostfile is not None else []
         path = os.pathsep.join([str(pathlib.Path(__file__).resolve().parents[2]), *filter(None, sys.path)])

@@ -1,0 +1,4 @@
+"""Loaders of data."""
+from horovod.data.data_loader_base import AsyncDataLoaderMixin, BaseDataLoader
+
+__all__ = ["AsyncDataLoaderMixin", "BaseDataLoader"]

@@ -1,0 +1,4 @@
+"""BaseDataLoader and AsyncDataLoaderMixin."""
+from aiacc._horovod.data import AsyncDataLoaderMixin, BaseDataLoader
+
+__all__ = ["AsyncDataLoaderMixin", "BaseDataLoader"]
