@@ -36,6 +36,9 @@ def raises(kind, function, *arguments, **keywords):
 
 def check_names():
     assert dist.get_backend() == "aiacc" and aiacc.size() == size
+    store = dist.distributed_c10d._get_default_group().get_group_store()
+    store.set(f"of rank {rank}", "there")
+    assert store.get(f"of rank {(rank + 1) % size}") == b"there"
 
 
 def check_functions_that_torch_has_for_gloo_and_nccl():

@@ -68,7 +68,7 @@ def create(options: Any, _: Any = None) -> AiaccProcessGroup:
                                    timeout=timeout.total_seconds())
     except aiacc.Error as error:
         raise failure(error) from None
-    return AiaccProcessGroup(group, rank, size, members)
+    return AiaccProcessGroup(group, rank, size, members, options.store)
 
 
 def _key(name: str) -> int:

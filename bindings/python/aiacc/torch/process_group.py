@@ -48,8 +48,9 @@ def _copies(dense: torch.Tensor, tensors: Sequence[torch.Tensor]) -> Optional[Ca
 class AiaccProcessGroup(dist.ProcessGroup):
     """torch.distributed calls these functions; users call torch.distributed."""
 
-    def __init__(self, group: aiacc.Group, rank: int, size: int, global_ranks: Sequence[int]) -> None:
+    def __init__(self, group: aiacc.Group, rank: int, size: int, global_ranks: Sequence[int], store: Any = None) -> None:
         super().__init__(rank, size)
+        self._store = store
         self._rank, self._size = rank, size
         self._group: Optional[aiacc.Group] = group
         self._global_ranks = list(global_ranks)
@@ -71,6 +72,10 @@ class AiaccProcessGroup(dist.ProcessGroup):
 
     def setGroupName(self, name: str) -> None:
         self._names["name"] = name
+
+    def get_group_store(self) -> Any:
+        """What torch made the group with."""
+        return self._store
 
     @property
     def _device_types(self) -> List[torch.device]:
