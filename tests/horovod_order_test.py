@@ -9,6 +9,7 @@ import pytest
 sys.path.insert(0, str(pathlib.Path(os.environ["AIACC_SOURCE"]) / "bindings/python"))
 from aiacc._horovod import order  # noqa: E402
 
+ON_ENGINE, NEXT_CALL = ("allreduce", "a", (0, 0, 1)), ("allreduce", "a", (0, 0, 2))
 A, B, C, UNNAMED, BARRIER = ("allgather", "a"), ("allgather", "b"), ("broadcast", "a"), ("allreduce", None), ("barrier", None)
 
 
@@ -17,7 +18,7 @@ def said(*pending, waits=None):
 
 
 def test_what_a_rank_says_survives_the_journey():
-    for one in (said(A, UNNAMED, C), said(A, waits=0), said(("allgather", "Ä 'x'\n"), waits=0)):
+    for one in (said(A, UNNAMED, C), said(A, waits=0), said(("allgather", "Ä 'x'\n"), waits=0), said(ON_ENGINE, waits=0)._replace(engine=3)):
         assert order.decode(order.encode(one)) == one
 
 
@@ -41,6 +42,15 @@ def test_the_contradiction_names_two_ranks_that_differ():
         "ranks disagree about allgather 'a': its name is a on rank 0 and b on rank 4"
     assert order.contradiction([(0, said(BARRIER, waits=0)), (1, said(UNNAMED, waits=0))]) == \
         "ranks disagree about barrier: its operation is barrier on rank 0 and allreduce on rank 1"
+
+
+def test_what_is_waited_for_on_an_engine():
+    assert order.waited_elsewhere([said(A, ON_ENGINE, waits=1), said(A, waits=0), said(NEXT_CALL), said()]) == [ON_ENGINE]
+    assert order.common([said(ON_ENGINE), said(NEXT_CALL)]) == [], "calls tell those of one name apart"
+    assert order.contradiction([(1, said(("allreduce", "a"), waits=0)), (3, said(ON_ENGINE, waits=0))]) == \
+        "ranks disagree about allreduce 'a': it is grouped, or reduces by Adasum, on rank 1 and not on rank 3"
+    assert order.contradiction([(0, said(ON_ENGINE, waits=0)), (1, said(BARRIER, waits=0))]) == \
+        "ranks disagree about allreduce 'a': its operation is allreduce on rank 0 and barrier on rank 1"
 
 
 @pytest.mark.parametrize("seed", range(200))

@@ -4,11 +4,14 @@ import hang_report
 
 hang_report.after(90)
 
+import random
 import sys
+import time
 
 import torch
 
 import aiacc.torch as hvd
+from aiacc._horovod import named
 from torch_checks import close, equal, raises, run
 
 Internal = hvd.HorovodInternalError
@@ -96,6 +99,31 @@ def check_gradients_of_a_named_one():
     equal(x.grad, torch.full((2,), float(sum(range(hvd.size() + 1)))))
 
 
+def check_ranks_that_ask_all_the_time():
+    """With no patience at all nothing that will end is taken for what never meets."""
+    n, rank = hvd.size(), hvd.rank()
+    before, named.PATIENCE_S, named._TICK_S = (named.PATIENCE_S, named._TICK_S), 0.0, 0.0002
+    together, alone = random.Random(1), random.Random(rank)
+    try:
+        for step in range(80):
+            handle, name = None, f"asked {step % 5}"
+            if alone.random() < 0.1:
+                time.sleep(alone.random() * 0.01)
+            if together.random() < 0.7:
+                if alone.random() < 0.5:
+                    handle = hvd.allreduce_async(torch.ones(2), name=name, op=hvd.Sum)
+                else:
+                    equal(hvd.allreduce(torch.ones(2), name=name, op=hvd.Sum), torch.full((2,), float(n)))
+            if together.random() < 0.5:
+                equal(hvd.allgather(torch.ones(1)), torch.ones(n))
+            if together.random() < 0.2:
+                hvd.barrier()
+            if handle is not None:
+                equal(hvd.synchronize(handle), torch.full((2,), float(n)))
+    finally:
+        named.PATIENCE_S, named._TICK_S = before
+
+
 def check_join_beside_named_ones():
     n, rank = hvd.size(), hvd.rank()
     for step in range(2):
@@ -135,7 +163,6 @@ def check_what_never_meets():
 
 def check_late_ranks_are_waited_for():
     """Longer than a program's patience: those that wait have asked, and what they have asked stays behind."""
-    import time
     n, rank = hvd.size(), hvd.rank()
     for step in range(2):
         if rank == step:  # what the others wait for has not ended when it waits for something else, for which they have not asked

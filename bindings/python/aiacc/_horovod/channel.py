@@ -21,7 +21,7 @@ import json
 import os
 import struct
 import threading
-from typing import Any, Deque, Dict, List, Optional, Protocol, Sequence
+from typing import Any, Deque, Dict, List, NamedTuple, Optional, Protocol, Tuple
 
 from aiacc._horovod import order
 from aiacc._horovod.exceptions import HorovodInternalError
@@ -102,14 +102,21 @@ class Join(Operation):
 class Elsewhere(Protocol):
     """Allreduces on gradient engines, beside the operations of a channel."""
 
-    def outstanding(self) -> Sequence[order.Key]:
-        """Those that this rank has started and that have not ended."""
+    def has_started(self, key: order.Key) -> bool:
+        """Whether this rank has; it may have ended since."""
 
     def engine_number(self) -> int:
         """The highest of present engines, or of the next ones."""
 
     def fail(self, before: int) -> None:
         """Engines of lower numbers end, and what is outstanding there with an error."""
+
+
+class _Told(NamedTuple):
+    """What ranks have told each other: the same on all of them."""
+    everyone: List[Tuple[int, order.Said]]  # and who said it; not those that have joined
+    common: List[order.Key]  # what all have started
+    contradictory: bool  # all wait, for what can never end
 
 
 class Channel:
@@ -314,15 +321,9 @@ class Channel:
         waits = next((i for i, one in enumerate(pending) if one.waited), None)
         told = [one.key() for one in pending[:max(1, reorderable)]]
         waits = waits if waits is None or waits < len(told) else 0
-        engine = 0
-        if self._elsewhere is not None:
-            told += [key for key in self._elsewhere.outstanding() if key not in told]
-            engine = self._elsewhere.engine_number()
-        own = order.Said(told, waits, engine)
-        everyone = [(self.ranks[rank], order.decode(data)) for rank, data in enumerate(self._exchange(order.encode(own))) if data]
-        keys = order.common([said for _, said in everyone])
+        own = order.Said(told, waits, 0 if self._elsewhere is None else self._elsewhere.engine_number())
+        everyone, keys, contradictory = self._tell(own)
         failed: Optional[BaseException] = None
-        contradictory = False
         with self._changed:
             if self._closed:
                 failed = HorovodInternalError(f"{operation} had not begun when the process set was shut down or removed")
@@ -330,22 +331,36 @@ class Channel:
                 if operation in pending:
                     self._queue.appendleft(operation)
                     self._begin_to_serve()
-                here = [key for key in keys if not order.on_engine(key)]
-                if here:
+                if keys:
                     self._pause = 0.0
-                    self._sort(here)
-                elif not keys and order.all_wait([said for _, said in everyone]):
+                    self._sort(keys)
+                elif contradictory:
                     self._pause = 0.0
                     operation = pending[own.waits or 0]
                     self._queue.remove(operation)
                     failed = operation.error = HorovodInternalError(order.contradiction(everyone))
-                    contradictory = True
                 else:
                     self._pause = min(2 * self._pause, _LONGEST_PAUSE_S) if self._pause else _FIRST_PAUSE_S
-        if contradictory and any(order.on_engine(said.pending[said.waits or 0]) for _, said in everyone):
+        if contradictory and order.waited_elsewhere([said for _, said in everyone]):
             self._fail_elsewhere(1 + max(said.engine for _, said in everyone))
         if failed is not None:
             self._finish(operation, failed)
+
+    def _tell(self, own: Optional[order.Said]) -> _Told:
+        """`own` None: this rank has joined."""
+        said = self._exchange(b"" if own is None else order.encode(own))
+        everyone = [(self.ranks[rank], order.decode(data)) for rank, data in enumerate(said) if data]
+        sayings = [one for _, one in everyone]
+        # What is on an engine is common to all if they have started it, ended or not: it ends on some ranks before others.
+        common = [key for key in order.common(sayings) if not order.on_engine(key)]
+        if common or not order.all_wait(sayings):
+            return _Told(everyone, common, False)
+        elsewhere = order.waited_elsewhere(sayings)
+        if not elsewhere:
+            return _Told(everyone, common, True)
+        started = [self._elsewhere is not None and self._elsewhere.has_started(key) for key in elsewhere]
+        answers = [json.loads(one) for one in self._exchange(b"" if own is None else canonical(started)) if one]
+        return _Told(everyone, common, not any(map(all, zip(*answers))))
 
     def _fail_elsewhere(self, before: int) -> None:
         if self._elsewhere is not None:
@@ -362,7 +377,7 @@ class Channel:
                 return
             descriptions = self._descriptions(b"", headers)
             if _are_different_operations(descriptions):
-                self._exchange(b"")
+                self._tell(None)
                 continue
             if self._disagreement(descriptions) is not None:
                 continue  # which the others raise

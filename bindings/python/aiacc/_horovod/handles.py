@@ -3,7 +3,7 @@ from __future__ import annotations
 
 import itertools
 import threading
-from typing import Any, Callable, Dict, List, Optional, Tuple
+from typing import Any, Callable, Dict, Optional, Tuple
 
 from aiacc._horovod.channel import Channel, Operation
 
@@ -53,12 +53,6 @@ def add(pending: Any) -> int:
         if pending.key is not None:
             _names[pending.key] = pending
     return handle
-
-
-def in_flight() -> List[Any]:
-    """What has a name, and is not known to have ended."""
-    with _lock:
-        return [one for one in _names.values() if one is not None]
 
 
 def poll(handle: int) -> bool:

@@ -10,12 +10,12 @@ import threading
 import time
 from typing import Any, Callable, Dict, List, NamedTuple, Optional, Tuple
 
-from aiacc._horovod import handles, order
+from aiacc._horovod import order
 from aiacc._horovod.channel import Channel, Operation
 from aiacc._horovod.exceptions import HorovodInternalError
 from aiacc._horovod.operations import OP_NAMES, OPS
 from aiacc.errors import Aborted, Error
-from aiacc.gradients import Engine
+from aiacc.gradients import Engine, Wire
 from aiacc.requests import Request
 
 _KIND = "allreduce"
@@ -51,7 +51,7 @@ class NamedAllreduces:
         return self._engine
 
     def start(self, name: str, given: Any, result: Any, op: int, prescale: float, postscale: float,
-              patience_s: Optional[float] = None) -> PendingNamed:
+              patience_s: Optional[float] = None, wire: Wire = Wire.DEFAULT) -> PendingNamed:
         """`patience_s`: whoever waits for it so long is the program, and asks what others wait for."""
         of = self._of
         source = of.packed(given)
@@ -66,7 +66,8 @@ class NamedAllreduces:
                     # All ranks change a tensor with the same call of its name: it is another tensor from then on.
                     changes = 0 if before is None else before[1] + 1
                     row = f"{_KIND}.{name}"  # as in Horovod's timeline
-                    index = engine.add(f"{row} #{changes}" if changes else row, of.count(given), of.element_type(given), OPS[op], prescale, postscale)
+                    index = engine.add(f"{row} #{changes}" if changes else row, of.count(given), of.element_type(given), OPS[op], prescale, postscale,
+                                       wire)
                     before = self._tensors[name] = (metadata, changes, index)
                 request = engine.submit(before[2], of.buffer_of(source), of.buffer_of(target))
             except Error as error:
@@ -98,6 +99,12 @@ class NamedAllreduces:
         if engine is not None and self._engine is engine:
             self._engine = None
             self.number += 1
+            self._calls = {}
+
+    def has_started(self, name: str, call: Tuple[int, int, int]) -> bool:
+        """Also what has ended, with its engine perhaps."""
+        with self._lock:
+            return call <= (self.number, self._joins, self._calls.get(name, 0))
 
     def ask(self, wait: Operation) -> None:
         self._channel().start(wait, waited=True)
@@ -108,6 +115,7 @@ class NamedAllreduces:
             if self.number >= before:
                 return
             engine, self._engine, self.number = self._engine, None, before
+            self._calls = {}
         if engine is not None:
             _free(engine)
 
@@ -132,9 +140,9 @@ class Engines:
             found = self._by_framework[tensors.FRAMEWORK] = NamedAllreduces(self._channel, tensors, self._first)
         return found
 
-    def outstanding(self) -> List[order.Key]:
-        return [one.key_in_order() for one in handles.in_flight()
-                if isinstance(one, PendingNamed) and one.owner in self._by_framework.values() and not one.has_ended()]
+    def has_started(self, key: order.Key) -> bool:
+        _, name, call = key
+        return call[0] < self._first or any(one.has_started(name, call) for one in list(self._by_framework.values()))
 
     def engine_number(self) -> int:
         return max([self._first, *(one.number for one in list(self._by_framework.values()))])
@@ -203,7 +211,7 @@ class PendingNamed:
         return _KIND, self.name, self.call
 
     def has_ended(self) -> bool:
-        """As far as this thread may look: False while another one waits for it."""
+        """As far as this thread can see: not while another one waits for it."""
         if not self._waiting.acquire(blocking=False):
             return False
         try:

@@ -3,8 +3,8 @@
 Each rank says what it has started and not yet run; every rank then comes to the same conclusion from what all have said. Operations
 are told apart by their kind and name; of several with the same, as those without a name are, the oldest of each rank belong together.
 
-Some run elsewhere: allreduces on a gradient engine (named.py), whose keys say which call of their name they are. They have no place in
-the order. They are told so that ranks see whether something that all have started may still end.
+What a program waits for may run elsewhere: an allreduce on a gradient engine (named.py), whose key says which call of its name it is. It has
+no place in the order, and ends once all ranks have started it.
 """
 from __future__ import annotations
 
@@ -51,6 +51,10 @@ def common(everyone: Sequence[Said]) -> List[Key]:
 def all_wait(everyone: Sequence[Said]) -> bool:
     """Without anything in common they would wait forever."""
     return all(said.waits is not None for said in everyone)
+
+
+def waited_elsewhere(everyone: Sequence[Said]) -> List[Key]:
+    return [said.pending[said.waits] for said in everyone if said.waits is not None and on_engine(said.pending[said.waits])]
 
 
 def contradiction(everyone: Sequence[Tuple[int, Said]]) -> str:
