@@ -12,21 +12,35 @@
 namespace aiacc::softmax {
 namespace {
 
+// Numbers of type T travel; everything is computed in double. What the largest class adds to the sum, about 1, is left out of it, so
+// that a row that is nearly certain of a class keeps the digits of the others' share.
 template <class T>
 struct Row {
-  T most = -std::numeric_limits<T>::infinity();  // m
-  T sum = 0;                                     // z
-  T target = kElsewhere;                         // t - m; infinite where the row's class is on another rank
+  T most = -std::numeric_limits<
+      T>::infinity();     // m: the largest logit, rounded down, so that no exponential is below 1 for it
+  T rest = -1;            // z - 1
+  T target = kElsewhere;  // t - m; infinite where the row's class is on another rank
 
   static constexpr T kElsewhere = std::numeric_limits<T>::infinity();
 };
 
 template <class T>
-void rebase(Row<T>& row, T most) noexcept {
-  if (row.most == most) return;
-  if (row.sum > 0 || std::isnan(row.sum)) row.sum *= std::exp(row.most - most);
-  if (row.target != Row<T>::kElsewhere) row.target += row.most - most;
-  row.most = most;
+T rounded_down(double number) noexcept {
+  const T near = static_cast<T>(number);
+  return static_cast<double>(near) > number ? std::nextafter(near, -std::numeric_limits<T>::infinity()) : near;
+}
+
+// The row's sum, of exponentials shifted by `most` in place of its own maximum.
+template <class T>
+double sum_by(const Row<T>& row, double most) noexcept {
+  const double sum = 1 + static_cast<double>(row.rest);
+  return sum == 0 ? 0
+                  : sum * std::exp(static_cast<double>(row.most) - most);  // without classes the maximum is infinite
+}
+
+template <class T>
+double target_by(const Row<T>& row, double most) noexcept {
+  return static_cast<double>(row.target) + (static_cast<double>(row.most) - most);
 }
 
 // Records in a message have no alignment of their own.
@@ -38,12 +52,16 @@ void merge(void* inout, const void* in, std::size_t rows, void*) {
     Row<T> row, other;
     std::memcpy(&row, into, sizeof row);
     std::memcpy(&other, from, sizeof other);
-    const T most = std::max(row.most, other.most);
-    rebase(row, most);
-    rebase(other, most);
-    row.sum += other.sum;
-    if (other.target != Row<T>::kElsewhere) row.target = other.target;
-    std::memcpy(into, &row, sizeof row);
+    const Row<T>& larger = row.most >= other.most ? row : other;
+    const Row<T>& smaller = row.most >= other.most ? other : row;
+    const auto most = static_cast<double>(larger.most);
+    Row<T> merged;
+    merged.most = larger.most;
+    merged.rest = static_cast<T>(static_cast<double>(larger.rest) + sum_by(smaller, most));
+    for (const Row<T>* one : {&row, &other}) {
+      if (one->target != Row<T>::kElsewhere) merged.target = static_cast<T>(target_by(*one, most));
+    }
+    std::memcpy(into, &merged, sizeof merged);
   }
 }
 
@@ -74,21 +92,36 @@ Row<T> row_of(const Shard& shard, const T* logits, std::size_t own) noexcept {
   const auto at = [&](std::size_t c) {
     return c == own ? target.value : of_other_class(shard, static_cast<double>(logits[c]));
   };
-  for (std::size_t c = 0; c < shard.classes; ++c) row.most = std::max(row.most, static_cast<T>(at(c)));
-  double sum = 0;
-  for (std::size_t c = 0; c < shard.classes; ++c) sum += std::exp(at(c) - static_cast<double>(row.most));
-  row.sum = static_cast<T>(sum);
-  if (own < shard.classes) row.target = static_cast<T>(target.value - static_cast<double>(row.most));
+  std::size_t largest = 0;
+  double most = -std::numeric_limits<double>::infinity();
+  for (std::size_t c = 0; c < shard.classes; ++c) {
+    const double logit = at(c);
+    if (!(logit > most)) continue;
+    most = logit;
+    largest = c;
+  }
+  row.most = rounded_down<T>(most);
+  const auto shift = static_cast<double>(row.most);
+  double rest = shard.classes == 0 ? -1 : 0;
+  for (std::size_t c = 0; c < shard.classes; ++c) {
+    rest += c == largest ? std::expm1(at(c) - shift) : std::exp(at(c) - shift);
+  }
+  row.rest = static_cast<T>(rest);
+  if (own < shard.classes) row.target = static_cast<T>(target.value - shift);
   return row;
 }
 
 template <class T>
 void to_gradient(const Shard& shard, T* logits, std::size_t own, const Row<T>& row) noexcept {
+  const auto most = static_cast<double>(row.most), rest = static_cast<double>(row.rest);
+  const double sum = 1 + rest;
   for (std::size_t c = 0; c < shard.classes; ++c) {
     const auto given = static_cast<double>(logits[c]);
     const Logit logit = c == own ? of_own_class(shard, given) : Logit{of_other_class(shard, given), shard.scale};
-    const double share = std::exp(logit.value - static_cast<double>(row.most)) / static_cast<double>(row.sum);
-    logits[c] = static_cast<T>((share - (c == own ? 1.0 : 0.0)) * logit.slope * shard.factor);
+    const double over = logit.value - most;
+    // exp(over) / sum, less 1 for the own class: without a difference of two numbers near 1.
+    const double share = (c == own ? std::expm1(over) - rest : std::exp(over)) / sum;
+    logits[c] = static_cast<T>(share * logit.slope * shard.factor);
   }
 }
 
@@ -120,7 +153,10 @@ class LossOf final : public Loss {
   }
   void finish() noexcept override {
     for (std::size_t i = 0; i < rows_.size(); ++i) {
-      losses_[i] = std::log(static_cast<double>(rows_[i].sum)) - static_cast<double>(rows_[i].target);
+      const Row<T>& of = rows_[i];
+      losses_[i] = of.target == Row<T>::kElsewhere
+                       ? std::numeric_limits<double>::infinity()  // no rank has the class
+                       : std::log1p(static_cast<double>(of.rest)) - static_cast<double>(of.target);
       to_gradient(shard_, row(i), column_of(shard_, labels_[i]), rows_[i]);
     }
   }
