@@ -83,6 +83,7 @@ python_package = \
 	bindings/python/aiacc/_horovod/operations.py \
 	bindings/python/aiacc/_horovod/order.py \
 	bindings/python/aiacc/_horovod/process_sets.py \
+	bindings/python/aiacc/_horovod/unnegotiated.py \
 	bindings/python/aiacc/_horovod/util.py \
 	bindings/python/aiacc/_library.py \
 	bindings/python/aiacc/_torch_autoload.py \

@@ -48,6 +48,14 @@ def test_another_number_of_channels_is_told_on_every_rank(hosts, syncbn, where, 
         assert "'10 channels'" in sentence and "'12 channels'" in sentence, err
 
 
+@pytest.mark.parametrize("where, ranks", [(3, 3), ("h0:1,h1:1", 2), ("h0:2,h1:1", 3)])
+def test_a_rank_that_is_out_of_batches_is_told_on_every_rank(hosts, syncbn, where, ranks):
+    code, _, err = run(hosts, where, "--timeout", "60", syncbn, "join").finish()
+    assert code == 0, err
+    sentences = re.findall(r"^rank \d: out of batches: mismatch: (SyncBN 'layers', .*)", err, re.M)
+    assert len(sentences) == ranks and all("barrier" in one and "'3 channels'" in one for one in sentences), err
+
+
 @pytest.mark.parametrize("where, ranks", [(2, 2), ("h0:1,h1:1", 2), ("h0:2,h1:1,h2:2", 5)])
 def test_survivors_name_the_dead(hosts, syncbn, where, ranks):
     code, _, err = run(hosts, where, "--kill-grace", "20", syncbn, "death").finish()

@@ -187,6 +187,13 @@ aiacc_status_t aiacc_syncbn_backward(aiacc_syncbn_t syncbn, const aiacc_syncbn_b
   });
 }
 
+aiacc_status_t aiacc_syncbn_join(aiacc_syncbn_t syncbn) {
+  return guarded([&] {
+    refuse_to_block("aiacc_syncbn_join");
+    pinned_syncbn(syncbn)->norm.join();
+  });
+}
+
 aiacc_status_t aiacc_syncbn_free(aiacc_syncbn_t syncbn) {
   return guarded([&] {
     refuse_to_block("aiacc_syncbn_free");

@@ -223,6 +223,29 @@ TEST(Syncbn, ToldOfAnotherNumberOfChannels) {
   }
 }
 
+// Some ranks have more batches than others.
+TEST(Syncbn, ToldOfARankThatIsOutOfBatches) {
+  const World world(3);
+  world.run([&](int rank, aiacc_group_t group) {
+    const aiacc_syncbn_t syncbn = syncbn_of(group);
+    Case of;
+    std::vector<float> x(of.channels * of.positions, static_cast<float>(rank));
+    std::vector<double> saved(2 * of.channels + 1);
+    const aiacc_syncbn_batch_t batch = batch_of(of, 1);
+    const aiacc_syncbn_layer_t layer = layer_of(of);
+    const auto forward = [&] { return aiacc_syncbn_forward(syncbn, &batch, &layer, x.data(), x.data(), saved.data()); };
+    EXPECT_AIACC(forward());
+    EXPECT_AIACC(aiacc_syncbn_join(syncbn));
+    EXPECT_AIACC(forward());
+    EXPECT_AIACC(aiacc_syncbn_join(syncbn));
+    expect(rank == 1 ? aiacc_syncbn_join(syncbn) : forward(), AIACC_ERR_MISMATCH,
+           rank == 1 ? "SyncBN 'layers', out of batches here: " : "(a barrier: out of batches)");
+    EXPECT_TRUE(says("rank 1: barrier") && says("'3 channels'")) << aiacc_last_error();
+    expect(aiacc_syncbn_join(syncbn), AIACC_ERR_ABORTED, "barrier");
+    EXPECT_AIACC(aiacc_barrier(group, nullptr, nullptr));  // no other group
+  });
+}
+
 TEST(Syncbn, RefusesBadArguments) {
   const World world(1);
   world.run([&](int, aiacc_group_t group) {

@@ -154,8 +154,9 @@ void Passes::read(const std::byte* message) {
 Error Passes::explained(const Error& error) const {
   if (error.code() != Code::kMismatch) return error;
   return Error(Code::kMismatch,
-               fmt::format("SyncBN '{}', {} over {} channels here: {}", name_,
-                           pass_ == Pass::kForward ? "forward" : "backward", channels_, error.message()),
+               fmt::format("SyncBN '{}', {} over {} channels here: {}{}", name_,
+                           pass_ == Pass::kForward ? "forward" : "backward", channels_, error.message(),
+                           error.message().find("barrier") == std::string::npos ? "" : " (a barrier: out of batches)"),
                error.peer());
 }
 

@@ -49,6 +49,23 @@ void SyncBatchNorm::exchange() {
   passes_.read(buffer.data);
 }
 
+void SyncBatchNorm::join() {
+  const std::lock_guard lock(mutex_);
+  if (group_.size() == 1) return;
+  CallOptions options;
+  options.name = "aiacc_syncbn_join";
+  options.timeout = Duration::max();  // the others may have batches for hours
+  Call call;                          // a barrier, of no pass
+  call.reduction.type = DType::kUInt8;
+  try {
+    group_.run(call, {}, {}, &options);
+  } catch (const Error& error) {
+    if (error.code() != Code::kMismatch) throw;
+    throw Error(Code::kMismatch, fmt::format("SyncBN '{}', out of batches here: {}", passes_.name(), error.message()),
+                error.peer());
+  }
+}
+
 // Memory for a message. Where there is none, the others, which wait for this rank, are told.
 std::byte* SyncBatchNorm::message(std::size_t bytes) {
   if (bytes <= message_.bytes) return message_.data;

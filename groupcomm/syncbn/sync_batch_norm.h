@@ -26,6 +26,9 @@ class SyncBatchNorm {
   void forward(const Batch& batch, const Layer& layer, const void* x, void* y, double* saved);
   void backward(const Batch& batch, const void* weight, const double* saved, const void* x, const void* dy, void* dx,
                 void* dweight, void* dbias);
+  // This rank has no more batches: waits until all ranks have called it. Between a pass and this the ranks' calls differ, which
+  // all of them are told at once.
+  void join();
 
  private:
   void exchange();

@@ -83,6 +83,10 @@ AIACC_API aiacc_status_t aiacc_syncbn_backward(aiacc_syncbn_t syncbn, const aiac
                                                const void *weight, const double *saved, const void *x, const void *dy,
                                                void *dx, void *dweight, void *dbias);
 
+/* This rank has no more batches. Waits until all ranks have called it, without a time-out. If another rank calls forward or
+ * backward meanwhile, both get AIACC_ERR_MISMATCH instead of waiting, and the handle is over. Collective. Blocks. */
+AIACC_API aiacc_status_t aiacc_syncbn_join(aiacc_syncbn_t syncbn);
+
 /* Local; no call of the handle runs. aiacc_finalize frees the handles that are left. */
 AIACC_API aiacc_status_t aiacc_syncbn_free(aiacc_syncbn_t syncbn);
 

@@ -138,6 +138,24 @@ static void other_channels(void) {
   check(aiacc_barrier(AIACC_WORLD, NULL, NULL), "barrier");
 }
 
+/* All ranks run out of batches together, and then rank 1 before the others. Says the sentence. */
+static void join(void) {
+  const aiacc_syncbn_t syncbn = made("layers");
+  const aiacc_syncbn_batch_t batch = batch_of(1, 3, AIACC_CHANNELS_FIRST);
+  const aiacc_syncbn_layer_t layer = layer_of();
+  float x[3 * POSITIONS] = {0};
+  double saved[7];
+  for (int epoch = 0; epoch < 3; ++epoch) {
+    check(aiacc_syncbn_forward(syncbn, &batch, &layer, x, x, saved), "forward");
+    check(aiacc_syncbn_join(syncbn), "join");
+  }
+  const aiacc_status_t status =
+      rank == 1 ? aiacc_syncbn_join(syncbn) : aiacc_syncbn_forward(syncbn, &batch, &layer, x, x, saved);
+  fprintf(stderr, "rank %d: out of batches: %s: %s\n", rank, aiacc_status_name(status), aiacc_last_error());
+  require(status == AIACC_ERR_MISMATCH, "a mismatch");
+  check(aiacc_barrier(AIACC_WORLD, NULL, NULL), "barrier");
+}
+
 /* Rank 1 dies; aiaccrun lets the others end by themselves. */
 static void death(void) {
   signal(SIGTERM, SIG_IGN);
@@ -162,6 +180,7 @@ int main(int argc, char** argv) {
   check(aiacc_size(AIACC_WORLD, &size), "size");
   if (strcmp(mode, "steps") == 0) steps();
   if (strcmp(mode, "channels") == 0) other_channels();
+  if (strcmp(mode, "join") == 0) join();
   if (strcmp(mode, "death") == 0) death();
   check(aiacc_finalize(), "finalize");
   return 0;

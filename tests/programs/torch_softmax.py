@@ -181,6 +181,21 @@ def check_averaged():
     near(gradients[1], gradients[0] * hvd.size(), 1e-6)
 
 
+def check_a_rank_that_has_joined():
+    """The others raise, and everything goes on when all have joined."""
+    size, rank = hvd.size(), hvd.rank()
+    if size == 1:
+        return
+    module = hvd.ShardedSoftmax(3, 4)
+    for callers in (size - 1, 1):
+        given = torch.randn(2, 3), torch.zeros(2, dtype=torch.int64)
+        if rank < callers:  # the others have joined
+            assert "ShardedSoftmax while a rank has joined" in raises(hvd.HorovodInternalError, module, *given)
+            near(hvd.allreduce(torch.ones(2), op=hvd.Sum), torch.full((2,), float(callers)), 0)
+        hvd.join()
+        module(*given).backward()
+
+
 def check_bad_inputs():
     module = hvd.ShardedSoftmax(3, 4)
     assert "give N x 3 and N" in raises(ValueError, module, torch.zeros(2, 4), torch.zeros(2, dtype=torch.int64))

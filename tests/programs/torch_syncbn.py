@@ -139,6 +139,23 @@ def check_process_sets():
     hvd.remove_process_set(pair)
 
 
+def check_a_rank_that_has_joined():
+    """The others raise, and everything goes on when all have joined."""
+    size, rank = hvd.size(), hvd.rank()
+    if size == 1:
+        return
+    pair = hvd.add_process_set([0, size - 1]) if size > 2 else hvd.global_process_set
+    for among, callers in ((hvd.global_process_set, size - 1), (hvd.global_process_set, 1), (pair, 1)):
+        norm = hvd.SyncBatchNorm(3, process_set=among)
+        if rank < callers:  # the others have joined
+            assert "SyncBatchNorm while a rank has joined" in raises(hvd.HorovodInternalError, norm, torch.randn(2, 3))
+            equal(hvd.allreduce(torch.ones(2), op=hvd.Sum), torch.full((2,), float(callers)))
+        hvd.join()
+        if among.included():
+            norm(torch.randn(2, 3)).sum().backward()
+    hvd.remove_process_set(pair)
+
+
 def check_bad_inputs():
     norm = hvd.SyncBatchNorm(3)
     assert "dimensions" in raises(ValueError, norm, torch.zeros(3))

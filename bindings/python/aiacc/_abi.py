@@ -170,6 +170,7 @@ _FUNCTIONS: Dict[str, Tuple[Any, ...]] = {
     "syncbn_create": (Handle, c.POINTER(SyncbnAttr), HandlePointer),
     "syncbn_forward": (Handle, c.POINTER(SyncbnBatch), c.POINTER(SyncbnLayer), P, P, P),
     "syncbn_backward": (Handle, c.POINTER(SyncbnBatch), P, P, P, P, P, P, P),
+    "syncbn_join": (Handle,),
     "syncbn_free": (Handle,),
 }
 # Functions whose status says more than well or not, or that return no status.

@@ -43,5 +43,9 @@ class SyncBN:
                  dbias: Optional[int]) -> None:
         library().aiacc_syncbn_backward(self.handle, c.byref(of), weight, saved, x, dy, dx, dweight, dbias)
 
+    def join(self) -> None:
+        """This rank has no more batches: returns when all ranks have called it. A pass of another rank ends both, with Mismatch."""
+        library().aiacc_syncbn_join(self.handle)
+
     def free(self) -> Any:
         library().aiacc_syncbn_free(self.handle)

@@ -1,11 +1,13 @@
 """Sets of ranks that run operations among themselves."""
 from __future__ import annotations
 
+import math
 from typing import Any, Dict, List, Optional, Sequence, Union
 
 from aiacc._horovod.channel import Channel
 from aiacc._horovod.named import Engines, NamedAllreduces
 from aiacc._horovod.operations import Agreement
+from aiacc._horovod.unnegotiated import Unnegotiated
 from aiacc.groups import WORLD, Group
 from aiacc.syncbn import SyncBN
 
@@ -24,6 +26,7 @@ class ProcessSet:
         self._channels: dict = {}
         self._engines = Engines(self._channel)
         self._norms: Dict[str, SyncBN] = {}
+        self._unnegotiated: Dict[str, Unnegotiated] = {}  # by framework's layer
         self._optimizers: List[Any] = []  # what join takes part in, of each DistributedOptimizer
         self._begun_at_join = 0  # reductions on engines, when the ranks last joined
         self._own_rank = 0
@@ -64,7 +67,9 @@ class ProcessSet:
                 norms.free()
             except RuntimeError:
                 pass  # the world is over already
-        self._channels, self._norms = {}, {}
+        for one in self._unnegotiated.values():
+            one.close()
+        self._channels, self._norms, self._unnegotiated = {}, {}, {}
         self._begun_at_join = 0
         self.process_set_id = None
 
@@ -75,11 +80,13 @@ class ProcessSet:
             ranks = self._registered()
             if self._own_rank not in ranks:
                 raise ValueError(f"rank {self._own_rank} is no member of {self} and cannot call its operations")
-            # Sets of equal members are made by one thread each; purposes are told apart by the key.
-            key = int.from_bytes(purpose.encode()[:8], "little")
-            group = _parent.create(ranks, name=f"aiacc {purpose} of {self}", key=key)
-            found = self._channels[purpose] = Channel(group, ranks, self._engines if purpose == "calls" else None)
+            found = self._channels[purpose] = Channel(self._group(purpose), ranks, self._engines if purpose == "calls" else None)
         return found
+
+    def _group(self, purpose: str) -> Group:
+        """Sets of equal members are made by one thread each; purposes are told apart by the key."""
+        key = int.from_bytes(purpose.encode()[:8], "little")
+        return _parent.create(self._registered(), name=f"aiacc {purpose} of {self}", key=key)
 
     def _named(self, tensors: Any) -> NamedAllreduces:
         """Those of the framework whose module `tensors` is given."""
@@ -90,6 +97,16 @@ class ProcessSet:
         if name not in self._norms:
             self._norms[name] = SyncBN(self._channel().group, name)
         return self._norms[name]
+
+    def _in_model_order(self, layer: str) -> Unnegotiated:
+        """What the calls of a kind of layers are made on, which join knows: "SyncBatchNorm" or "ShardedSoftmax"."""
+        if layer not in self._unnegotiated:
+            parent = self._channel().group  # which refuses those that are no members
+            if layer == "SyncBatchNorm":
+                self._unnegotiated[layer] = Unnegotiated(lambda: SyncBN(parent, "aiacc.torch"), lambda norms: norms.join())
+            else:
+                self._unnegotiated[layer] = Unnegotiated(lambda: self._group("sharded"), lambda group: group.barrier(name="join", timeout=math.inf))
+        return self._unnegotiated[layer]
 
     def __repr__(self) -> str:
         return f"ProcessSet(process_set_id={self.process_set_id}, ranks={self.ranks})"
@@ -105,6 +122,12 @@ global_process_set = ProcessSet(None)
 _registered: List[ProcessSet] = []
 _next_number = 1
 _parent: Group = WORLD  # another one after each init, so that groups of one time and of the next are never the same
+
+
+def _joins_in_model_order() -> List[Any]:
+    """What a rank does that has joined, for each set that it is in. The same on all members of a set, used before or not."""
+    sets = [one for one in _registered if one.included() and one.size() > 1]
+    return [one._in_model_order(layer).join for one in sets for layer in ("SyncBatchNorm", "ShardedSoftmax")]
 
 
 def _setup(parent: Group, process_sets: Any) -> None:

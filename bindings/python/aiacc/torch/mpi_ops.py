@@ -16,7 +16,7 @@ from aiacc._horovod.calls import start as _start
 from aiacc._horovod.channel import Operation
 from aiacc._horovod.exceptions import HorovodInternalError  # noqa: F401
 from aiacc._horovod.handles import poll, synchronize
-from aiacc._horovod.process_sets import ProcessSet, global_process_set
+from aiacc._horovod.process_sets import ProcessSet, _joins_in_model_order, global_process_set
 from aiacc.gradients import Wire
 from aiacc.torch import _operations as operations
 from aiacc.torch import tensors as _tensors
@@ -244,7 +244,7 @@ def barrier(process_set: ProcessSet = global_process_set) -> None:
 
 def join(device: int = -1) -> int:
     """This rank has no more data: it contributes zeros to the allreduces of the others until all have joined. Returns the rank
-    that joined last."""
+    that joined last. Whatever needs this rank's data raises on the others meanwhile, SyncBatchNorm and ShardedSoftmax too."""
     basics._known()
     # Those of engines run beside the one of ordered operations: others may be in any of them.
     tasks = [optimizer.join for optimizer in global_process_set._optimizers]
@@ -253,6 +253,7 @@ def join(device: int = -1) -> int:
         allreduces = global_process_set._named(_tensors)
         allreduces.engine()
         tasks.append(allreduces.join)
+        tasks.extend(_joins_in_model_order())
         begun = allreduces.started + sum(optimizer.steps() for optimizer in global_process_set._optimizers)
         operation.own_number, global_process_set._begun_at_join = begun - global_process_set._begun_at_join, begun
     failures: List[BaseException] = []

@@ -8,11 +8,10 @@ from torch.autograd.function import once_differentiable
 
 from aiacc import softmax
 from aiacc._horovod.process_sets import ProcessSet, global_process_set
+from aiacc._horovod.unnegotiated import Unnegotiated
 from aiacc.buffers import Buffer, Op
-from aiacc.groups import Group
 from aiacc.torch import tensors
 from aiacc.torch._used_rows import step_only_used
-from aiacc.torch.sync_batch_norm import _called
 
 _MARGINS = {None: softmax.Margin.NONE, "arc": softmax.Margin.ARC, "cos": softmax.Margin.COS}
 
@@ -39,27 +38,27 @@ class ShardedSoftmax(torch.nn.Module):
             raise ValueError(f"sample_rate is {sample_rate}: it is above 0 and at most 1")
         self.in_features, self.num_classes, self.margin, self.margin_size, self.scale = in_features, num_classes, margin, margin_size, scale
         self.sample_rate, self.seed, self.averaged, self._process_set, self._steps = sample_rate, seed, averaged, process_set, 0
-        self.first_class, self.classes = softmax.split(num_classes, self._group())
+        self.first_class, self.classes = softmax.split(num_classes, self._calls().get())
         self.used: Optional[torch.Tensor] = None  # numbers of the classes that the last forward used; None: of all
         self.weight = torch.nn.Parameter(torch.empty(self.classes, in_features))
         torch.nn.init.normal_(self.weight, std=0.01)
 
-    def _group(self) -> Group:
-        return self._process_set._channel("softmax").group
+    def _calls(self) -> Unnegotiated:
+        return self._process_set._in_model_order("ShardedSoftmax")
 
     def forward(self, features: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
         if features.dim() != 2 or features.shape[1] != self.in_features or labels.shape != features.shape[:1]:
             raise ValueError(f"features are {tuple(features.shape)} and labels {tuple(labels.shape)}: give N x {self.in_features} and N")
-        group = self._group()
-        counts = _gathered(group, torch.tensor([features.shape[0]]), [1] * group.size).tolist()
+        calls = self._calls()
+        counts = _gathered(calls, torch.tensor([features.shape[0]]), [1] * self._process_set.size()).tolist()
         own_labels = labels.detach().to(torch.int64).contiguous()
-        every_label = _gathered(group, own_labels, counts)
-        whole = _Gather.apply(features, group, counts, float(group.size) if self.averaged else 1.0)
+        every_label = _gathered(calls, own_labels, counts)
+        whole = _Gather.apply(features, calls, counts, float(len(counts)) if self.averaged else 1.0)
         weight, self.used = self.weight, None
         if self.sample_rate < 1:
             self.used = self._sampled(every_label)
             weight = weight[self.used - self.first_class]
-        return _CrossEntropy.apply(self._logits(whole, weight, every_label), every_label, group, self, self.used)
+        return _CrossEntropy.apply(self._logits(whole, weight, every_label), every_label, calls, self, self.used)
 
     def _logits(self, features: torch.Tensor, weight: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
         """Of all features, and of the classes that are used; `labels` are those of all classes."""
@@ -88,11 +87,11 @@ def _buffer(given: torch.Tensor) -> Buffer:
     return Buffer(given.data_ptr(), given.numel(), tensors.element_type(given), given)
 
 
-def _gathered(group: Group, given: torch.Tensor, counts: List[int]) -> torch.Tensor:
+def _gathered(calls: Unnegotiated, given: torch.Tensor, counts: List[int]) -> torch.Tensor:
     """The rows of all ranks; `counts` are how many each has."""
     result = torch.empty(sum(counts), *given.shape[1:], dtype=given.dtype)
     row = int(torch.Size(given.shape[1:]).numel())
-    _called(lambda: group.allgather(_buffer(given), _buffer(result), counts=[count * row for count in counts]))
+    calls.call("ShardedSoftmax", lambda group: group.allgather(_buffer(given), _buffer(result), counts=[count * row for count in counts]))
     return result
 
 
@@ -100,30 +99,32 @@ class _Gather(torch.autograd.Function):
     """The features of all ranks. Backward sums their gradients and brings them to the rows' owners."""
 
     @staticmethod
-    def forward(ctx: Any, features: torch.Tensor, group: Group, counts: List[int], factor: float) -> torch.Tensor:
-        ctx.how = (group, counts, factor)
-        return _gathered(group, tensors.packed(features), counts)
+    def forward(ctx: Any, features: torch.Tensor, calls: Unnegotiated, counts: List[int], factor: float) -> torch.Tensor:
+        ctx.how = (calls, counts, factor)
+        return _gathered(calls, tensors.packed(features), counts)
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, gradient: torch.Tensor) -> Any:  # type: ignore[override]
-        group, counts, factor = ctx.how
+        calls, counts, factor = ctx.how
         given = tensors.packed(gradient)
-        own = torch.empty(counts[group.rank], *given.shape[1:], dtype=given.dtype)
+        own = torch.empty(counts[calls.get().rank], *given.shape[1:], dtype=given.dtype)
         row = int(torch.Size(given.shape[1:]).numel())
-        _called(lambda: group.reduce_scatter(_buffer(given), _buffer(own), Op.SUM, counts=[count * row for count in counts], prescale=factor))
+        calls.call("ShardedSoftmax", lambda group: group.reduce_scatter(_buffer(given), _buffer(own), Op.SUM, counts=[count * row for count in counts],
+                                                                        prescale=factor))
         return own, None, None, None
 
 
 class _CrossEntropy(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, logits: torch.Tensor, labels: torch.Tensor, group: Group, module: ShardedSoftmax, ids: Optional[torch.Tensor]) -> torch.Tensor:
+    def forward(ctx: Any, logits: torch.Tensor, labels: torch.Tensor, calls: Unnegotiated, module: ShardedSoftmax,
+                ids: Optional[torch.Tensor]) -> torch.Tensor:
         kind = torch.float64 if logits.dtype == torch.float64 else torch.float32
         gradient = logits.detach().to(kind, copy=True).contiguous()
         losses = torch.empty(len(labels), dtype=torch.float64)
-        _called(lambda: softmax.loss(group, len(labels), module.num_classes, gradient.shape[1], module.first_class, tensors.element_type(gradient),
-                                     gradient.data_ptr(), labels.data_ptr(), losses.data_ptr(), None if ids is None else ids.data_ptr(),
-                                     _MARGINS[module.margin], module.margin_size, module.scale))
+        calls.call("ShardedSoftmax", lambda group: softmax.loss(
+            group, len(labels), module.num_classes, gradient.shape[1], module.first_class, tensors.element_type(gradient), gradient.data_ptr(),
+            labels.data_ptr(), losses.data_ptr(), None if ids is None else ids.data_ptr(), _MARGINS[module.margin], module.margin_size, module.scale))
         ctx.save_for_backward(gradient.to(logits.dtype))
         return losses.mean().to(kind)
 

@@ -9,7 +9,6 @@ from torch.nn.modules.batchnorm import _BatchNorm
 
 from aiacc import syncbn
 from aiacc._horovod import basics
-from aiacc._horovod.exceptions import HorovodInternalError
 from aiacc._horovod.process_sets import ProcessSet, global_process_set
 from aiacc.torch import tensors
 
@@ -82,15 +81,6 @@ def _is_channels_last(given: torch.Tensor) -> bool:
         given.dim() == 5 and given.is_contiguous(memory_format=torch.channels_last_3d)
 
 
-def _called(function: Any, *arguments: Any) -> None:
-    try:
-        function(*arguments)
-    except ValueError:
-        raise  # of what is wrong on all ranks alike: nothing is over
-    except RuntimeError as failure:
-        raise HorovodInternalError(f"SyncBatchNorm: {failure}") from failure
-
-
 class _Normalize(torch.autograd.Function):
     """aiacc_syncbn_forward and _backward: one exchange of (count, mean, M2) forward, which an empty batch takes part in, and one of
     two sums of each channel backward."""
@@ -113,9 +103,10 @@ class _Normalize(torch.autograd.Function):
         saved = torch.empty(2 * channels + 1, dtype=torch.float64)
         own_weight, own_bias = _as(kind, weight), _as(kind, bias)
         followed = [_as(kind, one) for one in running]
-        norms = process_set._sync_batch_norm("aiacc.torch")
-        _called(norms.forward, batch, x.data_ptr(), y.data_ptr(), saved.data_ptr(), _address(own_weight), _address(own_bias), _address(followed[0]),
-                _address(followed[1]), eps, factor)
+        norms = process_set._in_model_order("SyncBatchNorm")
+        norms.call("SyncBatchNorm", lambda made: made.forward(
+            batch, x.data_ptr(), y.data_ptr(), saved.data_ptr(), _address(own_weight), _address(own_bias), _address(followed[0]), _address(followed[1]),
+            eps, factor))
         for statistics, now in zip(running, followed):
             if statistics is not None and now is not None and now.data_ptr() != statistics.data_ptr():
                 statistics.copy_(now)
@@ -134,6 +125,6 @@ class _Normalize(torch.autograd.Function):
         dweight = torch.empty(x.shape[1], dtype=kind) if wants_weight else None
         dbias = torch.empty(x.shape[1], dtype=kind) if wants_bias else None
         own_weight = _as(kind, weight)
-        _called(norms.backward, batch, _address(own_weight), saved.data_ptr(), x.data_ptr(), dy.data_ptr(), _address(dx), _address(dweight),
-                _address(dbias))
+        norms.call("SyncBatchNorm", lambda made: made.backward(
+            batch, _address(own_weight), saved.data_ptr(), x.data_ptr(), dy.data_ptr(), _address(dx), _address(dweight), _address(dbias)))
         return (dx, None if dweight is None else dweight.to(weight.dtype), None if dbias is None else dbias.to(bias_type), None, None, None, None)
