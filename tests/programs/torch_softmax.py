@@ -167,6 +167,20 @@ def check_optimizers_leave_unused_classes_alone():
     assert "does not have the weight" in raises(ValueError, module.only_used, torch.optim.SGD([torch.zeros(1)], lr=0.1))
 
 
+def check_partial_fc_tells_an_optimizer_that_it_is_given():
+    for kind in (torch.optim.SGD, torch.optim.Adam):
+        torch.manual_seed(9 + hvd.rank())
+        module = hvd.PartialFC(ArcMargin(), 4, 300, sample_rate=0.1)
+        optimizer = kind(module.parameters(), lr=0.1, weight_decay=0.01)
+        for _ in range(3):
+            before = module.weight.detach().clone()
+            optimizer.zero_grad()
+            module(torch.randn(3, 4), torch.randint(0, 300, (3, 1)), optimizer).backward()
+            optimizer.step()
+            changed = (module.weight.detach() != before).any(1).nonzero().flatten() + module.first_class
+            assert torch.equal(changed, module.used), (changed, module.used)
+
+
 def check_averaged():
     torch.manual_seed(2)
     whole = torch.randn(2 * hvd.size(), 3)

@@ -38,9 +38,13 @@ class _Small:
 
 
 def step_only_used(optimizer: torch.optim.Optimizer, parameter: torch.nn.Parameter, used: Callable[[], Optional[torch.Tensor]]) -> None:
-    """`used` gives the rows of the parameter that the coming step changes; None: all."""
+    """`used` gives the rows of the parameter that the coming step changes; None: all. An optimizer is told once of a parameter."""
     if not any(one is parameter for group in optimizer.param_groups for one in group["params"]):
         raise ValueError("the optimizer does not have the weight: make it of the module's parameters()")
+    told = optimizer.__dict__.setdefault("_steps_by_rows", [])
+    if any(one is parameter for one in told):
+        return
+    told.append(parameter)
     whole_step = optimizer.step
 
     def step(self: torch.optim.Optimizer, closure: Any = None) -> Any:

@@ -1,7 +1,7 @@
 """PartialFC, as the scripts of InsightFace's arcface_torch use it."""
 from __future__ import annotations
 
-from typing import Callable
+from typing import Callable, Optional
 
 import torch
 
@@ -15,6 +15,8 @@ class PartialFC(ShardedSoftmax):
     on another rank. It may change the cosines in place.
 
     `sample_rate` and the gradients are as in ShardedSoftmax. `fp16`: the cosines are computed in 16 bits, on the CPU bfloat16.
+    `module(local_embeddings, local_labels, optimizer)`, as scripts for PartialFC call it and those for PartialFC_V2 do not, is `only_used`
+    for that optimizer too: InsightFace's changes the used classes alone then, and otherwise all.
     """
 
     def __init__(self, margin_loss: Callable[[torch.Tensor, torch.Tensor], torch.Tensor], embedding_size: int, num_classes: int,
@@ -24,7 +26,9 @@ class PartialFC(ShardedSoftmax):
             raise ValueError(f"margin_loss is of {type(margin_loss).__name__}: it is called with logits and labels, as CombinedMarginLoss is")
         self.margin_softmax, self.embedding_size, self.fp16 = margin_loss, embedding_size, fp16
 
-    def forward(self, local_embeddings: torch.Tensor, local_labels: torch.Tensor) -> torch.Tensor:
+    def forward(self, local_embeddings: torch.Tensor, local_labels: torch.Tensor, optimizer: Optional[torch.optim.Optimizer] = None) -> torch.Tensor:
+        if optimizer is not None and self.sample_rate < 1:
+            self.only_used(optimizer)
         return super().forward(local_embeddings, local_labels.reshape(-1))
 
     def _logits(self, features: torch.Tensor, weight: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
