@@ -37,7 +37,7 @@ void merge(std::byte* into, const std::byte* from, std::size_t channels) noexcep
   const double share = static_cast<double>(other) / static_cast<double>(total);
   const double weight = static_cast<double>(count) * share;
   for (std::size_t channel = 0; channel < channels; ++channel) {
-    const std::size_t mean = 1 + 2 * channel, square = mean + 1;
+    const std::size_t mean = 1 + channel, square = mean + channels;
     const double apart = number_at(from, mean) - number_at(into, mean);
     put(into, mean, number_at(into, mean) + apart * share);
     put(into, square, number_at(into, square) + number_at(from, square) + apart * apart * weight);
@@ -84,14 +84,15 @@ Records::Records(std::size_t channels) noexcept
       of_record_((channels + count_ - 1) / count_) {}
 
 void Records::write(const Moments& moments, std::byte* message) const noexcept {
-  std::size_t channel = 0;
-  for (std::size_t record = 0; record < count_; ++record, message += record_bytes()) {
+  for (std::size_t first = 0; first < count_ * of_record_; first += of_record_, message += record_bytes()) {
     put(message, 0, std::bit_cast<double>(moments.count));
-    for (std::size_t at = 0; at < of_record_; ++at, ++channel) {
-      const bool real = channel < channels_;
-      put(message, 1 + 2 * at, real ? moments.mean[channel] : 0.0);
-      put(message, 2 + 2 * at, real ? moments.square[channel] : 0.0);
-    }
+    const std::size_t own = part_of_record(first);
+    std::byte* const means = message + sizeof(double);
+    std::byte* const squares = means + of_record_ * sizeof(double);
+    std::memset(means, 0, record_bytes() - sizeof(double));
+    if (own == 0) continue;
+    std::memcpy(means, moments.mean.data() + first, own * sizeof(double));
+    std::memcpy(squares, moments.square.data() + first, own * sizeof(double));
   }
 }
 
@@ -99,12 +100,16 @@ void Records::read(const std::byte* message, Moments& moments) const {
   moments.count = std::bit_cast<std::uint64_t>(number_at(message, 0));
   moments.mean.resize(channels_);
   moments.square.resize(channels_);
-  for (std::size_t channel = 0; channel < channels_; ++channel) {
-    const std::byte* const record = message + channel / of_record_ * record_bytes();
-    const std::size_t at = channel % of_record_;
-    moments.mean[channel] = number_at(record, 1 + 2 * at);
-    moments.square[channel] = number_at(record, 2 + 2 * at);
+  for (std::size_t first = 0; first < channels_; first += of_record_, message += record_bytes()) {
+    const std::size_t own = part_of_record(first);
+    const std::byte* const means = message + sizeof(double);
+    std::memcpy(moments.mean.data() + first, means, own * sizeof(double));
+    std::memcpy(moments.square.data() + first, means + of_record_ * sizeof(double), own * sizeof(double));
   }
+}
+
+std::size_t Records::part_of_record(std::size_t first) const noexcept {
+  return first < channels_ ? std::min(of_record_, channels_ - first) : 0;
 }
 
 UserOp Records::merging() const {

@@ -30,7 +30,7 @@ struct Moments {
 // Into `moments`, whose memory is used again.
 void moments_of(const Batch& batch, const void* x, Moments& moments);
 
-// Moments in a message: records of a count, and then mean and M2 of some channels. All records of a message have as many
+// Moments in a message: records of a count, the means of some channels and then their M2. All records of a message have as many
 // channels; the last one is padded.
 class Records {
  public:
@@ -48,6 +48,9 @@ class Records {
   UserOp merging() const;
 
  private:
+  // How many channels there are in the record that begins with `first`.
+  std::size_t part_of_record(std::size_t first) const noexcept;
+
   std::size_t channels_;
   std::size_t count_;
   std::size_t of_record_;
