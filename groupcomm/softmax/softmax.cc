@@ -16,10 +16,9 @@ namespace {
 // that a row that is nearly certain of a class keeps the digits of the others' share.
 template <class T>
 struct Row {
-  T most = -std::numeric_limits<
-      T>::infinity();     // m: the largest logit, rounded down, so that no exponential is below 1 for it
-  T rest = -1;            // z - 1
-  T target = kElsewhere;  // t - m; infinite where the row's class is on another rank
+  T most = -std::numeric_limits<T>::infinity();  // m: the largest logit, rounded down: its exponential is at least 1
+  T rest = -1;                                   // z - 1
+  T target = kElsewhere;                         // t - m; infinite where the row's class is on another rank
 
   static constexpr T kElsewhere = std::numeric_limits<T>::infinity();
 };

@@ -84,7 +84,8 @@ AIACC_API aiacc_status_t aiacc_syncbn_backward(aiacc_syncbn_t syncbn, const aiac
                                                void *dx, void *dweight, void *dbias);
 
 /* This rank has no more batches. Waits until all ranks have called it, without a time-out. If another rank calls forward or
- * backward meanwhile, both get AIACC_ERR_MISMATCH instead of waiting, and the handle is over. Collective. Blocks. */
+ * backward meanwhile, all get AIACC_ERR_MISMATCH when each has made one of these calls, and the handle is over. Collective.
+ * Blocks. */
 AIACC_API aiacc_status_t aiacc_syncbn_join(aiacc_syncbn_t syncbn);
 
 /* Local; no call of the handle runs. aiacc_finalize frees the handles that are left. */

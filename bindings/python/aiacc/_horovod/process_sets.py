@@ -162,6 +162,11 @@ def _abort(reason: str) -> None:
                 channel.group.abort(reason)
             except RuntimeError:
                 pass  # it is over
+        for calls in one._unnegotiated.values():
+            try:
+                calls.abort(reason)
+            except RuntimeError:
+                pass  # it is over
 
 
 def add_process_set(process_set: Union[ProcessSet, Sequence[int]]) -> ProcessSet:

@@ -3,7 +3,8 @@ is the model's.
 
 A rank that has joined can take no part in them. It waits at a barrier where they are made, so that a call of another rank meets that and
 not nobody: the library tells all of them at once that they differ. The call raises, what they were made on is over, and every rank makes
-another one, on which the joined rank waits again. So a process set stays usable, as with the other operations that cannot go on then.
+another one, on which the joined rank waits again. So a process set stays usable, as with the other operations that cannot go on then. Ranks of
+one host compare calls when each of them has made one, so those that have not joined all call the layer, as the model says, or join.
 """
 from __future__ import annotations
 
@@ -12,6 +13,7 @@ from typing import Any, Callable, List, Optional
 
 from aiacc._horovod.exceptions import HorovodInternalError
 from aiacc.errors import Aborted, Mismatch
+from aiacc.groups import Group
 
 
 class Unnegotiated:
@@ -52,6 +54,12 @@ class Unnegotiated:
                 if not _is_of_join(failure):
                     raise
             self._give_up(made)
+
+    def abort(self, reason: str) -> None:
+        """Who waits in a call raises."""
+        made = self._made
+        if isinstance(made, Group):
+            made.abort(reason)
 
     def close(self) -> None:
         with self._lock:
