@@ -21,6 +21,7 @@ wire::StartJob job_of(const Plan& plan, const Options& options, const HostPlan& 
   job.argv = plan.argv;
   job.cwd = plan.cwd;
   job.environment = there.local ? plan.environment : plan.remote_environment;
+  if (options.compat_env.value.horovod) job.environment.push_back("HOROVOD_HOSTNAME=" + there.name);
   job.over_own = !there.local;
   job.map_by = static_cast<std::uint8_t>(plan.placement.map_by);
   job.bind_to = static_cast<std::uint8_t>(plan.placement.bind_to);

@@ -57,6 +57,12 @@ def test_this_host_is_one_of_them_and_needs_no_starter(tmp_path):
     assert len(lines) == 1 and lines[0].startswith("b ") and lines[0].endswith("bin/aiaccrun --remote-keeper")
 
 
+def test_the_names_of_hosts_for_scripts_of_horovod():
+    words = ["--compat-env", "horovod", "sh", "-c", "echo $HOROVOD_RANK $HOROVOD_HOSTNAME"]
+    code, out, err = on("a:1,b:2", *words, env={"HOROVOD_HOSTNAME": "another launcher's"}).finish()
+    assert (code, sorted(out.splitlines())) == (0, ["0 a", "1 b", "2 b"]), err
+
+
 def test_a_host_file(tmp_path):
     hosts = tmp_path / "hosts"
     hosts.write_text("# ours\na slots=2\nb:1 # small\na\n")

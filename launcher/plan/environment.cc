@@ -17,8 +17,9 @@ constexpr std::array<std::string_view, 16> kOwn = {
     "RANK",           "WORLD_SIZE",     "LOCAL_RANK",       "LOCAL_WORLD_SIZE", "MASTER_ADDR",
     "MASTER_PORT"};
 
-constexpr std::array<std::string_view, 6> kHorovod = {"HOROVOD_RANK",       "HOROVOD_SIZE",       "HOROVOD_LOCAL_RANK",
-                                                      "HOROVOD_LOCAL_SIZE", "HOROVOD_CROSS_RANK", "HOROVOD_CROSS_SIZE"};
+constexpr std::array<std::string_view, 7> kHorovod = {"HOROVOD_RANK",       "HOROVOD_SIZE",       "HOROVOD_LOCAL_RANK",
+                                                      "HOROVOD_LOCAL_SIZE", "HOROVOD_CROSS_RANK", "HOROVOD_CROSS_SIZE",
+                                                      "HOROVOD_HOSTNAME"};
 
 constexpr std::array<std::string_view, 5> kOmpi = {"OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE",
                                                    "OMPI_COMM_WORLD_LOCAL_RANK", "OMPI_COMM_WORLD_LOCAL_SIZE",
