@@ -80,11 +80,9 @@ EXTRA_DIST += base/data/kernels_avx2.cc base/data/kernels_avx512.cc
 endif
 
 # It includes <linux/tcp.h>, which others cannot beside <netinet/tcp.h>.
-compiled_alone += base/io/acknowledged.cc
+compiled_alone += base/io/flow_state.cc
 base_sources += \
 	base/fd.h \
-	base/io/acknowledged.cc \
-	base/io/acknowledged.h \
 	base/io/address.cc \
 	base/io/bound_port.cc \
 	base/io/bound_port.h \
@@ -95,6 +93,8 @@ base_sources += \
 	base/io/descriptor_passing.h \
 	base/io/fd_stream.cc \
 	base/io/fd_stream.h \
+	base/io/flow_state.cc \
+	base/io/flow_state.h \
 	base/io/host.h \
 	base/io/host_addresses.cc \
 	base/io/host_addresses.h \

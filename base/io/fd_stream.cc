@@ -13,7 +13,7 @@
 #include <cstring>
 #include <utility>
 
-#include "base/io/acknowledged.h"
+#include "base/io/flow_state.h"
 #include "base/io/limits.h"
 #include "base/io/quiet_write.h"
 
@@ -77,7 +77,7 @@ void FdStream::keep_unsent_below(int bytes) noexcept {
   setsockopt(descriptor_.get(), IPPROTO_TCP, TCP_NOTSENT_LOWAT, &bytes, sizeof bytes);
 }
 
-std::uint64_t FdStream::acknowledged() const noexcept { return acknowledged_bytes(descriptor_.get()); }
+FlowState FdStream::flow() const noexcept { return flow_state(descriptor_.get()); }
 
 void FdStream::shutdown_write() noexcept {
   if (method_ == Method::kSocket) {

@@ -26,7 +26,7 @@ class FdStream final : public Stream, private Watch, private Job, private Answer
 
   void expect_answers() noexcept override;
   void keep_unsent_below(int bytes) noexcept override;
-  std::uint64_t acknowledged() const noexcept override;
+  FlowState flow() const noexcept override;
   void shutdown_write() noexcept override;
   std::optional<PeerIdentity> peer_identity() const noexcept override { return identity_; }
   std::string describe() const override { return description_; }

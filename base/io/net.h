@@ -10,6 +10,7 @@
 #include <span>
 #include <string>
 
+#include "base/io/flow_state.h"
 #include "base/task/loop.h"
 
 namespace aiacc::io {
@@ -105,8 +106,8 @@ class Stream {
   // Lets a write wait while about this much is neither sent nor waited for: what is written late goes to another stream that is
   // faster, or past what is less urgent. 0: as much as the system likes.
   virtual void keep_unsent_below(int /*bytes*/) noexcept {}
-  // Bytes that the other host's system has acknowledged since the connection was made, as far as this one says it; otherwise 0.
-  virtual std::uint64_t acknowledged() const noexcept { return 0; }
+  // What of the bytes that were written has arrived, as far as the system says it.
+  virtual FlowState flow() const noexcept { return {}; }
   virtual void shutdown_write() noexcept = 0;  // the peer reads end of stream after the bytes written so far
   virtual std::optional<PeerIdentity> peer_identity() const noexcept = 0;
   virtual std::string describe() const = 0;  // "tcp:10.0.0.1:4242" …, for messages

@@ -375,7 +375,7 @@ TYPED_TEST_P(NetConformance, BytesThatThePeersHostHasAreAcknowledged) {
     if (place.kind != Address::Kind::kTcp) continue;
     SCOPED_TRACE(place.text());
     Pair pair = this->connect(place);
-    const std::uint64_t before = pair.client->acknowledged();  // a system may count the connection itself
+    const std::uint64_t before = pair.client->flow().acknowledged;  // a system may count the connection itself
     const Bytes sent = pattern(10'000, 5);
     Stop stop;
     this->fixture_.run(write_bytes(*pair.client, sent, stop));
@@ -383,7 +383,10 @@ TYPED_TEST_P(NetConformance, BytesThatThePeersHostHasAreAcknowledged) {
     EXPECT_TRUE(this->fixture_.run(read_full(*pair.server, seen, stop)));
     this->fixture_.run(write_bytes(*pair.server, sent, stop));
     EXPECT_TRUE(this->fixture_.run(read_full(*pair.client, seen, stop)));
-    EXPECT_EQ(pair.client->acknowledged() - before, 10'000u) << "before what the peer's answer has acknowledged";
+    const FlowState now = pair.client->flow();
+    EXPECT_EQ(now.acknowledged - before, 10'000u) << "before what the peer's answer has acknowledged";
+    EXPECT_EQ(now.held, 0u);
+    EXPECT_GT(now.least_rtt, Duration{});
   }
 }
 

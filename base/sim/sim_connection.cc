@@ -76,9 +76,15 @@ bool SimConnection::try_write(int index, io::IoAwait& io) {
   if (direction.used >= window) return false;
   const std::size_t moved = std::min(io.bytes(), window - direction.used);
   direction.used += moved;
+  direction.written += moved;
   io.set_moved(moved);
   if (moved > 0) send(direction, Piece{first_bytes(io, moved)});
   return true;
+}
+
+io::FlowState SimConnection::flow(int index) const noexcept {
+  const Direction& direction = directions_[static_cast<std::size_t>(index)];
+  return {direction.arrived, direction.written - direction.arrived, network_.latency(sides_[0].host, sides_[1].host)};
 }
 
 void SimConnection::wait(int index, io::IoAwait& io) noexcept {

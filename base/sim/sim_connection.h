@@ -40,7 +40,8 @@ class SimConnection {
   // Requests of the stream at side `index`.
   bool try_read(int index, io::IoAwait& io);
   bool try_write(int index, io::IoAwait& io);
-  std::uint64_t acknowledged(int index) const noexcept { return directions_[static_cast<std::size_t>(index)].arrived; }
+  // An acknowledgement takes no time.
+  io::FlowState flow(int index) const noexcept;
   void wait(int index, io::IoAwait& io) noexcept;
   void cancel(int index, io::IoAwait& io) noexcept;
   void end_writes(int index) noexcept;
@@ -83,7 +84,8 @@ class SimConnection {
     std::deque<Piece> flying;
     std::deque<std::byte> ready;
     std::size_t used = 0;       // bytes in flight or unread
-    std::uint64_t arrived = 0;  // bytes, ever
+    std::uint64_t written = 0;  // bytes, ever
+    std::uint64_t arrived = 0;  // of these
     Instant link_free{};
     bool ended = false;      // the writer has ended it
     bool end_came = false;   // the reader has seen the end

@@ -20,7 +20,7 @@ class SimStream final : public io::Stream {
   ~SimStream() override { connection_->close(side_); }
 
   void hand_over(const SimNetwork::End& to) noexcept { connection_->hand_over(side_, to); }
-  std::uint64_t acknowledged() const noexcept override { return connection_->acknowledged(side_); }
+  io::FlowState flow() const noexcept override { return connection_->flow(side_); }
   void shutdown_write() noexcept override { connection_->end_writes(side_); }
   std::optional<io::PeerIdentity> peer_identity() const noexcept override {
     return local_ ? std::optional(connection_->side(1 - side_).identity) : std::nullopt;

@@ -31,7 +31,7 @@ class SealedStream final : public io::Stream, private Root::Owner {
 
   void expect_answers() noexcept override { stream_->expect_answers(); }
   void keep_unsent_below(int bytes) noexcept override { stream_->keep_unsent_below(bytes); }
-  std::uint64_t acknowledged() const noexcept override { return stream_->acknowledged(); }
+  io::FlowState flow() const noexcept override { return stream_->flow(); }
   void shutdown_write() noexcept override;
   int descriptor() const noexcept override { return stream_->descriptor(); }
   std::optional<io::PeerIdentity> peer_identity() const noexcept override { return stream_->peer_identity(); }

@@ -64,7 +64,7 @@ class Connection final : public PartHolder, private Root::Owner {
   void keep_unsent_below(int bytes) noexcept { stream_->keep_unsent_below(bytes); }
   // Bytes that the peer's host has acknowledged since the last call.
   std::uint64_t newly_acknowledged() noexcept {
-    const std::uint64_t now = stream_->acknowledged();
+    const std::uint64_t now = stream_->flow().acknowledged;
     return now - std::exchange(acknowledged_, now);
   }
   void mark(const io::TrafficMarks& marks) noexcept { shared_.mark(*stream_, marks); }
