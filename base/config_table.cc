@@ -141,17 +141,21 @@ constexpr std::array kTable{
         "while it sends them. Messages of more than 64 KiB are divided among several connections as fast as each "
         "one takes them. Of two ranks with different values, both use the smaller one.",
         "0.1"},
-    ConfigRow{"AIACC_TC_CTRL", &V::tc_ctrl, "", "", "", kUser,
-              "Marks of the packets in which ranks of different hosts say how operations and groups fare: the DSCP and "
-              "the priority of the socket, as in dscp=48,priority=6; and rate=, what a rank sends of them to another "
-              "one at most, as in rate=500mbit (kbit, mbit or gbit a second). Unset: those of the system. Classes "
-              "whose marks or rates differ have connections of their own. A priority above 6 needs CAP_NET_ADMIN.",
-              "0.1"},
+    ConfigRow{
+        "AIACC_TC_CTRL", &V::tc_ctrl, "", "", "", kUser,
+        "Marks of the packets in which ranks of different hosts say how operations and groups fare: the DSCP and "
+        "the priority of the socket, as in dscp=48,priority=6; and rate=, what a rank sends of them to another "
+        "one at most, as in rate=500mbit (kbit, mbit or gbit a second). Unset: those of the system. Classes "
+        "whose marks, rates or delays differ have connections of their own. A priority above 6 needs CAP_NET_ADMIN.",
+        "0.1"},
     ConfigRow{
         "AIACC_TC_LAT", &V::tc_lat, "", "", "", kUser,
         "As AIACC_TC_CTRL, of short messages and of those that arrange for long ones; and share=1 to 1000: what the "
         "class has of what a rank sends to another one while both this class and others send. Latency goes before "
-        "others until it is 4 MiB ahead of its share. By default it has 90, bulk 9 and background 1.",
+        "others until it is 4 MiB ahead of its share. By default it has 90, bulk 9 and background 1. With delay=, "
+        "as in delay=2ms (10us to 1s), a connection of the class keeps only so much under way that it waits in the "
+        "network's queues no longer than that, where others then do not have to wait longer either; by default the "
+        "kernel fills these queues. It costs speed where a rank computes and looks at its connections less often.",
         "0.1"},
     ConfigRow{"AIACC_TC_BULK", &V::tc_bulk, "", "", "", kUser, "As AIACC_TC_LAT, of long messages.", "0.1"},
     ConfigRow{"AIACC_TC_BG", &V::tc_bg, "", "", "", kUser,

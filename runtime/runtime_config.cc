@@ -1,5 +1,7 @@
 #include "runtime/runtime_config.h"
 
+#include <fmt/format.h>
+
 namespace aiacc {
 
 namespace {
@@ -36,9 +38,10 @@ RuntimeConfig RuntimeConfig::from(const Config& settings, const Variable& variab
   config.marks = {
       io::TrafficMarks::parse("AIACC_TC_CTRL", values.tc_ctrl), io::TrafficMarks::parse("AIACC_TC_LAT", values.tc_lat),
       io::TrafficMarks::parse("AIACC_TC_BULK", values.tc_bulk), io::TrafficMarks::parse("AIACC_TC_BG", values.tc_bg)};
-  if (config.marks[0].share) {
+  if (config.marks[0].share || config.marks[0].delay) {
     throw Error(Code::kInvalidArgument,
-                "AIACC_TC_CTRL: 'share' is for the other classes; control goes before all of them");
+                fmt::format("AIACC_TC_CTRL: '{}' is for the other classes; control goes before all of them",
+                            config.marks[0].share ? "share" : "delay"));
   }
   config.encryption = values.encrypt;
   config.plain_on_purpose = settings.origin("AIACC_ENCRYPT") != Config::Origin::kDefault;

@@ -49,15 +49,16 @@ def test_every_user_gets_a_report(user):
 @pytest.mark.parametrize("user", users())
 def test_traffic_classes_with_what_the_host_grants(user):
     inside = ["setpriv", f"--reuid={ORDINARY}", f"--regid={ORDINARY}", "--clear-groups"] if user == "ordinary" else []
-    setting = {"AIACC_TC_BULK": "dscp=10,priority=7,share=3,rate=500mbit"}
+    setting = {"AIACC_TC_BULK": "dscp=10,priority=7,share=3,rate=500mbit,delay=2ms"}
     text = info("--qos", inside=inside, **setting)
     assert text.returncode == 0, text.stderr
     lines = [line.split() for line in text.stdout.splitlines()]
-    assert ["bulk", "AIACC_TC_BULK", "10", "7", "3", "500", "Mbit/s", "its", "own"] in lines
-    assert ["latency", "AIACC_TC_LAT", "-", "-", "90", "-", "those", "of", "background"] in lines
+    assert ["bulk", "AIACC_TC_BULK", "10", "7", "3", "500", "Mbit/s", "2000", "us", "its", "own"] in lines
+    assert ["latency", "AIACC_TC_LAT", "-", "-", "90", "-", "-", "those", "of", "background"] in lines
     report = json.loads(info("--qos", "--json", inside=inside, **setting).stdout)
     assert [one["name"] for one in report["classes"]] == ["control", "latency", "bulk", "background"]
     assert report["classes"][2]["rate_bits"] == 500_000_000
+    assert report["classes"][2]["delay_us"] == 2000 and report["classes"][1]["delay_us"] is None
     assert any(one["device"] == "lo" and one["discipline"] == "noqueue" for one in report["devices"])
     if user == "ordinary":
         assert "Operation not permitted" in report["classes"][2]["refused"]

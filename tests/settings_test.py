@@ -102,10 +102,11 @@ def test_marks_of_traffic_classes_are_checked(program):
     done = run([program], AIACC_TC_LAT="dscp=64")
     assert done.returncode == 9
     assert "AIACC_TC_LAT: 'dscp=64' is nothing that a traffic class has; it takes dscp=0 to 63, priority=0 to 15, share=1 to 1000" in done.stderr
-    done = run([program], AIACC_TC_CTRL="share=3")
-    assert done.returncode == 9
-    assert "AIACC_TC_CTRL: 'share' is for the other classes; control goes before all of them" in done.stderr
-    assert run([program], AIACC_TC_LAT="dscp=34,priority=4", AIACC_TC_BG="share=2,rate=500mbit").returncode == 0
+    for word, name in (("share=3", "share"), ("delay=2ms", "delay")):
+        done = run([program], AIACC_TC_CTRL=word)
+        assert done.returncode == 9
+        assert f"AIACC_TC_CTRL: '{name}' is for the other classes; control goes before all of them" in done.stderr
+    assert run([program], AIACC_TC_LAT="dscp=34,priority=4", AIACC_TC_BG="share=2,rate=500mbit,delay=5ms").returncode == 0
 
 
 def test_the_number_of_connections_is_checked(program):

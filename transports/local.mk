@@ -58,8 +58,8 @@ transports_sources += \
 transports_sources += \
 	transports/qos/class_shares.cc \
 	transports/qos/class_shares.h \
-	transports/qos/rate_controller.cc \
-	transports/qos/rate_controller.h
+	transports/qos/delay_window.cc \
+	transports/qos/delay_window.h
 
 transports_sources += \
 	transports/service/host_streams.cc \
@@ -178,8 +178,8 @@ transports_tests += \
 	transports/sim/sim_port_test.cc \
 	transports/tcp/outbound_test.cc \
 	transports/qos/class_shares_test.cc \
-	transports/qos/link_model_test.h \
-	transports/qos/rate_controller_test.cc \
+	transports/qos/delay_window_test.cc \
+	transports/tcp/tcp_delay_test.cc \
 	transports/tcp/tcp_shares_test.cc \
 	transports/tcp/pace_test.cc \
 	transports/tcp/stream_count_test.cc \

@@ -11,6 +11,7 @@
 #include <cstring>
 
 #include "base/error.h"
+#include "base/quantity.h"
 
 namespace aiacc::io {
 namespace {
@@ -38,11 +39,10 @@ constexpr std::array kUnits = {RateUnit{"gbit", 1'000'000'000}, RateUnit{"mbit",
   for (const Key& key : kKeys) {
     known += fmt::format("{}{}={} to {}", known.empty() ? "" : ", ", key.name, key.lowest, key.highest);
   }
-  throw Error(
-      Code::kInvalidArgument,
-      fmt::format("{}: '{}' is nothing that a traffic class has; it takes {} and rate=8kbit to 10000gbit, as in "
-                  "rate=500mbit, separated by commas",
-                  name, word, known));
+  throw Error(Code::kInvalidArgument,
+              fmt::format("{}: '{}' is nothing that a traffic class has; it takes {}, rate=8kbit to 10000gbit, as in "
+                          "rate=500mbit, and delay=10us to 1s, as in delay=2ms, separated by commas",
+                          name, word, known));
 }
 
 template <class Number>
@@ -61,6 +61,12 @@ std::optional<std::uint64_t> read_rate(std::string_view text) noexcept {
     return number * unit.bits;
   }
   return std::nullopt;
+}
+
+std::optional<Duration> read_delay(std::string_view text) noexcept {
+  const std::optional<Duration> delay = parse_duration(text);
+  const bool possible = delay && *delay >= TrafficMarks::kLeastDelay && *delay <= TrafficMarks::kMostDelay;
+  return possible ? delay : std::nullopt;
 }
 
 std::string text_of_rate(std::uint64_t rate) {
@@ -84,6 +90,11 @@ void parse_word(std::string_view name, std::string_view word, TrafficMarks& mark
     const std::optional<std::uint64_t> rate = read_rate(text);
     if (!rate) refuse_marks(name, word);
     return put(name, its, marks.rate, *rate);
+  }
+  if (its == "delay") {
+    const std::optional<Duration> delay = read_delay(text);
+    if (!delay) refuse_marks(name, word);
+    return put(name, its, marks.delay, *delay);
   }
   for (const Key& key : kKeys) {
     int value = 0;
@@ -119,6 +130,7 @@ std::string TrafficMarks::text() const {
     if (value) words += fmt::format("{}{}={}", words.empty() ? "" : ",", key.name, *value);
   }
   if (rate) words += fmt::format("{}rate={}", words.empty() ? "" : ",", text_of_rate(*rate));
+  if (delay) words += fmt::format("{}delay={}", words.empty() ? "" : ",", text_of(*delay));
   return words;
 }
 

@@ -1,6 +1,7 @@
 // TrafficMarks: what is set for a class of traffic. The marks by which the network tells classes apart: the DSCP of the packets, and
 // the priority by which this host's queueing disciplines and VLAN devices order them (SO_PRIORITY). The rate that a connection may not
-// exceed (SO_MAX_PACING_RATE). The share that the class has beside others, which is the sender's matter and no socket's.
+// exceed (SO_MAX_PACING_RATE). The share that the class has beside others, and how long what it sends may make others wait in the
+// network's queues: both are the sender's matter and no socket's.
 #pragma once
 
 #include <cstdint>
@@ -8,12 +9,16 @@
 #include <string>
 #include <string_view>
 
+#include "base/time.h"
+
 namespace aiacc::io {
 
 struct TrafficMarks {
   static constexpr int kMostPriority = 15;
   static constexpr int kMostOrdinaryPriority = 6;  // above, CAP_NET_ADMIN is needed
   static constexpr int kMostShare = 1000;
+  static constexpr Duration kLeastDelay = std::chrono::microseconds(10);
+  static constexpr Duration kMostDelay = std::chrono::seconds(1);
   static constexpr std::uint64_t kLeastRate = 8'000;
   static constexpr std::uint64_t kMostRate = 10'000'000'000'000;
 
@@ -21,16 +26,17 @@ struct TrafficMarks {
   std::optional<int> priority = {};        // 0 to kMostPriority
   std::optional<int> share = {};           // 1 to kMostShare
   std::optional<std::uint64_t> rate = {};  // bits a second
+  std::optional<Duration> delay = {};      // in the network's queues
 
-  // "dscp=10,priority=2,share=9,rate=500mbit", any of them; "" has none. Throws kInvalidArgument with a sentence that begins with
+  // "dscp=10,priority=2,share=9,rate=500mbit,delay=2ms", any of them; "" has none. Throws kInvalidArgument with a sentence that begins with
   // `name`, the setting.
   static TrafficMarks parse(std::string_view name, const std::string& text);
   std::string text() const;
   // Nothing that a socket has.
   bool none() const noexcept { return !dscp && !priority && !rate; }
-  // Connections of both are set alike.
+  // Messages of both may have the same connections.
   bool same_flow(const TrafficMarks& other) const noexcept {
-    return dscp == other.dscp && priority == other.priority && rate == other.rate;
+    return dscp == other.dscp && priority == other.priority && rate == other.rate && delay == other.delay;
   }
   bool operator==(const TrafficMarks&) const = default;
 };

@@ -43,11 +43,20 @@ TEST(TrafficMarks, HaveAShareAndARate) {
   EXPECT_FALSE(marks.same_flow({}));
 }
 
+TEST(TrafficMarks, HaveADelayThatNoSocketHas) {
+  const TrafficMarks marks = TrafficMarks::parse("AIACC_TC_BULK", "share=9,delay=2ms");
+  EXPECT_EQ(marks.delay, std::chrono::milliseconds(2));
+  EXPECT_EQ(marks.text(), "share=9,delay=2ms");
+  EXPECT_EQ(TrafficMarks::parse("x", "delay=1500us").text(), "delay=1500us");
+  EXPECT_TRUE(marks.none());
+  EXPECT_FALSE(marks.same_flow({})) << "others have connections that it does not hold back";
+}
+
 TEST(TrafficMarks, OtherTextIsRefusedWithASentence) {
   EXPECT_EQ(refusal_of_marks("dscp=64"),
             "AIACC_TC_LAT: 'dscp=64' is nothing that a traffic class has; it takes dscp=0 to 63, priority=0 to 15, "
-            "share=1 to 1000 and "
-            "rate=8kbit to 10000gbit, as in rate=500mbit, separated by commas");
+            "share=1 to 1000, rate=8kbit to 10000gbit, as in rate=500mbit, and delay=10us to 1s, as in delay=2ms, "
+            "separated by commas");
   EXPECT_EQ(refusal_of_marks("dscp=1,dscp=1"), "AIACC_TC_LAT: 'dscp' is there twice");
   for (const char* text : {"dscp",
                            "dscp=",
@@ -61,6 +70,12 @@ TEST(TrafficMarks, OtherTextIsRefusedWithASentence) {
                            ",dscp=1",
                            "dscp=1,,priority=1",
                            "lossless=1",
+                           "delay=",
+                           "delay=0",
+                           "delay=9us",
+                           "delay=1001ms",
+                           "delay=x",
+                           "delay=1ms,delay=1ms",
                            "share=0",
                            "share=1001",
                            "rate=1",

@@ -136,6 +136,7 @@ Json to_json(const std::vector<ClassReport>& classes, const std::vector<Queueing
                      {"priority", or_null(one.marks.priority)},
                      {"share", traffic == 0 ? Json() : Json(one.marks.share.value_or(static_cast<int>(share)))},
                      {"rate_bits", or_null(one.marks.rate)},
+                     {"delay_us", one.marks.delay ? Json(seconds(*one.marks.delay) * 1e6) : Json()},
                      {"connection", one.connection},
                      {"refused", one.refused}});
   }

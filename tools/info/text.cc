@@ -162,15 +162,16 @@ std::vector<Row> rdma_counters(const Json& report) {
 }
 
 std::vector<Row> classes(const Json& report) {
-  std::vector<Row> rows = {{"class", "setting", "DSCP", "priority", "share", "rate", "connections"}};
+  std::vector<Row> rows = {{"class", "setting", "DSCP", "priority", "share", "rate", "delay", "connections"}};
   const auto or_dash = [](const Json& value) { return value.is_null() ? std::string("-") : plain(value); };
   for (const Json& one : report["qos"]["classes"].items()) {
     const bool own = plain(one["connection"]) == plain(one["name"]);
     const std::string rate = one["rate_bits"].is_null()
                                  ? "-"
                                  : fmt::format("{:g} Mbit/s", static_cast<double>(one["rate_bits"].as_integer()) / 1e6);
+    const std::string delay = one["delay_us"].is_null() ? "-" : fmt::format("{:g} us", one["delay_us"].as_double());
     rows.push_back({plain(one["name"]), plain(one["setting"]), or_dash(one["dscp"]), or_dash(one["priority"]),
-                    one["share"].is_null() ? "first" : plain(one["share"]), rate,
+                    one["share"].is_null() ? "first" : plain(one["share"]), rate, delay,
                     own ? "its own" : "those of " + plain(one["connection"])});
   }
   return rows;

@@ -254,11 +254,19 @@ Task<void> Connection::write() {
   co_await io::write_all(*stream_, preface_, stop_);
   while (current()) {
     if (batch_is_written() && !farewell_in_batch_ && !gather()) {
+      if (window_) {
+        window_->idle();
+        room_in_window_ = 0;
+      }
       output_.reset();
       writer_waits_ = true;
       co_await output_.wait(stop_);
       writer_waits_ = false;
       continue;
+    }
+    if (window_) {
+      co_await write_within_window();
+      if (!current()) co_return;
     }
     while (!batch_is_written()) {
       const std::span<const io::Piece> rest(pieces_.data() + piece_begin_, piece_end_ - piece_begin_);
@@ -277,9 +285,51 @@ Task<void> Connection::write() {
   }
 }
 
+// The batch, as its window permits.
+Task<void> Connection::write_within_window() {
+  while (!batch_is_written()) {
+    while (room_in_window_ == 0) {
+      room_in_window_ = window_->room(stream_->flow(), shared_.loop.now());
+      if (room_in_window_ > 0) break;
+      co_await sleep_for(shared_.loop, window_->pause(), stop_);
+      if (!current()) co_return;
+    }
+    const std::size_t moved = co_await stream_->write_gathered(within(room_in_window_), stop_);
+    if (!current()) co_return;
+    room_in_window_ -= std::min<std::uint64_t>(moved, room_in_window_);
+    advance(moved);
+    if (!current()) co_return;
+  }
+}
+
+// The first pieces of what is left of the batch, together at most so many bytes unless a piece cannot be cut.
+std::span<const io::Piece> Connection::within(std::uint64_t bytes) noexcept {
+  std::size_t end = piece_begin_;
+  for (; end < piece_end_ && pieces_[end].size() <= bytes; ++end) bytes -= pieces_[end].size();
+  if (end < piece_end_ && bytes > 0 && (piece_begin_ > 0 || piece_end_ < pieces_.size())) {
+    if (piece_begin_ > 0) {
+      std::copy(&pieces_[piece_begin_], &pieces_[end] + 1, &pieces_[piece_begin_ - 1]);
+      std::copy(&marks_[piece_begin_], &marks_[end] + 1, &marks_[piece_begin_ - 1]);
+      --piece_begin_;
+    } else {
+      std::copy_backward(&pieces_[end], &pieces_[piece_end_], &pieces_[piece_end_] + 1);
+      std::copy_backward(&marks_[end], &marks_[piece_end_], &marks_[piece_end_] + 1);
+      ++piece_end_;
+      ++end;
+    }
+    // The same piece is now at end - 1 and at end.
+    pieces_[end - 1] = pieces_[end - 1].first(bytes);
+    marks_[end - 1].last = false;
+    pieces_[end] = pieces_[end].subspan(bytes);
+  }
+  if (end == piece_begin_) ++end;
+  return std::span(pieces_).subspan(piece_begin_, end - piece_begin_);
+}
+
 // What the system does not take is left to the writer, and so is an error. A writer that is busy, or was woken for a rest, looks
 // for more before it waits again.
 void Connection::write_now() noexcept {
+  if (window_) return wake_writer();
   if (!writer_waits_ || stop_.requested() || !batch_is_written() || farewell_in_batch_) return;
   if (!gather()) return;
   try {

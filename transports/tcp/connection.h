@@ -11,6 +11,7 @@
 
 #include "base/task/scope.h"
 #include "base/wire/codec.h"
+#include "transports/qos/delay_window.h"
 #include "transports/tcp/inbound.h"
 #include "transports/tcp/outbound.h"
 
@@ -62,6 +63,8 @@ class Connection final : public PartHolder, private Root::Owner {
   void let_go(const Part& part) noexcept override;
   Carrier& carrier() noexcept { return carrier_; }
   void keep_unsent_below(int bytes) noexcept { stream_->keep_unsent_below(bytes); }
+  // From now on no more is under way than makes others wait so long.
+  void limit_delay(Duration limit) { window_.emplace(limit); }
   // Bytes that the peer's host has acknowledged since the last call.
   std::uint64_t newly_acknowledged() noexcept {
     const std::uint64_t now = stream_->flow().acknowledged;
@@ -82,6 +85,7 @@ class Connection final : public PartHolder, private Root::Owner {
   static constexpr std::size_t kDirectBytes = 4 << 10;
   static constexpr std::size_t kBatchBytes = 64 << 10;  // of messages that are written together
   static constexpr std::size_t kMaxPieces = 64;
+  static constexpr std::size_t kSpare = 8;  // for pieces that are cut in two
   // An acknowledgement is sent after this many messages at the latest, and at once after a message that its sender has
   // not copied.
   static constexpr std::uint64_t kAckMessages = 64;
@@ -102,7 +106,9 @@ class Connection final : public PartHolder, private Root::Owner {
   void came(bool whole) noexcept;
 
   Task<void> write();
+  Task<void> write_within_window();
   bool gather();
+  std::span<const io::Piece> within(std::uint64_t bytes) noexcept;
   bool batch_is_written() const noexcept { return piece_begin_ == piece_end_; }
   void add_acks() noexcept;
   void add_frame(const Frame& frame, std::span<std::byte, kFrameBytes> into) noexcept;
@@ -146,8 +152,8 @@ class Connection final : public PartHolder, private Root::Owner {
     Part* part;  // null: a frame of the connection itself
     bool last;   // the last piece of its part
   };
-  std::array<io::Piece, kMaxPieces> pieces_;  // of the batch that is being written
-  std::array<Mark, kMaxPieces> marks_;
+  std::array<io::Piece, kMaxPieces + kSpare> pieces_;  // of the batch that is being written
+  std::array<Mark, kMaxPieces + kSpare> marks_;
   std::size_t piece_begin_ = 0;
   std::size_t piece_end_ = 0;
   bool writer_waits_ = false;  // waits for something to write, or was woken and has not looked yet
@@ -157,6 +163,9 @@ class Connection final : public PartHolder, private Root::Owner {
   std::vector<std::unique_ptr<std::byte[]>> copies_;  // of parts of the batch that were let go
   std::array<std::byte, kFrameBytes> ask_frame_;
   std::array<std::byte, kFrameBytes> farewell_frame_;
+
+  std::optional<DelayWindow> window_;
+  std::uint64_t room_in_window_ = 0;  // bytes that may be written before the next look
 
   bool retired_ = false;
   int running_ = 0;

@@ -342,6 +342,8 @@ void Link::adopt(Place& place, std::unique_ptr<io::Stream> stream, const Terms& 
   if (lost_ || shared_.closed) return;  // in a completion
   place.connection = std::make_unique<Connection>(shared_, static_cast<ConnectionOwner&>(*this), std::move(stream),
                                                   std::move(preface), inbound_, outbound_, place.carried);
+  const io::TrafficMarks marks = marks_of(stream_of(place));
+  if (marks.delay) place.connection->limit_delay(*marks.delay);
   place.connection->carrier().classes = classes_at(place);
   outbound_.join(place.connection->carrier());
   take_leads(*place.connection);

@@ -1,0 +1,81 @@
+#include "transports/qos/delay_window.h"
+
+#include <algorithm>
+#include <cmath>
+
+namespace aiacc {
+namespace {
+
+// Segments of this length leave none that is nearly empty.
+constexpr std::uint64_t kSegment = 1448;
+constexpr double kMostBytes = 1e12;
+constexpr Duration kShortestPause = std::chrono::microseconds(50);
+constexpr Duration kLongestPause = std::chrono::milliseconds(5);
+
+}  // namespace
+
+void DelayWindow::begin(const io::FlowState& state, Instant now) noexcept {
+  running_ = true;
+  limited_ = false;
+  least_held_ = ~std::uint64_t{0};
+  since_ = looked_ = now;
+  acknowledged_ = seen_ = state.acknowledged;
+}
+
+std::uint64_t DelayWindow::room(const io::FlowState& state, Instant now) noexcept {
+  least_rtt_ = state.least_rtt;
+  if (!running_) {
+    begin(state, now);
+  } else {
+    least_held_ = std::min(least_held_, state.held);
+    looked_ = now;
+    seen_ = state.acknowledged;
+    if (before_ + (now - since_) >= std::max(kShortest, state.least_rtt + limit_)) end_period(state, now);
+  }
+  const std::uint64_t room = bytes_ > state.held ? bytes_ - state.held : 0;
+  if (room >= worth_writing()) return std::max(room / kSegment * kSegment, std::min(room, kSegment));
+  limited_ = true;
+  return 0;
+}
+
+void DelayWindow::end_period(const io::FlowState& state, Instant now) noexcept {
+  const Duration length = now - since_;
+  const std::uint64_t delivered = state.acknowledged - acknowledged_;
+  const bool whole = length > before_;
+  if (limited_ && delivered > 0) {
+    rate_ = static_cast<double>(delivered + delivered_before_) / seconds(length + before_);
+    const auto now_has = static_cast<double>(bytes_);
+    const double wanted = std::min(kMostBytes, rate_ * seconds(state.least_rtt + limit_) + std::sqrt(kStep * now_has));
+    if (wanted > now_has) {
+      bytes_ = static_cast<std::uint64_t>(wanted >= 2 * now_has ? 2 * now_has : (now_has + wanted) / 2);
+    } else if (whole && static_cast<double>(least_held_) > rate_ * seconds(state.least_rtt + limit_ / 4)) {
+      bytes_ = std::max(kLeast, static_cast<std::uint64_t>((now_has + wanted) / 2));
+    }
+  }
+  before_ = {};
+  delivered_before_ = 0;
+  begin(state, now);
+}
+
+// A quarter of what it keeps in queues.
+std::uint64_t DelayWindow::worth_writing() const noexcept {
+  const double queue = static_cast<double>(bytes_) * (seconds(limit_) / seconds(least_rtt_ + limit_));
+  return std::clamp<std::uint64_t>(static_cast<std::uint64_t>(queue / 4), kSegment, bytes_ / 2);
+}
+
+// Until so much is free.
+Duration DelayWindow::pause() const noexcept {
+  if (rate_ <= 0) return kShortestPause;
+  const double wait = static_cast<double>(worth_writing()) / rate_;
+  return std::clamp(Duration(std::llround(std::min(wait, 1.0) * 1e9)), kShortestPause, kLongestPause);
+}
+
+void DelayWindow::idle() noexcept {
+  if (running_ && limited_ && least_held_ > 0) {
+    before_ += looked_ - since_;
+    delivered_before_ += seen_ - acknowledged_;
+  }
+  running_ = false;
+}
+
+}  // namespace aiacc

@@ -1,0 +1,136 @@
+// Latency beside bulk whose delay is limited (AIACC_TC_BULK=delay=...), in virtual time: a host's line with a deep queue, and sums over the
+// rank that shares it.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <string>
+
+#include "transports/tcp/tcp_fixture_test.h"
+
+namespace aiacc::tcp_test {
+namespace {
+
+using namespace std::chrono_literals;
+using message_conformance::Completion;
+using message_conformance::header_of;
+using message_conformance::pattern;
+using message_conformance::Recorder;
+
+constexpr std::uint64_t kDelayLine = 12'500'000;  // 100 Mbit/s
+constexpr std::size_t kShortBytes = 8 << 10;
+constexpr std::size_t kLongBytes = 1 << 20;
+constexpr Duration kOneWay = 100us;
+
+sim::StreamModel deep_queue() {
+  sim::StreamModel model;
+  model.latency_between_hosts = kOneWay;
+  model.host_bytes_per_second = kDelayLine;
+  model.window_bytes = 1 << 20;  // 84 ms of the line, for each connection
+  return model;
+}
+
+TcpPort::Marks bulk_with(const std::string& text) {
+  TcpPort::Marks marks;
+  marks[static_cast<std::size_t>(TrafficClass::kBulk)] = io::TrafficMarks::parse("bulk", text);
+  return marks;
+}
+
+// Rank 0 sends long messages to all others, and meanwhile short ones to rank 1, one after the other.
+class DelaySim : public SimTcp {
+ public:
+  explicit DelaySim(const std::string& bulk, int ranks = 2, io::StreamRange streams = {},
+                    Encryption protection = Encryption::kNone)
+      : SimTcp(ranks, 42, protection, 2s, streams, bulk_with(bulk), deep_queue()),
+        receivers_(static_cast<std::size_t>(ranks)) {
+    for (int rank = 0; rank < ranks; ++rank) port(rank).set_receiver(receivers_[static_cast<std::size_t>(rank)]);
+  }
+  void send_long(int to, int count) {
+    for (int i = 0; i < count; ++i) post(port(0), to, header_of(++tag_, kLongBytes, TrafficClass::kBulk), long_, told_);
+  }
+  // How long a short message takes.
+  Duration send_short() {
+    const Instant began = world.now();
+    const std::uint32_t tag = ++tag_;
+    post(port(0), 1, header_of(tag, kShortBytes, TrafficClass::kLatency), short_, told_);
+    EXPECT_TRUE(run_until([&] { return placed(1, TrafficClass::kLatency) == shorts_ + 1; }));
+    ++shorts_;
+    return world.now() - began;
+  }
+  Duration slowest_short(int count) {
+    Duration slowest{};
+    for (int i = 0; i < count; ++i) {
+      slowest = std::max(slowest, send_short());
+      const Instant next = after(world.now(), 1ms + i * 37us);
+      world.run_while_not([&] { return world.now() >= next; });
+    }
+    return slowest;
+  }
+  int placed(int rank, TrafficClass traffic) const {
+    const auto& messages = receivers_[static_cast<std::size_t>(rank)].messages;
+    return static_cast<int>(std::count_if(messages.begin(), messages.end(), [&](const auto& each) {
+      return each.placed && each.header.traffic == traffic;
+    }));
+  }
+
+ private:
+  std::vector<Recorder> receivers_;
+  Completion told_;
+  std::vector<std::byte> long_ = pattern(kLongBytes, 1), short_ = pattern(kShortBytes, 2);
+  std::uint32_t tag_ = 0;
+  int shorts_ = 0;
+};
+
+Duration on_the_line(std::uint64_t bytes) {
+  return Duration(static_cast<std::int64_t>(bytes * 1'000'000'000 / kDelayLine));
+}
+
+// Both connections are there.
+void warm_up(DelaySim& world, int ranks = 2) {
+  world.send_short();
+  for (int to = 1; to < ranks; ++to) {
+    world.send_long(to, 1);
+    ASSERT_TRUE(world.run_until([&] { return world.placed(to, TrafficClass::kBulk) == 1; }));
+  }
+}
+
+TEST(TcpDelay, LatencyWaitsNoLongerThanTheLimitAndAPacket) {
+  for (const io::StreamRange streams : {io::StreamRange(1), io::StreamRange(4)}) {
+    for (const Encryption protection : {Encryption::kNone, Encryption::kIntegrity}) {
+      DelaySim world("dscp=10,delay=2ms", 2, streams, protection);
+      warm_up(world);
+      const Duration idle = world.slowest_short(20);
+      world.send_long(1, 8);
+      const Instant began = world.world.now();
+      const Duration beside = world.slowest_short(60);
+      EXPECT_LE(beside, 2 * idle + on_the_line(64 << 10)) << streams.most;
+      EXPECT_LT(world.placed(1, TrafficClass::kBulk), 9) << "bulk was under way all the time";
+      ASSERT_TRUE(world.run_until([&] { return world.placed(1, TrafficClass::kBulk) == 9; }));
+      const Duration bulk = world.world.now() - began;
+      EXPECT_LE(bulk, 10 * on_the_line(8 * kLongBytes) / 9)
+          << "nine tenths of the line, with latency's " << streams.most;
+    }
+  }
+}
+
+TEST(TcpDelay, WithoutALimitItWaitsForTheWholeQueue) {
+  DelaySim world("dscp=10");
+  warm_up(world);
+  world.send_long(1, 8);
+  EXPECT_GE(world.slowest_short(10), 50ms);
+}
+
+// The sum over peers is what the limit says, because each one's window is by its own share of the line.
+TEST(TcpDelay, BulkToFourPeersKeepsNoLongerQueueThanToOne) {
+  DelaySim world("dscp=10,delay=2ms", 5);
+  warm_up(world, 5);
+  const Duration idle = world.slowest_short(20);
+  for (int to = 1; to < 5; ++to) world.send_long(to, 3);
+  world.slowest_short(20);  // until the windows are what they are to be
+  EXPECT_LE(world.slowest_short(40), 2 * idle + on_the_line(64 << 10));
+  for (int to = 1; to < 5; ++to) {
+    ASSERT_TRUE(world.run_until([&] { return world.placed(to, TrafficClass::kBulk) == 4; }));
+  }
+}
+
+}  // namespace
+}  // namespace aiacc::tcp_test
