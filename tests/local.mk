@@ -16,6 +16,7 @@ EXTRA_DIST += \
 	tests/caffe_test.py \
 	tests/conftest.py \
 	tests/cpp_test.py \
+	tests/delay_hosts_test.py \
 	tests/digits_test.py \
 	tests/docs_test.py \
 	tests/examples_test.py \
@@ -61,6 +62,7 @@ EXTRA_DIST += \
 	tests/programs/corrupt.c \
 	tests/programs/cpp.cc \
 	tests/programs/deny_affinity.c \
+	tests/programs/incast.py \
 	tests/programs/job_rank.c \
 	tests/programs/say_hello.py \
 	tests/programs/surface.cc \

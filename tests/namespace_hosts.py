@@ -5,6 +5,7 @@ own /dev/shm, /run and sysfs, and an Ethernet port on a switch that no other net
     namespace_hosts.py 3 -- aiaccrun --launch-agent "$ENTER_HOST" -H h0:2,h1:2,h2:2 program
     namespace_hosts.py --rate 1gbit 2 -- ...            every host sends 1 Gbit/s at most
     namespace_hosts.py --rate 1gbit --flow-rate 300mbit 2 -- ...   and over each TCP connection 300 Mbit/s at most
+    namespace_hosts.py --switch 100mbit:50ms 2 -- ...   the switch sends 100 Mbit/s to each host, behind a queue of 50 ms
     namespace_hosts.py --on h0 2 -- mpirun ...          the launcher runs on h0
     namespace_hosts.py --possible                       exits 0 if hosts can be made here, else says why not
 
@@ -68,11 +69,13 @@ def search_path():
 class Hosts:
     """`with Hosts(3) as hosts:` has h0, h1, h2; `hosts.enter` is the command for --launch-agent."""
 
-    # `unplugged`: names of hosts that have no port. `flow_rate`: of each TCP connection over IPv4.
-    def __init__(self, count, rate=None, unplugged=(), flow_rate=None):
+    # `unplugged`: names of hosts that have no port. `flow_rate`: of each TCP connection over IPv4. `switch`: (rate, queue) of each of its
+    # ports; unlike a host's own queue, its senders' kernels do not know it.
+    def __init__(self, count, rate=None, unplugged=(), flow_rate=None, switch=None):
         self.names = [f"h{i}" for i in range(count)]
         self.rate = rate
         self.flow_rate = flow_rate
+        self.switch = switch
         self.unplugged = set(unplugged)
         self.processes = []
         self.pids = {}
@@ -119,6 +122,9 @@ class Hosts:
         port = f"port{number}"
         self.run(*inside, "ip", "link", "add", port, "type", "veth", "peer", "name", "eth0", "netns", str(pid))
         self.run(*inside, "ip", "link", "set", port, "master", "switch", "up")
+        if self.switch:
+            self.run(*inside, "tc", "qdisc", "add", "dev", port, "root", "tbf", "rate", self.switch[0], "burst", "16k",
+                     "latency", self.switch[1])
         there = ["nsenter", "--target", str(pid), "--net", "--"]
         self.run(*there, "ip", "address", "add", f"{self.address(number)}/24", "dev", "eth0")
         self.run(*there, "ip", "-6", "address", "add", f"{self.address(number, 6)}/64", "dev", "eth0", "nodad")
@@ -189,6 +195,7 @@ def main():
     parser.add_argument("hosts", type=int)
     parser.add_argument("--rate", help="what a host may send, as tc writes it: 1gbit")
     parser.add_argument("--flow-rate", help="what it may send over one TCP connection, as tc writes it")
+    parser.add_argument("--switch", metavar="RATE:QUEUE", help="what the switch sends to a host, and for how long it keeps packets that wait")
     parser.add_argument("--on", help="the host whose network and name the command has; default: the machine's own")
     words = sys.argv[1:]
     if words == ["--possible"]:
@@ -197,10 +204,13 @@ def main():
     arguments, command = parser.parse_args(words[:split]), words[split + 1:]
     if not command:
         parser.error("no command to run: write it behind --")
+    switch = arguments.switch.split(":") if arguments.switch else None
+    if switch and len(switch) != 2:
+        parser.error("--switch takes a rate and a time: 100mbit:50ms")
     reason = unavailable()
     if reason:
         sys.exit(f"namespace_hosts.py: {reason}; run it as root, or in a user namespace: unshare -r {shlex.join(sys.argv)}")
-    with contextlib.suppress(KeyboardInterrupt), Hosts(arguments.hosts, arguments.rate, flow_rate=arguments.flow_rate) as hosts:
+    with contextlib.suppress(KeyboardInterrupt), Hosts(arguments.hosts, arguments.rate, flow_rate=arguments.flow_rate, switch=switch) as hosts:
         environment = {**os.environ, "ENTER_HOST": hosts.enter}
         if arguments.on:
             command = hosts.head(arguments.on, command)
