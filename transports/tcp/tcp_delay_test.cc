@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <string>
 
+#include "base/sim/random.h"
 #include "transports/tcp/tcp_fixture_test.h"
 
 namespace aiacc::tcp_test {
@@ -34,6 +35,46 @@ TcpPort::Marks bulk_with(const std::string& text) {
   marks[static_cast<std::size_t>(TrafficClass::kBulk)] = io::TrafficMarks::parse("bulk", text);
   return marks;
 }
+
+// Windows of a few segments in which all classes but control are: pieces are cut anywhere.
+TcpPort::Marks narrow() {
+  const io::TrafficMarks each = io::TrafficMarks::parse("each", "delay=10us");
+  return {io::TrafficMarks{}, each, each, each};
+}
+class NarrowSim : public SimTcp {
+ public:
+  explicit NarrowSim(Encryption protection = Encryption::kNone, io::StreamRange streams = {})
+      : SimTcp(message_conformance::kRanks, 42, protection, 2s, streams, narrow()) {}
+};
+class NarrowSealedSim : public NarrowSim {
+ public:
+  NarrowSealedSim() : NarrowSim(Encryption::kData) {}
+};
+// With four connections for a pair, of which one breaks now and then.
+class NarrowDyingSim : public NarrowSim {
+ public:
+  NarrowDyingSim() : NarrowSim(Encryption::kNone, 4) {}
+  bool run_until(const std::function<bool()>& done) {
+    return NarrowSim::run_until([&] {
+      std::uint64_t parts = 0;
+      for (const auto& host : hosts) parts += host->port->parts_sent();
+      if (parts >= next_) {
+        next_ = parts + 50;
+        const int one = static_cast<int>(dice_.below(hosts.size()));
+        network.break_stream(one, (one + 1) % static_cast<int>(hosts.size()), dice_.below(4));
+      }
+      return done();
+    });
+  }
+
+ private:
+  sim::Random dice_{7};
+  std::uint64_t next_ = 50;
+};
+class NarrowReal : public RealTcp {
+ public:
+  NarrowReal() : RealTcp(message_conformance::kRanks, "127.0.0.1", {}, narrow()) {}
+};
 
 // Rank 0 sends long messages to all others, and meanwhile short ones to rank 1, one after the other.
 class DelaySim : public SimTcp {
@@ -134,3 +175,12 @@ TEST(TcpDelay, BulkToFourPeersKeepsNoLongerQueueThanToOne) {
 
 }  // namespace
 }  // namespace aiacc::tcp_test
+
+namespace aiacc::message_conformance {
+using namespace tcp_test;
+INSTANTIATE_TEST_SUITE_P(TcpNarrowSim, MessageConformance, ::testing::Values(&make<NarrowSim>));
+INSTANTIATE_TEST_SUITE_P(TcpNarrowSealedSim, MessageConformance, ::testing::Values(&make<NarrowSealedSim>));
+INSTANTIATE_TEST_SUITE_P(TcpNarrowDyingSim, MessageConformance, ::testing::Values(&make<NarrowDyingSim>));
+INSTANTIATE_TEST_SUITE_P(TcpNarrowReal, MessageConformance, ::testing::Values(&make<NarrowReal>));
+INSTANTIATE_TEST_SUITE_P(TcpNarrowImmediateSim, MessageConformance, ::testing::Values(&make<Immediate<NarrowSim>>));
+}  // namespace aiacc::message_conformance
