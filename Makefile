@@ -20,6 +20,10 @@ all: $(BUILD)/Makefile
 demo-torch torch-venv mxnet-venv: $(BUILD)/Makefile $(BUILD)/.packages-python FORCE
 	+@$(build) $@ $(jobs)
 
+# Horovod, for benchmarks beside it, is compiled against the system's torch.
+horovod-venv: $(BUILD)/Makefile $(BUILD)/.packages-python $(BUILD)/.packages-torch $(BUILD)/.packages-horovod FORCE
+	+@$(build) $@ $(jobs)
+
 # Caffe is built in the build directory, and its source comes by pip.
 check-caffe: $(BUILD)/Makefile $(BUILD)/.packages-python $(BUILD)/.packages-caffe FORCE
 	+@$(build) $@ $(jobs)

@@ -57,11 +57,22 @@ EXTRA_DIST += bench/overlap/aiacc.cc bench/overlap/measure.h bench/overlap/mpi.c
 bench-overlap: stage
 	@$(srcdir)/bench/overlap/run $(stage)$(prefix) $(BENCH_FLAGS)
 .PHONY: bench-overlap
-# Training steps with the gradients of a model, beside DistributedDataParallel on Gloo and Horovod: `make bench-gradients'.
-EXTRA_DIST += bench/gradients/horovod_world.py bench/gradients/run bench/gradients/shapes.py bench/gradients/step.py
+# Training steps with the gradients of a model, beside DistributedDataParallel on Gloo and Horovod, where their environments are:
+# `make torch-venv horovod-venv bench-gradients [BENCH_FLAGS="--places 2x1,4x1 --rates 1gbit --compute 0.3"]'.
+EXTRA_DIST += \
+	bench/gradients/bound.py \
+	bench/gradients/horovod-venv \
+	bench/gradients/horovod_world.py \
+	bench/gradients/run \
+	bench/gradients/shapes.py \
+	bench/gradients/step.py \
+	bench/gradients/subjects.py
+horovod_venv = $(abs_builddir)/horovod-venv
 bench-gradients: stage
-	@$(srcdir)/bench/gradients/run $(stage)$(prefix) $(BENCH_FLAGS)
-.PHONY: bench-gradients
+	@$(srcdir)/bench/gradients/run $(stage)$(prefix) --python $(torch_venv)/bin/python --horovod $(horovod_venv)/bin/python $(BENCH_FLAGS)
+horovod-venv:
+	@$(srcdir)/bench/gradients/horovod-venv $(horovod_venv)
+.PHONY: bench-gradients horovod-venv
 # A SyncBN layer beside its passes over the batch and bare allreduces of as many floats, and beside torch's formula over Gloo, on this
 # host and between hosts: `make bench-syncbn [BENCH_FLAGS="--python torch-venv/bin/python --places 2,2x1"]'.
 EXTRA_DIST += bench/syncbn/aiacc.cc bench/syncbn/gloo.py bench/syncbn/run

@@ -94,6 +94,7 @@ handshake_fuzz_CXXFLAGS = $(program_flags)
 handshake_fuzz_LDADD = $(floors_up_to_base)
 
 EXTRA_DIST += \
+	tests/bench_gradients_test.py \
 	tests/consumers_test.py \
 	tests/gradients_process_test.py \
 	tests/gradients_tuned_test.py \

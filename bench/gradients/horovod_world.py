@@ -20,10 +20,13 @@ def main():
     server = RendezvousServer(False)
     port = server.start()
     server.init(slots)
-    common = dict(os.environ, HOROVOD_GLOO_RENDEZVOUS_ADDR=os.environ["WORLD_ADDRESS"], HOROVOD_GLOO_RENDEZVOUS_PORT=str(port),
+    kept = {name: value for name, value in os.environ.items() if name.startswith(("HOROVOD_", "OMP_", "MALLOC_", "PYTHON"))}
+    common = dict(kept, HOROVOD_GLOO_RENDEZVOUS_ADDR=os.environ["WORLD_ADDRESS"], HOROVOD_GLOO_RENDEZVOUS_PORT=str(port),
                   HOROVOD_CONTROLLER="gloo", HOROVOD_CPU_OPERATIONS="gloo", HOROVOD_GLOO_IFACE=os.environ["WORLD_DEVICE"])
     entering = {(line[0], int(line[1])): line[2:] for line in lines}
-    ranks = [subprocess.Popen([*entering[slot.hostname, slot.local_rank], *sys.argv[1:]], env={**common, **create_slot_env_vars(slot)})
+    # As words, because who enters a host has the environment of a login.
+    ranks = [subprocess.Popen([*entering[slot.hostname, slot.local_rank], "env",
+                               *(f"{name}={value}" for name, value in {**common, **create_slot_env_vars(slot)}.items()), *sys.argv[1:]])
              for slot in slots]
 
     def end(*_):
