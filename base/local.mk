@@ -1,5 +1,7 @@
 # base: what is compiled into the ground floor, its simulator and its unit tests.
 base_sources += \
+	base/asymmetric_fence.cc \
+	base/asymmetric_fence.h \
 	base/cgroups.cc \
 	base/cgroups.h \
 	base/config.cc \
@@ -316,6 +318,7 @@ base_tests += \
 	base/wire/secure_channel_test.cc
 
 base_tests += \
+	base/asymmetric_fence_test.cc \
 	base/config_aliases_test.cc \
 	base/config_test.cc \
 	base/log_test.cc \

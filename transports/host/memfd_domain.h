@@ -3,9 +3,12 @@
 // Waiting. A writer publishes, then reads the host's bitmap of sleepers, and rings each rank that sleeps on that line.
 // A rank that is about to block records which lines it waits for, sets its bit among the sleepers, and then checks its
 // flags once more (Dekker: publish() stores the flag and loads `sleepers`; about_to_block() stores `sleepers` and loads
-// the flag; all four are seq_cst, so at least one side sees the other). Whoever rings takes the bit away first, so that a rank
-// which takes some time to wake up is rung once and not by each store until then: it looks at all its flags when it is awake, and
-// sets its bit again before it blocks again. A rank that dies in between is reported to all, which wakes them too.
+// the flag, so at least one side sees the other). The fence that this needs between store and load on both sides is the
+// sleeper's alone (base/asymmetric_fence.h): a publisher would wait in it for the cache line that its readers hold, longer than
+// for all else in a small call. Where a rank's system has no such fence, all publishers of the host fence. Whoever rings takes the
+// bit away first, so that a rank which takes some time to wake up is rung once and not by each store until then: it looks at all its
+// flags when it is awake, and sets its bit again before it blocks again. A rank that dies in between is reported to all, which
+// wakes them too.
 #pragma once
 
 #include <memory>
@@ -30,6 +33,8 @@ class MemfdDomain final : public SegmentDomain, private io::Poller, private io::
   bool can_read(int owner) noexcept override;
   void read_private(int owner, const std::byte* from, std::span<std::byte> into) override;
   void publish(std::uint32_t line, std::uint32_t word, std::uint64_t value) noexcept override;
+  // As on a system without a fence for all processes: for tests.
+  void refuse_fence() noexcept;
   // How often this rank has rung others, ever: for tests.
   std::uint64_t rings() const noexcept { return rings_; }
 
@@ -46,6 +51,7 @@ class MemfdDomain final : public SegmentDomain, private io::Poller, private io::
   bool reached(const FlagAwait& wait) const noexcept;
   bool complete_reached(IntrusiveList<FlagAwait>& waits) noexcept;
   void ring_sleepers(std::uint64_t lines) noexcept;
+  bool fence_before_block() noexcept;
 
   // Sets errno if it returns false.
   bool read_process(int owner, const std::byte* from, std::span<std::byte> into) const noexcept;
@@ -62,6 +68,7 @@ class MemfdDomain final : public SegmentDomain, private io::Poller, private io::
   std::uint64_t news_seen_ = 0;
   std::uint64_t rings_ = 0;
   bool asleep_ = false;
+  bool fences_for_all_ = false;
 };
 
 }  // namespace aiacc

@@ -130,7 +130,7 @@ TEST(MemfdDomain, DoesNotTakeAnotherProcessForItsPeer) {
 // Ranks as threads on one mapping: what the thread sanitizer looks at.
 class MemfdThreads : public ::testing::Test {
  protected:
-  void run(int ranks, const std::function<Task<void>(HostDomain&)>& body) {
+  void run(int ranks, const std::function<Task<void>(MemfdDomain&)>& body) {
     const HostSegment segment = HostSegment::create(ranks, kSliceBytes, kNonce);
     const auto mapping = SegmentMapping::map(segment.descriptor(), kNonce, ranks);
     std::vector<std::thread> threads;
@@ -192,6 +192,18 @@ Task<void> exchange(HostDomain& host) {
 TEST_F(MemfdThreads, FlagsCarryMemoryBetweenThreads) {
   run(2, exchange);
   run(5, exchange);
+}
+
+// With more ranks than processors and without spins, nearly every wait blocks, beside stores of what it waits for.
+TEST_F(MemfdThreads, NoStoreIsMissedByRanksThatBlockAtOnce) {
+  for (const bool fenced : {true, false}) {
+    run(9, [fenced](MemfdDomain& host) -> Task<void> {
+      auto& loop = static_cast<io::RealLoop&>(host.loop());
+      loop.set_spin_policy({.spin = Duration(0), .yield = Duration(0), .min_yields = 0});
+      if (!fenced) host.refuse_fence();
+      return exchange(host);
+    });
+  }
 }
 
 TEST_F(MemfdThreads, ABlockedRankCostsNothing) {

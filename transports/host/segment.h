@@ -26,7 +26,7 @@ namespace aiacc {
 
 struct SegmentHeader {
   static constexpr std::uint64_t kMagic = 0x746e656d67657361;  // "asegment"
-  static constexpr std::uint32_t kVersion = 2;
+  static constexpr std::uint32_t kVersion = 3;
   static constexpr int kMaxRanks = 1024;
 
   std::uint64_t magic = kMagic;
@@ -42,6 +42,8 @@ struct SegmentHeader {
   alignas(128) std::atomic<std::uint64_t> store_aborts{0};
   // Counts urgent publications (HostDomain::kUrgent) on this host.
   alignas(128) std::atomic<std::uint64_t> urgent_news{0};
+  // Not 0: a rank of this host cannot fence for the others before it blocks, so each publisher has to fence.
+  alignas(128) std::atomic<std::uint64_t> publishers_fence{0};
 };
 
 // Where a rank's lines for a key are. The owner writes key 0 or kTombstone, then the place, then the key with release order;
