@@ -4,7 +4,8 @@ collectives_sources += \
 	collectives/grouped.h \
 	collectives/operation.cc \
 	collectives/operation.h \
-	collectives/plain_call.h
+	collectives/plain_call.h \
+	collectives/plain_queue.h
 
 collectives_tests += \
 	collectives/operation_test.cc \

@@ -46,6 +46,8 @@ runtime_sources += \
 	runtime/group/remote_message.cc \
 	runtime/group/remote_message.h \
 	runtime/group/requested_work.h \
+	runtime/group/short_queue.cc \
+	runtime/group/short_queue.h \
 	runtime/group/waiting_call.cc \
 	runtime/group/waiting_call.h \
 	runtime/group/waiting_receive.cc \
@@ -144,10 +146,12 @@ runtime_tests += \
 	runtime/group/outstanding_sim_test.cc \
 	runtime/group/pair_sequences_test.cc \
 	runtime/group/registrations_test.cc \
+	runtime/group/short_queue_sim_test.cc \
 	runtime/group/surface_hosts_sim_test.cc \
 	runtime/group/traffic_sim_test.cc \
 	runtime/group/remote_message_sim_test.cc \
 	runtime/group/waiting_receive_sim_test.cc \
+	runtime/group/waiting_calls_test.h \
 	runtime/group/waiting_small_sim_test.cc \
 	runtime/group/surface_sim_test.cc \
 	runtime/handles_test.cc \

@@ -202,6 +202,12 @@ def test_thousands_of_outstanding_operations_end_after_a_rank_was_late(hosts, ou
     assert len(out.split()) == 2 and all(float(seconds) < 2 * TOLERANCE for seconds in out.split()), out
 
 
+@pytest.mark.parametrize("where", ["h0:1,h1:1", "h0:2"])
+def test_outstanding_operations_of_all_lengths_are_waited_for_in_any_order(hosts, outstanding, where):
+    code, out, err = on(hosts, where, outstanding, "mixed", 2000, 100).finish()
+    assert (code, out, said(err)) == (0, "", "")
+
+
 def test_a_stopped_rank_of_another_host_is_no_failure(hosts, rank):
     job = on(hosts, UNEVEN, rank, "loop", 200)
     process = next(pid for pid in job.wait_for_pids("rank", 5) if b"AIACC_RANK=4" in environment(pid))

@@ -61,6 +61,19 @@ class SimContext final : public ProgressWatch::Reporter {
     call.count = count;
     return start(call, buffer, buffer, options);
   }
+  // The same as the C ABI starts it: as what waits without an operation, if it can.
+  RequestedWork& sum_plainly(std::size_t count) {
+    std::vector<float>& ones = data.emplace_back(count, 1.0f);
+    const Buffer buffer{reinterpret_cast<std::byte*>(ones.data()), count * sizeof(float)};
+    Call call;
+    call.kind = Collective::kAllreduce;
+    call.count = count;
+    std::unique_ptr<RequestedWork> work = context->world().prepare_waiting(PlainCall::of(call), buffer, buffer);
+    if (work == nullptr) work = context->world().prepare(call, buffer, buffer, nullptr);
+    plain_ones.push_back(std::move(work));
+    lane.begin_here(*plain_ones.back());
+    return *plain_ones.back();
+  }
   GroupOperation& start(const Call& call, Buffer send, Buffer recv, const CallOptions& options = {}) {
     operations.push_back(context->world().prepare(call, send, recv, &options));
     lane.start(*operations.back());
@@ -70,7 +83,8 @@ class SimContext final : public ProgressWatch::Reporter {
   // Called after every event; each operation is checked until it is done, and not again.
   bool all_done() {
     while (ended < operations.size() && operations[ended]->done()) ++ended;
-    return ended == operations.size();
+    while (plain_ended < plain_ones.size() && plain_ones[plain_ended]->done()) ++plain_ended;
+    return ended == operations.size() && plain_ended == plain_ones.size();
   }
 
   struct Report {
@@ -87,7 +101,9 @@ class SimContext final : public ProgressWatch::Reporter {
   std::vector<Report> reports;
   std::deque<std::vector<float>> data;
   std::vector<std::unique_ptr<GroupOperation>> operations;
-  std::size_t ended = 0;  // how many operations have ended, counted from the first
+  std::size_t ended = 0;                                   // how many operations have ended, counted from the first
+  std::vector<std::unique_ptr<RequestedWork>> plain_ones;  // of sum_plainly()
+  std::size_t plain_ended = 0;
 };
 
 class SimJob {
@@ -137,7 +153,7 @@ class SimJob {
   Instant began{};
 };
 
-inline Error error_of(const GroupOperation& operation) {
+inline Error error_of(const RequestedWork& operation) {
   EXPECT_TRUE(operation.done());
   return operation.error() ? as_error(operation.error()) : Error(Code::kOk, "");
 }

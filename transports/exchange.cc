@@ -287,12 +287,21 @@ Exchange::Exchange(Mailbox& mailbox, const ViewPtr& view, int rank, const WireId
       fingerprint_(fingerprint),
       note_(note) {
   if (group_.error) std::rethrow_exception(group_.error);
-  (id.is_pair() ? group_.messages : group_.calls).push_back(*this);
+  enlist(id.is_pair() ? group_.messages : group_.calls);
   group_.exchanges.add(*this, id.hash());
   if (id.is_pair()) return;
   if (const UnexpectedMessage* other = group_.unexpected_unlike(id.sequence, fingerprint); other != nullptr) {
     mailbox_.observer().calls_differ(group_, other->from, other->header, note_);
   }
+}
+
+// Collectives may begin in another order than they were made (runtime/group/short_queue.h): few that were made later have begun.
+void Exchange::enlist(IntrusiveList<Exchange>& those) noexcept {
+  Exchange* later = nullptr;
+  if (!id_.is_pair() && id_.sequence <= std::exchange(group_.newest_call, std::max(group_.newest_call, id_.sequence))) {
+    later = those.find([this](const Exchange& other) { return other.id().sequence > id_.sequence; });
+  }
+  later == nullptr ? those.push_back(*this) : those.insert_before(*later, *this);
 }
 
 MessageHeader Exchange::header(MessageKind kind, int peer, Tag tag, std::size_t bytes) const noexcept {

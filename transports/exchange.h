@@ -215,6 +215,8 @@ class Exchange final : public ListNode<Exchange>, public MatchNode<Exchange> {
   MessageHeader header(MessageKind kind, int peer, Tag tag, std::size_t bytes) const noexcept;
 
  private:
+  void enlist(IntrusiveList<Exchange>& those) noexcept;
+
   Mailbox& mailbox_;
   MatchGroup& group_;
   const WireId id_;

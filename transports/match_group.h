@@ -56,6 +56,10 @@ struct MatchGroup {
   // A message whose call is no operation; `peer` is a rank of the world.
   MessageRecord* find_record(MessageRecord::Kind kind, std::uint64_t sequence, Tag tag, int peer) const noexcept;
   PostedRequest* find(const MatchIndex<PostedRequest>& index, int from, const MessageHeader& header) const noexcept;
+  // Of a collective: this rank has made it, and it waits here for its turn, without an Exchange.
+  bool is_queued(const WireId& operation) const noexcept {
+    return !operation.is_pair() && operation.sequence >= queued.first && operation.sequence <= queued.last;
+  }
   // What this rank called as that collective, if it was something else than the fingerprint says; null otherwise.
   const CallNote* other_call(std::uint64_t sequence, std::uint64_t fingerprint) noexcept;
   template <class Fn>
@@ -67,7 +71,13 @@ struct MatchGroup {
   std::uint64_t id;
   ViewPtr view;  // null until this rank joins
   int rank = -1;
-  std::exception_ptr error;                    // set once the group has ended
+  std::exception_ptr error;  // set once the group has ended
+  struct Queued {            // collectives between these numbers that have no Exchange yet
+    std::uint64_t first = 1;
+    std::uint64_t last = 0;
+  };
+  Queued queued;
+  std::uint64_t newest_call = 0;               // that has had an Exchange
   IntrusiveList<Exchange> calls;               // collectives in progress, the oldest first
   IntrusiveList<Exchange> messages;            // point-to-point messages in progress
   MatchIndex<Exchange> exchanges;              // both, by their WireId

@@ -34,7 +34,8 @@ bool ShortCall::serves(const Team& team, const Call& call, Buffer send, Buffer r
   return team.selector->leaves_to(kRecursiveDoublingAllreduceInfo, shape);
 }
 
-ShortCall::ShortCall(Team& team, const Call& call, std::uint64_t sequence, Stop& stop, Buffer send, Buffer recv)
+ShortCall::ShortCall(Team& team, const Call& call, std::uint64_t sequence, Stop& stop, Buffer send, Buffer recv,
+                     Sends sends)
     : team_(team),
       call_(call),
       sequence_(sequence),
@@ -42,7 +43,7 @@ ShortCall::ShortCall(Team& team, const Call& call, std::uint64_t sequence, Stop&
       result_(recv),
       exchange_(*team.mailbox, team.view, team.rank, sequence, call.fingerprint(), CallNote(call.summary())),
       rounds_(rounds_among_members(team.size())) {
-  exchange_.set_immediate(true);
+  exchange_.set_immediate(sends == Sends::kAtOnce);
   if (recv.bytes > 0 && send.data != recv.data) require_done(team.compute.copy(recv, send, stop));
   begin_round();
 }

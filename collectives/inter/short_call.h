@@ -23,8 +23,11 @@ class ShortCall {
   // host memory.
   static bool serves(const Team& team, const Call& call, Buffer send, Buffer recv) noexcept;
 
-  // Begins a call that serves() accepts: its first message leaves. Throws if the group has ended.
-  ShortCall(Team& team, const Call& call, std::uint64_t sequence, Stop& stop, Buffer send, Buffer recv);
+  // Begins a call that serves() accepts: its first message leaves, at once, or when the loop writes what many have given it.
+  // Throws if the group has ended.
+  enum class Sends : std::uint8_t { kAtOnce, kWithOthers };
+  ShortCall(Team& team, const Call& call, std::uint64_t sequence, Stop& stop, Buffer send, Buffer recv,
+            Sends sends = Sends::kAtOnce);
   ShortCall(const ShortCall&) = delete;
   ShortCall& operator=(const ShortCall&) = delete;
 

@@ -14,32 +14,15 @@ constexpr int kAtOnce = 512;
 
 }  // namespace
 
-// --- Item ----------------------------------------------------------------------------------------------------------------
-
-SmallQueue::Item::Item(const PlainCall& call, const Buffer& send, const Buffer& recv) noexcept
-    : send_(send.data),
-      recv_(recv.data),
-      count_(static_cast<std::uint32_t>(call.count)),
-      root_(call.root),
-      kind_(call.kind),
-      type_(static_cast<std::uint8_t>(call.type)),
-      op_(static_cast<std::uint8_t>(call.op)) {}
-
-PlainCall SmallQueue::Item::plain() const noexcept {
-  return {kind_, static_cast<DType>(type_), static_cast<ReduceOp>(op_), 0, root_, count_};
-}
-
-// --- SmallQueue ----------------------------------------------------------------------------------------------------------
-
-SmallQueue::SmallQueue(IntraTeam& team, Owner& owner) : team_(team), owner_(owner), needed_(team.loop()) {}
+SmallQueue::SmallQueue(IntraTeam& team, PlainQueue::Owner& owner)
+    : PlainQueue(owner), team_(team), needed_(team.loop()) {}
 
 // Ends the waits of the coroutine, which refer to the domain.
 SmallQueue::~SmallQueue() { closing_.request(std::make_exception_ptr(Error(Code::kAborted, "the group is gone"))); }
 
 bool SmallQueue::prepare_to_post(const PlainCall& call, const Buffer& send, const Buffer& recv) noexcept {
-  constexpr std::size_t kMostElements = ~std::uint32_t{0};
-  if (call.count > kMostElements || !send.on_host() || !recv.on_host()) return false;
-  if (first_ == nullptr && !team_.turns().free()) return false;
+  if (!fits_item(call, send, recv)) return false;
+  if (first() == nullptr && !team_.turns().free()) return false;
   if (SmallCall::bytes_if_served(team_, call.call()) == kNotOneShot) return false;
   if (attendant_) return broken_ == nullptr;
   try {
@@ -53,49 +36,40 @@ bool SmallQueue::prepare_to_post(const PlainCall& call, const Buffer& send, cons
 }
 
 void SmallQueue::post(Item& item) noexcept {
-  item.queued_ = true;
-  if (first_ != nullptr) {
-    last_ = last_->next_ = &item;
-    return;
-  }
+  const bool is_first = first() == nullptr;
+  append(item);
+  if (!is_first) return;
   [[maybe_unused]] const bool taken = team_.turns().try_take();
-  first_ = last_ = &item;
   number_ = team_.take_begun().value_or(0);
   if (!advance()) needed_.set();
 }
 
-void SmallQueue::withdraw(Item& item) noexcept {
-  if (!item.queued_) return;
-  team_.fail(&item == first_ ? number_ : 0);
-  if (&item == first_) {
-    pop_first();
-    if (first_ == nullptr && watches_) {
-      watches_->request(std::make_exception_ptr(Error(Code::kAborted, "nobody waits any more")));
-    }
-    return;
+bool SmallQueue::withdraw(Item& item) noexcept {
+  if (item.state() != Item::State::kWaits) return true;
+  const bool is_first = &item == first();
+  team_.fail(is_first ? number_ : 0);
+  if (!is_first) {
+    remove(item);
+    return true;
   }
-  Item* before = first_;
-  while (before->next_ != &item) before = before->next_;
-  before->next_ = item.next_;
-  if (last_ == &item) last_ = before;
-  item.queued_ = false;
+  leave_first();
+  if (first() == nullptr && watches_) {
+    watches_->request(std::make_exception_ptr(Error(Code::kAborted, "nobody waits any more")));
+  }
+  return true;
 }
 
-void SmallQueue::pop_first() noexcept {
-  Item& item = *first_;
-  item.queued_ = false;
-  first_ = item.next_;
+void SmallQueue::leave_first() noexcept {
+  pop_first();
   number_ = 0;
   missing_ = 0;
-  if (first_ != nullptr) return;
-  last_ = nullptr;
-  team_.turns().give_up();
+  if (first() == nullptr) team_.turns().give_up();
 }
 
 void SmallQueue::arrive(const Item& item) noexcept {
   const Call call = item.plain().call();
   SmallCall small(team_, call, contribution_bytes(call, team_.size()));
-  small.arrive(item.send_);
+  small.arrive(item.send());
   number_ = small.number();
 }
 
@@ -107,7 +81,7 @@ bool SmallQueue::all_have_arrived() noexcept {
 std::exception_ptr SmallQueue::take(const Item& item) noexcept {
   const Call call = item.plain().call();
   if (team_.agree(number_)) {
-    SmallCall(team_, call, contribution_bytes(call, team_.size()), number_).take(item.recv_);
+    SmallCall(team_, call, contribution_bytes(call, team_.size()), number_).take(item.recv());
     return nullptr;
   }
   team_.fail(number_);
@@ -122,20 +96,20 @@ std::exception_ptr SmallQueue::take(const Item& item) noexcept {
 // Completes calls in their order as long as all members have arrived; the first that is not complete has this member's arrival.
 // True: nothing is to be waited for.
 bool SmallQueue::advance() noexcept {
-  for (int ended = 0; first_ != nullptr && !team_.failed(); ++ended) {
-    if (number_ == 0) arrive(*first_);
-    if (ended == kAtOnce || !all_have_arrived()) return false;
-    Item& item = *first_;
+  for (int done = 0; first() != nullptr && !team_.failed(); ++done) {
+    if (number_ == 0) arrive(*first());
+    if (done == kAtOnce || !all_have_arrived()) return false;
+    Item& item = *first();
     std::exception_ptr error = take(item);
-    pop_first();
-    owner_.small_ended(item, std::move(error));
+    leave_first();
+    ended(item, std::move(error));
   }
   return true;
 }
 
 Task<void> SmallQueue::attend() {
   for (;;) {
-    if (first_ == nullptr || team_.failed()) {
+    if (first() == nullptr || team_.failed()) {
       needed_.reset();
       co_await needed_.wait(closing_);
       continue;

@@ -7,8 +7,10 @@
 
 #include "base/error_about.h"
 #include "collectives/intra/small.h"
+#include "collectives/intra/small_queue.h"
 #include "runtime/context.h"
 #include "runtime/group/remote_message.h"
+#include "runtime/group/short_queue.h"
 #include "runtime/group/waiting_receive.h"
 #include "runtime/group/waiting_small.h"
 
@@ -69,12 +71,14 @@ void Group::join_hosts() {
   team_.selector = &selector_;
   team_.mailbox->join(view_, rank());
   team_.mailbox->observe_unexpected(view_->id(), &any_receives_);
+  if (ShortQueue::serves(*this)) small_calls_ = std::make_unique<ShortQueue>(*this, waiting_calls_);
   // Another member may have ended the group before this one joined it.
   if (const std::exception_ptr error = team_.mailbox->error_of(view_->id())) aborted_between_hosts(error);
 }
 
 Group::~Group() {
   if (!spans_hosts()) return;
+  small_calls_.reset();  // before what it refers to
   team_.mailbox->observe_unexpected(view_->id(), nullptr);
   context_.messenger()->forget(view_->id(), collectives());
 }
@@ -226,10 +230,11 @@ std::unique_ptr<RequestedWork> Group::prepare_waiting(const PlainCall& call, con
   return std::unique_ptr<RequestedWork>(new (pool) RemoteReceive(*this, call, recv));
 }
 
-// Behind an operation a call must be one too, unless that is what the queue's first has become: the queue would be before it.
+// On one host a call behind an operation must be one too, unless that is what the queue's first has become: the queue would be
+// before it.
 std::unique_ptr<RequestedWork> Group::prepare_small(const PlainCall& call, const Buffer& send, const Buffer& recv) {
   if (small_calls_ == nullptr) return nullptr;
-  if (GroupOperation* const first = calls_.operations.first(); first != nullptr) {
+  if (GroupOperation* const first = calls_.operations.first(); first != nullptr && intra_team_ != nullptr) {
     if (!first->was_waiting() || calls_.operations.after(*first) != nullptr) return nullptr;
   }
   if (!small_calls_->prepare_to_post(call, send, recv)) return nullptr;

@@ -29,8 +29,8 @@
 #include "collectives/inter/short_call.h"
 #include "collectives/intra/intra_messages.h"
 #include "collectives/intra/intra_team.h"
-#include "collectives/intra/small_queue.h"
 #include "collectives/operation.h"
+#include "collectives/plain_queue.h"
 #include "runtime/group/alone.h"
 #include "runtime/group/any_receives.h"
 #include "runtime/group/dispatch.h"
@@ -125,7 +125,7 @@ class Group final : private GroupBoard::Observer, private Root::Owner, private i
   OperationLine& line_of(const Call& call);
   OperationLine& line_of(const PlainCall& call) { return is_message(call.kind) ? line_with(call.root) : calls_; }
   IntraMessages* post() noexcept { return intra_messages_.get(); }
-  intra::SmallQueue* small_calls() noexcept { return small_calls_.get(); }
+  PlainQueue* small_calls() noexcept { return small_calls_.get(); }
   template <class Fn>
   void for_each_line(Fn&& fn) {
     fn(calls_);
@@ -246,7 +246,8 @@ class Group final : private GroupBoard::Observer, private Root::Owner, private i
   PairSequences pairs_;
   // Null if this rank is alone on its host. The first two belong to a group on one host, and the third to one over several.
   std::unique_ptr<IntraTeam> intra_team_;
-  std::unique_ptr<intra::SmallQueue> small_calls_;  // of that team
+  std::unique_ptr<PlainQueue>
+      small_calls_;  // of that team, or of a group among hosts with one rank each; null: there is none
   std::unique_ptr<hier::ShmLocalTeam> local_team_;
   std::unique_ptr<IntraMessages> intra_messages_;
   std::unique_ptr<GroupBoard> board_;

@@ -113,7 +113,7 @@ void WaitingCalls::add() noexcept {
   if (!Stop::Waiter::linked()) group_.stop().add(*this);
 }
 
-// From inside a call of IntraMessages, the queue of small calls, the mailbox or the port, which may be one of an operation's: what ends the group comes
+// From inside a call of IntraMessages, a queue of collectives, the mailbox or the port, which may be one of an operation's: what ends the group comes
 // later.
 void WaitingCalls::hand_over(WaitingCall& call) noexcept {
   call.ListNode<WaitingCall>::unlink();
@@ -125,11 +125,12 @@ void WaitingCalls::received(IntraMessages::Posted& posted, std::exception_ptr er
   call_ended(static_cast<WaitingReceive&>(posted), std::move(error));
 }
 
-void WaitingCalls::small_ended(intra::SmallQueue::Item& item, std::exception_ptr error) noexcept {
+void WaitingCalls::item_ended(PlainQueue::Item& item, std::exception_ptr error) noexcept {
   call_ended(static_cast<WaitingSmall&>(item), std::move(error));
 }
 
 void WaitingCalls::call_ended(WaitingCall& call, std::exception_ptr error) noexcept {
+  if (call.withdrawn()) return call.released();
   if (!call.ended(std::move(error))) hand_over(call);
 }
 

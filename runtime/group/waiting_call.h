@@ -1,7 +1,7 @@
 // WaitingCall: an asynchronous call that waits without an operation. It is all there is of the call: a record where messages are
-// matched, or among the small calls of a host, without a coroutine, a Stop or a deadline of its own.
+// matched, or in a queue of collectives (collectives/plain_queue.h), without a coroutine, a Stop or a deadline of its own.
 //
-//   WaitingSmall    a small collective of a group on one host (runtime/group/waiting_small.h)
+//   WaitingSmall    a small collective of a group on one host, or among hosts with one rank each (runtime/group/waiting_small.h)
 //   WaitingReceive  a recv from a rank of this host (runtime/group/waiting_receive.h)
 //   RemoteReceive   a recv from a rank of another host, and RemoteSend a send to one that has credit for it
 //                   (runtime/group/remote_message.h)
@@ -17,8 +17,8 @@
 #include "base/intrusive_list.h"
 #include "base/task/slab_pool.h"
 #include "collectives/intra/intra_messages.h"
-#include "collectives/intra/small_queue.h"
 #include "collectives/plain_call.h"
+#include "collectives/plain_queue.h"
 #include "runtime/group/group_operation.h"
 #include "runtime/group/requested_work.h"
 
@@ -85,7 +85,7 @@ class WaitingCall : public RequestedWork, public ListNode<WaitingCall> {
 
 // Those of a group.
 class WaitingCalls final : public IntraMessages::Posted::Owner,
-                           public intra::SmallQueue::Owner,
+                           public PlainQueue::Owner,
                            private Stop::Waiter,
                            private Job {
  public:
@@ -97,7 +97,7 @@ class WaitingCalls final : public IntraMessages::Posted::Owner,
 
  private:
   void received(IntraMessages::Posted& receive, std::exception_ptr error) noexcept override;
-  void small_ended(intra::SmallQueue::Item& item, std::exception_ptr error) noexcept override;
+  void item_ended(PlainQueue::Item& item, std::exception_ptr error) noexcept override;
   void call_ended(WaitingCall& call, std::exception_ptr error) noexcept;
   void on_stop(const std::exception_ptr& reason) noexcept override;
   void run() noexcept override;

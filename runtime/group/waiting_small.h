@@ -1,20 +1,20 @@
-// WaitingSmall: an asynchronous small collective of a group on one host that cannot end at once: a record in the queue of the
-// group's team (collectives/intra/small_queue.h).
+// WaitingSmall: an asynchronous small collective that cannot end at once: a record in its group's queue of such calls, on one host
+// (collectives/intra/small_queue.h) or among hosts with one rank each (runtime/group/short_queue.h).
 #pragma once
 
-#include "collectives/intra/small_queue.h"
+#include "collectives/plain_queue.h"
 #include "runtime/group/waiting_call.h"
 
 namespace aiacc {
 
-class WaitingSmall final : public WaitingCall, public intra::SmallQueue::Item {
+class WaitingSmall final : public WaitingCall, public PlainQueue::Item {
  public:
-  // For a call that the group's queue admits (SmallQueue::prepare_to_post).
+  // For a call that the group's queue admits (PlainQueue::prepare_to_post).
   WaitingSmall(Group& group, const PlainCall& call, const Buffer& send, const Buffer& recv);
 
   PlainCall plain() const noexcept override { return Item::plain(); }
   bool receives() const noexcept override { return false; }
-  bool sends() const noexcept override { return false; }  // what it stores for others is there at once
+  bool sends() const noexcept override;
   Task<void> go_on(Operation& operation) override;
 
  private:

@@ -183,11 +183,13 @@ void Stragglers::asked(int from, const ControlChannel::Subject& about, const wir
 
 wire::OperationState Stragglers::state_of(MatchGroup& group, const WireId& operation) noexcept {
   const bool exact = group.find(operation) != nullptr;
-  Exchange* const exchange = find_asked(group, operation);
+  Exchange* exchange = find_asked(group, operation);
   // A message without an operation waits for its other end.
   const MessageRecord* record = exact ? nullptr : mailbox_.record_of(group, operation, true);
   if (record == nullptr && exchange == nullptr) record = mailbox_.record_of(group, operation, false);
   if (record != nullptr) return {State::kWaiting, mailbox_.group_rank(group, record->peer())};
+  // One that waits for its turn is held up by whoever holds up the oldest.
+  if (exchange == nullptr && group.is_queued(operation)) exchange = group.calls.first();
   if (exchange == nullptr) {
     return {group.past.contains(operation.sequence) ? State::kFinished : State::kNotBegun, kNoPeer};
   }
