@@ -1,7 +1,9 @@
 #include "base/io/flow_state.h"
 
+#include <linux/sockios.h>
 #include <linux/tcp.h>
 #include <netinet/in.h>
+#include <sys/ioctl.h>
 #include <sys/socket.h>
 
 namespace aiacc::io {
@@ -12,9 +14,11 @@ FlowState flow_state(int descriptor) noexcept {
   FlowState state;
   if (::getsockopt(descriptor, IPPROTO_TCP, TCP_INFO, &info, &bytes) != 0) return state;
   state.acknowledged = info.tcpi_bytes_acked;
-  // One more byte is acknowledged than was sent at the end that connected: the connection itself.
-  const std::uint64_t sent = info.tcpi_bytes_sent - info.tcpi_bytes_retrans;
-  state.held = info.tcpi_notsent_bytes + (sent > info.tcpi_bytes_acked ? sent - info.tcpi_bytes_acked : 0);
+  // Not from TCP_INFO's count of sent bytes: what this host drops before it leaves is in that twice.
+  int queued = 0;
+  if (info.tcpi_bytes_acked > 0 && ::ioctl(descriptor, SIOCOUTQ, &queued) == 0 && queued > 0) {
+    state.held = static_cast<std::uint64_t>(queued);
+  }
   constexpr std::uint32_t kUnknown = ~std::uint32_t{0};
   if (info.tcpi_min_rtt != kUnknown) state.least_rtt = std::chrono::microseconds(info.tcpi_min_rtt);
   return state;

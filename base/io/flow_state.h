@@ -14,7 +14,7 @@ struct FlowState {
   Duration least_rtt{};            // of the last minutes; zero: not known
 };
 
-// From TCP_INFO; all zero for another kind of descriptor.
+// From TCP_INFO and SIOCOUTQ; all zero for another kind of descriptor.
 FlowState flow_state(int descriptor) noexcept;
 
 }  // namespace aiacc::io

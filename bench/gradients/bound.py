@@ -9,8 +9,11 @@ FRAME_BYTES, SEGMENT_BYTES = 1514, 1448
 
 
 def bits_a_second(rate):
-    number = rate.rstrip("abcdefghijklmnopqrstuvwxyz")
-    return float(number) * {"kbit": 1e3, "mbit": 1e6, "gbit": 1e9}[rate[len(number):]]
+    """ValueError if it is none."""
+    for unit, bits in (("kbit", 1e3), ("mbit", 1e6), ("gbit", 1e9)):
+        if rate.endswith(unit):
+            return float(rate.removesuffix(unit)) * bits
+    raise ValueError(f"{rate} is no rate such as 300mbit or 1gbit")
 
 
 def line_s(elements, hosts, rate, element_bytes):

@@ -28,7 +28,7 @@ def free_port():
 
 
 def by_aiaccrun(options, subject, hosts, where):
-    start = over_hosts("aiacc", hosts, where[0], where[1], options.prefix) if hosts else on_this_host("aiacc", where[1], options.prefix)
+    start = over_hosts("aiacc", hosts, where[0], where[1], options.prefix, ENVIRONMENT) if hosts else on_this_host("aiacc", where[1], options.prefix)
     environment = ["env", f"PYTHONPATH={PACKAGE}", f"AIACC_LIBRARY={options.prefix}/lib/libaiacc.so", "AIACC_ENCRYPT=none",
                    *ENVIRONMENT]
     if subject.startswith("aiacc-tuned"):

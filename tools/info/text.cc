@@ -169,7 +169,7 @@ std::vector<Row> classes(const Json& report) {
     const std::string rate = one["rate_bits"].is_null()
                                  ? "-"
                                  : fmt::format("{:g} Mbit/s", static_cast<double>(one["rate_bits"].as_integer()) / 1e6);
-    const std::string delay = one["delay_us"].is_null() ? "-" : fmt::format("{:g} us", one["delay_us"].as_double());
+    const std::string delay = one["delay_us"].is_null() ? "-" : fmt::format("{:.10g} us", one["delay_us"].as_double());
     rows.push_back({plain(one["name"]), plain(one["setting"]), or_dash(one["dscp"]), or_dash(one["priority"]),
                     one["share"].is_null() ? "first" : plain(one["share"]), rate, delay,
                     own ? "its own" : "those of " + plain(one["connection"])});

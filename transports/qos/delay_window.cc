@@ -26,9 +26,11 @@ std::uint64_t DelayWindow::room(const io::FlowState& state, Instant now) noexcep
   least_rtt_ = state.least_rtt;
   if (!running_) {
     begin(state, now);
+    moved_ = now;
   } else {
     least_held_ = std::min(least_held_, state.held);
     looked_ = now;
+    if (state.acknowledged != seen_) moved_ = now;
     seen_ = state.acknowledged;
     if (before_ + (now - since_) >= std::max(kShortest, state.least_rtt + limit_)) end_period(state, now);
   }
@@ -63,8 +65,10 @@ std::uint64_t DelayWindow::worth_writing() const noexcept {
   return std::clamp<std::uint64_t>(static_cast<std::uint64_t>(queue / 4), kSegment, bytes_ / 2);
 }
 
-// Until so much is free.
+// Until so much is free. A peer that has not read for some time is not expected to begin the next moment.
 Duration DelayWindow::pause() const noexcept {
+  const Duration usual = std::max<Duration>(std::chrono::milliseconds(10), 4 * (least_rtt_ + limit_));
+  if (looked_ - moved_ > usual) return kLongestPause;
   if (rate_ <= 0) return kShortestPause;
   const double wait = static_cast<double>(worth_writing()) / rate_;
   return std::clamp(Duration(std::llround(std::min(wait, 1.0) * 1e9)), kShortestPause, kLongestPause);

@@ -2,11 +2,11 @@
 // a limit. The kernel's congestion control fills a queue until packets are lost or marked; on a link with a deep one everything else waits
 // behind it. This is a cap above that control, which stays in place; where nothing queues it grows until it does not matter.
 //
-//   window <- delivered rate * (least round trip + limit) + sqrt(kStep * window)       once a period
+//   window <- (window + delivered rate * (least round trip + limit) + sqrt(kStep * window)) / 2       once a period
 //
-// A line that is full delivers at its rate whatever the window is, so one period brings the window to the bytes that the line holds, with the
-// limit's worth of queue; if nothing queues, the delivered rate is the window over a round trip, and the window grows (to twice itself at
-// most). It is the rule of FAST TCP (Wei et al., IEEE/ACM ToN 2006) with gamma = 1, but for a target that is a time, so the queue hardly grows
+// A line that is full delivers at its rate whatever the window is, so each period halves the window's distance from the bytes that the line
+// holds, with the limit's worth of queue; if nothing queues, the delivered rate is the window over a round trip, and the window grows (to twice itself at
+// most). It is the rule of FAST TCP (Wei et al., IEEE/ACM ToN 2006) with gamma = 1/2, but for a target that is a time, so the queue hardly grows
 // with the number of senders. The root is what makes senders of one line equal: it is a larger part of a smaller window. A constant would do
 // so too, but takes ten times as long on a line that is ten times as fast.
 //
@@ -58,6 +58,7 @@ class DelayWindow {
   std::uint64_t least_held_ = 0;    // at the looks since
   Instant looked_{};
   std::uint64_t seen_ = 0;  // acknowledged at the last look
+  Instant moved_{};         // when that was found to be more
   // What was too short to be a period of its own: it is no reason to lower the window, as it began with an empty line.
   Duration before_{};
   std::uint64_t delivered_before_ = 0;

@@ -137,6 +137,23 @@ TEST(DelayWindow, AnIdleTimeIsNoPartOfAPeriod) {
   EXPECT_NEAR(static_cast<double>(flow.window.bytes()), static_cast<double>(bytes), 0.1 * static_cast<double>(bytes));
 }
 
+TEST(DelayWindow, APeerThatDoesNotReadIsLookedAtSeldom) {
+  Flow flow;
+  for (int i = 0; i < 10; ++i) flow.period(kLine / 500);
+  EXPECT_LT(flow.window.pause(), 1ms);
+  for (Duration still{}; still < 9ms; still += 500us) {
+    flow.deliver(0, 500us);
+    flow.write();
+  }
+  EXPECT_LT(flow.window.pause(), 1ms);
+  flow.deliver(0, 2ms);
+  flow.write();
+  EXPECT_EQ(flow.window.pause(), 5ms);
+  flow.deliver(100'000, 500us);
+  flow.write();
+  EXPECT_LT(flow.window.pause(), 1ms);
+}
+
 TEST(DelayWindow, WithoutAcknowledgementsItNeverRises) {
   sim::Random random(1);
   for (int round = 0; round < 200; ++round) {
