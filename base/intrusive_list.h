@@ -86,6 +86,16 @@ class IntrusiveList {
     }
     return nullptr;
   }
+  // The first of those at the end for all of which fn(const T&) is true; null if it is false for the last.
+  template <class Fn>
+  T* first_of_last(Fn&& fn) noexcept {
+    T* found = nullptr;
+    for (ListNode<T>* node = head_.prev_; node != &head_; node = node->prev_) {
+      if (!fn(static_cast<const T&>(*static_cast<T*>(node)))) break;
+      found = static_cast<T*>(node);
+    }
+    return found;
+  }
   // Calls fn(T&) for each item; fn may unlink its argument and no other item.
   template <class Fn>
   void for_each(Fn&& fn) {

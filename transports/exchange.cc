@@ -299,7 +299,7 @@ Exchange::Exchange(Mailbox& mailbox, const ViewPtr& view, int rank, const WireId
 void Exchange::enlist(IntrusiveList<Exchange>& those) noexcept {
   Exchange* later = nullptr;
   if (!id_.is_pair() && id_.sequence <= std::exchange(group_.newest_call, std::max(group_.newest_call, id_.sequence))) {
-    later = those.find([this](const Exchange& other) { return other.id().sequence > id_.sequence; });
+    later = those.first_of_last([this](const Exchange& other) { return other.id().sequence > id_.sequence; });
   }
   later == nullptr ? those.push_back(*this) : those.insert_before(*later, *this);
 }

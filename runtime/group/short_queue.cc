@@ -150,7 +150,7 @@ bool ShortQueue::withdraw(Item& item) noexcept {
 // What ends inside is here only once: its place is taken again by the loop that began it.
 void ShortQueue::begin_those_with_a_place() noexcept {
   if (std::exchange(beginning_, true)) return;
-  while (first() != nullptr && free_ != nullptr && !group_.aborted()) {
+  while (first() != nullptr && free_ != nullptr && !failed_ && !group_.aborted()) {
     Place& place = *std::exchange(free_, free_->next_free);
     ++busy_;
     place.begin(pop_first());
@@ -162,6 +162,7 @@ void ShortQueue::begin_those_with_a_place() noexcept {
 void ShortQueue::place_free(Place& place, Item& item, std::exception_ptr error) noexcept {
   place.next_free = std::exchange(free_, &place);
   --busy_;
+  failed_ = failed_ || error != nullptr;
   item.set_state(Item::State::kElsewhere);
   ended(item, std::move(error));
   begin_those_with_a_place();

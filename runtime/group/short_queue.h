@@ -49,6 +49,7 @@ class ShortQueue final : public PlainQueue {
   Place* free_ = nullptr;
   std::size_t busy_ = 0;
   bool beginning_ = false;
+  bool failed_ = false;  // the group ends soon, and what waits with it
 };
 
 }  // namespace aiacc

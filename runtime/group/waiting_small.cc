@@ -15,6 +15,16 @@ void WaitingSmall::post() noexcept { group().small_calls()->post(*this); }
 
 bool WaitingSmall::withdraw() noexcept { return group().small_calls()->withdraw(*this); }
 
-Task<void> WaitingSmall::go_on(Operation& operation) { return arrival(operation.stop); }
+// One that goes on (ShortQueue) ends by the group's Stop too, perhaps after its port has given its memory back: no sooner is it over.
+Task<void> WaitingSmall::go_on(Operation& operation) {
+  try {
+    co_await arrival(operation.stop);
+    co_return;
+  } catch (...) {
+    if (state() != State::kGoesOn) throw;
+  }
+  Stop none;
+  co_await arrival(none);
+}
 
 }  // namespace aiacc

@@ -189,7 +189,8 @@ wire::OperationState Stragglers::state_of(MatchGroup& group, const WireId& opera
   if (record == nullptr && exchange == nullptr) record = mailbox_.record_of(group, operation, false);
   if (record != nullptr) return {State::kWaiting, mailbox_.group_rank(group, record->peer())};
   // One that waits for its turn is held up by whoever holds up the oldest.
-  if (exchange == nullptr && group.is_queued(operation)) exchange = group.calls.first();
+  if (exchange == nullptr && group.is_queued(operation) && !group.past.contains(operation.sequence))
+    exchange = group.calls.first();
   if (exchange == nullptr) {
     return {group.past.contains(operation.sequence) ? State::kFinished : State::kNotBegun, kNoPeer};
   }

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cstring>
 
 namespace aiacc {
@@ -56,7 +57,10 @@ void HostStreams::lose(int local_rank) noexcept {
   dropped.swap(its.queue);
   std::deque<Lent> lent;
   lent.swap(its.lent);
-  if (!lent.empty()) domain_.publish(line_for(local_rank), kRevoked, 1);  // pairs with fetch(): before they are freed
+  if (!lent.empty()) {
+    domain_.publish(line_for(local_rank), kRevoked, 1);  // pairs with fetch(): before they are freed
+    std::atomic_thread_fence(std::memory_order_seq_cst);
+  }
   for (const Queued& each : dropped) each.completion->sent(stop_.reason());
   for (const Lent& each : lent) each.completion->sent(stop_.reason());
 }
