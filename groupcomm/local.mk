@@ -61,6 +61,7 @@ groupcomm_tests += \
 	groupcomm/gradient/engine_sim_test.cc \
 	groupcomm/gradient/group_rounds_sim_test.cc \
 	groupcomm/gradient/dissemination_test.cc \
+	groupcomm/gradient/kind_test.cc \
 	groupcomm/gradient/negotiator_random_test.cc \
 	groupcomm/gradient/negotiator_recovers_test.cc \
 	groupcomm/gradient/negotiator_steady_test.cc \

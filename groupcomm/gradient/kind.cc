@@ -64,7 +64,7 @@ TensorRecord Kind::record(std::string name, std::size_t count) const {
   record.name = std::move(name);
   record.bytes = count * size_of(type);
   record.fusion_key = key();
-  record.sum = sums();
+  record.sum = adds_up();
   record.description = describe(count);
   return record;
 }

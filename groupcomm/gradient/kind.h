@@ -25,6 +25,12 @@ struct Kind {
   // Equal for equal kinds.
   std::uint64_t key() const noexcept;
   bool sums() const noexcept { return op == ReduceOp::kSum || op == ReduceOp::kAvg; }
+  // Whether the results of two launches, in each of which other ranks gave zeros, add up to that of one. A mean or a scaled sum of
+  // integers is rounded in each.
+  bool adds_up() const noexcept {
+    const bool plain = op == ReduceOp::kSum && prescale == 1.0 && postscale == 1.0;
+    return plain || (sums() && is_floating(type));
+  }
   // "1000 fp32, average, wire fp16, prescale 0.5": what people and other ranks read.
   std::string describe(std::size_t count) const;
   TensorRecord record(std::string name, std::size_t count) const;

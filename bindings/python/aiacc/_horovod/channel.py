@@ -18,6 +18,7 @@ from __future__ import annotations
 import collections
 import hashlib
 import json
+import math
 import os
 import struct
 import threading
@@ -41,6 +42,7 @@ def canonical(value: Any) -> bytes:
 class Operation:
     """One operation of one rank. Subclasses say what ranks must agree on and how to run it."""
     kind = ""
+    limit_s: Optional[float] = None  # for the others to come to the comparison; None: AIACC_TIMEOUT
 
     def __init__(self, name: Optional[str]) -> None:
         self.name = name
@@ -89,6 +91,7 @@ class Join(Operation):
     `own_number`: how many reductions outside of this channel, on engines, the rank has begun since it joined before. Of ranks between whose joins the channel
     had no operation, the one with the most joined last."""
     kind = "join"
+    limit_s = math.inf
 
     def __init__(self, name: Optional[str]) -> None:
         super().__init__(name)
@@ -294,7 +297,7 @@ class Channel:
             operation.run(self, [operation.own_number])
             return True
         description = canonical(operation.description())
-        headers = self._headers(description, operation.own_number, len(description))
+        headers = self._headers(description, operation.own_number, len(description), operation.limit_s)
         joined = [rank for rank, header in enumerate(headers) if header[2] == _JOINED]
         self._already_joined = joined
         if joined or any(header[0] != headers[0][0] for header in headers):
@@ -368,7 +371,7 @@ class Channel:
 
     def _join(self, operation: Join) -> None:
         while True:
-            headers = self._headers(b"", operation.own_number, _JOINED)
+            headers = self._headers(b"", operation.own_number, _JOINED, operation.limit_s)
             joined = [rank for rank, header in enumerate(headers) if header[2] == _JOINED]
             before, self._already_joined = self._already_joined, joined
             if len(joined) == self.size:
@@ -404,11 +407,11 @@ class Channel:
         if sentence is not None:
             raise HorovodInternalError(sentence)
 
-    def _headers(self, description: bytes, number: int, length: int) -> List[Any]:
+    def _headers(self, description: bytes, number: int, length: int, limit_s: Optional[float]) -> List[Any]:
         own = _HEADER.pack(hashlib.blake2b(description, digest_size=8).digest(), number, length)
         gathered = bytearray(_HEADER.size * self.size)
         if self.size > 1:
-            self.group.allgather(own, gathered)
+            self.group.allgather(own, gathered, timeout=limit_s)
         else:
             gathered[:] = own
         return list(_HEADER.iter_unpack(gathered))

@@ -6,6 +6,7 @@ channel's operations, with one that moves nothing (channel.py, order.py).
 """
 from __future__ import annotations
 
+import math
 import threading
 import time
 from typing import Any, Callable, Dict, List, NamedTuple, Optional, Tuple
@@ -14,7 +15,7 @@ from aiacc._horovod import order
 from aiacc._horovod.channel import Channel, Operation
 from aiacc._horovod.exceptions import HorovodInternalError
 from aiacc._horovod.operations import OP_NAMES, OPS
-from aiacc.errors import Aborted, Error
+from aiacc.errors import Aborted, Error, InvalidArgument, NotFinite
 from aiacc.gradients import Engine, Wire
 from aiacc.requests import Request
 
@@ -56,7 +57,7 @@ class NamedAllreduces:
         of = self._of
         source = of.packed(given)
         target = result if of.is_packed(result) else of.like(result)
-        metadata = _Metadata(of.describe(given), op, prescale, postscale)
+        metadata = _Metadata(of.describe(given), op, float(prescale), float(postscale))
         with self._lock:
             self.started += 1
             try:
@@ -71,7 +72,8 @@ class NamedAllreduces:
                     before = self._tensors[name] = (metadata, changes, index)
                 request = engine.submit(before[2], of.buffer_of(source), of.buffer_of(target))
             except Error as error:
-                self._forget(self._engine)
+                if not isinstance(error, InvalidArgument):  # which this rank alone may have got wrong
+                    self._forget(self._engine)
                 raise _failed(name, error) from error
             self._calls[name] = count = self._calls.get(name, 0) + 1
             call = (self.number, self._joins, count)
@@ -172,15 +174,21 @@ def _failed(name: str, error: Error) -> HorovodInternalError:
 class _Wait(Operation):
     """The program waits for an allreduce on the engine. Ranks that agree on it have nothing to do: it ends there."""
     kind = _KIND
+    limit_s = math.inf  # the allreduce has its own
 
     def __init__(self, pending: PendingNamed) -> None:
         super().__init__(pending.name)
-        self._pending = pending
+        self._pending: Optional[PendingNamed] = pending
+        self._metadata, self._call = pending.metadata, pending.call
+
+    def let_go(self) -> None:
+        """The program waits no more. This may be queued for long, and holds no tensor from now on."""
+        self._pending = None
 
     def description(self) -> dict:
-        metadata = self._pending.metadata
+        metadata = self._metadata
         return {**super().description(), "type and shape": metadata.shape, "op": OP_NAMES[metadata.op],
-                "prescale and postscale factors": [metadata.prescale, metadata.postscale], "call": list(self._pending.call)}
+                "prescale and postscale factors": [metadata.prescale, metadata.postscale], "call": list(self._call)}
 
     def refusal(self, joined: List[int]) -> Optional[str]:
         return None
@@ -189,10 +197,11 @@ class _Wait(Operation):
         pass
 
     def is_over(self) -> bool:
-        return self._pending.has_ended()
+        pending = self._pending
+        return pending is None or pending.has_ended()
 
     def key(self) -> order.Key:
-        return self._pending.key_in_order()
+        return _KIND, self.name, self._call
 
 
 class PendingNamed:
@@ -206,9 +215,6 @@ class PendingNamed:
         self._waiting = threading.Lock()
         self._asked: Optional[_Wait] = None
         self.key: Any = None
-
-    def key_in_order(self) -> order.Key:
-        return _KIND, self.name, self.call
 
     def has_ended(self) -> bool:
         """As far as this thread can see: not while another one waits for it."""
@@ -241,12 +247,16 @@ class PendingNamed:
                     self._asked = _Wait(self)
                     self.owner.ask(self._asked)
         except Error as error:
-            self.owner.ended(self._engine)
+            if not isinstance(error, NotFinite):  # after which the engine goes on
+                self.owner.ended(self._engine)
             if self._asked is not None and isinstance(error, Aborted):  # perhaps by what another rank concluded, as this one is about to do
                 self._asked.finished.wait(_ABOUT_S)
             if self._asked is not None and self._asked.error is not None:
                 raise self._asked.error from error
             raise _failed(self.name, error) from error
+        finally:
+            if self._asked is not None:
+                self._asked.let_go()
         if self._target is not self._result:
             self.owner._of.copy(self._result, self._target)
         return self._result

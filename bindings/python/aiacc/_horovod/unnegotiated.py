@@ -23,10 +23,13 @@ class Unnegotiated:
         self._make, self._barrier = make, barrier
         self._lock = threading.Lock()
         self._made: Optional[Any] = None
+        self._closed = False
         self._over: List[Any] = []  # not freed before the end, so that ranks that come late hear why
 
     def get(self) -> Any:
         with self._lock:
+            if self._closed:
+                raise HorovodInternalError("the process set is over")
             if self._made is None:
                 self._made = self._make()
             return self._made
@@ -57,7 +60,7 @@ class Unnegotiated:
 
     def abort(self, reason: str) -> None:
         """Who waits in a call raises."""
-        made = self._made
+        self._closed, made = True, self._made
         if isinstance(made, Group):
             made.abort(reason)
 

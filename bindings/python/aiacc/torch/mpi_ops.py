@@ -52,8 +52,9 @@ def _start_allreduce(tensor: torch.Tensor, output: Optional[torch.Tensor], avera
 
 
 def _is_on_engine(name: Optional[str], op: Optional[int], process_set: ProcessSet) -> bool:
-    """Allreduces of one tensor with a name, whether they block or not, so that one that blocks meets another that does not."""
-    return name is not None and op != Adasum
+    """Sums and averages of one tensor with a name, whether they block or not, so that one that blocks meets another that does not. The engine
+    has zeros for ranks that have joined, which no other operation goes on with."""
+    return bool(name) and op in (None, Average, Sum)
 
 
 def _wire(tensor: torch.Tensor, op: int) -> Wire:
