@@ -360,6 +360,14 @@ TEST(KvStore, WrongUsesAreRefusedAndLeaveTheStoreUsable) {
     expect(aiacc_kv_push(kv, name("w"), 11, value.data(), nullptr, nullptr), AIACC_ERR_INVALID_ARGUMENT,
            "the gradient has 11 elements, and key 'w' is 10 fp32");
     expect(aiacc_kv_pull(kv, name(""), 1, value.data(), nullptr, nullptr), AIACC_ERR_INVALID_ARGUMENT, "is empty");
+    const std::size_t elements = rank == 0 ? 10 : 9;
+    const aiacc_status_t shaped =
+        aiacc_kv_init(kv, name("s"), AIACC_FLOAT32, elements, 1, value.data(), nullptr, nullptr);
+    if (rank == 0) {
+      EXPECT_EQ(shaped, AIACC_OK);
+    } else {
+      expect(shaped, AIACC_ERR_MISMATCH, "key 's' is 10 fp32 on rank 0, and 9 fp32 on rank 1");
+    }
     const aiacc_dtype_t type = rank == 0 ? AIACC_FLOAT32 : AIACC_INT32;
     const aiacc_status_t status = aiacc_kv_init(kv, name("t"), type, 10, 1, value.data(), nullptr, nullptr);
     if (rank == 0) {
