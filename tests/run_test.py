@@ -39,3 +39,12 @@ def test_the_ten_slowest_come_before_the_last_line(tmp_path):
     assert [name for _, _, name in table[:3]] == ["Suite.Slow", "tests/shell_test.sh", "tests/some_test.py::test_slow"]
     assert len(table) == 10 and table[0][:2] == ["9.50", "s"] and 0.5 <= float(table[2][0]) < 9.5
     assert re.fullmatch(r"in \d+\.\d s", lines[-2])
+
+
+def test_those_of_the_launcher_alone(tmp_path):
+    (tmp_path / "tests").mkdir()
+    (tmp_path / "tests/launcher_some_test.py").write_text("def test_this(): pass\n")
+    (tmp_path / "tests/other_test.py").write_text("def test_that(): pass\n")
+    environment = {**os.environ, "AIACC_SOURCE": str(tmp_path), "AIACC_BUILD": str(tmp_path)}
+    run = subprocess.run([RUN, "test_this"], env=environment, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=100)
+    assert (run.returncode, run.stdout.splitlines()[-1]) == (0, "1 passed, 0 failed, 0 skipped"), run.stdout
