@@ -197,7 +197,7 @@ def check_init_after_shutdown():
     pending, expected = hvd.allreduce(array(), op=hvd.Sum), everyones().sum(0)
     hvd.shutdown()
     equal(pending, expected)
-    assert "call init()" in raises(ValueError, hvd.allreduce, mx.nd.ones((1,)))
+    assert "Horovod has not been initialized; use hvd.init()" in raises(ValueError, hvd.allreduce, mx.nd.ones((1,)))
     hvd.init()
     equal(hvd.allreduce(array(), op=hvd.Sum), everyones().sum(0))
 

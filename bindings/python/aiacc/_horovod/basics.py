@@ -173,7 +173,8 @@ def is_initialized() -> bool:
 
 def _known() -> _Place:
     if _place is None:
-        raise ValueError("aiacc has not been initialized: call init() of aiacc.torch or aiacc.mxnet first")
+        # Scripts and tests compare the beginning, which is Horovod's.
+        raise ValueError("Horovod has not been initialized; use hvd.init(), of aiacc.torch or aiacc.mxnet")
     return _place
 
 
