@@ -45,31 +45,43 @@ int exponent_of(const std::byte* elements, std::size_t count) noexcept {
   return std::clamp(std::ilogb(std::bit_cast<float>(greatest)) - kTarget, -kMostExponent, kMostExponent);
 }
 
+bool has_exponents(Codec codec) noexcept { return codec == Codec::kFloat16; }
+
+// Between fp32 and what travels.
+Reduction conversion(Codec codec, ElementTypes operands, ElementTypes results) noexcept {
+  Reduction how;
+  how.type = codec == Codec::kBFloat16 ? DType::kBFloat16 : DType::kFloat16;
+  how.operands = operands;
+  how.results = results;
+  return how;
+}
+
 void check(Codec codec, std::size_t bytes, std::size_t count) {
-  AIACC_INVARIANT(codec == Codec::kFloat16, "only elements with a codec are encoded");
+  AIACC_INVARIANT(codec != Codec::kNone, "only elements with a codec are encoded");
   AIACC_INVARIANT(bytes == encoded_bytes(codec, count), "a message has the bytes of its elements");
 }
 
 }  // namespace
 
 std::size_t encoded_bytes(Codec codec, std::size_t count) noexcept {
-  return codec == Codec::kNone ? count * kFloat : count * kHalf + blocks_of(count);
+  if (codec == Codec::kNone) return count * kFloat;
+  return count * kHalf + (has_exponents(codec) ? blocks_of(count) : 0);
 }
 
 void encode(const CpuCompute& compute, Codec codec, std::span<std::byte> to, const std::byte* from, std::size_t count) {
   check(codec, to.size(), count);
   std::byte* exponents = to.data() + count * kHalf;
-  Reduction how;
-  how.type = DType::kFloat16;
-  how.operands = DType::kFloat32;
+  Reduction how = conversion(codec, DType::kFloat32, {});
   for (std::size_t at = 0; at < count; at += kCodedBlock) {
     const std::size_t now = std::min(kCodedBlock, count - at);
-    const int exponent = exponent_of(from + at * kFloat, now);
-    how.prescale = std::ldexp(1.0, -exponent);
+    if (has_exponents(codec)) {
+      const int exponent = exponent_of(from + at * kFloat, now);
+      how.prescale = std::ldexp(1.0, -exponent);
+      *exponents++ = static_cast<std::byte>(static_cast<std::int8_t>(exponent));
+    }
     const Buffer result = buffer_of(to.data() + at * kHalf, now * kHalf);
     const Buffer operand = buffer_of(from + at * kFloat, now * kFloat);
     compute.reduce_now({&result, 1}, {&operand, 1}, now, how, {});
-    *exponents++ = static_cast<std::byte>(static_cast<std::int8_t>(exponent));
   }
 }
 
@@ -78,12 +90,10 @@ void decode(const CpuCompute& compute, Codec codec, std::byte* to, std::span<con
   check(codec, from.size(), count);
   const std::byte* exponents = from.data() + count * kHalf;
   alignas(64) std::array<std::byte, kCodedBlock * kFloat> wide;  // stays in the cache
-  Reduction how;
-  how.type = DType::kFloat16;
-  how.results = DType::kFloat32;
+  Reduction how = conversion(codec, {}, DType::kFloat32);
   for (std::size_t at = 0; at < count; at += kCodedBlock) {
     const std::size_t now = std::min(kCodedBlock, count - at);
-    how.prescale = std::ldexp(1.0, static_cast<std::int8_t>(*exponents++));
+    if (has_exponents(codec)) how.prescale = std::ldexp(1.0, static_cast<std::int8_t>(*exponents++));
     const Buffer place = buffer_of(to + at * kFloat, now * kFloat);
     const Buffer result = adds ? buffer_of(wide.data(), now * kFloat) : place;
     const Buffer operand = buffer_of(from.data() + at * kHalf, now * kHalf);

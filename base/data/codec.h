@@ -5,6 +5,8 @@
 // times smaller still has all digits of fp16. The multiplication is exact, so an element is rounded once. Infinities and NaNs stay
 // what they are, and the other elements of their block are as exact as without them. Each block brings its own exponent: the ends
 // agree on nothing, and the receiver adds blocks of different exponents in fp32.
+//
+// kBFloat16: the elements in bf16, which has the range of fp32, and nothing after them.
 #pragma once
 
 #include <cstddef>

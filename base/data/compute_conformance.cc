@@ -161,37 +161,45 @@ TEST_P(ComputeConformance, CopiesAnyLength) {
   }
 }
 
-// Blocks of ordinary, large and small numbers and of those that are not finite, and a last one that is not full.
-TEST_P(ComputeConformance, CodedElementsAreRoundedOnceAndBlocksDoNotTouchEachOther) {
+// Blocks of ordinary, large and small numbers and of those that are not finite, and a last one that is not full. `least` is the error
+// that any number may have, in fp16 as a part of its block's scale.
+void expect_rounded_once(ComputeUnderTest& under_test, Codec codec, std::size_t count, float relative, float least,
+                         std::mt19937_64& random) {
   constexpr float kScales[] = {1.0F, 1e37F, 1e-37F, 0.0F, 1.0F};
-  for (const std::size_t count : {std::size_t{0}, std::size_t{1}, kCodedBlock, 4 * kCodedBlock + 37}) {
-    std::vector<float> values(count);
-    for (std::size_t i = 0; i < count; ++i)
-      values[i] = kScales[i / kCodedBlock] * (static_cast<float>(random_() % 2001) / 1000.0F);
-    if (count > kCodedBlock) values[5] = std::numeric_limits<float>::infinity();
-    if (count > kCodedBlock) values[7] = std::numeric_limits<float>::quiet_NaN();
-    const auto* const begin = reinterpret_cast<const std::byte*>(values.data());
-    const Bytes from(begin, begin + count * sizeof(float));
-    compute_conformance::Arena arena({from, Bytes(encoded_bytes(Codec::kFloat16, count)), Bytes(from.size()), from},
-                                     count % 8);
-    const std::vector<Buffer>& buffers = arena.buffers();
-    under_test_->run(
-        compute_conformance::encode_and_decode(under_test_->compute(), buffers[0], buffers[1], buffers[2], buffers[3]));
-    for (std::size_t i = 0; i < arena.buffers().size(); ++i) ASSERT_TRUE(arena.guards_hold(i));
-    const Bytes written = arena.content(2), added = arena.content(3);
-    for (std::size_t i = 0; i < count; ++i) {
-      float one, sum;
-      std::memcpy(&one, written.data() + i * sizeof one, sizeof one);
-      std::memcpy(&sum, added.data() + i * sizeof sum, sizeof sum);
-      if (!std::isfinite(values[i])) {
-        EXPECT_EQ(std::isnan(one), std::isnan(values[i]));
-        EXPECT_FALSE(std::isfinite(one) || std::isfinite(sum));
-        continue;
-      }
-      const float most = std::max(std::fabs(values[i]) * 0x1p-11F, kScales[i / kCodedBlock] * 0x1p-38F);
-      ASSERT_NEAR(one, values[i], most) << i;
-      ASSERT_EQ(sum, values[i] + one) << i;
+  std::vector<float> values(count);
+  for (std::size_t i = 0; i < count; ++i)
+    values[i] = kScales[i / kCodedBlock] * (static_cast<float>(random() % 2001) / 1000.0F);
+  if (count > kCodedBlock) values[5] = std::numeric_limits<float>::infinity();
+  if (count > kCodedBlock) values[7] = std::numeric_limits<float>::quiet_NaN();
+  const auto* const begin = reinterpret_cast<const std::byte*>(values.data());
+  const compute_conformance::Bytes from(begin, begin + count * sizeof(float));
+  compute_conformance::Arena arena(
+      {from, compute_conformance::Bytes(encoded_bytes(codec, count)), compute_conformance::Bytes(from.size()), from},
+      count % 8);
+  const std::vector<Buffer>& buffers = arena.buffers();
+  under_test.run(compute_conformance::encode_and_decode(under_test.compute(), codec, buffers[0], buffers[1], buffers[2],
+                                                        buffers[3]));
+  for (std::size_t i = 0; i < arena.buffers().size(); ++i) ASSERT_TRUE(arena.guards_hold(i));
+  const auto written = arena.content(2), added = arena.content(3);
+  for (std::size_t i = 0; i < count; ++i) {
+    float one, sum;
+    std::memcpy(&one, written.data() + i * sizeof one, sizeof one);
+    std::memcpy(&sum, added.data() + i * sizeof sum, sizeof sum);
+    if (!std::isfinite(values[i])) {
+      EXPECT_EQ(std::isnan(one), std::isnan(values[i]));
+      EXPECT_FALSE(std::isfinite(one) || std::isfinite(sum));
+      continue;
     }
+    const float smallest = codec == Codec::kFloat16 ? kScales[i / kCodedBlock] * least : least;
+    ASSERT_NEAR(one, values[i], std::max(std::fabs(values[i]) * relative, smallest)) << i;
+    ASSERT_EQ(sum, values[i] + one) << i;
+  }
+}
+
+TEST_P(ComputeConformance, CodedElementsAreRoundedOnceAndBlocksDoNotTouchEachOther) {
+  for (const std::size_t count : {std::size_t{0}, std::size_t{1}, kCodedBlock, 4 * kCodedBlock + 37}) {
+    expect_rounded_once(*under_test_, Codec::kFloat16, count, 0x1p-11F, 0x1p-38F, random_);
+    expect_rounded_once(*under_test_, Codec::kBFloat16, count, 0x1p-8F, 0x1p-134F, random_);
   }
 }
 

@@ -37,12 +37,13 @@ inline Task<void> copy(Compute& compute, Buffer to, Buffer from) {
   Stop stop;
   co_await compute.copy(to, from, stop);
 }
-inline Task<void> encode_and_decode(Compute& compute, Buffer from, Buffer message, Buffer written, Buffer added) {
+inline Task<void> encode_and_decode(Compute& compute, Codec codec, Buffer from, Buffer message, Buffer written,
+                                    Buffer added) {
   Stop stop;
   const std::size_t count = from.bytes / sizeof(float);
-  co_await compute.encode(message, from, count, Codec::kFloat16, stop);
-  co_await compute.decode(written, message, count, Codec::kFloat16, Compute::Decoding::kWrites, stop);
-  co_await compute.decode(added, message, count, Codec::kFloat16, Compute::Decoding::kAdds, stop);
+  co_await compute.encode(message, from, count, codec, stop);
+  co_await compute.decode(written, message, count, codec, Compute::Decoding::kWrites, stop);
+  co_await compute.decode(added, message, count, codec, Compute::Decoding::kAdds, stop);
 }
 inline Task<void> copy_for_others(Compute& compute, Buffer to, Buffer from) {
   Stop stop;

@@ -24,8 +24,8 @@ struct UserOp {
   std::string name;
 };
 
-// The encoding of elements in messages (codec.h). kFloat16 is for sums and averages of fp32, in long allreduces between hosts.
-enum class Codec : std::uint8_t { kNone = 0, kFloat16 = 1 };
+// The encoding of elements in messages (codec.h), for sums and averages of fp32 in long allreduces between hosts.
+enum class Codec : std::uint8_t { kNone = 0, kFloat16 = 1, kBFloat16 = 2 };
 
 // The element type of one operand or result of a step: the call's own type, unless another one is given.
 class ElementType {

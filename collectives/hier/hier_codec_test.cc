@@ -7,9 +7,9 @@ namespace {
 
 using namespace hier_test;
 
-Call coded(std::size_t count, ReduceOp op = ReduceOp::kSum) {
+Call coded(std::size_t count, ReduceOp op = ReduceOp::kSum, Codec codec = Codec::kFloat16) {
   Call call = call_of(Collective::kAllreduce, count, DType::kFloat32, op);
-  call.reduction.codec = Codec::kFloat16;
+  call.reduction.codec = codec;
   return call;
 }
 
@@ -25,6 +25,7 @@ TEST(HierCodec, EveryCountPlacementAndMemory) {
       cases.push_back({coded(50'000)});
       cases.back().call.reduction.prescale = 0.5;
       cases.back().call.reduction.postscale = 4.0;
+      cases.push_back({coded(33'001, ReduceOp::kSum, Codec::kBFloat16), Memory::kShared, true});
       run_cases(placement, cases, through);
     }
   }

@@ -1,9 +1,11 @@
 // Allreduce with encoded messages on simulated ranks: its error beside that of the numbers' exact sum, on few and on many ranks; what
-// overflows; equal bits on all; and the bytes that travel.
+// overflows; equal bits on all; the bytes that travel; and that the work of encoding and adding hides behind them.
 #include "collectives/inter/coded_allreduce.h"
 
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
+#include <chrono>
 #include <cmath>
 #include <limits>
 #include <vector>
@@ -23,6 +25,10 @@ Task<void> with_codec(Operation& op) {
   op.call.reduction.codec = Codec::kFloat16;
   return inter::coded_allreduce(op);
 }
+Task<void> with_bfloat16(Operation& op) {
+  op.call.reduction.codec = Codec::kBFloat16;
+  return inter::coded_allreduce(op);
+}
 
 // Sums of small whole numbers are exact in fp16.
 TEST(CodedAllreduce, AnyCountAndNumberOfSegments) {
@@ -32,6 +38,7 @@ TEST(CodedAllreduce, AnyCountAndNumberOfSegments) {
          {std::size_t{0}, std::size_t{1}, std::size_t{7}, std::size_t{4097}, std::size_t{70'000}, 2 * segment + 5}) {
       for (const bool in_place : {false, true})
         check_allreduce(&with_codec, {.ranks = ranks, .count = count, .in_place = in_place});
+      if (ranks <= 3) check_allreduce(&with_bfloat16, {.ranks = ranks, .count = count, .in_place = true});
     }
   }
 }
@@ -82,7 +89,7 @@ Result run(std::vector<Values> inputs, Codec codec, Algorithm algorithm) {
 }
 
 // Relative, of the root mean squares.
-double error_on(int ranks, double scale) {
+double error_on(int ranks, double scale, Algorithm algorithm = &with_codec) {
   constexpr std::size_t kCount = 66'000;
   std::vector<Values> inputs;
   std::vector<double> exact(kCount);
@@ -90,7 +97,7 @@ double error_on(int ranks, double scale) {
     inputs.push_back(noise(rank, kCount, scale));
     for (std::size_t i = 0; i < kCount; ++i) exact[i] += static_cast<double>(inputs.back()[i]);
   }
-  const Result result = run(std::move(inputs), Codec::kFloat16, &with_codec);
+  const Result result = run(std::move(inputs), Codec::kFloat16, algorithm);
   double wrong = 0, right = 0;
   for (std::size_t i = 0; i < kCount; ++i) {
     const double sum = static_cast<double>(result.of_ranks[0][i]);
@@ -108,6 +115,14 @@ TEST(CodedAllreduce, HasTheSameErrorOnAnyNumberOfRanksAndAtAnyMagnitude) {
   EXPECT_GT(of_two, std::ldexp(1.0, -14));
   for (const int ranks : {3, 16, 64}) EXPECT_LT(error_on(ranks, 1.0), 1.3 * of_two) << ranks;
   for (const double scale : {1e-30, 1e-9, 1e6, 1e36}) EXPECT_LT(error_on(4, scale), 1.3 * of_two) << scale;
+}
+
+TEST(CodedAllreduce, HasTheSameErrorInBFloat16) {
+  const double of_two = error_on(2, 1.0, &with_bfloat16);
+  EXPECT_LT(of_two, std::ldexp(1.0, -8));
+  EXPECT_GT(of_two, std::ldexp(1.0, -11));
+  EXPECT_LT(error_on(64, 1.0, &with_bfloat16), 1.3 * of_two);
+  EXPECT_LT(error_on(4, 1e-30, &with_bfloat16), 1.3 * of_two);
 }
 
 TEST(CodedAllreduce, KeepsWhatIsNotFiniteAndTheNumbersBesideIt) {
@@ -133,7 +148,37 @@ TEST(CodedAllreduce, SendsHalfOfTheBytesAndShortPayloadsAsTheyAre) {
   };
   const auto exact = static_cast<double>(bytes(1'000'000, Codec::kNone));
   EXPECT_NEAR(static_cast<double>(bytes(1'000'000, Codec::kFloat16)), exact / 2, exact / 500);
+  EXPECT_EQ(bytes(1'000'000, Codec::kBFloat16) * 2, bytes(1'000'000, Codec::kNone));
   EXPECT_EQ(bytes(1'000, Codec::kFloat16), bytes(1'000, Codec::kNone));
+}
+
+// Seconds of an allreduce without bytes, whose messages and work take their time.
+double took(int ranks, std::size_t count, double bytes_per_second) {
+  sim::FabricModel model;
+  model.between_hosts.bytes_per_second = static_cast<std::uint64_t>(bytes_per_second);
+  SimCluster cluster(3, ranks, model);
+  Call call;
+  call.kind = Collective::kAllreduce;
+  call.count = count;
+  const Buffer elided{nullptr, count * sizeof(float)};
+  for (int rank = 0; rank < ranks; ++rank)
+    cluster.rank(rank).start(perform(&cluster, &cluster.rank(rank), &with_codec, call, 1, elided, elided));
+  expect_all_ended_well(cluster, {.ranks = ranks, .count = count});
+  return std::chrono::duration<double>(cluster.world().now().time_since_epoch()).count();
+}
+
+// One after the other they would take 1.5 times as long as the longer of both, and twice as long where they are equal.
+TEST(CodedAllreduce, EncodesAndAddsSomePartsWhileOthersTravel) {
+  for (const std::size_t count : {std::size_t{4} << 20, std::size_t{512} << 10}) {
+    for (const int ranks : {2, 4, 8}) {
+      SCOPED_TRACE(fmt::format("{} elements, {} ranks", count, ranks));
+      const double work = took(ranks, count, 1e15);
+      const double bytes = 2.0 * (ranks - 1) / ranks * 2.0 * static_cast<double>(count);
+      EXPECT_LT(took(ranks, count, bytes / (work / 2)), 1.01 * work);
+      EXPECT_LT(took(ranks, count, bytes / work), 1.25 * work);
+      EXPECT_LT(took(ranks, count, bytes / (2 * work)), 1.1 * 2 * work);
+    }
+  }
 }
 
 }  // namespace

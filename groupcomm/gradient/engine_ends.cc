@@ -18,7 +18,7 @@ namespace {
 std::size_t travelled(const Launches::Flight& flight, const Launches::Part& part) {
   const std::size_t count = part.bytes / size_of(flight.kind.type);
   if (flight.wire) return count * size_of(*flight.wire);
-  return flight.kind.codec == Codec::kNone ? part.bytes : encoded_bytes(flight.kind.codec, count);
+  return flight.codec == Codec::kNone ? part.bytes : encoded_bytes(flight.codec, count);
 }
 
 }  // namespace

@@ -41,6 +41,11 @@ Reduction Kind::reduction() const noexcept {
   return reduction;
 }
 
+Codec Kind::codec_between_hosts() const noexcept {
+  if (!wire) return codec;
+  return *wire == DType::kBFloat16 ? Codec::kBFloat16 : Codec::kFloat16;
+}
+
 std::uint64_t Kind::key() const noexcept {
   Hash64 hash;
   hash.add(std::bit_cast<std::uint64_t>(prescale)).add(std::bit_cast<std::uint64_t>(postscale));

@@ -16,12 +16,14 @@ struct Kind {
   ReduceOp op = ReduceOp::kSum;
   double prescale = 1.0;
   double postscale = 1.0;
-  // For sums and averages of fp32. Elements that are encoded before their sum on the host (wire.h): fp16 or bf16.
+  // For sums and averages of fp32: fp16 or bf16, in which the elements travel, or a codec for long tensors between hosts only.
   std::optional<DType> wire;
-  Codec codec = Codec::kNone;  // elements that are encoded between hosts only; then there is no `wire`
+  Codec codec = Codec::kNone;
 
   bool operator==(const Kind&) const = default;
   Reduction reduction() const noexcept;
+  // What an allreduce over several hosts encodes its messages with. On one host a `wire` is encoded before the sum (wire.h).
+  Codec codec_between_hosts() const noexcept;
   // Equal for equal kinds.
   std::uint64_t key() const noexcept;
   bool sums() const noexcept { return op == ReduceOp::kSum || op == ReduceOp::kAvg; }

@@ -22,6 +22,7 @@ Launches::Launches(Group& group, Owner& owner, int in_flight, Duration timeout, 
       in_flight_(static_cast<std::size_t>(std::max(in_flight, 1))),
       timeout_(timeout),
       looks_(looks),
+      spans_hosts_(group.local_size() < group.size()),
       memory_(group.local_size() > 1 ? group.context().host() : nullptr),
       quiet_(group.team().loop) {
   quiet_.set();
@@ -47,7 +48,8 @@ void Launches::launch(std::unique_ptr<Flight> launched, const std::string& name)
     if (!all_mine && part.mine && part.bytes > 0) std::memcpy(part.data, part.slot, part.bytes);
     at += Slots::padded(part.bytes);
   }
-  flight.prepared = !flight.kind.wire;
+  if (spans_hosts_) flight.codec = flight.kind.codec_between_hosts();
+  flight.prepared = !is_encoded_here(flight);
   if (flight.prepared) {
     for (Queued& call : calls_of(flight, name)) queue_.push_back(std::move(call));
   } else {
@@ -66,7 +68,13 @@ std::deque<Launches::Queued> Launches::calls_of(Flight& flight, const std::strin
     if (data == nullptr) data = part.data;
     bytes = Slots::padded(bytes) + part.bytes;
   }
-  return in_pieces(flight, data, bytes, flight.kind.reduction(), name);
+  return in_pieces(flight, data, bytes, reduction_of(flight), name);
+}
+
+Reduction Launches::reduction_of(const Flight& flight) noexcept {
+  Reduction reduction = flight.kind.reduction();
+  reduction.codec = flight.codec;
+  return reduction;
 }
 
 std::deque<Launches::Queued> Launches::in_pieces(Flight& flight, std::byte* data, std::size_t bytes,
@@ -90,7 +98,7 @@ std::deque<Launches::Queued> Launches::in_pieces(Flight& flight, std::byte* data
 std::deque<Launches::Queued> Launches::grouped(Flight& flight, const std::string& name) {
   Queued queued{&flight, {}, {}, {}, name};
   queued.call.kind = Collective::kGroupedAllreduce;
-  queued.call.reduction = flight.kind.reduction();
+  queued.call.reduction = reduction_of(flight);
   for (const Part& part : flight.parts) {
     if (part.bytes == 0) continue;
     const Buffer buffer = Buffer{part.data, part.bytes};

@@ -2,8 +2,9 @@
 //
 // The calls follow from what all ranks know, so they are the same on each: tensors that follow each other in the memory of
 // every rank are one range, which is cut into pieces of even size; others are a grouped allreduce. A rank that takes part with zeros
-// for some tensor uses other memory for the whole launch. Tensors with a 16-bit wire (wire.h) are encoded into memory of their own,
-// when it is their turn and the results of their last launch are there, and decoded when all of the launch has ended.
+// for some tensor uses other memory for the whole launch. Over several hosts the allreduce encodes what has a 16-bit wire, piece by piece
+// while others travel. On one host it is encoded as a whole into memory of its own (wire.h), when it is its turn and the results of
+// its last launch are there, and decoded when all of the launch has ended.
 #pragma once
 
 #include <algorithm>
@@ -58,7 +59,8 @@ class Launches final : private GroupOperation::Observer {
     bool in_a_row = false;  // on every rank
     std::vector<Part> parts;
     std::vector<std::byte> other;
-    std::optional<DType> wire;  // of this launch, once it is prepared
+    Codec codec = Codec::kNone;  // of its allreduces, which span hosts
+    std::optional<DType> wire;   // on one host: of this launch, once it is prepared
     WireMemory::Piece memory;
     std::size_t piece_bytes = 0;  // larger ranges are cut by it
     std::uint64_t pass = 0;       // of the schedule, that it ends
@@ -135,6 +137,10 @@ class Launches final : private GroupOperation::Observer {
 
   void operation_ended(GroupOperation& operation) noexcept override;
   void note(Flight* flight, Instant Times::*what) const noexcept;
+  static bool is_encoded_here(const Flight& flight) noexcept {
+    return flight.kind.wire && flight.codec == Codec::kNone;
+  }
+  static Reduction reduction_of(const Flight& flight) noexcept;
   std::deque<Queued> calls_of(Flight& flight, const std::string& name);
   std::deque<Queued> in_pieces(Flight& flight, std::byte* data, std::size_t bytes, const Reduction& reduction,
                                const std::string& name);
@@ -155,6 +161,7 @@ class Launches final : private GroupOperation::Observer {
   std::size_t in_flight_;
   Duration timeout_;
   const bool looks_;  // for results that are not finite
+  const bool spans_hosts_;
   WireCodec codec_;
   WireScales scales_;
   WireMemory memory_;

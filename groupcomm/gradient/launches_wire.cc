@@ -1,4 +1,4 @@
-// Launches on the 16-bit wire: what they become when it is their turn, and what comes of their results.
+// Launches on the 16-bit wire of one host: what they become when it is their turn, and what comes of their results.
 #include <algorithm>
 #include <cmath>
 #include <cstring>
@@ -75,7 +75,7 @@ void Launches::encode(Flight& flight) {
 }
 
 void Launches::land(Flight& flight) {
-  if (!flight.kind.wire && !looks_) return;
+  if (!is_encoded_here(flight) && !looks_) return;
   for (Part& part : flight.parts) land(flight, part);
   if (!flight.wire) return;
   memory_.give(std::exchange(flight.memory, {}));
@@ -85,7 +85,7 @@ void Launches::land(const Flight& flight, Part& part) {
   const Kind& kind = flight.kind;
   const std::size_t count = part.bytes / size_of(kind.type);
   if (count == 0) return;
-  if (!kind.wire) {
+  if (!is_encoded_here(flight)) {
     part.not_finite = kind.sums() && !all_finite(kind.type, part.data, count);
     return;
   }
