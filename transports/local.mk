@@ -137,6 +137,8 @@ aiacc_ofi_la_SOURCES = \
 	transports/ofi/fabric.cc \
 	transports/ofi/fabric.h \
 	transports/ofi/module.cc \
+	transports/ofi/reads.cc \
+	transports/ofi/reads.h \
 	transports/ofi/wire.h \
 	transports/ofi/worker.cc \
 	transports/ofi/worker.h

@@ -42,6 +42,12 @@ class ActivePortOver : public ::testing::TestWithParam<const active_test::Way*> 
     return done();
   }
 
+  // Long enough for all that is on its way to come.
+  void run_on() {
+    const Instant end = after(ports->clock.now(), milliseconds(100));
+    ports->run_until([&] { return ports->clock.now() >= end; });
+  }
+
   Recorder receiver[message_conformance::kRanks];
   Completion completion;
   std::unique_ptr<active_test::Ports> ports;
@@ -107,6 +113,38 @@ TEST_P(ActivePortOver, ASenderThatStandsStillIsLostWithThePlaceThatItWasGiven) {
   ASSERT_EQ(receiver[0].asked.size(), 1u);
   ports->port(0).lose(1, std::make_exception_ptr(Error(Code::kPeerFailed, "its agent says so", 1)));
   ASSERT_TRUE(run_alone(0, [&] { return receiver[0].lost.size() == 1; }));
+}
+
+// The sender, which stood still in the middle of it, goes on.
+TEST_P(ActivePortOver, APlaceThatCameBackIsNotWrittenAnyMore) {
+  std::vector<std::byte> bytes = pattern(16 << 20, 5);
+  post(1, 0, header_of(1, bytes.size()), bytes);
+  ASSERT_TRUE(ports->run_until([&] { return !receiver[0].messages.empty(); }));
+  for (int look = 0; look < 4; ++look) {
+    for (const int rank : {0, 1}) ports->loops[static_cast<std::size_t>(rank)]->look();
+  }
+  ASSERT_FALSE(receiver[0].messages.front().placed) << "the message is too short for this test";
+  ports->port(0).lose(1, std::make_exception_ptr(Error(Code::kPeerFailed, "its agent says so", 1)));
+  ASSERT_TRUE(run_alone(0, [&] { return receiver[0].lost.size() == 1; }));
+  std::vector<std::byte>& place = receiver[0].messages.front().bytes;
+  std::fill(place.begin(), place.end(), std::byte{0xee});
+  run_on();
+  EXPECT_TRUE(std::all_of(place.begin(), place.end(), [](std::byte byte) { return byte == std::byte{0xee}; }));
+}
+
+TEST_P(ActivePortOver, MemoryThatCameBackIsNotSentAnyMore) {
+  const std::vector<std::byte> original = pattern(16 << 20, 5);
+  std::vector<std::byte> bytes = original;
+  post(0, 1, header_of(1, bytes.size()), bytes);
+  ASSERT_TRUE(ports->run_until([&] { return !receiver[1].messages.empty(); }));
+  for (int look = 0; look < 4; ++look) {
+    for (const int rank : {1, 0}) ports->loops[static_cast<std::size_t>(rank)]->look();
+  }
+  ports->port(0).lose(1, std::make_exception_ptr(Error(Code::kPeerFailed, "its agent says so", 1)));
+  ASSERT_TRUE(run_alone(0, [&] { return receiver[0].lost.size() == 1 && completion.told == 1; }));
+  std::fill(bytes.begin(), bytes.end(), std::byte{0xee});
+  run_on();
+  if (receiver[1].messages.front().placed) EXPECT_TRUE(receiver[1].messages.front().bytes == original);
 }
 
 TEST_P(ActivePortOver, MessagesThatAreNotOfThisJobAreDropped) {

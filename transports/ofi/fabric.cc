@@ -62,11 +62,20 @@ std::string Fabric::open(const std::string& providers) {
   return "no provider of " + providers + " with endpoints of type RDM";
 }
 
-// Of the provider's devices the first that other hosts can reach.
+// Reads leave the place to the provider, which must give it back without the peer's help. rxm does so over TCP, by closing its
+// connection (FI_AV_REMOVE_CLEANUP in ofi_library.cc). Others have not been tried.
 bool Fabric::choose(const std::string& provider) {
+  if (provider == "tcp;ofi_rxm") info_ = find(provider, FI_MSG | FI_RMA);
+  reads_ = info_ != nullptr;
+  if (info_ == nullptr) info_ = find(provider, FI_MSG);
+  return info_ != nullptr;
+}
+
+// Of the provider's devices the first that other hosts can reach.
+fi_info* Fabric::find(const std::string& provider, std::uint64_t capabilities) {
   fi_info* const hints = fi_allocinfo();
-  if (hints == nullptr) return false;
-  hints->caps = FI_MSG;
+  if (hints == nullptr) return nullptr;
+  hints->caps = capabilities;
   hints->mode = FI_CONTEXT | FI_CONTEXT2;
   hints->ep_attr->type = FI_EP_RDM;
   hints->domain_attr->mr_mode = FI_MR_VIRT_ADDR | FI_MR_ALLOCATED | FI_MR_PROV_KEY;
@@ -82,9 +91,18 @@ bool Fabric::choose(const std::string& provider) {
     if (each->ep_attr->max_msg_size < kWireBytes) continue;
     if (best == nullptr || (is_reachable(*each) && !is_reachable(*best))) best = each;
   }
-  if (best != nullptr) info_ = fi_dupinfo(best);
+  fi_info* const chosen = best == nullptr ? nullptr : fi_dupinfo(best);
   if (found != nullptr) fi_freeinfo(found);
-  return info_ != nullptr;
+  return chosen;
+}
+
+Registration Fabric::expose(const Extent& memory, Exposed& as) noexcept {
+  fid_mr* region = nullptr;
+  if (fi_mr_reg(domain_, memory.data, memory.bytes, FI_REMOTE_READ, 0, ++last_key_, 0, &region, nullptr) != 0)
+    return {};
+  const bool by_address = (info_->domain_attr->mr_mode & FI_MR_VIRT_ADDR) != 0;
+  as = {by_address ? reinterpret_cast<std::uint64_t>(memory.data) : 0, fi_mr_key(region), memory.bytes};
+  return Registration(region);
 }
 
 std::string Fabric::open_objects() {

@@ -11,12 +11,24 @@
 #include <rdma/fi_endpoint.h>
 #include <rdma/fi_eq.h>
 #include <rdma/fi_errno.h>
+#include <rdma/fi_rma.h>
 
 #include <cstddef>
+#include <cstdint>
+#include <memory>
 #include <string>
 #include <vector>
 
+#include "transports/active/module_api.h"
+#include "transports/ofi/wire.h"
+
 namespace aiacc::active {
+
+// Memory that peers may read while it exists.
+struct CloseRegistration {
+  void operator()(fid_mr* region) const noexcept { fi_close(&region->fid); }
+};
+using Registration = std::unique_ptr<fid_mr, CloseRegistration>;
 
 class Fabric {
  public:
@@ -39,12 +51,22 @@ class Fabric {
   // FI_ADDR_NOTAVAIL: `why` says why it is no address of this provider.
   fi_addr_t insert(const std::vector<std::byte>& address, std::string& why) noexcept;
 
+  // Closes the connection to the peer, if there is one: from then on nothing that it was given for reads is touched. Where
+  // reads().
+  void remove(fi_addr_t peer) noexcept { fi_av_remove(addresses_, &peer, 1, 0); }
+
+  // Whether peers read each other's memory here, and a connection can be closed so that memory comes back from it.
+  bool reads() const noexcept { return reads_; }
+  // Null: it cannot be registered.
+  Registration expose(const Extent& memory, Exposed& as) noexcept;
+
   int descriptor() const noexcept { return waiter_; }
   // Before a block: false if there is progress to make first. `soon`: wakes up after a millisecond.
   bool arm(bool soon) noexcept;
 
  private:
   bool choose(const std::string& provider);
+  fi_info* find(const std::string& provider, std::uint64_t capabilities);
   std::string open_objects();
   std::string open_queue();
   std::string open_waiter();
@@ -57,6 +79,8 @@ class Fabric {
   fid_cq* queue_ = nullptr;
   fid_ep* endpoint_ = nullptr;
   std::vector<std::byte> address_;
+  bool reads_ = false;
+  std::uint64_t last_key_ = 0;  // of those that a user of the provider chooses
   bool queue_has_descriptor_ = false;
   int waiter_ = -1;
   int timer_ = -1;

@@ -2,7 +2,8 @@
 //
 //   sender                         receiver
 //   kEager  header, payload   -->              a short payload
-//   kOffer  header, address   -->              a long one, which stays where it is
+//   kOffer  header, address, -->               a long one, which stays where it is
+//           where it is                        and is read from there by RMA, where the provider can; else
 //                             <--  kGrant      so many of its bytes may come; granted on while they do
 //   kChunk  bytes             -->              ... until all have come
 //                             <--  kEnd        they have, or the receiver does not want it
@@ -16,13 +17,13 @@ namespace aiacc::active {
 
 enum class WireKind : std::uint8_t { kEager = 1, kOffer = 2, kGrant = 3, kEnd = 4, kChunk = 5 };
 
-inline constexpr std::uint16_t kWireVersion = 1;
+inline constexpr std::uint16_t kWireVersion = 2;
 
 // Little-endian.
 struct WireHeader {
   std::uint16_t version = kWireVersion;
   WireKind kind = WireKind::kEager;
-  std::uint8_t spare = 0;
+  std::uint8_t exposed = 0;         // of kOffer: how many Exposed follow the address; 0: the payload comes in chunks
   std::uint16_t header_bytes = 0;   // of kEager and kOffer: the header that the caller of send() gave
   std::uint16_t address_bytes = 0;  // of kOffer: where the answers go
   std::uint64_t send = 0;           // the sender's number of an offer; not of kEager and kChunk
@@ -31,6 +32,14 @@ struct WireHeader {
   std::uint64_t offset = 0;         // of kChunk: in the payload
 };
 static_assert(sizeof(WireHeader) == 40 && std::is_trivially_copyable_v<WireHeader>);
+
+// A piece of a payload that the receiver may read.
+struct Exposed {
+  std::uint64_t address = 0;  // for fi_read()
+  std::uint64_t key = 0;
+  std::uint64_t bytes = 0;
+};
+inline constexpr std::size_t kMostExposed = 8;  // of one payload; in more pieces it comes in chunks
 
 // No message is longer. With the caller's header it holds every payload that is sent eagerly.
 inline constexpr std::size_t kWireBytes = 64 << 10;

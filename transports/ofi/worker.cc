@@ -14,12 +14,21 @@ constexpr std::size_t kSmallBytes =
 constexpr std::size_t kChunksUnderWay = 8;  // of one send
 constexpr std::size_t kEntries = 16;        // of the queue, taken at once
 
+std::uint64_t total(std::span<const Exposed> pieces) {
+  std::uint64_t bytes = 0;
+  for (const Exposed& each : pieces) bytes += each.bytes;
+  return bytes;
+}
+
 }  // namespace
 
 // --- the worker ---------------------------------------------------------------------------------------------------------
 
-// The provider must be gone before the buffers.
-Worker::~Worker() { fabric_.reset(); }
+// Registrations must be gone before the provider, and that before the buffers.
+Worker::~Worker() {
+  sends_.clear();
+  fabric_.reset();
+}
 
 std::string Worker::open(const std::string& providers) {
   fabric_ = std::make_unique<Fabric>();
@@ -42,12 +51,17 @@ void Worker::give(Buffer* buffer) noexcept {
   (buffer->text.size() == kSmallBytes ? free_small_ : free_).push_back(buffer);
 }
 
-bool Worker::arm() noexcept { return broken_.empty() && fabric_->arm(!blocked_.empty() || !to_receive_.empty()); }
+bool Worker::arm() noexcept {
+  return broken_.empty() && failed_reads_.empty() &&
+         fabric_->arm(!blocked_.empty() || !to_receive_.empty() || reads_.waiting());
+}
 
 bool Worker::progress() noexcept {
-  bool any = !broken_.empty();
+  bool any = !broken_.empty() || !failed_reads_.empty();
   tell_broken();
+  for (const Reads::Ended& each : std::exchange(failed_reads_, {})) read_ended(each);
   any |= post_receives();
+  any |= reads_.waiting() && reads_.post(*fabric_, failed_reads_);
   for (Peer* each : std::exchange(blocked_, {})) any |= flush(*each);
   std::array<fi_cq_msg_entry, kEntries> entries;
   const ssize_t came = fi_cq_read(fabric_->queue(), entries.data(), entries.size());
@@ -64,15 +78,25 @@ bool Worker::read_error() {
 }
 
 void Worker::completed(const fi_cq_msg_entry& entry) {
-  auto* const buffer = static_cast<Buffer*>(entry.op_context);
-  if (buffer == nullptr) return;
+  auto* const pending = static_cast<Pending*>(entry.op_context);
+  if (pending == nullptr) return;
+  if (pending->is_read) {
+    if (const auto ended = reads_.completed(*pending, nullptr)) read_ended(*ended);
+    return;
+  }
+  auto* const buffer = static_cast<Buffer*>(pending);
   if (buffer->to != nullptr) return sent(buffer, nullptr);
   arrived(buffer, entry.len);
 }
 
 void Worker::failed(const fi_cq_err_entry& entry) {
-  auto* const buffer = static_cast<Buffer*>(entry.op_context);
-  if (buffer == nullptr) return;
+  auto* const pending = static_cast<Pending*>(entry.op_context);
+  if (pending == nullptr) return;
+  if (pending->is_read) {
+    if (const auto ended = reads_.completed(*pending, fi_strerror(entry.err))) read_ended(*ended);
+    return;
+  }
+  auto* const buffer = static_cast<Buffer*>(pending);
   if (buffer->to != nullptr) return sent(buffer, fi_strerror(entry.err));
   receive_into(buffer);  // what came was longer than ours are, or the connection broke meanwhile
 }
@@ -176,10 +200,10 @@ bool Worker::post_receives() {
 Peer* Worker::peer_of(std::span<const std::byte> address, std::string& why) {
   std::vector<std::byte> key(address.begin(), address.end());
   const auto known = peers_.find(key);
-  if (known != peers_.end()) return &known->second;
+  if (known != peers_.end() && known->second.address != FI_ADDR_NOTAVAIL) return &known->second;
   const fi_addr_t inserted = fabric_->insert(key, why);
   if (inserted == FI_ADDR_NOTAVAIL) return nullptr;
-  Peer& peer = peers_[std::move(key)];
+  Peer& peer = known != peers_.end() ? known->second : peers_[std::move(key)];
   peer.address = inserted;
   return &peer;
 }
@@ -205,15 +229,23 @@ void Worker::disconnect(Endpoint* endpoint) noexcept {
   for (Buffer* each : peer.outstanding) {
     if (Operation* const operation = std::exchange(each->operation, nullptr)) ended.push_back(operation);
   }
+  bool lent = reads_.abandon(peer, fetches);
+  std::erase_if(failed_reads_, [&](const Reads::Ended& one) {
+    if (one.from == &peer) fetches.push_back(one.operation);
+    return one.from == &peer;
+  });
   std::erase_if(sends_, [&](const auto& one) {
-    if (one.second.to == &peer) ended.push_back(one.second.operation);
-    return one.second.to == &peer;
+    if (one.second.to != &peer) return false;
+    ended.push_back(one.second.operation);
+    lent |= !one.second.exposed.empty();
+    return true;
   });
   std::erase_if(fetches_, [&](const auto& one) {
     if (one.second.from == &peer) fetches.push_back(one.second.operation);
     return one.second.from == &peer;
   });
   std::erase(blocked_, &peer);
+  if (lent) fabric_->remove(std::exchange(peer.address, FI_ADDR_NOTAVAIL));
   void* const callers = endpoint->callers;
   peer.endpoint.reset();
   constexpr char kClosed[] = "the connection is closed";
@@ -238,8 +270,8 @@ bool Worker::send(Endpoint& endpoint, std::span<const std::byte> header, std::sp
   for (const Extent& each : extents) one.bytes += each.bytes;
   const std::vector<std::byte>& mine = fabric_->address();
   if (!rendezvous && sizeof(WireHeader) + header.size() + one.bytes > kWireBytes) return false;
-  Buffer* const buffer =
-      compose(peer, rendezvous ? WireKind::kOffer : WireKind::kEager, header, rendezvous ? mine.size() : one.bytes);
+  Buffer* const buffer = compose(peer, rendezvous ? WireKind::kOffer : WireKind::kEager, header,
+                                 rendezvous ? mine.size() + kMostExposed * sizeof(Exposed) : one.bytes);
   if (!rendezvous) {
     buffer->operation = &operation;
     copy_out(one, buffer->text.data() + buffer->bytes, one.bytes);
@@ -252,9 +284,26 @@ bool Worker::send(Endpoint& endpoint, std::span<const std::byte> header, std::sp
   buffer->header().bytes = one.bytes;
   std::copy(mine.begin(), mine.end(), buffer->text.begin() + static_cast<std::ptrdiff_t>(buffer->bytes));
   buffer->bytes += mine.size();
-  sends_.emplace(last_number_, one);
+  expose(one, *buffer);
+  sends_.emplace(last_number_, std::move(one));
   queue(buffer);
   return true;
+}
+
+// Adds to the offer where the payload can be read.
+void Worker::expose(Send& send, Buffer& offer) {
+  if (!fabric_->reads() || send.extents.size() > kMostExposed) return;
+  std::size_t at = offer.bytes;
+  for (const Extent& each : send.extents) {
+    Exposed as;
+    Registration region = fabric_->expose(each, as);
+    if (region == nullptr) return send.exposed.clear();
+    send.exposed.push_back(std::move(region));
+    std::memcpy(offer.text.data() + at, &as, sizeof as);
+    at += sizeof as;
+  }
+  offer.header().exposed = static_cast<std::uint8_t>(send.extents.size());
+  offer.bytes = at;
 }
 
 void Worker::copy_out(Send& from, std::byte* to, std::size_t bytes) {
@@ -310,7 +359,8 @@ void Worker::ended(const WireHeader& header) {
 void Worker::arrived(Buffer* buffer, std::size_t bytes) {
   WireHeader header;
   std::memcpy(&header, buffer->text.data(), sizeof header);
-  const std::size_t head = sizeof header + header.header_bytes + header.address_bytes;
+  const std::size_t head =
+      sizeof header + header.header_bytes + header.address_bytes + header.exposed * sizeof(Exposed);
   if (bytes < sizeof header || header.version != kWireVersion || bytes < head) return receive_into(buffer);
   buffer->bytes = bytes;
   bool kept = false;
@@ -344,9 +394,19 @@ bool Worker::fetch(void* payload, void* into, std::size_t bytes, Operation& oper
   kept_.erase(kept);
   const WireHeader header = offer->header();
   std::string why;
-  Peer* const from = peer_of(offer->text.subspan(sizeof header + header.header_bytes, header.address_bytes), why);
+  const std::size_t at = sizeof header + header.header_bytes;
+  Peer* const from = peer_of(offer->text.subspan(at, header.address_bytes), why);
+  std::array<Exposed, kMostExposed> exposed;
+  const std::size_t count = header.exposed;
+  const bool reads = count > 0 && count <= exposed.size() && fabric_->reads();
+  if (reads) std::memcpy(exposed.data(), offer->text.data() + at + header.address_bytes, count * sizeof(Exposed));
   give(offer);
   if (from == nullptr) return false;
+  if (reads && total(std::span(exposed.data(), count)) == bytes) {
+    reads_.begin(*from, header.send, std::span(exposed.data(), count), static_cast<std::byte*>(into), operation);
+    reads_.post(*fabric_, failed_reads_);
+    return true;
+  }
   const std::uint64_t number = ++last_number_;
   Fetch& one = fetches_[number];
   one = {&operation, from, header.send, static_cast<std::byte*>(into), bytes, 0, 0};
@@ -398,6 +458,11 @@ void Worker::chunk_came(const WireHeader& header, std::span<const std::byte> byt
   end(*it.from, it.send);
   fetches_.erase(one);
   if (callbacks_.fetched != nullptr) callbacks_.fetched(callbacks_.owner, operation, nullptr);
+}
+
+void Worker::read_ended(const Reads::Ended& ended) {
+  if (ended.problem == nullptr) end(*ended.from, ended.send);
+  if (callbacks_.fetched != nullptr) callbacks_.fetched(callbacks_.owner, *ended.operation, ended.problem);
 }
 
 }  // namespace aiacc::active

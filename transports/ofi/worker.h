@@ -1,11 +1,13 @@
 // Worker: messages of libfabric, and above them what module_api.h promises.
 //
-// The provider never gets memory of the caller's: a message is composed in a Buffer, and a payload copied out of the one that
-// it arrives in. libfabric cannot take a send or a receive back from a provider without closing the endpoint, and that
-// serves all peers; Buffers can wait for a peer that has stopped, and the caller's memory is free at once (disconnect()).
+// A message is composed in a Buffer, and a short payload copied out of the one that it arrives in. libfabric cannot take a send or
+// a receive back from a provider without closing the endpoint, and that serves all peers; Buffers can wait for a peer that has
+// stopped.
 //
-// A long payload stays with the sender until the receiver grants it, and comes in chunks, each of which the receiver puts in its
-// place. Numbers name sends and fetches on the wire; what comes for one that has ended is dropped.
+// A long payload stays with the sender until the receiver wants it. Where the provider can close a connection to one peer, the
+// receiver reads it into its place (Reads), and disconnect() closes the connection where either end has lent its memory to it.
+// Elsewhere the provider gets no memory of the caller's: the receiver grants the payload, and it comes in chunks, in Buffers.
+// Numbers name sends and fetches on the wire; what comes for one that has ended is dropped.
 #pragma once
 
 #include <rdma/fabric.h>
@@ -22,6 +24,7 @@
 
 #include "transports/active/module_api.h"
 #include "transports/ofi/fabric.h"
+#include "transports/ofi/reads.h"
 #include "transports/ofi/wire.h"
 
 namespace aiacc::active {
@@ -35,11 +38,10 @@ struct Endpoint {
 };
 
 // One message, on its way out or to come.
-struct Buffer {
+struct Buffer : Pending {
   explicit Buffer(std::size_t room)
       : owned(std::make_unique_for_overwrite<std::byte[]>(room)), text(owned.get(), room) {}
 
-  fi_context2 context{};  // first, because the provider names the buffer by its address
   Peer* to = nullptr;     // null: it is for receiving
   std::size_t place = 0;  // in Peer::outstanding
   std::size_t bytes = 0;
@@ -94,6 +96,7 @@ class Worker {
     std::uint64_t granted = 0;
     std::uint64_t fetch = 0;  // the receiver's number
     std::size_t under_way = 0;
+    std::vector<Registration> exposed;
   };
   struct Fetch {
     Operation* operation = nullptr;
@@ -119,6 +122,7 @@ class Worker {
   void completed(const fi_cq_msg_entry& entry);
   void failed(const fi_cq_err_entry& entry);
   bool read_error();
+  void read_ended(const Reads::Ended& ended);
   void sent(Buffer* buffer, const char* problem);
   void tell_broken();
 
@@ -129,6 +133,7 @@ class Worker {
   void chunk_came(const WireHeader& header, std::span<const std::byte> bytes);
   bool tell_arrived(Buffer* buffer, const WireHeader& header, std::byte* payload, std::uint64_t bytes, bool eager);
   void pump(Sends::iterator one);
+  void expose(Send& send, Buffer& offer);
   void copy_out(Send& from, std::byte* to, std::size_t bytes);
   void grant(std::uint64_t number, Fetch& to);
   void refuse(Buffer& offer);
@@ -145,7 +150,9 @@ class Worker {
   std::vector<Peer*> blocked_;                     // with waiting buffers
   std::vector<Peer*> broken_;                      // to be told
   Sends sends_;
-  Fetches fetches_;
+  Fetches fetches_;  // in chunks
+  Reads reads_;
+  std::vector<Reads::Ended> failed_reads_;  // to be told
   std::uint64_t last_number_ = 0;
 };
 
