@@ -72,10 +72,10 @@ class ActivePort::Engine final : public active::Shared,
     return other && !closed ? links_[static_cast<std::size_t>(rank)].get() : nullptr;
   }
 
-  void post(int to_rank, const MessageHeader& header, std::span<const Buffer> pieces,
-            SendCompletion& completion) noexcept {
+  void post(int to_rank, const MessageHeader& header, std::span<const Buffer> pieces, SendCompletion& completion,
+            bool now) noexcept {
     if (closed) return;
-    if (active::Link* its = link(to_rank)) return its->post(header, pieces, completion);
+    if (active::Link* its = link(to_rank)) return its->post(header, pieces, completion, now);
     const Error error(Code::kInvalidArgument, fmt::format("there is no other rank {} to send to", to_rank));
     notify_later({active::Notification::What::kTold, to_rank, &completion, std::make_exception_ptr(error), {}});
   }
@@ -196,7 +196,12 @@ void ActivePort::set_receiver(MessageReceiver& receiver) noexcept { engine_->beg
 
 void ActivePort::post(int to_rank, const MessageHeader& header, std::span<const Buffer> pieces,
                       SendCompletion& completion) noexcept {
-  engine_->post(to_rank, header, pieces, completion);
+  engine_->post(to_rank, header, pieces, completion, false);
+}
+
+void ActivePort::post_now(int to_rank, const MessageHeader& header, std::span<const Buffer> pieces,
+                          SendCompletion& completion) noexcept {
+  engine_->post(to_rank, header, pieces, completion, true);
 }
 
 void ActivePort::release(int from_rank) noexcept {

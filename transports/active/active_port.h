@@ -58,6 +58,8 @@ class ActivePort final : public MessagePort {
   void set_receiver(MessageReceiver& receiver) noexcept override;
   void post(int to_rank, const MessageHeader& header, std::span<const Buffer> pieces,
             SendCompletion& completion) noexcept override;
+  void post_now(int to_rank, const MessageHeader& header, std::span<const Buffer> pieces,
+                SendCompletion& completion) noexcept override;
   void release(int from_rank) noexcept override;
   void withdraw(SendCompletion& completion) noexcept override;
   void revoke(int from_rank, const MessageHeader& header) noexcept override;

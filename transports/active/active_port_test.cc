@@ -245,7 +245,15 @@ std::unique_ptr<PortsUnderTest> over() {
   };
   return active_test::obstacle(kWay).empty() ? make<Over>() : nullptr;
 }
-INSTANTIATE_TEST_SUITE_P(UcxOverTcp, MessageConformance, ::testing::Values(&over<active_test::kUcxOverTcp>));
+std::unique_ptr<PortsUnderTest> ucx_at_once() {
+  struct Over : active_test::Ports {
+    Over() : Ports(active_test::kUcxOverTcp) {}
+    MessagePort& port(int rank) { return Ports::port(rank); }
+  };
+  return active_test::obstacle(active_test::kUcxOverTcp).empty() ? make<tcp_test::Immediate<Over>>() : nullptr;
+}
+INSTANTIATE_TEST_SUITE_P(UcxOverTcp, MessageConformance,
+                         ::testing::Values(&over<active_test::kUcxOverTcp>, &ucx_at_once));
 INSTANTIATE_TEST_SUITE_P(UcxOverSharedMemory, MessageConformance,
                          ::testing::Values(&over<active_test::kUcxOverSharedMemory>));
 INSTANTIATE_TEST_SUITE_P(OfiOverTcp, MessageConformance, ::testing::Values(&over<active_test::kOfiOverTcp>));

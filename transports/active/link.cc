@@ -35,7 +35,7 @@ Outgoing& Link::add(std::list<Outgoing>& to) {
   return one;
 }
 
-void Link::post(const MessageHeader& header, std::span<const Buffer> pieces, SendCompletion& completion) {
+void Link::post(const MessageHeader& header, std::span<const Buffer> pieces, SendCompletion& completion, bool now) {
   if (losing_ || peer_left_) {
     const std::exception_ptr why = losing_ ? losing_ : has_gone();
     shared_.notify_later({Notification::What::kTold, rank_, &completion, why, {}});
@@ -60,7 +60,11 @@ void Link::post(const MessageHeader& header, std::span<const Buffer> pieces, Sen
     }
     one.extents.push_back({one.copy.data(), one.copy.size()});
   }
-  transmit(one, sizeof one.message, &one.message);
+  if (!transmit(one, sizeof one.message, &one.message)) return;
+  if (!now || leaving_) return ended(one, nullptr);
+  SendCompletion* const told = one.take_completion();
+  outgoing_.erase(one.self);
+  told->sent(nullptr);
 }
 
 void Link::say(FrameKind kind, TrafficClass traffic, std::uint64_t number) noexcept {
@@ -75,9 +79,9 @@ void Link::say(FrameKind kind, TrafficClass traffic, std::uint64_t number) noexc
     for (std::size_t traffic_class = 0; traffic_class < kClasses; ++traffic_class) {
       one.counts.counts[traffic_class] = classes_[traffic_class].sent;
     }
-    transmit(one, sizeof one.counts, &one.counts);
-  } else {
-    transmit(one, sizeof frame, &frame);
+    if (transmit(one, sizeof one.counts, &one.counts)) ended(one, nullptr);
+  } else if (transmit(one, sizeof frame, &frame)) {
+    ended(one, nullptr);
   }
 }
 
@@ -91,20 +95,21 @@ bool Link::connect() noexcept {
   return endpoint_ != nullptr;
 }
 
-// What cannot be sent is told when the peer has been lost for it.
-void Link::transmit(Outgoing& one, std::size_t header_bytes, const void* header) noexcept {
+// Whether it is gone already, of which the caller tells. What cannot be sent is told when the peer has been lost for it.
+bool Link::transmit(Outgoing& one, std::size_t header_bytes, const void* header) noexcept {
   const char* problem = nullptr;
   if (broken_ || !connect()) {
     ended(one, std::make_exception_ptr(
                    Error(Code::kPeerFailed, fmt::format("{} cannot connect", shared_.library()), rank_)));
-    return;
+    return false;
   }
   switch (shared_.module.send(endpoint_, header, header_bytes, one.extents.data(), one.extents.size(), one.lent, one,
                               &problem)) {
-    case Began::kDone: ended(one, nullptr); break;
+    case Began::kDone: return true;
     case Began::kPending: break;
     case Began::kFailed: sent(one, problem); break;
   }
+  return false;
 }
 
 void Link::sent(Outgoing& message, const char* problem) noexcept {

@@ -19,7 +19,8 @@ class Link final : private Timer {
  public:
   Link(Shared& shared, int rank) : shared_(shared), rank_(rank) { patience_.link = this; }
 
-  void post(const MessageHeader& header, std::span<const Buffer> pieces, SendCompletion& completion);
+  // `now`: the completion may be told from inside.
+  void post(const MessageHeader& header, std::span<const Buffer> pieces, SendCompletion& completion, bool now);
   void withdraw(Outgoing& message) noexcept;
   void revoke(const MessageHeader& header) noexcept;
   void ask_held_again() noexcept;
@@ -77,7 +78,7 @@ class Link final : private Timer {
 
   Outgoing& add(std::list<Outgoing>& to);
   bool connect() noexcept;
-  void transmit(Outgoing& one, std::size_t header_bytes, const void* header) noexcept;
+  bool transmit(Outgoing& one, std::size_t header_bytes, const void* header) noexcept;
   void ended(Outgoing& one, std::exception_ptr error) noexcept;
   void settle_later() noexcept;
   void lost_by(Code code, const std::string& what) noexcept;
