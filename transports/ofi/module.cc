@@ -111,9 +111,9 @@ Began send(Endpoint* endpoint, const void* header, std::size_t header_bytes, con
            bool rendezvous, Operation& operation, const char** problem) noexcept {
   operation.worker = endpoint->worker;
   const std::span<const std::byte> text(static_cast<const std::byte*>(header), header_bytes);
-  if (endpoint->worker->send(*endpoint, text, std::span(extents, count), rendezvous, operation)) return Began::kPending;
-  *problem = "the message is too long to be sent at once";
-  return Began::kFailed;
+  const Began began = endpoint->worker->send(*endpoint, text, std::span(extents, count), rendezvous, operation);
+  if (began == Began::kFailed) *problem = "the message is too long to be sent at once";
+  return began;
 }
 
 Began fetch(Worker* worker, void* payload, void* into, std::size_t bytes, Operation& operation,

@@ -260,8 +260,8 @@ void Worker::disconnect(Endpoint* endpoint) noexcept {
 
 // --- sending --------------------------------------------------------------------------------------------------------------
 
-bool Worker::send(Endpoint& endpoint, std::span<const std::byte> header, std::span<const Extent> extents,
-                  bool rendezvous, Operation& operation) {
+Began Worker::send(Endpoint& endpoint, std::span<const std::byte> header, std::span<const Extent> extents,
+                   bool rendezvous, Operation& operation) {
   Peer& peer = *endpoint.peer;
   Send one;
   one.operation = &operation;
@@ -269,7 +269,7 @@ bool Worker::send(Endpoint& endpoint, std::span<const std::byte> header, std::sp
   one.extents = extents;
   for (const Extent& each : extents) one.bytes += each.bytes;
   const std::vector<std::byte>& mine = fabric_->address();
-  if (!rendezvous && sizeof(WireHeader) + header.size() + one.bytes > kWireBytes) return false;
+  if (!rendezvous && sizeof(WireHeader) + header.size() + one.bytes > kWireBytes) return Began::kFailed;
   Buffer* const buffer = compose(peer, rendezvous ? WireKind::kOffer : WireKind::kEager, header,
                                  rendezvous ? mine.size() + kMostExposed * sizeof(Exposed) : one.bytes);
   if (!rendezvous) {
@@ -277,7 +277,11 @@ bool Worker::send(Endpoint& endpoint, std::span<const std::byte> header, std::sp
     copy_out(one, buffer->text.data() + buffer->bytes, one.bytes);
     buffer->bytes += one.bytes;
     queue(buffer);
-    return true;
+    // What the provider has taken needs nothing of the caller's. A frame without payload may be this rank's last, after which the
+    // endpoint is closed.
+    if (one.bytes == 0 || !peer.waiting.empty()) return Began::kPending;
+    buffer->operation = nullptr;
+    return Began::kDone;
   }
   buffer->header().address_bytes = static_cast<std::uint16_t>(mine.size());
   buffer->header().send = ++last_number_;
@@ -287,7 +291,7 @@ bool Worker::send(Endpoint& endpoint, std::span<const std::byte> header, std::sp
   expose(one, *buffer);
   sends_.emplace(last_number_, std::move(one));
   queue(buffer);
-  return true;
+  return Began::kPending;
 }
 
 // Adds to the offer where the payload can be read.
@@ -381,10 +385,11 @@ void Worker::arrived(Buffer* buffer, std::size_t bytes) {
 bool Worker::tell_arrived(Buffer* buffer, const WireHeader& header, std::byte* payload, std::uint64_t bytes,
                           bool eager) {
   if (callbacks_.arrived == nullptr) return false;
-  kept_[payload] = buffer;
+  if (!eager) kept_[payload] = buffer;  // it may be fetched from inside
   const bool kept = callbacks_.arrived(callbacks_.owner, buffer->text.data() + sizeof header, header.header_bytes,
                                        payload, bytes, eager);
-  if (!kept) kept_.erase(payload);
+  if (eager && kept) kept_[payload] = buffer;
+  if (!eager && !kept) kept_.erase(payload);
   return kept;
 }
 

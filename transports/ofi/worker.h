@@ -78,9 +78,9 @@ class Worker {
 
   Endpoint* connect(std::span<const std::byte> address, void* callers, std::string& why);
   void disconnect(Endpoint* endpoint) noexcept;
-  // False: eager, and too long for one message.
-  bool send(Endpoint& endpoint, std::span<const std::byte> header, std::span<const Extent> extents, bool rendezvous,
-            Operation& operation);
+  // kFailed: eager, and too long for one message.
+  Began send(Endpoint& endpoint, std::span<const std::byte> header, std::span<const Extent> extents, bool rendezvous,
+             Operation& operation);
   // False: nobody can be answered at the address in the offer.
   bool fetch(void* payload, void* into, std::size_t bytes, Operation& operation);
   void drop(void* payload);
