@@ -91,3 +91,9 @@ EXTRA_DIST += bench/softmax/run bench/softmax/step.py
 bench-softmax: stage
 	@$(srcdir)/bench/softmax/run $(stage)$(prefix) $(BENCH_FLAGS)
 .PHONY: bench-softmax
+# Messages between two ranks over UCX and libfabric beside ucx_perftest, fi_pingpong and fabtests, over the same wires:
+# `make bench-networks [BENCH_FLAGS="--libraries ucx --wires tcp --rounds 5"]'.
+EXTRA_DIST += bench/networks/pair.cc bench/networks/run
+bench-networks: stage
+	@$(srcdir)/bench/networks/run $(stage)$(prefix) $(BENCH_FLAGS)
+.PHONY: bench-networks

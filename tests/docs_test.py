@@ -18,6 +18,7 @@ DOCUMENTS = ["README.md", "CONTRIBUTING.md"]
 SHORTEST = {
     "host": "--peers none --ranks 2 --rounds 1 --largest 8",
     "hosts": "--peers none --hosts 2 --rates none --rounds 1 --largest 8",
+    "networks": "--peers none --wires tcp --rounds 1 --scale 0.001",
     "launch": "--np 2 --repeat 1 --limit 30",
     "outstanding": "--peers none --hosts 1 --counts 1 --rounds 1 --late 1",
     "overlap": "--peers none --ranks 2 --sizes 8 --seconds 0.1",
@@ -75,7 +76,7 @@ def test_documented_command_of_an_installed_program(command, tmp_path):
 
 @pytest.mark.parametrize("name, flags", re.findall(r'^make bench-(\w+)(?: BENCH_FLAGS="(.*)")?$', (SOURCE / "docs/performance.md").read_text(), re.M))
 def test_a_benchmark_of_the_figures_runs(name, flags):
-    if name in ("hosts", "softmax", "syncbn") and namespace_hosts.unavailable():
+    if name in ("hosts", "networks", "softmax", "syncbn") and namespace_hosts.unavailable():
         pytest.skip(str(namespace_hosts.unavailable()))
     if name in ("gradients", "softmax", "syncbn") and not (BUILD / "torch-venv").exists():
         pytest.skip("needs `make torch-venv`")
