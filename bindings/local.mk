@@ -72,6 +72,7 @@ python_package = \
 	bindings/python/aiacc/_abi.py \
 	bindings/python/aiacc/_horovod/__init__.py \
 	bindings/python/aiacc/_horovod/basics.py \
+	bindings/python/aiacc/_horovod/callers.py \
 	bindings/python/aiacc/_horovod/calls.py \
 	bindings/python/aiacc/_horovod/channel.py \
 	bindings/python/aiacc/_horovod/data.py \

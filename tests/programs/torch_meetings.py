@@ -6,6 +6,7 @@ hang_report.after(90)
 
 import random
 import sys
+import threading
 import time
 
 import torch
@@ -182,6 +183,28 @@ def check_late_ranks_are_waited_for():
         handles["y"] = hvd.allreduce_async(torch.ones(1), name="y", op=hvd.Sum)
     for name in sorted(handles, reverse=rank % 2 == 0):
         equal(hvd.synchronize(handles[name]), torch.full((1,), float(n)))
+
+
+def check_threads_beside_slow_ones():
+    """On each rank one thread waits, and what it waits for another rank's other thread starts later: nobody is told that ranks disagree."""
+    n, rank = hvd.size(), hvd.rank()
+    for kind, calls in {"allreduce": lambda name: hvd.allreduce(torch.ones(1), name=name, op=hvd.Sum),
+                        "allgather": lambda name: hvd.allgather(torch.ones(1), name=name)}.items():
+        failures = []
+
+        def work(first, pause):
+            try:
+                calls(f"{kind} first of {first}")
+                time.sleep(pause)
+                calls(f"{kind} second of {first}")
+            except Exception as error:  # noqa: BLE001
+                failures.append(error)
+        threads = [threading.Thread(target=work, args=(number, 2.5 if (rank + number) % 2 else 0)) for number in range(2)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        assert not failures, failures
 
 
 if __name__ == "__main__":

@@ -8,7 +8,8 @@ Ranks that have started operations in different orders come to the comparison wi
 they have started, and run what all have, in one order (order.py); the rest waits until the others start it too, and as they come to
 such a comparison again and again meanwhile, after a short while or when their program has done something, none waits for one that is
 ready. Where the programs of all ranks wait for operations, and there is none that all have started, every rank raises. Allreduces on a
-gradient engine (named.py) count among these: a program that waits long for one says so by an operation that moves nothing.
+gradient engine (named.py) count among these: a program that waits long for one says so by an operation that moves nothing. A program
+waits if all its threads do that use operations (callers.py).
 
 An operation runs in the calling thread if nothing is queued. Otherwise, and always for asynchronous ones, the channel's thread
 runs it; that thread is started with the first asynchronous operation.
@@ -25,6 +26,7 @@ import threading
 from typing import Any, Deque, Dict, List, NamedTuple, Optional, Protocol, Tuple
 
 from aiacc._horovod import order
+from aiacc._horovod.callers import Callers
 from aiacc._horovod.exceptions import HorovodInternalError
 from aiacc.groups import Group
 
@@ -138,32 +140,36 @@ class Channel:
         self._broken: Optional[str] = None  # the sentence of the error that ended the group
         self._thread: Optional[threading.Thread] = None
         self._already_joined: List[int] = []  # as of the last operation: equal on all ranks
+        self.callers = Callers()
 
     # --- the order of operations
 
     def run(self, operation: Operation) -> Any:
         """Runs it behind those that are queued, and returns its output."""
         operation.waited = True
-        with self._changed:
-            self._check_open()
-            here = not self._busy and not self._queue
+        with self.callers.waiting():
+            with self._changed:
+                self._check_open()
+                here = not self._busy and not self._queue
+                if here:
+                    self._busy = True
+                else:
+                    self._enqueue(operation)
             if here:
-                self._busy = True
-            else:
-                self._enqueue(operation)
-        if here:
-            try:
-                self._execute(operation)
-            finally:
-                with self._changed:
-                    self._busy = False
-                    if self._queue:
-                        self._changed.notify_all()
-        return self.wait(operation)
+                try:
+                    self._execute(operation)
+                finally:
+                    with self._changed:
+                        self._busy = False
+                        if self._queue:
+                            self._changed.notify_all()
+            return self._wait(operation)
 
     def start(self, operation: Operation, steps_aside: bool = True, waited: bool = False) -> None:
         """`steps_aside`: who needs it calls `wait`, and operations that were started later may overtake it. Else it keeps its place, and
         counts as one that the program waits for. `waited`: the program waits for it already."""
+        if steps_aside and not waited:
+            self.callers.note()
         with self._changed:
             self._check_open()
             operation.keeps_place = not steps_aside
@@ -171,6 +177,10 @@ class Channel:
             self._enqueue(operation)
 
     def wait(self, operation: Operation) -> Any:
+        with self.callers.waiting():
+            return self._wait(operation)
+
+    def _wait(self, operation: Operation) -> Any:
         if not operation.waited and not operation.finished.is_set():
             with self._changed:
                 operation.waited = True
@@ -322,6 +332,8 @@ class Channel:
             self._finish(one, None)
         reorderable = next((i for i, one in enumerate(pending) if one.keeps_place), len(pending))
         waits = next((i for i, one in enumerate(pending) if one.waited), None)
+        if waits is not None and not pending[waits].keeps_place and self.callers.may_start_more():
+            waits = None
         told = [one.key() for one in pending[:max(1, reorderable)]]
         waits = waits if waits is None or waits < len(told) else 0
         own = order.Said(told, waits, 0 if self._elsewhere is None else self._elsewhere.engine_number())

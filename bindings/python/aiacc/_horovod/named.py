@@ -58,6 +58,8 @@ class NamedAllreduces:
         source = of.packed(given)
         target = result if of.is_packed(result) else of.like(result)
         metadata = _Metadata(of.describe(given), op, float(prescale), float(postscale))
+        if patience_s is not None:
+            self._channel().callers.note()
         with self._lock:
             self.started += 1
             try:
@@ -110,6 +112,9 @@ class NamedAllreduces:
 
     def ask(self, wait: Operation) -> None:
         self._channel().start(wait, waited=True)
+
+    def waiting(self) -> Any:
+        return self._channel().callers.waiting()
 
     def fail(self, before: int) -> None:
         """Engines of lower numbers."""
@@ -240,12 +245,9 @@ class PendingNamed:
         began = time.monotonic()
         try:
             while not self._wait_for(_TICK_S):
-                if self._asked is not None:
-                    if self._asked.error is not None:
-                        raise self._asked.error
-                elif self._patience_s is not None and time.monotonic() - began >= self._patience_s:
-                    self._asked = _Wait(self)
-                    self.owner.ask(self._asked)
+                if self._patience_s is not None and time.monotonic() - began >= self._patience_s:
+                    self._ask_and_wait()
+                    break
         except Error as error:
             if not isinstance(error, NotFinite):  # after which the engine goes on
                 self.owner.ended(self._engine)
@@ -260,6 +262,14 @@ class PendingNamed:
         if self._target is not self._result:
             self.owner._of.copy(self._result, self._target)
         return self._result
+
+    def _ask_and_wait(self) -> None:
+        asked = self._asked = _Wait(self)
+        with self.owner.waiting():
+            self.owner.ask(asked)
+            while not self._wait_for(_TICK_S):
+                if asked.error is not None:
+                    raise asked.error
 
     def _wait_for(self, seconds: float) -> bool:
         with self._waiting:

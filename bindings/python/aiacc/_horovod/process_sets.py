@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 import math
+import threading
 from typing import Any, Dict, List, Optional, Sequence, Union
 
 from aiacc._horovod.channel import Channel
@@ -23,6 +24,7 @@ class ProcessSet:
             if not isinstance(ranks_or_comm, (list, tuple, range, set)) or not all(isinstance(one, int) for one in ranks_or_comm):
                 raise ValueError(f"a process set is given by a list of ranks, not by {ranks_or_comm!r}")
             self.ranks = sorted(ranks_or_comm)
+        self._making = threading.RLock()  # of what follows, which threads make with their first operation
         self._channels: dict = {}
         self._engines = Engines(self._channel)
         self._norms: Dict[str, SyncBN] = {}
@@ -75,13 +77,14 @@ class ProcessSet:
 
     def _channel(self, purpose: str = "calls") -> Channel:
         """Each purpose has an order of its own. Made with its first operation, in the same order on all members."""
-        found = self._channels.get(purpose)
-        if found is None:
-            ranks = self._registered()
-            if self._own_rank not in ranks:
-                raise ValueError(f"rank {self._own_rank} is no member of {self} and cannot call its operations")
-            found = self._channels[purpose] = Channel(self._group(purpose), ranks, self._engines if purpose == "calls" else None)
-        return found
+        with self._making:
+            found = self._channels.get(purpose)
+            if found is None:
+                ranks = self._registered()
+                if self._own_rank not in ranks:
+                    raise ValueError(f"rank {self._own_rank} is no member of {self} and cannot call its operations")
+                found = self._channels[purpose] = Channel(self._group(purpose), ranks, self._engines if purpose == "calls" else None)
+            return found
 
     def _group(self, purpose: str) -> Group:
         """Sets of equal members are made by one thread each; purposes are told apart by the key."""
@@ -90,23 +93,26 @@ class ProcessSet:
 
     def _named(self, tensors: Any) -> NamedAllreduces:
         """Those of the framework whose module `tensors` is given."""
-        return self._engines.of(tensors)
+        with self._making:
+            return self._engines.of(tensors)
 
     def _sync_batch_norm(self, name: str) -> SyncBN:
         """What serves the SyncBatchNorm layers whose calls are in one order on all ranks, on a group of its own."""
-        if name not in self._norms:
-            self._norms[name] = SyncBN(self._channel().group, name)
-        return self._norms[name]
+        with self._making:
+            if name not in self._norms:
+                self._norms[name] = SyncBN(self._channel().group, name)
+            return self._norms[name]
 
     def _in_model_order(self, layer: str) -> Unnegotiated:
         """What the calls of a kind of layers are made on, which join knows: "SyncBatchNorm" or "ShardedSoftmax"."""
-        if layer not in self._unnegotiated:
-            parent = self._channel().group  # which refuses those that are no members
-            if layer == "SyncBatchNorm":
-                self._unnegotiated[layer] = Unnegotiated(lambda: SyncBN(parent, "aiacc.torch"), lambda norms: norms.join())
-            else:
-                self._unnegotiated[layer] = Unnegotiated(lambda: self._group("sharded"), lambda group: group.barrier(name="join", timeout=math.inf))
-        return self._unnegotiated[layer]
+        with self._making:
+            if layer not in self._unnegotiated:
+                parent = self._channel().group  # which refuses those that are no members
+                if layer == "SyncBatchNorm":
+                    self._unnegotiated[layer] = Unnegotiated(lambda: SyncBN(parent, "aiacc.torch"), lambda norms: norms.join())
+                else:
+                    self._unnegotiated[layer] = Unnegotiated(lambda: self._group("sharded"), lambda group: group.barrier(name="join", timeout=math.inf))
+            return self._unnegotiated[layer]
 
     def __repr__(self) -> str:
         return f"ProcessSet(process_set_id={self.process_set_id}, ranks={self.ranks})"
