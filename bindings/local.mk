@@ -81,6 +81,7 @@ python_package = \
 	bindings/python/aiacc/_horovod/handles.py \
 	bindings/python/aiacc/_horovod/launch.py \
 	bindings/python/aiacc/_horovod/named.py \
+	bindings/python/aiacc/_horovod/named_table.py \
 	bindings/python/aiacc/_horovod/operations.py \
 	bindings/python/aiacc/_horovod/order.py \
 	bindings/python/aiacc/_horovod/process_sets.py \

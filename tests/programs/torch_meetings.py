@@ -12,7 +12,7 @@ import time
 import torch
 
 import aiacc.torch as hvd
-from aiacc._horovod import named
+from aiacc._horovod import named, named_table
 from torch_checks import close, equal, raises, run
 
 Internal = hvd.HorovodInternalError
@@ -185,6 +185,62 @@ def check_late_ranks_are_waited_for():
         equal(hvd.synchronize(handles[name]), torch.full((1,), float(n)))
 
 
+def check_new_names_at_each_step():
+    """Started in different orders, with others outstanding, and ranks that join meanwhile. Engines are replaced, and have few tensors."""
+    n, rank = hvd.size(), hvd.rank()
+    before, named_table._MOST_TENSORS = named_table._MOST_TENSORS, 8
+    try:
+        hvd.shutdown()
+        hvd.init()
+        allreduces = hvd.global_process_set._named(hvd.mpi_ops._tensors)
+        together, alone = random.Random(2), random.Random(rank)
+        handles, most, started = {}, 0, 0
+        for step in range(120):
+            names = [f"loss.{step}.{number}" for number in range(together.randrange(1, 6))] + ["of each step"] * (step % 3 == 0)
+            for name in alone.sample(names, len(names)):
+                if alone.random() < 0.3 and name in names[:1]:  # the first one may block
+                    for other in names:
+                        if other not in handles and other != name:
+                            handles[other] = hvd.allreduce_async(torch.full((2,), float(step)), name=other, op=hvd.Sum)
+                    equal(hvd.allreduce(torch.full((2,), float(step)), name=name, op=hvd.Sum), torch.full((2,), float(step * n)))
+                elif name not in handles:
+                    handles[name] = hvd.allreduce_async(torch.full((2,), float(step)), name=name, op=hvd.Sum)
+            started += len(names)
+            for name in list(handles):
+                if alone.random() < 0.5 or name == "of each step":
+                    of = step if name == "of each step" else int(name.split(".")[1])
+                    equal(hvd.synchronize(handles.pop(name)), torch.full((2,), float(of * n)))
+            most = max(most, allreduces._present()._added)
+            if step % 40 == 39:
+                for number in range(rank):  # ranks with fewer have joined
+                    hvd.allreduce(torch.ones(1), name=f"last.{step}.{number}")
+                for handle in handles.values():
+                    hvd.synchronize(handle)
+                handles = {}
+                assert hvd.join() == n - 1
+        assert started > 300 and most < 100 and allreduces._epoch > 10, (started, most, allreduces._epoch)
+    finally:
+        named_table._MOST_TENSORS = before
+
+
+def check_names_that_come_back():
+    """Engines have more tensors where the program needs them: they are not replaced for ever."""
+    before, named_table._MOST_TENSORS = named_table._MOST_TENSORS, 8
+    try:
+        hvd.shutdown()
+        hvd.init()
+        allreduces = hvd.global_process_set._named(hvd.mpi_ops._tensors)
+        for step in range(12):
+            if step == 6:
+                epoch = allreduces._epoch
+            handles = [hvd.allreduce_async(torch.ones(1), name=f"layer.{number}", op=hvd.Sum) for number in range(20)]
+            for handle in handles:
+                equal(hvd.synchronize(handle), torch.full((1,), float(hvd.size())))
+        assert allreduces._epoch == epoch > 0, (allreduces._epoch, epoch)
+    finally:
+        named_table._MOST_TENSORS = before
+
+
 def check_threads_beside_slow_ones():
     """On each rank one thread waits, and what it waits for another rank's other thread starts later: nobody is told that ranks disagree."""
     n, rank = hvd.size(), hvd.rank()
@@ -205,6 +261,25 @@ def check_threads_beside_slow_ones():
         for thread in threads:
             thread.join()
         assert not failures, failures
+
+
+def check_ranks_that_disagree_beside_one_that_has_joined():
+    """The others raise, and go on; the joined one still has zeros for them."""
+    n, rank = hvd.size(), hvd.rank()
+    if n < 3:
+        return
+    ones = torch.ones(2)
+    equal(hvd.allreduce(ones, name="of all", op=hvd.Sum), ones * n)
+    if rank < n - 1:
+        for call in (lambda: hvd.allreduce(torch.ones(2 + (rank == 1)), name="new"), lambda: hvd.allreduce(torch.ones(2 + (rank == 1)), name="of all"),
+                     lambda: hvd.allreduce(ones.double() if rank else ones, name="new too"), lambda: hvd.allreduce(ones, name=f"of {rank}"),
+                     lambda: hvd.allreduce(torch.ones(2 + (rank == 1)))):
+            began = time.monotonic()
+            raises(Internal, call)
+            assert time.monotonic() - began < 20
+            equal(hvd.allreduce(ones, name="of all", op=hvd.Sum), ones * (n - 1))
+    hvd.join()
+    equal(hvd.allreduce(ones, name="of all", op=hvd.Sum), ones * n)
 
 
 if __name__ == "__main__":

@@ -356,8 +356,7 @@ class Channel:
                     failed = operation.error = HorovodInternalError(order.contradiction(everyone))
                 else:
                     self._pause = min(2 * self._pause, _LONGEST_PAUSE_S) if self._pause else _FIRST_PAUSE_S
-        if contradictory and order.waited_elsewhere([said for _, said in everyone]):
-            self._fail_elsewhere(1 + max(said.engine for _, said in everyone))
+        self._end_engines(everyone, contradictory)
         if failed is not None:
             self._finish(operation, failed)
 
@@ -377,6 +376,17 @@ class Channel:
         answers = [json.loads(one) for one in self._exchange(b"" if own is None else canonical(started)) if one]
         return _Told(everyone, common, not any(map(all, zip(*answers))))
 
+    def _end_engines(self, everyone: List[Tuple[int, order.Said]], contradictory: bool) -> None:
+        """On which somebody waits in vain."""
+        if contradictory and order.waited_elsewhere([said for _, said in everyone]):
+            self._fail_elsewhere(1 + max(said.engine for _, said in everyone))
+
+    def _end_engines_of(self, descriptions: List[Optional[dict]]) -> None:
+        """Ranks disagree about an operation there."""
+        engines = [one["call"][0] for one in descriptions if one is not None and "call" in one]
+        if engines:
+            self._fail_elsewhere(1 + max(engines))
+
     def _fail_elsewhere(self, before: int) -> None:
         if self._elsewhere is not None:
             self._elsewhere.fail(before)
@@ -392,9 +402,11 @@ class Channel:
                 return
             descriptions = self._descriptions(b"", headers)
             if _are_different_operations(descriptions):
-                self._tell(None)
+                everyone, _, contradictory = self._tell(None)
+                self._end_engines(everyone, contradictory)
                 continue
             if self._disagreement(descriptions) is not None:
+                self._end_engines_of(descriptions)
                 continue  # which the others raise
             description = next(one for one in descriptions if one is not None)
             if "call" in description:
@@ -409,9 +421,7 @@ class Channel:
         if sentence is None:
             return
         operation.error = HorovodInternalError(sentence)
-        engines = [one["call"][0] for one in descriptions if one is not None and "call" in one]
-        if engines:
-            self._fail_elsewhere(1 + max(engines))
+        self._end_engines_of(descriptions)
         raise operation.error
 
     @staticmethod

@@ -9,47 +9,50 @@ from __future__ import annotations
 import math
 import threading
 import time
-from typing import Any, Callable, Dict, List, NamedTuple, Optional, Tuple
+from typing import Any, Callable, Dict, List, Optional, Tuple
 
 from aiacc._horovod import order
 from aiacc._horovod.channel import Channel, Operation
 from aiacc._horovod.exceptions import HorovodInternalError
+from aiacc._horovod.named_table import Limits, Metadata, Said, Table, Upkeep
 from aiacc._horovod.operations import OP_NAMES, OPS
-from aiacc.errors import Aborted, Error, InvalidArgument, NotFinite
+from aiacc.errors import Aborted, Error, InvalidArgument, Mismatch, NotFinite
 from aiacc.gradients import Engine, Wire
 from aiacc.requests import Request
 
 _KIND = "allreduce"
 PATIENCE_S = 1.0  # of a program that waits, before it asks whether the others wait for something else
 _TICK_S = 0.25
+_NEXT_S = 0.01
 _ABOUT_S = 1.0  # an answer to all ranks comes to them at about the same time
 
 
-class _Metadata(NamedTuple):
-    """What is equal on all ranks."""
-    shape: Any
-    op: int
-    prescale: float
-    postscale: float
-
-
 class NamedAllreduces:
-    def __init__(self, channel: Callable[[], Channel], tensors: Any, number: int) -> None:
+    def __init__(self, channel: Callable[..., Channel], tensors: Any, number: int) -> None:
         self._channel, self._of = channel, tensors
         self._lock = threading.Lock()
-        self._engine: Optional[Engine] = None
+        self._table: Optional[Table] = None
+        self._old: Optional[Table] = None  # that was replaced, and has calls that have not ended
+        self._limits = Limits()
         self.started = 0
         self.number = number  # of the engine: an error ends one on all ranks, and the next one follows it
-        self._joins = 0  # how often all ranks have joined
-        self._tensors: Dict[str, Tuple[Any, int, int]] = {}  # by name: metadata, how many others it had before, number of the engine
-        self._calls: Dict[str, int] = {}  # of each name, since the engine was made or all ranks joined
+        self._epoch = 0  # how often all ranks have joined, or replaced an engine; calls are counted from then on
+        self._joins = False  # this rank has joined
+        self._upkeep: Optional[Upkeep] = None  # that was started
+        self._closed = False
+
+    def _present(self) -> Table:
+        if self._table is None:
+            channel = self._channel()
+            channel._check_open()
+            engine = Engine(channel.group, f"{self._of.FRAMEWORK} named allreduces {self.number}.{self._epoch}")
+            self._table = Table(engine, self._epoch, self._limits)
+        return self._table
 
     def engine(self) -> Engine:
         """Made with the first operation, in the same order on all ranks."""
-        if self._engine is None:
-            self._engine = Engine(self._channel().group, f"{self._of.FRAMEWORK} named allreduces {self.number}")
-            self._tensors, self._calls = {}, {}
-        return self._engine
+        with self._lock:
+            return self._present().engine
 
     def start(self, name: str, given: Any, result: Any, op: int, prescale: float, postscale: float,
               patience_s: Optional[float] = None, wire: Wire = Wire.DEFAULT) -> PendingNamed:
@@ -57,58 +60,84 @@ class NamedAllreduces:
         of = self._of
         source = of.packed(given)
         target = result if of.is_packed(result) else of.like(result)
-        metadata = _Metadata(of.describe(given), op, float(prescale), float(postscale))
+        metadata = Metadata(of.describe(given), op, float(prescale), float(postscale))
+        buffers = of.buffer_of(source), of.buffer_of(target)
         if patience_s is not None:
             self._channel().callers.note()
         with self._lock:
             self.started += 1
+            table = self._old
             try:
-                engine = self.engine()
-                before = self._tensors.get(name)
-                if before is None or before[0] != metadata:
-                    # All ranks change a tensor with the same call of its name: it is another tensor from then on.
-                    changes = 0 if before is None else before[1] + 1
-                    row = f"{_KIND}.{name}"  # as in Horovod's timeline
-                    index = engine.add(f"{row} #{changes}" if changes else row, of.count(given), of.element_type(given), OPS[op], prescale, postscale,
-                                       wire)
-                    before = self._tensors[name] = (metadata, changes, index)
-                request = engine.submit(before[2], of.buffer_of(source), of.buffer_of(target))
+                if table is None or not table.has_next_of(name):
+                    table = self._present()
+                index = table.index(name, metadata, f"{_KIND}.{name}", buffers[0], OPS[op], wire)
+                request = table.engine.submit(index, *buffers)
             except Error as error:
-                if not isinstance(error, InvalidArgument):  # which this rank alone may have got wrong
-                    self._forget(self._engine)
+                if not isinstance(error, InvalidArgument) and table is not None:  # which this rank alone may have got wrong
+                    self._forget(table.engine)
                 raise _failed(name, error) from error
-            self._calls[name] = count = self._calls.get(name, 0) + 1
-            call = (self.number, self._joins, count)
-        assert request is not None
-        return PendingNamed(self, engine, name, metadata, call, request, target, result, patience_s)
+            table.calls[name] = count = table.calls.get(name, 0) + 1
+            assert request is not None
+            pending = PendingNamed(self, table.engine, name, metadata, (self.number, table.epoch, count), request, target, result, patience_s)
+            table.started(name, pending)
+            self._look_after()
+        return pending
 
     def join(self) -> None:
-        """This rank takes part with zeros until all have joined."""
-        engine = self.engine()
-        try:
-            engine.join()
-        except Error:
-            self.ended(engine)
-            raise
+        """This rank takes part with zeros until all have joined, also on the engine that follows one which ended because others disagree."""
         with self._lock:
-            self._joins += 1
-            self._calls = {}
+            self._joins = True
+        try:
+            while True:
+                with self._lock:
+                    if self._closed:
+                        raise HorovodInternalError("the process set was shut down or removed")
+                    number, tables = self.number, [one for one in (self._present(), self._old) if one is not None]
+                failure = _join_all([one.engine for one in tables])
+                if failure is None:
+                    break
+                for one in tables:
+                    self.ended(one.engine)
+                if not isinstance(failure, (Aborted, Mismatch)):
+                    raise failure
+                with self._lock:
+                    if self.number == number:
+                        raise failure
+                time.sleep(_NEXT_S)  # the others may be about to end
+        finally:
+            with self._lock:
+                self._joins = False
+        with self._lock:
+            self._epoch += 1
+            self._present().calls, self._present().epoch = {}, self._epoch
+            if self._old is not None:
+                self._old.late, self._old.epoch = {}, -1
 
     def ended(self, engine: Engine) -> None:
         """By an error, on all ranks."""
         with self._lock:
-            self._forget(engine)
+            other = self._forget(engine)
+        if other is not None:
+            _free(other)
 
-    def _forget(self, engine: Optional[Engine]) -> None:
-        if engine is not None and self._engine is engine:
-            self._engine = None
-            self.number += 1
-            self._calls = {}
+    def _forget(self, engine: Engine) -> Optional[Engine]:
+        """The other one, of two of which one has ended: no rank goes on with it."""
+        engines = [one.engine for one in (self._table, self._old) if one is not None]
+        if engine not in engines:
+            return None
+        self._table = self._old = None
+        self.number += 1
+        engines.remove(engine)
+        return engines[0] if engines else None
 
     def has_started(self, name: str, call: Tuple[int, int, int]) -> bool:
         """Also what has ended, with its engine perhaps."""
+        number, epoch, count = call
         with self._lock:
-            return call <= (self.number, self._joins, self._calls.get(name, 0))
+            if number != self.number or epoch > self._epoch:
+                return number < self.number
+            table = self._table if epoch == self._epoch else self._old if self._old is not None and epoch == self._old.epoch else None
+            return epoch < self._epoch if table is None else count <= table.calls.get(name, 0)
 
     def ask(self, wait: Operation) -> None:
         self._channel().start(wait, waited=True)
@@ -116,26 +145,85 @@ class NamedAllreduces:
     def waiting(self) -> Any:
         return self._channel().callers.waiting()
 
+    # --- replacing an engine
+
+    def _look_after(self) -> None:
+        """Under the lock."""
+        if self._upkeep is None and (self._old.is_over() if self._old is not None else self._table is not None and self._table.is_full()):
+            self._upkeep = Upkeep(f"named allreduces of {self._of.FRAMEWORK}", self._agree)
+            self._channel("names").start(self._upkeep)
+
+    def _agree(self, exchange: Callable[[Said], List[Said]]) -> None:
+        """All ranks come to the same conclusion. None starts anything between what it says and that."""
+        gone: Optional[Table] = None
+        with self._lock:
+            self._upkeep = None
+            outstanding = self._table.last_outstanding() if self._table is not None and self._old is None else {}
+            everyone = exchange(Said(self.number, self._epoch, self._joins, None if self._old is None else self._old.is_over(), outstanding))
+            first = everyone[0]
+            if any(said.joins or said[:2] != first[:2] for said in everyone) or self._closed:
+                return  # later
+            if all(said.old for said in everyone):
+                gone, self._old = self._old, None
+            elif all(said.old is None for said in everyone) and self._table is not None:
+                self._old, self._table = self._table, None
+                for said in everyone:
+                    for name, call in said.outstanding.items():
+                        self._old.late[name] = max(call, self._old.late.get(name, 0))
+                self._epoch += 1
+        if gone is not None:
+            _free(gone.engine)
+
+    # --- the end
+
     def fail(self, before: int) -> None:
         """Engines of lower numbers."""
         with self._lock:
             if self.number >= before:
                 return
-            engine, self._engine, self.number = self._engine, None, before
-            self._calls = {}
-        if engine is not None:
+            self.number = before
+            engines = self._take()
+        for engine in engines:
             _free(engine)
 
     def close(self) -> None:
-        if self._engine is not None:
-            _free(self._engine)
-            self._engine = None
+        with self._lock:
+            self._closed = True
+            engines = self._take()
+        for engine in engines:
+            _free(engine)
+
+    def _take(self) -> List[Engine]:
+        engines = [one.engine for one in (self._table, self._old) if one is not None]
+        self._table = self._old = None
+        return engines
+
+
+def _join_all(engines: List[Engine]) -> Optional[Error]:
+    """The first error; then the others have ended, too."""
+    failures: List[Error] = []
+
+    def join(engine: Engine) -> None:
+        try:
+            engine.join()
+        except Error as error:
+            failures.append(error)
+            for other in engines:
+                if other is not engine:
+                    _free(other)
+    threads = [threading.Thread(target=join, args=(engine,), name="aiacc join", daemon=True) for engine in engines[1:]]
+    for thread in threads:
+        thread.start()
+    join(engines[0])
+    for thread in threads:
+        thread.join()
+    return failures[0] if failures else None
 
 
 class Engines:
     """The named allreduces of a process set, of each framework; what its channel asks of them (channel.Elsewhere)."""
 
-    def __init__(self, channel: Callable[[], Channel]) -> None:
+    def __init__(self, channel: Callable[..., Channel]) -> None:
         self._channel = channel
         self._by_framework: Dict[str, NamedAllreduces] = {}
         self._first = 0  # number of an engine that may be used
@@ -212,7 +300,7 @@ class _Wait(Operation):
 class PendingNamed:
     """What a handle stands for."""
 
-    def __init__(self, owner: NamedAllreduces, engine: Engine, name: str, metadata: _Metadata, call: Tuple[int, int, int], request: Request,
+    def __init__(self, owner: NamedAllreduces, engine: Engine, name: str, metadata: Metadata, call: Tuple[int, int, int], request: Request,
                  target: Any, result: Any, patience_s: Optional[float]) -> None:
         self.owner, self.name, self.metadata, self.call = owner, name, metadata, call
         self._engine, self._request, self._target, self._result = engine, request, target, result
