@@ -29,6 +29,7 @@ base_sources += \
 	base/nearest.cc \
 	base/nearest.h \
 	base/precompiled.h \
+	base/prefetch.h \
 	base/printable.cc \
 	base/printable.h \
 	base/quantity.cc \

@@ -125,6 +125,7 @@ collectives_tests += \
 	collectives/intra/intra_call_test.h \
 	collectives/intra/intra_collectives_test.cc \
 	collectives/intra/intra_errors_test.cc \
+	collectives/intra/intra_lines_test.cc \
 	collectives/intra/tag_queues_test.cc \
 	tests/host_world.h
 

@@ -23,6 +23,18 @@ std::uint64_t key_of(const View& view, std::uint32_t index) {
   return Hash64().add(kTeamKey).add(view.id()).add(std::uint64_t{index}).value() | 1;
 }
 
+// Eight bytes, or those that are left.
+std::uint64_t word_at(std::span<const std::byte> bytes, std::size_t at) noexcept {
+  std::uint64_t word = 0;
+  const std::byte* from = bytes.data() + at;
+  if (bytes.size() - at >= 8) {
+    std::memcpy(&word, from, 8);
+  } else {
+    std::memcpy(&word, from, bytes.size() - at);
+  }
+  return word;
+}
+
 // Waits until `owner` has claimed its `count` lines for `key`.
 Task<std::uint32_t> await_lines(HostDomain& domain, int owner, std::uint64_t key, std::uint32_t count, Stop& stop) {
   const FlagRef claims = HostDomain::claims(owner);
@@ -43,12 +55,16 @@ IntraTeam::IntraTeam(HostDomain& domain, ViewPtr view, int rank, std::vector<int
       domain_ranks_(std::move(domain_ranks)),
       ranks_(view_->ranks_on_host_of(rank)),
       lines_(domain_ranks_.size()),
+      seen_(domain_ranks_.size()),
       staging_(domain_ranks_.size()),
       spins_(usual_spins(static_cast<int>(domain_ranks_.size()))) {
   AIACC_INVARIANT(ranks_.size() == domain_ranks_.size(), "every member on this host has a rank in its domain");
   me_ = member_of(rank);
   AIACC_INVARIANT(domain_rank(me_) == domain_.rank(), "a team belongs to the rank of its domain");
-  lines_[static_cast<std::size_t>(me_)] = domain_.claim_lines(key_, kLines);
+  const auto at = static_cast<std::size_t>(me_);
+  lines_[at] = domain_.claim_lines(key_, kLines);
+  own_ = &domain_.own_line(lines_[at]);
+  seen_[at] = own_;
 }
 
 IntraTeam::~IntraTeam() {
@@ -66,7 +82,9 @@ int IntraTeam::member_of(int rank) const noexcept {
 Task<void> IntraTeam::open(Stop& stop) {
   for (int member = 0; member < size(); ++member) {
     if (member == me_) continue;
-    lines_[static_cast<std::size_t>(member)] = co_await await_lines(domain_, domain_rank(member), key_, kLines, stop);
+    const auto at = static_cast<std::size_t>(member);
+    lines_[at] = co_await await_lines(domain_, domain_rank(member), key_, kLines, stop);
+    seen_[at] = &domain_.line(domain_rank(member), lines_[at]);
     can_pull_ = can_pull_ && domain_.can_read(domain_rank(member));
   }
 }
@@ -100,41 +118,47 @@ void IntraTeam::require_whole(std::uint64_t number) const {
   }
 }
 
+// The number is in the first of the line's two cache lines, which the others poll. Everything else is stored before that one, and that
+// one from its end to its beginning without a break: if another core took it in between, it would have to come back once more.
 std::uint64_t IntraTeam::arrive(const Call& call, const Arrival& arrival) noexcept {
   const std::uint64_t number = ++arrivals_;
-  const std::uint32_t mine = arrival_line(me_, number);
-  ControlLine& line = domain_.own_line(mine);
-  line.word[1].store(arrival.fingerprint, std::memory_order_relaxed);
-  line.word[2].store(arrival.send ? *arrival.send + 1 : 0, std::memory_order_relaxed);
-  line.word[3].store(arrival.recv ? *arrival.recv + 1 : 0, std::memory_order_relaxed);
-  std::array<std::uint64_t, kInlineBytes / 8> words{};
-  CpuCompute::copy_now(reinterpret_cast<std::byte*>(words.data()), arrival.payload.data(), arrival.payload.size());
-  for (std::size_t i = 0; i * 8 < arrival.payload.size(); ++i) {
-    line.word[kPayloadWord + i].store(words[i], std::memory_order_relaxed);
-  }
+  describe(call, arrival.fingerprint, number);
+  ControlLine& line = own_arrival(number);
   if (arrival.payload.empty()) {
     line.word[kPrivateWord].store(reinterpret_cast<std::uintptr_t>(arrival.private_send), std::memory_order_relaxed);
     line.word[kPrivateWord + 1].store(reinterpret_cast<std::uintptr_t>(arrival.private_recv),
                                       std::memory_order_relaxed);
     line.word[kPrivateWord + 2].store(can_pull_ && arrival.on_host, std::memory_order_relaxed);
   }
-  ControlLine& called = domain_.own_line(mine - kArrivalLine + kCallLine);
-  const CallSummary summary = call.summary();
-  std::array<std::uint64_t, sizeof(CallSummary) / 8> call_words;
-  static_assert(sizeof call_words == sizeof(CallSummary) && sizeof(CallSummary) <= sizeof(ControlLine));
-  std::memcpy(call_words.data(), &summary, sizeof summary);
-  for (std::size_t i = 0; i < call_words.size(); ++i) called.word[i].store(call_words[i], std::memory_order_relaxed);
-  domain_.publish(mine, 0, number);
+  for (std::size_t i = (arrival.payload.size() + 7) / 8; i-- > 0;) {
+    line.word[kPayloadWord + i].store(word_at(arrival.payload, 8 * i), std::memory_order_relaxed);
+  }
+  line.word[3].store(arrival.recv ? *arrival.recv + 1 : 0, std::memory_order_relaxed);
+  line.word[2].store(arrival.send ? *arrival.send + 1 : 0, std::memory_order_relaxed);
+  line.word[1].store(arrival.fingerprint, std::memory_order_relaxed);
+  domain_.publish(arrival_line(me_, number), 0, number);
   return number;
 }
 
-void IntraTeam::read_payload(int member, std::uint64_t number, std::span<std::byte> into) const noexcept {
-  std::array<std::uint64_t, kInlineBytes / 8> words;
-  for (std::size_t i = 0; i * 8 < into.size(); ++i) {
-    words[i] =
-        arrival_word(member, number, kPayloadWord + static_cast<std::uint32_t>(i)).load(std::memory_order_relaxed);
+// Calls with one fingerprint have one description, but for uneven ones, whose members may give different lengths.
+void IntraTeam::describe(const Call& call, std::uint64_t fingerprint, std::uint64_t number) noexcept {
+  std::uint64_t& described = described_[number % 2];
+  if (described == fingerprint && !call.uneven) return;
+  described = call.uneven ? 0 : fingerprint;
+  ControlLine& called = own_[kCallLine + number % 2];
+  const CallSummary summary = call.summary();
+  std::array<std::uint64_t, sizeof(CallSummary) / 8> words;
+  static_assert(sizeof words == sizeof(CallSummary) && sizeof(CallSummary) <= sizeof(ControlLine));
+  std::memcpy(words.data(), &summary, sizeof summary);
+  for (std::size_t i = 0; i < words.size(); ++i) called.word[i].store(words[i], std::memory_order_relaxed);
+}
+
+void IntraTeam::read_payload(int member, std::uint64_t number, std::size_t bytes, std::byte* into) const noexcept {
+  for (std::size_t i = 0; i < bytes; i += 8) {
+    const std::uint64_t word =
+        arrival_word(member, number, kPayloadWord + static_cast<std::uint32_t>(i / 8)).load(std::memory_order_relaxed);
+    std::memcpy(into + i, &word, 8);
   }
-  CpuCompute::copy_now(into.data(), reinterpret_cast<const std::byte*>(words.data()), into.size());
 }
 
 bool IntraTeam::agree(std::uint64_t number) const noexcept {

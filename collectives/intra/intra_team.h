@@ -6,8 +6,9 @@
 //
 // A member's lines, all written by it alone:
 //
-//   arrival 0, 1   alternately: number, fingerprint, positions of its buffers, and a payload of at most 64 bytes
-//   call 0, 1      its call, for the error if members disagree
+//   arrival 0, 1   alternately: number, fingerprint, positions of its buffers, and a payload of at most 64 bytes, of which
+//                  the first 32 are in the number's cache line
+//   call 0, 1      its call, for the error if members disagree; stored if it is not that of the line's last arrival
 //   progress       counters (Word below), and the position of its staging memory
 //
 // Two arrival lines are enough. A member overwrites number n with number n + 2 only after it has completed n + 1.
@@ -23,6 +24,7 @@
 #include <vector>
 
 #include "base/data/cpu_compute.h"
+#include "base/prefetch.h"
 #include "base/task/turn_queue.h"
 #include "base/view.h"
 #include "collectives/operation.h"
@@ -137,7 +139,19 @@ class IntraTeam {
   bool pulls(int member, std::uint64_t number) const noexcept {
     return arrival_word(member, number, kPrivateWord + 2).load(std::memory_order_relaxed) != 0;
   }
-  void read_payload(int member, std::uint64_t number, std::span<std::byte> into) const noexcept;
+  // Copies `bytes` of it and what is behind them in the same words: at most kInlineBytes.
+  void read_payload(int member, std::uint64_t number, std::size_t bytes, std::byte* into) const noexcept;
+  // For a member that will read such a payload and waits for its number: the line's second half comes at the same time as the first.
+  void prefetch_payload(int member, std::uint64_t number, std::size_t bytes) const noexcept {
+    if (bytes > kBytesBesideNumber && bytes <= kInlineBytes) prefetch(&arrival_word(member, number, kPayloadWord + 4));
+  }
+  // For a member that has seen all arrive at its last number: takes the line of its next arrival from those that have read it,
+  // so that the arrival's stores need not wait for it. Nobody reads it any more, and nobody polls it before the next call.
+  void prefetch_next_arrival(std::size_t bytes) noexcept {
+    ControlLine& line = own_arrival(arrivals_ + 1);
+    prefetch_for_write(&line.word[0]);
+    if (bytes > kBytesBesideNumber && bytes <= kInlineBytes) prefetch_for_write(&line.word[kPayloadWord + 4]);
+  }
   // Throws kMismatch, with the same sentence on every member, if the members made different calls. All must have
   // arrived.
   void require_agreement(std::uint64_t number) const;
@@ -155,8 +169,7 @@ class IntraTeam {
     return {domain_rank(member), lines_[static_cast<std::size_t>(member)] + kProgressLine, word};
   }
   std::uint64_t progress(int member, Word word) const noexcept {
-    const FlagRef flag = progress_flag(member, word);
-    return domain_.line(flag.owner, flag.line).word[flag.word].load(std::memory_order_acquire);
+    return seen_[static_cast<std::size_t>(member)][kProgressLine].word[word].load(std::memory_order_acquire);
   }
   void publish(Word word, std::uint64_t value) noexcept {
     domain_.publish(lines_[static_cast<std::size_t>(me_)] + kProgressLine, word, value);
@@ -196,6 +209,7 @@ class IntraTeam {
   static constexpr std::uint32_t kLines = 5;
   static constexpr std::uint32_t kPayloadWord = 4;
   static constexpr std::uint32_t kPrivateWord = kPayloadWord + kInlineBytes / 8;
+  static constexpr std::size_t kBytesBesideNumber = 64 - 8 * kPayloadWord;  // in its cache line
   static constexpr std::size_t kResultBytes = kSlotBytes / 2;  // a member's part of a chunk; largest with two members
   static constexpr std::size_t kStagingBytes = 2 * kEagerBytes + kSlots * (kSlotBytes + kResultBytes);
 
@@ -207,8 +221,10 @@ class IntraTeam {
     return lines_[static_cast<std::size_t>(member)] + kArrivalLine + static_cast<std::uint32_t>(number % 2);
   }
   const std::atomic<std::uint64_t>& arrival_word(int member, std::uint64_t number, std::uint32_t word) const noexcept {
-    return domain_.line(domain_rank(member), arrival_line(member, number)).word[word];
+    return seen_[static_cast<std::size_t>(member)][kArrivalLine + number % 2].word[word];
   }
+  ControlLine& own_arrival(std::uint64_t number) noexcept { return own_[kArrivalLine + number % 2]; }
+  void describe(const Call& call, std::uint64_t fingerprint, std::uint64_t number) noexcept;
   CallSummary call_of(int member, std::uint64_t number) const noexcept;
   std::byte* staging(int member);
 
@@ -219,7 +235,11 @@ class IntraTeam {
   std::vector<int> domain_ranks_;
   std::span<const int> ranks_;
   std::vector<std::uint32_t> lines_;
-  std::vector<std::byte*> staging_;  // of each member, once it is known
+  // Where they are in memory: a virtual call for each word that is read would be a third of a small call's instructions.
+  std::vector<const ControlLine*> seen_;  // of each member, from open() on
+  ControlLine* own_ = nullptr;
+  std::array<std::uint64_t, 2> described_{};  // the fingerprint of what each call line says; 0: unknown
+  std::vector<std::byte*> staging_;           // of each member, once it is known
   HostRange my_staging_;
   HostRange my_packs_;
 

@@ -14,7 +14,7 @@ class Contributions {
       : team_(team), number_(number), bytes_(bytes) {
     if (bytes > IntraTeam::kInlineBytes) return;
     copies_.resize(static_cast<std::size_t>(team.size()) * IntraTeam::kInlineBytes);
-    for (int member = 0; member < team.size(); ++member) team.read_payload(member, number, {copy(member), bytes});
+    for (int member = 0; member < team.size(); ++member) team.read_payload(member, number, bytes, copy(member));
   }
   Buffer of(int member) {
     return {bytes_ > IntraTeam::kInlineBytes ? team_.eager(member, number_) : copy(member), bytes_};

@@ -8,11 +8,12 @@ namespace {
 
 // Whether all members arrive soon and agree. A member waits also if it needs no data, as the root of a broadcast: otherwise it
 // would learn of a mismatch too late or never.
-bool all_arrive(const IntraTeam& team, std::uint64_t number) noexcept {
+bool all_arrive(const IntraTeam& team, std::uint64_t number, std::size_t bytes) noexcept {
   int looks = 0;
   for (int member = 0; member < team.size(); ++member) {
     while (!team.has_arrived(member, number)) {
       if (++looks > team.spins()) return false;
+      team.prefetch_payload(member, number, bytes);
       cpu_relax();
     }
   }
@@ -27,10 +28,11 @@ Small try_small(IntraTeam& team, const Call& call, const std::byte* send, std::b
   if (bytes == kNotOneShot) return Small::kNotServed;
   SmallCall small(team, call, bytes);
   small.arrive(send);
-  if (!all_arrive(team, small.number())) {
+  if (!all_arrive(team, small.number(), bytes)) {
     team.set_begun(small.number());
     return Small::kBegun;
   }
+  team.prefetch_next_arrival(bytes);
   small.take(recv);
   return Small::kDone;
 }

@@ -88,7 +88,7 @@ class SmallCall {
     if (staged()) {
       whole = team_.eager(member, number_);
     } else {
-      team_.read_payload(member, number_, {line.data(), elements.end() * element_});
+      team_.read_payload(member, number_, elements.end() * element_, line.data());
     }
     return whole + elements.begin * element_;
   }

@@ -81,6 +81,7 @@ class HostDomain {
   // 0, which the domain keeps for itself on every rank.
   static constexpr FlagRef claims(int owner) noexcept { return {owner, 0, 0}; }
 
+  // Lines are consecutive in memory, and stay where they are as long as this object.
   virtual const ControlLine& line(int owner, std::uint32_t line) const noexcept = 0;
   virtual ControlLine& own_line(std::uint32_t line) noexcept = 0;
 
