@@ -49,7 +49,7 @@ struct Rank {
     return ranks;
   }
   void run(const Call& call, Buffer send, Buffer recv) {
-    if (intra::try_small(host, call, send.data, recv.data) == intra::Small::kDone) return;
+    if (intra::try_small(host, call, send.data, recv.data, intra::SmallWait::kYieldsToo) == intra::Small::kDone) return;
     Operation op{team, call, 0, stop, send, recv};
     loop.run(intra::run(op));
   }

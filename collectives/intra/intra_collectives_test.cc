@@ -2,8 +2,13 @@
 // slots and chunks, private and shared buffers and mixtures of them, in place and not, any number of ranks.
 #include <gtest/gtest.h>
 
+#include <sched.h>
+
+#include <atomic>
+#include <chrono>
 #include <cstring>
 #include <optional>
+#include <thread>
 
 #include "base/data/reference_reduce.h"
 #include "base/hash.h"
@@ -272,7 +277,7 @@ TEST_P(IntraCollectives, TheFastPathIsTheSameProtocol) {
       for (Case test : cases) {
         ++number;
         test.fast = (number + static_cast<std::uint64_t>(rank.rank())) % 2 == 0;
-        rank.host.set_spins(number % 3 == 0 ? 0 : 100);
+        rank.host.set_patience({.spins = number % 3 == 0 ? 0 : 100});
         run_case(rank, test, number);
         if (::testing::Test::HasFatalFailure()) return;
       }
@@ -282,7 +287,7 @@ TEST_P(IntraCollectives, TheFastPathIsTheSameProtocol) {
 
 TEST(IntraCollectivesSmall, AFewKiBAreServedOnceStagingMemoryIsMapped) {
   run_ranks(2, [](Rank& rank) {
-    rank.host.set_spins(1 << 30);
+    rank.host.set_patience({.spins = 1 << 30});
     std::vector<float> values(1'024, static_cast<float>(rank.rank() + 1));
     const auto allreduce = [&rank, &values](std::size_t count) {
       auto* bytes = reinterpret_cast<std::byte*>(values.data());
@@ -294,6 +299,36 @@ TEST(IntraCollectivesSmall, AFewKiBAreServedOnceStagingMemoryIsMapped) {
     EXPECT_EQ(allreduce(1'024), Small::kDone);
     EXPECT_EQ(values, std::vector<float>(1'024, 3.0f));
     EXPECT_EQ(allreduce(1'025), Small::kNotServed) << "more than 8 KiB over two ranks";
+  });
+}
+
+// A late member is waited for without an operation only by who blocks anyway.
+TEST(IntraCollectivesSmall, OnlyABlockingCallerGivesUpItsCore) {
+  std::atomic<int> steps{0};
+  // Not for ever: a caller that waits although it does not block shall have its result, and the test fails.
+  const auto await_step = [&steps](int step) {
+    const auto give_up = std::chrono::steady_clock::now() + 20s;
+    while (steps.load() < step && std::chrono::steady_clock::now() < give_up) sched_yield();
+  };
+  run_ranks(2, [&](Rank& rank) {
+    const Call call = call_of(Collective::kAllreduce, 1);
+    rank.host.set_patience({.spins = 10, .yields = 1 << 30});
+    float value = rank.rank() == 0 ? 1.0f : 2.0f;
+    auto* bytes = reinterpret_cast<std::byte*>(&value);
+    if (rank.rank() == 0) {
+      EXPECT_EQ(try_small(rank.host, call, bytes, bytes, SmallWait::kPolls), Small::kBegun);
+      steps = 1;
+    }
+    await_step(1);
+    Stop stop;
+    Operation op{rank.team, call, ++rank.sequence, stop, {bytes, 4}, {bytes, 4}};
+    rank.loop.run(run(op));
+    EXPECT_EQ(value, 3.0f);
+    if (rank.rank() == 0) steps = 2;
+    await_step(2);
+    if (rank.rank() == 1) std::this_thread::sleep_for(1ms);  // the other one waits by then, as a rule
+    EXPECT_EQ(try_small(rank.host, call, bytes, bytes, SmallWait::kYieldsToo), Small::kDone);
+    EXPECT_EQ(value, 6.0f);
   });
 }
 
@@ -322,7 +357,7 @@ void run_mixed(int ranks, std::size_t calls) {
     for (Case test : cases) {
       ++number;
       test.fast = (number / 7 + static_cast<std::uint64_t>(rank.rank())) % 3 != 0;
-      rank.host.set_spins(number % 5 == 0 ? 0 : 50);
+      rank.host.set_patience({.spins = number % 5 == 0 ? 0 : 50});
       run_case(rank, test, number);
       if (::testing::Test::HasFatalFailure()) return;
     }

@@ -33,7 +33,7 @@ std::string call_on(Rank& rank, const Call& call, Buffer send, Buffer recv) {
 // Each in both of a member's lines, in words of which the last one is not whole.
 TEST(IntraLines, CarryPayloadsOfEveryLength) {
   run_ranks(2, [](Rank& rank) {
-    rank.host.set_spins(1 << 20);
+    rank.host.set_patience({.spins = 1 << 20});
     for (std::size_t count = 1; count <= 2 * IntraTeam::kInlineBytes; ++count) {
       const std::size_t bytes = (count + 1) / 2;
       const auto value_of = [count](int member, std::size_t i) {

@@ -12,9 +12,14 @@
 namespace aiacc {
 namespace {
 
-// The fast path polls this often, for about 5 µs, before it leaves the wait to the loop, which yields and then blocks.
-// With fewer processors than ranks it does not poll, because the missing rank may need this processor.
-int usual_spins(int members) { return sysconf(_SC_NPROCESSORS_ONLN) >= members ? 200 : 0; }
+// The fast path polls for about 5 µs before it leaves the wait to an operation and its loop, which yields and then blocks. With fewer
+// processors than members the missing one may need this processor. Then it gives it up between polls, twice for each member, so
+// that each may run and come back once; to make the operation would cost as much time as the others need.
+IntraTeam::Patience usual_patience(const HostDomain& domain, int members) {
+  if (!domain.ranks_run_meanwhile()) return {};
+  if (sysconf(_SC_NPROCESSORS_ONLN) >= members) return {.spins = 200, .yields = 0};
+  return {.spins = 0, .yields = 2 * std::min(members, 16)};
+}
 
 constexpr std::uint64_t kClosing = 0x436c6f73696e6721;
 constexpr std::uint64_t kTeamKey = 0x486f73745465616d;
@@ -57,7 +62,7 @@ IntraTeam::IntraTeam(HostDomain& domain, ViewPtr view, int rank, std::vector<int
       lines_(domain_ranks_.size()),
       seen_(domain_ranks_.size()),
       staging_(domain_ranks_.size()),
-      spins_(usual_spins(static_cast<int>(domain_ranks_.size()))) {
+      patience_(usual_patience(domain, static_cast<int>(domain_ranks_.size()))) {
   AIACC_INVARIANT(ranks_.size() == domain_ranks_.size(), "every member on this host has a rank in its domain");
   me_ = member_of(rank);
   AIACC_INVARIANT(domain_rank(me_) == domain_.rank(), "a team belongs to the rank of its domain");

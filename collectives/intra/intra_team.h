@@ -199,8 +199,13 @@ class IntraTeam {
   Buffer pack_memory(std::size_t bytes);
 
   const CpuCompute& cpu() const noexcept { return cpu_; }
-  int spins() const noexcept { return spins_; }
-  void set_spins(int spins) noexcept { spins_ = spins; }  // for tests and benchmarks
+  // How the fast path waits for other members: first by so many polls, and then by so many that give up the core in between.
+  struct Patience {
+    int spins = 0;
+    int yields = 0;
+  };
+  Patience patience() const noexcept { return patience_; }
+  void set_patience(Patience patience) noexcept { patience_ = patience; }  // for tests and benchmarks
 
  private:
   static constexpr std::uint32_t kArrivalLine = 0;
@@ -252,7 +257,7 @@ class IntraTeam {
   std::uint64_t chunks_ = 0;
   std::optional<std::uint64_t> begun_;
   CpuCompute cpu_;
-  int spins_;
+  Patience patience_;
 };
 
 }  // namespace aiacc

@@ -8,13 +8,15 @@ namespace {
 
 // Whether all members arrive soon and agree. A member waits also if it needs no data, as the root of a broadcast: otherwise it
 // would learn of a mismatch too late or never.
-bool all_arrive(const IntraTeam& team, std::uint64_t number, std::size_t bytes) noexcept {
-  int looks = 0;
+bool all_arrive(const IntraTeam& team, std::uint64_t number, std::size_t bytes, SmallWait wait) noexcept {
+  const int spins = team.patience().spins;
+  const int most = spins + (wait == SmallWait::kYieldsToo ? team.patience().yields : 0);
+  int waits = 0;
   for (int member = 0; member < team.size(); ++member) {
     while (!team.has_arrived(member, number)) {
-      if (++looks > team.spins()) return false;
+      if (++waits > most) return false;
       team.prefetch_payload(member, number, bytes);
-      cpu_relax();
+      waits <= spins ? cpu_relax() : yield_core();
     }
   }
   return team.agree(number);
@@ -22,13 +24,13 @@ bool all_arrive(const IntraTeam& team, std::uint64_t number, std::size_t bytes) 
 
 }  // namespace
 
-Small try_small(IntraTeam& team, const Call& call, const std::byte* send, std::byte* recv) noexcept {
+Small try_small(IntraTeam& team, const Call& call, const std::byte* send, std::byte* recv, SmallWait wait) noexcept {
   if (!team.turns().free() || team.has_begun()) return Small::kNotServed;
   const std::size_t bytes = SmallCall::bytes_if_served(team, call);
   if (bytes == kNotOneShot) return Small::kNotServed;
   SmallCall small(team, call, bytes);
   small.arrive(send);
-  if (!all_arrive(team, small.number(), bytes)) {
+  if (!all_arrive(team, small.number(), bytes, wait)) {
     team.set_begun(small.number());
     return Small::kBegun;
   }

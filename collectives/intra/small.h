@@ -17,9 +17,14 @@ enum class Small : std::uint8_t {
   kBegun,  // this member's arrival is published, but a member is late or disagrees: run() of the same call continues
 };
 
+// How it waits for late members. A caller that waits for the result anyway may give up its core to them; one that will do something
+// else instead may not, because it could get the core back much later.
+enum class SmallWait : std::uint8_t { kPolls, kYieldsToo };
+
 // Serves every collective that one_shot.h serves, if the whole group is on this host and all its other operations are
-// complete. Spins only briefly. Buffers are as in Operation; a broadcast uses `send` of the root and `recv` of all
+// complete. Waits only briefly. Buffers are as in Operation; a broadcast uses `send` of the root and `recv` of all
 // others. Call on the thread that drives the team's loop.
-Small try_small(IntraTeam& team, const Call& call, const std::byte* send, std::byte* recv) noexcept;
+Small try_small(IntraTeam& team, const Call& call, const std::byte* send, std::byte* recv,
+                SmallWait wait = SmallWait::kPolls) noexcept;
 
 }  // namespace aiacc::intra

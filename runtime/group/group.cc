@@ -145,7 +145,9 @@ void Group::run(const Call& call, Buffer send, Buffer recv, const CallOptions* o
     if (hold.owns()) {
       std::optional<inter::ShortCall> begun;
       const bool plain = options == nullptr && !traffic_class_;
-      if (plain && (finish_small(call, send, recv) || finish_short(call, send, recv, hold, begun))) return;
+      if (plain &&
+          (finish_small(call, send, recv, intra::SmallWait::kYieldsToo) || finish_short(call, send, recv, hold, begun)))
+        return;
       GroupOperation operation(*this, call, send, recv, options != nullptr ? *options : CallOptions{});
       if (begun) operation.go_on_with(*begun);
       hold.run(operation);
@@ -160,10 +162,10 @@ void Group::run(const Call& call, Buffer send, Buffer recv, const CallOptions* o
 
 // The first of the three paths (docs/architecture.md): a small call on one host, of one cache line or a few, without an operation, a
 // coroutine frame or a deadline. If it returns false, the call continues as an operation.
-bool Group::finish_small(const Call& call, Buffer send, Buffer recv) noexcept {
+bool Group::finish_small(const Call& call, Buffer send, Buffer recv, intra::SmallWait wait) noexcept {
   if (intra_team_ == nullptr || !is_open() || stop_.requested() || board_->anything_posted()) return false;
   if (!team_.compute.works_inline() || !send.on_host() || !recv.on_host()) return false;
-  if (intra::try_small(*intra_team_, call, send.data, recv.data) != intra::Small::kDone) return false;
+  if (intra::try_small(*intra_team_, call, send.data, recv.data, wait) != intra::Small::kDone) return false;
   const std::uint64_t sequence = count_collective();
   board_->arrived(sequence);
   context_.recorder().add(recorded_as_, sequence, call, loop().about_now());
@@ -173,7 +175,7 @@ bool Group::finish_small(const Call& call, Buffer send, Buffer recv) noexcept {
 // A small collective, if no other operation is outstanding; the other members may have begun it already.
 std::uint64_t Group::finish_at_once(const Call& call, Buffer send, Buffer recv) noexcept {
   if (traffic_class_ || is_message(call.kind)) return 0;
-  return outstanding() == 0 && finish_small(call, send, recv) ? collectives() : 0;
+  return outstanding() == 0 && finish_small(call, send, recv, intra::SmallWait::kPolls) ? collectives() : 0;
 }
 
 // A message to or from a rank of this host that need not wait.

@@ -29,6 +29,7 @@
 #include "collectives/inter/short_call.h"
 #include "collectives/intra/intra_messages.h"
 #include "collectives/intra/intra_team.h"
+#include "collectives/intra/small.h"
 #include "collectives/operation.h"
 #include "collectives/plain_queue.h"
 #include "runtime/group/alone.h"
@@ -179,7 +180,7 @@ class Group final : private GroupBoard::Observer, private Root::Owner, private i
   void join_hosts();
   void end(std::exception_ptr error) noexcept;  // ended_ is set: stops everything here
   void aborted_by_member(std::exception_ptr error) noexcept override;
-  bool finish_small(const Call& call, Buffer send, Buffer recv) noexcept;
+  bool finish_small(const Call& call, Buffer send, Buffer recv, intra::SmallWait wait) noexcept;
   std::unique_ptr<RequestedWork> prepare_small(const PlainCall& call, const Buffer& send, const Buffer& recv);
   bool may_begin_plainly() const noexcept {
     return is_open() && !traffic_class_ && !stop_.requested() && team_.compute.works_inline() &&

@@ -93,6 +93,8 @@ class HostDomain {
   virtual void publish(std::uint32_t line, std::uint32_t word, std::uint64_t value) noexcept = 0;
 
   // --- waiting -----------------------------------------------------------------------------------------------------
+  // Whether other ranks go on while this thread polls. If not, only the loop lets them.
+  virtual bool ranks_run_meanwhile() const noexcept { return false; }
   // co_await domain.at_least(flag, value, stop): until the word is >= value (acquire; pairs with publish).
   class FlagAwait final : public Leaf, public ListNode<FlagAwait> {
    public:

@@ -30,6 +30,7 @@ class MemfdDomain final : public SegmentDomain, private io::Poller, private io::
   ~MemfdDomain() override;
 
   Loop& loop() noexcept override { return loop_; }
+  bool ranks_run_meanwhile() const noexcept override { return true; }
   bool can_read(int owner) noexcept override;
   void read_private(int owner, const std::byte* from, std::span<std::byte> into) override;
   void publish(std::uint32_t line, std::uint32_t word, std::uint64_t value) noexcept override;
