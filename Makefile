@@ -32,6 +32,10 @@ check-caffe: $(BUILD)/Makefile $(BUILD)/.packages-python $(BUILD)/.packages-caff
 check-roce: $(BUILD)/.packages-networks $(BUILD)/.packages-roce $(BUILD)/Makefile FORCE
 	+@$(build) $@ $(jobs)
 
+# User-mode Linux runs what was built.
+check-qos: $(BUILD)/.packages-qos $(BUILD)/Makefile FORCE
+	+@$(build) $@ $(jobs)
+
 # Any goal that is not named here. FORCE, because some goals are also names of folders.
 %: $(BUILD)/Makefile FORCE
 	+@$(build) $@ $(jobs)

@@ -180,6 +180,16 @@ check-roce: stage
 	@AIACC_SOURCE=$(abs_srcdir) AIACC_STAGE=$(stage)$(prefix) $(srcdir)/tests/roce/run $(abs_builddir)/roce $(TESTS_FILTER)
 .PHONY: check-roce
 
+# Traffic classes over queues and congestion control that a kernel may lack, in user-mode Linux: minutes, too.
+EXTRA_DIST += \
+	tests/qos/init \
+	tests/qos/lab.py \
+	tests/qos/run \
+	tests/qos/scenarios.py
+check-qos: stage
+	@AIACC_SOURCE=$(abs_srcdir) AIACC_STAGE=$(stage)$(prefix) $(srcdir)/tests/qos/run $(abs_builddir)/qos $(TESTS_FILTER)
+.PHONY: check-qos
+
 # The ABI of aiacc.h as it is now becomes what later ones are compared with: at a release, or where a break is meant.
 abi-baseline:
 	$(srcdir)/tests/abi/dump $(srcdir)/include/aiacc/aiacc.h $(srcdir)/tests/abi/aiacc.abi
