@@ -63,6 +63,7 @@ EXTRA_DIST += \
 	bench/gradients/bound.py \
 	bench/gradients/horovod-venv \
 	bench/gradients/horovod_world.py \
+	bench/gradients/overhead \
 	bench/gradients/run \
 	bench/gradients/shapes.py \
 	bench/gradients/step.py \
@@ -70,9 +71,12 @@ EXTRA_DIST += \
 horovod_venv = $(abs_builddir)/horovod-venv
 bench-gradients: stage
 	@$(srcdir)/bench/gradients/run $(stage)$(prefix) --python $(torch_venv)/bin/python --horovod $(horovod_venv)/bin/python $(BENCH_FLAGS)
+# What the engine costs a rank that is alone: `make bench-gradient-engine [BENCH_FLAGS="--models resnet50,bert"]'.
+bench-gradient-engine: stage
+	@$(srcdir)/bench/gradients/overhead $(stage)$(prefix) $(BENCH_FLAGS)
 horovod-venv:
 	@$(srcdir)/bench/gradients/horovod-venv $(horovod_venv)
-.PHONY: bench-gradients horovod-venv
+.PHONY: bench-gradients bench-gradient-engine horovod-venv
 # A SyncBN layer beside its passes over the batch and bare allreduces of as many floats, and beside torch's formula over Gloo, on this
 # host and between hosts: `make bench-syncbn [BENCH_FLAGS="--python torch-venv/bin/python --places 2,2x1"]'.
 EXTRA_DIST += bench/syncbn/aiacc.cc bench/syncbn/gloo.py bench/syncbn/run

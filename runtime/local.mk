@@ -139,6 +139,7 @@ runtime_tests += \
 	runtime/timeline/timeline_sim_test.cc \
 	runtime/timeline/traffic_rows_test.cc \
 	runtime/group/calls_test.h \
+	runtime/group/alone_sim_test.cc \
 	runtime/group/group_board_test.cc \
 	runtime/group/group_opening_sim_test.cc \
 	runtime/group/hosts_sim_test.cc \
