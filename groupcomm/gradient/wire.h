@@ -1,5 +1,6 @@
-// The 16-bit wire of fp32 gradients: what is encoded before an allreduce of fp16 or bf16 and decoded after it. The sum itself is
-// in fp32 and rounded once, so the error does not grow with the number of ranks.
+// The 16-bit wire of fp32 gradients on one host: what is encoded before an allreduce of fp16 or bf16 and decoded after it. The sum itself
+// is in fp32 and rounded once, so the error does not grow with the number of ranks. Over several hosts the allreduce has a codec instead
+// (base/data/codec.h).
 //
 // fp16 has a small range, so each tensor is multiplied by a power of two, the same on all ranks. It follows from the tensor's
 // last result, which has equal bits on all ranks, and so costs no message: the greatest magnitude comes to 2^kTarget, which leaves
