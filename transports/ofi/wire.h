@@ -2,8 +2,8 @@
 //
 //   sender                         receiver
 //   kEager  header, payload   -->              a short payload
-//   kOffer  header, address, -->               a long one, which stays where it is
-//           where it is                        and is read from there by RMA, where the provider can; else
+//   kOffer  header, address,  -->              a long one, which stays where it is, and is read from there by RMA
+//           where it is                        where the provider can; else
 //                             <--  kGrant      so many of its bytes may come; granted on while they do
 //   kChunk  bytes             -->              ... until all have come
 //                             <--  kEnd        they have, or the receiver does not want it
