@@ -34,8 +34,8 @@ Context::Context(Lane& lane, Compute& compute, BootstrapResult bootstrapped, con
                      ? nullptr
                      : std::make_unique<Messenger>(lane.loop(), *port_, world_view_, rank_, &services_.receiver())),
       operation_pool_(sizeof(GroupOperation)),
-      waiting_pool_(std::max(sizeof(WaitingReceive), sizeof(WaitingSmall))),
-      remote_message_pool_(std::max(sizeof(RemoteReceive), sizeof(RemoteSend))),
+      waiting_pool_(std::max(sizeof(WaitingReceive), sizeof(WaitingSmall)), SlabPool::Takers::kOneAtATime),
+      remote_message_pool_(std::max(sizeof(RemoteReceive), sizeof(RemoteSend)), SlabPool::Takers::kOneAtATime),
       reporter_(reporter),
       timeline_(std::make_unique<Timeline>(services_, world_view_, rank_, host_name_, port_.get(),
                                            [this](const std::string& sentence) { reporter_.late(sentence); })),

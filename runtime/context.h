@@ -66,8 +66,9 @@ class Context final : public BootstrapObserver,
   const std::string& host_name() const noexcept { return host_name_; }
   // The last operations; any thread may read it.
   Recorder& recorder() noexcept { return recorder_; }
-  // For operations, and for calls that wait without one; any thread.
+  // For operations; any thread.
   SlabPool& operation_pool() noexcept { return operation_pool_; }
+  // For calls that wait without one: who holds the lane takes from them.
   SlabPool& waiting_pool() noexcept { return waiting_pool_; }
   SlabPool& remote_message_pool() noexcept { return remote_message_pool_; }
   // A trace of what happens here, and the sums of what components count (runtime/timeline, runtime/metrics).

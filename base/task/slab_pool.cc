@@ -19,7 +19,10 @@ constexpr std::size_t kAlignment = 64;
 
 }  // namespace
 
-SlabPool::SlabPool(std::size_t bytes) noexcept : bytes_((bytes + kAlignment - 1) / kAlignment * kAlignment) {
+constinit thread_local SlabPool::Gathering* SlabPool::Gathering::present_ = nullptr;
+
+SlabPool::SlabPool(std::size_t bytes, Takers takers) noexcept
+    : bytes_((bytes + kAlignment - 1) / kAlignment * kAlignment), takers_(takers) {
   AIACC_INVARIANT(bytes <= kSlabBytes / 4, "objects of a slab are small");
 }
 
@@ -29,7 +32,12 @@ SlabPool::~SlabPool() {
 
 void* SlabPool::take() {
   if constexpr (!kSlabsPooled) return ::operator new(bytes_);
+  if (takers_ == Takers::kOneAtATime) return take_one();
   const std::lock_guard lock(taking_);
+  return take_one();
+}
+
+void* SlabPool::take_one() {
   // Acquires what the former owners did with their objects.
   if (free_ == nullptr && given_back_.load(std::memory_order_relaxed) != nullptr) {
     free_ = given_back_.exchange(nullptr, std::memory_order_acquire);
@@ -58,10 +66,29 @@ void SlabPool::give_back(void* item) noexcept {
   if constexpr (!kSlabsPooled) return ::operator delete(item);
   auto* const slab = reinterpret_cast<Slab*>(reinterpret_cast<std::uintptr_t>(item) & ~(kSlabBytes - 1));
   SlabPool& pool = *slab->pool;
-  Free* const free = new (item) Free{pool.given_back_.load(std::memory_order_relaxed)};
-  while (
-      !pool.given_back_.compare_exchange_weak(free->next, free, std::memory_order_release, std::memory_order_relaxed)) {
+  if (Gathering* const gathering = Gathering::present_; gathering != nullptr) return gathering->add(pool, item);
+  Free* const free = new (item) Free{nullptr};
+  pool.give_back(free, free);
+}
+
+void SlabPool::give_back(Free* first, Free* last) noexcept {
+  last->next = given_back_.load(std::memory_order_relaxed);
+  while (!given_back_.compare_exchange_weak(last->next, first, std::memory_order_release, std::memory_order_relaxed)) {
   }
+}
+
+void SlabPool::Gathering::add(SlabPool& pool, void* item) noexcept {
+  if (pool_ != &pool) {
+    give_back();
+    pool_ = &pool;
+  }
+  first_ = new (item) Free{first_};
+  if (last_ == nullptr) last_ = first_;
+}
+
+void SlabPool::Gathering::give_back() noexcept {
+  if (first_ != nullptr) pool_->give_back(first_, last_);
+  first_ = last_ = nullptr;
 }
 
 }  // namespace aiacc

@@ -2,11 +2,13 @@
 // back. It keeps what it has had until it is destroyed, which is when no object is left.
 //
 // What is given back is pushed on a list without a lock and never popped one by one, but taken as a whole, so that an entry which
-// went and came again (ABA) harms nobody. Under the address sanitizer every object comes from malloc.
+// went and came again (ABA) harms nobody. A thread that gives back many at once gathers them (Gathering), and pushes them with one
+// atomic operation. Under the address sanitizer every object comes from malloc.
 #pragma once
 
 #include <atomic>
 #include <cstddef>
+#include <cstdint>
 #include <vector>
 
 #include "base/spin_lock.h"
@@ -15,8 +17,10 @@ namespace aiacc {
 
 class SlabPool {
  public:
+  // Who takes: any thread, or one at a time as the caller sees to, which saves the lock.
+  enum class Takers : std::uint8_t { kAny, kOneAtATime };
   // `bytes` is at most 16 KiB.
-  explicit SlabPool(std::size_t bytes) noexcept;
+  explicit SlabPool(std::size_t bytes, Takers takers = Takers::kAny) noexcept;
   ~SlabPool();
   SlabPool(const SlabPool&) = delete;
   SlabPool& operator=(const SlabPool&) = delete;
@@ -27,18 +31,46 @@ class SlabPool {
   std::size_t slabs() const noexcept { return slabs_.size(); }
 
  private:
-  static constexpr std::size_t kSlabBytes = 64 << 10;  // and its alignment: so an item finds its pool
   struct Free {
     Free* next;
   };
+
+ public:
+  // While it lives, what its thread gives back is gathered, and given back together at its end: before the pool's. One in a thread at
+  // a time.
+  class Gathering {
+   public:
+    Gathering() noexcept { present_ = this; }
+    ~Gathering() {
+      present_ = nullptr;
+      give_back();
+    }
+    Gathering(const Gathering&) = delete;
+    Gathering& operator=(const Gathering&) = delete;
+
+   private:
+    friend class SlabPool;
+    void add(SlabPool& pool, void* item) noexcept;
+    void give_back() noexcept;
+    static constinit thread_local Gathering* present_;
+    SlabPool* pool_ = nullptr;
+    Free* first_ = nullptr;
+    Free* last_ = nullptr;
+  };
+
+ private:
+  static constexpr std::size_t kSlabBytes = 64 << 10;  // and its alignment: so an item finds its pool
   struct Slab {
     SlabPool* pool;
   };
 
+  void* take_one();
   void add_slab();
+  void give_back(Free* first, Free* last) noexcept;
 
   std::size_t bytes_;
-  Free* free_ = nullptr;        // guarded by taking_
+  Takers takers_;
+  Free* free_ = nullptr;        // the taker's, as what follows
   std::byte* fresh_ = nullptr;  // never taken yet, in the last slab
   std::byte* end_ = nullptr;    // of that
   std::vector<void*> slabs_;

@@ -60,5 +60,27 @@ TEST(SlabPool, ServesThreads) {
   for (std::thread& thread : threads) thread.join();
 }
 
+// One thread takes, and another gives back what it has gathered of two pools.
+TEST(SlabPool, TakesBackWhatAThreadHasGathered) {
+  SlabPool pool(kBytes, SlabPool::Takers::kOneAtATime);
+  SlabPool other(kBytes);
+  for (int round = 0; round < 4; ++round) {
+    std::vector<void*> items;
+    for (int i = 0; i < 1000; ++i) {
+      items.push_back((i % 10 == 0 ? other : pool).take());
+      std::memset(items.back(), i, kBytes);
+    }
+    EXPECT_EQ(std::set<void*>(items.begin(), items.end()).size(), 1000u);
+    std::thread([&] {
+      const SlabPool::Gathering gathering;
+      for (void* item : items) SlabPool::give_back(item);
+    }).join();
+  }
+#if !defined(__SANITIZE_ADDRESS__)
+  EXPECT_EQ(pool.slabs(), 900 * 256 / (64 * 1024) + 1) << "later rounds took the memory of the first";
+  EXPECT_EQ(other.slabs(), 1u);
+#endif
+}
+
 }  // namespace
 }  // namespace aiacc
