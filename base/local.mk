@@ -2,6 +2,7 @@
 base_sources += \
 	base/asymmetric_fence.cc \
 	base/asymmetric_fence.h \
+	base/biased_count.h \
 	base/cgroups.cc \
 	base/cgroups.h \
 	base/config.cc \
@@ -320,6 +321,7 @@ base_tests += \
 
 base_tests += \
 	base/asymmetric_fence_test.cc \
+	base/biased_count_test.cc \
 	base/config_aliases_test.cc \
 	base/config_test.cc \
 	base/log_test.cc \
