@@ -11,6 +11,7 @@
 #include <algorithm>
 #include <array>
 #include <atomic>
+#include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <mutex>
@@ -67,7 +68,7 @@ class HandleTable {
 
    private:
     friend class HandleTable;
-    void add(Slot& slot) noexcept {
+    void add(Slot& slot) noexcept {  // its object is gone
       (last_ == nullptr ? first_ : last_->next_free) = slot.index;
       last_ = &slot;
     }
@@ -92,9 +93,15 @@ class HandleTable {
     bool remove() noexcept { return slot_ != nullptr && table_->remove(*slot_); }
     // The same as the pin's end. If that disposes of the object, its slot goes to `freed`.
     bool remove(Freed& freed) noexcept {
+      return remove(freed, [](T&) {});
+    }
+    // The same, and `last_look` gets the object before that.
+    template <class LastLook>
+    bool remove(Freed& freed, LastLook&& last_look) noexcept {
       if (!remove()) return false;
       Slot& slot = *std::exchange(slot_, nullptr);
       if (!table_->release(slot)) return true;
+      last_look(*slot.object);
       dispose(slot);
       freed.add(slot);
       return true;
@@ -107,11 +114,39 @@ class HandleTable {
     Slot* slot_ = nullptr;
   };
 
+  // Free slots that one thread has taken and not used yet.
+  class Stock {
+   public:
+    constexpr Stock() = default;
+    bool empty() const noexcept { return count_ == 0; }
+
+   private:
+    friend class HandleTable;
+    std::size_t count_ = 0;
+    std::array<Slot*, 16> slots_{};
+  };
+  // Fills one that is empty. Throws as a Place does.
+  void fill(Stock& stock) {
+    std::lock_guard lock(lock_);
+    do {
+      stock.slots_[stock.count_] = free_ == 0 ? &grow() : &pop_free();
+    } while (++stock.count_ < stock.slots_.size() && (free_ != 0 || may_grow()));
+  }
+  // What is left of it can be used by others.
+  void give_back(Stock& stock) noexcept {
+    while (!stock.empty()) {
+      Slot& slot = *stock.slots_[--stock.count_];
+      give_back(slot.index, slot);
+    }
+  }
+
   // A slot that nobody finds yet. If it is not named, it is given back with its object. Throws kOutOfMemory when a million
   // handles are in use.
   class Place {
    public:
     explicit Place(HandleTable& table) : table_(table), slot_(&table.take_free()) {}
+    // From a stock that is not empty.
+    Place(HandleTable& table, Stock& stock) noexcept : table_(table), slot_(stock.slots_[--stock.count_]) {}
     ~Place() {
       if (slot_ == nullptr) return;
       slot_->object.reset();
@@ -128,6 +163,12 @@ class HandleTable {
     std::uint64_t name() noexcept {
       const std::uint64_t named = handle();
       std::exchange(slot_, nullptr)->state.store(named_state(named), std::memory_order_release);
+      return named;
+    }
+    // The same, and the object is over: take_ended() may take it.
+    std::uint64_t name_ended() noexcept {
+      const std::uint64_t named = handle();
+      std::exchange(slot_, nullptr)->state.store(named_state(named) | kEnded, std::memory_order_release);
       return named;
     }
     Pin name_and_pin() noexcept {
@@ -163,19 +204,37 @@ class HandleTable {
 
   // The object of `handle`, or an empty pin.
   Pin find(std::uint64_t handle) noexcept {
-    const std::uint32_t index = index_of(handle);
-    if (index < kReserved ? handle != kFixed : !is_kind(handle, kind_)) return {};
-    Slot* slot = index < kChunks * kChunkSlots ? at(index) : nullptr;
+    Slot* const slot = slot_of(handle);
     if (slot == nullptr) return {};
     const std::uint64_t named = named_state(handle);
     std::uint64_t state = slot->state.load(std::memory_order_relaxed);
     do {
-      if ((state & ~kUsers) != named) [[unlikely]]
+      if ((state & ~(kUsers | kEnded)) != named) [[unlikely]]
         return {};
       // Acquires the object.
     } while (
         !slot->state.compare_exchange_weak(state, state + 1, std::memory_order_acquire, std::memory_order_relaxed));
     return Pin(*this, *slot);
+  }
+
+  // Whether it was over when it got its handle.
+  bool is_ended(std::uint64_t handle) noexcept {
+    const Slot* const slot = slot_of(handle);
+    return slot != nullptr && (slot->state.load(std::memory_order_relaxed) & ~kUsers) == (named_state(handle) | kEnded);
+  }
+  // Takes such an object out of the table and disposes of it. False, with nothing done, if there is none, or a user.
+  bool take_ended(std::uint64_t handle, Freed& freed) noexcept {
+    Slot* const slot = slot_of(handle);
+    if (slot == nullptr) return false;
+    std::uint64_t state = named_state(handle) | kEnded;
+    // Acquires the object. Nobody else changes the state from then on.
+    if (!slot->state.compare_exchange_strong(state, (state ^ (kNamed | kRemoved)) + 1, std::memory_order_acquire,
+                                             std::memory_order_relaxed)) {
+      return false;
+    }
+    dispose(*slot);
+    freed.add(*slot);
+    return true;
   }
 
   // In a forked child: every handle becomes unknown. The objects belong to threads that do not exist here; they are
@@ -191,7 +250,8 @@ class HandleTable {
   // A slot's state: its generation in the upper half, and below it:
   static constexpr std::uint64_t kNamed = std::uint64_t{1} << 31;    // lookups find it
   static constexpr std::uint64_t kRemoved = std::uint64_t{1} << 30;  // its last user disposes of the object
-  static constexpr std::uint64_t kUsers = kRemoved - 1;
+  static constexpr std::uint64_t kEnded = std::uint64_t{1} << 29;    // it was over when it got its handle
+  static constexpr std::uint64_t kUsers = kEnded - 1;
 
   struct alignas(64) Slot {
     std::atomic<std::uint64_t> state{0};
@@ -208,9 +268,17 @@ class HandleTable {
     return chunk == nullptr ? nullptr : chunk + index % kChunkSlots;
   }
 
+  // Null: no handle of this table is like it.
+  Slot* slot_of(std::uint64_t handle) noexcept {
+    const std::uint32_t index = index_of(handle);
+    if (index < kReserved ? handle != kFixed : !is_kind(handle, kind_)) return nullptr;
+    return index < kChunks * kChunkSlots ? at(index) : nullptr;
+  }
+
+  bool may_grow() const noexcept { return count_ < kChunks * kChunkSlots; }
   Slot& grow() {
     const std::uint32_t index = std::max(count_, kReserved);
-    if (index >= kChunks * kChunkSlots) {
+    if (!may_grow()) {
       throw Error(Code::kOutOfMemory, "1,048,574 handles are in use: complete requests with aiacc_wait or aiacc_test");
     }
     auto& chunk = chunks_[index / kChunkSlots];
@@ -223,7 +291,9 @@ class HandleTable {
   void put_free(Slot& slot) noexcept { slot.next_free = std::exchange(free_, slot.index); }
   Slot& take_free() {
     std::lock_guard lock(lock_);
-    if (free_ == 0) return grow();
+    return free_ == 0 ? grow() : pop_free();
+  }
+  Slot& pop_free() noexcept {
     Slot& slot = *at(free_);
     free_ = slot.next_free;
     return slot;

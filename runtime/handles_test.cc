@@ -178,5 +178,90 @@ TEST(Handles, ManyThreadsRemoveAndFind) {
   EXPECT_EQ(removed, inserted);
 }
 
+TEST(Handles, WhatIsOverIsTakenOnceAndUnlessItIsInUse) {
+  int alive = 0;
+  HandleTable<Thing> table(HandleKind::kRequest);
+  const auto ended = [&] {
+    HandleTable<Thing>::Place place(table);
+    place.object() = std::make_unique<Thing>(alive, 3);
+    return place.name_ended();
+  };
+  const std::uint64_t running = table.insert(std::make_unique<Thing>(alive, 1));
+  const std::uint64_t first = ended(), second = ended();
+  EXPECT_TRUE(table.is_ended(first));
+  EXPECT_EQ(table.find(first)->value, 3) << "it can be looked at";
+  EXPECT_FALSE(table.is_ended(running));
+  EXPECT_FALSE(table.is_ended(first + (std::uint64_t{1} << 24))) << "of a later generation";
+  EXPECT_FALSE(table.is_ended(0));
+  {
+    HandleTable<Thing>::Freed freed(table);
+    EXPECT_FALSE(table.take_ended(running, freed));
+    EXPECT_FALSE(table.take_ended(0, freed));
+    {
+      const auto pin = table.find(first);
+      EXPECT_FALSE(table.take_ended(first, freed)) << "it has a user";
+      EXPECT_EQ(pin->value, 3);
+    }
+    EXPECT_TRUE(table.take_ended(first, freed));
+    EXPECT_EQ(alive, 2);
+    EXPECT_FALSE(table.take_ended(first, freed));
+    EXPECT_FALSE(table.find(first));
+    EXPECT_FALSE(table.is_ended(first));
+  }
+  EXPECT_TRUE(table.find(second).remove()) << "as any other";
+  const std::uint64_t next = table.insert(std::make_unique<Thing>(alive, 4));
+  EXPECT_FALSE(table.is_ended(next)) << "the slot was ended before";
+  EXPECT_TRUE(table.find(next).remove());
+}
+
+TEST(Handles, AStockHasSlotsThatNobodyElseGets) {
+  int alive = 0;
+  HandleTable<Thing> table(HandleKind::kRequest);
+  HandleTable<Thing>::Stock mine, other;
+  std::vector<std::uint64_t> handles;
+  for (int i = 0; i < 100; ++i) {
+    auto& stock = i % 3 == 0 ? other : mine;
+    if (stock.empty()) table.fill(stock);
+    HandleTable<Thing>::Place place(table, stock);
+    place.object() = std::make_unique<Thing>(alive, i);
+    handles.push_back(place.name());
+    handles.push_back(table.insert(std::make_unique<Thing>(alive, 1000 + i)));
+  }
+  for (std::size_t i = 0; i < handles.size(); ++i) {
+    const int expected = static_cast<int>(i % 2 * 1000 + i / 2);
+    ASSERT_EQ(table.find(handles[i])->value, expected);
+    EXPECT_TRUE(table.find(handles[i]).remove());
+  }
+  table.give_back(mine);
+  table.give_back(other);
+  EXPECT_TRUE(mine.empty() && other.empty());
+  std::uint32_t highest = 0;
+  for (const std::uint64_t handle : handles) highest = std::max(highest, index_of(handle));
+  for (std::size_t i = 0; i < handles.size(); ++i) {
+    EXPECT_LE(index_of(table.insert(std::make_unique<Thing>(alive, 0))), highest + 32) << "slots are used again";
+  }
+}
+
+TEST(Handles, OneOfSeveralThreadsTakesWhatIsOver) {
+  int alive = 0;
+  HandleTable<Thing> table(HandleKind::kRequest);
+  for (int round = 0; round < 200; ++round) {
+    HandleTable<Thing>::Place place(table);
+    place.object() = std::make_unique<Thing>(alive, round);
+    const std::uint64_t handle = place.name_ended();
+    std::array<int, 3> took{};
+    std::vector<std::thread> threads;
+    for (std::size_t i = 0; i < took.size(); ++i) {
+      threads.emplace_back([&, i] {
+        HandleTable<Thing>::Freed freed(table);
+        took[i] = table.take_ended(handle, freed) || table.find(handle).remove();
+      });
+    }
+    for (std::thread& thread : threads) thread.join();
+    ASSERT_EQ(took[0] + took[1] + took[2], 1);
+    ASSERT_EQ(alive, 0);
+  }
+}
+
 }  // namespace
 }  // namespace aiacc

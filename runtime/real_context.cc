@@ -41,6 +41,13 @@ const std::string& RealContext::transport() const noexcept { return context_->tr
 
 Json RealContext::recent_operations() { return operations_of(*context_); }
 
+std::shared_ptr<RealContext> RealContext::make(const RuntimeConfig& config) {
+  const auto owners_gone = [](RealContext* context) {
+    if (context->requests_.owners_are_gone()) delete context;
+  };
+  return {new RealContext(config), owners_gone};
+}
+
 std::shared_ptr<RealContext> RealContext::join(const RuntimeConfig& config, const MakeBootstrap& make_bootstrap) {
   return std::move(join_all(config, {make_bootstrap}).front());
 }
@@ -49,7 +56,7 @@ std::vector<std::shared_ptr<RealContext>> RealContext::join_all(const RuntimeCon
                                                                 const std::vector<MakeBootstrap>& make_bootstraps) {
   std::vector<std::shared_ptr<RealContext>> contexts;
   for (const MakeBootstrap& make_bootstrap : make_bootstraps) {
-    contexts.push_back(std::shared_ptr<RealContext>(new RealContext(config)));
+    contexts.push_back(make(config));
     contexts.back()->bootstrap(make_bootstrap);
   }
   for (const auto& context : contexts) context->open_world();

@@ -1,5 +1,6 @@
 // RealContext: a Context of a real process with the loop, lane and Compute that it runs on. The C ABI's context handles
-// refer to it. It is shared by its handle, by requests and by calls in progress; the last owner destroys it.
+// refer to it. It is shared by its handle, by requests and by calls in progress; the last of them destroys it. Requests are many and
+// short-lived, so they are counted apart (BiasedCount).
 #pragma once
 
 #include <functional>
@@ -8,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "base/biased_count.h"
 #include "base/data/cpu_compute.h"
 #include "base/io/real_clock.h"
 #include "base/io/real_loop.h"
@@ -74,6 +76,14 @@ class RealContext final : private ProgressWatch::Reporter {
   void adopt(std::unique_ptr<RequestedWork> operation) noexcept;
   void abort_group(Group& group, const std::string& reason);
 
+  // A request refers to it from now on: any thread, and who holds the lane. The caller shares it.
+  void add_request() noexcept { requests_.add(); }
+  void add_request_here() noexcept { requests_.add_here(); }
+  // So many do no longer. Any thread: it may be gone then.
+  void end_requests(std::int64_t count) noexcept {
+    if (requests_.end(count)) delete this;
+  }
+
   // Memory that the ranks of this host share, in whole pages; in a world of one it is private. The caller frees it
   // before the context is destroyed.
   SharedMemory allocate(std::size_t bytes);
@@ -81,6 +91,7 @@ class RealContext final : private ProgressWatch::Reporter {
 
  private:
   explicit RealContext(const RuntimeConfig& config);
+  static std::shared_ptr<RealContext> make(const RuntimeConfig& config);
   void late(const std::string& sentence) noexcept override;
   bool takes_notes() const noexcept override;
   void note(const std::string& sentence) noexcept override;
@@ -103,6 +114,7 @@ class RealContext final : private ProgressWatch::Reporter {
   Task<void> allocate_shared(SharedMemory* memory);
   Task<void> free_shared(HostRange range);
 
+  BiasedCount requests_;
   RuntimeConfig config_;
   io::RealLoop loop_;
   CpuCompute compute_;

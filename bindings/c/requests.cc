@@ -6,9 +6,12 @@
 #include <chrono>
 #include <limits>
 #include <map>
+#include <optional>
+#include <utility>
 #include <vector>
 
 #include "base/io/real_clock.h"
+#include "base/task/slab_pool.h"
 #include "bindings/c/callbacks.h"
 #include "bindings/c/guard.h"
 #include "bindings/c/state.h"
@@ -48,9 +51,16 @@ aiacc_status_t take(RequestPin& pin, aiacc_request_t request) {
   return error ? remember(error) : AIACC_OK;
 }
 
+// If the call ended well while it was submitted.
+bool take_ended(aiacc_request_t request) noexcept {
+  RequestTable::Freed freed(state().requests);
+  return state().requests.take_ended(request, freed);
+}
+
 aiacc_status_t wait_for(aiacc_request_t request, std::optional<Duration> timeout) noexcept {
   return guarded([&]() -> aiacc_status_t {
     if (timeout != Duration::zero()) refuse_to_block("aiacc_wait");
+    if (take_ended(request)) return AIACC_OK;
     RequestPin pin = pinned_request(request);
     pin->expect();
     if (!pin->done() && !pin->context->context().lane().wait(*pin->operation, timeout)) return AIACC_PENDING;
@@ -74,14 +84,15 @@ struct Held {
   RequestPin pin;
 };
 
-std::vector<Held> pinned_requests(std::size_t n, const aiacc_request_t* requests) {
+// `ended_too`: also those that ended well while they were submitted.
+std::vector<Held> pinned_requests(std::size_t n, const aiacc_request_t* requests, bool ended_too) {
   if (n > 0 && requests == nullptr) {
     throw Error(Code::kInvalidArgument, fmt::format("requests is NULL, but n is {}", n));
   }
   std::vector<Held> held;
   held.reserve(n);
   for (std::size_t i = 0; i < n; ++i) {
-    if (requests[i] == AIACC_NULL) continue;
+    if (requests[i] == AIACC_NULL || (!ended_too && state().requests.is_ended(requests[i]))) continue;
     RequestPin pin = state().requests.find(requests[i]);
     if (!pin) {
       refuse_forked();
@@ -122,12 +133,19 @@ Held* wait_for_one(std::vector<Held>& held, std::optional<Duration> limit) {
 
 // Waits, lane by lane, until all are done or the time-out passes.
 bool wait_for_all(std::vector<Held>& held, std::optional<Duration> limit) {
-  std::map<Lane*, std::vector<Work*>> lanes;
+  std::vector<std::pair<Lane*, std::vector<Work*>>> lanes;
+  std::size_t last = 0;
   for (Held& each : held) {
-    if (!each.pin->done()) {
-      lanes[&each.pin->context->context().lane()].push_back(each.pin->operation.get());
+    if (each.pin->done()) continue;
+    Lane& lane = each.pin->context->context().lane();
+    if (lanes.empty() || lanes[last].first != &lane) {
+      last = 0;
+      while (last < lanes.size() && lanes[last].first != &lane) ++last;
+      if (last == lanes.size()) lanes.emplace_back(&lane, std::vector<Work*>()).second.reserve(held.size());
     }
+    lanes[last].second.push_back(each.pin->operation.get());
   }
+  if (lanes.empty()) return true;
   const Instant began = io::RealClock().now();
   bool all = true;
   for (auto& [lane, works] : lanes) {
@@ -138,12 +156,48 @@ bool wait_for_all(std::vector<Held>& held, std::optional<Duration> limit) {
   return all;
 }
 
+// Frees requests that are over: many at once cost their contexts, pools and table one atomic operation each.
+class Freeing {
+ public:
+  Freeing() noexcept : freed_(state().requests) {}
+  ~Freeing() { count_down(); }
+  Freeing(const Freeing&) = delete;
+  Freeing& operator=(const Freeing&) = delete;
+
+  // Throws if another caller has freed it.
+  void free(RequestPin pin, aiacc_request_t request) {
+    const bool removed = pin.remove(freed_, [this](RequestEntry& entry) {
+      if (entry.context != context_) count_down();
+      if (!gathering_) gathering_.emplace();
+      if ((context_ = entry.take_context()) != nullptr) ++count_;
+    });
+    if (!removed) throw unknown_request(request);
+  }
+  // One that ended well while it was submitted.
+  void free_ended(aiacc_request_t request) {
+    if (!state().requests.take_ended(request, freed_)) free(state().requests.find(request), request);
+  }
+
+ private:
+  // What was gathered is the context's, which may be gone then.
+  void count_down() noexcept {
+    gathering_.reset();
+    if (count_ > 0) context_->end_requests(std::exchange(count_, 0));
+  }
+
+  RequestTable::Freed freed_;
+  std::optional<SlabPool::Gathering> gathering_;
+  RealContext* context_ = nullptr;
+  std::int64_t count_ = 0;
+};
+
 }  // namespace
 
 extern "C" {
 
 aiacc_status_t aiacc_test(aiacc_request_t request) {
   return guarded([&]() -> aiacc_status_t {
+    if (take_ended(request)) return AIACC_OK;
     RequestPin pin = pinned_request(request);
     pin->expect();
     if (!pin->done() && !pin->context->context().lane().test(*pin->operation)) return AIACC_PENDING;
@@ -168,7 +222,7 @@ aiacc_status_t aiacc_wait_any(size_t n, aiacc_request_t* requests, int64_t timeo
     if (index == nullptr) throw Error(Code::kInvalidArgument, "index is NULL: pass where the place shall go");
     const std::optional<Duration> limit = limit_of(timeout_ms);
     if (timeout_ms != 0) refuse_to_block("aiacc_wait_any");
-    std::vector<Held> held = pinned_requests(n, requests);
+    std::vector<Held> held = pinned_requests(n, requests, true);
     if (held.empty()) {
       *index = n;
       return AIACC_OK;
@@ -186,19 +240,23 @@ aiacc_status_t aiacc_wait_all(size_t n, aiacc_request_t* requests, int64_t timeo
   return guarded([&]() -> aiacc_status_t {
     const std::optional<Duration> limit = limit_of(timeout_ms);
     if (timeout_ms != 0) refuse_to_block("aiacc_wait_all");
-    std::vector<Held> held = pinned_requests(n, requests);
+    std::vector<Held> held = pinned_requests(n, requests, false);
     const bool all = wait_for_all(held, limit);
     aiacc_status_t first = AIACC_OK;
     std::exception_ptr error;
-    RequestTable::Freed freed(state().requests);
-    for (Held& each : held) {
+    Freeing freeing;
+    auto next = held.begin();
+    for (std::size_t i = 0; i < n; ++i) {
+      if (next == held.end() || next->index != i) {
+        if (requests[i] != AIACC_NULL) freeing.free_ended(std::exchange(requests[i], AIACC_NULL));
+        continue;
+      }
+      Held& each = *next++;
       const RequestEntry& entry = *each.pin;
       // After a time-out a failed request is not freed: a later call reports its error.
       if (!entry.done() || (!all && entry.error())) continue;
       if (!error) error = entry.error();
-      const aiacc_request_t request = requests[each.index];
-      requests[each.index] = AIACC_NULL;
-      if (!each.pin.remove(freed)) throw unknown_request(request);
+      freeing.free(std::move(each.pin), std::exchange(requests[i], AIACC_NULL));
     }
     if (error) first = remember(error);
     return all ? first : AIACC_PENDING;

@@ -4,6 +4,7 @@
 #include <pthread.h>
 
 #include <new>
+#include <utility>
 
 #include "bindings/c/gradient.h"
 #include "bindings/c/kv.h"
@@ -20,15 +21,50 @@ alignas(State) unsigned char storage[sizeof(State)];
 
 }  // namespace
 
-State& state() noexcept {
+constinit std::atomic<State*> made_state{nullptr};
+
+State& make_state() noexcept {
   static State* const made = new (storage) State();
+  made_state.store(made, std::memory_order_release);
   return *made;
 }
 
 GroupEntry::~GroupEntry() { group.handles_gone(); }
 
-RequestEntry::~RequestEntry() {
+RequestEntry::RequestEntry(const std::shared_ptr<RealContext>& of) noexcept : context(of.get()) {
+  context->add_request();
+}
+
+RequestEntry::RequestEntry(RealContext& of, std::unique_ptr<RequestedWork> its) noexcept
+    : context(&of), operation(std::move(its)) {
+  context->add_request_here();
+}
+
+void RequestEntry::leave_context() noexcept { take_context()->end_requests(1); }
+
+RealContext* RequestEntry::take_context() noexcept {
   if (operation != nullptr && !operation->done()) context->adopt(std::move(operation));
+  operation.reset();
+  return std::exchange(context, nullptr);
+}
+
+namespace {
+
+// At the end of its thread. In a forked child nobody takes requests, and another thread may have had the table's lock.
+struct StockReturner {
+  ~StockReturner() {
+    if (!state().forked.load(std::memory_order_relaxed)) state().requests.give_back(request_stock);
+  }
+};
+
+}  // namespace
+
+constinit thread_local RequestTable::Stock request_stock;
+
+void fill_request_stock() {
+  static thread_local const StockReturner returner;
+  [[maybe_unused]] const StockReturner& made = returner;
+  state().requests.fill(request_stock);
 }
 
 void State::watch_forks() {

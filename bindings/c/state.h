@@ -3,6 +3,7 @@
 // inside a call.
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <map>
 #include <memory>
@@ -48,9 +49,9 @@ struct KvEntry;        // bindings/c/kv.h
 struct RequestEntry {
   // Of a call that ended well while it was submitted there is no operation, and it needs no context.
   explicit RequestEntry(std::uint64_t sequence) noexcept : ended_sequence(sequence) {}
-  explicit RequestEntry(std::shared_ptr<RealContext> of) noexcept : context(std::move(of)) {}
-  RequestEntry(std::shared_ptr<RealContext> of, std::unique_ptr<RequestedWork> its) noexcept
-      : context(std::move(of)), operation(std::move(its)) {}
+  explicit RequestEntry(const std::shared_ptr<RealContext>& of) noexcept;
+  // The same for who holds the lane.
+  RequestEntry(RealContext& of, std::unique_ptr<RequestedWork> its) noexcept;
 
   bool done() const noexcept { return operation == nullptr || operation->done(); }
   std::exception_ptr error() const noexcept { return operation == nullptr ? nullptr : operation->error(); }
@@ -60,11 +61,16 @@ struct RequestEntry {
     if (operation != nullptr) operation->expect();
   }
 
-  ~RequestEntry();  // an operation that is not done goes on without it
+  ~RequestEntry() {  // an operation that is not done goes on without it
+    if (context != nullptr) leave_context();
+  }
   RequestEntry(const RequestEntry&) = delete;
   RequestEntry& operator=(const RequestEntry&) = delete;
+  // The operation ends as with the entry, and it is the caller's to count this request no longer (RealContext::end_requests).
+  RealContext* take_context() noexcept;
+  void leave_context() noexcept;
 
-  std::shared_ptr<RealContext> context;  // destroyed last: the operation refers to it
+  RealContext* context = nullptr;  // counts this request: the operation refers to it
   std::unique_ptr<RequestedWork> operation;
   std::uint64_t ended_sequence = 0;
   std::unique_ptr<const std::string> sentence;  // guarded by State::sentences_mutex
@@ -128,7 +134,21 @@ class State {
   void watch_forks();
 };
 
-State& state() noexcept;
+extern std::atomic<State*> made_state;
+State& make_state() noexcept;
+inline State& state() noexcept {
+  State* const made = made_state.load(std::memory_order_acquire);
+  return made != nullptr ? *made : make_state();
+}
+
+// The free slots of `requests` that this thread has taken ahead.
+extern constinit thread_local RequestTable::Stock request_stock;
+void fill_request_stock();
+// A slot for a request.
+inline RequestTable::Place request_place() {
+  if (request_stock.empty()) fill_request_stock();
+  return RequestTable::Place(state().requests, request_stock);
+}
 
 // Throws kInvalidState in a forked child.
 void refuse_forked();

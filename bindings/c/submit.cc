@@ -30,7 +30,7 @@ bool start_waiting(GroupPin& pin, const PlainCall& call, const Buffer& send, con
   std::unique_ptr<RequestedWork> waiting = pin->group.prepare_waiting(call, send, recv);
   if (waiting == nullptr) return false;
   hold.start(*waiting, waiting->sends());
-  place.object().emplace(pin->context, std::move(waiting));
+  place.object().emplace(*pin->context, std::move(waiting));
   *request = place.name();
   return true;
 }
@@ -42,14 +42,14 @@ void submit_message(GroupPin& pin, const PlainCall& call, const Buffer& memory, 
   const Buffer& send = call.kind == Collective::kSend ? memory : none;
   const Buffer& recv = call.kind == Collective::kSend ? none : memory;
   if (request != nullptr) {
-    RequestTable::Place place(state().requests);
+    RequestTable::Place place = request_place();
     Lane& lane = pin->context->context().lane();
     lane.ensure_helper();
     Lane::Hold hold(lane, Lane::Hold::AtOnce());
     if (hold.owns()) {
       if (const std::uint64_t sequence = pin->group.finish_message_at_once(call, memory); sequence != 0) {
         place.object().emplace(sequence);
-        *request = place.name();
+        *request = place.name_ended();
         return;
       }
       if (start_waiting(pin, call, send, recv, hold, place, request)) return;
@@ -67,7 +67,7 @@ void submit(GroupPin& pin, const Call& call, Buffer send, Buffer recv, const Cal
     return;
   }
   // The place is taken before the operation starts, so that a full table leaves the group usable.
-  RequestTable::Place place(state().requests);
+  RequestTable::Place place = request_place();
   Lane& lane = pin->context->context().lane();
   lane.ensure_helper();
   // What can end at once needs no operation.
@@ -75,7 +75,7 @@ void submit(GroupPin& pin, const Call& call, Buffer send, Buffer recv, const Cal
   if (hold.owns() && options == nullptr) {
     if (const std::uint64_t sequence = pin->group.finish_at_once(call, send, recv); sequence != 0) {
       place.object().emplace(sequence);
-      *request = place.name();
+      *request = place.name_ended();
       return;
     }
     if (!is_message(call.kind) && PlainCall::describes(call)) {
