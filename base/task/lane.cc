@@ -19,13 +19,10 @@ constexpr Duration kLongestStandBy = std::chrono::milliseconds(4);
 // The helper's looks that find no asynchronous work before it sleeps: work is often started one after the other.
 constexpr int kIdleLooks = 16;
 
-// What start() hands to the loop (messages to be written) goes out at once while little is outstanding, and then together
-// with what else comes within this time after the last time: a call to the kernel takes 5 to 10 us, whatever it carries, and must
-// not be counted, or each message would pay for one.
+// While more is outstanding (kFewOutstanding), what start() hands to the loop goes out together with what else comes within this time
+// after the last time: a call to the kernel takes 5 to 10 us, whatever it carries, and must not be counted, or each message would
+// pay for one.
 constexpr Duration kBatchTime = std::chrono::microseconds(20);
-constexpr std::uint64_t kFewOutstanding = 2;
-// What sends nothing is not in a hurry: its start looks at the loop so often, without a look at the clock, which costs 25 ns.
-constexpr unsigned kStartsPerGlance = 16;
 
 // Tests in vain, one after the other, after which the caller's core is offered to others: the peer may need it.
 constexpr std::uint32_t kTestsPerYield = 8;
@@ -128,6 +125,13 @@ void Lane::Hold::start(Work& work, bool sends) noexcept {
   lane_.drove();
   lane_.drive_->glance();
   if (sends) lane_.last_glance_ = lane_.loop_.now();
+}
+
+void Lane::Hold::glance() noexcept {
+  FramePool::Use frames(lane_.frames_);
+  lane_.starts_without_glance_ = 0;
+  lane_.drove();
+  lane_.drive_->glance();
 }
 
 // Whether anything came of it.

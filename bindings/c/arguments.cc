@@ -30,17 +30,12 @@ void check_place(const void* place, const char* argument) {
     throw Error(Code::kInvalidArgument, fmt::format("{} is NULL: pass where the result shall go", argument));
 }
 
-DType checked_dtype(aiacc_dtype_t dtype) {
-  const int value = static_cast<int>(dtype);
+void refuse_dtype(int dtype) {
   if (dtype == AIACC_RECORD) {
     refuse(
-        fmt::format("dtype {} is AIACC_RECORD, which only reductions by an operator of aiacc_op_create know", value));
+        fmt::format("dtype {} is AIACC_RECORD, which only reductions by an operator of aiacc_op_create know", dtype));
   }
-  if (value < 0 || value >= kDTypes) {
-    refuse(
-        fmt::format("dtype {} is no aiacc_dtype_t: values are 0 (AIACC_INT8) to {} (AIACC_BOOL)", value, kDTypes - 1));
-  }
-  return static_cast<DType>(value);
+  refuse(fmt::format("dtype {} is no aiacc_dtype_t: values are 0 (AIACC_INT8) to {} (AIACC_BOOL)", dtype, kDTypes - 1));
 }
 
 ReduceOp checked_op(aiacc_op_t op, DType type) {
@@ -122,14 +117,12 @@ void check_own_count(const char* argument, std::size_t count, const char* counts
                      rank, rank, own));
 }
 
-void check_buffer(const char* argument, const void* buffer, std::size_t bytes) {
-  if (buffer == nullptr && bytes > 0) refuse(fmt::format("{} is NULL, but the call moves {} bytes", argument, bytes));
+void refuse_buffer(const char* argument, std::size_t bytes) {
+  refuse(fmt::format("{} is NULL, but the call moves {} bytes", argument, bytes));
 }
 
-void check_rank(const char* argument, int rank, int size) {
-  if (rank < 0 || rank >= size) {
-    refuse(fmt::format("{} is {}, but the group's ranks are 0 to {}", argument, rank, size - 1));
-  }
+void refuse_rank(const char* argument, int rank, int size) {
+  refuse(fmt::format("{} is {}, but the group's ranks are 0 to {}", argument, rank, size - 1));
 }
 
 void check_apart(const void* send, std::size_t send_bytes, const void* recv, std::size_t recv_bytes,

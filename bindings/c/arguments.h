@@ -18,7 +18,13 @@ namespace aiacc::abi {
 // Throws if `place`, where a result shall go, is null.
 void check_place(const void* place, const char* argument);
 
-DType checked_dtype(aiacc_dtype_t dtype);
+[[noreturn]] void refuse_dtype(int dtype);
+inline DType checked_dtype(aiacc_dtype_t dtype) {
+  const int value = static_cast<int>(dtype);
+  if (dtype == AIACC_RECORD || value < 0 || value >= kDTypes) [[unlikely]]
+    refuse_dtype(value);
+  return static_cast<DType>(value);
+}
 ReduceOp checked_op(aiacc_op_t op, DType type);
 
 // count * ranks * element size; throws if that exceeds the possible size of memory.
@@ -46,10 +52,18 @@ void check_blocks_apart(const char* displacements_name, const Layout& layout);
 void check_own_count(const char* argument, std::size_t count, const char* counts_name, const Layout& layout, int rank);
 
 // Throws if `buffer` is null and `bytes` is not 0.
-void check_buffer(const char* argument, const void* buffer, std::size_t bytes);
+[[noreturn]] void refuse_buffer(const char* argument, std::size_t bytes);
+inline void check_buffer(const char* argument, const void* buffer, std::size_t bytes) {
+  if (buffer == nullptr && bytes > 0) [[unlikely]]
+    refuse_buffer(argument, bytes);
+}
 
 // Throws unless `rank` is a rank of a group of `size`; `argument` is "root", "to" or "from".
-void check_rank(const char* argument, int rank, int size);
+[[noreturn]] void refuse_rank(const char* argument, int rank, int size);
+inline void check_rank(const char* argument, int rank, int size) {
+  if (rank < 0 || rank >= size) [[unlikely]]
+    refuse_rank(argument, rank, size);
+}
 
 // Throws if send and recv overlap. Equal pointers are not checked here.
 void check_apart(const void* send, std::size_t send_bytes, const void* recv, std::size_t recv_bytes,

@@ -24,7 +24,7 @@ void submit_with_attributes(GroupPin& pin, const PlainCall& plain, const Buffer&
 
 aiacc_status_t message(Collective kind, const void* buffer, size_t count, aiacc_dtype_t dtype, int peer, uint32_t tag,
                        aiacc_group_t group, const aiacc_attr_t* attr, aiacc_request_t* request) noexcept {
-  return guarded([&] {
+  try {  // not guarded(): whose body would be a function of its own here, with all of these behind a pointer
     auto pin = pinned(group);
     const DType type = checked_dtype(dtype);
     const std::size_t bytes = checked_bytes(count, type);
@@ -34,7 +34,10 @@ aiacc_status_t message(Collective kind, const void* buffer, size_t count, aiacc_
     const Buffer memory = buffer_of(buffer, bytes);
     attr == nullptr ? submit_message(pin, plain, memory, request)
                     : submit_with_attributes(pin, plain, memory, *attr, request);
-  });
+    return AIACC_OK;
+  } catch (...) {
+    return remember(std::current_exception());
+  }
 }
 
 }  // namespace

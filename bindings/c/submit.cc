@@ -15,13 +15,6 @@ Call call_of(Collective kind, std::size_t count, DType type) noexcept {
   return call;
 }
 
-Buffer buffer_of(const void* data, std::size_t bytes) noexcept {
-  Buffer buffer;
-  buffer.data = static_cast<std::byte*>(const_cast<void*>(data));  // not written to if the call only sends
-  buffer.bytes = bytes;
-  return buffer;
-}
-
 namespace {
 
 // If the call can wait without an operation.
@@ -47,9 +40,14 @@ void submit_message(GroupPin& pin, const PlainCall& call, const Buffer& memory, 
     lane.ensure_helper();
     Lane::Hold hold(lane, Lane::Hold::AtOnce());
     if (hold.owns()) {
-      if (const std::uint64_t sequence = pin->group.finish_message_at_once(call, memory); sequence != 0) {
-        place.object().emplace(sequence);
-        *request = place.name_ended();
+      if (Group::BegunMessage begun = pin->group.begin_message(call, memory, hold); begun) {
+        if (begun.waiting == nullptr) {
+          place.object().emplace(begun.ended);
+          *request = place.name_ended();
+        } else {
+          place.object().emplace(*pin->context, std::move(begun.waiting));
+          *request = place.name();
+        }
         return;
       }
       if (start_waiting(pin, call, send, recv, hold, place, request)) return;
@@ -101,13 +99,6 @@ void submit(GroupPin& pin, const Call& call, Buffer send, Buffer recv, const Cal
     throw;
   }
   if (request != nullptr) *request = handle;
-}
-
-GroupPin pinned(aiacc_group_t group) {
-  GroupPin pin = state().groups.find(group);
-  if (!pin) [[unlikely]]
-    throw unknown_group(group);
-  return pin;
 }
 
 }  // namespace aiacc::abi

@@ -10,10 +10,20 @@ namespace aiacc::abi {
 using GroupPin = HandleTable<GroupEntry>::Pin;
 
 // Throws if the handle is not one of a group.
-GroupPin pinned(aiacc_group_t group);
+inline GroupPin pinned(aiacc_group_t group) {
+  GroupPin pin = state().groups.find(group);
+  if (!pin) [[unlikely]]
+    throw unknown_group(group);
+  return pin;
+}
 
 Call call_of(Collective kind, std::size_t count, DType type) noexcept;
-Buffer buffer_of(const void* data, std::size_t bytes) noexcept;
+inline Buffer buffer_of(const void* data, std::size_t bytes) noexcept {
+  Buffer buffer;
+  buffer.data = static_cast<std::byte*>(const_cast<void*>(data));  // not written to if the call only sends
+  buffer.bytes = bytes;
+  return buffer;
+}
 
 // Blocks if `request` is null; otherwise starts the call and creates a request. `options` may be null.
 void submit(GroupPin& pin, const Call& call, Buffer send, Buffer recv, const CallOptions* options,

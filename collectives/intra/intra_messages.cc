@@ -10,6 +10,7 @@
 #include "base/data/cpu_compute.h"
 #include "base/error.h"
 #include "base/hash.h"
+#include "base/prefetch.h"
 
 namespace aiacc {
 namespace {
@@ -30,6 +31,7 @@ IntraMessages::IntraMessages(HostDomain& domain, std::uint64_t view_id, std::vec
       key_(Hash64().add(view_id).add("post").value() | 1),
       domain_ranks_(std::move(domain_ranks)),
       ranks_(std::move(ranks)),
+      consecutive_(ranks_.back() - ranks_.front() == static_cast<int>(ranks_.size()) - 1),
       me_(me),
       lines_(domain_ranks_.size()) {
   const auto members = static_cast<std::uint32_t>(domain_ranks_.size());
@@ -78,11 +80,7 @@ Task<void> IntraMessages::find_lines(int member, Stop& stop) {
   }
 }
 
-int IntraMessages::member_of(int rank) const noexcept {
-  // The ranks of a host usually follow one another.
-  if (const int at = rank - ranks_.front(); at >= 0 && at < members() && ranks_[static_cast<std::size_t>(at)] == rank) {
-    return at;
-  }
+int IntraMessages::search_member(int rank) const noexcept {
   const auto found = std::lower_bound(ranks_.begin(), ranks_.end(), rank);
   return found != ranks_.end() && *found == rank ? static_cast<int>(found - ranks_.begin()) : -1;
 }
@@ -148,6 +146,8 @@ void IntraMessages::release_range(HostRange range) noexcept {
 // Allocates memory for the next message to this member, of which it becomes the last of `runs`. What was received is given back when
 // there is no room otherwise, and long ones soon: the receiver's count lies in a line that it keeps writing to.
 IntraMessages::Placed IntraMessages::place_message(Outgoing& to, std::size_t bytes) {
+  if (Placed placed; place_behind(to, aligned(bytes), &placed)) return placed;
+  to.run = nullptr;
   if (aligned(bytes) <= kLongestInSlab) return place_in_slab(to, aligned(bytes));
   reclaim(to);
   to.runs.push_back({1, false, {}});
@@ -175,7 +175,23 @@ IntraMessages::Placed IntraMessages::place_in_slab(Outgoing& to, std::size_t byt
   const std::uint64_t at = slab.filled;
   slab.filled += bytes;
   ++slab.messages;
+  if (to.own_ranges == 0) {
+    to.run = &to.runs.back();
+    to.slab = &slab;
+  }
   return {slab.memory + at, slab.range.offset + at, slab.range.offset + slab.filled};
+}
+
+// What most messages need: there is room behind the last message, and no message with a range of its own is to be looked after.
+bool IntraMessages::place_behind(Outgoing& to, std::size_t bytes, Placed* placed) noexcept {
+  if (to.run == nullptr || to.slab->range.bytes - to.slab->filled < bytes) return false;
+  Slab& slab = *to.slab;
+  const std::uint64_t at = slab.filled;
+  slab.filled += bytes;
+  ++slab.messages;
+  ++to.run->messages;
+  *placed = {slab.memory + at, slab.range.offset + at, slab.range.offset + slab.filled};
+  return true;
 }
 
 void IntraMessages::add_slab(Outgoing& to, std::size_t bytes) {
@@ -225,11 +241,8 @@ void IntraMessages::reclaim(Outgoing& to) noexcept {
   }
 }
 
-// Of what the two ends of a message must agree on; the tag is matched anyway. A hash costs more than the rest of a short message, and
-// most are like the last one.
-std::uint64_t IntraMessages::fingerprint(DType type, Codec codec, std::uint64_t count) noexcept {
+std::uint64_t IntraMessages::new_fingerprint(DType type, Codec codec, std::uint64_t count) noexcept {
   Shape& last = last_shape_;
-  if (last.fingerprint != 0 && last.count == count && last.type == type && last.codec == codec) return last.fingerprint;
   Call call;
   call.kind = Collective::kSend;
   call.count = count;
@@ -242,6 +255,7 @@ std::uint64_t IntraMessages::fingerprint(DType type, Codec codec, std::uint64_t 
 // Allocates the next message to this member and writes its header; the payload's place follows that.
 IntraMessages::Placed IntraMessages::begin_message(Outgoing& to, const Envelope& envelope) {
   const Placed place = place_message(to, sizeof(Header) + envelope.bytes);
+  prefetch_for_write(place.memory + kPrefetched);
   auto* made = new (place.memory) Header;
   made->bytes = envelope.bytes;
   made->fingerprint = fingerprint(envelope.type, envelope.codec, envelope.count);
@@ -273,8 +287,8 @@ Task<void> IntraMessages::send(Operation& op) {
   post_message(to, place);
 }
 
-bool IntraMessages::send_now(const PlainCall& call, const Buffer& send) noexcept {
-  Outgoing& to = out_[static_cast<std::size_t>(member_of(call.root))];
+bool IntraMessages::send_now(int member, const PlainCall& call, const Buffer& send) noexcept {
+  Outgoing& to = out_[static_cast<std::size_t>(member)];
   if (!to.turns.free()) return false;
   try {
     const Placed place = begin_message(to, {call.type, Codec::kNone, call.count, call.tag, send.bytes});

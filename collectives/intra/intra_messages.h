@@ -22,10 +22,12 @@
 // a gap). One more line holds the recv in which the member has waited for long, for the detection of cyclic receives.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <deque>
 #include <map>
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -65,12 +67,22 @@ class IntraMessages final : private Root::Owner {
       // Its message is in its memory, or why it is not. It waits no more. On the lane's thread, from inside any call of this object:
       // this one must not stop others, resume a coroutine, or make calls on it.
       virtual void received(Posted& receive, std::exception_ptr error) noexcept = 0;
+      // The same of several, whose messages all are there.
+      virtual void received_all(std::span<Posted* const> receives) noexcept {
+        for (Posted* const each : receives) received(*each, nullptr);
+      }
 
      protected:
       ~Owner() = default;
     };
     // For a call that prepare_to_post() admitted.
-    Posted(const IntraMessages& messages, const PlainCall& call, const Buffer& into) noexcept;
+    Posted(int member, const PlainCall& call, const Buffer& into) noexcept : Receiver(call.tag) {
+      posted_ = true;
+      type_ = static_cast<std::uint8_t>(call.type);
+      member_ = static_cast<std::uint16_t>(member);
+      count_ = static_cast<std::uint32_t>(call.count);
+      into_ = into.data;
+    }
     bool waits() const noexcept { return queued(); }
     // What was called.
     PlainCall plain(const IntraMessages& messages) const noexcept;
@@ -92,16 +104,22 @@ class IntraMessages final : private Root::Owner {
 
   // Whether the rank at the other end of a message is on this host.
   bool reaches(int rank) const noexcept { return member_of(rank) >= 0; }
+  // Its index; -1 if it is not.
+  int member_of(int rank) const noexcept {
+    if (!consecutive_) return search_member(rank);
+    const int at = rank - ranks_.front();
+    return at >= 0 && at < members() ? at : -1;
+  }
   Task<void> send(Operation& op);
   Task<void> recv(Operation& op);
 
-  // The same for a caller that cannot wait. False if the call would have to wait, or fails; then nothing has happened. The
-  // buffers are in host memory.
-  bool send_now(const PlainCall& call, const Buffer& send) noexcept;
-  bool recv_now(const PlainCall& call, const Buffer& recv) noexcept;
+  // The same for a caller that cannot wait, with the member at the other end. False if the call would have to wait, or fails; then
+  // nothing has happened. The buffers are in host memory.
+  bool send_now(int member, const PlainCall& call, const Buffer& send) noexcept;
+  bool recv_now(int member, const PlainCall& call, const Buffer& recv) noexcept;
 
   // For a recv that recv_now() left, into host memory: whether post() can take it.
-  bool prepare_to_post(const PlainCall& call) noexcept;
+  bool prepare_to_post(int member, const PlainCall& call) noexcept;
   // The receive waits from now on; `owner` hears of its end, and is the same for all of an object.
   void post(Posted& receive, Posted::Owner& owner) noexcept;
   // It ends without a message.
@@ -145,6 +163,9 @@ class IntraMessages final : private Root::Owner {
   static constexpr std::uint64_t aligned(std::uint64_t bytes) noexcept {
     return (bytes + kMessageAlignment - 1) / kMessageAlignment * kMessageAlignment;
   }
+  // Messages follow one another in memory, each in a cache line that the other end had last: an end that waited for each would take
+  // several times as long for a short one. The line of the one that comes so many later:
+  static constexpr std::uint64_t kPrefetched = 4 * kMessageAlignment;
   // What both ends of a message agree on, and its hash.
   struct Shape {
     DType type = DType::kFloat32;
@@ -184,6 +205,9 @@ class IntraMessages final : private Root::Owner {
     std::uint64_t slab_bytes = 0;
     std::size_t own_ranges = 0;  // runs that are not in slabs
     Placed last;                 // that was posted
+    // For a message that follows others in the last slab: those, if any can (place_behind).
+    Run* run = nullptr;
+    Slab* slab = nullptr;
   };
   struct Arrived {
     std::uint64_t number = 0;
@@ -219,7 +243,7 @@ class IntraMessages final : private Root::Owner {
     return (static_cast<std::uint32_t>(domain_ranks_.size()) + kWordsPerLine - 1) / kWordsPerLine;
   }
   std::uint32_t line_count() const noexcept { return kTables * lines_per_table() + 1; }
-  int member_of(int rank) const noexcept;
+  int search_member(int rank) const noexcept;
   FlagRef flag(int owner, Table table, int about) const noexcept;
   FlagRef statement(int owner) const noexcept;
   const std::atomic<std::uint64_t>& word(int owner, Table table, int about) const noexcept;
@@ -230,6 +254,7 @@ class IntraMessages final : private Root::Owner {
   HostRange acquire_range(std::size_t bytes);
   void release_range(HostRange range) noexcept;
   Placed place_message(Outgoing& to, std::size_t bytes);
+  static bool place_behind(Outgoing& to, std::size_t bytes, Placed* placed) noexcept;
   Placed place_in_slab(Outgoing& to, std::size_t bytes);
   void add_slab(Outgoing& to, std::size_t bytes);
   // What is told about a message in its header.
@@ -250,7 +275,15 @@ class IntraMessages final : private Root::Owner {
   void wait_for(Incoming& from, Receiver& receiver) noexcept;
   void wait_no_more(Incoming& from, Receiver& receiver) noexcept;
   void complete(Incoming& from, Posted& receive, const Arrived& arrived, const Header& message) noexcept;
-  std::uint64_t fingerprint(DType type, Codec codec, std::uint64_t count) noexcept;
+  void tell_received() noexcept;
+  // Of what the two ends of a message must agree on; the tag is matched anyway. A hash costs more than the rest of a short message,
+  // and most are like the last one.
+  std::uint64_t fingerprint(DType type, Codec codec, std::uint64_t count) noexcept {
+    const Shape& last = last_shape_;
+    const bool same = last.count == count && last.type == type && last.codec == codec && last.fingerprint != 0;
+    return same ? last.fingerprint : new_fingerprint(type, codec, count);
+  }
+  std::uint64_t new_fingerprint(DType type, Codec codec, std::uint64_t count) noexcept;
   [[noreturn]] void throw_differs(const Header& message, const Call& call) const;
   void listen_to(Incoming& from);
   Task<void> listen(Incoming& from);
@@ -265,6 +298,7 @@ class IntraMessages final : private Root::Owner {
   std::uint64_t key_;
   std::vector<int> domain_ranks_;
   std::vector<int> ranks_;
+  bool consecutive_;  // the ranks
   int me_;
   std::vector<std::uint32_t> lines_;
   std::deque<Outgoing> out_;
@@ -275,6 +309,8 @@ class IntraMessages final : private Root::Owner {
   std::deque<Unexpected> unexpected_;         // a pool
   std::vector<Unexpected*> free_unexpected_;  // has room for all of the pool
   Posted::Owner* owner_ = nullptr;
+  std::array<Posted*, 64> received_{};  // whose owner does not know it yet
+  std::size_t received_count_ = 0;
   int any_source_ = 0;
   UnexpectedObserver* observer_ = nullptr;
   Stop listening_;

@@ -6,6 +6,7 @@
 
 #include "base/data/cpu_compute.h"
 #include "base/error.h"
+#include "base/prefetch.h"
 #include "collectives/intra/intra_messages.h"
 
 namespace aiacc {
@@ -63,8 +64,20 @@ void IntraMessages::follow(Incoming& from) {
   if (posted < from.seen || posted - from.taken > kMostPosted) {
     throw_corrupt(from.member, fmt::format("says that {} messages were sent, of which {} came", posted, from.seen));
   }
-  while (from.seen < posted) accept(from);
+  try {
+    while (from.seen < posted) accept(from);
+  } catch (...) {
+    tell_received();
+    throw;
+  }
+  tell_received();
   tell_taken(from);
+}
+
+void IntraMessages::tell_received() noexcept {
+  if (const std::size_t count = std::exchange(received_count_, 0); count > 0) {
+    owner_->received_all({received_.data(), count});
+  }
 }
 
 void IntraMessages::accept(Incoming& from) {
@@ -77,6 +90,7 @@ void IntraMessages::accept(Incoming& from) {
     offset = link != 0 ? link - 1 : from.last + aligned(sizeof(Header) + last.bytes);
   }
   const Header& header = this->header(from.member, offset);
+  prefetch(reinterpret_cast<const std::byte*>(&header) + kPrefetched);
   const std::uint32_t tag = header.tag;
   if (from.seen != from.taken) from.finished.resize(from.seen - from.taken + 1);
   from.last = offset;
@@ -123,6 +137,7 @@ void IntraMessages::listen_to(Incoming& from) {
   from.listener->start();
 }
 
+// It does not poll in here before the loop does: a receive that is posted with others behind it would take that time.
 Task<void> IntraMessages::listen(Incoming& from) {
   for (;;) {
     if (from.waiting == 0 && any_source_ == 0) {
@@ -133,7 +148,7 @@ Task<void> IntraMessages::listen(Incoming& from) {
     from.listens.emplace(listening_);
     bool arrived = true;
     try {
-      co_await domain_.at_least(flag(from.member, kPosted, me_), from.seen + 1, *from.listens);
+      co_await domain_.at_least_later(flag(from.member, kPosted, me_), from.seen + 1, *from.listens);
     } catch (...) {
       if (listening_.requested()) throw;
       arrived = false;
@@ -209,8 +224,8 @@ Task<void> IntraMessages::recv(Operation& op) {
   tell_taken(from);
 }
 
-bool IntraMessages::recv_now(const PlainCall& call, const Buffer& recv) noexcept {
-  Incoming& from = in_[static_cast<std::size_t>(member_of(call.root))];
+bool IntraMessages::recv_now(int member, const PlainCall& call, const Buffer& recv) noexcept {
+  Incoming& from = in_[static_cast<std::size_t>(member)];
   try {
     if (from.broken) return false;
     follow(from);
@@ -234,25 +249,16 @@ bool IntraMessages::recv_now(const PlainCall& call, const Buffer& recv) noexcept
 
 // --- receives that wait without a coroutine -----------------------------------------------------------------------------
 
-bool IntraMessages::prepare_to_post(const PlainCall& call) noexcept {
+bool IntraMessages::prepare_to_post(int member, const PlainCall& call) noexcept {
   constexpr std::size_t kMostElements = ~std::uint32_t{0};
   if (call.kind != Collective::kRecv || call.count > kMostElements || ranks_.size() > UINT16_MAX) return false;
-  Incoming& from = in_[static_cast<std::size_t>(member_of(call.root))];
+  Incoming& from = in_[static_cast<std::size_t>(member)];
   try {
     listen_to(from);
   } catch (const std::bad_alloc&) {
     return false;
   }
   return from.broken == nullptr;
-}
-
-IntraMessages::Posted::Posted(const IntraMessages& messages, const PlainCall& call, const Buffer& into) noexcept
-    : Receiver(call.tag) {
-  posted_ = true;
-  type_ = static_cast<std::uint8_t>(call.type);
-  member_ = static_cast<std::uint16_t>(messages.member_of(call.root));
-  count_ = static_cast<std::uint32_t>(call.count);
-  into_ = into.data;
 }
 
 PlainCall IntraMessages::Posted::plain(const IntraMessages& messages) const noexcept {
@@ -266,8 +272,8 @@ void IntraMessages::post(Posted& receive, Posted::Owner& owner) noexcept {
 
 void IntraMessages::withdraw(Posted& receive) noexcept { wait_no_more(in_[receive.member_], receive); }
 
+// Who posted it is told soon, together with others.
 void IntraMessages::complete(Incoming& from, Posted& receive, const Arrived& arrived, const Header& message) noexcept {
-  std::exception_ptr error;
   try {
     const auto type = static_cast<DType>(receive.type_);
     if (message.fingerprint != fingerprint(type, Codec::kNone, receive.count_)) {
@@ -278,9 +284,11 @@ void IntraMessages::complete(Incoming& from, Posted& receive, const Arrived& arr
     }
     finish(from, arrived.number);
   } catch (...) {
-    error = std::current_exception();
+    tell_received();
+    return owner_->received(receive, std::current_exception());
   }
-  owner_->received(receive, std::move(error));
+  if (received_count_ == received_.size()) tell_received();
+  received_[received_count_++] = &receive;
 }
 
 Buffer IntraMessages::Posted::into() const noexcept {

@@ -3,6 +3,11 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <deque>
+#include <span>
+#include <vector>
+
 #include "base/error.h"
 #include "base/hash.h"
 #include "collectives/intra/select.h"
@@ -175,6 +180,60 @@ TEST(IntraMessages, MatchesTagsInAnyOrderAndEqualOnesInTheirs) {
   });
 }
 
+// Of receives whose messages are found together their owner hears together, in their order, and of a failed one in its place.
+TEST(IntraMessages, TellsOfPostedReceivesInTheirOrder) {
+  struct Receive final : IntraMessages::Posted {
+    Receive(int from, const PlainCall& call, std::int32_t* into)
+        : Posted(from, call, {reinterpret_cast<std::byte*>(into), sizeof *into}) {}
+  };
+  struct Told final : IntraMessages::Posted::Owner {
+    void received(IntraMessages::Posted& receive, std::exception_ptr error) noexcept override {
+      order.push_back(&receive);
+      if (error) failed.push_back(&receive);
+    }
+    void received_all(std::span<IntraMessages::Posted* const> receives) noexcept override {
+      together = std::max(together, receives.size());
+      order.insert(order.end(), receives.begin(), receives.end());
+    }
+    std::vector<IntraMessages::Posted*> order, failed;
+    std::size_t together = 0;
+  };
+  constexpr int kMessages = 200, kTooLong = 100;
+  std::barrier turn(2);
+  run_posts(2, [&turn](Rank& rank, IntraMessages& post) {
+    const int peer = 1 - rank.rank();
+    if (rank.rank() == 0) {
+      turn.arrive_and_wait();
+      for (int i = 0; i < kMessages; ++i) {
+        const std::int32_t values[] = {i, i};
+        const std::size_t count = i == kTooLong ? 2 : 1;
+        const Buffer at{reinterpret_cast<std::byte*>(const_cast<std::int32_t*>(values)), count * sizeof values[0]};
+        EXPECT_TRUE(post.send_now(peer, PlainCall::of(message(Collective::kSend, peer, 5, count)), at));
+      }
+      turn.arrive_and_wait();
+      return;
+    }
+    Told told;
+    std::deque<Receive> receives;
+    std::vector<std::int32_t> values(kMessages, -1);
+    const PlainCall call = PlainCall::of(message(Collective::kRecv, peer, 5, 1));
+    for (int i = 0; i < kMessages; ++i) {
+      ASSERT_TRUE(post.prepare_to_post(peer, call));
+      post.post(receives.emplace_back(peer, call, &values[static_cast<std::size_t>(i)]), told);
+    }
+    turn.arrive_and_wait();
+    turn.arrive_and_wait();
+    rank.loop.run_until([&told] { return told.order.size() == kMessages; });
+    ASSERT_EQ(told.failed.size(), 1u);
+    EXPECT_EQ(told.failed[0], &receives[kTooLong]);
+    for (std::size_t i = 0; i < kMessages; ++i) {
+      ASSERT_EQ(told.order[i], &receives[i]) << i;
+      EXPECT_EQ(values[i], i == kTooLong ? -1 : static_cast<std::int32_t>(i));
+    }
+    EXPECT_GT(told.together, 1u);
+  });
+}
+
 // What ends in place: every send, and a receive whose message is there. It overtakes none that waits.
 TEST(IntraMessages, SendsAndReceivesInPlaceWhereNothingHasToWait) {
   std::barrier turn(2);
@@ -185,23 +244,24 @@ TEST(IntraMessages, SendsAndReceivesInPlaceWhereNothingHasToWait) {
     if (rank.rank() == 0) {
       turn.arrive_and_wait();
       for (value = 1; value <= 3; ++value)
-        EXPECT_TRUE(post.send_now(PlainCall::of(message(Collective::kSend, peer, 5, 1)), at));
+        EXPECT_TRUE(post.send_now(peer, PlainCall::of(message(Collective::kSend, peer, 5, 1)), at));
       turn.arrive_and_wait();
       return;
     }
     Batch batch(rank, post);
-    EXPECT_FALSE(post.recv_now(PlainCall::of(message(Collective::kRecv, peer, 5, 1)), at)) << "nothing is there";
+    EXPECT_FALSE(post.recv_now(peer, PlainCall::of(message(Collective::kRecv, peer, 5, 1)), at)) << "nothing is there";
     const std::int32_t* waited = batch.recv(peer, 5, 1);
     turn.arrive_and_wait();
     turn.arrive_and_wait();
-    EXPECT_FALSE(post.recv_now(PlainCall::of(message(Collective::kRecv, peer, 6, 1)), at)) << "it has another tag";
-    EXPECT_FALSE(post.recv_now(PlainCall::of(message(Collective::kRecv, peer, 5, 2)), at))
+    EXPECT_FALSE(post.recv_now(peer, PlainCall::of(message(Collective::kRecv, peer, 6, 1)), at))
+        << "it has another tag";
+    EXPECT_FALSE(post.recv_now(peer, PlainCall::of(message(Collective::kRecv, peer, 5, 2)), at))
         << "it is shorter: an operation says so";
-    EXPECT_TRUE(post.recv_now(PlainCall::of(message(Collective::kRecv, peer, 5, 1)), at));
+    EXPECT_TRUE(post.recv_now(peer, PlainCall::of(message(Collective::kRecv, peer, 5, 1)), at));
     EXPECT_EQ(value, 2);
-    EXPECT_TRUE(post.recv_now(PlainCall::of(message(Collective::kRecv, peer, 5, 1)), at));
+    EXPECT_TRUE(post.recv_now(peer, PlainCall::of(message(Collective::kRecv, peer, 5, 1)), at));
     EXPECT_EQ(value, 3);
-    EXPECT_FALSE(post.recv_now(PlainCall::of(message(Collective::kRecv, peer, 5, 1)), at));
+    EXPECT_FALSE(post.recv_now(peer, PlainCall::of(message(Collective::kRecv, peer, 5, 1)), at));
     batch.finish();
     EXPECT_EQ(*waited, 1);
   });

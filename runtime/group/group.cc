@@ -178,16 +178,26 @@ std::uint64_t Group::finish_at_once(const Call& call, Buffer send, Buffer recv) 
   return outstanding() == 0 && finish_small(call, send, recv, intra::SmallWait::kPolls) ? collectives() : 0;
 }
 
-// A message to or from a rank of this host that need not wait.
-std::uint64_t Group::finish_message_at_once(const PlainCall& call, const Buffer& memory) noexcept {
-  if (intra_messages_ == nullptr || !may_begin_plainly() || !memory.on_host()) return 0;
-  const bool sends = call.kind == Collective::kSend;
-  if (!(sends || call.kind == Collective::kRecv) || call.root == rank()) return 0;
-  if (!intra_messages_->reaches(call.root)) return 0;
-  if (!(sends ? intra_messages_->send_now(call, memory) : intra_messages_->recv_now(call, memory))) return 0;
+Group::BegunMessage Group::begin_message(const PlainCall& call, const Buffer& memory, Lane::Hold& hold) noexcept {
+  if (intra_messages_ == nullptr || !may_begin_plainly() || !memory.on_host()) return {};
+  IntraMessages& messages = *intra_messages_;
+  const int member = messages.member_of(call.root);
+  if (member < 0 || member == messages.me()) return {};
+  if (!(call.kind == Collective::kSend ? messages.send_now(member, call, memory)
+                                       : messages.recv_now(member, call, memory))) {
+    if (call.kind == Collective::kSend || !messages.prepare_to_post(member, call)) return {};
+    std::unique_ptr<WaitingReceive> receive;
+    try {
+      receive.reset(new (context_.waiting_pool()) WaitingReceive(*this, member, call, memory));
+    } catch (const std::bad_alloc&) {
+      return {};
+    }
+    hold.start_as(*receive, [&] { receive->begin_posted(call); });
+    return {0, std::move(receive)};
+  }
   forget_cyclic_receives();
   context_.recorder().add(recorded_as_, ++messages_, call, loop().about_now());
-  return messages_;
+  return {messages_, nullptr};
 }
 
 // The second path: a short call among hosts with one member each. It starts the call and waits for it as long as this thread
@@ -222,9 +232,9 @@ std::unique_ptr<RequestedWork> Group::prepare_waiting(const PlainCall& call, con
   if ((!sends && call.kind != Collective::kRecv) || call.root == rank()) return nullptr;
   const Buffer& memory = sends ? send : recv;
   if (!memory.on_host()) return nullptr;
-  if (intra_messages_ != nullptr && intra_messages_->reaches(call.root)) {
-    if (sends || !intra_messages_->prepare_to_post(call)) return nullptr;
-    return std::unique_ptr<RequestedWork>(new (context_.waiting_pool()) WaitingReceive(*this, call, recv));
+  if (const int member = intra_messages_ == nullptr ? -1 : intra_messages_->member_of(call.root); member >= 0) {
+    if (sends || !intra_messages_->prepare_to_post(member, call)) return nullptr;
+    return std::unique_ptr<RequestedWork>(new (context_.waiting_pool()) WaitingReceive(*this, member, call, recv));
   }
   if (!spans_hosts() || !RemoteMessage::serves(*this, call, memory)) return nullptr;
   SlabPool& pool = context_.remote_message_pool();
@@ -308,6 +318,17 @@ void Group::ended(WaitingCall& call) noexcept {
   (call.receives() ? receiving_ : others_)--;
   reported_ = reported_ || call.error() != nullptr;
   context_.watch().remove(call);
+  forget_cyclic_receives();
+  context_.operation_ended();
+}
+
+void Group::received(WaitingReceive& receive) noexcept {
+  --receiving_;
+  context_.watch().remove(receive);
+  add_waiting(-1);
+}
+
+void Group::received_some() noexcept {
   forget_cyclic_receives();
   context_.operation_ended();
 }

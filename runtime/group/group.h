@@ -46,6 +46,7 @@
 namespace aiacc {
 
 class Context;
+class WaitingReceive;
 
 class Group final : private GroupBoard::Observer, private Root::Owner, private inter::Selector::Listener {
  public:
@@ -92,10 +93,16 @@ class Group final : private GroupBoard::Observer, private Root::Owner, private i
 
   // Runs the call, blocking; throws its error.
   void run(const Call& call, Buffer send, Buffer recv, const CallOptions* options);
-  // For an asynchronous collective, or send or recv, without attributes: whether it ended well at once; its ticket, or 0. The caller
-  // holds the lane, and goes on with the call if it has not ended, before it gives the lane up.
+  // For an asynchronous collective without attributes: whether it ended well at once; its ticket, or 0. The caller holds the lane,
+  // and goes on with the call if it has not ended, before it gives the lane up.
   std::uint64_t finish_at_once(const Call& call, Buffer send, Buffer recv) noexcept;
-  std::uint64_t finish_message_at_once(const PlainCall& call, const Buffer& memory) noexcept;
+  // The same for a send, or a recv, to or from a rank of this host: it has ended, or waits.
+  struct BegunMessage {
+    std::uint64_t ended = 0;  // its ticket
+    std::unique_ptr<RequestedWork> waiting;
+    explicit operator bool() const noexcept { return ended != 0 || waiting != nullptr; }
+  };
+  BegunMessage begin_message(const PlainCall& call, const Buffer& memory, Lane::Hold& hold) noexcept;
   // What it becomes then, if it can wait without an operation: it is to be started while the caller holds the lane. Null if not.
   std::unique_ptr<RequestedWork> prepare_waiting(const PlainCall& call, const Buffer& send, const Buffer& recv);
   // Creates the operation for a call. The caller starts it on the context's lane and keeps it until it is done.
@@ -117,6 +124,9 @@ class Group final : private GroupBoard::Observer, private Root::Owner, private i
   std::uint64_t next_ticket(Collective kind) noexcept { return is_message(kind) ? ++messages_ : count_collective(); }
   void began(WaitingCall& call, OperationLine& line) noexcept;
   void ended(WaitingCall& call) noexcept;
+  // The same for a receive that ended well, with received_some() after the last of them.
+  void received(WaitingReceive& receive) noexcept;
+  void received_some() noexcept;
   // It counts as outstanding from the first to the last of these; only the lane's thread counts, so no atomic addition is needed.
   void add_waiting(int change) noexcept {
     waiting_.store(waiting_.load(std::memory_order_relaxed) + change, std::memory_order_release);

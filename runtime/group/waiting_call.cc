@@ -7,6 +7,7 @@
 #include "runtime/group/group.h"
 #include "runtime/group/waiting_receive.h"
 #include "runtime/group/waiting_small.h"
+#include "runtime/watch/recorder.h"
 
 namespace aiacc {
 
@@ -39,8 +40,9 @@ Instant WaitingCall::deadline() const noexcept { return after(began_, group_.def
 
 std::uint64_t WaitingCall::record() const noexcept { return group_.context().recorder().number_of(recorded()); }
 
-void WaitingCall::begin() noexcept {
-  const PlainCall its = plain();
+bool WaitingCall::failed() const noexcept { return upgrade_ != nullptr && upgrade_->error != nullptr; }
+
+void WaitingCall::begin_as(const PlainCall& its) noexcept {
   sequence_ = group_.next_ticket(its.kind);
   OperationLine& line = group_.line_of(its);
   // The clock is read for the first that waits. What comes behind it may have begun some milliseconds later than it says.
@@ -50,7 +52,6 @@ void WaitingCall::begin() noexcept {
       static_cast<std::uint32_t>(group_.context().recorder().begin(group_.recorded_as(), sequence_, its, began_)));
   group_.add_waiting(1);
   group_.began(*this, line);
-  post();
 }
 
 void WaitingCall::become_operation() {
@@ -123,6 +124,24 @@ void WaitingCalls::hand_over(WaitingCall& call) noexcept {
 
 void WaitingCalls::received(IntraMessages::Posted& posted, std::exception_ptr error) noexcept {
   call_ended(static_cast<WaitingReceive&>(posted), std::move(error));
+}
+
+// They are many, and nearly all are nothing but what they say: what all of them need is done once.
+void WaitingCalls::received_all(std::span<IntraMessages::Posted* const> receives) noexcept {
+  const Instant now = group_.loop().about_now();
+  Recorder& recorder = group_.context().recorder();
+  for (IntraMessages::Posted* const posted : receives) {
+    auto& receive = static_cast<WaitingReceive&>(*posted);
+    WaitingCall& call = receive;
+    if (call.upgrade_ != nullptr) {
+      call_ended(call, nullptr);
+      continue;
+    }
+    recorder.end(recorder.number_of(posted->note()), Code::kOk, now);
+    group_.received(receive);
+    call.finish();
+  }
+  group_.received_some();
 }
 
 void WaitingCalls::item_ended(PlainQueue::Item& item, std::exception_ptr error) noexcept {

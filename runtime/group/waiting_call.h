@@ -13,6 +13,7 @@
 
 #include <memory>
 #include <optional>
+#include <span>
 
 #include "base/intrusive_list.h"
 #include "base/task/slab_pool.h"
@@ -43,6 +44,8 @@ class WaitingCall : public RequestedWork, public ListNode<WaitingCall> {
   Instant began() const noexcept { return began_; }
   Instant deadline() const noexcept;
   std::uint64_t record() const noexcept;
+  // It begins as what plain() says, and is not posted yet.
+  void begin_as(const PlainCall& its) noexcept;
   // From now on it is supervised as an operation, and ends with it.
   void become_operation();
   // For that operation: goes on until the call is over, and throws why it failed.
@@ -73,7 +76,11 @@ class WaitingCall : public RequestedWork, public ListNode<WaitingCall> {
  private:
   friend class WaitingCalls;
 
-  void begin() noexcept override;
+  void begin() noexcept final {
+    begin_as(plain());
+    post();
+  }
+  bool failed() const noexcept;
   void stopped(const std::exception_ptr& reason) noexcept;
   void end(Code code) noexcept;
 
@@ -97,6 +104,7 @@ class WaitingCalls final : public IntraMessages::Posted::Owner,
 
  private:
   void received(IntraMessages::Posted& receive, std::exception_ptr error) noexcept override;
+  void received_all(std::span<IntraMessages::Posted* const> receives) noexcept override;
   void item_ended(PlainQueue::Item& item, std::exception_ptr error) noexcept override;
   void call_ended(WaitingCall& call, std::exception_ptr error) noexcept;
   void on_stop(const std::exception_ptr& reason) noexcept override;

@@ -6,9 +6,6 @@ namespace aiacc {
 
 static_assert(sizeof(void*) != 8 || sizeof(WaitingReceive) <= 128);
 
-WaitingReceive::WaitingReceive(Group& group, const PlainCall& call, const Buffer& recv)
-    : WaitingCall(group), Posted(*group.post(), call, recv) {}
-
 PlainCall WaitingReceive::plain() const noexcept { return Posted::plain(*group().post()); }
 
 void WaitingReceive::post() noexcept { group().post()->post(*this, group().waiting_calls()); }

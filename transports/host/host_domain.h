@@ -98,8 +98,8 @@ class HostDomain {
   // co_await domain.at_least(flag, value, stop): until the word is >= value (acquire; pairs with publish).
   class FlagAwait final : public Leaf, public ListNode<FlagAwait> {
    public:
-    FlagAwait(HostDomain& domain, FlagRef flag, std::uint64_t value, Stop& stop) noexcept
-        : Leaf(domain.loop(), stop), domain_(domain), flag_(flag), value_(value) {}
+    FlagAwait(HostDomain& domain, FlagRef flag, std::uint64_t value, Stop& stop, bool soon = true) noexcept
+        : Leaf(domain.loop(), stop), domain_(domain), flag_(flag), value_(value), soon_(soon) {}
     bool reached() const noexcept {
       return domain_.line(flag_.owner, flag_.line).word[flag_.word].load(std::memory_order_acquire) >= value_;
     }
@@ -107,15 +107,20 @@ class HostDomain {
     std::uint64_t value() const noexcept { return value_; }
 
    private:
-    bool try_now() override { return domain_.look(*this); }
+    bool try_now() override { return soon_ ? domain_.look(*this) : reached(); }
     void begin() noexcept override { domain_.begin_wait(*this); }
     void cancel() noexcept override { domain_.cancel_wait(*this); }
     HostDomain& domain_;
     FlagRef flag_;
     std::uint64_t value_;
+    bool soon_;
   };
   FlagAwait at_least(FlagRef flag, std::uint64_t value, Stop& stop) noexcept {
     return FlagAwait(*this, flag, value, stop);
+  }
+  // The same for who need not have it soon: leaves polling to the loop from the beginning.
+  FlagAwait at_least_later(FlagRef flag, std::uint64_t value, Stop& stop) noexcept {
+    return FlagAwait(*this, flag, value, stop, false);
   }
 
   // --- the store fence -----------------------------------------------------------------------------------------------
