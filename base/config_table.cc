@@ -146,7 +146,10 @@ constexpr std::array kTable{
         "Marks of the packets in which ranks of different hosts say how operations and groups fare: the DSCP and "
         "the priority of the socket, as in dscp=48,priority=6; and rate=, what a rank sends of them to another "
         "one at most, as in rate=500mbit (kbit, mbit or gbit a second). Unset: those of the system. Classes "
-        "whose marks, rates or delays differ have connections of their own. A priority above 6 needs CAP_NET_ADMIN.",
+        "whose marks, rates, delays or losslessness differ have connections of their own. A priority above 6 needs "
+        "CAP_NET_ADMIN. lossless=yes: the network is meant to lose none of them, by priority flow control (PFC) on "
+        "their priority; aiacc-info --qos then says whether this host's devices have it, and a rank that sends some "
+        "again says so once. Ranks switch nothing on, and the kernel takes a loss for congestion all the same.",
         "0.1"},
     ConfigRow{
         "AIACC_TC_LAT", &V::tc_lat, "", "", "", kUser,

@@ -62,6 +62,8 @@ runtime_sources += \
 	runtime/info/host_limits.h \
 	runtime/info/judge_limits.cc \
 	runtime/info/judge_rdma.cc \
+	runtime/info/lossless_classes.cc \
+	runtime/info/lossless_classes.h \
 	runtime/info/network_devices.cc \
 	runtime/info/network_devices.h \
 	runtime/info/rdma_report.cc \
@@ -157,6 +159,7 @@ runtime_tests += \
 	runtime/group/surface_sim_test.cc \
 	runtime/handles_test.cc \
 	runtime/info/host_limits_test.cc \
+	runtime/info/lossless_classes_test.cc \
 	runtime/info/rdma_report_test.cc \
 	runtime/info/traffic_classes_test.cc \
 	runtime/rendezvous/played_client_sim_test.cc \

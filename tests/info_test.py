@@ -53,8 +53,8 @@ def test_traffic_classes_with_what_the_host_grants(user):
     text = info("--qos", inside=inside, **setting)
     assert text.returncode == 0, text.stderr
     lines = [line.split() for line in text.stdout.splitlines()]
-    assert ["bulk", "AIACC_TC_BULK", "10", "7", "3", "500", "Mbit/s", "2000", "us", "its", "own"] in lines
-    assert ["latency", "AIACC_TC_LAT", "-", "-", "90", "-", "-", "those", "of", "background"] in lines
+    assert ["bulk", "AIACC_TC_BULK", "10", "7", "3", "500", "Mbit/s", "2000", "us", "no", "its", "own"] in lines
+    assert ["latency", "AIACC_TC_LAT", "-", "-", "90", "-", "-", "no", "those", "of", "background"] in lines
     report = json.loads(info("--qos", "--json", inside=inside, **setting).stdout)
     assert [one["name"] for one in report["classes"]] == ["control", "latency", "bulk", "background"]
     assert report["classes"][2]["rate_bits"] == 500_000_000
@@ -64,6 +64,23 @@ def test_traffic_classes_with_what_the_host_grants(user):
         assert "Operation not permitted" in report["classes"][2]["refused"]
         assert "a priority above 6 needs CAP_NET_ADMIN; give priority=0 to 6" in text.stdout
     assert info("--qos", "--doctor").returncode == 2
+
+
+def test_a_lossless_class_without_priority_flow_control():
+    """Over a device that has none, in a network of the test's own."""
+    if os.geteuid() != 0:
+        pytest.skip("a network namespace needs root")
+    inside = ["unshare", "--net", "sh", "-e", "-c",
+              "ip link add eth7 type veth peer name eth8; ip address add 192.0.2.7/24 dev eth7; ip link set eth8 up; ip link set eth7 up; "
+              'exec "$0" "$@"']
+    if subprocess.run([*inside, "true"], capture_output=True).returncode != 0:
+        pytest.skip("no network can be made here")
+    setting = {"AIACC_TC_BULK": "dscp=26,lossless=yes"}
+    sentence = "it says lossless=yes, but eth7 says nothing of priority flow control (PFC)"
+    assert f"note: AIACC_TC_BULK: {sentence}\n" in info("--doctor", inside=inside, **setting).stdout
+    assert sentence in info("--qos", inside=inside, **setting).stdout
+    bulk = json.loads(info("--qos", "--json", inside=inside, **setting).stdout)["classes"][2]
+    assert bulk["lossless"] is True and bulk["lossless_devices"] == [{"device": "eth7", "priority": None, "pfc": None}]
 
 
 @pytest.mark.parametrize("about, what, value", [("open files", resource.RLIMIT_NOFILE, 32),

@@ -182,6 +182,7 @@ transports_tests += \
 	transports/qos/class_shares_test.cc \
 	transports/qos/delay_window_test.cc \
 	transports/tcp/tcp_delay_test.cc \
+	transports/tcp/tcp_lossless_test.cc \
 	transports/tcp/tcp_shares_test.cc \
 	transports/tcp/pace_test.cc \
 	transports/tcp/stream_count_test.cc \

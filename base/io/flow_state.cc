@@ -14,6 +14,7 @@ FlowState flow_state(int descriptor) noexcept {
   FlowState state;
   if (::getsockopt(descriptor, IPPROTO_TCP, TCP_INFO, &info, &bytes) != 0) return state;
   state.acknowledged = info.tcpi_bytes_acked;
+  state.sent_again = info.tcpi_total_retrans;
   // Not from TCP_INFO's count of sent bytes: what this host drops before it leaves is in that twice.
   int queued = 0;
   if (info.tcpi_bytes_acked > 0 && ::ioctl(descriptor, SIOCOUTQ, &queued) == 0 && queued > 0) {

@@ -12,6 +12,7 @@ struct FlowState {
   std::uint64_t acknowledged = 0;  // bytes that the other host's system has acknowledged since the connection was made
   std::uint64_t held = 0;          // bytes that were written and are not acknowledged
   Duration least_rtt{};            // of the last minutes; zero: not known
+  std::uint64_t sent_again = 0;    // segments, since the connection was made
 };
 
 // From TCP_INFO and SIOCOUTQ; all zero for another kind of descriptor.

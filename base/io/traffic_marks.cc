@@ -39,10 +39,11 @@ constexpr std::array kUnits = {RateUnit{"gbit", 1'000'000'000}, RateUnit{"mbit",
   for (const Key& key : kKeys) {
     known += fmt::format("{}{}={} to {}", known.empty() ? "" : ", ", key.name, key.lowest, key.highest);
   }
-  throw Error(Code::kInvalidArgument,
-              fmt::format("{}: '{}' is nothing that a traffic class has; it takes {}, rate=8kbit to 10000gbit, as in "
-                          "rate=500mbit, and delay=10us to 1s, as in delay=2ms, separated by commas",
-                          name, word, known));
+  throw Error(
+      Code::kInvalidArgument,
+      fmt::format("{}: '{}' is nothing that a traffic class has; it takes {}, rate=8kbit to 10000gbit, as in "
+                  "rate=500mbit, delay=10us to 1s, as in delay=2ms, and lossless=yes or no, separated by commas",
+                  name, word, known));
 }
 
 template <class Number>
@@ -96,6 +97,10 @@ void parse_word(std::string_view name, std::string_view word, TrafficMarks& mark
     if (!delay) refuse_marks(name, word);
     return put(name, its, marks.delay, *delay);
   }
+  if (its == "lossless") {
+    if (text != "yes" && text != "no") refuse_marks(name, word);
+    return put(name, its, marks.lossless, text == "yes");
+  }
   for (const Key& key : kKeys) {
     int value = 0;
     if (its != key.name) continue;
@@ -131,6 +136,7 @@ std::string TrafficMarks::text() const {
   }
   if (rate) words += fmt::format("{}rate={}", words.empty() ? "" : ",", text_of_rate(*rate));
   if (delay) words += fmt::format("{}delay={}", words.empty() ? "" : ",", text_of(*delay));
+  if (lossless) words += fmt::format("{}lossless={}", words.empty() ? "" : ",", *lossless ? "yes" : "no");
   return words;
 }
 

@@ -1,7 +1,7 @@
 // TrafficMarks: what is set for a class of traffic. The marks by which the network tells classes apart: the DSCP of the packets, and
 // the priority by which this host's queueing disciplines and VLAN devices order them (SO_PRIORITY). The rate that a connection may not
-// exceed (SO_MAX_PACING_RATE). The share that the class has beside others, and how long what it sends may make others wait in the
-// network's queues: both are the sender's matter and no socket's.
+// exceed (SO_MAX_PACING_RATE). The share that the class has beside others, how long what it sends may make others wait in the
+// network's queues, and whether the network is said to lose nothing of it: these are the sender's matter and no socket's.
 #pragma once
 
 #include <cstdint>
@@ -27,16 +27,19 @@ struct TrafficMarks {
   std::optional<int> share = {};           // 1 to kMostShare
   std::optional<std::uint64_t> rate = {};  // bits a second
   std::optional<Duration> delay = {};      // in the network's queues
+  std::optional<bool> lossless = {};       // priority flow control (PFC) is on where its packets go
 
-  // "dscp=10,priority=2,share=9,rate=500mbit,delay=2ms", any of them; "" has none. Throws kInvalidArgument with a sentence that begins with
-  // `name`, the setting.
+  // "dscp=10,priority=2,share=9,rate=500mbit,delay=2ms,lossless=yes", any of them; "" has none. Throws kInvalidArgument with a
+  // sentence that begins with `name`, the setting.
   static TrafficMarks parse(std::string_view name, const std::string& text);
   std::string text() const;
   // Nothing that a socket has.
   bool none() const noexcept { return !dscp && !priority && !rate; }
+  bool is_lossless() const noexcept { return lossless.value_or(false); }
   // Messages of both may have the same connections.
   bool same_flow(const TrafficMarks& other) const noexcept {
-    return dscp == other.dscp && priority == other.priority && rate == other.rate && delay == other.delay;
+    return dscp == other.dscp && priority == other.priority && rate == other.rate && delay == other.delay &&
+           is_lossless() == other.is_lossless();
   }
   bool operator==(const TrafficMarks&) const = default;
 };

@@ -52,11 +52,21 @@ TEST(TrafficMarks, HaveADelayThatNoSocketHas) {
   EXPECT_FALSE(marks.same_flow({})) << "others have connections that it does not hold back";
 }
 
+TEST(TrafficMarks, MaySayThatTheNetworkLosesNothing) {
+  const TrafficMarks marks = TrafficMarks::parse("AIACC_TC_BULK", "dscp=26,lossless=yes");
+  EXPECT_TRUE(marks.is_lossless());
+  EXPECT_EQ(marks.text(), "dscp=26,lossless=yes");
+  EXPECT_FALSE(marks.same_flow(TrafficMarks::parse("x", "dscp=26"))) << "losses of another class are not its own";
+  const TrafficMarks not_so = TrafficMarks::parse("x", "lossless=no");
+  EXPECT_EQ(not_so.text(), "lossless=no");
+  EXPECT_TRUE(not_so.same_flow({}));
+}
+
 TEST(TrafficMarks, OtherTextIsRefusedWithASentence) {
   EXPECT_EQ(refusal_of_marks("dscp=64"),
             "AIACC_TC_LAT: 'dscp=64' is nothing that a traffic class has; it takes dscp=0 to 63, priority=0 to 15, "
-            "share=1 to 1000, rate=8kbit to 10000gbit, as in rate=500mbit, and delay=10us to 1s, as in delay=2ms, "
-            "separated by commas");
+            "share=1 to 1000, rate=8kbit to 10000gbit, as in rate=500mbit, delay=10us to 1s, as in delay=2ms, and "
+            "lossless=yes or no, separated by commas");
   EXPECT_EQ(refusal_of_marks("dscp=1,dscp=1"), "AIACC_TC_LAT: 'dscp' is there twice");
   for (const char* text : {"dscp",
                            "dscp=",
@@ -70,6 +80,8 @@ TEST(TrafficMarks, OtherTextIsRefusedWithASentence) {
                            ",dscp=1",
                            "dscp=1,,priority=1",
                            "lossless=1",
+                           "lossless=",
+                           "lossless=yes,lossless=no",
                            "delay=",
                            "delay=0",
                            "delay=9us",

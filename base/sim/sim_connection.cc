@@ -84,7 +84,8 @@ bool SimConnection::try_write(int index, io::IoAwait& io) {
 
 io::FlowState SimConnection::flow(int index) const noexcept {
   const Direction& direction = directions_[static_cast<std::size_t>(index)];
-  return {direction.arrived, direction.written - direction.arrived, network_.latency(sides_[0].host, sides_[1].host)};
+  return {direction.arrived, direction.written - direction.arrived, network_.latency(sides_[0].host, sides_[1].host),
+          network_.sent_again_};
 }
 
 void SimConnection::wait(int index, io::IoAwait& io) noexcept {

@@ -55,6 +55,8 @@ class SimNetwork final : private DeathWatcher {
   void cap_all(std::uint64_t bytes_per_second);  // and of those that are made later
   bool break_pending() const noexcept { return break_next_.has_value(); }
   std::uint64_t broken() const noexcept { return broken_; }  // streams broken so far
+  // What each stream says from now on of segments that were sent again.
+  void say_sent_again(std::uint64_t segments) noexcept { sent_again_ = segments; }
   // Flips one bit in flight in the next new stream: in the byte after `bytes` others, of both directions together.
   void alter_next(std::uint64_t bytes) noexcept { alter_next_ = bytes; }
   bool alter_pending() const noexcept { return alter_next_.has_value(); }
@@ -89,6 +91,7 @@ class SimNetwork final : private DeathWatcher {
   std::uint64_t broken_ = 0;
   std::optional<std::uint64_t> alter_next_;
   std::uint64_t altered_ = 0;
+  std::uint64_t sent_again_ = 0;
   std::deque<std::uint64_t> caps_;
   std::map<int, Instant> line_free_;  // by sending host
   std::map<std::string, SimListener*> listeners_;

@@ -97,6 +97,14 @@ HostLimits limits_with(const Json& topology, const RdmaReport& rdma) {
   return limits;
 }
 
+std::vector<std::string> names_of_chosen(const std::vector<NetworkDevice>& devices) {
+  std::vector<std::string> names;
+  for (const NetworkDevice& one : devices) {
+    if (one.choice) names.push_back(one.name);
+  }
+  return names;
+}
+
 void append(Findings& all, Findings more) {
   for (Finding& one : more) all.push_back(std::move(one));
 }
@@ -117,13 +125,14 @@ Json report(const char* version, const std::string& transport, Json recent_opera
   append(findings, judge(limits));
   append(findings, judge(ways));
   append(findings, judge(rdma));
-  const std::vector<ClassReport> classes = traffic_classes(*config);
+  const std::vector<NetworkDevice> devices = network_devices(read_host_file, ssh_connection(environment));
+  const std::vector<ClassReport> classes = traffic_classes(*config, names_of_chosen(devices));
   append(findings, judge(classes));
   return Json::Object{{"version", version},
                       {"features", features(topology, rdma)},
                       {"host", host()},
                       {"topology", topology},
-                      {"network", to_json(network_devices(read_host_file, ssh_connection(environment)))},
+                      {"network", to_json(devices)},
                       {"rdma", to_json(rdma)},
                       {"transports", to_json(ways)},
                       {"qos", to_json(classes, queueing_disciplines())},

@@ -8,6 +8,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <utility>
 
 #include "base/fd.h"
 #include "transports/qos/class_shares.h"
@@ -79,13 +80,15 @@ std::string try_on_a_socket(const io::TrafficMarks& marks) {
   return socket ? io::mark_traffic(socket.get(), marks) : std::string();
 }
 
-std::vector<ClassReport> traffic_classes(const ConfigValues& values, const TryMarks& try_marks) {
+std::vector<ClassReport> traffic_classes(const ConfigValues& values, std::span<const std::string> devices,
+                                         const TryMarks& try_marks) {
   std::vector<ClassReport> classes;
   for (const ClassRow& row : kRows) {
     ClassReport& one = classes.emplace_back(ClassReport{row.name, row.setting, {}, {}, {}});
     try {
       one.marks = io::TrafficMarks::parse(row.setting, values.*row.text);
       one.refused = try_marks(one.marks);
+      one.lossless = lossless_on(one.marks, devices);
     } catch (const Error& error) {
       one.refused = error.message();
     }
@@ -125,6 +128,15 @@ std::vector<QueueingDiscipline> queueing_disciplines() {
 
 Json to_json(const std::vector<ClassReport>& classes, const std::vector<QueueingDiscipline>& disciplines) {
   const auto or_null = [](const auto& value) { return value ? Json(static_cast<std::int64_t>(*value)) : Json(); };
+  const auto lossless_devices = [](const ClassReport& one) {
+    Json::Array all;
+    for (const LosslessDevice& each : one.lossless) {
+      all.push_back(Json::Object{{"device", each.device},
+                                 {"priority", each.priority ? Json(*each.priority) : Json()},
+                                 {"pfc", each.priority ? Json(each.on) : Json()}});
+    }
+    return all;
+  };
   Json::Array list, devices;
   for (std::size_t traffic = 0; traffic < classes.size(); ++traffic) {
     const ClassReport& one = classes[traffic];
@@ -137,6 +149,8 @@ Json to_json(const std::vector<ClassReport>& classes, const std::vector<Queueing
                      {"share", traffic == 0 ? Json() : Json(one.marks.share.value_or(static_cast<int>(share)))},
                      {"rate_bits", or_null(one.marks.rate)},
                      {"delay_us", one.marks.delay ? Json(seconds(*one.marks.delay) * 1e6) : Json()},
+                     {"lossless", one.marks.is_lossless()},
+                     {"lossless_devices", lossless_devices(one)},
                      {"connection", one.connection},
                      {"refused", one.refused}});
   }
@@ -149,6 +163,7 @@ Json to_json(const std::vector<ClassReport>& classes, const std::vector<Queueing
 Findings judge(const std::vector<ClassReport>& classes) {
   Findings findings;
   for (const ClassReport& one : classes) {
+    for (Finding& each : judge(one.setting, one.marks, one.lossless)) findings.push_back(std::move(each));
     if (one.refused.empty()) continue;
     const bool privileged = one.marks.priority.value_or(0) > io::TrafficMarks::kMostOrdinaryPriority;
     findings.push_back(

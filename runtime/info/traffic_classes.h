@@ -11,6 +11,7 @@
 #include "base/io/traffic_marks.h"
 #include "base/json.h"
 #include "runtime/info/finding.h"
+#include "runtime/info/lossless_classes.h"
 
 namespace aiacc::info {
 
@@ -20,6 +21,7 @@ struct ClassReport {
   io::TrafficMarks marks;
   std::string connection;  // the class whose connections its messages take: its own name, or another one's
   std::string refused;     // what this host does not grant, a sentence; or ""
+  std::vector<LosslessDevice> lossless = {};  // of a class that is said to be lossless, the devices to other hosts
 };
 
 struct QueueingDiscipline {
@@ -31,7 +33,9 @@ struct QueueingDiscipline {
 using TryMarks = std::function<std::string(const io::TrafficMarks&)>;
 std::string try_on_a_socket(const io::TrafficMarks& marks);
 
-std::vector<ClassReport> traffic_classes(const ConfigValues& values, const TryMarks& try_marks = try_on_a_socket);
+// `devices`: those by which other hosts reach this one.
+std::vector<ClassReport> traffic_classes(const ConfigValues& values, std::span<const std::string> devices = {},
+                                         const TryMarks& try_marks = try_on_a_socket);
 std::vector<QueueingDiscipline> queueing_disciplines();  // empty if the kernel does not tell
 // The root disciplines among the messages of a dump by rtnetlink. Messages that are cut off end it.
 std::vector<QueueingDiscipline> read_disciplines(std::span<const std::byte> dump,

@@ -32,7 +32,7 @@ TEST(TrafficClassesReport, SaysWhatTheHostDoesNotGrant) {
   ConfigValues values;
   values.tc_bulk = "priority=7";
   const auto refuse = [](const io::TrafficMarks& marks) { return marks.priority ? "no priority" : ""; };
-  const Findings findings = judge(traffic_classes(values, refuse));
+  const Findings findings = judge(traffic_classes(values, {}, refuse));
   ASSERT_EQ(findings.size(), 1u);
   EXPECT_EQ(findings[0].about, "AIACC_TC_BULK");
   EXPECT_EQ(findings[0].sentence, "no priority; a priority above 6 needs CAP_NET_ADMIN");

@@ -162,7 +162,8 @@ std::vector<Row> rdma_counters(const Json& report) {
 }
 
 std::vector<Row> classes(const Json& report) {
-  std::vector<Row> rows = {{"class", "setting", "DSCP", "priority", "share", "rate", "delay", "connections"}};
+  std::vector<Row> rows = {
+      {"class", "setting", "DSCP", "priority", "share", "rate", "delay", "lossless", "connections"}};
   const auto or_dash = [](const Json& value) { return value.is_null() ? std::string("-") : plain(value); };
   for (const Json& one : report["qos"]["classes"].items()) {
     const bool own = plain(one["connection"]) == plain(one["name"]);
@@ -172,6 +173,7 @@ std::vector<Row> classes(const Json& report) {
     const std::string delay = one["delay_us"].is_null() ? "-" : fmt::format("{:.10g} us", one["delay_us"].as_double());
     rows.push_back({plain(one["name"]), plain(one["setting"]), or_dash(one["dscp"]), or_dash(one["priority"]),
                     one["share"].is_null() ? "first" : plain(one["share"]), rate, delay,
+                    one["lossless"].as_bool() ? "yes" : "no",
                     own ? "its own" : "those of " + plain(one["connection"])});
   }
   return rows;

@@ -70,6 +70,8 @@ class Connection final : public PartHolder, private Root::Owner {
     const std::uint64_t now = stream_->flow().acknowledged;
     return now - std::exchange(acknowledged_, now);
   }
+  // Segments, by this end's system.
+  std::uint64_t sent_again() const noexcept { return stream_->flow().sent_again; }
   void mark(const io::TrafficMarks& marks) noexcept { shared_.mark(*stream_, marks); }
   // It is not its link's connection any more: what it carried waits for another one.
   void retire() noexcept;

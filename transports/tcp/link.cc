@@ -137,6 +137,25 @@ void Link::use(std::size_t connections) noexcept {
   wake_all();
 }
 
+// While connections of a lossless class are in use, now and then.
+void Link::look_for_losses() noexcept {
+  const TcpPort::Marks& marks = shared_.settings.marks;
+  if (std::none_of(marks.begin(), marks.end(), [](const io::TrafficMarks& each) { return each.is_lossless(); })) return;
+  const Instant now = shared_.loop.now();
+  if (shared_.loss_noted() || now < after(losses_seen_, kLossesAgain)) return;
+  losses_seen_ = now;
+  for (const Place& place : places_) {
+    if (place.connection != nullptr) look_for_losses(place, *place.connection);
+  }
+}
+
+void Link::look_for_losses(const Place& place, const Connection& connection) noexcept {
+  if (shared_.closed) return;
+  const std::size_t stream = stream_of(place);
+  const std::size_t traffic = stream >= kOfClass ? stream - kOfClass : static_cast<std::size_t>(TrafficClass::kBulk);
+  if (shared_.settings.marks[traffic].is_lossless()) shared_.note_loss(traffic, rank_, connection.sent_again());
+}
+
 void Link::keep_unsent_low(Connection& connection) noexcept {
   connection.keep_unsent_below(outbound_.divides() ? kUnsentBytes : 0);
 }
@@ -225,6 +244,7 @@ void Link::make_way(Place& place) noexcept {
     old_dials_.push_back(std::move(place.dial));
   }
   if (place.connection != nullptr) {
+    look_for_losses(place, *place.connection);
     Connection& former = *old_connections_.emplace_back(std::move(place.connection));
     former.stop(std::make_exception_ptr(Error(Code::kAborted, "this connection is not needed any more")));
     retire(former);
@@ -381,6 +401,7 @@ void Link::connection_ended(Connection& connection, std::exception_ptr error) no
     return;
   }
   const std::unique_ptr<Connection> ended = std::move(place->connection);
+  look_for_losses(*place, *ended);
   retire(*ended);
   if (lost_ || shared_.closed) return;
   const Error cause = error ? as_error(error) : Error(Code::kPeerFailed, "end of stream");
@@ -445,6 +466,7 @@ void Link::acknowledged() noexcept {
   if (leaving_ && outbound_.empty()) say_farewell();
   choose_leads();
   adapt();
+  look_for_losses();
   const bool held_back = outbound_.held_back();
   if (outbound_.move_leads() || held_back || (outbound_.divides() && outbound_.shares())) wake_all();
 }

@@ -132,6 +132,8 @@ class Link final : private ConnectionOwner, private DialOwner, private Inbound::
   void choose_leads() noexcept;
   void adapt() noexcept;
   void use(std::size_t connections) noexcept;
+  void look_for_losses() noexcept;
+  void look_for_losses(const Place& place, const Connection& connection) noexcept;
   void keep_unsent_low(Connection& connection) noexcept;
   void wake_all() noexcept;
   const Place* place_of(const Dial& dial) const noexcept;
@@ -155,6 +157,7 @@ class Link final : private ConnectionOwner, private DialOwner, private Inbound::
     Link& owner;
   };
   static constexpr Duration kLookAgain = std::chrono::milliseconds(2);
+  static constexpr Duration kLossesAgain = std::chrono::seconds(1);
   static constexpr Duration kLeadAtLeast = std::chrono::milliseconds(100);
   static constexpr Duration kPeriod = std::chrono::milliseconds(50);  // in which long messages are under way
   // Acknowledgements, headers and urgent classes wait behind what is written and not sent: 4 ms at 120 Mbit/s.
@@ -164,6 +167,7 @@ class Link final : private ConnectionOwner, private DialOwner, private Inbound::
   int rank_;
   Look look_{*this};
   Instant leads_stay_{};  // until then
+  Instant losses_seen_{};
   Inbound inbound_;
   Outbound outbound_;
   std::exception_ptr lost_;

@@ -1,6 +1,9 @@
 // Shared: what the parts of a TcpPort have in common.
 #pragma once
 
+#include <fmt/format.h>
+
+#include <array>
 #include <exception>
 #include <functional>
 #include <string>
@@ -45,6 +48,17 @@ class Shared {
     if (!why.empty() && !std::exchange(unmarked_noted_, true) && remark) remark(why);
   }
 
+  // Of a class that is said to be lossless a loss is reported, the first one.
+  void note_loss(std::size_t traffic, int rank, std::uint64_t sent_again) noexcept {
+    if (sent_again == 0 || std::exchange(loss_noted_, true) || !remark) return;
+    constexpr std::array<const char*, 4> kSettings = {"AIACC_TC_CTRL", "AIACC_TC_LAT", "AIACC_TC_BULK", "AIACC_TC_BG"};
+    remark(
+        fmt::format("{} says lossless=yes, but TCP has sent {} of its segments to {} again: the network loses some of "
+                    "them; aiacc-info --qos says whether this host has priority flow control for them",
+                    kSettings[traffic], sent_again, name(rank)));
+  }
+  bool loss_noted() const noexcept { return loss_noted_; }
+
   int size() const noexcept { return static_cast<int>(settings.peers.size()); }
   const TcpPort::Peer& peer(int rank) const noexcept { return settings.peers[static_cast<std::size_t>(rank)]; }
   const std::string& name(int rank) const noexcept { return peer(rank).name; }
@@ -67,6 +81,7 @@ class Shared {
  private:
   bool old_version_noted_ = false;
   bool unmarked_noted_ = false;
+  bool loss_noted_ = false;
 };
 
 }  // namespace aiacc::tcp
