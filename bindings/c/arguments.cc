@@ -145,6 +145,12 @@ Duration checked_timeout(std::int64_t timeout_ms, const char* where) {
   return timeout_ms < 0 || timeout_ms > kLongest ? Duration::max() : Duration(timeout_ms * 1'000'000);
 }
 
+std::string checked_reason(const char* reason) {
+  constexpr std::size_t kLongestReason = 500;
+  return reason == nullptr || *reason == '\0' ? "no reason was given"
+                                              : std::string(reason, strnlen(reason, kLongestReason));
+}
+
 std::optional<TrafficClass> checked_traffic_class(std::int32_t traffic_class, const char* where) {
   switch (traffic_class) {
     case AIACC_TRAFFIC_DEFAULT: return std::nullopt;

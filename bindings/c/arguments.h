@@ -72,6 +72,9 @@ void check_apart(const void* send, std::size_t send_bytes, const void* recv, std
 // Converts a struct's timeout_ms; the result is zero for the default and Duration::max() for no limit.
 Duration checked_timeout(std::int64_t timeout_ms, const char* where);
 
+// Of an abort, for its message; may be null.
+std::string checked_reason(const char* reason);
+
 // Nothing for AIACC_TRAFFIC_DEFAULT.
 std::optional<TrafficClass> checked_traffic_class(std::int32_t traffic_class, const char* where);
 

@@ -142,9 +142,7 @@ aiacc_status_t aiacc_group_free(aiacc_group_t group) {
 aiacc_status_t aiacc_group_abort(aiacc_group_t group, const char* reason) {
   return guarded([&] {
     GroupPin pin = pinned(group);
-    const std::string why =
-        reason == nullptr || *reason == '\0' ? "no reason was given" : std::string(reason, strnlen(reason, 500));
-    pin->context->abort_group(pin->group, why);
+    pin->context->abort_group(pin->group, checked_reason(reason));
   });
 }
 

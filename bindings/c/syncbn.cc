@@ -194,6 +194,13 @@ aiacc_status_t aiacc_syncbn_join(aiacc_syncbn_t syncbn) {
   });
 }
 
+aiacc_status_t aiacc_syncbn_abort(aiacc_syncbn_t syncbn, const char* reason) {
+  return guarded([&] {
+    SyncbnPin pin = pinned_syncbn(syncbn);
+    pin->group.context->abort_group(pin->group.group, checked_reason(reason));
+  });
+}
+
 aiacc_status_t aiacc_syncbn_free(aiacc_syncbn_t syncbn) {
   return guarded([&] {
     refuse_to_block("aiacc_syncbn_free");

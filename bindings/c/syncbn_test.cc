@@ -246,6 +246,26 @@ TEST(Syncbn, ToldOfARankThatIsOutOfBatches) {
   });
 }
 
+// Also where the others wait without a time-out.
+TEST(Syncbn, AbortEndsCallsOfTheOthers) {
+  const World world(3);
+  world.run([&](int rank, aiacc_group_t group) {
+    Case of;
+    of.channels = 3;
+    of.positions = 2;
+    const aiacc_syncbn_t syncbn = syncbn_of(group);
+    const aiacc_syncbn_batch_t batch = batch_of(of, 1);
+    std::vector<float> x(6, 1.0f);
+    double saved[7];
+    const aiacc_syncbn_layer_t layer = layer_of(of);
+    if (rank == 1) EXPECT_AIACC(aiacc_syncbn_abort(syncbn, "gone"));
+    expect(aiacc_syncbn_join(syncbn), AIACC_ERR_ABORTED, "gone");
+    expect(aiacc_syncbn_forward(syncbn, &batch, &layer, x.data(), x.data(), saved), AIACC_ERR_ABORTED, "gone");
+    EXPECT_AIACC(aiacc_barrier(group, nullptr, nullptr));  // no other group
+  });
+  expect(aiacc_syncbn_abort(AIACC_NULL, nullptr), AIACC_ERR_INVALID_HANDLE, "");
+}
+
 TEST(Syncbn, RefusesBadArguments) {
   const World world(1);
   world.run([&](int, aiacc_group_t group) {

@@ -88,6 +88,10 @@ AIACC_API aiacc_status_t aiacc_syncbn_backward(aiacc_syncbn_t syncbn, const aiac
  * Blocks. */
 AIACC_API aiacc_status_t aiacc_syncbn_join(aiacc_syncbn_t syncbn);
 
+/* Ends the handle on all ranks: calls that are inside of it, on any rank, return AIACC_ERR_ABORTED with `reason` (may be NULL), and so do
+ * later ones. For a rank that goes on without the others after an error. Local; on any thread. */
+AIACC_API aiacc_status_t aiacc_syncbn_abort(aiacc_syncbn_t syncbn, const char *reason);
+
 /* Local; no call of the handle runs. aiacc_finalize frees the handles that are left. */
 AIACC_API aiacc_status_t aiacc_syncbn_free(aiacc_syncbn_t syncbn);
 

@@ -1,6 +1,8 @@
 """SyncBatchNorm: every rank also normalises the joined batch alone, in fp64, which must give the same."""
 import copy
+import pickle
 import sys
+import threading
 
 import torch
 from torch import nn
@@ -176,6 +178,41 @@ def check_other_channels():
     said = raises(hvd.HorovodInternalError, hvd.SyncBatchNorm(channels), torch.randn(2, channels))
     assert "'3 channels'" in said and "'4 channels'" in said, said
     hvd.barrier()
+
+
+def check_an_abort_ends_the_join_of_others():
+    """As that of a rank which leaves a world of an elastic job."""
+    if hvd.size() == 1:
+        return
+    norms, failures = hvd.global_process_set._in_model_order("SyncBatchNorm"), []
+
+    def join():
+        try:
+            norms.join()
+        except RuntimeError as error:
+            failures.append(str(error))
+    norms.get()
+    hvd.barrier()
+    if hvd.rank() == 0:
+        norms.abort("it goes on without them")
+    else:
+        thread = threading.Thread(target=join)
+        thread.start()
+        thread.join(60)
+        assert "it goes on without them" in failures[0]
+    hvd.shutdown()
+    hvd.init()
+
+
+def check_models_are_copied_and_pickled():
+    """Whatever has run before: copies belong to the same process set."""
+    pair = hvd.add_process_set([0, hvd.size() - 1]) if hvd.size() > 2 else hvd.global_process_set
+    for process_set in {hvd.global_process_set, pair}:
+        layer = hvd.SyncBatchNorm(2, process_set=process_set)
+        if process_set.included():
+            layer(torch.randn(4, 2))
+        for other in (copy.deepcopy(layer), pickle.loads(pickle.dumps(layer))):
+            assert other._process_set is process_set, other._process_set
 
 
 if __name__ == "__main__":

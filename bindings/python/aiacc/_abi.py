@@ -171,6 +171,7 @@ _FUNCTIONS: Dict[str, Tuple[Any, ...]] = {
     "syncbn_forward": (Handle, c.POINTER(SyncbnBatch), c.POINTER(SyncbnLayer), P, P, P),
     "syncbn_backward": (Handle, c.POINTER(SyncbnBatch), P, P, P, P, P, P, P),
     "syncbn_join": (Handle,),
+    "syncbn_abort": (Handle, c.c_char_p),
     "syncbn_free": (Handle,),
 }
 # Functions whose status says more than well or not, or that return no status.

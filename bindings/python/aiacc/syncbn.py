@@ -47,5 +47,9 @@ class SyncBN:
         """This rank has no more batches: returns when all ranks have called it. A pass of another rank ends both, with Mismatch."""
         library().aiacc_syncbn_join(self.handle)
 
+    def abort(self, reason: str) -> None:
+        """Ends it on all ranks: who waits in a call raises Aborted."""
+        library().aiacc_syncbn_abort(self.handle, reason.encode())
+
     def free(self) -> Any:
         library().aiacc_syncbn_free(self.handle)

@@ -114,6 +114,12 @@ class ProcessSet:
                     self._unnegotiated[layer] = Unnegotiated(lambda: self._group("sharded"), lambda group: group.barrier(name="join", timeout=math.inf))
             return self._unnegotiated[layer]
 
+    def __deepcopy__(self, memo: Any) -> ProcessSet:
+        return self  # what has it, as layers do, is copied with models
+
+    def __reduce__(self) -> Any:
+        return _of_ranks, (None if self is global_process_set else self.ranks,)
+
     def __repr__(self) -> str:
         return f"ProcessSet(process_set_id={self.process_set_id}, ranks={self.ranks})"
 
@@ -122,6 +128,13 @@ class ProcessSet:
 
     def __hash__(self) -> int:
         return id(self)
+
+
+def _of_ranks(ranks: Optional[List[int]]) -> ProcessSet:
+    """A registered one if there is one."""
+    if ranks is None:
+        return global_process_set
+    return next((one for one in _registered if one.ranks == ranks), None) or ProcessSet(ranks)
 
 
 global_process_set = ProcessSet(None)

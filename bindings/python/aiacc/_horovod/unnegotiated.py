@@ -13,11 +13,12 @@ from typing import Any, Callable, List, Optional
 
 from aiacc._horovod.exceptions import HorovodInternalError
 from aiacc.errors import Aborted, Mismatch
-from aiacc.groups import Group
+
+_LEFT = "a rank has left: "  # begins the reason of an abort, whose message may name the barrier that it ended
 
 
 class Unnegotiated:
-    """`make` gives what the calls are made on, local and in the same order on all ranks, with free(); `barrier` waits on it for all ranks."""
+    """`make` gives what the calls are made on, local and in the same order on all ranks, with abort() and free(); `barrier` waits on it for all ranks."""
 
     def __init__(self, make: Callable[[], Any], barrier: Callable[[Any], Any]) -> None:
         self._make, self._barrier = make, barrier
@@ -61,8 +62,8 @@ class Unnegotiated:
     def abort(self, reason: str) -> None:
         """Who waits in a call raises."""
         self._closed, made = True, self._made
-        if isinstance(made, Group):
-            made.abort(reason)
+        if made is not None:
+            made.abort(_LEFT + reason)
 
     def close(self) -> None:
         with self._lock:
@@ -83,4 +84,4 @@ class Unnegotiated:
 
 def _is_of_join(failure: BaseException) -> bool:
     """Nothing but join makes barriers there. A rank that comes later hears that the ranks' calls have differed before."""
-    return isinstance(failure, (Mismatch, Aborted)) and "barrier" in str(failure)
+    return isinstance(failure, (Mismatch, Aborted)) and "barrier" in str(failure) and _LEFT not in str(failure)

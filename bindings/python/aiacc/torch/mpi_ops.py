@@ -264,7 +264,7 @@ def join(device: int = -1) -> int:
             task()
         except BaseException as error:  # noqa: BLE001: raised below
             failures.append(error)
-    threads = [threading.Thread(target=run, args=(task,), daemon=True) for task in tasks]
+    threads = [threading.Thread(target=run, args=(task,), name="aiacc join", daemon=True) for task in tasks]
     for thread in threads:
         thread.start()
     last = _run(global_process_set, operation, lambda output: output)
