@@ -37,6 +37,8 @@ collectives_sources += \
 	collectives/inter/coded_allreduce.h \
 	collectives/inter/dissemination_barrier.cc \
 	collectives/inter/dissemination_barrier.h \
+	collectives/inter/double_tree.cc \
+	collectives/inter/double_tree.h \
 	collectives/inter/gather.cc \
 	collectives/inter/gather.h \
 	collectives/inter/halving_doubling_allreduce.cc \
@@ -64,7 +66,8 @@ collectives_sources += \
 	collectives/inter/selector.cc \
 	collectives/inter/selector.h \
 	collectives/inter/short_call.cc \
-	collectives/inter/short_call.h
+	collectives/inter/short_call.h \
+	collectives/inter/two_trees.h
 
 collectives_tests += \
 	collectives/inter/algorithm_cost_test.cc \
@@ -73,6 +76,7 @@ collectives_tests += \
 	collectives/inter/algorithm_timings_test.cc \
 	collectives/inter/chain_broadcast_test.cc \
 	collectives/inter/coded_allreduce_test.cc \
+	collectives/inter/double_tree_test.cc \
 	collectives/inter/halving_doubling_test.cc \
 	collectives/inter/inter_collectives_test.cc \
 	collectives/inter/inter_world_test.h \

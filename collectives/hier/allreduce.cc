@@ -1,10 +1,12 @@
 #include "collectives/hier/allreduce.h"
 
+#include <algorithm>
 #include <deque>
 #include <vector>
 
 #include "base/task/scope.h"
 #include "collectives/hier/select.h"
+#include "collectives/inter/double_tree.h"
 #include "collectives/inter/inter_call.h"
 
 namespace aiacc::hier {
@@ -73,7 +75,8 @@ struct Sliced {
   // An upper bound of the steps that any algorithm takes for a slice.
   std::uint64_t steps() const noexcept {
     const auto hosts = static_cast<std::uint64_t>(call.view.hosts());
-    return 2 * hosts * inter::pieces_of(2 * kSliceBytes, inter::kSliceBytes);
+    return std::max(2 * hosts * inter::pieces_of(2 * kSliceBytes, inter::kSliceBytes),
+                    inter::double_tree_steps(2 * kSliceBytes));
   }
 };
 

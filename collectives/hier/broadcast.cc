@@ -1,10 +1,12 @@
 #include "collectives/hier/broadcast.h"
 
+#include <algorithm>
 #include <deque>
 
 #include "base/task/scope.h"
 #include "collectives/hier/select.h"
 #include "collectives/inter/chain_broadcast.h"
+#include "collectives/inter/double_tree.h"
 #include "collectives/inter/inter_call.h"
 
 namespace aiacc::hier {
@@ -25,7 +27,10 @@ struct Broadcast {
     return buffer.slice(slices.offset(slice) * element, slices.length(slice) * element);
   }
   // An upper bound of the steps that the algorithm between hosts takes for a slice.
-  std::uint64_t steps() const noexcept { return inter::pieces_of(2 * kSliceBytes, inter::kShortestChainSegment); }
+  std::uint64_t steps() const noexcept {
+    return std::max(inter::pieces_of(2 * kSliceBytes, inter::kShortestChainSegment),
+                    inter::double_tree_steps(kSliceBytes));
+  }
 };
 
 Task<void> exchange(Broadcast& run, std::size_t slice, Stop& stop) {

@@ -1,6 +1,9 @@
 #include "collectives/hier/reduce.h"
 
+#include <algorithm>
+
 #include "collectives/hier/select.h"
+#include "collectives/inter/double_tree.h"
 #include "collectives/inter/inter_call.h"
 
 namespace aiacc::hier {
@@ -50,7 +53,9 @@ Task<void> reduce(HierCall& call) {
   // Partial sums in fp32 are twice as long as the payload; pieces bound their memory.
   const inter::Parts pieces{op.call.count, inter::pieces_of(op.call.bytes(), kSlicesBetween * kSliceBytes)};
   inter::Scratch scratch(op, represents ? pieces.length(0) * call.partial_bytes() : 0);
-  const std::uint64_t steps = inter::pieces_of(scratch.buffer().bytes, inter::kSliceBytes) + 1;
+  const std::size_t longest = pieces.length(0) * call.partial_bytes();
+  const std::uint64_t steps =
+      std::max<std::uint64_t>(inter::pieces_of(longest, inter::kSliceBytes) + 1, inter::double_tree_steps(longest));
   for (std::size_t piece = 0; piece < pieces.parts; ++piece) {
     const Extent extent{pieces.offset(piece), pieces.length(piece)};
     const Buffer partial = scratch.buffer().slice(0, represents ? extent.count * call.partial_bytes() : 0);

@@ -35,6 +35,9 @@ struct Cost {
   double bytes = 0;       // over one link in one direction
   double touched = 0;     // bytes that one rank reads and writes in sums and copies
   bool overlaps = false;  // sums are made while other parts of the payload travel
+  // Besides: what moves, and what is summed, before a pipeline is full, when nothing overlaps.
+  double first_bytes = 0;
+  double first_touched = 0;
 };
 
 // A network and its hosts. By default 100 Gbit/s with 5 µs; a core takes 1.5 µs to send or to receive a message over TCP.
@@ -47,7 +50,8 @@ struct NetworkModel {
   double time_us(const Cost& cost) const noexcept {
     const double travels = cost.bytes / bytes_per_us, sums = cost.touched / touched_per_us;
     const double both = cost.overlaps ? std::max(travels, sums) : travels + sums;
-    return cost.latencies * latency_us + cost.messages * message_us + both;
+    const double filling = cost.first_bytes / bytes_per_us + cost.first_touched / touched_per_us;
+    return cost.latencies * latency_us + cost.messages * message_us + both + filling;
   }
 };
 

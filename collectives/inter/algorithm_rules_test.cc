@@ -43,14 +43,14 @@ TEST(AlgorithmRules, RulesWithOneMeaningHaveOneText) {
   EXPECT_EQ(rules_of("").text(), "");
   EXPECT_EQ(rules_of("allreduce=ring").text(), "allreduce=ring");
   EXPECT_EQ(rules_of("reduce-scatter=ordered,allreduce=ring").text(), "allreduce=ring,reduce-scatter=ordered");
-  EXPECT_EQ(rules_of("reduce=ordered|binomial").text(), rules_of("reduce=^one-round").text());
-  EXPECT_EQ(rules_of("reduce=^one-round|ordered").text(), "reduce=binomial");
+  EXPECT_EQ(rules_of("reduce=ordered|double-tree|binomial").text(), rules_of("reduce=^one-round").text());
+  EXPECT_EQ(rules_of("reduce=^one-round|ordered").text(), "reduce=binomial|double-tree");
 }
 
 TEST(AlgorithmRules, WhatIsWrongIsSaidInOneSentence) {
   EXPECT_EQ(refusal_of("allreduce=rign"),
             "AIACC_ALGORITHM='allreduce=rign': allreduce has no algorithm 'rign' between hosts; it has "
-            "recursive-doubling, halving-doubling, one-round, ring, ordered");
+            "recursive-doubling, halving-doubling, one-round, double-tree, ring, ordered");
   EXPECT_EQ(
       refusal_of("allgather=halving-doubling"),
       "AIACC_ALGORITHM='allgather=halving-doubling': allgather has no algorithm 'halving-doubling' between hosts; "
@@ -79,7 +79,7 @@ TEST(AlgorithmRules, AreObeyedWhereTheAlgorithmCanServe) {
   Shape ordered = allreduce_of(1 << 20, 8);
   ordered.ordered = true;
   EXPECT_EQ(chosen("allreduce=ring", ordered), "none");
-  EXPECT_EQ(chosen("allreduce=^ordered", ordered), "recursive-doubling");
+  EXPECT_EQ(chosen("allreduce=^ordered", ordered), "double-tree");
 }
 
 TEST(AlgorithmRules, TheUserIsToldOnceThatNoneCanServe) {
@@ -91,7 +91,9 @@ TEST(AlgorithmRules, TheUserIsToldOnceThatNoneCanServe) {
   for (int i = 0; i < 3; ++i) {
     EXPECT_EQ(selector.choose(allreduce_of(100, 6), true).name, "recursive-doubling");
     EXPECT_EQ(selector.choose(allreduce_of(100, 4), true).name, "halving-doubling");
-    EXPECT_EQ(selector.choose({.kind = Collective::kReduce, .ranks = 4, .bytes = 1 << 20}, true).name, "binomial");
+    EXPECT_EQ(
+        selector.choose({.kind = Collective::kReduce, .ranks = 4, .bytes = 1 << 20, .wide_bytes = 1 << 20}, true).name,
+        "double-tree");
   }
   EXPECT_EQ(
       told.sentences,
@@ -99,7 +101,7 @@ TEST(AlgorithmRules, TheUserIsToldOnceThatNoneCanServe) {
           "AIACC_ALGORITHM permits no algorithm that can serve allreduce of 100 between 6 ranks (halving-doubling: "
           "it needs a power of two of ranks, at least four), so recursive-doubling serves it and others like it",
           "AIACC_ALGORITHM permits no algorithm that can serve reduce of 1M between 4 ranks (one-round: it holds "
-          "the inputs of at most 64 ranks, 256K of all together), so binomial serves it and others like it"}));
+          "the inputs of at most 64 ranks, 256K of all together), so double-tree serves it and others like it"}));
 }
 
 TEST(AlgorithmRules, ChoicesAreDescribedForAllLengths) {

@@ -26,6 +26,8 @@ const AlgorithmInfo* cheapest_algorithm(const Shape& shape, std::uint32_t permit
 
 // Whether usual_algorithm() follows measurements for this collective, and not costs.
 bool is_measured(Collective kind) noexcept;
+// Whether it does when it takes this one: the double tree is taken for its cost.
+bool is_measured(const AlgorithmInfo& algorithm) noexcept;
 // The one that is taken unless the user excludes it. It can serve the call.
 const AlgorithmInfo& usual_algorithm(const Shape& shape) noexcept;
 

@@ -38,6 +38,7 @@ enum class Algorithm : std::uint16_t {
   kBruckAlltoall = 15,
   kBinomialGather = 16,  // and scatter
   kChainBroadcast = 17,
+  kDoubleTree = 18,
 };
 
 // Steps wrap after 2^32, long after the messages with the same number were received.

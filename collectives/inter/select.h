@@ -17,6 +17,10 @@ inline constexpr std::size_t kRecursiveDoublingBytes = 64 << 10;
 // cross the middle of the network at once.
 inline constexpr std::size_t kHalvingDoublingBytes = 64 << 20;
 
+// These limits were measured with up to so many ranks. Among more, two trees (double_tree.h) are used where they are predicted to take
+// clearly less time.
+inline constexpr int kMeasuredRanks = 8;
+
 // For 16-bit inputs. With more ranks, n−1 messages in one round (1.5 µs of a core to send and as much to receive each) take
 // longer than ⌈log₂ n⌉ rounds with 5 µs of latency and two messages.
 inline constexpr int kRanksInOneRound = 8;

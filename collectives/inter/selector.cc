@@ -37,7 +37,7 @@ std::string_view reason_of_choice(const Shape& shape, const AlgorithmRules& rule
     return permitted_algorithm(shape, rules) != nullptr ? "AIACC_ALGORITHM"
                                                         : "no algorithm of AIACC_ALGORITHM can serve";
   }
-  return is_measured(shape.kind) ? "measured thresholds" : "the least predicted time";
+  return is_measured(usual_algorithm(shape)) ? "measured thresholds" : "the least predicted time";
 }
 
 const AlgorithmInfo& Selector::choose(const Shape& shape, bool tells) {
@@ -62,10 +62,10 @@ bool Selector::leaves_to(const AlgorithmInfo& algorithm, const Shape& shape) con
 namespace {
 
 // Why these are chosen; with costs, the predicted times of a short call.
-std::string reason_of(Shape shape, const AlgorithmRules& rules) {
+std::string reason_of(Shape shape, const AlgorithmRules& rules, bool takes_tree) {
   if (rules.restricts(shape.kind)) return "AIACC_ALGORITHM";
   if (algorithms_of(shape.kind).size() == 1) return "the only one";
-  if (is_measured(shape.kind)) return "measured";
+  if (is_measured(shape.kind)) return takes_tree ? "measured; double-tree predicted" : "measured";
   shape.bytes = shape.wide_bytes = 1024;
   std::string times;
   for (const AlgorithmInfo* algorithm : algorithms_of(shape.kind)) {
@@ -82,7 +82,7 @@ std::string describe_choices(const Shape& of_any_length, const AlgorithmRules& r
   Shape shape = of_any_length;
   constexpr int kLongest = 40;  // a tebibyte
   const std::size_t widening = std::max<std::size_t>(1, shape.bytes == 0 ? 1 : shape.wide_bytes / shape.bytes);
-  bool uses_table = false;
+  bool uses_table = false, takes_tree = false;
   const auto chosen_for = [&](int exponent) {
     shape.bytes = std::size_t{1} << exponent;
     shape.wide_bytes = shape.bytes * widening;
@@ -90,7 +90,9 @@ std::string describe_choices(const Shape& of_any_length, const AlgorithmRules& r
     uses_table = uses_table || tabled != nullptr;
     if (tabled != nullptr) return fmt::format("{}*", tabled->name);
     const AlgorithmInfo* const permitted = permitted_algorithm(shape, rules);
-    return std::string(permitted != nullptr ? permitted->name : usual_algorithm(shape).name);
+    const AlgorithmInfo& taken = permitted != nullptr ? *permitted : usual_algorithm(shape);
+    takes_tree = takes_tree || !is_measured(taken);
+    return std::string(taken.name);
   };
   std::string text;
   std::string present = chosen_for(0);
@@ -102,7 +104,8 @@ std::string describe_choices(const Shape& of_any_length, const AlgorithmRules& r
   }
   const bool one = text.empty();
   return fmt::format("{} between {} ranks: {}{}{} ({}{})", name_of(shape.kind), shape.ranks, text, present,
-                     one ? "" : " above", uses_table ? "*: AIACC_ALGORITHM_TABLE; else " : "", reason_of(shape, rules));
+                     one ? "" : " above", uses_table ? "*: AIACC_ALGORITHM_TABLE; else " : "",
+                     reason_of(shape, rules, takes_tree));
 }
 
 void Selector::tell_new_choices(const Shape& shape) {

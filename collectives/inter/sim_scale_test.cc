@@ -9,6 +9,7 @@
 #include <map>
 #include <string>
 
+#include "collectives/inter/double_tree.h"
 #include "collectives/inter/halving_doubling_allreduce.h"
 #include "collectives/inter/ring_allreduce.h"
 #include "collectives/inter/select.h"
@@ -204,6 +205,7 @@ void expect_any_moment_to_end_all(Algorithm algorithm, int ranks, std::size_t co
 TEST(SimScale, AnyMomentIsAMomentToDie) {
   expect_any_moment_to_end_all(&inter::ring_allreduce, 5, 100'000);
   expect_any_moment_to_end_all(&inter::halving_doubling_allreduce, 8, 600'000);  // three segments
+  expect_any_moment_to_end_all(&inter::double_tree_allreduce, 6, 100'000);       // five chunks of each tree
 }
 
 TEST(SimScale, AFrozenRankStallsTheOthersAndIsNamedAtTheDeadlineAndNotBefore) {
