@@ -54,6 +54,8 @@ groupcomm_tests += \
 	groupcomm/kv/round_choice_test.cc \
 	groupcomm/kv/store_deaths_sim_test.cc \
 	groupcomm/kv/store_replicas_sim_test.cc \
+	groupcomm/kv/store_schedule_world_test.h \
+	groupcomm/kv/store_schedules_sim_test.cc \
 	groupcomm/kv/store_sim_test.cc \
 	groupcomm/kv/store_together_sim_test.cc \
 	groupcomm/kv/store_traffic_sim_test.cc \

@@ -173,7 +173,7 @@ RoundChoice& Server::choice_of(std::string_view name) {
   if (choice) return *choice;
   choice.emplace(rules_.workers);
   std::vector<Answer> none;
-  if (!lost_.empty()) choice->lost(none);
+  if (!lost_.empty() || all_send_) choice->lost(none);
   return *choice;
 }
 
@@ -243,6 +243,13 @@ void Server::lost(int worker, const Error& why, std::vector<Answer>& answers) {
     if (worker != 0 || key.shape) continue;
     for (const Declared& declared : std::exchange(key.waiting, {}))
       answers.push_back(no(declared.worker, declared.id, why));
+  }
+}
+
+void Server::let_all_send(std::vector<Answer>& answers) {
+  all_send_ = true;
+  for (auto& [name, key] : keys_) {
+    if (key.choice) key.choice->lost(answers);
   }
 }
 

@@ -47,6 +47,8 @@ class Server {
   void lost(int worker, const Error& why, std::vector<Answer>& answers);
   // A server, by index, from which nothing comes any more.
   void server_lost(int server, std::vector<Answer>& answers);
+  // Workers that would sum a round send it from now on: a server is lost, and some of them do not come any more.
+  void let_all_send(std::vector<Answer>& answers);
   // Whether requests for that server's parts, by index, are for this one.
   bool serves(int server) const noexcept;
   // The server, by index, to which the copies go; -1: none.
@@ -151,6 +153,7 @@ class Server {
   UpdaterOptions updater_;
   std::unordered_map<std::string, Key> keys_;
   std::map<int, Error> lost_;
+  bool all_send_ = false;
 };
 
 }  // namespace aiacc::kv

@@ -105,10 +105,12 @@ void Store::on_peer_lost(int rank, const Error& why) noexcept {
   std::vector<Answer> answers;
   if (const int worker = worker_of(rank); worker >= 0) server_.lost(worker, why, answers);
   if (const int server = server_of(rank); server >= 0 && replicated()) server_lost(server, answers);
+  if (server_of(rank) >= 0 && !replicated()) server_.let_all_send(answers);
   dispatch(answers);
   // Some workers may have heard that a round is theirs, and others never will.
   if (rank == chooser() && reductions_) reductions_->abort(std::make_exception_ptr(why));
   replicated() ? give_to_replicas(rank, why) : fail_requests_to(rank, why);
+  end_hopeless();
 }
 
 void Store::dispatch(std::vector<Answer>& answers) {

@@ -12,6 +12,9 @@
 // new value from its own worker, or from a worker that the part's number names, before that worker's operation ends; another
 // worker's request that comes earlier says after how many such rounds it is (Reading::after).
 //
+// A lost server ends calls of the keys that need it (over_without), not only what goes to it: workers hear of it at different times, so
+// some have pushed to the other parts of a value, or to what the first server had decided, and others never will.
+//
 // Replicas. With two of them the next living server in the order has a copy of each part (copies.h). The server applies a push, or a round,
 // sends the result with the numbers of the pushes in it to its replica, and answers when that has confirmed it. All answers of a part
 // wait for the copies before them, those of pulls too: nobody sees what a death could undo. When a server is lost, its workers give
@@ -176,6 +179,7 @@ class Store final : private ServiceHandler, private Root::Owner, private Reducti
   void root_ended(Root& root, std::exception_ptr error) noexcept override;
 
   // Rounds that the workers sum themselves (store_together.cc).
+  bool needs_chooser(const Key& key) const noexcept;
   bool asks_first(const Key& key) const noexcept;
   bool may_be_together(const Order& order, const Key& key) const noexcept;
   int chooser() const noexcept { return options_.servers.front(); }
@@ -187,6 +191,9 @@ class Store final : private ServiceHandler, private Root::Owner, private Reducti
   // The worker (store_worker.cc).
   void begin(Operation& operation) noexcept;
   void begin_init(Operation& operation);
+  const Error* lost_part(const Key& key) const noexcept;
+  const Error* over_without(const Key& key) const noexcept;
+  void end_hopeless() noexcept;
   void start_waiting(Key& key) noexcept;
   void begin_access(Operation& operation, Key& key);
   void check(const Order& order, const Key& key) const;

@@ -9,10 +9,12 @@
 namespace aiacc::kv {
 
 // Whether some worker may be ready for an allreduce of a push of this key, so that the chooser hears of each push.
-bool Store::asks_first(const Key& key) const noexcept {
+bool Store::needs_chooser(const Key& key) const noexcept {
   return options_.mode == Mode::kSync && all_assign_ && !replicated() && reductions_ && options_.workers.size() > 1 &&
-         key.shape.bytes() >= std::max<std::size_t>(options_.allreduce_bytes, 1) && !peer(chooser()).lost;
+         key.shape.bytes() >= std::max<std::size_t>(options_.allreduce_bytes, 1);
 }
+
+bool Store::asks_first(const Key& key) const noexcept { return needs_chooser(key) && !peer(chooser()).lost; }
 
 bool Store::may_be_together(const Order& order, const Key& key) const noexcept {
   const bool plain = options_.encoding == Encoding::kPlain || key.shape.type != DType::kFloat32;
@@ -42,6 +44,7 @@ void Store::decided(const Request& request, bool together) {
   }
   if (!together) {
     key.together = nullptr;
+    if (const Error* const lost = over_without(key); lost != nullptr) throw *lost;
     begin_access(*operation, key);
     return start_waiting(key);
   }
@@ -69,8 +72,8 @@ void Store::reduced(Operation& operation, const std::exception_ptr& error) noexc
   } catch (const Error& why) {
     operation.error_ = std::current_exception();
     detach(operation);
-    // Some workers may have their sum, and others not.
-    if (error && why.code() != Code::kPeerFailed) key.broken = Error(Code::kAborted, why.message());
+    // Some workers may have their sum, and others not, and so have the servers of the value's parts.
+    if (error) key.broken = why.code() == Code::kPeerFailed ? why : Error(Code::kAborted, why.message());
     end(operation);
   }
 }

@@ -81,13 +81,50 @@ void Store::begin_init(Operation& operation) {
   key.shape = order.shape;
   key.init = &operation;
   for (const PartPlace& place : places) key.parts.emplace_back().place = place;
+  if (const Error* const lost = lost_part(key); lost != nullptr) throw *lost;
   if (worker_ != 0) return send_home(operation, key, Kind::kDeclare);
   operation.left_ = key.parts.size();
   for (std::uint32_t part = 0; part < key.parts.size(); ++part) enqueue(operation, key, part, Kind::kCreate);
 }
 
+// Why a part of the value is lost with its server; null if none is.
+const Error* Store::lost_part(const Key& key) const noexcept {
+  if (replicated()) return nullptr;
+  for (const PartQueue& part : key.parts) {
+    const auto& lost = peer(options_.servers[static_cast<std::size_t>(part.place.server)]).lost;
+    if (lost) return &*lost;
+  }
+  return nullptr;
+}
+
+// Why no call on the key can end well any more; null if it can. Pushes that are applied at once wait for no other worker.
+const Error* Store::over_without(const Key& key) const noexcept {
+  if (const auto& lost = peer(chooser()).lost; lost && needs_chooser(key)) return &*lost;
+  return options_.mode != Mode::kAsync ? lost_part(key) : nullptr;
+}
+
+// After a loss. A key without one of its parts does not begin either: its first worker cannot create it, and the others would wait.
+void Store::end_hopeless() noexcept {
+  std::vector<std::pair<Operation*, const Error*>> hopeless;
+  for (Operation* const one : running_) {
+    const auto found = keys_.find(one->order_.key);
+    if (found == keys_.end()) continue;
+    const Key& key = found->second;
+    const Error* why = nullptr;
+    if (key.init == one) why = lost_part(key);
+    if (one->path_ == Operation::Path::kRequests) why = over_without(key);
+    if (why != nullptr) hopeless.emplace_back(one, why);
+  }
+  for (const auto& [one, why] : hopeless) {
+    one->error_ = std::make_exception_ptr(*why);
+    detach(*one);
+    end(*one);
+  }
+}
+
 void Store::check(const Order& order, const Key& key) const {
   if (key.broken) throw *key.broken;
+  if (const Error* const lost = over_without(key); lost != nullptr) throw *lost;
   const auto check_count = [&](const char* what, std::uint64_t count) {
     if (count == key.shape.elements()) return;
     throw Error(Code::kInvalidArgument, fmt::format("{} has {} elements, and {} is {}", what, count,
