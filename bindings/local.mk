@@ -41,6 +41,7 @@ bindings_tests += \
 	bindings/c/blocks_test.cc \
 	bindings/c/collectives_test.cc \
 	bindings/c/failures_test.cc \
+	bindings/c/finalized_test.cc \
 	bindings/c/registration_test.cc \
 	bindings/c/report_test.cc \
 	base/error.cc \
