@@ -1,8 +1,12 @@
 #include "collectives/inter/double_tree.h"
 
+#include <algorithm>
 #include <array>
 #include <cmath>
 #include <deque>
+#include <optional>
+#include <span>
+#include <utility>
 
 #include "collectives/inter/two_trees.h"
 
