@@ -258,7 +258,9 @@ TEST(Syncbn, AbortEndsCallsOfTheOthers) {
     std::vector<float> x(6, 1.0f);
     double saved[7];
     const aiacc_syncbn_layer_t layer = layer_of(of);
-    if (rank == 1) EXPECT_AIACC(aiacc_syncbn_abort(syncbn, "gone"));
+    if (rank == 1) {
+      EXPECT_AIACC(aiacc_syncbn_abort(syncbn, "gone"));
+    }
     expect(aiacc_syncbn_join(syncbn), AIACC_ERR_ABORTED, "gone");
     expect(aiacc_syncbn_forward(syncbn, &batch, &layer, x.data(), x.data(), saved), AIACC_ERR_ABORTED, "gone");
     EXPECT_AIACC(aiacc_barrier(group, nullptr, nullptr));  // no other group

@@ -144,7 +144,9 @@ TEST_P(ActivePortOver, MemoryThatCameBackIsNotSentAnyMore) {
   ASSERT_TRUE(run_alone(0, [&] { return receiver[0].lost.size() == 1 && completion.told == 1; }));
   std::fill(bytes.begin(), bytes.end(), std::byte{0xee});
   run_on();
-  if (receiver[1].messages.front().placed) EXPECT_TRUE(receiver[1].messages.front().bytes == original);
+  if (receiver[1].messages.front().placed) {
+    EXPECT_TRUE(receiver[1].messages.front().bytes == original);
+  }
 }
 
 TEST_P(ActivePortOver, MessagesThatAreNotOfThisJobAreDropped) {
