@@ -171,7 +171,10 @@ class Freeing {
       if (!gathering_) gathering_.emplace();
       if ((context_ = entry.take_context()) != nullptr) ++count_;
     });
-    if (!removed) throw unknown_request(request);
+    if (!removed) {
+      count_down();  // before `pin`, which may be the last user of a context that has gone
+      throw unknown_request(request);
+    }
   }
   // One that ended well while it was submitted.
   void free_ended(aiacc_request_t request) {

@@ -221,7 +221,7 @@ Task<void> double_tree_broadcast(Operation& op) {
   }
   if (ranks_in(op) == 1) co_return;
   DoubleTree run{.call = InterCall(op, Algorithm::kDoubleTree), .up = false, .down = true, .result = buffer};
-  set_reductions(run);
+  run.widen = run.partial = run.last = op.call.reduction;  // nothing is added: 16-bit elements travel as they are
   co_await run_trees(run, TwoTrees::from(run.call.root(), run.call.size()));
 }
 

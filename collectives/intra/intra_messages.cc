@@ -146,9 +146,10 @@ void IntraMessages::release_range(HostRange range) noexcept {
 // Allocates memory for the next message to this member, of which it becomes the last of `runs`. What was received is given back when
 // there is no room otherwise, and long ones soon: the receiver's count lies in a line that it keeps writing to.
 IntraMessages::Placed IntraMessages::place_message(Outgoing& to, std::size_t bytes) {
-  if (Placed placed; place_behind(to, aligned(bytes), &placed)) return placed;
+  const bool is_long = aligned(bytes) > kLongestInSlab;
+  if (Placed placed; !is_long && place_behind(to, aligned(bytes), &placed)) return placed;
   to.run = nullptr;
-  if (aligned(bytes) <= kLongestInSlab) return place_in_slab(to, aligned(bytes));
+  if (!is_long) return place_in_slab(to, aligned(bytes));
   reclaim(to);
   to.runs.push_back({1, false, {}});
   try {

@@ -14,10 +14,13 @@ constexpr std::size_t kSmallBytes =
 constexpr std::size_t kChunksUnderWay = 8;  // of one send
 constexpr std::size_t kEntries = 16;        // of the queue, taken at once
 
-std::uint64_t total(std::span<const Exposed> pieces) {
-  std::uint64_t bytes = 0;
-  for (const Exposed& each : pieces) bytes += each.bytes;
-  return bytes;
+// Of what a peer says, which may be malformed.
+bool add_up_to(std::span<const Exposed> pieces, std::uint64_t bytes) {
+  for (const Exposed& each : pieces) {
+    if (each.bytes == 0 || each.bytes > bytes) return false;
+    bytes -= each.bytes;
+  }
+  return bytes == 0;
 }
 
 }  // namespace
@@ -407,7 +410,7 @@ bool Worker::fetch(void* payload, void* into, std::size_t bytes, Operation& oper
   if (reads) std::memcpy(exposed.data(), offer->text.data() + at + header.address_bytes, count * sizeof(Exposed));
   give(offer);
   if (from == nullptr) return false;
-  if (reads && total(std::span(exposed.data(), count)) == bytes) {
+  if (reads && add_up_to(std::span(exposed.data(), count), bytes)) {
     reads_.begin(*from, header.send, std::span(exposed.data(), count), static_cast<std::byte*>(into), operation);
     reads_.post(*fabric_, failed_reads_);
     return true;

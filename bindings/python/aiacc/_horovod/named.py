@@ -74,7 +74,9 @@ class NamedAllreduces:
                 request = table.engine.submit(index, *buffers)
             except Error as error:
                 if not isinstance(error, InvalidArgument) and table is not None:  # which this rank alone may have got wrong
-                    self._forget(table.engine)
+                    other = self._forget(table.engine)
+                    if other is not None:
+                        _free(other)
                 raise _failed(name, error) from error
             table.calls[name] = count = table.calls.get(name, 0) + 1
             assert request is not None
@@ -120,6 +122,14 @@ class NamedAllreduces:
         if other is not None:
             _free(other)
 
+    def forget(self, pending: PendingNamed) -> None:
+        """One that has ended: its tensors are the caller's alone from now on."""
+        _, _, count = pending.call
+        with self._lock:
+            for table in (self._table, self._old):
+                if table is not None and table.outstanding.get((pending.name, count)) is pending:
+                    del table.outstanding[pending.name, count]
+
     def _forget(self, engine: Engine) -> Optional[Engine]:
         """The other one, of two of which one has ended: no rank goes on with it."""
         engines = [one.engine for one in (self._table, self._old) if one is not None]
@@ -158,18 +168,20 @@ class NamedAllreduces:
         gone: Optional[Table] = None
         with self._lock:
             self._upkeep = None
-            outstanding = self._table.last_outstanding() if self._table is not None and self._old is None else {}
+            # An error may have ended the engine since, and on some ranks another one may have begun.
+            table = None if self._closed else self._present()
+            outstanding = table.last_outstanding() if table is not None and self._old is None else {}
             everyone = exchange(Said(self.number, self._epoch, self._joins, None if self._old is None else self._old.is_over(), outstanding))
             first = everyone[0]
-            if any(said.joins or said[:2] != first[:2] for said in everyone) or self._closed:
+            if table is None or any(said.joins or said[:2] != first[:2] for said in everyone):
                 return  # later
             if all(said.old for said in everyone):
                 gone, self._old = self._old, None
-            elif all(said.old is None for said in everyone) and self._table is not None:
-                self._old, self._table = self._table, None
+            elif all(said.old is None for said in everyone):
+                self._old, self._table = table, None
                 for said in everyone:
                     for name, call in said.outstanding.items():
-                        self._old.late[name] = max(call, self._old.late.get(name, 0))
+                        table.late[name] = max(call, table.late.get(name, 0))
                 self._epoch += 1
         if gone is not None:
             _free(gone.engine)
@@ -347,6 +359,7 @@ class PendingNamed:
         finally:
             if self._asked is not None:
                 self._asked.let_go()
+            self.owner.forget(self)
         if self._target is not self._result:
             self.owner._of.copy(self._result, self._target)
         return self._result

@@ -61,7 +61,8 @@ class Unnegotiated:
 
     def abort(self, reason: str) -> None:
         """Who waits in a call raises."""
-        self._closed, made = True, self._made
+        with self._lock:
+            self._closed, made = True, self._made
         if made is not None:
             made.abort(_LEFT + reason)
 
