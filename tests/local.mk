@@ -184,6 +184,7 @@ check-roce: stage
 EXTRA_DIST += \
 	tests/qos/init \
 	tests/qos/lab.py \
+	tests/qos/mounts.py \
 	tests/qos/run \
 	tests/qos/scenarios.py
 check-qos: stage
