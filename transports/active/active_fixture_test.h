@@ -30,6 +30,11 @@ inline const Way kUcxOverSharedMemory{
     "UcxOverSharedMemory", &ucx::kLibrary, {"UCX_TLS=sm", "UCX_MM_ERROR_HANDLING=y"}, true};
 
 inline const Way kOfiOverTcp{"OfiOverTcp", &ofi::kLibrary, {"OFI_PROVIDER=tcp;ofi_rxm", "FI_TCP_IFACE=lo"}, true};
+// Without reads of the other one's memory.
+inline const Way kOfiOverTcpInChunks{"OfiOverTcpInChunks",
+                                     &ofi::kLibrary,
+                                     {"OFI_PROVIDER=tcp;ofi_rxm", "FI_TCP_IFACE=lo", "FI_AV_REMOVE_CLEANUP=0"},
+                                     true};
 inline const Way kOfiOverSharedMemory{"OfiOverSharedMemory", &ofi::kLibrary, {"OFI_PROVIDER=shm"}, true};
 
 // Why there can be no ports in this way; "" if there can be.

@@ -233,7 +233,7 @@ TEST_P(ActivePortOver, ProtectionIsRefused) { EXPECT_THROW(ports->port(0).encryp
 
 INSTANTIATE_TEST_SUITE_P(Active, ActivePortOver,
                          ::testing::Values(&active_test::kUcxOverTcp, &active_test::kOfiOverTcp,
-                                           &active_test::kOfiOverSharedMemory),
+                                           &active_test::kOfiOverTcpInChunks, &active_test::kOfiOverSharedMemory),
                          [](const auto& one) { return one.param->name; });
 
 }  // namespace
@@ -259,6 +259,8 @@ INSTANTIATE_TEST_SUITE_P(UcxOverTcp, MessageConformance,
 INSTANTIATE_TEST_SUITE_P(UcxOverSharedMemory, MessageConformance,
                          ::testing::Values(&over<active_test::kUcxOverSharedMemory>));
 INSTANTIATE_TEST_SUITE_P(OfiOverTcp, MessageConformance, ::testing::Values(&over<active_test::kOfiOverTcp>));
+INSTANTIATE_TEST_SUITE_P(OfiOverTcpInChunks, MessageConformance,
+                         ::testing::Values(&over<active_test::kOfiOverTcpInChunks>));
 INSTANTIATE_TEST_SUITE_P(OfiOverSharedMemory, MessageConformance,
                          ::testing::Values(&over<active_test::kOfiOverSharedMemory>));
 }  // namespace aiacc::message_conformance

@@ -8,6 +8,9 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
+#include <span>
+#include <string_view>
+#include <utility>
 
 #include "transports/ofi/wire.h"
 
@@ -18,6 +21,22 @@ constexpr long kMillisecond = 1'000'000;
 
 std::string failure(const char* call, int status) {
   return std::string("a failure of ") + call + ": " + fi_strerror(-status);
+}
+
+// Whether FI_AV_REMOVE_CLEANUP is set (ofi_library.cc), which the user may have changed. libfabric reads it once, when a process first
+// uses it; if that was before aiacc did, what it read then is not known.
+bool closes_removed() {
+  fi_param* parameters = nullptr;
+  int count = 0;
+  if (fi_getparams(&parameters, &count) != 0) return false;
+  bool closes = false;
+  for (const fi_param& each : std::span(parameters, static_cast<std::size_t>(count))) {
+    if (std::string_view(each.name) != "FI_AV_REMOVE_CLEANUP" || each.value == nullptr) continue;
+    const std::string_view value = each.value;
+    closes = value == "1" || value == "on" || value == "true" || value == "yes";
+  }
+  fi_freeparams(parameters);
+  return closes;
 }
 
 // Other hosts reach no loopback device, and no link-local address without a device's number.
@@ -63,10 +82,11 @@ std::string Fabric::open(const std::string& providers) {
 }
 
 // Reads leave the place to the provider, which must give it back without the peer's help. rxm does so over TCP, by closing its
-// connection (FI_AV_REMOVE_CLEANUP in ofi_library.cc). Others have not been tried.
+// connection. Others have not been tried.
 bool Fabric::choose(const std::string& provider) {
   if (provider == "tcp;ofi_rxm") info_ = find(provider, FI_MSG | FI_RMA);
-  reads_ = info_ != nullptr;
+  reads_ = info_ != nullptr && closes_removed();
+  if (info_ != nullptr && !reads_) fi_freeinfo(std::exchange(info_, nullptr));
   if (info_ == nullptr) info_ = find(provider, FI_MSG);
   return info_ != nullptr;
 }
