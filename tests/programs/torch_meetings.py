@@ -4,10 +4,12 @@ import hang_report
 
 hang_report.after(90)
 
+import gc
 import random
 import sys
 import threading
 import time
+import weakref
 
 import torch
 
@@ -239,6 +241,40 @@ def check_names_that_come_back():
         assert allreduces._epoch == epoch > 0, (allreduces._epoch, epoch)
     finally:
         named_table._MOST_TENSORS = before
+
+
+def check_engines_are_replaced_after_an_error():
+    """Also where it came between what one rank and what the others wanted to replace."""
+    before, named_table._MOST_TENSORS = named_table._MOST_TENSORS, 4
+    try:
+        hvd.shutdown()
+        hvd.init()
+        if hvd.rank() == 0:  # whose engine is full
+            handles = [hvd.allreduce_async(torch.ones(1), name=f"alone.{number}") for number in range(6)]
+            for handle in handles:
+                raises(hvd.HorovodInternalError, hvd.synchronize, handle)
+        else:
+            raises(hvd.HorovodInternalError, hvd.barrier)
+        if hvd.rank() == 0:
+            time.sleep(0.5)  # the others' new engines are full before this rank has one
+        for step in range(3):
+            handles = [hvd.allreduce_async(torch.ones(1), name=f"again.{step}.{number}", op=hvd.Sum) for number in range(6)]
+            for handle in handles:
+                equal(hvd.synchronize(handle), torch.full((1,), float(hvd.size())))
+        hvd.barrier()
+    finally:
+        named_table._MOST_TENSORS = before
+
+
+def check_results_are_the_callers():
+    """Nothing keeps what was synchronized."""
+    kept = []
+    for _ in range(3):
+        result = hvd.synchronize(hvd.allreduce_async(torch.ones(4), name="result"))
+        kept.append(weakref.ref(result))
+        del result
+    gc.collect()
+    assert not any(each() is not None for each in kept)
 
 
 def check_threads_beside_slow_ones():
