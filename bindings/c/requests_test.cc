@@ -2,7 +2,9 @@
 #include <algorithm>
 #include <atomic>
 #include <cstdint>
+#include <optional>
 #include <string>
+#include <thread>
 
 #include "tests/abi_world.h"
 
@@ -115,6 +117,36 @@ TEST(Waiting, ForRequestsOfSeveralContexts) {
     EXPECT_AIACC(aiacc_wait_any(2, requests, AIACC_FOREVER, &index));
     EXPECT_EQ(words[0] + words[1], 2);
   });
+}
+
+// Receives that have ended, of a world each. The first world is over then, and its request holds what is left of it.
+TEST(Waiting, ForARequestTwiceOfAContextThatIsOver) {
+  std::optional<World> over(std::in_place, 2);
+  World other(2);
+  int word = 0;
+  aiacc_request_t requests[3] = {};
+  const auto received = [&word](World& world, aiacc_request_t* request) {
+    world.run([&](int rank, aiacc_group_t group) {
+      int go = 0;
+      if (rank == 1) {
+        EXPECT_AIACC(aiacc_recv(&go, 1, AIACC_INT32, 0, 1, group, nullptr, nullptr));
+        EXPECT_AIACC(aiacc_send(&go, 1, AIACC_INT32, 0, 0, group, nullptr, nullptr));
+        return;
+      }
+      EXPECT_AIACC(aiacc_recv(&word, 1, AIACC_INT32, 1, 0, group, nullptr, request));
+      EXPECT_AIACC(aiacc_send(&go, 1, AIACC_INT32, 1, 1, group, nullptr, nullptr));
+      const char* sentence = nullptr;
+      while (aiacc_request_error(*request, &sentence) == AIACC_PENDING) std::this_thread::yield();
+    });
+  };
+  received(other, &requests[0]);
+  received(*over, &requests[1]);
+  requests[2] = requests[1];
+  over.reset();
+  expect(aiacc_wait_all(3, requests, AIACC_FOREVER), AIACC_ERR_INVALID_HANDLE, "does not exist any more");
+  EXPECT_AIACC(aiacc_barrier(other.group(0), nullptr, &requests[0]));
+  EXPECT_AIACC(aiacc_barrier(other.group(1), nullptr, nullptr));
+  EXPECT_AIACC(aiacc_wait(requests[0]));
 }
 
 TEST(Waiting, IsRefusedWithASentence) {
