@@ -66,7 +66,7 @@ std::uint64_t Call::fingerprint() const noexcept {
            static_cast<std::uint64_t>(reduction.type) << 8 | static_cast<std::uint64_t>(reduction.codec) << 16 |
            (reduces(kind) ? static_cast<std::uint64_t>(reduction.op) << 24 | std::uint64_t{scales} << 32 : 0));
   if (agrees_pairwise(*this)) {
-    hash.add(std::uint64_t{1});
+    hash.add(~std::uint64_t{0});  // no count
   } else {
     hash.add(count);
     if (uneven || !tensors.empty()) hash.add(blocks.size() + tensors.size()).add(layout_of(*this));
