@@ -14,6 +14,7 @@ Connection::Connection(Shared& shared, ConnectionOwner& owner, std::unique_ptr<i
     : shared_(shared),
       owner_(owner),
       stream_(std::move(stream)),
+      sent_again_before_(stream_->flow().sent_again),
       preface_(std::move(preface)),
       inbound_(inbound),
       outbound_(outbound),

@@ -70,8 +70,8 @@ class Connection final : public PartHolder, private Root::Owner {
     const std::uint64_t now = stream_->flow().acknowledged;
     return now - std::exchange(acknowledged_, now);
   }
-  // Segments, by this end's system.
-  std::uint64_t sent_again() const noexcept { return stream_->flow().sent_again; }
+  // Segments, by this end's system; not those of the handshake, which were not of the class yet.
+  std::uint64_t sent_again() const noexcept { return stream_->flow().sent_again - sent_again_before_; }
   void mark(const io::TrafficMarks& marks) noexcept { shared_.mark(*stream_, marks); }
   // It is not its link's connection any more: what it carried waits for another one.
   void retire() noexcept;
@@ -123,6 +123,7 @@ class Connection final : public PartHolder, private Root::Owner {
   Shared& shared_;
   ConnectionOwner& owner_;
   std::unique_ptr<io::Stream> stream_;
+  std::uint64_t sent_again_before_;
   std::uint64_t acknowledged_ = 0;  // at the last newly_acknowledged()
   wire::Bytes preface_;
   Inbound& inbound_;

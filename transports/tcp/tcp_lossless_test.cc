@@ -57,6 +57,19 @@ TEST(TcpLossless, TheFirstLossIsToldWhileMessagesAreSent) {
   EXPECT_EQ(sim.remarks, kTold);
 }
 
+TEST(TcpLossless, AHandshakeThatWasSentAgainIsNoLoss) {
+  LosslessSim sim("dscp=26,lossless=yes");
+  sim.network.say_sent_again(3);
+  sim.send(TrafficClass::kBulk);
+  sim.wait(std::chrono::seconds(2));
+  sim.send(TrafficClass::kBulk);
+  EXPECT_EQ(sim.remarks, std::vector<std::string>{});
+  sim.network.say_sent_again(10);
+  sim.wait(std::chrono::seconds(2));
+  sim.send(TrafficClass::kBulk);
+  EXPECT_EQ(sim.remarks, kTold);
+}
+
 TEST(TcpLossless, ALossIsToldWhenAConnectionEnds) {
   LosslessSim sim("dscp=26,lossless=yes");
   sim.send(TrafficClass::kBulk);
