@@ -58,7 +58,7 @@ class ProcessSet:
         self.process_set_id, self._own_rank = number, own_rank
 
     def _unregister(self, reason: str) -> None:
-        for channel in self._channels.values():
+        for channel in list(self._channels.values()):
             channel.close(reason)
         self._engines.close()
         optimizers, self._optimizers = self._optimizers, []
@@ -176,7 +176,7 @@ def _teardown(reason: str) -> None:
 def _abort(reason: str) -> None:
     """Members that wait in an operation of any set raise, also those of engines."""
     for one in _registered:
-        for channel in one._channels.values():
+        for channel in list(one._channels.values()):
             try:
                 channel.group.abort(reason)
             except RuntimeError:
