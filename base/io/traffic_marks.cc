@@ -155,7 +155,8 @@ std::string mark_traffic(int descriptor, const TrafficMarks& marks) {
   // Last, because IP_TOS sets a priority, too.
   if (marked && marks.priority) marked = set(descriptor, SOL_SOCKET, SO_PRIORITY, *marks.priority);
   if (marked && marks.rate) marked = set(descriptor, SOL_SOCKET, SO_MAX_PACING_RATE, *marks.rate / 8);
-  return marked ? std::string() : fmt::format("a connection cannot have {}: {}", marks.text(), std::strerror(errno));
+  if (marked) return {};
+  return system_error(fmt::format("a connection cannot have {}", marks.text()), errno).message();
 }
 
 }  // namespace aiacc::io

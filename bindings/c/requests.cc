@@ -169,7 +169,8 @@ class Freeing {
     const bool removed = pin.remove(freed_, [this](RequestEntry& entry) {
       if (entry.context != context_) count_down();
       if (!gathering_) gathering_.emplace();
-      if ((context_ = entry.take_context()) != nullptr) ++count_;
+      context_ = entry.take_context();
+      if (context_ != nullptr) ++count_;
     });
     if (!removed) {
       count_down();  // before `pin`, which may be the last user of a context that has gone
