@@ -175,6 +175,16 @@ PROGRAMS = {
 }
 
 
+def open_files(pids):
+    """What the descriptors of processes refer to ("socket:[4711]"), also while they close some."""
+    found = set()
+    for pid in pids:
+        for descriptor in pathlib.Path(f"/proc/{pid}/fd").iterdir():
+            with contextlib.suppress(FileNotFoundError):
+                found.add(os.readlink(descriptor))
+    return found
+
+
 def shared_files():
     names = os.listdir("/dev/shm") + os.listdir("/tmp")
     of_tests = ("stage", "hosts", "check", "sshd")  # which another run on this machine may make meanwhile

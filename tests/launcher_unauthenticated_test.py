@@ -7,7 +7,7 @@ import subprocess
 import pytest
 
 from launcher_hosts_support import FOLDER, script
-from launcher_support import Job, closing_line, compiled
+from launcher_support import Job, closing_line, compiled, open_files
 
 pytestmark = pytest.mark.skipif(os.geteuid() != 0 or not shutil.which("setpriv"), reason="needs root, to be two users")
 
@@ -58,7 +58,7 @@ def test_a_rank_tells_nothing_to_another_user_who_has_taken_the_name_of_its_agen
 
 def local_listeners(pids):
     """Names of the local sockets at which processes listen."""
-    inodes = {os.readlink(one) for pid in pids for one in pathlib.Path(f"/proc/{pid}/fd").iterdir()}
+    inodes = open_files(pids)
     lines = [line.split() for line in pathlib.Path("/proc/net/unix").read_text().splitlines()[1:]]
     return [words[7] for words in lines if len(words) > 7 and words[3] == "00010000" and f"socket:[{words[6]}]" in inodes]
 

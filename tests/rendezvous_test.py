@@ -12,6 +12,7 @@ import time
 import pytest
 
 import namespace_hosts
+from launcher_support import open_files
 
 FOREIGN = ("AIACC_", "OMPI_", "PMI", "SLURM_", "RANK", "WORLD_SIZE", "MASTER_", "TORCHELASTIC_")
 CLEAN = {name: value for name, value in os.environ.items() if not name.startswith(FOREIGN)}
@@ -290,7 +291,7 @@ def test_what_a_peer_says_reaches_no_terminal_as_it_is(rank, secret, port):
 
 def listening_of(pid):
     """Addresses of /proc/net/tcp and tcp6 at which a process listens."""
-    inodes = {os.readlink(one) for one in pathlib.Path(f"/proc/{pid}/fd").iterdir()}
+    inodes = open_files([pid])
     found = []
     for table in ("tcp", "tcp6"):
         for line in pathlib.Path("/proc/net", table).read_text().splitlines()[1:]:
