@@ -125,6 +125,8 @@ Task<void> Acceptor::greet(Greeting* self, std::unique_ptr<io::Stream> stream) {
     // A late peer counts as unauthenticated. One that was dropped to make room may belong to the job; it connects
     // again.
     if (error.code() == Code::kTimeout) unauthenticated = true;
+    // A rank may be ended, or leave its world, between a connection and its first byte: nobody has refused it.
+    if (error.code() == Code::kPeerFailed && self->of_job && !self->newcomer.heard.hello) unauthenticated = false;
   } catch (...) {
   }
   if (unauthenticated && !closed_) owner_.peer_refused();

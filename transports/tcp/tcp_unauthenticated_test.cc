@@ -126,6 +126,25 @@ TEST(TcpUnauthenticated, GarbageIsClosedAndCounted) {
   EXPECT_TRUE(job.works());
 }
 
+// Also how a rank looks that is ended between a connection and its first byte.
+TEST(TcpUnauthenticated, WhoSaysNothingAndLeavesIsCountedUnlessItsAddressIsOfTheJob) {
+  SimTcp net(2);
+  Job job(net);
+  const auto come_and_go = [&](int host_number) {
+    SimTcp::HostOf host(net, host_number);
+    Stop stop;
+    Task<std::unique_ptr<io::Stream>> connecting = host.net.connect(net.addresses[0], stop);
+    connecting.start();
+    EXPECT_TRUE(net.run_until([&] { return connecting.done(); }));
+    connecting.take().reset();
+    net.world.run_until(after(net.world.now(), std::chrono::milliseconds(100)));
+    return net.port(0).refused();
+  };
+  EXPECT_EQ(come_and_go(1), 0u);
+  EXPECT_EQ(come_and_go(9), 1u);
+  EXPECT_TRUE(job.works());
+}
+
 TEST(TcpUnauthenticated, HalfAFrameIsWaitedForThreeSeconds) {
   SimTcp net(2);
   Job job(net);
