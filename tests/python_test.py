@@ -99,10 +99,18 @@ def test_a_rank_that_ends_too_early_fails_the_job_and_no_other_hangs(end, call):
     assert code == 1 and "this one" in err
 
 
-@pytest.mark.parametrize("end", ["sys.exit(3)", "(lambda: sys.exit(3))()"])
-def test_sys_exit_with_a_failure_ends_the_job_with_it(end):
+@pytest.mark.parametrize("end, block", [("sys.exit(3)", "if True"), ("(lambda: sys.exit(3))()", "if True"),
+                                        ("sys.exit(3)", "with contextlib.ExitStack()")])
+def test_sys_exit_with_a_failure_ends_the_job_with_it(end, block):
     """At once: the others wait for what this rank will never do."""
-    program = f"import aiacc, sys; aiacc.init(); aiacc.WORLD.barrier()\nif aiacc.rank() == 1: {end}\naiacc.WORLD.recv(bytearray(1), 1)"
+    program = f"""
+import aiacc, contextlib, sys
+aiacc.init()
+aiacc.WORLD.barrier()
+{block}:
+    if aiacc.rank() == 1: {end}
+    aiacc.WORLD.recv(bytearray(1), 1)
+"""
     code, _, err = python_job(PYTHON, 2, program, env=QUIET)
     assert code == 3 and "rank 1 on host " in err.splitlines()[-1] and "exited with status 3" in err.splitlines()[-1], err
 

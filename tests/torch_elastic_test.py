@@ -27,10 +27,10 @@ def test_a_lost_rank_is_replaced_and_every_sample_counts_once(python, tmp_path):
     undisturbed, err = worlds(python, tmp_path)
     assert undisturbed[0].startswith("0 0 0 3 12 3 0.") and err == "", (undisturbed, err)
     result = undisturbed[0].split()[-1]
-    for number, death in enumerate(("3:1", "5:0")):
+    for number, death in enumerate(("3:1:7", "5:0")):
         (tmp_path / str(number)).mkdir()
         found, err = worlds(python, tmp_path / str(number), death)
-        who = int(death[2:])
+        who = int(death.split(":")[1])
         others = [one for one in range(3) if one != who]
         expected = [f"{who} 2 2 3 12 3 ", *(f"{other} {rank} {rank} 3 12 3 3 3 " for rank, other in enumerate(others))]
         assert found == sorted(one + result for one in expected), (found, undisturbed, err)

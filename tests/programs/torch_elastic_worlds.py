@@ -1,5 +1,5 @@
-"""A rank of an elastic job whose lost ranks are replaced: torch_elastic_worlds.py DIRECTORY [STEP:PLACE]... The process that aiaccrun
-started as rank PLACE kills itself once, in the middle of that step. Each rank prints what all must agree on at the end."""
+"""A rank of an elastic job whose lost ranks are replaced: torch_elastic_worlds.py DIRECTORY [STEP:PLACE[:STATUS]]... The process that aiaccrun
+started as rank PLACE kills itself once, or exits with STATUS, in the middle of that step. Each rank prints what all must agree on at the end."""
 import hang_report
 
 hang_report.after(90)
@@ -18,13 +18,15 @@ BATCH, RANKS = 2, 3
 SAMPLES = BATCH * RANKS * 6
 folder, deaths = pathlib.Path(sys.argv[1]), [tuple(map(int, one.split(":"))) for one in sys.argv[2:]]
 place = int(os.environ["AIACC_RANK"])
-is_new = any((folder / f"{step}.{who}").exists() for step, who in deaths if who == place)
+is_new = any((folder / f"{step}.{who}").exists() for step, who, *_ in deaths if who == place)
 
 
 def die_if_asked(step):
-    for at, who in deaths:
+    for at, who, *status in deaths:
         if (at, who) == (step, place) and not (folder / f"{at}.{who}").exists():
             (folder / f"{at}.{who}").touch()
+            if status:
+                raise SystemExit(*status)
             os.kill(os.getpid(), signal.SIGKILL)
 
 

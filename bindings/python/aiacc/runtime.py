@@ -9,6 +9,7 @@ import json
 import os
 import sys
 import threading
+from opcode import opname
 from typing import Any, Callable, NoReturn, Optional, Protocol, Sequence, Set, Union
 
 from aiacc import _abi
@@ -99,7 +100,7 @@ class _Exits:
 
         @functools.wraps(original)
         def exit(status: Any = None, /) -> NoReturn:  # noqa: A001
-            self._note(status)
+            self.note(status)
             original(status)
         sys.exit = exit
         quitter: Any = type(getattr(builtins, "exit", None))  # of the module site, which python -S leaves out
@@ -107,11 +108,11 @@ class _Exits:
             quit_of_site = quitter.__call__
 
             def quit(this: Any, code: Any = None) -> None:  # noqa: A001
-                self._note(code)
+                self.note(code)
                 quit_of_site(this, code)
             quitter.__call__ = quit
 
-    def _note(self, status: Any) -> None:
+    def note(self, status: Any) -> None:
         self._last = None
         if status not in (None, 0) and threading.current_thread() is threading.main_thread():
             outermost: Any = sys._getframe()
@@ -120,11 +121,15 @@ class _Exits:
             self._last = outermost, outermost.f_lasti
 
     def failed(self) -> bool:
-        """Where the exception was caught instead, the program has gone on from there."""
-        return self._last is not None and self._last[0].f_lasti == self._last[1]
+        """Where the exception was caught instead, the program has gone on from there, to its last line."""
+        if self._last is None:
+            return False
+        frame, place = self._last
+        return frame.f_lasti == place or not opname[frame.f_code.co_code[frame.f_lasti]].startswith("RETURN")
 
 
 _exits = _Exits()
+note_exit = _exits.note
 
 
 def leaves_in_order() -> bool:

@@ -12,6 +12,7 @@ from typing import Any, Callable, Dict, Iterable, List
 from aiacc._horovod import basics
 from aiacc._horovod.exceptions import HorovodInternalError, HostsUpdatedInterrupt
 from aiacc.errors import Error
+from aiacc.runtime import note_exit
 
 _log = logging.getLogger("aiacc.elastic")
 
@@ -151,6 +152,9 @@ def run_fn(func: Callable[..., Any], reset: Callable[[], None]) -> Callable[...,
                 basics.abandon(str(error))
             except HostsUpdatedInterrupt as interrupt:
                 synchronizes = not interrupt.skip_sync
+            except SystemExit as leaving:
+                note_exit(leaving.code)
+                raise
             again = True
     return wrapper
 
