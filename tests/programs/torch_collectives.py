@@ -13,6 +13,8 @@ import torch
 
 import aiacc
 import aiacc.torch as hvd
+from aiacc._horovod import named
+from aiacc.torch import tensors
 from torch_checks import close, equal, raises, run
 
 TYPES = [torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64, torch.float16, torch.bfloat16, torch.float32, torch.float64]
@@ -247,6 +249,29 @@ def check_named_asynchronous_allreduces_in_another_order_on_each_rank():
         pass
     hvd.synchronize(handle)
     equal(gaps, torch.tensor([float(n), 0.0] * 3))
+
+
+class EngineThatEnded:
+    def __init__(self, owner):
+        self.owner, self.freed = owner, []
+
+    def add(self, *_):
+        return 0
+
+    def submit(self, *_):
+        raise aiacc.Aborted("by another rank")
+
+    def free(self):
+        self.freed.append(self.owner._lock.locked())
+
+
+def check_the_other_of_two_engines_is_freed_outside_of_the_lock():
+    """Its free waits for what runs there, which others end who need the lock."""
+    owner = named.NamedAllreduces(hvd.global_process_set._channel, tensors, 0)
+    ended, other = EngineThatEnded(owner), EngineThatEnded(owner)
+    owner._table, owner._old = (named.Table(one, 0, owner._limits) for one in (ended, other))
+    raises(hvd.HorovodInternalError, owner.start, "x", torch.ones(1), torch.ones(1), hvd.Sum, 1.0, 1.0)
+    assert (ended.freed, other.freed) == ([], [False])
 
 
 def check_gradients():

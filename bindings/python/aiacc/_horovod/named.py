@@ -64,25 +64,28 @@ class NamedAllreduces:
         buffers = of.buffer_of(source), of.buffer_of(target)
         if patience_s is not None:
             self._channel().callers.note()
-        with self._lock:
-            self.started += 1
-            table = self._old
-            try:
-                if table is None or not table.has_next_of(name):
-                    table = self._present()
-                index = table.index(name, metadata, f"{_KIND}.{name}", buffers[0], OPS[op], wire)
-                request = table.engine.submit(index, *buffers)
-            except Error as error:
-                if not isinstance(error, InvalidArgument) and table is not None:  # which this rank alone may have got wrong
-                    other = self._forget(table.engine)
-                    if other is not None:
-                        _free(other)
-                raise _failed(name, error) from error
-            table.calls[name] = count = table.calls.get(name, 0) + 1
-            assert request is not None
-            pending = PendingNamed(self, table.engine, name, metadata, (self.number, table.epoch, count), request, target, result, patience_s)
-            table.started(name, pending)
-            self._look_after()
+        other: Optional[Engine] = None
+        try:
+            with self._lock:
+                self.started += 1
+                table = self._old
+                try:
+                    if table is None or not table.has_next_of(name):
+                        table = self._present()
+                    index = table.index(name, metadata, f"{_KIND}.{name}", buffers[0], OPS[op], wire)
+                    request = table.engine.submit(index, *buffers)
+                except Error as error:
+                    if not isinstance(error, InvalidArgument) and table is not None:  # which this rank alone may have got wrong
+                        other = self._forget(table.engine)
+                    raise _failed(name, error) from error
+                table.calls[name] = count = table.calls.get(name, 0) + 1
+                assert request is not None
+                pending = PendingNamed(self, table.engine, name, metadata, (self.number, table.epoch, count), request, target, result, patience_s)
+                table.started(name, pending)
+                self._look_after()
+        finally:
+            if other is not None:
+                _free(other)  # waits for what runs there: not under the lock
         return pending
 
     def join(self) -> None:
