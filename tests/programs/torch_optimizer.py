@@ -164,6 +164,27 @@ def check_clipping_between_synchronize_and_step():
         same(model, reference)
 
 
+def check_closures():
+    """That evaluate once, and several times a step."""
+    for make in (sgd, lambda parameters: torch.optim.LBFGS(parameters, lr=0.5, max_iter=4, line_search_fn="strong_wolfe")):
+        model, reference = network(), network()
+        optimizer, plain = hvd.DistributedOptimizer(make(model.parameters()), model.named_parameters()), make(reference.parameters())
+        for step in range(3):
+            def evaluate():
+                optimizer.zero_grad()
+                loss = loss_of(model, batch(step, hvd.rank()))
+                loss.backward()
+                return hvd.allreduce(loss.detach(), name="loss")  # by which a line search decides
+
+            def evaluate_alone():
+                plain.zero_grad()
+                loss = loss_of(reference, joined(step))
+                loss.backward()
+                return loss
+            close(optimizer.step(evaluate), plain.step(evaluate_alone).detach())
+            same(model, reference, 1e-3)
+
+
 def check_unused_parameters_and_steps_without_backward():
     class Branches(nn.Module):
         def __init__(self):
@@ -464,14 +485,19 @@ def check_a_gradient_that_is_not_finite_leaves_out_the_step_on_all_ranks():
     model = network()
     optimizer = hvd.DistributedOptimizer(sgd(model.parameters()), model.named_parameters())
     for step in range(12):
-        optimizer.zero_grad()
-        loss = loss_of(model, batch(step, hvd.rank()))
         bad = step in (2, 9)
-        (loss * float("nan") if bad and hvd.rank() == 1 else loss).backward()
+
+        def evaluate():
+            optimizer.zero_grad()
+            loss = loss_of(model, batch(step, hvd.rank()))
+            (loss * float("nan") if bad and hvd.rank() == 1 else loss).backward()
+            return loss
         before = [one.detach().clone() for one in model.parameters()]
         with warnings.catch_warnings(record=True) as said:
             warnings.simplefilter("always")
-            optimizer.step()
+            if step < 6:
+                evaluate()
+            optimizer.step(*([evaluate] if step >= 6 else []))
         changed = [not torch.equal(one, other) for one, other in zip(model.parameters(), before)]
         assert any(changed) != bad, (step, changed)
         assert [one.category for one in said] == ([RuntimeWarning] if bad else []), [str(one.message) for one in said]

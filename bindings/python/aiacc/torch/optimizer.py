@@ -31,6 +31,10 @@ def wrapped_class(optimizer: torch.optim.Optimizer) -> Any:
     return getattr(type(optimizer), "_wrapped", type(optimizer))
 
 
+class _LeftOut(Exception):
+    """A gradient of the closure's is not finite: the rest of the step is left out, on all ranks."""
+
+
 class _DistributedOptimizer(torch.optim.Optimizer):
     """Methods that are put in front of the user's class. Its own __init__ is not run: the state is the user's optimizer's."""
     _wrapped: Any = torch.optim.Optimizer
@@ -198,15 +202,32 @@ class _DistributedOptimizer(torch.optim.Optimizer):
             self._delays[one] = passes
 
     def step(self, closure: Optional[Callable[[], float]] = None) -> Any:  # type: ignore[override]
+        """With a closure, each of its evaluations is followed by synchronize(), so that the optimizer sees the gradients of all ranks."""
         if self._should_synchronize:
             if self._synchronized:
                 warnings.warn("optimizer.step() called without optimizer.skip_synchronize() context after optimizer.synchronize(): gradients are reduced twice")
+            if closure is not None:
+                return self._step_with(closure)
             self.synchronize()
         self._synchronized = False
         if self._left_out:
             self._left_out = False
             return None
         return self._wrapped.step(self, closure)
+
+    def _step_with(self, closure: Callable[[], float]) -> Any:
+        def evaluate() -> float:
+            loss = closure()
+            self.synchronize()
+            self._synchronized = False
+            if self._left_out:
+                self._left_out = False
+                raise _LeftOut
+            return loss
+        try:
+            return self._wrapped.step(self, evaluate)
+        except _LeftOut:
+            return None
 
     def zero_grad(self, *arguments: Any, **keywords: Any) -> None:
         if self._handles:
