@@ -129,8 +129,11 @@ def check_elements_that_memory_has_otherwise():
 
 
 def check_what_torch_asks_of_a_group():
-    """Checkpoints of torch 2 want to know where its tensors are."""
-    assert dist.distributed_c10d._get_default_group()._device_types == [torch.device("cpu")]
+    """Checkpoints of torch 2 want to know where its tensors are, fully_shard where they could be."""
+    group = dist.distributed_c10d._get_default_group()
+    assert group._device_types == [torch.device("cpu")]
+    backend = group._get_backend(torch.device("cpu"))
+    assert not (backend.supports_splitting or backend.supports_coalescing or backend.supports_tensor_alloc(torch.device("cpu")))
 
 
 def check_futures_and_polling():

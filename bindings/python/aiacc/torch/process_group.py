@@ -63,6 +63,11 @@ class AiaccProcessGroup(dist.ProcessGroup):
 
     # --- what torch asks of any group
 
+    supports_splitting = supports_coalescing = supports_shrinking = supports_time_estimate = False
+
+    def supports_tensor_alloc(self, _: torch.device) -> bool:
+        return False
+
     def getBackendName(self) -> str:
         return "aiacc"
 
