@@ -482,8 +482,16 @@ def main():
                 raise
     store = dist.distributed_c10d._get_default_store()
     dist.destroy_process_group()
-    # The job goes on: a second default group, with the ranks in another order.
+    # The job goes on: a default group of the even ranks and one of the odd ones, then one with all ranks in another order.
     if len(sys.argv) == 1:
+        if size > 1:
+            some = list(range(rank % 2, size, 2))
+            dist.init_process_group("aiacc", store=dist.PrefixStore(f"from {some[0]}", store), rank=rank // 2, world_size=len(some))
+            for group in (None, dist.new_group(list(range(len(some))))):
+                tensor = torch.tensor([rank])
+                dist.all_reduce(tensor, group=group)
+                assert tensor.item() == sum(some)
+            dist.destroy_process_group()
         dist.init_process_group("aiacc", store=dist.PrefixStore("again", store), rank=size - 1 - rank, world_size=size)
         tensor = torch.tensor([dist.get_rank()])
         dist.broadcast(tensor, 0)

@@ -33,10 +33,15 @@ def _join_job(store: Any, rank: int, size: int, timeout: timedelta) -> None:
         aiacc.init(rank=rank, size=size, store=store, timeout=limit)
 
 
-def _learn_ranks(rank: int, size: int) -> None:
-    """Which rank of aiacc each rank of torch is; equal where a launcher gave both their numbers."""
-    if aiacc.size() != size:
-        raise RuntimeError(f"torch.distributed was given a world of {size} ranks, and the job of aiacc has {aiacc.size()}: they must agree")
+def _learn_ranks(rank: int, size: int, store: Any) -> None:
+    """Which rank of aiacc each rank of torch is; equal where a launcher gave both their numbers. A world of torch may have some of the
+    job's ranks, which meet through its store."""
+    if aiacc.size() < size:
+        raise RuntimeError(f"torch.distributed was given a world of {size} ranks, and the job of aiacc has {aiacc.size()}: it has them all, or some")
+    if aiacc.size() > size:
+        store.set(f"aiacc rank of {rank}", str(aiacc.rank()))
+        _aiacc_ranks[:] = [int(store.get(f"aiacc rank of {number}")) for number in range(size)]
+        return
     ranks = (c.c_int * size)()
     mine = (c.c_int * 1)(rank)
     aiacc.WORLD.allgather(mine, ranks)
@@ -51,10 +56,10 @@ def create(options: Any, _: Any = None) -> AiaccProcessGroup:
     rank, size, timeout = options.group_rank, options.group_size, options.timeout
     members = list(options.global_ranks_in_group)
     try:
-        if not members:  # the default group: all ranks are here
+        if not members:  # the default group
             members = list(range(size))
             _join_job(options.store, rank, size, timeout)
-            _learn_ranks(rank, size)
+            _learn_ranks(rank, size, options.store)
         elif not _aiacc_ranks:  # the default group is another back end's
             if not aiacc.initialized():
                 raise RuntimeError("the default group is not one of the back end aiacc: call aiacc.torch.init() on all ranks before "
