@@ -55,6 +55,27 @@ print("all is well")
 
 
 @pytest.mark.parametrize("python", each_torch()[:1])
+def test_beside_a_default_group_of_gloo(python):
+    code, out, err = python_job(python, 2, """
+import torch, torch.distributed as dist
+import aiacc.torch
+dist.init_process_group("gloo")
+try:
+    dist.new_group([dist.get_rank()], backend="aiacc", use_local_synchronization=True)
+except RuntimeError as error:
+    assert "its first other group has all ranks" in str(error)
+everyone, one = dist.new_group(backend="aiacc"), dist.new_group([1], backend="aiacc")
+tensor = torch.ones(1)
+dist.all_reduce(tensor, group=everyone)
+if dist.get_rank() == 1:
+    dist.all_reduce(tensor, group=one)
+assert tensor.item() == 2
+print("all is well")
+""")
+    all_well(2, code, out, err)
+
+
+@pytest.mark.parametrize("python", each_torch()[:1])
 def test_operations_that_outlive_modules(python):
     """At the end of Python an operation that nobody waited for goes in silence."""
     code, out, err = python_job(python, 2, """

@@ -61,13 +61,18 @@ def create(options: Any, _: Any = None) -> AiaccProcessGroup:
             _join_job(options.store, rank, size, timeout)
             _learn_ranks(rank, size, options.store)
         elif not _aiacc_ranks:  # the default group is another back end's
+            mine, everyone = dist.get_rank(), dist.get_world_size()
             if not aiacc.initialized():
-                raise RuntimeError("the default group is not one of the back end aiacc: call aiacc.torch.init() on all ranks before "
-                                   "making a group that is")
-            if aiacc.size() != dist.get_world_size() or aiacc.rank() != dist.get_rank():
-                raise RuntimeError(f"this process is rank {dist.get_rank()} of {dist.get_world_size()} for torch.distributed and rank "
-                                   f"{aiacc.rank()} of {aiacc.size()} for aiacc: they must agree")
-            _aiacc_ranks[:] = range(aiacc.size())
+                if size != everyone:
+                    raise RuntimeError("the default group is not one of the back end aiacc: its first other group has all ranks, unless "
+                                       "aiacc.torch.init() was called on all of them before")
+                _join_job(options.store, mine, size, timeout)
+                _learn_ranks(mine, size, options.store)
+            elif aiacc.size() != everyone or aiacc.rank() != mine:
+                raise RuntimeError(f"this process is rank {mine} of {everyone} for torch.distributed and rank {aiacc.rank()} of {aiacc.size()} for "
+                                   "aiacc: they must agree")
+            else:
+                _aiacc_ranks[:] = range(everyone)
         name = str(options.group_id)
         group = aiacc.WORLD.create([_aiacc_ranks[one] for one in members], name=f"torch.distributed {name}", key=_key(name),
                                    timeout=timeout.total_seconds())
