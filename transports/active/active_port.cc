@@ -64,6 +64,7 @@ class ActivePort::Engine final : public active::Shared,
     real_loop_.watch_once(*this, module.descriptor(worker), true, false);
     real_loop_.add(static_cast<io::Poller&>(*this));
     real_loop_.add(static_cast<io::BlockGuard&>(*this));
+    if (!notifications_.empty() && !Job::linked()) loop.post(*this);
   }
 
   int size() const noexcept { return static_cast<int>(settings.peers.size()); }
@@ -167,6 +168,7 @@ class ActivePort::Engine final : public active::Shared,
   }
 
   void run() noexcept override {
+    if (receiver == nullptr) return;  // begin() posts this again: a loss is told once, and somebody must hear of it
     for (active::Notification& notification : std::exchange(notifications_, {})) {
       if (closed) return;
       active::Link* const its = link(notification.rank);

@@ -149,6 +149,18 @@ TEST_P(ActivePortOver, MemoryThatCameBackIsNotSentAnyMore) {
   }
 }
 
+TEST_P(ActivePortOver, ALossBeforeThereIsAReceiverIsToldWhenThereIs) {
+  active_test::Ports others(way());
+  Recorder late;
+  others.port(0).lose(1, std::make_exception_ptr(Error(Code::kPeerFailed, "its agent says so", 1)));
+  for (int look = 0; look < 4; ++look) others.loops[0]->look();
+  others.port(0).set_receiver(late);
+  EXPECT_TRUE(late.lost.empty()) << "told from inside";
+  ASSERT_TRUE(others.run_until([&] { return late.lost.size() == 1; }));
+  EXPECT_EQ(late.lost[0].second.message(), "its agent says so");
+  others.port(0).close();
+}
+
 TEST_P(ActivePortOver, MessagesThatAreNotOfThisJobAreDropped) {
   active_test::Ports strangers(way(), 99, ports.get());
   Recorder theirs;

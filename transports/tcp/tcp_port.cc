@@ -23,6 +23,7 @@ class TcpPort::Engine final : public tcp::Shared, private tcp::DataAcceptorOwner
     receiver = &its_receiver;
     acceptor_.open();
     for (const std::unique_ptr<tcp::Link>& each : links_) each->begin();
+    if (!notifications_.empty() && !Job::linked()) loop.post(*this);
   }
 
   tcp::Link* link(int rank) noexcept {
@@ -92,6 +93,7 @@ class TcpPort::Engine final : public tcp::Shared, private tcp::DataAcceptorOwner
   }
 
   void run() noexcept override {
+    if (receiver == nullptr) return;  // begin() posts this again: a loss is told once, and somebody must hear of it
     for (tcp::Notification& notification : std::exchange(notifications_, {})) {
       if (closed) return;
       switch (notification.what) {

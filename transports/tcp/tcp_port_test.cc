@@ -360,6 +360,17 @@ TEST(TcpPort, WhatIsPostedBeforeThereIsAReceiverIsSentWhenThereIs) {
   ASSERT_TRUE(net.run_until([&] { return receiver[1].placed == 1 && told.told == 1; }));
 }
 
+TEST(TcpPort, ALossBeforeThereIsAReceiverIsToldWhenThereIs) {
+  SimTcp net(2);
+  Recorder receiver;
+  net.port(0).lose(1, std::make_exception_ptr(Error(Code::kPeerFailed, "its agent says so", 1)));
+  net.run_until([] { return false; });
+  net.port(0).set_receiver(receiver);
+  EXPECT_TRUE(receiver.lost.empty()) << "told from inside";
+  ASSERT_TRUE(net.run_until([&] { return receiver.lost.size() == 1; }));
+  EXPECT_EQ(receiver.lost[0].second.message(), "its agent says so");
+}
+
 TEST(TcpPort, AWithdrawnMessageThatIsBeingWrittenGoesOnFromACopy) {
   SimTcp net(2);
   Recorder receiver[2];
