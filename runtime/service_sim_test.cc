@@ -110,7 +110,7 @@ TEST_P(SimServices, RequestsOfAnySizeAreAnswered) {
     SimJob job(GetParam(), seed);
     const auto stores = one_each<Store>(job, kCredit);
     const std::vector<std::size_t> sizes{
-        0, 1, 4096, 100'000, Services::kChunkBytes, 1'500'001, stores[0]->service().longest()};
+        0, 1, 4096, 100'000, MessagePort::kChunkBytes, 1'500'001, stores[0]->service().longest()};
     std::deque<ServiceBytes> answers;
     std::vector<Task<void>> asking;
     for (int from = 0; from < job.size(); ++from) {

@@ -86,10 +86,11 @@ void PostedSend::cts_came() noexcept {
 
 void PostedSend::post_chunks() noexcept {
   const int most = mailbox().port().chunks_in_flight(peer_);
+  const std::size_t longest = mailbox().port().chunk_bytes();
   while (posts_ < most && next_ < buffer_.bytes) {
     MessageHeader chunk = header(MessageKind::kData);
     chunk.offset = next_;
-    chunk.length = std::min(Mailbox::kChunkBytes, buffer_.bytes - next_);
+    chunk.length = std::min(longest, buffer_.bytes - next_);
     next_ += chunk.length;
     ++posts_;
     mailbox().post(peer_, chunk, buffer_.slice(chunk.offset, chunk.length), *this);

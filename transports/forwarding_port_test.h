@@ -20,6 +20,7 @@ class ForwardingPort : public MessagePort {
             SendCompletion& completion) noexcept override {
     port_->post(to, header, pieces, completion);
   }
+  std::size_t chunk_bytes() const noexcept override { return port_->chunk_bytes(); }
   int chunks_in_flight(int to) const noexcept override { return port_->chunks_in_flight(to); }
   void release(int from) noexcept override { port_->release(from); }
   void withdraw(SendCompletion& completion) noexcept override { port_->withdraw(completion); }

@@ -64,8 +64,7 @@ class Mailbox final {
   static constexpr std::size_t kEagerBytes = 64 << 10;
   static constexpr std::uint64_t kCreditBytes = Peer::kCreditBytes;
   static_assert(kCreditBytes == 4 * kEagerBytes);
-  // A more urgent class waits for one chunk at most: 42 µs at 100 Gb/s.
-  static constexpr std::size_t kChunkBytes = 512 << 10;
+  static constexpr std::size_t kChunkBytes = MessagePort::kChunkBytes;
 
   // `rank` is this rank in `world`; the port's ranks are those of `world`.
   Mailbox(Loop& loop, MessagePort& port, ViewPtr world, int rank, Peers& peers, MatchObserver& observer);

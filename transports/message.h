@@ -185,6 +185,9 @@ class MessagePort {
   virtual void count_traffic(std::vector<ConnectionTraffic>& /*counted*/) const {}
   // Connections that were refused because they did not authenticate as part of this job.
   virtual std::uint64_t refused() const noexcept { return 0; }
+  // The longest chunk of a long message. A more urgent class waits for one chunk at most: 42 µs at 100 Gb/s.
+  static constexpr std::size_t kChunkBytes = 512 << 10;
+  virtual std::size_t chunk_bytes() const noexcept { return kChunkBytes; }
   // How many chunks of a long message to post before the first is complete. With two, one connection stays busy while a
   // completion is on its way.
   static constexpr int kChunksOfOneConnection = 2;

@@ -56,6 +56,23 @@ struct NotingJob {
   SimJob job;
 };
 
+// A port whose library carries shorter chunks than others.
+class ShortChunks final : public ForwardingPort {
+ public:
+  static constexpr std::size_t kBytes = 70'000;
+  ShortChunks(std::unique_ptr<MessagePort> port, std::size_t& longest)
+      : ForwardingPort(std::move(port)), longest_(longest) {}
+  std::size_t chunk_bytes() const noexcept override { return kBytes; }
+  void post(int to, const MessageHeader& header, std::span<const Buffer> pieces,
+            SendCompletion& completion) noexcept override {
+    longest_ = std::max<std::size_t>(longest_, header.length);
+    ForwardingPort::post(to, header, pieces, completion);
+  }
+
+ private:
+  std::size_t& longest_;
+};
+
 CallOptions in_class(TrafficClass traffic) {
   CallOptions options;
   options.traffic_class = traffic;
@@ -85,6 +102,17 @@ TEST(TrafficClasses, ByDefaultShortMessagesAreLatencyAndPayloadsBulk) {
     }
     EXPECT_EQ(noted.size(), 4u) << "eager, RTS, CTS, data";
   }
+}
+
+TEST(TrafficClasses, NoChunkIsLongerThanThePortsAre) {
+  std::size_t longest = 0;
+  SimJob job({0, 1}, 1, {}, [&](std::unique_ptr<MessagePort> port) -> std::unique_ptr<MessagePort> {
+    return std::make_unique<ShortChunks>(std::move(port), longest);
+  });
+  for (auto& rank : job.ranks) rank->sum(kLong);
+  job.finish();
+  for (const auto& rank : job.ranks) EXPECT_EQ(error_of(*rank->operations[0]).message(), "");
+  EXPECT_EQ(longest, ShortChunks::kBytes);
 }
 
 TEST(TrafficClasses, AllMessagesOfACollectiveAreInItsClass) {

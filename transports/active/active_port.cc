@@ -224,6 +224,10 @@ void ActivePort::lose(int rank, std::exception_ptr why) noexcept {
 
 Task<void> ActivePort::leave(Duration limit, Stop& stop) { return engine_->leave(limit, stop); }
 
+std::size_t ActivePort::chunk_bytes() const noexcept {
+  return engine_->eager_bytes > 0 ? engine_->eager_bytes : kChunkBytes;
+}
+
 std::string ActivePort::obstacle(int rank) const {
   const std::optional<BrokenPath> path = broken_path(rank);
   return path ? path->reason : std::string();

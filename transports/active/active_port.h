@@ -1,8 +1,9 @@
 // ActivePort: messages between hosts over a library of active messages (UCX, libfabric), behind module_api.h. Matching is above
 // the port, as with TCP.
 //
-// Messages of at most kCopyBytes are copied by post() and travel with their header; of longer ones the receiver gets the header
-// and fetches the payload into its place (rendezvous), and they are read where they lie. A library may deliver messages that
+// Messages of at most kCopyBytes are copied by post() and travel with their header. Longer ones are read where they lie: the receiver
+// gets the header and fetches the payload into its place (rendezvous). Where the library says that this is slower, the payload comes
+// with its header too, in chunks as long as that is so, and the receiver copies it out of the library's memory. A library may deliver messages that
 // travel in different ways in another order than they were sent in, so each carries its number in its class, and the receiver
 // offers them in order.
 //
@@ -65,6 +66,7 @@ class ActivePort final : public MessagePort {
   void revoke(int from_rank, const MessageHeader& header) noexcept override;
   void lose(int rank, std::exception_ptr why) noexcept override;
   Task<void> leave(Duration limit, Stop& stop) override;
+  std::size_t chunk_bytes() const noexcept override;
   void close() noexcept override;
 
   std::string obstacle(int rank) const override;

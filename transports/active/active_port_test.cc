@@ -243,6 +243,32 @@ TEST_P(ActivePortOver, AnAddressThatMakesNoSenseIsRefused) {
 
 TEST_P(ActivePortOver, ProtectionIsRefused) { EXPECT_THROW(ports->port(0).encrypt(), Error); }
 
+class ActivePortOverUcx : public ActivePortOver {};
+
+// Its rendezvous would wait for the receiver, which stands still here.
+TEST_P(ActivePortOverUcx, AChunkOverTcpIsSentWithoutItsReceiver) {
+  std::vector<std::byte> bytes = pattern(ActivePort::kCopyBytes + 1, 9);
+  EXPECT_LE(bytes.size(), ports->port(0).chunk_bytes());
+  post(0, 1, header_of(1, bytes.size()), bytes);
+  ASSERT_TRUE(ports->run_until([&] { return receiver[1].placed == 1 && completion.told == 1; }));
+  receiver[1].decide = [](int, const MessageHeader&) { return Action::kHold; };
+  const std::vector<std::byte> original = bytes;
+  post(0, 1, header_of(2, bytes.size()), bytes);
+  ASSERT_TRUE(run_alone(0, [&] { return completion.told == 2; }));
+  EXPECT_EQ(completion.error, nullptr);
+  std::fill(bytes.begin(), bytes.end(), std::byte{0xee});
+  ASSERT_TRUE(ports->run_until([&] { return receiver[1].asked.size() == 2; }));
+  post(0, 1, header_of(3, bytes.size()), bytes);  // into the memory of the library that the second one came in
+  ASSERT_TRUE(ports->run_until([&] { return receiver[1].asked.size() == 3; }));
+  receiver[1].decide = nullptr;
+  ports->port(1).release(0);
+  ASSERT_TRUE(ports->run_until([&] { return receiver[1].placed == 3; }));
+  EXPECT_TRUE(receiver[1].messages[1].bytes == original);
+  EXPECT_TRUE(receiver[1].messages[2].bytes == bytes);
+}
+
+INSTANTIATE_TEST_SUITE_P(Active, ActivePortOverUcx, ::testing::Values(&active_test::kUcxOverTcp),
+                         [](const auto& one) { return one.param->name; });
 INSTANTIATE_TEST_SUITE_P(Active, ActivePortOver,
                          ::testing::Values(&active_test::kUcxOverTcp, &active_test::kOfiOverTcp,
                                            &active_test::kOfiOverTcpInChunks, &active_test::kOfiOverSharedMemory),

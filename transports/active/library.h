@@ -14,8 +14,8 @@ struct Library {
   std::string_view prefix;     // of the variables in which the library finds its settings: "UCX_"
   // Settings that it finds where the user has set none: "NAME=text"; "NAME" alone hides that variable from it.
   std::span<const std::string_view> defaults;
-  // Of several networks the library has only those that open() names. The setting with which a user names them, which is none
-  // of the library's, and what is named otherwise; "" where it has no need of that.
+  // A setting that open() is told, because the library cannot be asked for it or, as that of the networks to take, has none such; and
+  // what open() is told where the user has not set it. "" where it has no need of that.
   std::string_view choice = "";
   const char* standard_choice = "";
 };

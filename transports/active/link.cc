@@ -103,7 +103,8 @@ bool Link::transmit(Outgoing& one, std::size_t header_bytes, const void* header)
                    Error(Code::kPeerFailed, fmt::format("{} cannot connect", shared_.library()), rank_)));
     return false;
   }
-  switch (shared_.module.send(endpoint_, header, header_bytes, one.extents.data(), one.extents.size(), one.lent, one,
+  const bool rendezvous = one.lent && one.message.header.length > shared_.eager_bytes;
+  switch (shared_.module.send(endpoint_, header, header_bytes, one.extents.data(), one.extents.size(), rendezvous, one,
                               &problem)) {
     case Began::kDone: return true;
     case Began::kPending: break;
@@ -217,9 +218,13 @@ bool Link::message_came(const Frame& frame, const MessageHeader& header, void* p
     return false;
   }
   Class& its = class_of(frame.traffic);
-  const Arrived one{header, frame.number, payload, eager};
+  Arrived one{header, frame.number, payload, eager, nullptr};
   if (frame.number != its.offered) {
-    if (frame.number > its.offered && its.early.emplace(frame.number, one).second) return bytes > 0;
+    if (frame.number > its.offered && !its.early.contains(frame.number)) {
+      const bool kept = keep(one);
+      its.early.emplace(frame.number, std::move(one));
+      return kept;
+    }
     lost_by(Code::kProtocol, fmt::format("it sent message {} of a traffic class again", frame.number));
     return false;
   }
@@ -229,6 +234,17 @@ bool Link::message_came(const Frame& frame, const MessageHeader& header, void* p
   }
   if (their_counts_) farewell_came(*their_counts_);
   return kept;
+}
+
+// For longer than the module's callback lasts. Whether the module keeps the payload.
+bool Link::keep(Arrived& one) {
+  if (one.header.length == 0 || !one.eager) return one.header.length > 0;
+  if (one.copy == nullptr) {
+    one.copy = std::make_shared_for_overwrite<std::byte[]>(one.header.length);
+    std::memcpy(one.copy.get(), one.payload, one.header.length);
+    one.payload = one.copy.get();
+  }
+  return false;
 }
 
 bool Link::in_turn(const Arrived& one, bool kept) noexcept {
@@ -244,13 +260,16 @@ bool Link::offer(const Arrived& one, bool kept) noexcept {
   const MessageReceiver::Placement placement = shared_.receiver->on_header(rank_, one.header);
   if (shared_.closed) return false;
   switch (placement.action) {
-    case Action::kHold:
-      held_.push_back(one);
+    case Action::kHold: {
+      Arrived held = one;
+      const bool kept_now = keep(held);
+      held_.push_back(std::move(held));
       held_bytes_ += one.header.length;
       if (held_bytes_ > ActivePort::kHeldBytes) {
         lost_by(Code::kProtocol, fmt::format("it sent {} bytes that have no place yet", held_bytes_));
       }
-      return one.header.length > 0;
+      return kept_now;
+    }
     case Action::kInto:
       if (one.header.length > 0 && !one.eager) {
         fetch_into(one, placement.into);
@@ -266,7 +285,7 @@ bool Link::offer(const Arrived& one, bool kept) noexcept {
 }
 
 void Link::drop(const Arrived& one) noexcept {
-  if (one.header.length > 0) shared_.module.drop(shared_.worker, one.payload);
+  if (one.header.length > 0 && !one.eager) shared_.module.drop(shared_.worker, one.payload);
 }
 
 void Link::fetch_into(const Arrived& one, const Buffer& place) noexcept {

@@ -5,6 +5,7 @@
 #include <exception>
 #include <list>
 #include <map>
+#include <memory>
 #include <optional>
 #include <set>
 #include <span>
@@ -44,12 +45,13 @@ class Link final : private Timer {
   void closed() noexcept;
 
  private:
-  // A message that has come. Its payload, if there is one, is kept by the module.
+  // A message that has come. If it outlasts the module's callback, its payload is kept by the module, or is a copy.
   struct Arrived {
     MessageHeader header;
     std::uint64_t number = 0;
     void* payload = nullptr;
     bool eager = true;
+    std::shared_ptr<std::byte[]> copy;  // of an eager payload
   };
   struct Patience final : Timer {  // with a broken path
     Link* link = nullptr;
@@ -65,6 +67,7 @@ class Link final : private Timer {
   Class& class_of(TrafficClass traffic) noexcept { return classes_[static_cast<std::size_t>(traffic)]; }
   bool message_came(const Frame& frame, const MessageHeader& header, void* payload, std::size_t bytes,
                     bool eager) noexcept;
+  static bool keep(Arrived& one);
   bool in_turn(const Arrived& one, bool kept) noexcept;
   bool offer(const Arrived& one, bool kept) noexcept;
   void drop(const Arrived& one) noexcept;

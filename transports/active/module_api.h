@@ -10,7 +10,7 @@
 
 namespace aiacc::active {
 
-inline constexpr std::uint32_t kModuleAbi = 3;  // increased with each change of this file
+inline constexpr std::uint32_t kModuleAbi = 4;  // increased with each change of this file
 
 struct Worker;
 struct Endpoint;
@@ -34,8 +34,8 @@ enum class Began : std::uint8_t {
 // The module's callbacks, from inside progress() and disconnect() only, and never after close().
 struct Callbacks {
   void* owner = nullptr;
-  // An active message. `payload` is its payload if `eager`, otherwise what fetch() gets it with. True: the payload is kept
-  // until fetch() or drop().
+  // An active message. `payload` is its payload if `eager`, the library's again on return, and otherwise what fetch() gets it with.
+  // True, never if it is eager: the payload is kept until fetch() or drop().
   bool (*arrived)(void* owner, const void* header, std::size_t header_bytes, void* payload, std::size_t bytes,
                   bool eager) noexcept = nullptr;
   // `problem` is null if it succeeded.
@@ -52,8 +52,7 @@ struct Module {
   const char* library_version;  // of the libaiacc that it was built with
 
   const char* (*version)() noexcept;  // of the library that it is linked with
-  // With the settings that the environment has at present, and on one of the networks that `choice` names (library.h). Null:
-  // `problem` says why.
+  // With the settings that the environment has at present, and with the one that `choice` is (library.h). Null: `problem` says why.
   Worker* (*open)(const char* choice, char* problem, std::size_t room) noexcept;
   // Ends everything that is under way, without callbacks; the memory of operations is not touched any more. Payloads
   // that are kept must have been dropped.
@@ -64,6 +63,8 @@ struct Module {
   std::size_t (*address)(Worker* worker, std::uint8_t* bytes, std::size_t room) noexcept;
   // The transports and devices in use, separated by commas.
   void (*describe)(Worker* worker, char* text, std::size_t room) noexcept;
+  // A payload of at most so many bytes comes sooner eagerly than by rendezvous; 0: that is not known of any.
+  std::size_t (*eager_bytes)(Worker* worker) noexcept;
   // Readable when there may be progress, once arm() has returned true. -1: none.
   int (*descriptor)(Worker* worker) noexcept;
   bool (*arm)(Worker* worker) noexcept;  // false: there is progress to make first
@@ -77,7 +78,7 @@ struct Module {
   // Header, extents and what they name stay untouched until the send has ended. `rendezvous`: the receiver fetches the payload.
   Began (*send)(Endpoint* endpoint, const void* header, std::size_t header_bytes, const Extent* extents,
                 std::size_t count, bool rendezvous, Operation& operation, const char** problem) noexcept;
-  // Gets a kept payload that is not eager, which is no longer kept then.
+  // Gets a kept payload, which is no longer kept then.
   Began (*fetch)(Worker* worker, void* payload, void* into, std::size_t bytes, Operation& operation,
                  const char** problem) noexcept;
   void (*drop)(Worker* worker, void* payload) noexcept;

@@ -29,6 +29,7 @@ class Shared {
         module(its_module),
         worker(its_worker),
         settings(std::move(its_settings)),
+        eager_bytes(module.eager_bytes(worker)),
         links_changed(its_loop) {}
   virtual void notify_later(Notification notification) noexcept = 0;
 
@@ -40,6 +41,7 @@ class Shared {
   const Module& module;
   Worker* worker;
   const ActivePort::Settings settings;
+  const std::size_t eager_bytes;  // of the longest payload that is sent without a rendezvous though it is lent
   Token token{};
   MessageReceiver* receiver = nullptr;
   bool closed = false;

@@ -93,6 +93,8 @@ void describe(Worker* worker, char* text, std::size_t room) noexcept {
   std::snprintf(text, room, "%s/%s", worker->fabric().provider().c_str(), worker->fabric().device().c_str());
 }
 
+std::size_t eager_bytes(Worker*) noexcept { return 0; }
+
 int descriptor(Worker* worker) noexcept { return worker->fabric().descriptor(); }
 bool arm(Worker* worker) noexcept { return worker->arm(); }
 bool progress(Worker* worker) noexcept { return worker->progress(); }
@@ -131,8 +133,8 @@ void drop(Worker* worker, void* payload) noexcept { worker->drop(payload); }
 
 extern "C" __attribute__((visibility("default"))) const aiacc::active::Module* aiacc_ofi_module() {
   using namespace aiacc::active;
-  static const Module kTable = {
-      kModuleAbi, kLibraryVersion, version, open,       close, call_back, address, describe, descriptor,
-      arm,        progress,        connect, disconnect, send,  fetch,     drop};
+  static const Module kTable = {kModuleAbi, kLibraryVersion, version,     open,       close, call_back,
+                                address,    describe,        eager_bytes, descriptor, arm,   progress,
+                                connect,    disconnect,      send,        fetch,      drop};
   return &kTable;
 }

@@ -372,9 +372,9 @@ void Worker::arrived(Buffer* buffer, std::size_t bytes) {
   buffer->bytes = bytes;
   bool kept = false;
   switch (header.kind) {
-    case WireKind::kEager: kept = tell_arrived(buffer, header, buffer->text.data() + head, bytes - head, true); break;
+    case WireKind::kEager: tell_arrived(buffer, header, buffer->text.data() + head, bytes - head, true); break;
     case WireKind::kOffer:
-      kept = tell_arrived(buffer, header, buffer->text.data(), header.bytes, false);
+      kept = tell_arrived(buffer, header, buffer, header.bytes, false);
       if (!kept) refuse(*buffer);
       break;
     case WireKind::kGrant: granted(header); break;
@@ -384,22 +384,14 @@ void Worker::arrived(Buffer* buffer, std::size_t bytes) {
   receive_into(kept ? take(kWireBytes) : buffer);
 }
 
-// Whether the caller keeps the payload, or has fetched or dropped it already.
-bool Worker::tell_arrived(Buffer* buffer, const WireHeader& header, std::byte* payload, std::uint64_t bytes,
-                          bool eager) {
-  if (callbacks_.arrived == nullptr) return false;
-  if (!eager) kept_[payload] = buffer;  // it may be fetched from inside
-  const bool kept = callbacks_.arrived(callbacks_.owner, buffer->text.data() + sizeof header, header.header_bytes,
-                                       payload, bytes, eager);
-  if (eager && kept) kept_[payload] = buffer;
-  if (!eager && !kept) kept_.erase(payload);
-  return kept;
+// `payload`: of an offer, its buffer. Whether the caller keeps it, or has fetched or dropped it already.
+bool Worker::tell_arrived(Buffer* buffer, const WireHeader& header, void* payload, std::uint64_t bytes, bool eager) {
+  return callbacks_.arrived != nullptr && callbacks_.arrived(callbacks_.owner, buffer->text.data() + sizeof header,
+                                                             header.header_bytes, payload, bytes, eager);
 }
 
 bool Worker::fetch(void* payload, void* into, std::size_t bytes, Operation& operation) {
-  const auto kept = kept_.find(payload);
-  Buffer* const offer = kept->second;
-  kept_.erase(kept);
+  auto* const offer = static_cast<Buffer*>(payload);
   const WireHeader header = offer->header();
   std::string why;
   const std::size_t at = sizeof header + header.header_bytes;
@@ -423,11 +415,9 @@ bool Worker::fetch(void* payload, void* into, std::size_t bytes, Operation& oper
 }
 
 void Worker::drop(void* payload) {
-  const auto kept = kept_.find(payload);
-  Buffer* const buffer = kept->second;
-  kept_.erase(kept);
-  if (buffer->header().kind == WireKind::kOffer) refuse(*buffer);
-  give(buffer);
+  auto* const offer = static_cast<Buffer*>(payload);
+  refuse(*offer);
+  give(offer);
 }
 
 void Worker::refuse(Buffer& offer) {

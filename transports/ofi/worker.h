@@ -19,7 +19,6 @@
 #include <memory>
 #include <span>
 #include <string>
-#include <unordered_map>
 #include <vector>
 
 #include "transports/active/module_api.h"
@@ -131,7 +130,7 @@ class Worker {
   void granted(const WireHeader& header);
   void ended(const WireHeader& header);
   void chunk_came(const WireHeader& header, std::span<const std::byte> bytes);
-  bool tell_arrived(Buffer* buffer, const WireHeader& header, std::byte* payload, std::uint64_t bytes, bool eager);
+  bool tell_arrived(Buffer* buffer, const WireHeader& header, void* payload, std::uint64_t bytes, bool eager);
   void pump(Sends::iterator one);
   void expose(Send& send, Buffer& offer);
   void copy_out(Send& from, std::byte* to, std::size_t bytes);
@@ -144,11 +143,10 @@ class Worker {
   std::vector<std::unique_ptr<Buffer>> buffers_;  // all
   std::vector<Buffer*> free_;
   std::vector<Buffer*> free_small_;
-  std::vector<Buffer*> to_receive_;                // that the provider has not taken yet
-  std::map<std::vector<std::byte>, Peer> peers_;   // by address
-  std::unordered_map<const void*, Buffer*> kept_;  // by payload: the caller has them
-  std::vector<Peer*> blocked_;                     // with waiting buffers
-  std::vector<Peer*> broken_;                      // to be told
+  std::vector<Buffer*> to_receive_;               // that the provider has not taken yet
+  std::map<std::vector<std::byte>, Peer> peers_;  // by address
+  std::vector<Peer*> blocked_;                    // with waiting buffers
+  std::vector<Peer*> broken_;                     // to be told
   Sends sends_;
   Fetches fetches_;  // in chunks
   Reads reads_;

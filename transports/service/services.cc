@@ -150,7 +150,7 @@ void Services::transmit(int to, const MessageHeader& header, ServiceBytes bytes)
   } else {
     partners_.insert(to);
     do {
-      part.length = std::min<std::uint64_t>(kChunkBytes, part.total - part.offset);
+      part.length = std::min<std::uint64_t>(port_->chunk_bytes(), part.total - part.offset);
       const Buffer piece{outgoing.bytes.data() + part.offset, part.length};
       ++outgoing.posts;
       const std::span<const Buffer> pieces(&piece, part.length > 0 ? 1 : 0);

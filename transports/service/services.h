@@ -28,7 +28,6 @@ class Services final : private MessageReceiver {
  public:
   static constexpr std::uint16_t kGrant = 1;
   static constexpr std::uint16_t kRefusal = 2;
-  static constexpr std::size_t kChunkBytes = 512 << 10;
   // Longer than training steps, between which the memory is to stay.
   static constexpr Duration kTrimPeriod = std::chrono::seconds(10);
 

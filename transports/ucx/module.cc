@@ -24,6 +24,7 @@ struct Worker {
   ucp_worker_h worker = nullptr;
   Callbacks callbacks;
   std::size_t pending = 0;  // requests
+  std::size_t eager_bytes = 0;
   std::vector<Endpoint*> endpoints;
 };
 
@@ -41,6 +42,8 @@ namespace {
 constexpr char kLibraryVersion[] = AIACC_VERSION(AIACC_VERSION_MAJOR, AIACC_VERSION_MINOR, AIACC_VERSION_PATCH);
 
 constexpr unsigned kMessageId = 1;
+// In a segment of TCP besides the payload: the header of an active message, those of UCX.
+constexpr std::size_t kSegmentHeaders = 1 << 10;
 static_assert(sizeof(Extent) == sizeof(ucp_dt_iov_t) && offsetof(Extent, bytes) == offsetof(ucp_dt_iov_t, length));
 
 void say(char* problem, std::size_t room, const char* what, ucs_status_t status) noexcept {
@@ -112,6 +115,38 @@ ucs_status_t make_context(Worker& worker) noexcept {
   return status;
 }
 
+// UCX has no query for this, but prints it: "#      resource 1  :  md 1  dev 1  flags -- tcp/eth0".
+std::vector<std::string> resources(ucp_context_h context) {
+  std::vector<std::string> found;
+  char* printed = nullptr;
+  std::size_t length = 0;
+  FILE* const memory = open_memstream(&printed, &length);
+  if (memory == nullptr) return found;
+  ucp_context_print_info(context, memory);
+  std::fclose(memory);
+  char* rest = nullptr;
+  for (char* line = strtok_r(printed, "\n", &rest); line != nullptr; line = strtok_r(nullptr, "\n", &rest)) {
+    const char* const name = std::strrchr(line, ' ');
+    if (std::strstr(line, "resource ") == nullptr || name == nullptr || std::strchr(name, '/') == nullptr) continue;
+    found.emplace_back(name + 1);
+  }
+  std::free(printed);
+  return found;
+}
+
+// Over TCP alone, where UCX's rendezvous waits for the receiver and then copies the payload out of segments too. As many as a segment
+// holds: of a longer payload UCX would gather the segments in memory of its own.
+std::size_t eager_bytes_of(const Worker& worker, const char* segment) {
+  const std::vector<std::string> all = resources(worker.context);
+  const auto is_tcp = [](const std::string& one) { return one.starts_with("tcp/"); };
+  if (all.empty() || !std::all_of(all.begin(), all.end(), is_tcp)) return 0;
+  char* unit = nullptr;
+  std::size_t bytes = std::strtoull(segment, &unit, 10);
+  if (*unit == 'k' || *unit == 'K') bytes <<= 10;
+  if (*unit == 'm' || *unit == 'M') bytes <<= 20;
+  return bytes > kSegmentHeaders ? bytes - kSegmentHeaders : 0;
+}
+
 ucs_status_t make_worker(Worker& worker) noexcept {
   ucp_worker_params_t params{};
   params.field_mask = UCP_WORKER_PARAM_FIELD_THREAD_MODE;
@@ -122,7 +157,7 @@ ucs_status_t make_worker(Worker& worker) noexcept {
   handler.field_mask = UCP_AM_HANDLER_PARAM_FIELD_ID | UCP_AM_HANDLER_PARAM_FIELD_FLAGS |
                        UCP_AM_HANDLER_PARAM_FIELD_CB | UCP_AM_HANDLER_PARAM_FIELD_ARG;
   handler.id = kMessageId;
-  handler.flags = UCP_AM_FLAG_WHOLE_MSG | UCP_AM_FLAG_PERSISTENT_DATA;
+  handler.flags = UCP_AM_FLAG_WHOLE_MSG;  // with UCP_AM_FLAG_PERSISTENT_DATA, UCX would copy each
   handler.cb = on_message;
   handler.arg = &worker;
   return ucp_worker_set_am_recv_handler(worker.worker, &handler);
@@ -130,7 +165,7 @@ ucs_status_t make_worker(Worker& worker) noexcept {
 
 void close(Worker* worker) noexcept;
 
-Worker* open(const char* /*choice*/, char* problem, std::size_t room) noexcept {
+Worker* open(const char* segment, char* problem, std::size_t room) noexcept {
   auto* const worker = new (std::nothrow) Worker;
   if (worker == nullptr) {
     std::snprintf(problem, room, "no memory");
@@ -144,7 +179,10 @@ Worker* open(const char* /*choice*/, char* problem, std::size_t room) noexcept {
   const char* const failed = status != UCS_OK ? "no context" : "no worker";
   if (status == UCS_OK) status = make_worker(*worker);
   pthread_sigmask(SIG_SETMASK, &before, nullptr);
-  if (status == UCS_OK) return worker;
+  if (status == UCS_OK) {
+    worker->eager_bytes = eager_bytes_of(*worker, segment);
+    return worker;
+  }
   say(problem, room, failed, status);
   close(worker);
   return nullptr;
@@ -180,26 +218,17 @@ std::size_t address(Worker* worker, std::uint8_t* bytes, std::size_t room) noexc
   return length <= room ? length : 0;
 }
 
-// UCX has no query for this, but prints it: "#      resource 1  :  md 1  dev 1  flags -- tcp/eth0".
 void describe(Worker* worker, char* text, std::size_t room) noexcept {
   text[0] = '\0';
-  char* printed = nullptr;
-  std::size_t length = 0;
-  FILE* const memory = open_memstream(&printed, &length);
-  if (memory == nullptr) return;
-  ucp_context_print_info(worker->context, memory);
-  std::fclose(memory);
   std::size_t used = 0;
-  char* rest = nullptr;
-  for (char* line = strtok_r(printed, "\n", &rest); line != nullptr; line = strtok_r(nullptr, "\n", &rest)) {
-    const char* const name = std::strrchr(line, ' ');
-    if (std::strstr(line, "resource ") == nullptr || name == nullptr || std::strchr(name, '/') == nullptr) continue;
-    const int wrote = std::snprintf(text + used, room - used, "%s%s", used == 0 ? "" : ", ", name + 1);
+  for (const std::string& each : resources(worker->context)) {
+    const int wrote = std::snprintf(text + used, room - used, "%s%s", used == 0 ? "" : ", ", each.c_str());
     if (wrote < 0 || static_cast<std::size_t>(wrote) >= room - used) break;
     used += static_cast<std::size_t>(wrote);
   }
-  std::free(printed);
 }
+
+std::size_t eager_bytes(Worker* worker) noexcept { return worker->eager_bytes; }
 
 int descriptor(Worker* worker) noexcept {
   int fd = -1;
@@ -295,8 +324,8 @@ void drop(Worker* worker, void* payload) noexcept { ucp_am_data_release(worker->
 
 extern "C" __attribute__((visibility("default"))) const aiacc::active::Module* aiacc_ucx_module() {
   using namespace aiacc::active;
-  static const Module kTable = {
-      kModuleAbi, kLibraryVersion, version, open,       close, call_back, address, describe, descriptor,
-      arm,        progress,        connect, disconnect, send,  fetch,     drop};
+  static const Module kTable = {kModuleAbi, kLibraryVersion, version,     open,       close, call_back,
+                                address,    describe,        eager_bytes, descriptor, arm,   progress,
+                                connect,    disconnect,      send,        fetch,      drop};
   return &kTable;
 }
