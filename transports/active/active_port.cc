@@ -7,6 +7,7 @@
 #include <cstring>
 #include <utility>
 
+#include "base/io/real_clock.h"
 #include "transports/active/link.h"
 #include "transports/active/shared.h"
 
@@ -60,6 +61,11 @@ class ActivePort::Engine final : public active::Shared,
       static_cast<active::Link*>(peer)->broken(problem);
     };
     callbacks.closed = [](void*, void* peer) noexcept { static_cast<active::Link*>(peer)->closed(); };
+    callbacks.draw = [](void*) noexcept {
+      std::uint64_t number = 0;
+      io::RealEntropy().fill(std::as_writable_bytes(std::span(&number, 1)));
+      return number;
+    };
     module.call_back(worker, callbacks);
     real_loop_.watch_once(*this, module.descriptor(worker), true, false);
     real_loop_.add(static_cast<io::Poller&>(*this));

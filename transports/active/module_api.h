@@ -10,7 +10,7 @@
 
 namespace aiacc::active {
 
-inline constexpr std::uint32_t kModuleAbi = 4;  // increased with each change of this file
+inline constexpr std::uint32_t kModuleAbi = 5;  // increased with each change of this file
 
 struct Worker;
 struct Endpoint;
@@ -31,7 +31,7 @@ enum class Began : std::uint8_t {
   kFailed,   // it has not begun; no callback follows
 };
 
-// The module's callbacks, from inside progress() and disconnect() only, and never after close().
+// The module's callbacks, from inside progress() and disconnect() only, and never after close(); draw() also from inside send().
 struct Callbacks {
   void* owner = nullptr;
   // An active message. `payload` is its payload if `eager`, the library's again on return, and otherwise what fetch() gets it with.
@@ -45,6 +45,8 @@ struct Callbacks {
   void (*broken)(void* owner, void* peer, const char* problem) noexcept = nullptr;
   // What disconnect() began has ended: the endpoint is gone.
   void (*closed)(void* owner, void* peer) noexcept = nullptr;
+  // A number that nobody can predict.
+  std::uint64_t (*draw)(void* owner) noexcept = nullptr;
 };
 
 struct Module {

@@ -116,10 +116,9 @@ fi_info* Fabric::find(const std::string& provider, std::uint64_t capabilities) {
   return chosen;
 }
 
-Registration Fabric::expose(const Extent& memory, Exposed& as) noexcept {
+Registration Fabric::expose(const Extent& memory, std::uint64_t key, Exposed& as) noexcept {
   fid_mr* region = nullptr;
-  if (fi_mr_reg(domain_, memory.data, memory.bytes, FI_REMOTE_READ, 0, ++last_key_, 0, &region, nullptr) != 0)
-    return {};
+  if (fi_mr_reg(domain_, memory.data, memory.bytes, FI_REMOTE_READ, 0, key, 0, &region, nullptr) != 0) return {};
   const bool by_address = (info_->domain_attr->mr_mode & FI_MR_VIRT_ADDR) != 0;
   as = {by_address ? reinterpret_cast<std::uint64_t>(memory.data) : 0, fi_mr_key(region), memory.bytes};
   return Registration(region);

@@ -57,8 +57,8 @@ class Fabric {
 
   // Whether peers read each other's memory here, and a connection can be closed so that memory comes back from it.
   bool reads() const noexcept { return reads_; }
-  // Null: it cannot be registered.
-  Registration expose(const Extent& memory, Exposed& as) noexcept;
+  // Null: it cannot be registered. `key`: by which peers read it, where the provider lets its user choose.
+  Registration expose(const Extent& memory, std::uint64_t key, Exposed& as) noexcept;
 
   int descriptor() const noexcept { return waiter_; }
   // Before a block: false if there is progress to make first. `soon`: wakes up after a millisecond.
@@ -80,7 +80,6 @@ class Fabric {
   fid_ep* endpoint_ = nullptr;
   std::vector<std::byte> address_;
   bool reads_ = false;
-  std::uint64_t last_key_ = 0;  // of those that a user of the provider chooses
   bool queue_has_descriptor_ = false;
   int waiter_ = -1;
   int timer_ = -1;

@@ -7,6 +7,8 @@
 #include <cstring>
 
 #include "transports/active/active_fixture_test.h"
+#include "transports/active/module_api.h"
+#include "transports/active/module_loader.h"
 
 namespace aiacc {
 namespace {
@@ -36,6 +38,34 @@ TEST(OfiModuleDeathTest, LoadingLibfabricChangesNoSignalsAndReadsNoneOfTheUsersS
     return WIFEXITED(status) && WEXITSTATUS(status) % kNoLibfabric == 0;
   };
   EXPECT_EXIT(std::_Exit(changed_by_loading()), nothing_or_no_libfabric, "");
+}
+
+TEST(OfiModule, MemoryOnOfferHasAKeyThatWasDrawn) {
+  const std::string& obstacle = active_test::obstacle(active_test::kOfiOverTcp);
+  if (!obstacle.empty()) GTEST_SKIP() << obstacle;
+  const std::vector<std::string>& settings = active_test::kOfiOverTcp.settings;
+  const active::Module& module = active::load(ofi::kLibrary, settings);
+  active::Worker* const mine = active::open_worker(ofi::kLibrary, module, settings);
+  active::Worker* const theirs = active::open_worker(ofi::kLibrary, module, settings);
+  int drawn = 0;
+  active::Callbacks callbacks;
+  callbacks.owner = &drawn;
+  callbacks.draw = [](void* count) noexcept { return std::uint64_t{0x1234567890abcdef} + ++*static_cast<int*>(count); };
+  module.call_back(mine, callbacks);
+  std::uint8_t address[4096];
+  char problem[256] = "";
+  active::Endpoint* const endpoint =
+      module.connect(mine, address, module.address(theirs, address, sizeof address), nullptr, problem, sizeof problem);
+  ASSERT_NE(endpoint, nullptr) << problem;
+  std::vector<std::byte> bytes(1 << 20);
+  const active::Extent pieces[] = {{bytes.data(), 1000}, {bytes.data() + 1000, bytes.size() - 1000}};
+  active::Operation operation;
+  const char* why = nullptr;
+  EXPECT_EQ(module.send(endpoint, "header", 6, pieces, std::size(pieces), true, operation, &why),
+            active::Began::kPending);
+  EXPECT_EQ(drawn, 2) << "one for each piece";
+  module.close(mine);
+  module.close(theirs);
 }
 
 TEST(OfiModule, AProviderThatIsNotThereIsOneSentence) {

@@ -299,11 +299,12 @@ Began Worker::send(Endpoint& endpoint, std::span<const std::byte> header, std::s
 
 // Adds to the offer where the payload can be read.
 void Worker::expose(Send& send, Buffer& offer) {
-  if (!fabric_->reads() || send.extents.size() > kMostExposed) return;
+  if (!fabric_->reads() || send.extents.size() > kMostExposed || callbacks_.draw == nullptr) return;
   std::size_t at = offer.bytes;
   for (const Extent& each : send.extents) {
     Exposed as;
-    Registration region = fabric_->expose(each, as);
+    // Whoever can connect could read what is on offer, if its key were one that can be guessed.
+    Registration region = fabric_->expose(each, callbacks_.draw(callbacks_.owner), as);
     if (region == nullptr) return send.exposed.clear();
     send.exposed.push_back(std::move(region));
     std::memcpy(offer.text.data() + at, &as, sizeof as);
