@@ -221,6 +221,19 @@ TEST_P(ActivePortOver, ABlockedLoopWakesForAMessage) {
   EXPECT_GT(ports->loops[1]->blocked_count(), 0u);
 }
 
+TEST_P(ActivePortOver, ARankThatWaitsSleeps) {
+  if (&way() == &active_test::kOfiOverSharedMemory) GTEST_SKIP() << "it has no descriptor to wait for";
+  std::vector<std::byte> bytes = pattern(100, 8);
+  post(0, 1, header_of(1, bytes.size()), bytes);
+  ASSERT_TRUE(ports->run_until([&] { return receiver[1].placed == 1 && completion.told == 1; }));
+  run_on();
+  io::RealLoop& loop = *ports->loops[1];
+  const std::uint64_t before = loop.blocked_count();
+  const Instant end = after(ports->clock.now(), milliseconds(300));
+  while (ports->clock.now() < end) loop.turn(end);
+  EXPECT_LE(loop.blocked_count() - before, 10u);
+}
+
 TEST_P(ActivePortOver, AnAddressThatMakesNoSenseIsRefused) {
   io::RealLoop loop;
   ActivePortFactory factory(loop, *way().library, way().settings);

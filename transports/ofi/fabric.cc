@@ -213,9 +213,12 @@ bool Fabric::arm(bool soon) noexcept {
     fid* waited = &queue_->fid;
     if (fi_trywait(fabric_, &waited, 1) != FI_SUCCESS) return false;
   }
-  // Also where the queue has a descriptor: connections that peers begin do not show there.
   itimerspec limit{};
-  limit.it_value.tv_nsec = soon || !queue_has_descriptor_ ? kMillisecond : 10 * kMillisecond;
+  if (soon || !queue_has_descriptor_) {
+    limit.it_value.tv_nsec = kMillisecond;
+  } else {
+    limit.it_value.tv_sec = 1;  // whatever a provider does not show there
+  }
   timerfd_settime(timer_, 0, &limit, nullptr);
   return true;
 }

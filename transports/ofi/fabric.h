@@ -1,8 +1,8 @@
 // Fabric: the objects of libfabric that a worker uses, and how it waits for them.
 //
 // One endpoint of type RDM and one completion queue. The provider makes progress only from inside of our calls (FI_PROGRESS_MANUAL).
-// Who blocks waits for one descriptor (epoll) of two: the queue's, if the provider has one, and a timer, because a connection
-// that is being made has none, and nor has a provider such as shm.
+// Who blocks waits for one descriptor (epoll) of two: the queue's, if the provider has one, and a timer, because what cannot be sent
+// yet has none, and nor has a provider such as shm.
 #pragma once
 
 #include <rdma/fabric.h>
