@@ -48,6 +48,39 @@ assert not heavy, heavy
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
 
 
+STRICT_USER = """
+# mypy: disallow-untyped-calls, disallow-untyped-decorators, disallow-any-generics, no-implicit-reexport, warn-return-any
+import torch
+import aiacc
+import aiacc.torch as hvd
+from aiacc.torch import Compression, SyncBatchNorm
+hvd.init()
+model = torch.nn.Sequential(torch.nn.Linear(2, 3), SyncBatchNorm(3))
+optimizer = hvd.DistributedOptimizer(torch.optim.SGD(model.parameters(), lr=0.1), model.named_parameters(), compression=Compression.fp16, op=hvd.Average)
+hvd.broadcast_parameters(model.state_dict(), root_rank=0)
+hvd.broadcast_optimizer_state(optimizer, 0)
+mean = hvd.allreduce(torch.ones(3), name="loss")
+reveal_type(mean)
+hvd.synchronize(hvd.allreduce_async_(mean))
+aiacc.WORLD.allreduce(bytearray(8), dtype=aiacc.DType.FLOAT32)
+reveal_type(aiacc.WORLD.rank)
+"""
+
+
+@pytest.mark.parametrize("options, kinds", [(["--no-site-packages"], ["Any", "int"]), ([], ["torch._tensor.Tensor", "int"])],
+                         ids=["without frameworks", "with torch"])
+def test_annotations(options, kinds, tmp_path):
+    """mypy finds nothing in the package, nor, with stricter options, in a script that uses it."""
+    build = pathlib.Path(os.environ["AIACC_BUILD"])
+    mypy = build / "torch-venv/bin/mypy"
+    if not mypy.exists():
+        pytest.skip("no mypy: a new environment of `make torch-venv' has it")
+    (tmp_path / "user.py").write_text(STRICT_USER)
+    done = subprocess.run([mypy, "--cache-dir", build / "mypy-cache", *options, "aiacc", tmp_path / "user.py"], cwd=PACKAGE, capture_output=True,
+                          text=True, timeout=250)
+    assert done.returncode == 0 and re.findall('type is "(.*)"', done.stdout) == kinds, done.stdout + done.stderr
+
+
 def test_a_missing_framework_is_one_sentence():
     done = python("import sys; sys.modules['torch'] = None\nimport aiacc.torch")
     assert done.returncode == 1

@@ -10,7 +10,8 @@ def register() -> None:
         import torch.distributed as dist
         if not dist.is_available() or hasattr(dist.Backend, "AIACC"):
             return
-        dist.Backend.register_backend("aiacc", _create, extended_api=True, devices=["cpu"])
+        backends: Any = dist.Backend  # torch 1 has no `devices`
+        backends.register_backend("aiacc", _create, extended_api=True, devices=["cpu"])
     except Exception:  # noqa: BLE001: then `import aiacc.torch` says what is wrong
         return
 

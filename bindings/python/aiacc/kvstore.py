@@ -208,7 +208,7 @@ class KVStore:
         _callbacks.pop(self.handle, None)
 
 
-_FORMATS: Dict[DType, str] = {DType.INT8: "b", DType.UINT8: "B", DType.INT16: "h", DType.UINT16: "H", DType.INT32: "i", DType.UINT32: "I",
+_FORMATS: Dict[DType, Any] = {DType.INT8: "b", DType.UINT8: "B", DType.INT16: "h", DType.UINT16: "H", DType.INT32: "i", DType.UINT32: "I",
                               DType.INT64: "q", DType.UINT64: "Q", DType.FLOAT32: "f", DType.FLOAT64: "d", DType.BOOL: "?"}
 
 

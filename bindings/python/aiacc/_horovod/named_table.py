@@ -30,7 +30,7 @@ class Tensor(NamedTuple):
     """Of a name."""
     metadata: Metadata
     changes: int  # how many others it had before
-    index: int  # number of the engine
+    index: int  # type: ignore[assignment]  # number of the engine
 
 
 class Limits:

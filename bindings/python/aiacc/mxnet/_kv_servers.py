@@ -105,16 +105,17 @@ _roles: Optional[Roles] = None
 _made_at: List[Any] = []  # the parent of the groups: another one after each init
 
 
-def _are_made() -> bool:
-    return _roles is not None and _made_at == [process_sets._parent]
+def _present() -> Optional[Roles]:
+    return _roles if _made_at == [process_sets._parent] else None
 
 
 def checked(servers: Optional[int]) -> int:
     """How many ranks only serve: what is given, or what stores have already, or what the environment says."""
-    if _are_made() and servers is not None and servers != _roles.count:
-        raise ValueError(f"servers is {servers}, and a store of this job has {_roles.count}: all stores have the same ranks as servers")
+    present = _present()
+    if present is not None and servers is not None and servers != present.count:
+        raise ValueError(f"servers is {servers}, and a store of this job has {present.count}: all stores have the same ranks as servers")
     if servers is None:
-        servers = _roles.count if _are_made() else number("AIACC_KV_SERVERS", 0)
+        servers = present.count if present is not None else number("AIACC_KV_SERVERS", 0)
     if not 0 <= servers < basics.size():
         raise ValueError(f"servers is {servers}, and the job has {basics.size()} ranks: one at least is left to work (AIACC_KV_SERVERS)")
     return servers
@@ -123,7 +124,8 @@ def checked(servers: Optional[int]) -> int:
 def roles(servers: int) -> Roles:
     """The same for all stores between init and shutdown."""
     global _roles
-    if not _are_made():
-        _roles = Roles(servers)
+    present = _present()
+    if present is None:
+        present = _roles = Roles(servers)
         _made_at[:] = [process_sets._parent]
-    return _roles
+    return present

@@ -1,7 +1,7 @@
 """DistributedOptimizer: an optimizer, as of Module, whose updates use the gradients of all ranks."""
 from __future__ import annotations
 
-from typing import Any, List
+from typing import Any, Dict, List
 
 import mxnet as mx
 
@@ -38,7 +38,7 @@ class DistributedOptimizer(mx.optimizer.Optimizer):
     def _reduce(self, index: Any, grad: Any) -> None:
         if self._process_set._reduced_ranks() == 1:
             return
-        how = {"prescale_factor": 1.0 / self._factor, "process_set": self._process_set, "op": Sum}
+        how: Dict[str, Any] = {"prescale_factor": 1.0 / self._factor, "process_set": self._process_set, "op": Sum}
         if not isinstance(index, (tuple, list)):
             allreduce_(grad, name=f"gradient.{self._number}.{index}", priority=-index if isinstance(index, int) else 0, **how)
         elif self._num_groups:

@@ -113,5 +113,5 @@ def at_address(where: int, shape: Any, dtype: Any) -> NDArray:
     """An NDArray over memory of the library, which outlives it."""
     kind = numpy.dtype(dtype)
     elements = int(numpy.prod(shape, dtype=numpy.int64))
-    memory = (c.c_ubyte * (elements * kind.itemsize)).from_address(where)
+    memory: Any = (c.c_ubyte * (elements * kind.itemsize)).from_address(where)
     return mx.nd.from_numpy(numpy.frombuffer(memory, dtype=kind).reshape(shape), zero_copy=True)

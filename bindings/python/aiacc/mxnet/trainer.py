@@ -43,7 +43,8 @@ class DistributedTrainer(mx.gluon.Trainer):
         if process_set.included():
             self._scale *= gradient_predivide_factor / process_set.size()
         self._predivide, self._compression, self._prefix, self._process_set = gradient_predivide_factor, compression, prefix or "", process_set
-        self._number, self._reducer, self._left_out = _made, None, False
+        self._number, self._left_out = _made, False
+        self._reducer: Optional[Reducer] = None
         _made += 1
 
     def _plan(self) -> Reducer:

@@ -14,6 +14,9 @@ from aiacc.torch._operations import Adasum
 class _AdasumOptimizer(torch.optim.Optimizer):
     """Methods that are put in front of the user's class."""
     _wrapped: Any = torch.optim.Optimizer
+    _parameter_names: Dict[torch.Tensor, str]
+    _compression: Any
+    _process_set: Any
 
     def synchronize(self) -> None:
         """Nothing is on its way before step()."""

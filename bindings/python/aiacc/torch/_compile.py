@@ -32,5 +32,5 @@ def never_compiled(function: Any) -> Any:
             return function(*arguments, **keywords)
         finally:
             _frames.set_eval_frame(before)
-    _skip(call.__code__)
+    _skip(call.__code__)  # type: ignore[attr-defined]
     return call

@@ -52,8 +52,9 @@ def _split_group(original: Any, parent_pg: Any = None, split_ranks: Optional[Seq
     mine = next((sorted(group) for group in split_ranks if parent.rank() in group), None)
     if mine is None:
         return None
-    return dist.new_group([members[rank] for rank in mine], timeout=timeout, backend="aiacc", pg_options=pg_options, use_local_synchronization=True,
-                          group_desc=group_desc)
+    new_group: Any = dist.new_group  # torch 1 has fewer arguments
+    return new_group([members[rank] for rank in mine], timeout=timeout, backend="aiacc", pg_options=pg_options, use_local_synchronization=True,
+                     group_desc=group_desc)
 
 
 def let_in() -> None:

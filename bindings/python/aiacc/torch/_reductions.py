@@ -2,7 +2,7 @@
 from __future__ import annotations
 
 import functools
-from typing import Any, Sequence, Tuple
+from typing import Any, Dict, Sequence, Tuple
 
 import torch
 
@@ -14,7 +14,7 @@ _OPS = {"SUM": aiacc.Op.SUM, "AVG": aiacc.Op.AVG, "PRODUCT": aiacc.Op.PROD, "MIN
         "BAND": aiacc.Op.BAND, "BOR": aiacc.Op.BOR, "BXOR": aiacc.Op.BXOR}
 _LOGICAL = {"SUM": aiacc.Op.BOR, "PRODUCT": aiacc.Op.BAND, "MIN": aiacc.Op.BAND, "MAX": aiacc.Op.BOR}
 _LINEAR = ("SUM", "AVG", "PREMUL_SUM")
-_OF_ONE_RANK = {"SUM": torch.add, "PREMUL_SUM": torch.add, "PRODUCT": torch.mul, "MIN": torch.minimum, "MAX": torch.maximum,
+_OF_ONE_RANK: Dict[str, Any] = {"SUM": torch.add, "PREMUL_SUM": torch.add, "PRODUCT": torch.mul, "MIN": torch.minimum, "MAX": torch.maximum,
                 "BAND": torch.bitwise_and, "BOR": torch.bitwise_or, "BXOR": torch.bitwise_xor}
 
 

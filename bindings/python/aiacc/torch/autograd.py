@@ -11,10 +11,8 @@ from aiacc.torch import mpi_ops, tensors as _tensors
 from aiacc.torch._operations import Average, Sum
 from aiacc.torch.compression import Compression
 
-Function = torch.autograd.Function
 
-
-class _Allreduce(Function):
+class _Allreduce(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, grouped: bool, name: Optional[str], op: int, prescale: float, postscale: float, process_set: ProcessSet,
                 *given: torch.Tensor) -> Any:
@@ -29,7 +27,7 @@ class _Allreduce(Function):
         return (None,) * 6 + tuple(mpi_ops._run_allreduce(list(gradients), None, op, prescale, postscale, process_set))
 
 
-class _Allgather(Function):
+class _Allgather(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, name: Optional[str], process_set: ProcessSet, *given: torch.Tensor) -> Any:
         results, ctx.sizes = mpi_ops._run_allgather(list(given), name, process_set)
@@ -43,7 +41,7 @@ class _Allgather(Function):
         return (None, None) + tuple(one.narrow(0, sum(sizes[:rank]), sizes[rank]) for one, sizes in zip(reduced, ctx.sizes))
 
 
-class _Broadcast(Function):
+class _Broadcast(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, tensor: torch.Tensor, root_rank: int, name: Optional[str], process_set: ProcessSet) -> torch.Tensor:
         ctx.how = (root_rank, process_set)
@@ -56,7 +54,7 @@ class _Broadcast(Function):
         return (reduced if mpi_ops.basics.rank() == root_rank else reduced * 0), None, None, None
 
 
-class _Alltoall(Function):
+class _Alltoall(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, tensor: torch.Tensor, splits: List[int], name: Optional[str], process_set: ProcessSet) -> Any:
         result, received = mpi_ops._run_alltoall(tensor, splits, name, process_set)
@@ -72,7 +70,7 @@ class _Alltoall(Function):
         return back, None, None, None
 
 
-class _Reducescatter(Function):
+class _Reducescatter(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, name: Optional[str], op: int, prescale: float, postscale: float, process_set: ProcessSet, *given: torch.Tensor) -> Any:
         ctx.how = (op, prescale, postscale, process_set)

@@ -87,10 +87,11 @@ def _key(name: str) -> int:
 
 def register() -> None:
     """Makes the back end known to torch.distributed. Does nothing the second time."""
-    if hasattr(dist.Backend, "AIACC"):  # by the entry point
+    backends: Any = dist.Backend
+    if hasattr(backends, "AIACC"):  # by the entry point
         return let_in()
     try:
-        dist.Backend.register_backend("aiacc", create, extended_api=True, devices=["cpu"])
+        backends.register_backend("aiacc", create, extended_api=True, devices=["cpu"])
     except TypeError:  # torch 1
-        dist.Backend.register_backend("aiacc", create, extended_api=True)
+        backends.register_backend("aiacc", create, extended_api=True)
     let_in()

@@ -96,7 +96,8 @@ class KVStore(kvstore.KVStore):
         made = super().pushpull(key, tensors.buffer_of(given), tensors.buffer_of(taken), priority, timeout, wait)
         return taken if wait else made
 
-    def broadcast(self, key: Key, value: torch.Tensor, out: Optional[torch.Tensor] = None, priority: int = 0) -> torch.Tensor:
+    def broadcast(self, key: Key, value: torch.Tensor, out: Optional[torch.Tensor] = None,  # type: ignore[override]
+                  priority: int = 0) -> torch.Tensor:
         """Begins a key, and gives all workers the first one's value."""
         self.init(key, value, priority=priority)
         return self.pull(key, out, priority)

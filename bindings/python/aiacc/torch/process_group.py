@@ -49,7 +49,7 @@ class AiaccProcessGroup(dist.ProcessGroup):
     """torch.distributed calls these functions; users call torch.distributed."""
 
     def __init__(self, group: aiacc.Group, rank: int, size: int, global_ranks: Sequence[int], store: Any = None) -> None:
-        super().__init__(rank, size)
+        super().__init__(rank, size)  # type: ignore[call-arg]  # torch's annotations have another constructor
         self._store = store
         self._rank, self._size = rank, size
         self._group: Optional[aiacc.Group] = group
@@ -86,7 +86,7 @@ class AiaccProcessGroup(dist.ProcessGroup):
     def _device_types(self) -> List[torch.device]:
         return [torch.device("cpu")]
 
-    def _get_backend(self, _: torch.device) -> AiaccProcessGroup:
+    def _get_backend(self, _: torch.device) -> Any:
         return self
 
     def getGroupDesc(self) -> str:
@@ -316,8 +316,8 @@ class AiaccProcessGroup(dist.ProcessGroup):
         if opts.rootRank != self._rank:
             given_as.check_no_blocks(lists, "input")
             dense = dense_of(output)
-            arguments = (None, None, None, dense.data_ptr(), bytes_of(dense), DType.UINT8, opts.rootRank)
-            return self._start("scatterv", arguments, [output], dense, opts, _copies(dense, [output]))
+            nothing = (None, None, None, dense.data_ptr(), bytes_of(dense), DType.UINT8, opts.rootRank)
+            return self._start("scatterv", nothing, [output], dense, opts, _copies(dense, [output]))
         blocks = list(given_as.blocks_of(lists, "input", self._size))
         for i, one in enumerate(blocks):
             given_as.check_type(one, output, i)

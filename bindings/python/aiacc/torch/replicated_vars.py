@@ -43,7 +43,7 @@ class ReplicatedVarsOptimizer:
         self._process_set = process_set
         self.optimizer = DistributedOptimizer(optimizer, named_parameters, process_set=process_set, **arguments)
         if process_set.included():
-            broadcast_parameters(self._parameters(), process_set.ranks[0], process_set)
+            broadcast_parameters(self._parameters(), process_set._registered()[0], process_set)
 
     def _parameters(self) -> List[torch.Tensor]:
         return [one for group in self.optimizer.param_groups for one in group["params"]]

@@ -54,7 +54,8 @@ class ShardedSoftmax(torch.nn.Module):
         own_labels = labels.detach().to(torch.int64).contiguous()
         every_label = _gathered(calls, own_labels, counts)
         whole = _Gather.apply(features, calls, counts, float(len(counts)) if self.averaged else 1.0)
-        weight, self.used = self.weight, None
+        weight: torch.Tensor = self.weight
+        self.used = None
         if self.sample_rate < 1:
             self.used = self._sampled(every_label)
             weight = weight[self.used - self.first_class]
