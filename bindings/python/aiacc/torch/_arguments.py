@@ -18,14 +18,18 @@ def forms(options: str, tensors: int, *values: str) -> Callable[[Any], Any]:
     """Of a method with so many arguments of tensors before its options, a class of torch.distributed of this name: in place of the options
     come some of `values`, by place or name, as in group.broadcast(tensor, root=0)."""
     def decorate(function: Any) -> Any:
+        kind = getattr(_C, options)
+
         @functools.wraps(function)
         def call(self: Any, *arguments: Any, **keywords: Any) -> Any:
+            if len(arguments) == tensors + 1 and type(arguments[tensors]) is kind and not keywords:  # as torch itself calls
+                return function(self, *arguments)
             given, rest = arguments[:tensors], arguments[tensors:]
             opts = keywords.pop("opts", None)
             if rest and (rest[0] is None or hasattr(rest[0], "timeout")):
                 opts, rest = rest[0], rest[1:]
             if opts is None:
-                opts = getattr(_C, options)()
+                opts = kind()
             for name, value in (*zip(values, rest), *((name, keywords.pop(name)) for name in values if name in keywords)):
                 if value is not None:
                     setattr(opts, _FIELDS[name], value)
@@ -76,6 +80,8 @@ def check_layout(tensors: Sequence[torch.Tensor]) -> None:
 
 def check_alike(tensors: Sequence[torch.Tensor]) -> None:
     """Several tensors of one call."""
+    if len(tensors) == 1:
+        return
     if not tensors:
         refuse("requires non-empty tensor list")
     check_layout(tensors)

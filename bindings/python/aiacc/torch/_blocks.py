@@ -9,7 +9,7 @@ from aiacc.torch._arguments import refuse
 
 
 def checked(tensor: torch.Tensor) -> torch.Tensor:
-    if tensor.device.type != "cpu":
+    if not tensor.is_cpu:  # type: ignore[attr-defined]  # missing in annotations of torch 1
         refuse(f"the back end aiacc of this build reduces CPU tensors, and this one is on {tensor.device}")
     if tensor.layout != torch.strided:
         refuse(f"unsupported layout: a dense tensor is needed, and this one has the layout {tensor.layout}")
@@ -18,7 +18,9 @@ def checked(tensor: torch.Tensor) -> torch.Tensor:
 
 def dense_of(tensor: torch.Tensor) -> torch.Tensor:
     """The tensor itself if its elements are in order and as they are in memory, else a copy."""
-    return checked(tensor).contiguous().resolve_conj().resolve_neg()
+    if checked(tensor).is_contiguous() and not tensor.is_conj() and not tensor.is_neg():
+        return tensor
+    return tensor.contiguous().resolve_conj().resolve_neg()
 
 
 def bytes_of(tensor: torch.Tensor) -> int:

@@ -44,6 +44,16 @@ def _flat(inputs: Any) -> List[torch.Tensor]:
     return [tensor for one in inputs for tensor in _flat(one)]
 
 
+def is_observed() -> bool:
+    """Whether an event shows the operation that this thread begins."""
+    return getattr(_nested, "yes", False)
+
+
+def is_shown() -> bool:
+    """Whether a profiler wants an event of the operation that this thread is about to begin."""
+    return _enabled() and not is_observed()
+
+
 def recorded(name: str, *inputs: int) -> Callable[[Any], Any]:
     """Of a method that returns a Work; Dynamo leaves it alone. `inputs`: the places of the arguments whose shapes the event shows."""
     def decorate(function: Any) -> Any:
@@ -52,7 +62,7 @@ def recorded(name: str, *inputs: int) -> Callable[[Any], Any]:
 
         @functools.wraps(function)
         def call(self: Any, *arguments: Any, **keywords: Any) -> Any:
-            if not _enabled() or getattr(_nested, "yes", False):
+            if not is_shown():
                 return function(self, *arguments, **keywords)
             shown: Sequence[Any] = [arguments[i] for i in inputs if i < len(arguments)]
             event = _EVENT(f"aiacc:{name}", _flat(shown))

@@ -10,9 +10,10 @@ import aiacc
 from aiacc.torch import tensors as types
 from aiacc.torch._arguments import refuse
 
+_NAMES: Dict[Any, str] = {}  # as an operator's name takes as long as a short allreduce
 _OPS = {"SUM": aiacc.Op.SUM, "AVG": aiacc.Op.AVG, "PRODUCT": aiacc.Op.PROD, "MIN": aiacc.Op.MIN, "MAX": aiacc.Op.MAX,
         "BAND": aiacc.Op.BAND, "BOR": aiacc.Op.BOR, "BXOR": aiacc.Op.BXOR}
-_LOGICAL = {"SUM": aiacc.Op.BOR, "PRODUCT": aiacc.Op.BAND, "MIN": aiacc.Op.BAND, "MAX": aiacc.Op.BOR}
+_LOGICAL = {**_OPS, "SUM": aiacc.Op.BOR, "PRODUCT": aiacc.Op.BAND, "MIN": aiacc.Op.BAND, "MAX": aiacc.Op.BOR}
 _LINEAR = ("SUM", "AVG", "PREMUL_SUM")
 _OF_ONE_RANK: Dict[str, Any] = {"SUM": torch.add, "PREMUL_SUM": torch.add, "PRODUCT": torch.mul, "MIN": torch.minimum, "MAX": torch.maximum,
                 "BAND": torch.bitwise_and, "BOR": torch.bitwise_or, "BXOR": torch.bitwise_xor}
@@ -20,7 +21,10 @@ _OF_ONE_RANK: Dict[str, Any] = {"SUM": torch.add, "PREMUL_SUM": torch.add, "PROD
 
 def name_of(op: Any) -> str:
     found = getattr(op, "op", op)  # a ReduceOp holds a ReduceOp.RedOpType (torch 2.0)
-    return str(found).rpartition(".")[2]
+    try:
+        return _NAMES[found]
+    except KeyError:
+        return _NAMES.setdefault(found, str(found).rpartition(".")[2])
 
 
 def _factor_of(op: Any) -> float:
@@ -35,16 +39,16 @@ def _factor_of(op: Any) -> float:
 def reduction(tensor: torch.Tensor, op: Any) -> Tuple[torch.Tensor, Any, Any, float]:
     """(elements as aiacc has them, its type, its operator, prescale); complex numbers are pairs."""
     name = name_of(op)
-    if tensor.is_complex():
+    if tensor.dtype.is_complex:
         if name not in _LINEAR:
             refuse(f"ReduceOp.{name} is not defined on complex numbers")
         tensor = torch.view_as_real(tensor)
-    if not types.is_known(tensor.dtype):
+    dtype = types.known_type(tensor.dtype)
+    if dtype is None:
         refuse(f"tensors of {tensor.dtype} cannot be reduced")
-    dtype = types.type_of(tensor.dtype)
     if name == "PREMUL_SUM":
         return tensor, dtype, aiacc.Op.SUM, _factor_of(op)
-    operators = {**_OPS, **_LOGICAL} if tensor.dtype == torch.bool else _OPS
+    operators = _LOGICAL if dtype is aiacc.DType.BOOL else _OPS
     if name not in operators:
         refuse(f"ReduceOp.{name} is unknown to aiacc")
     return tensor, dtype, operators[name], 0.0

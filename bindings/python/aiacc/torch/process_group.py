@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import collections
 import ctypes as c
+import functools
 from datetime import timedelta
 from typing import Any, Callable, Deque, List, Optional, Sequence
 
@@ -14,23 +15,35 @@ import aiacc
 from aiacc import _abi
 from aiacc._library import library
 from aiacc.buffers import DType
+from aiacc.errors import OK, error
 from aiacc.runtime import size_array
 from aiacc.torch import _arguments as given_as
 from aiacc.torch._arguments import forms, in_list, in_lists, one_of, refuse
 from aiacc.torch._blocks import bytes_of, checked, checked_tag, dense_of, gather_bytes, scatter_bytes
 from aiacc.torch._monitored import monitored_barrier
-from aiacc.torch._profile import recorded
+from aiacc.torch._profile import is_observed, recorded
 from aiacc.torch._reductions import name_of, of_one_rank, reduction
-from aiacc.torch.work import Started, Work, failure
+from aiacc.torch.work import Dropped, Started, Work, failure
 
+_ATTR_SIZE = c.sizeof(_abi.Attr)
+_NO_TIME = timedelta(0)
 _TORCH_1 = torch.__version__.startswith("1.")
 
 
 def _milliseconds(timeout: Any) -> int:
     """As aiacc_attr_t has it; 0 (the group's) for the values by which torch says that none was given."""
-    if not isinstance(timeout, timedelta) or timeout <= timedelta(0):
+    if not isinstance(timeout, timedelta) or timeout <= _NO_TIME:
         return 0
     return max(1, int(timeout.total_seconds() * 1000))
+
+
+@functools.lru_cache(None)
+def _function(name: str) -> Any:
+    """Of the library. Its status is the caller's to check, as a check by ctypes costs each call more."""
+    checked_one = getattr(library(), f"aiacc_{name}")
+    made = library()[f"aiacc_{name}"]
+    made.argtypes, made.restype = checked_one.argtypes, c.c_int
+    return made
 
 
 def _copies(dense: torch.Tensor, tensors: Sequence[torch.Tensor]) -> Optional[Callable[[], None]]:
@@ -136,18 +149,24 @@ class AiaccProcessGroup(dist.ProcessGroup):
                prescale: float = 0.0, source: Any = None) -> Work:
         """Starts aiacc_`name`. `results` is the Work's result, `kept` lives until it completed, then `finish` runs."""
         timeout_ms = _milliseconds(getattr(options, "timeout", None)) or self._timeout_ms
-        attr = _abi.Attr(size=c.sizeof(_abi.Attr), timeout_ms=timeout_ms, prescale=prescale)
-        # With asyncOp False nobody asks for the future, which is what the callback serves.
         waits = getattr(options, "asyncOp", True) is False
+        # What is to be done at the end is done then, whether or not anybody waits: the library tells of it by a callback, which costs more
+        # than a short operation.
+        is_told = not waits and (finish is not None or is_observed())
         work = Work(results, (arguments, kept), finish, source)
+        attr = None
+        if is_told or timeout_ms or prescale:  # without them the library has a shorter way
+            attributes = _abi.Attr(size=_ATTR_SIZE, timeout_ms=timeout_ms, prescale=prescale)
+            attr = c.byref(attributes)
+        if is_told:
+            attributes.callback, attributes.callback_arg = Started.callback, Started.add(work)
+        Dropped.look()
         request = _abi.Handle()
-        if not waits:
-            attr.callback, attr.callback_arg = Started.callback, Started.add(work)
-        try:
-            getattr(library(), f"aiacc_{name}")(*arguments, self._handle().handle, c.byref(attr), c.byref(request))
-        except aiacc.Error as error:
+        status = _function(name)(*arguments, self._handle().handle, attr, c.byref(request))
+        if status != OK:
+            found = error(library(), status)
             Started.forget(work)
-            raise failure(error) from None
+            raise failure(found)
         work.began(request.value)
         if waits:
             work.wait()

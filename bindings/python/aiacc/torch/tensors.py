@@ -1,7 +1,7 @@
 """Tensors as the library wants them: on the CPU, contiguous, of a type that it knows."""
 from __future__ import annotations
 
-from typing import Any, Dict, List
+from typing import Any, Dict, List, Optional
 
 import torch
 
@@ -20,8 +20,8 @@ for _name in ("uint16", "uint32", "uint64"):  # torch >= 2.3
 _BY_NAME = {str(kind): kind for kind in _TYPES}
 
 
-def is_known(dtype: torch.dtype) -> bool:
-    return dtype in _TYPES
+def known_type(dtype: torch.dtype) -> Optional[DType]:
+    return _TYPES.get(dtype)
 
 
 def type_of(dtype: torch.dtype) -> DType:

@@ -2,6 +2,9 @@
 from __future__ import annotations
 
 import ctypes as c
+import itertools
+import os
+import queue
 import threading
 from datetime import timedelta
 from typing import Any, Callable, Dict, List, Optional, Sequence, Type, Union
@@ -18,6 +21,8 @@ from aiacc.torch._compile import never_compiled
 from aiacc.torch._typed_future import TypedFuture
 
 _BASE: Type[Exception] = getattr(dist, "DistBackendError", RuntimeError)
+_NO_TIME = timedelta(0)
+_LONG_MS = 1 << 30
 _TICK_MS = 250  # a wait in C sees no signal of Python (Ctrl-C): it returns this often
 _mixed: Dict[type, type] = {}
 
@@ -85,17 +90,20 @@ def _may_be_of_a_hook(results: Any) -> bool:
 class Work(dist._Work if hasattr(dist, "_Work") else torch._C._distributed_c10d.Work):  # type: ignore[misc]
     """One operation. It keeps the tensors alive until it has completed. Any thread may wait."""
 
+    # Defaults of the class, as most operations are short and need none of these.
+    _request = 0
+    _has_ended = False
+    _end_event: Optional[threading.Event] = None  # of threads that wait for it, but not in the library
+    _error: Optional[Exception] = None
+    _future: Union[None, _Future, TypedFuture] = None
+    _number = 0
+    _hook: Optional[Callable[[], None]] = None
+    asked: Optional[Callable[[Work], None]] = None  # told once it has ended and somebody knows
+
     def __init__(self, results: Any, kept: Any, finish: Optional[Callable[[], None]], source: Any = None) -> None:
         super().__init__()
         self._results, self._kept, self._finish, self._source = results, kept, finish, source
-        self._request = 0
         self._lock = threading.Lock()
-        self._ended = threading.Event()
-        self._error: Optional[Exception] = None
-        self._future: Union[None, _Future, TypedFuture] = None
-        self._number = 0
-        self._hook: Optional[Callable[[], None]] = None
-        self.asked: Optional[Callable[[Work], None]] = None  # told once it has ended and somebody knows
 
     @classmethod
     def done(cls, results: Any) -> Work:
@@ -115,7 +123,7 @@ class Work(dist._Work if hasattr(dist, "_Work") else torch._C._distributed_c10d.
     def _end(self, failed: Optional[Exception]) -> None:
         """Told by whoever hears of it first: a wait, or the library's callback."""
         with self._lock:
-            if self._ended.is_set():
+            if self._has_ended:
                 return
             if failed is None and self._finish is not None:
                 try:
@@ -127,8 +135,10 @@ class Work(dist._Work if hasattr(dist, "_Work") else torch._C._distributed_c10d.
             hook, self._hook = self._hook, None
             if hook is not None:
                 hook()
-            self._ended.set()
-            future = self._future
+            self._has_ended = True
+            future, event = self._future, self._end_event
+        if event is not None:
+            event.set()
         if future is not None:
             future.complete(self._results, self._error)
             self._known()
@@ -136,7 +146,7 @@ class Work(dist._Work if hasattr(dist, "_Work") else torch._C._distributed_c10d.
     def when_ended(self, hook: Callable[[], None]) -> None:
         """Calls it before anybody learns of the end, or now."""
         with self._lock:
-            if not self._ended.is_set():
+            if not self._has_ended:
                 self._hook = hook
                 return
         hook()
@@ -145,9 +155,9 @@ class Work(dist._Work if hasattr(dist, "_Work") else torch._C._distributed_c10d.
 
     @never_compiled
     def is_completed(self) -> bool:
-        if not self._ended.is_set() and self._request:
+        if not self._has_ended and self._request:
             self._take(library().aiacc_wait_for(self._request, 0))
-        return self._ended.is_set()
+        return self._has_ended
 
     @never_compiled
     def is_success(self) -> bool:
@@ -169,17 +179,18 @@ class Work(dist._Work if hasattr(dist, "_Work") else torch._C._distributed_c10d.
         self.wait()
 
     @never_compiled
-    def wait(self, timeout: timedelta = timedelta(0)) -> bool:
-        left = int(timeout.total_seconds() * 1000) if timeout > timedelta(0) else None
-        while not self._ended.is_set():
+    def wait(self, timeout: timedelta = _NO_TIME) -> bool:
+        left = int(timeout.total_seconds() * 1000) if timeout > _NO_TIME else None
+        while not self._has_ended:
             tick = _TICK_MS if left is None else min(_TICK_MS, left)
             if self._request:
                 self._take(library().aiacc_wait_for(self._request, tick))
             else:
-                self._ended.wait(tick / 1000)
-            if left is not None and not self._ended.is_set() and (left := left - tick) <= 0:
+                self._wait_for_end(tick / 1000)
+            if left is not None and not self._has_ended and (left := left - tick) <= 0:
                 raise failure(aiacc.Timeout(f"the operation did not complete within {timeout}, and goes on"))
-        self._known()
+        if self.asked is not None:
+            self._known()
         if self._error is not None:
             raise self._error
         return True
@@ -190,10 +201,12 @@ class Work(dist._Work if hasattr(dist, "_Work") else torch._C._distributed_c10d.
             if self._future is not None:
                 return self._future.future
             new = self._future = TypedFuture(self._results) if _may_be_of_a_hook(self._results) else _Future()
-            ended = self._ended.is_set()
+            ended = self._has_ended
         if ended:
             new.complete(self._results, self._error)
             self._known()
+        elif self._request and not self._number and not self.is_completed():
+            Waiters.wait_for(self)
         return new.future
 
     def _known(self) -> None:
@@ -201,19 +214,37 @@ class Work(dist._Work if hasattr(dist, "_Work") else torch._C._distributed_c10d.
             told, self.asked = self.asked, None
             told(self)
 
+    def _end_in_library(self) -> None:
+        """On a thread of its own."""
+        status = PENDING
+        while status == PENDING and self._request and not self._has_ended:
+            status = library().aiacc_wait_for(self._request, _LONG_MS)
+        self._take(status)
+
+    def _wait_for_end(self, seconds: Optional[float]) -> None:
+        with self._lock:
+            if self._has_ended:
+                return
+            if self._end_event is None:
+                self._end_event = threading.Event()
+        self._end_event.wait(seconds)
+
     def _take(self, status: int) -> None:
         if status == PENDING:
             return
         if status == aiacc.InvalidHandle.status:  # another thread has waited for it, and ends this
-            self._ended.wait()
+            self._wait_for_end(None)
             return
         self._request = 0
         self._end(None if status == OK else failure(error(library(), status)))
 
     def __del__(self) -> None:
         try:
-            if getattr(self, "_request", 0) and aiacc.initialized():
-                library().aiacc_request_free(self._request)
+            if self._request and aiacc.initialized():
+                if not self._number:
+                    Dropped.keep(self._request, self._kept)
+                else:
+                    library().aiacc_request_free(self._request)
         except Exception:  # noqa: BLE001: at the end of Python modules are gone before objects
             pass
 
@@ -229,12 +260,12 @@ class _AllWork(Work):
 
     @never_compiled
     def is_completed(self) -> bool:
-        if all([one.is_completed() for one in self._works]) and not self._ended.is_set():
+        if all([one.is_completed() for one in self._works]) and not self._has_ended:
             self._end(next((one._error for one in self._works if one._error is not None), None))
-        return self._ended.is_set()
+        return self._has_ended
 
     @never_compiled
-    def wait(self, timeout: timedelta = timedelta(0)) -> bool:
+    def wait(self, timeout: timedelta = _NO_TIME) -> bool:
         first: Optional[Exception] = None
         for one in self._works:
             try:
@@ -254,6 +285,53 @@ class _AllWork(Work):
         if not begun and self._works:
             torch.futures.collect_all([one.get_future() for one in self._works]).add_done_callback(lambda _: self.is_completed())
         return future
+
+
+class Waiters:
+    """Threads that wait for operations of which the future was asked for. There are as many as ever were waited for at a time."""
+    _asked: queue.SimpleQueue = queue.SimpleQueue()
+    _free = 0  # those that wait for nothing
+    _process = 0
+    _lock = threading.Lock()
+
+    @classmethod
+    def wait_for(cls, work: Work) -> None:
+        with cls._lock:
+            if cls._process != os.getpid():
+                cls._process, cls._free, cls._asked = os.getpid(), 0, queue.SimpleQueue()
+            cls._free -= 1
+            if cls._free < 0:
+                cls._free = 0
+                threading.Thread(target=cls._serve, args=(cls._asked,), name="aiacc future", daemon=True).start()
+            cls._asked.put(work)
+
+    @classmethod
+    def _serve(cls, asked: queue.SimpleQueue) -> None:
+        while True:
+            asked.get()._end_in_library()
+            with cls._lock:
+                cls._free += 1
+
+
+class Dropped:
+    """What operations use that nobody can wait for any more, until they have ended."""
+    _kept: Dict[int, Any] = {}
+    _lock = threading.RLock()  # the collector of garbage may drop one at any time
+
+    @classmethod
+    def keep(cls, request: int, kept: Any) -> None:
+        with cls._lock:
+            if library().aiacc_test(request) == PENDING:
+                cls._kept[request] = kept
+
+    @classmethod
+    def look(cls) -> None:
+        """At two of them, before each operation."""
+        if cls._kept:
+            with cls._lock:
+                for request in list(itertools.islice(cls._kept, 2)):
+                    kept = cls._kept.pop(request)
+                    cls.keep(request, kept)
 
 
 class Started:
