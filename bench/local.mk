@@ -24,6 +24,9 @@ bench-hosts: stage
 	@$(srcdir)/bench/hosts/run $(stage)$(prefix) $(BENCH_FLAGS)
 .PHONY: bench-hosts
 
+# Short calls of torch.distributed: a rank that aiaccrun or torchrun starts.
+EXTRA_DIST += bench/torch/calls.py
+
 # How long a fresh clone takes to build, and a change of it: `make bench-build [BENCH_FLAGS=--check]'.
 EXTRA_DIST += bench/build/run
 bench-build:
