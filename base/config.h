@@ -54,6 +54,7 @@ struct ConfigValues {
   std::string timeline;
   std::string metrics;
   std::string library;
+  std::string torch_shim;
   Duration spin{};
   Network network = Network::kAuto;
   std::string ucx_tls;

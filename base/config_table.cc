@@ -79,6 +79,11 @@ constexpr std::array kTable{
         "The libaiacc.so that the Python package aiacc loads. Unset: its own in a wheel, else that of pkg-config, "
         "else the loader's.",
         "0.1"},
+    ConfigRow{
+        "AIACC_TORCH_SHIM", &V::torch_shim, "1", "", "", kUser,
+        "The compiled part of the back end aiacc of torch.distributed: 1, the one that python -m aiacc.torch.build "
+        "has made for this user and this torch, if any; 0, none; or the file of one.",
+        "0.1"},
     ConfigRow{"AIACC_ENCRYPT", &V::encrypt, "none", "", "", kUser,
               "Protection of messages between ranks of different hosts: none; integrity, which authenticates them "
               "without encryption and takes a core at either end about a quarter of a second for each gigabyte; or "

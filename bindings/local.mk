@@ -168,12 +168,15 @@ python_package = \
 	bindings/python/aiacc/torch/_operations.py \
 	bindings/python/aiacc/torch/_profile.py \
 	bindings/python/aiacc/torch/_reductions.py \
+	bindings/python/aiacc/torch/_shim.cc \
+	bindings/python/aiacc/torch/_shim.py \
 	bindings/python/aiacc/torch/_sparse.py \
 	bindings/python/aiacc/torch/_sparse_gradients.py \
 	bindings/python/aiacc/torch/_typed_future.py \
 	bindings/python/aiacc/torch/_used_rows.py \
 	bindings/python/aiacc/torch/autograd.py \
 	bindings/python/aiacc/torch/backend.py \
+	bindings/python/aiacc/torch/build.py \
 	bindings/python/aiacc/torch/compression.py \
 	bindings/python/aiacc/torch/elastic/__init__.py \
 	bindings/python/aiacc/torch/elastic/sampler.py \

@@ -1,4 +1,5 @@
 """The back end aiacc of torch.distributed: under aiaccrun, under torchrun, on one host and on several."""
+import functools
 import os
 import re
 import subprocess
@@ -106,15 +107,19 @@ try:
     if sys.argv[1] == "future":
         dist.all_reduce(torch.ones(3 + rank), async_op=True).get_future().wait()
 except kind as error:
+    assert isinstance(error, aiacc.Error) and isinstance(error, TimeoutError) == (sys.argv[1] in ("late", "monitored")), type(error).__mro__
     print(f"rank {rank}: {error}", flush=True)
 """
 
 
-@pytest.mark.parametrize("what, said", [
+FAILURES = [
     ("shapes", r"rank 0: allreduce of 3 fp32, sum; rank 1: allreduce of 4 fp32, sum"),
     ("future", r"rank 0: allreduce of 3 fp32, sum; rank 1: allreduce of 4 fp32, sum"),
     ("late", r"was not complete after 3\S* s; rank 1 has not arrived"),
-    ("monitored", r"Rank 1 failed to pass monitoredBarrier: .* was not complete after 1\S* s; rank 1 has not arrived")])
+    ("monitored", r"Rank 1 failed to pass monitoredBarrier: .* was not complete after 1\S* s; rank 1 has not arrived")]
+
+
+@pytest.mark.parametrize("what, said", FAILURES)
 @pytest.mark.parametrize("python", each_torch())
 def test_errors_that_users_of_torch_catch(python, what, said):
     code, out, err = python_job(python, 2, ERRORS, what)
@@ -131,6 +136,81 @@ print(_worded(aiacc.Error("the timeout has passed: barrier was not complete afte
 """
     done = subprocess.run([python, "-c", program], capture_output=True, text=True, timeout=60, env={**os.environ, **ENVIRONMENT})
     assert done.stdout.startswith("Rank 1 failed to pass monitoredBarrier: the timeout"), (done.stdout, done.stderr)
+
+
+@functools.lru_cache(None)
+def compiled_part(python):
+    """(the environment of ranks that find it, its file). Compiled once; skips where it cannot be compiled."""
+    cache = {"XDG_CACHE_HOME": os.path.join(os.environ["AIACC_BUILD"], "cache")}
+    done = subprocess.run([python, "-m", "aiacc.torch.build"], capture_output=True, text=True, timeout=250, env={**os.environ, **ENVIRONMENT, **cache})
+    if "The back end works without" in done.stderr and "failed" not in done.stderr:
+        pytest.skip(done.stderr.strip())
+    assert done.returncode == 0 and f"{cache['XDG_CACHE_HOME']}/aiacc/torch-shim-" in done.stdout, (done.stdout, done.stderr)
+    return {"AIACC_TORCH_SHIM": "1", **cache}, done.stdout.partition(": for torch")[0]
+
+
+@pytest.mark.parametrize("python", each_torch()[:1])
+def test_with_the_compiled_part(python):
+    all_well(2, *python_job(python, 2, "torch_distributed.py", env=compiled_part(python)[0]))
+
+
+SHORT_WAYS = """
+import sys
+import torch, torch.distributed as dist
+import aiacc, aiacc.torch
+dist.init_process_group("aiacc")
+rank, size = dist.get_rank(), dist.get_world_size()
+one, all_of = torch.ones(2), torch.zeros(2 * size)
+def is_short(work):
+    work.wait()
+    return "aiacc" not in type(work).__module__
+print([is_short(work) for work in (
+    dist.all_reduce(one, async_op=True), dist.broadcast(one, 1, async_op=True), dist.all_gather_into_tensor(all_of, one, async_op=True),
+    dist.reduce_scatter_tensor(one, all_of, async_op=True), dist.all_to_all_single(all_of, all_of.clone(), async_op=True),
+    dist.barrier(async_op=True), dist.isend(one, 1) if rank == 0 else dist.irecv(one, 0))])
+# What is not dense, or of another type, goes the long way, and both belong together.
+square = torch.full((2, 2), float(rank))
+work = dist.all_reduce(square.t() if rank else square, async_op=True)
+print(is_short(work) == (rank == 0 or square.t().is_contiguous()), square.tolist() == [[1.0, 1.0], [1.0, 1.0]])
+print(not is_short(dist.all_reduce(torch.ones(2, dtype=torch.bool), async_op=True)))
+# Futures, of which many are pending at a time, and works that nobody waits for.
+given = [torch.ones(3) for _ in range(20)]
+futures = [dist.all_reduce(tensor, async_op=True).get_future().then(lambda ended: ended.value()[0].sum().item()) for tensor in given]
+print([future.wait() for future in futures] == [6.0] * 20)
+for _ in range(100):
+    dist.all_reduce(torch.ones(1000), async_op=True)
+dist.barrier()
+try:
+    dist.broadcast(one, src=size)
+except (RuntimeError, ValueError) as error:
+    print("invalid root rank" in str(error) or "rank" in str(error))
+"""
+
+
+@pytest.mark.parametrize("python", each_torch()[:1])
+def test_which_calls_the_compiled_part_takes(python):
+    _, file = compiled_part(python)
+    code, out, err = python_job(python, 2, SHORT_WAYS, env={"AIACC_TORCH_SHIM": file})
+    assert code == 0 and sorted(out.splitlines()) == sorted(2 * [str([True] * 7), "True True", "True", "True", "True"]), (code, out, err)
+
+
+@pytest.mark.parametrize("what, said", FAILURES[:3])
+@pytest.mark.parametrize("python", each_torch()[:1])
+def test_errors_with_the_compiled_part(python, what, said):
+    code, out, err = python_job(python, 2, ERRORS, what, env=compiled_part(python)[0])
+    assert code == 0 and re.search(rf"rank 0: .*{said}", out), (code, out, err)
+
+
+@pytest.mark.parametrize("python", each_torch()[:1])
+def test_a_compiled_part_of_another_torch_is_refused(python, tmp_path):
+    """Without loading it."""
+    other = tmp_path / "other.so"
+    other.write_bytes(b"\x7fELF aiacc-torch-shim for torch 0.4.1, C++ ABI 0\0")
+    program = "import torch.distributed as dist, aiacc.torch\ndist.init_process_group('aiacc', rank=0, world_size=1, store=dist.HashStore())\ndist.barrier()"
+    for file, reason in ((other, "it is for torch 0.4.1, C++ ABI 0, and this is torch "), (tmp_path / "none.so", "No such file")):
+        done = subprocess.run([python, "-c", program], capture_output=True, text=True, timeout=100,
+                              env={**os.environ, **ENVIRONMENT, "PYTHONWARNINGS": "default", "AIACC_TORCH_SHIM": str(file)})
+        assert done.returncode == 0 and f"the compiled part of aiacc.torch in {file} is not used: " in done.stderr and reason in done.stderr, done.stderr
 
 
 @pytest.mark.skipif(bool(namespace_hosts.unavailable()), reason=str(namespace_hosts.unavailable()))

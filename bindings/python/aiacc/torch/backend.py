@@ -17,6 +17,7 @@ import torch.distributed as dist
 
 import aiacc
 from aiacc.torch._functions import let_in
+from aiacc.torch._shim import with_short_ways
 from aiacc.torch.process_group import AiaccProcessGroup
 from aiacc.torch.work import failure
 
@@ -78,7 +79,7 @@ def create(options: Any, _: Any = None) -> AiaccProcessGroup:
                                    timeout=timeout.total_seconds())
     except aiacc.Error as error:
         raise failure(error) from None
-    return AiaccProcessGroup(group, rank, size, members, options.store)
+    return with_short_ways(AiaccProcessGroup)(group, rank, size, members, options.store)
 
 
 def _key(name: str) -> int:
