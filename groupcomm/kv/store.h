@@ -205,6 +205,7 @@ class Store final : private ServiceHandler, private Root::Owner, private Reducti
   ServiceBytes build(const Request& request);
   void answered(std::uint64_t id, std::span<const std::byte> payload) noexcept;
   void take_answer(const Request& request, std::span<const std::byte> elements);
+  bool only_counts(const Request& request) const noexcept;
   void ended(const Request& request, std::exception_ptr error) noexcept;
   void init_ended(Operation& operation, Key& key) noexcept;
   void end(Operation& operation) noexcept;

@@ -24,13 +24,6 @@ struct Dying : StoreJob {
     options.workers = {servers, servers + 1};
     return options;
   }
-  void die(int rank) {
-    job.world.kill(job[rank].loop.node());
-    const Error why(Code::kPeerFailed, "it was killed", rank);
-    for (int told = 0; told < job.size(); ++told) {
-      if (!job[told].loop.dead()) job[told].context->on_rank_lost(rank, std::make_exception_ptr(why));
-    }
-  }
   // Of both workers.
   void start_both(const std::function<Order()>& order) {
     for (int rank = job.size() - 2; rank < job.size(); ++rank) start(rank, order());

@@ -194,6 +194,68 @@ TEST_P(SimStores, WhatDoesNotNeedTheDeadGoesOn) {
   }
 }
 
+// A store in async mode without replicas whose servers do not work; one of them is lost, or a worker.
+struct AsyncStore : StoreJob {
+  AsyncStore() : StoreJob({0, 0, 1, 0}, given()) {}
+  static StoreOptions given() {
+    StoreOptions options;
+    options.mode = kv::Mode::kAsync;
+    options.split_elements = 100;
+    options.updater.kind = kv::UpdaterOptions::Kind::kSum;
+    options.servers = {0, 1};
+    options.workers = {2, 3};
+    return options;
+  }
+  // The rank that its error names; -1: it has ended well.
+  int outcome(Operation& operation) {
+    EXPECT_TRUE(run(seconds(10), [&] { return operation.done(); }));
+    if (!operation.error()) return -1;
+    const Error error = as_error(operation.error());
+    EXPECT_EQ(error.code(), Code::kPeerFailed) << error.message();
+    return error.peer();
+  }
+};
+
+TEST(SimAsyncStores, RowsOfOtherServersThanTheDeadOneArePushedAndPulled) {
+  for (const int dead : {0, 1}) {
+    AsyncStore world;
+    const Values ones(300, 1.0f), gradient(1, 2.0f);
+    for (const int worker : {2, 3}) world.start(worker, StoreJob::init("skey", ones));
+    ASSERT_TRUE(world.finish());
+    world.die(dead);
+    const int home = kv::home_of("skey", 2);
+    for (const std::uint64_t row : {0, 299}) {
+      const int needs = row == 0 ? home : 1 - home;
+      Values out(1, -1.0f);
+      Order push = StoreJob::push("skey", gradient), pull = StoreJob::pull("skey", out);
+      push.some_in = pull.some_out = true;
+      push.in_rows = pull.out_rows = {row};
+      EXPECT_EQ(world.outcome(world.start(2, std::move(push))), needs == dead ? dead : -1);
+      EXPECT_EQ(world.outcome(world.start(3, std::move(pull))), needs == dead ? dead : -1);
+      EXPECT_EQ(out[0], needs == dead ? -1.0f : 3.0f);
+    }
+  }
+}
+
+TEST(SimAsyncStores, AKeyBeginsAfterALossUnlessItNeedsTheDead) {
+  const Values shorter(3, 1.0f), longer(300, 1.0f);
+  for (const int dead : {0, 1, 2, 3}) {
+    AsyncStore world;
+    world.die(dead);
+    for (std::int64_t number = 0; number < 6; ++number) {
+      const std::string key = kv::key_of(number);
+      const bool split = number % 2 == 1;
+      const bool needs = dead == 2 || (dead < 2 && (split || kv::home_of(key, 2) == dead));
+      std::vector<Operation*> inits;
+      for (const int worker : {3, 2}) {
+        if (worker != dead) inits.push_back(&world.start(worker, StoreJob::init(key, split ? longer : shorter)));
+      }
+      for (Operation* const one : inits)
+        EXPECT_EQ(world.outcome(*one), needs ? dead : -1) << key << " after the loss of " << dead;
+    }
+  }
+}
+
 // Of what waits to be sent the higher priority goes first; what is on its way already does not come back.
 TEST(SimStorePriorities, UrgentPushesOvertakeLongOnesAndPatientOnesDoNot) {
   for (const int priority : {5, -5}) {

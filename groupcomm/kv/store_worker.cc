@@ -330,8 +330,16 @@ void Store::take_answer(const Request& request, std::span<const std::byte> eleme
   }
 }
 
+// A push of rows of other parts in async mode, which this part counts as a step of its updater, and no more.
+bool Store::only_counts(const Request& request) const noexcept {
+  const Operation* const operation = request.operation;
+  if (options_.mode != Mode::kAsync || request.kind != Kind::kPush || operation == nullptr) return false;
+  return operation->order_.some_in && !operation->order_.pulls() && operation->in_[request.part].rows.empty();
+}
+
 // A request has its answer, or will not have one.
 void Store::ended(const Request& request, std::exception_ptr error) noexcept {
+  if (error && peer(request.to).lost && only_counts(request)) error = nullptr;
   if (request.kind == Kind::kPush) {
     request.key->parts[request.part].pushing = false;
     make_ready(*request.key, request.part);

@@ -87,6 +87,14 @@ struct StoreJob {
     job.world.run_while_not([&] { return done() || job.world.now() > end; });
     return done();
   }
+  // All others hear of it at once.
+  void die(int rank) {
+    job.world.kill(job[rank].loop.node());
+    const Error why(Code::kPeerFailed, "it was killed", rank);
+    for (int told = 0; told < job.size(); ++told) {
+      if (!job[told].loop.dead()) job[told].context->on_rank_lost(rank, std::make_exception_ptr(why));
+    }
+  }
   Operation& start(int rank, Order order) {
     operations.push_back(std::make_unique<Operation>(stores[static_cast<std::size_t>(rank)], std::move(order)));
     job[rank].lane.start(*operations.back());
