@@ -102,6 +102,7 @@ void Server::declare(int worker, std::uint64_t id, const RequestView& request, s
   Key& key = keys_[std::string(request.key)];
   Declared declared{worker, id, request.head.shape()};
   if (!key.shape) {
+    check_updater(updater_, declared.shape.type, request.key);  // as of the first worker, who creates no part then
     if (place_.replicas && !complete_[static_cast<std::size_t>(request.head.server)]) throw lost_with(request.key);
     if (const auto lost = lost_.find(0); lost != lost_.end()) return answers.push_back(no(worker, id, lost->second));
     key.waiting.push_back(declared);

@@ -81,6 +81,23 @@ TEST_P(SimStores, AnotherShapeIsToldToWhoHasIt) {
             1);
 }
 
+TEST_P(SimStores, ATypeThatTheOptimizerDoesNotServeIsToldToAllWorkers) {
+  StoreOptions options;
+  options.updater.kind = kv::UpdaterOptions::Kind::kSgd;
+  StoreJob world(GetParam(), options);
+  const Values value(10);
+  for (int rank = 0; rank < world.job.size(); ++rank) {
+    Order order = StoreJob::init("skey", value);
+    order.shape.type = DType::kInt32;
+    world.start(rank, std::move(order));
+  }
+  ASSERT_TRUE(world.finish());
+  for (const auto& one : world.operations) {
+    EXPECT_EQ(as_error(one->error()).code(), Code::kUnsupported);
+    EXPECT_EQ(as_error(one->error()).message(), "key 'key' is int32: the store's optimizer is for fp32 and fp64");
+  }
+}
+
 TEST_P(SimStores, AKeyThatNobodyInitialisedAndAWrongCountAreRefused) {
   StoreJob world(GetParam());
   Values value(10, 1.0f), longer(11, 1.0f);
