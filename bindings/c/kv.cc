@@ -152,13 +152,14 @@ Task<void> count_lost_on_lane(Store* store, std::size_t* lost) {
   co_return;
 }
 
-Task<void> set_all_assign_on_lane(Store* store, bool all_assign) {
+Task<void> set_all_assign_on_lane(Store* store, std::optional<bool> all_assign) {
   store->set_all_assign(all_assign);
   co_return;
 }
 
-// After an updater was set, or refused on some rank.
+// After an updater was set, or refused on some rank. Without an agreement, as after a loss, servers may have different updaters.
 void agree_on_assigning(KvEntry& entry) {
+  on_lane(entry, [&] { return set_all_assign_on_lane(entry.store.get(), std::nullopt); });
   const std::uint64_t mine = entry.store->server().updater().kind == kv::UpdaterOptions::Kind::kAssign ? 0 : 1;
   std::uint64_t most = 0;
   Call call = call_of(Collective::kAllreduce, 1, DType::kUInt64);

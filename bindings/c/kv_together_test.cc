@@ -88,6 +88,38 @@ TEST_P(KvTogether, AnOptimizerTakesItsPlaceAndGoesAgain) {
   });
 }
 
+// A rank that is neither a worker nor a server ends the call when the servers have their updater, but before all ranks know of it.
+TEST_P(KvTogether, WorkersSumNothingWhenNobodyKnowsWhichUpdatersThereAre) {
+  if (GetParam() < 2) return;
+  const World world(GetParam());
+  const int last = static_cast<int>(GetParam()) - 1;
+  world.run([&](int rank, aiacc_group_t group) {
+    aiacc_kv_attr_t attr{};
+    std::vector<int> others;
+    for (int other = 0; other < last; ++other) others.push_back(other);
+    attr.n_servers = attr.n_workers = others.size();
+    attr.servers = attr.workers = others.data();
+    const aiacc_kv_t kv = make(group, attr);
+    if (rank == last) {
+      EXPECT_AIACC(aiacc_kv_load(kv, "/nonexistent"));  // as many barriers, and no server's file
+      EXPECT_NE(aiacc_kv_save(kv, "/nonexistent"), AIACC_OK);
+    } else {
+      begin(kv, 1);
+      aiacc_kv_updater_t updater{};
+      updater.size = sizeof updater;
+      updater.kind = AIACC_KV_SUM;
+      expect(aiacc_kv_set_updater(kv, &updater), AIACC_ERR_MISMATCH, "barrier");
+      const Values ones(kLong, 1.0f);
+      for (int step = 1; step < 4; ++step) {
+        Values out(kLong);
+        EXPECT_AIACC(aiacc_kv_pushpull(kv, {nullptr, 1}, kLong, ones.data(), out.data(), nullptr, nullptr));
+        EXPECT_EQ(out, Values(kLong, static_cast<float>(step * last)));
+      }
+    }
+    EXPECT_AIACC(aiacc_kv_free(kv));
+  });
+}
+
 TEST_P(KvTogether, AServerThatIsNoWorkerHasTheSums) {
   if (GetParam() < 3) return;
   const World world(GetParam());

@@ -78,8 +78,9 @@ class Store final : private ServiceHandler, private Root::Owner, private Reducti
   // On workers, before the first operation: the group of all workers, for the rounds that they sum. Outlives close().
   void reduce_in(Group& workers) { reductions_.emplace(workers, static_cast<Reductions::Owner&>(*this)); }
   void set_updater(const UpdaterOptions& updater);
-  // Whether the updaters of all servers assign, so that the sum of a round is the value. While nothing is outstanding on any rank.
-  void set_all_assign(bool all_assign) noexcept { all_assign_ = all_assign; }
+  // Whether the updaters of all servers assign, so that the sum of a round is the value; none if this rank cannot know, so that it sends
+  // its gradients, and tells so those that may want to sum them. While nothing is outstanding on any rank.
+  void set_all_assign(std::optional<bool> all_assign) noexcept { all_assign_ = all_assign; }
   void set_encoding(Encoding encoding, float threshold) noexcept {
     options_.encoding = encoding;
     options_.threshold = threshold;
@@ -254,7 +255,7 @@ class Store final : private ServiceHandler, private Root::Owner, private Reducti
   std::uint64_t barriers_ = 0;  // that this rank has come to
   std::function<void(const std::string&)> report_;
   bool closed_ = false;
-  bool all_assign_;
+  std::optional<bool> all_assign_;
   std::optional<Reductions> reductions_;
   std::optional<Service> requests_, answers_;
 };

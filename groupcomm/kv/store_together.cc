@@ -10,8 +10,8 @@ namespace aiacc::kv {
 
 // Whether some worker may be ready for an allreduce of a push of this key, so that the chooser hears of each push.
 bool Store::needs_chooser(const Key& key) const noexcept {
-  return options_.mode == Mode::kSync && all_assign_ && !replicated() && reductions_ && options_.workers.size() > 1 &&
-         key.shape.bytes() >= std::max<std::size_t>(options_.allreduce_bytes, 1);
+  return options_.mode == Mode::kSync && all_assign_.value_or(true) && !replicated() && reductions_ &&
+         options_.workers.size() > 1 && key.shape.bytes() >= std::max<std::size_t>(options_.allreduce_bytes, 1);
 }
 
 bool Store::asks_first(const Key& key) const noexcept { return needs_chooser(key) && !peer(chooser()).lost; }
@@ -19,7 +19,7 @@ bool Store::asks_first(const Key& key) const noexcept { return needs_chooser(key
 bool Store::may_be_together(const Order& order, const Key& key) const noexcept {
   const bool plain = options_.encoding == Encoding::kPlain || key.shape.type != DType::kFloat32;
   return order.what == Order::What::kPushPull && !order.some_in && !order.some_out && plain && asks_first(key) &&
-         !reductions_->over();
+         all_assign_ && !reductions_->over();
 }
 
 void Store::send_to_chooser(Operation* operation, Key& key, Kind kind, int priority) {
