@@ -296,6 +296,38 @@ void Part::scatter(const Gradient& gradient, std::byte* sum, std::vector<bool>& 
   }
 }
 
+// The sum of a block stays in the L1 cache until the updater has read it. A callback gets the whole part at once.
+void Part::sum_dense(const UpdaterOptions& updater, const std::vector<Gradient>& gradients) {
+  constexpr std::size_t kBlockBytes = 16 << 10;
+  using Rule = UpdaterOptions::Kind;
+  const std::size_t element = size_of(shape_.type), all = shape_.bytes() / element;
+  Reduction reduction;
+  reduction.type = shape_.type;
+  std::vector<const std::byte*> operands(gradients.size());
+  const auto add = [&](std::size_t first, std::size_t count, std::byte* sum) {
+    for (std::size_t i = 0; i < gradients.size(); ++i) operands[i] = gradients[i].data() + first * element;
+    const std::array<std::byte*, 1> to{sum};
+    CpuCompute().reduce_now(to, operands, count, reduction, rules_.workers);
+  };
+  if (updater.kind == Rule::kAssign) {
+    const auto sum = std::make_shared<Version>(shape_.bytes(), memory_);
+    add(0, all, sum->data());
+    value_ = sum;
+    return;
+  }
+  const std::size_t most = updater.kind == Rule::kCallback ? all : kBlockBytes / element;
+  ServiceBytes sum(std::min(all, most) * element, memory_);
+  own_value();
+  for (std::size_t first = 0; first < all; first += most) {
+    Run block = run(0, shape_.rows);
+    block.first += first;
+    block.at = first;
+    block.count = std::min(most, all - first);
+    add(first, block.count, sum.data());
+    update(updater, state_, block, value_->data() + first * element, sum.data());
+  }
+}
+
 void Part::finish_round(const UpdaterOptions& updater, Change& change) {
   given_ = 0;
   std::vector<Gradient> gradients;
@@ -306,25 +338,15 @@ void Part::finish_round(const UpdaterOptions& updater, Change& change) {
     worker.given.reset();
   }
   ++state_.steps;
-  const auto sum = std::make_shared<Version>(shape_.bytes(), memory_);
   if (some) {
-    if (sum->size() > 0) std::memset(sum->data(), 0, sum->size());
+    ServiceBytes sum(shape_.bytes(), memory_);
+    if (sum.size() > 0) std::memset(sum.data(), 0, sum.size());
     std::vector<bool> touched(static_cast<std::size_t>(shape_.rows));
-    for (const Gradient& gradient : gradients) scatter(gradient, sum->data(), touched);
+    for (const Gradient& gradient : gradients) scatter(gradient, sum.data(), touched);
     change = some_rows(touched, std::move(change));
-    apply_rows(updater, touched, sum->data());
-  } else if (sum->size() > 0) {
-    Reduction reduction;
-    reduction.type = shape_.type;
-    std::vector<const std::byte*> operands;
-    for (const Gradient& gradient : gradients) operands.push_back(gradient.data());
-    const std::array<std::byte*, 1> to{sum->data()};
-    CpuCompute().reduce_now(to, operands, static_cast<std::size_t>(shape_.elements()), reduction, rules_.workers);
-    if (updater.kind == UpdaterOptions::Kind::kAssign) {
-      value_ = sum;
-    } else {
-      apply(updater, sum->data());
-    }
+    apply_rows(updater, touched, sum.data());
+  } else if (shape_.bytes() > 0) {
+    sum_dense(updater, gradients);
   }
   ++version_;
 }

@@ -155,6 +155,7 @@ class Part {
   const Error* blocked() const noexcept;
   void finish_if_complete(const UpdaterOptions& updater, std::vector<Answer>& answers);
   void finish_round(const UpdaterOptions& updater, Change& change);
+  void sum_dense(const UpdaterOptions& updater, const std::vector<Gradient>& gradients);
   void apply(const UpdaterOptions& updater, const std::byte* gradient);
   void apply_rows(const UpdaterOptions& updater, const std::vector<bool>& touched, const std::byte* gradient);
   void scatter(const Gradient& gradient, std::byte* sum, std::vector<bool>& touched) const;
