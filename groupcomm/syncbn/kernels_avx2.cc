@@ -5,6 +5,7 @@ namespace aiacc::syncbn::kernels::avx2 {
 namespace {
 constexpr const char* kName = "avx2";
 constexpr int kVectorBytes = 32;
+constexpr int kRegisterBytes = 32;
 #include "base/data/kernels_half.h"
 
 #include "groupcomm/syncbn/kernels_body.h"  // uses the one above: the blank line keeps clang-format from sorting them

@@ -3,42 +3,126 @@
 // namespace.
 //
 // Elements are processed eight at a time in fp64, whatever their type: fp64 costs less time than reading the memory. The
-// last ones of a row are padded.
+// last ones of a row are padded. GCC keeps a vector that is wider than a register in memory, so eight numbers are parts of
+// kRegisterBytes; for the same reason all that has such numbers is inlined.
 
 using std::byte;
 using std::size_t;
+#define AIACC_INLINE __attribute__((always_inline))
 constexpr size_t kLanes = 8;
-typedef double Wide __attribute__((vector_size(kLanes * sizeof(double))));
-typedef float Single __attribute__((vector_size(kLanes * sizeof(float))));
+constexpr size_t kPartLanes = kRegisterBytes / sizeof(double);
+
+template <class Part>
+struct Two {
+  Part low, high;
+};
+template <class Number, size_t Lanes>
+struct LanesOf {
+  using type = Two<typename LanesOf<Number, Lanes / 2>::type>;
+};
+template <class Number>
+struct LanesOf<Number, kPartLanes> {
+  typedef Number type __attribute__((vector_size(kPartLanes * sizeof(Number))));
+};
+using Wide = LanesOf<double, kLanes>::type;
+using Single = LanesOf<float, kLanes>::type;
+using Mask = LanesOf<long, kLanes>::type;
+typedef float EightSingles __attribute__((vector_size(kLanes * sizeof(float))));
 typedef unsigned short Half __attribute__((vector_size(kLanes * sizeof(unsigned short))));
 typedef unsigned int Word __attribute__((vector_size(kLanes * sizeof(unsigned int))));
+
+template <class Part>
+AIACC_INLINE inline Two<Part> operator+(const Two<Part>& a, const Two<Part>& b) {
+  return {a.low + b.low, a.high + b.high};
+}
+template <class Part>
+AIACC_INLINE inline Two<Part> operator-(const Two<Part>& a, const Two<Part>& b) {
+  return {a.low - b.low, a.high - b.high};
+}
+template <class Part>
+AIACC_INLINE inline Two<Part> operator*(const Two<Part>& a, const Two<Part>& b) {
+  return {a.low * b.low, a.high * b.high};
+}
+
+// The functions on vectors, of one part and of two.
+template <class To, class From>
+struct Convert {
+  AIACC_INLINE static To of(const From& from) { return __builtin_convertvector(from, To); }
+};
+template <class To, class From>
+struct Convert<Two<To>, Two<From>> {
+  AIACC_INLINE static Two<To> of(const Two<From>& from) {
+    return {Convert<To, From>::of(from.low), Convert<To, From>::of(from.high)};
+  }
+};
+template <class Vector>
+struct Memory {
+  AIACC_INLINE static Vector load(const byte* from) {
+    Vector value;
+    __builtin_memcpy(&value, from, sizeof value);
+    return value;
+  }
+  AIACC_INLINE static void store(byte* to, const Vector& value) { __builtin_memcpy(to, &value, sizeof value); }
+};
+template <class Part>
+struct Memory<Two<Part>> {
+  AIACC_INLINE static Two<Part> load(const byte* from) {
+    return {Memory<Part>::load(from), Memory<Part>::load(from + sizeof(Part))};
+  }
+  AIACC_INLINE static void store(byte* to, const Two<Part>& value) {
+    Memory<Part>::store(to, value.low);
+    Memory<Part>::store(to + sizeof(Part), value.high);
+  }
+};
+template <class Vector>
+struct Numbers {
+  AIACC_INLINE static Vector all(double number) { return Vector{} + number; }
+};
+template <class Part>
+struct Numbers<Two<Part>> {
+  AIACC_INLINE static Two<Part> all(double number) { return {Numbers<Part>::all(number), Numbers<Part>::all(number)}; }
+};
+template <class Vector, class Bits>
+AIACC_INLINE inline Vector masked(const Vector& value, const Bits& mask) {
+  return (Vector)((Bits)value & mask);
+}
+template <class Part, class Bits>
+AIACC_INLINE inline Two<Part> masked(const Two<Part>& value, const Two<Bits>& mask) {
+  return {masked(value.low, mask.low), masked(value.high, mask.high)};
+}
+AIACC_INLINE inline Single parts_of(const EightSingles& value) { return Memory<Single>::load((const byte*)&value); }
+AIACC_INLINE inline EightSingles whole_of(const Single& value) {
+  EightSingles whole;
+  Memory<Single>::store((byte*)&whole, value);
+  return whole;
+}
 
 struct Fp64 {
   using Stored = Wide;
   static constexpr size_t kBytes = 8;
-  static Wide widen(const Stored& value) { return value; }
-  static Stored narrow(const Wide& value) { return value; }
+  AIACC_INLINE static Wide widen(const Stored& value) { return value; }
+  AIACC_INLINE static Stored narrow(const Wide& value) { return value; }
 };
 struct Fp32 {
   using Stored = Single;
   static constexpr size_t kBytes = 4;
-  static Wide widen(const Stored& value) { return __builtin_convertvector(value, Wide); }
-  static Stored narrow(const Wide& value) { return __builtin_convertvector(value, Single); }
+  AIACC_INLINE static Wide widen(const Stored& value) { return Convert<Wide, Single>::of(value); }
+  AIACC_INLINE static Stored narrow(const Wide& value) { return Convert<Single, Wide>::of(value); }
 };
 struct Fp16 {
   using Stored = Half;
   static constexpr size_t kBytes = 2;
-  static Wide widen(const Stored& value) { return __builtin_convertvector(widen_half(value), Wide); }
-  static Stored narrow(const Wide& value) { return narrow_half(__builtin_convertvector(value, Single)); }
+  AIACC_INLINE static Wide widen(const Stored& value) { return Fp32::widen(parts_of(widen_half(value))); }
+  AIACC_INLINE static Stored narrow(const Wide& value) { return narrow_half(whole_of(Fp32::narrow(value))); }
 };
 struct Bf16 {
   using Stored = Half;
   static constexpr size_t kBytes = 2;
-  static Wide widen(const Stored& value) {
-    return __builtin_convertvector((Single)(__builtin_convertvector(value, Word) << 16), Wide);
+  AIACC_INLINE static Wide widen(const Stored& value) {
+    return Fp32::widen(parts_of((EightSingles)(__builtin_convertvector(value, Word) << 16)));
   }
-  static Stored narrow(const Wide& value) {
-    const Single single = __builtin_convertvector(value, Single);
+  AIACC_INLINE static Stored narrow(const Wide& value) {
+    const EightSingles single = whole_of(Fp32::narrow(value));
     const Word bits = (Word)single;
     const Word rounded = (bits + 0x7fff + ((bits >> 16) & 1)) >> 16;
     const Word quiet = (bits >> 16) | 0x40;
@@ -48,35 +132,33 @@ struct Bf16 {
 
 // `n` elements, at most kLanes, and zeros after them.
 template <class E>
-inline Wide load(const byte* from, size_t n) {
-  typename E::Stored stored;
-  if (n == kLanes) {
-    __builtin_memcpy(&stored, from, kLanes * E::kBytes);
-  } else {
-    stored = typename E::Stored{};
-    __builtin_memcpy(&stored, from, n * E::kBytes);
-  }
-  return E::widen(stored);
+AIACC_INLINE inline Wide load(const byte* from, size_t n) {
+  using Stored = typename E::Stored;
+  if (n == kLanes) return E::widen(Memory<Stored>::load(from));
+  byte padded[kLanes * E::kBytes] = {};
+  __builtin_memcpy(padded, from, n * E::kBytes);
+  return E::widen(Memory<Stored>::load(padded));
 }
 template <class E>
-inline void store(byte* to, const Wide& value, size_t n) {
-  const typename E::Stored stored = E::narrow(value);
-  if (n == kLanes) {
-    __builtin_memcpy(to, &stored, kLanes * E::kBytes);
-  } else {
-    __builtin_memcpy(to, &stored, n * E::kBytes);
-  }
+AIACC_INLINE inline void store(byte* to, const Wide& value, size_t n) {
+  using Stored = typename E::Stored;
+  const Stored stored = E::narrow(value);
+  if (n == kLanes) return Memory<Stored>::store(to, stored);
+  byte padded[kLanes * E::kBytes];
+  Memory<Stored>::store(padded, stored);
+  __builtin_memcpy(to, padded, n * E::kBytes);
 }
-inline Wide numbers(const double* from, size_t n) { return load<Fp64>((const byte*)from, n); }
-inline void keep(double* to, const Wide& value, size_t n) { store<Fp64>((byte*)to, value, n); }
+AIACC_INLINE inline Wide numbers(const double* from, size_t n) { return load<Fp64>((const byte*)from, n); }
+AIACC_INLINE inline void keep(double* to, const Wide& value, size_t n) { store<Fp64>((byte*)to, value, n); }
 
 // `value` in the first `n` lanes, and zeros after them.
-inline Wide first_lanes(const Wide& value, size_t n) {
-  Wide kept{};
-  for (size_t lane = 0; lane < n; ++lane) kept[lane] = value[lane];
-  return kept;
+AIACC_INLINE inline Wide first_lanes(const Wide& value, size_t n) {
+  static constexpr long kFirst[2 * kLanes] = {-1, -1, -1, -1, -1, -1, -1, -1};
+  return masked(value, Memory<Mask>::load((const byte*)(kFirst + kLanes - n)));
 }
-inline double sum_of(const Wide& value) {
+inline double sum_of(const Wide& wide) {
+  double value[kLanes];
+  Memory<Wide>::store((byte*)value, wide);
   return ((value[0] + value[4]) + (value[2] + value[6])) + ((value[1] + value[5]) + (value[3] + value[7]));
 }
 
@@ -88,7 +170,7 @@ inline bool by_channel_rows(const Batch& batch) {
 // Calls each(channel, offset in bytes, elements) for up to kLanes elements of one channel. Before and after those of one
 // sample and channel: begin(channel), end(channel).
 template <class E, class Begin, class Each, class End>
-inline void walk_positions(const Batch& batch, Begin begin, Each each, End end) {
+AIACC_INLINE inline void walk_positions(const Batch& batch, Begin begin, Each each, End end) {
   size_t at = 0;
   for (size_t sample = 0; sample < batch.samples; ++sample) {
     for (size_t channel = 0; channel < batch.channels; ++channel) {
@@ -105,7 +187,7 @@ inline void walk_positions(const Batch& batch, Begin begin, Each each, End end) 
 // As above with up to kLanes channels, which follow each other, of one row: begin(first channel, channels), each(offset,
 // channels) for each of some rows, end(first channel, channels). Rows are taken together as long as they fit into a cache.
 template <class E, class Begin, class Each, class End>
-inline void walk_channels(const Batch& batch, Begin begin, Each each, End end) {
+AIACC_INLINE inline void walk_channels(const Batch& batch, Begin begin, Each each, End end) {
   constexpr size_t kRows = 32;
   const size_t rows = batch.samples * batch.positions;
   const size_t row_bytes = batch.channels * E::kBytes;
@@ -115,7 +197,11 @@ inline void walk_channels(const Batch& batch, Begin begin, Each each, End end) {
       const size_t left = batch.channels - channel;
       const size_t n = left < kLanes ? left : kLanes;
       begin(channel, n);
-      for (size_t at = row; at < last; ++at) each(at * row_bytes + channel * E::kBytes, n);
+      if (n == kLanes) {
+        for (size_t at = row; at < last; ++at) each(at * row_bytes + channel * E::kBytes, kLanes);
+      } else {
+        for (size_t at = row; at < last; ++at) each(at * row_bytes + channel * E::kBytes, n);
+      }
       end(channel, n);
     }
   }
@@ -129,7 +215,7 @@ void first_elements(const Batch& batch, const void* elements, double* first) {
   const auto* const x = (const byte*)elements;
   const size_t apart = by_channel_rows(batch) ? 1 : batch.positions;
   for (size_t channel = 0; channel < batch.channels; ++channel)
-    first[channel] = load<E>(x + channel * apart * E::kBytes, 1)[0];
+    keep(first + channel, load<E>(x + channel * apart * E::kBytes, 1), 1);
 }
 
 template <class E>
@@ -138,22 +224,22 @@ void sums(const Batch& batch, const void* elements, const double* shift, double*
   clear(second, batch.channels);
   const auto* const x = (const byte*)elements;
   Wide own_shift, own_first, own_second;
-  const auto each = [&](size_t at, size_t n) {
+  const auto each = [&](size_t at, size_t n) AIACC_INLINE {
     Wide deviation = load<E>(x + at, n) - own_shift;
     if (n < kLanes) deviation = first_lanes(deviation, n);
-    own_first += deviation;
-    own_second += deviation * deviation;
+    own_first = own_first + deviation;
+    own_second = own_second + deviation * deviation;
   };
   if (by_channel_rows(batch)) {
     walk_channels<E>(
         batch,
-        [&](size_t channel, size_t n) {
+        [&](size_t channel, size_t n) AIACC_INLINE {
           own_shift = numbers(shift + channel, n);
           own_first = numbers(first + channel, n);
           own_second = numbers(second + channel, n);
         },
         each,
-        [&](size_t channel, size_t n) {
+        [&](size_t channel, size_t n) AIACC_INLINE {
           keep(first + channel, own_first, n);
           keep(second + channel, own_second, n);
         });
@@ -161,12 +247,12 @@ void sums(const Batch& batch, const void* elements, const double* shift, double*
   }
   walk_positions<E>(
       batch,
-      [&](size_t channel) {
-        own_shift = Wide{} + shift[channel];
+      [&](size_t channel) AIACC_INLINE {
+        own_shift = Numbers<Wide>::all(shift[channel]);
         own_first = own_second = Wide{};
       },
       each,
-      [&](size_t channel) {
+      [&](size_t channel) AIACC_INLINE {
         first[channel] += sum_of(own_first);
         second[channel] += sum_of(own_second);
       });
@@ -178,11 +264,10 @@ void normalize(const Batch& batch, const void* elements, void* result, const dou
   const auto* const x = (const byte*)elements;
   auto* const y = (byte*)result;
   Wide own_mean, own_scale, own_bias;
-  const auto each = [&](size_t at, size_t n) {
-    store<E>(y + at, (load<E>(x + at, n) - own_mean) * own_scale + own_bias, n);
-  };
+  const auto each = [&](size_t at, size_t n)
+                        AIACC_INLINE { store<E>(y + at, (load<E>(x + at, n) - own_mean) * own_scale + own_bias, n); };
   if (by_channel_rows(batch)) {
-    const auto begin = [&](size_t channel, size_t n) {
+    const auto begin = [&](size_t channel, size_t n) AIACC_INLINE {
       own_mean = numbers(mean + channel, n);
       own_scale = numbers(scale + channel, n);
       own_bias = numbers(bias + channel, n);
@@ -190,10 +275,10 @@ void normalize(const Batch& batch, const void* elements, void* result, const dou
     walk_channels<E>(batch, begin, each, [](size_t, size_t) {});
     return;
   }
-  const auto begin = [&](size_t channel) {
-    own_mean = Wide{} + mean[channel];
-    own_scale = Wide{} + scale[channel];
-    own_bias = Wide{} + bias[channel];
+  const auto begin = [&](size_t channel) AIACC_INLINE {
+    own_mean = Numbers<Wide>::all(mean[channel]);
+    own_scale = Numbers<Wide>::all(scale[channel]);
+    own_bias = Numbers<Wide>::all(bias[channel]);
   };
   walk_positions<E>(batch, begin, each, [](size_t) {});
 }
@@ -207,23 +292,23 @@ void gradient_sums(const Batch& batch, const void* elements, const void* gradien
   const auto* const dy = (const byte*)gradients;
   Wide own_mean, own_first, own_second;
   // The lanes after the last element have a gradient of 0.
-  const auto each = [&](size_t at, size_t n) {
+  const auto each = [&](size_t at, size_t n) AIACC_INLINE {
     const Wide gradient = load<E>(dy + at, n);
     Wide deviation = load<E>(x + at, n) - own_mean;
     if (n < kLanes) deviation = first_lanes(deviation, n);
-    own_first += gradient;
-    own_second += gradient * deviation;
+    own_first = own_first + gradient;
+    own_second = own_second + gradient * deviation;
   };
   if (by_channel_rows(batch)) {
     walk_channels<E>(
         batch,
-        [&](size_t channel, size_t n) {
+        [&](size_t channel, size_t n) AIACC_INLINE {
           own_mean = numbers(mean + channel, n);
           own_first = numbers(first + channel, n);
           own_second = numbers(second + channel, n);
         },
         each,
-        [&](size_t channel, size_t n) {
+        [&](size_t channel, size_t n) AIACC_INLINE {
           keep(first + channel, own_first, n);
           keep(second + channel, own_second, n);
         });
@@ -231,12 +316,12 @@ void gradient_sums(const Batch& batch, const void* elements, const void* gradien
   }
   walk_positions<E>(
       batch,
-      [&](size_t channel) {
-        own_mean = Wide{} + mean[channel];
+      [&](size_t channel) AIACC_INLINE {
+        own_mean = Numbers<Wide>::all(mean[channel]);
         own_first = own_second = Wide{};
       },
       each,
-      [&](size_t channel) {
+      [&](size_t channel) AIACC_INLINE {
         first[channel] += sum_of(own_first);
         second[channel] += sum_of(own_second);
       });
@@ -249,12 +334,12 @@ void input_gradient(const Batch& batch, const void* elements, const void* gradie
   const auto* const dy = (const byte*)gradients;
   auto* const dx = (byte*)result;
   Wide own_mean, own_gradient, own_deviation, own_constant;
-  const auto each = [&](size_t at, size_t n) {
+  const auto each = [&](size_t at, size_t n) AIACC_INLINE {
     const Wide deviation = load<E>(x + at, n) - own_mean;
     store<E>(dx + at, load<E>(dy + at, n) * own_gradient + deviation * own_deviation + own_constant, n);
   };
   if (by_channel_rows(batch)) {
-    const auto begin = [&](size_t channel, size_t n) {
+    const auto begin = [&](size_t channel, size_t n) AIACC_INLINE {
       own_mean = numbers(mean + channel, n);
       own_gradient = numbers(of_gradient + channel, n);
       own_deviation = numbers(of_deviation + channel, n);
@@ -263,11 +348,11 @@ void input_gradient(const Batch& batch, const void* elements, const void* gradie
     walk_channels<E>(batch, begin, each, [](size_t, size_t) {});
     return;
   }
-  const auto begin = [&](size_t channel) {
-    own_mean = Wide{} + mean[channel];
-    own_gradient = Wide{} + of_gradient[channel];
-    own_deviation = Wide{} + of_deviation[channel];
-    own_constant = Wide{} + constant[channel];
+  const auto begin = [&](size_t channel) AIACC_INLINE {
+    own_mean = Numbers<Wide>::all(mean[channel]);
+    own_gradient = Numbers<Wide>::all(of_gradient[channel]);
+    own_deviation = Numbers<Wide>::all(of_deviation[channel]);
+    own_constant = Numbers<Wide>::all(constant[channel]);
   };
   walk_positions<E>(batch, begin, each, [](size_t) {});
 }
@@ -297,3 +382,4 @@ constexpr Table kTable = {
       AIACC_FOR_TYPE(input_gradient, x, dy, dx, mean, of_gradient, of_deviation, constant)
     }};
 #undef AIACC_FOR_TYPE
+#undef AIACC_INLINE
