@@ -23,6 +23,22 @@ void put(std::byte* record, std::size_t index, double number) noexcept {
   std::memcpy(record + index * sizeof number, &number, sizeof number);
 }
 
+// The channels of `Lanes` numbers that follow `mean` and `square`: positions in both records.
+template <class Lanes>
+void merge_at(std::byte* into, const std::byte* from, std::size_t mean, std::size_t square, double share,
+              double weight) noexcept {
+  const auto numbers_at = [](const std::byte* record, std::size_t index) {
+    Lanes numbers;
+    std::memcpy(&numbers, record + index * sizeof(double), sizeof numbers);
+    return numbers;
+  };
+  const Lanes own_mean = numbers_at(into, mean), apart = numbers_at(from, mean) - own_mean;
+  const Lanes new_mean = own_mean + apart * share;
+  const Lanes new_square = numbers_at(into, square) + numbers_at(from, square) + apart * apart * weight;
+  std::memcpy(into + mean * sizeof(double), &new_mean, sizeof new_mean);
+  std::memcpy(into + square * sizeof(double), &new_square, sizeof new_square);
+}
+
 // An empty batch is the identity: the mean that it has is never looked at.
 void merge(std::byte* into, const std::byte* from, std::size_t channels) noexcept {
   const auto count = std::bit_cast<std::uint64_t>(number_at(into, 0));
@@ -36,12 +52,10 @@ void merge(std::byte* into, const std::byte* from, std::size_t channels) noexcep
   put(into, 0, std::bit_cast<double>(total));
   const double share = static_cast<double>(other) / static_cast<double>(total);
   const double weight = static_cast<double>(count) * share;
-  for (std::size_t channel = 0; channel < channels; ++channel) {
-    const std::size_t mean = 1 + channel, square = mean + channels;
-    const double apart = number_at(from, mean) - number_at(into, mean);
-    put(into, mean, number_at(into, mean) + apart * share);
-    put(into, square, number_at(into, square) + number_at(from, square) + apart * apart * weight);
-  }
+  typedef double Pair __attribute__((vector_size(2 * sizeof(double))));
+  std::size_t mean = 1, square = 1 + channels;
+  for (; mean + 2 <= 1 + channels; mean += 2, square += 2) merge_at<Pair>(into, from, mean, square, share, weight);
+  if (mean < 1 + channels) merge_at<double>(into, from, mean, square, share, weight);
 }
 
 void merge_records(void* inout, const void* in, std::size_t records, void* record_bytes) {
@@ -89,7 +103,7 @@ void Records::write(const Moments& moments, std::byte* message) const noexcept {
     const std::size_t own = part_of_record(first);
     std::byte* const means = message + sizeof(double);
     std::byte* const squares = means + of_record_ * sizeof(double);
-    std::memset(means, 0, record_bytes() - sizeof(double));
+    if (own < of_record_) std::memset(means, 0, record_bytes() - sizeof(double));
     if (own == 0) continue;
     std::memcpy(means, moments.mean.data() + first, own * sizeof(double));
     std::memcpy(squares, moments.square.data() + first, own * sizeof(double));

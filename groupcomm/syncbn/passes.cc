@@ -32,6 +32,16 @@ class Numbers {
   bool wide_;
 };
 
+// Numbers of a type to an array, and from it.
+template <class Number>
+void narrow(const std::vector<double>& from, std::byte* to) noexcept {
+  for (std::size_t i = 0; i < from.size(); ++i) reinterpret_cast<Number*>(to)[i] = static_cast<Number>(from[i]);
+}
+template <class Number>
+void widen(const std::byte* from, std::vector<double>& to) noexcept {
+  for (std::size_t i = 0; i < to.size(); ++i) to[i] = static_cast<double>(reinterpret_cast<const Number*>(from)[i]);
+}
+
 void follow(const Numbers& running, std::size_t channel, double now, double share) noexcept {
   running.set(channel, running.get(channel) * (1.0 - share) + now * share);
 }
@@ -126,7 +136,7 @@ Call Passes::write(std::byte* message) {
   if (pass_ == Pass::kForward) {
     const Records records(channels_);
     records.write(moments_, message);
-    merging_ = records.merging();
+    if (std::exchange(merging_of_, channels_) != channels_) merging_ = records.merging();
     call.count = records.count();
     call.reduction.type = DType::kRecord;
     call.reduction.user = &merging_;
@@ -134,21 +144,17 @@ Call Passes::write(std::byte* message) {
   }
   call.count = 2 * channels_;
   call.reduction.type = type_;
-  const Numbers sums(message, type_);
-  for (std::size_t channel = 0; channel < channels_; ++channel) {
-    sums.set(channel, first_[channel]);
-    sums.set(channels_ + channel, second_[channel]);
-  }
+  const auto put = type_ == DType::kFloat64 ? narrow<double> : narrow<float>;
+  put(first_, message);
+  put(second_, message + channels_ * size_of(type_));
   return call;
 }
 
 void Passes::read(const std::byte* message) {
   if (pass_ == Pass::kForward) return Records(channels_).read(message, moments_);
-  const Numbers sums(message, type_);
-  for (std::size_t channel = 0; channel < channels_; ++channel) {
-    first_[channel] = sums.get(channel);
-    second_[channel] = sums.get(channels_ + channel);
-  }
+  const auto take = type_ == DType::kFloat64 ? widen<double> : widen<float>;
+  take(message, first_);
+  take(message + channels_ * size_of(type_), second_);
 }
 
 Error Passes::explained(const Error& error) const {

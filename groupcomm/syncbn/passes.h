@@ -81,7 +81,8 @@ class Passes {
   std::size_t channels_ = 0;
   DType type_ = DType::kFloat32;  // of sums
   Moments moments_;
-  UserOp merging_;
+  UserOp merging_;  // of so many channels
+  std::size_t merging_of_ = 0;
   std::vector<double> first_, second_, third_, fourth_;  // numbers of each channel
 };
 
