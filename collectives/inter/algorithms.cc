@@ -66,7 +66,9 @@ const AlgorithmInfo& measured_allreduce(const Shape& shape) noexcept {
     return kRecursiveDoublingAllreduceInfo;
   }
   // Trees and rings round partial sums; except recursive doubling, they also rotate the order of ranks.
-  if ((shape.narrows || shape.ordered) && fits_one_round(shape.ranks, shape.bytes)) return kOneRoundAllreduceInfo;
+  // Two ranks exchange the same by either, and ShortCall has that of recursive doubling.
+  const bool ordered = shape.ordered && (shape.ranks > 2 || shape.bytes > kRecursiveDoublingBytes);
+  if ((shape.narrows || ordered) && fits_one_round(shape.ranks, shape.bytes)) return kOneRoundAllreduceInfo;
   if (shape.narrows) return kOrderedAllreduceInfo;
   if (shape.bytes <= kRecursiveDoublingBytes) return kRecursiveDoublingAllreduceInfo;
   if (shape.ordered) return kOrderedAllreduceInfo;

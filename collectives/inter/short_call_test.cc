@@ -58,12 +58,49 @@ TEST(ShortCall, WhatNoShortCallServes) {
     const Buffer buffer{reinterpret_cast<std::byte*>(data.data()), bytes};
     return inter::ShortCall::serves(team, test.call(Collective::kAllreduce), buffer, buffer);
   };
-  EXPECT_TRUE(serves({.ranks = 4, .count = 256}, 4, 1024));
-  EXPECT_FALSE(serves({.ranks = 4, .count = 257}, 4, 1028)) << "too long";
+  constexpr std::size_t kMost = inter::ShortCall::kMostBytes;
+  EXPECT_TRUE(serves({.ranks = 4, .count = kMost / 4}, 4, kMost));
+  EXPECT_FALSE(serves({.ranks = 4, .count = kMost / 4 + 1}, 4, kMost + 4)) << "too long";
   EXPECT_FALSE(serves({.ranks = 4, .count = 0}, 4, 0)) << "nothing to send";
   EXPECT_FALSE(serves({.ranks = 3, .count = 1}, 3, 4)) << "no power of two";
   EXPECT_FALSE(serves({.ranks = 4, .count = 1, .type = DType::kFloat16}, 4, 2)) << "rounded once only";
   EXPECT_FALSE(serves({.ranks = 4, .count = 1, .prescale = 0.5}, 4, 4)) << "each input is scaled";
+}
+
+// f(x) = a x + b, of which the lower rank's is applied last. With more ranks others than ShortCall have one round for it.
+TEST(ShortCall, AnOperatorThatDoesNotCommuteIsServedOnTwoRanks) {
+  struct Line {
+    std::int64_t a, b;
+  };
+  UserOp op;
+  op.record_bytes = sizeof(Line);
+  op.function = [](void* inout, const void* in, std::size_t records, void*) {
+    auto* const lower = static_cast<Line*>(inout);
+    const auto* const upper = static_cast<const Line*>(in);
+    for (std::size_t i = 0; i < records; ++i)
+      lower[i] = {lower[i].a * upper[i].a, lower[i].a * upper[i].b + lower[i].b};
+  };
+  Call call = Case{.ranks = 2, .count = 3, .type = DType::kRecord}.call(Collective::kAllreduce);
+  call.reduction.user = &op;
+  for (Algorithm algorithm : {&short_call, &short_call_of_odd_ranks}) {
+    SimCluster cluster(1, 2);
+    std::vector<std::vector<Line>> lines{{{2, 1}, {3, 0}, {-1, 5}}, {{5, 7}, {1, 4}, {2, 2}}};
+    for (int rank = 0; rank < 2; ++rank) {
+      std::vector<Line>& own = lines[static_cast<std::size_t>(rank)];
+      const Buffer buffer{reinterpret_cast<std::byte*>(own.data()), own.size() * sizeof(Line)};
+      cluster.rank(rank).start(perform(&cluster, &cluster.rank(rank), algorithm, call, 1, buffer, buffer));
+    }
+    expect_all_ended_well(cluster, {.ranks = 2, .count = 3});
+    for (const std::vector<Line>& own : lines) {
+      const std::vector<Line> want{{10, 15}, {3, 12}, {-2, 3}};
+      for (std::size_t i = 0; i < 3; ++i) EXPECT_TRUE(own[i].a == want[i].a && own[i].b == want[i].b) << i;
+    }
+  }
+  SimCluster cluster(1, 4);
+  CpuCompute cpu;
+  std::byte data[3 * sizeof(Line)] = {};
+  Team team{cluster.view(), 0, cluster.rank(0).loop(), cpu, nullptr, &cluster.rank(0).mailbox()};
+  EXPECT_FALSE(inter::ShortCall::serves(team, call, {data, sizeof data}, {data, sizeof data}));
 }
 
 // Members would wait for messages of another algorithm.

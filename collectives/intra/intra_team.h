@@ -189,6 +189,11 @@ class IntraTeam {
   }
   bool staging_is_mapped() const noexcept { return staging_is_mapped_; }
   std::byte* eager(int member, std::uint64_t number) { return staging(member) + number % 2 * kEagerBytes; }
+  // For a member that has arrived: while others are late, what it has staged comes from its core's cache.
+  void prefetch_staged(int member, std::uint64_t number, std::size_t bytes) {
+    const std::byte* const from = eager(member, number);
+    for (std::size_t at = 0; at < bytes; at += 64) prefetch(from + at);
+  }
   std::byte* slot(int member, std::uint64_t chunk) {
     return staging(member) + 2 * kEagerBytes + chunk % kSlots * (kSlotBytes + kResultBytes);
   }

@@ -65,8 +65,9 @@ bool contributes(const Call& call, bool is_root) noexcept {
   return is_root || (call.kind != Collective::kBroadcast && call.kind != Collective::kScatter);
 }
 
-std::size_t one_shot_bytes(int members) noexcept {
-  const std::size_t bytes = (std::size_t{8} << 10) / static_cast<std::size_t>(members);
+std::size_t one_shot_bytes(const Call& call, int members) noexcept {
+  const std::size_t all = call.reduction.user != nullptr ? 16 << 10 : 8 << 10;
+  const std::size_t bytes = all / static_cast<std::size_t>(members);
   return std::max(bytes, IntraTeam::kInlineBytes);
 }
 

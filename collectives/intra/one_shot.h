@@ -16,8 +16,9 @@ inline constexpr std::size_t kNotOneShot = std::size_t(-1);
 std::size_t contribution_bytes(const Call& call, int members) noexcept;
 // The largest contribution of a call that one_shot() and small.h serve. Up to this size: one barrier and (n + 3)S bytes of traffic;
 // above it: two barriers and 2S to 5S. Measured with bench/host on 2 ranks on 2 cores of an EPYC: at 4 KiB both are equal; at 16 KiB
-// one_shot is a third slower for shared buffers and equal for private ones.
-std::size_t one_shot_bytes(int members) noexcept;
+// one_shot is a third slower for shared buffers and equal for private ones. Records of a user's operator may be twice as long: the moments
+// of 128 channels on 4 ranks, and of 256 on 2, take less time so (bench/syncbn).
+std::size_t one_shot_bytes(const Call& call, int members) noexcept;
 // Whether a member contributes anything.
 bool contributes(const Call& call, bool is_root) noexcept;
 

@@ -80,7 +80,7 @@ Task<void> run_chosen(Operation& op, std::uint64_t& number) {
   normalize_buffers(op);
   const std::optional<std::uint64_t> begun = team.take_begun();
   number = begun.value_or(team.next_number());
-  if (begun || contribution_bytes(op.call, team.size()) <= one_shot_bytes(team.size())) {
+  if (begun || contribution_bytes(op.call, team.size()) <= one_shot_bytes(op.call, team.size())) {
     co_await one_shot(op, begun);
     co_return;
   }

@@ -8,7 +8,7 @@ namespace {
 
 // Whether all members arrive soon and agree. A member waits also if it needs no data, as the root of a broadcast: otherwise it
 // would learn of a mismatch too late or never.
-bool all_arrive(const IntraTeam& team, std::uint64_t number, std::size_t bytes, SmallWait wait) noexcept {
+bool all_arrive(IntraTeam& team, std::uint64_t number, std::size_t bytes, SmallWait wait) noexcept {
   const int spins = team.patience().spins;
   const int most = spins + (wait == SmallWait::kYieldsToo ? team.patience().yields : 0);
   int waits = 0;
@@ -18,6 +18,7 @@ bool all_arrive(const IntraTeam& team, std::uint64_t number, std::size_t bytes, 
       team.prefetch_payload(member, number, bytes);
       waits <= spins ? cpu_relax() : yield_core();
     }
+    if (bytes > IntraTeam::kInlineBytes && member != team.me()) team.prefetch_staged(member, number, bytes);
   }
   return team.agree(number);
 }

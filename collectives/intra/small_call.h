@@ -20,7 +20,7 @@ class SmallCall {
     if (is_message(call.kind) || call.kind == Collective::kGroupedAllreduce) return kNotOneShot;
     const std::size_t bytes = contribution_bytes(call, team.size());
     if (bytes <= IntraTeam::kInlineBytes) return bytes;
-    return bytes <= one_shot_bytes(team.size()) && team.staging_is_mapped() ? bytes : kNotOneShot;
+    return bytes <= one_shot_bytes(call, team.size()) && team.staging_is_mapped() ? bytes : kNotOneShot;
   }
 
   // `number`: of its arrival, if that is published.
