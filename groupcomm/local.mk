@@ -6,6 +6,8 @@ groupcomm_sources += \
 	groupcomm/gradient/launches.h \
 	groupcomm/gradient/launches.cc \
 	groupcomm/gradient/launches_wire.cc \
+	groupcomm/gradient/waiting_launches.cc \
+	groupcomm/gradient/waiting_launches.h \
 	groupcomm/gradient/wire.h \
 	groupcomm/gradient/wire.cc \
 	groupcomm/gradient/kind.h \

@@ -155,7 +155,11 @@ void Engine::take(const Inbox::Item& item) noexcept {
   switch (item.what) {
     case Inbox::Item::What::kAdd:
       by_local_.push_back(item.tensor);
-      return feed([&] { negotiator_.add(item.tensor->kind.record(item.tensor->name, item.tensor->count)); });
+      return feed([&] {
+        TensorRecord record = item.tensor->kind.record(item.tensor->name, item.tensor->count);
+        record.priority = item.tensor->priority;
+        negotiator_.add(std::move(record));
+      });
     case Inbox::Item::What::kReady:
       item.tensor->pending = true;
       item.tensor->negotiating = {};
@@ -215,7 +219,7 @@ void Engine::act() {
     ~Done() { acting = false; }
   } const done{acting_};
   Action action;
-  while (negotiator_.next(action)) {
+  while (next_action(action)) {
     switch (action.kind) {
       case Action::Kind::kBegin:
         trace_.contributed(by_local_);
@@ -240,6 +244,13 @@ void Engine::act() {
       case Action::Kind::kFailed: throw *action.error;
     }
   }
+}
+
+bool Engine::next_action(Action& action) {
+  if (negotiator_.next(action)) return true;
+  if (!negotiator_.wants_room() || !launches_->has_room()) return false;
+  negotiator_.room(now());
+  return negotiator_.next(action);
 }
 
 void Engine::launch(const Launch& launched) {

@@ -136,6 +136,7 @@ class Engine final : private Inbox::Owner,
   template <class Input>
   void feed(Input&& input) noexcept;  // an input of the negotiator, and then what it wants
   void act();
+  bool next_action(Action& action);
   void launch(const Launch& launched);
   void owe(std::span<const std::uint32_t> indices);
   std::vector<std::byte> described_tensors(std::span<const std::byte> payload);
@@ -168,6 +169,7 @@ class Engine final : private Inbox::Owner,
   void end_all() noexcept;
   void rounds_failed(const std::exception_ptr& error) noexcept override;
   void launches_failed(const std::exception_ptr& error) noexcept override;
+  void has_room() noexcept override;
   Task<void> say_goodbye(Stop& stop);
 
   Instant now() const noexcept { return loop_.now(); }

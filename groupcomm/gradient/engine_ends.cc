@@ -190,6 +190,10 @@ void Engine::launches_failed(const std::exception_ptr& error) noexcept {
   settle_soon();
 }
 
+void Engine::has_room() noexcept {
+  if (negotiator_.wants_room()) feed([] {});  // act() asks
+}
+
 Task<void> Engine::say_goodbye(Stop& stop) {
   constexpr Duration kPatience = std::chrono::seconds(1);
   feed([this] { negotiator_.leave(now()); });

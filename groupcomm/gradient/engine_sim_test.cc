@@ -24,6 +24,7 @@ struct Plan {
   int steps = 40;
   std::uint64_t departs_one_in = 25;  // rank and step; 0: none
   WireType wire = WireType::kFloat32;
+  bool priorities = false;  // the first tensors', which are submitted last, are the highest
 };
 
 constexpr std::size_t kTrainedTensors = 12;
@@ -73,6 +74,7 @@ class Trainer {
     TensorOrder order;
     order.name = name;
     order.count = count_of(tensor);
+    if (plan_.priorities) order.priority = -static_cast<std::int32_t>(tensor);
     engine->add({&order, 1}, &numbers_.emplace_back());
     given_.emplace_back(order.count);
     got_.emplace_back(order.count);
@@ -118,8 +120,8 @@ class Trainer {
   std::vector<std::unique_ptr<Submission>> submissions_;
 };
 
-template <class Make>
-void run_all(sim::SimJob& job, std::vector<std::unique_ptr<Trainer>>& trainers, Make&& make) {
+template <class Rank, class Make>
+void run_all(sim::SimJob& job, std::vector<std::unique_ptr<Rank>>& trainers, Make&& make) {
   Stop stop;
   std::vector<Task<void>> tasks;
   for (auto& trainer : trainers) tasks.push_back(make(*trainer, stop));
@@ -164,6 +166,89 @@ TEST(EngineSim, EveryStepIsRightWhateverOrderAndHoweverLate) {
     }
   }
   EXPECT_GT(breaks, 20u) << "departures";
+}
+
+TEST(EngineSim, AndByPriority) {
+  std::uint64_t breaks = 0;
+  for (const auto& hosts : kPlaces) {
+    EXPECT_LE(train({.hosts = hosts, .departs_one_in = 0, .priorities = true}), 1u) << "the new tensor";
+    if (HasFatalFailure()) return;
+    breaks += train({.hosts = hosts, .seed = 4, .priorities = true});
+    if (HasFatalFailure()) return;
+  }
+  EXPECT_GT(breaks, 5u) << "departures";
+}
+
+// Submits long tensors, and a little later a short one. Counts the long ones that are reduced before it, in each step.
+class Overtaker {
+ public:
+  static constexpr std::uint32_t kLong = 10;
+  Overtaker(sim::SimContext& context, std::int32_t priority) : context_(context) {
+    EngineOptions options;
+    options.name = "sim";
+    options.fusion_bytes = 400'000;
+    options.in_flight = 1;
+    options.schedule_steps = 3;
+    options.timeout = seconds(100);
+    engine = std::make_shared<Engine>(context.context->world(), options);
+    engine->start();
+    for (std::uint32_t tensor = 0; tensor <= kLong; ++tensor) {
+      const std::string name = "tensor " + std::to_string(tensor);
+      TensorOrder order;
+      order.name = name;
+      order.count = tensor < kLong ? 100'000 : 10;
+      order.priority = tensor < kLong ? 0 : priority;
+      std::uint32_t number = 0;
+      engine->add({&order, 1}, &number);
+    }
+  }
+
+  Task<void> run(Stop& stop) {
+    for (int step = 0; step < 12; ++step) {
+      std::vector<std::unique_ptr<Submission>> submissions;
+      for (std::uint32_t tensor = 0; tensor <= kLong; ++tensor) {
+        if (tensor == kLong) co_await sleep_for(context_.loop, microseconds(100), stop);
+        submissions.push_back(std::make_unique<Submission>(engine));
+        engine->submit(tensor, nullptr, nullptr, submissions.back().get());
+      }
+      engine->flush();
+      while (!submissions.back()->done()) co_await sleep_for(context_.loop, microseconds(10), stop);
+      const auto done = [](const auto& one) { return one->done(); };
+      before.push_back(std::count_if(submissions.begin(), submissions.end() - 1, done));
+      while (!std::all_of(submissions.begin(), submissions.end(), done))
+        co_await sleep_for(context_.loop, microseconds(20), stop);
+    }
+  }
+
+  std::shared_ptr<Engine> engine;
+  std::vector<std::ptrdiff_t> before;
+
+ private:
+  sim::SimContext& context_;
+};
+
+TEST(EngineSim, AHighPriorityOvertakesWhatHasNotBegun) {
+  for (const std::int32_t priority : {0, 1}) {
+    for (const auto& hosts : {kPlaces[1], kPlaces[2], kPlaces[3]}) {
+      sim::SimJob job(hosts, 1);
+      std::vector<std::unique_ptr<Overtaker>> ranks;
+      for (int rank = 0; rank < job.size(); ++rank) ranks.push_back(std::make_unique<Overtaker>(job[rank], priority));
+      run_all(job, ranks, [](Overtaker& rank, Stop& stop) { return rank.run(stop); });
+      if (HasFatalFailure()) return;
+      for (const auto& rank : ranks) {
+        EXPECT_TRUE(rank->engine->count().scheduled);
+        EXPECT_EQ(rank->engine->count().breaks, 0u);
+        for (const std::ptrdiff_t before : rank->before) {
+          if (priority == 0) {
+            EXPECT_EQ(before, std::ptrdiff_t{Overtaker::kLong});
+          } else {
+            EXPECT_LE(before, 4) << "one at work, one that may begin during a round, and what began in the meantime";
+          }
+        }
+      }
+      run_all(job, ranks, [](Overtaker& rank, Stop& stop) { return rank.engine->close(stop); });
+    }
+  }
 }
 
 TEST(EngineSim, AndOn16Bits) {

@@ -110,6 +110,7 @@ void Inbox::add(std::span<const TensorOrder> orders, std::uint32_t* indices) {
     tensor.number = name->second;
     tensor.count = order.count;
     tensor.kind = order.kind;
+    tensor.priority = order.priority;
     tensor.bytes = order.count * size_of(order.kind.type);
     tensor.slot = slots_.take(order.kind.key(), tensor.bytes);
     items_.push_back({Item::What::kAdd, name->second, &tensor});

@@ -31,6 +31,7 @@ struct TensorOrder {
   std::size_t count = 0;
   Kind kind;
   std::optional<WireType> wire;  // none: the engine's
+  std::int32_t priority = 0;
 };
 
 class Inbox {
@@ -43,6 +44,7 @@ class Inbox {
     std::size_t count = 0;
     std::size_t bytes = 0;
     Kind kind;
+    std::int32_t priority = 0;
     Slots::Slot slot;
     // Guarded by the inbox.
     bool removed = false;

@@ -225,6 +225,7 @@ void Launches::reap() noexcept {
   }
   start_more();
   settle();
+  if (has_room()) owner_.has_room();
   if (running_.empty()) quiet_.set();
 }
 

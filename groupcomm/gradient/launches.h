@@ -79,6 +79,8 @@ class Launches final : private GroupOperation::Observer {
     virtual void vote_ended(std::span<const std::byte> most) = 0;
     // A call has failed, and the group is over.
     virtual void launches_failed(const std::exception_ptr& error) noexcept = 0;
+    // After a call has ended.
+    virtual void has_room() noexcept = 0;
     // A launch that has ended, and those after it, are kept back for now.
     virtual bool is_held(const Flight& flight) const noexcept = 0;
 
@@ -109,6 +111,10 @@ class Launches final : private GroupOperation::Observer {
     for (const auto& flight : flights_) {
       if (!flight->follow_up) std::for_each(flight->parts.begin(), flight->parts.end(), fn);
     }
+  }
+  // Another launch would begin at once.
+  bool has_room() const noexcept {
+    return queue_.empty() && !exchanging_ && !failed_ && running_.size() - votes_running_ < in_flight_;
   }
   bool running() const noexcept { return !running_.empty(); }
   bool empty() const noexcept { return flights_.empty(); }

@@ -105,6 +105,11 @@ void Negotiator::State::tuned(std::uint64_t fusion_bytes, std::uint64_t passes, 
   proceed(now);
 }
 
+void Negotiator::State::room(Instant now) {
+  room_ = true;
+  proceed(now);
+}
+
 void Negotiator::State::tick(Instant now) { proceed(now); }
 
 void Negotiator::State::fail(const Error& error) {
@@ -129,6 +134,7 @@ void Negotiator::State::result(std::uint64_t round, const Word& merged, Instant 
   }
   tell_not_finite(merged);
   if (merged.number(Word::kLeaving) != 0) {
+    launch_waiting(true);
     mode_ = Mode::kEnded;
     Action action;
     action.kind = Action::Kind::kLeft;
@@ -164,22 +170,27 @@ void Negotiator::State::push_simple(Action::Kind kind) {
   actions.push(action);
 }
 
-void Negotiator::State::push_launch(std::span<const std::uint32_t> tensors, bool follow_up, bool scheduled,
-                                    std::uint64_t unit) {
-  mine_.clear();
-  for (std::uint32_t index : tensors) mine_.push_back(submissions.launch(index) ? 1 : 0);
+void Negotiator::State::take_submissions(std::span<const std::uint32_t> tensors, std::vector<std::uint8_t>& mine) {
+  mine.clear();
+  for (std::uint32_t index : tensors) mine.push_back(submissions.launch(index) ? 1 : 0);
+}
+
+void Negotiator::State::push_launch(std::span<const std::uint32_t> tensors, std::span<const std::uint8_t> mine,
+                                    bool follow_up) {
+  const bool scheduled = mode_ == Mode::kScheduled || mode_ == Mode::kCutting;
   Action action;
   action.kind = Action::Kind::kLaunch;
   action.launch.serial = stats.launches++;
   action.launch.epoch = epoch;
   action.launch.scheduled = scheduled;
-  action.launch.unit = unit;
+  action.launch.unit = scheduled ? schedule_.launched() : 0;
   action.launch.ends_pass = scheduled && schedule_.at_last();
   action.launch.piece_bytes = fusion_bytes_;
   action.launch.follow_up = follow_up;
   action.launch.tensors = tensors;
-  action.launch.mine = mine_;
+  action.launch.mine = mine;
   actions.push(action);
+  room_ = false;
   if (follow_up) ++stats.follow_ups;
 }
 
@@ -214,7 +225,15 @@ void Negotiator::State::proceed(Instant now) {
   if (mode_ == Mode::kScheduled) proceed_scheduled(now);
   if (mode_ == Mode::kCutting) proceed_cut(now);
   if (mode_ == Mode::kSettling && may_begin()) begin_settling();
-  if (mode_ == Mode::kOnline && may_begin() && wants_round(now)) begin_online(now);
+  if (mode_ != Mode::kOnline) return;
+  launch_waiting(false);
+  if (may_begin() && wants_round(now)) begin_online(now);
+}
+
+// On the schedule: whether the unit at the head delays anything.
+bool Negotiator::State::wants_room() const noexcept {
+  if (room_ || !table.has_priorities()) return false;
+  return mode_ == Mode::kOnline ? !waiting_.empty() : mode_ == Mode::kScheduled && schedule_.blocked();
 }
 
 Instant Negotiator::State::stall_deadline() const noexcept {
@@ -277,6 +296,10 @@ void Negotiator::tuned(std::uint64_t fusion_bytes, std::uint64_t passes, Instant
   state_->actions.reuse();
   state_->tuned(fusion_bytes, passes, now);
 }
+void Negotiator::room(Instant now) {
+  state_->actions.reuse();
+  state_->room(now);
+}
 void Negotiator::tick(Instant now) {
   state_->actions.reuse();
   state_->tick(now);
@@ -288,6 +311,7 @@ void Negotiator::fail(const Error& error) {
 
 bool Negotiator::next(Action& action) { return state_->actions.next(action); }
 Instant Negotiator::deadline() const noexcept { return state_->deadline(); }
+bool Negotiator::wants_room() const noexcept { return state_->wants_room(); }
 const TensorTable& Negotiator::tensors() const noexcept { return state_->table; }
 bool Negotiator::owed(std::uint32_t index) const noexcept { return state_->submissions.owed(index); }
 bool Negotiator::held() const noexcept { return state_->held; }

@@ -15,6 +15,10 @@
 // Online. A tensor whose bit is set on all ranks is launched: result by result, then in the order of indices, neighbours of
 // one fusion key together up to fusion_bytes.
 //
+// Priorities. If tensors differ in theirs, launches that are agreed on wait here until the caller has room for one, the highest
+// priority at the front (waiting_launches.h). A recorded schedule has the order in which they were launched: in it nothing waits
+// here, and nothing overtakes.
+//
 // Scheduled (schedule.h). After `schedule_steps` steps with the same launches all ranks go on without rounds: the recorded
 // units are launched in recorded order, each as soon as its tensors are ready on this rank, again and again. A step that
 // departs on any rank ends this:
@@ -170,6 +174,8 @@ class Negotiator {
   // What all ranks have agreed on after a kPass that voted, the same on all: the fusion size from the next pass on, and after
   // how many passes they vote again, at least 1.
   void tuned(std::uint64_t fusion_bytes, std::uint64_t passes, Instant now);
+  // If wants_room(): what was launched has begun, and another launch would begin at once.
+  void room(Instant now);
   // Nothing but time has passed.
   void tick(Instant now);
   // The rounds have failed (a rank was lost): no action follows but kFailed.
@@ -181,6 +187,8 @@ class Negotiator {
   bool next(Action& action);
   // tick() is wanted at this time; kNever if none.
   Instant deadline() const noexcept;
+  // room() is wanted as soon as it is true. Not without priorities.
+  bool wants_room() const noexcept;
 
   // --- state
 

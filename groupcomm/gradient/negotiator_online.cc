@@ -66,6 +66,10 @@ void Negotiator::State::begin_online(Instant now) {
   }
   if (table.has_new()) word_.set_any(Word::kNewNames);
   if (now >= stall_deadline()) word_.set_any(Word::kStalled);
+  if (table.has_priorities()) {
+    committed_ = stats.launches + waiting_.fit(fusion_bytes_);
+    word_.set_number(Word::kCommitted, committed_);
+  }
   submissions.contributed();
   begin_round();
 }
@@ -100,10 +104,18 @@ void Negotiator::State::online_result(const Word& merged, Instant now) {
   const bool all_at_one_point = merged.all(Word::kAllAtEnd) && follow_ups_.empty() && !submissions.any_owed() &&
                                 merged.number(Word::kPending) == launched_.size();
   const bool ends = merged.all(Word::kAllFlushed) || (all_at_one_point && (!launched_.empty() || recorder_.in_step()));
-  const bool begins = recorder_.result(launched_, merged.any(Word::kUrged), ends);
   if (!launched_.empty() || !follow_ups_.empty()) last_launch_ = now;
+  settled_ = merged.number(Word::kCommitted);
+  in_order_.clear();
+  before_.clear();
   launch_packed(launched_, false);
+  const bool begins = table.has_priorities() ? recorder_.result(in_order_, merged.any(Word::kUrged), ends, before_)
+                                             : recorder_.result(launched_, merged.any(Word::kUrged), ends);
   launch_packed(follow_ups_, true);
+  const bool exchanges = merged.any(Word::kNewNames) || merged.any(Word::kStalled);
+  const bool schedules = !exchanges && begins && !submissions.any_owed();
+  // These have a place in the sequence that is the same on all ranks.
+  if (exchanges || schedules || all_joined) launch_waiting(true);
 
   if (ends) end_step(all_at_one_point);
   if (all_joined) {
@@ -113,11 +125,8 @@ void Negotiator::State::online_result(const Word& merged, Instant now) {
     actions.push(action);
     join_wanted_ = joined_ = told_join_ = false;
   }
-  if (merged.any(Word::kNewNames) || merged.any(Word::kStalled)) {
-    begin_exchange(merged, now);
-  } else if (begins && !submissions.any_owed()) {
-    begin_schedule();
-  }
+  if (exchanges) begin_exchange(merged, now);
+  if (schedules) begin_schedule();
 }
 
 void Negotiator::State::end_step(bool all_at_one_point) {
@@ -127,8 +136,13 @@ void Negotiator::State::end_step(bool all_at_one_point) {
   awaited_ = 0;
 }
 
-// `tensors` in the order of indices, those of one fusion key together up to fusion_bytes.
-void Negotiator::State::launch_packed(std::span<const std::uint32_t> tensors, bool follow_ups) {
+// `tensors` by priority and then in the order of indices, those of one fusion key together up to fusion_bytes.
+void Negotiator::State::launch_packed(std::span<std::uint32_t> tensors, bool follow_ups) {
+  if (table.has_priorities()) {
+    std::sort(tensors.begin(), tensors.end(), [this](std::uint32_t one, std::uint32_t two) {
+      return std::pair(-std::int64_t{table.priority(one)}, one) < std::pair(-std::int64_t{table.priority(two)}, two);
+    });
+  }
   for (std::uint32_t wanted = 0; wanted < table.fusion_classes() && !tensors.empty(); ++wanted) {
     unit_.clear();
     std::uint64_t bytes = 0;
@@ -136,14 +150,41 @@ void Negotiator::State::launch_packed(std::span<const std::uint32_t> tensors, bo
       if (table.fusion_class(index) != wanted) continue;
       const std::uint64_t size = table.agreed(index).bytes;
       if (!unit_.empty() && bytes + size > fusion_bytes_) {
-        push_launch(unit_, follow_ups, false, 0);
+        launch_online(unit_, bytes, follow_ups);
         unit_.clear();
         bytes = 0;
       }
       unit_.push_back(index);
       bytes += size;
     }
-    if (!unit_.empty()) push_launch(unit_, follow_ups, false, 0);
+    if (!unit_.empty()) launch_online(unit_, bytes, follow_ups);
+  }
+}
+
+// With priorities: when the caller has room.
+void Negotiator::State::launch_online(std::span<std::uint32_t> unit, std::uint64_t bytes, bool follow_up) {
+  if (!table.has_priorities()) {
+    take_submissions(unit, mine_);
+    return push_launch(unit, mine_, follow_up);
+  }
+  WaitingLaunches::Waiting& waiting =
+      waiting_.add(table.priority(unit.front()), settled_ - std::min(settled_, stats.launches));
+  waiting.follow_up = follow_up;
+  waiting.bytes = bytes;
+  std::sort(unit.begin(), unit.end());  // neighbours in memory
+  waiting.tensors.assign(unit.begin(), unit.end());
+  take_submissions(unit, waiting.mine);
+  if (follow_up) return;
+  for (std::uint32_t index : unit) {
+    in_order_.push_back(index);
+    before_.push_back(waiting_.behind_added());
+  }
+}
+
+void Negotiator::State::launch_waiting(bool all) {
+  while (!waiting_.empty() && (all || (room_ && (!in_round_ || stats.launches < committed_)))) {
+    push_launch(waiting_.front().tensors, waiting_.front().mine, waiting_.front().follow_up);
+    waiting_.pop();
   }
 }
 

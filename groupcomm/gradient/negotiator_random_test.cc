@@ -22,6 +22,8 @@ struct Draw {
   }
 };
 
+enum class With { kNothing, kTuning, kPriorities };
+
 std::vector<TensorRecord> random_tensors(Draw& draw, std::size_t count) {
   std::vector<TensorRecord> tensors;
   for (std::size_t id = 0; id < count; ++id)
@@ -153,21 +155,21 @@ bool can_end(const std::vector<Program>& programs, std::size_t tensors) {
 
 struct Outcome {
   std::uint64_t worlds = 0;
-  std::uint64_t votes = 0, breaks = 0, scheduled = 0, zeros = 0, follow_ups = 0, lost = 0;
+  std::uint64_t votes = 0, breaks = 0, scheduled = 0, zeros = 0, follow_ups = 0, lost = 0, overtaken = 0;
 };
 
-void run_one(std::uint64_t seed, bool tunes, Outcome& outcome) {
+void run_one(std::uint64_t seed, With with, Outcome& outcome) {
   Draw draw(seed);
   const std::size_t ranks = 1 + draw.below(6);
   const std::size_t tensors = 1 + draw.below(8);
   const auto training = static_cast<Training>(draw.below(static_cast<std::size_t>(Training::kKinds)));
-  const std::vector<TensorRecord> records = random_tensors(draw, tensors);
+  std::vector<TensorRecord> records = random_tensors(draw, tensors);
   NegotiatorOptions options;
   options.round_bytes = 1 + draw.below(300);
   options.fusion_bytes = draw.one_in(3) ? 1 : 1 + draw.below(300);
   options.schedule_steps = draw.one_in(10) ? -1 : 1 + static_cast<int>(draw.below(3));
   options.head_of_line = draw.one_in(2) ? milliseconds(50) : microseconds(300);
-  options.tunes = tunes;
+  options.tunes = with == With::kTuning;
   const auto is = [&](Training kind) {
     return training == kind || (training == Training::kEverything && draw.one_in(2));
   };
@@ -205,9 +207,15 @@ void run_one(std::uint64_t seed, bool tunes, Outcome& outcome) {
   if (!can_end(programs.programs, tensors)) return;
   ++outcome.worlds;
   const Delays delays{microseconds(5), draw.time(6, 500)};
+  if (with == With::kPriorities)
+    for (TensorRecord& record : records) record.priority = static_cast<std::int32_t>(draw.below(4)) - 1;
   World world(records, std::move(programs.programs), options, seed + 1, delays);
   world.votes_come_first = seed % 3 != 0;
   world.bound = 2 * options.linger + 20 * delays.most;
+  if (with == With::kPriorities) {
+    world.in_flight = 1 + draw.below(3);
+    world.bound += 2 * tensors * delays.most;  // one launch after another, with a round at the same time
+  }
   const bool dies = draw.one_in(12);
   if (dies) world.kill(draw.below(ranks), draw.time(0, 200'000));
   world.run();
@@ -224,13 +232,14 @@ void run_one(std::uint64_t seed, bool tunes, Outcome& outcome) {
   outcome.follow_ups += stats.follow_ups;
   outcome.scheduled += world.scheduled_launches();
   outcome.zeros += world.zeros();
+  outcome.overtaken += world.overtaken();
 }
 
-void run_random(bool tunes) {
+void run_random(With with) {
   const char* text = std::getenv("GRADIENT_SCHEDULES");  // NOLINT(concurrency-mt-unsafe)
   const std::uint64_t worlds = text == nullptr ? 1500 : std::strtoull(text, nullptr, 10);
   Outcome outcome;
-  for (std::uint64_t seed = 0; seed < worlds && !testing::Test::HasFailure(); ++seed) run_one(seed, tunes, outcome);
+  for (std::uint64_t seed = 0; seed < worlds && !testing::Test::HasFailure(); ++seed) run_one(seed, with, outcome);
   const auto record = [](const char* name, std::uint64_t count) {
     testing::Test::RecordProperty(name, static_cast<int>(count));
   };
@@ -241,17 +250,21 @@ void run_random(bool tunes) {
   record("zeros", outcome.zeros);
   record("follow_ups", outcome.follow_ups);
   record("lost_ranks", outcome.lost);
+  record("overtaken", outcome.overtaken);
   // The programs do reach what they are for.
   EXPECT_GT(outcome.breaks, worlds / 2);
   EXPECT_GT(outcome.scheduled, worlds);
   EXPECT_GT(outcome.zeros, worlds / 10);
   EXPECT_GT(outcome.follow_ups, worlds / 20);
-  EXPECT_EQ(outcome.votes > worlds, tunes);
+  EXPECT_EQ(outcome.votes > worlds, with == With::kTuning);
+  EXPECT_EQ(outcome.overtaken > worlds / 10, with == With::kPriorities);
 }
 
-TEST(NegotiatorRandom, ReducesEachGradientOnceOnAllRanksInOneOrder) { run_random(false); }
+TEST(NegotiatorRandom, ReducesEachGradientOnceOnAllRanksInOneOrder) { run_random(With::kNothing); }
 
-TEST(NegotiatorRandom, DoesSoWhileTheFusionSizeChangesBetweenPasses) { run_random(true); }
+TEST(NegotiatorRandom, DoesSoWhileTheFusionSizeChangesBetweenPasses) { run_random(With::kTuning); }
+
+TEST(NegotiatorRandom, LaunchesTheHighestPriorityThatWaits) { run_random(With::kPriorities); }
 
 }  // namespace
 }  // namespace aiacc::gradient::test

@@ -35,7 +35,8 @@ void Negotiator::State::begin_pass() {
 
 void Negotiator::State::launch_head(Instant now) {
   if (options_.tunes && schedule_.at_start()) begin_pass();
-  push_launch(schedule_.head(), false, true, schedule_.launched());
+  take_submissions(schedule_.head(), mine_);
+  push_launch(schedule_.head(), mine_, false);
   schedule_.advance();
   last_launch_ = now;
 }
@@ -43,7 +44,8 @@ void Negotiator::State::launch_head(Instant now) {
 void Negotiator::State::proceed_scheduled(Instant now) {
   if (!was_asked() && !departs_ && !breaks_) {
     while (may_begin_pass() && schedule_.head_ready()) launch_head(now);
-    lateness_.update(schedule_.blocked(), now);
+    // An order by priority lets the head wait while earlier launches are at work: that delays nothing.
+    lateness_.update(schedule_.blocked() && (room_ || !table.has_priorities()), now);
     const bool flushed_too_early = passes_flushed_ > schedule_.passes();
     // What waits for a vote alone is launched without anybody's doing.
     const bool waits_for_vote = !may_begin_pass() && schedule_.head_ready();

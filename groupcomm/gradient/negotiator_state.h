@@ -10,6 +10,7 @@
 #include "groupcomm/gradient/negotiator.h"
 #include "groupcomm/gradient/schedule.h"
 #include "groupcomm/gradient/submissions.h"
+#include "groupcomm/gradient/waiting_launches.h"
 
 namespace aiacc::gradient {
 
@@ -27,9 +28,11 @@ class Negotiator::State {
   void result(std::uint64_t round, const Word& merged, Instant now);
   void exchanged(std::span<const std::span<const std::byte>> payloads, Instant now);
   void tuned(std::uint64_t fusion_bytes, std::uint64_t passes, Instant now);
+  void room(Instant now);
   void tick(Instant now);
   void fail(const Error& error);
   Instant deadline() const noexcept;
+  bool wants_room() const noexcept;
 
   ActionQueue actions;
   TensorTable table;
@@ -59,7 +62,8 @@ class Negotiator::State {
   void begin_word();
   void push_simple(Action::Kind kind);
   void push_release(std::uint64_t serial, std::span<const std::uint32_t> owed);
-  void push_launch(std::span<const std::uint32_t> tensors, bool follow_up, bool scheduled, std::uint64_t unit);
+  void take_submissions(std::span<const std::uint32_t> tensors, std::vector<std::uint8_t>& mine);
+  void push_launch(std::span<const std::uint32_t> tensors, std::span<const std::uint8_t> mine, bool follow_up);
   void tell_not_finite(const Word& merged);
   bool may_begin() const noexcept { return !in_round_ && !exchanging_; }
   bool was_asked() const noexcept { return asked_ >= next_round_; }
@@ -74,7 +78,9 @@ class Negotiator::State {
   void begin_online(Instant now);
   void online_result(const Word& merged, Instant now);
   void end_step(bool all_at_one_point);
-  void launch_packed(std::span<const std::uint32_t> tensors, bool follow_ups);
+  void launch_packed(std::span<std::uint32_t> tensors, bool follow_ups);
+  void launch_online(std::span<std::uint32_t> unit, std::uint64_t bytes, bool follow_up);
+  void launch_waiting(bool all);
   void begin_exchange(const Word& merged, Instant now);
   void begin_schedule();
 
@@ -132,11 +138,16 @@ class Negotiator::State {
   // Tuning. The fusion size of what was launched last, the one that was agreed on since, and that of the schedule's units.
   ScheduleOrder order_;
   std::uint64_t fusion_bytes_, wanted_fusion_bytes_, cut_by_ = 0;
+  // If there are priorities. The caller has room for a launch; what this rank may launch before the result of the round, and what
+  // any rank may.
+  WaitingLaunches waiting_;
+  bool room_ = false;
+  std::uint64_t committed_ = 0, settled_ = 0;
   bool voting_ = false;  // tuned() has not come since the last vote
   std::uint64_t passes_to_vote_ = 1;
 
   // Storage of one input's work.
-  std::vector<std::uint32_t> launched_, follow_ups_, unit_;
+  std::vector<std::uint32_t> launched_, follow_ups_, unit_, in_order_, before_;
   std::vector<std::uint8_t> mine_;
 };
 

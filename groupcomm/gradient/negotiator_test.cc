@@ -363,5 +363,18 @@ TEST(Negotiator, NegotiatesWithItselfAlone) {
   EXPECT_EQ(world->last_joined(), 0);
 }
 
+TEST(Negotiator, LaunchesByPriorityAndRecordsThat) {
+  std::vector<TensorRecord> records = letters(4);
+  const std::int32_t priorities[] = {1, 3, 0, 3};
+  for (std::size_t id = 0; id < records.size(); ++id) records[id].priority = priorities[id];
+  for (const std::size_t in_flight : {1, 2, 5}) {
+    World world(records, {program(times("abcd|", 4)), program(times("dcba|", 4))}, single(), 1, kSoon);
+    world.in_flight = in_flight;
+    world.run();
+    for (const std::string& fault : world.faults) ADD_FAILURE() << fault;
+    EXPECT_EQ(world.log_text(), times("[b][d][a][c]", 2) + times("s[b]s[d]s[a]s[c]", 2));
+  }
+}
+
 }  // namespace
 }  // namespace aiacc::gradient::test

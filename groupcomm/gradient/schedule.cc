@@ -65,12 +65,14 @@ void Schedule::advance() noexcept {
   ++launched_;
 }
 
-bool ScheduleRecorder::result(std::span<const std::uint32_t> tensors, bool urged, bool ends) {
+bool ScheduleRecorder::result(std::span<const std::uint32_t> tensors, bool urged, bool ends,
+                              std::span<const std::uint32_t> before) {
   next_.clear();
-  for (std::uint32_t index : tensors) {
+  for (std::size_t at = 0; at < tensors.size(); ++at) {
+    const std::uint32_t index = tensors[at];
     if (index >= tensors_.size()) tensors_.resize(index + 1);
     if (!tensors_[index].in_step) {
-      take(index);
+      take(index, before.empty() ? kNoIndex : before[at]);
     } else if (ends && !carried_) {
       next_.push_back(index);
     } else {
@@ -84,12 +86,17 @@ bool ScheduleRecorder::result(std::span<const std::uint32_t> tensors, bool urged
   return first_ != 0 && equal_ >= needed_ && next_.empty();
 }
 
-void ScheduleRecorder::take(std::uint32_t index) {
+// What it goes before has begun on no rank, so nobody can have waited for that before it was submitted: it belongs to that segment.
+void ScheduleRecorder::take(std::uint32_t index, std::uint32_t before) {
   Tensor& tensor = tensors_[index];
   tensor.in_step = true;
-  tensor.segment = segment_;
-  tensor.position = step_.size();
-  step_.push_back(index);
+  tensor.segment = tensor.place = segment_;
+  auto at = step_.end();
+  if (before < tensors_.size() && tensors_[before].in_step) {
+    at = std::find(step_.begin(), step_.end(), before);
+    tensor.place = tensors_[before].place;
+  }
+  step_.insert(at, index);
 }
 
 void ScheduleRecorder::end_step() {
@@ -103,11 +110,11 @@ void ScheduleRecorder::end_step() {
   }
   if (regular_ && !step_.empty()) {
     ++equal_;
-    for (std::uint32_t index : step_) {
-      Tensor& tensor = tensors_[index];
+    for (std::size_t position = 0; position < step_.size(); ++position) {
+      Tensor& tensor = tensors_[step_[position]];
       if (!tensor.in_last) tensor.positions = 0;
       tensor.in_last = true;
-      tensor.positions += tensor.position;
+      tensor.positions += position;
     }
     last_ = step_;
   }
@@ -115,7 +122,7 @@ void ScheduleRecorder::end_step() {
   step_.clear();
   segment_ = 0;
   regular_ = true;
-  for (std::uint32_t index : next_) take(index);
+  for (std::uint32_t index : next_) take(index, kNoIndex);
   carried_ = !next_.empty();
 }
 
@@ -124,7 +131,7 @@ ScheduleOrder ScheduleRecorder::order(const TensorTable& table) const {
   order.tensors = last_;
   std::sort(order.tensors.begin(), order.tensors.end(), [this](std::uint32_t one, std::uint32_t two) {
     const Tensor &a = tensors_[one], &b = tensors_[two];
-    return std::tie(a.segment, a.positions, one) < std::tie(b.segment, b.positions, two);
+    return std::tie(a.place, a.positions, one) < std::tie(b.place, b.positions, two);
   });
   for (std::size_t at = 0; at < order.tensors.size(); ++at) {
     const std::uint32_t index = order.tensors[at], before = order.tensors[at == 0 ? 0 : at - 1];

@@ -79,8 +79,10 @@ class ScheduleRecorder {
   // The launches of one result, in order. `urged`: a caller waited for one of them in the middle of its step; what comes
   // later is never put into one unit with these. `ends`: the step ends with this result; a tensor that the step had before is
   // then the next step's. Not twice in a row: then it was a late one of the step before, and each step would begin so. True:
-  // all ranks go on with the schedule.
-  bool result(std::span<const std::uint32_t> tensors, bool urged, bool ends);
+  // all ranks go on with the schedule. `before`, if there are priorities: for each the tensor of an earlier result that it goes
+  // before, or kNoIndex.
+  bool result(std::span<const std::uint32_t> tensors, bool urged, bool ends,
+              std::span<const std::uint32_t> before = {});
   // The step in hand is not like others (a rank has joined, a unit was cut, an operator is not a sum): it starts the count
   // anew.
   void disturb() noexcept { regular_ = false; }
@@ -99,11 +101,11 @@ class ScheduleRecorder {
     bool in_step = false;
     bool in_last = false;         // in each of the equal steps so far
     std::uint32_t segment = 0;    // of the step in hand: waits in the middle of the step before it
-    std::uint64_t position = 0;   // in the step in hand
+    std::uint32_t place = 0;      // the segment among whose tensors it is launched: an earlier one by its priority
     std::uint64_t positions = 0;  // their sum over the equal steps
   };
 
-  void take(std::uint32_t index);
+  void take(std::uint32_t index, std::uint32_t before);
   void end_step();
 
   std::uint64_t first_, needed_, fusion_bytes_;

@@ -72,6 +72,20 @@ TEST(ScheduleRecorder, FindsTheStepsAgainAfterATensorThatCameLate) {
   EXPECT_TRUE(armed);
 }
 
+TEST(ScheduleRecorder, KeepsThePlaceThatAPriorityGave) {
+  ScheduleRecorder recorder(2, 2);
+  for (int step = 0; step < 2; ++step) {
+    const bool urged = true;
+    EXPECT_FALSE(recorder.result(Indices{0}, urged, false, Indices{kNoIndex}));
+    EXPECT_FALSE(recorder.result(Indices{4, 6}, urged, false, Indices{kNoIndex, kNoIndex}));
+    EXPECT_EQ(recorder.result(Indices{2, 8}, urged, true, Indices{4, kNoIndex}), step == 1) << "2 before 4";
+  }
+  Schedule schedule;
+  recorder.make(table_of(9, 1), schedule);
+  EXPECT_EQ(units(schedule), (std::vector<Indices>{{0}, {2}, {4, 6}, {8}}))
+      << "2 came after a wait that 0 may have ended";
+}
+
 TEST(ScheduleRecorder, TakesAStepWithATensorTwiceForNoRule) {
   ScheduleRecorder recorder(1, 100);
   EXPECT_FALSE(recorder.result(Indices{0, 1}, false, false));

@@ -77,6 +77,7 @@ void TensorTable::append(std::span<const std::vector<TensorRecord>> of_ranks, st
       const auto index = static_cast<std::uint32_t>(agreed_.size());
       agreed_names_.emplace(record.name, index);
       agreed_.push_back({record, rank, kNoIndex, class_of(record.fusion_key)});
+      has_priorities_ = has_priorities_ || record.priority != agreed_.front().record.priority;
       const auto local = local_names_.find(record.name);
       // Another record of this rank gets no index: its mismatch is found, on all ranks, where this rank's list has it.
       if (local == local_names_.end() || local_[local->second].record != record) continue;

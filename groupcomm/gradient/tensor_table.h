@@ -23,9 +23,13 @@ struct TensorRecord {
   std::uint64_t fusion_key = 0;  // a launch holds tensors of one key only: element type, operator, scales and wire type
   bool sum = true;               // a sum or an average. Other operators are never part of a recorded schedule.
   std::string description;       // for people, compared all the same: "float32, 1000 elements, average"
+  std::int32_t priority = 0;     // the higher is launched first. Not compared: all ranks take that of the first one
 
-  auto fields() { return std::tie(name, bytes, fusion_key, sum, description); }
-  bool operator==(const TensorRecord&) const = default;
+  auto fields() { return std::tie(name, bytes, fusion_key, sum, description, priority); }
+  bool operator==(const TensorRecord& other) const {
+    return std::tie(name, bytes, fusion_key, sum, description) ==
+           std::tie(other.name, other.bytes, other.fusion_key, other.sum, other.description);
+  }
 };
 
 inline constexpr std::uint32_t kNoIndex = UINT32_MAX;
@@ -46,6 +50,9 @@ class TensorTable {
   std::uint32_t local_of(std::uint32_t index) const noexcept { return agreed_[index].local; }
   const TensorRecord& agreed(std::uint32_t index) const noexcept { return agreed_[index].record; }
   const TensorRecord& local(std::uint32_t id) const noexcept { return local_[id].record; }
+  std::int32_t priority(std::uint32_t index) const noexcept { return agreed_[index].record.priority; }
+  // Whether any two agreed tensors differ in it.
+  bool has_priorities() const noexcept { return has_priorities_; }
   // Equal keys have equal classes: 0, 1, 2 ... in the order of their first index.
   std::uint32_t fusion_class(std::uint32_t index) const noexcept { return agreed_[index].fusion_class; }
   std::uint32_t fusion_classes() const noexcept { return static_cast<std::uint32_t>(keys_.size()); }
@@ -76,6 +83,7 @@ class TensorTable {
   std::vector<Agreed> agreed_;
   std::vector<std::uint64_t> keys_;
   std::size_t new_ = 0;
+  bool has_priorities_ = false;
   std::unordered_map<std::string, std::uint32_t> local_names_, agreed_names_;
 };
 

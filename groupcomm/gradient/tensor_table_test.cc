@@ -42,6 +42,25 @@ TEST(TensorTable, MapsANameThatOthersAgreedOnWithoutAnExchange) {
   EXPECT_FALSE(table.has_new());
 }
 
+TEST(TensorTable, TakesThePriorityOfTheFirstRankThatHasTheTensor) {
+  const auto with = [](std::string name, std::int32_t priority) {
+    TensorRecord one = record(std::move(name));
+    one.priority = priority;
+    return one;
+  };
+  TensorTable table;
+  EXPECT_EQ(table.add(with("a", 5)), 0U);
+  EXPECT_EQ(table.add(with("a", 6)), 0U) << "the same tensor";
+  std::vector<std::uint32_t> mapped;
+  table.append(Lists{{}, {with("b", -1)}, {with("a", -1), with("b", 7)}, {with("a", 5)}}, mapped);
+  EXPECT_EQ(mapped, std::vector<std::uint32_t>{0});
+  EXPECT_EQ(table.priority(0), -1);
+  EXPECT_EQ(table.priority(1), -1);
+  EXPECT_FALSE(table.has_priorities()) << "they do not differ";
+  table.append(Lists{{}, {with("c", 3)}}, mapped);
+  EXPECT_TRUE(table.has_priorities());
+}
+
 TEST(TensorTable, NamesTensorRanksAndBothRecordsOfAMismatch) {
   TensorTable table;
   table.add(record("conv.weight", 4));

@@ -48,6 +48,7 @@ class Word {
     kNonFinite,      // (rank + 1, tensor + 1): a gradient of this rank is not finite
     kLeaving,        // rank + 1: this rank leaves, and negotiates no more
     kPending,        // tensors that this rank has submitted and that are not launched
+    kCommitted,      // launches that this rank has begun, or may begin before the round's result (waiting_launches.h)
     kFields,
   };
 
