@@ -257,7 +257,7 @@ void run_random(With with) {
   EXPECT_GT(outcome.zeros, worlds / 10);
   EXPECT_GT(outcome.follow_ups, worlds / 20);
   EXPECT_EQ(outcome.votes > worlds, with == With::kTuning);
-  EXPECT_EQ(outcome.overtaken > worlds / 10, with == With::kPriorities);
+  EXPECT_EQ(outcome.overtaken > worlds / 20, with == With::kPriorities);
 }
 
 TEST(NegotiatorRandom, ReducesEachGradientOnceOnAllRanksInOneOrder) { run_random(With::kNothing); }

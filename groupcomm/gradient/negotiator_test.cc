@@ -376,5 +376,25 @@ TEST(Negotiator, LaunchesByPriorityAndRecordsThat) {
   }
 }
 
+// 60 ms after the others, behind which three of them wait: longer than a unit may be late, were there not the reductions before it.
+TEST(Negotiator, WaitsForAHighPriorityWhileEarlierLaunchesAreAtWork) {
+  std::vector<TensorRecord> records = letters(8);
+  records.back().priority = 1;
+  NegotiatorOptions options = single();
+  options.round_bytes = 10;
+  const Delays slow{milliseconds(30), milliseconds(30)};
+  World world(records, {program(times("abcdefg______h|", 4)), program(times("abcdefg______h|", 4))}, options, 1, slow);
+  world.bound = milliseconds(1000);
+  world.in_flight = 1;
+  world.run();
+  for (const std::string& fault : world.faults) ADD_FAILURE() << fault;
+  EXPECT_EQ(world.stats(0).breaks, 0u) << world.log_text();
+  // In the first step the ranks exchange names.
+  EXPECT_EQ(world.log_text(),
+            "[a][b][c][d][e][f][g][h]"
+            "[a][b][c][h][d][e][f][g]" +
+                times("s[a]s[b]s[c]s[d]s[e]s[h]s[f]s[g]", 2));
+}
+
 }  // namespace
 }  // namespace aiacc::gradient::test
