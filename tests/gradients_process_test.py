@@ -14,7 +14,7 @@ def gradients():
     return compiled("tests/programs/gradients.c")
 
 
-@pytest.mark.parametrize("mode", ["order", "places", "steady", "departs", "two", "misuse", "wait-for"])
+@pytest.mark.parametrize("mode", ["order", "places", "steady", "priorities", "departs", "two", "misuse", "wait-for"])
 @pytest.mark.parametrize("where", PLACES)
 def test_gradients(launch, gradients, where, mode):
     code, out, err = launch(where, gradients, mode).finish()

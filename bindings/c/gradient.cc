@@ -126,6 +126,7 @@ gradient::TensorOrder read_tensor(const aiacc_tensor_t* tensors, std::size_t at)
   order.kind.prescale = scale_of_gradient(given.prescale, "prescale", at);
   order.kind.postscale = scale_of_gradient(given.postscale, "postscale", at);
   order.wire = checked_wire(given.wire, fmt::format("tensors[{}]", at));
+  order.priority = given.priority;
   static_cast<void>(checked_bytes(given.count, 1, order.kind.reduction()));
   return order;
 }

@@ -72,6 +72,9 @@ typedef struct aiacc_tensor {
   double prescale;     /* 0 means 1; as in aiacc_attr_t */
   double postscale;    /* 0 means 1 */
   aiacc_wire_t wire;   /* with a 16-bit one: dtype AIACC_FLOAT32 and op AIACC_SUM or AIACC_AVG */
+  /* Of what all ranks have submitted and waits to be reduced, the highest comes first. May differ between ranks: then that of
+   * the lowest rank that has added the tensor counts. */
+  int32_t priority;
 } aiacc_tensor_t;
 
 /* What an engine has done since it was made. Set `size`; members that a caller does not know are left out. */

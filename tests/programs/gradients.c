@@ -15,6 +15,7 @@ static size_t counts[TENSORS];
 static uint32_t numbers[TENSORS];
 static char names[TENSORS][32];
 static float* own[TENSORS]; /* memory of the caller's */
+static int has_priorities;  /* which differ between tensors, and between ranks */
 
 static void check(aiacc_status_t status, const char* what) {
   if (status == AIACC_OK) return;
@@ -59,6 +60,7 @@ static void add_all(aiacc_gradient_t engine, int backwards) {
     counts[t] = t == 3 ? 0 : t % 8 == 7 ? 50021 + (size_t)t : 1 + (size_t)(t * t * 37);
     snprintf(names[t], sizeof names[t], "layer %d", t);
     tensors[i] = tensor_of(names[t], counts[t]);
+    if (has_priorities) tensors[i].priority = (t * 7 + rank) % 5 - 2;
   }
   check(aiacc_gradient_add(engine, TENSORS, tensors, added), "add");
   for (int i = 0; i < TENSORS; ++i) {
@@ -450,6 +452,11 @@ int main(int argc, char** argv) {
   if (strcmp(mode, "order") == 0) any_order(0);
   if (strcmp(mode, "places") == 0) any_order(1);
   if (strcmp(mode, "steady") == 0) steady();
+  if (strcmp(mode, "priorities") == 0) {
+    has_priorities = 1;
+    any_order(1);
+    steady();
+  }
   if (strcmp(mode, "departs") == 0) departs();
   if (strcmp(mode, "two") == 0) two_engines();
   if (strcmp(mode, "mismatch") == 0) mismatch();
