@@ -59,6 +59,21 @@ def check_values():
     equal(b, [0, 0]), equal(c, [1, 1, 1])
 
 
+def check_that_operations_end_in_any_order():
+    """Rank 0 begins with the one that the others begin last, when they have the results of the others."""
+    store, shape = hvd.create("dist-sync-aiacc"), (1000,)
+    priorities = {"late": 0, "one": -1, "other": 3}
+    store.init(list(priorities), [mx.nd.zeros(shape)] * 3)
+    for _ in range(3):
+        for key in ("late", "one", "other") if hvd.rank() == 0 else ("one", "other", "late"):
+            store.pushpull(key, (given := pushed(shape)), priority=priorities[key])
+            if key == "late":
+                late = given
+            else:
+                equal(given, sum(everyones(shape)))
+        equal(late, sum(everyones(shape)))
+
+
 def check_what_is_no_parameter():
     """As Perseus's scripts agree on numbers."""
     for mode in ("sync", "async"):

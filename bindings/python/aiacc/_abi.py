@@ -43,7 +43,7 @@ class GradientAttr(c.Structure):
 
 class Tensor(c.Structure):
     _fields_ = [("size", c.c_size_t), ("name", c.c_char_p), ("count", c.c_size_t), ("dtype", c.c_int), ("op", c.c_int), ("prescale", c.c_double),
-                ("postscale", c.c_double), ("wire", c.c_int)]
+                ("postscale", c.c_double), ("wire", c.c_int), ("priority", c.c_int32)]
 
 
 class GradientStats(c.Structure):
@@ -179,6 +179,7 @@ _OTHERS: Dict[str, Tuple[Any, Tuple[Any, ...]]] = {
     "test": (c.c_int, (Handle,)),
     "wait": (c.c_int, (Handle,)),
     "wait_for": (c.c_int, (Handle, c.c_int64)),
+    "wait_any": (c.c_int, (c.c_size_t, HandlePointer, c.c_int64, Sizes)),
     "request_free": (c.c_int, (Handle,)),
     "initialized": (c.c_int, ()),
     "last_error": (c.c_char_p, ()),

@@ -34,10 +34,11 @@ class Engine:
         self._submitted: List[int] = []  # tensors whose end wait() alone tells
 
     def add(self, name: str, count: int, dtype: DType, op: Op = Op.SUM, prescale: float = 1.0, postscale: float = 1.0,
-            wire: Wire = Wire.DEFAULT) -> int:
-        """A tensor, equal on all ranks; the number by which this rank calls it. In the order in which gradients are expected."""
+            wire: Wire = Wire.DEFAULT, priority: int = 0) -> int:
+        """A tensor, equal on all ranks; the number by which this rank calls it. In the order in which gradients are expected. Of those that
+        wait to be reduced the one with the highest `priority` comes first."""
         tensor = _abi.Tensor(size=c.sizeof(_abi.Tensor), name=name.encode(), count=count, dtype=dtype, op=op, prescale=prescale, postscale=postscale,
-                             wire=wire)
+                             wire=wire, priority=priority)
         index = c.c_uint32()
         library().aiacc_gradient_add(self.handle, 1, c.byref(tensor), c.byref(index))
         return index.value

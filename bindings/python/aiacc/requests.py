@@ -1,8 +1,10 @@
 """Operations that were started and may not have completed."""
 from __future__ import annotations
 
+import ctypes as c
 from typing import Any, Iterable, List, Optional
 
+from aiacc import _abi
 from aiacc._library import library
 from aiacc.errors import OK, PENDING, Timeout, error
 
@@ -56,6 +58,50 @@ class Request:
         if self._handle and library().aiacc_test(self._handle) == PENDING:
             _abandoned.append(self._kept)
             library().aiacc_request_free(self._handle)
+
+
+class RequestSet:
+    """Requests that one thread waits for. Each has a place, a number from 0 on."""
+
+    def __init__(self) -> None:
+        self._handles = (_abi.Handle * 16)()
+        self._requests: List[Optional[Request]] = [None] * 16
+        self._free = list(range(16))
+        self._ended: List[int] = []
+
+    def add(self, request: Request) -> int:
+        if not self._free:
+            size = len(self._requests)
+            self._handles = (_abi.Handle * (2 * size))(*self._handles)
+            self._requests += [None] * size
+            self._free = list(range(size, 2 * size))
+        place = self._free.pop()
+        self._requests[place], self._handles[place] = request, request._handle
+        if not request._handle:
+            self._ended.append(place)
+        return place
+
+    def wait_for_one(self, seconds: float) -> Optional[int]:
+        """The place of one that has completed and is no longer in the set: its wait() returns or raises its error. None if none has
+        after this time."""
+        status = OK
+        if self._ended:
+            place = self._ended.pop()
+        else:
+            index = c.c_size_t(len(self._handles))
+            status = library().aiacc_wait_any(len(self._handles), self._handles, int(seconds * 1000), c.byref(index))
+            if status == PENDING:
+                return None
+            place = index.value
+            if place == len(self._handles):  # the library is over: so are all of them
+                place = next(i for i, one in enumerate(self._requests) if one is not None)
+        request, self._requests[place] = self._requests[place], None
+        assert request is not None
+        if request._handle:
+            request._ended(status)
+        self._handles[place] = 0
+        self._free.append(place)
+        return place
 
 
 def wait_all(requests: Iterable[Request]) -> None:

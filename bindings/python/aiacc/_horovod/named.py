@@ -55,7 +55,7 @@ class NamedAllreduces:
             return self._present().engine
 
     def start(self, name: str, given: Any, result: Any, op: int, prescale: float, postscale: float,
-              patience_s: Optional[float] = None, wire: Wire = Wire.DEFAULT) -> PendingNamed:
+              patience_s: Optional[float] = None, wire: Wire = Wire.DEFAULT, priority: int = 0) -> PendingNamed:
         """`patience_s`: whoever waits for it so long is the program, and asks what others wait for."""
         of = self._of
         source = of.packed(given)
@@ -72,7 +72,7 @@ class NamedAllreduces:
                 try:
                     if table is None or not table.has_next_of(name):
                         table = self._present()
-                    index = table.index(name, metadata, f"{_KIND}.{name}", buffers[0], OPS[op], wire)
+                    index = table.index(name, metadata, f"{_KIND}.{name}", buffers[0], OPS[op], wire, priority)
                     request = table.engine.submit(index, *buffers)
                 except Error as error:
                     if not isinstance(error, InvalidArgument) and table is not None:  # which this rank alone may have got wrong
@@ -323,6 +323,14 @@ class PendingNamed:
         self._waiting = threading.Lock()
         self._asked: Optional[_Wait] = None
         self.key: Any = None
+
+    def begin_wait(self) -> Request:
+        """For a thread that waits for several at once; then end_wait() and wait()."""
+        self._waiting.acquire()
+        return self._request
+
+    def end_wait(self) -> None:
+        self._waiting.release()
 
     def has_ended(self) -> bool:
         """As far as this thread can see: not while another one waits for it."""

@@ -61,14 +61,15 @@ class Table:
         self._tensors: Dict[str, Tensor] = {}
         self._added = self._bytes = self._again = self._bytes_again = 0
 
-    def index(self, name: str, metadata: Metadata, row: str, given: Buffer, op: Op, wire: Wire) -> int:
-        """All ranks change a tensor with the same call of its name: it is another tensor of the engine from then on."""
+    def index(self, name: str, metadata: Metadata, row: str, given: Buffer, op: Op, wire: Wire, priority: int) -> int:
+        """All ranks change a tensor with the same call of its name: it is another tensor of the engine from then on. The priority is that
+        of its first call."""
         before = self._tensors.get(name)
         if before is not None and before.metadata == metadata:
             return before.index
         changes = 0 if before is None else before.changes + 1
         index = self.engine.add(f"{row} #{changes}" if changes else row, given.count, given.dtype, op, metadata.prescale, metadata.postscale,
-                                wire)
+                                wire, priority)
         size = given.count * given.dtype.itemsize
         self._tensors[name] = Tensor(metadata, changes, index)
         self._added, self._bytes = self._added + 1, self._bytes + size

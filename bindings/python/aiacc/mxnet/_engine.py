@@ -27,6 +27,7 @@ from aiacc._horovod import basics, handles
 from aiacc._horovod.channel import Operation
 from aiacc._horovod.process_sets import ProcessSet
 from aiacc.mxnet import tensors
+from aiacc.requests import Request, RequestSet
 
 Complete = Callable[[Optional[BaseException]], None]
 
@@ -165,30 +166,56 @@ def begin_in_own_thread() -> None:
 
 # --- operations in any order
 
+_LOOKS_AGAIN_S = 0.005  # for operations that have begun while it waits for others
 _pending: queue.SimpleQueue = queue.SimpleQueue()
 _waiter: Optional[threading.Thread] = None
 _lock = threading.Lock()
 
 
 def _wait_for_pending() -> None:
+    """For all of them at once: they end in another order than they begin, by their priorities."""
+    begun: Dict[int, Tuple[Any, Complete]] = {}
+    requests = RequestSet()
     while True:
-        pending, complete = _pending.get()
+        while not begun or not _pending.empty():
+            pending, complete = _pending.get()
+            begun[requests.add(pending.begin_wait())] = pending, complete
+        ended = requests.wait_for_one(_LOOKS_AGAIN_S)
+        if ended is None:
+            continue
+        pending, complete = begun.pop(ended)
         error: Optional[BaseException] = None
         try:
-            pending.wait()
+            pending.end_wait()
         except BaseException as failure:  # noqa: BLE001: it is the array's
             error = failure
         complete(error)
 
 
+class OfStore:
+    """An operation of a KVStore."""
+
+    def __init__(self, request: Request) -> None:
+        self._request = request
+
+    def begin_wait(self) -> Request:
+        return self._request
+
+    def end_wait(self) -> None:
+        self._request.wait()
+
+
 def start_pending(make: Callable[[], Any], reads: Sequence[NDArray], writes: Sequence[NDArray], name: str, priority: int) -> None:
-    """`make` begins the operation, when the arrays are free. What it returns has wait(), which raises the operation's error."""
+    """`make` begins the operation, when the arrays are free. What it returns has begin_wait(), which returns a request, and end_wait(), for when
+    that has completed, which raises the operation's error."""
     global _waiter
     basics._known()
     if _is_naive():
         for array in (*reads, *writes):
             tensors.settle(array)
-        make().wait()
+        pending = make()
+        pending.begin_wait()
+        pending.end_wait()
         return
     with _lock:
         if _waiter is None:
@@ -209,7 +236,11 @@ class _Named:
             handles.give_back_name(key)
             raise
 
-    def wait(self) -> None:
+    def begin_wait(self) -> Request:
+        return self._pending.begin_wait()
+
+    def end_wait(self) -> None:
+        self._pending.end_wait()
         try:
             self._pending.wait()
         finally:
@@ -223,7 +254,7 @@ def start_named(process_set: ProcessSet, name: str, given: NDArray, result: NDAr
     key = (process_set.process_set_id, "allreduce", name)
 
     def make() -> _Named:
-        return _Named(key, lambda: process_set._named(tensors).start(name, given, result, op, prescale, postscale))
+        return _Named(key, lambda: process_set._named(tensors).start(name, given, result, op, prescale, postscale, priority=priority))
     start_pending(make, [] if given is result else [given], [result], f"allreduce {name}", priority)
 
 

@@ -151,7 +151,7 @@ class KVStore(_KVStoreOfMXNet):
         return self._keys[key]
 
     def _start(self, what: str, key: Key, make: Callable[[], Any], reads: List[NDArray], writes: List[NDArray], priority: int) -> None:
-        _engine.start_pending(make, reads, [*writes, self._keys[key].order], f"{what} {key}", priority)
+        _engine.start_pending(lambda: _engine.OfStore(make()), reads, [*writes, self._keys[key].order], f"{what} {key}", priority)
 
     def push(self, key: Any, value: Any, priority: int = 0, op: Any = PerseusOp.Sum) -> None:
         """The value becomes the sum of what the ranks push, or is updated with it; `dist_async` updates it with each push by itself.
