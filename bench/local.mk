@@ -67,6 +67,7 @@ EXTRA_DIST += \
 	bench/gradients/horovod-venv \
 	bench/gradients/horovod_world.py \
 	bench/gradients/overhead \
+	bench/gradients/priorities \
 	bench/gradients/run \
 	bench/gradients/shapes.py \
 	bench/gradients/step.py \
@@ -77,9 +78,12 @@ bench-gradients: stage
 # What the engine costs a rank that is alone: `make bench-gradient-engine [BENCH_FLAGS="--models resnet50,bert"]'.
 bench-gradient-engine: stage
 	@$(srcdir)/bench/gradients/overhead $(stage)$(prefix) $(BENCH_FLAGS)
+# What priorities of gradients are worth: `make bench-gradient-priorities [BENCH_FLAGS="--model resnet50 --rate 10gbit"]'.
+bench-gradient-priorities: stage
+	@$(srcdir)/bench/gradients/priorities $(stage)$(prefix) $(BENCH_FLAGS)
 horovod-venv:
 	@$(srcdir)/bench/gradients/horovod-venv $(horovod_venv)
-.PHONY: bench-gradients bench-gradient-engine horovod-venv
+.PHONY: bench-gradients bench-gradient-engine bench-gradient-priorities horovod-venv
 # A SyncBN layer beside its passes over the batch and bare allreduces of as many floats, and beside torch's formula over Gloo, on this
 # host and between hosts: `make bench-syncbn [BENCH_FLAGS="--python torch-venv/bin/python --places 2,2x1"]'.
 EXTRA_DIST += bench/syncbn/aiacc.cc bench/syncbn/gloo.py bench/syncbn/run
