@@ -3,12 +3,14 @@
 // serve the same purpose).
 //
 // A ring of fixed size. The thread that drives the lane writes it with a few plain stores for each operation, without
-// allocation or lock. Any thread may read it concurrently: an entry has a version, which is odd during a write, and a
-// copy made across two versions is discarded (a seqlock).
+// allocation or lock. Any thread may read it concurrently: an entry has a version, and a copy made across two versions, or
+// during a write, is discarded (a seqlock).
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <atomic>
+#include <bit>
 #include <cstdint>
 #include <cstring>
 #include <memory>
@@ -44,7 +46,7 @@ struct RecordedGroup {
   std::uint64_t stamp = 0;  // of Recorder::stamp(): an entry that has it need not be given the rest again; 0: none
 };
 
-// One recorded operation. Each member is a whole number of 64-bit words.
+// One recorded operation.
 struct Record {
   enum class State : std::uint32_t { kRunning, kEnded };
   struct Outcome {
@@ -96,36 +98,127 @@ class Recorder {
   std::vector<Record> last(std::size_t most = kRecords) const;
 
  private:
-  static constexpr std::size_t kWords = sizeof(Record) / 8;
-  static_assert(sizeof(Record) % 8 == 0);
-  struct Entry {
-    std::atomic<std::uint64_t> version{0};
-    std::array<std::atomic<std::uint64_t>, kWords> words{};
-    // What they hold, for the thread that writes: of most calls the entry's last one had the same group, no name, and nothing but
-    // what a PlainCall says, and then only what differs is stored.
-    std::uint64_t group_stamp = 0;
-    bool unnamed = false;
-    bool plain = false;
+  // All there is of most operations: one cache line.
+  struct alignas(64) Entry {
+    std::atomic<std::uint64_t> version{0};  // version_of()
+    std::atomic<std::uint64_t> sequence{0};
+    std::atomic<std::uint64_t> began{0};
+    std::atomic<std::uint64_t> ended{0};
+    std::atomic<std::uint64_t> head{0};  // Head
+    std::atomic<std::uint64_t> root_and_tag{0};
+    std::atomic<std::uint64_t> count{0};
+    std::atomic<std::uint64_t> group_stamp{0};  // of the group in its Rest
   };
-  Entry& entry_of(std::uint64_t number) const noexcept { return entries_[number % kRecords]; }
+  static_assert(sizeof(Entry) == 64);
+  // What an entry does not say. The group stays from one use of the entry to the next of the same group.
+  struct Rest {
+    std::array<std::atomic<std::uint64_t>, sizeof(RecordedGroup) / 8> group{};
+    std::array<std::atomic<std::uint64_t>, sizeof(Label<24>) / 8> name{};    // if the head says kName
+    std::array<std::atomic<std::uint64_t>, sizeof(CallSummary) / 8> call{};  // if it says kCall
+  };
+  struct Head {
+    std::int32_t code = 0;
+    Collective kind = Collective::kBarrier;
+    std::uint8_t type = 0;
+    std::uint8_t op = 0;
+    std::uint8_t in_rest = 0;  // kName, kCall
+  };
+  static constexpr std::uint8_t kName = 1;
+  static constexpr std::uint8_t kCall = 2;
+  static_assert(sizeof(Head) == 8);
+  // An entry's version is the number of its operation and how far it has come: a copy made across two versions, or of an even one, is
+  // discarded.
+  enum class Phase : std::uint64_t { kBegins = 0, kRunning = 1, kEnds = 2, kEnded = 3 };
+  static constexpr std::uint64_t version_of(std::uint64_t number, Phase phase) noexcept {
+    return number << 2 | static_cast<std::uint64_t>(phase);
+  }
+
+  static std::uint64_t count_of(Instant when) noexcept;
+  static std::size_t place_of(std::uint64_t number) noexcept { return number % kRecords; }
   struct Times {
     Instant began{};
     Instant ended{};
   };
-  template <class PutCall>
-  std::uint64_t write(const RecordedGroup& group, std::uint64_t sequence, std::string_view name, Times times,
-                      Record::State state, PutCall&& put_call) noexcept;
+  std::uint64_t write(const RecordedGroup& group, std::uint64_t sequence, const PlainCall& call, Times times,
+                      Phase phase) noexcept;
   std::uint64_t write(const RecordedGroup& group, std::uint64_t sequence, const Call& call, std::string_view name,
-                      Times times, Record::State state) noexcept;
-  static void put_plain(Entry& entry, const PlainCall& call) noexcept;
-  template <class Part>
-  static void put(Entry& entry, std::size_t offset, const Part& part) noexcept;
-  static bool read(const Entry& entry, Record* record) noexcept;
+                      Times times, Phase phase) noexcept;
+  Entry& begin_entry(std::uint64_t number, const RecordedGroup& group, std::uint64_t sequence, const PlainCall& call,
+                     Times times) noexcept;
+  void put_group(std::uint64_t number, const RecordedGroup& group) noexcept;
+  std::uint64_t publish(Entry& entry, std::uint64_t number, Phase phase) noexcept;
+  bool read(std::uint64_t number, Record* record) const noexcept;
 
   std::unique_ptr<Entry[]> entries_;
+  std::unique_ptr<Rest[]> rests_;
   std::atomic<std::uint64_t> begun_{0};
   Instant latest_{};  // that was recorded
   std::uint64_t stamps_ = 0;
 };
+
+// --- what each short call does ------------------------------------------------------------------------------------------
+
+inline std::uint64_t Recorder::count_of(Instant when) noexcept {
+  return static_cast<std::uint64_t>(when.time_since_epoch().count());
+}
+
+// A reader relies on the order of these stores and of its own loads in read(): if it sees a new word, it also sees the version
+// before it; if it sees the later version afterwards, it sees all words.
+inline Recorder::Entry& Recorder::begin_entry(std::uint64_t number, const RecordedGroup& group, std::uint64_t sequence,
+                                              const PlainCall& call, Times times) noexcept {
+  Entry& entry = entries_[place_of(number)];
+  entry.version.store(version_of(number, Phase::kBegins), std::memory_order_relaxed);
+  entry.sequence.store(sequence, std::memory_order_release);
+  entry.began.store(count_of(times.began), std::memory_order_release);
+  entry.ended.store(count_of(times.ended), std::memory_order_release);
+  entry.root_and_tag.store(std::uint64_t{static_cast<std::uint32_t>(call.root)} << 32 | call.tag,
+                           std::memory_order_release);
+  entry.count.store(call.count, std::memory_order_release);
+  if (group.stamp == 0 || entry.group_stamp.load(std::memory_order_relaxed) != group.stamp) [[unlikely]]
+    put_group(number, group);
+  return entry;
+}
+
+inline std::uint64_t Recorder::publish(Entry& entry, std::uint64_t number, Phase phase) noexcept {
+  entry.version.store(version_of(number, phase), std::memory_order_release);
+  begun_.store(number, std::memory_order_release);
+  return number;
+}
+
+inline std::uint64_t Recorder::write(const RecordedGroup& group, std::uint64_t sequence, const PlainCall& call,
+                                     Times times, Phase phase) noexcept {
+  const std::uint64_t number = begun_.load(std::memory_order_relaxed) + 1;
+  Entry& entry = begin_entry(number, group, sequence, call, times);
+  const Head head{0, call.kind, static_cast<std::uint8_t>(call.type), static_cast<std::uint8_t>(call.op)};
+  entry.head.store(std::bit_cast<std::uint64_t>(head), std::memory_order_release);
+  return publish(entry, number, phase);
+}
+
+inline std::uint64_t Recorder::begin(const RecordedGroup& group, std::uint64_t sequence, const PlainCall& call,
+                                     Instant now) noexcept {
+  latest_ = std::max(latest_, now);
+  return write(group, sequence, call, {now, {}}, Phase::kRunning);
+}
+
+inline void Recorder::end(std::uint64_t number, Code code, Instant now) noexcept {
+  Entry& entry = entries_[place_of(number)];
+  // The entry may have been reused, if many operations have begun since.
+  if (entry.version.load(std::memory_order_relaxed) != version_of(number, Phase::kRunning)) return;
+  latest_ = std::max(latest_, now);
+  entry.version.store(version_of(number, Phase::kEnds), std::memory_order_relaxed);
+  entry.ended.store(count_of(now), std::memory_order_release);
+  if (code != Code::kOk) {
+    auto head = std::bit_cast<Head>(entry.head.load(std::memory_order_relaxed));
+    head.code = static_cast<std::int32_t>(code);
+    entry.head.store(std::bit_cast<std::uint64_t>(head), std::memory_order_release);
+  }
+  entry.version.store(version_of(number, Phase::kEnded), std::memory_order_release);
+}
+
+inline void Recorder::add(const RecordedGroup& group, std::uint64_t sequence, const PlainCall& call,
+                          Instant about) noexcept {
+  latest_ = std::max(latest_, about);
+  write(group, sequence, call, {latest_, latest_}, Phase::kEnded);
+}
 
 }  // namespace aiacc
