@@ -263,6 +263,16 @@ bool Lane::wait_all(std::span<Work* const> works, std::optional<Duration> timeou
   return wait_until([&](bool) { return all_done(works); }, works, true, timeout);
 }
 
+bool Lane::wait_all(InTurn& works, std::optional<Duration> timeout) {
+  Work* first = nullptr;
+  std::span<Work* const> next(&first, 1);
+  const auto done = [&](bool) {
+    if (first == nullptr || first->done()) first = works.unfinished();
+    return first == nullptr;
+  };
+  return wait_until(done, next, true, timeout);
+}
+
 // Returns when one of the works is done, when this thread is called to drive, when no thread drives, or after the
 // timeout.
 void Lane::sleep(std::span<Work* const> works, std::optional<Duration> timeout) {
@@ -357,6 +367,15 @@ void Lane::wake_sleepers(const Work* work, Sleeper* only) noexcept {
     if (sleeper.called) return;
     searched_.fetch_add(sleeper.works.size(), std::memory_order_relaxed);
     if (std::find(sleeper.works.begin(), sleeper.works.end(), work) != sleeper.works.end()) wake(sleeper);
+  });
+}
+
+void Lane::wake_for_ended() noexcept {
+  std::lock_guard lock(mutex_);
+  sleepers_.for_each([](Sleeper& sleeper) {
+    if (sleeper.called || !any_done(sleeper.works)) return;
+    sleeper.called = true;
+    sleeper.wake.notify_one();
   });
 }
 

@@ -79,6 +79,8 @@ class Work {
   virtual void begin() noexcept = 0;
   // Called last, on the driving thread: the owner may destroy this object before finish() returns.
   void finish() noexcept;
+  // The same of one of several that end together: without an atomic operation. Lane::finished_together() follows.
+  void finish_with_others() noexcept;
 
  private:
   friend class Lane;
@@ -125,6 +127,12 @@ class Lane {
     work.lane_ = this;
     work.begin();
   }
+  // On the thread that drives, after Work::finish_with_others(): wakes who sleeps on one of them. A thread that goes to sleep changes
+  // the token too: it sees that its work is done if its change comes second, and is seen here if it comes first.
+  void finished_together() noexcept {
+    if (token_.fetch_add(0, std::memory_order_seq_cst) % kAsync >= kSleeper) [[unlikely]]
+      wake_for_ended();
+  }
   // Whether nobody drives it but who drives the loop: the simulator.
   bool driven_outside() const noexcept { return drive_ == nullptr; }
   // Runs `work` to its end; drives if no other thread does.
@@ -135,6 +143,16 @@ class Lane {
   bool wait_any(std::span<Work* const> works, std::optional<Duration> timeout = std::nullopt);
   // Waits until all are done.
   bool wait_all(std::span<Work* const> works, std::optional<Duration> timeout = std::nullopt);
+  // The same for works that the caller names one by one.
+  class InTurn {
+   public:
+    // The next one, or the same again while it is not done; null if there is none. Called again and again by the thread that waits.
+    virtual Work* unfinished() noexcept = 0;
+
+   protected:
+    ~InTurn() = default;
+  };
+  bool wait_all(InTurn& works, std::optional<Duration> timeout = std::nullopt);
 
   // Exists while its thread waits for work that it has started. The lane's waits create it; a simulated program does so
   // itself.
@@ -279,6 +297,7 @@ class Lane {
   void drive_alone();
   void finished(Work& work) noexcept;
   void wake_sleepers(const Work* work, Sleeper* only) noexcept;
+  void wake_for_ended() noexcept;
 
   struct Outside final : Job {  // begins submitted work when the loop is driven from outside
     Lane* lane = nullptr;
@@ -323,5 +342,12 @@ class Lane {
 };
 
 inline void Work::finish() noexcept { lane_->finished(*this); }
+
+// A mark that a thread has just set may be lost: it is asleep by then, or sees that the work is done.
+inline void Work::finish_with_others() noexcept {
+  if (asynchronous_) --lane_->begun_here_;
+  if ((state_.load(std::memory_order_relaxed) & kLookedFor) != 0) ++lane_->looked_for_ended_;
+  state_.store(kDone, std::memory_order_release);
+}
 
 }  // namespace aiacc

@@ -3,11 +3,13 @@
 
 #include <gtest/gtest.h>
 
+#include <array>
 #include <atomic>
 #include <chrono>
 #include <condition_variable>
 #include <deque>
 #include <mutex>
+#include <span>
 #include <thread>
 #include <vector>
 
@@ -300,6 +302,74 @@ TEST(Lane, TheHelperBeginsWhatCameWhileACallerHadTheLane) {
   }
   lane.run(end);
   EXPECT_TRUE(background.done());
+}
+
+// Works that end with others say so without an atomic operation each; whoever sleeps on one of them is woken all the same.
+TEST(Lane, WhatEndsTogetherWakesItsSleepers) {
+  BlockingLoop loop;
+  Lane lane(loop, &loop, "test");
+  struct Part final : Work {
+    void begin() noexcept override {}
+    void end() noexcept { finish_with_others(); }
+  };
+  struct End final : Work {
+    End(Lane& on, std::span<Part> what) : lane(on), parts(what) {}
+    void begin() noexcept override {
+      for (Part& part : parts) part.end();
+      lane.finished_together();
+      finish();
+    }
+    Lane& lane;
+    std::span<Part> parts;
+  };
+  for (int round = 0; round < 200; ++round) {
+    std::array<Part, 5> parts;
+    for (Part& part : parts) lane.start(part);
+    std::atomic<int> waiting{0};
+    std::vector<std::thread> threads;
+    for (Part& part : parts) {
+      threads.emplace_back([&] {
+        ++waiting;
+        if (&part != &parts[0]) return void(lane.wait(part));
+        std::vector<Work*> all;
+        for (Part& each : parts) all.push_back(&each);
+        lane.wait_any(all);
+      });
+    }
+    while (waiting < 5) std::this_thread::yield();
+    if (round % 3 == 0) std::this_thread::sleep_for(200us);
+    End end(lane, parts);
+    lane.run(end);
+    for (std::thread& thread : threads) thread.join();
+    for (const Part& part : parts) ASSERT_TRUE(part.done());
+  }
+}
+
+TEST(Lane, WaitsForWorksInTheirTurn) {
+  BlockingLoop loop;
+  Lane lane(loop, &loop, "test");
+  long count = 0;
+  std::deque<Nap> naps;
+  for (int i = 0; i < 20; ++i) {
+    naps.emplace_back(lane, i % 3 == 0 ? Duration(2ms) : Duration::zero(), count);
+    lane.start(naps.back());
+  }
+  struct Turns final : Lane::InTurn {
+    explicit Turns(std::deque<Nap>& all) : naps(all) {}
+    Work* unfinished() noexcept override {
+      while (next < naps.size() && naps[next].done()) ++next;
+      return next < naps.size() ? &naps[next] : nullptr;
+    }
+    std::deque<Nap>& naps;
+    std::size_t next = 0;
+  } turns(naps);
+  EXPECT_TRUE(lane.wait_all(turns));
+  EXPECT_EQ(count, 20);
+  naps.emplace_back(lane, 200ms, count);
+  lane.start(naps.back());
+  EXPECT_FALSE(lane.wait_all(turns, 1ms));
+  EXPECT_EQ(turns.next, 20u);
+  EXPECT_TRUE(lane.wait_all(turns, 60s));
 }
 
 TEST(Lane, WaitsForAnyOfSeveral) {

@@ -139,8 +139,9 @@ void WaitingCalls::received_all(std::span<IntraMessages::Posted* const> receives
     }
     recorder.end(recorder.number_of(posted->note()), Code::kOk, now);
     group_.received(receive);
-    call.finish();
+    call.finish_with_others();
   }
+  group_.context().lane().finished_together();
   group_.received_some();
 }
 
