@@ -17,6 +17,7 @@
 #include <mutex>
 #include <utility>
 
+#include "base/cpu_relax.h"
 #include "base/error.h"
 #include "base/spin_lock.h"
 
@@ -30,7 +31,8 @@ enum class HandleKind : std::uint8_t {
   kRegistration = 0xC5,
   kGradient = 0xC6,
   kSyncbn = 0xC7,
-  kKv = 0xC8
+  kKv = 0xC8,
+  kEndedRequest = 0xC9  // runtime/ended_handles.h
 };
 
 // Layout: kind in the top 8 bits, then 32 bits of generation, then 24 bits of index.
@@ -165,10 +167,10 @@ class HandleTable {
       std::exchange(slot_, nullptr)->state.store(named_state(named), std::memory_order_release);
       return named;
     }
-    // The same, and the object is over: take_ended() may take it.
-    std::uint64_t name_ended() noexcept {
+    // The same; is_quiet() tells it from others.
+    std::uint64_t name_quiet() noexcept {
       const std::uint64_t named = handle();
-      std::exchange(slot_, nullptr)->state.store(named_state(named) | kEnded, std::memory_order_release);
+      std::exchange(slot_, nullptr)->state.store(named_state(named) | kQuiet, std::memory_order_release);
       return named;
     }
     Pin name_and_pin() noexcept {
@@ -209,7 +211,8 @@ class HandleTable {
     const std::uint64_t named = named_state(handle);
     std::uint64_t state = slot->state.load(std::memory_order_relaxed);
     do {
-      if ((state & ~(kUsers | kEnded)) != named) [[unlikely]]
+      while ((state & kLocked) != 0) state = await_unlocked(*slot);
+      if ((state & ~(kUsers | kQuiet)) != named) [[unlikely]]
         return {};
       // Acquires the object.
     } while (
@@ -217,24 +220,34 @@ class HandleTable {
     return Pin(*this, *slot);
   }
 
-  // Whether it was over when it got its handle.
-  bool is_ended(std::uint64_t handle) noexcept {
+  // Whether a lookup would find it now, and its place was named by name_quiet().
+  bool is_quiet(std::uint64_t handle) noexcept {
     const Slot* const slot = slot_of(handle);
-    return slot != nullptr && (slot->state.load(std::memory_order_relaxed) & ~kUsers) == (named_state(handle) | kEnded);
+    return slot != nullptr &&
+           (slot->state.load(std::memory_order_relaxed) & ~(kUsers | kLocked)) == (named_state(handle) | kQuiet);
   }
-  // Takes such an object out of the table and disposes of it. False, with nothing done, if there is none, or a user.
-  bool take_ended(std::uint64_t handle, Freed& freed) noexcept {
+  // Looks at an object that nobody uses, and takes it out of the table if `over` says so, which is then told to `last_look` before it
+  // is disposed of: one atomic operation in place of a find() and a removal. kBusy: there is none, or a user.
+  enum class Took : std::uint8_t { kTaken, kNotOver, kBusy };
+  template <class Over, class LastLook>
+  Took take_if(std::uint64_t handle, Freed& freed, Over&& over, LastLook&& last_look) noexcept {
     Slot* const slot = slot_of(handle);
-    if (slot == nullptr) return false;
-    std::uint64_t state = named_state(handle) | kEnded;
-    // Acquires the object. Nobody else changes the state from then on.
-    if (!slot->state.compare_exchange_strong(state, (state ^ (kNamed | kRemoved)) + 1, std::memory_order_acquire,
+    if (slot == nullptr) return Took::kBusy;
+    std::uint64_t state = slot->state.load(std::memory_order_relaxed);
+    if ((state & ~kQuiet) != named_state(handle)) return Took::kBusy;
+    // Acquires the object. Nobody else changes the state while it is locked.
+    if (!slot->state.compare_exchange_strong(state, state | kLocked, std::memory_order_acquire,
                                              std::memory_order_relaxed)) {
-      return false;
+      return Took::kBusy;
     }
+    if (!over(std::as_const(*slot->object))) {
+      slot->state.store(state, std::memory_order_release);
+      return Took::kNotOver;
+    }
+    last_look(*slot->object);
     dispose(*slot);
     freed.add(*slot);
-    return true;
+    return Took::kTaken;
   }
 
   // In a forked child: every handle becomes unknown. The objects belong to threads that do not exist here; they are
@@ -250,8 +263,9 @@ class HandleTable {
   // A slot's state: its generation in the upper half, and below it:
   static constexpr std::uint64_t kNamed = std::uint64_t{1} << 31;    // lookups find it
   static constexpr std::uint64_t kRemoved = std::uint64_t{1} << 30;  // its last user disposes of the object
-  static constexpr std::uint64_t kEnded = std::uint64_t{1} << 29;    // it was over when it got its handle
-  static constexpr std::uint64_t kUsers = kEnded - 1;
+  static constexpr std::uint64_t kQuiet = std::uint64_t{1} << 29;    // is_quiet()
+  static constexpr std::uint64_t kLocked = std::uint64_t{1} << 28;   // a thread looks at it that nobody uses (take_if)
+  static constexpr std::uint64_t kUsers = kLocked - 1;
 
   struct alignas(64) Slot {
     std::atomic<std::uint64_t> state{0};
@@ -331,6 +345,13 @@ class HandleTable {
       return;
     dispose(slot);
     if (slot.index >= kReserved) give_back(slot.index, slot);
+  }
+  static std::uint64_t await_unlocked(Slot& slot) noexcept {
+    std::uint64_t state;
+    for (int looks = 1; ((state = slot.state.load(std::memory_order_relaxed)) & kLocked) != 0; ++looks) {
+      looks % 100 == 0 ? yield_core() : cpu_relax();
+    }
+    return state;
   }
 
   HandleKind kind_;

@@ -6,9 +6,12 @@
 
 #include <algorithm>
 #include <array>
+#include <memory>
 #include <optional>
 #include <thread>
 #include <vector>
+
+#include "runtime/ended_handles.h"
 
 namespace aiacc {
 namespace {
@@ -178,40 +181,108 @@ TEST(Handles, ManyThreadsRemoveAndFind) {
   EXPECT_EQ(removed, inserted);
 }
 
-TEST(Handles, WhatIsOverIsTakenOnceAndUnlessItIsInUse) {
+TEST(EndedHandles, AreKnownUntilTheyAreTaken) {
+  const auto handles = std::make_unique<EndedHandles>();
+  EndedHandles::Block mine, others;
+  ASSERT_TRUE(handles->prepare(mine) && handles->prepare(others));
+  const std::uint64_t first = handles->name(mine, 7), second = handles->name(mine, 8), third = handles->name(others, 9);
+  EXPECT_EQ(handles->find(first), 7u);
+  EXPECT_EQ(handles->find(second), 8u);
+  EXPECT_EQ(handles->find(third), 9u);
+  for (const std::uint64_t unknown : {std::uint64_t{0}, ~std::uint64_t{0}, first + 2, first ^ std::uint64_t{1} << 56}) {
+    EXPECT_EQ(handles->find(unknown), 0u);
+    EXPECT_FALSE(handles->take(unknown));
+  }
+  EXPECT_TRUE(handles->take(first));
+  EXPECT_FALSE(handles->take(first));
+  EXPECT_EQ(handles->find(first), 0u);
+  // Words are used again, but for those that are in use.
+  std::uint64_t last = 0;
+  for (int i = 0; i < 10'000; ++i) {
+    ASSERT_TRUE(handles->prepare(mine));
+    last = handles->name(mine, 10);
+    ASSERT_NE(last, first);
+    ASSERT_TRUE(handles->take(last));
+  }
+  EXPECT_NE(last >> 20, first >> 20) << "a later turn";
+  EXPECT_EQ(handles->find(second), 8u);
+  EXPECT_EQ(handles->find(first), 0u);
+  EXPECT_FALSE(handles->take(last));
+  handles->forget_all();
+  EXPECT_FALSE(handles->take(second));
+}
+
+TEST(EndedHandles, AreNotGivenWhileAllAreInUse) {
+  const auto handles = std::make_unique<EndedHandles>();
+  EndedHandles::Block mine;
+  std::vector<std::uint64_t> named;
+  while (named.size() < std::size_t{1} << 21 && handles->prepare(mine)) named.push_back(handles->name(mine, 1));
+  EXPECT_EQ(named.size(), std::size_t{1} << 20);
+  EXPECT_TRUE(handles->take(named[0]));
+  bool again = false;
+  for (int i = 0; i < 100 && !again; ++i) again = handles->prepare(mine);
+  EXPECT_TRUE(again) << "once the turn comes to its block";
+  const std::uint64_t reused = handles->name(mine, 1);
+  EXPECT_NE(reused, named[0]);
+  EXPECT_FALSE(handles->take(named[0]));
+  EndedHandles::Block other;
+  handles->give_back(mine);
+  for (std::size_t i = 0; i < named.size(); i += 2) handles->take(named[i]);
+  EXPECT_TRUE(handles->prepare(other));
+}
+
+TEST(EndedHandles, OneOfSeveralThreadsTakesOne) {
+  const auto handles = std::make_unique<EndedHandles>();
+  EndedHandles::Block mine;
+  for (std::uint64_t round = 1; round <= 200; ++round) {
+    ASSERT_TRUE(handles->prepare(mine));
+    const std::uint64_t handle = handles->name(mine, round);
+    std::array<int, 3> took{};
+    std::vector<std::thread> threads;
+    for (std::size_t i = 0; i < took.size(); ++i) {
+      threads.emplace_back([&, i] { took[i] = handles->take(handle); });
+    }
+    for (std::thread& thread : threads) thread.join();
+    ASSERT_EQ(took[0] + took[1] + took[2], 1);
+  }
+}
+
+TEST(Handles, IsLookedAtAndTakenIfItIsOver) {
   int alive = 0;
-  HandleTable<Thing> table(HandleKind::kRequest);
-  const auto ended = [&] {
-    HandleTable<Thing>::Place place(table);
-    place.object() = std::make_unique<Thing>(alive, 3);
-    return place.name_ended();
+  using Table = HandleTable<Thing>;
+  Table table(HandleKind::kRequest);
+  const auto quiet = [&](int value) {
+    Table::Place place(table);
+    place.object() = std::make_unique<Thing>(alive, value);
+    return place.name_quiet();
   };
-  const std::uint64_t running = table.insert(std::make_unique<Thing>(alive, 1));
-  const std::uint64_t first = ended(), second = ended();
-  EXPECT_TRUE(table.is_ended(first));
-  EXPECT_EQ(table.find(first)->value, 3) << "it can be looked at";
-  EXPECT_FALSE(table.is_ended(running));
-  EXPECT_FALSE(table.is_ended(first + (std::uint64_t{1} << 24))) << "of a later generation";
-  EXPECT_FALSE(table.is_ended(0));
+  const std::uint64_t first = quiet(1), loud = table.insert(std::make_unique<Thing>(alive, 2));
+  EXPECT_TRUE(table.is_quiet(first));
+  EXPECT_FALSE(table.is_quiet(loud));
+  EXPECT_FALSE(table.is_quiet(first + (std::uint64_t{1} << 24))) << "of a later generation";
+  int last = 0;
   {
-    HandleTable<Thing>::Freed freed(table);
-    EXPECT_FALSE(table.take_ended(running, freed));
-    EXPECT_FALSE(table.take_ended(0, freed));
+    Table::Freed freed(table);
+    const auto take = [&](std::uint64_t handle, int wanted) {
+      return table.take_if(
+          handle, freed, [wanted](const Thing& thing) { return thing.value == wanted; },
+          [&last](const Thing& thing) { last = thing.value; });
+    };
+    EXPECT_EQ(take(0, 1), Table::Took::kBusy);
+    EXPECT_EQ(take(first, 9), Table::Took::kNotOver);
+    EXPECT_TRUE(table.is_quiet(first)) << "as before";
     {
       const auto pin = table.find(first);
-      EXPECT_FALSE(table.take_ended(first, freed)) << "it has a user";
-      EXPECT_EQ(pin->value, 3);
+      EXPECT_EQ(take(first, 1), Table::Took::kBusy);
     }
-    EXPECT_TRUE(table.take_ended(first, freed));
-    EXPECT_EQ(alive, 2);
-    EXPECT_FALSE(table.take_ended(first, freed));
+    EXPECT_EQ(take(first, 1), Table::Took::kTaken);
+    EXPECT_EQ(last, 1);
     EXPECT_FALSE(table.find(first));
-    EXPECT_FALSE(table.is_ended(first));
+    EXPECT_FALSE(table.is_quiet(first));
+    EXPECT_EQ(take(first, 1), Table::Took::kBusy);
+    EXPECT_EQ(take(loud, 2), Table::Took::kTaken);
   }
-  EXPECT_TRUE(table.find(second).remove()) << "as any other";
-  const std::uint64_t next = table.insert(std::make_unique<Thing>(alive, 4));
-  EXPECT_FALSE(table.is_ended(next)) << "the slot was ended before";
-  EXPECT_TRUE(table.find(next).remove());
+  EXPECT_EQ(alive, 0);
 }
 
 TEST(Handles, AStockHasSlotsThatNobodyElseGets) {
@@ -248,13 +319,16 @@ TEST(Handles, OneOfSeveralThreadsTakesWhatIsOver) {
   for (int round = 0; round < 200; ++round) {
     HandleTable<Thing>::Place place(table);
     place.object() = std::make_unique<Thing>(alive, round);
-    const std::uint64_t handle = place.name_ended();
+    const std::uint64_t handle = place.name_quiet();
     std::array<int, 3> took{};
     std::vector<std::thread> threads;
     for (std::size_t i = 0; i < took.size(); ++i) {
       threads.emplace_back([&, i] {
         HandleTable<Thing>::Freed freed(table);
-        took[i] = table.take_ended(handle, freed) || table.find(handle).remove();
+        const auto nothing = [](const Thing&) {};
+        const auto look = [round](const Thing& thing) { return thing.value == round && round % 2 == 0; };
+        const bool taken = table.take_if(handle, freed, look, nothing) == HandleTable<Thing>::Took::kTaken;
+        took[i] = taken || table.find(handle).remove();
       });
     }
     for (std::thread& thread : threads) thread.join();

@@ -54,6 +54,7 @@ runtime_sources += \
 	runtime/group/waiting_receive.h \
 	runtime/group/waiting_small.cc \
 	runtime/group/waiting_small.h \
+	runtime/ended_handles.h \
 	runtime/handles.h \
 	runtime/shared_memory.h \
 	runtime/info/finding.cc \

@@ -28,7 +28,7 @@ using RequestPin = RequestTable::Pin;
 Error unknown_request(aiacc_request_t request) {
   return Error(
       Code::kInvalidHandle,
-      is_kind(request, HandleKind::kRequest)
+      is_kind(request, HandleKind::kRequest) || is_kind(request, HandleKind::kEndedRequest)
           ? fmt::format("request {:#x} does not exist any more: a completed request is gone once aiacc_wait or "
                         "aiacc_test returned its status",
                         request)
@@ -51,16 +51,25 @@ aiacc_status_t take(RequestPin& pin, aiacc_request_t request) {
   return error ? remember(error) : AIACC_OK;
 }
 
-// If the call ended well while it was submitted.
-bool take_ended(aiacc_request_t request) noexcept {
-  RequestTable::Freed freed(state().requests);
-  return state().requests.take_ended(request, freed);
+bool ended_well(const RequestEntry& entry) noexcept { return entry.done() && !entry.failed(); }
+
+// If it is over and went well, and nobody else uses it: the request is freed.
+bool take_if_over(aiacc_request_t request) noexcept {
+  if (state().ended_requests.take(request)) return true;
+  RealContext* context = nullptr;
+  {
+    RequestTable::Freed freed(state().requests);
+    const auto free = [&](RequestEntry& entry) { context = entry.take_context(); };
+    if (state().requests.take_if(request, freed, ended_well, free) != RequestTable::Took::kTaken) return false;
+  }
+  if (context != nullptr) context->end_requests(1);
+  return true;
 }
 
 aiacc_status_t wait_for(aiacc_request_t request, std::optional<Duration> timeout) noexcept {
   return guarded([&]() -> aiacc_status_t {
     if (timeout != Duration::zero()) refuse_to_block("aiacc_wait");
-    if (take_ended(request)) return AIACC_OK;
+    if (take_if_over(request)) return AIACC_OK;
     RequestPin pin = pinned_request(request);
     pin->expect();
     if (!pin->done() && !pin->context->context().lane().wait(*pin->operation, timeout)) return AIACC_PENDING;
@@ -84,21 +93,32 @@ struct Held {
   RequestPin pin;
 };
 
-// `ended_too`: also those that ended well while they were submitted.
-std::vector<Held> pinned_requests(std::size_t n, const aiacc_request_t* requests, bool ended_too) {
+void check_requests(std::size_t n, const aiacc_request_t* requests) {
   if (n > 0 && requests == nullptr) {
     throw Error(Code::kInvalidArgument, fmt::format("requests is NULL, but n is {}", n));
   }
+}
+
+[[noreturn]] void refuse_request(std::size_t place, aiacc_request_t request) {
+  refuse_forked();
+  const Error unknown = unknown_request(request);
+  throw Error(unknown.code(), fmt::format("requests[{}]: {}", place, unknown.message()));
+}
+
+// `ended` gets the place of one whose call ended while it was submitted, or n.
+std::vector<Held> pinned_requests(std::size_t n, const aiacc_request_t* requests, std::size_t* ended) {
+  check_requests(n, requests);
+  *ended = n;
   std::vector<Held> held;
   held.reserve(n);
   for (std::size_t i = 0; i < n; ++i) {
-    if (requests[i] == AIACC_NULL || (!ended_too && state().requests.is_ended(requests[i]))) continue;
-    RequestPin pin = state().requests.find(requests[i]);
-    if (!pin) {
-      refuse_forked();
-      const Error unknown = unknown_request(requests[i]);
-      throw Error(unknown.code(), fmt::format("requests[{}]: {}", i, unknown.message()));
+    if (requests[i] == AIACC_NULL) continue;
+    if (state().ended_requests.find(requests[i]) != 0) {
+      *ended = i;
+      continue;
     }
+    RequestPin pin = state().requests.find(requests[i]);
+    if (!pin) refuse_request(i, requests[i]);
     pin->expect();
     held.push_back({i, std::move(pin)});
   }
@@ -131,31 +151,6 @@ Held* wait_for_one(std::vector<Held>& held, std::optional<Duration> limit) {
   }
 }
 
-// Waits, lane by lane, until all are done or the time-out passes.
-bool wait_for_all(std::vector<Held>& held, std::optional<Duration> limit) {
-  std::vector<std::pair<Lane*, std::vector<Work*>>> lanes;
-  std::size_t last = 0;
-  for (Held& each : held) {
-    if (each.pin->done()) continue;
-    Lane& lane = each.pin->context->context().lane();
-    if (lanes.empty() || lanes[last].first != &lane) {
-      last = 0;
-      while (last < lanes.size() && lanes[last].first != &lane) ++last;
-      if (last == lanes.size()) lanes.emplace_back(&lane, std::vector<Work*>()).second.reserve(held.size());
-    }
-    lanes[last].second.push_back(each.pin->operation.get());
-  }
-  if (lanes.empty()) return true;
-  const Instant began = io::RealClock().now();
-  bool all = true;
-  for (auto& [lane, works] : lanes) {
-    std::optional<Duration> left = limit;
-    if (left) *left -= std::min<Duration>(*left, io::RealClock().now() - began);
-    all &= lane->wait_all(works, left);
-  }
-  return all;
-}
-
 // Frees requests that are over: many at once cost their contexts, pools and table one atomic operation each.
 class Freeing {
  public:
@@ -164,29 +159,33 @@ class Freeing {
   Freeing(const Freeing&) = delete;
   Freeing& operator=(const Freeing&) = delete;
 
-  // Throws if another caller has freed it.
-  void free(RequestPin pin, aiacc_request_t request) {
-    const bool removed = pin.remove(freed_, [this](RequestEntry& entry) {
-      if (entry.context != context_) count_down();
-      if (!gathering_) gathering_.emplace();
-      context_ = entry.take_context();
-      if (context_ != nullptr) ++count_;
-    });
-    if (!removed) {
-      count_down();  // before `pin`, which may be the last user of a context that has gone
-      throw unknown_request(request);
-    }
+  // Whether a request of this context may be freed before a count_down(). Null: of none.
+  bool may_free_of(const RealContext* context) const noexcept {
+    return context == nullptr || context_ == nullptr || context == context_;
   }
-  // One that ended well while it was submitted.
-  void free_ended(aiacc_request_t request) {
-    if (!state().requests.take_ended(request, freed_)) free(state().requests.find(request), request);
+  // If it went well, and nobody else uses it.
+  RequestTable::Took free_if_over(aiacc_request_t request) noexcept {
+    const auto over = [this](const RequestEntry& entry) { return ended_well(entry) && may_free_of(entry.context); };
+    return state().requests.take_if(request, freed_, over, [this](RequestEntry& entry) { take(entry); });
+  }
+  // One that is over, of a context that may_free_of() allows. False if another caller has freed it.
+  bool free(RequestPin pin) noexcept {
+    return pin.remove(freed_, [this](RequestEntry& entry) { take(entry); });
+  }
+  // No context that a request referred to need be there any more.
+  void count_down() noexcept {
+    gathering_.reset();  // the context's, which may be gone then
+    if (count_ > 0) context_->end_requests(std::exchange(count_, 0));
+    context_ = nullptr;
   }
 
  private:
-  // What was gathered is the context's, which may be gone then.
-  void count_down() noexcept {
-    gathering_.reset();
-    if (count_ > 0) context_->end_requests(std::exchange(count_, 0));
+  void take(RequestEntry& entry) noexcept {
+    if (!gathering_) gathering_.emplace();
+    RealContext* const context = entry.take_context();
+    if (context == nullptr) return;
+    context_ = context;
+    ++count_;
   }
 
   RequestTable::Freed freed_;
@@ -195,13 +194,123 @@ class Freeing {
   std::int64_t count_ = 0;
 };
 
+// The requests of an array, in their order. Each is freed when it is over; one that is so before its turn is looked at once.
+class AllOf final : private Lane::InTurn {
+ public:
+  // Nothing is freed if one of them does not exist. Of quiet ones expect() need not be called.
+  AllOf(std::size_t n, aiacc_request_t* requests) : n_(n), requests_(requests) {
+    check_requests(n, requests);
+    for (std::size_t i = 0; i < n; ++i) {
+      if (requests[i] == AIACC_NULL || table_.is_quiet(requests[i])) continue;
+      if (ended_.find(requests[i]) != 0) continue;
+      const RequestPin pin = table_.find(requests[i]);
+      if (!pin) refuse_request(i, requests[i]);
+      pin->expect();
+    }
+  }
+
+  // Whether all are over before the time-out. Those that failed stay.
+  bool wait(std::optional<Duration> limit) {
+    const Instant began = io::RealClock().now();
+    while (true) {
+      const Work* const work = unfinished();
+      if (lost_) throw unknown_request(requests_[next_]);
+      if (next_ == n_) return true;
+      if (work == nullptr) {
+        freeing_.count_down();
+        continue;
+      }
+      std::optional<Duration> left = limit;
+      if (left) *left -= std::min<Duration>(*left, io::RealClock().now() - began);
+      lane_ = &present_->operator*().context->context().lane();
+      const bool in_time = lane_->wait_all(*this, left);
+      lane_ = nullptr;
+      if (!in_time && !lost_) return false;
+    }
+  }
+  // After wait(): frees those that are over and went well.
+  void free_others() noexcept {
+    present_.reset();
+    for (; next_ < n_; ++next_) {
+      if (requests_[next_] == AIACC_NULL || free_if_over()) continue;
+      freeing_.count_down();
+      free_if_over();
+    }
+  }
+  // After wait() has returned true: frees those that failed, and returns the first error.
+  std::exception_ptr free_failed() {
+    if (!failed_) return nullptr;
+    std::exception_ptr first;
+    for (std::size_t i = 0; i < n_; ++i) {
+      const aiacc_request_t request = std::exchange(requests_[i], AIACC_NULL);
+      if (request == AIACC_NULL) continue;
+      RequestPin pin = table_.find(request);
+      if (!pin) throw unknown_request(request);
+      if (!first) first = pin->error();
+      if (!freeing_.may_free_of(pin->context)) freeing_.count_down();
+      if (!freeing_.free(std::move(pin))) throw unknown_request(request);
+    }
+    return first;
+  }
+
+ private:
+  bool free_if_over() noexcept {
+    if (!ended_.take(requests_[next_]) && freeing_.free_if_over(requests_[next_]) != RequestTable::Took::kTaken) {
+      return false;
+    }
+    requests_[next_] = AIACC_NULL;
+    return true;
+  }
+
+  // Null also if the next one is another lane's, or of a context of which none may be freed now, or is lost to another caller.
+  Work* unfinished() noexcept override {
+    for (; next_ < n_; ++next_) {
+      if (requests_[next_] == AIACC_NULL) continue;
+      if (!present_) {
+        if (free_if_over()) continue;
+        RequestPin pin = table_.find(requests_[next_]);
+        lost_ = !pin;
+        if (lost_) return nullptr;
+        present_.emplace(std::move(pin));
+      }
+      const RequestEntry& entry = **present_;
+      if (!entry.done()) {
+        const bool here = lane_ == nullptr || lane_ == &entry.context->context().lane();
+        return here ? entry.operation.get() : nullptr;
+      }
+      if (entry.failed()) {
+        failed_ = true;
+        present_.reset();
+        continue;
+      }
+      if (!freeing_.may_free_of(entry.context)) return nullptr;
+      lost_ = !freeing_.free(std::move(*present_));
+      present_.reset();
+      if (lost_) return nullptr;
+      requests_[next_] = AIACC_NULL;
+    }
+    return nullptr;
+  }
+
+  RequestTable& table_ = state().requests;
+  EndedHandles& ended_ = state().ended_requests;
+  std::size_t n_;
+  aiacc_request_t* requests_;
+  std::size_t next_ = 0;
+  Freeing freeing_;
+  std::optional<RequestPin> present_;  // the next one, while it is waited for
+  Lane* lane_ = nullptr;               // that is driven
+  bool failed_ = false;                // one of those before
+  bool lost_ = false;                  // another caller has freed the next one
+};
+
 }  // namespace
 
 extern "C" {
 
 aiacc_status_t aiacc_test(aiacc_request_t request) {
   return guarded([&]() -> aiacc_status_t {
-    if (take_ended(request)) return AIACC_OK;
+    if (take_if_over(request)) return AIACC_OK;
     RequestPin pin = pinned_request(request);
     pin->expect();
     if (!pin->done() && !pin->context->context().lane().test(*pin->operation)) return AIACC_PENDING;
@@ -226,7 +335,13 @@ aiacc_status_t aiacc_wait_any(size_t n, aiacc_request_t* requests, int64_t timeo
     if (index == nullptr) throw Error(Code::kInvalidArgument, "index is NULL: pass where the place shall go");
     const std::optional<Duration> limit = limit_of(timeout_ms);
     if (timeout_ms != 0) refuse_to_block("aiacc_wait_any");
-    std::vector<Held> held = pinned_requests(n, requests, true);
+    std::size_t ended = n;
+    std::vector<Held> held = pinned_requests(n, requests, &ended);
+    if (ended != n && state().ended_requests.take(requests[ended])) {
+      *index = ended;
+      requests[ended] = AIACC_NULL;
+      return AIACC_OK;
+    }
     if (held.empty()) {
       *index = n;
       return AIACC_OK;
@@ -244,31 +359,19 @@ aiacc_status_t aiacc_wait_all(size_t n, aiacc_request_t* requests, int64_t timeo
   return guarded([&]() -> aiacc_status_t {
     const std::optional<Duration> limit = limit_of(timeout_ms);
     if (timeout_ms != 0) refuse_to_block("aiacc_wait_all");
-    std::vector<Held> held = pinned_requests(n, requests, false);
-    const bool all = wait_for_all(held, limit);
-    aiacc_status_t first = AIACC_OK;
-    std::exception_ptr error;
-    Freeing freeing;
-    auto next = held.begin();
-    for (std::size_t i = 0; i < n; ++i) {
-      if (next == held.end() || next->index != i) {
-        if (requests[i] != AIACC_NULL) freeing.free_ended(std::exchange(requests[i], AIACC_NULL));
-        continue;
-      }
-      Held& each = *next++;
-      const RequestEntry& entry = *each.pin;
-      // After a time-out a failed request is not freed: a later call reports its error.
-      if (!entry.done() || (!all && entry.error())) continue;
-      if (!error) error = entry.error();
-      freeing.free(std::move(each.pin), std::exchange(requests[i], AIACC_NULL));
+    AllOf all(n, requests);
+    if (!all.wait(limit)) {
+      all.free_others();
+      return AIACC_PENDING;
     }
-    if (error) first = remember(error);
-    return all ? first : AIACC_PENDING;
+    const std::exception_ptr error = all.free_failed();
+    return error ? remember(error) : AIACC_OK;
   });
 }
 
 aiacc_status_t aiacc_request_free(aiacc_request_t request) {
   return guarded([&] {
+    if (state().ended_requests.take(request)) return;
     RequestPin pin = pinned_request(request);
     if (!pin.remove()) throw unknown_request(request);
   });
@@ -277,6 +380,10 @@ aiacc_status_t aiacc_request_free(aiacc_request_t request) {
 aiacc_status_t aiacc_request_error(aiacc_request_t request, const char** sentence) {
   return guarded([&]() -> aiacc_status_t {
     if (sentence == nullptr) throw Error(Code::kInvalidArgument, "sentence is NULL: pass where the pointer shall go");
+    if (state().ended_requests.find(request) != 0) {
+      *sentence = "";
+      return AIACC_OK;
+    }
     RequestPin pin = pinned_request(request);
     *sentence = "";
     if (!pin->done()) return AIACC_PENDING;
@@ -292,6 +399,10 @@ aiacc_status_t aiacc_request_error(aiacc_request_t request, const char** sentenc
 aiacc_status_t aiacc_request_sequence(aiacc_request_t request, uint64_t* sequence) {
   return guarded([&]() -> aiacc_status_t {
     if (sequence == nullptr) throw Error(Code::kInvalidArgument, "sequence is NULL: pass where the number shall go");
+    if (const std::uint64_t ended = state().ended_requests.find(request); ended != 0) {
+      *sequence = ended;
+      return AIACC_OK;
+    }
     RequestPin pin = pinned_request(request);
     *sequence = pin->sequence();
     return *sequence == 0 && !pin->done() ? AIACC_PENDING : AIACC_OK;

@@ -119,6 +119,66 @@ TEST(Waiting, ForRequestsOfSeveralContexts) {
   });
 }
 
+// By turns of one and the other, some over at once and some not; the requests of either count as one context's.
+TEST(Waiting, ForAllOfSeveralContextsInTurns) {
+  World one(2);
+  World other(2);
+  one.run([&](int rank, aiacc_group_t group) {
+    const std::array<aiacc_group_t, 2> groups = {group, other.group(rank)};
+    std::vector<int> in(32, -1), out(32, rank);
+    std::vector<aiacc_request_t> requests(64);
+    for (std::size_t i = 0; i < 32; ++i) {
+      EXPECT_AIACC(aiacc_recv(&in[i], 1, AIACC_INT32, 1 - rank, static_cast<std::uint32_t>(i), groups[i % 2], nullptr,
+                              &requests[i]));
+    }
+    EXPECT_EQ(aiacc_wait_all(requests.size(), requests.data(), 0), AIACC_PENDING);
+    for (std::size_t i = 32; i-- > 0;) {
+      EXPECT_AIACC(aiacc_send(&out[i], 1, AIACC_INT32, 1 - rank, static_cast<std::uint32_t>(i), groups[i % 2], nullptr,
+                              &requests[32 + i]));
+    }
+    EXPECT_AIACC(aiacc_wait_all(requests.size(), requests.data(), AIACC_FOREVER));
+    EXPECT_EQ(in, std::vector<int>(32, 1 - rank));
+    EXPECT_EQ(requests, std::vector<aiacc_request_t>(64, AIACC_NULL));
+  });
+}
+
+// A send within a host ends while it is submitted, and its request is one all the same.
+TEST(Requests, OfWhatEndsAtOnceAreAsOthers) {
+  World world(2);
+  world.run([&](int rank, aiacc_group_t group) {
+    int word = rank;
+    if (rank == 1) {
+      for (std::uint32_t tag = 0; tag < 6; ++tag) {
+        EXPECT_AIACC(aiacc_recv(&word, 1, AIACC_INT32, 0, tag, group, nullptr, nullptr));
+      }
+      return;
+    }
+    aiacc_request_t requests[6] = {};
+    for (std::uint32_t tag = 0; tag < 6; ++tag) {
+      EXPECT_AIACC(aiacc_send(&word, 1, AIACC_INT32, 1, tag, group, nullptr, &requests[tag]));
+    }
+    const char* sentence = nullptr;
+    std::uint64_t first = 0, second = 0;
+    EXPECT_EQ(aiacc_request_error(requests[0], &sentence), AIACC_OK);
+    EXPECT_STREQ(sentence, "");
+    EXPECT_AIACC(aiacc_request_sequence(requests[0], &first));
+    EXPECT_AIACC(aiacc_request_sequence(requests[1], &second));
+    EXPECT_EQ(second, first + 1);
+    EXPECT_AIACC(aiacc_wait(requests[0]));
+    expect(aiacc_wait(requests[0]), AIACC_ERR_INVALID_HANDLE, "does not exist any more");
+    EXPECT_AIACC(aiacc_test(requests[1]));
+    expect(aiacc_request_sequence(requests[1], &second), AIACC_ERR_INVALID_HANDLE, "does not exist any more");
+    EXPECT_AIACC(aiacc_request_free(requests[2]));
+    expect(aiacc_request_free(requests[2]), AIACC_ERR_INVALID_HANDLE, "does not exist any more");
+    std::size_t index = 7;
+    EXPECT_AIACC(aiacc_wait_any(3, requests + 3, 0, &index));
+    EXPECT_LT(index, 3u);
+    EXPECT_AIACC(aiacc_wait_all(3, requests + 3, 0));
+    EXPECT_AIACC(aiacc_wait_any(3, requests + 3, 0, &index));
+    EXPECT_EQ(index, 3u) << "none is left";
+  });
+}
+
 // Receives that have ended, of a world each. The first world is over then, and its request holds what is left of it.
 TEST(Waiting, ForARequestTwiceOfAContextThatIsOver) {
   std::optional<World> over(std::in_place, 2);

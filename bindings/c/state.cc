@@ -53,17 +53,24 @@ namespace {
 // At the end of its thread. In a forked child nobody takes requests, and another thread may have had the table's lock.
 struct StockReturner {
   ~StockReturner() {
-    if (!state().forked.load(std::memory_order_relaxed)) state().requests.give_back(request_stock);
+    if (state().forked.load(std::memory_order_relaxed)) return;
+    state().requests.give_back(request_stock);
+    state().ended_requests.give_back(ended_block);
   }
 };
 
 }  // namespace
 
 constinit thread_local RequestTable::Stock request_stock;
+constinit thread_local EndedHandles::Block ended_block;
 
-void fill_request_stock() {
+void return_stock_at_the_end() {
   static thread_local const StockReturner returner;
   [[maybe_unused]] const StockReturner& made = returner;
+}
+
+void fill_request_stock() {
+  return_stock_at_the_end();
   state().requests.fill(request_stock);
 }
 
@@ -75,6 +82,7 @@ void State::watch_forks() {
     self.contexts.forget_all();
     self.groups.forget_all();
     self.requests.forget_all();
+    self.ended_requests.forget_all();
     self.meshes.forget_all();
     self.registrations.forget_all();
     self.gradients.forget_all();

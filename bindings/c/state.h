@@ -14,6 +14,7 @@
 #include <unordered_map>
 
 #include "include/aiacc/aiacc.h"
+#include "runtime/ended_handles.h"
 #include "runtime/group/requested_work.h"
 #include "runtime/handles.h"
 #include "runtime/shared_memory.h"
@@ -47,15 +48,14 @@ struct SyncbnEntry;    // bindings/c/syncbn.h
 struct KvEntry;        // bindings/c/kv.h
 
 struct RequestEntry {
-  // Of a call that ended well while it was submitted there is no operation, and it needs no context.
-  explicit RequestEntry(std::uint64_t sequence) noexcept : ended_sequence(sequence) {}
   explicit RequestEntry(const std::shared_ptr<RealContext>& of) noexcept;
   // The same for who holds the lane.
   RequestEntry(RealContext& of, std::unique_ptr<RequestedWork> its) noexcept;
 
   bool done() const noexcept { return operation == nullptr || operation->done(); }
   std::exception_ptr error() const noexcept { return operation == nullptr ? nullptr : operation->error(); }
-  std::uint64_t sequence() const noexcept { return operation == nullptr ? ended_sequence : operation->sequence(); }
+  bool failed() const noexcept { return operation != nullptr && operation->error() != nullptr; }
+  std::uint64_t sequence() const noexcept { return operation == nullptr ? 0 : operation->sequence(); }
   // Called before a caller waits for it or asks whether it is done.
   void expect() noexcept {
     if (operation != nullptr) operation->expect();
@@ -72,7 +72,6 @@ struct RequestEntry {
 
   RealContext* context = nullptr;  // counts this request: the operation refers to it
   std::unique_ptr<RequestedWork> operation;
-  std::uint64_t ended_sequence = 0;
   std::unique_ptr<const std::string> sentence;  // guarded by State::sentences_mutex
 };
 static_assert(sizeof(void*) != 8 || sizeof(std::optional<RequestEntry>) <= 48,
@@ -107,6 +106,7 @@ class State {
   HandleTable<ContextEntry> contexts{HandleKind::kContext};
   HandleTable<GroupEntry> groups{HandleKind::kGroup};
   RequestTable requests{HandleKind::kRequest};
+  EndedHandles ended_requests;  // of calls that ended well while they were submitted
   std::mutex sentences_mutex;
   HandleTable<MeshEntry> meshes{HandleKind::kMesh};
   HandleTable<RegistrationEntry> registrations{HandleKind::kRegistration};
@@ -144,6 +144,18 @@ inline State& state() noexcept {
 // The free slots of `requests` that this thread has taken ahead.
 extern constinit thread_local RequestTable::Stock request_stock;
 void fill_request_stock();
+// What it has of `ended_requests`.
+extern constinit thread_local EndedHandles::Block ended_block;
+// They are given back when the thread ends.
+void return_stock_at_the_end();
+// Whether a call that ends while it is submitted can have a request without a slot.
+inline bool can_name_ended() {
+  if (!ended_block.owned()) return_stock_at_the_end();
+  return state().ended_requests.prepare(ended_block);
+}
+inline aiacc_request_t name_ended(std::uint64_t sequence) noexcept {
+  return state().ended_requests.name(ended_block, sequence);
+}
 // A slot for a request.
 inline RequestTable::Place request_place() {
   if (request_stock.empty()) fill_request_stock();

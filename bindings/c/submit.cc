@@ -24,36 +24,44 @@ bool start_waiting(GroupPin& pin, const PlainCall& call, const Buffer& send, con
   if (waiting == nullptr) return false;
   hold.start(*waiting, waiting->sends());
   place.object().emplace(*pin->context, std::move(waiting));
-  *request = place.name();
+  *request = place.name_quiet();
   return true;
 }
 
 }  // namespace
 
 void submit_message(GroupPin& pin, const PlainCall& call, const Buffer& memory, aiacc_request_t* request) {
+  const bool sends = call.kind == Collective::kSend;
   const Buffer none;
-  const Buffer& send = call.kind == Collective::kSend ? memory : none;
-  const Buffer& recv = call.kind == Collective::kSend ? none : memory;
   if (request != nullptr) {
-    RequestTable::Place place = request_place();
-    Lane& lane = pin->context->context().lane();
+    RealContext& context = *pin->context;
+    Lane& lane = context.context().lane();
     lane.ensure_helper();
     Lane::Hold hold(lane, Lane::Hold::AtOnce());
-    if (hold.owns()) {
-      if (Group::BegunMessage begun = pin->group.begin_message(call, memory, hold); begun) {
-        if (begun.waiting == nullptr) {
-          place.object().emplace(begun.ended);
-          *request = place.name_ended();
-        } else {
-          place.object().emplace(*pin->context, std::move(begun.waiting));
-          *request = place.name();
+    if (hold.owns() && can_name_ended()) {
+      if (sends) {
+        if (const std::uint64_t sequence = pin->group.finish_send(call, memory); sequence != 0) {
+          *request = name_ended(sequence);
+          return;
         }
-        return;
       }
-      if (start_waiting(pin, call, send, recv, hold, place, request)) return;
+      RequestTable::Place place = request_place();
+      if (!sends) {
+        Group::BegunReceive begun = pin->group.begin_receive(call, memory, hold);
+        if (begun.ended != 0) {
+          *request = name_ended(begun.ended);
+          return;
+        }
+        if (begun.waiting != nullptr) {
+          place.object().emplace(context, std::move(begun.waiting));
+          *request = place.name_quiet();
+          return;
+        }
+      }
+      if (start_waiting(pin, call, sends ? memory : none, sends ? none : memory, hold, place, request)) return;
     }
   }
-  submit(pin, call.call(), send, recv, nullptr, request);
+  submit(pin, call.call(), sends ? memory : none, sends ? none : memory, nullptr, request);
 }
 
 void submit(GroupPin& pin, const Call& call, Buffer send, Buffer recv, const CallOptions* options,
@@ -71,10 +79,11 @@ void submit(GroupPin& pin, const Call& call, Buffer send, Buffer recv, const Cal
   // What can end at once needs no operation.
   Lane::Hold hold(lane, Lane::Hold::AtOnce());
   if (hold.owns() && options == nullptr) {
-    if (const std::uint64_t sequence = pin->group.finish_at_once(call, send, recv); sequence != 0) {
-      place.object().emplace(sequence);
-      *request = place.name_ended();
-      return;
+    if (can_name_ended()) {
+      if (const std::uint64_t sequence = pin->group.finish_at_once(call, send, recv); sequence != 0) {
+        *request = name_ended(sequence);
+        return;
+      }
     }
     if (!is_message(call.kind) && PlainCall::describes(call)) {
       if (start_waiting(pin, PlainCall::of(call), send, recv, hold, place, request)) return;

@@ -178,26 +178,41 @@ std::uint64_t Group::finish_at_once(const Call& call, Buffer send, Buffer recv) 
   return outstanding() == 0 && finish_small(call, send, recv, intra::SmallWait::kPolls) ? collectives() : 0;
 }
 
-Group::BegunMessage Group::begin_message(const PlainCall& call, const Buffer& memory, Lane::Hold& hold) noexcept {
-  if (intra_messages_ == nullptr || !may_begin_plainly() || !memory.on_host()) return {};
-  IntraMessages& messages = *intra_messages_;
-  const int member = messages.member_of(call.root);
-  if (member < 0 || member == messages.me()) return {};
-  if (!(call.kind == Collective::kSend ? messages.send_now(member, call, memory)
-                                       : messages.recv_now(member, call, memory))) {
-    if (call.kind == Collective::kSend || !messages.prepare_to_post(member, call)) return {};
-    std::unique_ptr<WaitingReceive> receive;
-    try {
-      receive.reset(new (context_.waiting_pool()) WaitingReceive(*this, member, call, memory));
-    } catch (const std::bad_alloc&) {
-      return {};
-    }
-    hold.start_as(*receive, [&] { receive->begin_posted(call); });
-    return {0, std::move(receive)};
-  }
+// The member of this host at the other end of a message that may go as a record of its messages; -1 if it may not.
+int Group::member_for(const PlainCall& call, const Buffer& memory) noexcept {
+  if (intra_messages_ == nullptr || !may_begin_plainly() || !memory.on_host()) return -1;
+  const int member = intra_messages_->member_of(call.root);
+  return member == intra_messages_->me() ? -1 : member;
+}
+
+void Group::message_ended(const PlainCall& call) noexcept {
   forget_cyclic_receives();
   context_.recorder().add(recorded_as_, ++messages_, call, loop().about_now());
-  return {messages_, nullptr};
+}
+
+std::uint64_t Group::finish_send(const PlainCall& call, const Buffer& send) noexcept {
+  const int member = member_for(call, send);
+  if (member < 0 || !intra_messages_->send_now(member, call, send)) return 0;
+  message_ended(call);
+  return messages_;
+}
+
+Group::BegunReceive Group::begin_receive(const PlainCall& call, const Buffer& recv, Lane::Hold& hold) noexcept {
+  const int member = member_for(call, recv);
+  if (member < 0) return {};
+  if (intra_messages_->recv_now(member, call, recv)) {
+    message_ended(call);
+    return {messages_, nullptr};
+  }
+  if (!intra_messages_->prepare_to_post(member, call)) return {};
+  std::unique_ptr<WaitingReceive> receive;
+  try {
+    receive.reset(new (context_.waiting_pool()) WaitingReceive(*this, member, call, recv));
+  } catch (const std::bad_alloc&) {
+    return {};
+  }
+  hold.start_as(*receive, [&] { receive->begin_posted(call); });
+  return {0, std::move(receive)};
 }
 
 // The second path: a short call among hosts with one member each. It starts the call and waits for it as long as this thread
@@ -287,10 +302,7 @@ OperationLine& Group::line_of(const Call& call) {
   return line_with(from_any ? Receiving::kAnyRank : call.kind == Collective::kSendrecv ? call.from : call.root);
 }
 
-OperationLine& Group::line_with(int rank) {
-  if (last_line_.second == nullptr || last_line_.first != rank) last_line_ = {rank, &messages_with_[rank]};
-  return *last_line_.second;
-}
+void Group::find_line_with(int rank) { last_line_ = {rank, &messages_with_[rank]}; }
 
 void Group::began(GroupOperation& operation) noexcept {
   (receives(operation.call()) ? receiving_ : others_)++;
@@ -308,7 +320,7 @@ void Group::ended(const GroupOperation& operation) noexcept {
 
 void Group::began(WaitingCall& call, OperationLine& line) noexcept {
   (call.receives() ? receiving_ : others_)++;
-  context_.watch().add(call, line);
+  context_.watch().add_waiting(call, line);
   forget_cyclic_receives();
   waiting_calls_.add();
   if (board_ != nullptr && &line == &calls_) board_->arrived(call.sequence());

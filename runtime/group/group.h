@@ -96,13 +96,14 @@ class Group final : private GroupBoard::Observer, private Root::Owner, private i
   // For an asynchronous collective without attributes: whether it ended well at once; its ticket, or 0. The caller holds the lane,
   // and goes on with the call if it has not ended, before it gives the lane up.
   std::uint64_t finish_at_once(const Call& call, Buffer send, Buffer recv) noexcept;
-  // The same for a send, or a recv, to or from a rank of this host: it has ended, or waits.
-  struct BegunMessage {
+  // The same for a send to a rank of this host.
+  std::uint64_t finish_send(const PlainCall& call, const Buffer& send) noexcept;
+  // And for a recv from one: it has ended, or waits from now on as a record; or neither.
+  struct BegunReceive {
     std::uint64_t ended = 0;  // its ticket
     std::unique_ptr<RequestedWork> waiting;
-    explicit operator bool() const noexcept { return ended != 0 || waiting != nullptr; }
   };
-  BegunMessage begin_message(const PlainCall& call, const Buffer& memory, Lane::Hold& hold) noexcept;
+  BegunReceive begin_receive(const PlainCall& call, const Buffer& recv, Lane::Hold& hold) noexcept;
   // What it becomes then, if it can wait without an operation: it is to be started while the caller holds the lane. Null if not.
   std::unique_ptr<RequestedWork> prepare_waiting(const PlainCall& call, const Buffer& send, const Buffer& recv);
   // Creates the operation for a call. The caller starts it on the context's lane and keeps it until it is done.
@@ -196,7 +197,14 @@ class Group final : private GroupBoard::Observer, private Root::Owner, private i
     return is_open() && !traffic_class_ && !stop_.requested() && team_.compute.works_inline() &&
            (board_ == nullptr || !board_->anything_posted());
   }
-  OperationLine& line_with(int rank);
+  OperationLine& line_with(int rank) {
+    if (last_line_.second == nullptr || last_line_.first != rank) [[unlikely]]
+      find_line_with(rank);
+    return *last_line_.second;
+  }
+  void find_line_with(int rank);
+  int member_for(const PlainCall& call, const Buffer& memory) noexcept;
+  void message_ended(const PlainCall& call) noexcept;
   bool finish_short(const Call& call, Buffer send, Buffer recv, Lane::Hold& hold,
                     std::optional<inter::ShortCall>& begun) noexcept;
   void check_alive();

@@ -60,20 +60,12 @@ void ProgressWatch::remove(GroupOperation& operation) noexcept {
   }
 }
 
-void ProgressWatch::add(WaitingCall& call, OperationLine& line) noexcept {
-  ++running_;
-  const bool is_oldest = line.waiting.empty();
-  line.waiting.push_back(call);
+void ProgressWatch::watch_first(const WaitingCall& call, OperationLine& line) noexcept {
   if (!line.linked()) lines_.push_back(line);
-  if (!is_oldest || line.upgraded > 0) return;
+  if (line.upgraded > 0) return;
   line.watched = call.sequence();
   line.waiting_look = after(call.began(), StallTimes::kFirstLook);
   look_by(std::min(line.waiting_look, StallTimes::last_look(call.began(), call.deadline())));
-}
-
-void ProgressWatch::remove(WaitingCall& call) noexcept {
-  --running_;
-  static_cast<ListNode<WaitingCall>&>(call).unlink();
 }
 
 void ProgressWatch::take_over(GroupOperation& operation, OperationLine& line) noexcept {

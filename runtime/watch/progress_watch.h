@@ -50,8 +50,17 @@ class ProgressWatch final : private Timer {
   void add(GroupOperation& operation, OperationLine& line) noexcept;
   void remove(GroupOperation& operation) noexcept;
   // A call that waits without an operation, the youngest of its line.
-  void add(WaitingCall& call, OperationLine& line) noexcept;
-  void remove(WaitingCall& call) noexcept;
+  template <class Call>
+  void add_waiting(Call& call, OperationLine& line) noexcept {
+    ++running_;
+    const bool is_first = line.waiting.empty();
+    line.waiting.push_back(call);
+    if (is_first) watch_first(call, line);
+  }
+  void remove(ListNode<WaitingCall>& call) noexcept {
+    --running_;
+    call.unlink();
+  }
   // `operation` is what one of them has become.
   void take_over(GroupOperation& operation, OperationLine& line) noexcept;
 
@@ -61,6 +70,7 @@ class ProgressWatch final : private Timer {
   void expired() noexcept override;
   void arm_by(Instant when) noexcept;
   void look_by(Instant when) noexcept;
+  void watch_first(const WaitingCall& call, OperationLine& line) noexcept;
   void schedule(GroupOperation& operation) noexcept;
   Instant look_at_lines(Instant now) noexcept;
   Instant look_at_waiting(OperationLine& line, Instant now) noexcept;
