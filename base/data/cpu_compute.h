@@ -29,7 +29,11 @@ class CpuCompute final : public Compute {
 
   // The same without a Buffer, for the paths without a coroutine.
   static void copy_now(std::byte* destination, const std::byte* source, std::size_t bytes) noexcept {
-    if (bytes > 0) __builtin_memcpy(destination, source, bytes);
+    if (bytes == 8) {
+      __builtin_memcpy(destination, source, 8);
+    } else if (bytes > 0) {
+      __builtin_memcpy(destination, source, bytes);
+    }
   }
   void reduce_now(std::span<std::byte* const> destinations, std::span<const std::byte* const> operands,
                   std::size_t count, const Reduction& reduction, int ranks) const noexcept;

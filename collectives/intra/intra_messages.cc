@@ -37,8 +37,8 @@ IntraMessages::IntraMessages(HostDomain& domain, std::uint64_t view_id, std::vec
   const auto members = static_cast<std::uint32_t>(domain_ranks_.size());
   lines_[static_cast<std::size_t>(me_)] = domain_.claim_lines(key_, line_count());
   for (int member = 0; member < static_cast<int>(members); ++member) {
-    out_.emplace_back(member);
-    in_.emplace_back(member, domain_.loop());
+    to_.push_back(&out_.emplace_back(member));
+    from_.push_back(&in_.emplace_back(member, domain_.loop()));
     const FlagRef taken = flag(me_, kTaken, member);
     in_.back().taken_here = &domain_.own_line(taken.line).word[taken.word];
     out_.back().posted_here = flag(me_, kPosted, member);
@@ -72,6 +72,7 @@ Task<void> IntraMessages::find_lines(int member, Stop& stop) {
         domain_.line(claims.owner, claims.line).word[claims.word].load(std::memory_order_acquire);
     if (const auto found = domain_.find_lines(domain_ranks_[at], key_, line_count())) {
       lines_[at] = *found;
+      in_[at].slice = domain_.slice(domain_ranks_[at]);
       in_[at].posted = &word(member, kPosted, me_);
       out_[at].taken = &word(member, kTaken, me_);
       co_return;
@@ -104,16 +105,9 @@ void IntraMessages::throw_corrupt(int member, const std::string& what) const {
               rank);
 }
 
-// The offset comes from the member, so it is checked.
-const IntraMessages::Header& IntraMessages::header(int member, std::uint64_t offset) const {
-  if (offset % kMessageAlignment != 0)
-    throw_corrupt(member, fmt::format("names a message at {}, where none begins", offset));
-  return *reinterpret_cast<const Header*>(
-      domain_.view(domain_ranks_[static_cast<std::size_t>(member)], offset, sizeof(Header)));
-}
-
-const std::byte* IntraMessages::payload(int member, std::uint64_t offset, std::size_t bytes) const {
-  return domain_.view(domain_ranks_[static_cast<std::size_t>(member)], offset + sizeof(Header), bytes);
+void IntraMessages::throw_no_message(int member, std::uint64_t offset, std::size_t bytes) const {
+  if (offset % sizeof(Header) == 0) domain_.view(domain_ranks_[static_cast<std::size_t>(member)], offset, bytes);
+  throw_corrupt(member, fmt::format("names a message at {}, where none begins", offset));
 }
 
 HostRange IntraMessages::acquire_range(std::size_t bytes) {
@@ -145,7 +139,7 @@ void IntraMessages::release_range(HostRange range) noexcept {
 
 // Allocates memory for the next message to this member, of which it becomes the last of `runs`. What was received is given back when
 // there is no room otherwise, and long ones soon: the receiver's count lies in a line that it keeps writing to.
-IntraMessages::Placed IntraMessages::place_message(Outgoing& to, std::size_t bytes) {
+inline IntraMessages::Placed IntraMessages::place_message(Outgoing& to, std::size_t bytes) {
   const bool is_long = aligned(bytes) > kLongestInSlab;
   if (Placed placed; !is_long && place_behind(to, aligned(bytes), &placed)) return placed;
   to.run = nullptr;
@@ -184,7 +178,7 @@ IntraMessages::Placed IntraMessages::place_in_slab(Outgoing& to, std::size_t byt
 }
 
 // What most messages need: there is room behind the last message, and no message with a range of its own is to be looked after.
-bool IntraMessages::place_behind(Outgoing& to, std::size_t bytes, Placed* placed) noexcept {
+inline bool IntraMessages::place_behind(Outgoing& to, std::size_t bytes, Placed* placed) noexcept {
   if (to.run == nullptr || to.slab->range.bytes - to.slab->filled < bytes) return false;
   Slab& slab = *to.slab;
   const std::uint64_t at = slab.filled;
@@ -254,7 +248,7 @@ std::uint64_t IntraMessages::new_fingerprint(DType type, Codec codec, std::uint6
 }
 
 // Allocates the next message to this member and writes its header; the payload's place follows that.
-IntraMessages::Placed IntraMessages::begin_message(Outgoing& to, const Envelope& envelope) {
+inline IntraMessages::Placed IntraMessages::begin_message(Outgoing& to, const Envelope& envelope) {
   const Placed place = place_message(to, sizeof(Header) + envelope.bytes);
   prefetch_for_write(place.memory + kPrefetched);
   auto* made = new (place.memory) Header;
@@ -265,7 +259,7 @@ IntraMessages::Placed IntraMessages::begin_message(Outgoing& to, const Envelope&
   return place;
 }
 
-void IntraMessages::post_message(Outgoing& to, const Placed& message) noexcept {
+inline void IntraMessages::post_message(Outgoing& to, const Placed& message) noexcept {
   if (to.posted == 0) {
     const FlagRef first = flag(me_, kFirst, to.member);
     domain_.own_line(first.line).word[first.word].store(message.offset + 1, std::memory_order_release);
@@ -277,7 +271,7 @@ void IntraMessages::post_message(Outgoing& to, const Placed& message) noexcept {
 }
 
 Task<void> IntraMessages::send(Operation& op) {
-  Outgoing& to = out_[static_cast<std::size_t>(member_of(op.call.root))];
+  Outgoing& to = this->to(member_of(op.call.root));
   // A copy may suspend (in the simulator), so a turn keeps the messages in the order of the calls.
   co_await TurnQueue::Await(to.turns, domain_.loop(), op.stop);
   const TurnQueue::Holder turn(to.turns);
@@ -289,7 +283,7 @@ Task<void> IntraMessages::send(Operation& op) {
 }
 
 bool IntraMessages::send_now(int member, const PlainCall& call, const Buffer& send) noexcept {
-  Outgoing& to = out_[static_cast<std::size_t>(member)];
+  Outgoing& to = this->to(member);
   if (!to.turns.free()) return false;
   try {
     const Placed place = begin_message(to, {call.type, Codec::kNone, call.count, call.tag, send.bytes});

@@ -220,6 +220,7 @@ class IntraMessages final : private Root::Owner {
   struct Incoming {  // messages from one member
     Incoming(int from, Loop& loop) : member(from), needed(loop) {}
     int member;
+    std::span<const std::byte> slice;                    // the sender's memory
     const std::atomic<std::uint64_t>* posted = nullptr;  // the sender's word
     std::atomic<std::uint64_t>* taken_here = nullptr;    // this member's
     std::uint64_t seen = 0;                              // number of messages read so far
@@ -247,8 +248,22 @@ class IntraMessages final : private Root::Owner {
   FlagRef flag(int owner, Table table, int about) const noexcept;
   FlagRef statement(int owner) const noexcept;
   const std::atomic<std::uint64_t>& word(int owner, Table table, int about) const noexcept;
-  const Header& header(int member, std::uint64_t offset) const;
-  const std::byte* payload(int member, std::uint64_t offset, std::size_t bytes) const;
+  // Offsets and lengths come from the member, so they are checked.
+  const Header& header(const Incoming& from, std::uint64_t offset) const {
+    const std::span<const std::byte> slice = from.slice;
+    if (offset % kMessageAlignment != 0 || offset >= slice.size()) [[unlikely]]
+      throw_no_message(from.member, offset, sizeof(Header));
+    return *reinterpret_cast<const Header*>(slice.data() + offset);
+  }
+  const std::byte* payload(const Incoming& from, std::uint64_t offset, std::size_t bytes) const {
+    const std::uint64_t at = offset + sizeof(Header);
+    if (bytes > from.slice.size() - at) [[unlikely]]
+      throw_no_message(from.member, at, bytes);
+    return from.slice.data() + at;
+  }
+  Outgoing& to(int member) noexcept { return *to_[static_cast<std::size_t>(member)]; }
+  Incoming& from(int member) noexcept { return *from_[static_cast<std::size_t>(member)]; }
+  [[noreturn]] void throw_no_message(int member, std::uint64_t offset, std::size_t bytes) const;
   [[noreturn]] void throw_corrupt(int member, const std::string& what) const;
 
   HostRange acquire_range(std::size_t bytes);
@@ -303,6 +318,9 @@ class IntraMessages final : private Root::Owner {
   std::vector<std::uint32_t> lines_;
   std::deque<Outgoing> out_;
   std::deque<Incoming> in_;
+  // By member: where they are, which a deque would have to work out in each call.
+  std::vector<Outgoing*> to_;
+  std::vector<Incoming*> from_;
   std::multimap<std::uint64_t, HostRange> spare_;  // by size
   std::uint64_t spare_bytes_ = 0;
   std::uint64_t statements_ = 0;

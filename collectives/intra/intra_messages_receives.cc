@@ -46,7 +46,7 @@ class IntraMessages::MatchAwait final : public Leaf, public Receiver {
   Arrived message_;
 };
 
-void IntraMessages::wait_for(Incoming& from, Receiver& receiver) noexcept {
+inline void IntraMessages::wait_for(Incoming& from, Receiver& receiver) noexcept {
   from.receives.push_back(receiver);
   if (from.waiting++ == 0) from.needed.set();
 }
@@ -80,6 +80,37 @@ void IntraMessages::tell_received() noexcept {
   }
 }
 
+inline void IntraMessages::finish(Incoming& from, std::uint64_t number) noexcept {
+  if (number != from.taken) {
+    from.finished[number - from.taken] = 1;
+    return;
+  }
+  do {
+    ++from.taken;
+    if (!from.finished.empty()) from.finished.pop_front();
+  } while (!from.finished.empty() && from.finished.front() != 0);
+}
+
+// Who posted it is told soon, together with others.
+inline void IntraMessages::complete(Incoming& from, Posted& receive, const Arrived& arrived,
+                                    const Header& message) noexcept {
+  try {
+    const auto type = static_cast<DType>(receive.type_);
+    if (message.fingerprint != fingerprint(type, Codec::kNone, receive.count_)) {
+      throw_differs(message, receive.plain(*this).call());
+    }
+    if (const std::size_t bytes = std::size_t{receive.count_} * size_of(type); bytes > 0) {
+      CpuCompute::copy_now(receive.into_, payload(from, arrived.offset, bytes), bytes);
+    }
+    finish(from, arrived.number);
+  } catch (...) {
+    tell_received();
+    return owner_->received(receive, std::current_exception());
+  }
+  if (received_count_ == received_.size()) tell_received();
+  received_[received_count_++] = &receive;
+}
+
 void IntraMessages::accept(Incoming& from) {
   std::uint64_t offset = 0;
   if (from.last_header == nullptr) {
@@ -89,7 +120,7 @@ void IntraMessages::accept(Incoming& from) {
     const std::uint64_t link = last.next.load(std::memory_order_acquire);
     offset = link != 0 ? link - 1 : from.last + aligned(sizeof(Header) + last.bytes);
   }
-  const Header& header = this->header(from.member, offset);
+  const Header& header = this->header(from, offset);
   prefetch(reinterpret_cast<const std::byte*>(&header) + kPrefetched);
   const std::uint32_t tag = header.tag;
   if (from.seen != from.taken) from.finished.resize(from.seen - from.taken + 1);
@@ -181,17 +212,6 @@ void IntraMessages::root_ended(Root& listener, std::exception_ptr error) noexcep
   }
 }
 
-void IntraMessages::finish(Incoming& from, std::uint64_t number) noexcept {
-  if (number != from.taken) {
-    from.finished[number - from.taken] = 1;
-    return;
-  }
-  do {
-    ++from.taken;
-    if (!from.finished.empty()) from.finished.pop_front();
-  } while (!from.finished.empty() && from.finished.front() != 0);
-}
-
 // Release: pairs with reclaim(). Earlier messages are not read any more. No waiter needs to be notified.
 void IntraMessages::tell_taken(Incoming& from) noexcept {
   if (from.told == from.taken) return;
@@ -210,14 +230,14 @@ void IntraMessages::throw_differs(const Header& message, const Call& call) const
 }
 
 Task<void> IntraMessages::recv(Operation& op) {
-  Incoming& from = in_[static_cast<std::size_t>(member_of(op.call.root))];
+  Incoming& from = this->from(member_of(op.call.root));
   const Arrived arrived = co_await MatchAwait(*this, from, op.call.tag, op.stop);
-  const Header& message = header(from.member, arrived.offset);
+  const Header& message = header(from, arrived.offset);
   const Reduction& elements = op.call.reduction;
   if (message.fingerprint != fingerprint(elements.type, elements.codec, op.call.count)) throw_differs(message, op.call);
   if (op.recv.bytes > 0) {
     // It is only read.
-    const Buffer inside{const_cast<std::byte*>(payload(from.member, arrived.offset, op.recv.bytes)), op.recv.bytes};
+    const Buffer inside{const_cast<std::byte*>(payload(from, arrived.offset, op.recv.bytes)), op.recv.bytes};
     co_await op.team.compute.copy(op.recv, inside, op.stop);
   }
   finish(from, arrived.number);
@@ -225,17 +245,17 @@ Task<void> IntraMessages::recv(Operation& op) {
 }
 
 bool IntraMessages::recv_now(int member, const PlainCall& call, const Buffer& recv) noexcept {
-  Incoming& from = in_[static_cast<std::size_t>(member)];
+  Incoming& from = this->from(member);
   try {
     if (from.broken) return false;
     follow(from);
     const Unexpected* const first = from.messages.first(call.tag);
     if (first == nullptr) return false;
     const Arrived arrived = first->message;
-    const Header& message = header(from.member, arrived.offset);
+    const Header& message = header(from, arrived.offset);
     if (message.fingerprint != fingerprint(call.type, Codec::kNone, call.count)) return false;
     if (recv.bytes > 0) {
-      CpuCompute::copy_now(recv.data, payload(from.member, arrived.offset, recv.bytes), recv.bytes);
+      CpuCompute::copy_now(recv.data, payload(from, arrived.offset, recv.bytes), recv.bytes);
     }
     Arrived taken;
     take_unexpected(from, call.tag, &taken);
@@ -252,7 +272,7 @@ bool IntraMessages::recv_now(int member, const PlainCall& call, const Buffer& re
 bool IntraMessages::prepare_to_post(int member, const PlainCall& call) noexcept {
   constexpr std::size_t kMostElements = ~std::uint32_t{0};
   if (call.kind != Collective::kRecv || call.count > kMostElements || ranks_.size() > UINT16_MAX) return false;
-  Incoming& from = in_[static_cast<std::size_t>(member)];
+  Incoming& from = this->from(member);
   try {
     listen_to(from);
   } catch (const std::bad_alloc&) {
@@ -267,29 +287,10 @@ PlainCall IntraMessages::Posted::plain(const IntraMessages& messages) const noex
 
 void IntraMessages::post(Posted& receive, Posted::Owner& owner) noexcept {
   owner_ = &owner;
-  wait_for(in_[receive.member_], receive);
+  wait_for(from(receive.member_), receive);
 }
 
-void IntraMessages::withdraw(Posted& receive) noexcept { wait_no_more(in_[receive.member_], receive); }
-
-// Who posted it is told soon, together with others.
-void IntraMessages::complete(Incoming& from, Posted& receive, const Arrived& arrived, const Header& message) noexcept {
-  try {
-    const auto type = static_cast<DType>(receive.type_);
-    if (message.fingerprint != fingerprint(type, Codec::kNone, receive.count_)) {
-      throw_differs(message, receive.plain(*this).call());
-    }
-    if (const std::size_t bytes = std::size_t{receive.count_} * size_of(type); bytes > 0) {
-      CpuCompute::copy_now(receive.into_, payload(from.member, arrived.offset, bytes), bytes);
-    }
-    finish(from, arrived.number);
-  } catch (...) {
-    tell_received();
-    return owner_->received(receive, std::current_exception());
-  }
-  if (received_count_ == received_.size()) tell_received();
-  received_[received_count_++] = &receive;
-}
+void IntraMessages::withdraw(Posted& receive) noexcept { wait_no_more(from(receive.member_), receive); }
 
 Buffer IntraMessages::Posted::into() const noexcept {
   return {into_, std::size_t{count_} * size_of(static_cast<DType>(type_))};

@@ -53,6 +53,8 @@ class HostDomain {
   // Address at which [offset, offset + bytes) of `owner`'s slice is mapped in this process. Offsets come from peers, so
   // the range is checked: throws kProtocol if it is not within the slice.
   virtual std::byte* view(int owner, std::uint64_t offset, std::uint64_t bytes) = 0;
+  // All of it, for who checks ranges by itself; it stays where it is as long as this object.
+  virtual std::span<const std::byte> slice(int owner) const noexcept = 0;
   std::byte* view(int owner, HostRange range) { return view(owner, range.offset, range.bytes); }
   // Allocates from this rank's slice; the pages are populated and zero. If a memory limit would be exceeded, throws
   // kOutOfMemory with the numbers before any page is touched. Any thread may call allocate(), free() and offset_of().

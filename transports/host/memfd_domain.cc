@@ -74,6 +74,7 @@ void MemfdDomain::publish(std::uint32_t line, std::uint32_t word_index, std::uin
     word(rank_, line, word_index).store(value, std::memory_order_seq_cst);
   }
   if (value < kUrgent) {
+    if (mapping_->ranks() <= 64 && mapping_->header().sleepers[0].load(std::memory_order_seq_cst) == 0) return;
     ring_sleepers(interest(rank_, line));
   } else {
     mapping_->header().urgent_news.fetch_add(1, std::memory_order_seq_cst);

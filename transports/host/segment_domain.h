@@ -27,6 +27,9 @@ class SegmentDomain : public HostDomain {
       throw_outside(owner, offset, bytes);
     return mapping_->slice(owner) + offset;
   }
+  std::span<const std::byte> slice(int owner) const noexcept override {
+    return {mapping_->slice(owner), mapping_->slice_bytes()};
+  }
   HostRange allocate(std::uint64_t bytes) override;
   void free(HostRange range) noexcept override;
   std::optional<std::uint64_t> offset_of(const void* data, std::size_t bytes) const noexcept override;
