@@ -56,6 +56,7 @@ struct ConfigValues {
   std::string library;
   std::string torch_shim;
   Duration spin{};
+  Duration yield{};
   Network network = Network::kAuto;
   std::string ucx_tls;
   std::string ucx_net_devices;

@@ -94,6 +94,11 @@ constexpr std::array kTable{
               "How long a rank that waits for its peers spins before it yields its core, and later blocks; eight times "
               "as long if it waits for other hosts only.",
               "0.1"},
+    ConfigRow{"AIACC_YIELD", &V::yield, "300us", "0ns", "1h", kUser,
+              "How long such a rank then goes on looking, and gives its core to others between two looks, before it "
+              "blocks. Who is late wakes a rank that has blocked, which takes some 0.1 ms; one that has not needs its "
+              "core for nothing else meanwhile.",
+              "0.1"},
     ConfigRow{
         "AIACC_TRANSPORT", &V::network, "auto", "", "", kUser,
         "The network between hosts: tcp; ucx or ofi (libfabric), which fail where that library is absent; or "

@@ -30,6 +30,7 @@ constexpr std::size_t kPageBytes = 4096;
 RealContext::RealContext(const RuntimeConfig& config) : config_(config), lane_(loop_, &loop_, "aiacc-progress") {
   io::RealLoop::SpinPolicy policy = loop_.spin_policy();
   policy.spin = config.spin;
+  policy.yield = config.yield;
   loop_.set_spin_policy(policy);
 }
 

@@ -26,6 +26,7 @@ RuntimeConfig RuntimeConfig::from(const Config& settings, const Variable& variab
   config.lease = values.lease;
   config.path_timeout = values.path_timeout;
   config.spin = values.spin;
+  config.yield = values.yield;
   config.slice_bytes = values.slice_bytes;
   config.network = values.network;
   config.ucx = settings.ucx_settings();

@@ -24,6 +24,7 @@ struct RuntimeConfig {
   Duration lease = std::chrono::seconds(30);          // AIACC_LEASE, that a host may be silent
   Duration path_timeout = std::chrono::seconds(120);  // AIACC_PATH_TIMEOUT, that a path in use may be broken
   Duration spin = std::chrono::microseconds(2);       // AIACC_SPIN
+  Duration yield = std::chrono::microseconds(300);    // AIACC_YIELD
   std::uint64_t slice_bytes = 0;                      // AIACC_SLICE_BYTES, of local worlds; 0: what the host has
   Network network = Network::kAuto;                   // AIACC_TRANSPORT
   std::vector<std::string> ucx;                       // AIACC_UCX_*: "UCX_TLS=tcp"
