@@ -92,7 +92,7 @@ TEST(Blocks, ListsMayGoWhenTheCallReturns) {
   });
 }
 
-// Every rank calls; all must get kMismatch with both words within a second.
+// Every rank calls; all must get kMismatch with both words, in this call or the next.
 struct Disagreement {
   const char* name;
   std::vector<std::string> words;
@@ -168,7 +168,10 @@ TEST(Blocks, RanksThatDisagreeAreAllToldWithBothSides) {
     world.run([&](int rank, aiacc_group_t group) {
       std::vector<int> data(60'000);
       const auto begin = std::chrono::steady_clock::now();
-      EXPECT_EQ(one.call(rank, data.data(), group), AIACC_ERR_MISMATCH) << one.name << ": " << aiacc_last_error();
+      aiacc_status_t status = one.call(rank, data.data(), group);
+      if (status == AIACC_OK)
+        status = aiacc_barrier(group, nullptr, nullptr);  // who only sends a few bytes hears of it here
+      EXPECT_EQ(status, AIACC_ERR_MISMATCH) << one.name << ": " << aiacc_last_error();
       for (const std::string& word : one.words) EXPECT_TRUE(says(word)) << one.name << ": " << aiacc_last_error();
       EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::seconds(20)) << "a deadline has passed";
       EXPECT_EQ(aiacc_barrier(group, nullptr, nullptr), AIACC_ERR_ABORTED) << one.name;

@@ -61,7 +61,7 @@ TEST(Callbacks, AreCalledOnceWithStatusAndSentence) {
     EXPECT_EQ(good.status, AIACC_OK);
     EXPECT_EQ(good.sentence, "");
     EXPECT_EQ(data.back(), 1);
-    EXPECT_AIACC(aiacc_broadcast(data.data(), 5, AIACC_INT32, rank, group, &of_bad, &request));
+    EXPECT_AIACC(aiacc_reduce(data.data(), data.data(), 5, AIACC_INT32, AIACC_SUM, rank, group, &of_bad, &request));
     EXPECT_EQ(aiacc_wait(request), AIACC_ERR_MISMATCH) << "with a request: both";
     bad.wait();
     EXPECT_EQ(bad.status, AIACC_ERR_MISMATCH);

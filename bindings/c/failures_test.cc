@@ -74,7 +74,10 @@ TEST_P(Failures, DifferentCollectivesTypesOperatorsAndRoots) {
     World world(ranks());
     world.run([&](int rank, aiacc_group_t group) {
       float data[8] = {};
-      EXPECT_EQ(one.call(data, rank == 1, group), AIACC_ERR_MISMATCH) << one.word << ": " << aiacc_last_error();
+      aiacc_status_t status = one.call(data, rank == 1, group);
+      if (status == AIACC_OK)
+        status = aiacc_barrier(group, nullptr, nullptr);  // a root of a few bytes hears of it here
+      EXPECT_EQ(status, AIACC_ERR_MISMATCH) << one.word << ": " << aiacc_last_error();
       EXPECT_TRUE(says(one.word)) << aiacc_last_error();
     });
   }

@@ -1,14 +1,6 @@
 #include "collectives/intra/arrive.h"
 
 namespace aiacc::intra {
-namespace {
-
-// Up to this number every member polls the arrival of every other one. Above it only member 0 does and then releases
-// all, so 2n lines are read instead of n². bench/host has measured only up to 4 ranks on 2 cores; 16 follows from the
-// quadratic cost (n² lines at 50 ns).
-constexpr int kFlatMembers = 16;
-
-}  // namespace
 
 Task<std::uint64_t> arrive(Operation& op) {
   IntraTeam& team = *op.team.host;
@@ -20,20 +12,23 @@ Task<std::uint64_t> arrive(Operation& op) {
   arrival.on_host = op.send.on_host() && op.recv.on_host();
   if (!arrival.send && op.send.on_host()) arrival.private_send = op.send.data;
   if (!arrival.recv && op.recv.on_host()) arrival.private_recv = op.recv.data;
+  co_await team.await_room(op.stop);
   const std::uint64_t number = team.arrive(op.whole(), arrival);
   co_await await_arrivals(op, number);
   co_return number;
 }
 
+// Up to kMostPolling members every member polls the arrival of every other one. Above, only member 0 does and then releases all, so
+// 2n lines are read instead of n².
 Task<void> await_arrivals(Operation& op, std::uint64_t number) {
   IntraTeam& team = *op.team.host;
   HostDomain& domain = team.domain();
-  if (team.size() <= kFlatMembers || team.me() == 0) {
+  if (team.size() <= IntraTeam::kMostPolling || team.me() == 0) {
     for (int step = 1; step < team.size(); ++step) {
       const FlagRef flag = team.arrival_flag((team.me() + step) % team.size(), number);
       co_await domain.at_least(flag, number, op.stop);
     }
-    if (team.size() > kFlatMembers) team.publish(IntraTeam::kReleased, number);
+    if (team.size() > IntraTeam::kMostPolling) team.publish(IntraTeam::kReleased, number);
   } else {
     const FlagRef flag = team.progress_flag(0, IntraTeam::kReleased);
     co_await domain.at_least(flag, number, op.stop);

@@ -10,8 +10,7 @@
 namespace aiacc::intra {
 namespace {
 
-// A member's blocks for each other member, in elements of its op.send. It writes this to its eager memory before it
-// arrives.
+// A member's blocks for each other member, in elements of its op.send. It writes this to its staging memory before it arrives.
 struct Table {
   std::uint64_t* words;
 
@@ -51,9 +50,7 @@ struct BlockExchange {
     if (gathers()) return call.me() == root ? made.block(member) : Extent{};
     return member == root ? Extent{0, call.op.recv.bytes / element} : Extent{};
   }
-  Table table(int member) const noexcept {
-    return {reinterpret_cast<std::uint64_t*>(call.team.eager(member, call.number))};
-  }
+  Table table(int member) const noexcept { return {reinterpret_cast<std::uint64_t*>(call.team.table(member))}; }
   // The elements of `member`'s op.send for this member.
   Extent theirs(int member) const noexcept {
     if (call.op.call.uneven) return table(member).block(call.me());
@@ -193,6 +190,7 @@ Task<void> exchange_blocks(Operation& op) {
                     all && op.send.bytes > 0 && op.send.data == op.recv.data};
   IntraCall& call = run.call;
   if (op.call.uneven) write_table(run);
+  co_await team.await_room(op.stop);
   arrive(run);
   co_await await_arrivals(op, call.number);
   require_lengths(run);

@@ -1,6 +1,10 @@
 // What members write into their control lines: payloads of every length, and what they say of their calls.
 #include <gtest/gtest.h>
 
+#include <sched.h>
+
+#include <algorithm>
+#include <atomic>
 #include <cstdint>
 #include <string>
 #include <vector>
@@ -100,6 +104,95 @@ TEST(IntraLines, NameTheLengthOfTheLastOfSeveralUnevenCalls) {
     EXPECT_NE(sentence.find("rank 0: alltoallv of 14 fp32"), std::string::npos) << sentence;
     EXPECT_NE(sentence.find("rank 1: allreduce of 1 fp32"), std::string::npos) << sentence;
   }
+}
+
+// The root of a broadcast and those that give in a gather are up to kAhead calls ahead, and not one more.
+TEST(IntraLines, WhoNeedsNobodysDataRunsAhead) {
+  constexpr int kAhead = static_cast<int>(IntraTeam::kAhead);
+  for (const std::size_t count : {std::size_t{3}, IntraTeam::kEagerBytes / 4}) {
+    std::atomic<int> ahead{0};
+    run_ranks(3, [&](Rank& rank) {
+      std::vector<float> data(3 * count), all(3 * count);
+      const Buffer one{reinterpret_cast<std::byte*>(data.data()), 4 * count};
+      const Buffer three{reinterpret_cast<std::byte*>(all.data()), 12 * count};
+      ASSERT_EQ(call_on(rank, call_of(Collective::kAllreduce, count), one, one), "");  // maps memory, and is number 1
+      const auto value_of = [](int i, int giver) { return static_cast<float>(100 * i + giver); };
+      const auto broadcast = [&](int i) {
+        if (rank.rank() == 0) std::fill(data.begin(), data.end(), value_of(i, 0));
+        const Call call = call_of(Collective::kBroadcast, count);
+        rank.host.set_patience({.spins = 0});
+        if (rank.rank() == 0 && i <= kAhead) {
+          return try_small(rank.host, call, one.data, nullptr) == Small::kDone ? std::string() : "has not run ahead";
+        }
+        if (rank.rank() == 0 && i == kAhead + 1 && ahead == 0) {
+          EXPECT_EQ(try_small(rank.host, call, one.data, nullptr), Small::kNotServed);
+          ahead = 1;
+        }
+        return call_on(rank, call, rank.rank() == 0 ? one : Buffer{}, rank.rank() == 0 ? Buffer{} : one);
+      };
+      while (rank.rank() != 0 && ahead == 0) sched_yield();
+      for (int i = 1; i <= 3 * kAhead; ++i) {
+        ASSERT_EQ(broadcast(i), "") << i;
+        ASSERT_EQ(data[count - 1], value_of(i, 0));
+      }
+      for (int i = 1; i <= 3 * kAhead; ++i) {
+        std::fill(data.begin(), data.end(), value_of(i, rank.rank()));
+        ASSERT_EQ(call_on(rank, call_of(Collective::kGather, count, DType::kFloat32, ReduceOp::kSum, 1), one,
+                          rank.rank() == 1 ? three : Buffer{}),
+                  "");
+        std::fill(data.begin(), data.end(), -1.0f);  // the caller's again
+        for (std::size_t giver = 0; giver < 3 && rank.rank() == 1; ++giver) {
+          ASSERT_EQ(all[giver * count], value_of(i, static_cast<int>(giver))) << i;
+          ASSERT_EQ(all[(giver + 1) * count - 1], value_of(i, static_cast<int>(giver))) << i;
+        }
+      }
+    });
+  }
+}
+
+// Two that both take themselves for the root do not wait for each other. The first of their calls that differ is named when
+// they meet, also if they call others in between.
+TEST(IntraLines, NameTheFirstOfManyCallsThatDiffer) {
+  for (const int between : {0, 1, static_cast<int>(IntraTeam::kAhead) - 1}) {
+    std::vector<std::string> sentences(2);
+    run_ranks(2, [&](Rank& rank) {
+      std::vector<float> data(8);
+      const Buffer buffer{reinterpret_cast<std::byte*>(data.data()), 12};
+      const auto broadcast = [&](int root) {
+        return call_on(rank, call_of(Collective::kBroadcast, 3, DType::kFloat32, ReduceOp::kSum, root), buffer, buffer);
+      };
+      for (int i = 0; i < 40; ++i) ASSERT_EQ(broadcast(i % 2), "");
+      ASSERT_EQ(call_on(rank, call_of(Collective::kBarrier, 0), {}, {}), "");  // from here on they may run ahead
+      ASSERT_EQ(broadcast(rank.rank()), "");
+      for (int i = 0; i < between; ++i) ASSERT_EQ(broadcast(rank.rank()), "");
+      sentences[static_cast<std::size_t>(rank.rank())] =
+          call_on(rank, call_of(Collective::kAllreduce, 1), buffer.slice(0, 4), buffer.slice(0, 4));
+    });
+    for (const std::string& sentence : sentences) {
+      EXPECT_NE(sentence.find("rank 0: broadcast of 3 fp32, from root 0; rank 1: broadcast of 3 fp32, from root 1"),
+                std::string::npos)
+          << sentence << " after " << between;
+    }
+  }
+}
+
+// Nothing but broadcasts of two roots: each finds it when it may not run ahead any further.
+TEST(IntraLines, WhoOnlySendsLearnsOfADifferenceToo) {
+  std::atomic<int> failed{0};
+  run_ranks(2, [&failed](Rank& rank) {
+    float value = 1;
+    const Buffer buffer{reinterpret_cast<std::byte*>(&value), 4};
+    std::string sentence;
+    for (std::uint64_t i = 0; i <= 2 * IntraTeam::kAhead && sentence.empty(); ++i) {
+      sentence = call_on(rank, call_of(Collective::kBroadcast, 1, DType::kFloat32, ReduceOp::kSum, rank.rank()), buffer,
+                         buffer);
+    }
+    EXPECT_NE(sentence.find("rank 0: broadcast of 1 fp32, from root 0; rank 1: broadcast of 1 fp32, from root 1"),
+              std::string::npos)
+        << sentence;
+    ++failed;
+    while (failed < 2) sched_yield();
+  });
 }
 
 }  // namespace

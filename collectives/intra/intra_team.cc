@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <bit>
 #include <cstring>
 
 #include "base/error.h"
@@ -61,13 +62,16 @@ IntraTeam::IntraTeam(HostDomain& domain, ViewPtr view, int rank, std::vector<int
       ranks_(view_->ranks_on_host_of(rank)),
       lines_(domain_ranks_.size()),
       seen_(domain_ranks_.size()),
+      ahead_(is_whole_group() && size() > 1 && size() <= kMostPolling ? kAhead : 1),
+      ring_(static_cast<std::uint32_t>(2 * ahead_)),
+      described_(ring_),
       staging_(domain_ranks_.size()),
       patience_(usual_patience(domain, static_cast<int>(domain_ranks_.size()))) {
   AIACC_INVARIANT(ranks_.size() == domain_ranks_.size(), "every member on this host has a rank in its domain");
   me_ = member_of(rank);
   AIACC_INVARIANT(domain_rank(me_) == domain_.rank(), "a team belongs to the rank of its domain");
   const auto at = static_cast<std::size_t>(me_);
-  lines_[at] = domain_.claim_lines(key_, kLines);
+  lines_[at] = domain_.claim_lines(key_, lines());
   own_ = &domain_.own_line(lines_[at]);
   seen_[at] = own_;
 }
@@ -88,7 +92,7 @@ Task<void> IntraTeam::open(Stop& stop) {
   for (int member = 0; member < size(); ++member) {
     if (member == me_) continue;
     const auto at = static_cast<std::size_t>(member);
-    lines_[at] = co_await await_lines(domain_, domain_rank(member), key_, kLines, stop);
+    lines_[at] = co_await await_lines(domain_, domain_rank(member), key_, lines(), stop);
     seen_[at] = &domain_.line(domain_rank(member), lines_[at]);
     can_pull_ = can_pull_ && domain_.can_read(domain_rank(member));
   }
@@ -100,6 +104,7 @@ Task<void> IntraTeam::open(Stop& stop) {
 Task<void> IntraTeam::close(Stop& stop) {
   if (failed_) co_return;
   Call closing;
+  co_await await_room(stop);
   const std::uint64_t number = arrive(closing, {.fingerprint = kClosing});
   for (int member = 0; member < size(); ++member) {
     const FlagRef flag = arrival_flag(member, number);
@@ -140,17 +145,18 @@ std::uint64_t IntraTeam::arrive(const Call& call, const Arrival& arrival) noexce
   }
   line.word[3].store(arrival.recv ? *arrival.recv + 1 : 0, std::memory_order_relaxed);
   line.word[2].store(arrival.send ? *arrival.send + 1 : 0, std::memory_order_relaxed);
-  line.word[1].store(arrival.fingerprint, std::memory_order_relaxed);
+  history_ = (std::rotl(history_, 7) ^ arrival.fingerprint) * 0x9e3779b97f4a7c15;
+  line.word[1].store(history_, std::memory_order_relaxed);
   domain_.publish(arrival_line(me_, number), 0, number);
   return number;
 }
 
 // Calls with one fingerprint have one description, but for uneven ones, whose members may give different lengths.
 void IntraTeam::describe(const Call& call, std::uint64_t fingerprint, std::uint64_t number) noexcept {
-  std::uint64_t& described = described_[number % 2];
+  std::uint64_t& described = described_[in_ring(number)];
   if (described == fingerprint && !call.uneven) return;
   described = call.uneven ? 0 : fingerprint;
-  ControlLine& called = own_[kCallLine + number % 2];
+  ControlLine& called = own_[call_line() + in_ring(number)];
   const CallSummary summary = call.summary();
   std::array<std::uint64_t, sizeof(CallSummary) / 8> words;
   static_assert(sizeof words == sizeof(CallSummary) && sizeof(CallSummary) <= sizeof(ControlLine));
@@ -166,16 +172,29 @@ void IntraTeam::read_payload(int member, std::uint64_t number, std::size_t bytes
   }
 }
 
-bool IntraTeam::agree(std::uint64_t number) const noexcept {
-  const std::uint64_t first = fingerprint_of(0, number);
-  for (int member = 1; member < size(); ++member) {
-    if (fingerprint_of(member, number) != first) return false;
+// A difference that is found here is reported by the call that looks for room, once it has arrived.
+int IntraTeam::look_for_room() noexcept {
+  if (disagreed_ != 0) return size();
+  std::uint64_t all = room_number();
+  if (const int behind = first_behind(all); behind < size()) return behind;
+  // The last one to which all have come, at which the next look is due.
+  for (std::uint64_t step = std::bit_floor(arrivals_ - all + 1); step > 0; step /= 2) {
+    if (all + step <= arrivals_ && first_behind(all + step) == size()) all += step;
   }
-  return true;
+  agree(all);
+  return size();
+}
+
+Task<void> IntraTeam::await_room(Stop& stop) {
+  for (;;) {
+    const int behind = first_too_far_behind();
+    if (behind == size()) co_return;
+    co_await domain_.at_least(arrival_flag(behind, room_number()), room_number(), stop);
+  }
 }
 
 CallSummary IntraTeam::call_of(int member, std::uint64_t number) const noexcept {
-  const std::uint32_t at = arrival_line(member, number) - kArrivalLine + kCallLine;
+  const std::uint32_t at = arrival_line(member, number) + call_line();
   const ControlLine& called = domain_.line(domain_rank(member), at);
   std::array<std::uint64_t, sizeof(CallSummary) / 8> words;
   for (std::size_t i = 0; i < words.size(); ++i) words[i] = called.word[i].load(std::memory_order_relaxed);
@@ -187,12 +206,22 @@ CallSummary IntraTeam::call_of(int member, std::uint64_t number) const noexcept 
   return call;
 }
 
-void IntraTeam::require_agreement(std::uint64_t number) const {
-  for (int member = 1; member < size(); ++member) {
-    if (fingerprint_of(member, number) == fingerprint_of(0, number)) continue;
+void IntraTeam::require_agreement(std::uint64_t number, int from) {
+  from == kAll ? agree(number) : agrees(from, number);
+  require_agreed_so_far();
+}
+
+void IntraTeam::require_agreed_so_far() const {
+  if (disagreed_ == 0) return;
+  int first = 0;
+  while (!has_arrived(first, disagreed_)) ++first;
+  for (int member = first + 1; member < size(); ++member) {
+    if (!has_arrived(member, disagreed_) || history_of(member, disagreed_) == history_of(first, disagreed_)) continue;
+    std::uint64_t number = disagreed_;
+    while (number > agreed_ + 1 && history_of(member, number - 1) != history_of(first, number - 1)) --number;
     throw Error(Code::kMismatch,
-                fmt::format("the ranks of a group call different collectives: rank {}: {}; rank {}: {}", rank_of(0),
-                            call_of(0, number).describe(), rank_of(member), call_of(member, number).describe()),
+                fmt::format("the ranks of a group call different collectives: rank {}: {}; rank {}: {}", rank_of(first),
+                            call_of(first, number).describe(), rank_of(member), call_of(member, number).describe()),
                 rank_of(member));
   }
 }

@@ -6,14 +6,21 @@
 //
 // A member's lines, all written by it alone:
 //
-//   arrival 0, 1   alternately: number, fingerprint, positions of its buffers, and a payload of at most 64 bytes, of which
-//                  the first 32 are in the number's cache line
-//   call 0, 1      its call, for the error if members disagree; stored if it is not that of the line's last arrival
-//   progress       counters (Word below), and the position of its staging memory
+//   arrivals   a ring: number, history, positions of its buffers, and a payload of at most 64 bytes, of which the first 32
+//              are in the number's cache line
+//   calls      as many: its call, for the error if members disagree; stored if it is not that of the line's last arrival
+//   progress   counters (Word below), and the position of its staging memory
 //
-// Two arrival lines are enough. A member overwrites number n with number n + 2 only after it has completed n + 1.
-// Nobody completes n + 1 before all have arrived at n + 1, and nobody arrives there before it has completed n and thus
-// read every arrival n.
+// Running ahead. In most calls every member waits for all, but in some (collectives/intra/one_shot.h) for the root alone or for
+// nobody. So a member may be some calls ahead of another one, and has to know that what it overwrites has been read. Who has arrived
+// at n + 1 has completed n and thus read every arrival n that it needed. A member publishes number n only after it has seen all
+// arrive at n - ahead. Then all have read arrival n - ahead - 1, and the ring has more lines than that for the sake of errors:
+//
+// Agreement. The history of arrival n is a hash of the fingerprints of all calls up to n, so members that agree at n agree on all
+// calls before it. A member compares histories whenever it has seen all arrive somewhere, and with the root's where it waits for
+// that alone. So when it publishes n it knows that all agreed up to n - ahead. The others overwrite arrival m only when it has
+// arrived at m + ahead and knows about m: what is needed to name the first call that differs is there. That takes 2 * ahead lines.
+// Without running ahead, two lines: nobody completes n + 1 before all have arrived there.
 #pragma once
 
 #include <array>
@@ -49,9 +56,15 @@ class IntraTeam {
   using Place = std::optional<std::uint64_t>;
 
   static constexpr std::size_t kInlineBytes = 64;
-  // Payloads up to this size are copied to a reserved place, from which all members read
-  // (collectives/intra/one_shot.h).
-  static constexpr std::size_t kEagerBytes = 64 << 10;
+  // Payloads up to this size are copied to a reserved place, from which all members read (collectives/intra/one_shot.h).
+  static constexpr std::size_t kEagerBytes = 4 << 10;
+  // How far members run ahead, in teams in which they do; each arrival costs two lines of every group. `bench/host/run --back-to-back`
+  // measures it.
+  static constexpr std::uint64_t kAhead = 16;
+  static constexpr std::uint64_t kEagerPlaces = 2 * kAhead;
+  // With more members, reading all lines by all members takes longer than a barrier through member 0. bench/host has measured only up
+  // to 4 ranks on 2 cores; 16 follows from the quadratic cost (n² lines at 50 ns).
+  static constexpr int kMostPolling = 16;
   // A pipeline through slots: see collectives/intra/staging.h.
   static constexpr std::size_t kSlots = 3;
   static constexpr std::size_t kSlotBytes = 128 << 10;
@@ -95,7 +108,7 @@ class IntraTeam {
 
   // --- arrivals --------------------------------------------------------------------------------------------------------
   struct Arrival {
-    std::uint64_t fingerprint = 0;
+    std::uint64_t fingerprint = 0;  // of the call
     Place send = {};
     Place recv = {};
     std::span<const std::byte> payload = {};  // at most kInlineBytes, in host memory
@@ -109,7 +122,20 @@ class IntraTeam {
   void set_can_pull(bool can) noexcept { can_pull_ = can; }  // for tests and benchmarks
   // The number of the next arrival.
   std::uint64_t next_number() const noexcept { return arrivals_ + 1; }
-  // Publishes this member's arrival at the next operation and returns its number.
+  // Whether members may be ahead of others: a call need not wait for members whose contributions it does not need.
+  bool runs_ahead() const noexcept { return ahead_ > 1; }
+  // Whether the next arrival may be published, in a team that runs ahead perhaps not before others have come closer: a member
+  // that has not arrived at room_number(); size(): there is none.
+  int first_too_far_behind() noexcept { return agreed_ + ahead_ > arrivals_ ? size() : look_for_room(); }
+  bool has_room() noexcept { return first_too_far_behind() == size(); }
+  std::uint64_t room_number() const noexcept { return next_number() - ahead_; }
+  Task<void> await_room(Stop& stop);
+  // The members before `from` have arrived there: the first that has not; size(): all have.
+  int first_behind(std::uint64_t number, int from = 0) const noexcept {
+    while (from < size() && has_arrived(from, number)) ++from;
+    return from;
+  }
+  // Publishes this member's arrival at the next operation, for which there is room, and returns its number.
   std::uint64_t arrive(const Call& call, const Arrival& arrival) noexcept;
   FlagRef arrival_flag(int member, std::uint64_t number) const noexcept {
     return {domain_rank(member), arrival_line(member, number), 0};
@@ -118,7 +144,7 @@ class IntraTeam {
     return arrival_word(member, number, 0).load(std::memory_order_acquire) >= number;
   }
   // For a member that has arrived:
-  std::uint64_t fingerprint_of(int member, std::uint64_t number) const noexcept {
+  std::uint64_t history_of(int member, std::uint64_t number) const noexcept {
     return arrival_word(member, number, 1).load(std::memory_order_relaxed);
   }
   Place send_place_of(int member, std::uint64_t number) const noexcept {
@@ -152,10 +178,28 @@ class IntraTeam {
     prefetch_for_write(&line.word[0]);
     if (bytes > kBytesBesideNumber && bytes <= kInlineBytes) prefetch_for_write(&line.word[kPayloadWord + 4]);
   }
-  // Throws kMismatch, with the same sentence on every member, if the members made different calls. All must have
-  // arrived.
-  void require_agreement(std::uint64_t number) const;
-  bool agree(std::uint64_t number) const noexcept;
+  // Whether all made the same calls up to this one; all must have arrived.
+  bool agree(std::uint64_t number) noexcept {
+    for (int member = 1; member < size(); ++member) {
+      if (history_of(member, number) != history_of(0, number)) [[unlikely]]
+        return disagree(number);
+    }
+    agreed_ = number;
+    return disagreed_ == 0;
+  }
+  // Whether this member and that one did, which has arrived.
+  bool agrees(int member, std::uint64_t number) noexcept {
+    if (history_of(member, number) != history_of(me_, number)) [[unlikely]]
+      return disagree(number);
+    return disagreed_ == 0;
+  }
+  // Whether no difference is known.
+  bool agreed_so_far() const noexcept { return disagreed_ == 0; }
+  // Throws kMismatch, if it is found or known that members made different calls, with the same sentence on every member that has seen
+  // all arrive. `from`: all of them must have arrived; or one member, which must have.
+  static constexpr int kAll = -1;
+  void require_agreement(std::uint64_t number, int from = kAll);
+  void require_agreed_so_far() const;
   // The id of this operation's stores for the fence; never 0.
   std::uint64_t store_id(std::uint64_t number) const noexcept;
 
@@ -166,13 +210,13 @@ class IntraTeam {
 
   // --- progress --------------------------------------------------------------------------------------------------------
   FlagRef progress_flag(int member, Word word) const noexcept {
-    return {domain_rank(member), lines_[static_cast<std::size_t>(member)] + kProgressLine, word};
+    return {domain_rank(member), lines_[static_cast<std::size_t>(member)] + progress_line(), word};
   }
   std::uint64_t progress(int member, Word word) const noexcept {
-    return seen_[static_cast<std::size_t>(member)][kProgressLine].word[word].load(std::memory_order_acquire);
+    return seen_[static_cast<std::size_t>(member)][progress_line()].word[word].load(std::memory_order_acquire);
   }
   void publish(Word word, std::uint64_t value) noexcept {
-    domain_.publish(lines_[static_cast<std::size_t>(me_)] + kProgressLine, word, value);
+    domain_.publish(lines_[static_cast<std::size_t>(me_)] + progress_line(), word, value);
   }
   // Chunks moved by all earlier pipelines: the same number on every member.
   std::uint64_t chunks_before() const noexcept { return chunks_; }
@@ -188,14 +232,12 @@ class IntraTeam {
     staging_is_mapped_ = true;
   }
   bool staging_is_mapped() const noexcept { return staging_is_mapped_; }
-  std::byte* eager(int member, std::uint64_t number) { return staging(member) + number % 2 * kEagerBytes; }
-  // For a member that has arrived: while others are late, what it has staged comes from its core's cache.
-  void prefetch_staged(int member, std::uint64_t number, std::size_t bytes) {
-    const std::byte* const from = eager(member, number);
-    for (std::size_t at = 0; at < bytes; at += 64) prefetch(from + at);
-  }
+  // What a member contributes to a call, if it is longer than a line.
+  std::byte* eager(int member, std::uint64_t number) { return staging(member) + number % kEagerPlaces * kEagerBytes; }
+  // What it says of its blocks, in an operation at whose end all members wait for each other.
+  std::byte* table(int member) { return staging(member) + kEagerPlaces * kEagerBytes; }
   std::byte* slot(int member, std::uint64_t chunk) {
-    return staging(member) + 2 * kEagerBytes + chunk % kSlots * (kSlotBytes + kResultBytes);
+    return table(member) + kTableBytes + chunk % kSlots * (kSlotBytes + kResultBytes);
   }
   // The part of a member's slot for its reduced results.
   std::byte* result_slot(int member, std::uint64_t chunk) { return slot(member, chunk) + kSlotBytes; }
@@ -213,27 +255,38 @@ class IntraTeam {
   void set_patience(Patience patience) noexcept { patience_ = patience; }  // for tests and benchmarks
 
  private:
-  static constexpr std::uint32_t kArrivalLine = 0;
-  static constexpr std::uint32_t kCallLine = 2;
-  static constexpr std::uint32_t kProgressLine = 4;
-  static constexpr std::uint32_t kLines = 5;
+  // The lines of a member: the ring's arrivals, its calls, progress.
+  std::uint32_t call_line() const noexcept { return ring_; }
+  std::uint32_t progress_line() const noexcept { return 2 * ring_; }
+  std::uint32_t lines() const noexcept { return 2 * ring_ + 1; }
   static constexpr std::uint32_t kPayloadWord = 4;
   static constexpr std::uint32_t kPrivateWord = kPayloadWord + kInlineBytes / 8;
   static constexpr std::size_t kBytesBesideNumber = 64 - 8 * kPayloadWord;  // in its cache line
   static constexpr std::size_t kResultBytes = kSlotBytes / 2;  // a member's part of a chunk; largest with two members
-  static constexpr std::size_t kStagingBytes = 2 * kEagerBytes + kSlots * (kSlotBytes + kResultBytes);
+  static constexpr std::size_t kTableBytes = 32 << 10;
+  static_assert(kTableBytes >= 8 * (1 + 2 * 1024), "two words for each member, of which there are at most 1024");
+  static constexpr std::size_t kStagingBytes =
+      kEagerPlaces * kEagerBytes + kTableBytes + kSlots * (kSlotBytes + kResultBytes);
 
   static Place place(const std::atomic<std::uint64_t>& word) noexcept {
     const std::uint64_t value = word.load(std::memory_order_relaxed);
     return value == 0 ? Place() : Place(value - 1);
   }
   std::uint32_t arrival_line(int member, std::uint64_t number) const noexcept {
-    return lines_[static_cast<std::size_t>(member)] + kArrivalLine + static_cast<std::uint32_t>(number % 2);
+    return lines_[static_cast<std::size_t>(member)] + in_ring(number);
   }
   const std::atomic<std::uint64_t>& arrival_word(int member, std::uint64_t number, std::uint32_t word) const noexcept {
-    return seen_[static_cast<std::size_t>(member)][kArrivalLine + number % 2].word[word];
+    return seen_[static_cast<std::size_t>(member)][in_ring(number)].word[word];
   }
-  ControlLine& own_arrival(std::uint64_t number) noexcept { return own_[kArrivalLine + number % 2]; }
+  ControlLine& own_arrival(std::uint64_t number) noexcept { return own_[in_ring(number)]; }
+  std::uint32_t in_ring(std::uint64_t number) const noexcept {
+    return static_cast<std::uint32_t>(number) & (ring_ - 1);
+  }
+  int look_for_room() noexcept;
+  bool disagree(std::uint64_t number) noexcept {
+    if (disagreed_ == 0) disagreed_ = number;
+    return false;
+  }
   void describe(const Call& call, std::uint64_t fingerprint, std::uint64_t number) noexcept;
   CallSummary call_of(int member, std::uint64_t number) const noexcept;
   std::byte* staging(int member);
@@ -248,8 +301,10 @@ class IntraTeam {
   // Where they are in memory: a virtual call for each word that is read would be a third of a small call's instructions.
   std::vector<const ControlLine*> seen_;  // of each member, from open() on
   ControlLine* own_ = nullptr;
-  std::array<std::uint64_t, 2> described_{};  // the fingerprint of what each call line says; 0: unknown
-  std::vector<std::byte*> staging_;           // of each member, once it is known
+  std::uint64_t ahead_;                   // how many arrivals a member may publish that not all have come to
+  std::uint32_t ring_;                    // lines of arrivals, a power of two
+  std::vector<std::uint64_t> described_;  // the fingerprint of what each call line says; 0: unknown
+  std::vector<std::byte*> staging_;       // of each member, once it is known
   HostRange my_staging_;
   HostRange my_packs_;
 
@@ -259,6 +314,9 @@ class IntraTeam {
   bool staging_is_mapped_ = false;
   bool can_pull_ = true;
   std::uint64_t arrivals_ = 0;
+  std::uint64_t history_ = 0;
+  std::uint64_t agreed_ = 0;     // all have arrived there, and agreed
+  std::uint64_t disagreed_ = 0;  // an arrival at which members were found not to agree; 0: none
   std::uint64_t chunks_ = 0;
   std::optional<std::uint64_t> begun_;
   CpuCompute cpu_;

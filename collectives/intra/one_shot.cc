@@ -35,6 +35,7 @@ Task<std::uint64_t> contribute(Operation& op, std::size_t bytes) {
   IntraTeam::Arrival arrival;
   std::array<std::byte, IntraTeam::kInlineBytes> copy;  // a copy of device memory
   arrival.fingerprint = op.whole().fingerprint();
+  co_await team.await_room(op.stop);
   if (bytes > IntraTeam::kInlineBytes) {
     team.need_staging();
     const Buffer place{team.eager(team.me(), team.next_number()), op.send.bytes};
@@ -66,8 +67,9 @@ bool contributes(const Call& call, bool is_root) noexcept {
 }
 
 std::size_t one_shot_bytes(const Call& call, int members) noexcept {
-  const std::size_t all = call.reduction.user != nullptr ? 16 << 10 : 8 << 10;
-  const std::size_t bytes = all / static_cast<std::size_t>(members);
+  const bool all_read_all = call.kind == Collective::kAllreduce || members > IntraTeam::kMostPolling;
+  if (!all_read_all || members <= 4) return IntraTeam::kEagerBytes;
+  const std::size_t bytes = 4 * IntraTeam::kEagerBytes / static_cast<std::size_t>(members);
   return std::max(bytes, IntraTeam::kInlineBytes);
 }
 
@@ -97,15 +99,25 @@ Task<void> one_shot(Operation& op, std::optional<std::uint64_t> begun) {
   } else {
     number = co_await contribute(op, bytes);
   }
-  co_await await_arrivals(op, number);
+  const bool is_root = op.team.rank == op.call.root;
+  const bool staged = bytes > IntraTeam::kInlineBytes;
+  const Awaited awaited = awaited_in(team, op.call, is_root, staged);
+  if (awaited == Awaited::kAll) {
+    co_await await_arrivals(op, number);
+  } else if (awaited == Awaited::kRoot) {
+    const int root = team.member_of(op.call.root);
+    co_await team.domain().at_least(team.arrival_flag(root, number), number, op.stop);
+    team.require_agreement(number, root);
+  } else {
+    team.require_agreed_so_far();
+  }
   if (bytes == 0) co_return;
-  if (bytes > IntraTeam::kInlineBytes) team.map_staging();
+  if (staged && awaited == Awaited::kAll) team.map_staging();
   Contributions from(team, number, bytes);
   const std::size_t element = op.call.element_bytes();
   const auto block_of = [element](const Buffer& buffer, Extent block) {
     return buffer.slice(block.begin * element, block.count * element);
   };
-  const bool is_root = op.team.rank == op.call.root;
   const Extent mine = op.call.block(team.me());
   switch (op.call.kind) {
     case Collective::kReduce:

@@ -2,8 +2,11 @@
 // One barrier, (n + 3)S bytes through a core: below a few KiB the second barrier of the other algorithms costs more.
 //
 // A contribution of at most 64 bytes is part of the arrival line itself; a larger one is in the member's staging
-// memory, in one of two places that alternate for the same reason as the two arrival lines
-// (collectives/intra/intra_team.h).
+// memory, in a ring of places for the same reason as the ring of arrival lines (collectives/intra/intra_team.h).
+//
+// Not even that barrier in a call with a root: the root of a broadcast or scatter, and the others in a reduce or gather, have done
+// their part when they have arrived. They go on, and others come for it later. A root that waited would need each of the others to run
+// in each call, which costs a change of processes if they are more than the cores.
 #pragma once
 
 #include "collectives/intra/arrive.h"
@@ -16,11 +19,24 @@ inline constexpr std::size_t kNotOneShot = std::size_t(-1);
 std::size_t contribution_bytes(const Call& call, int members) noexcept;
 // The largest contribution of a call that one_shot() and small.h serve. Up to this size: one barrier and (n + 3)S bytes of traffic;
 // above it: two barriers and 2S to 5S. Measured with bench/host on 2 ranks on 2 cores of an EPYC: at 4 KiB both are equal; at 16 KiB
-// one_shot is a third slower for shared buffers and equal for private ones. Records of a user's operator may be twice as long: the moments
-// of 128 channels on 4 ranks, and of 256 on 2, take less time so (bench/syncbn).
+// one_shot is a third slower for shared buffers and equal for private ones. With 4 ranks on these cores a barrier costs much more. Of
+// more than 4 ranks the sum of all contributions is what counts where each member reads all of each.
 std::size_t one_shot_bytes(const Call& call, int members) noexcept;
 // Whether a member contributes anything.
 bool contributes(const Call& call, bool is_root) noexcept;
+// Whose arrival a member awaits before its part of the call is done.
+enum class Awaited : std::uint8_t { kAll, kRoot, kNobody };
+// `staged`: contributions are in staging memory. All wait for all in the first such call, so that each may map that memory then.
+inline Awaited awaited_in(const IntraTeam& team, const Call& call, bool is_root, bool staged) noexcept {
+  if (!team.runs_ahead() || (staged && !team.staging_is_mapped())) return Awaited::kAll;
+  switch (call.kind) {
+    case Collective::kBroadcast:
+    case Collective::kScatter: return is_root ? Awaited::kNobody : Awaited::kRoot;
+    case Collective::kReduce:
+    case Collective::kGather: return is_root ? Awaited::kAll : Awaited::kNobody;
+    default: return Awaited::kAll;
+  }
+}
 
 // `begun`: the number of the arrival, if the fast path has already published it.
 Task<void> one_shot(Operation& op, std::optional<std::uint64_t> begun);

@@ -6,21 +6,29 @@
 namespace aiacc::intra {
 namespace {
 
-// Whether all members arrive soon and agree. A member waits also if it needs no data, as the root of a broadcast: otherwise it
-// would learn of a mismatch too late or never.
-bool all_arrive(IntraTeam& team, std::uint64_t number, std::size_t bytes, SmallWait wait) noexcept {
-  const int spins = team.patience().spins;
-  const int most = spins + (wait == SmallWait::kYieldsToo ? team.patience().yields : 0);
-  int waits = 0;
-  for (int member = 0; member < team.size(); ++member) {
-    while (!team.has_arrived(member, number)) {
-      if (++waits > most) return false;
-      team.prefetch_payload(member, number, bytes);
-      waits <= spins ? cpu_relax() : yield_core();
-    }
-    if (bytes > IntraTeam::kInlineBytes && member != team.me()) team.prefetch_staged(member, number, bytes);
+class Waits {
+ public:
+  Waits(const IntraTeam& team, SmallWait wait) noexcept
+      : spins_(team.patience().spins), most_(spins_ + (wait == SmallWait::kYieldsToo ? team.patience().yields : 0)) {}
+  // False: it has waited long enough.
+  bool wait() noexcept {
+    if (++waits_ > most_) return false;
+    waits_ <= spins_ ? cpu_relax() : yield_core();
+    return true;
   }
-  return team.agree(number);
+
+ private:
+  const int spins_;
+  const int most_;
+  int waits_ = 0;
+};
+
+bool all_arrive(const IntraTeam& team, const SmallCall& small, std::size_t bytes, Waits& waits) noexcept {
+  for (int member = small.awaits(); member < team.size(); member = small.awaits(member)) {
+    team.prefetch_payload(member, small.number(), bytes);
+    if (!waits.wait()) return false;
+  }
+  return true;
 }
 
 }  // namespace
@@ -29,9 +37,13 @@ Small try_small(IntraTeam& team, const Call& call, const std::byte* send, std::b
   if (!team.turns().free() || team.has_begun()) return Small::kNotServed;
   const std::size_t bytes = SmallCall::bytes_if_served(team, call);
   if (bytes == kNotOneShot) return Small::kNotServed;
+  Waits waits(team, wait);
+  while (!team.has_room()) {
+    if (!waits.wait()) return Small::kNotServed;
+  }
   SmallCall small(team, call, bytes);
   small.arrive(send);
-  if (!all_arrive(team, small.number(), bytes, wait)) {
+  if (!all_arrive(team, small, bytes, waits) || !small.agree()) {
     team.set_begun(small.number());
     return Small::kBegun;
   }

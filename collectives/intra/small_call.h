@@ -11,9 +11,7 @@ namespace aiacc::intra {
 
 class SmallCall {
  public:
-  // With more members, reading all lines by all members takes longer than a barrier through member 0
-  // (collectives/intra/arrive.cc).
-  static constexpr int kMostMembers = 16;
+  static constexpr int kMostMembers = IntraTeam::kMostPolling;
   // The length of a contribution, if the team's members can make this call so when its turn comes; else kNotOneShot.
   static std::size_t bytes_if_served(const IntraTeam& team, const Call& call) noexcept {
     if (team.size() > kMostMembers || !team.is_whole_group() || team.failed()) return kNotOneShot;
@@ -30,9 +28,11 @@ class SmallCall {
         element_(call.element_bytes()),
         bytes_(bytes),
         is_root_(team.rank_of(team.me()) == call.root),
+        awaited_(awaited_in(team, call, is_root_, staged())),
+        root_(team.member_of(call.root)),
         number_(number) {}
 
-  // Publishes this member's arrival.
+  // Publishes this member's arrival, for which there is room.
   void arrive(const std::byte* send) noexcept {
     IntraTeam::Arrival arrival;
     arrival.fingerprint = call_.fingerprint();
@@ -45,8 +45,21 @@ class SmallCall {
     number_ = team_.arrive(call_, arrival);
   }
   std::uint64_t number() const noexcept { return number_; }
+  // Somebody whose arrival is awaited, if the members before `from` have arrived; size(): nobody.
+  int awaits(int from = 0) const noexcept {
+    switch (awaited_) {
+      case Awaited::kAll: return team_.first_behind(number_, from);
+      case Awaited::kRoot: return team_.has_arrived(root_, number_) ? team_.size() : root_;
+      default: return team_.size();
+    }
+  }
+  // Whether they agree. Nobody is awaited any more.
+  bool agree() const noexcept {
+    if (awaited_ == Awaited::kAll) return team_.agree(number_);
+    return awaited_ == Awaited::kRoot ? team_.agrees(root_, number_) : team_.agreed_so_far();
+  }
 
-  // Gets what this member needs, when all have arrived and agree.
+  // Gets what this member needs, when they agree.
   void take(std::byte* recv) const noexcept {
     if (bytes_ == 0) return;
     const Extent mine = call_.block(team_.me());
@@ -54,8 +67,8 @@ class SmallCall {
       case Collective::kAllreduce: return reduce({0, call_.count}, recv);
       case Collective::kReduceScatter: return reduce(mine, recv);
       case Collective::kReduce: return is_root_ ? reduce({0, call_.count}, recv) : void();
-      case Collective::kBroadcast: return is_root_ ? void() : copy(team_.member_of(call_.root), {0, call_.count}, recv);
-      case Collective::kScatter: return copy(team_.member_of(call_.root), mine, recv);
+      case Collective::kBroadcast: return is_root_ ? void() : copy(root_, {0, call_.count}, recv);
+      case Collective::kScatter: return copy(root_, mine, recv);
       case Collective::kGather:
         if (!is_root_) return;
         [[fallthrough]];
@@ -113,6 +126,8 @@ class SmallCall {
   const std::size_t element_;
   const std::size_t bytes_;  // the length of a contribution
   const bool is_root_;
+  const Awaited awaited_;
+  const int root_;
   std::uint64_t number_;
 };
 

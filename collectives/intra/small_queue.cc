@@ -66,39 +66,43 @@ void SmallQueue::leave_first() noexcept {
   if (first() == nullptr) team_.turns().give_up();
 }
 
-void SmallQueue::arrive(const Item& item) noexcept {
+// Whether the first one can end. It has arrived when there is room for that.
+bool SmallQueue::is_ready(const Item& item) noexcept {
   const Call call = item.plain().call();
-  SmallCall small(team_, call, contribution_bytes(call, team_.size()));
-  small.arrive(item.send());
-  number_ = small.number();
-}
-
-bool SmallQueue::all_have_arrived() noexcept {
-  while (missing_ < team_.size() && team_.has_arrived(missing_, number_)) ++missing_;
+  SmallCall small(team_, call, contribution_bytes(call, team_.size()), number_);
+  if (number_ == 0) {
+    missing_ = team_.first_too_far_behind();
+    missing_at_ = team_.room_number();
+    if (missing_ < team_.size()) return false;
+    small.arrive(item.send());
+    number_ = small.number();
+    missing_ = 0;
+  }
+  missing_ = small.awaits(missing_);
+  missing_at_ = number_;
   return missing_ == team_.size();
 }
 
 std::exception_ptr SmallQueue::take(const Item& item) noexcept {
   const Call call = item.plain().call();
-  if (team_.agree(number_)) {
-    SmallCall(team_, call, contribution_bytes(call, team_.size()), number_).take(item.recv());
+  const SmallCall small(team_, call, contribution_bytes(call, team_.size()), number_);
+  if (small.agree()) {
+    small.take(item.recv());
     return nullptr;
   }
   team_.fail(number_);
   try {
-    team_.require_agreement(number_);
+    team_.require_agreed_so_far();
   } catch (...) {
     return std::current_exception();
   }
   return nullptr;
 }
 
-// Completes calls in their order as long as all members have arrived; the first that is not complete has this member's arrival.
-// True: nothing is to be waited for.
+// Completes calls in their order as long as nobody is to be waited for. True: no call is left.
 bool SmallQueue::advance() noexcept {
   for (int done = 0; first() != nullptr && !team_.failed(); ++done) {
-    if (number_ == 0) arrive(*first());
-    if (done == kAtOnce || !all_have_arrived()) return false;
+    if (done == kAtOnce || !is_ready(*first())) return false;
     Item& item = *first();
     std::exception_ptr error = take(item);
     leave_first();
@@ -114,14 +118,13 @@ Task<void> SmallQueue::attend() {
       co_await needed_.wait(closing_);
       continue;
     }
-    const bool at_once = all_have_arrived();
-    if (at_once) {
+    if (is_ready(*first())) {
       co_await yield_turn(team_.loop(), closing_);
     } else {
       watches_.emplace(closing_);
       try {
-        const FlagRef flag = team_.arrival_flag(missing_, number_);
-        co_await team_.domain().at_least(flag, number_, *watches_);
+        const FlagRef flag = team_.arrival_flag(missing_, missing_at_);
+        co_await team_.domain().at_least(flag, missing_at_, *watches_);
       } catch (...) {
         if (closing_.requested()) throw;
       }

@@ -27,8 +27,7 @@ class SmallQueue final : public PlainQueue, private Root::Owner {
   bool withdraw(Item& item) noexcept override;
 
  private:
-  void arrive(const Item& item) noexcept;
-  bool all_have_arrived() noexcept;
+  bool is_ready(const Item& item) noexcept;
   std::exception_ptr take(const Item& item) noexcept;
   bool advance() noexcept;
   void leave_first() noexcept;
@@ -37,8 +36,10 @@ class SmallQueue final : public PlainQueue, private Root::Owner {
 
   IntraTeam& team_;
   std::uint64_t number_ = 0;  // of the first one's arrival; 0: not published
-  int missing_ = 0;           // the members before it have arrived there
-  Event needed_;              // set when there is a first
+  // It waits for this member's arrival there.
+  int missing_ = 0;
+  std::uint64_t missing_at_ = 0;
+  Event needed_;  // set when there is a first
   Stop closing_;
   std::optional<Stop> watches_;  // while arrivals are awaited
   std::exception_ptr broken_;    // why the coroutine ended

@@ -194,6 +194,120 @@ TEST_P(WaitingSmallCalls, AreReportedByTheirOldest) {
   expect_idle();
 }
 
+// A broadcast of one float from rank 0, which gives the number of the call.
+class BroadcastsOnOneHost : public WaitingOnOneHost {
+ protected:
+  static constexpr std::size_t kAhead = IntraTeam::kAhead;
+  void broadcast_from(int root, int rank) {
+    start(rank, call_of(Collective::kBroadcast, 1, root), {static_cast<float>(started_[rank].size())}, 1);
+  }
+  void broadcast(int rank, std::size_t times = 1) {
+    for (std::size_t i = 0; i < times; ++i) broadcast_from(0, rank);
+  }
+  void lose(int lost, std::initializer_list<int> others) {
+    for (const int rank : others) {
+      job_[rank].context->on_rank_lost(lost,
+                                       std::make_exception_ptr(Error(Code::kPeerFailed, "a rank has died", lost)));
+    }
+  }
+  void expect_values(int rank, std::size_t times) {
+    for (std::size_t i = 0; i < times; ++i) {
+      ASSERT_EQ(error_of(rank, i).message(), "") << i;
+      ASSERT_EQ(started_[rank][i].result->back(), static_cast<float>(i));
+    }
+  }
+  std::size_t done(int rank) {
+    return static_cast<std::size_t>(std::count_if(started_[rank].begin(), started_[rank].end(),
+                                                  [](const Started& one) { return one.work->done(); }));
+  }
+};
+
+TEST_F(BroadcastsOnOneHost, EndOnTheRootBeforeOthersCall) {
+  broadcast(0, 3 * kAhead);
+  job_.world.run_until(after(job_.began, milliseconds(600)));  // one that waits is an operation now
+  EXPECT_EQ(done(0), kAhead);
+  broadcast(1, 3 * kAhead);
+  job_.world.run_until(after(job_.began, milliseconds(1200)));
+  EXPECT_EQ(done(0), kAhead) << "rank 2 has not come";
+  EXPECT_EQ(done(1), kAhead);
+  broadcast(2, 3 * kAhead);
+  finish();
+  for (const int rank : {1, 2}) expect_values(rank, 3 * kAhead);
+  expect_idle();
+}
+
+TEST_F(BroadcastsOnOneHost, GiveWhatADeadRootHadSent) {
+  broadcast(0, 5);
+  broadcast(1, 6);
+  broadcast(2, 2);
+  job_.world.run_until(after(job_.began, milliseconds(100)));
+  EXPECT_EQ(done(1), 5u);
+  lose(0, {1, 2});
+  finish();
+  expect_values(1, 5);
+  expect_values(2, 2);
+  EXPECT_EQ(error_of(1, 5).code(), Code::kPeerFailed);
+  EXPECT_EQ(error_of(1, 5).peer(), 0);
+  broadcast(2);
+  finish();
+  EXPECT_EQ(error_of(2, 2).code(), Code::kPeerFailed) << "the group has ended";
+}
+
+TEST_F(BroadcastsOnOneHost, EndOnTheRootWithTheNameOfADeadReceiver) {
+  broadcast(0, kAhead + 2);
+  broadcast(1, kAhead + 2);
+  job_.world.run_until(after(job_.began, milliseconds(100)));
+  lose(2, {0, 1});
+  finish();
+  for (const int rank : {0, 1}) {
+    for (std::size_t i = 0; i < kAhead; ++i) ASSERT_EQ(error_of(rank, i).message(), "") << i;
+    EXPECT_EQ(error_of(rank, kAhead).code(), Code::kPeerFailed);
+    EXPECT_EQ(error_of(rank, kAhead).peer(), 2);
+  }
+}
+
+TEST_F(BroadcastsOnOneHost, NameWhoIsMissingWhenTheRootMayNotRunAheadAnyMore) {
+  broadcast(0, kAhead + 1);
+  broadcast(1, kAhead + 1);
+  finish();
+  EXPECT_EQ(error_of(0, kAhead).code(), Code::kTimeout);
+  EXPECT_NE(error_of(0, kAhead).message().find("rank 2 has not arrived"), std::string::npos)
+      << error_of(0, kAhead).message();
+  EXPECT_EQ(error_of(0, kAhead).peer(), 2);
+}
+
+// The receiver finds it in that very call, the root in its next one.
+TEST_F(BroadcastsOnOneHost, OfAnotherLengthAreAMismatchOfWhichTheRootHearsLater) {
+  broadcast(0);
+  start(1, call_of(Collective::kBroadcast, 2), {0, 0}, 2);
+  broadcast(2);
+  finish();
+  EXPECT_EQ(error_of(0, 0).message(), "");
+  EXPECT_EQ(error_of(1, 0).code(), Code::kMismatch);
+  sum(0);
+  sum(2);
+  finish();
+  for (const int rank : {0, 2}) {
+    EXPECT_EQ(error_of(rank, 1).code(), Code::kMismatch);
+    EXPECT_NE(error_of(rank, 1).message().find("rank 0: broadcast of 1 fp32, from root 0; rank 1: broadcast of 2 fp32"),
+              std::string::npos)
+        << error_of(rank, 1).message();
+  }
+}
+
+TEST_F(BroadcastsOnOneHost, OfTwoRootsAreAMismatchOfTheNextCall) {
+  broadcast(0);
+  broadcast_from(1, 1);
+  broadcast(2);
+  for (int rank = 0; rank < 3; ++rank) sum(rank);
+  finish();
+  for (int rank = 0; rank < 3; ++rank) {
+    EXPECT_EQ(error_of(rank, 1).code(), Code::kMismatch);
+    EXPECT_NE(error_of(rank, 1).message().find("broadcast of 1 fp32, from root 1"), std::string::npos)
+        << error_of(rank, 1).message();
+  }
+}
+
 TEST_P(WaitingSmallCalls, AreNotForWhatNeedsAnOperation) {
   Group& world = job_[0].context->world();
   std::vector<float> data(100'000);

@@ -55,10 +55,10 @@ struct DirectoryEntry {
   std::atomic<std::uint64_t> place{0};  // first line
 };
 
-// Room for about 2,000 groups of one host with 16 lines under three keys each, or 1,000 over several hosts with 31 lines
+// Room for about 2,000 groups of one host with 78 lines under three keys each, or 1,000 over several hosts with some 30 lines
 // under six. Pages are used only as lines are claimed.
 struct ControlArea {
-  static constexpr std::uint32_t kLines = 32'768;
+  static constexpr std::uint32_t kLines = 163'840;
   static constexpr std::uint32_t kKeys = 8'192;
 
   ControlLine line[kLines];
