@@ -31,13 +31,14 @@ using Tensors = std::vector<Tensor>;
 using Milliseconds = std::chrono::milliseconds;
 
 // Read by Python in the file, before it loads a module that was made for another torch.
-[[maybe_unused]] const volatile char built_for[] = "aiacc-torch-shim for " AIACC_SHIM_KEY;
+constexpr char built_for[] = "aiacc-torch-shim for " AIACC_SHIM_KEY;
 
 constexpr int kOk = 0;
 constexpr int kInvalidHandle = 2;
 constexpr int kTimeout = 7;
 constexpr int kPending = 12;
-constexpr int kUint8 = 1;           // AIACC_UINT8
+constexpr int kUint8 = 1;  // AIACC_UINT8
+constexpr std::size_t kLongBytes = 4 << 20;
 constexpr Milliseconds kTick(250);  // a wait in the library sees no signal of Python (Ctrl-C): it returns this often
 constexpr std::int64_t kLong = 1 << 30;  // milliseconds
 
@@ -338,6 +339,7 @@ Made allreduce(Group group, std::int64_t, const Tensors& tensors, const c10d::Al
   const int type = element_type(tensors[0]);
   const int op = operator_of(options.reduceOp);
   if (type < 0 || op < 0) return {};
+  if (!waits(options, 0) && tensors[0].nbytes() >= kLongBytes) return {};  // why is said in process_group.py
   void* const place = tensors[0].data_ptr();
   const std::size_t count = tensors[0].numel();
   return start(
@@ -447,6 +449,7 @@ void bind(const py::dict& addresses, py::object failure) {
 
 PYBIND11_MODULE(aiacc_torch_shim, module) {
   py::register_exception_translator(translate);
+  module.attr("built_for") = built_for;
   module.def("bind", bind);
   module.def("allreduce", allreduce);
   module.def("broadcast", broadcast);
