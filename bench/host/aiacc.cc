@@ -78,6 +78,7 @@ int main(int argc, char** argv) {
     check(aiacc_allreduce(&mine, &all, 1, AIACC_FLOAT64, AIACC_MAX, AIACC_WORLD, nullptr, nullptr));
     return all;
   };
+  subject.back_to_back = argc > 5;
   if (argc > 4) subject.pause = std::chrono::microseconds(std::strtoull(argv[4], nullptr, 10));
   bench::run(subject, shared ? "shared" : "private", largest);
   check(aiacc_finalize());

@@ -1,8 +1,8 @@
 // How bench/host measures, the same for aiacc and for each MPI: a collective of fp32 (sums), its input rewritten by its owner
 // before each call, allreduce and broadcast in place, the others out of place. The size is that of the larger of a rank's two
 // buffers. The time is that of the call alone, seen by each rank; of the calls of a size the median, and of the ranks the
-// slowest. Calls shorter than the clock is fine are timed in batches, unless some ranks only give: those would run ahead. Where a
-// token bucket shapes the network, a pause before each call fills it for everybody alike: slow barriers would do so for some.
+// slowest. Calls shorter than the clock is fine are timed in batches, unless some ranks only give: those would run ahead, which is
+// what `back_to_back` asks for. Where a token bucket shapes the network, a pause before each call fills it for everybody alike: slow barriers would do so for some.
 #pragma once
 
 #include <algorithm>
@@ -57,6 +57,7 @@ struct Subject {
   std::function<float*(std::size_t)> allocate;  // elements
   std::function<double(double)> slowest;        // of all ranks' figures
   std::chrono::microseconds pause{0};           // before each call
+  bool back_to_back = false;                    // all calls of at most 4 KiB in batches, without barriers
 };
 
 inline double now_us() {
@@ -92,7 +93,8 @@ inline double measure(const Subject& subject, float* send, float* recv, std::siz
   const std::size_t sent = collective.sends_blocks ? count * ranks : count;
   const std::size_t received = collective.receives_blocks ? count * ranks : count;
   const std::size_t bytes = std::max(sent, received) * sizeof(float);
-  const int batch = bytes <= 1024 && !collective.rooted ? 100 : 1;
+  const bool together = subject.back_to_back ? bytes <= 4096 : bytes <= 1024 && !collective.rooted;
+  const int batch = together ? 100 : 1;
   const int calls = bytes <= (64u << 10) ? 400 : bytes <= (1u << 20) ? 200 : bytes <= (8u << 20) ? 40 : 12;
   std::vector<double> times;
   subject.barrier();

@@ -68,6 +68,7 @@ int main(int argc, char** argv) {
     return all;
   };
   const std::size_t largest = argc > 2 ? std::strtoull(argv[2], nullptr, 10) : std::size_t{64} << 20;
+  subject.back_to_back = argc > 5;
   if (argc > 4) subject.pause = std::chrono::microseconds(std::strtoull(argv[4], nullptr, 10));
   bench::run(subject, argc > 1 ? argv[1] : "mpi", largest);
   MPI_Finalize();
