@@ -126,6 +126,22 @@ def test_errors_that_users_of_torch_catch(python, what, said):
     assert code == 0 and re.search(rf"rank 0: .*{said}", out), (code, out, err)
 
 
+@pytest.mark.parametrize("python", each_torch())
+def test_a_failure_in_backward_has_its_sentence(python):
+    code, out, err = python_job(python, 2, """
+import torch, torch.distributed as dist
+import aiacc.torch
+dist.init_process_group("aiacc")
+model = torch.nn.parallel.DistributedDataParallel(torch.nn.Linear(1, 1))
+try:
+    model(torch.ones(1, 1)).sum().backward() if dist.get_rank() == 0 else dist.all_reduce(torch.ones(5))
+except RuntimeError as error:
+    print(f"rank {dist.get_rank()}: {error}", flush=True)
+""", env={"AIACC_TORCH_SHIM": "0"})
+    said = "rank 0: allreduce of 2 fp32, sum; rank 1: allreduce of 5 fp32, sum"
+    assert code == 0 and [said in line for line in out.splitlines() if line.startswith("rank ")] == [True, True], (code, out, err)
+
+
 @pytest.mark.parametrize("clause", ["rank 1 has not arrived", "rank 1 has not made this group", "ranks 1, 3 have freed it"])
 @pytest.mark.parametrize("python", each_torch()[:1])
 def test_a_monitored_barrier_names_the_rank_wherever_it_is(python, clause):

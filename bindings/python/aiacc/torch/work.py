@@ -5,6 +5,7 @@ import ctypes as c
 import itertools
 import os
 import queue
+import sys
 import threading
 from datetime import timedelta
 from typing import Any, Callable, Dict, List, Optional, Sequence, Type, Union
@@ -29,13 +30,27 @@ _mixed: Dict[type, type] = {}
 
 def failure(found: aiacc.Error) -> Exception:
     """The same error as one that users of torch.distributed catch."""
-    kind = type(found)
-    if kind not in _mixed:
-        _mixed[kind] = kind if issubclass(kind, _BASE) else type(kind.__name__, (_BASE, kind), {"__doc__": kind.__doc__, "__module__": "aiacc"})
     # Users, and torch's own tests, know a time-out by this word.
-    made = _mixed[kind](f"the timeout has passed: {found}" if isinstance(found, aiacc.Timeout) else str(found))
-    made.status, made.rank = found.status, found.rank
+    sentence = f"the timeout has passed: {found}" if isinstance(found, aiacc.Timeout) else str(found)
+    return _mixed_failure(type(found), sentence, found.status, found.rank)
+
+
+def _mixed_failure(kind: Type[aiacc.Error], sentence: str, status: int, rank: int) -> Exception:
+    if kind not in _mixed:
+        bases = (kind,) if issubclass(kind, _BASE) else (_BASE, kind)
+        _mixed[kind] = type(kind.__name__, bases, {"__doc__": kind.__doc__, "__module__": "aiacc", "__reduce__": _reduced})
+    made = _mixed[kind](sentence)
+    made.status, made.rank = status, rank
     return made
+
+
+def _reduced(one: Any) -> Any:
+    """torch looks for tensors in what a future has by pickling it, and DistributedDataParallel would take an error for tensors: raised here, it
+    is what backward raises."""
+    if sys._getframe(1).f_code.co_name == "_extract_tensors":
+        raise _BASE(str(one))
+    kind = next(each for each in type(one).__mro__[1:] if issubclass(each, aiacc.Error))
+    return _mixed_failure, (kind, str(one), one.status, one.rank)
 
 
 class _Future(torch.futures.Future):
