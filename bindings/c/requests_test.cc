@@ -123,6 +123,7 @@ TEST(Waiting, ForRequestsOfSeveralContexts) {
 TEST(Waiting, ForAllOfSeveralContextsInTurns) {
   World one(2);
   World other(2);
+  std::atomic<int> looked{0};
   one.run([&](int rank, aiacc_group_t group) {
     const std::array<aiacc_group_t, 2> groups = {group, other.group(rank)};
     std::vector<int> in(32, -1), out(32, rank);
@@ -132,6 +133,8 @@ TEST(Waiting, ForAllOfSeveralContextsInTurns) {
                               &requests[i]));
     }
     EXPECT_EQ(aiacc_wait_all(requests.size(), requests.data(), 0), AIACC_PENDING);
+    ++looked;
+    while (looked < 2) std::this_thread::yield();
     for (std::size_t i = 32; i-- > 0;) {
       EXPECT_AIACC(aiacc_send(&out[i], 1, AIACC_INT32, 1 - rank, static_cast<std::uint32_t>(i), groups[i % 2], nullptr,
                               &requests[32 + i]));
