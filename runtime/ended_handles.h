@@ -2,8 +2,8 @@
 // its number in its group: a word, in place of an object in a table (HandleTable).
 //
 // Words are in blocks, of which a thread has one for itself: it names calls there in turn and leaves out words that are in use. A handle
-// is kind (8 bits), turn (36) and place (20); its word has the lower bits of the turn and the call's number, 0: none. A turn is never
-// used again, so a handle that was taken stays unknown.
+// is kind (8 bits), turn (36) and place (20); its word has the lower 20 bits of the turn and the call's number, 0: none. Turns are counted
+// for all blocks, so a handle that was taken stays unknown for some 2^28 calls.
 #pragma once
 
 #include <array>

@@ -265,10 +265,11 @@ bool Lane::wait_all(std::span<Work* const> works, std::optional<Duration> timeou
 
 bool Lane::wait_all(InTurn& works, std::optional<Duration> timeout) {
   Work* first = nullptr;
+  bool over = false;  // and stays so, whatever unfinished() would say later
   std::span<Work* const> next(&first, 1);
   const auto done = [&](bool) {
-    if (first == nullptr || first->done()) first = works.unfinished();
-    return first == nullptr;
+    if (!over && (first == nullptr || first->done())) over = (first = works.unfinished()) == nullptr;
+    return over;
   };
   return wait_until(done, next, true, timeout);
 }

@@ -172,6 +172,8 @@ class Freeing {
   bool free(RequestPin pin) noexcept {
     return pin.remove(freed_, [this](RequestEntry& entry) { take(entry); });
   }
+  // Before a lane is driven, which gives memory back and takes it itself.
+  void give_back() noexcept { gathering_.reset(); }
   // No context that a request referred to need be there any more.
   void count_down() noexcept {
     gathering_.reset();  // the context's, which may be gone then
@@ -222,9 +224,13 @@ class AllOf final : private Lane::InTurn {
       }
       std::optional<Duration> left = limit;
       if (left) *left -= std::min<Duration>(*left, io::RealClock().now() - began);
-      lane_ = &present_->operator*().context->context().lane();
+      RealContext& context = *(*present_)->context;
+      if (!freeing_.may_free_of(&context)) freeing_.count_down();
+      context.add_request();  // another caller may free the last one that refers to it while this one sleeps
+      lane_ = &context.context().lane();
       const bool in_time = lane_->wait_all(*this, left);
       lane_ = nullptr;
+      context.end_requests(1);
       if (!in_time && !lost_) return false;
     }
   }
@@ -275,15 +281,16 @@ class AllOf final : private Lane::InTurn {
       }
       const RequestEntry& entry = **present_;
       if (!entry.done()) {
+        freeing_.give_back();
         const bool here = lane_ == nullptr || lane_ == &entry.context->context().lane();
         return here ? entry.operation.get() : nullptr;
       }
+      if (!freeing_.may_free_of(entry.context)) return nullptr;
       if (entry.failed()) {
         failed_ = true;
         present_.reset();
         continue;
       }
-      if (!freeing_.may_free_of(entry.context)) return nullptr;
       lost_ = !freeing_.free(std::move(*present_));
       present_.reset();
       if (lost_) return nullptr;
@@ -337,7 +344,8 @@ aiacc_status_t aiacc_wait_any(size_t n, aiacc_request_t* requests, int64_t timeo
     if (timeout_ms != 0) refuse_to_block("aiacc_wait_any");
     std::size_t ended = n;
     std::vector<Held> held = pinned_requests(n, requests, &ended);
-    if (ended != n && state().ended_requests.take(requests[ended])) {
+    if (ended != n) {
+      if (!state().ended_requests.take(requests[ended])) throw unknown_request(requests[ended]);
       *index = ended;
       requests[ended] = AIACC_NULL;
       return AIACC_OK;
