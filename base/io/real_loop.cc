@@ -81,7 +81,7 @@ bool RealLoop::look_and_wait(Instant until) {
 bool RealLoop::stay_awake() noexcept {
   begin_turn();
   if (run_jobs()) return true;
-  if (wake_.load(std::memory_order_relaxed) || !wait_awake(kNever)) return false;
+  if (wake_.load(std::memory_order_relaxed) || !wait_awake(timers_.next())) return false;
   run_jobs();
   return true;
 }

@@ -311,6 +311,22 @@ TEST(RealLoop, KeepsItsCoreForAnswersWhileItSpins) {
   loop.await_no_answer(stream);
 }
 
+// Otherwise a call that waits for an answer would keep time-outs from being noticed.
+TEST(RealLoop, StaysAwakeNoLongerThanUntilATimerIsDue) {
+  struct Stream final : Answerer {
+    bool look_for_answer() noexcept override { return false; }
+  } stream;
+  RealLoop loop;
+  Alarm alarm;
+  loop.await_answer(stream);
+  loop.set_spin_policy({Duration(0), std::chrono::minutes(10), 0});  // the test would be ended before that
+  loop.arm(alarm, after(loop.now(), milliseconds(20)));
+  EXPECT_TRUE(loop.stay_awake());
+  EXPECT_TRUE(alarm.armed()) << "a later turn is for timers";
+  alarm.disarm();
+  loop.await_no_answer(stream);
+}
+
 TEST(RealLoop, AOneShotWatchIsToldOnceUntilRearmed) {
   RealLoop loop;
   Fd bell(eventfd(1, EFD_CLOEXEC | EFD_NONBLOCK));
