@@ -45,8 +45,10 @@ void Group::investigate(GroupOperation& operation) noexcept {
 // Ends the group if a member of this host has freed it without making this call.
 void Group::end_if_freed(const GroupOperation& operation) {
   if (board_ == nullptr || !open_ || is_message(operation.call().kind)) return;
+  const std::vector<int> done = board_->done_here();  // first: who is done by now has said how far it came
+  if (done.empty()) return;
   const std::vector<int> missing = board_->missing(operation.sequence());
-  for (const int freed : board_->done_here()) {
+  for (const int freed : done) {
     if (std::find(missing.begin(), missing.end(), freed) == missing.end()) continue;
     return abort(std::make_exception_ptr(
         Error(Code::kMismatch,
