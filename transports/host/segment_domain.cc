@@ -89,7 +89,7 @@ std::optional<std::uint64_t> SegmentDomain::offset_of(const void* data, std::siz
 // --- control lines ---------------------------------------------------------------------------------------------------
 
 // The search continues after the last claim, so that released lines are not reused soon: a slow peer may still read them. But it
-// begins again before it has come through all, so that a rank that makes and frees groups all the time does not touch all their pages.
+// begins again after a fifth of them, while there is room in it, so that a rank that makes and frees groups all the time does not touch all their pages.
 std::uint32_t SegmentDomain::find_free_lines(std::uint32_t count) {
   for (const std::uint32_t from : {next_line_, static_cast<std::uint32_t>(kFirstFreeLine)}) {
     std::uint32_t first = from;
@@ -99,7 +99,9 @@ std::uint32_t SegmentDomain::find_free_lines(std::uint32_t count) {
       first = claim.first + claim.count;
     }
     if (first + count > ControlArea::kLines) continue;
-    next_line_ = first + count < ControlArea::kLines / 5 ? first + count : static_cast<std::uint32_t>(kFirstFreeLine);
+    constexpr std::uint32_t kUsual = ControlArea::kLines / 5;
+    const bool comes_through = first < kUsual && first + count >= kUsual;
+    next_line_ = comes_through ? static_cast<std::uint32_t>(kFirstFreeLine) : first + count;
     return first;
   }
   throw Error(Code::kOutOfMemory,
