@@ -77,6 +77,24 @@ print("all is well")
 
 
 @pytest.mark.parametrize("python", each_torch()[:1])
+def test_beside_gloo_after_a_smaller_world_of_aiacc(python):
+    code, out, err = python_job(python, 2, """
+import torch, torch.distributed as dist
+import aiacc.torch
+aiacc.torch.init()
+if aiacc.rank() == 1:
+    dist.init_process_group("aiacc", store=dist.HashStore(), rank=0, world_size=1)
+    dist.destroy_process_group()
+dist.init_process_group("gloo")
+tensor = torch.ones(1)
+dist.all_reduce(tensor, group=dist.new_group(backend="aiacc"))
+assert tensor.item() == 2
+print("all is well")
+""")
+    all_well(2, code, out, err)
+
+
+@pytest.mark.parametrize("python", each_torch()[:1])
 def test_operations_that_outlive_modules(python):
     """At the end of Python an operation that nobody waited for goes in silence."""
     code, out, err = python_job(python, 2, """

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import ctypes as c
 import os
+import weakref
 import zlib
 from datetime import timedelta
 from typing import Any, List
@@ -21,7 +22,19 @@ from aiacc.torch._shim import with_short_ways
 from aiacc.torch.process_group import AiaccProcessGroup
 from aiacc.torch.work import failure
 
-_aiacc_ranks: List[int] = []  # by torch's global rank
+_aiacc_ranks: List[int] = []  # by the global rank in torch's world of now
+_worlds = 0
+
+
+def _forget_with(default: Any) -> None:
+    """The numbers are those of the world of this group."""
+    global _worlds
+    _worlds += 1
+
+    def forget(world: int) -> None:
+        if world == _worlds:
+            _aiacc_ranks.clear()
+    weakref.finalize(default, forget, _worlds).atexit = False
 
 
 def _join_job(store: Any, rank: int, size: int, timeout: timedelta) -> None:
@@ -74,12 +87,16 @@ def create(options: Any, _: Any = None) -> AiaccProcessGroup:
                                    "aiacc: they must agree")
             else:
                 _aiacc_ranks[:] = range(everyone)
+            _forget_with(dist.distributed_c10d._get_default_group())
         name = str(options.group_id)
         group = aiacc.WORLD.create([_aiacc_ranks[one] for one in members], name=f"torch.distributed {name}", key=_key(name),
                                    timeout=timeout.total_seconds())
     except aiacc.Error as error:
         raise failure(error) from None
-    return with_short_ways(AiaccProcessGroup)(group, rank, size, members, options.store)
+    made = with_short_ways(AiaccProcessGroup)(group, rank, size, members, options.store)
+    if not options.global_ranks_in_group:
+        _forget_with(made)
+    return made
 
 
 def _key(name: str) -> int:
