@@ -150,6 +150,7 @@ aiacc.WORLD.barrier()
 
 @pytest.mark.parametrize("end", ["sys.exit(0)", "sys.exit()", "try: sys.exit(3)\nexcept SystemExit: pass",
                                  "def main():\n try: sys.exit(3)\n except SystemExit: return 0\nsys.exit(main())",
+                                 "try: sys.exit(3)\nexcept SystemExit: pass\nraise SystemExit(0)",
                                  "thread = threading.Thread(target=sys.exit, args=(3,)); thread.start(); thread.join()"])
 def test_other_ends_by_sys_exit_leave_in_order(end):
     code, out, err = python_job(PYTHON, 2, f"import aiacc, sys, threading; aiacc.init()\nprint('all is well', flush=True)\n{end}", env=QUIET)

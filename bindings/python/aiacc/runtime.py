@@ -121,11 +121,13 @@ class _Exits:
             self._last = outermost, outermost.f_lasti
 
     def failed(self) -> bool:
-        """Where the exception was caught instead, the program has gone on from there, to its last line."""
+        """Where the exception was caught instead, the program has gone on from there."""
         if self._last is None:
             return False
         frame, place = self._last
-        return frame.f_lasti == place or not opname[frame.f_code.co_code[frame.f_lasti]].startswith("RETURN")
+        code, at = frame.f_code.co_code, frame.f_lasti
+        name = opname[code[at]]  # of the end of a `with` or `finally`, or of a `raise` of what is being handled, whose argument is 0
+        return bool(at == place or name in ("RERAISE", "END_FINALLY") or (name == "RAISE_VARARGS" and code[at + 1] == 0))
 
 
 _exits = _Exits()
