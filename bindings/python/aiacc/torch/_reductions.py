@@ -33,6 +33,8 @@ def _factor_of(op: Any) -> float:
         _, factor = op.__getstate__()
     except (AttributeError, TypeError, ValueError):
         raise ValueError("ReduceOp.PREMUL_SUM has no factor: make it with torch.distributed._make_nccl_premul_sum(factor)") from None
+    if float(factor) == 0:
+        raise ValueError("the factor of ReduceOp.PREMUL_SUM is 0")
     return float(factor)
 
 

@@ -116,14 +116,20 @@ class Dropped {
   // At two of them, before each operation.
   void look() {
     if (!some_) return;
-    std::list<std::pair<Request, Tensors>> ended;  // their memory is given back without the lock
-    std::lock_guard lock(mutex_);
-    for (std::size_t i = std::min<std::size_t>(kept_.size(), 2); i > 0; --i) {
-      const bool pending = calls.wait_for(kept_.front().first, 0) == kPending;
-      std::list<std::pair<Request, Tensors>>& to = pending ? kept_ : ended;
-      to.splice(to.end(), kept_, kept_.begin());
+    // Looked at, and given back, without the lock: either may run Python.
+    std::list<std::pair<Request, Tensors>> seen, pending;
+    std::unique_lock lock(mutex_);
+    while (!kept_.empty() && seen.size() < 2) seen.splice(seen.end(), kept_, kept_.begin());
+    lock.unlock();
+    for (auto one = seen.begin(); one != seen.end();) {
+      const auto next = std::next(one);
+      if (calls.wait_for(one->first, 0) == kPending) pending.splice(pending.end(), seen, one);
+      one = next;
     }
+    lock.lock();
+    kept_.splice(kept_.end(), pending);
     some_ = !kept_.empty();
+    lock.unlock();
   }
 
  private:
@@ -212,13 +218,14 @@ class ShortWork : public c10d::Work {
   // Whether it has ended, of a status of wait_for.
   bool take(int status) {
     if (status == kPending) return false;
+    Tensors kept;  // given back without the mutex: that may take the interpreter's lock
     std::unique_lock lock(end_mutex_);
     if (status == kInvalidHandle && !ended_) {  // another thread has waited for it, and ends this
       end_.wait_for(lock, std::chrono::seconds(10), [this] { return ended_.load(); });
     }
     if (ended_) return true;
     if (status != kOk) failure_ = std::make_exception_ptr(last_failure(status));
-    kept_.clear();
+    kept.swap(kept_);
     ended_ = true;
     end_.notify_all();
     return true;
@@ -407,20 +414,20 @@ Made barrier(Group group, std::int64_t, const c10d::BarrierOptions& options) {
   return start([&](Request* request) { return calls.barrier(group, nullptr, request); }, waits(options, 0), {}, {});
 }
 
-Made send(Group group, std::int64_t, const Tensors& tensors, int to, int tag) {
-  if (tensors.size() != 1 || tag < 0 || !is_plain(tensors[0])) return {};
+Made send(Group group, std::int64_t, const Tensors& tensors, int to, std::int64_t tag) {
+  if (tensors.size() != 1 || tag < 0 || tag > UINT32_MAX || !is_plain(tensors[0])) return {};
   return start(
       [&](Request* request) {
-        return calls.send(tensors[0].data_ptr(), tensors[0].nbytes(), kUint8, to, tag, group, nullptr, request);
+        return calls.send(tensors[0].data_ptr(), tensors[0].nbytes(), kUint8, to, static_cast<std::uint32_t>(tag), group, nullptr, request);
       },
       false, {}, tensors);
 }
 
-Made recv(Group group, std::int64_t, const Tensors& tensors, int from, int tag) {
-  if (tensors.size() != 1 || tag < 0 || !is_plain(tensors[0])) return {};
+Made recv(Group group, std::int64_t, const Tensors& tensors, int from, std::int64_t tag) {
+  if (tensors.size() != 1 || tag < 0 || tag > UINT32_MAX || !is_plain(tensors[0])) return {};
   return start(
       [&](Request* request) {
-        return calls.recv(tensors[0].data_ptr(), tensors[0].nbytes(), kUint8, from, tag, group, nullptr, request);
+        return calls.recv(tensors[0].data_ptr(), tensors[0].nbytes(), kUint8, from, static_cast<std::uint32_t>(tag), group, nullptr, request);
       },
       false, tensors, {}, from);
 }

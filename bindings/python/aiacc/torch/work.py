@@ -248,8 +248,9 @@ class Work(dist._Work if hasattr(dist, "_Work") else torch._C._distributed_c10d.
         if status == PENDING:
             return
         if status == aiacc.InvalidHandle.status:  # another thread has waited for it, and ends this
-            self._wait_for_end(None)
-            return
+            self._wait_for_end(10)
+            if self._has_ended:
+                return
         self._request = 0
         self._end(None if status == OK else failure(error(library(), status)))
 
