@@ -58,7 +58,7 @@ TEST_P(KvTogether, WorkersMayCallInAnyOrder) {
         EXPECT_AIACC(aiacc_kv_pull(kv, {nullptr, key}, kLong, out, nullptr, &requests.back()));
       }
       EXPECT_AIACC(aiacc_wait_all(requests.size(), requests.data(), AIACC_FOREVER));
-      const Values want(kLong, static_cast<float>(n * step + n * (n - 1) / 2));
+      const Values want(kLong, static_cast<float>(n * step) + static_cast<float>(n * (n - 1)) / 2);
       for (const Values& each : read) EXPECT_EQ(each, want) << step;
     }
     EXPECT_AIACC(aiacc_kv_free(kv));
@@ -137,7 +137,7 @@ TEST_P(KvTogether, AServerThatIsNoWorkerHasTheSums) {
     if (rank > 0) {
       begin(kv, 1);
       const Values gradient(kLong, static_cast<float>(rank));
-      const Values want(kLong, static_cast<float>(n * (n - 1) / 2));
+      const Values want(kLong, static_cast<float>(n * (n - 1)) / 2);
       for (int step = 0; step < 3; ++step) {
         Values out(kLong), pulled(kLong);
         EXPECT_AIACC(aiacc_kv_pushpull(kv, {nullptr, 1}, kLong, gradient.data(), out.data(), nullptr, nullptr));

@@ -17,7 +17,7 @@ constexpr int kNoLibfabric = 77;
 
 // In a child, where nothing has loaded libfabric. Its exit status says what was changed.
 int changed_by_loading() {
-  setenv("FI_PROVIDER", "none-of-ours", 1);
+  setenv("FI_PROVIDER", "none-of-ours", 1);  // NOLINT(concurrency-mt-unsafe): a child with one thread
   io::RealLoop loop;
   try {
     const ActivePortFactory factory(loop, ofi::kLibrary, active_test::kOfiOverTcp.settings);
@@ -29,7 +29,7 @@ int changed_by_loading() {
     sigaction(signal, nullptr, &action);
     if (action.sa_handler != SIG_DFL) return 2;
   }
-  return std::strcmp(std::getenv("FI_PROVIDER"), "none-of-ours") == 0 ? 0 : 4;
+  return std::strcmp(std::getenv("FI_PROVIDER"), "none-of-ours") == 0 ? 0 : 4;  // NOLINT(concurrency-mt-unsafe)
 }
 
 TEST(OfiModuleDeathTest, LoadingLibfabricChangesNoSignalsAndReadsNoneOfTheUsersSettings) {
