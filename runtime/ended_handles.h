@@ -35,6 +35,9 @@ class EndedHandles {
   };
 
   EndedHandles() = default;
+  ~EndedHandles() {
+    for (auto& block : blocks_) delete[] block.load(std::memory_order_relaxed);
+  }
   EndedHandles(const EndedHandles&) = delete;
   EndedHandles& operator=(const EndedHandles&) = delete;
 
@@ -73,7 +76,10 @@ class EndedHandles {
 
   // In a forked child: every handle becomes unknown.
   void forget_all() noexcept {
-    for (auto& block : blocks_) block.store(nullptr, std::memory_order_relaxed);
+    for (auto& block : blocks_) {
+      Word* const words = block.load(std::memory_order_relaxed);
+      for (std::uint32_t i = 0; words != nullptr && i < kWords; ++i) words[i].store(0, std::memory_order_relaxed);
+    }
   }
 
  private:
@@ -133,7 +139,7 @@ class EndedHandles {
   std::atomic<std::uint64_t> turns_{1};
   std::atomic<std::uint32_t> looked_at_{0};
   std::array<std::atomic<bool>, kBlocks> owned_{};
-  std::array<std::atomic<Word*>, kBlocks> blocks_{};  // kept until the process ends
+  std::array<std::atomic<Word*>, kBlocks> blocks_{};
 };
 
 }  // namespace aiacc
