@@ -210,7 +210,7 @@ class HandleTable {
     if (slot == nullptr) return {};
     const std::uint64_t named = named_state(handle);
     std::uint64_t state = slot->state.load(std::memory_order_relaxed);
-    do {
+    do {  // NOLINT(bugprone-infinite-loop): the exchange changes the state
       while ((state & kLocked) != 0) state = await_unlocked(*slot);
       if ((state & ~(kUsers | kQuiet)) != named) [[unlikely]]
         return {};

@@ -418,7 +418,8 @@ Made send(Group group, std::int64_t, const Tensors& tensors, int to, std::int64_
   if (tensors.size() != 1 || tag < 0 || tag > UINT32_MAX || !is_plain(tensors[0])) return {};
   return start(
       [&](Request* request) {
-        return calls.send(tensors[0].data_ptr(), tensors[0].nbytes(), kUint8, to, static_cast<std::uint32_t>(tag), group, nullptr, request);
+        return calls.send(tensors[0].data_ptr(), tensors[0].nbytes(), kUint8, to, static_cast<std::uint32_t>(tag),
+                          group, nullptr, request);
       },
       false, {}, tensors);
 }
@@ -427,7 +428,8 @@ Made recv(Group group, std::int64_t, const Tensors& tensors, int from, std::int6
   if (tensors.size() != 1 || tag < 0 || tag > UINT32_MAX || !is_plain(tensors[0])) return {};
   return start(
       [&](Request* request) {
-        return calls.recv(tensors[0].data_ptr(), tensors[0].nbytes(), kUint8, from, static_cast<std::uint32_t>(tag), group, nullptr, request);
+        return calls.recv(tensors[0].data_ptr(), tensors[0].nbytes(), kUint8, from, static_cast<std::uint32_t>(tag),
+                          group, nullptr, request);
       },
       false, tensors, {}, from);
 }
