@@ -66,6 +66,7 @@ groupcomm_tests += \
 	groupcomm/gradient/group_rounds_sim_test.cc \
 	groupcomm/gradient/dissemination_test.cc \
 	groupcomm/gradient/kind_test.cc \
+	groupcomm/gradient/launch_order_test.h \
 	groupcomm/gradient/negotiator_random_test.cc \
 	groupcomm/gradient/negotiator_recovers_test.cc \
 	groupcomm/gradient/negotiator_steady_test.cc \

@@ -2,7 +2,7 @@
 // and reductions between them, which take random times. What it checks in every run:
 //
 //   - all ranks launch the same in the same order;
-//   - of what is agreed on the higher priority is launched first, but for what some rank may have begun until then;
+//   - they launch by priority (launch_order_test.h);
 //   - each gradient is reduced exactly once with the contributions of all ranks, follow-up launches included, and none is told
 //     as complete before;
 //   - every rank hears of a gradient that is not finite before that gradient completes;
@@ -23,6 +23,7 @@
 
 #include "base/hash.h"
 #include "base/sim/random.h"
+#include "groupcomm/gradient/launch_order_test.h"
 #include "groupcomm/gradient/negotiator.h"
 
 namespace aiacc::gradient::test {
@@ -51,7 +52,7 @@ class World {
         seed_(seed),
         delays_(delays),
         online_(options.schedule_steps < 0),
-        fusion_bytes_(options.fusion_bytes) {
+        order_(options.fusion_bytes) {
     for (std::size_t rank = 0; rank < programs.size(); ++rank) {
       NegotiatorOptions mine = options;
       mine.rank = static_cast<int>(rank);
@@ -103,8 +104,8 @@ class World {
   const std::string& failure() const { return failure_; }
   std::uint64_t votes() const { return votes_.size(); }  // in which all ranks or some took part
   Duration time() const { return now_; }
-  // Launches that an earlier one of lower priority would have gone before, in the order in which they were agreed on.
-  std::uint64_t overtaken() const { return overtaken_; }
+  // How often a launch went before one that was agreed on earlier.
+  std::uint64_t overtaken() const { return order_.overtaken(); }
   // When the rank's last gradient so far was complete.
   Duration completed_at(std::size_t rank) const { return ranks_[rank]->completed_at; }
   int last_joined() const { return last_joined_; }
@@ -167,8 +168,6 @@ class World {
     bool ends_pass;
     std::vector<std::size_t> instances;
     std::size_t started = 0;
-    std::int32_t priority = 0;
-    std::uint64_t bytes = 0, agreed = 0;  // by this round; 0: another way
   };
 
   struct Instance {
@@ -302,8 +301,6 @@ class World {
     Word merged;
     std::size_t contributed = 0;
     std::vector<bool> by;
-    std::vector<std::pair<std::uint64_t, std::uint64_t>>
-        committed;  // launched by a rank, and what it may launch besides
   };
 
   void begin(std::size_t number, std::uint64_t round, const Word& word) {
@@ -316,7 +313,7 @@ class World {
     Round& this_round = rounds_[round - 1];
     if (this_round.by[number]) return fault("a rank contributes twice to a round");
     this_round.by[number] = true;
-    this_round.committed.emplace_back(ranks_[number]->next_serial, word.number(Word::kCommitted));
+    order_.contributed(round, ranks_[number]->next_serial, word.number(Word::kCommitted));
     buffer_.resize(word.most_encoded());
     received_.decode(std::span(buffer_).first(word.encode(buffer_)));
     this_round.merged.merge(received_);
@@ -324,11 +321,7 @@ class World {
       if (!this_round.by[other]) push(now_ + delay(), other, Event::kAsked, round);
     if (++this_round.contributed != ranks_.size()) return;
     for (std::size_t other = 0; other < ranks_.size(); ++other) push(now_ + delay(), other, Event::kResult, round);
-    const Word& merged = this_round.merged;
-    agreed_.resize(merged.tensors());
-    if (merged.any(Word::kBreak) || merged.any(Word::kSettling) || merged.all(Word::kAllJoined)) return;
-    for (std::size_t index = 0; index < merged.tensors(); ++index)
-      if (merged.ready(index)) agreed_[index].push_back(round);
+    order_.agreed(round, this_round.merged);
   }
 
   void exchange(std::size_t number, std::span<const std::byte> payload) {
@@ -374,7 +367,8 @@ class World {
         if (all.empty()) return fault("a follow-up comes first");
         entry.instances.push_back(all.size() - 1);
       }
-      if (!launch.scheduled) check_order(rank.negotiator.tensors(), launch.serial);
+      const char* const wrong = order_.launched(rank.negotiator.tensors(), launch.tensors, launch.scheduled);
+      if (wrong != nullptr) return fault(wrong + (": " + log_text()));
     }
     ++rank.in_flight;
     Entry& entry = log_[launch.serial];
@@ -400,34 +394,6 @@ class World {
     if (++entry.started == ranks_.size())
       for (std::size_t other = 0; other < ranks_.size(); ++other)
         push(now_ + delay(), other, Event::kReduced, launch.serial);
-  }
-
-  void check_order(const TensorTable& tensors, std::uint64_t serial) {
-    Entry& entry = log_[serial];
-    entry.priority = tensors.priority(entry.tensors.front());
-    for (std::uint32_t index : entry.tensors) {
-      entry.priority = std::max(entry.priority, tensors.priority(index));
-      entry.bytes += tensors.agreed(index).bytes;
-      if (agreed_[index].empty()) continue;  // all ranks have joined
-      entry.agreed = agreed_[index].front();
-      agreed_[index].pop_front();
-    }
-    if (entry.agreed == 0 || !tensors.has_priorities()) return;
-    const Round& round = rounds_[entry.agreed - 1];
-    std::uint64_t settled = 0;
-    for (const auto& [launched, may] : round.committed) {
-      settled = std::max(settled, may);
-      std::uint64_t bytes = 0;
-      for (std::uint64_t at = launched; at < std::min<std::uint64_t>(may, serial); ++at) bytes += log_[at].bytes;
-      if (may > launched + 1 && bytes > fusion_bytes_) fault("a rank begins too much during a round: " + log_text());
-    }
-    if (settled > serial) return fault("ranks begin what is not agreed on");
-    for (std::uint64_t at = settled; at < serial; ++at) {
-      if (!log_[at].scheduled && log_[at].priority < entry.priority)
-        fault("a lower priority is launched first: " + log_text());
-    }
-    for (std::uint64_t at = 0; at < serial; ++at)
-      overtaken_ += log_[at].agreed > entry.agreed && log_[at].priority > entry.priority ? 1 : 0;
   }
 
   void release(std::size_t number, const Launch& release) {
@@ -570,7 +536,7 @@ class World {
   const std::uint64_t seed_;
   const Delays delays_;
   const bool online_;
-  const std::uint64_t fusion_bytes_;
+  LaunchOrder order_;
   std::vector<std::unique_ptr<Rank>> ranks_;
   std::priority_queue<Event, std::vector<Event>, std::greater<>> queue_;
   std::uint64_t pushed_ = 0;
@@ -580,8 +546,6 @@ class World {
   std::map<std::size_t, std::size_t> exchanged_, exchange_counts_;
   std::deque<std::vector<std::vector<std::byte>>> exchanges_;
   std::vector<Entry> log_;
-  std::vector<std::deque<std::uint64_t>> agreed_;  // by tensor: rounds whose launches have not come
-  std::uint64_t overtaken_ = 0;
   std::vector<std::deque<Instance>> instances_;  // by tensor: each reduction of it
   std::vector<std::pair<Duration, std::uint64_t>> rounds_at_waits_;
   std::vector<std::string> stalls_;
