@@ -146,7 +146,7 @@ class Lane {
   // The same for works that the caller names one by one.
   class InTurn {
    public:
-    // The next one, or the same again while it is not done; null if there is none. Called again and again by the thread that waits.
+    // The next one, or the same again while it is not done; null if there is none, which ends the wait. Called by the thread that waits.
     virtual Work* unfinished() noexcept = 0;
 
    protected:

@@ -304,6 +304,24 @@ TEST(Lane, TheHelperBeginsWhatCameWhileACallerHadTheLane) {
   EXPECT_TRUE(background.done());
 }
 
+// Whatever unfinished() would say later.
+TEST(Lane, AWaitForWorksInTurnEndsWhenNoneIsNext) {
+  BlockingLoop loop;
+  Lane lane(loop, &loop, "test");
+  long count = 0;
+  Nap first(lane, 2ms, count);
+  struct Turns final : Lane::InTurn {
+    explicit Turns(Work& what) : work(what) {}
+    Work* unfinished() noexcept override { return ++asked == 2 ? nullptr : &work; }
+    Work& work;
+    int asked = 0;
+  } turns(first);
+  lane.start(first);
+  EXPECT_TRUE(lane.wait_all(turns, 10s));
+  EXPECT_TRUE(first.done());
+  EXPECT_EQ(turns.asked, 2);
+}
+
 // Works that end with others say so without an atomic operation each; whoever sleeps on one of them is woken all the same.
 TEST(Lane, WhatEndsTogetherWakesItsSleepers) {
   BlockingLoop loop;
