@@ -2,6 +2,7 @@
 #include "transports/host/host_conformance.h"
 
 #include <cstring>
+#include <set>
 
 namespace aiacc {
 
@@ -79,6 +80,21 @@ TEST_P(HostConformance, LinesAreFoundByTheirKey) {
   EXPECT_EQ(member(1).find_lines(0, 12, 1), second);
   const std::uint32_t again = member(0).claim_lines(13, 3);
   for (std::uint32_t i = 0; i < 3; ++i) EXPECT_EQ(member(1).line(0, again + i).word[15].load(), 0u) << "zero when new";
+}
+
+// A slow peer may still read them.
+TEST_P(HostConformance, ReleasedLinesAreNotUsedAgainAtOnceHoweverManyAreInUse) {
+  make(1);
+  constexpr std::uint32_t kLines = 78;
+  std::uint64_t key = 1;
+  for (std::uint32_t claimed = 0; claimed < ControlArea::kLines / 2; claimed += kLines)
+    member(0).claim_lines(key++, kLines);
+  std::set<std::uint32_t> recent;
+  for (int round = 0; round < 100; ++round) {
+    const std::uint32_t first = member(0).claim_lines(key, kLines);
+    EXPECT_TRUE(recent.insert(first).second) << "round " << round;
+    member(0).release_lines(key++);
+  }
 }
 
 TEST_P(HostConformance, AClaimWakesWhoWaitsForIt) {
