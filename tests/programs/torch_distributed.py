@@ -82,6 +82,7 @@ def check_allreduce_by_each_operator():
         tensor = torch.tensor([rank + 1.0])
         dist.all_reduce(tensor, op=dist._make_nccl_premul_sum(0.5))
         assert tensor.item() == size * (size + 1) / 4
+        assert "factor" in raises(ValueError, dist.all_reduce, tensor, op=dist._make_nccl_premul_sum(0.0))
     one_is_true = torch.tensor([rank == 0, True, False])
     dist.all_reduce(one_is_true)
     assert one_is_true.tolist() == [True, True, False]
@@ -232,7 +233,7 @@ def check_messages():
     if rank == 0:  # by tag, in another order than they were sent; then from whom comes first
         one, two = torch.zeros(1), torch.zeros(1)
         dist.recv(two, 1, tag=2)
-        dist.recv(one, 1, tag=1)
+        dist.recv(one, 1, tag=1 << 31)
         assert (one.item(), two.item()) == (1, 2)
         found = {}
         for _ in range(size - 1):
@@ -242,7 +243,7 @@ def check_messages():
         assert found == {i: float(i) for i in range(1, size)}
     else:
         if rank == 1:
-            dist.send(torch.tensor([1.0]), 0, tag=1)
+            dist.send(torch.tensor([1.0]), 0, tag=1 << 31)
             dist.send(torch.tensor([2.0]), 0, tag=2)
         dist.send(torch.tensor([float(rank)]), 0)
 
