@@ -231,20 +231,30 @@ TEST(EndedHandles, AreNotGivenWhileAllAreInUse) {
   EXPECT_TRUE(handles->prepare(other));
 }
 
-TEST(EndedHandles, OneOfSeveralThreadsTakesOne) {
+TEST(EndedHandles, OneOfSeveralThreadsTakesEach) {
   const auto handles = std::make_unique<EndedHandles>();
   EndedHandles::Block mine;
-  for (std::uint64_t round = 1; round <= 200; ++round) {
+  constexpr int kThreads = 3;
+  constexpr std::uint64_t kHandles = 200'000;
+  std::vector<std::uint64_t> named;
+  for (std::uint64_t number = 1; number <= kHandles; ++number) {
     ASSERT_TRUE(handles->prepare(mine));
-    const std::uint64_t handle = handles->name(mine, round);
-    std::array<int, 3> took{};
-    std::vector<std::thread> threads;
-    for (std::size_t i = 0; i < took.size(); ++i) {
-      threads.emplace_back([&, i] { took[i] = handles->take(handle); });
-    }
-    for (std::thread& thread : threads) thread.join();
-    ASSERT_EQ(took[0] + took[1] + took[2], 1);
+    named.push_back(handles->name(mine, number));
   }
+  std::atomic<int> ready{0};
+  std::atomic<std::uint64_t> taken{0};
+  std::vector<std::thread> threads;
+  for (int i = 0; i < kThreads; ++i) {
+    threads.emplace_back([&] {
+      std::uint64_t took = 0;
+      ++ready;
+      while (ready < kThreads) std::this_thread::yield();
+      for (const std::uint64_t handle : named) took += handles->take(handle) ? 1 : 0;
+      taken += took;
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_EQ(taken, kHandles);
 }
 
 TEST(Handles, IsLookedAtAndTakenIfItIsOver) {

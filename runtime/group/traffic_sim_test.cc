@@ -7,6 +7,7 @@
 
 #include "base/sim/random.h"
 #include "runtime/group/calls_test.h"
+#include "tests/service_callers.h"
 #include "tests/sim_job.h"
 #include "transports/forwarding_port_test.h"
 
@@ -113,6 +114,18 @@ TEST(TrafficClasses, NoChunkIsLongerThanThePortsAre) {
   job.finish();
   for (const auto& rank : job.ranks) EXPECT_EQ(error_of(*rank->operations[0]).message(), "");
   EXPECT_EQ(longest, ShortChunks::kBytes);
+
+  longest = 0;
+  std::vector<std::unique_ptr<Store>> stores;
+  for (int rank = 0; rank < job.size(); ++rank)
+    stores.push_back(std::make_unique<Store>(job[rank].context->services(), job.view, rank, std::size_t{1} << 20));
+  ServiceBytes answer;
+  Stop stop;
+  Task<void> asking = stores[0]->ask(1, some_bytes(200'000, 0), &answer, stop);
+  asking.start();
+  ASSERT_TRUE(job.world.run_while_not([&] { return asking.done(); }));
+  asking.take();
+  EXPECT_EQ(longest, ShortChunks::kBytes) << "of service messages";
 }
 
 TEST(TrafficClasses, AllMessagesOfACollectiveAreInItsClass) {
