@@ -15,11 +15,18 @@ ENVIRONMENT = {"AIACC_LIBRARY": str(STAGE / "lib/libaiacc.so"), "PYTHONPATH": st
 NO_TORCH = "no Python with torch: `make torch-venv' makes one, apt-get install python3-torch too, and TORCH_PYTHON names another"
 
 
+# Without its import, which takes seconds and is asked for by a score of files of tests.
+VERSION = """import importlib.util, pathlib, runpy
+torch = pathlib.Path(importlib.util.find_spec("torch").origin)
+print(runpy.run_path(str(torch.with_name("version.py")))["__version__"])
+"""
+
+
 @functools.lru_cache(None)
 def torch_version(python):
     """None: it has no torch."""
     try:
-        asked = subprocess.run([python, "-c", "import torch; print(torch.__version__)"], capture_output=True, text=True, timeout=100)
+        asked = subprocess.run([python, "-c", VERSION], capture_output=True, text=True, timeout=100)
     except OSError:
         return None
     return asked.stdout.strip() if asked.returncode == 0 else None
@@ -42,6 +49,12 @@ def each_torch():
     return [pytest.param(python, id=version) for version, python in found.items()]
 
 
+def each_torch_with(*numbers):
+    """Parameters `python` and `ranks`: the first torch with each of these numbers of ranks, any other with the last of them."""
+    return [pytest.param(*one.values, ranks, id=f"{one.id or 'none'}-{ranks}", marks=one.marks)
+            for place, one in enumerate(each_torch()) for ranks in (numbers if place == 0 else numbers[-1:])]
+
+
 NO_MXNET = "no Python with MXNet 1.9: `make mxnet-venv' makes one, and MXNET_PYTHON names another"
 MXNET_ENVIRONMENT = {"PYTHONWARNINGS": "ignore", "MXNET_SUBGRAPH_VERBOSE": "0", "AIACC_LOG": "error"}
 
@@ -51,7 +64,8 @@ def mxnet_python():
     """An interpreter that has MXNet: that of `make mxnet-venv', or that of MXNET_PYTHON. Without any, a skip with its reason."""
     for python in (os.environ.get("MXNET_PYTHON", ""), os.path.join(os.environ["AIACC_BUILD"], "mxnet-venv/bin/python")):
         try:
-            if python and subprocess.run([python, "-W", "ignore", "-c", "import mxnet"], capture_output=True, timeout=100).returncode == 0:
+            found = [python, "-c", "import importlib.util; importlib.util.find_spec('mxnet').origin"]
+            if python and subprocess.run(found, capture_output=True, timeout=100).returncode == 0:
                 return python
         except OSError:
             pass

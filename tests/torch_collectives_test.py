@@ -1,11 +1,10 @@
 """The collectives of aiacc.torch, run by ranks on one host."""
 import pytest
 
-from python_support import check_job, each_torch
+from python_support import check_job, each_torch, each_torch_with
 
 
-@pytest.mark.parametrize("ranks", [1, 2, 3])
-@pytest.mark.parametrize("python", each_torch())
+@pytest.mark.parametrize("python, ranks", each_torch_with(1, 2, 3))
 def test_collectives(python, ranks):
     check_job(python, ranks, "torch_collectives.py")
 

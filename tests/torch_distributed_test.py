@@ -9,7 +9,7 @@ import pytest
 import namespace_hosts
 from launcher_lab_test import on
 from launcher_support import users
-from python_support import ENVIRONMENT, PACKAGE_PROGRAMS, each_torch, python_job
+from python_support import ENVIRONMENT, PACKAGE_PROGRAMS, each_torch, each_torch_with, python_job
 from torch_optimizer_test import system_torch
 
 PROGRAM = PACKAGE_PROGRAMS / "torch_distributed.py"
@@ -19,8 +19,7 @@ def all_well(ranks, code, out, err):
     assert code == 0 and out.count("all is well") == ranks, f"exit code {code}\n{out}\n{err}"
 
 
-@pytest.mark.parametrize("ranks", [1, 2, 3])
-@pytest.mark.parametrize("python", each_torch())
+@pytest.mark.parametrize("python, ranks", each_torch_with(1, 2, 3))
 def test_under_aiaccrun(python, ranks):
     all_well(ranks, *python_job(python, ranks, "torch_distributed.py"))
 

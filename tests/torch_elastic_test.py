@@ -3,13 +3,12 @@ import pytest
 
 from launcher_hosts_support import ENTER, PRETEND, script
 from launcher_support import Job
-from python_support import ENVIRONMENT, SOURCE, check_job, each_torch
+from python_support import ENVIRONMENT, SOURCE, check_job, each_torch, each_torch_with
 
 QUIET = {"AIACC_LOG": "error"}
 
 
-@pytest.mark.parametrize("ranks", [1, 3])
-@pytest.mark.parametrize("python", each_torch())
+@pytest.mark.parametrize("python, ranks", each_torch_with(1, 3))
 def test_elastic(python, ranks):
     check_job(python, ranks, "torch_elastic.py", env=QUIET)
 

@@ -1,13 +1,12 @@
 """Bad input and ranks that end too early: Horovod's exceptions, and no hang."""
 import pytest
 
-from python_support import check_job, each_torch, python_job
+from python_support import check_job, each_torch, each_torch_with, python_job
 
 QUIET = {"AIACC_LOG": "error"}
 
 
-@pytest.mark.parametrize("ranks", [1, 3])
-@pytest.mark.parametrize("python", each_torch())
+@pytest.mark.parametrize("python, ranks", each_torch_with(1, 3))
 def test_faults(python, ranks):
     check_job(python, ranks, "torch_faults.py", env=QUIET)
 

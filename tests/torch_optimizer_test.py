@@ -2,17 +2,15 @@
 import pytest
 
 from launcher_support import users
-from python_support import check_job, each_torch, torch_version
+from python_support import check_job, each_torch_with, torch_version
 
 
-@pytest.mark.parametrize("ranks", [1, 2, 3])
-@pytest.mark.parametrize("python", each_torch())
+@pytest.mark.parametrize("python, ranks", each_torch_with(1, 2, 3))
 def test_optimizer(python, ranks):
     check_job(python, ranks, "torch_optimizer.py")
 
 
-@pytest.mark.parametrize("ranks", [2, 3])
-@pytest.mark.parametrize("python", each_torch())
+@pytest.mark.parametrize("python, ranks", each_torch_with(2, 3))
 def test_a_gradient_that_is_not_finite(python, ranks):
     check_job(python, ranks, "torch_optimizer.py", "check_a_gradient_that_is_not_finite_leaves_out_the_step_on_all_ranks",
               env={"AIACC_NAN_CHECK": "yes"})
