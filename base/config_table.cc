@@ -184,7 +184,8 @@ constexpr std::array kTable{
     ConfigRow{
         "AIACC_FUSION_BYTES", &V::fusion_bytes, "8M", "64", "16G", kUser,
         "Up to how many bytes a gradient engine merges small tensors into one allreduce, and into pieces of which "
-        "size it cuts large ones. The same on all ranks.",
+        "size it cuts large ones. On a recorded schedule the first and the last allreduces of a step are shorter. The "
+        "same on all ranks.",
         "0.1"},
     ConfigRow{"AIACC_FUSION_STREAMS", &V::fusion_streams, "4", "1", "64", kUser,
               "How many allreduces a gradient engine runs at a time. The same on all ranks.", "0.1"},

@@ -1,19 +1,37 @@
 #include "groupcomm/gradient/schedule.h"
 
 #include <algorithm>
+#include <numeric>
 #include <tuple>
 
 #include "base/error.h"
 
 namespace aiacc::gradient {
+namespace {
+
+// A unit has at most this part of what comes before it and of what is left, so that the network has something to do early, and is
+// done with a unit when the next one is ready as long as it takes at most three quarters of the time of backward; down to units of
+// this part of the fusion size.
+constexpr std::uint64_t kOfTheRest = 4, kOfFusion = 16;
+
+}  // namespace
 
 std::vector<std::uint32_t> ScheduleOrder::ends(std::uint64_t fusion_bytes) const {
+  const std::uint64_t least = fusion_bytes / kOfFusion;
   std::vector<std::uint32_t> ends;
-  std::uint64_t unit = 0;
+  std::uint64_t unit = 0, before = 0;
+  std::uint64_t left = std::accumulate(bytes.begin(), bytes.end(), std::uint64_t{0});  // with the unit
   for (std::uint32_t at = 0; at < tensors.size(); ++at) {
-    const bool with_last = joins[at] && unit + bytes[at] <= fusion_bytes;
-    if (with_last) ends.pop_back();
-    unit = with_last ? unit + bytes[at] : bytes[at];
+    const std::uint64_t most = std::clamp(std::min(before, left) / kOfTheRest, least, fusion_bytes);
+    const bool with_last = joins[at] && unit + bytes[at] <= (unit < least ? fusion_bytes : most);
+    if (with_last) {
+      ends.pop_back();
+    } else {
+      before += unit;
+      left -= unit;
+      unit = 0;
+    }
+    unit += bytes[at];
     ends.push_back(at + 1);
   }
   return ends;

@@ -26,7 +26,8 @@ struct ScheduleOrder {
   std::vector<std::uint64_t> bytes;
   std::vector<bool> joins;  // may be in one unit with the tensor before
 
-  // The end of each unit of neighbours up to fusion_bytes.
+  // The end of each unit of neighbours up to fusion_bytes. The first and the last ones of a step are smaller: nothing travels until a
+  // unit is ready, and what is not reduced when the last gradient becomes ready is what the step waits for.
   std::vector<std::uint32_t> ends(std::uint64_t fusion_bytes) const;
 };
 

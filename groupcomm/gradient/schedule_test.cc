@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <numeric>
+
 namespace aiacc::gradient {
 namespace {
 
@@ -73,7 +75,7 @@ TEST(ScheduleRecorder, FindsTheStepsAgainAfterATensorThatCameLate) {
 }
 
 TEST(ScheduleRecorder, KeepsThePlaceThatAPriorityGave) {
-  ScheduleRecorder recorder(2, 2);
+  ScheduleRecorder recorder(2, 32);
   for (int step = 0; step < 2; ++step) {
     const bool urged = true;
     EXPECT_FALSE(recorder.result(Indices{0}, urged, false, Indices{kNoIndex}));
@@ -94,14 +96,45 @@ TEST(ScheduleRecorder, TakesAStepWithATensorTwiceForNoRule) {
 }
 
 TEST(ScheduleRecorder, OrdersByTheMeanAndFusesNeighboursOfOneKey) {
-  const TensorTable table = table_of(6, 40);
-  ScheduleRecorder recorder(3, 100);
+  const TensorTable table = table_of(6, 6);
+  ScheduleRecorder recorder(3, 160);
   record_step(recorder, {4, 2, 0, 1, 3, 5});
   record_step(recorder, {4, 2, 0, 1, 3, 5});
   record_step(recorder, {5, 3, 1, 0, 2, 4});  // one step is not the rule
   Schedule schedule;
   recorder.make(table, schedule);
   EXPECT_EQ(units(schedule), (std::vector<Indices>{{4, 2}, {0}, {1, 3}, {5}}));
+}
+
+TEST(ScheduleRecorder, MakesTheFirstAndTheLastUnitsOfAStepSmaller) {
+  ScheduleOrder order;
+  std::uint64_t total = 0;
+  for (std::uint32_t tensor = 0; tensor < 1000; ++tensor) {
+    order.tensors.push_back(tensor);
+    order.bytes.push_back(1 + tensor * 7 % 10);
+    order.joins.push_back(tensor != 0);
+    total += order.bytes.back();
+  }
+  for (const std::uint64_t fusion_bytes : {1, 100, 640, 100'000}) {
+    const std::vector<std::uint32_t> ends = order.ends(fusion_bytes);
+    EXPECT_EQ(ends.back(), order.tensors.size());
+    EXPECT_LE(ends.size(), total / fusion_bytes + 30) << "few more";
+    const std::uint64_t least = fusion_bytes / 16;
+    std::uint64_t before = 0;
+    std::uint32_t begin = 0;
+    for (const std::uint32_t end : ends) {
+      ASSERT_LT(begin, end);
+      const std::uint64_t unit =
+          std::accumulate(order.bytes.begin() + begin, order.bytes.begin() + end, std::uint64_t{0});
+      const std::uint64_t most = std::max(std::min(before, total - before) / 4, least);
+      const bool too_short_before_its_last = unit - order.bytes[end - 1] < least;
+      if (end - begin > 1) {
+        EXPECT_TRUE(unit <= std::min(most, fusion_bytes) || too_short_before_its_last) << unit;
+      }
+      before += unit;
+      begin = end;
+    }
+  }
 }
 
 TEST(ScheduleRecorder, DoesNotFuseAcrossAWait) {
