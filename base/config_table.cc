@@ -188,7 +188,9 @@ constexpr std::array kTable{
         "same on all ranks.",
         "0.1"},
     ConfigRow{"AIACC_FUSION_STREAMS", &V::fusion_streams, "4", "1", "64", kUser,
-              "How many allreduces a gradient engine runs at a time. The same on all ranks.", "0.1"},
+              "How many allreduces a gradient engine runs at a time; between hosts up to four times as many that are "
+              "together no longer than so many of AIACC_FUSION_BYTES. The same on all ranks.",
+              "0.1"},
     ConfigRow{
         "AIACC_SCHEDULE_STEPS", &V::schedule_steps, "5", "0", "1000000", kUser,
         "After how many equal steps a gradient engine records their schedule and follows it without negotiation; 0 "

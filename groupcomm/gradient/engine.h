@@ -7,8 +7,8 @@
 // lane itself; between waits the progress thread does, because other ranks ask for rounds at any time: an engine keeps it
 // driving from its creation to its end.
 //
-// Launches begin in the order of the negotiator, which is the same on all ranks, at most `in_flight` at a time, and complete in
-// that order too.
+// Launches begin in the order of the negotiator, which is the same on all ranks, at most `in_flight` at a time, or more that are
+// short, and complete in that order too.
 #pragma once
 
 #include <cstddef>

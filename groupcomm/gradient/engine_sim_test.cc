@@ -251,6 +251,100 @@ TEST(EngineSim, AHighPriorityOvertakesWhatHasNotBegun) {
   }
 }
 
+// Steps whose gradients become ready one after the other: what is not reduced when the last of them is ready is exposed.
+class Backward {
+ public:
+  static constexpr std::uint32_t kTensors = 100;
+  static constexpr std::size_t kElements = 20'000;
+
+  Backward(sim::SimContext& context, Duration gap) : context_(context), gap_(gap) {
+    EngineOptions options;
+    options.name = "sim";
+    options.fusion_bytes = 20 * kElements * sizeof(float);
+    options.schedule_steps = 3;
+    options.timeout = seconds(100);
+    engine = std::make_shared<Engine>(context.context->world(), options);
+    engine->start();
+    for (std::uint32_t tensor = 0; tensor < kTensors; ++tensor) {
+      const std::string name = "tensor " + std::to_string(tensor);
+      TensorOrder order;
+      order.name = name;
+      order.count = kElements;
+      std::uint32_t number = 0;
+      engine->add({&order, 1}, &number);
+    }
+  }
+
+  Task<void> run(Stop& stop) {
+    for (int step = 0; step < 8; ++step) {
+      std::vector<std::unique_ptr<Submission>> submissions;
+      for (std::uint32_t tensor = 0; tensor < kTensors; ++tensor) {
+        co_await sleep_for(context_.loop, gap_, stop);
+        submissions.push_back(std::make_unique<Submission>(engine));
+        engine->submit(tensor, nullptr, nullptr, submissions.back().get());
+      }
+      const Instant ready = context_.loop.now();
+      engine->flush();
+      const auto done = [](const auto& one) { return one->done(); };
+      while (!std::all_of(submissions.begin(), submissions.end(), done))
+        co_await sleep_for(context_.loop, microseconds(10), stop);
+      exposed = context_.loop.now() - ready;
+    }
+  }
+
+  std::shared_ptr<Engine> engine;
+  Duration exposed{};  // of the last step
+
+ private:
+  sim::SimContext& context_;
+  const Duration gap_;
+};
+
+struct StepTime {
+  double line_ns;  // that a host's line needs for a tensor
+  double bound_ns, exposed_ns;
+};
+
+// Of steps whose gradients take `line` times as long on a host's line as to become ready.
+StepTime time_steps(const std::vector<std::uint32_t>& hosts, double line, Duration latency) {
+  sim::FabricModel model;
+  model.between_hosts.bytes_per_second = 125'000'000;
+  model.between_hosts.latency = latency;
+  const auto count = static_cast<double>(hosts.size());
+  StepTime time{};
+  time.line_ns = 2 * (count - 1) / count * Backward::kElements * sizeof(float) / 125e6 * 1e9;
+  // None travels before it is ready, and the last is ready last.
+  time.bound_ns = time.line_ns * std::max(1.0, 1 / line + Backward::kTensors * (1 - 1 / line));
+  sim::SimJob job(hosts, 1, model);
+  std::vector<std::unique_ptr<Backward>> ranks;
+  for (int rank = 0; rank < job.size(); ++rank)
+    ranks.push_back(std::make_unique<Backward>(job[rank], Duration(static_cast<std::int64_t>(time.line_ns / line))));
+  run_all(job, ranks, [](Backward& rank, Stop& stop) { return rank.run(stop); });
+  if (testing::Test::HasFatalFailure()) return time;
+  for (const auto& rank : ranks) {
+    EXPECT_TRUE(rank->engine->count().scheduled);
+    time.exposed_ns = std::max(time.exposed_ns, static_cast<double>(rank->exposed.count()));
+  }
+  run_all(job, ranks, [](Backward& rank, Stop& stop) { return rank.engine->close(stop); });
+  return time;
+}
+
+TEST(EngineSim, LittleIsLeftOfAStepWhenItsLastGradientIsReady) {
+  for (const auto& hosts : {kPlaces[2], {0, 1, 2, 3}}) {
+    for (const double line : {0.7, 1.2}) {
+      for (const auto latency : {microseconds(5), microseconds(1000)}) {
+        const StepTime step = time_steps(hosts, line, latency);
+        if (HasFatalFailure()) return;
+        // RTS, CTS and payload, twice one after the other.
+        EXPECT_LE(step.exposed_ns - step.bound_ns,
+                  2 * step.line_ns + 6 * static_cast<double>(Duration(latency).count()))
+            << hosts.size() << " hosts, the line takes " << line << " times as long as backward, " << latency.count()
+            << " us, of a tensor " << step.line_ns << " ns";
+      }
+    }
+  }
+}
+
 TEST(EngineSim, AndOn16Bits) {
   for (const WireType wire : {WireType::kFloat16, WireType::kMixed}) {
     for (const auto& hosts : {kPlaces[1], kPlaces[3]}) {

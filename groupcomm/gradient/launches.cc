@@ -14,6 +14,8 @@ namespace {
 constexpr const char* kVoteName = "the step time of a gradient engine";
 constexpr const char* kExchangeName = "the tensors of a gradient engine";
 
+std::size_t bytes_of(const Call& call) noexcept { return call.count * size_of(call.reduction.type); }
+
 }  // namespace
 
 Launches::Launches(Group& group, Owner& owner, int in_flight, Duration timeout, bool looks)
@@ -135,12 +137,23 @@ void Launches::vote(std::span<const std::uint64_t> numbers) {
   start_more();
 }
 
+// Between hosts a call waits for messages most of its time, and short ones have hardly anything under way.
+bool Launches::may_begin(const Queued& next) const noexcept {
+  constexpr std::size_t kTimesShort = 4;
+  const std::size_t running = running_.size() - votes_running_;
+  if (running < in_flight_) return true;
+  if (!spans_hosts_ || next.flight == nullptr || running >= kTimesShort * in_flight_) return false;
+  std::size_t bytes = bytes_of(next.call);
+  for (const Running& one : running_) bytes += one.bytes;
+  return bytes <= in_flight_ * next.flight->piece_bytes;
+}
+
 // An exchange is two calls, which follow each other on every rank: nothing begins in between.
 void Launches::start_more() noexcept {
   while (!queue_.empty() && !exchanging_ && !failed_) {
     const Flight* const flight = queue_.front().flight;
     const bool votes = flight != nullptr && flight->vote;
-    if (!votes && running_.size() - votes_running_ >= in_flight_) break;
+    if (!votes && !may_begin(queue_.front())) break;
     const bool prepared = flight == nullptr || flight->prepared;
     if (!prepared && !has_last_results(*flight)) break;
     Queued next = std::move(queue_.front());
@@ -177,7 +190,7 @@ void Launches::run(Flight* flight, const Call& call, Buffer send, Buffer recv, s
   options.name = std::move(name);
   options.timeout = timeout_;
   if (flight != nullptr && flight->times.began == Instant{}) note(flight, &Times::began);
-  running_.push_back({group_.prepare(call, send, recv, &options), flight, false});
+  running_.push_back({group_.prepare(call, send, recv, &options), flight, bytes_of(call)});
   GroupOperation& operation = *running_.back().operation;
   operation.observe(*this);
   quiet_.reset();

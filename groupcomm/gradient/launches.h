@@ -133,6 +133,7 @@ class Launches final : private GroupOperation::Observer {
   struct Running {
     std::unique_ptr<GroupOperation> operation;
     Flight* flight;
+    std::size_t bytes;
     bool ended = false;
   };
   struct Reap final : Job {
@@ -156,6 +157,7 @@ class Launches final : private GroupOperation::Observer {
   void encode(Flight& flight);
   void land(Flight& flight);
   void land(const Flight& flight, Part& part);
+  bool may_begin(const Queued& next) const noexcept;
   void start_more() noexcept;
   void start(Queued queued);
   void run(Flight* flight, const Call& call, Buffer send, Buffer recv, std::string name);

@@ -54,7 +54,7 @@ typedef struct aiacc_gradient_attr {
   size_t size;            /* sizeof(aiacc_gradient_attr_t) */
   const char *name;       /* for messages; tells apart engines of one group; copied */
   size_t fusion_bytes;    /* tensors are merged up to so many bytes, and larger ones split; 0: AIACC_FUSION_BYTES */
-  int32_t in_flight;      /* at most so many allreduces at a time; 0: AIACC_FUSION_STREAMS */
+  int32_t in_flight;      /* so many allreduces at a time, or more short ones; 0: AIACC_FUSION_STREAMS */
   int32_t schedule_steps; /* equal steps before a schedule is recorded; 0: AIACC_SCHEDULE_STEPS; -1: never */
   int64_t timeout_ms;     /* of its allreduces, as in aiacc_attr_t; and how long a tensor may wait for other ranks */
   aiacc_wire_t wire;      /* of tensors that name none; others than sums and averages of fp32 travel as they are */
