@@ -503,6 +503,24 @@ def check_a_gradient_that_is_not_finite_leaves_out_the_step_on_all_ranks():
         assert [one.category for one in said] == ([RuntimeWarning] if bad else []), [str(one.message) for one in said]
         assert not bad or "of rank 1 is not finite" in str(said[0].message), said[0].message
     assert all(bool(torch.isfinite(one).all()) for one in model.parameters())
+    for bad in (1, 3):  # which of the evaluations of a step
+        model, evaluations = network(), []
+        optimizer = hvd.DistributedOptimizer(torch.optim.LBFGS(model.parameters(), lr=0.1, max_iter=4), model.named_parameters())
+        before = [one.detach().clone() for one in model.parameters()]
+
+        def evaluate_often():
+            evaluations.append([one.detach().clone() for one in model.parameters()])
+            optimizer.zero_grad()
+            loss = loss_of(model, batch(0, hvd.rank()))
+            (loss * float("nan") if len(evaluations) == bad and hvd.rank() == 1 else loss).backward()
+            return loss
+        with warnings.catch_warnings(record=True) as said:
+            warnings.simplefilter("always")
+            optimizer.step(evaluate_often)
+        text, = [str(one.message) for one in said if one.category is RuntimeWarning]
+        assert ("changes no parameter" if bad == 1 else "ends on all ranks with the parameters of this evaluation") in text, text
+        assert len(evaluations) == bad and all(torch.equal(one, other) for one, other in zip(model.parameters(), evaluations[-1]))
+        assert all(torch.equal(one, other) for one, other in zip(model.parameters(), before)) == (bad == 1)
 
 
 def check_gradients_outlive_shutdown():

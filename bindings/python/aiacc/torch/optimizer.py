@@ -55,6 +55,7 @@ class _DistributedOptimizer(torch.optim.Optimizer):
         self._compressed: Dict[torch.Tensor, int] = {}  # by a class of the user's; with the sparse dimensions of its gradients, 0: they are dense
         self._synchronized, self._should_synchronize = False, True
         self._left_out = False  # the step: a gradient is not finite
+        self._evaluations = 0  # of the step's closure
         self._hooks: List[Any] = []
         self._number = _made
         _made += 1
@@ -153,7 +154,9 @@ class _DistributedOptimizer(torch.optim.Optimizer):
             not_finite = self._reducer.wait()
             self._left_out = not_finite is not None
             if not_finite is not None:
-                warnings.warn(f"this step changes no parameter on any rank: {not_finite}", RuntimeWarning, stacklevel=3)
+                # An optimizer that evaluates its closure again has moved parameters before, and these are not moved back.
+                what = "ends on all ranks with the parameters of this evaluation" if self._evaluations > 1 else "changes no parameter on any rank"
+                warnings.warn(f"this step {what}: {not_finite}", RuntimeWarning, stacklevel=3)
             if self._sparse is not None:
                 self._sparse.wait()
             self._reduce_compressed()
@@ -218,6 +221,7 @@ class _DistributedOptimizer(torch.optim.Optimizer):
     def _step_with(self, closure: Callable[[], float]) -> Any:
         def evaluate() -> float:
             loss = closure()
+            self._evaluations += 1
             self.synchronize()
             self._synchronized = False
             if self._left_out:
@@ -228,6 +232,8 @@ class _DistributedOptimizer(torch.optim.Optimizer):
             return self._wrapped.step(self, evaluate)
         except _LeftOut:
             return None
+        finally:
+            self._evaluations = 0
 
     def zero_grad(self, *arguments: Any, **keywords: Any) -> None:
         if self._handles:
