@@ -43,9 +43,22 @@ check_extension("horovod.torch", "HOROVOD_WITH_PYTORCH", __file__ if "__file__" 
 assert extension_available("torch") and not extension_available("tensorflow") and not gpu_available("torch")
 assert split_list(list(range(5)), 2) == [[0, 1, 2], [3, 4]] and num_rank_is_power_2(4) and not num_rank_is_power_2(6)
 assert is_version_greater_equal_than("2.10.0+cpu", "2.9.1") and not is_version_greater_equal_than("1.13.0a0", "2.0.0")
-from horovod.common.elastic import ObjectState, State, run_fn
+from horovod.common.elastic import ObjectState, State, notification_manager, run_fn
 from horovod.torch.elastic.state import get_handler_registry
 assert elastic.TorchState is TorchState is aiacc.torch.elastic.TorchState and issubclass(TorchState, ObjectState) and elastic.run
+class Listener:
+    heard = None
+    def on_hosts_updated(self, *what): self.heard = what
+told, silent = Listener(), Listener()
+notification_manager.init()
+notification_manager.register_listener(told)
+notification_manager.register_listener(silent)
+notification_manager.remove_listener(silent)
+def updates(state):
+    notification_manager.handle_hosts_updated(7, 2)
+    try: state.check_host_updates()
+    except HostsUpdatedInterrupt: return told.heard, silent.heard
+assert run_fn(updates, hvd.shutdown)(TorchState(step=0)) == ((7, 2), None)
 from horovod.runner import run
 from horovod.runner.common.util.env import get_env_rank_and_size
 from horovod.runner.util.threads import in_thread, on_event

@@ -7,7 +7,7 @@ import functools
 import logging
 import queue
 import time
-from typing import Any, Callable, Dict, Iterable, List
+from typing import Any, Callable, Dict, Iterable, List, Set
 
 from aiacc._horovod import basics
 from aiacc._horovod.exceptions import HorovodInternalError, HostsUpdatedInterrupt
@@ -35,6 +35,32 @@ class _HostMessages(queue.Queue):
     def empty(self) -> bool:
         self._hear()
         return super().empty()
+
+
+class NotificationManager:
+    """Whom it tells that hosts came or went: states while their function runs, and what a program registers."""
+
+    def __init__(self) -> None:
+        self._listeners: Set[Any] = set()
+
+    def init(self, *_: Any, **__: Any) -> None:
+        """Nothing is set up: a State asks aiaccrun's agent."""
+
+    def register_listener(self, listener: Any) -> None:
+        self._listeners.add(listener)
+
+    def remove_listener(self, listener: Any) -> None:
+        self._listeners.discard(listener)
+
+    def listeners(self) -> Set[Any]:
+        return set(self._listeners)
+
+    def handle_hosts_updated(self, timestamp: int, update_res: int) -> None:
+        for listener in self.listeners():
+            listener.on_hosts_updated(timestamp, update_res)
+
+
+notification_manager = NotificationManager()
 
 
 class State:
@@ -84,7 +110,9 @@ class State:
         told = basics.hosts_updated()
         new, self._told = told & ~self._told, self._told | told
         if new:
-            self.on_hosts_updated(max(time.time_ns(), self._last_updated_timestamp + 1), new)
+            timestamp = max(time.time_ns(), self._last_updated_timestamp + 1)
+            for listener in notification_manager.listeners() | {self}:
+                listener.on_hosts_updated(timestamp, new)
 
     def save(self) -> None:
         raise NotImplementedError
@@ -133,6 +161,13 @@ def run_fn(func: Callable[..., Any], reset: Callable[[], None]) -> Callable[...,
     that aiaccrun started in the place of a lost one (--max-np) begins with the state of the others."""
     @functools.wraps(func)
     def wrapper(state: State, *arguments: Any, **keywords: Any) -> Any:
+        notification_manager.register_listener(state)
+        try:
+            return run_again_and_again(state, arguments, keywords)
+        finally:
+            notification_manager.remove_listener(state)
+
+    def run_again_and_again(state: State, arguments: Any, keywords: Any) -> Any:
         again, synchronizes = False, True
         while True:
             if again:
@@ -166,4 +201,4 @@ def _meet_again(reset: Callable[[], None]) -> None:
         raise HorovodInternalError(f"this job cannot go on: {failure}") from failure
 
 
-__all__ = ["HostUpdateResult", "ObjectState", "State", "run_fn"]
+__all__ = ["HostUpdateResult", "ObjectState", "State", "notification_manager", "run_fn"]

@@ -1,4 +1,4 @@
-"""State, ObjectState and run_fn."""
-from aiacc._horovod.elastic import HostUpdateResult, ObjectState, State, run_fn
+"""State, ObjectState, run_fn and notification_manager."""
+from aiacc._horovod.elastic import HostUpdateResult, ObjectState, State, notification_manager, run_fn
 
-__all__ = ["HostUpdateResult", "ObjectState", "State", "run_fn"]
+__all__ = ["HostUpdateResult", "ObjectState", "State", "notification_manager", "run_fn"]
