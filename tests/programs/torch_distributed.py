@@ -129,6 +129,15 @@ def check_elements_that_memory_has_otherwise():
         assert given.item() == gathered[-1].item() == expected
 
 
+def check_options_of_a_group():
+    group = dist.new_group(list(range(size)), timeout=timedelta(seconds=77))
+    options = (group._get_backend(torch.device("cpu")) if TORCH_2 else group).options
+    assert options.backend == "aiacc" and options._timeout == timedelta(seconds=77)
+    assert options.global_ranks_in_group == list(range(size)) and options.group_name == group.getGroupName()
+    group.set_timeout(timedelta(seconds=5))
+    assert group.options._timeout == timedelta(seconds=5)
+
+
 def check_what_torch_asks_of_a_group():
     """Checkpoints of torch 2 want to know where its tensors are, fully_shard where they could be."""
     group = dist.distributed_c10d._get_default_group()

@@ -93,7 +93,7 @@ def create(options: Any, _: Any = None) -> AiaccProcessGroup:
                                    timeout=timeout.total_seconds())
     except aiacc.Error as error:
         raise failure(error) from None
-    made = with_short_ways(AiaccProcessGroup)(group, rank, size, members, options.store)
+    made = with_short_ways(AiaccProcessGroup)(group, rank, size, members, options.store, timeout, options.global_ranks_in_group)
     if not options.global_ranks_in_group:
         _forget_with(made)
     return made

@@ -5,6 +5,7 @@ from __future__ import annotations
 import collections
 import ctypes as c
 import functools
+import types
 from datetime import timedelta
 from typing import Any, Callable, Deque, List, Optional, Sequence
 
@@ -29,6 +30,7 @@ _ATTR_SIZE = c.sizeof(_abi.Attr)
 _LONG_BYTES = 4 << 20  # as in _shim.cc; steps of DDP with buckets of 4 MiB took a tenth longer with waiting threads, one run on two cores
 _NO_TIME = timedelta(0)
 _TORCH_1 = torch.__version__.startswith("1.")
+_C: Any = torch._C._distributed_c10d
 
 
 def _milliseconds(timeout: Any) -> int:
@@ -66,13 +68,15 @@ def _copies(dense: torch.Tensor, tensors: Sequence[torch.Tensor]) -> Optional[Ca
 class AiaccProcessGroup(dist.ProcessGroup):
     """torch.distributed calls these functions; users call torch.distributed."""
 
-    def __init__(self, group: aiacc.Group, rank: int, size: int, global_ranks: Sequence[int], store: Any = None) -> None:
+    def __init__(self, group: aiacc.Group, rank: int, size: int, global_ranks: Sequence[int], store: Any = None,
+                 timeout: timedelta = dist.distributed_c10d.default_pg_timeout, made_of: Sequence[int] = ()) -> None:
         super().__init__(rank, size)  # type: ignore[call-arg]  # torch's annotations have another constructor
         self._store = store
         self._rank, self._size = rank, size
         self._group: Optional[aiacc.Group] = group
         self._global_ranks = list(global_ranks)
         self._names = {"name": "", "desc": ""}
+        self._timeout, self._made_of = timeout, list(made_of)
         self._timeout_ms = 0  # of operations without one of their own; 0: the group's
         # Where only C++ holds a Work (join() of DistributedDataParallel; everywhere in torch 1), its Python half, which knows the end, is
         # forgotten, and C++ waits forever: it lives here until it was asked for its end.
@@ -118,6 +122,15 @@ class AiaccProcessGroup(dist.ProcessGroup):
         self._timeout_ms = _milliseconds(timeout)
 
     _set_default_timeout = set_timeout
+
+    @property
+    def options(self) -> Any:
+        """What the group was made with, as other back ends tell it. To be read: what is written to it changes nothing."""
+        timeout = timedelta(milliseconds=self._timeout_ms) if self._timeout_ms else self._timeout
+        # torch 1 has no class of them that Python could make
+        made = types.SimpleNamespace(backend="aiacc", _timeout=timeout) if _TORCH_1 else _C.Backend.Options("aiacc", timeout)
+        made.group_name, made.global_ranks_in_group = self._names["name"], self._made_of
+        return made
 
     def _get_sequence_number_for_group(self) -> int:
         return self._handle().sequence
