@@ -76,6 +76,29 @@ print("all is well")
 
 
 @pytest.mark.parametrize("python", each_torch()[:1])
+def test_smaller_worlds_through_one_store(python):
+    """The second finds no numbers of the first. (torch 1.13 itself does not let a store be used twice.)"""
+    code, out, err = python_job(python, 3, """
+import os, time
+import torch, torch.distributed as dist
+import aiacc.torch
+aiacc.torch.init()
+store = dist.TCPStore(os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"]), None, aiacc.rank() == 0, wait_for_workers=False)
+for world in ((0, 1), (2, 0), (1, 2), (0, 2, 1)):
+    if aiacc.rank() in world:
+        time.sleep(0.3 * (aiacc.rank() == world[-1]))
+        dist.init_process_group("aiacc", store=store, rank=world.index(aiacc.rank()), world_size=len(world))
+        tensor = torch.tensor([aiacc.rank()])
+        dist.all_reduce(tensor)
+        dist.destroy_process_group()
+        assert tensor.item() == sum(world), (world, tensor)
+    aiacc.torch.barrier()
+print("all is well")
+""")
+    all_well(3, code, out, err)
+
+
+@pytest.mark.parametrize("python", each_torch()[:1])
 def test_beside_gloo_after_a_smaller_world_of_aiacc(python):
     code, out, err = python_job(python, 2, """
 import torch, torch.distributed as dist

@@ -53,8 +53,25 @@ def _learn_ranks(rank: int, size: int, store: Any) -> None:
     if aiacc.size() < size:
         raise RuntimeError(f"torch.distributed was given a world of {size} ranks, and the job of aiacc has {aiacc.size()}: it has them all, or some")
     if aiacc.size() > size:
-        store.set(f"aiacc rank of {rank}", str(aiacc.rank()))
-        _aiacc_ranks[:] = [int(store.get(f"aiacc rank of {number}")) for number in range(size)]
+def _ranks_by_store(rank: int, size: int, store: Any) -> List[int]:
+    """Nobody leaves before the last one has taken the numbers out of the store, through which another world may meet next. The key by which
+    a process is told of that is its own, and not that of its rank in this world."""
+    numbers = [f"aiacc rank of {one}" for one in range(size)]
+    store.set(numbers[rank], str(aiacc.rank()))
+    found = [int(store.get(one)) for one in numbers]
+    readers, over = "aiacc ranks that have read", "aiacc has read for {}"
+    if store.add(readers, 1) == size:
+        for one in (*numbers, readers):
+            store.delete_key(one)
+        for other in found:
+            store.set(over.format(other), "yes")
+    mine = over.format(aiacc.rank())
+    store.get(mine)
+    store.delete_key(mine)
+    return found
+
+
+        _aiacc_ranks[:] = _ranks_by_store(rank, size, store)
         return
     ranks = (c.c_int * size)()
     mine = (c.c_int * 1)(rank)
