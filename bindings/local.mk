@@ -116,6 +116,8 @@ python_package = \
 	bindings/python/aiacc/mxnet/sync_batch_norm.py \
 	bindings/python/aiacc/mxnet/tensors.py \
 	bindings/python/aiacc/mxnet/trainer.py \
+	bindings/python/aiacc/provide/gloo/sitecustomize.py \
+	bindings/python/aiacc/provide/gloo_groups.py \
 	bindings/python/aiacc/provide/horovod/horovod/__init__.py \
 	bindings/python/aiacc/provide/horovod/horovod/common/__init__.py \
 	bindings/python/aiacc/provide/horovod/horovod/common/basics.py \

@@ -10,7 +10,7 @@ import pytest
 import namespace_hosts
 from launcher_lab_test import on
 from launcher_support import STAGE, Job
-from python_support import ENVIRONMENT, SOURCE, each_torch
+from python_support import ENVIRONMENT, SOURCE, each_torch, torch_version
 from torch_optimizer_test import system_torch
 
 # What `pip install` would not have brought: the ranks' Python knows neither aiacc nor where libaiacc is.
@@ -123,6 +123,82 @@ def test_scripts_run_as_they_are(python, packages, program):
     assert (code, out, err) == (0, "all is well\n" * (2 * program.count("all is well")), ""), f"exit code {code}\n{out}\n{err}"
 
 
+GLOO = """
+import os, sys
+assert not {"torch", "aiacc", "ctypes"} & set(sys.modules) and os.environ["SITE"] == "the user's" and "hers" in sys.modules["sitecustomize"].__file__
+import torch, torch.distributed as dist
+import torch.multiprocessing as mp
+from torch.nn.parallel import DistributedDataParallel
+TORCH_2 = int(torch.__version__.split(".")[0]) >= 2
+
+def is_ours(group=None):
+    return type(group or dist.distributed_c10d._get_default_group()).__name__ == "AiaccProcessGroup"
+
+def make_theirs(store, rank, size, timeout):  # takes the part of NCCL
+    return dist.ProcessGroupGloo(store, rank, size, timeout=timeout)
+
+def child(number, size, file):
+    dist.init_process_group("gloo", init_method=f"file://{file}", rank=number, world_size=size)
+    tensor = torch.ones(1)
+    dist.all_reduce(tensor)
+    assert tensor.item() == size and is_ours()
+    dist.barrier()
+
+def main():
+    dist.init_process_group("gloo", init_method="env://")
+    assert is_ours()
+    store = dist.distributed_c10d._get_default_store()  # of all worlds, as that of the second is not there before that of the first is gone
+    def world(backend):
+        dist.destroy_process_group()
+        dist.init_process_group(backend, store=dist.PrefixStore(f"for {backend}", store), rank=int(os.environ["RANK"]), world_size=2)
+    if TORCH_2:
+        dist.Backend.register_backend("theirs", make_theirs, devices=["cpu"])
+        world("theirs")
+        single = [dist.new_group([one], backend="gloo") for one in (0, 1)][dist.get_rank()]
+        assert is_ours(single) and not is_ours() and dist.get_backend() == "theirs" and dist.get_backend(single) == "gloo"
+    for backend in ("gloo", "cpu:gloo", None) if TORCH_2 else ("gloo",):
+        world(backend)
+        assert is_ours() and dist.get_backend() == (backend or "undefined") and dist.is_gloo_available()
+        groups = [dist.new_group(), dist.new_group([1]), dist.new_group([0, 1], backend="gloo")]
+        tensor = torch.ones(1)
+        dist.all_reduce(tensor, group=groups[0])
+        dist.broadcast(tensor, 1, group=groups[2])
+        assert tensor.item() == 2 and is_ours(groups[0]) and dist.get_backend(groups[2]) == "gloo"
+        assert dist.get_rank() == 0 or is_ours(groups[1])
+        if not TORCH_2 or backend == "gloo":
+            dist.monitored_barrier()
+            DistributedDataParallel(torch.nn.Linear(2, 1))(torch.ones(1, 2)).sum().backward()
+        if hasattr(dist, "split_group"):
+            split = dist.split_group(None, [[0], [1]])
+            assert is_ours(split) and dist.get_backend(split) == dist.get_backend()
+    if TORCH_2:
+        try: world("cpu:gloo,cuda:nccl")
+        except Exception: pass  # torch of the CPU has no NCCL: these groups are torch's
+        else: raise AssertionError("who made the part of NCCL?")
+    if os.environ["RANK"] == "0":
+        mp.spawn(child, (2, sys.argv[1]), nprocs=2)
+    print("all is well", flush=True)
+
+if __name__ == "__main__":
+    main()
+"""
+
+
+@pytest.mark.parametrize("python", each_torch())
+def test_scripts_that_name_gloo(python, tmp_path):
+    """Groups are aiacc's and are called gloo; the user's own sitecustomize runs; nothing is loaded before torch is."""
+    (tmp_path / "hers").mkdir()
+    (tmp_path / "hers/sitecustomize.py").write_text("import os\nos.environ['SITE'] = \"the user's\"\n")
+    (tmp_path / "script.py").write_text(GLOO)
+    for one in (tmp_path, tmp_path / "hers"):
+        one.chmod(0o755)
+    env = {**BARE, "PYTHONPATH": str(tmp_path / "hers"), "AIACC_LOG": "info", "PYTHONWARNINGS": "ignore"}
+    code, out, err = Job(["--quiet", "-np", 2, "--provide", "gloo", python, tmp_path / "script.py", tmp_path / "meets"], env=env).finish(timeout=120)
+    assert (code, out) == (0, "all is well\n" * 2), f"exit code {code}\n{out}\n{err}"
+    assert err.count("aiacc: --provide gloo: groups of torch.distributed of the back end gloo are aiacc's\n") == 2, err  # rank 0, and a child's
+    assert err.count("leaves a group of torch.distributed with the back ends cpu:gloo,cuda:nccl to torch") == (torch_version(python) >= "2"), err
+
+
 ELASTIC = """
 import os, signal, sys
 import torch
@@ -222,7 +298,7 @@ def test_horovods_example_runs_with_its_own_import_line(python, tmp_path):
 def test_an_unknown_name_is_one_sentence():
     done = subprocess.run([STAGE / "bin/aiaccrun", "-np", "1", "--provide", "horovod,tensorflow", "true"], capture_output=True, text=True)
     assert (done.returncode, done.stdout) == (2, "")
-    assert done.stderr.startswith("aiaccrun: --provide takes horovod or perseus, not 'tensorflow'") and done.stderr.count("\n") == 1
+    assert done.stderr.startswith("aiaccrun: --provide takes gloo, horovod or perseus, not 'tensorflow'") and done.stderr.count("\n") == 1
 
 
 def test_an_installation_without_the_packages_is_one_sentence(tmp_path):

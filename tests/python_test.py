@@ -230,10 +230,10 @@ def test_a_wheel_bundles_library_and_launcher(wheel, tmp_path):
     assert (done.returncode, done.stderr) == (0, "")
     places = set(done.stdout.splitlines())
     assert len(places) == 1 and places.pop().endswith("site-packages/aiacc/_native/lib/libaiacc.so.0")
-    done = subprocess.run([python, "-m", "aiacc.run", "--quiet", "-np", "1", "--provide", "horovod,perseus", python, "-c",
-                           "import horovod, perseus; print(horovod.__file__, perseus.__file__)"], env=clean, cwd="/", capture_output=True, text=True,
-                          stdin=subprocess.DEVNULL, timeout=100)
-    assert (done.returncode, done.stderr) == (0, "") and done.stdout.count("site-packages/aiacc/provide/") == 2
+    program = "import horovod, perseus, sys; print(horovod.__file__, perseus.__file__, sys.meta_path[0].find_spec.__globals__['_FOLDER'])"
+    done = subprocess.run([python, "-m", "aiacc.run", "--quiet", "-np", "1", "--provide", "gloo,horovod,perseus", python, "-c", program], env=clean, cwd="/",
+                          capture_output=True, text=True, stdin=subprocess.DEVNULL, timeout=100)
+    assert (done.returncode, done.stderr) == (0, "") and done.stdout.count("site-packages/aiacc/provide/") == 3
     loaded = subprocess.run(["ldd", next((tmp_path / "venv").glob("lib/*/site-packages/aiacc/_native/bin/aiaccrun"))], capture_output=True, text=True).stdout
     assert all("_native" in line for line in loaded.splitlines() if re.search("hwloc|sodium|boost", line)), loaded
 

@@ -20,7 +20,7 @@ constexpr double kMaxSeconds = 1e9;  // 31 years; added to a clock's reading it 
 constexpr std::string_view kMapNames[] = {"slot", "node", "core", "numa", "package"};
 constexpr std::string_view kBindNames[] = {"auto", "core", "numa", "package", "none"};
 constexpr std::string_view kFamilies[] = {"horovod", "ompi"};
-constexpr std::string_view kProvided[] = {"horovod", "perseus"};
+constexpr std::string_view kProvided[] = {"gloo", "horovod", "perseus"};
 
 std::vector<std::string_view> split_at_commas(std::string_view text) {
   std::vector<std::string_view> parts;

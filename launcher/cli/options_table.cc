@@ -39,7 +39,7 @@ constexpr std::array kTable = {
     OptionRow{kEnvironment, "compat-env", "", "FAMILY,...", "none", false, "0.1.0",
               "Also set the variables of other launchers: horovod, ompi."},
     OptionRow{kEnvironment, "provide", "", "PACKAGE,...", "none", false, "0.1.0",
-              "Python packages that aiacc stands in for: horovod, perseus."},
+              "Python packages that aiacc stands in for: horovod, perseus, and gloo of torch.distributed."},
 
     OptionRow{kOutput, "tag-output", "", "", "no", false, "0.1.0", "Begin each line of output with its rank."},
     OptionRow{kOutput, "quiet", "q", "", "no", false, "0.1.0", "Leave out remarks about cores, hosts and options."},

@@ -168,7 +168,7 @@ TEST(Options, BadVariablesAndChoices) {
   expect_refused("--map-by nod ./p", {"--map-by", "slot, node, core, numa or package", "nearest is node"});
   expect_refused("--map-by none ./p", {"--map-by"});
   expect_refused("--compat-env horovd ./p", {"--compat-env", "horovod"});
-  expect_refused("--provide horovd ./p", {"--provide takes horovod or perseus, not 'horovd'"});
+  expect_refused("--provide horovd ./p", {"--provide takes gloo, horovod or perseus, not 'horovd'"});
 }
 
 TEST(Options, OriginsAreShown) {

@@ -19,7 +19,10 @@ std::string folder_of(const std::string& name, const std::filesystem::path& bin)
   for (const char* place : kPlaces) {
     const std::filesystem::path folder = (bin / place / name).lexically_normal();
     std::error_code absent;
-    if (std::filesystem::is_regular_file(folder / name / "__init__.py", absent)) return folder.string();
+    if (std::filesystem::is_regular_file(folder / name / "__init__.py", absent) ||
+        std::filesystem::is_regular_file(folder / "sitecustomize.py", absent)) {
+      return folder.string();
+    }
   }
   return {};
 }

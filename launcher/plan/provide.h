@@ -1,5 +1,5 @@
 // The Python packages of --provide: names under which aiacc stands in for another library, each in a folder that goes in
-// front of the ranks' PYTHONPATH.
+// front of the ranks' PYTHONPATH. That of gloo, a back end of torch.distributed, has no package: Python runs its sitecustomize.
 #pragma once
 
 #include <span>

@@ -46,6 +46,13 @@ TEST_F(Provide, ComesBeforeTheUsersPath) {
   EXPECT_EQ(path_of({"perseus", "horovod"}, {"A=b", "PYTHONPATH=/x:/y"}), perseus + ":" + horovod + ":/x:/y");
 }
 
+TEST_F(Provide, AFolderMayHoldWhatPythonRunsAtItsStart) {
+  const fs::path gloo = root_ / "share/aiacc/python/aiacc/provide/gloo";
+  fs::create_directories(gloo);
+  std::ofstream(gloo / "sitecustomize.py") << "\n";
+  EXPECT_EQ(path_of({"gloo"}, {"PYTHONPATH=/x"}), gloo.string() + ":/x");
+}
+
 TEST_F(Provide, IsFoundInAWheel) {
   const std::string horovod = package("aiacc/provide", "horovod");
   EXPECT_EQ(path_of({"horovod"}, {}, "aiacc/_native/bin/aiaccrun"), horovod);

@@ -53,8 +53,8 @@ def _split_group(original: Any, parent_pg: Any = None, split_ranks: Optional[Seq
     if mine is None:
         return None
     new_group: Any = dist.new_group  # torch 1 has fewer arguments
-    return new_group([members[rank] for rank in mine], timeout=timeout, backend="aiacc", pg_options=pg_options, use_local_synchronization=True,
-                     group_desc=group_desc)
+    return new_group([members[rank] for rank in mine], timeout=timeout, backend=dist.get_backend(parent), pg_options=pg_options,
+                     use_local_synchronization=True, group_desc=group_desc)
 
 
 def let_in() -> None:

@@ -8,6 +8,7 @@ Under aiaccrun ranks find each other by its agents, under torchrun and elsewhere
 from __future__ import annotations
 
 import ctypes as c
+import multiprocessing
 import os
 import weakref
 import zlib
@@ -37,22 +38,21 @@ def _forget_with(default: Any) -> None:
     weakref.finalize(default, forget, _worlds).atexit = False
 
 
+def _is_launched() -> bool:
+    """Whether aiaccrun started this process as a rank, and not a rank of it as one of several: those meet through torch's store."""
+    return "AIACC_AGENT" in os.environ and "TORCHELASTIC_RUN_ID" not in os.environ and multiprocessing.parent_process() is None
+
+
 def _join_job(store: Any, rank: int, size: int, timeout: timedelta) -> None:
     if aiacc.initialized():
         return
     limit = timeout.total_seconds()
-    if "AIACC_AGENT" in os.environ:
+    if _is_launched():
         aiacc.init(timeout=limit)
     else:
         aiacc.init(rank=rank, size=size, store=store, timeout=limit)
 
 
-def _learn_ranks(rank: int, size: int, store: Any) -> None:
-    """Which rank of aiacc each rank of torch is; equal where a launcher gave both their numbers. A world of torch may have some of the
-    job's ranks, which meet through its store."""
-    if aiacc.size() < size:
-        raise RuntimeError(f"torch.distributed was given a world of {size} ranks, and the job of aiacc has {aiacc.size()}: it has them all, or some")
-    if aiacc.size() > size:
 def _ranks_by_store(rank: int, size: int, store: Any) -> List[int]:
     """Nobody leaves before the last one has taken the numbers out of the store, through which another world may meet next. The key by which
     a process is told of that is its own, and not that of its rank in this world."""
@@ -71,6 +71,12 @@ def _ranks_by_store(rank: int, size: int, store: Any) -> List[int]:
     return found
 
 
+def _learn_ranks(rank: int, size: int, store: Any) -> None:
+    """Which rank of aiacc each rank of torch is; equal where a launcher gave both their numbers. A world of torch may have some of the
+    job's ranks, which meet through its store."""
+    if aiacc.size() < size:
+        raise RuntimeError(f"torch.distributed was given a world of {size} ranks, and the job of aiacc has {aiacc.size()}: it has them all, or some")
+    if aiacc.size() > size:
         _aiacc_ranks[:] = _ranks_by_store(rank, size, store)
         return
     ranks = (c.c_int * size)()
@@ -80,6 +86,30 @@ def _ranks_by_store(rank: int, size: int, store: Any) -> List[int]:
     if sorted(by_torch) != list(range(size)):
         raise RuntimeError(f"the ranks that torch.distributed was given are {list(ranks)}, and must be 0 to {size - 1}")
     _aiacc_ranks[:] = [by_torch[number] for number in range(size)]
+
+
+def _meet_beside(store: Any, timeout: timedelta) -> None:
+    """All ranks of a default group that is another back end's."""
+    mine, everyone = dist.get_rank(), dist.get_world_size()
+    if not aiacc.initialized():
+        _join_job(store, mine, everyone, timeout)
+        _learn_ranks(mine, everyone, store)
+    elif aiacc.size() != everyone or aiacc.rank() != mine:
+        raise RuntimeError(f"this process is rank {mine} of {everyone} for torch.distributed and rank {aiacc.rank()} of {aiacc.size()} for "
+                           "aiacc: they must agree")
+    else:
+        _aiacc_ranks[:] = range(everyone)
+    _forget_with(dist.distributed_c10d._get_default_group())
+
+
+def meet_beside_default() -> None:
+    """Before a group of aiacc that need not have all ranks, where all ranks make it. Does nothing where they have met."""
+    if dist.is_initialized() and not _aiacc_ranks:
+        c10d: Any = dist.distributed_c10d
+        try:
+            _meet_beside(dist.PrefixStore("aiacc beside the default group", c10d._get_default_store()), c10d.default_pg_timeout)
+        except aiacc.Error as error:
+            raise failure(error) from None
 
 
 def create(options: Any, _: Any = None) -> AiaccProcessGroup:
@@ -92,19 +122,10 @@ def create(options: Any, _: Any = None) -> AiaccProcessGroup:
             _join_job(options.store, rank, size, timeout)
             _learn_ranks(rank, size, options.store)
         elif not _aiacc_ranks:  # the default group is another back end's
-            mine, everyone = dist.get_rank(), dist.get_world_size()
-            if not aiacc.initialized():
-                if size != everyone:
-                    raise RuntimeError("the default group is not one of the back end aiacc: its first other group has all ranks, unless "
-                                       "aiacc.torch.init() was called on all of them before")
-                _join_job(options.store, mine, size, timeout)
-                _learn_ranks(mine, size, options.store)
-            elif aiacc.size() != everyone or aiacc.rank() != mine:
-                raise RuntimeError(f"this process is rank {mine} of {everyone} for torch.distributed and rank {aiacc.rank()} of {aiacc.size()} for "
-                                   "aiacc: they must agree")
-            else:
-                _aiacc_ranks[:] = range(everyone)
-            _forget_with(dist.distributed_c10d._get_default_group())
+            if not aiacc.initialized() and size != dist.get_world_size():
+                raise RuntimeError("the default group is not one of the back end aiacc: its first other group has all ranks, unless "
+                                   "aiacc.torch.init() was called on all of them before")
+            _meet_beside(options.store, timeout)
         name = str(options.group_id)
         group = aiacc.WORLD.create([_aiacc_ranks[one] for one in members], name=f"torch.distributed {name}", key=_key(name),
                                    timeout=timeout.total_seconds())

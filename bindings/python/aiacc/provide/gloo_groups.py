@@ -1,0 +1,64 @@
+"""What --provide gloo changes in torch.distributed: the one function by which all its groups are made."""
+import functools
+import logging
+import os
+import pathlib
+import runpy
+import sys
+
+_log = logging.getLogger("aiacc.torch")
+_said = set()
+
+
+def _say(sentence):
+    """Once in a process, at level info: of Python's logging, or of AIACC_LOG."""
+    if sentence in _said:
+        return
+    _said.add(sentence)
+    if _log.isEnabledFor(logging.INFO):
+        _log.info(sentence)
+    elif {"info", "debug", "trace"} & set(os.environ.get("AIACC_LOG", "").split(",")):
+        print(f"aiacc: {sentence}", file=sys.stderr)
+
+
+def _names(c10d, backend):
+    """The back ends that torch would make the group of. A default group without a back end is, with torch 2, of the device's own."""
+    config = getattr(c10d, "BackendConfig", None)  # torch 1 has one back end for all devices
+    if "gloo" not in str(backend).lower() and (config is None or backend != "undefined"):
+        return set()
+    if config is None:
+        return {str(backend).lower()}
+    return {str(name) for name in config(c10d.Backend(backend)).get_device_backend_map().values()}
+
+
+def _named_as_before(c10d, group, backend):
+    """dist.get_backend says what it would say without aiacc."""
+    world = getattr(c10d, "_world", None)
+    groups = c10d._pg_map if world is None else world.pg_map
+    if group not in groups:  # this rank is no member
+        return
+    groups[group] = (backend, *groups[group][1:])
+    if world is not None and hasattr(world, "pg_backend_config"):
+        world.pg_backend_config[group] = str(c10d.BackendConfig(backend))
+
+
+def let_in(c10d):
+    original = c10d._new_process_group_helper
+
+    @functools.wraps(original)
+    def new_group(size, rank, members, backend, store, *more, **named):
+        found = _names(c10d, backend)
+        is_first = (c10d.get_rank() if members else rank) == 0
+        if found != {"gloo"}:
+            if "gloo" in found and is_first:
+                _say(f"--provide gloo leaves a group of torch.distributed with the back ends {backend} to torch: one of aiacc is on the CPU alone")
+            return original(size, rank, members, backend, store, *more, **named)
+        runpy.run_path(str(pathlib.Path(__file__).with_name("load_aiacc.py")))
+        from aiacc.torch import backend as aiacc_backend
+        aiacc_backend.meet_beside_default()
+        made = original(size, rank, members, "aiacc", store, *more, **named)
+        _named_as_before(c10d, made[0] if isinstance(made, tuple) else made, backend)
+        if is_first:
+            _say("--provide gloo: groups of torch.distributed of the back end gloo are aiacc's")
+        return made
+    c10d._new_process_group_helper = new_group
