@@ -139,9 +139,8 @@ void IntraMessages::release_range(HostRange range) noexcept {
 
 // Allocates memory for the next message to this member, of which it becomes the last of `runs`. What was received is given back when
 // there is no room otherwise, and long ones soon: the receiver's count lies in a line that it keeps writing to.
-inline IntraMessages::Placed IntraMessages::place_message(Outgoing& to, std::size_t bytes) {
+[[gnu::noinline]] IntraMessages::Placed IntraMessages::place_anywhere(Outgoing& to, std::size_t bytes) {
   const bool is_long = aligned(bytes) > kLongestInSlab;
-  if (Placed placed; !is_long && place_behind(to, aligned(bytes), &placed)) return placed;
   to.run = nullptr;
   if (!is_long) return place_in_slab(to, aligned(bytes));
   reclaim(to);
@@ -178,8 +177,9 @@ IntraMessages::Placed IntraMessages::place_in_slab(Outgoing& to, std::size_t byt
 }
 
 // What most messages need: there is room behind the last message, and no message with a range of its own is to be looked after.
-inline bool IntraMessages::place_behind(Outgoing& to, std::size_t bytes, Placed* placed) noexcept {
-  if (to.run == nullptr || to.slab->range.bytes - to.slab->filled < bytes) return false;
+inline bool IntraMessages::place_behind(Outgoing& to, std::size_t message_bytes, Placed* placed) noexcept {
+  const std::uint64_t bytes = aligned(message_bytes);
+  if (to.run == nullptr || bytes > kLongestInSlab || to.slab->range.bytes - to.slab->filled < bytes) return false;
   Slab& slab = *to.slab;
   const std::uint64_t at = slab.filled;
   slab.filled += bytes;
@@ -248,8 +248,11 @@ std::uint64_t IntraMessages::new_fingerprint(DType type, Codec codec, std::uint6
 }
 
 // Allocates the next message to this member and writes its header; the payload's place follows that.
-inline IntraMessages::Placed IntraMessages::begin_message(Outgoing& to, const Envelope& envelope) {
-  const Placed place = place_message(to, sizeof(Header) + envelope.bytes);
+[[gnu::always_inline]] inline IntraMessages::Placed IntraMessages::begin_message(Outgoing& to,
+                                                                                 const Envelope& envelope) {
+  const std::size_t bytes = sizeof(Header) + envelope.bytes;
+  Placed place;
+  if (!place_behind(to, bytes, &place)) place = place_anywhere(to, bytes);
   prefetch_for_write(place.memory + kPrefetched);
   auto* made = new (place.memory) Header;
   made->bytes = envelope.bytes;

@@ -227,8 +227,9 @@ class IntraMessages final : private Root::Owner {
     std::uint64_t last = 0;                              // offset of the last of them
     const Header* last_header = nullptr;                 // the same where it is mapped here
     std::uint64_t taken = 0;
-    std::uint64_t told = 0;     // of these the sender knows
-    std::deque<char> finished;  // of the messages from `taken` on; empty or too short while only the first of them came
+    std::uint64_t told = 0;  // of these the sender knows
+    // Of the messages from `taken` on, and of some to come; empty or too short while only the first of them came.
+    std::deque<char> finished;
     TagQueues<Receiver> receives;    // without a message
     TagQueues<Unexpected> messages;  // without a receive; a tag is in one of them at most
     std::size_t waiting = 0;         // receives
@@ -268,8 +269,8 @@ class IntraMessages final : private Root::Owner {
 
   HostRange acquire_range(std::size_t bytes);
   void release_range(HostRange range) noexcept;
-  Placed place_message(Outgoing& to, std::size_t bytes);
-  static bool place_behind(Outgoing& to, std::size_t bytes, Placed* placed) noexcept;
+  Placed place_anywhere(Outgoing& to, std::size_t bytes);
+  static bool place_behind(Outgoing& to, std::size_t message_bytes, Placed* placed) noexcept;
   Placed place_in_slab(Outgoing& to, std::size_t bytes);
   void add_slab(Outgoing& to, std::size_t bytes);
   // What is told about a message in its header.

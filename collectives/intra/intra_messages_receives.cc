@@ -14,6 +14,8 @@ namespace {
 
 // The most messages of one member that have not been received.
 constexpr std::uint64_t kMostPosted = std::uint64_t{1} << 28;
+// So many marks of messages (Incoming::finished) are made at once.
+constexpr std::uint64_t kMoreFinished = 64;
 
 }  // namespace
 
@@ -123,7 +125,8 @@ void IntraMessages::accept(Incoming& from) {
   const Header& header = this->header(from, offset);
   prefetch(reinterpret_cast<const std::byte*>(&header) + kPrefetched);
   const std::uint32_t tag = header.tag;
-  if (from.seen != from.taken) from.finished.resize(from.seen - from.taken + 1);
+  const std::uint64_t before = from.seen - from.taken;
+  if (before != 0 && from.finished.size() <= before) from.finished.resize(before + kMoreFinished);
   from.last = offset;
   from.last_header = &header;
   const Arrived message{from.seen++, offset};
@@ -257,9 +260,8 @@ bool IntraMessages::recv_now(int member, const PlainCall& call, const Buffer& re
     if (recv.bytes > 0) {
       CpuCompute::copy_now(recv.data, payload(from, arrived.offset, recv.bytes), recv.bytes);
     }
-    Arrived taken;
-    take_unexpected(from, call.tag, &taken);
-    finish(from, taken.number);
+    free_unexpected_.push_back(from.messages.pop_front(call.tag));
+    finish(from, arrived.number);
     tell_taken(from);
     return true;
   } catch (...) {
