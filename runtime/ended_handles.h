@@ -41,14 +41,18 @@ class EndedHandles {
   EndedHandles(const EndedHandles&) = delete;
   EndedHandles& operator=(const EndedHandles&) = delete;
 
-  // Whether the thread, whose block this is, can name a call now. False: too many requests are not freed.
+  // Whether the thread, whose block this is, can name a call now, as nearly always.
+  static bool prepared(const Block& mine) noexcept {
+    return mine.next_ < kWords && mine.words_[mine.next_].load(std::memory_order_relaxed) == 0;
+  }
+  // Sees to that. False: too many requests are not freed.
   bool prepare(Block& mine) noexcept {
     for (; mine.next_ < kWords; ++mine.next_, ++mine.in_use_) {
       if (mine.words_[mine.next_].load(std::memory_order_relaxed) == 0) return true;
     }
     return begin_turn(mine);
   }
-  // After prepare(): `sequence` is the call's number, at least 1.
+  // After prepared() or prepare(): `sequence` is the call's number, at least 1.
   std::uint64_t name(Block& mine, std::uint64_t sequence) noexcept {
     const std::uint64_t number = mine.turn_ << kPlaceBits | (mine.number_ * kWords + mine.next_);
     mine.words_[mine.next_++].store(turn_of(number) << kSequenceBits | (sequence & kSequences),

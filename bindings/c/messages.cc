@@ -5,35 +5,77 @@
 #include "bindings/c/arguments.h"
 #include "bindings/c/guard.h"
 #include "bindings/c/submit.h"
+#include "runtime/context.h"
 #include "runtime/group/group.h"
+#include "runtime/real_context.h"
 
 using namespace aiacc;
 using namespace aiacc::abi;
 
 namespace {
 
-void submit_with_attributes(GroupPin& pin, const PlainCall& plain, const Buffer& memory, const aiacc_attr_t& attr,
-                            aiacc_request_t* request) {
+// A send to a member of this host ends while it is submitted, and a recv from one does so or waits as a record, unless something is
+// unusual: then nothing has happened. The check of a call and this are one function for each of the two, because each layer of
+// functions costs a part of what is the whole message elsewhere.
+template <Collective kKind>
+[[gnu::always_inline]] inline bool start_on_host(GroupEntry& entry, int member, const PlainCall& call,
+                                                 const Buffer& memory, aiacc_request_t* request) {
+  RealContext& context = *entry.context;
+  Lane& lane = context.context().lane();
+  lane.ensure_helper();
+  if (!can_name_ended()) return false;
+  if constexpr (kKind == Collective::kSend) {
+    Lane::Hold hold(lane, Lane::Hold::AtOnce());
+    if (!hold.owns()) return false;
+    const std::uint64_t sequence = entry.group.finish_send(member, call, memory);
+    if (sequence == 0) return false;
+    *request = name_ended(sequence);
+  } else {
+    RequestTable::Place place = request_place();
+    Lane::Hold hold(lane, Lane::Hold::AtOnce());
+    if (!hold.owns()) return false;
+    Group::BegunReceive begun = entry.group.begin_receive(member, call, memory, hold);
+    if (begun.ended != 0) {
+      *request = name_ended(begun.ended);
+      return true;
+    }
+    if (begun.waiting == nullptr) return false;
+    place.object().emplace(context, std::move(begun.waiting));
+    *request = place.name_quiet();
+  }
+  return true;
+}
+
+[[gnu::noinline]] void submit_otherwise(GroupPin& pin, const PlainCall& plain, const Buffer& memory,
+                                        const aiacc_attr_t* attr, aiacc_request_t* request) {
+  if (attr == nullptr) return submit_message(pin, plain, memory, request);
   Call call = plain.call();
   CallOptions options;
-  const bool other = read_attr(&attr, call, options);
+  const bool other = read_attr(attr, call, options);
   if (!other && PlainCall::describes(call)) return submit_message(pin, plain, memory, request);
   const bool sends = call.kind == Collective::kSend;
   submit(pin, call, sends ? memory : Buffer{}, sends ? Buffer{} : memory, other ? &options : nullptr, request);
 }
 
-aiacc_status_t message(Collective kind, const void* buffer, size_t count, aiacc_dtype_t dtype, int peer, uint32_t tag,
-                       aiacc_group_t group, const aiacc_attr_t* attr, aiacc_request_t* request) noexcept {
+template <Collective kKind>
+[[gnu::always_inline]] inline aiacc_status_t message(const void* buffer, size_t count, aiacc_dtype_t dtype, int peer,
+                                                     uint32_t tag, aiacc_group_t group, const aiacc_attr_t* attr,
+                                                     aiacc_request_t* request) noexcept {
   try {  // not guarded(): whose body would be a function of its own here, with all of these behind a pointer
-    auto pin = pinned(group);
+    GroupPin pin = state().groups.find(group);
+    if (!pin) [[unlikely]]
+      throw unknown_group(group);
     const DType type = checked_dtype(dtype);
     const std::size_t bytes = checked_bytes(count, type);
     check_buffer("buffer", buffer, bytes);
-    check_rank(kind == Collective::kSend ? "to" : "from", peer, pin->group.size());
-    const PlainCall plain{kind, type, ReduceOp::kSum, tag, peer, count};
+    check_rank(kKind == Collective::kSend ? "to" : "from", peer, pin->group.size());
+    const PlainCall plain{kKind, type, ReduceOp::kSum, tag, peer, count};
     const Buffer memory = buffer_of(buffer, bytes);
-    attr == nullptr ? submit_message(pin, plain, memory, request)
-                    : submit_with_attributes(pin, plain, memory, *attr, request);
+    if (request != nullptr && attr == nullptr) {
+      const int member = pin->group.message_member(peer);
+      if (member >= 0 && start_on_host<kKind>(*pin, member, plain, memory, request)) return AIACC_OK;
+    }
+    submit_otherwise(pin, plain, memory, attr, request);
     return AIACC_OK;
   } catch (...) {
     return remember(std::current_exception());
@@ -46,12 +88,12 @@ extern "C" {
 
 aiacc_status_t aiacc_send(const void* buffer, size_t count, aiacc_dtype_t dtype, int to, uint32_t tag,
                           aiacc_group_t group, const aiacc_attr_t* attr, aiacc_request_t* request) {
-  return message(Collective::kSend, buffer, count, dtype, to, tag, group, attr, request);
+  return message<Collective::kSend>(buffer, count, dtype, to, tag, group, attr, request);
 }
 
 aiacc_status_t aiacc_recv(void* buffer, size_t count, aiacc_dtype_t dtype, int from, uint32_t tag, aiacc_group_t group,
                           const aiacc_attr_t* attr, aiacc_request_t* request) {
-  return message(Collective::kRecv, buffer, count, dtype, from, tag, group, attr, request);
+  return message<Collective::kRecv>(buffer, count, dtype, from, tag, group, attr, request);
 }
 
 aiacc_status_t aiacc_sendrecv(const void* send, size_t send_count, int to, uint32_t send_tag, void* recv,

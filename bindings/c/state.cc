@@ -74,6 +74,11 @@ void fill_request_stock() {
   state().requests.fill(request_stock);
 }
 
+bool prepare_ended_block() {
+  if (!ended_block.owned()) return_stock_at_the_end();
+  return state().ended_requests.prepare(ended_block);
+}
+
 void State::watch_forks() {
   static const int registered = pthread_atfork(nullptr, nullptr, [] {
     State& self = state();

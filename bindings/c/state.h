@@ -149,10 +149,8 @@ extern constinit thread_local EndedHandles::Block ended_block;
 // They are given back when the thread ends.
 void return_stock_at_the_end();
 // Whether a call that ends while it is submitted can have a request without a slot.
-inline bool can_name_ended() {
-  if (!ended_block.owned()) return_stock_at_the_end();
-  return state().ended_requests.prepare(ended_block);
-}
+bool prepare_ended_block();
+inline bool can_name_ended() { return EndedHandles::prepared(ended_block) || prepare_ended_block(); }
 inline aiacc_request_t name_ended(std::uint64_t sequence) noexcept {
   return state().ended_requests.name(ended_block, sequence);
 }

@@ -34,31 +34,12 @@ void submit_message(GroupPin& pin, const PlainCall& call, const Buffer& memory, 
   const bool sends = call.kind == Collective::kSend;
   const Buffer none;
   if (request != nullptr) {
-    RealContext& context = *pin->context;
-    Lane& lane = context.context().lane();
+    Lane& lane = pin->context->context().lane();
     lane.ensure_helper();
+    RequestTable::Place place = request_place();
     Lane::Hold hold(lane, Lane::Hold::AtOnce());
-    if (hold.owns() && can_name_ended()) {
-      if (sends) {
-        if (const std::uint64_t sequence = pin->group.finish_send(call, memory); sequence != 0) {
-          *request = name_ended(sequence);
-          return;
-        }
-      }
-      RequestTable::Place place = request_place();
-      if (!sends) {
-        Group::BegunReceive begun = pin->group.begin_receive(call, memory, hold);
-        if (begun.ended != 0) {
-          *request = name_ended(begun.ended);
-          return;
-        }
-        if (begun.waiting != nullptr) {
-          place.object().emplace(context, std::move(begun.waiting));
-          *request = place.name_quiet();
-          return;
-        }
-      }
-      if (start_waiting(pin, call, sends ? memory : none, sends ? none : memory, hold, place, request)) return;
+    if (hold.owns() && start_waiting(pin, call, sends ? memory : none, sends ? none : memory, hold, place, request)) {
+      return;
     }
   }
   submit(pin, call.call(), sends ? memory : none, sends ? none : memory, nullptr, request);

@@ -28,7 +28,7 @@ inline Buffer buffer_of(const void* data, std::size_t bytes) noexcept {
 // Blocks if `request` is null; otherwise starts the call and creates a request. `options` may be null.
 void submit(GroupPin& pin, const Call& call, Buffer send, Buffer recv, const CallOptions* options,
             aiacc_request_t* request);
-// The same for a send or recv without options: without an operation if it can.
+// The same for a send or recv without options: as a record if it can.
 void submit_message(GroupPin& pin, const PlainCall& call, const Buffer& memory, aiacc_request_t* request);
 
 }  // namespace aiacc::abi

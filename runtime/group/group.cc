@@ -178,28 +178,20 @@ std::uint64_t Group::finish_at_once(const Call& call, Buffer send, Buffer recv) 
   return outstanding() == 0 && finish_small(call, send, recv, intra::SmallWait::kPolls) ? collectives() : 0;
 }
 
-// The member of this host at the other end of a message that may go as a record of its messages; -1 if it may not.
-int Group::member_for(const PlainCall& call, const Buffer& memory) noexcept {
-  if (intra_messages_ == nullptr || !may_begin_plainly() || !memory.on_host()) return -1;
-  const int member = intra_messages_->member_of(call.root);
-  return member == intra_messages_->me() ? -1 : member;
-}
-
-void Group::message_ended(const PlainCall& call) noexcept {
+[[gnu::always_inline]] inline void Group::message_ended(const PlainCall& call) noexcept {
   forget_cyclic_receives();
   context_.recorder().add(recorded_as_, ++messages_, call, loop().about_now());
 }
 
-std::uint64_t Group::finish_send(const PlainCall& call, const Buffer& send) noexcept {
-  const int member = member_for(call, send);
-  if (member < 0 || !intra_messages_->send_now(member, call, send)) return 0;
+std::uint64_t Group::finish_send(int member, const PlainCall& call, const Buffer& send) noexcept {
+  if (!may_begin_plainly() || !send.on_host() || !intra_messages_->send_now(member, call, send)) return 0;
   message_ended(call);
   return messages_;
 }
 
-Group::BegunReceive Group::begin_receive(const PlainCall& call, const Buffer& recv, Lane::Hold& hold) noexcept {
-  const int member = member_for(call, recv);
-  if (member < 0) return {};
+Group::BegunReceive Group::begin_receive(int member, const PlainCall& call, const Buffer& recv,
+                                         Lane::Hold& hold) noexcept {
+  if (!may_begin_plainly() || !recv.on_host()) return {};
   if (intra_messages_->recv_now(member, call, recv)) {
     message_ended(call);
     return {messages_, nullptr};

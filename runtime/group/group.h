@@ -96,14 +96,20 @@ class Group final : private GroupBoard::Observer, private Root::Owner, private i
   // For an asynchronous collective without attributes: whether it ended well at once; its ticket, or 0. The caller holds the lane,
   // and goes on with the call if it has not ended, before it gives the lane up.
   std::uint64_t finish_at_once(const Call& call, Buffer send, Buffer recv) noexcept;
-  // The same for a send to a rank of this host.
-  std::uint64_t finish_send(const PlainCall& call, const Buffer& send) noexcept;
+  // The member of this host that a message to or from a rank concerns, another one than this rank; -1 if there is none. Any thread.
+  int message_member(int rank) const noexcept {
+    if (intra_messages_ == nullptr) return -1;
+    const int member = intra_messages_->member_of(rank);
+    return member == intra_messages_->me() ? -1 : member;
+  }
+  // The same as finish_at_once() for a send to such a member.
+  std::uint64_t finish_send(int member, const PlainCall& call, const Buffer& send) noexcept;
   // And for a recv from one: it has ended, or waits from now on as a record; or neither.
   struct BegunReceive {
     std::uint64_t ended = 0;  // its ticket
     std::unique_ptr<RequestedWork> waiting;
   };
-  BegunReceive begin_receive(const PlainCall& call, const Buffer& recv, Lane::Hold& hold) noexcept;
+  BegunReceive begin_receive(int member, const PlainCall& call, const Buffer& recv, Lane::Hold& hold) noexcept;
   // What it becomes then, if it can wait without an operation: it is to be started while the caller holds the lane. Null if not.
   std::unique_ptr<RequestedWork> prepare_waiting(const PlainCall& call, const Buffer& send, const Buffer& recv);
   // Creates the operation for a call. The caller starts it on the context's lane and keeps it until it is done.
@@ -203,7 +209,6 @@ class Group final : private GroupBoard::Observer, private Root::Owner, private i
     return *last_line_.second;
   }
   void find_line_with(int rank);
-  int member_for(const PlainCall& call, const Buffer& memory) noexcept;
   void message_ended(const PlainCall& call) noexcept;
   bool finish_short(const Call& call, Buffer send, Buffer recv, Lane::Hold& hold,
                     std::optional<inter::ShortCall>& begun) noexcept;
