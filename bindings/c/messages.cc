@@ -86,13 +86,14 @@ template <Collective kKind>
 
 extern "C" {
 
-aiacc_status_t aiacc_send(const void* buffer, size_t count, aiacc_dtype_t dtype, int to, uint32_t tag,
-                          aiacc_group_t group, const aiacc_attr_t* attr, aiacc_request_t* request) {
+// Flat: what a message needs of the tables of handles is in these two.
+[[gnu::flatten]] aiacc_status_t aiacc_send(const void* buffer, size_t count, aiacc_dtype_t dtype, int to, uint32_t tag,
+                                           aiacc_group_t group, const aiacc_attr_t* attr, aiacc_request_t* request) {
   return message<Collective::kSend>(buffer, count, dtype, to, tag, group, attr, request);
 }
 
-aiacc_status_t aiacc_recv(void* buffer, size_t count, aiacc_dtype_t dtype, int from, uint32_t tag, aiacc_group_t group,
-                          const aiacc_attr_t* attr, aiacc_request_t* request) {
+[[gnu::flatten]] aiacc_status_t aiacc_recv(void* buffer, size_t count, aiacc_dtype_t dtype, int from, uint32_t tag,
+                                           aiacc_group_t group, const aiacc_attr_t* attr, aiacc_request_t* request) {
   return message<Collective::kRecv>(buffer, count, dtype, from, tag, group, attr, request);
 }
 

@@ -51,7 +51,7 @@ aiacc_status_t take(RequestPin& pin, aiacc_request_t request) {
   return error ? remember(error) : AIACC_OK;
 }
 
-bool ended_well(const RequestEntry& entry) noexcept { return entry.done() && !entry.failed(); }
+constexpr auto ended_well = [](const RequestEntry& entry) noexcept { return entry.done() && !entry.failed(); };
 
 // If it is over and went well, and nobody else uses it: the request is freed.
 bool take_if_over(aiacc_request_t request) noexcept {
@@ -203,8 +203,7 @@ class AllOf final : private Lane::InTurn {
   AllOf(std::size_t n, aiacc_request_t* requests) : n_(n), requests_(requests) {
     check_requests(n, requests);
     for (std::size_t i = 0; i < n; ++i) {
-      if (requests[i] == AIACC_NULL || table_.is_quiet(requests[i])) continue;
-      if (ended_.find(requests[i]) != 0) continue;
+      if (requests[i] == AIACC_NULL || ended_.find(requests[i]) != 0 || table_.is_quiet(requests[i])) continue;
       const RequestPin pin = table_.find(requests[i]);
       if (!pin) refuse_request(i, requests[i]);
       pin->expect();
@@ -269,7 +268,7 @@ class AllOf final : private Lane::InTurn {
   }
 
   // Null also if the next one is another lane's, or of a context of which none may be freed now, or is lost to another caller.
-  Work* unfinished() noexcept override {
+  [[gnu::flatten]] Work* unfinished() noexcept override {
     for (; next_ < n_; ++next_) {
       if (requests_[next_] == AIACC_NULL) continue;
       if (!present_) {
