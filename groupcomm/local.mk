@@ -136,7 +136,7 @@ noinst_LTLIBRARIES += libaiacc_syncbn_avx2.la libaiacc_syncbn_avx512.la
 libaiacc_syncbn_avx2_la_SOURCES = groupcomm/syncbn/kernels_avx2.cc
 libaiacc_syncbn_avx2_la_CXXFLAGS = $(syncbn_flags) -mavx2 -mf16c
 libaiacc_syncbn_avx512_la_SOURCES = groupcomm/syncbn/kernels_avx512.cc
-libaiacc_syncbn_avx512_la_CXXFLAGS = $(syncbn_flags) -mavx512f -mavx512bw -mavx512dq -mavx512vl
+libaiacc_syncbn_avx512_la_CXXFLAGS = $(syncbn_flags) -mf16c -mavx512f -mavx512bw -mavx512dq -mavx512vl
 libaiacc_groupcomm_la_LIBADD += libaiacc_syncbn_avx2.la libaiacc_syncbn_avx512.la
 else
 EXTRA_DIST += groupcomm/syncbn/kernels_avx2.cc groupcomm/syncbn/kernels_avx512.cc

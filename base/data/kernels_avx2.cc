@@ -6,13 +6,9 @@ namespace aiacc::kernels::avx2 {
 namespace {
 constexpr int kVectorBytes = 32;
 constexpr const char* kName = "avx2";
-typedef unsigned short HalfBits __attribute__((vector_size(16)));
-typedef float HalfWide __attribute__((vector_size(32)));
-inline HalfWide widen_half(HalfBits half) { return (HalfWide)_mm256_cvtph_ps((__m128i)half); }
-inline HalfBits narrow_half(HalfWide value) {
-  return (HalfBits)_mm256_cvtps_ph((__m256)value, _MM_FROUND_TO_NEAREST_INT);
-}
-#include "base/data/kernels_body.h"
+#include "base/data/kernels_half_f16c.h"
+
+#include "base/data/kernels_body.h"  // uses the one above: the blank line keeps clang-format from sorting them
 }  // namespace
 
 const Table& table() noexcept {

@@ -1,12 +1,13 @@
-// The passes over a batch for x86 with AVX2.
+// The passes over a batch for x86 with AVX2 and F16C.
+#include <immintrin.h>
+
 #include "groupcomm/syncbn/kernels.h"
 
 namespace aiacc::syncbn::kernels::avx2 {
 namespace {
 constexpr const char* kName = "avx2";
-constexpr int kVectorBytes = 32;
 constexpr int kRegisterBytes = 32;
-#include "base/data/kernels_half.h"
+#include "base/data/kernels_half_f16c.h"
 
 #include "groupcomm/syncbn/kernels_body.h"  // uses the one above: the blank line keeps clang-format from sorting them
 }  // namespace

@@ -1,10 +1,11 @@
 // The passes over a batch, compiled once for every instruction set, as base/data/kernels_body.h is: a unit opens its own
-// namespace, and includes this file inside of it after base/data/kernels_half.h. Everything here belongs to that
-// namespace.
+// namespace, and includes this file inside of it after base/data/kernels_half.h or kernels_half_f16c.h. Everything here
+// belongs to that namespace.
 //
-// Elements are processed eight at a time in fp64, whatever their type: fp64 costs less time than reading the memory. The
-// last ones of a row are padded. GCC keeps a vector that is wider than a register in memory, so eight numbers are parts of
-// kRegisterBytes; for the same reason all that has such numbers is inlined.
+// Elements are processed eight at a time in fp64, whatever their type: fp64 costs less time than reading the memory. GCC
+// keeps a vector that is wider than a register in memory, so eight numbers are parts of kRegisterBytes; for the same reason
+// all that has such numbers is inlined. Of the last elements of a row eight are read, too, with what follows them in the
+// batch; at its end they are padded.
 
 using std::byte;
 using std::size_t;
@@ -44,10 +45,20 @@ AIACC_INLINE inline Two<Part> operator*(const Two<Part>& a, const Two<Part>& b) 
   return {a.low * b.low, a.high * b.high};
 }
 
-// The functions on vectors, of one part and of two.
+// The functions on vectors, of one part and of two. Conversions that have an instruction are written out: GCC 12 makes several
+// instructions of __builtin_convertvector.
 template <class To, class From>
 struct Convert {
-  AIACC_INLINE static To of(const From& from) { return __builtin_convertvector(from, To); }
+  AIACC_INLINE static To of(const From& from) {
+#if defined(__AVX512F__)
+    if constexpr (sizeof(To) == 64) return (To)_mm512_maskz_cvtps_pd(0xff, (__m256)from);
+    if constexpr (sizeof(From) == 64) return (To)_mm512_maskz_cvtpd_ps(0xff, (__m512d)from);
+#elif defined(__AVX2__)
+    if constexpr (sizeof(To) == 32) return (To)_mm256_cvtps_pd((__m128)from);
+    if constexpr (sizeof(From) == 32) return (To)_mm256_cvtpd_ps((__m256d)from);
+#endif
+    return __builtin_convertvector(from, To);
+  }
 };
 template <class To, class From>
 struct Convert<Two<To>, Two<From>> {
@@ -55,6 +66,21 @@ struct Convert<Two<To>, Two<From>> {
     return {Convert<To, From>::of(from.low), Convert<To, From>::of(from.high)};
   }
 };
+AIACC_INLINE inline Word words_of(const Half& half) {
+#if defined(__AVX2__)
+  return (Word)_mm256_cvtepu16_epi32((__m128i)half);
+#else
+  return __builtin_convertvector(half, Word);
+#endif
+}
+// Of words below 2^16.
+AIACC_INLINE inline Half halves_of(const Word& word) {
+#if defined(__AVX2__)
+  return (Half)_mm_packus_epi32(_mm256_castsi256_si128((__m256i)word), _mm256_extracti128_si256((__m256i)word, 1));
+#else
+  return __builtin_convertvector(word, Half);
+#endif
+}
 template <class Vector>
 struct Memory {
   AIACC_INLINE static Vector load(const byte* from) {
@@ -90,12 +116,46 @@ template <class Part, class Bits>
 AIACC_INLINE inline Two<Part> masked(const Two<Part>& value, const Two<Bits>& mask) {
   return {masked(value.low, mask.low), masked(value.high, mask.high)};
 }
-AIACC_INLINE inline Single parts_of(const EightSingles& value) { return Memory<Single>::load((const byte*)&value); }
-AIACC_INLINE inline EightSingles whole_of(const Single& value) {
-  EightSingles whole;
-  Memory<Single>::store((byte*)&whole, value);
-  return whole;
+// The sum of all lanes: of lane i and lane i + 4, then i + 2, then i + 1.
+template <size_t Lanes>
+struct SumOfLanes {
+  typedef double Whole __attribute__((vector_size(Lanes * sizeof(double))));
+  typedef double Part __attribute__((vector_size(Lanes / 2 * sizeof(double))));
+  AIACC_INLINE static double sum(const Whole& value) {
+    Part part[2];
+    __builtin_memcpy(part, &value, sizeof part);
+    return SumOfLanes<Lanes / 2>::sum(part[0] + part[1]);
+  }
+};
+template <>
+struct SumOfLanes<2> {
+  typedef double Whole __attribute__((vector_size(2 * sizeof(double))));
+  AIACC_INLINE static double sum(const Whole& value) { return value[0] + value[1]; }
+};
+template <class Vector>
+AIACC_INLINE inline double sum_of(const Vector& value) {
+  return SumOfLanes<sizeof(Vector) / sizeof(double)>::sum(value);
 }
+template <class Part>
+AIACC_INLINE inline double sum_of(const Two<Part>& value) {
+  return sum_of(value.low + value.high);
+}
+// Eight numbers in one vector, and in parts.
+template <class Part>
+AIACC_INLINE inline Part whole_of(const Part& value) {
+  return value;
+}
+template <class Part>
+AIACC_INLINE inline auto whole_of(const Two<Part>& value) {
+  const auto low = whole_of(value.low), high = whole_of(value.high);
+  // A shuffle: two stores followed by one load of both would wait until the stores are in the cache.
+  if constexpr (sizeof low == 4 * sizeof(float)) {
+    return __builtin_shufflevector(low, high, 0, 1, 2, 3, 4, 5, 6, 7);
+  } else {
+    return __builtin_shufflevector(low, high, 0, 1, 2, 3);
+  }
+}
+AIACC_INLINE inline Single parts_of(const EightSingles& value) { return Memory<Single>::load((const byte*)&value); }
 
 struct Fp64 {
   using Stored = Wide;
@@ -119,15 +179,38 @@ struct Bf16 {
   using Stored = Half;
   static constexpr size_t kBytes = 2;
   AIACC_INLINE static Wide widen(const Stored& value) {
-    return Fp32::widen(parts_of((EightSingles)(__builtin_convertvector(value, Word) << 16)));
+    return Fp32::widen(parts_of((EightSingles)(words_of(value) << 16)));
   }
   AIACC_INLINE static Stored narrow(const Wide& value) {
     const EightSingles single = whole_of(Fp32::narrow(value));
     const Word bits = (Word)single;
     const Word rounded = (bits + 0x7fff + ((bits >> 16) & 1)) >> 16;
     const Word quiet = (bits >> 16) | 0x40;
-    return __builtin_convertvector((single != single) ? quiet : rounded, Half);
+    return halves_of((single != single) ? quiet : rounded);
   }
+};
+
+// Copies `n` elements, fewer than kLanes: by moves of fixed lengths, where a copy of a variable length is a call.
+template <size_t Bytes>
+AIACC_INLINE inline void copy_some(byte* to, const byte* from, size_t n) {
+  if ((n & 4) != 0) {
+    __builtin_memcpy(to, from, 4 * Bytes);
+    to += 4 * Bytes;
+    from += 4 * Bytes;
+  }
+  if ((n & 2) != 0) {
+    __builtin_memcpy(to, from, 2 * Bytes);
+    to += 2 * Bytes;
+    from += 2 * Bytes;
+  }
+  if ((n & 1) != 0) __builtin_memcpy(to, from, Bytes);
+}
+
+// Up to kLanes elements that follow each other.
+struct Piece {
+  size_t at;  // where they begin, in bytes
+  size_t n;
+  bool readable;  // kLanes elements can be read there
 };
 
 // `n` elements, at most kLanes, and zeros after them.
@@ -136,7 +219,7 @@ AIACC_INLINE inline Wide load(const byte* from, size_t n) {
   using Stored = typename E::Stored;
   if (n == kLanes) return E::widen(Memory<Stored>::load(from));
   byte padded[kLanes * E::kBytes] = {};
-  __builtin_memcpy(padded, from, n * E::kBytes);
+  copy_some<E::kBytes>(padded, from, n);
   return E::widen(Memory<Stored>::load(padded));
 }
 template <class E>
@@ -146,7 +229,16 @@ AIACC_INLINE inline void store(byte* to, const Wide& value, size_t n) {
   if (n == kLanes) return Memory<Stored>::store(to, stored);
   byte padded[kLanes * E::kBytes];
   Memory<Stored>::store(padded, stored);
-  __builtin_memcpy(to, padded, n * E::kBytes);
+  copy_some<E::kBytes>(to, padded, n);
+}
+// With anything after them. It reads what follows rather than wait for a copy.
+template <class E>
+AIACC_INLINE inline Wide load(const byte* array, const Piece& piece) {
+  return load<E>(array + piece.at, piece.readable ? kLanes : piece.n);
+}
+template <class E>
+AIACC_INLINE inline void store(byte* array, const Piece& piece, const Wide& value) {
+  store<E>(array + piece.at, value, piece.n);
 }
 AIACC_INLINE inline Wide numbers(const double* from, size_t n) { return load<Fp64>((const byte*)from, n); }
 AIACC_INLINE inline void keep(double* to, const Wide& value, size_t n) { store<Fp64>((byte*)to, value, n); }
@@ -156,51 +248,53 @@ AIACC_INLINE inline Wide first_lanes(const Wide& value, size_t n) {
   static constexpr long kFirst[2 * kLanes] = {-1, -1, -1, -1, -1, -1, -1, -1};
   return masked(value, Memory<Mask>::load((const byte*)(kFirst + kLanes - n)));
 }
-inline double sum_of(const Wide& wide) {
-  double value[kLanes];
-  Memory<Wide>::store((byte*)value, wide);
-  return ((value[0] + value[4]) + (value[2] + value[6])) + ((value[1] + value[5]) + (value[3] + value[7]));
-}
 
 // Whether a row of memory holds many channels, or many positions of one.
 inline bool by_channel_rows(const Batch& batch) {
   return batch.layout == Layout::kChannelsLast || batch.positions == 1;
 }
 
-// Calls each(channel, offset in bytes, elements) for up to kLanes elements of one channel. Before and after those of one
-// sample and channel: begin(channel), end(channel).
+// Calls each(piece) for the pieces of one sample and channel. Before and after them: begin(channel), end(channel).
 template <class E, class Begin, class Each, class End>
 AIACC_INLINE inline void walk_positions(const Batch& batch, Begin begin, Each each, End end) {
+  constexpr size_t kPieceBytes = kLanes * E::kBytes;
+  const size_t bytes = batch.elements() * E::kBytes;
   size_t at = 0;
   for (size_t sample = 0; sample < batch.samples; ++sample) {
     for (size_t channel = 0; channel < batch.channels; ++channel) {
       begin(channel);
       size_t left = batch.positions;
-      for (; left >= kLanes; left -= kLanes, at += kLanes * E::kBytes) each(at, kLanes);
-      if (left > 0) each(at, left);
+      for (; left >= kLanes; left -= kLanes, at += kPieceBytes) each({at, kLanes, true});
+      if (left > 0) each({at, left, at + kPieceBytes <= bytes});
       at += left * E::kBytes;
       end(channel);
     }
   }
 }
 
-// As above with up to kLanes channels, which follow each other, of one row: begin(first channel, channels), each(offset,
-// channels) for each of some rows, end(first channel, channels). Rows are taken together as long as they fit into a cache.
+// As above with the channels of one row: begin(first channel, channels), each(piece) for each of some rows, end(first channel,
+// channels). As many rows are taken together as fit into a cache, and of long ones as many as its ways have room for: rows whose
+// length is a power of two collide in it.
 template <class E, class Begin, class Each, class End>
-AIACC_INLINE inline void walk_channels(const Batch& batch, Begin begin, Each each, End end) {
-  constexpr size_t kRows = 32;
+AIACC_INLINE inline void walk_channels(const Batch& batch, size_t arrays, Begin begin, Each each, End end) {
+  constexpr size_t kMostRows = 32, kBlockBytes = 8 << 10, kWays = 8;
   const size_t rows = batch.samples * batch.positions;
-  const size_t row_bytes = batch.channels * E::kBytes;
-  for (size_t row = 0; row < rows; row += kRows) {
-    const size_t last = rows - row < kRows ? rows : row + kRows;
+  const size_t row_bytes = batch.channels * E::kBytes, bytes = rows * row_bytes;
+  const size_t fit = kBlockBytes / row_bytes;
+  const size_t least = kWays / arrays;
+  const size_t together = fit < least ? least : fit < kMostRows ? fit : kMostRows;
+  for (size_t row = 0; row < rows; row += together) {
+    const size_t last = rows - row < together ? rows : row + together;
     for (size_t channel = 0; channel < batch.channels; channel += kLanes) {
       const size_t left = batch.channels - channel;
       const size_t n = left < kLanes ? left : kLanes;
+      size_t at = row * row_bytes + channel * E::kBytes;
       begin(channel, n);
       if (n == kLanes) {
-        for (size_t at = row; at < last; ++at) each(at * row_bytes + channel * E::kBytes, kLanes);
+        for (size_t each_row = row; each_row < last; ++each_row, at += row_bytes) each({at, kLanes, true});
       } else {
-        for (size_t at = row; at < last; ++at) each(at * row_bytes + channel * E::kBytes, n);
+        for (size_t each_row = row; each_row < last; ++each_row, at += row_bytes)
+          each({at, n, at + kLanes * E::kBytes <= bytes});
       }
       end(channel, n);
     }
@@ -224,15 +318,15 @@ void sums(const Batch& batch, const void* elements, const double* shift, double*
   clear(second, batch.channels);
   const auto* const x = (const byte*)elements;
   Wide own_shift, own_first, own_second;
-  const auto each = [&](size_t at, size_t n) AIACC_INLINE {
-    Wide deviation = load<E>(x + at, n) - own_shift;
-    if (n < kLanes) deviation = first_lanes(deviation, n);
+  const auto each = [&](const Piece& piece) AIACC_INLINE {
+    Wide deviation = load<E>(x, piece) - own_shift;
+    if (piece.n < kLanes) deviation = first_lanes(deviation, piece.n);
     own_first = own_first + deviation;
     own_second = own_second + deviation * deviation;
   };
   if (by_channel_rows(batch)) {
     walk_channels<E>(
-        batch,
+        batch, 1,
         [&](size_t channel, size_t n) AIACC_INLINE {
           own_shift = numbers(shift + channel, n);
           own_first = numbers(first + channel, n);
@@ -264,15 +358,15 @@ void normalize(const Batch& batch, const void* elements, void* result, const dou
   const auto* const x = (const byte*)elements;
   auto* const y = (byte*)result;
   Wide own_mean, own_scale, own_bias;
-  const auto each = [&](size_t at, size_t n)
-                        AIACC_INLINE { store<E>(y + at, (load<E>(x + at, n) - own_mean) * own_scale + own_bias, n); };
+  const auto each = [&](const Piece& piece)
+                        AIACC_INLINE { store<E>(y, piece, (load<E>(x, piece) - own_mean) * own_scale + own_bias); };
   if (by_channel_rows(batch)) {
     const auto begin = [&](size_t channel, size_t n) AIACC_INLINE {
       own_mean = numbers(mean + channel, n);
       own_scale = numbers(scale + channel, n);
       own_bias = numbers(bias + channel, n);
     };
-    walk_channels<E>(batch, begin, each, [](size_t, size_t) {});
+    walk_channels<E>(batch, 2, begin, each, [](size_t, size_t) {});
     return;
   }
   const auto begin = [&](size_t channel) AIACC_INLINE {
@@ -291,17 +385,18 @@ void gradient_sums(const Batch& batch, const void* elements, const void* gradien
   const auto* const x = (const byte*)elements;
   const auto* const dy = (const byte*)gradients;
   Wide own_mean, own_first, own_second;
-  // The lanes after the last element have a gradient of 0.
-  const auto each = [&](size_t at, size_t n) AIACC_INLINE {
-    const Wide gradient = load<E>(dy + at, n);
-    Wide deviation = load<E>(x + at, n) - own_mean;
-    if (n < kLanes) deviation = first_lanes(deviation, n);
+  const auto each = [&](const Piece& piece) AIACC_INLINE {
+    Wide gradient = load<E>(dy, piece), deviation = load<E>(x, piece) - own_mean;
+    if (piece.n < kLanes) {
+      gradient = first_lanes(gradient, piece.n);
+      deviation = first_lanes(deviation, piece.n);
+    }
     own_first = own_first + gradient;
     own_second = own_second + gradient * deviation;
   };
   if (by_channel_rows(batch)) {
     walk_channels<E>(
-        batch,
+        batch, 2,
         [&](size_t channel, size_t n) AIACC_INLINE {
           own_mean = numbers(mean + channel, n);
           own_first = numbers(first + channel, n);
@@ -334,9 +429,9 @@ void input_gradient(const Batch& batch, const void* elements, const void* gradie
   const auto* const dy = (const byte*)gradients;
   auto* const dx = (byte*)result;
   Wide own_mean, own_gradient, own_deviation, own_constant;
-  const auto each = [&](size_t at, size_t n) AIACC_INLINE {
-    const Wide deviation = load<E>(x + at, n) - own_mean;
-    store<E>(dx + at, load<E>(dy + at, n) * own_gradient + deviation * own_deviation + own_constant, n);
+  const auto each = [&](const Piece& piece) AIACC_INLINE {
+    const Wide deviation = load<E>(x, piece) - own_mean;
+    store<E>(dx, piece, load<E>(dy, piece) * own_gradient + deviation * own_deviation + own_constant);
   };
   if (by_channel_rows(batch)) {
     const auto begin = [&](size_t channel, size_t n) AIACC_INLINE {
@@ -345,7 +440,7 @@ void input_gradient(const Batch& batch, const void* elements, const void* gradie
       own_deviation = numbers(of_deviation + channel, n);
       own_constant = numbers(constant + channel, n);
     };
-    walk_channels<E>(batch, begin, each, [](size_t, size_t) {});
+    walk_channels<E>(batch, 3, begin, each, [](size_t, size_t) {});
     return;
   }
   const auto begin = [&](size_t channel) AIACC_INLINE {

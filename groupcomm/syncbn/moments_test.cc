@@ -7,6 +7,7 @@
 #include <cstring>
 #include <limits>
 #include <random>
+#include <utility>
 
 #include "groupcomm/syncbn/kernels.h"
 
@@ -131,36 +132,67 @@ TEST(SyncbnMoments, OfWhatIsNotFiniteAreNotNumbers) {
   }
 }
 
+// All finite numbers of fp16, and as many of bf16.
+std::vector<std::uint16_t> finite_halves(std::size_t elements) {
+  std::vector<std::uint16_t> halves(elements);
+  for (std::size_t i = 0; i < elements; ++i) {
+    halves[i] = static_cast<std::uint16_t>(i * 7919 + 0x3800);
+    if ((halves[i] & 0x7c00) == 0x7c00) halves[i] ^= 0x4000;
+  }
+  return halves;
+}
+
+struct Results {
+  Results(const kernels::Table& table, const Batch& batch, const void* x, const void* dy)
+      : shift(batch.channels), sums(4 * batch.channels), y(batch.elements() * size_of(batch.type)), dx(y.size()) {
+    const std::size_t channels = batch.channels;
+    const std::vector<double> scale(channels, 1.7), bias(channels, -0.3);
+    table.first_elements(batch, x, shift.data());
+    table.sums(batch, x, shift.data(), &sums[0], &sums[channels]);
+    table.gradient_sums(batch, x, dy, shift.data(), &sums[2 * channels], &sums[3 * channels]);
+    const auto both = [&](const void* of_x, const void* of_dy, void* to_y, void* to_dx) {
+      if (to_y != nullptr) table.normalize(batch, of_x, to_y, shift.data(), scale.data(), bias.data());
+      if (to_dx == nullptr) return;
+      table.input_gradient(batch, of_x, of_dy, to_dx, shift.data(), scale.data(), bias.data(), shift.data());
+    };
+    both(x, dy, y.data(), dx.data());
+    const auto copy_of = [&](const void* array) {
+      const auto* const bytes = static_cast<const std::byte*>(array);
+      return std::vector<std::byte>(bytes, bytes + y.size());
+    };
+    std::vector<std::byte> in_x = copy_of(x), in_dy = copy_of(dy);
+    both(in_x.data(), in_dy.data(), nullptr, in_dy.data());
+    both(in_x.data(), dy, in_x.data(), nullptr);
+    EXPECT_TRUE(in_x == y && in_dy == dx) << "in place: " << table.name;
+    in_x = copy_of(x);
+    both(in_x.data(), dy, nullptr, in_x.data());
+    EXPECT_TRUE(in_x == dx) << "in place: " << table.name;
+  }
+  bool operator==(const Results& other) const {
+    return y == other.y && dx == other.dx && std::memcmp(sums.data(), other.sums.data(), sums.size() * 8) == 0;
+  }
+  std::vector<double> shift, sums;
+  std::vector<std::byte> y, dx;
+};
+
 TEST(SyncbnKernels, GiveTheSameBitsOnEveryProcessor) {
   for (const DType type : {DType::kFloat32, DType::kFloat64, DType::kFloat16, DType::kBFloat16}) {
     for (const Layout layout : {Layout::kChannelsFirst, Layout::kChannelsLast}) {
-      const Batch batch = batch_of(3, 13, 37, type, layout);
-      const auto drawn = normal<float>(2 * batch.elements(), 0.5, 1, 5);
-      // Patterns of 16 bits whose exponents are those of small numbers.
-      std::vector<std::uint16_t> small(2 * batch.elements());
-      for (std::size_t i = 0; i < small.size(); ++i) small[i] = static_cast<std::uint16_t>(0x3800 + (i * 7919) % 0x800);
-      const std::vector<double> doubles(drawn.begin(), drawn.end());
-      const void* const x = type == DType::kFloat64   ? static_cast<const void*>(doubles.data())
-                            : type == DType::kFloat32 ? static_cast<const void*>(drawn.data())
-                                                      : static_cast<const void*>(small.data());
-      const void* const dy = static_cast<const std::byte*>(x) + batch.elements() * size_of(type);
-      const std::vector<double> scale(13, 1.7), bias(13, -0.3);
-      std::vector<std::byte> first_y, first_dx;
-      std::vector<double> first_sums;
-      for (const kernels::Table* table : kernels::tables()) {
-        std::vector<double> shift(13), sums(4 * 13);
-        std::vector<std::byte> y(batch.elements() * size_of(type)), dx(y.size());
-        table->first_elements(batch, x, shift.data());
-        table->sums(batch, x, shift.data(), &sums[0], &sums[13]);
-        table->normalize(batch, x, y.data(), shift.data(), scale.data(), bias.data());
-        table->gradient_sums(batch, x, dy, shift.data(), &sums[26], &sums[39]);
-        table->input_gradient(batch, x, dy, dx.data(), shift.data(), scale.data(), bias.data(), shift.data());
-        if (first_y.empty()) {
-          first_y = y;
-          first_dx = dx;
-          first_sums = sums;
+      for (const auto& [channels, positions] :
+           std::vector<std::pair<std::size_t, std::size_t>>{{13, 37}, {64, 600}, {5, 3}, {1030, 8}}) {
+        const Batch batch = batch_of(3, channels, positions, type, layout);
+        const auto drawn = normal<float>(2 * batch.elements(), 0.5, 1, 5);
+        const std::vector<std::uint16_t> halves = finite_halves(2 * batch.elements());
+        const std::vector<double> doubles(drawn.begin(), drawn.end());
+        const void* const x = type == DType::kFloat64   ? static_cast<const void*>(doubles.data())
+                              : type == DType::kFloat32 ? static_cast<const void*>(drawn.data())
+                                                        : static_cast<const void*>(halves.data());
+        const void* const dy = static_cast<const std::byte*>(x) + batch.elements() * size_of(type);
+        const Results first(*kernels::tables()[0], batch, x, dy);
+        for (const kernels::Table* table : kernels::tables().subspan(1)) {
+          EXPECT_TRUE(Results(*table, batch, x, dy) == first)
+              << table->name << ", " << channels << " channels, type " << static_cast<int>(type);
         }
-        EXPECT_TRUE(y == first_y && dx == first_dx && sums == first_sums) << table->name;
       }
     }
   }
