@@ -1,5 +1,7 @@
 #include "collectives/inter/algorithms.h"
 
+#include <bit>
+
 #include "base/error.h"
 #include "collectives/inter/alltoall.h"
 #include "collectives/inter/binomial_broadcast.h"
@@ -66,8 +68,9 @@ const AlgorithmInfo& measured_allreduce(const Shape& shape) noexcept {
     return kRecursiveDoublingAllreduceInfo;
   }
   // Trees and rings round partial sums; except recursive doubling, they also rotate the order of ranks.
-  // Two ranks exchange the same by either, and ShortCall has that of recursive doubling.
-  const bool ordered = shape.ordered && (shape.ranks > 2 || shape.bytes > kRecursiveDoublingBytes);
+  // Recursive doubling needs fewer messages of a power of two of ranks than one round, and ShortCall has those.
+  const bool folds = !std::has_single_bit(static_cast<unsigned>(shape.ranks));
+  const bool ordered = shape.ordered && (folds || shape.bytes > kRecursiveDoublingBytes);
   if ((shape.narrows || ordered) && fits_one_round(shape.ranks, shape.bytes)) return kOneRoundAllreduceInfo;
   if (shape.narrows) return kOrderedAllreduceInfo;
   if (shape.bytes <= kRecursiveDoublingBytes) return kRecursiveDoublingAllreduceInfo;

@@ -168,17 +168,6 @@ TEST(DoubleTree, RoundsHalvesOnce) {
   }
 }
 
-// x ↦ ax + b, and the composition of two such maps.
-struct Affine {
-  std::uint32_t a, b;
-};
-
-void compose(void* inout, const void* in, std::size_t records, void*) {
-  auto* const lower = static_cast<Affine*>(inout);
-  const auto* const upper = static_cast<const Affine*>(in);
-  for (std::size_t i = 0; i < records; ++i) lower[i] = {lower[i].a * upper[i].a, lower[i].a * upper[i].b + lower[i].b};
-}
-
 TEST(DoubleTree, CombinesOperandsInTheOrderOfTheRanks) {
   const UserOp op{.function = &compose, .record_bytes = sizeof(Affine), .name = "compose"};
   for (int ranks = 2; ranks <= 17; ++ranks) {

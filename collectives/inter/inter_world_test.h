@@ -33,6 +33,18 @@ inline Task<void> perform(SimCluster* cluster, SimRank* self, Algorithm algorith
   co_await algorithm(op);
 }
 
+// x ↦ ax + b, and the composition of two such maps, which does not commute.
+struct Affine {
+  std::uint32_t a, b;
+  bool operator==(const Affine&) const = default;
+};
+
+inline void compose(void* inout, const void* in, std::size_t records, void*) {
+  auto* const lower = static_cast<Affine*>(inout);
+  const auto* const upper = static_cast<const Affine*>(in);
+  for (std::size_t i = 0; i < records; ++i) lower[i] = {lower[i].a * upper[i].a, lower[i].a * upper[i].b + lower[i].b};
+}
+
 struct Case {
   int ranks;
   std::size_t count;

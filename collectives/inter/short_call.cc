@@ -28,7 +28,7 @@ bool ShortCall::serves(const Team& team, const Call& call, Buffer send, Buffer r
   const bool plain = call.kind == Collective::kAllreduce && call.count > 0 && call.bytes() <= kMostBytes &&
                      std::has_single_bit(ranks) && in_host_memory(send) && in_host_memory(recv) &&
                      reduction.prescale == 1.0 && !reduction.operands.named() && !reduction.results.named() &&
-                     !reduction.narrows() && (ranks == 2 || !reduction.ordered());
+                     !reduction.narrows();
   if (!plain || team.selector == nullptr) return plain;
   const Shape shape{.kind = call.kind,
                     .ranks = team.size(),

@@ -17,10 +17,10 @@ namespace aiacc::inter {
 
 class ShortCall {
  public:
-  static constexpr std::size_t kMostBytes = 2560;  // SyncBN's moments of 128 channels
+  static constexpr std::size_t kMostBytes = 9 << 10;  // SyncBN's moments of 512 channels
   // Serves barriers, and allreduces of at most this many bytes on a power of two of ranks whose operator may combine
-  // partial results, and commutes if they are more than two. The team must have one rank on each host, its Compute must
-  // work inline, and the buffers must be host memory.
+  // partial results. The team must have one rank on each host, its Compute must work inline, and the buffers must be host
+  // memory.
   static bool serves(const Team& team, const Call& call, Buffer send, Buffer recv) noexcept;
 
   // Begins a call that serves() accepts: its first message leaves, at once, or when the loop writes what many have given it.

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "base/data/cpu_compute.h"
+#include "collectives/inter/algorithms.h"
 #include "collectives/inter/inter_world_test.h"
 #include "collectives/inter/select.h"
 #include "collectives/inter/selector.h"
@@ -67,40 +68,44 @@ TEST(ShortCall, WhatNoShortCallServes) {
   EXPECT_FALSE(serves({.ranks = 4, .count = 1, .prescale = 0.5}, 4, 4)) << "each input is scaled";
 }
 
-// f(x) = a x + b, of which the lower rank's is applied last. With more ranks others than ShortCall have one round for it.
-TEST(ShortCall, AnOperatorThatDoesNotCommuteIsServedOnTwoRanks) {
-  struct Line {
-    std::int64_t a, b;
-  };
+TEST(ShortCall, CombinesInTheOrderOfRanksWhereTheOperatorDoesNotCommute) {
   UserOp op;
-  op.record_bytes = sizeof(Line);
-  op.function = [](void* inout, const void* in, std::size_t records, void*) {
-    auto* const lower = static_cast<Line*>(inout);
-    const auto* const upper = static_cast<const Line*>(in);
-    for (std::size_t i = 0; i < records; ++i)
-      lower[i] = {lower[i].a * upper[i].a, lower[i].a * upper[i].b + lower[i].b};
-  };
-  Call call = Case{.ranks = 2, .count = 3, .type = DType::kRecord}.call(Collective::kAllreduce);
-  call.reduction.user = &op;
-  for (Algorithm algorithm : {&short_call, &short_call_of_odd_ranks}) {
-    SimCluster cluster(1, 2);
-    std::vector<std::vector<Line>> lines{{{2, 1}, {3, 0}, {-1, 5}}, {{5, 7}, {1, 4}, {2, 2}}};
-    for (int rank = 0; rank < 2; ++rank) {
-      std::vector<Line>& own = lines[static_cast<std::size_t>(rank)];
-      const Buffer buffer{reinterpret_cast<std::byte*>(own.data()), own.size() * sizeof(Line)};
-      cluster.rank(rank).start(perform(&cluster, &cluster.rank(rank), algorithm, call, 1, buffer, buffer));
-    }
-    expect_all_ended_well(cluster, {.ranks = 2, .count = 3});
-    for (const std::vector<Line>& own : lines) {
-      const std::vector<Line> want{{10, 15}, {3, 12}, {-2, 3}};
-      for (std::size_t i = 0; i < 3; ++i) EXPECT_TRUE(own[i].a == want[i].a && own[i].b == want[i].b) << i;
+  op.record_bytes = sizeof(Affine);
+  op.function = compose;
+  for (const int ranks : {2, 4, 8}) {
+    Call call = Case{.ranks = ranks, .count = 3, .type = DType::kRecord}.call(Collective::kAllreduce);
+    call.reduction.user = &op;
+    for (Algorithm algorithm : {&short_call, &short_call_of_odd_ranks}) {
+      SimCluster cluster(1, ranks);
+      std::vector<std::vector<Affine>> maps;
+      std::vector<Affine> want(3, Affine{1, 0});
+      for (int rank = 0; rank < ranks; ++rank) {
+        const auto own = static_cast<std::uint32_t>(rank);
+        maps.push_back({{2, own}, {3, 1}, {own + 1, 5}});
+        compose(want.data(), maps.back().data(), 3, nullptr);
+      }
+      for (int rank = 0; rank < ranks; ++rank) {
+        std::vector<Affine>& own = maps[static_cast<std::size_t>(rank)];
+        const Buffer buffer{reinterpret_cast<std::byte*>(own.data()), own.size() * sizeof(Affine)};
+        cluster.rank(rank).start(perform(&cluster, &cluster.rank(rank), algorithm, call, 1, buffer, buffer));
+      }
+      expect_all_ended_well(cluster, {.ranks = ranks, .count = 3});
+      for (const std::vector<Affine>& own : maps) EXPECT_EQ(own, want) << ranks << " ranks";
     }
   }
-  SimCluster cluster(1, 4);
-  CpuCompute cpu;
-  std::byte data[3 * sizeof(Line)] = {};
-  Team team{cluster.view(), 0, cluster.rank(0).loop(), cpu, nullptr, &cluster.rank(0).mailbox()};
-  EXPECT_FALSE(inter::ShortCall::serves(team, call, {data, sizeof data}, {data, sizeof data}));
+}
+
+// Every 32nd call of a rank is no short call, and its messages must be those that the others expect.
+TEST(ShortCall, EveryShortCallIsOneThatRecursiveDoublingServes) {
+  for (int ranks = 2; ranks <= 1 << 16; ranks *= 2) {
+    for (std::size_t bytes = 4; bytes <= inter::ShortCall::kMostBytes; bytes += 4) {
+      for (const bool ordered : {false, true}) {
+        const inter::Shape shape{
+            .kind = Collective::kAllreduce, .ranks = ranks, .bytes = bytes, .wide_bytes = bytes, .ordered = ordered};
+        ASSERT_EQ(inter::usual_algorithm(shape).name, "recursive-doubling") << ranks << " ranks, " << bytes << " bytes";
+      }
+    }
+  }
 }
 
 // Members would wait for messages of another algorithm.
