@@ -18,6 +18,8 @@
 namespace aiacc::io {
 namespace {
 
+constexpr int kNetworkSpins = 8;  // a spin for what other hosts send is so many times as long
+
 timespec timespec_of(Duration span) noexcept {
   const auto ns = std::max<std::int64_t>(span.count(), 0);
   return {static_cast<time_t>(ns / 1'000'000'000), static_cast<long>(ns % 1'000'000'000)};
@@ -172,9 +174,16 @@ bool RealLoop::poll_flags() noexcept {
 // If ranks outnumber cores, the awaited peer may need this core, and spinning delays it: a barrier of 4 ranks on 2 busy
 // cores took 24-44 us without spinning, 28-56 us with 2 us of it, 61-98 us with 5 us. So a loop whose spins fail spins
 // less and less often, and one whose spins succeed always spins.
+Duration RealLoop::spin_time() noexcept {
+  bool flags = false;
+  pollers_.for_each([&flags](const Poller& poller) { flags |= !poller.looks_at_network(); });
+  return flags ? spin_policy_.spin : kNetworkSpins * spin_policy_.spin;
+}
+
 bool RealLoop::spin(Instant began, Instant due) noexcept {
   constexpr int kPollsPerClockRead = 16;
-  for (Instant present = began; present < after(began, spin_policy_.spin); present = now()) {
+  const Instant give_up = after(began, spin_time());
+  for (Instant present = began; present < give_up; present = now()) {
     for (int i = 0; i < kPollsPerClockRead; ++i) {
       if (poll_flags()) return true;
       cpu_relax();
@@ -196,11 +205,10 @@ bool RealLoop::look_for_answers() noexcept {
 // Polls without yielding the core, because another process may keep it for milliseconds after a yield. It lasts several
 // spins, because a message between hosts takes that much longer than one on a host.
 bool RealLoop::poll_without_yield() noexcept {
-  constexpr int kSpins = 8;
   constexpr int kLooksPerClockRead = 8;
   if (look_for_answers()) return true;  // usually the answer is there already, and reading the clock is saved
   if (spin_policy_.spin <= Duration(0) || !busy_polls_.worthwhile()) return false;
-  const Instant give_up = after(now(), kSpins * spin_policy_.spin);
+  const Instant give_up = after(now(), kNetworkSpins * spin_policy_.spin);
   do {
     for (int i = 0; i < kLooksPerClockRead; ++i) {
       if (look_for_answers()) {

@@ -60,6 +60,8 @@ class Poller : public ListNode<Poller> {
   // Completes finished waits (which posts, never resumes) and returns whether there was any. Must cost only a load or
   // two when nothing changed: it is called millions of times per second. May unlink itself, but no other poller.
   virtual bool look_at_flags() noexcept = 0;
+  // What it waits for comes from other hosts, and takes longer than a flag.
+  virtual bool looks_at_network() const noexcept { return false; }
 
  protected:
   ~Poller() = default;
@@ -212,6 +214,7 @@ class RealLoop final : public Loop, public Drive {
   bool poll_flags() noexcept;
   bool look_and_wait(Instant until);
   bool wait_awake(Instant due) noexcept;
+  Duration spin_time() noexcept;
   bool spin(Instant began, Instant due) noexcept;
   bool look_for_answers() noexcept;
   bool poll_without_yield() noexcept;

@@ -311,6 +311,20 @@ TEST(RealLoop, KeepsItsCoreForAnswersWhileItSpins) {
   loop.await_no_answer(stream);
 }
 
+TEST(RealLoop, SpinsLongerForTheNetworkThanForFlags) {
+  struct Network final : Poller {
+    bool look_at_flags() noexcept override { return false; }
+    bool looks_at_network() const noexcept override { return true; }
+  } network;
+  RealLoop loop;
+  loop.add(network);
+  loop.set_spin_policy({milliseconds(5), Duration(0), 0});
+  const Instant began = loop.now();
+  EXPECT_FALSE(loop.stay_awake());
+  EXPECT_GE(loop.now() - began, milliseconds(8 * 5));
+  network.unlink();
+}
+
 // Otherwise a call that waits for an answer would keep time-outs from being noticed.
 TEST(RealLoop, StaysAwakeNoLongerThanUntilATimerIsDue) {
   struct Stream final : Answerer {

@@ -150,6 +150,7 @@ class ActivePort::Engine final : public active::Shared,
   }
 
   bool look_at_flags() noexcept override { return module.progress(worker); }
+  bool looks_at_network() const noexcept override { return true; }
 
   bool about_to_block() noexcept override {
     bool any = false;
