@@ -38,7 +38,7 @@ bool uses_one_of(const std::vector<std::string>& devices, std::string_view descr
 
 std::string obstacle_to_ucx(const std::vector<std::string>& devices, std::span<const std::string> settings,
                             std::optional<std::uint64_t> lockable) {
-  constexpr std::uint64_t kLeast = std::uint64_t{64} << 20;  // receive queues of rc and ud are half of it
+  constexpr std::uint64_t kLeast = std::uint64_t{128} << 20;  // twice the receive queues of rc and ud of two workers
   const bool tcp_only = std::find(settings.begin(), settings.end(), "UCX_TLS=tcp") != settings.end();
   if (devices.empty() || tcp_only || !lockable || *lockable >= kLeast) return {};
   return fmt::format(
@@ -75,7 +75,7 @@ NetworkPorts networks_of(io::RealLoop& loop, io::RealNet& net, io::Entropy& entr
   networks.require_alike("AIACC_ALGORITHM", settings.algorithms);
   networks.take_from_rank_0("AIACC_ALGORITHM_TABLE", settings.algorithm_table);
   const auto over = [&](const active::Library& library, const std::vector<std::string>& its_settings) {
-    return std::make_unique<ActivePortFactory>(loop, library, its_settings);
+    return std::make_unique<ActivePortFactory>(loop, library, its_settings, settings.tcp.marks);
   };
   const auto add_if_there = [&](const active::Library& library, const std::vector<std::string>& its_settings,
                                 const auto& is_wanted) {

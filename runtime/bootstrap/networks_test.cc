@@ -42,9 +42,9 @@ TEST(RdmaDevicesOfRanks, UcxIsNotOpenedWhereItCannotLockItsBuffers) {
   const std::vector<std::string> none, tcp = {"UCX_TLS=tcp"}, device = {"mlx5_0"};
   EXPECT_EQ(
       obstacle_to_ucx(device, none, 65536),
-      "a process may lock 65536 bytes of memory, and UCX needs 67108864 of them for mlx5_0; 'ulimit -l unlimited', "
+      "a process may lock 65536 bytes of memory, and UCX needs 134217728 of them for mlx5_0; 'ulimit -l unlimited', "
       "or AIACC_UCX_TLS=tcp");
-  EXPECT_EQ(obstacle_to_ucx(device, none, 64 * kMiB), "");
+  EXPECT_EQ(obstacle_to_ucx(device, none, 128 * kMiB), "");
   EXPECT_EQ(obstacle_to_ucx(device, none, std::nullopt), "");
   EXPECT_EQ(obstacle_to_ucx(device, tcp, 65536), "");
   EXPECT_EQ(obstacle_to_ucx(none, none, 65536), "") << "UCX over TCP locks nothing";

@@ -57,13 +57,17 @@ inline const std::string& obstacle(const Way& way) {
 
 class Ports {
  public:
-  // `others`: to whose ranks these send, as strangers.
-  explicit Ports(const Way& way, std::uint64_t job = 7, const Ports* others = nullptr) : told_(way.told) {
+  // `others`: to whose ranks these send, as strangers. `marks`: of rank 0 alone.
+  explicit Ports(const Way& way, std::uint64_t job = 7, const Ports* others = nullptr,
+                 const ActivePortFactory::Marks& marks = {})
+      : told_(way.told) {
     constexpr int ranks = message_conformance::kRanks;
     std::vector<NetworkPorts> networks(static_cast<std::size_t>(ranks));
     for (NetworkPorts& each : networks) {
       loops.push_back(std::make_unique<io::RealLoop>());
-      each.add(std::make_unique<ActivePortFactory>(*loops.back(), *way.library, way.settings));
+      const bool first = loops.size() == 1;
+      each.add(std::make_unique<ActivePortFactory>(*loops.back(), *way.library, way.settings,
+                                                   first ? marks : ActivePortFactory::Marks{}));
       addresses.push_back(each.addresses());
     }
     for (int rank = 0; rank < ranks; ++rank) {

@@ -27,15 +27,13 @@ active::Token token_of(const wire::Secret& secret, std::uint64_t job) {
 
 }  // namespace
 
-class ActivePort::Engine final : public active::Shared,
-                                 private Job,
-                                 private io::Poller,
-                                 private io::BlockGuard,
-                                 private io::Watch {
+class ActivePort::Engine final : public active::Shared, private Job, private io::Poller, private io::BlockGuard {
  public:
-  Engine(io::RealLoop& its_loop, const active::Module& its_module, active::Worker* its_worker, Settings its_settings)
-      : Shared(its_loop, its_module, its_worker, std::move(its_settings)), real_loop_(its_loop) {
+  Engine(io::RealLoop& its_loop, const active::Module& its_module, std::vector<active::Worker*> its_workers,
+         Settings its_settings)
+      : Shared(its_loop, its_module, std::move(its_workers), std::move(its_settings)), real_loop_(its_loop) {
     token = token_of(settings.secret, settings.job);
+    for (active::Worker* each : workers) drives_.push_back(std::make_unique<Drive>(*this, each));
     for (int rank = 0; rank < size(); ++rank) links_.push_back(std::make_unique<active::Link>(*this, rank));
   }
   ~Engine() { close(); }
@@ -43,11 +41,11 @@ class ActivePort::Engine final : public active::Shared,
   void begin(MessageReceiver& its_receiver) noexcept {
     receiver = &its_receiver;
     active::Callbacks callbacks;
-    callbacks.owner = this;
     callbacks.arrived = [](void* owner, const void* header, std::size_t header_bytes, void* payload, std::size_t bytes,
                            bool eager) noexcept {
       const std::span<const std::byte> text(static_cast<const std::byte*>(header), header_bytes);
-      return static_cast<Engine*>(owner)->arrived(text, payload, bytes, eager);
+      const auto* const at = static_cast<Drive*>(owner);
+      return at->engine.arrived(at->worker, text, payload, bytes, eager);
     };
     callbacks.sent = [](void*, active::Operation& operation, const char* problem) noexcept {
       auto& one = static_cast<active::Outgoing&>(operation);
@@ -58,16 +56,23 @@ class ActivePort::Engine final : public active::Shared,
       one.link->fetched(one, problem);
     };
     callbacks.broken = [](void*, void* peer, const char* problem) noexcept {
-      static_cast<active::Link*>(peer)->broken(problem);
+      auto& way = *static_cast<active::Link::Way*>(peer);
+      way.link->broken(way, problem);
     };
-    callbacks.closed = [](void*, void* peer) noexcept { static_cast<active::Link*>(peer)->closed(); };
+    callbacks.closed = [](void*, void* peer) noexcept {
+      auto& way = *static_cast<active::Link::Way*>(peer);
+      way.link->closed(way);
+    };
     callbacks.draw = [](void*) noexcept {
       std::uint64_t number = 0;
       io::RealEntropy().fill(std::as_writable_bytes(std::span(&number, 1)));
       return number;
     };
-    module.call_back(worker, callbacks);
-    real_loop_.watch_once(*this, module.descriptor(worker), true, false);
+    for (const std::unique_ptr<Drive>& each : drives_) {
+      callbacks.owner = each.get();
+      module.call_back(each->worker, callbacks);
+      real_loop_.watch_once(*each, module.descriptor(each->worker), true, false);
+    }
     real_loop_.add(static_cast<io::Poller&>(*this));
     real_loop_.add(static_cast<io::BlockGuard&>(*this));
     if (!notifications_.empty() && !Job::linked()) loop.post(*this);
@@ -107,10 +112,10 @@ class ActivePort::Engine final : public active::Shared,
     Job::unlink();
     io::Poller::unlink();
     io::BlockGuard::unlink();
-    unwatch();
+    for (const std::unique_ptr<Drive>& each : drives_) each->unwatch();
     notifications_.clear();
     for (const std::unique_ptr<active::Link>& each : links_) each->close();
-    module.close(std::exchange(worker, nullptr));
+    for (active::Worker* each : std::exchange(workers, {})) module.close(each);
     for (const std::unique_ptr<active::Link>& each : links_) each->forget();
     links_changed.set();
   }
@@ -136,40 +141,78 @@ class ActivePort::Engine final : public active::Shared,
   std::uint64_t refused = 0;
 
  private:
-  bool arrived(std::span<const std::byte> text, void* payload, std::size_t bytes, bool eager) noexcept {
+  // What keeps one worker going.
+  struct Drive final : io::Watch {
+    Drive(Engine& its_engine, active::Worker* its_worker) : engine(its_engine), worker(its_worker) {}
+    void ready(Ready /*what*/) noexcept override { engine.fired(*this); }
+    // While a rank spins. Each look costs a system call, so a worker that has had nothing to do for some time is looked at less often, but
+    // not the one of short messages.
+    bool look() noexcept {
+      constexpr unsigned kLooks = 64, kPerLook = 8;
+      const bool short_messages = worker == engine.workers[engine.worker_of(TrafficClass::kLatency)];
+      if (!short_messages && idle_ >= kLooks && ++idle_ % kPerLook != 0) return false;
+      const bool any = engine.module.progress(worker);
+      idle_ = any ? 0 : idle_ + 1;
+      return any;
+    }
+    Engine& engine;
+    active::Worker* const worker;
+    bool has_fired = false;  // the watch, which notifies once
+
+   private:
+    unsigned idle_ = 0;  // looks
+  };
+
+  bool arrived(active::Worker* at, std::span<const std::byte> text, void* payload, std::size_t bytes,
+               bool eager) noexcept {
     active::Frame frame;
     if (text.size() >= sizeof frame) {
       std::memcpy(&frame, text.data(), sizeof frame);
       active::Link* const its = frame.from < links_.size() ? link(static_cast<int>(frame.from)) : nullptr;
       if (frame.version == active::kFrameVersion && frame.token == token && its != nullptr) {
-        return its->arrived(frame, text.subspan(sizeof frame), payload, bytes, eager);
+        return its->arrived(at, frame, text.subspan(sizeof frame), payload, bytes, eager);
       }
     }
     ++refused;
     return false;
   }
 
-  bool look_at_flags() noexcept override { return module.progress(worker); }
+  // A callback may close the port.
+  bool progress() noexcept {
+    bool any = false;
+    for (std::size_t at = 0; at < workers.size(); ++at) any |= module.progress(workers[at]);
+    return any;
+  }
+
+  bool look_at_flags() noexcept override {
+    bool any = false;
+    for (std::size_t at = 0; at < workers.size(); ++at) any |= drives_[at]->look();
+    return any;
+  }
   bool looks_at_network() const noexcept override { return true; }
 
   bool about_to_block() noexcept override {
     bool any = false;
-    while (module.progress(worker)) any = true;
-    if (any || Job::linked() || !module.arm(worker)) return false;
-    if (fired_) rearm_descriptor();
+    while (progress()) any = true;
+    if (any || Job::linked()) return false;
+    for (active::Worker* each : workers) {
+      if (!module.arm(each)) return false;
+    }
+    for (const std::unique_ptr<Drive>& each : drives_) rearm_descriptor(*each);
     return true;
   }
   void woke() noexcept override {}
 
-  void ready(Ready /*what*/) noexcept override {
-    fired_ = true;
-    while (!closed && module.progress(worker)) {
+  void fired(Drive& one) noexcept {
+    one.has_fired = true;
+    while (progress()) {
     }
   }
-  void rearm_descriptor() noexcept {
+  void rearm_descriptor(Drive& one) noexcept {
+    if (!one.has_fired) return;
     try {
-      real_loop_.rearm(*this);
-      fired_ = false;
+      real_loop_.rearm(one);
+      one.has_fired = false;
     } catch (const Error&) {  // asked again before the next block
     }
   }
@@ -193,11 +236,12 @@ class ActivePort::Engine final : public active::Shared,
   io::RealLoop& real_loop_;
   std::vector<std::unique_ptr<active::Link>> links_;  // by rank; mine stays untouched
   std::vector<active::Notification> notifications_;
-  bool fired_ = false;  // the watch, which notifies once
+  std::vector<std::unique_ptr<Drive>> drives_;  // of the workers
 };
 
-ActivePort::ActivePort(io::RealLoop& loop, const active::Module& module, active::Worker* worker, Settings settings)
-    : engine_(std::make_unique<Engine>(loop, module, worker, std::move(settings))) {}
+ActivePort::ActivePort(io::RealLoop& loop, const active::Module& module, std::vector<active::Worker*> workers,
+                       Settings settings)
+    : engine_(std::make_unique<Engine>(loop, module, std::move(workers), std::move(settings))) {}
 
 ActivePort::~ActivePort() = default;
 

@@ -15,6 +15,7 @@
 // The messages are neither encrypted nor authenticated.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <exception>
 #include <memory>
@@ -38,22 +39,25 @@ class ActivePort final : public MessagePort {
   static constexpr std::size_t kCopyBytes = 32 << 10;
   static constexpr std::size_t kHeldBytes = 8 << 20;  // of one peer, beyond which it is lost: its credit is less
 
+  // A rank has a worker for all traffic classes, or several, each for some of them.
+  using WorkerOfClass = std::array<std::uint8_t, kTrafficClasses>;
   struct Peer {
-    std::string name;                   // in sentences: "rank 3 on host b"
-    std::vector<std::uint8_t> address;  // of its worker
+    std::string name;                                  // in sentences: "rank 3 on host b"
+    std::vector<std::vector<std::uint8_t>> addresses;  // of its workers
+    WorkerOfClass worker_of{};
   };
   struct Settings {
     std::string library;  // in sentences: "UCX"
     int rank = 0;
     std::uint64_t job = 0;
     wire::Secret secret;
-    std::vector<Peer> peers;  // by world rank, this rank included
+    std::vector<Peer> peers;  // by world rank, this rank included, whose classes the workers below are for
     Duration answer_limit = std::chrono::seconds(10);
     Duration broken_limit{};
   };
 
-  // The worker becomes the port's. Ranks know its address.
-  ActivePort(io::RealLoop& loop, const active::Module& module, active::Worker* worker, Settings settings);
+  // The workers become the port's. Ranks know their addresses.
+  ActivePort(io::RealLoop& loop, const active::Module& module, std::vector<active::Worker*> workers, Settings settings);
   ~ActivePort() override;
 
   void set_receiver(MessageReceiver& receiver) noexcept override;

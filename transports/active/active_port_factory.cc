@@ -14,11 +14,11 @@
 namespace aiacc {
 namespace {
 
-constexpr std::size_t kMostAddressBytes = 16 << 10;
+constexpr std::size_t kMostAddressBytes = 16 << 10;  // of a worker
 
-// Before the worker's address: the transport's name, this byte, and a hash, because libraries read what they are given
-// unchecked.
-constexpr std::uint8_t kAddressVersion = 1;
+// An address: the transport's name, this byte, and a hash of the rest, because libraries read what they are given unchecked. Then the
+// number of the worker of each class, and of each worker how many bytes its address has (16 bits), and these.
+constexpr std::uint8_t kAddressVersion = 2;
 
 std::size_t prefix_bytes(std::string_view transport) { return transport.size() + 1 + sizeof(std::uint64_t); }
 
@@ -28,17 +28,44 @@ std::uint64_t hash_of(std::span<const std::uint8_t> bytes) {
   return hash.value();
 }
 
+bool is_urgent(std::size_t traffic) { return traffic <= static_cast<std::size_t>(TrafficClass::kLatency); }
+
 }  // namespace
 
 ActivePortFactory::ActivePortFactory(io::RealLoop& loop, const active::Library& library,
-                                     std::span<const std::string> settings)
-    : loop_(loop),
-      library_(library),
-      module_(active::load(library, settings)),
-      worker_(active::open_worker(library, module_, settings)) {}
+                                     std::span<const std::string> settings, const Marks& marks)
+    : loop_(loop), library_(library), module_(active::load(library, settings)) {
+  try {
+    open_workers(settings, marks);
+  } catch (...) {
+    for (active::Worker* each : workers_) module_.close(each);
+    throw;
+  }
+}
 
 ActivePortFactory::~ActivePortFactory() {
-  if (worker_ != nullptr) module_.close(worker_);
+  for (active::Worker* each : workers_) module_.close(each);
+}
+
+void ActivePortFactory::open_workers(std::span<const std::string> settings, const Marks& marks) {
+  std::vector<std::pair<bool, std::vector<std::string>>> opened;
+  for (std::size_t traffic = 0; traffic < kTrafficClasses; ++traffic) {
+    const io::TrafficMarks& its = marks[traffic];
+    std::vector<std::string> its_settings(settings.begin(), settings.end());
+    // What follows the DSCP in the octet is for congestion control, and the device's to set.
+    if (its.dscp && !library_.traffic_class.empty()) {
+      its_settings.push_back(fmt::format("{}={}", library_.traffic_class, *its.dscp << 2));
+    }
+    if (its.priority && !library_.service_level.empty()) {
+      its_settings.push_back(fmt::format("{}={}", library_.service_level, *its.priority));
+    }
+    std::pair wanted(library_.separates_bulk && is_urgent(traffic), std::move(its_settings));
+    const auto same = std::find(opened.begin(), opened.end(), wanted);
+    worker_of_[traffic] = static_cast<std::uint8_t>(same - opened.begin());
+    if (same != opened.end()) continue;
+    workers_.push_back(active::open_worker(library_, module_, wanted.second));
+    opened.push_back(std::move(wanted));
+  }
 }
 
 std::vector<std::uint8_t> ActivePortFactory::address() const {
@@ -46,24 +73,49 @@ std::vector<std::uint8_t> ActivePortFactory::address() const {
   std::vector<std::uint8_t> bytes(name.begin(), name.end());
   bytes.push_back(kAddressVersion);
   const std::size_t prefix = prefix_bytes(name);
-  bytes.resize(prefix + kMostAddressBytes);
-  const std::size_t length = module_.address(worker_, bytes.data() + prefix, kMostAddressBytes);
-  if (length == 0) {
-    throw Error(Code::kUnsupported, fmt::format("{} gives no address of at most 16 KiB for its worker", library_.name));
+  bytes.resize(prefix);
+  bytes.insert(bytes.end(), worker_of_.begin(), worker_of_.end());
+  for (active::Worker* each : workers_) {
+    const std::size_t at = bytes.size();
+    bytes.resize(at + sizeof(std::uint16_t) + kMostAddressBytes);
+    const auto length =
+        static_cast<std::uint16_t>(module_.address(each, &bytes[at + sizeof(std::uint16_t)], kMostAddressBytes));
+    if (length == 0) {
+      throw Error(Code::kUnsupported,
+                  fmt::format("{} gives no address of at most 16 KiB for its worker", library_.name));
+    }
+    std::memcpy(&bytes[at], &length, sizeof length);
+    bytes.resize(at + sizeof length + length);
   }
-  bytes.resize(prefix + length);
   const std::uint64_t hash = hash_of(std::span(bytes).subspan(prefix));
-  std::memcpy(bytes.data() + name.size() + 1, &hash, sizeof hash);
+  std::memcpy(&bytes[name.size() + 1], &hash, sizeof hash);
   return bytes;
 }
 
-bool ActivePortFactory::makes_sense(std::span<const std::uint8_t> address) const {
+// A peer without its name; none if the address makes no sense.
+std::optional<ActivePort::Peer> ActivePortFactory::read(std::span<const std::uint8_t> address) const {
   const std::string_view name = library_.transport;
   const std::size_t prefix = prefix_bytes(name);
-  if (address.size() <= prefix || !std::equal(name.begin(), name.end(), address.begin())) return false;
+  if (address.size() <= prefix || !std::equal(name.begin(), name.end(), address.begin())) return std::nullopt;
   const std::uint64_t hash = hash_of(address.subspan(prefix));
-  return address[name.size()] == kAddressVersion &&
-         std::memcmp(address.data() + name.size() + 1, &hash, sizeof hash) == 0;
+  if (address[name.size()] != kAddressVersion || std::memcmp(&address[name.size() + 1], &hash, sizeof hash) != 0) {
+    return std::nullopt;
+  }
+  std::span<const std::uint8_t> rest = address.subspan(prefix);
+  ActivePort::Peer peer;
+  if (rest.size() < peer.worker_of.size()) return std::nullopt;
+  std::copy_n(rest.begin(), peer.worker_of.size(), peer.worker_of.begin());
+  rest = rest.subspan(peer.worker_of.size());
+  while (rest.size() >= sizeof(std::uint16_t)) {
+    std::uint16_t length = 0;
+    std::memcpy(&length, rest.data(), sizeof length);
+    rest = rest.subspan(sizeof length);
+    if (length > rest.size()) return std::nullopt;
+    peer.addresses.emplace_back(rest.begin(), rest.begin() + length);
+    rest = rest.subspan(length);
+  }
+  const std::uint8_t last = *std::max_element(peer.worker_of.begin(), peer.worker_of.end());
+  return last < peer.addresses.size() ? std::optional(std::move(peer)) : std::nullopt;
 }
 
 std::unique_ptr<MessagePort> ActivePortFactory::open(PortWorld world) {
@@ -73,20 +125,20 @@ std::unique_ptr<MessagePort> ActivePortFactory::open(PortWorld world) {
   settings.job = world.job;
   settings.secret = world.secret;
   settings.broken_limit = world.refused_limit;
-  const auto prefix = static_cast<std::ptrdiff_t>(prefix_bytes(library_.transport));
-  for (PortWorld::Peer& peer : world.peers) {
-    if (!makes_sense(peer.address)) {
-      throw Error(Code::kProtocol, fmt::format("the address of {} is no address of {}", peer.name, library_.name));
+  for (PortWorld::Peer& each : world.peers) {
+    std::optional<ActivePort::Peer> peer = read(each.address);
+    if (!peer) {
+      throw Error(Code::kProtocol, fmt::format("the address of {} is no address of {}", each.name, library_.name));
     }
-    peer.address.erase(peer.address.begin(), peer.address.begin() + prefix);
-    settings.peers.push_back({std::move(peer.name), std::move(peer.address)});
+    peer->name = std::move(each.name);
+    settings.peers.push_back(std::move(*peer));
   }
-  return std::make_unique<ActivePort>(loop_, module_, std::exchange(worker_, nullptr), std::move(settings));
+  return std::make_unique<ActivePort>(loop_, module_, std::exchange(workers_, {}), std::move(settings));
 }
 
 std::string ActivePortFactory::description() const {
   char resources[1024] = "";
-  module_.describe(worker_, resources, sizeof resources);
+  module_.describe(workers_.front(), resources, sizeof resources);
   return fmt::format("{} {}: {}", library_.name, module_.version(), resources);
 }
 

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <array>
 #include <atomic>
 #include <thread>
 
@@ -278,6 +279,49 @@ TEST_P(ActivePortOverUcx, AChunkOverTcpIsSentWithoutItsReceiver) {
   ASSERT_TRUE(ports->run_until([&] { return receiver[1].placed == 3; }));
   EXPECT_TRUE(receiver[1].messages[1].bytes == original);
   EXPECT_TRUE(receiver[1].messages[2].bytes == bytes);
+}
+
+// More than the connection holds while the receiver stands still.
+TEST_P(ActivePortOverUcx, AnUrgentMessageOvertakesLongOnes) {
+  constexpr std::uint32_t kLong = 60, kUrgent = 99;
+  std::vector<std::byte> bytes = pattern(250'000, 10), few = pattern(100, 11);
+  const auto post_urgent = [&](std::uint32_t tag) {
+    tcp_test::post(ports->port(0), 1, header_of(tag, few.size(), TrafficClass::kLatency), few, completion);
+  };
+  post_urgent(0);
+  post(0, 1, header_of(0, bytes.size()), bytes);
+  ASSERT_TRUE(ports->run_until([&] { return receiver[1].placed == 2 && completion.told == 2; }));
+  for (std::uint32_t tag = 1; tag <= kLong; ++tag) post(0, 1, header_of(tag, bytes.size()), bytes);
+  post_urgent(kUrgent);
+  for (int look = 0; look < 100; ++look) ports->loops[0]->look();
+  ASSERT_TRUE(ports->run_until([&] { return receiver[1].placed == 2 + kLong + 1; }));
+  EXPECT_EQ(receiver[1].asked.back(), kLong) << "it was behind them";
+}
+
+TEST_P(ActivePortOverUcx, ClassesThatOneEndMarksReachTheOther) {
+  const std::array<const char*, kTrafficClasses> marks = {"dscp=48", "dscp=46,priority=5", "", "dscp=8"};
+  ActivePortFactory::Marks parsed;
+  std::transform(marks.begin(), marks.end(), parsed.begin(),
+                 [](const char* text) { return io::TrafficMarks::parse("AIACC_TC", text); });
+  active_test::Ports mixed(way(), 8, nullptr, parsed);
+  Recorder receivers[2];
+  for (const int rank : {0, 1}) mixed.port(rank).set_receiver(receivers[rank]);
+  std::vector<std::byte> bytes = pattern(300'000, 12);
+  int posted = 0;
+  for (std::size_t traffic = 0; traffic < kTrafficClasses; ++traffic) {
+    for (const std::size_t length : {std::size_t{0}, std::size_t{100}, bytes.size()}) {
+      const Buffer piece{bytes.data(), length};
+      const MessageHeader header = header_of(0, length, static_cast<TrafficClass>(traffic));
+      for (const int rank : {0, 1}) mixed.port(rank).post(1 - rank, header, std::span(&piece, 1), completion);
+      posted += 2;
+    }
+  }
+  EXPECT_TRUE(mixed.run_until([&] {
+    return receivers[0].placed + receivers[1].placed == static_cast<std::size_t>(posted) && completion.told == posted;
+  }));
+  mixed.lose(0);
+  EXPECT_TRUE(mixed.run_until([&] { return !receivers[1].lost.empty(); }));
+  mixed.port(1).close();
 }
 
 INSTANTIATE_TEST_SUITE_P(Active, ActivePortOverUcx, ::testing::Values(&active_test::kUcxOverTcp),

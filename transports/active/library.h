@@ -18,6 +18,11 @@ struct Library {
   // what open() is told where the user has not set it. "" where it has no need of that.
   std::string_view choice = "";
   const char* standard_choice = "";
+  // Messages of the classes control and latency have a worker of their own, so that they do not wait behind long ones.
+  bool separates_bulk = false;
+  // Settings that mark what a worker sends: the octet of the traffic class (the DSCP and two bits), and the service level. "": none.
+  std::string_view traffic_class = "";
+  std::string_view service_level = "";
 };
 
 }  // namespace aiacc::active

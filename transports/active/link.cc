@@ -18,6 +18,16 @@ bool same_place(const MessageHeader& one, const MessageHeader& other) noexcept {
 
 }  // namespace
 
+Link::Link(Shared& shared, int rank) : shared_(shared), rank_(rank) {
+  patience_.link = this;
+  const ActivePort::WorkerOfClass& mine = shared_.peer(shared_.settings.rank).worker_of;
+  const ActivePort::WorkerOfClass& theirs = shared_.peer(rank_).worker_of;
+  for (std::size_t traffic = 0; traffic < kClasses; ++traffic) {
+    ways_[traffic].link = this;
+    while (mine[way_of_[traffic]] != mine[traffic] || theirs[way_of_[traffic]] != theirs[traffic]) ++way_of_[traffic];
+  }
+}
+
 std::exception_ptr Link::has_gone() const {
   return std::make_exception_ptr(
       Error(Code::kPeerFailed, fmt::format("{} has left the job", shared_.name(rank_)), rank_));
@@ -85,27 +95,42 @@ void Link::say(FrameKind kind, TrafficClass traffic, std::uint64_t number) noexc
   }
 }
 
-bool Link::connect() noexcept {
-  if (endpoint_ != nullptr) return true;
+bool Link::connect(TrafficClass traffic) noexcept {
+  Way& way = way_of(traffic);
+  if (way.endpoint != nullptr) return true;
   char problem[256] = "";
-  const std::vector<std::uint8_t>& address = shared_.peer(rank_).address;
-  endpoint_ = shared_.module.connect(shared_.worker, address.data(), address.size(), this, problem, sizeof problem);
-  if (endpoint_ == nullptr)
+  const auto index = static_cast<std::size_t>(traffic);
+  const ActivePort::Peer& peer = shared_.peer(rank_);
+  const std::vector<std::uint8_t>& address = peer.addresses[peer.worker_of[index]];
+  Worker* const worker = shared_.workers[shared_.worker_of(traffic)];
+  way.endpoint = shared_.module.connect(worker, address.data(), address.size(), &way, problem, sizeof problem);
+  if (way.endpoint == nullptr)
     lost_by(Code::kPeerFailed, fmt::format("{} cannot connect to it: {}", shared_.library(), problem));
-  return endpoint_ != nullptr;
+  return way.endpoint != nullptr;
+}
+
+bool Link::connected() const noexcept {
+  return std::any_of(ways_.begin(), ways_.end(), [](const Way& each) { return each.endpoint != nullptr; });
+}
+
+void Link::disconnect() noexcept {
+  for (const Way& each : ways_) {
+    if (each.endpoint != nullptr) shared_.module.disconnect(each.endpoint);
+  }
 }
 
 // Whether it is gone already, of which the caller tells. What cannot be sent is told when the peer has been lost for it.
 bool Link::transmit(Outgoing& one, std::size_t header_bytes, const void* header) noexcept {
   const char* problem = nullptr;
-  if (broken_ || !connect()) {
+  const TrafficClass traffic = one.message.frame.traffic;
+  if (broken_ || !connect(traffic)) {
     ended(one, std::make_exception_ptr(
                    Error(Code::kPeerFailed, fmt::format("{} cannot connect", shared_.library()), rank_)));
     return false;
   }
   const bool rendezvous = one.lent && one.message.header.length > shared_.eager_bytes;
-  switch (shared_.module.send(endpoint_, header, header_bytes, one.extents.data(), one.extents.size(), rendezvous, one,
-                              &problem)) {
+  switch (shared_.module.send(way_of(traffic).endpoint, header, header_bytes, one.extents.data(), one.extents.size(),
+                              rendezvous, one, &problem)) {
     case Began::kDone: return true;
     case Began::kPending: break;
     case Began::kFailed: sent(one, problem); break;
@@ -154,8 +179,10 @@ void Link::settle() noexcept {
     if (SendCompletion* completion = one.front().take_completion()) completion->sent(error);
   }
   if (shared_.closed) return;
-  // The endpoint of who only receives, by which it hears of the peer's end, and ends fetches from it.
-  if (heard_ && !losing_ && !broken_ && !peer_left_) connect();
+  // The endpoints of who only receives, by which it hears of the peer's end, and ends fetches from it.
+  for (std::size_t traffic = 0; traffic < kClasses && !losing_ && !broken_ && !peer_left_; ++traffic) {
+    if (ways_[traffic].heard) connect(static_cast<TrafficClass>(traffic));
+  }
   tell_lost();
   if (leaving_ && !farewell_said_ && outgoing_.empty() && !has_left()) say_farewell();
   shared_.links_changed.set();
@@ -180,17 +207,17 @@ void Link::withdraw(Outgoing& message) noexcept {
 
 // --- receiving --------------------------------------------------------------------------------------------------------------
 
-bool Link::arrived(const Frame& frame, std::span<const std::byte> rest, void* payload, std::size_t bytes,
+bool Link::arrived(Worker* at, const Frame& frame, std::span<const std::byte> rest, void* payload, std::size_t bytes,
                    bool eager) noexcept {
   if (losing_ || broken_) return false;
-  if (!std::exchange(heard_, true)) settle_later();
   if (static_cast<std::size_t>(frame.traffic) < kClasses) {
+    if (!std::exchange(way_of(frame.traffic).heard, true)) settle_later();
     switch (frame.kind) {
       case FrameKind::kMessage: {
         MessageHeader header;
         if (rest.size() != sizeof header) break;
         std::memcpy(&header, rest.data(), sizeof header);
-        return message_came(frame, header, payload, bytes, eager);
+        return message_came(at, frame, header, payload, bytes, eager);
       }
       case FrameKind::kWithdrawn: return withdrawn_came(frame), false;
       case FrameKind::kFarewell: {
@@ -209,7 +236,7 @@ bool Link::arrived(const Frame& frame, std::span<const std::byte> rest, void* pa
   return false;
 }
 
-bool Link::message_came(const Frame& frame, const MessageHeader& header, void* payload, std::size_t bytes,
+bool Link::message_came(Worker* at, const Frame& frame, const MessageHeader& header, void* payload, std::size_t bytes,
                         bool eager) noexcept {
   if (header.version != kMessageVersion || !is_kind(header.kind) || header.traffic != frame.traffic ||
       header.length != bytes) {
@@ -218,7 +245,7 @@ bool Link::message_came(const Frame& frame, const MessageHeader& header, void* p
     return false;
   }
   Class& its = class_of(frame.traffic);
-  Arrived one{header, frame.number, payload, eager, nullptr};
+  Arrived one{header, at, frame.number, payload, eager, nullptr};
   if (frame.number != its.offered) {
     if (frame.number > its.offered && !its.early.contains(frame.number)) {
       const bool kept = keep(one);
@@ -285,7 +312,7 @@ bool Link::offer(const Arrived& one, bool kept) noexcept {
 }
 
 void Link::drop(const Arrived& one) noexcept {
-  if (one.header.length > 0 && !one.eager) shared_.module.drop(shared_.worker, one.payload);
+  if (one.header.length > 0 && !one.eager) shared_.module.drop(one.at, one.payload);
 }
 
 void Link::fetch_into(const Arrived& one, const Buffer& place) noexcept {
@@ -294,7 +321,7 @@ void Link::fetch_into(const Arrived& one, const Buffer& place) noexcept {
   fetch.self = std::prev(fetches_.end());
   fetch.header = one.header;
   const char* problem = nullptr;
-  const Began began = shared_.module.fetch(shared_.worker, one.payload, place.data, one.header.length, fetch, &problem);
+  const Began began = shared_.module.fetch(one.at, one.payload, place.data, one.header.length, fetch, &problem);
   if (began != Began::kPending) fetched(fetch, began == Began::kDone ? nullptr : problem);
 }
 
@@ -321,6 +348,7 @@ void Link::fetched(Fetch& fetch, const char* problem) noexcept {
   } else {
     shared_.receiver->on_placed(rank_, header);
   }
+  if (their_counts_ && !shared_.closed) farewell_came(*their_counts_);
 }
 
 void Link::forget(Fetch& fetch) noexcept {
@@ -380,6 +408,12 @@ void Link::lost_by(Code code, const std::string& what) noexcept {
   shared_.notify_later({Notification::What::kLost, rank_, nullptr, std::make_exception_ptr(error), {}});
 }
 
+// A peer that leaves closes all its endpoints, and what it has said last may come by another one than that which breaks first.
+void Link::broken(Way& way, const char* problem) noexcept {
+  if (farewell_said_ && !farewell_answered_ && &way != &way_of(TrafficClass::kControl)) return;
+  broken(problem);
+}
+
 void Link::broken(const char* problem) noexcept {
   if (losing_ || broken_) return;
   broken_ = shared_.loop.now();
@@ -390,7 +424,7 @@ void Link::broken(const char* problem) noexcept {
 // All that was lent comes back. Why the peer is gone is for others to say, and they may not know yet.
 void Link::path_broken() noexcept {
   if (losing_) return;
-  if (endpoint_ != nullptr) shared_.module.disconnect(endpoint_);
+  disconnect();
   if (peer_left_) {
     endpoint_broken_ = true;
     if (!outgoing_.empty() || !ended_.empty()) lose(has_gone());
@@ -418,13 +452,14 @@ void Link::lose(std::exception_ptr why) noexcept {
   for (Class& its : classes_) {
     for (const auto& [number, one] : std::exchange(its.early, {})) drop(one);
   }
-  if (endpoint_ != nullptr) shared_.module.disconnect(endpoint_);
+  disconnect();
   settle_later();
 }
 
-// Nothing arrives on an endpoint that is gone. UCX 1.13 leaves receives in it that its peer had not answered.
-void Link::closed() noexcept {
-  endpoint_ = nullptr;
+// Nothing arrives on endpoints that are gone, and all go together. UCX 1.13 leaves receives in it that its peer had not answered.
+void Link::closed(Way& way) noexcept {
+  way.endpoint = nullptr;
+  if (connected()) return;
   for (auto one = fetches_.begin(); one != fetches_.end();) {
     Fetch& fetch = *one++;
     if (fetch.failed) continue;
@@ -436,9 +471,12 @@ void Link::closed() noexcept {
   settle_later();
 }
 
+bool Link::is_fetching() const noexcept {
+  return std::any_of(fetches_.begin(), fetches_.end(), [](const Fetch& one) { return !one.failed; });
+}
+
 void Link::tell_lost() noexcept {
-  const bool fetching = std::any_of(fetches_.begin(), fetches_.end(), [](const Fetch& one) { return !one.failed; });
-  const bool over = endpoint_ == nullptr && outgoing_.empty() && control_.empty() && !fetching && ended_.empty();
+  const bool over = !connected() && outgoing_.empty() && control_.empty() && !is_fetching() && ended_.empty();
   if (!losing_ || lost_ || !over) return;
   lost_ = true;
   while (!fetches_.empty()) forget(fetches_.front());
@@ -455,7 +493,7 @@ void Link::close() noexcept {
 }
 
 void Link::forget() noexcept {
-  endpoint_ = nullptr;
+  for (Way& each : ways_) each.endpoint = nullptr;
   outgoing_.clear();
   control_.clear();
   ended_.clear();
@@ -489,7 +527,8 @@ void Link::leave() noexcept {
 }
 
 bool Link::has_left() const noexcept {
-  const bool untouched = endpoint_ == nullptr && !heard_ && outgoing_.empty();
+  const bool heard = std::any_of(ways_.begin(), ways_.end(), [](const Way& each) { return each.heard; });
+  const bool untouched = !connected() && !heard && outgoing_.empty();
   if (untouched || lost_ || endpoint_broken_) return true;
   if (!control_.empty() || !outgoing_.empty()) return false;
   return farewell_answered_ || (peer_left_ && !farewell_said_);
@@ -506,6 +545,7 @@ void Link::farewell_came(const Counts& counts) noexcept {
   for (std::size_t traffic = 0; traffic < kClasses; ++traffic) {
     if (classes_[traffic].offered < counts[traffic]) return;
   }
+  if (is_fetching()) return;
   their_counts_.reset();
   peer_left_ = true;
   say(FrameKind::kReceived);

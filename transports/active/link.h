@@ -18,7 +18,14 @@ namespace aiacc::active {
 
 class Link final : private Timer {
  public:
-  Link(Shared& shared, int rank) : shared_(shared), rank_(rank) { patience_.link = this; }
+  // The endpoint for a traffic class, or for several that have the same worker at both ends.
+  struct Way {
+    Link* link = nullptr;
+    Endpoint* endpoint = nullptr;
+    bool heard = false;  // of the peer
+  };
+
+  Link(Shared& shared, int rank);
 
   // `now`: the completion may be told from inside.
   void post(const MessageHeader& header, std::span<const Buffer> pieces, SendCompletion& completion, bool now);
@@ -37,17 +44,18 @@ class Link final : private Timer {
   void forget() noexcept;
 
   // Of the module.
-  bool arrived(const Frame& frame, std::span<const std::byte> rest, void* payload, std::size_t bytes,
+  bool arrived(Worker* at, const Frame& frame, std::span<const std::byte> rest, void* payload, std::size_t bytes,
                bool eager) noexcept;
   void sent(Outgoing& message, const char* problem) noexcept;
   void fetched(Fetch& fetch, const char* problem) noexcept;
-  void broken(const char* problem) noexcept;
-  void closed() noexcept;
+  void broken(Way& way, const char* problem) noexcept;
+  void closed(Way& way) noexcept;
 
  private:
   // A message that has come. If it outlasts the module's callback, its payload is kept by the module, or is a copy.
   struct Arrived {
     MessageHeader header;
+    Worker* at = nullptr;  // which has the payload
     std::uint64_t number = 0;
     void* payload = nullptr;
     bool eager = true;
@@ -65,7 +73,12 @@ class Link final : private Timer {
   };
 
   Class& class_of(TrafficClass traffic) noexcept { return classes_[static_cast<std::size_t>(traffic)]; }
-  bool message_came(const Frame& frame, const MessageHeader& header, void* payload, std::size_t bytes,
+  void broken(const char* problem) noexcept;
+  Way& way_of(TrafficClass traffic) noexcept { return ways_[way_of_[static_cast<std::size_t>(traffic)]]; }
+  bool connected() const noexcept;
+  bool is_fetching() const noexcept;
+  void disconnect() noexcept;
+  bool message_came(Worker* at, const Frame& frame, const MessageHeader& header, void* payload, std::size_t bytes,
                     bool eager) noexcept;
   static bool keep(Arrived& one);
   bool in_turn(const Arrived& one, bool kept) noexcept;
@@ -80,7 +93,7 @@ class Link final : private Timer {
   void say(FrameKind kind, TrafficClass traffic = TrafficClass::kControl, std::uint64_t number = 0) noexcept;
 
   Outgoing& add(std::list<Outgoing>& to);
-  bool connect() noexcept;
+  bool connect(TrafficClass traffic) noexcept;
   bool transmit(Outgoing& one, std::size_t header_bytes, const void* header) noexcept;
   void ended(Outgoing& one, std::exception_ptr error) noexcept;
   void settle_later() noexcept;
@@ -92,7 +105,8 @@ class Link final : private Timer {
 
   Shared& shared_;
   int rank_;
-  Endpoint* endpoint_ = nullptr;
+  std::array<Way, kClasses> ways_;  // those of the classes in way_of_
+  std::array<std::size_t, kClasses> way_of_{};
   std::array<Class, kClasses> classes_;
   std::list<Outgoing> outgoing_;  // under way
   std::list<Outgoing> control_;   // frames of the port's own that are under way
@@ -101,7 +115,6 @@ class Link final : private Timer {
   std::list<Fetch> abandoned_;  // without a place, for the module
   std::list<Arrived> held_;
   std::size_t held_bytes_ = 0;
-  bool heard_ = false;             // of the peer
   std::exception_ptr losing_;      // the reason, from then on when the peer counts as lost
   std::optional<Instant> broken_;  // since when the endpoint is
   std::string problem_;            // of the broken endpoint

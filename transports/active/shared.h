@@ -5,6 +5,7 @@
 #include <exception>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "transports/active/active_port.h"
 #include "transports/active/frame.h"
@@ -24,22 +25,25 @@ struct Notification {
 
 class Shared {
  public:
-  Shared(Loop& its_loop, const Module& its_module, Worker* its_worker, ActivePort::Settings its_settings)
+  Shared(Loop& its_loop, const Module& its_module, std::vector<Worker*> its_workers, ActivePort::Settings its_settings)
       : loop(its_loop),
         module(its_module),
-        worker(its_worker),
+        workers(std::move(its_workers)),
         settings(std::move(its_settings)),
-        eager_bytes(module.eager_bytes(worker)),
+        eager_bytes(module.eager_bytes(workers.front())),
         links_changed(its_loop) {}
   virtual void notify_later(Notification notification) noexcept = 0;
 
   const ActivePort::Peer& peer(int rank) const noexcept { return settings.peers[static_cast<std::size_t>(rank)]; }
+  std::size_t worker_of(TrafficClass traffic) const noexcept {
+    return peer(settings.rank).worker_of[static_cast<std::size_t>(traffic)];
+  }
   const std::string& library() const noexcept { return settings.library; }
   const std::string& name(int rank) const noexcept { return peer(rank).name; }
 
   Loop& loop;
   const Module& module;
-  Worker* worker;
+  std::vector<Worker*> workers;
   const ActivePort::Settings settings;
   const std::size_t eager_bytes;  // of the longest payload that is sent without a rendezvous though it is lent
   Token token{};

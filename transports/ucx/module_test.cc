@@ -66,6 +66,23 @@ TEST(UcxModuleDeathTest, LoadingUcxChangesNeitherSignalsNorFunctionsAndReadsNone
   EXPECT_EXIT(std::_Exit(changed_by_loading()), nothing_or_no_ucx, "");
 }
 
+// By a setting whose every number is refused; check-roce sees the packets.
+TEST(UcxModule, TheMarkOfAClassIsASettingOfItsWorker) {
+  const std::string obstacle = active_test::obstacle(ucx::kLibrary, {});
+  if (!obstacle.empty()) GTEST_SKIP() << obstacle;
+  active::Library library = ucx::kLibrary;
+  library.traffic_class = "UCX_TLS";
+  ActivePortFactory::Marks marks;
+  marks[static_cast<std::size_t>(TrafficClass::kBulk)] = io::TrafficMarks::parse("AIACC_TC_BULK", "dscp=10");
+  io::RealLoop loop;
+  try {
+    const ActivePortFactory factory(loop, library, {}, marks);
+    FAIL();
+  } catch (const Error& error) {
+    EXPECT_NE(error.message().find("with AIACC_UCX_TLS=40 has no context: "), std::string::npos) << error.message();
+  }
+}
+
 TEST(UcxModule, SettingsThatLeaveNoTransportAreOneSentence) {
   const std::string obstacle = active_test::obstacle(ucx::kLibrary, {});
   if (!obstacle.empty()) GTEST_SKIP() << obstacle;
