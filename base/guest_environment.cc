@@ -1,10 +1,12 @@
 #include "base/guest_environment.h"
 
+#include <sched.h>
 #include <unistd.h>
 
 #include <deque>
 #include <map>
 #include <mutex>
+#include <thread>
 #include <vector>
 
 namespace aiacc {
@@ -47,6 +49,13 @@ GuestEnvironment::GuestEnvironment(std::string_view without, std::span<const std
 
 GuestEnvironment::~GuestEnvironment() {
   if (environ == mine_) environ = users_;
+}
+
+void outside_of_working_directory(const std::function<void()>& work) {
+  std::thread([&work] {
+    [[maybe_unused]] const bool has_left = unshare(CLONE_FS) == 0 && chdir("/proc/self") == 0;
+    work();
+  }).join();
 }
 
 }  // namespace aiacc

@@ -3,6 +3,7 @@
 // both stay valid; who changes it meanwhile may lose that change.
 #pragma once
 
+#include <functional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -22,5 +23,8 @@ class GuestEnvironment {
   char** users_;
   char** mine_;
 };
+
+// The same for files that it reads in the working directory: `work` runs in a thread that has another one, where that is permitted.
+void outside_of_working_directory(const std::function<void()>& work);
 
 }  // namespace aiacc

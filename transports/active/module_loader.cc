@@ -43,6 +43,24 @@ const char* choice_of(const Library& library, std::span<const std::string> setti
   return library.standard_choice;
 }
 
+struct Found {
+  void* symbol = nullptr;
+  std::string why;  // there is none
+};
+
+// UCX reads a file ucx.conf in the working directory, which is for others that use it.
+Found look_up(const char* file, const char* entry) {
+  Found found;
+  outside_of_working_directory([&] {
+    void* const loaded = dlopen(file, RTLD_NOW | RTLD_LOCAL);
+    found.symbol = loaded == nullptr ? nullptr : dlsym(loaded, entry);
+    if (found.symbol != nullptr) return;
+    const char* const reason = dlerror();  // NOLINT(concurrency-mt-unsafe): glibc keeps it for each thread
+    found.why = reason == nullptr ? fmt::format("the module {} is not installed", file) : reason;
+  });
+  return found;
+}
+
 std::string own_version() {
   return fmt::format("{}.{}.{}", AIACC_VERSION_MAJOR, AIACC_VERSION_MINOR, AIACC_VERSION_PATCH);
 }
@@ -51,13 +69,9 @@ std::string own_version() {
 
 const Module& load_from(const Library& library, const char* file, std::span<const std::string> settings) {
   const LibraryEnvironment guest(library, settings);
-  void* const loaded = dlopen(file, RTLD_NOW | RTLD_LOCAL);
-  void* const symbol = loaded == nullptr ? nullptr : dlsym(loaded, library.entry);
-  if (symbol == nullptr) {
-    const char* const reason = dlerror();  // NOLINT(concurrency-mt-unsafe): glibc keeps it for each thread
-    refuse(library, reason == nullptr ? fmt::format("the module {} is not installed", file) : reason);
-  }
-  const Module* const module = reinterpret_cast<EntryPoint>(symbol)();
+  const Found found = look_up(file, library.entry);
+  if (found.symbol == nullptr) refuse(library, found.why);
+  const Module* const module = reinterpret_cast<EntryPoint>(found.symbol)();
   if (module->abi != kModuleAbi || own_version() != module->library_version) {
     refuse(library, fmt::format("the module {} is of aiacc {} (interface {}), and this library is {} (interface {})",
                                 file, module->library_version, module->abi, own_version(), kModuleAbi));

@@ -6,6 +6,9 @@
 #include <csignal>
 #include <cstdlib>
 #include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <string>
 
 #include "transports/active/active_fixture_test.h"
 #include "transports/active/module_loader.h"
@@ -35,6 +38,14 @@ TEST(UcxModule, ALibraryThatIsNoModuleIsOneSentence) {
 
 constexpr int kNoUcx = 77;
 
+struct Folder {
+  std::filesystem::path path = [] {
+    std::string name = std::filesystem::canonical(std::filesystem::temp_directory_path()) / "aiacc-XXXXXX";
+    return mkdtemp(name.data()) == nullptr ? std::string() : name;
+  }();
+  ~Folder() { std::filesystem::remove_all(path); }
+};
+
 // In a child, where nothing has loaded UCX. Its exit status says what was changed.
 int changed_by_loading() {
   unsigned char before[2][16];
@@ -43,11 +54,14 @@ int changed_by_loading() {
   setenv("UCX_TLS", "none-of-ours", 1);
   setenv("UCX_HANDLE_ERRORS", "bt", 1);
   setenv("UCX_MEM_EVENTS", "y", 1);
+  const Folder folder;
+  std::ofstream(folder.path / "ucx.conf") << "UCX_NET_DEVICES=none-of-ours\n";
+  std::filesystem::current_path(folder.path);
   io::RealLoop loop;
   try {
     const ActivePortFactory factory(loop, ucx::kLibrary);
   } catch (const Error& error) {
-    return error.message().find("no context") == std::string::npos ? kNoUcx : 6;  // 6: by the user's UCX_TLS
+    return error.message().find("no context") == std::string::npos ? kNoUcx : 6;  // 6: by the user's settings
   }
   if (std::memcmp(before[0], reinterpret_cast<const void*>(dlsym(RTLD_DEFAULT, "mmap")), 16) != 0) return 2;
   if (std::memcmp(before[1], reinterpret_cast<const void*>(dlsym(RTLD_DEFAULT, "brk")), 16) != 0) return 3;
@@ -56,6 +70,7 @@ int changed_by_loading() {
     sigaction(signal, nullptr, &action);
     if (action.sa_handler != SIG_DFL) return 4;
   }
+  if (std::filesystem::current_path() != folder.path) return 7;
   return std::strcmp(std::getenv("UCX_TLS"), "none-of-ours") == 0 ? 0 : 5;
 }
 
