@@ -118,6 +118,56 @@ TEST(MessagesFromAny, EndWithTheirDeadline) {
   });
 }
 
+// Of two messages the second is received first, so the first is there when a receive asks for it.
+void take_second(aiacc_group_t group, std::uint32_t tag) {
+  int data = 0;
+  aiacc_request_t request = AIACC_NULL;
+  ASSERT_AIACC(aiacc_recv(&data, 1, AIACC_INT32, 1, tag, group, nullptr, &request));
+  ASSERT_AIACC(aiacc_wait(request));
+  EXPECT_EQ(data, static_cast<int>(tag));
+}
+
+TEST(MessagesThatAreThere, AreReceivedWithAttributesToo) {
+  World world(2);
+  world.run([](int rank, aiacc_group_t group) {
+    if (rank == 1) {
+      for (const int value : {7, 8, 17}) {
+        ASSERT_AIACC(
+            aiacc_send(&value, 1, AIACC_INT32, 0, static_cast<std::uint32_t>(value % 10), group, nullptr, nullptr));
+      }
+      return;
+    }
+    take_second(group, 8);
+    aiacc_attr_t attr = {};
+    attr.size = sizeof attr;
+    for (const int value : {7, 17}) {
+      int data = 0;
+      aiacc_request_t request = AIACC_NULL;
+      ASSERT_AIACC(aiacc_recv(&data, 1, AIACC_INT32, 1, 7, group, &attr, &request));
+      ASSERT_AIACC(aiacc_wait_for(request, 20'000));
+      EXPECT_EQ(data, value) << "in their order";
+    }
+  });
+}
+
+TEST(MessagesThatAreThere, OfAnotherLengthAreAMismatch) {
+  World world(2);
+  world.run([](int rank, aiacc_group_t group) {
+    int data[4] = {8, 8, 8, 8};
+    if (rank == 1) {
+      ASSERT_AIACC(aiacc_send(data, 3, AIACC_INT32, 0, 7, group, nullptr, nullptr));
+      ASSERT_AIACC(aiacc_send(data, 1, AIACC_INT32, 0, 8, group, nullptr, nullptr));
+      EXPECT_EQ(aiacc_barrier(group, nullptr, nullptr), AIACC_ERR_MISMATCH) << "it hears of it as well";
+      return;
+    }
+    take_second(group, 8);
+    aiacc_request_t request = AIACC_NULL;
+    ASSERT_AIACC(aiacc_recv(data, 4, AIACC_INT32, 1, 7, group, nullptr, &request));
+    EXPECT_EQ(aiacc_wait_for(request, 20'000), AIACC_ERR_MISMATCH);
+    EXPECT_TRUE(says("rank 1 sent 12 bytes") && says("expects 16")) << aiacc_last_error();
+  });
+}
+
 TEST(MessagesArguments, AreRefused) {
   World world(1);
   const aiacc_group_t group = world.group(0);

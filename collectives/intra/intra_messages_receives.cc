@@ -280,7 +280,8 @@ bool IntraMessages::prepare_to_post(int member, const PlainCall& call) noexcept 
   } catch (const std::bad_alloc&) {
     return false;
   }
-  return from.broken == nullptr;
+  // One that is there already is given to no receive that waits: an operation takes it, or says that it differs.
+  return from.broken == nullptr && from.messages.first(call.tag) == nullptr;
 }
 
 PlainCall IntraMessages::Posted::plain(const IntraMessages& messages) const noexcept {
