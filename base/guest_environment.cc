@@ -6,6 +6,7 @@
 #include <deque>
 #include <map>
 #include <mutex>
+#include <system_error>
 #include <thread>
 #include <vector>
 
@@ -52,10 +53,16 @@ GuestEnvironment::~GuestEnvironment() {
 }
 
 void outside_of_working_directory(const std::function<void()>& work) {
-  std::thread([&work] {
-    [[maybe_unused]] const bool has_left = unshare(CLONE_FS) == 0 && chdir("/proc/self") == 0;
-    work();
-  }).join();
+  std::thread elsewhere;
+  try {
+    elsewhere = std::thread([&work] {
+      [[maybe_unused]] const bool has_left = unshare(CLONE_FS) == 0 && chdir("/proc/self") == 0;
+      work();
+    });
+  } catch (const std::system_error&) {  // no thread can be made
+    return work();
+  }
+  elsewhere.join();
 }
 
 }  // namespace aiacc

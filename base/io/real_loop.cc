@@ -171,15 +171,15 @@ bool RealLoop::poll_flags() noexcept {
   return any;
 }
 
-// If ranks outnumber cores, the awaited peer may need this core, and spinning delays it: a barrier of 4 ranks on 2 busy
-// cores took 24-44 us without spinning, 28-56 us with 2 us of it, 61-98 us with 5 us. So a loop whose spins fail spins
-// less and less often, and one whose spins succeed always spins.
 Duration RealLoop::spin_time() noexcept {
   bool flags = false;
   pollers_.for_each([&flags](const Poller& poller) { flags |= !poller.looks_at_network(); });
   return flags ? spin_policy_.spin : kNetworkSpins * spin_policy_.spin;
 }
 
+// If ranks outnumber cores, the awaited peer may need this core, and spinning delays it: a barrier of 4 ranks on 2 busy
+// cores took 24-44 us without spinning, 28-56 us with 2 us of it, 61-98 us with 5 us. So a loop whose spins fail spins
+// less and less often, and one whose spins succeed always spins.
 bool RealLoop::spin(Instant began, Instant due) noexcept {
   constexpr int kPollsPerClockRead = 16;
   const Instant give_up = after(began, spin_time());
@@ -241,7 +241,7 @@ bool RealLoop::wait_awake(Instant due) noexcept {
     if (happened) return true;
   }
   if (spin_policy_.yield <= Duration(0)) return false;
-  const Instant give_up = after(began, spin_policy_.spin + spin_policy_.yield);
+  const Instant give_up = after(began, spin_time() + spin_policy_.yield);
   for (int yields = 1;; ++yields) {
     if (looks && look_for_answers()) {
       kernel_polls_.record(true);

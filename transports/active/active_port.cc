@@ -150,9 +150,12 @@ class ActivePort::Engine final : public active::Shared, private Job, private io:
     bool look() noexcept {
       constexpr unsigned kLooks = 64, kPerLook = 8;
       const bool short_messages = worker == engine.workers[engine.worker_of(TrafficClass::kLatency)];
-      if (!short_messages && idle_ >= kLooks && ++idle_ % kPerLook != 0) return false;
+      if (!short_messages && ++idle_ > kLooks && idle_ % kPerLook != 0) return false;
+      return progress();
+    }
+    bool progress() noexcept {
       const bool any = engine.module.progress(worker);
-      idle_ = any ? 0 : idle_ + 1;
+      if (any) idle_ = 0;
       return any;
     }
     Engine& engine;
@@ -180,7 +183,7 @@ class ActivePort::Engine final : public active::Shared, private Job, private io:
   // A callback may close the port.
   bool progress() noexcept {
     bool any = false;
-    for (std::size_t at = 0; at < workers.size(); ++at) any |= module.progress(workers[at]);
+    for (std::size_t at = 0; at < workers.size(); ++at) any |= drives_[at]->progress();
     return any;
   }
 

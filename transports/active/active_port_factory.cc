@@ -110,12 +110,12 @@ std::optional<ActivePort::Peer> ActivePortFactory::read(std::span<const std::uin
     std::uint16_t length = 0;
     std::memcpy(&length, rest.data(), sizeof length);
     rest = rest.subspan(sizeof length);
-    if (length > rest.size()) return std::nullopt;
+    if (length == 0 || length > rest.size()) return std::nullopt;
     peer.addresses.emplace_back(rest.begin(), rest.begin() + length);
     rest = rest.subspan(length);
   }
   const std::uint8_t last = *std::max_element(peer.worker_of.begin(), peer.worker_of.end());
-  return last < peer.addresses.size() ? std::optional(std::move(peer)) : std::nullopt;
+  return rest.empty() && last < peer.addresses.size() ? std::optional(std::move(peer)) : std::nullopt;
 }
 
 std::unique_ptr<MessagePort> ActivePortFactory::open(PortWorld world) {

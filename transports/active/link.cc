@@ -113,7 +113,12 @@ bool Link::connected() const noexcept {
   return std::any_of(ways_.begin(), ways_.end(), [](const Way& each) { return each.endpoint != nullptr; });
 }
 
+// What is fetched by a way on which nothing was sent yet ends with an endpoint that is made for that.
 void Link::disconnect() noexcept {
+  for (const Fetch& fetch : fetches_) {
+    const Way& way = way_of(fetch.header.traffic);
+    if (!fetch.failed && way.endpoint == nullptr && !way.closed) connect(fetch.header.traffic);
+  }
   for (const Way& each : ways_) {
     if (each.endpoint != nullptr) shared_.module.disconnect(each.endpoint);
   }
@@ -259,7 +264,7 @@ bool Link::message_came(Worker* at, const Frame& frame, const MessageHeader& hea
   while (!losing_ && !shared_.closed && !its.early.empty() && its.early.begin()->first == its.offered) {
     in_turn(its.early.extract(its.early.begin()).mapped(), true);
   }
-  if (their_counts_) farewell_came(*their_counts_);
+  if (their_counts_ && !shared_.closed) farewell_came(*their_counts_);
   return kept;
 }
 
@@ -410,7 +415,11 @@ void Link::lost_by(Code code, const std::string& what) noexcept {
 
 // A peer that leaves closes all its endpoints, and what it has said last may come by another one than that which breaks first.
 void Link::broken(Way& way, const char* problem) noexcept {
-  if (farewell_said_ && !farewell_answered_ && &way != &way_of(TrafficClass::kControl)) return;
+  way.broken = true;
+  const Way& control = way_of(TrafficClass::kControl);
+  if (farewell_said_ && !farewell_answered_ && &way != &control && !control.broken) return;
+  const auto goes_on = [](const Way& each) { return each.endpoint != nullptr && !each.broken; };
+  if (their_counts_ && std::any_of(ways_.begin(), ways_.end(), goes_on)) return;
   broken(problem);
 }
 
@@ -456,13 +465,13 @@ void Link::lose(std::exception_ptr why) noexcept {
   settle_later();
 }
 
-// Nothing arrives on endpoints that are gone, and all go together. UCX 1.13 leaves receives in it that its peer had not answered.
+// Nothing arrives on an endpoint that is gone. UCX 1.13 leaves receives in it that its peer had not answered.
 void Link::closed(Way& way) noexcept {
   way.endpoint = nullptr;
-  if (connected()) return;
+  way.closed = true;
   for (auto one = fetches_.begin(); one != fetches_.end();) {
     Fetch& fetch = *one++;
-    if (fetch.failed) continue;
+    if (fetch.failed || &way_of(fetch.header.traffic) != &way) continue;
     fetch.failed = fetch.abandoned = true;
     if (!fetch.revoked) continue;
     shared_.notify_later({Notification::What::kRevoked, rank_, nullptr, nullptr, fetch.header});

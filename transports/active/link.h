@@ -22,7 +22,9 @@ class Link final : private Timer {
   struct Way {
     Link* link = nullptr;
     Endpoint* endpoint = nullptr;
-    bool heard = false;  // of the peer
+    bool heard = false;   // of the peer
+    bool broken = false;  // from then on
+    bool closed = false;  // it had an endpoint
   };
 
   Link(Shared& shared, int rank);

@@ -48,16 +48,19 @@ struct Found {
   std::string why;  // there is none
 };
 
-// UCX reads a file ucx.conf in the working directory, which is for others that use it.
+// UCX reads a file ucx.conf in the working directory, which is for others that use it. A relative path in LD_LIBRARY_PATH is found
+// from there only.
 Found look_up(const char* file, const char* entry) {
   Found found;
-  outside_of_working_directory([&] {
+  const auto look = [&] {
     void* const loaded = dlopen(file, RTLD_NOW | RTLD_LOCAL);
     found.symbol = loaded == nullptr ? nullptr : dlsym(loaded, entry);
     if (found.symbol != nullptr) return;
     const char* const reason = dlerror();  // NOLINT(concurrency-mt-unsafe): glibc keeps it for each thread
     found.why = reason == nullptr ? fmt::format("the module {} is not installed", file) : reason;
-  });
+  };
+  outside_of_working_directory(look);
+  if (found.symbol == nullptr) look();
   return found;
 }
 
