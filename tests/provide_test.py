@@ -165,6 +165,11 @@ def main():
         dist.broadcast(tensor, 1, group=groups[2])
         assert tensor.item() == 2 and is_ours(groups[0]) and dist.get_backend(groups[2]) == "gloo"
         assert dist.get_rank() == 0 or is_ours(groups[1])
+        if TORCH_2:
+            beside = dist.distributed_c10d._new_process_group_helper(
+                group_size=1, group_rank=0, global_ranks_in_group=[], backend="gloo", store=dist.HashStore(), group_name=f"beside {backend}",
+                timeout=dist.distributed_c10d.default_pg_timeout)
+            assert not is_ours(beside[0]), "as packages make worlds of their own, whose ranks have other numbers"
         if not TORCH_2 or backend == "gloo":
             dist.monitored_barrier()
             DistributedDataParallel(torch.nn.Linear(2, 1))(torch.ones(1, 2)).sum().backward()

@@ -32,31 +32,40 @@ def _names(c10d, backend):
 
 
 def _named_as_before(c10d, group, backend):
-    """dist.get_backend says what it would say without aiacc."""
+    """dist.get_backend says what it would say without aiacc. The group itself does not: DistributedDataParallel would look for Gloo in it."""
     world = getattr(c10d, "_world", None)
     groups = c10d._pg_map if world is None else world.pg_map
-    if group not in groups:  # this rank is no member
+    if group not in groups or type(group).__module__ != "aiacc.torch.process_group":  # this rank is no member, or the group was there
         return
     groups[group] = (backend, *groups[group][1:])
     if world is not None and hasattr(world, "pg_backend_config"):
         world.pg_backend_config[group] = str(c10d.BackendConfig(backend))
 
 
+def _is_of_the_job(c10d, members, store):
+    """Packages make worlds beside the default one by the same function, whose ranks have numbers of their own."""
+    if getattr(c10d, "_use_torchcomms_enabled", bool)():
+        return False
+    return not c10d.is_initialized() or (bool(members) and store is c10d._get_default_store())
+
+
 def let_in(c10d):
     original = c10d._new_process_group_helper
 
+    # The names of the parameters are torch's: packages use them.
     @functools.wraps(original)
-    def new_group(size, rank, members, backend, store, *more, **named):
+    def new_group(group_size, group_rank, global_ranks_in_group, backend, store, *more, **named):
         found = _names(c10d, backend)
-        is_first = (c10d.get_rank() if members else rank) == 0
-        if found != {"gloo"}:
+        is_first = (c10d.get_rank() if global_ranks_in_group and c10d.is_initialized() else group_rank) == 0
+        if found != {"gloo"} or not _is_of_the_job(c10d, global_ranks_in_group, store):
             if "gloo" in found and is_first:
-                _say(f"--provide gloo leaves a group of torch.distributed with the back ends {backend} to torch: one of aiacc is on the CPU alone")
-            return original(size, rank, members, backend, store, *more, **named)
+                why = "one of aiacc is on the CPU alone" if found != {"gloo"} else "it is a world beside the default group"
+                _say(f"--provide gloo leaves a group of torch.distributed with the back ends {backend} to torch: {why}")
+            return original(group_size, group_rank, global_ranks_in_group, backend, store, *more, **named)
         runpy.run_path(str(pathlib.Path(__file__).with_name("load_aiacc.py")))
         from aiacc.torch import backend as aiacc_backend
         aiacc_backend.meet_beside_default()
-        made = original(size, rank, members, "aiacc", store, *more, **named)
+        made = original(group_size, group_rank, global_ranks_in_group, "aiacc", store, *more, **named)
         _named_as_before(c10d, made[0] if isinstance(made, tuple) else made, backend)
         if is_first:
             _say("--provide gloo: groups of torch.distributed of the back end gloo are aiacc's")

@@ -8,6 +8,11 @@ _MODULE = "torch.distributed.distributed_c10d"
 _FOLDER = os.path.dirname(os.path.abspath(__file__))
 
 
+def _change(module):
+    import runpy
+    runpy.run_path(os.path.join(os.path.dirname(_FOLDER), "gloo_groups.py"))["let_in"](module)
+
+
 class _Finder:
     """Changes the one module when it is imported."""
 
@@ -23,15 +28,15 @@ class _Finder:
         def exec_module(module):
             load(module)
             if module.__name__ == _MODULE and hasattr(module, "_new_process_group_helper"):  # not in a torch without torch.distributed
-                import runpy
-                runpy.run_path(os.path.join(os.path.dirname(_FOLDER), "gloo_groups.py"))["let_in"](module)
+                _change(module)
         loader.exec_module = exec_module
         return spec
 
 
 def _run_that_of_others():
     """Python runs the first sitecustomize only, which was the user's or the system's before."""
-    others = [one for one in sys.path if os.path.abspath(one) != _FOLDER]
+    places = [os.path.abspath(one) for one in sys.path]
+    others = sys.path[places.index(_FOLDER) + 1:] if _FOLDER in places else sys.path
     spec = importlib.machinery.PathFinder.find_spec(__name__, others)
     if spec is None or spec.loader is None:
         return
@@ -41,5 +46,8 @@ def _run_that_of_others():
     spec.loader.exec_module(module)
 
 
-sys.meta_path.insert(0, _Finder())
+if _MODULE in sys.modules:  # a file of site-packages (.pth) has imported torch
+    _change(sys.modules[_MODULE])
+else:
+    sys.meta_path.insert(0, _Finder())
 _run_that_of_others()
