@@ -4,6 +4,8 @@
 #include <cstring>
 #include <set>
 
+#include "transports/host/segment.h"
+
 namespace aiacc {
 
 // --- memory ----------------------------------------------------------------------------------------------------------

@@ -47,6 +47,7 @@ struct Folder {
 };
 
 // In a child, where nothing has loaded UCX. Its exit status says what was changed.
+// NOLINTBEGIN(concurrency-mt-unsafe): the child has one thread
 int changed_by_loading() {
   unsigned char before[2][16];
   std::memcpy(before[0], reinterpret_cast<const void*>(dlsym(RTLD_DEFAULT, "mmap")), 16);
@@ -73,6 +74,7 @@ int changed_by_loading() {
   if (std::filesystem::current_path() != folder.path) return 7;
   return std::strcmp(std::getenv("UCX_TLS"), "none-of-ours") == 0 ? 0 : 5;
 }
+// NOLINTEND(concurrency-mt-unsafe)
 
 TEST(UcxModuleDeathTest, LoadingUcxChangesNeitherSignalsNorFunctionsAndReadsNoneOfTheUsersSettings) {
   // Nothing may have loaded UCX in the child, which runs this test from its beginning.
