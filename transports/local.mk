@@ -110,6 +110,7 @@ transports_sources += \
 	transports/active/library.h \
 	transports/active/link.cc \
 	transports/active/link.h \
+	transports/active/link_receives.cc \
 	transports/active/module_api.h \
 	transports/active/module_loader.cc \
 	transports/active/module_loader.h \

@@ -213,7 +213,8 @@ TEST_P(ActivePortOver, ABlockedLoopWakesForAMessage) {
     std::this_thread::sleep_for(milliseconds(5));  // longer than an idle loop stays awake
     const std::size_t length = number % 2 == 0 ? 100 : bytes.size();
     const Buffer piece{bytes.data(), length};
-    ports->port(0).post(1, header_of(number, length), std::span(&piece, 1), completion);
+    const TrafficClass traffic = number % 3 == 0 ? TrafficClass::kLatency : TrafficClass::kBulk;
+    ports->port(0).post(1, header_of(number, length, traffic), std::span(&piece, 1), completion);
     EXPECT_TRUE(run_alone(0, [&] { return placed == number && completion.told == static_cast<int>(number); }));
   }
   over = true;
@@ -296,6 +297,27 @@ TEST_P(ActivePortOverUcx, AnUrgentMessageOvertakesLongOnes) {
   for (int look = 0; look < 100; ++look) ports->loops[0]->look();
   ASSERT_TRUE(ports->run_until([&] { return receiver[1].placed == 2 + kLong + 1; }));
   EXPECT_EQ(receiver[1].asked.back(), kLong) << "it was behind them";
+}
+
+// By another connection than its farewell, and while this rank stands still.
+TEST_P(ActivePortOverUcx, WhatAPeerSaidLastIsHeardThoughItHasClosed) {
+  constexpr std::uint32_t kCount = 20;
+  std::vector<std::byte> bytes = pattern(30'000, 13);
+  for (const TrafficClass traffic : {TrafficClass::kLatency, TrafficClass::kBulk}) {
+    post(0, 1, header_of(0, bytes.size(), traffic), bytes);
+    post(1, 0, header_of(0, bytes.size(), traffic), bytes);
+  }
+  ASSERT_TRUE(ports->run_until([&] { return receiver[0].placed + receiver[1].placed == 4; }));
+  for (std::uint32_t tag = 1; tag <= kCount; ++tag) post(0, 1, header_of(tag, bytes.size()), bytes);
+  Stop stop;
+  Task<void> leaving = ports->port(0).leave(milliseconds(50), stop);
+  leaving.start();
+  ASSERT_TRUE(run_alone(0, [&] { return leaving.done(); }));
+  ports->port(0).close();
+  EXPECT_TRUE(run_alone(1, [&] { return receiver[1].placed == 2 + kCount; })) << receiver[1].placed;
+  const Instant end = after(ports->clock.now(), milliseconds(100));
+  run_alone(1, [&] { return ports->clock.now() >= end; });
+  for (const auto& [rank, error] : receiver[1].lost) EXPECT_EQ(error.message(), "rank 0 has left the job");
 }
 
 TEST_P(ActivePortOverUcx, ClassesThatOneEndMarksReachTheOther) {
