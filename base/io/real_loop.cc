@@ -241,7 +241,8 @@ bool RealLoop::wait_awake(Instant due) noexcept {
     if (happened) return true;
   }
   if (spin_policy_.yield <= Duration(0)) return false;
-  const Instant give_up = after(began, spin_time() + spin_policy_.yield);
+  const Duration spins = pollers_.empty() ? spin_policy_.spin : spin_time();
+  const Instant give_up = after(began, spins + spin_policy_.yield);
   for (int yields = 1;; ++yields) {
     if (looks && look_for_answers()) {
       kernel_polls_.record(true);
