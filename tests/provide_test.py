@@ -4,6 +4,7 @@ import pathlib
 import re
 import shutil
 import subprocess
+import sys
 
 import pytest
 
@@ -202,6 +203,18 @@ def test_scripts_that_name_gloo(python, tmp_path):
     assert (code, out) == (0, "all is well\n" * 2), f"exit code {code}\n{out}\n{err}"
     assert err.count("aiacc: --provide gloo: groups of torch.distributed of the back end gloo are aiacc's\n") == 2, err  # rank 0, and a child's
     assert err.count("leaves a group of torch.distributed with the back ends cpu:gloo,cuda:nccl to torch") == (torch_version(python) >= "2"), err
+
+
+def test_two_installations_that_provide_gloo_do_not_run_each_other_without_end(tmp_path):
+    """As of aiaccrun within an aiaccrun of another installation. What Python would have run runs once."""
+    folders = [tmp_path / name for name in ("one", "other", "hers")]
+    for folder in folders[:2]:
+        shutil.copytree(SOURCE / "bindings/python/aiacc/provide/gloo", folder)
+    folders[2].mkdir()
+    (folders[2] / "sitecustomize.py").write_text("print('hers')\n")
+    done = subprocess.run([sys.executable, "-c", "print('a script')"], capture_output=True, text=True,
+                          env={"PYTHONPATH": os.pathsep.join(map(str, folders)), "PYTHONDONTWRITEBYTECODE": "1"})
+    assert (done.returncode, done.stdout, done.stderr) == (0, "hers\na script\n", "")
 
 
 ELASTIC = """
