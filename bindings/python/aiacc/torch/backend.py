@@ -39,7 +39,8 @@ def _forget_with(default: Any) -> None:
 
 
 def _is_launched() -> bool:
-    """Whether aiaccrun started this process as a rank, and not a rank of it as one of several: those meet through torch's store."""
+    """Whether this process is the one that aiaccrun started as a rank. Those that such a process starts, by multiprocessing or torchrun,
+    have its environment and are ranks of torch of their own, which meet through torch's store."""
     return "AIACC_AGENT" in os.environ and "TORCHELASTIC_RUN_ID" not in os.environ and multiprocessing.parent_process() is None
 
 

@@ -127,13 +127,13 @@ class AiaccProcessGroup(dist.ProcessGroup):
     def options(self) -> Any:
         """What the group was made with, as other back ends tell it. To be read: what is written to it changes nothing."""
         timeout = timedelta(milliseconds=self._timeout_ms) if self._timeout_ms else self._timeout
-        made: Any = types.SimpleNamespace(backend="aiacc", _timeout=timeout)
+        members = {"group_name": self._names["name"], "global_ranks_in_group": self._made_of}
         try:
             made = _C.Backend.Options("aiacc", timeout)
-            made.group_name, made.global_ranks_in_group = self._names["name"], self._made_of
+            for name, value in members.items():
+                setattr(made, name, value)
         except (AttributeError, TypeError):  # the class of an older torch cannot be made in Python, or has fewer members
-            made = types.SimpleNamespace(backend="aiacc", _timeout=timeout, group_name=self._names["name"],
-                                         global_ranks_in_group=self._made_of)
+            made = types.SimpleNamespace(backend="aiacc", _timeout=timeout, **members)
         return made
 
     def _get_sequence_number_for_group(self) -> int:
