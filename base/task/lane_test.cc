@@ -32,7 +32,7 @@ class BlockingLoop final : public Loop, public Drive {
   void wake() noexcept override {
     std::lock_guard lock(mutex_);
     woken_ = true;
-    wake_.notify_one();
+    wake_.notify_all();
   }
   void turn(Instant until) override {
     driver_ = std::this_thread::get_id();
@@ -80,7 +80,7 @@ class BlockingLoop final : public Loop, public Drive {
   void interrupt() noexcept override {
     std::lock_guard lock(mutex_);
     interrupted_ = true;
-    wake_.notify_one();
+    wake_.notify_all();
   }
   std::thread::id driver() const { return driver_; }
   int looks() const { return looks_; }
