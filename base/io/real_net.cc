@@ -64,6 +64,7 @@ SocketAddress socket_address(const Address& address) {
   return address.kind == Address::Kind::kLocal ? abstract_address(address) : tcp_address(address);
 }
 
+// Of an IPv4 peer of a listener for both families, its IPv4 address, as lists of hosts name it.
 Address address_of(const SocketAddress& from) {
   char text[INET6_ADDRSTRLEN] = "";
   if (from.family() == AF_INET) {
@@ -71,6 +72,9 @@ Address address_of(const SocketAddress& from) {
     return Address::tcp(inet_ntop(AF_INET, &v4.sin_addr, text, sizeof text), ntohs(v4.sin_port));
   }
   const auto& v6 = reinterpret_cast<const sockaddr_in6&>(from.storage);
+  if (IN6_IS_ADDR_V4MAPPED(&v6.sin6_addr)) {
+    return Address::tcp(inet_ntop(AF_INET, &v6.sin6_addr.s6_addr[12], text, sizeof text), ntohs(v6.sin6_port));
+  }
   return Address::tcp(inet_ntop(AF_INET6, &v6.sin6_addr, text, sizeof text), ntohs(v6.sin6_port));
 }
 

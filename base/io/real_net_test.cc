@@ -59,6 +59,19 @@ TEST(RealNet, ALocalNameThatIsTooLongIsRefusedWithBothNumbers) {
   }
 }
 
+TEST(RealNet, AnIpv4PeerOfAListenerForBothFamiliesHasItsUsualAddress) {
+  RealFixture fixture;
+  const auto listener = fixture.net().listen(Address::parse("tcp:[::]:0"));
+  const auto accept_one = [&]() -> Task<std::string> {
+    Stop stop;
+    const auto caller = co_await fixture.net().connect(Address::tcp("127.0.0.1", listener->address().port), stop);
+    const auto called = co_await listener->accept(stop);
+    co_return called->describe();
+  };
+  const std::string name = fixture.run(accept_one());
+  EXPECT_EQ(Address::parse(name).name, "127.0.0.1") << name;
+}
+
 TEST(RealNet, APeerIdentityIsTheKernels) {
   RealFixture fixture;
   auto [left, right] = stream_pair(fixture.loop(), "pair");

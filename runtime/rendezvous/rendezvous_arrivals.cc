@@ -14,13 +14,10 @@ namespace {
 
 constexpr std::size_t kMostAddresses = 16;  // of a rank
 
-// "tcp:[::ffff:10.0.0.5]:4242" → "10.0.0.5".
+// "tcp:10.0.0.5:4242" → "10.0.0.5".
 std::string numeric_of(const std::string& description) {
-  constexpr std::string_view kMapped = "::ffff:";
   try {
-    const std::string name = io::Address::parse(description).name;
-    const std::string plain = name.starts_with(kMapped) ? name.substr(kMapped.size()) : name;
-    return plain.find('.') != std::string::npos ? plain : name;
+    return io::Address::parse(description).name;
   } catch (const Error&) {
     return "";
   }
