@@ -23,7 +23,7 @@ std::string host_of(const std::string& description) {
 // Connections are counted by source: the host without its port. An IPv6 host may use every address of its /64 prefix.
 std::string source_of(const std::string& host) {
   in6_addr address;
-  if (::inet_pton(AF_INET6, host.c_str(), &address) != 1 || IN6_IS_ADDR_V4MAPPED(&address) != 0) return host;
+  if (::inet_pton(AF_INET6, host.c_str(), &address) != 1) return host;
   return std::string(reinterpret_cast<const char*>(&address), 8);
 }
 
@@ -123,10 +123,10 @@ Task<void> Acceptor::greet(Greeting* self, std::unique_ptr<io::Stream> stream) {
     co_await owner_.greet(std::move(stream), self->newcomer, stop);
   } catch (const Error& error) {
     // A late peer counts as unauthenticated. One that was dropped to make room may belong to the job; it connects
-    // again.
-    if (error.code() == Code::kTimeout) unauthenticated = true;
-    // A rank may be ended, or leave its world, between a connection and its first byte: nobody has refused it.
-    if (error.code() == Code::kPeerFailed && self->of_job && !self->newcomer.heard.hello) unauthenticated = false;
+    // again. A rank may compute, be ended, or leave its world before it has said all: nobody has refused it.
+    const HandshakeProgress& heard = self->newcomer.heard;
+    if (error.code() == Code::kTimeout) unauthenticated = !self->of_job || heard.proof;
+    if (error.code() == Code::kPeerFailed && self->of_job && !heard.hello) unauthenticated = false;
   } catch (...) {
   }
   if (unauthenticated && !closed_) owner_.peer_refused();

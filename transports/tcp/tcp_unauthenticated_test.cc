@@ -17,7 +17,7 @@ using message_conformance::Recorder;
 using wire::Bytes;
 
 struct UnauthenticatedPeer {
-  explicit UnauthenticatedPeer(SimTcp& its_net) : net(its_net), host(its_net, 9) {}
+  explicit UnauthenticatedPeer(SimTcp& its_net, int host_number = 9) : net(its_net), host(its_net, host_number) {}
 
   // Says `bytes` to rank 0 and keeps what is answered until the end of the stream.
   Task<void> say(Bytes bytes, Bytes* answer) {
@@ -168,6 +168,22 @@ TEST(TcpUnauthenticated, WhoHearsTheChallengeAndFallsSilentIsCounted) {
   EXPECT_FALSE(unauthenticated.answer_to(hello.hello()).empty());
   EXPECT_GE(net.world.now() - began, std::chrono::seconds(3));
   EXPECT_EQ(net.port(0).refused(), 1u);
+  EXPECT_TRUE(job.works());
+}
+
+// A rank that began to connect while it waited for something else, and computes.
+TEST(TcpUnauthenticated, WhoFallsSilentAtAnAddressOfTheJobIsNotCounted) {
+  SimTcp net(2);
+  Job job(net);
+  UnauthenticatedPeer late(net, 1);
+  const wire::DialerHandshake hello(secret_of(2), {wire::Purpose::kData, 4711, 1, 0}, late.host.entropy);
+  const Instant began = net.world.now();
+  EXPECT_TRUE(late.answer_to(Bytes()).empty());
+  EXPECT_FALSE(late.answer_to(hello.hello()).empty());
+  EXPECT_GE(net.world.now() - began, std::chrono::seconds(6));
+  EXPECT_EQ(net.port(0).refused(), 0u);
+  EXPECT_TRUE(late.answer_to(pattern(5000, 3)).empty());
+  EXPECT_EQ(net.port(0).refused(), 1u) << "garbage is no rank's";
   EXPECT_TRUE(job.works());
 }
 
