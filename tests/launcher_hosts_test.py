@@ -63,6 +63,14 @@ def test_the_names_of_hosts_for_scripts_of_horovod():
     assert (code, sorted(out.splitlines())) == (0, ["0 a", "1 b", "2 b"]), err
 
 
+def test_what_all_hosts_have_to_remark_is_one_line():
+    cores = len(os.sched_getaffinity(0))
+    names = [f"h{number}" for number in range(12)]
+    code, out, err = on(",".join(f"{name}:{cores + 1}" for name in names), "true").finish()
+    named = ", ".join(names[1:9]) + " and 3 more"
+    assert code == 0 and re.fullmatch(rf"aiaccrun: {cores + 1} ranks share \d+ usable cores? of h0[^\n]*; likewise on {named} \[AR-BUSY\]\n", err), err
+
+
 def test_a_host_file(tmp_path):
     hosts = tmp_path / "hosts"
     hosts.write_text("# ours\na slots=2\nb:1 # small\na\n")

@@ -136,10 +136,10 @@ void Agent::make_ready() {
   first_segment_ = platform_.make_segment(ranks, common.slice_bytes);
   common.wiring = serve_hellos();
   common_ = std::move(common);
+  for (const Notice& notice : common_->placement.notices) notify(notice.id, notice.sentence);
 }
 
 void Agent::spawn_ranks() {
-  for (const Notice& notice : common_->placement.notices) notify(notice.id, notice.sentence);
   started_ = loop_.now();
   std::vector<io::ProcessId> processes;
   for (std::size_t local = 0; local < job_.ranks.size(); ++local) {

@@ -123,7 +123,9 @@ void Head::frame_received(HostLink& link, const wire::Frame& frame) {
     case wire::LoseRank::kType: return lose_rank(link, frame.as<wire::LoseRank>());
     case wire::Notice::kType: {
       const auto notice = frame.as<wire::Notice>();
-      return say(static_cast<MessageId>(notice.message), notice.sentence);
+      const auto id = static_cast<MessageId>(notice.message);
+      if (!ranks_started_) return remember(link, id, notice.sentence);
+      return say(id, notice.sentence);
     }
     case wire::KeeperLost::kType:
       return lose_host(link, MessageId::kAgent, fmt::format("the keeper of host {} died", link.name()));

@@ -15,6 +15,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "base/io/clock.h"
@@ -130,6 +131,8 @@ class Head final : private Sink::Owner, private InputSource::Owner, private Host
   bool survive_loss(const HostLink& link, const std::string& sentence);
   void tell_of_lost(const HostLink& link, const std::vector<int>& ranks, const std::string& sentence);
   void tell_who_is_missing();
+  void remember(const HostLink& link, MessageId id, const std::string& sentence);
+  void say_early_notices();
   void look_for_cause();
   void cause_is_known();
   void check_rank(const HostLink& link, int rank) const;
@@ -204,7 +207,9 @@ class Head final : private Sink::Owner, private InputSource::Owner, private Host
   Instant started_{};
   Instant flush_until_ = kNever;
   JobResult result_;
-  std::vector<std::string> evidence_;         // lines to print after the closing line
+  std::vector<std::string> evidence_;  // lines to print after the closing line
+  // Before the ranks start: what hosts had to say, by message, sentence without the host's name, and index of the host.
+  std::map<std::pair<MessageId, std::string>, std::map<int, std::string>> early_notices_;
   std::map<int, wire::NotStarted> refusals_;  // by index of the host that could not prepare the job
   std::size_t answered_ = 0;                  // hosts that have prepared or refused the job
   std::vector<bool> exits_awaited_;           // by host: asked for exits there, and has not answered yet

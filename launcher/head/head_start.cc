@@ -176,8 +176,28 @@ void Head::host_answered() {
   if (++answered_ < links_.size() || result_.cause != Cause::kNone) return;
   if (!refusals_.empty()) return refuse_start();
   ranks_started_ = true;
+  say_early_notices();
   wire::StartRanks message;
   to_all(message);
+}
+
+// Hosts that say the same, but for their names, share a line.
+void Head::remember(const HostLink& link, MessageId id, const std::string& sentence) {
+  std::string without_name = sentence;
+  if (const std::size_t place = sentence.find(link.name()); place != std::string::npos) {
+    without_name.erase(place, link.name().size());
+  }
+  early_notices_[{id, without_name}].insert_or_assign(link.index(), sentence);
+}
+
+void Head::say_early_notices() {
+  for (const auto& [what, sentences] : std::exchange(early_notices_, {})) {
+    std::vector<std::string> others;
+    for (const auto& [host, sentence] : sentences) others.push_back(links_[static_cast<std::size_t>(host)]->name());
+    others.erase(others.begin());
+    const std::string& first = sentences.begin()->second;
+    say(what.first, others.empty() ? first : fmt::format("{}; likewise on {}", first, name_hosts(others)));
+  }
 }
 
 void Head::refuse_start() {
