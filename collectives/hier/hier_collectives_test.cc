@@ -56,6 +56,16 @@ TEST_P(HierCollectives, EveryCollectiveCountMemoryAndRoot) {
   run_cases(placement(), cases, through());
 }
 
+TEST_P(HierCollectives, EachRankIsInPlaceOrNot) {
+  std::vector<Case> cases;
+  for (const Collective kind : kCollectives) {
+    for (const std::size_t count : {100, 70'000}) {
+      cases.push_back({call_of(kind, count), Memory::kPrivate, true, {}, true});
+    }
+  }
+  run_cases(placement(), cases, through());
+}
+
 TEST_P(HierCollectives, EveryTypeAndOperator) {
   std::vector<Case> cases;
   for (int type = 0; type < kDTypes; ++type) {

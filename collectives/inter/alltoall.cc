@@ -1,5 +1,6 @@
 #include "collectives/inter/alltoall.h"
 
+#include <algorithm>
 #include <cmath>
 
 #include "collectives/inter/inter_call.h"
@@ -12,18 +13,14 @@ struct Alltoall {
   bool in_place;
 };
 
-// Exchanges the blocks with `partner` piece by piece; both blocks have the same length.
+// Exchanges the blocks with `partner`, which both have the same length. The block travels as one message, as it does to and from a
+// rank that is not in place: neither knows that of the other.
 Task<void> swap_blocks(Alltoall& run, int partner, Stop& stop) {
   InterCall& call = run.call;
   const Buffer block = call.part_of(call.op.recv, call.op.call.recv_block(partner));
-  Scratch scratch(call.op, std::min(block.bytes, kSliceBytes));
-  std::uint64_t step = 0;
-  for (std::size_t done = 0; done < block.bytes; done += kSliceBytes, ++step) {
-    const Buffer piece = block.slice(done, std::min(kSliceBytes, block.bytes - done));
-    const Buffer arrived = scratch.buffer().slice(0, piece.bytes);
-    co_await call.send_recv(partner, piece, partner, arrived, step, stop);
-    co_await call.compute().copy(piece, arrived, stop);
-  }
+  Scratch sent(call.op, block.bytes);
+  co_await call.compute().copy(sent.buffer(), block, stop);
+  co_await call.send_recv(partner, sent.buffer(), partner, block, 0, stop);
 }
 
 Task<void> slot(Alltoall& run, std::size_t index, std::size_t slots, Stop& stop) {
@@ -55,7 +52,10 @@ Task<void> alltoall(Operation& op) {
     const Buffer to = call.part_of(op.recv, op.call.recv_block(call.rank()));
     co_await call.compute().copy(to, from, op.stop);
   }
-  co_await side_by_side(run, std::min<std::size_t>(kSlots, static_cast<std::size_t>(call.size())), &slot);
+  // Long blocks in place go one at a time, which bounds the scratch memory. Partners that run more wait for the oldest first.
+  const bool one_at_a_time = run.in_place && op.call.bytes() > kSliceBytes;
+  const std::size_t slots = one_at_a_time ? 1 : std::min<std::size_t>(kSlots, static_cast<std::size_t>(call.size()));
+  co_await side_by_side(run, slots, &slot);
 }
 
 namespace {

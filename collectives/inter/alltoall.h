@@ -2,8 +2,7 @@
 // pairs all ranks and each pair exchanges once, for odd n too. Cost: n(α + Bβ) for blocks of B bytes; several steps run
 // concurrently.
 //
-// In place, a block is overwritten by the one from the rank that it is sent to, so a pair exchanges its blocks in
-// pieces through scratch memory.
+// In place, a block is overwritten by the one from the rank that it is sent to, so it is sent from a copy in scratch memory.
 #pragma once
 
 #include "collectives/inter/algorithm_info.h"

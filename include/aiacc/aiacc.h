@@ -10,7 +10,7 @@
  *   and the group stays usable. Any later error aborts the group on all its ranks (AIACC_ERR_ABORTED from then on) and no
  *   other group.
  * - Counts are in elements, not bytes. A buffer freed while its operation is running is undefined behaviour.
- * - `send` and `recv` are the same pointer for an operation in place, or do not overlap.
+ * - `send` and `recv` are the same pointer for an operation in place, or do not overlap. Each rank chooses by itself.
  * - Every rank ends with the same bits. 16-bit floats accumulate in fp32. MIN and MAX propagate NaN and order -0 below +0.
  */
 #ifndef AIACC_AIACC_H
