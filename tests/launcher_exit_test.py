@@ -132,6 +132,12 @@ def test_125_keeper_or_agent_lost(user, victim):
     assert "AR-AGENT" in closing_line(err)
 
 
+def test_too_low_a_limit_of_descriptors_is_named_wherever_it_is_reached():
+    for limit in range(5, 26):
+        code, _, err = run("-np", 2, "true", before=["prlimit", f"--nofile={limit}:{limit}", "--"])
+        assert code == 0 or (code == 125 and f"has used up its {limit} file descriptors" in err), f"{limit}: {err}"
+
+
 def test_125_no_more_descriptors_for_the_ranks():
     job = Job(["-np", 40, "sleep", 1000], before=["prlimit", "--nofile=40:40", "--"])
     code, _, err = job.finish()

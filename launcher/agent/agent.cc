@@ -40,7 +40,7 @@ Task<void> Agent::run(Stop& stop) {
   scope.spawn(same_host_socket_->serve(scope.stop()));
   scope.spawn(find_same_host(scope.stop()));
   scope.spawn(control(scope.stop()));
-  bool finished = false;
+  std::exception_ptr failure;
   try {
     co_await decided_.wait(scope.stop());
     if (ranks_run_) {
@@ -49,16 +49,17 @@ Task<void> Agent::run(Stop& stop) {
       co_await kill_descendants(loop_, host_, kKillLimit, scope.stop());
       co_await to_head_.flushed(scope.stop());
     }
-    finished = true;
   } catch (const Error&) {
-    // A child failed: join() throws its error.
+    failure = std::current_exception();
   }
-  scope.stop().request(std::make_exception_ptr(Error(Code::kAborted, "the job has ended")));
+  const Error ended(Code::kAborted, "the job has ended");
+  scope.stop().request(failure ? failure : std::make_exception_ptr(ended));
   try {
     co_await scope.join();
   } catch (const Error&) {
-    if (!finished) throw;
+    // It ended with `failure`, or because the job did.
   }
+  if (failure) std::rethrow_exception(failure);
 }
 
 void Agent::greet(const wire::Greeting& greeting) {

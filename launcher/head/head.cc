@@ -83,19 +83,20 @@ Task<int> Head::run(Stop& stop) {
   scope.spawn(handle_signals(scope.stop()));
   arm_start();
   for (const auto& link : links_) scope.spawn(link->run(scope.stop()));
-  bool finished = false;
+  std::exception_ptr failure;
   try {
     co_await conclude(scope.stop());
-    finished = true;
   } catch (const Error&) {
-    // A child failed: join() throws its error.
+    failure = std::current_exception();
   }
-  scope.stop().request(std::make_exception_ptr(Error(Code::kAborted, "the job has ended")));
+  const Error ended(Code::kAborted, "the job has ended");
+  scope.stop().request(failure ? failure : std::make_exception_ptr(ended));
   try {
     co_await scope.join();
   } catch (const Error&) {
-    if (!finished) throw;
+    // It ended with `failure`, or because the job did.
   }
+  if (failure) std::rethrow_exception(failure);
   if (result_.cause != Cause::kNone) same_machines_.clear();  // the job ended while the agents were dismissed
   if (escalation_.interrupted_by() != 0) unusable_hosts_.clear();
   co_return exit_code(result_);
