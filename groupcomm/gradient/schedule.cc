@@ -139,7 +139,7 @@ void ScheduleRecorder::end_step() {
   for (std::uint32_t index : step_) tensors_[index].in_step = false;
   step_.clear();
   segment_ = 0;
-  regular_ = true;
+  regular_ = regular_ || next_.empty();  // what disturbed this step may be what the next one begins with
   for (std::uint32_t index : next_) take(index, kNoIndex);
   carried_ = !next_.empty();
 }

@@ -65,6 +65,17 @@ TEST(ScheduleRecorder, CountsATensorOfTheNextStepForThatStep) {
   EXPECT_EQ(units(schedule), (std::vector<Indices>{{0}, {1}}));
 }
 
+// As if 0 were no sum: each result with it disturbs the step that it belongs to.
+TEST(ScheduleRecorder, DisturbsTheNextStepTooByATensorThatGoesOverToIt) {
+  ScheduleRecorder recorder(1, 100);
+  recorder.disturb();
+  EXPECT_FALSE(recorder.result(Indices{0}, false, false));
+  recorder.disturb();
+  EXPECT_FALSE(record_step(recorder, {0}));
+  EXPECT_FALSE(record_step(recorder, {})) << "a step that 0 began";
+  EXPECT_TRUE(record_step(recorder, {1}));
+}
+
 TEST(ScheduleRecorder, FindsTheStepsAgainAfterATensorThatCameLate) {
   ScheduleRecorder recorder(2, 100);
   record_step(recorder, {0});
