@@ -78,8 +78,12 @@ class Mailbox final {
   // This rank has left the group: later messages for it are dropped. It had begun the group's collectives up to `last`;
   // members that wait for a later one are notified.
   void forget(std::uint64_t group, std::uint64_t last = ~std::uint64_t{0}) noexcept;
-  // `last`, if this rank has left the group not long ago.
-  std::optional<std::uint64_t> left(std::uint64_t group) const noexcept;
+  // If this rank has left the group not long ago: `last`, and which call that was, 0 if it is not known.
+  struct Left {
+    std::uint64_t last;
+    std::uint64_t fingerprint;
+  };
+  std::optional<Left> left(std::uint64_t group) const noexcept;
   // The error that ended the group, or null.
   std::exception_ptr error_of(std::uint64_t group) const noexcept;
   // Fails all transfers of a group whose error is set.
@@ -176,7 +180,7 @@ class Mailbox final {
   // The groups that this rank left last, so that late messages do not recreate their state. Few messages can be late:
   // abort notices, questions, and messages that were never received.
   static constexpr std::size_t kForgotten = 4096;
-  std::map<std::uint64_t, std::uint64_t> forgotten_;  // the last collective that this rank began there
+  std::map<std::uint64_t, Left> forgotten_;
   std::deque<std::uint64_t> forgotten_in_order_;
   Ignored ignored_;
   std::vector<Placing> placing_;  // seldom more than one for a peer

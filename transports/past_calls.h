@@ -23,6 +23,11 @@ class PastCalls {
   void add(std::uint64_t sequence, std::uint64_t fingerprint, const CallNote& note) noexcept {
     (is_pair(sequence) ? pairs_[next_pair_++ % kMost] : collectives_[sequence % kMost]) = {sequence, fingerprint, note};
   }
+  // Of a collective; 0 if it is not among these.
+  std::uint64_t fingerprint_of(std::uint64_t sequence) const noexcept {
+    const PastCall& call = collectives_[sequence % kMost];
+    return call.sequence == sequence ? call.fingerprint : 0;
+  }
   bool contains(std::uint64_t sequence) const noexcept {
     return find(sequence, [](std::uint64_t) { return true; }) != nullptr;
   }

@@ -207,6 +207,33 @@ TEST(Missing, AMemberThatFreedTheGroupAfterItsPartIsNotToBlame) {
   EXPECT_EQ(error_of(*job[0].operations.back()).message(), "");
 }
 
+// Without elements it exchanged nothing, so no message shows that the others call another operation.
+TEST(Missing, AMemberThatFreedTheGroupAfterAnotherCallIsNamedWithinASecond) {
+  SimJob job({0, 1});
+  std::deque<SubGroup> groups;
+  for (int rank = 0; rank < 2; ++rank) groups.emplace_back(job, rank);
+  std::vector<float> data(4);
+  const auto broadcast = [&](int rank, std::size_t count) {
+    Call call;
+    call.kind = Collective::kBroadcast;
+    call.count = count;
+    CallOptions options;
+    options.timeout = seconds(100);
+    const Buffer part = buffer_of(data).slice(0, count * sizeof(float));
+    job[rank].operations.push_back(groups[static_cast<std::size_t>(rank)].group->prepare(call, part, part, &options));
+    job[rank].lane.start(*job[rank].operations.back());
+    job.finish();
+  };
+  broadcast(0, 0);
+  groups[0].free(job, 0);
+  const Instant began = job.world.now();
+  broadcast(1, 4);
+  EXPECT_LT(job.world.now() - began, seconds(1));
+  const Error error = error_of(*job[1].operations.back());
+  EXPECT_EQ(error.code(), Code::kMismatch) << error.message();
+  EXPECT_NE(error.message().find("rank 0 has freed the group"), std::string::npos) << error.message();
+}
+
 TEST(Missing, AMemberThatNeverMadeTheGroupIsNamedAtTheDeadline) {
   SimJob job({0, 1});
   SubGroup group(job, 0);
