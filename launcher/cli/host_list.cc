@@ -123,6 +123,11 @@ void read_key(const std::string& where, std::string_view word, bool has_slots, H
   auto refuse = [&](const std::string& why) {
     throw UsageError(MessageId::kHosts, fmt::format("{}: '{}' {}", where, word, why));
   };
+  // Open MPI's: a host never has more ranks than slots without --oversubscribe.
+  if (key == "max_slots" || key == "max-slots") {
+    if (number_up_to(value, kMaxSlots) == 0) refuse(fmt::format("takes a whole number from 1 to {}", kMaxSlots));
+    return;
+  }
   if (std::find(kKeys.begin(), kKeys.end(), key) == kKeys.end() || equals == std::string_view::npos) {
     refuse(fmt::format("is none of slots=N, port=N and user=NAME; the nearest is {}=", nearest(key, kKeys)));
   }

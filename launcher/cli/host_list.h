@@ -2,6 +2,7 @@
 //
 //   entry = [USER@]NAME[:SLOTS]                     an IPv6 address with slots needs brackets: [fd00::1]:4
 //   line  = entry {slots=N | port=N | user=NAME}    a line of a file; '#' begins a comment
+//                                                   max_slots=N of Open MPI's files has no effect
 #pragma once
 
 #include <cstddef>

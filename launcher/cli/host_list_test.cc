@@ -26,13 +26,15 @@ TEST(HostFile, BothStyles) {
                                      "c\n"
                                      "ann@d:3 port=2222\n"
                                      "[fd00::1]:2 user=bob\n"
-                                     "fd00::2\tslots=8 port=22");
+                                     "fd00::2\tslots=8 port=22\n"
+                                     "e slots=2 max_slots=4");
   EXPECT_EQ(hosts, (std::vector<HostSpec>{{"a", 4, "", 0, ""},
                                           {"b", 2, "", 0, ""},
                                           {"c", 1, "", 0, ""},
                                           {"d", 3, "ann", 2222, ""},
                                           {"fd00::1", 2, "bob", 0, ""},
-                                          {"fd00::2", 8, "", 22, ""}}));
+                                          {"fd00::2", 8, "", 22, ""},
+                                          {"e", 2, "", 0, ""}}));
   EXPECT_EQ(hosts[1].where, "line 4 of hosts");
 }
 
@@ -50,6 +52,7 @@ TEST(HostFile, BadLinesAreNamed) {
                           "a port=1 port=2",
                           "ann@a user=bob",
                           "a user=",
+                          "a max_slots=0",
                           "a user=-l",
                           "a:2:3",
                           "a:2:3 slots=2",
