@@ -338,21 +338,41 @@ inline void reduce_block(const Job& job, const Scales& scales, std::size_t strea
   }
 }
 
+// Less than a vector, with zeros behind it. A single element of 4 or 8 bytes, or two, is all of many calls and stays in registers: a
+// vector that is loaded from where a part of it has just been stored waits until that has reached the cache.
+template <class L>
+inline auto load_rest(const std::byte* from, std::size_t bytes) {
+  using Words = Vec<u64, L::kStoredBytes>;
+  const auto load = [](Words words) { return L::load(reinterpret_cast<const std::byte*>(&words)); };
+  if (bytes == 8) return load(Words{load_bytes<u64>(from)});
+  if (bytes == 4) return load(Words{load_bytes<u32>(from)});
+  alignas(kVectorBytes) std::byte padded[L::kStoredBytes] = {};
+  __builtin_memcpy(padded, from, bytes);
+  return L::load(padded);
+}
+template <class V>
+inline void store_rest(std::byte* to, const V& value, std::size_t bytes) {
+  if (bytes == 8) {
+    __builtin_memcpy(to, &value, 8);
+  } else if (bytes == 4) {
+    __builtin_memcpy(to, &value, 4);
+  } else {
+    alignas(kVectorBytes) const V stored = value;
+    __builtin_memcpy(to, &stored, bytes);
+  }
+}
+
 // The rest at the end, less than a vector: padded copies go through the same code.
 template <class L, class Op, class Scales>
 inline void reduce_rest(const Job& job, const Scales& scales, std::size_t at, std::size_t bytes) {
   using Acc = typename L::Acc;
-  alignas(kVectorBytes) std::byte padded[L::kStoredBytes] = {};
-  __builtin_memcpy(padded, job.operands[0] + at, bytes);
-  Acc sum = scales.first(L::load(padded));
+  Acc sum = scales.first(load_rest<L>(job.operands[0] + at, bytes));
   for (std::size_t k = 1; k < job.operand_count; ++k) {
-    __builtin_memcpy(padded, job.operands[k] + at, bytes);
-    sum = Op::template apply<L>(sum, scales.first(L::load(padded)));
+    sum = Op::template apply<L>(sum, scales.first(load_rest<L>(job.operands[k] + at, bytes)));
   }
-  alignas(kVectorBytes) std::byte result[L::kResultBytes];
-  store_bytes(result, L::pack(scales.last(sum)));
+  const auto result = L::pack(scales.last(sum));
   for (std::size_t d = 0; d < job.destination_count; ++d) {
-    __builtin_memcpy(job.destinations[d] + result_at<L>(at), result, result_at<L>(bytes));
+    store_rest(job.destinations[d] + result_at<L>(at), result, result_at<L>(bytes));
   }
 }
 
