@@ -105,6 +105,9 @@ struct CallSummary {
 // indexed by local rank. For allgather and reduce-scatter members agree on all lengths; for gather, scatter and
 // all-to-all only on the call being uneven and on its type: the two ends of each block compare its length.
 struct Call {
+  // Not defaulted: g++ would set all of it to zero first, by an instruction that takes as long as the rest of a small call's checks.
+  Call() noexcept {}  // NOLINT(modernize-use-equals-default)
+
   Collective kind = Collective::kBarrier;
   bool uneven = false;
   std::size_t count =

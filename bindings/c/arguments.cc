@@ -38,19 +38,15 @@ void refuse_dtype(int dtype) {
   refuse(fmt::format("dtype {} is no aiacc_dtype_t: values are 0 (AIACC_INT8) to {} (AIACC_BOOL)", dtype, kDTypes - 1));
 }
 
-ReduceOp checked_op(aiacc_op_t op, DType type) {
-  const int value = static_cast<int>(op);
-  if (value < 0 || value >= kReduceOps) {
-    refuse(fmt::format("op {} is no aiacc_op_t: values are 0 (AIACC_SUM) to {} (AIACC_BXOR)", value, kReduceOps - 1));
+void refuse_op(int op, DType type) {
+  if (op < 0 || op >= kReduceOps) {
+    refuse(fmt::format("op {} is no aiacc_op_t: values are 0 (AIACC_SUM) to {} (AIACC_BXOR)", op, kReduceOps - 1));
   }
-  const auto checked = static_cast<ReduceOp>(value);
-  if (!supports(checked, type)) {
-    refuse(fmt::format("{} of {}: bitwise operations take integers and bool", name_of(checked), name_of(type)));
-  }
-  return checked;
+  refuse(fmt::format("{} of {}: bitwise operations take integers and bool", name_of(static_cast<ReduceOp>(op)),
+                     name_of(type)));
 }
 
-std::size_t checked_bytes(std::size_t count, int ranks, const Reduction& elements) {
+std::size_t checked_product(std::size_t count, int ranks, const Reduction& elements) {
   std::size_t bytes = 0;
   // No buffer exceeds half the address space; a larger size would overflow pointer differences.
   constexpr std::size_t kMost = std::numeric_limits<std::ptrdiff_t>::max();

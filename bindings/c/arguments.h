@@ -25,10 +25,21 @@ inline DType checked_dtype(aiacc_dtype_t dtype) {
     refuse_dtype(value);
   return static_cast<DType>(value);
 }
-ReduceOp checked_op(aiacc_op_t op, DType type);
+[[noreturn]] void refuse_op(int op, DType type);
+inline ReduceOp checked_op(aiacc_op_t op, DType type) {
+  const int value = static_cast<int>(op);
+  if (value < 0 || value >= kReduceOps || !supports(static_cast<ReduceOp>(value), type)) [[unlikely]]
+    refuse_op(value, type);
+  return static_cast<ReduceOp>(value);
+}
 
 // count * ranks * element size; throws if that exceeds the possible size of memory.
-std::size_t checked_bytes(std::size_t count, int ranks, const Reduction& elements);
+std::size_t checked_product(std::size_t count, int ranks, const Reduction& elements);
+inline std::size_t checked_bytes(std::size_t count, int ranks, const Reduction& elements) {
+  constexpr std::size_t kAlwaysFits = std::size_t{1} << 22;  // of records of 512 bytes for 2^31 ranks
+  if (count > kAlwaysFits) return checked_product(count, ranks, elements);
+  return count * elements.element_bytes() * static_cast<std::size_t>(ranks);
+}
 // The same of plain elements, for one rank.
 inline std::size_t checked_bytes(std::size_t count, DType type) {
   if (count <= std::size_t{1} << 48) return count * size_of(type);

@@ -42,11 +42,9 @@ void submit_rooted(GroupPin& pin, Call& call, const Rooted& buffers, const aiacc
                   gathers ? "send is the root's own block of recv" : "recv is the root's own block of send");
     }
   }
-  CallOptions options;
-  const bool other = read_attr(attr, call, options);
   const Buffer own = buffer_of(buffers.own, buffers.own_bytes);
   const Buffer all = is_root ? buffer_of(buffers.all, buffers.all_bytes) : Buffer{};
-  submit(pin, call, gathers ? own : all, gathers ? all : own, other ? &options : nullptr, request);
+  submit(pin, call, gathers ? own : all, gathers ? all : own, attr, request);
 }
 
 aiacc_status_t rooted(Collective kind, const void* all, const void* own, std::size_t count, aiacc_dtype_t dtype,
@@ -102,9 +100,7 @@ aiacc_status_t aiacc_allgather(const void* send, void* recv, size_t count, aiacc
     if (send != at(recv, call, call.block(pin->group.rank()))) {
       check_apart(send, bytes, recv, all, "pass send = recv + rank * count");
     }
-    CallOptions options;
-    const bool other = read_attr(attr, call, options);
-    submit(pin, call, buffer_of(send, bytes), buffer_of(recv, all), other ? &options : nullptr, request);
+    submit(pin, call, buffer_of(send, bytes), buffer_of(recv, all), attr, request);
   });
 }
 
@@ -126,9 +122,7 @@ aiacc_status_t aiacc_allgatherv(const void* send, size_t send_count, void* recv,
     if (send != at(recv, call, call.block(rank))) {
       check_apart(send, bytes, recv, layout.bytes, "pass send = recv + displacements[rank]");
     }
-    CallOptions options;
-    const bool other = read_attr(attr, call, options);
-    submit(pin, call, buffer_of(send, bytes), buffer_of(recv, layout.bytes), other ? &options : nullptr, request);
+    submit(pin, call, buffer_of(send, bytes), buffer_of(recv, layout.bytes), attr, request);
   });
 }
 
@@ -141,9 +135,7 @@ aiacc_status_t aiacc_alltoall(const void* send, void* recv, size_t count, aiacc_
     check_buffer("send", send, bytes);
     check_buffer("recv", recv, bytes);
     if (send != recv) check_apart(send, bytes, recv, bytes, "pass the same pointer for both");
-    CallOptions options;
-    const bool other = read_attr(attr, call, options);
-    submit(pin, call, buffer_of(send, bytes), buffer_of(recv, bytes), other ? &options : nullptr, request);
+    submit(pin, call, buffer_of(send, bytes), buffer_of(recv, bytes), attr, request);
   });
 }
 
@@ -169,9 +161,7 @@ aiacc_status_t aiacc_alltoallv(const void* send, const size_t* send_counts, cons
     check_apart(send, out.bytes, recv, in.bytes, "there is only aiacc_alltoall");
     Call call = uneven_call(Collective::kAlltoall, out.count, elements.type, &out);
     call.recv_blocks = in.blocks;
-    CallOptions options;
-    const bool other = read_attr(attr, call, options);
-    submit(pin, call, buffer_of(send, out.bytes), buffer_of(recv, in.bytes), other ? &options : nullptr, request);
+    submit(pin, call, buffer_of(send, out.bytes), buffer_of(recv, in.bytes), attr, request);
   });
 }
 

@@ -95,10 +95,8 @@ aiacc_status_t aiacc_broadcast(void* buffer, size_t count, aiacc_dtype_t dtype, 
     call.root = root;
     const std::size_t bytes = checked_bytes(count, 1, call.reduction);
     check_buffer("buffer", buffer, bytes);
-    CallOptions options;
-    const bool other = read_attr(attr, call, options);
     const Buffer memory = buffer_of(buffer, bytes);
-    submit(pin, call, memory, memory, other ? &options : nullptr, request);
+    submit(pin, call, memory, memory, attr, request);
   });
 }
 
@@ -143,9 +141,7 @@ aiacc_status_t aiacc_barrier(aiacc_group_t group, const aiacc_attr_t* attr, aiac
   return guarded([&] {
     auto pin = pinned(group);
     Call call;
-    CallOptions options;
-    const bool other = read_attr(attr, call, options);
-    submit(pin, call, {}, {}, other ? &options : nullptr, request);
+    submit(pin, call, {}, {}, attr, request);
   });
 }
 

@@ -115,9 +115,7 @@ aiacc_status_t aiacc_sendrecv(const void* send, size_t send_count, int to, uint3
     call.recv_count = recv_count;
     call.from = from;
     call.recv_tag = recv_tag;
-    CallOptions options;
-    const bool other = read_attr(attr, call, options);
-    submit(pin, call, buffer_of(send, send_bytes), buffer_of(recv, recv_bytes), other ? &options : nullptr, request);
+    submit(pin, call, buffer_of(send, send_bytes), buffer_of(recv, recv_bytes), attr, request);
   });
 }
 
@@ -131,9 +129,7 @@ aiacc_status_t aiacc_recv_any(void* buffer, size_t count, aiacc_dtype_t dtype, i
     if (from == nullptr) throw Error(Code::kInvalidArgument, "from is NULL: pass where the sender's rank shall go");
     call.tag = tag;
     call.sender = from;
-    CallOptions options;
-    const bool other = read_attr(attr, call, options);
-    submit(pin, call, {}, buffer_of(buffer, bytes), other ? &options : nullptr, request);
+    submit(pin, call, {}, buffer_of(buffer, bytes), attr, request);
   });
 }
 

@@ -89,7 +89,7 @@ Error unknown_operator(aiacc_op_t op) {
 
 }  // namespace
 
-std::shared_ptr<const UserOp> set_reduction(Call& call, aiacc_dtype_t dtype, aiacc_op_t op) {
+std::shared_ptr<const UserOp> set_user_reduction(Call& call, aiacc_dtype_t dtype, aiacc_op_t op) {
   if (dtype != AIACC_RECORD && !is_user_defined(op)) {
     call.reduction.type = checked_dtype(dtype);
     call.reduction.op = checked_op(op, call.reduction.type);
@@ -113,19 +113,17 @@ std::shared_ptr<const UserOp> set_reduction(Call& call, aiacc_dtype_t dtype, aia
   return user;
 }
 
-void submit_reduction(GroupPin& pin, Call& call, Buffer send, Buffer recv, const aiacc_attr_t* attr,
-                      std::shared_ptr<const UserOp> keeps, aiacc_request_t* request) {
+void submit_user_reduction(GroupPin& pin, Call& call, Buffer send, Buffer recv, const aiacc_attr_t* attr,
+                           std::shared_ptr<const UserOp> keeps, aiacc_request_t* request) {
   CallOptions options;
   bool other = read_attr(attr, call, options);
-  if (keeps != nullptr) {
-    if (call.reduction.prescale != 1.0 || call.reduction.postscale != 1.0) {
-      throw Error(Code::kInvalidArgument,
-                  fmt::format("prescale and postscale mean nothing to operator '{}': scale inside of it", keeps->name));
-    }
-    // A blocking call keeps its arguments on this stack, so it may use the path of small calls.
-    other = other || request != nullptr;
-    options.keeps = keeps;
+  if (call.reduction.prescale != 1.0 || call.reduction.postscale != 1.0) {
+    throw Error(Code::kInvalidArgument,
+                fmt::format("prescale and postscale mean nothing to operator '{}': scale inside of it", keeps->name));
   }
+  // A blocking call keeps its arguments on this stack, so it may use the path of small calls.
+  other = other || request != nullptr;
+  options.keeps = std::move(keeps);
   submit(pin, call, send, recv, other ? &options : nullptr, request);
 }
 

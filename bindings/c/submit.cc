@@ -1,19 +1,12 @@
 #include "bindings/c/submit.h"
 
+#include "bindings/c/arguments.h"
 #include "bindings/c/callbacks.h"
 #include "runtime/context.h"
 #include "runtime/group/group.h"
 #include "runtime/real_context.h"
 
 namespace aiacc::abi {
-
-Call call_of(Collective kind, std::size_t count, DType type) noexcept {
-  Call call;
-  call.kind = kind;
-  call.count = count;
-  call.reduction.type = type;
-  return call;
-}
 
 namespace {
 
@@ -42,10 +35,18 @@ void submit_message(GroupPin& pin, const PlainCall& call, const Buffer& memory, 
       return;
     }
   }
-  submit(pin, call.call(), sends ? memory : none, sends ? none : memory, nullptr, request);
+  submit(pin, call.call(), sends ? memory : none, sends ? none : memory, static_cast<const CallOptions*>(nullptr),
+         request);
 }
 
-void submit(GroupPin& pin, const Call& call, Buffer send, Buffer recv, const CallOptions* options,
+void submit_with_attr(GroupPin& pin, Call& call, const Buffer& send, const Buffer& recv, const aiacc_attr_t& attr,
+                      aiacc_request_t* request) {
+  CallOptions options;
+  const bool other = read_attr(&attr, call, options);
+  submit(pin, call, send, recv, other ? &options : nullptr, request);
+}
+
+void submit(GroupPin& pin, const Call& call, const Buffer& send, const Buffer& recv, const CallOptions* options,
             aiacc_request_t* request) {
   const bool calls_back = options != nullptr && options->callback != nullptr;
   if (request == nullptr && !calls_back) {
