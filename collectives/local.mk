@@ -112,7 +112,6 @@ collectives_sources += \
 	collectives/intra/reduce_scatter.h \
 	collectives/intra/select.cc \
 	collectives/intra/select.h \
-	collectives/intra/small.cc \
 	collectives/intra/small.h \
 	collectives/intra/small_call.h \
 	collectives/intra/small_queue.cc \

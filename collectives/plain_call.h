@@ -30,6 +30,7 @@ struct PlainCall {
   static PlainCall of(const Call& call) noexcept {
     return {call.kind, call.reduction.type, call.reduction.op, call.tag, call.root, call.count};
   }
+  bool operator==(const PlainCall&) const = default;
   Call call() const noexcept {
     Call call;
     call.kind = kind;

@@ -59,6 +59,8 @@ IntraTeam::IntraTeam(HostDomain& domain, ViewPtr view, int rank, std::vector<int
       key_(key_of(*view_, index)),
       me_(0),
       domain_ranks_(std::move(domain_ranks)),
+      size_(static_cast<int>(domain_ranks_.size())),
+      is_whole_group_(size_ == view_->size()),
       ranks_(view_->ranks_on_host_of(rank)),
       lines_(domain_ranks_.size()),
       seen_(domain_ranks_.size()),
@@ -83,7 +85,7 @@ IntraTeam::~IntraTeam() {
   if (my_packs_.bytes > 0) domain_.free(my_packs_);
 }
 
-int IntraTeam::member_of(int rank) const noexcept {
+int IntraTeam::find_member(int rank) const noexcept {
   const auto found = std::lower_bound(ranks_.begin(), ranks_.end(), rank);
   return found != ranks_.end() && *found == rank ? static_cast<int>(found - ranks_.begin()) : -1;
 }
@@ -162,14 +164,6 @@ void IntraTeam::describe(const Call& call, std::uint64_t fingerprint, std::uint6
   static_assert(sizeof words == sizeof(CallSummary) && sizeof(CallSummary) <= sizeof(ControlLine));
   std::memcpy(words.data(), &summary, sizeof summary);
   for (std::size_t i = 0; i < words.size(); ++i) called.word[i].store(words[i], std::memory_order_relaxed);
-}
-
-void IntraTeam::read_payload(int member, std::uint64_t number, std::size_t bytes, std::byte* into) const noexcept {
-  for (std::size_t i = 0; i < bytes; i += 8) {
-    const std::uint64_t word =
-        arrival_word(member, number, kPayloadWord + static_cast<std::uint32_t>(i / 8)).load(std::memory_order_relaxed);
-    std::memcpy(into + i, &word, 8);
-  }
 }
 
 // A difference that is found here is reported by the call that looks for room, once it has arrived.

@@ -35,6 +35,7 @@
 #include "base/task/turn_queue.h"
 #include "base/view.h"
 #include "collectives/operation.h"
+#include "collectives/plain_call.h"
 #include "transports/host/host_domain.h"
 
 namespace aiacc {
@@ -86,13 +87,16 @@ class IntraTeam {
 
   HostDomain& domain() noexcept { return domain_; }
   Loop& loop() noexcept { return domain_.loop(); }
-  int size() const noexcept { return static_cast<int>(domain_ranks_.size()); }
+  int size() const noexcept { return size_; }
   int me() const noexcept { return me_; }
   int rank_of(int member) const noexcept { return ranks_[static_cast<std::size_t>(member)]; }
-  int member_of(int rank) const noexcept;  // -1: not on this host
+  int member_of(int rank) const noexcept {  // -1: not on this host
+    const auto at = static_cast<std::size_t>(rank);
+    return at < ranks_.size() && ranks_[at] == rank ? rank : find_member(rank);
+  }
   int domain_rank(int member) const noexcept { return domain_ranks_[static_cast<std::size_t>(member)]; }
   // Whether all members of the group are on this host.
-  bool is_whole_group() const noexcept { return size() == view_->size(); }
+  bool is_whole_group() const noexcept { return is_whole_group_; }
   const View& view() const noexcept { return *view_; }
 
   // --- turns -----------------------------------------------------------------------------------------------------------
@@ -135,6 +139,15 @@ class IntraTeam {
     while (from < size() && has_arrived(from, number)) ++from;
     return from;
   }
+  // Call::fingerprint(), which is mostly that of the call before.
+  std::uint64_t fingerprint_of(const Call& call) noexcept {
+    if (call.kind == Collective::kBarrier || !PlainCall::describes(call)) return call.fingerprint();
+    if (const PlainCall plain = PlainCall::of(call); plain != last_call_) {
+      last_call_ = plain;
+      last_fingerprint_ = call.fingerprint();
+    }
+    return last_fingerprint_;
+  }
   // Publishes this member's arrival at the next operation, for which there is room, and returns its number.
   std::uint64_t arrive(const Call& call, const Arrival& arrival) noexcept;
   FlagRef arrival_flag(int member, std::uint64_t number) const noexcept {
@@ -165,8 +178,10 @@ class IntraTeam {
   bool pulls(int member, std::uint64_t number) const noexcept {
     return arrival_word(member, number, kPrivateWord + 2).load(std::memory_order_relaxed) != 0;
   }
-  // Copies `bytes` of it and what is behind them in the same words: at most kInlineBytes.
-  void read_payload(int member, std::uint64_t number, std::size_t bytes, std::byte* into) const noexcept;
+  // Nobody changes it before this member has arrived at its next number.
+  const std::byte* payload_of(int member, std::uint64_t number) const noexcept {
+    return reinterpret_cast<const std::byte*>(&arrival_word(member, number, kPayloadWord));
+  }
   // For a member that will read such a payload and waits for its number: the line's second half comes at the same time as the first.
   void prefetch_payload(int member, std::uint64_t number, std::size_t bytes) const noexcept {
     if (bytes > kBytesBesideNumber && bytes <= kInlineBytes) prefetch(&arrival_word(member, number, kPayloadWord + 4));
@@ -282,6 +297,7 @@ class IntraTeam {
   std::uint32_t in_ring(std::uint64_t number) const noexcept {
     return static_cast<std::uint32_t>(number) & (ring_ - 1);
   }
+  int find_member(int rank) const noexcept;
   int look_for_room() noexcept;
   bool disagree(std::uint64_t number) noexcept {
     if (disagreed_ == 0) disagreed_ = number;
@@ -296,6 +312,8 @@ class IntraTeam {
   std::uint64_t key_;  // of its lines
   int me_;
   std::vector<int> domain_ranks_;
+  const int size_;
+  const bool is_whole_group_;
   std::span<const int> ranks_;
   std::vector<std::uint32_t> lines_;
   // Where they are in memory: a virtual call for each word that is read would be a third of a small call's instructions.
@@ -315,6 +333,8 @@ class IntraTeam {
   bool can_pull_ = true;
   std::uint64_t arrivals_ = 0;
   std::uint64_t history_ = 0;
+  PlainCall last_call_;  // a barrier, which has no place here: none yet
+  std::uint64_t last_fingerprint_ = 0;
   std::uint64_t agreed_ = 0;     // all have arrived there, and agreed
   std::uint64_t disagreed_ = 0;  // an arrival at which members were found not to agree; 0: none
   std::uint64_t chunks_ = 0;

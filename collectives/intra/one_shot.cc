@@ -11,22 +11,16 @@ namespace {
 class Contributions {
  public:
   Contributions(IntraTeam& team, std::uint64_t number, std::size_t bytes)
-      : team_(team), number_(number), bytes_(bytes) {
-    if (bytes > IntraTeam::kInlineBytes) return;
-    copies_.resize(static_cast<std::size_t>(team.size()) * IntraTeam::kInlineBytes);
-    for (int member = 0; member < team.size(); ++member) team.read_payload(member, number, bytes, copy(member));
-  }
+      : team_(team), number_(number), bytes_(bytes) {}
   Buffer of(int member) {
-    return {bytes_ > IntraTeam::kInlineBytes ? team_.eager(member, number_) : copy(member), bytes_};
+    if (bytes_ > IntraTeam::kInlineBytes) return {team_.eager(member, number_), bytes_};
+    return {const_cast<std::byte*>(team_.payload_of(member, number_)), bytes_};  // which nobody writes to
   }
 
  private:
-  std::byte* copy(int member) { return copies_.data() + static_cast<std::size_t>(member) * IntraTeam::kInlineBytes; }
-
   IntraTeam& team_;
   std::uint64_t number_;
   std::size_t bytes_;
-  std::vector<std::byte> copies_;
 };
 
 Task<std::uint64_t> contribute(Operation& op, std::size_t bytes) {

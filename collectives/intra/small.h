@@ -7,7 +7,8 @@
 // have the same bits.
 #pragma once
 
-#include "collectives/intra/intra_team.h"
+#include "base/cpu_relax.h"
+#include "collectives/intra/small_call.h"
 
 namespace aiacc::intra {
 
@@ -21,10 +22,57 @@ enum class Small : std::uint8_t {
 // else instead may not, because it could get the core back much later.
 enum class SmallWait : std::uint8_t { kPolls, kYieldsToo };
 
+// How long it has waited.
+class SmallWaits {
+ public:
+  SmallWaits(const IntraTeam& team, SmallWait wait) noexcept
+      : spins_(team.patience().spins), most_(spins_ + (wait == SmallWait::kYieldsToo ? team.patience().yields : 0)) {}
+  // False: it has waited long enough.
+  bool wait() noexcept {
+    if (++waits_ > most_) return false;
+    waits_ <= spins_ ? cpu_relax() : yield_core();
+    return true;
+  }
+
+ private:
+  const int spins_;
+  const int most_;
+  int waits_ = 0;
+};
+
 // Serves every collective that one_shot.h serves, if the whole group is on this host and all its other operations are
 // complete. Waits only briefly. Buffers are as in Operation; a broadcast uses `send` of the root and `recv` of all
-// others. Call on the thread that drives the team's loop.
-Small try_small(IntraTeam& team, const Call& call, const std::byte* send, std::byte* recv,
-                SmallWait wait = SmallWait::kPolls) noexcept;
+// others. Call on the thread that drives the team's loop. It calls `meanwhile` when this member has arrived, before it looks whether
+// others have: what is done there costs no time as long as they have not.
+template <class Meanwhile>
+Small try_small(IntraTeam& team, const Call& call, const std::byte* send, std::byte* recv, SmallWait wait,
+                Meanwhile&& meanwhile) noexcept {
+  if (!team.turns().free() || team.has_begun()) return Small::kNotServed;
+  const std::size_t bytes = SmallCall::bytes_if_served(team, call);
+  if (bytes == kNotOneShot) return Small::kNotServed;
+  SmallWaits waits(team, wait);
+  while (!team.has_room()) {
+    if (!waits.wait()) return Small::kNotServed;
+  }
+  SmallCall small(team, call, bytes);
+  small.arrive(send);
+  meanwhile();
+  bool all_arrived = true;
+  for (int member = small.awaits(); all_arrived && member < team.size(); member = small.awaits(member)) {
+    team.prefetch_payload(member, small.number(), bytes);
+    all_arrived = waits.wait();
+  }
+  if (!all_arrived || !small.agree()) {
+    team.set_begun(small.number());
+    return Small::kBegun;
+  }
+  team.prefetch_next_arrival(bytes);
+  small.take(recv);
+  return Small::kDone;
+}
+inline Small try_small(IntraTeam& team, const Call& call, const std::byte* send, std::byte* recv,
+                       SmallWait wait = SmallWait::kPolls) noexcept {
+  return try_small(team, call, send, recv, wait, [] {});
+}
 
 }  // namespace aiacc::intra

@@ -35,7 +35,7 @@ class SmallCall {
   // Publishes this member's arrival, for which there is room.
   void arrive(const std::byte* send) noexcept {
     IntraTeam::Arrival arrival;
-    arrival.fingerprint = call_.fingerprint();
+    arrival.fingerprint = team_.fingerprint_of(call_);
     const bool gives = contributes(call_, is_root_);
     if (staged()) {
       if (gives) CpuCompute::copy_now(team_.eager(team_.me(), team_.next_number()), send, own_bytes());
@@ -87,36 +87,26 @@ class SmallCall {
   }
 
  private:
-  using Line = std::array<std::byte, IntraTeam::kInlineBytes>;
-
   // In an uneven allgather each member's block has its own length.
   std::size_t own_bytes() const noexcept {
     return call_.kind == Collective::kAllgather ? call_.block(team_.me()).count * element_ : bytes_;
   }
 
   bool staged() const noexcept { return bytes_ > IntraTeam::kInlineBytes; }
-  // These elements of a member's contribution; `line` is for those that came in the arrival line.
-  const std::byte* contribution(int member, Extent elements, Line& line) const noexcept {
-    const std::byte* whole = line.data();
-    if (staged()) {
-      whole = team_.eager(member, number_);
-    } else {
-      team_.read_payload(member, number_, elements.end() * element_, line.data());
-    }
-    return whole + elements.begin * element_;
+  // A member's, from this element on.
+  const std::byte* contribution(int member, std::size_t from) const noexcept {
+    const std::byte* whole = staged() ? team_.eager(member, number_) : team_.payload_of(member, number_);
+    return whole + from * element_;
   }
   void copy(int member, Extent from, std::byte* to) const noexcept {
-    if (from.count == 0) return;
-    Line line;
-    CpuCompute::copy_now(to, contribution(member, from, line), from.count * element_);
+    CpuCompute::copy_now(to, contribution(member, from.begin), from.count * element_);
   }
   void reduce(Extent from, std::byte* result) const noexcept {
     if (from.count == 0) return;
-    alignas(64) std::array<Line, kMostMembers> copies;
     std::array<const std::byte*, kMostMembers> operands;
     const auto members = static_cast<std::size_t>(team_.size());
     for (std::size_t member = 0; member < members; ++member) {
-      operands[member] = contribution(static_cast<int>(member), from, copies[member]);
+      operands[member] = contribution(static_cast<int>(member), from.begin);
     }
     team_.cpu().reduce_now({&result, 1}, {operands.data(), members}, from.count, call_.reduction, team_.size());
   }
