@@ -138,21 +138,14 @@ void Group::no_permitted_algorithm(const std::string& sentence) noexcept {
 
 std::string Group::describe() const { return fmt::format("{} of {} rank{}", name_, size(), size() == 1 ? "" : "s"); }
 
-void Group::run(const Call& call, Buffer send, Buffer recv, const CallOptions* options) {
+void Group::run(const Call& call, const Buffer& send, const Buffer& recv, const CallOptions* options) {
   Lane& lane = context_.lane();
   {
     Lane::Hold hold(lane);
     if (hold.owns()) {
-      std::optional<inter::ShortCall> begun;
       const bool plain = options == nullptr && !traffic_class_;
-      if (plain &&
-          (finish_small(call, send, recv, intra::SmallWait::kYieldsToo) || finish_short(call, send, recv, hold, begun)))
-        return;
-      GroupOperation operation(*this, call, send, recv, options != nullptr ? *options : CallOptions{});
-      if (begun) operation.go_on_with(*begun);
-      hold.run(operation);
-      if (operation.error()) std::rethrow_exception(operation.error());
-      return;
+      if (plain && finish_small(call, send, recv, intra::SmallWait::kYieldsToo)) return;
+      return run_held(call, send, recv, options, hold);
     }
   }
   GroupOperation operation(*this, call, send, recv, options != nullptr ? *options : CallOptions{});
@@ -160,20 +153,33 @@ void Group::run(const Call& call, Buffer send, Buffer recv, const CallOptions* o
   if (operation.error()) std::rethrow_exception(operation.error());
 }
 
+// By itself because of what it has on the stack: g++ sets an empty ShortCall's 9 KiB to zero, which takes as long as a small call.
+[[gnu::noinline]] void Group::run_held(const Call& call, const Buffer& send, const Buffer& recv,
+                                       const CallOptions* options, Lane::Hold& hold) {
+  std::optional<inter::ShortCall> begun;
+  const bool plain = options == nullptr && !traffic_class_;
+  if (plain && finish_short(call, send, recv, hold, begun)) return;
+  GroupOperation operation(*this, call, send, recv, options != nullptr ? *options : CallOptions{});
+  if (begun) operation.go_on_with(*begun);
+  hold.run(operation);
+  if (operation.error()) std::rethrow_exception(operation.error());
+}
+
 // The first of the three paths (docs/architecture.md): a small call on one host, of one cache line or a few, without an operation, a
 // coroutine frame or a deadline. If it returns false, the call continues as an operation.
-bool Group::finish_small(const Call& call, Buffer send, Buffer recv, intra::SmallWait wait) noexcept {
+bool Group::finish_small(const Call& call, const Buffer& send, const Buffer& recv, intra::SmallWait wait) noexcept {
   if (intra_team_ == nullptr || !is_open() || stop_.requested() || board_->anything_posted()) return false;
   if (!team_.compute.works_inline() || !send.on_host() || !recv.on_host()) return false;
-  if (intra::try_small(*intra_team_, call, send.data, recv.data, wait) != intra::Small::kDone) return false;
-  const std::uint64_t sequence = count_collective();
-  board_->arrived(sequence);
-  context_.recorder().add(recorded_as_, sequence, call, loop().about_now());
+  Recorder& recorder = context_.recorder();
+  const auto record = [&] { recorder.prepare(recorded_as_, collectives() + 1, call, loop().about_now()); };
+  if (intra::try_small(*intra_team_, call, send.data, recv.data, wait, record) != intra::Small::kDone) return false;
+  board_->arrived(count_collective());
+  recorder.add_prepared();
   return true;
 }
 
 // A small collective, if no other operation is outstanding; the other members may have begun it already.
-std::uint64_t Group::finish_at_once(const Call& call, Buffer send, Buffer recv) noexcept {
+std::uint64_t Group::finish_at_once(const Call& call, const Buffer& send, const Buffer& recv) noexcept {
   if (traffic_class_ || is_message(call.kind)) return 0;
   return outstanding() == 0 && finish_small(call, send, recv, intra::SmallWait::kPolls) ? collectives() : 0;
 }

@@ -29,7 +29,6 @@
 #include "collectives/inter/short_call.h"
 #include "collectives/intra/intra_messages.h"
 #include "collectives/intra/intra_team.h"
-#include "collectives/intra/small.h"
 #include "collectives/operation.h"
 #include "collectives/plain_queue.h"
 #include "runtime/group/alone.h"
@@ -47,6 +46,9 @@ namespace aiacc {
 
 class Context;
 class WaitingReceive;
+namespace intra {
+enum class SmallWait : std::uint8_t;  // collectives/intra/small.h
+}
 
 class Group final : private GroupBoard::Observer, private Root::Owner, private inter::Selector::Listener {
  public:
@@ -76,7 +78,7 @@ class Group final : private GroupBoard::Observer, private Root::Owner, private i
   Context& context() noexcept { return context_; }
   const View& view() const noexcept { return *view_; }
   int rank() const noexcept { return team_.rank; }
-  int size() const noexcept { return team_.size(); }
+  int size() const noexcept { return size_; }
   int local_rank() const noexcept { return local_rank_; }
   int local_size() const noexcept { return static_cast<int>(view_->ranks_on_host_of(rank()).size()); }
   int host_index() const noexcept { return host_index_; }
@@ -92,10 +94,10 @@ class Group final : private GroupBoard::Observer, private Root::Owner, private i
   }
 
   // Runs the call, blocking; throws its error.
-  void run(const Call& call, Buffer send, Buffer recv, const CallOptions* options);
+  void run(const Call& call, const Buffer& send, const Buffer& recv, const CallOptions* options);
   // For an asynchronous collective without attributes: whether it ended well at once; its ticket, or 0. The caller holds the lane,
   // and goes on with the call if it has not ended, before it gives the lane up.
-  std::uint64_t finish_at_once(const Call& call, Buffer send, Buffer recv) noexcept;
+  std::uint64_t finish_at_once(const Call& call, const Buffer& send, const Buffer& recv) noexcept;
   // The member of this host that a message to or from a rank concerns, another one than this rank; -1 if there is none. Any thread.
   int message_member(int rank) const noexcept {
     if (intra_messages_ == nullptr) return -1;
@@ -197,8 +199,9 @@ class Group final : private GroupBoard::Observer, private Root::Owner, private i
   void join_hosts();
   void end(std::exception_ptr error) noexcept;  // ended_ is set: stops everything here
   void aborted_by_member(std::exception_ptr error) noexcept override;
-  bool finish_small(const Call& call, Buffer send, Buffer recv, intra::SmallWait wait) noexcept;
+  bool finish_small(const Call& call, const Buffer& send, const Buffer& recv, intra::SmallWait wait) noexcept;
   std::unique_ptr<RequestedWork> prepare_small(const PlainCall& call, const Buffer& send, const Buffer& recv);
+  void run_held(const Call& call, const Buffer& send, const Buffer& recv, const CallOptions* options, Lane::Hold& hold);
   bool may_begin_plainly() const noexcept {
     return is_open() && !traffic_class_ && !stop_.requested() && team_.compute.works_inline() &&
            (board_ == nullptr || !board_->anything_posted());
@@ -239,6 +242,7 @@ class Group final : private GroupBoard::Observer, private Root::Owner, private i
   Duration timeout_;
   std::optional<TrafficClass> traffic_class_;
   Team team_;
+  const int size_ = team_.size();
   inter::Selector selector_;
   int local_rank_ = 0;
   int host_index_ = 0;

@@ -72,12 +72,11 @@ void Recorder::put_group(std::uint64_t number, const RecordedGroup& group) noexc
   entries_[place_of(number)].group_stamp.store(group.stamp, std::memory_order_release);
 }
 
-std::uint64_t Recorder::write(const RecordedGroup& group, std::uint64_t sequence, const Call& call,
-                              std::string_view name, Times times, Phase phase) noexcept {
+Recorder::Entry& Recorder::compose(std::uint64_t number, const RecordedGroup& group, std::uint64_t sequence,
+                                   const Call& call, std::string_view name, Times times) noexcept {
   const PlainCall plain = PlainCall::of(call);
   const bool is_plain = PlainCall::describes(call);
-  if (is_plain && name.empty()) return write(group, sequence, plain, times, phase);
-  const std::uint64_t number = begun_.load(std::memory_order_relaxed) + 1;
+  if (is_plain && name.empty()) return compose(number, group, sequence, plain, times);
   Entry& entry = begin_entry(number, group, sequence, plain, times);
   Head head{0, call.kind, static_cast<std::uint8_t>(plain.type), static_cast<std::uint8_t>(plain.op)};
   head.in_rest = static_cast<std::uint8_t>((name.empty() ? 0 : kName) | (is_plain ? 0 : kCall));
@@ -85,7 +84,7 @@ std::uint64_t Recorder::write(const RecordedGroup& group, std::uint64_t sequence
   Rest& rest = rests_[place_of(number)];
   if (!name.empty()) put(rest.name, Label<24>(name));
   if (!is_plain) put(rest.call, call.summary());
-  return publish(entry, number, phase);
+  return entry;
 }
 
 bool Recorder::read(std::uint64_t number, Record* record) const noexcept {
@@ -117,13 +116,19 @@ bool Recorder::read(std::uint64_t number, Record* record) const noexcept {
 std::uint64_t Recorder::begin(const RecordedGroup& group, std::uint64_t sequence, const Call& call,
                               std::string_view name, Instant now) noexcept {
   latest_ = std::max(latest_, now);
-  return write(group, sequence, call, name, {now, {}}, Phase::kRunning);
+  const std::uint64_t number = begun_.load(std::memory_order_relaxed) + 1;
+  return publish(compose(number, group, sequence, call, name, {now, {}}), number, Phase::kRunning);
 }
 
 // Does the same as begin() and end() for an operation that has already ended, with one write of the entry.
 void Recorder::add(const RecordedGroup& group, std::uint64_t sequence, const Call& call, Instant about) noexcept {
+  prepare(group, sequence, call, about);
+  add_prepared();
+}
+
+void Recorder::prepare(const RecordedGroup& group, std::uint64_t sequence, const Call& call, Instant about) noexcept {
   latest_ = std::max(latest_, about);
-  write(group, sequence, call, {}, {latest_, latest_}, Phase::kEnded);
+  compose(begun_.load(std::memory_order_relaxed) + 1, group, sequence, call, {}, {latest_, latest_});
 }
 
 std::vector<Record> Recorder::last(std::size_t most) const {

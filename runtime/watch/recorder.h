@@ -90,6 +90,13 @@ class Recorder {
   // Loop::about_now() takes 5).
   void add(const RecordedGroup& group, std::uint64_t sequence, const Call& call, Instant about) noexcept;
   void add(const RecordedGroup& group, std::uint64_t sequence, const PlainCall& call, Instant about) noexcept;
+  // The same in two steps, of which the first is for time that would be spent waiting: nothing is recorded before the second, and
+  // nothing of the first is left if another operation is recorded instead.
+  void prepare(const RecordedGroup& group, std::uint64_t sequence, const Call& call, Instant about) noexcept;
+  void add_prepared() noexcept {
+    const std::uint64_t number = begun_.load(std::memory_order_relaxed) + 1;
+    publish(entries_[place_of(number)], number, Phase::kEnded);
+  }
   // For a group that begins.
   std::uint64_t stamp() noexcept { return ++stamps_; }
 
@@ -141,8 +148,11 @@ class Recorder {
   };
   std::uint64_t write(const RecordedGroup& group, std::uint64_t sequence, const PlainCall& call, Times times,
                       Phase phase) noexcept;
-  std::uint64_t write(const RecordedGroup& group, std::uint64_t sequence, const Call& call, std::string_view name,
-                      Times times, Phase phase) noexcept;
+  // Everything but publish().
+  Entry& compose(std::uint64_t number, const RecordedGroup& group, std::uint64_t sequence, const PlainCall& call,
+                 Times times) noexcept;
+  Entry& compose(std::uint64_t number, const RecordedGroup& group, std::uint64_t sequence, const Call& call,
+                 std::string_view name, Times times) noexcept;
   Entry& begin_entry(std::uint64_t number, const RecordedGroup& group, std::uint64_t sequence, const PlainCall& call,
                      Times times) noexcept;
   void put_group(std::uint64_t number, const RecordedGroup& group) noexcept;
@@ -188,10 +198,15 @@ inline std::uint64_t Recorder::publish(Entry& entry, std::uint64_t number, Phase
 inline std::uint64_t Recorder::write(const RecordedGroup& group, std::uint64_t sequence, const PlainCall& call,
                                      Times times, Phase phase) noexcept {
   const std::uint64_t number = begun_.load(std::memory_order_relaxed) + 1;
+  return publish(compose(number, group, sequence, call, times), number, phase);
+}
+
+inline Recorder::Entry& Recorder::compose(std::uint64_t number, const RecordedGroup& group, std::uint64_t sequence,
+                                          const PlainCall& call, Times times) noexcept {
   Entry& entry = begin_entry(number, group, sequence, call, times);
   const Head head{0, call.kind, static_cast<std::uint8_t>(call.type), static_cast<std::uint8_t>(call.op)};
   entry.head.store(std::bit_cast<std::uint64_t>(head), std::memory_order_release);
-  return publish(entry, number, phase);
+  return entry;
 }
 
 inline std::uint64_t Recorder::begin(const RecordedGroup& group, std::uint64_t sequence, const PlainCall& call,

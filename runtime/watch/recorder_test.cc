@@ -100,6 +100,26 @@ TEST(Recorder, TellsCallsApartThatShareAnEntry) {
   }
 }
 
+// What was prepared is recorded by add_prepared() alone, and what is recorded in its place leaves nothing of it.
+TEST(Recorder, RecordsNothingBeforeWhatIsPreparedHasEnded) {
+  Recorder recorder;
+  Call uneven = allreduce_of(7);
+  uneven.reduction.postscale = 0.5;
+  recorder.prepare(kWorld, 1, uneven, Instant{} + milliseconds(5));
+  EXPECT_TRUE(recorder.last().empty());
+  recorder.begin(kWorld, 1, allreduce_of(3), "named", Instant{} + milliseconds(6));
+  ASSERT_EQ(recorder.last().size(), 1u);
+  EXPECT_EQ(recorder.last()[0].describe(Instant{} + milliseconds(6)),
+            "allreduce of 3 fp32, sum 'named' (operation 1 of the world) has run for 0 s");
+  recorder.prepare(kWorld, 2, uneven, Instant{} + milliseconds(7));
+  ASSERT_EQ(recorder.last().size(), 1u);
+  recorder.add_prepared();
+  ASSERT_EQ(recorder.last().size(), 2u);
+  EXPECT_EQ(recorder.last()[1].call.describe(), uneven.describe());
+  EXPECT_EQ(recorder.last()[1].sequence, 2u);
+  EXPECT_EQ(recorder.last()[1].outcome.state, Record::State::kEnded);
+}
+
 TEST(Recorder, DescribesWhatRunsAndWhatHasEnded) {
   Recorder recorder;
   const Instant start{};
