@@ -5,8 +5,10 @@
 #include <algorithm>
 #include <array>
 #include <atomic>
+#include <cstring>
 #include <thread>
 
+#include "base/hash.h"
 #include "base/task/loop.h"
 #include "transports/active/active_fixture_test.h"
 
@@ -242,7 +244,26 @@ TEST_P(ActivePortOver, AnAddressThatMakesNoSenseIsRefused) {
   std::vector<std::uint8_t> cut = factory.address(), altered = cut;
   cut.pop_back();
   altered.back() ^= 1;
-  for (const std::vector<std::uint8_t>& address : {cut, altered, std::vector<std::uint8_t>{}}) {
+  // Malformed behind a hash that is right: a worker that is not there, lengths of none and of more than there is, half of a length.
+  const std::size_t prefix = way().library->transport.size() + 1 + sizeof(std::uint64_t);
+  const std::size_t length = prefix + kTrafficClasses;
+  const auto hashed = [&](std::vector<std::uint8_t> bytes) {
+    Hash64 hash;
+    for (std::size_t at = prefix; at < bytes.size(); ++at) hash.add(bytes[at]);
+    const std::uint64_t value = hash.value();
+    std::memcpy(&bytes[prefix - sizeof value], &value, sizeof value);
+    return bytes;
+  };
+  EXPECT_EQ(hashed(factory.address()), factory.address());
+  std::vector<std::uint8_t> elsewhere = factory.address(), none = elsewhere, beyond = elsewhere, half = elsewhere,
+                            no_workers = elsewhere;
+  elsewhere[prefix] = 200;
+  none[length] = none[length + 1] = 0;
+  beyond[length] = beyond[length + 1] = 0xff;
+  half.push_back(1);
+  no_workers.resize(length);
+  for (const std::vector<std::uint8_t>& address : {cut, altered, std::vector<std::uint8_t>{}, hashed(elsewhere),
+                                                   hashed(none), hashed(beyond), hashed(half), hashed(no_workers)}) {
     PortWorld world;
     world.secret = tcp_test::secret_of(1);
     world.peers = {{"rank 0", {}, factory.address()}, {"rank 1", {}, address}};
