@@ -112,25 +112,23 @@ groupcomm_sources += \
 	groupcomm/syncbn/batch.h \
 	groupcomm/syncbn/kernels.cc \
 	groupcomm/syncbn/kernels.h \
-	groupcomm/syncbn/passes.cc \
-	groupcomm/syncbn/passes.h \
 	groupcomm/syncbn/sync_batch_norm.cc \
 	groupcomm/syncbn/sync_batch_norm.h
 
-# The loops of optimizers, which -O2 does not vectorise. Neither flag changes a bit of what they compute.
-noinst_LTLIBRARIES += libaiacc_kv_updater.la
-libaiacc_kv_updater_la_SOURCES = groupcomm/kv/updater.cc groupcomm/kv/updater.h
-libaiacc_kv_updater_la_CXXFLAGS = $(kernel_flags) -O3 -fno-math-errno
+# Loops that -O2 does not vectorise: those of optimizers, and those of SyncBN over channels. No flag changes a bit of what they compute,
+# which does not depend on the processor (base/local.mk).
+noinst_LTLIBRARIES += libaiacc_groupcomm_loops.la
+libaiacc_groupcomm_loops_la_SOURCES = groupcomm/kv/updater.cc groupcomm/kv/updater.h groupcomm/syncbn/moments.cc \
+	groupcomm/syncbn/moments.h groupcomm/syncbn/passes.cc groupcomm/syncbn/passes.h
+libaiacc_groupcomm_loops_la_CXXFLAGS = $(kernel_flags) -O3 -fno-math-errno
 
-# The passes over a batch, for each instruction set, and the merging of moments: with the flags of the reduction kernels
-# (base/local.mk), so that the bits do not depend on the processor. Vectors are wider than the registers of some, which
-# matters only to calls between units.
+# The passes over a batch, for each instruction set: with the flags of the reduction kernels. Vectors are wider than the registers of
+# some, which matters only to calls between units.
 syncbn_flags = $(kernel_flags) -Wno-psabi
 noinst_LTLIBRARIES += libaiacc_syncbn_baseline.la
-libaiacc_syncbn_baseline_la_SOURCES = groupcomm/syncbn/kernels_baseline.cc groupcomm/syncbn/kernels_body.h \
-	groupcomm/syncbn/moments.cc groupcomm/syncbn/moments.h
+libaiacc_syncbn_baseline_la_SOURCES = groupcomm/syncbn/kernels_baseline.cc groupcomm/syncbn/kernels_body.h
 libaiacc_syncbn_baseline_la_CXXFLAGS = $(syncbn_flags)
-libaiacc_groupcomm_la_LIBADD = libaiacc_syncbn_baseline.la libaiacc_kv_updater.la
+libaiacc_groupcomm_la_LIBADD = libaiacc_syncbn_baseline.la libaiacc_groupcomm_loops.la
 if X86_64
 noinst_LTLIBRARIES += libaiacc_syncbn_avx2.la libaiacc_syncbn_avx512.la
 libaiacc_syncbn_avx2_la_SOURCES = groupcomm/syncbn/kernels_avx2.cc

@@ -160,24 +160,30 @@ AIACC_INLINE inline Single parts_of(const EightSingles& value) { return Memory<S
 struct Fp64 {
   using Stored = Wide;
   static constexpr size_t kBytes = 8;
+  AIACC_INLINE static double one(const byte* from) { return Memory<double>::load(from); }
   AIACC_INLINE static Wide widen(const Stored& value) { return value; }
   AIACC_INLINE static Stored narrow(const Wide& value) { return value; }
 };
 struct Fp32 {
   using Stored = Single;
   static constexpr size_t kBytes = 4;
+  AIACC_INLINE static double one(const byte* from) { return Memory<float>::load(from); }
   AIACC_INLINE static Wide widen(const Stored& value) { return Convert<Wide, Single>::of(value); }
   AIACC_INLINE static Stored narrow(const Wide& value) { return Convert<Single, Wide>::of(value); }
 };
 struct Fp16 {
   using Stored = Half;
   static constexpr size_t kBytes = 2;
+  AIACC_INLINE static double one(const byte* from) { return widen_half(Half{Memory<unsigned short>::load(from)})[0]; }
   AIACC_INLINE static Wide widen(const Stored& value) { return Fp32::widen(parts_of(widen_half(value))); }
   AIACC_INLINE static Stored narrow(const Wide& value) { return narrow_half(whole_of(Fp32::narrow(value))); }
 };
 struct Bf16 {
   using Stored = Half;
   static constexpr size_t kBytes = 2;
+  AIACC_INLINE static double one(const byte* from) {
+    return __builtin_bit_cast(float, (unsigned)Memory<unsigned short>::load(from) << 16);
+  }
   AIACC_INLINE static Wide widen(const Stored& value) {
     return Fp32::widen(parts_of((EightSingles)(words_of(value) << 16)));
   }
@@ -309,7 +315,7 @@ void first_elements(const Batch& batch, const void* elements, double* first) {
   const auto* const x = (const byte*)elements;
   const size_t apart = by_channel_rows(batch) ? 1 : batch.positions;
   for (size_t channel = 0; channel < batch.channels; ++channel)
-    keep(first + channel, load<E>(x + channel * apart * E::kBytes, 1), 1);
+    first[channel] = E::one(x + channel * apart * E::kBytes);
 }
 
 template <class E>

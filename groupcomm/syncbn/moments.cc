@@ -65,30 +65,40 @@ void merge_records(void* inout, const void* in, std::size_t records, void* recor
   for (; records > 0; --records, into += bytes, from += bytes) merge(into, from, (bytes / sizeof(double) - 1) / 2);
 }
 
+// Makes moments of sums of deviations from shifts, which are in the place of means. Returns whether a shift was too far from its mean.
+bool from_shifts(Moments& moments) noexcept {
+  const double share = 1.0 / static_cast<double>(moments.count);
+  const std::size_t channels = moments.mean.size();
+  double *const mean = moments.mean.data(), *const square = moments.square.data();
+  const double* const sum = moments.sum.data();
+  std::uint64_t far = 0;
+  for (std::size_t channel = 0; channel < channels; ++channel) {
+    constexpr double kFar = 1024;
+    const double from_shift = sum[channel] * share, of_shift = sum[channel] * from_shift;
+    const double own = square[channel] - of_shift;
+    mean[channel] += from_shift;
+    square[channel] = own < 0 ? 0 : own;  // a NaN stays one
+    far |= of_shift > kFar * own ? 1 : 0;
+  }
+  return far != 0;
+}
+
 }  // namespace
 
 void moments_of(const Batch& batch, const void* x, Moments& moments) {
   const std::size_t channels = batch.channels;
   moments.count = batch.count();
-  moments.mean.assign(channels, 0.0);
-  moments.square.assign(channels, 0.0);
-  if (moments.count == 0) return;
-  const auto n = static_cast<double>(moments.count);
+  if (moments.count == 0) {
+    moments.mean.assign(channels, 0.0);
+    moments.square.assign(channels, 0.0);
+    return;
+  }
+  for (auto* array : {&moments.mean, &moments.square, &moments.sum}) array->resize(channels);
   const kernels::Table& passes = kernels::best();
-  std::vector<double> first(channels);
   passes.first_elements(batch, x, moments.mean.data());
   for (int pass = 0; pass < 2; ++pass) {
-    passes.sums(batch, x, moments.mean.data(), first.data(), moments.square.data());
-    bool shift_was_far = false;
-    for (std::size_t channel = 0; channel < channels; ++channel) {
-      const double from_shift = first[channel] / n, of_shift = first[channel] * from_shift;
-      const double square = moments.square[channel] - of_shift;
-      moments.mean[channel] += from_shift;
-      moments.square[channel] = square < 0 ? 0 : square;  // a NaN stays one
-      constexpr double kFar = 1024;
-      shift_was_far = shift_was_far || of_shift > kFar * square;
-    }
-    if (!shift_was_far) return;
+    passes.sums(batch, x, moments.mean.data(), moments.sum.data(), moments.square.data());
+    if (!from_shifts(moments)) return;
   }
 }
 

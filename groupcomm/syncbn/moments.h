@@ -22,9 +22,10 @@
 namespace aiacc::syncbn {
 
 struct Moments {
-  std::uint64_t count = 0;     // elements of each channel
-  std::vector<double> mean;    // 0 where count is 0
-  std::vector<double> square;  // M2
+  std::uint64_t count = 0;       // elements of each channel
+  std::vector<double> mean;      // 0 where count is 0
+  std::vector<double> square;    // M2
+  std::vector<double> sum = {};  // of deviations, while moments_of() runs
 };
 
 // Into `moments`, whose memory is used again.

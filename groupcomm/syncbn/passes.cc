@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cmath>
 #include <utility>
 
@@ -11,50 +12,47 @@
 namespace aiacc::syncbn {
 namespace {
 
-// An array of numbers of statistics_type().
-class Numbers {
- public:
-  Numbers(const void* array, DType type) noexcept : array_(const_cast<void*>(array)), wide_(type == DType::kFloat64) {}
-  explicit operator bool() const noexcept { return array_ != nullptr; }
-  double get(std::size_t at) const noexcept {
-    return wide_ ? static_cast<const double*>(array_)[at] : static_cast<double>(static_cast<const float*>(array_)[at]);
-  }
-  void set(std::size_t at, double number) const noexcept {
-    if (wide_) {
-      static_cast<double*>(array_)[at] = number;
-    } else {
-      static_cast<float*>(array_)[at] = static_cast<float>(number);
-    }
-  }
+// Calls use(number), whose type is that of statistics_type().
+template <class Use>
+void as_numbers(DType type, Use&& use) {
+  type == DType::kFloat64 ? use(double()) : use(float());
+}
 
- private:
-  void* array_;
-  bool wide_;
-};
-
-// Numbers of a type to an array, and from it.
+// Numbers of each channel, one kind after the other, so that a loop has no branch and the compiler can vectorise it.
 template <class Number>
-void narrow(const std::vector<double>& from, std::byte* to) noexcept {
-  for (std::size_t i = 0; i < from.size(); ++i) reinterpret_cast<Number*>(to)[i] = static_cast<Number>(from[i]);
+void narrow(const std::vector<double>& from, void* to) noexcept {
+  const double* const numbers = from.data();
+  for (std::size_t i = 0, n = from.size(); i < n; ++i) static_cast<Number*>(to)[i] = static_cast<Number>(numbers[i]);
 }
 template <class Number>
-void widen(const std::byte* from, std::vector<double>& to) noexcept {
-  for (std::size_t i = 0; i < to.size(); ++i) to[i] = static_cast<double>(reinterpret_cast<const Number*>(from)[i]);
+void widen(const void* from, std::vector<double>& to) noexcept {
+  double* const numbers = to.data();
+  for (std::size_t i = 0, n = to.size(); i < n; ++i)
+    numbers[i] = static_cast<double>(static_cast<const Number*>(from)[i]);
+}
+// product[i] = by[i] * numbers[i], and by[i] where there are none.
+template <class Number>
+void multiply(const double* by, const void* numbers, std::vector<double>& product) noexcept {
+  double* const to = product.data();
+  for (std::size_t i = 0, n = product.size(); i < n; ++i)
+    to[i] = numbers == nullptr ? by[i] : by[i] * static_cast<double>(static_cast<const Number*>(numbers)[i]);
+}
+// The running statistic becomes (1 - share) of itself and `share_of_now` of what is now.
+template <class Number>
+void follow(void* running, double share, const std::vector<double>& now, double share_of_now) noexcept {
+  auto* const numbers = static_cast<Number*>(running);
+  const double* const own = now.data();
+  for (std::size_t i = 0, n = now.size(); i < n; ++i)
+    numbers[i] = static_cast<Number>(static_cast<double>(numbers[i]) * (1.0 - share) + own[i] * share_of_now);
 }
 
-void follow(const Numbers& running, std::size_t channel, double now, double share) noexcept {
-  running.set(channel, running.get(channel) * (1.0 - share) + now * share);
-}
-
-void follow(const Layer& layer, DType type, const Moments& moments) noexcept {
-  const Numbers mean(layer.running_mean, type), variance(layer.running_variance, type);
+template <class Number>
+void follow(const Layer& layer, const Moments& moments) noexcept {
   const bool torch = layer.convention == Convention::kTorch;
   const double share = torch ? layer.momentum : 1.0 - layer.momentum;
   const double divisor = static_cast<double>(moments.count) - (torch ? 1.0 : 0.0);
-  for (std::size_t channel = 0; channel < moments.mean.size(); ++channel) {
-    if (mean) follow(mean, channel, moments.mean[channel], share);
-    if (variance) follow(variance, channel, moments.square[channel] / divisor, share);
-  }
+  if (layer.running_mean != nullptr) follow<Number>(layer.running_mean, share, moments.mean, share);
+  if (layer.running_variance != nullptr) follow<Number>(layer.running_variance, share, moments.square, share / divisor);
 }
 
 }  // namespace
@@ -83,14 +81,15 @@ void Passes::end_forward(const Batch& batch, const Layer& layer, const void* x, 
   *keeps.count = static_cast<double>(moments_.count);
   second_.resize(channels_);
   third_.resize(channels_);
-  const Numbers weight(layer.weight, statistics_type(batch.type)), bias(layer.bias, statistics_type(batch.type));
-  for (std::size_t channel = 0; channel < channels_; ++channel) {
-    keeps.mean[channel] = moments_.mean[channel];
-    keeps.scale[channel] = 1.0 / std::sqrt(moments_.square[channel] / *keeps.count + layer.epsilon);
-    second_[channel] = weight ? keeps.scale[channel] * weight.get(channel) : keeps.scale[channel];
-    third_[channel] = bias ? bias.get(channel) : 0.0;
-  }
-  follow(layer, statistics_type(batch.type), moments_);
+  std::copy_n(moments_.mean.data(), channels_, keeps.mean);
+  const double share = 1.0 / *keeps.count;
+  for (std::size_t channel = 0; channel < channels_; ++channel)
+    keeps.scale[channel] = 1.0 / std::sqrt(moments_.square[channel] * share + layer.epsilon);
+  as_numbers(statistics_type(batch.type), [&]<class Number>(Number) {
+    multiply<Number>(keeps.scale, layer.weight, second_);
+    layer.bias != nullptr ? widen<Number>(layer.bias, third_) : third_.assign(channels_, 0.0);
+    follow<Number>(layer, moments_);
+  });
   kernels::best().normalize(batch, x, y, keeps.mean, second_.data(), third_.data());
 }
 
@@ -102,12 +101,12 @@ void Passes::begin_backward(const Batch& batch, const double* saved, const void*
   const Saved kept(const_cast<double*>(saved), channels_);
   for (auto* array : {&first_, &second_}) array->resize(channels_);
   kernels::best().gradient_sums(batch, x, dy, kept.mean, first_.data(), second_.data());
-  const Numbers own_weight(dweight, type_), own_bias(dbias, type_);
-  for (std::size_t channel = 0; channel < channels_; ++channel) {
+  for (std::size_t channel = 0; channel < channels_; ++channel)
     second_[channel] *= kept.scale[channel];  // now of the normalised elements
-    if (own_weight) own_weight.set(channel, second_[channel]);
-    if (own_bias) own_bias.set(channel, first_[channel]);
-  }
+  as_numbers(type_, [&]<class Number>(Number) {
+    if (dweight != nullptr) narrow<Number>(second_, dweight);
+    if (dbias != nullptr) narrow<Number>(first_, dbias);
+  });
 }
 
 void Passes::end_backward(const Batch& batch, const void* weight, const double* saved, const void* x, const void* dy,
@@ -115,13 +114,12 @@ void Passes::end_backward(const Batch& batch, const void* weight, const double* 
   if (dx == nullptr) return;
   const Saved kept(const_cast<double*>(saved), channels_);
   for (auto* array : {&third_, &fourth_}) array->resize(channels_);
-  const Numbers of_layer(weight, type_);
+  as_numbers(type_, [&]<class Number>(Number) { multiply<Number>(kept.scale, weight, third_); });
+  const double share = 1.0 / *kept.count;
   for (std::size_t channel = 0; channel < channels_; ++channel) {
-    const double scale = kept.scale[channel];
-    const double factor = of_layer ? scale * of_layer.get(channel) : scale;
-    third_[channel] = factor;
-    fourth_[channel] = -factor * scale * (second_[channel] / *kept.count);
-    first_[channel] = -factor * (first_[channel] / *kept.count);
+    const double factor = -third_[channel] * share;
+    fourth_[channel] = factor * kept.scale[channel] * second_[channel];
+    first_[channel] *= factor;
   }
   kernels::best().input_gradient(batch, x, dy, dx, kept.mean, third_.data(), fourth_.data(), first_.data());
 }
@@ -144,17 +142,19 @@ Call Passes::write(std::byte* message) {
   }
   call.count = 2 * channels_;
   call.reduction.type = type_;
-  const auto put = type_ == DType::kFloat64 ? narrow<double> : narrow<float>;
-  put(first_, message);
-  put(second_, message + channels_ * size_of(type_));
+  as_numbers(type_, [&]<class Number>(Number) {
+    narrow<Number>(first_, message);
+    narrow<Number>(second_, message + channels_ * sizeof(Number));
+  });
   return call;
 }
 
 void Passes::read(const std::byte* message) {
   if (pass_ == Pass::kForward) return Records(channels_).read(message, moments_);
-  const auto take = type_ == DType::kFloat64 ? widen<double> : widen<float>;
-  take(message, first_);
-  take(message + channels_ * size_of(type_), second_);
+  as_numbers(type_, [&]<class Number>(Number) {
+    widen<Number>(message, first_);
+    widen<Number>(message + channels_ * sizeof(Number), second_);
+  });
 }
 
 Error Passes::explained(const Error& error) const {
