@@ -1,7 +1,8 @@
 // A SyncBN layer, forward and backward, beside what it cannot do without: its passes over the batch, as of a rank that is alone, with a
-// bare allreduce of 2C+1 floats in the middle and one of 2C behind. Run by aiaccrun with the arguments TYPE CALLS CHANNELS..., where TYPE,
-// that of the elements, is fp32, fp16 or bf16; rank 0 prints its medians in microseconds: `layer CHANNELS LAYOUT LAYER
-// PASSES_AND_ALLREDUCES`.
+// bare allreduce of 2C+1 floats in the middle and one of 2C behind, whose floats come from an array and go back there. Run by aiaccrun
+// with the arguments TYPE CALLS CHANNELS..., where TYPE, that of the elements, is fp32, fp16 or bf16; rank 0 prints medians in
+// microseconds: `layer CHANNELS LAYOUT LAYER PASSES_AND_ALLREDUCES`. A time is that of the slowest rank, because the parts end with an
+// exchange, before which all ranks have done all passes, and the layer with a pass that each rank does by itself.
 #include <aiacc/syncbn.h>
 
 #include <algorithm>
@@ -28,7 +29,10 @@ double microseconds(Body&& body) {
   return std::chrono::duration<double, std::micro>(std::chrono::steady_clock::now() - begin).count();
 }
 
-double median(std::vector<double>& times) {
+// `times` of a rank's calls.
+double median_of_slowest(std::vector<double>& times) {
+  check(aiacc_allreduce(times.data(), times.data(), times.size(), AIACC_FLOAT64, AIACC_MAX, AIACC_WORLD, nullptr,
+                        nullptr));
   const auto middle = times.begin() + static_cast<std::ptrdiff_t>(times.size() / 2);
   std::nth_element(times.begin(), middle, times.end());
   return *middle;
@@ -123,8 +127,11 @@ int main(int argc, char** argv) {
       Layer layer(channels, 4, positions, layout, type);
       void* memory = nullptr;
       check(aiacc_mem_alloc(AIACC_NULL, (2 * channels + 1) * sizeof(float), &memory));
+      std::vector<float> numbers(2 * channels + 1);
       const auto exchange = [&](std::size_t n) {
+        std::memcpy(memory, numbers.data(), n * sizeof(float));
         check(aiacc_allreduce(memory, memory, n, AIACC_FLOAT32, AIACC_SUM, AIACC_WORLD, nullptr, nullptr));
+        std::memcpy(numbers.data(), memory, n * sizeof(float));
       };
       std::vector<double> whole, parts;  // in turns, so that what else runs here costs both the same
       for (int call = -calls / 10; call < calls; ++call) {
@@ -143,9 +150,10 @@ int main(int argc, char** argv) {
         parts.push_back(other);
       }
       check(aiacc_mem_free(memory));
+      const double of_layer = median_of_slowest(whole), of_parts = median_of_slowest(parts);
       if (rank == 0) {
-        std::printf("layer %zu %s %.2f %.2f\n", channels, layout == AIACC_CHANNELS_FIRST ? "NCHW" : "NHWC",
-                    median(whole), median(parts));
+        std::printf("layer %zu %s %.2f %.2f\n", channels, layout == AIACC_CHANNELS_FIRST ? "NCHW" : "NHWC", of_layer,
+                    of_parts);
         std::fflush(stdout);
       }
     }
