@@ -106,6 +106,34 @@ TEST(IntraLines, NameTheLengthOfTheLastOfSeveralUnevenCalls) {
   }
 }
 
+// Moments of SyncBN among them: more bytes than floats may have in a small call, up to a whole place.
+TEST(IntraLines, RecordsOfAnOperatorFillAPlace) {
+  UserOp sum;
+  sum.function = [](void* inout, const void* in, std::size_t records, void* /*arg*/) {
+    for (std::size_t i = 0; i < records * 64; ++i) static_cast<double*>(inout)[i] += static_cast<const double*>(in)[i];
+  };
+  sum.record_bytes = 512;
+  sum.name = "sum";
+  Call call = call_of(Collective::kAllreduce, IntraTeam::kEagerPlaceBytes / sum.record_bytes, DType::kRecord);
+  call.reduction.user = &sum;
+  run_ranks(2, [&](Rank& rank) {
+    rank.host.set_patience({.spins = 1 << 30});
+    const auto reduce = [&](std::size_t first) {
+      std::vector<double> data(call.bytes() / sizeof(double)), result(data.size());
+      for (std::size_t i = 0; i < data.size(); ++i) data[i] = static_cast<double>(first + i);
+      const Buffer send{reinterpret_cast<std::byte*>(data.data()), call.bytes()};
+      const Buffer recv{reinterpret_cast<std::byte*>(result.data()), call.bytes()};
+      if (first == 0) {
+        EXPECT_EQ(call_on(rank, call, send, recv), "");  // maps the memory
+      } else {
+        EXPECT_EQ(try_small(rank.host, call, send.data, recv.data), Small::kDone);
+      }
+      for (std::size_t i = 0; i < data.size(); ++i) EXPECT_EQ(result[i], static_cast<double>(2 * (first + i)));
+    };
+    for (std::size_t number = 0; number < 2 * IntraTeam::kEagerPlaces; ++number) reduce(number);
+  });
+}
+
 // The root of a broadcast and those that give in a gather are up to kAhead calls ahead, and not one more.
 TEST(IntraLines, WhoNeedsNobodysDataRunsAhead) {
   constexpr int kAhead = static_cast<int>(IntraTeam::kAhead);

@@ -57,8 +57,10 @@ class IntraTeam {
   using Place = std::optional<std::uint64_t>;
 
   static constexpr std::size_t kInlineBytes = 64;
-  // Payloads up to this size are copied to a reserved place, from which all members read (collectives/intra/one_shot.h).
+  // Payloads up to this size are copied to a reserved place, from which all members read, and records of a user's operator up to the
+  // size of a place (collectives/intra/one_shot.h).
   static constexpr std::size_t kEagerBytes = 4 << 10;
+  static constexpr std::size_t kEagerPlaceBytes = 9 << 10;
   // How far members run ahead, in teams in which they do; each arrival costs two lines of every group. `bench/host/run --back-to-back`
   // measures it.
   static constexpr std::uint64_t kAhead = 16;
@@ -248,9 +250,11 @@ class IntraTeam {
   }
   bool staging_is_mapped() const noexcept { return staging_is_mapped_; }
   // What a member contributes to a call, if it is longer than a line.
-  std::byte* eager(int member, std::uint64_t number) { return staging(member) + number % kEagerPlaces * kEagerBytes; }
+  std::byte* eager(int member, std::uint64_t number) {
+    return staging(member) + number % kEagerPlaces * kEagerPlaceBytes;
+  }
   // What it says of its blocks, in an operation at whose end all members wait for each other.
-  std::byte* table(int member) { return staging(member) + kEagerPlaces * kEagerBytes; }
+  std::byte* table(int member) { return staging(member) + kEagerPlaces * kEagerPlaceBytes; }
   std::byte* slot(int member, std::uint64_t chunk) {
     return table(member) + kTableBytes + chunk % kSlots * (kSlotBytes + kResultBytes);
   }
@@ -281,7 +285,7 @@ class IntraTeam {
   static constexpr std::size_t kTableBytes = 32 << 10;
   static_assert(kTableBytes >= 8 * (1 + 2 * 1024), "two words for each member, of which there are at most 1024");
   static constexpr std::size_t kStagingBytes =
-      kEagerPlaces * kEagerBytes + kTableBytes + kSlots * (kSlotBytes + kResultBytes);
+      kEagerPlaces * kEagerPlaceBytes + kTableBytes + kSlots * (kSlotBytes + kResultBytes);
 
   static Place place(const std::atomic<std::uint64_t>& word) noexcept {
     const std::uint64_t value = word.load(std::memory_order_relaxed);

@@ -62,8 +62,9 @@ bool contributes(const Call& call, bool is_root) noexcept {
 
 std::size_t one_shot_bytes(const Call& call, int members) noexcept {
   const bool all_read_all = call.kind == Collective::kAllreduce || members > IntraTeam::kMostPolling;
-  if (!all_read_all || members <= 4) return IntraTeam::kEagerBytes;
-  const std::size_t bytes = 4 * IntraTeam::kEagerBytes / static_cast<std::size_t>(members);
+  const std::size_t most = call.reduction.user != nullptr ? IntraTeam::kEagerPlaceBytes : IntraTeam::kEagerBytes;
+  if (!all_read_all || members <= 4) return most;
+  const std::size_t bytes = 4 * most / static_cast<std::size_t>(members);
   return std::max(bytes, IntraTeam::kInlineBytes);
 }
 

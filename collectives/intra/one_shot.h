@@ -20,6 +20,7 @@ std::size_t contribution_bytes(const Call& call, int members) noexcept;
 // The largest contribution of a call that one_shot() and small.h serve. Up to this size: one barrier and (n + 3)S bytes of traffic;
 // above it: two barriers and 2S to 5S. Measured with bench/host on 2 ranks on 2 cores of an EPYC: at 4 KiB both are equal; at 16 KiB
 // one_shot is a third slower for shared buffers and equal for private ones. With 4 ranks on these cores a barrier costs much more. Of
+// records, 4.2 and 8.5 KiB on 2 and 4 ranks take less time so, too (SyncBN's moments of 256 and 512 channels, bench/syncbn). Of
 // more than 4 ranks the sum of all contributions is what counts where each member reads all of each.
 std::size_t one_shot_bytes(const Call& call, int members) noexcept;
 // Whether a member contributes anything.
