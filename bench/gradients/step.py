@@ -3,8 +3,8 @@ model become ready one after the other, each after a share of the time in propor
 stands for one whose accelerator computes. Arguments: SUBJECT MODEL COMPUTE_S,COMPUTE_S... STEPS WARMUP none|zeros; prints for each length
 the median step of the slowest rank. The last argument is what zero_grad leaves of a gradient: with zeros it stays where it is.
 
-SUBJECT is none (no communication: the ranks do not know each other, and each prints its steps), aiacc, aiacc-tuned, horovod, or ddp-
-and a back end of torch.distributed; with -fp16 behind it gradients travel in 16 bits."""
+SUBJECT is none (no communication: the ranks do not know each other, begin their steps together by the clock, and each prints its own),
+aiacc, aiacc-tuned, horovod, or ddp- and a back end of torch.distributed; with -fp16 behind it gradients travel in 16 bits."""
 import datetime
 import math
 import os
@@ -88,6 +88,13 @@ def prepared(net):
     return net, optimizer, hvd.rank(), lambda value: max(hvd.allgather(torch.tensor([value])).tolist())
 
 
+def wait_for_others(net, compute_s):
+    """For ranks that do not know each other, on one machine: until the clock's next multiple of a time that is longer than a step. What
+    is not the backward pass they do at the same time then, as ranks that communicate do, and share the processors for it."""
+    period_s = compute_s + 1e-8 * sum(parameter.numel() for parameter in net.parameters_in_order)
+    time.sleep(period_s - time.monotonic() % period_s)
+
+
 def main():
     net = Replay()
     module, optimizer, rank, most = prepared(net)
@@ -98,7 +105,7 @@ def main():
         warmup = WARMUP if number == 0 or library == "aiacc-tuned" else WARMUP_AGAIN
         times = []
         for step in range(warmup + steps):
-            most(0.0)  # all begin together
+            wait_for_others(net, compute_s) if library == "none" else most(0.0)  # all begin together
             began = time.perf_counter()
             net.zero_grad(set_to_none=zero == "none")  # Horovod's optimizer has no choice
             loss = module(x).sum()
