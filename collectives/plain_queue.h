@@ -77,6 +77,8 @@ class PlainQueue {
   virtual bool sends() const noexcept { return false; }
   // The call waits from now on, or ends inside.
   virtual void post(Item& item) noexcept = 0;
+  // Ends what can end by now, a few calls at the most. Whether none waits any more, or none will end well.
+  virtual bool catch_up() noexcept { return first_ == nullptr; }
   // It ends without its result, if it has not ended; others that wait then never end well. True: now, or it is over already;
   // otherwise item_ended() follows.
   virtual bool withdraw(Item& item) noexcept = 0;

@@ -24,19 +24,20 @@ class SmallQueue final : public PlainQueue, private Root::Owner {
   // this queue.
   bool prepare_to_post(const PlainCall& call, const Buffer& send, const Buffer& recv) noexcept override;
   void post(Item& item) noexcept override;
+  bool catch_up() noexcept override;
   bool withdraw(Item& item) noexcept override;
 
  private:
   bool is_ready(const Item& item) noexcept;
   std::exception_ptr take(const Item& item) noexcept;
-  bool advance() noexcept;
+  bool advance(int most) noexcept;
   void leave_first() noexcept;
   Task<void> attend();
   void root_ended(Root& root, std::exception_ptr error) noexcept override;
 
   IntraTeam& team_;
   std::uint64_t number_ = 0;  // of the first one's arrival; 0: not published
-  // It waits for this member's arrival there.
+  // It waits for this member's arrival there; the team's size: for none. At 0, where all have arrived: nobody has looked.
   int missing_ = 0;
   std::uint64_t missing_at_ = 0;
   Event needed_;  // set when there is a first

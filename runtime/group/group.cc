@@ -178,9 +178,11 @@ bool Group::finish_small(const Call& call, const Buffer& send, const Buffer& rec
   return true;
 }
 
-// A small collective, if no other operation is outstanding; the other members may have begun it already.
+// A small collective, if no other operation is outstanding; the other members may have begun it already. What waits may have become
+// complete: if nobody looked before the loop's next turn, members that once were apart would have all further calls wait.
 std::uint64_t Group::finish_at_once(const Call& call, const Buffer& send, const Buffer& recv) noexcept {
   if (traffic_class_ || is_message(call.kind)) return 0;
+  if (intra_team_ == nullptr || (outstanding() != 0 && !small_calls_->catch_up())) return 0;
   return outstanding() == 0 && finish_small(call, send, recv, intra::SmallWait::kPolls) ? collectives() : 0;
 }
 

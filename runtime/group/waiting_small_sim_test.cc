@@ -1,6 +1,8 @@
 // In virtual time: small collectives that wait without an operation keep every promise of one.
 #include "runtime/group/waiting_small.h"
 
+#include <array>
+
 #include "runtime/group/waiting_calls_test.h"
 
 namespace aiacc::sim {
@@ -63,6 +65,65 @@ TEST_F(WaitingOnOneHost, StayInOrderWithOperations) {
   for (int rank = 1; rank < 3; ++rank) sum(rank);
   finish();
   expect_sums();
+  expect_idle();
+}
+
+// Each rank's next call ends what can end, so one that was ahead once does not have all its calls wait.
+class CallsOnOneHost : public WaitingOnOneHost {
+ protected:
+  // As the C ABI makes it: at once if it can end so.
+  void call(int rank) {
+    std::vector<float> sent{static_cast<float>(rank)}, got{-1};
+    const Call sums = call_of(Collective::kAllreduce, 1);
+    if (job_[rank].context->world().finish_at_once(sums, buffer_of(sent), buffer_of(got)) == 0) {
+      start(rank, sums, sent, 1);
+    } else {
+      EXPECT_EQ(got[0], 3);
+    }
+  }
+  int waiting(int rank) { return job_[rank].context->world().outstanding(); }
+  void expect_threes() {
+    for (auto& [rank, its] : started_) {
+      for (std::size_t i = 0; i < its.size(); ++i) {
+        ASSERT_EQ(error_of(rank, i).message(), "");
+        ASSERT_EQ(its[i].result->back(), 3) << "rank " << rank << ", " << i;
+      }
+    }
+  }
+};
+
+TEST_F(CallsOnOneHost, EndWhatWaitsAlthoughNobodyRunsTheLoop) {
+  for (int rank = 0; rank < 3; ++rank) call(rank);
+  finish();
+  for (int i = 0; i < 100; ++i) call(0);
+  for (int i = 0; i < 500; ++i) {
+    for (int rank = 0; rank < 3; ++rank) call(rank);
+  }
+  EXPECT_LE(waiting(0), 102);
+  for (const int rank : {1, 2}) EXPECT_LE(waiting(rank), 2) << rank;
+  for (int i = 0; i < 100; ++i) {
+    for (const int rank : {1, 2}) call(rank);
+  }
+  finish();
+  expect_threes();
+  expect_idle();
+}
+
+TEST_F(CallsOnOneHost, EndWhatWaitsBetweenAnyTwoStepsOfTheLoop) {
+  for (int rank = 0; rank < 3; ++rank) call(rank);
+  finish();
+  std::array<int, 3> calls{};
+  for (int step = 0; step < 2000; ++step) {
+    const int rank = (step * 7 + step / 11) % 3;
+    for (int i = 0; i < 1 + step % 3 && calls[rank] < 1000; ++i, ++calls[rank]) call(rank);
+    int events = 0;
+    job_.world.run_while_not([&] { return events++ == step % 4; });
+  }
+  for (int rank = 0; rank < 3; ++rank) {
+    for (; calls[rank] < 1000; ++calls[rank]) call(rank);
+  }
+  finish();
+  expect_threes();
   expect_idle();
 }
 
