@@ -4,12 +4,25 @@ import hang_report
 
 hang_report.after(45)  # torch's own rendezvous gives up after 60 s
 
+import atexit
+import os
 import sys
+import threading
 from datetime import timedelta
 
 import torch
 import torch.distributed as dist
 from torch import nn
+
+
+@atexit.register  # before aiacc's, and therefore after these
+def no_thread_is_left():
+    """One that frees a tensor while Python ends would abort the process."""
+    left = [thread.name for thread in threading.enumerate() if thread.name == "aiacc future"]
+    if left:
+        print(f"left at the end: {left}", file=sys.stderr)
+        os._exit(7)
+
 
 import aiacc
 import aiacc.torch  # noqa: F401: registers the back end

@@ -1,12 +1,14 @@
 """Operations of torch.distributed that were started: Work, its future and its errors."""
 from __future__ import annotations
 
+import atexit
 import ctypes as c
 import itertools
 import os
 import queue
 import sys
 import threading
+import time
 from datetime import timedelta
 from typing import Any, Callable, Dict, List, Optional, Sequence, Type, Union
 
@@ -25,6 +27,7 @@ _BASE: Type[Exception] = getattr(dist, "DistBackendError", RuntimeError)
 _NO_TIME = timedelta(0)
 _LONG_MS = 1 << 30
 _TICK_MS = 250  # a wait in C sees no signal of Python (Ctrl-C): it returns this often
+_LONGEST_END_S = 5.0  # of threads, at the end of Python: one may wait for an operation that never ends
 _mixed: Dict[type, type] = {}
 
 
@@ -307,6 +310,7 @@ class Waiters:
     """Threads that wait for operations of which the future was asked for. There are as many as ever were waited for at a time."""
     _asked: queue.SimpleQueue = queue.SimpleQueue()
     _free = 0  # those that wait for nothing
+    _threads: List[threading.Thread] = []
     _process = 0
     _lock = threading.Lock()
 
@@ -314,19 +318,46 @@ class Waiters:
     def wait_for(cls, work: Work) -> None:
         with cls._lock:
             if cls._process != os.getpid():
-                cls._process, cls._free, cls._asked = os.getpid(), 0, queue.SimpleQueue()
+                cls._begin_anew()
             cls._free -= 1
             if cls._free < 0:
                 cls._free = 0
-                threading.Thread(target=cls._serve, args=(cls._asked,), name="aiacc future", daemon=True).start()
+                cls._threads.append(threading.Thread(target=cls._serve, args=(cls._asked,), name="aiacc future", daemon=True))
+                cls._threads[-1].start()
             cls._asked.put(work)
+
+    @classmethod
+    def _begin_anew(cls) -> None:
+        cls._process, cls._free, cls._asked, cls._threads = os.getpid(), 0, queue.SimpleQueue(), []
 
     @classmethod
     def _serve(cls, asked: queue.SimpleQueue) -> None:
         while True:
-            asked.get()._end_in_library()
+            work = asked.get()
+            if work is None:
+                return
+            work._end_in_library()
+            del work
             with cls._lock:
-                cls._free += 1
+                if asked is cls._asked:
+                    cls._free += 1
+
+    @classmethod
+    def end(cls) -> None:
+        """A thread that frees a tensor while Python ends is ended within C++ of torch, which aborts the process."""
+        with cls._lock:
+            if cls._process != os.getpid():
+                return
+            asked, threads = cls._asked, cls._threads
+            cls._begin_anew()
+        for _ in threads:
+            asked.put(None)
+        limit = time.monotonic() + _LONGEST_END_S
+        for thread in threads:
+            thread.join(max(0, limit - time.monotonic()))
+
+
+atexit.register(Waiters.end)
 
 
 class Dropped:
