@@ -29,7 +29,7 @@ void Mailbox::join(const ViewPtr& view, int rank) {
 void Mailbox::forget(std::uint64_t id, std::uint64_t last) noexcept {
   MatchGroup* left = find_group(id);
   if (left == nullptr) return;
-  if (forgotten_.try_emplace(id, Left{last, left->past.fingerprint_of(last)}).second) forgotten_in_order_.push_back(id);
+  if (forgotten_.try_emplace(id, Left{last, left->past.fingerprints(last)}).second) forgotten_in_order_.push_back(id);
   if (forgotten_in_order_.size() > kForgotten) {
     forgotten_.erase(forgotten_in_order_.front());
     forgotten_in_order_.pop_front();

@@ -78,10 +78,15 @@ class Mailbox final {
   // This rank has left the group: later messages for it are dropped. It had begun the group's collectives up to `last`;
   // members that wait for a later one are notified.
   void forget(std::uint64_t group, std::uint64_t last = ~std::uint64_t{0}) noexcept;
-  // If this rank has left the group not long ago: `last`, and which call that was, 0 if it is not known.
+  // Of a group that this rank left not long ago: `last`, and which calls the last ones were.
   struct Left {
     std::uint64_t last;
-    std::uint64_t fingerprint;
+    std::array<std::uint64_t, PastCalls::kMost> fingerprints;  // by sequence % kMost; 0 if it is not known
+
+    bool was_another(std::uint64_t sequence, std::uint64_t fingerprint) const noexcept {
+      const std::uint64_t mine = fingerprints[sequence % PastCalls::kMost];
+      return sequence <= last && last - sequence < PastCalls::kMost && mine != 0 && mine != fingerprint;
+    }
   };
   std::optional<Left> left(std::uint64_t group) const noexcept;
   // The error that ended the group, or null.

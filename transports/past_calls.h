@@ -23,10 +23,13 @@ class PastCalls {
   void add(std::uint64_t sequence, std::uint64_t fingerprint, const CallNote& note) noexcept {
     (is_pair(sequence) ? pairs_[next_pair_++ % kMost] : collectives_[sequence % kMost]) = {sequence, fingerprint, note};
   }
-  // Of a collective; 0 if it is not among these.
-  std::uint64_t fingerprint_of(std::uint64_t sequence) const noexcept {
-    const PastCall& call = collectives_[sequence % kMost];
-    return call.sequence == sequence ? call.fingerprint : 0;
+  // Of the collectives up to `last`, by sequence % kMost; 0 of one that is not among these.
+  std::array<std::uint64_t, kMost> fingerprints(std::uint64_t last) const noexcept {
+    std::array<std::uint64_t, kMost> all{};
+    for (std::size_t i = 0; i < kMost; ++i) {
+      if (last - collectives_[i].sequence < kMost) all[i] = collectives_[i].fingerprint;
+    }
+    return all;
   }
   bool contains(std::uint64_t sequence) const noexcept {
     return find(sequence, [](std::uint64_t) { return true; }) != nullptr;

@@ -208,7 +208,9 @@ TEST(Missing, AMemberThatFreedTheGroupAfterItsPartIsNotToBlame) {
 }
 
 // Without elements it exchanged nothing, so no message shows that the others call another operation.
-TEST(Missing, AMemberThatFreedTheGroupAfterAnotherCallIsNamedWithinASecond) {
+class OtherCalls : public testing::TestWithParam<int> {};  // how many calls the member had made
+
+TEST_P(OtherCalls, OfAMemberThatFreedTheGroupAreNamedWithinASecond) {
   SimJob job({0, 1});
   std::deque<SubGroup> groups;
   for (int rank = 0; rank < 2; ++rank) groups.emplace_back(job, rank);
@@ -225,6 +227,7 @@ TEST(Missing, AMemberThatFreedTheGroupAfterAnotherCallIsNamedWithinASecond) {
     job.finish();
   };
   broadcast(0, 0);
+  if (GetParam() == 2) broadcast(0, 4);
   groups[0].free(job, 0);
   const Instant began = job.world.now();
   broadcast(1, 4);
@@ -233,6 +236,8 @@ TEST(Missing, AMemberThatFreedTheGroupAfterAnotherCallIsNamedWithinASecond) {
   EXPECT_EQ(error.code(), Code::kMismatch) << error.message();
   EXPECT_NE(error.message().find("rank 0 has freed the group"), std::string::npos) << error.message();
 }
+
+INSTANTIATE_TEST_SUITE_P(Missing, OtherCalls, testing::Values(1, 2));
 
 TEST(Missing, AMemberThatNeverMadeTheGroupIsNamedAtTheDeadline) {
   SimJob job({0, 1});

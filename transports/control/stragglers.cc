@@ -160,12 +160,12 @@ void Stragglers::ask_where(MatchGroup& group, const Exchange& exchange, int rank
 }
 
 void Stragglers::asked(int from, const ControlChannel::Subject& about, const wire::WhereIs& question) {
-  // This rank has freed the group: every operation that it had begun has ended. Its last one may have been another call than the
-  // asking rank's, one without elements that exchanged nothing.
+  // This rank has freed the group: every operation that it had begun has ended. One may have been another call than the asking
+  // rank's: without elements, so that it exchanged nothing, or with a message that the asking rank does not expect yet.
   if (const auto left = mailbox_.left(about.group)) {
-    const bool other_call =
-        about.operation.sequence == left->last && left->fingerprint != 0 && left->fingerprint != question.fingerprint;
-    const bool begun = !about.operation.is_pair() && about.operation.sequence <= left->last && !other_call;
+    const std::uint64_t sequence = about.operation.sequence;
+    const bool begun =
+        !about.operation.is_pair() && sequence <= left->last && !left->was_another(sequence, question.fingerprint);
     channel_.send(from, {about.group, WireId(about.operation.sequence)},
                   wire::OperationState{begun ? State::kFinished : State::kFreed, kNoPeer});
     return;
