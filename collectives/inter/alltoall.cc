@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <optional>
 
 #include "collectives/inter/inter_call.h"
 
@@ -15,22 +16,23 @@ struct Alltoall {
 
 // Exchanges the blocks with `partner`, which both have the same length. The block travels as one message, as it does to and from a
 // rank that is not in place: neither knows that of the other.
-Task<void> swap_blocks(Alltoall& run, int partner, Stop& stop) {
+Task<void> swap_blocks(Alltoall& run, int partner, std::optional<Scratch>& copy, Stop& stop) {
   InterCall& call = run.call;
   const Buffer block = call.part_of(call.op.recv, call.op.call.recv_block(partner));
-  Scratch sent(call.op, block.bytes);
-  co_await call.compute().copy(sent.buffer(), block, stop);
-  co_await call.send_recv(partner, sent.buffer(), partner, block, 0, stop);
+  if (!copy) copy.emplace(call.op, block.bytes);
+  co_await call.compute().copy(copy->buffer(), block, stop);
+  co_await call.send_recv(partner, copy->buffer(), partner, block, 0, stop);
 }
 
 Task<void> slot(Alltoall& run, std::size_t index, std::size_t slots, Stop& stop) {
   InterCall& call = run.call;
   const int n = call.size();
+  std::optional<Scratch> copy;  // of a block in place: all have the same length
   for (int step = static_cast<int>(index); step < n; step += static_cast<int>(slots)) {
     const int partner = (step - call.rank() + n) % n;
     if (partner == call.rank() || call.skips(partner)) continue;
     if (run.in_place) {
-      co_await swap_blocks(run, partner, stop);
+      co_await swap_blocks(run, partner, copy, stop);
       continue;
     }
     // An empty block is sent too, so that a partner that expects another length detects the mismatch.

@@ -2,7 +2,8 @@
 // pairs all ranks and each pair exchanges once, for odd n too. Cost: n(α + Bβ) for blocks of B bytes; several steps run
 // concurrently.
 //
-// In place, a block is overwritten by the one from the rank that it is sent to, so it is sent from a copy in scratch memory.
+// In place, a block is overwritten by the one from the rank that it is sent to, so it is sent from a copy in scratch memory; long
+// blocks go one at a time then, so that one copy is enough.
 #pragma once
 
 #include "collectives/inter/algorithm_info.h"
