@@ -171,6 +171,19 @@ TEST(TcpUnauthenticated, WhoHearsTheChallengeAndFallsSilentIsCounted) {
   EXPECT_TRUE(job.works());
 }
 
+TEST(TcpUnauthenticated, WhoSaysSomethingElseThanAProofIsCounted) {
+  SimTcp net(2);
+  Job job(net);
+  UnauthenticatedPeer liar(net, 1);
+  const wire::DialerHandshake hello(secret_of(2), {wire::Purpose::kData, 4711, 1, 0}, liar.host.entropy);
+  Bytes bytes = hello.hello();
+  const Bytes verdict = wire::encode_frame(wire::ConnectVerdict{});
+  bytes.insert(bytes.end(), verdict.begin(), verdict.end());
+  EXPECT_FALSE(liar.answer_to(bytes).empty());
+  EXPECT_EQ(net.port(0).refused(), 1u);
+  EXPECT_TRUE(job.works());
+}
+
 // A rank that began to connect while it waited for something else, and computes.
 TEST(TcpUnauthenticated, WhoFallsSilentAtAnAddressOfTheJobIsNotCounted) {
   SimTcp net(2);
