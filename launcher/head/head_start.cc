@@ -181,13 +181,15 @@ void Head::host_answered() {
   to_all(message);
 }
 
-// Hosts that say the same, but for their names, share a line.
+// Hosts that say the same, but for their names behind " of ", share a line.
 void Head::remember(const HostLink& link, MessageId id, const std::string& sentence) {
+  const std::string name = " of " + link.name();
+  const std::size_t place = sentence.rfind(name);
+  const bool named = place != std::string::npos || one_host();
   std::string without_name = sentence;
-  if (const std::size_t place = sentence.find(link.name()); place != std::string::npos) {
-    without_name.erase(place, link.name().size());
-  }
-  early_notices_[{id, without_name}].insert_or_assign(link.index(), sentence);
+  if (place != std::string::npos) without_name.erase(place, name.size());
+  early_notices_[{id, without_name}].insert_or_assign(
+      link.index(), named ? sentence : fmt::format("host {}: {}", link.name(), sentence));
 }
 
 void Head::say_early_notices() {
