@@ -352,7 +352,8 @@ typedef struct aiacc_op_attr {
   int32_t commutative; /* 1: operands may be exchanged, which is faster over several hosts */
 } aiacc_op_attr_t;
 /* Makes an operator on records of `record_bytes` (1 to 512) for reductions of AIACC_RECORD, whose counts are in records. All
- * ranks pass operators of the same name, record size and commutativity. `attr` may be NULL. Local. */
+ * ranks pass operators of the same name, record size and commutativity. `function` gets records at any address, whatever
+ * the alignment of the caller's is, and throws no exception. `attr` may be NULL. Local. */
 AIACC_API aiacc_status_t aiacc_op_create(aiacc_op_function_t function, void *arg, size_t record_bytes,
                                          const aiacc_op_attr_t *attr, aiacc_op_t *op);
 /* Running operations keep it alive. Local. */
