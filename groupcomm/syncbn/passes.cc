@@ -15,7 +15,8 @@ namespace {
 // Calls use(number), whose type is that of statistics_type().
 template <class Use>
 void as_numbers(DType type, Use&& use) {
-  type == DType::kFloat64 ? use(double()) : use(float());
+  if (type == DType::kFloat64) return use(double());
+  use(float());
 }
 
 // Numbers of each channel, one kind after the other, so that a loop has no branch and the compiler can vectorise it.
