@@ -29,6 +29,7 @@ class BlockingLoop final : public Loop, public Drive {
     return Instant(std::chrono::duration_cast<Duration>(std::chrono::steady_clock::now().time_since_epoch()));
   }
   void post(Job& job) noexcept override { jobs_.push_back(job); }
+  // All: a thread in turn() and the helper in await_event() may wait at the same time.
   void wake() noexcept override {
     std::lock_guard lock(mutex_);
     woken_ = true;

@@ -90,11 +90,7 @@ Error unknown_operator(aiacc_op_t op) {
 }  // namespace
 
 std::shared_ptr<const UserOp> set_user_reduction(Call& call, aiacc_dtype_t dtype, aiacc_op_t op) {
-  if (dtype != AIACC_RECORD && !is_user_defined(op)) {
-    call.reduction.type = checked_dtype(dtype);
-    call.reduction.op = checked_op(op, call.reduction.type);
-    return nullptr;
-  }
+  if (dtype != AIACC_RECORD && !is_user_defined(op)) refuse_op(static_cast<int>(op), checked_dtype(dtype));
   if (dtype != AIACC_RECORD) {
     checked_dtype(dtype);
     throw Error(Code::kInvalidArgument,

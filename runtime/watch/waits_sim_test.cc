@@ -207,9 +207,9 @@ TEST(Missing, AMemberThatFreedTheGroupAfterItsPartIsNotToBlame) {
   EXPECT_EQ(error_of(*job[0].operations.back()).message(), "");
 }
 
-// Without elements it exchanged nothing, so no message shows that the others call another operation.
 class OtherCalls : public testing::TestWithParam<int> {};  // how many calls the member had made
 
+// Its first had no elements and exchanged nothing, so no message shows that the others call another operation.
 TEST_P(OtherCalls, OfAMemberThatFreedTheGroupAreNamedWithinASecond) {
   SimJob job({0, 1});
   std::deque<SubGroup> groups;

@@ -24,9 +24,9 @@ Task<void> DataAcceptor::greet(std::unique_ptr<io::Stream> stream, wire::Accepto
   std::optional<std::string> said;
   try {
     said = co_await wire::accept_terms(handshake, *stream, stop, newcomer.heard);
-  } catch (const Error& error) {
-    const bool ended = error.code() == Code::kPeerFailed || error.code() == Code::kAborted;
-    newcomer.unauthenticated = !newcomer.heard.hello || newcomer.heard.proof || !ended;
+  } catch (...) {
+    const bool lied = newcomer.heard.proof || as_error(std::current_exception()).code() == Code::kProtocol;
+    newcomer.unauthenticated = !newcomer.heard.hello || lied;
     throw;
   }
   if (!said) co_return;
