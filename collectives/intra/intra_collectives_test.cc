@@ -294,17 +294,20 @@ TEST_P(IntraCollectives, TheFastPathIsTheSameProtocol) {
 TEST(IntraCollectivesSmall, AFewKiBAreServedOnceStagingMemoryIsMapped) {
   run_ranks(2, [](Rank& rank) {
     rank.host.set_patience({.spins = 1 << 30});
-    std::vector<float> values(1'024, static_cast<float>(rank.rank() + 1));
+    constexpr std::size_t kMost = IntraTeam::kEagerBytes / sizeof(float);
+    std::vector<float> values(kMost + 1, static_cast<float>(rank.rank() + 1));
     const auto allreduce = [&rank, &values](std::size_t count) {
       auto* bytes = reinterpret_cast<std::byte*>(values.data());
       return try_small(rank.host, call_of(Collective::kAllreduce, count, DType::kFloat32, ReduceOp::kSum, 0), bytes,
                        bytes);
     };
-    EXPECT_EQ(allreduce(1'024), Small::kNotServed);
+    EXPECT_EQ(allreduce(kMost), Small::kNotServed);
     run_case(rank, {call_of(Collective::kAllreduce, 1'000, DType::kFloat32, ReduceOp::kSum, 0)}, 1);
-    EXPECT_EQ(allreduce(1'024), Small::kDone);
-    EXPECT_EQ(values, std::vector<float>(1'024, 3.0f));
-    EXPECT_EQ(allreduce(1'025), Small::kNotServed) << "more than 8 KiB over two ranks";
+    EXPECT_EQ(allreduce(kMost), Small::kDone);
+    std::vector<float> sums(kMost, 3.0f);
+    sums.push_back(static_cast<float>(rank.rank() + 1));
+    EXPECT_EQ(values, sums);
+    EXPECT_EQ(allreduce(kMost + 1), Small::kNotServed);
   });
 }
 

@@ -59,8 +59,8 @@ class IntraTeam {
   static constexpr std::size_t kInlineBytes = 64;
   // Payloads up to this size are copied to a reserved place, from which all members read, and records of a user's operator up to the
   // size of a place (collectives/intra/one_shot.h).
-  static constexpr std::size_t kEagerBytes = 4 << 10;
-  static constexpr std::size_t kEagerPlaceBytes = 9 << 10;
+  static constexpr std::size_t kEagerBytes = 16 << 10;
+  static constexpr std::size_t kEagerPlaceBytes = 17 << 10;
   // How far members run ahead, in teams in which they do; each arrival costs two lines of every group. `bench/host/run --back-to-back`
   // measures it.
   static constexpr std::uint64_t kAhead = 16;

@@ -1,5 +1,5 @@
 // Small calls: every member writes its contribution where all can read it, arrives, and reads what it needs from all.
-// One barrier, (n + 3)S bytes through a core: below a few KiB the second barrier of the other algorithms costs more.
+// One barrier, (n + 3)S bytes through a core: up to some 16 KiB the second barrier of the other algorithms costs more.
 //
 // A contribution of at most 64 bytes is part of the arrival line itself; a larger one is in the member's staging
 // memory, in a ring of places for the same reason as the ring of arrival lines (collectives/intra/intra_team.h).
@@ -18,10 +18,10 @@ namespace aiacc::intra {
 inline constexpr std::size_t kNotOneShot = std::size_t(-1);
 std::size_t contribution_bytes(const Call& call, int members) noexcept;
 // The largest contribution of a call that one_shot() and small.h serve. Up to this size: one barrier and (n + 3)S bytes of traffic;
-// above it: two barriers and 2S to 5S. Measured with bench/host on 2 ranks on 2 cores of an EPYC: at 4 KiB both are equal; at 16 KiB
-// one_shot is a third slower for shared buffers and equal for private ones. With 4 ranks on these cores a barrier costs much more. Of
-// records, 4.2 and 8.5 KiB on 2 and 4 ranks take less time so, too (SyncBN's moments of 256 and 512 channels, bench/syncbn). Of
-// more than 4 ranks the sum of all contributions is what counts where each member reads all of each.
+// above it: two barriers and 2S to 5S. Measured with bench/host on 2 and 4 ranks on 2 cores of an EPYC, at 16 KiB: one_shot takes
+// between 0.4 and 0.8 of the time for shared buffers, but 1.1 for an allreduce of 2 ranks, and between 0.15 and 0.5 for private ones.
+// Above, it moves more bytes than others do from shared buffers. Records may fill a place (SyncBN's moments, bench/syncbn). Of more than
+// 4 ranks the sum of all contributions is what counts where each member reads all of each.
 std::size_t one_shot_bytes(const Call& call, int members) noexcept;
 // Whether a member contributes anything.
 bool contributes(const Call& call, bool is_root) noexcept;

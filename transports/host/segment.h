@@ -26,7 +26,7 @@ namespace aiacc {
 
 struct SegmentHeader {
   static constexpr std::uint64_t kMagic = 0x746e656d67657361;  // "asegment"
-  static constexpr std::uint32_t kVersion = 4;
+  static constexpr std::uint32_t kVersion = 5;
   static constexpr int kMaxRanks = 1024;
 
   std::uint64_t magic = kMagic;
