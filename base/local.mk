@@ -69,7 +69,7 @@ base_sources += \
 kernel_flags = $(program_flags) -ffp-contract=off
 noinst_LTLIBRARIES += libaiacc_kernels_baseline.la
 libaiacc_kernels_baseline_la_SOURCES = base/data/kernels_baseline.cc base/data/kernels_body.h \
-	base/data/kernels_half.h base/data/kernels_half_f16c.h base/data/kernels_stream.h
+	base/data/kernels_half.h base/data/kernels_half_f16c.h
 libaiacc_kernels_baseline_la_CXXFLAGS = $(kernel_flags)
 libaiacc_base_la_LIBADD = libaiacc_kernels_baseline.la libaiacc_json.la
 if X86_64

@@ -118,10 +118,6 @@ class Compute {
 
   // destination[i] = source[i]. The buffers have equal lengths and do not overlap.
   virtual Done copy(Buffer destination, Buffer source, Stop& stop) = 0;
-  // As copy(), for a destination that another core reads next and this one does not: a CPU uses non-temporal stores.
-  virtual Done copy_for_others(Buffer destination, Buffer source, Stop& stop) {
-    return copy(destination, source, stop);
-  }
 
   // Each destination[i] = finish(op over operands in order of prescale * operand[i]), for `count` elements, in one
   // pass: n loads and one store for each destination. A destination must be equal to an operand or not overlap any.
@@ -132,7 +128,6 @@ class Compute {
     bool first = true;
     bool last = true;
     int ranks = 1;
-    int for_others = 0;  // number of leading destinations to be written as by copy_for_others()
   };
   virtual Done reduce(std::span<const Buffer> destinations, std::span<const Buffer> operands, std::size_t count,
                       const Reduction& reduction, Step step, Stop& stop) = 0;

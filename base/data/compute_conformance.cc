@@ -75,7 +75,7 @@ TEST_P(ComputeConformance, PartialSumsOfHalvesKeepAllDigitsUntilTheLastStep) {
         EXPECT_EQ(how.leaves_partials(), !takes);
         EXPECT_FALSE(how.narrows());
         for (std::size_t count : {0, 1, 7, 8, 31, 32, 33, 517}) {
-          check(how, count, 3, 2, 0, count % 5, {.first = false, .last = false, .ranks = 3, .for_others = 1});
+          check(how, count, 3, 2, 0, count % 5, {.first = false, .last = false, .ranks = 3});
           check(how, count, 5, 1, 0, 0, {.first = true, .last = true, .ranks = 9});
           check(how, count, 1, 1, 0, 2, {.first = true, .last = false});
           if (HasFatalFailure()) return;
@@ -131,24 +131,6 @@ TEST_P(ComputeConformance, APlaceInTheArrayDoesNotMatter) {
     };
     ASSERT_EQ(bits(whole.content(0)), bits(pieces.content(0))) << name_of(how.type) << ' ' << name_of(how.op);
   });
-}
-
-// Results that other ranks read next are written with non-temporal stores if alignment allows it; the bytes are the
-// same.
-TEST_P(ComputeConformance, WhatIsForOthersIsTheSame) {
-  for (const std::size_t misalignment : {0, 4, 32}) {
-    for (const std::size_t bytes : {0, 1, 63, 64, 4096, 100'001}) {
-      compute_conformance::Arena from({compute_conformance::elements(DType::kUInt8, bytes, random_)}, 3);
-      compute_conformance::Arena to({Bytes(bytes)}, misalignment);
-      under_test_->run(
-          compute_conformance::copy_for_others(under_test_->compute(), to.buffers()[0], from.buffers()[0]));
-      ASSERT_EQ(to.content(0), from.content(0));
-      ASSERT_TRUE(to.guards_hold(0));
-    }
-    for_each_reduction([this, misalignment](const Reduction& how) {
-      check(how, 777, 3, 3, 0, misalignment, {.ranks = 3, .for_others = 2});
-    });
-  }
 }
 
 TEST_P(ComputeConformance, CopiesAnyLength) {

@@ -45,10 +45,6 @@ inline Task<void> encode_and_decode(Compute& compute, Codec codec, Buffer from, 
   co_await compute.decode(written, message, count, codec, Compute::Decoding::kWrites, stop);
   co_await compute.decode(added, message, count, codec, Compute::Decoding::kAdds, stop);
 }
-inline Task<void> copy_for_others(Compute& compute, Buffer to, Buffer from) {
-  Stop stop;
-  co_await compute.copy_for_others(to, from, stop);
-}
 
 // Every bit pattern that is a special case of a float type, and random ones.
 inline std::uint64_t element(DType type, std::mt19937_64& random) {

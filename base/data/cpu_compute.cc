@@ -69,11 +69,6 @@ Compute::Done CpuCompute::copy(Buffer destination, Buffer source, Stop&) {
   return {};
 }
 
-Compute::Done CpuCompute::copy_for_others(Buffer destination, Buffer source, Stop&) {
-  copy_for_others_now(destination, source);
-  return {};
-}
-
 Compute::Done CpuCompute::reduce(std::span<const Buffer> destinations, std::span<const Buffer> operands,
                                  std::size_t count, const Reduction& reduction, Step step, Stop&) {
   reduce_now(destinations, operands, count, reduction, step);
@@ -108,21 +103,6 @@ void CpuCompute::copy_now(Buffer destination, Buffer source) const {
   copy_now(destination.data, source.data, source.bytes);
 }
 
-void CpuCompute::copy_for_others_now(Buffer destination, Buffer source) const {
-  AIACC_INVARIANT(destination.bytes == source.bytes, "a copy's ends have the same length");
-  AIACC_INVARIANT(destination.on_host() && source.on_host(), "the CPU reads and writes host memory");
-  if (source.bytes == 0) return;
-  const std::byte* from = source.data;
-  kernels::Job job;
-  job.destinations = &destination.data;
-  job.destination_count = 1;
-  job.streamed = 1;
-  job.operands = &from;
-  job.operand_count = 1;
-  job.count = source.bytes;
-  kernels_.of(DType::kUInt8, ReduceOp::kBitOr)(job);  // with one operand this is a copy
-}
-
 void CpuCompute::reduce_now(std::span<const Buffer> destinations, std::span<const Buffer> operands, std::size_t count,
                             const Reduction& reduction, Step step) const {
   if (count == 0) return;
@@ -143,7 +123,6 @@ void CpuCompute::reduce_now(std::span<const Buffer> destinations, std::span<cons
   kernels::Job job;
   job.destinations = to.data();
   job.destination_count = to.size();
-  job.streamed = static_cast<std::size_t>(step.for_others);
   job.operands = from.data();
   job.operand_count = from.size();
   job.count = count;

@@ -13,7 +13,6 @@ class CpuCompute final : public Compute {
   explicit CpuCompute(const kernels::Table& kernels) noexcept : Compute(true), kernels_(kernels) {}
 
   Done copy(Buffer destination, Buffer source, Stop& stop) override;
-  Done copy_for_others(Buffer destination, Buffer source, Stop& stop) override;
   Done reduce(std::span<const Buffer> destinations, std::span<const Buffer> operands, std::size_t count,
               const Reduction& reduction, Step step, Stop& stop) override;
   Done encode(Buffer message, Buffer elements, std::size_t count, Codec codec, Stop& stop) override;
@@ -21,7 +20,6 @@ class CpuCompute final : public Compute {
 
   // The same without a Stop or an awaiter: for other Computes, whose threads and timers do this work.
   void copy_now(Buffer destination, Buffer source) const;
-  void copy_for_others_now(Buffer destination, Buffer source) const;
   void reduce_now(std::span<const Buffer> destinations, std::span<const Buffer> operands, std::size_t count,
                   const Reduction& reduction, Step step) const;
   void encode_now(Buffer message, Buffer elements, std::size_t count, Codec codec) const;

@@ -13,7 +13,6 @@ namespace aiacc::kernels {
 struct Job {
   std::byte* const* destinations = nullptr;
   std::size_t destination_count = 0;
-  std::size_t streamed = 0;  // number of leading destinations written with non-temporal stores
   const std::byte* const* operands = nullptr;
   std::size_t operand_count = 0;  // at least 1
   std::size_t count = 0;          // elements

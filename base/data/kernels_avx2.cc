@@ -1,6 +1,9 @@
 // Reduction kernels for x86 with AVX2 and F16C.
+#include <immintrin.h>
+
+#include <cstddef>
+
 #include "base/data/kernels.h"
-#include "base/data/kernels_stream.h"
 
 namespace aiacc::kernels::avx2 {
 namespace {

@@ -1,6 +1,5 @@
 // Reduction kernels for any processor of this architecture.
 #include "base/data/kernels.h"
-#include "base/data/kernels_stream.h"
 
 namespace aiacc::kernels::baseline {
 namespace {

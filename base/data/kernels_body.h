@@ -316,7 +316,7 @@ constexpr std::size_t result_at(std::size_t at) {
 // Reduces `Vectors` vectors of every operand from byte `at`. All are loaded before any result is stored, so a
 // destination may be one of the operands. `Operands` is their number, or 0 if it is known at run time only.
 template <class L, class Op, class Scales, int Operands, int Vectors>
-inline void reduce_block(const Job& job, const Scales& scales, std::size_t streamed, std::size_t at) {
+inline void reduce_block(const Job& job, const Scales& scales, std::size_t at) {
   using Acc = typename L::Acc;
   const std::size_t operands = Operands != 0 ? (std::size_t)Operands : job.operand_count;
   Acc sum[Vectors];
@@ -328,11 +328,7 @@ inline void reduce_block(const Job& job, const Scales& scales, std::size_t strea
     }
   }
   for (int v = 0; v < Vectors; ++v) sum[v] = scales.last(sum[v]);
-  for (std::size_t d = 0; d < streamed; ++d) {
-    std::byte* to = job.destinations[d] + result_at<L>(at);
-    for (int v = 0; v < Vectors; ++v) stream_bytes(to + v * L::kResultBytes, L::pack(sum[v]));
-  }
-  for (std::size_t d = streamed; d < job.destination_count; ++d) {
+  for (std::size_t d = 0; d < job.destination_count; ++d) {
     std::byte* to = job.destinations[d] + result_at<L>(at);
     for (int v = 0; v < Vectors; ++v) store_bytes(to + v * L::kResultBytes, L::pack(sum[v]));
   }
@@ -376,31 +372,20 @@ inline void reduce_rest(const Job& job, const Scales& scales, std::size_t at, st
   }
 }
 
-// Whether non-temporal stores are possible: they need whole, aligned vectors.
-template <class L>
-inline std::size_t streamed_destinations(const Job& job) {
-  for (std::size_t d = 0; d < job.streamed; ++d) {
-    if (reinterpret_cast<std::size_t>(job.destinations[d]) % L::kResultBytes != 0) return 0;
-  }
-  return job.streamed;
-}
-
 template <class L, class Op, class Scales, int Operands>
 void reduce_all(const Job& job) {
   constexpr int kVectors = 4;
   constexpr std::size_t kBlockBytes = kVectors * L::kStoredBytes;
   const Scales scales(job);
-  const std::size_t streamed = streamed_destinations<L>(job);
   const std::size_t bytes = job.count * (L::kStoredBytes / (sizeof(typename L::Acc) / sizeof(typename L::Element)));
   std::size_t at = 0;
   for (; at + kBlockBytes <= bytes; at += kBlockBytes) {
-    reduce_block<L, Op, Scales, Operands, kVectors>(job, scales, streamed, at);
+    reduce_block<L, Op, Scales, Operands, kVectors>(job, scales, at);
   }
   for (; at + L::kStoredBytes <= bytes; at += L::kStoredBytes) {
-    reduce_block<L, Op, Scales, Operands, 1>(job, scales, streamed, at);
+    reduce_block<L, Op, Scales, Operands, 1>(job, scales, at);
   }
   if (at < bytes) reduce_rest<L, Op>(job, scales, at, bytes - at);
-  if (streamed > 0) stream_fence();
 }
 
 // Two to four operands and floats are the usual case and have specialised loops; other cases share one.

@@ -1,5 +1,5 @@
 // fp16 to fp32 and back by F16C, eight numbers at a time: what kernels_half.h does without it, with the same bits.
-// Included by a kernel unit inside its namespace, after base/data/kernels_stream.h or immintrin.h.
+// Included by a kernel unit inside its namespace, after immintrin.h.
 
 typedef unsigned short HalfBits __attribute__((vector_size(16)));
 typedef float HalfWide __attribute__((vector_size(32)));

@@ -31,7 +31,7 @@ Task<void> fill(Allgather& run, std::uint64_t k) {
   co_await run.pipeline.await_free(IntraTeam::kCopied, k);
   const Buffer from = chunk_of(call.op.send, k);
   const Buffer to{run.pipeline.slot(call.me(), k), from.bytes};
-  co_await call.op.team.compute.copy_for_others(to, from, call.op.stop);
+  co_await call.op.team.compute.copy(to, from, call.op.stop);
   run.pipeline.finished(IntraTeam::kFilled, k);
 }
 

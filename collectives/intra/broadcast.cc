@@ -13,7 +13,7 @@ Task<void> fill_all(IntraCall& call, Pipeline& pipeline) {
     const std::size_t at = k * IntraTeam::kSlotBytes;
     const Buffer from = call.op.send.slice(at, std::min(IntraTeam::kSlotBytes, call.op.send.bytes - at));
     const Buffer to{pipeline.slot(call.me(), k), from.bytes};
-    co_await call.op.team.compute.copy_for_others(to, from, call.op.stop);
+    co_await call.op.team.compute.copy(to, from, call.op.stop);
     pipeline.finished(IntraTeam::kFilled, k);
   }
 }

@@ -147,7 +147,7 @@ Task<void> fill(BlockExchange& run, Pipeline& pipeline, std::uint64_t k) {
     if (member == call.me() || chunk.bytes == 0) continue;
     const Buffer from = call.op.send.slice(block.begin * run.element + chunk.at, chunk.bytes);
     const Buffer to{run.in_slot(pipeline, call.me(), member, k), chunk.bytes};
-    co_await call.op.team.compute.copy_for_others(to, from, call.op.stop);
+    co_await call.op.team.compute.copy(to, from, call.op.stop);
   }
   pipeline.finished(IntraTeam::kFilled, k);
 }

@@ -33,7 +33,7 @@ Task<std::uint64_t> contribute(Operation& op, std::size_t bytes) {
   if (bytes > IntraTeam::kInlineBytes) {
     team.need_staging();
     const Buffer place{team.eager(team.me(), team.next_number()), op.send.bytes};
-    if (gives) co_await op.team.compute.copy_for_others(place, op.send, op.stop);
+    if (gives) co_await op.team.compute.copy(place, op.send, op.stop);
   } else if (gives && op.send.on_host()) {
     arrival.payload = {op.send.data, op.send.bytes};
   } else if (gives && op.send.bytes > 0) {

@@ -42,7 +42,7 @@ Task<void> fill(ReduceExtents& run, std::uint64_t k) {
     for (const auto& [position, extent] : pieces) {
       const Buffer from = call.op.send.slice(extent.begin * run.element, extent.count * run.element);
       const Buffer to{run.pipeline.slot(call.me(), k) + run.in_slot(owner, k, position), from.bytes};
-      co_await call.op.team.compute.copy_for_others(to, from, call.op.stop);
+      co_await call.op.team.compute.copy(to, from, call.op.stop);
     }
   }
   run.pipeline.finished(IntraTeam::kFilled, k);

@@ -42,7 +42,7 @@ Task<void> fill(ReduceScatter& run, std::uint64_t k) {
     if (member == call.me() || bytes == 0) continue;
     const Buffer from = call.op.send.slice(run.offset(k, member), bytes);
     const Buffer to{run.pipeline.slot(call.me(), k) + run.offset_in_slot(member), bytes};
-    co_await call.op.team.compute.copy_for_others(to, from, call.op.stop);
+    co_await call.op.team.compute.copy(to, from, call.op.stop);
   }
   run.pipeline.finished(IntraTeam::kFilled, k);
 }

@@ -35,7 +35,7 @@ Task<void> fill(SpreadExtents& run, std::uint64_t k) {
   for (const auto& [position, extent] : pieces) {
     const Buffer from = run.in_output(extent);
     const Buffer to{run.in_slot(call.me(), k, position), from.bytes};
-    co_await call.op.team.compute.copy_for_others(to, from, call.op.stop);
+    co_await call.op.team.compute.copy(to, from, call.op.stop);
   }
   run.pipeline.finished(IntraTeam::kFilled, k);
 }

@@ -62,7 +62,7 @@ Task<void> fill(StagedReduce& run, std::uint64_t k) {
       const Buffer from = run.part_of(call.op.send, k, member);
       if (member == me || from.bytes == 0) continue;
       const Buffer to{slot + run.layout.offset_in_slot(member), from.bytes};
-      co_await call.op.team.compute.copy_for_others(to, from, call.op.stop);
+      co_await call.op.team.compute.copy(to, from, call.op.stop);
     }
   }
   run.pipeline.finished(IntraTeam::kFilled, k);
@@ -91,7 +91,7 @@ Task<void> reduce(StagedReduce& run, std::uint64_t k) {
     if (run.root != me) run.results.push_back({run.pipeline.result_slot(me, k), bytes});
     if (run.gets_result(me)) run.results.push_back(run.part_of(call.op.recv, k, me));
     co_await call.op.team.compute.reduce(run.results, run.operands, run.layout.length(k, me), call.op.call.reduction,
-                                         {.ranks = call.size(), .for_others = run.root != me ? 1 : 0}, call.op.stop);
+                                         {.ranks = call.size()}, call.op.stop);
   }
   run.pipeline.finished(IntraTeam::kReduced, k);
 }
