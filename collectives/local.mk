@@ -104,8 +104,6 @@ collectives_sources += \
 	collectives/intra/intra_team.h \
 	collectives/intra/one_shot.cc \
 	collectives/intra/one_shot.h \
-	collectives/intra/pull_reduce.cc \
-	collectives/intra/pull_reduce.h \
 	collectives/intra/reduce_extents.cc \
 	collectives/intra/reduce_extents.h \
 	collectives/intra/reduce_scatter.cc \

@@ -9,9 +9,6 @@ Task<std::uint64_t> arrive(Operation& op) {
   arrival.fingerprint = op.whole().fingerprint();
   if (op.send.bytes > 0 && op.send.on_host()) arrival.send = domain.offset_of(op.send.data, op.send.bytes);
   if (op.recv.bytes > 0 && op.recv.on_host()) arrival.recv = domain.offset_of(op.recv.data, op.recv.bytes);
-  arrival.on_host = op.send.on_host() && op.recv.on_host();
-  if (!arrival.send && op.send.on_host()) arrival.private_send = op.send.data;
-  if (!arrival.recv && op.recv.on_host()) arrival.private_recv = op.recv.data;
   co_await team.await_room(op.stop);
   const std::uint64_t number = team.arrive(op.whole(), arrival);
   co_await await_arrivals(op, number);

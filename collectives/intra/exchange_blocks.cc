@@ -194,6 +194,7 @@ Task<void> exchange_blocks(Operation& op) {
   arrive(run);
   co_await await_arrivals(op, call.number);
   require_lengths(run);
+  run.all_pull = !run.gathers();
   for (int member = 0; member < call.size(); ++member) run.all_pull = run.all_pull && team.pulls(member, call.number);
 
   constexpr std::size_t kLine = 64;

@@ -138,9 +138,7 @@ std::uint64_t IntraTeam::arrive(const Call& call, const Arrival& arrival) noexce
   ControlLine& line = own_arrival(number);
   if (arrival.payload.empty()) {
     line.word[kPrivateWord].store(reinterpret_cast<std::uintptr_t>(arrival.private_send), std::memory_order_relaxed);
-    line.word[kPrivateWord + 1].store(reinterpret_cast<std::uintptr_t>(arrival.private_recv),
-                                      std::memory_order_relaxed);
-    line.word[kPrivateWord + 2].store(can_pull_ && arrival.on_host, std::memory_order_relaxed);
+    line.word[kPrivateWord + 1].store(can_pull_ && arrival.on_host, std::memory_order_relaxed);
   }
   for (std::size_t i = (arrival.payload.size() + 7) / 8; i-- > 0;) {
     line.word[kPayloadWord + i].store(word_at(arrival.payload, 8 * i), std::memory_order_relaxed);

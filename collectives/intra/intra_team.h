@@ -50,8 +50,7 @@ class IntraTeam {
     kReduced = 3,   // chunks whose part of it this member has reduced
     kCopied = 4,    // chunks that it has copied from others' slots
     kStaging = 5,   // offset of its staging memory, plus 1
-    kPullable = 6,  // number of the operation whose result part is complete in this member's own buffer
-    kFailed = 7,    // number of the operation that failed here after this member had arrived at it
+    kFailed = 6,    // number of the operation that failed here after this member had arrived at it
   };
   // Offset of a member's buffer in its slice; nullopt: private memory.
   using Place = std::optional<std::uint64_t>;
@@ -118,9 +117,7 @@ class IntraTeam {
     Place send = {};
     Place recv = {};
     std::span<const std::byte> payload = {};  // at most kInlineBytes, in host memory
-    // Addresses of private buffers, for members that can read them.
-    const std::byte* private_send = nullptr;
-    const std::byte* private_recv = nullptr;
+    const std::byte* private_send = nullptr;  // the address of a private buffer, for members that can read it
     bool on_host = true;  // the buffers are host memory, so this member can read others' memory into them
   };
   // Whether this member can read every member's process. Members may differ, so it is part of the arrival.
@@ -173,12 +170,8 @@ class IntraTeam {
     return reinterpret_cast<const std::byte*>(
         arrival_word(member, number, kPrivateWord).load(std::memory_order_relaxed));
   }
-  const std::byte* private_recv_of(int member, std::uint64_t number) const noexcept {
-    return reinterpret_cast<const std::byte*>(
-        arrival_word(member, number, kPrivateWord + 1).load(std::memory_order_relaxed));
-  }
   bool pulls(int member, std::uint64_t number) const noexcept {
-    return arrival_word(member, number, kPrivateWord + 2).load(std::memory_order_relaxed) != 0;
+    return arrival_word(member, number, kPrivateWord + 1).load(std::memory_order_relaxed) != 0;
   }
   // Nobody changes it before this member has arrived at its next number.
   const std::byte* payload_of(int member, std::uint64_t number) const noexcept {

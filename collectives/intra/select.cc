@@ -6,7 +6,6 @@
 #include "collectives/intra/direct_reduce.h"
 #include "collectives/intra/exchange_blocks.h"
 #include "collectives/intra/one_shot.h"
-#include "collectives/intra/pull_reduce.h"
 #include "collectives/intra/reduce_extents.h"
 #include "collectives/intra/reduce_scatter.h"
 #include "collectives/intra/staged_reduce.h"
@@ -38,8 +37,6 @@ Task<void> run_after_arrival(Operation& op, std::uint64_t number) {
     case Collective::kReduce:
       if (can_reduce_directly(call)) {
         co_await direct_reduce(call);
-      } else if (can_pull_reduce(call)) {
-        co_await pull_reduce(call);
       } else {
         co_await staged_reduce(call);
       }
