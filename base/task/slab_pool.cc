@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <mutex>
 #include <new>
+#include <utility>
 
 #include "base/error.h"
 
@@ -38,10 +39,7 @@ void* SlabPool::take() {
 }
 
 void* SlabPool::take_one() {
-  // Acquires what the former owners did with their objects.
-  if (free_ == nullptr && given_back_.load(std::memory_order_relaxed) != nullptr) {
-    free_ = given_back_.exchange(nullptr, std::memory_order_acquire);
-  }
+  if (free_ == nullptr || ++takes_ % kTakesPerLook == 0) take_back();
   if (free_ != nullptr) {
     Free* const taken = free_;
     free_ = taken->next;
@@ -51,6 +49,17 @@ void* SlabPool::take_one() {
   void* const taken = fresh_;
   fresh_ += bytes_;
   return taken;
+}
+
+void SlabPool::take_back() noexcept {
+  if (given_back_.load(std::memory_order_relaxed) != nullptr) {
+    if (free_ != nullptr) free_->before = std::exchange(before_, free_);
+    // Acquires what the former owners did with their objects.
+    free_ = given_back_.exchange(nullptr, std::memory_order_acquire);
+  } else if (free_ == nullptr && before_ != nullptr) {
+    free_ = before_;
+    before_ = free_->before;
+  }
 }
 
 void SlabPool::add_slab() {

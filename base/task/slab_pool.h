@@ -1,5 +1,6 @@
 // SlabPool: memory for many objects of one size that come and go: no allocation in the steady state, any thread may take and give
-// back. It keeps what it has had until it is destroyed, which is when no object is left.
+// back. It keeps what it has had until it is destroyed, which is when no object is left. What was given back last is taken first, as it
+// is probably in the caches still: a few objects at a time use the same memory again, also after there were many.
 //
 // What is given back is pushed on a list without a lock and never popped one by one, but taken as a whole, so that an entry which
 // went and came again (ABA) harms nobody. A thread that gives back many at once gathers them (Gathering), and pushes them with one
@@ -33,6 +34,7 @@ class SlabPool {
  private:
   struct Free {
     Free* next;
+    Free* before = nullptr;  // of the first of a list: the list that was begun before it and is not used up
   };
 
  public:
@@ -60,17 +62,21 @@ class SlabPool {
 
  private:
   static constexpr std::size_t kSlabBytes = 64 << 10;  // and its alignment: so an item finds its pool
+  static constexpr unsigned kTakesPerLook = 16;        // at what was given back, while there is anything else
   struct Slab {
     SlabPool* pool;
   };
 
   void* take_one();
+  void take_back() noexcept;
   void add_slab();
   void give_back(Free* first, Free* last) noexcept;
 
   std::size_t bytes_;
   Takers takers_;
-  Free* free_ = nullptr;        // the taker's, as what follows
+  Free* free_ = nullptr;    // the taker's, as what follows
+  Free* before_ = nullptr;  // the first of the lists that were begun before
+  unsigned takes_ = 0;
   std::byte* fresh_ = nullptr;  // never taken yet, in the last slab
   std::byte* end_ = nullptr;    // of that
   std::vector<void*> slabs_;

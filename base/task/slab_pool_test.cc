@@ -36,6 +36,28 @@ TEST(SlabPool, GivesEachItsOwnMemoryAndTheSameAgain) {
 #endif
 }
 
+#if !defined(__SANITIZE_ADDRESS__)
+// Also after there were many, so that a few need only a few lines of a cache.
+TEST(SlabPool, GivesAFewTheMemoryOfThoseThatWereGivenBackLast) {
+  SlabPool pool(kBytes, SlabPool::Takers::kOneAtATime);
+  const auto round = [&pool](int count) {
+    std::set<void*> items;
+    for (int i = 0; i < count; ++i) items.insert(pool.take());
+    EXPECT_EQ(items.size(), static_cast<std::size_t>(count));
+    const SlabPool::Gathering gathering;
+    for (void* item : items) SlabPool::give_back(item);
+    return items;
+  };
+  const std::size_t all = round(5000).size();
+  std::set<void*> used;
+  for (int i = 0; i < 100; ++i) used.merge(round(64));
+  EXPECT_LE(used.size(), 128u);
+  const std::size_t slabs = pool.slabs();
+  for (int i = 0; i < 3; ++i) EXPECT_EQ(round(5000).size(), all);
+  EXPECT_EQ(pool.slabs(), slabs) << "none was lost";
+}
+#endif
+
 // Each writes its own number into what it takes and finds it there when it gives it back.
 TEST(SlabPool, ServesThreads) {
   SlabPool pool(kBytes);
