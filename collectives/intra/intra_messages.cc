@@ -33,6 +33,7 @@ IntraMessages::IntraMessages(HostDomain& domain, std::uint64_t view_id, std::vec
       ranks_(std::move(ranks)),
       consecutive_(ranks_.back() - ranks_.front() == static_cast<int>(ranks_.size()) - 1),
       me_(me),
+      slice_(domain_.slice(domain_.rank()).data()),
       lines_(domain_ranks_.size()) {
   const auto members = static_cast<std::uint32_t>(domain_ranks_.size());
   lines_[static_cast<std::size_t>(me_)] = domain_.claim_lines(key_, line_count());
@@ -139,7 +140,7 @@ void IntraMessages::release_range(HostRange range) noexcept {
 
 // Allocates memory for the next message to this member, of which it becomes the last of `runs`. What was received is given back when
 // there is no room otherwise, and long ones soon: the receiver's count lies in a line that it keeps writing to.
-[[gnu::noinline]] IntraMessages::Placed IntraMessages::place_anywhere(Outgoing& to, std::size_t bytes) {
+[[gnu::noinline]] std::byte* IntraMessages::place_anywhere(Outgoing& to, std::size_t bytes) {
   const bool is_long = aligned(bytes) > kLongestInSlab;
   to.run = nullptr;
   if (!is_long) return place_in_slab(to, aligned(bytes));
@@ -152,11 +153,10 @@ void IntraMessages::release_range(HostRange range) noexcept {
     throw;
   }
   ++to.own_ranges;
-  const HostRange range = to.runs.back().own;
-  return {domain_.view(domain_.rank(), range), range.offset, kNowhere};
+  return domain_.view(domain_.rank(), to.runs.back().own);
 }
 
-IntraMessages::Placed IntraMessages::place_in_slab(Outgoing& to, std::size_t bytes) {
+std::byte* IntraMessages::place_in_slab(Outgoing& to, std::size_t bytes) {
   const auto fits = [&] { return !to.slabs.empty() && to.slabs.back().range.bytes - to.slabs.back().filled >= bytes; };
   if (!fits() || to.own_ranges > 0) reclaim(to);
   if (!fits()) add_slab(to, bytes);
@@ -173,20 +173,20 @@ IntraMessages::Placed IntraMessages::place_in_slab(Outgoing& to, std::size_t byt
     to.run = &to.runs.back();
     to.slab = &slab;
   }
-  return {slab.memory + at, slab.range.offset + at, slab.range.offset + slab.filled};
+  return slab.memory + at;
 }
 
 // What most messages need: there is room behind the last message, and no message with a range of its own is to be looked after.
-inline bool IntraMessages::place_behind(Outgoing& to, std::size_t message_bytes, Placed* placed) noexcept {
+// Otherwise null.
+inline std::byte* IntraMessages::place_behind(Outgoing& to, std::size_t message_bytes) noexcept {
   const std::uint64_t bytes = aligned(message_bytes);
-  if (to.run == nullptr || bytes > kLongestInSlab || to.slab->range.bytes - to.slab->filled < bytes) return false;
+  if (to.run == nullptr || bytes > kLongestInSlab || to.slab->range.bytes - to.slab->filled < bytes) return nullptr;
   Slab& slab = *to.slab;
   const std::uint64_t at = slab.filled;
   slab.filled += bytes;
   ++slab.messages;
   ++to.run->messages;
-  *placed = {slab.memory + at, slab.range.offset + at, slab.range.offset + slab.filled};
-  return true;
+  return slab.memory + at;
 }
 
 void IntraMessages::add_slab(Outgoing& to, std::size_t bytes) {
@@ -195,8 +195,10 @@ void IntraMessages::add_slab(Outgoing& to, std::size_t bytes) {
     release_range(to.slabs.back().range);
     to.slabs.pop_back();
   }
-  // Doubles the waiting bytes: many messages need few allocations, and few messages little memory.
-  const std::uint64_t wanted = std::max<std::uint64_t>(bytes, std::min(to.slab_bytes, kLargestSlab));
+  // Doubles the waiting bytes: many messages need few allocations, and few messages little memory, which the caches of both ends
+  // keep, also after there were many.
+  const std::uint64_t waiting = std::min((to.posted - to.freed) * bytes, to.slab_bytes);
+  const std::uint64_t wanted = std::max<std::uint64_t>(bytes, std::min(waiting, kLargestSlab));
   to.slabs.emplace_back();
   Slab& slab = to.slabs.back();
   try {
@@ -248,13 +250,13 @@ std::uint64_t IntraMessages::new_fingerprint(DType type, Codec codec, std::uint6
 }
 
 // Allocates the next message to this member and writes its header; the payload's place follows that.
-[[gnu::always_inline]] inline IntraMessages::Placed IntraMessages::begin_message(Outgoing& to,
-                                                                                 const Envelope& envelope) {
+[[gnu::always_inline]] inline std::byte* IntraMessages::begin_message(Outgoing& to, const Envelope& envelope) {
   const std::size_t bytes = sizeof(Header) + envelope.bytes;
-  Placed place;
-  if (!place_behind(to, bytes, &place)) place = place_anywhere(to, bytes);
-  prefetch_for_write(place.memory + kPrefetched);
-  auto* made = new (place.memory) Header;
+  std::byte* place = place_behind(to, bytes);
+  if (place == nullptr) [[unlikely]]
+    place = place_anywhere(to, bytes);
+  prefetch_for_write(place + kPrefetched);
+  auto* made = new (place) Header;
   made->bytes = envelope.bytes;
   made->fingerprint = fingerprint(envelope.type, envelope.codec, envelope.count);
   made->tag = envelope.tag;
@@ -262,14 +264,19 @@ std::uint64_t IntraMessages::new_fingerprint(DType type, Codec codec, std::uint6
   return place;
 }
 
-inline void IntraMessages::post_message(Outgoing& to, const Placed& message) noexcept {
+// What it knows of the message stays in registers: on the stack, it would be read there while the message is still being written, which
+// takes as long as its cache line does to come from the other end.
+inline void IntraMessages::post_message(Outgoing& to, std::byte* message, std::size_t bytes) noexcept {
+  const auto offset = static_cast<std::uint64_t>(message - slice_);
   if (to.posted == 0) {
     const FlagRef first = flag(me_, kFirst, to.member);
-    domain_.own_line(first.line).word[first.word].store(message.offset + 1, std::memory_order_release);
-  } else if (to.last.end != message.offset) {
-    std::launder(reinterpret_cast<Header*>(to.last.memory))->next.store(message.offset + 1, std::memory_order_release);
+    domain_.own_line(first.line).word[first.word].store(offset + 1, std::memory_order_release);
+  } else if (to.behind != offset) {
+    std::launder(reinterpret_cast<Header*>(to.last))->next.store(offset + 1, std::memory_order_release);
   }
+  const std::uint64_t taken = aligned(sizeof(Header) + bytes);
   to.last = message;
+  to.behind = taken > kLongestInSlab ? kNowhere : offset + taken;
   domain_.publish(to.posted_here.line, to.posted_here.word, ++to.posted);  // pairs with the acquire in follow()
 }
 
@@ -279,19 +286,20 @@ Task<void> IntraMessages::send(Operation& op) {
   co_await TurnQueue::Await(to.turns, domain_.loop(), op.stop);
   const TurnQueue::Holder turn(to.turns);
   const Reduction& elements = op.call.reduction;
-  const Placed place = begin_message(to, {elements.type, elements.codec, op.call.count, op.call.tag, op.send.bytes});
-  const Buffer inside{place.memory + sizeof(Header), op.send.bytes};
+  std::byte* const place =
+      begin_message(to, {elements.type, elements.codec, op.call.count, op.call.tag, op.send.bytes});
+  const Buffer inside{place + sizeof(Header), op.send.bytes};
   if (op.send.bytes > 0) co_await op.team.compute.copy(inside, op.send, op.stop);
-  post_message(to, place);
+  post_message(to, place, op.send.bytes);
 }
 
 bool IntraMessages::send_now(int member, const PlainCall& call, const Buffer& send) noexcept {
   Outgoing& to = this->to(member);
   if (!to.turns.free()) return false;
   try {
-    const Placed place = begin_message(to, {call.type, Codec::kNone, call.count, call.tag, send.bytes});
-    CpuCompute::copy_now(place.memory + sizeof(Header), send.data, send.bytes);
-    post_message(to, place);
+    std::byte* const place = begin_message(to, {call.type, Codec::kNone, call.count, call.tag, send.bytes});
+    CpuCompute::copy_now(place + sizeof(Header), send.data, send.bytes);
+    post_message(to, place, send.bytes);
   } catch (...) {
     return false;  // the operation fails in the same way and reports the error
   }

@@ -187,11 +187,6 @@ class IntraMessages final : private Root::Owner {
     HostRange own = {};
   };
   static constexpr std::uint64_t kNowhere = ~std::uint64_t{0};
-  struct Placed {
-    std::byte* memory = nullptr;
-    std::uint64_t offset = 0;
-    std::uint64_t end = kNowhere;  // where the next one begins if it follows directly
-  };
   struct Outgoing {  // messages to one member
     explicit Outgoing(int to) : member(to) {}
     int member;
@@ -203,8 +198,9 @@ class IntraMessages final : private Root::Owner {
     std::deque<Run> runs;    // messages freed .. posted - 1, and one that is being written
     std::deque<Slab> slabs;  // the last is being filled
     std::uint64_t slab_bytes = 0;
-    std::size_t own_ranges = 0;  // runs that are not in slabs
-    Placed last;                 // that was posted
+    std::size_t own_ranges = 0;       // runs that are not in slabs
+    std::byte* last = nullptr;        // that was posted
+    std::uint64_t behind = kNowhere;  // where the next one begins if it follows that directly
     // For a message that follows others in the last slab: those, if any can (place_behind).
     Run* run = nullptr;
     Slab* slab = nullptr;
@@ -269,9 +265,9 @@ class IntraMessages final : private Root::Owner {
 
   HostRange acquire_range(std::size_t bytes);
   void release_range(HostRange range) noexcept;
-  Placed place_anywhere(Outgoing& to, std::size_t bytes);
-  static bool place_behind(Outgoing& to, std::size_t message_bytes, Placed* placed) noexcept;
-  Placed place_in_slab(Outgoing& to, std::size_t bytes);
+  std::byte* place_anywhere(Outgoing& to, std::size_t bytes);
+  static std::byte* place_behind(Outgoing& to, std::size_t message_bytes) noexcept;
+  std::byte* place_in_slab(Outgoing& to, std::size_t bytes);
   void add_slab(Outgoing& to, std::size_t bytes);
   // What is told about a message in its header.
   struct Envelope {
@@ -281,8 +277,8 @@ class IntraMessages final : private Root::Owner {
     std::uint32_t tag;
     std::size_t bytes;
   };
-  Placed begin_message(Outgoing& to, const Envelope& envelope);
-  void post_message(Outgoing& to, const Placed& message) noexcept;
+  std::byte* begin_message(Outgoing& to, const Envelope& envelope);
+  void post_message(Outgoing& to, std::byte* message, std::size_t bytes) noexcept;
   void drop_oldest(Outgoing& to) noexcept;
   void reclaim(Outgoing& to) noexcept;
   void follow(Incoming& from);
@@ -316,6 +312,7 @@ class IntraMessages final : private Root::Owner {
   std::vector<int> ranks_;
   bool consecutive_;  // the ranks
   int me_;
+  const std::byte* slice_;  // this member's memory
   std::vector<std::uint32_t> lines_;
   std::deque<Outgoing> out_;
   std::deque<Incoming> in_;
