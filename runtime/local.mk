@@ -48,6 +48,7 @@ runtime_sources += \
 	runtime/group/requested_work.h \
 	runtime/group/short_queue.cc \
 	runtime/group/short_queue.h \
+	runtime/group/start_window.h \
 	runtime/group/waiting_call.cc \
 	runtime/group/waiting_call.h \
 	runtime/group/waiting_receive.cc \

@@ -38,6 +38,7 @@
 #include "runtime/group/group_operation.h"
 #include "runtime/group/operation_line.h"
 #include "runtime/group/pair_sequences.h"
+#include "runtime/group/start_window.h"
 #include "runtime/group/waiting_call.h"
 #include "runtime/watch/receive_search.h"
 #include "runtime/watch/recorder.h"
@@ -157,6 +158,10 @@ class Group final : private GroupBoard::Observer, private Root::Owner, private i
   // that. If not, wait_until_open() returns in the order of the calls.
   bool is_open() const noexcept { return gate_.free(); }
   Task<void> wait_until_open(Stop& stop);
+  // Of collectives among hosts. Those on one host have turns before they take memory; and members may send and receive in different
+  // orders.
+  StartWindow& start_window() noexcept { return start_window_; }
+  bool starts_in_turn(Collective kind) const noexcept { return spans_hosts() && !is_message(kind); }
   const RecordedGroup& recorded_as() const noexcept { return recorded_as_; }
   Duration default_timeout() const noexcept { return timeout_; }
   // Of operations without a class of their own. Set before the first one.
@@ -284,6 +289,7 @@ class Group final : private GroupBoard::Observer, private Root::Owner, private i
   Event opening_ended_;
   TurnQueue gate_;  // taken until the group is open, and then handed from one operation that waited to the next
   std::optional<Root> opening_;
+  StartWindow start_window_;
 };
 
 }  // namespace aiacc

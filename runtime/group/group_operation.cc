@@ -118,7 +118,14 @@ Task<void> GroupOperation::body(GroupOperation* self) {
       co_await self->waiting_->go_on(self->running_->operation);
     } else {
       if (!self->group_.is_open()) co_await self->group_.wait_until_open(self->running_->stop);
-      co_await run_call(self->running_->operation, self->group_.messengers());
+      Operation& operation = self->running_->operation;
+      std::optional<StartWindow::Running> running;
+      if (self->group_.starts_in_turn(operation.call.kind)) {
+        StartWindow& window = self->group_.start_window();
+        co_await StartWindow::Await(window, operation.traffic, self->group_.loop(), operation.stop);
+        running.emplace(window);
+      }
+      co_await run_call(operation, self->group_.messengers());
     }
   } catch (...) {
     error = std::current_exception();
