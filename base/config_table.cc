@@ -97,7 +97,8 @@ constexpr std::array kTable{
     ConfigRow{"AIACC_YIELD", &V::yield, "300us", "0ns", "1h", kUser,
               "How long such a rank then goes on looking, and gives its core to others between two looks, before it "
               "blocks. Who is late wakes a rank that has blocked, which takes some 0.1 ms; one that has not needs its "
-              "core for nothing else meanwhile.",
+              "core for nothing else meanwhile. Ranks that compute beside it take some percent more time, and up to "
+              "1.6 times as long where their threads need its core.",
               "0.1"},
     ConfigRow{
         "AIACC_TRANSPORT", &V::network, "auto", "", "", kUser,
