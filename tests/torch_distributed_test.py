@@ -251,6 +251,26 @@ def test_which_calls_the_compiled_part_takes(python):
     assert code == 0 and sorted(out.splitlines()) == sorted(2 * [str([True] * 7), "True True", "True", "True", "True", "True"]), (code, out, err)
 
 
+@pytest.mark.parametrize("python", each_torch()[:1])
+def test_threads_of_the_compiled_part_end_before_python(python):
+    """One that takes the interpreter's lock while Python ends would abort the process."""
+    code, out, err = python_job(python, 2, """
+import time
+import torch, torch.distributed as dist
+import aiacc.torch
+dist.init_process_group("aiacc")
+def last(ended):
+    time.sleep(0.5)
+    print("all is well")
+time.sleep(0.3 * dist.get_rank())  # rank 0 has a future of what has not ended
+work = dist.all_reduce(torch.ones(2), async_op=True)
+if dist.get_rank() == 0:
+    work.get_future().add_done_callback(last)
+work.wait()
+""", env={"AIACC_TORCH_SHIM": compiled_part(python)[1]})
+    all_well(1, code, out, err)
+
+
 @pytest.mark.parametrize("what, said", FAILURES[:3])
 @pytest.mark.parametrize("python", each_torch()[:1])
 def test_errors_with_the_compiled_part(python, what, said):

@@ -41,6 +41,8 @@ constexpr int kUint8 = 1;  // AIACC_UINT8
 constexpr std::size_t kLongBytes = 4 << 20;
 constexpr Milliseconds kTick(250);  // a wait in the library sees no signal of Python (Ctrl-C): it returns this often
 constexpr std::int64_t kLong = 1 << 30;  // milliseconds
+constexpr Milliseconds kLongestEnd(
+    5000);  // of threads, at the end of Python: one may wait for an operation that never ends
 
 // Of aiacc.h.
 using Group = std::uint64_t;
@@ -207,10 +209,14 @@ class ShortWork : public c10d::Work {
     return future_;
   }
 
-  // On a thread of its own.
-  void end_in_library() {
-    while (!ended_ && !take(calls.wait_for(request_, kLong))) {
-    }
+  // On a thread of its own. Runs nothing of Python; what it returns is for complete_with() on the same thread.
+  int wait_in_library() {
+    int status = kPending;
+    while (status == kPending && !ended_) status = calls.wait_for(request_, kLong);
+    return status;
+  }
+  void complete_with(int status) {
+    if (!ended_) take(status);
     complete();
   }
 
@@ -253,38 +259,67 @@ class Waiters {
     if (asked_.size() > free_) {
       std::thread([this] { serve(); }).detach();
       ++free_;
+      ++threads_;
     }
     more_.notify_one();
+  }
+  // Those whose operation does not end in time run nothing of Python from then on.
+  void end() {
+    std::unique_lock lock(mutex_);
+    ending_ = true;
+    more_.notify_all();
+    none_.wait_for(lock, kLongestEnd, [this] { return threads_ == 0; });
+    abandoned_ = true;
   }
 
  private:
   void serve() {
     std::unique_lock lock(mutex_);
     while (true) {
-      more_.wait(lock, [this] { return !asked_.empty(); });
+      more_.wait(lock, [this] { return !asked_.empty() || ending_; });
+      if (asked_.empty()) break;
       c10::intrusive_ptr<ShortWork> work = std::move(asked_.front());
       asked_.pop_front();
       --free_;
       lock.unlock();
-      work->end_in_library();
+      const int status = work->wait_in_library();
+      lock.lock();
+      if (abandoned_) {
+        static_cast<void>(work.release());  // its tensors may be Python's
+        return;
+      }
+      lock.unlock();
+      work->complete_with(status);
       work.reset();
       lock.lock();
       ++free_;
     }
+    --threads_;
+    none_.notify_all();
   }
   std::mutex mutex_;
-  std::condition_variable more_;
+  std::condition_variable more_, none_;
   std::deque<c10::intrusive_ptr<ShortWork>> asked_;
   std::size_t free_ = 0;  // threads that wait for nothing, those that begin included
+  std::size_t threads_ = 0;
+  bool ending_ = false, abandoned_ = false;
 };
 
-void wait_elsewhere(c10::intrusive_ptr<ShortWork> work) {
-  static std::atomic<Waiters*> waiters{new Waiters};
-  // A forked child has none of the threads.
-  static const int at_fork = pthread_atfork(nullptr, nullptr, [] { waiters = new Waiters; });
-  static_cast<void>(at_fork);
-  waiters.load()->wait_for(std::move(work));
+std::atomic<Waiters*>& waiters() {
+  static std::atomic<Waiters*> those{new Waiters};  // never freed: threads may use them at the end of the process
+  return those;
 }
+
+void wait_elsewhere(c10::intrusive_ptr<ShortWork> work) {
+  // A forked child has none of the threads.
+  static const int at_fork = pthread_atfork(nullptr, nullptr, [] { waiters() = new Waiters; });
+  static_cast<void>(at_fork);
+  waiters().load()->wait_for(std::move(work));
+}
+
+// Called when Python ends. A thread that takes the interpreter's lock afterwards, to free a tensor of Python's or for what users attached to
+// a future, is ended within C++, which aborts the process.
+void end_threads() { waiters().exchange(new Waiters)->end(); }
 
 using Made = c10::intrusive_ptr<c10d::Work>;
 
@@ -468,4 +503,5 @@ PYBIND11_MODULE(aiacc_torch_shim, module) {
   module.def("barrier", barrier);
   module.def("send", send);
   module.def("recv", recv);
+  module.def("end_threads", end_threads, py::call_guard<py::gil_scoped_release>());
 }

@@ -2,6 +2,7 @@
 the methods of a process group that ask it first."""
 from __future__ import annotations
 
+import atexit
 import ctypes as c
 import functools
 import hashlib
@@ -12,7 +13,7 @@ import os
 import pathlib
 import sysconfig
 import warnings
-from typing import Any, Callable, Dict, Optional, Tuple
+from typing import Any, Callable, Dict, List, Optional, Tuple
 
 import torch
 
@@ -112,7 +113,17 @@ def module() -> Optional[Any]:
     except (ImportError, KeyError) as error:
         warnings.warn(f"the compiled part of aiacc.torch in {file} is not used: {error}")
         return None
+    _loaded.append(made)
     return made
+
+
+_loaded: List[Any] = []
+
+
+@atexit.register  # when this is imported, before init: it runs after finalize, which ends the operations
+def _end_threads() -> None:
+    for made in _loaded:
+        made.end_threads()
 
 
 def _asking_first(quick: Callable[..., Any], types: Tuple[type, ...], options: str, method: Callable[..., Any]) -> Callable[..., Any]:
