@@ -10,13 +10,13 @@ import os
 import sys
 import threading
 from opcode import opname
-from typing import Any, Callable, NoReturn, Optional, Protocol, Sequence, Set, Union
+from typing import Any, Callable, List, NoReturn, Optional, Protocol, Sequence, Set, Union
 
 from aiacc import _abi
 from aiacc._library import library
 
 _MOST_MS = 2**31 - 1  # of aiacc_init_attr_t
-_stores: list = []  # callbacks of stores live as long as the process
+_stores: List[Any] = []  # callbacks of stores live as long as the process
 _initializer: Optional[int] = None  # the process that called init
 _gone_on_without: Set[int] = set()  # lost ranks that the program has dealt with
 
@@ -201,7 +201,7 @@ def metrics() -> Any:
             return json.loads(text.value)
 
 
-def start_timeline(file: Optional[Union[str, os.PathLike]] = None) -> None:
+def start_timeline(file: Optional[Union[str, os.PathLike[str]]] = None) -> None:
     """Begins a trace of the gradients of all ranks that call it, which rank 0 writes to `file` (aiacc_timeline_start(3))."""
     library().aiacc_timeline_start(0, None if file is None else os.fsencode(file))
 

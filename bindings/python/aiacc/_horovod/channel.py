@@ -58,7 +58,7 @@ class Operation:
     def check_ranks(self, ranks: int) -> None:
         """Raises if it is not defined for so many."""
 
-    def description(self) -> dict:
+    def description(self) -> Dict[str, Any]:
         """Equal on all ranks, or the operation fails on all of them. Of plain numbers, strings, lists."""
         return {"operation": self.kind, "name": self.name}
 
@@ -99,7 +99,7 @@ class Join(Operation):
         super().__init__(name)
         self.keeps_place = True
 
-    def stand_in(self, description: dict) -> Optional[Operation]:
+    def stand_in(self, description: Dict[str, Any]) -> Optional[Operation]:
         """What this rank runs in an operation of the others. None: nothing, as they raise."""
         return None
 
@@ -381,7 +381,7 @@ class Channel:
         if contradictory and order.waited_elsewhere([said for _, said in everyone]):
             self._fail_elsewhere(1 + max(said.engine for _, said in everyone))
 
-    def _end_engines_of(self, descriptions: List[Optional[dict]]) -> None:
+    def _end_engines_of(self, descriptions: List[Optional[Dict[str, Any]]]) -> None:
         """Ranks disagree about an operation there."""
         engines = [one["call"][0] for one in descriptions if one is not None and "call" in one]
         if engines:
@@ -415,7 +415,7 @@ class Channel:
             if other is not None and other.refusal([self.ranks[rank] for rank in joined]) is None:
                 other.run(self, _numbers(headers))
 
-    def _refuse(self, operation: Operation, descriptions: List[Optional[dict]]) -> None:
+    def _refuse(self, operation: Operation, descriptions: List[Optional[Dict[str, Any]]]) -> None:
         """Raises where ranks disagree."""
         sentence = self._disagreement(descriptions)
         if sentence is None:
@@ -448,7 +448,7 @@ class Channel:
             begin += count
         return found
 
-    def _descriptions(self, own: bytes, headers: List[Any]) -> List[Optional[dict]]:
+    def _descriptions(self, own: bytes, headers: List[Any]) -> List[Optional[Dict[str, Any]]]:
         return [json.loads(one) if one else None for one in self._gather(own, [max(header[2], 0) for header in headers])]
 
     def _exchange(self, own: bytes) -> List[bytes]:
@@ -457,7 +457,7 @@ class Channel:
         self.group.allgather(_LENGTH.pack(len(own)), lengths)
         return self._gather(own, [length for length, in _LENGTH.iter_unpack(lengths)])
 
-    def _disagreement(self, descriptions: List[Optional[dict]]) -> Optional[str]:
+    def _disagreement(self, descriptions: List[Optional[Dict[str, Any]]]) -> Optional[str]:
         """Which two ranks differ in what; those that have joined do not count."""
         those = [(self.ranks[rank], one) for rank, one in enumerate(descriptions) if one is not None]
         first, reference = those[0]
@@ -470,7 +470,7 @@ class Channel:
         return None
 
 
-def _are_different_operations(descriptions: List[Optional[dict]]) -> bool:
+def _are_different_operations(descriptions: List[Optional[Dict[str, Any]]]) -> bool:
     return len({(one["operation"], one["name"], str(one.get("call"))) for one in descriptions if one is not None}) > 1
 
 

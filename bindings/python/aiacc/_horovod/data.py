@@ -29,7 +29,7 @@ class _Epoch:
     _END = object()
 
     def __init__(self, batches: Iterator[Any], ahead: int) -> None:
-        self._made: queue.Queue = queue.Queue(ahead)
+        self._made: queue.Queue[Any] = queue.Queue(ahead)
         self._closed = False
         self._batches = batches
         self._thread = threading.Thread(target=self._run, name="aiacc data loader", daemon=True)

@@ -25,7 +25,7 @@ class HostUpdateResult(enum.IntFlag):
     mixed = 3
 
 
-class _HostMessages(queue.Queue):
+class _HostMessages(queue.Queue):  # type: ignore[type-arg]  # Python 3.8 has no Queue[str]
     """What on_hosts_updated was told. Programs look whether there is something before they commit: `hear` asks aiaccrun's agent first."""
 
     def __init__(self, hear: Callable[[], None]) -> None:

@@ -293,7 +293,7 @@ class _Wait(Operation):
         """The program waits no more. This may be queued for long, and holds no tensor from now on."""
         self._pending = None
 
-    def description(self) -> dict:
+    def description(self) -> Dict[str, Any]:
         metadata = self._metadata
         return {**super().description(), "type and shape": metadata.shape, "op": OP_NAMES[metadata.op],
                 "prescale and postscale factors": [metadata.prescale, metadata.postscale], "call": list(self._call)}

@@ -19,7 +19,7 @@ def checked_op(op: Any) -> int:
     return int(op)
 
 
-def _integers(values: Sequence[int]) -> array.array:
+def _integers(values: Sequence[int]) -> array.array[int]:
     return array.array("q", values)
 
 
@@ -55,7 +55,7 @@ class Allreduce(OfTensors):
             raise NotImplementedError("op=Adasum is not part of this binding of aiacc: use Average or Sum")
         self.inputs, self.outputs, self.op, self.scales = inputs, outputs, op, (float(prescale), float(postscale))
 
-    def description(self) -> dict:
+    def description(self) -> Dict[str, Any]:
         return {**super().description(), "type and shape": [self.tensors.describe(one) for one in self.inputs], "op": OP_NAMES[self.op],
                 "prescale and postscale factors": list(self.scales)}
 
@@ -97,7 +97,7 @@ class Allgather(OfTensors):
         self.inputs = [self.tensors.packed(one) for one in inputs]
         self.own_number = inputs[0].shape[0] if len(inputs) == 1 and len(inputs[0].shape) else 0
 
-    def description(self) -> dict:
+    def description(self) -> Dict[str, Any]:
         return {**super().description(), "type and shape without rows": [[self.tensors.describe(one)[0], "rows" if len(one.shape) else "scalar", *one.shape[1:]]
                                                                           for one in self.inputs]}
 
@@ -130,7 +130,7 @@ class Broadcast(OfTensors):
         super().__init__(name)
         self.given, self.result, self.root, self.root_in_set = given, result, root, root_in_set
 
-    def description(self) -> dict:
+    def description(self) -> Dict[str, Any]:
         return {**super().description(), "type and shape": self.tensors.describe(self.given), "root rank": self.root}
 
     def run(self, channel: Channel, numbers: List[int]) -> None:
@@ -151,7 +151,7 @@ class Alltoall(OfTensors):
         super().__init__(name)
         self.given, self.splits = self.tensors.packed(given), splits
 
-    def description(self) -> dict:
+    def description(self) -> Dict[str, Any]:
         return {**super().description(), "type and shape without rows": [self.tensors.describe(self.given)[0], *self.given.shape[1:]]}
 
     def run(self, channel: Channel, numbers: List[int]) -> None:
@@ -174,7 +174,7 @@ class Reducescatter(OfTensors):
         self.outputs = outputs
         self.inputs, self.op, self.scales = [self.tensors.packed(one) for one in inputs], op, (float(prescale), float(postscale))
 
-    def description(self) -> dict:
+    def description(self) -> Dict[str, Any]:
         return {**super().description(), "type and shape": [self.tensors.describe(one) for one in self.inputs], "op": OP_NAMES[self.op],
                 "prescale and postscale factors": list(self.scales)}
 
@@ -214,7 +214,7 @@ class Agreement(Operation):
         super().__init__(name)
         self.said = said
 
-    def description(self) -> dict:
+    def description(self) -> Dict[str, Any]:
         return {**super().description(), "value": self.said}
 
     def run(self, channel: Channel, numbers: List[int]) -> None:
@@ -229,7 +229,7 @@ class BroadcastBytes(Operation):
         super().__init__(name)
         self.data, self.root, self.root_in_set, self.own_number = data, root, root_in_set, len(data)
 
-    def description(self) -> dict:
+    def description(self) -> Dict[str, Any]:
         return {**super().description(), "root rank": self.root}
 
     def run(self, channel: Channel, numbers: List[int]) -> None:

@@ -25,7 +25,7 @@ class ProcessSet:
                 raise ValueError(f"a process set is given by a list of ranks, not by {ranks_or_comm!r}")
             self.ranks = sorted(ranks_or_comm)
         self._making = threading.RLock()  # of what follows, which threads make with their first operation
-        self._channels: dict = {}
+        self._channels: Dict[str, Any] = {}
         self._engines = Engines(self._channel)
         self._norms: Dict[str, SyncBN] = {}
         self._unnegotiated: Dict[str, Unnegotiated] = {}  # by framework's layer

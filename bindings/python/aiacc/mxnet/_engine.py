@@ -46,7 +46,7 @@ _CPU = _Context(1, 0)
 _COMPLETED = c.CFUNCTYPE(None, c.c_void_p, c.c_void_p, c.c_void_p)
 _BEGIN = c.CFUNCTYPE(None, c.c_void_p, c.c_void_p, c.c_void_p)
 _numbers = itertools.count(1)
-_to_begin: Optional[queue.SimpleQueue] = None
+_to_begin: Optional[queue.SimpleQueue[Any]] = None
 _begun: Dict[int, Tuple[Callable[[Complete], None], Any]] = {}  # what to call, and the arrays, which live as long
 
 
@@ -155,7 +155,7 @@ def begin_in_own_thread() -> None:
     Python, which waits for that very thread."""
     global _to_begin
 
-    def serve(waiting: queue.SimpleQueue) -> None:
+    def serve(waiting: queue.SimpleQueue[Any]) -> None:
         while True:
             _begin(*waiting.get())
     with _lock:
@@ -167,7 +167,7 @@ def begin_in_own_thread() -> None:
 # --- operations in any order
 
 _LOOKS_AGAIN_S = 0.005  # for operations that have begun while it waits for others
-_pending: queue.SimpleQueue = queue.SimpleQueue()
+_pending: queue.SimpleQueue[Any] = queue.SimpleQueue()
 _waiter: Optional[threading.Thread] = None
 _lock = threading.Lock()
 

@@ -5,7 +5,7 @@ several ranks have are summed in the order of ranks, so that all ranks have the 
 """
 from __future__ import annotations
 
-from typing import Any, List, Optional, Tuple
+from typing import Any, Dict, List, Optional, Tuple
 
 import mxnet as mx
 import numpy
@@ -39,7 +39,7 @@ class SparseAllreduce(Operation):
         self._described = [tensors.type_name(gradient), *gradient.shape]
         self._prescale, self.own_number = prescale, len(self._rows)
 
-    def description(self) -> dict:
+    def description(self) -> Dict[str, Any]:
         return {**super().description(), "type and shape": self._described}
 
     def run(self, channel: Channel, numbers: List[int]) -> None:

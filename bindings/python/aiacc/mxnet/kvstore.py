@@ -319,7 +319,7 @@ class KVStore(_KVStoreOfMXNet):
                       "know: call set_optimizer on all ranks", stacklevel=5)
         self._watched = _kv_updater.watched(self._optimizer)
 
-    def set_gradient_compression(self, compression_params: dict) -> None:
+    def set_gradient_compression(self, compression_params: Dict[str, Any]) -> None:
         """{"type": "2bit", "threshold": 0.5} as MXNet's, "fp16", "bf16" or "none": of dense float32 gradients on their way to servers."""
         self._finish()
         self._store.set_gradient_compression(compression_params)

@@ -2,7 +2,7 @@
 from __future__ import annotations
 
 import warnings
-from typing import Any, Optional
+from typing import Any, Dict, Optional
 
 import mxnet as mx
 
@@ -26,7 +26,7 @@ class DistributedTrainer(mx.gluon.Trainer):
     (grad_stype="row_sparse", as of an Embedding with sparse_grad=True) travel as rows, are summed in full precision, and stay sparse.
     """
 
-    def __init__(self, params: Any, optimizer: Any, optimizer_params: Optional[dict] = None, compression: Any = Compression.none,
+    def __init__(self, params: Any, optimizer: Any, optimizer_params: Optional[Dict[str, Any]] = None, compression: Any = Compression.none,
                  gradient_predivide_factor: float = 1.0, prefix: Optional[str] = None, num_groups: int = 0,
                  process_set: ProcessSet = global_process_set) -> None:
         global _made

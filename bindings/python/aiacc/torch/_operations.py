@@ -1,7 +1,7 @@
 """The operations on tensors of torch."""
 from __future__ import annotations
 
-from typing import Any, Optional, Sequence
+from typing import Any, Dict, Optional, Sequence
 
 import torch
 
@@ -43,7 +43,7 @@ Allgather, Broadcast, Alltoall, Reducescatter = operations.of_framework(
 class Join(channel.Join):
     """Takes part in allreduces with zeros, or without rows."""
 
-    def stand_in(self, description: dict) -> Optional[Operation]:
+    def stand_in(self, description: Dict[str, Any]) -> Optional[Operation]:
         if description["operation"] == SparseAllreduce.kind:
             return SparseAllreduce.without_rows(description)
         if description["operation"] != Allreduce.kind:

@@ -14,12 +14,12 @@ from aiacc.torch._compile import never_compiled
 _EVENT = getattr(getattr(torch._C, "_profiler", None), "_RecordFunctionFast", None)  # torch >= 2.1
 _enabled: Callable[[], bool] = torch.autograd._profiler_enabled
 _nested = threading.local()
-_ends: Optional[queue.SimpleQueue] = None
+_ends: Optional[queue.SimpleQueue[Any]] = None
 _process = 0
 _lock = threading.Lock()
 
 
-def _serve(ends: queue.SimpleQueue) -> None:
+def _serve(ends: queue.SimpleQueue[Any]) -> None:
     while True:
         event, done = ends.get()
         event.__exit__(None, None, None)

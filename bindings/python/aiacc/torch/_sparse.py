@@ -2,7 +2,7 @@
 from __future__ import annotations
 
 import math
-from typing import Any, List, Optional, Tuple
+from typing import Any, Dict, List, Optional, Tuple
 
 import torch
 
@@ -39,7 +39,7 @@ class SparseAllreduce(Operation):
         self.sparse_shape = self.given.shape[:self.given.sparse_dim()]
         self.row_shape = self.given.shape[self.given.sparse_dim():]
 
-    def description(self) -> dict:
+    def description(self) -> Dict[str, Any]:
         return {**super().description(), "type and shape": _tensors.describe(self.given), "number of sparse dimensions": len(self.sparse_shape),
                 "op": OP_NAMES[self.op]}
 
@@ -47,7 +47,7 @@ class SparseAllreduce(Operation):
         return None
 
     @staticmethod
-    def without_rows(description: dict) -> SparseAllreduce:
+    def without_rows(description: Dict[str, Any]) -> SparseAllreduce:
         """What a rank that has joined contributes."""
         (dtype, *shape), sparse = description["type and shape"], description["number of sparse dimensions"]
         values = _tensors.described([dtype, 0, *shape[sparse:]])

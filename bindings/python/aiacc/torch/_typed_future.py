@@ -35,7 +35,7 @@ class TypedFuture:
         global _script
         if _script is None:
             _script = torch.jit.CompilationUnit(_SOURCE)
-        self._ended: torch.futures.Future = torch.futures.Future()
+        self._ended: torch.futures.Future[Any] = torch.futures.Future()
         self._failure = torch.zeros(_LONGEST, dtype=torch.int64)
         self.future = _script.begin(self._ended, self._failure, tensors)
 

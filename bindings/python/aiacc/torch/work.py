@@ -56,7 +56,7 @@ def _reduced(one: Any) -> Any:
     return _mixed_failure, (kind, str(one), one.status, one.rank)
 
 
-class _Future(torch.futures.Future):
+class _Future(torch.futures.Future):  # type: ignore[type-arg]
     """The future of a Work. What users attach to it may wait for further operations, so it does not run on the one thread by which the
     library tells of ends."""
 
@@ -81,7 +81,7 @@ class _Future(torch.futures.Future):
         super().add_done_callback(callback)
 
     @property
-    def future(self) -> torch.futures.Future:
+    def future(self) -> torch.futures.Future[Any]:
         return self
 
     def complete(self, results: Any, error: Optional[Exception]) -> None:
@@ -214,7 +214,7 @@ class Work(dist._Work if hasattr(dist, "_Work") else torch._C._distributed_c10d.
         return True
 
     @never_compiled
-    def get_future(self) -> torch.futures.Future:
+    def get_future(self) -> torch.futures.Future[Any]:
         with self._lock:
             if self._future is not None:
                 return self._future.future
@@ -297,7 +297,7 @@ class _AllWork(Work):
         return True
 
     @never_compiled
-    def get_future(self) -> torch.futures.Future:
+    def get_future(self) -> torch.futures.Future[Any]:
         with self._lock:
             begun = self._future is not None
         future = super().get_future()
@@ -308,7 +308,7 @@ class _AllWork(Work):
 
 class Waiters:
     """Threads that wait for operations of which the future was asked for. There are as many as ever were waited for at a time."""
-    _asked: queue.SimpleQueue = queue.SimpleQueue()
+    _asked: queue.SimpleQueue[Any] = queue.SimpleQueue()
     _free = 0  # those that wait for nothing
     _threads: List[threading.Thread] = []
     _process = 0
@@ -331,7 +331,7 @@ class Waiters:
         cls._process, cls._free, cls._asked, cls._threads = os.getpid(), 0, queue.SimpleQueue(), []
 
     @classmethod
-    def _serve(cls, asked: queue.SimpleQueue) -> None:
+    def _serve(cls, asked: queue.SimpleQueue[Any]) -> None:
         while True:
             work = asked.get()
             if work is None:

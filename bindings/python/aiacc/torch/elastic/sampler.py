@@ -10,7 +10,7 @@ import torch.utils.data
 from aiacc._horovod import basics
 
 
-class ElasticSampler(torch.utils.data.Sampler):
+class ElasticSampler(torch.utils.data.Sampler):  # type: ignore[type-arg]
     """Divides what an epoch has left among the ranks. Call record_batch after each batch, and set_epoch after each epoch.
 
     An epoch has one order on all ranks. Of what is left of it each takes every n-th sample, so while the ranks take their batches in step,
