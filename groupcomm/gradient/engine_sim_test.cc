@@ -257,12 +257,17 @@ class Backward {
   static constexpr std::uint32_t kTensors = 100;
   static constexpr std::size_t kElements = 20'000;
 
-  Backward(sim::SimContext& context, Duration gap) : context_(context), gap_(gap) {
+  static EngineOptions plain() {
     EngineOptions options;
     options.name = "sim";
     options.fusion_bytes = 20 * kElements * sizeof(float);
     options.schedule_steps = 3;
     options.timeout = seconds(100);
+    return options;
+  }
+
+  Backward(sim::SimContext& context, Duration gap, const EngineOptions& options, int count)
+      : context_(context), gap_(gap), count_(count) {
     engine = std::make_shared<Engine>(context.context->world(), options);
     engine->start();
     for (std::uint32_t tensor = 0; tensor < kTensors; ++tensor) {
@@ -276,7 +281,8 @@ class Backward {
   }
 
   Task<void> run(Stop& stop) {
-    for (int step = 0; step < 8; ++step) {
+    for (int step = 0; step < count_; ++step) {
+      const Instant began = context_.loop.now();
       std::vector<std::unique_ptr<Submission>> submissions;
       for (std::uint32_t tensor = 0; tensor < kTensors; ++tensor) {
         co_await sleep_for(context_.loop, gap_, stop);
@@ -289,15 +295,18 @@ class Backward {
       while (!std::all_of(submissions.begin(), submissions.end(), done))
         co_await sleep_for(context_.loop, microseconds(10), stop);
       exposed = context_.loop.now() - ready;
+      steps.push_back(context_.loop.now() - began);
     }
   }
 
   std::shared_ptr<Engine> engine;
   Duration exposed{};  // of the last step
+  std::vector<Duration> steps;
 
  private:
   sim::SimContext& context_;
   const Duration gap_;
+  const int count_;
 };
 
 struct StepTime {
@@ -318,7 +327,8 @@ StepTime time_steps(const std::vector<std::uint32_t>& hosts, double line, Durati
   sim::SimJob job(hosts, 1, model);
   std::vector<std::unique_ptr<Backward>> ranks;
   for (int rank = 0; rank < job.size(); ++rank)
-    ranks.push_back(std::make_unique<Backward>(job[rank], Duration(static_cast<std::int64_t>(time.line_ns / line))));
+    ranks.push_back(std::make_unique<Backward>(job[rank], Duration(static_cast<std::int64_t>(time.line_ns / line)),
+                                               Backward::plain(), 8));
   run_all(job, ranks, [](Backward& rank, Stop& stop) { return rank.run(stop); });
   if (testing::Test::HasFatalFailure()) return time;
   for (const auto& rank : ranks) {
@@ -343,6 +353,51 @@ TEST(EngineSim, LittleIsLeftOfAStepWhenItsLastGradientIsReady) {
       }
     }
   }
+}
+
+struct Steps {
+  std::vector<Duration> times;
+  EngineStats stats;
+};
+
+// Of two hosts, at 10 Gbit/s and 1 ms.
+Steps run_steps(const EngineOptions& options, int count) {
+  sim::FabricModel model;
+  model.between_hosts.bytes_per_second = 1'250'000'000;
+  model.between_hosts.latency = microseconds(1000);
+  sim::SimJob job({0, 1}, 1, model);
+  std::vector<std::unique_ptr<Backward>> ranks;
+  for (int rank = 0; rank < job.size(); ++rank)
+    ranks.push_back(std::make_unique<Backward>(job[rank], microseconds(96), options, count));
+  run_all(job, ranks, [](Backward& rank, Stop& stop) { return rank.run(stop); });
+  if (testing::Test::HasFatalFailure()) return {};
+  const Steps found{ranks.front()->steps, ranks.front()->engine->count()};
+  run_all(job, ranks, [](Backward& rank, Stop& stop) { return rank.engine->close(stop); });
+  return found;
+}
+
+TEST(EngineSim, TunesToWithinFivePercentOfTheBestFixedSetting) {
+  EngineOptions options = Backward::plain();
+  options.fusion_bytes = 1 << 20;
+  Duration best = Duration::max(), start{};
+  for (std::size_t bytes = 256 << 10; bytes <= 8 << 20; bytes *= 2) {
+    for (int streams = 1; streams <= 16; streams *= 2) {
+      EngineOptions fixed = options;
+      fixed.fusion_bytes = bytes;
+      fixed.in_flight = streams;
+      const Steps steps = run_steps(fixed, 5);
+      if (HasFatalFailure()) return;
+      EXPECT_TRUE(steps.stats.scheduled);
+      best = std::min(best, steps.times.back());
+      if (bytes == options.fusion_bytes && streams == options.in_flight) start = steps.times.back();
+    }
+  }
+  options.tunes = true;
+  const Steps tuned = run_steps(options, 50);
+  if (HasFatalFailure()) return;
+  EXPECT_TRUE(tuned.stats.settled);
+  EXPECT_LE(tuned.times.back() * 100, best * 105);
+  EXPECT_GT(start * 100, best * 120) << "there was something to find";
 }
 
 TEST(EngineSim, AndOn16Bits) {
