@@ -12,6 +12,7 @@
 #include <filesystem>
 #include <system_error>
 
+#include "base/error.h"
 #include "base/fd.h"
 #include "base/io/quiet_write.h"
 #include "base/io/real_clock.h"
@@ -97,6 +98,12 @@ int write_whole_file(const std::string& path, std::string_view text) {
     return errno;  // a network file system may report only here that it is full
   temporary.moved = std::rename(temporary.name.c_str(), target.name.c_str()) == 0;
   return temporary.moved ? 0 : errno;
+}
+
+void print_whole(const std::string& text) {
+  std::fputs(text.c_str(), stdout);
+  if (std::fflush(stdout) != 0 || std::ferror(stdout) != 0)
+    throw system_error("cannot write to standard output", errno);
 }
 
 }  // namespace aiacc

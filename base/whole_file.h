@@ -1,4 +1,5 @@
-// Atomic replacement of files: a reader sees the old text or the new one, never a part.
+// Output that is written as a whole, or whose failure is reported. Replacement of files is atomic: a reader sees the old text or the
+// new one, never a part.
 #pragma once
 
 #include <string>
@@ -14,5 +15,8 @@ int check_writable(const std::string& path);
 // fails, the old file is unchanged and no temporary file remains. If the target is not a regular file (a pipe,
 // /dev/null), it is written to directly. Returns 0 or the errno of the failure.
 int write_whole_file(const std::string& path, std::string_view text);
+
+// Writes `text` to standard output, with all that stdio has buffered for it. Throws kSystem: a full disk is to be told.
+void print_whole(const std::string& text);
 
 }  // namespace aiacc

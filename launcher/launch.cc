@@ -21,6 +21,7 @@
 #include "base/io/real_net.h"
 #include "base/io/real_signals.h"
 #include "base/io/terminal.h"
+#include "base/whole_file.h"
 #include "launcher/cli/host_list.h"
 #include "launcher/head/first_hosts.h"
 #include "launcher/head/head.h"
@@ -36,8 +37,12 @@ namespace {
 void print_line(std::FILE* to, const std::string& line) { std::fputs((line + "\n").c_str(), to); }
 
 int print(const std::string& text) {
-  std::fputs(text.c_str(), stdout);
-  return std::fflush(stdout) == 0 ? kExitOk : kExitLauncher;
+  try {
+    print_whole(text);
+  } catch (const Error& error) {
+    throw LaunchError(MessageId::kOutputLost, kExitLauncher, error.message());
+  }
+  return kExitOk;
 }
 
 Surroundings look_around(const io::Host& host) {

@@ -3,6 +3,8 @@ import os
 import pathlib
 import subprocess
 
+import pytest
+
 STAGE = pathlib.Path(os.environ["AIACC_STAGE"])
 
 
@@ -19,3 +21,15 @@ def test_the_example_finds_its_data(tmp_path):
     run = subprocess.run([STAGE / "bin/aiaccrun", "-np", "1", STAGE / "bin/aiacc-digits", "--epochs", "1"], cwd=tmp_path,
                          capture_output=True, text=True, timeout=60)
     assert run.returncode == 0, run.stderr
+
+
+@pytest.mark.parametrize("words", ["aiaccrun --help", "aiacc-info", "aiacc-info --version", "aiacc-perf --help", "aiacc-tune --help"])
+def test_a_program_says_that_its_output_is_lost(words):
+    program, *options = words.split()
+    if not (STAGE / "bin" / program).exists():
+        pytest.skip(f"{program} is not part of this build")
+    clean = {name: value for name, value in os.environ.items() if not name.startswith("AIACC_")}
+    with open("/dev/full", "wb") as full:
+        run = subprocess.run([STAGE / "bin" / program, *options], env=clean, stdout=full, stderr=subprocess.PIPE, text=True, timeout=60)
+    assert run.returncode == (125 if program == "aiaccrun" else 3)
+    assert run.stderr.startswith(f"{program}: ") and "cannot write to standard output: No space left on device" in run.stderr

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "base/error.h"
+#include "base/whole_file.h"
 #include "include/aiacc/aiacc.h"
 #include "tools/info/algorithms.h"
 #include "tools/info/options.h"
@@ -30,8 +31,8 @@ std::string whole_report() {
 }
 
 int print(const std::string& text, int code) {
-  std::fputs(text.c_str(), stdout);
-  return std::fflush(stdout) == 0 ? code : kNoReport;
+  print_whole(text);
+  return code;
 }
 
 int run(const InfoOptions& options) {

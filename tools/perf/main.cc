@@ -24,11 +24,6 @@ using namespace aiacc::tools;
 
 enum ExitCode { kFine = 0, kWrong = 1, kUsage = 2, kFailed = 3 };
 
-void print(const std::string& text) {
-  std::fputs(text.c_str(), stdout);
-  std::fflush(stdout);
-}
-
 int complain(int rank, const std::string& sentence, int code) {
   std::fputs(rank < 0 ? fmt::format("aiacc-perf: {}\n", sentence).c_str()
                       : fmt::format("aiacc-perf: rank {}: {}\n", rank, sentence).c_str(),
@@ -142,7 +137,8 @@ int measure(World& world, const PerfOptions& options) {
   if (options.bound && world.one_host()) memory = measure_memory(world);
   progress.clear();
   if (first)
-    print(options.json ? setup_json(world, options, memory) : setup_text(world, options, memory) + heading_text());
+    print_whole(options.json ? setup_json(world, options, memory)
+                             : setup_text(world, options, memory) + heading_text());
 
   std::vector<Row> rows;
   {
@@ -153,11 +149,11 @@ int measure(World& world, const PerfOptions& options) {
           fmt::format("{} of {}: {} {} bytes", rows.size() + 1, cases.size(), one.collective->name, one.bytes));
       rows.push_back(bench.measure(*one.collective, one.type, one.op, one.bytes, one.in_place));
       progress.clear();
-      if (first) print(options.json ? row_json(rows.back()) : row_text(rows.back()));
+      if (first) print_whole(options.json ? row_json(rows.back()) : row_text(rows.back()));
     }
     world.barrier();  // no rank reads another one's buffer any more
   }
-  if (first && !options.json) print(summary_text(rows, options));
+  if (first && !options.json) print_whole(summary_text(rows, options));
   const int code = picture.draw(options, rows, world, all_wrong(rows) == 0 ? kFine : kWrong);
   world.finalize();
   return code;
@@ -168,7 +164,7 @@ int measure_both_classes(World& world, const PerfOptions& options) {
   progress.show("measuring the classes");
   const std::vector<ClassRow> rows = measure_classes(world, options);
   progress.clear();
-  if (world.rank() == 0) print(options.json ? classes_json(rows) : classes_text(world, rows));
+  if (world.rank() == 0) print_whole(options.json ? classes_json(rows) : classes_text(world, rows));
   world.finalize();
   const bool wrong = std::any_of(rows.begin(), rows.end(), [](const ClassRow& row) { return row.wrong > 0; });
   return wrong ? kWrong : kFine;
@@ -180,7 +176,7 @@ int run(World& world, const std::vector<std::string>& arguments) {
     return options.classes ? measure_both_classes(world, options) : measure(world, options);
   }
   const bool help = options.action == PerfOptions::Action::kHelp;
-  if (world.rank() == 0) print(help ? perf_help() : fmt::format("aiacc-perf (aiacc) {}\n", aiacc_version()));
+  if (world.rank() == 0) print_whole(help ? perf_help() : fmt::format("aiacc-perf (aiacc) {}\n", aiacc_version()));
   world.finalize();
   return kFine;
 }

@@ -24,11 +24,6 @@ using namespace aiacc::tools;
 
 enum ExitCode { kFine = 0, kUsage = 2, kFailed = 3 };
 
-void print(const std::string& text) {
-  std::fputs(text.c_str(), stdout);
-  std::fflush(stdout);
-}
-
 int complain(const std::string& sentence, int code) {
   std::fputs(fmt::format("aiacc-tune: {}\n", sentence).c_str(), stderr);
   return code;
@@ -82,14 +77,14 @@ int measure(const TunePlace& place, const TuneOptions& options) {
   };
   const std::vector<inter::TimedShape> shapes = measure_algorithms(place, options, progress);
   if (!first) return kFine;
-  for (const inter::TimedShape& timed : shapes) print(line_of(timed) + "\n");
+  for (const inter::TimedShape& timed : shapes) print_whole(line_of(timed) + "\n");
   const inter::AlgorithmTable table(conditions_of(place), inter::choices_of(shapes, options.factor));
   const std::string text = file_text(table, shapes);
   inter::AlgorithmTable::parse("the table", text);  // what is written can be read
   if (const int error = write_whole_file(options.file, text)) {
     return complain(system_error(fmt::format("cannot write {}", options.file), error).message(), kFailed);
   }
-  print(fmt::format("{} is written; use it by AIACC_ALGORITHM_TABLE={}\n", options.file, options.file));
+  print_whole(fmt::format("{} is written; use it by AIACC_ALGORITHM_TABLE={}\n", options.file, options.file));
   return kFine;
 }
 
@@ -137,7 +132,7 @@ int run(const std::vector<std::string>& arguments) {
   if (options.action == TuneOptions::Action::kMeasure) return run(options);
   const bool help = options.action == TuneOptions::Action::kHelp;
   return say_once([&](bool mine) {
-    if (mine) print(help ? tune_help() : fmt::format("aiacc-tune (aiacc) {}\n", aiacc_version()));
+    if (mine) print_whole(help ? tune_help() : fmt::format("aiacc-tune (aiacc) {}\n", aiacc_version()));
     return static_cast<int>(kFine);
   });
 }
