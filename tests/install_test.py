@@ -23,6 +23,13 @@ def test_the_example_finds_its_data(tmp_path):
     assert run.returncode == 0, run.stderr
 
 
+def test_configure_refuses_a_prefix_with_a_blank(tmp_path):
+    """libtool would fail, after everything is built."""
+    configure = pathlib.Path(os.environ["AIACC_SOURCE"], "configure")
+    run = subprocess.run([configure, f"--prefix={tmp_path}/a b"], cwd=tmp_path, capture_output=True, text=True, timeout=60)
+    assert run.returncode == 1 and f"--prefix='{tmp_path}/a b' has a blank" in run.stderr, run.stderr
+
+
 @pytest.mark.parametrize("words", ["aiaccrun --help", "aiacc-info", "aiacc-info --version", "aiacc-perf --help", "aiacc-tune --help"])
 def test_a_program_says_that_its_output_is_lost(words):
     program, *options = words.split()
