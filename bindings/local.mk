@@ -230,7 +230,7 @@ mxnet-venv:
 pkgconfigdir = $(libdir)/pkgconfig
 install-data-local: install-python-package
 	@$(MKDIR_P) '$(DESTDIR)$(pkgconfigdir)'
-	sed -e 's,@version\@,$(PACKAGE_VERSION),' -e 's,@prefix\@,$(prefix),' -e 's,@libdir\@,$(libdir),' \
+	sed -e 's,@version\@,$(PACKAGE_VERSION),' -e 's,@prefix\@,$(prefix),' -e 's,@bindir\@,$(bindir),' -e 's,@libdir\@,$(libdir),' \
 	  -e 's,@includedir\@,$(includedir),' -e 's,=$(prefix)/,=$${prefix}/,' \
 	  $(srcdir)/bindings/c/aiacc.pc.in >'$(DESTDIR)$(pkgconfigdir)/aiacc.pc'
 uninstall-local:

@@ -248,6 +248,24 @@ def test_a_wheel_needs_an_installed_library(tmp_path):
     assert done.returncode == 1 and "aiacc: this package needs libaiacc, which pkg-config does not find: install aiacc first" in done.stderr
 
 
+def test_libraries_may_be_in_lib64(tmp_path):
+    """As on Fedora and openSUSE, whose configure is told so. A wheel finds library and programs, and so does the installed package."""
+    if not have("setuptools", "wheel"):
+        pytest.skip("python3-setuptools and python3-wheel build the wheel")
+    (tmp_path / "bin").symlink_to(STAGE / "bin")
+    (tmp_path / "lib64").symlink_to(STAGE / "lib")
+    described = re.sub(r"^prefix=.*", f"prefix={tmp_path}", (STAGE / "lib/pkgconfig/aiacc.pc").read_text(), flags=re.M)
+    (tmp_path / "aiacc.pc").write_text(described.replace("${prefix}/lib", "${prefix}/lib64"))
+    shutil.copytree(SOURCE / "bindings/python", tmp_path / "source", ignore=shutil.ignore_patterns("__pycache__", "*.egg-info", "build"))
+    subprocess.run([PYTHON, "setup.py", "-q", "build_py", "--build-lib", tmp_path / "built"], cwd=tmp_path / "source", check=True, capture_output=True,
+                   env={"PATH": "/usr/bin:/bin", "PKG_CONFIG_LIBDIR": str(tmp_path)})
+    assert all((tmp_path / "built/aiacc/_native" / name).exists() for name in ("lib/libaiacc.so.0", "bin/aiaccrun"))
+    shutil.copytree(STAGE / "share/aiacc/python", tmp_path / "share/aiacc/python")
+    done = subprocess.run([PYTHON, "-c", "import aiacc; print(aiacc._library.library()._name)"], cwd="/", capture_output=True, text=True,
+                          env={"PATH": "/nowhere", "PYTHONPATH": str(tmp_path / "share/aiacc/python")})
+    assert done.stdout == f"{tmp_path}/lib64/libaiacc.so.0\n", done.stderr
+
+
 def test_run_without_aiaccrun_is_one_sentence(tmp_path):
     done = subprocess.run([PYTHON, "-m", "aiacc.run", "-np", "1", "true"], cwd="/", capture_output=True, text=True,
                           env={"PATH": str(tmp_path), "PYTHONPATH": str(PACKAGE), "PKG_CONFIG_LIBDIR": str(tmp_path)})

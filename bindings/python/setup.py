@@ -1,5 +1,5 @@
 """A wheel carries libaiacc and aiaccrun, so that it needs neither a compiler nor `make install` where it is installed. They are
-those of the prefix that pkg-config finds when the wheel is built, or of the one whose lib/libaiacc.so AIACC_LIBRARY names;
+those that pkg-config finds when the wheel is built, or of the prefix whose lib/libaiacc.so AIACC_LIBRARY names;
 nothing of them depends on the version of Python."""
 import os
 import pathlib
@@ -21,14 +21,17 @@ NATIVE = "aiacc/_native"
 SYSTEM = re.compile(r"lib(c|m|dl|rt|pthread|gcc_s|stdc\+\+|udev|cap|selinux|xml2|z|lzma|icu.*|pciaccess|ltdl)\.so|ld-linux|linux-vdso")
 
 
-def prefix():
+def installed():
+    """The folders of the library and of aiaccrun: PREFIX/lib, or lib64, or a folder of lib, and PREFIX/bin."""
     if named := os.environ.get("AIACC_LIBRARY"):
-        return pathlib.Path(named).absolute().parent.parent
-    asked = subprocess.run(["pkg-config", "--variable=libdir", "aiacc"], capture_output=True, text=True) if shutil.which("pkg-config") else None
-    if asked is None or asked.returncode != 0:
+        folder = pathlib.Path(named).absolute().parent
+        return folder, folder.parent / "bin"
+    asked = [subprocess.run(["pkg-config", f"--variable={name}", "aiacc"], capture_output=True, text=True)
+             for name in ("libdir", "bindir")] if shutil.which("pkg-config") else []
+    if not asked or any(one.returncode != 0 for one in asked):
         sys.exit("aiacc: this package needs libaiacc, which pkg-config does not find: install aiacc first (make install), and let PKG_CONFIG_PATH "
                  "name PREFIX/lib/pkgconfig if it is not under /usr/local")
-    return pathlib.Path(asked.stdout.strip()).parent
+    return [pathlib.Path(one.stdout.strip()) for one in asked]
 
 
 def needed(program):
@@ -42,21 +45,21 @@ class BuildWithLibrary(build_py):
         super().run()
         if getattr(self, "editable_mode", False):
             return  # it finds the installed library
-        installed, target = prefix(), pathlib.Path(self.build_lib, NATIVE)
+        (libraries, programs), target = installed(), pathlib.Path(self.build_lib, NATIVE)
         shutil.rmtree(target, ignore_errors=True)
         (target / "lib").mkdir(parents=True)
         (target / "bin").mkdir()
-        library = (installed / "lib/libaiacc.so.0").resolve()
+        library = (libraries / "libaiacc.so.0").resolve()
         shutil.copy2(library, target / "lib/libaiacc.so.0")
-        beside = list((installed / "lib/aiacc").glob("*.so"))
+        beside = list((libraries / "aiacc").glob("*.so"))
         if beside:
             (target / "lib/aiacc").mkdir()
         for module in beside:
             shutil.copy2(module, target / "lib/aiacc" / module.name)
         binaries = [library, *beside]
-        if (installed / "bin/aiaccrun").exists():
-            shutil.copy2(installed / "bin/aiaccrun", target / "bin/aiaccrun")
-            binaries.append(installed / "bin/aiaccrun")
+        if (programs / "aiaccrun").exists():
+            shutil.copy2(programs / "aiaccrun", target / "bin/aiaccrun")
+            binaries.append(programs / "aiaccrun")
         for path in {path for binary in binaries for path in needed(binary)}:
             shutil.copy2(path.resolve(), target / "lib" / path.name)
 

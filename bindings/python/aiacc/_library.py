@@ -14,9 +14,9 @@ _NAME = "libaiacc.so.0"
 _library: Any = None
 
 
-def _pkg_config() -> str:
+def _pkg_config(name: str = "libdir") -> str:
     try:
-        asked = subprocess.run(["pkg-config", "--variable=libdir", "aiacc"], stdin=subprocess.DEVNULL, capture_output=True, text=True)
+        asked = subprocess.run(["pkg-config", f"--variable={name}", "aiacc"], stdin=subprocess.DEVNULL, capture_output=True, text=True)
     except OSError:
         return ""
     return asked.stdout.strip() if asked.returncode == 0 else ""
@@ -32,9 +32,11 @@ def _places() -> Iterator[Tuple[str, str]]:
         yield "the package's own", str(own)
         return
     # PREFIX/share/aiacc/python/aiacc, of `make install`
-    beside = pathlib.Path(__file__).resolve().parents[4] / "lib" / _NAME
-    if pathlib.Path(__file__).resolve().parts[-5:-1] == ("share", "aiacc", "python", "aiacc") and beside.exists():
-        yield "beside the package", str(beside)
+    here = pathlib.Path(__file__).resolve()
+    if here.parts[-5:-1] == ("share", "aiacc", "python", "aiacc"):
+        for beside in (here.parents[4] / folder / _NAME for folder in ("lib", "lib64")):
+            if beside.exists():
+                yield "beside the package", str(beside)
     if folder := _pkg_config():
         yield "pkg-config aiacc", os.path.join(folder, _NAME)
     yield "the loader's path", _NAME

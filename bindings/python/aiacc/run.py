@@ -14,8 +14,8 @@ def program() -> Optional[str]:
     own = pathlib.Path(__file__).with_name("_native") / "bin" / "aiaccrun"
     if own.exists():
         return str(own)
-    if folder := _pkg_config():
-        beside = pathlib.Path(folder).parent / "bin" / "aiaccrun"
+    if folder := _pkg_config("bindir"):
+        beside = pathlib.Path(folder) / "aiaccrun"
         if beside.exists():
             return str(beside)
     return shutil.which("aiaccrun")
