@@ -11,58 +11,88 @@
 namespace aiacc::syncbn {
 namespace {
 
-constexpr std::size_t kMostChannels = (UserOp::kMostRecordBytes / sizeof(double) - 1) / 2;
+constexpr std::size_t kCountBytes = sizeof(std::uint64_t);
 
-// Records have no alignment of their own, and the compiler makes plain loads of these.
-double number_at(const std::byte* record, std::size_t index) noexcept {
-  double number;
-  std::memcpy(&number, record + index * sizeof number, sizeof number);
+// Records have no alignment of their own, and the compiler makes plain loads and stores of these.
+template <class Number>
+Number number_at(const std::byte* array, std::size_t index) noexcept {
+  Number number;
+  std::memcpy(&number, array + index * sizeof number, sizeof number);
   return number;
 }
-void put(std::byte* record, std::size_t index, double number) noexcept {
-  std::memcpy(record + index * sizeof number, &number, sizeof number);
+template <class Number>
+void put(std::byte* array, std::size_t index, Number number) noexcept {
+  std::memcpy(array + index * sizeof number, &number, sizeof number);
 }
+std::uint64_t count_of(const std::byte* record) noexcept { return number_at<std::uint64_t>(record, 0); }
 
-// The channels of `Lanes` numbers that follow `mean` and `square`: positions in both records.
-template <class Lanes>
-void merge_at(std::byte* into, const std::byte* from, std::size_t mean, std::size_t square, double share,
-              double weight) noexcept {
-  const auto numbers_at = [](const std::byte* record, std::size_t index) {
-    Lanes numbers;
-    std::memcpy(&numbers, record + index * sizeof(double), sizeof numbers);
-    return numbers;
-  };
-  const Lanes own_mean = numbers_at(into, mean), apart = numbers_at(from, mean) - own_mean;
-  const Lanes new_mean = own_mean + apart * share;
-  const Lanes new_square = numbers_at(into, square) + numbers_at(from, square) + apart * apart * weight;
-  std::memcpy(into + mean * sizeof(double), &new_mean, sizeof new_mean);
-  std::memcpy(into + square * sizeof(double), &new_square, sizeof new_square);
-}
+// The means and M2 of the `channels` of a record: what follows its count.
+struct Wide {
+  static constexpr std::size_t kBytes = 2 * sizeof(double);  // of a channel
+  static double mean(const std::byte* numbers, std::size_t, std::size_t channel) noexcept {
+    return number_at<double>(numbers, channel);
+  }
+  static double square(const std::byte* numbers, std::size_t channels, std::size_t channel) noexcept {
+    return number_at<double>(numbers, channels + channel);
+  }
+  static void put_both(std::byte* numbers, std::size_t channels, std::size_t channel, double mean,
+                       double square) noexcept {
+    put(numbers, channel, mean);
+    put(numbers, channels + channel, square);
+  }
+};
+// A mean's first 24 bits as fp32, and the 16 bits behind these.
+struct Narrow {
+  static constexpr std::size_t kBytes = sizeof(float) + sizeof(std::uint16_t) + sizeof(float);
+  static constexpr int kDropped = 13;  // of the 29 bits that fp64 has more
+  static double mean(const std::byte* numbers, std::size_t channels, std::size_t channel) noexcept {
+    const auto first = static_cast<double>(number_at<float>(numbers, channel));
+    const std::uint64_t next = number_at<std::uint16_t>(numbers + channels * sizeof(float), channel);
+    return std::bit_cast<double>(std::bit_cast<std::uint64_t>(first) | next << kDropped);
+  }
+  static double square(const std::byte* numbers, std::size_t channels, std::size_t channel) noexcept {
+    return static_cast<double>(number_at<float>(numbers + channels * (kBytes - sizeof(float)), channel));
+  }
+  static void put_both(std::byte* numbers, std::size_t channels, std::size_t channel, double mean,
+                       double square) noexcept {
+    // A carry goes into the exponent.
+    const std::uint64_t rounded = std::bit_cast<std::uint64_t>(mean) + (std::uint64_t{1} << (kDropped - 1));
+    put(numbers, channel, static_cast<float>(std::bit_cast<double>(rounded & ~((std::uint64_t{1} << 29) - 1))));
+    put(numbers + channels * sizeof(float), channel, static_cast<std::uint16_t>(rounded >> kDropped));
+    put(numbers + channels * (kBytes - sizeof(float)), channel, static_cast<float>(square));
+  }
+};
 
 // An empty batch is the identity: the mean that it has is never looked at.
-void merge(std::byte* into, const std::byte* from, std::size_t channels) noexcept {
-  const auto count = std::bit_cast<std::uint64_t>(number_at(into, 0));
-  const auto other = std::bit_cast<std::uint64_t>(number_at(from, 0));
+template <class Form>
+void merge(std::byte* __restrict into, const std::byte* __restrict from, std::size_t record_bytes) noexcept {
+  const std::uint64_t count = count_of(into), other = count_of(from);
   if (other == 0) return;
   if (count == 0) {
-    std::memcpy(into, from, sizeof(double) * (1 + 2 * channels));
+    std::memcpy(into, from, record_bytes);
     return;
   }
   const std::uint64_t total = count + other;
-  put(into, 0, std::bit_cast<double>(total));
+  put(into, 0, total);
   const double share = static_cast<double>(other) / static_cast<double>(total);
   const double weight = static_cast<double>(count) * share;
-  typedef double Pair __attribute__((vector_size(2 * sizeof(double))));
-  std::size_t mean = 1, square = 1 + channels;
-  for (; mean + 2 <= 1 + channels; mean += 2, square += 2) merge_at<Pair>(into, from, mean, square, share, weight);
-  if (mean < 1 + channels) merge_at<double>(into, from, mean, square, share, weight);
+  const std::size_t channels = (record_bytes - kCountBytes) / Form::kBytes;
+  into += kCountBytes;
+  from += kCountBytes;
+  for (std::size_t channel = 0; channel < channels; ++channel) {
+    const double mean = Form::mean(into, channels, channel);
+    const double apart = Form::mean(from, channels, channel) - mean;
+    const double square = Form::square(into, channels, channel) + Form::square(from, channels, channel);
+    Form::put_both(into, channels, channel, mean + apart * share, square + apart * apart * weight);
+  }
 }
 
+template <class Form>
 void merge_records(void* inout, const void* in, std::size_t records, void* record_bytes) {
   const auto bytes = reinterpret_cast<std::uintptr_t>(record_bytes);
   auto* into = static_cast<std::byte*>(inout);
   const auto* from = static_cast<const std::byte*>(in);
-  for (; records > 0; --records, into += bytes, from += bytes) merge(into, from, (bytes / sizeof(double) - 1) / 2);
+  for (; records > 0; --records, into += bytes, from += bytes) merge<Form>(into, from, bytes);
 }
 
 // Makes moments of sums of deviations from shifts, which are in the place of means. Returns whether a shift was too far from its mean.
@@ -102,34 +132,50 @@ void moments_of(const Batch& batch, const void* x, Moments& moments) {
   }
 }
 
-Records::Records(std::size_t channels) noexcept
-    : channels_(channels),
-      count_((channels + kMostChannels - 1) / kMostChannels),
-      of_record_((channels + count_ - 1) / count_) {}
+Records::Records(std::size_t channels, DType statistics) noexcept
+    : channels_(channels), wide_(statistics == DType::kFloat64) {
+  const std::size_t most = (UserOp::kMostRecordBytes - kCountBytes) / channel_bytes();
+  count_ = (channels + most - 1) / most;
+  of_record_ = (channels + count_ - 1) / count_;
+}
+
+std::size_t Records::channel_bytes() const noexcept { return wide_ ? Wide::kBytes : Narrow::kBytes; }
+
+template <class Form>
+void Records::write_as(const Moments& moments, std::byte* message) const noexcept {
+  for (std::size_t first = 0; first < count_ * of_record_; first += of_record_, message += record_bytes()) {
+    put(message, 0, moments.count);
+    std::byte* const numbers = message + kCountBytes;
+    const std::size_t own = part_of_record(first), of_record = of_record_;
+    const double *const mean = moments.mean.data() + first, *const square = moments.square.data() + first;
+    if (own < of_record) std::memset(numbers, 0, of_record * Form::kBytes);
+    for (std::size_t channel = 0; channel < own; ++channel)
+      Form::put_both(numbers, of_record, channel, mean[channel], square[channel]);
+  }
+}
 
 void Records::write(const Moments& moments, std::byte* message) const noexcept {
-  for (std::size_t first = 0; first < count_ * of_record_; first += of_record_, message += record_bytes()) {
-    put(message, 0, std::bit_cast<double>(moments.count));
-    const std::size_t own = part_of_record(first);
-    std::byte* const means = message + sizeof(double);
-    std::byte* const squares = means + of_record_ * sizeof(double);
-    if (own < of_record_) std::memset(means, 0, record_bytes() - sizeof(double));
-    if (own == 0) continue;
-    std::memcpy(means, moments.mean.data() + first, own * sizeof(double));
-    std::memcpy(squares, moments.square.data() + first, own * sizeof(double));
+  wide_ ? write_as<Wide>(moments, message) : write_as<Narrow>(moments, message);
+}
+
+template <class Form>
+void Records::read_as(const std::byte* message, Moments& moments) const noexcept {
+  for (std::size_t first = 0; first < channels_; first += of_record_, message += record_bytes()) {
+    const std::byte* const numbers = message + kCountBytes;
+    const std::size_t own = part_of_record(first), of_record = of_record_;
+    double *const mean = moments.mean.data() + first, *const square = moments.square.data() + first;
+    for (std::size_t channel = 0; channel < own; ++channel) {
+      mean[channel] = Form::mean(numbers, of_record, channel);
+      square[channel] = Form::square(numbers, of_record, channel);
+    }
   }
 }
 
 void Records::read(const std::byte* message, Moments& moments) const {
-  moments.count = std::bit_cast<std::uint64_t>(number_at(message, 0));
+  moments.count = count_of(message);
   moments.mean.resize(channels_);
   moments.square.resize(channels_);
-  for (std::size_t first = 0; first < channels_; first += of_record_, message += record_bytes()) {
-    const std::size_t own = part_of_record(first);
-    const std::byte* const means = message + sizeof(double);
-    std::memcpy(moments.mean.data() + first, means, own * sizeof(double));
-    std::memcpy(moments.square.data() + first, means + of_record_ * sizeof(double), own * sizeof(double));
-  }
+  wide_ ? read_as<Wide>(message, moments) : read_as<Narrow>(message, moments);
 }
 
 std::size_t Records::part_of_record(std::size_t first) const noexcept {
@@ -138,10 +184,10 @@ std::size_t Records::part_of_record(std::size_t first) const noexcept {
 
 UserOp Records::merging() const {
   UserOp op;
-  op.function = merge_records;
+  op.function = wide_ ? merge_records<Wide> : merge_records<Narrow>;
   op.arg = reinterpret_cast<void*>(record_bytes());
   op.record_bytes = record_bytes();
-  op.name = fmt::format("{} channels", channels_);
+  op.name = fmt::format("{}{} channels", channels_, wide_ ? " fp64" : "");
   return op;
 }
 

@@ -199,8 +199,9 @@ TEST(SyncbnKernels, GiveTheSameBitsOnEveryProcessor) {
 }
 
 // Splits the samples of a batch as given, and merges the moments of the parts in order.
-Moments merged(const Batch& batch, const std::vector<float>& x, const std::vector<std::size_t>& parts) {
-  const Records records(batch.channels);
+Moments merged(const Batch& batch, DType statistics, const std::vector<float>& x,
+               const std::vector<std::size_t>& parts) {
+  const Records records(batch.channels, statistics);
   const UserOp op = records.merging();
   std::vector<std::byte> all(records.bytes()), one(records.bytes());
   std::size_t sample = 0;
@@ -225,46 +226,75 @@ Moments merged(const Batch& batch, const std::vector<float>& x, const std::vecto
 }
 
 TEST(SyncbnRecords, MergeUnevenAndEmptyParts) {
-  for (const std::size_t channels : {1, 2, 31, 32, 63, 100}) {
-    const Batch batch = batch_of(12, channels, 6, DType::kFloat32);
-    const auto x = normal<float>(batch.elements(), 1e4, 1, 6);
-    const Exact want = exact(batch, x);
-    for (const auto& parts :
-         std::vector<std::vector<std::size_t>>{{12}, {6, 6}, {1, 11}, {0, 5, 0, 7, 0}, {1, 2, 3, 6}}) {
-      const Moments have = merged(batch, x, parts);
-      EXPECT_EQ(have.count, batch.count());
-      expect_near(have, want, 1e-10);
+  for (const auto& [statistics, relative] : {std::pair(DType::kFloat64, 1e-10), std::pair(DType::kFloat32, 2e-7)}) {
+    for (const std::size_t channels : {1, 2, 31, 32, 50, 51, 63, 100}) {
+      const Batch batch = batch_of(12, channels, 6, DType::kFloat32);
+      const auto x = normal<float>(batch.elements(), 1e4, 1, 6);
+      const Exact want = exact(batch, x);
+      for (const auto& parts :
+           std::vector<std::vector<std::size_t>>{{12}, {6, 6}, {1, 11}, {0, 5, 0, 7, 0}, {1, 2, 3, 6}}) {
+        const Moments have = merged(batch, statistics, x, parts);
+        EXPECT_EQ(have.count, batch.count());
+        expect_near(have, want, relative);
+      }
     }
   }
 }
 
+TEST(SyncbnRecords, OfFp32StatisticsKeepMeansOfManyDeviationsAndWhatIsNotFinite) {
+  const double infinite = std::numeric_limits<double>::infinity(), not_a_number = std::nan("");
+  const std::vector<double> means = {1e4 + 1.0 / 3, -1e-30, 1 - 0x1p-50, infinite, not_a_number, 0};
+  const std::vector<double> squares = {1.0 / 3, 0, 1e39, not_a_number, not_a_number, 1e-50};
+  const Records records(means.size(), DType::kFloat32);
+  std::vector<std::byte> message(records.bytes());
+  records.write({7, means, squares}, message.data());
+  Moments have;
+  records.read(message.data(), have);
+  EXPECT_EQ(have.count, 7U);
+  for (const std::size_t channel : {0, 1, 2})
+    EXPECT_NEAR(have.mean[channel], means[channel], std::abs(means[channel]) * 0x1p-40) << channel;
+  EXPECT_EQ(have.mean[3], infinite);
+  EXPECT_TRUE(std::isnan(have.mean[4]));
+  EXPECT_EQ(have.mean[5], 0.0);
+  EXPECT_NEAR(have.square[0], squares[0], squares[0] * 0x1p-24);
+  EXPECT_EQ(have.square[2], infinite);
+  EXPECT_TRUE(std::isnan(have.square[3]) && std::isnan(have.square[4]));
+  EXPECT_EQ(have.square[5], 0.0);
+}
+
 TEST(SyncbnRecords, NothingMergedWithNothingIsNothing) {
-  const Batch batch = batch_of(0, 3, 6, DType::kFloat32);
-  const Moments have = merged(batch, {}, {0, 0});
-  EXPECT_EQ(have.count, 0U);
-  EXPECT_EQ(have.mean, std::vector<double>(3, 0.0));
+  for (const DType statistics : {DType::kFloat32, DType::kFloat64}) {
+    const Batch batch = batch_of(0, 3, 6, DType::kFloat32);
+    const Moments have = merged(batch, statistics, {}, {0, 0});
+    EXPECT_EQ(have.count, 0U);
+    EXPECT_EQ(have.mean, std::vector<double>(3, 0.0));
+  }
 }
 
 TEST(SyncbnRecords, CountsAreExactBeyondTwoToThe24) {
-  const Records records(1);
-  const UserOp op = records.merging();
-  std::vector<std::byte> a(records.bytes()), b(records.bytes());
-  const std::uint64_t many = (std::uint64_t{1} << 40) + 1;
-  records.write({many, {2.0}, {4.0}}, a.data());
-  records.write({3, {2.0}, {1.0}}, b.data());
-  op.function(a.data(), b.data(), 1, op.arg);
-  Moments have;
-  records.read(a.data(), have);
-  EXPECT_EQ(have.count, many + 3);
-  EXPECT_EQ(have.mean[0], 2.0);
-  EXPECT_EQ(have.square[0], 5.0);
+  for (const DType statistics : {DType::kFloat32, DType::kFloat64}) {
+    const Records records(1, statistics);
+    const UserOp op = records.merging();
+    std::vector<std::byte> a(records.bytes()), b(records.bytes());
+    const std::uint64_t many = (std::uint64_t{1} << 40) + 1;
+    records.write({many, {2.0}, {4.0}}, a.data());
+    records.write({3, {2.0}, {1.0}}, b.data());
+    op.function(a.data(), b.data(), 1, op.arg);
+    Moments have;
+    records.read(a.data(), have);
+    EXPECT_EQ(have.count, many + 3);
+    EXPECT_EQ(have.mean[0], 2.0);
+    EXPECT_EQ(have.square[0], 5.0);
+  }
 }
 
 TEST(SyncbnRecords, FitIntoRecordsOfOperators) {
-  for (std::size_t channels = 1; channels < 300; ++channels) {
-    const Records records(channels);
-    EXPECT_LE(records.record_bytes(), UserOp::kMostRecordBytes);
-    EXPECT_GE(records.count() * (records.record_bytes() / 8 - 1) / 2, channels);
+  for (const auto& [statistics, bytes] : {std::pair(DType::kFloat64, 16U), std::pair(DType::kFloat32, 10U)}) {
+    for (std::size_t channels = 1; channels < 300; ++channels) {
+      const Records records(channels, statistics);
+      EXPECT_LE(records.record_bytes(), UserOp::kMostRecordBytes);
+      EXPECT_GE(records.count() * (records.record_bytes() - 8) / bytes, channels);
+    }
   }
 }
 

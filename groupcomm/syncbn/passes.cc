@@ -63,6 +63,7 @@ Passes::Passes(std::string name) : name_(std::move(name)) {}
 void Passes::begin_forward(const Batch& batch, const void* x) {
   pass_ = Pass::kForward;
   channels_ = batch.channels;
+  type_ = statistics_type(batch.type);
   moments_of(batch, x, moments_);
 }
 
@@ -126,16 +127,16 @@ void Passes::end_backward(const Batch& batch, const void* weight, const double* 
 }
 
 std::size_t Passes::message_bytes() const noexcept {
-  return pass_ == Pass::kForward ? Records(channels_).bytes() : 2 * channels_ * size_of(type_);
+  return pass_ == Pass::kForward ? Records(channels_, type_).bytes() : 2 * channels_ * size_of(type_);
 }
 
 Call Passes::write(std::byte* message) {
   Call call;
   call.kind = Collective::kAllreduce;
   if (pass_ == Pass::kForward) {
-    const Records records(channels_);
+    const Records records(channels_, type_);
     records.write(moments_, message);
-    if (std::exchange(merging_of_, channels_) != channels_) merging_ = records.merging();
+    if (const std::pair now(channels_, type_); std::exchange(merging_of_, now) != now) merging_ = records.merging();
     call.count = records.count();
     call.reduction.type = DType::kRecord;
     call.reduction.user = &merging_;
@@ -151,7 +152,7 @@ Call Passes::write(std::byte* message) {
 }
 
 void Passes::read(const std::byte* message) {
-  if (pass_ == Pass::kForward) return Records(channels_).read(message, moments_);
+  if (pass_ == Pass::kForward) return Records(channels_, type_).read(message, moments_);
   as_numbers(type_, [&]<class Number>(Number) {
     widen<Number>(message, first_);
     widen<Number>(message + channels_ * sizeof(Number), second_);

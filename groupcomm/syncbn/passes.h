@@ -11,6 +11,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "base/data/reduction.h"
@@ -79,10 +80,10 @@ class Passes {
   const std::string name_;
   Pass pass_ = Pass::kForward;
   std::size_t channels_ = 0;
-  DType type_ = DType::kFloat32;  // of sums
+  DType type_ = DType::kFloat32;  // of the batch's statistics
   Moments moments_;
-  UserOp merging_;  // of so many channels
-  std::size_t merging_of_ = 0;
+  UserOp merging_;
+  std::pair<std::size_t, DType> merging_of_ = {};        // so many channels with such statistics
   std::vector<double> first_, second_, third_, fourth_;  // numbers of each channel
 };
 
