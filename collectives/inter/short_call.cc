@@ -48,6 +48,10 @@ ShortCall::ShortCall(Team& team, const Call& call, std::uint64_t sequence, Stop&
       exchange_(*team.mailbox, team.view, team.rank, sequence, call.fingerprint(), CallNote(call.summary())),
       rounds_(rounds_among_members(team.size())) {
   exchange_.set_immediate(sends == Sends::kAtOnce);
+  if (recv.bytes > kNear) {
+    longer_ = std::make_unique_for_overwrite<std::byte[]>(recv.bytes);
+    arrived_ = longer_.get();
+  }
   if (recv.bytes > 0 && send.data != recv.data) require_done(team.compute.copy(recv, send, stop));
   begin_round();
 }
@@ -82,14 +86,14 @@ void ShortCall::begin_round() {
     const Tag tag = tag_of(Algorithm::kRecursiveDoubling, static_cast<std::uint64_t>(round_) + 1);
     const int peer = team_.rank ^ distance;
     transfer_.emplace(exchange_, stop_, Transfer::To{peer, tag, result_},
-                      Transfer::From{peer, tag, Buffer{arrived_.data(), result_.bytes}});
+                      Transfer::From{peer, tag, Buffer{arrived_, result_.bytes}});
   }
   transfer_->start();
 }
 
 void ShortCall::end_round() {
   if (call_.kind == Collective::kBarrier) return;
-  const Buffer arrived{arrived_.data(), result_.bytes};
+  const Buffer arrived{arrived_, result_.bytes};
   const bool mine_first = (team_.rank & (1 << round_)) == 0;
   const Buffer operands[] = {mine_first ? result_ : arrived, mine_first ? arrived : result_};
   require_done(team_.compute.reduce({&result_, 1}, operands, call_.count, call_.reduction,

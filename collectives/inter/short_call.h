@@ -8,6 +8,7 @@
 
 #include <array>
 #include <cstdint>
+#include <memory>
 #include <optional>
 
 #include "collectives/operation.h"
@@ -17,7 +18,7 @@ namespace aiacc::inter {
 
 class ShortCall {
  public:
-  static constexpr std::size_t kMostBytes = 9 << 10;  // SyncBN's moments of 512 channels
+  static constexpr std::size_t kMostBytes = 24 << 10;  // SyncBN's moments of 2,048 channels
   // Serves barriers, and allreduces of at most this many bytes on a power of two of ranks whose operator may combine
   // partial results. The team must have one rank on each host, its Compute must work inline, and the buffers must be host
   // memory.
@@ -50,8 +51,11 @@ class ShortCall {
   Exchange exchange_;
   const int rounds_;
   int round_ = 0;
-  std::optional<Transfer> transfer_;  // of the current round; none: complete
-  alignas(64) std::array<std::byte, kMostBytes> arrived_;
+  std::optional<Transfer> transfer_;     // of the current round; none: complete
+  std::unique_ptr<std::byte[]> longer_;  // what arrives, of more than kNear bytes
+  static constexpr std::size_t kNear = 2 << 10;
+  alignas(64) std::array<std::byte, kNear> near_;
+  std::byte* arrived_ = near_.data();
 };
 
 }  // namespace aiacc::inter

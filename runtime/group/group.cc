@@ -153,7 +153,7 @@ void Group::run(const Call& call, const Buffer& send, const Buffer& recv, const 
   if (operation.error()) std::rethrow_exception(operation.error());
 }
 
-// By itself because of what it has on the stack: g++ sets an empty ShortCall's 9 KiB to zero, which takes as long as a small call.
+// By itself because of what it has on the stack: g++ sets an empty ShortCall's 2 KiB to zero, which takes as long as a small call.
 [[gnu::noinline]] void Group::run_held(const Call& call, const Buffer& send, const Buffer& recv,
                                        const CallOptions* options, Lane::Hold& hold) {
   std::optional<inter::ShortCall> begun;
