@@ -206,8 +206,8 @@ constexpr std::array kTable{
         "within each host, and all others as they are. The same on all ranks.",
         "0.1"},
     ConfigRow{"AIACC_KV_SERVERS", &V::kv_servers, "0", "0", "2147483646", kUser,
-              "How many ranks, the last ones, only serve the key-value stores of aiacc.mxnet; 0: all ranks serve and "
-              "train. The same on all ranks.",
+              "How many ranks, the last ones, only serve key-value stores that are made without servers and workers of "
+              "their own; 0: all ranks serve and train. The same on all ranks; aiaccrun sets it with --servers.",
               "0.1"},
     ConfigRow{"AIACC_KV_REPLICAS", &V::kv_replicas, "1", "1", "2", kUser,
               "On how many servers each value of the key-value stores of aiacc.mxnet is. With 2 a server that dies "

@@ -56,6 +56,7 @@ RuntimeConfig RuntimeConfig::from(const Config& settings, const Variable& variab
   config.fusion_streams = static_cast<int>(values.fusion_streams.value_or(config.fusion_streams));
   config.schedule_steps = static_cast<int>(values.schedule_steps.value_or(config.schedule_steps));
   config.allreduce_dtype = values.allreduce_dtype;
+  config.kv_servers = static_cast<int>(values.kv_servers.value_or(config.kv_servers));
   config.nan_check = values.nan_check;
   config.tune = values.tune;
   config.tune_cache = cache_path(values.tune_cache, variable);

@@ -45,6 +45,7 @@ struct RuntimeConfig {
   int fusion_streams = 4;                             // AIACC_FUSION_STREAMS
   int schedule_steps = 5;                             // AIACC_SCHEDULE_STEPS; -1: no schedule
   WireType allreduce_dtype = WireType::kFloat32;      // AIACC_ALLREDUCE_DTYPE
+  int kv_servers = 0;                                 // AIACC_KV_SERVERS
   bool nan_check = false;                             // AIACC_NAN_CHECK
   bool tune = false;                                  // AIACC_TUNE
   std::string tune_cache;                             // AIACC_TUNE_CACHE; empty: none

@@ -63,6 +63,14 @@ def test_synchronous_servers_learn_the_same_with_any_number_of_ranks(kvstore):
         assert abs(other[0] - loss) < 1e-9 and abs(other[1] - accuracy) < 0.3
 
 
+def test_ranks_that_only_serve_change_nothing(kvstore):
+    loss, accuracy = kvstore.result(("-np 4", "-np 2"))
+    other = kvstore.result(("-np 4", "-np 4 --servers 2"))
+    assert abs(other[0] - loss) < 1e-9 and abs(other[1] - accuracy) < 0.3
+    run = kvstore.run(("-np 4", "-np 4 --servers 2"))
+    assert "final: 2 ranks" in run.stdout
+
+
 @pytest.mark.parametrize("mode", ["async", "bounded"])
 def test_asynchronous_servers_learn(kvstore, mode):
     loss, accuracy = kvstore.result(("-np 4", "-np 3"), ("sync", mode))

@@ -13,8 +13,8 @@ def test_stores(ranks):
 
 def replicas(victim, optimizer, folder, *, by_environment):
     """What two ranks have learned with two more that only serve, of which `victim` is killed after some steps."""
-    how = {"AIACC_KV_SERVERS": "2", "AIACC_KV_REPLICAS": "2"} if by_environment else {}
-    command = ["--quiet", "-np", 4, "--min-np", 3, mxnet_python(), PACKAGE_PROGRAMS / "mxnet_replicas.py", victim, optimizer, folder / "state"]
+    how = {"AIACC_KV_REPLICAS": "2"} if by_environment else {}
+    command = ["--quiet", "-np", 4, *(["--servers", 2] if by_environment else []), "--min-np", 3, mxnet_python(), PACKAGE_PROGRAMS / "mxnet_replicas.py", victim, optimizer, folder / "state"]
     code, out, err = Job(command, env={**ENVIRONMENT, **MXNET_ENVIRONMENT, **how}).finish(timeout=120)
     said = [line for line in err.splitlines() if "[AR-RANK-LOST]" not in line]
     assert (code, said) == (0, []) and ("the job goes on with 3 ranks" in err) == (victim >= 0), f"exit code {code}\n{out}\n{err}"

@@ -95,6 +95,7 @@ void expect_gone(const Handles& of) {
   updater.size = sizeof updater;
   updater.kind = AIACC_KV_SUM;
   expect(aiacc_kv_set_updater(kv, &updater), kGone, kSays);
+  expect(aiacc_kv_roles(kv, nullptr, nullptr, nullptr, nullptr), kGone, kSays);
   expect(aiacc_kv_set_wire(kv, AIACC_KV_WIRE_PLAIN, 0), kGone, kSays);
   expect(aiacc_kv_save(kv, "/nowhere"), kGone, kSays);
   expect(aiacc_kv_load(kv, "/nowhere"), kGone, kSays);

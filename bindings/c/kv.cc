@@ -68,13 +68,34 @@ std::vector<int> checked_ranks(const char* member, std::size_t n, const int* ran
   return checked;
 }
 
+// The roles of the job, for a store that names none: its last ranks only serve. A group without both of them shares the work.
+void take_roles_of_job(kv::StoreOptions& options, RealContext& context, Group& group) {
+  const View& world = *context.world().team().view;
+  const int first_server = world.size() - context.context().config().kv_servers;
+  std::vector<int> servers, workers;
+  for (int rank = 0; rank < group.size(); ++rank) {
+    const bool serves = world.rank_of(group.team().view->member(rank)) >= first_server;
+    (serves ? servers : workers).push_back(rank);
+  }
+  if (servers.empty() || workers.empty()) return;
+  options.servers = std::move(servers);
+  options.workers = std::move(workers);
+}
+
+// -1: it is none of them.
+int position_among(const std::vector<int>& ranks, int rank) {
+  const auto found = std::find(ranks.begin(), ranks.end(), rank);
+  return found == ranks.end() ? -1 : static_cast<int>(found - ranks.begin());
+}
+
 struct Given {
   kv::StoreOptions options;
   std::optional<TrafficClass> rounds;  // the class of those that the workers sum
   Duration timeout{};
 };
 
-Given read_kv_attr(const aiacc_kv_attr_t* attr, int size) {
+Given read_kv_attr(const aiacc_kv_attr_t* attr, RealContext& context, Group& group) {
+  const int size = group.size();
   Given checked;
   aiacc_kv_attr_t given{};
   if (attr != nullptr) given = read_sized(*attr, sizeof(aiacc_kv_attr_t), "aiacc_kv_attr_t");
@@ -91,6 +112,7 @@ Given read_kv_attr(const aiacc_kv_attr_t* attr, int size) {
   if (given.split_elements != 0) checked.options.split_elements = given.split_elements;
   checked.options.servers = checked_ranks("servers", given.n_servers, given.servers, size);
   checked.options.workers = checked_ranks("workers", given.n_workers, given.workers, size);
+  if (given.n_servers == 0 && given.n_workers == 0) take_roles_of_job(checked.options, context, group);
   if (given.replicas < 0 || given.replicas > 2)
     refuse(fmt::format("replicas in aiacc_kv_attr_t is {}: one or two servers have a value", given.replicas));
   if (given.replicas == 2 && checked.options.servers.size() < 2)
@@ -171,7 +193,7 @@ void agree_on_assigning(KvEntry& entry) {
 // A group of the workers alone, made by each of them.
 void make_workers(KvEntry& entry, Group& parent, const kv::StoreOptions& options, GroupOrder order) {
   if (options.mode != kv::Mode::kSync || options.workers.size() < 2 || options.replicas > 1) return;
-  if (std::find(options.workers.begin(), options.workers.end(), parent.rank()) == options.workers.end()) return;
+  if (position_among(options.workers, parent.rank()) < 0) return;
   order.name = "the workers of " + order.name;
   order.key = Hash64().add("kv workers").add(options.name).value();
   order.ranks = options.workers;
@@ -183,16 +205,21 @@ Task<void> set_wire_on_lane(Store* store, kv::Encoding encoding, float threshold
   co_return;
 }
 
-// Serves until the others need it no more. After an error in the group nobody is waited for.
+// Serves until the others need it no more. After an error in the group nobody is waited for. The workers may need a rank that only
+// serves for days.
 void close_store(KvEntry& entry) {
   if (entry.store == nullptr) return;
+  Group& group = entry.group.group;
+  const bool works = position_among(entry.store->options().workers, group.rank()) >= 0;
+  CallOptions options;
+  options.timeout = works ? group.default_timeout() : Duration::max();
   try {
     if (entry.store->options().replicas > 1) {  // the others go on after a loss, which ends the group
-      LaneTask::run(entry.context->context().lane(), entry.group.group.default_timeout(),
+      LaneTask::run(entry.context->context().lane(), options.timeout,
                     "ranks have not freed the key-value store by the deadline",
                     [&](Stop& stop) { return entry.store->leave(stop); });
     } else {
-      pass_barrier(entry.group.group);
+      group.run(call_of(Collective::kBarrier, 0, DType::kUInt8), {}, {}, &options);
     }
   } catch (const Error&) {
   }
@@ -339,14 +366,14 @@ aiacc_status_t aiacc_kv_create(aiacc_group_t group, const aiacc_kv_attr_t* attr,
     refuse_to_block("aiacc_kv_create");
     GroupPin pin = pinned(group);
     if (kv == nullptr) refuse("kv is NULL: pass where the handle shall go");
-    Given given = read_kv_attr(attr, pin->group.size());
+    RealContext& context = *pin->context;
+    Given given = read_kv_attr(attr, context, pin->group);
     GroupOrder order;
     order.sort = GroupOrder::Sort::kEngine;
     order.name = given.options.name.empty() ? "the key-value store" : "the key-value store " + given.options.name;
     order.key = Hash64().add("kv").add(given.options.name).value();
     order.timeout = given.timeout;
     for (int rank = 0; rank < pin->group.size(); ++rank) order.ranks.push_back(rank);
-    RealContext& context = *pin->context;
     auto entry = std::make_unique<KvEntry>(pin->context, context.make_group(pin->group, order));
     order.traffic_class = given.rounds;
     const kv::StoreOptions options = given.options;
@@ -361,6 +388,20 @@ aiacc_status_t aiacc_kv_create(aiacc_group_t group, const aiacc_kv_attr_t* attr,
     const std::uint64_t handle = state().stores.insert(std::move(entry));
     state().made.add(context, handle);
     *kv = handle;
+  });
+}
+
+aiacc_status_t aiacc_kv_roles(aiacc_kv_t kv, int* worker, int* n_workers, int* server, int* n_servers) {
+  return guarded([&] {
+    KvPin pin = pinned_store(kv);
+    const kv::StoreOptions& options = pin->store->options();
+    const int rank = pin->group.group.rank();
+    const auto tell = [rank](const std::vector<int>& ranks, int* position, int* count) {
+      if (position != nullptr) *position = position_among(ranks, rank);
+      if (count != nullptr) *count = static_cast<int>(ranks.size());
+    };
+    tell(options.workers, worker, n_workers);
+    tell(options.servers, server, n_servers);
   });
 }
 

@@ -295,6 +295,12 @@ TEST(KvStore, ServersAndWorkersMayBeSomeRanks) {
     attr.workers = workers;
     attr.n_servers = attr.n_workers = 2;
     const aiacc_kv_t kv = make(group, attr);
+    int roles[4] = {7, 7, 7, 7};
+    EXPECT_AIACC(aiacc_kv_roles(kv, &roles[0], &roles[1], &roles[2], &roles[3]));
+    EXPECT_EQ(roles[0], rank % 2 == 0 ? rank / 2 : -1);
+    EXPECT_EQ(roles[2], rank % 2 == 1 ? rank / 2 : -1);
+    EXPECT_TRUE(roles[1] == 2 && roles[3] == 2);
+    EXPECT_AIACC(aiacc_kv_roles(kv, nullptr, nullptr, nullptr, nullptr));
     if (rank % 2 == 0) {
       begin(kv, number(-1), Values(3000, 1.0f));
       const Values gradient(3000, static_cast<float>(rank + 1));

@@ -1,5 +1,5 @@
-// Training with a key-value store as parameter server: servers, which are ranks here too, hold the parameters and make the steps;
-// workers push gradients and get parameters back. The digits and the network are those of examples/digits.
+// Training with a key-value store as parameter server: servers hold the parameters and make the steps; workers push gradients and get
+// parameters back. All ranks are both, or the last N only serve (aiaccrun --servers N). The digits and the network are those of examples/digits.
 //
 //   sync      a step of all workers at a time: the run does not depend on the number of ranks
 //   async     each worker's gradient is a step of its own
@@ -31,6 +31,15 @@ void check(aiacc_status_t status) {
   if (status != AIACC_OK) throw std::runtime_error(aiacc_last_error());
 }
 
+// The group of those that train: what they sum among themselves concerns no server.
+aiacc_group_t first_ranks(int count) {
+  std::vector<int> ranks(static_cast<std::size_t>(count));
+  std::iota(ranks.begin(), ranks.end(), 0);
+  aiacc_group_t group = AIACC_NULL;
+  check(aiacc_group_create(AIACC_WORLD, count, ranks.data(), nullptr, &group));
+  return group;
+}
+
 // The parameters of this rank, and the store that has the true ones.
 class Parameters {
  public:
@@ -47,6 +56,7 @@ class Parameters {
     updater.rate = 0.05;
     updater.momentum = 0.9;
     check(aiacc_kv_set_updater(store_, &updater));
+    check(aiacc_kv_roles(store_, &worker, &workers, nullptr, nullptr));
   }
   ~Parameters() {
     if (store_ != AIACC_NULL) aiacc_kv_free(store_);
@@ -76,6 +86,7 @@ class Parameters {
   void close() { check(aiacc_kv_free(std::exchange(store_, AIACC_NULL))); }
 
   std::vector<double> values, gradient;
+  int worker = 0, workers = 0;  // this rank among those that train, -1 if it only serves; and their number
 
  private:
   static aiacc_kv_key_t key(std::size_t piece) { return {nullptr, static_cast<std::int64_t>(piece)}; }
@@ -93,9 +104,6 @@ class Parameters {
 };
 
 void run(const std::string& data, int mode) {
-  int rank = 0, size = 0;
-  check(aiacc_rank(AIACC_WORLD, &rank));
-  check(aiacc_size(AIACC_WORLD, &size));
   std::vector<digits::Image> images = digits::read_images(data);
   digits::Random random(1);  // equal on all ranks
   random.shuffle(std::span(images));
@@ -103,6 +111,9 @@ void run(const std::string& data, int mode) {
 
   const digits::Network network(kHidden);
   Parameters parameters(network.parameters(), mode);
+  if (parameters.worker < 0) return parameters.close();  // serves until the workers close it
+  const int rank = parameters.worker, size = parameters.workers;
+  const aiacc_group_t workers = first_ranks(size);
   network.initialise(parameters.values, random.next());
   parameters.initialise();
 
@@ -122,7 +133,7 @@ void run(const std::string& data, int mode) {
       for (double& element : parameters.gradient) element /= static_cast<double>(count);
       parameters.step();
     }
-    check(aiacc_allreduce(&loss, &loss, 1, AIACC_FLOAT64, AIACC_SUM, AIACC_WORLD, nullptr, nullptr));
+    check(aiacc_allreduce(&loss, &loss, 1, AIACC_FLOAT64, AIACC_SUM, workers, nullptr, nullptr));
     loss /= static_cast<double>(train);
     if (rank == 0 && epoch % 5 == 0) std::printf("epoch %2zu  loss %.8f\n", epoch, loss);
   }
@@ -132,7 +143,7 @@ void run(const std::string& data, int mode) {
   for (std::size_t i = mine.begin; i < mine.end; ++i) {
     correct += network.forward(parameters.values, images[train + i]).correct ? 1 : 0;
   }
-  check(aiacc_allreduce(&correct, &correct, 1, AIACC_INT64, AIACC_SUM, AIACC_WORLD, nullptr, nullptr));
+  check(aiacc_allreduce(&correct, &correct, 1, AIACC_INT64, AIACC_SUM, workers, nullptr, nullptr));
   parameters.close();
   if (rank != 0) return;
   std::printf("final: %d rank%s, loss %.10f, test accuracy %.2f %%\n", size, size == 1 ? "" : "s", loss,

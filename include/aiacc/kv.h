@@ -100,9 +100,9 @@ typedef struct aiacc_kv_attr {
   uint64_t staleness;    /* of AIACC_KV_BOUNDED */
   double threshold;      /* of AIACC_KV_WIRE_2BIT; 0 means 0.5 */
   size_t split_elements; /* values with more elements are spread over all servers; 0 means 1,000,000 */
-  size_t n_servers;      /* 0: all ranks */
+  size_t n_servers;      /* 0: all ranks; if n_workers is 0 too, those that the job says (AIACC_KV_SERVERS) */
   const int *servers;    /* ranks of the group, ascending; copied */
-  size_t n_workers;      /* 0: all ranks */
+  size_t n_workers;      /* 0: all ranks; see n_servers */
   const int *workers;    /* ranks of the group, ascending; copied */
   int64_t timeout_ms;    /* of operations, as in aiacc_attr_t */
   int32_t replicas;      /* how many servers have each value: 2, or 0 or 1 for one. 2 needs at least two servers */
@@ -111,6 +111,11 @@ typedef struct aiacc_kv_attr {
 
 /* Makes a store over the ranks of `group`. Collective, blocks: ranks with other attributes are AIACC_ERR_MISMATCH on all. */
 AIACC_API aiacc_status_t aiacc_kv_create(aiacc_group_t group, const aiacc_kv_attr_t *attr, aiacc_kv_t *kv);
+
+/* Where this rank is among the store's workers and among its servers, -1 if it is none, and how many there are. Pointers may be NULL.
+ * Local. A rank that only serves calls what all ranks call, as aiacc_kv_set_updater, and then aiacc_kv_free, which returns when the
+ * workers have called it. */
+AIACC_API aiacc_status_t aiacc_kv_roles(aiacc_kv_t kv, int *worker, int *n_workers, int *server, int *n_servers);
 
 /* Begins a key. The value is that of the first worker, whose `value` is read; others' may be NULL. Called by each worker, once,
  * with the same type and shape: AIACC_ERR_MISMATCH on a worker that has others. Ends when the value is on its servers. A row has
@@ -158,7 +163,7 @@ AIACC_API aiacc_status_t aiacc_kv_save(aiacc_kv_t kv, const char *path);
 AIACC_API aiacc_status_t aiacc_kv_load(aiacc_kv_t kv, const char *path);
 
 /* The store is gone. What is outstanding on this rank completes with AIACC_ERR_ABORTED. Collective, blocks: a rank serves until
- * all others free the store too. aiacc_finalize frees the stores that are left. */
+ * all others free the store too, and one that only serves has no time-out. aiacc_finalize frees the stores that are left. */
 AIACC_API aiacc_status_t aiacc_kv_free(aiacc_kv_t kv);
 
 #ifdef __cplusplus

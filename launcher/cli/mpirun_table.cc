@@ -24,7 +24,8 @@ constexpr std::string_view kInterface =
     "meant";
 constexpr std::string_view kNoTime = "lines carry no time; pipe them through ts";
 constexpr std::string_view kSeveral =
-    "several programs in one job are not supported; start one program that looks at RANK";
+    "several programs in one job are not supported; start one program that looks at RANK, with --servers N for ranks "
+    "that serve";
 
 constexpr std::array kOptions = {
     MpirunOption{"c", "", "N", kMeans, "np"},

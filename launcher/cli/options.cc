@@ -125,6 +125,7 @@ Options parse_options(const std::vector<std::string>& arguments) {
   reader.read_text("wdir", options.wdir);
   reader.read("compat-env", options.compat_env, parse_compat_env);
   reader.read("provide", options.provide, parse_provide);
+  reader.read("servers", options.servers, parse_count);
   reader.read("tag-output", options.tag_output);
   reader.read("quiet", options.quiet);
   reader.read("stdin", options.input_rank, parse_input_rank);

@@ -96,6 +96,7 @@ struct Options {
   Setting<bool> dry_run;
   Setting<CompatEnv> compat_env;
   Setting<std::vector<std::string>> provide;  // Python packages, each once
+  Setting<int> servers;                       // --servers: the last ranks, which only serve key-value stores
   Setting<bool> isolate;
 
   std::vector<std::string> ignored;  // a sentence for each option of mpirun without effect

@@ -76,7 +76,7 @@ TEST(Options, Everything) {
       "--bind-to none --report-bindings --tag-output --min-np 5 --max-num-proc 6 --reset-limit 0 --timeout 1.5 "
       "--kill-grace 0 --dry-run --compat-env "
       "ompi,horovod "
-      "--provide perseus,horovod,perseus --isolate p");
+      "--provide perseus,horovod,perseus --servers 2 --isolate p");
   EXPECT_EQ(o.hosts.value, (std::vector<HostSpec>{{"localhost", 4}, {"::1", 2}, {"127.0.0.1", 1}}));
   EXPECT_EQ(o.forward.value, (std::vector<Forward>{{"A", "b=c"}, {"B", {}}, {"NCCL_*", {}}}));
   EXPECT_EQ(o.wdir.value, "/tmp");
@@ -88,6 +88,7 @@ TEST(Options, Everything) {
   EXPECT_EQ(o.kill_grace.value, Duration::zero());
   EXPECT_TRUE(o.compat_env.value.horovod && o.compat_env.value.ompi);
   EXPECT_EQ(o.provide.value, (Words{"perseus", "horovod"}));
+  EXPECT_EQ(o.servers.value, 2);
   EXPECT_TRUE(o.oversubscribe.value && o.report_bindings.value && o.tag_output.value && o.dry_run.value &&
               o.isolate.value);
   EXPECT_TRUE(parse("-x EMPTY= p").forward.value[0].value == "");
@@ -192,7 +193,7 @@ TEST(Options, EveryRowOfTheTableIsShownWhenGiven) {
       "-np 1 -H localhost -N 1 --oversubscribe -x A --wdir / --map-by slot --bind-to auto --report-bindings "
       "--tag-output "
       "--min-np 1 --max-np 1 --reset-limit 0 --timeout 1 --kill-grace 1 --dry-run --compat-env ompi --provide horovod "
-      "--isolate --launch-agent "
+      "--servers 1 --isolate --launch-agent "
       "enter --stdin "
       "none --quiet p");
   const std::string shown = describe_options(o) + describe_options(parse("--hostfile hosts p")) +

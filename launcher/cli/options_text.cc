@@ -77,6 +77,7 @@ std::vector<std::pair<std::string_view, Shown>> all_values(const Options& o) {
       {"wdir", shown(o.wdir, o.wdir.value)},
       {"compat-env", shown(o.compat_env, in_words(o.compat_env.value))},
       {"provide", shown(o.provide, in_words(o.provide.value))},
+      {"servers", shown(o.servers, count_or_nothing(o.servers.value))},
       {"tag-output", shown(o.tag_output, yes_or_no(o.tag_output.value))},
       {"quiet", shown(o.quiet, yes_or_no(o.quiet.value))},
       {"stdin", shown(o.input_rank, o.input_rank.value == kNoRank ? "none" : std::to_string(o.input_rank.value))},

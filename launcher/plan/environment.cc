@@ -81,6 +81,11 @@ void apply_forwards(const Options& options, const Environment& ours, std::vector
   }
 }
 
+// Who only serves. MXNet's own variable (DMLC_ROLE) is not set: with it a server would never return from `import mxnet`.
+void tell_of_servers(const Options& options, Environment& out) {
+  if (options.servers.given()) out.set("AIACC_KV_SERVERS", std::to_string(options.servers.value));
+}
+
 // Ranks write to a pipe; this tells them that their output still reaches a terminal.
 void tell_of_terminal(const Options& options, const Surroundings& here, Environment& out) {
   if (here.terminal && !options.tag_output.value) out.set(kTerminal, "yes");
@@ -147,6 +152,7 @@ Environment without_identity(const std::vector<std::string>& ours, const CompatE
 Environment common_environment(const Options& options, const Surroundings& here, std::vector<Notice>& notices) {
   Environment out = without_identity(here.environment, options.compat_env.value);
   apply_forwards(options, Environment(here.environment), notices, out);
+  tell_of_servers(options, out);
   tell_of_terminal(options, here, out);
   return out;
 }
@@ -160,6 +166,7 @@ Environment remote_environment(const Options& options, const Surroundings& here)
   Environment out(kept);
   std::vector<Notice> said;  // already reported by common_environment()
   apply_forwards(options, Environment(here.environment), said, out);
+  tell_of_servers(options, out);
   tell_of_terminal(options, here, out);
   return out;
 }

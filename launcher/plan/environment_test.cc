@@ -31,6 +31,15 @@ TEST(Environment, OfOtherHosts) {
   EXPECT_EQ(other.get("PWD"), "/home/ann");
 }
 
+TEST(Environment, SaysOnAllHostsWhoOnlyServes) {
+  const Plan p = plan("-H localhost:2,b:2 --servers 2 -x AIACC_KV_SERVERS=1 p");
+  for (int rank = 0; rank < 4; ++rank) {
+    EXPECT_EQ(of_rank(p, rank).get("AIACC_KV_SERVERS"), "2") << rank;
+    EXPECT_FALSE(of_rank(p, rank).has("DMLC_ROLE"));
+  }
+  EXPECT_FALSE(of_rank(plan("-np 2 p"), 0).has("AIACC_KV_SERVERS"));
+}
+
 TEST(Environment, WhoAmI) {
   const Plan p = plan("-np 3 p");
   const Environment e = of_rank(p, 2);

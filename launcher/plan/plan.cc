@@ -80,6 +80,11 @@ Plan make_plan(const Options& options, const Surroundings& here) {
     throw UsageError(MessageId::kValue, fmt::format("--stdin names rank {}, and the last rank of the job is {}",
                                                     plan.input_rank, plan.size() - 1));
   }
+  if (options.servers.value >= plan.size()) {
+    throw UsageError(MessageId::kRanks,
+                     fmt::format("--servers is {}, and the job has {} rank{}: one at least is left to train",
+                                 options.servers.value, plan.size(), plan.size() == 1 ? "" : "s"));
+  }
   plan.gets_hosts = options.discovery_script.given();
   if (plan.gets_hosts) {
     plan.min_size = options.min_ranks.value;

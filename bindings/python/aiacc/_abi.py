@@ -153,6 +153,7 @@ _FUNCTIONS: Dict[str, Tuple[Any, ...]] = {
     "gradient_get_stats": (Handle, c.POINTER(GradientStats)),
     "gradient_free": (Handle,),
     "kv_create": (Handle, c.POINTER(KvAttr), HandlePointer),
+    "kv_roles": (Handle, Int, Int, Int, Int),
     "kv_init": (Handle, KvKey, c.c_int, c.c_size_t, c.c_size_t, P, c.POINTER(Attr), HandlePointer),
     "kv_push": (Handle, KvKey, c.c_size_t, P, c.POINTER(Attr), HandlePointer),
     "kv_pull": (Handle, KvKey, c.c_size_t, P, c.POINTER(Attr), HandlePointer),

@@ -60,7 +60,9 @@ def _rows(rows: Iterable[int]) -> Any:
 
 class KVStore:
     """Belongs to the ranks of a group, each of which makes it, with equal arguments; waits until all have. Arguments that take an
-    array take what collectives do: a Buffer, or what has the buffer protocol.
+    array take what collectives do: a Buffer, or what has the buffer protocol. Without servers and workers all ranks are both, or those
+    that the job says (aiaccrun --servers); one that only serves makes the store, does what all ranks do together, and frees it, which
+    takes until the workers have freed it.
 
     Calls return a Request if `wait` is False, and else when they have ended. Those on one key take effect in their order without
     waiting; what of different keys waits to be sent goes by `priority`, the higher first. Numbers of rows are any integers; an array
@@ -78,8 +80,9 @@ class KVStore:
                            traffic_class=traffic_class)
         library().aiacc_kv_create(group.handle, c.byref(attr), c.byref(made))
         self.handle, self.group, self.mode = made.value, group, Mode(mode)
-        self._workers = list(workers) or list(range(group.size))
-        self._servers = list(servers) or list(range(group.size))
+        roles = [c.c_int() for _ in range(4)]
+        library().aiacc_kv_roles(self.handle, *(c.byref(one) for one in roles))
+        self._worker, self._workers, self._server, _ = (one.value for one in roles)
 
     @property
     def type(self) -> str:
@@ -89,15 +92,15 @@ class KVStore:
     @property
     def rank(self) -> int:
         """Of this rank among the workers; -1 if it only serves."""
-        return self._workers.index(self.group.rank) if self.group.rank in self._workers else -1
+        return self._worker
 
     @property
     def num_workers(self) -> int:
-        return len(self._workers)
+        return self._workers
 
     @property
     def is_server(self) -> bool:
-        return self.group.rank in self._servers
+        return self._server >= 0
 
     def _call(self, name: str, key: Key, *arguments: Any, priority: int, timeout: Optional[float], wait: bool, kept: Any) -> Optional[Request]:
         attr = _abi.Attr(size=c.sizeof(_abi.Attr), priority=priority, timeout_ms=0 if timeout is None else max(1, int(timeout * 1000)))

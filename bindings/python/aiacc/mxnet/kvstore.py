@@ -68,7 +68,7 @@ class KVStore(_KVStoreOfMXNet):
     def _make(self, mode: Mode, roles: _kv_servers.Roles, replicas: int) -> None:
         self._roles = roles
         self._name = f"KVStore {next(_numbers)}"
-        ranks: Dict[str, Any] = {"servers": roles.servers, "workers": roles.workers} if roles.count else {}
+        ranks: Dict[str, Any] = {"servers": roles.servers or roles.workers, "workers": roles.workers}
         self._store = kvstore.KVStore(mode, name=f"aiacc.mxnet {self._name}", replicas=replicas, **ranks)
         if roles.count and replicas > 1:
             roles.forgive_losses()
