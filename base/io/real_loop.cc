@@ -74,10 +74,14 @@ bool RealLoop::look_and_wait(Instant until) {
   if (!worked || turns_without_clock_ >= kTurnsPerClockRead) worked |= run_timers();
   worked |= poll_flags();
   if (turns_without_kernel_ >= kTurnsPerKernelLook || !(worked || may_block)) worked |= look_at_kernel();
-  if (worked || !may_block) return worked;
-  const Instant due = std::min(until, timers_.next());
-  if (!wait_awake(due)) block(due);
-  return true;
+  if (!worked && may_block) {
+    const Instant due = std::min(until, timers_.next());
+    if (!wait_awake(due)) block(due);
+    worked = true;
+  }
+  // What came may end what the caller waits for, who then needs no further look at flags, which may be a system call each.
+  if (worked && !pollers_.empty()) run_jobs();
+  return worked;
 }
 
 bool RealLoop::stay_awake() noexcept {
