@@ -1,14 +1,36 @@
 """What holds of real ranks whose messages between hosts go over a library of active messages (UCX, libfabric), on hosts that share
 nothing but a network: the tests of each library inherit it."""
+import functools
 import json
 import re
 import subprocess
+import time
 
 import pytest
 
 from launcher_support import STAGE, Job
 from runtime_process_test import said
 from surface_hosts_test import CASES
+
+
+def connections(hosts, name):
+    """The TCP connections of a host, each by both its ends."""
+    command = hosts.on(name, ["ss", "-Htn", "state", "established"])
+    lines = subprocess.run(command, capture_output=True, text=True, check=True).stdout.splitlines()
+    return {tuple(line.split()[-2:]) for line in lines}
+
+
+def a_port_goes_down(hosts, job):
+    """The job of h0 and h1 ends when its operation's time is over, and says for which rank it has waited."""
+    job.wait_for(functools.partial(connections, hosts, "h1"), "a connection")
+    hosts.cut_at_switch("h1")
+    try:
+        code, _, err = job.finish()
+    finally:
+        hosts.mend_at_switch("h1")
+    assert code != 0, err
+    told = re.findall(r"^\w+: timed out \(about rank [01]\): .*; rank [01] does not answer", err, re.M)
+    assert 1 <= len(told) <= 2, err
 
 
 class OverALibrary:
@@ -53,6 +75,26 @@ class OverALibrary:
         for _, name, about, sentence in survivors:
             assert name == "peer failed" and about == "1", err
             assert "rank 1 on host h" in sentence and "killed by signal 9" in sentence, err
+
+    # An endpoint that breaks is not made again.
+    def test_a_connection_that_is_reset_in_mid_transfer_is_one_sentence(self, hosts, rank):
+        job = self.on(hosts, "h0:1,h1:1", "-x", "AIACC_TIMEOUT=2s", rank, "loop", 1_000_000)
+        connected = functools.partial(connections, hosts, "h1")
+        job.wait_for(connected, "a connection")
+        time.sleep(0.3)  # until sums are under way
+        before = connected()
+        subprocess.run(hosts.on("h1", ["ss", "-K", "state", "established"]), capture_output=True, check=False)
+        if connected() & before:
+            job.process.kill()
+            job.clean()
+            pytest.skip("the kernel resets no connection for ss -K")
+        code, _, err = job.finish()
+        assert code != 0, err
+        told = re.findall(rf"^\w+: .*{self.library} has lost the connection: .*", err, re.M)
+        assert 1 <= len(told) <= 2, err
+
+    def test_a_port_that_goes_down_is_one_sentence(self, hosts, rank):
+        a_port_goes_down(hosts, self.on(hosts, "h0:1,h1:1", "-x", "AIACC_TIMEOUT=2s", rank, "loop", 1_000_000))
 
     def test_messages_that_it_cannot_protect_are_refused(self, hosts, rank):
         code, _, err = self.on(hosts, "h0:1,h1:1", "-x", "AIACC_ENCRYPT=data", rank, "barrier").finish()

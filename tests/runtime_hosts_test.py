@@ -9,6 +9,7 @@ import time
 import pytest
 
 import namespace_hosts
+from active_hosts_support import a_port_goes_down
 from launcher_support import STAGE, TOLERANCE, Job, compiled
 from runtime_process_test import said
 
@@ -172,6 +173,10 @@ def test_survivors_on_every_host_name_the_dead(hosts, rank, where, others, how, 
     assert sorted(survivor[0] for survivor in survivors) == list(others), err
     for _, name, about, sentence in survivors:
         assert name == "peer failed" and about == "1" and "rank 1 on host h" in sentence and says in sentence, err
+
+
+def test_a_port_that_goes_down_is_one_sentence(hosts, rank):
+    a_port_goes_down(hosts, Job(["--launch-agent", hosts.enter, "-H", "h0:1,h1:1", "-x", "AIACC_TIMEOUT=2s", rank, "loop", 1_000_000]))
 
 
 @pytest.mark.parametrize("where, ranks", [("h0:1,h1:1", 2), ("h0:1,h1:2", 3), (UNEVEN, 5)])

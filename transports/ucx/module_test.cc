@@ -8,6 +8,7 @@
 #include <cstring>
 #include <filesystem>
 #include <fstream>
+#include <iterator>
 #include <string>
 
 #include "transports/active/active_fixture_test.h"
@@ -81,6 +82,27 @@ TEST(UcxModuleDeathTest, LoadingUcxChangesNeitherSignalsNorFunctionsAndReadsNone
   ::testing::FLAGS_gtest_death_test_style = "threadsafe";
   const auto nothing_or_no_ucx = [](int status) { return WIFEXITED(status) && WEXITSTATUS(status) % kNoUcx == 0; };
   EXPECT_EXIT(std::_Exit(changed_by_loading()), nothing_or_no_ucx, "");
+}
+
+// A copy of the module in which the version that it was built with is another one.
+TEST(UcxModule, AModuleOfAnotherVersionIsOneSentence) {
+  const std::string obstacle = active_test::obstacle(ucx::kLibrary, {});
+  if (!obstacle.empty()) GTEST_SKIP() << obstacle;
+  const active::Module& module = active::load(ucx::kLibrary, {});
+  Dl_info where{};
+  ASSERT_NE(dladdr(&module, &where), 0);
+  std::ifstream original(where.dli_fname, std::ios::binary);
+  std::string bytes(std::istreambuf_iterator<char>(original), {});
+  const std::string version = module.library_version, other = "9" + version.substr(1);
+  std::size_t altered = 0;
+  for (std::size_t at = 0; (at = bytes.find(version + '\0', at)) != std::string::npos; ++altered) bytes[at] = '9';
+  ASSERT_GT(altered, 0u);
+  const Folder folder;
+  const std::string copy = folder.path / "aiacc-ucx.so";
+  std::ofstream(copy, std::ios::binary) << bytes;
+  const std::string why = refusal(copy.c_str());
+  EXPECT_NE(why.find(copy + " is of aiacc " + other + " (interface "), std::string::npos) << why;
+  EXPECT_NE(why.find("and this library is " + version + " (interface "), std::string::npos) << why;
 }
 
 // By a setting whose every number is refused; check-roce sees the packets.
