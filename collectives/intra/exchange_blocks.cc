@@ -57,9 +57,15 @@ struct BlockExchange {
     return root >= 0 && gathers() ? incoming(member).count > 0 ? Extent{0, call.op.call.count} : Extent{}
                                   : call.op.call.block(call.me());
   }
+  // The bytes of a member's longest block.
   std::size_t longest(int member) const noexcept {
     if (!sends(member)) return 0;
-    return call.op.call.uneven ? table(member).longest() : call.op.call.count;
+    return (call.op.call.uneven ? table(member).longest() : call.op.call.count) * element;
+  }
+  std::size_t longest_of_all() const noexcept {
+    std::size_t most = 0;
+    for (int member = 0; member < call.size(); ++member) most = std::max(most, longest(member));
+    return most;
   }
   // Whether others read this member's blocks from its slots.
   bool staged(int member) const noexcept {
@@ -194,16 +200,15 @@ Task<void> exchange_blocks(Operation& op) {
   arrive(run);
   co_await await_arrivals(op, call.number);
   require_lengths(run);
-  run.all_pull = !run.gathers();
-  for (int member = 0; member < call.size(); ++member) run.all_pull = run.all_pull && team.pulls(member, call.number);
-
   constexpr std::size_t kLine = 64;
   const std::size_t shares = run.gathers() ? 1 : static_cast<std::size_t>(call.size());
   run.part = std::max(IntraTeam::kSlotBytes / shares / kLine * kLine, kLine);
+  run.all_pull = !run.gathers() && run.longest_of_all() > run.part;
+  for (int member = 0; member < call.size(); ++member) run.all_pull = run.all_pull && team.pulls(member, call.number);
   std::uint64_t chunks = 0;
   for (int member = 0; member < call.size(); ++member) {
     if (!run.staged(member)) continue;
-    const std::uint64_t wanted = (run.longest(member) * run.element + run.part - 1) / run.part;
+    const std::uint64_t wanted = (run.longest(member) + run.part - 1) / run.part;
     chunks = std::max(chunks, wanted);
   }
   co_await take_own(run);
