@@ -26,19 +26,19 @@ void put(std::byte* array, std::size_t index, Number number) noexcept {
 }
 std::uint64_t count_of(const std::byte* record) noexcept { return number_at<std::uint64_t>(record, 0); }
 
-// The means and M2 of the `channels` of a record: what follows its count.
+// The means and variances of the `channels` of a record: what follows its count. Not M2, which exceeds fp32 where a variance does not.
 struct Wide {
   static constexpr std::size_t kBytes = 2 * sizeof(double);  // of a channel
   static double mean(const std::byte* numbers, std::size_t, std::size_t channel) noexcept {
     return number_at<double>(numbers, channel);
   }
-  static double square(const std::byte* numbers, std::size_t channels, std::size_t channel) noexcept {
+  static double variance(const std::byte* numbers, std::size_t channels, std::size_t channel) noexcept {
     return number_at<double>(numbers, channels + channel);
   }
   static void put_both(std::byte* numbers, std::size_t channels, std::size_t channel, double mean,
-                       double square) noexcept {
+                       double variance) noexcept {
     put(numbers, channel, mean);
-    put(numbers, channels + channel, square);
+    put(numbers, channels + channel, variance);
   }
 };
 // A mean's first 24 bits as fp32, and the 16 bits behind these.
@@ -50,16 +50,16 @@ struct Narrow {
     const std::uint64_t next = number_at<std::uint16_t>(numbers + channels * sizeof(float), channel);
     return std::bit_cast<double>(std::bit_cast<std::uint64_t>(first) | next << kDropped);
   }
-  static double square(const std::byte* numbers, std::size_t channels, std::size_t channel) noexcept {
+  static double variance(const std::byte* numbers, std::size_t channels, std::size_t channel) noexcept {
     return static_cast<double>(number_at<float>(numbers + channels * (kBytes - sizeof(float)), channel));
   }
   static void put_both(std::byte* numbers, std::size_t channels, std::size_t channel, double mean,
-                       double square) noexcept {
+                       double variance) noexcept {
     // A carry goes into the exponent.
     const std::uint64_t rounded = std::bit_cast<std::uint64_t>(mean) + (std::uint64_t{1} << (kDropped - 1));
     put(numbers, channel, static_cast<float>(std::bit_cast<double>(rounded & ~((std::uint64_t{1} << 29) - 1))));
     put(numbers + channels * sizeof(float), channel, static_cast<std::uint16_t>(rounded >> kDropped));
-    put(numbers + channels * (kBytes - sizeof(float)), channel, static_cast<float>(square));
+    put(numbers + channels * (kBytes - sizeof(float)), channel, static_cast<float>(variance));
   }
 };
 
@@ -74,16 +74,17 @@ void merge(std::byte* __restrict into, const std::byte* __restrict from, std::si
   }
   const std::uint64_t total = count + other;
   put(into, 0, total);
+  const double own = static_cast<double>(count) / static_cast<double>(total);
   const double share = static_cast<double>(other) / static_cast<double>(total);
-  const double weight = static_cast<double>(count) * share;
   const std::size_t channels = (record_bytes - kCountBytes) / Form::kBytes;
   into += kCountBytes;
   from += kCountBytes;
   for (std::size_t channel = 0; channel < channels; ++channel) {
     const double mean = Form::mean(into, channels, channel);
     const double apart = Form::mean(from, channels, channel) - mean;
-    const double square = Form::square(into, channels, channel) + Form::square(from, channels, channel);
-    Form::put_both(into, channels, channel, mean + apart * share, square + apart * apart * weight);
+    const double within =
+        Form::variance(into, channels, channel) * own + Form::variance(from, channels, channel) * share;
+    Form::put_both(into, channels, channel, mean + apart * share, within + apart * own * apart * share);
   }
 }
 
@@ -149,8 +150,9 @@ void Records::write_as(const Moments& moments, std::byte* message) const noexcep
     const std::size_t own = part_of_record(first), of_record = of_record_;
     const double *const mean = moments.mean.data() + first, *const square = moments.square.data() + first;
     if (own < of_record) std::memset(numbers, 0, of_record * Form::kBytes);
+    const double share = moments.count > 0 ? 1 / static_cast<double>(moments.count) : 0;
     for (std::size_t channel = 0; channel < own; ++channel)
-      Form::put_both(numbers, of_record, channel, mean[channel], square[channel]);
+      Form::put_both(numbers, of_record, channel, mean[channel], square[channel] * share);
   }
 }
 
@@ -166,7 +168,7 @@ void Records::read_as(const std::byte* message, Moments& moments) const noexcept
     double *const mean = moments.mean.data() + first, *const square = moments.square.data() + first;
     for (std::size_t channel = 0; channel < own; ++channel) {
       mean[channel] = Form::mean(numbers, of_record, channel);
-      square[channel] = Form::square(numbers, of_record, channel);
+      square[channel] = Form::variance(numbers, of_record, channel) * static_cast<double>(moments.count);
     }
   }
 }
