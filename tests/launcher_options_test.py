@@ -53,6 +53,7 @@ REFUSED = [
     (["-np", "1", "/no/such/program"], 127, "AR-PROGRAM", ["/no/such/program"]),
     (["-np", "1", "/etc/passwd"], 126, "AR-NOEXEC", ["/etc/passwd"]),
     (["-np", "2", "--servers", "2", "true"], 2, "AR-RANKS", ["--servers is 2", "2 ranks", "left to train"]),
+    (["-np", "4", "--min-np", "2", "--servers", "2", "true"], 2, "AR-RANKS", ["--servers is 2", "goes on with 2 ranks (--min-np)"]),
     (["-np", "1", "true", ":", "-np", "1", "true"], 2, "AR-USAGE", ["':'", "several programs", "not supported"]),
     (["-np", "1", "-mca", "btl"], 2, "AR-VALUE", ["-mca needs two values"]),
     (["-np", "1", "/etc"], 126, "AR-NOEXEC", ["/etc", "directory"]),

@@ -58,7 +58,7 @@ struct MatchGroup {
   PostedRequest* find(const MatchIndex<PostedRequest>& index, int from, const MessageHeader& header) const noexcept;
   // Of a collective: this rank has made it, and it waits here for its turn, without an Exchange.
   bool is_queued(const WireId& operation) const noexcept {
-    return !operation.is_pair() && operation.sequence >= queued.first && operation.sequence <= queued.last;
+    return !operation.is_pair() && (queued.contains(operation.sequence) || in_turn.contains(operation.sequence));
   }
   // What this rank called as that collective, if it was something else than the fingerprint says; null otherwise.
   const CallNote* other_call(std::uint64_t sequence, std::uint64_t fingerprint) noexcept;
@@ -75,8 +75,10 @@ struct MatchGroup {
   struct Queued {            // collectives between these numbers that have no Exchange yet
     std::uint64_t first = 1;
     std::uint64_t last = 0;
+    bool contains(std::uint64_t sequence) const noexcept { return sequence >= first && sequence <= last; }
   };
-  Queued queued;
+  Queued queued;                               // of calls without an operation
+  Queued in_turn;                              // of operations
   std::uint64_t newest_call = 0;               // that has had an Exchange
   IntrusiveList<Exchange> calls;               // collectives in progress, the oldest first
   IntrusiveList<Exchange> messages;            // point-to-point messages in progress

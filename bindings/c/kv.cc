@@ -71,6 +71,10 @@ std::vector<int> checked_ranks(const char* member, std::size_t n, const int* ran
 // The roles of the job, for a store that names none: its last ranks only serve. A group without both of them shares the work.
 void take_roles_of_job(kv::StoreOptions& options, RealContext& context, Group& group) {
   const View& world = *context.world().team().view;
+  if (const int servers = context.context().config().kv_servers; servers >= world.size()) {
+    refuse(fmt::format("AIACC_KV_SERVERS is {}, and there {} {} rank{}: one at least is left to train", servers,
+                       world.size() == 1 ? "is" : "are", world.size(), world.size() == 1 ? "" : "s"));
+  }
   const int first_server = world.size() - context.context().config().kv_servers;
   std::vector<int> servers, workers;
   for (int rank = 0; rank < group.size(); ++rank) {
@@ -206,13 +210,16 @@ Task<void> set_wire_on_lane(Store* store, kv::Encoding encoding, float threshold
 }
 
 // Serves until the others need it no more. After an error in the group nobody is waited for. The workers may need a rank that only
-// serves for days.
+// serves for days, which is not late then; and what ends this wait early is an error of the rank's only call.
 void close_store(KvEntry& entry) {
   if (entry.store == nullptr) return;
   Group& group = entry.group.group;
   const bool works = position_among(entry.store->options().workers, group.rank()) >= 0;
   CallOptions options;
+  options.name = "aiacc_kv_free";
   options.timeout = works ? group.default_timeout() : Duration::max();
+  options.waits_long = !works;
+  std::exception_ptr lost;
   try {
     if (entry.store->options().replicas > 1) {  // the others go on after a loss, which ends the group
       LaneTask::run(entry.context->context().lane(), options.timeout,
@@ -222,8 +229,10 @@ void close_store(KvEntry& entry) {
       group.run(call_of(Collective::kBarrier, 0, DType::kUInt8), {}, {}, &options);
     }
   } catch (const Error&) {
+    if (!works) lost = std::current_exception();
   }
   on_lane(entry, [&] { return entry.store->close(); });
+  if (lost) std::rethrow_exception(lost);
 }
 
 double checked_number(const char* member, double number, double otherwise) {

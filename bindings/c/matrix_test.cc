@@ -13,7 +13,7 @@ namespace {
 constexpr std::size_t kMostBytes = std::size_t{1300} << 10;  // of one buffer
 
 // Bytes of a block: none, one element, a cache line, and around the limits of small calls and of staging slots.
-constexpr std::array<std::size_t, 7> kSizes{0, 8, 63, 4 << 10, (8 << 10) + 24, (64 << 10) + 8, (128 << 10) + 40};
+constexpr std::array<std::size_t, 7> kSizes{0, 8, 63, 16 << 10, (16 << 10) + 24, (64 << 10) + 8, (128 << 10) + 40};
 
 std::vector<Case> cases_for(int ranks, bool full) {
   std::vector<Case> cases;

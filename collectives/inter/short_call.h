@@ -51,11 +51,11 @@ class ShortCall {
   Exchange exchange_;
   const int rounds_;
   int round_ = 0;
-  std::optional<Transfer> transfer_;     // of the current round; none: complete
   std::unique_ptr<std::byte[]> longer_;  // what arrives, of more than kNear bytes
   static constexpr std::size_t kNear = 2 << 10;
   alignas(64) std::array<std::byte, kNear> near_;
   std::byte* arrived_ = near_.data();
+  std::optional<Transfer> transfer_;  // of the current round, behind what it refers to; none: complete
 };
 
 }  // namespace aiacc::inter

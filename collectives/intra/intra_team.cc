@@ -224,7 +224,7 @@ std::uint64_t IntraTeam::store_id(std::uint64_t number) const noexcept {
 
 void IntraTeam::need_staging() {
   if (my_staging_.bytes > 0) return;
-  my_staging_ = domain_.allocate(kStagingBytes);
+  my_staging_ = domain_.allocate(staging_bytes());
   publish(kStaging, my_staging_.offset + 1);
 }
 
@@ -239,7 +239,7 @@ Buffer IntraTeam::pack_memory(std::size_t bytes) {
 
 std::byte* IntraTeam::staging(int member) {
   std::byte*& known = staging_[static_cast<std::size_t>(member)];
-  if (known == nullptr) known = domain_.view(domain_rank(member), progress(member, kStaging) - 1, kStagingBytes);
+  if (known == nullptr) known = domain_.view(domain_rank(member), progress(member, kStaging) - 1, staging_bytes());
   return known;
 }
 

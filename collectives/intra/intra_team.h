@@ -165,7 +165,7 @@ class IntraTeam {
   Place recv_place_of(int member, std::uint64_t number) const noexcept {
     return place(arrival_word(member, number, 3));
   }
-  // Null: the buffer is shared or empty, or the member cannot pull. Only for arrivals published by arrive().
+  // Null: the buffer is shared or empty, or the member cannot pull. Only of a call whose blocks may be read so (exchange_blocks.h).
   const std::byte* private_send_of(int member, std::uint64_t number) const noexcept {
     return reinterpret_cast<const std::byte*>(
         arrival_word(member, number, kPrivateWord).load(std::memory_order_relaxed));
@@ -243,11 +243,9 @@ class IntraTeam {
   }
   bool staging_is_mapped() const noexcept { return staging_is_mapped_; }
   // What a member contributes to a call, if it is longer than a line.
-  std::byte* eager(int member, std::uint64_t number) {
-    return staging(member) + number % kEagerPlaces * kEagerPlaceBytes;
-  }
+  std::byte* eager(int member, std::uint64_t number) { return staging(member) + in_ring(number) * kEagerPlaceBytes; }
   // What it says of its blocks, in an operation at whose end all members wait for each other.
-  std::byte* table(int member) { return staging(member) + kEagerPlaces * kEagerPlaceBytes; }
+  std::byte* table(int member) { return staging(member) + ring_ * kEagerPlaceBytes; }
   std::byte* slot(int member, std::uint64_t chunk) {
     return table(member) + kTableBytes + chunk % kSlots * (kSlotBytes + kResultBytes);
   }
@@ -277,8 +275,9 @@ class IntraTeam {
   static constexpr std::size_t kResultBytes = kSlotBytes / 2;  // a member's part of a chunk; largest with two members
   static constexpr std::size_t kTableBytes = 32 << 10;
   static_assert(kTableBytes >= 8 * (1 + 2 * 1024), "two words for each member, of which there are at most 1024");
-  static constexpr std::size_t kStagingBytes =
-      kEagerPlaces * kEagerPlaceBytes + kTableBytes + kSlots * (kSlotBytes + kResultBytes);
+  std::size_t staging_bytes() const noexcept {
+    return ring_ * kEagerPlaceBytes + kTableBytes + kSlots * (kSlotBytes + kResultBytes);
+  }
 
   static Place place(const std::atomic<std::uint64_t>& word) noexcept {
     const std::uint64_t value = word.load(std::memory_order_relaxed);

@@ -33,7 +33,7 @@ void moments_of(const Batch& batch, const void* x, Moments& moments);
 
 // Moments in a message: records of a count, the means of some channels and then their variances. All records of a message have as many
 // channels; the last one is padded. Beside fp64 statistics both are fp64. Beside fp32 statistics a channel has 10 bytes: of
-// a mean 40 bits, which are within 2^-40 of it, so that of 10^4 deviations 10^-8 of one is lost; and the variance as fp32. Of 128 channels
+// a mean 40 bits, which are within 2^-40 of it where fp32 is normal, so that of 10^4 deviations 10^-8 of one is lost; and the variance as fp32. Of 128 channels
 // these are one packet of Ethernet, as their floats are.
 class Records {
  public:

@@ -114,7 +114,7 @@ AIACC_API aiacc_status_t aiacc_kv_create(aiacc_group_t group, const aiacc_kv_att
 
 /* Where this rank is among the store's workers and among its servers, -1 if it is none, and how many there are. Pointers may be NULL.
  * Local. A rank that only serves calls what all ranks call, as aiacc_kv_set_updater, and then aiacc_kv_free, which returns when the
- * workers have called it. */
+ * workers have called it, or says why they cannot: AIACC_ERR_PEER_FAILED if one is lost. */
 AIACC_API aiacc_status_t aiacc_kv_roles(aiacc_kv_t kv, int *worker, int *n_workers, int *server, int *n_servers);
 
 /* Begins a key. The value is that of the first worker, whose `value` is read; others' may be NULL. Called by each worker, once,

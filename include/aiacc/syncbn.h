@@ -4,8 +4,8 @@
  * a channel are those of all ranks' elements of it, as if one rank had the whole batch; ranks may have different numbers of
  * samples, also none.
  *
- * - One allreduce forward: the ranks' (count, mean, sum of squared deviations) of each channel, merged in the order of ranks
- *   (Chan, Golub, LeVeque 1979), which is exact to rounding for any ratio of mean and deviation. One allreduce backward: two
+ * - One allreduce forward: the ranks' (count, mean, variance) of each channel, merged in the order of ranks
+ *   (Chan, Golub, LeVeque 1979), without a difference of squares; means travel with 40 bits, or as fp64 for fp64 batches. One allreduce backward: two
  *   sums of each channel. All ranks get the same bits.
  * - One handle serves all layers of a model. Its calls are made in the same order on all ranks, which the graph gives;
  *   nothing is negotiated. Calls of several threads take turns, in an order that is theirs to agree on.

@@ -80,11 +80,6 @@ Plan make_plan(const Options& options, const Surroundings& here) {
     throw UsageError(MessageId::kValue, fmt::format("--stdin names rank {}, and the last rank of the job is {}",
                                                     plan.input_rank, plan.size() - 1));
   }
-  if (options.servers.value >= plan.size()) {
-    throw UsageError(MessageId::kRanks,
-                     fmt::format("--servers is {}, and the job has {} rank{}: one at least is left to train",
-                                 options.servers.value, plan.size(), plan.size() == 1 ? "" : "s"));
-  }
   plan.gets_hosts = options.discovery_script.given();
   if (plan.gets_hosts) {
     plan.min_size = options.min_ranks.value;
@@ -97,6 +92,14 @@ Plan make_plan(const Options& options, const Surroundings& here) {
                                    plan.size() == 1 ? "" : "s"));
     }
     plan.min_size = options.min_ranks.value;
+  }
+  const bool may_shrink = plan.min_size > 0;
+  const int fewest = may_shrink ? plan.min_size : plan.size();
+  if (options.servers.value >= fewest) {
+    throw UsageError(MessageId::kRanks,
+                     fmt::format("--servers is {}, and the job {} {} rank{}{}: one at least is left to train",
+                                 options.servers.value, may_shrink ? "goes on with" : "has", fewest,
+                                 fewest == 1 ? "" : "s", may_shrink ? " (--min-np)" : ""));
   }
   if (options.max_ranks.given() && !plan.gets_hosts) {
     if (options.max_ranks.value != plan.size()) {

@@ -71,6 +71,7 @@ void Group::join_hosts() {
   team_.selector = &selector_;
   team_.mailbox->join(view_, rank());
   team_.mailbox->observe_unexpected(view_->id(), &any_receives_);
+  start_window_.tell(team_.mailbox->group(view_->id()));
   if (ShortQueue::serves(*this)) small_calls_ = std::make_unique<ShortQueue>(*this, waiting_calls_);
   // Another member may have ended the group before this one joined it.
   if (const std::exception_ptr error = team_.mailbox->error_of(view_->id())) aborted_between_hosts(error);

@@ -21,6 +21,7 @@ GroupOperation::GroupOperation(Group& group, const Call& call, Buffer send, Buff
       send_(send),
       recv_(recv),
       options_(std::move(options)) {
+  reported_late = options_.waits_long;
   if (!options_.traffic_class) options_.traffic_class = group.default_traffic_class();
   call_.blocks = blocks_;
   call_.recv_blocks = recv_blocks_;
@@ -110,6 +111,7 @@ void GroupOperation::record_end() noexcept {
 // An error aborts the group before another operation of it runs, so that an operation that waits for this one fails with the
 // same error.
 Task<void> GroupOperation::body(GroupOperation* self) {
+  std::optional<StartWindow::Running> running;  // until it has aborted the group: nothing of that begins any more
   std::exception_ptr error;
   try {
     if (self->begun_ != nullptr) {
@@ -119,11 +121,11 @@ Task<void> GroupOperation::body(GroupOperation* self) {
     } else {
       if (!self->group_.is_open()) co_await self->group_.wait_until_open(self->running_->stop);
       Operation& operation = self->running_->operation;
-      std::optional<StartWindow::Running> running;
       if (self->group_.starts_in_turn(operation.call.kind)) {
         StartWindow& window = self->group_.start_window();
-        co_await StartWindow::Await(window, operation.traffic, self->group_.loop(), operation.stop);
-        running.emplace(window);
+        const bool counted = co_await StartWindow::Await(window, self->sequence(), operation.traffic,
+                                                         self->group_.loop(), operation.stop);
+        running.emplace(window, counted);
       }
       co_await run_call(operation, self->group_.messengers());
     }

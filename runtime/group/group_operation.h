@@ -36,6 +36,7 @@ struct CallOptions {
   Duration timeout = kDefaultTimeout;              // Duration::max(): none
   int priority = 0;                                // above 0: its messages between hosts go before others'
   std::optional<TrafficClass> traffic_class = {};  // of all its messages between hosts, whatever the priority
+  bool waits_long = false;                         // for what others do meanwhile: it is not reported as late
   // Called on the completion thread: an aiacc_callback_t, which only bindings/c knows, and its argument.
   void (*callback)() = nullptr;
   void* callback_arg = nullptr;

@@ -36,7 +36,10 @@ void Group::investigate(GroupOperation& operation) noexcept {
     search_.reset();
   }
   if (!crosses_hosts(operation)) return;
-  context_.messenger()->stragglers().investigate(view_->id(), operation.wire_id());
+  // Nobody knows of one that waits for its turn: what holds up the oldest holds up that.
+  const bool waits = !is_message(operation.call().kind) && start_window_.makes_wait(operation.sequence());
+  const GroupOperation& asked = waits ? operation.line->operations.front() : operation;
+  context_.messenger()->stragglers().investigate(view_->id(), asked.wire_id());
   if (operation.last_question() && operation.call().kind == Collective::kBarrier) {
     context_.messenger()->stragglers().survey(view_->id(), operation.wire_id());
   }

@@ -22,7 +22,7 @@ struct MatchGroup;
 
 class ShortQueue final : public PlainQueue {
  public:
-  // A place takes some 12 KB, most of it memory of its coroutines. With 64, a call takes 1.8, 2.1 and 2.3 us with 64, 4,096 and 65,536
+  // A place takes some KB, most of it memory of its coroutines. With 64, a call takes 1.8, 2.1 and 2.3 us with 64, 4,096 and 65,536
   // outstanding (bench/outstanding, two hosts on one machine of two cores), where all that were begun at once took 1.7, 11 and 8.
   static constexpr std::size_t kPlaces = 64;
 

@@ -150,7 +150,8 @@ Findings judge(const std::vector<Way>& ways) {
     const bool network = way.name == "tcp" || way.name == "ucx" || way.name == "ofi";
     const Finding::Level level = network ? Finding::Level::kNote : Finding::Level::kHurts;
     std::string sentence = way.why;
-    if (way.name == "reading through the kernel") sentence += ": large messages in private memory are copied once more";
+    if (way.name == "reading through the kernel")
+      sentence += ": long blocks of alltoalls and scatters in private memory are copied once more";
     if (way.name == "tcp") sentence += ": jobs on this host only";
     if (way.name == "ofi") sentence += ": the EFA devices of this host are not used";
     if (way.name == "ucx") sentence += ": the RDMA devices of this host are not used";

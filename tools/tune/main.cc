@@ -77,13 +77,14 @@ int measure(const TunePlace& place, const TuneOptions& options) {
   };
   const std::vector<inter::TimedShape> shapes = measure_algorithms(place, options, progress);
   if (!first) return kFine;
-  for (const inter::TimedShape& timed : shapes) print_whole(line_of(timed) + "\n");
   const inter::AlgorithmTable table(conditions_of(place), inter::choices_of(shapes, options.factor));
   const std::string text = file_text(table, shapes);
   inter::AlgorithmTable::parse("the table", text);  // what is written can be read
   if (const int error = write_whole_file(options.file, text)) {
     return complain(system_error(fmt::format("cannot write {}", options.file), error).message(), kFailed);
   }
+  // Behind the file, which costs minutes.
+  for (const inter::TimedShape& timed : shapes) print_whole(line_of(timed) + "\n");
   print_whole(fmt::format("{} is written; use it by AIACC_ALGORITHM_TABLE={}\n", options.file, options.file));
   return kFine;
 }

@@ -50,7 +50,7 @@ class _Target:
 
 
 class _Operator(mx.operator.CustomOp):
-    """aiacc_syncbn_forward and _backward: one exchange of (count, mean, M2) forward, and one of two sums of each channel backward. A
+    """aiacc_syncbn_forward and _backward: one exchange of (count, mean, variance) forward, and one of two sums of each channel backward. A
     layer's calls are in one order on all ranks, since each needs the one before; layers do not wait for each other."""
 
     def __init__(self, how: Any, norms: Any) -> None:

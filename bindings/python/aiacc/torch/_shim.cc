@@ -264,11 +264,11 @@ class Waiters {
     more_.notify_one();
   }
   // Those whose operation does not end in time run nothing of Python from then on.
-  void end() {
+  void end(bool waits) {
     std::unique_lock lock(mutex_);
     ending_ = true;
     more_.notify_all();
-    none_.wait_for(lock, kLongestEnd, [this] { return threads_ == 0; });
+    none_.wait_for(lock, waits ? kLongestEnd : Milliseconds(0), [this] { return threads_ == 0; });
     abandoned_ = true;
   }
 
@@ -318,8 +318,8 @@ void wait_elsewhere(c10::intrusive_ptr<ShortWork> work) {
 }
 
 // Called when Python ends. A thread that takes the interpreter's lock afterwards, to free a tensor of Python's or for what users attached to
-// a future, is ended within C++, which aborts the process.
-void end_threads() { waiters().exchange(new Waiters)->end(); }
+// a future, is ended within C++, which aborts the process. `waits`: for operations that end soon.
+void end_threads(bool waits) { waiters().exchange(new Waiters)->end(waits); }
 
 using Made = c10::intrusive_ptr<c10d::Work>;
 

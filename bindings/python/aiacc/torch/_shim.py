@@ -20,6 +20,7 @@ import torch
 from aiacc._library import library
 from aiacc._version import __version__
 from aiacc.errors import _CLASSES, Error
+from aiacc.runtime import leaves_in_order
 from aiacc.torch._compile import never_compiled
 from aiacc.torch._profile import is_shown
 
@@ -120,10 +121,12 @@ def module() -> Optional[Any]:
 _loaded: List[Any] = []
 
 
-@atexit.register  # when this is imported, before init: it runs after finalize, which ends the operations
+# It runs after finalize, which ends the operations, if this was imported before init. Without finalize they do not end, and a rank that
+# fails is not to wait for them.
+@atexit.register
 def _end_threads() -> None:
     for made in _loaded:
-        made.end_threads()
+        made.end_threads(leaves_in_order())
 
 
 def _asking_first(quick: Callable[..., Any], types: Tuple[type, ...], options: str, method: Callable[..., Any]) -> Callable[..., Any]:

@@ -82,7 +82,7 @@ def _is_channels_last(given: torch.Tensor) -> bool:
 
 
 class _Normalize(torch.autograd.Function):
-    """aiacc_syncbn_forward and _backward: one exchange of (count, mean, M2) forward, which an empty batch takes part in, and one of
+    """aiacc_syncbn_forward and _backward: one exchange of (count, mean, variance) forward, which an empty batch takes part in, and one of
     two sums of each channel backward."""
 
     @staticmethod
