@@ -229,7 +229,7 @@ void close_store(KvEntry& entry) {
       group.run(call_of(Collective::kBarrier, 0, DType::kUInt8), {}, {}, &options);
     }
   } catch (const Error&) {
-    if (!works) lost = std::current_exception();
+    if (!works && position_among(entry.store->options().servers, group.rank()) >= 0) lost = std::current_exception();
   }
   on_lane(entry, [&] { return entry.store->close(); });
   if (lost) std::rethrow_exception(lost);

@@ -314,6 +314,35 @@ TEST(KvStore, ServersAndWorkersMayBeSomeRanks) {
   });
 }
 
+// A rank that only serves waits for as long as the others train, whatever the time-out, and is told if they cannot end in order.
+TEST(KvStore, WhoOnlyServesWaitsForTheWorkers) {
+  for (const bool in_order : {true, false}) {
+    const World world(3);
+    std::atomic<int> trained{0};
+    world.run([&](int rank, aiacc_group_t group) {
+      const int servers[] = {2}, workers[] = {0, 1};
+      aiacc_kv_attr_t attr = kv_attributes(AIACC_KV_ASYNC);
+      attr.servers = servers;
+      attr.n_servers = 1;
+      attr.workers = workers;
+      attr.n_workers = 2;
+      attr.timeout_ms = 500;
+      const aiacc_kv_t kv = make(group, attr);
+      if (rank == 2) {
+        const aiacc_status_t status = aiacc_kv_free(kv);
+        EXPECT_EQ(status == AIACC_OK, in_order) << aiacc_last_error();
+        return;
+      }
+      if (rank == 1 || in_order) usleep(900'000);
+      if (in_order) {
+        begin(kv, number(1), {1, 2});
+        for (++trained; trained < 2;) usleep(1'000);
+      }
+      EXPECT_AIACC(aiacc_kv_free(kv));  // the one that comes first waits for half a second
+    });
+  }
+}
+
 TEST_P(KvStores, ReplicasLeaveValuesAsTheyAre) {
   if (GetParam() < 2) return;
   const World world(GetParam());
