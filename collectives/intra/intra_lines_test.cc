@@ -130,7 +130,7 @@ TEST(IntraLines, RecordsOfAnOperatorFillAPlace) {
       }
       for (std::size_t i = 0; i < data.size(); ++i) EXPECT_EQ(result[i], static_cast<double>(2 * (first + i)));
     };
-    for (std::size_t number = 0; number < 2 * IntraTeam::kEagerPlaces; ++number) reduce(number);
+    for (std::size_t number = 0; number < 4 * IntraTeam::kAhead; ++number) reduce(number);
   });
 }
 

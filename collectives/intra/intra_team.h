@@ -63,7 +63,6 @@ class IntraTeam {
   // How far members run ahead, in teams in which they do; each arrival costs two lines of every group. `bench/host/run --back-to-back`
   // measures it.
   static constexpr std::uint64_t kAhead = 16;
-  static constexpr std::uint64_t kEagerPlaces = 2 * kAhead;
   // With more members, reading all lines by all members takes longer than a barrier through member 0. bench/host has measured only up
   // to 4 ranks on 2 cores; 16 follows from the quadratic cost (n² lines at 50 ns).
   static constexpr int kMostPolling = 16;
