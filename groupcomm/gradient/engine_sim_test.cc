@@ -371,7 +371,7 @@ Steps run_steps(const EngineOptions& options, int count) {
     ranks.push_back(std::make_unique<Backward>(job[rank], microseconds(96), options, count));
   run_all(job, ranks, [](Backward& rank, Stop& stop) { return rank.run(stop); });
   if (testing::Test::HasFatalFailure()) return {};
-  const Steps found{ranks.front()->steps, ranks.front()->engine->count()};
+  Steps found{ranks.front()->steps, ranks.front()->engine->count()};
   run_all(job, ranks, [](Backward& rank, Stop& stop) { return rank.engine->close(stop); });
   return found;
 }
