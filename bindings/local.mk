@@ -14,6 +14,8 @@ bindings_sources += \
 	bindings/c/info.cc \
 	bindings/c/kv.cc \
 	bindings/c/kv.h \
+	bindings/c/kv_arguments.cc \
+	bindings/c/kv_arguments.h \
 	bindings/c/kv_saved.cc \
 	bindings/c/life.cc \
 	bindings/c/memory.cc \

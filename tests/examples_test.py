@@ -71,6 +71,11 @@ def test_ranks_that_only_serve_change_nothing(kvstore):
     assert "final: 2 ranks" in run.stdout
 
 
+def test_a_job_of_servers_alone_is_refused(kvstore):
+    run = kvstore.run(("-np 4", "-np 2 -x AIACC_KV_SERVERS=2"))
+    assert run.returncode != 0 and "AIACC_KV_SERVERS is 2, and there are 2 ranks: one at least is left to train" in run.stderr
+
+
 @pytest.mark.parametrize("mode", ["async", "bounded"])
 def test_asynchronous_servers_learn(kvstore, mode):
     loss, accuracy = kvstore.result(("-np 4", "-np 3"), ("sync", mode))

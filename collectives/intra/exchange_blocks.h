@@ -2,7 +2,7 @@
 // directly from shared buffers, through the kernel from private buffers if every member is permitted to, and through
 // slots otherwise. One barrier before and one after; S bytes in and out of a core, 2S if blocks are staged. No member
 // stores into another's memory. Private blocks that fit into a slot, of which each of n members has 1/n, are always staged, and so are those of a gather, where
-// the others copy while the root does: that takes 0.4 to 0.6 of the time of reads through the kernel (bench/host, 2 ranks).
+// the others copy while the root does: that takes 0.4 to 0.7 of the time of reads through the kernel (bench/host, 2 ranks).
 //
 // In an uneven call only the two ends of a block know its length: each member publishes a table of the lengths of its
 // blocks, and the receiver of a block compares.

@@ -19,7 +19,7 @@ inline constexpr std::size_t kNotOneShot = std::size_t(-1);
 std::size_t contribution_bytes(const Call& call, int members) noexcept;
 // The largest contribution of a call that one_shot() and small.h serve. Up to this size: one barrier and (n + 3)S bytes of traffic;
 // above it: two barriers and 2S to 5S. Measured with bench/host on 2 and 4 ranks on 2 cores of an EPYC, at 16 KiB: one_shot takes
-// between 0.4 and 0.8 of the time for shared buffers, but 1.1 for an allreduce of 2 ranks, and between 0.15 and 0.5 for private ones.
+// between 0.25 and 0.8 of the time for shared buffers, but 1.1 for an allreduce of 2 ranks, and between 0.13 and 0.5 for private ones.
 // Above, it moves more bytes than others do from shared buffers. Records may fill a place (SyncBN's moments, bench/syncbn). Of more than
 // 4 ranks the sum of all contributions is what counts where each member reads all of each.
 std::size_t one_shot_bytes(const Call& call, int members) noexcept;

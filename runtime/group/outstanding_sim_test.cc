@@ -314,6 +314,20 @@ TEST(OutstandingReports, AMemberWhoseCallWaitsForItsTurnIsNotTheStraggler) {
 }
 
 // The deadline of one that is not the oldest is met to the instant, and names who holds up those before it.
+// What others make wait for days on purpose is not late; with a deadline it would be met all the same.
+TEST(OutstandingReports, WhatWaitsLongIsNotReported) {
+  SimJob job({0, 1});
+  CallOptions options;
+  options.timeout = Duration::max();
+  options.waits_long = true;
+  job[0].sum(1, options);
+  job.world.run_until(after(job.began, std::chrono::hours(24)));
+  EXPECT_TRUE(job[0].reports.empty());
+  job[1].sum(1);
+  job.finish();
+  expect_sums(job);
+}
+
 class OutstandingDeadline : public ::testing::TestWithParam<Duration> {};
 INSTANTIATE_TEST_SUITE_P(ShortAndLong, OutstandingDeadline, ::testing::Values(milliseconds(200), seconds(5)));
 TEST_P(OutstandingDeadline, BehindOthersIsMetAndNamesTheMissing) {
