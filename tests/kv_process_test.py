@@ -5,7 +5,7 @@ import pytest
 
 import namespace_hosts
 from launcher_support import Job, users
-from python_support import ENVIRONMENT, PACKAGE_PROGRAMS, check_job
+from python_support import ENVIRONMENT, PACKAGE_PROGRAMS, check_job, python_job
 
 NO_HOSTS = namespace_hosts.unavailable()
 PYTHON = "/usr/bin/python3"
@@ -81,3 +81,17 @@ def test_servers_may_die_one_after_the_other(tmp_path):
     code, out, err = job.finish(timeout=120)
     assert (code, out) == (0, "all is well\n" * 3), seen + err
     assert "goes on without rank 0: rank 1 serves its values" in seen and "goes on without rank 1: rank 2 serves its values" in seen + err
+
+
+def test_ctrl_c_ends_a_server_that_waits_for_workers():
+    program = """
+import os, signal, threading, aiacc
+aiacc.init()
+store = aiacc.KVStore(servers=[1], workers=[0])
+if aiacc.rank() == 0: signal.pause()
+threading.Timer(0.3, os.kill, (os.getpid(), signal.SIGINT)).start()
+try: store.free()
+except KeyboardInterrupt: print("interrupted", flush=True); raise
+"""
+    code, out, err = python_job(PYTHON, 2, program, env={"AIACC_LOG": "error"}, options=["--timeout", 60])
+    assert (code, out) == (130, "interrupted\n"), (code, out, err)

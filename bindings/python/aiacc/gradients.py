@@ -3,7 +3,6 @@ from __future__ import annotations
 
 import ctypes as c
 import enum
-import threading
 from typing import Any, Dict, List, Optional
 
 from aiacc import _abi
@@ -11,7 +10,7 @@ from aiacc._library import library
 from aiacc.buffers import Buffer, DType, Op
 from aiacc.errors import PENDING
 from aiacc.groups import Group
-from aiacc.requests import _TICK_MS, Request
+from aiacc.requests import _TICK_MS, Request, on_a_thread
 
 
 class Wire(enum.IntEnum):
@@ -81,20 +80,7 @@ class Engine:
     def join(self) -> int:
         """This rank has run out of data: takes part with zeros until all have joined. The rank that joined last."""
         last = c.c_int()
-        failed: List[BaseException] = []
-
-        def run() -> None:
-            try:
-                library().aiacc_gradient_join(self.handle, c.byref(last))
-            except BaseException as error:  # noqa: BLE001: raised below
-                failed.append(error)
-        # Not on this thread, which has Python's signals (Ctrl-C) to see meanwhile.
-        thread = threading.Thread(target=run, name="aiacc join", daemon=True)
-        thread.start()
-        while thread.is_alive():
-            thread.join(_TICK_MS / 1000)
-        if failed:
-            raise failed[0]
+        on_a_thread(lambda: library().aiacc_gradient_join(self.handle, c.byref(last)))
         return last.value
 
     def stats(self) -> Dict[str, int]:

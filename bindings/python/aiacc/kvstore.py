@@ -12,7 +12,7 @@ from aiacc import _abi
 from aiacc._library import library
 from aiacc.buffers import DType, buffer
 from aiacc.groups import WORLD, Group, TrafficClass
-from aiacc.requests import Request
+from aiacc.requests import Request, on_a_thread
 
 Key = Union[int, str]
 _callbacks: Dict[int, Any] = {}  # by store
@@ -207,7 +207,7 @@ class KVStore:
 
     def free(self) -> None:
         """All ranks of the group call it; a rank serves until then."""
-        library().aiacc_kv_free(self.handle)
+        on_a_thread(lambda: library().aiacc_kv_free(self.handle))  # a server waits for all workers
         _callbacks.pop(self.handle, None)
 
 

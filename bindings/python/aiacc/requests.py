@@ -2,7 +2,8 @@
 from __future__ import annotations
 
 import ctypes as c
-from typing import Any, Iterable, List, Optional
+import threading
+from typing import Any, Callable, Iterable, List, Optional
 
 from aiacc import _abi
 from aiacc._library import library
@@ -10,6 +11,24 @@ from aiacc.errors import OK, PENDING, Timeout, error
 
 _TICK_MS = 250  # a wait in C sees no signal of Python (Ctrl-C): it returns this often
 _abandoned: List[Any] = []  # buffers of operations that still run and that nobody waits for any more
+
+
+def on_a_thread(call: Callable[[], Any]) -> None:
+    """Calls it on a thread of its own and raises what it raises: the caller's thread, of which Python expects that it handles signals
+    (Ctrl-C), can do so while the call waits in C."""
+    failed: List[BaseException] = []
+
+    def run() -> None:
+        try:
+            call()
+        except BaseException as error:  # noqa: BLE001: raised below
+            failed.append(error)
+    thread = threading.Thread(target=run, name="aiacc waits", daemon=True)
+    thread.start()
+    while thread.is_alive():
+        thread.join(_TICK_MS / 1000)
+    if failed:
+        raise failed[0]
 
 
 class Request:
