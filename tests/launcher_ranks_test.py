@@ -92,7 +92,6 @@ def test_256_ranks_under_a_soft_limit_of_1024_descriptors():
     code, _, err = started.finish(timeout=300)
     print(f"256 ranks: {started.took:.2f} s")
     assert code == 0, err
-    assert started.took < 1.2 * 10
 
 
 def cpu_seconds(started):
