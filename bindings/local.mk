@@ -228,12 +228,14 @@ mxnet-venv:
 .PHONY: mxnet-venv
 
 # The pkg-config file, written where it is installed: `make install prefix=DIR' may name another place than configure did. Folders
-# below the prefix are told by it, so that `pkg-config --define-prefix' serves a tree that was moved.
+# below the prefix are told by it, so that `pkg-config --define-prefix' serves a tree that was moved. Programs find the library where it is,
+# also where the loader does not look or, as in /usr/local/lib, has not looked since.
 pkgconfigdir = $(libdir)/pkgconfig
 install-data-local: install-python-package
 	@$(MKDIR_P) '$(DESTDIR)$(pkgconfigdir)'
+	case '$(libdir)' in /usr/lib* | /lib*) run_path= ;; *) run_path=' -Wl,-rpath,$${libdir}' ;; esac; \
 	sed -e 's,@version\@,$(PACKAGE_VERSION),' -e 's,@prefix\@,$(prefix),' -e 's,@bindir\@,$(bindir),' -e 's,@libdir\@,$(libdir),' \
-	  -e 's,@includedir\@,$(includedir),' -e 's,=$(prefix)/,=$${prefix}/,' \
+	  -e 's,@includedir\@,$(includedir),' -e 's,=$(prefix)/,=$${prefix}/,' -e "s|@run_path\@|$$run_path|" \
 	  $(srcdir)/bindings/c/aiacc.pc.in >'$(DESTDIR)$(pkgconfigdir)/aiacc.pc'
 uninstall-local:
 	rm -f '$(DESTDIR)$(pkgconfigdir)/aiacc.pc'

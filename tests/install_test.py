@@ -10,10 +10,15 @@ STAGE = pathlib.Path(os.environ["AIACC_STAGE"])
 
 def test_pkg_config_tells_where_it_was_installed(tmp_path):
     here = tmp_path / "here"
-    subprocess.run(["make", "-C", os.environ["AIACC_BUILD"], "install-data-local", f"prefix={here}"], capture_output=True, check=True)
-    flags = subprocess.run(["pkg-config", "--cflags", "--libs", "aiacc"], env={**os.environ, "PKG_CONFIG_PATH": f"{here}/lib/pkgconfig"},
-                           capture_output=True, text=True, check=True).stdout
-    assert flags.split() == [f"-I{here}/include", f"-L{here}/lib", "-laiacc"]
+    assert flags_of_installation(here, f"prefix={here}") == [f"-I{here}/include", f"-L{here}/lib", f"-Wl,-rpath,{here}/lib", "-laiacc"]
+    # A distribution's package: the loader looks there.
+    assert flags_of_installation(tmp_path / "there/usr", "prefix=/usr", f"DESTDIR={tmp_path}/there") == ["-laiacc"]
+
+
+def flags_of_installation(where, *variables):
+    subprocess.run(["make", "-C", os.environ["AIACC_BUILD"], "install-data-local", *variables], capture_output=True, check=True)
+    return subprocess.run(["pkg-config", "--cflags", "--libs", "aiacc"], env={**os.environ, "PKG_CONFIG_PATH": f"{where}/lib/pkgconfig"},
+                          capture_output=True, text=True, check=True).stdout.split()
 
 
 def test_the_example_finds_its_data(tmp_path):
