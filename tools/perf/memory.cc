@@ -18,6 +18,15 @@ namespace {
 
 constexpr std::size_t kPage = 4096;
 constexpr std::size_t kMostArray = std::size_t{256} << 20;
+constexpr std::size_t kLeastArray = std::size_t{16} << 20;  // longer than the caches of one core
+// An array of each rank, together: a thousand ranks fit into the memory.
+constexpr std::size_t kEnoughOfHost = std::size_t{1} << 30;
+
+constexpr std::size_t array_bytes_of(std::size_t ranks, std::size_t largest_cache) {
+  return std::clamp(4 * largest_cache / ranks, std::min(kLeastArray, kEnoughOfHost / ranks), kMostArray);
+}
+static_assert(array_bytes_of(2, std::size_t{32} << 20) == std::size_t{64} << 20);
+static_assert(array_bytes_of(1000, std::size_t{32} << 20) * 1000 <= kEnoughOfHost);
 
 std::byte* allocate(std::size_t bytes, bool shared) {
   const std::size_t rounded = (bytes + kPage - 1) / kPage * kPage;
@@ -73,8 +82,7 @@ std::size_t largest_cache() {
 
 MemoryBandwidth measure_memory(const World& world) {
   MemoryBandwidth found;
-  const std::size_t share = 4 * largest_cache() / static_cast<std::size_t>(world.local_size());
-  double bytes = static_cast<double>(std::clamp(share, std::size_t{16} << 20, kMostArray));
+  double bytes = static_cast<double>(array_bytes_of(static_cast<std::size_t>(world.local_size()), largest_cache()));
   world.max_over_ranks({&bytes, 1});
   found.array_bytes = static_cast<std::size_t>(bytes) / kPage * kPage;
   const PerfBuffer a(found.array_bytes, false), b(found.array_bytes, false), c(found.array_bytes, false);
