@@ -5,12 +5,14 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <cstdio>
 #include <filesystem>
 #include <fstream>
 #include <memory>
 #include <optional>
 #include <string>
+#include <system_error>
 #include <variant>
 
 #include "base/io/limits.h"
@@ -60,12 +62,13 @@ Surroundings look_around(const io::Host& host) {
 void read_host_file(Options& options) {
   if (!options.host_file.given()) return;
   const std::string& file = options.host_file.value;
+  errno = 0;
   std::ifstream in(file, std::ios::binary);
   std::string text(kHostFileLimit + 1, '\0');
   in.read(text.data(), static_cast<std::streamsize>(text.size()));
   if (in.bad() || (in.gcount() == 0 && !in.eof())) {
     throw UsageError(MessageId::kHosts,
-                     fmt::format("the host file {} cannot be read; check its path and permissions", file));
+                     fmt::format("the host file {} cannot be read: {}", file, std::generic_category().message(errno)));
   }
   text.resize(static_cast<std::size_t>(in.gcount()));
   if (text.size() > kHostFileLimit) {

@@ -87,7 +87,7 @@ def test_a_host_file(tmp_path):
     ("a\0b slots=2\n", ["line 1 of", r"'a\x00b'"]),
     ("host:22:4\n", ["line 1 of", "is no IPv6 address"]),
     ("", ["names no host"]),
-    (None, ["cannot be read"]),
+    (None, ["cannot be read: No such file or directory"]),
 ])
 def test_2_host_files_that_make_no_sense(tmp_path, text, parts):
     hosts = tmp_path / "hosts"

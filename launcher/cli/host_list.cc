@@ -7,7 +7,6 @@
 #include <charconv>
 
 #include "base/io/resolve.h"
-#include "base/nearest.h"
 #include "base/printable.h"
 
 namespace aiacc::launcher {
@@ -129,7 +128,8 @@ void read_key(const std::string& where, std::string_view word, bool has_slots, H
     return;
   }
   if (std::find(kKeys.begin(), kKeys.end(), key) == kKeys.end() || equals == std::string_view::npos) {
-    refuse(fmt::format("is none of slots=N, port=N and user=NAME; the nearest is {}=", nearest(key, kKeys)));
+    if (number_up_to(word, kMaxSlots) > 0) refuse(fmt::format("is a number by itself; write slots={}", word));
+    refuse("is none of slots=N, port=N and user=NAME, without blanks");
   }
   if (key == "slots") {
     if (has_slots) refuse("gives the host's slots a second time");

@@ -66,7 +66,9 @@ TEST(HostFile, BadLinesAreNamed) {
                           "a@"}) {
     EXPECT_NE(refusal_of_file(std::string("ok\n") + bad + "\n").find("line 2 of hosts"), std::string::npos) << bad;
   }
-  EXPECT_NE(refusal_of_file("a slot=3").find("slots="), std::string::npos);
+  EXPECT_NE(refusal_of_file("a slot=3").find("none of slots=N"), std::string::npos);
+  EXPECT_NE(refusal_of_file("a slots = 3").find("without blanks"), std::string::npos);
+  EXPECT_NE(refusal_of_file("a 3").find("write slots=3"), std::string::npos);
   EXPECT_NE(refusal_of_file("host:22:4").find("is no IPv6 address"), std::string::npos);
   EXPECT_NE(refusal_of_file("gr\xc3\xbc\xc3\x9f").find("('\xc3\xbc')"), std::string::npos) << "the whole character";
   EXPECT_NE(refusal_of_file(std::string(256, 'a')).find("256 characters"), std::string::npos);
