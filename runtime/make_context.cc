@@ -1,5 +1,6 @@
 #include "runtime/make_context.h"
 
+#include <fmt/format.h>
 #include <unistd.h>
 
 #include <string>
@@ -7,6 +8,7 @@
 #include "base/io/congestion.h"
 #include "base/io/host_addresses.h"
 #include "base/io/limits.h"
+#include "base/io/real_clock.h"
 #include "base/log.h"
 #include "base/wire/secret_file.h"
 #include "runtime/bootstrap/algorithm_table_file.h"
@@ -77,6 +79,12 @@ RealContext::MakeBootstrap make_rendezvous(const BootstrapChoice& choice, const 
   settings.limit = config.init_timeout;
   settings.network = network_of(config, table);
   settings.slice_bytes = config.slice_bytes;
+  const std::string who = fmt::format("rank {} on {}", settings.rank, settings.host_name);
+  settings.tell = [levels = config.log, who](const std::string& sentence) {
+    io::RealClock clock;
+    Logger log(levels, who, clock);
+    AIACC_LOG(log, kBootstrap, kWarn, "{}", sentence);
+  };
   return [=](io::RealLoop& loop) {
     return std::make_unique<RendezvousBootstrap>(loop, endpoint_of(choice, given), settings);
   };

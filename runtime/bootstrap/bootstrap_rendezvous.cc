@@ -55,7 +55,7 @@ Task<BootstrapResult> RendezvousBootstrap::join(Stop& stop) {
     rendezvous_ =
         std::make_unique<RendezvousClient>(loop_, net_, *endpoint_, entropy_, introduction(), settings_.limit);
   }
-  const wire::Roster roster = co_await rendezvous_->gather(stop);
+  const wire::Roster roster = co_await gather_and_tell(loop_, *rendezvous_, settings_.tell, stop);
   std::int32_t first = settings_.rank;
   if (shm_discovery_ != nullptr) first = co_await shm_discovery_->find_first(roster, settings_.rank, stop);
   const std::vector<std::int32_t> firsts = co_await rendezvous_->agree_on_hosts(first, stop);

@@ -31,7 +31,8 @@ class RendezvousBootstrap final : public Bootstrap {
     Duration limit{};                    // for the rendezvous
     NetworkSettings network;
     std::uint64_t slice_bytes = 0;
-    bool share_memory = true;  // false: with no rank; for tests
+    bool share_memory = true;                   // false: with no rank; for tests
+    TellUser tell = [](const std::string&) {};  // what the rendezvous waits for, when it takes long
   };
   RendezvousBootstrap(io::RealLoop& loop, std::unique_ptr<RendezvousEndpoint> endpoint, Settings settings);
   ~RendezvousBootstrap() override;

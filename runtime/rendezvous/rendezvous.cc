@@ -2,7 +2,47 @@
 
 #include <fmt/format.h>
 
+#include <optional>
+#include <utility>
+
+#include "base/task/scope.h"
+
 namespace aiacc {
+namespace {
+
+constexpr Duration kFirstWord = std::chrono::seconds(20);
+constexpr Duration kNextWord = std::chrono::seconds(60);
+
+Task<void> tell_awaited(Loop& loop, const Rendezvous& rendezvous, const TellUser& tell, Stop& stop) {
+  const Instant began = loop.now();
+  try {
+    for (Duration pause = kFirstWord;; pause = kNextWord) {
+      co_await sleep_for(loop, pause, stop);
+      const std::string awaited = rendezvous.awaited();
+      if (!awaited.empty())
+        tell(fmt::format("the job has not come together for {:.0f} s: {}", seconds(loop.now() - began), awaited));
+    }
+  } catch (const Error&) {  // the end of gather()
+  }
+}
+
+}  // namespace
+
+Task<wire::Roster> gather_and_tell(Loop& loop, Rendezvous& rendezvous, const TellUser& tell, Stop& stop) {
+  Scope scope(loop, stop);
+  scope.spawn(tell_awaited(loop, rendezvous, tell, scope.stop()));
+  std::optional<wire::Roster> roster;
+  std::exception_ptr failed;
+  try {
+    roster = co_await rendezvous.gather(stop);
+  } catch (...) {
+    failed = std::current_exception();
+  }
+  scope.stop().request(std::make_exception_ptr(Error(Code::kAborted, "the wait is over")));
+  co_await scope.join();
+  if (failed) std::rethrow_exception(failed);
+  co_return std::move(*roster);
+}
 
 std::string too_late(Duration limit, const std::string& arrivals) {
   return fmt::format("the job did not come together within {:.6g} s (AIACC_INIT_TIMEOUT): {}", seconds(limit),

@@ -6,6 +6,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
@@ -40,6 +41,9 @@ class Rendezvous {
   // Returns when all ranks of the job have arrived. If `stop` ends it at the deadline, the error says which ranks
   // arrived and which did not.
   virtual Task<wire::Roster> gather(Stop& stop) = 0;
+  // During gather(): which ranks have arrived and which have not, or why this one does not reach rank 0. "" if it did: rank 0
+  // says the rest.
+  virtual std::string awaited() const = 0;
   // Exchanges the lowest rank of each host: `first` is this host's; returns the checked values of all ranks.
   virtual Task<std::vector<std::int32_t>> agree_on_hosts(std::int32_t first, Stop& stop) = 0;
 
@@ -55,6 +59,11 @@ class Rendezvous {
   // Remarks for the user about a rendezvous that succeeded; whole sentences.
   virtual std::vector<std::string> remarks() const = 0;
 };
+
+// gather(), which tells the user what it waits for, after 20 s and then once a minute: until the deadline of minutes nobody
+// would know. A framework's import may take longer than a few seconds.
+using TellUser = std::function<void(const std::string& sentence)>;
+Task<wire::Roster> gather_and_tell(Loop& loop, Rendezvous& rendezvous, const TellUser& tell, Stop& stop);
 
 // Where the ranks of a job find rank 0: an address, or a key of the caller's store.
 class RendezvousEndpoint {

@@ -43,6 +43,7 @@ class RendezvousServer final : public Rendezvous,
   ~RendezvousServer() override;
 
   Task<wire::Roster> gather(Stop& stop) override;
+  std::string awaited() const override { return waiting_text(); }
   Task<std::vector<std::int32_t>> agree_on_hosts(std::int32_t first, Stop& stop) override;
   void watch_local_peers(io::Processes& processes, const wire::Roster& roster,
                          const std::vector<std::int32_t>& firsts) override;

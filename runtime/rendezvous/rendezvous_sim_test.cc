@@ -17,6 +17,25 @@ TEST(SimRendezvous, RanksComeInAnyOrder) {
   }
 }
 
+TEST(SimRendezvous, AWaitIsToldWhileItLasts) {
+  RendezvousJob job(3);
+  job.ranks[0]->start();
+  job.ranks[1]->start();
+  job.ranks[2]->start(30s);
+  job.expect_met();
+  ASSERT_EQ(job.rank(0).told.size(), 1u);
+  EXPECT_EQ(job.rank(0).told[0].find("the job has not come together for 20 s: 2 of 3 ranks came to "), 0u);
+  EXPECT_NE(job.rank(0).told[0].find("rank 2 did not"), std::string::npos);
+  EXPECT_TRUE(job.rank(1).told.empty()) << "rank 0 says it";
+
+  RendezvousJob without(2);
+  without.ranks[0]->start(90s);
+  without.ranks[1]->start(0s, 100s);
+  without.expect_met();
+  ASSERT_EQ(without.rank(1).told.size(), 2u);
+  EXPECT_NE(without.rank(1).told[1].find("for 80 s: rank 1 did not reach rank 0 at "), std::string::npos);
+}
+
 // A connection that breaks before all have come is made again.
 TEST(SimRendezvous, ConnectionsBreakAtEveryByteBeforeAllHaveCome) {
   int broken = 0;

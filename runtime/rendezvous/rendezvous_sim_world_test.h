@@ -132,7 +132,7 @@ struct Rank {
       } else {
         rendezvous = std::make_unique<RendezvousClient>(node.loop, node.net, *endpoint, node.entropy, me, limit);
       }
-      roster = co_await rendezvous->gather(stop);
+      roster = co_await gather_and_tell(node.loop, *rendezvous, tell, stop);
       firsts = co_await rendezvous->agree_on_hosts(first, stop);
       rendezvous->watch_local_peers(processes, *roster, firsts);
       rendezvous->observe(lost);
@@ -152,6 +152,8 @@ struct Rank {
   std::unique_ptr<io::Listener> data;  // nobody accepts: this rank computes
   std::optional<SimEndpoint> endpoint;
   std::unique_ptr<Rendezvous> rendezvous;
+  std::vector<std::string> told;
+  TellUser tell = [this](const std::string& sentence) { told.push_back(sentence); };
   std::optional<wire::Roster> roster;
   std::vector<std::int32_t> firsts;
   std::optional<Error> error;
