@@ -194,6 +194,27 @@ print(aiacc.rank(), aiacc.size())
     assert [(*rank.communicate(timeout=100), rank.returncode) for rank in ranks] == [("0 2\n", "", 0), ("1 2\n", "", 0)]
 
 
+def test_processes_of_multiprocessing_leave_the_job_in_order_unless_they_fail():
+    """They run no exit functions of Python. A job of one rank each."""
+    program = """
+import multiprocessing, os, sys
+def run(end):
+    import aiacc.runtime
+    aiacc.init()
+    original = aiacc.runtime.finalize
+    aiacc.runtime.finalize = lambda: (original(), print(end, "in order", flush=True))
+    sys.stderr = open(os.devnull, "w")
+    exec(end)
+for end in ("pass", "sys.exit(0)", "sys.exit(1)", "raise ValueError"):
+    rank = multiprocessing.Process(target=run, args=(end,))
+    rank.start()
+    rank.join()
+    print(end, rank.exitcode, flush=True)
+"""
+    done = python(program)
+    assert (done.stdout, done.stderr) == ("pass in order\npass 0\nsys.exit(0) in order\nsys.exit(0) 0\nsys.exit(1) 1\nraise ValueError 1\n", "")
+
+
 def have(*modules):
     return subprocess.run([PYTHON, "-c", f"import {', '.join(modules)}"], capture_output=True).returncode == 0
 

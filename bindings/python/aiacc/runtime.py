@@ -82,7 +82,7 @@ def init(*, rank: Optional[int] = None, size: Optional[int] = None, store: Optio
     global _initializer
     _initializer = os.getpid()
     _exits.watch()
-    atexit.register(_at_exit)
+    at_end(_at_exit)
 
 
 class _Exits:
@@ -134,9 +134,25 @@ _exits = _Exits()
 note_exit = _exits.note
 
 
+def at_end(function: Callable[[], None]) -> None:
+    """Calls it when Python exits, and when a process of multiprocessing ends, which runs no exit functions."""
+    atexit.register(function)
+    if (ends := _ends_of_multiprocessing()) is not None:
+        ends.Finalize(None, function, exitpriority=10)
+
+
+def _ends_of_multiprocessing() -> Any:
+    """None: this is no such process."""
+    processes = sys.modules.get("multiprocessing.process")
+    return sys.modules.get("multiprocessing.util") if processes is not None and processes.parent_process() is not None else None
+
+
 def leaves_in_order() -> bool:
     """Whether the interpreter ends by something else than an exception that nobody caught, or sys.exit with a failure. After
     these, other ranks may wait for what this rank will never do: it ends without finalize, which fails the job at once."""
+    raised = sys.exc_info()[1]  # where a process of multiprocessing ends
+    if raised is not None and not (isinstance(raised, SystemExit) and raised.code in (None, 0)):
+        return False
     return getattr(sys, "last_type", None) is None and not _exits.failed()
 
 

@@ -12,7 +12,7 @@ from aiacc._horovod import handles
 from aiacc._horovod import process_sets as _sets
 from aiacc._horovod.process_sets import global_process_set
 from aiacc.groups import Group
-from aiacc.runtime import go_on_without, leaves_in_order
+from aiacc.runtime import at_end, go_on_without, leaves_in_order
 
 
 _log = logging.getLogger("aiacc.elastic")
@@ -56,7 +56,7 @@ def init(comm: Any = None, process_sets: Any = None) -> None:
     _newcomers, _has_been_there = not all(been for _, _, been in places), True
     _place = _Place(group.rank, size, group.local_rank, group.local_size, across.index(group.host_index), len(across), len(sizes) == 1)
     _process = os.getpid()
-    atexit.register(_at_exit)
+    at_end(_at_exit)
     _sets._setup(group, process_sets)
 
 
