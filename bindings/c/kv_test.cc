@@ -423,6 +423,35 @@ TEST(KvStore, WrongUsesAreRefusedAndLeaveTheStoreUsable) {
   });
 }
 
+// A server that leaves without waiting for the others, as one does whose time-out is over or who has lost a rank.
+TEST(KvStore, ACallAfterItsServerHasFreedTheStoreSaysSo) {
+  const World world(2);
+  std::atomic<bool> freed{false};
+  world.run([&](int rank, aiacc_group_t group) {
+    const int servers[] = {1}, workers[] = {0, 1};
+    aiacc_kv_attr_t attr = kv_attributes(AIACC_KV_ASYNC);
+    attr.name = "short";
+    attr.servers = servers;
+    attr.n_servers = 1;
+    attr.workers = workers;
+    attr.n_workers = 2;
+    attr.timeout_ms = rank == 1 ? 100 : 10'000;
+    const aiacc_kv_t kv = make(group, attr);
+    const Values value(10, 1.0f);
+    begin(kv, name("w"), value);
+    if (rank == 1) {
+      aiacc_kv_free(kv);
+      freed = true;
+      EXPECT_AIACC(aiacc_barrier(group, nullptr, nullptr));
+      return;
+    }
+    while (!freed) usleep(1'000);
+    expect(aiacc_kv_push(kv, name("w"), 10, value.data(), nullptr, nullptr), AIACC_ERR_ABORTED,
+           "rank 1 has freed the key-value store 'short' already");
+    EXPECT_AIACC(aiacc_barrier(group, nullptr, nullptr));
+  });
+}
+
 TEST(KvStore, WhatIsOutstandingEndsWithTheStore) {
   const World world(2);
   world.run([&](int rank, aiacc_group_t group) {

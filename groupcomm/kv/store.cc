@@ -88,12 +88,18 @@ void Store::on_message(ServiceMessage message) noexcept {
   }
 }
 
-void Store::on_refused(int, std::uint64_t word, const Error& why) noexcept {
+// All ranks subscribe alike before the first message, so this one's came after the end of the other's store.
+void Store::on_refused(int to, std::uint64_t word, const Error&) noexcept {
   const auto found = in_flight_.find(word >> kWordBits);
   if (word_of(Word::kRequest, word >> kWordBits) != word || found == in_flight_.end()) return;
   const Request request = found->second;
   in_flight_.erase(found);
-  ended(request, std::make_exception_ptr(why));
+  ended(request,
+        std::make_exception_ptr(Error(Code::kAborted,
+                                      fmt::format("rank {} has freed {} already, without waiting for this one: "
+                                                  "it has lost a rank, or its time-out was over",
+                                                  to, describe()),
+                                      to)));
 }
 
 void Store::on_peer_lost(int rank, const Error& why) noexcept {
