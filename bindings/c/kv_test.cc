@@ -423,6 +423,37 @@ TEST(KvStore, WrongUsesAreRefusedAndLeaveTheStoreUsable) {
   });
 }
 
+TEST(KvStore, ALatePushToAnAsyncStoreIsNotToldOfOtherWorkers) {
+  const World world(2);
+  world.run([&](int rank, aiacc_group_t group) {
+    const int servers[] = {1}, workers[] = {0, 1};
+    aiacc_kv_attr_t attr = kv_attributes(AIACC_KV_ASYNC);
+    attr.servers = servers;
+    attr.n_servers = 1;
+    attr.workers = workers;
+    attr.n_workers = 2;
+    const aiacc_kv_t kv = make(group, attr);
+    const Values value(10, 1.0f);
+    begin(kv, name("w"), value);
+    aiacc_kv_updater_t slow{};
+    slow.size = sizeof slow;
+    slow.kind = AIACC_KV_CALLBACK;
+    slow.update = [](void*, aiacc_kv_key_t, std::size_t, std::size_t, aiacc_dtype_t, const void*, void*) {
+      usleep(300'000);
+      return 0;
+    };
+    EXPECT_AIACC(aiacc_kv_set_updater(kv, &slow));
+    aiacc_attr_t brief{};
+    brief.size = sizeof brief;
+    brief.timeout_ms = 50;
+    if (rank == 0) {
+      expect(aiacc_kv_push(kv, name("w"), 10, value.data(), &brief, nullptr), AIACC_ERR_TIMEOUT,
+             "a server of it has not answered");
+    }
+    EXPECT_AIACC(aiacc_kv_free(kv));
+  });
+}
+
 // A server that leaves without waiting for the others, as one does whose time-out is over or who has lost a rank.
 TEST(KvStore, ACallAfterItsServerHasFreedTheStoreSaysSo) {
   const World world(2);

@@ -379,7 +379,10 @@ void Store::late(Operation& operation) noexcept {
                                                               : "a push to";
   const char* const why = order.what == Order::What::kInit
                               ? "each worker initialises a key, the first one with its value"
-                              : "in a sync store each worker pushes a key equally often";
+                          : options_.mode == Mode::kSync ? "in a sync store each worker pushes a key equally often"
+                          : options_.mode == Mode::kAsync
+                              ? "a server of it has not answered"
+                              : "a server of it has not answered, or a worker is behind this one by the staleness";
   const Error error(Code::kTimeout,
                     fmt::format("{} {} of {} on rank {} has not ended after {:.6g} s: {}", what,
                                 describe_key(order.key), describe(), rank_, seconds(order.timeout), why));
