@@ -99,6 +99,7 @@ collectives_sources += \
 	collectives/intra/extents.h \
 	collectives/intra/intra_messages.cc \
 	collectives/intra/intra_messages.h \
+	collectives/intra/intra_messages_now.h \
 	collectives/intra/intra_messages_receives.cc \
 	collectives/intra/intra_team.cc \
 	collectives/intra/intra_team.h \

@@ -38,6 +38,7 @@ runtime_sources += \
 	runtime/group/group_stragglers.cc \
 	runtime/group/groups.cc \
 	runtime/group/groups.h \
+	runtime/group/message_now.h \
 	runtime/group/messages.cc \
 	runtime/group/messages.h \
 	runtime/group/operation_line.h \

@@ -7,6 +7,7 @@
 #include "bindings/c/submit.h"
 #include "runtime/context.h"
 #include "runtime/group/group.h"
+#include "runtime/group/message_now.h"
 #include "runtime/real_context.h"
 
 using namespace aiacc;
@@ -22,7 +23,7 @@ template <Collective kKind>
                                                  const Buffer& memory, aiacc_request_t* request) {
   RealContext& context = *entry.context;
   Lane& lane = context.context().lane();
-  lane.ensure_helper();
+  if (!lane.helper_started()) lane.ensure_helper();
   if (!can_name_ended()) return false;
   if constexpr (kKind == Collective::kSend) {
     Lane::Hold hold(lane, Lane::Hold::AtOnce());

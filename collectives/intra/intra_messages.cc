@@ -7,10 +7,9 @@
 #include <new>
 #include <utility>
 
-#include "base/data/cpu_compute.h"
 #include "base/error.h"
 #include "base/hash.h"
-#include "base/prefetch.h"
+#include "collectives/intra/intra_messages_now.h"
 
 namespace aiacc {
 namespace {
@@ -19,8 +18,6 @@ namespace {
 // per KiB.
 constexpr std::uint64_t kSpareBytes = 8 << 20;
 constexpr std::uint64_t kSmallestRange = 4096;
-// Longer messages get a range of their own.
-constexpr std::uint64_t kLongestInSlab = 64 << 10;
 constexpr std::uint64_t kLargestSlab = 512 << 10;
 
 }  // namespace
@@ -176,19 +173,6 @@ std::byte* IntraMessages::place_in_slab(Outgoing& to, std::size_t bytes) {
   return slab.memory + at;
 }
 
-// What most messages need: there is room behind the last message, and no message with a range of its own is to be looked after.
-// Otherwise null.
-inline std::byte* IntraMessages::place_behind(Outgoing& to, std::size_t message_bytes) noexcept {
-  const std::uint64_t bytes = aligned(message_bytes);
-  if (to.run == nullptr || bytes > kLongestInSlab || to.slab->range.bytes - to.slab->filled < bytes) return nullptr;
-  Slab& slab = *to.slab;
-  const std::uint64_t at = slab.filled;
-  slab.filled += bytes;
-  ++slab.messages;
-  ++to.run->messages;
-  return slab.memory + at;
-}
-
 void IntraMessages::add_slab(Outgoing& to, std::size_t bytes) {
   if (!to.slabs.empty() && to.slabs.back().messages == 0) {  // an empty slab that is too short
     to.slab_bytes -= to.slabs.back().range.bytes;
@@ -249,37 +233,6 @@ std::uint64_t IntraMessages::new_fingerprint(DType type, Codec codec, std::uint6
   return last.fingerprint;
 }
 
-// Allocates the next message to this member and writes its header; the payload's place follows that.
-[[gnu::always_inline]] inline std::byte* IntraMessages::begin_message(Outgoing& to, const Envelope& envelope) {
-  const std::size_t bytes = sizeof(Header) + envelope.bytes;
-  std::byte* place = place_behind(to, bytes);
-  if (place == nullptr) [[unlikely]]
-    place = place_anywhere(to, bytes);
-  prefetch_for_write(place + kPrefetched);
-  auto* made = new (place) Header;
-  made->bytes = envelope.bytes;
-  made->fingerprint = fingerprint(envelope.type, envelope.codec, envelope.count);
-  made->tag = envelope.tag;
-  made->type = static_cast<std::uint32_t>(envelope.type);
-  return place;
-}
-
-// What it knows of the message stays in registers: on the stack, it would be read there while the message is still being written, which
-// takes as long as its cache line does to come from the other end.
-inline void IntraMessages::post_message(Outgoing& to, std::byte* message, std::size_t bytes) noexcept {
-  const auto offset = static_cast<std::uint64_t>(message - slice_);
-  if (to.posted == 0) {
-    const FlagRef first = flag(me_, kFirst, to.member);
-    domain_.own_line(first.line).word[first.word].store(offset + 1, std::memory_order_release);
-  } else if (to.behind != offset) {
-    std::launder(reinterpret_cast<Header*>(to.last))->next.store(offset + 1, std::memory_order_release);
-  }
-  const std::uint64_t taken = aligned(sizeof(Header) + bytes);
-  to.last = message;
-  to.behind = taken > kLongestInSlab ? kNowhere : offset + taken;
-  domain_.publish(to.posted_here.line, to.posted_here.word, ++to.posted);  // pairs with the acquire in follow()
-}
-
 Task<void> IntraMessages::send(Operation& op) {
   Outgoing& to = this->to(member_of(op.call.root));
   // A copy may suspend (in the simulator), so a turn keeps the messages in the order of the calls.
@@ -291,19 +244,6 @@ Task<void> IntraMessages::send(Operation& op) {
   const Buffer inside{place + sizeof(Header), op.send.bytes};
   if (op.send.bytes > 0) co_await op.team.compute.copy(inside, op.send, op.stop);
   post_message(to, place, op.send.bytes);
-}
-
-bool IntraMessages::send_now(int member, const PlainCall& call, const Buffer& send) noexcept {
-  Outgoing& to = this->to(member);
-  if (!to.turns.free()) return false;
-  try {
-    std::byte* const place = begin_message(to, {call.type, Codec::kNone, call.count, call.tag, send.bytes});
-    CpuCompute::copy_now(place + sizeof(Header), send.data, send.bytes);
-    post_message(to, place, send.bytes);
-  } catch (...) {
-    return false;  // the operation fails in the same way and reports the error
-  }
-  return true;
 }
 
 // Word 0 is the number of the statement, 0 while there is none; then the sender, the count, and the type with the tag.

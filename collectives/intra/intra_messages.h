@@ -115,13 +115,15 @@ class IntraMessages final : private Root::Owner {
 
   // The same for a caller that cannot wait, with the member at the other end. False if the call would have to wait, or fails; then
   // nothing has happened. The buffers are in host memory.
-  bool send_now(int member, const PlainCall& call, const Buffer& send) noexcept;
+  inline bool send_now(int member, const PlainCall& call, const Buffer& send) noexcept;
   bool recv_now(int member, const PlainCall& call, const Buffer& recv) noexcept;
 
+  // For a recv: whether nothing but its message is missing: recv_now() would leave it, and post() can take it.
+  inline bool only_waits(int member, const PlainCall& call) noexcept;
   // For a recv that recv_now() left, into host memory: whether post() can take it.
   bool prepare_to_post(int member, const PlainCall& call) noexcept;
   // The receive waits from now on; `owner` hears of its end, and is the same for all of an object.
-  void post(Posted& receive, Posted::Owner& owner) noexcept;
+  inline void post(Posted& receive, Posted::Owner& owner) noexcept;
   // It ends without a message.
   void withdraw(Posted& receive) noexcept;
 
@@ -159,6 +161,8 @@ class IntraMessages final : private Root::Owner {
   };
   static_assert(sizeof(Header) == 32);
   static constexpr std::uint64_t kMessageAlignment = 64;
+  // Longer messages get a range of their own.
+  static constexpr std::uint64_t kLongestInSlab = 64 << 10;
   // What a message takes in a slab.
   static constexpr std::uint64_t aligned(std::uint64_t bytes) noexcept {
     return (bytes + kMessageAlignment - 1) / kMessageAlignment * kMessageAlignment;
@@ -266,7 +270,7 @@ class IntraMessages final : private Root::Owner {
   HostRange acquire_range(std::size_t bytes);
   void release_range(HostRange range) noexcept;
   std::byte* place_anywhere(Outgoing& to, std::size_t bytes);
-  static std::byte* place_behind(Outgoing& to, std::size_t message_bytes) noexcept;
+  static inline std::byte* place_behind(Outgoing& to, std::size_t message_bytes) noexcept;
   std::byte* place_in_slab(Outgoing& to, std::size_t bytes);
   void add_slab(Outgoing& to, std::size_t bytes);
   // What is told about a message in its header.
@@ -277,14 +281,17 @@ class IntraMessages final : private Root::Owner {
     std::uint32_t tag;
     std::size_t bytes;
   };
-  std::byte* begin_message(Outgoing& to, const Envelope& envelope);
-  void post_message(Outgoing& to, std::byte* message, std::size_t bytes) noexcept;
+  inline std::byte* begin_message(Outgoing& to, const Envelope& envelope);
+  inline void post_message(Outgoing& to, std::byte* message, std::size_t bytes) noexcept;
   void drop_oldest(Outgoing& to) noexcept;
   void reclaim(Outgoing& to) noexcept;
   void follow(Incoming& from);
+  bool may_be_posted(const PlainCall& call) const noexcept {
+    return call.kind == Collective::kRecv && call.count <= UINT32_MAX && ranks_.size() <= UINT16_MAX;
+  }
   bool take_unexpected(Incoming& from, std::uint32_t tag, Arrived* message);
   void keep_unexpected(Incoming& from, std::uint32_t tag, const Arrived& message);
-  void wait_for(Incoming& from, Receiver& receiver) noexcept;
+  inline void wait_for(Incoming& from, Receiver& receiver) noexcept;
   void wait_no_more(Incoming& from, Receiver& receiver) noexcept;
   void complete(Incoming& from, Posted& receive, const Arrived& arrived, const Header& message) noexcept;
   void tell_received() noexcept;

@@ -7,7 +7,7 @@
 #include "base/data/cpu_compute.h"
 #include "base/error.h"
 #include "base/prefetch.h"
-#include "collectives/intra/intra_messages.h"
+#include "collectives/intra/intra_messages_now.h"
 
 namespace aiacc {
 namespace {
@@ -47,11 +47,6 @@ class IntraMessages::MatchAwait final : public Leaf, public Receiver {
   Incoming& from_;
   Arrived message_;
 };
-
-inline void IntraMessages::wait_for(Incoming& from, Receiver& receiver) noexcept {
-  from.receives.push_back(receiver);
-  if (from.waiting++ == 0) from.needed.set();
-}
 
 void IntraMessages::wait_no_more(Incoming& from, Receiver& receiver) noexcept {
   from.receives.remove(receiver);
@@ -272,8 +267,7 @@ bool IntraMessages::recv_now(int member, const PlainCall& call, const Buffer& re
 // --- receives that wait without a coroutine -----------------------------------------------------------------------------
 
 bool IntraMessages::prepare_to_post(int member, const PlainCall& call) noexcept {
-  constexpr std::size_t kMostElements = ~std::uint32_t{0};
-  if (call.kind != Collective::kRecv || call.count > kMostElements || ranks_.size() > UINT16_MAX) return false;
+  if (!may_be_posted(call)) return false;
   Incoming& from = this->from(member);
   try {
     listen_to(from);
@@ -286,11 +280,6 @@ bool IntraMessages::prepare_to_post(int member, const PlainCall& call) noexcept 
 
 PlainCall IntraMessages::Posted::plain(const IntraMessages& messages) const noexcept {
   return {Collective::kRecv, static_cast<DType>(type_), ReduceOp::kSum, tag(), messages.ranks_[member_], count_};
-}
-
-void IntraMessages::post(Posted& receive, Posted::Owner& owner) noexcept {
-  owner_ = &owner;
-  wait_for(from(receive.member_), receive);
 }
 
 void IntraMessages::withdraw(Posted& receive) noexcept { wait_no_more(from(receive.member_), receive); }

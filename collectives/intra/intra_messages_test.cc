@@ -1,5 +1,5 @@
 // Messages between two ranks of a host: every size and kind of memory, any order of tags, many unexpected ones.
-#include "collectives/intra/intra_messages.h"
+#include "collectives/intra/intra_messages_now.h"
 
 #include <gtest/gtest.h>
 

@@ -133,7 +133,7 @@ class TagQueues {
   }
 
   // If there is no memory for a larger table, the chains grow instead.
-  void grow() noexcept {
+  [[gnu::noinline]] void grow() noexcept {
     const std::size_t doubled = 2 * buckets_;
     T** const larger = new (std::nothrow) T*[doubled]();
     if (larger == nullptr) return;

@@ -187,35 +187,6 @@ std::uint64_t Group::finish_at_once(const Call& call, const Buffer& send, const 
   return outstanding() == 0 && finish_small(call, send, recv, intra::SmallWait::kPolls) ? collectives() : 0;
 }
 
-[[gnu::always_inline]] inline void Group::message_ended(const PlainCall& call) noexcept {
-  forget_cyclic_receives();
-  context_.recorder().add(recorded_as_, ++messages_, call, loop().about_now());
-}
-
-std::uint64_t Group::finish_send(int member, const PlainCall& call, const Buffer& send) noexcept {
-  if (!may_begin_plainly() || !send.on_host() || !intra_messages_->send_now(member, call, send)) return 0;
-  message_ended(call);
-  return messages_;
-}
-
-Group::BegunReceive Group::begin_receive(int member, const PlainCall& call, const Buffer& recv,
-                                         Lane::Hold& hold) noexcept {
-  if (!may_begin_plainly() || !recv.on_host()) return {};
-  if (intra_messages_->recv_now(member, call, recv)) {
-    message_ended(call);
-    return {messages_, nullptr};
-  }
-  if (!intra_messages_->prepare_to_post(member, call)) return {};
-  std::unique_ptr<WaitingReceive> receive;
-  try {
-    receive.reset(new (context_.waiting_pool()) WaitingReceive(*this, member, call, recv));
-  } catch (const std::bad_alloc&) {
-    return {};
-  }
-  hold.start_as(*receive, [&] { receive->begin_posted(call); });
-  return {0, std::move(receive)};
-}
-
 // The second path: a short call among hosts with one member each. It starts the call and waits for it as long as this thread
 // stays awake. A call that is then incomplete, or fails, continues as an operation. Every kCallsPerTurn-th call is left to the
 // coroutine, because only there the loop serves everything else.
@@ -317,14 +288,6 @@ void Group::ended(const GroupOperation& operation) noexcept {
   reported_ = reported_ || operation.error() != nullptr;
   forget_cyclic_receives();
   context_.operation_ended();
-}
-
-void Group::began(WaitingCall& call, OperationLine& line) noexcept {
-  (call.receives() ? receiving_ : others_)++;
-  context_.watch().add_waiting(call, line);
-  forget_cyclic_receives();
-  waiting_calls_.add();
-  if (board_ != nullptr && &line == &calls_) board_->arrived(call.sequence());
 }
 
 void Group::ended(WaitingCall& call) noexcept {

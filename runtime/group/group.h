@@ -105,14 +105,14 @@ class Group final : private GroupBoard::Observer, private Root::Owner, private i
     const int member = intra_messages_->member_of(rank);
     return member == intra_messages_->me() ? -1 : member;
   }
-  // The same as finish_at_once() for a send to such a member.
-  std::uint64_t finish_send(int member, const PlainCall& call, const Buffer& send) noexcept;
+  // In runtime/group/message_now.h: the same as finish_at_once() for a send to such a member.
+  inline std::uint64_t finish_send(int member, const PlainCall& call, const Buffer& send) noexcept;
   // And for a recv from one: it has ended, or waits from now on as a record; or neither.
   struct BegunReceive {
     std::uint64_t ended = 0;  // its ticket
     std::unique_ptr<RequestedWork> waiting;
   };
-  BegunReceive begin_receive(int member, const PlainCall& call, const Buffer& recv, Lane::Hold& hold) noexcept;
+  inline BegunReceive begin_receive(int member, const PlainCall& call, const Buffer& recv, Lane::Hold& hold) noexcept;
   // What it becomes then, if it can wait without an operation: it is to be started while the caller holds the lane. Null if not.
   std::unique_ptr<RequestedWork> prepare_waiting(const PlainCall& call, const Buffer& send, const Buffer& recv);
   // Creates the operation for a call. The caller starts it on the context's lane and keeps it until it is done.
@@ -132,7 +132,7 @@ class Group final : private GroupBoard::Observer, private Root::Owner, private i
   void ended(const GroupOperation& operation) noexcept;
   // The same for a call that waits without an operation, and for the operation that it becomes.
   std::uint64_t next_ticket(Collective kind) noexcept { return is_message(kind) ? ++messages_ : count_collective(); }
-  void began(WaitingCall& call, OperationLine& line) noexcept;
+  inline void began(WaitingCall& call, OperationLine& line) noexcept;
   void ended(WaitingCall& call) noexcept;
   // The same for a receive that ended well, with received_some() after the last of them.
   void received(WaitingReceive& receive) noexcept;
@@ -217,7 +217,7 @@ class Group final : private GroupBoard::Observer, private Root::Owner, private i
     return *last_line_.second;
   }
   void find_line_with(int rank);
-  void message_ended(const PlainCall& call) noexcept;
+  inline void message_ended(const PlainCall& call) noexcept;
   bool finish_short(const Call& call, Buffer send, Buffer recv, Lane::Hold& hold,
                     std::optional<inter::ShortCall>& begun) noexcept;
   void check_alive();

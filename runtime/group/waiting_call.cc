@@ -1,10 +1,10 @@
 #include "runtime/group/waiting_call.h"
 
-#include <algorithm>
 #include <utility>
 
 #include "runtime/context.h"
 #include "runtime/group/group.h"
+#include "runtime/group/message_now.h"
 #include "runtime/group/waiting_receive.h"
 #include "runtime/group/waiting_small.h"
 #include "runtime/watch/recorder.h"
@@ -42,16 +42,9 @@ std::uint64_t WaitingCall::record() const noexcept { return group_.context().rec
 
 bool WaitingCall::failed() const noexcept { return upgrade_ != nullptr && upgrade_->error != nullptr; }
 
-void WaitingCall::begin_as(const PlainCall& its) noexcept {
-  sequence_ = group_.next_ticket(its.kind);
-  OperationLine& line = group_.line_of(its);
-  // The clock is read for the first that waits. What comes behind it may have begun some milliseconds later than it says.
-  began_ =
-      line.waiting.empty() ? group_.loop().now() : std::max(line.waiting.front().began(), group_.loop().about_now());
-  set_recorded(
-      static_cast<std::uint32_t>(group_.context().recorder().begin(group_.recorded_as(), sequence_, its, began_)));
-  group_.add_waiting(1);
-  group_.began(*this, line);
+void WaitingCall::begin() noexcept {
+  begin_as(plain());
+  post();
 }
 
 void WaitingCall::become_operation() {

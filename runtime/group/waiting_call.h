@@ -45,7 +45,7 @@ class WaitingCall : public RequestedWork, public ListNode<WaitingCall> {
   Instant deadline() const noexcept;
   std::uint64_t record() const noexcept;
   // It begins as what plain() says, and is not posted yet.
-  void begin_as(const PlainCall& its) noexcept;
+  inline void begin_as(const PlainCall& its) noexcept;  // runtime/group/message_now.h
   // From now on it is supervised as an operation, and ends with it.
   void become_operation();
   // For that operation: goes on until the call is over, and throws why it failed.
@@ -76,10 +76,7 @@ class WaitingCall : public RequestedWork, public ListNode<WaitingCall> {
  private:
   friend class WaitingCalls;
 
-  void begin() noexcept final {
-    begin_as(plain());
-    post();
-  }
+  void begin() noexcept final;
   bool failed() const noexcept;
   void stopped(const std::exception_ptr& reason) noexcept;
   void end(Code code) noexcept;

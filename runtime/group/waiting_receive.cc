@@ -1,5 +1,6 @@
 #include "runtime/group/waiting_receive.h"
 
+#include "collectives/intra/intra_messages_now.h"
 #include "runtime/group/group.h"
 
 namespace aiacc {

@@ -11,11 +11,6 @@ class WaitingReceive final : public WaitingCall, public IntraMessages::Posted {
   // For a call that the messages of `group` can take (IntraMessages::prepare_to_post), from the member that it names.
   WaitingReceive(Group& group, int member, const PlainCall& call, const Buffer& recv) noexcept
       : WaitingCall(group), Posted(member, call, recv) {}
-  // What a lane that starts it does: `call` is its.
-  void begin_posted(const PlainCall& call) noexcept {
-    begin_as(call);
-    post();
-  }
 
   PlainCall plain() const noexcept override;
   bool receives() const noexcept override { return true; }
