@@ -1,4 +1,4 @@
-"""Latency beside bulk whose delay is limited (AIACC_TC_BULK=delay=...), over a switch with a deep queue."""
+"""Latency beside bulk whose delay is limited, by default or by AIACC_TC_BULK=delay=..., over a switch with a deep queue."""
 import json
 import pathlib
 
@@ -29,9 +29,10 @@ def measure(hosts, bulk):
     return {row["class"]: row for row in map(json.loads, out.splitlines()) if row["kind"] == "class"}
 
 
-def test_latency_does_not_wait_for_the_switchs_queue(hosts):
+@pytest.mark.parametrize("bulk", ["", "dscp=10,delay=2ms"])
+def test_latency_does_not_wait_for_the_switchs_queue(hosts, bulk):
     """The bound is twice what a call takes alone and a chunk of 64 KiB; a real machine has ten times that."""
-    rows = measure(hosts, "dscp=10,delay=2ms")
+    rows = measure(hosts, bulk)
     alone, beside, bulk = rows["latency"]["alone"], rows["latency"]["together"], rows["bulk"]
     bound = 2 * alone["p99_us"] + 65536 / LINE * 1e6
     share = 100 * (bulk["together"]["algbw_gbs"] + beside["algbw_gbs"]) / bulk["alone"]["algbw_gbs"]

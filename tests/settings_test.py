@@ -106,7 +106,7 @@ def test_marks_of_traffic_classes_are_checked(program):
         done = run([program], AIACC_TC_CTRL=word)
         assert done.returncode == 9
         assert f"AIACC_TC_CTRL: '{name}' is for the other classes; control goes before all of them" in done.stderr
-    assert run([program], AIACC_TC_LAT="dscp=34,priority=4", AIACC_TC_BG="share=2,rate=500mbit,delay=5ms").returncode == 0
+    assert run([program], AIACC_TC_LAT="dscp=34,priority=4", AIACC_TC_BULK="delay=none", AIACC_TC_BG="share=2,rate=500mbit,delay=5ms").returncode == 0
 
 
 def test_the_number_of_connections_is_checked(program):

@@ -22,6 +22,7 @@ class ForwardingPort : public MessagePort {
   }
   std::size_t chunk_bytes() const noexcept override { return port_->chunk_bytes(); }
   int chunks_in_flight(int to) const noexcept override { return port_->chunks_in_flight(to); }
+  void note_latency() noexcept override { port_->note_latency(); }
   void release(int from) noexcept override { port_->release(from); }
   void withdraw(SendCompletion& completion) noexcept override { port_->withdraw(completion); }
   void revoke(int from, const MessageHeader& header) noexcept override { port_->revoke(from, header); }

@@ -194,6 +194,8 @@ class MessagePort {
   virtual int chunks_in_flight(int /*to_rank*/) const noexcept { return kChunksOfOneConnection; }
   // `listener` gets remarks about connections that a user should see, as sentences. Call before set_receiver().
   virtual void tell_remarks_to(std::function<void(const std::string&)> /*listener*/) {}
+  // An operation of the latency class begins: for the time being, less urgent classes fill no queues on its way.
+  virtual void note_latency() noexcept {}
   // Why this rank cannot be reached at present, as a sentence with its addresses; "" if no obstacle is known. For
   // reports about stalled operations.
   virtual std::string obstacle(int rank) const { return static_cast<void>(rank), std::string(); }

@@ -41,9 +41,10 @@ constexpr std::array kUnits = {RateUnit{"gbit", 1'000'000'000}, RateUnit{"mbit",
   }
   throw Error(
       Code::kInvalidArgument,
-      fmt::format("{}: '{}' is nothing that a traffic class has; it takes {}, rate=8kbit to 10000gbit, as in "
-                  "rate=500mbit, delay=10us to 1s, as in delay=2ms, and lossless=yes or no, separated by commas",
-                  name, word, known));
+      fmt::format(
+          "{}: '{}' is nothing that a traffic class has; it takes {}, rate=8kbit to 10000gbit, as in "
+          "rate=500mbit, delay=10us to 1s, as in delay=2ms, or none, and lossless=yes or no, separated by commas",
+          name, word, known));
 }
 
 template <class Number>
@@ -65,6 +66,7 @@ std::optional<std::uint64_t> read_rate(std::string_view text) noexcept {
 }
 
 std::optional<Duration> read_delay(std::string_view text) noexcept {
+  if (text == "none") return Duration{};
   const std::optional<Duration> delay = parse_duration(text);
   const bool possible = delay && *delay >= TrafficMarks::kLeastDelay && *delay <= TrafficMarks::kMostDelay;
   return possible ? delay : std::nullopt;
@@ -135,7 +137,7 @@ std::string TrafficMarks::text() const {
     if (value) words += fmt::format("{}{}={}", words.empty() ? "" : ",", key.name, *value);
   }
   if (rate) words += fmt::format("{}rate={}", words.empty() ? "" : ",", text_of_rate(*rate));
-  if (delay) words += fmt::format("{}delay={}", words.empty() ? "" : ",", text_of(*delay));
+  if (delay) words += fmt::format("{}delay={}", words.empty() ? "" : ",", limits_delay() ? text_of(*delay) : "none");
   if (lossless) words += fmt::format("{}lossless={}", words.empty() ? "" : ",", *lossless ? "yes" : "no");
   return words;
 }

@@ -26,20 +26,21 @@ struct TrafficMarks {
   std::optional<int> priority = {};        // 0 to kMostPriority
   std::optional<int> share = {};           // 1 to kMostShare
   std::optional<std::uint64_t> rate = {};  // bits a second
-  std::optional<Duration> delay = {};      // in the network's queues
+  std::optional<Duration> delay = {};      // in the network's queues; zero: any
   std::optional<bool> lossless = {};       // priority flow control (PFC) is on where its packets go
 
-  // "dscp=10,priority=2,share=9,rate=500mbit,delay=2ms,lossless=yes", any of them; "" has none. Throws kInvalidArgument with a
+  // "dscp=10,priority=2,share=9,rate=500mbit,delay=2ms,lossless=yes", any of them, or delay=none; "" has none. Throws kInvalidArgument with a
   // sentence that begins with `name`, the setting.
   static TrafficMarks parse(std::string_view name, const std::string& text);
   std::string text() const;
   // Nothing that a socket has.
   bool none() const noexcept { return !dscp && !priority && !rate; }
   bool is_lossless() const noexcept { return lossless.value_or(false); }
+  bool limits_delay() const noexcept { return delay.value_or(Duration{}) > Duration{}; }
   // Messages of both may have the same connections.
   bool same_flow(const TrafficMarks& other) const noexcept {
-    return dscp == other.dscp && priority == other.priority && rate == other.rate && delay == other.delay &&
-           is_lossless() == other.is_lossless();
+    return dscp == other.dscp && priority == other.priority && rate == other.rate &&
+           delay.value_or(Duration{}) == other.delay.value_or(Duration{}) && is_lossless() == other.is_lossless();
   }
   bool operator==(const TrafficMarks&) const = default;
 };

@@ -50,6 +50,10 @@ TEST(TrafficMarks, HaveADelayThatNoSocketHas) {
   EXPECT_EQ(TrafficMarks::parse("x", "delay=1500us").text(), "delay=1500us");
   EXPECT_TRUE(marks.none());
   EXPECT_FALSE(marks.same_flow({})) << "others have connections that it does not hold back";
+  const TrafficMarks any = TrafficMarks::parse("x", "delay=none");
+  EXPECT_EQ(any.text(), "delay=none");
+  EXPECT_FALSE(any.limits_delay());
+  EXPECT_TRUE(any.same_flow({}));
 }
 
 TEST(TrafficMarks, MaySayThatTheNetworkLosesNothing) {
@@ -63,10 +67,11 @@ TEST(TrafficMarks, MaySayThatTheNetworkLosesNothing) {
 }
 
 TEST(TrafficMarks, OtherTextIsRefusedWithASentence) {
-  EXPECT_EQ(refusal_of_marks("dscp=64"),
-            "AIACC_TC_LAT: 'dscp=64' is nothing that a traffic class has; it takes dscp=0 to 63, priority=0 to 15, "
-            "share=1 to 1000, rate=8kbit to 10000gbit, as in rate=500mbit, delay=10us to 1s, as in delay=2ms, and "
-            "lossless=yes or no, separated by commas");
+  EXPECT_EQ(
+      refusal_of_marks("dscp=64"),
+      "AIACC_TC_LAT: 'dscp=64' is nothing that a traffic class has; it takes dscp=0 to 63, priority=0 to 15, "
+      "share=1 to 1000, rate=8kbit to 10000gbit, as in rate=500mbit, delay=10us to 1s, as in delay=2ms, or none, and "
+      "lossless=yes or no, separated by commas");
   EXPECT_EQ(refusal_of_marks("dscp=1,dscp=1"), "AIACC_TC_LAT: 'dscp' is there twice");
   for (const char* text : {"dscp",
                            "dscp=",

@@ -9,6 +9,7 @@
 #include "runtime/group/dispatch.h"
 #include "runtime/group/group.h"
 #include "runtime/group/waiting_call.h"
+#include "transports/mailbox.h"
 
 namespace aiacc {
 
@@ -67,6 +68,8 @@ void GroupOperation::begin() noexcept {
     number();
     running_.emplace(group_.team(), call_, send_, recv_, sequence(), group_.stop());
     running_->operation.traffic = options_.traffic();
+    Mailbox* const mailbox = group_.team().mailbox;
+    if (mailbox != nullptr && options_.traffic().data == TrafficClass::kLatency) mailbox->port().note_latency();
     running_->root.emplace(group_.loop(), body(this), static_cast<Root::Owner&>(*this));
   } catch (...) {
     if (waiting_ != nullptr) {

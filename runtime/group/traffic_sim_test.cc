@@ -24,8 +24,13 @@ constexpr TrafficClass kClasses[] = {TrafficClass::kControl, TrafficClass::kLate
 class NotingPort final : public ForwardingPort {
  public:
   using Noted = std::map<MessageKind, std::set<TrafficClass>>;
-  NotingPort(std::unique_ptr<MessagePort> port, Noted& noted) : ForwardingPort(std::move(port)), noted_(noted) {}
+  NotingPort(std::unique_ptr<MessagePort> port, Noted& noted, int& latency)
+      : ForwardingPort(std::move(port)), noted_(noted), latency_(latency) {}
 
+  void note_latency() noexcept override {
+    ++latency_;
+    ForwardingPort::note_latency();
+  }
   void post(int to, const MessageHeader& header, std::span<const Buffer> pieces,
             SendCompletion& completion) noexcept override {
     if (header.kind <= MessageKind::kData) noted_[header.kind].insert(header.traffic);
@@ -34,14 +39,17 @@ class NotingPort final : public ForwardingPort {
 
  private:
   Noted& noted_;
+  int& latency_;
 };
 
 // Ranks on hosts, with what their ports have noted.
 struct NotingJob {
   explicit NotingJob(const std::vector<std::uint32_t>& hosts)
       : noted(hosts.size()),
+        latency(hosts.size()),
         job(hosts, 1, {}, [this](std::unique_ptr<MessagePort> port) -> std::unique_ptr<MessagePort> {
-          return std::make_unique<NotingPort>(std::move(port), noted[made++]);
+          const std::size_t rank = made++;
+          return std::make_unique<NotingPort>(std::move(port), noted[rank], latency[rank]);
         }) {
     for (NotingPort::Noted& each : noted) each.clear();
   }
@@ -53,6 +61,7 @@ struct NotingJob {
   }
 
   std::vector<NotingPort::Noted> noted;
+  std::vector<int> latency;  // how often each port was told that latency is in use
   std::size_t made = 0;
   SimJob job;
 };
@@ -264,6 +273,24 @@ TEST(TrafficClasses, AnOperationOvertakesALongOneOfALessUrgentClass) {
     const auto [long_one, short_one] = times_of_two(before, after);
     EXPECT_LT(short_one, long_one) << "it is called last and ends first";
     EXPECT_LT(2 * short_one, plain);
+  }
+}
+
+// By the operations that ask for it, not by short messages.
+TEST(TrafficClasses, APortIsToldThatLatencyIsInUse) {
+  CallOptions urgent;
+  urgent.priority = 1;
+  for (const auto& [options, times] : {std::pair(CallOptions{}, 0),
+                                       {in_class(TrafficClass::kBulk), 0},
+                                       {in_class(TrafficClass::kLatency), 2},
+                                       {urgent, 2}}) {
+    NotingJob world({0, 1});
+    for (auto& rank : world.job.ranks) {
+      rank->sum(10, options);
+      rank->sum(kLong, options);
+    }
+    world.expect_success();
+    EXPECT_EQ(world.latency, std::vector<int>(2, times));
   }
 }
 

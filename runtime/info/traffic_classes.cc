@@ -12,6 +12,7 @@
 
 #include "base/fd.h"
 #include "transports/qos/class_shares.h"
+#include "transports/tcp/tcp_port.h"
 
 namespace aiacc::info {
 namespace {
@@ -141,6 +142,7 @@ Json to_json(const std::vector<ClassReport>& classes, const std::vector<Queueing
   for (std::size_t traffic = 0; traffic < classes.size(); ++traffic) {
     const ClassReport& one = classes[traffic];
     const auto share = static_cast<std::int64_t>(ClassShares::kDefault[traffic]);
+    const bool yields = traffic >= kBulk && !one.marks.delay;
     list.push_back(
         Json::Object{{"name", one.name},
                      {"setting", one.setting},
@@ -148,7 +150,8 @@ Json to_json(const std::vector<ClassReport>& classes, const std::vector<Queueing
                      {"priority", or_null(one.marks.priority)},
                      {"share", traffic == 0 ? Json() : Json(one.marks.share.value_or(static_cast<int>(share)))},
                      {"rate_bits", or_null(one.marks.rate)},
-                     {"delay_us", one.marks.delay ? Json(seconds(*one.marks.delay) * 1e6) : Json()},
+                     {"delay_us", one.marks.limits_delay() ? Json(seconds(*one.marks.delay) * 1e6) : Json()},
+                     {"delay_beside_latency_us", yields ? Json(seconds(TcpPort::kDelayBesideLatency) * 1e6) : Json()},
                      {"lossless", one.marks.is_lossless()},
                      {"lossless_devices", lossless_devices(one)},
                      {"connection", one.connection},

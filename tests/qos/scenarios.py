@@ -45,7 +45,7 @@ def latency_fq_red():
     """Both classes over queues that mark, with fq at both ends."""
     with Lab(2, RED, ecn=True) as lab:
         lab.at_each_egress("fq")
-        latency_beside_bulk(lab, "DCTCP", AIACC_TCP_CONGESTION="dctcp", AIACC_TC_BULK="dscp=10")
+        latency_beside_bulk(lab, "DCTCP", AIACC_TCP_CONGESTION="dctcp", AIACC_TC_BULK="dscp=10,delay=none")
         latency_beside_bulk(lab, "DCTCP, delay=10ms", AIACC_TCP_CONGESTION="dctcp", AIACC_TC_BULK="dscp=10,delay=10ms")
         figure("packets", f"{lab.counted('marked')} marked, {lab.counted('dropped')} dropped")
         assert lab.counted("marked") > 0
@@ -58,7 +58,7 @@ def latency_first():
             lab.at_switch("tc", "filter", "add", "dev", f"port{number}", "parent", "10:", "protocol", "ip", "prio", "1", "u32", "match", "ip",
                           "dsfield", "0x88", "0xfc", "flowid", "10:1")
             lab.at_switch("tc", "qdisc", "add", "dev", f"port{number}", "parent", "10:2", "handle", "12:", *FIFO.split())
-        latency_beside_bulk(lab, "DSCP 34 first", AIACC_TC_LAT="dscp=34")
+        latency_beside_bulk(lab, "DSCP 34 first", AIACC_TC_LAT="dscp=34", AIACC_TC_BULK="delay=none")
         classes = lab.at_switch("tc", "-s", "class", "show", "dev", "port0", "classid", "10:1")
         figure("packets of latency at one port", classes.split("pkt")[0].split()[-1])
         assert int(classes.split("pkt")[0].split()[-1]) > 20

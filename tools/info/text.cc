@@ -170,7 +170,11 @@ std::vector<Row> classes(const Json& report) {
     const std::string rate = one["rate_bits"].is_null()
                                  ? "-"
                                  : fmt::format("{:g} Mbit/s", static_cast<double>(one["rate_bits"].as_integer()) / 1e6);
-    const std::string delay = one["delay_us"].is_null() ? "-" : fmt::format("{:.10g} us", one["delay_us"].as_double());
+    const auto delay_of = [](const Json& us) { return fmt::format("{:.10g} us", us.as_double()); };
+    const std::string delay = !one["delay_us"].is_null() ? delay_of(one["delay_us"])
+                              : one["delay_beside_latency_us"].is_null()
+                                  ? "-"
+                                  : delay_of(one["delay_beside_latency_us"]) + " beside latency";
     rows.push_back({plain(one["name"]), plain(one["setting"]), or_dash(one["dscp"]), or_dash(one["priority"]),
                     one["share"].is_null() ? "first" : plain(one["share"]), rate, delay,
                     one["lossless"].as_bool() ? "yes" : "no",

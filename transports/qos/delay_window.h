@@ -17,6 +17,7 @@
 // at some time: then the sender was slow to look. A state of bytes and times alone, without a clock.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 
 #include "base/io/flow_state.h"
@@ -31,7 +32,9 @@ class DelayWindow {
   static constexpr double kStep = 1024;  // 7 % of a window of 200 KB
   static constexpr Duration kShortest = std::chrono::milliseconds(1);
 
-  explicit DelayWindow(Duration limit) noexcept : limit_(limit) {}
+  // `first`: of a connection that has carried something, what it has under way.
+  explicit DelayWindow(Duration limit, std::uint64_t first = kFirst) noexcept
+      : limit_(limit), bytes_(std::max(first, kFirst)) {}
 
   // How many bytes may be written now; 0: none, look again after pause().
   std::uint64_t room(const io::FlowState& state, Instant now) noexcept;
@@ -47,7 +50,7 @@ class DelayWindow {
   std::uint64_t worth_writing() const noexcept;
 
   Duration limit_;
-  std::uint64_t bytes_ = kFirst;
+  std::uint64_t bytes_;
   double rate_ = 0;       // of the last period; 0: not known
   Duration least_rtt_{};  // as of the last look
   bool running_ = false;

@@ -63,6 +63,17 @@ TEST(DelayWindow, LetsItsFirstBytesGoAtOnceAndNoMore) {
   EXPECT_GT(flow.window.pause(), Duration{});
 }
 
+// What was written without a window is under way when it begins.
+TEST(DelayWindow, BeginsWithWhatIsUnderWayAndTakesItDown) {
+  Flow flow;
+  flow.state.held = 4 << 20;
+  flow.window = DelayWindow(kLimit, flow.state.held);
+  EXPECT_EQ(flow.window.bytes(), 4u << 20);
+  for (int i = 0; i < 60; ++i) flow.period(250'000);
+  EXPECT_LE(flow.state.held, 300'000u);
+  EXPECT_EQ(DelayWindow(kLimit, 10).bytes(), DelayWindow::kFirst);
+}
+
 TEST(DelayWindow, AQuarterOfItsQueueIsGoneBeforeItWritesMore) {
   Flow flow;
   while (flow.write() > 0) {

@@ -265,7 +265,7 @@ Task<void> Connection::write() {
       writer_waits_ = false;
       continue;
     }
-    if (window_) {
+    if (keeps_to_window()) {
       co_await write_within_window();
       if (!current()) co_return;
     }
@@ -286,11 +286,26 @@ Task<void> Connection::write() {
   }
 }
 
+// The batch does. Without a limit of its own, a connection has a window while latency is in use, which begins with what is under way.
+bool Connection::keeps_to_window() noexcept {
+  if (!beside_latency_) return window_.has_value();
+  if (!waits_its_turn_ || batch_is_written()) return false;
+  if (!shared_.latency_in_use()) {
+    window_.reset();
+    carrier_.window = 0;
+  } else if (!window_) {
+    room_in_window_ = 0;
+    window_.emplace(TcpPort::kDelayBesideLatency, stream_->flow().held);
+  }
+  return window_.has_value();
+}
+
 // The batch, as its window permits.
 Task<void> Connection::write_within_window() {
   while (!batch_is_written()) {
     while (room_in_window_ == 0) {
       room_in_window_ = window_->room(stream_->flow(), shared_.loop.now());
+      carrier_.window = window_->bytes();
       if (room_in_window_ > 0) break;
       co_await sleep_for(shared_.loop, window_->pause(), stop_);
       if (!current()) co_return;
@@ -330,9 +345,10 @@ std::span<const io::Piece> Connection::within(std::uint64_t bytes) noexcept {
 // What the system does not take is left to the writer, and so is an error. A writer that is busy, or was woken for a rest, looks
 // for more before it waits again.
 void Connection::write_now() noexcept {
-  if (window_) return wake_writer();
+  if (window_ && !beside_latency_) return wake_writer();
   if (!writer_waits_ || stop_.requested() || !batch_is_written() || farewell_in_batch_) return;
   if (!gather()) return;
+  if (keeps_to_window()) return wake_writer();
   try {
     io::IoAwait attempt = stream_->write_gathered(std::span(pieces_).first(piece_end_), stop_);
     if (attempt.await_ready()) advance(attempt.await_resume());
@@ -344,6 +360,7 @@ void Connection::write_now() noexcept {
 // The pieces of the next batch; false if there is nothing to say.
 bool Connection::gather() {
   piece_begin_ = piece_end_ = 0;
+  waits_its_turn_ = false;
   copies_.clear();
   if (ack_due_) add_acks();
   std::size_t bytes = 0;
@@ -353,6 +370,7 @@ bool Connection::gather() {
     nothing_waits = part == nullptr;
     if (nothing_waits) break;
     add_part(*part);
+    waits_its_turn_ = waits_its_turn_ || part->message->traffic >= TrafficClass::kBulk;
     bytes += Outgoing::kPrefixBytes + part->length;
   }
   if (nothing_waits && (outbound_.carries_chunks() || outbound_.shares() || outbound_.holds_back()))

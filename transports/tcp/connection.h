@@ -63,8 +63,12 @@ class Connection final : public PartHolder, private Root::Owner {
   void let_go(const Part& part) noexcept override;
   Carrier& carrier() noexcept { return carrier_; }
   void keep_unsent_below(int bytes) noexcept { stream_->keep_unsent_below(bytes); }
-  // From now on no more is under way than makes others wait so long.
-  void limit_delay(Duration limit) { window_.emplace(limit); }
+  // Before it is started: no more is ever under way than makes others wait so long. Without a limit of its own it has one for bulk
+  // and background while latency is in use; zero: not even then.
+  void limit_delay(Duration limit) {
+    beside_latency_ = false;
+    if (limit > Duration{}) window_.emplace(limit);
+  }
   // Bytes that the peer's host has acknowledged since the last call.
   std::uint64_t newly_acknowledged() noexcept {
     const std::uint64_t now = stream_->flow().acknowledged;
@@ -108,6 +112,7 @@ class Connection final : public PartHolder, private Root::Owner {
   void came(bool whole) noexcept;
 
   Task<void> write();
+  bool keeps_to_window() noexcept;
   Task<void> write_within_window();
   bool gather();
   std::span<const io::Piece> within(std::uint64_t bytes) noexcept;
@@ -167,6 +172,8 @@ class Connection final : public PartHolder, private Root::Owner {
   std::array<std::byte, kFrameBytes> ask_frame_;
   std::array<std::byte, kFrameBytes> farewell_frame_;
 
+  bool beside_latency_ = true;   // the window is there while latency is in use
+  bool waits_its_turn_ = false;  // the batch has something of bulk or background
   std::optional<DelayWindow> window_;
   std::uint64_t room_in_window_ = 0;  // bytes that may be written before the next look
 

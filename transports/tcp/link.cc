@@ -468,7 +468,7 @@ void Link::acknowledged() noexcept {
   adapt();
   look_for_losses();
   const bool held_back = outbound_.held_back();
-  if (outbound_.move_leads() || held_back || (outbound_.divides() && outbound_.shares())) wake_all();
+  if (outbound_.move_leads() || held_back || outbound_.shares()) wake_all();
 }
 
 void Link::look_later() noexcept {

@@ -171,7 +171,7 @@ Part* Outbound::next_of(Carrier& carrier, std::size_t traffic) noexcept {
       its.head_due = its.begun.after(*due);
       skip_carried(its);
     } else if (!its.queue.empty() && !has_enough_begun(its) && next_leads_[traffic] == nullptr) {
-      due = &begin(its);
+      due = &begin(carrier, its);
     }
     if (due != nullptr) return carry(carrier, due->head);
   }
@@ -228,7 +228,7 @@ void Outbound::take_out_of_hand(Part& part) noexcept {
 }
 
 // The next message of the queue gets its number; the caller carries its header.
-Outgoing& Outbound::begin(Class& its) noexcept {
+Outgoing& Outbound::begin(const Carrier& carrier, Class& its) noexcept {
   Outgoing& message = its.queue.front();
   its.begun.take(message);
   message.begun = true;
@@ -237,7 +237,11 @@ Outgoing& Outbound::begin(Class& its) noexcept {
   message.head.state = Part::State::kWaiting;
   message.head.in_hand = message.head.written = message.again = false;
   message.chunk_count = message.in_hand = 0;
-  if (divides() && message.payload_bytes > kWholeBytes) divide(message);
+  if (message.payload_bytes > kWholeBytes) {
+    const bool shortly =
+        message.traffic >= TrafficClass::kBulk && carrier.window < kWideWindow && shared_.latency_in_use();
+    if (shortly || divides()) divide(message, shortly ? kWholeBytes : kMaxChunkBytes);
+  }
   message.missing = message.unwritten = 1 + message.chunk_count;
   for (std::size_t i = 0; i < message.chunk_count; ++i) its.lead_chunks.push_back(message.chunks[i]);
   its.waiting_chunks += message.chunk_count;
@@ -252,12 +256,12 @@ Outgoing& Outbound::begin(Class& its) noexcept {
 }
 
 // Chunks that are smaller than a connection's share, so that the last ones take equally long.
-void Outbound::divide(Outgoing& message) {
+void Outbound::divide(Outgoing& message, std::uint64_t longest) {
   if (message.copied && message.piece_count == 0) {
     message.pieces[message.piece_count++] = std::span(message.bytes).subspan(Outgoing::kPrefixBytes);
   }
   const std::uint64_t share = message.payload_bytes / (2 * streams_);
-  const std::uint64_t at_most = std::clamp<std::uint64_t>(share, kWholeBytes, kMaxChunkBytes);
+  const std::uint64_t at_most = std::clamp<std::uint64_t>(share, kWholeBytes, longest);
   message.head.length = 0;
   message.chunk_count = static_cast<std::size_t>((message.payload_bytes + at_most - 1) / at_most);
   const std::uint64_t most =

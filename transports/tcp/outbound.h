@@ -31,6 +31,7 @@ struct Carrier {
   Connection* connection = nullptr;
   PartHolder* holder = nullptr;    // the same
   unsigned classes = kAllClasses;  // a bit for each traffic class that it is for
+  std::uint64_t window = 0;        // the bytes that it may have under way; 0: it has no window
   IntrusiveList<Part> parts;
   Pace pace;
 };
@@ -56,6 +57,7 @@ class Outbound {
  public:
   static constexpr std::uint64_t kWholeBytes = 64 << 10;  // a payload of at most this many goes in one part
   static constexpr std::uint64_t kMaxChunkBytes = 256 << 10;
+  static constexpr std::uint64_t kWideWindow = 1 << 20;
   // Messages are begun while fewer chunks than this wait for each connection. Several connections share a message only when the
   // peer has acknowledged its header, so headers go well ahead of the chunks; one connection needs none ahead.
   static constexpr std::size_t kChunksAhead = 8;
@@ -65,7 +67,8 @@ class Outbound {
   ~Outbound() { forget(); }
 
   // Payloads that are begun from now on go in chunks if `streams`, the number of connections that may share them, is above 1, or if
-  // classes take turns: when there is background traffic, or a class was given a share.
+  // classes take turns: when there is background traffic, or a class was given a share. While latency is in use bulk and
+  // background do too, in short ones, unless the connection's window is so wide that one of them does not matter.
   void share_among(std::size_t streams) noexcept { streams_ = streams; }
   // Two for each connection.
   int chunks_in_flight() const noexcept {
@@ -156,8 +159,8 @@ class Outbound {
   }
   bool waits_for_another(const Carrier& carrier, std::size_t traffic, unsigned waiting) const noexcept;
   Part* next_of(Carrier& carrier, std::size_t traffic) noexcept;
-  Outgoing& begin(Class& its) noexcept;
-  void divide(Outgoing& message);
+  Outgoing& begin(const Carrier& carrier, Class& its) noexcept;
+  void divide(Outgoing& message, std::uint64_t longest);
   void skip_carried(Class& its) noexcept;
   static bool is_long(const Part& part) noexcept { return &part != &part.message->head || part.length > kWholeBytes; }
   bool may_take(const Carrier& carrier, std::size_t traffic) const noexcept {

@@ -59,6 +59,15 @@ class Shared {
   }
   bool loss_noted() const noexcept { return loss_noted_; }
 
+  void note_latency() noexcept {
+    latency_in_use_ = true;
+    latency_noted_ = loop.now();
+  }
+  bool latency_in_use() noexcept {
+    latency_in_use_ = latency_in_use_ && loop.now() - latency_noted_ < TcpPort::kLatencyStays;
+    return latency_in_use_;
+  }
+
   int size() const noexcept { return static_cast<int>(settings.peers.size()); }
   const TcpPort::Peer& peer(int rank) const noexcept { return settings.peers[static_cast<std::size_t>(rank)]; }
   const std::string& name(int rank) const noexcept { return peer(rank).name; }
@@ -82,6 +91,8 @@ class Shared {
   bool old_version_noted_ = false;
   bool unmarked_noted_ = false;
   bool loss_noted_ = false;
+  bool latency_in_use_ = false;
+  Instant latency_noted_{};
 };
 
 }  // namespace aiacc::tcp

@@ -1,4 +1,4 @@
-// Latency beside bulk whose delay is limited (AIACC_TC_BULK=delay=...), in virtual time: a host's line with a deep queue, and sums over the
+// Latency beside bulk whose delay is limited (AIACC_TC_BULK=delay=..., or while latency is in use), in virtual time: a host's line with a deep queue, and sums over the
 // rank that shares it.
 #include <gtest/gtest.h>
 
@@ -71,6 +71,19 @@ class NarrowDyingSim : public NarrowSim {
   sim::Random dice_{7};
   std::uint64_t next_ = 50;
 };
+// Latency is in use; four connections for a pair.
+class BesideLatencySim : public SimTcp {
+ public:
+  BesideLatencySim() : SimTcp(message_conformance::kRanks, 42, Encryption::kIntegrity, 2s, 4) {
+    for (const auto& host : hosts) host->port->note_latency();
+  }
+};
+class BesideLatencyReal : public RealTcp {
+ public:
+  BesideLatencyReal() {
+    for (const auto& port : ports) port->note_latency();
+  }
+};
 class NarrowReal : public RealTcp {
  public:
   NarrowReal() : RealTcp(message_conformance::kRanks, "127.0.0.1", {}, narrow()) {}
@@ -90,6 +103,7 @@ class DelaySim : public SimTcp {
   }
   // How long a short message takes.
   Duration send_short() {
+    if (says_so) port(0).note_latency();
     const Instant began = world.now();
     const std::uint32_t tag = ++tag_;
     post(port(0), 1, header_of(tag, kShortBytes, TrafficClass::kLatency), short_, told_);
@@ -112,6 +126,16 @@ class DelaySim : public SimTcp {
       return each.placed && each.header.traffic == traffic;
     }));
   }
+
+  void pass(Duration time) {
+    struct Alarm : Timer {
+      void expired() noexcept override { rang = true; }
+      bool rang = false;
+    } alarm;
+    hosts[0]->loop.arm(alarm, after(world.now(), time));
+    world.run_while_not([&] { return alarm.rang; });
+  }
+  bool says_so = false;  // that latency is in use
 
  private:
   std::vector<Recorder> receivers_;
@@ -153,6 +177,59 @@ TEST(TcpDelay, LatencyWaitsNoLongerThanTheLimitAndAPacket) {
   }
 }
 
+// Over the connection of both. A short message waits for a chunk that is being written and for what is under way before it.
+TEST(TcpDelay, BulkKeepsALimitByItselfWhileLatencyIsInUse) {
+  for (const char* const bulk : {"", "dscp=10"}) {
+    DelaySim world(bulk);
+    warm_up(world);
+    const Duration idle = world.slowest_short(20);
+    world.send_long(1, 3);  // they fill the queue before latency is in use
+    EXPECT_GE(world.slowest_short(5), 50ms) << bulk;
+    ASSERT_TRUE(world.run_until([&] { return world.placed(1, TrafficClass::kBulk) == 4; }));
+    world.says_so = true;
+    world.send_short();
+    world.send_long(1, 8);
+    const Instant began = world.world.now();
+    EXPECT_LE(world.slowest_short(60), 2 * idle + on_the_line(64 << 10) + TcpPort::kDelayBesideLatency) << bulk;
+    EXPECT_LT(world.placed(1, TrafficClass::kBulk), 12) << "bulk was under way all the time";
+    ASSERT_TRUE(world.run_until([&] { return world.placed(1, TrafficClass::kBulk) == 12; }));
+    EXPECT_LE(world.world.now() - began, 10 * on_the_line(8 * kLongBytes) / 9 + on_the_line(61 * kShortBytes))
+        << "nine tenths of what latency leaves";
+  }
+}
+
+// What is under way when latency comes into use is not followed by more until little of it is left.
+TEST(TcpDelay, ALimitBeginsInTheMidstOfBulk) {
+  DelaySim world("");
+  warm_up(world);
+  const Duration idle = world.slowest_short(20);
+  world.send_long(1, 24);
+  EXPECT_GE(world.slowest_short(2), 50ms);
+  world.says_so = true;
+  world.slowest_short(6);
+  EXPECT_LE(world.slowest_short(20), 2 * idle + on_the_line(64 << 10) + TcpPort::kDelayBesideLatency);
+  EXPECT_LT(world.placed(1, TrafficClass::kBulk), 25);
+}
+
+TEST(TcpDelay, TheLimitEndsSomeTimeAfterLatency) {
+  DelaySim world("");
+  warm_up(world);
+  world.says_so = true;
+  world.send_short();
+  world.says_so = false;
+  world.pass(TcpPort::kLatencyStays);
+  world.send_long(1, 4);
+  EXPECT_GE(world.slowest_short(5), 50ms);
+}
+
+TEST(TcpDelay, TheUserMayWantNoLimit) {
+  DelaySim world("delay=none");
+  warm_up(world);
+  world.says_so = true;
+  world.send_long(1, 4);
+  EXPECT_GE(world.slowest_short(5), 50ms);
+}
+
 TEST(TcpDelay, WithoutALimitItWaitsForTheWholeQueue) {
   DelaySim world("dscp=10");
   warm_up(world);
@@ -181,6 +258,8 @@ using namespace tcp_test;
 INSTANTIATE_TEST_SUITE_P(TcpNarrowSim, MessageConformance, ::testing::Values(&make<NarrowSim>));
 INSTANTIATE_TEST_SUITE_P(TcpNarrowSealedSim, MessageConformance, ::testing::Values(&make<NarrowSealedSim>));
 INSTANTIATE_TEST_SUITE_P(TcpNarrowDyingSim, MessageConformance, ::testing::Values(&make<NarrowDyingSim>));
+INSTANTIATE_TEST_SUITE_P(TcpBesideLatencySim, MessageConformance, ::testing::Values(&make<BesideLatencySim>));
+INSTANTIATE_TEST_SUITE_P(TcpBesideLatencyReal, MessageConformance, ::testing::Values(&make<BesideLatencyReal>));
 INSTANTIATE_TEST_SUITE_P(TcpNarrowReal, MessageConformance, ::testing::Values(&make<NarrowReal>));
 INSTANTIATE_TEST_SUITE_P(TcpNarrowImmediateSim, MessageConformance, ::testing::Values(&make<Immediate<NarrowSim>>));
 }  // namespace aiacc::message_conformance

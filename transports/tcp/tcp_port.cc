@@ -128,6 +128,8 @@ void TcpPort::post(int to_rank, const MessageHeader& header, std::span<const Buf
   engine_->post(to_rank, header, pieces, completion, false);
 }
 
+void TcpPort::note_latency() noexcept { engine_->note_latency(); }
+
 int TcpPort::chunks_in_flight(int to_rank) const noexcept {
   const tcp::Link* const link = engine_->link(to_rank);
   return link != nullptr ? link->chunks_in_flight() : MessagePort::chunks_in_flight(to_rank);

@@ -40,6 +40,10 @@ class TcpPort final : public MessagePort {
 
   using Marks = std::array<io::TrafficMarks, kTrafficClasses>;  // by traffic class
 
+  static constexpr Duration kDelayBesideLatency = std::chrono::milliseconds(1);
+  static constexpr Duration kLatencyStays =
+      std::chrono::seconds(1);  // in use after the last operation of the class has begun
+
   struct Peer {
     std::string name;                    // in sentences: "rank 3 on host b"
     std::vector<io::Address> addresses;  // the most likely to be reachable first
@@ -55,7 +59,8 @@ class TcpPort final : public MessagePort {
     // How many connections this rank has with each other one; of two ranks that differ, both have the smaller number. Of a
     // range: as many as make long messages faster (tcp/stream_count.h).
     io::StreamRange streams{};
-    // Of what this rank sends. A class whose marks are not those of bulk has a connection of its own.
+    // Of what this rank sends. A class whose marks are not those of bulk has a connection of its own. Where bulk or background has
+    // no limit of delay, kDelayBesideLatency is one while latency is in use (note_latency()).
     Marks marks{};
   };
 
@@ -70,6 +75,7 @@ class TcpPort final : public MessagePort {
   void post_now(int to_rank, const MessageHeader& header, std::span<const Buffer> pieces,
                 SendCompletion& completion) noexcept override;
   int chunks_in_flight(int to_rank) const noexcept override;
+  void note_latency() noexcept override;
   void release(int from_rank) noexcept override;
   void withdraw(SendCompletion& completion) noexcept override;
   void revoke(int from_rank, const MessageHeader& header) noexcept override;
