@@ -172,10 +172,10 @@ constexpr std::array kTable{
         "others until it is 4 MiB ahead of its share. By default it has 90, bulk 9 and background 1. With delay=, "
         "as in delay=2ms (10us to 1s), a connection of the class keeps only so much under way that it waits in the "
         "network's queues no longer than that, where others then do not have to wait longer either. Without it the "
-        "kernel fills these queues; but while operations that ask for low latency (by their class or a priority) "
-        "begin on this rank between hosts, and for a second after the last one, bulk and background have a delay of "
-        "1ms, which delay=none turns off. It costs speed where a rank computes and looks at its connections less "
-        "often.",
+        "kernel fills these queues; but while collectives and messages that ask for low latency (by their class or a "
+        "priority) begin on this rank between hosts, and for a second after the last one, bulk and background have a "
+        "delay of 1ms over TCP, which delay=none turns off. Classes that share a connection have the delay of the "
+        "first of them. It costs speed where a rank computes and looks at its connections less often.",
         "0.1"},
     ConfigRow{"AIACC_TC_BULK", &V::tc_bulk, "", "", "", kUser, "As AIACC_TC_LAT, of long messages.", "0.1"},
     ConfigRow{"AIACC_TC_BG", &V::tc_bg, "", "", "", kUser,

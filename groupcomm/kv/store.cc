@@ -96,9 +96,10 @@ void Store::on_refused(int to, std::uint64_t word, const Error&) noexcept {
   in_flight_.erase(found);
   ended(request,
         std::make_exception_ptr(Error(Code::kAborted,
-                                      fmt::format("rank {} has freed {} already, without waiting for this one: "
-                                                  "it has lost a rank, or its time-out was over",
-                                                  to, describe()),
+                                      fmt::format("rank {} has freed {} already: this call was outstanding when this "
+                                                  "rank freed it, or rank {} did not wait for it, as after a loss, "
+                                                  "another error of the group or its time-out",
+                                                  to, describe(), to),
                                       to)));
 }
 

@@ -142,7 +142,9 @@ Json to_json(const std::vector<ClassReport>& classes, const std::vector<Queueing
   for (std::size_t traffic = 0; traffic < classes.size(); ++traffic) {
     const ClassReport& one = classes[traffic];
     const auto share = static_cast<std::int64_t>(ClassShares::kDefault[traffic]);
-    const bool yields = traffic >= kBulk && !one.marks.delay;
+    const auto home = std::find_if(classes.begin(), classes.end(),
+                                   [&one](const ClassReport& other) { return other.name == one.connection; });
+    const bool yields = traffic >= kBulk && !(home == classes.end() ? one : *home).marks.delay;
     list.push_back(
         Json::Object{{"name", one.name},
                      {"setting", one.setting},

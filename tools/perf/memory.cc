@@ -82,7 +82,9 @@ std::size_t largest_cache() {
 
 MemoryBandwidth measure_memory(const World& world) {
   MemoryBandwidth found;
-  double bytes = static_cast<double>(array_bytes_of(static_cast<std::size_t>(world.local_size()), largest_cache()));
+  double ranks = world.local_size();  // of the host that has most
+  world.max_over_ranks({&ranks, 1});
+  double bytes = static_cast<double>(array_bytes_of(static_cast<std::size_t>(ranks), largest_cache()));
   world.max_over_ranks({&bytes, 1});
   found.array_bytes = static_cast<std::size_t>(bytes) / kPage * kPage;
   const PerfBuffer a(found.array_bytes, false), b(found.array_bytes, false), c(found.array_bytes, false);

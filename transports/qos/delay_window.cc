@@ -34,6 +34,7 @@ std::uint64_t DelayWindow::room(const io::FlowState& state, Instant now) noexcep
     seen_ = state.acknowledged;
     if (before_ + (now - since_) >= std::max(kShortest, state.least_rtt + limit_)) end_period(state, now);
   }
+  if (begins_) bytes_ = std::max(kFirst, std::min(bytes_, state.held));
   const std::uint64_t room = bytes_ > state.held ? bytes_ - state.held : 0;
   if (room >= worth_writing()) return std::max(room / kSegment * kSegment, std::min(room, kSegment));
   limited_ = true;
@@ -53,6 +54,7 @@ void DelayWindow::end_period(const io::FlowState& state, Instant now) noexcept {
     } else if (whole && static_cast<double>(least_held_) > rate_ * seconds(state.least_rtt + limit_ / 4)) {
       bytes_ = std::max(kLeast, static_cast<std::uint64_t>((now_has + wanted) / 2));
     }
+    begins_ = false;
   }
   before_ = {};
   delivered_before_ = 0;

@@ -32,9 +32,9 @@ class DelayWindow {
   static constexpr double kStep = 1024;  // 7 % of a window of 200 KB
   static constexpr Duration kShortest = std::chrono::milliseconds(1);
 
-  // `first`: of a connection that has carried something, what it has under way.
+  // `first`: of a connection that has carried something, what it has under way, to which nothing is added until the rate is known.
   explicit DelayWindow(Duration limit, std::uint64_t first = kFirst) noexcept
-      : limit_(limit), bytes_(std::max(first, kFirst)) {}
+      : limit_(limit), bytes_(std::max(first, kFirst)), begins_(first > kFirst) {}
 
   // How many bytes may be written now; 0: none, look again after pause().
   std::uint64_t room(const io::FlowState& state, Instant now) noexcept;
@@ -51,6 +51,7 @@ class DelayWindow {
 
   Duration limit_;
   std::uint64_t bytes_;
+  bool begins_;           // with what was under way, and it is no more than what is left of that
   double rate_ = 0;       // of the last period; 0: not known
   Duration least_rtt_{};  // as of the last look
   bool running_ = false;

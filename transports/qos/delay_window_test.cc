@@ -74,6 +74,20 @@ TEST(DelayWindow, BeginsWithWhatIsUnderWayAndTakesItDown) {
   EXPECT_EQ(DelayWindow(kLimit, 10).bytes(), DelayWindow::kFirst);
 }
 
+// Acknowledgements that come in a lump, as from a busy peer, say nothing of the rate.
+TEST(DelayWindow, AddsNothingToWhatIsUnderWayUntilTheRateIsKnown) {
+  Flow flow;
+  flow.state.held = 4 << 20;
+  flow.window = DelayWindow(kLimit, flow.state.held);
+  EXPECT_EQ(flow.write(), 0u);
+  flow.deliver(3 << 20, 500us);
+  EXPECT_EQ(flow.write(), 0u);
+  EXPECT_EQ(flow.window.bytes(), 1u << 20);
+  for (int i = 0; i < 20; ++i) flow.period(250'000);
+  EXPECT_LE(flow.state.held, 300'000u);
+  EXPECT_GT(flow.window.bytes(), 250'000u);
+}
+
 TEST(DelayWindow, AQuarterOfItsQueueIsGoneBeforeItWritesMore) {
   Flow flow;
   while (flow.write() > 0) {

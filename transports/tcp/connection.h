@@ -67,7 +67,11 @@ class Connection final : public PartHolder, private Root::Owner {
   // and background while latency is in use; zero: not even then.
   void limit_delay(Duration limit) {
     beside_latency_ = false;
-    if (limit > Duration{}) window_.emplace(limit);
+    if (limit > Duration{}) {
+      window_.emplace(limit);
+    } else {
+      carrier_.window = ~std::uint64_t{0};
+    }
   }
   // Bytes that the peer's host has acknowledged since the last call.
   std::uint64_t newly_acknowledged() noexcept {
