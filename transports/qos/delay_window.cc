@@ -24,6 +24,7 @@ void DelayWindow::begin(const io::FlowState& state, Instant now) noexcept {
 
 std::uint64_t DelayWindow::room(const io::FlowState& state, Instant now) noexcept {
   least_rtt_ = state.least_rtt;
+  if (idle_) came_back(state);
   if (!running_) {
     begin(state, now);
     moved_ = now;
@@ -44,17 +45,18 @@ std::uint64_t DelayWindow::room(const io::FlowState& state, Instant now) noexcep
 void DelayWindow::end_period(const io::FlowState& state, Instant now) noexcept {
   const Duration length = now - since_;
   const std::uint64_t delivered = state.acknowledged - acknowledged_;
-  const bool whole = length > before_;
-  if (limited_ && delivered > 0) {
-    rate_ = static_cast<double>(delivered + delivered_before_) / seconds(length + before_);
+  const double rate = static_cast<double>(delivered + delivered_before_) / seconds(length + before_);
+  const bool queued = length > before_ && static_cast<double>(least_held_) > stands(rate);
+  if (delivered > 0 && (limited_ || queued)) {
+    rate_ = rate;
+    begins_ = false;
     const auto now_has = static_cast<double>(bytes_);
     const double wanted = std::min(kMostBytes, rate_ * seconds(state.least_rtt + limit_) + std::sqrt(kStep * now_has));
-    if (wanted > now_has) {
+    if (limited_ && wanted > now_has) {
       bytes_ = static_cast<std::uint64_t>(wanted >= 2 * now_has ? 2 * now_has : (now_has + wanted) / 2);
-    } else if (whole && static_cast<double>(least_held_) > rate_ * seconds(state.least_rtt + limit_ / 4)) {
+    } else if (queued && wanted < now_has) {
       bytes_ = std::max(kLeast, static_cast<std::uint64_t>((now_has + wanted) / 2));
     }
-    begins_ = false;
   }
   before_ = {};
   delivered_before_ = 0;
@@ -76,12 +78,21 @@ Duration DelayWindow::pause() const noexcept {
   return std::clamp(Duration(std::llround(std::min(wait, 1.0) * 1e9)), kShortestPause, kLongestPause);
 }
 
-void DelayWindow::idle() noexcept {
-  if (running_ && limited_ && least_held_ > 0) {
+void DelayWindow::idle() noexcept { idle_ = running_; }
+
+// Nothing was written since, so that no less was held meanwhile than is now: the line was busy, or the period is over. Little may be
+// held because its acknowledgement is delayed.
+void DelayWindow::came_back(const io::FlowState& state) noexcept {
+  idle_ = false;
+  if (state.held > std::max(kFirst, bytes_ / 8)) return;
+  if (limited_ && least_held_ > 0) {
     before_ += looked_ - since_;
     delivered_before_ += seen_ - acknowledged_;
   }
   running_ = false;
 }
+
+// More than this under way, at this rate, is a queue.
+double DelayWindow::stands(double rate) const noexcept { return rate * seconds(least_rtt_ + limit_ / 4); }
 
 }  // namespace aiacc

@@ -13,8 +13,8 @@
 // The least round trip is the kernel's and of minutes: a connection that was made while others kept a queue takes that for the path's length,
 // and adds its own.
 //
-// What was delivered says nothing of the line unless the window held something back, and does not lower the window if there was no queue
-// at some time: then the sender was slow to look. A state of bytes and times alone, without a clock.
+// What was delivered says nothing of the line unless the window held something back or there was a queue all the time. Without such a queue
+// it does not lower the window: the sender was slow to look, or had little to write. A state of bytes and times alone, without a clock.
 #pragma once
 
 #include <algorithm>
@@ -47,6 +47,8 @@ class DelayWindow {
  private:
   void begin(const io::FlowState& state, Instant now) noexcept;
   void end_period(const io::FlowState& state, Instant now) noexcept;
+  void came_back(const io::FlowState& state) noexcept;
+  double stands(double rate) const noexcept;
   std::uint64_t worth_writing() const noexcept;
 
   Duration limit_;
@@ -55,6 +57,7 @@ class DelayWindow {
   double rate_ = 0;       // of the last period; 0: not known
   Duration least_rtt_{};  // as of the last look
   bool running_ = false;
+  bool idle_ = false;  // since the last look there was nothing to write
   // The present period.
   Instant since_{};
   std::uint64_t acknowledged_ = 0;  // when it began

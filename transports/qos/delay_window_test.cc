@@ -88,6 +88,38 @@ TEST(DelayWindow, AddsNothingToWhatIsUnderWayUntilTheRateIsKnown) {
   EXPECT_GT(flow.window.bytes(), 250'000u);
 }
 
+// A sender that always has 700 KB on its way and then waits for the peer, so that a window of megabytes, of when the line was faster, holds nothing back.
+TEST(DelayWindow, ComesDownToAQueueThatStandsThoughItHeldNothingBack) {
+  Flow flow;
+  for (int i = 0; i < 40; ++i) flow.period(2'000'000);
+  ASSERT_GT(flow.window.bytes(), 1'000'000u);
+  flow.window.idle();
+  for (int i = 0; i < 200; ++i) {
+    flow.deliver(62'500, 500us);
+    for (std::uint64_t left = 700'000 - std::min<std::uint64_t>(700'000, flow.state.held); left > 0;) {
+      const std::uint64_t room = std::min(left, flow.window.room(flow.state, flow.now));
+      if (room == 0) break;
+      flow.state.held += room;
+      left -= room;
+    }
+    flow.window.idle();
+  }
+  EXPECT_LE(flow.state.held, 300'000u);
+}
+
+// One that has little to write keeps its window.
+TEST(DelayWindow, StaysWhereNothingQueues) {
+  Flow flow;
+  for (int i = 0; i < 40; ++i) flow.period(250'000);
+  const std::uint64_t before = flow.window.bytes();
+  for (int i = 0; i < 200; ++i) {
+    flow.state.held += std::min<std::uint64_t>(20'000, flow.window.room(flow.state, flow.now));
+    flow.window.idle();
+    flow.deliver(flow.state.held, 5ms);
+  }
+  EXPECT_EQ(flow.window.bytes(), before);
+}
+
 TEST(DelayWindow, AQuarterOfItsQueueIsGoneBeforeItWritesMore) {
   Flow flow;
   while (flow.write() > 0) {
