@@ -56,8 +56,10 @@ bindings_tests += \
 	bindings/c/groups_test.cc \
 	bindings/c/mesh_test.cc \
 	bindings/c/requests_test.cc \
+	bindings/c/kv_ends_test.cc \
 	bindings/c/kv_test.cc \
 	bindings/c/kv_together_test.cc \
+	bindings/c/kv_world_test.h \
 	bindings/c/softmax_test.cc \
 	bindings/c/syncbn_test.cc \
 	bindings/c/syncbn_world_test.h \

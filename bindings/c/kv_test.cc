@@ -7,51 +7,16 @@
 #include <string>
 #include <vector>
 
+#include "bindings/c/kv_world_test.h"
 #include "include/aiacc/kv.h"
 #include "tests/abi_world.h"
 
 namespace aiacc {
 namespace {
 
+using namespace kv_test;
 using test::expect;
 using test::World;
-using Values = std::vector<float>;
-
-aiacc_kv_key_t number(int64_t key) { return {nullptr, key}; }
-aiacc_kv_key_t name(const char* key) { return {key, 0}; }
-
-aiacc_kv_attr_t kv_attributes(int mode = AIACC_KV_SYNC) {
-  aiacc_kv_attr_t attr{};
-  attr.size = sizeof attr;
-  attr.mode = mode;
-  attr.split_elements = 1000;
-  return attr;
-}
-
-aiacc_kv_t make(aiacc_group_t world, aiacc_kv_attr_t attr = kv_attributes()) {
-  aiacc_kv_t kv = AIACC_NULL;
-  EXPECT_AIACC(aiacc_kv_create(world, &attr, &kv));
-  return kv;
-}
-
-void set_updater(aiacc_kv_t kv, int kind, double rate = 0, double momentum = 0) {
-  aiacc_kv_updater_t updater{};
-  updater.size = sizeof updater;
-  updater.kind = kind;
-  updater.rate = rate;
-  updater.momentum = momentum;
-  EXPECT_AIACC(aiacc_kv_set_updater(kv, &updater));
-}
-
-void begin(aiacc_kv_t kv, aiacc_kv_key_t key, const Values& value) {
-  EXPECT_AIACC(aiacc_kv_init(kv, key, AIACC_FLOAT32, value.size(), 1, value.data(), nullptr, nullptr));
-}
-
-Values pulled(aiacc_kv_t kv, aiacc_kv_key_t key, std::size_t count) {
-  Values value(count, -1.0f);
-  EXPECT_AIACC(aiacc_kv_pull(kv, key, count, value.data(), nullptr, nullptr));
-  return value;
-}
 
 class KvStores : public ::testing::TestWithParam<std::size_t> {};
 INSTANTIATE_TEST_SUITE_P(Ranks, KvStores, ::testing::Values(1, 2, 3, 4));
@@ -289,12 +254,7 @@ TEST_P(KvStores, SavedStateGoesOnWhereItWas) {
 TEST(KvStore, ServersAndWorkersMayBeSomeRanks) {
   const World world(4);
   world.run([&](int rank, aiacc_group_t group) {
-    const int servers[] = {1, 3}, workers[] = {0, 2};
-    aiacc_kv_attr_t attr = kv_attributes();
-    attr.servers = servers;
-    attr.workers = workers;
-    attr.n_servers = attr.n_workers = 2;
-    const aiacc_kv_t kv = make(group, attr);
+    const aiacc_kv_t kv = make(group, {1, 3}, {0, 2}, kv_attributes());
     int roles[4] = {7, 7, 7, 7};
     EXPECT_AIACC(aiacc_kv_roles(kv, &roles[0], &roles[1], &roles[2], &roles[3]));
     EXPECT_EQ(roles[0], rank % 2 == 0 ? rank / 2 : -1);
@@ -312,35 +272,6 @@ TEST(KvStore, ServersAndWorkersMayBeSomeRanks) {
     }
     EXPECT_AIACC(aiacc_kv_free(kv));
   });
-}
-
-// A rank that only serves waits for as long as the others train, whatever the time-out, and is told if they cannot end in order.
-TEST(KvStore, WhoOnlyServesWaitsForTheWorkers) {
-  for (const bool in_order : {true, false}) {
-    const World world(3);
-    std::atomic<int> trained{0};
-    world.run([&](int rank, aiacc_group_t group) {
-      const int servers[] = {2}, workers[] = {0, 1};
-      aiacc_kv_attr_t attr = kv_attributes(AIACC_KV_ASYNC);
-      attr.servers = servers;
-      attr.n_servers = 1;
-      attr.workers = workers;
-      attr.n_workers = 2;
-      attr.timeout_ms = 500;
-      const aiacc_kv_t kv = make(group, attr);
-      if (rank == 2) {
-        const aiacc_status_t status = aiacc_kv_free(kv);
-        EXPECT_EQ(status == AIACC_OK, in_order) << aiacc_last_error();
-        return;
-      }
-      if (rank == 1 || in_order) usleep(900'000);
-      if (in_order) {
-        begin(kv, number(1), {1, 2});
-        for (++trained; trained < 2;) usleep(1'000);
-      }
-      EXPECT_AIACC(aiacc_kv_free(kv));  // the one that comes first waits for half a second
-    });
-  }
 }
 
 TEST_P(KvStores, ReplicasLeaveValuesAsTheyAre) {
@@ -420,81 +351,6 @@ TEST(KvStore, WrongUsesAreRefusedAndLeaveTheStoreUsable) {
     EXPECT_AIACC(aiacc_kv_free(kv));
     expect(aiacc_kv_push(kv, name("w"), 10, value.data(), nullptr, nullptr), AIACC_ERR_INVALID_HANDLE,
            "does not exist any more");
-  });
-}
-
-TEST(KvStore, ALatePushToAnAsyncStoreIsNotToldOfOtherWorkers) {
-  const World world(2);
-  world.run([&](int rank, aiacc_group_t group) {
-    const int servers[] = {1}, workers[] = {0, 1};
-    aiacc_kv_attr_t attr = kv_attributes(AIACC_KV_ASYNC);
-    attr.servers = servers;
-    attr.n_servers = 1;
-    attr.workers = workers;
-    attr.n_workers = 2;
-    const aiacc_kv_t kv = make(group, attr);
-    const Values value(10, 1.0f);
-    begin(kv, name("w"), value);
-    aiacc_kv_updater_t slow{};
-    slow.size = sizeof slow;
-    slow.kind = AIACC_KV_CALLBACK;
-    slow.update = [](void*, aiacc_kv_key_t, std::size_t, std::size_t, aiacc_dtype_t, const void*, void*) {
-      usleep(300'000);
-      return 0;
-    };
-    EXPECT_AIACC(aiacc_kv_set_updater(kv, &slow));
-    aiacc_attr_t brief{};
-    brief.size = sizeof brief;
-    brief.timeout_ms = 50;
-    if (rank == 0) {
-      expect(aiacc_kv_push(kv, name("w"), 10, value.data(), &brief, nullptr), AIACC_ERR_TIMEOUT,
-             "a server of it has not answered");
-    }
-    EXPECT_AIACC(aiacc_kv_free(kv));
-  });
-}
-
-// A server that leaves without waiting for the others, as one does whose time-out is over or who has lost a rank.
-TEST(KvStore, ACallAfterItsServerHasFreedTheStoreSaysSo) {
-  const World world(2);
-  std::atomic<bool> freed{false};
-  world.run([&](int rank, aiacc_group_t group) {
-    const int servers[] = {1}, workers[] = {0, 1};
-    aiacc_kv_attr_t attr = kv_attributes(AIACC_KV_ASYNC);
-    attr.name = "short";
-    attr.servers = servers;
-    attr.n_servers = 1;
-    attr.workers = workers;
-    attr.n_workers = 2;
-    attr.timeout_ms = rank == 1 ? 100 : 10'000;
-    const aiacc_kv_t kv = make(group, attr);
-    const Values value(10, 1.0f);
-    begin(kv, name("w"), value);
-    if (rank == 1) {
-      aiacc_kv_free(kv);
-      freed = true;
-      EXPECT_AIACC(aiacc_barrier(group, nullptr, nullptr));
-      return;
-    }
-    while (!freed) usleep(1'000);
-    expect(aiacc_kv_push(kv, name("w"), 10, value.data(), nullptr, nullptr), AIACC_ERR_ABORTED,
-           "rank 1 has freed the key-value store 'short' already");
-    EXPECT_AIACC(aiacc_barrier(group, nullptr, nullptr));
-  });
-}
-
-TEST(KvStore, WhatIsOutstandingEndsWithTheStore) {
-  const World world(2);
-  world.run([&](int rank, aiacc_group_t group) {
-    const aiacc_kv_t kv = make(group);
-    const Values value(10, 1.0f);
-    begin(kv, name("w"), value);
-    aiacc_request_t request = AIACC_NULL;
-    if (rank == 0) {
-      EXPECT_AIACC(aiacc_kv_push(kv, name("w"), 10, value.data(), nullptr, &request));
-    }
-    EXPECT_AIACC(aiacc_kv_free(kv));
-    if (rank == 0) expect(aiacc_wait(request), AIACC_ERR_ABORTED, "was freed");
   });
 }
 

@@ -2,15 +2,17 @@
 #include <algorithm>
 #include <vector>
 
+#include "bindings/c/kv_world_test.h"
 #include "include/aiacc/kv.h"
 #include "tests/abi_world.h"
 
 namespace aiacc {
 namespace {
 
+using kv_test::set_updater;
+using kv_test::Values;
 using test::expect;
 using test::World;
-using Values = std::vector<float>;
 
 constexpr std::size_t kLong = 200'000;
 
@@ -25,12 +27,6 @@ class KvTogether : public ::testing::TestWithParam<std::size_t> {
   static void begin(aiacc_kv_t kv, int64_t key) {
     const Values zeros(kLong);
     EXPECT_AIACC(aiacc_kv_init(kv, {nullptr, key}, AIACC_FLOAT32, kLong, 1, zeros.data(), nullptr, nullptr));
-  }
-  static void set_updater(aiacc_kv_t kv, int kind) {
-    aiacc_kv_updater_t updater{};
-    updater.size = sizeof updater;
-    updater.kind = kind;
-    EXPECT_AIACC(aiacc_kv_set_updater(kv, &updater));
   }
 };
 INSTANTIATE_TEST_SUITE_P(Ranks, KvTogether, ::testing::Values(1, 2, 3, 4));
