@@ -6,8 +6,6 @@ import os
 import signal
 import sys
 
-os.environ["MXNET_OPTIMIZER_AGGREGATION_SIZE"] = "0"  # gluon.Trainer lets a store update by SGD only then
-
 import mxnet as mx
 import numpy as np
 

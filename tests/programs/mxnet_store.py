@@ -5,8 +5,6 @@ import sys
 import tempfile
 import warnings
 
-os.environ["MXNET_OPTIMIZER_AGGREGATION_SIZE"] = "0"  # gluon.Trainer lets a store update by SGD only then
-
 import mxnet as mx
 import numpy as np
 
