@@ -174,8 +174,8 @@ constexpr std::array kTable{
         "network's queues no longer than that, where others then do not have to wait longer either. Without it the "
         "kernel fills these queues; but while collectives and messages that ask for low latency (by their class or a "
         "priority) begin on this rank between hosts, and for a second after the last one, bulk and background have a "
-        "delay of 1ms over TCP, which delay=none turns off. Classes that share a connection have the delay of the "
-        "first of them. It costs speed where a rank computes and looks at its connections less often.",
+        "delay of 1ms over TCP, which delay=none turns off. A class that shares the connection of bulk has the "
+        "delay of AIACC_TC_BULK. It costs speed where a rank computes and looks at its connections less often.",
         "0.1"},
     ConfigRow{"AIACC_TC_BULK", &V::tc_bulk, "", "", "", kUser, "As AIACC_TC_LAT, of long messages.", "0.1"},
     ConfigRow{"AIACC_TC_BG", &V::tc_bg, "", "", "", kUser,

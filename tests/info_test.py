@@ -61,6 +61,10 @@ def test_traffic_classes_with_what_the_host_grants(user):
     assert report["classes"][2]["rate_bits"] == 500_000_000
     assert report["classes"][2]["delay_us"] == 2000 and report["classes"][1]["delay_us"] is None
     assert [one["delay_beside_latency_us"] for one in report["classes"]] == [None, None, None, 1000]
+    for class_, shown in ("BULK", [None, None, None, None]), ("BG", [None, None, 1000, 1000]):  # they have the connection of bulk
+        report = json.loads(info("--qos", "--json", inside=inside, **{f"AIACC_TC_{class_}": "delay=none"}).stdout)
+        assert [one["delay_beside_latency_us"] for one in report["classes"]] == shown
+    report = json.loads(info("--qos", "--json", inside=inside, **setting).stdout)
     assert any(one["device"] == "lo" and one["discipline"] == "noqueue" for one in report["devices"])
     if user == "ordinary":
         assert "Operation not permitted" in report["classes"][2]["refused"]

@@ -286,7 +286,7 @@ Task<void> Connection::write() {
   }
 }
 
-// The batch does. Without a limit of its own, a connection has a window while latency is in use, which begins with what is under way.
+// Whether the batch has to. Without a limit of its own, a connection has a window while latency is in use, which begins with what is under way.
 bool Connection::keeps_to_window() noexcept {
   if (!beside_latency_) return window_.has_value();
   if (!waits_its_turn_ || batch_is_written()) return false;
