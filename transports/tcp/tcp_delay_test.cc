@@ -101,14 +101,15 @@ class DelaySim : public SimTcp {
   void send_long(int to, int count) {
     for (int i = 0; i < count; ++i) post(port(0), to, header_of(++tag_, kLongBytes, TrafficClass::kBulk), long_, told_);
   }
-  // How long a short message takes.
-  Duration send_short() {
+  // How long a short message takes, or so many at once.
+  Duration send_short(int count = 1) {
     if (says_so) port(0).note_latency();
     const Instant began = world.now();
-    const std::uint32_t tag = ++tag_;
-    post(port(0), 1, header_of(tag, kShortBytes, TrafficClass::kLatency), short_, told_);
-    EXPECT_TRUE(run_until([&] { return placed(1, TrafficClass::kLatency) == shorts_ + 1; }));
-    ++shorts_;
+    shorts_ += count;
+    for (int i = 0; i < count; ++i) {
+      post(port(0), 1, header_of(++tag_, kShortBytes, TrafficClass::kLatency), short_, told_);
+    }
+    EXPECT_TRUE(run_until([&] { return placed(1, TrafficClass::kLatency) == shorts_; }));
     return world.now() - began;
   }
   Duration slowest_short(int count) {
@@ -228,6 +229,33 @@ TEST(TcpDelay, TheUserMayWantNoLimit) {
   world.says_so = true;
   world.send_long(1, 4);
   EXPECT_GE(world.slowest_short(5), 50ms);
+}
+
+// Nor the short chunks that go with it: bulk takes as long as if nobody used latency.
+TEST(TcpDelay, WithoutALimitMessagesStayWhole) {
+  Duration took[2];
+  for (const bool in_use : {false, true}) {
+    DelaySim world("delay=none");
+    warm_up(world);
+    if (in_use) world.port(0).note_latency();
+    const Instant began = world.world.now();
+    world.send_long(1, 4);
+    ASSERT_TRUE(world.run_until([&] { return world.placed(1, TrafficClass::kBulk) == 5; }));
+    took[in_use] = world.world.now() - began;
+  }
+  EXPECT_EQ(took[1], took[0]);
+}
+
+// The limit is one of bulk and background.
+TEST(TcpDelay, ManyShortMessagesAtOnceAreNotLimited) {
+  Duration took[2];
+  for (const bool in_use : {false, true}) {
+    DelaySim world("dscp=10");
+    warm_up(world);
+    world.says_so = in_use;
+    took[in_use] = world.send_short(64);
+  }
+  EXPECT_EQ(took[1], took[0]);
 }
 
 TEST(TcpDelay, WithoutALimitItWaitsForTheWholeQueue) {
