@@ -31,7 +31,7 @@ struct Carrier {
   Connection* connection = nullptr;
   PartHolder* holder = nullptr;    // the same
   unsigned classes = kAllClasses;  // a bit for each traffic class that it is for
-  std::uint64_t window = 0;        // the bytes that it may have under way; 0: it has no window yet, ~0: it never has one
+  std::uint64_t window = 0;  // the bytes that it may have under way; 0: it has no window yet, ~0: it never has one
   IntrusiveList<Part> parts;
   Pace pace;
 };
