@@ -122,11 +122,12 @@ libaiacc_groupcomm_loops_la_SOURCES = groupcomm/kv/updater.cc groupcomm/kv/updat
 	groupcomm/syncbn/moments.h groupcomm/syncbn/passes.cc groupcomm/syncbn/passes.h
 libaiacc_groupcomm_loops_la_CXXFLAGS = $(kernel_flags) -O3 -fno-math-errno
 
-# The passes over a batch, for each instruction set: with the flags of the reduction kernels. Vectors are wider than the registers of
-# some, which matters only to calls between units.
+# The passes over a batch, and the loops over records of its moments, for each instruction set: with the flags of the reduction
+# kernels. Vectors are wider than the registers of some, which matters only to calls between units.
 syncbn_flags = $(kernel_flags) -Wno-psabi
 noinst_LTLIBRARIES += libaiacc_syncbn_baseline.la
-libaiacc_syncbn_baseline_la_SOURCES = groupcomm/syncbn/kernels_baseline.cc groupcomm/syncbn/kernels_body.h
+libaiacc_syncbn_baseline_la_SOURCES = groupcomm/syncbn/kernels_baseline.cc groupcomm/syncbn/kernels_body.h \
+	groupcomm/syncbn/records_body.h
 libaiacc_syncbn_baseline_la_CXXFLAGS = $(syncbn_flags)
 libaiacc_groupcomm_la_LIBADD = libaiacc_syncbn_baseline.la libaiacc_groupcomm_loops.la
 if X86_64

@@ -14,6 +14,12 @@ constexpr std::size_t kPieceBytes = 8 << 10;
 
 void reduce_by_user(std::span<std::byte* const> destinations, std::span<const std::byte* const> operands,
                     std::size_t count, const UserOp& op) {
+  if (op.of_all != nullptr) {
+    op.of_all(destinations[0], operands.data(), operands.size(), count, op.arg);
+    for (std::byte* destination : destinations.subspan(1))
+      std::memcpy(destination, destinations[0], count * op.record_bytes);
+    return;
+  }
   alignas(64) std::byte near[kPieceBytes];
   std::unique_ptr<std::byte[]> far;
   if (op.record_bytes > kPieceBytes) far = std::make_unique_for_overwrite<std::byte[]>(op.record_bytes);

@@ -10,6 +10,8 @@ constexpr int kRegisterBytes = 32;
 #include "base/data/kernels_half_f16c.h"
 
 #include "groupcomm/syncbn/kernels_body.h"  // uses the one above: the blank line keeps clang-format from sorting them
+
+#include "groupcomm/syncbn/records_body.h"
 }  // namespace
 
 const Table& table() noexcept { return kTable; }

@@ -9,6 +9,8 @@ constexpr int kRegisterBytes = 16;
 #include "base/data/kernels_half.h"
 
 #include "groupcomm/syncbn/kernels_body.h"  // uses the one above: the blank line keeps clang-format from sorting them
+
+#include "groupcomm/syncbn/records_body.h"
 }  // namespace
 
 const Table& table() noexcept { return kTable; }

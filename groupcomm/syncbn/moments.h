@@ -18,6 +18,7 @@
 
 #include "base/data/reduction.h"
 #include "groupcomm/syncbn/batch.h"
+#include "groupcomm/syncbn/kernels.h"
 
 namespace aiacc::syncbn {
 
@@ -40,7 +41,7 @@ class Records {
   Records(std::size_t channels, DType statistics) noexcept;
 
   std::size_t count() const noexcept { return count_; }
-  std::size_t record_bytes() const noexcept { return sizeof(std::uint64_t) + of_record_ * channel_bytes(); }
+  std::size_t record_bytes() const noexcept { return sizeof(std::uint64_t) + of_record_ * form_.channel_bytes; }
   std::size_t bytes() const noexcept { return count_ * record_bytes(); }
 
   void write(const Moments& moments, std::byte* message) const noexcept;
@@ -51,16 +52,12 @@ class Records {
   UserOp merging() const;
 
  private:
-  std::size_t channel_bytes() const noexcept;
-  template <class Form>
-  void write_as(const Moments& moments, std::byte* message) const noexcept;
-  template <class Form>
-  void read_as(const std::byte* message, Moments& moments) const noexcept;
   // How many channels there are in the record that begins with `first`.
   std::size_t part_of_record(std::size_t first) const noexcept;
 
   std::size_t channels_;
   bool wide_;  // fp64
+  const kernels::RecordForm& form_;
   std::size_t count_;
   std::size_t of_record_;
 };

@@ -198,12 +198,75 @@ TEST(SyncbnKernels, GiveTheSameBitsOnEveryProcessor) {
   }
 }
 
-// Splits the samples of a batch as given, and merges the moments of the parts in order.
+// Records of three batches, one of them empty, of one form.
+struct RecordsOf {
+  RecordsOf(const kernels::RecordForm& of, std::size_t channels, unsigned seed)
+      : form(of), bytes(sizeof(std::uint64_t) + channels * of.channel_bytes), channels_(channels), records(3) {
+    std::mt19937 random(seed);
+    std::normal_distribution<double> draw(1e3, 1);
+    for (std::size_t i = 0; i < records.size(); ++i) {
+      std::vector<double> mean(channels), square(channels);
+      for (std::size_t channel = 0; channel < channels && i != 1; ++channel) {
+        mean[channel] = draw(random);
+        square[channel] = std::abs(draw(random));
+      }
+      records[i].resize(2 * bytes);  // both alike, to be merged in one call
+      form.write(i == 1 ? 0 : i + 5, mean.data(), square.data(), channels, channels, records[i].data());
+      std::memcpy(records[i].data() + bytes, records[i].data(), bytes);
+    }
+  }
+  // All into that of this place; elsewhere: into memory of their own.
+  std::vector<std::byte> merged(std::size_t place = 3) const {
+    std::vector<std::vector<std::byte>> copy = records;
+    copy.emplace_back(2 * bytes);
+    const std::byte* const operands[] = {copy[0].data(), copy[1].data(), copy[2].data()};
+    form.merge_all(copy[place].data(), operands, 3, 2, reinterpret_cast<void*>(bytes));
+    return copy[place];
+  }
+  std::vector<std::byte> merged_in_pairs() const {
+    std::vector<std::byte> all = records[0];
+    for (const std::size_t i : {1, 2}) form.merge(all.data(), records[i].data(), 2, reinterpret_cast<void*>(bytes));
+    return all;
+  }
+  std::vector<double> numbers(const std::vector<std::byte>& message) const {
+    std::vector<double> read(2 * channels_);
+    form.read(message.data() + bytes, channels_, channels_, read.data(), read.data() + channels_);
+    return read;
+  }
+  const kernels::RecordForm& form;
+  const std::size_t bytes;
+  std::size_t channels_;
+  std::vector<std::vector<std::byte>> records;
+};
+
+TEST(SyncbnKernels, MergeRecordsToTheSameBitsOnEveryProcessor) {
+  for (const auto form : {&kernels::Table::narrow, &kernels::Table::wide}) {
+    for (const std::size_t channels : {1, 5, 7, 8, 9, 13, 16, 31}) {
+      const RecordsOf first(kernels::tables()[0]->*form, channels, 8);
+      const std::vector<std::byte> want = first.merged();
+      EXPECT_EQ(std::vector(want.begin(), want.begin() + static_cast<std::ptrdiff_t>(first.bytes)),
+                std::vector(want.begin() + static_cast<std::ptrdiff_t>(first.bytes), want.end()));
+      for (const std::size_t place : {0, 1, 2}) EXPECT_EQ(first.merged(place), want) << channels << ", in " << place;
+      // One of the three is empty, so pairs are rounded once, as all are at once.
+      EXPECT_EQ(first.numbers(first.merged_in_pairs()), first.numbers(want)) << channels;
+      for (const kernels::Table* table : kernels::tables().subspan(1)) {
+        const RecordsOf other(table->*form, channels, 8);
+        EXPECT_EQ(other.records, first.records) << table->name << ", " << channels;
+        EXPECT_EQ(other.merged(), want) << table->name << ", " << channels;
+        EXPECT_EQ(other.numbers(want), first.numbers(want)) << table->name << ", " << channels;
+      }
+    }
+  }
+}
+
+// Splits the samples of a batch as given, and merges the moments of the parts in order: in pairs and all at once, with results that
+// differ by less than pairs are rounded.
 Moments merged(const Batch& batch, DType statistics, const std::vector<float>& x,
                const std::vector<std::size_t>& parts) {
   const Records records(batch.channels, statistics);
   const UserOp op = records.merging();
   std::vector<std::byte> all(records.bytes()), one(records.bytes());
+  std::vector<std::vector<std::byte>> messages;
   std::size_t sample = 0;
   bool first = true;
   for (const std::size_t part : parts) {
@@ -219,9 +282,19 @@ Moments merged(const Batch& batch, DType statistics, const std::vector<float>& x
     }
     first = false;
     sample += part;
+    messages.push_back(one);
   }
-  Moments result;
+  Moments result, at_once;
   records.read(all.data(), result);
+  std::vector<const std::byte*> operands;
+  for (const auto& message : messages) operands.push_back(message.data());
+  op.of_all(one.data(), operands.data(), operands.size(), records.count(), op.arg);
+  records.read(one.data(), at_once);
+  EXPECT_EQ(at_once.count, result.count);
+  for (std::size_t channel = 0; channel < batch.channels; ++channel) {
+    EXPECT_NEAR(at_once.mean[channel], result.mean[channel], 0x1p-38 * std::abs(result.mean[channel])) << channel;
+    EXPECT_NEAR(at_once.square[channel], result.square[channel], 0x1p-20 * result.square[channel]) << channel;
+  }
   return result;
 }
 

@@ -1,0 +1,238 @@
+// The loops over the channels of records (RecordForm), compiled once for every instruction set: included behind kernels_body.h, whose
+// vectors of eight numbers they use, in its namespace. No sum is fused with a product, so every table gives the same bits.
+
+template <class Vector, class Use>
+AIACC_INLINE inline auto in_parts(const Vector& value, Use use) {
+  return use(value);
+}
+template <class Part, class Use>
+AIACC_INLINE inline auto in_parts(const Two<Part>& value, Use use) {
+  return Two{in_parts(value.low, use), in_parts(value.high, use)};
+}
+AIACC_INLINE inline Wide numbers_of_bits(const Mask& bits) {
+  return in_parts(bits, [](auto part) AIACC_INLINE {
+    typedef double Part __attribute__((vector_size(sizeof part)));
+    return (Part)part;
+  });
+}
+AIACC_INLINE inline Mask bits_of_numbers(const Wide& numbers) {
+  return in_parts(numbers, [](auto part) AIACC_INLINE {
+    typedef long Part __attribute__((vector_size(sizeof part)));
+    return (Part)part;
+  });
+}
+typedef long EightLongs __attribute__((vector_size(kLanes * sizeof(long))));
+AIACC_INLINE inline Mask longs_of(const Half& half) {
+#if defined(__AVX512F__)
+  return (Mask)_mm512_maskz_cvtepu16_epi64(0xff, (__m128i)half);
+#elif defined(__AVX2__)
+  using Part = decltype(Mask::low);
+  return {(Part)_mm256_cvtepu16_epi64((__m128i)half),
+          (Part)_mm256_cvtepu16_epi64(_mm_unpackhi_epi64((__m128i)half, (__m128i)half))};
+#else
+  const EightLongs longs = __builtin_convertvector(half, EightLongs);
+  return Memory<Mask>::load((const byte*)&longs);
+#endif
+}
+// The lowest 16 bits of each.
+AIACC_INLINE inline Half low_halves_of(const Mask& longs) {
+#if defined(__AVX512F__)
+  return (Half)_mm512_maskz_cvtepi64_epi16(0xff, (__m512i)longs);
+#elif defined(__AVX2__)
+  const __m256i mask = _mm256_set1_epi64x(0xffff);
+  const __m256i low = _mm256_and_si256((__m256i)longs.low, mask), high = _mm256_and_si256((__m256i)longs.high, mask);
+  const __m256i words = _mm256_packus_epi32(low, high);  // 0 1 | 4 5 in the lower half, 2 3 | 6 7 in the upper one
+  const __m256i halves = _mm256_packus_epi32(words, words);
+  return (Half)_mm_unpacklo_epi32(_mm256_castsi256_si128(halves), _mm256_extracti128_si256(halves, 1));
+#else
+  EightLongs whole;
+  Memory<Mask>::store((byte*)&whole, longs);
+  return __builtin_convertvector(whole, Half);
+#endif
+}
+AIACC_INLINE inline Half load_halves(const byte* from, size_t n) {
+  if (n == kLanes) return Memory<Half>::load(from);
+  byte padded[sizeof(Half)] = {};
+  copy_some<2>(padded, from, n);
+  return Memory<Half>::load(padded);
+}
+AIACC_INLINE inline void store_halves(byte* to, const Half& halves, size_t n) {
+  if (n == kLanes) return Memory<Half>::store(to, halves);
+  byte padded[sizeof(Half)];
+  Memory<Half>::store(padded, halves);
+  copy_some<2>(to, padded, n);
+}
+
+// What follows a record's count: the means and variances of `channels` channels. Not M2, which exceeds fp32 where a variance does not.
+// Each function is for `n` channels from `channel` on, at most kLanes.
+struct WideNumbers {
+  static constexpr size_t kBytes = 16;  // of a channel
+  AIACC_INLINE static Wide mean(const byte* numbers, size_t, size_t channel, size_t n) {
+    return load<Fp64>(numbers + 8 * channel, n);
+  }
+  AIACC_INLINE static Wide variance(const byte* numbers, size_t channels, size_t channel, size_t n) {
+    return load<Fp64>(numbers + 8 * (channels + channel), n);
+  }
+  AIACC_INLINE static void put(byte* numbers, size_t channels, size_t channel, size_t n, const Wide& mean,
+                               const Wide& variance) {
+    store<Fp64>(numbers + 8 * channel, mean, n);
+    store<Fp64>(numbers + 8 * (channels + channel), variance, n);
+  }
+};
+struct NarrowNumbers {
+  static constexpr size_t kBytes = 10;
+  static constexpr int kDropped = 13;  // of the 29 bits that fp64 has more than fp32
+  AIACC_INLINE static Wide mean(const byte* numbers, size_t channels, size_t channel, size_t n) {
+    const Mask first = bits_of_numbers(load<Fp32>(numbers + 4 * channel, n));
+    const Mask next = in_parts(longs_of(load_halves(numbers + 4 * channels + 2 * channel, n)),
+                               [](auto part) AIACC_INLINE { return part << kDropped; });
+    return numbers_of_bits(first + next);  // none has a bit where the other has one
+  }
+  AIACC_INLINE static Wide variance(const byte* numbers, size_t channels, size_t channel, size_t n) {
+    return load<Fp32>(numbers + 6 * channels + 4 * channel, n);
+  }
+  AIACC_INLINE static void put(byte* numbers, size_t channels, size_t channel, size_t n, const Wide& mean,
+                               const Wide& variance) {
+    // A carry goes into the exponent.
+    const Mask rounded =
+        in_parts(bits_of_numbers(mean), [](auto part) AIACC_INLINE { return part + (1L << (kDropped - 1)); });
+    const Mask first = in_parts(rounded, [](auto part) AIACC_INLINE { return part & ~((1L << 29) - 1); });
+    const Mask next = in_parts(rounded, [](auto part) AIACC_INLINE { return part >> kDropped; });
+    store<Fp32>(numbers + 4 * channel, numbers_of_bits(first), n);
+    store_halves(numbers + 4 * channels + 2 * channel, low_halves_of(next), n);
+    store<Fp32>(numbers + 6 * channels + 4 * channel, variance, n);
+  }
+};
+
+constexpr size_t kCountBytes = sizeof(std::uint64_t);
+AIACC_INLINE inline std::uint64_t count_of(const byte* record) { return Memory<std::uint64_t>::load(record); }
+
+// A number of channels that the compiler knows.
+constexpr std::integral_constant<size_t, kLanes> kAllLanes;
+
+// Calls each(channel, n) for all channels. From eight on, the last call is for the last eight, of which the call before may have some,
+// too: so none are left over.
+template <class Each>
+AIACC_INLINE inline void by_lanes(size_t channels, Each each) {
+  if (channels < kLanes) return each(0, channels);
+  for (size_t channel = 0; channel + kLanes < channels; channel += kLanes) each(channel, kAllLanes);
+  each(channels - kLanes, kAllLanes);
+}
+
+template <class Form>
+void write_record(std::uint64_t count, const double* mean, const double* square, size_t own, size_t channels,
+                  byte* record) {
+  Memory<std::uint64_t>::store(record, count);
+  byte* const numbers_of_record = record + kCountBytes;
+  if (own < channels) __builtin_memset(numbers_of_record, 0, channels * Form::kBytes);
+  const Wide share = Numbers<Wide>::all(count > 0 ? 1 / (double)count : 0);
+  by_lanes(own, [&](size_t channel, auto n) AIACC_INLINE {
+    Form::put(numbers_of_record, channels, channel, n, numbers(mean + channel, n),
+              numbers(square + channel, n) * share);
+  });
+}
+
+template <class Form>
+void read_record(const byte* record, size_t channels, size_t own, double* mean, double* square) {
+  const byte* const of_record = record + kCountBytes;
+  const Wide count = Numbers<Wide>::all((double)count_of(record));
+  by_lanes(own, [&](size_t channel, auto n) AIACC_INLINE {
+    keep(mean + channel, Form::mean(of_record, channels, channel, n), n);
+    keep(square + channel, Form::variance(of_record, channels, channel, n) * count, n);
+  });
+}
+
+// Merges in the order of operands what they have of groups of `n` channels. Of the last group the one before it may have some, too.
+template <class Form, class Lanes>
+AIACC_INLINE inline void merge_record(byte* result, const byte* const* operands, size_t operand_count, size_t at,
+                                      size_t channels, Lanes n) {
+  constexpr size_t kMostGroups = (UserOp::kMostRecordBytes / Form::kBytes + kLanes - 1) / kLanes;
+  Wide mean[kMostGroups], variance[kMostGroups];
+  const auto by_group = [&](auto use) AIACC_INLINE {
+    size_t group = 0;
+    for (size_t channel = 0; channel + n < channels; channel += n) use(group++, channel);
+    use(group, channels - n);
+  };
+  // An empty batch is the identity: the means that it has are not looked at.
+  size_t first = 0;
+  while (first < operand_count && count_of(operands[first] + at) == 0) ++first;
+  if (first == operand_count) {
+    __builtin_memmove(result + at, operands[0] + at, kCountBytes + channels * Form::kBytes);
+    return;
+  }
+  std::uint64_t count = count_of(operands[first] + at);
+  const byte* record = operands[first] + at + kCountBytes;
+  by_group([&](size_t group, size_t channel) AIACC_INLINE {
+    mean[group] = Form::mean(record, channels, channel, n);
+    variance[group] = Form::variance(record, channels, channel, n);
+  });
+  for (size_t i = first + 1; i < operand_count; ++i) {
+    const std::uint64_t added = count_of(operands[i] + at);
+    if (added == 0) continue;
+    const auto total = (double)(count + added);
+    const Wide own = Numbers<Wide>::all((double)count / total), share = Numbers<Wide>::all((double)added / total);
+    count += added;
+    record = operands[i] + at + kCountBytes;
+    by_group([&](size_t group, size_t channel) AIACC_INLINE {
+      const Wide apart = Form::mean(record, channels, channel, n) - mean[group];
+      const Wide moved = apart * share;
+      const Wide within = variance[group] * own + Form::variance(record, channels, channel, n) * share;
+      variance[group] = within + moved * own * apart;
+      mean[group] = mean[group] + moved;
+    });
+  }
+  Memory<std::uint64_t>::store(result + at, count);  // not before: the result may be an operand
+  by_group([&](size_t group, size_t channel) AIACC_INLINE {
+    Form::put(result + at + kCountBytes, channels, channel, n, mean[group], variance[group]);
+  });
+}
+
+template <class Form>
+void merge_all(void* result, const byte* const* operands, size_t operand_count, size_t records, void* record_bytes) {
+  const size_t bytes = (size_t)record_bytes, channels = (bytes - kCountBytes) / Form::kBytes;
+  for (size_t at = 0; records > 0; --records, at += bytes) {
+    if (channels < kLanes) {
+      merge_record<Form>((byte*)result, operands, operand_count, at, channels, channels);
+    } else {
+      merge_record<Form>((byte*)result, operands, operand_count, at, channels, kAllLanes);
+    }
+  }
+}
+
+template <class Form>
+void merge_two(void* inout, const void* in, size_t records, void* record_bytes) {
+  const byte* const operands[] = {(const byte*)inout, (const byte*)in};
+  merge_all<Form>(inout, operands, 2, records, record_bytes);
+}
+
+template <class Form>
+constexpr RecordForm kRecordForm = {Form::kBytes, write_record<Form>, read_record<Form>, merge_two<Form>,
+                                    merge_all<Form>};
+
+// One function of the table, for the four element types.
+#define AIACC_FOR_TYPE(function, ...)                                 \
+  switch (batch.type) {                                               \
+    case DType::kFloat64: return function<Fp64>(batch, __VA_ARGS__);  \
+    case DType::kFloat16: return function<Fp16>(batch, __VA_ARGS__);  \
+    case DType::kBFloat16: return function<Bf16>(batch, __VA_ARGS__); \
+    default: return function<Fp32>(batch, __VA_ARGS__);               \
+  }
+constexpr Table kTable = {
+    kName,
+    [](const Batch& batch, const void* x, double* first) { AIACC_FOR_TYPE(first_elements, x, first) },
+    [](const Batch& batch, const void* x, const double* shift, double* first, double* second) {
+      AIACC_FOR_TYPE(sums, x, shift, first, second)
+    },
+    [](const Batch& batch, const void* x, void* y, const double* mean, const double* scale, const double* bias) {
+      AIACC_FOR_TYPE(normalize, x, y, mean, scale, bias)
+    },
+    [](const Batch& batch, const void* x, const void* dy, const double* mean, double* first, double* second) {
+      AIACC_FOR_TYPE(gradient_sums, x, dy, mean, first, second)
+    },
+    [](const Batch& batch, const void* x, const void* dy, void* dx, const double* mean, const double* of_gradient,
+       const double* of_deviation,
+       const double* constant) { AIACC_FOR_TYPE(input_gradient, x, dy, dx, mean, of_gradient, of_deviation, constant) },
+    kRecordForm<WideNumbers>,
+    kRecordForm<NarrowNumbers>};
+#undef AIACC_FOR_TYPE
+#undef AIACC_INLINE
