@@ -232,6 +232,14 @@ aiacc_status_t aiacc_gradient_memory(aiacc_gradient_t engine, uint32_t tensor, v
   });
 }
 
+aiacc_status_t aiacc_gradient_in_place(aiacc_gradient_t engine, uint32_t tensor, int* in_place) {
+  return guarded([&] {
+    EnginePin pin = pinned_engine(engine);
+    check_place(in_place, "in_place");
+    *in_place = pin->engine->in_place(tensor) ? 1 : 0;
+  });
+}
+
 aiacc_status_t aiacc_gradient_submit(aiacc_gradient_t engine, uint32_t tensor, const void* in, void* out,
                                      aiacc_request_t* request) {
   return guarded([&] {

@@ -64,7 +64,8 @@ Engine::Engine(Group& group, EngineOptions options)
       group_(&group),
       trace_(group.context().timeline(), loop_, options_.name),
       inbox_(lane_, *this, described(group, options_.name), options_.fusion_bytes,
-             group.local_size() > 1 ? group.context().host() : nullptr, options_.nan_check, group.context().timeline()),
+             group.local_size() > 1 ? group.context().host() : nullptr, group.team().view->most_on_a_host() == 1,
+             options_.nan_check, group.context().timeline()),
       negotiator_(negotiator_options(group, options_)),
       quiet_(loop_) {
   rounds_.emplace(group, static_cast<GroupRounds::Observer&>(*this));
@@ -270,10 +271,7 @@ void Engine::launch(const Launch& launched) {
     part.mine = launched.mine[i] != 0;
     part.bytes = table.agreed(part.index).bytes;
     const std::uint32_t local = table.local_of(part.index);
-    if (local != kNoIndex) {
-      part.tensor = by_local_[local];
-      part.slot = part.tensor->slot.data;
-    }
+    if (local != kNoIndex) part.tensor = by_local_[local];
     const std::uint64_t position = positions_.of(part.index);
     if (part.bytes > 0) {  // a tensor without elements is nowhere
       if (position == Positions::kNowhere || (next != Positions::kNowhere && position != next))

@@ -81,6 +81,7 @@ class Engine final : private Inbox::Owner,
   void add(std::span<const TensorOrder> tensors, std::uint32_t* indices);
   void remove(std::span<const std::uint32_t> tensors) { inbox_.remove(tensors); }
   void* memory(std::uint32_t tensor) { return inbox_.memory(tensor); }
+  bool in_place(std::uint32_t tensor) { return inbox_.in_place(tensor); }
   // `submission` may be null; it lives until it is done.
   void submit(std::uint32_t tensor, const void* in, void* out, Submission* submission) {
     inbox_.submit(tensor, in, out, submission);

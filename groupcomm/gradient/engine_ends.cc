@@ -27,7 +27,7 @@ void Engine::launch_ended(Launches::Flight& flight) {
   progressed_ = now();
   if (tuning_ && flight.pass != 0) tuning_->pass_ended(flight.pass, now());
   for (Launches::Part& part : flight.parts) {
-    part.copied_out = part.mine && part.tensor->out != nullptr && part.tensor->out != part.slot;
+    part.copied_out = part.mine && part.tensor->out != nullptr;
     if (part.mine) counted_.wire_bytes += travelled(flight, part);
     if (part.out_of_range) {
       if (part.mine) again_.push_back(part.tensor);
@@ -79,9 +79,7 @@ void Engine::submit_again() {
 }
 
 void Engine::complete(Tensor& tensor, const std::exception_ptr& error) noexcept {
-  if (!error && tensor.out != nullptr && tensor.out != tensor.slot.data && tensor.bytes > 0) {
-    std::memcpy(tensor.out, tensor.slot.data, tensor.bytes);
-  }
+  if (!error && tensor.out != nullptr && tensor.bytes > 0) std::memcpy(tensor.out, tensor.place, tensor.bytes);
   tensor.owed = tensor.pending = false;
   --pending_;
   if (error && !failed_ && !not_finite_) not_finite_ = error;

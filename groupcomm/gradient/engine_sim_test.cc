@@ -24,10 +24,13 @@ struct Plan {
   int steps = 40;
   std::uint64_t departs_one_in = 25;  // rank and step; 0: none
   WireType wire = WireType::kFloat32;
+  bool in_place = false;  // results go where the gradients were, and there are long ones
   bool priorities = false;  // the first tensors', which are submitted last, are the highest
+  bool alone() const { return std::adjacent_find(hosts.begin(), hosts.end()) == hosts.end(); }
 };
 
 constexpr std::size_t kTrainedTensors = 12;
+constexpr std::size_t kLong = (256 << 10) / sizeof(float);  // elements of a tensor that may stay where it is
 std::size_t count_of(std::size_t tensor) { return tensor == 3 ? 0 : tensor == 7 ? 40'000 : 1 + tensor * tensor * 31; }
 // Of small whole numbers, whose sums are exact in 16 bits.
 float value_of(int rank, std::size_t tensor, int step, std::size_t at) {
@@ -40,7 +43,7 @@ class Trainer {
       : context_(context), rank_(rank), plan_(plan), random_(plan.seed * 1000 + static_cast<std::uint64_t>(rank)) {
     EngineOptions options;
     options.name = "sim";
-    options.fusion_bytes = 20'000;
+    options.fusion_bytes = plan.in_place ? 600'000 : 20'000;
     options.schedule_steps = 3;
     options.wire = plan.wire;
     options.timeout = seconds(100);
@@ -66,6 +69,7 @@ class Trainer {
 
   std::shared_ptr<Engine> engine;
   bool was_scheduled = false;
+  std::uint64_t packed = 0;  // bytes, copied in and out
 
  private:
   bool departs() { return plan_.departs_one_in != 0 && random_.next() % (plan_.departs_one_in * kTrainedTensors) == 0; }
@@ -73,7 +77,7 @@ class Trainer {
     const std::string name = "tensor " + std::to_string(tensor);
     TensorOrder order;
     order.name = name;
-    order.count = count_of(tensor);
+    order.count = plan_.in_place && (tensor == 5 || tensor == 6) ? kLong + tensor : count_of(tensor);
     if (plan_.priorities) order.priority = -static_cast<std::int32_t>(tensor);
     engine->add({&order, 1}, &numbers_.emplace_back());
     given_.emplace_back(order.count);
@@ -91,9 +95,13 @@ class Trainer {
     return found;
   }
   void submit(std::size_t tensor) {
-    for (std::size_t at = 0; at < given_[tensor].size(); ++at) given_[tensor][at] = value_of(rank_, tensor, step_, at);
+    std::vector<float>& given = plan_.in_place ? got_[tensor] : given_[tensor];
+    for (std::size_t at = 0; at < given.size(); ++at) given[at] = value_of(rank_, tensor, step_, at);
     submissions_.push_back(std::make_unique<Submission>(engine));
-    engine->submit(numbers_[tensor], given_[tensor].data(), got_[tensor].data(), submissions_.back().get());
+    engine->submit(numbers_[tensor], given.data(), got_[tensor].data(), submissions_.back().get());
+    const bool stays = plan_.in_place && plan_.alone() && given.size() >= kLong;
+    EXPECT_EQ(engine->in_place(numbers_[tensor]), stays);
+    if (!stays) packed += 2 * given.size() * sizeof(float);
   }
   void verify() {
     for (const auto& one : submissions_) {
@@ -145,6 +153,7 @@ std::uint64_t train(const Plan& plan) {
   for (const auto& trainer : trainers) {
     EXPECT_EQ(trainer->engine->count().breaks, stats.breaks) << "all depart together";
     EXPECT_TRUE(trainer->was_scheduled);
+    EXPECT_EQ(trainer->engine->count().packed_bytes, trainer->packed);
   }
   run_all(job, trainers, [](Trainer& trainer, Stop& stop) { return trainer.engine->close(stop); });
   return stats.breaks;
@@ -166,6 +175,17 @@ TEST(EngineSim, EveryStepIsRightWhateverOrderAndHoweverLate) {
     }
   }
   EXPECT_GT(breaks, 20u) << "departures";
+}
+
+TEST(EngineSim, LongGradientsStayWhereTheyAreIfEachRankIsAloneOnItsHost) {
+  std::uint64_t breaks = 0;
+  for (const auto& hosts : {kPlaces[0], kPlaces[2], kPlaces[3], {0, 1, 2, 3}}) {
+    breaks += train({.hosts = hosts, .in_place = true});
+    if (HasFatalFailure()) return;
+    train({.hosts = hosts, .departs_one_in = 0, .in_place = true});
+    if (HasFatalFailure()) return;
+  }
+  EXPECT_GT(breaks, 5u) << "departures";
 }
 
 TEST(EngineSim, AndByPriority) {

@@ -16,11 +16,12 @@ constexpr Duration kLinger = std::chrono::milliseconds(1);
 
 }  // namespace
 
-Inbox::Inbox(Lane& lane, Owner& owner, std::string described, std::size_t enough, HostDomain* domain, bool looks,
-             const Timeline& timeline)
+Inbox::Inbox(Lane& lane, Owner& owner, std::string described, std::size_t enough, HostDomain* domain, bool alone,
+             bool looks, const Timeline& timeline)
     : lane_(lane),
       owner_(owner),
       described_(std::move(described)),
+      alone_(alone),
       looks_(looks),
       timeline_(timeline),
       slots_(domain),
@@ -113,6 +114,7 @@ void Inbox::add(std::span<const TensorOrder> orders, std::uint32_t* indices) {
     tensor.priority = order.priority;
     tensor.bytes = order.count * size_of(order.kind.type);
     tensor.slot = slots_.take(order.kind.key(), tensor.bytes);
+    tensor.may_stay = alone_ && !looks_ && order.kind.needs_no_pack(tensor.bytes);
     items_.push_back({Item::What::kAdd, name->second, &tensor});
   }
 }
@@ -132,6 +134,12 @@ void* Inbox::memory(std::uint32_t tensor) {
   const std::lock_guard lock(mutex_);
   if (closed_) check_usable_locked();
   return checked_locked(tensor).slot.data;
+}
+
+bool Inbox::in_place(std::uint32_t tensor) {
+  const std::lock_guard lock(mutex_);
+  if (closed_) check_usable_locked();
+  return checked_locked(tensor).may_stay;
 }
 
 void Inbox::set_enough(std::size_t bytes) {
@@ -160,7 +168,8 @@ void Inbox::submit(std::uint32_t number, const void* in, void* out, Submission* 
     tensor->outstanding = true;
   }
   const bool traced = timeline_.on();
-  const bool copies = in != nullptr && in != tensor->slot.data && tensor->bytes > 0;
+  const bool stays = tensor->may_stay && in != nullptr && in == out;
+  const bool copies = !stays && in != nullptr && in != tensor->slot.data && tensor->bytes > 0;
   tensor->submitted = tensor->packed = traced ? lane_.loop().now() : Instant{};
   if (copies) std::memcpy(tensor->slot.data, in, tensor->bytes);
   if (copies && traced) tensor->packed = lane_.loop().now();
@@ -174,10 +183,11 @@ void Inbox::submit(std::uint32_t number, const void* in, void* out, Submission* 
     tensor->outstanding = false;
     throw;
   }
-  tensor->out = out;
+  tensor->place = stays ? static_cast<std::byte*>(out) : tensor->slot.data;
+  tensor->out = out == tensor->place ? nullptr : out;
   tensor->submission = submission;
-  if (in != nullptr) packed_bytes_ += tensor->bytes;
-  if (out != nullptr) packed_bytes_ += tensor->bytes;
+  if (in != nullptr && !stays) packed_bytes_ += tensor->bytes;
+  if (out != nullptr && !stays) packed_bytes_ += tensor->bytes;
   bytes_ += tensor->bytes;
   if (bytes_ >= enough_ || !looks_again_) poke_locked();
 }

@@ -46,11 +46,13 @@ class Inbox {
     Kind kind;
     std::int32_t priority = 0;
     Slots::Slot slot;
+    bool may_stay = false;  // in the caller's memory, if a submission brings it and takes it back there
     // Guarded by the inbox.
     bool removed = false;
     bool outstanding = false;
     // Written by submit() before it is in the inbox, and then the lane's.
-    void* out = nullptr;
+    std::byte* place = nullptr;  // where it is reduced: the slot, or the caller's memory
+    void* out = nullptr;         // where the result is to be besides
     Submission* submission = nullptr;
     // For the timeline (trace.h): when it was submitted, zero if it is not traced, and when it was in the slot.
     Instant submitted{}, packed{};
@@ -75,8 +77,8 @@ class Inbox {
   };
 
   // `described` is the engine, for messages. A submission of `enough` bytes wakes the lane. `domain` as for Slots. `looks`: for
-  // submissions that are not finite.
-  Inbox(Lane& lane, Owner& owner, std::string described, std::size_t enough, HostDomain* domain, bool looks,
+  // submissions that are not finite. `alone`: no rank shares its host with another one.
+  Inbox(Lane& lane, Owner& owner, std::string described, std::size_t enough, HostDomain* domain, bool alone, bool looks,
         const Timeline& timeline);
   Inbox(const Inbox&) = delete;
   Inbox& operator=(const Inbox&) = delete;
@@ -85,6 +87,8 @@ class Inbox {
   void add(std::span<const TensorOrder> orders, std::uint32_t* indices);
   void remove(std::span<const std::uint32_t> tensors);
   void* memory(std::uint32_t tensor);
+  // Whether it is reduced in the caller's memory, if that is where a submission brings it and takes it back.
+  bool in_place(std::uint32_t tensor);
   void submit(std::uint32_t tensor, const void* in, void* out, Submission* submission);
   void flush();
   // Whether the tensor was submitted and is not complete. If it is not outstanding, throws if the engine was freed, or is over for
@@ -145,6 +149,7 @@ class Inbox {
   Lane& lane_;
   Owner& owner_;
   const std::string described_;
+  const bool alone_;
   const bool looks_;
   const Timeline& timeline_;
   Poke poke_{*this};

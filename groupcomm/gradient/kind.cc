@@ -8,6 +8,7 @@
 
 #include "base/error.h"
 #include "base/hash.h"
+#include "collectives/grouped.h"
 
 namespace aiacc::gradient {
 namespace {
@@ -44,6 +45,10 @@ Reduction Kind::reduction() const noexcept {
 Codec Kind::codec_between_hosts() const noexcept {
   if (!wire) return codec;
   return *wire == DType::kBFloat16 ? Codec::kBFloat16 : Codec::kFloat16;
+}
+
+bool Kind::needs_no_pack(std::size_t bytes) const noexcept {
+  return !wire && codec == Codec::kNone && bytes >= kAloneBytes;
 }
 
 std::uint64_t Kind::key() const noexcept {

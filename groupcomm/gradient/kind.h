@@ -26,6 +26,8 @@ struct Kind {
   Codec codec_between_hosts() const noexcept;
   // Equal for equal kinds.
   std::uint64_t key() const noexcept;
+  // Whether a grouped allreduce reduces a tensor of so many bytes where it is, without packing and encoding it.
+  bool needs_no_pack(std::size_t bytes) const noexcept;
   bool sums() const noexcept { return op == ReduceOp::kSum || op == ReduceOp::kAvg; }
   // Whether the results of two launches, in each of which other ranks gave zeros, add up to that of one. A mean or a scaled sum of
   // integers is rounded in each.

@@ -25,6 +25,7 @@ Launches::Launches(Group& group, Owner& owner, int in_flight, Duration timeout, 
       timeout_(timeout),
       looks_(looks),
       spans_hosts_(group.local_size() < group.size()),
+      alone_(group.team().view->most_on_a_host() == 1),
       memory_(group.local_size() > 1 ? group.context().host() : nullptr),
       quiet_(group.team().loop) {
   quiet_.set();
@@ -46,8 +47,8 @@ void Launches::launch(std::unique_ptr<Flight> launched, const std::string& name)
   if (!all_mine) flight.other.resize(bytes);
   std::size_t at = 0;
   for (Part& part : flight.parts) {
-    part.data = all_mine ? part.slot : flight.other.data() + at;
-    if (!all_mine && part.mine && part.bytes > 0) std::memcpy(part.data, part.slot, part.bytes);
+    part.data = all_mine ? part.tensor->place : flight.other.data() + at;
+    if (!all_mine && part.mine && part.bytes > 0) std::memcpy(part.data, part.tensor->place, part.bytes);
     at += Slots::padded(part.bytes);
   }
   if (spans_hosts_) flight.codec = flight.kind.codec_between_hosts();
@@ -62,7 +63,7 @@ void Launches::launch(std::unique_ptr<Flight> launched, const std::string& name)
 }
 
 std::deque<Launches::Queued> Launches::calls_of(Flight& flight, const std::string& name) {
-  if (!flight.in_a_row && flight.parts.size() > 1) return grouped(flight, name);
+  if (is_grouped(flight)) return grouped(flight, name);
   std::size_t bytes = 0;  // with the gaps between the tensors, which are zero on every rank
   std::byte* data = nullptr;
   for (const Part& part : flight.parts) {
@@ -71,6 +72,14 @@ std::deque<Launches::Queued> Launches::calls_of(Flight& flight, const std::strin
     bytes = Slots::padded(bytes) + part.bytes;
   }
   return in_pieces(flight, data, bytes, reduction_of(flight), name);
+}
+
+// A tensor that is long enough may be in its caller's memory, on some ranks: none sees where it is on others.
+bool Launches::is_grouped(const Flight& flight) const noexcept {
+  if (flight.parts.size() == 1) return false;
+  return !flight.in_a_row || (alone_ && std::any_of(flight.parts.begin(), flight.parts.end(), [&](const Part& part) {
+                                return flight.kind.needs_no_pack(part.bytes);
+                              }));
 }
 
 Reduction Launches::reduction_of(const Flight& flight) noexcept {

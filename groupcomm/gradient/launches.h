@@ -41,10 +41,9 @@ class Launches final : private GroupOperation::Observer {
     std::uint32_t index = 0;          // agreed
     bool mine = true;                 // else this rank contributes zeros
     Inbox::Tensor* tensor = nullptr;  // null: this rank has not added it
-    std::byte* slot = nullptr;        // the tensor's
     std::size_t bytes = 0;
     bool owed = false;          // some rank gave zeros: a follow-up brings the rest
-    std::byte* data = nullptr;  // where its result is: the slot, or in `other`
+    std::byte* data = nullptr;  // where its result is: the tensor's place, or in `other`
     std::size_t wire_at = 0;    // on the 16-bit wire: where it begins there, and by which power of two it is multiplied
     int exponent = 0;
     bool out_of_range = false;  // on every rank: there is no result, and the slot is as it was
@@ -148,6 +147,7 @@ class Launches final : private GroupOperation::Observer {
     return flight.kind.wire && flight.codec == Codec::kNone;
   }
   static Reduction reduction_of(const Flight& flight) noexcept;
+  bool is_grouped(const Flight& flight) const noexcept;
   std::deque<Queued> calls_of(Flight& flight, const std::string& name);
   std::deque<Queued> in_pieces(Flight& flight, std::byte* data, std::size_t bytes, const Reduction& reduction,
                                const std::string& name);
@@ -170,6 +170,7 @@ class Launches final : private GroupOperation::Observer {
   Duration timeout_;
   const bool looks_;  // for results that are not finite
   const bool spans_hosts_;
+  const bool alone_;  // no rank shares its host with another one
   WireCodec codec_;
   WireScales scales_;
   WireMemory memory_;

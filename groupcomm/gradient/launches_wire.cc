@@ -66,7 +66,7 @@ void Launches::encode(Flight& flight) {
     std::byte* const to = flight.memory.data + part.wire_at;
     part.exponent = flight.wire == DType::kFloat16 ? scales_.exponent(part.index).value_or(0) : 0;
     if (part.mine) {
-      codec_.encode(*flight.wire, to, part.slot, count, std::ldexp(flight.kind.prescale, part.exponent));
+      codec_.encode(*flight.wire, to, part.tensor->place, count, std::ldexp(flight.kind.prescale, part.exponent));
     } else {
       std::memset(to, 0, length);
     }

@@ -3,11 +3,19 @@
 #include <cstring>
 
 namespace aiacc::gradient {
+namespace {
+
+// Of a tensor of this rank.
+void bring_home(const Launches::Part& part) {
+  std::byte* const place = part.tensor->place;
+  if (part.data != place && part.bytes > 0) std::memcpy(place, part.data, part.bytes);
+}
+
+}  // namespace
 
 bool Results::finish(const Launches::Flight& flight, const Launches::Part& part) {
-  const bool elsewhere = part.data != part.slot;
   if (!flight.follow_up && part.mine) {
-    if (elsewhere && part.bytes > 0) std::memcpy(part.slot, part.data, part.bytes);
+    bring_home(part);
     part.tensor->owed = part.owed;
     return !part.owed;
   }
@@ -18,10 +26,10 @@ bool Results::finish(const Launches::Flight& flight, const Launches::Part& part)
   const auto first = first_.find(part.index);
   const bool completes = part.mine || (part.tensor != nullptr && part.tensor->owed);
   if (part.mine) {
-    if (elsewhere && part.bytes > 0) std::memcpy(part.slot, part.data, part.bytes);
-    if (first != first_.end()) add_up(flight.kind, part.slot, first->second.data(), part.bytes);
+    bring_home(part);
+    if (first != first_.end()) add_up(flight.kind, part.tensor->place, first->second.data(), part.bytes);
   } else if (completes) {
-    add_up(flight.kind, part.slot, part.data, part.bytes);
+    add_up(flight.kind, part.tensor->place, part.data, part.bytes);
   }
   if (first != first_.end()) first_.erase(first);
   return completes;

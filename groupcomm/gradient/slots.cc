@@ -1,23 +1,13 @@
 #include "groupcomm/gradient/slots.h"
 
 #include <algorithm>
-#include <cstring>
-#include <new>
+#include <utility>
 
 namespace aiacc::gradient {
-namespace {
-
-constexpr std::size_t kPageBytes = 4096;
-
-}  // namespace
 
 void Slots::clear() noexcept {
   for (const Chunk& chunk : chunks_) {
-    if (domain_ != nullptr) {
-      domain_->free(chunk.range);
-    } else {
-      ::operator delete(chunk.data, std::align_val_t(kPageBytes));
-    }
+    if (domain_ != nullptr) domain_->free(chunk.range);
   }
   chunks_.clear();
   kinds_.clear();
@@ -33,17 +23,14 @@ void Slots::reserve(std::uint64_t kind, std::size_t bytes) {
     chunk.range = domain_->allocate(chunk.bytes);
     chunk.data = domain_->view(domain_->rank(), chunk.range);
   } else {
-    try {
-      chunk.data = static_cast<std::byte*>(::operator new(chunk.bytes, std::align_val_t(kPageBytes)));
-    } catch (const std::bad_alloc&) {
-      throw Error(Code::kOutOfMemory, "there is no memory for the tensors of a gradient engine");
-    }
-    std::memset(chunk.data, 0, chunk.bytes);
+    chunk.pages = Mapping::make(chunk.bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1);
+    if (!chunk.pages) throw Error(Code::kOutOfMemory, "there is no memory for the tensors of a gradient engine");
+    chunk.data = chunk.pages.data();
   }
-  chunks_.push_back(chunk);
-  ++of.chunks;
   of.data = chunk.data;
   of.bytes = chunk.bytes;
+  chunks_.push_back(std::move(chunk));
+  ++of.chunks;
   of.taken = 0;
 }
 

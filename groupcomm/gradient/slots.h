@@ -10,6 +10,7 @@
 #include <map>
 #include <vector>
 
+#include "base/mapping.h"
 #include "transports/host/host_domain.h"
 
 namespace aiacc::gradient {
@@ -46,7 +47,8 @@ class Slots {
   struct Chunk {
     std::byte* data = nullptr;
     std::size_t bytes = 0;
-    HostRange range;
+    HostRange range;  // in shared memory, or else:
+    Mapping pages;    // which take no memory before they are written: many a gradient stays with the caller
   };
   struct OfKind {
     std::uint64_t chunks = 0;

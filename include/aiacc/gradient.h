@@ -121,9 +121,14 @@ AIACC_API aiacc_status_t aiacc_gradient_remove(aiacc_gradient_t engine, size_t n
  * (NULL `out`). NULL for a tensor without elements. Local. */
 AIACC_API aiacc_status_t aiacc_gradient_memory(aiacc_gradient_t engine, uint32_t tensor, void **memory);
 
+/* Sets *in_place to 1 if a submission of the tensor whose `in` and `out` are the same is reduced there, without a copy, and to 0 if it
+ * is copied into its slot and out of it. The former holds of tensors of 256 KiB and more, unless they have a 16-bit wire, where no host
+ * has two ranks of the group and AIACC_NAN_CHECK is not set. Local. */
+AIACC_API aiacc_status_t aiacc_gradient_in_place(aiacc_gradient_t engine, uint32_t tensor, int *in_place);
+
 /* The tensor is ready on this rank. `in`: where its elements are, copied before the call returns; NULL: in its slot.
  * `out`: where the result goes, written before the submission completes; NULL: it stays in the slot. `in` and `out` may be
- * the same. *request is for aiacc_wait, aiacc_test and their like; with a NULL `request`, aiacc_gradient_wait alone tells of
+ * the same, and then that memory belongs to the engine until the submission completes. *request is for aiacc_wait, aiacc_test and their like; with a NULL `request`, aiacc_gradient_wait alone tells of
  * the end. A tensor that was submitted and is not reduced yet is AIACC_ERR_INVALID_STATE. Does not block. */
 AIACC_API aiacc_status_t aiacc_gradient_submit(aiacc_gradient_t engine, uint32_t tensor, const void *in, void *out,
                                                aiacc_request_t *request);

@@ -145,6 +145,7 @@ _FUNCTIONS: Dict[str, Tuple[Any, ...]] = {
     "gradient_create": (Handle, c.POINTER(GradientAttr), HandlePointer),
     "gradient_add": (Handle, c.c_size_t, c.POINTER(Tensor), c.POINTER(c.c_uint32)),
     "gradient_memory": (Handle, c.c_uint32, c.POINTER(P)),
+    "gradient_in_place": (Handle, c.c_uint32, Int),
     "gradient_submit": (Handle, c.c_uint32, P, P, HandlePointer),
     "gradient_flush": (Handle,),
     "gradient_wait": (Handle,),

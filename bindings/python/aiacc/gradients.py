@@ -48,10 +48,16 @@ class Engine:
         library().aiacc_gradient_memory(self.handle, index, c.byref(address))
         return address.value or 0
 
+    def in_place(self, index: int) -> bool:
+        """Whether the tensor is reduced where it is given, if its result is wanted there too; otherwise it is copied into its slot and back."""
+        found = c.c_int()
+        library().aiacc_gradient_in_place(self.handle, index, c.byref(found))
+        return found.value != 0
+
     def submit(self, index: int, given: Optional[Buffer] = None, result: Optional[Buffer] = None, kept: Any = None,
                wants_request: bool = True) -> Optional[Request]:
         """The tensor is ready on this rank: in its slot, or at `given`, which is copied at once. The result goes to `result`, or stays
-        in the slot."""
+        in the slot. If both are the same memory, it is the engine's until the tensor is reduced."""
         request = _abi.Handle()
         library().aiacc_gradient_submit(self.handle, index, given.address if given is not None else None, result.address if result is not None else None,
                                         c.byref(request) if wants_request else None)

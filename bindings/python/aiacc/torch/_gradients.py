@@ -1,7 +1,8 @@
 """Gradients of one optimizer, reduced by the gradient engine while backward goes on.
 
 The engine has a slot for each parameter, in memory that the ranks of a host share. A parameter's `grad` is a view of its slot,
-so gradients are reduced where backward wrote them. Ranks submit them in any order; the engine finds out which are ready on all.
+so gradients are reduced where backward wrote them. Where no rank shares its host with another one, a long gradient that is not in
+its slot stays where it is. Ranks submit them in any order; the engine finds out which are ready on all.
 """
 from __future__ import annotations
 
@@ -11,7 +12,7 @@ from typing import Dict, Iterable, List, Optional, Tuple
 import torch
 
 from aiacc._horovod.exceptions import HorovodInternalError
-from aiacc.buffers import DType
+from aiacc.buffers import Buffer, DType
 from aiacc.errors import NotFinite
 from aiacc.gradients import Engine, Wire
 from aiacc.groups import Group
@@ -41,16 +42,28 @@ def dense_strides(tensor: torch.Tensor) -> Tuple[int, ...]:
 class Slot:
     """Where the gradient of one parameter travels: `view` of memory of the engine."""
 
-    def __init__(self, parameter: torch.Tensor, index: int, flat: torch.Tensor) -> None:
+    def __init__(self, parameter: torch.Tensor, index: int, flat: torch.Tensor, optional: bool) -> None:
         self.parameter, self.index = parameter, index
         self.view = torch.as_strided(flat, parameter.shape, dense_strides(parameter))
         # Otherwise it is converted into the view and out of it.
         self.in_place = flat.dtype == parameter.dtype
         self.sparse_dims = 0  # of the gradients that backward makes, which travel dense; 0: they are dense
         self.submitted = False
+        self.optional = optional  # the engine takes a gradient that is elsewhere
+        self.elsewhere: Optional[torch.Tensor] = None  # that gradient, which the engine reduces there
+
+    def may_stay(self, gradient: torch.Tensor) -> bool:
+        """Whether the gradient has the slot's elements in the slot's order, and nobody's history hangs on it."""
+        if not self.optional or type(gradient) is not torch.Tensor or gradient.layout != torch.strided or gradient.dtype != self.view.dtype:
+            return False
+        strides = zip(gradient.stride(), self.view.stride(), gradient.shape)
+        return all(its == ours for its, ours, size in strides if size != 1) and not gradient.requires_grad and not gradient.is_neg()
 
     def take(self, gradient: Optional[torch.Tensor]) -> None:
         """Puts the gradient in its place; None counts as zeros."""
+        if gradient is not None and gradient is not self.view and self.may_stay(gradient):
+            self.elsewhere = gradient
+            return
         if gradient is not None:
             self.sparse_dims = self._sparse_dims_of(gradient)
         with torch.no_grad():
@@ -75,7 +88,9 @@ class Slot:
     def give(self) -> None:
         """The result is the parameter's gradient, and sparse if that was: optimizers of sparse gradients take no other."""
         self.submitted = False
-        if self.sparse_dims:
+        if self.elsewhere is not None:
+            self.elsewhere = None
+        elif self.sparse_dims:
             self.parameter.grad = self.view.to(self.parameter.dtype).to_sparse(self.sparse_dims)
         elif not self.in_place:
             with torch.no_grad():
@@ -96,25 +111,28 @@ class Reducer:
         for name, parameter, dtype, wire in plan:
             kind = DType(tensors.type_of(dtype))
             index = self.engine.add(name, parameter.numel(), kind, self.op, *self.scales, wire)
-            self.slots[parameter] = Slot(parameter, index, at_address(self.engine.memory(index), parameter.numel(), dtype))
+            self.slots[parameter] = Slot(parameter, index, at_address(self.engine.memory(index), parameter.numel(), dtype),
+                                         self.engine.in_place(index))
 
     def close(self) -> None:
         """The engine's memory goes: gradients move out of it."""
         for slot in self.slots.values():
             if slot.parameter.grad is slot.view:
                 slot.parameter.grad = slot.view.clone()
-        self.slots = {}
         try:
             self.engine.free()
         except RuntimeError:
             pass  # the world is over already
+        self.slots = {}  # with what the engine had of their gradients
 
     def submit(self, parameter: torch.Tensor) -> None:
         """The parameter's gradient is complete on this rank."""
         slot = self.slots[parameter]
         slot.take(parameter.grad)
         try:
-            self.engine.submit(slot.index, wants_request=False)
+            elsewhere = slot.elsewhere
+            place = None if elsewhere is None else Buffer(elsewhere.data_ptr(), elsewhere.numel(), tensors.type_of(elsewhere.dtype))
+            self.engine.submit(slot.index, place, place, wants_request=False)
         except RuntimeError as error:
             raise HorovodInternalError(f"reducing gradients: {error}") from error
         slot.submitted = True
