@@ -2,12 +2,20 @@
 import pytest
 
 from launcher_support import users
-from python_support import check_job, each_torch_with, torch_version
+from python_support import ENVIRONMENT, PACKAGE_PROGRAMS, check_job, each_torch, each_torch_with, torch_version
 
 
 @pytest.mark.parametrize("python, ranks", each_torch_with(1, 2, 3))
 def test_optimizer(python, ranks):
     check_job(python, ranks, "torch_optimizer.py")
+
+
+@pytest.mark.parametrize("python", each_torch())
+def test_on_hosts_of_one_rank(launch, python):
+    words = [f"{name}={value}" for name, value in ENVIRONMENT.items()]
+    checks = ["check_it_is_training_on_the_joined_batch", "check_long_gradients_stay_where_backward_wrote_them_on_hosts_of_one_rank"]
+    code, out, err = launch("h0:1,h1:1", "--quiet", "env", *words, python, PACKAGE_PROGRAMS / "torch_optimizer.py", *checks).finish(timeout=120)
+    assert (code, out) == (0, "all is well\n" * 2), f"exit code {code}\n{out}\n{err}"
 
 
 @pytest.mark.parametrize("python, ranks", each_torch_with(2, 3))

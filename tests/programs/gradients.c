@@ -57,7 +57,7 @@ static void add_all(aiacc_gradient_t engine, int backwards) {
   uint32_t added[TENSORS];
   for (int i = 0; i < TENSORS; ++i) {
     const int t = backwards && rank % 2 == 1 ? TENSORS - 1 - i : i;
-    counts[t] = t == 3 ? 0 : t % 8 == 7 ? 50021 + (size_t)t : 1 + (size_t)(t * t * 37);
+    counts[t] = t == 3 ? 0 : t % 8 == 7 ? 70021 + (size_t)t : 1 + (size_t)(t * t * 37);
     snprintf(names[t], sizeof names[t], "layer %d", t);
     tensors[i] = tensor_of(names[t], counts[t]);
     if (has_priorities) tensors[i].priority = (t * 7 + rank) % 5 - 2;
@@ -291,6 +291,11 @@ static void misuse(void) {
   tensor.name = "";
   require(aiacc_gradient_add(engine, 1, &tensor, &again) == AIACC_ERR_INVALID_ARGUMENT, "a tensor has a name");
   require(aiacc_gradient_submit(engine, 77, NULL, NULL, NULL) == AIACC_ERR_INVALID_ARGUMENT, "no such tensor");
+  int in_place = 1;
+  require(aiacc_gradient_in_place(engine, 77, &in_place) == AIACC_ERR_INVALID_ARGUMENT, "nor in place");
+  require(aiacc_gradient_in_place(engine, number, NULL) == AIACC_ERR_INVALID_ARGUMENT, "it is stored somewhere");
+  check(aiacc_gradient_in_place(engine, number, &in_place), "in place");
+  require(in_place == 0, "a short tensor is copied");
   aiacc_request_t request = AIACC_NULL;
   if (rank == 0) {
     check(aiacc_gradient_submit(engine, number, NULL, NULL, &request), "submit");

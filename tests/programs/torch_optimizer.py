@@ -39,6 +39,12 @@ def same(model, reference, tolerance=1e-5):
         assert torch.allclose(one, other, rtol=tolerance, atol=tolerance), (name, (one - other).abs().max())
 
 
+def wide(seed=1):
+    """The third layer's gradient has more than 256 KiB."""
+    torch.manual_seed(seed)
+    return nn.Sequential(nn.Linear(6, 300), nn.Tanh(), nn.Linear(300, 300), nn.Tanh(), nn.Linear(300, 3))
+
+
 def train(make, steps=4, tolerance=1e-5, before_step=None, **arguments):
     """The model after some steps with DistributedOptimizer, seen to be that of one process on the joined batches."""
     model, reference = network(), network()
@@ -97,6 +103,29 @@ def check_arguments_that_change_nothing():
     optimizer = hvd.DistributedOptimizer(sgd(model.parameters()), groups=listed)
     loss_of(model, batch(0, hvd.rank())).backward()
     optimizer.step()
+
+
+def check_long_gradients_stay_where_backward_wrote_them_on_hosts_of_one_rank():
+    model, reference = wide(), wide()
+    plain = sgd(reference.parameters())
+    optimizer = hvd.DistributedOptimizer(sgd(model.parameters()), model.named_parameters())
+    for step in range(10):
+        optimizer.zero_grad(set_to_none=step % 4 != 3)  # otherwise backward adds to what is there
+        loss_of(model, batch(step, hvd.rank())).backward()
+        optimizer.step()
+        plain.zero_grad()
+        loss_of(reference, joined(step)).backward()
+        plain.step()
+        same(model, reference, 1e-4)
+        if hvd.size() == 1:
+            continue
+        slots = optimizer._reducer.slots
+        inside = [one.grad.data_ptr() == slots[one].view.data_ptr() for one in model.parameters()]
+        assert inside == [one.numel() < 65536 or hvd.local_size() > 1 for one in model.parameters()], (step, inside)
+    if hvd.size() > 1:
+        short = sum(one.numel() for one in model.parameters() if one.numel() < 65536)
+        stats = optimizer._reducer.engine.stats()
+        assert stats["packed_bytes"] == 0 and short < stats["bytes"], stats
 
 
 def check_gradients_live_in_shared_memory():
