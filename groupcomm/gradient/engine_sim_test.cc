@@ -24,7 +24,7 @@ struct Plan {
   int steps = 40;
   std::uint64_t departs_one_in = 25;  // rank and step; 0: none
   WireType wire = WireType::kFloat32;
-  bool in_place = false;  // results go where the gradients were, and there are long ones
+  bool in_place = false;    // results go where the gradients were, and there are long ones
   bool priorities = false;  // the first tensors', which are submitted last, are the highest
   bool alone() const { return std::adjacent_find(hosts.begin(), hosts.end()) == hosts.end(); }
 };
