@@ -49,7 +49,7 @@ class Trainer {
     options.timeout = seconds(100);
     engine = std::make_shared<Engine>(context.context->world(), options);
     engine->start();
-    for (std::size_t tensor = 0; tensor < kTrainedTensors; ++tensor) add(tensor);
+    add(0, kTrainedTensors);
   }
 
   Task<void> train(Stop& stop) {
@@ -73,19 +73,26 @@ class Trainer {
 
  private:
   bool departs() { return plan_.departs_one_in != 0 && random_.next() % (plan_.departs_one_in * kTrainedTensors) == 0; }
-  void add(std::size_t tensor) {
-    const std::string name = "tensor " + std::to_string(tensor);
-    TensorOrder order;
-    order.name = name;
-    order.count = plan_.in_place && (tensor == 5 || tensor == 6) ? kLong + tensor : count_of(tensor);
-    if (plan_.priorities) order.priority = -static_cast<std::int32_t>(tensor);
-    engine->add({&order, 1}, &numbers_.emplace_back());
-    given_.emplace_back(order.count);
-    got_.emplace_back(order.count);
+  // Neighbours in memory.
+  void add(std::size_t first, std::size_t count) {
+    std::vector<std::string> names;
+    std::vector<TensorOrder> orders(count);
+    for (std::size_t tensor = first; tensor < first + count; ++tensor)
+      names.push_back("tensor " + std::to_string(tensor));
+    for (std::size_t i = 0; i < count; ++i) {
+      const std::size_t tensor = first + i;
+      orders[i].name = names[i];
+      orders[i].count = plan_.in_place && (tensor == 5 || tensor == 6) ? kLong + tensor : count_of(tensor);
+      if (plan_.priorities) orders[i].priority = -static_cast<std::int32_t>(tensor);
+      given_.emplace_back(orders[i].count);
+      got_.emplace_back(orders[i].count);
+    }
+    numbers_.resize(first + count);
+    engine->add(orders, &numbers_[first]);
   }
   // Mostly from the last to the first, as backward has it. From the middle on there is a tensor more, which comes first on some ranks.
   std::vector<std::size_t> order() {
-    if (step_ == plan_.steps / 2) add(kTrainedTensors);
+    if (step_ == plan_.steps / 2) add(kTrainedTensors, 1);
     std::vector<std::size_t> found(numbers_.size());
     std::iota(found.begin(), found.end(), std::size_t{0});
     std::reverse(found.begin(), found.end());
