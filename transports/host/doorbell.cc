@@ -31,8 +31,7 @@ struct BellAddress {
 }  // namespace
 
 Doorbell::Doorbell(io::RealLoop& loop)
-    : loop_(loop),
-      socket_(io::checked_descriptor(socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0),
+    : socket_(io::checked_descriptor(socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0),
                                      "cannot make the socket that wakes this rank")) {
   io::RealEntropy().fill(std::as_writable_bytes(std::span(name_)));
   const BellAddress address(name_);
@@ -53,13 +52,11 @@ bool Doorbell::ring(const Name& other) noexcept {
 
 // Reads until the queue is empty, because an edge-triggered poll reports only new datagrams. The number is bounded, so that
 // a process that rings without end cannot keep this rank here.
-void Doorbell::drain() noexcept {
+bool Doorbell::drain() noexcept {
   constexpr int kAtOnce = 16;  // more than a queue holds by default (net.unix.max_dgram_qlen)
   char bytes[16];
-  for (int i = 0; i < kAtOnce; ++i) {
-    if (recv(socket_.get(), bytes, sizeof bytes, MSG_DONTWAIT) < 0) return;
-  }
-  if (!Job::linked()) loop_.post(*this);
+  for (int i = 0; rung_ && i < kAtOnce; ++i) rung_ = recv(socket_.get(), bytes, sizeof bytes, MSG_DONTWAIT) >= 0;
+  return !rung_;
 }
 
 }  // namespace aiacc

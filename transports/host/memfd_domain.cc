@@ -196,6 +196,7 @@ bool MemfdDomain::look_at_flags() noexcept {
 
 bool MemfdDomain::about_to_block() noexcept {
   if (waits_.empty() && urgent_waits_.empty()) return true;
+  if (!bell_.drain()) return false;
   std::uint64_t lines = 0;
   waits_.for_each([&lines](FlagAwait& wait) { lines |= interest(wait.flag().owner, wait.flag().line); });
   word(rank_, kSleepLine, kInterest).store(lines, std::memory_order_relaxed);

@@ -273,5 +273,17 @@ TEST(MemfdDomain, AMissedAbortIsTakenForOnesOwn) {
   host.member(1).end_stores();
 }
 
+// More often than its socket holds datagrams, and more often at once than are read at once.
+TEST(Doorbell, WakesItsOwnerWheneverItWasDrained) {
+  io::RealLoop loop, other;
+  Doorbell bell(loop), peer(other);
+  for (int i = 0; i < 1'000; ++i) {
+    for (int more = i % 100 == 0 ? 40 : 1; more > 0; --more) EXPECT_TRUE(peer.ring(bell.name()));
+    ASSERT_TRUE(loop.look()) << i;
+    for (int tries = 0; !bell.drain(); ++tries) ASSERT_LT(tries, 100);
+    EXPECT_FALSE(loop.look());
+  }
+}
+
 }  // namespace
 }  // namespace aiacc
