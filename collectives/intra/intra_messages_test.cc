@@ -180,24 +180,25 @@ TEST(IntraMessages, MatchesTagsInAnyOrderAndEqualOnesInTheirs) {
   });
 }
 
+struct Receive final : IntraMessages::Posted {
+  Receive(int from, const PlainCall& call, std::int32_t* into)
+      : Posted(from, call, {reinterpret_cast<std::byte*>(into), sizeof *into}) {}
+};
+struct Told final : IntraMessages::Posted::Owner {
+  void received(IntraMessages::Posted& receive, std::exception_ptr error) noexcept override {
+    order.push_back(&receive);
+    if (error) failed.push_back(&receive);
+  }
+  void received_all(std::span<IntraMessages::Posted* const> receives) noexcept override {
+    together = std::max(together, receives.size());
+    order.insert(order.end(), receives.begin(), receives.end());
+  }
+  std::vector<IntraMessages::Posted*> order, failed;
+  std::size_t together = 0;
+};
+
 // Of receives whose messages are found together their owner hears together, in their order, and of a failed one in its place.
 TEST(IntraMessages, TellsOfPostedReceivesInTheirOrder) {
-  struct Receive final : IntraMessages::Posted {
-    Receive(int from, const PlainCall& call, std::int32_t* into)
-        : Posted(from, call, {reinterpret_cast<std::byte*>(into), sizeof *into}) {}
-  };
-  struct Told final : IntraMessages::Posted::Owner {
-    void received(IntraMessages::Posted& receive, std::exception_ptr error) noexcept override {
-      order.push_back(&receive);
-      if (error) failed.push_back(&receive);
-    }
-    void received_all(std::span<IntraMessages::Posted* const> receives) noexcept override {
-      together = std::max(together, receives.size());
-      order.insert(order.end(), receives.begin(), receives.end());
-    }
-    std::vector<IntraMessages::Posted*> order, failed;
-    std::size_t together = 0;
-  };
   constexpr int kMessages = 200, kTooLong = 100;
   std::barrier turn(2);
   run_posts(2, [&turn](Rank& rank, IntraMessages& post) {
@@ -264,6 +265,55 @@ TEST(IntraMessages, SendsAndReceivesInPlaceWhereNothingHasToWait) {
     EXPECT_FALSE(post.recv_now(peer, PlainCall::of(message(Collective::kRecv, peer, 5, 1)), at));
     batch.finish();
     EXPECT_EQ(*waited, 1);
+  });
+}
+
+// A receive waits only where nothing else is to be done for it: its message may be there, or it may fail.
+TEST(IntraMessages, AReceiveOnlyWaitsWhileNothingIsThereOrBroken) {
+  std::barrier turn(2);
+  run_posts(2, [&turn](Rank& rank, IntraMessages& post) {
+    const int peer = 1 - rank.rank();
+    std::int32_t value = 7;
+    const Buffer at{reinterpret_cast<std::byte*>(&value), sizeof value};
+    if (rank.rank() == 0) {
+      turn.arrive_and_wait();
+      EXPECT_TRUE(post.send_now(peer, PlainCall::of(message(Collective::kSend, peer, 6, 1)), at));
+      turn.arrive_and_wait();
+      turn.arrive_and_wait();
+      // The number of messages becomes what it cannot be, and later what it was.
+      const std::uint64_t key = Hash64().add(rank.team.view->id()).add("post").value() | 1;
+      const std::uint32_t posted = rank.domain.find_lines(0, key, 4).value() + 1;
+      rank.domain.publish(posted, 1, std::uint64_t{1} << 40);
+      turn.arrive_and_wait();
+      turn.arrive_and_wait();
+      rank.domain.publish(posted, 1, 1);
+      turn.arrive_and_wait();
+      return;
+    }
+    const PlainCall five = PlainCall::of(message(Collective::kRecv, peer, 5, 1));
+    const PlainCall six = PlainCall::of(message(Collective::kRecv, peer, 6, 1));
+    EXPECT_FALSE(post.only_waits(peer, five)) << "nobody listens to that member yet";
+    ASSERT_TRUE(post.prepare_to_post(peer, five));
+    EXPECT_TRUE(post.only_waits(peer, five));
+    PlainCall too_long = five;
+    too_long.count = std::size_t{UINT32_MAX} + 1;
+    EXPECT_FALSE(post.only_waits(peer, too_long)) << "a Posted cannot say how long it is";
+    turn.arrive_and_wait();
+    turn.arrive_and_wait();
+    EXPECT_FALSE(post.only_waits(peer, five)) << "a message came";
+    EXPECT_FALSE(post.recv_now(peer, five, at));
+    EXPECT_FALSE(post.only_waits(peer, six)) << "its message is kept";
+    EXPECT_TRUE(post.recv_now(peer, six, at));
+    EXPECT_TRUE(post.only_waits(peer, five));
+    Told told;
+    Receive receive(peer, five, &value);
+    post.post(receive, told);
+    turn.arrive_and_wait();
+    turn.arrive_and_wait();
+    rank.loop.run_until([&told] { return !told.failed.empty(); });
+    turn.arrive_and_wait();
+    turn.arrive_and_wait();
+    EXPECT_FALSE(post.only_waits(peer, five)) << "that member has said what cannot be";
   });
 }
 
