@@ -382,6 +382,14 @@ def check_ddp():
         assert torch.allclose(flat(trained(lambda one: nn.parallel.DistributedDataParallel(one, **arguments))), expected, atol=1e-6), arguments
 
 
+def check_ddp_of_sparse_gradients():
+    for arguments in ({}, {"gradient_as_bucket_view": True}):
+        torch.manual_seed(0)
+        found = nn.parallel.DistributedDataParallel(nn.EmbeddingBag(size + 1, 3, mode="sum", sparse=True), **arguments)
+        found(torch.tensor([[rank, rank + 1]])).sum().backward()
+        equal(found.module.weight.grad.to_dense(), torch.tensor([[1.0], *[[2.0]] * (size - 1), [1.0]]).expand(size + 1, 3) / size)
+
+
 def check_ddp_hooks():
     from torch.distributed.algorithms.ddp_comm_hooks import default_hooks
 

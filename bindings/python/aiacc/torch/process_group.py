@@ -194,8 +194,13 @@ class AiaccProcessGroup(dist.ProcessGroup):
         if waits:
             work.wait()
         else:
-            self._unasked.append(work)
-            work.asked = self._asked
+            self._keep(work)
+        return work
+
+    def _keep(self, work: Work) -> Work:
+        """Until it was asked for its end."""
+        self._unasked.append(work)
+        work.asked = self._asked
         return work
 
     def _asked(self, work: Work) -> None:
@@ -255,7 +260,7 @@ class AiaccProcessGroup(dist.ProcessGroup):
         total = torch.sparse_coo_tensor(torch.cat(indices, 1), torch.cat(values, 0), mine.shape).coalesce()
         for one in tensors:
             one.copy_(total)
-        return Work.done(list(tensors))
+        return self._keep(Work.done(list(tensors)))
 
     @recorded("broadcast", 0)
     @forms("BroadcastOptions", 1, "root", "timeout")
