@@ -69,12 +69,14 @@ std::uint64_t DelayWindow::worth_writing() const noexcept {
   return std::clamp<std::uint64_t>(static_cast<std::uint64_t>(queue / 4), kSegment, bytes_ / 2);
 }
 
-// Until so much is free. A peer that has not read for some time is not expected to begin the next moment.
+// Until so much is free, at the rate of which the window is: one period in which acknowledgements were late has next to none. A peer that
+// has not read for some time is not expected to begin the next moment.
 Duration DelayWindow::pause() const noexcept {
   const Duration usual = std::max<Duration>(std::chrono::milliseconds(10), 4 * (least_rtt_ + limit_));
   if (looked_ - moved_ > usual) return kLongestPause;
   if (rate_ <= 0) return kShortestPause;
-  const double wait = static_cast<double>(worth_writing()) / rate_;
+  const double part = static_cast<double>(worth_writing()) / static_cast<double>(bytes_);
+  const double wait = part * seconds(least_rtt_ + limit_);
   return std::clamp(Duration(std::llround(std::min(wait, 1.0) * 1e9)), kShortestPause, kLongestPause);
 }
 

@@ -211,6 +211,15 @@ TEST(DelayWindow, APeerThatDoesNotReadIsLookedAtSeldom) {
   EXPECT_LT(flow.window.pause(), 1ms);
 }
 
+// One period in which acknowledgements are late is no reason to look late itself.
+TEST(DelayWindow, LooksAgainSoonAfterAPeriodWithoutAcknowledgements) {
+  Flow flow;
+  for (int i = 0; i < 30; ++i) flow.period(kLine / 500);
+  const Duration usual = flow.window.pause();
+  flow.period(800);
+  EXPECT_LE(flow.window.pause(), 2 * usual);
+}
+
 TEST(DelayWindow, WithoutAcknowledgementsItNeverRises) {
   sim::Random random(1);
   for (int round = 0; round < 200; ++round) {
