@@ -146,7 +146,7 @@ Part* Outbound::next(Carrier& carrier) noexcept {
   const unsigned waiting = waiting_classes();
   const bool alone = std::popcount(waiting) < 2;
   if (alone) held_back_ = false;
-  for (unsigned left = waiting; left != 0;) {
+  for (unsigned left = carrier.urgent_alone ? waiting & kUrgent : waiting; left != 0;) {
     const std::size_t traffic = shares_.first(left);
     left &= ~(1U << traffic);
     if (!alone && waits_for_another(carrier, traffic, waiting)) {
@@ -159,7 +159,7 @@ Part* Outbound::next(Carrier& carrier) noexcept {
     if (!alone) took_[traffic] = shared_.loop.now();
     return part;
   }
-  return carried_chunks_ > 0 ? carry_again(carrier) : nullptr;
+  return carried_chunks_ > 0 && !carrier.urgent_alone ? carry_again(carrier) : nullptr;
 }
 
 Part* Outbound::next_of(Carrier& carrier, std::size_t traffic) noexcept {
@@ -240,7 +240,7 @@ Outgoing& Outbound::begin(const Carrier& carrier, Class& its) noexcept {
   if (message.payload_bytes > kWholeBytes) {
     const bool shortly =
         message.traffic >= TrafficClass::kBulk && carrier.window < kWideWindow && shared_.latency_in_use();
-    if (shortly || divides()) divide(message, shortly ? kWholeBytes : kMaxChunkBytes);
+    if (shortly || divides()) divide(message, shortly ? kShortChunkBytes : kMaxChunkBytes);
   }
   message.missing = message.unwritten = 1 + message.chunk_count;
   for (std::size_t i = 0; i < message.chunk_count; ++i) its.lead_chunks.push_back(message.chunks[i]);
@@ -261,7 +261,7 @@ void Outbound::divide(Outgoing& message, std::uint64_t longest) {
     message.pieces[message.piece_count++] = std::span(message.bytes).subspan(Outgoing::kPrefixBytes);
   }
   const std::uint64_t share = message.payload_bytes / (2 * streams_);
-  const std::uint64_t at_most = std::clamp<std::uint64_t>(share, kWholeBytes, longest);
+  const std::uint64_t at_most = std::clamp<std::uint64_t>(share, std::min(longest, kWholeBytes), longest);
   message.head.length = 0;
   message.chunk_count = static_cast<std::size_t>((message.payload_bytes + at_most - 1) / at_most);
   const std::uint64_t most =
