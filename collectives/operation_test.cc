@@ -61,7 +61,7 @@ TEST(Call, UnevenCallsAgreeOnEveryLengthOrOnNone) {
 }
 
 TEST(Call, AUserDefinedOperatorIsAgreedOnByNameAndSize) {
-  UserOp op{nullptr, nullptr, 24, true, "softmax"};
+  UserOp op{.record_bytes = 24, .commutative = true, .name = "softmax"};
   Call call = allreduce_of(3);
   call.reduction.type = DType::kRecord;
   call.reduction.user = &op;

@@ -28,7 +28,7 @@ INSTANTIATE_TEST_SUITE_P(Placements, SurfaceHosts,
                                            Placement{1, 0, 2, 0, 1, 1, 2}));
 
 TEST_P(SurfaceHosts, OperatorsThatDoNotCommuteCombineInTheOrderOfRanks) {
-  const UserOp op{&affine::combine, nullptr, sizeof(Map), false, "affine"};
+  const UserOp op{.function = &affine::combine, .record_bytes = sizeof(Map), .name = "affine"};
   for (const std::size_t count : {1, 7, 1000, 30'001}) {
     SimJob job(GetParam());
     const auto n = static_cast<std::size_t>(job.size());
@@ -75,7 +75,7 @@ void add(void* inout, const void* in, std::size_t records, void*) {
 }
 
 TEST_P(SurfaceHosts, OperatorsThatCommute) {
-  const UserOp op{&add, nullptr, sizeof(Moments), true, "moments"};
+  const UserOp op{.function = &add, .record_bytes = sizeof(Moments), .commutative = true, .name = "moments"};
   for (const std::size_t count : {1, 1000, 60'001}) {
     SimJob job(GetParam());
     const auto n = static_cast<std::uint32_t>(job.size());
