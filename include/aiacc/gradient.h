@@ -6,7 +6,7 @@
  *
  * - A tensor has a name, equal on all ranks, and a slot in memory of the engine that the ranks of a host share. A framework
  *   that writes its gradients there (aiacc_gradient_memory) has them reduced in place; from its own memory they are copied
- *   into the slot and out of it.
+ *   into the slot and out of it, unless they are long and no host has two ranks (aiacc_gradient_in_place).
  * - A step: submit each tensor once, as its gradient is ready; then aiacc_gradient_wait. Next step.
  * - After some equal steps the ranks have agreed on a schedule: the engine then reduces in its order without any message
  *   of negotiation, until a rank departs from it.
@@ -121,15 +121,18 @@ AIACC_API aiacc_status_t aiacc_gradient_remove(aiacc_gradient_t engine, size_t n
  * (NULL `out`). NULL for a tensor without elements. Local. */
 AIACC_API aiacc_status_t aiacc_gradient_memory(aiacc_gradient_t engine, uint32_t tensor, void **memory);
 
-/* Sets *in_place to 1 if a submission of the tensor whose `in` and `out` are the same is reduced there, without a copy, and to 0 if it
- * is copied into its slot and out of it. The former holds of tensors of 256 KiB and more, unless they have a 16-bit wire, where no host
- * has two ranks of the group and AIACC_NAN_CHECK is not set. Local. */
+/* Sets *in_place to 1 if a submission of the tensor whose `in` and `out` are the same is reduced there, without a copy, and to 0 if
+ * it is copied into its slot and out of it. The former holds of tensors of any type of 256 KiB and more, unless they have a 16-bit
+ * wire, where no host has two ranks of the group and the engine does not look for gradients that are not finite (AIACC_NAN_CHECK,
+ * nan_check). Local. */
 AIACC_API aiacc_status_t aiacc_gradient_in_place(aiacc_gradient_t engine, uint32_t tensor, int *in_place);
 
 /* The tensor is ready on this rank. `in`: where its elements are, copied before the call returns; NULL: in its slot.
- * `out`: where the result goes, written before the submission completes; NULL: it stays in the slot. `in` and `out` may be
- * the same, and then that memory belongs to the engine until the submission completes. *request is for aiacc_wait, aiacc_test and their like; with a NULL `request`, aiacc_gradient_wait alone tells of
- * the end. A tensor that was submitted and is not reduced yet is AIACC_ERR_INVALID_STATE. Does not block. */
+ * `out`: where the result goes, written before the submission completes, and untouched after an error; NULL: it stays in the
+ * slot. `in` and `out` may be the same, and then that memory belongs to the engine until the submission completes. Where
+ * aiacc_gradient_in_place says 1 it is then read and written until that, the slot is not used, and after an error the memory's
+ * contents are undefined. *request is for aiacc_wait, aiacc_test and their like; with a NULL `request`, aiacc_gradient_wait alone
+ * tells of the end. A tensor that was submitted and is not reduced yet is AIACC_ERR_INVALID_STATE. Does not block. */
 AIACC_API aiacc_status_t aiacc_gradient_submit(aiacc_gradient_t engine, uint32_t tensor, const void *in, void *out,
                                                aiacc_request_t *request);
 

@@ -49,7 +49,8 @@ class Engine:
         return address.value or 0
 
     def in_place(self, index: int) -> bool:
-        """Whether the tensor is reduced where it is given, if its result is wanted there too; otherwise it is copied into its slot and back."""
+        """Whether the tensor is reduced where it is given, if its result is wanted there too; otherwise it is copied into its slot and
+        out of it. With 256 KiB and more of any type and no 16-bit wire, where no host has two ranks, without AIACC_NAN_CHECK."""
         found = c.c_int()
         library().aiacc_gradient_in_place(self.handle, index, c.byref(found))
         return found.value != 0
@@ -57,7 +58,9 @@ class Engine:
     def submit(self, index: int, given: Optional[Buffer] = None, result: Optional[Buffer] = None, kept: Any = None,
                wants_request: bool = True) -> Optional[Request]:
         """The tensor is ready on this rank: in its slot, or at `given`, which is copied at once. The result goes to `result`, or stays
-        in the slot. If both are the same memory, it is the engine's until the tensor is reduced."""
+        in the slot; an error leaves `result` as it was. If both are the same memory, it is the engine's until the tensor is reduced. If
+        in_place() says so the tensor is not copied: the memory is read and written until then, the slot is not used, and after an error
+        the memory's contents are undefined."""
         request = _abi.Handle()
         library().aiacc_gradient_submit(self.handle, index, given.address if given is not None else None, result.address if result is not None else None,
                                         c.byref(request) if wants_request else None)

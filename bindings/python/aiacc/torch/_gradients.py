@@ -39,6 +39,17 @@ def dense_strides(tensor: torch.Tensor) -> Tuple[int, ...]:
     return tensor.stride()
 
 
+# How many hold a storage, where torch tells (2.1 and later), and what it says of one that a single tensor has.
+_holders = getattr(torch._C, "_storage_Use_Count", None)
+
+
+def _holders_of(tensor: torch.Tensor) -> int:
+    return _holders(tensor.untyped_storage()._cdata)  # type: ignore[misc]
+
+
+_ALONE = 0 if _holders is None else _holders_of(torch.empty(1))
+
+
 class Slot:
     """Where the gradient of one parameter travels: `view` of memory of the engine."""
 
@@ -50,20 +61,22 @@ class Slot:
         self.sparse_dims = 0  # of the gradients that backward makes, which travel dense; 0: they are dense
         self.submitted = False
         self.optional = optional  # the engine takes a gradient that is elsewhere
-        self.elsewhere: Optional[torch.Tensor] = None  # that gradient, which the engine reduces there
+        self.elsewhere: Optional[torch.Tensor] = None  # holds the memory of that gradient, which the engine reduces there
 
     def may_stay(self, gradient: torch.Tensor) -> bool:
-        """Whether the gradient has the slot's elements in the slot's order, and nobody's history hangs on it."""
+        """Whether the gradient has the slot's elements in the slot's order, nobody's history hangs on it, and nobody else has its memory:
+        where a parameter is used through a view, another branch of backward may still read it, and it may be another one's gradient, too."""
         if not self.optional or type(gradient) is not torch.Tensor or gradient.layout != torch.strided or gradient.dtype != self.view.dtype:
             return False
-        strides = zip(gradient.stride(), self.view.stride(), gradient.shape)
-        return all(its == ours for its, ours, size in strides if size != 1) and not gradient.requires_grad and not gradient.is_neg()
+        if _holders is None or _holders_of(gradient) != _ALONE or gradient.requires_grad or gradient.is_neg():
+            return False
+        return all(its == ours for its, ours, size in zip(gradient.stride(), self.view.stride(), gradient.shape) if size != 1)
 
-    def take(self, gradient: Optional[torch.Tensor]) -> None:
-        """Puts the gradient in its place; None counts as zeros."""
+    def take(self, gradient: Optional[torch.Tensor]) -> Optional[torch.Tensor]:
+        """Puts the gradient in its place; None counts as zeros. Returns what holds its memory if it is to stay there."""
         if gradient is not None and gradient is not self.view and self.may_stay(gradient):
-            self.elsewhere = gradient
-            return
+            self.sparse_dims = 0
+            return gradient.detach()
         if gradient is not None:
             self.sparse_dims = self._sparse_dims_of(gradient)
         with torch.no_grad():
@@ -72,12 +85,13 @@ class Slot:
             elif gradient is not self.view:
                 self.view.copy_(gradient.to_dense() if gradient.layout != torch.strided else gradient)
         if self.sparse_dims:
-            return
+            return None
         if self.in_place:
             if gradient is not self.view:
                 self.parameter.grad = self.view
         elif gradient is None:
             self.parameter.grad = torch.zeros_like(self.parameter)
+        return None
 
     def _sparse_dims_of(self, gradient: torch.Tensor) -> int:
         if gradient.layout == torch.strided:
@@ -128,13 +142,13 @@ class Reducer:
     def submit(self, parameter: torch.Tensor) -> None:
         """The parameter's gradient is complete on this rank."""
         slot = self.slots[parameter]
-        slot.take(parameter.grad)
+        elsewhere = slot.take(parameter.grad)
         try:
-            elsewhere = slot.elsewhere
             place = None if elsewhere is None else Buffer(elsewhere.data_ptr(), elsewhere.numel(), tensors.type_of(elsewhere.dtype))
             self.engine.submit(slot.index, place, place, wants_request=False)
-        except RuntimeError as error:
+        except RuntimeError as error:  # the engine may still have what was submitted before
             raise HorovodInternalError(f"reducing gradients: {error}") from error
+        slot.elsewhere = elsewhere
         slot.submitted = True
 
     def wait(self) -> Optional[NotFinite]:
