@@ -39,7 +39,7 @@ def dense_strides(tensor: torch.Tensor) -> Tuple[int, ...]:
     return tensor.stride()
 
 
-# How many hold a storage, where torch tells (2.1 and later), and what it says of one that a single tensor has.
+# How many hold a storage, where torch tells (2.13 does, 1.13 does not), and what it says of one that a single tensor has.
 _holders = getattr(torch._C, "_storage_Use_Count", None)
 
 
