@@ -199,6 +199,20 @@ TEST(TcpDelay, BulkKeepsALimitByItselfWhileLatencyIsInUse) {
   }
 }
 
+// Bulk that waits for room in its window is not taken, so what is urgent goes before it.
+TEST(TcpDelay, ShortMessagesGoBeforeBulkThatWaitsForRoom) {
+  DelaySim world("");
+  warm_up(world);
+  const Duration idle = world.slowest_short(20);
+  world.says_so = true;
+  world.send_short();
+  world.send_long(1, 8);
+  world.slowest_short(10);
+  // A chunk that is being written, and two packets.
+  EXPECT_LE(world.slowest_short(100), idle + TcpPort::kDelayBesideLatency + on_the_line((16 << 10) + 2 * 1500));
+  EXPECT_LT(world.placed(1, TrafficClass::kBulk), 9) << "bulk was under way all the time";
+}
+
 // What is under way when latency comes into use is not followed by more until little of it is left.
 TEST(TcpDelay, ALimitBeginsInTheMidstOfBulk) {
   DelaySim world("");
