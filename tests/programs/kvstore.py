@@ -32,21 +32,21 @@ if sys.argv[1:2] == ["death"]:
     signal.signal(signal.SIGTERM, signal.SIG_IGN)  # aiaccrun stops the others; they say first whom they miss
     store = KVStore(split_elements=100)
     gradient = array.array("f", [1.0]) * (10000 if sys.argv[2] == "push" else 200000)  # the workers sum rounds of the long ones
-    store.init("w", gradient)
-    for step in range(1000):
-        if rank == size - 1 and step == (0 if sys.argv[2] == "push" else 3):
-            os.kill(os.getpid(), signal.SIGKILL)
-        try:
+    try:
+        store.init("w", gradient)  # may end on some ranks after the last one has died
+        for step in range(1000):
+            if rank == size - 1 and step == (0 if sys.argv[2] == "push" else 3):
+                os.kill(os.getpid(), signal.SIGKILL)
             if sys.argv[2] == "push":
                 store.push("w", gradient)
             else:
                 store.pushpull("w", gradient, array.array("f", gradient))
-        except aiacc.PeerFailed as error:
-            assert error.rank == size - 1, error
-            print(f"rank {rank} names rank {error.rank}", flush=True)
-            time.sleep(0.5)  # who leaves earlier may be the one that the others hear of
-            store.free()
-            sys.exit()
+    except aiacc.PeerFailed as error:
+        assert error.rank == size - 1, error
+        print(f"rank {rank} names rank {error.rank}", flush=True)
+        time.sleep(0.5)  # who leaves earlier may be the one that the others hear of
+        store.free()
+        sys.exit()
     raise AssertionError("a sync store went on without a worker")
 
 if sys.argv[1:2] == ["replicas"]:

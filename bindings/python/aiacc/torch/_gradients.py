@@ -61,14 +61,15 @@ class Slot:
         self.sparse_dims = 0  # of the gradients that backward makes, which travel dense; 0: they are dense
         self.submitted = False
         self.optional = optional  # the engine takes a gradient that is elsewhere
-        self.elsewhere: Optional[torch.Tensor] = None  # holds the memory of that gradient, which the engine reduces there
+        self.stays = False  # the result of what is submitted is in the gradient that backward made
+        self.held: List[torch.Tensor] = []  # the memory of such gradients, until the engine has ended with them
 
     def may_stay(self, gradient: torch.Tensor) -> bool:
         """Whether the gradient has the slot's elements in the slot's order, nobody's history hangs on it, and nobody else has its memory:
         where a parameter is used through a view, another branch of backward may still read it, and it may be another one's gradient, too."""
         if not self.optional or type(gradient) is not torch.Tensor or gradient.layout != torch.strided or gradient.dtype != self.view.dtype:
             return False
-        if _holders is None or _holders_of(gradient) != _ALONE or gradient.requires_grad or gradient.is_neg():
+        if _holders is None or _holders_of(gradient) != _ALONE or gradient.requires_grad or gradient.is_neg() or gradient.is_conj():
             return False
         return all(its == ours for its, ours, size in zip(gradient.stride(), self.view.stride(), gradient.shape) if size != 1)
 
@@ -102,8 +103,9 @@ class Slot:
     def give(self) -> None:
         """The result is the parameter's gradient, and sparse if that was: optimizers of sparse gradients take no other."""
         self.submitted = False
-        if self.elsewhere is not None:
-            self.elsewhere = None
+        self.held.clear()
+        if self.stays:
+            self.stays = False
         elif self.sparse_dims:
             self.parameter.grad = self.view.to(self.parameter.dtype).to_sparse(self.sparse_dims)
         elif not self.in_place:
@@ -143,12 +145,15 @@ class Reducer:
         """The parameter's gradient is complete on this rank."""
         slot = self.slots[parameter]
         elsewhere = slot.take(parameter.grad)
+        place = None
+        if elsewhere is not None:
+            slot.held.append(elsewhere)
+            place = Buffer(elsewhere.data_ptr(), elsewhere.numel(), tensors.type_of(elsewhere.dtype))
         try:
-            place = None if elsewhere is None else Buffer(elsewhere.data_ptr(), elsewhere.numel(), tensors.type_of(elsewhere.dtype))
             self.engine.submit(slot.index, place, place, wants_request=False)
         except RuntimeError as error:  # the engine may still have what was submitted before
             raise HorovodInternalError(f"reducing gradients: {error}") from error
-        slot.elsewhere = elsewhere
+        slot.stays = place is not None
         slot.submitted = True
 
     def wait(self) -> Optional[NotFinite]:
