@@ -79,5 +79,37 @@ TEST(EarlyRts, OfAMessageThatNeverComesEndsWithItsGroup) {
   EXPECT_EQ(cluster.rank(1).error()->code(), Code::kAborted);
 }
 
+Task<void> swap(SimCluster* cluster, SimRank* self, std::uint64_t sequence, std::vector<std::byte>* sent,
+                std::vector<std::byte>* got) {
+  Exchange exchange(self->mailbox(), cluster->view(), self->rank(), sequence, 7, CallNote(UnnamedCall{}));
+  const int other = 1 - self->rank();
+  co_await exchange.send_recv({other, 5, Buffer{sent->data(), sent->size()}},
+                              {other, 5, Buffer{got->data(), got->size()}}, self->stop());
+}
+
+// How long two ranks take that send each other so much.
+Duration swap_took(std::size_t size, std::uint64_t sequence = 1) {
+  SimCluster cluster(1, 2);
+  std::vector<std::byte> sent[2], got[2];
+  for (int rank = 0; rank < 2; ++rank) {
+    sent[rank].assign(size, std::byte{static_cast<unsigned char>(rank + 1)});
+    got[rank].resize(size);
+    cluster.rank(rank).start(swap(&cluster, &cluster.rank(rank), sequence, &sent[rank], &got[rank]));
+  }
+  EXPECT_TRUE(cluster.run());
+  EXPECT_EQ(got[0], sent[1]);
+  EXPECT_EQ(got[1], sent[0]);
+  return cluster.rank(1).ended_at().time_since_epoch();
+}
+
+// In a collective. Of messages nobody knows whether the receive is posted.
+TEST(Swaps, AreEagerUpToTwiceTheLength) {
+  const Duration latency = sim::LinkModel{}.latency;
+  constexpr std::size_t kMost = Mailbox::kSwappedEagerBytes;
+  EXPECT_GE(swap_took(kMost + 1) - swap_took(kMost), 2 * latency);
+  EXPECT_GE(swap_took(kMost, 1 | Exchange::kPairSequence) - swap_took(kMost), 2 * latency);
+  EXPECT_GE(took(kMost, false, 0ms) - swap_took(kMost), 2 * latency) << "a message in one direction";
+}
+
 }  // namespace
 }  // namespace aiacc

@@ -64,7 +64,7 @@ void PostedSend::begin() noexcept {
     return begun_->hand_over(*this);
   }
   Peer& peer = mailbox().peer(peer_);
-  if (buffer_.bytes <= Mailbox::kEagerBytes && peer.eager_sent + buffer_.bytes <= peer.may_send) {
+  if (buffer_.bytes <= most_eager_ && peer.eager_sent + buffer_.bytes <= peer.may_send) {
     peer.eager_sent += buffer_.bytes;
     MessageHeader eager = header(MessageKind::kEager);
     eager.length = next_ = buffer_.bytes;
@@ -244,7 +244,10 @@ Transfer::Transfer(Exchange& exchange, Stop& stop, std::optional<To> to, std::op
   if (from)
     recv_.emplace(*this, exchange.mailbox().world_rank(group, from->rank), from->tag, from->into, from->bounded,
                   from->begun);
-  if (to) send_.emplace(*this, exchange.mailbox().world_rank(group, to->rank), to->tag, to->data, to->begun);
+  const bool swaps = to && from && to->rank == from->rank && !exchange.id().is_pair();
+  if (to)
+    send_.emplace(*this, exchange.mailbox().world_rank(group, to->rank), to->tag, to->data,
+                  swaps ? Mailbox::kSwappedEagerBytes : Mailbox::kEagerBytes, to->begun);
   pending_ = (send_ ? 1 : 0) + (recv_ ? 1 : 0);
 }
 
@@ -316,8 +319,8 @@ MessageHeader Exchange::header(MessageKind kind, int peer, Tag tag, std::size_t 
   return header;
 }
 
-void Exchange::send_early_rts(int to, Tag tag, std::size_t bytes) noexcept {
-  if (bytes <= Mailbox::kEagerBytes || group_.error) return;
+void Exchange::send_early_rts(int to, Tag tag, std::size_t bytes, bool swaps) noexcept {
+  if (bytes <= (swaps ? Mailbox::kSwappedEagerBytes : Mailbox::kEagerBytes) || group_.error) return;
   const int peer = mailbox_.world_rank(group_, to);
   early_rts_.push_back({peer, tag, false});
   mailbox_.post_header(peer, header(MessageKind::kRts, peer, tag, bytes));

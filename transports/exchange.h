@@ -56,8 +56,8 @@ class PostedRequest : public ListNode<PostedRequest>, public MatchNode<PostedReq
 
 class PostedSend final : public PostedRequest, private SendCompletion {
  public:
-  PostedSend(Transfer& owner, int to, Tag tag, Buffer data, SendRecord* begun) noexcept
-      : PostedRequest(owner, Kind::kSend, to, tag, data), begun_(begun) {}
+  PostedSend(Transfer& owner, int to, Tag tag, Buffer data, std::size_t most_eager, SendRecord* begun) noexcept
+      : PostedRequest(owner, Kind::kSend, to, tag, data), most_eager_(most_eager), begun_(begun) {}
   void begin() noexcept;
   void take_back() noexcept;  // of a failing request
   void cts_came() noexcept;
@@ -66,6 +66,7 @@ class PostedSend final : public PostedRequest, private SendCompletion {
  private:
   void post_chunks() noexcept;
 
+  std::size_t most_eager_;   // bytes that go without an RTS, if there is credit for them
   std::size_t next_ = 0;     // first byte that is not posted
   int posts_ = 0;            // posts whose completion is outstanding
   bool awaits_cts_ = false;  // the CTS has not arrived
@@ -176,8 +177,9 @@ class Exchange final : public ListNode<Exchange>, public MatchNode<Exchange> {
   Transfer send_recv(Transfer::To to, Transfer::From from, Stop& stop) { return Transfer(*this, stop, to, from); }
   // Announces a message of that length, to be sent once its payload is ready (or of at most that length, if the
   // receiver uses recv_at_most()). If the length requires an RTS, the RTS leaves now and may overtake other messages of
-  // this rank; otherwise nothing happens. If the operation fails, the send may never follow.
-  void send_early_rts(int to, Tag tag, std::size_t bytes) noexcept;
+  // this rank; otherwise nothing happens. If the operation fails, the send may never follow. `swaps`: the transfer of that message
+  // receives one of the same rank.
+  void send_early_rts(int to, Tag tag, std::size_t bytes, bool swaps = false) noexcept;
 
   // As MessagePort::chunks_in_flight().
   int chunks_in_flight(int to) const noexcept;

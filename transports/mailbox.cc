@@ -226,7 +226,7 @@ Placement Mailbox::on_header(int from, const MessageHeader& header) noexcept {
 
 Placement Mailbox::place_eager(MatchGroup& group, int from, const MessageHeader& header) {
   constexpr Placement kDropped{Placement::Action::kDrop, {}};
-  if (header.length != header.total || header.offset != 0 || header.length > kEagerBytes) return kDropped;
+  if (header.length != header.total || header.offset != 0 || header.length > kSwappedEagerBytes) return kDropped;
   if (group.error || disagrees(group, from, header)) {
     free_credit(from, header.length);
     return kDropped;

@@ -62,6 +62,9 @@ class Mailbox final {
   // and memory at the receiver until it is asked for. Over veth between two hosts, 64 KiB in 25 us eagerly and in 54 us after
   // an RTS (bench/hosts); more would let a receiver store much where a thousand peers send at once.
   static constexpr std::size_t kEagerBytes = 64 << 10;
+  // Of two members of a collective that send each other something in one transfer, each has most probably posted its receive, and
+  // what it sends brings the other one's credit back.
+  static constexpr std::size_t kSwappedEagerBytes = 128 << 10;
   static constexpr std::uint64_t kCreditBytes = Peer::kCreditBytes;
   static_assert(kCreditBytes == 4 * kEagerBytes);
   static constexpr std::size_t kChunkBytes = MessagePort::kChunkBytes;

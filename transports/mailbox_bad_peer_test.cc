@@ -127,10 +127,10 @@ TEST_F(BadPeer, EagerMessagesAreWholeAndShort) {
   later.offset = 1;
   EXPECT_EQ(judged(fragment), Action::kDrop);
   EXPECT_EQ(judged(later), Action::kDrop);
-  EXPECT_EQ(judged(header(MessageKind::kEager, Mailbox::kEagerBytes + 1)), Action::kDrop);
+  EXPECT_EQ(judged(header(MessageKind::kEager, Mailbox::kSwappedEagerBytes + 1)), Action::kDrop);
   EXPECT_EQ(judged(header(MessageKind::kRts, 1)), Action::kDrop) << "an RTS has no payload";
   EXPECT_EQ(judged(header(MessageKind::kService, 10)), Action::kDrop);
-  EXPECT_EQ(judged(header(MessageKind::kEager, Mailbox::kEagerBytes)), Action::kInto);
+  EXPECT_EQ(judged(header(MessageKind::kEager, Mailbox::kSwappedEagerBytes)), Action::kInto);
 }
 
 // Who reads something else than it was sent has another version of the library, or a broken one: the group goes on.

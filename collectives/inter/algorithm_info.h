@@ -59,6 +59,16 @@ struct NetworkModel {
 // been sent one step early.
 inline double latencies_of(double bytes) noexcept { return bytes <= Mailbox::kEagerBytes ? 1 : 3; }
 inline double latencies_after_early_rts(double bytes) noexcept { return bytes <= Mailbox::kEagerBytes ? 1 : 2; }
+// The same where both ranks send each other something.
+inline double latencies_of_swap(double bytes) noexcept { return bytes <= Mailbox::kSwappedEagerBytes ? 1 : 3; }
+inline double latencies_of_swap_after_early_rts(double bytes) noexcept {
+  return bytes <= Mailbox::kSwappedEagerBytes ? 1 : 2;
+}
+// Of `steps` messages of that length one after the other, each to the next rank. Of two ranks each is the other's neighbour.
+inline double latencies_in_ring(int ranks, double bytes, double steps) noexcept {
+  return ranks == 2 ? latencies_of_swap(bytes) + (steps - 1) * latencies_of_swap_after_early_rts(bytes)
+                    : latencies_of(bytes) + (steps - 1) * latencies_after_early_rts(bytes);
+}
 // ⌈log₂ n⌉
 inline double rounds_among(int ranks) noexcept { return std::bit_width(static_cast<unsigned>(ranks - 1)); }
 

@@ -108,9 +108,9 @@ class InterCall {
     return exchange().send_recv({member(to), tag(step), data}, {member(from), tag(step), into}, stop);
   }
   // Announces that message, of `bytes` bytes: if it is large, its RTS leaves now, so that the CTS has arrived when the
-  // payload is ready.
-  void send_early_rts(int to, std::uint64_t step, std::size_t bytes) {
-    exchange().send_early_rts(member(to), tag(step), bytes);
+  // payload is ready. `swaps`: that rank sends this one something in the same transfer.
+  void send_early_rts(int to, std::uint64_t step, std::size_t bytes, bool swaps = false) {
+    exchange().send_early_rts(member(to), tag(step), bytes, swaps);
   }
   // How many of `pieces` pipelines to run at a time, of which each sends to this rank or receives from it. Ranks may have different
   // numbers: each runs the oldest pieces that it has not finished, so all run the oldest of all.

@@ -43,10 +43,10 @@ Task<void> segment(AllreduceRing& ring, std::size_t index, std::size_t next, Buf
     const bool partial = step < n - 1;
     const Buffer arrived = partial ? scratch.slice(0, got.bytes) : got;
     if (step + 1 < steps) {
-      call.send_early_rts(right, ring.number(index, step + 1), got.bytes);
+      call.send_early_rts(right, ring.number(index, step + 1), got.bytes, n == 2);
     } else if (next < ring.segments.parts) {
       call.send_early_rts(right, ring.number(next, 0),
-                          ring.slices_of(next).length(static_cast<std::size_t>(call.rank())) * bytes);
+                          ring.slices_of(next).length(static_cast<std::size_t>(call.rank())) * bytes, n == 2);
     }
     co_await call.send_recv(right, sent, left, arrived, ring.number(index, step), stop);
     if (!partial) continue;
@@ -98,7 +98,7 @@ std::string_view ring_allreduce_obstacle(const Shape& shape) noexcept {
 Cost ring_allreduce_cost(const Shape& shape) noexcept {
   const double n = shape.ranks, steps = 2 * (n - 1), bytes = static_cast<double>(shape.bytes);
   const double slice = std::min<double>(bytes / n, kSliceBytes), segments = std::max(1.0, bytes / n / kSliceBytes);
-  return {.latencies = latencies_of(slice) + (steps - 1) * latencies_after_early_rts(slice),
+  return {.latencies = latencies_in_ring(shape.ranks, slice, steps),
           .messages = 2 * steps * segments,
           .bytes = steps / n * bytes,
           .touched = 3 * (n - 1) / n * bytes,
