@@ -11,7 +11,7 @@ constexpr int kRegisterBytes = 64;
 
 #include "groupcomm/syncbn/kernels_body.h"  // uses the one above: the blank line keeps clang-format from sorting them
 
-#include "groupcomm/syncbn/records_body.h"
+#include "groupcomm/syncbn/kernels_records.h"
 }  // namespace
 
 const Table& table() noexcept { return kTable; }

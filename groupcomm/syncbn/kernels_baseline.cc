@@ -10,7 +10,7 @@ constexpr int kRegisterBytes = 16;
 
 #include "groupcomm/syncbn/kernels_body.h"  // uses the one above: the blank line keeps clang-format from sorting them
 
-#include "groupcomm/syncbn/records_body.h"
+#include "groupcomm/syncbn/kernels_records.h"
 }  // namespace
 
 const Table& table() noexcept { return kTable; }
