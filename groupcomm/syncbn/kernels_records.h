@@ -7,7 +7,7 @@ AIACC_INLINE inline auto in_parts(const Vector& value, Use use) {
 }
 template <class Part, class Use>
 AIACC_INLINE inline auto in_parts(const Two<Part>& value, Use use) {
-  return Two{in_parts(value.low, use), in_parts(value.high, use)};
+  return Two<decltype(in_parts(value.low, use))>{in_parts(value.low, use), in_parts(value.high, use)};
 }
 AIACC_INLINE inline Wide numbers_of_bits(const Mask& bits) {
   return in_parts(bits, [](auto part) AIACC_INLINE {
