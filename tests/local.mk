@@ -133,6 +133,7 @@ EXTRA_DIST += \
 	tests/programs/torch_faults.py \
 	tests/programs/torch_kvstore.py \
 	tests/programs/torch_meetings.py \
+	tests/programs/torch_gradient_memory.py \
 	tests/programs/torch_optimizer.py \
 	tests/programs/torch_replicated_vars.py \
 	tests/programs/torch_softmax.py \

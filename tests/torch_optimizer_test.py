@@ -11,13 +11,17 @@ def test_optimizer(python, ranks):
 
 
 @pytest.mark.parametrize("python", each_torch())
+def test_memory_of_gradients(python):
+    check_job(python, 2, "torch_gradient_memory.py")
+
+
+@pytest.mark.parametrize("python", each_torch())
 def test_on_hosts_of_one_rank(launch, python):
     words = [f"{name}={value}" for name, value in ENVIRONMENT.items()]
-    checks = ["check_it_is_training_on_the_joined_batch", "check_long_gradients_stay_where_backward_wrote_them_on_hosts_of_one_rank",
-              "check_gradients_that_share_memory_are_not_reduced_there",
-              "check_what_is_being_reduced_keeps_its_memory_when_a_second_backward_is_refused"]
-    code, out, err = launch("h0:1,h1:1", "--quiet", "env", *words, python, PACKAGE_PROGRAMS / "torch_optimizer.py", *checks).finish(timeout=120)
-    assert (code, out) == (0, "all is well\n" * 2), f"exit code {code}\n{out}\n{err}"
+    for program in (["torch_optimizer.py", "check_it_is_training_on_the_joined_batch"], ["torch_gradient_memory.py"]):
+        command = ["--quiet", "env", *words, python, PACKAGE_PROGRAMS / program[0], *program[1:]]
+        code, out, err = launch("h0:1,h1:1", *command).finish(timeout=120)
+        assert (code, out) == (0, "all is well\n" * 2), f"exit code {code}\n{out}\n{err}"
 
 
 @pytest.mark.parametrize("python, ranks", each_torch_with(2, 3))

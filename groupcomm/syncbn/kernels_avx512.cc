@@ -12,6 +12,8 @@ constexpr int kRegisterBytes = 64;
 #include "groupcomm/syncbn/kernels_body.h"  // uses the one above: the blank line keeps clang-format from sorting them
 
 #include "groupcomm/syncbn/kernels_records.h"
+
+#include "groupcomm/syncbn/kernels_table.h"
 }  // namespace
 
 const Table& table() noexcept { return kTable; }
