@@ -255,7 +255,7 @@ Task<void> Connection::write() {
   co_await io::write_all(*stream_, preface_, stop_);
   while (current()) {
     if (batch_is_written() && !farewell_in_batch_ && !gather()) {
-      if (window_ && !carrier_.urgent_alone) {
+      if (window_) {
         window_->idle();
         room_in_window_ = 0;
       }
@@ -298,17 +298,6 @@ bool Connection::keeps_to_window() noexcept {
     window_.emplace(TcpPort::kDelayBesideLatency, stream_->flow().held);
   }
   return window_.has_value();
-}
-
-// Bulk that waits for room in the window is not taken before there is some, so that what is urgent goes before it. What the batch may
-// then take of it is little more than there is room for.
-bool Connection::must_wait_for_room() noexcept {
-  if (!beside_latency_ || !window_ || !shared_.latency_in_use() || !outbound_.long_waits()) return false;
-  if (room_in_window_ == 0) room_in_window_ = window_->room(stream_->flow(), shared_.loop.now());
-  carrier_.window = window_->bytes();
-  if (room_in_window_ > 0) return false;
-  if (!look_.armed()) shared_.loop.arm(look_, after(shared_.loop.now(), window_->pause()));
-  return true;
 }
 
 // The batch, as its window permits.
@@ -374,7 +363,7 @@ bool Connection::gather() {
   waits_its_turn_ = false;
   copies_.clear();
   if (ack_due_) add_acks();
-  carrier_.urgent_alone = must_wait_for_room();
+  // No more than may be written soon: what is urgent waits for all that was taken before it.
   const bool narrow = beside_latency_ && window_ && room_in_window_ > 0;
   const std::uint64_t most = narrow ? std::min<std::uint64_t>(kBatchBytes, room_in_window_) : kBatchBytes;
   std::size_t bytes = 0;
@@ -387,7 +376,6 @@ bool Connection::gather() {
     waits_its_turn_ = waits_its_turn_ || part->message->traffic >= TrafficClass::kBulk;
     bytes += Outgoing::kPrefixBytes + part->length;
   }
-  nothing_waits = nothing_waits && !carrier_.urgent_alone;
   if (nothing_waits && (outbound_.carries_chunks() || outbound_.shares() || outbound_.holds_back()))
     owner_.look_later();
   // What is asked for, and the last word, are about all that was written before them.

@@ -117,7 +117,6 @@ class Connection final : public PartHolder, private Root::Owner {
 
   Task<void> write();
   bool keeps_to_window() noexcept;
-  bool must_wait_for_room() noexcept;
   Task<void> write_within_window();
   bool gather();
   std::span<const io::Piece> within(std::uint64_t bytes) noexcept;
@@ -129,13 +128,6 @@ class Connection final : public PartHolder, private Root::Owner {
   void advance(std::size_t bytes) noexcept;
 
   bool current() const noexcept { return !retired_; }
-
-  // Has the writer look again.
-  struct Look final : Timer {
-    explicit Look(Connection& connection) noexcept : owner(connection) {}
-    void expired() noexcept override { owner.wake_writer(); }
-    Connection& owner;
-  };
 
   Shared& shared_;
   ConnectionOwner& owner_;
@@ -188,7 +180,6 @@ class Connection final : public PartHolder, private Root::Owner {
   bool waits_its_turn_ = false;  // the batch has something of bulk or background
   std::optional<DelayWindow> window_;
   std::uint64_t room_in_window_ = 0;  // bytes that may be written before the next look
-  Look look_{*this};                  // for room, while bulk waits for it
 
   bool retired_ = false;
   int running_ = 0;

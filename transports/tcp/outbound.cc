@@ -146,7 +146,7 @@ Part* Outbound::next(Carrier& carrier) noexcept {
   const unsigned waiting = waiting_classes();
   const bool alone = std::popcount(waiting) < 2;
   if (alone) held_back_ = false;
-  for (unsigned left = carrier.urgent_alone ? waiting & kUrgent : waiting; left != 0;) {
+  for (unsigned left = waiting; left != 0;) {
     const std::size_t traffic = shares_.first(left);
     left &= ~(1U << traffic);
     if (!alone && waits_for_another(carrier, traffic, waiting)) {
@@ -159,7 +159,7 @@ Part* Outbound::next(Carrier& carrier) noexcept {
     if (!alone) took_[traffic] = shared_.loop.now();
     return part;
   }
-  return carried_chunks_ > 0 && !carrier.urgent_alone ? carry_again(carrier) : nullptr;
+  return carried_chunks_ > 0 ? carry_again(carrier) : nullptr;
 }
 
 Part* Outbound::next_of(Carrier& carrier, std::size_t traffic) noexcept {

@@ -31,7 +31,6 @@ struct Carrier {
   Connection* connection = nullptr;
   PartHolder* holder = nullptr;    // the same
   unsigned classes = kAllClasses;  // a bit for each traffic class that it is for
-  bool urgent_alone = false;       // it takes nothing of bulk and background just now
   std::uint64_t window = 0;  // the bytes that it may have under way; 0: it has no window yet, ~0: it never has one
   IntrusiveList<Part> parts;
   Pace pace;
@@ -83,8 +82,6 @@ class Outbound {
   bool waiting() const noexcept {  // false: there is nothing for any connection to take
     return may_wait_ != 0 || carries_chunks();
   }
-  // Something of bulk or background does.
-  bool long_waits() noexcept { return (waiting_classes() & ~kUrgent) != 0; }
   // Some chunk waits that connections other than the lead may take.
   bool shares() const noexcept;
   // Some chunk is under way, so it may have to be sent again.
@@ -186,8 +183,6 @@ class Outbound {
   int rank_;
   // After such a time in which a class has taken nothing, no other one waits for it.
   static constexpr Duration kPatience = std::chrono::milliseconds(200);
-
-  static constexpr unsigned kUrgent = (1U << static_cast<unsigned>(TrafficClass::kBulk)) - 1;  // control and latency
 
   std::size_t streams_ = 1;
   ClassShares shares_;

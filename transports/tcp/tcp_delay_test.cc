@@ -199,8 +199,8 @@ TEST(TcpDelay, BulkKeepsALimitByItselfWhileLatencyIsInUse) {
   }
 }
 
-// Bulk that waits for room in its window is not taken, so what is urgent goes before it.
-TEST(TcpDelay, ShortMessagesGoBeforeBulkThatWaitsForRoom) {
+// No more bulk is taken than there is room for in its window.
+TEST(TcpDelay, ShortMessagesWaitForNoMoreBulkThanItsWindowHasRoomFor) {
   DelaySim world("");
   warm_up(world);
   const Duration idle = world.slowest_short(20);
