@@ -62,7 +62,8 @@ std::optional<RankFailure> ExitRules::missing(int rank, int waiting, Duration af
 std::optional<RankFailure> ExitRules::connected(int rank, Duration after) {
   Rank& self = ranks_[static_cast<std::size_t>(rank)];
   self.phase = RankPhase::kConnected;
-  if (self.dismissed) return std::nullopt;
+  // A rank that was in no world yet does not say with its hello that there must be another one: the others may be about to finish.
+  if (self.dismissed || self.joining) return std::nullopt;
   if (++self.hellos <= most_hellos_) return std::nullopt;
   most_hellos_ = self.hellos;
   rank_with_most_hellos_ = rank;
@@ -73,9 +74,14 @@ std::optional<RankFailure> ExitRules::connected(int rank, Duration after) {
   return std::nullopt;
 }
 
-void ExitRules::initialised(int rank) {
+void ExitRules::initialised(int rank, int world) {
   Rank& self = ranks_[static_cast<std::size_t>(rank)];
   self.phase = RankPhase::kInitialised;
+  self.hellos = std::max(self.hellos, world);
+  if (self.hellos > most_hellos_) {
+    most_hellos_ = self.hellos;
+    rank_with_most_hellos_ = rank;
+  }
   if (!std::exchange(self.joining, false)) return;
   if (--failed_ == 0) cause_ = consequence_ = std::nullopt;  // what happened so far is repaired
 }

@@ -62,11 +62,11 @@ class ExitRules {
   ExitRules(int ranks, int least);
   explicit ExitRules(int ranks) : ExitRules(ranks, ranks) {}
 
-  // The hello that comes next, of a rank that is joining(), is for the world after the first `worlds` ones.
-  void joins(int rank, int worlds) { ranks_[static_cast<std::size_t>(rank)].hellos = worlds; }
   // Each returns a failure if this event is the job's first one.
   std::optional<RankFailure> connected(int rank, Duration after);
-  void initialised(int rank);
+  // `world`, of an elastic job: how many worlds aiaccrun has opened, with this one. It is more than the rank has said hellos if
+  // the rank came later, or if a world was void on its host.
+  void initialised(int rank, int world = 0);
   void finalized(int rank);
   std::optional<RankFailure> exited(int rank, const RankEnd& end);
   // A consequence is known, but not its cause.
@@ -109,7 +109,7 @@ class ExitRules {
  private:
   struct Rank {
     RankPhase phase = RankPhase::kSpawned;
-    int hellos = 0;  // said; of a rank that came later, also those of the worlds before
+    int hellos = 0;  // said; of an elastic job, what would have been said if each world had been entered
     bool joining = false;
     bool left_out = false;
     bool dismissed = false;

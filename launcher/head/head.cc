@@ -153,7 +153,6 @@ void Head::rank_changed(HostLink& link, const wire::RankChanged& message) {
   switch (static_cast<RankPhase>(message.phase)) {
     case RankPhase::kSpawned: break;
     case RankPhase::kConnected:
-      if (rules_.joining(message.rank)) rules_.joins(message.rank, start_barrier_.worlds());
       failure = rules_.connected(message.rank, since_start);
       if (growth_ && !start_barrier_.awaits(message.rank) && !rules_.left_out(message.rank)) {
         start_barrier_.admit(link.index(), message.rank);
@@ -162,7 +161,7 @@ void Head::rank_changed(HostLink& link, const wire::RankChanged& message) {
       loop_.arm(missing_, after(loop_.now(), kHelloSilence));
       break;
     case RankPhase::kInitialised:
-      rules_.initialised(message.rank);
+      rules_.initialised(message.rank, elastic() ? start_barrier_.worlds() : 0);
       if (growth_) growth_->rank_initialised(message.rank);
       break;
     case RankPhase::kFinalized: rules_.finalized(message.rank); break;
