@@ -126,6 +126,9 @@ EXTRA_DIST += \
 	tests/programs/torch_adasum.py \
 	tests/programs/torch_checks.py \
 	tests/programs/torch_collectives.py \
+	tests/programs/torch_device.cc \
+	tests/programs/torch_device.py \
+	tests/programs/torch_device_support.py \
 	tests/programs/torch_distributed.py \
 	tests/programs/torch_elastic.py \
 	tests/programs/torch_elastic_grows.py \
@@ -150,6 +153,7 @@ EXTRA_DIST += \
 	tests/timeline_picture_test.py \
 	tests/timeline_test.py \
 	tests/torch_collectives_test.py \
+	tests/torch_device_test.py \
 	tests/torch_demo_test.py \
 	tests/torch_distributed_test.py \
 	tests/torch_docs_test.py \

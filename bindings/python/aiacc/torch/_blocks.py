@@ -1,4 +1,4 @@
-"""Tensors as the calls of torch.distributed give them: checked, dense, and as blocks of bytes."""
+"""Tensors as the calls of torch.distributed give them: checked, dense and on the host, and as blocks of bytes."""
 from __future__ import annotations
 
 from typing import Sequence
@@ -9,18 +9,20 @@ from aiacc.torch._arguments import refuse
 
 
 def checked(tensor: torch.Tensor) -> torch.Tensor:
-    if not tensor.is_cpu:  # type: ignore[attr-defined]  # missing in annotations of torch 1
-        refuse(f"the back end aiacc of this build reduces CPU tensors, and this one is on {tensor.device}")
+    if tensor.is_meta:
+        refuse(f"a tensor with elements is needed, and this one is on {tensor.device}")
     if tensor.layout != torch.strided:
         refuse(f"unsupported layout: a dense tensor is needed, and this one has the layout {tensor.layout}")
     return tensor
 
 
 def dense_of(tensor: torch.Tensor) -> torch.Tensor:
-    """The tensor itself if its elements are in order and as they are in memory, else a copy."""
-    if checked(tensor).is_contiguous() and not tensor.is_conj() and not tensor.is_neg():
-        return tensor
-    return tensor.contiguous().resolve_conj().resolve_neg()
+    """The tensor itself if its elements are on the host, in order, and as they are in memory, else a copy. It has what was written to the
+    tensor on its device's current stream, and nothing that was begun there before still uses the tensor's memory."""
+    here = checked(tensor) if tensor.is_cpu else checked(tensor).cpu()  # type: ignore[attr-defined]  # missing in annotations of torch 1
+    if here.is_contiguous() and not here.is_conj() and not here.is_neg():
+        return here
+    return here.contiguous().resolve_conj().resolve_neg()
 
 
 def bytes_of(tensor: torch.Tensor) -> int:

@@ -56,11 +56,11 @@ class Slot:
     def __init__(self, parameter: torch.Tensor, index: int, flat: torch.Tensor, optional: bool) -> None:
         self.parameter, self.index = parameter, index
         self.view = torch.as_strided(flat, parameter.shape, dense_strides(parameter))
-        # Otherwise it is converted into the view and out of it.
-        self.in_place = flat.dtype == parameter.dtype
+        # Otherwise it is converted into the view and out of it, or copied from its device and back.
+        self.in_place = flat.dtype == parameter.dtype and parameter.is_cpu  # type: ignore[attr-defined]  # missing in annotations of torch 1
         self.sparse_dims = 0  # of the gradients that backward makes, which travel dense; 0: they are dense
         self.submitted = False
-        self.optional = optional  # the engine takes a gradient that is elsewhere
+        self.optional = optional and self.in_place  # the engine takes a gradient that is elsewhere
         self.stays = False  # the result of what is submitted is in the gradient that backward made
         self.held: List[torch.Tensor] = []  # the memory of such gradients, until the engine has ended with them
 
@@ -107,7 +107,7 @@ class Slot:
         if self.stays:
             self.stays = False
         elif self.sparse_dims:
-            self.parameter.grad = self.view.to(self.parameter.dtype).to_sparse(self.sparse_dims)
+            self.parameter.grad = self.view.to(self.parameter.device, self.parameter.dtype).to_sparse(self.sparse_dims)
         elif not self.in_place:
             with torch.no_grad():
                 self.parameter.grad.copy_(self.view)  # type: ignore[union-attr]

@@ -20,7 +20,7 @@ class Allreduce(operations.Allreduce):
 
     def __init__(self, name: Optional[str], inputs: Sequence[torch.Tensor], outputs: Sequence[torch.Tensor], op: int, prescale: float,
                  postscale: float) -> None:
-        super().__init__(name, inputs, outputs, op, prescale, postscale)
+        super().__init__(name, [_tensors.on_host(one) for one in inputs], outputs, op, prescale, postscale)
         if op == Adasum and not all(one.is_floating_point() for one in inputs):
             raise ValueError(f"{self}: op=Adasum takes tensors of a floating point type")
 

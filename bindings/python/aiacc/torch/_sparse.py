@@ -17,11 +17,11 @@ _INDEX_BYTES = 8
 
 
 def checked(tensor: Any) -> torch.Tensor:
-    """Coalesced."""
+    """Coalesced, and on the host."""
     if not isinstance(tensor, torch.Tensor) or tensor.layout != torch.sparse_coo:
         raise ValueError(f"tensor is {getattr(tensor, 'layout', type(tensor).__name__)}: sparse_allreduce_async takes tensors of torch.sparse_coo")
     found = tensor.detach()
-    found = found if found.is_coalesced() else found.coalesce()
+    found = (found if found.is_coalesced() else found.coalesce()).cpu()
     _tensors.check(found._values())
     return found
 

@@ -38,6 +38,7 @@ def broadcast_optimizer_state(optimizer: torch.optim.Optimizer, root_rank: int, 
                          "state_dict()")
     is_root = mpi_ops.basics.rank() == root_rank
     state = optimizer.state_dict()
+    parameters = [one for group in optimizer.param_groups for one in group["params"]]
     found: Dict[Tuple[Any, str], torch.Tensor] = {}
     rest: Dict[str, Any] = copy.deepcopy({"param_groups": state["param_groups"], "state": {}})
     for key, values in state["state"].items():
@@ -45,7 +46,7 @@ def broadcast_optimizer_state(optimizer: torch.optim.Optimizer, root_rank: int, 
         for field, value in values.items():
             if isinstance(value, torch.Tensor):
                 found[key, field] = value
-                rest["state"][key][field] = (value.dtype, tuple(value.shape))
+                rest["state"][key][field] = (value.dtype, tuple(value.shape), value.device == parameters[key].device)
             else:
                 rest["state"][key][field] = _Plain(value)
     theirs = broadcast_object(rest if is_root else None, root_rank, "optimizer_state", process_set)
@@ -60,12 +61,12 @@ def broadcast_optimizer_state(optimizer: torch.optim.Optimizer, root_rank: int, 
                     made[key][field] = value.value
                 else:
                     own = found.get((key, field))
-                    fits = own is not None and (own.dtype, tuple(own.shape)) == value
-                    found[key, field] = made[key][field] = own if fits else torch.zeros(value[1], dtype=value[0])  # type: ignore[assignment]
+                    fits = own is not None and (own.dtype, tuple(own.shape)) == value[:2]
+                    device = parameters[key].device if value[2] else "cpu"  # counts of steps are there
+                    found[key, field] = made[key][field] = own if fits else torch.zeros(value[1], dtype=value[0], device=device)  # type: ignore[assignment]
         # load_state_dict casts state to the parameters' type: what was made is taken as it is, behind it.
         base = wrapped_class(optimizer)
         base.load_state_dict(optimizer, {"state": {}, "param_groups": theirs["param_groups"]})
-        parameters = [one for group in optimizer.param_groups for one in group["params"]]
         for key, fields in made.items():
             optimizer.state[parameters[key]] = fields
     order: Iterable[Tuple[Any, str]] = [(key, field) for key, fields in theirs["state"].items() for field, value in fields.items()

@@ -49,7 +49,7 @@ class KVStore(kvstore.KVStore):
         return self._kept[key]
 
     def _given(self, key: Key, tensor: Any, what: str) -> torch.Tensor:
-        kept, given = self._known(key), tensors.check(tensor, f"{what} of key {key!r}")
+        kept, given = self._known(key), tensors.check_on_host(tensor, f"{what} of key {key!r}")
         if tuple(given.shape) != kept.shape or given.dtype != kept.dtype:
             raise ValueError(f"key {key!r} has a value of {kept.describe()}, and {what} is {_Kept(tuple(given.shape), given.dtype).describe()}")
         return given
@@ -66,7 +66,7 @@ class KVStore(kvstore.KVStore):
     def init(self, key: Key, value: torch.Tensor, rows: Optional[int] = None, priority: int = 0, timeout: Optional[float] = None,
              wait: bool = True) -> Optional[Request]:
         """Begins a key with the first worker's value. Rows of it, which are those of its first dimension, can be pushed and pulled."""
-        given = tensors.packed(tensors.check(value, f"the value of key {key!r}"))
+        given = tensors.packed(tensors.check_on_host(value, f"the value of key {key!r}"))
         by_row = (given.shape[0] if given.dim() > 1 else None) if rows is None else rows
         made = super().init(key, tensors.buffer_of(given), by_row if given.numel() else None, priority, timeout, wait)
         self._kept[key] = _Kept(tuple(given.shape), given.dtype)
@@ -105,7 +105,7 @@ class KVStore(kvstore.KVStore):
     def row_sparse_push(self, key: Key, rows: Iterable[int], values: torch.Tensor, priority: int = 0, timeout: Optional[float] = None,
                         wait: bool = True) -> Optional[Request]:
         """A gradient for some rows; those that come twice are summed. In SYNC it is this worker's push of the round."""
-        numbers, given = self._row_numbers(key, rows), tensors.packed(tensors.check(values, f"rows of key {key!r}"))
+        numbers, given = self._row_numbers(key, rows), tensors.packed(tensors.check_on_host(values, f"rows of key {key!r}"))
         self._check_rows(key, numbers, given)
         return super().row_sparse_push(key, numbers, tensors.buffer_of(given), priority, timeout, wait)
 
@@ -115,7 +115,7 @@ class KVStore(kvstore.KVStore):
         numbers, kept = self._row_numbers(key, row_ids), self._known(key)
         if out is None and not wait:
             raise ValueError("a pull that does not wait needs `out`, where the rows go")
-        taken = torch.empty(len(numbers), *kept.shape[1:], dtype=kept.dtype) if out is None else tensors.check(out, "out")
+        taken = torch.empty(len(numbers), *kept.shape[1:], dtype=kept.dtype) if out is None else tensors.check_on_host(out, "out")
         self._check_rows(key, numbers, taken)
         if not tensors.is_packed(taken):
             raise ValueError(f"out of key {key!r} is not contiguous")

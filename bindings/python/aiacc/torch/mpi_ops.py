@@ -1,4 +1,5 @@
-"""The collectives of Horovod's torch API. Tensors are on the CPU; those that have gaps are accepted too."""
+"""The collectives of Horovod's torch API. Tensors that have gaps are accepted too, and those of other devices than the CPU, which travel by
+way of the host's memory."""
 from __future__ import annotations
 
 import threading
@@ -35,11 +36,16 @@ def _checked_list(given: Any) -> List[torch.Tensor]:
     return [_tensors.check(one, f"tensor {i} of the group") for i, one in enumerate(found)]
 
 
+def _where_given(outputs: Sequence[torch.Tensor], given: Sequence[torch.Tensor]) -> List[torch.Tensor]:
+    """Results on the devices from which their tensors came."""
+    return [output.to(one.device) for output, one in zip(outputs, given)]
+
+
 # --- allreduce
 
 def _allreduce(given: List[torch.Tensor], outputs: Optional[List[torch.Tensor]], single: bool, name: Optional[str], average: Optional[bool],
                op: Optional[int], prescale: float, postscale: float) -> Tuple[Operation, Callable[[Any], Any]]:
-    results = outputs if outputs is not None else [_tensors.like(one) for one in given]
+    results = outputs if outputs is not None else [_tensors.result_like(one) for one in given]
     made = operations.Allreduce(name, given, results, handle_average_backwards_compatibility(op, average), prescale, postscale)
     return made, lambda _: results[0] if single else results
 
@@ -69,7 +75,7 @@ def _start_named(tensor: torch.Tensor, output: Optional[torch.Tensor], name: str
     key = (process_set.process_set_id, operations.Allreduce.kind, name)
     handles.take_name(key)
     try:
-        result = _tensors.like(tensor) if output is None else output
+        result = _tensors.result_like(tensor) if output is None else output
         pending = process_set._named(_tensors).start(name, tensor, result, op, prescale, postscale, named.PATIENCE_S, _wire(tensor, op))
     except BaseException:
         handles.give_back_name(key)
@@ -138,31 +144,32 @@ def _run_single_allreduce(given: torch.Tensor, name: Optional[str], op: int, pre
 
 def allgather_async(tensor: torch.Tensor, name: Optional[str] = None, process_set: ProcessSet = global_process_set) -> int:
     """The rows (first dimension) of all ranks one after another. Ranks may have different numbers of rows."""
-    return _start(process_set, operations.Allgather(name, [_tensors.check(tensor)]), lambda output: output[0])
+    return _start(process_set, operations.Allgather(name, [_tensors.check(tensor)]), lambda output: output[0].to(tensor.device))
 
 
 def grouped_allgather_async(tensors: Tensors, name: Optional[str] = None, process_set: ProcessSet = global_process_set) -> int:
-    return _start(process_set, operations.Allgather(name, _checked_list(tensors)), lambda output: output)
+    given = _checked_list(tensors)
+    return _start(process_set, operations.Allgather(name, given), lambda output: _where_given(output, given))
 
 
 def _run_allgather(given: List[torch.Tensor], name: Optional[str], process_set: ProcessSet) -> Tuple[List[torch.Tensor], List[List[int]]]:
     """(the results, of each the rows of each rank)"""
     operation = operations.Allgather(name, given)
-    return _run(process_set, operation, lambda output: output), operation.sizes
+    return _run(process_set, operation, lambda output: _where_given(output, given)), operation.sizes
 
 
 # --- broadcast
 
 def _broadcast(given: torch.Tensor, result: torch.Tensor, root_rank: int, name: Optional[str],
                process_set: ProcessSet) -> Tuple[Operation, Callable[[Any], Any]]:
-    operation = operations.Broadcast(name, _tensors.check(given), result, root_rank, _root_in_set(root_rank, process_set))
+    operation = operations.Broadcast(name, _tensors.on_host(_tensors.check(given)), result, root_rank, _root_in_set(root_rank, process_set))
     return operation, lambda output: output
 
 
 def broadcast_async(tensor: torch.Tensor, root_rank: int, name: Optional[str] = None, process_set: ProcessSet = global_process_set) -> int:
     """The root's tensor, as a new one. `root_rank` is a rank of the job, also with a process set."""
     _tensors.check(tensor)
-    return _start(process_set, *_broadcast(tensor, _tensors.like(tensor), root_rank, name, process_set))
+    return _start(process_set, *_broadcast(tensor, _tensors.result_like(tensor), root_rank, name, process_set))
 
 
 def broadcast_async_(tensor: torch.Tensor, root_rank: int, name: Optional[str] = None, process_set: ProcessSet = global_process_set) -> int:
@@ -176,7 +183,7 @@ def broadcast_(tensor: torch.Tensor, root_rank: int, name: Optional[str] = None,
 
 
 def _run_broadcast(given: torch.Tensor, root_rank: int, name: Optional[str], process_set: ProcessSet) -> torch.Tensor:
-    return _run(process_set, *_broadcast(given, _tensors.like(given), root_rank, name, process_set))
+    return _run(process_set, *_broadcast(given, _tensors.result_like(given), root_rank, name, process_set))
 
 
 # --- alltoall
@@ -195,11 +202,11 @@ def _checked_splits(tensor: torch.Tensor, splits: Any, size: int) -> List[int]:
 def alltoall_async(tensor: torch.Tensor, splits: Any = None, name: Optional[str] = None, process_set: ProcessSet = global_process_set) -> int:
     """splits[r] rows of the tensor go to rank r. Gives (what this rank got, how many rows of each rank)."""
     checked = _checked_splits(tensor, splits, process_set.size())
-    return _start(process_set, operations.Alltoall(name, tensor, checked), lambda output: output)
+    return _start(process_set, operations.Alltoall(name, tensor, checked), lambda output: (output[0].to(tensor.device), output[1]))
 
 
 def _run_alltoall(tensor: torch.Tensor, splits: List[int], name: Optional[str], process_set: ProcessSet) -> Tuple[torch.Tensor, torch.Tensor]:
-    return _run(process_set, operations.Alltoall(name, tensor, splits), lambda output: output)
+    return _run(process_set, operations.Alltoall(name, tensor, splits), lambda output: (output[0].to(tensor.device), output[1]))
 
 
 # --- reducescatter
@@ -210,7 +217,7 @@ def _reducescatter(given: List[torch.Tensor], single: bool, name: Optional[str],
         if one.dim() == 0:
             raise ValueError("reducescatter of a tensor of no dimension: it has no rows to divide; reshape it to [1]")
     made = operations.Reducescatter(name, given, checked_op(op), prescale, postscale)
-    return made, lambda output: output[0] if single else output
+    return made, lambda output: output[0].to(given[0].device) if single else _where_given(output, given)
 
 
 def reducescatter_async(tensor: torch.Tensor, name: Optional[str] = None, op: int = Average, process_set: ProcessSet = global_process_set,
@@ -234,7 +241,7 @@ def _run_reducescatter(given: List[torch.Tensor], name: Optional[str], op: int, 
 def sparse_allreduce_async(tensor: torch.Tensor, name: Optional[str], op: int, process_set: ProcessSet = global_process_set) -> Callable[[], torch.Tensor]:
     """Of a sparse tensor, by gathering indices and values, or dense if that moves fewer bytes; the result is sparse in either case, and
     has every row that some rank has. Call what it returns, or give it to synchronize."""
-    handle = _start(process_set, operations.SparseAllreduce(name, tensor, checked_op(op)), lambda output: output)
+    handle = _start(process_set, operations.SparseAllreduce(name, tensor, checked_op(op)), lambda output: output.to(tensor.device))
     return lambda: synchronize(handle)
 
 

@@ -1,5 +1,6 @@
-"""A process group of torch.distributed on a group of aiacc with the same members. CPU tensors. A failed operation raises
-torch.distributed.DistBackendError (RuntimeError before torch 2.0), which is also the aiacc.Error of its status."""
+"""A process group of torch.distributed on a group of aiacc with the same members. Tensors of other devices than the CPU are copied to
+the host and back. A failed operation raises torch.distributed.DistBackendError (RuntimeError before torch 2.0), which is also the aiacc.Error
+of its status."""
 from __future__ import annotations
 
 import collections
@@ -249,7 +250,7 @@ class AiaccProcessGroup(dist.ProcessGroup):
         """Gathers indices and values of all ranks and adds up, as torch's Gloo does. Blocks."""
         if name_of(opts.reduceOp) != "SUM":
             refuse("unsupported reduction operation: sparse tensors are reduced by ReduceOp.SUM only")
-        mine = of_one_rank(tensors, opts.reduceOp).coalesce()
+        mine = of_one_rank(tensors, opts.reduceOp).coalesce().cpu()
         counts = torch.zeros(self._size, dtype=torch.int64)
         self._allgather_flat(counts, torch.tensor([mine._nnz()]), None).wait()
         each = counts.tolist()
@@ -259,7 +260,7 @@ class AiaccProcessGroup(dist.ProcessGroup):
         self.allgather([values], [mine.values().contiguous()]).wait()
         total = torch.sparse_coo_tensor(torch.cat(indices, 1), torch.cat(values, 0), mine.shape).coalesce()
         for one in tensors:
-            one.copy_(total)
+            one.copy_(total.to(one.device))
         return self._keep(Work.done(list(tensors)))
 
     @recorded("broadcast", 0)
@@ -402,7 +403,7 @@ class AiaccProcessGroup(dist.ProcessGroup):
         output, blocks = one_of(in_list(outputs), "output tensor list"), list(given_as.blocks_of(in_lists(inputs), "input", self._size))
         for i, one in enumerate(blocks):
             given_as.check_type(one, output, i)
-        flat = torch.cat([checked(one).reshape(-1) for one in blocks])
+        flat = torch.cat([dense_of(one).reshape(-1) for one in blocks])
         elements, dtype, op, prescale = reduction(flat, opts.reduceOp)
         parts = 2 if flat.is_complex() else 1
         dense = dense_of(output)

@@ -49,6 +49,8 @@ class ShardedSoftmax(torch.nn.Module):
     def forward(self, features: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
         if features.dim() != 2 or features.shape[1] != self.in_features or labels.shape != features.shape[:1]:
             raise ValueError(f"features are {tuple(features.shape)} and labels {tuple(labels.shape)}: give N x {self.in_features} and N")
+        tensors.check_on_host(features, "the features of ShardedSoftmax")
+        tensors.check_on_host(labels, "the labels of ShardedSoftmax")
         calls = self._calls()
         counts = _gathered(calls, torch.tensor([features.shape[0]]), [1] * self._process_set.size()).tolist()
         own_labels = labels.detach().to(torch.int64).contiguous()

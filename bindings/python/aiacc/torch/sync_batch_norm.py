@@ -1,4 +1,4 @@
-"""Batch normalisation over the batches of all ranks, on the CPU too."""
+"""Batch normalisation over the batches of all ranks, on the CPU; the batches of other devices are copied there and back."""
 from __future__ import annotations
 
 from typing import Any, Optional, Tuple
@@ -60,8 +60,8 @@ class SyncBatchNorm(_BatchNorm):
 
 
 def _as(kind: torch.dtype, given: Optional[torch.Tensor]) -> Optional[torch.Tensor]:
-    """In the type of statistics, one after another; the tensor itself if it is so already."""
-    return None if given is None else given.detach().to(kind).contiguous()
+    """In the type of statistics, one after another, on the host; the tensor itself if it is so already."""
+    return None if given is None else given.detach().to("cpu", kind).contiguous()
 
 
 def _address(given: Optional[torch.Tensor]) -> Optional[int]:
@@ -92,7 +92,7 @@ class _Normalize(torch.autograd.Function):
         if given.dtype not in _ELEMENTS:
             raise ValueError(f"the input of SyncBatchNorm is of {given.dtype}; the types are {', '.join(str(kind)[6:] for kind in _ELEMENTS)}")
         last = _is_channels_last(given)
-        x = _dense(given.detach(), last)
+        x = _dense(given.detach().cpu(), last)
         kind = torch.float64 if x.dtype == torch.float64 else torch.float32
         samples, channels = x.shape[:2]
         positions = 1
@@ -108,18 +108,18 @@ class _Normalize(torch.autograd.Function):
             batch, x.data_ptr(), y.data_ptr(), saved.data_ptr(), _address(own_weight), _address(own_bias), _address(followed[0]), _address(followed[1]),
             eps, factor))
         for statistics, now in zip(running, followed):
-            if statistics is not None and now is not None and now.data_ptr() != statistics.data_ptr():
+            if statistics is not None and now is not None and (not statistics.is_cpu or now.data_ptr() != statistics.data_ptr()):
                 statistics.copy_(now)
         ctx.save_for_backward(x, weight, saved)
         ctx.how = (batch, last, kind, norms, None if bias is None else bias.dtype)
-        return y
+        return y.to(given.device)
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, gradient: torch.Tensor) -> Any:  # type: ignore[override]
         x, weight, saved = ctx.saved_tensors
         batch, last, kind, norms, bias_type = ctx.how
-        dy = _dense(gradient.detach().to(x.dtype), last)
+        dy = _dense(gradient.detach().to("cpu", x.dtype), last)
         wants_x, wants_weight, wants_bias = ctx.needs_input_grad[:3]
         dx = torch.empty_like(x) if wants_x else None
         dweight = torch.empty(x.shape[1], dtype=kind) if wants_weight else None
@@ -127,4 +127,6 @@ class _Normalize(torch.autograd.Function):
         own_weight = _as(kind, weight)
         norms.call("SyncBatchNorm", lambda made: made.backward(
             batch, _address(own_weight), saved.data_ptr(), x.data_ptr(), dy.data_ptr(), _address(dx), _address(dweight), _address(dbias)))
-        return (dx, None if dweight is None else dweight.to(weight.dtype), None if dbias is None else dbias.to(bias_type), None, None, None, None)
+        there = gradient.device
+        return (None if dx is None else dx.to(there), None if dweight is None else dweight.to(there, weight.dtype),
+                None if dbias is None else dbias.to(there, bias_type), None, None, None, None)

@@ -1,4 +1,5 @@
-"""Tensors as the library wants them: on the CPU, contiguous, of a type that it knows."""
+"""Tensors as the library wants them: in memory of the host, contiguous, of a type that it knows. Those of other devices are copied there
+and back."""
 from __future__ import annotations
 
 from typing import Any, Dict, List, Optional
@@ -38,8 +39,8 @@ def check(tensor: Any, what: str = "tensor") -> torch.Tensor:
         raise ValueError(f"{what} is of {type(tensor).__name__}, not a torch.Tensor")
     if tensor.layout != torch.strided:
         raise ValueError(f"{what} is {tensor.layout}: operations take dense tensors (sparse ones: sparse_allreduce_async, or to_dense())")
-    if tensor.device.type != "cpu":
-        raise ValueError(f"{what} is on {tensor.device}: this version of aiacc moves tensors of the CPU only; call .cpu() first")
+    if tensor.is_meta:
+        raise ValueError(f"{what} is on {tensor.device}, where tensors have no elements")
     if tensor.is_complex():
         raise ValueError(f"{what} is of {tensor.dtype}: use torch.view_as_real on it")
     if tensor.dtype not in _TYPES:
@@ -47,13 +48,30 @@ def check(tensor: Any, what: str = "tensor") -> torch.Tensor:
     return tensor
 
 
+def check_on_host(tensor: Any, what: str = "tensor") -> torch.Tensor:
+    """As check(), for calls that use the tensor's memory itself."""
+    if check(tensor, what).device.type != "cpu":
+        raise ValueError(f"{what} is on {tensor.device}, and is to be on the CPU: call .cpu() first")
+    return tensor
+
+
 def packed(tensor: torch.Tensor) -> torch.Tensor:
-    """The same elements, one after another and as memory has them; the tensor itself if they already are."""
-    return tensor.detach().contiguous().resolve_neg()
+    """The same elements, one after another and as memory has them, on the host; the tensor itself if they already are. A copy has all that
+    was written to the tensor on its device's current stream."""
+    return tensor.detach().cpu().contiguous().resolve_neg()
+
+
+def on_host(tensor: torch.Tensor) -> torch.Tensor:
+    """The tensor itself if it is on the CPU, else a copy: for operations that another thread runs, which does not know the device's stream."""
+    return tensor if tensor.is_cpu else packed(tensor)  # type: ignore[attr-defined]  # missing in annotations of torch 1
 
 
 def like(tensor: torch.Tensor) -> torch.Tensor:
     return torch.empty(tensor.shape, dtype=tensor.dtype)
+
+
+def result_like(tensor: torch.Tensor) -> torch.Tensor:
+    return torch.empty(tensor.shape, dtype=tensor.dtype, device=tensor.device)
 
 
 def describe(tensor: torch.Tensor) -> List[Any]:
@@ -74,7 +92,7 @@ def count(tensor: torch.Tensor) -> int:
 
 
 def is_packed(tensor: torch.Tensor) -> bool:
-    return tensor.is_contiguous() and not tensor.is_neg()
+    return tensor.is_cpu and tensor.is_contiguous() and not tensor.is_neg()  # type: ignore[attr-defined]  # missing in annotations of torch 1
 
 
 def rows_like(tensor: torch.Tensor, rows: int) -> torch.Tensor:
