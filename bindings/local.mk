@@ -168,6 +168,7 @@ python_package = \
 	bindings/python/aiacc/torch/_arguments.py \
 	bindings/python/aiacc/torch/_blocks.py \
 	bindings/python/aiacc/torch/_compile.py \
+	bindings/python/aiacc/torch/_counted.py \
 	bindings/python/aiacc/torch/_functions.py \
 	bindings/python/aiacc/torch/_gradients.py \
 	bindings/python/aiacc/torch/_monitored.py \

@@ -278,6 +278,65 @@ def test_errors_with_the_compiled_part(python, what, said):
     assert code == 0 and re.search(rf"rank 0: .*{said}", out), (code, out, err)
 
 
+COUNTED = """
+import warnings
+import torch, torch.distributed as dist
+from torch.distributed.fsdp import fully_shard
+from torch.distributed.tensor.debug import CommDebugMode
+from torch.distributed._functional_collectives import all_reduce, wait_tensor
+import aiacc.torch
+warnings.simplefilter("ignore")
+dist.init_process_group("aiacc")
+rank, gloo = dist.get_rank(), dist.new_group(backend="gloo")
+
+def calls(group):
+    one, two = torch.ones(4), torch.zeros(8)
+    parts = list(two.chunk(2))
+    dist.all_reduce(one, group=group)
+    dist.all_reduce(one, group=group, async_op=True).wait()
+    dist.all_reduce(one.int(), dist.ReduceOp.BOR, group)
+    dist.broadcast(one, 0, group)
+    dist.reduce(one, 0, group=group)
+    dist.all_gather(parts, one, group)
+    dist.all_gather_into_tensor(two, one, group)
+    dist.all_gather_object([None, None], "x", group)
+    dist.gather(one, parts if rank == 0 else None, 0, group)
+    dist.scatter(one, parts if rank == 0 else None, 0, group)
+    dist.reduce_scatter_tensor(one, two, group=group)
+    dist.all_to_all_single(two, two.clone(), group=group)
+    dist.barrier(group)
+    wait_tensor(all_reduce(one, "sum", group))
+    dist.send(one, 1, group) if rank == 0 else dist.recv(one, 0, group)
+
+def ddp(group):
+    torch.nn.parallel.DistributedDataParallel(torch.nn.Linear(3, 3), process_group=group)(torch.ones(1, 3)).sum().backward()
+
+def fsdp(group):
+    net = torch.nn.Sequential(torch.nn.Linear(4, 4), torch.nn.Linear(4, 4))
+    mesh = dist.DeviceMesh.from_group(group, "cpu")
+    for each in (*net, net):
+        fully_shard(each, mesh=mesh)
+    net(torch.ones(2, 4)).sum().backward()
+
+def counts(function, group):
+    with CommDebugMode() as mode:
+        function(group)
+    mode.generate_comm_debug_tracing_table(noise_level=3)
+    return {str(name): count for name, count in mode.get_comm_counts().items()}
+
+for function in (calls, ddp, fsdp):
+    mine, others = counts(function, dist.group.WORLD), counts(function, gloo)
+    assert mine == others and len(mine) > 1, (function, mine, others)
+print("all is well")
+"""
+
+
+@pytest.mark.parametrize("is_compiled", [False, True], ids=["python", "compiled"])
+@pytest.mark.parametrize("python", each_torch()[:1])
+def test_comm_debug_mode_counts_as_with_gloo(python, is_compiled):
+    all_well(2, *python_job(python, 2, COUNTED, env=compiled_part(python)[0] if is_compiled else None))
+
+
 @pytest.mark.parametrize("python", each_torch()[:1])
 def test_a_compiled_part_of_another_torch_is_refused(python, tmp_path):
     """Without loading it."""

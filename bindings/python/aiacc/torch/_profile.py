@@ -1,4 +1,5 @@
-"""Operations of torch.distributed in torch's profilers: an event aiacc:all_reduce and its like, as Gloo and NCCL record theirs."""
+"""Operations of torch.distributed in torch's profilers: an event aiacc:all_reduce and its like, as Gloo and NCCL record theirs, and
+in the counts of CommDebugMode."""
 from __future__ import annotations
 
 import functools
@@ -10,6 +11,7 @@ from typing import Any, Callable, List, Optional, Sequence
 import torch
 
 from aiacc.torch._compile import never_compiled
+from aiacc.torch._counted import counting_modes, told
 
 _EVENT = getattr(getattr(torch._C, "_profiler", None), "_RecordFunctionFast", None)  # torch >= 2.1
 _enabled: Callable[[], bool] = torch.autograd._profiler_enabled
@@ -54,6 +56,11 @@ def is_shown() -> bool:
     return _enabled() and not is_observed()
 
 
+def is_watched() -> bool:
+    """Whether somebody else than the caller wants to know of the operation that this thread is about to begin."""
+    return bool(counting_modes()) or is_shown()
+
+
 def recorded(name: str, *inputs: int) -> Callable[[Any], Any]:
     """Of a method that returns a Work; Dynamo leaves it alone. `inputs`: the places of the arguments whose shapes the event shows."""
     def decorate(function: Any) -> Any:
@@ -62,6 +69,8 @@ def recorded(name: str, *inputs: int) -> Callable[[Any], Any]:
 
         @functools.wraps(function)
         def call(self: Any, *arguments: Any, **keywords: Any) -> Any:
+            if modes := counting_modes():
+                return told(modes, function.__name__, lambda *given: call(self, *given, **keywords), arguments)
             if not is_shown():
                 return function(self, *arguments, **keywords)
             shown: Sequence[Any] = [arguments[i] for i in inputs if i < len(arguments)]

@@ -22,7 +22,7 @@ from aiacc._version import __version__
 from aiacc.errors import _CLASSES, Error
 from aiacc.runtime import leaves_in_order
 from aiacc.torch._compile import never_compiled
-from aiacc.torch._profile import is_shown
+from aiacc.torch._profile import is_watched
 
 SOURCE = pathlib.Path(__file__).with_name("_shim.cc")
 NAME = "aiacc_torch_shim"
@@ -134,7 +134,7 @@ def _asking_first(quick: Callable[..., Any], types: Tuple[type, ...], options: s
     kinds = (*types, type(last))
 
     def call(self: Any, *arguments: Any, **keywords: Any) -> Any:
-        if len(keywords) <= ("opts" in keywords) and self._group is not None and not self._timeout_ms and not is_shown():
+        if len(keywords) <= ("opts" in keywords) and self._group is not None and not self._timeout_ms and not is_watched():
             given = (*arguments, *keywords.values())
             if len(given) == len(types):
                 given = (*given, last)
