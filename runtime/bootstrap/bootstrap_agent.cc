@@ -111,6 +111,7 @@ BootstrapResult AgentBootstrap::bootstrapped_of(const wire::Welcome& welcome, Fd
   }
   BootstrapResult bootstrapped;
   bootstrapped.rank = rank_ = welcome.rank;
+  size_ = welcome.size;  // of an elastic job, not what it was when this rank was started
   bootstrapped.world = std::make_shared<const View>(welcome.job, 0, 0, 0, std::move(members));
   bootstrapped.host_name = host_name_ = welcome.host_name;
   bootstrapped.job_name = fmt::format("{:016x}", welcome.job);

@@ -404,5 +404,23 @@ TEST_P(AgentLoss, AnAgentThatTellsOfALossThatCannotBeIsLostItself) {
 }
 INSTANTIATE_TEST_SUITE_P(Agent, AgentLoss, testing::Values(Make([] { return std::make_unique<AgentWorld>(3); })));
 
+// The world of an elastic job may have more ranks than there were when this one was started.
+class AgentGrowth : public BootstrapConformance {};
+
+TEST_P(AgentGrowth, ARankThatCameLaterMayBeLost) {
+  StandInAgent& agent = static_cast<AgentWorld&>(*world_).agent();
+  agent.spoil = [](wire::Welcome& one) {
+    one.size = 3;
+    one.hosts_of_ranks.push_back(2);
+    one.hosts.push_back(one.hosts.front());
+    one.ports.push_back(one.ports.front());
+  };
+  join();
+  agent.tell(0, wire::RankLost{2, "it is dead"});
+  wait(std::chrono::milliseconds(20));
+  EXPECT_EQ(heard_[0].lost, std::vector<int>{2});
+}
+INSTANTIATE_TEST_SUITE_P(Agent, AgentGrowth, testing::Values(Make([] { return std::make_unique<AgentWorld>(2, 2); })));
+
 }  // namespace
 }  // namespace aiacc
