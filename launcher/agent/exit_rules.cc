@@ -34,6 +34,7 @@ std::optional<RankFailure> ExitRules::fail(RankFailure failure) {
     survived_ = std::move(failure);  // it is counted already
     return std::nullopt;
   }
+  if (!cause_ && !consequence_) whole_ = not_failed();
   std::optional<RankFailure>& first = failure.lost_peer >= 0 ? consequence_ : cause_;
   if (!first) first = failure;
   if (++failed_ <= spare_ && !survives_no_more_) {
@@ -83,7 +84,8 @@ void ExitRules::initialised(int rank, int world) {
     rank_with_most_hellos_ = rank;
   }
   if (!std::exchange(self.joining, false)) return;
-  if (--failed_ == 0) cause_ = consequence_ = std::nullopt;  // what happened so far is repaired
+  --failed_;
+  if (not_failed() >= whole_) cause_ = consequence_ = std::nullopt;  // what happened so far is repaired
 }
 
 void ExitRules::replaced(int rank) {

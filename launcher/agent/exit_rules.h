@@ -20,7 +20,8 @@
 // In an elastic job (--max-np) a failed rank may be replaced, or left out of the next world; then nobody waits for it. A
 // replacement counts as failed until it is initialised, and its own failure before that counts nothing: a program that
 // always fails ends the job as soon as fewer than N ranks have been initialised and live. The same is true of ranks that are
-// added to the job.
+// added to the job. Once there are as many ranks again as before the first failure, whatever their numbers, it is repaired: the
+// first failure after that is the job's.
 #pragma once
 
 #include <cstdint>
@@ -121,6 +122,7 @@ class ExitRules {
   int running_;
   int spare_;       // failures that the job survives
   int failed_ = 0;  // ranks
+  int whole_ = 0;   // how many had not failed before the failures that are not repaired
   int most_hellos_ = 0;
   int rank_with_most_hellos_ = -1;  // the first rank to have said the most hellos
   bool survives_no_more_ = false;

@@ -290,6 +290,26 @@ TEST(ExitRules, AfterItsLastRepairTheNextFailureIsTheJobs) {
   EXPECT_EQ(failure->rank, 2) << "the other is repaired";
 }
 
+// Where hosts are found, a lost rank is left out and another number takes its part.
+TEST(ExitRules, AnAddedRankRepairsTheLossOfAnother) {
+  ExitRules rules(3, 1);
+  for (int rank : {0, 1, 2}) run_through(rules, rank);
+  for (const int lost : {0, 3}) {
+    EXPECT_FALSE(rules.exited(lost, killed(SIGKILL)));
+    rules.take_survived();
+    rules.leave_out(lost);
+    const int added = rules.add();
+    EXPECT_FALSE(rules.connected(added, 1s));
+    rules.initialised(added, 2);
+    EXPECT_EQ(rules.not_failed(), 3);
+  }
+  EXPECT_FALSE(rules.exited(1, code(6)));
+  EXPECT_FALSE(rules.exited(2, code(7)));
+  const auto failure = rules.exited(4, code(8));
+  ASSERT_TRUE(failure);
+  EXPECT_EQ(failure->rank, 1) << "the first that was not repaired";
+}
+
 TEST(ExitRules, WhatTheLauncherKilledNeverCounts) {
   ExitRules rules(2);
   rules.stop_counting();
