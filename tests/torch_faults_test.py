@@ -50,6 +50,21 @@ except hvd.HorovodInternalError as error: print(error)
     assert code == 137 and "allreduce 'the sum': " in out and "rank 1" in out, (code, out)
 
 
+@pytest.mark.parametrize("what", ["hvd.allreduce(torch.ones(1), name='x')", "hvd.allgather(torch.ones(1), name='x')", "hvd.barrier()"])
+@pytest.mark.parametrize("python", each_torch()[:1])
+def test_a_rank_that_waits_for_one_that_has_finished_raises(python, what):
+    program = f"""
+import torch, aiacc.torch as hvd
+import aiacc._horovod.basics as basics
+basics._LEAVING_S = 0.5
+hvd.init()
+if hvd.rank() == 0:
+    {what}
+"""
+    code, _, err = python_job(python, 2, program, env=QUIET)
+    assert code == 1 and "HorovodInternalError: " in err and "rank 1 has shut down and takes part in no further operation" in err, (code, err)
+
+
 @pytest.mark.parametrize("what, exits", [("hvd.allreduce(torch.ones(1))", "sys.exit"), ("optimizer.step()", "exit")])
 @pytest.mark.parametrize("python", each_torch()[:1])
 def test_sys_exit_with_a_failure_ends_the_job_with_it(python, what, exits):

@@ -141,6 +141,8 @@ def shutdown() -> None:
     if _place.size > 1:
         try:
             global_process_set._channel("shutdown").group.barrier(timeout=_LEAVING_S)
+        except aiacc.Timeout:  # the others do something else, and may wait for this rank in it
+            _sets._leave(f"rank {_place.rank} has shut down and takes part in no further operation")
         except RuntimeError:
             pass  # a rank is lost, or goes on without this one
     _forget("it was shut down")

@@ -173,6 +173,14 @@ def _teardown(reason: str) -> None:
         pass  # the world is over already
 
 
+def _leave(reason: str) -> None:
+    """As _abort, also of sets whose operations this rank has never called: members may wait for it there."""
+    for one in _registered:
+        if one.included() and one.size() > 1:
+            one._channel()
+    _abort(reason)
+
+
 def _abort(reason: str) -> None:
     """Members that wait in an operation of any set raise, also those of engines."""
     for one in _registered:
