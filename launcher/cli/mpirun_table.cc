@@ -23,6 +23,11 @@ constexpr std::string_view kInterface =
     "a host is reached under the address by which ssh reached it; name hosts by their names on the network that is "
     "meant";
 constexpr std::string_view kNoTime = "lines carry no time; pipe them through ts";
+constexpr std::string_view kNoCycles = "ranks agree on what comes next without cycles and without a cache";
+constexpr std::string_view kTuner = "-x AIACC_TUNE=yes tunes while the job runs";
+constexpr std::string_view kTimeline = "-x AIACC_TIMELINE=FILE writes the timeline of all ranks";
+constexpr std::string_view kStall = "-x AIACC_LATE_AFTER=60s says when ranks tell for whom they wait";
+constexpr std::string_view kLog = "-x AIACC_LOG=info says what the library logs";
 constexpr std::string_view kSeveral =
     "several programs in one job are not supported; start one program that looks at RANK, with --servers N for ranks "
     "that serve";
@@ -42,7 +47,7 @@ constexpr std::array kOptions = {
     MpirunOption{"launcher", "bootstrap", "NAME", kNone,
                  "hosts are reached by ssh, or by the command of --launch-agent"},
     MpirunOption{"launcher-exec", "bootstrap-exec", "CMD", kMeans, "launch-agent"},
-    MpirunOption{"iface", "", "NAME", kNone, kInterface},
+    MpirunOption{"iface", "network-interface network-interfaces", "NAME", kNone, kInterface},
     MpirunOption{"prefix", "", "DIR", kNone,
                  "PATH and LD_LIBRARY_PATH of aiaccrun reach all hosts; set them, or give them by -x"},
     MpirunOption{"noprefix", "no-prefix", "", kAlready, "nothing is put before PATH and LD_LIBRARY_PATH"},
@@ -84,7 +89,7 @@ constexpr std::array kOptions = {
 
     MpirunOption{"l", "prepend-rank", "", kMeans, "tag-output"},
     MpirunOption{"prepend-pattern", "", "PATTERN", kNone, "--tag-output begins each line with its rank"},
-    MpirunOption{"timestamp-output", "", "", kNone, kNoTime},
+    MpirunOption{"timestamp-output", "prefix-output-with-timestamp prefix-timestamp", "", kNone, kNoTime},
     MpirunOption{"output", "", "WHAT,...", kNone, "--tag-output begins each line with its rank"},
     MpirunOption{
         "output-filename", "outfile-pattern errfile-pattern", "NAME", kNone,
@@ -100,6 +105,38 @@ constexpr std::array kOptions = {
     MpirunOption{"print-all-exitcodes", "report-child-jobs-separately", "", kNone, kOneFailure},
     MpirunOption{"get-stack-traces", "report-state-on-timeout", "", kNone,
                  "-x AIACC_RECORDS=FILE writes the last operations of each rank"},
+
+    MpirunOption{"gloo", "mpi jsrun tcp mpi-threads-disable no-mpi-threads-disable", "", kNone,
+                 "ranks use neither Gloo nor MPI"},
+    MpirunOption{"mpi-args", "binding-args", "TEXT", kNone, "give the options to aiaccrun itself"},
+    MpirunOption{"config-file", "", "FILE", kNone, "give the options on the command line"},
+    MpirunOption{"check-build", "cb", "", kRefused, "aiacc-info says what there is"},
+    MpirunOption{"ssh-port", "ssh-identity-file", "VALUE", kNone,
+                 "ssh has ports and keys from its own configuration, or from --launch-agent"},
+    MpirunOption{"start-timeout", "gloo-timeout-seconds", "SECONDS", kNone,
+                 "-x AIACC_INIT_TIMEOUT=30s says how long ranks wait for each other at their start"},
+    MpirunOption{"fusion-threshold-mb", "", "MB", kNone, "-x AIACC_FUSION_BYTES=64M sets it"},
+    MpirunOption{"cycle-time-ms", "cache-capacity", "N", kNone, kNoCycles},
+    MpirunOption{"disable-cache", "", "", kNone, kNoCycles},
+    MpirunOption{"hierarchical-allreduce",
+                 "no-hierarchical-allreduce hierarchical-allgather no-hierarchical-allgather torus-allreduce "
+                 "no-torus-allreduce",
+                 "", kNone, "the algorithm is chosen by size and by the hosts of the ranks"},
+    MpirunOption{"autotune", "no-autotune", "", kNone, kTuner},
+    MpirunOption{"autotune-log-file",
+                 "autotune-warmup-samples autotune-steps-per-sample autotune-bayes-opt-max-samples "
+                 "autotune-gaussian-process-noise",
+                 "VALUE", kNone, kTuner},
+    MpirunOption{"timeline-filename", "", "FILE", kNone, kTimeline},
+    MpirunOption{"timeline-mark-cycles", "no-timeline-mark-cycles", "", kNone, kTimeline},
+    MpirunOption{"stall-check", "no-stall-check", "", kNone, kStall},
+    MpirunOption{"stall-check-warning-time-seconds", "stall-check-shutdown-time-seconds", "SECONDS", kNone, kStall},
+    MpirunOption{"num-nccl-streams", "", "N", kNone,
+                 "-x AIACC_FUSION_STREAMS=N says how many allreduces run at a time"},
+    MpirunOption{"thread-affinity", "", "N", kNone, kShare},
+    MpirunOption{"log-level", "", "LEVEL", kNone, kLog},
+    MpirunOption{"log-with-timestamp", "log-without-timestamp log-hide-timestamp no-log-hide-timestamp", "", kNone,
+                 kLog},
 };
 
 constexpr std::string_view kMap = "map-by";

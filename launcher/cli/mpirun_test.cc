@@ -106,6 +106,13 @@ TEST(Mpirun, WhatHasNoEffectIsSaidOnce) {
   expect_remark("--timestamp-output p", {"ts"});
   expect_remark("-v p", {"-v has no effect", "--dry-run", "AIACC_LOG"});
   EXPECT_EQ(test::options("-mca a b -iface c p").ignored.size(), 2u);
+  expect_remark("--gloo p", {"--gloo has no effect", "neither Gloo nor MPI"});
+  expect_remark("--start-timeout 30 p", {"--start-timeout 30 has no effect", "AIACC_INIT_TIMEOUT"});
+  expect_remark("--network-interfaces eth0 p", {"--network-interfaces eth0 has no effect", "ssh reached it"});
+  expect_remark("--timeline-filename a.json --timeline-mark-cycles p",
+                {"--timeline-filename a.json", "AIACC_TIMELINE"});
+  expect_remark("--autotune --autotune-log-file a p", {"--autotune", "AIACC_TUNE"});
+  EXPECT_NE(refused("--check-build p").find("aiacc-info"), std::string::npos);
 
   const Plan plan = test::plan("-np 2 -mca pml ob1 p");
   ASSERT_EQ(plan.notices.size(), 1u);
