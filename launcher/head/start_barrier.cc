@@ -103,10 +103,12 @@ int StartBarrier::add_rank() {
   return static_cast<int>(numbers_.size()) - 1;
 }
 
-// Its host has reported without it, if at all.
+// Its host has reported without it, if at all. Agents report the ports of their ranks in the order of their numbers, in whatever
+// order these have said hello.
 void StartBarrier::admit(int host, int rank) {
   const auto index = static_cast<std::size_t>(host);
-  hosts_[index].ranks.push_back(rank);
+  std::vector<int>& ranks = hosts_[index].ranks;
+  ranks.insert(std::upper_bound(ranks.begin(), ranks.end(), rank), rank);
   ready_[index].reset();
 }
 

@@ -136,6 +136,19 @@ TEST(ElasticStartBarrier, AwaitsANewRankOnceItWasAdmitted) {
   EXPECT_EQ(with->open->ports, tcp({16, 17, 22, 18}));
 }
 
+TEST(ElasticStartBarrier, PortsAreThoseOfTheirRanksInWhateverOrderTheseSaidHello) {
+  StartBarrier barrier({{"a", {0}, {}}}, true, 1);
+  ASSERT_TRUE(barrier.ready(0, ready({10})));
+  EXPECT_EQ(barrier.add_host("b"), 1);
+  for (const int number : {1, 2}) EXPECT_EQ(barrier.add_rank(), number);
+  for (const int late : {2, 1}) barrier.admit(1, late);
+  EXPECT_FALSE(barrier.ready(0, ready({11})));
+  const auto outcome = barrier.ready(1, ready({21, 22}));
+  ASSERT_TRUE(outcome);
+  EXPECT_EQ(outcome->open->ranks, (std::vector<std::int32_t>{0, 1, 2}));
+  EXPECT_EQ(outcome->open->ports, tcp({11, 21, 22}));
+}
+
 TEST(ElasticStartBarrier, WaitsWhileThereAreTooFewAndIgnoresReportsFromBefore) {
   StartBarrier barrier({{"a", {0, 1}, {}}}, true, 2);
   ASSERT_TRUE(barrier.ready(0, ready({10, 11})));
