@@ -126,6 +126,13 @@ def test_what_a_lost_rank_left_is_gone_before_the_new_one_begins(folder):
     assert len(err.splitlines()) == 1 and "AR-LEFTOVER" not in err, err
 
 
+def test_a_new_rank_that_ends_well_before_it_has_initialised_is_left_out(folder):
+    code, out, err = run("--quiet", "-np", 3, "--min-np", 1, "--max-np", 3, "sh", "-c",
+                         f'{RANK} 1) mkdir {folder}/once 2>/dev/null || exit 0;; esac; exec "$@"', "sh", WORLDS, folder, "3:1")
+    assert code == 0 and numbers(out) == {0: (0, [3, 2]), 2: (1, [3, 2])}, (out, err)
+    assert "exited with status 0 before it had initialised" in err and "the job goes on with 2 ranks" in err, err
+
+
 @pytest.mark.parametrize("hosts", ["here", "a:2,b:2"])
 @pytest.mark.parametrize("seed", range(2))
 def test_ranks_that_are_killed_at_any_moment(seed, hosts, folder):

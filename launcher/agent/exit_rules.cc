@@ -62,7 +62,8 @@ std::optional<RankFailure> ExitRules::missing(int rank, int waiting, Duration af
 
 std::optional<RankFailure> ExitRules::connected(int rank, Duration after) {
   Rank& self = ranks_[static_cast<std::size_t>(rank)];
-  self.phase = RankPhase::kConnected;
+  // A process that has not been initialised may be followed by another one of its rank.
+  if (std::exchange(self.phase, RankPhase::kConnected) == RankPhase::kConnected) return std::nullopt;
   // A rank that was in no world yet does not say with its hello that there must be another one: the others may be about to finish.
   if (self.dismissed || self.joining) return std::nullopt;
   if (++self.hellos <= most_hellos_) return std::nullopt;
@@ -85,7 +86,7 @@ void ExitRules::initialised(int rank, int world) {
   }
   if (!std::exchange(self.joining, false)) return;
   --failed_;
-  if (not_failed() >= whole_) cause_ = consequence_ = std::nullopt;  // what happened so far is repaired
+  if (!over_ && not_failed() >= whole_) cause_ = consequence_ = std::nullopt;  // what happened so far is repaired
 }
 
 void ExitRules::replaced(int rank) {
@@ -105,7 +106,9 @@ void ExitRules::dismiss(int rank) {
   Rank& self = ranks_[static_cast<std::size_t>(rank)];
   if (std::exchange(self.dismissed, true)) return;
   self.left_out = true;
-  if (!std::exchange(self.joining, false)) ++failed_;
+  if (std::exchange(self.joining, false)) return;
+  ++failed_;
+  if (cause_ || consequence_) --whole_;
 }
 
 void ExitRules::finalized(int rank) { ranks_[static_cast<std::size_t>(rank)].phase = RankPhase::kFinalized; }
@@ -149,6 +152,10 @@ std::optional<RankFailure> ExitRules::exited(int rank, const RankEnd& end) {
   }
   if (phase == RankPhase::kConnected) {
     return fail({rank, MessageId::kRankState, kExitWrongState, "exited with status 0 while it was joining the job",
+                 end.after, end.lost_peer, end.lost_path});
+  }
+  if (self.joining) {
+    return fail({rank, MessageId::kRankState, kExitWrongState, "exited with status 0 before it had initialised",
                  end.after, end.lost_peer, end.lost_path});
   }
   if (self.hellos < most_hellos_) return missing(rank, rank_with_most_hellos_, end.after);

@@ -310,6 +310,60 @@ TEST(ExitRules, AnAddedRankRepairsTheLossOfAnother) {
   EXPECT_EQ(failure->rank, 1) << "the first that was not repaired";
 }
 
+TEST(ExitRules, WhoIsDismissedIsNotWantedForARepair) {
+  ExitRules rules(4, 1);
+  for (int rank : {0, 1, 2, 3}) run_through(rules, rank);
+  EXPECT_FALSE(rules.exited(3, killed(SIGKILL)));
+  rules.take_survived();
+  rules.leave_out(3);
+  rules.dismiss(2);
+  EXPECT_FALSE(rules.exited(2, code(0)));
+  const int added = rules.add();
+  rules.initialised(added, 2);
+  EXPECT_FALSE(rules.exited(0, code(5)));
+  EXPECT_FALSE(rules.exited(1, code(5)));
+  const auto failure = rules.exited(added, code(5));
+  ASSERT_TRUE(failure);
+  EXPECT_EQ(failure->rank, 0) << "as many ranks as there could be had come together before";
+}
+
+// They have no state of the job.
+TEST(ExitRules, NewRanksDoNotRepairAJobOfWhichNobodyIsLeft) {
+  ExitRules rules(2, 1);
+  for (int rank : {0, 1}) run_through(rules, rank);
+  const int late = rules.add();
+  EXPECT_FALSE(rules.connected(late, 1s));
+  rules.dismiss(1);
+  EXPECT_FALSE(rules.exited(1, killed(SIGKILL)));
+  EXPECT_FALSE(rules.exited(0, consequence(1, 1)));
+  EXPECT_TRUE(rules.undecided());
+  rules.leave_out(0);
+  rules.initialised(late, 2);
+  const auto failure = rules.decide();
+  ASSERT_TRUE(failure);
+  EXPECT_EQ(failure->rank, 0);
+}
+
+TEST(ExitRules, ANewRankThatEndsBeforeItWasInitialisedIsNotMissed) {
+  ExitRules rules(3, 1);
+  for (int rank : {0, 1, 2}) run_through(rules, rank);
+  const int late = rules.add();
+  EXPECT_FALSE(rules.exited(late, code(0)));
+  EXPECT_TRUE(rules.take_survived());
+  EXPECT_EQ(rules.not_failed(), 3);
+  EXPECT_FALSE(rules.exited(1, code(3))) << "two are left";
+}
+
+TEST(ExitRules, AProcessThatTakesTheTurnOfAnotherInTheSameWorldIsNoFurtherWorld) {
+  for (const bool elastic : {false, true}) {
+    ExitRules rules(2, elastic ? 1 : 2);
+    for (const int rank : {0, 0, 1}) EXPECT_FALSE(rules.connected(rank, 1s));
+    for (const int rank : {0, 1}) rules.initialised(rank, elastic ? 1 : 0);
+    for (const int rank : {0, 1}) rules.finalized(rank);
+    for (const int rank : {1, 0}) EXPECT_FALSE(rules.exited(rank, code(0))) << elastic;
+  }
+}
+
 TEST(ExitRules, WhatTheLauncherKilledNeverCounts) {
   ExitRules rules(2);
   rules.stop_counting();

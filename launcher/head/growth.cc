@@ -173,6 +173,7 @@ void Growth::host_up(HostLink& link) {
 }
 
 void Growth::prepared(HostLink& link) {
+  if (finished_) return;  // its channel is closed
   Link& there = links_.at(link.index());
   there.state = State::kUp;
   aside_.erase(there.host.name);

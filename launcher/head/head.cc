@@ -213,7 +213,8 @@ void Head::settle(HostLink& link, const wire::RankChanged& exit) {
   const bool ended_well = exit.code == 0 && exit.signal == 0;
   const bool dismissed = rules_.dismissed(rank);
   start_barrier_.exited(rank);
-  if (ended_well && !dismissed && result_.cause == Cause::kNone && !std::exchange(one_is_done_, true)) {
+  if (ended_well && !dismissed && !rules_.joining(rank) && result_.cause == Cause::kNone &&
+      !std::exchange(one_is_done_, true)) {
     wire::RefuseWorld refusal;
     refusal.code = static_cast<std::int32_t>(Code::kPeerFailed);
     refusal.sentence =
@@ -289,7 +290,8 @@ void Head::host_ready(const HostLink& link, const wire::HostReady& message) {
 }
 
 void Head::open(const StartBarrier::Outcome& outcome) {
-  if (one_is_done_) return;  // who waits was refused
+  if (one_is_done_) return;                                         // who waits was refused
+  if (rules_.undecided() || result_.cause != Cause::kNone) return;  // the job ends
   if (outcome.refuse) {
     say(MessageId::kVersions, outcome.refuse->sentence);
     return to_all(*outcome.refuse);
