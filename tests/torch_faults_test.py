@@ -50,7 +50,8 @@ except hvd.HorovodInternalError as error: print(error)
     assert code == 137 and "allreduce 'the sum': " in out and "rank 1" in out, (code, out)
 
 
-@pytest.mark.parametrize("what", ["hvd.allreduce(torch.ones(1), name='x')", "hvd.allgather(torch.ones(1), name='x')", "hvd.barrier()"])
+@pytest.mark.parametrize("what", ["hvd.allreduce(torch.ones(1), name='x')", "hvd.allgather(torch.ones(1), name='x')", "hvd.barrier()",
+                                  "hvd.ShardedSoftmax(4, 10)(torch.ones(2, 4), torch.zeros(2, dtype=torch.int64))"])
 @pytest.mark.parametrize("python", each_torch()[:1])
 def test_a_rank_that_waits_for_one_that_has_finished_raises(python, what):
     program = f"""

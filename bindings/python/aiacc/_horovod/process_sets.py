@@ -143,10 +143,13 @@ _next_number = 1
 _parent: Group = WORLD  # another one after each init, so that groups of one time and of the next are never the same
 
 
+_LAYERS = ("SyncBatchNorm", "ShardedSoftmax")
+
+
 def _joins_in_model_order() -> List[Any]:
     """What a rank does that has joined, for each set that it is in. The same on all members of a set, used before or not."""
     sets = [one for one in _registered if one.included() and one.size() > 1]
-    return [one._in_model_order(layer).join for one in sets for layer in ("SyncBatchNorm", "ShardedSoftmax")]
+    return [one._in_model_order(layer).join for one in sets for layer in _LAYERS]
 
 
 def _setup(parent: Group, process_sets: Any) -> None:
@@ -177,7 +180,12 @@ def _leave(reason: str) -> None:
     """As _abort, also of sets whose operations this rank has never called: members may wait for it there."""
     for one in _registered:
         if one.included() and one.size() > 1:
-            one._channel()
+            try:
+                one._channel()
+                for layer in _LAYERS:
+                    one._in_model_order(layer).get()
+            except RuntimeError:
+                pass  # it is over
     _abort(reason)
 
 
