@@ -8,6 +8,7 @@ import torch.distributed as dist
 
 import aiacc.torch as hvd
 import torch_device_support
+from aiacc.torch._gradients import Slot, _holders
 from torch_checks import close, equal, raises, run
 
 BOARD = torch_device_support.board(sys.argv[1])
@@ -19,7 +20,7 @@ def there(*values, dtype=torch.float32):
 
 def is_there(tensor, *values):
     assert tensor.device.type == "board", tensor.device
-    close(tensor.cpu(), torch.tensor(values, dtype=tensor.dtype))
+    close(tensor.cpu(), torch.tensor(values, dtype=tensor.dtype, device="cpu"))
 
 
 def each():
@@ -59,7 +60,9 @@ def check_the_others():
     is_there(own, size)
     received, splits = hvd.alltoall(torch.arange(size * 1.0).to(BOARD), torch.ones(size, dtype=torch.int32))
     is_there(received, *[float(rank)] * size)
-    assert splits.tolist() == [1] * size
+    assert splits.tolist() == [1] * size and splits.is_cpu
+    _, splits = hvd.alltoall(torch.arange(size * 1.0).to(BOARD), torch.ones(size, dtype=torch.int32).to(BOARD))
+    assert splits.device.type == "board"
     is_there(hvd.reducescatter(torch.arange(size * 1.0).to(BOARD), op=hvd.Sum), float(rank * size))
     is_there(hvd.synchronize(hvd.allreduce_async_(there(mine), op=hvd.Sum)), total)
     assert hvd.broadcast_object({"rank": rank}, 0) == {"rank": 0}
@@ -67,12 +70,13 @@ def check_the_others():
 
 def net():
     torch.manual_seed(1)
-    return torch.nn.Sequential(torch.nn.Linear(4, 6), torch.nn.ReLU(), torch.nn.Linear(6, 2))
+    with torch.device("cpu"):
+        return torch.nn.Sequential(torch.nn.Linear(4, 6), torch.nn.ReLU(), torch.nn.Linear(6, 2))
 
 
 def batch(step):
-    made = torch.Generator().manual_seed(step * 100 + hvd.rank())
-    return torch.randn(3, 4, generator=made), torch.randn(3, 2, generator=made)
+    made = torch.Generator("cpu").manual_seed(step * 100 + hvd.rank())
+    return torch.randn(3, 4, generator=made, device="cpu"), torch.randn(3, 2, generator=made, device="cpu")
 
 
 def trained(device, steps=3, **keywords):
@@ -113,7 +117,7 @@ def check_sync_batch_norm():
     results = []
     for device in (BOARD, torch.device("cpu")):
         layer = hvd.SyncBatchNorm(3).to(device)
-        given = torch.randn(4, 3, 5, generator=torch.Generator().manual_seed(hvd.rank())).to(device).requires_grad_()
+        given = torch.randn(4, 3, 5, generator=torch.Generator("cpu").manual_seed(hvd.rank()), device="cpu").to(device).requires_grad_()
         made = layer(given)
         (made * made * made).sum().backward()
         assert made.device.type == given.grad.device.type == layer.weight.grad.device.type == layer.running_mean.device.type == device.type
@@ -122,9 +126,53 @@ def check_sync_batch_norm():
         equal(ours, of_cpu)
 
 
+def check_where_the_device_is_the_default():
+    """What is made by the way is on the CPU all the same."""
+    mine, total, size = each()
+    on_cpu = torch.tensor([mine, mine], device="cpu")
+    with BOARD:
+        is_there(hvd.allreduce(there(mine), op=hvd.Sum, name="by default"), total)
+        is_there(hvd.allreduce(torch.ones(2, 3).t(), op=hvd.Sum)[0], size, size)
+        assert hvd.allgather(on_cpu).is_cpu and hvd.reducescatter(torch.ones(size, device="cpu"), op=hvd.Sum).is_cpu
+        assert hvd.alltoall(torch.ones(size, device="cpu")).tolist() == [1.0] * size
+        check_training_is_that_of_the_cpu()
+        check_sync_batch_norm()
+
+
+def check_no_gradient_stays_on_the_device():
+    """Where the engine would take one of the CPU, on hosts of one rank."""
+    for device, stays in ((BOARD, False), (torch.device("cpu"), True)):
+        parameter = torch.nn.Parameter(torch.ones(4).to(device))
+        slot = Slot(parameter, 0, torch.zeros(4), optional=True)
+        assert slot.in_place == stays and (slot.may_stay(torch.ones(4).to(device)) == stays or not _holders)
+
+
+def check_optimizer_state():
+    mine, _, _ = each()
+    model = net().to(BOARD)
+    optimizer = torch.optim.Adam(model.parameters(), lr=torch.tensor(0.1 * mine).to(BOARD), foreach=False, capturable=False)
+    if hvd.rank() == 0:
+        model(torch.ones(1, 4).to(BOARD)).sum().backward()
+        for one in model.parameters():
+            optimizer.state[one] = {"step": torch.tensor(3.0), "exp_avg": torch.ones_like(one), "exp_avg_sq": torch.ones_like(one)}
+    hvd.broadcast_optimizer_state(optimizer, 0)
+    is_there(optimizer.param_groups[0]["lr"].reshape(1), 0.1)
+    for one in model.parameters():
+        state = optimizer.state[one]
+        assert state["exp_avg"].device.type == "board" and state["step"].is_cpu and state["step"].item() == 3
+
+
+def check_copies_back_have_ended():
+    """Torch only begins those into tensors with gaps."""
+    waits = torch_device_support.Stream.waits
+    hvd.allreduce_(torch.ones(2, 3).to(BOARD).t(), op=hvd.Sum)
+    assert torch_device_support.Stream.waits > waits
+
+
 def check_what_takes_tensors_of_the_cpu_only():
     head = hvd.ShardedSoftmax(4, 10)
     assert "call .cpu() first" in raises(ValueError, head, torch.ones(2, 4).to(BOARD), torch.zeros(2, dtype=torch.int64))
+    raises(AssertionError, hvd.mpi_ops._tensors.buffer_of, there(1.0))
     assert "no elements" in raises(ValueError, hvd.allreduce, torch.ones(2, device="meta"))
 
 

@@ -9,11 +9,11 @@ Each rank sends and receives 2(n-1)/n of the bytes. Dot products and each sum ar
 """
 from __future__ import annotations
 
+import itertools
 from typing import List, Sequence, Tuple
 
 import torch
 
-from aiacc.buffers import Buffer
 from aiacc.groups import Group
 from aiacc.requests import wait_all
 from aiacc.torch import tensors
@@ -26,8 +26,7 @@ def check_ranks(ranks: int) -> None:
         raise NotImplementedError(f"op=Adasum is defined for 1, 2, 4, 8 ... ranks, and these are {ranks}")
 
 
-def _buffer(flat: torch.Tensor) -> Buffer:
-    return Buffer(flat.data_ptr(), flat.numel(), tensors.element_type(flat), flat)
+_buffer = tensors.buffer_of
 
 
 def _exchange(group: Group, peer: int, send: torch.Tensor, recv: torch.Tensor) -> None:
@@ -53,7 +52,8 @@ def _combine(group: Group, rank: int, level: int, first: torch.Tensor, second: t
              parts: Sequence[Tuple[int, int]]) -> torch.Tensor:
     """Of this rank's pieces of both vectors; `parts` are the pieces of each tensor in them, which may be empty."""
     a, b = first.double(), second.double()
-    products = torch.tensor([[torch.dot(x[i:j], y[i:j]) for x, y in ((a, b), (a, a), (b, b))] for i, j in parts], dtype=torch.float64)
+    products = torch.tensor([[torch.dot(x[i:j], y[i:j]) for x, y in ((a, b), (a, a), (b, b))] for i, j in parts], dtype=torch.float64,
+                            device="cpu")
     result = torch.empty_like(a)
     for (i, j), (both, of_a, of_b) in zip(parts, _sum_over_block(group, rank, level, products).tolist()):
         result[i:j] = a[i:j] * (1 - both / of_a / 2 if of_a >= _TINY else 1) + b[i:j] * (1 - both / of_b / 2 if of_b >= _TINY else 1)
@@ -63,7 +63,7 @@ def _combine(group: Group, rank: int, level: int, first: torch.Tensor, second: t
 def adasum(group: Group, rank: int, size: int, given: Sequence[torch.Tensor]) -> List[torch.Tensor]:
     """Of tensors of one type, each by itself."""
     flat = torch.cat([one.reshape(-1) for one in given])
-    ends = torch.tensor([one.numel() for one in given]).cumsum(0).tolist()
+    ends = list(itertools.accumulate(one.numel() for one in given))
     places = list(zip([0, *ends], ends))
     begin, end = 0, flat.numel()
     halved: List[Tuple[int, int, int]] = []

@@ -6,20 +6,23 @@ from typing import Sequence
 import torch
 
 from aiacc.torch._arguments import refuse
+from aiacc.torch.tensors import put, settle
 
 
 def checked(tensor: torch.Tensor) -> torch.Tensor:
+    """What was begun on its device before is done with it: a result may be copied there."""
     if tensor.is_meta:
         refuse(f"a tensor with elements is needed, and this one is on {tensor.device}")
     if tensor.layout != torch.strided:
         refuse(f"unsupported layout: a dense tensor is needed, and this one has the layout {tensor.layout}")
+    settle(tensor)
     return tensor
 
 
 def dense_of(tensor: torch.Tensor) -> torch.Tensor:
-    """The tensor itself if its elements are on the host, in order, and as they are in memory, else a copy. It has what was written to the
-    tensor on its device's current stream, and nothing that was begun there before still uses the tensor's memory."""
-    here = checked(tensor) if tensor.is_cpu else checked(tensor).cpu()  # type: ignore[attr-defined]  # missing in annotations of torch 1
+    """The tensor itself if its elements are on the host, in order, and as they are in memory, else a copy, which has what was written to the
+    tensor on its device's current stream."""
+    here = checked(tensor) if tensor.is_cpu else checked(tensor).detach().cpu()  # type: ignore[attr-defined]  # missing in annotations of torch 1
     if here.is_contiguous() and not here.is_conj() and not here.is_neg():
         return here
     return here.contiguous().resolve_conj().resolve_neg()
@@ -49,4 +52,4 @@ def scatter_bytes(flat: torch.Tensor, tensors: Sequence[torch.Tensor]) -> None:
         if tensor.numel():
             # A block of its own: a view of another type must begin at a multiple of that type's size.
             aligned = block if block.storage_offset() % tensor.element_size() == 0 else block.clone()
-            tensor.copy_(aligned.view(tensor.dtype).view(tensor.shape))
+            put(tensor, aligned.view(tensor.dtype).view(tensor.shape))

@@ -11,7 +11,12 @@ import torch
 
 _is_any_mode_on: Callable[[], int] = getattr(torch._C, "_len_torch_dispatch_stack", int)  # torch >= 2
 _MODULES = ("torch.distributed.tensor.debug._comm_mode", "torch.distributed._tensor.debug.comm_mode")  # the second before torch 2.5
-_RENAMED = {"all_gather_single_coalesced": "allgather_into_tensor_coalesced_", "reduce_scatter_single_coalesced": "reduce_scatter_tensor_coalesced_"}
+_RENAMED = {"barrier": "barrier", "recv_anysource": "recv_any_source_", "all_gather_single_coalesced": "allgather_into_tensor_coalesced_",
+            "reduce_scatter_single_coalesced": "reduce_scatter_tensor_coalesced_"}
+
+
+def _over(*_: Any) -> Any:
+    raise RuntimeError("the operation was counted already")
 
 
 class _Operator:
@@ -22,7 +27,8 @@ class _Operator:
         self._name, self._call = f"c10d.{name}.default", call
 
     def __call__(self, *arguments: Any) -> Any:
-        return self._call(*arguments)
+        call, self._call = self._call, _over  # a mode keeps this, and the group is not to live as long
+        return call(*arguments)
 
     def __str__(self) -> str:
         return self._name

@@ -23,8 +23,8 @@ from aiacc.torch._operations import OPS
 def at_address(address: int, elements: int, dtype: torch.dtype) -> torch.Tensor:
     """A tensor over memory of the library, which outlives it."""
     if elements == 0:
-        return torch.empty(0, dtype=dtype)
-    size = elements * torch.empty(0, dtype=dtype).element_size()
+        return torch.empty(0, dtype=dtype, device="cpu")
+    size = elements * torch.empty(0, dtype=dtype, device="cpu").element_size()
     return torch.frombuffer((c.c_ubyte * size).from_address(address), dtype=dtype)
 
 
@@ -47,7 +47,7 @@ def _holders_of(tensor: torch.Tensor) -> int:
     return _holders(tensor.untyped_storage()._cdata)  # type: ignore[misc]
 
 
-_ALONE = 0 if _holders is None else _holders_of(torch.empty(1))
+_ALONE = 0 if _holders is None else _holders_of(torch.empty(1, device="cpu"))
 
 
 class Slot:
@@ -56,18 +56,22 @@ class Slot:
     def __init__(self, parameter: torch.Tensor, index: int, flat: torch.Tensor, optional: bool) -> None:
         self.parameter, self.index = parameter, index
         self.view = torch.as_strided(flat, parameter.shape, dense_strides(parameter))
-        # Otherwise it is converted into the view and out of it, or copied from its device and back.
-        self.in_place = flat.dtype == parameter.dtype and parameter.is_cpu  # type: ignore[attr-defined]  # missing in annotations of torch 1
+        self._of_its_type = flat.dtype == parameter.dtype
         self.sparse_dims = 0  # of the gradients that backward makes, which travel dense; 0: they are dense
         self.submitted = False
-        self.optional = optional and self.in_place  # the engine takes a gradient that is elsewhere
+        self.optional = optional  # the engine takes a gradient that is elsewhere
         self.stays = False  # the result of what is submitted is in the gradient that backward made
         self.held: List[torch.Tensor] = []  # the memory of such gradients, until the engine has ended with them
+
+    @property
+    def in_place(self) -> bool:
+        """Otherwise it is converted into the view and out of it, or copied from its device and back: a model may move to another one."""
+        return self._of_its_type and self.parameter.is_cpu  # type: ignore[attr-defined]  # missing in annotations of torch 1
 
     def may_stay(self, gradient: torch.Tensor) -> bool:
         """Whether the gradient has the slot's elements in the slot's order, nobody's history hangs on it, and nobody else has its memory:
         where a parameter is used through a view, another branch of backward may still read it, and it may be another one's gradient, too."""
-        if not self.optional or type(gradient) is not torch.Tensor or gradient.layout != torch.strided or gradient.dtype != self.view.dtype:
+        if not self.optional or not self.in_place or type(gradient) is not torch.Tensor or gradient.layout != torch.strided or gradient.dtype != self.view.dtype:
             return False
         if _holders is None or _holders_of(gradient) != _ALONE or gradient.requires_grad or gradient.is_neg() or gradient.is_conj():
             return False

@@ -33,7 +33,7 @@ class Allreduce(operations.Allreduce):
         with torch.no_grad():
             sums = adasum(channel.group, channel.rank, channel.size, [one * before if before != 1.0 else one for one in given])
             for result, one in zip(results, sums):
-                result.copy_(one * after if after != 1.0 else one)
+                _tensors.put(result, one * after if after != 1.0 else one)
 
 
 Allgather, Broadcast, Alltoall, Reducescatter = operations.of_framework(

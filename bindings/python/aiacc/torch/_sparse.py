@@ -51,7 +51,7 @@ class SparseAllreduce(Operation):
         """What a rank that has joined contributes."""
         (dtype, *shape), sparse = description["type and shape"], description["number of sparse dimensions"]
         values = _tensors.described([dtype, 0, *shape[sparse:]])
-        empty = torch.sparse_coo_tensor(torch.empty((sparse, 0), dtype=torch.int64), values, shape, **_UNCHECKED)
+        empty = torch.sparse_coo_tensor(torch.empty((sparse, 0), dtype=torch.int64, device="cpu"), values, shape, **_UNCHECKED)
         return SparseAllreduce(description["name"], empty, next(number for number, name in OP_NAMES.items() if name == description["op"]))
 
     def gathers(self, rows: int) -> bool:
@@ -80,11 +80,11 @@ class SparseAllreduce(Operation):
 
     def _reduce_dense(self, channel: Channel) -> Tuple[torch.Tensor, torch.Tensor]:
         """Which rows there are travels beside them: one that sums up to zeros is a row too."""
-        numbers = torch.zeros(self.given._nnz(), dtype=torch.int64)
+        numbers = torch.zeros(self.given._nnz(), dtype=torch.int64, device="cpu")
         for size, indices in zip(self.sparse_shape, self.given._indices()):
             numbers = numbers * size + indices
-        dense = torch.zeros((math.prod(self.sparse_shape), *self.row_shape), dtype=self.given.dtype)
-        exists = torch.zeros(len(dense), dtype=torch.uint8)
+        dense = torch.zeros((math.prod(self.sparse_shape), *self.row_shape), dtype=self.given.dtype, device="cpu")
+        exists = torch.zeros(len(dense), dtype=torch.uint8, device="cpu")
         dense[numbers], exists[numbers] = self.given._values(), 1
         channel.group.allreduce(_tensors.buffer_of(dense), _tensors.buffer_of(dense), Op.SUM, name=self.name)
         channel.group.allreduce(_tensors.buffer_of(exists), _tensors.buffer_of(exists), Op.MAX)

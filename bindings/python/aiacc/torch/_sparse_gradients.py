@@ -49,7 +49,7 @@ class SparseGradients:
     def wait(self) -> None:
         """Gradients become those of all ranks."""
         for parameter, operation in zip(self._order, self._started):
-            parameter.grad = self._channel.wait(operation)
+            parameter.grad = self._channel.wait(operation).to(parameter.device)
 
     def steps(self) -> int:
         return self._steps

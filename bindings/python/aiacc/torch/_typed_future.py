@@ -36,7 +36,7 @@ class TypedFuture:
         if _script is None:
             _script = torch.jit.CompilationUnit(_SOURCE)
         self._ended: torch.futures.Future[Any] = torch.futures.Future()
-        self._failure = torch.zeros(_LONGEST, dtype=torch.int64)
+        self._failure = torch.zeros(_LONGEST, dtype=torch.int64, device="cpu")
         self.future = _script.begin(self._ended, self._failure, tensors)
 
     def complete(self, results: Any, error: Optional[Exception]) -> None:
@@ -44,5 +44,5 @@ class TypedFuture:
         if error is not None:
             codes = [ord(one) for one in str(error)[:_LONGEST]] or [ord("?")]
             with torch.inference_mode():
-                self._failure[:len(codes)] = torch.tensor(codes)
+                self._failure[:len(codes)] = torch.tensor(codes, device="cpu")
         self._ended.set_result(0)

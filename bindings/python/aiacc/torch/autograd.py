@@ -130,7 +130,7 @@ def alltoall(tensor: torch.Tensor, splits: Any = None, name: Optional[str] = Non
     also how many rows of each rank. Differentiable."""
     checked = mpi_ops._checked_splits(tensor, splits, process_set.size())
     result, received = _Alltoall.apply(tensor, checked, name, process_set)
-    return result if splits is None else (result, received)
+    return result if splits is None else (result, mpi_ops._beside(splits, received))
 
 
 def grouped_reducescatter(tensors: Any, name: Optional[str] = None, compression: Any = Compression.none, op: int = Average,

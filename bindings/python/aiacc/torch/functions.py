@@ -40,7 +40,8 @@ def broadcast_optimizer_state(optimizer: torch.optim.Optimizer, root_rank: int, 
     state = optimizer.state_dict()
     parameters = [one for group in optimizer.param_groups for one in group["params"]]
     found: Dict[Tuple[Any, str], torch.Tensor] = {}
-    rest: Dict[str, Any] = copy.deepcopy({"param_groups": state["param_groups"], "state": {}})
+    groups = [{name: _on_host(value) for name, value in group.items()} for group in state["param_groups"]]
+    rest: Dict[str, Any] = copy.deepcopy({"param_groups": groups, "state": {}})
     for key, values in state["state"].items():
         rest["state"][key] = {}
         for field, value in values.items():
@@ -65,6 +66,10 @@ def broadcast_optimizer_state(optimizer: torch.optim.Optimizer, root_rank: int, 
                     device = parameters[key].device if value[2] else "cpu"  # counts of steps are there
                     found[key, field] = made[key][field] = own if fits else torch.zeros(value[1], dtype=value[0], device=device)  # type: ignore[assignment]
         # load_state_dict casts state to the parameters' type: what was made is taken as it is, behind it.
+        for group, own_group in zip(theirs["param_groups"], state["param_groups"]):
+            for name, value in group.items():
+                if isinstance(value, torch.Tensor) and isinstance(own_group.get(name), torch.Tensor):
+                    group[name] = value.to(own_group[name].device)
         base = wrapped_class(optimizer)
         base.load_state_dict(optimizer, {"state": {}, "param_groups": theirs["param_groups"]})
         for key, fields in made.items():
@@ -76,6 +81,11 @@ def broadcast_optimizer_state(optimizer: torch.optim.Optimizer, root_rank: int, 
     handles = [mpi_ops.broadcast_async_(found[one], root_rank, f"{one[0]}.{one[1]}", process_set) for one in order]
     for handle in handles:
         mpi_ops.synchronize(handle)
+
+
+def _on_host(value: Any) -> Any:
+    """A tensor travels as one of the CPU: other ranks have other devices."""
+    return value.cpu() if isinstance(value, torch.Tensor) else value
 
 
 def _give_gradients(optimizer: torch.optim.Optimizer) -> None:

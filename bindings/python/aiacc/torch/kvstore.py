@@ -58,7 +58,7 @@ class KVStore(kvstore.KVStore):
         if out is None:
             if not wait:
                 raise ValueError("a pull that does not wait needs `out`, where the value goes")
-            return torch.empty(self._known(key).shape, dtype=self._known(key).dtype)
+            return torch.empty(self._known(key).shape, dtype=self._known(key).dtype, device="cpu")
         if not tensors.is_packed(self._given(key, out, "out")):
             raise ValueError(f"out of key {key!r} is not contiguous")
         return out
@@ -115,7 +115,7 @@ class KVStore(kvstore.KVStore):
         numbers, kept = self._row_numbers(key, row_ids), self._known(key)
         if out is None and not wait:
             raise ValueError("a pull that does not wait needs `out`, where the rows go")
-        taken = torch.empty(len(numbers), *kept.shape[1:], dtype=kept.dtype) if out is None else tensors.check_on_host(out, "out")
+        taken = torch.empty(len(numbers), *kept.shape[1:], dtype=kept.dtype, device="cpu") if out is None else tensors.check_on_host(out, "out")
         self._check_rows(key, numbers, taken)
         if not tensors.is_packed(taken):
             raise ValueError(f"out of key {key!r} is not contiguous")
@@ -138,10 +138,11 @@ class KVStore(kvstore.KVStore):
         which is this rank's push to the key: in SYNC all workers look up equally often. A row that comes twice is pulled once."""
         if not isinstance(ids, torch.Tensor) or ids.dtype not in (torch.int64, torch.int32):
             raise ValueError(f"ids are {ids.dtype if isinstance(ids, torch.Tensor) else type(ids).__name__}: give a tensor of int64 or int32")
+        tensors.check_on_host(ids, "ids")
         if not self._known(key).dtype.is_floating_point:
             raise ValueError(f"key {key!r} has a value of {self._known(key).describe()}, which has no gradient")
         # The pushes happen in backward, whether or not anything that the caller has needs a gradient.
-        return _Lookup.apply(torch.empty(0, requires_grad=True), self, key, ids, priority)
+        return _Lookup.apply(torch.empty(0, requires_grad=True, device="cpu"), self, key, ids, priority)
 
 
 class _Lookup(torch.autograd.Function):
@@ -156,10 +157,10 @@ class _Lookup(torch.autograd.Function):
     def backward(ctx: Any, gradient: torch.Tensor) -> Any:  # type: ignore[override]
         store, key, rows, places, priority = ctx.how
         shape = store._known(key).shape[1:]
-        summed = torch.zeros(len(rows), *shape, dtype=gradient.dtype)
+        summed = torch.zeros(len(rows), *shape, dtype=gradient.dtype, device="cpu")
         summed.index_add_(0, places.reshape(-1), gradient.detach().reshape(-1, *shape))
         store.row_sparse_push(key, rows, summed, priority=priority)
-        return torch.zeros(0), None, None, None, None
+        return torch.zeros(0, device="cpu"), None, None, None, None
 
 
 __all__ = ["KVStore", "Mode", "Update", "Wire"]

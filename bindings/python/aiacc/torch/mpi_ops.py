@@ -202,7 +202,12 @@ def _checked_splits(tensor: torch.Tensor, splits: Any, size: int) -> List[int]:
 def alltoall_async(tensor: torch.Tensor, splits: Any = None, name: Optional[str] = None, process_set: ProcessSet = global_process_set) -> int:
     """splits[r] rows of the tensor go to rank r. Gives (what this rank got, how many rows of each rank)."""
     checked = _checked_splits(tensor, splits, process_set.size())
-    return _start(process_set, operations.Alltoall(name, tensor, checked), lambda output: (output[0].to(tensor.device), output[1]))
+    return _start(process_set, operations.Alltoall(name, tensor, checked), lambda output: (output[0].to(tensor.device), _beside(splits, output[1])))
+
+
+def _beside(splits: Any, received: torch.Tensor) -> torch.Tensor:
+    """As Horovod has it: on the device of the splits that were given."""
+    return received.to(splits.device) if isinstance(splits, torch.Tensor) else received
 
 
 def _run_alltoall(tensor: torch.Tensor, splits: List[int], name: Optional[str], process_set: ProcessSet) -> Tuple[torch.Tensor, torch.Tensor]:

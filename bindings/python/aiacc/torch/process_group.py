@@ -25,6 +25,7 @@ from aiacc.torch._blocks import bytes_of, checked, checked_tag, dense_of, gather
 from aiacc.torch._monitored import monitored_barrier
 from aiacc.torch._profile import is_observed, recorded
 from aiacc.torch._reductions import name_of, of_one_rank, reduction
+from aiacc.torch.tensors import put
 from aiacc.torch.work import Dropped, Started, Work, failure
 
 _ATTR_SIZE = c.sizeof(_abi.Attr)
@@ -62,7 +63,7 @@ def _copies(dense: torch.Tensor, tensors: Sequence[torch.Tensor]) -> Optional[Ca
 
     def copy() -> None:
         for one in others:
-            one.copy_(dense)
+            put(one, dense)
     return copy
 
 
@@ -243,7 +244,7 @@ class AiaccProcessGroup(dist.ProcessGroup):
         def finish() -> None:
             for given, result in zip(tensors, dense):
                 if given is not result:
-                    given.copy_(result)
+                    put(given, result)
         return self._start("allreduce_grouped", arguments, list(tensors), dense, opts, finish, prescale)
 
     def _allreduce_sparse(self, tensors: Sequence[torch.Tensor], opts: Any) -> Work:
@@ -251,16 +252,16 @@ class AiaccProcessGroup(dist.ProcessGroup):
         if name_of(opts.reduceOp) != "SUM":
             refuse("unsupported reduction operation: sparse tensors are reduced by ReduceOp.SUM only")
         mine = of_one_rank(tensors, opts.reduceOp).coalesce().cpu()
-        counts = torch.zeros(self._size, dtype=torch.int64)
-        self._allgather_flat(counts, torch.tensor([mine._nnz()]), None).wait()
+        counts = torch.zeros(self._size, dtype=torch.int64, device="cpu")
+        self._allgather_flat(counts, torch.tensor([mine._nnz()], device="cpu"), None).wait()
         each = counts.tolist()
-        indices = [torch.empty(mine.indices().shape[0], n, dtype=torch.int64) for n in each]
-        values = [torch.empty(n, *mine.values().shape[1:], dtype=mine.dtype) for n in each]
+        indices = [torch.empty(mine.indices().shape[0], n, dtype=torch.int64, device="cpu") for n in each]
+        values = [torch.empty(n, *mine.values().shape[1:], dtype=mine.dtype, device="cpu") for n in each]
         self.allgather([indices], [mine.indices().contiguous()]).wait()
         self.allgather([values], [mine.values().contiguous()]).wait()
         total = torch.sparse_coo_tensor(torch.cat(indices, 1), torch.cat(values, 0), mine.shape).coalesce()
         for one in tensors:
-            one.copy_(total.to(one.device))
+            put(one, total.to(one.device))
         return self._keep(Work.done(list(tensors)))
 
     @recorded("broadcast", 0)
@@ -314,7 +315,7 @@ class AiaccProcessGroup(dist.ProcessGroup):
             counts[i // len(sends)] += bytes_of(checked(one))
         if counts[self._rank] != bytes_of(send):
             refuse(f"invalid tensor size: the input has {bytes_of(send)} bytes, and the output for this rank {counts[self._rank]}")
-        flat = torch.empty(sum(counts), dtype=torch.uint8)
+        flat = torch.empty(sum(counts), dtype=torch.uint8, device="cpu")
 
         def finish() -> None:
             for blocks in lists:
@@ -351,7 +352,7 @@ class AiaccProcessGroup(dist.ProcessGroup):
         given_as.check_size(blocks[self._rank], given, self._rank)
         send = dense_of(given)
         counts = [bytes_of(checked(one)) for one in blocks]
-        flat = torch.empty(sum(counts), dtype=torch.uint8)
+        flat = torch.empty(sum(counts), dtype=torch.uint8, device="cpu")
         arguments = (send.data_ptr(), bytes_of(send), flat.data_ptr(), size_array(counts), None, DType.UINT8, opts.rootRank)
         return self._start("gatherv", arguments, blocks, (send, flat), opts, lambda: scatter_bytes(flat, blocks))
 
@@ -431,7 +432,7 @@ class AiaccProcessGroup(dist.ProcessGroup):
             given_as.check_type(one, blocks[0], i)
         given = gather_bytes(inputs)
         here = [bytes_of(checked(one)) for one in blocks]
-        flat = torch.empty(sum(here), dtype=torch.uint8)
+        flat = torch.empty(sum(here), dtype=torch.uint8, device="cpu")
         there = size_array([bytes_of(one) for one in inputs])
         arguments = (given.data_ptr(), there, None, flat.data_ptr(), size_array(here), None, DType.UINT8)
         return self._start("alltoallv", arguments, blocks, (given, flat), opts, lambda: scatter_bytes(flat, blocks))

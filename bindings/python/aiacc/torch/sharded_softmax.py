@@ -9,7 +9,7 @@ from torch.autograd.function import once_differentiable
 from aiacc import softmax
 from aiacc._horovod.process_sets import ProcessSet, global_process_set
 from aiacc._horovod.unnegotiated import Unnegotiated
-from aiacc.buffers import Buffer, Op
+from aiacc.buffers import Op
 from aiacc.torch import tensors
 from aiacc.torch._used_rows import step_only_used
 
@@ -51,8 +51,9 @@ class ShardedSoftmax(torch.nn.Module):
             raise ValueError(f"features are {tuple(features.shape)} and labels {tuple(labels.shape)}: give N x {self.in_features} and N")
         tensors.check_on_host(features, "the features of ShardedSoftmax")
         tensors.check_on_host(labels, "the labels of ShardedSoftmax")
+        tensors.check_on_host(self.weight, "the weight of ShardedSoftmax")
         calls = self._calls()
-        counts = _gathered(calls, torch.tensor([features.shape[0]]), [1] * self._process_set.size()).tolist()
+        counts = _gathered(calls, torch.tensor([features.shape[0]], device="cpu"), [1] * self._process_set.size()).tolist()
         own_labels = labels.detach().to(torch.int64).contiguous()
         every_label = _gathered(calls, own_labels, counts)
         whole = _Gather.apply(features, calls, counts, float(len(counts)) if self.averaged else 1.0)
@@ -71,7 +72,7 @@ class ShardedSoftmax(torch.nn.Module):
 
     def _sampled(self, every_label: torch.Tensor) -> torch.Tensor:
         self._steps += 1
-        ids = torch.empty(self.classes, dtype=torch.int64)
+        ids = torch.empty(self.classes, dtype=torch.int64, device="cpu")
         wanted = int(self.sample_rate * self.classes)
         found = softmax.sample(self.first_class, self.classes, every_label.data_ptr(), len(every_label), wanted, self.seed + (self._steps << 32),
                                ids.data_ptr())
@@ -86,13 +87,12 @@ class ShardedSoftmax(torch.nn.Module):
         return f"in_features={self.in_features}, num_classes={self.num_classes}, margin={self.margin!r}, scale={self.scale}"
 
 
-def _buffer(given: torch.Tensor) -> Buffer:
-    return Buffer(given.data_ptr(), given.numel(), tensors.element_type(given), given)
+_buffer = tensors.buffer_of
 
 
 def _gathered(calls: Unnegotiated, given: torch.Tensor, counts: List[int]) -> torch.Tensor:
     """The rows of all ranks; `counts` are how many each has."""
-    result = torch.empty(sum(counts), *given.shape[1:], dtype=given.dtype)
+    result = torch.empty(sum(counts), *given.shape[1:], dtype=given.dtype, device="cpu")
     row = int(torch.Size(given.shape[1:]).numel())
     calls.call("ShardedSoftmax", lambda group: group.allgather(_buffer(given), _buffer(result), counts=[count * row for count in counts]))
     return result
@@ -111,7 +111,7 @@ class _Gather(torch.autograd.Function):
     def backward(ctx: Any, gradient: torch.Tensor) -> Any:  # type: ignore[override]
         calls, counts, factor = ctx.how
         given = tensors.packed(gradient)
-        own = torch.empty(counts[calls.get().rank], *given.shape[1:], dtype=given.dtype)
+        own = torch.empty(counts[calls.get().rank], *given.shape[1:], dtype=given.dtype, device="cpu")
         row = int(torch.Size(given.shape[1:]).numel())
         calls.call("ShardedSoftmax", lambda group: group.reduce_scatter(_buffer(given), _buffer(own), Op.SUM, counts=[count * row for count in counts],
                                                                         prescale=factor))
@@ -124,7 +124,7 @@ class _CrossEntropy(torch.autograd.Function):
                 ids: Optional[torch.Tensor]) -> torch.Tensor:
         kind = torch.float64 if logits.dtype == torch.float64 else torch.float32
         gradient = logits.detach().to(kind, copy=True).contiguous()
-        losses = torch.empty(len(labels), dtype=torch.float64)
+        losses = torch.empty(len(labels), dtype=torch.float64, device="cpu")
         calls.call("ShardedSoftmax", lambda group: softmax.loss(
             group, len(labels), module.num_classes, gradient.shape[1], module.first_class, tensors.element_type(gradient), gradient.data_ptr(),
             labels.data_ptr(), losses.data_ptr(), None if ids is None else ids.data_ptr(), _MARGINS[module.margin], module.margin_size, module.scale))

@@ -100,7 +100,7 @@ class _Normalize(torch.autograd.Function):
             positions *= length
         batch = syncbn.batch(samples, channels, positions, tensors.element_type(x), last)
         y = torch.empty_like(x)  # in the same memory format
-        saved = torch.empty(2 * channels + 1, dtype=torch.float64)
+        saved = torch.empty(2 * channels + 1, dtype=torch.float64, device="cpu")
         own_weight, own_bias = _as(kind, weight), _as(kind, bias)
         followed = [_as(kind, one) for one in running]
         norms = process_set._in_model_order("SyncBatchNorm")
@@ -122,8 +122,8 @@ class _Normalize(torch.autograd.Function):
         dy = _dense(gradient.detach().to("cpu", x.dtype), last)
         wants_x, wants_weight, wants_bias = ctx.needs_input_grad[:3]
         dx = torch.empty_like(x) if wants_x else None
-        dweight = torch.empty(x.shape[1], dtype=kind) if wants_weight else None
-        dbias = torch.empty(x.shape[1], dtype=kind) if wants_bias else None
+        dweight = torch.empty(x.shape[1], dtype=kind, device="cpu") if wants_weight else None
+        dbias = torch.empty(x.shape[1], dtype=kind, device="cpu") if wants_bias else None
         own_weight = _as(kind, weight)
         norms.call("SyncBatchNorm", lambda made: made.backward(
             batch, _address(own_weight), saved.data_ptr(), x.data_ptr(), dy.data_ptr(), _address(dx), _address(dweight), _address(dbias)))

@@ -58,7 +58,8 @@ def check_on_host(tensor: Any, what: str = "tensor") -> torch.Tensor:
 def packed(tensor: torch.Tensor) -> torch.Tensor:
     """The same elements, one after another and as memory has them, on the host; the tensor itself if they already are. A copy has all that
     was written to the tensor on its device's current stream."""
-    return tensor.detach().cpu().contiguous().resolve_neg()
+    given = tensor.detach()
+    return (given if given.is_cpu else given.cpu()).contiguous().resolve_neg()  # type: ignore[attr-defined]  # missing in annotations of torch 1
 
 
 def on_host(tensor: torch.Tensor) -> torch.Tensor:
@@ -67,7 +68,8 @@ def on_host(tensor: torch.Tensor) -> torch.Tensor:
 
 
 def like(tensor: torch.Tensor) -> torch.Tensor:
-    return torch.empty(tensor.shape, dtype=tensor.dtype)
+    """Also where another device is torch's default, as all that the library reads and writes."""
+    return torch.empty(tensor.shape, dtype=tensor.dtype, device="cpu")
 
 
 def result_like(tensor: torch.Tensor) -> torch.Tensor:
@@ -80,7 +82,7 @@ def describe(tensor: torch.Tensor) -> List[Any]:
 
 
 def described(description: List[Any]) -> torch.Tensor:
-    return torch.zeros(description[1:], dtype=_BY_NAME[description[0]])
+    return torch.zeros(description[1:], dtype=_BY_NAME[description[0]], device="cpu")
 
 
 def type_name(tensor: torch.Tensor) -> str:
@@ -96,17 +98,32 @@ def is_packed(tensor: torch.Tensor) -> bool:
 
 
 def rows_like(tensor: torch.Tensor, rows: int) -> torch.Tensor:
-    return torch.empty((rows, *tensor.shape[1:]), dtype=tensor.dtype)
+    return torch.empty((rows, *tensor.shape[1:]), dtype=tensor.dtype, device="cpu")
+
+
+def settle(tensor: torch.Tensor) -> None:
+    """Waits for what this thread has begun on the tensor's device: whoever uses it next may do so on another stream."""
+    if not tensor.is_cpu:  # type: ignore[attr-defined]  # missing in annotations of torch 1
+        stream = getattr(getattr(torch, tensor.device.type, None), "current_stream", None)
+        if stream is not None:
+            stream(tensor.device).synchronize()
+
+
+def put(to: torch.Tensor, given: torch.Tensor) -> None:
+    """Copies a result to where it is wanted. There it is at the end, though torch only begins copies of which one end has gaps."""
+    to.copy_(given)
+    settle(to)
 
 
 def copy(to: torch.Tensor, given: torch.Tensor) -> None:
     with torch.inference_mode():  # on any thread: the tensor may be a parameter, or made in this mode
-        to.copy_(given)
+        put(to, given)
 
 
 def buffer_of(tensor: torch.Tensor) -> Buffer:
+    assert tensor.is_cpu  # type: ignore[attr-defined]  # missing in annotations of torch 1
     return Buffer(tensor.data_ptr(), tensor.numel(), element_type(tensor), tensor)
 
 
 def integers(values: List[int]) -> torch.Tensor:
-    return torch.tensor(values, dtype=torch.int32)
+    return torch.tensor(values, dtype=torch.int32, device="cpu")

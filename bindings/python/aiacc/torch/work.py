@@ -60,8 +60,8 @@ class _Future(torch.futures.Future):  # type: ignore[type-arg]
     """The future of a Work. What users attach to it may wait for further operations, so it does not run on the one thread by which the
     library tells of ends."""
 
-    def __init__(self) -> None:
-        super().__init__()
+    def __init__(self, devices: List[torch.device]) -> None:
+        super().__init__(devices=devices or None)  # on whose streams what is attached runs, behind the result
         self._order = threading.Lock()
         self._attached = self._completing = False
 
@@ -100,9 +100,17 @@ class _Future(torch.futures.Future):  # type: ignore[type-arg]
             self.set_result(results)
 
 
+def _devices_of(results: Any) -> List[torch.device]:
+    """Those of tensors that are not on the CPU."""
+    if isinstance(results, torch.Tensor):
+        return [] if results.is_cpu else [results.device]  # type: ignore[attr-defined]  # missing in annotations of torch 1
+    return list({device for one in results or () for device in _devices_of(one)})
+
+
 def _may_be_of_a_hook(results: Any) -> bool:
-    """Of DDP's in C++ that compresses to fp16."""
-    return isinstance(results, list) and len(results) == 1 and isinstance(results[0], torch.Tensor) and results[0].dtype == torch.float16
+    """Of DDP's in C++ that compresses to fp16; on the CPU, as its future has no device."""
+    return isinstance(results, list) and len(results) == 1 and isinstance(results[0], torch.Tensor) and results[0].dtype == torch.float16 and \
+        results[0].is_cpu  # type: ignore[attr-defined]  # missing in annotations of torch 1
 
 
 class Work(dist._Work if hasattr(dist, "_Work") else torch._C._distributed_c10d.Work):  # type: ignore[misc]
@@ -218,7 +226,7 @@ class Work(dist._Work if hasattr(dist, "_Work") else torch._C._distributed_c10d.
         with self._lock:
             if self._future is not None:
                 return self._future.future
-            new = self._future = TypedFuture(self._results) if _may_be_of_a_hook(self._results) else _Future()
+            new = self._future = TypedFuture(self._results) if _may_be_of_a_hook(self._results) else _Future(_devices_of(self._results))
             ended = self._has_ended
         if ended:
             new.complete(self._results, self._error)
