@@ -101,6 +101,23 @@ TEST(GrowthInVirtualTime, AHostThatDoesNotComeUpIsTriedAgainLater) {
   }
 }
 
+TEST(GrowthInVirtualTime, AHostWhoseRanksLeaveAtOnceIsTriedAgainLater) {
+  for (std::uint64_t seed = 1; seed <= 10; ++seed) {
+    Growing cluster(seed);
+    cluster.leaves_at_once = 3;
+    cluster.listed += "h3:1\n";
+    cluster.run(60s);
+    EXPECT_EQ(cluster.ranks(), "2 2 0") << seed;
+    EXPECT_FALSE(cluster.exit_code) << seed;
+    const std::size_t tries = cluster.born.at({3, "rank"}).size();
+    EXPECT_TRUE(tries >= 2 && tries <= 6) << tries << ": after longer and longer";
+    cluster.leaves_at_once = -1;
+    cluster.run(150s);
+    EXPECT_EQ(cluster.ranks(), "2 2 1") << seed;
+    cluster.end_by(SIGINT);
+  }
+}
+
 TEST(GrowthInVirtualTime, RanksOfALostHostGoToOthers) {
   for (std::uint64_t seed = 1; seed <= 20; ++seed) {
     Growing cluster(seed, 1, 4);

@@ -130,6 +130,7 @@ class Cluster {
   const int min_ranks;
   const int max_ranks;
   sim::SimNetwork network{world};
+  int leaves_at_once = -1;  // a host whose ranks exit with 0
   std::map<std::pair<int, std::string>, std::vector<io::ProcessId>> born;
   std::optional<int> exit_code;
   std::vector<std::vector<int>> same_machines;  // as aiaccrun's head detected them
@@ -378,7 +379,8 @@ inline Task<void> Cluster::say_lie(Cluster* cluster, SimSelf* self, io::Stream* 
 }
 
 // Every other rank ignores SIGTERM, and each rank has a child in a session of its own.
-inline Task<int> Cluster::rank(Cluster* cluster, int, SimSelf* self) {
+inline Task<int> Cluster::rank(Cluster* cluster, int host, SimSelf* self) {
+  if (host == cluster->leaves_at_once) co_return 0;
   const int number = std::stoi(self->env("AIACC_RANK"));
   if (number % 2 == 1) self->ignore(SIGTERM);
   io::SpawnSpec spec;

@@ -205,16 +205,15 @@ std::string Head::what_follows() const {
   return fmt::format("{} wait{} until there are {} (--min-np)", ranks, left == 1 ? "s" : "", settings_.min_ranks);
 }
 
-// What becomes of the place of a rank that has exited. Who was started in the place of another and fails before it was in a
-// world is not replaced: it would fail again. When a rank has finished, the others finish too, and a newcomer would wait
+// What becomes of the place of a rank that has exited. Who was started in the place of another and ends before it was in a
+// world, well or not, is not replaced: it would end again. When a rank has finished, the others finish too, and a newcomer would wait
 // for a world that does not come.
 void Head::settle(HostLink& link, const wire::RankChanged& exit) {
   const int rank = exit.rank;
-  const bool ended_well = exit.code == 0 && exit.signal == 0;
+  const bool finished = exit.code == 0 && exit.signal == 0 && !rules_.joining(rank);
   const bool dismissed = rules_.dismissed(rank);
   start_barrier_.exited(rank);
-  if (ended_well && !dismissed && !rules_.joining(rank) && result_.cause == Cause::kNone &&
-      !std::exchange(one_is_done_, true)) {
+  if (finished && !dismissed && result_.cause == Cause::kNone && !std::exchange(one_is_done_, true)) {
     wire::RefuseWorld refusal;
     refusal.code = static_cast<std::int32_t>(Code::kPeerFailed);
     refusal.sentence =
@@ -227,7 +226,7 @@ void Head::settle(HostLink& link, const wire::RankChanged& exit) {
   order.replace =
       !growth_ && rules_.survives() && result_.cause == Cause::kNone && !one_is_done_ && !rules_.joining(rank);
   link.send(order);
-  if (growth_) growth_->rank_ended(rank, !ended_well && !dismissed && exit.lost_peer < 0);
+  if (growth_) growth_->rank_ended(rank, !finished && !dismissed && exit.lost_peer < 0);
   if (!order.replace) return leave_out(rank);
   rules_.replaced(rank);
   start_barrier_.replaced(rank);
