@@ -101,19 +101,16 @@ TEST(GrowthInVirtualTime, AHostThatDoesNotComeUpIsTriedAgainLater) {
   }
 }
 
-TEST(GrowthInVirtualTime, AHostWhoseRanksLeaveAtOnceIsTriedAgainLater) {
+// These ranks do not initialise, so that a new one may do what the job is to do.
+TEST(GrowthInVirtualTime, ANewRankThatFinishesIsNotStartedAgain) {
   for (std::uint64_t seed = 1; seed <= 10; ++seed) {
     Growing cluster(seed);
     cluster.leaves_at_once = 3;
     cluster.listed += "h3:1\n";
     cluster.run(60s);
     EXPECT_EQ(cluster.ranks(), "2 2 0") << seed;
+    EXPECT_EQ(cluster.born.at({3, "rank"}).size(), 1u) << seed;
     EXPECT_FALSE(cluster.exit_code) << seed;
-    const std::size_t tries = cluster.born.at({3, "rank"}).size();
-    EXPECT_TRUE(tries >= 2 && tries <= 6) << tries << ": after longer and longer";
-    cluster.leaves_at_once = -1;
-    cluster.run(150s);
-    EXPECT_EQ(cluster.ranks(), "2 2 1") << seed;
     cluster.end_by(SIGINT);
   }
 }

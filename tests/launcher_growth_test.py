@@ -142,6 +142,17 @@ def test_a_host_on_which_ranks_fail_rests(folder):
     assert code == 0 and 2 <= err.count("exited with status 6") <= 4, err
 
 
+def test_a_host_on_which_ranks_leave_at_once_rests(folder):
+    hosts = Hosts(folder, "a:2")
+    job = Job(arguments(hosts, 2, 3, "sh", "-c", f'{RANK} 0|1) touch {folder}/$AIACC_RANK;; *) echo left >&2; exit 0;; esac; exec "$@"', "sh", WORLDS, folder, 60),
+              env=STEPS)
+    job.wait_for(lambda: (folder / "0").exists() and (folder / "1").exists(), "the first ranks")
+    hosts.write("a:2", "b:1")
+    code, out, err = job.finish()
+    assert code == 0 and numbers(out) == {0: (0, [2]), 1: (1, [2])} and 1 <= err.count("left") <= 2, (code, out, err)
+    assert "rank 2 on host b exited with status 0 before it had initialised" in err, err
+
+
 def test_a_job_ends_when_too_few_ranks_are_left_for_too_long(folder):
     code, out, err = run(*arguments(Hosts(folder, "a:1", "b:1"), 2, 2, "sh", "-c", f'{RANK} [01]) ;; *) exit 1;; esac; exec "$@"', "sh", WORLDS,
                                     folder, 1000, "3:1", options=["--quiet", "--elastic-timeout", 3]), env=STEPS)

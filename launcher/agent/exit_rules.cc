@@ -71,7 +71,7 @@ std::optional<RankFailure> ExitRules::connected(int rank, Duration after) {
   rank_with_most_hellos_ = rank;
   for (int other = 0; other < static_cast<int>(ranks_.size()); ++other) {
     const Rank& one = ranks_[static_cast<std::size_t>(other)];
-    if (one.phase == RankPhase::kExited && !one.left_out) return missing(other, rank, after);
+    if (one.phase == RankPhase::kExited && !one.left_out && !one.joining) return missing(other, rank, after);
   }
   return std::nullopt;
 }
@@ -154,7 +154,7 @@ std::optional<RankFailure> ExitRules::exited(int rank, const RankEnd& end) {
     return fail({rank, MessageId::kRankState, kExitWrongState, "exited with status 0 while it was joining the job",
                  end.after, end.lost_peer, end.lost_path});
   }
-  if (self.joining) {
+  if (left_early(rank)) {
     return fail({rank, MessageId::kRankState, kExitWrongState, "exited with status 0 before it had initialised",
                  end.after, end.lost_peer, end.lost_path});
   }

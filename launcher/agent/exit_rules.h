@@ -96,6 +96,8 @@ class ExitRules {
   bool left_out(int rank) const noexcept { return ranks_[static_cast<std::size_t>(rank)].left_out; }
   // It was started in the place of another, and has not been initialised yet.
   bool joining(int rank) const noexcept { return ranks_[static_cast<std::size_t>(rank)].joining; }
+  // It has ended in that state, where other ranks have initialised: what it did is not what the job does.
+  bool left_early(int rank) const noexcept { return joining(rank) && most_hellos_ > 0; }
   // From now on the job survives no failure.
   void survive_no_more() noexcept { survives_no_more_ = true; }
 

@@ -354,6 +354,15 @@ TEST(ExitRules, ANewRankThatEndsBeforeItWasInitialisedIsNotMissed) {
   EXPECT_FALSE(rules.exited(1, code(3))) << "two are left";
 }
 
+// Their program calls nothing of the library.
+TEST(ExitRules, NewRanksMayFinishWhereNobodyInitialises) {
+  ExitRules rules(2, 1);
+  const int late = rules.add();
+  EXPECT_FALSE(rules.left_early(late));
+  EXPECT_FALSE(rules.exited(late, code(0)));
+  EXPECT_FALSE(rules.survives());
+}
+
 TEST(ExitRules, AProcessThatTakesTheTurnOfAnotherInTheSameWorldIsNoFurtherWorld) {
   for (const bool elastic : {false, true}) {
     ExitRules rules(2, elastic ? 1 : 2);

@@ -210,7 +210,7 @@ std::string Head::what_follows() const {
 // for a world that does not come.
 void Head::settle(HostLink& link, const wire::RankChanged& exit) {
   const int rank = exit.rank;
-  const bool finished = exit.code == 0 && exit.signal == 0 && !rules_.joining(rank);
+  const bool finished = exit.code == 0 && exit.signal == 0 && !rules_.left_early(rank);
   const bool dismissed = rules_.dismissed(rank);
   start_barrier_.exited(rank);
   if (finished && !dismissed && result_.cause == Cause::kNone && !std::exchange(one_is_done_, true)) {
@@ -263,7 +263,7 @@ void Head::look_for_cause() {
   if (!exits_awaited_.empty()) return cause_is_known();
   exits_awaited_.resize(links_.size());
   for (const auto& link : links_)
-    exits_awaited_[static_cast<std::size_t>(link->index())] = !link->gone() && !link->done();
+    exits_awaited_[static_cast<std::size_t>(link->index())] = link->up() && !link->gone() && !link->done();
   wire::QueryExits message;
   to_all(message);
   cause_is_known();
@@ -289,8 +289,8 @@ void Head::host_ready(const HostLink& link, const wire::HostReady& message) {
 }
 
 void Head::open(const StartBarrier::Outcome& outcome) {
-  if (one_is_done_) return;                                         // who waits was refused
-  if (rules_.undecided() || result_.cause != Cause::kNone) return;  // the job ends
+  if (one_is_done_) return;        // who waits was refused
+  if (rules_.undecided()) return;  // the job ends
   if (outcome.refuse) {
     say(MessageId::kVersions, outcome.refuse->sentence);
     return to_all(*outcome.refuse);
