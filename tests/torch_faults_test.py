@@ -51,7 +51,8 @@ except hvd.HorovodInternalError as error: print(error)
 
 
 @pytest.mark.parametrize("what", ["hvd.allreduce(torch.ones(1), name='x')", "hvd.allgather(torch.ones(1), name='x')", "hvd.barrier()",
-                                  "hvd.ShardedSoftmax(4, 10)(torch.ones(2, 4), torch.zeros(2, dtype=torch.int64))"])
+                                  "hvd.ShardedSoftmax(4, 10)(torch.ones(2, 4), torch.zeros(2, dtype=torch.int64))",
+                                  "net(torch.ones(1, 1)).sum().backward(); optimizer.step()"])
 @pytest.mark.parametrize("python", each_torch()[:1])
 def test_a_rank_that_waits_for_one_that_has_finished_raises(python, what):
     program = f"""
@@ -59,6 +60,8 @@ import torch, aiacc.torch as hvd
 import aiacc._horovod.basics as basics
 basics._LEAVING_S = 0.5
 hvd.init()
+net = torch.nn.Linear(1, 1)
+optimizer = hvd.DistributedOptimizer(torch.optim.SGD(net.parameters(), lr=0.1), net.named_parameters())
 if hvd.rank() == 0:
     {what}
 """

@@ -1,9 +1,10 @@
 """Sets of ranks that run operations among themselves."""
 from __future__ import annotations
 
+import functools
 import math
 import threading
-from typing import Any, Dict, List, Optional, Sequence, Union
+from typing import Any, Callable, Dict, List, Optional, Sequence, Union
 
 from aiacc._horovod.channel import Channel
 from aiacc._horovod.named import Engines, NamedAllreduces
@@ -180,12 +181,14 @@ def _leave(reason: str) -> None:
     """As _abort, also of sets whose operations this rank has never called: members may wait for it there."""
     for one in _registered:
         if one.included() and one.size() > 1:
-            try:
-                one._channel()
-                for layer in _LAYERS:
-                    one._in_model_order(layer).get()
-            except RuntimeError:
-                pass  # it is over
+            purposes = ["calls", *filter(None, (getattr(joined, "purpose", None) for joined in one._optimizers))]
+            makers: List[Callable[[], Any]] = [functools.partial(one._channel, purpose) for purpose in purposes]
+            makers += [one._in_model_order(layer).get for layer in _LAYERS]
+            for make in makers:
+                try:
+                    make()
+                except RuntimeError:
+                    pass  # it is over
     _abort(reason)
 
 
@@ -197,7 +200,8 @@ def _abort(reason: str) -> None:
                 channel.group.abort(reason)
             except RuntimeError:
                 pass  # it is over
-        for calls in one._unnegotiated.values():
+        layers: List[Any] = [*one._unnegotiated.values(), *one._norms.values()]
+        for calls in layers:
             try:
                 calls.abort(reason)
             except RuntimeError:

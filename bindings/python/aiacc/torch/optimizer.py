@@ -252,6 +252,7 @@ class _Joined:
 
     def __init__(self, optimizer: Any) -> None:
         self._optimizer = weakref.ref(optimizer)
+        self.purpose = f"opt{optimizer._number}"  # of the channel on which ranks agree in the first step
         self.reducer: Optional[Reducer] = None
 
     def join(self) -> None:
@@ -259,7 +260,7 @@ class _Joined:
         if self.reducer is not None:
             self.reducer.engine.join()
         elif optimizer is not None:  # before its first step, for which ranks must agree: those that have one raise
-            optimizer._process_set._channel(f"opt{optimizer._number}").run(Join(None))
+            optimizer._process_set._channel(self.purpose).run(Join(None))
 
     def steps(self) -> int:
         return 0 if self.reducer is None else self.reducer.steps
