@@ -51,12 +51,12 @@ _ALONE = 0 if _holders is None else _holders_of(torch.empty(1, device="cpu"))
 
 
 class Slot:
-    """Where the gradient of one parameter travels: `view` of memory of the engine."""
+    """Where the gradient of one parameter travels: `view` of memory of the engine. It is nobody else's: where a model moves to another
+    device or type, torch changes the memory of its gradients, and a parameter has another view of the same memory."""
 
     def __init__(self, parameter: torch.Tensor, index: int, flat: torch.Tensor, optional: bool) -> None:
         self.parameter, self.index = parameter, index
         self.view = torch.as_strided(flat, parameter.shape, dense_strides(parameter))
-        self._of_its_type = flat.dtype == parameter.dtype
         self.sparse_dims = 0  # of the gradients that backward makes, which travel dense; 0: they are dense
         self.submitted = False
         self.optional = optional  # the engine takes a gradient that is elsewhere
@@ -65,8 +65,13 @@ class Slot:
 
     @property
     def in_place(self) -> bool:
-        """Otherwise it is converted into the view and out of it, or copied from its device and back: a model may move to another one."""
-        return self._of_its_type and self.parameter.is_cpu  # type: ignore[attr-defined]  # missing in annotations of torch 1
+        """Otherwise it is converted into the view and out of it, or copied from its device and back."""
+        return self.view.dtype == self.parameter.dtype and self.parameter.is_cpu  # type: ignore[attr-defined]  # missing in annotations of torch 1
+
+    def has(self, gradient: torch.Tensor) -> bool:
+        """Whether these are the view's elements."""
+        return gradient.layout == torch.strided and gradient.data_ptr() == self.view.data_ptr() and gradient.dtype == self.view.dtype and \
+            gradient.stride() == self.view.stride()
 
     def may_stay(self, gradient: torch.Tensor) -> bool:
         """Whether the gradient has the slot's elements in the slot's order, nobody's history hangs on it, and nobody else has its memory:
@@ -79,7 +84,8 @@ class Slot:
 
     def take(self, gradient: Optional[torch.Tensor]) -> Optional[torch.Tensor]:
         """Puts the gradient in its place; None counts as zeros. Returns what holds its memory if it is to stay there."""
-        if gradient is not None and gradient is not self.view and self.may_stay(gradient):
+        is_here = gradient is not None and self.has(gradient)
+        if gradient is not None and not is_here and self.may_stay(gradient):
             self.sparse_dims = 0
             return gradient.detach()
         if gradient is not None:
@@ -87,13 +93,13 @@ class Slot:
         with torch.no_grad():
             if gradient is None:
                 self.view.zero_()
-            elif gradient is not self.view:
+            elif not is_here:
                 self.view.copy_(gradient.to_dense() if gradient.layout != torch.strided else gradient)
         if self.sparse_dims:
             return None
         if self.in_place:
-            if gradient is not self.view:
-                self.parameter.grad = self.view
+            if not is_here:
+                self.parameter.grad = self.view.detach()
         elif gradient is None:
             self.parameter.grad = torch.zeros_like(self.parameter)
         return None
@@ -112,9 +118,9 @@ class Slot:
             self.stays = False
         elif self.sparse_dims:
             self.parameter.grad = self.view.to(self.parameter.device, self.parameter.dtype).to_sparse(self.sparse_dims)
-        elif not self.in_place:
+        elif self.parameter.grad is not None and not self.has(self.parameter.grad):
             with torch.no_grad():
-                self.parameter.grad.copy_(self.view)  # type: ignore[union-attr]
+                self.parameter.grad.copy_(self.view)
 
 
 class Reducer:
@@ -137,7 +143,7 @@ class Reducer:
     def close(self) -> None:
         """The engine's memory goes: gradients move out of it."""
         for slot in self.slots.values():
-            if slot.parameter.grad is slot.view:
+            if slot.parameter.grad is not None and slot.has(slot.parameter.grad):
                 slot.parameter.grad = slot.view.clone()
         try:
             self.engine.free()
