@@ -6,8 +6,10 @@ import warnings
 import torch
 import torch.distributed as dist
 
+import aiacc
 import aiacc.torch as hvd
 import torch_device_support
+from aiacc.torch import work
 from aiacc.torch._gradients import Slot, _holders
 from torch_checks import close, equal, raises, run
 
@@ -169,6 +171,12 @@ def check_copies_back_have_ended():
     assert torch_device_support.Stream.waits > waits
 
 
+def check_a_future_of_a_device_raises_the_error_itself():
+    future = work._Future([torch.device("meta:0")])
+    future.complete(None, work.failure(aiacc.Timeout("it is late")))
+    assert "it is late" in raises(aiacc.Timeout, future.wait)
+
+
 def check_what_takes_tensors_of_the_cpu_only():
     head = hvd.ShardedSoftmax(4, 10)
     assert "call .cpu() first" in raises(ValueError, head, torch.ones(2, 4).to(BOARD), torch.zeros(2, dtype=torch.int64))
@@ -185,9 +193,9 @@ def check_process_group():
     own = there(mine, 2 * mine)
     dist.all_reduce(own)
     is_there(own, total, 2 * total)
-    work = dist.all_reduce(own, op=dist.ReduceOp.MAX, async_op=True)
-    is_there(work.get_future().wait()[0], total, 2 * total)
-    work.wait()
+    begun = dist.all_reduce(own, op=dist.ReduceOp.MAX, async_op=True)
+    is_there(begun.get_future().then(lambda one: one.value()[0]).wait(), total, 2 * total)
+    begun.wait()
     dist.broadcast(own := there(mine), size - 1)
     is_there(own, size)
     dist.reduce(own := there(mine), 0)

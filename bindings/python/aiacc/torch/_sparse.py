@@ -51,7 +51,7 @@ class SparseAllreduce(Operation):
         """What a rank that has joined contributes."""
         (dtype, *shape), sparse = description["type and shape"], description["number of sparse dimensions"]
         values = _tensors.described([dtype, 0, *shape[sparse:]])
-        empty = torch.sparse_coo_tensor(torch.empty((sparse, 0), dtype=torch.int64, device="cpu"), values, shape, **_UNCHECKED)
+        empty = torch.sparse_coo_tensor(torch.empty((sparse, 0), dtype=torch.int64, device="cpu"), values, shape, device="cpu", **_UNCHECKED)
         return SparseAllreduce(description["name"], empty, next(number for number, name in OP_NAMES.items() if name == description["op"]))
 
     def gathers(self, rows: int) -> bool:
@@ -66,7 +66,7 @@ class SparseAllreduce(Operation):
             indices, values = self._gather(channel, numbers) if self.gathers(sum(numbers)) else self._reduce_dense(channel)
             if self.op == Average:
                 values = values / channel.size
-            self.output = torch.sparse_coo_tensor(indices, values, self.given.shape, **_UNCHECKED).coalesce()
+            self.output = torch.sparse_coo_tensor(indices, values, self.given.shape, device="cpu", **_UNCHECKED).coalesce()
 
     def _gather(self, channel: Channel, numbers: List[int]) -> Tuple[torch.Tensor, torch.Tensor]:
         gathered = []

@@ -85,7 +85,7 @@ def broadcast_optimizer_state(optimizer: torch.optim.Optimizer, root_rank: int, 
 
 def _on_host(value: Any) -> Any:
     """A tensor travels as one of the CPU: other ranks have other devices."""
-    return value.cpu() if isinstance(value, torch.Tensor) else value
+    return value.detach().cpu() if isinstance(value, torch.Tensor) else value
 
 
 def _give_gradients(optimizer: torch.optim.Optimizer) -> None:

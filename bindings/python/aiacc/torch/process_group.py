@@ -259,7 +259,7 @@ class AiaccProcessGroup(dist.ProcessGroup):
         values = [torch.empty(n, *mine.values().shape[1:], dtype=mine.dtype, device="cpu") for n in each]
         self.allgather([indices], [mine.indices().contiguous()]).wait()
         self.allgather([values], [mine.values().contiguous()]).wait()
-        total = torch.sparse_coo_tensor(torch.cat(indices, 1), torch.cat(values, 0), mine.shape).coalesce()
+        total = torch.sparse_coo_tensor(torch.cat(indices, 1), torch.cat(values, 0), mine.shape, device="cpu").coalesce()
         for one in tensors:
             put(one, total.to(one.device))
         return self._keep(Work.done(list(tensors)))

@@ -29,6 +29,8 @@ _LONG_MS = 1 << 30
 _TICK_MS = 250  # a wait in C sees no signal of Python (Ctrl-C): it returns this often
 _LONGEST_END_S = 5.0  # of threads, at the end of Python: one may wait for an operation that never ends
 _mixed: Dict[type, type] = {}
+_completing = threading.local()  # a future, which looks for tensors, too, if it has devices
+_STREAMED = ("cuda", "xpu")  # whose streams torch's futures know
 
 
 def failure(found: aiacc.Error) -> Exception:
@@ -50,7 +52,7 @@ def _mixed_failure(kind: Type[aiacc.Error], sentence: str, status: int, rank: in
 def _reduced(one: Any) -> Any:
     """torch looks for tensors in what a future has by pickling it, and DistributedDataParallel would take an error for tensors: raised here, it
     is what backward raises."""
-    if sys._getframe(1).f_code.co_name == "_extract_tensors":
+    if sys._getframe(1).f_code.co_name == "_extract_tensors" and not getattr(_completing, "yes", False):
         raise _BASE(str(one))
     kind = next(each for each in type(one).__mro__[1:] if issubclass(each, aiacc.Error))
     return _mixed_failure, (kind, str(one), one.status, one.rank)
@@ -61,7 +63,7 @@ class _Future(torch.futures.Future):  # type: ignore[type-arg]
     library tells of ends."""
 
     def __init__(self, devices: List[torch.device]) -> None:
-        super().__init__(devices=devices or None)  # on whose streams what is attached runs, behind the result
+        super().__init__(devices=[*devices] or None)  # on whose streams what is attached runs, behind the result
         self._order = threading.Lock()
         self._attached = self._completing = False
 
@@ -95,15 +97,17 @@ class _Future(torch.futures.Future):  # type: ignore[type-arg]
 
     def _set(self, results: Any, error: Optional[Exception]) -> None:
         if error is not None:
+            _completing.yes = True
             self.set_exception(error)
+            _completing.yes = False
         else:
             self.set_result(results)
 
 
 def _devices_of(results: Any) -> List[torch.device]:
-    """Those of tensors that are not on the CPU."""
+    """Those of the tensors that have streams."""
     if isinstance(results, torch.Tensor):
-        return [] if results.is_cpu else [results.device]  # type: ignore[attr-defined]  # missing in annotations of torch 1
+        return [results.device] if results.device.type in _STREAMED else []
     return list({device for one in results or () for device in _devices_of(one)})
 
 
