@@ -125,5 +125,22 @@ def check_gradients_outlive_shutdown():
     hvd.init()
 
 
+def check_a_model_whose_memory_changes_between_steps():
+    """As when it moves to a device or to another type: torch changes the memory of its gradients, too."""
+    for change in (torch.nn.Module.double, lambda model: [setattr(one, "data", one.data.clone()) or setattr(one.grad, "data", one.grad.data.clone())
+                                                          for one in model.parameters()]):
+        model = torch.nn.Linear(2, 1)
+        hvd.broadcast_parameters(model.state_dict(), root_rank=0)
+        optimizer = hvd.DistributedOptimizer(torch.optim.SGD(model.parameters(), lr=0.1), model.named_parameters())
+        for step in range(3):
+            model(torch.full((1, 2), hvd.rank() + 1.0, dtype=model.weight.dtype)).sum().backward()
+            optimizer.step()
+            average = (hvd.size() + 1) / 2
+            assert torch.allclose(model.weight.grad, torch.full_like(model.weight, average)), (step, model.weight.grad)
+            if step == 0:
+                change(model)
+            optimizer.zero_grad(set_to_none=step == 1)
+
+
 if __name__ == "__main__":
     run(dict(globals()), sys.argv[1:])

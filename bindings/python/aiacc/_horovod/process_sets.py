@@ -1,7 +1,6 @@
 """Sets of ranks that run operations among themselves."""
 from __future__ import annotations
 
-import functools
 import math
 import threading
 from typing import Any, Callable, Dict, List, Optional, Sequence, Union
@@ -177,18 +176,22 @@ def _teardown(reason: str) -> None:
         pass  # the world is over already
 
 
+def _unless_over(call: Callable[..., Any], *arguments: Any) -> None:
+    try:
+        call(*arguments)
+    except RuntimeError:
+        pass  # it is over
+
+
 def _leave(reason: str) -> None:
     """As _abort, also of sets whose operations this rank has never called: members may wait for it there."""
     for one in _registered:
         if one.included() and one.size() > 1:
             purposes = ["calls", *filter(None, (getattr(joined, "purpose", None) for joined in one._optimizers))]
-            makers: List[Callable[[], Any]] = [functools.partial(one._channel, purpose) for purpose in purposes]
-            makers += [one._in_model_order(layer).get for layer in _LAYERS]
-            for make in makers:
-                try:
-                    make()
-                except RuntimeError:
-                    pass  # it is over
+            for purpose in purposes:
+                _unless_over(one._channel, purpose)
+            for layer in _LAYERS:
+                _unless_over(lambda of=one, kind=layer: of._in_model_order(kind).get())
     _abort(reason)
 
 
@@ -196,16 +199,10 @@ def _abort(reason: str) -> None:
     """Members that wait in an operation of any set raise, also those of engines."""
     for one in _registered:
         for channel in list(one._channels.values()):
-            try:
-                channel.group.abort(reason)
-            except RuntimeError:
-                pass  # it is over
+            _unless_over(channel.group.abort, reason)
         layers: List[Any] = [*one._unnegotiated.values(), *one._norms.values()]
         for calls in layers:
-            try:
-                calls.abort(reason)
-            except RuntimeError:
-                pass  # it is over
+            _unless_over(calls.abort, reason)
 
 
 def add_process_set(process_set: Union[ProcessSet, Sequence[int]]) -> ProcessSet:

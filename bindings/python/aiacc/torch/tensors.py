@@ -121,7 +121,7 @@ def copy(to: torch.Tensor, given: torch.Tensor) -> None:
 
 
 def buffer_of(tensor: torch.Tensor) -> Buffer:
-    assert tensor.is_cpu  # type: ignore[attr-defined]  # missing in annotations of torch 1
+    assert tensor.device.type == "cpu", f"the library is given memory of {tensor.device}"
     return Buffer(tensor.data_ptr(), tensor.numel(), element_type(tensor), tensor)
 
 

@@ -29,7 +29,7 @@ _LONG_MS = 1 << 30
 _TICK_MS = 250  # a wait in C sees no signal of Python (Ctrl-C): it returns this often
 _LONGEST_END_S = 5.0  # of threads, at the end of Python: one may wait for an operation that never ends
 _mixed: Dict[type, type] = {}
-_completing = threading.local()  # a future, which looks for tensors, too, if it has devices
+_completing = threading.local()  # whether this thread ends a future with devices, which looks for tensors, too
 _STREAMED = ("cuda", "xpu")  # whose streams torch's futures know
 
 
@@ -64,6 +64,7 @@ class _Future(torch.futures.Future):  # type: ignore[type-arg]
 
     def __init__(self, devices: List[torch.device]) -> None:
         super().__init__(devices=[*devices] or None)  # on whose streams what is attached runs, behind the result
+        self._has_devices = bool(devices)
         self._order = threading.Lock()
         self._attached = self._completing = False
 
@@ -97,9 +98,11 @@ class _Future(torch.futures.Future):  # type: ignore[type-arg]
 
     def _set(self, results: Any, error: Optional[Exception]) -> None:
         if error is not None:
-            _completing.yes = True
-            self.set_exception(error)
-            _completing.yes = False
+            _completing.yes = self._has_devices
+            try:
+                self.set_exception(error)
+            finally:
+                _completing.yes = False
         else:
             self.set_result(results)
 
