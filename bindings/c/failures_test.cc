@@ -86,6 +86,7 @@ TEST_P(Failures, DifferentCollectivesTypesOperatorsAndRoots) {
 TEST_P(Failures, AMissingRankIsNamedAtTheDeadline) {
   World world(ranks());
   const int missing = GetParam() - 1;
+  std::atomic<int> begun{0};
   std::atomic<int> failed{0};
   world.run([&](int rank, aiacc_group_t group) {
     float data[100] = {};
@@ -97,9 +98,19 @@ TEST_P(Failures, AMissingRankIsNamedAtTheDeadline) {
       EXPECT_TRUE(says("has not arrived")) << aiacc_last_error();
       return;
     }
-    // Only rank 0 has a short time-out; the others get its abort.
+    // Only rank 0 has a short time-out, which begins when the others have arrived; they get its abort.
     const aiacc_attr_t attr = within_ms(rank == 0 ? 100 : 100'000, "gradients");
-    EXPECT_EQ(aiacc_allreduce(data, data, 100, AIACC_FLOAT32, AIACC_SUM, group, &attr, nullptr), AIACC_ERR_TIMEOUT);
+    aiacc_status_t status = AIACC_OK;
+    if (rank == 0) {
+      while (begun.load() < GetParam() - 2) std::this_thread::sleep_for(1ms);
+      status = aiacc_allreduce(data, data, 100, AIACC_FLOAT32, AIACC_SUM, group, &attr, nullptr);
+    } else {
+      aiacc_request_t request = AIACC_NULL;
+      EXPECT_AIACC(aiacc_allreduce(data, data, 100, AIACC_FLOAT32, AIACC_SUM, group, &attr, &request));
+      ++begun;
+      status = aiacc_wait(request);
+    }
+    EXPECT_EQ(status, AIACC_ERR_TIMEOUT);
     EXPECT_TRUE(says("'gradients'") && says(("rank " + std::to_string(missing) + " has not arrived").c_str()) &&
                 says("allreduce of 100 fp32"))
         << aiacc_last_error();

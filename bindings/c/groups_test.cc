@@ -248,6 +248,7 @@ TEST(Groups, AbortReachesMembersThatWaitAndThoseThatCome) {
 
 TEST(Groups, AMemberThatDoesNotMakeItIsNamed) {
   World world(3);
+  std::atomic<bool> made{false};  // by rank 1
   std::atomic<int> failed{0};
   world.run([&](int rank, aiacc_group_t all) {
     aiacc_group_attr_t attr = named("pair");
@@ -259,6 +260,8 @@ TEST(Groups, AMemberThatDoesNotMakeItIsNamed) {
       return;
     }
     const aiacc_group_t group = group_of(all, {0, 1, 2}, &attr);
+    if (rank == 1) made = true;
+    while (!made) std::this_thread::yield();
     EXPECT_EQ(aiacc_barrier(group, nullptr, nullptr), AIACC_ERR_TIMEOUT) << aiacc_last_error();
     EXPECT_TRUE(says("barrier (operation 1 of group 'pair' of 3 ranks)") && says("rank 2 has not made this group"))
         << aiacc_last_error();
