@@ -45,6 +45,18 @@ def test_a_killed_rank_is_replaced(user, folder):
     assert re.fullmatch(rf"aiaccrun: rank 1 on host \S+ was killed by signal 9 \(Killed\) after \d+\.\d s; {REPLACED.format(3)}\n", err), err
 
 
+# Whether rank 0 ends before the others ask for a further world, or while they wait for it.
+@pytest.mark.parametrize("when", ["0:400", "400:0"])
+def test_who_wants_a_further_world_than_one_that_has_finished_gets_an_error(when):
+    def job(least):
+        return run("--quiet", "-np", 2, "--min-np", least, "--max-np", 2, compiled("tests/programs/rank.c"), "further", when)
+    refused = r"init: peer failed \(.*\): rank 0 on host \S+ exited with status 0 and takes no part any more\n"
+    code, _, err = job(1)
+    assert code == 0 and re.fullmatch(refused + r"aiaccrun: rank 1 on host \S+ exited with status 108 after \d+\.\d s; 1 rank ended well \(--min-np 1\) \[AR-RANK-LOST\]\n", err), err
+    code, _, err = job(2)
+    assert code == 108 and re.match(refused, err) and closing_line(err).endswith("[AR-RANK-EXIT]"), err
+
+
 def test_rank_0_is_one_that_has_the_state(folder):
     code, out, err = worlds(folder, 3, "5:0")
     assert code == 0 and numbers(out) == {1: (0, [3, 3]), 2: (1, [3, 3]), 0: (2, [3])}, err
@@ -102,7 +114,7 @@ def test_a_new_rank_that_fails_before_it_joins_is_not_replaced(folder):
 def test_nobody_is_replaced_when_a_rank_has_finished(folder):
     code, out, err = run("--quiet", "-np", 2, "--min-np", 1, "--max-np", 2, "sh", "-c",
                          f"{RANK} 1) sleep 0.5; kill -9 $$;; esac; echo done")
-    assert (code, out) == (0, "done\n") and "the job goes on with 1 rank (--min-np 1)" in err, err
+    assert (code, out) == (0, "done\n") and "1 rank ended well (--min-np 1)" in err, err
 
 
 def test_signals_and_time_outs_end_new_ranks_too(folder):

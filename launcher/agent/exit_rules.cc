@@ -25,8 +25,8 @@ std::string closing_sentence(const RankFailure& failure, const std::string& host
                      failure.what, seconds(failure.after), lost, others);
 }
 
-ExitRules::ExitRules(int ranks, int least)
-    : ranks_(static_cast<std::size_t>(ranks)), running_(ranks), spare_(ranks - least) {}
+ExitRules::ExitRules(int ranks, int least, bool elastic)
+    : ranks_(static_cast<std::size_t>(ranks)), running_(ranks), elastic_(elastic), spare_(ranks - least) {}
 
 std::optional<RankFailure> ExitRules::fail(RankFailure failure) {
   if (!counting_ || failure_) return std::nullopt;
@@ -71,7 +71,8 @@ std::optional<RankFailure> ExitRules::connected(int rank, Duration after) {
   rank_with_most_hellos_ = rank;
   for (int other = 0; other < static_cast<int>(ranks_.size()); ++other) {
     const Rank& one = ranks_[static_cast<std::size_t>(other)];
-    if (one.phase == RankPhase::kExited && !one.left_out && !one.joining) return missing(other, rank, after);
+    if (one.phase == RankPhase::kExited && !one.left_out && !one.joining && !finished(one))
+      return missing(other, rank, after);
   }
   return std::nullopt;
 }
@@ -158,7 +159,7 @@ std::optional<RankFailure> ExitRules::exited(int rank, const RankEnd& end) {
     return fail({rank, MessageId::kRankState, kExitWrongState, "exited with status 0 before it had initialised",
                  end.after, end.lost_peer, end.lost_path});
   }
-  if (self.hellos < most_hellos_) return missing(rank, rank_with_most_hellos_, end.after);
+  if (self.hellos < most_hellos_ && !finished(self)) return missing(rank, rank_with_most_hellos_, end.after);
   return std::nullopt;
 }
 

@@ -21,7 +21,8 @@
 // replacement counts as failed until it is initialised, and its own failure before that counts nothing: a program that
 // always fails ends the job as soon as fewer than N ranks have been initialised and live. The same is true of ranks that are
 // added to the job. Once there are as many ranks again as before the first failure, whatever their numbers, it is repaired: the
-// first failure after that is the job's.
+// first failure after that is the job's. Nobody waits for a rank that has finished: who asks for a further world is refused, and
+// what that rank does then decides.
 #pragma once
 
 #include <cstdint>
@@ -59,8 +60,8 @@ struct RankFailure {
 
 class ExitRules {
  public:
-  // `least`: as many ranks as must not fail.
-  ExitRules(int ranks, int least);
+  // `least`: as many ranks as must not fail. `elastic`: see above.
+  ExitRules(int ranks, int least, bool elastic = false);
   explicit ExitRules(int ranks) : ExitRules(ranks, ranks) {}
 
   // Each returns a failure if this event is the job's first one.
@@ -120,8 +121,12 @@ class ExitRules {
   std::optional<RankFailure> fail(RankFailure failure);
   std::optional<RankFailure> missing(int rank, int waiting, Duration after);
 
+  // It has left a world in order, and those that ask for the next one are refused.
+  bool finished(const Rank& rank) const noexcept { return elastic_ && rank.hellos > 0; }
+
   std::vector<Rank> ranks_;
   int running_;
+  bool elastic_;
   int spare_;       // failures that the job survives
   int failed_ = 0;  // ranks
   int whole_ = 0;   // how many had not failed before the failures that are not repaired

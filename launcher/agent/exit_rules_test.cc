@@ -373,6 +373,26 @@ TEST(ExitRules, AProcessThatTakesTheTurnOfAnotherInTheSameWorldIsNoFurtherWorld)
   }
 }
 
+// aiaccrun refuses them, whether the rank ends before they ask or while they wait.
+TEST(ExitRules, NobodyWaitsForAFinishedRankOfAnElasticJob) {
+  for (const bool elastic : {false, true}) {
+    for (const bool ends_first : {false, true}) {
+      ExitRules rules(2, 1, elastic);
+      for (const int rank : {0, 1}) run_through(rules, rank);
+      for (const int rank : {0, 1}) rules.finalized(rank);
+      const auto early = ends_first ? rules.exited(0, code(0)) : rules.connected(1, 1s);
+      EXPECT_FALSE(early);
+      const auto failure = ends_first ? rules.connected(1, 1s) : rules.exited(0, code(0));
+      EXPECT_EQ(failure.has_value(), !elastic);
+      EXPECT_FALSE(rules.exited(1, code(9))) << "one rank ended well, or the job failed before";
+      EXPECT_EQ(rules.survives(), elastic);
+    }
+    ExitRules never(2, 1, elastic);
+    run_through(never, 1);
+    EXPECT_TRUE(never.exited(0, code(0))) << "it was in no world, and is waited for";
+  }
+}
+
 TEST(ExitRules, WhatTheLauncherKilledNeverCounts) {
   ExitRules rules(2);
   rules.stop_counting();

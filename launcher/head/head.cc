@@ -50,7 +50,8 @@ Head::Head(Loop& loop, io::Host& host, io::Signals& signals, io::Entropy& entrop
       bindings_told_(settings_.hosts.size()),
       out_(loop, out, settings_.tag_output, *this),
       err_(loop, err, settings_.tag_output, *this),
-      rules_(static_cast<int>(hosts_of_ranks_.size()), least_of(settings_, hosts_of_ranks_.size())),
+      rules_(static_cast<int>(hosts_of_ranks_.size()), least_of(settings_, hosts_of_ranks_.size()),
+             settings_.max_ranks > 0),
       start_barrier_(hosts_of_start_barrier(settings_), settings_.max_ranks > 0,
                      settings_.growth ? settings_.min_ranks : 1),
       escalation_(settings_.kill_grace),
@@ -200,6 +201,8 @@ void Head::tell_of_survived(const std::string& what_follows) {
 std::string Head::what_follows() const {
   const int left = rules_.not_failed();
   const std::string ranks = fmt::format("{} rank{}", left, left == 1 ? "" : "s");
+  if (one_is_done_ && rules_.all_exited())
+    return fmt::format("{} ended well (--min-np {})", ranks, settings_.min_ranks);
   if (left >= settings_.min_ranks)
     return fmt::format("the job goes on with {} (--min-np {})", ranks, settings_.min_ranks);
   return fmt::format("{} wait{} until there are {} (--min-np)", ranks, left == 1 ? "s" : "", settings_.min_ranks);

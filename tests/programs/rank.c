@@ -47,6 +47,21 @@ static int barrier(const char* argument) {
   return 0;
 }
 
+static void rest(int ms) { usleep((useconds_t)ms * 1000); }
+
+/* Of an elastic job, A:B: rank 0 ends A ms after its only world, the others want a further one B ms after it. */
+static int further(const char* argument) {
+  int first = 0, others = 0;
+  if (argument == NULL || sscanf(argument, "%d:%d", &first, &others) != 2) return 2;
+  init();
+  check(aiacc_barrier(AIACC_WORLD, NULL, NULL), "barrier");
+  check(aiacc_finalize(), "finalize");
+  rest(rank == 0 ? first : others);
+  if (rank == 0) return 0;
+  init();
+  return 0;
+}
+
 /* Sums of all sizes; with an argument, for that many rounds. */
 static int loop(const char* argument) {
   init();
@@ -228,11 +243,11 @@ int main(int argc, char** argv) {
   static const struct {
     const char* name;
     int (*run)(const char* argument);
-  } modes[] = {{"barrier", barrier},   {"loop", loop},   {"no-finalize", no_finalize},
-               {"never", never},       {"death", death}, {"wrong-size", wrong_size},
-               {"forked", forked},     {"idle", idle},   {"second-claim", second_claim},
-               {"mismatch", mismatch}, {"until", until}, {"broadcasts", broadcasts},
-               {"absent", absent}};
+  } modes[] = {{"barrier", barrier},   {"loop", loop},      {"no-finalize", no_finalize},
+               {"never", never},       {"death", death},    {"wrong-size", wrong_size},
+               {"forked", forked},     {"idle", idle},      {"second-claim", second_claim},
+               {"mismatch", mismatch}, {"until", until},    {"broadcasts", broadcasts},
+               {"absent", absent},     {"further", further}};
   for (size_t i = 0; argc > 1 && i < sizeof modes / sizeof *modes; ++i) {
     if (strcmp(argv[1], modes[i].name) == 0) return modes[i].run(argc > 2 ? argv[2] : NULL);
   }
