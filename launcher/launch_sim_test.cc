@@ -228,6 +228,44 @@ TEST(LaunchInVirtualTime, AnAgentThatSpeaksOfOthersRanksIsLost) {
   }
 }
 
+// The agent of the second host says after a second that rank 2 has called aiacc_init, and nobody else does.
+TEST(LaunchInVirtualTime, TheUserIsToldWhomRanksWaitFor) {
+  Cluster cluster(5);
+  cluster.lies = 2;
+  wire::RankChanged waits;
+  waits.rank = 2;
+  waits.phase = static_cast<std::uint8_t>(RankPhase::kConnected);
+  cluster.lie = wire::encode_frame(waits);
+  const auto words = [&cluster](int seconds) {
+    return fmt::format(
+        "ranks have waited in aiacc_init for {} s: 1 of 6 ranks called aiacc_init: rank 2 on host h2; ranks 0-1 on "
+        "host "
+        "h1, rank 3 on host h2, ranks 4-5 on host h3 did not [AR-WAITING]\n",
+        seconds);
+  };
+  cluster.world.run_until(Instant(21s - 100ms));
+  EXPECT_EQ(*cluster.said, "");
+  cluster.world.run_until(Instant(21s + 100ms));
+  EXPECT_EQ(*cluster.said, "aiaccrun: " + words(20));
+  cluster.world.run_until(Instant(81s + 100ms));
+  EXPECT_EQ(*cluster.said, "aiaccrun: " + words(20) + "aiaccrun: " + words(80));
+  EXPECT_FALSE(cluster.exit_code);
+}
+
+TEST(LaunchInVirtualTime, NobodyIsToldOfRanksThatAreInTheirWorld) {
+  Cluster cluster(5);
+  cluster.lies = 2;
+  for (const RankPhase phase : {RankPhase::kConnected, RankPhase::kInitialised, RankPhase::kFinalized}) {
+    wire::RankChanged change;
+    change.rank = 2;
+    change.phase = static_cast<std::uint8_t>(phase);
+    const wire::Bytes frame = wire::encode_frame(change);
+    cluster.lie.insert(cluster.lie.end(), frame.begin(), frame.end());
+  }
+  cluster.world.run_until(Instant(100s));
+  EXPECT_EQ(*cluster.said, "");
+}
+
 TEST(LaunchInVirtualTime, AStoppedRankEndsNothing) {
   Cluster cluster(5);
   cluster.world.run_until(Instant(1s));

@@ -74,6 +74,30 @@ class Platform final : public AgentPlatform {
   Topology topology_ = Topology::synthetic("core:4 pu:1");
 };
 
+// What aiaccrun writes on its standard error.
+class Said final : public io::Stream {
+ public:
+  explicit Said(Loop& loop) : loop_(loop) {}
+  void shutdown_write() noexcept override {}
+  std::optional<io::PeerIdentity> peer_identity() const noexcept override { return std::nullopt; }
+  std::string describe() const override { return "standard error"; }
+  std::string text;
+
+ protected:
+  Loop& loop() noexcept override { return loop_; }
+  bool try_io(io::IoAwait& io) override {
+    if (io.data() != nullptr) text.append(reinterpret_cast<const char*>(io.data()), io.bytes());
+    for (const io::Piece& piece : io.pieces()) text.append(reinterpret_cast<const char*>(piece.data()), piece.size());
+    io.set_moved(io.bytes());
+    return true;
+  }
+  void begin_io(io::IoAwait&) noexcept override {}
+  void cancel_io(io::IoAwait&) noexcept override {}
+
+ private:
+  Loop& loop_;
+};
+
 // The machines, the job on them, and its outcome.
 class Cluster {
  public:
@@ -133,6 +157,7 @@ class Cluster {
   int leaves_at_once = -1;  // a host whose ranks exit with 0
   std::map<std::pair<int, std::string>, std::vector<io::ProcessId>> born;
   std::optional<int> exit_code;
+  const std::string* said = nullptr;            // by aiaccrun, while it runs
   std::vector<std::vector<int>> same_machines;  // as aiaccrun's head detected them
   bool alike = false;                           // every machine describes itself in the same way
   int twice = -1;                               // this host's name leads to the machine of the one before
@@ -265,7 +290,9 @@ inline Task<int> Cluster::head(Cluster* cluster, SimSelf* self) {
     }
   }
   sim::SimEntropy entropy(cluster->world, self->loop().node());
-  Head head(self->loop(), self->host(), self->signals(), entropy, *self->out, *self->err, std::move(settings));
+  Said said(self->loop());
+  cluster->said = &said.text;
+  Head head(self->loop(), self->host(), self->signals(), entropy, *self->out, said, std::move(settings));
   const int code = co_await head.run(self->stop());
   cluster->exit_code = code;
   cluster->same_machines = head.same_machines();

@@ -38,7 +38,7 @@ constexpr std::array kKinds = {
     MessageKind{MessageId::kTopology, "AR-TOPOLOGY", "the machine does not show part of its topology; the job runs"},
     MessageKind{MessageId::kRankStopped, "AR-RANK-STOPPED", "a rank was stopped (state T); the job waits for it"},
     MessageKind{MessageId::kRankLost, "AR-RANK-LOST", "a rank failed, and the job goes on without it (--min-np)"},
-    MessageKind{MessageId::kWaiting, "AR-WAITING", "hosts take long to come up; aiaccrun waits"},
+    MessageKind{MessageId::kWaiting, "AR-WAITING", "hosts or ranks take long; the job waits for them"},
     MessageKind{MessageId::kSameMachine, "AR-SAME-MACHINE", "two names lead to one machine; the job runs"},
     MessageKind{MessageId::kDiscovery, "AR-DISCOVERY", "the script that finds hosts failed; the job runs"},
     MessageKind{MessageId::kNewRanks, "AR-NEW-RANKS", "ranks are started on hosts that were found; the job runs"},

@@ -13,6 +13,9 @@ namespace {
 
 // After no rank has said hello for this long, waiting ranks are told which are missing.
 constexpr Duration kHelloSilence = std::chrono::milliseconds(200);
+// After ranks have waited for others for this long, the user is told, and again after each pause.
+constexpr Duration kFirstWord = std::chrono::seconds(20);
+constexpr Duration kNextWord = std::chrono::seconds(60);
 constexpr std::uint64_t kCreditSteps = 8;  // credit is returned in this many parts
 
 std::vector<std::size_t> hosts_of_ranks(const std::vector<wire::StartJob>& jobs) {
@@ -160,8 +163,10 @@ void Head::rank_changed(HostLink& link, const wire::RankChanged& message) {
         growth_->rank_connected(message.rank);
       }
       loop_.arm(missing_, after(loop_.now(), kHelloSilence));
+      if (!awaited_.armed()) await_others();
       break;
     case RankPhase::kInitialised:
+      awaited_.disarm();
       rules_.initialised(message.rank, elastic() ? start_barrier_.worlds() : 0);
       if (growth_) growth_->rank_initialised(message.rank);
       break;
@@ -243,7 +248,12 @@ void Head::leave_out(int rank) {
   if (outcome) open(*outcome);
 }
 
-void Head::tell_who_is_missing() {
+void Head::await_others() {
+  waiting_since_ = loop_.now();
+  loop_.arm(awaited_, after(waiting_since_, kFirstWord));
+}
+
+std::string Head::who_is_missing() const {
   std::vector<wire::RankArrival> ranks;
   for (std::size_t rank = 0; rank < hosts_of_ranks_.size(); ++rank) {
     const RankPhase phase = rules_.phase(static_cast<int>(rank));
@@ -254,10 +264,26 @@ void Head::tell_who_is_missing() {
   }
   const bool all = std::all_of(ranks.begin(), ranks.end(),
                                [](const auto& rank) { return rank.state == wire::RankArrival::State::kHere; });
-  if (all) return;
+  return all ? "" : wire::arrivals_text(ranks, "called aiacc_init");
+}
+
+void Head::tell_who_is_missing() {
   wire::RanksMissing message;
-  message.sentence = wire::arrivals_text(ranks, "called aiacc_init");
-  to_all(message);
+  message.sentence = who_is_missing();
+  if (!message.sentence.empty()) to_all(message);
+}
+
+// Until the ranks' own limit of minutes nobody would know what the job waits for.
+void Head::tell_user_who_is_missing() {
+  bool waits = false;
+  for (int rank = 0; rank < static_cast<int>(hosts_of_ranks_.size()); ++rank) {
+    waits = waits || rules_.phase(rank) == RankPhase::kConnected;
+  }
+  const std::string missing = waits ? who_is_missing() : "";
+  if (missing.empty()) return;
+  say(MessageId::kWaiting,
+      fmt::format("ranks have waited in aiacc_init for {:.0f} s: {}", seconds(loop_.now() - waiting_since_), missing));
+  loop_.arm(awaited_, after(loop_.now(), kNextWord));
 }
 
 // A rank failed because it had lost another one. Every host is asked which ranks exited there. A host that does not

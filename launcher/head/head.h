@@ -130,7 +130,10 @@ class Head final : private Sink::Owner, private InputSource::Owner, private Host
   std::vector<int> ranks_of(const HostLink& link) const;
   bool survive_loss(const HostLink& link, const std::string& sentence);
   void tell_of_lost(const HostLink& link, const std::vector<int>& ranks, const std::string& sentence);
+  void await_others();
+  std::string who_is_missing() const;  // of those that are to call aiacc_init; "": nobody
   void tell_who_is_missing();
+  void tell_user_who_is_missing();
   void remember(const HostLink& link, MessageId id, const std::string& sentence);
   void say_early_notices();
   void look_for_cause();
@@ -196,6 +199,7 @@ class Head final : private Sink::Owner, private InputSource::Owner, private Host
   std::vector<std::string> unusable_hosts_;
   Escalation escalation_;
   Alarm missing_{*this, &Head::tell_who_is_missing};
+  Alarm awaited_{*this, &Head::tell_user_who_is_missing};
   Alarm timeout_{*this, &Head::timed_out};
   Alarm too_few_{*this, &Head::too_few_for_too_long};
   Alarm flush_{*this, &Head::flush_expired};
@@ -205,6 +209,7 @@ class Head final : private Sink::Owner, private InputSource::Owner, private Host
   Alarm start_failed_{*this, &Head::give_up_start};
   Event over_;
   Instant started_{};
+  Instant waiting_since_{};  // ranks, for others, while awaited_ is armed
   Instant flush_until_ = kNever;
   JobResult result_;
   std::vector<std::string> evidence_;  // lines to print after the closing line

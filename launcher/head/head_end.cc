@@ -28,7 +28,8 @@ bool Head::begin_end(Cause cause) {
     result_.failed_host = host_of(result_.failure->rank);
   }
   rules_.stop_counting();
-  for (Alarm* alarm : {&missing_, &timeout_, &too_few_, &slow_start_, &start_limit_, &start_failed_}) alarm->disarm();
+  for (Alarm* alarm : {&missing_, &awaited_, &timeout_, &too_few_, &slow_start_, &start_limit_, &start_failed_})
+    alarm->disarm();
   if (growth_) growth_->stop_starting();
   return true;
 }
@@ -133,6 +134,7 @@ Task<void> Head::conclude(Stop& stop) {
   co_await over_.wait(stop);
   timeout_.disarm();
   missing_.disarm();
+  awaited_.disarm();
   // A keeper ends what a dead agent left behind. If the keeper died too, aiaccrun has adopted these processes and ends
   // them.
   const bool all_done = std::all_of(links_.begin(), links_.end(), [](const auto& one) { return one->done(); });
