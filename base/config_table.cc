@@ -104,8 +104,8 @@ constexpr std::array kTable{
         "AIACC_TRANSPORT", &V::network, "auto", "", "", kUser,
         "The network between hosts: tcp; ucx or ofi (libfabric), which fail where that library is absent; or "
         "auto, which takes UCX if all ranks have it and an RDMA device that it uses, with an active port; libfabric "
-        "if all have it and such an EFA device; and else, or if protection is asked for, TCP. The same on all "
-        "ranks.",
+        "if all have it and such an EFA device; and else, or if protection is asked for, TCP. Where a path of UCX "
+        "or libfabric between two ranks breaks, their messages go over TCP, and a line says so. The same on all ranks.",
         "0.1"},
     ConfigRow{"AIACC_UCX_TLS", &V::ucx_tls, "", "", "", kUser,
               "Which transports UCX may use, as its own UCX_TLS says. Unset: all but shared memory. UCX finds every "

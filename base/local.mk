@@ -183,6 +183,7 @@ base_sources += \
 	base/wire/codec.cc \
 	base/wire/codec.h \
 	base/wire/control_messages.h \
+	base/wire/path_messages.h \
 	base/wire/frame.cc \
 	base/wire/frame.h \
 	base/wire/handshake.cc \

@@ -40,6 +40,13 @@ transports_sources += \
 	transports/control/stragglers.h
 
 transports_sources += \
+	transports/failover/failover_port.cc \
+	transports/failover/failover_port.h \
+	transports/failover/link.cc \
+	transports/failover/link.h \
+	transports/failover/receipts.h
+
+transports_sources += \
 	transports/host/doorbell.cc \
 	transports/host/doorbell.h \
 	transports/host/host_domain.h \
@@ -169,6 +176,7 @@ transports_tests += \
 	transports/active/active_fixture_test.h \
 	transports/active/active_port_test.cc \
 	transports/early_rts_test.cc \
+	transports/failover/failover_port_test.cc \
 	transports/mailbox_bad_peer_test.cc \
 	transports/mailbox_test.cc \
 	transports/match_index_test.cc \

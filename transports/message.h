@@ -2,7 +2,8 @@
 // one member to another and asks the receiver where the payload goes before it places it. Matching, rendezvous
 // (RTS/CTS), chunking and credit are implemented once, above all transports, in transports/mailbox.h.
 //
-// Implementations: transports/sim and transports/tcp. All pass transports/message_conformance.h.
+// Implementations: transports/sim, transports/tcp, transports/active (UCX, libfabric) and transports/failover, which is two of them. All
+// pass transports/message_conformance.h.
 #pragma once
 
 #include <cstddef>
@@ -29,9 +30,11 @@ enum class MessageKind : std::uint8_t {
   kData = 4,     // payload, after the CTS
   kControl = 6,  // between the libraries of two ranks (transports/control); payload: base/wire/control_messages.h
   kService = 7,  // to a component of a peer with no receive posted (transports/service)
+  kPath =
+      8,  // between two FailoverPorts (transports/failover), which hand it to nobody; payload: base/wire/path_messages.h
 };
 constexpr bool is_kind(MessageKind kind) noexcept {
-  return kind >= MessageKind::kEager && kind <= MessageKind::kService && static_cast<int>(kind) != 5;
+  return kind >= MessageKind::kEager && kind <= MessageKind::kPath && static_cast<int>(kind) != 5;
 }
 
 enum class TrafficClass : std::uint8_t { kControl = 0, kLatency = 1, kBulk = 2, kBackground = 3 };

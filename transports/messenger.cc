@@ -34,7 +34,9 @@ void Messenger::forget(std::uint64_t group, std::uint64_t last) noexcept {
 
 // Whether the header names its real sender, has this version, and has no reserved bit set.
 bool Messenger::is_valid(int from, const MessageHeader& header) const noexcept {
-  if (header.version != kMessageVersion || header.flags != 0 || from < 0 || from >= world_->size()) return false;
+  if (header.version != kMessageVersion || header.kind == MessageKind::kPath || header.flags != 0 || from < 0 ||
+      from >= world_->size())
+    return false;
   const Member& member = world_->member(from);
   return header.member == member.id && header.incarnation == member.incarnation;
 }

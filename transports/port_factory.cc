@@ -7,6 +7,7 @@
 
 #include "base/error.h"
 #include "base/printable.h"
+#include "transports/failover/failover_port.h"
 
 namespace aiacc {
 namespace {
@@ -47,6 +48,11 @@ void NetworkPorts::require_alike(std::string_view setting, std::string_view valu
 void NetworkPorts::take_from_rank_0(std::string_view setting, std::string_view value) {
   given_setting_ = setting;
   given_value_ = value;
+}
+
+void NetworkPorts::fall_back_to(std::string_view transport, Loop& loop) {
+  fallback_ = transport;
+  loop_ = &loop;
 }
 
 // Every rank compares all with rank 0, so that all give the same sentence.
@@ -92,21 +98,39 @@ std::unique_ptr<MessagePort> NetworkPorts::open(PortWorld world, std::span<const
         fmt::format("AIACC_TRANSPORT={} is not possible: {} has {} and prefers {}; all ranks need the same value",
                     required_, world.peers[lacks].name, list_of(ranks[lacks]), ranks[lacks].ports.front().transport));
   }
-  const auto factory = std::find_if(factories_.begin(), factories_.end(),
-                                    [&](const auto& one) { return one->transport() == transport; });
-  if (factory == factories_.end()) {
-    throw Error(Code::kProtocol, fmt::format("this rank was told that it has an address of transport '{}', which it "
-                                             "has not opened",
-                                             transport));
-  }
-  for (std::size_t rank = 0; rank < ranks.size(); ++rank) {
-    world.peers[rank].address = ranks[rank].find(transport)->bytes;
-  }
-  const std::string uses = (*factory)->description();
+  const std::string uses = factory_of(transport).description();
   opened_transport_ = transport;
   from_rank_0_ = value_of(ranks[0], given_setting_);
   opened_ = uses.empty() ? transport : fmt::format("{} ({})", transport, uses);
-  return (*factory)->open(std::move(world));
+  const bool falls_back = !fallback_.empty() && transport != fallback_ &&
+                          std::all_of(ranks.begin(), ranks.end(),
+                                      [&](const wire::RankPorts& rank) { return rank.find(fallback_) != nullptr; });
+  if (!falls_back) return open_one(std::move(world), ranks, transport);
+  std::vector<std::string> names;
+  for (const PortWorld::Peer& peer : world.peers) names.push_back(peer.name);
+  const int rank = world.rank;
+  FailoverPort::Networks networks;
+  networks.first_name = transport;
+  networks.second_name = fallback_;
+  networks.first = open_one(world, ranks, transport);
+  networks.second = open_one(std::move(world), ranks, fallback_);
+  return std::make_unique<FailoverPort>(*loop_, std::move(networks), rank, std::move(names));
+}
+
+PortFactory& NetworkPorts::factory_of(std::string_view transport) const {
+  const auto factory = std::find_if(factories_.begin(), factories_.end(),
+                                    [&](const auto& one) { return one->transport() == transport; });
+  if (factory != factories_.end()) return **factory;
+  throw Error(Code::kProtocol, fmt::format("this rank was told that it has an address of transport '{}', which it "
+                                           "has not opened",
+                                           transport));
+}
+
+std::unique_ptr<MessagePort> NetworkPorts::open_one(PortWorld world, std::span<const wire::RankPorts> ranks,
+                                                    std::string_view transport) {
+  for (std::size_t rank = 0; rank < ranks.size(); ++rank)
+    world.peers[rank].address = ranks[rank].find(transport)->bytes;
+  return factory_of(transport).open(std::move(world));
 }
 
 }  // namespace aiacc

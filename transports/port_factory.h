@@ -55,8 +55,11 @@ class NetworkPorts {
   void require_alike(std::string_view setting, std::string_view value);
   // A setting whose value at rank 0 is that of all ranks; of the others it is not read. Once at most, by every rank.
   void take_from_rank_0(std::string_view setting, std::string_view value);
+  // Where the ranks choose another transport and all have this one, too, they go on over it when a path of the other one breaks.
+  void fall_back_to(std::string_view transport, Loop& loop);
   wire::RankPorts addresses() const;
-  // Opens a port of the transport that choose_transport() names; `world.peers[i].address` is filled in from ranks[i].
+  // Opens a port of the transport that choose_transport() names, and of fall_back_to()'s; `world.peers[i].address` is filled in from
+  // ranks[i].
   std::unique_ptr<MessagePort> open(PortWorld world, std::span<const wire::RankPorts> ranks);
   // Once opened: "ucx (UCX 1.13.1: tcp/eth0)".
   const std::string& opened() const noexcept { return opened_; }
@@ -66,10 +69,15 @@ class NetworkPorts {
   const std::string& from_rank_0() const noexcept { return from_rank_0_; }
 
  private:
+  PortFactory& factory_of(std::string_view transport) const;
+  std::unique_ptr<MessagePort> open_one(PortWorld world, std::span<const wire::RankPorts> ranks,
+                                        std::string_view transport);
   void compare_settings(std::span<const wire::RankPorts> ranks, std::span<const PortWorld::Peer> names) const;
 
   std::vector<std::unique_ptr<PortFactory>> factories_;
   std::string required_;
+  std::string fallback_;
+  Loop* loop_ = nullptr;  // of fallback_
   std::string setting_;
   std::string value_;
   std::string given_setting_;

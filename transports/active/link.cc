@@ -94,8 +94,7 @@ bool Link::connect(TrafficClass traffic) noexcept {
   const std::vector<std::uint8_t>& address = peer.addresses[peer.worker_of[index]];
   Worker* const worker = shared_.workers[shared_.worker_of(traffic)];
   way.endpoint = shared_.module.connect(worker, address.data(), address.size(), &way, problem, sizeof problem);
-  if (way.endpoint == nullptr)
-    lost_by(Code::kPeerFailed, fmt::format("{} cannot connect to it: {}", shared_.library(), problem));
+  if (way.endpoint == nullptr) broken(fmt::format("it cannot connect: {}", problem).c_str());
   return way.endpoint != nullptr;
 }
 
@@ -228,7 +227,7 @@ void Link::broken(const char* problem) noexcept {
 void Link::path_broken() noexcept {
   if (losing_) return;
   disconnect();
-  if (peer_left_) {
+  if (peer_left_ || farewell_answered_) {
     endpoint_broken_ = true;
     if (!outgoing_.empty() || !ended_.empty()) lose(has_gone());
     return settle_later();
