@@ -4,7 +4,7 @@
 //   struct MyPorts { MessagePort& port(int rank); bool run_until(std::function<bool()> done); void lose(int rank); };
 //   INSTANTIATE_TEST_SUITE_P(My, MessageConformance, ::testing::Values(&make<MyPorts>));
 //
-// kRanks ports, each on its own loop. run_until() drives all loops until done() and gives up after 10 s (of virtual
+// kRanks ports, each on its own loop. run_until() drives all loops until done() and gives up after 60 s (10 s of virtual
 // time in the simulator). lose(rank) ends that rank's process without an orderly shutdown.
 #pragma once
 

@@ -13,7 +13,7 @@ namespace {
 
 using namespace std::chrono_literals;
 using net_conformance::Bytes;
-using net_conformance::read_once;
+using net_conformance::read_full;
 using net_conformance::write_bytes;
 
 class SilenceTest : public testing::Test {
@@ -86,13 +86,24 @@ TEST_F(SilenceTest, AReaderThatDoesNotReadForLongIsNotSilent) {
   EXPECT_EQ(failure_of(read_forever(pair_.server.get(), &stop_)).code(), Code::kOk) << "all of it has come";
 }
 
+// The kernel sends again what is lost after 0.2, 0.6 and 1.4 s. On a machine that does not let this thread heal the connection before
+// that, the host may be lost: the test begins again.
 TEST_F(SilenceTest, AHostThatIsSilentForAMomentOnlyIsNotLost) {
-  connect();
-  deafen(*pair_.server);
-  loop_.run(write_bytes(*pair_.client, Bytes(100), stop_));
-  loop_.run(rest(kLimit / 3));
-  heal(*pair_.server);
-  loop_.run(rest(2 * kLimit));
+  constexpr Duration kLonger = 1500ms;
+  RealNet net(loop_, {.silence_limit = kLonger});
+  const std::unique_ptr<Listener> listener = net.listen(Address::tcp("127.0.0.1", 0));
+  Duration silent = kLonger;
+  for (int attempt = 0; attempt < 20 && silent > 1300ms; ++attempt) {
+    pair_ = loop_.run(net_conformance::connected(loop_, net, *listener));
+    deafen(*pair_.server);
+    const Instant began = loop_.now();
+    loop_.run(write_bytes(*pair_.client, Bytes(100), stop_));
+    loop_.run(rest(kLonger / 3));
+    heal(*pair_.server);
+    silent = loop_.now() - began;
+  }
+  Bytes again(100);
+  EXPECT_TRUE(loop_.run(read_full(*pair_.server, again, stop_))) << "it was sent again";
   loop_.run(write_bytes(*pair_.client, Bytes(100), stop_));
   pair_.client->shutdown_write();
   EXPECT_EQ(failure_of(read_forever(pair_.server.get(), &stop_)).code(), Code::kOk);
