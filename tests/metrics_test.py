@@ -20,7 +20,10 @@ def asked(method, target):
             return answer.status, answer.read().decode()
         except OSError:
             time.sleep(0.05)
-print(asked("GET", "/metrics")[1], asked("POST", "/metrics")[0], asked("GET", "/other")[0])
+text = ""
+while "aiacc_gradient_fused_bytes" not in text:  # there is none before the engine
+    text = asked("GET", "/metrics")[1]
+print(text, asked("POST", "/metrics")[0], asked("GET", "/other")[0])
 with socket.create_connection(("127.0.0.1", port)) as raw:
     raw.sendall(b"nonsense\r\n\r\n")
     print(raw.recv(100).split(b"\r\n")[0].decode())
@@ -37,10 +40,12 @@ def free_ports():
         return one.getsockname()[1]
 
 
-def test_each_rank_answers_at_its_own_port(launch, gradients):
+def test_each_rank_answers_at_its_own_port(launch, gradients, tmp_path):
     port = free_ports()
-    job = launch(2, gradients, "late", env={"AIACC_METRICS": str(port)})
+    tmp_path.chmod(0o777)
+    job = launch(2, gradients, "late", tmp_path / "asked", env={"AIACC_METRICS": str(port)})
     texts = [subprocess.run([sys.executable, "-c", ASKING, str(port + rank)], capture_output=True, text=True, timeout=60) for rank in range(2)]
+    (tmp_path / "asked").touch()
     job.finish()
     for rank, asked in enumerate(texts):
         assert f'aiacc_gradient_bytes_total{{rank="{rank}",host="' in asked.stdout, asked

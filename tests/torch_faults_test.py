@@ -39,10 +39,10 @@ def test_a_lost_rank_is_horovods_exception_on_the_others(python):
     """The others have a moment until aiaccrun ends them: the sentence stands in the exception."""
     program = """
 import os, signal, sys, torch, aiacc.torch as hvd
+signal.signal(signal.SIGTERM, signal.SIG_IGN)
 hvd.init()
 hvd.barrier()
 if hvd.rank() == 1: os.kill(os.getpid(), signal.SIGKILL)
-signal.signal(signal.SIGTERM, signal.SIG_IGN)
 try: hvd.allreduce(torch.ones(1), name="the sum")
 except hvd.HorovodInternalError as error: print(error)
 """

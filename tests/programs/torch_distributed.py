@@ -419,7 +419,8 @@ def check_futures_of_fp16():
     doubled = dist.all_reduce(half, async_op=True).get_future().then(lambda future: 2 * future.value()[0])
     equal(doubled.wait(), filled(size * (size + 1), 3, dtype=torch.float16))
     if size > 1:
-        group = dist.new_group(list(range(size)), timeout=timedelta(milliseconds=500))
+        group = dist.new_group(list(range(size)))
+        group.set_timeout(timedelta(milliseconds=500))  # not before all have made it
         if rank == 0:
             work = dist.all_reduce(half, group=group, async_op=True)
             assert "timeout" in raises(RuntimeError, work.get_future().wait)
