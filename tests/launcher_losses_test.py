@@ -143,7 +143,7 @@ def test_ranks_end_when_aiaccrun_falls_silent():
 
 
 def test_a_job_that_its_user_stopped_is_not_lost():
-    job = Job([*PRETEND, ENTER, "-H", "a,b", "sleep", 1000], env={"AIACC_LEASE": "1s"})
+    job = Job([*PRETEND, ENTER, "-H", "a,b", "sleep", 1000], env={"AIACC_LEASE": "2s"})
     pids = job.wait_for_pids("sleep", 2)
     job.process.send_signal(signal.SIGTSTP)
     job.wait_for(lambda: pathlib.Path(f"/proc/{job.process.pid}/stat").read_text().rsplit(")", 1)[1].split()[0] == "T",
@@ -151,7 +151,7 @@ def test_a_job_that_its_user_stopped_is_not_lost():
     time.sleep(3)
     assert job.pids("sleep") == pids
     job.process.send_signal(signal.SIGCONT)
-    time.sleep(2)
+    time.sleep(3)
     assert job.pids("sleep") == pids
     job.process.send_signal(signal.SIGTERM)
     assert job.finish()[0] == 143

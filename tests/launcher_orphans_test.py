@@ -83,7 +83,7 @@ def test_keeper_and_agent_at_once_while_aiaccrun_lives():
 
 @pytest.mark.parametrize("user", users())
 def test_what_ranks_leave_behind_is_ended_and_said(user):
-    job = Job(["-np", 2, "sh", "-c", "setsid sleep 1000 & sleep 0.3"], user=user)
+    job = Job(["-np", 2, "sh", "-c", "setsid sleep 1000 & until [ $(cat /proc/$!/comm) = sleep ]; do sleep 0.05; done"], user=user)
     code, _, err = job.finish()
     assert code == 0
     assert "ended 2 processes that ranks left behind: sleep (" in err

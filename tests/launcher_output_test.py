@@ -144,7 +144,7 @@ def test_flags_of_inherited_descriptors_stay_as_they_are():
     reading, writing = os.pipe()
     before = fcntl.fcntl(writing, fcntl.F_GETFL)
     job = Job(["-np", 1, "sh", "-c", "echo hi; sleep 0.3; echo ho"], stdout=writing)
-    during = set()
+    during = {before}
     while job.process.poll() is None:
         during.add(fcntl.fcntl(writing, fcntl.F_GETFL))
         time.sleep(0.02)

@@ -162,6 +162,18 @@ def run(*arguments, **kwargs):
     return Job(arguments, **kwargs).finish()
 
 
+def with_longer_limits(attempt, enough, first):
+    """What attempt(limit) returned with the first limit, or with longer ones until enough(it): a slow machine needs more time, and a
+    fault remains one."""
+    result = attempt(first)
+    for factor in (4, 16):
+        if enough(result):
+            break
+        print(f"again with {factor} times the limit: {result}")
+        result = attempt(first * factor)
+    return result
+
+
 def closing_line(stderr):
     lines = [line for line in stderr.splitlines() if line.startswith("aiaccrun: ")]
     return lines[-1] if lines else ""

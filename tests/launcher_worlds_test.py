@@ -112,8 +112,9 @@ def test_a_new_rank_that_fails_before_it_joins_is_not_replaced(folder):
 
 
 def test_nobody_is_replaced_when_a_rank_has_finished(folder):
+    other = f"until [ -s {folder}/other ]; do sleep 0.05; done; while kill -0 $(cat {folder}/other); do sleep 0.05; done"
     code, out, err = run("--quiet", "-np", 2, "--min-np", 1, "--max-np", 2, "sh", "-c",
-                         f"{RANK} 1) sleep 0.5; kill -9 $$;; esac; echo done")
+                         f"{RANK} 1) {other} 2>/dev/null; kill -9 $$;; esac; echo $$ >{folder}/new; mv {folder}/new {folder}/other; echo done")
     assert (code, out) == (0, "done\n") and "1 rank ended well (--min-np 1)" in err, err
 
 
