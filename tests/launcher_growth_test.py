@@ -51,10 +51,11 @@ def numbers(out):
     return {int(line[1]): (int(line[2]), [int(size) for size in line[3].split()]) for line in lines}
 
 
-def grows(folder, hosts, *later, steps=60, options=(), **kwargs):
-    """A job of two ranks, whose script prints `later` once they have begun: (code, processes, stderr)."""
+def grows(folder, hosts, *later, steps=12, last_size=None, options=(), **kwargs):
+    """A job of two ranks, whose script prints `later` once they have begun: (code, processes, stderr). It lasts until it has `last_size`."""
+    more = {"LAST_SIZE": str(last_size)} if last_size else {}
     job = Job(arguments(hosts, 2, 3, "sh", "-c", f'touch {folder}/$AIACC_RANK; exec "$@"', "sh", WORLDS, folder, steps, options=options),
-              env=STEPS, **kwargs)
+              env={**STEPS, **more}, **kwargs)
     job.wait_for(lambda: (folder / "0").exists() and (folder / "1").exists(), "the first ranks")
     hosts.write(*later)
     code, out, err = job.finish()
@@ -63,13 +64,13 @@ def grows(folder, hosts, *later, steps=60, options=(), **kwargs):
 
 @pytest.mark.parametrize("user", users())
 def test_a_job_grows_on_a_host_that_is_found(user, folder):
-    code, ranks, err = grows(folder, Hosts(folder, "a:2"), "a:2", "b:2", user=user)
+    code, ranks, err = grows(folder, Hosts(folder, "a:2"), "a:2", "b:2", last_size=3, user=user)
     assert code == 0 and ranks == {0: (0, [2, 3]), 1: (1, [2, 3]), 2: (2, [3])}, (ranks, err)
     assert "aiaccrun: rank 2 is started on host b, which has 2 slots [AR-NEW-RANKS]" in err.splitlines(), err
 
 
 def test_a_job_grows_where_a_host_gets_slots(folder):
-    code, ranks, err = grows(folder, Hosts(folder, "a:2"), "a:4")
+    code, ranks, err = grows(folder, Hosts(folder, "a:2"), "a:4", last_size=3)
     assert code == 0 and ranks == {0: (0, [2, 3]), 1: (1, [2, 3]), 2: (2, [3])}, (ranks, err)
 
 
@@ -257,7 +258,7 @@ def test_hosts_that_share_only_a_network(folder):
     hosts = Hosts(folder, "h0:1", "h1:1")
     with namespace_hosts.Hosts(3) as there:
         job = Job(["--quiet", "--min-np", 2, "--max-np", 4, "--host-discovery-script", hosts.script, "--launch-agent", there.enter, "sh", "-c",
-                   f'touch {folder}/$AIACC_RANK; export STEP_MS=100; exec "$@"', "sh", WORLDS, folder, 80], env=STEPS)
+                   f'touch {folder}/$AIACC_RANK; export STEP_MS=100; exec "$@"', "sh", WORLDS, folder, 12], env={**STEPS, "LAST_SIZE": "4"})
         job.wait_for(lambda: (folder / "0").exists() and (folder / "1").exists(), "the first ranks")
         hosts.write("h0:1", "h1:2", "h2:1")
         code, out, err = job.finish()

@@ -68,8 +68,9 @@ def test_survivors_are_told_who_died(mode, expected, what):
     assert "rank 1 on host" in closing_line(err) and what in closing_line(err)
 
 
-def test_a_second_live_process_of_a_rank_is_refused_with_both_numbers():
-    started = Job(["-np", 1, "sh", "-c", f"{RANK} hold & sleep 0.5; {RANK} run; echo code $?; kill $!; wait"])
+def test_a_second_live_process_of_a_rank_is_refused_with_both_numbers(tmp_path):
+    begun = f"until grep -q holding {tmp_path}/first; do sleep 0.02; done"
+    started = Job(["-np", 1, "sh", "-c", f"{RANK} hold >{tmp_path}/first & {begun} 2>/dev/null; {RANK} run; echo code $?; kill $!; wait"])
     code, out, err = started.finish()
     assert "code 3" in out
     assert re.search(r"process (\d+) claims rank 0, which process (\d+) already is", err)

@@ -1,7 +1,7 @@
 /* A rank of an elastic job: worlds DIRECTORY [STEPS] [STEP:PLACE]... counts steps with the other ranks, 12 or STEPS. At STEP the process that
  * aiaccrun started as rank PLACE kills itself, once. The others leave their world, enter the next one with whoever is there
  * then, and go on at the step of its rank 0. So do all when aiaccrun says that the next world has other ranks. STEP_MS: how long a
- * step takes at least. */
+ * step takes at least. LAST_SIZE: the job goes on until ten steps in a world of so many ranks, however long it takes until there is one. */
 #include <aiacc/aiacc.h>
 #include <fcntl.h>
 #include <signal.h>
@@ -59,6 +59,12 @@ static aiacc_status_t ask(int32_t* what) {
   return aiacc_allreduce(&said, what, 1, AIACC_INT32, AIACC_MAX, AIACC_WORLD, NULL, NULL);
 }
 
+/* Whether there is a step to do, of which `done` are done and `here` of them in this world of `size` ranks. */
+static int goes_on(int done, int steps, int here, int size) {
+  const char* last = getenv("LAST_SIZE");
+  return done < steps || (last != NULL && (size != atoi(last) || here < 10));
+}
+
 static void rest(void) {
   const char* text = getenv("STEP_MS");
   const int ms = text == NULL ? 0 : atoi(text);
@@ -81,14 +87,15 @@ int main(int argc, char** argv) {
     sizes[worlds++ % kSizes] = size;
     aiacc_status_t status = aiacc_broadcast(&step, sizeof step, AIACC_UINT8, 0, AIACC_WORLD, NULL, NULL);
     int32_t what = 0;
-    while (status == AIACC_OK && what == 0 && step < steps) {
+    int here = 0;
+    while (status == AIACC_OK && what == 0 && goes_on(step, steps, here, size)) {
       die_if_asked(argc, argv, step, place);
       rest();
       status = one_step(step, size, rank);
-      if (status == AIACC_OK) ++step;
+      if (status == AIACC_OK) ++step, ++here;
       if (status == AIACC_OK) status = ask(&what);
     }
-    if (status == AIACC_OK && what != 0 && step < steps) {
+    if (status == AIACC_OK && what != 0 && goes_on(step, steps, here, size)) {
       check(aiacc_finalize() == AIACC_OK, "aiacc_finalize before the next world");
       continue;
     }
