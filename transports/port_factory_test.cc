@@ -69,7 +69,7 @@ class TwoNetworks {
   }
   MessagePort& port(int rank) { return *ports[static_cast<std::size_t>(rank)]; }
   bool run_until(const std::function<bool()>& done) {
-    const Instant end = after(clock.now(), std::chrono::seconds(10));
+    const Instant end = after(clock.now(), std::chrono::seconds(60));
     while (!done() && clock.now() < end) {
       for (const auto& loop : loops) loop->look();
     }

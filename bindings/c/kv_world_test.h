@@ -28,14 +28,24 @@ inline aiacc_kv_t make(aiacc_group_t world, aiacc_kv_attr_t attr = kv_attributes
   return kv;
 }
 
-// The same with these servers and workers.
-inline aiacc_kv_t make(aiacc_group_t world, const std::vector<int>& servers, const std::vector<int>& workers,
-                       aiacc_kv_attr_t attr) {
+// With these servers and workers. AIACC_NULL if a rank did not come within the time-out.
+inline aiacc_kv_t made_in_time(aiacc_group_t world, const std::vector<int>& servers, const std::vector<int>& workers,
+                               aiacc_kv_attr_t attr) {
   attr.servers = servers.data();
   attr.n_servers = servers.size();
   attr.workers = workers.data();
   attr.n_workers = workers.size();
-  return make(world, attr);
+  aiacc_kv_t kv = AIACC_NULL;
+  const aiacc_status_t status = aiacc_kv_create(world, &attr, &kv);
+  EXPECT_TRUE(status == AIACC_OK || status == AIACC_ERR_TIMEOUT || status == AIACC_ERR_ABORTED) << aiacc_last_error();
+  return kv;
+}
+
+inline aiacc_kv_t make(aiacc_group_t world, const std::vector<int>& servers, const std::vector<int>& workers,
+                       aiacc_kv_attr_t attr) {
+  const aiacc_kv_t kv = made_in_time(world, servers, workers, attr);
+  EXPECT_NE(kv, AIACC_NULL) << aiacc_last_error();
+  return kv;
 }
 
 inline void set_updater(aiacc_kv_t kv, int kind, double rate = 0, double momentum = 0) {

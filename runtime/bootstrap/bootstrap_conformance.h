@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <functional>
 #include <memory>
 #include <vector>
@@ -58,6 +59,17 @@ class BootstrapConformance : public testing::TestWithParam<std::function<std::un
     std::vector<Task<void>> tasks;
     tasks.push_back(pass(&world_->loop(), span));
     world_->run(std::move(tasks));
+  }
+
+  // Until `done`, and a moment more: what is said twice has come by then, as a rule.
+  void wait_for(const std::function<bool()>& done) {
+    const Instant limit = after(io::RealClock().now(), std::chrono::seconds(60));
+    while (!done() && io::RealClock().now() < limit) wait(std::chrono::milliseconds(1));
+    wait(std::chrono::milliseconds(20));
+  }
+  // Whether each of the first `ranks` has heard of a loss.
+  bool all_heard(int ranks) const {
+    return std::none_of(heard_.begin(), heard_.begin() + ranks, [](const Heard& heard) { return heard.lost.empty(); });
   }
 
   std::unique_ptr<BootstrapWorld> world_;
@@ -120,7 +132,7 @@ TEST_P(BootstrapConformance, ADeathIsHeardOnceByAllOthers) {
   const int dead = world_->size() - 1;
   if (!world_->kill(dead)) return;                     // this provider's ranks cannot die one by one
   bootstrapped_[static_cast<std::size_t>(dead)] = {};  // its port dies with the process
-  wait(std::chrono::milliseconds(20));
+  wait_for([this, dead] { return all_heard(dead); });
   for (int rank = 0; rank < dead; ++rank) {
     EXPECT_EQ(heard_[static_cast<std::size_t>(rank)].lost, std::vector<int>{dead});
     EXPECT_EQ(heard_[static_cast<std::size_t>(rank)].codes, std::vector<Code>{Code::kPeerFailed});

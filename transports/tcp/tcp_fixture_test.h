@@ -210,9 +210,9 @@ class RealTcp6 : public RealTcp {
 };
 
 // Leaves in order; `left` is set when it has.
-inline Task<void> leave(TcpPort* port, bool* left) {
+inline Task<void> leave(TcpPort* port, bool* left, Duration limit = std::chrono::seconds(1)) {
   Stop stop;
-  co_await port->leave(std::chrono::seconds(1), stop);
+  co_await port->leave(limit, stop);
   *left = true;
   port->close();
 }

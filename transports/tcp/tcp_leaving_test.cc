@@ -12,13 +12,6 @@ using message_conformance::header_of;
 using message_conformance::pattern;
 using message_conformance::Recorder;
 
-Task<void> leave(TcpPort* port, bool* left) {
-  Stop stop;
-  co_await port->leave(std::chrono::seconds(1), stop);
-  *left = true;
-  port->close();
-}
-
 TEST(TcpLeaving, WhoLeavesInOrderIsNotMissedAndLosesNothing) {
   for (std::uint64_t seed = 1; seed <= 20; ++seed) {
     SimTcp net(2, seed);
@@ -86,8 +79,8 @@ TEST(TcpLeaving, BothMayLeaveAtOnce) {
   std::vector<std::byte> bytes = pattern(1 << 20, 7);
   for (int rank = 0; rank < 2; ++rank) post(net.port(rank), 1 - rank, header_of(1, bytes.size()), bytes, told);
   bool left[2] = {};
-  Task<void> first = leave(static_cast<TcpPort*>(&net.port(0)), &left[0]);
-  Task<void> second = leave(static_cast<TcpPort*>(&net.port(1)), &left[1]);
+  Task<void> first = leave(static_cast<TcpPort*>(&net.port(0)), &left[0], std::chrono::seconds(60));
+  Task<void> second = leave(static_cast<TcpPort*>(&net.port(1)), &left[1], std::chrono::seconds(60));
   first.start();
   second.start();
   ASSERT_TRUE(net.run_until([&] { return left[0] && left[1]; }));
