@@ -5,6 +5,8 @@
 #include <linux/filter.h>
 #include <sys/socket.h>
 
+#include <optional>
+
 #include "base/io/net_conformance.h"
 #include "base/io/real_fixture.h"
 
@@ -58,15 +60,23 @@ class SilenceTest : public testing::Test {
   Stop stop_;
 };
 
+// After a second or two the server's keepalives, whose answers it does not hear, reset the connection: where this thread is not let run
+// before that, the test begins again.
 TEST_F(SilenceTest, AnEndThatWaitsForAnAnswerHearsThatItsBytesWereLost) {
-  connect();
-  deafen(*pair_.server);
-  loop_.run(write_bytes(*pair_.client, Bytes(100), stop_));
-  const Instant began = loop_.now();
-  const Error error = failure_of(read_forever(pair_.client.get(), &stop_));
-  EXPECT_EQ(error.code(), Code::kPeerFailed);
-  EXPECT_NE(error.message().find("timed out"), std::string::npos) << error.message();
-  EXPECT_GE(loop_.now() - began, kLimit - kLimit / 3);
+  Duration took = 1h;
+  std::optional<Error> error;
+  for (int attempt = 0; attempt < 20 && took > 900ms; ++attempt) {
+    connect();
+    deafen(*pair_.server);
+    const Instant deafened = loop_.now();
+    loop_.run(write_bytes(*pair_.client, Bytes(100), stop_));
+    const Instant began = loop_.now();
+    error = failure_of(read_forever(pair_.client.get(), &stop_));
+    EXPECT_EQ(error->code(), Code::kPeerFailed);
+    EXPECT_GE(loop_.now() - began, kLimit - kLimit / 3);
+    took = loop_.now() - deafened;
+  }
+  EXPECT_NE(error->message().find("timed out"), std::string::npos) << error->message();
   EXPECT_EQ(failure_of(write_bytes(*pair_.client, Bytes(1), stop_)).code(), Code::kPeerFailed) << "it stays broken";
 }
 
@@ -93,7 +103,7 @@ TEST_F(SilenceTest, AHostThatIsSilentForAMomentOnlyIsNotLost) {
   RealNet net(loop_, {.silence_limit = kLonger});
   const std::unique_ptr<Listener> listener = net.listen(Address::tcp("127.0.0.1", 0));
   Duration silent = kLonger;
-  for (int attempt = 0; attempt < 20 && silent > 1300ms; ++attempt) {
+  for (int attempt = 0; attempt < 20 && silent > 590ms; ++attempt) {
     pair_ = loop_.run(net_conformance::connected(loop_, net, *listener));
     deafen(*pair_.server);
     const Instant began = loop_.now();
