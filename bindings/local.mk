@@ -75,6 +75,7 @@ EXTRA_DIST += bindings/c/aiacc.map bindings/c/aiacc.pc.in
 python_package = \
 	bindings/python/aiacc/__init__.py \
 	bindings/python/aiacc/_abi.py \
+	bindings/python/aiacc/_arguments.py \
 	bindings/python/aiacc/_horovod/__init__.py \
 	bindings/python/aiacc/_horovod/basics.py \
 	bindings/python/aiacc/_horovod/callers.py \

@@ -109,6 +109,7 @@ EXTRA_DIST += \
 	tests/programs/gradients_wire.c \
 	tests/programs/groups.c \
 	tests/programs/hang_report.py \
+	tests/programs/mxnet_arguments.py \
 	tests/programs/mxnet_checks.py \
 	tests/programs/mxnet_collectives.py \
 	tests/programs/mxnet_kvstore.c \
@@ -117,6 +118,7 @@ EXTRA_DIST += \
 	tests/programs/mxnet_store.py \
 	tests/programs/mxnet_training.py \
 	tests/programs/outstanding.c \
+	tests/programs/python_arguments.py \
 	tests/programs/python_core.py \
 	tests/programs/rank_checks.py \
 	tests/programs/rank.c \
@@ -124,6 +126,7 @@ EXTRA_DIST += \
 	tests/programs/softmax.c \
 	tests/programs/syncbn.c \
 	tests/programs/torch_adasum.py \
+	tests/programs/torch_arguments.py \
 	tests/programs/torch_checks.py \
 	tests/programs/torch_collectives.py \
 	tests/programs/torch_device.cc \
@@ -142,6 +145,7 @@ EXTRA_DIST += \
 	tests/programs/torch_softmax.py \
 	tests/programs/torch_suite.py \
 	tests/programs/torch_syncbn.py \
+	tests/programs/wrong_arguments.py \
 	tests/provide_test.py \
 	tests/python_support.py \
 	tests/python_test.py \

@@ -12,6 +12,10 @@ def test_collectives(ranks):
     check_job(mxnet_python(), ranks, "mxnet_collectives.py", env=MXNET_ENVIRONMENT)
 
 
+def test_arguments_of_the_wrong_type():
+    check_job(mxnet_python(), 2, "mxnet_arguments.py", env=MXNET_ENVIRONMENT)
+
+
 def test_training():
     check_job(mxnet_python(), 2, "mxnet_training.py", env=MXNET_ENVIRONMENT)
 

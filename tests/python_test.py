@@ -27,6 +27,11 @@ def test_core(user, ranks):
     check_job(PYTHON, ranks, "python_core.py", user=user, env=QUIET)
 
 
+@pytest.mark.parametrize("ranks", [1, 2])
+def test_arguments_of_the_wrong_type(ranks):
+    check_job(PYTHON, ranks, "python_arguments.py")
+
+
 @pytest.mark.parametrize("with_torch", each_torch())
 def test_core_with_numpy(with_torch):
     if subprocess.run([with_torch, "-c", "import numpy"], capture_output=True).returncode != 0:

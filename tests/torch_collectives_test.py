@@ -13,3 +13,8 @@ def test_collectives(python, ranks):
                                            for one, ranks in zip((each_torch() * 2)[:2], (4, 2))])
 def test_calls_that_block_meet_those_that_do_not(python, ranks):
     check_job(python, ranks, "torch_meetings.py", env={"AIACC_LOG": "error"})
+
+
+@pytest.mark.parametrize("python", each_torch())
+def test_arguments_of_the_wrong_type(python):
+    check_job(python, 2, "torch_arguments.py")

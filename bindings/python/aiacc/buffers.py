@@ -5,6 +5,8 @@ import ctypes as c
 import enum
 from typing import Any, Optional, Union
 
+from aiacc._arguments import refused
+
 
 class DType(enum.IntEnum):
     """Element types, with the numbers of aiacc.h."""
@@ -82,12 +84,20 @@ def _dtype_of(text: str, itemsize: int) -> Optional[DType]:
     return None
 
 
-def buffer(value: Like, dtype: Optional[DType] = None, writable: bool = False) -> Buffer:
-    """`value` as a Buffer. `dtype` is needed where the buffer protocol has no name for the type, as for bfloat16."""
+def buffer(value: Like, dtype: Optional[DType] = None, writable: bool = False, name: str = "the buffer") -> Buffer:
+    """`value` as a Buffer. `dtype` is needed where the buffer protocol has no name for the type, as for bfloat16. `name`: of the argument."""
     if isinstance(value, Buffer):
         return value
     view = _View()
-    _get(value, c.byref(view), _C_CONTIGUOUS | _FORMAT | (_WRITABLE if writable else 0))
+    try:
+        _get(value, c.byref(view), _C_CONTIGUOUS | _FORMAT | (_WRITABLE if writable else 0))
+    except TypeError:
+        raise refused(name, value, "memory with the buffer protocol, as a bytearray or an array of numpy has, or a Buffer") from None
+    except (BufferError, ValueError) as error:
+        wanted = "contiguous, and may be written" if writable else "contiguous"
+        raise type(error)(f"{name} is of {type(value).__name__} and is to be {wanted}: {error}") from None
+    if dtype is not None and not isinstance(dtype, DType):
+        raise refused("dtype", dtype, "a DType")
     text = (view.format or b"B").decode()
     found = dtype if dtype is not None else _dtype_of(text, view.itemsize)
     if found is None:

@@ -6,6 +6,7 @@ import enum
 from typing import Any, List, Optional, Sequence, Tuple, Union
 
 from aiacc import _abi
+from aiacc._arguments import member, milliseconds, number, refused, several, text, whole
 from aiacc._library import library
 from aiacc.buffers import Buffer, DType, Like, Op, buffer
 from aiacc.requests import Request
@@ -27,10 +28,21 @@ class TrafficClass(enum.IntEnum):
 def _attr(name: Optional[str], timeout: Seconds, prescale: float = 1.0, postscale: float = 1.0) -> Any:
     if name is None and timeout is None and prescale == 1.0 and postscale == 1.0:
         return None
-    made = _abi.Attr(size=c.sizeof(_abi.Attr), name=name.encode() if name else None, prescale=prescale, postscale=postscale)
+    made = _abi.Attr(size=c.sizeof(_abi.Attr), name=_encoded(name), prescale=number("prescale", prescale), postscale=number("postscale", postscale))
     if timeout is not None:
-        made.timeout_ms = -1 if timeout == float("inf") else max(1, int(timeout * 1000))
+        made.timeout_ms = milliseconds(timeout)
     return made
+
+
+def _encoded(name: Optional[str]) -> Optional[bytes]:
+    checked = text("name", name)
+    return checked.encode() if checked else None
+
+
+def handle_of(name: str, group: Any) -> int:
+    if not isinstance(group, Group):
+        raise refused(name, group, "a Group")
+    return group.handle
 
 
 def _same_type(send: Buffer, recv: Buffer) -> DType:
@@ -42,6 +54,13 @@ def _same_type(send: Buffer, recv: Buffer) -> DType:
 def _room(what: str, have: Buffer, need: int) -> None:
     if have.count < need:
         raise ValueError(f"{what} has room for {have.count} elements, and the call needs {need}")
+
+
+def _total(name: str, counts: Sequence[int]) -> int:
+    try:
+        return sum(counts)
+    except TypeError:
+        raise refused(name, counts, "a list of a whole number for each rank") from None
 
 
 class Group:
@@ -102,6 +121,7 @@ class Group:
         """The group of these ranks, in this order. Called by them and by nobody else; no message is sent. `key` tells apart
         groups of equal members that several threads make; `timeout` and `traffic_class` are those of its operations."""
         made = _abi.Handle()
+        ranks = several("ranks", ranks, "a list of ranks")
         library().aiacc_group_create(self.handle, len(ranks), int_array(ranks), self._group_attr(name, key, timeout, traffic_class), c.byref(made))
         return Group(made.value)
 
@@ -109,21 +129,23 @@ class Group:
               traffic_class: TrafficClass = TrafficClass.DEFAULT) -> Optional[Group]:
         """Ranks of one color are a group, ordered by key, then by rank. None with color None. Collective."""
         made = _abi.Handle()
-        library().aiacc_group_split(self.handle, -1 if color is None else color, key, self._group_attr(name, 0, timeout, traffic_class),
-                                    c.byref(made))
+        color, key = -1 if color is None else whole("color", color), whole("key", key)
+        library().aiacc_group_split(self.handle, color, key, self._group_attr(name, 0, timeout, traffic_class), c.byref(made))
         return Group(made.value) if made.value else None
 
     @staticmethod
     def _group_attr(name: Optional[str], key: int, timeout: Seconds, traffic_class: TrafficClass) -> Any:
-        attr = _abi.GroupAttr(size=c.sizeof(_abi.GroupAttr), name=name.encode() if name else None, key=key, traffic_class=traffic_class)
+        attr = _abi.GroupAttr(size=c.sizeof(_abi.GroupAttr), name=_encoded(name), key=whole("key", key),
+                              traffic_class=member("traffic_class", traffic_class, TrafficClass))
         if timeout is not None:
-            attr.timeout_ms = -1 if timeout == float("inf") else max(1, int(timeout * 1000))
+            attr.timeout_ms = milliseconds(timeout)
         return attr
 
     def translate(self, ranks: Sequence[int], to: Group) -> List[int]:
         """These ranks of this group as ranks of `to`; -1 for no member."""
+        ranks = several("ranks", ranks, "a list of ranks")
         found = (c.c_int * len(ranks))()
-        library().aiacc_group_translate(self.handle, len(ranks), int_array(ranks), to.handle, found)
+        library().aiacc_group_translate(self.handle, len(ranks), int_array(ranks), handle_of("to", to), found)
         return list(found)
 
     def free(self) -> None:
@@ -132,7 +154,7 @@ class Group:
 
     def abort(self, reason: str = "") -> None:
         """Ends the group on all its members. Local."""
-        library().aiacc_group_abort(self.handle, reason.encode())
+        library().aiacc_group_abort(self.handle, (text("reason", reason) or "").encode())
 
     # --- collectives
 
@@ -150,13 +172,15 @@ class Group:
         """recv[i] = op over ranks of send[i]."""
         given, result = self._pair(send, recv, dtype)
         _room("recv", result, given.count)
-        return self._start(library().aiacc_allreduce, (given, result), (given.address, result.address, given.count, _same_type(given, result), op),
-                           _attr(name, timeout, prescale, postscale), wait)
+        arguments = (given.address, result.address, given.count, _same_type(given, result), member("op", op, Op))
+        return self._start(library().aiacc_allreduce, (given, result), arguments, _attr(name, timeout, prescale, postscale), wait)
 
     def allreduce_grouped(self, sends: Sequence[Like], recvs: Optional[Sequence[Like]] = None, op: Union[Op, int] = Op.SUM, *,
                           prescale: float = 1.0, postscale: float = 1.0, dtype: Optional[DType] = None, name: Optional[str] = None,
                           timeout: Seconds = None, wait: bool = True) -> Started:
         """Allreduce of several buffers of one type as one operation."""
+        sends = several("sends", sends, "a list of buffers")
+        recvs = None if recvs is None else several("recvs", recvs, "a list of buffers")
         if recvs is not None and len(sends) != len(recvs):
             raise ValueError(f"{len(sends)} sends and {len(recvs)} recvs: they belong together")
         pairs = [self._pair(send, recvs[i] if recvs is not None else None, dtype) for i, send in enumerate(sends)]
@@ -167,23 +191,25 @@ class Group:
             _room("recv", result, given.count)
         n = len(pairs)
         arguments = (n, (c.c_void_p * n)(*(pair[0].address for pair in pairs)), (c.c_void_p * n)(*(pair[1].address for pair in pairs)),
-                     size_array([pair[0].count for pair in pairs]), types.pop() if types else DType.FLOAT32, op)
+                     size_array([pair[0].count for pair in pairs]), types.pop() if types else DType.FLOAT32, member("op", op, Op))
         return self._start(library().aiacc_allreduce_grouped, pairs, arguments, _attr(name, timeout, prescale, postscale), wait)
 
     def reduce(self, send: Like, recv: Optional[Like] = None, op: Union[Op, int] = Op.SUM, root: int = 0, *, prescale: float = 1.0,
                postscale: float = 1.0, dtype: Optional[DType] = None, name: Optional[str] = None, timeout: Seconds = None, wait: bool = True) -> Started:
         """As allreduce, at `root` only; elsewhere `recv` is not looked at."""
+        root = whole("root", root)
         given, result = self._pair(send, recv if self.rank == root else None, dtype)
         _room("recv", result, given.count)
-        return self._start(library().aiacc_reduce, (given, result),
-                           (given.address, result.address if self.rank == root else None, given.count, _same_type(given, result), op, root),
-                           _attr(name, timeout, prescale, postscale), wait)
+        at_root = result.address if self.rank == root else None
+        arguments = (given.address, at_root, given.count, _same_type(given, result), member("op", op, Op), root)
+        return self._start(library().aiacc_reduce, (given, result), arguments, _attr(name, timeout, prescale, postscale), wait)
 
     def broadcast(self, data: Like, root: int = 0, *, dtype: Optional[DType] = None, name: Optional[str] = None, timeout: Seconds = None,
                   wait: bool = True) -> Started:
         """The buffer of `root` to all."""
-        all_of = buffer(data, dtype, writable=True)
-        return self._start(library().aiacc_broadcast, all_of, (all_of.address, all_of.count, all_of.dtype, root), _attr(name, timeout), wait)
+        all_of = buffer(data, dtype, writable=True, name="data")
+        arguments = (all_of.address, all_of.count, all_of.dtype, whole("root", root))
+        return self._start(library().aiacc_broadcast, all_of, arguments, _attr(name, timeout), wait)
 
     def allgather(self, send: Like, recv: Like, *, counts: Optional[Sequence[int]] = None, dtype: Optional[DType] = None, name: Optional[str] = None,
                   timeout: Seconds = None, wait: bool = True) -> Started:
@@ -193,7 +219,7 @@ class Group:
         if counts is None:
             _room("recv", result, given.count * self.size)
             return self._start(library().aiacc_allgather, (given, result), (given.address, result.address, given.count, kind), _attr(name, timeout), wait)
-        _room("recv", result, sum(counts))
+        _room("recv", result, _total("counts", counts))
         return self._start(library().aiacc_allgatherv, (given, result), (given.address, given.count, result.address, size_array(counts), None, kind),
                            _attr(name, timeout), wait)
 
@@ -202,11 +228,11 @@ class Group:
                        wait: bool = True) -> Started:
         """This rank's block of the reduction of `send`, which holds the blocks of all ranks; with `counts` of counts[r] elements."""
         given, result = self._pair(send, recv, dtype)
-        kind, attr = _same_type(given, result), _attr(name, timeout, prescale, postscale)
+        kind, attr, op = _same_type(given, result), _attr(name, timeout, prescale, postscale), member("op", op, Op)
         if counts is None:
             _room("send", given, result.count * self.size)
             return self._start(library().aiacc_reduce_scatter, (given, result), (given.address, result.address, result.count, kind, op), attr, wait)
-        _room("send", given, sum(counts))
+        _room("send", given, _total("counts", counts))
         _room("recv", result, counts[self.rank])
         return self._start(library().aiacc_reduce_scatterv, (given, result), (given.address, result.address, size_array(counts), kind, op), attr, wait)
 
@@ -222,19 +248,20 @@ class Group:
             return self._start(library().aiacc_alltoall, (given, result), (given.address, result.address, given.count // self.size, kind), attr, wait)
         if send_counts is None or recv_counts is None:
             raise ValueError("send_counts and recv_counts are given together, or neither")
-        _room("send", given, sum(send_counts))
-        _room("recv", result, sum(recv_counts))
-        arguments = (given.address, size_array(send_counts), None, result.address, size_array(recv_counts), None, kind)
+        _room("send", given, _total("send_counts", send_counts))
+        _room("recv", result, _total("recv_counts", recv_counts))
+        arguments = (given.address, size_array(send_counts, "send_counts"), None, result.address, size_array(recv_counts, "recv_counts"), None, kind)
         return self._start(library().aiacc_alltoallv, (given, result), arguments, attr, wait)
 
     def gather(self, send: Like, recv: Optional[Like] = None, root: int = 0, *, counts: Optional[Sequence[int]] = None, dtype: Optional[DType] = None,
                name: Optional[str] = None, timeout: Seconds = None, wait: bool = True) -> Started:
         """As allgather, at `root` only; elsewhere `recv` and `counts` are not looked at, but `counts` is given or not as there."""
-        given = buffer(send, dtype)
-        result = buffer(recv, dtype, writable=True) if self.rank == root and recv is not None else Buffer(0, 0, given.dtype)
+        root = whole("root", root)
+        given = buffer(send, dtype, name="send")
+        result = buffer(recv, dtype, writable=True, name="recv") if self.rank == root and recv is not None else Buffer(0, 0, given.dtype)
         kind, attr = _same_type(given, result), _attr(name, timeout)
         if self.rank == root:
-            _room("recv", result, given.count * self.size if counts is None else sum(counts))
+            _room("recv", result, given.count * self.size if counts is None else _total("counts", counts))
         if counts is None:
             return self._start(library().aiacc_gather, (given, result), (given.address, result.address, given.count, kind, root), attr, wait)
         arguments = (given.address, given.count, result.address, size_array(counts), None, kind, root)
@@ -243,11 +270,12 @@ class Group:
     def scatter(self, send: Optional[Like], recv: Like, root: int = 0, *, counts: Optional[Sequence[int]] = None, dtype: Optional[DType] = None,
                 name: Optional[str] = None, timeout: Seconds = None, wait: bool = True) -> Started:
         """Block r of the root's `send` to rank r; elsewhere `send` and `counts` are not looked at, but `counts` is given or not as there."""
-        result = buffer(recv, dtype, writable=True)
-        given = buffer(send, dtype) if self.rank == root and send is not None else Buffer(0, 0, result.dtype)
+        root = whole("root", root)
+        result = buffer(recv, dtype, writable=True, name="recv")
+        given = buffer(send, dtype, name="send") if self.rank == root and send is not None else Buffer(0, 0, result.dtype)
         kind, attr = _same_type(given, result), _attr(name, timeout)
         if self.rank == root:
-            _room("send", given, result.count * self.size if counts is None else sum(counts))
+            _room("send", given, result.count * self.size if counts is None else _total("counts", counts))
         if counts is None:
             return self._start(library().aiacc_scatter, (given, result), (given.address, result.address, result.count, kind, root), attr, wait)
         arguments = (given.address, size_array(counts), None, result.address, result.count, kind, root)
@@ -261,26 +289,29 @@ class Group:
 
     def send(self, data: Like, to: int, tag: int = 0, *, dtype: Optional[DType] = None, timeout: Seconds = None, wait: bool = True) -> Started:
         """Matched by (sender, tag) in the order of the calls; sizes agree."""
-        given = buffer(data, dtype)
-        return self._start(library().aiacc_send, given, (given.address, given.count, given.dtype, to, tag), _attr(None, timeout), wait)
+        given = buffer(data, dtype, name="data")
+        arguments = (given.address, given.count, given.dtype, whole("to", to), whole("tag", tag))
+        return self._start(library().aiacc_send, given, arguments, _attr(None, timeout), wait)
 
     def recv(self, data: Like, source: int, tag: int = 0, *, dtype: Optional[DType] = None, timeout: Seconds = None, wait: bool = True) -> Started:
-        result = buffer(data, dtype, writable=True)
-        return self._start(library().aiacc_recv, result, (result.address, result.count, result.dtype, source, tag), _attr(None, timeout), wait)
+        result = buffer(data, dtype, writable=True, name="data")
+        arguments = (result.address, result.count, result.dtype, whole("source", source), whole("tag", tag))
+        return self._start(library().aiacc_recv, result, arguments, _attr(None, timeout), wait)
 
     def sendrecv(self, send: Like, to: int, recv: Like, source: int, tag: int = 0, *, dtype: Optional[DType] = None, timeout: Seconds = None,
                  wait: bool = True) -> Started:
         """A send and a recv side by side: neither waits for the other."""
-        given, result = buffer(send, dtype), buffer(recv, dtype, writable=True)
+        given, result = buffer(send, dtype, name="send"), buffer(recv, dtype, writable=True, name="recv")
+        to, source, tag = whole("to", to), whole("source", source), whole("tag", tag)
         arguments = (given.address, given.count, to, tag, result.address, result.count, source, tag, _same_type(given, result))
         return self._start(library().aiacc_sendrecv, (given, result), arguments, _attr(None, timeout), wait)
 
     @staticmethod
     def _pair(send: Like, recv: Optional[Like], dtype: Optional[DType]) -> Tuple[Buffer, Buffer]:
         if recv is None:
-            both = buffer(send, dtype, writable=True)
+            both = buffer(send, dtype, writable=True, name="send")
             return both, both
-        return buffer(send, dtype), buffer(recv, dtype, writable=True)
+        return buffer(send, dtype, name="send"), buffer(recv, dtype, writable=True, name="recv")
 
 
 WORLD = Group(1)

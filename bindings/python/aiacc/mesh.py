@@ -5,13 +5,20 @@ import ctypes as c
 from typing import Any, Optional, Sequence
 
 from aiacc import _abi
+from aiacc._arguments import refused, several, whole
 from aiacc._library import library
-from aiacc.groups import WORLD, Group
+from aiacc.groups import WORLD, Group, handle_of
 from aiacc.runtime import int_array
 
 
+def _name(axis: str) -> bytes:
+    if not isinstance(axis, str):
+        raise refused("an axis", axis, "one of the names in the mesh's order")
+    return axis.encode()
+
+
 def _names(axes: Sequence[str]) -> Any:
-    return (c.c_char_p * len(axes))(*(axis.encode() for axis in axes))
+    return (c.c_char_p * len(axes))(*map(_name, axes))
 
 
 class Mesh:
@@ -26,8 +33,10 @@ class Mesh:
     the mesh (close, or the end of a with block)."""
 
     def __init__(self, order: str, sizes: Sequence[int], parent: Group = WORLD) -> None:
-        made = _abi.Handle()
-        library().aiacc_mesh_create_ordered(parent.handle, order.encode(), len(sizes), int_array(sizes), c.byref(made))
+        if not isinstance(order, str):
+            raise refused("order", order, "the names of axes, as tp-dp-pp")
+        made, sizes = _abi.Handle(), several("sizes", sizes, "a list of a size for each axis")
+        library().aiacc_mesh_create_ordered(handle_of("parent", parent), order.encode(), len(sizes), int_array(sizes, "sizes"), c.byref(made))
         self.handle = made.value
         self.order = order
 
@@ -46,19 +55,19 @@ class Mesh:
     def ends(self, axis: str) -> Optional[Group]:
         """The first and the last rank along an axis, as those of a pipeline that share an embedding; None for ranks between."""
         made = _abi.Handle()
-        library().aiacc_mesh_ends_group(self.handle, axis.encode(), c.byref(made))
+        library().aiacc_mesh_ends_group(self.handle, _name(axis), c.byref(made))
         return Group(made.value) if made.value else None
 
     def shift(self, axis: str, distance: int) -> int:
         """The parent's number of the rank so much further along an axis; -1 beyond its ends."""
         found = c.c_int()
-        library().aiacc_mesh_shift(self.handle, axis.encode(), distance, c.byref(found))
+        library().aiacc_mesh_shift(self.handle, _name(axis), whole("distance", distance), c.byref(found))
         return found.value
 
     def coordinate(self, axis: str) -> int:
         """Of this rank: 0 to the axis' size - 1."""
         found = c.c_int()
-        library().aiacc_mesh_coordinate(self.handle, axis.encode(), c.byref(found))
+        library().aiacc_mesh_coordinate(self.handle, _name(axis), c.byref(found))
         return found.value
 
     def close(self) -> None:

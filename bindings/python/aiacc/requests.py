@@ -2,10 +2,12 @@
 from __future__ import annotations
 
 import ctypes as c
+import math
 import threading
 from typing import Any, Callable, Iterable, List, Optional
 
 from aiacc import _abi
+from aiacc._arguments import number, refused, several
 from aiacc._library import library
 from aiacc.errors import OK, PENDING, Timeout, error
 
@@ -54,7 +56,7 @@ class Request:
 
     def wait(self, timeout: Optional[float] = None) -> None:
         """Waits until it has completed and raises its error. After `timeout` seconds raises Timeout; the request stays."""
-        left = None if timeout is None else max(0, int(timeout * 1000))
+        left = None if timeout is None or math.isinf(number("timeout", timeout)) else max(0, int(timeout * 1000))
         while self._handle:
             tick = _TICK_MS if left is None else min(_TICK_MS, left)
             status = library().aiacc_wait_for(self._handle, tick)
@@ -67,7 +69,7 @@ class Request:
 
     def wait_for(self, seconds: float) -> bool:
         """Whether it completes within this time. Raises its error. Python sees no signal (Ctrl-C) meanwhile."""
-        if self._handle and (status := library().aiacc_wait_for(self._handle, int(seconds * 1000))) != PENDING:
+        if self._handle and (status := library().aiacc_wait_for(self._handle, int(number("seconds", seconds) * 1000))) != PENDING:
             self._ended(status)
         if self._error is not None:
             raise self._error
@@ -126,7 +128,11 @@ class RequestSet:
 def wait_all(requests: Iterable[Request]) -> None:
     """Waits for all of them, also after an error; then raises the first one."""
     first: Optional[Exception] = None
-    for request in requests:
+    given = several("requests", requests, "a list of what calls with wait=False returned")
+    for request in given:
+        if not isinstance(request, Request):
+            raise refused("a request", request, "what a call with wait=False returned")
+    for request in given:
         try:
             request.wait()
         except Exception as failure:  # noqa: BLE001: the others are waited for all the same

@@ -13,6 +13,7 @@ from opcode import opname
 from typing import Any, Callable, List, NoReturn, Optional, Protocol, Sequence, Set, Union
 
 from aiacc import _abi
+from aiacc._arguments import number, refused, text, whole
 from aiacc._library import library
 
 _MOST_MS = 2**31 - 1  # of aiacc_init_attr_t
@@ -71,11 +72,11 @@ def init(*, rank: Optional[int] = None, size: Optional[int] = None, store: Optio
         raise ValueError("rank and size are given together, or neither")
     attr = _abi.InitAttr(size=c.sizeof(_abi.InitAttr))
     if rank is not None and size is not None:
-        attr.world_size_set, attr.rank, attr.world_size = 1, rank, size
+        attr.world_size_set, attr.rank, attr.world_size = 1, whole("rank", rank), whole("size", size)
     if timeout is not None:
-        attr.timeout_ms = int(min(timeout * 1000, _MOST_MS))
+        attr.timeout_ms = int(min(number("timeout", timeout) * 1000, _MOST_MS))
     if job is not None:
-        attr.job = job.encode()
+        attr.job = (text("job", job) or "").encode()
     if store is not None:
         attr.store = c.pointer(_c_store(store))
     library().aiacc_init(c.byref(attr))
@@ -219,7 +220,7 @@ def metrics() -> Any:
 
 def start_timeline(file: Optional[Union[str, os.PathLike[str]]] = None) -> None:
     """Begins a trace of the gradients of all ranks that call it, which rank 0 writes to `file` (aiacc_timeline_start(3))."""
-    library().aiacc_timeline_start(0, None if file is None else os.fsencode(file))
+    library().aiacc_timeline_start(0, None if file is None else path("file", file))
 
 
 def stop_timeline() -> None:
@@ -227,11 +228,21 @@ def stop_timeline() -> None:
     library().aiacc_timeline_stop(0)
 
 
+def path(name: str, given: Any) -> bytes:
+    try:
+        return os.fsencode(given)
+    except TypeError:
+        raise refused(name, given, "the path of a file") from None
+
+
 class Memory:
     """`size` bytes that the ranks of this host share: collectives on them move the fewest bytes. memoryview(memory) and
     `memory.array` are over them; they are freed by `free`, or at finalize."""
 
     def __init__(self, size: int) -> None:
+        size = whole("size", size)
+        if size < 0:
+            raise ValueError(f"size is {size}: it is a number of bytes")
         address = c.c_void_p()
         library().aiacc_mem_alloc(0, size, c.byref(address))
         self.address = address.value or 0
@@ -244,9 +255,17 @@ class Memory:
             self.address = 0
 
 
-def int_array(values: Sequence[int]) -> Any:
-    return (c.c_int * len(values))(*values)
+def int_array(values: Sequence[int], name: str = "ranks") -> Any:
+    try:
+        return (c.c_int * len(values))(*values)
+    except TypeError:
+        raise refused(name, values, "a list of whole numbers") from None
 
 
-def size_array(values: Sequence[int]) -> Any:
-    return (c.c_size_t * len(values))(*values)
+def size_array(values: Sequence[int], name: str = "counts") -> Any:
+    try:
+        if not len(values) or min(values) >= 0:
+            return (c.c_size_t * len(values))(*values)
+    except TypeError:
+        raise refused(name, values, "a list of whole numbers") from None
+    raise ValueError(f"{name} is {list(values)}: it is of numbers from 0")

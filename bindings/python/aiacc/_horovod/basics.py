@@ -12,7 +12,7 @@ from aiacc._horovod import handles
 from aiacc._horovod import process_sets as _sets
 from aiacc._horovod.process_sets import global_process_set
 from aiacc.groups import Group
-from aiacc.runtime import at_end, go_on_without, leaves_in_order
+from aiacc.runtime import at_end, go_on_without, leaves_in_order, path
 
 
 _log = logging.getLogger("aiacc.elastic")
@@ -236,6 +236,7 @@ def start_timeline(file_path: str, mark_cycles: bool = False) -> None:
     """Begins a trace of all ranks that call it, for Perfetto or Chrome's about:tracing. Rank 0 writes `file_path`. Rounds of negotiation,
     which stand for Horovod's cycles, are in it with and without `mark_cycles`."""
     _known()
+    path("file_path", file_path)
     try:
         aiacc.start_timeline(file_path)
     except aiacc.InvalidState as error:

@@ -5,10 +5,11 @@ import pickle
 import warnings
 from typing import Any, Callable, List, Optional, Sequence
 
+from aiacc._arguments import refused, several, whole
 from aiacc._horovod import basics, handles, operations
 from aiacc._horovod.channel import Operation
 from aiacc._horovod.operations import Average, Sum, checked_op
-from aiacc._horovod.process_sets import ProcessSet, global_process_set
+from aiacc._horovod.process_sets import ProcessSet, checked_set, global_process_set
 from aiacc.errors import InvalidArgument
 
 try:  # pickles lambdas and local classes too
@@ -18,6 +19,8 @@ except ImportError:
 
 
 def handle_average_backwards_compatibility(op: Optional[int], average: Optional[bool]) -> int:
+    if average is not None and not isinstance(average, int):
+        raise refused("average", average, "True or False; it is deprecated: use op=Average or op=Sum")
     if op is not None:
         if average is not None:
             raise ValueError("op and average are given: leave out average, which is deprecated")
@@ -30,7 +33,7 @@ def handle_average_backwards_compatibility(op: Optional[int], average: Optional[
 
 def begin(process_set: ProcessSet, operation: Operation, finish: Callable[[Any], Any]) -> handles.Pending:
     basics._known()
-    channel = process_set._channel()
+    channel = checked_set(process_set)._channel()
     operation.check_ranks(process_set.size())
     key = (process_set.process_set_id, operation.kind, operation.name) if operation.name else None
     handles.take_name(key)
@@ -56,7 +59,8 @@ def run(process_set: ProcessSet, operation: Operation, finish: Callable[[Any], A
 
 
 def root_in_set(root_rank: int, process_set: ProcessSet) -> int:
-    ranks = process_set._registered()
+    ranks = checked_set(process_set)._registered()
+    root_rank = whole("root_rank", root_rank)
     if root_rank not in ranks:
         raise ValueError(f"root_rank is {root_rank}: it is a rank of the job, and one of {process_set}")
     return ranks.index(root_rank)
@@ -69,7 +73,7 @@ def checked_splits(rows: int, splits: Optional[Sequence[int]], size: int) -> Lis
         if rest:
             raise InvalidArgument(f"alltoall of {rows} rows to {size} ranks: they do not divide equally; splits says how many each gets")
         return [each] * size
-    found = [int(one) for one in splits]
+    found = [whole("a number of splits", one) for one in several("splits", splits, "a list of a number of rows for each rank")]
     if len(found) != size:
         raise InvalidArgument(f"splits has {len(found)} numbers for {size} ranks")
     if min(found) < 0 or sum(found) > rows:

@@ -25,6 +25,7 @@ import struct
 import threading
 from typing import Any, Deque, Dict, List, NamedTuple, Optional, Protocol, Tuple
 
+from aiacc._arguments import text
 from aiacc._horovod import order
 from aiacc._horovod.callers import Callers
 from aiacc._horovod.exceptions import HorovodInternalError
@@ -47,7 +48,7 @@ class Operation:
     limit_s: Optional[float] = None  # for the others to come to the comparison; None: AIACC_TIMEOUT
 
     def __init__(self, name: Optional[str]) -> None:
-        self.name = name
+        self.name = text("name", name)
         self.own_number = 0  # exchanged with the description: the rows of an allgather, bytes of an object
         self.output: Any = None
         self.error: Optional[BaseException] = None

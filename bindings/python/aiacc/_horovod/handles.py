@@ -3,8 +3,9 @@ from __future__ import annotations
 
 import itertools
 import threading
-from typing import Any, Callable, Dict, Optional, Tuple
+from typing import Any, Callable, Dict, Hashable, Optional, Tuple
 
+from aiacc._arguments import refused
 from aiacc._horovod.channel import Channel, Operation
 
 Key = Tuple[Optional[int], str, str]  # process set, kind, name
@@ -55,8 +56,14 @@ def add(pending: Any) -> int:
     return handle
 
 
+def _check(handle: Any) -> None:
+    if not isinstance(handle, Hashable):
+        raise refused("handle", handle, "what an asynchronous operation returned")
+
+
 def poll(handle: int) -> bool:
     """Whether it has completed, so that synchronize will not wait."""
+    _check(handle)
     with _lock:
         pending = _pending.get(handle)
     if pending is None:
@@ -69,6 +76,7 @@ def synchronize(handle: Any) -> Any:
     sparse_allreduce_async returned is accepted too."""
     if callable(handle):
         return handle()
+    _check(handle)
     with _lock:
         pending = _pending.pop(handle, None)
     if pending is None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 import array
 from typing import Any, Dict, List, Optional, Sequence, Tuple
 
+from aiacc._arguments import number
 from aiacc._horovod.channel import Channel, Operation
 from aiacc.buffers import DType, Op
 
@@ -14,9 +15,17 @@ OP_NAMES = {Average: "Average", Sum: "Sum", Adasum: "Adasum", Min: "Min", Max: "
 
 
 def checked_op(op: Any) -> int:
-    if op not in OP_NAMES:
+    try:
+        known = op in OP_NAMES
+    except TypeError:  # not hashable
+        known = False
+    if not known:
         raise ValueError(f"op is {op!r}; it is one of Average, Sum, Adasum, Min, Max and Product")
     return int(op)
+
+
+def scales_of(prescale: Any, postscale: Any) -> Tuple[float, float]:
+    return number("prescale_factor", prescale), number("postscale_factor", postscale)
 
 
 def _integers(values: Sequence[int]) -> array.array[int]:
@@ -53,7 +62,7 @@ class Allreduce(OfTensors):
         super().__init__(name)
         if op == Adasum and not self.reduces_adasum:
             raise NotImplementedError("op=Adasum is not part of this binding of aiacc: use Average or Sum")
-        self.inputs, self.outputs, self.op, self.scales = inputs, outputs, op, (float(prescale), float(postscale))
+        self.inputs, self.outputs, self.op, self.scales = inputs, outputs, op, scales_of(prescale, postscale)
 
     def description(self) -> Dict[str, Any]:
         return {**super().description(), "type and shape": [self.tensors.describe(one) for one in self.inputs], "op": OP_NAMES[self.op],
@@ -172,7 +181,7 @@ class Reducescatter(OfTensors):
                  outputs: Optional[Sequence[Any]] = None) -> None:
         super().__init__(name)
         self.outputs = outputs
-        self.inputs, self.op, self.scales = [self.tensors.packed(one) for one in inputs], op, (float(prescale), float(postscale))
+        self.inputs, self.op, self.scales = [self.tensors.packed(one) for one in inputs], op, scales_of(prescale, postscale)
 
     def description(self) -> Dict[str, Any]:
         return {**super().description(), "type and shape": [self.tensors.describe(one) for one in self.inputs], "op": OP_NAMES[self.op],

@@ -5,6 +5,7 @@ import math
 import threading
 from typing import Any, Callable, Dict, List, Optional, Sequence, Union
 
+from aiacc._arguments import refused, several
 from aiacc._horovod.channel import Channel
 from aiacc._horovod.named import Engines, NamedAllreduces
 from aiacc._horovod.operations import Agreement
@@ -130,6 +131,12 @@ class ProcessSet:
         return id(self)
 
 
+def checked_set(process_set: Any) -> ProcessSet:
+    if not isinstance(process_set, ProcessSet):
+        raise refused("process_set", process_set, "a ProcessSet, as add_process_set returns it for a list of ranks")
+    return process_set
+
+
 def _of_ranks(ranks: Optional[List[int]]) -> ProcessSet:
     """A registered one if there is one."""
     if ranks is None:
@@ -162,7 +169,7 @@ def _setup(parent: Group, process_sets: Any) -> None:
     if isinstance(process_sets, str) and process_sets != "dynamic":
         raise ValueError(f"process_sets is {process_sets!r}: it is a list of process sets, or 'dynamic'")
     if process_sets is not None and not isinstance(process_sets, str):
-        for one in process_sets:
+        for one in several("process_sets", process_sets, "a list of process sets, or 'dynamic'"):
             add_process_set(one)
 
 
@@ -225,7 +232,7 @@ def add_process_set(process_set: Union[ProcessSet, Sequence[int]]) -> ProcessSet
 
 def remove_process_set(process_set: ProcessSet) -> bool:
     """Called by all ranks, in the same order. False for the global set, and for one that is not registered."""
-    if process_set is global_process_set or not any(one is process_set for one in _registered):
+    if checked_set(process_set) is global_process_set or not any(one is process_set for one in _registered):
         return False
     global_process_set._channel().run(Agreement("remove_process_set", process_set.ranks))
     process_set._unregister(f"{process_set} was removed")

@@ -4,6 +4,8 @@ from __future__ import annotations
 import importlib.util
 from typing import Any
 
+from aiacc._arguments import refused, whole
+
 
 def extension_available(ext_base_name: str, verbose: bool = False) -> bool:
     """Whether the binding of the framework works here: torch or mxnet."""
@@ -12,6 +14,8 @@ def extension_available(ext_base_name: str, verbose: bool = False) -> bool:
 
 def check_extension(ext_name: str, ext_env_var: str = "", pkg_path: str = "", *args: Any) -> None:
     """Raises an ImportError if the binding, as "horovod.torch", does not work here."""
+    if not isinstance(ext_name, str):
+        raise refused("ext_name", ext_name, "the name of a binding, as horovod.torch")
     package, _, name = ext_name.rpartition(".")
     if not extension_available(name):
         package = package or "horovod"
@@ -24,4 +28,5 @@ def gpu_available(ext_base_name: str, verbose: bool = False) -> bool:
 
 
 def num_rank_is_power_2(num_rank: int) -> bool:
+    num_rank = whole("num_rank", num_rank)
     return num_rank != 0 and num_rank & (num_rank - 1) == 0

@@ -23,9 +23,10 @@ import mxnet as mx
 from mxnet.base import _LIB, check_call
 from mxnet.ndarray import NDArray
 
+from aiacc._arguments import whole
 from aiacc._horovod import basics, handles
 from aiacc._horovod.channel import Operation
-from aiacc._horovod.process_sets import ProcessSet
+from aiacc._horovod.process_sets import ProcessSet, checked_set
 from aiacc.mxnet import tensors
 from aiacc.requests import Request, RequestSet
 
@@ -124,7 +125,7 @@ def _is_naive() -> bool:
 def start(process_set: ProcessSet, operation: Operation, reads: Sequence[NDArray], writes: Sequence[NDArray], priority: int) -> None:
     """Behind what was called before. An array stands in one of the lists, and once."""
     basics._known()
-    channel = process_set._channel()
+    channel, priority = checked_set(process_set)._channel(), whole("priority", priority)
     if _is_naive():
         channel.run(operation)
         return
@@ -250,6 +251,7 @@ class _Named:
 def start_named(process_set: ProcessSet, name: str, given: NDArray, result: NDArray, op: int, prescale: float, postscale: float, priority: int) -> None:
     """In any order. `result` may be `given`."""
     basics._known()
+    priority = whole("priority", priority)
     process_set._channel()  # which refuses those that are no members
     key = (process_set.process_set_id, "allreduce", name)
 

@@ -9,11 +9,12 @@ from typing import Any, List, Optional, Sequence, Tuple, Union
 
 from mxnet.ndarray import NDArray
 
+from aiacc._arguments import several, text
 from aiacc._horovod import basics
 from aiacc._horovod.basics import *  # noqa: F401,F403: Horovod's module has them too
 from aiacc._horovod.calls import checked_splits, handle_average_backwards_compatibility, root_in_set, run
-from aiacc._horovod.operations import Adasum, Average, Barrier, Max, Min, Product, Sum, checked_op, shares
-from aiacc._horovod.process_sets import ProcessSet, global_process_set
+from aiacc._horovod.operations import Adasum, Average, Barrier, Max, Min, Product, Sum, checked_op, scales_of, shares
+from aiacc._horovod.process_sets import ProcessSet, checked_set, global_process_set
 from aiacc.mxnet import _engine, _operations as operations
 from aiacc.mxnet import tensors as _tensors
 
@@ -21,7 +22,7 @@ Arrays = Sequence[NDArray]
 
 
 def _checked_list(given: Any) -> List[NDArray]:
-    found = list(given)
+    found = several("tensors", given, "a list of NDArrays")
     if not found:
         raise ValueError("a group of tensors has at least one")
     return [_tensors.check(one, f"tensor {i} of the group") for i, one in enumerate(found)]
@@ -40,6 +41,8 @@ def _allreduce(tensor: NDArray, output: NDArray, average: Optional[bool], name: 
                process_set: ProcessSet, op: Optional[int]) -> NDArray:
     chosen = handle_average_backwards_compatibility(op, average)
     basics._known()
+    checked_set(process_set)
+    name, (prescale, postscale) = text("name", name), scales_of(prescale, postscale)
     if chosen != Adasum and name is not None and process_set.size() > 1 and not _engine._is_naive():
         _engine.start_named(process_set, name, tensor, output, chosen, prescale, postscale, priority)
     else:
@@ -122,7 +125,7 @@ def alltoall(tensor: NDArray, splits: Any = None, name: Optional[str] = None, pr
     if isinstance(splits, NDArray) and _tensors.type_name(splits) not in ("int32", "int64"):
         raise ValueError(f"splits are {_tensors.type_name(splits)}: they are integers, of int32 or int64")
     listed = splits.asnumpy().tolist() if isinstance(splits, NDArray) else splits
-    made = operations.Alltoall(name, tensor, checked_splits(tensor.shape[0], listed, process_set.size()))
+    made = operations.Alltoall(name, tensor, checked_splits(tensor.shape[0], listed, checked_set(process_set).size()))
     result, received = _run(process_set, made, [tensor])
     return result if splits is None else (result, received)
 
@@ -133,6 +136,7 @@ def _reducescatter(given: List[NDArray], name: Optional[str], op: int, priority:
                    process_set: ProcessSet) -> List[NDArray]:
     if any(not one.shape for one in given):
         raise ValueError("reducescatter of a scalar, which has no rows to divide: reshape it to (1,)")
+    checked_set(process_set)
     results = [_tensors.rows_like(one, shares(one.shape[0], process_set.size())[process_set.rank()]) for one in given]
     made = operations.Reducescatter(name, given, checked_op(op), prescale, postscale, results)
     _engine.start(process_set, made, given, results, priority)

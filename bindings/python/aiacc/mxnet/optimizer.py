@@ -5,8 +5,9 @@ from typing import Any, Dict, List
 
 import mxnet as mx
 
+from aiacc._arguments import number, whole
 from aiacc._horovod.operations import Sum
-from aiacc._horovod.process_sets import ProcessSet, global_process_set
+from aiacc._horovod.process_sets import ProcessSet, checked_set, global_process_set
 from aiacc.mxnet.mpi_ops import allreduce_, grouped_allreduce_
 
 _made = 0  # optimizers of this process: their gradients have different names
@@ -24,7 +25,10 @@ class DistributedOptimizer(mx.optimizer.Optimizer):
         global _made
         if not isinstance(optimizer, mx.optimizer.Optimizer):
             raise ValueError(f"optimizer is of {type(optimizer).__name__}: it is an mx.optimizer.Optimizer, as mx.optimizer.create makes")
-        if num_groups < 0:
+        checked_set(process_set)
+        if number("gradient_predivide_factor", gradient_predivide_factor) <= 0:
+            raise ValueError(f"gradient_predivide_factor is {gradient_predivide_factor}: it is above 0")
+        if whole("num_groups", num_groups) < 0:
             raise ValueError(f"num_groups is {num_groups}: it is 0 or more")
         if process_set.included():
             optimizer.rescale_grad *= gradient_predivide_factor / process_set.size()

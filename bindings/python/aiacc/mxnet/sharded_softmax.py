@@ -9,7 +9,8 @@ from mxnet import autograd
 from mxnet.ndarray import NDArray
 
 from aiacc import softmax
-from aiacc._horovod.process_sets import ProcessSet, global_process_set
+from aiacc._arguments import number, whole
+from aiacc._horovod.process_sets import ProcessSet, checked_set, global_process_set
 from aiacc.buffers import Op
 from aiacc.groups import Group
 from aiacc.mxnet import tensors
@@ -36,13 +37,15 @@ class ShardedSoftmax(mx.gluon.Block):
                  sample_rate: float = 1.0, seed: int = 0, averaged: bool = True, weight_initializer: Any = None, dtype: Any = "float32",
                  only_used: bool = False, process_set: ProcessSet = global_process_set, **kwargs: Any) -> None:
         super().__init__(**kwargs)
-        if margin not in _MARGINS:
+        if not isinstance(margin, (str, type(None))) or margin not in _MARGINS:
             raise ValueError(f"margin is {margin!r}: it is None, 'arc' or 'cos'")
-        if not 0 < sample_rate <= 1:
+        in_units, num_classes, seed = whole("in_units", in_units), whole("num_classes", num_classes), whole("seed", seed)
+        margin_size, scale = number("margin_size", margin_size), number("scale", scale)
+        if not 0 < number("sample_rate", sample_rate) <= 1:
             raise ValueError(f"sample_rate is {sample_rate}: it is above 0 and at most 1")
         if only_used and sample_rate == 1:
             raise ValueError("only_used with sample_rate 1: each step uses all classes")
-        if num_classes < process_set.size():
+        if num_classes < checked_set(process_set).size():
             raise ValueError(f"num_classes is {num_classes} for {process_set.size()} ranks: arrays of MXNet are not empty, so each has a class")
         self._in_units, self._num_classes, self._margin, self._margin_size, self._scale = in_units, num_classes, margin, margin_size, scale
         self._sample_rate, self._seed, self._averaged, self._steps = sample_rate, seed, averaged, 0

@@ -10,7 +10,7 @@ from aiacc import syncbn
 from aiacc._horovod import basics
 from aiacc._horovod import process_sets as _sets
 from aiacc._horovod.exceptions import HorovodInternalError
-from aiacc._horovod.process_sets import ProcessSet, global_process_set
+from aiacc._horovod.process_sets import ProcessSet, checked_set, global_process_set
 from aiacc.mxnet import tensors
 
 OPERATOR = "aiacc_sync_batch_norm"
@@ -188,7 +188,7 @@ def sync_batch_norm_symbol(*data: Any, eps: float = 1e-3, momentum: float = 0.9,
         named["data"] = _plain(mx.sym, named["data"])
     return _plain(mx.sym, mx.sym.Custom(
         *data, op_type=OPERATOR, key=key or name, axis=axis, eps=eps, momentum=momentum, fix_gamma=fix_gamma, use_global_stats=use_global_stats,
-        process_set=process_set.process_set_id, **({"name": name} if name else {}), **named))
+        process_set=checked_set(process_set).process_set_id, **({"name": name} if name else {}), **named))
 
 
 class SyncBatchNorm(mx.gluon.nn.BatchNorm):
@@ -202,7 +202,7 @@ class SyncBatchNorm(mx.gluon.nn.BatchNorm):
         super().__init__(axis, momentum, epsilon, center, scale, use_global_stats, beta_initializer=beta_initializer, gamma_initializer=gamma_initializer,
                          running_mean_initializer=running_mean_initializer, running_variance_initializer=running_variance_initializer,
                          in_channels=in_channels, **kwargs)
-        self._process_set = process_set
+        self._process_set = checked_set(process_set)
 
     def hybrid_forward(self, F: Any, x: Any, gamma: Any, beta: Any, running_mean: Any, running_var: Any) -> Any:
         if not basics.is_initialized():

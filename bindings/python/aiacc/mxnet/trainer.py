@@ -6,8 +6,9 @@ from typing import Any, Dict, Optional
 
 import mxnet as mx
 
+from aiacc._arguments import number, whole
 from aiacc._horovod import basics, operations
-from aiacc._horovod.process_sets import ProcessSet, global_process_set
+from aiacc._horovod.process_sets import ProcessSet, checked_set, global_process_set
 from aiacc.mxnet import tensors
 from aiacc.mxnet._gradients import Reducer, gradient_of
 from aiacc.mxnet._sparse_gradients import SparseReducer, is_sparse
@@ -31,8 +32,9 @@ class DistributedTrainer(mx.gluon.Trainer):
                  process_set: ProcessSet = global_process_set) -> None:
         global _made
         if not hasattr(compression, "wire"):
-            raise ValueError("compression is Compression.none or Compression.fp16")
-        if gradient_predivide_factor <= 0 or num_groups < 0:
+            raise ValueError(f"compression is {compression!r}: it is Compression.none or Compression.fp16")
+        checked_set(process_set)
+        if number("gradient_predivide_factor", gradient_predivide_factor) <= 0 or whole("num_groups", num_groups) < 0:
             raise ValueError(f"gradient_predivide_factor is {gradient_predivide_factor} and num_groups {num_groups}: they are above 0, and 0 or more")
         if isinstance(optimizer, DistributedOptimizer):
             warnings.warn("DistributedTrainer reduces the gradients itself: it takes the optimizer that the DistributedOptimizer was made of", stacklevel=2)

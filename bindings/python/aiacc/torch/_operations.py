@@ -8,7 +8,7 @@ import torch
 from aiacc._horovod import channel, operations
 from aiacc._horovod.channel import Channel, Operation
 from aiacc._horovod.operations import (OP_NAMES, OPS, Adasum, AllgatherBytes, Agreement, Average, Barrier, BroadcastBytes, Max, Min,  # noqa: F401
-                                       Product, Sum, checked_op)
+                                       Product, Sum, checked_op, scales_of)
 from aiacc.torch import tensors as _tensors
 from aiacc.torch._adasum import adasum, check_ranks
 from aiacc.torch._sparse import SparseAllreduce

@@ -6,10 +6,11 @@ from typing import Any, List, Optional, Tuple, Union
 
 import torch
 
-from aiacc._horovod.process_sets import ProcessSet, global_process_set
+from aiacc._horovod.process_sets import ProcessSet, checked_set, global_process_set
 from aiacc.torch import mpi_ops, tensors as _tensors
 from aiacc.torch._operations import Average, Sum
 from aiacc.torch.compression import Compression
+from aiacc.torch.compression import checked as _checked_compression
 
 
 class _Allreduce(torch.autograd.Function):
@@ -85,6 +86,7 @@ class _Reducescatter(torch.autograd.Function):
 
 
 def _compressed(given: Any, compression: Any) -> Tuple[List[torch.Tensor], List[Any]]:
+    _checked_compression(compression)
     pairs = [compression.compress(_tensors.check(one)) for one in given]
     return [pair[0] for pair in pairs], [pair[1] for pair in pairs]
 
@@ -128,7 +130,7 @@ def alltoall(tensor: torch.Tensor, splits: Any = None, name: Optional[str] = Non
              process_set: ProcessSet = global_process_set) -> Union[torch.Tensor, Tuple[torch.Tensor, torch.Tensor]]:
     """splits[r] rows of the tensor go to rank r (default: equally many to each). Returns what this rank got, and with `splits`
     also how many rows of each rank. Differentiable."""
-    checked = mpi_ops._checked_splits(tensor, splits, process_set.size())
+    checked = mpi_ops._checked_splits(tensor, splits, checked_set(process_set).size())
     result, received = _Alltoall.apply(tensor, checked, name, process_set)
     return result if splits is None else (result, mpi_ops._beside(splits, received))
 

@@ -5,6 +5,8 @@ from typing import Any, Tuple
 
 import torch
 
+from aiacc._arguments import refused
+
 
 class Compressor:
     """compress gives what travels and a context; decompress makes the tensor of both again."""
@@ -57,3 +59,9 @@ class Compression:
     none = NoneCompressor
     fp16 = FP16Compressor
     bf16 = BF16Compressor
+
+
+def checked(compression: Any) -> Any:
+    if not callable(getattr(compression, "compress", None)) or not callable(getattr(compression, "decompress", None)):
+        raise refused("compression", compression, "Compression.none, Compression.fp16, Compression.bf16, or has compress and decompress as these do")
+    return compression

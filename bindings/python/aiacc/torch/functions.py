@@ -7,7 +7,8 @@ from typing import Any, Dict, Iterable, List, Optional, Tuple
 
 import torch
 
-from aiacc._horovod.calls import allgather_object, broadcast_object  # noqa: F401
+from aiacc._arguments import refused
+from aiacc._horovod.calls import allgather_object, broadcast_object, root_in_set  # noqa: F401
 from aiacc._horovod.process_sets import ProcessSet, global_process_set
 from aiacc.torch import mpi_ops
 
@@ -24,6 +25,7 @@ def broadcast_parameters(params: Any, root_rank: int, process_set: ProcessSet = 
     if any(one is not None and not isinstance(one, torch.Tensor) for _, one in pairs):
         wrong = next((name, one) for name, one in pairs if one is not None and not isinstance(one, torch.Tensor))
         raise ValueError(f"params has {type(wrong[1]).__name__} '{wrong[0]}': every value is a tensor; objects go by broadcast_object")
+    root_in_set(root_rank, process_set)
     handles = [mpi_ops.broadcast_async_(tensor, root_rank, name, process_set) for name, tensor in pairs if tensor is not None]
     for handle in handles:
         mpi_ops.synchronize(handle)
@@ -33,9 +35,12 @@ def broadcast_optimizer_state(optimizer: torch.optim.Optimizer, root_rank: int, 
                               process_set: ProcessSet = global_process_set) -> None:
     """In place: state and hyperparameters of the root's optimizer. State that a rank lacks is created."""
     from aiacc.torch.optimizer import wrapped_class
+    if not callable(getattr(optimizer, "state_dict", None)) or not hasattr(optimizer, "param_groups"):
+        raise refused("optimizer", optimizer, "an optimizer of torch")
     if isinstance(optimizer, torch.optim.LBFGS):
         raise ValueError("broadcast_optimizer_state: the state of torch.optim.LBFGS is not one of tensors by parameter; use broadcast_object on its "
                          "state_dict()")
+    root_in_set(root_rank, process_set)
     is_root = mpi_ops.basics.rank() == root_rank
     state = optimizer.state_dict()
     parameters = [one for group in optimizer.param_groups for one in group["params"]]

@@ -9,7 +9,8 @@ import torch
 from torch.autograd.function import once_differentiable
 
 from aiacc import kvstore
-from aiacc._horovod.process_sets import ProcessSet, global_process_set
+from aiacc._arguments import several, text
+from aiacc._horovod.process_sets import ProcessSet, checked_set, global_process_set
 from aiacc.groups import TrafficClass
 from aiacc.kvstore import Key, Mode, Update, Wire
 from aiacc.requests import Request
@@ -38,10 +39,10 @@ class KVStore(kvstore.KVStore):
                  workers: Sequence[int] = (), wire: Wire = Wire.PLAIN, threshold: float = 0.5, timeout: Optional[float] = None, replicas: int = 1,
                  traffic_class: TrafficClass = TrafficClass.DEFAULT, process_set: ProcessSet = global_process_set) -> None:
         self._kept: Dict[Key, _Kept] = {}
-        channel = process_set._channel("kvstore")
+        channel = checked_set(process_set)._channel("kvstore")
         number = next(_numbers.setdefault(channel, itertools.count()))
-        super().__init__(mode, channel.group, name or f"aiacc.torch {number}", staleness, split_elements, servers, workers, wire, threshold, timeout,
-                         replicas, traffic_class)
+        super().__init__(mode, channel.group, text("name", name) or f"aiacc.torch {number}", staleness, split_elements, servers, workers, wire,
+                         threshold, timeout, replicas, traffic_class)
 
     def _known(self, key: Key) -> _Kept:
         if key not in self._kept:
@@ -105,14 +106,14 @@ class KVStore(kvstore.KVStore):
     def row_sparse_push(self, key: Key, rows: Iterable[int], values: torch.Tensor, priority: int = 0, timeout: Optional[float] = None,
                         wait: bool = True) -> Optional[Request]:
         """A gradient for some rows; those that come twice are summed. In SYNC it is this worker's push of the round."""
-        numbers, given = self._row_numbers(key, rows), tensors.packed(tensors.check_on_host(values, f"rows of key {key!r}"))
+        numbers, given = self._row_numbers(key, rows, "rows"), tensors.packed(tensors.check_on_host(values, f"rows of key {key!r}"))
         self._check_rows(key, numbers, given)
         return super().row_sparse_push(key, numbers, tensors.buffer_of(given), priority, timeout, wait)
 
     def row_sparse_pull(self, key: Key, out: Optional[torch.Tensor] = None, row_ids: Iterable[int] = (), priority: int = 0,
                         timeout: Optional[float] = None, wait: bool = True) -> Any:
         """Some rows, one after the other: a new tensor, or into `out`."""
-        numbers, kept = self._row_numbers(key, row_ids), self._known(key)
+        numbers, kept = self._row_numbers(key, row_ids, "row_ids"), self._known(key)
         if out is None and not wait:
             raise ValueError("a pull that does not wait needs `out`, where the rows go")
         taken = torch.empty(len(numbers), *kept.shape[1:], dtype=kept.dtype, device="cpu") if out is None else tensors.check_on_host(out, "out")
@@ -122,10 +123,10 @@ class KVStore(kvstore.KVStore):
         made = super().row_sparse_pull(key, tensors.buffer_of(taken), numbers, priority, timeout, wait)
         return taken if wait else made
 
-    def _row_numbers(self, key: Key, rows: Iterable[int]) -> Any:
+    def _row_numbers(self, key: Key, rows: Iterable[int], name: str) -> Any:
         if len(self._known(key).shape) < 2:
             raise ValueError(f"key {key!r} has a value of {self._known(key).describe()}: rows are of two or more dimensions")
-        return rows.reshape(-1).tolist() if isinstance(rows, torch.Tensor) else list(rows)
+        return rows.reshape(-1).tolist() if isinstance(rows, torch.Tensor) else several(name, rows, "numbers of rows")
 
     def _check_rows(self, key: Key, numbers: Any, values: torch.Tensor) -> None:
         kept = self._known(key)

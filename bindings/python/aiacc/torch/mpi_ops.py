@@ -7,6 +7,7 @@ from typing import Any, Callable, List, Optional, Sequence, Tuple
 
 import torch
 
+from aiacc._arguments import several, text
 from aiacc._horovod import basics, handles, named
 from aiacc._horovod.basics import *  # noqa: F401,F403: Horovod's module has them too
 from aiacc._horovod.calls import checked_splits, handle_average_backwards_compatibility
@@ -17,7 +18,7 @@ from aiacc._horovod.calls import start as _start
 from aiacc._horovod.channel import Operation
 from aiacc._horovod.exceptions import HorovodInternalError  # noqa: F401
 from aiacc._horovod.handles import poll, synchronize
-from aiacc._horovod.process_sets import ProcessSet, _joins_in_model_order, global_process_set
+from aiacc._horovod.process_sets import ProcessSet, _joins_in_model_order, checked_set, global_process_set
 from aiacc.gradients import Wire
 from aiacc.torch import _operations as operations
 from aiacc.torch import tensors as _tensors
@@ -30,7 +31,7 @@ _FEW = 1024  # elements, which fit into the packets of one message in 16 bits an
 
 
 def _checked_list(given: Any) -> List[torch.Tensor]:
-    found = list(given)
+    found = several("tensors", given, "a list of tensors")
     if not found:
         raise ValueError("a group of tensors has at least one")
     return [_tensors.check(one, f"tensor {i} of the group") for i, one in enumerate(found)]
@@ -60,7 +61,7 @@ def _start_allreduce(tensor: torch.Tensor, output: Optional[torch.Tensor], avera
 def _is_on_engine(name: Optional[str], op: Optional[int], process_set: ProcessSet) -> bool:
     """Sums and averages of one tensor with a name, whether they block or not, so that one that blocks meets another that does not. The engine
     has zeros for ranks that have joined, which no other operation goes on with."""
-    return bool(name) and op in (None, Average, Sum)
+    return bool(text("name", name)) and (op is None or checked_op(op) in (Average, Sum))
 
 
 def _wire(tensor: torch.Tensor, op: int) -> Wire:
@@ -71,7 +72,8 @@ def _wire(tensor: torch.Tensor, op: int) -> Wire:
 def _start_named(tensor: torch.Tensor, output: Optional[torch.Tensor], name: str, op: int, prescale: float, postscale: float,
                  process_set: ProcessSet) -> int:
     basics._known()
-    process_set._channel()._check_open()  # which refuses those that are no members
+    prescale, postscale = operations.scales_of(prescale, postscale)
+    checked_set(process_set)._channel()._check_open()  # which refuses those that are no members
     key = (process_set.process_set_id, operations.Allreduce.kind, name)
     handles.take_name(key)
     try:
@@ -201,7 +203,7 @@ def _checked_splits(tensor: torch.Tensor, splits: Any, size: int) -> List[int]:
 
 def alltoall_async(tensor: torch.Tensor, splits: Any = None, name: Optional[str] = None, process_set: ProcessSet = global_process_set) -> int:
     """splits[r] rows of the tensor go to rank r. Gives (what this rank got, how many rows of each rank)."""
-    checked = _checked_splits(tensor, splits, process_set.size())
+    checked = _checked_splits(tensor, splits, checked_set(process_set).size())
     return _start(process_set, operations.Alltoall(name, tensor, checked), lambda output: (output[0].to(tensor.device), _beside(splits, output[1])))
 
 

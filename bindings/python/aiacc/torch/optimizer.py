@@ -9,8 +9,9 @@ from typing import Any, Callable, Dict, Iterable, Iterator, List, Optional, Sequ
 
 import torch
 
+from aiacc._arguments import number, refused, several, whole
 from aiacc._horovod import basics
-from aiacc._horovod.process_sets import ProcessSet, global_process_set
+from aiacc._horovod.process_sets import ProcessSet, checked_set, global_process_set
 from aiacc.gradients import Wire
 from aiacc.torch import mpi_ops, tensors
 from aiacc.torch import _operations as operations
@@ -18,6 +19,7 @@ from aiacc.torch._adasum_optimizer import adasum_optimizer
 from aiacc.torch._gradients import Reducer, dense_strides
 from aiacc.torch._operations import Average, Join, Sum
 from aiacc.torch._sparse_gradients import SparseGradients
+from aiacc.torch.compression import checked as checked_compression
 from aiacc.torch.compression import BF16Compressor, Compression, FP16Compressor, NoneCompressor
 
 # The engine's wire of a compression, and the type for what the engine does not convert.
@@ -104,7 +106,8 @@ class _DistributedOptimizer(torch.optim.Optimizer):
         described = sorted([name, str(one.dtype), list(one.shape), list(dense_strides(one))] for name, one in parameters.items())
         channel = self._process_set._channel(f"opt{self._number}")
         channel.run(operations.Agreement("DistributedOptimizer", {
-            "parameters": described, "op": operations.OP_NAMES[self._op], "scales": list(self._scales), "compression": self._compression.__name__,
+            "parameters": described, "op": operations.OP_NAMES[self._op], "scales": list(self._scales),
+            "compression": getattr(self._compression, "__name__", type(self._compression).__name__),
             "sparse_as_dense": self._sparse_as_dense, "groups": [[self._parameter_names[one] for one in group] for group in self._groups]}))
         gathered = channel.run(operations.AllgatherBytes("DistributedOptimizer", tensors.canonical([order, sparse])))
         said = [json.loads(one) for one in gathered]
@@ -198,7 +201,7 @@ class _DistributedOptimizer(torch.optim.Optimizer):
             self._should_synchronize = True
 
     def set_backward_passes_per_step(self, passes: int) -> None:
-        if passes <= 0:
+        if whole("passes", passes) <= 0:
             raise ValueError(f"backward_passes_per_step is {passes}; it is 1 or more")
         self.backward_passes_per_step = passes
         for one in self._delays:
@@ -281,7 +284,7 @@ def _named(optimizer: torch.optim.Optimizer, named_parameters: Optional[Iterable
     if named_parameters is None:
         pairs = [(f"allreduce.noname.{i}.{j}", one) for i, group in enumerate(optimizer.param_groups) for j, one in enumerate(group["params"])]
     else:
-        pairs = list(named_parameters)
+        pairs = several("named_parameters", named_parameters, "a sequence of (name, parameter), as model.named_parameters() gives")
         if any(not isinstance(pair, tuple) or len(pair) != 2 for pair in pairs):
             raise ValueError("named_parameters is a sequence of (name, parameter): use model.named_parameters()")
         if len(pairs) == 0:
@@ -300,7 +303,7 @@ def _named(optimizer: torch.optim.Optimizer, named_parameters: Optional[Iterable
 
 
 def _grouped(groups: Union[None, int, Sequence[Any]], num_groups: int, names: Dict[torch.Tensor, str]) -> List[List[torch.Tensor]]:
-    if num_groups:
+    if num_groups is not None and whole("num_groups", num_groups):
         warnings.warn("num_groups is deprecated: use groups", DeprecationWarning, stacklevel=3)
         groups = num_groups if groups is None else groups
     if groups is None or isinstance(groups, int):
@@ -315,6 +318,7 @@ def _grouped(groups: Union[None, int, Sequence[Any]], num_groups: int, names: Di
             made.append(ordered[begin:end])
             begin = end
         return made
+    groups = several("groups", groups, "a number of groups, or a list of lists of parameters")
     if not all(isinstance(one, (list, tuple)) for one in groups):
         raise ValueError("groups is a number of groups, or a list of lists of parameters")
     seen = set()
@@ -342,10 +346,16 @@ def DistributedOptimizer(optimizer: torch.optim.Optimizer, named_parameters: Opt
     that moves fewer bytes. They stay sparse in both cases. With op=Adasum the steps of the parameters are reduced and not the gradients:
     each rank makes its own step, and the ranks' steps are summed by Adasum.
     """
+    if not isinstance(getattr(optimizer, "param_groups", None), list):
+        raise refused("optimizer", optimizer, "an optimizer of torch")
+    checked_compression(compression)
+    checked_set(process_set)
+    if number("gradient_predivide_factor", gradient_predivide_factor) <= 0:
+        raise ValueError(f"gradient_predivide_factor is {gradient_predivide_factor}: it is above 0")
+    operations.checked_op(op)
     if op != Average and gradient_predivide_factor != 1.0:
         raise ValueError("gradient_predivide_factor is a part of the division of op=Average: leave it out with another op")
-    operations.checked_op(op)
-    if backward_passes_per_step <= 0:
+    if whole("backward_passes_per_step", backward_passes_per_step) <= 0:
         raise ValueError(f"backward_passes_per_step is {backward_passes_per_step}; it is 1 or more")
     names = _named(optimizer, named_parameters)
     made_groups = _grouped(groups, num_groups, names)

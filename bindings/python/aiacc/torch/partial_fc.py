@@ -5,6 +5,7 @@ from typing import Callable, Optional
 
 import torch
 
+from aiacc._arguments import whole
 from aiacc._horovod.process_sets import ProcessSet, global_process_set
 from aiacc.torch.sharded_softmax import ShardedSoftmax
 
@@ -21,6 +22,8 @@ class PartialFC(ShardedSoftmax):
 
     def __init__(self, margin_loss: Callable[[torch.Tensor, torch.Tensor], torch.Tensor], embedding_size: int, num_classes: int,
                  sample_rate: float = 1.0, fp16: bool = False, process_set: ProcessSet = global_process_set) -> None:
+        if whole("embedding_size", embedding_size) < 1:
+            raise ValueError(f"embedding_size is {embedding_size}: it is 1 or more")
         super().__init__(embedding_size, num_classes, sample_rate=sample_rate, process_set=process_set)
         if not callable(margin_loss):
             raise ValueError(f"margin_loss is of {type(margin_loss).__name__}: it is called with logits and labels, as CombinedMarginLoss is")

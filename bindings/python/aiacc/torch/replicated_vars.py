@@ -5,6 +5,7 @@ from typing import Any, Callable, Iterable, List, Optional
 
 import torch
 
+from aiacc._arguments import number
 from aiacc._horovod.process_sets import ProcessSet, global_process_set
 from aiacc.torch import mpi_ops
 from aiacc.torch.functions import broadcast_parameters
@@ -37,7 +38,7 @@ class ReplicatedVarsOptimizer:
 
     def __init__(self, optimizer: torch.optim.Optimizer, clip_norm: Optional[float] = None, *, named_parameters: Optional[Iterable[Any]] = None,
                  process_set: ProcessSet = global_process_set, **arguments: Any) -> None:
-        if clip_norm is not None and not clip_norm > 0:
+        if clip_norm is not None and not number("clip_norm", clip_norm) > 0:
             raise ValueError(f"clip_norm is {clip_norm}; it is above 0, or None for no clipping")
         self.clip_norm = clip_norm
         self._process_set = process_set
@@ -51,7 +52,7 @@ class ReplicatedVarsOptimizer:
     def compute_loss(self, loss_fn: Callable[[], torch.Tensor], loss_scale: float = 1.0) -> ReplicatedLoss:
         """`loss_fn` takes nothing and returns the loss of this rank's batch. Gradients are computed of `loss_scale` times the
         loss, so that small ones stay above 0 in 16 bits, and divided by it before they are clipped."""
-        if not 0 < loss_scale < float("inf"):
+        if not 0 < number("loss_scale", loss_scale) < float("inf"):
             raise ValueError(f"loss_scale is {loss_scale}; it is a finite number above 0")
         loss = loss_fn()
         if not isinstance(loss, torch.Tensor) or loss.numel() != 1:

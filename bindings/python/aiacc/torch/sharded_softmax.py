@@ -7,7 +7,8 @@ import torch
 from torch.autograd.function import once_differentiable
 
 from aiacc import softmax
-from aiacc._horovod.process_sets import ProcessSet, global_process_set
+from aiacc._arguments import number, whole
+from aiacc._horovod.process_sets import ProcessSet, checked_set, global_process_set
 from aiacc._horovod.unnegotiated import Unnegotiated
 from aiacc.buffers import Op
 from aiacc.torch import tensors
@@ -32,12 +33,16 @@ class ShardedSoftmax(torch.nn.Module):
     def __init__(self, in_features: int, num_classes: int, margin: Optional[str] = None, margin_size: float = 0.5, scale: float = 1.0,
                  sample_rate: float = 1.0, seed: int = 0, averaged: bool = True, process_set: ProcessSet = global_process_set) -> None:
         super().__init__()
-        if margin not in _MARGINS:
+        if not isinstance(margin, (str, type(None))) or margin not in _MARGINS:
             raise ValueError(f"margin is {margin!r}: it is None, 'arc' or 'cos'")
-        if not 0 < sample_rate <= 1:
+        in_features, num_classes, seed = whole("in_features", in_features), whole("num_classes", num_classes), whole("seed", seed)
+        if in_features < 1 or num_classes < 1:
+            raise ValueError(f"in_features is {in_features} and num_classes {num_classes}: both are 1 or more")
+        margin_size, scale = number("margin_size", margin_size), number("scale", scale)
+        if not 0 < number("sample_rate", sample_rate) <= 1:
             raise ValueError(f"sample_rate is {sample_rate}: it is above 0 and at most 1")
         self.in_features, self.num_classes, self.margin, self.margin_size, self.scale = in_features, num_classes, margin, margin_size, scale
-        self.sample_rate, self.seed, self.averaged, self._process_set, self._steps = sample_rate, seed, averaged, process_set, 0
+        self.sample_rate, self.seed, self.averaged, self._process_set, self._steps = sample_rate, seed, averaged, checked_set(process_set), 0
         self.first_class, self.classes = softmax.split(num_classes, self._calls().get())
         self.used: Optional[torch.Tensor] = None  # numbers of the classes that the last forward used; None: of all
         self.weight = torch.nn.Parameter(torch.empty(self.classes, in_features))

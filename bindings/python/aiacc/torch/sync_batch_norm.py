@@ -9,7 +9,7 @@ from torch.nn.modules.batchnorm import _BatchNorm
 
 from aiacc import syncbn
 from aiacc._horovod import basics
-from aiacc._horovod.process_sets import ProcessSet, global_process_set
+from aiacc._horovod.process_sets import ProcessSet, checked_set, global_process_set
 from aiacc.torch import tensors
 
 _ELEMENTS = (torch.float32, torch.float64, torch.float16, torch.bfloat16)
@@ -22,7 +22,7 @@ class SyncBatchNorm(_BatchNorm):
     def __init__(self, num_features: int, eps: float = 1e-5, momentum: Optional[float] = 0.1, affine: bool = True, track_running_stats: bool = True,
                  process_set: ProcessSet = global_process_set) -> None:
         super().__init__(num_features, eps, momentum, affine, track_running_stats)  # type: ignore[arg-type]
-        self._process_set = process_set
+        self._process_set = checked_set(process_set)
 
     def _check_input_dim(self, input: torch.Tensor) -> None:
         if input.dim() < 2:

@@ -7,6 +7,7 @@ from typing import Any, Dict, Iterator, List, Set, Sized
 
 import torch.utils.data
 
+from aiacc._arguments import refused, whole
 from aiacc._horovod import basics
 
 
@@ -17,7 +18,9 @@ class ElasticSampler(torch.utils.data.Sampler):  # type: ignore[type-arg]
     those of one step are next to each other, and a number says what is processed."""
 
     def __init__(self, dataset: Sized, shuffle: bool = True, seed: int = 0) -> None:
-        self.dataset, self.shuffle, self.seed = dataset, shuffle, seed
+        if not hasattr(dataset, "__len__"):
+            raise refused("dataset", dataset, "a data set that has a length")
+        self.dataset, self.shuffle, self.seed = dataset, shuffle, whole("seed", seed)
         self.epoch = self.processed_num = 0
         self.rank, self.num_replicas = 0, 1
         self.remaining_indices: List[int] = []
