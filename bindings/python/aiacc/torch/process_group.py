@@ -31,7 +31,7 @@ from aiacc.torch.work import Dropped, Started, Work, failure
 _ATTR_SIZE = c.sizeof(_abi.Attr)
 _LONG_BYTES = 4 << 20  # as in _shim.cc; steps of DDP with buckets of 4 MiB took a tenth longer with waiting threads, one run on two cores
 _NO_TIME = timedelta(0)
-_TORCH_1 = torch.__version__.startswith("1.")
+_FORGETS = tuple(map(int, torch.__version__.split(".")[:2])) < (2, 13)  # of 2.7 to 2.12 it is not known
 _C: Any = torch._C._distributed_c10d
 
 
@@ -80,9 +80,9 @@ class AiaccProcessGroup(dist.ProcessGroup):
         self._names = {"name": "", "desc": ""}
         self._timeout, self._made_of = timeout, list(made_of)
         self._timeout_ms = 0  # of operations without one of their own; 0: the group's
-        # Where only C++ holds a Work (join() of DistributedDataParallel; everywhere in torch 1), its Python half, which knows the end, is
-        # forgotten, and C++ waits forever: it lives here until it was asked for its end.
-        self._unasked: Deque[Work] = collections.deque(maxlen=1024 if _TORCH_1 else 64)
+        # Where only C++ holds a Work (join() of DistributedDataParallel; functional collectives in torch 2.6; everywhere in torch 1), its
+        # Python half, which knows the end, is forgotten, and C++ waits forever: it lives here until it was asked for its end.
+        self._unasked: Deque[Work] = collections.deque(maxlen=1024 if _FORGETS else 64)
         self._asked_last: Deque[Work] = collections.deque(maxlen=4)  # and for a while longer: C++ asks for the future after the end
 
     # --- what torch asks of any group
@@ -205,6 +205,9 @@ class AiaccProcessGroup(dist.ProcessGroup):
         work.asked = self._asked
         return work
 
+    def _all(self, works: Sequence[Work], results: Any) -> Work:
+        return self._keep(Work.all(works, results))
+
     def _asked(self, work: Work) -> None:
         try:
             self._unasked.remove(work)
@@ -325,7 +328,7 @@ class AiaccProcessGroup(dist.ProcessGroup):
 
     @recorded("all_gather_into_tensor", 1)
     def all_gather_single_coalesced(self, outputs: List[torch.Tensor], inputs: List[torch.Tensor], opts: Any = None) -> Work:
-        return Work.all([self._allgather_flat(output, send, opts) for output, send in zip(outputs, inputs)], list(outputs))
+        return self._all([self._allgather_flat(output, send, opts) for output, send in zip(outputs, inputs)], list(outputs))
 
     allgather_into_tensor_coalesced = all_gather_single_coalesced
 
@@ -334,7 +337,7 @@ class AiaccProcessGroup(dist.ProcessGroup):
         """output_lists[rank][i] is tensor i of that rank."""
         given_as.check_lists_of_ranks(output_lists, inputs, self._size)
         works = [self.allgather([[of_rank[i] for of_rank in output_lists]], [send], opts) for i, send in enumerate(inputs)]
-        return Work.all(works, output_lists)
+        return self._all(works, output_lists)
 
     @recorded("gather", 1)
     @forms("GatherOptions", 2, "root", "timeout")
@@ -394,7 +397,7 @@ class AiaccProcessGroup(dist.ProcessGroup):
 
     @recorded("reduce_scatter_tensor", 1)
     def reduce_scatter_single_coalesced(self, outputs: List[torch.Tensor], inputs: List[torch.Tensor], opts: Any = None) -> Work:
-        return Work.all([self._reduce_scatter_flat(output, send, opts) for output, send in zip(outputs, inputs)], list(outputs))
+        return self._all([self._reduce_scatter_flat(output, send, opts) for output, send in zip(outputs, inputs)], list(outputs))
 
     reduce_scatter_tensor_coalesced = reduce_scatter_single_coalesced
 

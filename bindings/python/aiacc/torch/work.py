@@ -307,6 +307,7 @@ class _AllWork(Work):
             except Exception as failed:  # noqa: BLE001: the others are waited for all the same
                 first = first or failed
         self._end(first)
+        self._known()
         if self._error is not None:
             raise self._error
         return True
