@@ -120,6 +120,7 @@ collectives_sources += \
 	collectives/intra/staged_reduce.cc \
 	collectives/intra/staged_reduce.h \
 	collectives/intra/staging.h \
+	collectives/intra/spare_ranges.h \
 	collectives/intra/tag_queues.h
 
 collectives_tests += \
@@ -128,6 +129,7 @@ collectives_tests += \
 	collectives/intra/intra_collectives_test.cc \
 	collectives/intra/intra_errors_test.cc \
 	collectives/intra/intra_lines_test.cc \
+	collectives/intra/spare_ranges_test.cc \
 	collectives/intra/tag_queues_test.cc \
 	tests/host_world.h
 

@@ -14,10 +14,9 @@
 namespace aiacc {
 namespace {
 
-// Freed memory up to this size is kept for later messages, because an allocation populates pages, which costs 0.1 µs
-// per KiB.
-constexpr std::uint64_t kSpareBytes = 8 << 20;
-constexpr std::uint64_t kSmallestRange = 4096;
+// How much memory of received messages a member keeps: the members of a small group share the first number.
+constexpr std::uint64_t kSpareBytesOfAll = 64 << 20;
+constexpr std::uint64_t kLeastSpareBytes = 8 << 20;
 constexpr std::uint64_t kLargestSlab = 512 << 10;
 
 }  // namespace
@@ -31,7 +30,8 @@ IntraMessages::IntraMessages(HostDomain& domain, std::uint64_t view_id, std::vec
       consecutive_(ranks_.back() - ranks_.front() == static_cast<int>(ranks_.size()) - 1),
       me_(me),
       slice_(domain_.slice(domain_.rank()).data()),
-      lines_(domain_ranks_.size()) {
+      lines_(domain_ranks_.size()),
+      spare_(std::max(kLeastSpareBytes, kSpareBytesOfAll / domain_ranks_.size())) {
   const auto members = static_cast<std::uint32_t>(domain_ranks_.size());
   lines_[static_cast<std::size_t>(me_)] = domain_.claim_lines(key_, line_count());
   for (int member = 0; member < static_cast<int>(members); ++member) {
@@ -52,7 +52,7 @@ IntraMessages::~IntraMessages() {
     }
     for (const Slab& slab : to.slabs) domain_.free(slab.range);
   }
-  for (const auto& [bytes, range] : spare_) domain_.free(range);
+  spare_.drop_all([this](HostRange range) { domain_.free(range); });
   domain_.release_lines(key_);
 }
 
@@ -109,30 +109,22 @@ void IntraMessages::throw_no_message(int member, std::uint64_t offset, std::size
 }
 
 HostRange IntraMessages::acquire_range(std::size_t bytes) {
-  const std::uint64_t rounded = std::max(std::bit_ceil(std::uint64_t{bytes}), kSmallestRange);
-  // Small ranges are rounded to powers of two for reuse; rounding large ones could waste half of their memory.
-  const std::uint64_t wanted = rounded <= kSpareBytes ? rounded : bytes;
-  if (const auto spare = spare_.find(wanted); spare != spare_.end()) {
-    const HostRange range = spare->second;
-    spare_.erase(spare);
-    spare_bytes_ -= wanted;
-    return range;
+  const std::uint64_t wanted = spare_.size_for(bytes);
+  if (const std::optional<HostRange> spare = spare_.take(wanted)) return *spare;
+  HostRange range;
+  try {
+    range = domain_.allocate(wanted);
+  } catch (const Error& error) {
+    if (error.code() != Code::kOutOfMemory || spare_.bytes() == 0) throw;
+    spare_.drop_all([this](HostRange dropped) { domain_.free(dropped); });
+    range = domain_.allocate(wanted);
   }
-  HostRange range = domain_.allocate(wanted);
   range.bytes = wanted;
   return range;
 }
 
 void IntraMessages::release_range(HostRange range) noexcept {
-  if (range.bytes <= kSpareBytes - std::min(kSpareBytes, spare_bytes_)) {
-    try {
-      spare_.emplace(range.bytes, range);
-      spare_bytes_ += range.bytes;
-      return;
-    } catch (const std::bad_alloc&) {
-    }
-  }
-  domain_.free(range);
+  spare_.keep(range, [this](HostRange dropped) { domain_.free(dropped); });
 }
 
 // Allocates memory for the next message to this member, of which it becomes the last of `runs`. What was received is given back when
@@ -186,7 +178,7 @@ void IntraMessages::add_slab(Outgoing& to, std::size_t bytes) {
   to.slabs.emplace_back();
   Slab& slab = to.slabs.back();
   try {
-    slab.range = acquire_range(wanted);
+    slab.range = acquire_range(std::bit_ceil(wanted));  // few sizes, so that one is spare
   } catch (...) {
     to.slabs.pop_back();
     throw;

@@ -25,7 +25,6 @@
 #include <array>
 #include <cstdint>
 #include <deque>
-#include <map>
 #include <optional>
 #include <span>
 #include <string>
@@ -33,6 +32,7 @@
 
 #include "base/task/scope.h"
 #include "base/task/turn_queue.h"
+#include "collectives/intra/spare_ranges.h"
 #include "collectives/intra/tag_queues.h"
 #include "collectives/plain_call.h"
 #include "transports/host/host_domain.h"
@@ -326,8 +326,7 @@ class IntraMessages final : private Root::Owner {
   // By member: where they are, which a deque would have to work out in each call.
   std::vector<Outgoing*> to_;
   std::vector<Incoming*> from_;
-  std::multimap<std::uint64_t, HostRange> spare_;  // by size
-  std::uint64_t spare_bytes_ = 0;
+  SpareRanges spare_;
   std::uint64_t statements_ = 0;
   std::deque<Unexpected> unexpected_;         // a pool
   std::vector<Unexpected*> free_unexpected_;  // has room for all of the pool

@@ -268,6 +268,31 @@ TEST(IntraMessages, SendsAndReceivesInPlaceWhereNothingHasToWait) {
   });
 }
 
+// Memory of messages that were received is kept, but not where another one needs the room.
+TEST(IntraMessages, GiveUpWhatTheyKeepForALongMessage) {
+  std::barrier turn(2);
+  run_posts(2, [&turn](Rank& rank, IntraMessages& post) {
+    const int peer = 1 - rank.rank();
+    constexpr std::size_t kMiB = 1 << 20;
+    std::vector<std::byte> data(45 * kMiB);  // of a slice of 64 MiB
+    for (const std::size_t bytes : {std::size_t{4}, 10 * kMiB, 10 * kMiB, std::size_t{4}, data.size()}) {
+      const Collective kind = rank.rank() == 0 ? Collective::kSend : Collective::kRecv;
+      const PlainCall call = PlainCall::of(message(kind, peer, 5, bytes, DType::kUInt8));
+      const Buffer at{data.data(), bytes};
+      if (rank.rank() == 0) {
+        data[bytes - 1] = static_cast<std::byte>(bytes % 251);
+        EXPECT_TRUE(post.send_now(peer, call, at)) << bytes;
+      }
+      turn.arrive_and_wait();
+      if (rank.rank() == 1) {
+        EXPECT_TRUE(post.recv_now(peer, call, at)) << bytes;
+        EXPECT_EQ(data[bytes - 1], static_cast<std::byte>(bytes % 251));
+      }
+      turn.arrive_and_wait();
+    }
+  });
+}
+
 // A receive waits only where nothing else is to be done for it: its message may be there, or it may fail.
 TEST(IntraMessages, AReceiveOnlyWaitsWhileNothingIsThereOrBroken) {
   std::barrier turn(2);
