@@ -3,6 +3,7 @@
 
 #include "base/error.h"
 #include "bindings/c/arguments.h"
+#include "bindings/c/callbacks.h"
 #include "bindings/c/guard.h"
 #include "bindings/c/submit.h"
 #include "runtime/context.h"
@@ -15,9 +16,9 @@ using namespace aiacc::abi;
 
 namespace {
 
-// A send to a member of this host ends while it is submitted, and a recv from one does so or waits as a record, unless something is
-// unusual: then nothing has happened. The check of a call and this are one function for each of the two, because each layer of
-// functions costs a part of what is the whole message elsewhere.
+// A send to a member of this host ends while it is submitted, and an asynchronous recv from one does so or waits as a
+// record, unless something is unusual: then nothing has happened. The check of a call and this are one function for each of
+// the two, because each layer of functions costs a part of what is the whole message elsewhere.
 template <Collective kKind>
 [[gnu::always_inline]] inline bool start_on_host(GroupEntry& entry, int member, const PlainCall& call,
                                                  const Buffer& memory, aiacc_request_t* request) {
@@ -47,6 +48,17 @@ template <Collective kKind>
   return true;
 }
 
+// The same of a call that blocks: whether it has ended.
+template <Collective kKind>
+[[gnu::always_inline]] inline bool end_on_host(GroupEntry& entry, int member, const PlainCall& call,
+                                               const Buffer& memory) {
+  refuse_to_block("a call without a request");
+  Lane::Hold hold(entry.context->context().lane(), Lane::Hold::AtOnce());
+  if (!hold.owns()) return false;
+  if constexpr (kKind == Collective::kSend) return entry.group.finish_send(member, call, memory) != 0;
+  return entry.group.finish_receive(member, call, memory);
+}
+
 [[gnu::noinline]] void submit_otherwise(GroupPin& pin, const PlainCall& plain, const Buffer& memory,
                                         const aiacc_attr_t* attr, aiacc_request_t* request) {
   if (attr == nullptr) return submit_message(pin, plain, memory, request);
@@ -72,15 +84,29 @@ template <Collective kKind>
     check_rank(kKind == Collective::kSend ? "to" : "from", peer, pin->group.size());
     const PlainCall plain{kKind, type, ReduceOp::kSum, tag, peer, count};
     const Buffer memory = buffer_of(buffer, bytes);
-    if (request != nullptr && attr == nullptr) {
-      const int member = pin->group.message_member(peer);
-      if (member >= 0 && start_on_host<kKind>(*pin, member, plain, memory, request)) return AIACC_OK;
+    const int member = attr == nullptr ? pin->group.message_member(peer) : -1;
+    if (member >= 0) {
+      if (request == nullptr ? end_on_host<kKind>(*pin, member, plain, memory)
+                             : start_on_host<kKind>(*pin, member, plain, memory, request)) {
+        return AIACC_OK;
+      }
     }
     submit_otherwise(pin, plain, memory, attr, request);
     return AIACC_OK;
   } catch (...) {
     return remember(std::current_exception());
   }
+}
+
+// A blocking sendrecv with members of this host: when its message is posted, it is a recv. False: nothing has happened.
+bool go_on_as_recv(GroupPin& pin, const PlainCall& sending, const Buffer& send, const PlainCall& receiving,
+                   const Buffer& recv) {
+  const int to = pin->group.message_member(sending.root), from = pin->group.message_member(receiving.root);
+  if (to < 0 || from < 0 || !end_on_host<Collective::kSend>(*pin, to, sending, send)) return false;
+  if (!end_on_host<Collective::kRecv>(*pin, from, receiving, recv)) {
+    submit_otherwise(pin, receiving, recv, nullptr, nullptr);
+  }
+  return true;
 }
 
 }  // namespace
@@ -111,6 +137,12 @@ aiacc_status_t aiacc_sendrecv(const void* send, size_t send_count, int to, uint3
     check_rank("to", to, pin->group.size());
     check_rank("from", from, pin->group.size());
     check_apart(send, send_bytes, recv, recv_bytes, "there is none");
+    if (attr == nullptr && request == nullptr) {
+      const DType type = call.reduction.type;
+      const PlainCall sending{Collective::kSend, type, ReduceOp::kSum, send_tag, to, send_count};
+      const PlainCall receiving{Collective::kRecv, type, ReduceOp::kSum, recv_tag, from, recv_count};
+      if (go_on_as_recv(pin, sending, buffer_of(send, send_bytes), receiving, buffer_of(recv, recv_bytes))) return;
+    }
     call.root = to;
     call.tag = send_tag;
     call.recv_count = recv_count;

@@ -1,6 +1,9 @@
 // sendrecv and recv from any through the C ABI.
+#include <atomic>
 #include <set>
 #include <string>
+#include <thread>
+#include <vector>
 
 #include "tests/abi_world.h"
 
@@ -165,6 +168,71 @@ TEST(MessagesThatAreThere, OfAnotherLengthAreAMismatch) {
     ASSERT_AIACC(aiacc_recv(data, 4, AIACC_INT32, 1, 7, group, nullptr, &request));
     EXPECT_EQ(aiacc_wait_for(request, 20'000), AIACC_ERR_MISMATCH);
     EXPECT_TRUE(says("rank 1 sent 12 bytes") && says("expects 16")) << aiacc_last_error();
+  });
+}
+
+// A blocking recv takes a message in place if it is there or comes soon, but none that a recv before it waits for.
+TEST(MessagesThatBlock, ComeBehindReceivesThatWait) {
+  World world(2);
+  world.run([](int rank, aiacc_group_t group) {
+    for (int round = 0; round < 300; ++round) {
+      const std::size_t count = round % 3 == 0 ? 20'000 : 1;  // more than a slab's longest, too
+      std::vector<int> first(count, round), second(count, -round), third(count, 7);
+      if (rank == 1) {
+        ASSERT_AIACC(aiacc_send(first.data(), count, AIACC_INT32, 0, 1, group, nullptr, nullptr));
+        ASSERT_AIACC(aiacc_sendrecv(second.data(), count, 0, 1, third.data(), count, 0, 2, AIACC_INT32, group, nullptr,
+                                    nullptr));
+        ASSERT_EQ(third, std::vector<int>(count, round + 1));
+        continue;
+      }
+      const std::vector<int> answer(count, round + 1);
+      aiacc_request_t request = AIACC_NULL;
+      ASSERT_AIACC(aiacc_recv(first.data(), count, AIACC_INT32, 1, 1, group, nullptr, &request));
+      ASSERT_AIACC(aiacc_recv(second.data(), count, AIACC_INT32, 1, 1, group, nullptr, nullptr));
+      ASSERT_AIACC(aiacc_send(answer.data(), count, AIACC_INT32, 1, 2, group, nullptr, nullptr));
+      ASSERT_AIACC(aiacc_wait(request));
+      ASSERT_EQ(first, std::vector<int>(count, round));
+      ASSERT_EQ(second, std::vector<int>(count, -round));
+    }
+  });
+}
+
+TEST(MessagesThatBlock, OfAnotherLengthAreAMismatch) {
+  World world(2);
+  world.run([](int rank, aiacc_group_t group) {
+    int sent[4] = {8, 8, 8, 8}, got[4] = {};
+    if (rank == 1) {
+      ASSERT_AIACC(aiacc_send(sent, 3, AIACC_INT32, 0, 7, group, nullptr, nullptr));
+      EXPECT_EQ(aiacc_barrier(group, nullptr, nullptr), AIACC_ERR_MISMATCH) << "it hears of it as well";
+      return;
+    }
+    EXPECT_EQ(aiacc_sendrecv(sent, 1, 1, 8, got, 4, 1, 7, AIACC_INT32, group, nullptr, nullptr), AIACC_ERR_MISMATCH);
+    EXPECT_TRUE(says("rank 1 sent 12 bytes") && says("expects 16")) << aiacc_last_error();
+  });
+}
+
+TEST(MessagesThatBlock, AreRefusedInACallback) {
+  World world(2);
+  world.run([](int rank, aiacc_group_t group) {
+    struct Seen {
+      aiacc_group_t group;
+      int peer;
+      std::atomic<int> send{-1}, recv{-1};
+    } seen{group, 1 - rank};
+    aiacc_attr_t attr = {};
+    attr.size = sizeof attr;
+    attr.callback_arg = &seen;
+    attr.callback = [](aiacc_status_t, const char*, void* arg) {
+      auto& what = *static_cast<Seen*>(arg);
+      int data = 0;
+      what.recv = aiacc_recv(&data, 1, AIACC_INT32, what.peer, 1, what.group, nullptr, nullptr);
+      what.send = aiacc_send(&data, 1, AIACC_INT32, what.peer, 1, what.group, nullptr, nullptr);
+    };
+    ASSERT_AIACC(aiacc_barrier(group, &attr, nullptr));
+    while (seen.send < 0) std::this_thread::yield();
+    EXPECT_EQ(seen.send, AIACC_ERR_INVALID_STATE);
+    EXPECT_EQ(seen.recv, AIACC_ERR_INVALID_STATE);
+    ASSERT_AIACC(aiacc_barrier(group, nullptr, nullptr));
   });
 }
 

@@ -117,6 +117,10 @@ class IntraMessages final : private Root::Owner {
   // nothing has happened. The buffers are in host memory.
   inline bool send_now(int member, const PlainCall& call, const Buffer& send) noexcept;
   bool recv_now(int member, const PlainCall& call, const Buffer& recv) noexcept;
+  // The same for a recv that may wait a little: `wait` is called as long as no further message of that member has come, and says whether
+  // it goes on to wait.
+  template <class Wait>
+  bool recv_soon(int member, const PlainCall& call, const Buffer& recv, Wait&& wait) noexcept;
 
   // For a recv: whether nothing but its message is missing: recv_now() would leave it, and post() can take it.
   inline bool only_waits(int member, const PlainCall& call) noexcept;

@@ -68,6 +68,20 @@ inline bool IntraMessages::send_now(int member, const PlainCall& call, const Buf
   return true;
 }
 
+template <class Wait>
+bool IntraMessages::recv_soon(int member, const PlainCall& call, const Buffer& recv, Wait&& wait) noexcept {
+  Incoming& from = this->from(member);
+  while (!recv_now(member, call, recv)) {
+    // A message that is there differs; and a recv of this tag that waits already comes first.
+    if (from.broken != nullptr || from.messages.first(call.tag) != nullptr) return false;
+    if (from.receives.first(call.tag) != nullptr) return false;
+    while (from.posted->load(std::memory_order_acquire) == from.seen) {
+      if (!wait()) return false;
+    }
+  }
+  return true;
+}
+
 inline bool IntraMessages::only_waits(int member, const PlainCall& call) noexcept {
   const Incoming& from = this->from(member);
   return from.listener && from.broken == nullptr && from.messages.empty() &&

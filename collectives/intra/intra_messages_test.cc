@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <deque>
 #include <span>
+#include <utility>
 #include <vector>
 
 #include "base/error.h"
@@ -265,6 +266,53 @@ TEST(IntraMessages, SendsAndReceivesInPlaceWhereNothingHasToWait) {
     EXPECT_FALSE(post.recv_now(peer, PlainCall::of(message(Collective::kRecv, peer, 5, 1)), at));
     batch.finish();
     EXPECT_EQ(*waited, 1);
+  });
+}
+
+// What a blocking recv does before it becomes an operation: it polls as long as its caller goes on to wait.
+TEST(IntraMessages, ReceivesInPlaceWhatComesSoon) {
+  std::barrier turn(2);
+  run_posts(2, [&turn](Rank& rank, IntraMessages& post) {
+    const int peer = 1 - rank.rank();
+    std::int32_t value = 0;
+    const Buffer at{reinterpret_cast<std::byte*>(&value), sizeof value};
+    const auto sends = [&](std::int32_t what, std::uint32_t tag) {
+      value = what;
+      EXPECT_TRUE(post.send_now(peer, PlainCall::of(message(Collective::kSend, peer, tag, 1)), at));
+    };
+    if (rank.rank() == 0) {
+      turn.arrive_and_wait();
+      sends(3, 6);
+      sends(4, 5);
+      turn.arrive_and_wait();
+      sends(5, 5);
+      sends(6, 5);
+      turn.arrive_and_wait();
+      return;
+    }
+    const PlainCall five = PlainCall::of(message(Collective::kRecv, peer, 5, 1));
+    int waits = 0;
+    EXPECT_FALSE(post.recv_soon(peer, five, at, [&waits] { return ++waits < 10; })) << "nobody has sent";
+    EXPECT_EQ(waits, 10);
+    bool asked = false;
+    EXPECT_TRUE(post.recv_soon(peer, five, at, [&] {
+      // From now on there is a message of another tag, and soon one of this.
+      if (!std::exchange(asked, true)) turn.arrive_and_wait();
+      return true;
+    }));
+    EXPECT_EQ(value, 4);
+    EXPECT_TRUE(asked);
+    const PlainCall longer = PlainCall::of(message(Collective::kRecv, peer, 6, 2));
+    EXPECT_FALSE(post.recv_soon(peer, longer, at, [] { return true; })) << "it is shorter: an operation says so";
+    Batch batch(rank, post);
+    const std::int32_t* first = batch.recv(peer, 5, 1);
+    EXPECT_FALSE(post.recv_soon(peer, five, at, [] { return true; })) << "another recv of this tag waits";
+    turn.arrive_and_wait();
+    batch.finish();
+    EXPECT_EQ(*first, 5);
+    EXPECT_TRUE(post.recv_soon(peer, five, at, [] { return true; }));
+    EXPECT_EQ(value, 6);
+    turn.arrive_and_wait();
   });
 }
 

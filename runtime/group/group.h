@@ -107,7 +107,9 @@ class Group final : private GroupBoard::Observer, private Root::Owner, private i
   }
   // In runtime/group/message_now.h: the same as finish_at_once() for a send to such a member.
   inline std::uint64_t finish_send(int member, const PlainCall& call, const Buffer& send) noexcept;
-  // And for a recv from one: it has ended, or waits from now on as a record; or neither.
+  // For a blocking recv from one: whether it ended well without an operation, as its message is there or comes soon.
+  inline bool finish_receive(int member, const PlainCall& call, const Buffer& recv) noexcept;
+  // And for an asynchronous one: it has ended, or waits from now on as a record; or neither.
   struct BegunReceive {
     std::uint64_t ended = 0;  // its ticket
     std::unique_ptr<RequestedWork> waiting;

@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "collectives/intra/intra_messages_now.h"
+#include "collectives/intra/small.h"
 #include "runtime/context.h"
 #include "runtime/group/group.h"
 #include "runtime/group/waiting_receive.h"
@@ -45,6 +46,18 @@ inline std::uint64_t Group::finish_send(int member, const PlainCall& call, const
   if (!may_begin_plainly() || !send.on_host() || !intra_messages_->send_now(member, call, send)) return 0;
   message_ended(call);
   return messages_;
+}
+
+inline bool Group::finish_receive(int member, const PlainCall& call, const Buffer& recv) noexcept {
+  if (!may_begin_plainly() || !recv.on_host()) return false;
+  if (intra_team_ != nullptr && outstanding() == 0) {
+    intra::SmallWaits waits(*intra_team_, intra::SmallWait::kYieldsToo);
+    if (!intra_messages_->recv_soon(member, call, recv, [&waits] { return waits.wait(); })) return false;
+  } else if (!intra_messages_->recv_now(member, call, recv)) {
+    return false;
+  }
+  message_ended(call);
+  return true;
 }
 
 inline Group::BegunReceive Group::begin_receive(int member, const PlainCall& call, const Buffer& recv,
