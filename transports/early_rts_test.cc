@@ -79,22 +79,33 @@ TEST(EarlyRts, OfAMessageThatNeverComesEndsWithItsGroup) {
   EXPECT_EQ(cluster.rank(1).error()->code(), Code::kAborted);
 }
 
-Task<void> swap(SimCluster* cluster, SimRank* self, std::uint64_t sequence, std::vector<std::byte>* sent,
-                std::vector<std::byte>* got) {
+enum class In { kOneTransfer, kTwo };
+
+Task<void> swap(SimCluster* cluster, SimRank* self, std::uint64_t sequence, bool short_call, In transfers,
+                std::vector<std::byte>* sent, std::vector<std::byte>* got) {
   Exchange exchange(self->mailbox(), cluster->view(), self->rank(), sequence, 7, CallNote(UnnamedCall{}));
+  if (short_call) exchange.swap_long();
   const int other = 1 - self->rank();
+  if (transfers == In::kTwo) {
+    Transfer leaves = exchange.send(other, 5, Buffer{sent->data(), sent->size()}, self->stop(), nullptr, true);
+    leaves.start();
+    co_await exchange.recv(other, 5, Buffer{got->data(), got->size()}, self->stop(), nullptr, true);
+    co_await leaves;
+    co_return;
+  }
   co_await exchange.send_recv({other, 5, Buffer{sent->data(), sent->size()}},
                               {other, 5, Buffer{got->data(), got->size()}}, self->stop());
 }
 
 // How long two ranks take that send each other so much.
-Duration swap_took(std::size_t size, std::uint64_t sequence = 1) {
+Duration swap_took(std::size_t size, std::uint64_t sequence = 1, bool short_call = false, In transfers = In::kOneTransfer) {
   SimCluster cluster(1, 2);
   std::vector<std::byte> sent[2], got[2];
   for (int rank = 0; rank < 2; ++rank) {
     sent[rank].assign(size, std::byte{static_cast<unsigned char>(rank + 1)});
     got[rank].resize(size);
-    cluster.rank(rank).start(swap(&cluster, &cluster.rank(rank), sequence, &sent[rank], &got[rank]));
+    cluster.rank(rank).start(
+        swap(&cluster, &cluster.rank(rank), sequence, short_call, transfers, &sent[rank], &got[rank]));
   }
   EXPECT_TRUE(cluster.run());
   EXPECT_EQ(got[0], sent[1]);
@@ -109,6 +120,15 @@ TEST(Swaps, AreEagerUpToTwiceTheLength) {
   EXPECT_GE(swap_took(kMost + 1) - swap_took(kMost), 2 * latency);
   EXPECT_GE(swap_took(kMost, 1 | Exchange::kPairSequence) - swap_took(kMost), 2 * latency);
   EXPECT_GE(took(kMost, false, 0ms) - swap_took(kMost), 2 * latency) << "a message in one direction";
+}
+
+TEST(Swaps, OfAShortCallAreEagerUpToFourTimesTheLength) {
+  const Duration latency = sim::LinkModel{}.latency;
+  constexpr std::size_t kMost = Mailbox::kLongSwapBytes;
+  for (const In transfers : {In::kOneTransfer, In::kTwo}) {
+    EXPECT_GE(swap_took(kMost, 1, false, transfers) - swap_took(kMost, 1, true, transfers), 2 * latency);
+    EXPECT_GE(swap_took(kMost + 1, 1, true, transfers) - swap_took(kMost, 1, true, transfers), 2 * latency);
+  }
 }
 
 }  // namespace

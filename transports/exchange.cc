@@ -244,10 +244,15 @@ Transfer::Transfer(Exchange& exchange, Stop& stop, std::optional<To> to, std::op
   if (from)
     recv_.emplace(*this, exchange.mailbox().world_rank(group, from->rank), from->tag, from->into, from->bounded,
                   from->begun);
-  const bool swaps = to && from && to->rank == from->rank && !exchange.id().is_pair();
+  const bool both = to && from && to->rank == from->rank && !exchange.id().is_pair();
   if (to)
     send_.emplace(*this, exchange.mailbox().world_rank(group, to->rank), to->tag, to->data,
-                  swaps ? Mailbox::kSwappedEagerBytes : Mailbox::kEagerBytes, to->begun);
+                  exchange.most_eager(both || to->swaps), to->begun);
+  // Of either half: the first to leave tells the credit.
+  if (to && (both || to->swaps) && exchange.swaps_long() && to->data.bytes > Mailbox::kEagerBytes)
+    exchange.mailbox().swaps_with(send_->peer());
+  if (from && (both || from->swaps) && exchange.swaps_long() && from->into.bytes > Mailbox::kEagerBytes)
+    exchange.mailbox().swaps_with(recv_->peer());
   pending_ = (send_ ? 1 : 0) + (recv_ ? 1 : 0);
 }
 
@@ -310,7 +315,8 @@ void Exchange::enlist(IntrusiveList<Exchange>& those) noexcept {
 
 MessageHeader Exchange::header(MessageKind kind, int peer, Tag tag, std::size_t bytes) const noexcept {
   MessageHeader header = mailbox_.header(group_, kind, peer);
-  header.traffic = kind == MessageKind::kData ? traffic_.data : traffic_.headers;
+  const bool is_long = kind == MessageKind::kEager && bytes > Mailbox::kSwappedEagerBytes;
+  header.traffic = kind == MessageKind::kData || is_long ? traffic_.data : traffic_.headers;
   header.step = tag.step;
   header.algorithm = tag.algorithm;
   header.sequence = id_.sequence;
@@ -320,7 +326,7 @@ MessageHeader Exchange::header(MessageKind kind, int peer, Tag tag, std::size_t 
 }
 
 void Exchange::send_early_rts(int to, Tag tag, std::size_t bytes, bool swaps) noexcept {
-  if (bytes <= (swaps ? Mailbox::kSwappedEagerBytes : Mailbox::kEagerBytes) || group_.error) return;
+  if (bytes <= most_eager(swaps) || group_.error) return;
   const int peer = mailbox_.world_rank(group_, to);
   early_rts_.push_back({peer, tag, false});
   mailbox_.post_header(peer, header(MessageKind::kRts, peer, tag, bytes));

@@ -110,6 +110,7 @@ class Transfer final : public Leaf {
     Tag tag;
     Buffer data;
     SendRecord* begun = nullptr;  // this message, which is posted already
+    bool swaps = false;           // that rank sends this one something at the same time, in another transfer
   };
   struct From {
     int rank;
@@ -117,6 +118,7 @@ class Transfer final : public Leaf {
     Buffer into;
     bool bounded = false;  // `into` is an upper bound; received() is the actual length
     ReceiveRecord* begun = nullptr;
+    bool swaps = false;  // likewise
   };
   Transfer(Exchange& exchange, Stop& stop, std::optional<To> to, std::optional<From> from);
 
@@ -163,11 +165,11 @@ class Exchange final : public ListNode<Exchange>, public MatchNode<Exchange> {
 
   // Ranks are those of the view. Both ends must give the same length, except with recv_at_most().
   // `begun` is what was posted of the message before there was an operation for it.
-  Transfer send(int to, Tag tag, Buffer data, Stop& stop, SendRecord* begun = nullptr) {
-    return Transfer(*this, stop, Transfer::To{to, tag, data, begun}, std::nullopt);
+  Transfer send(int to, Tag tag, Buffer data, Stop& stop, SendRecord* begun = nullptr, bool swaps = false) {
+    return Transfer(*this, stop, Transfer::To{to, tag, data, begun, swaps}, std::nullopt);
   }
-  Transfer recv(int from, Tag tag, Buffer into, Stop& stop, ReceiveRecord* begun = nullptr) {
-    return Transfer(*this, stop, std::nullopt, Transfer::From{from, tag, into, false, begun});
+  Transfer recv(int from, Tag tag, Buffer into, Stop& stop, ReceiveRecord* begun = nullptr, bool swaps = false) {
+    return Transfer(*this, stop, std::nullopt, Transfer::From{from, tag, into, false, begun, swaps});
   }
   // Receives a message whose length the sender decides, up to the buffer's length. The length in an early RTS is then
   // only an upper bound too.
@@ -192,6 +194,13 @@ class Exchange final : public ListNode<Exchange>, public MatchNode<Exchange> {
   // suspected straggler while no message is waited for.
   void set_local_peer(int rank) noexcept { local_peer_ = rank; }
   void set_traffic(OperationTraffic traffic) noexcept { traffic_ = traffic; }
+  // Two members that send each other something in one step do so eagerly up to Mailbox::kLongSwapBytes.
+  void swap_long() noexcept { swaps_long_ = true; }
+  bool swaps_long() const noexcept { return swaps_long_; }
+  std::size_t most_eager(bool swaps) const noexcept {
+    if (!swaps) return Mailbox::kEagerBytes;
+    return swaps_long_ ? Mailbox::kLongSwapBytes : Mailbox::kSwappedEagerBytes;
+  }
   // Sends its eager messages without batching (MessagePort::post_now).
   void set_immediate(bool immediate) noexcept { immediate_ = immediate; }
 
@@ -228,6 +237,7 @@ class Exchange final : public ListNode<Exchange>, public MatchNode<Exchange> {
   CallNote note_;
   int local_peer_ = kNoPeer;
   OperationTraffic traffic_;
+  bool swaps_long_ = false;
   bool immediate_ = false;
   std::vector<EarlyRts> early_rts_;  // announced, but the send has not begun
 };

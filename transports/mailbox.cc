@@ -163,7 +163,7 @@ MessageHeader Mailbox::header(const MatchGroup& group, MessageKind kind, int to)
   header.epoch = group.view == nullptr ? 0 : group.view->epoch();
   Peer& peer = peers_[to];
   peer.awaited = true;
-  header.credit_limit = peer.freed + kCreditBytes;
+  header.credit_limit = peer.freed + peer.credit;
   header.sent_ns = loop_.now().time_since_epoch().count();
   return header;
 }
@@ -175,6 +175,13 @@ void Mailbox::post(int to, const MessageHeader& header, const Buffer& piece, Sen
 }
 
 void Mailbox::post_header(int to, const MessageHeader& header) noexcept { port_.post(to, header, {}, ignored_); }
+
+void Mailbox::swaps_with(int rank) noexcept {
+  Peer& peer = peers_[rank];
+  if (peer.credit != Peer::kCreditBytes || peers_.swap_peers == Peer::kMostSwapPeers) return;
+  ++peers_.swap_peers;
+  peer.credit = Peer::kSwapCreditBytes;
+}
 
 void Mailbox::free_credit(int from, std::uint64_t bytes) noexcept {
   Peer& peer = peers_[from];
@@ -226,7 +233,7 @@ Placement Mailbox::on_header(int from, const MessageHeader& header) noexcept {
 
 Placement Mailbox::place_eager(MatchGroup& group, int from, const MessageHeader& header) {
   constexpr Placement kDropped{Placement::Action::kDrop, {}};
-  if (header.length != header.total || header.offset != 0 || header.length > kSwappedEagerBytes) return kDropped;
+  if (header.length != header.total || header.offset != 0 || header.length > kLongSwapBytes) return kDropped;
   if (group.error || disagrees(group, from, header)) {
     free_credit(from, header.length);
     return kDropped;
@@ -244,7 +251,7 @@ Placement Mailbox::place_eager(MatchGroup& group, int from, const MessageHeader&
   if (record != nullptr && (record->failing() || record->takes(header))) return place_for(*record, from, header);
   if (record != nullptr) record->must_be_operation();
   Peer& peer = peers_[from];
-  if (peer.stored + header.length > kCreditBytes) {  // beyond the sender's credit: the port holds it
+  if (peer.stored + header.length > peer.credit) {  // beyond the sender's credit: the port holds it
     peer.holds = true;
     return {Placement::Action::kHold, {}};
   }

@@ -13,8 +13,8 @@
 // A sender that knows of a message before it has its bytes may post the RTS early (Exchange::send_early_rts).
 //
 // Eager bytes are limited by credit for each sender: a receiver stores at most kCreditBytes of unexpected messages from
-// each sender. A sender out of credit posts an RTS instead, so it never waits for credit; each header carries the
-// receiver's current limit.
+// each sender, and kSwapCreditBytes from kMostSwapPeers of them (transports/peers.h): with a thousand peers 250 MiB, and 12 MiB more.
+// A sender out of credit posts an RTS instead, so it never waits for credit; each header carries the receiver's current limit.
 //
 // Every message carries the fingerprint of its operation. What differs from the receiver's own call is not matched, and the
 // observer is told. How a group ends, and what is said about it, is transports/control's.
@@ -62,9 +62,11 @@ class Mailbox final {
   // and memory at the receiver until it is asked for. Over veth between two hosts, 64 KiB in 25 us eagerly and in 54 us after
   // an RTS (bench/hosts); more would let a receiver store much where a thousand peers send at once.
   static constexpr std::size_t kEagerBytes = 64 << 10;
-  // Of two members of a collective that send each other something in one transfer, each has most probably posted its receive, and
+  // Of two members of a collective that send each other something in one step, each has most probably posted its receive, and
   // what it sends brings the other one's credit back.
   static constexpr std::size_t kSwappedEagerBytes = 128 << 10;
+  // The same in a collective of at most Peer::kSwapCreditBytes, whose messages are few. The long ones are of the class of data.
+  static constexpr std::size_t kLongSwapBytes = 256 << 10;
   static constexpr std::uint64_t kCreditBytes = Peer::kCreditBytes;
   static_assert(kCreditBytes == 4 * kEagerBytes);
   static constexpr std::size_t kChunkBytes = MessagePort::kChunkBytes;
@@ -141,6 +143,8 @@ class Mailbox final {
             bool now = false) noexcept;
   void post_header(int to, const MessageHeader& header) noexcept;
   void free_credit(int from, std::uint64_t bytes) noexcept;
+  // This rank and that one send each other messages of more than kEagerBytes.
+  void swaps_with(int rank) noexcept;
   bool has_credit(int to, std::uint64_t bytes) noexcept {
     const Peer& its = peers_[to];
     return bytes <= kEagerBytes && its.eager_sent + bytes <= its.may_send;

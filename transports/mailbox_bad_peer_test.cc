@@ -57,6 +57,13 @@ Task<void> send(Mailbox* mailbox, ViewPtr view, std::uint64_t sequence, std::spa
   co_await exchange.send(1, 1, Buffer{from.data(), from.size()}, *stop);
 }
 
+Task<void> swap(Mailbox* mailbox, ViewPtr view, int peer, std::span<std::byte> bytes, Stop* stop) {
+  Exchange exchange(*mailbox, view, 0, static_cast<std::uint64_t>(peer), kFingerprint, CallNote(Note{}));
+  exchange.swap_long();
+  const Buffer buffer{bytes.data(), bytes.size()};
+  co_await exchange.send_recv({peer, 1, buffer}, {peer, 1, buffer}, *stop);
+}
+
 // Rank 0 of two; rank 1 is the test's.
 class BadPeer : public testing::Test {
  protected:
@@ -127,10 +134,10 @@ TEST_F(BadPeer, EagerMessagesAreWholeAndShort) {
   later.offset = 1;
   EXPECT_EQ(judged(fragment), Action::kDrop);
   EXPECT_EQ(judged(later), Action::kDrop);
-  EXPECT_EQ(judged(header(MessageKind::kEager, Mailbox::kSwappedEagerBytes + 1)), Action::kDrop);
+  EXPECT_EQ(judged(header(MessageKind::kEager, Mailbox::kLongSwapBytes + 1)), Action::kDrop);
   EXPECT_EQ(judged(header(MessageKind::kRts, 1)), Action::kDrop) << "an RTS has no payload";
   EXPECT_EQ(judged(header(MessageKind::kService, 10)), Action::kDrop);
-  EXPECT_EQ(judged(header(MessageKind::kEager, Mailbox::kSwappedEagerBytes)), Action::kInto);
+  EXPECT_EQ(judged(header(MessageKind::kEager, Mailbox::kLongSwapBytes)), Action::kInto);
 }
 
 // Who reads something else than it was sent has another version of the library, or a broken one: the group goes on.
@@ -178,6 +185,58 @@ TEST_F(BadPeer, WhatIsBeyondItsCreditWaitsUntilThereIsRoom) {
   ASSERT_TRUE(receiving.done());
   EXPECT_EQ(port_.released, 1) << "what is held is to be asked for again";
   EXPECT_EQ(judged(next), Action::kInto);
+}
+
+// Rank 0 of 65 in as many groups of two, in each of which it swaps with another rank that sends as much as it may, and too early.
+TEST(ManyPeers, StoreNoMoreThanSixteenLongSwapsCredit) {
+  constexpr int kPeers = 64;
+  sim::World world(42);
+  sim::SimLoop loop(world, "rank 0");
+  PlayedPort port;
+  std::vector<Member> members;
+  for (int rank = 0; rank <= kPeers; ++rank) members.push_back({static_cast<std::uint32_t>(rank), 3, static_cast<std::uint32_t>(rank)});
+  const auto all = std::make_shared<const View>(1, 0, 0, 0, members);
+  Stop stop;
+  Messenger messenger(loop, port, all, 0);
+  Mailbox& mailbox = messenger.mailbox();
+  std::vector<std::byte> bytes(Mailbox::kLongSwapBytes);
+  std::vector<Task<void>> swaps;
+  for (int rank = 1; rank <= kPeers; ++rank) {
+    swaps.push_back(swap(&mailbox, all, rank, bytes, &stop));
+    swaps.back().start();
+  }
+  std::uint64_t stored = 0, granted = 0;
+  for (int rank = 1; rank <= kPeers; ++rank) {
+    const auto told = std::find_if(port.posted.rbegin(), port.posted.rend(), [&](const MessageHeader& one) {
+      return one.sequence == static_cast<std::uint64_t>(rank);
+    });
+    ASSERT_NE(told, port.posted.rend());
+    granted += told->credit_limit;
+    EXPECT_EQ(told->kind, MessageKind::kEager);
+    EXPECT_EQ(told->traffic, OperationTraffic{}.data) << "long payloads are not of the class of latency";
+    for (std::uint32_t tag = 100; tag < 108; ++tag) {
+      MessageHeader early;
+      early.kind = MessageKind::kEager;
+      early.step = tag;
+      early.member = static_cast<std::uint32_t>(rank);
+      early.incarnation = 3;
+      early.group = all->id();
+      early.sequence = static_cast<std::uint64_t>(rank);
+      early.fingerprint = kFingerprint;
+      early.length = early.total = Mailbox::kLongSwapBytes;
+      const Placement place = port.receiver->on_header(rank, early);
+      if (place.action == Action::kInto) stored += place.into.bytes;
+      if (place.action == Action::kInto) port.receiver->on_placed(rank, early);
+    }
+  }
+  constexpr std::uint64_t kMost = kPeers * Peer::kCreditBytes +
+                                  Peer::kMostSwapPeers * (Peer::kSwapCreditBytes - Peer::kCreditBytes);
+  EXPECT_EQ(stored, kMost);
+  EXPECT_EQ(granted, kMost) << "each knows what it may send";
+  const auto over = std::make_exception_ptr(Error(Code::kPeerFailed, "the test is over"));
+  for (int rank = 1; rank <= kPeers; ++rank) port.receiver->on_peer_lost(rank, over);
+  for (SendCompletion* completion : std::exchange(port.completions, {})) completion->sent(over);
+  world.run();
 }
 
 TEST_F(BadPeer, CreditComesBackHoweverAMessageEnds) {

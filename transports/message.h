@@ -147,8 +147,9 @@ class MessagePort {
   virtual ~MessagePort() = default;
   virtual void set_receiver(MessageReceiver& receiver) noexcept = 0;
 
-  // Queues a message. Messages of one sender, receiver and traffic class arrive in order. `pieces` stay untouched until
-  // `completion` is told. Never blocks and never throws: failures reach the completion.
+  // Queues a message. Messages of one sender, receiver and traffic class arrive in order. `pieces` stay untouched until `completion`
+  // is told, or until the receiver does what it does only when it has all of them: what it has is not taken again. Never blocks and
+  // never throws: failures reach the completion.
   virtual void post(int to_rank, const MessageHeader& header, std::span<const Buffer> pieces,
                     SendCompletion& completion) noexcept = 0;
 

@@ -140,6 +140,7 @@ Task<void> run(Operation& op) {
   Exchange exchange(*op.team.mailbox, op.team.view, op.team.rank, op.sequence, op.call.fingerprint(),
                     CallNote(op.call.summary()));
   exchange.set_traffic(op.traffic);
+  if (inter::swaps_long(op.call)) exchange.swap_long();
   if (view.most_on_a_host() == 1 && op.call.kind == Collective::kGroupedAllreduce) {
     co_await run_grouped_between(op, exchange);
     co_return;

@@ -60,14 +60,17 @@ struct NetworkModel {
 inline double latencies_of(double bytes) noexcept { return bytes <= Mailbox::kEagerBytes ? 1 : 3; }
 inline double latencies_after_early_rts(double bytes) noexcept { return bytes <= Mailbox::kEagerBytes ? 1 : 2; }
 // The same where both ranks send each other something.
-inline double latencies_of_swap(double bytes) noexcept { return bytes <= Mailbox::kSwappedEagerBytes ? 1 : 3; }
-inline double latencies_of_swap_after_early_rts(double bytes) noexcept {
-  return bytes <= Mailbox::kSwappedEagerBytes ? 1 : 2;
+inline bool is_eager_swap(double bytes, const Shape& of) noexcept {
+  return bytes <= (of.bytes <= Peer::kSwapCreditBytes ? Mailbox::kLongSwapBytes : Mailbox::kSwappedEagerBytes);
+}
+inline double latencies_of_swap(double bytes, const Shape& of) noexcept { return is_eager_swap(bytes, of) ? 1 : 3; }
+inline double latencies_of_swap_after_early_rts(double bytes, const Shape& of) noexcept {
+  return is_eager_swap(bytes, of) ? 1 : 2;
 }
 // Of `steps` messages of that length one after the other, each to the next rank. Of two ranks each is the other's neighbour.
-inline double latencies_in_ring(int ranks, double bytes, double steps) noexcept {
-  return ranks == 2 ? latencies_of_swap(bytes) + (steps - 1) * latencies_of_swap_after_early_rts(bytes)
-                    : latencies_of(bytes) + (steps - 1) * latencies_after_early_rts(bytes);
+inline double latencies_in_ring(const Shape& shape, double bytes, double steps) noexcept {
+  if (shape.ranks > 2) return latencies_of(bytes) + (steps - 1) * latencies_after_early_rts(bytes);
+  return latencies_of_swap(bytes, shape) + (steps - 1) * latencies_of_swap_after_early_rts(bytes, shape);
 }
 // ⌈log₂ n⌉
 inline double rounds_among(int ranks) noexcept { return std::bit_width(static_cast<unsigned>(ranks - 1)); }

@@ -125,10 +125,10 @@ std::string_view halving_doubling_allreduce_obstacle(const Shape& shape) noexcep
 Cost halving_doubling_allreduce_cost(const Shape& shape) noexcept {
   const double n = shape.ranks, steps = 2 * rounds_among(shape.ranks), bytes = static_cast<double>(shape.bytes);
   const double segment = std::min<double>(bytes, kSegmentBytes), segments = std::max(1.0, bytes / kSegmentBytes);
-  double latencies = latencies_of_swap(segment / 2);
+  double latencies = latencies_of_swap(segment / 2, shape);
   for (int parts = 4; parts <= shape.ranks; parts *= 2)
-    latencies += 2 * latencies_of_swap_after_early_rts(segment / parts);
-  return {.latencies = latencies + latencies_of_swap_after_early_rts(segment / 2),
+    latencies += 2 * latencies_of_swap_after_early_rts(segment / parts, shape);
+  return {.latencies = latencies + latencies_of_swap_after_early_rts(segment / 2, shape),
           .messages = 2 * steps * segments,
           .bytes = 2 * (n - 1) / n * bytes,
           .touched = 3 * (n - 1) / n * bytes,

@@ -149,7 +149,7 @@ TEST(HalvingDoubling, TakesTwoStepsForEachDoublingOfRanks) {
 // A message with an RTS takes three latencies; two if the RTS was sent one step early.
 TEST(HalvingDoubling, SendsAnEarlyRtsForAllMessagesButTheFirst) {
   constexpr int kSteps = 4;
-  EXPECT_EQ(cost_of(kHalving, 4, 1 << 20).latencies, 3 + (kSteps - 1) * 2);
+  EXPECT_EQ(cost_of(kHalving, 4, 1 << 20).latencies, 3 + 1 + 1 + 2) << "quarters need none";
   // Also for the next segment in a slot.
   EXPECT_EQ(cost_of(kHalving, 4, 5 << 20).latencies, 3 + (2 * kSteps - 1) * 2);
 }

@@ -82,7 +82,7 @@ Cost recursive_doubling_allreduce_cost(const Shape& shape) noexcept {
   const bool folds = shape.ranks != 1 << doublings;
   const auto bytes = static_cast<double>(shape.wide_bytes);
   const double steps = doublings + (folds ? 2 : 0), sums = doublings + (folds ? 1 : 0);
-  return {.latencies = steps * latencies_of_swap(bytes),
+  return {.latencies = steps * latencies_of_swap(bytes, shape),
           .messages = 2 * steps,
           .bytes = steps * bytes,
           .touched = (3 * sums + 2) * bytes};

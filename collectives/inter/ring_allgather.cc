@@ -50,7 +50,7 @@ namespace {
 Cost ring_allgather_cost(const Shape& shape) noexcept {
   const double steps = shape.ranks - 1, bytes = static_cast<double>(shape.bytes);
   const double segment = std::min<double>(bytes, kSliceBytes), segments = std::max(1.0, bytes / kSliceBytes);
-  return {.latencies = latencies_in_ring(shape.ranks, segment, steps),
+  return {.latencies = latencies_in_ring(shape, segment, steps),
           .messages = 2 * steps * segments,
           .bytes = steps * bytes,
           .touched = 2 * bytes};

@@ -23,7 +23,7 @@ struct AllreduceRing {
 // the first n−1 steps it receives partial sums and adds its own slice; it then has the complete sum of slice rank+1,
 // and the complete slices go round in the same way. The RTS of each message is sent one step early: later it would
 // queue behind everything that the other slots send.
-Task<void> segment(AllreduceRing& ring, std::size_t index, std::size_t next, Buffer scratch, Stop& stop) {
+Task<void> segment(AllreduceRing& ring, std::size_t index, std::size_t next, Buffer scratch, Scope& sends) {
   InterCall& call = ring.call;
   const int n = call.size();
   const int steps = 2 * (n - 1);
@@ -48,19 +48,24 @@ Task<void> segment(AllreduceRing& ring, std::size_t index, std::size_t next, Buf
       call.send_early_rts(right, ring.number(next, 0),
                           ring.slices_of(next).length(static_cast<std::size_t>(call.rank())) * bytes, n == 2);
     }
-    co_await call.send_recv(right, sent, left, arrived, ring.number(index, step), stop);
+    sends.spawn(call.send_aside(right, ring.number(index, step), sent, n == 2, sends.stop()));
+    co_await call.recv(left, ring.number(index, step), arrived, sends.stop(), n == 2);
     if (!partial) continue;
     const Buffer operands[] = {arrived, slice_of(ring.input, call.rank() - step - 1)};
     const Compute::Step pass{.first = false, .last = step == n - 2, .ranks = call.op.inputs()};
-    co_await call.compute().reduce({&got, 1}, operands, got.bytes / bytes, call.op.call.reduction, pass, stop);
+    co_await call.compute().reduce({&got, 1}, operands, got.bytes / bytes, call.op.call.reduction, pass, sends.stop());
   }
+}
+
+Task<void> every_segment(AllreduceRing& ring, std::size_t index, std::size_t slots, Buffer scratch, Scope& sends) {
+  for (; index < ring.segments.parts; index += slots) co_await segment(ring, index, index + slots, scratch, sends);
 }
 
 Task<void> slot(AllreduceRing& ring, std::size_t index, std::size_t slots, Stop& stop) {
   Scratch scratch(ring.call.op, ring.slices_of(0).length(0) * ring.call.element_bytes());
-  for (; index < ring.segments.parts; index += slots) {
-    co_await segment(ring, index, index + slots, scratch.buffer(), stop);
-  }
+  Scope sends(ring.call.op.team.loop, stop);
+  sends.spawn(every_segment(ring, index, slots, scratch.buffer(), sends));
+  co_await sends.join();
 }
 
 }  // namespace
@@ -98,7 +103,7 @@ std::string_view ring_allreduce_obstacle(const Shape& shape) noexcept {
 Cost ring_allreduce_cost(const Shape& shape) noexcept {
   const double n = shape.ranks, steps = 2 * (n - 1), bytes = static_cast<double>(shape.bytes);
   const double slice = std::min<double>(bytes / n, kSliceBytes), segments = std::max(1.0, bytes / n / kSliceBytes);
-  return {.latencies = latencies_in_ring(shape.ranks, slice, steps),
+  return {.latencies = latencies_in_ring(shape, slice, steps),
           .messages = 2 * steps * segments,
           .bytes = steps / n * bytes,
           .touched = 3 * (n - 1) / n * bytes,

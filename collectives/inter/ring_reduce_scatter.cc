@@ -94,7 +94,7 @@ std::string_view ring_reduce_scatter_obstacle(const Shape& shape) noexcept {
 Cost ring_reduce_scatter_cost(const Shape& shape) noexcept {
   const double steps = shape.ranks - 1, bytes = static_cast<double>(shape.bytes);
   const double segment = std::min<double>(bytes, kSliceBytes), segments = std::max(1.0, bytes / kSliceBytes);
-  return {.latencies = latencies_in_ring(shape.ranks, segment, steps),
+  return {.latencies = latencies_in_ring(shape, segment, steps),
           .messages = 2 * steps * segments,
           .bytes = steps * bytes,
           .touched = 3 * steps * bytes,

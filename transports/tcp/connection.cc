@@ -202,7 +202,6 @@ bool Connection::take_whole(const MessageHeader& header) {
 
 // All bytes of the frame have come. `whole`: these are all of their message.
 void Connection::came(bool whole) noexcept {
-  count_came(whole);
   const bool announces = frame_.kind == FrameKind::kMessage && !whole;
   const bool in_turn = whole && frame_.number <= inbound_.whole(static_cast<std::size_t>(frame_.traffic)) + 1;
   if (!announces && !in_turn) {
@@ -210,6 +209,8 @@ void Connection::came(bool whole) noexcept {
     came_before_others_.back().kind = FrameKind::kChunkArrived;
   }
   if (Incoming* message = std::exchange(current_, nullptr)) inbound_.bytes_came(frame_, *message);
+  // Last: what the operation then sends goes with the acknowledgement.
+  if (current()) count_came(whole);
 }
 
 void Connection::control(const Frame& frame) {

@@ -117,6 +117,35 @@ TEST(TcpBreaks, AtEveryByteOfSmallAuthenticatedMessages) {
   EXPECT_LT(breaks, 2700u);
 }
 
+// It sent them an answer, say. What is sent again after a break is not taken for them.
+TEST(TcpBreaks, BytesThatThePeerHasMayChangeBeforeTheyAreAcknowledged) {
+  constexpr std::size_t kLong = TcpPort::kCopyBytes + 1;
+  for (const Encryption protection : {Encryption::kNone, Encryption::kIntegrity}) {
+    int broke_meanwhile = 0;
+    for (std::uint64_t position = kLong; position < kLong + 1500; ++position) {
+      SimTcp net(2, position + 1, protection);
+      Recorder receiver[2];
+      for (int rank = 0; rank < 2; ++rank) net.port(rank).set_receiver(receiver[rank]);
+      std::vector<std::byte> bytes = pattern(kLong, 1);
+      Completion told;
+      net.network.break_next(position);
+      post(net.port(0), 1, header_of(1, kLong), bytes, told);
+      bool changed = false;
+      ASSERT_TRUE(net.run_until([&] {
+        const bool had = receiver[1].placed > 0 && told.told == 0;
+        if (had && !std::exchange(changed, true)) std::fill(bytes.begin(), bytes.end(), std::byte{0xee});
+        return told.told > 0 && receiver[1].placed > 0;
+      })) << position;
+      EXPECT_EQ(told.error, nullptr);
+      ASSERT_EQ(receiver[1].messages.size(), 1u) << position;
+      EXPECT_TRUE(receiver[1].messages[0].bytes == pattern(kLong, 1)) << position;
+      broke_meanwhile += changed && net.network.broken() > 0 ? 1 : 0;
+      for (int rank = 0; rank < 2; ++rank) net.port(rank).close();
+    }
+    EXPECT_GT(broke_meanwhile, 0);
+  }
+}
+
 // Somebody on the path turns a bit of what goes over a protected connection: it is made anew and nobody is lost. The limit has
 // room for a handshake that waits for bytes which an altered length announces.
 std::uint64_t alter_at_many_bytes(Encryption protection, std::uint64_t positions) {
