@@ -98,7 +98,8 @@ Task<void> swap(SimCluster* cluster, SimRank* self, std::uint64_t sequence, bool
 }
 
 // How long two ranks take that send each other so much.
-Duration swap_took(std::size_t size, std::uint64_t sequence = 1, bool short_call = false, In transfers = In::kOneTransfer) {
+Duration swap_took(std::size_t size, std::uint64_t sequence = 1, bool short_call = false,
+                   In transfers = In::kOneTransfer) {
   SimCluster cluster(1, 2);
   std::vector<std::byte> sent[2], got[2];
   for (int rank = 0; rank < 2; ++rank) {

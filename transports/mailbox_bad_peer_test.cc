@@ -194,7 +194,8 @@ TEST(ManyPeers, StoreNoMoreThanSixteenLongSwapsCredit) {
   sim::SimLoop loop(world, "rank 0");
   PlayedPort port;
   std::vector<Member> members;
-  for (int rank = 0; rank <= kPeers; ++rank) members.push_back({static_cast<std::uint32_t>(rank), 3, static_cast<std::uint32_t>(rank)});
+  for (int rank = 0; rank <= kPeers; ++rank)
+    members.push_back({static_cast<std::uint32_t>(rank), 3, static_cast<std::uint32_t>(rank)});
   const auto all = std::make_shared<const View>(1, 0, 0, 0, members);
   Stop stop;
   Messenger messenger(loop, port, all, 0);
@@ -229,8 +230,8 @@ TEST(ManyPeers, StoreNoMoreThanSixteenLongSwapsCredit) {
       if (place.action == Action::kInto) port.receiver->on_placed(rank, early);
     }
   }
-  constexpr std::uint64_t kMost = kPeers * Peer::kCreditBytes +
-                                  Peer::kMostSwapPeers * (Peer::kSwapCreditBytes - Peer::kCreditBytes);
+  constexpr std::uint64_t kMost =
+      kPeers * Peer::kCreditBytes + Peer::kMostSwapPeers * (Peer::kSwapCreditBytes - Peer::kCreditBytes);
   EXPECT_EQ(stored, kMost);
   EXPECT_EQ(granted, kMost) << "each knows what it may send";
   const auto over = std::make_exception_ptr(Error(Code::kPeerFailed, "the test is over"));
