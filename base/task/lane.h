@@ -208,6 +208,8 @@ class Lane {
       begin();
       if (few || ++lane_.starts_without_glance_ >= kStartsPerGlance) glance();
     }
+    // Asynchronous works that nobody would drive meanwhile.
+    std::uint64_t unfinished() const noexcept { return lane_.unfinished(); }
     // Drive::stay_awake(), for a call that has no Work yet.
     bool stay_awake() noexcept {
       if (lane_.drive_ == nullptr) return false;

@@ -18,9 +18,9 @@ Task<void> Scope::watch(Scope* self, Task<void> body) {
 
 void Scope::spawn(Task<void> child) {
   children_.remove_if([](const Task<void>& task) { return task.done(); });
+  children_.push_back(watch(this, std::move(child)));
   ++running_;
   idle_.reset();
-  children_.push_back(watch(this, std::move(child)));
   children_.back().start();
 }
 

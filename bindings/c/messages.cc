@@ -56,7 +56,7 @@ template <Collective kKind>
   Lane::Hold hold(entry.context->context().lane(), Lane::Hold::AtOnce());
   if (!hold.owns()) return false;
   if constexpr (kKind == Collective::kSend) return entry.group.finish_send(member, call, memory) != 0;
-  return entry.group.finish_receive(member, call, memory);
+  return entry.group.finish_receive(member, call, memory, hold);
 }
 
 [[gnu::noinline]] void submit_otherwise(GroupPin& pin, const PlainCall& plain, const Buffer& memory,

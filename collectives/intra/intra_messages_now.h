@@ -75,9 +75,9 @@ bool IntraMessages::recv_soon(int member, const PlainCall& call, const Buffer& r
     // A message that is there differs; and a recv of this tag that waits already comes first.
     if (from.broken != nullptr || from.messages.first(call.tag) != nullptr) return false;
     if (from.receives.first(call.tag) != nullptr) return false;
-    while (from.posted->load(std::memory_order_acquire) == from.seen) {
+    do {  // once in any case: others' messages may come without end
       if (!wait()) return false;
-    }
+    } while (from.posted->load(std::memory_order_acquire) == from.seen);
   }
   return true;
 }

@@ -108,7 +108,7 @@ class Group final : private GroupBoard::Observer, private Root::Owner, private i
   // In runtime/group/message_now.h: the same as finish_at_once() for a send to such a member.
   inline std::uint64_t finish_send(int member, const PlainCall& call, const Buffer& send) noexcept;
   // For a blocking recv from one: whether it ended well without an operation, as its message is there or comes soon.
-  inline bool finish_receive(int member, const PlainCall& call, const Buffer& recv) noexcept;
+  inline bool finish_receive(int member, const PlainCall& call, const Buffer& recv, const Lane::Hold& hold) noexcept;
   // And for an asynchronous one: it has ended, or waits from now on as a record; or neither.
   struct BegunReceive {
     std::uint64_t ended = 0;  // its ticket
@@ -257,6 +257,7 @@ class Group final : private GroupBoard::Observer, private Root::Owner, private i
   // Tickets: assigned on the lane's thread in the order of the ABI calls, which is the order of submission to the lane.
   std::atomic<std::uint64_t> collectives_{0};  // written by the lane's thread
   std::uint64_t messages_ = 0;
+  std::uint64_t receives_at_once_ = 0;
   std::atomic<int> outstanding_{0};
   std::atomic<bool> handles_gone_{false};
   Stop stop_;

@@ -48,9 +48,11 @@ inline std::uint64_t Group::finish_send(int member, const PlainCall& call, const
   return messages_;
 }
 
-inline bool Group::finish_receive(int member, const PlainCall& call, const Buffer& recv) noexcept {
-  if (!may_begin_plainly() || !recv.on_host()) return false;
-  if (intra_team_ != nullptr && outstanding() == 0) {
+inline bool Group::finish_receive(int member, const PlainCall& call, const Buffer& recv,
+                                  const Lane::Hold& hold) noexcept {
+  constexpr std::uint64_t kReceivesPerTurn = 64;  // one of them is left to the loop, which serves everything else
+  if (!may_begin_plainly() || !recv.on_host() || ++receives_at_once_ % kReceivesPerTurn == 0) return false;
+  if (intra_team_ != nullptr && outstanding() == 0 && hold.unfinished() == 0) {
     intra::SmallWaits waits(*intra_team_, intra::SmallWait::kYieldsToo);
     if (!intra_messages_->recv_soon(member, call, recv, [&waits] { return waits.wait(); })) return false;
   } else if (!intra_messages_->recv_now(member, call, recv)) {
