@@ -249,9 +249,9 @@ Transfer::Transfer(Exchange& exchange, Stop& stop, std::optional<To> to, std::op
     send_.emplace(*this, exchange.mailbox().world_rank(group, to->rank), to->tag, to->data,
                   exchange.most_eager(both || to->swaps), to->begun);
   // Of either half: the first to leave tells the credit.
-  if (to && (both || to->swaps) && exchange.swaps_long() && to->data.bytes > Mailbox::kEagerBytes)
+  if (to && (both || to->swaps) && exchange.swaps_long() && to->data.bytes > Mailbox::kLeastCreditedSwap)
     exchange.mailbox().swaps_with(send_->peer());
-  if (from && (both || from->swaps) && exchange.swaps_long() && from->into.bytes > Mailbox::kEagerBytes)
+  if (from && (both || from->swaps) && exchange.swaps_long() && from->into.bytes > Mailbox::kLeastCreditedSwap)
     exchange.mailbox().swaps_with(recv_->peer());
   pending_ = (send_ ? 1 : 0) + (recv_ ? 1 : 0);
 }

@@ -194,8 +194,9 @@ class Exchange final : public ListNode<Exchange>, public MatchNode<Exchange> {
   // suspected straggler while no message is waited for.
   void set_local_peer(int rank) noexcept { local_peer_ = rank; }
   void set_traffic(OperationTraffic traffic) noexcept { traffic_ = traffic; }
-  // Two members that send each other something in one step do so eagerly up to Mailbox::kLongSwapBytes.
-  void swap_long() noexcept { swaps_long_ = true; }
+  // Two members that send each other something in one step do so eagerly up to Mailbox::kLongSwapBytes, unless the port's chunks are
+  // shorter.
+  void swap_long() noexcept { swaps_long_ = mailbox_.port().chunk_bytes() >= Mailbox::kLongSwapBytes; }
   bool swaps_long() const noexcept { return swaps_long_; }
   std::size_t most_eager(bool swaps) const noexcept {
     if (!swaps) return Mailbox::kEagerBytes;

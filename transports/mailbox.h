@@ -67,6 +67,8 @@ class Mailbox final {
   static constexpr std::size_t kSwappedEagerBytes = 128 << 10;
   // The same in a collective of at most Peer::kSwapCreditBytes, whose messages are few. The long ones are of the class of data.
   static constexpr std::size_t kLongSwapBytes = 256 << 10;
+  // Shorter ones do not use up the usual credit while more of it is on its way.
+  static constexpr std::size_t kLeastCreditedSwap = 4 << 10;
   static constexpr std::uint64_t kCreditBytes = Peer::kCreditBytes;
   static_assert(kCreditBytes == 4 * kEagerBytes);
   static constexpr std::size_t kChunkBytes = MessagePort::kChunkBytes;
@@ -143,7 +145,7 @@ class Mailbox final {
             bool now = false) noexcept;
   void post_header(int to, const MessageHeader& header) noexcept;
   void free_credit(int from, std::uint64_t bytes) noexcept;
-  // This rank and that one send each other messages of more than kEagerBytes.
+  // This rank and that one send each other messages of more than kLeastCreditedSwap.
   void swaps_with(int rank) noexcept;
   bool has_credit(int to, std::uint64_t bytes) noexcept {
     const Peer& its = peers_[to];
