@@ -13,12 +13,13 @@ struct Receipts {
   static constexpr std::uint16_t kType = 421;
   struct Beyond {
     std::uint8_t traffic = 0;
-    std::uint64_t number = 0;
-    auto fields() { return std::tie(traffic, number); }
+    std::uint64_t first = 0;
+    std::uint64_t end = 0;
+    auto fields() { return std::tie(traffic, first, end); }
   };
   bool over = false;                    // this rank uses the first network for this peer no more
   std::vector<std::uint64_t> complete;  // of each class: all messages with a lower number
-  std::vector<Beyond> beyond;           // and these
+  std::vector<Beyond> beyond;           // and from `first` to before `end`
   std::string reason;                   // of `over`
   auto fields() { return std::tie(over, complete, beyond, reason); }
 };

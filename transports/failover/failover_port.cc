@@ -32,6 +32,7 @@ class FailoverPort::Engine final : public failover::Shared, private Job {
     receiver = &its_receiver;
     first->set_receiver(first_side_);
     second->set_receiver(second_side_);
+    if (!notifications_.empty() && !Job::linked()) loop.post(*this);
   }
 
   failover::Link* link(int peer) noexcept {
@@ -222,7 +223,10 @@ std::uint64_t FailoverPort::refused() const noexcept { return engine_->first->re
 std::size_t FailoverPort::chunk_bytes() const noexcept { return engine_->first->chunk_bytes(); }
 
 int FailoverPort::chunks_in_flight(int to_rank) const noexcept {
-  return engine_->port_to(to_rank).chunks_in_flight(to_rank);
+  // Over the first network a chunk is complete when the peer has said so.
+  const failover::Link* const link = engine_->link(to_rank);
+  if (link != nullptr && link->uses_first()) return 2 * engine_->first->chunks_in_flight(to_rank);
+  return engine_->second->chunks_in_flight(to_rank);
 }
 
 void FailoverPort::tell_remarks_to(std::function<void(const std::string&)> listener) {

@@ -17,7 +17,8 @@ using What = Shared::What;
 // Short messages wait for nobody's receipt, so many have one.
 constexpr std::size_t kMessagesOfReceipt = 64;
 constexpr std::size_t kBytesOfReceipt = 128 << 10;
-constexpr std::size_t kMostReceiptBytes = 4 << 20;
+constexpr std::size_t kMostReceiptBytes = 1 << 20;
+constexpr std::size_t kMostReceipts = 64;  // on their way
 
 constexpr Placement kDropped{Placement::Action::kDrop, {}};
 
@@ -118,7 +119,7 @@ std::uint64_t Link::next_number(const MessageHeader& header) noexcept {
 }
 
 Placement Link::first_header(const MessageHeader& header) noexcept {
-  if (header.kind == MessageKind::kPath) return place_for_receipts(header);
+  if (header.kind == MessageKind::kPath) return place_for_receipts(header, false);
   auto one = find_numbered(header);
   if (one == arriving_.end()) one = arriving_.insert(one, {plain(header), next_number(header), false, false});
   const Placement placement = shared_.receiver->on_header(rank_, one->header);
@@ -157,7 +158,7 @@ void Link::revoke(const MessageHeader& header) noexcept {
     one->revoked = true;
     return shared_.first->revoke(rank_, numbered(header, one->number));
   }
-  arriving_.erase(one);
+  if (std::exchange(one->revoked, true)) return;  // the peer may send it once more
   shared_.notify_later({What::kRevoked, rank_, nullptr, nullptr, header});
 }
 
@@ -169,10 +170,17 @@ void Link::release() noexcept {
 // --- receiving over the second network --------------------------------------------------------------------------------------
 
 Placement Link::second_header(const MessageHeader& header) noexcept {
-  if (header.kind == MessageKind::kPath) return place_for_receipts(header);
-  const auto again = find_arriving(header);
-  if (again != arriving_.end()) arriving_.erase(again);
-  return shared_.receiver->on_header(rank_, header);
+  if (header.kind == MessageKind::kPath) return place_for_receipts(header, true);
+  const auto found = find_arriving(header);
+  if (found == arriving_.end()) return shared_.receiver->on_header(rank_, header);
+  const Arriving again = *found;
+  arriving_.erase(found);
+  if (again.revoked) return kDropped;  // its receiver has the place back
+  const Placement placement = shared_.receiver->on_header(rank_, header);
+  if (!shared_.closed && !again.held && placement.action == Placement::Action::kDrop) {
+    shared_.notify_later({What::kRevoked, rank_, nullptr, nullptr, header});  // nobody will use the place that it had
+  }
+  return placement;
 }
 
 void Link::second_placed(const MessageHeader& header) noexcept {
@@ -193,8 +201,8 @@ void Link::say(MessagePort& port, const std::string& over) noexcept {
   receipts.reason = over;
   for (std::size_t traffic = 0; traffic < kTrafficClasses; ++traffic) {
     receipts.complete.push_back(classes_[traffic].received.complete());
-    for (const std::uint64_t number : classes_[traffic].received.beyond()) {
-      receipts.beyond.push_back({static_cast<std::uint8_t>(traffic), number});
+    for (const auto& [first, end] : classes_[traffic].received.beyond()) {
+      receipts.beyond.push_back({static_cast<std::uint8_t>(traffic), first, end});
     }
   }
   unacknowledged_ = unacknowledged_bytes_ = 0;
@@ -210,10 +218,19 @@ void Link::say(MessagePort& port, const std::string& over) noexcept {
   port.post(rank_, header, std::span(&piece, 1), said);
 }
 
-Placement Link::place_for_receipts(const MessageHeader& header) noexcept {
-  if (header.length > kMostReceiptBytes || why_) return kDropped;
+// `replays`: the network may offer a message again.
+Placement Link::place_for_receipts(const MessageHeader& header, bool replays) noexcept {
+  if (why_) return kDropped;
   const auto [place, is_new] = coming_.try_emplace(header.sequence);
-  place->second.resize(header.length);
+  const bool again = replays && place->second.size() == header.length;
+  if (header.traffic != TrafficClass::kControl || header.length > kMostReceiptBytes || (!is_new && !again) ||
+      coming_.size() > kMostReceipts) {
+    if (is_new) coming_.erase(place);
+    lose(std::make_exception_ptr(
+        Error(Code::kProtocol, fmt::format("{}: it sent receipts that make no sense", shared_.name(rank_)), rank_)));
+    return kDropped;
+  }
+  if (is_new) place->second.resize(header.length);
   return {Placement::Action::kInto, Buffer{place->second.data(), place->second.size()}};
 }
 
@@ -240,51 +257,55 @@ void Link::require_sense(const wire::Receipts& receipts) const {
     senseless = receipts.complete[traffic] > classes_[traffic].posted;
   }
   for (const wire::Receipts::Beyond& one : receipts.beyond) {
-    senseless = senseless || one.traffic >= kTrafficClasses || one.number >= classes_[one.traffic].posted;
+    senseless =
+        senseless || one.traffic >= kTrafficClasses || one.first >= one.end || one.end > classes_[one.traffic].posted;
   }
   if (senseless) throw Error(Code::kProtocol, "it has received messages that were not sent");
 }
 
 // Each completion may do anything, so none is told while another one is known here only.
 void Link::note(const wire::Receipts& receipts) noexcept {
+  std::array<bool, kTrafficClasses> any{};
   for (std::size_t traffic = 0; traffic < kTrafficClasses; ++traffic) {
     for (Record& record : classes_[traffic].records) {
       if (record.number >= receipts.complete[traffic]) break;
-      record.received = true;
+      any[traffic] = record.received = true;
     }
   }
-  for (const wire::Receipts::Beyond& one : receipts.beyond) {
-    std::list<Record>& records = classes_[one.traffic].records;
-    const auto found =
-        std::find_if(records.begin(), records.end(), [&](const Record& record) { return record.number >= one.number; });
-    if (found != records.end() && found->number == one.number) found->received = true;
+  for (const wire::Receipts::Beyond& these : receipts.beyond) {
+    for (Record& record : classes_[these.traffic].records) {
+      if (record.number >= these.end) break;
+      if (record.number >= these.first) any[these.traffic] = record.received = true;
+    }
   }
-  for (Class& its : classes_) {
-    for (;;) {
-      if (shared_.closed) return;
-      const auto one = std::find_if(its.records.begin(), its.records.end(), [](const Record& record) {
+  for (std::size_t traffic = 0; traffic < kTrafficClasses; ++traffic) {
+    std::list<Record>& records = classes_[traffic].records;
+    while (any[traffic]) {
+      const auto one = std::find_if(records.begin(), records.end(), [](const Record& record) {
         return record.received && record.at == Record::At::kNowhere;
       });
-      if (one == its.records.end()) break;
+      if (one == records.end()) break;
       SendCompletion* const told = one->completion == nullptr ? nullptr : one->take_completion();
-      its.records.erase(one);
+      records.erase(one);
       if (told != nullptr) told->sent(nullptr);
+      if (shared_.closed) return;
     }
   }
 }
 
 // --- from the first network to the second one -------------------------------------------------------------------------------
 
+std::string Link::ends() const {
+  const auto [lower, higher] = std::minmax(shared_.rank, rank_);
+  return fmt::format("{} and {}", shared_.name(lower), shared_.name(higher));
+}
+
 void Link::first_broken(const std::string& reason) noexcept {
   if (state_ != State::kFirst || why_) return;
   reason_ = reason;
-  const auto [lower, higher] = std::minmax(shared_.rank, rank_);
-  const std::string ends = fmt::format("{} and {}", shared_.name(lower), shared_.name(higher));
-  const auto error = std::make_exception_ptr(Error(Code::kPeerFailed, fmt::format("{}: {}", ends, reason), rank_));
+  const auto error = std::make_exception_ptr(Error(Code::kPeerFailed, fmt::format("{}: {}", ends(), reason), rank_));
   if (second_lost_) return lose(error);
   state_ = State::kLeaving;
-  shared_.remark(fmt::format("the path over {} between {} broke ({}); their messages go over {} from now on",
-                             shared_.first_name, ends, reason, shared_.second_name));
   shared_.first->lose(rank_, error);
 }
 
@@ -324,6 +345,8 @@ void Link::go_on() noexcept {
     }
   }
   state_ = State::kSecond;
+  shared_.remark(fmt::format("the path over {} between {} broke ({}); their messages go over {} from now on",
+                             shared_.first_name, ends(), reason_, shared_.second_name));
   shared_.link_changed();
 }
 

@@ -118,7 +118,7 @@ class Link {
     MessageHeader header;
     std::uint64_t number = 0;
     bool held = false;     // it has no place yet
-    bool revoked = false;  // the receiver wants its place back
+    bool revoked = false;  // the receiver wants its place back, or has it
   };
   struct Class {
     std::uint64_t posted = 0;
@@ -133,7 +133,8 @@ class Link {
   std::uint64_t next_number(const MessageHeader& header) noexcept;
   void came(const Arriving& one) noexcept;
   void say(MessagePort& port, const std::string& over) noexcept;
-  MessageReceiver::Placement place_for_receipts(const MessageHeader& header) noexcept;
+  MessageReceiver::Placement place_for_receipts(const MessageHeader& header, bool replays) noexcept;
+  std::string ends() const;
   void receipts_came(const MessageHeader& header) noexcept;
   void require_sense(const wire::Receipts& receipts) const;
   void note(const wire::Receipts& receipts) noexcept;

@@ -2,29 +2,40 @@
 #pragma once
 
 #include <cstdint>
-#include <set>
+#include <iterator>
+#include <map>
 
 namespace aiacc::failover {
 
 class ReceivedNumbers {
  public:
+  using Ranges = std::map<std::uint64_t, std::uint64_t>;  // from the first to before the end
+
   void add(std::uint64_t number) {
-    if (number != complete_) {
-      if (number > complete_) beyond_.insert(number);
-      return;
+    if (number < complete_) return;
+    auto next = beyond_.upper_bound(number);
+    if (next != beyond_.begin() && std::prev(next)->second > number) return;
+    std::uint64_t first = number, end = number + 1;
+    if (next != beyond_.end() && next->first == end) {
+      end = next->second;
+      next = beyond_.erase(next);
     }
-    ++complete_;
-    while (!beyond_.empty() && *beyond_.begin() == complete_) {
-      beyond_.erase(beyond_.begin());
-      ++complete_;
+    if (next != beyond_.begin() && std::prev(next)->second == number) {
+      first = std::prev(next)->first;
+      beyond_.erase(std::prev(next));
+    }
+    if (first == complete_) {
+      complete_ = end;
+    } else {
+      beyond_.emplace(first, end);
     }
   }
   std::uint64_t complete() const noexcept { return complete_; }  // all lower numbers have come
-  const std::set<std::uint64_t>& beyond() const noexcept { return beyond_; }
+  const Ranges& beyond() const noexcept { return beyond_; }
 
  private:
   std::uint64_t complete_ = 0;
-  std::set<std::uint64_t> beyond_;
+  Ranges beyond_;  // apart from each other and from complete_
 };
 
 }  // namespace aiacc::failover
