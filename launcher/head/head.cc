@@ -166,8 +166,8 @@ void Head::rank_changed(HostLink& link, const wire::RankChanged& message) {
       if (!awaited_.armed()) await_others();
       break;
     case RankPhase::kInitialised:
-      awaited_.disarm();
       rules_.initialised(message.rank, elastic() ? start_barrier_.worlds() : 0);
+      if (awaited_.armed() && !somebody_waits()) awaited_.disarm();
       if (growth_) growth_->rank_initialised(message.rank);
       break;
     case RankPhase::kFinalized: rules_.finalized(message.rank); break;
@@ -253,6 +253,13 @@ void Head::await_others() {
   loop_.arm(awaited_, after(waiting_since_, kFirstWord));
 }
 
+bool Head::somebody_waits() const {
+  for (int rank = 0; rank < static_cast<int>(hosts_of_ranks_.size()); ++rank) {
+    if (rules_.phase(rank) == RankPhase::kConnected) return true;
+  }
+  return false;
+}
+
 std::string Head::who_is_missing() const {
   std::vector<wire::RankArrival> ranks;
   for (std::size_t rank = 0; rank < hosts_of_ranks_.size(); ++rank) {
@@ -275,11 +282,7 @@ void Head::tell_who_is_missing() {
 
 // Until the ranks' own limit of minutes nobody would know what the job waits for.
 void Head::tell_user_who_is_missing() {
-  bool waits = false;
-  for (int rank = 0; rank < static_cast<int>(hosts_of_ranks_.size()); ++rank) {
-    waits = waits || rules_.phase(rank) == RankPhase::kConnected;
-  }
-  const std::string missing = waits ? who_is_missing() : "";
+  const std::string missing = somebody_waits() && !one_is_done_ ? who_is_missing() : "";
   if (missing.empty()) return;
   say(MessageId::kWaiting,
       fmt::format("ranks have waited in aiacc_init for {:.0f} s: {}", seconds(loop_.now() - waiting_since_), missing));

@@ -131,6 +131,7 @@ class Head final : private Sink::Owner, private InputSource::Owner, private Host
   bool survive_loss(const HostLink& link, const std::string& sentence);
   void tell_of_lost(const HostLink& link, const std::vector<int>& ranks, const std::string& sentence);
   void await_others();
+  bool somebody_waits() const;
   std::string who_is_missing() const;  // of those that are to call aiacc_init; "": nobody
   void tell_who_is_missing();
   void tell_user_who_is_missing();
