@@ -36,6 +36,22 @@ def check_each_argument_of_each_function():
     assert whole.item() == hvd.size()  # nothing of it was left behind
 
 
+def check_numbers_of_numpy_and_of_divisions_are_taken():
+    import numpy
+    root = numpy.int64(hvd.size() - 1)
+    assert hvd.broadcast(torch.tensor([float(hvd.rank())]), root_rank=root, name="numpy").item() == root
+    assert hvd.broadcast_object(hvd.rank(), root_rank=root) == root
+    hvd.broadcast_parameters(model().state_dict(), root_rank=root)
+    assert hvd.allreduce(torch.ones(1), average=numpy.bool_(False)).item() == hvd.size()
+    assert len(hvd.alltoall(torch.ones(hvd.size()), splits=[1.0] * hvd.size())[0]) == hvd.size()
+    one = model()
+    optimizer = hvd.DistributedOptimizer(torch.optim.SGD(one.parameters(), lr=0.1), one.named_parameters(), backward_passes_per_step=4 / 2,
+                                         gradient_predivide_factor=numpy.float32(2))
+    optimizer.set_backward_passes_per_step(2 / 2)
+    one(torch.ones(1, 2)).sum().backward()
+    optimizer.step()
+
+
 def check_those_that_differ():
     sparse = torch.eye(2).to_sparse()
     for name in ("name", "op", "process_set"):

@@ -18,6 +18,11 @@ def whole(name: str, value: Any) -> int:
         raise refused(name, value, "a whole number") from None
 
 
+def count(name: str, value: Any) -> int:
+    """As whole(); a float that is a whole number, as of a division, is taken too."""
+    return int(value) if isinstance(value, float) and value.is_integer() else whole(name, value)
+
+
 def member(name: str, value: Any, kind: Any) -> int:
     """Of an enumeration, or its number."""
     try:
@@ -40,8 +45,8 @@ def number(name: str, value: Any) -> float:
 def milliseconds(timeout: Any) -> int:
     """-1: without an end."""
     seconds = number("timeout", timeout)
-    if math.isnan(seconds):
-        raise ValueError("timeout is nan: it is a number of seconds")
+    if math.isnan(seconds) or seconds == -math.inf:
+        raise ValueError(f"timeout is {seconds}: it is a number of seconds")
     return -1 if seconds == math.inf else max(1, int(seconds * 1000))
 
 

@@ -3,9 +3,9 @@ from __future__ import annotations
 
 import pickle
 import warnings
-from typing import Any, Callable, List, Optional, Sequence
+from typing import Any, Callable, List, Optional, Sequence, Tuple
 
-from aiacc._arguments import refused, several, whole
+from aiacc._arguments import count, refused, several, whole
 from aiacc._horovod import basics, handles, operations
 from aiacc._horovod.channel import Operation
 from aiacc._horovod.operations import Average, Sum, checked_op
@@ -19,7 +19,7 @@ except ImportError:
 
 
 def handle_average_backwards_compatibility(op: Optional[int], average: Optional[bool]) -> int:
-    if average is not None and not isinstance(average, int):
+    if average is not None and not isinstance(average, int) and type(average).__name__ not in ("bool", "bool_"):  # the last of numpy
         raise refused("average", average, "True or False; it is deprecated: use op=Average or op=Sum")
     if op is not None:
         if average is not None:
@@ -58,12 +58,13 @@ def run(process_set: ProcessSet, operation: Operation, finish: Callable[[Any], A
         handles.give_back_name(pending.key)
 
 
-def root_in_set(root_rank: int, process_set: ProcessSet) -> int:
+def root_in_set(root_rank: int, process_set: ProcessSet) -> Tuple[int, int]:
+    """The root's number in the job and in the set."""
     ranks = checked_set(process_set)._registered()
     root_rank = whole("root_rank", root_rank)
     if root_rank not in ranks:
         raise ValueError(f"root_rank is {root_rank}: it is a rank of the job, and one of {process_set}")
-    return ranks.index(root_rank)
+    return root_rank, ranks.index(root_rank)
 
 
 def checked_splits(rows: int, splits: Optional[Sequence[int]], size: int) -> List[int]:
@@ -73,7 +74,7 @@ def checked_splits(rows: int, splits: Optional[Sequence[int]], size: int) -> Lis
         if rest:
             raise InvalidArgument(f"alltoall of {rows} rows to {size} ranks: they do not divide equally; splits says how many each gets")
         return [each] * size
-    found = [whole("a number of splits", one) for one in several("splits", splits, "a list of a number of rows for each rank")]
+    found = [count("a number of splits", one) for one in several("splits", splits, "a list of a number of rows for each rank")]
     if len(found) != size:
         raise InvalidArgument(f"splits has {len(found)} numbers for {size} ranks")
     if min(found) < 0 or sum(found) > rows:
@@ -83,7 +84,7 @@ def checked_splits(rows: int, splits: Optional[Sequence[int]], size: int) -> Lis
 
 def broadcast_object(obj: Any, root_rank: int = 0, name: Optional[str] = None, process_set: ProcessSet = global_process_set) -> Any:
     """The root's object (pickled), on every rank."""
-    root = root_in_set(root_rank, process_set)
+    root_rank, root = root_in_set(root_rank, process_set)
     is_root = basics.rank() == root_rank
     data = _pickler.dumps(obj) if is_root else b""
     got = run(process_set, operations.BroadcastBytes(name, data, root_rank, root), lambda output: output)

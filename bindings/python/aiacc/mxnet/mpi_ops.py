@@ -103,7 +103,7 @@ def broadcast(tensor: NDArray, root_rank: int, name: Optional[str] = None, prior
     """The root's tensor, as a new one. `root_rank` is a rank of the job, also with a process set."""
     _tensors.check(tensor)
     result = _tensors.like(tensor)
-    made = operations.Broadcast(name, tensor, result, root_rank, root_in_set(root_rank, process_set))
+    made = operations.Broadcast(name, tensor, result, *root_in_set(root_rank, process_set))
     _engine.start(process_set, made, [tensor], [result], priority)
     return result
 
@@ -111,7 +111,7 @@ def broadcast(tensor: NDArray, root_rank: int, name: Optional[str] = None, prior
 def broadcast_(tensor: NDArray, root_rank: int, name: Optional[str] = None, priority: int = 0, process_set: ProcessSet = global_process_set) -> NDArray:
     """As broadcast, in place."""
     _tensors.check(tensor)
-    made = operations.Broadcast(name, tensor, tensor, root_rank, root_in_set(root_rank, process_set))
+    made = operations.Broadcast(name, tensor, tensor, *root_in_set(root_rank, process_set))
     _engine.start(process_set, made, [], [tensor], priority)
     return tensor
 

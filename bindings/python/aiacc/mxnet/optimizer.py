@@ -26,7 +26,8 @@ class DistributedOptimizer(mx.optimizer.Optimizer):
         if not isinstance(optimizer, mx.optimizer.Optimizer):
             raise ValueError(f"optimizer is of {type(optimizer).__name__}: it is an mx.optimizer.Optimizer, as mx.optimizer.create makes")
         checked_set(process_set)
-        if number("gradient_predivide_factor", gradient_predivide_factor) <= 0:
+        gradient_predivide_factor = number("gradient_predivide_factor", gradient_predivide_factor)
+        if gradient_predivide_factor <= 0:
             raise ValueError(f"gradient_predivide_factor is {gradient_predivide_factor}: it is above 0")
         if whole("num_groups", num_groups) < 0:
             raise ValueError(f"num_groups is {num_groups}: it is 0 or more")

@@ -34,7 +34,8 @@ class DistributedTrainer(mx.gluon.Trainer):
         if not hasattr(compression, "wire"):
             raise ValueError(f"compression is {compression!r}: it is Compression.none or Compression.fp16")
         checked_set(process_set)
-        if number("gradient_predivide_factor", gradient_predivide_factor) <= 0 or whole("num_groups", num_groups) < 0:
+        gradient_predivide_factor = number("gradient_predivide_factor", gradient_predivide_factor)
+        if gradient_predivide_factor <= 0 or whole("num_groups", num_groups) < 0:
             raise ValueError(f"gradient_predivide_factor is {gradient_predivide_factor} and num_groups {num_groups}: they are above 0, and 0 or more")
         if isinstance(optimizer, DistributedOptimizer):
             warnings.warn("DistributedTrainer reduces the gradients itself: it takes the optimizer that the DistributedOptimizer was made of", stacklevel=2)

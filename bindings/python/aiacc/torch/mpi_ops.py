@@ -164,7 +164,7 @@ def _run_allgather(given: List[torch.Tensor], name: Optional[str], process_set: 
 
 def _broadcast(given: torch.Tensor, result: torch.Tensor, root_rank: int, name: Optional[str],
                process_set: ProcessSet) -> Tuple[Operation, Callable[[Any], Any]]:
-    operation = operations.Broadcast(name, _tensors.on_host(_tensors.check(given)), result, root_rank, _root_in_set(root_rank, process_set))
+    operation = operations.Broadcast(name, _tensors.on_host(_tensors.check(given)), result, *_root_in_set(root_rank, process_set))
     return operation, lambda output: output
 
 

@@ -9,7 +9,7 @@ from typing import Any, Callable, Dict, Iterable, Iterator, List, Optional, Sequ
 
 import torch
 
-from aiacc._arguments import number, refused, several, whole
+from aiacc._arguments import count, number, refused, several
 from aiacc._horovod import basics
 from aiacc._horovod.process_sets import ProcessSet, checked_set, global_process_set
 from aiacc.gradients import Wire
@@ -201,7 +201,8 @@ class _DistributedOptimizer(torch.optim.Optimizer):
             self._should_synchronize = True
 
     def set_backward_passes_per_step(self, passes: int) -> None:
-        if whole("passes", passes) <= 0:
+        passes = count("passes", passes)
+        if passes <= 0:
             raise ValueError(f"backward_passes_per_step is {passes}; it is 1 or more")
         self.backward_passes_per_step = passes
         for one in self._delays:
@@ -303,17 +304,17 @@ def _named(optimizer: torch.optim.Optimizer, named_parameters: Optional[Iterable
 
 
 def _grouped(groups: Union[None, int, Sequence[Any]], num_groups: int, names: Dict[torch.Tensor, str]) -> List[List[torch.Tensor]]:
-    if num_groups is not None and whole("num_groups", num_groups):
+    if num_groups is not None and count("num_groups", num_groups):
         warnings.warn("num_groups is deprecated: use groups", DeprecationWarning, stacklevel=3)
         groups = num_groups if groups is None else groups
     if groups is None or isinstance(groups, int):
-        count = groups or 0
-        if isinstance(groups, bool) or count < 0:
+        wanted = groups or 0
+        if isinstance(groups, bool) or wanted < 0:
             raise ValueError(f"groups is {groups}: it is a number of groups, from 0, or a list of lists of parameters")
         ordered = list(names)
-        each, rest = divmod(len(ordered), count) if count else (0, 0)
+        each, rest = divmod(len(ordered), wanted) if wanted else (0, 0)
         made, begin = [], 0
-        for i in range(min(count, len(ordered))):
+        for i in range(min(wanted, len(ordered))):
             end = begin + each + (i < rest)
             made.append(ordered[begin:end])
             begin = end
@@ -350,12 +351,14 @@ def DistributedOptimizer(optimizer: torch.optim.Optimizer, named_parameters: Opt
         raise refused("optimizer", optimizer, "an optimizer of torch")
     checked_compression(compression)
     checked_set(process_set)
-    if number("gradient_predivide_factor", gradient_predivide_factor) <= 0:
+    gradient_predivide_factor = number("gradient_predivide_factor", gradient_predivide_factor)
+    if gradient_predivide_factor <= 0:
         raise ValueError(f"gradient_predivide_factor is {gradient_predivide_factor}: it is above 0")
     operations.checked_op(op)
     if op != Average and gradient_predivide_factor != 1.0:
         raise ValueError("gradient_predivide_factor is a part of the division of op=Average: leave it out with another op")
-    if whole("backward_passes_per_step", backward_passes_per_step) <= 0:
+    backward_passes_per_step = count("backward_passes_per_step", backward_passes_per_step)
+    if backward_passes_per_step <= 0:
         raise ValueError(f"backward_passes_per_step is {backward_passes_per_step}; it is 1 or more")
     names = _named(optimizer, named_parameters)
     made_groups = _grouped(groups, num_groups, names)

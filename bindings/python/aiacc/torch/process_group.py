@@ -8,7 +8,7 @@ import ctypes as c
 import functools
 import types
 from datetime import timedelta
-from typing import Any, Callable, Deque, List, Optional, Sequence
+from typing import Any, Callable, Deque, Dict, List, Optional, Sequence
 
 import torch
 import torch.distributed as dist
@@ -32,6 +32,7 @@ _ATTR_SIZE = c.sizeof(_abi.Attr)
 _LONG_BYTES = 4 << 20  # as in _shim.cc; steps of DDP with buckets of 4 MiB took a tenth longer with waiting threads, one run on two cores
 _NO_TIME = timedelta(0)
 _FORGETS = tuple(map(int, torch.__version__.split(".")[:2])) < (2, 13)  # of 2.7 to 2.12 it is not known
+_MOST_UNASKED = 1024 if _FORGETS else 64
 _C: Any = torch._C._distributed_c10d
 
 
@@ -82,7 +83,7 @@ class AiaccProcessGroup(dist.ProcessGroup):
         self._timeout_ms = 0  # of operations without one of their own; 0: the group's
         # Where only C++ holds a Work (join() of DistributedDataParallel; functional collectives in torch 2.6; everywhere in torch 1), its
         # Python half, which knows the end, is forgotten, and C++ waits forever: it lives here until it was asked for its end.
-        self._unasked: Deque[Work] = collections.deque(maxlen=1024 if _FORGETS else 64)
+        self._unasked: Dict[int, Work] = {}  # by id()
         self._asked_last: Deque[Work] = collections.deque(maxlen=4)  # and for a while longer: C++ asks for the future after the end
 
     # --- what torch asks of any group
@@ -146,6 +147,8 @@ class AiaccProcessGroup(dist.ProcessGroup):
 
     def shutdown(self) -> None:
         group, self._group = self._group, None
+        self._unasked.clear()
+        self._asked_last.clear()
         if group is not None and aiacc.initialized():
             try:
                 group.free()
@@ -201,18 +204,19 @@ class AiaccProcessGroup(dist.ProcessGroup):
 
     def _keep(self, work: Work) -> Work:
         """Until it was asked for its end."""
-        self._unasked.append(work)
+        self._unasked[id(work)] = work
+        if len(self._unasked) > _MOST_UNASKED:
+            del self._unasked[next(iter(self._unasked))]
         work.asked = self._asked
         return work
 
     def _all(self, works: Sequence[Work], results: Any) -> Work:
+        for one in works:  # the whole has them
+            self._unasked.pop(id(one), None)
         return self._keep(Work.all(works, results))
 
     def _asked(self, work: Work) -> None:
-        try:
-            self._unasked.remove(work)
-        except ValueError:
-            pass
+        self._unasked.pop(id(work), None)
         self._asked_last.append(work)
 
     # --- collectives
