@@ -44,9 +44,11 @@ def test_each_rank_answers_at_its_own_port(launch, gradients, tmp_path):
     port = free_ports()
     tmp_path.chmod(0o777)
     job = launch(2, gradients, "late", tmp_path / "asked", env={"AIACC_METRICS": str(port)})
-    texts = [subprocess.run([sys.executable, "-c", ASKING, str(port + rank)], capture_output=True, text=True, timeout=60) for rank in range(2)]
-    (tmp_path / "asked").touch()
-    job.finish()
+    try:
+        texts = [subprocess.run([sys.executable, "-c", ASKING, str(port + rank)], capture_output=True, text=True, timeout=60) for rank in range(2)]
+    finally:
+        (tmp_path / "asked").touch()
+        job.finish()
     for rank, asked in enumerate(texts):
         assert f'aiacc_gradient_bytes_total{{rank="{rank}",host="' in asked.stdout, asked
         assert "# TYPE aiacc_gradient_fused_bytes histogram" in asked.stdout and ' 405 404\nHTTP/1.1 400 Bad Request' in asked.stdout, asked

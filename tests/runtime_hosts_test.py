@@ -4,6 +4,7 @@ import os
 import pathlib
 import re
 import signal
+import threading
 
 import pytest
 
@@ -216,9 +217,12 @@ def test_a_stopped_rank_of_another_host_is_no_failure(hosts, rank):
     job = on(hosts, UNEVEN, rank, "loop", 200)
     process = next(pid for pid in job.wait_for_pids("rank", 5) if b"AIACC_RANK=4" in environment(pid))
     os.kill(process, signal.SIGSTOP)
+    on_stop = threading.Timer(60, os.kill, (process, signal.SIGCONT))  # if nobody says anything
+    on_stop.start()
     said = job.process.stderr.readline().decode()
     while said and "stopped" not in said:
         said = job.process.stderr.readline().decode()
+    on_stop.cancel()
     os.kill(process, signal.SIGCONT)
     code, _, err = job.finish()
     assert code == 0, said + err

@@ -70,11 +70,10 @@ TEST_F(SilenceTest, AnEndThatWaitsForAnAnswerHearsThatItsBytesWereLost) {
     deafen(*pair_.server);
     const Instant deafened = loop_.now();
     loop_.run(write_bytes(*pair_.client, Bytes(100), stop_));
-    const Instant began = loop_.now();
     error = failure_of(read_forever(pair_.client.get(), &stop_));
     EXPECT_EQ(error->code(), Code::kPeerFailed);
-    EXPECT_GE(loop_.now() - began, kLimit - kLimit / 3);
     took = loop_.now() - deafened;
+    EXPECT_GE(took, kLimit - kLimit / 3);
   }
   EXPECT_NE(error->message().find("timed out"), std::string::npos) << error->message();
   EXPECT_EQ(failure_of(write_bytes(*pair_.client, Bytes(1), stop_)).code(), Code::kPeerFailed) << "it stays broken";
@@ -114,6 +113,7 @@ TEST_F(SilenceTest, AHostThatIsSilentForAMomentOnlyIsNotLost) {
   }
   Bytes again(100);
   EXPECT_TRUE(loop_.run(read_full(*pair_.server, again, stop_))) << "it was sent again";
+  loop_.run(rest(kLonger));
   loop_.run(write_bytes(*pair_.client, Bytes(100), stop_));
   pair_.client->shutdown_write();
   EXPECT_EQ(failure_of(read_forever(pair_.server.get(), &stop_)).code(), Code::kOk);
