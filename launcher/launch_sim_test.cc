@@ -266,6 +266,24 @@ TEST(LaunchInVirtualTime, NobodyIsToldOfRanksThatAreInTheirWorld) {
   EXPECT_EQ(*cluster.said, "");
 }
 
+// Rank 2 waits for the second world, and only then the report comes that rank 3 has entered the first one.
+TEST(LaunchInVirtualTime, ALateReportOfTheLastWorldEndsNoWait) {
+  Cluster cluster(5);
+  cluster.lies = 2;
+  const std::vector<std::pair<int, RankPhase>> reports = {{2, RankPhase::kConnected},   {3, RankPhase::kConnected},
+                                                          {2, RankPhase::kInitialised}, {2, RankPhase::kFinalized},
+                                                          {2, RankPhase::kConnected},   {3, RankPhase::kInitialised}};
+  for (const auto& [rank, phase] : reports) {
+    wire::RankChanged change;
+    change.rank = rank;
+    change.phase = static_cast<std::uint8_t>(phase);
+    const wire::Bytes frame = wire::encode_frame(change);
+    cluster.lie.insert(cluster.lie.end(), frame.begin(), frame.end());
+  }
+  cluster.world.run_until(Instant(22s));
+  EXPECT_TRUE(cluster.said->starts_with("aiaccrun: ranks have waited in aiacc_init for 20 s: ")) << *cluster.said;
+}
+
 TEST(LaunchInVirtualTime, AStoppedRankEndsNothing) {
   Cluster cluster(5);
   cluster.world.run_until(Instant(1s));

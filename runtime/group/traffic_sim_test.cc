@@ -97,13 +97,13 @@ Call class_message_of(Collective kind, std::size_t count, int peer) {
   return call;
 }
 
-constexpr std::size_t kLong = 200'000;
+constexpr std::size_t kLong = 600'000;  // more than goes without RTS and CTS
 
 TEST(TrafficClasses, ByDefaultShortMessagesAreLatencyAndPayloadsBulk) {
   NotingJob world({0, 1});
   for (auto& rank : world.job.ranks) {
     rank->sum(10);
-    rank->sum(10 * kLong);  // what is shorter may be eager, and bulk
+    rank->sum(kLong);
   }
   world.expect_success();
   for (const NotingPort::Noted& noted : world.noted) {
@@ -253,7 +253,7 @@ std::pair<Duration, Duration> times_of_two(const CallOptions& first, const CallO
   SimJob job({0, 1});
   for (auto& rank : job.ranks) {
     rank->sum(4'000'000, first);
-    rank->sum(100'000, second);
+    rank->sum(300'000, second);
   }
   job.finish();
   for (const auto& operation : job[0].operations) EXPECT_EQ(error_of(*operation).message(), "");
@@ -272,7 +272,7 @@ TEST(TrafficClasses, AnOperationOvertakesALongOneOfALessUrgentClass) {
                                       {urgent, in_class(TrafficClass::kControl)}}) {
     const auto [long_one, short_one] = times_of_two(before, after);
     EXPECT_LT(short_one, long_one) << "it is called last and ends first";
-    EXPECT_LT(2 * short_one, plain);
+    EXPECT_LT(4 * short_one, 3 * plain) << "than without classes";
   }
 }
 
