@@ -57,7 +57,7 @@ Task<void> send(Mailbox* mailbox, ViewPtr view, std::uint64_t sequence, std::spa
   co_await exchange.send(1, 1, Buffer{from.data(), from.size()}, *stop);
 }
 
-Task<void> swap(Mailbox* mailbox, ViewPtr view, int peer, std::span<std::byte> bytes, Stop* stop) {
+Task<void> swap_with(Mailbox* mailbox, ViewPtr view, int peer, std::span<std::byte> bytes, Stop* stop) {
   Exchange exchange(*mailbox, view, 0, static_cast<std::uint64_t>(peer), kFingerprint, CallNote(Note{}));
   exchange.swap_long();
   const Buffer buffer{bytes.data(), bytes.size()};
@@ -203,7 +203,7 @@ TEST(ManyPeers, StoreNoMoreThanSixteenLongSwapsCredit) {
   std::vector<std::byte> bytes(Mailbox::kLongSwapBytes);
   std::vector<Task<void>> swaps;
   for (int rank = 1; rank <= kPeers; ++rank) {
-    swaps.push_back(swap(&mailbox, all, rank, bytes, &stop));
+    swaps.push_back(swap_with(&mailbox, all, rank, bytes, &stop));
     swaps.back().start();
   }
   std::uint64_t stored = 0, granted = 0;
