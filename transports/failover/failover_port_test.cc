@@ -1,9 +1,9 @@
 #include "transports/failover/failover_port.h"
 
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include <map>
-#include <set>
 
 #include "base/wire/codec.h"
 #include "base/wire/path_messages.h"
