@@ -108,6 +108,7 @@ void Worker::failed(const fi_cq_err_entry& entry) {
 void Worker::tell_broken() {
   for (Peer* peer : std::exchange(broken_, {})) {
     const std::string problem = std::exchange(peer->problem, {});
+    peer->has_failed = true;
     if (peer->endpoint == nullptr) {
       for (Buffer* each : std::exchange(peer->waiting, {})) give(each);
     } else if (callbacks_.broken != nullptr) {
@@ -167,6 +168,7 @@ void Worker::sent(Buffer* buffer, const char* problem) {
   peer.outstanding[buffer->place] = peer.outstanding.back();
   peer.outstanding[buffer->place]->place = buffer->place;
   peer.outstanding.pop_back();
+  peer.has_failed = peer.has_failed || problem != nullptr;
   Operation* const operation = buffer->operation;
   const auto chunk_of = sends_.find(buffer->send);
   give(buffer);
@@ -248,7 +250,8 @@ void Worker::disconnect(Endpoint* endpoint) noexcept {
     return one.second.from == &peer;
   });
   std::erase(blocked_, &peer);
-  if (lent) fabric_->remove(std::exchange(peer.address, FI_ADDR_NOTAVAIL));
+  // libfabric 1.17 crashes at times where it is to close a connection that has failed. Nothing comes by that any more.
+  if (lent && !peer.has_failed) fabric_->remove(std::exchange(peer.address, FI_ADDR_NOTAVAIL));
   void* const callers = endpoint->callers;
   peer.endpoint.reset();
   constexpr char kClosed[] = "the connection is closed";
@@ -460,7 +463,11 @@ void Worker::chunk_came(const WireHeader& header, std::span<const std::byte> byt
 }
 
 void Worker::read_ended(const Reads::Ended& ended) {
-  if (ended.problem == nullptr) end(*ended.from, ended.send);
+  if (ended.problem == nullptr) {
+    end(*ended.from, ended.send);
+  } else {
+    ended.from->has_failed = true;
+  }
   if (callbacks_.fetched != nullptr) callbacks_.fetched(callbacks_.owner, *ended.operation, ended.problem);
 }
 

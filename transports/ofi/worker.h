@@ -58,6 +58,7 @@ struct Peer {
   std::deque<Buffer*> waiting;         // for the provider to take them
   std::vector<Buffer*> outstanding;    // which it has taken
   std::string problem;                 // not "": it is to be told that the endpoint is broken
+  bool has_failed = false;             // libfabric has given up what was on its way there
 };
 
 class Worker {
