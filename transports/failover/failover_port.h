@@ -17,7 +17,7 @@ namespace aiacc {
 
 class FailoverPort final : public MessagePort {
  public:
-  static constexpr std::size_t kCopyBytes = 32 << 10;
+  static constexpr std::size_t kCopyBytes = 32 << 10;  // a longer message completes when the peer has it
 
   struct Networks {
     std::unique_ptr<MessagePort> first;

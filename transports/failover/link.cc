@@ -6,7 +6,9 @@
 #include <cstring>
 #include <utility>
 
+#include "base/printable.h"
 #include "base/wire/codec.h"
+#include "transports/failover/failover_port.h"
 
 namespace aiacc::failover {
 namespace {
@@ -59,7 +61,7 @@ void Link::post(const MessageHeader& header, std::span<const Buffer> pieces, Sen
   record.header = header;
   record.number = its.posted++;
   record.promise(completion);
-  record.lent = header.length > kCopyBytes;
+  record.lent = header.length > FailoverPort::kCopyBytes;
   if (state_ == State::kFirst && !record.lent) {  // it is told before the peer has it
     record.copy.reserve(header.length);
     for (const Buffer& piece : pieces) record.copy.insert(record.copy.end(), piece.data, piece.data + piece.bytes);
@@ -146,7 +148,7 @@ void Link::came(const Arriving& one) noexcept {
   class_of(one.header.traffic).received.add(one.number);
   ++unacknowledged_;
   unacknowledged_bytes_ += one.header.length;
-  const bool is_awaited = one.header.length > kCopyBytes;
+  const bool is_awaited = one.header.length > FailoverPort::kCopyBytes;
   const bool many = unacknowledged_ >= kMessagesOfReceipt || unacknowledged_bytes_ >= kBytesOfReceipt;
   if (state_ == State::kFirst && !why_ && (is_awaited || many)) say(*shared_.first, "");
 }
@@ -247,7 +249,7 @@ void Link::receipts_came(const MessageHeader& header) noexcept {
     return lose(std::make_exception_ptr(
         Error(Code::kProtocol, fmt::format("{}: {}", shared_.name(rank_), error.message()), rank_)));
   }
-  first_broken(theirs_->reason);
+  first_broken(theirs_->reason.empty() ? "the other rank gave it up" : printable(theirs_->reason));
   go_on();
 }
 

@@ -24,9 +24,6 @@
 
 namespace aiacc::failover {
 
-// A longer message completes when the peer has it.
-inline constexpr std::size_t kCopyBytes = 32 << 10;
-
 class Link;
 
 // A message of this rank's, until the peer has it or nobody waits for it any more.
