@@ -258,7 +258,7 @@ def test_hosts_that_share_only_a_network(folder):
     hosts = Hosts(folder, "h0:1", "h1:1")
     with namespace_hosts.Hosts(3) as there:
         job = Job(["--quiet", "--min-np", 2, "--max-np", 4, "--host-discovery-script", hosts.script, "--launch-agent", there.enter, "sh", "-c",
-                   f'touch {folder}/$AIACC_RANK; export STEP_MS=100; exec "$@"', "sh", WORLDS, folder, 12], env={**STEPS, "LAST_SIZE": "4"})
+                   f'touch {folder}/$AIACC_RANK; export STEP_MS=100 LAST_SIZE=4; exec "$@"', "sh", WORLDS, folder, 12], env=STEPS)
         job.wait_for(lambda: (folder / "0").exists() and (folder / "1").exists(), "the first ranks")
         hosts.write("h0:1", "h1:2", "h2:1")
         code, out, err = job.finish()

@@ -75,8 +75,8 @@ def check_named_asynchronous_allreduces_that_disagree():
     if hvd.size() == 1:
         return
     for number in range(2):
-        handle = hvd.allreduce_async(torch.ones(2 + hvd.rank()), name=f"wrong {number}")
-        text = raises(Internal, hvd.synchronize, handle)
+        # A rank that starts it when two others have been compared hears of it at once.
+        text = raises(Internal, lambda: hvd.synchronize(hvd.allreduce_async(torch.ones(2 + hvd.rank()), name=f"wrong {number}")))
         named = sum(f"{count} fp32, avg" in text for count in (2, 3, 4))  # any two of the ranks, whichever were compared first
         assert f"wrong {number}" in text and named == 2, text
         equal(hvd.synchronize(hvd.allreduce_async(torch.ones(3), name="right", op=hvd.Sum)), torch.full((3,), float(hvd.size())))
