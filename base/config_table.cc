@@ -163,7 +163,9 @@ constexpr std::array kTable{
         "CAP_NET_ADMIN. lossless=yes: the network is meant to lose none of them, by priority flow control (PFC) on "
         "their priority; aiacc-info --qos then says whether this host's devices have it, and a rank that sends some "
         "again says so once. Ranks switch nothing on, and the kernel takes a loss for congestion all the same. Over "
-        "UCX the DSCP marks packets of RDMA, the priority is their service level, and nothing else of it counts.",
+        "UCX the DSCP marks packets of RDMA, and the priority is their service level. Over UCX and libfabric shares "
+        "and "
+        "rates hold, and nothing else of it counts.",
         "0.1"},
     ConfigRow{
         "AIACC_TC_LAT", &V::tc_lat, "", "", "", kUser,

@@ -63,6 +63,14 @@ class OverALibrary:
         code, out, err = self.on(hosts, "h0:2,h1:1", surface, 0, CASES).finish()
         assert (code, out, said(err)) == (0, "", "")
 
+    def test_a_rate_is_kept(self, hosts):
+        """Each rank sends as many bytes as the sum has, and the bound is one of time that nothing can be too slow for."""
+        code, out, err = self.on(hosts, "h0:1,h1:1", "-x", "AIACC_TC_BULK=rate=400mbit", STAGE / "bin/aiacc-perf", "allreduce", "--json", "-b", "4M",
+                                 "-e", "4M", "-n", "5").finish()
+        assert code == 0, err
+        rows = [row for row in map(json.loads, out.splitlines()) if row["kind"] == "row"]
+        assert rows and all(row["algbw_gbs"] <= 0.05 * 1.05 and row["wrong"] == 0 for row in rows), rows
+
     def test_ranks_that_leave_at_once_harm_nobody(self, hosts, rank):
         for _ in range(5):
             code, out, err = self.on(hosts, "h0:1,h1:1", rank, "barrier").finish()

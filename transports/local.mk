@@ -65,8 +65,11 @@ transports_sources += \
 transports_sources += \
 	transports/qos/class_shares.cc \
 	transports/qos/class_shares.h \
+	transports/qos/class_turns.cc \
+	transports/qos/class_turns.h \
 	transports/qos/delay_window.cc \
-	transports/qos/delay_window.h
+	transports/qos/delay_window.h \
+	transports/qos/latency_use.h
 
 transports_sources += \
 	transports/service/host_streams.cc \
@@ -175,6 +178,7 @@ transports_tests += \
 	transports/forwarding_port_test.h \
 	transports/active/active_fixture_test.h \
 	transports/active/active_port_test.cc \
+	transports/active/active_shares_test.cc \
 	transports/early_rts_test.cc \
 	transports/failover/failover_port_test.cc \
 	transports/mailbox_bad_peer_test.cc \
@@ -189,6 +193,7 @@ transports_tests += \
 	transports/sim/sim_port_test.cc \
 	transports/tcp/outbound_test.cc \
 	transports/qos/class_shares_test.cc \
+	transports/qos/class_turns_test.cc \
 	transports/qos/delay_window_test.cc \
 	transports/tcp/tcp_delay_test.cc \
 	transports/tcp/tcp_lossless_test.cc \

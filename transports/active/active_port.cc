@@ -282,6 +282,8 @@ std::size_t ActivePort::chunk_bytes() const noexcept {
   return engine_->eager_bytes > 0 ? engine_->eager_bytes : kChunkBytes;
 }
 
+void ActivePort::note_latency() noexcept { engine_->latency_use.note(engine_->loop.now()); }
+
 std::string ActivePort::obstacle(int rank) const {
   const std::optional<BrokenPath> path = broken_path(rank);
   return path ? path->reason : std::string();

@@ -23,6 +23,7 @@
 #include <vector>
 
 #include "base/io/real_loop.h"
+#include "base/io/traffic_marks.h"
 #include "base/task/task.h"
 #include "base/wire/secret.h"
 #include "transports/message.h"
@@ -39,6 +40,7 @@ class ActivePort final : public MessagePort {
   static constexpr std::size_t kCopyBytes = 32 << 10;
   static constexpr std::size_t kHeldBytes = 8 << 20;  // of one peer, beyond which it is lost: its credit is less
 
+  using Marks = std::array<io::TrafficMarks, kTrafficClasses>;  // by traffic class
   // A rank has a worker for all traffic classes, or several, each for some of them.
   using WorkerOfClass = std::array<std::uint8_t, kTrafficClasses>;
   struct Peer {
@@ -54,6 +56,7 @@ class ActivePort final : public MessagePort {
     std::vector<Peer> peers;  // by world rank, this rank included, whose classes the workers below are for
     Duration answer_limit = std::chrono::seconds(10);
     Duration broken_limit{};
+    Marks marks{};  // of which the port keeps shares and rates; the workers have the others
   };
 
   // The workers become the port's. Ranks know their addresses.
@@ -71,6 +74,7 @@ class ActivePort final : public MessagePort {
   void lose(int rank, std::exception_ptr why) noexcept override;
   Task<void> leave(Duration limit, Stop& stop) override;
   std::size_t chunk_bytes() const noexcept override;
+  void note_latency() noexcept override;
   void close() noexcept override;
 
   std::string obstacle(int rank) const override;

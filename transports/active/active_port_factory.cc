@@ -34,9 +34,9 @@ bool is_urgent(std::size_t traffic) { return traffic <= static_cast<std::size_t>
 
 ActivePortFactory::ActivePortFactory(io::RealLoop& loop, const active::Library& library,
                                      std::span<const std::string> settings, const Marks& marks)
-    : loop_(loop), library_(library), module_(active::load(library, settings)) {
+    : loop_(loop), library_(library), module_(active::load(library, settings)), marks_(marks) {
   try {
-    open_workers(settings, marks);
+    open_workers(settings);
   } catch (...) {
     for (active::Worker* each : workers_) module_.close(each);
     throw;
@@ -47,10 +47,10 @@ ActivePortFactory::~ActivePortFactory() {
   for (active::Worker* each : workers_) module_.close(each);
 }
 
-void ActivePortFactory::open_workers(std::span<const std::string> settings, const Marks& marks) {
+void ActivePortFactory::open_workers(std::span<const std::string> settings) {
   std::vector<std::pair<bool, std::vector<std::string>>> opened;
   for (std::size_t traffic = 0; traffic < kTrafficClasses; ++traffic) {
-    const io::TrafficMarks& its = marks[traffic];
+    const io::TrafficMarks& its = marks_[traffic];
     std::vector<std::string> its_settings(settings.begin(), settings.end());
     // What follows the DSCP in the octet is for congestion control, and the device's to set.
     if (its.dscp && !library_.traffic_class.empty()) {
@@ -125,6 +125,7 @@ std::unique_ptr<MessagePort> ActivePortFactory::open(PortWorld world) {
   settings.job = world.job;
   settings.secret = world.secret;
   settings.broken_limit = world.refused_limit;
+  settings.marks = marks_;
   for (PortWorld::Peer& each : world.peers) {
     std::optional<ActivePort::Peer> peer = read(each.address);
     if (!peer) {

@@ -21,7 +21,7 @@ namespace aiacc {
 
 class ActivePortFactory final : public PortFactory {
  public:
-  using Marks = std::array<io::TrafficMarks, kTrafficClasses>;
+  using Marks = ActivePort::Marks;
 
   // `settings`: of the library, "UCX_TLS=tcp". Throws kUnsupported with the reason where there is no such library, or none of
   // the transports and devices that the settings name. Library and loop outlive the port.
@@ -37,12 +37,13 @@ class ActivePortFactory final : public PortFactory {
   std::string description() const override;
 
  private:
-  void open_workers(std::span<const std::string> settings, const Marks& marks);
+  void open_workers(std::span<const std::string> settings);
   std::optional<ActivePort::Peer> read(std::span<const std::uint8_t> address) const;
 
   io::RealLoop& loop_;
   const active::Library& library_;
   const active::Module& module_;
+  const Marks marks_;
   ActivePort::WorkerOfClass worker_of_{};
   std::vector<active::Worker*> workers_;
 };

@@ -7,9 +7,24 @@
 #include <utility>
 
 namespace aiacc::active {
+namespace {
 
-Link::Link(Shared& shared, int rank) : shared_(shared), rank_(rank) {
+ClassTurns::Limits limits_of(const ActivePort::Marks& marks) noexcept {
+  ClassTurns::Limits limits;
+  for (std::size_t traffic = 0; traffic < kClasses; ++traffic) {
+    const io::TrafficMarks& its = marks[traffic];
+    if (its.share) limits.shares[traffic] = static_cast<std::uint32_t>(*its.share);
+    limits.takes_turns = limits.takes_turns || its.share.has_value();
+    limits.bytes_per_second[traffic] = its.rate.value_or(0) / 8;
+  }
+  return limits;
+}
+
+}  // namespace
+
+Link::Link(Shared& shared, int rank) : shared_(shared), rank_(rank), turns_(limits_of(shared.settings.marks)) {
   patience_.link = this;
+  pacing_.link = this;
   const ActivePort::WorkerOfClass& mine = shared_.peer(shared_.settings.rank).worker_of;
   const ActivePort::WorkerOfClass& theirs = shared_.peer(rank_).worker_of;
   for (std::size_t traffic = 0; traffic < kClasses; ++traffic) {
@@ -42,10 +57,10 @@ void Link::post(const MessageHeader& header, std::span<const Buffer> pieces, Sen
     if (!losing_) shared_.notify_later({Notification::What::kLost, rank_, nullptr, why, {}});
     return;
   }
-  Outgoing& one = add(outgoing_);
+  const bool waits_its_turn = turns_.posts(header.traffic, shared_.latency_in_use()) || waits();
+  Outgoing& one = add(waits_its_turn ? class_of(header.traffic).waiting : outgoing_);
   one.promise(completion);
   one.message.frame.traffic = header.traffic;
-  one.message.frame.number = class_of(header.traffic).sent++;
   one.message.header = header;
   one.lent = header.length > ActivePort::kCopyBytes;
   if (one.lent) {
@@ -60,11 +75,61 @@ void Link::post(const MessageHeader& header, std::span<const Buffer> pieces, Sen
     }
     one.extents.push_back({one.copy.data(), one.copy.size()});
   }
-  if (!transmit(one, sizeof one.message, &one.message)) return;
+  if (waits_its_turn) return begin_waiting();
+  if (!begin(one)) return;
   if (!now || leaving_) return ended(one, nullptr);
   SendCompletion* const told = one.take_completion();
+  turns_.ended(index_of(header.traffic), header.length);
   outgoing_.erase(one.self);
   told->sent(nullptr);
+}
+
+// Of outgoing_. Whether it is gone already, as transmit() says.
+bool Link::begin(Outgoing& one) noexcept {
+  const TrafficClass traffic = one.message.frame.traffic;
+  one.message.frame.number = class_of(traffic).sent++;
+  turns_.took(index_of(traffic), one.message.header.length);
+  return transmit(one, sizeof one.message, &one.message);
+}
+
+unsigned Link::waiting_classes() const noexcept {
+  unsigned waiting = 0;
+  for (std::size_t traffic = 0; traffic < kClasses; ++traffic) {
+    if (!classes_[traffic].waiting.empty()) waiting |= 1U << traffic;
+  }
+  return waiting;
+}
+
+// Those whose turn it is.
+void Link::begin_waiting() noexcept {
+  while (const unsigned waiting = losing_ || broken_ ? 0 : waiting_classes()) {
+    ClassTurns::Bytes bytes{};
+    for (std::size_t traffic = 0; traffic < kClasses; ++traffic) {
+      const std::list<Outgoing>& its = classes_[traffic].waiting;
+      if (!its.empty()) bytes[traffic] = its.front().message.header.length;
+    }
+    const Instant now = shared_.loop.now();
+    const std::optional<std::size_t> next = turns_.next(waiting, bytes, now);
+    if (!next) {
+      const Instant by_rate = turns_.next_by_rate(waiting, now);
+      if (by_rate != kNever && !pacing_.armed()) shared_.loop.arm(pacing_, by_rate);
+      return;
+    }
+    turns_.began(*next, bytes[*next], waiting, now);
+    std::list<Outgoing>& its = classes_[*next].waiting;
+    Outgoing& one = its.front();
+    outgoing_.splice(outgoing_.end(), its, one.self);
+    one.in = &outgoing_;
+    if (begin(one)) ended(one, nullptr);
+  }
+}
+
+void Link::Pacing::expired() noexcept { link->begin_waiting(); }
+
+void Link::fail_waiting(std::exception_ptr error) noexcept {
+  for (Class& its : classes_) {
+    while (!its.waiting.empty()) ended(its.waiting.front(), error);
+  }
 }
 
 void Link::say(FrameKind kind, TrafficClass traffic, std::uint64_t number) noexcept {
@@ -89,9 +154,8 @@ bool Link::connect(TrafficClass traffic) noexcept {
   Way& way = way_of(traffic);
   if (way.endpoint != nullptr) return true;
   char problem[256] = "";
-  const auto index = static_cast<std::size_t>(traffic);
   const ActivePort::Peer& peer = shared_.peer(rank_);
-  const std::vector<std::uint8_t>& address = peer.addresses[peer.worker_of[index]];
+  const std::vector<std::uint8_t>& address = peer.addresses[peer.worker_of[index_of(traffic)]];
   Worker* const worker = shared_.workers[shared_.worker_of(traffic)];
   way.endpoint = shared_.module.connect(worker, address.data(), address.size(), &way, problem, sizeof problem);
   if (way.endpoint == nullptr) broken(fmt::format("it cannot connect: {}", problem).c_str());
@@ -143,6 +207,8 @@ void Link::sent(Outgoing& message, const char* problem) noexcept {
 }
 
 void Link::ended(Outgoing& one, std::exception_ptr error) noexcept {
+  const MessageHeader& header = one.message.header;
+  if (one.in == &outgoing_) turns_.ended(index_of(header.traffic), header.length);
   one.error = std::move(error);
   if (one.withdrawn) {
     one.error = std::make_exception_ptr(Error(Code::kAborted, "the sender withdrew this message"));
@@ -178,7 +244,8 @@ void Link::settle() noexcept {
     if (ways_[traffic].heard) connect(static_cast<TrafficClass>(traffic));
   }
   tell_lost();
-  if (leaving_ && !farewell_said_ && outgoing_.empty() && !has_left()) say_farewell();
+  begin_waiting();
+  if (leaving_ && !farewell_said_ && !waits() && outgoing_.empty() && !has_left()) say_farewell();
   shared_.links_changed.set();
   shared_.links_changed.reset();
 }
@@ -189,6 +256,9 @@ void Link::withdraw(Outgoing& message) noexcept {
     const auto error = std::make_exception_ptr(Error(Code::kAborted, "the sender withdrew this message"));
     shared_.notify_later({Notification::What::kTold, rank_, completion, error, {}});
   } else if (message.in == &ended_ && message.error) {
+    message.withdrawn = true;
+    ended(message, nullptr);
+  } else if (message.in == &class_of(message.message.frame.traffic).waiting) {
     message.withdrawn = true;
     ended(message, nullptr);
   } else if (!message.withdrawn && message.in == &outgoing_) {
@@ -227,6 +297,7 @@ void Link::broken(const char* problem) noexcept {
 void Link::path_broken() noexcept {
   if (losing_) return;
   disconnect();
+  fail_waiting(std::make_exception_ptr(Error(Code::kPeerFailed, problem_, rank_)));
   if (peer_left_ || farewell_answered_) {
     endpoint_broken_ = true;
     if (!outgoing_.empty() || !ended_.empty()) lose(has_gone());
@@ -250,6 +321,8 @@ void Link::lose(std::exception_ptr why) noexcept {
   losing_ = std::move(why);
   disarm();
   patience_.disarm();
+  pacing_.disarm();
+  fail_waiting(losing_);
   for (const Arrived& one : std::exchange(held_, {})) drop(one);
   for (Class& its : classes_) {
     for (const auto& [number, one] : std::exchange(its.early, {})) drop(one);
@@ -288,6 +361,7 @@ void Link::tell_lost() noexcept {
 void Link::close() noexcept {
   disarm();
   patience_.disarm();
+  pacing_.disarm();
   for (const Arrived& one : std::exchange(held_, {})) drop(one);
   for (Class& its : classes_) {
     for (const auto& [number, one] : std::exchange(its.early, {})) drop(one);
@@ -296,6 +370,7 @@ void Link::close() noexcept {
 
 void Link::forget() noexcept {
   for (Way& each : ways_) each.endpoint = nullptr;
+  for (Class& its : classes_) its.waiting.clear();
   outgoing_.clear();
   control_.clear();
   ended_.clear();
@@ -330,9 +405,9 @@ void Link::leave() noexcept {
 
 bool Link::has_left() const noexcept {
   const bool heard = std::any_of(ways_.begin(), ways_.end(), [](const Way& each) { return each.heard; });
-  const bool untouched = !connected() && !heard && outgoing_.empty();
+  const bool untouched = !connected() && !heard && outgoing_.empty() && !waits();
   if (untouched || lost_ || endpoint_broken_) return true;
-  if (!control_.empty() || !outgoing_.empty()) return false;
+  if (!control_.empty() || !outgoing_.empty() || waits()) return false;
   return farewell_answered_ || (peer_left_ && !farewell_said_);
 }
 

@@ -13,6 +13,7 @@
 
 #include "transports/active/outgoing.h"
 #include "transports/active/shared.h"
+#include "transports/qos/class_turns.h"
 
 namespace aiacc::active {
 
@@ -67,16 +68,22 @@ class Link final : private Timer {
     Link* link = nullptr;
     void expired() noexcept override;
   };
+  struct Pacing final : Timer {  // until a class may begin another message
+    Link* link = nullptr;
+    void expired() noexcept override;
+  };
   struct Class {
+    std::list<Outgoing> waiting;             // that have not begun, and have no number yet
     std::uint64_t sent = 0;                  // messages
     std::uint64_t offered = 0;               // to the receiver
     std::map<std::uint64_t, Arrived> early;  // behind one that has not come
     std::set<std::uint64_t> withdrawn;       // that have not been offered
   };
 
-  Class& class_of(TrafficClass traffic) noexcept { return classes_[static_cast<std::size_t>(traffic)]; }
+  static constexpr std::size_t index_of(TrafficClass traffic) noexcept { return static_cast<std::size_t>(traffic); }
+  Class& class_of(TrafficClass traffic) noexcept { return classes_[index_of(traffic)]; }
   void broken(const char* problem) noexcept;
-  Way& way_of(TrafficClass traffic) noexcept { return ways_[way_of_[static_cast<std::size_t>(traffic)]]; }
+  Way& way_of(TrafficClass traffic) noexcept { return ways_[way_of_[index_of(traffic)]]; }
   bool connected() const noexcept;
   bool is_fetching() const noexcept;
   void disconnect() noexcept;
@@ -95,6 +102,11 @@ class Link final : private Timer {
   void say(FrameKind kind, TrafficClass traffic = TrafficClass::kControl, std::uint64_t number = 0) noexcept;
 
   Outgoing& add(std::list<Outgoing>& to);
+  bool begin(Outgoing& one) noexcept;
+  void begin_waiting() noexcept;
+  void fail_waiting(std::exception_ptr error) noexcept;
+  unsigned waiting_classes() const noexcept;  // a bit for each
+  bool waits() const noexcept { return waiting_classes() != 0; }
   bool connect(TrafficClass traffic) noexcept;
   bool transmit(Outgoing& one, std::size_t header_bytes, const void* header) noexcept;
   void ended(Outgoing& one, std::exception_ptr error) noexcept;
@@ -110,6 +122,8 @@ class Link final : private Timer {
   std::array<Way, kClasses> ways_;  // those of the classes in way_of_
   std::array<std::size_t, kClasses> way_of_{};
   std::array<Class, kClasses> classes_;
+  ClassTurns turns_;
+  Pacing pacing_;
   std::list<Outgoing> outgoing_;  // under way
   std::list<Outgoing> control_;   // frames of the port's own that are under way
   std::list<Outgoing> ended_;     // to be told

@@ -10,6 +10,7 @@
 #include "transports/active/active_port.h"
 #include "transports/active/frame.h"
 #include "transports/active/module_api.h"
+#include "transports/qos/latency_use.h"
 
 namespace aiacc::active {
 
@@ -46,9 +47,14 @@ class Shared {
   std::vector<Worker*> workers;
   const ActivePort::Settings settings;
   const std::size_t eager_bytes;  // of the longest payload that is sent without a rendezvous though it is lent
+  bool latency_in_use() noexcept {
+    return latency_use.in_use([this] { return loop.now(); });
+  }
+
   Token token{};
   MessageReceiver* receiver = nullptr;
   bool closed = false;
+  LatencyUse latency_use;
   Event links_changed;  // for leave(): set when a link may have nothing more to send
 
  protected:

@@ -11,6 +11,7 @@
 
 #include "base/wire/handshake.h"
 #include "base/wire/record_seal.h"
+#include "transports/qos/latency_use.h"
 #include "transports/tcp/tcp_port.h"
 
 namespace aiacc::tcp {
@@ -59,13 +60,8 @@ class Shared {
   }
   bool loss_noted() const noexcept { return loss_noted_; }
 
-  void note_latency() noexcept {
-    latency_in_use_ = true;
-    latency_noted_ = loop.now();
-  }
   bool latency_in_use() noexcept {
-    latency_in_use_ = latency_in_use_ && loop.now() - latency_noted_ < TcpPort::kLatencyStays;
-    return latency_in_use_;
+    return latency_use.in_use([this] { return loop.now(); });
   }
 
   int size() const noexcept { return static_cast<int>(settings.peers.size()); }
@@ -78,6 +74,7 @@ class Shared {
   MessageReceiver* receiver = nullptr;
   std::function<void(const std::string&)> remark;  // may be empty
   bool closed = false;
+  LatencyUse latency_use;
   wire::Protection protection = wire::Protection::kNone;  // applied after the handshake
   std::uint64_t refused = 0;
   std::uint64_t parts_sent = 0;
@@ -91,8 +88,6 @@ class Shared {
   bool old_version_noted_ = false;
   bool unmarked_noted_ = false;
   bool loss_noted_ = false;
-  bool latency_in_use_ = false;
-  Instant latency_noted_{};
 };
 
 }  // namespace aiacc::tcp

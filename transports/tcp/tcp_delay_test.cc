@@ -232,7 +232,7 @@ TEST(TcpDelay, TheLimitEndsSomeTimeAfterLatency) {
   world.says_so = true;
   world.send_short();
   world.says_so = false;
-  world.pass(TcpPort::kLatencyStays);
+  world.pass(LatencyUse::kStays);
   world.send_long(1, 4);
   EXPECT_GE(world.slowest_short(5), 50ms);
 }

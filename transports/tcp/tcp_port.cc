@@ -128,7 +128,7 @@ void TcpPort::post(int to_rank, const MessageHeader& header, std::span<const Buf
   engine_->post(to_rank, header, pieces, completion, false);
 }
 
-void TcpPort::note_latency() noexcept { engine_->note_latency(); }
+void TcpPort::note_latency() noexcept { engine_->latency_use.note(engine_->loop.now()); }
 
 int TcpPort::chunks_in_flight(int to_rank) const noexcept {
   const tcp::Link* const link = engine_->link(to_rank);

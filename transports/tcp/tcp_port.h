@@ -41,8 +41,6 @@ class TcpPort final : public MessagePort {
   using Marks = std::array<io::TrafficMarks, kTrafficClasses>;  // by traffic class
 
   static constexpr Duration kDelayBesideLatency = std::chrono::milliseconds(1);
-  static constexpr Duration kLatencyStays =
-      std::chrono::seconds(1);  // in use after the last operation of the class has begun
 
   struct Peer {
     std::string name;                    // in sentences: "rank 3 on host b"
