@@ -1,7 +1,8 @@
 /* A rank of an elastic job: worlds DIRECTORY [STEPS] [STEP:PLACE]... counts steps with the other ranks, 12 or STEPS. At STEP the process that
  * aiaccrun started as rank PLACE kills itself, once. The others leave their world, enter the next one with whoever is there
  * then, and go on at the step of its rank 0. So do all when aiaccrun says that the next world has other ranks. STEP_MS: how long a
- * step takes at least. LAST_SIZE: the job goes on until ten steps in a world of so many ranks, however long it takes until there is one. */
+ * step takes at least. The job goes on until ten steps in a world of LAST_SIZE ranks, and in one with the process of LAST_PLACE or a later
+ * one, and until there is the file UNTIL, where these are set, however long that takes. */
 #include <aiacc/aiacc.h>
 #include <fcntl.h>
 #include <signal.h>
@@ -51,18 +52,27 @@ static aiacc_status_t one_step(int step, int size, int rank) {
   return status;
 }
 
-/* Whether the next world has other ranks than this one: the same answer on all. */
-static aiacc_status_t ask(int32_t* what) {
+/* What all ranks of a world know after a step in it. */
+struct known {
+  int32_t changes; /* the next world has other ranks */
+  int32_t place;   /* the last one that a process here was started as */
+  int32_t found;   /* there is the file UNTIL */
+};
+
+static aiacc_status_t ask(int place, struct known* all) {
   int own = 0;
   check(aiacc_hosts_updated(&own) == AIACC_OK, "aiacc_hosts_updated");
-  const int32_t said = own;
-  return aiacc_allreduce(&said, what, 1, AIACC_INT32, AIACC_MAX, AIACC_WORLD, NULL, NULL);
+  const char* file = getenv("UNTIL");
+  const struct known said = {own, place, file != NULL && access(file, F_OK) == 0};
+  return aiacc_allreduce(&said, all, sizeof said / sizeof(int32_t), AIACC_INT32, AIACC_MAX, AIACC_WORLD, NULL, NULL);
 }
 
 /* Whether there is a step to do, of which `done` are done and `here` of them in this world of `size` ranks. */
-static int goes_on(int done, int steps, int here, int size) {
+static int goes_on(int done, int steps, int here, int size, const struct known* all) {
   const char* last = getenv("LAST_SIZE");
-  return done < steps || (last != NULL && (size != atoi(last) || here < 10));
+  const char* place = getenv("LAST_PLACE");
+  return done < steps || (last != NULL && (size != atoi(last) || here < 10)) || (place != NULL && (all->place < atoi(place) || here < 10)) ||
+         (getenv("UNTIL") != NULL && !all->found);
 }
 
 static void rest(void) {
@@ -86,16 +96,16 @@ int main(int argc, char** argv) {
     check(aiacc_rank(AIACC_WORLD, &rank) == AIACC_OK && aiacc_size(AIACC_WORLD, &size) == AIACC_OK, "rank and size");
     sizes[worlds++ % kSizes] = size;
     aiacc_status_t status = aiacc_broadcast(&step, sizeof step, AIACC_UINT8, 0, AIACC_WORLD, NULL, NULL);
-    int32_t what = 0;
+    struct known all = {0, -1, 0};
     int here = 0;
-    while (status == AIACC_OK && what == 0 && goes_on(step, steps, here, size)) {
+    while (status == AIACC_OK && all.changes == 0 && goes_on(step, steps, here, size, &all)) {
       die_if_asked(argc, argv, step, place);
       rest();
       status = one_step(step, size, rank);
       if (status == AIACC_OK) ++step, ++here;
-      if (status == AIACC_OK) status = ask(&what);
+      if (status == AIACC_OK) status = ask(place, &all);
     }
-    if (status == AIACC_OK && what != 0 && goes_on(step, steps, here, size)) {
+    if (status == AIACC_OK && all.changes != 0 && goes_on(step, steps, here, size, &all)) {
       check(aiacc_finalize() == AIACC_OK, "aiacc_finalize before the next world");
       continue;
     }
