@@ -168,7 +168,8 @@ def test_128_plus_the_signal_of_a_rank_of_another_host():
 
 
 def test_124_on_all_hosts():
-    code, _, err = on("a,b", "--timeout", 1, "sleep", 1000).finish()
+    code, _, err = with_longer_limits(lambda limit: on("a,b", "--timeout", limit, "sleep", 1000).finish(),
+                                      lambda ended: "2 ranks stopped" in closing_line(ended[2]), 1)
     assert code == 124 and "2 ranks stopped" in closing_line(err)
 
 
