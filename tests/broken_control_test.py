@@ -90,10 +90,11 @@ def test_ranks_of_rank_0s_host_come_back(hosts, rank, secret, tmp_path):
         assert started.finish() == [(0, "")] * 3
 
 
-def test_a_death_after_the_break_is_told(hosts, rank, secret):
+def test_a_death_after_the_break_is_told(hosts, rank, secret, tmp_path):
     with proxy(hosts) as break_all, Ranks() as started:
-        start_all(hosts, started, secret, [rank, "death", "kill"])
+        start_all(hosts, started, secret, [rank, "death", "kill", tmp_path / "broken"])
         assert break_all() == 2
+        (tmp_path / "broken").touch()
         ends = started.finish()
     assert ends[1][0] in (-9, 137), ends
     for number in (0, 2):
@@ -102,10 +103,11 @@ def test_a_death_after_the_break_is_told(hosts, rank, secret):
         assert "rank 1 (h1, " in err and f"nobody listens at tcp:{hosts.address(1)}:" in err, "rank 0 has told it"
 
 
-def test_a_death_after_the_break_is_told_on_the_same_host(hosts, rank, secret):
+def test_a_death_after_the_break_is_told_on_the_same_host(hosts, rank, secret, tmp_path):
     with proxy(hosts) as break_all, Ranks() as started:
-        start_all(hosts, started, secret, [rank, "death", "kill"], "h0")
+        start_all(hosts, started, secret, [rank, "death", "kill", tmp_path / "broken"], "h0")
         assert break_all() == 2
+        (tmp_path / "broken").touch()
         ends = started.finish()
     assert ends[1][0] in (-9, 137), ends
     for number in (0, 2):

@@ -1,4 +1,4 @@
-/* A rank for process tests: rank MODE [ARGUMENT]. Says on standard error what failed and exits with the status's number
+/* A rank for process tests: rank MODE [ARGUMENT [FILE]]. Says on standard error what failed and exits with the status's number
  * plus 100, unless the mode says otherwise. */
 #include <aiacc/aiacc.h>
 #include <signal.h>
@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 static int rank = -1, size = -1;
+static const char* file = NULL; /* what a mode may wait for */
 
 static void check(aiacc_status_t status, const char* what) {
   if (status == AIACC_OK) return;
@@ -87,13 +88,19 @@ static int never(const char* argument) {
   return barrier(NULL);
 }
 
-/* Rank 1 ends as the argument says in the middle of a loop of sums; the others print their error and exit with 0. */
+/* Rank 1 ends as the argument says in the middle of a loop of sums, when the others have left the first one and the file is there; they print
+ * their error and exit with 0. */
 static int death(const char* argument) {
   signal(SIGTERM, SIG_IGN); /* the launcher ends the others at once; here they report their error first */
   init();
   sum(10);
+  char has_left = 1;
+  for (int other = 0; rank == 1 && other < size; ++other) {
+    if (other != 1) check(aiacc_recv(&has_left, 1, AIACC_INT8, other, 0, AIACC_WORLD, NULL, NULL), "recv");
+  }
+  if (rank != 1) check(aiacc_send(&has_left, 1, AIACC_INT8, 1, 0, AIACC_WORLD, NULL, NULL), "send");
   if (rank == 1) {
-    sleep(1); /* the others have left the sum before */
+    while (file != NULL && access(file, F_OK) != 0) usleep(10000);
     if (strcmp(argument, "kill") == 0) kill(getpid(), 9);
     exit(atoi(argument));
   }
@@ -249,9 +256,10 @@ int main(int argc, char** argv) {
                {"forked", forked},     {"idle", idle},      {"second-claim", second_claim},
                {"mismatch", mismatch}, {"until", until},    {"broadcasts", broadcasts},
                {"absent", absent},     {"further", further}};
+  if (argc > 3) file = argv[3];
   for (size_t i = 0; argc > 1 && i < sizeof modes / sizeof *modes; ++i) {
     if (strcmp(argv[1], modes[i].name) == 0) return modes[i].run(argc > 2 ? argv[2] : NULL);
   }
-  fprintf(stderr, "usage: rank MODE [ARGUMENT]\n");
+  fprintf(stderr, "usage: rank MODE [ARGUMENT [FILE]]\n");
   return 94;
 }
