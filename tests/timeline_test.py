@@ -80,6 +80,10 @@ def test_a_timeline_that_cannot_be_written_is_one_line_and_the_job_goes_on(launc
 
 def test_the_file_is_whole_after_a_rank_was_killed(launch, gradients, tmp_path):
     tmp_path.chmod(0o777)
-    code, _, err = launch(3, "--kill-grace", "20", gradients, "death", env={"AIACC_TIMELINE": str(tmp_path / "timeline.json")}).finish()
+    file, over = tmp_path / "timeline.json", tmp_path / "over"
+    job = launch(3, "--kill-grace", "60", gradients, "death", over, env={"AIACC_TIMELINE": str(file)})
+    job.wait_for(lambda: file.exists() and '"reduce"' in file.read_text(), "a step in the timeline")
+    over.touch()
+    code, _, err = job.finish()
     assert code == 137, err
-    assert any(event["name"] == "reduce" for event in json.loads((tmp_path / "timeline.json").read_text()))
+    assert any(event["name"] == "reduce" for event in json.loads(file.read_text()))

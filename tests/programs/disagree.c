@@ -99,8 +99,10 @@ static void receive_from_each_other(void) {
   if (rank != 0 && rank != size - 1) return;
   const aiacc_group_t pair = group_of(2, ends);
   const int me = rank == 0 ? 0 : 1;
+  aiacc_status_t status = aiacc_barrier(pair, NULL, NULL);
+  if (status != AIACC_OK) fail("a barrier of receivers", status, "ok");
   const aiacc_attr_t attr = attr_within(2500);
-  const aiacc_status_t status = aiacc_recv(recv, kSmall, AIACC_FLOAT32, 1 - me, 4, pair, &attr, NULL);
+  status = aiacc_recv(recv, kSmall, AIACC_FLOAT32, 1 - me, 4, pair, &attr, NULL);
   if (status != AIACC_ERR_TIMEOUT) fail("receivers", status, "a time-out");
   for (int i = 0; i < 2; ++i) {
     char words[80];
