@@ -89,8 +89,9 @@ import os, signal, threading, aiacc
 aiacc.init()
 store = aiacc.KVStore(servers=[1], workers=[0])
 if aiacc.rank() == 0: signal.pause()
-threading.Timer(0.3, os.kill, (os.getpid(), signal.SIGINT)).start()
-try: store.free()
+try:
+    threading.Timer(0.3, os.kill, (os.getpid(), signal.SIGINT)).start()
+    store.free()
 except KeyboardInterrupt: print("interrupted", flush=True); raise
 """
     code, out, err = python_job(PYTHON, 2, program, env={"AIACC_LOG": "error"}, options=["--timeout", 60])

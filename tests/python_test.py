@@ -184,7 +184,8 @@ import aiacc, os, pathlib, sys, time
 class Store:
     def __init__(self, folder): self.folder = pathlib.Path(folder)
     def set(self, key, value):
-        (self.folder / "new").write_bytes(value); (self.folder / "new").rename(self.folder / key.replace("/", "_"))
+        new = self.folder / f"new-{os.getpid()}"
+        new.write_bytes(value); new.rename(self.folder / key.replace("/", "_"))
     def get(self, key):
         path = self.folder / key.replace("/", "_")
         while not path.exists(): time.sleep(0.01)

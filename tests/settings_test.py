@@ -132,7 +132,8 @@ def test_congestion_control_is_one_that_the_user_may_choose():
 def test_late_rank_is_named_once_by_who_waits(program):
     done = run([AIACCRUN, "-np", 2, program, "late"], AIACC_LATE_AFTER="200ms")
     assert done.returncode == 0, done.stderr
-    lines = [line for line in done.stderr.splitlines() if " collective: " in line]
+    # Of the program's barrier: on a slow machine rank 0 may be late for that of aiacc_finalize.
+    lines = [line for line in done.stderr.splitlines() if " collective: barrier (operation 1 of the world" in line]
     assert len(lines) == 1 and "[rank 0 on " in lines[0] and "rank 1" in lines[0], done.stderr
 
 

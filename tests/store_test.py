@@ -47,7 +47,7 @@ def wait(_, keys, n, timeout):
 def check(status):
     if status: sys.exit(f"rank {rank}: status {status}: {lib.aiacc_last_error().decode()}")
 store = Store(c.sizeof(Store), None, PUT(put), GET(get), WAIT(wait))
-attr = Init(c.sizeof(Init), 1, rank, world, 20000, c.pointer(store), sys.argv[6].encode())
+attr = Init(c.sizeof(Init), 1, rank, world, 50000, c.pointer(store), sys.argv[6].encode())
 check(lib.aiacc_init(c.byref(attr)))
 data = (c.c_float * 1000)(*([rank + 1.0] * 1000))
 check(lib.aiacc_allreduce(data, data, c.c_size_t(1000), @FLOAT32@, @SUM@, c.c_uint64(1), None, None))

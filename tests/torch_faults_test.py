@@ -116,8 +116,9 @@ def step():
 step()
 if hvd.rank() == 1:
     while True: signal.pause()
-threading.Timer(0.3, os.kill, (os.getpid(), signal.SIGINT)).start()
-try: {call}
+try:
+    threading.Timer(0.3, os.kill, (os.getpid(), signal.SIGINT)).start()
+    {call}
 except KeyboardInterrupt: print("interrupted", flush=True); raise
 """
     code, out, err = python_job(python, 2, program, env=QUIET)

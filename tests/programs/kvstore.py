@@ -7,6 +7,7 @@ import os
 import signal
 import sys
 import tempfile
+import threading
 import time
 
 import aiacc
@@ -29,7 +30,8 @@ def floats(*values):
 
 
 if sys.argv[1:2] == ["death"]:
-    signal.signal(signal.SIGTERM, signal.SIG_IGN)  # aiaccrun stops the others; they say first whom they miss
+    stopped = threading.Event()
+    signal.signal(signal.SIGTERM, lambda *_: stopped.set())  # aiaccrun stops the others; they say first whom they miss
     store = KVStore(split_elements=100)
     gradient = array.array("f", [1.0]) * (10000 if sys.argv[2] == "push" else 200000)  # the workers sum rounds of the long ones
     try:
@@ -44,7 +46,7 @@ if sys.argv[1:2] == ["death"]:
     except aiacc.PeerFailed as error:
         assert error.rank == size - 1, error
         print(f"rank {rank} names rank {error.rank}", flush=True)
-        time.sleep(0.5)  # who leaves earlier may be the one that the others hear of
+        stopped.wait()  # who leaves before aiaccrun has heard may be the one that the others hear of
         store.free()
         sys.exit()
     raise AssertionError("a sync store went on without a worker")

@@ -140,9 +140,12 @@ if "numpy" in sys.argv:
 # Ranks that disagree: the group is over, and says so.
 if size > 1:
     doomed = WORLD.create(range(size), name="doomed")
-    if rank == 0:
-        doomed.broadcast(bytearray(1))  # a root does not wait for the others
-    error = raises(aiacc.Mismatch, doomed.barrier)
+
+    def disagree():
+        if rank == 0:
+            doomed.broadcast(bytearray(1))  # a root waits for nobody; if the others are in their barrier, it hears so here
+        doomed.barrier()
+    error = raises(aiacc.Mismatch, disagree)
     assert "different collectives" in str(error) and error.status == 9
     raises(aiacc.Aborted, doomed.barrier)
 WORLD.barrier()
