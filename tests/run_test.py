@@ -73,3 +73,15 @@ def test_the_test_in_which_a_program_hangs_is_named(tmp_path):
                          timeout=100)
     assert run.returncode == 1
     assert "Suite.Hangs" in run.stdout and "ended by the 1 s limit" in run.stdout, run.stdout
+
+
+def test_a_program_whose_tests_end_one_after_the_other_has_a_limit_for_each(tmp_path):
+    """All together take longer than one may."""
+    (tmp_path / "program").write_text(PROGRAM.replace("#!/bin/sh\n", "#!/bin/sh\nfor i in 1 2 3 4 5 6 7 8; do sleep 1; echo $i; done\n"))
+    (tmp_path / "program").chmod(0o755)
+    environment = {**os.environ, "AIACC_SOURCE": str(tmp_path), "AIACC_BUILD": str(tmp_path), "AIACC_TEST_TIMEOUT_S": "6"}
+    words = [RUN, "--short", "--programs", "program"]
+    run = subprocess.run(words, env=environment, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=100)
+    assert run.returncode == 0, run.stdout
+    run = subprocess.run(words, env={**environment, "AIACC_TEST_TIMEOUT_S": "1"}, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=100)
+    assert run.returncode == 1 and "ended by the 1 s limit" in run.stdout, run.stdout
