@@ -2,7 +2,7 @@
 import pytest
 
 from launcher_support import Job
-from python_support import ENVIRONMENT, PACKAGE_PROGRAMS, MXNET_ENVIRONMENT, SOURCE, check_job, mxnet_python, python_job
+from python_support import ENVIRONMENT, MXNET_ENVIRONMENT, PACKAGE_PROGRAMS, PATIENCE_S, SOURCE, check_job, mxnet_python, python_job
 
 
 @pytest.mark.parametrize("ranks", [1, 2, 4])
@@ -15,7 +15,7 @@ def replicas(victim, optimizer, folder, *, by_environment):
     """What two ranks have learned with two more that only serve, of which `victim` is killed after some steps."""
     how = {"AIACC_KV_REPLICAS": "2"} if by_environment else {}
     command = ["--quiet", "-np", 4, *(["--servers", 2] if by_environment else []), "--min-np", 3, mxnet_python(), PACKAGE_PROGRAMS / "mxnet_replicas.py", victim, optimizer, folder / "state"]
-    code, out, err = Job(command, env={**ENVIRONMENT, **MXNET_ENVIRONMENT, **how}).finish(timeout=120)
+    code, out, err = Job(command, env={**ENVIRONMENT, **MXNET_ENVIRONMENT, **how}).finish(timeout=PATIENCE_S)
     said = [line for line in err.splitlines() if "[AR-RANK-LOST]" not in line]
     assert (code, said) == (0, []) and ("the job goes on with 3 ranks" in err) == (victim >= 0), f"exit code {code}\n{out}\n{err}"
     assert sorted(path.name for path in folder.iterdir()) == ["state.2", "state.3"]

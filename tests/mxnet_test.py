@@ -4,7 +4,7 @@ import re
 import pytest
 
 from launcher_support import Job
-from python_support import ENVIRONMENT, MXNET_ENVIRONMENT, SOURCE, check_job, mxnet_python, python_job
+from python_support import ENVIRONMENT, MXNET_ENVIRONMENT, PATIENCE_S, SOURCE, check_job, mxnet_python, python_job
 
 
 @pytest.mark.parametrize("ranks", [1, 3])
@@ -97,5 +97,5 @@ print("all is well", flush=True)
 def test_scripts_of_other_packages_run_as_they_are(package, program):
     bare = {name: value for name, value in ENVIRONMENT.items() if name not in ("AIACC_LIBRARY", "PYTHONPATH")}
     code, out, err = Job(["--quiet", "-np", 2, "--provide", package, mxnet_python(), "-c", program],
-                         env={**bare, **MXNET_ENVIRONMENT}).finish(timeout=120)
+                         env={**bare, **MXNET_ENVIRONMENT}).finish(timeout=PATIENCE_S)
     assert (code, out, err) == (0, "all is well\n" * 2, ""), f"exit code {code}\n{out}\n{err}"

@@ -11,7 +11,7 @@ import pytest
 import namespace_hosts
 from launcher_lab_test import on
 from launcher_support import STAGE, Job
-from python_support import ENVIRONMENT, SOURCE, each_torch, torch_version
+from python_support import ENVIRONMENT, PATIENCE_S, SOURCE, each_torch, torch_version
 from torch_optimizer_test import system_torch
 
 # What `pip install` would not have brought: the ranks' Python knows neither aiacc nor where libaiacc is.
@@ -113,7 +113,7 @@ print("all is well", flush=True)
 
 
 def provided(python, program, *options, env=BARE):
-    return Job(["--quiet", *(() if "-np" in options else ("-np", 2)), *options, python, "-c", program], env=env).finish(timeout=120)
+    return Job(["--quiet", *(() if "-np" in options else ("-np", 2)), *options, python, "-c", program], env=env).finish(timeout=PATIENCE_S)
 
 
 @pytest.mark.parametrize("packages, program", [("horovod", HOROVOD), ("perseus", PERSEUS), ("perseus,horovod", PERSEUS + HOROVOD.lstrip())],
@@ -200,7 +200,7 @@ def test_scripts_that_name_gloo(python, tmp_path):
     for one in (tmp_path, tmp_path / "hers"):
         one.chmod(0o755)
     env = {**BARE, "PYTHONPATH": str(tmp_path / "hers"), "AIACC_LOG": "info", "PYTHONWARNINGS": "ignore"}
-    code, out, err = Job(["--quiet", "-np", 2, "--provide", "gloo", python, tmp_path / "script.py", tmp_path / "meets"], env=env).finish(timeout=120)
+    code, out, err = Job(["--quiet", "-np", 2, "--provide", "gloo", python, tmp_path / "script.py", tmp_path / "meets"], env=env).finish(timeout=PATIENCE_S)
     assert (code, out) == (0, "all is well\n" * 2), f"exit code {code}\n{out}\n{err}"
     assert err.count("aiacc: --provide gloo: groups of torch.distributed of the back end gloo are aiacc's\n") == 2, err  # rank 0, and a child's
     assert err.count("leaves a group of torch.distributed with the back ends cpu:gloo,cuda:nccl to torch") == (torch_version(python) >= "2"), err
@@ -310,7 +310,7 @@ def test_horovods_example_runs_with_its_own_import_line(python, tmp_path):
     shutil.copy2(SOURCE / "examples/pytorch/digits_data.py", tmp_path)
     tmp_path.chmod(0o755)
     code, out, err = Job(["--quiet", "-np", 2, "--provide", "horovod", python, tmp_path / "digits.py", "--epochs", 1, "--data",
-                          SOURCE / "examples/digits/digits.txt"], env=BARE).finish(timeout=120)
+                          SOURCE / "examples/digits/digits.txt"], env=BARE).finish(timeout=PATIENCE_S)
     assert code == 0 and re.search(r"epoch +1", out), (code, out, err)
 
 

@@ -72,10 +72,13 @@ def mxnet_python():
     pytest.skip(NO_MXNET)
 
 
+PATIENCE_S = 300  # with a job that hangs: the longest takes 40 s where others have both cores
+
+
 def python_job(python, ranks, program, *words, user="self", env=None, options=()):
     """(exit code, stdout, stderr) of a job whose ranks are Python processes."""
     command = ["--quiet", "-np", ranks, *options, python, *([PACKAGE_PROGRAMS / program] if program.endswith(".py") else ["-c", program]), *words]
-    return Job(command, user=user, env={**ENVIRONMENT, **(env or {})}).finish(timeout=120)
+    return Job(command, user=user, env={**ENVIRONMENT, **(env or {})}).finish(timeout=PATIENCE_S)
 
 
 PACKAGE_PROGRAMS = reachable(SOURCE / "tests/programs")

@@ -3,7 +3,7 @@ import subprocess
 
 import pytest
 
-from python_support import ENVIRONMENT, PACKAGE_PROGRAMS, check_job, each_torch, torch_version
+from python_support import ENVIRONMENT, PACKAGE_PROGRAMS, PATIENCE_S, check_job, each_torch, torch_version
 
 
 @pytest.fixture(scope="module")
@@ -29,5 +29,5 @@ def test_tensors_of_another_device(python, ranks, library):
 @pytest.mark.parametrize("python", each_torch())
 def test_between_hosts(launch, python, library):
     words = [f"{name}={value}" for name, value in ENVIRONMENT.items()]
-    code, out, err = launch("h0:1,h1:1", "--quiet", "env", *words, python, PACKAGE_PROGRAMS / "torch_device.py", library(python)).finish(timeout=120)
+    code, out, err = launch("h0:1,h1:1", "--quiet", "env", *words, python, PACKAGE_PROGRAMS / "torch_device.py", library(python)).finish(timeout=PATIENCE_S)
     assert (code, out) == (0, "all is well\n" * 2), f"exit code {code}\n{out}\n{err}"

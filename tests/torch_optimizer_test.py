@@ -2,7 +2,7 @@
 import pytest
 
 from launcher_support import users
-from python_support import ENVIRONMENT, PACKAGE_PROGRAMS, check_job, each_torch, each_torch_with, torch_version
+from python_support import ENVIRONMENT, PACKAGE_PROGRAMS, PATIENCE_S, check_job, each_torch, each_torch_with, torch_version
 
 
 @pytest.mark.parametrize("python, ranks", each_torch_with(1, 2, 3))
@@ -20,7 +20,7 @@ def test_on_hosts_of_one_rank(launch, python):
     words = [f"{name}={value}" for name, value in ENVIRONMENT.items()]
     for program in (["torch_optimizer.py", "check_it_is_training_on_the_joined_batch"], ["torch_gradient_memory.py"]):
         command = ["--quiet", "env", *words, python, PACKAGE_PROGRAMS / program[0], *program[1:]]
-        code, out, err = launch("h0:1,h1:1", *command).finish(timeout=120)
+        code, out, err = launch("h0:1,h1:1", *command).finish(timeout=PATIENCE_S)
         assert (code, out) == (0, "all is well\n" * 2), f"exit code {code}\n{out}\n{err}"
 
 

@@ -1,7 +1,7 @@
 """op=Adasum beside its formula, applied in pairs in float64, on 1, 2, 4 ... ranks."""
 import hang_report
 
-hang_report.after(90)
+hang_report.after(250)
 
 import sys
 

@@ -1,7 +1,7 @@
 """The collectives of aiacc.torch on 1, 2, 3 ... ranks."""
 import hang_report
 
-hang_report.after(90)
+hang_report.after(250)
 
 import json
 import os

@@ -1,7 +1,7 @@
 """Horovod's elastic training in a job of fixed size: the state, and what is run again after which error."""
 import hang_report
 
-hang_report.after(90)
+hang_report.after(250)
 
 import logging
 import sys

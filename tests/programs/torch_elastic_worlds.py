@@ -2,7 +2,7 @@
 started as rank PLACE kills itself once, or exits with STATUS, in the middle of that step. Each rank prints what all must agree on at the end."""
 import hang_report
 
-hang_report.after(90)
+hang_report.after(180)
 
 import os
 import pathlib

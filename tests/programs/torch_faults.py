@@ -1,7 +1,7 @@
 """What goes wrong: every rank hears of it with Horovod's exception and a sentence, and what can go on goes on."""
 import hang_report
 
-hang_report.after(90)
+hang_report.after(250)
 
 import os
 import sys

@@ -2,7 +2,7 @@
 torch_optimizer.py."""
 import hang_report
 
-hang_report.after(90)
+hang_report.after(250)
 
 import sys
 

@@ -2,7 +2,7 @@
 never meets hear of it, all of them."""
 import hang_report
 
-hang_report.after(90)
+hang_report.after(250)
 
 import gc
 import random

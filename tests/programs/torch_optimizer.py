@@ -1,7 +1,7 @@
 """DistributedOptimizer and what goes with it: every rank also trains alone on the joined batch, which must give the same."""
 import hang_report
 
-hang_report.after(90)
+hang_report.after(250)
 
 import copy
 import os

@@ -1,7 +1,7 @@
 """ReplicatedVarsOptimizer and smooth_exponential_decay, compared with one process that trains on the joined batch."""
 import hang_report
 
-hang_report.after(90)
+hang_report.after(250)
 
 import sys
 
