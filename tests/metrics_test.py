@@ -1,4 +1,5 @@
 """AIACC_METRICS: what Prometheus sees of each rank."""
+import contextlib
 import socket
 import subprocess
 import sys
@@ -35,13 +36,24 @@ def gradients():
     return compiled("tests/programs/gradients.c")
 
 
-def free_ports():
-    with socket.create_server(("127.0.0.1", 0)) as one:
-        return one.getsockname()[1]
+@pytest.fixture
+def port():
+    """The first of two of this test's own: bound and not listening, so that the system gives them to nobody else meanwhile."""
+    with contextlib.ExitStack() as keepers:
+        def keep(port):
+            keeper = keepers.enter_context(socket.socket())
+            keeper.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            keeper.bind(("0.0.0.0", port))
+            return keeper.getsockname()[1]
+        while True:
+            first = keep(0)
+            with contextlib.suppress(OSError, OverflowError):
+                keep(first + 1)
+                break
+        yield first
 
 
-def test_each_rank_answers_at_its_own_port(launch, gradients, tmp_path):
-    port = free_ports()
+def test_each_rank_answers_at_its_own_port(launch, gradients, tmp_path, port):
     tmp_path.chmod(0o777)
     job = launch(2, gradients, "late", tmp_path / "asked", env={"AIACC_METRICS": str(port)})
     try:
