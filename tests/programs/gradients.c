@@ -402,7 +402,8 @@ static void left(void) {
   if (rank == size - 1) {
     check(aiacc_gradient_wait(engine), "wait");
     check(aiacc_gradient_free(engine), "free");
-    for (int other = 0; other < rank; ++other) check(aiacc_send(&has_freed, 1, AIACC_INT8, other, 0, AIACC_WORLD, NULL, NULL), "send");
+    for (int other = 0; other < rank; ++other)
+      check(aiacc_send(&has_freed, 1, AIACC_INT8, other, 0, AIACC_WORLD, NULL, NULL), "send");
     return;
   }
   check(aiacc_recv(&has_freed, 1, AIACC_INT8, size - 1, 0, AIACC_WORLD, NULL, NULL), "recv");
@@ -495,7 +496,8 @@ int main(int argc, char** argv) {
   if (strcmp(mode, "late") == 0) late(argc > 2 ? argv[2] : NULL);
   if (strcmp(mode, "death") == 0) {
     death();
-    while (!is_stopped || (argc > 2 && access(argv[2], F_OK) != 0)) usleep(10000); /* aiaccrun hears of rank 1's end before theirs */
+    while (!is_stopped || (argc > 2 && access(argv[2], F_OK) != 0))
+      usleep(10000); /* aiaccrun hears of rank 1's end before theirs */
     return 4;
   }
   check(aiacc_finalize(), "finalize");

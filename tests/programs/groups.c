@@ -129,7 +129,8 @@ static int death(void) {
   const aiacc_group_t with = group_of((size_t)size, all, "with the dead");
   sum_is(with, 10, 1, size);
   char has_left = 1;
-  for (int i = 0; rank == 1 && i < n; ++i) check(aiacc_recv(&has_left, 1, AIACC_INT8, others[i], 0, AIACC_WORLD, NULL, NULL), "recv");
+  for (int i = 0; rank == 1 && i < n; ++i)
+    check(aiacc_recv(&has_left, 1, AIACC_INT8, others[i], 0, AIACC_WORLD, NULL, NULL), "recv");
   if (rank == 1) _exit(3);
   check(aiacc_send(&has_left, 1, AIACC_INT8, 1, 0, AIACC_WORLD, NULL, NULL), "send");
   aiacc_status_t status = AIACC_OK;

@@ -71,8 +71,8 @@ static aiacc_status_t ask(int place, struct known* all) {
 static int goes_on(int done, int steps, int here, int size, const struct known* all) {
   const char* last = getenv("LAST_SIZE");
   const char* place = getenv("LAST_PLACE");
-  return done < steps || (last != NULL && (size != atoi(last) || here < 10)) || (place != NULL && (all->place < atoi(place) || here < 10)) ||
-         (getenv("UNTIL") != NULL && !all->found);
+  return done < steps || (last != NULL && (size != atoi(last) || here < 10)) ||
+         (place != NULL && (all->place < atoi(place) || here < 10)) || (getenv("UNTIL") != NULL && !all->found);
 }
 
 static void rest(void) {
