@@ -204,6 +204,15 @@ def test_a_script_that_fails_while_the_job_runs(folder):
                           f"last list [AR-DISCOVERY]\n"), said + err
 
 
+def test_a_script_that_lists_hosts_only_once_has_listed_those_of_the_job(folder):
+    """They are not said to be gone, and a lost rank is replaced there."""
+    hosts = Hosts(folder, "a:1", "b:1")
+    hosts.script = script(f"once-{folder.name}", f"mkdir {folder}/asked 2>/dev/null && exec cat {hosts.file}; echo no cloud >&2; exit 3\n")
+    code, out, err = run(*arguments(hosts, 2, 2, WORLDS, folder, 12, "5:1", options=["--blacklist-cooldown-range", 1, 2]), env=STEPS)
+    assert code == 0 and numbers(out) == {0: (0, [2, 2]), 2: (1, [2])}, (out, err)
+    assert err.count("[AR-DISCOVERY]") == 1 and "AR-HOST-LEAVES" not in err, err
+
+
 def test_a_script_that_hangs_delays_nothing(folder):
     hosts = Hosts(folder, "a:2")
     hosts.script = script(f"hangs-{folder.name}", f"test ! -e {folder}/0 || sleep 1000; exec cat {hosts.file}\n")

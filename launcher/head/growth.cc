@@ -23,6 +23,7 @@ Growth::Growth(Loop& loop, io::Host& host, Settings settings, Owner& owner)
       start_limit_(settings.start_limit),
       pool_(settings.most_ranks, settings.cooldown),
       discovery_(loop, host, source_, *this) {
+  pool_.list(settings.hosts);  // until the script has listed others: it may fail the first time that it is asked here
   for (std::size_t index = 0; index < settings.hosts.size(); ++index) {
     const HostPlan& there = settings.hosts[index];
     Link& link = links_[static_cast<int>(index)];
