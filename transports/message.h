@@ -173,6 +173,10 @@ class MessagePort {
   // The rank is known to be dead from another source (such as its agent): the port stops trying to reach it and calls
   // on_peer_lost() with `why` soon, never from inside, unless it was called already.
   virtual void lose(int rank, std::exception_ptr why) noexcept = 0;
+  // Undoes a loss that on_peer_lost() has told: the rank is reached anew, and what is still on its way from before is dropped. Both
+  // ends do so, with the same `epoch`, a higher one each time and never 0, before either sends. Not from inside a callback of this
+  // port. False: the rank stays lost.
+  virtual bool renew(int /*rank*/, std::uint32_t /*epoch*/) noexcept { return false; }
 
   // Encrypts all connections. Call before set_receiver(). Throws kUnsupported if the transport cannot.
   virtual void encrypt() {

@@ -19,9 +19,11 @@ active::Token token_of(const wire::Secret& secret, std::uint64_t job) {
   unsigned char text[sizeof kPurpose + sizeof job];
   std::memcpy(text, kPurpose, sizeof kPurpose);
   std::memcpy(text + sizeof kPurpose, &job, sizeof job);
-  active::Token token;
-  crypto_generichash(token.data(), token.size(), text, sizeof text,
+  std::array<unsigned char, crypto_generichash_BYTES_MIN> digest;
+  crypto_generichash(digest.data(), digest.size(), text, sizeof text,
                      reinterpret_cast<const unsigned char*>(secret.bytes().data()), secret.bytes().size());
+  active::Token token;
+  std::copy_n(digest.begin(), token.size(), token.begin());
   return token;
 }
 
@@ -34,7 +36,7 @@ class ActivePort::Engine final : public active::Shared, private Job, private io:
       : Shared(its_loop, its_module, std::move(its_workers), std::move(its_settings)), real_loop_(its_loop) {
     token = token_of(settings.secret, settings.job);
     for (active::Worker* each : workers) drives_.push_back(std::make_unique<Drive>(*this, each));
-    for (int rank = 0; rank < size(); ++rank) links_.push_back(std::make_unique<active::Link>(*this, rank));
+    for (int rank = 0; rank < size(); ++rank) links_.push_back(std::make_unique<active::Link>(*this, rank, 0));
   }
   ~Engine() { close(); }
 
@@ -106,6 +108,19 @@ class ActivePort::Engine final : public active::Shared, private Job, private io:
     if (!Job::linked()) loop.post(*this);
   }
 
+  bool renew(int rank, std::uint32_t epoch) noexcept {
+    active::Link* const lost = link(rank);
+    if (lost == nullptr || !lost->is_lost()) return false;
+    using What = active::Notification::What;
+    std::erase_if(notifications_, [rank](const active::Notification& one) {
+      return one.rank == rank && one.what != What::kTold && one.what != What::kRevoked;
+    });
+    std::unique_ptr<active::Link>& its = links_[static_cast<std::size_t>(rank)];
+    if (lost->has_abandoned()) former_.push_back(std::move(its));  // the module may yet tell of its fetches
+    its = std::make_unique<active::Link>(*this, rank, epoch);
+    return true;
+  }
+
   void close() noexcept {
     if (closed) return;
     closed = true;
@@ -117,6 +132,7 @@ class ActivePort::Engine final : public active::Shared, private Job, private io:
     for (const std::unique_ptr<active::Link>& each : links_) each->close();
     for (active::Worker* each : std::exchange(workers, {})) module.close(each);
     for (const std::unique_ptr<active::Link>& each : links_) each->forget();
+    former_.clear();
     links_changed.set();
   }
 
@@ -173,7 +189,8 @@ class ActivePort::Engine final : public active::Shared, private Job, private io:
       std::memcpy(&frame, text.data(), sizeof frame);
       active::Link* const its = frame.from < links_.size() ? link(static_cast<int>(frame.from)) : nullptr;
       if (frame.version == active::kFrameVersion && frame.token == token && its != nullptr) {
-        return its->arrived(at, frame, text.subspan(sizeof frame), payload, bytes, eager);
+        return frame.epoch == its->epoch() &&
+               its->arrived(at, frame, text.subspan(sizeof frame), payload, bytes, eager);
       }
     }
     ++refused;
@@ -238,6 +255,7 @@ class ActivePort::Engine final : public active::Shared, private Job, private io:
 
   io::RealLoop& real_loop_;
   std::vector<std::unique_ptr<active::Link>> links_;  // by rank; mine stays untouched
+  std::vector<std::unique_ptr<active::Link>> former_;
   std::vector<active::Notification> notifications_;
   std::vector<std::unique_ptr<Drive>> drives_;  // of the workers
 };
@@ -275,6 +293,8 @@ void ActivePort::lose(int rank, std::exception_ptr why) noexcept {
   if (engine_->link(rank) == nullptr) return;
   engine_->notify_later({active::Notification::What::kLost, rank, nullptr, std::move(why), {}});
 }
+
+bool ActivePort::renew(int rank, std::uint32_t epoch) noexcept { return engine_->renew(rank, epoch); }
 
 Task<void> ActivePort::leave(Duration limit, Stop& stop) { return engine_->leave(limit, stop); }
 

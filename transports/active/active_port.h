@@ -9,8 +9,8 @@
 //
 // UCX cannot give back memory that was lent to it without the peer or the end of the connection. A withdrawal or
 // revocation therefore waits for the transfer, and where it has not ended within Settings::answer_limit the peer is lost.
-// An endpoint that the module reports as broken is not made again: the path is broken, and the peer is lost after Settings::broken_limit
-// or when another source says why.
+// Where the module reports an endpoint as broken the path is broken, and the peer is lost after Settings::broken_limit or when another
+// source says why. After that renew() begins with new endpoints, whose frames have another epoch.
 //
 // The messages are neither encrypted nor authenticated.
 #pragma once
@@ -72,6 +72,7 @@ class ActivePort final : public MessagePort {
   void withdraw(SendCompletion& completion) noexcept override;
   void revoke(int from_rank, const MessageHeader& header) noexcept override;
   void lose(int rank, std::exception_ptr why) noexcept override;
+  bool renew(int rank, std::uint32_t epoch) noexcept override;
   Task<void> leave(Duration limit, Stop& stop) override;
   std::size_t chunk_bytes() const noexcept override;
   void note_latency() noexcept override;

@@ -10,7 +10,7 @@
 namespace aiacc::active {
 
 inline constexpr std::size_t kClasses = kTrafficClasses;
-inline constexpr std::uint16_t kFrameVersion = 2;
+inline constexpr std::uint16_t kFrameVersion = 3;
 
 enum class FrameKind : std::uint8_t {
   kMessage = 1,    // a MessageHeader follows; the payload is the message's
@@ -21,7 +21,7 @@ enum class FrameKind : std::uint8_t {
 
 // What the job's ranks alone can know: a digest of its secret. It distinguishes jobs, and is no protection from who can read it
 // on the network.
-using Token = std::array<std::uint8_t, 16>;
+using Token = std::array<std::uint8_t, 12>;
 
 // Little-endian on the wire.
 struct Frame {
@@ -29,6 +29,7 @@ struct Frame {
   FrameKind kind = FrameKind::kMessage;
   TrafficClass traffic = TrafficClass::kControl;  // of kMessage and kWithdrawn
   std::uint32_t from = 0;                         // rank
+  std::uint32_t epoch = 0;                        // MessagePort::renew()
   Token token{};
   std::uint64_t number = 0;  // of the message in its class, from 0
 };

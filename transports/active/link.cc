@@ -22,7 +22,8 @@ ClassTurns::Limits limits_of(const ActivePort::Marks& marks) noexcept {
 
 }  // namespace
 
-Link::Link(Shared& shared, int rank) : shared_(shared), rank_(rank), turns_(limits_of(shared.settings.marks)) {
+Link::Link(Shared& shared, int rank, std::uint32_t epoch)
+    : shared_(shared), rank_(rank), epoch_(epoch), turns_(limits_of(shared.settings.marks)) {
   patience_.link = this;
   pacing_.link = this;
   const ActivePort::WorkerOfClass& mine = shared_.peer(shared_.settings.rank).worker_of;
@@ -46,6 +47,7 @@ Outgoing& Link::add(std::list<Outgoing>& to) {
   one.in = &to;
   one.self = std::prev(to.end());
   one.message.frame.from = static_cast<std::uint32_t>(shared_.settings.rank);
+  one.message.frame.epoch = epoch_;
   one.message.frame.token = shared_.token;
   return one;
 }

@@ -28,7 +28,7 @@ class Link final : private Timer {
     bool closed = false;  // it had an endpoint
   };
 
-  Link(Shared& shared, int rank);
+  Link(Shared& shared, int rank, std::uint32_t epoch);
 
   // `now`: the completion may be told from inside.
   void post(const MessageHeader& header, std::span<const Buffer> pieces, SendCompletion& completion, bool now);
@@ -38,6 +38,9 @@ class Link final : private Timer {
   // Begins to lose the peer, which is told when nothing accesses lent memory any more.
   void lose(std::exception_ptr why) noexcept;
   void leave() noexcept;
+  std::uint32_t epoch() const noexcept { return epoch_; }
+  bool is_lost() const noexcept { return lost_; }  // and nothing of it is under way
+  bool has_abandoned() const noexcept { return !abandoned_.empty(); }
   bool has_left() const noexcept;
   void path_broken() noexcept;
   std::optional<BrokenPath> broken_path() const;
@@ -119,6 +122,7 @@ class Link final : private Timer {
 
   Shared& shared_;
   int rank_;
+  const std::uint32_t epoch_;       // of its frames
   std::array<Way, kClasses> ways_;  // those of the classes in way_of_
   std::array<std::size_t, kClasses> way_of_{};
   std::array<Class, kClasses> classes_;

@@ -125,6 +125,7 @@ Buffer* Worker::compose(Peer& to, WireKind kind, std::span<const std::byte> head
   buffer->to = &to;
   buffer->operation = nullptr;
   buffer->send = 0;
+  buffer->of_former = false;
   buffer->header() = {};
   buffer->header().kind = kind;
   buffer->header().header_bytes = static_cast<std::uint16_t>(header.size());
@@ -171,8 +172,9 @@ void Worker::sent(Buffer* buffer, const char* problem) {
   peer.has_failed = peer.has_failed || problem != nullptr;
   Operation* const operation = buffer->operation;
   const auto chunk_of = sends_.find(buffer->send);
+  const bool of_former = buffer->of_former;
   give(buffer);
-  if (problem != nullptr && peer.endpoint != nullptr && callbacks_.broken != nullptr) {
+  if (problem != nullptr && !of_former && peer.endpoint != nullptr && callbacks_.broken != nullptr) {
     callbacks_.broken(callbacks_.owner, peer.endpoint->callers, problem);
   }
   if (operation != nullptr && callbacks_.sent != nullptr) callbacks_.sent(callbacks_.owner, *operation, problem);
@@ -232,6 +234,7 @@ void Worker::disconnect(Endpoint* endpoint) noexcept {
     give(each);
   }
   for (Buffer* each : peer.outstanding) {
+    each->of_former = true;
     if (Operation* const operation = std::exchange(each->operation, nullptr)) ended.push_back(operation);
   }
   bool lent = reads_.abandon(peer, fetches);
@@ -250,10 +253,13 @@ void Worker::disconnect(Endpoint* endpoint) noexcept {
     return one.second.from == &peer;
   });
   std::erase(blocked_, &peer);
+  std::erase(broken_, &peer);
+  peer.problem.clear();
   // libfabric 1.17 crashes at times where it is to close a connection that has failed. Nothing comes by that any more.
   if (lent && !peer.has_failed) fabric_->remove(std::exchange(peer.address, FI_ADDR_NOTAVAIL));
   void* const callers = endpoint->callers;
   peer.endpoint.reset();
+  peer.had_endpoint = true;
   constexpr char kClosed[] = "the connection is closed";
   for (Operation* each : ended) {
     if (callbacks_.sent != nullptr) callbacks_.sent(callbacks_.owner, *each, kClosed);
@@ -302,7 +308,8 @@ Began Worker::send(Endpoint& endpoint, std::span<const std::byte> header, std::s
 
 // Adds to the offer where the payload can be read.
 void Worker::expose(Send& send, Buffer& offer) {
-  if (!fabric_->reads() || send.extents.size() > kMostExposed || callbacks_.draw == nullptr) return;
+  if (!fabric_->reads() || send.to->had_endpoint || send.extents.size() > kMostExposed || callbacks_.draw == nullptr)
+    return;
   std::size_t at = offer.bytes;
   for (const Extent& each : send.extents) {
     Exposed as;

@@ -46,6 +46,7 @@ struct Buffer : Pending {
   std::size_t bytes = 0;
   Operation* operation = nullptr;  // that ends with it
   std::uint64_t send = 0;          // that it is a chunk of
+  bool of_former = false;          // it was for an endpoint that is closed
   const std::unique_ptr<std::byte[]> owned;
   const std::span<std::byte> text;
 
@@ -59,6 +60,9 @@ struct Peer {
   std::vector<Buffer*> outstanding;    // which it has taken
   std::string problem;                 // not "": it is to be told that the endpoint is broken
   bool has_failed = false;             // libfabric has given up what was on its way there
+  // From then on it gets payloads in chunks: to take memory back that was lent to it, its address would be removed once more, and there
+  // libfabric 1.17 crashes at times.
+  bool had_endpoint = false;
 };
 
 class Worker {
