@@ -49,6 +49,7 @@ struct ConfigValues {
   Duration late_after{};
   Duration lease{};
   Duration path_timeout{};
+  Duration failback{};
   LogLevels log;
   std::string records;
   std::string timeline;

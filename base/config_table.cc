@@ -58,6 +58,11 @@ constexpr std::array kTable{
               "than AIACC_LEASE; otherwise a lost host is reported as a lost path. Without aiaccrun, a host that is "
               "down is always reported so.",
               "0.1"},
+    ConfigRow{"AIACC_FAILBACK", &V::failback, "5s", "0s", "1h", kUser,
+              "How long after a path over UCX or libfabric broke, whose messages go over TCP since, two ranks try it "
+              "again. Twice as long after each further break and each trial that fails, up to 64 times; this time "
+              "again after a path has worked for those 64 times. 0: never.",
+              "0.1"},
     ConfigRow{"AIACC_LOG", &V::log, "warn", "", "", kUser,
               "What is logged to standard error: a level (trace, debug, info, warn, error, off) for everything, and "
               "PART=LEVEL for parts (core, net, memory, launch, bootstrap, collective), separated by commas.",

@@ -35,6 +35,7 @@ TEST(Config, DefaultsAreThoseOfTheTable) {
   EXPECT_EQ(config->timeout, seconds(1800));
   EXPECT_EQ(config->lease, seconds(30));
   EXPECT_EQ(config->path_timeout, seconds(120));
+  EXPECT_EQ(config->failback, seconds(5));
   EXPECT_EQ(config->late_after, seconds(60));
   EXPECT_EQ(config->rank, std::nullopt);
   EXPECT_EQ(config->agent, "");

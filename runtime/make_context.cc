@@ -46,7 +46,8 @@ NetworkSettings network_of(const RuntimeConfig& config, const std::string& table
           .algorithm_table = table,
           .protection = config.encryption != Encryption::kNone,
           .ucx = config.ucx,
-          .ofi = config.ofi};
+          .ofi = config.ofi,
+          .failback = config.failback};
 }
 
 RealContext::MakeBootstrap make_agents(const BootstrapChoice& choice, const RuntimeConfig& config,

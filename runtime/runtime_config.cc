@@ -25,6 +25,7 @@ RuntimeConfig RuntimeConfig::from(const Config& settings, const Variable& variab
   config.late_after = values.late_after;
   config.lease = values.lease;
   config.path_timeout = values.path_timeout;
+  config.failback = values.failback;
   config.spin = values.spin;
   config.yield = values.yield;
   config.slice_bytes = values.slice_bytes;

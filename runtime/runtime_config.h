@@ -23,6 +23,7 @@ struct RuntimeConfig {
   Duration late_after = std::chrono::seconds(60);     // AIACC_LATE_AFTER, until an operation says for whom it waits
   Duration lease = std::chrono::seconds(30);          // AIACC_LEASE, that a host may be silent
   Duration path_timeout = std::chrono::seconds(120);  // AIACC_PATH_TIMEOUT, that a path in use may be broken
+  Duration failback = std::chrono::seconds(5);        // AIACC_FAILBACK, until a broken path is tried again
   Duration spin = std::chrono::microseconds(2);       // AIACC_SPIN
   Duration yield = std::chrono::microseconds(300);    // AIACC_YIELD
   std::uint64_t slice_bytes = 0;                      // AIACC_SLICE_BYTES, of local worlds; 0: what the host has

@@ -40,6 +40,7 @@ class OverALibrary:
     bad_setting = ""     # one with which it runs nowhere
     library = ""         # its name, in sentences
     may_crash = ""       # why, where a connection was reset
+    may_be_silent = ""   # why a reset may not be told
 
     @pytest.fixture(autouse=True, scope="class")
     def available(self):
@@ -48,9 +49,9 @@ class OverALibrary:
         if not way["available"]:
             pytest.skip(way["why"])
 
-    def on(self, hosts, where, *arguments):
+    def on(self, hosts, where, *arguments, **kwargs):
         options = [word for setting in (f"AIACC_TRANSPORT={self.transport}", *self.settings) for word in ("-x", setting)]
-        return Job(["--launch-agent", hosts.enter, "-H", where, *options, *arguments])
+        return Job(["--launch-agent", hosts.enter, "-H", where, *options, *arguments], **kwargs)
 
     @pytest.mark.parametrize("where", ["h0:1,h1:1", "h0:2,h1:2"])
     def test_sums_of_all_sizes_and_the_network_is_named_once(self, hosts, rank, where):
@@ -105,6 +106,42 @@ class OverALibrary:
         told = re.findall(rf"the path over {self.transport} between rank 0 on host h0 and rank 1 on host h1 broke "
                           rf"\({self.library} has lost the connection: [^;]*\); their messages go over tcp from now on", err)
         assert 1 <= len(told) <= 2, err
+
+    def test_a_path_that_works_again_is_used_again(self, hosts, rank, tmp_path):
+        """The second break shows that messages have gone over the library again."""
+        end, said_to = tmp_path / "end", tmp_path / "stderr"
+        with said_to.open("wb") as errors:
+            job = self.on(hosts, "h0:1,h1:1", "-x", "AIACC_TIMEOUT=60s", "-x", "AIACC_FAILBACK=200ms", rank, "until", end,
+                          stderr=errors)
+        ends = "between rank 0 on host h0 and rank 1 on host h1"
+        broke = rf"the path over {self.transport} {ends} broke \({self.library} has lost the connection: "
+        works = f"the path over {self.transport} {ends} works again; their messages go over {self.transport} from now on"
+        connected = functools.partial(connections, hosts, "h1")
+        for number in (1, 2):
+            job.wait_for(connected, "a connection")
+            time.sleep(0.5)
+            before = connected()
+            subprocess.run(hosts.on("h1", ["ss", "-K", "state", "established"]), capture_output=True, check=False)
+            if connected() & before:
+                end.touch()
+                job.finish()
+                pytest.skip("the kernel resets no connection for ss -K")
+            patience = time.monotonic() + 20
+            while job.process.poll() is None and said_to.read_text().count(works) < 2 * number:
+                if self.may_be_silent and time.monotonic() > patience and len(re.findall(broke, said_to.read_text())) < number:
+                    job.kill()
+                    job.finish()
+                    pytest.skip(self.may_be_silent)
+                assert time.monotonic() < patience + 40, said_to.read_text()
+                time.sleep(0.01)
+        time.sleep(0.5)
+        end.touch()
+        code, out, _ = job.finish()
+        err = said_to.read_text()
+        if self.may_crash and "was killed by signal 11" in err:
+            pytest.skip(self.may_crash)
+        assert (code, out) == (0, ""), err
+        assert len(re.findall(broke, err)) >= 2 and err.count(works) == 4, err
 
     def test_a_port_that_goes_down_is_one_sentence(self, hosts, rank):
         a_port_goes_down(hosts, self.on(hosts, "h0:1,h1:1", "-x", "AIACC_TIMEOUT=2s", rank, "loop", 1_000_000))

@@ -43,7 +43,10 @@ transports_sources += \
 	transports/failover/failover_port.cc \
 	transports/failover/failover_port.h \
 	transports/failover/link.cc \
+	transports/failover/hold_down.h \
 	transports/failover/link.h \
+	transports/failover/link_return.cc \
+	transports/failover/link_says.cc \
 	transports/failover/receipts.h
 
 transports_sources += \
@@ -180,6 +183,8 @@ transports_tests += \
 	transports/active/active_port_test.cc \
 	transports/active/active_shares_test.cc \
 	transports/early_rts_test.cc \
+	transports/failover/failover_back_test.cc \
+	transports/failover/failover_fixture_test.h \
 	transports/failover/failover_port_test.cc \
 	transports/mailbox_bad_peer_test.cc \
 	transports/mailbox_test.cc \

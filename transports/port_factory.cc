@@ -50,9 +50,10 @@ void NetworkPorts::take_from_rank_0(std::string_view setting, std::string_view v
   given_value_ = value;
 }
 
-void NetworkPorts::fall_back_to(std::string_view transport, Loop& loop) {
+void NetworkPorts::fall_back_to(std::string_view transport, Loop& loop, Duration failback) {
   fallback_ = transport;
   loop_ = &loop;
+  failback_ = failback;
 }
 
 // Every rank compares all with rank 0, so that all give the same sentence.
@@ -112,6 +113,7 @@ std::unique_ptr<MessagePort> NetworkPorts::open(PortWorld world, std::span<const
   FailoverPort::Networks networks;
   networks.first_name = transport;
   networks.second_name = fallback_;
+  networks.failback = failback_;
   networks.first = open_one(world, ranks, transport);
   networks.second = open_one(std::move(world), ranks, fallback_);
   return std::make_unique<FailoverPort>(*loop_, std::move(networks), rank, std::move(names));

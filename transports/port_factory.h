@@ -55,8 +55,9 @@ class NetworkPorts {
   void require_alike(std::string_view setting, std::string_view value);
   // A setting whose value at rank 0 is that of all ranks; of the others it is not read. Once at most, by every rank.
   void take_from_rank_0(std::string_view setting, std::string_view value);
-  // Where the ranks choose another transport and all have this one, too, they go on over it when a path of the other one breaks.
-  void fall_back_to(std::string_view transport, Loop& loop);
+  // Where the ranks choose another transport and all have this one, too, they go on over it when a path of the other one breaks, and try
+  // that again after `failback`; never, if that is zero.
+  void fall_back_to(std::string_view transport, Loop& loop, Duration failback);
   wire::RankPorts addresses() const;
   // Opens a port of the transport that choose_transport() names, and of fall_back_to()'s; `world.peers[i].address` is filled in from
   // ranks[i].
@@ -78,6 +79,7 @@ class NetworkPorts {
   std::string required_;
   std::string fallback_;
   Loop* loop_ = nullptr;  // of fallback_
+  Duration failback_{};
   std::string setting_;
   std::string value_;
   std::string given_setting_;

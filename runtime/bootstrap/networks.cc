@@ -103,7 +103,7 @@ NetworkPorts networks_of(io::RealLoop& loop, io::RealNet& net, io::Entropy& entr
   }
   networks.add(std::make_unique<TcpPortFactory>(loop, net, entropy, std::move(listener), settings.tcp.streams,
                                                 settings.tcp.marks));
-  networks.fall_back_to(wire::kTcp, loop);
+  networks.fall_back_to(wire::kTcp, loop, settings.failback);
   return networks;
 }
 

@@ -14,6 +14,7 @@
 #include "base/io/clock.h"
 #include "base/io/real_loop.h"
 #include "base/io/real_net.h"
+#include "base/time.h"
 #include "transports/port_factory.h"
 
 namespace aiacc {
@@ -26,6 +27,7 @@ struct NetworkSettings {
   bool protection = false;       // is asked for, which UCX and libfabric do not have
   std::vector<std::string> ucx;  // "UCX_TLS=tcp"
   std::vector<std::string> ofi;  // "OFI_PROVIDER=shm"
+  Duration failback{};           // until a path of theirs that broke is tried again; zero: never
 };
 
 // The RDMA devices of this host that have an active port and that this process may open: whether there are any of Amazon's EFA, for

@@ -14,11 +14,12 @@ namespace aiacc {
 class FailoverPort::Engine final : public failover::Shared, private Job {
  public:
   Engine(Loop& its_loop, Networks networks, int its_rank, std::vector<std::string> its_names)
-      : loop(its_loop),
-        links_changed(its_loop),
+      : links_changed(its_loop),
         networks_(std::move(networks)),
-        first_side_(*this),
-        second_side_(*this) {
+        first_side_(*this, failover::Over::kFirst),
+        second_side_(*this, failover::Over::kSecond) {
+    loop = &its_loop;
+    failback = networks_.failback;
     first = networks_.first.get();
     second = networks_.second.get();
     first_name = networks_.first_name;
@@ -33,7 +34,7 @@ class FailoverPort::Engine final : public failover::Shared, private Job {
     receiver = &its_receiver;
     first->set_receiver(first_side_);
     second->set_receiver(second_side_);
-    if (!notifications_.empty() && !Job::linked()) loop.post(*this);
+    if (!notifications_.empty() && !Job::linked()) loop->post(*this);
   }
 
   failover::Link* link(int peer) noexcept {
@@ -62,23 +63,26 @@ class FailoverPort::Engine final : public failover::Shared, private Job {
   }
 
   Task<void> leave(Duration limit, Stop& stop) {
-    const Instant end = after(loop.now(), limit);
-    co_await first->leave(limit, stop);
-    if (closed) co_return;
-    {
-      Stop waiting(stop);
-      const Deadline deadline(loop, end, waiting, "a peer did not come to the second network in time");
-      const auto switching = [this] {
-        return !closed && std::any_of(links_.begin(), links_.end(),
-                                      [](const failover::Link& each) { return each.is_switching(); });
-      };
-      try {
-        while (switching()) co_await links_changed.wait(waiting);
-      } catch (...) {
-        if (stop.requested()) throw;
-      }
+    const Instant end = after(now(), limit);
+    for (failover::Link& each : links_) each.stop_trials();
+    co_await until_none_switches(end, stop);
+    if (!closed) co_await first->leave(std::max(end - now(), Duration::zero()), stop);
+    co_await until_none_switches(end, stop);
+    if (!closed) co_await second->leave(std::max(end - now(), Duration::zero()), stop);
+  }
+
+  Task<void> until_none_switches(Instant end, Stop& stop) {
+    Stop waiting(stop);
+    const Deadline deadline(*loop, end, waiting, "a peer did not come to the other network in time");
+    const auto switching = [this] {
+      return !closed &&
+             std::any_of(links_.begin(), links_.end(), [](const failover::Link& each) { return each.is_switching(); });
+    };
+    try {
+      while (switching()) co_await links_changed.wait(waiting);
+    } catch (...) {
+      if (stop.requested()) throw;
     }
-    if (!closed) co_await second->leave(std::max(end - loop.now(), Duration::zero()), stop);
   }
 
   void close() noexcept {
@@ -95,7 +99,7 @@ class FailoverPort::Engine final : public failover::Shared, private Job {
   void notify_later(Notification notification) noexcept override {
     if (closed) return;
     notifications_.push_back(std::move(notification));
-    if (!Job::linked()) loop.post(*this);
+    if (!Job::linked()) loop->post(*this);
   }
   void remark(const std::string& sentence) noexcept override {
     if (listener) listener(sentence);
@@ -105,54 +109,31 @@ class FailoverPort::Engine final : public failover::Shared, private Job {
     links_changed.reset();
   }
 
-  Loop& loop;
   Event links_changed;
   std::function<void(const std::string&)> listener;
 
  private:
-  class FirstSide final : public MessageReceiver {
+  // What one of the networks tells.
+  class Side final : public MessageReceiver {
    public:
-    explicit FirstSide(Engine& engine) : engine_(engine) {}
+    Side(Engine& engine, failover::Over over) : engine_(engine), over_(over) {}
     Placement on_header(int from, const MessageHeader& header) noexcept override {
       failover::Link* const its = engine_.link(from);
-      return its == nullptr ? Placement{} : its->first_header(header);
+      return its == nullptr ? Placement{} : its->on_header(over_, header);
     }
     void on_placed(int from, const MessageHeader& header) noexcept override {
-      if (failover::Link* const its = engine_.link(from)) its->first_placed(header);
+      if (failover::Link* const its = engine_.link(from)) its->on_placed(over_, header);
     }
     void on_peer_lost(int from, std::exception_ptr error) noexcept override {
-      if (failover::Link* const its = engine_.link(from)) its->first_lost(std::move(error));
+      if (failover::Link* const its = engine_.link(from)) its->on_lost(over_, std::move(error));
     }
     void on_path_broken(int from) noexcept override {
-      failover::Link* const its = engine_.link(from);
-      if (its == nullptr) return;
-      const std::optional<BrokenPath> path = engine_.first->broken_path(from);
-      its->first_broken(path && !path->reason.empty() ? path->reason : "it was lost");
+      if (failover::Link* const its = engine_.link(from)) its->on_broken(over_);
     }
 
    private:
     Engine& engine_;
-  };
-
-  class SecondSide final : public MessageReceiver {
-   public:
-    explicit SecondSide(Engine& engine) : engine_(engine) {}
-    Placement on_header(int from, const MessageHeader& header) noexcept override {
-      failover::Link* const its = engine_.link(from);
-      return its == nullptr ? Placement{} : its->second_header(header);
-    }
-    void on_placed(int from, const MessageHeader& header) noexcept override {
-      if (failover::Link* const its = engine_.link(from)) its->second_placed(header);
-    }
-    void on_peer_lost(int from, std::exception_ptr error) noexcept override {
-      if (failover::Link* const its = engine_.link(from)) its->second_lost(std::move(error));
-    }
-    void on_path_broken(int from) noexcept override {
-      if (failover::Link* const its = engine_.link(from)) its->second_broken();
-    }
-
-   private:
-    Engine& engine_;
+    const failover::Over over_;
   };
 
   void run() noexcept override {
@@ -162,13 +143,14 @@ class FailoverPort::Engine final : public failover::Shared, private Job {
       switch (notification.what) {
         case What::kTold: notification.completion->sent(std::move(notification.error)); break;
         case What::kRevoked: receiver->on_placed(notification.rank, notification.header); break;
+        case What::kAsked: link(notification.rank)->answer(); break;
       }
     }
   }
 
   Networks networks_;
-  FirstSide first_side_;
-  SecondSide second_side_;
+  Side first_side_;
+  Side second_side_;
   std::deque<failover::Link> links_;  // by rank; mine stays untouched
   std::vector<Notification> notifications_;
 };

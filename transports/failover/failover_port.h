@@ -1,12 +1,13 @@
 // FailoverPort: two networks behind one port. Messages go over the first one; when it loses the path to a rank, that rank's messages go
 // over the second one from then on, and none is lost or comes twice: each end keeps what the other has not received, and they tell each
-// other what has come before they go on.
+// other what has come before they go on. After a hold-down, which doubles with each break, the two try the first network again, and go
+// back to it if messages go both ways.
 //
 // Over the first network the receiver acknowledges messages: longer ones than kCopyBytes, which complete when that has come, at once, and
 // shorter ones, which are copied, by the dozen. Over the second one nothing is added.
 //
-// The second network keeps messages itself when its connections break (TcpPort). It is not touched, and makes no connection, while the
-// first one works. Nothing goes back to the first network.
+// The second network keeps messages itself when its connections break (TcpPort). It is not touched, and makes no connection, until
+// the first one has broken.
 #pragma once
 
 #include <memory>
@@ -23,6 +24,7 @@ class FailoverPort final : public MessagePort {
     std::unique_ptr<MessagePort> first;
     std::unique_ptr<MessagePort> second;
     std::string first_name, second_name;  // in sentences: "ucx"
+    Duration failback{};                  // the first hold-down; zero: nothing goes back to the first network
   };
 
   // `names`: of the ranks, in sentences.

@@ -1,247 +1,30 @@
 #include "transports/failover/failover_port.h"
 
-#include <fmt/format.h>
 #include <gtest/gtest.h>
 
-#include <map>
+#include <string>
+#include <type_traits>
 
 #include "base/wire/codec.h"
 #include "base/wire/path_messages.h"
+#include "transports/failover/failover_fixture_test.h"
 #include "transports/failover/receipts.h"
-#include "transports/forwarding_port_test.h"
-#include "transports/message_conformance.h"
-#include "transports/tcp/tcp_fixture_test.h"
 
 namespace aiacc {
 namespace {
 
-using namespace std::chrono_literals;
-using message_conformance::Action;
+using failover_test::leave;
+using failover_test::Sent;
+using failover_test::SimFailover;
+using failover_test::TwoRanks;
 using message_conformance::Completion;
 using message_conformance::header_of;
-using message_conformance::kRanks;
 using message_conformance::MessageConformance;
-using message_conformance::pattern;
-using message_conformance::Recorder;
-
-// A port that says nothing of broken paths until the test has broken one: TcpPort does while it connects first.
-class Quiet final : public ForwardingPort, private MessageReceiver {
- public:
-  using ForwardingPort::ForwardingPort;
-  void set_receiver(MessageReceiver& receiver) noexcept override {
-    receiver_ = &receiver;
-    ForwardingPort::set_receiver(*this);
-  }
-  void end_quiet() noexcept { quiet_ = false; }
-  void say_broken(int rank) noexcept { receiver_->on_path_broken(rank); }
-
- private:
-  Placement on_header(int from, const MessageHeader& header) noexcept override {
-    return receiver_->on_header(from, header);
-  }
-  void on_placed(int from, const MessageHeader& header) noexcept override { receiver_->on_placed(from, header); }
-  // A TcpPort hears of a peer that has given up this rank; UCX and libfabric only see a path that breaks.
-  void on_peer_lost(int rank, std::exception_ptr error) noexcept override {
-    if (as_error(error).message().ends_with("it has given this rank up for lost")) receiver_->on_path_broken(rank);
-    receiver_->on_peer_lost(rank, std::move(error));
-  }
-  void on_path_broken(int rank) noexcept override {
-    if (!quiet_) receiver_->on_path_broken(rank);
-  }
-  MessageReceiver* receiver_ = nullptr;
-  bool quiet_ = true;
-};
-
-// Each rank on a host of its own, with two networks between them.
-class SimFailover {
- public:
-  explicit SimFailover(std::uint64_t seed = 42, int ranks = kRanks) : world(seed) {
-    std::vector<std::unique_ptr<io::Listener>> listeners[2];
-    for (int rank = 0; rank < ranks; ++rank) {
-      hosts.push_back(std::make_unique<HostOf>(*this, rank));
-      for (int of = 0; of < 2; ++of) {
-        io::Net& net = of == 0 ? hosts.back()->first : hosts.back()->second;
-        listeners[of].push_back(net.listen(io::Address::tcp(fmt::format("192.0.{}.{}", of + 2, rank + 1), 0)));
-        addresses[of].push_back(listeners[of].back()->address());
-      }
-    }
-    for (int rank = 0; rank < ranks; ++rank) {
-      HostOf& host = *hosts[static_cast<std::size_t>(rank)];
-      const auto port = [&](int of, io::Net& net) {
-        return std::make_unique<TcpPort>(host.loop, net, std::move(listeners[of][static_cast<std::size_t>(rank)]),
-                                         tcp_test::settings_of(rank, addresses[of], host.entropy, 2s));
-      };
-      std::vector<std::string> names;
-      for (int peer = 0; peer < ranks; ++peer) names.push_back(fmt::format("rank {} on host {}", peer, peer));
-      auto first = std::make_unique<Quiet>(port(0, host.first));
-      host.quiet = first.get();
-      FailoverPort::Networks both{std::move(first), port(1, host.second), "a", "b"};
-      host.port = std::make_unique<FailoverPort>(host.loop, std::move(both), rank, std::move(names));
-      host.port->tell_remarks_to([&host](const std::string& sentence) { host.remarks.push_back(sentence); });
-    }
-  }
-  FailoverPort& port(int rank) { return *hosts[static_cast<std::size_t>(rank)]->port; }
-  bool run_until(const std::function<bool()>& done) {
-    const Instant end = after(world.now(), 10s);
-    return world.run_while_not([&] { return done() || world.now() > end; }) && done();
-  }
-  void run(Duration time) { world.run_until(after(world.now(), time)); }
-  // The first network loses what is on its way between two ranks.
-  void break_first() {
-    for (const auto& host : hosts) host->quiet->end_quiet();
-    networks[0].break_streams(0, 1);
-  }
-  // The same, and only one of the ranks hears of it.
-  void cut_first(int hears) {
-    networks[0].cut(0, 1);
-    hosts[static_cast<std::size_t>(hears)]->quiet->say_broken(1 - hears);
-  }
-  void lose(int rank) { world.kill(hosts[static_cast<std::size_t>(rank)]->loop.node()); }
-
-  struct HostOf {
-    HostOf(SimFailover& owner, int rank)
-        : loop(owner.world, "rank " + std::to_string(rank)),
-          first(owner.networks[0], loop, rank, {1000, 1}),
-          second(owner.networks[1], loop, rank, {1000, 1}),
-          entropy(owner.world, loop.node()) {}
-    sim::SimLoop loop;
-    sim::SimNet first, second;
-    sim::SimEntropy entropy;
-    std::vector<std::string> remarks;
-    Quiet* quiet = nullptr;  // its first port
-    std::unique_ptr<FailoverPort> port;
-  };
-  sim::World world;
-  sim::SimNetwork networks[2] = {sim::SimNetwork(world), sim::SimNetwork(world)};
-  std::vector<io::Address> addresses[2];
-  std::vector<std::unique_ptr<HostOf>> hosts;
-};
+using namespace std::chrono_literals;
 
 INSTANTIATE_TEST_SUITE_P(Failover, MessageConformance,
                          testing::Values(&message_conformance::make<SimFailover>,
                                          &message_conformance::make<tcp_test::Immediate<SimFailover>>));
-
-// Keeps what comes by class and step, and takes a replay as MessageReceiver asks for it.
-class Inbox final : public MessageReceiver {
- public:
-  struct Entry {
-    std::vector<std::byte> bytes;
-    int placed = 0;
-    bool asked = false;
-    bool revoked = false;
-  };
-  Placement on_header(int from, const MessageHeader& header) noexcept override {
-    Entry& entry = entries[{header.traffic, header.step}];
-    EXPECT_TRUE(entry.placed == 0 || entry.revoked)
-        << "message " << header.step << " of rank " << from << " came again";
-    if (!std::exchange(entry.asked, true)) order[header.traffic].push_back(header.step);
-    if (holds && holds(header)) return {Action::kHold, {}};
-    if (entry.revoked) return {Action::kDrop, {}};
-    entry.bytes.resize(header.length);
-    if (placing) placing(header);
-    return {Action::kInto, Buffer{entry.bytes.data(), entry.bytes.size()}};
-  }
-  void on_placed(int, const MessageHeader& header) noexcept override {
-    ++entries[{header.traffic, header.step}].placed;
-    ++placed;
-  }
-  void on_peer_lost(int rank, std::exception_ptr error) noexcept override { lost.emplace_back(rank, as_error(error)); }
-
-  void on_path_broken(int) noexcept override { ++broken; }
-
-  std::function<bool(const MessageHeader&)> holds;
-  std::function<void(const MessageHeader&)> placing;
-  std::map<std::pair<TrafficClass, std::uint32_t>, Entry> entries;
-  std::map<TrafficClass, std::vector<std::uint32_t>> order;
-  std::vector<std::pair<int, Error>> lost;
-  int broken = 0;
-  int placed = 0;
-};
-
-// Its sender uses the memory for something else as soon as it may.
-struct Sent {
-  struct Overwrites final : SendCompletion {
-    explicit Overwrites(Sent& its) : owner(its) {}
-    void sent(std::exception_ptr failure) noexcept override {
-      ++told;
-      error = std::move(failure);
-      std::fill(owner.bytes.begin(), owner.bytes.end(), std::byte{0xee});
-    }
-    Sent& owner;
-    int told = 0;
-    std::exception_ptr error;
-  };
-  MessageHeader header;
-  std::vector<std::byte> bytes;
-  Overwrites completion{*this};
-  bool withdrawn = false;
-};
-
-class TwoRanks : public SimFailover {
- public:
-  explicit TwoRanks(std::uint64_t seed = 42) : SimFailover(seed, 2) {
-    for (int rank = 0; rank < 2; ++rank) port(rank).set_receiver(inbox[rank]);
-  }
-  ~TwoRanks() {
-    for (int rank = 0; rank < 2; ++rank) port(rank).close();
-  }
-  Sent& post(int from, std::size_t bytes, TrafficClass traffic = TrafficClass::kBulk) {
-    Sent& one = sent[from].emplace_back();
-    const auto step = static_cast<std::uint32_t>(sent[from].size());
-    one.header = header_of(step, bytes, traffic);
-    one.bytes = pattern(bytes, step);
-    const Buffer piece{one.bytes.data(), one.bytes.size()};
-    port(from).post(1 - from, one.header, std::span(&piece, 1), one.completion);
-    return one;
-  }
-  // Takes back a place of a message that is on its way.
-  void revoke_one(int rank) {
-    for (const Sent& one : sent[1 - rank]) {
-      const auto found = inbox[rank].entries.find({one.header.traffic, one.header.step});
-      if (found == inbox[rank].entries.end() || found->second.placed > 0 || found->second.bytes.empty() ||
-          found->second.revoked) {
-        continue;
-      }
-      found->second.revoked = true;
-      return port(rank).revoke(1 - rank, one.header);
-    }
-  }
-  bool all_told() const {
-    for (const auto& each : sent) {
-      if (!std::all_of(each.begin(), each.end(), [](const Sent& one) { return one.completion.told == 1; }))
-        return false;
-    }
-    return true;
-  }
-  bool all_came() const {
-    for (int from = 0; from < 2; ++from) {
-      for (const Sent& one : sent[from]) {
-        const auto found = inbox[1 - from].entries.find({one.header.traffic, one.header.step});
-        if (!one.withdrawn && (found == inbox[1 - from].entries.end() || found->second.placed == 0)) return false;
-      }
-    }
-    return true;
-  }
-  // Each message came once, whole and in its turn.
-  void expect_delivered(int from) {
-    Inbox& to = inbox[1 - from];
-    for (const Sent& one : sent[from]) {
-      EXPECT_EQ(one.completion.told, 1) << one.header.step;
-      const auto found = to.entries.find({one.header.traffic, one.header.step});
-      if (one.withdrawn) continue;
-      EXPECT_EQ(one.completion.error, nullptr)
-          << one.header.step << (one.completion.error ? as_error(one.completion.error).message() : "");
-      ASSERT_NE(found, to.entries.end()) << one.header.step << " did not come";
-      if (found->second.revoked && !found->second.bytes.empty()) continue;
-      EXPECT_EQ(found->second.placed, 1) << one.header.step;
-      EXPECT_TRUE(found->second.bytes == pattern(one.bytes.size(), one.header.step)) << one.header.step;
-    }
-    for (const auto& [traffic, steps] : to.order) EXPECT_TRUE(std::is_sorted(steps.begin(), steps.end()));
-  }
-
-  Inbox inbox[2];
-  std::deque<Sent> sent[2];
-};
 
 TEST(Failover, NothingIsLostAndNothingComesTwiceWhateverBreaksWhen) {
   int went_over = 0, revoked = 0;
@@ -340,15 +123,9 @@ TEST(Failover, ARankThatIsGoneIsLostOverBoth) {
   EXPECT_TRUE(ranks.hosts[0]->remarks.empty()) << "nothing goes over the other network";
 }
 
-Task<void> leave(MessagePort* port, bool* left) {
-  Stop stop;
-  co_await port->leave(5s, stop);
-  *left = true;
-}
-
 TEST(Failover, RanksLeaveInOrderThoughAPathBreaksMeanwhile) {
-  for (std::uint64_t seed = 1; seed <= 100; ++seed) {
-    TwoRanks ranks(seed);
+  for (std::uint64_t seed = 1; seed <= 200; ++seed) {
+    TwoRanks ranks(seed, seed % 4 < 2 ? 0ms : 1ms, 10);
     sim::Random random(seed * 7919);
     for (int message = 0; message < 20; ++message) ranks.post(message % 2, random.below(100'000));
     if (seed % 2 == 0) ranks.run(Duration(random.below(1'000'000)));
@@ -374,7 +151,12 @@ TEST(Failover, ReceiptsWithoutSenseEndThePair) {
   wire::Receipts fine, of_nothing;
   fine.complete = {0, 0, 0, 0};
   of_nothing.complete = {0, 0, 1, 0};  // nothing was sent
-  const auto end = [](const wire::Bytes& bytes, TrafficClass traffic) {
+  const auto end = [](const auto& said, TrafficClass traffic, std::size_t more = 0) {
+    wire::Bytes bytes;
+    wire::Writer writer(bytes);
+    writer.put(std::remove_cvref_t<decltype(said)>::kType);
+    writer.put(said);
+    bytes.resize(bytes.size() + more);
     TwoRanks ranks;
     MessageHeader header = header_of(1, bytes.size(), traffic);
     header.kind = MessageKind::kPath;
@@ -388,12 +170,14 @@ TEST(Failover, ReceiptsWithoutSenseEndThePair) {
     EXPECT_EQ(ranks.inbox[1].lost[0].second.code(), Code::kProtocol);
     return ranks.inbox[1].lost[0].second.message();
   };
-  EXPECT_EQ(end(wire::encode(fine), TrafficClass::kControl), "");
-  EXPECT_EQ(end(wire::encode(of_nothing), TrafficClass::kControl),
-            "rank 0 on host 0: it has received messages that were not sent");
-  EXPECT_EQ(end(wire::encode(fine), TrafficClass::kBulk), "rank 0 on host 0: it sent receipts that make no sense");
-  EXPECT_NE(end(wire::Bytes(10), TrafficClass::kControl), "");
-  EXPECT_NE(end(wire::Bytes(2 << 20), TrafficClass::kControl), "");
+  EXPECT_EQ(end(fine, TrafficClass::kControl), "");
+  EXPECT_EQ(end(of_nothing, TrafficClass::kControl), "rank 0 on host 0: it has received messages that were not sent");
+  const std::string senseless = "rank 0 on host 0: it sent a message about the path that makes no sense";
+  EXPECT_EQ(end(fine, TrafficClass::kBulk), senseless);
+  EXPECT_EQ(end(fine, TrafficClass::kControl, 2 << 20), senseless);
+  EXPECT_NE(end(fine, TrafficClass::kControl, 1), "");
+  EXPECT_NE(end(wire::Return{}, TrafficClass::kControl), "") << "it is no probe";
+  EXPECT_EQ(end(wire::Return{wire::Return::Step::kProbe, 0}, TrafficClass::kControl), "");
 }
 
 TEST(ReceivedNumbers, AreCompleteUpToTheFirstThatIsMissing) {

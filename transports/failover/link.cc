@@ -6,8 +6,6 @@
 #include <cstring>
 #include <utility>
 
-#include "base/printable.h"
-#include "base/wire/codec.h"
 #include "transports/failover/failover_port.h"
 
 namespace aiacc::failover {
@@ -19,8 +17,6 @@ using What = Shared::What;
 // Short messages wait for nobody's receipt, so many have one.
 constexpr std::size_t kMessagesOfReceipt = 64;
 constexpr std::size_t kBytesOfReceipt = 128 << 10;
-constexpr std::size_t kMostReceiptBytes = 1 << 20;
-constexpr std::size_t kMostReceipts = 64;  // on their way
 
 constexpr Placement kDropped{Placement::Action::kDrop, {}};
 
@@ -55,25 +51,35 @@ void Link::post(const MessageHeader& header, std::span<const Buffer> pieces, Sen
                 bool now) noexcept {
   if (why_) return shared_.notify_later({What::kTold, rank_, &completion, why_, {}});
   Class& its = class_of(header.traffic);
-  Record& record = its.records.emplace_back();
+  const bool by_second = state_ == State::kSecond;
+  std::list<Record>& records = by_second ? by_second_ : its.records;
+  Record& record = records.emplace_back();
   record.link = this;
-  record.self = std::prev(its.records.end());
+  record.in = &records;
+  record.self = std::prev(records.end());
   record.header = header;
-  record.number = its.posted++;
   record.promise(completion);
   record.lent = header.length > FailoverPort::kCopyBytes;
-  if (state_ == State::kFirst && !record.lent) {  // it is told before the peer has it
-    record.copy.reserve(header.length);
-    for (const Buffer& piece : pieces) record.copy.insert(record.copy.end(), piece.data, piece.data + piece.bytes);
-    record.pieces.push_back({record.copy.data(), record.copy.size()});
-  } else {
-    record.pieces.assign(pieces.begin(), pieces.end());
-  }
+  record.pieces.assign(pieces.begin(), pieces.end());
+  if (!by_second) record.number = its.posted++;
   if (is_switching()) return;
-  const bool by_first = state_ == State::kFirst;
-  record.at = by_first ? Record::At::kFirst : Record::At::kSecond;
-  MessagePort& port = by_first ? *shared_.first : *shared_.second;
-  const MessageHeader sent = by_first ? numbered(header, record.number) : header;
+  if (!by_second) return transmit_first(record, now);
+  record.at = Record::At::kSecond;
+  MessagePort& port = *shared_.second;
+  now ? port.post_now(rank_, header, record.pieces, record) : port.post(rank_, header, record.pieces, record);
+}
+
+void Link::transmit_first(Record& record, bool now) noexcept {
+  if (!record.lent) {  // it is told before the peer has it
+    record.copy.reserve(record.header.length);
+    for (const Buffer& piece : record.pieces) {
+      record.copy.insert(record.copy.end(), piece.data, piece.data + piece.bytes);
+    }
+    record.pieces.assign(1, {record.copy.data(), record.copy.size()});
+  }
+  record.at = Record::At::kFirst;
+  const MessageHeader sent = numbered(record.header, record.number);
+  MessagePort& port = *shared_.first;
   now ? port.post_now(rank_, sent, record.pieces, record) : port.post(rank_, sent, record.pieces, record);
 }
 
@@ -100,7 +106,7 @@ void Link::withdraw(Record& record) noexcept {
   erase(record);
 }
 
-void Link::erase(Record& record) noexcept { class_of(record.header.traffic).records.erase(record.self); }
+void Link::erase(Record& record) noexcept { record.in->erase(record.self); }
 
 // --- receiving over the first network ---------------------------------------------------------------------------------------
 
@@ -110,8 +116,9 @@ std::list<Link::Arriving>::iterator Link::find_arriving(const MessageHeader& hea
 }
 
 std::list<Link::Arriving>::iterator Link::find_numbered(const MessageHeader& header) noexcept {
-  return std::find_if(arriving_.begin(), arriving_.end(),
-                      [&](const Arriving& one) { return same(numbered(one.header, one.number), header); });
+  return std::find_if(arriving_.begin(), arriving_.end(), [&](const Arriving& one) {
+    return !one.again && same(numbered(one.header, one.number), header);
+  });
 }
 
 std::uint64_t Link::next_number(const MessageHeader& header) noexcept {
@@ -121,9 +128,8 @@ std::uint64_t Link::next_number(const MessageHeader& header) noexcept {
 }
 
 Placement Link::first_header(const MessageHeader& header) noexcept {
-  if (header.kind == MessageKind::kPath) return place_for_receipts(header, false);
   auto one = find_numbered(header);
-  if (one == arriving_.end()) one = arriving_.insert(one, {plain(header), next_number(header), false, false});
+  if (one == arriving_.end()) one = arriving_.insert(one, {plain(header), next_number(header)});
   const Placement placement = shared_.receiver->on_header(rank_, one->header);
   if (shared_.closed) return kDropped;
   one->held = placement.action == Placement::Action::kHold;
@@ -135,7 +141,6 @@ Placement Link::first_header(const MessageHeader& header) noexcept {
 }
 
 void Link::first_placed(const MessageHeader& header) noexcept {
-  if (header.kind == MessageKind::kPath) return receipts_came(header);
   const auto one = find_numbered(header);
   if (one == arriving_.end()) return;
   const Arriving placed = *one;
@@ -150,13 +155,14 @@ void Link::came(const Arriving& one) noexcept {
   unacknowledged_bytes_ += one.header.length;
   const bool is_awaited = one.header.length > FailoverPort::kCopyBytes;
   const bool many = unacknowledged_ >= kMessagesOfReceipt || unacknowledged_bytes_ >= kBytesOfReceipt;
-  if (state_ == State::kFirst && !why_ && (is_awaited || many)) say(*shared_.first, "");
+  const bool by_first = state_ == State::kFirst || state_ == State::kReturning;
+  if (by_first && !why_ && (is_awaited || many)) say_receipts(*shared_.first, "");
 }
 
 void Link::revoke(const MessageHeader& header) noexcept {
   const auto one = find_arriving(header);
   if (one == arriving_.end()) return shared_.second->revoke(rank_, header);
-  if (!first_lost_) {
+  if (!one->again) {
     one->revoked = true;
     return shared_.first->revoke(rank_, numbered(header, one->number));
   }
@@ -164,15 +170,15 @@ void Link::revoke(const MessageHeader& header) noexcept {
   shared_.notify_later({What::kRevoked, rank_, nullptr, nullptr, header});
 }
 
+// What the second network holds is older, if the first one has been left and holds something again.
 void Link::release() noexcept {
+  if (state_ != State::kFirst || epoch_ > 0) shared_.second->release(rank_);
   if (!first_lost_) shared_.first->release(rank_);
-  if (state_ != State::kFirst) shared_.second->release(rank_);
 }
 
 // --- receiving over the second network --------------------------------------------------------------------------------------
 
 Placement Link::second_header(const MessageHeader& header) noexcept {
-  if (header.kind == MessageKind::kPath) return place_for_receipts(header, true);
   const auto found = find_arriving(header);
   if (found == arriving_.end()) return shared_.receiver->on_header(rank_, header);
   const Arriving again = *found;
@@ -185,114 +191,30 @@ Placement Link::second_header(const MessageHeader& header) noexcept {
   return placement;
 }
 
-void Link::second_placed(const MessageHeader& header) noexcept {
-  if (header.kind == MessageKind::kPath) return receipts_came(header);
+// --- what the networks tell ---------------------------------------------------------------------------------------------------
+
+Placement Link::on_header(Over over, const MessageHeader& header) noexcept {
+  if (header.kind == MessageKind::kPath) return place_for(over, header);
+  return over == Over::kFirst ? first_header(header) : second_header(header);
+}
+
+void Link::on_placed(Over over, const MessageHeader& header) noexcept {
+  if (header.kind == MessageKind::kPath) return path_message_came(over, header);
+  if (over == Over::kFirst) return first_placed(header);
   shared_.receiver->on_placed(rank_, header);
 }
 
-void Link::second_broken() noexcept {
-  if (state_ != State::kFirst) shared_.receiver->on_path_broken(rank_);
+void Link::on_lost(Over over, std::exception_ptr error) noexcept {
+  over == Over::kFirst ? first_lost(std::move(error)) : second_lost(std::move(error));
 }
 
-// --- receipts ---------------------------------------------------------------------------------------------------------------
-
-// `over`: why this rank uses the first network no more; "" if it does.
-void Link::say(MessagePort& port, const std::string& over) noexcept {
-  wire::Receipts receipts;
-  receipts.over = !over.empty();
-  receipts.reason = over;
-  for (std::size_t traffic = 0; traffic < kTrafficClasses; ++traffic) {
-    receipts.complete.push_back(classes_[traffic].received.complete());
-    for (const auto& [first, end] : classes_[traffic].received.beyond()) {
-      receipts.beyond.push_back({static_cast<std::uint8_t>(traffic), first, end});
-    }
+void Link::on_broken(Over over) noexcept {
+  if (over == Over::kSecond) {
+    if (state_ != State::kFirst) shared_.receiver->on_path_broken(rank_);
+    return;
   }
-  unacknowledged_ = unacknowledged_bytes_ = 0;
-  std::erase_if(said_, [](const Said& one) { return one.done; });
-  Said& said = said_.emplace_back(wire::encode(receipts));
-  MessageHeader header;
-  header.kind = MessageKind::kPath;
-  header.traffic = TrafficClass::kControl;
-  header.member = static_cast<std::uint32_t>(shared_.rank);
-  header.sequence = said_count_++;
-  header.length = header.total = said.bytes.size();
-  const Buffer piece{said.bytes.data(), said.bytes.size()};
-  port.post(rank_, header, std::span(&piece, 1), said);
-}
-
-// `replays`: the network may offer a message again.
-Placement Link::place_for_receipts(const MessageHeader& header, bool replays) noexcept {
-  if (why_) return kDropped;
-  const auto [place, is_new] = coming_.try_emplace(header.sequence);
-  const bool again = replays && place->second.size() == header.length;
-  if (header.traffic != TrafficClass::kControl || header.length > kMostReceiptBytes || (!is_new && !again) ||
-      coming_.size() > kMostReceipts) {
-    if (is_new) coming_.erase(place);
-    lose(std::make_exception_ptr(
-        Error(Code::kProtocol, fmt::format("{}: it sent receipts that make no sense", shared_.name(rank_)), rank_)));
-    return kDropped;
-  }
-  if (is_new) place->second.resize(header.length);
-  return {Placement::Action::kInto, Buffer{place->second.data(), place->second.size()}};
-}
-
-void Link::receipts_came(const MessageHeader& header) noexcept {
-  const auto place = coming_.find(header.sequence);
-  if (place == coming_.end() || why_) return;
-  try {
-    const auto receipts = wire::decode<wire::Receipts>(place->second, "receipts of messages");
-    coming_.erase(place);
-    require_sense(receipts);
-    if (!receipts.over) return note(receipts);
-    theirs_ = receipts;
-  } catch (const Error& error) {
-    return lose(std::make_exception_ptr(
-        Error(Code::kProtocol, fmt::format("{}: {}", shared_.name(rank_), error.message()), rank_)));
-  }
-  first_broken(theirs_->reason.empty() ? "the other rank gave it up" : printable(theirs_->reason));
-  go_on();
-}
-
-void Link::require_sense(const wire::Receipts& receipts) const {
-  bool senseless = receipts.complete.size() != kTrafficClasses;
-  for (std::size_t traffic = 0; !senseless && traffic < kTrafficClasses; ++traffic) {
-    senseless = receipts.complete[traffic] > classes_[traffic].posted;
-  }
-  for (const wire::Receipts::Beyond& one : receipts.beyond) {
-    senseless =
-        senseless || one.traffic >= kTrafficClasses || one.first >= one.end || one.end > classes_[one.traffic].posted;
-  }
-  if (senseless) throw Error(Code::kProtocol, "it has received messages that were not sent");
-}
-
-// Each completion may do anything, so none is told while another one is known here only.
-void Link::note(const wire::Receipts& receipts) noexcept {
-  std::array<bool, kTrafficClasses> any{};
-  for (std::size_t traffic = 0; traffic < kTrafficClasses; ++traffic) {
-    for (Record& record : classes_[traffic].records) {
-      if (record.number >= receipts.complete[traffic]) break;
-      any[traffic] = record.received = true;
-    }
-  }
-  for (const wire::Receipts::Beyond& these : receipts.beyond) {
-    for (Record& record : classes_[these.traffic].records) {
-      if (record.number >= these.end) break;
-      if (record.number >= these.first) any[these.traffic] = record.received = true;
-    }
-  }
-  for (std::size_t traffic = 0; traffic < kTrafficClasses; ++traffic) {
-    std::list<Record>& records = classes_[traffic].records;
-    while (any[traffic]) {
-      const auto one = std::find_if(records.begin(), records.end(), [](const Record& record) {
-        return record.received && record.at == Record::At::kNowhere;
-      });
-      if (one == records.end()) break;
-      SendCompletion* const told = one->completion == nullptr ? nullptr : one->take_completion();
-      records.erase(one);
-      if (told != nullptr) told->sent(nullptr);
-      if (shared_.closed) return;
-    }
-  }
+  const std::optional<BrokenPath> path = shared_.first->broken_path(rank_);
+  first_broken(path && !path->reason.empty() ? path->reason : "it was lost");
 }
 
 // --- from the first network to the second one -------------------------------------------------------------------------------
@@ -303,7 +225,14 @@ std::string Link::ends() const {
 }
 
 void Link::first_broken(const std::string& reason) noexcept {
-  if (state_ != State::kFirst || why_) return;
+  if (why_) return;
+  if (trial_ != Trial::kNone) return abandon();
+  if (state_ == State::kFirst || state_ == State::kReturning) leave_first(reason);
+}
+
+void Link::leave_first(const std::string& reason) noexcept {
+  end_trial();
+  tells_ = state_ == State::kFirst;
   reason_ = reason;
   const auto error = std::make_exception_ptr(Error(Code::kPeerFailed, fmt::format("{}: {}", ends(), reason), rank_));
   if (second_lost_) return lose(error);
@@ -313,6 +242,10 @@ void Link::first_broken(const std::string& reason) noexcept {
 
 void Link::first_lost(std::exception_ptr error) noexcept {
   if (std::exchange(first_lost_, true)) return;
+  std::erase_if(coming_, [](const auto& one) { return one.second.over == Over::kFirst; });
+  if (!why_ && trial_ != Trial::kNone) return abandon();
+  if (!why_ && state_ == State::kSecond) return await_trial();
+  if (!why_ && state_ == State::kReturning) leave_first(as_error(error).message());
   if (state_ != State::kLeaving || why_) {
     if (!why_) lose(std::move(error));
     return finish();
@@ -320,14 +253,14 @@ void Link::first_lost(std::exception_ptr error) noexcept {
   state_ = State::kSwitching;
   for (auto one = arriving_.begin(); one != arriving_.end();) {
     const auto next = std::next(one);
-    if (one->revoked) {
+    if (!std::exchange(one->again, true) && one->revoked) {
       shared_.notify_later({What::kRevoked, rank_, nullptr, nullptr, one->header});
       class_of(one->header.traffic).received.add(one->number);
       arriving_.erase(one);
     }
     one = next;
   }
-  say(*shared_.second, reason_);
+  say_receipts(*shared_.second, reason_);
   go_on();
 }
 
@@ -340,15 +273,27 @@ void Link::go_on() noexcept {
   }
   note(*std::exchange(theirs_, std::nullopt));  // what is posted from inside comes after what was posted before
   if (shared_.closed || why_) return;
+  use_second();
+  if (!tells_) return;
+  shared_.remark(fmt::format("the path over {} between {} broke ({}); their messages go over {} from now on",
+                             shared_.first_name, ends(), reason_, shared_.second_name));
+}
+
+// All that the peer has not got.
+void Link::use_second() noexcept {
   for (Class& its : classes_) {
-    for (Record& record : its.records) {
+    while (!its.records.empty()) {
+      Record& record = its.records.front();
+      by_second_.splice(by_second_.end(), its.records, record.self);
+      record.in = &by_second_;
       record.at = Record::At::kSecond;
       shared_.second->post(rank_, record.header, record.pieces, record);
     }
+    its = Class();
   }
+  unacknowledged_ = unacknowledged_bytes_ = 0;
   state_ = State::kSecond;
-  shared_.remark(fmt::format("the path over {} between {} broke ({}); their messages go over {} from now on",
-                             shared_.first_name, ends(), reason_, shared_.second_name));
+  await_trial();
   shared_.link_changed();
 }
 
@@ -357,6 +302,8 @@ void Link::go_on() noexcept {
 void Link::lose(std::exception_ptr why) noexcept {
   if (why_) return;
   why_ = std::move(why);
+  trial_ = Trial::kNone;
+  disarm();
   if (!first_lost_) shared_.first->lose(rank_, why_);
   if (!second_lost_) shared_.second->lose(rank_, why_);
 }
@@ -387,7 +334,9 @@ void Link::finish() noexcept {
 }
 
 void Link::forget() noexcept {
+  disarm();
   for (Class& its : classes_) its.records.clear();
+  by_second_.clear();
   arriving_.clear();
   said_.clear();
   coming_.clear();
