@@ -123,6 +123,7 @@ TEST_P(ActiveShares, WhoLeavesHasSentWhatWaits) {
   }
   ASSERT_TRUE(ports->run_until(
       [&] { return std::all_of(leaving.begin(), leaving.end(), [](const Task<void>& each) { return each.done(); }); }));
+  EXPECT_EQ(told.told, 4);
   EXPECT_TRUE(
       ports->run_until([&] { return receiver[1].placed == 4; }));  // of who leaves too, the last may be on its way
   EXPECT_TRUE(receiver[1].lost.empty());
