@@ -183,7 +183,7 @@ inline void Connection::count_came(bool whole) noexcept {
   ++unsaid_messages_;
   unsaid_bytes_ += frame_.length;
   const bool many = unsaid_messages_ >= kAckMessages || unsaid_bytes_ >= kAckBytes;
-  if (whole && frame_.length <= TcpPort::kCopyBytes && !many) return;
+  if (whole && frame_.length <= TcpPort::kKeptBytes && !many) return;
   ack_due_ = true;
   output_.set();
 }

@@ -321,6 +321,8 @@ void Outbound::wrote(Part& part) noexcept {
   --message.in_hand;
   if (part.state == Part::State::kArrived) part.unlink();
   if (!std::exchange(part.written, true)) --message.unwritten;
+  const bool is_kept = message.payload_bytes <= TcpPort::kKeptBytes && message.missing > 0;
+  if (is_kept && !message.copied && message.unwritten == 0 && message.completion != nullptr) keep(message);
   SendCompletion* completion = message.copied && message.unwritten == 0 ? message.take_completion() : nullptr;
   if (message.missing == 0 && message.in_hand == 0) {
     Messages finished;

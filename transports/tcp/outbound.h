@@ -111,8 +111,8 @@ class Outbound {
   // The next part for this connection to write; null if there is none. Its address stays valid until wrote() has counted it
   // and its acknowledgement has arrived, or the connection has ended.
   Part* next(Carrier& carrier) noexcept;
-  // The kernel has all of `part`. If the message was copied, it is completed when that is true of all its parts and not
-  // earlier, because a rank that then computes drives nothing and would never send it.
+  // The kernel has all of `part`. If the message was copied, or is short enough to be copied now, it is completed when that is true of
+  // all its parts and not earlier, because a rank that then computes drives nothing and would never send it.
   void wrote(Part& part) noexcept;
   // The connection has ended: what it carried waits again.
   void ended(Carrier& carrier) noexcept;
@@ -178,6 +178,7 @@ class Outbound {
   void complete(Messages& finished) noexcept;
   void tell(Outgoing& message, const std::exception_ptr& error) noexcept;
   void recycle(Outgoing& message) noexcept;
+  void keep(Outgoing& message) noexcept;
 
   Shared& shared_;
   int rank_;

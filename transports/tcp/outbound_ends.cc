@@ -36,6 +36,9 @@ void Outbound::complete(Messages& finished) noexcept {
   }
 }
 
+// It may have to be sent again, and its sender waits no longer.
+void Outbound::keep(Outgoing& message) noexcept { message.go_on_from(shared_.memory_for_copy()); }
+
 void Outbound::withdraw(Outgoing& message, Moved& moved) {
   const auto error = std::make_exception_ptr(Error(Code::kAborted, "the sender withdrew this message"));
   if (!message.begun) {
@@ -45,13 +48,7 @@ void Outbound::withdraw(Outgoing& message, Moved& moved) {
   }
   if (!message.copied) {
     const std::array<io::Piece, Outgoing::kMaxPieces> before = message.pieces;
-    message.copy.resize(message.payload_bytes);
-    std::byte* end = message.copy.data();
-    for (std::size_t i = 0; i < message.piece_count; ++i) {
-      std::memcpy(end, before[i].data(), before[i].size());
-      message.pieces[i] = {end, before[i].size()};
-      end += before[i].size();
-    }
+    message.go_on_from({});
     moved.moved(message, std::span(before).first(message.piece_count));
   }
   tell(message, error);
@@ -86,12 +83,12 @@ void Outbound::tell(Outgoing& message, const std::exception_ptr& error) noexcept
 }
 
 void Outbound::recycle(Outgoing& message) noexcept {
+  if (message.copy.capacity() > 0) shared_.give_back_copy(std::exchange(message.copy, {}));
   const bool is_short = message.bytes.capacity() <= kShortBytes;
   if (spares_ >= (is_short ? kMaxShortSpare : kMaxSpareOutbound)) {
     delete &message;
     return;
   }
-  if (message.copy.capacity() > 0) message.copy = {};
   message.ListNode<Outgoing>::unlink();
   spare_.push_front(message);
   ++spares_;

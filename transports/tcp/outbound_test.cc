@@ -64,7 +64,7 @@ class OutboundTest : public testing::Test {
     several_.lead(carriers_[0]);
   }
 
-  static constexpr std::size_t kLong = TcpPort::kCopyBytes + 1;
+  static constexpr std::size_t kLong = TcpPort::kKeptBytes + 1;
   static constexpr std::size_t kChunks = 3;  // of a message of kDivided bytes
   static constexpr std::size_t kDivided = kChunks * Outbound::kWholeBytes - 1;
   std::vector<std::byte> bytes_ = pattern(kDivided, 1);
@@ -128,6 +128,37 @@ TEST_F(OutboundTest, ACopiedMessageIsSentWhenItIsWrittenAndOthersWhenTheyAreAckn
   EXPECT_TRUE(arrived(2));
   EXPECT_EQ(copied.told, 1);
   EXPECT_EQ(lent.told, 1);
+}
+
+TEST_F(OutboundTest, AMessageThatIsKeptIsCopiedWhenItIsWritten) {
+  Completion kept;
+  add(1, TcpPort::kKeptBytes, kept);
+  ASSERT_EQ(next(), 1);
+  const auto payload_of = [](const Part& part) { return part.message->pieces[0]; };
+  EXPECT_EQ(payload_of(*part_).data(), bytes_.data()) << "it leaves from where it lies";
+  outbound_.wrote(*part_);
+  EXPECT_EQ(kept.told, 1);
+  std::fill(bytes_.begin(), bytes_.end(), std::byte{0xee});
+  reconnect();
+  ASSERT_EQ(next(), 1);
+  const std::vector<std::byte> want = pattern(TcpPort::kKeptBytes, 1);
+  EXPECT_TRUE(std::equal(want.begin(), want.end(), payload_of(*part_).begin(), payload_of(*part_).end()));
+  EXPECT_TRUE(arrived(1));
+  outbound_.wrote(*part_);
+  EXPECT_EQ(kept.told, 1);
+  EXPECT_TRUE(outbound_.empty());
+}
+
+// Its sender may go on before the peer has told, so nothing is copied.
+TEST_F(OutboundTest, AMessageThatHasArrivedWhenItIsCountedAsWrittenIsNotCopied) {
+  Completion kept;
+  add(1, TcpPort::kKeptBytes, kept);
+  ASSERT_EQ(next(), 1);
+  EXPECT_TRUE(arrived(1));
+  const Outgoing& message = *part_->message;
+  outbound_.wrote(*part_);
+  EXPECT_EQ(kept.told, 1);
+  EXPECT_FALSE(message.copied);
 }
 
 TEST_F(OutboundTest, ANewConnectionCarriesWhatThePeerLacksInTheOrderOfEachClass) {

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <memory>
 #include <span>
+#include <utility>
 #include <vector>
 
 #include "base/intrusive_list.h"
@@ -58,7 +59,7 @@ struct Outgoing : SendCompletion::Message, ListNode<Outgoing> {
       pieces;  // the payload, in its owner's memory or in `copy`; of one that goes in one part and
                // was copied, none
   std::size_t piece_count = 0;
-  std::vector<std::byte> copy;  // of a withdrawn message
+  std::vector<std::byte> copy;  // of a message that was withdrawn, or is kept until it is acknowledged
   std::size_t payload_bytes = 0;
   int to = 0;  // rank
   bool begun = false;
@@ -74,6 +75,22 @@ struct Outgoing : SendCompletion::Message, ListNode<Outgoing> {
   std::size_t unwritten = 0;   // parts that were never written
   std::size_t in_hand = 0;     // parts that writers have
   bool again = false;          // one of its chunks is carried twice
+
+  // From now on its payload is a copy, in that memory.
+  void go_on_from(std::vector<std::byte> memory) {
+    memory.clear();
+    memory.reserve(payload_bytes);
+    for (const io::Piece& piece : std::span(pieces).first(piece_count)) {
+      memory.insert(memory.end(), piece.begin(), piece.end());
+    }
+    const std::byte* begin = memory.data();
+    for (io::Piece& piece : std::span(pieces).first(piece_count)) {
+      piece = {begin, piece.size()};
+      begin += piece.size();
+    }
+    copy = std::move(memory);
+    copied = true;
+  }
 
   // It went in one part, which was written, and nobody waits for its completion.
   bool is_short_and_settled() const noexcept {

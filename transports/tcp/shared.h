@@ -8,6 +8,7 @@
 #include <functional>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "base/wire/handshake.h"
 #include "base/wire/record_seal.h"
@@ -64,6 +65,23 @@ class Shared {
     return latency_use.in_use([this] { return loop.now(); });
   }
 
+  // Memory for the payload of a message of at most TcpPort::kKeptBytes.
+  std::vector<std::byte> memory_for_copy() {
+    std::vector<std::byte> memory;
+    if (spare_copies_.empty()) {
+      memory.reserve(TcpPort::kKeptBytes);
+    } else {
+      memory = std::move(spare_copies_.back());
+      spare_copies_.pop_back();
+    }
+    return memory;
+  }
+  void give_back_copy(std::vector<std::byte> memory) {
+    constexpr std::size_t kMostSpare = 8;
+    if (spare_copies_.size() < kMostSpare && memory.capacity() == TcpPort::kKeptBytes)
+      spare_copies_.push_back(std::move(memory));
+  }
+
   int size() const noexcept { return static_cast<int>(settings.peers.size()); }
   const TcpPort::Peer& peer(int rank) const noexcept { return settings.peers[static_cast<std::size_t>(rank)]; }
   const std::string& name(int rank) const noexcept { return peer(rank).name; }
@@ -88,6 +106,7 @@ class Shared {
   bool old_version_noted_ = false;
   bool unmarked_noted_ = false;
   bool loss_noted_ = false;
+  std::vector<std::vector<std::byte>> spare_copies_;
 };
 
 }  // namespace aiacc::tcp

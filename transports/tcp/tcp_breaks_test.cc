@@ -119,7 +119,7 @@ TEST(TcpBreaks, AtEveryByteOfSmallAuthenticatedMessages) {
 
 // It sent them an answer, say. What is sent again after a break is not taken for them.
 TEST(TcpBreaks, BytesThatThePeerHasMayChangeBeforeTheyAreAcknowledged) {
-  constexpr std::size_t kLong = TcpPort::kCopyBytes + 1;
+  constexpr std::size_t kLong = TcpPort::kKeptBytes + 1;
   for (const Encryption protection : {Encryption::kNone, Encryption::kIntegrity}) {
     int broke_meanwhile = 0;
     for (std::uint64_t position = kLong; position < kLong + 1500; ++position) {
