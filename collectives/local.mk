@@ -67,6 +67,8 @@ collectives_sources += \
 	collectives/inter/selector.h \
 	collectives/inter/short_call.cc \
 	collectives/inter/short_call.h \
+	collectives/inter/short_messages.cc \
+	collectives/inter/short_messages.h \
 	collectives/inter/two_trees.h
 
 collectives_tests += \

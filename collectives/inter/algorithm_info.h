@@ -26,6 +26,8 @@ struct Shape {
 };
 
 Shape shape_of(const Operation& op) noexcept;
+// Of a call of all ranks that is no part of another one.
+Shape shape_of(const Call& call, int ranks) noexcept;
 
 // What a call takes in the model of Hockney with sums (α, β, γ), as Thakur, Rabenseifner and Gropp (2005) use it, and with the
 // processor's time for each message, as LogGP has it. Of the rank, or the link, that takes longest.

@@ -134,7 +134,7 @@ TEST(AlgorithmTable, NeverChoosesWhatCannotServeOrIsNotPermitted) {
   EXPECT_EQ(chosen_with(table, plain, "broadcast=chain"), "ring") << "another collective";
 }
 
-// The path of short calls serves by recursive doubling, before an algorithm is chosen.
+// The path of short calls asks the same.
 TEST(AlgorithmTable, LeavesShortCallsToRecursiveDoublingUnlessItSaysOtherwise) {
   const AlgorithmTable table = table_of("allreduce 4 plain 64 256 ring\n");
   const AlgorithmInfo& doubling = usual_algorithm(shape_with(Collective::kAllreduce, 4, 8));
@@ -142,7 +142,7 @@ TEST(AlgorithmTable, LeavesShortCallsToRecursiveDoublingUnlessItSaysOtherwise) {
   const AlgorithmRules all, without_ring = AlgorithmRules::parse("RULES", "allreduce=^ring"),
                             only_ring = AlgorithmRules::parse("RULES", "allreduce=ring");
   const auto leaves = [&](const AlgorithmRules& rules, std::size_t bytes, const AlgorithmTable* given) {
-    return Selector(rules, silent, given).leaves_to(doubling, shape_with(Collective::kAllreduce, 4, bytes));
+    return &Selector(rules, silent, given).choose(shape_with(Collective::kAllreduce, 4, bytes), false) == &doubling;
   };
   EXPECT_TRUE(leaves(all, 64, &table));
   EXPECT_FALSE(leaves(all, 65, &table));

@@ -68,7 +68,7 @@ const AlgorithmInfo& measured_allreduce(const Shape& shape) noexcept {
     return kRecursiveDoublingAllreduceInfo;
   }
   // Trees and rings round partial sums; except recursive doubling, they also rotate the order of ranks.
-  // Recursive doubling needs fewer messages of a power of two of ranks than one round, and ShortCall has those.
+  // Recursive doubling needs fewer messages of a power of two of ranks than one round, and ShortMessages has those.
   const bool folds = !std::has_single_bit(static_cast<unsigned>(shape.ranks));
   const bool ordered = shape.ordered && (folds || shape.bytes > kRecursiveDoublingBytes);
   if ((shape.narrows || ordered) && fits_one_round(shape.ranks, shape.bytes)) return kOneRoundAllreduceInfo;
@@ -104,23 +104,27 @@ const AlgorithmInfo& usual_broadcast(const Shape& shape) noexcept {
 
 }  // namespace
 
-Shape shape_of(const Operation& op) noexcept {
-  const Call& call = op.call;
+Shape shape_of(const Call& call, int ranks) noexcept {
   const Reduction& reduction = call.reduction;
   const bool reduces = call.kind == Collective::kAllreduce || call.kind == Collective::kReduce ||
                        call.kind == Collective::kReduceScatter;
-  // A broadcast's slices between hosts follow one another like one message (hier/broadcast.h).
-  const bool of_slices = call.kind == Collective::kBroadcast && op.whole().kind == Collective::kBroadcast;
-  const std::size_t bytes = of_slices ? op.whole().bytes() : call.bytes();
   return {.kind = call.kind,
-          .ranks = ranks_in(op),
-          .bytes = bytes,
-          .wide_bytes = reduces ? call.count * size_of(reduction.accumulate_type()) : bytes,
+          .ranks = ranks,
+          .bytes = call.bytes(),
+          .wide_bytes = reduces ? call.count * size_of(reduction.accumulate_type()) : call.bytes(),
           .narrows = reduces && reduction.narrows(),
           .ordered = reduces && reduction.ordered(),
           .takes_partials = reduces && reduction.takes_partials(),
-          .uneven = call.uneven,
-          .among_some = is_among_some(op)};
+          .uneven = call.uneven};
+}
+
+Shape shape_of(const Operation& op) noexcept {
+  Shape shape = shape_of(op.call, ranks_in(op));
+  // A broadcast's slices between hosts follow one another like one message (hier/broadcast.h).
+  if (shape.kind == Collective::kBroadcast && op.whole().kind == Collective::kBroadcast)
+    shape.bytes = shape.wide_bytes = op.whole().bytes();
+  shape.among_some = is_among_some(op);
+  return shape;
 }
 
 std::span<const NamedCollective> named_collectives() noexcept { return kNames; }

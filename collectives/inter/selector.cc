@@ -53,12 +53,6 @@ const AlgorithmInfo& Selector::choose(const Shape& shape, bool tells) {
   return usual;
 }
 
-bool Selector::leaves_to(const AlgorithmInfo& algorithm, const Shape& shape) const noexcept {
-  if (!rules_.permits(algorithm)) return false;
-  const AlgorithmInfo* const found = tabled_algorithm(shape, rules_, table_);
-  return found == nullptr || found == &algorithm;
-}
-
 namespace {
 
 // Why these are chosen; with costs, the predicted times of a short call.

@@ -46,8 +46,6 @@ class Selector {
   // All ranks of a call choose alike, because they have the same rules, the same table and the same shape. `tells`: whether
   // this rank tells the user, once for each collective, that no permitted algorithm can serve such a call.
   const AlgorithmInfo& choose(const Shape& shape, bool tells);
-  // Whether rules and table leave a call to `algorithm`, which is the usual one for it or may stand for that.
-  bool leaves_to(const AlgorithmInfo& algorithm, const Shape& shape) const noexcept;
 
   // Tells the listener what is chosen for calls like this one, of any length.
   void tell_choices(const Shape& shape) {

@@ -1,41 +1,40 @@
 #include "collectives/inter/short_call.h"
 
-#include <bit>
-
+#include "collectives/inter/algorithms.h"
 #include "collectives/inter/inter_call.h"
-#include "collectives/inter/recursive_doubling_allreduce.h"
 #include "collectives/inter/selector.h"
 
 namespace aiacc::inter {
 namespace {
 
-bool in_host_memory(const Buffer& buffer) noexcept { return buffer.data != nullptr && buffer.on_host(); }
+bool in_host_memory(const Buffer& buffer) noexcept {
+  return buffer.bytes == 0 || (buffer.data != nullptr && buffer.on_host());
+}
+
+bool combines_partial_results(const Reduction& reduction) noexcept {
+  return reduction.prescale == 1.0 && !reduction.operands.named() && !reduction.results.named() && !reduction.narrows();
+}
 
 void require_done(const Compute::Done& work) {
   AIACC_INVARIANT(work.await_ready(), "a short call is served by a Compute that works inline");
 }
 
-int rounds_among_members(int ranks) noexcept { return std::bit_width(static_cast<unsigned>(ranks - 1)); }
-
 }  // namespace
 
 bool ShortCall::serves(const Team& team, const Call& call, Buffer send, Buffer recv) noexcept {
-  const auto ranks = static_cast<unsigned>(team.size());
-  if (team.mailbox == nullptr || ranks < 2 || team.view->most_on_a_host() > 1) return false;
+  if (team.mailbox == nullptr || team.size() < 2 || team.view->most_on_a_host() > 1) return false;
   if (!team.compute.works_inline()) return false;
   if (call.kind == Collective::kBarrier) return true;
-  const Reduction& reduction = call.reduction;
-  const bool plain = call.kind == Collective::kAllreduce && call.count > 0 && call.bytes() <= kMostBytes &&
-                     std::has_single_bit(ranks) && in_host_memory(send) && in_host_memory(recv) &&
-                     reduction.prescale == 1.0 && !reduction.operands.named() && !reduction.results.named() &&
-                     !reduction.narrows();
-  if (!plain || team.selector == nullptr) return plain;
-  const Shape shape{.kind = call.kind,
-                    .ranks = team.size(),
-                    .bytes = call.bytes(),
-                    .wide_bytes = call.bytes(),
-                    .ordered = reduction.ordered()};
-  return team.selector->leaves_to(kRecursiveDoublingAllreduceInfo, shape);
+  const AlgorithmInfo* const algorithm = short_algorithm(call.kind, team.size());
+  if (algorithm == nullptr || call.uneven || call.count == 0) return false;
+  const bool sums = call.kind == Collective::kAllreduce || call.kind == Collective::kReduceScatter;
+  if (call.bytes() > (sums ? kMostBytes : kMostPlainBytes)) return false;
+  if (sums && !combines_partial_results(call.reduction)) return false;
+  if (!in_host_memory(send) || !in_host_memory(recv)) return false;
+  const Shape shape = shape_of(call, team.size());
+  const bool tells = team.rank == 0;
+  const AlgorithmInfo& chosen = team.selector == nullptr ? usual_algorithm(shape) : team.selector->choose(shape, tells);
+  return &chosen == algorithm;
 }
 
 ShortCall::ShortCall(Team& team, const Call& call, std::uint64_t sequence, Stop& stop, Buffer send, Buffer recv,
@@ -44,16 +43,18 @@ ShortCall::ShortCall(Team& team, const Call& call, std::uint64_t sequence, Stop&
       call_(call),
       sequence_(sequence),
       stop_(stop),
-      result_(recv),
       exchange_(*team.mailbox, team.view, team.rank, sequence, call.fingerprint(), CallNote(call.summary())),
-      rounds_(rounds_among_members(team.size())) {
+      messages_(call, team.rank, team.size(), send, recv),
+      rounds_(messages_.rounds()) {
+  if (team.selector != nullptr && team.rank == 0) team.selector->tell_choices(shape_of(call, team.size()));
   exchange_.set_immediate(sends == Sends::kAtOnce);
-  if (recv.bytes > kNear) {
-    longer_ = std::make_unique_for_overwrite<std::byte[]>(recv.bytes);
-    arrived_ = longer_.get();
-  }
-  if (recv.bytes > 0 && send.data != recv.data) require_done(team.compute.copy(recv, send, stop));
+  if (swaps_long(call)) exchange_.swap_long();
+  const std::size_t scratch = messages_.scratch_bytes();
+  if (scratch > kNear) longer_ = std::make_unique_for_overwrite<std::byte[]>(scratch);
+  messages_.set_scratch(scratch > kNear ? longer_.get() : near_.data());
+  copy(messages_.first());
   begin_round();
+  copy(messages_.own());  // while its messages travel
 }
 
 bool ShortCall::advance() {
@@ -62,7 +63,8 @@ bool ShortCall::advance() {
     transfer_->await_resume();
     end_round();
     transfer_.reset();
-    if (++round_ < rounds_) begin_round();
+    ++round_;
+    begin_round();
   }
   return true;
 }
@@ -75,29 +77,30 @@ Task<void> ShortCall::finish() {
   }
 }
 
+// The next one in which this rank has a message.
 void ShortCall::begin_round() {
-  const int ranks = team_.size();
-  const int distance = 1 << round_;
-  if (call_.kind == Collective::kBarrier) {
-    const Tag tag = tag_of(Algorithm::kBarrier, static_cast<std::uint64_t>(round_));
-    transfer_.emplace(exchange_, stop_, Transfer::To{(team_.rank + distance) % ranks, tag, {}},
-                      Transfer::From{(team_.rank - distance + ranks) % ranks, tag, {}});
-  } else {
-    const Tag tag = tag_of(Algorithm::kRecursiveDoubling, static_cast<std::uint64_t>(round_) + 1);
-    const int peer = team_.rank ^ distance;
-    transfer_.emplace(exchange_, stop_, Transfer::To{peer, tag, result_},
-                      Transfer::From{peer, tag, Buffer{arrived_, result_.bytes}});
+  for (; round_ < rounds_; ++round_) {
+    const ShortMessages::Round its = messages_.round(round_);
+    if (its.empty()) continue;
+    std::optional<Transfer::To> to;
+    std::optional<Transfer::From> from;
+    if (its.to != ShortMessages::kNobody) to.emplace(Transfer::To{its.to, its.tag, its.sent});
+    if (its.from != ShortMessages::kNobody) from.emplace(Transfer::From{its.from, its.tag, its.arrived});
+    transfer_.emplace(exchange_, stop_, to, from);
+    transfer_->start();
+    return;
   }
-  transfer_->start();
 }
 
 void ShortCall::end_round() {
-  if (call_.kind == Collective::kBarrier) return;
-  const Buffer arrived{arrived_, result_.bytes};
-  const bool mine_first = (team_.rank & (1 << round_)) == 0;
-  const Buffer operands[] = {mine_first ? result_ : arrived, mine_first ? arrived : result_};
-  require_done(team_.compute.reduce({&result_, 1}, operands, call_.count, call_.reduction,
-                                    {.first = false, .last = round_ == rounds_ - 1, .ranks = team_.size()}, stop_));
+  if (!messages_.sums()) return;
+  const ShortMessages::Sum sum = messages_.sum(round_);
+  require_done(team_.compute.reduce({&sum.result, 1}, sum.operands, call_.count, call_.reduction,
+                                    {.first = false, .last = sum.last, .ranks = team_.size()}, stop_));
+}
+
+void ShortCall::copy(const ShortMessages::Copy& what) {
+  if (what.to.bytes > 0) require_done(team_.compute.copy(what.to, what.from, stop_));
 }
 
 }  // namespace aiacc::inter

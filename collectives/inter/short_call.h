@@ -2,8 +2,8 @@
 // without a coroutine frame that makes progress whenever it is polled. The calling thread polls for the answer
 // (Group::run) and needs no operation if it arrives soon; otherwise finish() continues like any other algorithm.
 //
-// Its messages are those of recursive doubling and of the dissemination barrier, so other members may run those
-// algorithms.
+// Its messages (short_messages.h) are those of the algorithm that serves such a call as an operation, so other members may run
+// that.
 #pragma once
 
 #include <array>
@@ -11,6 +11,7 @@
 #include <memory>
 #include <optional>
 
+#include "collectives/inter/short_messages.h"
 #include "collectives/operation.h"
 #include "transports/exchange.h"
 
@@ -18,10 +19,13 @@ namespace aiacc::inter {
 
 class ShortCall {
  public:
-  static constexpr std::size_t kMostBytes = 24 << 10;  // SyncBN's moments of 2,048 channels
-  // Serves barriers, and allreduces of at most this many bytes on a power of two of ranks whose operator may combine
-  // partial results. The team must have one rank on each host, its Compute must work inline, and the buffers must be host
-  // memory.
+  // Of a message that is added to something, for which there must be memory: SyncBN's moments of 2,048 channels.
+  static constexpr std::size_t kMostBytes = 24 << 10;
+  // Of others.
+  static constexpr std::size_t kMostPlainBytes = Mailbox::kEagerBytes;
+  // Serves even calls of which each message has at most so many bytes, of the kinds and with the algorithms of short_messages.h, if
+  // their operator may combine partial results. The team must have one rank on each host, its Compute must work inline, and
+  // the buffers must be host memory.
   static bool serves(const Team& team, const Call& call, Buffer send, Buffer recv) noexcept;
 
   // Begins a call that serves() accepts: its first message leaves, at once, or when the loop writes what many have given it.
@@ -42,19 +46,19 @@ class ShortCall {
  private:
   void begin_round();
   void end_round();
+  void copy(const ShortMessages::Copy& what);
 
   Team& team_;
   const Call& call_;
   const std::uint64_t sequence_;
   Stop& stop_;
-  const Buffer result_;  // also holds partial results
   Exchange exchange_;
+  ShortMessages messages_;
   const int rounds_;
   int round_ = 0;
-  std::unique_ptr<std::byte[]> longer_;  // what arrives, of more than kNear bytes
+  std::unique_ptr<std::byte[]> longer_;  // scratch memory of more than kNear bytes
   static constexpr std::size_t kNear = 2 << 10;
   alignas(64) std::array<std::byte, kNear> near_;
-  std::byte* arrived_ = near_.data();
   std::optional<Transfer> transfer_;  // of the current round, behind what it refers to; none: complete
 };
 

@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <memory>
 #include <vector>
 
@@ -16,6 +17,7 @@ namespace aiacc {
 namespace {
 
 using namespace inter_test;
+using inter::name_of;
 
 // Continues as a rank does whose short call was not finished at once.
 Task<void> short_call(Operation& op) {
@@ -25,6 +27,11 @@ Task<void> short_call(Operation& op) {
     throw Error(Code::kInternal, "a call that is not served");
   inter::ShortCall call(team, op.call, op.sequence, op.stop, op.send, op.recv);
   co_await call.finish();
+}
+
+bool is_short(Collective kind, const Case& test) {
+  const inter::Shape shape = inter::shape_of(test.call(kind), test.ranks);
+  return &inter::usual_algorithm(shape) == inter::short_algorithm(kind, test.ranks);
 }
 
 // One call in which the members with odd ranks take the short path.
@@ -38,6 +45,130 @@ TEST(ShortCall, ItsMessagesAreThoseOfRecursiveDoubling) {
           for (ReduceOp op : {ReduceOp::kSum, ReduceOp::kAvg, ReduceOp::kMax}) {
             check_allreduce(algorithm,
                             {.ranks = ranks, .count = count, .op = op, .in_place = in_place, .postscale = 0.25});
+          }
+        }
+      }
+    }
+  }
+}
+
+constexpr Collective kPlainKinds[] = {Collective::kBroadcast, Collective::kAllgather, Collective::kGather,
+                                      Collective::kScatter, Collective::kReduceScatter};
+
+std::size_t most_bytes(Collective kind) {
+  return kind == Collective::kReduceScatter ? inter::ShortCall::kMostBytes : inter::ShortCall::kMostPlainBytes;
+}
+
+TEST(ShortCall, ServesEachKindAmongFewRanksUpToItsLength) {
+  SimCluster cluster(1, 4);
+  CpuCompute cpu;
+  std::vector<float> data(4 * inter::ShortCall::kMostPlainBytes / sizeof(float) + 4);
+  Team team{cluster.view(), 0, cluster.rank(0).loop(), cpu, nullptr, &cluster.rank(0).mailbox()};
+  const Buffer all{reinterpret_cast<std::byte*>(data.data()), data.size() * sizeof(float)};
+  for (const Collective kind : kPlainKinds) {
+    const std::size_t most = most_bytes(kind);
+    for (std::size_t bytes = 4; bytes <= most; bytes *= 2) {
+      const Case test{.ranks = 4, .count = bytes / sizeof(float)};
+      EXPECT_TRUE(inter::ShortCall::serves(team, test.call(kind), all, all)) << name_of(kind) << " of " << bytes;
+    }
+    Call call = Case{.ranks = 4, .count = most / sizeof(float) + 1}.call(kind);
+    EXPECT_FALSE(inter::ShortCall::serves(team, call, all, all)) << name_of(kind) << ": too long";
+    call.count = 0;
+    EXPECT_FALSE(inter::ShortCall::serves(team, call, all, all)) << name_of(kind) << ": nothing to send";
+    call.count = 1;
+    call.uneven = true;
+    EXPECT_FALSE(inter::ShortCall::serves(team, call, all, all)) << name_of(kind) << ": uneven";
+    call.uneven = false;
+    Buffer elsewhere = all;
+    elsewhere.kind = MemoryKind::kCuda;
+    EXPECT_FALSE(inter::ShortCall::serves(team, call, elsewhere, all)) << name_of(kind) << ": memory of a device";
+  }
+}
+
+std::size_t elements(bool blocks, bool has, const Case& test) {
+  if (!has) return 0;
+  return blocks ? test.count * static_cast<std::size_t>(test.ranks) : test.count;
+}
+
+// Of the elements of rank r of a buffer with blocks, those of block b have the value of (r, b).
+float value_of(int rank, std::size_t block) {
+  return static_cast<float>(3 * rank + 1) + static_cast<float>(block) / 16;
+}
+
+std::vector<float> filled(int rank, std::size_t length, std::size_t block) {
+  std::vector<float> data(length);
+  for (std::size_t i = 0; i < length; ++i) data[i] = value_of(rank, i / block);
+  return data;
+}
+
+// What the rank is to have.
+std::vector<float> expected_at(int rank, Collective kind, const Case& test, std::size_t length) {
+  const auto own = static_cast<std::size_t>(rank);
+  std::vector<float> result(length);
+  for (std::size_t i = 0; i < length; ++i) {
+    const std::size_t block = i / test.count;
+    switch (kind) {
+      case Collective::kBroadcast: result[i] = value_of(test.root, 0); break;
+      case Collective::kScatter: result[i] = value_of(test.root, own); break;
+      case Collective::kReduceScatter:
+        for (int other = 0; other < test.ranks; ++other) result[i] += value_of(other, own);
+        break;
+      default: result[i] = value_of(static_cast<int>(block), 0);
+    }
+  }
+  return result;
+}
+
+void check_call(Algorithm algorithm, Collective kind, const Case& test) {
+  SimCluster cluster(seed_of(test), test.ranks);
+  const bool many_in = kind == Collective::kScatter || kind == Collective::kReduceScatter;
+  const bool many_out = kind == Collective::kGather || kind == Collective::kAllgather;
+  std::vector<std::vector<float>> sends, recvs;
+  for (int rank = 0; rank < test.ranks; ++rank) {
+    const bool root = rank == test.root;
+    sends.push_back(filled(rank, elements(many_in, kind != Collective::kScatter || root, test), test.count));
+    recvs.emplace_back(elements(many_out, kind != Collective::kGather || root, test));
+  }
+  const auto buffer_of_all = [](std::vector<float>& data) {
+    return Buffer{reinterpret_cast<std::byte*>(data.data()), data.size() * sizeof(float)};
+  };
+  for (int rank = 0; rank < test.ranks; ++rank) {
+    const auto i = static_cast<std::size_t>(rank);
+    Buffer send = buffer_of_all(sends[i]), recv = buffer_of_all(recvs[i]);
+    const std::size_t own = i * test.count * sizeof(float), bytes = test.count * sizeof(float);
+    if (test.in_place && kind == Collective::kBroadcast) recv = send;
+    if (test.in_place && many_out && recv.bytes > 0) {
+      std::copy(sends[i].begin(), sends[i].end(), recvs[i].begin() + static_cast<std::ptrdiff_t>(i * test.count));
+      send = recv.slice(own, bytes);
+    }
+    if (test.in_place && many_in && send.bytes > 0) recv = send.slice(own, bytes);
+    cluster.rank(rank).start(perform(&cluster, &cluster.rank(rank), algorithm, test.call(kind), 1, send, recv));
+  }
+  expect_all_ended_well(cluster, test);
+  for (int rank = 0; rank < test.ranks; ++rank) {
+    const auto i = static_cast<std::size_t>(rank);
+    const auto begin = static_cast<std::ptrdiff_t>(many_in ? i * test.count : 0);
+    const auto count = static_cast<std::ptrdiff_t>(test.count);
+    const bool in_sends = test.in_place && (kind == Collective::kBroadcast || (many_in && !sends[i].empty()));
+    const std::vector<float> got =
+        in_sends ? std::vector<float>(sends[i].begin() + begin, sends[i].begin() + begin + count) : recvs[i];
+    ASSERT_EQ(got, expected_at(rank, kind, test, got.size()))
+        << name_of(kind) << ", " << test.text() << ", rank " << rank;
+  }
+}
+
+// Each member may take the other path.
+TEST(ShortCall, ItsMessagesAreThoseOfTheAlgorithm) {
+  for (const Collective kind : kPlainKinds) {
+    const std::size_t most = most_bytes(kind);
+    for (Algorithm algorithm : {&short_call, &short_call_of_odd_ranks}) {
+      for (const int ranks : {2, 3, 4, 5, 7, 8}) {
+        for (const std::size_t count : {std::size_t{1}, std::size_t{700}, most / sizeof(float)}) {
+          for (const int root : {0, 1, ranks - 1}) {
+            for (const bool in_place : {false, true}) {
+              const Case test{.ranks = ranks, .count = count, .in_place = in_place, .root = root};
+              if (is_short(kind, test)) check_call(algorithm, kind, test);
+            }
           }
         }
       }
@@ -95,8 +226,7 @@ TEST(ShortCall, CombinesInTheOrderOfRanksWhereTheOperatorDoesNotCommute) {
   }
 }
 
-// Every 32nd call of a rank is no short call, and its messages must be those that the others expect.
-TEST(ShortCall, EveryShortCallIsOneThatRecursiveDoublingServes) {
+TEST(ShortCall, ShortAllreducesAreServedByRecursiveDoubling) {
   for (int ranks = 2; ranks <= 1 << 16; ranks *= 2) {
     for (std::size_t bytes = 4; bytes <= inter::ShortCall::kMostBytes; bytes += 4) {
       for (const bool ordered : {false, true}) {

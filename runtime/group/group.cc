@@ -196,6 +196,10 @@ bool Group::finish_short(const Call& call, Buffer send, Buffer recv, Lane::Hold&
   constexpr int kMostLooks = 32;  // checks of the call, each after some event of the loop
   if (!is_open() || stop_.requested() || collectives() % kCallsPerTurn == 0) return false;
   if (!inter::ShortCall::serves(team_, call, send, recv)) return false;
+  if (call.bytes() > inter::ShortCall::kMostBytes) {
+    context_.registrations().mark(send);
+    context_.registrations().mark(recv);
+  }
   const FramePool::Use frames(context_.lane().frames());
   forget_cyclic_receives();
   try {

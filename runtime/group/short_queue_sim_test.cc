@@ -49,6 +49,11 @@ TEST_F(QueuedBetweenHosts, FewGoOnAtATimeAndTheOthersTakeNoMemoryElsewhere) {
   EXPECT_FALSE(match(0).is_queued(WireId(1000)));
 }
 
+bool has_root(Collective kind) {
+  return kind == Collective::kReduce || kind == Collective::kBroadcast || kind == Collective::kGather ||
+         kind == Collective::kScatter;
+}
+
 // Calls of all lengths and kinds, with operations among them, by ranks that are late and early in turn.
 TEST_F(QueuedBetweenHosts, MixWithOperationsOfTheGroup) {
   constexpr std::size_t kCounts[] = {1, 3, 300, 5000, 100'000};  // the last is an operation
@@ -57,8 +62,9 @@ TEST_F(QueuedBetweenHosts, MixWithOperationsOfTheGroup) {
   std::vector<std::pair<Collective, std::size_t>> calls;
   std::mt19937 random(5);
   for (int i = 0; i < kCalls; ++i) {
-    const auto kind = std::array{Collective::kAllreduce, Collective::kReduce, Collective::kAllgather,
-                                 Collective::kBarrier}[random() % 4];
+    const auto kind = std::array{Collective::kAllreduce,     Collective::kReduce,   Collective::kAllgather,
+                                 Collective::kBarrier,       Collective::kGather,   Collective::kScatter,
+                                 Collective::kReduceScatter, Collective::kBroadcast}[random() % 8];
     calls.emplace_back(kind, kind == Collective::kBarrier ? 0 : kCounts[random() % 5]);
   }
   std::array<int, 3> next{};
@@ -66,10 +72,13 @@ TEST_F(QueuedBetweenHosts, MixWithOperationsOfTheGroup) {
     const int rank = static_cast<int>(random() % 3);
     for (unsigned several = random() % 100; several > 0 && next[rank] < kCalls; --several, --left) {
       const auto [kind, count] = calls[static_cast<std::size_t>(next[rank]++)];
-      const std::vector<float> mine(count, static_cast<float>(rank + 1));
-      const bool receives = kind != Collective::kReduce || rank == 1;
-      const std::size_t into = kind == Collective::kAllgather ? 3 * count : receives ? count : 0;
-      waited += start(rank, call_of(kind, count, kind == Collective::kReduce ? 1 : 0), mine, into) ? 1u : 0u;
+      const bool is_root = rank == 1;
+      const auto has = [&](bool one, bool all) { return all ? 3 * count : one ? count : 0; };
+      const bool many_in = kind == Collective::kReduceScatter || (kind == Collective::kScatter && is_root);
+      const bool many_out = kind == Collective::kAllgather || (kind == Collective::kGather && is_root);
+      const std::vector<float> mine(has(kind != Collective::kScatter, many_in), static_cast<float>(rank + 1));
+      const bool receives = is_root || (kind != Collective::kReduce && kind != Collective::kGather);
+      waited += start(rank, call_of(kind, count, has_root(kind) ? 1 : 0), mine, has(receives, many_out)) ? 1u : 0u;
     }
     job_.world.run_until(after(job_.world.now(), microseconds(random() % 300)));
   }
@@ -81,8 +90,8 @@ TEST_F(QueuedBetweenHosts, MixWithOperationsOfTheGroup) {
       const auto [kind, count] = calls[i];
       ASSERT_EQ(error_of(rank, i).message(), "") << i;
       const std::vector<float>& got = *started_[rank][i].result;
-      std::vector<float> expected(got.size(), 6);
-      if (kind == Collective::kAllgather) {
+      std::vector<float> expected(got.size(), kind == Collective::kBroadcast || kind == Collective::kScatter ? 2 : 6);
+      if (kind == Collective::kAllgather || kind == Collective::kGather) {
         for (std::size_t at = 0; at < got.size(); ++at) expected[at] = static_cast<float>(at / count + 1);
       }
       ASSERT_EQ(got, expected) << "rank " << rank << ", call " << i;
