@@ -38,6 +38,12 @@ EXTRA_DIST += bench/outstanding/aiacc.cc bench/outstanding/measure.h bench/outst
 bench-outstanding: stage
 	@$(srcdir)/bench/outstanding/run $(stage)$(prefix) $(BENCH_FLAGS)
 .PHONY: bench-outstanding
+# Windows of long messages on this host, and such messages one by one, beside Open MPI and MPICH:
+# `make bench-windows [BENCH_FLAGS="--sizes 262144,2097152 --late 10"]'.
+EXTRA_DIST += bench/windows/aiacc.cc bench/windows/measure.h bench/windows/mpi.cc bench/windows/run
+bench-windows: stage
+	@$(srcdir)/bench/windows/run $(stage)$(prefix) $(BENCH_FLAGS)
+.PHONY: bench-windows
 # What authenticating messages between hosts costs a core, beside the plain path: `make bench-wire'. No network but loopback.
 EXTRA_PROGRAMS += bench_wire_integrity
 bench_wire_integrity_SOURCES = bench/wire/integrity.cc
