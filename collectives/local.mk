@@ -105,6 +105,9 @@ collectives_sources += \
 	collectives/intra/intra_messages_receives.cc \
 	collectives/intra/intra_team.cc \
 	collectives/intra/intra_team.h \
+	collectives/intra/loans.cc \
+	collectives/intra/loans.h \
+	collectives/intra/message_memory.h \
 	collectives/intra/one_shot.cc \
 	collectives/intra/one_shot.h \
 	collectives/intra/reduce_extents.cc \
@@ -131,6 +134,8 @@ collectives_tests += \
 	collectives/intra/intra_collectives_test.cc \
 	collectives/intra/intra_errors_test.cc \
 	collectives/intra/intra_lines_test.cc \
+	collectives/intra/loans_test.cc \
+	collectives/intra/messages_test.h \
 	collectives/intra/spare_ranges_test.cc \
 	collectives/intra/tag_queues_test.cc \
 	tests/host_world.h

@@ -48,6 +48,7 @@ EXTRA_DIST += \
 	tests/launcher_unauthenticated_test.py \
 	tests/launcher_wiring_test.py \
 	tests/launcher_worlds_test.py \
+	tests/long_messages_test.py \
 	tests/manual_test.py \
 	tests/mxnet_examples_test.py \
 	tests/mxnet_store_test.py \
@@ -109,6 +110,7 @@ EXTRA_DIST += \
 	tests/programs/gradients_wire.c \
 	tests/programs/groups.c \
 	tests/programs/hang_report.py \
+	tests/programs/long_messages.c \
 	tests/programs/mxnet_arguments.py \
 	tests/programs/mxnet_checks.py \
 	tests/programs/mxnet_collectives.py \

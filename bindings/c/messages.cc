@@ -28,7 +28,7 @@ template <Collective kKind>
   if (!can_name_ended()) return false;
   if constexpr (kKind == Collective::kSend) {
     Lane::Hold hold(lane, Lane::Hold::AtOnce());
-    if (!hold.owns()) return false;
+    if (!hold.owns() || entry.group.lends(member, memory)) return false;
     const std::uint64_t sequence = entry.group.finish_send(member, call, memory);
     if (sequence == 0) return false;
     *request = name_ended(sequence);

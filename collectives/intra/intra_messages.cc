@@ -22,7 +22,7 @@ constexpr std::uint64_t kLargestSlab = 512 << 10;
 }  // namespace
 
 IntraMessages::IntraMessages(HostDomain& domain, std::uint64_t view_id, std::vector<int> domain_ranks,
-                             std::vector<int> ranks, int me)
+                             std::vector<int> ranks, int me, const Loans::Program* program)
     : domain_(domain),
       key_(Hash64().add(view_id).add("post").value() | 1),
       domain_ranks_(std::move(domain_ranks)),
@@ -31,7 +31,8 @@ IntraMessages::IntraMessages(HostDomain& domain, std::uint64_t view_id, std::vec
       me_(me),
       slice_(domain_.slice(domain_.rank()).data()),
       lines_(domain_ranks_.size()),
-      spare_(std::max(kLeastSpareBytes, kSpareBytesOfAll / domain_ranks_.size())) {
+      memory_(domain, std::max(kLeastSpareBytes, kSpareBytesOfAll / domain_ranks_.size())),
+      program_(program) {
   const auto members = static_cast<std::uint32_t>(domain_ranks_.size());
   lines_[static_cast<std::size_t>(me_)] = domain_.claim_lines(key_, line_count());
   for (int member = 0; member < static_cast<int>(members); ++member) {
@@ -39,6 +40,7 @@ IntraMessages::IntraMessages(HostDomain& domain, std::uint64_t view_id, std::vec
     from_.push_back(&in_.emplace_back(member, domain_.loop()));
     const FlagRef taken = flag(me_, kTaken, member);
     in_.back().taken_here = &domain_.own_line(taken.line).word[taken.word];
+    in_.back().reads_here = flag(me_, kReads, member);
     out_.back().posted_here = flag(me_, kPosted, member);
   }
 }
@@ -52,7 +54,6 @@ IntraMessages::~IntraMessages() {
     }
     for (const Slab& slab : to.slabs) domain_.free(slab.range);
   }
-  spare_.drop_all([this](HostRange range) { domain_.free(range); });
   domain_.release_lines(key_);
 }
 
@@ -73,6 +74,13 @@ Task<void> IntraMessages::find_lines(int member, Stop& stop) {
       in_[at].slice = domain_.slice(domain_ranks_[at]);
       in_[at].posted = &word(member, kPosted, me_);
       out_[at].taken = &word(member, kTaken, me_);
+      const FlagRef theirs = marks(member, me_);
+      out_[at].loans.emplace(
+          domain_, memory_, flag(member, kReads, me_),
+          std::span(domain_.line(theirs.owner, theirs.line).word).subspan(theirs.word, Loans::kMarkWords), program_);
+      Incoming& from = in_[at];
+      if (domain_.can_read(domain_ranks_[at]))
+        domain_.publish(from.reads_here.line, from.reads_here.word, ++from.reads);
       co_return;
     }
     co_await domain_.at_least(claims, seen + 1, stop);
@@ -108,25 +116,6 @@ void IntraMessages::throw_no_message(int member, std::uint64_t offset, std::size
   throw_corrupt(member, fmt::format("names a message at {}, where none begins", offset));
 }
 
-HostRange IntraMessages::acquire_range(std::size_t bytes) {
-  const std::uint64_t wanted = spare_.size_for(bytes);
-  if (const std::optional<HostRange> spare = spare_.take(wanted)) return *spare;
-  HostRange range;
-  try {
-    range = domain_.allocate(wanted);
-  } catch (const Error& error) {
-    if (error.code() != Code::kOutOfMemory || spare_.bytes() == 0) throw;
-    spare_.drop_all([this](HostRange dropped) { domain_.free(dropped); });
-    range = domain_.allocate(wanted);
-  }
-  range.bytes = wanted;
-  return range;
-}
-
-void IntraMessages::release_range(HostRange range) noexcept {
-  spare_.keep(range, [this](HostRange dropped) { domain_.free(dropped); });
-}
-
 // Allocates memory for the next message to this member, of which it becomes the last of `runs`. What was received is given back when
 // there is no room otherwise, and long ones soon: the receiver's count lies in a line that it keeps writing to.
 [[gnu::noinline]] std::byte* IntraMessages::place_anywhere(Outgoing& to, std::size_t bytes) {
@@ -134,15 +123,16 @@ void IntraMessages::release_range(HostRange range) noexcept {
   to.run = nullptr;
   if (!is_long) return place_in_slab(to, aligned(bytes));
   reclaim(to);
+  to.loans->collect();
   to.runs.push_back({1, false, {}});
   try {
-    to.runs.back().own = acquire_range(bytes);
+    to.runs.back().own = memory_.acquire(bytes);
   } catch (...) {
     to.runs.pop_back();
     throw;
   }
   ++to.own_ranges;
-  return domain_.view(domain_.rank(), to.runs.back().own);
+  return memory_.view(to.runs.back().own);
 }
 
 std::byte* IntraMessages::place_in_slab(Outgoing& to, std::size_t bytes) {
@@ -168,7 +158,7 @@ std::byte* IntraMessages::place_in_slab(Outgoing& to, std::size_t bytes) {
 void IntraMessages::add_slab(Outgoing& to, std::size_t bytes) {
   if (!to.slabs.empty() && to.slabs.back().messages == 0) {  // an empty slab that is too short
     to.slab_bytes -= to.slabs.back().range.bytes;
-    release_range(to.slabs.back().range);
+    memory_.release(to.slabs.back().range);
     to.slabs.pop_back();
   }
   // Doubles the waiting bytes: many messages need few allocations, and few messages little memory, which the caches of both ends
@@ -178,12 +168,12 @@ void IntraMessages::add_slab(Outgoing& to, std::size_t bytes) {
   to.slabs.emplace_back();
   Slab& slab = to.slabs.back();
   try {
-    slab.range = acquire_range(std::bit_ceil(wanted));  // few sizes, so that one is spare
+    slab.range = memory_.acquire(std::bit_ceil(wanted));  // few sizes, so that one is spare
   } catch (...) {
     to.slabs.pop_back();
     throw;
   }
-  slab.memory = domain_.view(domain_.rank(), slab.range);
+  slab.memory = memory_.view(slab.range);
   to.slab_bytes += slab.range.bytes;
 }
 
@@ -191,7 +181,7 @@ void IntraMessages::drop_oldest(Outgoing& to) noexcept {
   Run& oldest = to.runs.front();
   const bool in_slabs = oldest.in_slabs;
   if (!in_slabs) {
-    release_range(oldest.own);
+    memory_.release(oldest.own);
     --to.own_ranges;
   }
   if (--oldest.messages == 0) to.runs.pop_front();
@@ -201,7 +191,7 @@ void IntraMessages::drop_oldest(Outgoing& to) noexcept {
     return;
   }
   to.slab_bytes -= to.slabs.front().range.bytes;
-  release_range(to.slabs.front().range);
+  memory_.release(to.slabs.front().range);
   to.slabs.pop_front();
 }
 
@@ -225,23 +215,67 @@ std::uint64_t IntraMessages::new_fingerprint(DType type, Codec codec, std::uint6
   return last.fingerprint;
 }
 
+// Whether the payload may stay where it is.
+bool IntraMessages::can_lend(Outgoing& to, const Buffer& send) noexcept {
+  if (to.loans == std::nullopt || !send.on_host() || send.bytes <= kLongestInSlab) return false;
+  return word(to.member, kReads, me_).load(std::memory_order_acquire) != 0 && to.loans->has_room();
+}
+
+bool IntraMessages::wants_to_lend(Outgoing& to, const Buffer& send) noexcept {
+  if (to.loans == std::nullopt || memory_.has_place(sizeof(Header) + send.bytes)) return false;
+  reclaim(to);
+  to.loans->collect();
+  return !memory_.has_place(sizeof(Header) + send.bytes) && can_lend(to, send);
+}
+
+Loans::Loan& IntraMessages::lend(Outgoing& to, const Call& call, const Buffer& send) {
+  const Reduction& elements = call.reduction;
+  std::byte* const place = begin_message(to, {elements.type, elements.codec, call.count, call.tag, sizeof(LoanNote)});
+  auto* const header = std::launder(reinterpret_cast<Header*>(place));
+  header->bytes = send.bytes;
+  header->type |= kLent;
+  Loans::Loan& loan = to.loans->lend(*new (place + sizeof(Header)) LoanNote, {send.data, send.bytes});
+  post_message(to, place, sizeof(LoanNote));
+  return loan;
+}
+
 Task<void> IntraMessages::send(Operation& op) {
   Outgoing& to = this->to(member_of(op.call.root));
-  // A copy may suspend (in the simulator), so a turn keeps the messages in the order of the calls.
-  co_await TurnQueue::Await(to.turns, domain_.loop(), op.stop);
-  const TurnQueue::Holder turn(to.turns);
-  const Reduction& elements = op.call.reduction;
-  std::byte* const place =
-      begin_message(to, {elements.type, elements.codec, op.call.count, op.call.tag, op.send.bytes});
-  const Buffer inside{place + sizeof(Header), op.send.bytes};
-  if (op.send.bytes > 0) co_await op.team.compute.copy(inside, op.send, op.stop);
-  post_message(to, place, op.send.bytes);
+  Loans::Loan* loan = nullptr;
+  {
+    // A copy may suspend (in the simulator), so a turn keeps the messages in the order of the calls.
+    co_await TurnQueue::Await(to.turns, domain_.loop(), op.stop);
+    const TurnQueue::Holder turn(to.turns);
+    const Reduction& elements = op.call.reduction;
+    std::byte* place = nullptr;
+    if (!lends(to.member, op.send)) {
+      try {
+        place = begin_message(to, {elements.type, elements.codec, op.call.count, op.call.tag, op.send.bytes});
+      } catch (const Error& error) {
+        if (error.code() != Code::kOutOfMemory || !can_lend(to, op.send)) throw;
+      }
+    }
+    if (place == nullptr) {
+      loan = &lend(to, op.call, op.send);
+    } else {
+      const Buffer inside{place + sizeof(Header), op.send.bytes};
+      if (op.send.bytes > 0) co_await op.team.compute.copy(inside, op.send, op.stop);
+      post_message(to, place, op.send.bytes);
+    }
+  }
+  if (loan != nullptr) co_await Loans::Await(*to.loans, *loan, op.stop);
 }
 
 // Word 0 is the number of the statement, 0 while there is none; then the sender, the count, and the type with the tag.
 FlagRef IntraMessages::statement(int owner) const noexcept {
   const auto at = static_cast<std::size_t>(owner);
   return {domain_ranks_[at], lines_[at] + kTables * lines_per_table(), 0};
+}
+
+FlagRef IntraMessages::marks(int owner, int about) const noexcept {
+  const FlagRef before = statement(owner);
+  const std::uint32_t word = static_cast<std::uint32_t>(about) * Loans::kMarkWords;
+  return {before.owner, before.line + 1 + word / kWordsPerLine, word % kWordsPerLine};
 }
 
 void IntraMessages::state_receiving(const CallSummary* call) noexcept {

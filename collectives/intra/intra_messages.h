@@ -11,7 +11,11 @@
 // follows the last one directly needs no link: a link would be a store into a line that the receiver reads. One of at most
 // kMessageAlignment - sizeof(Header) bytes moves one cache line.
 //
-// A send completes in place, and so does a receive whose message is there (send_now, recv_now). Else the receive waits in a
+// A long message is lent (Loans) where it would take more memory than is kept for such messages, if its send can wait and the
+// receiver can read this member's memory: its payload stays where it is, and the send is complete when the receiver has copied it
+// from there.
+//
+// Any other send completes in place, and so does a receive whose message is there (send_now, recv_now). Else the receive waits in a
 // queue of its sender and tag: as a coroutine (recv), or as a small record whose message is copied when it is found (post).
 // One listener for each sender, a coroutine that lives as long as this object, watches the sender's count while anybody waits,
 // and gives each message to the oldest receive that waits for its tag: a message costs O(1), however many receives and
@@ -19,7 +23,8 @@
 //
 // A member's lines, indexed by the other member: `first` (offset plus 1 of the first message to it), `posted` (the
 // number of messages to it), `taken` (the number of messages from it that are not needed any more, without those after
-// a gap). One more line holds the recv in which the member has waited for long, for the detection of cyclic receives.
+// a gap), `reads` (0: this member cannot read its memory; otherwise the number of lent messages that were read, plus 1), and the
+// marks of those (Loans). One more line holds the recv in which the member has waited for long, for the detection of cyclic receives.
 #pragma once
 
 #include <array>
@@ -32,7 +37,8 @@
 
 #include "base/task/scope.h"
 #include "base/task/turn_queue.h"
-#include "collectives/intra/spare_ranges.h"
+#include "collectives/intra/loans.h"
+#include "collectives/intra/message_memory.h"
 #include "collectives/intra/tag_queues.h"
 #include "collectives/plain_call.h"
 #include "transports/host/host_domain.h"
@@ -92,9 +98,10 @@ class IntraMessages final : private Root::Owner {
     void set_note(std::uint32_t note) noexcept { note_ = note; }
   };
 
-  // `domain_ranks` and `ranks` are those of the members on this host, ascending; `me` is this one's index.
+  // `domain_ranks` and `ranks` are those of the members on this host, ascending; `me` is this one's index. Without a `program`
+  // this rank always waits for its operations.
   IntraMessages(HostDomain& domain, std::uint64_t view_id, std::vector<int> domain_ranks, std::vector<int> ranks,
-                int me);
+                int me, const Loans::Program* program = nullptr);
   ~IntraMessages();
   IntraMessages(const IntraMessages&) = delete;
   IntraMessages& operator=(const IntraMessages&) = delete;
@@ -116,11 +123,18 @@ class IntraMessages final : private Root::Owner {
   // The same for a caller that cannot wait, with the member at the other end. False if the call would have to wait, or fails; then
   // nothing has happened. The buffers are in host memory.
   inline bool send_now(int member, const PlainCall& call, const Buffer& send) noexcept;
+  // Whether send() would lend this message, so that send_now() had better leave it.
+  bool lends(int member, const Buffer& send) noexcept {
+    return send.bytes > kLongestInSlab && wants_to_lend(to(member), send);
+  }
   bool recv_now(int member, const PlainCall& call, const Buffer& recv) noexcept;
   // The same for a recv that may wait a little: `wait` is called as long as no further message of that member has come, and says whether
   // it goes on to wait.
   template <class Wait>
   bool recv_soon(int member, const PlainCall& call, const Buffer& recv, Wait&& wait) noexcept;
+
+  // For tests: lends each long message that can be lent.
+  void keep_no_place() noexcept { memory_.keep_no_place(); }
 
   // For a recv: whether nothing but its message is missing: recv_now() would leave it, and post() can take it.
   inline bool only_waits(int member, const PlainCall& call) noexcept;
@@ -164,8 +178,13 @@ class IntraMessages final : private Root::Owner {
     std::uint32_t type = 0;
   };
   static_assert(sizeof(Header) == 32);
+  static constexpr std::uint32_t kLent = std::uint32_t{1} << 31;  // in its type: a LoanNote follows, and no payload
   static constexpr std::uint64_t kMessageAlignment = 64;
-  // Longer messages get a range of their own.
+  static_assert(sizeof(Header) + sizeof(LoanNote) <= kMessageAlignment);
+  static std::size_t bytes_behind(const Header& message) noexcept {
+    return (message.type & kLent) != 0 ? sizeof(LoanNote) : message.bytes;
+  }
+  // Longer messages get a range of their own, or are lent.
   static constexpr std::uint64_t kLongestInSlab = 64 << 10;
   // What a message takes in a slab.
   static constexpr std::uint64_t aligned(std::uint64_t bytes) noexcept {
@@ -212,6 +231,7 @@ class IntraMessages final : private Root::Owner {
     // For a message that follows others in the last slab: those, if any can (place_behind).
     Run* run = nullptr;
     Slab* slab = nullptr;
+    std::optional<Loans> loans;
   };
   struct Arrived {
     std::uint64_t number = 0;
@@ -227,6 +247,8 @@ class IntraMessages final : private Root::Owner {
     std::span<const std::byte> slice;                    // the sender's memory
     const std::atomic<std::uint64_t>* posted = nullptr;  // the sender's word
     std::atomic<std::uint64_t>* taken_here = nullptr;    // this member's
+    FlagRef reads_here;                                  // this member's, as its marks
+    std::uint64_t reads = 0;                             // what it says
     std::uint64_t seen = 0;                              // number of messages read so far
     std::uint64_t last = 0;                              // offset of the last of them
     const Header* last_header = nullptr;                 // the same where it is mapped here
@@ -242,16 +264,21 @@ class IntraMessages final : private Root::Owner {
     std::exception_ptr broken;       // why the listener ended
     std::optional<Root> listener;
   };
-  enum Table : std::uint32_t { kFirst, kPosted, kTaken, kTables };
+  enum Table : std::uint32_t { kFirst, kPosted, kTaken, kReads, kTables };
   static constexpr std::uint32_t kWordsPerLine = 16;
 
   std::uint32_t lines_per_table() const noexcept {
     return (static_cast<std::uint32_t>(domain_ranks_.size()) + kWordsPerLine - 1) / kWordsPerLine;
   }
-  std::uint32_t line_count() const noexcept { return kTables * lines_per_table() + 1; }
+  // One line of the statement, behind the tables, and then the marks.
+  std::uint32_t line_count() const noexcept {
+    const std::uint32_t marks = static_cast<std::uint32_t>(domain_ranks_.size()) * Loans::kMarkWords;
+    return kTables * lines_per_table() + 1 + (marks + kWordsPerLine - 1) / kWordsPerLine;
+  }
   int search_member(int rank) const noexcept;
   FlagRef flag(int owner, Table table, int about) const noexcept;
   FlagRef statement(int owner) const noexcept;
+  FlagRef marks(int owner, int about) const noexcept;
   const std::atomic<std::uint64_t>& word(int owner, Table table, int about) const noexcept;
   // Offsets and lengths come from the member, so they are checked.
   const Header& header(const Incoming& from, std::uint64_t offset) const {
@@ -271,8 +298,9 @@ class IntraMessages final : private Root::Owner {
   [[noreturn]] void throw_no_message(int member, std::uint64_t offset, std::size_t bytes) const;
   [[noreturn]] void throw_corrupt(int member, const std::string& what) const;
 
-  HostRange acquire_range(std::size_t bytes);
-  void release_range(HostRange range) noexcept;
+  bool can_lend(Outgoing& to, const Buffer& send) noexcept;
+  bool wants_to_lend(Outgoing& to, const Buffer& send) noexcept;
+  Loans::Loan& lend(Outgoing& to, const Call& call, const Buffer& send);
   std::byte* place_anywhere(Outgoing& to, std::size_t bytes);
   static inline std::byte* place_behind(Outgoing& to, std::size_t message_bytes) noexcept;
   std::byte* place_in_slab(Outgoing& to, std::size_t bytes);
@@ -308,6 +336,12 @@ class IntraMessages final : private Root::Owner {
   }
   std::uint64_t new_fingerprint(DType type, Codec codec, std::uint64_t count) noexcept;
   [[noreturn]] void throw_differs(const Header& message, const Call& call) const;
+  inline void copy_payload(Incoming& from, std::uint64_t offset, const Header& message, const Buffer& into);
+  void take_lent(Incoming& from, std::uint64_t offset, const Buffer& into);
+  Task<void> copy_payload(Operation& op, Incoming& from, std::uint64_t offset, const Header& message);
+  bool read_lent(const Incoming& from, const LoanNote& note, std::size_t at, const Buffer& into);
+  const std::byte* copy_of_lent(const Incoming& from, const LoanNote& note, std::size_t bytes) const;
+  void tell_read(Incoming& from, const LoanNote& note);
   void listen_to(Incoming& from);
   Task<void> listen(Incoming& from);
   void stop_listening_if_idle(Incoming& from) noexcept;
@@ -325,12 +359,13 @@ class IntraMessages final : private Root::Owner {
   int me_;
   const std::byte* slice_;  // this member's memory
   std::vector<std::uint32_t> lines_;
+  MessageMemory memory_;
+  const Loans::Program* program_;
   std::deque<Outgoing> out_;
   std::deque<Incoming> in_;
   // By member: where they are, which a deque would have to work out in each call.
   std::vector<Outgoing*> to_;
   std::vector<Incoming*> from_;
-  SpareRanges spare_;
   std::uint64_t statements_ = 0;
   std::deque<Unexpected> unexpected_;         // a pool
   std::vector<Unexpected*> free_unexpected_;  // has room for all of the pool

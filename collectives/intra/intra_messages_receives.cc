@@ -1,6 +1,7 @@
 // The receiving end of IntraMessages: matching, the listeners, and the receives that wait.
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <new>
 #include <utility>
 
@@ -14,6 +15,8 @@ namespace {
 
 // The most messages of one member that have not been received.
 constexpr std::uint64_t kMostPosted = std::uint64_t{1} << 28;
+// A lent payload is read in such pieces by who can serve others in between.
+constexpr std::size_t kReadAtOnce = 16 << 20;
 // So many marks of messages (Incoming::finished) are made at once.
 constexpr std::uint64_t kMoreFinished = 64;
 
@@ -96,9 +99,7 @@ inline void IntraMessages::complete(Incoming& from, Posted& receive, const Arriv
     if (message.fingerprint != fingerprint(type, Codec::kNone, receive.count_)) {
       throw_differs(message, receive.plain(*this).call());
     }
-    if (const std::size_t bytes = std::size_t{receive.count_} * size_of(type); bytes > 0) {
-      CpuCompute::copy_now(receive.into_, payload(from, arrived.offset, bytes), bytes);
-    }
+    copy_payload(from, arrived.offset, message, {receive.into_, std::size_t{receive.count_} * size_of(type)});
     finish(from, arrived.number);
   } catch (...) {
     tell_received();
@@ -115,7 +116,7 @@ void IntraMessages::accept(Incoming& from) {
   } else {
     const Header& last = *from.last_header;
     const std::uint64_t link = last.next.load(std::memory_order_acquire);
-    offset = link != 0 ? link - 1 : from.last + aligned(sizeof(Header) + last.bytes);
+    offset = link != 0 ? link - 1 : from.last + aligned(sizeof(Header) + bytes_behind(last));
   }
   const Header& header = this->header(from, offset);
   prefetch(reinterpret_cast<const std::byte*>(&header) + kPrefetched);
@@ -222,10 +223,82 @@ void IntraMessages::throw_differs(const Header& message, const Call& call) const
       Code::kMismatch,
       fmt::format("rank {} sent {} bytes of {} with tag {}, but rank {} expects {} bytes of {}: sizes and types of "
                   "a message agree on both ends",
-                  call.root, message.bytes, name_of(static_cast<DType>(message.type)), message.tag,
+                  call.root, message.bytes, name_of(static_cast<DType>(message.type & ~kLent)), message.tag,
                   ranks_[static_cast<std::size_t>(me_)], call.bytes(), name_of(call.reduction.type)),
       call.root);
 }
+
+// --- payloads -----------------------------------------------------------------------------------------------------------
+
+inline void IntraMessages::copy_payload(Incoming& from, std::uint64_t offset, const Header& message,
+                                        const Buffer& into) {
+  if (into.bytes == 0) return;
+  if ((message.type & kLent) == 0) [[likely]]
+    return CpuCompute::copy_now(into.data, payload(from, offset, into.bytes), into.bytes);
+  take_lent(from, offset, into);
+}
+
+[[gnu::noinline]] void IntraMessages::take_lent(Incoming& from, std::uint64_t offset, const Buffer& into) {
+  const auto& note = *reinterpret_cast<const LoanNote*>(payload(from, offset, sizeof(LoanNote)));
+  if (!read_lent(from, note, 0, into)) {
+    CpuCompute::copy_now(into.data, copy_of_lent(from, note, into.bytes), into.bytes);
+  }
+  tell_read(from, note);
+}
+
+Task<void> IntraMessages::copy_payload(Operation& op, Incoming& from, std::uint64_t offset, const Header& message) {
+  const auto copy = [&op](const std::byte* source) {  // which is only read
+    return op.team.compute.copy(op.recv, {const_cast<std::byte*>(source), op.recv.bytes}, op.stop);
+  };
+  if ((message.type & kLent) == 0) co_return co_await copy(payload(from, offset, op.recv.bytes));
+  const auto& note = *reinterpret_cast<const LoanNote*>(payload(from, offset, sizeof(LoanNote)));
+  for (std::size_t at = 0; at < op.recv.bytes; at += kReadAtOnce) {
+    if (at > 0) co_await yield_turn(op.team.loop, op.stop);
+    if (read_lent(from, note, at, op.recv.slice(at, std::min(kReadAtOnce, op.recv.bytes - at)))) continue;
+    co_await copy(copy_of_lent(from, note, op.recv.bytes));
+    break;
+  }
+  tell_read(from, note);
+}
+
+// Copies a part of a lent payload. False: it is not lent any more, and what was copied may be anything.
+bool IntraMessages::read_lent(const Incoming& from, const LoanNote& note, std::size_t at, const Buffer& into) {
+  const auto is_lent = [&note] { return note.copy.load(std::memory_order_acquire) == 0; };
+  if (!is_lent()) return false;
+  const int owner = domain_ranks_[static_cast<std::size_t>(from.member)];
+  try {
+    if (note.in_slice != 0) {
+      CpuCompute::copy_now(into.data, domain_.view(owner, note.place + at, into.bytes), into.bytes);
+    } else {
+      domain_.read_private(owner, reinterpret_cast<const std::byte*>(note.place + at), {into.data, into.bytes});
+    }
+  } catch (const Error&) {
+    if (is_lent()) throw;
+  }
+  std::atomic_thread_fence(std::memory_order_seq_cst);  // pairs with those of Loans, before the sender's stores
+  return is_lent();
+}
+
+const std::byte* IntraMessages::copy_of_lent(const Incoming& from, const LoanNote& note, std::size_t bytes) const {
+  const std::uint64_t copy = note.copy.load(std::memory_order_acquire);
+  if (copy == LoanNote::kRevoked) {
+    throw Error(Code::kAborted,
+                fmt::format("rank {} has given up its send",
+                            ranks_[static_cast<std::size_t>(from.member)]));  // the group's first error says why
+  }
+  return domain_.view(domain_ranks_[static_cast<std::size_t>(from.member)], copy - 1, bytes);
+}
+
+// The sender's memory is not read any more.
+void IntraMessages::tell_read(Incoming& from, const LoanNote& note) {
+  if (note.mark >= Loans::kMost) throw_corrupt(from.member, fmt::format("gives a message the mark {}", note.mark));
+  const FlagRef first = marks(me_, from.member);
+  std::atomic<std::uint64_t>& word = domain_.own_line(first.line).word[first.word + note.mark / 64];
+  word.store(word.load(std::memory_order_relaxed) ^ std::uint64_t{1} << note.mark % 64, std::memory_order_release);
+  domain_.publish(from.reads_here.line, from.reads_here.word, ++from.reads);  // pairs with Loans::collect()
+}
+
+// ------------------------------------------------------------------------------------------------------------------------
 
 Task<void> IntraMessages::recv(Operation& op) {
   Incoming& from = this->from(member_of(op.call.root));
@@ -233,11 +306,7 @@ Task<void> IntraMessages::recv(Operation& op) {
   const Header& message = header(from, arrived.offset);
   const Reduction& elements = op.call.reduction;
   if (message.fingerprint != fingerprint(elements.type, elements.codec, op.call.count)) throw_differs(message, op.call);
-  if (op.recv.bytes > 0) {
-    // It is only read.
-    const Buffer inside{const_cast<std::byte*>(payload(from, arrived.offset, op.recv.bytes)), op.recv.bytes};
-    co_await op.team.compute.copy(op.recv, inside, op.stop);
-  }
+  if (op.recv.bytes > 0) co_await copy_payload(op, from, arrived.offset, message);
   finish(from, arrived.number);
   tell_taken(from);
 }
@@ -252,9 +321,7 @@ bool IntraMessages::recv_now(int member, const PlainCall& call, const Buffer& re
     const Arrived arrived = first->message;
     const Header& message = header(from, arrived.offset);
     if (message.fingerprint != fingerprint(call.type, Codec::kNone, call.count)) return false;
-    if (recv.bytes > 0) {
-      CpuCompute::copy_now(recv.data, payload(from, arrived.offset, recv.bytes), recv.bytes);
-    }
+    copy_payload(from, arrived.offset, message, recv);
     free_unexpected_.push_back(from.messages.pop_front(call.tag));
     finish(from, arrived.number);
     tell_taken(from);

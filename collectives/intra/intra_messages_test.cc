@@ -11,88 +11,11 @@
 
 #include "base/error.h"
 #include "base/hash.h"
+#include "collectives/intra/messages_test.h"
 #include "collectives/intra/select.h"
-#include "tests/host_world.h"
 
 namespace aiacc::intra {
 namespace {
-
-using namespace std::chrono_literals;
-
-Call message(Collective kind, int peer, std::uint32_t tag, std::size_t count, DType type = DType::kInt32) {
-  Call call;
-  call.kind = kind;
-  call.root = peer;
-  call.tag = tag;
-  call.count = count;
-  call.reduction.type = type;
-  return call;
-}
-
-// Operations that run concurrently, with their memory.
-class Batch {
- public:
-  Batch(Rank& rank, IntraMessages& post)
-      : rank_(rank),
-        post_(post),
-        deadline_(rank.loop, after(rank.loop.now(), 60s), stop_, "the messages do not arrive") {}
-
-  void send(int to, std::uint32_t tag, std::size_t count, int value, bool shared = false) {
-    std::int32_t* data = memory(count, shared);
-    for (std::size_t i = 0; i < count; ++i) data[i] = value + static_cast<std::int32_t>(i);
-    start(message(Collective::kSend, to, tag, count), {reinterpret_cast<std::byte*>(data), count * 4}, {});
-  }
-  std::int32_t* recv(int from, std::uint32_t tag, std::size_t count) {
-    std::int32_t* data = memory(count, false);
-    start(message(Collective::kRecv, from, tag, count), {}, {reinterpret_cast<std::byte*>(data), count * 4});
-    return data;
-  }
-  void finish() {
-    for (Task<void>& task : tasks_) rank_.loop.run_until([&task] { return task.done(); });
-    for (Task<void>& task : tasks_) task.take();
-    tasks_.clear();
-  }
-
- private:
-  std::int32_t* memory(std::size_t count, bool shared) {
-    if (shared) {
-      const HostRange range = rank_.domain.allocate(count * 4);
-      return reinterpret_cast<std::int32_t*>(rank_.domain.view(rank_.rank(), range));
-    }
-    return memory_.emplace_back(count + 1).data();
-  }
-  void start(const Call& call, Buffer send, Buffer recv) {
-    operations_.push_back(std::make_unique<Operation>(Operation{rank_.team, call, 0, stop_, send, recv}));
-    Operation& operation = *operations_.back();
-    tasks_.push_back(call.kind == Collective::kSend ? post_.send(operation) : post_.recv(operation));
-    tasks_.back().start();
-  }
-
-  Rank& rank_;
-  IntraMessages& post_;
-  Stop stop_;
-  Deadline deadline_;
-  std::vector<std::vector<std::int32_t>> memory_;
-  std::vector<std::unique_ptr<Operation>> operations_;
-  std::vector<Task<void>> tasks_;
-};
-
-// As run_ranks(), each rank with an IntraMessages, which exists until all ranks have received their messages.
-void run_posts(int ranks, const std::function<void(Rank&, IntraMessages&)>& body) {
-  std::barrier done(ranks);
-  run_ranks(ranks, [&](Rank& rank) {
-    const std::vector<int> all = Rank::every_rank(ranks);
-    IntraMessages post(rank.domain, rank.team.view->id(), all, all, rank.rank());
-    Stop stop;
-    rank.loop.run(post.open(stop));
-    body(rank, post);
-    done.arrive_and_wait();
-  });
-}
-
-void expect_message(const std::int32_t* data, std::size_t count, int value) {
-  for (std::size_t i = 0; i < count; ++i) ASSERT_EQ(data[i], value + static_cast<std::int32_t>(i)) << "element " << i;
-}
 
 TEST(IntraMessages, CarriesEverySizeFromEveryMemory) {
   run_posts(2, [](Rank& rank, IntraMessages& post) {
@@ -127,7 +50,7 @@ TEST(IntraMessages, WhatNoSenderWritesIsAnErrorOfTheSender) {
       if (rank.rank() == 0) {
         constexpr std::uint32_t kPostedLine = 1, kToOne = 1;  // the line after that of the first messages; the word
         const std::uint64_t key = Hash64().add(rank.team.view->id()).add("post").value() | 1;
-        const std::uint32_t lines = rank.domain.find_lines(0, key, 4).value();
+        const std::uint32_t lines = rank.domain.find_lines(0, key, 6).value();
         rank.domain.own_line(lines).word[kToOne].store(forged.first);
         rank.domain.publish(lines + kPostedLine, kToOne, forged.posted);
         return;
@@ -355,7 +278,7 @@ TEST(IntraMessages, AReceiveOnlyWaitsWhileNothingIsThereOrBroken) {
       turn.arrive_and_wait();
       // The number of messages becomes what it cannot be, and later what it was.
       const std::uint64_t key = Hash64().add(rank.team.view->id()).add("post").value() | 1;
-      const std::uint32_t posted = rank.domain.find_lines(0, key, 4).value() + 1;
+      const std::uint32_t posted = rank.domain.find_lines(0, key, 6).value() + 1;
       rank.domain.publish(posted, 1, std::uint64_t{1} << 40);
       turn.arrive_and_wait();
       turn.arrive_and_wait();

@@ -60,7 +60,8 @@ void Group::join_host(std::span<const int> local) {
     team_.local = local_team_.get();
   }
   const std::vector<int> ranks(local.begin(), local.end());
-  intra_messages_ = std::make_unique<IntraMessages>(*domain, view_->id(), domain_ranks, ranks, local_rank_);
+  intra_messages_ = std::make_unique<IntraMessages>(*domain, view_->id(), domain_ranks, ranks, local_rank_,
+                                                    static_cast<const Loans::Program*>(this));
   board_ = std::make_unique<GroupBoard>(*domain, view_->id(), std::move(domain_ranks), ranks, local_rank_, size(),
                                         static_cast<GroupBoard::Observer&>(*this));
 }
@@ -122,6 +123,8 @@ void Group::root_ended(Root&, std::exception_ptr error) noexcept {
 }
 
 bool Group::wants_choices() const noexcept { return context_.takes_notes(); }
+
+bool Group::waits() const noexcept { return context_.lane().present_wait() != 0; }
 
 void Group::chosen(const std::string& sentence) noexcept {
   try {

@@ -51,7 +51,10 @@ namespace intra {
 enum class SmallWait : std::uint8_t;  // collectives/intra/small.h
 }
 
-class Group final : private GroupBoard::Observer, private Root::Owner, private inter::Selector::Listener {
+class Group final : private GroupBoard::Observer,
+                    private Root::Owner,
+                    private inter::Selector::Listener,
+                    private Loans::Program {
  public:
   // `context` outlives it. `name` is for messages ("the world"); `timeout` is the default of its operations. Peers can
   // find this member from its construction on.
@@ -107,6 +110,8 @@ class Group final : private GroupBoard::Observer, private Root::Owner, private i
   }
   // In runtime/group/message_now.h: the same as finish_at_once() for a send to such a member.
   inline std::uint64_t finish_send(int member, const PlainCall& call, const Buffer& send) noexcept;
+  // For an asynchronous send to one: whether its payload had better stay where it is until an operation is over.
+  bool lends(int member, const Buffer& send) noexcept { return intra_messages_->lends(member, send); }
   // For a blocking recv from one: whether it ended well without an operation, as its message is there or comes soon.
   inline bool finish_receive(int member, const PlainCall& call, const Buffer& recv, const Lane::Hold& hold) noexcept;
   // And for an asynchronous one: it has ended, or waits from now on as a record; or neither.
@@ -200,6 +205,7 @@ class Group final : private GroupBoard::Observer, private Root::Owner, private i
   void root_ended(Root& root, std::exception_ptr error) noexcept override;  // of open() for an operation
   void no_permitted_algorithm(const std::string& sentence) noexcept override;
   bool wants_choices() const noexcept override;
+  bool waits() const noexcept override;
   void chosen(const std::string& sentence) noexcept override;
 
   void join_host(std::span<const int> local);

@@ -1,0 +1,200 @@
+// Long messages that stay in the sender's memory until they are read.
+#include "collectives/intra/loans.h"
+
+#include <gtest/gtest.h>
+#include <sys/mman.h>
+
+#include <algorithm>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "base/error.h"
+#include "collectives/intra/messages_test.h"
+
+namespace aiacc::intra {
+namespace {
+
+constexpr std::size_t kMiB = 1 << 20;
+
+// A send or recv of bytes whose Stop is the test's.
+struct LongMessage {
+  LongMessage(Rank& rank, IntraMessages& post, Collective kind, std::uint32_t tag, Buffer memory)
+      : operation{rank.team, message(kind, 1 - rank.rank(), tag, memory.bytes, DType::kUInt8), 0, stop, memory, memory},
+        task(kind == Collective::kSend ? post.send(operation) : post.recv(operation)) {
+    task.start();
+  }
+  void finish(Rank& rank) {
+    rank.loop.run_until([this] { return task.done(); });
+    task.take();
+  }
+  Stop stop;
+  Operation operation;
+  Task<void> task;
+};
+
+Buffer buffer_of(std::vector<std::byte>& bytes) { return {bytes.data(), bytes.size()}; }
+
+std::size_t count_of(const std::vector<std::byte>& bytes, int value) {
+  return static_cast<std::size_t>(std::count(bytes.begin(), bytes.end(), static_cast<std::byte>(value)));
+}
+
+// 96 MiB from each rank to the other, where each rank has 64 MiB of shared memory.
+TEST(Loans, NeedNoMemoryOfTheirOwn) {
+  std::barrier turn(2);
+  run_posts(2, [&turn](Rank& rank, IntraMessages& post) {
+    post.keep_no_place();
+    constexpr std::size_t kMessages = 96, kCount = kMiB / sizeof(std::int32_t);
+    Batch batch(rank, post);
+    std::vector<const std::int32_t*> got;
+    for (std::size_t i = 0; i < kMessages; ++i) got.push_back(batch.recv(1 - rank.rank(), 7, kCount));
+    turn.arrive_and_wait();
+    for (std::size_t i = 0; i < kMessages; ++i)
+      batch.send(1 - rank.rank(), 7, kCount, static_cast<int>(i) * 1000 + rank.rank());
+    batch.finish();
+    for (std::size_t i = 0; i < kMessages; ++i)
+      expect_message(got[i], kCount, static_cast<int>(i) * 1000 + 1 - rank.rank());
+  });
+}
+
+// The memory is the program's again, and the receiver gets what was there when it was sent.
+TEST(Loans, EndWithoutAReceiveWhenTheSenderHasWaited) {
+  std::barrier turn(2);
+  run_posts(2, [&turn](Rank& rank, IntraMessages& post) {
+    post.keep_no_place();
+    std::vector<std::byte> first(kMiB), second(3 * kMiB);
+    if (rank.rank() == 0) {
+      std::ranges::fill(first, std::byte{1});
+      std::ranges::fill(second, std::byte{2});
+      LongMessage one(rank, post, Collective::kSend, 5, buffer_of(first));
+      LongMessage two(rank, post, Collective::kSend, 6, buffer_of(second));
+      EXPECT_FALSE(one.task.done()) << "it is lent";
+      one.finish(rank);
+      two.finish(rank);
+      std::ranges::fill(first, std::byte{9});
+      std::ranges::fill(second, std::byte{9});
+      turn.arrive_and_wait();
+      turn.arrive_and_wait();
+      return;
+    }
+    turn.arrive_and_wait();
+    LongMessage two(rank, post, Collective::kRecv, 6, buffer_of(second));
+    LongMessage one(rank, post, Collective::kRecv, 5, buffer_of(first));
+    two.finish(rank);
+    one.finish(rank);
+    EXPECT_EQ(count_of(first, 1), first.size());
+    EXPECT_EQ(count_of(second, 2), second.size());
+    turn.arrive_and_wait();
+  });
+}
+
+// The receiver comes about when the sender gives up to wait for it: whichever copies, no byte is of what the program writes later.
+TEST(Loans, AreNeverReadAfterTheSendIsComplete) {
+  constexpr int kRounds = 60;
+  std::barrier turn(2);
+  run_posts(2, [&turn](Rank& rank, IntraMessages& post) {
+    post.keep_no_place();
+    std::vector<std::byte> data(8 * kMiB);
+    for (int round = 0; round < kRounds; ++round) {
+      if (rank.rank() == 0) std::ranges::fill(data, static_cast<std::byte>(round));
+      turn.arrive_and_wait();
+      if (rank.rank() == 0) {
+        LongMessage sent(rank, post, Collective::kSend, 5, buffer_of(data));
+        sent.finish(rank);
+        std::ranges::fill(data, std::byte{0xff});
+      } else {
+        std::this_thread::sleep_for(std::chrono::milliseconds(round % 3 == 0 ? 0 : 16) +
+                                    std::chrono::microseconds(100) * round);
+        LongMessage received(rank, post, Collective::kRecv, 5, buffer_of(data));
+        received.finish(rank);
+        ASSERT_EQ(count_of(data, round), data.size()) << "round " << round;
+      }
+    }
+  });
+}
+
+// One that was received in another order than sent completes by itself.
+TEST(Loans, EndInTheOrderOfTheReceives) {
+  std::barrier turn(2);
+  run_posts(2, [&turn](Rank& rank, IntraMessages& post) {
+    post.keep_no_place();
+    constexpr std::uint32_t kMessages = Loans::kMost + 50;  // more than may be lent at a time
+    std::vector<std::vector<std::byte>> data(kMessages);
+    for (std::uint32_t i = 0; i < kMessages; ++i)
+      data[i].assign(200'000, static_cast<std::byte>(rank.rank() == 0 ? i % 251 : 255));
+    std::deque<LongMessage> messages;
+    const Collective kind = rank.rank() == 0 ? Collective::kSend : Collective::kRecv;
+    if (rank.rank() == 1) {
+      for (std::uint32_t i = kMessages; i-- > 0;) messages.emplace_back(rank, post, kind, i, buffer_of(data[i]));
+    }
+    turn.arrive_and_wait();
+    if (rank.rank() == 0) {
+      for (std::uint32_t i = 0; i < kMessages; ++i) messages.emplace_back(rank, post, kind, i, buffer_of(data[i]));
+    }
+    for (LongMessage& each : messages) each.finish(rank);
+    for (std::uint32_t i = 0; i < kMessages; ++i)
+      ASSERT_EQ(count_of(data[i], static_cast<int>(i % 251)), data[i].size()) << i;
+    turn.arrive_and_wait();
+  });
+}
+
+TEST(Loans, ThatAreRevokedFailTheirReceive) {
+  std::barrier turn(2);
+  run_posts(2, [&turn](Rank& rank, IntraMessages& post) {
+    post.keep_no_place();
+    std::vector<std::byte> data(kMiB, static_cast<std::byte>(rank.rank()));
+    if (rank.rank() == 0) {
+      LongMessage sent(rank, post, Collective::kSend, 5, buffer_of(data));
+      sent.stop.request(std::make_exception_ptr(Error(Code::kTimeout, "enough")));
+      EXPECT_THROW(sent.finish(rank), Error);
+      turn.arrive_and_wait();
+      turn.arrive_and_wait();
+      return;
+    }
+    turn.arrive_and_wait();
+    LongMessage received(rank, post, Collective::kRecv, 5, buffer_of(data));
+    try {
+      received.finish(rank);
+      ADD_FAILURE() << "nobody sends it any more";
+    } catch (const Error& error) {
+      EXPECT_EQ(error.code(), Code::kAborted);
+      EXPECT_EQ(error.message(), "rank 0 has given up its send");
+    }
+    turn.arrive_and_wait();
+  });
+}
+
+// As when the sender's process ends in the middle: the receive names it.
+TEST(Loans, WhoseMemoryIsGoneFailTheirReceive) {
+  std::barrier turn(2);
+  run_posts(2, [&turn](Rank& rank, IntraMessages& post) {
+    post.keep_no_place();
+    std::vector<std::byte> data(4 * kMiB);
+    if (rank.rank() == 0) {
+      void* const memory =
+          mmap(nullptr, data.size(), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_POPULATE, -1, 0);
+      ASSERT_NE(memory, MAP_FAILED);
+      LongMessage sent(rank, post, Collective::kSend, 5, {static_cast<std::byte*>(memory), data.size()});
+      munmap(static_cast<std::byte*>(memory) + data.size() / 2, data.size() / 2);
+      turn.arrive_and_wait();
+      turn.arrive_and_wait();
+      sent.stop.request(std::make_exception_ptr(Error(Code::kPeerFailed, "the group is over")));
+      EXPECT_THROW(sent.finish(rank), Error);
+      munmap(memory, data.size() / 2);
+      return;
+    }
+    turn.arrive_and_wait();
+    LongMessage received(rank, post, Collective::kRecv, 5, buffer_of(data));
+    try {
+      received.finish(rank);
+      ADD_FAILURE() << "half of it is gone";
+    } catch (const Error& error) {
+      EXPECT_EQ(error.code(), Code::kAborted);
+      EXPECT_NE(error.message().find("cannot read the buffer of rank 0"), std::string::npos) << error.message();
+    }
+    turn.arrive_and_wait();
+  });
+}
+
+}  // namespace
+}  // namespace aiacc::intra
