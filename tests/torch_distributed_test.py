@@ -354,6 +354,28 @@ def test_a_compiled_part_of_another_torch_is_refused(python, tmp_path):
         assert done.returncode == 0 and f"the compiled part of aiacc.torch in {file} is not used: " in done.stderr and reason in done.stderr, done.stderr
 
 
+@pytest.mark.parametrize("python", each_torch()[:1])
+def test_the_compiled_part_for_a_torch_of_another_compiler(python):
+    """torch up to 2.8 says by which compiler it is, or modules with another's pybind11 would not know its types."""
+    compiled_part(python)
+    program = """
+import types
+import torch, torch.distributed
+torch._C._PYBIND11_BUILD_ABI = "_cxxabi7"
+from aiacc.torch import _shim, build
+assert '-DPYBIND11_BUILD_ABI="_cxxabi7"' in build._command("shim.so")
+_shim.check_types(_shim.module())
+text = "allreduce(arg0: int, arg1: int, arg2: list[torch.Tensor], arg3: c10d::AllreduceOptions) -> c10d::Work"
+try:
+    _shim.check_types(types.SimpleNamespace(allreduce=types.SimpleNamespace(__doc__=text)))
+except ImportError as error:
+    print(error)
+"""
+    done = subprocess.run([python, "-c", program], capture_output=True, text=True, timeout=100,
+                          env={**os.environ, **ENVIRONMENT, **compiled_part(python)[0]})
+    assert "do not know each other's types" in done.stdout, (done.stdout, done.stderr)
+
+
 @pytest.mark.skipif(bool(namespace_hosts.unavailable()), reason=str(namespace_hosts.unavailable()))
 @pytest.mark.parametrize("python", each_torch()[:1])
 def test_over_hosts(python):

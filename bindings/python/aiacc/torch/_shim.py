@@ -91,6 +91,12 @@ def _file() -> Optional[pathlib.Path]:
     return None
 
 
+def check_types(made: Any) -> None:
+    """Every call would be a TypeError."""
+    if "c10d::" in made.allreduce.__doc__:  # pybind11 has a name of Python for what it knows
+        raise ImportError("its pybind11 and torch's do not know each other's types, as two compilers made them")
+
+
 def _failure_of(status: int, sentence: str, rank: int) -> Exception:
     from aiacc.torch.work import failure
     plain = _CLASSES.get(status, Error)(sentence)
@@ -110,6 +116,7 @@ def module() -> Optional[Any]:
     try:
         made = importlib.util.module_from_spec(spec)
         loader.exec_module(made)
+        check_types(made)
         made.bind({name: c.cast(getattr(library(), f"aiacc_{name}"), c.c_void_p).value for name in _CALLS}, _failure_of)
     except (ImportError, KeyError) as error:
         warnings.warn(f"the compiled part of aiacc.torch in {file} is not used: {error}")

@@ -31,8 +31,11 @@ def _command(output: str) -> List[str]:
     if not pathlib.Path(python, "Python.h").exists():
         sys.exit(f"aiacc.torch.build: there is no {python}/Python.h: install python3-dev. The back end works without its compiled part")
     first = torch.__version__.startswith("1.")
+    # By these texts modules of pybind11 before 3 know each other's types; without them they are those of this compiler, which is not torch's.
+    pybind = {name: getattr(torch._C, f"_{name}", None) for name in ("PYBIND11_COMPILER_TYPE", "PYBIND11_STDLIB", "PYBIND11_BUILD_ABI")}
     return [os.environ.get("CXX", "c++"), "-O1", f"-std=c++{17 if first else 20}", "-fPIC", "-shared", "-w", "-fvisibility=hidden",
             f"-D_GLIBCXX_USE_CXX11_ABI={int(torch._C._GLIBCXX_USE_CXX11_ABI)}", f'-DAIACC_SHIM_KEY="{_shim.key()}"',
+            *(f'-D{name}="{text}"' for name, text in pybind.items() if text is not None),
             *(["-DAIACC_SHIM_TORCH_1"] if first else []), f"-I{headers}", f"-I{headers}/torch/csrc/api/include", f"-I{python}",
             str(_shim.SOURCE), "-o", output, f"-L{root}/lib", "-ltorch_python", "-ltorch_cpu", "-lc10"]
 
