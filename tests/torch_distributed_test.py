@@ -129,6 +129,51 @@ dist.barrier()
     assert code == 0 and "Exception" not in err, (code, out, err)
 
 
+# What other versions of torch do in Python is done here before aiacc.torch is imported.
+AS_IN_OTHER_VERSIONS = {
+    "2.5 and older, where C++ alone knows names": """
+def unknown(self):
+    raise RuntimeError("ProcessGroup name not set")
+dist.ProcessGroup._set_group_name, dist.ProcessGroup.group_name = lambda *_: None, property(unknown)
+""",
+    "2.14, which counts groups of members too": """
+name_of_13 = c10d._process_group_name
+def name_of_14(ranks, use_hashed_name):
+    found = name_of_13(ranks, use_hashed_name)
+    c10d._world.group_count += use_hashed_name and hashed_are_not_counted
+    return found
+hashed_are_not_counted = tuple(map(int, torch.__version__.split(".")[:2])) < (2, 14)
+c10d._process_group_name = name_of_14
+""",
+    "2.15, whose flight recorder wants a back end of C++": """
+def attach(group, *_):
+    group._get_backend(torch.device("cpu")).supports_abort_hooks_of_cpp
+c10d._maybe_attach_flight_recorder = attach
+"""}
+
+
+@pytest.mark.parametrize("like", AS_IN_OTHER_VERSIONS)
+@pytest.mark.parametrize("python", each_torch()[:1])
+def test_groups_as_in_other_versions_of_torch(python, like):
+    all_well(2, *python_job(python, 2, f"""
+from datetime import timedelta
+import torch, torch.distributed as dist
+c10d = dist.distributed_c10d
+{AS_IN_OTHER_VERSIONS[like]}
+import aiacc.torch
+dist.init_process_group("aiacc")
+if hasattr(c10d, "_maybe_attach_flight_recorder"):  # torch calls it when it makes a group
+    c10d._maybe_attach_flight_recorder(dist.group.WORLD, None, [0, 1])
+part = dist.split_group(None, [[0]]) if hasattr(dist, "split_group") else None
+group = dist.new_group([0, 1], timeout=timedelta(seconds=20))
+tensor = torch.ones(1)
+dist.all_reduce(tensor, group=group)
+dist.destroy_process_group(group)
+assert tensor.item() == 2
+print("all is well")
+"""))
+
+
 ERRORS = """
 import sys
 from datetime import timedelta

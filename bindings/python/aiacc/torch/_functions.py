@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import functools
 from datetime import timedelta
-from typing import Any, Optional, Sequence
+from typing import Any, Dict, Optional, Sequence
 
+import torch
 import torch.distributed as dist
 
 from aiacc.torch.process_group import AiaccProcessGroup
+
+_SPLITS_IN_ORDER = tuple(map(int, torch.__version__.split(".")[:2])) >= (2, 14)  # earlier ones sort the ranks
 
 
 def _own(group: Any) -> Optional[AiaccProcessGroup]:
@@ -35,10 +38,12 @@ def _set_pg_timeout(original: Any, timeout: timedelta, group: Any = None) -> Non
 def _split_group(original: Any, parent_pg: Any = None, split_ranks: Optional[Sequence[Sequence[int]]] = None, timeout: Optional[timedelta] = None,
                  pg_options: Any = None, group_desc: Optional[str] = None, **more: Any) -> Any:
     """torch's asks for an accelerator before it asks the group: it raises without a device of the default group, which init_process_group
-    takes as device_id, and, with one of the CPU, as no accelerator is available."""
+    takes as device_id, and, with one of the CPU, as no accelerator is available. Newer ones ask for a back end that can split."""
     parent = _own(parent_pg)
     if parent is None:
         return original(parent_pg, split_ranks, timeout, pg_options, group_desc, **more)
+    if str(more.get("backend") or "aiacc").lower() not in ("aiacc", "cpu:aiacc"):
+        raise ValueError(f"Requested backend '{more['backend']}' is not present in the parent process group, which is aiacc's")
     if not split_ranks:
         raise ValueError("split_ranks cannot be None or empty")
     members = dist.get_process_group_ranks(parent)
@@ -49,17 +54,30 @@ def _split_group(original: Any, parent_pg: Any = None, split_ranks: Optional[Seq
             raise ValueError("the split group cannot have duplicate ranks")
         if min(group) < 0 or max(group) >= len(members):
             raise ValueError(f"split_ranks has {list(group)}: they are ranks of the parent group, from 0 to {len(members) - 1}")
-    mine = next((sorted(group) for group in split_ranks if parent.rank() in group), None)
+    mine = next((group for group in split_ranks if parent.rank() in group), None)
     if mine is None:
-        return None
+        c10d: Any = dist.distributed_c10d
+        c10d._process_group_name(split_ranks[0], use_hashed_name=True)  # torch >= 2.14 counts the groups, and names of later ones tell the number
+        return dist.GroupMember.NON_GROUP_MEMBER if _SPLITS_IN_ORDER else None
+    keywords = {"sort_ranks": False} if _SPLITS_IN_ORDER else {}
     new_group: Any = dist.new_group  # torch 1 has fewer arguments
     return new_group([members[rank] for rank in mine], timeout=timeout, backend=dist.get_backend(parent), pg_options=pg_options,
-                     use_local_synchronization=True, group_desc=group_desc)
+                     use_local_synchronization=True, group_desc=group_desc, **keywords)
+
+
+def _attach_flight_recorder(original: Any, group: Any, *more: Any, **keywords: Any) -> None:
+    """torch's (2.15) asks any group that knows devices for a back end in C++, and no group could be made. It leaves out Gloo's and NCCL's."""
+    if _own(group) is None:
+        original(group, *more, **keywords)
+
+
+_OURS: Dict[str, Any] = {"monitored_barrier": _monitored_barrier, "split_group": _split_group, "_set_pg_timeout": _set_pg_timeout,
+                         "_maybe_attach_flight_recorder": _attach_flight_recorder}
 
 
 def let_in() -> None:
     """Does nothing the second time, and leaves out what this version of torch lacks."""
-    for name, ours in (("monitored_barrier", _monitored_barrier), ("split_group", _split_group), ("_set_pg_timeout", _set_pg_timeout)):
+    for name, ours in _OURS.items():
         original = getattr(dist.distributed_c10d, name, None)
         if original is None or getattr(original, "knows_aiacc", False):
             continue

@@ -31,7 +31,7 @@ from aiacc.torch.work import Dropped, Started, Work, failure
 _ATTR_SIZE = c.sizeof(_abi.Attr)
 _LONG_BYTES = 4 << 20  # as in _shim.cc; steps of DDP with buckets of 4 MiB took a tenth longer with waiting threads, one run on two cores
 _NO_TIME = timedelta(0)
-_FORGETS = tuple(map(int, torch.__version__.split(".")[:2])) < (2, 13)  # of 2.7 to 2.12 it is not known
+_FORGETS = tuple(map(int, torch.__version__.split(".")[:2])) < (2, 8)  # of 2.7 it is not known
 _MOST_UNASKED = 1024 if _FORGETS else 64
 _C: Any = torch._C._distributed_c10d
 
@@ -81,7 +81,7 @@ class AiaccProcessGroup(dist.ProcessGroup):
         self._names = {"name": "", "desc": ""}
         self._timeout, self._made_of = timeout, list(made_of)
         self._timeout_ms = 0  # of operations without one of their own; 0: the group's
-        # Where only C++ holds a Work (join() of DistributedDataParallel; functional collectives in torch 2.6; everywhere in torch 1), its
+        # Where only C++ holds a Work (join() of DistributedDataParallel; functional collectives in torch 2.6; everywhere before), its
         # Python half, which knows the end, is forgotten, and C++ waits forever: it lives here until it was asked for its end.
         self._unasked: Dict[int, Work] = {}  # by id()
         self._asked_last: Deque[Work] = collections.deque(maxlen=4)  # and for a while longer: C++ asks for the future after the end
@@ -89,6 +89,7 @@ class AiaccProcessGroup(dist.ProcessGroup):
     # --- what torch asks of any group
 
     supports_splitting = supports_coalescing = supports_shrinking = supports_time_estimate = False
+    supports_reconfigure = supports_window = supports_abort_hooks = False
 
     def supports_tensor_alloc(self, _: torch.device) -> bool:
         return False
@@ -96,12 +97,15 @@ class AiaccProcessGroup(dist.ProcessGroup):
     def getBackendName(self) -> str:
         return "aiacc"
 
-    # Torch's own look at a back end of C++, which a group in Python has none of.
+    # Torch's own look at a back end of C++, which a group in Python has none of. C++ calls the names in its own style (torch >= 2.6).
     def getGroupName(self) -> str:
         return self._names["name"]
 
     def setGroupName(self, name: str) -> None:
         self._names["name"] = name
+
+    _set_group_name = setGroupName
+    group_name = property(getGroupName)
 
     def get_group_store(self) -> Any:
         """What torch made the group with."""
@@ -117,8 +121,11 @@ class AiaccProcessGroup(dist.ProcessGroup):
     def getGroupDesc(self) -> str:
         return self._names["desc"]
 
-    def setGroupDesc(self, text: str) -> None:
-        self._names["desc"] = text
+    def setGroupDesc(self, desc: str) -> None:
+        self._names["desc"] = desc
+
+    _set_group_desc = setGroupDesc
+    group_desc = property(getGroupDesc)
 
     def set_timeout(self, timeout: timedelta) -> None:
         """Of operations that begin from now on."""
