@@ -14,6 +14,7 @@ from aiacc.torch._compile import never_compiled
 from aiacc.torch._counted import counting_modes, told
 
 _EVENT = getattr(getattr(torch._C, "_profiler", None), "_RecordFunctionFast", None)  # torch >= 2.1
+_SEEN_ELSEWHERE = tuple(map(int, torch.__version__.split(".")[:2])) >= (2, 13)  # 2.10 and older lose events that end on another thread
 _enabled: Callable[[], bool] = torch.autograd._profiler_enabled
 _nested = threading.local()
 _ends: Optional[queue.SimpleQueue[Any]] = None
@@ -31,6 +32,9 @@ def _serve(ends: queue.SimpleQueue[Any]) -> None:
 def _end(event: Any) -> None:
     """On a thread of its own: profilers call an event asynchronous if it ends on another thread than it began on."""
     global _ends, _process
+    if not _SEEN_ELSEWHERE:
+        event.__exit__(None, None, None)
+        return
     with _lock:
         if _ends is None or _process != os.getpid():
             _ends, _process = queue.SimpleQueue(), os.getpid()
