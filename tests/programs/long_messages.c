@@ -131,7 +131,7 @@ static void dies(int rank) {
     expect(in[i], bytes, 42);
     ++whole;
   }
-  if (last == AIACC_OK) {  /* all were read before it died, or were in shared memory */
+  if (last == AIACC_OK) { /* all were read before it died, or were in shared memory */
     check(aiacc_recv(word, 1, AIACC_UINT8, 0, 2, AIACC_WORLD, NULL, NULL));
   }
   fprintf(stderr, "%d messages, then %s: %s\n", whole, aiacc_status_name(last), aiacc_last_error());
