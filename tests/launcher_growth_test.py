@@ -195,7 +195,8 @@ def test_a_script_that_fails_while_the_job_runs(folder):
     hosts = Hosts(folder, "a:2")
     body = f"test ! -e {folder}/0 || {{ echo no cloud >&2; exit 3; }}; exec cat {hosts.file}\n"
     hosts.script = script(f"fails-{folder.name}", body)
-    job = Job(arguments(hosts, 2, 3, "sh", "-c", f'touch {folder}/$AIACC_RANK; exec "$@"', "sh", WORLDS, folder), env={**STEPS, "UNTIL": f"{folder}/told"})
+    job = Job(arguments(hosts, 2, 3, "sh", "-c", f'touch {folder}/$AIACC_RANK; exec "$@"', "sh", WORLDS, folder, options=["--timeout", 60]),
+              env={**STEPS, "UNTIL": f"{folder}/told"})
     said = job.process.stderr.readline().decode()
     (folder / "told").touch()
     code, out, err = job.finish()

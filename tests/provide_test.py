@@ -178,6 +178,7 @@ def main():
         if hasattr(dist, "split_group"):
             split = dist.split_group(None, [[0], [1]])
             assert is_ours(split) and dist.get_backend(split) == dist.get_backend()
+            assert all(is_ours(dist.split_group(None, [[0], [1]], backend=one)) for one in ("gloo", "cpu:gloo"))
     if TORCH_2:
         try: world("cpu:gloo,cuda:nccl")
         except Exception: pass  # torch of the CPU has no NCCL: these groups are torch's

@@ -137,13 +137,13 @@ def unknown(self):
 dist.ProcessGroup._set_group_name, dist.ProcessGroup.group_name = lambda *_: None, property(unknown)
 """,
     "2.14, which counts groups of members too": """
-name_of_13 = c10d._process_group_name
+name_of_13 = getattr(c10d, "_process_group_name", None)  # torch 1.13 has none
 def name_of_14(ranks, use_hashed_name):
     found = name_of_13(ranks, use_hashed_name)
     c10d._world.group_count += use_hashed_name and hashed_are_not_counted
     return found
 hashed_are_not_counted = tuple(map(int, torch.__version__.split(".")[:2])) < (2, 14)
-c10d._process_group_name = name_of_14
+if name_of_13: c10d._process_group_name = name_of_14
 """,
     "2.15, whose flight recorder wants a back end of C++": """
 def attach(group, *_):

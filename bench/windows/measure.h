@@ -35,13 +35,15 @@ using Clock = std::chrono::steady_clock;
 
 // Each message has memory of its own, whose pages are there.
 struct Memory {
-  Memory(Subject& subject, std::size_t messages, std::size_t bytes) : step(bytes + 64) {
-    out = subject.allocate(messages * step);
-    in = subject.allocate(messages * step);
-    std::memset(in, 0, messages * step);
-    for (std::size_t i = 0; i < messages * step; ++i) out[i] = static_cast<unsigned char>(i % 251 + 1);
+  Memory(Subject& subject, std::size_t messages, std::size_t longest) {
+    const std::size_t whole = messages * (longest + kApart);
+    out = subject.allocate(whole);
+    in = subject.allocate(whole);
+    std::memset(in, 0, whole);
+    for (std::size_t i = 0; i < whole; ++i) out[i] = static_cast<unsigned char>(i % 251 + 1);
   }
-  std::size_t step;
+  static constexpr std::size_t kApart = 64;
+  std::size_t step = 0;
   unsigned char *out, *in;
 };
 
@@ -84,12 +86,16 @@ inline double once(Subject& subject, const std::string& kind, Memory& memory, st
 // Lines "NAME KIND BYTES MICROSECONDS".
 inline void run(Subject& subject, const char* name, const std::string& kinds, const std::string& sizes, std::size_t n,
                 std::chrono::milliseconds late, int rounds) {
+  std::vector<std::size_t> lengths;
+  std::stringstream all_sizes(sizes);
+  for (std::string size; std::getline(all_sizes, size, ',');) {
+    lengths.push_back(std::strtoull(size.c_str(), nullptr, 10));
+  }
+  Memory memory(subject, n, *std::max_element(lengths.begin(), lengths.end()));
   std::stringstream all_kinds(kinds);
   for (std::string kind; std::getline(all_kinds, kind, ',');) {
-    std::stringstream all_sizes(sizes);
-    for (std::string size; std::getline(all_sizes, size, ',');) {
-      const std::size_t bytes = std::strtoull(size.c_str(), nullptr, 10);
-      Memory memory(subject, n, bytes);
+    for (const std::size_t bytes : lengths) {
+      memory.step = bytes + Memory::kApart;
       std::vector<double> times;
       for (int round = -2; round < rounds; ++round) {  // the first two make connections and buffers
         const double took = once(subject, kind, memory, n, bytes, late, static_cast<unsigned char>(round + 3));

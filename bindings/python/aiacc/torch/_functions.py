@@ -42,8 +42,9 @@ def _split_group(original: Any, parent_pg: Any = None, split_ranks: Optional[Seq
     parent = _own(parent_pg)
     if parent is None:
         return original(parent_pg, split_ranks, timeout, pg_options, group_desc, **more)
-    if str(more.get("backend") or "aiacc").lower() not in ("aiacc", "cpu:aiacc"):
-        raise ValueError(f"Requested backend '{more['backend']}' is not present in the parent process group, which is aiacc's")
+    name = str(dist.get_backend(parent)).lower().removeprefix("cpu:")  # with --provide gloo that is gloo, or "undefined" where none was named
+    if str(more.get("backend") or name).lower().removeprefix("cpu:") not in (name, "aiacc", "gloo" if name == "undefined" else name):
+        raise ValueError(f"Requested backend '{more['backend']}' is not present in the parent process group, which is {name}'s")
     if not split_ranks:
         raise ValueError("split_ranks cannot be None or empty")
     members = dist.get_process_group_ranks(parent)

@@ -55,6 +55,11 @@ def is_observed() -> bool:
     return getattr(_nested, "yes", False)
 
 
+def ends_elsewhere() -> bool:
+    """Whether an event shows the operation that this thread begins, and may end on another thread. Otherwise it ends where its caller waits."""
+    return _SEEN_ELSEWHERE and is_observed()
+
+
 def is_shown() -> bool:
     """Whether a profiler wants an event of the operation that this thread is about to begin."""
     return _enabled() and not is_observed()
