@@ -61,7 +61,7 @@ constexpr std::array kTable{
     ConfigRow{"AIACC_FAILBACK", &V::failback, "5s", "0s", "1h", kUser,
               "How long after a path over UCX or libfabric broke, whose messages go over TCP since, two ranks try it "
               "again. Twice as long after each further break and each trial that fails, up to 64 times; this time "
-              "again after a path has worked for those 64 times. 0: never.",
+              "again after a path has worked for those 64 times. 0: never. That of the lower rank of the two counts.",
               "0.1"},
     ConfigRow{"AIACC_LOG", &V::log, "warn", "", "", kUser,
               "What is logged to standard error: a level (trace, debug, info, warn, error, off) for everything, and "
@@ -110,7 +110,8 @@ constexpr std::array kTable{
         "The network between hosts: tcp; ucx or ofi (libfabric), which fail where that library is absent; or "
         "auto, which takes UCX if all ranks have it and an RDMA device that it uses, with an active port; libfabric "
         "if all have it and such an EFA device; and else, or if protection is asked for, TCP. Where a path of UCX "
-        "or libfabric between two ranks breaks, their messages go over TCP, and a line says so. The same on all ranks.",
+        "or libfabric between two ranks breaks, their messages go over TCP until it works again (AIACC_FAILBACK), and "
+        "a line says so. The same on all ranks.",
         "0.1"},
     ConfigRow{"AIACC_UCX_TLS", &V::ucx_tls, "", "", "", kUser,
               "Which transports UCX may use, as its own UCX_TLS says. Unset: all but shared memory. UCX finds every "

@@ -143,7 +143,7 @@ class OverALibrary:
         if self.may_crash and "was killed by signal 11" in err:
             pytest.skip(self.may_crash)
         assert (code, out) == (0, ""), err
-        assert len(re.findall(broke, err)) >= 2 and err.count(works) == 4, err
+        assert len(re.findall(broke, err)) >= 2 and err.count(works) >= 4, err
 
     def test_a_port_that_goes_down_is_one_sentence(self, hosts, rank):
         a_port_goes_down(hosts, self.on(hosts, "h0:1,h1:1", "-x", "AIACC_TIMEOUT=2s", rank, "loop", 1_000_000))

@@ -218,14 +218,29 @@ std::uint64_t IntraMessages::new_fingerprint(DType type, Codec codec, std::uint6
 // Whether the payload may stay where it is.
 bool IntraMessages::can_lend(Outgoing& to, const Buffer& send) noexcept {
   if (to.loans == std::nullopt || !send.on_host() || send.bytes <= kLongestInSlab) return false;
-  return word(to.member, kReads, me_).load(std::memory_order_acquire) != 0 && to.loans->has_room();
+  return word(to.member, kReads, me_).load(std::memory_order_acquire) != 0 && to.loans->has_room() && can_be_read(send);
+}
+
+// By others. The kernel reads no mapping of a device.
+bool IntraMessages::can_be_read(const Buffer& memory) noexcept {
+  if (domain_.offset_of(memory.data, memory.bytes)) return true;
+  try {
+    std::byte byte{};
+    for (const std::size_t at : {std::size_t{0}, memory.bytes - 1}) {
+      domain_.read_private(domain_.rank(), memory.data + at, {&byte, 1});
+    }
+    return true;
+  } catch (const Error&) {
+    return false;
+  }
 }
 
 bool IntraMessages::wants_to_lend(Outgoing& to, const Buffer& send) noexcept {
   if (to.loans == std::nullopt || memory_.has_place(sizeof(Header) + send.bytes)) return false;
   reclaim(to);
   to.loans->collect();
-  return !memory_.has_place(sizeof(Header) + send.bytes) && can_lend(to, send);
+  if (memory_.has_place(sizeof(Header) + send.bytes) || to.loans->reader_is_late()) return false;
+  return can_lend(to, send);
 }
 
 Loans::Loan& IntraMessages::lend(Outgoing& to, const Call& call, const Buffer& send) {

@@ -299,6 +299,7 @@ class IntraMessages final : private Root::Owner {
   [[noreturn]] void throw_corrupt(int member, const std::string& what) const;
 
   bool can_lend(Outgoing& to, const Buffer& send) noexcept;
+  bool can_be_read(const Buffer& memory) noexcept;
   bool wants_to_lend(Outgoing& to, const Buffer& send) noexcept;
   Loans::Loan& lend(Outgoing& to, const Call& call, const Buffer& send);
   std::byte* place_anywhere(Outgoing& to, std::size_t bytes);

@@ -252,6 +252,7 @@ Task<void> IntraMessages::copy_payload(Operation& op, Incoming& from, std::uint6
   };
   if ((message.type & kLent) == 0) co_return co_await copy(payload(from, offset, op.recv.bytes));
   const auto& note = *reinterpret_cast<const LoanNote*>(payload(from, offset, sizeof(LoanNote)));
+  AIACC_INVARIANT(op.recv.on_host(), "a lent payload goes into memory of the host");
   for (std::size_t at = 0; at < op.recv.bytes; at += kReadAtOnce) {
     if (at > 0) co_await yield_turn(op.team.loop, op.stop);
     if (read_lent(from, note, at, op.recv.slice(at, std::min(kReadAtOnce, op.recv.bytes - at)))) continue;

@@ -40,6 +40,7 @@ Loans::Loan& Loans::lend(LoanNote& note, std::span<const std::byte> payload) {
   free_.pop_back();
   loan.note = &note;
   loan.payload = payload;
+  loan.patiences = 0;
   note.mark = loan.mark;
   if (const auto offset = domain_.offset_of(payload.data(), payload.size())) {
     note.place = *offset;
@@ -59,7 +60,6 @@ Loans::Await::Await(Loans& loans, Loan& loan, Stop& stop) noexcept
   if (loans.waiting_++ > 0) return;
   loans.needed_.set();
   loans.seen_before_ = loans.seen_;
-  loans.idle_ = 0;
   loop().arm(loans.patience_, after(loop().now(), loans.patience()));
 }
 
@@ -131,9 +131,19 @@ void Loans::waits_no_more() noexcept {
 
 // --- impatience ---------------------------------------------------------------------------------------------------------
 
+// For which a send waits.
+Loans::Loan* Loans::oldest() noexcept {
+  Loan* oldest = nullptr;
+  lent_.for_each([&oldest](Loan& loan) {
+    if (oldest == nullptr && loan.waiter != nullptr) oldest = &loan;
+  });
+  return oldest;
+}
+
 // A receiver that reads the oldest is not late: with 1 GB/s.
 Duration Loans::patience() noexcept {
-  return kPatience + std::chrono::nanoseconds(lent_.empty() ? 0 : lent_.front().payload.size());
+  const Loan* const loan = oldest();
+  return kPatience + std::chrono::nanoseconds(loan == nullptr ? 0 : loan->payload.size());
 }
 
 void Loans::impatient() noexcept {
@@ -147,28 +157,23 @@ void Loans::impatient() noexcept {
 }
 
 bool Loans::is_late() noexcept {
-  constexpr int kIdle = 10;
-  if (seen_ != seen_before_) {
-    idle_ = 0;
-    return false;
-  }
-  return program_ == nullptr || program_->waits() || ++idle_ >= kIdle;
+  constexpr int kMostPatiences = 10;
+  if (++oldest()->patiences >= kMostPatiences) return true;
+  return seen_ == seen_before_ && (program_ == nullptr || program_->waits());
 }
 
 bool Loans::copy_oldest() noexcept {
-  Loan* oldest = nullptr;
-  lent_.for_each([&oldest](Loan& loan) {
-    if (oldest == nullptr && loan.waiter != nullptr) oldest = &loan;
-  });
+  Loan& loan = *oldest();
   try {
-    oldest->copy = memory_.acquire(oldest->payload.size());
+    loan.copy = memory_.acquire(loan.payload.size());
   } catch (...) {
     return false;  // then it stays lent
   }
-  CpuCompute::copy_now(memory_.view(oldest->copy), oldest->payload.data(), oldest->payload.size());
-  oldest->note->copy.store(oldest->copy.offset + 1, std::memory_order_release);
+  CpuCompute::copy_now(memory_.view(loan.copy), loan.payload.data(), loan.payload.size());
+  loan.note->copy.store(loan.copy.offset + 1, std::memory_order_release);
   std::atomic_thread_fence(std::memory_order_seq_cst);  // the caller's stores come after it
-  complete(*oldest);
+  late_at_ = seen_;
+  complete(loan);
   return true;
 }
 

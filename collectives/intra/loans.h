@@ -11,8 +11,9 @@
 // the receiver; or it revokes the loan, when its operation ends with an error. In both cases the note is written before the
 // program may use its memory again, and the receiver reads the note after it has read the payload.
 //
-// A sender copies the oldest when the receiver has read nothing for kPatience, or ten times as long if the sender's program
-// does not wait meanwhile. So a send completes without a receive, as one that is copied at once does, as long as there is memory.
+// A sender copies the oldest when the receiver has read nothing for kPatience and the sender's program waits, and at the latest
+// after ten times as long, also while the receiver reads others. So a send completes without a receive, as one that is copied at once
+// does, as long as there is memory. After that nothing is lent to the receiver until it has read one again.
 #pragma once
 
 #include <atomic>
@@ -64,6 +65,8 @@ class Loans final : private Root::Owner {
   Loans& operator=(const Loans&) = delete;
 
   bool has_room() noexcept;
+  // The receiver has read nothing since a loan ended by a copy, as far as collect() has seen.
+  bool reader_is_late() const noexcept { return late_at_ == seen_; }
   // Releases what is not needed any more.
   void collect() noexcept;
   // Lends `payload` to the message with this note; which is published then, and awaited (Await).
@@ -99,6 +102,7 @@ class Loans final : private Root::Owner {
   bool copy_oldest() noexcept;
   void complete(Loan& loan) noexcept;
   void revoke(Loan& loan) noexcept;
+  Loan* oldest() noexcept;
   Duration patience() noexcept;
 
   HostDomain& domain_;
@@ -106,10 +110,10 @@ class Loans final : private Root::Owner {
   FlagRef reads_;
   std::span<const std::atomic<std::uint64_t>> marks_;
   const Program* program_;
-  std::uint64_t seen_ = 0;         // the last count of reads
-  std::uint64_t seen_before_ = 0;  // when the patience began
-  int idle_ = 0;                   // how often it ended before, without a read
-  std::deque<Loan> loans_;         // by mark
+  std::uint64_t seen_ = 0;                     // the last count of reads
+  std::uint64_t seen_before_ = 0;              // when the patience began
+  std::uint64_t late_at_ = ~std::uint64_t{0};  // what it was when a loan was copied last
+  std::deque<Loan> loans_;                     // by mark
   std::vector<std::uint32_t> free_;
   IntrusiveList<Loan> lent_;  // the oldest first
   std::size_t waiting_ = 0;   // of them
@@ -125,6 +129,7 @@ struct Loans::Loan : ListNode<Loan> {
   std::span<const std::byte> payload;
   std::uint32_t mark = 0;
   bool inverted = false;    // the mark, so far
+  int patiences = 0;        // that have ended while it was the oldest
   HostRange copy;           // if it has been made
   Await* waiter = nullptr;  // null: the send is complete
 };

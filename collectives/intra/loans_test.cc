@@ -3,8 +3,13 @@
 
 #include <gtest/gtest.h>
 #include <sys/mman.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 
 #include <algorithm>
+#include <atomic>
+#include <cstring>
+#include <memory>
 #include <thread>
 #include <utility>
 #include <vector>
@@ -49,8 +54,10 @@ TEST(Loans, NeedNoMemoryOfTheirOwn) {
     std::vector<const std::int32_t*> got;
     for (std::size_t i = 0; i < kMessages; ++i) got.push_back(batch.recv(1 - rank.rank(), 7, kCount));
     turn.arrive_and_wait();
-    for (std::size_t i = 0; i < kMessages; ++i)
-      batch.send(1 - rank.rank(), 7, kCount, static_cast<int>(i) * 1000 + rank.rank());
+    for (std::size_t i = 0; i < kMessages; ++i) {
+      const bool shared = i % 4 == 0;  // memory of the slice itself is read directly
+      batch.send(1 - rank.rank(), 7, kCount, static_cast<int>(i) * 1000 + rank.rank(), shared);
+    }
     batch.finish();
     for (std::size_t i = 0; i < kMessages; ++i)
       expect_message(got[i], kCount, static_cast<int>(i) * 1000 + 1 - rank.rank());
@@ -96,7 +103,7 @@ TEST(Loans, AreNeverReadAfterTheSendIsComplete) {
     post.keep_no_place();
     std::vector<std::byte> data(8 * kMiB);
     for (int round = 0; round < kRounds; ++round) {
-      if (rank.rank() == 0) std::ranges::fill(data, static_cast<std::byte>(round));
+      if (rank.rank() == 0) std::ranges::fill(data, static_cast<std::byte>(round + 1));
       turn.arrive_and_wait();
       if (rank.rank() == 0) {
         LongMessage sent(rank, post, Collective::kSend, 5, buffer_of(data));
@@ -107,7 +114,7 @@ TEST(Loans, AreNeverReadAfterTheSendIsComplete) {
                                     std::chrono::microseconds(100) * round);
         LongMessage received(rank, post, Collective::kRecv, 5, buffer_of(data));
         received.finish(rank);
-        ASSERT_EQ(count_of(data, round), data.size()) << "round " << round;
+        ASSERT_EQ(count_of(data, round + 1), data.size()) << "round " << round;
       }
     }
   });
@@ -136,6 +143,118 @@ TEST(Loans, EndInTheOrderOfTheReceives) {
       ASSERT_EQ(count_of(data[i], static_cast<int>(i % 251)), data[i].size()) << i;
     turn.arrive_and_wait();
   });
+}
+
+// Longer than what is read at once, with bytes that differ: read from memory of the program, and from memory of the slice.
+TEST(Loans, OfManyPiecesAreReadWhole) {
+  std::barrier turn(2);
+  run_posts(2, [&turn](Rank& rank, IntraMessages& post) {
+    post.keep_no_place();
+    constexpr std::size_t kBytes = 40 * kMiB + 12345;
+    const auto byte_at = [](std::size_t i) { return static_cast<std::byte>(i * 2654435761U >> 24); };
+    std::vector<std::byte> data(kBytes);
+    Buffer memory = buffer_of(data);
+    for (const bool is_shared : {false, true}) {
+      if (is_shared && rank.rank() == 0) {
+        memory.data = rank.domain.view(rank.rank(), rank.domain.allocate(kBytes));
+      }
+      for (std::size_t i = 0; i < kBytes; ++i) memory.data[i] = rank.rank() == 0 ? byte_at(i) : std::byte{0};
+      turn.arrive_and_wait();
+      LongMessage message(rank, post, rank.rank() == 0 ? Collective::kSend : Collective::kRecv, 5, memory);
+      EXPECT_TRUE(rank.rank() == 1 || !message.task.done()) << "it is lent";
+      message.finish(rank);
+      std::size_t wrong = 0;
+      for (std::size_t i = 0; i < kBytes; ++i) wrong += memory.data[i] == byte_at(i) ? 0 : 1;
+      ASSERT_EQ(wrong, 0u) << is_shared;
+    }
+  });
+}
+
+// One whose turn never comes, as the receiver reads others all the time.
+TEST(Loans, EndAlsoWhileOthersAreRead) {
+  std::barrier turn(2);
+  std::atomic<bool> over = false;
+  run_posts(2, [&](Rank& rank, IntraMessages& post) {
+    post.keep_no_place();
+    std::vector<std::byte> first(kMiB, std::byte{1}), others(kMiB, std::byte{2});
+    if (rank.rank() == 0) {
+      LongMessage unread(rank, post, Collective::kSend, 5, buffer_of(first));
+      EXPECT_FALSE(unread.task.done());
+      int sent = 0;
+      const Instant end = after(rank.loop.now(), std::chrono::seconds(60));
+      while (!unread.task.done() && rank.loop.now() < end) {
+        LongMessage(rank, post, Collective::kSend, 6, buffer_of(others)).finish(rank);
+        ++sent;
+      }
+      ASSERT_TRUE(unread.task.done()) << "after " << sent << " others";
+      unread.finish(rank);
+      over = true;
+      LongMessage(rank, post, Collective::kSend, 6, buffer_of(others)).finish(rank);
+      turn.arrive_and_wait();
+      return;
+    }
+    do {
+      LongMessage(rank, post, Collective::kRecv, 6, buffer_of(others)).finish(rank);
+    } while (!over);
+    LongMessage(rank, post, Collective::kRecv, 5, buffer_of(first)).finish(rank);
+    turn.arrive_and_wait();
+  });
+}
+
+// A receiver that has let one be copied is not waited for again, until it has read one.
+TEST(Loans, AreNotMadeToWhoIsLate) {
+  std::barrier turn(2);
+  run_posts(2, [&turn](Rank& rank, IntraMessages& post) {
+    post.keep_no_place();
+    std::vector<std::byte> data(kMiB, std::byte{1});
+    const auto send = [&] {
+      auto message = std::make_unique<LongMessage>(rank, post, Collective::kSend, 5, buffer_of(data));
+      const bool lent = !message->task.done();
+      message->finish(rank);
+      return lent;
+    };
+    const auto receive = [&] { LongMessage(rank, post, Collective::kRecv, 5, buffer_of(data)).finish(rank); };
+    if (rank.rank() == 0) {
+      EXPECT_TRUE(send());
+      for (int i = 0; i < 3; ++i) EXPECT_FALSE(send());
+      turn.arrive_and_wait();
+      turn.arrive_and_wait();
+      EXPECT_TRUE(send());
+      turn.arrive_and_wait();
+      return;
+    }
+    turn.arrive_and_wait();
+    for (int i = 0; i < 4; ++i) receive();
+    turn.arrive_and_wait();
+    receive();
+    turn.arrive_and_wait();
+  });
+}
+
+// A mapping that the kernel reads for nobody is copied by its owner.
+TEST(Loans, AreNotMadeOfMemoryThatNobodyElseCanRead) {
+  const auto descriptor = static_cast<int>(syscall(SYS_memfd_secret, 0));
+  void* const secret = descriptor < 0 || ftruncate(descriptor, kMiB) != 0
+                           ? MAP_FAILED
+                           : mmap(nullptr, kMiB, PROT_READ | PROT_WRITE, MAP_SHARED, descriptor, 0);
+  if (descriptor >= 0) ::close(descriptor);
+  if (secret == MAP_FAILED) GTEST_SKIP() << "the kernel gives no secret memory (memfd_secret)";
+  std::barrier turn(2);
+  run_posts(2, [&](Rank& rank, IntraMessages& post) {
+    post.keep_no_place();
+    std::vector<std::byte> data(kMiB);
+    if (rank.rank() == 0) {
+      std::memset(secret, 7, kMiB);
+      LongMessage sent(rank, post, Collective::kSend, 5, {static_cast<std::byte*>(secret), kMiB});
+      EXPECT_TRUE(sent.task.done());
+      sent.finish(rank);
+    } else {
+      LongMessage(rank, post, Collective::kRecv, 5, buffer_of(data)).finish(rank);
+      EXPECT_EQ(count_of(data, 7), data.size());
+    }
+    turn.arrive_and_wait();
+  });
+  munmap(secret, kMiB);
 }
 
 TEST(Loans, ThatAreRevokedFailTheirReceive) {

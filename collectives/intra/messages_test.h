@@ -72,7 +72,7 @@ class Batch {
   std::vector<Task<void>> tasks_;
 };
 
-// As run_ranks(), each rank with an IntraMessages, which exists until all ranks have received their messages.
+// As run_ranks(), each rank with an IntraMessages, which exists from before the first message until all ranks have received theirs.
 inline void run_posts(int ranks, const std::function<void(Rank&, IntraMessages&)>& body) {
   std::barrier done(ranks);
   run_ranks(ranks, [&](Rank& rank) {
@@ -80,6 +80,7 @@ inline void run_posts(int ranks, const std::function<void(Rank&, IntraMessages&)
     IntraMessages post(rank.domain, rank.team.view->id(), all, all, rank.rank());
     Stop stop;
     rank.loop.run(post.open(stop));
+    done.arrive_and_wait();  // each has said what others may read
     body(rank, post);
     done.arrive_and_wait();
   });

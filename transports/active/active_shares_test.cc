@@ -60,7 +60,7 @@ class ActiveShares : public ::testing::TestWithParam<const active_test::Way*> {
   std::uint32_t tag_ = 0;
 };
 
-// What began before bulk came, and what is under way when it is looked at: the bytes of kUnderWay each.
+// What began before the other class came, and what is under way when it is looked at: the bytes of kUnderWay each.
 TEST_P(ActiveShares, BulkAndBackgroundShare) {
   constexpr int kMost = 2 * static_cast<int>(ClassTurns::kUnderWay / kLong);
   for (const auto& [bulk, background, share] :
@@ -68,8 +68,9 @@ TEST_P(ActiveShares, BulkAndBackgroundShare) {
     open(bulk, background);
     receiver[1] = {};
     Completion done;
-    send(Traffic::kBackground, 150, kLong, done);
+    send(Traffic::kBackground, 1, kLong, done);  // from then on classes take turns
     send(Traffic::kBulk, 100, kLong, done);
+    send(Traffic::kBackground, 149, kLong, done);
     ASSERT_TRUE(until_placed(Traffic::kBulk, 90));
     EXPECT_NEAR(static_cast<double>(placed(Traffic::kBackground)), 90.0 / share, kMost) << bulk;
     ASSERT_TRUE(ports->run_until([&] { return done.told == 250; }));
@@ -92,6 +93,18 @@ TEST_P(ActiveShares, ARateIsKeptAndHoldsUpNoOtherClass) {
   EXPECT_GE(ports->clock.now() - began, std::chrono::milliseconds(499));
   ASSERT_TRUE(ports->run_until([&] { return told.told == 6; }));
   EXPECT_EQ(told.error, nullptr);
+}
+
+// While a slow one has hours to wait.
+TEST_P(ActiveShares, EachClassHasARateOfItsOwn) {
+  open("rate=80mbit", "rate=8kbit");
+  Completion slow;
+  send(Traffic::kBackground, 2, 100'000, slow);
+  send(Traffic::kBulk, 6, 100'000, told);
+  ASSERT_TRUE(until_placed(Traffic::kBulk, 6));
+  EXPECT_EQ(placed(Traffic::kBackground), 1u);
+  ports->port(0).withdraw(slow);
+  ASSERT_TRUE(ports->run_until([&] { return slow.told == 2; }));
 }
 
 // 100,000 bytes at 1,000 a second: the second one would begin after 100 s.

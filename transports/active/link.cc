@@ -114,7 +114,7 @@ void Link::begin_waiting() noexcept {
     const std::optional<std::size_t> next = turns_.next(waiting, bytes, now);
     if (!next) {
       const Instant by_rate = turns_.next_by_rate(waiting, now);
-      if (by_rate != kNever && !pacing_.armed()) shared_.loop.arm(pacing_, by_rate);
+      if (by_rate != kNever) shared_.loop.arm(pacing_, by_rate);  // also sooner than before
       return;
     }
     turns_.began(*next, bytes[*next], waiting, now);

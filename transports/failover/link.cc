@@ -310,7 +310,7 @@ void Link::lose(std::exception_ptr why) noexcept {
 
 void Link::second_lost(std::exception_ptr error) noexcept {
   if (std::exchange(second_lost_, true)) return;
-  if (state_ != State::kFirst && !why_) lose(std::move(error));
+  if ((state_ != State::kFirst || !by_second_.empty()) && !why_) lose(std::move(error));
   finish();
 }
 

@@ -106,14 +106,7 @@ void MemfdDomain::ring_sleepers(std::uint64_t lines) noexcept {
 bool MemfdDomain::can_read(int owner) noexcept {
   Access& access = access_[static_cast<std::size_t>(owner)];
   if (access == Access::kUnknown) {
-    std::uint64_t found = 0;
-    const auto* probe = reinterpret_cast<const std::byte*>(word(owner, kCountsLine, kProbe).load());
-    if (read_process(owner, probe, std::as_writable_bytes(std::span(&found, 1))) &&
-        found == word(owner, kCountsLine, kProbeValue).load()) {
-      access = Access::kThroughKernel;  // it is the owner, not a process with the same id in another pid namespace
-    } else {
-      access = Access::kNone;
-    }
+    access = read_process(owner, nullptr, {}) ? Access::kThroughKernel : Access::kNone;
   }
   return access != Access::kNone;
 }
@@ -133,16 +126,23 @@ void MemfdDomain::read_private(int owner, const std::byte* from, std::span<std::
 }
 
 bool MemfdDomain::read_process(int owner, const std::byte* from, std::span<std::byte> into) const noexcept {
-  const auto process = static_cast<pid_t>(line(owner, kCountsLine).word[kProcess].load(std::memory_order_relaxed));
-  while (!into.empty()) {
-    const iovec here{into.data(), into.size()};
-    const iovec there{const_cast<std::byte*>(from), into.size()};  // the kernel only reads it
-    const ssize_t moved = process_vm_readv(process, &here, 1, &there, 1, 0);
+  const ControlLine& its = line(owner, kCountsLine);
+  const auto process = static_cast<pid_t>(its.word[kProcess].load(std::memory_order_relaxed));
+  auto* const probe = reinterpret_cast<void*>(its.word[kProbe].load(std::memory_order_relaxed));
+  for (;;) {
+    std::uint64_t found = 0;
+    const iovec here[] = {{into.data(), into.size()}, {&found, sizeof found}};
+    const iovec there[] = {{const_cast<std::byte*>(from), into.size()}, {probe, sizeof found}};  // which are only read
+    const ssize_t moved = process_vm_readv(process, here, 2, there, 2, 0);
     if (moved <= 0) return false;
-    into = into.subspan(static_cast<std::size_t>(moved));
-    from += moved;
+    const auto bytes = static_cast<std::size_t>(moved);
+    if (bytes > into.size()) {
+      errno = ESRCH;
+      return bytes == into.size() + sizeof found && found == its.word[kProbeValue].load(std::memory_order_relaxed);
+    }
+    into = into.subspan(bytes);
+    from += bytes;
   }
-  return true;
 }
 
 // --- waiting ---------------------------------------------------------------------------------------------------------

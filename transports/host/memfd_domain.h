@@ -54,6 +54,7 @@ class MemfdDomain final : public SegmentDomain, private io::Poller, private io::
   void ring_sleepers(std::uint64_t lines) noexcept;
   bool fence_before_block() noexcept;
 
+  // With the probe behind it, which shows that it was the owner, not a process with the same id in another pid namespace, or after its end.
   // Sets errno if it returns false.
   bool read_process(int owner, const std::byte* from, std::span<std::byte> into) const noexcept;
 

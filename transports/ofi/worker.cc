@@ -409,7 +409,8 @@ bool Worker::fetch(void* payload, void* into, std::size_t bytes, Operation& oper
   Peer* const from = peer_of(offer->text.subspan(at, header.address_bytes), why);
   std::array<Exposed, kMostExposed> exposed;
   const std::size_t count = header.exposed;
-  const bool reads = count > 0 && count <= exposed.size() && fabric_->reads();
+  // As with what is sent: nothing is lent to an address that has been removed once.
+  const bool reads = from != nullptr && !from->had_endpoint && count > 0 && count <= exposed.size() && fabric_->reads();
   if (reads) std::memcpy(exposed.data(), offer->text.data() + at + header.address_bytes, count * sizeof(Exposed));
   give(offer);
   if (from == nullptr) return false;

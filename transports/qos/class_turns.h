@@ -7,7 +7,6 @@
 // A state of bytes and of the instants at which rates permit more; the caller has the clock and the messages.
 #pragma once
 
-#include <algorithm>
 #include <array>
 #include <cstdint>
 #include <optional>
@@ -33,16 +32,14 @@ class ClassTurns {
   };
 
   explicit ClassTurns(const Limits& limits) noexcept
-      : shares_(limits.shares),
-        rates_(limits.bytes_per_second),
-        has_rates_(std::any_of(rates_.begin(), rates_.end(), [](std::uint64_t rate) { return rate > 0; })),
-        takes_turns_(limits.takes_turns) {}
+      : shares_(limits.shares), rates_(limits.bytes_per_second), takes_turns_(limits.takes_turns) {}
 
-  // A message of this class is posted. False: while this is so, next() lets everything go in the order in which it comes.
+  // A message of this class is posted. False: it need not wait where nothing else does.
   bool posts(TrafficClass traffic, bool latency_in_use) noexcept {
     takes_turns_ = takes_turns_ || traffic == TrafficClass::kBackground;
     latency_in_use_ = latency_in_use;
-    return takes_turns_ || latency_in_use || has_rates_;
+    const auto its = static_cast<std::size_t>(traffic);
+    return rates_[its] > 0 || (is_long(its) && (takes_turns_ || latency_in_use));
   }
   // Of the classes `waiting`, a bit for each, whose oldest messages have `bytes`: the one that begins its message now. None: each waits for its
   // rate, or for what is under way.
@@ -65,7 +62,6 @@ class ClassTurns {
 
   ClassShares shares_;
   Bytes rates_;
-  bool has_rates_;
   bool takes_turns_;
   bool latency_in_use_ = false;
   std::uint64_t under_way_ = 0;                       // of bulk and background
