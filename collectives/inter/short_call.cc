@@ -29,6 +29,8 @@ bool ShortCall::serves(const Team& team, const Call& call, Buffer send, Buffer r
   if (algorithm == nullptr || call.uneven || call.count == 0) return false;
   const bool sums = call.kind == Collective::kAllreduce || call.kind == Collective::kReduceScatter;
   if (call.bytes() > (sums ? kMostBytes : kMostPlainBytes)) return false;
+  const bool collects = call.kind == Collective::kGather && team.rank == call.root && team.size() > 2;
+  if (collects && call.bytes() > kMostGatheredBytes) return false;
   if (sums && !combines_partial_results(call.reduction)) return false;
   if (!in_host_memory(send) || !in_host_memory(recv)) return false;
   const Shape shape = shape_of(call, team.size());

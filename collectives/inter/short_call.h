@@ -23,6 +23,9 @@ class ShortCall {
   static constexpr std::size_t kMostBytes = 24 << 10;
   // Of others.
   static constexpr std::size_t kMostPlainBytes = Mailbox::kEagerBytes;
+  // Of a message to the root of a gather among more than two ranks. The root of a short call posts one receive at a time and copies
+  // what comes before its turn once more; an operation posts all at once.
+  static constexpr std::size_t kMostGatheredBytes = 4 << 10;
   // Serves even calls of which each message has at most so many bytes, of the kinds and with the algorithms of short_messages.h, if
   // their operator may combine partial results. The team must have one rank on each host, its Compute must work inline, and
   // the buffers must be host memory.

@@ -69,14 +69,14 @@ ShortMessages::Copy ShortMessages::own() const noexcept {
 }
 
 ShortMessages::Round ShortMessages::round(int number) const noexcept {
-  const int distance = 1 << number;
   switch (call_.kind) {
     case Collective::kBarrier: {
+      const int distance = 1 << number;
       const Tag tag = tag_in(Algorithm::kBarrier, number);
       return {tag, neighbour(distance), {}, neighbour(-distance), {}};
     }
     case Collective::kAllreduce: {
-      const int peer = rank_ ^ distance;
+      const int peer = rank_ ^ (1 << number);
       return {tag_in(Algorithm::kRecursiveDoubling, number + 1), peer, recv_, peer, arriving(number)};
     }
     case Collective::kBroadcast: return broadcast_round(number);
