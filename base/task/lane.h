@@ -216,10 +216,10 @@ class Lane {
       lane_.drove();
       return lane_.drive_->stay_awake();
     }
-
-   private:
+    // Drive::glance(), for a call that ends at once and has waited for nothing. The lane must have a Drive.
     void glance() noexcept;
 
+   private:
     Lane& lane_;
     bool owns_;
   };

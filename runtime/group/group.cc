@@ -192,10 +192,12 @@ std::uint64_t Group::finish_at_once(const Call& call, const Buffer& send, const 
 
 // The second path: a short call among hosts with one member each. It starts the call and waits for it as long as this thread
 // stays awake. A call that is then incomplete, or fails, continues as an operation. Every kCallsPerTurn-th call is left to the
-// coroutine, because only there the loop serves everything else.
+// coroutine, because only there the loop serves everything else; but the operation of a rank that only sends ends in its first
+// turn, which need not ask the kernel. Such a rank looks at what has come after every kCallsPerGlance-th call.
 bool Group::finish_short(const Call& call, Buffer send, Buffer recv, Lane::Hold& hold,
                          std::optional<inter::ShortCall>& begun) noexcept {
   constexpr std::uint64_t kCallsPerTurn = 32;
+  constexpr std::uint64_t kCallsPerGlance = 8;
   constexpr int kMostLooks = 32;  // checks of the call, each after some event of the loop
   if (!is_open() || stop_.requested() || collectives() % kCallsPerTurn == 0) return false;
   if (!inter::ShortCall::serves(team_, call, send, recv)) return false;
@@ -208,10 +210,12 @@ bool Group::finish_short(const Call& call, Buffer send, Buffer recv, Lane::Hold&
   try {
     begun.emplace(team_, call, collectives() + 1, stop_, send, recv);
     count_collective();
-    for (int looks = 0; !begun->advance(); ++looks) {
+    int looks = 0;
+    for (; !begun->advance(); ++looks) {
       // Bounded: under other traffic this loop could run for long, without a deadline and without serving other work.
       if (looks == kMostLooks || !hold.stay_awake()) return false;
     }
+    if (looks == 0 && collectives() % kCallsPerGlance == 0) hold.glance();
   } catch (...) {
     return false;  // the operation that continues the call reports the error
   }

@@ -2,11 +2,14 @@
 // fixed list to their end.
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <atomic>
 #include <barrier>
 #include <cstring>
 #include <functional>
 #include <memory>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "base/task/lane.h"
@@ -190,6 +193,93 @@ TEST(TcpHostsShort, ARankThatGivesUpEndsTheCallOfTheOthers) {
       EXPECT_NE(error.message().find("had enough"), std::string::npos) << error.message();
     }
   });
+}
+
+// A rank that only sends waits for nobody, and has to read all the same.
+TEST(TcpHostsShort, ARankThatOnlySendsHearsThatAnotherOneGaveUp) {
+  for (const auto& [kind, root] :
+       {std::pair{Collective::kBroadcast, 0}, std::pair{Collective::kScatter, 0}, std::pair{Collective::kGather, 1}}) {
+    TcpJob job({0, 1});
+    std::atomic<bool> gave_up = false;
+    job.run([&, its_kind = kind, its_root = root](RealContext& context) {
+      Group& world = context.world();
+      const Call call = call_of(its_kind, 1, its_root);
+      std::vector<float> send(call.kind == Collective::kScatter ? 2 : 1),
+          recv(call.kind == Collective::kGather ? 2 : 1);
+      for (int round = 0; round < 50; ++round) world.run(call, buffer_of(send), buffer_of(recv), nullptr);
+      if (world.rank() == 1) {
+        {
+          Lane::Hold hold(context.context().lane());
+          ASSERT_TRUE(hold.owns());
+          world.abort_by_user("had enough");
+        }
+        gave_up = true;
+        return;
+      }
+      for (int i = 0; !gave_up && i < 10'000; ++i) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+      try {
+        for (int round = 0; round < 200; ++round) {
+          world.run(call, buffer_of(send), buffer_of(recv), nullptr);
+          std::this_thread::sleep_for(std::chrono::milliseconds(1));
+        }
+        ADD_FAILURE() << "it did not hear";
+      } catch (const Error& error) {
+        EXPECT_EQ(error.code(), Code::kAborted);
+        EXPECT_NE(error.message().find("had enough"), std::string::npos) << error.message();
+      }
+    });
+  }
+}
+
+// Small integers, so that sums are exact.
+float value_of(int round, int rank, std::size_t block, std::size_t element) {
+  return static_cast<float>(round + 100 * rank) + static_cast<float>(10 * block + element % 7);
+}
+
+// Of rank `rank`, after a call of that round.
+float expected_of(const Call& call, int round, int size, int rank, std::size_t element) {
+  const auto own = static_cast<std::size_t>(rank);
+  const std::size_t block = element / call.count, within = element % call.count;
+  if (call.kind == Collective::kBroadcast) return value_of(round, call.root, 0, within);
+  if (call.kind == Collective::kScatter) return value_of(round, call.root, own, within);
+  if (call.kind != Collective::kReduceScatter) return value_of(round, static_cast<int>(block), 0, within);
+  float sum = 0;
+  for (int other = 0; other < size; ++other) sum += value_of(round, other, own, within);
+  return sum;
+}
+
+// So many calls that some take the short path and some are operations.
+void run_rounds(Group& world, Collective kind, std::size_t count) {
+  constexpr int kRounds = 36;
+  const auto size = static_cast<std::size_t>(world.size());
+  const bool many_in = kind == Collective::kScatter || kind == Collective::kReduceScatter;
+  const bool many_out = kind == Collective::kGather || kind == Collective::kAllgather;
+  std::vector<float> send(many_in ? size * count : count), recv(many_out ? size * count : count);
+  for (int round = 0; round < kRounds; ++round) {
+    const Call call = call_of(kind, count, round % world.size());
+    for (std::size_t i = 0; i < send.size(); ++i) send[i] = value_of(round, world.rank(), i / count, i % count);
+    std::fill(recv.begin(), recv.end(), -1.0f);
+    world.run(call, buffer_of(send), buffer_of(recv), nullptr);
+    if (kind == Collective::kGather && world.rank() != call.root) continue;
+    for (std::size_t i = 0; i < recv.size(); ++i) {
+      ASSERT_EQ(recv[i], expected_of(call, round, world.size(), world.rank(), i))
+          << "kind " << static_cast<int>(kind) << ", round " << round << ", element " << i << " of " << recv.size();
+    }
+  }
+}
+
+TEST(TcpHostsShort, CallsOfEachKindAndLengthGiveTheirResults) {
+  for (const Placement& hosts : {Placement{0, 1}, Placement{0, 1, 2}}) {
+    TcpJob job(hosts);
+    job.run([](RealContext& context) {
+      for (const std::size_t bytes : {8, 4096, 20'000, 32'768, 65'536}) {
+        for (const Collective kind : {Collective::kGather, Collective::kScatter, Collective::kAllgather,
+                                      Collective::kReduceScatter, Collective::kBroadcast}) {
+          run_rounds(context.world(), kind, bytes / sizeof(float));
+        }
+      }
+    });
+  }
 }
 
 TEST_P(TcpHosts, MessagesGoRoundAndManyOperationsAreInFlight) {
