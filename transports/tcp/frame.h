@@ -14,7 +14,7 @@
 
 namespace aiacc::tcp {
 
-inline constexpr std::uint16_t kFrameVersion = 4;
+inline constexpr std::uint16_t kFrameVersion = 5;
 inline constexpr std::size_t kClasses = kTrafficClasses;
 inline constexpr unsigned kAllClasses = (1U << kClasses) - 1;
 
