@@ -363,7 +363,9 @@ bool Connection::gather() {
   piece_begin_ = piece_end_ = 0;
   waits_its_turn_ = false;
   copies_.clear();
-  if (ack_due_) add_acks();
+  // The peer keeps the copies of what this end has not acknowledged, perhaps for long if no more of it comes.
+  const bool along = unsaid_bytes_ > TcpPort::kCopyBytes && outbound_.waiting();
+  if (ack_due_ || along) add_acks();
   // No more than may be written soon: what is urgent waits for all that was taken before it.
   const bool narrow = beside_latency_ && window_ && room_in_window_ > 0;
   const std::uint64_t most = narrow ? std::min<std::uint64_t>(kBatchBytes, room_in_window_) : kBatchBytes;

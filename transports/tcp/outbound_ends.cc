@@ -37,7 +37,7 @@ void Outbound::complete(Messages& finished) noexcept {
 }
 
 // It may have to be sent again, and its sender waits no longer.
-void Outbound::keep(Outgoing& message) noexcept { message.go_on_from(shared_.memory_for_copy()); }
+void Outbound::keep(Outgoing& message) noexcept { message.go_on_from(shared_.memory_for_copy(message.payload_bytes)); }
 
 void Outbound::withdraw(Outgoing& message, Moved& moved) {
   const auto error = std::make_exception_ptr(Error(Code::kAborted, "the sender withdrew this message"));

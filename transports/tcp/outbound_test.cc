@@ -149,6 +149,14 @@ TEST_F(OutboundTest, AMessageThatIsKeptIsCopiedWhenItIsWritten) {
   EXPECT_TRUE(outbound_.empty());
 }
 
+TEST_F(OutboundTest, CopiesTakeNoMoreMemoryThanTheirLengthUnlessTheyAreAlmostTheLongest) {
+  for (const auto& [length, room] : {std::pair{TcpPort::kCopyBytes + 1, TcpPort::kCopyBytes + 1},
+                                     std::pair{TcpPort::kKeptBytes / 2, TcpPort::kKeptBytes / 2},
+                                     std::pair{TcpPort::kKeptBytes / 2 + 1, TcpPort::kKeptBytes}}) {
+    EXPECT_EQ(port_.memory_for_copy(length).capacity(), room) << length;
+  }
+}
+
 // Its sender may go on before the peer has told, so nothing is copied.
 TEST_F(OutboundTest, AMessageThatHasArrivedWhenItIsCountedAsWrittenIsNotCopied) {
   Completion kept;

@@ -65,10 +65,12 @@ class Shared {
     return latency_use.in_use([this] { return loop.now(); });
   }
 
-  // Memory for the payload of a message of at most TcpPort::kKeptBytes.
-  std::vector<std::byte> memory_for_copy() {
+  // Memory for a payload of so many bytes, at most TcpPort::kKeptBytes. That of short ones is not kept for others.
+  std::vector<std::byte> memory_for_copy(std::size_t bytes) {
     std::vector<std::byte> memory;
-    if (spare_copies_.empty()) {
+    if (bytes <= TcpPort::kKeptBytes / 2) {
+      memory.reserve(bytes);
+    } else if (spare_copies_.empty()) {
       memory.reserve(TcpPort::kKeptBytes);
     } else {
       memory = std::move(spare_copies_.back());

@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include "transports/tcp/frame.h"
 #include "transports/tcp/tcp_fixture_test.h"
 
 namespace aiacc::message_conformance {
@@ -84,6 +85,31 @@ TEST(TcpPort, CountsWhatEachConnectionCarriesAlikeAtBothEnds) {
   EXPECT_GE(sender[0].sent, large.size() + small.size());
   EXPECT_LT(sender[0].sent, large.size() + (16u << 10)) << "frames are short beside what they carry";
   EXPECT_TRUE(counted(2).empty());
+}
+
+// The other end keeps a copy of each until then. Of less it waits for more.
+TEST(TcpPort, ManyBytesAreAcknowledgedWithWhatIsSentAnyway) {
+  const auto sent_by_the_receiver = [](std::size_t length) {
+    SimTcp net(2);
+    Recorder recorders[2];
+    Completion told;
+    for (int rank = 0; rank < 2; ++rank) net.port(rank).set_receiver(recorders[rank]);
+    std::vector<std::byte> bytes = pattern(length, 1), answer = pattern(10, 2);
+    post(net.port(0), 1, header_of(1, length), bytes, told);
+    EXPECT_TRUE(net.run_until([&] { return recorders[1].placed == 1; }));
+    const auto sent = [&net] {
+      std::vector<ConnectionTraffic> found;
+      net.port(1).count_traffic(found);
+      return found.at(0).sent;
+    };
+    const std::uint64_t before = sent();
+    post(net.port(1), 0, header_of(2, answer.size()), answer, told);
+    EXPECT_TRUE(net.run_until([&] { return recorders[0].placed == 1; }));
+    return sent() - before;
+  };
+  const std::uint64_t answer = sent_by_the_receiver(TcpPort::kCopyBytes);
+  EXPECT_EQ(sent_by_the_receiver(TcpPort::kCopyBytes + 1), answer + tcp::kFrameBytes);
+  EXPECT_EQ(sent_by_the_receiver(TcpPort::kKeptBytes), answer + tcp::kFrameBytes);
 }
 
 TEST(TcpPort, BothEndsMayDialAtTheSameTime) {
