@@ -44,8 +44,8 @@ def test_values_over_hosts(hosts, where, ranks):
 
 @pytest.mark.parametrize("call", ["push", "pushpull"])
 @pytest.mark.parametrize("where, ranks", [(2, 2), (4, 4), ("h0:1,h1:1", 2), ("h0:2,h1:1,h2:1", 4)])
-def test_survivors_name_the_dead(hosts, where, ranks, call):
-    code, out, err = run(hosts, where, "death", call)
+def test_survivors_name_the_dead(hosts, where, ranks, call, tmp_path):
+    code, out, err = run(hosts, where, "death", call, tmp_path)
     assert code == 137, err
     assert sorted(out.splitlines()) == [f"rank {rank} names rank {ranks - 1}" for rank in range(ranks - 1)], err
 

@@ -193,6 +193,7 @@ transports_tests += \
 	transports/message_conformance.h \
 	transports/past_calls_test.cc \
 	transports/port_factory_test.cc \
+	transports/service/host_streams_test.cc \
 	transports/service/service_memory_test.cc \
 	transports/sim/sim_domain_test.cc \
 	transports/sim/sim_port_test.cc \

@@ -4,6 +4,7 @@ dies, and, once the file exists, its heir. "afterwards FILE": the first of two d
 "again FILE": another job loads what they have saved."""
 import array
 import os
+import pathlib
 import signal
 import sys
 import tempfile
@@ -46,7 +47,10 @@ if sys.argv[1:2] == ["death"]:
     except aiacc.PeerFailed as error:
         assert error.rank == size - 1, error
         print(f"rank {rank} names rank {error.rank}", flush=True)
-        stopped.wait()  # who leaves before aiaccrun has heard may be the one that the others hear of
+        named = pathlib.Path(sys.argv[3])  # who leaves before all have heard, and aiaccrun, may be the one that the others hear of
+        (named / str(rank)).touch()
+        while not stopped.wait(0.01) or len(list(named.iterdir())) < size - 1:
+            pass
         store.free()
         sys.exit()
     raise AssertionError("a sync store went on without a worker")

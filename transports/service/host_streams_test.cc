@@ -1,0 +1,76 @@
+#include "transports/service/host_streams.h"
+
+#include <gtest/gtest.h>
+
+#include <cstring>
+#include <exception>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "base/io/real_loop.h"
+#include "transports/host/memfd_domain.h"
+
+namespace aiacc {
+namespace {
+
+constexpr std::uint64_t kKey = 4711;
+
+// Whose messages have a place.
+struct Reader final : MessageReceiver, HostStreams::Observer {
+  Placement on_header(int, const MessageHeader& header) noexcept override {
+    ++offered;
+    place.resize(header.length);
+    return {Placement::Action::kInto, {place.data(), place.size()}};
+  }
+  void on_placed(int, const MessageHeader&) noexcept override { ++placed; }
+  void on_peer_lost(int, std::exception_ptr) noexcept override {}
+  void stream_broken(int, const Error& why) noexcept override { broken = why.message(); }
+  std::vector<std::byte> place;
+  int offered = 0, placed = 0;
+  std::string broken;
+};
+struct Told final : SendCompletion {
+  void sent(std::exception_ptr) noexcept override { ++count; }
+  int count = 0;
+};
+
+MessageHeader service_message(std::size_t bytes) {
+  MessageHeader header;
+  header.kind = MessageKind::kService;
+  header.length = header.total = bytes;
+  return header;
+}
+
+// Its ring is somebody else's memory when the reader looks at it.
+TEST(HostStreams, WhatIsUnreadOfAWriterThatHasGoneIsDropped) {
+  constexpr std::uint64_t kNonce = 7;
+  for (const bool has_read_some : {false, true}) {
+    const HostSegment segment = HostSegment::create(2, std::uint64_t{64} << 20, kNonce);
+    const auto mapping = SegmentMapping::map(segment.descriptor(), kNonce, 2);
+    io::RealLoop loops[2];
+    MemfdDomain writers(mapping, 0, loops[0]), readers(mapping, 1, loops[1]);
+    Reader nobody, reader;
+    Told told;
+    std::optional<HostStreams> writer(std::in_place, writers, kKey, std::vector{0, 1}, nobody, nobody);
+    HostStreams streams(readers, kKey, std::vector{0, 1}, reader, reader);
+    loops[0].run_until([&] { return writer->reads(1); });
+    const std::vector<std::byte> payload(HostStreams::kFetchedBytes - 1);
+    for (int i = 0; i < 6; ++i)
+      writer->post(1, service_message(payload.size()), payload, told);  // more than the ring holds
+    if (has_read_some) loops[1].run_until([&] { return reader.offered > reader.placed && reader.placed > 0; });
+    const int offered = reader.offered, placed = reader.placed;
+    loops[0].run(writer->close());
+    writer.reset();
+    const HostRange other = writers.allocate(HostStreams::kRingBytes);
+    std::memset(writers.view(0, other), 0xff, other.bytes);
+    for (int look = 0; look < 100; ++look) loops[1].look();
+    EXPECT_EQ(reader.broken, "");
+    EXPECT_EQ(reader.offered, offered);
+    EXPECT_EQ(reader.placed, placed);
+    loops[1].run(streams.close());
+  }
+}
+
+}  // namespace
+}  // namespace aiacc
