@@ -498,6 +498,7 @@ int main(int argc, char** argv) {
     death();
     while (!is_stopped || (argc > 2 && access(argv[2], F_OK) != 0))
       usleep(10000); /* aiaccrun hears of rank 1's end before theirs */
+    usleep(300000);  /* and so do the other survivors */
     return 4;
   }
   check(aiacc_finalize(), "finalize");
