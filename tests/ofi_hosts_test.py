@@ -5,7 +5,6 @@ from surface_hosts_test import surface  # noqa: F401  (a fixture)
 
 class TestOfi(OverALibrary):
     may_crash = "libfabric 1.17 crashed where it was to close a connection that was reset (docs/status.md)"
-    may_be_silent = "libfabric 1.17 told of no connection that was reset (docs/status.md)"
     transport = "ofi"
     settings = ("AIACC_OFI_PROVIDER=tcp;ofi_rxm",)
     description = r"libfabric [\d.]+: tcp;ofi_rxm/"
