@@ -162,7 +162,7 @@ TEST(LogLevels, TextComesBack) {
 
 // The list of the page equals the table's, item by item.
 TEST(Config, TheManualListsTheTable) {
-  const char* source = std::getenv("AIACC_SOURCE");
+  const char* source = std::getenv("AIACC_SOURCE");  // NOLINT(concurrency-mt-unsafe)
   if (source == nullptr) GTEST_SKIP() << "AIACC_SOURCE does not say where the sources are";
   const std::filesystem::path page = std::filesystem::path(source) / "man/aiacc-env.7";
   if (!std::filesystem::exists(page)) GTEST_SKIP() << "there is no aiacc-env(7) yet";

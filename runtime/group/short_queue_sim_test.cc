@@ -92,7 +92,10 @@ TEST_F(QueuedBetweenHosts, MixWithOperationsOfTheGroup) {
       const std::vector<float>& got = *started_[rank][i].result;
       std::vector<float> expected(got.size(), kind == Collective::kBroadcast || kind == Collective::kScatter ? 2 : 6);
       if (kind == Collective::kAllgather || kind == Collective::kGather) {
-        for (std::size_t at = 0; at < got.size(); ++at) expected[at] = static_cast<float>(at / count + 1);
+        for (std::size_t at = 0; at < got.size(); ++at) {
+          const std::size_t from = at / count;
+          expected[at] = static_cast<float>(from + 1);
+        }
       }
       ASSERT_EQ(got, expected) << "rank " << rank << ", call " << i;
     }

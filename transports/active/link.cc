@@ -257,10 +257,8 @@ void Link::withdraw(Outgoing& message) noexcept {
     SendCompletion* const completion = message.take_completion();
     const auto error = std::make_exception_ptr(Error(Code::kAborted, "the sender withdrew this message"));
     shared_.notify_later({Notification::What::kTold, rank_, completion, error, {}});
-  } else if (message.in == &ended_ && message.error) {
-    message.withdrawn = true;
-    ended(message, nullptr);
-  } else if (message.in == &class_of(message.message.frame.traffic).waiting) {
+  } else if ((message.in == &ended_ && message.error) ||
+             message.in == &class_of(message.message.frame.traffic).waiting) {
     message.withdrawn = true;
     ended(message, nullptr);
   } else if (!message.withdrawn && message.in == &outgoing_) {

@@ -6,6 +6,7 @@
 #include <string>
 
 #include "base/sim/random.h"
+#include "transports/qos/latency_use.h"
 #include "transports/tcp/tcp_fixture_test.h"
 
 namespace aiacc::tcp_test {
