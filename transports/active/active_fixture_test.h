@@ -37,6 +37,9 @@ inline const Way kOfiOverTcpInChunks{"OfiOverTcpInChunks",
                                      true};
 inline const Way kOfiOverSharedMemory{"OfiOverSharedMemory", &ofi::kLibrary, {"OFI_PROVIDER=shm"}, true};
 
+// Which the tests of the port run over. UCX over shared memory runs the conformance suite alone.
+inline const std::vector<const Way*> kWays = {&kUcxOverTcp, &kOfiOverTcp, &kOfiOverTcpInChunks, &kOfiOverSharedMemory};
+
 // Why there can be no ports in this way; "" if there can be.
 inline std::string obstacle(const active::Library& library, const std::vector<std::string>& settings) {
   try {

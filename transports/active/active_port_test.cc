@@ -420,9 +420,7 @@ TEST_P(ActivePortOverUcx, ClassesThatOneEndMarksReachTheOther) {
 
 INSTANTIATE_TEST_SUITE_P(Active, ActivePortOverUcx, ::testing::Values(&active_test::kUcxOverTcp),
                          [](const auto& one) { return one.param->name; });
-INSTANTIATE_TEST_SUITE_P(Active, ActivePortOver,
-                         ::testing::Values(&active_test::kUcxOverTcp, &active_test::kOfiOverTcp,
-                                           &active_test::kOfiOverTcpInChunks, &active_test::kOfiOverSharedMemory),
+INSTANTIATE_TEST_SUITE_P(Active, ActivePortOver, ::testing::ValuesIn(active_test::kWays),
                          [](const auto& one) { return one.param->name; });
 
 }  // namespace

@@ -142,9 +142,7 @@ TEST_P(ActiveShares, WhoLeavesHasSentWhatWaits) {
   EXPECT_TRUE(receiver[1].lost.empty());
 }
 
-INSTANTIATE_TEST_SUITE_P(Active, ActiveShares,
-                         ::testing::Values(&active_test::kUcxOverTcp, &active_test::kOfiOverTcp,
-                                           &active_test::kOfiOverTcpInChunks, &active_test::kOfiOverSharedMemory),
+INSTANTIATE_TEST_SUITE_P(Active, ActiveShares, ::testing::ValuesIn(active_test::kWays),
                          [](const auto& one) { return one.param->name; });
 
 }  // namespace
