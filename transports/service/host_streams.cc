@@ -32,15 +32,7 @@ HostStreams::HostStreams(HostDomain& domain, std::uint64_t key, std::vector<int>
   }
 }
 
-HostStreams::~HostStreams() {
-  for (int peer = 0; peer < static_cast<int>(streams_.size()); ++peer) {
-    if (stream(peer).memory == nullptr) continue;
-    domain_.own_line(line_for(peer)).word[kRevoked].store(1, std::memory_order_release);
-    std::atomic_thread_fence(std::memory_order_seq_cst);  // before the ring is freed; pairs with is_revoked()
-    domain_.free(stream(peer).ring);
-  }
-  domain_.release_lines(key_);
-}
+HostStreams::~HostStreams() { domain_.release_lines(key_); }
 
 Task<void> HostStreams::close() {
   closing_ = true;
@@ -258,13 +250,7 @@ void HostStreams::took(int local_rank, std::span<const std::byte> bytes) {
       used = std::min(bytes.size(), frame - its.frame_bytes);
       std::memcpy(reinterpret_cast<std::byte*>(&its.frame) + its.frame_bytes, bytes.data(), used);
       its.frame_bytes += used;
-      if (its.frame_bytes < std::max(frame, its.frame.bytes())) {
-        // its address follows
-      } else if (is_revoked(local_rank)) {
-        return lose(local_rank);
-      } else {
-        begin_payload(local_rank);
-      }
+      if (its.frame_bytes == std::max(frame, its.frame.bytes())) begin_payload(local_rank);
     } else {
       used = std::min<std::uint64_t>(bytes.size(), header.length - its.payload_bytes);
       if (its.place.action == MessageReceiver::Placement::Action::kInto) {
@@ -275,9 +261,7 @@ void HostStreams::took(int local_rank, std::span<const std::byte> bytes) {
     bytes = bytes.subspan(used);
     if (its.frame_bytes < its.frame.bytes() || its.payload_bytes < header.length || its.lost) continue;
     its.frame_bytes = 0;
-    if (its.place.action != MessageReceiver::Placement::Action::kInto) continue;
-    if (is_revoked(local_rank)) return lose(local_rank);
-    receiver_.on_placed(from, header);
+    if (its.place.action == MessageReceiver::Placement::Action::kInto) receiver_.on_placed(from, header);
   }
 }
 
@@ -306,13 +290,8 @@ void HostStreams::fetch(int local_rank) {
   } catch (const Error&) {  // its process has ended, which this rank learns of elsewhere
     return lose(local_rank);
   }
-  if (is_revoked(local_rank)) lose(local_rank);
-}
-
-// Whether what was read of the peer's memory may be anything, as the peer has gone meanwhile. This rank learns of that elsewhere.
-bool HostStreams::is_revoked(int local_rank) noexcept {
-  std::atomic_thread_fence(std::memory_order_seq_cst);
-  return read_word(local_rank, *stream(local_rank).line, kRevoked) != 0;
+  std::atomic_thread_fence(std::memory_order_seq_cst);  // pairs with lose()
+  if (read_word(local_rank, *its.line, kRevoked) != 0) lose(local_rank);
 }
 
 }  // namespace aiacc

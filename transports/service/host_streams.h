@@ -4,12 +4,14 @@
 //
 // A long payload does not go through the ring if the reader can read the writer's memory (HostDomain::can_read): its address
 // follows the header, the reader copies it from there, and the writer keeps it until the reader has gone past its address. A
-// writer that gives its payloads or its ring up before says so first (kRevoked); who has read of them meanwhile drops that.
+// writer that gives its payloads up before says so first (kRevoked); who has read one meanwhile drops it.
+//
+// A rank that leaves keeps its rings, until the domain ends: what it said last is read after it has gone.
 //
 // Lines. A rank claims one control line for each local peer, with counters: kRing, offset plus 1 of its ring to that
 // peer, 0 before its first message; kPosted, bytes that it wrote to the ring, ever; kTaken, bytes that it read from the
-// peer's ring; kFetches, 1 if it can read the peer's memory; kRevoked, 1 when what the peer may still read in this
-// rank's memory is freed. All are written by this rank alone.
+// peer's ring; kFetches, 1 if it can read the peer's memory; kRevoked, 1 when payloads that the peer may still read in this
+// rank's memory are freed. All are written by this rank alone.
 //
 // A rank that has claimed no lines has no subscription and reads nothing; see reads().
 #pragma once
@@ -113,7 +115,6 @@ class HostStreams final : private Root::Owner {
   void took(int local_rank, std::span<const std::byte> bytes);
   void begin_payload(int local_rank);
   void fetch(int local_rank);
-  bool is_revoked(int local_rank) noexcept;
   void broken(int local_rank, const Error& why) noexcept;
 
   HostDomain& domain_;
