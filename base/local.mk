@@ -279,7 +279,9 @@ base_tests += \
 	base/wire/documented_vectors.h
 
 base_tests += \
+	base/task/lane_fixture_test.h \
 	base/task/lane_test.cc \
+	base/task/lane_waits_test.cc \
 	base/task/slab_pool_test.cc \
 	base/task/task_test.cc \
 	base/task/test_loop.h
