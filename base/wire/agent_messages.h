@@ -3,7 +3,7 @@
 // Framing: base/wire/frame.h. base/wire/codec.h derives encoder, decoder and limits from each message's `fields`.
 // State machine of a rank:
 //
-//   connect → Hello → Missing* → (Welcome + the segment's descriptor | Refused)
+//   connect → Hello → Missing* → (Welcome + the segment's descriptor | RankLost? → Refused)
 //           → (RankLost | HostsUpdated | PeerLost | PathLost)* → Leave → Gone
 //
 // The agent identifies a peer by SO_PEERCRED: its user, and its process, which must descend from a rank that the agent
@@ -20,7 +20,8 @@
 
 namespace aiacc::wire {
 
-inline constexpr std::uint16_t kAgentProtocol = 3;  // version 1 had TCP ports only, version 2 no HostsUpdated
+// Version 1 had TCP ports only, version 2 no HostsUpdated, version 3 no RankLost before Refused.
+inline constexpr std::uint16_t kAgentProtocol = 4;
 
 // Rank → agent: the first message of a connection.
 struct Hello {
@@ -79,7 +80,7 @@ struct Missing {
   auto fields() { return std::tie(sentence); }
 };
 
-// Agent → rank: that rank ended without leaving in order. It is reported once.
+// Agent → rank: that rank ended without leaving in order. It is reported once. Before Refused: that rank is the reason.
 struct RankLost {
   static constexpr std::uint16_t kType = 4;
   std::int32_t rank = 0;

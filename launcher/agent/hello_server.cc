@@ -266,6 +266,7 @@ HelloServer::Session* HelloServer::claim_of(int local) noexcept {
 }
 
 void HelloServer::refuse(Session& session, const Refusal& refusal) {
+  if (refusal.lost >= 0) session.sender.send(wire::RankLost{refusal.lost, refusal.sentence});
   wire::Refused message;
   message.code = static_cast<std::int32_t>(refusal.code);
   message.sentence = refusal.sentence;

@@ -140,6 +140,7 @@ TEST_F(HelloServerTest, WhoIsRefusedForALossHasLostThatRank) {
   Client first = hello(0, 2);
   settle(1);
   server_->rank_exited(1, "was killed by signal 9 (Killed)");
+  EXPECT_EQ(next(first).as<wire::RankLost>().rank, 1);
   next(first).as<wire::Refused>();
   EXPECT_EQ(server_->lost_peer_of(0), 1);
   EXPECT_EQ(server_->lost_peer_of(1), -1);

@@ -54,16 +54,22 @@ Task<BootstrapResult> AgentBootstrap::join(Stop& stop) {
   hello.size = size_;
   if (networks_) hello.ports = networks_->addresses();
   co_await channel_->send(hello, stop);
-  const std::optional<wire::Frame> answer = co_await wait_for_others(stop);
+  std::optional<wire::Frame> answer = co_await wait_for_others(stop);
   if (!answer) {
     throw Error(Code::kPeerFailed,
                 fmt::format("the agent closed its connection with rank {} before the job came together: "
                             "aiaccrun is ending",
                             rank_));
   }
+  int lost = kNoPeer;
+  if (answer->type == wire::RankLost::kType) {
+    lost = answer->as<wire::RankLost>().rank;
+    answer = co_await channel_->receive(stop);
+    if (!answer) throw Error(Code::kPeerFailed, "the agent ended before it had said why this rank is refused", lost);
+  }
   if (answer->type == wire::Refused::kType) {
     const auto refused = answer->as<wire::Refused>();
-    throw Error(static_cast<Code>(refused.code), refused.sentence);
+    throw Error(static_cast<Code>(refused.code), refused.sentence, lost);
   }
   const auto welcome = answer->as<wire::Welcome>();
   Fd segment = io::take_descriptor(channel_->stream());

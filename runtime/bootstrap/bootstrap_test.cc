@@ -81,6 +81,7 @@ class StandInAgent {
   int on_host(int host) const { return (ranks_ + hosts_ - 1 - host) / hosts_; }
 
   std::optional<wire::Refused> refuse;   // everybody, with this
+  std::optional<wire::RankLost> reason;  // said before that
   std::optional<wire::Missing> missing;  // said to everybody that waits
   std::function<void(wire::Welcome&)> spoil = [](wire::Welcome&) {};
   bool without_segment = false;
@@ -129,6 +130,7 @@ class StandInAgent {
     hellos.push_back(hello);
     session.rank = hello.rank;
     if (refuse) {
+      if (reason) co_await session.channel->send(*reason, stop_);
       co_await session.channel->send(*refuse, stop_);
       session.channel->stream().shutdown_write();
       co_return;
@@ -292,6 +294,15 @@ TEST(AgentBootstrap, SaysWhoItIsAndTellsWhyItWasRefused) {
   ASSERT_EQ(world.agent().hellos.size(), 1u);
   EXPECT_EQ(world.agent().hellos[0].library_version, "1.2.3");
   EXPECT_EQ(world.agent().hellos[0].size, 1);
+}
+
+TEST(AgentBootstrap, TheErrorIsAboutTheRankWhoseEndIsTheReason) {
+  AgentWorld world(1);
+  world.agent().reason = wire::RankLost{3, "rank 3 exited"};
+  world.agent().refuse = wire::Refused{static_cast<std::int32_t>(Code::kPeerFailed), "rank 3 takes no part any more"};
+  const Error error = join_error(world);
+  EXPECT_EQ(error.message(), "rank 3 takes no part any more");
+  EXPECT_EQ(error.peer(), 3);
 }
 
 TEST(AgentBootstrap, AnAgentThatIsNotThereIsNamed) {
