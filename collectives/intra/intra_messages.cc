@@ -49,6 +49,7 @@ IntraMessages::~IntraMessages() {
   // Ends the waits of all listeners, which refer to the domain.
   listening_.request(std::make_exception_ptr(Error(Code::kAborted, "the group is gone")));
   for (Outgoing& to : out_) {
+    if (domain_.leaving(domain_.rank())) break;  // members that are late read them when this one has gone
     for (const Run& run : to.runs) {
       if (!run.in_slabs) domain_.free(run.own);
     }

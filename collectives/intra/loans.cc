@@ -15,6 +15,7 @@ Loans::Loans(HostDomain& domain, MessageMemory& memory, FlagRef reads,
 Loans::~Loans() {
   stop_.request(std::make_exception_ptr(Error(Code::kAborted, "the group is gone")));
   for (const Loan& loan : loans_) {
+    if (domain_.leaving(domain_.rank())) break;  // as in ~IntraMessages
     if (loan.copy.bytes > 0) memory_.release(loan.copy);
   }
 }

@@ -84,6 +84,16 @@ TEST_P(HostConformance, LinesAreFoundByTheirKey) {
   for (std::uint32_t i = 0; i < 3; ++i) EXPECT_EQ(member(1).line(0, again + i).word[15].load(), 0u) << "zero when new";
 }
 
+TEST_P(HostConformance, LinesOfARankThatLeavesStay) {
+  make(2);
+  const std::uint32_t line = member(0).claim_lines(11, 1);
+  member(0).publish(line, 0, 77);
+  member(0).say_leaving();
+  member(0).release_lines(11);
+  EXPECT_EQ(member(1).find_lines(0, 11, 1), line);
+  EXPECT_EQ(member(1).line(0, line).word[0].load(), 77u);
+}
+
 // A slow peer may still read them.
 TEST_P(HostConformance, ReleasedLinesAreNotUsedAgainAtOnceHoweverManyAreInUse) {
   make(1);

@@ -145,7 +145,8 @@ class HostDomain {
   virtual void mark_dead(int rank) noexcept = 0;
 
   // Records that this rank leaves in order, so that the end of its process is not a failure. Peers read the record when
-  // they need it.
+  // they need it. The lines that this rank releases from then on stay as long as the segment: peers that are late find them, and
+  // what it said last, when it has gone.
   virtual void say_leaving() noexcept = 0;
   virtual bool leaving(int rank) const noexcept = 0;
 

@@ -141,6 +141,7 @@ std::uint32_t SegmentDomain::claim_lines(std::uint64_t key, std::uint32_t count)
 }
 
 void SegmentDomain::release_lines(std::uint64_t key) noexcept {
+  if (leaving(rank_)) return;
   const auto claim = std::find_if(claims_.begin(), claims_.end(), [key](const Claim& c) { return c.key == key; });
   if (claim == claims_.end()) return;
   mapping_->control(rank_).directory[claim->entry].key.store(DirectoryEntry::kTombstone, std::memory_order_release);
