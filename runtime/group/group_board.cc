@@ -46,7 +46,10 @@ GroupBoard::GroupBoard(HostDomain& domain, std::uint64_t view_id, std::vector<in
   arrivals_ = &domain_.own_line(lines_[static_cast<std::size_t>(me_)] + kArrivals);
 }
 
-GroupBoard::~GroupBoard() { domain_.release_lines(key_); }
+GroupBoard::~GroupBoard() {
+  say_done();  // lines of a rank that leaves stay
+  domain_.release_lines(key_);
+}
 
 Task<void> GroupBoard::open(Stop& stop) {
   const int size = static_cast<int>(local_.size());
