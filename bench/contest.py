@@ -13,6 +13,7 @@ signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
 COLLECTIVES = {
     "allreduce": lambda n: 2 * (n - 1) / n,
     "broadcast": lambda n: 1,
+    "reduce": lambda n: 1,
     "allgather": lambda n: (n - 1) / n,
     "reduce_scatter": lambda n: (n - 1) / n,
     "alltoall": lambda n: (n - 1) / n,

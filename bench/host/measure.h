@@ -32,6 +32,7 @@ struct Collective {
 constexpr Collective kCollectives[] = {
     {"allreduce", false, false, true, false, false, Collective::Gives::kSum},
     {"broadcast", false, false, true, true, false, Collective::Gives::kOfRoot},
+    {"reduce", false, false, false, true, true, Collective::Gives::kSum},
     {"allgather", false, true, false, false, false, Collective::Gives::kBlocks},
     {"reduce_scatter", true, false, false, false, false, Collective::Gives::kSum},
     {"alltoall", true, true, false, false, false, Collective::Gives::kBlocks},

@@ -31,6 +31,9 @@ def call(send, recv):
         dist.reduce_scatter_tensor(recv, send)
     elif what == "alltoall":
         dist.all_to_all_single(recv, send)
+    elif what == "reduce":
+        dist.reduce(send, 0)
+        return send
     elif what == "gather":
         dist.gather(send, list(recv.chunk(size)) if rank == 0 else None, 0)
     elif what == "scatter":
@@ -43,7 +46,7 @@ def call(send, recv):
 def expected(number, place):
     """Of the result of that call: its first element (place 0), or its last (size - 1)."""
     values = [other + number % 7 for other in range(size)]
-    if what in ("allreduce", "reduce_scatter"):
+    if what in ("allreduce", "reduce", "reduce_scatter"):
         return sum(values)
     return values[place] if RECEIVES_BLOCKS else values[0]
 
@@ -62,7 +65,7 @@ def measure(count):
         result = call(send, recv)
         if number >= 0:
             times.append(1e6 * (time.perf_counter() - began))
-    if what != "gather" or rank == 0:
+    if what not in ("reduce", "gather") or rank == 0:
         wanted = expected(2 * calls - 1, 0), expected(2 * calls - 1, size - 1)
         if (result[0], result[-1]) != wanted:
             print(f"wrong result: {result[0]} and {result[-1]} instead of {wanted}, {count} elements", flush=True)
