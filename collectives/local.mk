@@ -53,8 +53,12 @@ collectives_sources += \
 	collectives/inter/phases.h \
 	collectives/inter/point_to_point.cc \
 	collectives/inter/point_to_point.h \
+	collectives/inter/recursive_doubling_allgather.cc \
+	collectives/inter/recursive_doubling_allgather.h \
 	collectives/inter/recursive_doubling_allreduce.cc \
 	collectives/inter/recursive_doubling_allreduce.h \
+	collectives/inter/recursive_halving_reduce_scatter.cc \
+	collectives/inter/recursive_halving_reduce_scatter.h \
 	collectives/inter/ring_allgather.cc \
 	collectives/inter/ring_allgather.h \
 	collectives/inter/ring_allreduce.cc \

@@ -218,7 +218,7 @@ def test_algorithms_between_hosts_with_the_reason_of_the_choice(tmp_path):
     setting = {"AIACC_ALGORITHM_TABLE": str(table), "AIACC_ALGORITHM": "reduce=ordered"}
     reasons = {one["collective"]: (one["chosen"], one["reason"]) for one in json.loads(info("--algorithms", "--bytes", "4K", "--json", **setting).stdout)}
     assert reasons["allreduce"] == ("ring", "AIACC_ALGORITHM_TABLE") and reasons["reduce"] == ("ordered", "AIACC_ALGORITHM")
-    assert reasons["barrier"] == ("dissemination", "the only one") and reasons["reduce-scatter"] == ("ring", "measured thresholds")
+    assert reasons["barrier"] == ("dissemination", "the only one") and reasons["reduce-scatter"] == ("recursive-halving", "measured thresholds")
     assert "ring* up to 8K" in info("--algorithms", **setting).stdout
     table.write_text("half")
     assert "it is not a table of algorithms" in info("--algorithms", **setting).stdout

@@ -121,7 +121,7 @@ def test_what_aiacc_tune_cannot_do(hosts, tmp_path):
 @pytest.mark.parametrize("words, sentence", [
     ([], "give the FILE to write"),
     (["a", "b"], "there is one FILE to write, and 'b' comes after it"),
-    (["-c", "allgather", "a"], "-c takes allreduce, reduce, broadcast, reduce-scatter, alltoall, gather, scatter, not 'allgather'"),
+    (["-c", "barrier", "a"], "-c takes allreduce, reduce, broadcast, allgather, reduce-scatter, alltoall, gather, scatter, not 'barrier'"),
     (["--hosts", "1", "a"], "--hosts takes whole numbers from 2 to 1048576, not '1'"),
     (["-b", "0", "a"], "-b takes a size from 4 to 4G"),
     (["-b", "2M", "-e", "1M", "a"], "the smallest size, 2M, is above the largest, 1M"),

@@ -54,7 +54,7 @@ TEST(AlgorithmRules, WhatIsWrongIsSaidInOneSentence) {
   EXPECT_EQ(
       refusal_of("allgather=halving-doubling"),
       "AIACC_ALGORITHM='allgather=halving-doubling': allgather has no algorithm 'halving-doubling' between hosts; "
-      "it has ring");
+      "it has recursive-doubling, ring");
   EXPECT_EQ(refusal_of("alreduce=ring"),
             "AIACC_ALGORITHM='alreduce=ring': there is no collective 'alreduce'; did you mean allreduce?");
   EXPECT_EQ(refusal_of("ring"),

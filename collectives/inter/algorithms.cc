@@ -16,7 +16,9 @@
 #include "collectives/inter/inter_call.h"
 #include "collectives/inter/one_round_reduce.h"
 #include "collectives/inter/ordered_reduce.h"
+#include "collectives/inter/recursive_doubling_allgather.h"
 #include "collectives/inter/recursive_doubling_allreduce.h"
+#include "collectives/inter/recursive_halving_reduce_scatter.h"
 #include "collectives/inter/ring_allgather.h"
 #include "collectives/inter/ring_allreduce.h"
 #include "collectives/inter/ring_reduce_scatter.h"
@@ -43,8 +45,9 @@ constexpr const AlgorithmInfo* kReduces[] = {&kBinomialReduceInfo, &kOneRoundRed
                                              &kOrderedReduceInfo};
 constexpr const AlgorithmInfo* kBroadcasts[] = {&kBinomialBroadcastInfo, &kChainBroadcastInfo,
                                                 &kDoubleTreeBroadcastInfo};
-constexpr const AlgorithmInfo* kAllgathers[] = {&kRingAllgatherInfo};
-constexpr const AlgorithmInfo* kReduceScatters[] = {&kRingReduceScatterInfo, &kOrderedReduceScatterInfo};
+constexpr const AlgorithmInfo* kAllgathers[] = {&kRecursiveDoublingAllgatherInfo, &kRingAllgatherInfo};
+constexpr const AlgorithmInfo* kReduceScatters[] = {&kRecursiveHalvingReduceScatterInfo, &kRingReduceScatterInfo,
+                                                    &kOrderedReduceScatterInfo};
 constexpr const AlgorithmInfo* kBarriers[] = {&kDisseminationBarrierInfo};
 constexpr const AlgorithmInfo* kAlltoalls[] = {&kPairwiseAlltoallInfo, &kBruckAlltoallInfo};
 constexpr const AlgorithmInfo* kGathers[] = {&kLinearGatherInfo, &kBinomialGatherInfo};
@@ -94,6 +97,12 @@ const AlgorithmInfo& usual_allreduce(const Shape& shape) noexcept {
 
 const AlgorithmInfo& usual_reduce(const Shape& shape) noexcept {
   return or_tree(reduce_without_tree(shape), kDoubleTreeReduceInfo, shape);
+}
+
+const AlgorithmInfo& usual_reduce_scatter(const Shape& shape) noexcept {
+  if (!shape.takes_partials && (shape.narrows || shape.ordered)) return kOrderedReduceScatterInfo;
+  return kRecursiveHalvingReduceScatterInfo.obstacle(shape).empty() ? kRecursiveHalvingReduceScatterInfo
+                                                                    : kRingReduceScatterInfo;
 }
 
 const AlgorithmInfo& usual_broadcast(const Shape& shape) noexcept {
@@ -173,7 +182,8 @@ bool is_measured(const AlgorithmInfo& algorithm) noexcept {
 }
 
 bool is_measured(Collective kind) noexcept {
-  return kind == Collective::kAllreduce || kind == Collective::kReduce || kind == Collective::kReduceScatter;
+  return kind == Collective::kAllreduce || kind == Collective::kReduce || kind == Collective::kReduceScatter ||
+         kind == Collective::kAllgather;
 }
 
 const AlgorithmInfo& usual_algorithm(const Shape& shape) noexcept {
@@ -181,9 +191,10 @@ const AlgorithmInfo& usual_algorithm(const Shape& shape) noexcept {
     case Collective::kAllreduce: return usual_allreduce(shape);
     case Collective::kReduce: return usual_reduce(shape);
     case Collective::kBroadcast: return usual_broadcast(shape);
-    case Collective::kReduceScatter:
-      return !shape.takes_partials && (shape.narrows || shape.ordered) ? kOrderedReduceScatterInfo
-                                                                       : kRingReduceScatterInfo;
+    case Collective::kAllgather:
+      return kRecursiveDoublingAllgatherInfo.obstacle(shape).empty() ? kRecursiveDoublingAllgatherInfo
+                                                                     : kRingAllgatherInfo;
+    case Collective::kReduceScatter: return usual_reduce_scatter(shape);
     default: break;
   }
   const auto all = algorithms_of(shape.kind);

@@ -39,6 +39,8 @@ enum class Algorithm : std::uint16_t {
   kBinomialGather = 16,  // and scatter
   kChainBroadcast = 17,
   kDoubleTree = 18,
+  kDoublingAllgather = 19,
+  kHalvingReduceScatter = 20,
 };
 
 // Steps wrap after 2^32, long after the messages with the same number were received.

@@ -11,7 +11,9 @@
 #include "collectives/inter/inter_call.h"
 #include "collectives/inter/inter_world_test.h"
 #include "collectives/inter/point_to_point.h"
+#include "collectives/inter/recursive_doubling_allgather.h"
 #include "collectives/inter/recursive_doubling_allreduce.h"
+#include "collectives/inter/recursive_halving_reduce_scatter.h"
 #include "collectives/inter/ring_allgather.h"
 #include "collectives/inter/ring_allreduce.h"
 #include "collectives/inter/ring_reduce_scatter.h"
@@ -206,7 +208,7 @@ TEST(NetBroadcast, AnyRootRanksAndCount) {
   }
 }
 
-void check_allgather(const Case& test) {
+void check_allgather(Algorithm algorithm, const Case& test) {
   SimCluster cluster(seed_of(test), test.ranks);
   const Call call = test.call(Collective::kAllgather);
   const std::size_t block = call.bytes();
@@ -223,7 +225,7 @@ void check_allgather(const Case& test) {
     const auto i = static_cast<std::size_t>(rank);
     const Buffer recv = buffer_of(recvs[i]);
     const Buffer send = test.in_place ? recv.slice(block * i, block) : buffer_of(sends[i]);
-    cluster.rank(rank).start(perform(&cluster, &cluster.rank(rank), &inter::ring_allgather, call, 1, send, recv));
+    cluster.rank(rank).start(perform(&cluster, &cluster.rank(rank), algorithm, call, 1, send, recv));
   }
   expect_all_ended_well(cluster, test);
   for (const Bytes& bytes : recvs) ASSERT_TRUE(bytes == expected) << test.text();
@@ -232,12 +234,52 @@ void check_allgather(const Case& test) {
 TEST(NetAllgather, AnyRanksAndCount) {
   for (int ranks : kRankCounts) {
     for (std::size_t count : chunk_counts_for(ranks)) {
-      for (bool in_place : {false, true}) check_allgather({.ranks = ranks, .count = count, .in_place = in_place});
+      for (bool in_place : {false, true})
+        check_allgather(&inter::ring_allgather, {.ranks = ranks, .count = count, .in_place = in_place});
     }
   }
 }
 
-void check_reduce_scatter(const Case& test) {
+// Up to the longest block for which doubling and halving apply.
+std::vector<std::size_t> doubled_counts(int ranks) {
+  const std::size_t most = Mailbox::kSwappedEagerBytes / static_cast<std::size_t>(ranks / 2) / sizeof(float);
+  EXPECT_TRUE(inter::recursive_doubling_applies(ranks, most * sizeof(float)));
+  EXPECT_FALSE(inter::recursive_doubling_applies(ranks, most * sizeof(float) + 1));
+  return {0, 1, 700, most};
+}
+
+TEST(NetAllgather, ByRecursiveDoubling) {
+  for (const int ranks : {4, 8, 16}) {
+    for (const std::size_t count : doubled_counts(ranks)) {
+      for (const bool in_place : {false, true}) {
+        check_allgather(&inter::recursive_doubling_allgather, {.ranks = ranks, .count = count, .in_place = in_place});
+      }
+    }
+  }
+}
+
+// Messages of each rank to others. Equal blocks that are short take as many steps as the number of ranks has doublings.
+TEST(NetAllgather, ShortBlocksTravelInLogNMessages) {
+  for (const Collective kind : {Collective::kAllgather, Collective::kReduceScatter}) {
+    for (const int ranks : {2, 3, 4, 8}) {
+      SimCluster cluster(1, ranks);
+      const Call call = Case{.ranks = ranks, .count = 5}.call(kind);
+      std::vector<Bytes> all(static_cast<std::size_t>(ranks), Bytes(call.bytes() * static_cast<std::size_t>(ranks)));
+      for (int rank = 0; rank < ranks; ++rank) {
+        const auto own = static_cast<std::size_t>(rank);
+        const Buffer buffer = buffer_of(all[own]), block = buffer.slice(call.bytes() * own, call.bytes());
+        const bool gathers = kind == Collective::kAllgather;
+        cluster.rank(rank).start(perform(&cluster, &cluster.rank(rank), &inter::run, call, 1, gathers ? block : buffer,
+                                         gathers ? buffer : block));
+      }
+      expect_all_ended_well(cluster, {.ranks = ranks, .count = 5});
+      const int each = ranks == 8 ? 3 : ranks == 3 ? 2 : ranks / 2;
+      EXPECT_EQ(cluster.fabric().messages(), static_cast<std::uint64_t>(ranks * each)) << ranks << " ranks";
+    }
+  }
+}
+
+void check_reduce_scatter(Algorithm algorithm, const Case& test) {
   SimCluster cluster(seed_of(test), test.ranks);
   const Call call = test.call(Collective::kReduceScatter);
   const auto n = static_cast<std::size_t>(test.ranks);
@@ -251,7 +293,7 @@ void check_reduce_scatter(const Case& test) {
   for (std::size_t i = 0; i < n; ++i) {
     const Buffer send = buffer_of(sends[i]);
     const int rank = static_cast<int>(i);
-    cluster.rank(rank).start(perform(&cluster, &cluster.rank(rank), &inter::ring_reduce_scatter, call, 1, send,
+    cluster.rank(rank).start(perform(&cluster, &cluster.rank(rank), algorithm, call, 1, send,
                                      test.in_place ? send.slice(block * i, block) : buffer_of(recvs[i])));
   }
   expect_all_ended_well(cluster, test);
@@ -271,9 +313,25 @@ TEST(NetReduceScatter, AnyRanksAndCount) {
   for (int ranks : kRankCounts) {
     for (std::size_t count : chunk_counts_for(ranks)) {
       for (bool in_place : {false, true}) {
-        check_reduce_scatter({.ranks = ranks, .count = count, .in_place = in_place});
+        check_reduce_scatter(&inter::ring_reduce_scatter, {.ranks = ranks, .count = count, .in_place = in_place});
         check_reduce_scatter(
+            &inter::ring_reduce_scatter,
             {.ranks = ranks, .count = count, .op = ReduceOp::kAvg, .in_place = in_place, .prescale = 2.0});
+      }
+    }
+  }
+}
+
+TEST(NetReduceScatter, ByRecursiveHalving) {
+  for (const int ranks : {4, 8, 16}) {
+    for (const std::size_t count : doubled_counts(ranks)) {
+      for (const bool in_place : {false, true}) {
+        for (const ReduceOp op : {ReduceOp::kSum, ReduceOp::kAvg, ReduceOp::kMax}) {
+          const double prescale = op == ReduceOp::kAvg ? 2.0 : 1.0;
+          check_reduce_scatter(
+              &inter::recursive_halving_reduce_scatter,
+              {.ranks = ranks, .count = count, .op = op, .in_place = in_place, .prescale = prescale, .postscale = 0.5});
+        }
       }
     }
   }

@@ -25,14 +25,16 @@ bool ShortCall::serves(const Team& team, const Call& call, Buffer send, Buffer r
   if (team.mailbox == nullptr || team.size() < 2 || team.view->most_on_a_host() > 1) return false;
   if (!team.compute.works_inline()) return false;
   if (call.kind == Collective::kBarrier) return true;
-  const AlgorithmInfo* const algorithm = short_algorithm(call.kind, team.size());
+  const AlgorithmInfo* const algorithm = short_algorithm(call, team.size());
   if (algorithm == nullptr || call.uneven || call.count == 0) return false;
-  const bool sums = call.kind == Collective::kAllreduce || call.kind == Collective::kReduceScatter;
-  if (call.bytes() > (sums ? kMostBytes : kMostPlainBytes)) return false;
+  const bool sums = call.kind == Collective::kReduce || call.kind == Collective::kAllreduce ||
+                    call.kind == Collective::kReduceScatter;
+  if (ShortMessages::longest(call, team.size()) > (sums ? kMostBytes : kMostPlainBytes)) return false;
   const bool collects = call.kind == Collective::kGather && team.rank == call.root && team.size() > 2;
   if (collects && call.bytes() > kMostGatheredBytes) return false;
   if (sums && !combines_partial_results(call.reduction)) return false;
   if (!in_host_memory(send) || !in_host_memory(recv)) return false;
+  if (call.kind == Collective::kAlltoall && send.data == recv.data) return false;  // what leaves would be overwritten
   const Shape shape = shape_of(call, team.size());
   const bool tells = team.rank == 0;
   const AlgorithmInfo& chosen = team.selector == nullptr ? usual_algorithm(shape) : team.selector->choose(shape, tells);
@@ -95,10 +97,10 @@ void ShortCall::begin_round() {
 }
 
 void ShortCall::end_round() {
-  if (!messages_.sums()) return;
   const ShortMessages::Sum sum = messages_.sum(round_);
-  require_done(team_.compute.reduce({&sum.result, 1}, sum.operands, call_.count, call_.reduction,
-                                    {.first = false, .last = sum.last, .ranks = team_.size()}, stop_));
+  if (sum.result.bytes == 0) return;
+  require_done(team_.compute.reduce({&sum.result, 1}, sum.operands, sum.result.bytes / call_.element_bytes(),
+                                    call_.reduction, {.first = false, .last = sum.last, .ranks = team_.size()}, stop_));
 }
 
 void ShortCall::copy(const ShortMessages::Copy& what) {

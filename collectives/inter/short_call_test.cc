@@ -50,10 +50,11 @@ TEST(ShortCall, ItsMessagesAreThoseOfRecursiveDoubling) {
 }
 
 constexpr Collective kPlainKinds[] = {Collective::kBroadcast, Collective::kAllgather, Collective::kGather,
-                                      Collective::kScatter, Collective::kReduceScatter};
+                                      Collective::kScatter,   Collective::kReduce,    Collective::kReduceScatter};
 
 std::size_t most_bytes(Collective kind) {
-  return kind == Collective::kReduceScatter ? inter::ShortCall::kMostBytes : inter::ShortCall::kMostPlainBytes;
+  const bool sums = kind == Collective::kReduce || kind == Collective::kReduceScatter;
+  return sums ? inter::ShortCall::kMostBytes : inter::ShortCall::kMostPlainBytes;
 }
 
 TEST(ShortCall, ServesEachKindAmongFewRanksUpToItsLength) {
@@ -63,7 +64,8 @@ TEST(ShortCall, ServesEachKindAmongFewRanksUpToItsLength) {
   Team team{cluster.view(), 0, cluster.rank(0).loop(), cpu, nullptr, &cluster.rank(0).mailbox()};
   const Buffer all{reinterpret_cast<std::byte*>(data.data()), data.size() * sizeof(float)};
   for (const Collective kind : kPlainKinds) {
-    const std::size_t most = most_bytes(kind);
+    const bool doubles = kind == Collective::kAllgather || kind == Collective::kReduceScatter;
+    const std::size_t most = doubles ? most_bytes(kind) / 2 : most_bytes(kind);  // two blocks in a message
     for (std::size_t bytes = 4; bytes <= most; bytes *= 2) {
       const Case test{.ranks = 4, .count = bytes / sizeof(float), .root = 1};
       EXPECT_TRUE(inter::ShortCall::serves(team, test.call(kind), all, all)) << name_of(kind) << " of " << bytes;
@@ -79,6 +81,20 @@ TEST(ShortCall, ServesEachKindAmongFewRanksUpToItsLength) {
     Buffer elsewhere = all;
     elsewhere.kind = MemoryKind::kCuda;
     EXPECT_FALSE(inter::ShortCall::serves(team, call, elsewhere, all)) << name_of(kind) << ": memory of a device";
+  }
+}
+
+TEST(ShortCall, ServesAnAlltoallOfTwoRanksUnlessItIsInPlace) {
+  std::vector<float> data(16);
+  const auto memory = reinterpret_cast<std::byte*>(data.data());
+  for (const int ranks : {2, 4}) {
+    SimCluster cluster(1, ranks);
+    CpuCompute cpu;
+    Team team{cluster.view(), 0, cluster.rank(0).loop(), cpu, nullptr, &cluster.rank(0).mailbox()};
+    const Call call = Case{.ranks = ranks, .count = 1}.call(Collective::kAlltoall);
+    const std::size_t bytes = static_cast<std::size_t>(ranks) * sizeof(float);
+    EXPECT_EQ(inter::ShortCall::serves(team, call, {memory, bytes}, {memory + bytes, bytes}), ranks == 2) << ranks;
+    EXPECT_FALSE(inter::ShortCall::serves(team, call, {memory, bytes}, {memory, bytes})) << ranks << ", in place";
   }
 }
 
@@ -126,6 +142,10 @@ std::vector<float> expected_at(int rank, Collective kind, const Case& test, std:
     switch (kind) {
       case Collective::kBroadcast: result[i] = value_of(test.root, 0); break;
       case Collective::kScatter: result[i] = value_of(test.root, own); break;
+      case Collective::kAlltoall: result[i] = value_of(static_cast<int>(block), own); break;
+      case Collective::kReduce:
+        for (int other = 0; other < test.ranks; ++other) result[i] += value_of(other, 0);
+        break;
       case Collective::kReduceScatter:
         for (int other = 0; other < test.ranks; ++other) result[i] += value_of(other, own);
         break;
@@ -137,13 +157,15 @@ std::vector<float> expected_at(int rank, Collective kind, const Case& test, std:
 
 void check_call(Algorithm algorithm, Collective kind, const Case& test) {
   SimCluster cluster(seed_of(test), test.ranks);
-  const bool many_in = kind == Collective::kScatter || kind == Collective::kReduceScatter;
-  const bool many_out = kind == Collective::kGather || kind == Collective::kAllgather;
+  const bool swaps = kind == Collective::kAlltoall;
+  const bool many_in = kind == Collective::kScatter || kind == Collective::kReduceScatter || swaps;
+  const bool many_out = kind == Collective::kGather || kind == Collective::kAllgather || swaps;
+  const bool to_root = kind == Collective::kGather || kind == Collective::kReduce;
   std::vector<std::vector<float>> sends, recvs;
   for (int rank = 0; rank < test.ranks; ++rank) {
     const bool root = rank == test.root;
     sends.push_back(filled(rank, elements(many_in, kind != Collective::kScatter || root, test), test.count));
-    recvs.emplace_back(elements(many_out, kind != Collective::kGather || root, test));
+    recvs.emplace_back(elements(many_out, !to_root || root, test));
   }
   const auto buffer_of_all = [](std::vector<float>& data) {
     return Buffer{reinterpret_cast<std::byte*>(data.data()), data.size() * sizeof(float)};
@@ -152,7 +174,7 @@ void check_call(Algorithm algorithm, Collective kind, const Case& test) {
     const auto i = static_cast<std::size_t>(rank);
     Buffer send = buffer_of_all(sends[i]), recv = buffer_of_all(recvs[i]);
     const std::size_t own = i * test.count * sizeof(float), bytes = test.count * sizeof(float);
-    if (test.in_place && kind == Collective::kBroadcast) recv = send;
+    if (test.in_place && recv.bytes == send.bytes && !many_in) recv = send;
     if (test.in_place && many_out && recv.bytes > 0) {
       std::copy(sends[i].begin(), sends[i].end(), recvs[i].begin() + static_cast<std::ptrdiff_t>(i * test.count));
       send = recv.slice(own, bytes);
@@ -165,7 +187,8 @@ void check_call(Algorithm algorithm, Collective kind, const Case& test) {
     const auto i = static_cast<std::size_t>(rank);
     const auto begin = static_cast<std::ptrdiff_t>(many_in ? i * test.count : 0);
     const auto count = static_cast<std::ptrdiff_t>(test.count);
-    const bool in_sends = test.in_place && (kind == Collective::kBroadcast || (many_in && !sends[i].empty()));
+    const bool is_whole = kind == Collective::kBroadcast || (kind == Collective::kReduce && rank == test.root);
+    const bool in_sends = test.in_place && (is_whole || (many_in && !sends[i].empty()));
     const std::vector<float> got =
         in_sends ? std::vector<float>(sends[i].begin() + begin, sends[i].begin() + begin + count) : recvs[i];
     ASSERT_EQ(got, expected_at(rank, kind, test, got.size()))
@@ -176,7 +199,7 @@ void check_call(Algorithm algorithm, Collective kind, const Case& test) {
 Task<void> short_call_anyhow(Operation& op) { return short_call(op, true); }
 
 Task<void> short_call_anyhow_of_odd_ranks(Operation& op) {
-  return op.team.rank % 2 == 1 ? short_call(op, true) : inter::short_algorithm(op.call.kind, op.team.size())->run(op);
+  return op.team.rank % 2 == 1 ? short_call(op, true) : inter::short_algorithm(op.call, op.team.size())->run(op);
 }
 
 // Each member may take the other path, whether or not such a call is a short one.
@@ -194,6 +217,14 @@ TEST(ShortCall, ItsMessagesAreThoseOfTheAlgorithm) {
         }
       }
       check_call(algorithm, kind, {.ranks = 40, .count = 1});  // more rounds in a ring than an int has bits
+    }
+  }
+}
+
+TEST(ShortCall, AnAlltoallOfTwoRanksIsOneSwap) {
+  for (Algorithm algorithm : {&short_call, &short_call_of_odd_ranks}) {
+    for (const std::size_t count : {std::size_t{1}, std::size_t{700}, inter::ShortCall::kMostPlainBytes / 4}) {
+      check_call(algorithm, Collective::kAlltoall, {.ranks = 2, .count = count});
     }
   }
 }

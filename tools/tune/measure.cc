@@ -34,7 +34,7 @@ double now_us() {
   return std::chrono::duration<double, std::micro>(std::chrono::steady_clock::now().time_since_epoch()).count();
 }
 
-// Control messages are allgathers and barriers: each of these has one algorithm, whatever is forced.
+// Control messages are short allgathers and barriers, which are served whatever is forced.
 double largest(const World& world, double value) {
   double most = value;
   for (const std::uint64_t each : world.gather(std::bit_cast<std::uint64_t>(value))) {
