@@ -169,6 +169,25 @@ def check_what_torch_asks_of_a_group():
     assert not (group.supports_reconfigure or group.supports_window or group.supports_abort_hooks)
 
 
+def check_profilers():
+    """They show each operation once, from its start to its end, as asynchronous, and one that fails to start, too."""
+    tensor, gathered = torch.ones(3, 2), [torch.zeros(4) for _ in range(size)]
+    long = torch.ones(2 << 20)
+    profilers = [torch.autograd.profiler.profile(record_shapes=True), torch.profiler.profile(record_shapes=True)]
+    for profiler in profilers:
+        with profiler:
+            works = [dist.all_reduce(tensor, async_op=True), dist.all_gather(gathered, torch.ones(4), async_op=True),
+                     dist.all_reduce(long, async_op=True)]
+            for work in works:
+                work.wait()
+            dist.broadcast(tensor, 0)
+            raises(RuntimeError, dist.distributed_c10d._get_default_group().broadcast, tensor, root=size)
+        events = profiler.function_events if hasattr(profiler, "function_events") else profiler.events()
+        found = sorted((one.name, one.input_shapes, one.is_async) for one in events if one.name.startswith("aiacc:"))
+        assert found == [("aiacc:all_gather", [[4]], True), ("aiacc:all_reduce", [[3, 2]], True), ("aiacc:all_reduce", [[2 << 20]], True),
+                         *[("aiacc:broadcast", [[3, 2]], True)] * 2], found
+
+
 def check_futures_and_polling():
     work = dist.all_reduce(torch.ones(3), async_op=True)
     while not work.is_completed():
@@ -497,6 +516,8 @@ def check_pipeline():
         from torch.distributed.pipelining import PipelineStage, ScheduleGPipe
     except ImportError:
         return
+    if version() == (2, 9):
+        return  # it sends 8 bytes where it expects 4, at which Gloo aborts
     torch.manual_seed(1)
     layers = [nn.Linear(4, 4) for _ in range(size)]
     given = batch(0, 0)

@@ -95,9 +95,6 @@ common = load("torch.testing._internal.common_distributed")
 suite = load("torch.testing._internal.distributed.distributed_test")
 if torch.__version__.startswith("1."):
     let_defaults_be_mutable()
-if BACKEND == "aiacc" and torch.__version__.startswith("1."):  # profilers of torch 1 show no operations of a back end in Python
-    for profiled in (suite.PROFILING_SUPPORTED_BACKENDS, suite.SEND_RECV_PROFILING_SUPPORTED_BACKENDS):
-        profiled.remove("aiacc")
 
 
 class Tests(suite.TestDistBackend, suite.DistributedTest._DistTestBase):

@@ -13,8 +13,6 @@ import torch
 from aiacc.torch._compile import never_compiled
 from aiacc.torch._counted import counting_modes, told
 
-_EVENT = getattr(getattr(torch._C, "_profiler", None), "_RecordFunctionFast", None)  # torch >= 2.1
-_SEEN_ELSEWHERE = tuple(map(int, torch.__version__.split(".")[:2])) >= (2, 13)  # 2.10 and older lose events that end on another thread
 _enabled: Callable[[], bool] = torch.autograd._profiler_enabled
 _nested = threading.local()
 _ends: Optional[queue.SimpleQueue[Any]] = None
@@ -24,23 +22,29 @@ _lock = threading.Lock()
 
 def _serve(ends: queue.SimpleQueue[Any]) -> None:
     while True:
-        event, done = ends.get()
-        event.__exit__(None, None, None)
+        future, done = ends.get()
+        future.set_result(None)
         done.set()
 
 
-def _end(event: Any) -> None:
-    """On a thread of its own: profilers call an event asynchronous if it ends on another thread than it began on."""
+def _begin(name: str, tensors: List[torch.Tensor]) -> Callable[[], None]:
+    """Begins an event, and returns what ends it. Profilers before torch 2.12 keep what they record in the state of a thread, and lose an event
+    that ends without it: a future, with which torch lets events end, brings it along."""
+    event = torch._C._autograd._record_function_with_args_enter(name, *tensors)  # type: ignore[attr-defined]  # missing in annotations
+    future: torch.futures.Future[Any] = torch.futures.Future()
+    torch.ops.profiler._call_end_callbacks_on_jit_fut._RecordFunction(event, future)
+    return lambda: _complete(future)
+
+
+def _complete(future: torch.futures.Future[Any]) -> None:
+    """By a thread of its own: profilers call an event asynchronous if it ends on another thread than it began on."""
     global _ends, _process
-    if not _SEEN_ELSEWHERE:
-        event.__exit__(None, None, None)
-        return
     with _lock:
         if _ends is None or _process != os.getpid():
             _ends, _process = queue.SimpleQueue(), os.getpid()
             threading.Thread(target=_serve, args=(_ends,), name="aiacc profile", daemon=True).start()
     done = threading.Event()
-    _ends.put((event, done))
+    _ends.put((future, done))
     done.wait()
 
 
@@ -53,11 +57,6 @@ def _flat(inputs: Any) -> List[torch.Tensor]:
 def is_observed() -> bool:
     """Whether an event shows the operation that this thread begins."""
     return getattr(_nested, "yes", False)
-
-
-def ends_elsewhere() -> bool:
-    """Whether an event shows the operation that this thread begins, and may end on another thread. Otherwise it ends where its caller waits."""
-    return _SEEN_ELSEWHERE and is_observed()
 
 
 def is_shown() -> bool:
@@ -73,9 +72,6 @@ def is_watched() -> bool:
 def recorded(name: str, *inputs: int) -> Callable[[Any], Any]:
     """Of a method that returns a Work; Dynamo leaves it alone. `inputs`: the places of the arguments whose shapes the event shows."""
     def decorate(function: Any) -> Any:
-        if _EVENT is None:
-            return never_compiled(function)
-
         @functools.wraps(function)
         def call(self: Any, *arguments: Any, **keywords: Any) -> Any:
             if modes := counting_modes():
@@ -83,17 +79,16 @@ def recorded(name: str, *inputs: int) -> Callable[[Any], Any]:
             if not is_shown():
                 return function(self, *arguments, **keywords)
             shown: Sequence[Any] = [arguments[i] for i in inputs if i < len(arguments)]
-            event = _EVENT(f"aiacc:{name}", _flat(shown))
-            event.__enter__()
+            end = _begin(f"aiacc:{name}", _flat(shown))
             _nested.yes = True
             try:
                 work = function(self, *arguments, **keywords)
             except BaseException:
-                _end(event)
+                end()
                 raise
             finally:
                 _nested.yes = False
-            work.when_ended(lambda: _end(event))
+            work.when_ended(end)
             return work
         return never_compiled(call)
     return decorate

@@ -23,7 +23,7 @@ from aiacc.torch import _arguments as given_as
 from aiacc.torch._arguments import forms, in_list, in_lists, one_of, refuse
 from aiacc.torch._blocks import bytes_of, checked, checked_tag, dense_of, gather_bytes, scatter_bytes
 from aiacc.torch._monitored import monitored_barrier
-from aiacc.torch._profile import ends_elsewhere, recorded
+from aiacc.torch._profile import is_observed, recorded
 from aiacc.torch._reductions import name_of, of_one_rank, reduction
 from aiacc.torch.tensors import put
 from aiacc.torch.work import Dropped, Started, Work, failure
@@ -31,7 +31,7 @@ from aiacc.torch.work import Dropped, Started, Work, failure
 _ATTR_SIZE = c.sizeof(_abi.Attr)
 _LONG_BYTES = 4 << 20  # as in _shim.cc; steps of DDP with buckets of 4 MiB took a tenth longer with waiting threads, one run on two cores
 _NO_TIME = timedelta(0)
-_FORGETS = tuple(map(int, torch.__version__.split(".")[:2])) < (2, 8)  # of 2.7 it is not known
+_FORGETS = tuple(map(int, torch.__version__.split(".")[:2])) < (2, 7)
 _MOST_UNASKED = 1024 if _FORGETS else 64
 _C: Any = torch._C._distributed_c10d
 
@@ -187,7 +187,7 @@ class AiaccProcessGroup(dist.ProcessGroup):
         # What is to be done at the end is done then, whether or not anybody waits: the library tells of it by a callback, which costs more
         # than a short operation. So it does of a long one, as a thread that waits for its future would drive it at once, and on the
         # same core gradients are still computed.
-        is_told = not waits and (finish is not None or ends_elsewhere() or _is_long(kept))
+        is_told = not waits and (finish is not None or is_observed() or _is_long(kept))
         work = Work(results, (arguments, kept), finish, source)
         attr = None
         if is_told or timeout_ms or prescale:  # without them the library has a shorter way
