@@ -17,7 +17,7 @@ GIVEN = {"send": block, "recv": block, "data": block, "sends": lambda: [block()]
          "key": lambda: "k", "value": block, "out": block, "rows": lambda: [0], "row_ids": lambda: [0], "values": block, "kind": lambda: 2,
          "updater": lambda: print, "compression": dict, "path": lambda: "f", "requests": list}
 for name in ("allreduce", "allreduce_grouped", "reduce", "broadcast", "allgather", "reduce_scatter", "alltoall", "gather", "scatter", "barrier", "send",
-             "recv", "sendrecv"):
+             "recv", "recv_any", "sendrecv"):
     unseen = {"reduce": {"recv"}, "gather": {"recv", "counts"}, "scatter": {"send", "counts"}}.get(name, set()) if aiacc.rank() else set()
     room = {"allgather": 4 * WORLD.size ** 2, "gather": 4 * WORLD.size ** 2, "reduce_scatter": 4, "scatter": 4}.get(name, 4 * WORLD.size)
     refuses_each(getattr(WORLD, name), {**GIVEN, "recv": lambda: array.array("f", [0.0] * room)}, {"wait", *unseen})

@@ -77,6 +77,28 @@ if size > 1:
         WORLD.recv(message, 0, tag=1)
         assert message == b"abc"
 
+# A master that gives work to whichever rank asks for it.
+if size > 1:
+    question, work = bytearray(1), array.array("q", [0])
+    if rank == 0:
+        given = [0] * size
+        for task in [*range(1, 3 * size), *[-1] * (size - 1)]:
+            asker = WORLD.recv_any(question, tag=3)
+            assert asker == question[0] > 0
+            WORLD.send(array.array("q", [task]), asker, tag=4)
+            given[asker] += task > 0
+        assert sum(given) == 3 * size - 1
+    else:
+        while work[0] >= 0:
+            WORLD.send(bytes([rank]), 0, tag=3)
+            WORLD.recv(work, 0, tag=4)
+    from_any = WORLD.recv_any(question, tag=5, wait=False)
+    assert from_any.source is None
+    WORLD.barrier()
+    WORLD.send(bytes([rank]), (rank + 1) % size, tag=5)
+    from_any.wait()
+    assert from_any.source == question[0] == (rank - 1) % size
+
 # Requests.
 requests = [WORLD.allreduce(one, wait=False) for one in several]
 aiacc.wait_all(requests)

@@ -9,7 +9,7 @@ from aiacc import _abi
 from aiacc._arguments import member, milliseconds, number, refused, several, text, whole
 from aiacc._library import library
 from aiacc.buffers import Buffer, DType, Like, Op, buffer
-from aiacc.requests import Request
+from aiacc.requests import AnySourceRequest, Request
 from aiacc.runtime import int_array, size_array
 
 Started = Optional[Request]
@@ -297,6 +297,19 @@ class Group:
         result = buffer(data, dtype, writable=True, name="data")
         arguments = (result.address, result.count, result.dtype, whole("source", source), whole("tag", tag))
         return self._start(library().aiacc_recv, result, arguments, _attr(None, timeout), wait)
+
+    def recv_any(self, data: Like, tag: int = 0, *, dtype: Optional[DType] = None, timeout: Seconds = None,
+                 wait: bool = True) -> Union[int, AnySourceRequest]:
+        """The next message with `tag` of whichever rank, this one included: returns that rank, and with wait=False a request that has it
+        as `source`. A recv from the sender's rank takes precedence."""
+        result, sender, request = buffer(data, dtype, writable=True, name="data"), c.c_int(-1), _abi.Handle()
+        library().aiacc_recv_any(result.address, result.count, result.dtype, c.byref(sender), whole("tag", tag), self.handle, _attr(None, timeout),
+                                 c.byref(request))
+        made = AnySourceRequest(request.value, result, sender)
+        if not wait:
+            return made
+        made.wait()
+        return sender.value
 
     def sendrecv(self, send: Like, to: int, recv: Like, source: int, tag: int = 0, *, dtype: Optional[DType] = None, timeout: Seconds = None,
                  wait: bool = True) -> Started:

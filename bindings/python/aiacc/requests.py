@@ -81,6 +81,20 @@ class Request:
             library().aiacc_request_free(self._handle)
 
 
+class AnySourceRequest(Request):
+    """That of a recv_any."""
+    __slots__ = ("_from",)
+
+    def __init__(self, handle: int, kept: Any, sender: Any) -> None:
+        super().__init__(handle, (kept, sender))
+        self._from = sender
+
+    @property
+    def source(self) -> Optional[int]:
+        """The rank that sent the message; None until test() or wait() has seen it."""
+        return None if self._handle or self._error is not None else int(self._from.value)
+
+
 class RequestSet:
     """Requests that one thread waits for. Each has a place, a number from 0 on."""
 
