@@ -111,6 +111,22 @@ if size > 1:
     late.wait()
     assert message == b"xyz"
 
+# One by one, in the order in which the others send.
+if size > 1:
+    others = [other for other in range(size) if other != rank]
+    boxes = {other: bytearray(1) for other in others}
+    open_ones = {other: WORLD.recv(boxes[other], other, tag=11, wait=False) for other in others}
+    assert "go on" in str(raises(aiacc.Timeout, aiacc.wait_any, open_ones.values(), 0.01))
+    for sender in reversed(range(size)):
+        WORLD.barrier()
+        if sender == rank:
+            for other in others:
+                WORLD.send(bytes([rank + 1]), other, tag=11)
+            continue
+        came = list(open_ones)[aiacc.wait_any(open_ones.values())]
+        assert came == sender and open_ones.pop(came).test() and boxes[came] == bytes([sender + 1])
+    assert not open_ones
+
 # Groups.
 with aiacc.Mesh("tp-pp", [1, 0]) as mesh:
     assert (mesh.coordinate("tp"), mesh.coordinate("pp")) == (0, rank)

@@ -4,6 +4,7 @@ from __future__ import annotations
 import ctypes as c
 import math
 import threading
+import time
 from typing import Any, Callable, Iterable, List, Optional
 
 from aiacc import _abi
@@ -139,13 +140,35 @@ class RequestSet:
         return place
 
 
-def wait_all(requests: Iterable[Request]) -> None:
-    """Waits for all of them, also after an error; then raises the first one."""
-    first: Optional[Exception] = None
+def _checked(requests: Iterable[Request]) -> List[Request]:
     given = several("requests", requests, "a list of what calls with wait=False returned")
     for request in given:
         if not isinstance(request, Request):
             raise refused("a request", request, "what a call with wait=False returned")
+    return given
+
+
+def wait_any(requests: Iterable[Request], timeout: Optional[float] = None) -> int:
+    """The place in the list of one that has completed: its wait() returns or raises its error at once. To get another one the next time
+    the caller takes it out of the list. After `timeout` seconds raises Timeout; the requests stay."""
+    end = None if timeout is None else time.monotonic() + number("timeout", timeout)
+    given, waiting = _checked(requests), RequestSet()
+    if not given:
+        raise ValueError("requests is empty: there is nothing to wait for")
+    index_of = {waiting.add(request): index for index, request in enumerate(given)}
+    while True:
+        left = _TICK_MS / 1000 if end is None else max(0.0, end - time.monotonic())
+        place = waiting.wait_for_one(min(left, _TICK_MS / 1000))
+        if place is not None:
+            return index_of[place]
+        if end is not None and time.monotonic() >= end:
+            raise Timeout(f"none of {len(given)} operations has completed within {timeout} s, and they go on")
+
+
+def wait_all(requests: Iterable[Request]) -> None:
+    """Waits for all of them, also after an error; then raises the first one."""
+    first: Optional[Exception] = None
+    given = _checked(requests)
     for request in given:
         try:
             request.wait()
