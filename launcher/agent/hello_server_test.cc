@@ -162,10 +162,12 @@ TEST_F(HelloServerTest, WhoWaitsForARankThatEndedIsToldSo) {
   Client first = hello(0, 2);
   settle(1);
   server_->rank_exited(1, "exited with status 0");
+  EXPECT_EQ(next(first).as<wire::RankLost>().rank, 1);
   const auto refused = next(first).as<wire::Refused>();
   EXPECT_EQ(refused.code, static_cast<std::int32_t>(Code::kPeerFailed));
   EXPECT_EQ(refused.sentence, "rank 1 on host a exited with status 0 and takes no part any more");
   Client late = hello(0, 2);
+  EXPECT_EQ(next(late).as<wire::RankLost>().rank, 1);
   next(late).as<wire::Refused>();
 }
 
@@ -174,6 +176,7 @@ TEST_F(HelloServerTest, AHelloAfterARankEndedIsReportedBeforeItIsRefused) {
   serve(2);
   server_->rank_exited(1, "exited with status 0");
   Client late = hello(0, 2);
+  EXPECT_EQ(next(late).as<wire::RankLost>().rank, 1);
   next(late).as<wire::Refused>();
   EXPECT_EQ(connected_, std::vector<int>{0});
   EXPECT_EQ(server_->lost_peer_of(0), 1);
@@ -269,6 +272,7 @@ TEST_F(HelloServerTest, WhoLeavesBetweenTheStartBarriersIsLostEverywhere) {
   settle(2);
   second.frames.reset();
   second.stream.reset();
+  EXPECT_EQ(next(first).as<wire::RankLost>().rank, 1);
   EXPECT_EQ(next(first).as<wire::Refused>().code, static_cast<std::int32_t>(Code::kPeerFailed));
   ASSERT_EQ(lost_.size(), 1u);
   EXPECT_EQ(lost_[0].first, 1);
