@@ -89,7 +89,8 @@ class Connection final : public PartHolder, private Root::Owner {
   void stop(std::exception_ptr why) noexcept { stop_.request(std::move(why)); }
 
  private:
-  static constexpr std::size_t kStagingBytes = 16 << 10;
+  // A message of 16 KiB comes by one read with its headers, and an acknowledgement before it.
+  static constexpr std::size_t kStagingBytes = (16 << 10) + 512;
   // If more than this of a payload is outstanding, it is read directly into its destination; less goes through the
   // staging memory, together with the bytes behind it.
   static constexpr std::size_t kDirectBytes = 4 << 10;
