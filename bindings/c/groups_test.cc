@@ -256,6 +256,31 @@ TEST(Groups, WhatMembersSaidLastIsReceivedAfterTheyHaveLeft) {
   });
 }
 
+TEST(Groups, AMemberThatHasLeftTheJobWithoutACallIsNamed) {
+  World world(2);
+  world.forget();
+  std::atomic<int> ready{0};
+  std::atomic<bool> left{false};
+  world.run([&](int rank, aiacc_group_t all) {
+    const aiacc_group_t group = group_of(all, {0, 1});
+    EXPECT_AIACC(aiacc_barrier(group, nullptr, nullptr));
+    ++ready;
+    while (ready.load() < 2) std::this_thread::yield();
+    if (rank == 1) {
+      EXPECT_AIACC(aiacc_group_abort(all, "its end"));  // so that no last barrier holds it back
+    } else {
+      while (!left) std::this_thread::yield();
+      aiacc_attr_t attr = {};
+      attr.size = sizeof attr;
+      attr.timeout_ms = 60'000;
+      EXPECT_EQ(aiacc_barrier(group, &attr, nullptr), AIACC_ERR_MISMATCH) << aiacc_last_error();
+      EXPECT_EQ(aiacc_last_error_rank(), 1) << aiacc_last_error();
+    }
+    EXPECT_AIACC(aiacc_context_destroy(world.context(rank)));
+    left = true;
+  });
+}
+
 TEST(Groups, AbortReachesMembersThatWaitAndThoseThatCome) {
   World world(4);
   std::atomic<int> waiting{0};

@@ -37,6 +37,7 @@ struct GroupRounds::Shared {
   }
   ~Shared() {
     domain.release_lines(key);
+    if (domain.leaving(domain.rank())) return;  // members that are late read the memory when this one has gone
     domain.free(memory);
   }
   HostDomain& domain;

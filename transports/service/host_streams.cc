@@ -136,9 +136,9 @@ bool HostStreams::write(int local_rank) {
   Stream& its = stream(local_rank);
   ControlLine& line = domain_.own_line(line_for(local_rank));
   if (its.memory == nullptr) {
-    its.ring = domain_.allocate(kRingBytes);
-    its.memory = domain_.view(domain_.rank(), its.ring);
-    line.word[kRing].store(its.ring.offset + 1, std::memory_order_relaxed);  // published with kPosted
+    const HostRange ring = domain_.allocate(kRingBytes);
+    its.memory = domain_.view(domain_.rank(), ring);
+    line.word[kRing].store(ring.offset + 1, std::memory_order_relaxed);  // published with kPosted
   }
   const std::uint64_t taken = read_word(local_rank, *its.line, kTaken);
   if (taken > its.posted) {

@@ -6,7 +6,8 @@
 // follows the header, the reader copies it from there, and the writer keeps it until the reader has gone past its address. A
 // writer that gives its payloads up before says so first (kRevoked); who has read one meanwhile drops it.
 //
-// A rank that leaves keeps its rings, until the domain ends: what it said last is read after it has gone.
+// The rings of a rank that leaves stay as long as the segment: what is in them is read after it has gone. What waited for room in one, and
+// payloads that are read in its memory, end with it; who meets such a payload reads nothing of it any more.
 //
 // Lines. A rank claims one control line for each local peer, with counters: kRing, offset plus 1 of its ring to that
 // peer, 0 before its first message; kPosted, bytes that it wrote to the ring, ever; kTaken, bytes that it read from the
@@ -82,7 +83,6 @@ class HostStreams final : private Root::Owner {
     std::optional<std::uint32_t> line;  // of the peer: what it claimed for this rank
     bool lost = false;
     // To the peer.
-    HostRange ring;
     std::byte* memory = nullptr;
     std::uint64_t posted = 0;
     std::deque<Queued> queue;
