@@ -36,6 +36,8 @@ refuses_each(aiacc.start_timeline, GIVEN)
 refuses_each(aiacc.wait_all, GIVEN)
 refuses_each(aiacc.wait_any, GIVEN)
 assert "empty" in refused(aiacc.wait_any, "requests", [], {})
+for value in (float("nan"), -float("inf")):
+    assert "number of seconds" in refused(aiacc.wait_any, "timeout", value, {"requests": []})
 refuses_each(aiacc.KVStore, GIVEN)
 store = aiacc.KVStore()
 store.init("k", block(), rows=WORLD.size)

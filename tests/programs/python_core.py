@@ -4,6 +4,7 @@ import sys
 
 import aiacc
 from aiacc import DType, Op
+from aiacc._library import library
 
 aiacc.init()
 WORLD = aiacc.WORLD
@@ -126,6 +127,26 @@ if size > 1:
         came = list(open_ones)[aiacc.wait_any(open_ones.values())]
         assert came == sender and open_ones.pop(came).test() and boxes[came] == bytes([sender + 1])
     assert not open_ones
+
+# One of which the library knows nothing any more does not end another one.
+if size > 1:
+    late, gone = WORLD.recv(message, (rank + 1) % size, tag=12, wait=False), WORLD.allreduce(mine, wait=False)
+    assert library().aiacc_wait(gone._handle) == 0
+    assert aiacc.wait_any([gone, late]) == 0 and "not exist" in str(raises(aiacc.InvalidHandle, gone.wait))
+    assert not late.test()
+    WORLD.barrier()
+    WORLD.send(b"uvw", (rank - 1) % size, tag=12)
+    assert aiacc.wait_any([late]) == 0 and message == b"uvw"
+
+# Without time it does what can be done at once.
+polled = WORLD.allreduce(mine, wait=False)
+while True:
+    try:
+        assert aiacc.wait_any([polled], 0) == 0
+        break
+    except aiacc.Timeout:
+        pass
+polled.wait()
 
 # Groups.
 with aiacc.Mesh("tp-pp", [1, 0]) as mesh:

@@ -188,6 +188,57 @@ def check_profilers():
                          *[("aiacc:broadcast", [[3, 2]], True)] * 2], found
 
 
+def check_profilers_that_stop_before_an_operation_ends():
+    """They show it until they stop, and those that run when it ends do not. torch frees what they recorded when they stop."""
+    if size == 1:
+        return
+    right, left = (rank + 1) % size, (rank - 1) % size
+    for make in (torch.autograd.profiler.profile, torch.profiler.profile) * 3:
+        received = torch.zeros(2)
+        profiler, second = make(), make()
+        with profiler:
+            work = dist.irecv(received, left)
+            dropped = [dist.all_reduce(torch.ones(3), async_op=True) for _ in range(20)]
+            ended = dist.all_reduce(torch.ones(3), async_op=True)
+            ended.wait()
+        del dropped
+        dist.barrier()
+        with second:
+            torch.zeros(1000).sum()
+            sent = dist.isend(filled(float(rank), 2), right)
+            work.wait()
+            sent.wait()
+        equal(received, filled(float(left), 2))
+        for each, wanted in ((profiler, ["aiacc:all_reduce"] * 21 + ["aiacc:recv"]), (second, ["aiacc:send"])):
+            events = each.function_events if hasattr(each, "function_events") else each.events()
+            assert sorted(one.name for one in events if one.name.startswith("aiacc:") and one.is_async) == wanted, (events, wanted)
+
+
+def check_profilers_in_steps():
+    schedule = torch.profiler.schedule(wait=0, warmup=1, active=1)
+    with torch.profiler.profile(schedule=schedule, on_trace_ready=lambda _: None) as profiler:
+        works = []
+        for _ in range(6):
+            works.append(dist.all_reduce(torch.ones(1 << 18), async_op=True))
+            profiler.step()
+        for work in works:
+            work.wait()
+
+
+def check_profilers_of_a_torch_without_their_calls():
+    """Each operation runs, and none is shown."""
+    from aiacc.torch import _profile
+    found, _profile._of_torch = _profile._of_torch, lambda: None
+    try:
+        with torch.autograd.profiler.profile() as profiler:
+            tensor = torch.ones(3)
+            dist.all_reduce(tensor)
+        equal(tensor, filled(float(size), 3))
+        assert not [one for one in profiler.function_events if one.name.startswith("aiacc:")]
+    finally:
+        _profile._of_torch = found
+
+
 def check_futures_and_polling():
     work = dist.all_reduce(torch.ones(3), async_op=True)
     while not work.is_completed():

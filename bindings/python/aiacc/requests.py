@@ -5,12 +5,12 @@ import ctypes as c
 import math
 import threading
 import time
-from typing import Any, Callable, Iterable, List, Optional
+from typing import Any, Callable, Iterable, List, Optional, Tuple
 
 from aiacc import _abi
-from aiacc._arguments import number, refused, several
+from aiacc._arguments import milliseconds, number, refused, several
 from aiacc._library import library
-from aiacc.errors import OK, PENDING, Timeout, error
+from aiacc.errors import OK, PENDING, InvalidHandle, Timeout, error
 
 _TICK_MS = 250  # a wait in C sees no signal of Python (Ctrl-C): it returns this often
 _abandoned: List[Any] = []  # buffers of operations that still run and that nobody waits for any more
@@ -124,13 +124,9 @@ class RequestSet:
         if self._ended:
             place = self._ended.pop()
         else:
-            index = c.c_size_t(len(self._handles))
-            status = library().aiacc_wait_any(len(self._handles), self._handles, int(seconds * 1000), c.byref(index))
+            place, status = self._wait_in_library(seconds) if seconds > 0 else self._test_each()
             if status == PENDING:
                 return None
-            place = index.value
-            if place == len(self._handles):  # the library is over: so are all of them
-                place = next(i for i, one in enumerate(self._requests) if one is not None)
         request, self._requests[place] = self._requests[place], None
         assert request is not None
         if request._handle:
@@ -138,6 +134,23 @@ class RequestSet:
         self._handles[place] = 0
         self._free.append(place)
         return place
+
+    def _wait_in_library(self, seconds: float) -> Tuple[int, int]:
+        """The place of one that has completed, and its status."""
+        none = len(self._handles)
+        index = c.c_size_t(none)
+        status = library().aiacc_wait_any(none, self._handles, math.ceil(seconds * 1000), c.byref(index))
+        if status == PENDING or index.value != none:
+            return index.value, status
+        if status == InvalidHandle.status:  # of one of them; of all of them once the library is over
+            return self._test_each()
+        raise error(library(), status)
+
+    def _test_each(self) -> Tuple[int, int]:
+        for place, handle in enumerate(self._handles):
+            if handle and (status := library().aiacc_test(handle)) != PENDING:
+                return place, status
+        return len(self._handles), PENDING
 
 
 def _checked(requests: Iterable[Request]) -> List[Request]:
@@ -151,7 +164,7 @@ def _checked(requests: Iterable[Request]) -> List[Request]:
 def wait_any(requests: Iterable[Request], timeout: Optional[float] = None) -> int:
     """The place in the list of one that has completed: its wait() returns or raises its error at once. To get another one the next time
     the caller takes it out of the list. After `timeout` seconds raises Timeout; the requests stay."""
-    end = None if timeout is None else time.monotonic() + number("timeout", timeout)
+    end = None if timeout is None or milliseconds(timeout) < 0 else time.monotonic() + number("timeout", timeout)
     given, waiting = _checked(requests), RequestSet()
     if not given:
         raise ValueError("requests is empty: there is nothing to wait for")
