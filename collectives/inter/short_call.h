@@ -28,7 +28,7 @@ class ShortCall {
   static constexpr std::size_t kMostGatheredBytes = 4 << 10;
   // Serves even calls of which each message has at most so many bytes, of the kinds and with the algorithms of short_messages.h, if
   // their operator may combine partial results. The team must have one rank on each host, its Compute must work inline, and
-  // the buffers must be host memory.
+  // the buffers must be host memory; those of an alltoall must not be in place.
   static bool serves(const Team& team, const Call& call, Buffer send, Buffer recv) noexcept;
 
   // Begins a call that serves() accepts: its first message leaves, at once, or when the loop writes what many have given it.
