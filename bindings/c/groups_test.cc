@@ -237,16 +237,16 @@ TEST(Groups, WhatMembersSaidLastIsReceivedAfterTheyHaveLeft) {
     } else {
       while (!ended) std::this_thread::yield();
     }
+    aiacc_attr_t attr = {};
+    attr.size = sizeof attr;
+    attr.timeout_ms = 60'000;
     for (const std::size_t length : kLengths) {
       std::vector<std::uint8_t> bytes(length, rank == 2 ? 0 : static_cast<std::uint8_t>(40 + rank));
       if (rank != 2) {
-        EXPECT_AIACC(aiacc_send(bytes.data(), length, AIACC_UINT8, 2, rank == 0 ? 7 : 0, group, nullptr, nullptr));
+        EXPECT_AIACC(aiacc_send(bytes.data(), length, AIACC_UINT8, 2, rank == 0 ? 7 : 0, group, &attr, nullptr));
         continue;
       }
       for (const int from : {0, 1}) {
-        aiacc_attr_t attr = {};
-        attr.size = sizeof attr;
-        attr.timeout_ms = 10'000;
         EXPECT_AIACC(aiacc_recv(bytes.data(), length, AIACC_UINT8, from, from == 0 ? 7 : 0, group, &attr, nullptr));
         EXPECT_EQ(static_cast<std::size_t>(std::count(bytes.begin(), bytes.end(), 40 + from)), length);
       }

@@ -71,7 +71,7 @@ def main():
     rank = int(os.environ["AIACC_RANK"])
     agent = socket.socket(socket.AF_UNIX)
     agent.connect("\0" + os.environ["AIACC_AGENT"].removeprefix("local:"))
-    send(agent, HELLO, struct.pack("<H", 3) + text(version) +
+    send(agent, HELLO, struct.pack("<H", 4) + text(version) +
          struct.pack("<iiI", rank, int(os.environ["AIACC_SIZE"]), 1) + text("tcp") + struct.pack("<IH", 2, 7000 + rank))
     while True:
         kind, reader = receive(agent)

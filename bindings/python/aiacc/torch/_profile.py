@@ -6,6 +6,7 @@ import contextlib
 import functools
 import os
 import queue
+import sys
 import threading
 from typing import Any, Callable, Iterable, List, Optional, Sequence, Set, Tuple
 
@@ -19,6 +20,7 @@ _nested = threading.local()
 _lock = threading.RLock()  # of all below, and held while an event ends and while a profiler stops
 _live: Set[_Event] = set()
 _ends: Optional[queue.SimpleQueue[Any]] = None
+_server: Optional[threading.Thread] = None
 _of_parents: List[Any] = []
 
 
@@ -29,6 +31,8 @@ class _Event:
         self.future: Optional[torch.futures.Future[Any]] = future
 
     def end(self) -> None:
+        if _cannot_wait():
+            return
         with _lock:
             if self in _live:
                 _end([self])
@@ -60,21 +64,27 @@ def _serve(ends: queue.SimpleQueue[Any]) -> None:
 
 
 def _serves() -> bool:
-    global _ends
+    global _ends, _server
     if _ends is None:
         ends: queue.SimpleQueue[Any] = queue.SimpleQueue()
+        server = threading.Thread(target=_serve, args=(ends,), name="aiacc profile", daemon=True)
         try:
-            threading.Thread(target=_serve, args=(ends,), name="aiacc profile", daemon=True).start()
+            server.start()
         except RuntimeError:  # no thread can be made
             return False
-        _ends = ends
+        _ends, _server = ends, server
     return True
+
+
+def _cannot_wait() -> bool:
+    """Whether nothing would end an event: Python's other threads have stopped, or this is that thread, in a finalizer."""
+    return sys.is_finalizing() or threading.current_thread() is _server
 
 
 def _after_fork() -> None:
     """The child has no thread that ends events. Those of its parent are kept, as freeing them would end them."""
-    global _lock, _ends
-    _lock, _ends = threading.RLock(), None
+    global _lock, _ends, _server
+    _lock, _ends, _server = threading.RLock(), None, None
     for event in _live:
         _of_parents.append(event.future)
         event.future = None
@@ -97,8 +107,10 @@ def _of_torch() -> Optional[Tuple[Any, Any]]:
 
     @functools.wraps(stop)
     def stop_after_events(*arguments: Any, **keywords: Any) -> Any:
+        if _cannot_wait():
+            return stop(*arguments, **keywords)
         with _lock:
-            if _ends is not None:
+            if _live:
                 _end(_live)
             return stop(*arguments, **keywords)
     torch.autograd.profiler._disable_profiler = stop_after_events
