@@ -143,6 +143,7 @@ EXTRA_DIST += \
 	tests/programs/torch_meetings.py \
 	tests/programs/torch_gradient_memory.py \
 	tests/programs/torch_optimizer.py \
+	tests/programs/torch_profilers.py \
 	tests/programs/torch_replicated_vars.py \
 	tests/programs/torch_softmax.py \
 	tests/programs/torch_suite.py \
