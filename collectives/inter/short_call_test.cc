@@ -136,6 +136,7 @@ std::vector<float> filled(int rank, std::size_t length, std::size_t block) {
 // What the rank is to have.
 std::vector<float> expected_at(int rank, Collective kind, const Case& test, std::size_t length) {
   const auto own = static_cast<std::size_t>(rank);
+  const double scale = test.postscale / (test.op == ReduceOp::kAvg ? test.ranks : 1);
   std::vector<float> result(length);
   for (std::size_t i = 0; i < length; ++i) {
     const std::size_t block = i / test.count;
@@ -145,9 +146,11 @@ std::vector<float> expected_at(int rank, Collective kind, const Case& test, std:
       case Collective::kAlltoall: result[i] = value_of(static_cast<int>(block), own); break;
       case Collective::kReduce:
         for (int other = 0; other < test.ranks; ++other) result[i] += value_of(other, 0);
+        result[i] = static_cast<float>(result[i] * scale);
         break;
       case Collective::kReduceScatter:
         for (int other = 0; other < test.ranks; ++other) result[i] += value_of(other, own);
+        result[i] = static_cast<float>(result[i] * scale);
         break;
       default: result[i] = value_of(static_cast<int>(block), 0);
     }
@@ -217,6 +220,22 @@ TEST(ShortCall, ItsMessagesAreThoseOfTheAlgorithm) {
         }
       }
       check_call(algorithm, kind, {.ranks = 40, .count = 1});  // more rounds in a ring than an int has bits
+    }
+  }
+}
+
+// Powers of two, so that means and scaled sums are exact.
+TEST(ShortCall, ScalesOnlyTheWholeSum) {
+  for (const Collective kind : {Collective::kReduce, Collective::kReduceScatter}) {
+    for (Algorithm algorithm : {&short_call, &short_call_of_odd_ranks}) {
+      for (const int ranks : {2, 4, 8}) {
+        for (const ReduceOp op : {ReduceOp::kSum, ReduceOp::kAvg}) {
+          for (const bool in_place : {false, true}) {
+            check_call(algorithm, kind,
+                       {.ranks = ranks, .count = 7, .op = op, .in_place = in_place, .root = 1, .postscale = 0.25});
+          }
+        }
+      }
     }
   }
 }
