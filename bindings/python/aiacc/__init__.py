@@ -16,7 +16,7 @@ from aiacc.errors import (Aborted, Error, InternalError, InvalidArgument, Invali
 from aiacc.groups import WORLD, Group, TrafficClass
 from aiacc.kvstore import KVStore
 from aiacc.mesh import Mesh
-from aiacc.requests import Request, wait_all, wait_any
+from aiacc.requests import AnySourceRequest, Request, wait_all, wait_any
 from aiacc.runtime import HOSTS_ADDED, HOSTS_REMOVED, Memory, Store, finalize, hosts_updated, info, init, initialized, metrics, start_timeline, stop_timeline, version
 
 
@@ -46,7 +46,7 @@ def host_index() -> int:
 
 
 __all__ = [
-    "Aborted", "Buffer", "DType", "Error", "Group", "HOSTS_ADDED", "HOSTS_REMOVED", "InternalError", "InvalidArgument", "InvalidHandle", "InvalidState", "KVStore", "Memory", "Mesh",
+    "Aborted", "AnySourceRequest", "Buffer", "DType", "Error", "Group", "HOSTS_ADDED", "HOSTS_REMOVED", "InternalError", "InvalidArgument", "InvalidHandle", "InvalidState", "KVStore", "Memory", "Mesh",
     "Mismatch", "NotFinite", "Op", "OutOfMemory", "PeerFailed", "ProtocolError", "Request", "Store", "SystemFailure", "Timeout", "TrafficClass", "Unreachable", "Unsupported", "WORLD",
     "__version__", "finalize", "host_index", "hosts_updated", "info", "init", "initialized", "local_rank", "local_size", "metrics",
     "rank", "size", "start_timeline", "stop_timeline", "version", "wait_all", "wait_any",

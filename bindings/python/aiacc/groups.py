@@ -3,7 +3,7 @@ from __future__ import annotations
 
 import ctypes as c
 import enum
-from typing import Any, List, Optional, Sequence, Tuple, Union
+from typing import Any, List, Literal, Optional, Sequence, Tuple, Union, overload
 
 from aiacc import _abi
 from aiacc._arguments import member, milliseconds, number, refused, several, text, whole
@@ -297,6 +297,13 @@ class Group:
         result = buffer(data, dtype, writable=True, name="data")
         arguments = (result.address, result.count, result.dtype, whole("source", source), whole("tag", tag))
         return self._start(library().aiacc_recv, result, arguments, _attr(None, timeout), wait)
+
+    @overload
+    def recv_any(self, data: Like, tag: int = 0, *, dtype: Optional[DType] = None, timeout: Seconds = None, wait: Literal[True] = True) -> int: ...
+
+    @overload
+    def recv_any(self, data: Like, tag: int = 0, *, dtype: Optional[DType] = None, timeout: Seconds = None,
+                 wait: Literal[False]) -> AnySourceRequest: ...
 
     def recv_any(self, data: Like, tag: int = 0, *, dtype: Optional[DType] = None, timeout: Seconds = None,
                  wait: bool = True) -> Union[int, AnySourceRequest]:
