@@ -42,7 +42,12 @@ Task<void> HostStreams::close() {
     idle_.reset();
     co_await idle_.wait(none);
   }
-  for (int peer = 0; peer < domain_.size(); ++peer) lose(peer);
+  for (int peer = 0; peer < domain_.size(); ++peer) {
+    const Stream& its = stream(peer);
+    const bool gives_up = !its.queue.empty() || !its.lent.empty();
+    lose(peer);
+    if (gives_up) domain_.publish(line_for(peer), kPosted, its.posted | kGaveUp);  // pairs with read_some()
+  }
 }
 
 void HostStreams::lose(int local_rank) noexcept {
@@ -78,6 +83,20 @@ void HostStreams::broken(int local_rank, const Error& why) noexcept {
   if (stream(local_rank).lost) return;
   lose(local_rank);
   observer_.stream_broken(local_rank, why);
+}
+
+// In order, so nobody tells this rank that it is lost.
+void HostStreams::has_left(int local_rank) noexcept {
+  const int rank = world_ranks_[static_cast<std::size_t>(local_rank)];
+  broken(local_rank, Error(Code::kPeerFailed,
+                           fmt::format("rank {} has left the job with messages to rank {} that it had not sent", rank,
+                                       world_ranks_[static_cast<std::size_t>(domain_.rank())]),
+                           rank));
+}
+
+void HostStreams::payload_gone(int local_rank) noexcept {
+  if (domain_.leaving(local_rank)) return has_left(local_rank);
+  lose(local_rank);  // its process has ended, or has lost this one, which is told elsewhere
 }
 
 // --- the lines of a peer --------------------------------------------------------------------------------------------------
@@ -217,8 +236,12 @@ Task<void> HostStreams::read_all(int local_rank) {
 
 bool HostStreams::read_some(int local_rank) {
   Stream& its = stream(local_rank);
-  const std::uint64_t posted = read_word(local_rank, *its.line, kPosted);
-  if (posted == its.taken) return false;
+  const std::uint64_t word = read_word(local_rank, *its.line, kPosted), posted = word & ~kGaveUp;
+  const bool gave_up = word != posted;
+  if (posted == its.taken) {
+    if (gave_up) has_left(local_rank);
+    return false;
+  }
   if (posted < its.taken || posted - its.taken > kRingBytes) {
     throw Error(Code::kProtocol,
                 fmt::format("the shared memory of rank {} of this host says that it wrote {} bytes, of "
@@ -287,11 +310,11 @@ void HostStreams::fetch(int local_rank) {
   try {
     domain_.read_private(local_rank, reinterpret_cast<const std::byte*>(its.frame.address),
                          {its.place.into.data, its.header.length});
-  } catch (const Error&) {  // its process has ended, which this rank learns of elsewhere
-    return lose(local_rank);
+  } catch (const Error&) {
+    return payload_gone(local_rank);
   }
   std::atomic_thread_fence(std::memory_order_seq_cst);  // pairs with lose()
-  if (read_word(local_rank, *its.line, kRevoked) != 0) lose(local_rank);
+  if (read_word(local_rank, *its.line, kRevoked) != 0) payload_gone(local_rank);
 }
 
 }  // namespace aiacc

@@ -7,10 +7,11 @@
 // writer that gives its payloads up before says so first (kRevoked); who has read one meanwhile drops it.
 //
 // The rings of a rank that leaves stay as long as the segment: what is in them is read after it has gone. What waited for room in one, and
-// payloads that are read in its memory, end with it; who meets such a payload reads nothing of it any more.
+// payloads that are read in its memory, end with it. It says so (kGaveUp in kPosted) to whom that concerns, and its stream is broken for
+// that rank once the rest has been read.
 //
 // Lines. A rank claims one control line for each local peer, with counters: kRing, offset plus 1 of its ring to that
-// peer, 0 before its first message; kPosted, bytes that it wrote to the ring, ever; kTaken, bytes that it read from the
+// peer, 0 before its first message; kPosted, bytes that it wrote to the ring, ever, and kGaveUp; kTaken, bytes that it read from the
 // peer's ring; kFetches, 1 if it can read the peer's memory; kRevoked, 1 when payloads that the peer may still read in this
 // rank's memory are freed. All are written by this rank alone.
 //
@@ -37,7 +38,8 @@ class HostStreams final : private Root::Owner {
 
   class Observer {
    public:
-    // That rank of the host has written malformed data, or nothing can be written to it. Nothing is read from it any more.
+    // That rank of the host has written malformed data or left with messages to this one unsent, or nothing can be written to it. Nothing
+    // is read from it any more.
     virtual void stream_broken(int local_rank, const Error& why) noexcept = 0;
 
    protected:
@@ -61,6 +63,7 @@ class HostStreams final : private Root::Owner {
 
  private:
   enum Word : std::uint32_t { kRing, kPosted, kTaken, kFetches, kRevoked };
+  static constexpr std::uint64_t kGaveUp = std::uint64_t{1} << 63;  // in kPosted
   static constexpr std::uint16_t kFetched = 1 << 15;  // in the flags of a header in the ring: an address follows
   struct Frame {
     MessageHeader header;
@@ -116,6 +119,8 @@ class HostStreams final : private Root::Owner {
   void begin_payload(int local_rank);
   void fetch(int local_rank);
   void broken(int local_rank, const Error& why) noexcept;
+  void has_left(int local_rank) noexcept;
+  void payload_gone(int local_rank) noexcept;
 
   HostDomain& domain_;
   std::uint64_t key_;

@@ -73,5 +73,33 @@ TEST(HostStreams, WhatAWriterSaidLastIsReadAfterItHasGone) {
   }
 }
 
+// What had no room in the ring, or was to be read in the memory of the rank that has left.
+TEST(HostStreams, WhatAWriterGaveUpBreaksItsStream) {
+  constexpr std::uint64_t kNonce = 7;
+  for (const bool lends : {false, true}) {
+    const HostSegment segment = HostSegment::create(2, std::uint64_t{64} << 20, kNonce);
+    const auto mapping = SegmentMapping::map(segment.descriptor(), kNonce, 2);
+    io::RealLoop loops[2];
+    MemfdDomain readers(mapping, 1, loops[1]), writers(mapping, 0, loops[0]);
+    Reader nobody, reader;
+    Told told;
+    HostStreams writer(writers, kKey, std::vector{4, 6}, nobody, nobody);
+    HostStreams streams(readers, kKey, std::vector{4, 6}, reader, reader);
+    loops[0].run_until([&] { return writer.reads(1); });
+    if (lends && !readers.can_read(0)) GTEST_SKIP() << "this system does not let a process read another one's memory";
+    loops[1].look();  // says that it can
+    const std::vector<std::byte> payload(HostStreams::kFetchedBytes - (lends ? 0 : 1), std::byte{0x5a});
+    constexpr int kInTheRing = HostStreams::kRingBytes / (HostStreams::kFetchedBytes + sizeof(MessageHeader));
+    for (int i = 0; i <= kInTheRing; ++i) writer.post(1, service_message(payload.size()), payload, told);
+    writers.say_leaving();
+    loops[0].run(writer.close());
+    loops[1].run_until([&] { return !reader.broken.empty(); });
+    EXPECT_EQ(reader.broken, "rank 4 has left the job with messages to rank 6 that it had not sent");
+    EXPECT_EQ(reader.placed, lends ? 0 : kInTheRing);
+    EXPECT_EQ(told.count, kInTheRing + 1);
+    loops[1].run(streams.close());
+  }
+}
+
 }  // namespace
 }  // namespace aiacc
