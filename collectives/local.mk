@@ -168,12 +168,14 @@ collectives_sources += \
 	collectives/hier/select.cc \
 	collectives/hier/select.h \
 	collectives/hier/shm_local_team.cc \
-	collectives/hier/shm_local_team.h
+	collectives/hier/shm_local_team.h \
+	collectives/hier/slices.h
 
 collectives_tests += \
 	collectives/hier/hier_algorithms_test.cc \
 	collectives/hier/hier_codec_test.cc \
 	collectives/hier/hier_collectives_test.cc \
 	collectives/hier/hier_overlap_test.cc \
+	collectives/hier/hier_slices_test.cc \
 	collectives/hier/hier_world_test.h \
 	collectives/hier/message_local_team_test.h

@@ -215,11 +215,11 @@ inline std::string text(const Placement& placement) {
 
 inline void run_cases(const Placement& placement, const std::vector<Case>& cases,
                       Through through = Through::kSharedMemory, std::uint64_t seed = 1,
-                      const std::function<void(Team&)>& prepare = {}) {
+                      const std::function<void(Team&)>& prepare = {}, const sim::FabricModel& model = {}) {
   SCOPED_TRACE(text(placement));
   std::vector<Bytes> results;
   for (const Case& test : cases) results.push_back(result_of(test.call, static_cast<int>(placement.size())));
-  SimCluster cluster(seed, placement);
+  SimCluster cluster(seed, placement, model);
   std::deque<Rank> ranks;
   for (int rank = 0; rank < cluster.size(); ++rank) ranks.emplace_back(cluster, rank, through);
   for (Rank& rank : ranks) {

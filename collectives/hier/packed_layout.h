@@ -1,9 +1,12 @@
 // PackedLayout: the offsets of the blocks of an all-gather or reduce-scatter when they are ordered host by host.
 #pragma once
 
+#include <algorithm>
 #include <vector>
 
 #include "collectives/hier/hier_call.h"
+#include "collectives/hier/select.h"
+#include "collectives/inter/inter_call.h"
 
 namespace aiacc::hier {
 
@@ -30,6 +33,25 @@ class PackedLayout {
     const std::size_t first = call_.first_of(host);
     const std::size_t last = first + static_cast<std::size_t>(call_.members_of(host)) - 1;
     return {blocks_[first].begin, blocks_[last].end() - blocks_[first].begin};
+  }
+  // Of a host's part: each of its shards is cut into `slices` slices.
+  Extent piece(int host, std::size_t shard, std::size_t shards, std::size_t slice, std::size_t slices) const {
+    const Extent all = part(host);
+    const inter::Parts by_shard{all.count, shards}, by_slice{by_shard.length(shard), slices};
+    return {all.begin + by_shard.offset(shard) + by_slice.offset(slice), by_slice.length(slice)};
+  }
+  // How many slices of at most kSliceBytes the longest shard has, all in elements of so many bytes.
+  std::size_t slices_of(std::size_t shards, std::size_t element_bytes) const {
+    std::size_t longest = 0;
+    for (int host = 0; host < call_.view.hosts(); ++host) longest = std::max(longest, piece(host, 0, shards, 0, 1).count);
+    return inter::pieces_of(longest * element_bytes, kSliceBytes);
+  }
+  // Whether the shards of the hosts' parts are the blocks of their members.
+  bool shards_are_blocks(std::size_t shards) const {
+    for (int host = 0; host < call_.view.hosts(); ++host) {
+      if (static_cast<std::size_t>(call_.members_of(host)) != shards) return false;
+    }
+    return !call_.op.call.uneven;
   }
   // Whether the call's own blocks have this layout.
   bool is_the_calls() const noexcept {

@@ -1,10 +1,11 @@
 #include "collectives/hier/reduce_scatter.h"
 
+#include <algorithm>
+#include <deque>
 #include <vector>
 
 #include "collectives/hier/packed_layout.h"
-#include "collectives/hier/select.h"
-#include "collectives/inter/inter_call.h"
+#include "collectives/hier/slices.h"
 
 namespace aiacc::hier {
 namespace {
@@ -12,64 +13,80 @@ namespace {
 struct ReduceScatter {
   HierCall& call;
   const PackedLayout& layout;
+  Buffer input;
+  Buffer part;  // this host's part of the result; without bytes: op.recv is this rank's shard of it
   std::size_t shards;
+  std::size_t slices;
+  std::deque<inter::Scratch> partials = {};  // the host's sums, for the slices in progress; none: of the input itself
 
   std::size_t bytes(std::size_t elements) const noexcept { return elements * call.op.call.element_bytes(); }
-  bool owns() const noexcept { return static_cast<std::size_t>(call.local_rank) < shards; }
-  inter::Parts parts(int of) const noexcept { return {layout.part(of).count, shards}; }
+  std::size_t own() const noexcept { return static_cast<std::size_t>(call.local_rank); }
+  bool exchanges() const noexcept { return own() < shards; }
+  bool waits() const noexcept { return exchanges(); }
+  Extent piece(int of, std::size_t shard, std::size_t slice) const { return layout.piece(of, shard, shards, slice, slices); }
+  // Relative to the part's beginning.
+  Extent result_of(std::size_t shard, std::size_t slice) const {
+    const Extent its = piece(call.host, shard, slice);
+    return {its.begin - layout.part(call.host).begin, its.count};
+  }
   // The elements of the input that belong to a shard: one extent in each host's part.
-  intra::Extents shard(std::size_t shard) const {
+  intra::Extents inputs_of(std::size_t shard, std::size_t slice) const {
     intra::Extents extents;
-    for (int of = 0; of < call.view.hosts(); ++of) {
-      extents.add({layout.part(of).begin + parts(of).offset(shard), parts(of).length(shard)});
-    }
+    for (int of = 0; of < call.view.hosts(); ++of) extents.add(piece(of, shard, slice));
     return extents;
   }
-  std::size_t elements_of(std::size_t owned) const { return shard(owned).count(); }
+  Buffer partial(std::size_t slice) const noexcept {
+    return partials.empty() ? input : partials[slice % partials.size()].buffer();
+  }
+
+  Task<void> before(std::size_t slice, Stop& stop) {
+    std::vector<intra::Extents> owners;
+    for (std::size_t shard = 0; shard < shards; ++shard) owners.push_back(inputs_of(shard, slice));
+    const Buffer nothing;
+    const Buffer into =
+        exchanges() ? partial(slice).slice(0, owners[own()].count() * call.partial_bytes()) : nothing;
+    co_await call.reduce_on_host(input, owners, into, stop);
+  }
+  Task<void> between(std::size_t slice, Stop& stop) {
+    std::vector<Extent> blocks;
+    std::size_t at = 0;
+    for (int of = 0; of < call.view.hosts(); ++of) {
+      const Extent its = piece(of, own(), slice);
+      blocks.push_back({partials.empty() ? its.begin : at, its.count});
+      at += its.count;
+    }
+    const Extent mine = result_of(own(), slice);
+    const std::size_t offset = part.bytes > 0 ? mine.begin : mine.begin - result_of(own(), 0).begin;
+    const Buffer result = (part.bytes > 0 ? part : call.op.recv).slice(bytes(offset), bytes(mine.count));
+    Call those = call.op.call;
+    those.reduction = call.reduction_between();
+    co_await call.between_same_local_ranks(those, partial(slice), result, blocks, slice * ring_steps_of_slice(call), stop);
+  }
+  Task<void> after(std::size_t slice, Stop& stop) {
+    if (part.bytes == 0) co_return;
+    std::vector<intra::Extents> owners(shards);
+    for (std::size_t shard = 0; shard < shards; ++shard) owners[shard].add(result_of(shard, slice));
+    co_await call.spread_on_host(owners, part, stop);
+  }
 };
 
-// Leaves in `result` the reduced shard of its host's part that this rank owns.
-Task<void> reduce_shard(ReduceScatter& run, Buffer input, Buffer result) {
-  HierCall& call = run.call;
-  const auto mine = static_cast<std::size_t>(call.local_rank);
-  const bool in_scratch = call.has_partials() || !call.alone();
-  inter::Scratch scratch(call.op, run.owns() && in_scratch ? run.elements_of(mine) * call.partial_bytes() : 0);
-  Buffer partial = in_scratch ? scratch.buffer() : input;
-  std::vector<intra::Extents> owners;
-  for (std::size_t shard = 0; shard < run.shards; ++shard) owners.push_back(run.shard(shard));
-  co_await call.reduce_on_host(input, owners, partial, call.op.stop);
-  if (!run.owns()) co_return;
-
-  std::vector<Extent> blocks;
-  std::size_t at = 0;
-  for (int of = 0; of < call.view.hosts(); ++of) {
-    blocks.push_back({at, run.parts(of).length(mine)});
-    at += blocks.back().count;
-  }
-  Call between = call.op.call;
-  between.reduction = call.reduction_between();
-  co_await call.between_same_local_ranks(between, partial, result, blocks, 0, call.op.stop);
-}
-
-Task<void> reduce_blocks(ReduceScatter& run, Buffer input) {
-  HierCall& call = run.call;
+Task<void> reduce_blocks(HierCall& call, const PackedLayout& layout, Buffer input) {
   Operation& op = call.op;
-  const inter::Parts here = run.parts(call.host);
-  const auto mine = static_cast<std::size_t>(call.local_rank);
-  if (run.shards == static_cast<std::size_t>(call.here()) && !op.call.uneven) {
-    co_await reduce_shard(run, input, op.recv);
-    co_return;
+  const std::size_t shards = shards_of(call.view, op.send.bytes);
+  const std::size_t slices = layout.slices_of(shards, call.partial_bytes());
+  const Extent here = layout.part(call.host);
+  const std::size_t element = op.call.element_bytes();
+  inter::Scratch scratch(op, layout.shards_are_blocks(shards) ? 0 : here.count * element);
+  ReduceScatter run{call, layout, input, scratch.buffer(), shards, slices};
+  // kSlicesBetween slices are between hosts while one more is reduced on this host.
+  const bool in_scratch = run.exchanges() && (call.has_partials() || !call.alone());
+  for (std::size_t i = 0; in_scratch && i < std::min(slices, kSlicesBetween + 1); ++i) {
+    run.partials.emplace_back(op, run.inputs_of(run.own(), 0).count() * call.partial_bytes());
   }
-  inter::Scratch scratch(op, run.bytes(here.count));
-  const Buffer part = scratch.buffer();
-  const Buffer nothing;
-  const Buffer result = run.owns() ? part.slice(run.bytes(here.offset(mine)), run.bytes(here.length(mine))) : nothing;
-  co_await reduce_shard(run, input, result);
-  std::vector<intra::Extents> owners(run.shards);
-  for (std::size_t shard = 0; shard < run.shards; ++shard) owners[shard].add({here.offset(shard), here.length(shard)});
-  co_await call.spread_on_host(owners, part, op.stop);
-  const Extent own = run.layout.own_block();
-  const Buffer block = part.slice(run.bytes(own.begin - run.layout.part(call.host).begin), run.bytes(own.count));
+  co_await in_slices(run, op, slices);
+  if (run.part.bytes == 0) co_return;
+  const Extent own = layout.own_block();
+  const Buffer block = run.part.slice((own.begin - here.begin) * element, own.count * element);
   if (block.bytes > 0) co_await op.team.compute.copy(op.recv, block, op.stop);
 }
 
@@ -78,21 +95,21 @@ Task<void> reduce_blocks(ReduceScatter& run, Buffer input) {
 Task<void> reduce_scatter(HierCall& call) {
   Operation& op = call.op;
   const PackedLayout layout(call);
-  ReduceScatter run{call, layout, shards_of(call.view, op.send.bytes)};
   if (layout.is_the_calls()) {
-    co_await reduce_blocks(run, op.send);
+    co_await reduce_blocks(call, layout, op.send);
     co_return;
   }
   inter::Scratch scratch(op, op.send.bytes);
   const Buffer input = scratch.buffer();
+  const std::size_t element = op.call.element_bytes();
   std::size_t position = 0;
   for (const int rank : call.view.host_by_host()) {
     const Extent packed = layout.block(position++);
-    const Buffer to = input.slice(run.bytes(packed.begin), run.bytes(packed.count));
-    const Buffer from = op.send.slice(run.bytes(op.call.block(rank).begin), to.bytes);
+    const Buffer to = input.slice(packed.begin * element, packed.count * element);
+    const Buffer from = op.send.slice(op.call.block(rank).begin * element, to.bytes);
     if (to.bytes > 0) co_await op.team.compute.copy(to, from, op.stop);
   }
-  co_await reduce_blocks(run, input);
+  co_await reduce_blocks(call, layout, input);
 }
 
 }  // namespace aiacc::hier
