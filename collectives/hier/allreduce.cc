@@ -85,7 +85,8 @@ struct Allreduce {
     const Buffer result = part_of(call.op.recv, shard);
     const Buffer sum = call.alone() && !call.has_partials() ? part_of(call.op.send, shard) : partial(slice);
     const std::span<const Extent> no_blocks;
-    co_await call.between_same_local_ranks(between_hosts(call, shard.count), sum, result, no_blocks, slice * steps(), stop);
+    co_await call.between_same_local_ranks(between_hosts(call, shard.count), sum, result, no_blocks, slice * steps(),
+                                           stop);
   }
   Task<void> after(std::size_t slice, Stop& stop) {
     const std::vector<intra::Extents> shares = owners(slice);

@@ -43,7 +43,8 @@ class PackedLayout {
   // How many slices of at most kSliceBytes the longest shard has, all in elements of so many bytes.
   std::size_t slices_of(std::size_t shards, std::size_t element_bytes) const {
     std::size_t longest = 0;
-    for (int host = 0; host < call_.view.hosts(); ++host) longest = std::max(longest, piece(host, 0, shards, 0, 1).count);
+    for (int host = 0; host < call_.view.hosts(); ++host)
+      longest = std::max(longest, piece(host, 0, shards, 0, 1).count);
     return inter::pieces_of(longest * element_bytes, kSliceBytes);
   }
   // Whether the shards of the hosts' parts are the blocks of their members.

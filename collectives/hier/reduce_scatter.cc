@@ -23,7 +23,9 @@ struct ReduceScatter {
   std::size_t own() const noexcept { return static_cast<std::size_t>(call.local_rank); }
   bool exchanges() const noexcept { return own() < shards; }
   bool waits() const noexcept { return exchanges(); }
-  Extent piece(int of, std::size_t shard, std::size_t slice) const { return layout.piece(of, shard, shards, slice, slices); }
+  Extent piece(int of, std::size_t shard, std::size_t slice) const {
+    return layout.piece(of, shard, shards, slice, slices);
+  }
   // Relative to the part's beginning.
   Extent result_of(std::size_t shard, std::size_t slice) const {
     const Extent its = piece(call.host, shard, slice);
@@ -43,8 +45,7 @@ struct ReduceScatter {
     std::vector<intra::Extents> owners;
     for (std::size_t shard = 0; shard < shards; ++shard) owners.push_back(inputs_of(shard, slice));
     const Buffer nothing;
-    const Buffer into =
-        exchanges() ? partial(slice).slice(0, owners[own()].count() * call.partial_bytes()) : nothing;
+    const Buffer into = exchanges() ? partial(slice).slice(0, owners[own()].count() * call.partial_bytes()) : nothing;
     co_await call.reduce_on_host(input, owners, into, stop);
   }
   Task<void> between(std::size_t slice, Stop& stop) {
@@ -60,7 +61,8 @@ struct ReduceScatter {
     const Buffer result = (part.bytes > 0 ? part : call.op.recv).slice(bytes(offset), bytes(mine.count));
     Call those = call.op.call;
     those.reduction = call.reduction_between();
-    co_await call.between_same_local_ranks(those, partial(slice), result, blocks, slice * ring_steps_of_slice(call), stop);
+    co_await call.between_same_local_ranks(those, partial(slice), result, blocks, slice * ring_steps_of_slice(call),
+                                           stop);
   }
   Task<void> after(std::size_t slice, Stop& stop) {
     if (part.bytes == 0) co_return;
