@@ -5,6 +5,7 @@ the median step of the slowest rank. The last argument is what zero_grad leaves 
 
 SUBJECT is none (no communication: the ranks do not know each other, begin their steps together by the clock, and each prints its own),
 aiacc, aiacc-tuned, horovod, or ddp- and a back end of torch.distributed; with -fp16 behind it gradients travel in 16 bits."""
+import ctypes
 import datetime
 import math
 import os
@@ -24,9 +25,26 @@ WARMUP = 75 if library == "aiacc-tuned" else int(sys.argv[5])  # schedules, cach
 WARMUP_AGAIN = 4  # another timeline, to which only the tuner has more to adapt
 
 
+class Given:
+    """A gradient that backward makes, again and again in the same memory."""
+
+    def __init__(self, parameter):
+        self.memory = torch.full_like(parameter, 1e-3)
+        self.flat = (ctypes.c_float * parameter.numel()).from_address(self.memory.data_ptr())
+        self.tensor = None
+
+    def make(self):
+        """Nobody else's: as of one that a layer has made, autograd takes it over without a copy, and so may a library."""
+        flat = torch.frombuffer(self.flat, dtype=torch.float32)
+        self.tensor = torch.empty(0).set_(flat, 0, self.memory.shape, self.memory.stride())
+
+    def take(self):
+        tensor, self.tensor = self.tensor, None
+        return tensor
+
+
 class Ready(torch.autograd.Function):
-    """The parameter's gradient is `given`, once its share of the backward pass is over. Autograd takes it over without a copy, as it does
-    one that a layer has made, unless zero_grad would overwrite it."""
+    """The parameter's gradient is `given`, once its share of the backward pass is over, or a copy of it if zero_grad would overwrite it."""
 
     @staticmethod
     def forward(context, x, parameter, given, clock, share):
@@ -39,7 +57,7 @@ class Ready(torch.autograd.Function):
         left = began + compute_s * context.share - time.perf_counter()
         if left > 0:
             time.sleep(left)
-        given = context.given.detach() if zero == "none" else context.given
+        given = context.given.take() if zero == "none" else context.given.memory
         return gradient, given, None, None, None
 
 
@@ -47,7 +65,7 @@ class Replay(torch.nn.Module):
     def __init__(self):
         super().__init__()
         self.parameters_in_order = torch.nn.ParameterList(torch.zeros(shape) for shape in MODELS[model]())
-        self.given = [torch.full_like(parameter, 1e-3) for parameter in self.parameters_in_order]
+        self.given = [Given(parameter) for parameter in self.parameters_in_order]
         total, done, self.share = sum(p.numel() for p in self.parameters_in_order), 0, {}
         for index in reversed(range(len(self.parameters_in_order))):
             done += self.parameters_in_order[index].numel()
@@ -107,6 +125,9 @@ def main():
         warmup = WARMUP if number == 0 or library == "aiacc-tuned" else WARMUP_AGAIN
         times = []
         for step in range(warmup + steps):
+            if zero == "none":
+                for given in net.given:
+                    given.make()
             wait_for_others(net, compute_s) if library == "none" else most(0.0)  # all begin together
             began = time.perf_counter()
             net.zero_grad(set_to_none=zero == "none")  # Horovod's optimizer has no choice
