@@ -5,6 +5,7 @@ import hang_report
 hang_report.after(250)
 
 import sys
+import warnings
 
 import torch
 from torch import nn
@@ -114,6 +115,26 @@ def check_gradients_live_in_shared_memory():
         optimizer.step()
     spread = max(places) - min(places)
     assert spread < 64 * 1024, f"gradients of a small model lie {spread} bytes apart"
+
+
+def check_gradients_with_a_history_leave_none_in_the_memory_where_they_are_reduced():
+    """As of a backward pass that can be differentiated itself."""
+    if hvd.size() == 1:
+        return
+    model, reference = wide(), wide()
+    plain = sgd(reference.parameters())
+    optimizer = hvd.DistributedOptimizer(sgd(model.parameters()), model.named_parameters())
+    for step in range(4):
+        optimizer.zero_grad()
+        with warnings.catch_warnings():  # torch warns of the cycle of references, which the optimizer cuts
+            warnings.simplefilter("ignore")
+            loss_of(model, batch(step, hvd.rank())).backward(create_graph=True)
+        optimizer.step()
+        plain.zero_grad()
+        loss_of(reference, joined(step)).backward()
+        plain.step()
+        same(model, reference, 1e-4)
+        assert not any(slot.view.requires_grad for slot in optimizer._reducer.slots.values()), step
 
 
 def check_gradients_outlive_shutdown():

@@ -84,22 +84,22 @@ class Slot:
 
     def take(self, gradient: Optional[torch.Tensor]) -> Optional[torch.Tensor]:
         """Puts the gradient in its place; None counts as zeros. Returns what holds its memory if it is to stay there."""
-        is_here = gradient is not None and self.has(gradient)
-        if gradient is not None and not is_here and self.may_stay(gradient):
+        if gradient is None:
+            self.view.zero_()
+        elif self.has(gradient):
+            self.sparse_dims = 0
+            return None
+        elif self.may_stay(gradient):
             self.sparse_dims = 0
             return gradient.detach()
-        if gradient is not None:
+        else:
             self.sparse_dims = self._sparse_dims_of(gradient)
-        with torch.no_grad():
-            if gradient is None:
-                self.view.zero_()
-            elif not is_here:
-                self.view.copy_(gradient.to_dense() if gradient.layout != torch.strided else gradient)
+            dense = gradient.to_dense() if gradient.layout != torch.strided else gradient
+            self.view.copy_(dense.detach() if dense.requires_grad else dense)  # with less than torch.no_grad() takes
         if self.sparse_dims:
             return None
         if self.in_place:
-            if not is_here:
-                self.parameter.grad = self.view.detach()
+            self.parameter.grad = self.view.detach()
         elif gradient is None:
             self.parameter.grad = torch.zeros_like(self.parameter)
         return None
