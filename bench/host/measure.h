@@ -1,7 +1,7 @@
 // How bench/host measures, the same for aiacc and for each MPI: a collective of fp32 (sums), its input rewritten by its owner
 // before each call, allreduce and broadcast in place, the others out of place. The size is that of the larger of a rank's two
-// buffers. The time is that of the call alone, seen by each rank; of the calls of a size the median, and of the ranks the
-// slowest. Calls shorter than the clock is fine are timed in batches, unless some ranks only give: those would run ahead, which is
+// buffers. The time is that of the call alone, seen by each rank; of the calls of a size the median and the mean, and of
+// the ranks the slowest. Calls shorter than the clock is fine are timed in batches, unless some ranks only give: those would run ahead, which is
 // what `back_to_back` asks for. Where a token bucket shapes the network, a pause before each call fills it for everybody alike: slow barriers would do so for some.
 #pragma once
 
@@ -12,6 +12,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <functional>
+#include <numeric>
 #include <thread>
 #include <vector>
 
@@ -87,8 +88,13 @@ inline float expected(const Subject& subject, int call, bool first) {
   return sum;
 }
 
-// Microseconds a call.
-inline double measure(const Subject& subject, float* send, float* recv, std::size_t count) {
+// Microseconds a call. Beside a program that computes few calls wait for milliseconds: the mean counts these, the median does not.
+struct Times {
+  double median = 0;
+  double mean = 0;
+};
+
+inline Times measure(const Subject& subject, float* send, float* recv, std::size_t count) {
   const Collective& collective = subject.collective;
   const auto ranks = static_cast<std::size_t>(subject.size);
   const std::size_t sent = collective.sends_blocks ? count * ranks : count;
@@ -126,10 +132,11 @@ inline double measure(const Subject& subject, float* send, float* recv, std::siz
                 static_cast<double>(recv[received - 1]), static_cast<double>(expected(subject, last, true)),
                 static_cast<double>(expected(subject, last, false)), received);
   }
-  return subject.slowest(median(times));
+  const double mean = std::accumulate(times.begin(), times.end(), 0.0) / static_cast<double>(times.size());
+  return {subject.slowest(median(times)), subject.slowest(mean)};
 }
 
-// One line a size: bytes and microseconds.
+// One line a size: bytes, and the median and the mean in microseconds.
 inline void run(const Subject& subject, const char* name, std::size_t largest_bytes) {
   const Collective& collective = subject.collective;
   const std::size_t largest = largest_bytes / sizeof(float);
@@ -141,8 +148,8 @@ inline void run(const Subject& subject, const char* name, std::size_t largest_by
   for (std::size_t bytes = 8; bytes <= largest_bytes; bytes *= bytes < 1024 ? 8 : 4) {
     const std::size_t count = bytes / sizeof(float) / (blocks ? static_cast<std::size_t>(subject.size) : 1);
     if (count == 0) continue;
-    const double time = measure(subject, send, recv, count);
-    if (subject.rank == 0) std::printf("%s %d %zu %.3f\n", name, subject.size, bytes, time);
+    const Times time = measure(subject, send, recv, count);
+    if (subject.rank == 0) std::printf("%s %d %zu %.3f %.3f\n", name, subject.size, bytes, time.median, time.mean);
     std::fflush(stdout);
   }
 }
