@@ -16,6 +16,7 @@ bindings_sources += \
 	bindings/c/kv.h \
 	bindings/c/kv_arguments.cc \
 	bindings/c/kv_arguments.h \
+	bindings/c/kv_ends.cc \
 	bindings/c/kv_saved.cc \
 	bindings/c/life.cc \
 	bindings/c/memory.cc \

@@ -15,6 +15,10 @@ class LaneTask final : public Work, private Root::Owner {
  public:
   using MakeTask = std::function<Task<void>(Stop& stop)>;
 
+  // Its owner starts it on `lane`, and keeps it until it is done.
+  LaneTask(Lane& lane, Duration timeout, std::string sentence, MakeTask make)
+      : lane_(lane), timeout_(timeout), sentence_(std::move(sentence)), make_(std::move(make)) {}
+
   // Runs the task that `make` returns; throws its error, or kTimeout with `sentence` after `timeout`.
   static void run(Lane& lane, Duration timeout, std::string sentence, MakeTask make) {
     LaneTask task(lane, timeout, std::move(sentence), std::move(make));
@@ -22,10 +26,9 @@ class LaneTask final : public Work, private Root::Owner {
     if (task.error_) std::rethrow_exception(task.error_);
   }
 
- private:
-  LaneTask(Lane& lane, Duration timeout, std::string sentence, MakeTask make)
-      : lane_(lane), timeout_(timeout), sentence_(std::move(sentence)), make_(std::move(make)) {}
+  const std::exception_ptr& error() const noexcept { return error_; }
 
+ private:
   struct Running {
     Running(Loop& loop, Duration timeout, std::string sentence)
         : deadline(loop, after(loop.now(), timeout), stop, std::move(sentence)) {}

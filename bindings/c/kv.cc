@@ -1,4 +1,5 @@
-// The calls on the key-value store. Not here: what their arguments may be (kv_arguments.h), state in files (kv_saved.cc).
+// The calls on the key-value store. Not here: what their arguments may be (kv_arguments.h), state in files (kv_saved.cc), a store's end
+// (kv_ends.cc).
 #include "bindings/c/kv.h"
 
 #include <fmt/format.h>
@@ -107,32 +108,6 @@ Task<void> set_wire_on_lane(Store* store, kv::Encoding encoding, float threshold
   co_return;
 }
 
-// Serves until the others need it no more. After an error in the group nobody is waited for. The workers may need a rank that only
-// serves for days, which is not late then; and what ends this wait early is an error of the rank's only call.
-void close_store(KvEntry& entry) {
-  if (entry.store == nullptr) return;
-  Group& group = entry.group.group;
-  const bool works = position_among(entry.store->options().workers, group.rank()) >= 0;
-  CallOptions options;
-  options.name = "aiacc_kv_free";
-  options.timeout = works ? group.default_timeout() : Duration::max();
-  options.waits_long = !works;
-  std::exception_ptr lost;
-  try {
-    if (entry.store->options().replicas > 1) {  // the others go on after a loss, which ends the group
-      LaneTask::run(entry.context->context().lane(), options.timeout,
-                    "ranks have not freed the key-value store by the deadline",
-                    [&](Stop& stop) { return entry.store->leave(stop); });
-    } else {
-      group.run(call_of(Collective::kBarrier, 0, DType::kUInt8), {}, {}, &options);
-    }
-  } catch (const Error&) {
-    if (!works && position_among(entry.store->options().servers, group.rank()) >= 0) lost = std::current_exception();
-  }
-  on_lane(entry, [&] { return entry.store->close(); });
-  if (lost) std::rethrow_exception(lost);
-}
-
 void begin(KvPin& pin, Order order, const aiacc_attr_t* attr, aiacc_request_t* request, const char* name) {
   Call call;
   CallOptions options;
@@ -218,19 +193,6 @@ int KvEntry::Updater::call(void* arg, std::string_view key, std::uint64_t first,
   const InsideCallback inside;
   return its.update(its.arg, given, static_cast<std::size_t>(first), count, static_cast<aiacc_dtype_t>(type), gradient,
                     value);
-}
-
-void free_stores(RealContext& context) noexcept {
-  for (const std::uint64_t handle : state().made.all(context)) {
-    if (!is_kind(handle, HandleKind::kKv)) continue;
-    try {
-      KvPin pin = state().stores.find(handle);
-      if (!pin || !pin.remove()) continue;
-      state().made.drop(context, handle);
-      close_store(*pin);
-    } catch (...) {  // the context says goodbye all the same, and tells what went wrong
-    }
-  }
 }
 
 }  // namespace aiacc::abi
@@ -401,21 +363,6 @@ aiacc_status_t aiacc_kv_set_wire(aiacc_kv_t kv, int wire, double threshold) {
     const kv::Encoding encoding = kv_encoding(wire);
     const float checked = checked_threshold(threshold);
     on_lane(*pin, [&] { return set_wire_on_lane(pin->store.get(), encoding, checked); });
-  });
-}
-
-aiacc_status_t aiacc_kv_free(aiacc_kv_t kv) {
-  return guarded([&] {
-    refuse_to_block("aiacc_kv_free");
-    std::shared_ptr<RealContext> context;
-    {
-      KvPin pin = pinned_store(kv);
-      if (!pin.remove()) static_cast<void>(pinned_store(kv));
-      context = pin->context;
-      state().made.drop(*context, kv);
-      close_store(*pin);
-    }
-    context->collect_groups();
   });
 }
 

@@ -2,9 +2,13 @@
 // outlive their store.
 #include <unistd.h>
 
+#include <algorithm>
+#include <array>
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
+#include <numeric>
+#include <vector>
 
 #include "bindings/c/kv_world_test.h"
 #include "include/aiacc/kv.h"
@@ -15,6 +19,7 @@ namespace {
 
 using namespace kv_test;
 using test::expect;
+using test::group_of;
 using test::World;
 
 // attempt(milliseconds) with a time-out that is a part of the test and holds for the creation of the store too: again with a longer one
@@ -149,6 +154,38 @@ TEST(KvEnds, WhatIsOutstandingEndsWithTheStore) {
     if (rank == 0) expect(aiacc_wait(request), AIACC_ERR_ABORTED, "was freed");
   });
 }
+
+// Contexts find what is left by its handles, whose order is not that of making where handles were freed before.
+TEST(KvEnds, StoresThatAreLeftEndWithTheirContextsWhateverTheOrderOfTheirHandles) {
+  constexpr std::size_t kMost = 1'000;
+  const World world(2);
+  std::array<std::vector<aiacc_kv_t>, 2> left;
+  const auto order = [&left](std::size_t rank) {
+    std::vector<std::size_t> places(left[rank].size());
+    std::iota(places.begin(), places.end(), std::size_t{0});
+    std::sort(places.begin(), places.end(),
+              [&](std::size_t a, std::size_t b) { return left[rank][a] < left[rank][b]; });
+    return places;
+  };
+  while (order(0) == order(1)) {
+    ASSERT_LT(left[0].size(), kMost);
+    world.run([&](int rank, aiacc_group_t group) {
+      if (rank == 0) {
+        const aiacc_group_t own = group_of(group, {0});
+        const aiacc_kv_t freed = make(own);
+        EXPECT_AIACC(aiacc_kv_free(freed));
+        EXPECT_AIACC(aiacc_group_free(own));
+      }
+      EXPECT_AIACC(aiacc_barrier(group, nullptr, nullptr));
+      for (const int replicas : {1, 2}) {
+        aiacc_kv_attr_t attr = kv_attributes(AIACC_KV_ASYNC);
+        attr.replicas = replicas;
+        attr.timeout_ms = -1;
+        left[static_cast<std::size_t>(rank)].push_back(make(group, attr));
+      }
+    });
+  }
+}  // the contexts end
 
 }  // namespace
 }  // namespace aiacc
