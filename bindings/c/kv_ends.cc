@@ -1,4 +1,5 @@
 // The end of key-value stores: by their users, and with their context.
+#include <chrono>
 #include <exception>
 #include <list>
 #include <memory>
@@ -20,6 +21,9 @@ using namespace aiacc;
 using namespace aiacc::abi;
 
 namespace {
+
+// How long a rank that waits for nobody tries to say that it leaves.
+constexpr Duration kLastWords = std::chrono::seconds(2);
 
 // The end of a store on this rank: it serves until the others need it no more, which wait() waits for. After an error in the group
 // nobody is waited for. The workers may need a rank that only serves for days, which is not late then; and what ends this wait early is
@@ -51,11 +55,20 @@ class Closing {
     Lane& lane = entry_.context->context().lane();
     leaving_ ? lane.wait(*leaving_) : lane.wait(*barrier_);
     const std::exception_ptr error = leaving_ ? leaving_->error() : barrier_->error();
+    if (error && works_ && !leaving_) say_leaving();
     on_lane(entry_, [&] { return entry_.store->close(); });
     if (error && serves_ && !works_) std::rethrow_exception(error);
   }
 
  private:
+  void say_leaving() {
+    try {
+      LaneTask::run(entry_.context->context().lane(), kLastWords, "servers have not heard that this worker leaves",
+                    [store = entry_.store](Stop& stop) { return store->say_leaving(stop); });
+    } catch (const Error&) {  // their calls end by their deadline then
+    }
+  }
+
   KvEntry& entry_;
   bool works_, serves_;
   std::optional<LaneTask> leaving_;  // with replicas; else:

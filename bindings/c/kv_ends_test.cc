@@ -140,6 +140,45 @@ TEST(KvEnds, ACallAfterItsServerHasFreedTheStoreSaysSo) {
   });
 }
 
+// A worker that leaves without waiting for the others is not waited for: by a round, by the steps of a bounded store, and for the first
+// value of a key.
+TEST(KvEnds, WhatNeedsAWorkerThatHasFreedTheStoreSaysSo) {
+  for (const int mode : {AIACC_KV_SYNC, AIACC_KV_ASYNC, AIACC_KV_BOUNDED}) {
+    with_time_out([mode](std::int64_t ms) {
+      const World world(2);
+      std::atomic<bool> freed{false};
+      std::atomic<bool> made{true};
+      world.run([&](int rank, aiacc_group_t group) {
+        aiacc_kv_attr_t attr = kv_attributes(mode);
+        attr.name = "left";
+        attr.timeout_ms = rank == 0 ? ms : 100'000;
+        const aiacc_kv_t kv = made_in_time(group, {1}, {0, 1}, attr);
+        if (kv == AIACC_NULL) made = false;
+        const Values value(10, 1.0f);
+        const auto begun = [&](int64_t key) {
+          return aiacc_kv_init(kv, number(key), AIACC_FLOAT32, value.size(), 1, value.data(), nullptr, nullptr);
+        };
+        if (made && begun(1) != AIACC_OK) made = false;
+        if (rank == 0) {
+          if (kv != AIACC_NULL) aiacc_kv_free(kv);
+          freed = true;
+        }
+        while (!freed) usleep(1'000);
+        if (!made || rank == 0) return;
+        const char* why = "rank 0 has freed the key-value store 'left' and did not wait";
+        expect(begun(2), AIACC_ERR_ABORTED, why);
+        if (mode == AIACC_KV_ASYNC) return;
+        aiacc_attr_t patient{};
+        patient.size = sizeof patient;
+        patient.timeout_ms = -1;
+        expect(aiacc_kv_push(kv, number(1), value.size(), value.data(), &patient, nullptr),
+               mode == AIACC_KV_SYNC ? AIACC_ERR_ABORTED : AIACC_OK, mode == AIACC_KV_SYNC ? why : "");
+      });
+      return made.load();
+    });
+  }
+}
+
 TEST(KvEnds, WhatIsOutstandingEndsWithTheStore) {
   const World world(2);
   world.run([&](int rank, aiacc_group_t group) {

@@ -79,6 +79,7 @@ void Store::on_message(ServiceMessage message) noexcept {
     case Word::kLeaving:
       peer(from).left = true;
       news_.set();
+      if (!replicated() && worker >= 0) worker_left(worker, from);
       return;
     case Word::kBarrier:
       peer(from).at_barrier = number / 2;
@@ -86,6 +87,18 @@ void Store::on_message(ServiceMessage message) noexcept {
       news_.set();
       return;
   }
+}
+
+void Store::worker_left(int worker, int rank) {
+  std::vector<Answer> answers;
+  const Error why(
+      Code::kAborted,
+      fmt::format("rank {} has freed {} and did not wait for the others, as after a loss, another error of the "
+                  "group or its time-out",
+                  rank, describe()),
+      rank);
+  server_.lost(worker, why, answers);
+  dispatch(answers);
 }
 
 // All ranks subscribe alike before the first message, so this one's came after the end of the other's store.

@@ -88,6 +88,9 @@ class Store final : private ServiceHandler, private Root::Owner, private Reducti
   Server& server() noexcept { return server_; }
   // With replicas: says that this rank needs the servers no more, and returns when all others say so or are lost.
   Task<void> leave(Stop& stop);
+  // Without replicas, before close() when nobody is waited for, as after a loss: servers hear that this worker is not coming back, so that
+  // the others' calls that need it end. Returns when they have it.
+  Task<void> say_leaving(Stop& stop);
   // With replicas, a barrier: returns when all other ranks are here, or are lost. `call` is what the user calls, for messages. Whether
   // a rank that is here says that something is `wrong`; all that return well say the same of it.
   Task<bool> barrier(Stop& stop, std::string_view call, bool wrong);
@@ -219,6 +222,7 @@ class Store final : private ServiceHandler, private Root::Owner, private Reducti
   int serving_rank(int server) const noexcept;
   void take_copy(int from, std::uint64_t number, std::span<const std::byte> payload);
   void server_lost(int server, std::vector<Answer>& answers);
+  void worker_left(int worker, int rank);
   void report_lost(int server);
   void report_replica(const Server::News& news);
   void give_to_replicas(int rank, const Error& why) noexcept;

@@ -145,6 +145,16 @@ Task<void> Store::leave(Stop& stop) {
   }
 }
 
+Task<void> Store::say_leaving(Stop& stop) {
+  for (const int server : options_.servers) {
+    if (server != rank_) post_to(server, {Word::kLeaving, 0, {}});
+  }
+  while (posts_ > 0) {
+    news_.reset();
+    co_await news_.wait(stop);
+  }
+}
+
 // A rank is at most one barrier ahead: it has left one when all others have come to it.
 Task<bool> Store::barrier(Stop& stop, std::string_view call, bool wrong) {
   const auto size = static_cast<int>(peers_.size());
