@@ -1,8 +1,8 @@
-// A SyncBN layer, forward and backward, beside what it cannot do without: its passes over the batch, as of a rank that is alone, with a
-// bare allreduce of 2C+1 floats in the middle and one of 2C behind, whose floats come from an array and go back there. Run by aiaccrun
-// with the arguments TYPE CALLS CHANNELS..., where TYPE, that of the elements, is fp32, fp16 or bf16; rank 0 prints medians in
-// microseconds: `layer CHANNELS LAYOUT LAYER PASSES_AND_ALLREDUCES`. A time is that of the slowest rank, because the parts end with an
-// exchange, before which all ranks have done all passes, and the layer with a pass that each rank does by itself.
+// A SyncBN layer, forward and backward, beside the same layer with a bare allreduce in each direction (parts.h), in turns, so that what else
+// runs here costs both the same, and each finds the caches as the other left them. Run by aiaccrun with the arguments TYPE CALLS
+// CHANNELS..., where TYPE, that of the elements, is fp32, fp16 or bf16; rank 0 prints medians in microseconds, and of the parts also that of
+// every second call, to see by how much equal things differ: `layer CHANNELS LAYOUT LAYER PARTS EVEN_PARTS`. A time is that of the slowest
+// rank.
 #include <aiacc/syncbn.h>
 
 #include <algorithm>
@@ -12,6 +12,8 @@
 #include <cstring>
 #include <string>
 #include <vector>
+
+#include "bench/syncbn/parts.h"
 
 namespace {
 
@@ -100,6 +102,14 @@ struct Layer {
     check(aiacc_syncbn_backward(syncbn, &batch, weight.data(), saved.data(), x.data(), dy.data(), dx.data(),
                                 dweight.data(), dbias.data()));
   }
+  void forward(aiacc::bench::Parts& parts) {
+    check(parts.forward(
+        {weight.data(), bias.data(), running_mean.data(), running_variance.data(), layer.epsilon, layer.momentum},
+        x.data(), y.data()));
+  }
+  void backward(aiacc::bench::Parts& parts) {
+    check(parts.backward(weight.data(), x.data(), dy.data(), dx.data(), dweight.data(), dbias.data()));
+  }
   Elements x, y, dy, dx;
   std::vector<float> weight, bias, running_mean, running_variance, dweight, dbias;
   std::vector<double> saved;
@@ -116,49 +126,40 @@ int main(int argc, char** argv) {
   check(aiacc_init(nullptr));
   int rank = 0;
   check(aiacc_rank(AIACC_WORLD, &rank));
-  aiacc_group_t alone = AIACC_NULL;
-  check(aiacc_group_create(AIACC_WORLD, 1, &rank, nullptr, &alone));
-  aiacc_syncbn_t synced = AIACC_NULL, own = AIACC_NULL;
-  check(aiacc_syncbn_create(AIACC_WORLD, nullptr, &synced));
-  check(aiacc_syncbn_create(alone, nullptr, &own));
+  aiacc_syncbn_t syncbn = AIACC_NULL;
+  check(aiacc_syncbn_create(AIACC_WORLD, nullptr, &syncbn));
   for (const int32_t layout : {AIACC_CHANNELS_FIRST, AIACC_CHANNELS_LAST}) {
     for (int i = 3; i < argc; ++i) {
-      const std::size_t channels = std::strtoul(argv[i], nullptr, 10), positions = 49;
-      Layer layer(channels, 4, positions, layout, type);
-      void* memory = nullptr;
-      check(aiacc_mem_alloc(AIACC_NULL, (2 * channels + 1) * sizeof(float), &memory));
-      std::vector<float> numbers(2 * channels + 1);
-      const auto exchange = [&](std::size_t n) {
-        std::memcpy(memory, numbers.data(), n * sizeof(float));
-        check(aiacc_allreduce(memory, memory, n, AIACC_FLOAT32, AIACC_SUM, AIACC_WORLD, nullptr, nullptr));
-        std::memcpy(numbers.data(), memory, n * sizeof(float));
-      };
-      std::vector<double> whole, parts;  // in turns, so that what else runs here costs both the same
+      const std::size_t channels = std::strtoul(argv[i], nullptr, 10), samples = 4, positions = 49;
+      Layer layer(channels, samples, positions, layout, type);
+      aiacc::bench::Parts parts({samples, channels, positions, static_cast<aiacc::DType>(type),
+                                 layout == AIACC_CHANNELS_LAST ? aiacc::syncbn::Layout::kChannelsLast
+                                                               : aiacc::syncbn::Layout::kChannelsFirst});
+      std::vector<double> whole, parted, even;
       for (int call = -calls / 10; call < calls; ++call) {
         const double one = microseconds([&] {
-          layer.forward(synced);
-          layer.backward(synced);
+          layer.forward(syncbn);
+          layer.backward(syncbn);
         });
         const double other = microseconds([&] {
-          layer.forward(own);
-          exchange(2 * channels + 1);
-          layer.backward(own);
-          exchange(2 * channels);
+          layer.forward(parts);
+          layer.backward(parts);
         });
         if (call < 0) continue;
         whole.push_back(one);
-        parts.push_back(other);
+        parted.push_back(other);
+        if (call % 2 == 0) even.push_back(other);
       }
-      check(aiacc_mem_free(memory));
-      const double of_layer = median_of_slowest(whole), of_parts = median_of_slowest(parts);
+      const double of_layer = median_of_slowest(whole), of_parts = median_of_slowest(parted),
+                   of_even = median_of_slowest(even);
       if (rank == 0) {
-        std::printf("layer %zu %s %.2f %.2f\n", channels, layout == AIACC_CHANNELS_FIRST ? "NCHW" : "NHWC", of_layer,
-                    of_parts);
+        std::printf("layer %zu %s %.3f %.3f %.3f\n", channels, layout == AIACC_CHANNELS_FIRST ? "NCHW" : "NHWC",
+                    of_layer, of_parts, of_even);
         std::fflush(stdout);
       }
     }
   }
-  for (const aiacc_syncbn_t each : {synced, own}) check(aiacc_syncbn_free(each));
+  check(aiacc_syncbn_free(syncbn));
   check(aiacc_finalize());
   return 0;
 }
