@@ -75,9 +75,7 @@ std::uint64_t Call::fingerprint() const noexcept {
     if (scales) {
       hash.add(std::bit_cast<std::uint64_t>(reduction.prescale)).add(std::bit_cast<std::uint64_t>(reduction.postscale));
     }
-    if (const UserOp* user = reduction.user; user != nullptr) {
-      hash.add(user->record_bytes).add(static_cast<std::uint64_t>(user->commutative)).add(user->name);
-    }
+    if (reduction.user != nullptr) hash.add(reduction.user->identity());
   }
   if (has_root(kind)) hash.add(static_cast<std::uint64_t>(root));
   if (message) hash.add(tag);

@@ -19,12 +19,16 @@ struct PlainCall {
 
   // Whether it says all about the call.
   static bool describes(const Call& call) noexcept {
+    return call.reduction.user == nullptr && describes_but_operator(call);
+  }
+  // All but the operator of the caller, if it has one.
+  static bool describes_but_operator(const Call& call) noexcept {
     const Reduction& reduction = call.reduction;
     const bool one_type = !reduction.operands.named() && !reduction.results.named() && !reduction.rounds_phases;
     const bool no_lists = !call.uneven && call.blocks.empty() && call.recv_blocks.empty() && call.tensors.empty();
-    return one_type && no_lists && reduction.user == nullptr && reduction.codec == Codec::kNone &&
-           reduction.prescale == 1.0 && reduction.postscale == 1.0 && call.recv_count == 0 && call.from == 0 &&
-           call.recv_tag == 0 && call.sender == nullptr;
+    return one_type && no_lists && reduction.codec == Codec::kNone && reduction.prescale == 1.0 &&
+           reduction.postscale == 1.0 && call.recv_count == 0 && call.from == 0 && call.recv_tag == 0 &&
+           call.sender == nullptr;
   }
   // Of a call that it describes.
   static PlainCall of(const Call& call) noexcept {

@@ -127,7 +127,7 @@ libaiacc_groupcomm_loops_la_CXXFLAGS = $(kernel_flags) -O3 -fno-math-errno
 syncbn_flags = $(kernel_flags) -Wno-psabi
 noinst_LTLIBRARIES += libaiacc_syncbn_baseline.la
 libaiacc_syncbn_baseline_la_SOURCES = groupcomm/syncbn/kernels_baseline.cc groupcomm/syncbn/kernels_body.h \
-	groupcomm/syncbn/kernels_records.h groupcomm/syncbn/kernels_table.h
+	groupcomm/syncbn/kernels_channels.h groupcomm/syncbn/kernels_records.h groupcomm/syncbn/kernels_table.h
 libaiacc_syncbn_baseline_la_CXXFLAGS = $(syncbn_flags)
 libaiacc_groupcomm_la_LIBADD = libaiacc_syncbn_baseline.la libaiacc_groupcomm_loops.la
 if X86_64

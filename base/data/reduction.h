@@ -7,6 +7,7 @@
 #include <string>
 
 #include "base/data/dtype.h"
+#include "base/hash.h"
 
 namespace aiacc {
 
@@ -27,6 +28,14 @@ struct UserOp {
   bool commutative = false;
   std::string name = {};
   OfAll of_all = nullptr;  // if it is there: for several operands in less time than `function` takes for each
+  // identity(), if it was computed when the operator was made; 0: not. A hash of a name takes as long as a small call's checks.
+  std::uint64_t known_identity = 0;
+
+  // What members compare of it.
+  std::uint64_t identity() const noexcept {
+    return known_identity != 0 ? known_identity
+                               : Hash64().add(record_bytes).add(std::uint64_t{commutative}).add(name).value();
+  }
 };
 
 // The encoding of elements in messages (codec.h), for sums and averages of fp32 in long allreduces between hosts.

@@ -139,9 +139,14 @@ class IntraTeam {
   }
   // Call::fingerprint(), which is mostly that of the call before.
   std::uint64_t fingerprint_of(const Call& call) noexcept {
-    if (call.kind == Collective::kBarrier || !PlainCall::describes(call)) return call.fingerprint();
-    if (const PlainCall plain = PlainCall::of(call); plain != last_call_) {
+    const std::uint64_t op = call.reduction.user == nullptr ? 0 : call.reduction.user->known_identity;
+    if (call.kind == Collective::kBarrier || !PlainCall::describes_but_operator(call) ||
+        (call.reduction.user != nullptr && op == 0)) {
+      return call.fingerprint();
+    }
+    if (const PlainCall plain = PlainCall::of(call); plain != last_call_ || op != last_operator_) {
       last_call_ = plain;
+      last_operator_ = op;
       last_fingerprint_ = call.fingerprint();
     }
     return last_fingerprint_;
@@ -328,7 +333,8 @@ class IntraTeam {
   bool can_pull_ = true;
   std::uint64_t arrivals_ = 0;
   std::uint64_t history_ = 0;
-  PlainCall last_call_;  // a barrier, which has no place here: none yet
+  PlainCall last_call_;              // a barrier, which has no place here: none yet
+  std::uint64_t last_operator_ = 0;  // its identity
   std::uint64_t last_fingerprint_ = 0;
   std::uint64_t agreed_ = 0;     // all have arrived there, and agreed
   std::uint64_t disagreed_ = 0;  // an arrival at which members were found not to agree; 0: none

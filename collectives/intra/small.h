@@ -44,18 +44,15 @@ class SmallWaits {
 // complete. Waits only briefly. Buffers are as in Operation; a broadcast uses `send` of the root and `recv` of all
 // others. Call on the thread that drives the team's loop. It calls `meanwhile` when this member has arrived, before it looks whether
 // others have: what is done there costs no time as long as they have not.
-template <class Meanwhile>
-Small try_small(IntraTeam& team, const Call& call, const std::byte* send, std::byte* recv, SmallWait wait,
-                Meanwhile&& meanwhile) noexcept {
-  if (!team.turns().free() || team.has_begun()) return Small::kNotServed;
-  const std::size_t bytes = SmallCall::bytes_if_served(team, call);
-  if (bytes == kNotOneShot) return Small::kNotServed;
+template <class From, class To, class Meanwhile>
+Small try_small_call(IntraTeam& team, const Call& call, std::size_t bytes, From&& from, To&& to, SmallWait wait,
+                     Meanwhile&& meanwhile) noexcept {
   SmallWaits waits(team, wait);
   while (!team.has_room()) {
     if (!waits.wait()) return Small::kNotServed;
   }
   SmallCall small(team, call, bytes);
-  small.arrive(send);
+  small.arrive(from);
   meanwhile();
   bool all_arrived = true;
   for (int member = small.awaits(); all_arrived && member < team.size(); member = small.awaits(member)) {
@@ -67,8 +64,25 @@ Small try_small(IntraTeam& team, const Call& call, const std::byte* send, std::b
     return Small::kBegun;
   }
   team.prefetch_next_arrival(bytes);
-  small.take(recv);
+  small.take(to);
   return Small::kDone;
+}
+template <class Meanwhile>
+Small try_small(IntraTeam& team, const Call& call, const std::byte* send, std::byte* recv, SmallWait wait,
+                Meanwhile&& meanwhile) noexcept {
+  if (!team.turns().free() || team.has_begun()) return Small::kNotServed;
+  const std::size_t bytes = SmallCall::bytes_if_served(team, call);
+  if (bytes == kNotOneShot) return Small::kNotServed;
+  return try_small_call(team, call, bytes, send, recv, wait, meanwhile);
+}
+// The same for an allreduce of more than a line, whose caller writes and reads in place. If it is kBegun, `caller` has written, and run()
+// of the same call has its result elsewhere.
+template <class Meanwhile>
+Small try_small(IntraTeam& team, const Call& call, InPlace& caller, SmallWait wait, Meanwhile&& meanwhile) noexcept {
+  if (!team.turns().free() || team.has_begun()) return Small::kNotServed;
+  const std::size_t bytes = SmallCall::bytes_if_served(team, call);
+  if (bytes == kNotOneShot || bytes <= IntraTeam::kInlineBytes) return Small::kNotServed;
+  return try_small_call(team, call, bytes, caller, caller, wait, meanwhile);
 }
 inline Small try_small(IntraTeam& team, const Call& call, const std::byte* send, std::byte* recv,
                        SmallWait wait = SmallWait::kPolls) noexcept {

@@ -4,13 +4,26 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <span>
 
 #include "collectives/intra/one_shot.h"
 
 namespace aiacc::intra {
 
+// The caller of an allreduce that writes its contribution where others read it, and reads theirs there: without the copies of a call
+// from one buffer into another. Both are called once at most, on the caller's thread, and neither throws.
+class InPlace {
+ public:
+  virtual void write(std::byte* contribution) noexcept = 0;
+  virtual void read(std::span<const std::byte* const> contributions) noexcept = 0;
+
+ protected:
+  ~InPlace() = default;
+};
+
 class SmallCall {
  public:
+  static constexpr std::size_t kCacheLine = 64;
   static constexpr int kMostMembers = IntraTeam::kMostPolling;
   // The length of a contribution, if the team's members can make this call so when its turn comes; else kNotOneShot.
   static std::size_t bytes_if_served(const IntraTeam& team, const Call& call) noexcept {
@@ -33,6 +46,17 @@ class SmallCall {
         number_(number) {}
 
   // Publishes this member's arrival, for which there is room.
+  void arrive(InPlace& caller) noexcept {
+    IntraTeam::Arrival arrival;
+    arrival.fingerprint = team_.fingerprint_of(call_);
+    const std::uint64_t number = team_.next_number();
+    // What those who came first have written is on its way while this member writes.
+    for (int member = 0; member < team_.size(); ++member) {
+      if (member != team_.me() && team_.has_arrived(member, number)) prefetch_contribution(member, number);
+    }
+    caller.write(team_.eager(team_.me(), number));
+    number_ = team_.arrive(call_, arrival);
+  }
   void arrive(const std::byte* send) noexcept {
     IntraTeam::Arrival arrival;
     arrival.fingerprint = team_.fingerprint_of(call_);
@@ -60,6 +84,15 @@ class SmallCall {
   }
 
   // Gets what this member needs, when they agree.
+  void take(InPlace& caller) const noexcept {
+    std::array<const std::byte*, kMostMembers> contributions;
+    const auto members = static_cast<std::size_t>(team_.size());
+    for (std::size_t member = 0; member < members; ++member) {
+      contributions[member] = contribution(static_cast<int>(member), 0);
+      if (static_cast<int>(member) != team_.me()) prefetch_contribution(static_cast<int>(member), number_);
+    }
+    caller.read({contributions.data(), members});
+  }
   void take(std::byte* recv) const noexcept {
     if (bytes_ == 0) return;
     const Extent mine = call_.block(team_.me());
@@ -93,6 +126,10 @@ class SmallCall {
   }
 
   bool staged() const noexcept { return bytes_ > IntraTeam::kInlineBytes; }
+  void prefetch_contribution(int member, std::uint64_t number) const noexcept {
+    const std::byte* const theirs = team_.eager(member, number);
+    for (std::size_t at = 0; at < bytes_; at += kCacheLine) prefetch(theirs + at);
+  }
   // A member's, from this element on.
   const std::byte* contribution(int member, std::size_t from) const noexcept {
     const std::byte* whole = staged() ? team_.eager(member, number_) : team_.payload_of(member, number_);

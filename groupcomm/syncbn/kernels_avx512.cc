@@ -13,6 +13,8 @@ constexpr int kRegisterBytes = 64;
 
 #include "groupcomm/syncbn/kernels_records.h"
 
+#include "groupcomm/syncbn/kernels_channels.h"
+
 #include "groupcomm/syncbn/kernels_table.h"
 }  // namespace
 

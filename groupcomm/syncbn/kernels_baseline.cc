@@ -12,6 +12,8 @@ constexpr int kRegisterBytes = 16;
 
 #include "groupcomm/syncbn/kernels_records.h"
 
+#include "groupcomm/syncbn/kernels_channels.h"
+
 #include "groupcomm/syncbn/kernels_table.h"
 }  // namespace
 

@@ -309,17 +309,11 @@ AIACC_INLINE inline void walk_channels(const Batch& batch, size_t arrays, Begin 
 
 inline void clear(double* array, size_t n) { __builtin_memset(array, 0, n * sizeof(double)); }
 
-template <class E>
-void first_elements(const Batch& batch, const void* elements, double* first) {
-  if (batch.samples == 0 || batch.positions == 0) return;
-  const auto* const x = (const byte*)elements;
-  const size_t apart = by_channel_rows(batch) ? 1 : batch.positions;
-  for (size_t channel = 0; channel < batch.channels; ++channel)
-    first[channel] = E::one(x + channel * apart * E::kBytes);
-}
-
-template <class E>
-void sums(const Batch& batch, const void* elements, const double* shift, double* first, double* second) {
+// Shift: const double: deviations from given numbers; double: from the channel's first element, which is kept there.
+template <class E, class Shift>
+AIACC_INLINE inline void sums_of(const Batch& batch, const void* elements, Shift* shift, double* first,
+                                 double* second) {
+  constexpr bool kFromFirst = !std::is_const_v<Shift>;
   clear(first, batch.channels);
   clear(second, batch.channels);
   const auto* const x = (const byte*)elements;
@@ -334,7 +328,12 @@ void sums(const Batch& batch, const void* elements, const double* shift, double*
     walk_channels<E>(
         batch, 1,
         [&](size_t channel, size_t n) AIACC_INLINE {
-          own_shift = numbers(shift + channel, n);
+          if constexpr (kFromFirst) {
+            own_shift = load<E>(x + channel * E::kBytes, n);
+            keep(shift + channel, own_shift, n);
+          } else {
+            own_shift = numbers(shift + channel, n);
+          }
           own_first = numbers(first + channel, n);
           own_second = numbers(second + channel, n);
         },
@@ -345,9 +344,16 @@ void sums(const Batch& batch, const void* elements, const double* shift, double*
         });
     return;
   }
+  size_t to_begin = batch.channels;  // in the first sample
   walk_positions<E>(
       batch,
       [&](size_t channel) AIACC_INLINE {
+        if constexpr (kFromFirst) {
+          if (to_begin > 0) {
+            --to_begin;
+            shift[channel] = E::one(x + channel * batch.positions * E::kBytes);
+          }
+        }
         own_shift = Numbers<Wide>::all(shift[channel]);
         own_first = own_second = Wide{};
       },
@@ -356,6 +362,14 @@ void sums(const Batch& batch, const void* elements, const double* shift, double*
         first[channel] += sum_of(own_first);
         second[channel] += sum_of(own_second);
       });
+}
+template <class E>
+void sums(const Batch& batch, const void* elements, const double* shift, double* first, double* second) {
+  sums_of<E>(batch, elements, shift, first, second);
+}
+template <class E>
+void sums_from_first(const Batch& batch, const void* elements, double* shift, double* first, double* second) {
+  sums_of<E>(batch, elements, shift, first, second);
 }
 
 template <class E>

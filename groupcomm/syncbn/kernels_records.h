@@ -78,10 +78,13 @@ struct WideNumbers {
     store<Fp64>(numbers + 8 * channel, mean, n);
     store<Fp64>(numbers + 8 * (channels + channel), variance, n);
   }
+  // As they are read when they have been put.
+  AIACC_INLINE static Wide kept_mean(const Wide& mean) { return mean; }
+  AIACC_INLINE static Wide kept_variance(const Wide& variance) { return variance; }
 };
 struct NarrowNumbers {
   static constexpr size_t kBytes = 10;
-  static constexpr int kDropped = 13;  // of the 29 bits that fp64 has more than fp32
+  static constexpr int kDropped = 13;  // of kMore
   AIACC_INLINE static Wide mean(const byte* numbers, size_t channels, size_t channel, size_t n) {
     const Mask first = bits_of_numbers(load<Fp32>(numbers + 4 * channel, n));
     const Mask next = in_parts(longs_of(load_halves(numbers + 4 * channels + 2 * channel, n)),
@@ -93,14 +96,28 @@ struct NarrowNumbers {
   }
   AIACC_INLINE static void put(byte* numbers, size_t channels, size_t channel, size_t n, const Wide& mean,
                                const Wide& variance) {
-    // A carry goes into the exponent.
-    const Mask rounded =
-        in_parts(bits_of_numbers(mean), [](auto part) AIACC_INLINE { return part + (1L << (kDropped - 1)); });
-    const Mask first = in_parts(rounded, [](auto part) AIACC_INLINE { return part & ~((1L << 29) - 1); });
+    const Mask rounded = rounded_bits(mean), first = first_bits(rounded);
     const Mask next = in_parts(rounded, [](auto part) AIACC_INLINE { return part >> kDropped; });
     store<Fp32>(numbers + 4 * channel, numbers_of_bits(first), n);
     store_halves(numbers + 4 * channels + 2 * channel, low_halves_of(next), n);
     store<Fp32>(numbers + 6 * channels + 4 * channel, variance, n);
+  }
+  AIACC_INLINE static Wide kept_mean(const Wide& mean) {
+    const Mask rounded = rounded_bits(mean);
+    const Mask first = bits_of_numbers(kept_variance(numbers_of_bits(first_bits(rounded))));
+    return numbers_of_bits(
+        first + in_parts(rounded, [](auto part) AIACC_INLINE { return part & ((1L << kMore) - (1L << kDropped)); }));
+  }
+  AIACC_INLINE static Wide kept_variance(const Wide& variance) { return Fp32::widen(Fp32::narrow(variance)); }
+
+ private:
+  static constexpr int kMore = 29;  // bits that fp64 has more than fp32
+  // A carry goes into the exponent.
+  AIACC_INLINE static Mask rounded_bits(const Wide& mean) {
+    return in_parts(bits_of_numbers(mean), [](auto part) AIACC_INLINE { return part + (1L << (kDropped - 1)); });
+  }
+  AIACC_INLINE static Mask first_bits(const Mask& rounded) {
+    return in_parts(rounded, [](auto part) AIACC_INLINE { return part & ~((1L << kMore) - 1); });
   }
 };
 
@@ -119,6 +136,14 @@ AIACC_INLINE inline void by_lanes(size_t channels, Each each) {
   each(channels - kLanes, kAllLanes);
 }
 
+// Calls each(channel, n) likewise, with no channel in two calls.
+template <class Each>
+AIACC_INLINE inline void by_rest(size_t channels, Each each) {
+  size_t channel = 0;
+  for (; channel + kLanes <= channels; channel += kLanes) each(channel, kAllLanes);
+  if (channel < channels) each(channel, channels - channel);
+}
+
 template <class Form>
 void write_record(std::uint64_t count, const double* mean, const double* square, size_t own, size_t channels,
                   byte* record) {
@@ -133,6 +158,29 @@ void write_record(std::uint64_t count, const double* mean, const double* square,
 }
 
 template <class Form>
+bool write_sums(std::uint64_t count, const double* shift, const double* first, const double* second, size_t own,
+                size_t channels, byte* record) {
+  constexpr double kFar = 1024;
+  Memory<std::uint64_t>::store(record, count);
+  byte* const numbers_of_record = record + kCountBytes;
+  if (own < channels) __builtin_memset(numbers_of_record, 0, channels * Form::kBytes);
+  const Wide share = Numbers<Wide>::all(1 / (double)count), far = Numbers<Wide>::all(kFar);
+  Mask too_far = {};
+  by_lanes(own, [&](size_t channel, auto n) AIACC_INLINE {
+    const Wide sum = numbers(first + channel, n), from_shift = sum * share, of_shift = sum * from_shift;
+    const Wide square = numbers(second + channel, n) - of_shift;
+    too_far = too_far + in_parts(square * far - of_shift, [](auto part) AIACC_INLINE { return part < 0; });
+    const Wide positive = in_parts(square, [](auto part) AIACC_INLINE { return part < 0 ? decltype(part){} : part; });
+    Form::put(numbers_of_record, channels, channel, n, numbers(shift + channel, n) + from_shift, positive * share);
+  });
+  EightLongs lanes;
+  Memory<Mask>::store((byte*)&lanes, too_far);
+  long any = 0;
+  for (size_t lane = 0; lane < kLanes; ++lane) any |= lanes[lane];
+  return any == 0;
+}
+
+template <class Form>
 void read_record(const byte* record, size_t channels, size_t own, double* mean, double* square) {
   const byte* const of_record = record + kCountBytes;
   const Wide count = Numbers<Wide>::all((double)count_of(record));
@@ -142,61 +190,90 @@ void read_record(const byte* record, size_t channels, size_t own, double* mean, 
   });
 }
 
-// Merges in the order of operands what they have of groups of `n` channels. Of the last group the one before it may have some, too.
-template <class Form, class Lanes>
-AIACC_INLINE inline void merge_record(byte* result, const byte* const* operands, size_t operand_count, size_t at,
-                                      size_t channels, Lanes n) {
-  constexpr size_t kMostGroups = (UserOp::kMostRecordBytes / Form::kBytes + kLanes - 1) / kLanes;
-  Wide mean[kMostGroups], variance[kMostGroups];
-  const auto by_group = [&](auto use) AIACC_INLINE {
-    size_t group = 0;
-    for (size_t channel = 0; channel + n < channels; channel += n) use(group++, channel);
-    use(group, channels - n);
-  };
-  // An empty batch is the identity: the means that it has are not looked at.
-  size_t first = 0;
-  while (first < operand_count && count_of(operands[first] + at) == 0) ++first;
-  if (first == operand_count) {
-    __builtin_memmove(result + at, operands[0] + at, kCountBytes + channels * Form::kBytes);
-    return;
-  }
-  std::uint64_t count = count_of(operands[first] + at);
-  const byte* record = operands[first] + at + kCountBytes;
-  by_group([&](size_t group, size_t channel) AIACC_INLINE {
-    mean[group] = Form::mean(record, channels, channel, n);
-    variance[group] = Form::variance(record, channels, channel, n);
-  });
-  for (size_t i = first + 1; i < operand_count; ++i) {
-    const std::uint64_t added = count_of(operands[i] + at);
-    if (added == 0) continue;
+// The operands of a merge that are not empty, in their order, with what each weighs: of all up to it and of those before it. All records
+// of an operand have the same count.
+struct Operands {
+  static constexpr size_t kMost = 64;
+  const byte* record[kMost];
+  double before[kMost], share[kMost];
+  size_t n = 0;
+  std::uint64_t count = 0;
+
+  void add(const byte* operand) {
+    const std::uint64_t added = count_of(operand);
+    if (added == 0) return;
     const auto total = (double)(count + added);
-    const Wide own = Numbers<Wide>::all((double)count / total), share = Numbers<Wide>::all((double)added / total);
+    before[n] = (double)count / total;
+    share[n] = (double)added / total;
     count += added;
-    record = operands[i] + at + kCountBytes;
-    by_group([&](size_t group, size_t channel) AIACC_INLINE {
-      const Wide apart = Form::mean(record, channels, channel, n) - mean[group];
-      const Wide moved = apart * share;
-      const Wide within = variance[group] * own + Form::variance(record, channels, channel, n) * share;
-      variance[group] = within + moved * own * apart;
-      mean[group] = mean[group] + moved;
-    });
+    record[n++] = operand;
   }
-  Memory<std::uint64_t>::store(result + at, count);  // not before: the result may be an operand
-  by_group([&](size_t group, size_t channel) AIACC_INLINE {
-    Form::put(result + at + kCountBytes, channels, channel, n, mean[group], variance[group]);
-  });
+};
+template <class Form, class Lanes>
+AIACC_INLINE inline void merge_lanes(const Operands& of, size_t at, size_t channels, size_t channel, Lanes n,
+                                     Wide& mean, Wide& variance) {
+  mean = Form::mean(of.record[0] + at, channels, channel, n);
+  variance = Form::variance(of.record[0] + at, channels, channel, n);
+  for (size_t i = 1; i < of.n; ++i) {
+    const Wide before = Numbers<Wide>::all(of.before[i]), share = Numbers<Wide>::all(of.share[i]);
+    const Wide apart = Form::mean(of.record[i] + at, channels, channel, n) - mean;
+    const Wide moved = apart * share;
+    const Wide within = variance * before + Form::variance(of.record[i] + at, channels, channel, n) * share;
+    variance = within + moved * before * apart;
+    mean = mean + moved;
+  }
 }
 
 template <class Form>
 void merge_all(void* result, const byte* const* operands, size_t operand_count, size_t records, void* record_bytes) {
   const size_t bytes = (size_t)record_bytes, channels = (bytes - kCountBytes) / Form::kBytes;
-  for (size_t at = 0; records > 0; --records, at += bytes) {
-    if (channels < kLanes) {
-      merge_record<Form>((byte*)result, operands, operand_count, at, channels, channels);
+  auto* const merged = (byte*)result;
+  const byte* next = operands[0];
+  for (size_t i = 1; i <= operand_count;) {
+    Operands of;
+    of.add(next);
+    for (; i < operand_count && of.n < Operands::kMost; ++i) of.add(operands[i]);
+    if (of.n < 2) {
+      __builtin_memmove(merged, of.n == 0 ? operands[0] : of.record[0], records * bytes);
     } else {
-      merge_record<Form>((byte*)result, operands, operand_count, at, channels, kAllLanes);
+      for (size_t record = 0; record < records; ++record) {
+        const size_t at = record * bytes + kCountBytes;
+        by_rest(channels, [&](size_t channel, auto n) AIACC_INLINE {
+          Wide mean, variance;
+          merge_lanes<Form>(of, at, channels, channel, n, mean, variance);
+          Form::put(merged + at, channels, channel, n, mean, variance);
+        });
+        Memory<std::uint64_t>::store(merged + record * bytes, of.count);
+      }
     }
+    next = merged;
+    if (i == operand_count) return;
   }
+}
+
+template <class Form>
+std::uint64_t merge_and_read(const byte* const* operands, size_t operand_count, size_t of_record, size_t channels,
+                             double* mean, double* square) {
+  const size_t bytes = kCountBytes + of_record * Form::kBytes;
+  Operands of;
+  for (size_t i = 0; i < operand_count; ++i) of.add(operands[i]);
+  if (of.n == 0) {
+    clear(mean, channels);
+    clear(square, channels);
+    return 0;
+  }
+  const Wide count = Numbers<Wide>::all((double)of.count);
+  size_t at = kCountBytes;
+  for (size_t first = 0; first < channels; first += of_record, at += bytes) {
+    const size_t own = channels - first < of_record ? channels - first : of_record;
+    by_lanes(own, [&](size_t channel, auto n) AIACC_INLINE {
+      Wide own_mean, variance;
+      merge_lanes<Form>(of, at, of_record, channel, n, own_mean, variance);
+      keep(mean + first + channel, Form::kept_mean(own_mean), n);
+      keep(square + first + channel, Form::kept_variance(variance) * count, n);
+    });
+  }
+  return of.count;
 }
 
 template <class Form>
@@ -206,5 +283,5 @@ void merge_two(void* inout, const void* in, size_t records, void* record_bytes) 
 }
 
 template <class Form>
-constexpr RecordForm kRecordForm = {Form::kBytes, write_record<Form>, read_record<Form>, merge_two<Form>,
-                                    merge_all<Form>};
+constexpr RecordForm kRecordForm = {Form::kBytes,    write_record<Form>, write_sums<Form>,    read_record<Form>,
+                                    merge_two<Form>, merge_all<Form>,    merge_and_read<Form>};

@@ -30,37 +30,59 @@ bool from_shifts(Moments& moments) noexcept {
 
 }  // namespace
 
-void moments_of(const Batch& batch, const void* x, Moments& moments) {
+void sum_up(const Batch& batch, const void* x, Moments& sums) {
   const std::size_t channels = batch.channels;
-  moments.count = batch.count();
-  if (moments.count == 0) {
-    moments.mean.assign(channels, 0.0);
-    moments.square.assign(channels, 0.0);
-    return;
+  sums.count = batch.count();
+  for (auto* array : {&sums.mean, &sums.square, &sums.sum}) {
+    sums.count == 0 ? array->assign(channels, 0.0) : array->resize(channels);
   }
-  for (auto* array : {&moments.mean, &moments.square, &moments.sum}) array->resize(channels);
-  const kernels::Table& passes = kernels::best();
-  passes.first_elements(batch, x, moments.mean.data());
-  for (int pass = 0; pass < 2; ++pass) {
-    passes.sums(batch, x, moments.mean.data(), moments.sum.data(), moments.square.data());
-    if (!from_shifts(moments)) return;
-  }
+  if (sums.count == 0) return;
+  kernels::best().sums_from_first(batch, x, sums.mean.data(), sums.sum.data(), sums.square.data());
+}
+
+void finish(const Batch& batch, const void* x, Moments& sums) {
+  if (sums.count == 0 || !from_shifts(sums)) return;
+  kernels::best().sums(batch, x, sums.mean.data(), sums.sum.data(), sums.square.data());
+  from_shifts(sums);
+}
+
+void moments_of(const Batch& batch, const void* x, Moments& moments) {
+  sum_up(batch, x, moments);
+  finish(batch, x, moments);
 }
 
 Records::Records(std::size_t channels, DType statistics) noexcept
     : channels_(channels),
       wide_(statistics == DType::kFloat64),
-      form_(wide_ ? kernels::best().wide : kernels::best().narrow) {
-  const std::size_t most = (UserOp::kMostRecordBytes - sizeof(std::uint64_t)) / form_.channel_bytes;
-  count_ = (channels + most - 1) / most;
-  of_record_ = (channels + count_ - 1) / count_;
+      form_(wide_ ? &kernels::best().wide : &kernels::best().narrow) {
+  const std::size_t most = (UserOp::kMostRecordBytes - sizeof(std::uint64_t)) / form_->channel_bytes;
+  // Whole vectors of kernels: eight channels or several times as many, of which as few as possible are too many.
+  constexpr std::size_t kLanes = 8;
+  std::size_t least = ~std::size_t{0};
+  for (std::size_t size = std::min(channels, kLanes); size <= most; size += kLanes) {
+    const std::size_t count = (channels + size - 1) / size,
+                      bytes = count * (sizeof(std::uint64_t) + size * form_->channel_bytes);
+    if (bytes > least) continue;
+    least = bytes;
+    count_ = count;
+    of_record_ = size;
+  }
 }
 
 void Records::write(const Moments& moments, std::byte* message) const noexcept {
   for (std::size_t first = 0; first < count_ * of_record_; first += of_record_, message += record_bytes()) {
-    form_.write(moments.count, moments.mean.data() + first, moments.square.data() + first, part_of_record(first),
-                of_record_, message);
+    form_->write(moments.count, moments.mean.data() + first, moments.square.data() + first, part_of_record(first),
+                 of_record_, message);
   }
+}
+
+bool Records::write_sums(const Moments& sums, std::byte* message) const noexcept {
+  bool near = sums.count > 0;
+  for (std::size_t first = 0; near && first < count_ * of_record_; first += of_record_, message += record_bytes()) {
+    near = form_->write_sums(sums.count, sums.mean.data() + first, sums.sum.data() + first, sums.square.data() + first,
+                             part_of_record(first), of_record_, message);
+  }
+  return near;
 }
 
 void Records::read(const std::byte* message, Moments& moments) const {
@@ -68,7 +90,14 @@ void Records::read(const std::byte* message, Moments& moments) const {
   moments.mean.resize(channels_);
   moments.square.resize(channels_);
   for (std::size_t first = 0; first < channels_; first += of_record_, message += record_bytes())
-    form_.read(message, of_record_, part_of_record(first), moments.mean.data() + first, moments.square.data() + first);
+    form_->read(message, of_record_, part_of_record(first), moments.mean.data() + first, moments.square.data() + first);
+}
+
+void Records::merge(std::span<const std::byte* const> messages, Moments& moments) const noexcept {
+  moments.mean.resize(channels_);
+  moments.square.resize(channels_);
+  moments.count = form_->merge_and_read(messages.data(), messages.size(), of_record_, channels_, moments.mean.data(),
+                                        moments.square.data());
 }
 
 std::size_t Records::part_of_record(std::size_t first) const noexcept {
@@ -77,11 +106,12 @@ std::size_t Records::part_of_record(std::size_t first) const noexcept {
 
 UserOp Records::merging() const {
   UserOp op;
-  op.function = form_.merge;
-  op.of_all = form_.merge_all;
+  op.function = form_->merge;
+  op.of_all = form_->merge_all;
   op.arg = reinterpret_cast<void*>(record_bytes());
   op.record_bytes = record_bytes();
   op.name = fmt::format("{}{} channels", channels_, wide_ ? " fp64" : "");
+  op.known_identity = op.identity();
   return op;
 }
 

@@ -26,10 +26,13 @@ struct Moments {
   std::uint64_t count = 0;       // elements of each channel
   std::vector<double> mean;      // 0 where count is 0
   std::vector<double> square;    // M2
-  std::vector<double> sum = {};  // of deviations, while moments_of() runs
+  std::vector<double> sum = {};  // of deviations, between sum_up() and finish()
 };
 
-// Into `moments`, whose memory is used again.
+// In two steps, into `sums`, whose memory is used again. In between these are sums of deviations and of their squares, and shifts in place
+// of means, of which Records::write_sums() can make moments at once.
+void sum_up(const Batch& batch, const void* x, Moments& sums);
+void finish(const Batch& batch, const void* x, Moments& sums);
 void moments_of(const Batch& batch, const void* x, Moments& moments);
 
 // Moments in a message: records of a count, the means of some channels and then their variances. All records of a message have as many
@@ -41,11 +44,15 @@ class Records {
   Records(std::size_t channels, DType statistics) noexcept;
 
   std::size_t count() const noexcept { return count_; }
-  std::size_t record_bytes() const noexcept { return sizeof(std::uint64_t) + of_record_ * form_.channel_bytes; }
+  std::size_t record_bytes() const noexcept { return sizeof(std::uint64_t) + of_record_ * form_->channel_bytes; }
   std::size_t bytes() const noexcept { return count_ * record_bytes(); }
 
   void write(const Moments& moments, std::byte* message) const noexcept;
+  // The same of sums. False: of these sums it cannot, and finish() has to come first.
+  bool write_sums(const Moments& sums, std::byte* message) const noexcept;
   void read(const std::byte* message, Moments& moments) const;
+  // Reads what merging() makes of these messages, at most 64, with the same bits.
+  void merge(std::span<const std::byte* const> messages, Moments& moments) const noexcept;
 
   // Merges records in the order of ranks, without a fused multiply-add: the bits are equal on every processor. Its name has
   // the number of channels, because ranks compare names.
@@ -57,9 +64,9 @@ class Records {
 
   std::size_t channels_;
   bool wide_;  // fp64
-  const kernels::RecordForm& form_;
-  std::size_t count_;
-  std::size_t of_record_;
+  const kernels::RecordForm* form_;
+  std::size_t count_ = 0;
+  std::size_t of_record_ = 0;
 };
 
 }  // namespace aiacc::syncbn

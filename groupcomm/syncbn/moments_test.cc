@@ -147,8 +147,10 @@ struct Results {
       : shift(batch.channels), sums(4 * batch.channels), y(batch.elements() * size_of(batch.type)), dx(y.size()) {
     const std::size_t channels = batch.channels;
     const std::vector<double> scale(channels, 1.7), bias(channels, -0.3);
-    table.first_elements(batch, x, shift.data());
-    table.sums(batch, x, shift.data(), &sums[0], &sums[channels]);
+    table.sums_from_first(batch, x, shift.data(), &sums[0], &sums[channels]);
+    std::vector<double> given(2 * channels);
+    table.sums(batch, x, shift.data(), &given[0], &given[channels]);
+    EXPECT_EQ(std::memcmp(given.data(), sums.data(), given.size() * 8), 0) << table.name;
     table.gradient_sums(batch, x, dy, shift.data(), &sums[2 * channels], &sums[3 * channels]);
     const auto both = [&](const void* of_x, const void* of_dy, void* to_y, void* to_dx) {
       if (to_y != nullptr) table.normalize(batch, of_x, to_y, shift.data(), scale.data(), bias.data());
@@ -275,6 +277,12 @@ Moments merged(const Batch& batch, DType statistics, const std::vector<float>& x
     Moments moments;
     moments_of(own, x.data() + sample * batch.channels * batch.positions, moments);
     records.write(moments, one.data());
+    Moments sums;
+    sum_up(own, x.data() + sample * batch.channels * batch.positions, sums);
+    std::vector<std::byte> of_sums(records.bytes());
+    if (records.write_sums(sums, of_sums.data())) {
+      EXPECT_EQ(of_sums, one);
+    }
     if (first) {
       all = one;
     } else {
@@ -291,6 +299,9 @@ Moments merged(const Batch& batch, DType statistics, const std::vector<float>& x
   op.of_all(one.data(), operands.data(), operands.size(), records.count(), op.arg);
   records.read(one.data(), at_once);
   EXPECT_EQ(at_once.count, result.count);
+  Moments in_place;
+  records.merge(operands, in_place);
+  EXPECT_TRUE(in_place.count == at_once.count && in_place.mean == at_once.mean && in_place.square == at_once.square);
   for (std::size_t channel = 0; channel < batch.channels; ++channel) {
     EXPECT_NEAR(at_once.mean[channel], result.mean[channel], 0x1p-38 * std::abs(result.mean[channel])) << channel;
     EXPECT_NEAR(at_once.square[channel], result.square[channel], 0x1p-20 * result.square[channel]) << channel;

@@ -2,8 +2,6 @@
 
 #include <fmt/format.h>
 
-#include <algorithm>
-#include <cmath>
 #include <utility>
 
 #include "base/error.h"
@@ -12,48 +10,15 @@
 namespace aiacc::syncbn {
 namespace {
 
-// Calls use(number), whose type is that of statistics_type().
-template <class Use>
-void as_numbers(DType type, Use&& use) {
-  if (type == DType::kFloat64) return use(double());
-  use(float());
-}
-
-// Numbers of each channel, one kind after the other, so that a loop has no branch and the compiler can vectorise it.
-template <class Number>
-void narrow(const std::vector<double>& from, void* to) noexcept {
-  const double* const numbers = from.data();
-  for (std::size_t i = 0, n = from.size(); i < n; ++i) static_cast<Number*>(to)[i] = static_cast<Number>(numbers[i]);
-}
-template <class Number>
-void widen(const void* from, std::vector<double>& to) noexcept {
-  double* const numbers = to.data();
-  for (std::size_t i = 0, n = to.size(); i < n; ++i)
-    numbers[i] = static_cast<double>(static_cast<const Number*>(from)[i]);
-}
-// product[i] = by[i] * numbers[i], and by[i] where there are none.
-template <class Number>
-void multiply(const double* by, const void* numbers, std::vector<double>& product) noexcept {
-  double* const to = product.data();
-  for (std::size_t i = 0, n = product.size(); i < n; ++i)
-    to[i] = numbers == nullptr ? by[i] : by[i] * static_cast<double>(static_cast<const Number*>(numbers)[i]);
-}
-// The running statistic becomes (1 - share) of itself and `share_of_now` of what is now.
-template <class Number>
-void follow(void* running, double share, const std::vector<double>& now, double share_of_now) noexcept {
-  auto* const numbers = static_cast<Number*>(running);
-  const double* const own = now.data();
-  for (std::size_t i = 0, n = now.size(); i < n; ++i)
-    numbers[i] = static_cast<Number>(static_cast<double>(numbers[i]) * (1.0 - share) + own[i] * share_of_now);
-}
-
-template <class Number>
-void follow(const Layer& layer, const Moments& moments) noexcept {
+// How running statistics follow.
+void follow(const Layer& layer, std::uint64_t count, kernels::Scaling& scaling) noexcept {
   const bool torch = layer.convention == Convention::kTorch;
   const double share = torch ? layer.momentum : 1.0 - layer.momentum;
-  const double divisor = static_cast<double>(moments.count) - (torch ? 1.0 : 0.0);
-  if (layer.running_mean != nullptr) follow<Number>(layer.running_mean, share, moments.mean, share);
-  if (layer.running_variance != nullptr) follow<Number>(layer.running_variance, share, moments.square, share / divisor);
+  scaling.running_mean = layer.running_mean;
+  scaling.running_variance = layer.running_variance;
+  scaling.kept = 1.0 - share;
+  scaling.of_mean = share;
+  scaling.of_square = share / (static_cast<double>(count) - (torch ? 1.0 : 0.0));
 }
 
 }  // namespace
@@ -62,12 +27,19 @@ Passes::Passes(std::string name) : name_(std::move(name)) {}
 
 void Passes::begin_forward(const Batch& batch, const void* x) {
   pass_ = Pass::kForward;
-  channels_ = batch.channels;
+  batch_ = batch;
+  x_ = x;
   type_ = statistics_type(batch.type);
-  moments_of(batch, x, moments_);
+  exchanged_ = false;
+  if (const std::pair now(batch.channels, type_); std::exchange(records_of_, now) != now) {
+    records_ = Records(batch.channels, type_);
+    merging_ = records_.merging();
+  }
+  sum_up(batch, x, moments_);
 }
 
 void Passes::end_forward(const Batch& batch, const Layer& layer, const void* x, void* y, double* saved) {
+  if (!exchanged_) finish(batch, x, moments_);
   // All ranks have the same count, so all of them refuse.
   if (moments_.count == 0) {
     throw Error(Code::kInvalidArgument, fmt::format("SyncBN '{}': the batches of all ranks are empty", name_));
@@ -79,91 +51,129 @@ void Passes::end_forward(const Batch& batch, const Layer& layer, const void* x, 
                     "training needs 2 or more",
                     name_));
   }
-  const Saved keeps(saved, channels_);
+  const std::size_t channels = batch.channels;
+  const Saved keeps(saved, channels);
   *keeps.count = static_cast<double>(moments_.count);
-  second_.resize(channels_);
-  third_.resize(channels_);
-  std::copy_n(moments_.mean.data(), channels_, keeps.mean);
-  const double share = 1.0 / *keeps.count;
-  for (std::size_t channel = 0; channel < channels_; ++channel)
-    keeps.scale[channel] = 1.0 / std::sqrt(moments_.square[channel] * share + layer.epsilon);
-  as_numbers(statistics_type(batch.type), [&]<class Number>(Number) {
-    multiply<Number>(keeps.scale, layer.weight, second_);
-    layer.bias != nullptr ? widen<Number>(layer.bias, third_) : third_.assign(channels_, 0.0);
-    follow<Number>(layer, moments_);
-  });
-  kernels::best().normalize(batch, x, y, keeps.mean, second_.data(), third_.data());
+  first_.resize(channels);
+  second_.resize(channels);
+  kernels::Scaling scaling;
+  scaling.channels = channels;
+  scaling.type = type_;
+  scaling.mean = moments_.mean.data();
+  scaling.square = moments_.square.data();
+  scaling.share = 1.0 / *keeps.count;
+  scaling.epsilon = layer.epsilon;
+  scaling.weight = layer.weight;
+  scaling.bias = layer.bias;
+  follow(layer, moments_.count, scaling);
+  scaling.saved_mean = keeps.mean;
+  scaling.scale = keeps.scale;
+  scaling.factor = first_.data();
+  scaling.constant = second_.data();
+  kernels::best().scales(scaling);
+  kernels::best().normalize(batch, x, y, keeps.mean, first_.data(), second_.data());
 }
 
 void Passes::begin_backward(const Batch& batch, const double* saved, const void* x, const void* dy, void* dweight,
                             void* dbias) {
   pass_ = Pass::kBackward;
-  channels_ = batch.channels;
+  batch_ = batch;
   type_ = statistics_type(batch.type);
-  const Saved kept(const_cast<double*>(saved), channels_);
-  for (auto* array : {&first_, &second_}) array->resize(channels_);
+  exchanged_ = false;
+  const Saved kept(const_cast<double*>(saved), batch.channels);
+  for (auto* array : {&first_, &second_}) array->resize(batch.channels);
   kernels::best().gradient_sums(batch, x, dy, kept.mean, first_.data(), second_.data());
-  for (std::size_t channel = 0; channel < channels_; ++channel)
-    second_[channel] *= kept.scale[channel];  // now of the normalised elements
-  as_numbers(type_, [&]<class Number>(Number) {
-    if (dweight != nullptr) narrow<Number>(second_, dweight);
-    if (dbias != nullptr) narrow<Number>(first_, dbias);
-  });
+  gradients_.channels = batch.channels;
+  gradients_.type = type_;
+  gradients_.first = first_.data();
+  gradients_.second = second_.data();
+  gradients_.scale = kept.scale;
+  gradients_.dbias = dbias;
+  gradients_.dweight = dweight;
 }
 
 void Passes::end_backward(const Batch& batch, const void* weight, const double* saved, const void* x, const void* dy,
                           void* dx) {
+  if (!exchanged_) give_gradients(DType::kFloat64, first_.data(), second_.data());
   if (dx == nullptr) return;
-  const Saved kept(const_cast<double*>(saved), channels_);
-  for (auto* array : {&third_, &fourth_}) array->resize(channels_);
-  as_numbers(type_, [&]<class Number>(Number) { multiply<Number>(kept.scale, weight, third_); });
-  const double share = 1.0 / *kept.count;
-  for (std::size_t channel = 0; channel < channels_; ++channel) {
-    const double factor = -third_[channel] * share;
-    fourth_[channel] = factor * kept.scale[channel] * second_[channel];
-    first_[channel] *= factor;
-  }
-  kernels::best().input_gradient(batch, x, dy, dx, kept.mean, third_.data(), fourth_.data(), first_.data());
+  const Saved kept(const_cast<double*>(saved), batch.channels);
+  third_.resize(batch.channels);
+  kernels::GradientScaling scaling;
+  scaling.channels = batch.channels;
+  scaling.type = type_;
+  scaling.sum_type = gradients_.sum_type;
+  scaling.share = 1.0 / *kept.count;
+  scaling.weight = weight;
+  scaling.scale = kept.scale;
+  scaling.sum = gradients_.sum;
+  scaling.product_sum = gradients_.product_sum;
+  scaling.of_gradient = third_.data();
+  scaling.of_deviation = second_.data();
+  scaling.constant = first_.data();
+  kernels::best().gradient_scales(scaling);
+  kernels::best().input_gradient(batch, x, dy, dx, kept.mean, third_.data(), second_.data(), first_.data());
+}
+
+void Passes::give_gradients(DType type, void* sum, void* product_sum) noexcept {
+  gradients_.sum_type = type;
+  gradients_.sum = sum;
+  gradients_.product_sum = product_sum;
+  kernels::best().give_gradients(gradients_);
 }
 
 std::size_t Passes::message_bytes() const noexcept {
-  return pass_ == Pass::kForward ? Records(channels_, type_).bytes() : 2 * channels_ * size_of(type_);
+  return pass_ == Pass::kForward ? records_.bytes() : 2 * batch_.channels * size_of(type_);
 }
 
-Call Passes::write(std::byte* message) {
+Call Passes::call() {
   Call call;
   call.kind = Collective::kAllreduce;
+  const std::size_t channels = batch_.channels;
   if (pass_ == Pass::kForward) {
-    const Records records(channels_, type_);
-    records.write(moments_, message);
-    if (const std::pair now(channels_, type_); std::exchange(merging_of_, now) != now) merging_ = records.merging();
-    call.count = records.count();
+    call.count = records_.count();
     call.reduction.type = DType::kRecord;
     call.reduction.user = &merging_;
     return call;
   }
-  call.count = 2 * channels_;
+  call.count = 2 * channels;
   call.reduction.type = type_;
-  as_numbers(type_, [&]<class Number>(Number) {
-    narrow<Number>(first_, message);
-    narrow<Number>(second_, message + channels_ * sizeof(Number));
-  });
+  sums_.resize(message_bytes());
   return call;
 }
 
+void Passes::write(std::byte* message) noexcept {
+  if (pass_ == Pass::kBackward) return give_gradients(type_, message, message + batch_.channels * size_of(type_));
+  if (records_.write_sums(moments_, message)) return;
+  finish(batch_, x_, moments_);
+  records_.write(moments_, message);
+}
+
 void Passes::read(const std::byte* message) {
-  if (pass_ == Pass::kForward) return Records(channels_, type_).read(message, moments_);
-  as_numbers(type_, [&]<class Number>(Number) {
-    widen<Number>(message, first_);
-    widen<Number>(message + channels_ * sizeof(Number), second_);
-  });
+  exchanged_ = true;
+  if (pass_ == Pass::kBackward) return read_sums(message);
+  records_.read(message, moments_);
+}
+
+void Passes::read(std::span<const std::byte* const> messages) noexcept {
+  exchanged_ = true;
+  if (pass_ == Pass::kForward) return records_.merge(messages, moments_);
+  std::byte* const sums = sums_.data();
+  Reduction reduction;
+  reduction.type = type_;
+  cpu_.reduce_now({&sums, 1}, messages, 2 * batch_.channels, reduction, static_cast<int>(messages.size()));
+  read_sums(sums);
+}
+
+void Passes::read_sums(const std::byte* sums) noexcept {
+  gradients_.sum = const_cast<std::byte*>(sums);
+  gradients_.product_sum = const_cast<std::byte*>(sums) + batch_.channels * size_of(type_);
 }
 
 Error Passes::explained(const Error& error) const {
   if (error.code() != Code::kMismatch) return error;
   return Error(Code::kMismatch,
                fmt::format("SyncBN '{}', {} over {} channels here: {}{}", name_,
-                           pass_ == Pass::kForward ? "forward" : "backward", channels_, error.message(),
+                           pass_ == Pass::kForward ? "forward" : "backward", batch_.channels, error.message(),
                            error.message().find("barrier") == std::string::npos ? "" : " (a barrier: out of batches)"),
                error.peer());
 }

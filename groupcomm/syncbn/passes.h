@@ -10,12 +10,15 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <span>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "base/data/cpu_compute.h"
 #include "base/data/reduction.h"
 #include "base/error.h"
+#include "collectives/intra/small_call.h"
 #include "collectives/operation.h"
 #include "groupcomm/syncbn/batch.h"
 #include "groupcomm/syncbn/moments.h"
@@ -49,8 +52,8 @@ struct Saved {
   static std::size_t size(std::size_t channels) noexcept { return 2 * channels + 1; }
 };
 
-// One pass after the other: begin; of several ranks also write, an allreduce of the message in place, and read; end.
-class Passes {
+// One pass after the other: begin; of several ranks also write, call() with the message as its buffer, and read; end.
+class Passes final : public intra::InPlace {
  public:
   // `name` is that of the layers, for messages.
   explicit Passes(std::string name);
@@ -68,23 +71,36 @@ class Passes {
 
   // Of the pass that has begun.
   std::size_t message_bytes() const noexcept;
-  // This rank's message, and the allreduce of it, which refers to this object.
-  Call write(std::byte* message);
+  // The allreduce, which refers to this object.
+  Call call();
+  // This rank's message.
+  void write(std::byte* message) noexcept override;
+  // The allreduce's result, which stays until the pass has ended; or the messages of all ranks, with the same bits.
   void read(const std::byte* message);
+  void read(std::span<const std::byte* const> messages) noexcept override;
   // The allreduce's error, as the caller is told of it.
   Error explained(const Error& error) const;
 
  private:
+  void read_sums(const std::byte* sums) noexcept;
+  void give_gradients(DType type, void* sum, void* product_sum) noexcept;
+
   enum class Pass : std::uint8_t { kForward, kBackward };
 
   const std::string name_;
   Pass pass_ = Pass::kForward;
-  std::size_t channels_ = 0;
+  Batch batch_;
+  const void* x_ = nullptr;       // of a forward pass
+  bool exchanged_ = false;        // the numbers are those of all ranks
   DType type_ = DType::kFloat32;  // of the batch's statistics
   Moments moments_;
+  CpuCompute cpu_;
+  std::vector<std::byte> sums_;                    // of messages
+  std::pair<std::size_t, DType> records_of_ = {};  // so many channels with such statistics
+  Records records_{1, DType::kFloat32};
   UserOp merging_;
-  std::pair<std::size_t, DType> merging_of_ = {};        // so many channels with such statistics
-  std::vector<double> first_, second_, third_, fourth_;  // numbers of each channel
+  kernels::GradientSums gradients_;
+  std::vector<double> first_, second_, third_;  // numbers of each channel
 };
 
 }  // namespace aiacc::syncbn

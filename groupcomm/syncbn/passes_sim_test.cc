@@ -111,7 +111,8 @@ struct Together {
     if (programs.job.size() == 1) co_return;
     one.message.resize(one.passes.message_bytes());
     const Buffer buffer = sim::buffer_over(one.message.data(), one.message.size());
-    const Call call = one.passes.write(one.message.data());
+    const Call call = one.passes.call();
+    one.passes.write(one.message.data());
     try {
       co_await programs.call(rank, call, buffer, buffer);
     } catch (const Error& error) {

@@ -39,9 +39,9 @@ void SyncBatchNorm::exchange() {
   Buffer buffer;
   buffer.bytes = passes_.message_bytes();
   buffer.data = message(buffer.bytes);
-  const Call call = passes_.write(buffer.data);
+  const Call call = passes_.call();
   try {
-    group_.run(call, buffer, buffer, nullptr);
+    if (group_.run_in_place(call, buffer, passes_)) return;
   } catch (const Error& error) {
     if (error.code() != Code::kMismatch) throw;
     throw passes_.explained(error);

@@ -157,6 +157,39 @@ void Group::run(const Call& call, const Buffer& send, const Buffer& recv, const 
   if (operation.error()) std::rethrow_exception(operation.error());
 }
 
+// The first of the three paths (docs/architecture.md): a small call on one host, of one cache line or a few, without an operation, a
+// coroutine frame or a deadline. If it returns false, the call continues as an operation.
+template <class Try>
+bool Group::finish_by(const Call& call, Try&& try_small) noexcept {
+  if (intra_team_ == nullptr || !is_open() || stop_.requested() || board_->anything_posted()) return false;
+  if (!team_.compute.works_inline()) return false;
+  Recorder& recorder = context_.recorder();
+  const auto record = [&] { recorder.prepare(recorded_as_, collectives() + 1, call, loop().about_now()); };
+  if (try_small(record) != intra::Small::kDone) return false;
+  board_->arrived(count_collective());
+  recorder.add_prepared();
+  return true;
+}
+
+bool Group::run_in_place(const Call& call, const Buffer& buffer, intra::InPlace& caller) {
+  Lane& lane = context_.lane();
+  {
+    Lane::Hold hold(lane);
+    if (hold.owns()) {
+      const auto attempt = [&](const auto& record) {
+        return intra::try_small(*intra_team_, call, caller, intra::SmallWait::kYieldsToo, record);
+      };
+      if (!traffic_class_ && finish_by(call, attempt)) return true;
+      caller.write(buffer.data);
+      run_held(call, buffer, buffer, nullptr, hold);
+      return false;
+    }
+  }
+  caller.write(buffer.data);
+  run(call, buffer, buffer, nullptr);
+  return false;
+}
+
 // By itself because of what it has on the stack: g++ sets an empty ShortCall's 2 KiB to zero, which takes as long as a small call.
 [[gnu::noinline]] void Group::run_held(const Call& call, const Buffer& send, const Buffer& recv,
                                        const CallOptions* options, Lane::Hold& hold) {
@@ -169,17 +202,11 @@ void Group::run(const Call& call, const Buffer& send, const Buffer& recv, const 
   if (operation.error()) std::rethrow_exception(operation.error());
 }
 
-// The first of the three paths (docs/architecture.md): a small call on one host, of one cache line or a few, without an operation, a
-// coroutine frame or a deadline. If it returns false, the call continues as an operation.
 bool Group::finish_small(const Call& call, const Buffer& send, const Buffer& recv, intra::SmallWait wait) noexcept {
-  if (intra_team_ == nullptr || !is_open() || stop_.requested() || board_->anything_posted()) return false;
-  if (!team_.compute.works_inline() || !send.on_host() || !recv.on_host()) return false;
-  Recorder& recorder = context_.recorder();
-  const auto record = [&] { recorder.prepare(recorded_as_, collectives() + 1, call, loop().about_now()); };
-  if (intra::try_small(*intra_team_, call, send.data, recv.data, wait, record) != intra::Small::kDone) return false;
-  board_->arrived(count_collective());
-  recorder.add_prepared();
-  return true;
+  return finish_by(call, [&](const auto& record) {
+    if (!send.on_host() || !recv.on_host()) return intra::Small::kNotServed;
+    return intra::try_small(*intra_team_, call, send.data, recv.data, wait, record);
+  });
 }
 
 // A small collective, if no other operation is outstanding; the other members may have begun it already. What waits may have become

@@ -49,7 +49,8 @@ class Context;
 class WaitingReceive;
 namespace intra {
 enum class SmallWait : std::uint8_t;  // collectives/intra/small.h
-}
+class InPlace;                        // collectives/intra/small_call.h
+}  // namespace intra
 
 class Group final : private GroupBoard::Observer,
                     private Root::Owner,
@@ -99,6 +100,9 @@ class Group final : private GroupBoard::Observer,
 
   // Runs the call, blocking; throws its error.
   void run(const Call& call, const Buffer& send, const Buffer& recv, const CallOptions* options);
+  // The same for an allreduce of `buffer`. True: `caller` has read what others have written, and nothing is in the buffer. Otherwise it
+  // wrote this rank's contribution there, perhaps for the second time, and has to read the result.
+  bool run_in_place(const Call& call, const Buffer& buffer, intra::InPlace& caller);
   // For an asynchronous collective without attributes: whether it ended well at once; its ticket, or 0. The caller holds the lane,
   // and goes on with the call if it has not ended, before it gives the lane up.
   std::uint64_t finish_at_once(const Call& call, const Buffer& send, const Buffer& recv) noexcept;
@@ -213,6 +217,8 @@ class Group final : private GroupBoard::Observer,
   void end(std::exception_ptr error) noexcept;  // ended_ is set: stops everything here
   void aborted_by_member(std::exception_ptr error) noexcept override;
   bool finish_small(const Call& call, const Buffer& send, const Buffer& recv, intra::SmallWait wait) noexcept;
+  template <class Try>
+  bool finish_by(const Call& call, Try&& try_small) noexcept;
   std::unique_ptr<RequestedWork> prepare_small(const PlainCall& call, const Buffer& send, const Buffer& recv);
   void run_held(const Call& call, const Buffer& send, const Buffer& recv, const CallOptions* options, Lane::Hold& hold);
   bool may_begin_plainly() const noexcept {
