@@ -14,7 +14,9 @@ struct Allgather {
   Buffer all;  // the result, host by host
   std::size_t shards;
   std::size_t slices;
-  bool of_own_blocks;  // each rank's shard of its host's part is its own block
+  // Each rank's shard of its host's part is its own block: slices of it travel at once, and come to the host's ranks with the
+  // others.
+  bool by_blocks;
 
   bool exchanges() const noexcept { return static_cast<std::size_t>(call.local_rank) < shards; }
   bool waits() const noexcept { return exchanges(); }
@@ -23,7 +25,33 @@ struct Allgather {
     return buffer.slice(extent.begin * element, extent.count * element);
   }
 
-  Task<void> before(std::size_t, Stop&) { co_return; }
+  Task<void> copy_own() {
+    Operation& op = call.op;
+    const Buffer to = part_of(all, layout.own_block());
+    if (to.data != op.send.data || to.data == nullptr) co_await op.team.compute.copy(to, op.send, op.stop);
+  }
+  // Gathers the blocks of this host's ranks.
+  Task<void> gather_here(Stop& stop) {
+    const Extent part = layout.part(call.host);
+    std::vector<Extent> blocks;
+    for (std::size_t member = 0; call.op.call.uneven && member < static_cast<std::size_t>(call.here()); ++member) {
+      const Extent block = layout.block(call.first_of(call.host) + member);
+      blocks.push_back({block.begin - part.begin, block.count});
+    }
+    Call phase = call.op.call;
+    phase.blocks = blocks;
+    if (call.op.call.uneven) phase.count = part.count;
+    co_await call.on_host(phase, call.op.send, part_of(all, part), stop);
+  }
+
+  Task<void> before(std::size_t slice, Stop& stop) {
+    if (slice > 0) co_return;
+    if (by_blocks || call.alone()) {
+      co_await copy_own();
+    } else {
+      co_await gather_here(stop);
+    }
+  }
   Task<void> between(std::size_t slice, Stop& stop) {
     std::vector<Extent> pieces;
     for (int of = 0; of < call.view.hosts(); ++of) {
@@ -36,48 +64,17 @@ struct Allgather {
     std::vector<intra::Extents> owners(shards);
     for (std::size_t shard = 0; shard < shards; ++shard) {
       for (int of = 0; of < call.view.hosts(); ++of) {
-        if (of_own_blocks || of != call.host) owners[shard].add(layout.piece(of, shard, shards, slice, slices));
+        if (by_blocks || of != call.host) owners[shard].add(layout.piece(of, shard, shards, slice, slices));
       }
     }
     co_await call.spread_on_host(owners, all, stop);
   }
 };
 
-Task<void> copy_own(Allgather& run, Buffer to) {
-  Operation& op = run.call.op;
-  if (to.data != op.send.data || to.data == nullptr) co_await op.team.compute.copy(to, op.send, op.stop);
-}
-
-// Gathers the blocks of this host's ranks.
-Task<void> gather_here(Allgather& run) {
-  HierCall& call = run.call;
-  Operation& op = call.op;
-  const Extent part = run.layout.part(call.host);
-  const Buffer here = run.part_of(run.all, part);
-  if (call.alone()) {
-    co_await copy_own(run, here);
-    co_return;
-  }
-  std::vector<Extent> blocks;
-  for (std::size_t member = 0; op.call.uneven && member < static_cast<std::size_t>(call.here()); ++member) {
-    const Extent block = run.layout.block(call.first_of(call.host) + member);
-    blocks.push_back({block.begin - part.begin, block.count});
-  }
-  Call phase = op.call;
-  phase.blocks = blocks;
-  if (op.call.uneven) phase.count = part.count;
-  co_await call.on_host(phase, op.send, here, op.stop);
-}
-
 Task<void> gather(HierCall& call, const PackedLayout& layout, Buffer all) {
   const std::size_t shards = shards_of(call.view, all.bytes);
-  const std::size_t slices = layout.slices_of(shards, call.op.call.element_bytes());
-  Allgather run{call, layout, all, shards, slices, layout.shards_are_blocks(shards)};
-  if (run.of_own_blocks) {
-    co_await copy_own(run, run.part_of(all, layout.own_block()));
-  } else {
-    co_await gather_here(run);
-  }
+  const std::size_t slices = layout.slices_of(shards, call.op.call.element_bytes(), kSliceBytes);
+  Allgather run{call, layout, all, shards, slices, slices > 1 && layout.shards_are_blocks(shards)};
   co_await in_slices(run, call.op, slices);
 }
 

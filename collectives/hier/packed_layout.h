@@ -40,12 +40,12 @@ class PackedLayout {
     const inter::Parts by_shard{all.count, shards}, by_slice{by_shard.length(shard), slices};
     return {all.begin + by_shard.offset(shard) + by_slice.offset(slice), by_slice.length(slice)};
   }
-  // How many slices of at most kSliceBytes the longest shard has, all in elements of so many bytes.
-  std::size_t slices_of(std::size_t shards, std::size_t element_bytes) const {
+  // How many slices of at most `largest` bytes the longest shard of a host has, in elements of so many bytes.
+  std::size_t slices_of(std::size_t shards, std::size_t element_bytes, std::size_t largest) const {
     std::size_t longest = 0;
     for (int host = 0; host < call_.view.hosts(); ++host)
       longest = std::max(longest, piece(host, 0, shards, 0, 1).count);
-    return inter::pieces_of(longest * element_bytes, kSliceBytes);
+    return inter::pieces_of(longest * element_bytes, largest);
   }
   // Whether the shards of the hosts' parts are the blocks of their members.
   bool shards_are_blocks(std::size_t shards) const {

@@ -75,7 +75,9 @@ struct ReduceScatter {
 Task<void> reduce_blocks(HierCall& call, const PackedLayout& layout, Buffer input) {
   Operation& op = call.op;
   const std::size_t shards = shards_of(call.view, op.send.bytes);
-  const std::size_t slices = layout.slices_of(shards, call.partial_bytes());
+  // Each slice in progress has memory for the shards of all hosts.
+  const std::size_t largest = std::max(kSliceBytes / static_cast<std::size_t>(call.view.hosts()), inter::kSliceBytes);
+  const std::size_t slices = layout.slices_of(shards, call.partial_bytes(), largest);
   const Extent here = layout.part(call.host);
   const std::size_t element = op.call.element_bytes();
   inter::Scratch scratch(op, layout.shards_are_blocks(shards) ? 0 : here.count * element);
