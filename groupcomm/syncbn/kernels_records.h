@@ -21,6 +21,13 @@ AIACC_INLINE inline Mask bits_of_numbers(const Wide& numbers) {
     return (Part)part;
   });
 }
+// All bits of those below 0.
+AIACC_INLINE inline Mask signs_of(const Wide& numbers) {
+  return in_parts(numbers, [](auto part) AIACC_INLINE {
+    typedef long Part __attribute__((vector_size(sizeof part)));
+    return (Part)(part < 0);
+  });
+}
 typedef long EightLongs __attribute__((vector_size(kLanes * sizeof(long))));
 AIACC_INLINE inline Mask longs_of(const Half& half) {
 #if defined(__AVX512F__)
@@ -169,7 +176,7 @@ bool write_sums(std::uint64_t count, const double* shift, const double* first, c
   by_lanes(own, [&](size_t channel, auto n) AIACC_INLINE {
     const Wide sum = numbers(first + channel, n), from_shift = sum * share, of_shift = sum * from_shift;
     const Wide square = numbers(second + channel, n) - of_shift;
-    too_far = too_far + in_parts(square * far - of_shift, [](auto part) AIACC_INLINE { return part < 0; });
+    too_far = too_far + signs_of(square * far - of_shift);
     const Wide positive = in_parts(square, [](auto part) AIACC_INLINE { return part < 0 ? decltype(part){} : part; });
     Form::put(numbers_of_record, channels, channel, n, numbers(shift + channel, n) + from_shift, positive * share);
   });
