@@ -41,7 +41,7 @@ TEST(HierSlices, ResultsOfBlocksInSlices) {
   }
 }
 
-// Uneven blocks, of which some are empty.
+// Blocks of unlike lengths.
 struct Uneven {
   std::vector<Extent> blocks;
   std::vector<Bytes> inputs, outputs;
@@ -54,65 +54,84 @@ struct Uneven {
   }
 };
 
-float uneven_value(int rank, std::size_t element) { return static_cast<float>((7 * rank + 3 * element) % 1'024); }
+float uneven_value(int rank, std::size_t element) {
+  return static_cast<float>((7 * static_cast<std::size_t>(rank) + 3 * element) % 1'024);
+}
 
-Uneven uneven_of(Collective kind, int ranks, std::size_t longest) {
+Uneven uneven_of(Collective kind, const std::vector<std::size_t>& counts) {
   Uneven test;
   std::size_t at = 0;
-  for (int rank = 0; rank < ranks; ++rank) {
-    const std::size_t count = rank % 3 == 1 ? 0 : longest - static_cast<std::size_t>(rank);
+  for (const std::size_t count : counts) {
     test.blocks.push_back({at, count});
     at += count;
   }
-  for (int rank = 0; rank < ranks; ++rank) {
-    const Extent own = test.blocks[static_cast<std::size_t>(rank)];
-    const bool gathers = kind == Collective::kAllgather;
+  const bool gathers = kind == Collective::kAllgather;
+  for (std::size_t rank = 0; rank < counts.size(); ++rank) {
     std::vector<float> input;
-    for (std::size_t i = 0; i < (gathers ? own.count : at); ++i) input.push_back(uneven_value(rank, i));
+    for (std::size_t i = 0; i < (gathers ? counts[rank] : at); ++i) {
+      input.push_back(uneven_value(static_cast<int>(rank), i));
+    }
     const auto bytes = std::as_bytes(std::span(input));
     test.inputs.emplace_back(bytes.begin(), bytes.end());
-    test.outputs.emplace_back((gathers ? at : own.count) * sizeof(float));
+    test.outputs.emplace_back((gathers ? at : counts[rank]) * sizeof(float));
   }
   return test;
 }
 
-float uneven_result(const Uneven& test, Collective kind, int rank, std::size_t element) {
-  const auto ranks = static_cast<int>(test.blocks.size());
+float uneven_result(const Uneven& test, Collective kind, std::size_t rank, std::size_t element) {
   if (kind == Collective::kReduceScatter) {
     float sum = 0;
-    for (int other = 0; other < ranks; ++other) {
-      sum += uneven_value(other, test.blocks[static_cast<std::size_t>(rank)].begin + element);
+    for (std::size_t other = 0; other < test.blocks.size(); ++other) {
+      sum += uneven_value(static_cast<int>(other), test.blocks[rank].begin + element);
     }
     return sum;
   }
-  int from = 0;
-  while (element >= test.blocks[static_cast<std::size_t>(from)].end()) ++from;
-  return uneven_value(from, element - test.blocks[static_cast<std::size_t>(from)].begin);
+  std::size_t from = 0;
+  while (element >= test.blocks[from].end()) ++from;
+  return uneven_value(static_cast<int>(from), element - test.blocks[from].begin);
 }
 
+void check_uneven(Collective kind, const Placement& placement, const std::vector<std::size_t>& counts, bool in_place) {
+  SCOPED_TRACE(text(placement) + ": " + call_of(kind, 0).describe() + (in_place ? ", in place" : ""));
+  SimCluster cluster(1, placement);
+  Uneven test = uneven_of(kind, counts);
+  std::deque<Rank> ranks;
+  std::vector<Buffer> results;
+  for (int rank = 0; rank < cluster.size(); ++rank) {
+    const auto at = static_cast<std::size_t>(rank);
+    Buffer send = exact::buffer_of(test.inputs[at]), recv = exact::buffer_of(test.outputs[at]);
+    const std::size_t own = test.blocks[at].begin * sizeof(float);
+    if (in_place && recv.bytes > send.bytes) {
+      std::copy(test.inputs[at].begin(), test.inputs[at].end(),
+                test.outputs[at].begin() + static_cast<std::ptrdiff_t>(own));
+      send = recv.slice(own, send.bytes);
+    } else if (in_place) {
+      recv = send.slice(own, recv.bytes);
+    }
+    results.push_back(recv);
+    ranks.emplace_back(cluster, rank);
+    cluster.rank(rank).start(open_and_perform(&ranks.back(), test.call(kind), send, recv));
+  }
+  ASSERT_TRUE(cluster.run()) << cluster.world().recent();
+  for (std::size_t rank = 0; rank < results.size(); ++rank) {
+    ASSERT_FALSE(ranks[rank].rank.error()) << ranks[rank].rank.error()->message();
+    for (std::size_t i = 0; i < results[rank].bytes / sizeof(float); ++i) {
+      float got = 0;
+      std::memcpy(&got, results[rank].data + i * sizeof(float), sizeof(float));
+      ASSERT_EQ(got, uneven_result(test, kind, rank, i)) << "rank " << rank << ", element " << i;
+    }
+  }
+}
+
+// Some have nothing, and all of one host.
 TEST(HierSlices, ResultsOfUnevenBlocksInSlices) {
-  for (const Placement& placement : {Placement{0, 0, 1, 1}, Placement{0, 1, 0, 1}, Placement{0, 0, 0, 1, 1}}) {
-    for (const Collective kind : {Collective::kAllgather, Collective::kReduceScatter}) {
-      SCOPED_TRACE(text(placement) + ": " + call_of(kind, 0).describe());
-      SimCluster cluster(1, placement);
-      Uneven test = uneven_of(kind, cluster.size(), 2 * kTwoSlices);
-      std::deque<Rank> ranks;
-      for (int rank = 0; rank < cluster.size(); ++rank) {
-        const auto at = static_cast<std::size_t>(rank);
-        ranks.emplace_back(cluster, rank);
-        cluster.rank(rank).start(open_and_perform(&ranks.back(), test.call(kind), exact::buffer_of(test.inputs[at]),
-                                                  exact::buffer_of(test.outputs[at])));
-      }
-      ASSERT_TRUE(cluster.run()) << cluster.world().recent();
-      for (int rank = 0; rank < cluster.size(); ++rank) {
-        ASSERT_FALSE(cluster.rank(rank).error()) << cluster.rank(rank).error()->message();
-        const Bytes& output = test.outputs[static_cast<std::size_t>(rank)];
-        for (std::size_t i = 0; i < output.size() / sizeof(float); ++i) {
-          float got = 0;
-          std::memcpy(&got, output.data() + i * sizeof(float), sizeof(float));
-          ASSERT_EQ(got, uneven_result(test, kind, rank, i)) << "rank " << rank << ", element " << i;
-        }
-      }
+  constexpr std::size_t kLong = 2 * kTwoSlices;
+  for (const Collective kind : {Collective::kAllgather, Collective::kReduceScatter}) {
+    for (const bool in_place : {false, true}) {
+      check_uneven(kind, {0, 0, 1, 1}, {kLong, 0, kLong - 3, 7}, in_place);
+      check_uneven(kind, {0, 0, 1, 1}, {kLong, 5, 0, 0}, in_place);
+      check_uneven(kind, {0, 1, 0, 1}, {kTwoSlices, 0, kTwoSlices - 3, 1}, in_place);
+      check_uneven(kind, {0, 0, 0, 1}, {kTwoSlices, 1, kTwoSlices + 1, kTwoSlices}, in_place);
     }
   }
 }

@@ -47,12 +47,15 @@ class PackedLayout {
       longest = std::max(longest, piece(host, 0, shards, 0, 1).count);
     return inter::pieces_of(longest * element_bytes, largest);
   }
-  // Whether the shards of the hosts' parts are the blocks of their members.
-  bool shards_are_blocks(std::size_t shards) const {
+  // Whether the shards of a host's part are the blocks of its members; of all hosts' parts.
+  bool shards_are_blocks(int host, std::size_t shards) const noexcept {
+    return static_cast<std::size_t>(call_.members_of(host)) == shards && !call_.op.call.uneven;
+  }
+  bool shards_are_blocks(std::size_t shards) const noexcept {
     for (int host = 0; host < call_.view.hosts(); ++host) {
-      if (static_cast<std::size_t>(call_.members_of(host)) != shards) return false;
+      if (!shards_are_blocks(host, shards)) return false;
     }
-    return !call_.op.call.uneven;
+    return true;
   }
   // Whether the call's own blocks have this layout.
   bool is_the_calls() const noexcept {

@@ -80,7 +80,7 @@ Task<void> reduce_blocks(HierCall& call, const PackedLayout& layout, Buffer inpu
   const std::size_t slices = layout.slices_of(shards, call.partial_bytes(), largest);
   const Extent here = layout.part(call.host);
   const std::size_t element = op.call.element_bytes();
-  inter::Scratch scratch(op, layout.shards_are_blocks(shards) ? 0 : here.count * element);
+  inter::Scratch scratch(op, layout.shards_are_blocks(call.host, shards) ? 0 : here.count * element);
   ReduceScatter run{call, layout, input, scratch.buffer(), shards, slices};
   // kSlicesBetween slices are between hosts while one more is reduced on this host.
   const bool in_scratch = run.exchanges() && (call.has_partials() || !call.alone());

@@ -22,7 +22,7 @@ inline std::uint64_t ring_steps_of_slice(const HierCall& call) noexcept {
 // Run, of a collective, has
 //   Task<void> before(std::size_t slice, Stop&)   the phases on this host that give what travels; in order
 //   bool exchanges()                              whether this rank takes part between hosts
-//   Task<void> between(std::size_t slice, Stop&)  which up to kSlicesBetween slices do at once
+//   Task<void> between(std::size_t slice, Stop&)  which up to kSlicesBetween + 1 slices do at once
 //   bool waits()                                  whether after() needs what came; before(slice + kSlicesBetween + 1) follows it
 //   Task<void> after(std::size_t slice, Stop&)    the phases on this host behind that; in order
 template <class Run>

@@ -43,7 +43,8 @@ Task<void> HostStreams::close() {
     co_await idle_.wait(none);
   }
   for (int peer = 0; peer < domain_.size(); ++peer) {
-    const Stream& its = stream(peer);
+    Stream& its = stream(peer);
+    if (!its.lent.empty()) give_back(its, read_word(peer, *its.line, kTaken));  // the writer may not have seen it
     const bool gives_up = !its.queue.empty() || !its.lent.empty();
     lose(peer);
     if (gives_up) domain_.publish(line_for(peer), kPosted, its.posted | kGaveUp);  // pairs with read_some()

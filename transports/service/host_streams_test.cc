@@ -101,5 +101,30 @@ TEST(HostStreams, WhatAWriterGaveUpBreaksItsStream) {
   }
 }
 
+TEST(HostStreams, WhatWasReadInAWritersMemoryBreaksNothingWhenItLeaves) {
+  constexpr std::uint64_t kNonce = 7;
+  const HostSegment segment = HostSegment::create(2, std::uint64_t{64} << 20, kNonce);
+  const auto mapping = SegmentMapping::map(segment.descriptor(), kNonce, 2);
+  io::RealLoop loops[2];
+  MemfdDomain readers(mapping, 1, loops[1]), writers(mapping, 0, loops[0]);
+  if (!readers.can_read(0)) GTEST_SKIP() << "this system does not let a process read another one's memory";
+  Reader nobody, reader;
+  Told told;
+  HostStreams writer(writers, kKey, std::vector{0, 1}, nobody, nobody);
+  HostStreams streams(readers, kKey, std::vector{0, 1}, reader, reader);
+  loops[0].run_until([&] { return writer.reads(1); });
+  loops[1].look();
+  const std::vector<std::byte> payload(HostStreams::kFetchedBytes, std::byte{0x5a});
+  writer.post(1, service_message(payload.size()), payload, told);
+  EXPECT_EQ(told.count, 0) << "it is lent";
+  loops[1].run_until([&] { return reader.placed > 0; });
+  writers.say_leaving();
+  loops[0].run(writer.close());
+  for (int look = 0; look < 100; ++look) loops[1].look();
+  EXPECT_EQ(reader.broken, "");
+  EXPECT_EQ(told.count, 1);
+  loops[1].run(streams.close());
+}
+
 }  // namespace
 }  // namespace aiacc

@@ -305,6 +305,10 @@ class Group:
     def recv_any(self, data: Like, tag: int = 0, *, dtype: Optional[DType] = None, timeout: Seconds = None,
                  wait: Literal[False]) -> AnySourceRequest: ...
 
+    @overload
+    def recv_any(self, data: Like, tag: int = 0, *, dtype: Optional[DType] = None, timeout: Seconds = None,
+                 wait: bool) -> Union[int, AnySourceRequest]: ...
+
     def recv_any(self, data: Like, tag: int = 0, *, dtype: Optional[DType] = None, timeout: Seconds = None,
                  wait: bool = True) -> Union[int, AnySourceRequest]:
         """The next message with `tag` of whichever rank, this one included: returns that rank, and with wait=False a request that has it
