@@ -10,6 +10,13 @@ using namespace hier_test;
 // Elements of as many bytes as two slices.
 constexpr std::size_t kTwoSlices = hier::kSliceBytes / 4 * 2;
 
+// So slow that slices queue for it.
+sim::FabricModel slow_network() {
+  sim::FabricModel model;
+  model.between_hosts.bytes_per_second = 100'000'000;
+  return model;
+}
+
 TEST(HierSlices, ResultsOfCallsInSlices) {
   std::vector<Case> cases;
   for (const std::size_t count : {kTwoSlices, kTwoSlices + 1, 5 * kTwoSlices + 3}) {
@@ -17,23 +24,23 @@ TEST(HierSlices, ResultsOfCallsInSlices) {
       cases.push_back({call_of(Collective::kAllreduce, count), memory, memory == Memory::kShared});
       const int root = static_cast<int>(count % 4);
       cases.push_back({call_of(Collective::kBroadcast, count, DType::kFloat32, ReduceOp::kSum, root), memory});
+      cases.push_back({call_of(Collective::kReduce, count, DType::kFloat32, ReduceOp::kSum, root), memory});
     }
   }
   run_cases({0, 0, 1, 1}, cases);
-  run_cases({0, 0, 0, 1, 1}, {cases.back(), cases[cases.size() - 2]});
-  run_cases({0, 1, 0, 0, 2}, {cases.back()});
-  run_cases({0, 0, 1, 1, 2, 2, 3, 3}, {cases[cases.size() - 2]});
+  const std::vector<Case> longest(cases.end() - 3, cases.end());
+  run_cases({0, 0, 0, 1, 1}, longest, Through::kSharedMemory, 1, {}, slow_network());
+  run_cases({0, 1, 0, 0, 2}, {longest[1], longest[2]});
+  run_cases({0, 0, 1, 1, 2, 2, 3, 3}, {longest[0]});
 }
 
 // Hosts whose shards are their ranks' blocks, of which there are more than the memory for sums has room for, on a network so slow that
 // it is full; hosts of unlike sizes, and ranks in another order.
 TEST(HierSlices, ResultsOfBlocksInSlices) {
-  sim::FabricModel slow;
-  slow.between_hosts.bytes_per_second = 100'000'000;
   for (const Collective kind : {Collective::kAllgather, Collective::kReduceScatter}) {
     const std::vector<Case> longer = {{call_of(kind, 2 * kTwoSlices + 5)},
                                       {call_of(kind, 2 * kTwoSlices + 5), Memory::kShared, true}};
-    run_cases({0, 0, 1, 1}, longer, Through::kSharedMemory, 1, {}, slow);
+    run_cases({0, 0, 1, 1}, longer, Through::kSharedMemory, 1, {}, slow_network());
     const std::vector<Case> cases = {{call_of(kind, kTwoSlices + 5)}};
     for (const Placement& placement : {Placement{0, 1, 0, 1}, Placement{0, 0, 0, 1, 1}, Placement{1, 0, 0}}) {
       run_cases(placement, cases);
@@ -169,7 +176,17 @@ TEST(HierSlicesCost, ABroadcastIsGivenOutWhileItsRestIsUnderWay) {
   EXPECT_LT(broadcast({0, 0, 1, 1}), 0.75 * (between + on_a_host)) << between << " and " << on_a_host;
 }
 
-// So does an allgather, and a reduce-scatter.
+// A root adds up what comes from other hosts, too.
+TEST(HierSlicesCost, AReduceIsBetweenHostsWhileItsRestIsReducedOnThem) {
+  const auto reduce = [](const Placement& placement) {
+    return took(placement, Collective::kReduce, 4 << 20, 1'250'000'000);
+  };
+  const double between = reduce({0, 1});
+  const double on_a_host = reduce({0, 0});
+  EXPECT_LT(reduce({0, 0, 1, 1}), 0.75 * (between + on_a_host)) << between << " and " << on_a_host;
+}
+
+// Allgathers and reduce-scatters.
 TEST(HierSlicesCost, BlocksAreExchangedOnTheHostsWhileOthersAreBetweenThem) {
   for (const Collective kind : {Collective::kAllgather, Collective::kReduceScatter}) {
     const auto seconds_of = [kind](const Placement& placement, std::size_t count) {

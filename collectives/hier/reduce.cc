@@ -1,66 +1,74 @@
 #include "collectives/hier/reduce.h"
 
 #include <algorithm>
+#include <deque>
 
-#include "collectives/hier/select.h"
+#include "collectives/hier/slices.h"
 #include "collectives/inter/double_tree.h"
-#include "collectives/inter/inter_call.h"
 
 namespace aiacc::hier {
 namespace {
 
-Buffer part_of(const Buffer& buffer, Extent extent, std::size_t element) noexcept {
-  return buffer.bytes == 0 ? Buffer{} : buffer.slice(extent.begin * element, extent.count * element);
-}
+struct Reduce {
+  HierCall& call;
+  inter::Parts slices;
+  std::deque<inter::Scratch> partials =
+      {};  // the host's sums, for the slices in progress; none: in the result or the input
 
-// Reduces the elements of `piece`. The host's sum is left in `partial` if that has bytes, otherwise in the root's result.
-Task<void> reduce_piece(HierCall& call, Extent piece, Buffer partial, std::uint64_t first_step) {
-  Operation& op = call.op;
-  const bool is_root = op.team.rank == op.call.root;
-  const std::size_t element = op.call.element_bytes();
-  const Buffer send = part_of(op.send, piece, element);
-  const Buffer result = is_root ? part_of(op.recv, piece, element) : Buffer{};
-  const bool represents = op.team.rank == call.representative(call.host, op.call.root);
-  Call here = op.call;
-  here.count = piece.count;
-  here.root = call.representative(call.host, op.call.root);
-  here.reduction = call.reduction_on_host();
-  Buffer sum = partial;
-  if (sum.bytes == 0) sum = is_root ? result : send;
-  co_await call.on_host(here, send, represents ? sum : Buffer{}, op.stop);
-  if (!represents) co_return;
-  Call between = op.call;
-  between.count = piece.count;
-  between.reduction = call.reduction_between();
-  co_await call.between_representatives(between, call.alone() && !call.has_partials() ? send : sum, result, first_step,
-                                        op.stop);
-}
+  int representative() const noexcept { return call.representative(call.host, call.op.call.root); }
+  bool is_root() const noexcept { return call.op.team.rank == call.op.call.root; }
+  bool exchanges() const noexcept { return call.op.team.rank == representative(); }
+  bool waits() const noexcept { return exchanges(); }
+  Buffer part_of(const Buffer& buffer, std::size_t slice) const noexcept {
+    const std::size_t element = call.op.call.element_bytes();
+    return buffer.slice(slices.offset(slice) * element, slices.length(slice) * element);
+  }
+  Buffer result(std::size_t slice) const noexcept { return is_root() ? part_of(call.op.recv, slice) : Buffer{}; }
+  // The place of the host's sum.
+  Buffer sum(std::size_t slice) const noexcept {
+    if (!partials.empty()) {
+      return partials[slice % partials.size()].buffer().slice(0, slices.length(slice) * call.partial_bytes());
+    }
+    return is_root() ? result(slice) : part_of(call.op.send, slice);
+  }
+  // An upper bound of the steps that any algorithm takes for a slice.
+  std::uint64_t steps() const noexcept {
+    const std::size_t longest = slices.length(0) * call.partial_bytes();
+    return std::max<std::uint64_t>(inter::pieces_of(longest, inter::kSliceBytes) + 1,
+                                   inter::double_tree_steps(longest));
+  }
+
+  Task<void> before(std::size_t slice, Stop& stop) {
+    Call here = call.op.call;
+    here.count = slices.length(slice);
+    here.root = representative();
+    here.reduction = call.reduction_on_host();
+    const Buffer nothing;
+    co_await call.on_host(here, part_of(call.op.send, slice), exchanges() ? sum(slice) : nothing, stop);
+  }
+  Task<void> between(std::size_t slice, Stop& stop) {
+    Call those = call.op.call;
+    those.count = slices.length(slice);
+    those.reduction = call.reduction_between();
+    const Buffer own = call.alone() && !call.has_partials() ? part_of(call.op.send, slice) : sum(slice);
+    co_await call.between_representatives(those, own, result(slice), slice * steps(), stop);
+  }
+  Task<void> after(std::size_t, Stop&) { co_return; }
+};
 
 }  // namespace
 
 Task<void> reduce(HierCall& call) {
   Operation& op = call.op;
   if (op.call.count == 0) co_return;
-  const int representative = call.representative(call.host, op.call.root);
-  const bool represents = op.team.rank == representative;
-  if (!call.has_partials()) {
-    const bool in_scratch = represents && op.team.rank != op.call.root && !call.alone();
-    inter::Scratch scratch(op, in_scratch ? op.call.bytes() : 0);
-    const Buffer partial = scratch.buffer();
-    co_await reduce_piece(call, {0, op.call.count}, partial, 0);
-    co_return;
+  const std::size_t slices = inter::pieces_of(op.call.bytes(), kSliceBytes);
+  Reduce run{call, inter::Parts{op.call.count, slices}};
+  // kSlicesBetween slices are between hosts while one more is reduced on this host.
+  const bool in_scratch = run.exchanges() && (call.has_partials() || (!run.is_root() && !call.alone()));
+  for (std::size_t i = 0; in_scratch && i < std::min(slices, kSlicesBetween + 1); ++i) {
+    run.partials.emplace_back(op, run.slices.length(0) * call.partial_bytes());
   }
-  // Partial sums in fp32 are twice as long as the payload; pieces bound their memory.
-  const inter::Parts pieces{op.call.count, inter::pieces_of(op.call.bytes(), kSlicesBetween * kSliceBytes)};
-  inter::Scratch scratch(op, represents ? pieces.length(0) * call.partial_bytes() : 0);
-  const std::size_t longest = pieces.length(0) * call.partial_bytes();
-  const std::uint64_t steps =
-      std::max<std::uint64_t>(inter::pieces_of(longest, inter::kSliceBytes) + 1, inter::double_tree_steps(longest));
-  for (std::size_t piece = 0; piece < pieces.parts; ++piece) {
-    const Extent extent{pieces.offset(piece), pieces.length(piece)};
-    const Buffer partial = scratch.buffer().slice(0, represents ? extent.count * call.partial_bytes() : 0);
-    co_await reduce_piece(call, extent, partial, piece * steps);
-  }
+  co_await in_slices(run, op, slices);
 }
 
 }  // namespace aiacc::hier
