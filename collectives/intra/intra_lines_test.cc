@@ -6,6 +6,9 @@
 #include <algorithm>
 #include <atomic>
 #include <cstdint>
+#include <cstring>
+#include <numeric>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -132,6 +135,79 @@ TEST(IntraLines, RecordsOfAnOperatorFillAPlace) {
     };
     for (std::size_t number = 0; number < 4 * IntraTeam::kAhead; ++number) reduce(number);
   });
+}
+
+// Sums doubles in place.
+class Summing final : public InPlace {
+ public:
+  explicit Summing(std::size_t first, std::size_t count) : sums(count) {
+    std::iota(sums.begin(), sums.end(), static_cast<double>(first) / 3);
+  }
+  void write(std::byte* contribution) noexcept override {
+    ++writes;
+    std::memcpy(contribution, sums.data(), sums.size() * sizeof(double));
+  }
+  void read(std::span<const std::byte* const> contributions) noexcept override {
+    ++reads;
+    auto* const result = reinterpret_cast<std::byte*>(sums.data());
+    Reduction reduction;
+    reduction.type = DType::kFloat64;
+    CpuCompute().reduce_now({&result, 1}, contributions, sums.size(), reduction,
+                            static_cast<int>(contributions.size()));
+  }
+  std::vector<double> sums;
+  int writes = 0, reads = 0;
+};
+
+// One of two members writes and reads in place; who comes first, waits, or goes on with run() if `first_waits` is false.
+void sum_in_place(Rank& rank, int in_place, int first, bool first_waits, std::atomic<int>& begun) {
+  constexpr std::size_t kCount = 40;
+  const Call call = call_of(Collective::kAllreduce, kCount, DType::kFloat64);
+  const int other = 1 - rank.rank();
+  const bool is_first = rank.rank() == first;
+  if (is_first) {
+    rank.host.set_patience({.spins = first_waits ? 1 << 30 : 0, .yields = 0});
+  } else {
+    rank.host.set_patience({.spins = 1 << 30});
+    while (!rank.host.has_arrived(other, rank.host.next_number())) ::sched_yield();
+    while (!first_waits && begun == 0) ::sched_yield();
+  }
+  Summing mine(static_cast<std::size_t>(rank.rank()), kCount), both(0, kCount);
+  const Summing theirs(static_cast<std::size_t>(other), kCount);
+  for (std::size_t i = 0; i < kCount; ++i) both.sums[i] = mine.sums[i] + theirs.sums[i];
+  std::vector<double> result(kCount, -1);
+  const Buffer recv{reinterpret_cast<std::byte*>(result.data()), call.bytes()};
+  const bool late = is_first && !first_waits;
+  const bool here = rank.rank() == in_place;
+  const Small done = here ? try_small(rank.host, call, mine, SmallWait::kPolls, [] {})
+                          : try_small(rank.host, call, reinterpret_cast<const std::byte*>(mine.sums.data()), recv.data);
+  ASSERT_EQ(done, late ? Small::kBegun : Small::kDone);
+  if (late) {
+    begun = 1;
+    // What the member has written is used, not what is in the buffer.
+    ASSERT_EQ(call_on(rank, call, recv, recv), "");
+  }
+  EXPECT_EQ(here && !late ? mine.sums : result, both.sums);
+  EXPECT_EQ(mine.writes, here ? 1 : 0);
+  EXPECT_EQ(mine.reads, here && !late ? 1 : 0);
+}
+
+TEST(IntraLines, OneMemberSumsInPlaceBesideOneThatDoesNot) {
+  for (const int in_place : {0, 1}) {
+    for (const int first : {0, 1}) {
+      for (const bool first_waits : {true, false}) {
+        SCOPED_TRACE(::testing::Message() << in_place << " in place, " << first << " first, waits: " << first_waits);
+        std::atomic<int> begun = 0;
+        run_ranks(2, [&](Rank& rank) {
+          std::vector<double> data(40);
+          const Buffer buffer{reinterpret_cast<std::byte*>(data.data()), data.size() * sizeof(double)};
+          const Call call = call_of(Collective::kAllreduce, data.size(), DType::kFloat64);
+          ASSERT_EQ(call_on(rank, call, buffer, buffer), "");  // maps the memory
+          sum_in_place(rank, in_place, first, first_waits, begun);
+        });
+      }
+    }
+  }
 }
 
 // The root of a broadcast and those that give in a gather are up to kAhead calls ahead, and not one more.

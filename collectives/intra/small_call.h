@@ -11,7 +11,7 @@
 namespace aiacc::intra {
 
 // The caller of an allreduce that writes its contribution where others read it, and reads theirs there: without the copies of a call
-// from one buffer into another. Both are called once at most, on the caller's thread, and neither throws.
+// from one buffer into another. In a call each is called once at most, on the caller's thread, and neither throws.
 class InPlace {
  public:
   virtual void write(std::byte* contribution) noexcept = 0;

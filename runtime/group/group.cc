@@ -176,11 +176,14 @@ bool Group::run_in_place(const Call& call, const Buffer& buffer, intra::InPlace&
   {
     Lane::Hold hold(lane);
     if (hold.owns()) {
+      intra::Small done = intra::Small::kNotServed;
       const auto attempt = [&](const auto& record) {
-        return intra::try_small(*intra_team_, call, caller, intra::SmallWait::kYieldsToo, record);
+        return done = intra::try_small(*intra_team_, call, caller, intra::SmallWait::kYieldsToo, record);
       };
       if (!traffic_class_ && finish_by(call, attempt)) return true;
-      caller.write(buffer.data);
+      // A contribution that has been written is where the others read it, and run_held() does not look for it in the buffer.
+      if (done != intra::Small::kBegun) caller.write(buffer.data);
+      if (!traffic_class_ && finish_small(call, buffer, buffer, intra::SmallWait::kYieldsToo)) return false;
       run_held(call, buffer, buffer, nullptr, hold);
       return false;
     }

@@ -100,8 +100,8 @@ class Group final : private GroupBoard::Observer,
 
   // Runs the call, blocking; throws its error.
   void run(const Call& call, const Buffer& send, const Buffer& recv, const CallOptions* options);
-  // The same for an allreduce of `buffer`. True: `caller` has read what others have written, and nothing is in the buffer. Otherwise it
-  // wrote this rank's contribution there, perhaps for the second time, and has to read the result.
+  // The same for an allreduce in `buffer`. True: `caller` has read what the ranks have written, and nothing is in the buffer. False: the
+  // result is there, for the caller to read. Before either, `caller` has written this rank's contribution once.
   bool run_in_place(const Call& call, const Buffer& buffer, intra::InPlace& caller);
   // For an asynchronous collective without attributes: whether it ended well at once; its ticket, or 0. The caller holds the lane,
   // and goes on with the call if it has not ended, before it gives the lane up.

@@ -2,7 +2,10 @@
 #include "runtime/group/waiting_small.h"
 
 #include <array>
+#include <cstring>
+#include <span>
 
+#include "collectives/intra/small_call.h"
 #include "runtime/group/waiting_calls_test.h"
 
 namespace aiacc::sim {
@@ -91,6 +94,31 @@ class CallsOnOneHost : public WaitingOnOneHost {
     }
   }
 };
+
+class Giving final : public intra::InPlace {
+ public:
+  void write(std::byte* contribution) noexcept override {
+    ++writes;
+    std::memcpy(contribution, &gives, sizeof gives);
+  }
+  void read(std::span<const std::byte* const> /*contributions*/) noexcept override { ++reads; }
+  float gives = 0;
+  int writes = 0, reads = 0;
+};
+
+TEST_F(CallsOnOneHost, OfACacheLineInPlaceAreWrittenOnceAndHaveTheirResultInTheBuffer) {
+  for (const float gives : {0.0f, 5.0f}) {
+    Giving caller;
+    caller.gives = gives;
+    for (const int rank : {1, 2}) call(rank);
+    std::vector<float> data{-1};
+    EXPECT_FALSE(job_[0].context->world().run_in_place(call_of(Collective::kAllreduce, 1), buffer_of(data), caller));
+    EXPECT_EQ(data[0], gives + 3);
+    EXPECT_EQ(caller.writes, 1);
+    EXPECT_EQ(caller.reads, 0);
+    finish();
+  }
+}
 
 TEST_F(CallsOnOneHost, EndWhatWaitsAlthoughNobodyRunsTheLoop) {
   for (int rank = 0; rank < 3; ++rank) call(rank);
