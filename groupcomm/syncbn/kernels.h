@@ -21,9 +21,8 @@ struct RecordForm {
   // Of `own` of the channels; the others are 0. `square` is M2.
   void (*write)(std::uint64_t count, const double* mean, const double* square, std::size_t own, std::size_t channels,
                 std::byte* record) = nullptr;
-  // The same of sums of deviations from `shift`, which the kernels below have made, and their squares. False: a shift was so far from its
-  // mean that the record may not be used (moments.h).
-  bool (*write_sums)(std::uint64_t count, const double* shift, const double* first, const double* second,
+  // The same of sums of deviations from `shift`, which the kernels below have made, and their squares; of one element at least.
+  void (*write_sums)(std::uint64_t count, const double* shift, const double* first, const double* second,
                      std::size_t own, std::size_t channels, std::byte* record) = nullptr;
   void (*read)(const std::byte* record, std::size_t channels, std::size_t own, double* mean, double* square) = nullptr;
   UserOp::Function merge = nullptr;
@@ -92,6 +91,8 @@ struct Table {
   void (*sums)(const Batch& batch, const void* x, const double* shift, double* first, double* second) = nullptr;
   // The same with shift[c] = the channel's first element, which a batch without elements has not.
   void (*sums_from_first)(const Batch& batch, const void* x, double* shift, double* first, double* second) = nullptr;
+  // Of these sums of one element at least: whether a shift is so far from its mean that they do not give the variance (moments.h).
+  bool (*any_far)(std::uint64_t count, const double* first, const double* second, std::size_t channels) = nullptr;
   // y = (x - mean[c]) * scale[c] + bias[c]
   void (*normalize)(const Batch& batch, const void* x, void* y, const double* mean, const double* scale,
                     const double* bias) = nullptr;

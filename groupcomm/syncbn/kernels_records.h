@@ -164,27 +164,34 @@ void write_record(std::uint64_t count, const double* mean, const double* square,
   });
 }
 
-template <class Form>
-bool write_sums(std::uint64_t count, const double* shift, const double* first, const double* second, size_t own,
-                size_t channels, byte* record) {
+inline bool any_far(std::uint64_t count, const double* first, const double* second, size_t channels) {
   constexpr double kFar = 1024;
+  const Wide share = Numbers<Wide>::all(1 / (double)count), far = Numbers<Wide>::all(kFar);
+  Mask signs = {};
+  by_lanes(channels, [&](size_t channel, auto n) AIACC_INLINE {
+    const Wide sum = numbers(first + channel, n), of_shift = sum * (sum * share);
+    signs = signs + signs_of((numbers(second + channel, n) - of_shift) * far - of_shift);
+  });
+  EightLongs lanes;
+  Memory<Mask>::store((byte*)&lanes, signs);
+  long any = 0;
+  for (size_t lane = 0; lane < kLanes; ++lane) any |= lanes[lane];
+  return any != 0;
+}
+
+template <class Form>
+void write_sums(std::uint64_t count, const double* shift, const double* first, const double* second, size_t own,
+                size_t channels, byte* record) {
   Memory<std::uint64_t>::store(record, count);
   byte* const numbers_of_record = record + kCountBytes;
   if (own < channels) __builtin_memset(numbers_of_record, 0, channels * Form::kBytes);
-  const Wide share = Numbers<Wide>::all(1 / (double)count), far = Numbers<Wide>::all(kFar);
-  Mask too_far = {};
+  const Wide share = Numbers<Wide>::all(1 / (double)count);
   by_lanes(own, [&](size_t channel, auto n) AIACC_INLINE {
     const Wide sum = numbers(first + channel, n), from_shift = sum * share, of_shift = sum * from_shift;
     const Wide square = numbers(second + channel, n) - of_shift;
-    too_far = too_far + signs_of(square * far - of_shift);
     const Wide positive = in_parts(square, [](auto part) AIACC_INLINE { return part < 0 ? decltype(part){} : part; });
     Form::put(numbers_of_record, channels, channel, n, numbers(shift + channel, n) + from_shift, positive * share);
   });
-  EightLongs lanes;
-  Memory<Mask>::store((byte*)&lanes, too_far);
-  long any = 0;
-  for (size_t lane = 0; lane < kLanes; ++lane) any |= lanes[lane];
-  return any == 0;
 }
 
 template <class Form>

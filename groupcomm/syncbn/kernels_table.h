@@ -17,6 +17,7 @@ constexpr Table kTable = {
     [](const Batch& batch, const void* x, double* shift, double* first, double* second) {
       AIACC_FOR_TYPE(sums_from_first, x, shift, first, second)
     },
+    any_far,
     [](const Batch& batch, const void* x, void* y, const double* mean, const double* scale, const double* bias) {
       AIACC_FOR_TYPE(normalize, x, y, mean, scale, bias)
     },

@@ -40,6 +40,10 @@ void sum_up(const Batch& batch, const void* x, Moments& sums) {
   kernels::best().sums_from_first(batch, x, sums.mean.data(), sums.sum.data(), sums.square.data());
 }
 
+bool has_outlier(const Moments& sums) noexcept {
+  return sums.count > 0 && kernels::best().any_far(sums.count, sums.sum.data(), sums.square.data(), sums.mean.size());
+}
+
 void finish(const Batch& batch, const void* x, Moments& sums) {
   if (sums.count == 0 || !from_shifts(sums)) return;
   kernels::best().sums(batch, x, sums.mean.data(), sums.sum.data(), sums.square.data());
@@ -76,13 +80,12 @@ void Records::write(const Moments& moments, std::byte* message) const noexcept {
   }
 }
 
-bool Records::write_sums(const Moments& sums, std::byte* message) const noexcept {
-  bool near = sums.count > 0;
-  for (std::size_t first = 0; near && first < count_ * of_record_; first += of_record_, message += record_bytes()) {
-    near = form_->write_sums(sums.count, sums.mean.data() + first, sums.sum.data() + first, sums.square.data() + first,
-                             part_of_record(first), of_record_, message);
+void Records::write_sums(const Moments& sums, std::byte* message) const noexcept {
+  if (sums.count == 0) return write(sums, message);
+  for (std::size_t first = 0; first < count_ * of_record_; first += of_record_, message += record_bytes()) {
+    form_->write_sums(sums.count, sums.mean.data() + first, sums.sum.data() + first, sums.square.data() + first,
+                      part_of_record(first), of_record_, message);
   }
-  return near;
 }
 
 void Records::read(const std::byte* message, Moments& moments) const {

@@ -30,8 +30,9 @@ struct Moments {
 };
 
 // In two steps, into `sums`, whose memory is used again. In between these are sums of deviations and of their squares, and shifts in place
-// of means, of which Records::write_sums() can make moments at once.
+// of means, of which Records::write_sums() makes moments at once unless a shift is an outlier.
 void sum_up(const Batch& batch, const void* x, Moments& sums);
+bool has_outlier(const Moments& sums) noexcept;
 void finish(const Batch& batch, const void* x, Moments& sums);
 void moments_of(const Batch& batch, const void* x, Moments& moments);
 
@@ -48,14 +49,14 @@ class Records {
   std::size_t bytes() const noexcept { return count_ * record_bytes(); }
 
   void write(const Moments& moments, std::byte* message) const noexcept;
-  // The same of sums. False: of these sums it cannot, and finish() has to come first.
-  bool write_sums(const Moments& sums, std::byte* message) const noexcept;
+  // The same of sums, with the same bits as after finish(). They have no outlier.
+  void write_sums(const Moments& sums, std::byte* message) const noexcept;
   void read(const std::byte* message, Moments& moments) const;
   // Reads what merging() makes of these messages, at most 64, with the same bits.
   void merge(std::span<const std::byte* const> messages, Moments& moments) const noexcept;
 
   // Merges records in the order of ranks, without a fused multiply-add: the bits are equal on every processor. Its name has
-  // the number of channels, because ranks compare names.
+  // the number of channels, because ranks compare names. All records of an operand have the same count, which is read from the first.
   UserOp merging() const;
 
  private:

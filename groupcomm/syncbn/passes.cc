@@ -30,7 +30,7 @@ void Passes::begin_forward(const Batch& batch, const void* x) {
   batch_ = batch;
   x_ = x;
   type_ = statistics_type(batch.type);
-  exchanged_ = false;
+  exchanged_ = finished_ = false;
   if (const std::pair now(batch.channels, type_); std::exchange(records_of_, now) != now) {
     records_ = Records(batch.channels, type_);
     merging_ = records_.merging();
@@ -39,7 +39,7 @@ void Passes::begin_forward(const Batch& batch, const void* x) {
 }
 
 void Passes::end_forward(const Batch& batch, const Layer& layer, const void* x, void* y, double* saved) {
-  if (!exchanged_) finish(batch, x, moments_);
+  if (!exchanged_ && !finished_) finish(batch, x, moments_);
   // All ranks have the same count, so all of them refuse.
   if (moments_.count == 0) {
     throw Error(Code::kInvalidArgument, fmt::format("SyncBN '{}': the batches of all ranks are empty", name_));
@@ -82,6 +82,7 @@ void Passes::begin_backward(const Batch& batch, const double* saved, const void*
   exchanged_ = false;
   const Saved kept(const_cast<double*>(saved), batch.channels);
   for (auto* array : {&first_, &second_}) array->resize(batch.channels);
+  sums_.resize(message_bytes());
   kernels::best().gradient_sums(batch, x, dy, kept.mean, first_.data(), second_.data());
   gradients_.channels = batch.channels;
   gradients_.type = type_;
@@ -125,11 +126,15 @@ std::size_t Passes::message_bytes() const noexcept {
   return pass_ == Pass::kForward ? records_.bytes() : 2 * batch_.channels * size_of(type_);
 }
 
-Call Passes::call() {
+Call Passes::call() noexcept {
   Call call;
   call.kind = Collective::kAllreduce;
   const std::size_t channels = batch_.channels;
   if (pass_ == Pass::kForward) {
+    if (!finished_ && has_outlier(moments_)) {
+      finish(batch_, x_, moments_);
+      finished_ = true;
+    }
     call.count = records_.count();
     call.reduction.type = DType::kRecord;
     call.reduction.user = &merging_;
@@ -137,15 +142,12 @@ Call Passes::call() {
   }
   call.count = 2 * channels;
   call.reduction.type = type_;
-  sums_.resize(message_bytes());
   return call;
 }
 
 void Passes::write(std::byte* message) noexcept {
   if (pass_ == Pass::kBackward) return give_gradients(type_, message, message + batch_.channels * size_of(type_));
-  if (records_.write_sums(moments_, message)) return;
-  finish(batch_, x_, moments_);
-  records_.write(moments_, message);
+  finished_ ? records_.write(moments_, message) : records_.write_sums(moments_, message);
 }
 
 void Passes::read(const std::byte* message) {

@@ -71,8 +71,8 @@ class Passes final : public intra::InPlace {
 
   // Of the pass that has begun.
   std::size_t message_bytes() const noexcept;
-  // The allreduce, which refers to this object.
-  Call call();
+  // The allreduce, which refers to this object. It takes another pass over the batch if its sums have an outlier.
+  Call call() noexcept;
   // This rank's message.
   void write(std::byte* message) noexcept override;
   // The allreduce's result, which stays until the pass has ended; or the messages of all ranks, with the same bits.
@@ -91,6 +91,7 @@ class Passes final : public intra::InPlace {
   Pass pass_ = Pass::kForward;
   Batch batch_;
   const void* x_ = nullptr;       // of a forward pass
+  bool finished_ = false;         // these are moments, not sums
   bool exchanged_ = false;        // the numbers are those of all ranks
   DType type_ = DType::kFloat32;  // of the batch's statistics
   Moments moments_;

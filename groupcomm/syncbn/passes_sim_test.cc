@@ -170,6 +170,24 @@ std::vector<std::size_t> uneven(std::size_t ranks) {
   return {samples.begin(), samples.begin() + static_cast<std::ptrdiff_t>(ranks)};
 }
 
+// Even a message that is written twice.
+TEST(SyncbnPasses, WriteTheMomentsOfABatchWhoseSumsHaveAnOutlier) {
+  const Batch batch{1, 3, 10'000, DType::kFloat64, Layout::kChannelsFirst};
+  Doubles x = drawn_normal(batch.elements(), 0, 1, 1);
+  x[batch.positions] = 1e6;
+  Moments moments;
+  moments_of(batch, x.data(), moments);
+  Passes passes("layers");
+  passes.begin_forward(batch, x.data());
+  std::vector<std::byte> want(passes.message_bytes()), have(want.size());
+  Records(batch.channels, DType::kFloat64).write(moments, want.data());
+  passes.call();
+  for (int time = 0; time < 2; ++time) {
+    passes.write(have.data());
+    EXPECT_EQ(have, want) << time;
+  }
+}
+
 TEST(SyncbnSim, EqualsOneProcessWhereverRanksAreAndWhoeverIsLate) {
   for (const Places& hosts : kPlacements) {
     for (const std::size_t channels : {std::size_t{1}, std::size_t{70}, std::size_t{2048}}) {
