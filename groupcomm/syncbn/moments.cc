@@ -63,14 +63,18 @@ Records::Records(std::size_t channels, DType statistics) noexcept
   // Whole vectors of kernels: eight channels or several times as many, of which as few as possible are too many.
   constexpr std::size_t kLanes = 8;
   std::size_t least = ~std::size_t{0};
-  for (std::size_t size = std::min(channels, kLanes); size <= most; size += kLanes) {
+  const auto take = [&](std::size_t size, double much) {
     const std::size_t count = (channels + size - 1) / size,
                       bytes = count * (sizeof(std::uint64_t) + size * form_->channel_bytes);
-    if (bytes > least) continue;
+    if (static_cast<double>(bytes) > much * static_cast<double>(least)) return;
     least = bytes;
     count_ = count;
     of_record_ = size;
-  }
+  };
+  for (std::size_t size = std::min(channels, kLanes); size <= most; size += kLanes) take(size, 1);
+  // Or even parts in as few records as possible, if that is much shorter.
+  const std::size_t fewest = (channels + most - 1) / most;
+  take((channels + fewest - 1) / fewest, 15.0 / 16);
 }
 
 void Records::write(const Moments& moments, std::byte* message) const noexcept {

@@ -7,6 +7,7 @@
 #include <cstring>
 #include <limits>
 #include <random>
+#include <tuple>
 #include <utility>
 
 #include "groupcomm/syncbn/kernels.h"
@@ -326,9 +327,17 @@ Moments merged(const Batch& batch, DType statistics, const std::vector<float>& x
   return result;
 }
 
+TEST(SyncbnRecords, AreInWholeVectorsUnlessEvenPartsAreMuchShorter) {
+  for (const auto& [channels, count, bytes] : std::vector<std::tuple<std::size_t, std::size_t, std::size_t>>{
+           {5, 1, 58}, {49, 1, 498}, {64, 2, 656}, {100, 2, 1016}, {256, 8, 2624}, {1024, 32, 10496}}) {
+    const Records records(channels, DType::kFloat32);
+    EXPECT_EQ(std::pair(records.count(), records.bytes()), std::pair(count, bytes)) << channels;
+  }
+}
+
 TEST(SyncbnRecords, MergeUnevenAndEmptyParts) {
   for (const auto& [statistics, relative] : {std::pair(DType::kFloat64, 1e-10), std::pair(DType::kFloat32, 2e-7)}) {
-    for (const std::size_t channels : {1, 2, 31, 32, 50, 51, 63, 100}) {
+    for (const std::size_t channels : {1, 2, 31, 32, 49, 50, 51, 63, 100}) {
       const Batch batch = batch_of(12, channels, 6, DType::kFloat32);
       const auto x = normal<float>(batch.elements(), 1e4, 1, 6);
       const Exact want = exact(batch, x);
