@@ -91,14 +91,16 @@ horovod-venv:
 	@$(srcdir)/bench/gradients/horovod-venv $(horovod_venv)
 .PHONY: bench-gradients bench-gradient-engine bench-gradient-priorities horovod-venv
 # A SyncBN layer beside the same layer by bare allreduces, with the same passes over the batch, and beside torch's formula over Gloo, on
-# this host and between hosts: `make bench-syncbn [BENCH_FLAGS="--python torch-venv/bin/python --places 2,2x1"]'.
-EXTRA_PROGRAMS += bench_syncbn
+# this host and between hosts: `make bench-syncbn [BENCH_FLAGS="--python torch-venv/bin/python --places 2,2x1"]'. `make check' builds it for
+# tests/docs_test.py.
+check_PROGRAMS += bench_syncbn
 bench_syncbn_SOURCES = bench/syncbn/aiacc.cc bench/syncbn/parts.cc bench/syncbn/parts.h
-bench_syncbn_CXXFLAGS = $(kernel_flags) -O3 -fno-math-errno
+# Not installed, so its loops have the instructions of this processor, as those of the layer do.
+bench_syncbn_CXXFLAGS = $(kernel_flags) -O3 -fno-math-errno -march=native -Wno-unknown-pragmas
 bench_syncbn_LDADD = libaiacc.la $(floors_up_to_groupcomm)
 EXTRA_DIST += bench/syncbn/gloo.py bench/syncbn/run
 bench-syncbn: stage bench_syncbn
-	@$(srcdir)/bench/syncbn/run $(stage)$(prefix) ./bench_syncbn $(BENCH_FLAGS)
+	@$(srcdir)/bench/syncbn/run $(stage)$(prefix) $(BENCH_FLAGS)
 .PHONY: bench-syncbn
 # Pushes and pulls of the key-value store on this host, beside MXNet's dist_sync (ps-lite): `make bench-kvstore
 # [BENCH_FLAGS="--mxnet mxnet-venv/bin/python --sizes 1K,64M"]'.

@@ -26,7 +26,7 @@ SHORTEST = {
     "gradients": f"--subjects aiacc --places 2 --models resnet50 --compute 0 --steps 1 --warmup 2 --rounds 1 --python {shlex.quote(str(BUILD / 'torch-venv/bin/python'))}",
     "softmax": f"--places 2x1 --classes 999 --steps 1 --rounds 1 --python {shlex.quote(str(BUILD / 'torch-venv/bin/python'))}",
     "kvstore": "--mxnet '' --places 1x2 --settings plain,sgd --sizes 1K --rounds 1",
-    "syncbn": f"--places 2 --channels 8 --calls 10 --rounds 1 --python {shlex.quote(str(BUILD / 'torch-venv/bin/python'))}",
+    "syncbn": f"--program {shlex.quote(str(BUILD / 'bench_syncbn'))} --places 2 --channels 8 --calls 10 --rounds 1 --python {shlex.quote(str(BUILD / 'torch-venv/bin/python'))}",
 }
 
 # Executed before any job, or it could not run: it installs make and git themselves.

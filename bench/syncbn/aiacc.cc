@@ -1,12 +1,13 @@
 // A SyncBN layer, forward and backward, beside the same layer with a bare allreduce in each direction (parts.h), in turns, so that what else
 // runs here costs both the same, and each finds the caches as the other left them. Run by aiaccrun with the arguments TYPE CALLS
-// CHANNELS..., where TYPE, that of the elements, is fp32, fp16 or bf16; rank 0 prints medians in microseconds, and of the parts also that of
-// every second call, to see by how much equal things differ: `layer CHANNELS LAYOUT LAYER PARTS EVEN_PARTS`. A time is that of the slowest
-// rank.
+// CHANNELS..., where TYPE, that of the elements, is fp32, fp16 or bf16; rank 0 prints medians in microseconds, and of the parts also those of
+// every second call and of the calls between these, to see by how much equal things differ: `layer CHANNELS LAYOUT LAYER PARTS EVEN_PARTS
+// ODD_PARTS`. A time is that of the slowest rank. Both have to have the same results.
 #include <aiacc/syncbn.h>
 
 #include <algorithm>
 #include <chrono>
+#include <cmath>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -79,7 +80,7 @@ struct Layer {
         saved(2 * channels + 1) {
     for (std::size_t i = 0; i < samples * channels * positions; ++i) {
       x.set(i, static_cast<float>(i * 7919 % 127));
-      dy.set(i, 0.5F);
+      dy.set(i, static_cast<float>(i * 31 % 17) / 16);
     }
     batch.size = sizeof batch;
     batch.samples = samples;
@@ -110,12 +111,38 @@ struct Layer {
   void backward(aiacc::bench::Parts& parts) {
     check(parts.backward(weight.data(), x.data(), dy.data(), dx.data(), dweight.data(), dbias.data()));
   }
+  // What a pass forward and one backward have made: gradients of parameters, and with fp32 elements y and dx.
+  std::vector<std::vector<float>> results() {
+    std::vector<std::vector<float>> all{dweight, dbias};
+    if (batch.dtype != AIACC_FLOAT32) return all;
+    const std::size_t elements = batch.samples * batch.channels * batch.positions;
+    for (Elements* const one : {&y, &dx}) {
+      const auto* const floats = static_cast<const float*>(one->data());
+      all.emplace_back(floats, floats + elements);
+    }
+    return all;
+  }
   Elements x, y, dy, dx;
   std::vector<float> weight, bias, running_mean, running_variance, dweight, dbias;
   std::vector<double> saved;
   aiacc_syncbn_batch_t batch = {};
   aiacc_syncbn_layer_t layer = {};
 };
+
+// Of results of the same batch: within 1e-4 of the largest number of an array.
+void check_equal(const std::vector<std::vector<float>>& layer, const std::vector<std::vector<float>>& parts) {
+  constexpr const char* kNames[] = {"dweight", "dbias", "y", "dx"};
+  for (std::size_t array = 0; array < layer.size(); ++array) {
+    float largest = 0;
+    for (const float number : parts[array]) largest = std::max(largest, std::abs(number));
+    for (std::size_t i = 0; i < layer[array].size(); ++i) {
+      if (std::abs(layer[array][i] - parts[array][i]) <= 1e-4F * largest) continue;
+      std::fprintf(stderr, "%s of the layer and of its parts differ: at %zu %g and %g\n", kNames[array], i,
+                   static_cast<double>(layer[array][i]), static_cast<double>(parts[array][i]));
+      std::exit(1);
+    }
+  }
+}
 
 }  // namespace
 
@@ -135,7 +162,7 @@ int main(int argc, char** argv) {
       aiacc::bench::Parts parts({samples, channels, positions, static_cast<aiacc::DType>(type),
                                  layout == AIACC_CHANNELS_LAST ? aiacc::syncbn::Layout::kChannelsLast
                                                                : aiacc::syncbn::Layout::kChannelsFirst});
-      std::vector<double> whole, parted, even;
+      std::vector<double> whole, parted, halves[2];
       for (int call = -calls / 10; call < calls; ++call) {
         const double one = microseconds([&] {
           layer.forward(syncbn);
@@ -148,13 +175,19 @@ int main(int argc, char** argv) {
         if (call < 0) continue;
         whole.push_back(one);
         parted.push_back(other);
-        if (call % 2 == 0) even.push_back(other);
+        halves[call % 2].push_back(other);
       }
+      layer.forward(syncbn);
+      layer.backward(syncbn);
+      const auto results = layer.results();
+      layer.forward(parts);
+      layer.backward(parts);
+      check_equal(results, layer.results());
       const double of_layer = median_of_slowest(whole), of_parts = median_of_slowest(parted),
-                   of_even = median_of_slowest(even);
+                   of_even = median_of_slowest(halves[0]), of_odd = median_of_slowest(halves[1]);
       if (rank == 0) {
-        std::printf("layer %zu %s %.3f %.3f %.3f\n", channels, layout == AIACC_CHANNELS_FIRST ? "NCHW" : "NHWC",
-                    of_layer, of_parts, of_even);
+        std::printf("layer %zu %s %.3f %.3f %.3f %.3f\n", channels, layout == AIACC_CHANNELS_FIRST ? "NCHW" : "NHWC",
+                    of_layer, of_parts, of_even, of_odd);
         std::fflush(stdout);
       }
     }
