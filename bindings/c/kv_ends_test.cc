@@ -8,6 +8,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <numeric>
+#include <ostream>
 #include <vector>
 
 #include "bindings/c/kv_world_test.h"
@@ -132,7 +133,7 @@ TEST(KvEnds, ACallAfterItsServerHasFreedTheStoreSaysSo) {
       if (!made) return;
       if (rank == 0) {
         expect(aiacc_kv_push(kv, name("w"), 10, value.data(), nullptr, nullptr), AIACC_ERR_ABORTED,
-               "rank 1 has freed the key-value store 'short' already");
+               "rank 1 has freed the key-value store 'short'");
       }
       EXPECT_AIACC(aiacc_barrier(group, nullptr, nullptr));
     });
@@ -140,44 +141,86 @@ TEST(KvEnds, ACallAfterItsServerHasFreedTheStoreSaysSo) {
   });
 }
 
-// A worker that leaves without waiting for the others is not waited for: by a round, by the steps of a bounded store, and for the first
-// value of a key.
-TEST(KvEnds, WhatNeedsAWorkerThatHasFreedTheStoreSaysSo) {
-  for (const int mode : {AIACC_KV_SYNC, AIACC_KV_ASYNC, AIACC_KV_BOUNDED}) {
-    with_time_out([mode](std::int64_t ms) {
-      const World world(2);
-      std::atomic<bool> freed{false};
-      std::atomic<bool> made{true};
-      world.run([&](int rank, aiacc_group_t group) {
-        aiacc_kv_attr_t attr = kv_attributes(mode);
-        attr.name = "left";
-        attr.timeout_ms = rank == 0 ? ms : 100'000;
-        const aiacc_kv_t kv = made_in_time(group, {1}, {0, 1}, attr);
-        if (kv == AIACC_NULL) made = false;
-        const Values value(10, 1.0f);
-        const auto begun = [&](int64_t key) {
-          return aiacc_kv_init(kv, number(key), AIACC_FLOAT32, value.size(), 1, value.data(), nullptr, nullptr);
-        };
-        if (made && begun(1) != AIACC_OK) made = false;
-        if (rank == 0) {
-          if (kv != AIACC_NULL) aiacc_kv_free(kv);
-          freed = true;
-        }
-        while (!freed) usleep(1'000);
-        if (!made || rank == 0) return;
-        const char* why = "rank 0 has freed the key-value store 'left' and did not wait";
-        expect(begun(2), AIACC_ERR_ABORTED, why);
-        if (mode == AIACC_KV_ASYNC) return;
-        aiacc_attr_t patient{};
-        patient.size = sizeof patient;
-        patient.timeout_ms = -1;
-        expect(aiacc_kv_push(kv, number(1), value.size(), value.data(), &patient, nullptr),
-               mode == AIACC_KV_SYNC ? AIACC_ERR_ABORTED : AIACC_OK, mode == AIACC_KV_SYNC ? why : "");
-      });
-      return made.load();
-    });
-  }
+// A rank that leaves without waiting for the others is not waited for: by a round, by the steps of a bounded store, for the first value
+// of a key, and as a server; whether a call waits already when it leaves, or comes later.
+struct Left {
+  int mode;
+  std::vector<int> servers;
+  bool before;  // the calls are made before the rank leaves
+};
+
+void PrintTo(const Left& left, std::ostream* out) {
+  *out << "mode " << left.mode << ", " << left.servers.size() << " servers from " << left.servers.front()
+       << (left.before ? ", before" : ", after");
 }
+
+class KvEndsLeft : public ::testing::TestWithParam<Left> {};
+
+TEST_P(KvEndsLeft, WhatNeedsARankThatHasFreedTheStoreSaysSo) {
+  const Left& its = GetParam();
+  with_time_out([&its](std::int64_t ms) {
+    const World world(2);
+    std::atomic<bool> called{false}, freed{false};
+    std::atomic<bool> made{true};
+    world.run([&](int rank, aiacc_group_t group) {
+      aiacc_kv_attr_t attr = kv_attributes(its.mode);
+      attr.name = "left";
+      attr.timeout_ms = rank == 0 ? ms : -1;
+      const aiacc_kv_t kv = made_in_time(group, its.servers, {0, 1}, attr);
+      if (kv == AIACC_NULL) made = false;
+      const Values value(200'000, 1.0f);  // of all servers, and long enough for allreduces
+      const auto begun = [&](int64_t key, aiacc_request_t* request) {
+        return aiacc_kv_init(kv, number(key), AIACC_FLOAT32, value.size(), 1, value.data(), nullptr, request);
+      };
+      const auto push = [&](aiacc_request_t* request) {
+        return aiacc_kv_push(kv, number(1), value.size(), value.data(), nullptr, request);
+      };
+      if (made && begun(1, nullptr) != AIACC_OK) made = false;
+      std::vector<aiacc_request_t> requests(its.before && rank == 1 && made ? 3 : 0);
+      if (!requests.empty()) {
+        EXPECT_AIACC(begun(2, &requests[0]));
+        EXPECT_AIACC(push(&requests[1]));
+        EXPECT_AIACC(push(&requests[2]));
+      }
+      if (rank == 1) called = true;
+      while (!called) usleep(1'000);
+      if (rank == 0) {
+        if (kv != AIACC_NULL) aiacc_kv_free(kv);
+        freed = true;
+      }
+      while (rank == 1 && requests.empty() && !freed) usleep(1'000);
+      if (!made || rank == 0) return;
+      const char* const why = "rank 0 has freed the key-value store 'left'";
+      const auto expect_left = [&](aiacc_status_t status) {
+        expect(status, AIACC_ERR_ABORTED, why);
+        EXPECT_EQ(aiacc_last_error_rank(), 0);
+      };
+      const bool served = its.servers.front() == 0;
+      const bool needed = its.mode == AIACC_KV_SYNC || (its.mode == AIACC_KV_BOUNDED && served && !its.before);
+      const auto expect_pushed = [&](aiacc_status_t status) {
+        if (needed) return expect_left(status);
+        // Without waiting for others it may have been applied in time.
+        if (served && status != AIACC_OK) return expect_left(status);
+        EXPECT_AIACC(status);
+      };
+      expect_left(its.before ? aiacc_wait(requests[0]) : begun(2, nullptr));
+      for (std::size_t i = 0; i < 2; ++i) expect_pushed(its.before ? aiacc_wait(requests[i + 1]) : push(nullptr));
+    });
+    return made.load();
+  });
+}
+
+std::vector<Left> ways_to_leave() {
+  std::vector<Left> ways;
+  for (const int mode : {AIACC_KV_SYNC, AIACC_KV_ASYNC, AIACC_KV_BOUNDED}) {
+    for (const std::vector<int>& servers : std::vector<std::vector<int>>{{0}, {1}, {0, 1}}) {
+      for (const bool before : {false, true}) ways.push_back({mode, servers, before});
+    }
+  }
+  return ways;
+}
+
+INSTANTIATE_TEST_SUITE_P(All, KvEndsLeft, ::testing::ValuesIn(ways_to_leave()));
 
 TEST(KvEnds, WhatIsOutstandingEndsWithTheStore) {
   const World world(2);

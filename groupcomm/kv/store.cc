@@ -79,7 +79,7 @@ void Store::on_message(ServiceMessage message) noexcept {
     case Word::kLeaving:
       peer(from).left = true;
       news_.set();
-      if (!replicated() && worker >= 0) worker_left(worker, from);
+      if (!replicated() && !closed_) left_early(from);
       return;
     case Word::kBarrier:
       peer(from).at_barrier = number / 2;
@@ -89,16 +89,30 @@ void Store::on_message(ServiceMessage message) noexcept {
   }
 }
 
-void Store::worker_left(int worker, int rank) {
+// This message may overtake the rank's own requests, which are another service's: in async and bounded mode a push that comes later is
+// applied, and in sync mode it is refused. The rank's answers that were not sent are not sent any more.
+void Store::left_early(int rank) noexcept {
+  gone(rank, Error(Code::kAborted,
+                   fmt::format("rank {} has freed {} and did not wait for the others, as after a loss, another error "
+                               "of the group or its time-out",
+                               rank, describe()),
+                   rank));
+}
+
+// What needs it ends. With replicas only after a loss.
+void Store::gone(int rank, const Error& why) noexcept {
+  Peer& its = peer(rank);
+  if (!its.gone) its.gone = why;
   std::vector<Answer> answers;
-  const Error why(
-      Code::kAborted,
-      fmt::format("rank {} has freed {} and did not wait for the others, as after a loss, another error of the "
-                  "group or its time-out",
-                  rank, describe()),
-      rank);
-  server_.lost(worker, why, answers);
+  if (const int worker = worker_of(rank); worker >= 0) server_.lost(worker, why, answers);
+  if (const int server = server_of(rank); server >= 0)
+    replicated() ? server_lost(server, answers) : server_.let_all_send(answers);
   dispatch(answers);
+  // Some workers may have heard that a round is theirs, and others never will.
+  if (rank == chooser() && reductions_)
+    reductions_->abort(std::make_exception_ptr(Error(why.code(), why.message(), worker_of(rank))));
+  replicated() ? give_to_replicas(rank, why) : fail_requests_to(rank, why);
+  end_hopeless();
 }
 
 // All ranks subscribe alike before the first message, so this one's came after the end of the other's store.
@@ -122,15 +136,7 @@ void Store::on_peer_lost(int rank, const Error& why) noexcept {
   its.lost = why;
   its.answers.clear();
   news_.set();
-  std::vector<Answer> answers;
-  if (const int worker = worker_of(rank); worker >= 0) server_.lost(worker, why, answers);
-  if (const int server = server_of(rank); server >= 0 && replicated()) server_lost(server, answers);
-  if (server_of(rank) >= 0 && !replicated()) server_.let_all_send(answers);
-  dispatch(answers);
-  // Some workers may have heard that a round is theirs, and others never will.
-  if (rank == chooser() && reductions_) reductions_->abort(std::make_exception_ptr(why));
-  replicated() ? give_to_replicas(rank, why) : fail_requests_to(rank, why);
-  end_hopeless();
+  gone(rank, why);
 }
 
 void Store::dispatch(std::vector<Answer>& answers) {
@@ -187,6 +193,7 @@ Task<void> Store::send_requests(Store* self, int to) {
       self->make_ready(*request.key, request.part);
     }
     try {
+      if (its.gone && !self->replicated()) throw *its.gone;  // it may not drive its end, and so refuse nothing
       ServiceBytes bytes = self->build(request);
       co_await self->requests_->send(to, word_of(Word::kRequest, id), std::move(bytes), self->stop_);
     } catch (...) {

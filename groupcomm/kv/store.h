@@ -88,8 +88,8 @@ class Store final : private ServiceHandler, private Root::Owner, private Reducti
   Server& server() noexcept { return server_; }
   // With replicas: says that this rank needs the servers no more, and returns when all others say so or are lost.
   Task<void> leave(Stop& stop);
-  // Without replicas, before close() when nobody is waited for, as after a loss: servers hear that this worker is not coming back, so that
-  // the others' calls that need it end. Returns when they have it.
+  // Without replicas, before close() when nobody is waited for, as after a loss: all ranks hear that this one is not coming back, so that
+  // their calls that need it end. Returns when that is on its way.
   Task<void> say_leaving(Stop& stop);
   // With replicas, a barrier: returns when all other ranks are here, or are lost. `call` is what the user calls, for messages. Whether
   // a rank that is here says that something is `wrong`; all that return well say the same of it.
@@ -174,6 +174,8 @@ class Store final : private ServiceHandler, private Root::Owner, private Reducti
     std::uint64_t at_barrier = 0,
                   wrong = 0;  // numbers of barriers: the last one that it has come to, and the last where it said so
     std::optional<Error> lost;
+    std::optional<Error>
+        gone;  // why nothing comes of it any more: it is lost, or has freed the store and waits for nobody
   };
 
   // ServiceHandler.
@@ -198,6 +200,8 @@ class Store final : private ServiceHandler, private Root::Owner, private Reducti
   const Error* lost_part(const Key& key) const noexcept;
   const Error* over_without(const Key& key) const noexcept;
   void end_hopeless() noexcept;
+  void left_early(int rank) noexcept;
+  void gone(int rank, const Error& why) noexcept;
   void start_waiting(Key& key) noexcept;
   void begin_access(Operation& operation, Key& key);
   void check(const Order& order, const Key& key) const;
@@ -222,7 +226,6 @@ class Store final : private ServiceHandler, private Root::Owner, private Reducti
   int serving_rank(int server) const noexcept;
   void take_copy(int from, std::uint64_t number, std::span<const std::byte> payload);
   void server_lost(int server, std::vector<Answer>& answers);
-  void worker_left(int worker, int rank);
   void report_lost(int server);
   void report_replica(const Server::News& news);
   void give_to_replicas(int rank, const Error& why) noexcept;

@@ -146,8 +146,8 @@ Task<void> Store::leave(Stop& stop) {
 }
 
 Task<void> Store::say_leaving(Stop& stop) {
-  for (const int server : options_.servers) {
-    if (server != rank_) post_to(server, {Word::kLeaving, 0, {}});
+  for (int rank = 0; rank < static_cast<int>(peers_.size()); ++rank) {
+    if (rank != rank_) post_to(rank, {Word::kLeaving, 0, {}});
   }
   while (posts_ > 0) {
     news_.reset();

@@ -14,7 +14,7 @@ bool Store::needs_chooser(const Key& key) const noexcept {
          options_.workers.size() > 1 && key.shape.bytes() >= std::max<std::size_t>(options_.allreduce_bytes, 1);
 }
 
-bool Store::asks_first(const Key& key) const noexcept { return needs_chooser(key) && !peer(chooser()).lost; }
+bool Store::asks_first(const Key& key) const noexcept { return needs_chooser(key) && !peer(chooser()).gone; }
 
 bool Store::may_be_together(const Order& order, const Key& key) const noexcept {
   const bool plain = options_.encoding == Encoding::kPlain || key.shape.type != DType::kFloat32;
@@ -65,7 +65,7 @@ void Store::reduced(Operation& operation, const std::exception_ptr& error) noexc
       ++key.after;
       return supply(operation, key);
     }
-    if (peer(chooser()).lost) throw *peer(chooser()).lost;
+    if (peer(chooser()).gone) throw *peer(chooser()).gone;
     const Error why = as_error(reductions_->why() ? reductions_->why() : error);
     const int rank = why.peer() == kNoPeer ? kNoPeer : options_.workers[static_cast<std::size_t>(why.peer())];
     throw Error(why.code(), why.message(), rank);
@@ -73,7 +73,7 @@ void Store::reduced(Operation& operation, const std::exception_ptr& error) noexc
     operation.error_ = std::current_exception();
     detach(operation);
     // Some workers may have their sum, and others not, and so have the servers of the value's parts.
-    if (error) key.broken = why.code() == Code::kPeerFailed ? why : Error(Code::kAborted, why.message());
+    if (error) key.broken = why.code() == Code::kPeerFailed ? why : Error(Code::kAborted, why.message(), why.peer());
     end(operation);
   }
 }

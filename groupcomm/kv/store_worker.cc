@@ -91,15 +91,15 @@ void Store::begin_init(Operation& operation) {
 const Error* Store::lost_part(const Key& key) const noexcept {
   if (replicated()) return nullptr;
   for (const PartQueue& part : key.parts) {
-    const auto& lost = peer(options_.servers[static_cast<std::size_t>(part.place.server)]).lost;
-    if (lost) return &*lost;
+    const auto& gone = peer(options_.servers[static_cast<std::size_t>(part.place.server)]).gone;
+    if (gone) return &*gone;
   }
   return nullptr;
 }
 
 // Why no call on the key can end well any more; null if it can. Pushes that are applied at once wait for no other worker.
 const Error* Store::over_without(const Key& key) const noexcept {
-  if (const auto& lost = peer(chooser()).lost; lost && needs_chooser(key)) return &*lost;
+  if (const auto& gone = peer(chooser()).gone; gone && needs_chooser(key)) return &*gone;
   return options_.mode != Mode::kAsync ? lost_part(key) : nullptr;
 }
 
@@ -339,7 +339,7 @@ bool Store::only_counts(const Request& request) const noexcept {
 
 // A request has its answer, or will not have one.
 void Store::ended(const Request& request, std::exception_ptr error) noexcept {
-  if (error && peer(request.to).lost && only_counts(request)) error = nullptr;
+  if (error && peer(request.to).gone && only_counts(request)) error = nullptr;
   if (request.kind == Kind::kPush) {
     request.key->parts[request.part].pushing = false;
     make_ready(*request.key, request.part);
