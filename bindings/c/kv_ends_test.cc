@@ -222,6 +222,47 @@ std::vector<Left> ways_to_leave() {
 
 INSTANTIATE_TEST_SUITE_P(All, KvEndsLeft, ::testing::ValuesIn(ways_to_leave()));
 
+// Rank 1 leaves stores to its context. Rank 0 ends those without a time-out only after it has heard that rank 1 leaves the others,
+// one of which comes later in the order of the handles.
+TEST(KvEnds, EachStoreOfAContextThatEndsIsLeftAtItsOwnTime) {
+  for (const int replicas : {1, 2}) {
+    with_time_out([replicas](std::int64_t ms) {
+      World world(2);
+      std::atomic<bool> made{true}, ordered{false};
+      world.run([&](int rank, aiacc_group_t group) {
+        std::vector<aiacc_kv_t> endless, brief;
+        const Values value(10, 1.0f);
+        while (made && !ordered) {
+          ASSERT_LT(brief.size(), std::size_t{100});
+          aiacc_kv_attr_t attr = kv_attributes();
+          attr.timeout_ms = -1;
+          attr.replicas = replicas;
+          endless.push_back(made_in_time(group, {0, 1}, {0, 1}, attr));
+          attr.timeout_ms = rank == 1 ? ms : 100'000;
+          attr.replicas = 1;
+          brief.push_back(made_in_time(group, {0, 1}, {0, 1}, attr));
+          if (brief.back() == AIACC_NULL) made = false;
+          const auto begun = [&] {
+            return aiacc_kv_init(brief.back(), number(1), AIACC_FLOAT32, 10, 1, value.data(), nullptr, nullptr);
+          };
+          if (made && begun() != AIACC_OK) made = false;
+          if (rank == 1)
+            ordered = *std::min_element(endless.begin(), endless.end()) < *std::max_element(brief.begin(), brief.end());
+          EXPECT_AIACC(aiacc_barrier(group, nullptr, nullptr));
+        }
+        for (std::size_t i = 0; i < brief.size() && rank == 0 && made; ++i) {
+          const aiacc_status_t status = aiacc_kv_push(brief[i], number(1), 10, value.data(), nullptr, nullptr);
+          EXPECT_TRUE(!made || status == AIACC_ERR_ABORTED) << aiacc_last_error();
+          EXPECT_TRUE(!made || aiacc_last_error_rank() == 1) << aiacc_last_error();
+        }
+        EXPECT_AIACC(aiacc_context_destroy(world.context(rank)));
+      });
+      world.forget();
+      return made.load();
+    });
+  }
+}
+
 TEST(KvEnds, WhatIsOutstandingEndsWithTheStore) {
   const World world(2);
   world.run([&](int rank, aiacc_group_t group) {
