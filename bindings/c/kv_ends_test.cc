@@ -222,6 +222,39 @@ std::vector<Left> ways_to_leave() {
 
 INSTANTIATE_TEST_SUITE_P(All, KvEndsLeft, ::testing::ValuesIn(ways_to_leave()));
 
+// Rank 2 only serves, and ends with the group, which rank 0 does not wait for.
+TEST(KvEnds, ACallAfterARankThatOnlyServesHasLeftSaysSo) {
+  with_time_out([](std::int64_t ms) {
+    const World world(3);
+    std::atomic<bool> freed{false};
+    std::atomic<int> begun{0};
+    std::atomic<bool> made{true};
+    world.run([&](int rank, aiacc_group_t group) {
+      aiacc_kv_attr_t attr = kv_attributes(AIACC_KV_ASYNC);
+      attr.name = "served";
+      attr.timeout_ms = rank == 0 ? ms : -1;
+      const aiacc_kv_t kv = made_in_time(group, {2}, {0, 1}, attr);
+      if (kv == AIACC_NULL) made = false;
+      const Values value(10, 1.0f);
+      if (made && rank != 2 &&
+          aiacc_kv_init(kv, number(1), AIACC_FLOAT32, value.size(), 1, value.data(), nullptr, nullptr) != AIACC_OK)
+        made = false;
+      for (++begun; begun < 3;) usleep(1'000);
+      if (kv != AIACC_NULL && rank != 1) {
+        const aiacc_status_t status = aiacc_kv_free(kv);
+        EXPECT_TRUE(!made || (status == AIACC_OK) == (rank == 0)) << aiacc_last_error();
+      }
+      if (rank == 2) freed = true;
+      while (rank == 1 && !freed) usleep(1'000);
+      if (!made || rank != 1) return;
+      expect(aiacc_kv_push(kv, number(1), value.size(), value.data(), nullptr, nullptr), AIACC_ERR_ABORTED,
+             "rank 2 has freed the key-value store 'served' and did not wait");
+      EXPECT_EQ(aiacc_last_error_rank(), 2);
+    });
+    return made.load();
+  });
+}
+
 // Rank 1 leaves stores to its context. Rank 0 ends those without a time-out only after it has heard that rank 1 leaves the others,
 // one of which comes later in the order of the handles.
 TEST(KvEnds, EachStoreOfAContextThatEndsIsLeftAtItsOwnTime) {
