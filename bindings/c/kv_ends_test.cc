@@ -23,6 +23,15 @@ using test::expect;
 using test::group_of;
 using test::World;
 
+// For calls of which the time-out of a test is no part.
+constexpr aiacc_attr_t patient_attributes() {
+  aiacc_attr_t attr{};
+  attr.size = sizeof attr;
+  attr.timeout_ms = 100'000;
+  return attr;
+}
+constexpr aiacc_attr_t kPatient = patient_attributes();
+
 // attempt(milliseconds) with a time-out that is a part of the test and holds for the creation of the store too: again with a longer one
 // where this machine was too slow for that, of which attempt() tells with false.
 template <class Attempt>
@@ -118,11 +127,8 @@ TEST(KvEnds, ACallAfterItsServerHasFreedTheStoreSaysSo) {
         return;
       }
       const Values value(10, 1.0f);
-      aiacc_attr_t patient{};
-      patient.size = sizeof patient;
-      patient.timeout_ms = 100'000;
       const aiacc_status_t status =
-          aiacc_kv_init(kv, name("w"), AIACC_FLOAT32, value.size(), 1, value.data(), &patient, nullptr);
+          aiacc_kv_init(kv, name("w"), AIACC_FLOAT32, value.size(), 1, value.data(), &kPatient, nullptr);
       EXPECT_TRUE(status == AIACC_OK || !made) << aiacc_last_error();
       for (++begun; begun < 2 && made;) usleep(1'000);
       if (rank == 1) {
@@ -165,12 +171,12 @@ TEST_P(KvEndsLeft, WhatNeedsARankThatHasFreedTheStoreSaysSo) {
     world.run([&](int rank, aiacc_group_t group) {
       aiacc_kv_attr_t attr = kv_attributes(its.mode);
       attr.name = "left";
-      attr.timeout_ms = rank == 0 ? ms : -1;
+      attr.timeout_ms = rank == 0 ? ms : 100'000;
       const aiacc_kv_t kv = made_in_time(group, its.servers, {0, 1}, attr);
       if (kv == AIACC_NULL) made = false;
       const Values value(200'000, 1.0f);  // of all servers, and long enough for allreduces
       const auto begun = [&](int64_t key, aiacc_request_t* request) {
-        return aiacc_kv_init(kv, number(key), AIACC_FLOAT32, value.size(), 1, value.data(), nullptr, request);
+        return aiacc_kv_init(kv, number(key), AIACC_FLOAT32, value.size(), 1, value.data(), &kPatient, request);
       };
       const auto push = [&](aiacc_request_t* request) {
         return aiacc_kv_push(kv, number(1), value.size(), value.data(), nullptr, request);
@@ -189,7 +195,11 @@ TEST_P(KvEndsLeft, WhatNeedsARankThatHasFreedTheStoreSaysSo) {
         freed = true;
       }
       while (rank == 1 && requests.empty() && !freed) usleep(1'000);
-      if (!made || rank == 0) return;
+      if (!made) {
+        for (const aiacc_request_t request : requests) aiacc_wait(request);
+        return;
+      }
+      if (rank == 0) return;
       const char* const why = "rank 0 has freed the key-value store 'left'";
       const auto expect_left = [&](aiacc_status_t status) {
         expect(status, AIACC_ERR_ABORTED, why);
@@ -232,12 +242,12 @@ TEST(KvEnds, ACallAfterARankThatOnlyServesHasLeftSaysSo) {
     world.run([&](int rank, aiacc_group_t group) {
       aiacc_kv_attr_t attr = kv_attributes(AIACC_KV_ASYNC);
       attr.name = "served";
-      attr.timeout_ms = rank == 0 ? ms : -1;
+      attr.timeout_ms = rank == 0 ? ms : 100'000;
       const aiacc_kv_t kv = made_in_time(group, {2}, {0, 1}, attr);
       if (kv == AIACC_NULL) made = false;
       const Values value(10, 1.0f);
       if (made && rank != 2 &&
-          aiacc_kv_init(kv, number(1), AIACC_FLOAT32, value.size(), 1, value.data(), nullptr, nullptr) != AIACC_OK)
+          aiacc_kv_init(kv, number(1), AIACC_FLOAT32, value.size(), 1, value.data(), &kPatient, nullptr) != AIACC_OK)
         made = false;
       for (++begun; begun < 3;) usleep(1'000);
       if (kv != AIACC_NULL && rank != 1) {

@@ -89,18 +89,20 @@ void Store::on_message(ServiceMessage message) noexcept {
   }
 }
 
-// This message may overtake the rank's own requests, which are another service's: in async and bounded mode a push that comes later is
-// applied, and in sync mode it is refused. The rank's answers that were not sent are not sent any more.
+// It has said all that it had to answer before. This message may overtake its own requests, which are another service's: in async and
+// bounded mode a push that comes later is applied, and in sync mode it is refused. What others have under way and needs nothing of it any
+// more ends well.
 void Store::left_early(int rank) noexcept {
-  gone(rank, Error(Code::kAborted,
-                   fmt::format("rank {} has freed {} and did not wait for the others, as after a loss, another error "
-                               "of the group or its time-out",
-                               rank, describe()),
-                   rank));
+  const Error why(Code::kAborted,
+                  fmt::format("rank {} has freed {} and did not wait for the others, as after a loss, another error "
+                              "of the group or its time-out",
+                              rank, describe()),
+                  rank);
+  serve_without(rank, why);
+  fail_requests_to(rank, why);
 }
 
-// What needs it ends. With replicas only after a loss.
-void Store::gone(int rank, const Error& why) noexcept {
+void Store::serve_without(int rank, const Error& why) noexcept {
   Peer& its = peer(rank);
   if (!its.gone) its.gone = why;
   std::vector<Answer> answers;
@@ -108,11 +110,6 @@ void Store::gone(int rank, const Error& why) noexcept {
   if (const int server = server_of(rank); server >= 0)
     replicated() ? server_lost(server, answers) : server_.let_all_send(answers);
   dispatch(answers);
-  // Some workers may have heard that a round is theirs, and others never will.
-  if (rank == chooser() && reductions_)
-    reductions_->abort(std::make_exception_ptr(Error(why.code(), why.message(), worker_of(rank))));
-  replicated() ? give_to_replicas(rank, why) : fail_requests_to(rank, why);
-  end_hopeless();
 }
 
 // All ranks subscribe alike before the first message, so this one's came after the end of the other's store.
@@ -134,9 +131,15 @@ void Store::on_peer_lost(int rank, const Error& why) noexcept {
   Peer& its = peer(rank);
   if (its.lost) return;  // told by the other service
   its.lost = why;
+  unsent_answers_ -= its.answers.size();
   its.answers.clear();
   news_.set();
-  gone(rank, why);
+  serve_without(rank, why);
+  // Some workers may have heard that a round is theirs, and others never will.
+  if (rank == chooser() && reductions_)
+    reductions_->abort(std::make_exception_ptr(Error(why.code(), why.message(), worker_of(rank))));
+  replicated() ? give_to_replicas(rank, why) : fail_requests_to(rank, why);
+  end_hopeless();
 }
 
 void Store::dispatch(std::vector<Answer>& answers) {
@@ -150,6 +153,7 @@ void Store::dispatch(std::vector<Answer>& answers) {
     Peer& its = peer(to);
     if (its.lost || closed_) continue;
     its.answers.push_back(std::move(answer));
+    ++unsent_answers_;
     its.answers_news.set();
     if (its.answers_pump) continue;
     ++pumps_;
@@ -173,6 +177,7 @@ Task<void> Store::send_answers(Store* self, int to) {
     } catch (const Error&) {  // the worker is lost: nobody waits for the answer
       self->stop_.throw_if_requested();
     }
+    if (--self->unsent_answers_ == 0) self->news_.set();
   }
 }
 

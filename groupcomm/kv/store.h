@@ -201,7 +201,7 @@ class Store final : private ServiceHandler, private Root::Owner, private Reducti
   const Error* over_without(const Key& key) const noexcept;
   void end_hopeless() noexcept;
   void left_early(int rank) noexcept;
-  void gone(int rank, const Error& why) noexcept;
+  void serve_without(int rank, const Error& why) noexcept;
   void start_waiting(Key& key) noexcept;
   void begin_access(Operation& operation, Key& key);
   void check(const Order& order, const Key& key) const;
@@ -259,6 +259,7 @@ class Store final : private ServiceHandler, private Root::Owner, private Reducti
   Event ended_;
   Event news_;             // a peer has left, has come to a barrier or is lost, a post is sent, or a copy has arrived
   std::size_t posts_ = 0;  // that are not sent
+  std::size_t unsent_answers_ = 0;
   std::uint64_t barriers_ = 0;  // that this rank has come to
   std::function<void(const std::string&)> report_;
   bool closed_ = false;

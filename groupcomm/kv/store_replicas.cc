@@ -146,6 +146,10 @@ Task<void> Store::leave(Stop& stop) {
 }
 
 Task<void> Store::say_leaving(Stop& stop) {
+  while (unsent_answers_ > 0) {
+    news_.reset();
+    co_await news_.wait(stop);
+  }
   for (int rank = 0; rank < static_cast<int>(peers_.size()); ++rank) {
     if (rank != rank_) post_to(rank, {Word::kLeaving, 0, {}});
   }

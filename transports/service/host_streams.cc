@@ -45,7 +45,7 @@ Task<void> HostStreams::close() {
   for (int peer = 0; peer < domain_.size(); ++peer) {
     Stream& its = stream(peer);
     if (!its.lent.empty()) give_back(its, read_word(peer, *its.line, kTaken));  // the writer may not have seen it
-    const bool gives_up = !its.queue.empty() || !its.lent.empty();
+    const bool gives_up = !its.queue.empty();  // who has not read what is lent finds it revoked
     lose(peer);
     if (gives_up) domain_.publish(line_for(peer), kPosted, its.posted | kGaveUp);  // pairs with read_some()
   }
