@@ -55,6 +55,7 @@ groupcomm_tests += \
 	groupcomm/kv/part_test.cc \
 	groupcomm/kv/round_choice_test.cc \
 	groupcomm/kv/store_deaths_sim_test.cc \
+	groupcomm/kv/store_leaving_sim_test.cc \
 	groupcomm/kv/store_replicas_sim_test.cc \
 	groupcomm/kv/store_schedule_world_test.h \
 	groupcomm/kv/store_schedules_sim_test.cc \

@@ -1,0 +1,96 @@
+// Stores in virtual time that a rank leaves without waiting for the others, as after a loss: what it owes them it still says.
+#include <algorithm>
+#include <deque>
+#include <iterator>
+#include <limits>
+#include <string>
+#include <tuple>
+#include <vector>
+
+#include "groupcomm/kv/store_world_test.h"
+
+namespace aiacc::sim {
+namespace {
+
+class SimLeavingEarly : public ::testing::TestWithParam<std::tuple<Hosts, bool>> {};
+INSTANTIATE_TEST_SUITE_P(Placements, SimLeavingEarly,
+                         ::testing::Combine(::testing::Values(Hosts{0, 0, 0}, Hosts{0, 1, 2}, Hosts{0, 1, 0, 1}),
+                                            ::testing::Bool()));
+
+// Rank 0 has all its results, and leaves at once. The others have pushed as much, and get theirs.
+TEST_P(SimLeavingEarly, WhoHasItsResultsTakesNoneOfTheOthersWithIt) {
+  const auto& [hosts, workers_sum] = GetParam();
+  for (std::uint64_t seed = 1; seed <= 20; ++seed) {
+    StoreOptions options;
+    options.updater.kind = kv::UpdaterOptions::Kind::kSum;
+    options.split_elements = 1000;
+    options.allreduce_bytes = workers_sum ? 1 : std::numeric_limits<std::size_t>::max();
+    StoreJob world(hosts, options, seed);
+    const int ranks = world.job.size();
+    constexpr std::size_t kSizes[] = {300'000, 7, 70'000};
+    const Values ones(kSizes[0], 1.0f);
+    std::deque<Values> results;
+    std::vector<Operation*> of_rank_0;
+    for (const std::size_t size : kSizes) world.init_all(std::to_string(size), Values(size));
+    for (int round = 0; round < 3; ++round) {
+      for (int rank = 0; rank < ranks; ++rank) {
+        for (const std::size_t size : kSizes) {
+          Order order = StoreJob::pushpull(std::to_string(size), ones, results.emplace_back(size));
+          order.in_count = size;
+          Operation& started = world.start(rank, std::move(order));
+          if (rank == 0) of_rank_0.push_back(&started);
+        }
+      }
+    }
+    ASSERT_TRUE(world.run(seconds(100), [&] {
+      return std::all_of(of_rank_0.begin(), of_rank_0.end(), [](const Operation* one) { return one->done(); });
+    }));
+    Task<void> leaving = world.stores[0]->say_leaving(world.job[0].stop);
+    leaving.start();
+    ASSERT_TRUE(world.run(seconds(2), [&] { return leaving.done(); }));
+    leaving.take();
+    Task<void> closing = world.stores[0]->close();
+    closing.start();
+    ASSERT_TRUE(world.finish(seconds(10))) << "seed " << seed;
+    for (const auto& operation : world.operations)
+      ASSERT_FALSE(operation->error()) << "seed " << seed << ": " << as_error(operation->error()).message();
+    ASSERT_TRUE(world.run(seconds(10), [&] { return closing.done(); }));
+    for (std::size_t i = 0; i < results.size(); ++i) {
+      const std::size_t round = i / (static_cast<std::size_t>(ranks) * std::size(kSizes));
+      ASSERT_EQ(results[i],
+                Values(results[i].size(), static_cast<float>((round + 1) * static_cast<std::size_t>(ranks))));
+    }
+  }
+}
+
+// The only server has been asked for many long values, of which the network has taken a few when it leaves.
+TEST(SimLeaving, AServerAnswersWhatItHasBeenAskedBefore) {
+  for (const Hosts& hosts : {Hosts{0, 0}, Hosts{0, 1}}) {
+    StoreOptions options;
+    options.mode = kv::Mode::kAsync;
+    options.servers = {0};
+    StoreJob world(hosts, options);
+    const Values value(300'000, 1.0f);
+    world.init_all("w", value);
+    std::deque<Values> results;
+    for (int pull = 0; pull < 20; ++pull) world.start(1, StoreJob::pull("w", results.emplace_back(value.size())));
+    const auto ended = [&] {
+      return std::count_if(world.operations.begin(), world.operations.end(),
+                           [](const auto& one) { return one->done(); });
+    };
+    const auto before = ended();
+    ASSERT_TRUE(world.run(seconds(1), [&] { return ended() > before; }));
+    ASSERT_LT(ended(), before + 10);
+    Task<void> leaving = world.stores[0]->say_leaving(world.job[0].stop);
+    leaving.start();
+    ASSERT_TRUE(world.run(seconds(2), [&] { return leaving.done(); }));
+    leaving.take();
+    ASSERT_TRUE(world.finish(seconds(10)));
+    for (const auto& operation : world.operations)
+      ASSERT_FALSE(operation->error()) << as_error(operation->error()).message();
+    for (const Values& result : results) ASSERT_EQ(result, value);
+  }
+}
+
+}  // namespace
+}  // namespace aiacc::sim
