@@ -54,6 +54,7 @@ bindings_tests += \
 	bindings/c/messages_test.cc \
 	bindings/c/operators_test.cc \
 	bindings/c/callbacks_test.cc \
+	bindings/c/groups_left_test.cc \
 	bindings/c/groups_test.cc \
 	bindings/c/mesh_test.cc \
 	bindings/c/requests_test.cc \

@@ -12,8 +12,8 @@ namespace {
 struct Reduce {
   HierCall& call;
   inter::Parts slices;
-  std::deque<inter::Scratch> partials =
-      {};  // the host's sums, for the slices in progress; none: in the result or the input
+  // The host's sums, for the slices in progress; none: they are in the result, or there is one input.
+  std::deque<inter::Scratch> partials = {};
 
   int representative() const noexcept { return call.representative(call.host, call.op.call.root); }
   bool is_root() const noexcept { return call.op.team.rank == call.op.call.root; }

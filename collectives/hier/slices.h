@@ -13,18 +13,19 @@
 
 namespace aiacc::hier {
 
-// The steps that a slice has for its messages, in a ring of hosts or two of them, with up to kSliceBytes of fp32 sums or of 16-bit
-// floats.
+// An upper bound of the steps, by which messages are told apart, that a slice takes in a ring of the hosts: an allgather, a
+// reduce-scatter or both, of up to kSliceBytes in fp32 or in 16-bit floats whose sums are in fp32.
 inline std::uint64_t ring_steps_of_slice(const HierCall& call) noexcept {
   return 2 * static_cast<std::uint64_t>(call.view.hosts()) * inter::pieces_of(2 * kSliceBytes, inter::kSliceBytes);
 }
 
-// Run, of a collective, has
-//   Task<void> before(std::size_t slice, Stop&)   the phases on this host that give what travels; in order
+// Runs a collective in slices. Run is that collective:
+//   Task<void> before(std::size_t slice, Stop&)   the phases on this host whose results travel; slice after slice
 //   bool exchanges()                              whether this rank takes part between hosts
-//   Task<void> between(std::size_t slice, Stop&)  which up to kSlicesBetween + 1 slices do at once
-//   bool waits()                                  whether after() needs what came; before(slice + kSlicesBetween + 1) follows it
-//   Task<void> after(std::size_t slice, Stop&)    the phases on this host behind that; in order
+//   Task<void> between(std::size_t slice, Stop&)  between hosts; at most kSlicesBetween + 1 slices at a time
+//   bool waits()                                  whether after() needs what between() brings. If so, before() of the slice that is
+//                                                 kSlicesBetween + 1 later follows between(), whose memory it may use again
+//   Task<void> after(std::size_t slice, Stop&)    the phases on this host that distribute what came; slice after slice
 template <class Run>
 class Slices {
  public:

@@ -89,9 +89,9 @@ void Store::on_message(ServiceMessage message) noexcept {
   }
 }
 
-// It has said all that it had to answer before. This message may overtake its own requests, which are another service's: in async and
-// bounded mode a push that comes later is applied, and in sync mode it is refused. What others have under way and needs nothing of it any
-// more ends well.
+// Its answers to what it had been asked came before this message, which may overtake its own requests, as they are another service's: in
+// async and bounded mode a push that comes later is applied, and in sync mode it is refused. Calls that need nothing of it any more
+// go on.
 void Store::left_early(int rank) noexcept {
   const Error why(Code::kAborted,
                   fmt::format("rank {} has freed {} and did not wait for the others, as after a loss, another error "

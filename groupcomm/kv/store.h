@@ -174,8 +174,8 @@ class Store final : private ServiceHandler, private Root::Owner, private Reducti
     std::uint64_t at_barrier = 0,
                   wrong = 0;  // numbers of barriers: the last one that it has come to, and the last where it said so
     std::optional<Error> lost;
-    std::optional<Error>
-        gone;  // why nothing comes of it any more: it is lost, or has freed the store and waits for nobody
+    // Why nothing comes of it any more: it is lost, or has freed the store and waits for nobody.
+    std::optional<Error> gone;
   };
 
   // ServiceHandler.
