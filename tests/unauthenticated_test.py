@@ -49,9 +49,13 @@ class Flood:
         assert self.process.stdout.readline() == "flooding\n"
         return self
 
+    def wait_until_some_were_turned_away(self):
+        """More than the 64 that may wait to prove themselves."""
+        assert self.process.stdout.readline() == "65 were closed\n"
+
     def __exit__(self, *_):
         try:
-            self.made = int(self.process.communicate("", timeout=TIMEOUT)[0] or 0)
+            self.made = int(self.process.communicate("", timeout=TIMEOUT)[0].splitlines()[-1])
         finally:
             self.process.kill()
             self.process.communicate()
@@ -97,11 +101,13 @@ def test_a_rank_that_lost_its_peer_has_told_of_them(hosts, rank, tmp_path):
 
 def test_a_thousand_half_open_connections_all_through_a_launch(hosts, rank, tmp_path):
     """They are there before the first message between the hosts: rank 1 listens, and rank 0 has not begun."""
-    go = tmp_path / "go"
-    wait = f"test $AIACC_RANK = 1 || until test -e {go}; do sleep 0.02; done; exec {rank} loop 1"
+    go, over = tmp_path / "go", tmp_path / "over"
+    wait = f"test $AIACC_RANK = 1 || until test -e {go}; do sleep 0.02; done; exec {rank} until {over}"
     job = launch(hosts, "sh", "-c", wait)
     with Flood(hosts, hosts.address(1), port_on(job, hosts, "h1")) as flood:
         go.touch()
+        flood.wait_until_some_were_turned_away()
+        over.touch()
         code, out, err = job.finish()
     assert (code, out) == (0, ""), err
     count = int(re.search(r"all ranks have ended; (\d+) unauthenticated peers were turned away on h1", closing_line(err))[1])
@@ -146,6 +152,7 @@ def test_a_thousand_half_open_connections_all_through_a_rendezvous(hosts, rank, 
     with Ranks() as started:
         rank_zero(hosts, started, [rank, "loop", 1], 4, secret)
         with Flood(hosts, hosts.address(0), 4243) as flood:
+            flood.wait_until_some_were_turned_away()
             others(hosts, started, [rank, "loop", 1], 4, secret)
             (code, err), *rest = started.finish()
     assert (code, rest) == (0, [(0, "")] * 3), err

@@ -1,5 +1,5 @@
 """An unauthenticated peer on the network: unauthenticated_peer.py ADDRESS PORT WHAT... [--secret FILE]. Does each thing once and waits until the other end
-has closed; `flood` renews 1,000 silent connections until its standard input ends. Says how many connections it made.
+has closed; `flood` renews 1,000 silent connections until its standard input ends, and says when 65 have been closed. Says how many connections it made.
 
 Knows the form of what is said (docs/wire-protocol.md), but no job's secret."""
 import hashlib
@@ -114,6 +114,7 @@ class UnauthenticatedPeer:
         for _ in range(1000):
             renew()
         print("flooding", flush=True)
+        closed = 0
         while True:
             for key, _ in chooser.select():
                 if key.fileobj is sys.stdin:
@@ -121,6 +122,9 @@ class UnauthenticatedPeer:
                 chooser.unregister(key.fileobj)
                 key.fileobj.close()
                 renew()
+                closed += 1
+                if closed == 65:
+                    print("65 were closed", flush=True)
 
 
 def main():
