@@ -4,6 +4,11 @@
 //   wait   start, compute for as long as the blocking call took, wait
 //   test   start, compute as long in 16 pieces with a test after each, then test until it is done
 //
+// and, for what the machine does to anything that takes as long,
+//
+//   sum    compute as long, then the blocking call
+//   alone  compute for as long as both take, without a call
+//
 // A round's time is that of the slowest rank, so what one rank's computation costs another shows. The computation is a fixed number
 // of steps, measured once: a rank that loses its core computes longer, as real ones do.
 #pragma once
@@ -64,8 +69,8 @@ inline double quantile(std::vector<double> times, double share) {
   return times[std::min(times.size() - 1, static_cast<std::size_t>(share * static_cast<double>(times.size())))];
 }
 
-// Lines "NAME BYTES BLOCKING SUBMIT_WAIT SUM WAIT_MEDIAN WAIT_P99 TEST_MEDIAN TEST_P99", in microseconds. SUM is the blocking call
-// after the computation, measured like the others: with more ranks than cores the computation alone takes longer than it is.
+// Lines "NAME BYTES BLOCKING SUBMIT_WAIT SUM SUM_P99 WAIT WAIT_P99 TEST TEST_P99 ALONE ALONE_P99", in microseconds, medians but for the
+// P99. With more ranks than cores the computation alone takes longer than it is.
 inline void run(Subject& subject, const char* name, const std::string& sizes, int most_rounds, double budget) {
   std::vector<std::size_t> each;
   std::stringstream words(sizes);
@@ -93,7 +98,7 @@ inline void run(Subject& subject, const char* name, const std::string& sizes, in
     const double call = subject.slowest(quantile(timed(rounds, blocking), 0.5));
     const double submit_wait = quantile(timed(rounds, [&] { start(), subject.wait(); }), 0.5);
     const auto steps = static_cast<std::uint64_t>(call / 1e6 * steps_a_second);
-    const auto sum = quantile(timed(rounds, [&] { compute(steps), blocking(); }), 0.5);
+    const auto sums = timed(rounds, [&] { compute(steps), blocking(); });
     const auto waits = timed(rounds, [&] {
       start();
       compute(steps);
@@ -108,14 +113,17 @@ inline void run(Subject& subject, const char* name, const std::string& sizes, in
       }
       while (!done) done = subject.test();
     });
+    const auto alone = timed(rounds, [&] { compute(2 * steps); });
     for (std::size_t i = 0; i < count; ++i) {
       if (recv[i] == static_cast<float>(subject.size)) continue;
       std::fprintf(stderr, "rank %d: wrong result at %zu: %g\n", subject.rank, i, static_cast<double>(recv[i]));
       std::exit(1);
     }
     if (subject.rank != 0) continue;
-    std::printf("%s %zu %.2f %.2f %.2f %.2f %.2f %.2f %.2f\n", name, bytes, call, submit_wait, sum,
-                quantile(waits, 0.5), quantile(waits, 0.99), quantile(tests, 0.5), quantile(tests, 0.99));
+    std::printf("%s %zu %.2f %.2f", name, bytes, call, submit_wait);
+    for (const auto* times : {&sums, &waits, &tests, &alone})
+      std::printf(" %.2f %.2f", quantile(*times, 0.5), quantile(*times, 0.99));
+    std::printf("\n");
     std::fflush(stdout);
   }
 }
