@@ -153,6 +153,8 @@ collectives_sources += \
 	collectives/hier/barrier.h \
 	collectives/hier/broadcast.cc \
 	collectives/hier/broadcast.h \
+	collectives/hier/combine_blocks.cc \
+	collectives/hier/combine_blocks.h \
 	collectives/hier/exchange_blocks.cc \
 	collectives/hier/exchange_blocks.h \
 	collectives/hier/hier_call.cc \
@@ -176,6 +178,7 @@ collectives_tests += \
 	collectives/hier/hier_codec_test.cc \
 	collectives/hier/hier_collectives_test.cc \
 	collectives/hier/hier_overlap_test.cc \
+	collectives/hier/hier_combine_blocks_test.cc \
 	collectives/hier/hier_slices_test.cc \
 	collectives/hier/hier_world_test.h \
 	collectives/hier/message_local_team_test.h

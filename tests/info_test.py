@@ -212,7 +212,7 @@ def test_algorithms_between_hosts_with_the_reason_of_the_choice(tmp_path):
     assert "between 4 hosts with 2 ranks each" in text
     assert re.search(r"^broadcast of 1M between 4 ranks: chain \(the least predicted time\)$", text, re.M), text
     assert re.search(r"^  \* chain +[0-9.]+ us predicted$", text, re.M), text
-    assert re.search(r"^    binomial +cannot serve; it needs one rank on each host$", text, re.M), text
+    assert re.search(r"^    binomial +cannot serve; it needs one rank of each host$", text, re.M), text
     table = tmp_path / "table"
     table.write_text("aiacc-algorithm-table 1\ntransport tcp\nstreams 1\nencrypt none\nallreduce 4 plain 512 8192 ring\nend\n")
     setting = {"AIACC_ALGORITHM_TABLE": str(table), "AIACC_ALGORITHM": "reduce=ordered"}

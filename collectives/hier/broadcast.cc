@@ -33,7 +33,7 @@ struct Broadcast {
     Call those = call.op.call;
     those.count = slices.length(slice);
     const Buffer its = part(slice);
-    co_await call.between_representatives(those, its, its, slice * steps(), stop);
+    co_await call.between_representatives(those, its, its, {}, slice * steps(), stop);
   }
   Task<void> after(std::size_t slice, Stop& stop) {
     Call here = call.op.call;

@@ -63,8 +63,8 @@ INSTANTIATE_TEST_SUITE_P(HierAlgorithms, EachCollective, ::testing::ValuesIn(int
                          });
 
 TEST_P(EachCollective, ByEachOfItsAlgorithms) {
-  for (const Placement& placement :
-       {Placement{0, 1, 2, 3, 4}, Placement{0, 1, 0, 0, 2}, Placement{0, 1, 2, 3, 4, 5, 6, 7}}) {
+  for (const Placement& placement : {Placement{0, 1, 2, 3, 4}, Placement{0, 1, 0, 0, 2}, Placement{0, 1, 2, 0, 1, 2},
+                                     Placement{0, 1, 2, 3, 4, 5, 6, 7}}) {
     const std::vector<Case> cases = cases_of(GetParam().kind, static_cast<int>(placement.size()));
     for (const inter::AlgorithmInfo* algorithm : inter::algorithms_of(GetParam().kind)) {
       run_with(std::string(GetParam().name) + "=" + std::string(algorithm->name), placement, cases);

@@ -106,12 +106,12 @@ Task<void> HierCall::between_all(Call call, Buffer send, Buffer recv, Stop& stop
   co_await inter::run(phase);
 }
 
-Task<void> HierCall::between_representatives(Call call, Buffer send, Buffer recv, std::uint64_t first_step,
-                                             Stop& stop) {
+Task<void> HierCall::between_representatives(Call call, Buffer send, Buffer recv, std::span<const Extent> blocks,
+                                             std::uint64_t first_step, Stop& stop) {
   std::vector<int> members;
   members.reserve(static_cast<std::size_t>(view.hosts()));
-  for (int of = 0; of < view.hosts(); ++of) members.push_back(representative(of, op.call.root));
-  return between(call, std::move(members), send, recv, {}, first_step, stop);
+  for (int of = 0; of < view.hosts(); ++of) members.push_back(representative(of, call.root));
+  return between(call, std::move(members), send, recv, blocks, first_step, stop);
 }
 
 }  // namespace aiacc::hier

@@ -73,8 +73,9 @@ class HierCall {
   // Among all ranks, without the blocks between ranks of one host. A rank that is alone on its host includes its own
   // block.
   Task<void> between_all(Call call, Buffer send, Buffer recv, Stop& stop);
-  // Among the representatives of all hosts; this rank must be one.
-  Task<void> between_representatives(Call call, Buffer send, Buffer recv, std::uint64_t first_step, Stop& stop);
+  // Among the representatives of all hosts, which the root of `call` says; this rank must be one.
+  Task<void> between_representatives(Call call, Buffer send, Buffer recv, std::span<const Extent> blocks,
+                                     std::uint64_t first_step, Stop& stop);
 
   Operation& op;
   const View& view;

@@ -51,7 +51,7 @@ struct Reduce {
     those.count = slices.length(slice);
     those.reduction = call.reduction_between();
     const Buffer own = call.alone() && !call.has_partials() ? part_of(call.op.send, slice) : sum(slice);
-    co_await call.between_representatives(those, own, result(slice), slice * steps(), stop);
+    co_await call.between_representatives(those, own, result(slice), {}, slice * steps(), stop);
   }
   Task<void> after(std::size_t, Stop&) { co_return; }
 };

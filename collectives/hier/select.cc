@@ -7,6 +7,7 @@
 #include "collectives/hier/allreduce.h"
 #include "collectives/hier/barrier.h"
 #include "collectives/hier/broadcast.h"
+#include "collectives/hier/combine_blocks.h"
 #include "collectives/hier/exchange_blocks.h"
 #include "collectives/hier/local_team.h"
 #include "collectives/hier/ordered_reduce.h"
@@ -61,6 +62,11 @@ Task<void> run_grouped(HierCall& call) {
   co_await grouped_allreduce(call.op, packs, {&scratch, 1}, &call.exchange());
 }
 
+bool combines(const HierCall& call) noexcept {
+  const Call& made = call.op.call;
+  return !made.uneven && combines_blocks(made.kind, made.bytes(), static_cast<std::size_t>(call.view.most_on_a_host()));
+}
+
 Task<void> run_chosen(HierCall& call) {
   switch (call.op.call.kind) {
     case Collective::kAllreduce: return needs_ordered_reduce(call) ? ordered_reduce(call) : allreduce(call);
@@ -71,7 +77,7 @@ Task<void> run_chosen(HierCall& call) {
     case Collective::kBarrier: return barrier(call);
     case Collective::kAlltoall:
     case Collective::kGather:
-    case Collective::kScatter: return exchange_blocks(call);
+    case Collective::kScatter: return combines(call) ? combine_blocks(call) : exchange_blocks(call);
     case Collective::kGroupedAllreduce: return run_grouped(call);
     default: break;
   }
@@ -104,29 +110,42 @@ Task<void> run_in_turn(HierCall& call, LocalTeam& team, LocalPhases& local) {
   }
 }
 
-// What the phase between hosts looks like to the choice of its algorithm.
-inter::Shape shape_between(const Operation& op) {
-  inter::Shape shape = inter::shape_of(op);
-  if (shape.kind == Collective::kGroupedAllreduce) {
-    shape.kind = Collective::kAllreduce;
-    shape.narrows = op.call.reduction.narrows();
-  }
-  if (op.team.view->most_on_a_host() == 1) return shape;
-  const bool exchanges =
-      shape.kind == Collective::kAlltoall || shape.kind == Collective::kGather || shape.kind == Collective::kScatter;
-  shape.among_some = true;
-  if (!exchanges) shape.ranks = op.team.view->hosts();
-  shape.takes_partials = std::exchange(shape.narrows, false);
-  return shape;
+bool exchanges_blocks(Collective kind) noexcept {
+  return kind == Collective::kAlltoall || kind == Collective::kGather || kind == Collective::kScatter;
 }
 
 void tell_choices(const Operation& op) {
   if (op.team.selector == nullptr || op.team.rank != 0) return;
   const bool by_shards = op.team.view->most_on_a_host() > 1 && op.call.reduction.ordered();  // hier/ordered_reduce.h
-  if (!by_shards) op.team.selector->tell_choices(shape_between(op));
+  if (by_shards) return;
+  inter::Shape whole = inter::shape_of(op);
+  if (whole.kind == Collective::kGroupedAllreduce) {
+    whole.kind = Collective::kAllreduce;
+    whole.narrows = op.call.reduction.narrows();
+  }
+  const View& view = *op.team.view;
+  const auto most = static_cast<std::size_t>(view.most_on_a_host());
+  const bool alike = view.fewest_on_a_host() == view.most_on_a_host();
+  op.team.selector->tell_choices(shape_between(whole, view.hosts(), most, alike));
 }
 
 }  // namespace
+
+inter::Shape shape_between(const inter::Shape& whole, int hosts, std::size_t most, bool alike) noexcept {
+  inter::Shape shape = whole;
+  if (most == 1) return shape;
+  shape.among_some = true;
+  shape.takes_partials = std::exchange(shape.narrows, false);
+  const bool exchanges = exchanges_blocks(shape.kind);
+  shape.skips_host = exchanges && (shape.uneven || !combines_blocks(shape.kind, shape.bytes, most));
+  if (shape.skips_host) return shape;
+  shape.ranks = hosts;
+  if (!exchanges) return shape;
+  shape.bytes *= shape.kind == Collective::kAlltoall ? most * most : most;
+  shape.wide_bytes = shape.bytes;
+  shape.uneven = !alike;
+  return shape;
+}
 
 std::size_t shards_of(const View& view, std::size_t bytes) noexcept {
   return bytes <= kLeadersBytes ? 1 : static_cast<std::size_t>(view.fewest_on_a_host());

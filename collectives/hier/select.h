@@ -1,6 +1,7 @@
 // Chooses the algorithm for a collective of a group over several hosts, in any placement.
 #pragma once
 
+#include "collectives/inter/algorithm_info.h"
 #include "collectives/operation.h"
 
 namespace aiacc::hier {
@@ -17,6 +18,10 @@ inline constexpr std::size_t kSlicesBetween = 2;
 
 // The number of shards for a payload of `bytes`.
 std::size_t shards_of(const View& view, std::size_t bytes) noexcept;
+
+// What the phase between hosts looks like to the choice of its algorithm. `whole` is the shape of the call among all ranks, with up
+// to `most` on a host; `alike`: all hosts have as many.
+inter::Shape shape_between(const inter::Shape& whole, int hosts, std::size_t most, bool alike) noexcept;
 
 // Runs a collective, not a send or recv, to its end. After an error no process changes the operation's buffers any more, and
 // the group serves no further call.

@@ -22,7 +22,8 @@ struct Shape {
   bool ordered = false;         // the operator does not commute
   bool takes_partials = false;  // the inputs are hosts' partial sums, in the type in which sums are made
   bool uneven = false;
-  bool among_some = false;  // the ranks are some of the group, or leave out the blocks within a host
+  bool among_some = false;  // the ranks are some of the group
+  bool skips_host = false;  // several of them are on one host, and leave out the blocks between them
 };
 
 Shape shape_of(const Operation& op) noexcept;

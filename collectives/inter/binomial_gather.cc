@@ -152,7 +152,7 @@ namespace {
 
 std::string_view binomial_gather_obstacle(const Shape& shape) noexcept {
   if (shape.uneven) return "it needs blocks of one length";
-  return shape.among_some ? "it needs one rank on each host" : std::string_view();
+  return shape.skips_host ? "it needs one rank of each host" : std::string_view();
 }
 
 // The root's messages are those of the largest subtrees.

@@ -78,7 +78,7 @@ namespace {
 
 std::string_view bruck_alltoall_obstacle(const Shape& shape) noexcept {
   if (shape.uneven) return "it needs blocks of one length";
-  return shape.among_some ? "it needs one rank on each host" : std::string_view();
+  return shape.skips_host ? "it needs one rank of each host" : std::string_view();
 }
 
 Cost bruck_alltoall_cost(const Shape& shape) noexcept {

@@ -103,7 +103,7 @@ std::string describe_choices(const Shape& of_any_length, const AlgorithmRules& r
 }
 
 void Selector::tell_new_choices(const Shape& shape) {
-  const unsigned demands = shape.narrows ? 1 : shape.ordered ? 2 : shape.takes_partials ? 3 : 0;
+  const unsigned demands = shape.narrows || shape.skips_host ? 1 : shape.ordered ? 2 : shape.takes_partials ? 3 : 0;
   const std::uint64_t bit = std::uint64_t{1} << (4 * static_cast<unsigned>(shape.kind) + demands);
   if ((told_choices_ & bit) != 0 || algorithms_of(shape.kind).empty()) return;
   told_choices_ |= bit;

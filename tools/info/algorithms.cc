@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "base/quantity.h"
+#include "collectives/hier/select.h"
 #include "collectives/inter/algorithms.h"
 #include "collectives/inter/selector.h"
 #include "runtime/bootstrap/algorithm_table_file.h"
@@ -35,15 +36,10 @@ AlgorithmsReport::AlgorithmsReport(const InfoOptions& options) : options_(option
   if (!file.text.empty()) table_ = inter::AlgorithmTable::parse("AIACC_ALGORITHM_TABLE", file.text);
 }
 
-// As hier/select.cc makes it: between hosts with several ranks, one of each takes part, but for exchanges of blocks.
 inter::Shape AlgorithmsReport::shape_of(aiacc::Collective kind, std::uint64_t bytes) const {
-  const bool exchanges =
-      kind == aiacc::Collective::kAlltoall || kind == aiacc::Collective::kGather || kind == aiacc::Collective::kScatter;
-  return {.kind = kind,
-          .ranks = exchanges ? options_.ranks : options_.hosts,
-          .bytes = bytes,
-          .wide_bytes = bytes,
-          .among_some = options_.ranks > options_.hosts};
+  const inter::Shape whole{.kind = kind, .ranks = options_.ranks, .bytes = bytes, .wide_bytes = bytes};
+  const auto most = static_cast<std::size_t>((options_.ranks + options_.hosts - 1) / options_.hosts);
+  return hier::shape_between(whole, options_.hosts, most, options_.ranks % options_.hosts == 0);
 }
 
 const inter::AlgorithmInfo& AlgorithmsReport::chosen(const inter::Shape& shape) const {
@@ -52,7 +48,15 @@ const inter::AlgorithmInfo& AlgorithmsReport::chosen(const inter::Shape& shape) 
 }
 
 std::string AlgorithmsReport::text_for_any_length(aiacc::Collective kind) const {
-  std::string text = inter::describe_choices(shape_of(kind, 1), rules_, table()) + "\n";
+  const inter::Shape shortest = shape_of(kind, 1), longest = shape_of(kind, std::uint64_t{1} << kLongest);
+  std::string text;
+  if (shortest.ranks != longest.ranks) {
+    std::uint64_t combined = 1;
+    while (shape_of(kind, 2 * combined).ranks == shortest.ranks) combined *= 2;
+    text = fmt::format("Up to {} by one rank of each host: {}\n", text_of_bytes(combined),
+                       inter::describe_choices(shortest, rules_, table()));
+  }
+  text += inter::describe_choices(longest, rules_, table()) + "\n";
   for (const inter::AlgorithmInfo* algorithm : inter::algorithms_of(kind)) {
     bool is_chosen = false, can_serve = false;
     for (int exponent = 0; exponent <= kLongest; ++exponent) {
@@ -60,7 +64,6 @@ std::string AlgorithmsReport::text_for_any_length(aiacc::Collective kind) const 
       is_chosen = is_chosen || &chosen(shape) == algorithm;
       can_serve = can_serve || algorithm->obstacle(shape).empty();
     }
-    const inter::Shape longest = shape_of(kind, std::uint64_t{1} << kLongest);
     const std::string_view obstacle = algorithm->obstacle(longest);
     std::string use = is_chosen ? "chosen" : rules_.permits(*algorithm) ? "not chosen" : "not permitted";
     if (!can_serve) use = "cannot serve";
@@ -70,10 +73,11 @@ std::string AlgorithmsReport::text_for_any_length(aiacc::Collective kind) const 
   return text;
 }
 
-std::string AlgorithmsReport::text_for(const inter::Shape& shape) const {
+std::string AlgorithmsReport::text_for(aiacc::Collective kind, std::uint64_t bytes) const {
+  const inter::Shape shape = shape_of(kind, bytes);
   const inter::AlgorithmInfo& taken = chosen(shape);
   const std::string length =
-      shape.kind == aiacc::Collective::kBarrier ? "" : fmt::format(" of {}", text_of_bytes(shape.bytes));
+      shape.kind == aiacc::Collective::kBarrier ? "" : fmt::format(" of {}", text_of_bytes(bytes));
   std::string text = fmt::format("{}{} between {} ranks: {} ({})\n", inter::name_of(shape.kind), length, shape.ranks,
                                  taken.name, inter::reason_of_choice(shape, rules_, table()));
   for (const inter::AlgorithmInfo* algorithm : inter::algorithms_of(shape.kind)) {
@@ -85,7 +89,8 @@ std::string AlgorithmsReport::text_for(const inter::Shape& shape) const {
   return text;
 }
 
-aiacc::Json AlgorithmsReport::json_for(const inter::Shape& shape) const {
+aiacc::Json AlgorithmsReport::json_for(aiacc::Collective kind, std::uint64_t bytes) const {
+  const inter::Shape shape = shape_of(kind, bytes);
   Json::Array algorithms;
   for (const inter::AlgorithmInfo* algorithm : inter::algorithms_of(shape.kind)) {
     const std::string_view obstacle = algorithm->obstacle(shape);
@@ -97,7 +102,7 @@ aiacc::Json AlgorithmsReport::json_for(const inter::Shape& shape) const {
   }
   return Json::Object{{"collective", inter::name_of(shape.kind)},
                       {"ranks", shape.ranks},
-                      {"bytes", static_cast<std::int64_t>(shape.bytes)},
+                      {"bytes", static_cast<std::int64_t>(bytes)},
                       {"chosen", chosen(shape).name},
                       {"reason", inter::reason_of_choice(shape, rules_, table())},
                       {"algorithms", std::move(algorithms)}};
@@ -110,8 +115,7 @@ std::string AlgorithmsReport::text() const {
                   options_.hosts, per_host == 1 ? "one rank" : fmt::format("{} ranks", per_host));
   if (!complaint_.empty()) text += complaint_ + "\n";
   for (const inter::NamedCollective& each : inter::named_collectives()) {
-    text +=
-        "\n" + (options_.bytes == 0 ? text_for_any_length(each.kind) : text_for(shape_of(each.kind, options_.bytes)));
+    text += "\n" + (options_.bytes == 0 ? text_for_any_length(each.kind) : text_for(each.kind, options_.bytes));
   }
   return text;
 }
@@ -120,11 +124,11 @@ aiacc::Json AlgorithmsReport::json() const {
   Json::Array all;
   for (const inter::NamedCollective& each : inter::named_collectives()) {
     if (options_.bytes != 0) {
-      all.push_back(json_for(shape_of(each.kind, options_.bytes)));
+      all.push_back(json_for(each.kind, options_.bytes));
       continue;
     }
     for (std::uint64_t bytes = kFirstOfLadder; bytes <= kLastOfLadder; bytes *= kStepOfLadder) {
-      all.push_back(json_for(shape_of(each.kind, bytes)));
+      all.push_back(json_for(each.kind, bytes));
     }
   }
   return all;

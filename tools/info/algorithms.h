@@ -28,8 +28,8 @@ class AlgorithmsReport {
   inter::Shape shape_of(aiacc::Collective kind, std::uint64_t bytes) const;
   const inter::AlgorithmInfo& chosen(const inter::Shape& shape) const;
   std::string text_for_any_length(aiacc::Collective kind) const;
-  std::string text_for(const inter::Shape& shape) const;
-  aiacc::Json json_for(const inter::Shape& shape) const;
+  std::string text_for(aiacc::Collective kind, std::uint64_t bytes) const;
+  aiacc::Json json_for(aiacc::Collective kind, std::uint64_t bytes) const;
 
   InfoOptions options_;
   inter::AlgorithmRules rules_;
