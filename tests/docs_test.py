@@ -75,7 +75,21 @@ def test_documented_command_of_an_installed_program(command, tmp_path):
         assert (tmp_path / picture).exists()
 
 
-@pytest.mark.parametrize("name, flags", re.findall(r'^make bench-(\w+)(?: BENCH_FLAGS="(.*)")?$', (SOURCE / "docs/performance.md").read_text(), re.M))
+BENCHMARKS = re.findall(r'^    make bench-(\w+)(?: BENCH_FLAGS="([^"]*)")?(?: +#.*)?$', (SOURCE / "docs/performance.md").read_text(), re.M)
+
+
+def test_each_benchmark_has_its_command():
+    assert {name for name, _ in BENCHMARKS} == set(SHORTEST)
+
+
+@pytest.mark.parametrize("name, flags", BENCHMARKS)
+def test_a_benchmark_knows_the_options_of_its_command(name, flags):
+    usage = subprocess.run([SOURCE / "bench" / name / "run", "--help"], capture_output=True, text=True, timeout=60).stdout
+    unknown = [word for word in shlex.split(flags) if word.startswith("--") and not re.search(rf"{word}\b", usage)]
+    assert usage and not unknown, unknown
+
+
+@pytest.mark.parametrize("name, flags", {name: (name, flags) for name, flags in reversed(BENCHMARKS)}.values())
 def test_a_benchmark_of_the_figures_runs(name, flags):
     if name in ("hosts", "networks", "softmax", "syncbn") and namespace_hosts.unavailable():
         pytest.skip(str(namespace_hosts.unavailable()))
