@@ -23,7 +23,7 @@ SHORTEST = {
     "outstanding": "--peers none --hosts 1 --counts 1 --rounds 1 --late 1",
     "windows": "--peers none --sizes 131072 --messages 2 --rounds 1 --turns 1",
     "overlap": "--peers none --ranks 2 --sizes 8 --seconds 0.1",
-    "gradients": f"--subjects aiacc --places 2 --models resnet50 --compute 0 --steps 1 --warmup 2 --rounds 1 --python {shlex.quote(str(BUILD / 'torch-venv/bin/python'))}",
+    "gradients": f"--subjects aiacc --rates none --places 2 --models resnet50 --compute 0 --steps 1 --warmup 2 --rounds 1 --python {shlex.quote(str(BUILD / 'torch-venv/bin/python'))}",
     "softmax": f"--places 2x1 --classes 999 --steps 1 --rounds 1 --python {shlex.quote(str(BUILD / 'torch-venv/bin/python'))}",
     "kvstore": "--mxnet '' --places 1x2 --settings plain,sgd --sizes 1K --rounds 1",
     "syncbn": f"--program {shlex.quote(str(BUILD / 'bench_syncbn'))} --places 2 --channels 8 --calls 10 --rounds 1 --python {shlex.quote(str(BUILD / 'torch-venv/bin/python'))}",
