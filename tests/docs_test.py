@@ -122,6 +122,12 @@ def test_each_link_leads_to_a_file(document):
         assert (SOURCE / target).exists(), target
 
 
+def test_the_first_program_is_that_of_the_manual():
+    """Which tests/abi_manual_test.py compiles and runs."""
+    program = re.search(r"^```c\n(.*?)^```", (SOURCE / "README.md").read_text(), re.S | re.M)[1]
+    assert program.replace("\\", "\\e") in (SOURCE / "man/aiacc.7").read_text()
+
+
 def test_the_two_commands_are_on_the_first_screen():
     first_screen = (SOURCE / "README.md").read_text().splitlines()[:24]
     assert {"make demo", "make check"} <= {re.sub(r"\s+#.*", "", line) for line in first_screen}
