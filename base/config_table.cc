@@ -101,9 +101,9 @@ constexpr std::array kTable{
               "0.1"},
     ConfigRow{"AIACC_YIELD", &V::yield, "300us", "0ns", "1h", kUser,
               "How long such a rank then goes on looking, and gives its core to others between two looks, before it "
-              "blocks. Who is late wakes a rank that has blocked, which takes some 0.1 ms; one that has not needs its "
-              "core for nothing else meanwhile. Ranks that compute beside it take some percent more time, and up to "
-              "1.6 times as long where their threads need its core.",
+              "blocks. A late rank has to wake those that have blocked, which takes some 0.1 ms. A longer time avoids "
+              "that, but what computes beside a rank that waits takes some percent more time, and up to 1.6 times as "
+              "long where its threads need that core.",
               "0.1"},
     ConfigRow{
         "AIACC_TRANSPORT", &V::network, "auto", "", "", kUser,
@@ -168,9 +168,8 @@ constexpr std::array kTable{
         "CAP_NET_ADMIN. lossless=yes: the network is meant to lose none of them, by priority flow control (PFC) on "
         "their priority; aiacc-info --qos then says whether this host's devices have it, and a rank that sends some "
         "again says so once. Ranks switch nothing on, and the kernel takes a loss for congestion all the same. Over "
-        "UCX the DSCP marks packets of RDMA, and the priority is their service level. Over UCX and libfabric shares "
-        "and "
-        "rates hold, and nothing else of it counts.",
+        "UCX and libfabric only shares and rates hold, but over UCX the DSCP marks packets of RDMA, and the priority "
+        "is their service level.",
         "0.1"},
     ConfigRow{
         "AIACC_TC_LAT", &V::tc_lat, "", "", "", kUser,
@@ -229,8 +228,9 @@ constexpr std::array kTable{
               "0.1"},
     ConfigRow{"AIACC_TUNE", &V::tune, "no", "", "", kUser,
               "Whether a gradient engine looks for the best fusion size and number of allreduces at a time, beginning "
-              "with the settings of these: some 50 steps of a recorded schedule are its trials, and later ones only if "
-              "the time of a step changes. Level info of AIACC_LOG has what it finds. The same on all ranks.",
+              "with AIACC_FUSION_BYTES and AIACC_FUSION_STREAMS: some 50 steps of a recorded schedule are its trials, "
+              "and later ones only if the time of a step changes. Level info of AIACC_LOG has what it finds. The same "
+              "on all ranks.",
               "0.1"},
     ConfigRow{"AIACC_TUNE_CACHE", &V::tune_cache, "", "", "", kUser,
               "The file in which rank 0 keeps what AIACC_TUNE found, for each model and number of ranks; none for no "

@@ -23,7 +23,7 @@ SHORTEST = {
     "outstanding": "--peers none --hosts 1 --counts 1 --rounds 1 --late 1",
     "windows": "--peers none --sizes 131072 --messages 2 --rounds 1 --turns 1",
     "overlap": "--peers none --ranks 2 --sizes 8 --seconds 0.1",
-    "gradients": f"--subjects aiacc --places 2 --models resnet50 --compute 0 --steps 1 --warmup 2 --rounds 1 --python {shlex.quote(str(BUILD / 'torch-venv/bin/python'))}",
+    "gradients": f"--subjects aiacc --rates none --places 2 --models resnet50 --compute 0 --steps 1 --warmup 2 --rounds 1 --python {shlex.quote(str(BUILD / 'torch-venv/bin/python'))}",
     "softmax": f"--places 2x1 --classes 999 --steps 1 --rounds 1 --python {shlex.quote(str(BUILD / 'torch-venv/bin/python'))}",
     "kvstore": "--mxnet '' --places 1x2 --settings plain,sgd --sizes 1K --rounds 1",
     "syncbn": f"--program {shlex.quote(str(BUILD / 'bench_syncbn'))} --places 2 --channels 8 --calls 10 --rounds 1 --python {shlex.quote(str(BUILD / 'torch-venv/bin/python'))}",
@@ -75,7 +75,21 @@ def test_documented_command_of_an_installed_program(command, tmp_path):
         assert (tmp_path / picture).exists()
 
 
-@pytest.mark.parametrize("name, flags", re.findall(r'^make bench-(\w+)(?: BENCH_FLAGS="(.*)")?$', (SOURCE / "docs/performance.md").read_text(), re.M))
+BENCHMARKS = re.findall(r'^    make bench-(\w+)(?: BENCH_FLAGS="([^"]*)")?(?: +#.*)?$', (SOURCE / "docs/performance.md").read_text(), re.M)
+
+
+def test_each_benchmark_has_its_command():
+    assert {name for name, _ in BENCHMARKS} == set(SHORTEST)
+
+
+@pytest.mark.parametrize("name, flags", BENCHMARKS)
+def test_a_benchmark_knows_the_options_of_its_command(name, flags):
+    usage = subprocess.run([SOURCE / "bench" / name / "run", "--help"], capture_output=True, text=True, timeout=60).stdout
+    unknown = [word for word in shlex.split(flags) if word.startswith("--") and not re.search(rf"{word}\b", usage)]
+    assert usage and not unknown, unknown
+
+
+@pytest.mark.parametrize("name, flags", {name: (name, flags) for name, flags in reversed(BENCHMARKS)}.values())
 def test_a_benchmark_of_the_figures_runs(name, flags):
     if name in ("hosts", "networks", "softmax", "syncbn") and namespace_hosts.unavailable():
         pytest.skip(str(namespace_hosts.unavailable()))
@@ -106,6 +120,12 @@ def test_each_dependency_has_its_sentence_and_no_other():
 def test_each_link_leads_to_a_file(document):
     for target in re.findall(r"\]\((?!https?:)([^)#]+)\)", (SOURCE / document).read_text()):
         assert (SOURCE / target).exists(), target
+
+
+def test_the_first_program_is_that_of_the_manual():
+    """Which tests/abi_manual_test.py compiles and runs."""
+    program = re.search(r"^```c\n(.*?)^```", (SOURCE / "README.md").read_text(), re.S | re.M)[1]
+    assert program.replace("\\", "\\e") in (SOURCE / "man/aiacc.7").read_text()
 
 
 def test_the_two_commands_are_on_the_first_screen():
