@@ -188,14 +188,14 @@ static int forked(const char* argument) {
   return 0;
 }
 
-/* Rank 0 keeps all others waiting in a barrier for ARGUMENT seconds. */
+/* Rank 0 keeps all others waiting in a barrier until there is a file of the name ARGUMENT. */
 static int idle(const char* argument) {
   init();
   check(aiacc_barrier(AIACC_WORLD, NULL, NULL), "barrier");
   if (rank == 0) {
     fprintf(stdout, "waiting\n");
     fflush(stdout);
-    sleep((unsigned)atoi(argument));
+    while (access(argument, F_OK) != 0) usleep(100000);
   }
   check(aiacc_barrier(AIACC_WORLD, NULL, NULL), "barrier");
   check(aiacc_finalize(), "finalize");
