@@ -3,7 +3,6 @@ ends within seconds everywhere, and one line says what was lost."""
 import contextlib
 import itertools
 import os
-import pathlib
 import random
 import re
 import signal
@@ -12,7 +11,7 @@ import time
 import pytest
 
 from launcher_hosts_support import ENTER, PRETEND, RELAY
-from launcher_support import PROGRAMS, Job, check_nothing_is_left, closing_line, users
+from launcher_support import PROGRAMS, Job, check_nothing_is_left, closing_line, state_and_parent, users, with_longer_limits
 
 BOUND = 5
 WHO = ["aiaccrun", "group", "starter", "keeper", "agent", "rank"]
@@ -21,24 +20,17 @@ PAIRS = [pair for pair in itertools.combinations(WHO, 2)
          if set(pair) != {"keeper", "agent"} and pair != ("aiaccrun", "group")]
 
 
-def stat(pid):
-    fields = pathlib.Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()
-    return {"parent": int(fields[1]), "group": int(fields[2]), "session": int(fields[3])}
-
-
 def victim(job, who):
     """A process of that kind on one of the hosts, or None."""
     processes = job.processes()
-    try:
-        if who == "starter":
-            found = [pid for pid, name in processes.items() if name == "relay" and stat(pid)["parent"] == job.process.pid]
-            return max(found, default=None)
-        if who in ("keeper", "agent"):
-            return max((pid for pid, name in processes.items() if name == f"aiacc-{who}"), default=None)
+    if who == "starter":
+        found = [pid for pid, name in processes.items() if name == "relay" and state_and_parent(pid)[1] == job.process.pid]
+    elif who in ("keeper", "agent"):
+        found = [pid for pid, name in processes.items() if name == f"aiacc-{who}"]
+    else:
         agents = {pid for pid, name in processes.items() if name == "aiacc-agent"}
-        return max((pid for pid in processes if stat(pid)["parent"] in agents), default=None)
-    except (FileNotFoundError, ProcessLookupError):
-        return None
+        found = [pid for pid in processes if state_and_parent(pid)[1] in agents]
+    return max(found, default=None)
 
 
 def kill(job, who):
@@ -101,60 +93,68 @@ def test_two_hosts_at_once():
     assert code == 125 and "AR-HOST-LOST" in closing_line(err)
 
 
+def with_longer_leases(attempt):
+    """attempt(job, lease) with two ranks, until it returns True. A slow machine may lose a host before, or meanwhile."""
+    def started(lease):
+        job = Job([*PRETEND, ENTER, "-H", "a,b", "sleep", 1000], env={"AIACC_LEASE": f"{lease}s"})
+        job.wait_for(lambda: len(job.pids("sleep")) == 2 or job.process.poll() is not None, "the ranks")
+        is_well = job.process.poll() is None and attempt(job, lease)
+        job.clean()
+        return is_well
+    assert with_longer_limits(started, bool, 2)
+
+
 def test_a_host_that_falls_silent_is_lost_after_its_lease():
-    job = Job([*PRETEND, ENTER, "-H", "a,b", "sleep", 1000], env={"AIACC_LEASE": "2s"})
-    job.wait_for_pids("sleep", 2)
-    frozen = victim(job, "agent")
-    began = time.monotonic()
-    os.kill(frozen, signal.SIGSTOP)
-    code, _, err = job.finish()
-    took = time.monotonic() - began
-    print(f"lost after {took:.2f} s")
-    assert code == 125
-    assert re.search(r"host [ab] was lost: .* 2 s \(AIACC_LEASE\)", closing_line(err)), err
-    assert took >= 2
+    def attempt(job, lease):
+        frozen = victim(job, "agent")
+        if frozen is None:
+            return False
+        began = time.monotonic()
+        os.kill(frozen, signal.SIGSTOP)
+        code, _, err = job.finish(timeout=100)
+        took = time.monotonic() - began
+        print(f"lost after {took:.2f} s: {err}")
+        assert code == 125
+        return took >= lease and re.search(rf"host [ab] was lost: .* {lease} s \(AIACC_LEASE\)", closing_line(err))
+    with_longer_leases(attempt)
 
 
 def test_a_third_ctrl_c_waits_for_no_host_that_does_not_answer():
-    job = Job([*PRETEND, RELAY, "-H", "a,b", "sleep", 1000])
+    """Its lease is longer than the test waits."""
+    job = Job([*PRETEND, RELAY, "-H", "a,b", "sleep", 1000], env={"AIACC_LEASE": "600s"})
     job.wait_for_pids("sleep", 2)
     os.kill(victim(job, "agent"), signal.SIGSTOP)
-    began = time.monotonic()
-    lines = 0
     for _ in range(3):
         job.process.send_signal(signal.SIGINT)
-        while lines < 3 and not re.search("SIGINT received|SIGTERM sent|SIGKILL sent", job.process.stderr.readline().decode()):
-            pass
-        lines += 1
+        line = b" "
+        while line and not re.search(b"SIGINT received|SIGTERM sent|SIGKILL sent", line):
+            line = job.process.stderr.readline()
     code, _, err = job.finish()
-    took = time.monotonic() - began
-    print(f"returned after {took:.2f} s")
     assert code == 130, err
-    assert took < 30, "it did not wait for the lease"
 
 
 def test_ranks_end_when_aiaccrun_falls_silent():
-    job = Job([*PRETEND, ENTER, "-H", "a,b", "sleep", 1000], env={"AIACC_LEASE": "2s"})
-    job.wait_for_pids("sleep", 2)
-    job.process.send_signal(signal.SIGSTOP)
-    job.wait_for(lambda: not job.pids("sleep"), "the ranks to end", timeout=(2 + BOUND) * 10)
-    job.process.send_signal(signal.SIGCONT)
-    assert job.finish()[0] == 125
+    def attempt(job, lease):
+        job.process.send_signal(signal.SIGSTOP)
+        job.wait_for(lambda: not job.pids("sleep"), "the ranks to end", timeout=(lease + BOUND) * 10)
+        job.process.send_signal(signal.SIGCONT)
+        return job.finish()[0] == 125
+    with_longer_leases(attempt)
 
 
 def test_a_job_that_its_user_stopped_is_not_lost():
-    job = Job([*PRETEND, ENTER, "-H", "a,b", "sleep", 1000], env={"AIACC_LEASE": "2s"})
-    pids = job.wait_for_pids("sleep", 2)
-    job.process.send_signal(signal.SIGTSTP)
-    job.wait_for(lambda: pathlib.Path(f"/proc/{job.process.pid}/stat").read_text().rsplit(")", 1)[1].split()[0] == "T",
-                 "aiaccrun to stop")
-    time.sleep(3)
-    assert job.pids("sleep") == pids
-    job.process.send_signal(signal.SIGCONT)
-    time.sleep(3)
-    assert job.pids("sleep") == pids
-    job.process.send_signal(signal.SIGTERM)
-    assert job.finish()[0] == 143
+    def attempt(job, lease):
+        pids = job.pids("sleep")
+        job.process.send_signal(signal.SIGTSTP)
+        job.wait_for(lambda: state_and_parent(job.process.pid)[0] in "TZ", "aiaccrun to stop")
+        time.sleep(1.5 * lease)
+        lived = job.pids("sleep") == pids
+        job.process.send_signal(signal.SIGCONT)
+        time.sleep(1.5 * lease)
+        lived = lived and job.pids("sleep") == pids
+        job.process.send_signal(signal.SIGTERM)
+        return job.finish()[0] == 143 and lived
+    with_longer_leases(attempt)
 
 
 @pytest.mark.parametrize("user", users())

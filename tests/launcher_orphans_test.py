@@ -5,14 +5,13 @@ remains; without it nobody does, and --isolate closes that (launcher_isolate_tes
 """
 import itertools
 import os
-import pathlib
 import random
 import signal
 import time
 
 import pytest
 
-from launcher_support import PROGRAMS, Job, check_nothing_is_left, closing_line, users
+from launcher_support import PROGRAMS, Job, check_nothing_is_left, closing_line, state_and_parent, users
 
 BOUND = 5
 WHO = ["aiaccrun", "keeper", "agent", "rank", "group"]
@@ -33,13 +32,13 @@ def kill(job, who):
         elif who == "rank":
             agent = named.get("aiacc-agent")
             for pid in processes:
-                if pathlib.Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[1] == str(agent):
+                if state_and_parent(pid)[1] == agent:
                     os.kill(pid, signal.SIGKILL)
                     return True
             return False
         else:
             return False
-    except (ProcessLookupError, FileNotFoundError):
+    except ProcessLookupError:
         return False
     return True
 

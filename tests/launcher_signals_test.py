@@ -1,5 +1,4 @@
 """Signals to aiaccrun: which reach the ranks, and how a job is hurried to its end."""
-import pathlib
 import re
 import signal
 import threading
@@ -7,7 +6,7 @@ import time
 
 import pytest
 
-from launcher_support import Job, closing_line
+from launcher_support import Job, closing_line, state_and_parent, with_longer_limits
 
 NAMES = {signal.SIGINT: "INT", signal.SIGTERM: "TERM", signal.SIGHUP: "HUP", signal.SIGUSR1: "USR1", signal.SIGUSR2: "USR2",
          signal.SIGWINCH: "WINCH", signal.SIGQUIT: "QUIT"}
@@ -28,17 +27,29 @@ def listener(ranks=2, *options):
     return job
 
 
-def read_lines(job, wanted, count):
-    """Reads lines until `count` of them are `wanted`; the job does not outlive our patience."""
+def all_came(job, wanted, count):
+    """Reads lines until `count` of them are `wanted`, or the output ends; the job does not outlive our patience."""
     patience = threading.Timer(PATIENCE_S, job.kill)
     patience.start()
     try:
-        while count > 0:
-            line = job.process.stdout.readline().decode()
-            assert line, f"the output ended before {wanted!r} came {count} more times"
+        while count > 0 and (line := job.process.stdout.readline().decode()):
             count -= line.strip() == wanted
     finally:
         patience.cancel()
+    return count == 0
+
+
+def read_lines(job, wanted, count):
+    assert all_came(job, wanted, count), f"the output ended before {wanted!r} came {count} times"
+
+
+def before_the_end(attempt):
+    """What attempt() returns, which is None where the ranks were killed before both had said what they heard: a slow machine may need
+    some attempts."""
+    for _ in range(5):
+        if (result := attempt()) is not None:
+            return result
+    raise AssertionError("each time the ranks were killed before they had heard it")
 
 
 @pytest.mark.parametrize("number", [signal.SIGUSR1, signal.SIGUSR2, signal.SIGWINCH, signal.SIGQUIT])
@@ -62,57 +73,68 @@ def test_quit_ends_ranks_that_do_not_catch_it():
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 def test_the_very_signal_is_passed_on_and_the_grace_ends_it(number):
-    job = listener(2, "--kill-grace", 1)
-    began = time.monotonic()
-    job.process.send_signal(number)
-    read_lines(job, f"heard {NAMES[number]}", 2)
-    code, _, err = job.finish()
-    took = time.monotonic() - began
-    print(f"ended {took:.2f} s after the signal, with a grace of 1 s")
-    assert code == 128 + number
-    assert err.count("forwarded to 2 ranks") == 1 and "SIGKILL follows in 1 s" in err
-    assert 0.9 <= took <= 1 * 10
+    def attempt(grace):
+        job = listener(2, "--kill-grace", grace)
+        began = time.monotonic()
+        job.process.send_signal(number)
+        heard = all_came(job, f"heard {NAMES[number]}", 2)
+        code, _, err = job.finish()
+        took = time.monotonic() - began
+        print(f"ended {took:.2f} s after the signal, with a grace of {grace} s")
+        assert code == 128 + number and took >= 0.9 * grace
+        assert err.count("forwarded to 2 ranks") == 1 and f"SIGKILL follows in {grace} s" in err
+        return heard
+    assert with_longer_limits(attempt, bool, 1)
 
 
 def test_second_interrupt_terminates_and_two_seconds_later_kills():
-    job = listener()
-    job.process.send_signal(signal.SIGINT)
-    read_lines(job, "heard INT", 2)
-    began = time.monotonic()
-    job.process.send_signal(signal.SIGINT)
-    read_lines(job, "heard TERM", 2)
-    code, _, err = job.finish()
-    took = time.monotonic() - began
-    print(f"ended {took:.2f} s after the second signal")
-    assert code == 130 and 1.9 <= took <= 2 * 10
-    assert "SIGTERM sent to 2 ranks" in err
+    """And not after the grace, which is longer than the test waits."""
+    def attempt():
+        job = listener(2, "--kill-grace", 1000)
+        job.process.send_signal(signal.SIGINT)
+        read_lines(job, "heard INT", 2)
+        began = time.monotonic()
+        job.process.send_signal(signal.SIGINT)
+        heard = all_came(job, "heard TERM", 2)
+        code, _, err = job.finish()
+        took = time.monotonic() - began
+        print(f"ended {took:.2f} s after the second signal")
+        assert code == 130 and took >= 1.9
+        assert "SIGTERM sent to 2 ranks" in err
+        return heard or None
+    before_the_end(attempt)
 
 
 def test_third_interrupt_kills_now():
     """Without it they would be killed two seconds after the second, at best. A slow machine may need some attempts."""
-    for _ in range(5):
+    def attempt():
         job = listener()
-        for heard in ("INT", "TERM"):
-            job.process.send_signal(signal.SIGINT)
-            read_lines(job, f"heard {heard}", 2)
-        began = time.monotonic()
         job.process.send_signal(signal.SIGINT)
-        code, _, _ = job.finish()
-        took = time.monotonic() - began
-        print(f"ended {took:.2f} s after the third signal")
+        read_lines(job, "heard INT", 2)
+        second = time.monotonic()
+        job.process.send_signal(signal.SIGINT)
+        heard = all_came(job, "heard TERM", 2)
+        job.process.send_signal(signal.SIGINT)
+        code, _, err = job.finish()
+        took = time.monotonic() - second
+        print(f"ended {took:.2f} s after the second signal")
         assert code == 130
-        if took < 1.5:
-            return
-    raise AssertionError("each time it went on for as long as after the second signal")
+        return True if heard and took < 1.9 and "SIGKILL sent to 2 ranks" in err else None
+    before_the_end(attempt)
 
 
 def test_two_terms_are_no_hurry():
-    job = listener(2, "--kill-grace", 2)
-    for _ in range(2):
-        job.process.send_signal(signal.SIGTERM)
-        read_lines(job, "heard TERM", 2)
-    assert job.finish()[0] == 143
-    assert job.took >= 1.9
+    def attempt(grace):
+        job = listener(2, "--kill-grace", grace)
+        began = time.monotonic()
+        heard = []
+        for _ in range(2):
+            job.process.send_signal(signal.SIGTERM)
+            heard.append(all_came(job, "heard TERM", 2))
+        assert job.finish(timeout=100)[0] == 143
+        assert time.monotonic() - began >= 0.95 * grace
+        return all(heard)
+    assert with_longer_limits(attempt, bool, 3)
 
 
 def test_signals_reach_the_whole_group_of_a_rank():
@@ -124,17 +146,13 @@ def test_signals_reach_the_whole_group_of_a_rank():
     assert job.finish()[0] == 130
 
 
-def state(pid):
-    return pathlib.Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0]
-
-
 def test_stop_and_continue_take_the_ranks_along():
     job = Job(["-np", 2, "sleep", 1000])
     pids = job.wait_for_pids("sleep", 2)
     job.process.send_signal(signal.SIGTSTP)
-    job.wait_for(lambda: all(state(pid) == "T" for pid in [*pids, job.process.pid]), "the stop of ranks and aiaccrun")
+    job.wait_for(lambda: all(state_and_parent(pid)[0] == "T" for pid in [*pids, job.process.pid]), "the stop of ranks and aiaccrun")
     job.process.send_signal(signal.SIGCONT)
-    job.wait_for(lambda: all(state(pid) == "S" for pid in [*pids, job.process.pid]), "ranks and aiaccrun to go on")
+    job.wait_for(lambda: all(state_and_parent(pid)[0] == "S" for pid in [*pids, job.process.pid]), "ranks and aiaccrun to go on")
     job.process.send_signal(signal.SIGTERM)
     code, _, err = job.finish()
     assert code == 143
