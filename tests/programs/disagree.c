@@ -1,6 +1,6 @@
 /* Ranks whose calls differ, each case in a group of its own: every rank must get an error that names both calls, and
  * continue. Prints a deviation on standard error and exits with 99. A mismatch that is not detected ends by its time-out,
- * which is a failure. */
+ * which is a failure. The argument is the time in which two ranks that wait for each other hear of that, in milliseconds. */
 #include <aiacc/aiacc.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -94,14 +94,14 @@ static void disagree(const struct disagreement* one, aiacc_group_t group) {
 }
 
 /* The first and the last rank both receive from the other. */
-static void receive_from_each_other(void) {
+static void receive_from_each_other(int timeout_ms) {
   const int ends[2] = {0, size - 1};
   if (rank != 0 && rank != size - 1) return;
   const aiacc_group_t pair = group_of(2, ends);
   const int me = rank == 0 ? 0 : 1;
   aiacc_status_t status = aiacc_barrier(pair, NULL, NULL);
   if (status != AIACC_OK) fail("a barrier of receivers", status, "ok");
-  const aiacc_attr_t attr = attr_within(2500);
+  const aiacc_attr_t attr = attr_within(timeout_ms);
   status = aiacc_recv(recv, kSmall, AIACC_FLOAT32, 1 - me, 4, pair, &attr, NULL);
   if (status != AIACC_ERR_TIMEOUT) fail("receivers", status, "a time-out");
   for (int i = 0; i < 2; ++i) {
@@ -111,7 +111,8 @@ static void receive_from_each_other(void) {
   }
 }
 
-int main(void) {
+int main(int argc, char** argv) {
+  if (argc != 2) return 2;
   aiacc_status_t status = aiacc_init(NULL);
   if (status != AIACC_OK) fail("init", status, "ok");
   aiacc_rank(AIACC_WORLD, &rank);
@@ -122,7 +123,7 @@ int main(void) {
   if (send == NULL || recv == NULL || all == NULL) return 98;
   for (int i = 0; i < size; ++i) all[i] = i;
   for (size_t i = 0; i < sizeof cases / sizeof *cases; ++i) disagree(&cases[i], group_of((size_t)size, all));
-  receive_from_each_other();
+  receive_from_each_other(atoi(argv[1]));
   float one = 1;
   status = aiacc_allreduce(&one, &one, 1, AIACC_FLOAT32, AIACC_SUM, AIACC_WORLD, NULL, NULL);
   if (status != AIACC_OK || one != (float)size) fail("the world", status, "left alone");

@@ -417,12 +417,12 @@ static void left(void) {
   check(aiacc_gradient_free(engine), "free");
 }
 
-/* The last rank submits one of two tensors, when the file `begins` is there if there is such an argument. */
-static void late(const char* begins) {
+/* The last rank submits one of two tensors, when the file `begins` is there if there is such an argument; they have `seconds`. */
+static void late(const char* seconds, const char* begins) {
   aiacc_gradient_attr_t attr = {0};
   attr.size = sizeof attr;
   attr.name = "late";
-  attr.timeout_ms = 2000;
+  attr.timeout_ms = atoi(seconds) * 1000;
   aiacc_gradient_t engine = AIACC_NULL;
   check(aiacc_gradient_create(AIACC_WORLD, &attr, &engine), "create");
   const aiacc_tensor_t tensors[2] = {tensor_of("weight", 10), tensor_of("bias", 10)};
@@ -493,7 +493,7 @@ int main(int argc, char** argv) {
   if (strcmp(mode, "wait-for") == 0) wait_for_one();
   if (strcmp(mode, "freed") == 0) freed();
   if (strcmp(mode, "left") == 0) left();
-  if (strcmp(mode, "late") == 0) late(argc > 2 ? argv[2] : NULL);
+  if (strcmp(mode, "late") == 0) late(argc > 2 ? argv[2] : "2", argc > 3 ? argv[3] : NULL);
   if (strcmp(mode, "death") == 0) {
     death();
     while (!is_stopped || (argc > 2 && access(argv[2], F_OK) != 0))
