@@ -314,7 +314,7 @@ def test_a_job_that_meets_at_a_loopback_address_listens_nowhere_else(rank, secre
         for number in range(2):
             started.start([rank, "until", tmp_path / "over"], AIACC_RENDEZVOUS=place, AIACC_SECRET_FILE=secret, **by_hand(number, 2))
         zero, one = (process.pid for process in started.processes)
-        for _ in range(500):
+        for _ in range(50 * TIMEOUT):
             have = listening_of(zero), listening_of(one)
             if have == ([at], []):
                 break

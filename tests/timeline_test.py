@@ -7,7 +7,7 @@ import pytest
 from launcher_support import compiled
 from runtime_process_test import said
 
-# No rank ends a reduction before each has begun it; clocks differ by half of a round trip at most, on a loaded machine.
+# No rank ends a reduction before each has begun it. A clock may be wrong by half of a round trip, which the file has.
 MOST_APART_US = 50_000
 SPANS = {"wait", "negotiate", "queue", "reduce", "pack", "unpack", "round", "step ends"}
 
@@ -34,6 +34,7 @@ def test_all_ranks_are_in_one_file(launch, gradients, tmp_path, where, ranks):
     for event in events:
         if event["name"] == "reduce":
             reductions.setdefault((row_of[event["pid"], event["tid"]], event["pid"]), []).append((event["ts"], event["ts"] + event["dur"]))
+    error_us = {event["pid"]: event["args"]["error_us"] for event in events if event["name"] == "clock"}
     mine = [(row, spans) for (row, rank), spans in reductions.items() if rank == 0]
     assert len(mine) >= 20
     for row, spans in mine:
@@ -41,7 +42,7 @@ def test_all_ranks_are_in_one_file(launch, gradients, tmp_path, where, ranks):
             theirs = reductions[row, rank]
             assert len(theirs) == len(spans), (row, rank)
             apart = [max(a[0], b[0]) - min(a[1], b[1]) for a, b in zip(sorted(spans), sorted(theirs))]
-            assert max(apart) < MOST_APART_US, f"{row} of rank {rank}: {max(apart)} us between what ranks 0 and {rank} do together"
+            assert max(apart) < MOST_APART_US + error_us.get(rank, 0), f"{row} of rank {rank}: {max(apart)} us between what ranks 0 and {rank} do together"
 
 
 def test_spans_have_horovods_names_where_horovods_variable_asks_for_them(launch, gradients, tmp_path):
