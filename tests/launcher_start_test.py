@@ -1,10 +1,8 @@
 """Hosts on which no agent comes up: one sentence with its cause and cure, the evidence below it, exit code 125, and nothing
 that stays behind on the others."""
-import os
 import pathlib
 import re
 import signal
-import time
 
 import pytest
 
