@@ -213,7 +213,7 @@ def test_a_script_that_fails_while_the_job_runs(folder):
     hosts.script = script(f"fails-{folder.name}", body)
     job = Job(arguments(hosts, 2, 3, "sh", "-c", f'touch {folder}/$AIACC_RANK; exec "$@"', "sh", WORLDS, folder, options=["--timeout", 60]),
               env={**STEPS, "UNTIL": f"{folder}/told"})
-    said = job.process.stderr.readline().decode()
+    said = job.remark()
     (folder / "told").touch()
     code, out, err = job.finish()
     assert code == 0 and numbers(out) == {0: (0, [2]), 1: (1, [2])}, (out, said, err)

@@ -129,7 +129,7 @@ def test_a_lost_agent_is_the_failure_and_not_a_rank_that_hears_of_it_first(lab):
     assert keeper in job.pids("aiacc-keeper")
     os.kill(keeper, signal.SIGSTOP)
     os.kill(agent, signal.SIGKILL)
-    said = job.process.stderr.readline().decode()
+    said = job.remark()
     assert "the agent of host" in said, said
     time.sleep(0.5)  # that it exits is known by then, unless this machine is slow: the verdict may only be right then
     with contextlib.suppress(ProcessLookupError):
@@ -229,7 +229,7 @@ def test_a_network_that_is_cut_under_a_connection_in_use(tmp_path, comes_back):
             job = on(hosts, "h0,h1", *settings, RANK, "until", done)
             looping = [job.process.stdout.readline() for _ in range(2)]
             hosts.cut_at_switch("h1")
-            said = job.process.stderr.readline().decode()
+            said = job.remark()
             if comes_back:
                 hosts.mend_at_switch("h1")
                 done.touch()
@@ -250,7 +250,7 @@ def test_a_network_that_stays_cut_ends_the_job_as_a_lost_path(tmp_path):
         for _ in range(2):
             assert job.process.stdout.readline() == b"looping\n"
         hosts.cut_at_switch("h1")
-        said = job.process.stderr.readline().decode()
+        said = job.remark()
         assert re.search(rf"The path between {ends} has been broken for \d+ s: .*tcp:10", said), said
         assert "AIACC_PATH_TIMEOUT" in said
         code, _, err = job.finish(timeout=90)

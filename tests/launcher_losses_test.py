@@ -162,9 +162,6 @@ def test_a_stopped_rank_of_another_host_is_reported(user):
     job = Job([*PRETEND, ENTER, "-H", "a,b", "sleep", 1000], user=user)
     pid = job.wait_for_pids("sleep", 2)[-1]
     os.kill(pid, signal.SIGSTOP)
-    line = job.process.stderr.readline().decode()
-    while "AR-BUSY" in line:
-        line = job.process.stderr.readline().decode()
-    assert f"(process {pid}) was stopped by signal {int(signal.SIGSTOP)}" in line
+    assert f"(process {pid}) was stopped by signal {int(signal.SIGSTOP)}" in job.remark()
     job.process.send_signal(signal.SIGTERM)
     assert job.finish()[0] == 143

@@ -117,9 +117,9 @@ def test_one_line_when_hosts_are_slow(tmp_path):
         job = Job([*PRETEND, by, "-H", "a,b,c", "sh", "-c", "echo ran"])
         line = job.process.stderr.readline().decode()
         told.touch()
-        code, out, err = job.finish()
-        assert (code, out) == (0, "ran\n" * 3), err
-        assert "hosts to come up: " in line and " b" in line and "AR-WAITING" not in err, line + err
+        code, out, err = job.finish_bytes()
+        assert (code, out) == (0, b"ran\n" * 3), err
+        assert "hosts to come up: " in line and " b" in line and b"AR-WAITING" not in err, (line, err)
         if line == "aiaccrun: waiting for 1 of 3 hosts to come up: b [AR-WAITING]\n":
             return
     raise AssertionError(line)

@@ -7,6 +7,7 @@ import atexit
 import contextlib
 import os
 import pathlib
+import re
 import shutil
 import signal
 import subprocess
@@ -67,6 +68,10 @@ def as_user(user):
             "--no-new-privs"]
 
 
+# What aiaccrun says after some seconds, on a slow machine of any job.
+SLOW_START = re.compile(r"^aiaccrun: waiting for \d+ of \d+ hosts to come up: [^\n]*\n", re.M)
+
+
 class Job:
     """One aiaccrun. All that it starts carries its mark."""
 
@@ -83,9 +88,15 @@ class Job:
                                         start_new_session=True, **kwargs)
 
     def finish(self, timeout=60):
-        """(exit code, stdout, stderr) as text; afterwards nothing of the job may live."""
+        """(exit code, stdout, stderr) as text, but for SLOW_START; afterwards nothing of the job may live."""
         code, out, err = self.finish_bytes(timeout)
-        return code, out.decode(errors="replace"), err.decode(errors="replace")
+        return code, out.decode(errors="replace"), SLOW_START.sub("", err.decode(errors="replace"))
+
+    def remark(self):
+        """The next line on stderr that says more than how slow the machine is, or how few cores it has; "" at the end."""
+        while (line := self.process.stderr.readline().decode()) and ("AR-BUSY" in line or SLOW_START.match(line)):
+            pass
+        return line
 
     def finish_bytes(self, timeout=60):
         try:
