@@ -30,7 +30,7 @@ def a_port_goes_down(hosts, start):
         job.wait_for(lambda: connections(hosts, "h1") or job.process.poll() is not None, "a connection")
         hosts.cut_at_switch("h1")
         try:
-            code, _, err = job.finish(timeout=100)
+            code, _, err = job.finish()
         finally:
             hosts.mend_at_switch("h1")
         assert code != 0, err

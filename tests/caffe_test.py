@@ -103,7 +103,7 @@ def test_the_guides_program_compiles(folder, headers, standard):
 
 
 def test_a_batch_that_does_not_divide(folder, example):
-    code, _, err = Job(["--quiet", *example(("4", "3"))], env=ONE_THREAD, cwd=folder).finish(timeout=60)
+    code, _, err = Job(["--quiet", *example(("4", "3"))], env=ONE_THREAD, cwd=folder).finish()
     assert code != 0 and "a batch of 64 does not divide among 3 ranks and 1 passes" in err
 
 
@@ -144,7 +144,7 @@ def test_other_models_are_told_on_all_ranks(folder, example, net, said, tmp_path
     for rank in range(3):
         write_model(tmp_path, f"model.{rank}", net if rank == 1 else ())
     words = ["sh", "-c", f"exec ./lenet_digits {tmp_path}/model.$AIACC_RANK.solver {IMAGES}"]
-    code, out, err = Job(["--quiet", "-np", 2, *words], env=ONE_THREAD, cwd=folder).finish(timeout=60)
+    code, out, err = Job(["--quiet", "-np", 2, *words], env=ONE_THREAD, cwd=folder).finish()
     assert code != 0 and out == "" and said in err, err
 
 
@@ -152,7 +152,7 @@ def test_a_gradient_that_is_not_finite_is_told_and_left_out(folder, example, tmp
     wild = write_model(tmp_path, "wild", [("pool: MAX", "pool: AVE")],  # as Caffe's MAX writes beside its memory then
                        [("base_lr: 0.02", "base_lr: 1e30"), ("max_iter: 44", "max_iter: 5")])
     code, out, err = Job(["--quiet", *example(("4", "2"), with_solver(wild))], env={**ONE_THREAD, "AIACC_NAN_CHECK": "yes"},
-                         cwd=folder).finish(timeout=60)
+                         cwd=folder).finish()
     assert code == 0 and "All ranks make this step with gradients of 0." in err, err
 
 
@@ -196,5 +196,5 @@ solver.net.set_input_arrays(pixels, labels)
     (tmp_path / "train.py").write_text(script.replace(before, data + before) + "print(solver.iter)\n")
     written = write_model(tmp_path, "model", solver=[("test_iter: 1\ntest_interval: 22\n", "")])
     (tmp_path / "solver.prototxt").write_text(open(written).read())
-    code, out, err = Job(["--quiet", "-np", 2, "/usr/bin/python3", "train.py"], env=PYCAFFE_ENVIRONMENT, cwd=tmp_path).finish(timeout=60)
+    code, out, err = Job(["--quiet", "-np", 2, "/usr/bin/python3", "train.py"], env=PYCAFFE_ENVIRONMENT, cwd=tmp_path).finish()
     assert (code, out, err) == (0, "10\n10\n", "")

@@ -47,7 +47,7 @@ def test_a_rank_that_leaves_after_the_last_step_takes_no_result_from_others(laun
 @pytest.mark.parametrize("where", [3, "h0:2,h1:1"])
 def test_the_time_out_of_a_tensor_names_the_ranks_that_lack_it(launch, gradients, where):
     def attempt(limit):
-        code, _, err = launch(where, gradients, "late", limit).finish(timeout=100)
+        code, _, err = launch(where, gradients, "late", limit).finish()
         sentences = re.findall(r"^rank [01]: wait: timed out: (.*)", err, re.M)
         named = [f"after {limit} s not all ranks have submitted them" in sentence and
                  "gradient 'bias' is submitted by ranks 0, 1 and not by rank 2" in sentence for sentence in sentences]

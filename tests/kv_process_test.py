@@ -23,11 +23,11 @@ def hosts():
 def run(hosts, where, *words):
     program = [PYTHON, PACKAGE_PROGRAMS / "kvstore.py", *words]
     if isinstance(where, int):
-        return Job(["-np", where, "--kill-grace", "20", *program], env=ENVIRONMENT).finish(timeout=120)
+        return Job(["-np", where, "--kill-grace", "20", *program], env=ENVIRONMENT).finish()
     if hosts is None:
         pytest.skip(NO_HOSTS)
     exported = [word for name, value in ENVIRONMENT.items() for word in ("-x", f"{name}={value}")]
-    return Job(["--launch-agent", hosts.enter, "-H", where, "--kill-grace", "20", *exported, *program]).finish(timeout=120)
+    return Job(["--launch-agent", hosts.enter, "-H", where, "--kill-grace", "20", *exported, *program]).finish()
 
 
 @pytest.mark.parametrize("user", users())
@@ -60,10 +60,10 @@ def test_a_server_with_a_replica_may_die(hosts, where, ranks):
 def test_after_a_death_the_updater_changes_and_states_are_saved_and_loaded(tmp_path):
     state = tmp_path / "state"
     command = ["--quiet", "-np", 4, "--min-np", 3, PYTHON, PACKAGE_PROGRAMS / "kvstore.py"]
-    code, out, err = Job([*command, "afterwards", state], env=ENVIRONMENT).finish(timeout=120)
+    code, out, err = Job([*command, "afterwards", state], env=ENVIRONMENT).finish()
     assert code == 0 and "goes on without rank 0: rank 1 serves its values" in err, err
     assert sorted(path.name for path in tmp_path.iterdir()) == ["state.0", "state.1"]
-    code, _, err = Job([*command, "again", state, *out.split()], env=ENVIRONMENT).finish(timeout=120)
+    code, _, err = Job([*command, "again", state, *out.split()], env=ENVIRONMENT).finish()
     assert code == 0, err
 
 
@@ -78,7 +78,7 @@ def test_servers_may_die_one_after_the_other(tmp_path):
         if copied == {("1", "2"), ("2", "1")}:
             told.touch()
             break
-    code, out, err = job.finish(timeout=120)
+    code, out, err = job.finish()
     assert (code, out) == (0, "all is well\n" * 3), seen + err
     assert "goes on without rank 0: rank 1 serves its values" in seen and "goes on without rank 1: rank 2 serves its values" in seen + err
 

@@ -253,7 +253,7 @@ def test_a_network_that_stays_cut_ends_the_job_as_a_lost_path(tmp_path):
         said = job.remark()
         assert re.search(rf"The path between {ends} has been broken for \d+ s: .*tcp:10", said), said
         assert "AIACC_PATH_TIMEOUT" in said
-        code, _, err = job.finish(timeout=90)
+        code, _, err = job.finish()
         assert code == 3, err
         line = closing_line(err)
         assert re.search(f"the path between {ends} was broken for .* s .AIACC_PATH_TIMEOUT.: .*; rank [01] on host h[01] exited with status 3", line), err

@@ -131,7 +131,7 @@ def test_two_terms_are_no_hurry():
         for _ in range(2):
             job.process.send_signal(signal.SIGTERM)
             heard.append(all_came(job, "heard TERM", 2))
-        assert job.finish(timeout=100)[0] == 143
+        assert job.finish()[0] == 143
         assert time.monotonic() - began >= 0.95 * grace
         return all(heard)
     assert with_longer_limits(attempt, bool, 3)

@@ -30,6 +30,7 @@ STAGE = reachable(pathlib.Path(os.environ["AIACC_STAGE"]).resolve())
 AIACCRUN = STAGE / "bin" / "aiaccrun"
 MARK = "TEST_JOB_MARK"
 TOLERANCE = 10
+PATIENCE_S = 200  # with a job that hangs
 ORDINARY = 65534
 SOLITARY = 65533  # of whom no other test has processes: limits on processes count all of a user
 
@@ -87,7 +88,7 @@ class Job:
         self.process = subprocess.Popen([*as_user(user), *before, str(AIACCRUN), *map(str, arguments)], env=environment,
                                         start_new_session=True, **kwargs)
 
-    def finish(self, timeout=60):
+    def finish(self, timeout=PATIENCE_S):
         """(exit code, stdout, stderr) as text, but for SLOW_START; afterwards nothing of the job may live."""
         code, out, err = self.finish_bytes(timeout)
         return code, out.decode(errors="replace"), SLOW_START.sub("", err.decode(errors="replace"))
@@ -98,7 +99,7 @@ class Job:
             pass
         return line
 
-    def finish_bytes(self, timeout=60):
+    def finish_bytes(self, timeout=PATIENCE_S):
         try:
             out, err = self.process.communicate(timeout=timeout)
         except subprocess.TimeoutExpired:
@@ -129,7 +130,7 @@ class Job:
     def pids(self, name):
         return sorted(pid for pid, found in self.processes().items() if found == name)
 
-    def wait_for(self, condition, what, timeout=60):
+    def wait_for(self, condition, what, timeout=PATIENCE_S):
         until = time.monotonic() + timeout
         while time.monotonic() < until:
             value = condition()

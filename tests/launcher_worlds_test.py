@@ -164,7 +164,7 @@ def test_ranks_that_are_killed_at_any_moment(seed, hosts, folder):
         if ranks:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(moments.choice(ranks), signal.SIGKILL)
-    code, out, err = job.finish(timeout=100)
+    code, out, err = job.finish()
     print(err)
     assert code == 0 or (code == 137 and "first failure" in closing_line(err)), err
     ranks = [rank for rank, _ in numbers(out).values()]

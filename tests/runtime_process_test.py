@@ -51,7 +51,7 @@ def test_256_ranks_under_a_soft_limit_of_1024_descriptors(rank, user):
         resource.setrlimit(resource.RLIMIT_NOFILE, (1024, hard))
 
     job = Job(["-np", 256, "--oversubscribe", rank, "barrier"], user=user, preexec_fn=limit)
-    code, out, err = job.finish(timeout=120)
+    code, out, err = job.finish()
     print(f"256 ranks as {user}: {job.took:.2f} s")
     assert (code, out) == (0, ""), err[-2000:]
 

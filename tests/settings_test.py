@@ -137,7 +137,7 @@ def test_late_rank_is_named_once_by_who_waits(program, tmp_path):
     while (line := job.process.stderr.readline().decode()) and " collective: barrier (operation 1 of the world" not in (said := said + line):
         pass
     (tmp_path / "said").touch()
-    code, _, err = job.finish(timeout=100)
+    code, _, err = job.finish()
     assert code == 0, said + err
     lines = [line for line in (said + err).splitlines() if " collective: barrier (operation 1 of the world" in line]
     assert len(lines) == 1 and "[rank 0 on " in lines[0] and "rank 1" in lines[0], said + err

@@ -30,7 +30,7 @@ def hosts():
 def perf(hosts, where, table, before=()):
     """Standard error of a job whose allreduces are right."""
     code, out, err = Job(["--launch-agent", hosts.enter, "-H", where, "-x", f"AIACC_ALGORITHM_TABLE={table}", "-x", "AIACC_LOG=collective=info",
-                          *before, PERF, "allreduce", "-b", "64", "-e", "64K", "-f", "4", "-n", "3", "-w", "1", "--bound", "0"]).finish(timeout=60)
+                          *before, PERF, "allreduce", "-b", "64", "-e", "64K", "-f", "4", "-n", "3", "-w", "1", "--bound", "0"]).finish()
     assert code == 0, err
     assert "# wrong elements    : 0 OK" in out, out
     return err
@@ -44,7 +44,7 @@ def words_of(table):
 def test_a_table_is_measured_and_a_job_uses_it(hosts, tmp_path):
     where, counts = "h0,h1,h2", "2,3"
     table = tmp_path / "table"
-    code, out, err = Job(["--launch-agent", hosts.enter, "-H", where, TUNE, *SHORT, "--hosts", counts, table]).finish(timeout=100)
+    code, out, err = Job(["--launch-agent", hosts.enter, "-H", where, TUNE, *SHORT, "--hosts", counts, table]).finish()
     assert code == 0, err
     assert err.count("travel unprotected") == 1 and "no algorithm that can serve" not in err, err
     for count in counts.split(","):
@@ -103,7 +103,7 @@ def test_a_table_that_cannot_be_used_is_one_warning(hosts, tmp_path, text, where
 @needs_hosts
 def test_what_aiacc_tune_cannot_do(hosts, tmp_path):
     def refused(*words, where="h0,h1"):
-        code, out, err = Job(["--launch-agent", hosts.enter, "-H", where, TUNE, *SHORT, *words]).finish(timeout=60)
+        code, out, err = Job(["--launch-agent", hosts.enter, "-H", where, TUNE, *SHORT, *words]).finish()
         return code, out, [line for line in err.splitlines() if line.startswith("aiacc-tune: ") or ": aiacc-tune: " in line]
     kept = tmp_path / "kept"
     kept.write_text("what was there")
