@@ -19,7 +19,7 @@ constexpr std::size_t bytes_for_a_message(Collective kind) noexcept {
 bool hosts_are_alike(const View& view) noexcept { return view.fewest_on_a_host() == view.most_on_a_host(); }
 
 // The call among the hosts' representatives with a block for each host: an even one if all have the same length.
-Call between_hosts(const HierCall& call, std::vector<Extent>& blocks) {
+Call call_among_hosts(const HierCall& call, std::vector<Extent>& blocks) {
   Call those = call.op.call;
   if (hosts_are_alike(call.view)) {
     those.count = blocks.front().count;
@@ -62,7 +62,7 @@ struct Rooted {
   Task<void> between(Buffer send, Buffer recv) {
     std::vector<Extent> blocks;
     for (int of = 0; of < call.view.hosts(); ++of) blocks.push_back(layout.part(of));
-    const Call those = between_hosts(call, blocks);
+    const Call those = call_among_hosts(call, blocks);
     co_await call.between_representatives(those, send, recv, blocks, 0, call.op.stop);
   }
   // At the root, between the user's buffer and the order of hosts.
@@ -77,7 +77,7 @@ struct Rooted {
   }
 };
 
-Task<void> gather(HierCall& call) {
+Task<void> combine_gather(HierCall& call) {
   Operation& op = call.op;
   Rooted run{call};
   const Buffer all = run.is_root && run.in_order ? op.recv : run.scratch.buffer();
@@ -88,7 +88,7 @@ Task<void> gather(HierCall& call) {
   if (run.is_root && !run.in_order) co_await run.reorder(op.recv, true);
 }
 
-Task<void> scatter(HierCall& call) {
+Task<void> combine_scatter(HierCall& call) {
   Operation& op = call.op;
   Rooted run{call};
   const Buffer all = run.is_root && run.in_order ? op.send : run.scratch.buffer();
@@ -138,14 +138,14 @@ struct Alltoall {
       blocks.push_back({at, here * static_cast<std::size_t>(call.members_of(of))});
       at = blocks.back().end();
     }
-    Call those = between_hosts(call, blocks);
+    Call those = call_among_hosts(call, blocks);
     those.recv_blocks = blocks;
     those.root = call.view.ranks_on_host(0).front();  // the leaders represent their hosts
     co_await call.between_representatives(those, send, recv, blocks, 0, call.op.stop);
   }
 };
 
-Task<void> alltoall(HierCall& call) {
+Task<void> combine_alltoall(HierCall& call) {
   Operation& op = call.op;
   Alltoall run{call};
   const bool hands_on = !call.alone();
@@ -171,11 +171,11 @@ Task<void> combine_blocks(HierCall& call) {
   const Call& made = call.op.call;
   if (made.count == 0) co_return;
   if (made.kind == Collective::kAlltoall) {
-    co_await alltoall(call);
+    co_await combine_alltoall(call);
   } else if (made.kind == Collective::kGather) {
-    co_await gather(call);
+    co_await combine_gather(call);
   } else {
-    co_await scatter(call);
+    co_await combine_scatter(call);
   }
 }
 
