@@ -30,9 +30,9 @@ AIACC_INLINE inline Mask signs_of(const Wide& numbers) {
 }
 typedef long EightLongs __attribute__((vector_size(kLanes * sizeof(long))));
 AIACC_INLINE inline Mask longs_of(const Half& half) {
-#if defined(__AVX512F__)
+#if AIACC_REGISTER_BYTES == 64
   return (Mask)_mm512_maskz_cvtepu16_epi64(0xff, (__m128i)half);
-#elif defined(__AVX2__)
+#elif AIACC_REGISTER_BYTES == 32
   using Part = decltype(Mask::low);
   return {(Part)_mm256_cvtepu16_epi64((__m128i)half),
           (Part)_mm256_cvtepu16_epi64(_mm_unpackhi_epi64((__m128i)half, (__m128i)half))};
@@ -43,9 +43,9 @@ AIACC_INLINE inline Mask longs_of(const Half& half) {
 }
 // The lowest 16 bits of each.
 AIACC_INLINE inline Half low_halves_of(const Mask& longs) {
-#if defined(__AVX512F__)
+#if AIACC_REGISTER_BYTES == 64
   return (Half)_mm512_maskz_cvtepi64_epi16(0xff, (__m512i)longs);
-#elif defined(__AVX2__)
+#elif AIACC_REGISTER_BYTES == 32
   const __m256i mask = _mm256_set1_epi64x(0xffff);
   const __m256i low = _mm256_and_si256((__m256i)longs.low, mask), high = _mm256_and_si256((__m256i)longs.high, mask);
   const __m256i words = _mm256_packus_epi32(low, high);  // 0 1 | 4 5 in the lower half, 2 3 | 6 7 in the upper one
