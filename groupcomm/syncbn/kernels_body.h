@@ -318,6 +318,7 @@ AIACC_INLINE inline void sums_of(const Batch& batch, const void* elements, Shift
   clear(second, batch.channels);
   const auto* const x = (const byte*)elements;
   Wide own_shift, own_first, own_second;
+  size_t to_begin = batch.channels;  // in the first row or sample
   const auto each = [&](const Piece& piece) AIACC_INLINE {
     Wide deviation = load<E>(x, piece) - own_shift;
     if (piece.n < kLanes) deviation = first_lanes(deviation, piece.n);
@@ -329,11 +330,12 @@ AIACC_INLINE inline void sums_of(const Batch& batch, const void* elements, Shift
         batch, 1,
         [&](size_t channel, size_t n) AIACC_INLINE {
           if constexpr (kFromFirst) {
-            own_shift = load<E>(x + channel * E::kBytes, n);
-            keep(shift + channel, own_shift, n);
-          } else {
-            own_shift = numbers(shift + channel, n);
+            if (to_begin > 0) {
+              to_begin -= n;
+              keep(shift + channel, load<E>(x + channel * E::kBytes, n), n);
+            }
           }
+          own_shift = numbers(shift + channel, n);
           own_first = numbers(first + channel, n);
           own_second = numbers(second + channel, n);
         },
@@ -344,7 +346,6 @@ AIACC_INLINE inline void sums_of(const Batch& batch, const void* elements, Shift
         });
     return;
   }
-  size_t to_begin = batch.channels;  // in the first sample
   walk_positions<E>(
       batch,
       [&](size_t channel) AIACC_INLINE {
