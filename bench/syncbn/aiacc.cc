@@ -1,8 +1,9 @@
 // A SyncBN layer, forward and backward, beside the same layer with a bare allreduce in each direction (parts.h), in turns, so that what else
 // runs here costs both the same, and each finds the caches as the other left them. Run by aiaccrun with the arguments TYPE CALLS
 // CHANNELS..., where TYPE, that of the elements, is fp32, fp16 or bf16; rank 0 prints medians in microseconds, and of the parts also those of
-// every second call and of the calls between these, to see by how much equal things differ: `layer CHANNELS LAYOUT LAYER PARTS EVEN_PARTS
-// ODD_PARTS`. A time is that of the slowest rank. Both have to have the same results.
+// every second call and of the calls between these, to see by how much equal things differ, and then the forward and backward pass of each:
+// `layer CHANNELS LAYOUT LAYER PARTS EVEN_PARTS ODD_PARTS FORWARD FORWARD_PARTS BACKWARD BACKWARD_PARTS`. A time is that of the slowest
+// rank. Both have to have the same results.
 #include <aiacc/syncbn.h>
 
 #include <algorithm>
@@ -24,13 +25,28 @@ void check(aiacc_status_t status) {
   std::exit(1);
 }
 
-template <class Body>
-double microseconds(Body&& body) {
-  check(aiacc_barrier(AIACC_WORLD, nullptr, nullptr));
-  const auto begin = std::chrono::steady_clock::now();
-  body();
-  return std::chrono::duration<double, std::micro>(std::chrono::steady_clock::now() - begin).count();
-}
+// Microseconds of a rank's calls.
+struct Times {
+  std::vector<double> forward, backward, both;
+
+  // Of passes without a wait in between: the backward pass begins on each rank when its forward pass has ended.
+  template <class Forward, class Backward>
+  void add(Forward&& run_forward, Backward&& run_backward) {
+    using Clock = std::chrono::steady_clock;
+    check(aiacc_barrier(AIACC_WORLD, nullptr, nullptr));
+    const auto began = Clock::now();
+    run_forward();
+    const auto turned = Clock::now();
+    run_backward();
+    const auto ended = Clock::now();
+    const auto add_to = [](std::vector<double>& times, Clock::duration time) {
+      times.push_back(std::chrono::duration<double, std::micro>(time).count());
+    };
+    add_to(forward, turned - began);
+    add_to(backward, ended - turned);
+    add_to(both, ended - began);
+  }
+};
 
 // `times` of a rank's calls.
 double median_of_slowest(std::vector<double>& times) {
@@ -162,32 +178,27 @@ int main(int argc, char** argv) {
       aiacc::bench::Parts parts({samples, channels, positions, static_cast<aiacc::DType>(type),
                                  layout == AIACC_CHANNELS_LAST ? aiacc::syncbn::Layout::kChannelsLast
                                                                : aiacc::syncbn::Layout::kChannelsFirst});
-      std::vector<double> whole, parted, halves[2];
+      Times whole, parted;
       for (int call = -calls / 10; call < calls; ++call) {
-        const double one = microseconds([&] {
-          layer.forward(syncbn);
-          layer.backward(syncbn);
-        });
-        const double other = microseconds([&] {
-          layer.forward(parts);
-          layer.backward(parts);
-        });
-        if (call < 0) continue;
-        whole.push_back(one);
-        parted.push_back(other);
-        halves[call % 2].push_back(other);
+        if (call == 0) whole = parted = {};
+        whole.add([&] { layer.forward(syncbn); }, [&] { layer.backward(syncbn); });
+        parted.add([&] { layer.forward(parts); }, [&] { layer.backward(parts); });
       }
+      std::vector<double> halves[2];
+      for (std::size_t call = 0; call < parted.both.size(); ++call) halves[call % 2].push_back(parted.both[call]);
       layer.forward(syncbn);
       layer.backward(syncbn);
       const auto results = layer.results();
       layer.forward(parts);
       layer.backward(parts);
       check_equal(results, layer.results());
-      const double of_layer = median_of_slowest(whole), of_parts = median_of_slowest(parted),
-                   of_even = median_of_slowest(halves[0]), of_odd = median_of_slowest(halves[1]);
+      std::string row = "layer " + std::to_string(channels) + (layout == AIACC_CHANNELS_FIRST ? " NCHW" : " NHWC");
+      for (auto* times : {&whole.both, &parted.both, &halves[0], &halves[1], &whole.forward, &parted.forward,
+                          &whole.backward, &parted.backward}) {
+        row += ' ' + std::to_string(median_of_slowest(*times));
+      }
       if (rank == 0) {
-        std::printf("layer %zu %s %.3f %.3f %.3f %.3f\n", channels, layout == AIACC_CHANNELS_FIRST ? "NCHW" : "NHWC",
-                    of_layer, of_parts, of_even, of_odd);
+        std::puts(row.c_str());
         std::fflush(stdout);
       }
     }

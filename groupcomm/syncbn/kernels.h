@@ -13,6 +13,9 @@
 
 namespace aiacc::syncbn::kernels {
 
+// In place of the count of records that have not all the same.
+constexpr std::uint64_t kCountsDiffer = ~std::uint64_t{0};
+
 // How the moments of some channels are laid out in a record: a count, and behind it the means and variances of `channels` channels.
 // Records have no alignment. merge() and merge_all() are those of an operator (base/data/reduction.h) whose `arg` is the length of a
 // record.
@@ -27,7 +30,8 @@ struct RecordForm {
   void (*read)(const std::byte* record, std::size_t channels, std::size_t own, double* mean, double* square) = nullptr;
   UserOp::Function merge = nullptr;
   UserOp::OfAll merge_all = nullptr;
-  // merge_all() of at most 64 operands, and read() of its records of `of_record` channels, which have `channels` in all. Returns the count.
+  // merge_all() of at most 64 operands, and read() of its records of `of_record` channels, which have `channels` in all. Returns the count,
+  // or kCountsDiffer.
   std::uint64_t (*merge_and_read)(const std::byte* const* operands, std::size_t operand_count, std::size_t of_record,
                                   std::size_t channels, double* mean, double* square) = nullptr;
 };

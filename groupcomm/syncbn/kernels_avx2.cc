@@ -6,7 +6,7 @@
 namespace aiacc::syncbn::kernels::avx2 {
 namespace {
 constexpr const char* kName = "avx2";
-constexpr int kRegisterBytes = 32;
+#define AIACC_REGISTER_BYTES 32
 #include "base/data/kernels_half_f16c.h"
 
 #include "groupcomm/syncbn/kernels_body.h"  // uses the one above: the blank line keeps clang-format from sorting them

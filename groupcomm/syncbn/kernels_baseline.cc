@@ -5,7 +5,7 @@ namespace aiacc::syncbn::kernels::baseline {
 namespace {
 constexpr const char* kName = "baseline";
 constexpr int kVectorBytes = 32;
-constexpr int kRegisterBytes = 16;
+#define AIACC_REGISTER_BYTES 16
 #include "base/data/kernels_half.h"
 
 #include "groupcomm/syncbn/kernels_body.h"  // uses the one above: the blank line keeps clang-format from sorting them

@@ -3,7 +3,7 @@
 // belongs to that namespace.
 //
 // Elements are processed eight at a time in fp64, whatever their type: fp64 costs less time than reading the memory. GCC
-// keeps a vector that is wider than a register in memory, so eight numbers are parts of kRegisterBytes; for the same reason
+// keeps a vector that is wider than a register in memory, so eight numbers are parts of AIACC_REGISTER_BYTES; for the same reason
 // all that has such numbers is inlined. Of the last elements of a row eight are read, too, with what follows them in the
 // batch; at its end they are padded.
 
@@ -11,7 +11,7 @@ using std::byte;
 using std::size_t;
 #define AIACC_INLINE __attribute__((always_inline))
 constexpr size_t kLanes = 8;
-constexpr size_t kPartLanes = kRegisterBytes / sizeof(double);
+constexpr size_t kPartLanes = AIACC_REGISTER_BYTES / sizeof(double);
 
 template <class Part>
 struct Two {
@@ -50,10 +50,10 @@ AIACC_INLINE inline Two<Part> operator*(const Two<Part>& a, const Two<Part>& b) 
 template <class To, class From>
 struct Convert {
   AIACC_INLINE static To of(const From& from) {
-#if defined(__AVX512F__)
+#if AIACC_REGISTER_BYTES == 64
     if constexpr (sizeof(To) == 64) return (To)_mm512_maskz_cvtps_pd(0xff, (__m256)from);
     if constexpr (sizeof(From) == 64) return (To)_mm512_maskz_cvtpd_ps(0xff, (__m512d)from);
-#elif defined(__AVX2__)
+#elif AIACC_REGISTER_BYTES == 32
     if constexpr (sizeof(To) == 32) return (To)_mm256_cvtps_pd((__m128)from);
     if constexpr (sizeof(From) == 32) return (To)_mm256_cvtpd_ps((__m256d)from);
 #endif
@@ -67,7 +67,7 @@ struct Convert<Two<To>, Two<From>> {
   }
 };
 AIACC_INLINE inline Word words_of(const Half& half) {
-#if defined(__AVX2__)
+#if AIACC_REGISTER_BYTES >= 32
   return (Word)_mm256_cvtepu16_epi32((__m128i)half);
 #else
   return __builtin_convertvector(half, Word);
@@ -75,7 +75,7 @@ AIACC_INLINE inline Word words_of(const Half& half) {
 }
 // Of words below 2^16.
 AIACC_INLINE inline Half halves_of(const Word& word) {
-#if defined(__AVX2__)
+#if AIACC_REGISTER_BYTES >= 32
   return (Half)_mm_packus_epi32(_mm256_castsi256_si128((__m256i)word), _mm256_extracti128_si256((__m256i)word, 1));
 #else
   return __builtin_convertvector(word, Half);
@@ -318,6 +318,7 @@ AIACC_INLINE inline void sums_of(const Batch& batch, const void* elements, Shift
   clear(second, batch.channels);
   const auto* const x = (const byte*)elements;
   Wide own_shift, own_first, own_second;
+  size_t to_begin = batch.channels;  // in the first row or sample
   const auto each = [&](const Piece& piece) AIACC_INLINE {
     Wide deviation = load<E>(x, piece) - own_shift;
     if (piece.n < kLanes) deviation = first_lanes(deviation, piece.n);
@@ -329,11 +330,12 @@ AIACC_INLINE inline void sums_of(const Batch& batch, const void* elements, Shift
         batch, 1,
         [&](size_t channel, size_t n) AIACC_INLINE {
           if constexpr (kFromFirst) {
-            own_shift = load<E>(x + channel * E::kBytes, n);
-            keep(shift + channel, own_shift, n);
-          } else {
-            own_shift = numbers(shift + channel, n);
+            if (to_begin > 0) {
+              to_begin -= n;
+              keep(shift + channel, load<E>(x + channel * E::kBytes, n), n);
+            }
           }
+          own_shift = numbers(shift + channel, n);
           own_first = numbers(first + channel, n);
           own_second = numbers(second + channel, n);
         },
@@ -344,7 +346,6 @@ AIACC_INLINE inline void sums_of(const Batch& batch, const void* elements, Shift
         });
     return;
   }
-  size_t to_begin = batch.channels;  // in the first sample
   walk_positions<E>(
       batch,
       [&](size_t channel) AIACC_INLINE {

@@ -4,9 +4,9 @@
 AIACC_INLINE inline Wide inverse_root(const Wide& value) {
   return in_parts(value, [](auto part) AIACC_INLINE {
     using Part = decltype(part);
-#if defined(__AVX512F__)
+#if AIACC_REGISTER_BYTES == 64
     return 1.0 / (Part)_mm512_maskz_sqrt_pd(0xff, (__m512d)part);
-#elif defined(__AVX2__)
+#elif AIACC_REGISTER_BYTES == 32
     return 1.0 / (Part)_mm256_sqrt_pd((__m256d)part);
 #else
     Part root;

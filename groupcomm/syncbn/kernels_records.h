@@ -30,9 +30,9 @@ AIACC_INLINE inline Mask signs_of(const Wide& numbers) {
 }
 typedef long EightLongs __attribute__((vector_size(kLanes * sizeof(long))));
 AIACC_INLINE inline Mask longs_of(const Half& half) {
-#if defined(__AVX512F__)
+#if AIACC_REGISTER_BYTES == 64
   return (Mask)_mm512_maskz_cvtepu16_epi64(0xff, (__m128i)half);
-#elif defined(__AVX2__)
+#elif AIACC_REGISTER_BYTES == 32
   using Part = decltype(Mask::low);
   return {(Part)_mm256_cvtepu16_epi64((__m128i)half),
           (Part)_mm256_cvtepu16_epi64(_mm_unpackhi_epi64((__m128i)half, (__m128i)half))};
@@ -43,9 +43,9 @@ AIACC_INLINE inline Mask longs_of(const Half& half) {
 }
 // The lowest 16 bits of each.
 AIACC_INLINE inline Half low_halves_of(const Mask& longs) {
-#if defined(__AVX512F__)
+#if AIACC_REGISTER_BYTES == 64
   return (Half)_mm512_maskz_cvtepi64_epi16(0xff, (__m512i)longs);
-#elif defined(__AVX2__)
+#elif AIACC_REGISTER_BYTES == 32
   const __m256i mask = _mm256_set1_epi64x(0xffff);
   const __m256i low = _mm256_and_si256((__m256i)longs.low, mask), high = _mm256_and_si256((__m256i)longs.high, mask);
   const __m256i words = _mm256_packus_epi32(low, high);  // 0 1 | 4 5 in the lower half, 2 3 | 6 7 in the upper one
@@ -204,8 +204,8 @@ void read_record(const byte* record, size_t channels, size_t own, double* mean, 
   });
 }
 
-// The operands of a merge that are not empty, in their order, with what each weighs: of all up to it and of those before it. All records
-// of an operand have the same count.
+// The operands of a merge that are not empty in one of their records, in their order, with what each weighs: of all up to it and of those
+// before it.
 struct Operands {
   static constexpr size_t kMost = 64;
   const byte* record[kMost];
@@ -213,14 +213,40 @@ struct Operands {
   size_t n = 0;
   std::uint64_t count = 0;
 
-  void add(const byte* operand) {
-    const std::uint64_t added = count_of(operand);
+  void add(const byte* operand, size_t at) {
+    const std::uint64_t added = count_of(operand + at);
     if (added == 0) return;
     const auto total = (double)(count + added);
     before[n] = (double)count / total;
     share[n] = (double)added / total;
     count += added;
     record[n++] = operand;
+  }
+};
+// The same of up to kMost operands, from one record to the next. All records of an operand have the same count unless a rank has sent
+// what it should not: then each is merged by its own, and whoever reads the result finds that its counts differ.
+struct OperandsOfRecords {
+  const byte* const* operands;
+  size_t n;
+  std::uint64_t counts[Operands::kMost];
+  Operands of;
+
+  OperandsOfRecords(const byte* const* some, size_t some_count) : operands(some), n(some_count) { take(0); }
+  const Operands& at(size_t at) {
+    bool same = true;
+    for (size_t i = 0; i < n; ++i) same &= count_of(operands[i] + at) == counts[i];
+    if (!same) take(at);
+    return of;
+  }
+
+ private:
+  void take(size_t at) {
+    of.n = 0;
+    of.count = 0;
+    for (size_t i = 0; i < n; ++i) {
+      counts[i] = count_of(operands[i] + at);
+      of.add(operands[i], at);
+    }
   }
 };
 template <class Form, class Lanes>
@@ -242,25 +268,26 @@ template <class Form>
 void merge_all(void* result, const byte* const* operands, size_t operand_count, size_t records, void* record_bytes) {
   const size_t bytes = (size_t)record_bytes, channels = (bytes - kCountBytes) / Form::kBytes;
   auto* const merged = (byte*)result;
-  const byte* next = operands[0];
+  const byte* some[Operands::kMost] = {operands[0]};
   for (size_t i = 1; i <= operand_count;) {
-    Operands of;
-    of.add(next);
-    for (; i < operand_count && of.n < Operands::kMost; ++i) of.add(operands[i]);
-    if (of.n < 2) {
-      __builtin_memmove(merged, of.n == 0 ? operands[0] : of.record[0], records * bytes);
-    } else {
-      for (size_t record = 0; record < records; ++record) {
-        const size_t at = record * bytes + kCountBytes;
-        by_rest(channels, [&](size_t channel, auto n) AIACC_INLINE {
-          Wide mean, variance;
-          merge_lanes<Form>(of, at, channels, channel, n, mean, variance);
-          Form::put(merged + at, channels, channel, n, mean, variance);
-        });
-        Memory<std::uint64_t>::store(merged + record * bytes, of.count);
+    size_t n = 1;
+    for (; i < operand_count && n < Operands::kMost; ++i) some[n++] = operands[i];
+    OperandsOfRecords own(some, n);
+    for (size_t record = 0; record < records; ++record) {
+      const size_t at = record * bytes;
+      const Operands& of = own.at(at);
+      if (of.n < 2) {
+        __builtin_memmove(merged + at, (of.n == 0 ? some[0] : of.record[0]) + at, bytes);
+        continue;
       }
+      by_rest(channels, [&](size_t channel, auto lanes) AIACC_INLINE {
+        Wide mean, variance;
+        merge_lanes<Form>(of, at + kCountBytes, channels, channel, lanes, mean, variance);
+        Form::put(merged + at + kCountBytes, channels, channel, lanes, mean, variance);
+      });
+      Memory<std::uint64_t>::store(merged + at, of.count);
     }
-    next = merged;
+    some[0] = merged;
     if (i == operand_count) return;
   }
 }
@@ -269,25 +296,28 @@ template <class Form>
 std::uint64_t merge_and_read(const byte* const* operands, size_t operand_count, size_t of_record, size_t channels,
                              double* mean, double* square) {
   const size_t bytes = kCountBytes + of_record * Form::kBytes;
-  Operands of;
-  for (size_t i = 0; i < operand_count; ++i) of.add(operands[i]);
-  if (of.n == 0) {
-    clear(mean, channels);
-    clear(square, channels);
-    return 0;
-  }
-  const Wide count = Numbers<Wide>::all((double)of.count);
-  size_t at = kCountBytes;
+  OperandsOfRecords all(operands, operand_count);
+  const std::uint64_t count_of_first = all.at(0).count;
+  bool same = true;
+  size_t at = 0;
   for (size_t first = 0; first < channels; first += of_record, at += bytes) {
     const size_t own = channels - first < of_record ? channels - first : of_record;
+    const Operands& of = all.at(at);
+    same &= of.count == count_of_first;
+    if (of.n == 0) {
+      clear(mean + first, own);
+      clear(square + first, own);
+      continue;
+    }
+    const Wide count = Numbers<Wide>::all((double)of.count);
     by_lanes(own, [&](size_t channel, auto n) AIACC_INLINE {
       Wide own_mean, variance;
-      merge_lanes<Form>(of, at, of_record, channel, n, own_mean, variance);
+      merge_lanes<Form>(of, at + kCountBytes, of_record, channel, n, own_mean, variance);
       keep(mean + first + channel, Form::kept_mean(own_mean), n);
       keep(square + first + channel, Form::kept_variance(variance) * count, n);
     });
   }
-  return of.count;
+  return same ? count_of_first : kCountsDiffer;
 }
 
 template <class Form>

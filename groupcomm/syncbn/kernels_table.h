@@ -40,3 +40,4 @@ constexpr Table kTable = {
     kRecordForm<NarrowNumbers>};
 #undef AIACC_FOR_TYPE
 #undef AIACC_INLINE
+#undef AIACC_REGISTER_BYTES

@@ -96,8 +96,12 @@ void Records::read(const std::byte* message, Moments& moments) const {
   std::memcpy(&moments.count, message, sizeof moments.count);
   moments.mean.resize(channels_);
   moments.square.resize(channels_);
-  for (std::size_t first = 0; first < channels_; first += of_record_, message += record_bytes())
+  for (std::size_t first = 0; first < channels_; first += of_record_, message += record_bytes()) {
+    std::uint64_t count = 0;
+    std::memcpy(&count, message, sizeof count);
+    if (count != moments.count) moments.count = kernels::kCountsDiffer;
     form_->read(message, of_record_, part_of_record(first), moments.mean.data() + first, moments.square.data() + first);
+  }
 }
 
 void Records::merge(std::span<const std::byte* const> messages, Moments& moments) const noexcept {

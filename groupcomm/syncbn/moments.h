@@ -23,7 +23,7 @@
 namespace aiacc::syncbn {
 
 struct Moments {
-  std::uint64_t count = 0;       // elements of each channel
+  std::uint64_t count = 0;       // elements of each channel; kernels::kCountsDiffer: a message was none of moments
   std::vector<double> mean;      // 0 where count is 0
   std::vector<double> square;    // M2
   std::vector<double> sum = {};  // of deviations, between sum_up() and finish()
@@ -56,7 +56,7 @@ class Records {
   void merge(std::span<const std::byte* const> messages, Moments& moments) const noexcept;
 
   // Merges records in the order of ranks, without a fused multiply-add: the bits are equal on every processor. Its name has
-  // the number of channels, because ranks compare names. All records of an operand have the same count, which is read from the first.
+  // the number of channels, because ranks compare names. Each record is merged by its own counts.
   UserOp merging() const;
 
  private:

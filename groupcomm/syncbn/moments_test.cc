@@ -399,6 +399,36 @@ TEST(SyncbnRecords, CountsAreExactBeyondTwoToThe24) {
   }
 }
 
+TEST(SyncbnRecords, ThatHaveUnlikeCountsAreMergedEachByItsOwnAndAreNoMoments) {
+  for (const DType statistics : {DType::kFloat64, DType::kFloat32}) {
+    const std::size_t channels = 100;
+    const Records records(channels, statistics);
+    ASSERT_GE(records.count(), 2U);
+    const std::size_t last = records.bytes() - records.record_bytes();
+    for (const std::uint64_t count : {std::uint64_t{3}, std::uint64_t{0}}) {
+      std::vector<std::byte> good(records.bytes()), bad(good), merged(good);
+      records.write({count, std::vector<double>(channels, 1.0), std::vector<double>(channels, 0.0)}, good.data());
+      records.write({count, std::vector<double>(channels, 3.0), std::vector<double>(channels, 0.0)}, bad.data());
+      const std::uint64_t altered = count + 6, both = count + altered;
+      std::memcpy(bad.data() + last, &altered, sizeof altered);
+      const std::byte* const operands[] = {good.data(), bad.data()};
+      Moments have;
+      records.merge(operands, have);
+      EXPECT_EQ(have.count, kernels::kCountsDiffer);
+      const UserOp op = records.merging();
+      op.of_all(merged.data(), operands, 2, records.count(), op.arg);
+      EXPECT_EQ(std::memcmp(merged.data() + last, &both, sizeof both), 0) << count;
+      records.read(merged.data(), have);
+      EXPECT_EQ(have.count, kernels::kCountsDiffer);
+      EXPECT_NEAR(have.mean.back(),
+                  (static_cast<double>(count) * 1.0 + static_cast<double>(altered) * 3.0) / static_cast<double>(both),
+                  1e-9);
+      op.function(good.data(), bad.data(), records.count(), op.arg);
+      EXPECT_EQ(good, merged) << "in place of an operand";
+    }
+  }
+}
+
 TEST(SyncbnRecords, FitIntoRecordsOfOperators) {
   for (const auto& [statistics, bytes] : {std::pair(DType::kFloat64, 16U), std::pair(DType::kFloat32, 10U)}) {
     for (std::size_t channels = 1; channels < 300; ++channels) {

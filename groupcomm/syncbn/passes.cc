@@ -40,7 +40,13 @@ void Passes::begin_forward(const Batch& batch, const void* x) {
 
 void Passes::end_forward(const Batch& batch, const Layer& layer, const void* x, void* y, double* saved) {
   if (!exchanged_ && !finished_) finish(batch, x, moments_);
-  // All ranks have the same count, so all of them refuse.
+  // All ranks have the same counts, so all of them refuse.
+  if (moments_.count == kernels::kCountsDiffer) {
+    throw Error(Code::kProtocol,
+                fmt::format("SyncBN '{}': records of one batch's moments have different counts: a rank "
+                            "has sent something else, or it was altered on its way",
+                            name_));
+  }
   if (moments_.count == 0) {
     throw Error(Code::kInvalidArgument, fmt::format("SyncBN '{}': the batches of all ranks are empty", name_));
   }

@@ -188,6 +188,26 @@ TEST(SyncbnPasses, WriteTheMomentsOfABatchWhoseSumsHaveAnOutlier) {
   }
 }
 
+TEST(SyncbnPasses, RefuseRecordsOfUnlikeCounts) {
+  const Joined of({2}, 100);
+  for (const bool in_place : {false, true}) {
+    Normalising one(of, 0, 2, of.channels);
+    one.passes.begin_forward(one.batch, one.x.data());
+    one.message.resize(one.passes.message_bytes());
+    const Call call = one.passes.call();
+    one.passes.write(one.message.data());
+    one.message[one.message.size() - call.reduction.user->record_bytes] ^= std::byte{1};
+    const std::byte* const message = one.message.data();
+    in_place ? one.passes.read({&message, 1}) : one.passes.read(message);
+    try {
+      one.passes.end_forward(one.batch, one.layer, one.x.data(), one.y.data(), one.saved.data());
+      ADD_FAILURE() << "nothing was refused";
+    } catch (const Error& error) {
+      EXPECT_EQ(error.code(), Code::kProtocol) << error.message();
+    }
+  }
+}
+
 TEST(SyncbnSim, EqualsOneProcessWhereverRanksAreAndWhoeverIsLate) {
   for (const Places& hosts : kPlacements) {
     for (const std::size_t channels : {std::size_t{1}, std::size_t{70}, std::size_t{2048}}) {
