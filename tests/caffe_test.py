@@ -2,6 +2,7 @@
 import os
 import re
 import shlex
+import signal
 import subprocess
 
 import pytest
@@ -154,6 +155,25 @@ def test_a_gradient_that_is_not_finite_is_told_and_left_out(folder, example, tmp
     code, out, err = Job(["--quiet", *example(("4", "2"), with_solver(wild))], env={**ONE_THREAD, "AIACC_NAN_CHECK": "yes"},
                          cwd=folder).finish()
     assert code == 0 and "All ranks make this step with gradients of 0." in err, err
+
+
+def test_ranks_stop_together_when_one_gets_a_signal(folder, example, tmp_path):
+    """SIGHUP is a snapshot, by rank 0, and SIGINT the end."""
+    long = write_model(tmp_path, "long", solver=[("random_seed: 1", f'random_seed: 1\nsnapshot_prefix: "{tmp_path}/at"'),
+                                                 ("max_iter: 44", "max_iter: 1000000"), ("test_interval: 22", "test_interval: 1000000\nsnapshot: 20")])
+    _, *program = example(with_solver(long))[1:]
+    shell = f"echo $$ >{tmp_path}/pid.$AIACC_RANK; exec {shlex.join(program)}"
+    job = Job(["--quiet", "-np", 4, "sh", "-c", shell], env=ONE_THREAD, cwd=folder)
+    job.wait_for((tmp_path / "at_iter_20.solverstate").exists, "the first snapshot")
+    last = int((tmp_path / "pid.3").read_text())
+
+    def took_one_more():
+        os.kill(last, signal.SIGHUP)
+        return any(int(re.findall(r"iter_(\d+)", one.name)[0]) % 20 for one in tmp_path.glob("at_iter_*.solverstate"))
+    job.wait_for(took_one_more, "a snapshot between those of the solver file")
+    os.kill(last, signal.SIGINT)
+    code, out, err = job.finish()
+    assert code == 0 and out.startswith("final: loss") and err == "", f"exit code {code}\n{out}\n{err}"
 
 
 PYCAFFE = f"{CAFFE}/python"

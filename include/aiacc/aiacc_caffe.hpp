@@ -181,6 +181,16 @@ class CaffeSync : public ::caffe::Solver<Dtype>::Callback, public caffe_detail::
       solver_.Step(solver_.param().max_iter() - solver_.iter());
     }
   }
+  // In place of the solver's SetActionFunction, by all ranks: asked once in each step, and what any of them wants all do, at the end of that
+  // step. They stop, or rank 0 takes a snapshot. A solver's own function would stop ranks at different steps, as a signal comes at any time.
+  void set_action_function(::caffe::ActionCallback wanted) {
+    wanted_ = wanted;
+    solver_.SetActionFunction([this] {
+      const ::caffe::SolverAction::Enum agreed = agreed_;
+      agreed_ = ::caffe::SolverAction::NONE;
+      return agreed;
+    });
+  }
   // For aiacc_gradient_get_stats.
   aiacc_gradient_t engine() const { return engine_; }
 
@@ -199,6 +209,7 @@ class CaffeSync : public ::caffe::Solver<Dtype>::Callback, public caffe_detail::
     } else {
       caffe_detail::check(status);
     }
+    if (wanted_) agree_on_action();
   }
   // After backward of a layer.
   void run(int layer) override {
@@ -272,6 +283,17 @@ class CaffeSync : public ::caffe::Solver<Dtype>::Callback, public caffe_detail::
       if (one.slot != nullptr) one.blob->diff()->set_cpu_data(one.slot);
     }
   }
+  void agree_on_action() {
+    namespace SolverAction = ::caffe::SolverAction;
+    const SolverAction::Enum mine = wanted_();
+    std::int32_t any[] = {mine == SolverAction::STOP, mine == SolverAction::SNAPSHOT};
+    caffe_detail::check(aiacc_allreduce(any, any, 2, AIACC_INT32, AIACC_MAX, AIACC_WORLD, nullptr, nullptr));
+    if (any[0] != 0) {
+      agreed_ = SolverAction::STOP;
+    } else if (any[1] != 0 && rank_ == 0) {
+      agreed_ = SolverAction::SNAPSHOT;
+    }
+  }
   // All that is not submitted yet and is complete after backward of this layer.
   void submit_from(int layer) {
     for (; submitted_ < parameters_.size() && parameters_[submitted_].layer >= layer; ++submitted_) {
@@ -289,6 +311,8 @@ class CaffeSync : public ::caffe::Solver<Dtype>::Callback, public caffe_detail::
   aiacc_gradient_t engine_ = AIACC_NULL;
   int pass_ = kOutside;        // of iter_size, in a step of the solver
   std::size_t submitted_ = 0;  // parameters, in this step
+  ::caffe::ActionCallback wanted_;
+  ::caffe::SolverAction::Enum agreed_ = ::caffe::SolverAction::NONE;
 };
 
 }  // namespace v0

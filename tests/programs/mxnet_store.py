@@ -30,7 +30,8 @@ def pulled(store, key, shape, dtype="float32"):
 
 
 def check_names():
-    for name in ("dist_sync_aiacc", "dist-sync-aiacc", "dist-sync-perseus", "dist_async_aiacc", "dist-async-perseus"):
+    for name in ("dist_sync_aiacc", "dist-sync-aiacc", "dist-sync-perseus", "dist_async_aiacc", "dist-async-perseus",
+                 "dist_device_sync_aiacc", "dist_sync_device_aiacc", "dist_async_device_perseus"):
         store = mx.kv.create(name)
         assert store.type == ("dist_async_aiacc" if "async" in name else "dist_sync_aiacc")
         assert (store.rank, store.num_workers, store.local_rank) == (hvd.rank(), hvd.size(), hvd.local_rank()) and isinstance(store, mx.kv.KVStore)

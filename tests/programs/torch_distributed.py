@@ -282,6 +282,35 @@ def check_messages():
         dist.send(torch.tensor([float(rank)]), 0)
 
 
+def check_coalescing_with_a_device():
+    """As DeepSpeed and programs for NCCL coalesce: one Work for all that began."""
+    group = dist.distributed_c10d._get_default_group()
+    mine, right = filled(rank, 3), (rank + 1) % size
+    gathered = [torch.empty(3 * size), torch.empty(6 * size)]
+    total, long = filled(1, 5), filled(1, 1 << 21)
+    taken = torch.empty(3)
+    for _ in range(2):
+        if version() >= (2, 1):
+            with dist.distributed_c10d._coalescing_manager(group, torch.device("cpu"), async_ops=True) as manager:
+                for output, part in zip(gathered, (mine, mine.repeat(2))):
+                    dist.all_gather_into_tensor(output, part, async_op=True)
+            manager.wait()
+            equal(gathered[0], torch.arange(size).repeat_interleave(3).float())
+            equal(gathered[1], torch.arange(size).repeat_interleave(6).float())
+            with dist.distributed_c10d._coalescing_manager(group, torch.device("cpu")):  # waits itself
+                dist.all_reduce(total)
+            equal(total, filled(size ** (_ + 1), 5))
+        device = (torch.device("cpu"),) if TORCH_2 else ()  # torch 1.13 asks for no device, and hands the requests over at the end
+        group._start_coalescing(*device)
+        dist.isend(mine, right), dist.irecv(taken, (rank - 1) % size), dist.all_reduce(long, async_op=True)
+        work = group._end_coalescing(*device or ([],))
+        assert work.wait() and work.is_completed()
+        equal(taken, filled((rank - 1) % size, 3))
+        equal(long[-2:], filled(size ** (_ + 1), 2))
+    group._start_coalescing(*device)
+    assert group._end_coalescing(*device or ([],)).wait()
+
+
 def check_groups():
     everyone = dist.new_group(list(range(size)))
     tensor = torch.ones(1)

@@ -33,6 +33,9 @@ from aiacc.requests import wait_all
 
 _MODES = {"sync": Mode.SYNC, "async": Mode.ASYNC}
 _names = {f"dist{gap}{mode}{gap}{whose}": _MODES[mode] for mode in _MODES for whose in ("aiacc", "perseus") for gap in "_-"}
+# MXNet's stores have names for summing on its GPUs first, in two orders; where a rank has one device they are the same.
+_of_devices = {f"dist_{words}_{whose}": _MODES[mode] for mode in _MODES for words in (f"device_{mode}", f"{mode}_device")
+               for whose in ("aiacc", "perseus")}
 _numbers = itertools.count()
 
 
@@ -400,13 +403,14 @@ class _Served:
                 store._on_server.load(f"{details[0]}.{basics.rank()}.updater")
 
 
-for _name, _mode in _names.items():
+for _name, _mode in {**_names, **_of_devices}.items():
     KVStoreBase.kv_registry[_name] = functools.partial(KVStore, _mode)
 
 
 def create(name: str = "dist_sync_aiacc", servers: Optional[int] = None, replicas: Optional[int] = None) -> KVStore:
     """A store by its name, as mx.kv.create makes it. `servers` and `replicas` as in KVStore; mx.kv.create takes what the environment
     says (AIACC_KV_SERVERS, AIACC_KV_REPLICAS)."""
-    if name.lower() not in _names:
+    mode = {**_names, **_of_devices}.get(name.lower())
+    if mode is None:
         raise ValueError(f"KVStore {name!r}: aiacc.mxnet has {', '.join(_names)}; another kind is MXNet's own, by mx.kv.create")
-    return KVStore(_names[name.lower()], servers, replicas)
+    return KVStore(mode, servers, replicas)

@@ -141,7 +141,8 @@ def _asking_first(quick: Callable[..., Any], types: Tuple[type, ...], options: s
     kinds = (*types, type(last))
 
     def call(self: Any, *arguments: Any, **keywords: Any) -> Any:
-        if len(keywords) <= ("opts" in keywords) and self._group is not None and not self._timeout_ms and not is_watched():
+        if len(keywords) <= ("opts" in keywords) and self._group is not None and self._coalesced is None and not self._timeout_ms \
+                and not is_watched():
             given = (*arguments, *keywords.values())
             if len(given) == len(types):
                 given = (*given, last)

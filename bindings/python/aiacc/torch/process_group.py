@@ -85,6 +85,7 @@ class AiaccProcessGroup(dist.ProcessGroup):
         # Python half, which knows the end, is forgotten, and C++ waits forever: it lives here until it was asked for its end.
         self._unasked: Dict[int, Work] = {}  # by id()
         self._asked_last: Deque[Work] = collections.deque(maxlen=4)  # and for a while longer: C++ asks for the future after the end
+        self._coalesced: Optional[List[Work]] = None  # what began between _start_coalescing and _end_coalescing
 
     # --- what torch asks of any group
 
@@ -215,6 +216,8 @@ class AiaccProcessGroup(dist.ProcessGroup):
         if len(self._unasked) > _MOST_UNASKED:
             del self._unasked[next(iter(self._unasked))]
         work.asked = self._asked
+        if self._coalesced is not None:
+            self._coalesced.append(work)
         return work
 
     def _all(self, works: Sequence[Work], results: Any) -> Work:
@@ -225,6 +228,14 @@ class AiaccProcessGroup(dist.ProcessGroup):
     def _asked(self, work: Work) -> None:
         self._unasked.pop(id(work), None)
         self._asked_last.append(work)
+
+    # What _coalescing_manager calls where it is given a device, as DeepSpeed does. NCCL begins what is called between them at the end.
+    def _start_coalescing(self, *_: Any) -> None:
+        self._coalesced = []
+
+    def _end_coalescing(self, *_: Any) -> Work:
+        works, self._coalesced = self._coalesced or [], None
+        return self._all(works, [])
 
     # --- collectives
 
