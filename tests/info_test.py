@@ -213,6 +213,10 @@ def test_algorithms_between_hosts_with_the_reason_of_the_choice(tmp_path):
     assert re.search(r"^broadcast of 1M between 4 ranks: chain \(the least predicted time\)$", text, re.M), text
     assert re.search(r"^  \* chain +[0-9.]+ us predicted$", text, re.M), text
     assert re.search(r"^    binomial +cannot serve; it needs one rank of each host$", text, re.M), text
+    text = info("--algorithms", "--hosts", "4", "--ranks", "12").stdout
+    assert re.search(r"^alltoall between 4 ranks, one of each host, for blocks of up to 910: pairwise .*\nalltoall between 12 ranks: pairwise ", text, re.M), text
+    [alltoall] = [one for one in json.loads(info("--algorithms", "--ranks", "8", "--bytes", "64", "--json").stdout) if one["collective"] == "alltoall"]
+    assert (alltoall["ranks"], alltoall["bytes"], alltoall["bytes_between_hosts"], alltoall["algorithms"][1]["obstacle"]) == (4, 64, 256, None)
     table = tmp_path / "table"
     table.write_text("aiacc-algorithm-table 1\ntransport tcp\nstreams 1\nencrypt none\nallreduce 4 plain 512 8192 ring\nend\n")
     setting = {"AIACC_ALGORITHM_TABLE": str(table), "AIACC_ALGORITHM": "reduce=ordered"}

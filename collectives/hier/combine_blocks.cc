@@ -9,9 +9,9 @@
 namespace aiacc::hier {
 namespace {
 
-// What two hosts exchange may have so many bytes for each message that a rank saves: those take as long on their way over the
-// hosts' representatives. Measured on two hosts of two ranks, which share two cores. The senders of a gather wait for nobody else;
-// the root of a scatter sends one message after another.
+// Each of the most - 1 messages that a rank, or a root for a host, saves takes as long as so many bytes of what two hosts exchange take
+// on their way over their representatives. Chosen on two hosts of two ranks, which share two cores (bench/hosts/run --hosts 2x2); more
+// ranks a host have not been measured. Senders of a gather wait for nobody else; the root of a scatter sends one message after another.
 constexpr std::size_t bytes_for_a_message(Collective kind) noexcept {
   return kind == Collective::kGather ? 1 << 10 : kind == Collective::kScatter ? 16 << 10 : 4 << 10;
 }
@@ -103,8 +103,7 @@ struct Alltoall {
   std::size_t block = call.op.call.bytes();
   std::size_t ranks = static_cast<std::size_t>(call.op.team.size());
   std::size_t bytes = static_cast<std::size_t>(call.here()) * ranks * block;
-  // Two orders, of which a rank that is alone on its host needs one: this host's ranks, each with its blocks for all ranks or of
-  // them; and the other hosts, each with the blocks between its ranks and these.
+  // What comes from this host's ranks and then from other hosts; and what goes to these and then to this host's ranks.
   inter::Scratch first{call.op, call.is_leader() ? bytes : 0};
   inter::Scratch second{call.op, call.is_leader() ? bytes : 0};
 
@@ -139,6 +138,7 @@ struct Alltoall {
       at = blocks.back().end();
     }
     Call those = call_among_hosts(call, blocks);
+    if (those.uneven) those.count = ranks * call.op.call.count;  // each host has another total; this is the same on all
     those.recv_blocks = blocks;
     those.root = call.view.ranks_on_host(0).front();  // the leaders represent their hosts
     co_await call.between_representatives(those, send, recv, blocks, 0, call.op.stop);
@@ -162,9 +162,12 @@ Task<void> combine_alltoall(HierCall& call) {
 
 }  // namespace
 
-bool combines_blocks(Collective kind, std::size_t bytes, std::size_t most) noexcept {
-  const std::size_t pair = kind == Collective::kAlltoall ? bytes * most * most : bytes * most;
-  return pair <= std::min(bytes_for_a_message(kind) * (most - 1), kLeadersBytes);
+std::size_t blocks_of_hosts(Collective kind, std::size_t most) noexcept {
+  return kind == Collective::kAlltoall ? most * most : most;
+}
+
+std::size_t longest_combined(Collective kind, std::size_t most) noexcept {
+  return std::min(bytes_for_a_message(kind) * (most - 1), kLeadersBytes) / blocks_of_hosts(kind, most);
 }
 
 Task<void> combine_blocks(HierCall& call) {

@@ -15,20 +15,18 @@ constexpr Collective kKinds[] = {Collective::kAlltoall, Collective::kGather, Col
 
 // The most elements of fp32 in a block that is combined.
 std::size_t most_combined(Collective kind, std::size_t most_on_a_host) {
-  std::size_t count = 0;
-  while (hier::combines_blocks(kind, (count + 1) * sizeof(float), most_on_a_host)) ++count;
-  return count;
+  return hier::longest_combined(kind, most_on_a_host) / sizeof(float);
 }
 
 TEST(HierCombinedBlocks, TheLimitGrowsWithTheMessagesThatAreSavedUpToOneOfLeaders) {
-  EXPECT_EQ(most_combined(Collective::kAlltoall, 2), 256u);
-  EXPECT_EQ(most_combined(Collective::kGather, 2), 128u);
-  EXPECT_EQ(most_combined(Collective::kScatter, 2), 2048u);
+  EXPECT_EQ(hier::longest_combined(Collective::kAlltoall, 2), 1024u);
+  EXPECT_EQ(hier::longest_combined(Collective::kAlltoall, 3), 910u);
+  EXPECT_EQ(hier::longest_combined(Collective::kGather, 2), 512u);
+  EXPECT_EQ(hier::longest_combined(Collective::kScatter, 2), 8192u);
   for (const Collective kind : kKinds) {
     for (const std::size_t most : {2, 3, 8, 64}) {
-      const std::size_t pair = kind == Collective::kAlltoall ? most * most : most;
-      EXPECT_GT(most_combined(kind, most), 0u);
-      EXPECT_LE(most_combined(kind, most) * sizeof(float) * pair, hier::kLeadersBytes);
+      EXPECT_GE(hier::longest_combined(kind, most), sizeof(float));
+      EXPECT_LE(hier::longest_combined(kind, most) * hier::blocks_of_hosts(kind, most), hier::kLeadersBytes);
     }
   }
 }
@@ -46,45 +44,53 @@ TEST_P(HierCombinedBlocks, ArriveOnBothSidesOfTheLimit) {
     const std::size_t limit = most > 1 ? most_combined(kind, most) : 100;
     for (const std::size_t count : {std::size_t{1}, limit, limit + 1}) {
       for (int root = 0; root < static_cast<int>(GetParam().size()); ++root) {
+        const Call call = call_of(kind, count, DType::kFloat32, ReduceOp::kSum, root);
         for (const bool in_place : {false, true}) {
-          const Memory memory = root % 2 == 0 ? Memory::kMixed : Memory::kPrivate;
-          cases.push_back({call_of(kind, count, DType::kFloat32, ReduceOp::kSum, root), memory, in_place});
+          cases.push_back({call, root % 2 == 0 ? Memory::kMixed : Memory::kPrivate, in_place});
         }
+        cases.push_back({call, Memory::kPrivate, true, {}, true});
       }
     }
   }
   run_cases(GetParam(), cases);
+  run_cases(GetParam(), cases, Through::kMessages);
 }
 
-// Whether a call of blocks with so many fp32 ends well where only the first ranks of hosts reach those of others.
-bool ends_between_leaders(Collective kind, std::size_t count, const Placement& placement) {
+// Whether a call of blocks with so many fp32 ends well where only the root and the first ranks of other hosts reach each other.
+bool ends_between_representatives(Collective kind, std::size_t count, int root, const Placement& placement) {
   SimCluster cluster(1, placement);
   std::deque<Rank> ranks;
   std::deque<Bytes> buffers;
   for (int rank = 0; rank < cluster.size(); ++rank) {
-    const Call call = call_of(kind, count);
+    const Call call = call_of(kind, count, DType::kFloat32, ReduceOp::kSum, root);
     const hier_test::Shape shape = shape_of(call, rank, cluster.size());
     ranks.emplace_back(cluster, rank);
     Bytes& send = buffers.emplace_back(shape.send * sizeof(float));
     Bytes& recv = buffers.emplace_back(shape.recv * sizeof(float));
     cluster.rank(rank).start(open_and_perform(&ranks.back(), call, exact::buffer_of(send), exact::buffer_of(recv)));
   }
-  const auto leads = [&](int rank) { return cluster.view()->local_rank_of(rank) == 0; };
+  const auto represents = [&](int rank) {
+    const bool beside_root =
+        cluster.view()->host_of(rank) == cluster.view()->host_of(root) && kind != Collective::kAlltoall;
+    return beside_root ? rank == root : cluster.view()->local_rank_of(rank) == 0;
+  };
   for (int rank = 0; rank < cluster.size(); ++rank) {
     for (int other = 0; other < rank; ++other) {
       if (placement[static_cast<std::size_t>(rank)] == placement[static_cast<std::size_t>(other)]) continue;
-      if (!leads(rank) || !leads(other)) cluster.fabric().cut(rank, other);
+      if (!represents(rank) || !represents(other)) cluster.fabric().cut(rank, other);
     }
   }
   EXPECT_TRUE(cluster.run());
   return std::none_of(ranks.begin(), ranks.end(), [](Rank& rank) { return rank.rank.error().has_value(); });
 }
 
-TEST(HierCombinedBlocksLinks, OnlyLeadersOfHostsExchangeMessages) {
+TEST(HierCombinedBlocksLinks, OnlyOneRankOfEachHostExchangesMessages) {
   const Placement placement = {0, 0, 0, 1, 1, 2, 2, 2};
   for (const Collective kind : kKinds) {
-    EXPECT_TRUE(ends_between_leaders(kind, most_combined(kind, 3), placement));
-    EXPECT_FALSE(ends_between_leaders(kind, most_combined(kind, 3) + 1, placement));
+    for (const int root : {0, 4, 7}) {
+      EXPECT_TRUE(ends_between_representatives(kind, most_combined(kind, 3), root, placement));
+      EXPECT_FALSE(ends_between_representatives(kind, most_combined(kind, 3) + 1, root, placement));
+    }
   }
 }
 

@@ -64,7 +64,8 @@ Task<void> run_grouped(HierCall& call) {
 
 bool combines(const HierCall& call) noexcept {
   const Call& made = call.op.call;
-  return !made.uneven && combines_blocks(made.kind, made.bytes(), static_cast<std::size_t>(call.view.most_on_a_host()));
+  return !made.uneven &&
+         made.bytes() <= longest_combined(made.kind, static_cast<std::size_t>(call.view.most_on_a_host()));
 }
 
 Task<void> run_chosen(HierCall& call) {
@@ -137,13 +138,16 @@ inter::Shape shape_between(const inter::Shape& whole, int hosts, std::size_t mos
   shape.among_some = true;
   shape.takes_partials = std::exchange(shape.narrows, false);
   const bool exchanges = exchanges_blocks(shape.kind);
-  shape.skips_host = exchanges && (shape.uneven || !combines_blocks(shape.kind, shape.bytes, most));
+  shape.skips_host = exchanges && (shape.uneven || shape.bytes > longest_combined(shape.kind, most));
   if (shape.skips_host) return shape;
   shape.ranks = hosts;
   if (!exchanges) return shape;
-  shape.bytes *= shape.kind == Collective::kAlltoall ? most * most : most;
-  shape.wide_bytes = shape.bytes;
+  // A call with blocks of several lengths has the bytes of all.
   shape.uneven = !alike;
+  shape.combined = alike ? blocks_of_hosts(shape.kind, most) : static_cast<std::size_t>(whole.ranks);
+  shape.longest_of_combined = longest_combined(shape.kind, most);
+  shape.bytes *= shape.combined;
+  shape.wide_bytes = shape.bytes;
   return shape;
 }
 

@@ -22,8 +22,11 @@ struct Shape {
   bool ordered = false;         // the operator does not commute
   bool takes_partials = false;  // the inputs are hosts' partial sums, in the type in which sums are made
   bool uneven = false;
-  bool among_some = false;  // the ranks are some of the group
-  bool skips_host = false;  // several of them are on one host, and leave out the blocks between them
+  bool among_some = false;  // part of a call: some ranks, or all of them without the blocks within a host
+  bool skips_host = false;  // such blocks are left out
+  // The ranks stand for their hosts, and each block is made of so many, which have at most so many bytes each.
+  std::size_t combined = 1;
+  std::size_t longest_of_combined = 0;
 };
 
 Shape shape_of(const Operation& op) noexcept;

@@ -139,7 +139,7 @@ TEST(AlgorithmRules, ChoicesAreToldOnceAndOnlyIfWanted) {
 // The usual algorithm can serve every call, and so all ranks have one.
 TEST(AlgorithmRules, TheUsualAlgorithmHasNoObstacle) {
   for (const NamedCollective& collective : named_collectives()) {
-    for (unsigned traits = 0; traits < 32; ++traits) {
+    for (unsigned traits = 0; traits < 64; ++traits) {
       for (const int ranks : {2, 3, 4, 8, 9, 64, 100}) {
         for (std::size_t bytes = 1; bytes <= std::size_t{1} << 32; bytes *= 4) {
           const bool narrows = (traits & 1) != 0, partials = (traits & 4) != 0 && !narrows;
@@ -151,7 +151,8 @@ TEST(AlgorithmRules, TheUsualAlgorithmHasNoObstacle) {
                             .ordered = (traits & 2) != 0 && !narrows && !partials,
                             .takes_partials = partials,
                             .uneven = (traits & 8) != 0,
-                            .among_some = (traits & 16) != 0};
+                            .among_some = (traits & 16) != 0,
+                            .skips_host = (traits & 32) != 0};
           const AlgorithmInfo& usual = usual_algorithm(shape);
           ASSERT_EQ(usual.kind, collective.kind);
           ASSERT_EQ(usual.obstacle(shape), "") << usual.name << ", " << ranks << " ranks, " << bytes;

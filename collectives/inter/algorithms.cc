@@ -133,6 +133,7 @@ Shape shape_of(const Operation& op) noexcept {
   if (shape.kind == Collective::kBroadcast && op.whole().kind == Collective::kBroadcast)
     shape.bytes = shape.wide_bytes = op.whole().bytes();
   shape.among_some = is_among_some(op);
+  // Not of this rank, which may be alone on its host, but the same for all.
   shape.skips_host = shape.among_some && shape.ranks > op.team.view->hosts();
   return shape;
 }

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <bit>
 
 #include "base/quantity.h"
 #include "collectives/inter/algorithm_table.h"
@@ -74,11 +75,12 @@ std::string reason_of(Shape shape, const AlgorithmRules& rules, bool takes_tree)
 
 std::string describe_choices(const Shape& of_any_length, const AlgorithmRules& rules, const AlgorithmTable* table) {
   Shape shape = of_any_length;
-  constexpr int kLongest = 40;  // a tebibyte
+  const std::size_t most = shape.longest_of_combined;
+  const int longest = most > 0 ? std::bit_width(most) - 1 : 40;  // a tebibyte
   const std::size_t widening = std::max<std::size_t>(1, shape.bytes == 0 ? 1 : shape.wide_bytes / shape.bytes);
   bool uses_table = false, takes_tree = false;
   const auto chosen_for = [&](int exponent) {
-    shape.bytes = std::size_t{1} << exponent;
+    shape.bytes = (std::size_t{1} << exponent) * shape.combined;
     shape.wide_bytes = shape.bytes * widening;
     const AlgorithmInfo* const tabled = tabled_algorithm(shape, rules, table);
     uses_table = uses_table || tabled != nullptr;
@@ -90,19 +92,22 @@ std::string describe_choices(const Shape& of_any_length, const AlgorithmRules& r
   };
   std::string text;
   std::string present = chosen_for(0);
-  for (int exponent = 1; exponent <= kLongest; ++exponent) {
+  for (int exponent = 1; exponent <= longest; ++exponent) {
     std::string next = chosen_for(exponent);
     if (next == present) continue;
     text += fmt::format("{} up to {}, ", present, text_of_bytes(std::uint64_t{1} << (exponent - 1)));
     present = std::move(next);
   }
   const bool one = text.empty();
-  return fmt::format("{} between {} ranks: {}{}{} ({}{})", name_of(shape.kind), shape.ranks, text, present,
+  const std::string limit =
+      most > 0 ? fmt::format(", one of each host, for blocks of up to {}", text_of_bytes(most)) : "";
+  return fmt::format("{} between {} ranks{}: {}{}{} ({}{})", name_of(shape.kind), shape.ranks, limit, text, present,
                      one ? "" : " above", uses_table ? "*: AIACC_ALGORITHM_TABLE; else " : "",
                      reason_of(shape, rules, takes_tree));
 }
 
 void Selector::tell_new_choices(const Shape& shape) {
+  // Calls that exchange blocks reduce nothing.
   const unsigned demands = shape.narrows || shape.skips_host ? 1 : shape.ordered ? 2 : shape.takes_partials ? 3 : 0;
   const std::uint64_t bit = std::uint64_t{1} << (4 * static_cast<unsigned>(shape.kind) + demands);
   if ((told_choices_ & bit) != 0 || algorithms_of(shape.kind).empty()) return;

@@ -62,7 +62,7 @@ class Selector {
   Listener& listener_;
   const bool wants_choices_;
   std::uint32_t told_ = 0;          // by collective
-  std::uint64_t told_choices_ = 0;  // by collective and what its reduction demands
+  std::uint64_t told_choices_ = 0;  // by collective and what its reduction demands, or whether it skips the host
 };
 
 }  // namespace aiacc::inter

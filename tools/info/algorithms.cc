@@ -50,12 +50,7 @@ const inter::AlgorithmInfo& AlgorithmsReport::chosen(const inter::Shape& shape) 
 std::string AlgorithmsReport::text_for_any_length(aiacc::Collective kind) const {
   const inter::Shape shortest = shape_of(kind, 1), longest = shape_of(kind, std::uint64_t{1} << kLongest);
   std::string text;
-  if (shortest.ranks != longest.ranks) {
-    std::uint64_t combined = 1;
-    while (shape_of(kind, 2 * combined).ranks == shortest.ranks) combined *= 2;
-    text = fmt::format("Up to {} by one rank of each host: {}\n", text_of_bytes(combined),
-                       inter::describe_choices(shortest, rules_, table()));
-  }
+  if (shortest.ranks != longest.ranks) text = inter::describe_choices(shortest, rules_, table()) + "\n";
   text += inter::describe_choices(longest, rules_, table()) + "\n";
   for (const inter::AlgorithmInfo* algorithm : inter::algorithms_of(kind)) {
     bool is_chosen = false, can_serve = false;
@@ -78,8 +73,10 @@ std::string AlgorithmsReport::text_for(aiacc::Collective kind, std::uint64_t byt
   const inter::AlgorithmInfo& taken = chosen(shape);
   const std::string length =
       shape.kind == aiacc::Collective::kBarrier ? "" : fmt::format(" of {}", text_of_bytes(bytes));
-  std::string text = fmt::format("{}{} between {} ranks: {} ({})\n", inter::name_of(shape.kind), length, shape.ranks,
-                                 taken.name, inter::reason_of_choice(shape, rules_, table()));
+  const std::string combined =
+      shape.combined > 1 ? fmt::format(", one of each host, {} blocks at once", shape.combined) : "";
+  std::string text = fmt::format("{}{} between {} ranks{}: {} ({})\n", inter::name_of(shape.kind), length, shape.ranks,
+                                 combined, taken.name, inter::reason_of_choice(shape, rules_, table()));
   for (const inter::AlgorithmInfo* algorithm : inter::algorithms_of(shape.kind)) {
     const std::string_view obstacle = algorithm->obstacle(shape);
     text += columns(algorithm == &taken ? "*" : " ", algorithm->name,
@@ -103,6 +100,7 @@ aiacc::Json AlgorithmsReport::json_for(aiacc::Collective kind, std::uint64_t byt
   return Json::Object{{"collective", inter::name_of(shape.kind)},
                       {"ranks", shape.ranks},
                       {"bytes", static_cast<std::int64_t>(bytes)},
+                      {"bytes_between_hosts", static_cast<std::int64_t>(shape.bytes)},
                       {"chosen", chosen(shape).name},
                       {"reason", inter::reason_of_choice(shape, rules_, table())},
                       {"algorithms", std::move(algorithms)}};

@@ -26,7 +26,8 @@ constexpr std::array kTable = {
     OptionRow{"What to print", "ranks", "", "N", "", false, "0.1.0",
               "With --algorithms: with so many ranks on them together; one on each by default."},
     OptionRow{"What to print", "bytes", "", "SIZE", "", false, "0.1.0",
-              "With --algorithms: for this length between hosts, with the predicted time of each."},
+              "With --algorithms: for this length between hosts, of one rank's block in alltoall, gather and scatter, "
+              "with the predicted time of each."},
     OptionRow{"What to print", "json", "", "", "no", false, "0.1.0",
               "One line of JSON, as aiacc_info(3) gives it; with --doctor, --qos or --algorithms that part."},
     OptionRow{"Information", "version", "V", "", "no", false, "0.1.0", "Print the version and exit."},
