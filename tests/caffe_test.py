@@ -176,6 +176,20 @@ def test_ranks_stop_together_when_one_gets_a_signal(folder, example, tmp_path):
     assert code == 0 and out.startswith("final: loss") and err == "", f"exit code {code}\n{out}\n{err}"
 
 
+def test_an_action_function_on_some_ranks_only_is_told(folder, example, tmp_path):
+    """The guide's command builds what the example becomes where one rank has none."""
+    text = (SOURCE / "examples/caffe/lenet_digits.cc").read_text()
+    call = "sync.set_action_function(signals.GetActionFunction());"
+    assert call in text
+    (tmp_path / "some.cc").write_text(text.replace(call, f"if (rank != 1) {call}"))
+    build, _ = re.findall(r"^    (.*)$", GUIDE, re.M)
+    flags = " ".join([f"-I{STAGE}/include", f"-L{STAGE}/lib", f"-Wl,-rpath,{STAGE}/lib", "-laiacc", *sanitizer()])
+    build = build.replace("$(pkg-config --cflags --libs aiacc)", flags).replace("examples/caffe/lenet_digits.cc", f"{tmp_path}/some.cc")
+    subprocess.run(build.replace("-o lenet_digits", f"-o {tmp_path}/some"), shell=True, cwd=folder, env={**os.environ, "CAFFE": CAFFE}, check=True)
+    code, out, err = Job(["--quiet", *example(("4", "2"), ("./lenet_digits", [tmp_path / "some"]))], env=ONE_THREAD, cwd=folder).finish()
+    assert code != 0 and out == "" and "set_action_function() was called by some ranks only" in err, err
+
+
 PYCAFFE = f"{CAFFE}/python"
 PYCAFFE_ENVIRONMENT = {**ENVIRONMENT, **ONE_THREAD, "PYTHONPATH": f"{ENVIRONMENT['PYTHONPATH']}:{PYCAFFE}", "GLOG_minloglevel": "2"}
 NO_PYCAFFE = not os.path.exists(PYCAFFE)

@@ -224,7 +224,8 @@ struct Operands {
   }
 };
 // The same of up to kMost operands, from one record to the next. All records of an operand have the same count unless a rank has sent
-// what it should not: then each is merged by its own, and whoever reads the result finds that its counts differ.
+// what it should not: then each is merged by its own, and whoever reads the result finds that its counts
+// differ, unless what ranks have altered cancels out.
 struct OperandsOfRecords {
   const byte* const* operands;
   size_t n;

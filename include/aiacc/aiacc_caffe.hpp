@@ -181,10 +181,13 @@ class CaffeSync : public ::caffe::Solver<Dtype>::Callback, public caffe_detail::
       solver_.Step(solver_.param().max_iter() - solver_.iter());
     }
   }
-  // In place of the solver's SetActionFunction, by all ranks: asked once in each step, and what any of them wants all do, at the end of that
-  // step. They stop, or rank 0 takes a snapshot. A solver's own function would stop ranks at different steps, as a signal comes at any time.
+  // In place of the solver's SetActionFunction, by all ranks, before the first step: asked once in each step, and what any of them wants all
+  // do, at the end of that step. They stop, or rank 0 takes a snapshot. A solver's own function would stop ranks at different steps, as a
+  // signal comes at any time. After a stop Step() is not called again.
   void set_action_function(::caffe::ActionCallback wanted) {
+    if (has_stepped_) LOG(FATAL) << "aiacc: set_action_function() is called before the first step.";
     wanted_ = wanted;
+    agrees_ = true;
     solver_.SetActionFunction([this] {
       const ::caffe::SolverAction::Enum agreed = agreed_;
       agreed_ = ::caffe::SolverAction::NONE;
@@ -209,7 +212,9 @@ class CaffeSync : public ::caffe::Solver<Dtype>::Callback, public caffe_detail::
     } else {
       caffe_detail::check(status);
     }
-    if (wanted_) agree_on_action();
+    if (!has_stepped_) see_that_all_agree_on_actions();
+    has_stepped_ = true;
+    if (agrees_) agree_on_action();
   }
   // After backward of a layer.
   void run(int layer) override {
@@ -283,9 +288,17 @@ class CaffeSync : public ::caffe::Solver<Dtype>::Callback, public caffe_detail::
       if (one.slot != nullptr) one.blob->diff()->set_cpu_data(one.slot);
     }
   }
+  void see_that_all_agree_on_actions() {
+    std::int32_t any[] = {agrees_, !agrees_};
+    caffe_detail::check(aiacc_allreduce(any, any, 2, AIACC_INT32, AIACC_MAX, AIACC_WORLD, nullptr, nullptr));
+    if (any[0] != 0 && any[1] != 0) {
+      LOG(FATAL) << "aiacc: set_action_function() was called by some ranks only: all call it, or none. This one has"
+                 << (agrees_ ? "." : " not.");
+    }
+  }
   void agree_on_action() {
     namespace SolverAction = ::caffe::SolverAction;
-    const SolverAction::Enum mine = wanted_();
+    const SolverAction::Enum mine = wanted_ ? wanted_() : SolverAction::NONE;
     std::int32_t any[] = {mine == SolverAction::STOP, mine == SolverAction::SNAPSHOT};
     caffe_detail::check(aiacc_allreduce(any, any, 2, AIACC_INT32, AIACC_MAX, AIACC_WORLD, nullptr, nullptr));
     if (any[0] != 0) {
@@ -311,6 +324,8 @@ class CaffeSync : public ::caffe::Solver<Dtype>::Callback, public caffe_detail::
   aiacc_gradient_t engine_ = AIACC_NULL;
   int pass_ = kOutside;        // of iter_size, in a step of the solver
   std::size_t submitted_ = 0;  // parameters, in this step
+  bool has_stepped_ = false;
+  bool agrees_ = false;  // on actions, with all ranks
   ::caffe::ActionCallback wanted_;
   ::caffe::SolverAction::Enum agreed_ = ::caffe::SolverAction::NONE;
 };

@@ -216,8 +216,8 @@ class AiaccProcessGroup(dist.ProcessGroup):
         if len(self._unasked) > _MOST_UNASKED:
             del self._unasked[next(iter(self._unasked))]
         work.asked = self._asked
-        if self._coalesced is not None:
-            self._coalesced.append(work)
+        if (coalesced := self._coalesced) is not None:
+            coalesced.append(work)
         return work
 
     def _all(self, works: Sequence[Work], results: Any) -> Work:
