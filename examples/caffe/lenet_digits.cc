@@ -2,8 +2,8 @@
 // same whatever the number of ranks. docs/caffe.md says how to build and start it.
 #include <aiacc/aiacc_caffe.hpp>
 
-#include <caffe/layers/memory_data_layer.hpp>
 #include <caffe/util/signal_handler.h>
+#include <caffe/layers/memory_data_layer.hpp>
 
 #include <algorithm>
 #include <cstdio>
@@ -100,7 +100,8 @@ int main(int argc, char** argv) {
   for (const auto& test_net : solver->test_nets()) testing.give_to(*test_net);
   {
     aiacc::CaffeSync<float> sync(*solver);
-    caffe::SignalHandler signals(caffe::SolverAction::STOP, caffe::SolverAction::SNAPSHOT);  // as in Caffe's own program
+    caffe::SignalHandler signals(caffe::SolverAction::STOP,
+                                 caffe::SolverAction::SNAPSHOT);  // as in Caffe's own program
     sync.set_action_function(signals.GetActionFunction());
     sync.solve();
     if (rank == 0) print_result(solver.get());
