@@ -191,8 +191,7 @@ def test_a_job_without_enough_slots_does_not_begin(folder):
 
 def test_a_job_that_waits_for_slots_ends_by_a_signal(folder):
     job = Job(arguments(Hosts(folder, "a:1"), 2, 2, "true"))
-    line = job.process.stderr.readline()
-    assert b"waiting for 2 slots" in line
+    assert "waiting for 2 slots" in job.remark()
     job.process.send_signal(signal.SIGINT)
     code, _, err = job.finish()
     assert code == 128 + signal.SIGINT and re.fullmatch(r"aiaccrun: the job was ended by SIGINT after \d+\.\d s; no rank had been started \[AR-INTERRUPTED\]\n", err), err
@@ -201,7 +200,7 @@ def test_a_job_that_waits_for_slots_ends_by_a_signal(folder):
 def test_slots_that_come_late_begin_the_job(folder):
     hosts = Hosts(folder, "a:1")
     job = Job(arguments(hosts, 2, 5, WORLDS, folder))
-    assert b"waiting for 2 slots" in job.process.stderr.readline()
+    assert "waiting for 2 slots" in job.remark()
     hosts.write("a:1", "b:2")
     code, out, err = job.finish()
     assert code == 0 and sorted(numbers(out)) == [0, 1, 2], (out, err)

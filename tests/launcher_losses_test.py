@@ -126,9 +126,7 @@ def test_a_third_ctrl_c_waits_for_no_host_that_does_not_answer():
     os.kill(victim(job, "agent"), signal.SIGSTOP)
     for _ in range(3):
         job.process.send_signal(signal.SIGINT)
-        line = b" "
-        while line and not re.search(b"SIGINT received|SIGTERM sent|SIGKILL sent", line):
-            line = job.process.stderr.readline()
+        job.said_until("SIGINT received|SIGTERM sent|SIGKILL sent")
     code, _, err = job.finish()
     assert code == 130, err
 

@@ -1,7 +1,6 @@
 """Signals to aiaccrun: which reach the ranks, and how a job is hurried to its end."""
 import re
 import signal
-import threading
 import time
 
 import pytest
@@ -29,13 +28,9 @@ def listener(ranks=2, *options):
 
 def all_came(job, wanted, count):
     """Reads lines until `count` of them are `wanted`, or the output ends; the job does not outlive our patience."""
-    patience = threading.Timer(PATIENCE_S, job.kill)
-    patience.start()
-    try:
+    with job.killed_after(PATIENCE_S):
         while count > 0 and (line := job.process.stdout.readline().decode()):
             count -= line.strip() == wanted
-    finally:
-        patience.cancel()
     return count == 0
 
 

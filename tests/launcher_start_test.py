@@ -115,7 +115,8 @@ def test_one_line_when_hosts_are_slow(tmp_path):
         told = tmp_path / f"told-{number}"
         by = script("slow", only("b", f'until [ -e {told} ]; do sleep 0.05; done; exec "$@";'))
         job = Job([*PRETEND, by, "-H", "a,b,c", "sh", "-c", "echo ran"])
-        line = job.process.stderr.readline().decode()
+        with job.killed_after():
+            line = job.process.stderr.readline().decode()
         told.touch()
         code, out, err = job.finish_bytes()
         assert (code, out) == (0, b"ran\n" * 3), err

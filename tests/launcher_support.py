@@ -12,6 +12,7 @@ import shutil
 import signal
 import subprocess
 import tempfile
+import threading
 import time
 import uuid
 
@@ -93,11 +94,32 @@ class Job:
         code, out, err = self.finish_bytes(timeout)
         return code, out.decode(errors="replace"), SLOW_START.sub("", err.decode(errors="replace"))
 
+    @contextlib.contextmanager
+    def killed_after(self, seconds=PATIENCE_S):
+        """Kills the job if what is done in this takes longer: a read from it then meets the end."""
+        patience = threading.Timer(seconds, self.kill)
+        patience.start()
+        try:
+            yield
+        finally:
+            patience.cancel()
+
     def remark(self):
         """The next line on stderr that says more than how slow the machine is, or how few cores it has; "" at the end."""
-        while (line := self.process.stderr.readline().decode()) and ("AR-BUSY" in line or SLOW_START.match(line)):
-            pass
+        with self.killed_after():
+            while (line := self.process.stderr.readline().decode()) and ("AR-BUSY" in line or SLOW_START.match(line)):
+                pass
         return line
+
+    def said_until(self, pattern):
+        """What it says on stderr up to the line in which the pattern is found, or to the end."""
+        said = ""
+        with self.killed_after():
+            while line := self.process.stderr.readline().decode():
+                said += line
+                if re.search(pattern, line):
+                    break
+        return said
 
     def finish_bytes(self, timeout=PATIENCE_S):
         try:

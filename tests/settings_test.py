@@ -132,10 +132,8 @@ def test_congestion_control_is_one_that_the_user_may_choose():
 def test_late_rank_is_named_once_by_who_waits(program, tmp_path):
     """Rank 1 comes when it has been said."""
     job = Job(["-np", 2, "--timeout", 60, program, "late", tmp_path / "said"], env={"AIACC_LATE_AFTER": "200ms"})
-    said = ""
     # Of the program's barrier: on a slow machine rank 0 may be late for that of aiacc_finalize.
-    while (line := job.process.stderr.readline().decode()) and " collective: barrier (operation 1 of the world" not in (said := said + line):
-        pass
+    said = job.said_until(r" collective: barrier \(operation 1 of the world")
     (tmp_path / "said").touch()
     code, _, err = job.finish()
     assert code == 0, said + err
