@@ -4,7 +4,6 @@ import os
 import pathlib
 import re
 import signal
-import threading
 
 import pytest
 
@@ -215,19 +214,17 @@ def test_outstanding_operations_of_all_lengths_are_waited_for_in_any_order(hosts
 
 def test_a_stopped_rank_of_another_host_is_no_failure(hosts, rank, tmp_path):
     job = on(hosts, UNEVEN, rank, "until", tmp_path / "over")
-    process = next(pid for pid in job.wait_for_pids("rank", 5) if b"AIACC_RANK=4" in environment(pid))
-    os.kill(process, signal.SIGSTOP)
-    on_stop = threading.Timer(60, os.kill, (process, signal.SIGCONT))  # if nobody says anything
-    on_stop.start()
-    said = job.process.stderr.readline().decode()
-    while said and "stopped" not in said:
-        said = job.process.stderr.readline().decode()
-    on_stop.cancel()
-    os.kill(process, signal.SIGCONT)
-    (tmp_path / "over").touch()
-    code, _, err = job.finish()
-    assert code == 0, said + err
-    assert "rank 4" in said, said
+    try:
+        process = next(pid for pid in job.wait_for_pids("rank", 5) if b"AIACC_RANK=4" in environment(pid))
+        os.kill(process, signal.SIGSTOP)
+        said = job.said_until("stopped")
+        assert re.search("rank 4.*stopped", said), said
+        os.kill(process, signal.SIGCONT)
+        (tmp_path / "over").touch()
+        code, _, err = job.finish()
+        assert code == 0, said + err
+    finally:
+        job.clean()
 
 
 def environment(pid):
