@@ -225,7 +225,7 @@ def test_a_network_that_is_cut_under_a_connection_in_use(tmp_path, comes_back):
         done = tmp_path / f"done-{seconds}"
         with Hosts(2) as hosts:
             settings = ["-x", "AIACC_ENCRYPT=none", "-x", "AIACC_LEASE=1s", "-x", f"AIACC_LATE_AFTER={seconds}s", "-x",
-                        f"AIACC_TIMEOUT={300_000 if comes_back else 1500 * seconds}ms"]
+                        f"AIACC_TIMEOUT={(3000 if comes_back else 1500) * seconds}ms"]
             job = on(hosts, "h0,h1", *settings, RANK, "until", done)
             looping = [job.process.stdout.readline() for _ in range(2)]
             hosts.cut_at_switch("h1")
