@@ -49,8 +49,9 @@ def test_the_time_out_of_a_tensor_names_the_ranks_that_lack_it(launch, gradients
     def attempt(limit):
         code, _, err = launch(where, gradients, "late", limit).finish()
         sentences = re.findall(r"^rank [01]: wait: timed out: (.*)", err, re.M)
-        named = [f"after {limit} s not all ranks have submitted them" in sentence and
-                 "gradient 'bias' is submitted by ranks 0, 1 and not by rank 2" in sentence for sentence in sentences]
+        assert code == 0 or "wait for what all have submitted: timed out" in err, err
+        assert all(f"after {limit} s not all ranks have submitted them" in sentence for sentence in sentences), err
+        named = ["gradient 'bias' is submitted by ranks 0, 1 and not by rank 2" in sentence for sentence in sentences]
         return code == 0 and any(named) and all(named), err
     is_named, err = with_longer_limits(attempt, lambda ended: ended[0], 2)
     assert is_named, err

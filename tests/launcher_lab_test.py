@@ -234,6 +234,8 @@ def test_a_network_that_is_cut_under_a_connection_in_use(tmp_path, comes_back):
                 hosts.mend_at_switch("h1")
                 done.touch()
             code, _, err = job.finish(timeout=200)
+        # On a slow machine the time is over before the network is back, or a host is lost.
+        assert code == 3 or comes_back and code == 0 or code == 125 and "AR-HOST-LOST" in closing_line(err), said + err
         late = looping == [b"looping\n"] * 2 and re.search(r"has waited for [.\d]+ s; .*" + OBSTACLE, said)
         ended = comes_back or re.search(r"was not complete after [.\d]+ s; .*" + OBSTACLE, err)
         return code == (0 if comes_back else 3) and bool(late) and bool(ended), said + err

@@ -198,7 +198,7 @@ def run(*arguments, **kwargs):
 
 def with_longer_limits(attempt, enough, first):
     """What attempt(limit) returned with the first limit, or with longer ones until enough(it): a slow machine needs more time, and a
-    fault remains one."""
+    fault remains one. What no slow machine explains attempt asserts itself."""
     result = attempt(first)
     for factor in (4, 16):
         if enough(result):
