@@ -9,6 +9,7 @@ from runtime_process_test import said
 
 # No rank ends a reduction before each has begun it. A clock may be wrong by half of a round trip, which the file has.
 MOST_APART_US = 50_000
+MOST_ERROR_US = 200_000
 SPANS = {"wait", "negotiate", "queue", "reduce", "pack", "unpack", "round", "step ends"}
 
 
@@ -42,7 +43,7 @@ def test_all_ranks_are_in_one_file(launch, gradients, tmp_path, where, ranks):
             theirs = reductions[row, rank]
             assert len(theirs) == len(spans), (row, rank)
             apart = [max(a[0], b[0]) - min(a[1], b[1]) for a, b in zip(sorted(spans), sorted(theirs))]
-            assert max(apart) < MOST_APART_US + error_us.get(rank, 0), f"{row} of rank {rank}: {max(apart)} us between what ranks 0 and {rank} do together"
+            assert max(apart) < MOST_APART_US + min(error_us.get(rank, 0), MOST_ERROR_US), f"{row} of rank {rank}: {max(apart)} us between what ranks 0 and {rank} do together"
 
 
 def test_spans_have_horovods_names_where_horovods_variable_asks_for_them(launch, gradients, tmp_path):
