@@ -55,11 +55,14 @@ def port():
 
 def test_each_rank_answers_at_its_own_port(launch, gradients, tmp_path, port):
     tmp_path.chmod(0o777)
-    job = launch(2, gradients, "late", 1000, tmp_path / "never", env={"AIACC_METRICS": str(port)})
+    over = tmp_path / "over"
+    job = launch(2, gradients, "stay", over, env={"AIACC_METRICS": str(port)})
     try:
         texts = [subprocess.run([sys.executable, "-c", ASKING, str(port + rank)], capture_output=True, text=True, timeout=60) for rank in range(2)]
     finally:
-        job.clean()
+        over.touch()
+        code, _, err = job.finish()
+    assert code == 0, err
     for rank, asked in enumerate(texts):
         assert f'aiacc_gradient_bytes_total{{rank="{rank}",host="' in asked.stdout, asked
         assert "# TYPE aiacc_gradient_fused_bytes histogram" in asked.stdout and ' 405 404\nHTTP/1.1 400 Bad Request' in asked.stdout, asked

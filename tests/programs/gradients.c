@@ -444,6 +444,15 @@ static void late(const char* seconds, const char* begins) {
 static volatile sig_atomic_t is_stopped;
 static void stop(int number) { (void)number, is_stopped = 1; }
 
+/* All make a step, and end when the file of the argument is there. */
+static void stay(const char* ends) {
+  const aiacc_gradient_t engine = engine_of("stay", 100000, 3);
+  add_all(engine, 0);
+  run_step(engine, 0, 0, 1);
+  while (access(ends, F_OK) != 0) usleep(10000);
+  check(aiacc_gradient_free(engine), "free");
+}
+
 /* Rank 1 dies in the middle of a step. Survivors end when aiaccrun stops them and the file of the argument, if there is one, is there. */
 static void death(void) {
   signal(SIGTERM, stop);
@@ -494,6 +503,7 @@ int main(int argc, char** argv) {
   if (strcmp(mode, "freed") == 0) freed();
   if (strcmp(mode, "left") == 0) left();
   if (strcmp(mode, "late") == 0) late(argc > 2 ? argv[2] : "2", argc > 3 ? argv[3] : NULL);
+  if (strcmp(mode, "stay") == 0 && argc > 2) stay(argv[2]);
   if (strcmp(mode, "death") == 0) {
     death();
     while (!is_stopped || (argc > 2 && access(argv[2], F_OK) != 0))
