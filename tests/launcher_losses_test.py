@@ -97,10 +97,11 @@ def with_longer_leases(attempt):
     """attempt(job, lease) with two ranks, until it returns True. A slow machine may lose a host before, or meanwhile."""
     def started(lease):
         job = Job([*PRETEND, ENTER, "-H", "a,b", "sleep", 1000], env={"AIACC_LEASE": f"{lease}s"})
-        job.wait_for(lambda: len(job.pids("sleep")) == 2 or job.process.poll() is not None, "the ranks")
-        is_well = job.process.poll() is None and attempt(job, lease)
-        job.clean()
-        return is_well
+        try:
+            job.wait_for(lambda: len(job.pids("sleep")) == 2 or job.process.poll() is not None, "the ranks")
+            return job.process.poll() is None and attempt(job, lease)
+        finally:
+            job.clean()
     assert with_longer_limits(started, bool, 2)
 
 
@@ -110,7 +111,10 @@ def test_a_host_that_falls_silent_is_lost_after_its_lease():
         if frozen is None:
             return False
         began = time.monotonic()
-        os.kill(frozen, signal.SIGSTOP)
+        try:
+            os.kill(frozen, signal.SIGSTOP)
+        except ProcessLookupError:
+            return False
         code, _, err = job.finish()
         took = time.monotonic() - began
         print(f"lost after {took:.2f} s: {err}")

@@ -260,12 +260,15 @@ def check_nothing_is_left(arguments, user, sleepers, victims, kill, bound, delay
     process of it lives and no file of it is left. `kill(job, who)` is False if that victim is not there yet."""
     before = shared_files()
     job = Job(arguments, user=user)
-    if delay is None:
-        job.wait_for_pids("sleep", sleepers)
-        killed = [kill(job, who) for who in victims]
-        assert killed[0], "and the others, if the end of the first has not ended them already"
-    else:
-        time.sleep(delay)
-        job.wait_for(lambda: all(kill(job, who) for who in victims), f"{victims} to be there")
-    print(f"{'+'.join(victims)} / {arguments[-1]}: all gone after {job.gone_within(bound):.2f} s")
+    try:
+        if delay is None:
+            job.wait_for_pids("sleep", sleepers)
+            killed = [kill(job, who) for who in victims]
+            assert killed[0], "and the others, if the end of the first has not ended them already"
+        else:
+            time.sleep(delay)
+            job.wait_for(lambda: all(kill(job, who) for who in victims), f"{victims} to be there")
+        print(f"{'+'.join(victims)} / {arguments[-1]}: all gone after {job.gone_within(bound):.2f} s")
+    finally:
+        job.clean()
     no_file_is_left(before, bound)
