@@ -1,4 +1,5 @@
 """Unauthenticated peers on the network of a job: they cost it a little and change nothing of its result, and one line counts them."""
+import contextlib
 import os
 import pathlib
 import re
@@ -46,18 +47,23 @@ class Flood:
         self.command = [str(word) for word in hosts.on("h2", ["sh", "-c", 'ulimit -n 4096; exec "$@"', "sh", *UNAUTHENTICATED, address, port, "flood"])]
 
     def __enter__(self):
-        self.process = subprocess.Popen(self.command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+        self.process = subprocess.Popen(self.command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, start_new_session=True)
         self.expect("flooding")
         return self
 
     def expect(self, line):
-        """It is killed if it does not say so, and with it what reads from it ends."""
-        patience = threading.Timer(TIMEOUT, self.process.kill)
+        """It is killed if it does not say so: a read from it then meets the end."""
+        patience = threading.Timer(TIMEOUT, self.kill)
         patience.start()
         try:
             assert self.process.stdout.readline() == f"{line}\n"
         finally:
             patience.cancel()
+
+    def kill(self):
+        """With what it started on its host."""
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(self.process.pid, signal.SIGKILL)
 
     def wait_until_some_were_turned_away(self):
         """More than the 64 that may wait to prove themselves."""
@@ -68,7 +74,7 @@ class Flood:
             said = self.process.communicate("", timeout=TIMEOUT)[0]
             self.made = int((re.findall(r"^\d+$", said, re.M) or ["0"])[-1])  # a peer that died has not said it
         finally:
-            self.process.kill()
+            self.kill()
             self.process.communicate()
 
 
