@@ -1,5 +1,4 @@
 """Unauthenticated peers on the network of a job: they cost it a little and change nothing of its result, and one line counts them."""
-import contextlib
 import os
 import pathlib
 import re
@@ -62,7 +61,7 @@ class Flood:
 
     def kill(self):
         """With what it started on its host."""
-        with contextlib.suppress(ProcessLookupError):
+        if self.process.poll() is None:
             os.killpg(self.process.pid, signal.SIGKILL)
 
     def wait_until_some_were_turned_away(self):
@@ -71,8 +70,8 @@ class Flood:
 
     def __exit__(self, *_):
         try:
-            said = self.process.communicate("", timeout=TIMEOUT)[0]
-            self.made = int((re.findall(r"^\d+$", said, re.M) or ["0"])[-1])  # a peer that died has not said it
+            output = self.process.communicate("", timeout=TIMEOUT)[0]
+            self.made = int((re.findall(r"^\d+$", output, re.M) or ["0"])[-1])  # a peer that died has not said it
         finally:
             self.kill()
             self.process.communicate()
