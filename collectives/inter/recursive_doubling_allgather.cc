@@ -12,7 +12,7 @@ bool recursive_doubling_applies(int ranks, std::size_t block_bytes) noexcept {
 }
 
 std::string_view recursive_doubling_obstacle(const Shape& shape) noexcept {
-  if (shape.among_some) return "it needs one rank of each host";  // its blocks are not those of the call
+  if (shape.among_some) return "it needs one rank on each host";  // its blocks are not those of the call
   if (shape.uneven) return "it needs blocks of one length";
   if (recursive_doubling_applies(shape.ranks, shape.bytes)) return {};
   return recursive_doubling_applies(shape.ranks, 0) ? "it sends half of all blocks at once, and no more than 128K"
