@@ -147,7 +147,9 @@ runtime_tests += \
 	runtime/group/alone_sim_test.cc \
 	runtime/group/group_board_test.cc \
 	runtime/group/group_opening_sim_test.cc \
+	runtime/group/hosts_calls_sim_test.cc \
 	runtime/group/hosts_sim_test.cc \
+	runtime/group/hosts_sim_test.h \
 	runtime/group/hosts_tcp_test.cc \
 	runtime/group/outstanding_sim_test.cc \
 	runtime/group/pair_sequences_test.cc \

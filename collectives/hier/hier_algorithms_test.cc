@@ -76,6 +76,12 @@ TEST(HierAlgorithms, TheRuleHoldsBetweenHostsOfSeveralRanks) {
   const std::vector<Case> cases = {{call_of(Collective::kAllreduce, 101)}};
   EXPECT_EQ(run_with("allreduce=ring", {0, 0, 1, 1, 2, 2}, cases), 0u);
   EXPECT_EQ(run_with("allreduce=halving-doubling", {0, 0, 1, 1, 2, 2}, cases), 1u) << "three hosts";
+  // Short blocks go between hosts, one rank of each; long ones from rank to rank, but for those within a host.
+  EXPECT_EQ(run_with("alltoall=bruck", {0, 0, 1, 2}, {{call_of(Collective::kAlltoall, 1)}}), 1u)
+      << "of several lengths";
+  EXPECT_EQ(run_with("alltoall=bruck", {0, 0, 1, 1}, {{call_of(Collective::kAlltoall, 1)}}), 0u);
+  EXPECT_EQ(run_with("alltoall=bruck", {0, 0, 1, 1}, {{call_of(Collective::kAlltoall, 5'000)}}), 1u);
+  EXPECT_EQ(run_with("gather=binomial", {0, 0, 1, 1}, {{call_of(Collective::kGather, 5'000)}}), 1u);
 }
 
 }  // namespace
