@@ -117,6 +117,24 @@ TEST(AlgorithmRules, ChoicesAreDescribedForAllLengths) {
             "allreduce between 16 ranks: recursive-doubling up to 32K, ordered above (measured)");
 }
 
+TEST(AlgorithmRules, LengthsOfCombinedBlocksAreThoseOfOneRankUpToTheLongest) {
+  Shape shape{.kind = Collective::kAlltoall, .ranks = 8, .bytes = 4, .wide_bytes = 4};
+  const std::string whole = describe_choices(shape, rules_of(""));
+  EXPECT_EQ(whole.rfind("alltoall between 8 ranks: bruck up to 512, pairwise above", 0), 0u) << whole;
+  shape.combined = 4;
+  shape.longest_of_combined = 910;
+  const std::string combined = describe_choices(shape, rules_of(""));
+  EXPECT_EQ(
+      combined.rfind(
+          "alltoall between 8 ranks, one of each host, for blocks of up to 910: bruck up to 128, pairwise above", 0),
+      0u)
+      << combined;
+  shape.longest_of_combined = 128;
+  const std::string short_ones = describe_choices(shape, rules_of(""));
+  EXPECT_EQ(short_ones.rfind("alltoall between 8 ranks, one of each host, for blocks of up to 128: bruck (", 0), 0u)
+      << short_ones;
+}
+
 TEST(AlgorithmRules, ChoicesAreToldOnceAndOnlyIfWanted) {
   struct Curious final : Selector::Listener {
     void no_permitted_algorithm(const std::string&) noexcept override {}
