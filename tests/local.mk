@@ -140,6 +140,7 @@ EXTRA_DIST += \
 	tests/programs/torch_elastic_worlds.py \
 	tests/programs/torch_faults.py \
 	tests/programs/torch_kvstore.py \
+	tests/programs/torch_layers.py \
 	tests/programs/torch_meetings.py \
 	tests/programs/torch_gradient_memory.py \
 	tests/programs/torch_optimizer.py \

@@ -6,6 +6,11 @@ import rank_checks
 from rank_checks import raises  # noqa: F401: for the programs
 
 
+def version():
+    """Of torch: (2, 13)."""
+    return tuple(map(int, torch.__version__.split(".")[:2]))
+
+
 def run(functions, words):
     """As rank_checks.run."""
     torch.set_num_threads(1)
