@@ -54,7 +54,7 @@ HostLink::Settings link_of(const HostPlan& there, const Options& options, const 
     link.starts.push_back(keeper_spec(options.isolate.value));
     return link;
   }
-  link.ssh = !options.launch_agent.given();
+  link.ssh = !options.launch_agent.given() && !there.by_srun;
   link.lease = lease;
   for (const Words& command : starter_commands(there, options, here.program)) {
     link.starts.push_back(starter_spec(command));

@@ -13,6 +13,7 @@
 #include <optional>
 #include <string>
 #include <system_error>
+#include <utility>
 #include <variant>
 
 #include "base/io/limits.h"
@@ -28,6 +29,7 @@
 #include "launcher/head/first_hosts.h"
 #include "launcher/head/head.h"
 #include "launcher/job_settings.h"
+#include "launcher/plan/allocation.h"
 #include "launcher/plan/placement.h"
 #include "launcher/plan/plan.h"
 #include "launcher/plan/program.h"
@@ -47,6 +49,15 @@ int print(const std::string& text) {
   return kExitOk;
 }
 
+bool has_program(const std::string& name, const Surroundings& here) {
+  try {
+    find_program(name, here.cwd, here.environment);
+    return true;
+  } catch (const LaunchError&) {
+    return false;
+  }
+}
+
 Surroundings look_around(const io::Host& host) {
   Surroundings here;
   here.host_name = host.name();
@@ -56,26 +67,41 @@ Surroundings look_around(const io::Host& host) {
   here.terminal = ::isatty(STDOUT_FILENO) == 1;
   std::error_code none;
   here.program = std::filesystem::read_symlink("/proc/self/exe", none).string();
+  if (has_program("srun", here)) here.slurm = slurm_job(Environment(here.environment));
   return here;
 }
 
-void read_host_file(Options& options) {
-  if (!options.host_file.given()) return;
-  const std::string& file = options.host_file.value;
+// `what` the file is, for a sentence.
+std::string read_list(const std::string& what, const std::string& file) {
   errno = 0;
   std::ifstream in(file, std::ios::binary);
   std::string text(kHostFileLimit + 1, '\0');
   in.read(text.data(), static_cast<std::streamsize>(text.size()));
   if (in.bad() || (in.gcount() == 0 && !in.eof())) {
     throw UsageError(MessageId::kHosts,
-                     fmt::format("the host file {} cannot be read: {}", file, std::generic_category().message(errno)));
+                     fmt::format("{} {} cannot be read: {}", what, file, std::generic_category().message(errno)));
   }
   text.resize(static_cast<std::size_t>(in.gcount()));
   if (text.size() > kHostFileLimit) {
     throw UsageError(MessageId::kHosts,
-                     fmt::format("the host file {} has more than {} bytes: is it one?", file, kHostFileLimit));
+                     fmt::format("{} {} has more than {} bytes: is it one?", what, file, kHostFileLimit));
   }
-  options.hosts = {parse_host_file(file, text), Source::kFlag};
+  return text;
+}
+
+void read_host_file(Options& options) {
+  if (!options.host_file.given()) return;
+  const std::string& file = options.host_file.value;
+  options.hosts = {parse_host_file(file, read_list("the host file", file)), Source::kFlag};
+}
+
+// Where the user names no hosts.
+void take_allocation(const Surroundings& here, Options& options) {
+  if (options.hosts.given() || options.discovery_script.given()) return;
+  std::optional<Allocation> found = find_allocation(Environment(here.environment), read_list);
+  if (!found) return;
+  options.hosts = {std::move(found->hosts), Source::kAllocation};
+  options.allocation = std::move(found->name);
 }
 
 struct Outside {
@@ -204,15 +230,17 @@ int run_job(Options options, unsigned closed) {
   const bool no_stdout = (closed & (1u << STDOUT_FILENO)) != 0;
   Stop stop;
   Surroundings here = look_around(host);
+  take_allocation(here, options);
   if (options.discovery_script.given()) find_script(options, here);
   const Outside outside{loop, host, signals, entropy, *in, *out, *err};
   return loop.run(run_planned(&options, std::move(here), outside, no_stdout, &stop));
 }
 
-int dry_run(const Options& options) {
+int dry_run(Options options) {
   io::RealLoop loop;
   const io::RealHost host(loop);
   const Surroundings here = look_around(host);
+  take_allocation(here, options);
   const Plan plan = make_plan(options, here);
   const Topology topology = Topology::load();
   std::vector<Notice> notices = plan.notices;
@@ -244,7 +272,7 @@ int launch(int argc, char** argv) {
                        "--dry-run starts nothing, and the script of --host-discovery-script neither, so that "
                        "there is no plan; give the hosts with --host");
     }
-    return options.dry_run.value ? dry_run(options) : run_job(options, closed);
+    return options.dry_run.value ? dry_run(std::move(options)) : run_job(std::move(options), closed);
   } catch (const LaunchError& error) {
     print_line(stderr, message_line(error.id(), error.message()));
     return error.exit_code();

@@ -21,6 +21,8 @@ launcher_sources += \
 	launcher/cli/split.h \
 	launcher/head/start_failure.cc \
 	launcher/head/start_failure.h \
+	launcher/plan/allocation.cc \
+	launcher/plan/allocation.h \
 	launcher/plan/binding.cc \
 	launcher/plan/binding.h \
 	launcher/plan/environment.cc \
@@ -122,6 +124,7 @@ launcher_tests += \
 	launcher/launch_sim_growth_test.cc \
 	launcher/launch_sim_test.cc \
 	launcher/launch_sim_world_test.h \
+	launcher/plan/allocation_test.cc \
 	launcher/plan/binding_test.cc \
 	launcher/plan/environment_test.cc \
 	launcher/plan/hosts_test.cc \

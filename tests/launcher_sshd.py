@@ -1,5 +1,4 @@
-"""A real sshd on hosts of namespaces. It is unpacked from its package into the build folder and never installed: its
-post-install step would start a service on the machine."""
+"""A real sshd on hosts of namespaces."""
 import os
 import pathlib
 import shlex
@@ -7,34 +6,17 @@ import shutil
 import subprocess
 import time
 
+import unpacked_packages
 from launcher_support import Job
 
 PACKAGES = ("openssh-server", "libwrap0", "libnsl2", "libtirpc3")
 
 
 def unpacked():
-    """(folder with usr/sbin/sshd, None), or (None, why there is none)."""
+    """As unpacked_packages.unpacked()."""
     if not shutil.which("ssh") or not shutil.which("ssh-keygen"):
         return None, "no ssh client here (Debian package openssh-client)"
-    if os.path.exists("/usr/sbin/sshd"):
-        return pathlib.Path("/"), None
-    root = pathlib.Path(os.environ["AIACC_BUILD"], "sshd")
-    if (root / "usr/sbin/sshd").exists():
-        return root, None
-    packages = root.with_name("sshd-packages")
-    packages.mkdir(parents=True, exist_ok=True)
-    try:
-        fetched = subprocess.run(["apt-get", "download", *PACKAGES], cwd=packages, capture_output=True, text=True, timeout=120)
-    except (OSError, subprocess.TimeoutExpired) as error:
-        return None, f"the package openssh-server cannot be fetched: {error}"
-    if fetched.returncode != 0:
-        return None, f"the package openssh-server cannot be fetched: {fetched.stderr.strip()}"
-    unpacking = root.with_name(f"sshd-{os.getpid()}")
-    for package in packages.glob("*.deb"):
-        subprocess.run(["dpkg-deb", "-x", package, unpacking], check=True)
-    shutil.rmtree(packages)
-    unpacking.rename(root)
-    return root, None
+    return unpacked_packages.unpacked("sshd", PACKAGES, "usr/sbin/sshd")
 
 
 class SshHosts:
@@ -90,8 +72,7 @@ printf %s {shlex.quote(configuration)} >{there}/config
 grep -q ^sshd: /etc/passwd || mount --bind {passwd} /etc/passwd
 """
         subprocess.run(self.lab.on(name, ["sh", "-c", script]), check=True)
-        own = [] if self.root == pathlib.Path("/") else self.root.glob("**/lib*.so.*")
-        libraries = ":".join(sorted({str(library.parent) for library in own}))
+        libraries = unpacked_packages.library_path(self.root)
         log = open(self.folder / f"{name}-{port}.log", "wb")
         self.daemons.append(subprocess.Popen(
             self.lab.on(name, ["env", f"LD_LIBRARY_PATH={libraries}", self.root / "usr/sbin/sshd", "-D", "-e", "-f", f"{there}/config"]),

@@ -41,6 +41,8 @@ EXTRA_DIST += \
 	tests/launcher_ranks_test.py \
 	tests/launcher_secret_test.py \
 	tests/launcher_signals_test.py \
+	tests/launcher_slurm.py \
+	tests/launcher_slurm_test.py \
 	tests/launcher_sshd.py \
 	tests/launcher_sshd_test.py \
 	tests/launcher_start_test.py \
@@ -80,6 +82,7 @@ EXTRA_DIST += \
 	tests/tune_test.py \
 	tests/ucx_hosts_test.py \
 	tests/unauthenticated_test.py \
+	tests/unpacked_packages.py \
 	tests/wire_protocol_test.py
 
 # Fuzz targets, built on request: `make agent_messages_fuzz'.

@@ -17,7 +17,7 @@
 namespace aiacc::launcher {
 
 // Where a value came from; --dry-run prints it.
-enum class Source : std::uint8_t { kDefault, kFlag };
+enum class Source : std::uint8_t { kDefault, kFlag, kAllocation };
 
 template <typename T>
 struct Setting {
@@ -70,7 +70,8 @@ struct Options {
   Action action = Action::kRun;
 
   Setting<int> ranks;                    // -np; 0: not given
-  Setting<std::vector<HostSpec>> hosts;  // of --host, or of --hostfile after it was read
+  Setting<std::vector<HostSpec>> hosts;  // of --host, of --hostfile after it was read, or of a resource manager
+  std::string allocation;                // which has given them: "Slurm job 77"
   Setting<std::string> host_file;
   Setting<std::string> launch_agent;  // empty: ssh
   Setting<bool> separate_hosts;

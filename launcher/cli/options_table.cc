@@ -10,9 +10,9 @@ using namespace OptionGroup;
 
 constexpr std::array kTable = {
     OptionRow{kRanks, "np", "n", "N", "", false, "0.1.0",
-              "Start N ranks. Without it: every slot of --host, or -N on each host."},
+              "Start N ranks. Without it: every slot of the hosts, or -N on each."},
     OptionRow{kRanks, "host", "H", "HOST[:SLOTS],...", "", true, "0.1.0",
-              "Run on these hosts, with so many slots each, or one; USER@HOST for another user there."},
+              "Run on these hosts, with so many slots each, or one; default: a resource manager's."},
     OptionRow{kRanks, "hostfile", "machinefile", "FILE", "", false, "0.1.0",
               "Take the hosts from a file: lines HOST slots=N."},
     OptionRow{kRanks, "host-discovery-script", "", "FILE", "", false, "0.1.0",
@@ -22,7 +22,7 @@ constexpr std::array kTable = {
     OptionRow{kRanks, "oversubscribe", "", "", "no", false, "0.1.0", "Allow more ranks than slots."},
     OptionRow{kRanks, "servers", "", "N", "", false, "0.1.0", "The last N ranks only serve key-value stores."},
     OptionRow{kRanks, "launch-agent", "", "CMD", "ssh", false, "0.1.0",
-              "Reach other hosts by CMD HOST COMMAND instead of ssh; CMD may have several words."},
+              "Reach other hosts by CMD HOST COMMAND instead of ssh, or srun for nodes of a Slurm job."},
     OptionRow{kRanks, "separate-hosts", "", "", "no", false, "0.1.0", "Take names of one machine for several hosts."},
 
     OptionRow{kPlacement, "map-by", "", "WHAT", "slot", false, "0.1.0",

@@ -101,8 +101,10 @@ std::string describe_options(const Options& options) {
   for (const auto& [name, value] : all_values(options)) {
     if (value.source == Source::kDefault && value.value.empty())
       continue;  // not given, and there is no default to name
-    text += fmt::format("  {:<18} {:<24} {}\n", spelled(name), value.value,
-                        value.source == Source::kFlag ? "command line" : "default");
+    const std::string origin = value.source == Source::kAllocation ? options.allocation
+                               : value.source == Source::kFlag     ? "command line"
+                                                                   : "default";
+    text += fmt::format("  {:<18} {:<24} {}\n", spelled(name), value.value, origin);
   }
   return text;
 }

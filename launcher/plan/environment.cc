@@ -35,6 +35,7 @@ constexpr std::array<std::string_view, 19> kForeign = {
 constexpr std::array<std::string_view, 2> kForwarded = {"PATH", "LD_LIBRARY_PATH"};
 constexpr std::array<std::string_view, 8> kForwardedPrefixes = {"AIACC_", "NCCL_", "UCX_",     "OMP_",
                                                                 "PYTHON", "CUDA_", "HOROVOD_", "PERSEUS_"};
+constexpr std::string_view kSlurm = "SLURM_";
 constexpr std::string_view kNeverForwarded = "CUDA_VISIBLE_DEVICES";  // names devices of this host
 
 constexpr std::array<std::string_view, 2> kForeignPrefixes = {"PMIX_SERVER_", "TORCHELASTIC_"};
@@ -161,7 +162,8 @@ Environment remote_environment(const Options& options, const Surroundings& here)
   std::vector<std::string> kept;
   const Environment ours = without_identity(here.environment, options.compat_env.value);
   for (const std::string& entry : ours.entries()) {
-    if (is_for_every_host(name_of_entry(entry))) kept.push_back(entry);
+    const bool of_slurm = !here.slurm.nodes.empty() && entry.starts_with(kSlurm);
+    if (of_slurm || is_for_every_host(name_of_entry(entry))) kept.push_back(entry);
   }
   Environment out(kept);
   std::vector<Notice> said;  // already reported by common_environment()

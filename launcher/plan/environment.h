@@ -40,7 +40,7 @@ bool is_foreign_identity(std::string_view name);
 Environment common_environment(const Options& options, const Surroundings& here, std::vector<Notice>& notices);
 
 // The variables that ranks of other hosts get from aiaccrun: those of libraries and interpreters that concern a job on
-// every host, and those of -x. All other variables come from the login on that host.
+// every host, those of the Slurm job around it, and those of -x. All other variables come from the login on that host.
 Environment remote_environment(const Options& options, const Surroundings& here);
 
 // `ours` without the variables by which a launcher, aiaccrun included, identifies a rank.

@@ -25,14 +25,23 @@ std::string access_in_words(const HostSpec& spec) {
   return text + (spec.port == 0 ? " and no port" : fmt::format(" and port {}", spec.port));
 }
 
+bool is_here(const std::string& name, const Surroundings& here) {
+  return is_this_host(name, here.host_name) || (!here.slurm.own_name.empty() && same_name(name, here.slurm.own_name));
+}
+
+bool is_node_of(const SlurmJob& job, const HostPlan& host) {
+  return host.user.empty() && host.port == 0 &&
+         std::find(job.nodes.begin(), job.nodes.end(), host.name) != job.nodes.end();
+}
+
 // The hosts of the list, each name once. `seen` holds the first entry of each host.
 std::vector<HostPlan> merged(const std::vector<HostSpec>& list, const Surroundings& here) {
   std::vector<HostPlan> hosts;
   std::vector<const HostSpec*> seen;
   for (const HostSpec& spec : list) {
-    const bool own = is_this_host(spec.name, here.host_name);
+    const bool own = is_here(spec.name, here);
     const auto same = [&](const HostSpec* other) {
-      return own ? is_this_host(other->name, here.host_name) : same_name(other->name, spec.name);
+      return own ? is_here(other->name, here) : same_name(other->name, spec.name);
     };
     const auto before = std::find_if(seen.begin(), seen.end(), same);
     if (before == seen.end()) {
@@ -42,6 +51,7 @@ std::vector<HostPlan> merged(const std::vector<HostSpec>& list, const Surroundin
       host.name = host.local ? here.host_name : spec.name;
       host.user = spec.user;
       host.port = spec.port;
+      host.by_srun = !host.local && is_node_of(here.slurm, host);
       host.slots = spec.slots;
       seen.push_back(&spec);
       continue;

@@ -18,6 +18,12 @@
 
 namespace aiacc::launcher {
 
+// A job of Slurm, whose nodes aiaccrun reaches by srun.
+struct SlurmJob {
+  std::vector<std::string> nodes;  // by their names in Slurm
+  std::string own_name;            // of the node on which aiaccrun runs; empty: it is none of them
+};
+
 // The launcher's environment at its start; main fills it in once.
 struct Surroundings {
   std::string host_name;
@@ -25,6 +31,7 @@ struct Surroundings {
   std::vector<std::string> environment;  // "NAME=value"
   std::string program;                   // the path of this aiaccrun, which other hosts run too
   bool terminal = false;                 // aiaccrun's standard output is a terminal
+  SlurmJob slurm = {};                   // around aiaccrun; without nodes if there is none, or no srun
   // Groups of host names of an earlier plan that turned out to be one machine after connecting.
   std::vector<std::vector<std::string>> same_machines = {};
 };
@@ -40,6 +47,7 @@ struct HostPlan {
   std::string user;                      // empty: the starter's choice
   int port = 0;                          // 0: the starter's choice
   bool local = false;
+  bool by_srun = false;    // a node of Surroundings::slurm
   int slots = 0;           // 0: unlimited, because no host list was given
   std::vector<int> ranks;  // ascending; a rank's index here is its local rank
 };

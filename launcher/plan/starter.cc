@@ -26,6 +26,22 @@ Words ssh_to(const HostPlan& host) {
   return words;
 }
 
+// A step of one task, which may use all that the job has on the node, beside other steps. What it writes is not kept back until a line
+// is whole: the agent does not write lines.
+Words srun_to(const HostPlan& host) {
+  return {"srun",
+          "--overlap",
+          "--nodes=1",
+          "--ntasks=1",
+          "--ntasks-per-node=1",
+          "--nodelist=" + host.name,
+          "--cpu-bind=none",
+          "--mpi=none",
+          "--export=ALL",
+          "--unbuffered",
+          "--quiet"};
+}
+
 Words launch_agent_to(const HostPlan& host, const std::string& command) {
   std::istringstream in(command);
   Words words(std::istream_iterator<std::string>(in), {});
@@ -54,7 +70,9 @@ std::string remote_program(const std::string& executable) {
 }
 
 std::vector<Words> starter_commands(const HostPlan& host, const Options& options, const std::string& program) {
-  const Words to = options.launch_agent.given() ? launch_agent_to(host, options.launch_agent.value) : ssh_to(host);
+  const Words to = options.launch_agent.given() ? launch_agent_to(host, options.launch_agent.value)
+                   : host.by_srun               ? srun_to(host)
+                                                : ssh_to(host);
   std::vector<Words> commands;
   for (const std::string& called : {remote_program(program), std::string("aiaccrun")}) {
     if (called.empty()) continue;

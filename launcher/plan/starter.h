@@ -1,5 +1,5 @@
-// How aiaccrun reaches another host: the command line of ssh, or of the command of --launch-agent, followed by a
-// constant remote command line. It contains nothing about the job: secret or long data follows over standard input.
+// How aiaccrun reaches another host: the command line of ssh, of srun for a node of the Slurm job around it, or of the command of
+// --launch-agent, followed by a constant remote command line. It contains nothing about the job: secret or long data follows over standard input.
 #pragma once
 
 #include <string>

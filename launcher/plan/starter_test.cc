@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+
 namespace aiacc::launcher {
 namespace {
 
@@ -41,6 +43,18 @@ TEST(Starter, AnotherCommandGetsTheHostFirst) {
   EXPECT_THROW(starter_commands(b, by("  "), "/x/aiaccrun"), UsageError);
   b.port = 22;
   EXPECT_THROW(starter_commands(b, by("enter"), "/x/aiaccrun"), UsageError);
+}
+
+TEST(Starter, ANodeOfTheSlurmJobIsReachedByAStepOfOneTaskUnlessACommandIsGiven) {
+  HostPlan node = host("n2");
+  node.by_srun = true;
+  const Words words = starter_commands(node, ssh(), "/x/aiaccrun")[0];
+  EXPECT_EQ(words.front(), "srun");
+  for (const char* word : {"--overlap", "--nodes=1", "--ntasks=1", "--nodelist=n2", "--unbuffered"}) {
+    EXPECT_NE(std::find(words.begin(), words.end(), word), words.end()) << word;
+  }
+  EXPECT_EQ(Words(words.end() - 2, words.end()), (Words{"/x/aiaccrun", "--remote-keeper"}));
+  EXPECT_EQ(starter_commands(node, by("enter"), "/x/aiaccrun")[0].front(), "enter");
 }
 
 TEST(Starter, IsolationIsAWordMore) {
