@@ -62,7 +62,7 @@ class Closing final : private GroupOperation::Observer {
     const bool replicated = entry_.store->options().replicas > 1;
     Task<void> others = replicated ? leave(stop) : pass(stop);
     const std::exception_ptr error = co_await outcome(std::move(others));
-    if (error && !replicated) co_await outcome(say_leaving(stop));
+    if (error && !replicated) co_await outcome(say_leaving(stop, as_error(error)));
     co_await entry_.store->close();
     if (error) std::rethrow_exception(error);
   }
@@ -99,11 +99,11 @@ class Closing final : private GroupOperation::Observer {
   void operation_ended(GroupOperation&) noexcept override { passed_.set(); }
 
   // Who does not hear it in time waits until its calls' deadlines.
-  Task<void> say_leaving(Stop& parent) {
+  Task<void> say_leaving(Stop& parent, Error why) {
     Stop stop(parent);
     const Deadline deadline(lane().loop(), after(lane().loop().now(), kLastWords), stop,
                             "ranks have not heard that this one leaves");
-    co_await entry_.store->say_leaving(stop);
+    co_await entry_.store->say_leaving(stop, why.code() == Code::kPeerFailed ? why.peer() : kNoPeer);
   }
 
   KvEntry& entry_;

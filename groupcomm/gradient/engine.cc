@@ -168,6 +168,7 @@ void Engine::take(const Inbox::Item& item) noexcept {
       if (++pending_ == 1) progressed_ = now();
       if (failed_) return complete(*item.tensor, failed_);
       return feed([&] {
+        if (left_) throw freed_by(left_rank_);  // submitted before this rank knew
         negotiator_.ready(item.number, now(), item.finite);
         if (somebody_waits()) negotiator_.urge(now());  // another thread than the one that submits
       });
@@ -181,7 +182,10 @@ void Engine::begin_wait(Wait& wait) noexcept {
   waits_.push_back(&wait);
   wait.began = now();
   trace_.flushed();
-  feed([&] { wait.joins ? negotiator_.join(now()) : negotiator_.flush(now()); });
+  feed([&] {
+    if (wait.joins && left_) throw freed_by(left_rank_);
+    wait.joins ? negotiator_.join(now()) : negotiator_.flush(now());
+  });
   tell_waiters();
 }
 

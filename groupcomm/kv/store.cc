@@ -79,7 +79,7 @@ void Store::on_message(ServiceMessage message) noexcept {
     case Word::kLeaving:
       peer(from).left = true;
       news_.set();
-      if (!replicated() && !closed_) left_early(from);
+      if (!replicated() && !closed_) left_early(from, number);
       return;
     case Word::kBarrier:
       peer(from).at_barrier = number / 2;
@@ -91,13 +91,21 @@ void Store::on_message(ServiceMessage message) noexcept {
 
 // Its answers to what it had been asked came before this message, which may overtake its own requests, as they are another service's: in
 // async and bounded mode a push that comes later is applied, and in sync mode it is refused. Calls that need nothing of it any more
-// go on.
-void Store::left_early(int rank) noexcept {
-  const Error why(Code::kAborted,
-                  fmt::format("rank {} has freed {} and did not wait for the others, as after a loss, another error "
-                              "of the group or its time-out",
-                              rank, describe()),
-                  rank);
+// go on. Whoever has lost a rank says which, as the others may hear of that later.
+void Store::left_early(int rank, std::uint64_t reason) noexcept {
+  const auto why_of = [&] {
+    if (reason == 0 || reason > peers_.size())
+      return Error(Code::kAborted,
+                   fmt::format("rank {} has freed {} and did not wait for the others, as after an error of the group "
+                               "or its time-out",
+                               rank, describe()),
+                   rank);
+    const int lost = static_cast<int>(reason - 1);
+    return peer(lost).lost.value_or(
+        Error(Code::kPeerFailed,
+              fmt::format("rank {} is lost: rank {} has freed {} for that reason", lost, rank, describe()), lost));
+  };
+  const Error why = why_of();
   serve_without(rank, why);
   fail_requests_to(rank, why);
 }

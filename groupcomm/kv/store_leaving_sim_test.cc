@@ -92,5 +92,36 @@ TEST(SimLeaving, AServerAnswersWhatItHasBeenAskedBefore) {
   }
 }
 
+// Rank 1 has not heard yet that rank 2 is lost. Rank 0 has heard it in its store, or knows it of the group's last barrier.
+TEST(SimLeaving, WhoLeavesAfterALossSaysWhomItHasLost) {
+  for (const Hosts& hosts : {Hosts{0, 0, 0}, Hosts{0, 1, 2}}) {
+    for (const bool store_knows : {true, false}) {
+      StoreOptions options;
+      options.mode = kv::Mode::kAsync;
+      options.servers = {0};
+      StoreJob world(hosts, options);
+      Values value(10, 1.0f), later(10);
+      world.init_all("w", value);
+      world.job.world.kill(world.job[2].loop.node());
+      const Error killed(Code::kPeerFailed, "it was killed", 2);
+      if (store_knows) {
+        world.job[0].context->on_rank_lost(2, std::make_exception_ptr(killed));
+        ASSERT_TRUE(world.run(seconds(1), [&] { return world.stores[0]->lost_ranks() == 1; }));
+      }
+      Task<void> leaving = world.stores[0]->say_leaving(world.job[0].stop, store_knows ? kNoPeer : 2);
+      leaving.start();
+      ASSERT_TRUE(world.run(seconds(2), [&] { return leaving.done(); }));
+      world.run(milliseconds(10), [] { return false; });
+      const Operation& pull = world.start(1, StoreJob::pull("w", later));
+      ASSERT_TRUE(world.run(seconds(1), [&] { return pull.done(); }));
+      ASSERT_TRUE(pull.error());
+      const Error error = as_error(pull.error());
+      EXPECT_EQ(error.code(), Code::kPeerFailed) << error.message();
+      EXPECT_EQ(error.peer(), 2) << error.message();
+      EXPECT_EQ(error.message(), "rank 2 is lost: rank 0 has freed the key-value store for that reason");
+    }
+  }
+}
+
 }  // namespace
 }  // namespace aiacc::sim

@@ -145,13 +145,16 @@ Task<void> Store::leave(Stop& stop) {
   }
 }
 
-Task<void> Store::say_leaving(Stop& stop) {
+Task<void> Store::say_leaving(Stop& stop, int lost) {
   while (unsent_answers_ > 0) {
     news_.reset();
     co_await news_.wait(stop);
   }
+  const auto known = std::find_if(peers_.begin(), peers_.end(), [](const Peer& its) { return its.lost.has_value(); });
+  if (lost == kNoPeer && known != peers_.end()) lost = static_cast<int>(known - peers_.begin());
+  const auto reason = static_cast<std::uint64_t>(lost + 1);
   for (int rank = 0; rank < static_cast<int>(peers_.size()); ++rank) {
-    if (rank != rank_) post_to(rank, {Word::kLeaving, 0, {}});
+    if (rank != rank_) post_to(rank, {Word::kLeaving, reason, {}});
   }
   while (posts_ > 0) {
     news_.reset();
