@@ -38,7 +38,8 @@ class ActiveDelay : public ::testing::TestWithParam<const active_test::Way*> {
     ports = std::make_unique<active_test::Ports>(*GetParam(), 7, nullptr, marks_with(bulk));
     for (int rank = 0; rank < message_conformance::kRanks; ++rank) ports->port(rank).set_receiver(receiver[rank]);
   }
-  void post(std::uint32_t tag, std::vector<std::byte>& bytes, Completion& completion, Traffic traffic = Traffic::kBulk) {
+  void post(std::uint32_t tag, std::vector<std::byte>& bytes, Completion& completion,
+            Traffic traffic = Traffic::kBulk) {
     tcp_test::post(ports->port(0), 1, header_of(tag, bytes.size(), traffic), bytes, completion);
   }
   // Rank 0 alone goes on for a while, as long as it has something to do; rank 1 is as if it computed.
@@ -163,7 +164,8 @@ class ActiveDelayOverUcx : public ActiveDelay {};
 
 // Without a limit of its own, over TCP.
 TEST_P(ActiveDelayOverUcx, BulkHasALimitWhileLatencyIsInUse) {
-  for (const auto& [bulk, in_use, limited] : {std::tuple("", false, false), {"", true, true}, {"delay=none", true, false}}) {
+  for (const auto& [bulk, in_use, limited] :
+       {std::tuple("", false, false), {"", true, true}, {"delay=none", true, false}}) {
     TearDown();
     for (Recorder& each : receiver) each = Recorder();
     open(bulk);

@@ -29,7 +29,10 @@ ClassWindows::Delays delays_of(const ActivePort::Marks& marks) noexcept {
 }  // namespace
 
 Link::Link(Shared& shared, int rank, std::uint32_t epoch)
-    : shared_(shared), rank_(rank), epoch_(epoch), turns_(limits_of(shared.settings.marks)),
+    : shared_(shared),
+      rank_(rank),
+      epoch_(epoch),
+      turns_(limits_of(shared.settings.marks)),
       windows_(delays_of(shared.settings.marks), shared.eager_bytes > 0) {
   patience_.link = this;
   pacing_.link = this;

@@ -120,8 +120,8 @@ void Link::part_came(const Arrived& one) noexcept {
     joined.payload = joined.copy.get();
   }
   if (joined.copy == nullptr || one.offset != joined.bytes || one.header.length != joined.header.length) {
-    return lost_by(Code::kProtocol, fmt::format("it sent bytes {} to {} of a message without those before them", one.offset,
-                                                one.offset + one.bytes));
+    return lost_by(Code::kProtocol, fmt::format("it sent bytes {} to {} of a message without those before them",
+                                                one.offset, one.offset + one.bytes));
   }
   std::memcpy(&joined.copy[joined.bytes], one.payload, one.bytes);
   joined.bytes += one.bytes;
