@@ -129,11 +129,12 @@ class OverALibrary:
         assert (code, out) == (0, ""), err
         assert 1 <= len(self.breaks(err)) <= 2, err
 
-    def test_a_path_that_works_again_is_used_again(self, hosts, rank, tmp_path):
+    @pytest.mark.parametrize("bulk", ["", "delay=1ms"])
+    def test_a_path_that_works_again_is_used_again(self, hosts, rank, tmp_path, bulk):
         """The second break shows that messages have gone over the library again."""
         end, said_to = tmp_path / "end", tmp_path / "stderr"
         with said_to.open("wb") as errors:
-            job = self.on(hosts, "h0:1,h1:1", "-x", "AIACC_TIMEOUT=60s", "-x", "AIACC_FAILBACK=200ms", rank, "until", end,
+            job = self.on(hosts, "h0:1,h1:1", "-x", "AIACC_TIMEOUT=60s", "-x", "AIACC_FAILBACK=200ms", "-x", f"AIACC_TC_BULK={bulk}", rank, "until", end,
                           stderr=errors)
         works = f"the path over {self.transport} {ENDS} works again; their messages go over {self.transport} from now on"
         for number in (1, 2):

@@ -1,6 +1,7 @@
 """Latency beside bulk whose delay is limited, by default or by AIACC_TC_BULK=delay=..., over a switch with a deep queue."""
 import json
 import pathlib
+import subprocess
 
 import pytest
 
@@ -20,19 +21,27 @@ def hosts():
         yield made
 
 
-def measure(hosts, bulk):
+def measure(hosts, bulk, transport):
     """What aiacc-perf says of both classes, by their names."""
-    job = Job(["--launch-agent", hosts.enter, "-H", "h0:1,h1:1", "-x", f"AIACC_TC_BULK={bulk}", STAGE / "bin/aiacc-perf", "--classes", "--json",
+    job = Job(["--launch-agent", hosts.enter, "-H", "h0:1,h1:1", "-x", f"AIACC_TC_BULK={bulk}", "-x", f"AIACC_TRANSPORT={transport}", STAGE / "bin/aiacc-perf", "--classes", "--json",
                "-b", "8K", "-e", "1M", "-n", "10"])
     code, out, err = job.finish(timeout=300)
     assert code == 0, err
     return {row["class"]: row for row in map(json.loads, out.splitlines()) if row["kind"] == "class"}
 
 
-@pytest.mark.parametrize("bulk", ["", "dscp=10,delay=2ms"])
-def test_latency_does_not_wait_for_the_switchs_queue(hosts, bulk):
+def skip_without(transport):
+    report = json.loads(subprocess.run([STAGE / "bin/aiacc-info", "--json"], capture_output=True, check=True).stdout)
+    way = next(way for way in report["transports"] if way["name"] == transport)
+    if not way["available"]:
+        pytest.skip(way["why"])
+
+
+@pytest.mark.parametrize("transport, bulk", [("tcp", ""), ("tcp", "dscp=10,delay=2ms"), ("ucx", ""), ("ofi", "delay=2ms")])
+def test_latency_does_not_wait_for_the_switchs_queue(hosts, transport, bulk):
     """The bound is twice what a call takes alone and a chunk of 64 KiB; a real machine has ten times that."""
-    rows = measure(hosts, bulk)
+    skip_without(transport)
+    rows = measure(hosts, bulk, transport)
     alone, beside, bulk = rows["latency"]["alone"], rows["latency"]["together"], rows["bulk"]
     bound = 2 * alone["p99_us"] + 65536 / LINE * 1e6
     share = 100 * (bulk["together"]["algbw_gbs"] + beside["algbw_gbs"]) / bulk["alone"]["algbw_gbs"]

@@ -70,9 +70,12 @@ transports_sources += \
 	transports/qos/class_shares.h \
 	transports/qos/class_turns.cc \
 	transports/qos/class_turns.h \
+	transports/qos/class_windows.cc \
+	transports/qos/class_windows.h \
 	transports/qos/delay_window.cc \
 	transports/qos/delay_window.h \
-	transports/qos/latency_use.h
+	transports/qos/latency_use.h \
+	transports/qos/message_flow.h
 
 transports_sources += \
 	transports/service/host_streams.cc \
@@ -181,6 +184,7 @@ transports_tests += \
 	transports/forwarding_port_test.h \
 	transports/active/active_fixture_test.h \
 	transports/active/active_port_test.cc \
+	transports/active/active_delay_test.cc \
 	transports/active/active_shares_test.cc \
 	transports/early_rts_test.cc \
 	transports/failover/failover_back_test.cc \
@@ -200,6 +204,7 @@ transports_tests += \
 	transports/tcp/outbound_test.cc \
 	transports/qos/class_shares_test.cc \
 	transports/qos/class_turns_test.cc \
+	transports/qos/class_windows_test.cc \
 	transports/qos/delay_window_test.cc \
 	transports/tcp/tcp_delay_test.cc \
 	transports/tcp/tcp_lossless_test.cc \

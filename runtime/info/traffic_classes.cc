@@ -12,6 +12,7 @@
 
 #include "base/fd.h"
 #include "transports/qos/class_shares.h"
+#include "transports/qos/latency_use.h"
 #include "transports/tcp/tcp_port.h"
 
 namespace aiacc::info {
@@ -153,7 +154,7 @@ Json to_json(const std::vector<ClassReport>& classes, const std::vector<Queueing
                      {"share", traffic == 0 ? Json() : Json(one.marks.share.value_or(static_cast<int>(share)))},
                      {"rate_bits", or_null(one.marks.rate)},
                      {"delay_us", one.marks.limits_delay() ? Json(seconds(*one.marks.delay) * 1e6) : Json()},
-                     {"delay_beside_latency_us", yields ? Json(seconds(TcpPort::kDelayBesideLatency) * 1e6) : Json()},
+                     {"delay_beside_latency_us", yields ? Json(seconds(LatencyUse::kDelay) * 1e6) : Json()},
                      {"lossless", one.marks.is_lossless()},
                      {"lossless_devices", lossless_devices(one)},
                      {"connection", one.connection},

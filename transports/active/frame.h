@@ -2,6 +2,7 @@
 #pragma once
 
 #include <array>
+#include <cstddef>
 #include <cstdint>
 #include <type_traits>
 
@@ -10,13 +11,15 @@
 namespace aiacc::active {
 
 inline constexpr std::size_t kClasses = kTrafficClasses;
-inline constexpr std::uint16_t kFrameVersion = 3;
+inline constexpr std::uint16_t kFrameVersion = 4;
 
 enum class FrameKind : std::uint8_t {
   kMessage = 1,    // a MessageHeader follows; the payload is the message's
   kWithdrawn = 2,  // the sender does not want `number` to be delivered any more; it need not succeed
   kFarewell = 3,   // Counts follow: all messages that the sender has sent; it leaves
   kReceived = 4,   // the answer: all these have come
+  kPart = 5,       // as kMessage, and an offset follows: the payload is that part of the message's, and perhaps all; the receiver says kCame
+  kCame = 6,       // the receiver has the part `number`, or holds or drops it
 };
 
 // What the job's ranks alone can know: a digest of its secret. It distinguishes jobs, and is no protection from who can read it
@@ -27,22 +30,26 @@ using Token = std::array<std::uint8_t, 12>;
 struct Frame {
   std::uint16_t version = kFrameVersion;
   FrameKind kind = FrameKind::kMessage;
-  TrafficClass traffic = TrafficClass::kControl;  // of kMessage and kWithdrawn
+  TrafficClass traffic = TrafficClass::kControl;  // of a message and of what is said about one
   std::uint32_t from = 0;                         // rank
   std::uint32_t epoch = 0;                        // MessagePort::renew()
   Token token{};
-  std::uint64_t number = 0;  // of the message in its class, from 0
+  std::uint64_t number = 0;  // of the message or part in its class, from 0
 };
 static_assert(sizeof(Frame) == 32 && std::is_trivially_copyable_v<Frame>);
 
 using Counts = std::array<std::uint64_t, kClasses>;
 
-// The longest: a message's.
+// The longest: a message's, or with the offset that of a part of one. The parts of a message have successive numbers, so they come one
+// after the other, from its beginning; the first of another message comes instead of those that are missing when it is withdrawn.
 struct FramedMessage {
   Frame frame;
   MessageHeader header;
+  std::uint64_t offset = 0;
 };
-static_assert(sizeof(FramedMessage) == sizeof(Frame) + sizeof(MessageHeader));
+inline constexpr std::size_t kMessageBytes = sizeof(Frame) + sizeof(MessageHeader);
+static_assert(offsetof(FramedMessage, offset) == kMessageBytes &&
+              sizeof(FramedMessage) == kMessageBytes + sizeof(std::uint64_t));
 
 struct FramedCounts {
   Frame frame;

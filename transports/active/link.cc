@@ -20,10 +20,20 @@ ClassTurns::Limits limits_of(const ActivePort::Marks& marks) noexcept {
   return limits;
 }
 
+ClassWindows::Delays delays_of(const ActivePort::Marks& marks) noexcept {
+  ClassWindows::Delays delays;
+  for (std::size_t traffic = 0; traffic < kClasses; ++traffic) delays[traffic] = marks[traffic].delay;
+  return delays;
+}
+
 }  // namespace
 
 Link::Link(Shared& shared, int rank, std::uint32_t epoch)
-    : shared_(shared), rank_(rank), epoch_(epoch), turns_(limits_of(shared.settings.marks)) {
+    : shared_(shared),
+      rank_(rank),
+      epoch_(epoch),
+      turns_(limits_of(shared.settings.marks)),
+      windows_(delays_of(shared.settings.marks), shared.eager_bytes > 0) {
   patience_.link = this;
   pacing_.link = this;
   const ActivePort::WorkerOfClass& mine = shared_.peer(shared_.settings.rank).worker_of;
@@ -59,11 +69,14 @@ void Link::post(const MessageHeader& header, std::span<const Buffer> pieces, Sen
     if (!losing_) shared_.notify_later({Notification::What::kLost, rank_, nullptr, why, {}});
     return;
   }
-  const bool waits_its_turn = turns_.posts(header.traffic, shared_.latency_in_use()) || waits();
+  const bool latency_in_use = shared_.latency_in_use();
+  const bool takes_turns = turns_.posts(header.traffic, latency_in_use);
+  const bool waits_its_turn = takes_turns || windows_.limits(header.traffic, latency_in_use) || waits();
   Outgoing& one = add(waits_its_turn ? class_of(header.traffic).waiting : outgoing_);
   one.promise(completion);
   one.message.frame.traffic = header.traffic;
   one.message.header = header;
+  one.bytes = header.length;
   one.lent = header.length > ActivePort::kCopyBytes;
   if (one.lent) {
     for (const Buffer& piece : pieces) {
@@ -81,7 +94,7 @@ void Link::post(const MessageHeader& header, std::span<const Buffer> pieces, Sen
   if (!begin(one)) return;
   if (!now || leaving_) return ended(one, nullptr);
   SendCompletion* const told = one.take_completion();
-  turns_.ended(index_of(header.traffic), header.length);
+  turns_.ended(index_of(header.traffic), one.bytes);
   outgoing_.erase(one.self);
   told->sent(nullptr);
 }
@@ -90,8 +103,42 @@ void Link::post(const MessageHeader& header, std::span<const Buffer> pieces, Sen
 bool Link::begin(Outgoing& one) noexcept {
   const TrafficClass traffic = one.message.frame.traffic;
   one.message.frame.number = class_of(traffic).sent++;
-  turns_.took(index_of(traffic), one.message.header.length);
-  return transmit(one, sizeof one.message, &one.message);
+  turns_.took(index_of(traffic), one.bytes);
+  const bool limited = windows_.limits(traffic, shared_.latency_in_use());
+  if (limited) windows_.began(traffic, one.message.frame.number, one.bytes, shared_.loop.now());
+  const bool is_part = limited || one.bytes < one.message.header.length;
+  if (is_part) one.message.frame.kind = FrameKind::kPart;
+  return transmit(one, is_part ? sizeof one.message : kMessageBytes, &one.message);
+}
+
+// So many of a waiting message are sent at once. What goes in parts does so to its end.
+std::uint64_t Link::next_bytes(const Outgoing& one) noexcept {
+  const TrafficClass traffic = one.message.header.traffic;
+  const bool is_long = one.lent && one.bytes > ClassWindows::kWholeBytes;
+  const bool divides = one.message.offset > 0 || (is_long && windows_.divides(traffic, shared_.latency_in_use()));
+  return divides ? std::min<std::uint64_t>(one.bytes, windows_.part_bytes(traffic)) : one.bytes;
+}
+
+// Its first bytes, which are copied: the receiver gets parts without a rendezvous.
+Outgoing& Link::take_part(Outgoing& of, std::uint64_t bytes) {
+  Outgoing& part = add(outgoing_);
+  part.message = of.message;
+  part.bytes = bytes;
+  part.copy.reserve(bytes);
+  auto from = of.extents.begin();
+  for (std::uint64_t left = bytes; left > 0;) {
+    const std::size_t its = std::min<std::uint64_t>(left, from->bytes);
+    auto* const data = static_cast<std::byte*>(from->data);
+    part.copy.insert(part.copy.end(), data, data + its);
+    *from = {data + its, from->bytes - its};
+    if (from->bytes == 0) ++from;
+    left -= its;
+  }
+  of.extents.erase(of.extents.begin(), from);
+  part.extents.push_back({part.copy.data(), part.copy.size()});
+  of.bytes -= bytes;
+  of.message.offset += bytes;
+  return part;
 }
 
 unsigned Link::waiting_classes() const noexcept {
@@ -108,10 +155,12 @@ void Link::begin_waiting() noexcept {
     ClassTurns::Bytes bytes{};
     for (std::size_t traffic = 0; traffic < kClasses; ++traffic) {
       const std::list<Outgoing>& its = classes_[traffic].waiting;
-      if (!its.empty()) bytes[traffic] = its.front().message.header.length;
+      if (!its.empty()) bytes[traffic] = next_bytes(its.front());
     }
     const Instant now = shared_.loop.now();
-    const std::optional<std::size_t> next = turns_.next(waiting, bytes, now);
+    windows_.only(waiting);
+    const unsigned held_back = windows_.held_back(waiting, bytes, shared_.latency_in_use(), now);
+    const std::optional<std::size_t> next = turns_.next(waiting, bytes, now, held_back);
     if (!next) {
       const Instant by_rate = turns_.next_by_rate(waiting, now);
       if (by_rate != kNever) shared_.loop.arm(pacing_, by_rate);  // also sooner than before
@@ -119,11 +168,13 @@ void Link::begin_waiting() noexcept {
     }
     turns_.began(*next, bytes[*next], waiting, now);
     std::list<Outgoing>& its = classes_[*next].waiting;
-    Outgoing& one = its.front();
-    outgoing_.splice(outgoing_.end(), its, one.self);
+    Outgoing& first = its.front();
+    Outgoing& one = bytes[*next] < first.bytes ? take_part(first, bytes[*next]) : first;
+    if (one.in != &outgoing_) outgoing_.splice(outgoing_.end(), its, one.self);
     one.in = &outgoing_;
     if (begin(one)) ended(one, nullptr);
   }
+  windows_.only(waiting_classes());
 }
 
 void Link::Pacing::expired() noexcept { link->begin_waiting(); }
@@ -188,7 +239,7 @@ bool Link::transmit(Outgoing& one, std::size_t header_bytes, const void* header)
                    Error(Code::kPeerFailed, fmt::format("{} cannot connect", shared_.library()), rank_)));
     return false;
   }
-  const bool rendezvous = one.lent && one.message.header.length > shared_.eager_bytes;
+  const bool rendezvous = one.lent && one.message.offset == 0 && one.bytes > shared_.eager_bytes;
   switch (shared_.module.send(way_of(traffic).endpoint, header, header_bytes, one.extents.data(), one.extents.size(),
                               rendezvous, one, &problem)) {
     case Began::kDone: return true;
@@ -210,7 +261,7 @@ void Link::sent(Outgoing& message, const char* problem) noexcept {
 
 void Link::ended(Outgoing& one, std::exception_ptr error) noexcept {
   const MessageHeader& header = one.message.header;
-  if (one.in == &outgoing_) turns_.ended(index_of(header.traffic), header.length);
+  if (one.in == &outgoing_) turns_.ended(index_of(header.traffic), one.bytes);
   one.error = std::move(error);
   if (one.withdrawn) {
     one.error = std::make_exception_ptr(Error(Code::kAborted, "the sender withdrew this message"));

@@ -14,6 +14,7 @@
 #include "transports/active/outgoing.h"
 #include "transports/active/shared.h"
 #include "transports/qos/class_turns.h"
+#include "transports/qos/class_windows.h"
 
 namespace aiacc::active {
 
@@ -58,13 +59,16 @@ class Link final : private Timer {
   void closed(Way& way) noexcept;
 
  private:
-  // A message that has come. If it outlasts the module's callback, its payload is kept by the module, or is a copy.
+  // A message that has come, or a part of one. If it outlasts the module's callback, its payload is kept by the module, or is a copy.
   struct Arrived {
     MessageHeader header;
     Worker* at = nullptr;  // which has the payload
     std::uint64_t number = 0;
     void* payload = nullptr;
+    std::size_t bytes = 0;  // of the payload
     bool eager = true;
+    bool asks = false;                  // and nothing was said about it
+    std::uint64_t offset = 0;           // of a part
     std::shared_ptr<std::byte[]> copy;  // of an eager payload
   };
   struct Patience final : Timer {  // with a broken path
@@ -81,6 +85,7 @@ class Link final : private Timer {
     std::uint64_t offered = 0;               // to the receiver
     std::map<std::uint64_t, Arrived> early;  // behind one that has not come
     std::set<std::uint64_t> withdrawn;       // that have not been offered
+    Arrived joined;                          // of a message that comes in parts, those that have come
   };
 
   static constexpr std::size_t index_of(TrafficClass traffic) noexcept { return static_cast<std::size_t>(traffic); }
@@ -90,15 +95,17 @@ class Link final : private Timer {
   bool connected() const noexcept;
   bool is_fetching() const noexcept;
   void disconnect() noexcept;
-  bool message_came(Worker* at, const Frame& frame, const MessageHeader& header, void* payload, std::size_t bytes,
-                    bool eager) noexcept;
+  bool message_came(const Frame& frame, Arrived& one) noexcept;
   static bool keep(Arrived& one);
+  void part_came(const Arrived& one) noexcept;
   bool in_turn(const Arrived& one, bool kept) noexcept;
   bool offer(const Arrived& one, bool kept) noexcept;
   void drop(const Arrived& one) noexcept;
   void forget(Fetch& fetch) noexcept;
   void fetch_into(const Arrived& one, const Buffer& place) noexcept;
   void withdrawn_came(const Frame& frame) noexcept;
+  void acknowledge(const MessageHeader& header, std::uint64_t number, bool asks) noexcept;
+  void acknowledged(const Frame& frame) noexcept;
   void farewell_came(const Counts& counts) noexcept;
   void answer_farewell() noexcept;
   void say_farewell() noexcept;
@@ -106,6 +113,8 @@ class Link final : private Timer {
 
   Outgoing& add(std::list<Outgoing>& to);
   bool begin(Outgoing& one) noexcept;
+  std::uint64_t next_bytes(const Outgoing& one) noexcept;
+  Outgoing& take_part(Outgoing& of, std::uint64_t bytes);
   void begin_waiting() noexcept;
   void fail_waiting(std::exception_ptr error) noexcept;
   unsigned waiting_classes() const noexcept;  // a bit for each
@@ -127,6 +136,7 @@ class Link final : private Timer {
   std::array<std::size_t, kClasses> way_of_{};
   std::array<Class, kClasses> classes_;
   ClassTurns turns_;
+  ClassWindows windows_;
   Pacing pacing_;
   std::list<Outgoing> outgoing_;  // under way
   std::list<Outgoing> control_;   // frames of the port's own that are under way

@@ -26,12 +26,21 @@ bool Link::arrived(Worker* at, const Frame& frame, std::span<const std::byte> re
   if (static_cast<std::size_t>(frame.traffic) < kClasses) {
     if (!std::exchange(way_of(frame.traffic).heard, true)) settle_later();
     switch (frame.kind) {
-      case FrameKind::kMessage: {
-        MessageHeader header;
-        if (rest.size() != sizeof header) break;
-        std::memcpy(&header, rest.data(), sizeof header);
-        return message_came(at, frame, header, payload, bytes, eager);
+      case FrameKind::kMessage:
+      case FrameKind::kPart: {
+        Arrived one;
+        one.at = at;
+        one.number = frame.number;
+        one.payload = payload;
+        one.bytes = bytes;
+        one.eager = eager;
+        one.asks = frame.kind == FrameKind::kPart;
+        if (rest.size() != sizeof one.header + (one.asks ? sizeof one.offset : 0)) break;
+        std::memcpy(&one.header, rest.data(), sizeof one.header);
+        if (one.asks) std::memcpy(&one.offset, &rest[sizeof one.header], sizeof one.offset);
+        return message_came(frame, one);
       }
+      case FrameKind::kCame: return acknowledged(frame), false;
       case FrameKind::kWithdrawn: return withdrawn_came(frame), false;
       case FrameKind::kFarewell: {
         Counts counts;
@@ -49,16 +58,17 @@ bool Link::arrived(Worker* at, const Frame& frame, std::span<const std::byte> re
   return false;
 }
 
-bool Link::message_came(Worker* at, const Frame& frame, const MessageHeader& header, void* payload, std::size_t bytes,
-                        bool eager) noexcept {
-  if (header.version != kMessageVersion || !is_kind(header.kind) || header.traffic != frame.traffic ||
-      header.length != bytes) {
+bool Link::message_came(const Frame& frame, Arrived& one) noexcept {
+  const MessageHeader& header = one.header;
+  const bool fits = one.asks && one.eager ? one.offset <= header.length && one.bytes <= header.length - one.offset &&
+                                                (one.bytes > 0 || header.length == 0)
+                                          : one.offset == 0 && one.bytes == header.length;
+  if (header.version != kMessageVersion || !is_kind(header.kind) || header.traffic != frame.traffic || !fits) {
     lost_by(Code::kProtocol, fmt::format("it sent a message of version {} with {} bytes in place of {}", header.version,
-                                         bytes, header.length));
+                                         one.bytes, header.length));
     return false;
   }
   Class& its = class_of(frame.traffic);
-  Arrived one{header, at, frame.number, payload, eager, nullptr};
   if (frame.number != its.offered) {
     if (frame.number > its.offered && !its.early.contains(frame.number)) {
       const bool kept = keep(one);
@@ -78,10 +88,10 @@ bool Link::message_came(Worker* at, const Frame& frame, const MessageHeader& hea
 
 // For longer than the module's callback lasts. Whether the module keeps the payload.
 bool Link::keep(Arrived& one) {
-  if (one.header.length == 0 || !one.eager) return one.header.length > 0;
+  if (one.bytes == 0 || !one.eager) return one.bytes > 0;
   if (one.copy == nullptr) {
-    one.copy = std::make_shared_for_overwrite<std::byte[]>(one.header.length);
-    std::memcpy(one.copy.get(), one.payload, one.header.length);
+    one.copy = std::make_shared_for_overwrite<std::byte[]>(one.bytes);
+    std::memcpy(one.copy.get(), one.payload, one.bytes);
     one.payload = one.copy.get();
   }
   return false;
@@ -90,9 +100,36 @@ bool Link::keep(Arrived& one) {
 bool Link::in_turn(const Arrived& one, bool kept) noexcept {
   Class& its = class_of(one.header.traffic);
   ++its.offered;
-  if (its.withdrawn.erase(one.number) == 0) return offer(one, kept);
+  if (its.withdrawn.erase(one.number) == 0) {
+    if (one.bytes == one.header.length) return offer(one, kept);
+    part_came(one);
+    return false;
+  }
   if (kept) drop(one);
+  acknowledge(one.header, one.number, one.asks);
   return false;
+}
+
+// The message is offered when its last part has come.
+void Link::part_came(const Arrived& one) noexcept {
+  Arrived& joined = class_of(one.header.traffic).joined;
+  if (one.offset == 0 && one.header.length <= ActivePort::kHeldBytes) {
+    joined = Arrived();
+    joined.header = one.header;
+    joined.copy = std::make_shared_for_overwrite<std::byte[]>(one.header.length);
+    joined.payload = joined.copy.get();
+  }
+  if (joined.copy == nullptr || one.offset != joined.bytes || one.header.length != joined.header.length) {
+    return lost_by(Code::kProtocol, fmt::format("it sent bytes {} to {} of a message without those before them",
+                                                one.offset, one.offset + one.bytes));
+  }
+  std::memcpy(&joined.copy[joined.bytes], one.payload, one.bytes);
+  joined.bytes += one.bytes;
+  acknowledge(one.header, one.number, true);
+  if (joined.bytes < joined.header.length) return;
+  Arrived whole = std::exchange(joined, Arrived());
+  whole.number = one.number;
+  offer(whole, false);
 }
 
 // `kept`: the payload is, from before. Returns whether it is afterwards.
@@ -103,7 +140,9 @@ bool Link::offer(const Arrived& one, bool kept) noexcept {
     case Action::kHold: {
       Arrived held = one;
       const bool kept_now = keep(held);
+      held.asks = false;
       held_.push_back(std::move(held));
+      acknowledge(one.header, one.number, one.asks);
       held_bytes_ += one.header.length;
       if (held_bytes_ > ActivePort::kHeldBytes) {
         lost_by(Code::kProtocol, fmt::format("it sent {} bytes that have no place yet", held_bytes_));
@@ -121,7 +160,18 @@ bool Link::offer(const Arrived& one, bool kept) noexcept {
     case Action::kDrop: break;
   }
   if (kept) drop(one);
+  if (!shared_.closed) acknowledge(one.header, one.number, one.asks);
   return false;
+}
+
+// What is sent next need not wait for this message any more.
+void Link::acknowledge(const MessageHeader& header, std::uint64_t number, bool asks) noexcept {
+  if (asks) say(FrameKind::kCame, header.traffic, number);
+}
+
+void Link::acknowledged(const Frame& frame) noexcept {
+  windows_.acknowledged(frame.traffic, frame.number, shared_.loop.now());
+  if (waits()) begin_waiting();
 }
 
 void Link::drop(const Arrived& one) noexcept {
@@ -133,6 +183,8 @@ void Link::fetch_into(const Arrived& one, const Buffer& place) noexcept {
   fetch.link = this;
   fetch.self = std::prev(fetches_.end());
   fetch.header = one.header;
+  fetch.number = one.number;
+  fetch.asks = one.asks;
   const char* problem = nullptr;
   const Began began = shared_.module.fetch(one.at, one.payload, place.data, one.header.length, fetch, &problem);
   if (began != Began::kPending) fetched(fetch, began == Began::kDone ? nullptr : problem);
@@ -154,6 +206,7 @@ void Link::fetched(Fetch& fetch, const char* problem) noexcept {
   }
   const MessageHeader header = fetch.header;
   const bool revoked = fetch.revoked;
+  if (!shared_.closed) acknowledge(header, fetch.number, fetch.asks);
   fetches_.erase(fetch.self);
   if (losing_ || shared_.closed) return settle_later();
   if (revoked) {

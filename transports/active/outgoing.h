@@ -18,8 +18,9 @@ struct Outgoing : Operation, SendCompletion::Message {
   std::list<Outgoing>::iterator self{};
   FramedMessage message;
   FramedCounts counts;          // of a farewell
-  std::vector<std::byte> copy;  // the payload, of a short message
-  std::vector<Extent> extents;  // the payload
+  std::uint64_t bytes = 0;      // of the payload, without the parts of it that were sent
+  std::vector<std::byte> copy;  // the payload, of a short message or a part
+  std::vector<Extent> extents;  // the payload, without the parts of it that were sent
   bool lent = false;            // the extents are the poster's memory
   bool withdrawn = false;       // and its poster waits for them
   Instant since{};              // when it was withdrawn
@@ -30,6 +31,8 @@ struct Fetch : Operation {
   Link* link = nullptr;
   std::list<Fetch>::iterator self{};
   MessageHeader header;
+  std::uint64_t number = 0;
+  bool asks = false;    // to be told when it has come
   bool failed = false;     // it has ended without its payload, and its place waits for the loss of the peer
   bool abandoned = false;  // it has failed because its endpoint is gone, and the module has not said so
   bool forgotten = false;  // nobody waits for its place

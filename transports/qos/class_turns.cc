@@ -4,8 +4,9 @@
 
 namespace aiacc {
 
-std::optional<std::size_t> ClassTurns::next(unsigned waiting, const Bytes& bytes, Instant now) const noexcept {
-  for (unsigned left = waiting; left != 0;) {
+std::optional<std::size_t> ClassTurns::next(unsigned waiting, const Bytes& bytes, Instant now,
+                                            unsigned held_back) const noexcept {
+  for (unsigned left = waiting & ~held_back; left != 0;) {
     const std::size_t traffic = shares_.first(left);
     left &= ~(1U << traffic);
     if (rates_[traffic] > 0 && permitted_[traffic] > now) continue;

@@ -42,8 +42,9 @@ class ClassTurns {
     return rates_[its] > 0 || (is_long(its) && (takes_turns_ || latency_in_use));
   }
   // Of the classes `waiting`, a bit for each, whose oldest messages have `bytes`: the one that begins its message now. None: each waits for its
-  // rate, or for what is under way.
-  std::optional<std::size_t> next(unsigned waiting, const Bytes& bytes, Instant now) const noexcept;
+  // rate, or for what is under way. `held_back`: those that wait for something else.
+  std::optional<std::size_t> next(unsigned waiting, const Bytes& bytes, Instant now,
+                                  unsigned held_back = 0) const noexcept;
   // When the first of these that wait for their rate may go on; kNever if none does.
   Instant next_by_rate(unsigned waiting, Instant now) const noexcept;
   // The class has begun a message, while all of `waiting`, itself among them, had one to send.

@@ -22,7 +22,7 @@ void DelayWindow::begin(const io::FlowState& state, Instant now) noexcept {
   acknowledged_ = seen_ = state.acknowledged;
 }
 
-std::uint64_t DelayWindow::room(const io::FlowState& state, Instant now) noexcept {
+void DelayWindow::look(const io::FlowState& state, Instant now) noexcept {
   least_rtt_ = state.least_rtt;
   if (idle_) came_back(state);
   if (!running_) {
@@ -36,10 +36,21 @@ std::uint64_t DelayWindow::room(const io::FlowState& state, Instant now) noexcep
     if (before_ + (now - since_) >= std::max(kShortest, state.least_rtt + limit_)) end_period(state, now);
   }
   if (begins_) bytes_ = std::max(kFirst, std::min(bytes_, state.held));
+}
+
+std::uint64_t DelayWindow::room(const io::FlowState& state, Instant now) noexcept {
+  look(state, now);
   const std::uint64_t room = bytes_ > state.held ? bytes_ - state.held : 0;
   if (room >= worth_writing()) return std::max(room / kSegment * kSegment, std::min(room, kSegment));
   limited_ = true;
   return 0;
+}
+
+bool DelayWindow::admits(std::uint64_t message, const io::FlowState& state, Instant now) noexcept {
+  if (!running_ || idle_ || state.acknowledged != seen_) look(state, now);
+  if (state.held == 0 || state.held + message <= bytes_) return true;
+  limited_ = true;
+  return false;
 }
 
 void DelayWindow::end_period(const io::FlowState& state, Instant now) noexcept {

@@ -1,4 +1,4 @@
-// DelayWindow: how many bytes one connection may have under way, so that what it keeps waiting in the network's queues waits no longer than
+// DelayWindow: how many bytes one connection, or one path through a library (ClassWindows), may have under way, so that what it keeps waiting in the network's queues waits no longer than
 // a limit. The kernel's congestion control fills a queue until packets are lost or marked; on a link with a deep one everything else waits
 // behind it. This is a cap above that control, which stays in place; where nothing queues it grows until it does not matter.
 //
@@ -39,12 +39,16 @@ class DelayWindow {
   // How many bytes may be written now; 0: none, look again after pause().
   std::uint64_t room(const io::FlowState& state, Instant now) noexcept;
   Duration pause() const noexcept;
+  // The same of a message, which cannot be cut: whether it may be written now. One always may where nothing is under way. What was
+  // acknowledged was so at this moment, so periods end with that and there is no pause: each acknowledgement is a reason to ask again.
+  bool admits(std::uint64_t message, const io::FlowState& state, Instant now) noexcept;
   // There is nothing more to write for the time being.
   void idle() noexcept;
 
   std::uint64_t bytes() const noexcept { return bytes_; }
 
  private:
+  void look(const io::FlowState& state, Instant now) noexcept;
   void begin(const io::FlowState& state, Instant now) noexcept;
   void end_period(const io::FlowState& state, Instant now) noexcept;
   void came_back(const io::FlowState& state) noexcept;

@@ -8,6 +8,8 @@ namespace aiacc {
 class LatencyUse {
  public:
   static constexpr Duration kStays = std::chrono::seconds(1);
+  // The limit of delay (DelayWindow) of bulk and background meanwhile, unless they have one of their own.
+  static constexpr Duration kDelay = std::chrono::milliseconds(1);
 
   void note(Instant now) noexcept {
     in_use_ = true;

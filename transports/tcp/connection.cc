@@ -7,6 +7,8 @@
 #include <functional>
 #include <utility>
 
+#include "transports/qos/latency_use.h"
+
 namespace aiacc::tcp {
 
 Connection::Connection(Shared& shared, ConnectionOwner& owner, std::unique_ptr<io::Stream> stream, wire::Bytes preface,
@@ -296,7 +298,7 @@ bool Connection::keeps_to_window() noexcept {
     carrier_.window = 0;
   } else if (!window_) {
     room_in_window_ = 0;
-    window_.emplace(TcpPort::kDelayBesideLatency, stream_->flow().held);
+    window_.emplace(LatencyUse::kDelay, stream_->flow().held);
   }
   return window_.has_value();
 }

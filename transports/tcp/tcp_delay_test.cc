@@ -192,7 +192,7 @@ TEST(TcpDelay, BulkKeepsALimitByItselfWhileLatencyIsInUse) {
     world.send_short();
     world.send_long(1, 8);
     const Instant began = world.world.now();
-    EXPECT_LE(world.slowest_short(60), 2 * idle + on_the_line(64 << 10) + TcpPort::kDelayBesideLatency) << bulk;
+    EXPECT_LE(world.slowest_short(60), 2 * idle + on_the_line(64 << 10) + LatencyUse::kDelay) << bulk;
     EXPECT_LT(world.placed(1, TrafficClass::kBulk), 12) << "bulk was under way all the time";
     ASSERT_TRUE(world.run_until([&] { return world.placed(1, TrafficClass::kBulk) == 12; }));
     EXPECT_LE(world.world.now() - began, 10 * on_the_line(8 * kLongBytes) / 9 + on_the_line(61 * kShortBytes))
@@ -210,7 +210,7 @@ TEST(TcpDelay, ShortMessagesWaitForNoMoreBulkThanItsWindowHasRoomFor) {
   world.send_long(1, 8);
   world.slowest_short(10);
   // A chunk that is being written, and two packets.
-  EXPECT_LE(world.slowest_short(100), idle + TcpPort::kDelayBesideLatency + on_the_line((16 << 10) + 2 * 1500));
+  EXPECT_LE(world.slowest_short(100), idle + LatencyUse::kDelay + on_the_line((16 << 10) + 2 * 1500));
   EXPECT_LT(world.placed(1, TrafficClass::kBulk), 9) << "bulk was under way all the time";
 }
 
@@ -223,7 +223,7 @@ TEST(TcpDelay, ALimitBeginsInTheMidstOfBulk) {
   EXPECT_GE(world.slowest_short(2), 50ms);
   world.says_so = true;
   world.slowest_short(6);
-  EXPECT_LE(world.slowest_short(20), 2 * idle + on_the_line(64 << 10) + TcpPort::kDelayBesideLatency);
+  EXPECT_LE(world.slowest_short(20), 2 * idle + on_the_line(64 << 10) + LatencyUse::kDelay);
   EXPECT_LT(world.placed(1, TrafficClass::kBulk), 25);
 }
 

@@ -42,7 +42,6 @@ class TcpPort final : public MessagePort {
 
   using Marks = std::array<io::TrafficMarks, kTrafficClasses>;  // by traffic class
 
-  static constexpr Duration kDelayBesideLatency = std::chrono::milliseconds(1);
 
   struct Peer {
     std::string name;                    // in sentences: "rank 3 on host b"
@@ -60,7 +59,7 @@ class TcpPort final : public MessagePort {
     // range: as many as make long messages faster (tcp/stream_count.h).
     io::StreamRange streams{};
     // Of what this rank sends. A class whose marks are not those of bulk has a connection of its own. Where bulk or background has
-    // no limit of delay, kDelayBesideLatency is one while latency is in use (note_latency()).
+    // no limit of delay, LatencyUse::kDelay is one while latency is in use (note_latency()).
     Marks marks{};
   };
 
