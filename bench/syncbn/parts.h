@@ -40,7 +40,6 @@ class Parts {
 
  private:
   const syncbn::Batch batch_;
-  const std::vector<double> none_;  // no shift
   std::vector<double> first_, second_, mean_, scale_, factor_, constant_;
   double count_ = 0;
   float* floats_ = nullptr;

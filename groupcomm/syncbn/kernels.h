@@ -16,6 +16,11 @@ namespace aiacc::syncbn::kernels {
 // In place of the count of records that have not all the same.
 constexpr std::uint64_t kCountsDiffer = ~std::uint64_t{0};
 
+// Sums of deviations from a shift give a variance if count x (mean - shift)^2 is at most so many times M2 (moments.h).
+constexpr double kFar = 1024;
+// The channels that are taken again if one of them is, because passes over a batch have them in one vector.
+constexpr std::size_t kTakenTogether = 8;
+
 // How the moments of some channels are laid out in a record: a count, and behind it the means and variances of `channels` channels.
 // Records have no alignment. merge() and merge_all() are those of an operator (base/data/reduction.h) whose `arg` is the length of a
 // record.
@@ -24,9 +29,9 @@ struct RecordForm {
   // Of `own` of the channels; the others are 0. `square` is M2.
   void (*write)(std::uint64_t count, const double* mean, const double* square, std::size_t own, std::size_t channels,
                 std::byte* record) = nullptr;
-  // The same of sums of deviations from `shift`, which the kernels below have made, and their squares; of one element at least.
-  void (*write_sums)(std::uint64_t count, const double* shift, const double* first, const double* second,
-                     std::size_t own, std::size_t channels, std::byte* record) = nullptr;
+  // The same of sums of elements and of their squares; of one element at least.
+  void (*write_sums)(std::uint64_t count, const double* first, const double* second, std::size_t own,
+                     std::size_t channels, std::byte* record) = nullptr;
   void (*read)(const std::byte* record, std::size_t channels, std::size_t own, double* mean, double* square) = nullptr;
   UserOp::Function merge = nullptr;
   UserOp::OfAll merge_all = nullptr;
@@ -91,11 +96,15 @@ struct GradientScaling {
 // elements has sums of 0.
 struct Table {
   const char* name = "";
-  // first[c] = sum of x - shift[c], second[c] = sum of (x - shift[c])^2
-  void (*sums)(const Batch& batch, const void* x, const double* shift, double* first, double* second) = nullptr;
+  // first[c] = sum of x, second[c] = sum of x^2
+  void (*sums)(const Batch& batch, const void* x, double* first, double* second) = nullptr;
+  // first[c] = sum of x - shift[c], second[c] = sum of (x - shift[c])^2, of the channels that are taken: taken[c / kTakenTogether].
+  void (*sums_from)(const Batch& batch, const void* x, const std::uint8_t* taken, const double* shift, double* first,
+                    double* second) = nullptr;
   // The same with shift[c] = the channel's first element, which a batch without elements has not.
-  void (*sums_from_first)(const Batch& batch, const void* x, double* shift, double* first, double* second) = nullptr;
-  // Of these sums of one element at least: whether a shift is so far from its mean that they do not give the variance (moments.h).
+  void (*sums_from_first)(const Batch& batch, const void* x, const std::uint8_t* taken, double* shift, double* first,
+                          double* second) = nullptr;
+  // Of sums() of one element at least: whether one of them does not give a variance (moments.h).
   bool (*any_far)(std::uint64_t count, const double* first, const double* second, std::size_t channels) = nullptr;
   // y = (x - mean[c]) * scale[c] + bias[c]
   void (*normalize)(const Batch& batch, const void* x, void* y, const double* mean, const double* scale,

@@ -11,6 +11,7 @@ using std::byte;
 using std::size_t;
 #define AIACC_INLINE __attribute__((always_inline))
 constexpr size_t kLanes = 8;
+static_assert(kLanes == kTakenTogether);
 constexpr size_t kPartLanes = AIACC_REGISTER_BYTES / sizeof(double);
 
 template <class Part>
@@ -260,14 +261,21 @@ inline bool by_channel_rows(const Batch& batch) {
   return batch.layout == Layout::kChannelsLast || batch.positions == 1;
 }
 
-// Calls each(piece) for the pieces of one sample and channel. Before and after them: begin(channel), end(channel).
-template <class E, class Begin, class Each, class End>
-AIACC_INLINE inline void walk_positions(const Batch& batch, Begin begin, Each each, End end) {
+constexpr auto kEveryChannel = [](size_t) { return true; };
+
+// Calls each(piece) for the pieces of one sample and channel. Before and after them: begin(channel), end(channel). Only for channels
+// that are wanted(channel).
+template <class E, class Wanted, class Begin, class Each, class End>
+AIACC_INLINE inline void walk_positions(const Batch& batch, Wanted wanted, Begin begin, Each each, End end) {
   constexpr size_t kPieceBytes = kLanes * E::kBytes;
   const size_t bytes = batch.elements() * E::kBytes;
   size_t at = 0;
   for (size_t sample = 0; sample < batch.samples; ++sample) {
     for (size_t channel = 0; channel < batch.channels; ++channel) {
+      if (!wanted(channel)) {
+        at += batch.positions * E::kBytes;
+        continue;
+      }
       begin(channel);
       size_t left = batch.positions;
       for (; left >= kLanes; left -= kLanes, at += kPieceBytes) each({at, kLanes, true});
@@ -280,9 +288,10 @@ AIACC_INLINE inline void walk_positions(const Batch& batch, Begin begin, Each ea
 
 // As above with the channels of one row: begin(first channel, channels), each(piece) for each of some rows, end(first channel,
 // channels). As many rows are taken together as fit into a cache, and of long ones as many as its ways have room for: rows whose
-// length is a power of two collide in it.
-template <class E, class Begin, class Each, class End>
-AIACC_INLINE inline void walk_channels(const Batch& batch, size_t arrays, Begin begin, Each each, End end) {
+// length is a power of two collide in it. Only those whose first channel is wanted(channel).
+template <class E, class Wanted, class Begin, class Each, class End>
+AIACC_INLINE inline void walk_channels(const Batch& batch, size_t arrays, Wanted wanted, Begin begin, Each each,
+                                       End end) {
   constexpr size_t kMostRows = 32, kBlockBytes = 8 << 10, kWays = 8;
   const size_t rows = batch.samples * batch.positions;
   const size_t row_bytes = batch.channels * E::kBytes, bytes = rows * row_bytes;
@@ -292,6 +301,7 @@ AIACC_INLINE inline void walk_channels(const Batch& batch, size_t arrays, Begin 
   for (size_t row = 0; row < rows; row += together) {
     const size_t last = rows - row < together ? rows : row + together;
     for (size_t channel = 0; channel < batch.channels; channel += kLanes) {
+      if (!wanted(channel)) continue;
       const size_t left = batch.channels - channel;
       const size_t n = left < kLanes ? left : kLanes;
       size_t at = row * row_bytes + channel * E::kBytes;
@@ -309,33 +319,32 @@ AIACC_INLINE inline void walk_channels(const Batch& batch, size_t arrays, Begin 
 
 inline void clear(double* array, size_t n) { __builtin_memset(array, 0, n * sizeof(double)); }
 
-// Shift: const double: deviations from given numbers; double: from the channel's first element, which is kept there.
-template <class E, class Shift>
-AIACC_INLINE inline void sums_of(const Batch& batch, const void* elements, Shift* shift, double* first,
-                                 double* second) {
-  constexpr bool kFromFirst = !std::is_const_v<Shift>;
-  clear(first, batch.channels);
-  clear(second, batch.channels);
+// Sums of elements, or, if kShifted, of deviations from `shift` in the groups of channels that are taken: `taken` has one number
+// for each kLanes channels.
+template <class E, bool kShifted>
+AIACC_INLINE inline void sums_of(const Batch& batch, const void* elements, const std::uint8_t* taken,
+                                 const double* shift, double* first, double* second) {
   const auto* const x = (const byte*)elements;
   Wide own_shift, own_first, own_second;
-  size_t to_begin = batch.channels;  // in the first row or sample
   const auto each = [&](const Piece& piece) AIACC_INLINE {
-    Wide deviation = load<E>(x, piece) - own_shift;
-    if (piece.n < kLanes) deviation = first_lanes(deviation, piece.n);
-    own_first = own_first + deviation;
-    own_second = own_second + deviation * deviation;
+    Wide value = load<E>(x, piece);
+    if constexpr (kShifted) value = value - own_shift;
+    if (piece.n < kLanes) value = first_lanes(value, piece.n);
+    own_first = own_first + value;
+    own_second = own_second + value * value;
   };
+  const auto wanted = [&](size_t channel) AIACC_INLINE { return !kShifted || taken[channel / kLanes] != 0; };
+  for (size_t channel = 0; channel < batch.channels; channel += kLanes) {
+    if (!wanted(channel)) continue;
+    const size_t left = batch.channels - channel;
+    clear(first + channel, left < kLanes ? left : kLanes);
+    clear(second + channel, left < kLanes ? left : kLanes);
+  }
   if (by_channel_rows(batch)) {
     walk_channels<E>(
-        batch, 1,
+        batch, 1, wanted,
         [&](size_t channel, size_t n) AIACC_INLINE {
-          if constexpr (kFromFirst) {
-            if (to_begin > 0) {
-              to_begin -= n;
-              keep(shift + channel, load<E>(x + channel * E::kBytes, n), n);
-            }
-          }
-          own_shift = numbers(shift + channel, n);
+          if constexpr (kShifted) own_shift = numbers(shift + channel, n);
           own_first = numbers(first + channel, n);
           own_second = numbers(second + channel, n);
         },
@@ -347,15 +356,9 @@ AIACC_INLINE inline void sums_of(const Batch& batch, const void* elements, Shift
     return;
   }
   walk_positions<E>(
-      batch,
+      batch, wanted,
       [&](size_t channel) AIACC_INLINE {
-        if constexpr (kFromFirst) {
-          if (to_begin > 0) {
-            --to_begin;
-            shift[channel] = E::one(x + channel * batch.positions * E::kBytes);
-          }
-        }
-        own_shift = Numbers<Wide>::all(shift[channel]);
+        if constexpr (kShifted) own_shift = Numbers<Wide>::all(shift[channel]);
         own_first = own_second = Wide{};
       },
       each,
@@ -365,12 +368,22 @@ AIACC_INLINE inline void sums_of(const Batch& batch, const void* elements, Shift
       });
 }
 template <class E>
-void sums(const Batch& batch, const void* elements, const double* shift, double* first, double* second) {
-  sums_of<E>(batch, elements, shift, first, second);
+void sums(const Batch& batch, const void* elements, double* first, double* second) {
+  sums_of<E, false>(batch, elements, nullptr, nullptr, first, second);
 }
 template <class E>
-void sums_from_first(const Batch& batch, const void* elements, double* shift, double* first, double* second) {
-  sums_of<E>(batch, elements, shift, first, second);
+void sums_from(const Batch& batch, const void* elements, const std::uint8_t* taken, const double* shift, double* first,
+               double* second) {
+  sums_of<E, true>(batch, elements, taken, shift, first, second);
+}
+template <class E>
+void sums_from_first(const Batch& batch, const void* elements, const std::uint8_t* taken, double* shift, double* first,
+                     double* second) {
+  const size_t apart = (batch.layout == Layout::kChannelsLast ? 1 : batch.positions) * E::kBytes;
+  for (size_t channel = 0; channel < batch.channels; ++channel) {
+    if (taken[channel / kLanes] != 0) shift[channel] = E::one((const byte*)elements + channel * apart);
+  }
+  sums_from<E>(batch, elements, taken, shift, first, second);
 }
 
 template <class E>
@@ -387,7 +400,7 @@ void normalize(const Batch& batch, const void* elements, void* result, const dou
       own_scale = numbers(scale + channel, n);
       own_bias = numbers(bias + channel, n);
     };
-    walk_channels<E>(batch, 2, begin, each, [](size_t, size_t) {});
+    walk_channels<E>(batch, 2, kEveryChannel, begin, each, [](size_t, size_t) {});
     return;
   }
   const auto begin = [&](size_t channel) AIACC_INLINE {
@@ -395,7 +408,7 @@ void normalize(const Batch& batch, const void* elements, void* result, const dou
     own_scale = Numbers<Wide>::all(scale[channel]);
     own_bias = Numbers<Wide>::all(bias[channel]);
   };
-  walk_positions<E>(batch, begin, each, [](size_t) {});
+  walk_positions<E>(batch, kEveryChannel, begin, each, [](size_t) {});
 }
 
 template <class E>
@@ -417,7 +430,7 @@ void gradient_sums(const Batch& batch, const void* elements, const void* gradien
   };
   if (by_channel_rows(batch)) {
     walk_channels<E>(
-        batch, 2,
+        batch, 2, kEveryChannel,
         [&](size_t channel, size_t n) AIACC_INLINE {
           own_mean = numbers(mean + channel, n);
           own_first = numbers(first + channel, n);
@@ -431,7 +444,7 @@ void gradient_sums(const Batch& batch, const void* elements, const void* gradien
     return;
   }
   walk_positions<E>(
-      batch,
+      batch, kEveryChannel,
       [&](size_t channel) AIACC_INLINE {
         own_mean = Numbers<Wide>::all(mean[channel]);
         own_first = own_second = Wide{};
@@ -461,7 +474,7 @@ void input_gradient(const Batch& batch, const void* elements, const void* gradie
       own_deviation = numbers(of_deviation + channel, n);
       own_constant = numbers(constant + channel, n);
     };
-    walk_channels<E>(batch, 3, begin, each, [](size_t, size_t) {});
+    walk_channels<E>(batch, 3, kEveryChannel, begin, each, [](size_t, size_t) {});
     return;
   }
   const auto begin = [&](size_t channel) AIACC_INLINE {
@@ -470,5 +483,5 @@ void input_gradient(const Batch& batch, const void* elements, const void* gradie
     own_deviation = Numbers<Wide>::all(of_deviation[channel]);
     own_constant = Numbers<Wide>::all(constant[channel]);
   };
-  walk_positions<E>(batch, begin, each, [](size_t) {});
+  walk_positions<E>(batch, kEveryChannel, begin, each, [](size_t) {});
 }

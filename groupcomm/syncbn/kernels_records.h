@@ -21,11 +21,11 @@ AIACC_INLINE inline Mask bits_of_numbers(const Wide& numbers) {
     return (Part)part;
   });
 }
-// All bits of those below 0.
-AIACC_INLINE inline Mask signs_of(const Wide& numbers) {
+// All bits of those below 0, and of those that are not finite.
+AIACC_INLINE inline Mask below_0_or_not_finite(const Wide& numbers) {
   return in_parts(numbers, [](auto part) AIACC_INLINE {
     typedef long Part __attribute__((vector_size(sizeof part)));
-    return (Part)(part < 0);
+    return ~((Part)(part >= 0) & (Part)(part <= __DBL_MAX__));
   });
 }
 typedef long EightLongs __attribute__((vector_size(kLanes * sizeof(long))));
@@ -165,32 +165,31 @@ void write_record(std::uint64_t count, const double* mean, const double* square,
 }
 
 inline bool any_far(std::uint64_t count, const double* first, const double* second, size_t channels) {
-  constexpr double kFar = 1024;
   const Wide share = Numbers<Wide>::all(1 / (double)count), far = Numbers<Wide>::all(kFar);
-  Mask signs = {};
+  Mask found = {};
   by_lanes(channels, [&](size_t channel, auto n) AIACC_INLINE {
-    const Wide sum = numbers(first + channel, n), of_shift = sum * (sum * share);
-    signs = signs + signs_of((numbers(second + channel, n) - of_shift) * far - of_shift);
+    const Wide sum = numbers(first + channel, n), of_mean = sum * (sum * share);
+    found = found + below_0_or_not_finite((numbers(second + channel, n) - of_mean) * far - of_mean);
   });
   EightLongs lanes;
-  Memory<Mask>::store((byte*)&lanes, signs);
+  Memory<Mask>::store((byte*)&lanes, found);
   long any = 0;
   for (size_t lane = 0; lane < kLanes; ++lane) any |= lanes[lane];
   return any != 0;
 }
 
 template <class Form>
-void write_sums(std::uint64_t count, const double* shift, const double* first, const double* second, size_t own,
-                size_t channels, byte* record) {
+void write_sums(std::uint64_t count, const double* first, const double* second, size_t own, size_t channels,
+                byte* record) {
   Memory<std::uint64_t>::store(record, count);
   byte* const numbers_of_record = record + kCountBytes;
   if (own < channels) __builtin_memset(numbers_of_record, 0, channels * Form::kBytes);
   const Wide share = Numbers<Wide>::all(1 / (double)count);
   by_lanes(own, [&](size_t channel, auto n) AIACC_INLINE {
-    const Wide sum = numbers(first + channel, n), from_shift = sum * share, of_shift = sum * from_shift;
-    const Wide square = numbers(second + channel, n) - of_shift;
+    const Wide sum = numbers(first + channel, n), mean = sum * share;
+    const Wide square = numbers(second + channel, n) - sum * mean;
     const Wide positive = in_parts(square, [](auto part) AIACC_INLINE { return part < 0 ? decltype(part){} : part; });
-    Form::put(numbers_of_record, channels, channel, n, numbers(shift + channel, n) + from_shift, positive * share);
+    Form::put(numbers_of_record, channels, channel, n, mean, positive * share);
   });
 }
 

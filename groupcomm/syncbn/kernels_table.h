@@ -11,11 +11,11 @@
   }
 constexpr Table kTable = {
     kName,
-    [](const Batch& batch, const void* x, const double* shift, double* first, double* second) {
-      AIACC_FOR_TYPE(sums, x, shift, first, second)
-    },
-    [](const Batch& batch, const void* x, double* shift, double* first, double* second) {
-      AIACC_FOR_TYPE(sums_from_first, x, shift, first, second)
+    [](const Batch& batch, const void* x, double* first, double* second) { AIACC_FOR_TYPE(sums, x, first, second) },
+    [](const Batch& batch, const void* x, const std::uint8_t* taken, const double* shift, double* first,
+       double* second) { AIACC_FOR_TYPE(sums_from, x, taken, shift, first, second) },
+    [](const Batch& batch, const void* x, const std::uint8_t* taken, double* shift, double* first, double* second) {
+      AIACC_FOR_TYPE(sums_from_first, x, taken, shift, first, second)
     },
     any_far,
     [](const Batch& batch, const void* x, void* y, const double* mean, const double* scale, const double* bias) {

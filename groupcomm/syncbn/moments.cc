@@ -4,28 +4,37 @@
 
 #include <algorithm>
 #include <cstring>
+#include <limits>
 
 #include "groupcomm/syncbn/kernels.h"
 
 namespace aiacc::syncbn {
 namespace {
 
-// Makes moments of sums of deviations from shifts, which are in the place of means. Returns whether a shift was too far from its mean.
-bool from_shifts(Moments& moments) noexcept {
+// Makes moments of sums of deviations from shifts, which are in the place of means, in the groups that are taken. Of these, those
+// stay taken whose sums do not give a variance. Returns whether there are any.
+bool from_shifts(Moments& moments, bool (*is_far)(double of_shift, double square)) noexcept {
+  constexpr std::size_t kGroup = kernels::kTakenTogether;
   const double share = 1.0 / static_cast<double>(moments.count);
   const std::size_t channels = moments.mean.size();
   double *const mean = moments.mean.data(), *const square = moments.square.data();
   const double* const sum = moments.sum.data();
-  std::uint64_t far = 0;
-  for (std::size_t channel = 0; channel < channels; ++channel) {
-    constexpr double kFar = 1024;
-    const double from_shift = sum[channel] * share, of_shift = sum[channel] * from_shift;
-    const double own = square[channel] - of_shift;
-    mean[channel] += from_shift;
-    square[channel] = own < 0 ? 0 : own;  // a NaN stays one
-    far |= of_shift > kFar * own ? 1 : 0;
+  bool any = false;
+  for (std::size_t group = 0; group < moments.taken.size(); ++group) {
+    if (moments.taken[group] == 0) continue;
+    bool far = false;
+    const std::size_t end = std::min(channels, (group + 1) * kGroup);
+    for (std::size_t channel = group * kGroup; channel < end; ++channel) {
+      const double from_shift = sum[channel] * share, of_shift = sum[channel] * from_shift;
+      const double own = square[channel] - of_shift;
+      mean[channel] += from_shift;
+      square[channel] = own < 0 ? 0 : own;  // a NaN stays one
+      far |= is_far(of_shift, own);
+    }
+    moments.taken[group] = far ? 1 : 0;
+    any |= far;
   }
-  return far != 0;
+  return any;
 }
 
 }  // namespace
@@ -33,21 +42,33 @@ bool from_shifts(Moments& moments) noexcept {
 void sum_up(const Batch& batch, const void* x, Moments& sums) {
   const std::size_t channels = batch.channels;
   sums.count = batch.count();
-  for (auto* array : {&sums.mean, &sums.square, &sums.sum}) {
-    sums.count == 0 ? array->assign(channels, 0.0) : array->resize(channels);
+  for (auto* array : {&sums.square, &sums.sum}) array->resize(channels);
+  if (sums.count == 0) {
+    for (auto* array : {&sums.mean, &sums.square}) array->assign(channels, 0.0);
+    return;
   }
-  if (sums.count == 0) return;
-  kernels::best().sums_from_first(batch, x, sums.mean.data(), sums.sum.data(), sums.square.data());
+  kernels::best().sums(batch, x, sums.sum.data(), sums.square.data());
 }
 
-bool has_outlier(const Moments& sums) noexcept {
-  return sums.count > 0 && kernels::best().any_far(sums.count, sums.sum.data(), sums.square.data(), sums.mean.size());
+bool has_far(const Moments& sums) noexcept {
+  return sums.count > 0 && kernels::best().any_far(sums.count, sums.sum.data(), sums.square.data(), sums.sum.size());
 }
 
 void finish(const Batch& batch, const void* x, Moments& sums) {
-  if (sums.count == 0 || !from_shifts(sums)) return;
-  kernels::best().sums(batch, x, sums.mean.data(), sums.sum.data(), sums.square.data());
-  from_shifts(sums);
+  if (sums.count == 0) return;
+  const auto from_0 = [](double of_mean, double square) {
+    const double much = square * kernels::kFar;
+    return !(of_mean <= much && much <= std::numeric_limits<double>::max());
+  };
+  const auto from_given = [](double of_shift, double square) { return of_shift > kernels::kFar * square; };
+  sums.mean.assign(batch.channels, 0.0);
+  sums.taken.assign((batch.channels + kernels::kTakenTogether - 1) / kernels::kTakenTogether, 1);
+  if (!from_shifts(sums, from_0)) return;
+  double *const shift = sums.mean.data(), *const first = sums.sum.data(), *const second = sums.square.data();
+  kernels::best().sums_from_first(batch, x, sums.taken.data(), shift, first, second);
+  if (!from_shifts(sums, from_given)) return;
+  kernels::best().sums_from(batch, x, sums.taken.data(), shift, first, second);
+  from_shifts(sums, from_given);
 }
 
 void moments_of(const Batch& batch, const void* x, Moments& moments) {
@@ -87,8 +108,8 @@ void Records::write(const Moments& moments, std::byte* message) const noexcept {
 void Records::write_sums(const Moments& sums, std::byte* message) const noexcept {
   if (sums.count == 0) return write(sums, message);
   for (std::size_t first = 0; first < count_ * of_record_; first += of_record_, message += record_bytes()) {
-    form_->write_sums(sums.count, sums.mean.data() + first, sums.sum.data() + first, sums.square.data() + first,
-                      part_of_record(first), of_record_, message);
+    form_->write_sums(sums.count, sums.sum.data() + first, sums.square.data() + first, part_of_record(first),
+                      of_record_, message);
   }
 }
 

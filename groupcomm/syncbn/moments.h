@@ -1,10 +1,12 @@
 // Moments: count, mean and sum of squared deviations (M2) of each channel, of one rank's batch or of several batches.
 //
-// Of one batch they come from one pass over deviations d = x - K from the channel's first element K: the mean is K + sum d / n,
-// and M2 is sum d^2 - (sum d)^2 / n. The subtraction loses 2 log2(|mean - K| / deviation) of fp64's 53 bits, which are few
-// for any ratio of mean and deviation unless K is an outlier; then a second pass takes deviations from the mean (Chan, Golub
-// and LeVeque, "Algorithms for computing the sample variance: analysis and recommendations", The American Statistician 37,
-// 1983). The mean of x^2 minus the square of the mean would lose 2 log2(mean / deviation) bits.
+// Of one batch they come from one pass over deviations d = x - K from a shift K: the mean is K + sum d / n, and M2 is
+// sum d^2 - (sum d)^2 / n. With R = n (mean - K)^2 / M2, the squared distance of K in deviations, rounding of the eight partial sums puts M2
+// off by n/8 x 2^-53 (1 + 3R) of itself at most, and by about the square root of n/8 in place of n/8 (Chan, Golub and LeVeque, "Algorithms for
+// computing the sample variance: analysis and recommendations", The American Statistician 37, 1983). K is 0 at first. Where R is above kFar =
+// 1024, a mean of more than 32 deviations, the channel is passed again with its first element as K, and if that is an outlier, once more
+// with the mean. So M2 is within 10^-6 for 2^24 elements at the worst. Of fp64 elements, whose squares may be too large, also what is not finite
+// is passed again.
 //
 // Moments of several batches are merged by the pairwise formula of Chan, Golub and LeVeque ("Updating formulae and a
 // pairwise algorithm for computing sample variances", Stanford STAN-CS-79-773, 1979).
@@ -26,13 +28,14 @@ struct Moments {
   std::uint64_t count = 0;       // elements of each channel; kernels::kCountsDiffer: a message was none of moments
   std::vector<double> mean;      // 0 where count is 0
   std::vector<double> square;    // M2
-  std::vector<double> sum = {};  // of deviations, between sum_up() and finish()
+  std::vector<double> sum = {};  // between sum_up() and finish()
+  std::vector<std::uint8_t> taken = {};  // by finish(), for another pass: of each kernels::kTakenTogether channels
 };
 
-// In two steps, into `sums`, whose memory is used again. In between these are sums of deviations and of their squares, and shifts in place
-// of means, of which Records::write_sums() makes moments at once unless a shift is an outlier.
+// In two steps, into `sums`, whose memory is used again. In between these are sums of elements and, in place of M2, of their squares, of
+// which Records::write_sums() makes moments at once unless a mean is far from 0.
 void sum_up(const Batch& batch, const void* x, Moments& sums);
-bool has_outlier(const Moments& sums) noexcept;
+bool has_far(const Moments& sums) noexcept;
 void finish(const Batch& batch, const void* x, Moments& sums);
 void moments_of(const Batch& batch, const void* x, Moments& moments);
 
@@ -49,7 +52,7 @@ class Records {
   std::size_t bytes() const noexcept { return count_ * record_bytes(); }
 
   void write(const Moments& moments, std::byte* message) const noexcept;
-  // The same of sums, with the same bits as after finish(). They have no outlier.
+  // The same of sums, with the same bits as after finish(). None is far from 0.
   void write_sums(const Moments& sums, std::byte* message) const noexcept;
   void read(const std::byte* message, Moments& moments) const;
   // Reads what merging() makes of these messages, at most 64, with the same bits.

@@ -102,26 +102,89 @@ TEST(SyncbnMoments, HoldWhereTheMeanIsTenThousandDeviations) {
 
 TEST(SyncbnMoments, HoldWhereTheShiftIsAnOutlier) {
   const Batch batch = batch_of(1, 1, 1'000'000, DType::kFloat32);
-  auto x = normal<float>(batch.elements(), 0, 1, 3);
-  x[0] = 1e6F;
-  Moments moments;
-  moments_of(batch, x.data(), moments);
-  expect_near(moments, exact(batch, x), 1e-12);
+  for (const auto& [mean, outlier, relative] : {std::tuple(0.0, 1e6F, 1e-12), std::tuple(1e5, 101e3F, 1e-11)}) {
+    auto x = normal<float>(batch.elements(), mean, 1, 3);
+    x[0] = outlier;
+    Moments moments;
+    moments_of(batch, x.data(), moments);
+    expect_near(moments, exact(batch, x), relative);
+  }
 }
 
-TEST(SyncbnMoments, SumsOfOneOutlierAmongManyChannelsAreFoundOnEveryProcessor) {
+// The mean of one channel is just less than 32 deviations, whose square is kFar, or just more.
+TEST(SyncbnMoments, OneFarMeanAmongManyChannelsIsFoundOnEveryProcessor) {
   for (const std::size_t channels : {1, 7, 8, 13, 64}) {
-    for (const std::size_t outlier : {std::size_t{0}, channels / 2, channels - 1, channels}) {  // channels: none
-      const Batch batch = batch_of(1, channels, 2'000, DType::kFloat32);
-      auto x = normal<float>(batch.elements(), 0, 1, 3);
-      if (outlier < channels) x[place(batch, 0, outlier, 0)] = 1e6F;
-      Moments sums;
-      sum_up(batch, x.data(), sums);
-      EXPECT_EQ(has_outlier(sums), outlier < channels) << outlier << " of " << channels;
-      for (const kernels::Table* table : kernels::tables()) {
-        EXPECT_EQ(table->any_far(sums.count, sums.sum.data(), sums.square.data(), channels), outlier < channels)
-            << table->name << ", " << outlier << " of " << channels;
+    for (const std::size_t far : {std::size_t{0}, channels / 2, channels - 1}) {
+      for (const double mean : {31.9, 32.1, std::numeric_limits<double>::infinity()}) {
+        const Batch batch = batch_of(2, channels, 1'000, DType::kFloat64, Layout::kChannelsLast);
+        std::vector<double> x(batch.elements());
+        for (std::size_t i = 0; i < x.size(); ++i)
+          x[i] = (i % channels == far ? mean : 0) + (i / channels % 2 == 0 ? 1 : -1);
+        Moments sums;
+        sum_up(batch, x.data(), sums);
+        EXPECT_EQ(has_far(sums), mean > 32) << far << " of " << channels;
+        for (const kernels::Table* table : kernels::tables()) {
+          EXPECT_EQ(table->any_far(sums.count, sums.sum.data(), sums.square.data(), channels), mean > 32)
+              << table->name << ", " << far << " of " << channels;
+        }
       }
+    }
+  }
+}
+
+// Means on both sides of that bound, of some of the channels that are passed together.
+TEST(SyncbnMoments, HoldAtTheBoundOfAnotherPass) {
+  for (const Layout layout : {Layout::kChannelsFirst, Layout::kChannelsLast}) {
+    for (const std::size_t channels : {1, 5, 8, 19, 64}) {
+      for (const double mean : {31.0, 31.9, 32.1, 33.0, -31.9, -32.1, 1e4}) {
+        const Batch batch = batch_of(6, channels, 50, DType::kFloat32, layout);
+        auto x = normal<float>(batch.elements(), 0, 1, 6);
+        for (std::size_t sample = 0; sample < batch.samples; ++sample) {
+          for (std::size_t channel = 0; channel < channels; channel += 3) {
+            for (std::size_t position = 0; position < batch.positions; ++position)
+              x[place(batch, sample, channel, position)] += static_cast<float>(mean);
+          }
+        }
+        SCOPED_TRACE(std::to_string(channels) + " channels, " + std::to_string(mean));
+        Moments moments;
+        moments_of(batch, x.data(), moments);
+        expect_near(moments, exact(batch, x), 1e-11);
+      }
+    }
+  }
+}
+
+// fp16 numbers around 1024 are whole; bf16 ones around 256 are even.
+TEST(SyncbnMoments, OfSixteenBitsHoldWhereTheMeanIsManyDeviations) {
+  for (const Layout layout : {Layout::kChannelsFirst, Layout::kChannelsLast}) {
+    for (const DType type : {DType::kFloat16, DType::kBFloat16}) {
+      const Batch batch = batch_of(6, 13, 50, type, layout);
+      const bool fp16 = type == DType::kFloat16;
+      const std::uint16_t first = fp16 ? 0x6400 : 0x4380;
+      std::vector<std::uint16_t> x(batch.elements());
+      std::vector<float> wide(x.size());
+      for (std::size_t i = 0; i < x.size(); ++i) {
+        const auto more = static_cast<std::uint16_t>(i * 7919 % 5);
+        x[i] = static_cast<std::uint16_t>(first + more);
+        wide[i] = fp16 ? 1024.0F + static_cast<float>(more) : 256.0F + 2 * static_cast<float>(more);
+      }
+      Moments moments;
+      moments_of(batch, x.data(), moments);
+      expect_near(moments, exact(batch, wide), 1e-11);
+    }
+  }
+}
+
+// Squares of these numbers are not finite, and those of their deviations are.
+TEST(SyncbnMoments, HoldWhereSquaresOverflow) {
+  for (const Layout layout : {Layout::kChannelsFirst, Layout::kChannelsLast}) {
+    for (const double mean : {0x1p511, 0x1p520}) {
+      const Batch batch = batch_of(4, 11, 20, DType::kFloat64, layout);
+      std::vector<double> x(batch.elements());
+      for (std::size_t i = 0; i < x.size(); ++i) x[i] = mean * (1 + static_cast<double>(i * 31 % 17) * 0x1p-20);
+      Moments moments;
+      moments_of(batch, x.data(), moments);
+      expect_near(moments, exact(batch, x), 1e-9);
     }
   }
 }
@@ -162,13 +225,15 @@ std::vector<std::uint16_t> finite_halves(std::size_t elements) {
 
 struct Results {
   Results(const kernels::Table& table, const Batch& batch, const void* x, const void* dy)
-      : shift(batch.channels), sums(4 * batch.channels), y(batch.elements() * size_of(batch.type)), dx(y.size()) {
+      : shift(batch.channels), sums(6 * batch.channels), y(batch.elements() * size_of(batch.type)), dx(y.size()) {
     const std::size_t channels = batch.channels;
     const std::vector<double> scale(channels, 1.7), bias(channels, -0.3);
-    table.sums_from_first(batch, x, shift.data(), &sums[0], &sums[channels]);
+    const std::vector<std::uint8_t> all((channels + 7) / 8, 1);
+    table.sums_from_first(batch, x, all.data(), shift.data(), &sums[0], &sums[channels]);
     std::vector<double> given(2 * channels);
-    table.sums(batch, x, shift.data(), &given[0], &given[channels]);
+    table.sums_from(batch, x, all.data(), shift.data(), &given[0], &given[channels]);
     EXPECT_EQ(std::memcmp(given.data(), sums.data(), given.size() * 8), 0) << table.name;
+    table.sums(batch, x, &sums[4 * channels], &sums[5 * channels]);
     table.gradient_sums(batch, x, dy, shift.data(), &sums[2 * channels], &sums[3 * channels]);
     const auto both = [&](const void* of_x, const void* of_dy, void* to_y, void* to_dx) {
       if (to_y != nullptr) table.normalize(batch, of_x, to_y, shift.data(), scale.data(), bias.data());
@@ -298,8 +363,12 @@ Moments merged(const Batch& batch, DType statistics, const std::vector<float>& x
     Moments sums;
     sum_up(own, x.data() + sample * batch.channels * batch.positions, sums);
     std::vector<std::byte> of_sums(records.bytes());
-    EXPECT_FALSE(has_outlier(sums));
-    records.write_sums(sums, of_sums.data());
+    if (has_far(sums)) {
+      finish(own, x.data() + sample * batch.channels * batch.positions, sums);
+      records.write(sums, of_sums.data());
+    } else {
+      records.write_sums(sums, of_sums.data());
+    }
     EXPECT_EQ(of_sums, one);
     if (first) {
       all = one;
@@ -332,6 +401,24 @@ TEST(SyncbnRecords, AreInWholeVectorsUnlessEvenPartsAreMuchShorter) {
            {5, 1, 58}, {49, 1, 498}, {64, 2, 656}, {100, 2, 1016}, {256, 8, 2624}, {1024, 32, 10496}}) {
     const Records records(channels, DType::kFloat32);
     EXPECT_EQ(std::pair(records.count(), records.bytes()), std::pair(count, bytes)) << channels;
+  }
+}
+
+TEST(SyncbnRecords, AreTheSameOfSumsAndOfTheirMoments) {
+  for (const DType statistics : {DType::kFloat64, DType::kFloat32}) {
+    for (const std::size_t channels : {1, 7, 31, 100}) {
+      const Batch batch = batch_of(12, channels, 6, DType::kFloat32);
+      const auto x = normal<float>(batch.elements(), 3, 1, 6);
+      Moments moments, sums;
+      moments_of(batch, x.data(), moments);
+      sum_up(batch, x.data(), sums);
+      EXPECT_FALSE(has_far(sums));
+      const Records records(channels, statistics);
+      std::vector<std::byte> of_sums(records.bytes()), of_moments(records.bytes());
+      records.write_sums(sums, of_sums.data());
+      records.write(moments, of_moments.data());
+      EXPECT_EQ(of_sums, of_moments) << channels;
+    }
   }
 }
 

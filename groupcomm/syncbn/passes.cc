@@ -137,7 +137,7 @@ Call Passes::call() noexcept {
   call.kind = Collective::kAllreduce;
   const std::size_t channels = batch_.channels;
   if (pass_ == Pass::kForward) {
-    if (!finished_ && has_outlier(moments_)) {
+    if (!finished_ && has_far(moments_)) {
       finish(batch_, x_, moments_);
       finished_ = true;
     }

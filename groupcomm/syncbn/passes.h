@@ -71,7 +71,7 @@ class Passes final : public intra::InPlace {
 
   // Of the pass that has begun.
   std::size_t message_bytes() const noexcept;
-  // The allreduce, which refers to this object. It takes another pass over the batch if its sums have an outlier.
+  // The allreduce, which refers to this object. It takes another pass over channels whose mean is far from 0.
   Call call() noexcept;
   // This rank's message.
   void write(std::byte* message) noexcept override;
