@@ -1,6 +1,9 @@
 #include "collectives/inter/coded_allreduce.h"
 
+#include <array>
+
 #include "base/data/codec.h"
+#include "base/task/scope.h"
 #include "collectives/inter/inter_call.h"
 
 namespace aiacc::inter {
@@ -31,74 +34,131 @@ struct Coded {
   }
 };
 
-// Memory for the message that leaves, and for the one that comes.
-struct Messages {
-  const Buffer& out;
-  const Buffer& in;
+// The steps of one slot, segment after segment: n−1 exchanges of shards, and n−1 of sums. What comes is added or written at once. The
+// RTS of a long message leaves two steps early and each receive is posted one step early, so that its CTS is there when the message is.
+// Else RTS and CTS would wait behind what the other slots send, once in each step, and the line would be idle when all slots wait.
+class CodedSlot {
+ public:
+  CodedSlot(Coded& run, std::size_t index, std::size_t slots, Stop& stop)
+      : run_(run),
+        first_(index),
+        slots_(slots),
+        rounds_(static_cast<std::size_t>(run.call.size() - 1)),
+        end_((run.segments.parts - index + slots - 1) / slots * 2 * rounds_),
+        longest_(encoded_bytes(run.codec(), run.shard(0, 0).count)),
+        out_(run.call.op, longest_),
+        in_(run.call.op, 2 * longest_),
+        scope_(run.call.op.team.loop, stop),
+        came_{Event(run.call.op.team.loop), Event(run.call.op.team.loop)} {}
+
+  Task<void> run() {
+    scope_.spawn(every_step());
+    co_await scope_.join();
+  }
+
+ private:
+  // Where a step is, of all of this slot's.
+  struct Place {
+    std::size_t segment;
+    bool sums;
+    int round;
+    bool begins() const noexcept { return round == 1; }
+  };
+  Place place(std::size_t at) const noexcept {
+    const std::size_t step = at % (2 * rounds_);
+    return {first_ + at / (2 * rounds_) * slots_, step >= rounds_, static_cast<int>(step % rounds_) + 1};
+  }
+  std::uint64_t number(Place of) const noexcept { return run_.step(of.segment, of.sums, of.round); }
+  bool swaps(Place of) const noexcept { return run_.to(of.round) == run_.from(of.round); }
+  Extent sent(Place of) const noexcept {
+    return run_.shard(of.segment, of.sums ? run_.call.rank() : run_.to(of.round));
+  }
+  Extent got(Place of) const noexcept {
+    return run_.shard(of.segment, of.sums ? run_.from(of.round) : run_.call.rank());
+  }
+  Buffer arrival(std::size_t at) const noexcept {
+    return run_.message(in_.buffer().slice(at % 2 * longest_, longest_), got(place(at)));
+  }
+
+  void announce(std::size_t at) {
+    if (at >= end_) return;
+    const Place of = place(at);
+    run_.call.send_early_rts(run_.to(of.round), number(of), encoded_bytes(run_.codec(), sent(of).count), swaps(of));
+  }
+  void receive_early(std::size_t at) {
+    if (at >= end_) return;
+    came_[at % 2].reset();
+    scope_.spawn(receive(at));
+  }
+  Task<void> receive(std::size_t at) {
+    const Place of = place(at);
+    co_await run_.call.recv(run_.from(of.round), number(of), arrival(at), scope_.stop(), swaps(of));
+    came_[at % 2].set();
+  }
+
+  Task<void> every_step() {
+    receive_early(0);
+    announce(0);
+    announce(1);
+    for (std::size_t at = 0; at < end_; ++at) {
+      announce(at + 2);
+      receive_early(at + 1);
+      co_await step(at);
+    }
+  }
+  Task<void> step(std::size_t at) {
+    InterCall& call = run_.call;
+    const Place of = place(at);
+    if (of.begins() && of.sums) co_await finish_sum(of.segment);
+    if (of.begins() && !of.sums) co_await begin_segment(of.segment);
+    const Extent theirs = sent(of);
+    const Buffer message = run_.message(out_.buffer(), theirs);
+    if (!of.sums) {
+      co_await call.compute().encode(message, call.part_of(run_.input(), theirs), theirs.count, run_.codec(),
+                                     scope_.stop());
+    }
+    co_await call.send(run_.to(of.round), number(of), message, scope_.stop(), swaps(of));
+    co_await came_[at % 2].wait(scope_.stop());
+    const Extent of_message = got(of);
+    co_await call.compute().decode(call.part_of(call.op.recv, of_message), arrival(at), of_message.count, run_.codec(),
+                                   of.sums ? Compute::Decoding::kWrites : Compute::Decoding::kAdds, scope_.stop());
+  }
+
+  Task<void> begin_segment(std::size_t segment) {
+    InterCall& call = run_.call;
+    const Extent all = run_.whole(segment), own = run_.shard(segment, call.rank());
+    if (run_.scales) {
+      const Buffer from = call.part_of(call.op.send, all), into = call.part_of(call.op.recv, all);
+      co_await call.compute().reduce({&into, 1}, {&from, 1}, all.count, call.op.call.reduction,
+                                     {.first = true, .last = false, .ranks = call.op.inputs()}, scope_.stop());
+    } else if (call.op.send.data != call.op.recv.data) {
+      co_await call.compute().copy(call.part_of(call.op.recv, own), call.part_of(call.op.send, own), scope_.stop());
+    }
+  }
+  // Encodes the sum of this rank's own elements, and has it as the others will.
+  Task<void> finish_sum(std::size_t segment) {
+    InterCall& call = run_.call;
+    const Extent own = run_.shard(segment, call.rank());
+    const Buffer result = call.part_of(call.op.recv, own), sum = run_.message(out_.buffer(), own);
+    const Reduction& reduction = call.op.call.reduction;
+    if (reduction.op == ReduceOp::kAvg || reduction.postscale != 1.0) {
+      co_await call.compute().reduce({&result, 1}, {&result, 1}, own.count, reduction,
+                                     {.first = false, .last = true, .ranks = call.op.inputs()}, scope_.stop());
+    }
+    co_await call.compute().encode(sum, result, own.count, run_.codec(), scope_.stop());
+    co_await call.compute().decode(result, sum, own.count, run_.codec(), Compute::Decoding::kWrites, scope_.stop());
+  }
+
+  Coded& run_;
+  const std::size_t first_, slots_, rounds_, end_, longest_;
+  const Scratch out_, in_;
+  Scope scope_;
+  std::array<Event, 2> came_;  // by steps that are even or odd
 };
 
-Task<void> begin_segment(Coded& run, std::size_t segment, Stop& stop) {
-  InterCall& call = run.call;
-  const Extent all = run.whole(segment), own = run.shard(segment, call.rank());
-  if (run.scales) {
-    const Buffer from = call.part_of(call.op.send, all), into = call.part_of(call.op.recv, all);
-    co_await call.compute().reduce({&into, 1}, {&from, 1}, all.count, call.op.call.reduction,
-                                   {.first = true, .last = false, .ranks = call.op.inputs()}, stop);
-  } else if (call.op.send.data != call.op.recv.data) {
-    co_await call.compute().copy(call.part_of(call.op.recv, own), call.part_of(call.op.send, own), stop);
-  }
-}
-
-// What comes is added at once, to this rank's own elements.
-Task<void> exchange_shards(Coded& run, std::size_t segment, Messages messages, Stop& stop) {
-  InterCall& call = run.call;
-  const Extent own = run.shard(segment, call.rank());
-  const Buffer result = call.part_of(call.op.recv, own), came = run.message(messages.in, own);
-  for (int round = 1; round < call.size(); ++round) {
-    const Extent theirs = run.shard(segment, run.to(round));
-    const Buffer sent = run.message(messages.out, theirs);
-    co_await call.compute().encode(sent, call.part_of(run.input(), theirs), theirs.count, run.codec(), stop);
-    co_await call.send_recv(run.to(round), sent, run.from(round), came, run.step(segment, false, round), stop);
-    co_await call.compute().decode(result, came, own.count, run.codec(), Compute::Decoding::kAdds, stop);
-  }
-}
-
-// Encodes the sum of this rank's own elements, and has it as the others will.
-Task<void> finish_sum(Coded& run, std::size_t segment, Messages messages, Stop& stop) {
-  InterCall& call = run.call;
-  const Extent own = run.shard(segment, call.rank());
-  const Buffer result = call.part_of(call.op.recv, own), sum = run.message(messages.out, own);
-  const Reduction& reduction = call.op.call.reduction;
-  if (reduction.op == ReduceOp::kAvg || reduction.postscale != 1.0) {
-    co_await call.compute().reduce({&result, 1}, {&result, 1}, own.count, reduction,
-                                   {.first = false, .last = true, .ranks = call.op.inputs()}, stop);
-  }
-  co_await call.compute().encode(sum, result, own.count, run.codec(), stop);
-  co_await call.compute().decode(result, sum, own.count, run.codec(), Compute::Decoding::kWrites, stop);
-}
-
-Task<void> exchange_sums(Coded& run, std::size_t segment, Messages messages, Stop& stop) {
-  InterCall& call = run.call;
-  const Buffer sum = run.message(messages.out, run.shard(segment, call.rank()));
-  for (int round = 1; round < call.size(); ++round) {
-    const Extent theirs = run.shard(segment, run.from(round));
-    const Buffer came = run.message(messages.in, theirs);
-    co_await call.send_recv(run.to(round), sum, run.from(round), came, run.step(segment, true, round), stop);
-    co_await call.compute().decode(call.part_of(call.op.recv, theirs), came, theirs.count, run.codec(),
-                                   Compute::Decoding::kWrites, stop);
-  }
-}
-
 Task<void> slot(Coded& run, std::size_t index, std::size_t slots, Stop& stop) {
-  const std::size_t longest = encoded_bytes(run.codec(), run.shard(0, 0).count);
-  const Scratch outgoing(run.call.op, longest), incoming(run.call.op, longest);
-  const Buffer out = outgoing.buffer(), in = incoming.buffer();
-  for (; index < run.segments.parts; index += slots) {
-    co_await begin_segment(run, index, stop);
-    co_await exchange_shards(run, index, {out, in}, stop);
-    co_await finish_sum(run, index, {out, in}, stop);
-    co_await exchange_sums(run, index, {out, in}, stop);
-  }
+  CodedSlot steps(run, index, slots, stop);
+  co_await steps.run();
 }
 
 // Enough that the shards of one segment are summed while others travel, if that leaves messages of some length.

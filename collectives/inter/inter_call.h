@@ -103,10 +103,10 @@ class InterCall {
   Compute& compute() const noexcept { return op.team.compute; }
 
   // `step` numbers the messages between one pair of ranks in this algorithm, the same at both ends.
-  Transfer send(int to, std::uint64_t step, Buffer data, Stop& stop) {
-    return exchange().send(member(to), tag(step), data, stop);
+  // `swaps`: that rank is sent something in the same step, and sends something.
+  Transfer send(int to, std::uint64_t step, Buffer data, Stop& stop, bool swaps = false) {
+    return exchange().send(member(to), tag(step), data, stop, nullptr, swaps);
   }
-  // `swaps`: that rank is sent something in the same step.
   Transfer recv(int from, std::uint64_t step, Buffer into, Stop& stop, bool swaps = false) {
     return exchange().recv(member(from), tag(step), into, stop, nullptr, swaps);
   }

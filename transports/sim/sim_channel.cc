@@ -102,7 +102,7 @@ void SimChannel::depart() noexcept {
   const Instant now = fabric_.world_.now();
   message.arrives = after(now, fabric_.latency(from_, to_));
   if (SimPort* receiver = fabric_.port(to_); receiver != nullptr && message.header.length > 0) {
-    Instant& in_free = receiver->in_free_[static_cast<std::size_t>(message.header.traffic)];
+    Instant& in_free = receiver->in_free_[static_cast<std::size_t>(fabric_.queue_of(message.header.traffic))];
     message.arrives = std::max(message.arrives, after(in_free, fabric_.transfer(from_, to_, message.header.length)));
     in_free = message.arrives;
   }

@@ -37,6 +37,7 @@ struct FabricModel {
                         std::chrono::nanoseconds(50)};
   Duration detection = std::chrono::milliseconds(1);  // from a death until the first peer learns of it
   Duration lease = std::chrono::seconds(30);          // a peer counts as lost after its link was cut for this long
+  bool one_queue = false;  // for all classes, as over one connection: what is short waits behind what is long
 };
 
 class SimPort;
@@ -57,6 +58,7 @@ class SimFabric final : private DeathWatcher {
 
   World& world() noexcept { return world_; }
   const FabricModel& model() const noexcept { return model_; }
+  TrafficClass queue_of(TrafficClass traffic) const noexcept { return model_.one_queue ? TrafficClass::kBulk : traffic; }
   std::uint64_t messages() const noexcept { return messages_; }
   std::uint64_t bytes() const noexcept { return bytes_; }  // of all payloads
 

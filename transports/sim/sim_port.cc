@@ -67,7 +67,7 @@ void SimPort::post(int to_rank, const MessageHeader& header, std::span<const Buf
   message.pieces.assign(pieces.begin(), pieces.end());
   message.promise(completion);
 
-  const auto traffic = static_cast<std::size_t>(header.traffic);
+  const auto traffic = static_cast<std::size_t>(fabric_.queue_of(header.traffic));
   const Instant begins = std::max(after(loop_.now(), fabric_.link(rank_, to_rank).overhead), out_free_[traffic]);
   message.departs = after(begins, fabric_.transfer(rank_, to_rank, header.length));
   out_free_[traffic] = message.departs;
