@@ -168,8 +168,8 @@ constexpr std::array kTable{
         "CAP_NET_ADMIN. lossless=yes: the network is meant to lose none of them, by priority flow control (PFC) on "
         "their priority; aiacc-info --qos then says whether this host's devices have it, and a rank that sends some "
         "again says so once. Ranks switch nothing on, and the kernel takes a loss for congestion all the same. Over "
-        "UCX and libfabric only shares and rates hold, but over UCX the DSCP marks packets of RDMA, and the priority "
-        "is their service level.",
+        "UCX and libfabric only shares, rates and delays hold, but over UCX the DSCP marks packets of RDMA, and the "
+        "priority is their service level.",
         "0.1"},
     ConfigRow{
         "AIACC_TC_LAT", &V::tc_lat, "", "", "", kUser,
@@ -180,8 +180,9 @@ constexpr std::array kTable{
         "network's queues no longer than that, where others then do not have to wait longer either. Without it the "
         "kernel fills these queues; but while collectives and messages that ask for low latency (by their class or a "
         "priority) begin on this rank between hosts, and for a second after the last one, bulk and background have a "
-        "delay of 1ms over TCP, which delay=none turns off. A class that shares the connection of bulk has the "
-        "delay of AIACC_TC_BULK. It costs speed where a rank computes and looks at its connections less often.",
+        "delay of 1ms over TCP, and over UCX over TCP, which delay=none turns off. A class that shares the connection "
+        "of bulk has the delay of AIACC_TC_BULK. It costs speed where a rank computes and looks at its connections "
+        "less often.",
         "0.1"},
     ConfigRow{"AIACC_TC_BULK", &V::tc_bulk, "", "", "", kUser, "As AIACC_TC_LAT, of long messages.", "0.1"},
     ConfigRow{"AIACC_TC_BG", &V::tc_bg, "", "", "", kUser,

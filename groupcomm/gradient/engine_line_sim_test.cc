@@ -27,7 +27,8 @@ std::vector<std::size_t> resnet50() {
   for (const int blocks : {3, 4, 6, 3}) {
     for (int block = 0; block < blocks; ++block) {
       const std::size_t out = 4 * width;
-      for (const auto& [weights, channels] : {std::pair{width * into, width}, {9 * width * width, width}, {out * width, out}})
+      for (const auto& [weights, channels] :
+           {std::pair{width * into, width}, {9 * width * width, width}, {out * width, out}})
         counts.insert(counts.end(), {weights, channels, channels});
       if (block == 0) counts.insert(counts.end(), {out * into, out, out});
       into = out;
@@ -110,7 +111,8 @@ void run_all(sim::SimJob& job, std::vector<std::unique_ptr<Replay>>& ranks, Make
 }
 
 struct Exposed {
-  double bound_ms;  // what the line cannot carry before backward ends, none before its gradient is ready (bench/gradients/bound.py)
+  double
+      bound_ms;  // what the line cannot carry before backward ends, none before its gradient is ready (bench/gradients/bound.py)
   double ms;
 };
 

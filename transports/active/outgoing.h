@@ -32,7 +32,7 @@ struct Fetch : Operation {
   std::list<Fetch>::iterator self{};
   MessageHeader header;
   std::uint64_t number = 0;
-  bool asks = false;    // to be told when it has come
+  bool asks = false;       // to be told when it has come
   bool failed = false;     // it has ended without its payload, and its place waits for the loss of the peer
   bool abandoned = false;  // it has failed because its endpoint is gone, and the module has not said so
   bool forgotten = false;  // nobody waits for its place

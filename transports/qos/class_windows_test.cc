@@ -36,7 +36,8 @@ struct SlowLine {
       while (windows.held_back(kBulkBit, oldest, false, now) == 0) {
         const Instant free = std::max(now, line_free);
         longest_wait = std::max(longest_wait, free - now);
-        line_free = after(free, Duration(static_cast<std::int64_t>(static_cast<double>(bytes) / kBytesPerSecond * 1e9)));
+        line_free =
+            after(free, Duration(static_cast<std::int64_t>(static_cast<double>(bytes) / kBytesPerSecond * 1e9)));
         under_way.emplace_back(number, after(line_free, 200us));
         windows.began(Traffic::kBulk, number++, bytes, now);
       }

@@ -58,7 +58,9 @@ class SimFabric final : private DeathWatcher {
 
   World& world() noexcept { return world_; }
   const FabricModel& model() const noexcept { return model_; }
-  TrafficClass queue_of(TrafficClass traffic) const noexcept { return model_.one_queue ? TrafficClass::kBulk : traffic; }
+  TrafficClass queue_of(TrafficClass traffic) const noexcept {
+    return model_.one_queue ? TrafficClass::kBulk : traffic;
+  }
   std::uint64_t messages() const noexcept { return messages_; }
   std::uint64_t bytes() const noexcept { return bytes_; }  // of all payloads
 

@@ -42,7 +42,6 @@ class TcpPort final : public MessagePort {
 
   using Marks = std::array<io::TrafficMarks, kTrafficClasses>;  // by traffic class
 
-
   struct Peer {
     std::string name;                    // in sentences: "rank 3 on host b"
     std::vector<io::Address> addresses;  // the most likely to be reachable first
