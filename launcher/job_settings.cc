@@ -57,7 +57,7 @@ HostLink::Settings link_of(const HostPlan& there, const Options& options, const 
   link.ssh = !options.launch_agent.given() && !there.by_srun;
   link.lease = lease;
   for (const Words& command : starter_commands(there, options, here.program)) {
-    link.starts.push_back(starter_spec(command));
+    link.starts.push_back(starter_spec(command, starter_environment(there, options, here.environment)));
   }
   return link;
 }

@@ -67,7 +67,8 @@ Surroundings look_around(const io::Host& host) {
   here.terminal = ::isatty(STDOUT_FILENO) == 1;
   std::error_code none;
   here.program = std::filesystem::read_symlink("/proc/self/exe", none).string();
-  if (has_program("srun", here)) here.slurm = slurm_job(Environment(here.environment));
+  here.slurm = slurm_job(Environment(here.environment));
+  here.slurm.has_srun = !here.slurm.nodes.empty() && has_program("srun", here);
   return here;
 }
 
@@ -98,7 +99,13 @@ void read_host_file(Options& options) {
 // Where the user names no hosts.
 void take_allocation(const Surroundings& here, Options& options) {
   if (options.hosts.given() || options.discovery_script.given()) return;
-  std::optional<Allocation> found = find_allocation(Environment(here.environment), read_list);
+  const auto read = [&options](const std::string& what, const std::string& file) -> std::optional<std::string> {
+    std::error_code none;
+    if (std::filesystem::exists(file, none) || none) return read_list(what, file);
+    options.no_allocation = fmt::format("{} {} is not here, so that this host alone is used", what, file);
+    return std::nullopt;
+  };
+  std::optional<Allocation> found = find_allocation(Environment(here.environment), here.host_name, read);
   if (!found) return;
   options.hosts = {std::move(found->hosts), Source::kAllocation};
   options.allocation = std::move(found->name);

@@ -181,7 +181,7 @@ io::SpawnSpec keeper_spec(bool isolate) {
   return spec;
 }
 
-io::SpawnSpec starter_spec(std::vector<std::string> command) {
+io::SpawnSpec starter_spec(std::vector<std::string> command, std::vector<std::string> environment) {
   io::SpawnSpec spec;
   spec.argv = std::move(command);
   spec.in = io::SpawnSpec::Stdio::kPipe;
@@ -189,7 +189,7 @@ io::SpawnSpec starter_spec(std::vector<std::string> command) {
   spec.err = io::SpawnSpec::Stdio::kPipe;
   // Ctrl-C must not reach it, and it must not ask questions on the terminal.
   spec.group = io::SpawnSpec::Group::kNewSession;
-  spec.env = process_environment();
+  spec.env = std::move(environment);
   return spec;
 }
 

@@ -22,6 +22,6 @@ int run_role(int argc, char** argv);
 // How aiaccrun starts a keeper on this host. Standard input and output are the control channel, as they are over ssh.
 io::SpawnSpec keeper_spec(bool isolate);
 // How aiaccrun starts the command (ssh, for example) that runs a keeper on another host.
-io::SpawnSpec starter_spec(std::vector<std::string> command);
+io::SpawnSpec starter_spec(std::vector<std::string> command, std::vector<std::string> environment);
 
 }  // namespace aiacc::launcher

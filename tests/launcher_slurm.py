@@ -34,8 +34,16 @@ PartitionName=all Nodes=ALL Default=YES State=UP
 
 
 def unpacked():
-    """As unpacked_packages.unpacked()."""
-    return unpacked_packages.unpacked("slurm", PACKAGES, "usr/sbin/slurmctld-wlm")
+    """As unpacked_packages.unpacked(), where what is unpacked runs here."""
+    root, reason = unpacked_packages.unpacked("slurm", PACKAGES, "usr/sbin/slurmctld-wlm")
+    if root is None:
+        return root, reason
+    for program in ("usr/sbin/slurmctld-wlm", "usr/sbin/slurmd-wlm", "usr/bin/srun"):
+        libraries = subprocess.run(["env", f"LD_LIBRARY_PATH={unpacked_packages.library_path(root)}", "ldd", root / program],
+                                   capture_output=True, text=True)
+        if libraries.returncode != 0 or "not found" in libraries.stdout:
+            return None, f"{program} does not run here: {libraries.stderr.strip()} {libraries.stdout.strip()}"
+    return root, None
 
 
 class SlurmHosts:
@@ -95,14 +103,18 @@ class SlurmHosts:
         told = ["sh", "-c", 'echo $$; exec "$@"', "sh"] if tell_process else []
         return Job(arguments, before=self.command(["salloc", "--quiet", *allocation, *told]), **kwargs)
 
+    def on(self, name, script):
+        subprocess.run(self.lab.on(name, ["sh", "-c", script]), check=True)
+
     def signal_node(self, name, signal):
         """To the daemon of a node, whose process id is that of the host's own namespace."""
-        subprocess.run(self.lab.on(name, ["sh", "-c", f"kill -{signal} $(cat {self.folder}/node-{name}.pid)"]), check=True)
+        self.on(name, f"kill -{signal} $(cat {self.folder}/node-{name}.pid)")
 
     def batch(self, options, script):
         """What a batch script prints, and aiaccrun in it."""
         (self.folder / "batch").write_text("#!/bin/sh\n" + script.format(aiaccrun=AIACCRUN))
         output = self.folder / "batch.out"
+        output.write_text("")
         subprocess.run(self.command(["sbatch", "--quiet", "--wait", f"--output={output}", *options, self.folder / "batch"]),
                        stdin=subprocess.DEVNULL, capture_output=True, timeout=200)
         return output.read_text()

@@ -13,7 +13,8 @@ def unpacked(name, packages, program):
     if (root / program).exists():
         return root, None
     fetched_to = root.with_name(f"{name}-packages")
-    fetched_to.mkdir(parents=True, exist_ok=True)
+    shutil.rmtree(fetched_to, ignore_errors=True)  # of a run that was ended
+    fetched_to.mkdir(parents=True)
     try:
         fetched = subprocess.run(["apt-get", "download", *packages], cwd=fetched_to, capture_output=True, text=True, timeout=120)
     except (OSError, subprocess.TimeoutExpired) as error:

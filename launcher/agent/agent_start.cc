@@ -40,14 +40,12 @@ io::CpuList allowed_cpus(io::Host& host, io::ProcessId process) {
   }
 }
 
-// On another host than aiaccrun's: the login's environment, overridden by what aiaccrun sent.
+// On another host than aiaccrun's: the environment of the login, or of srun's step, overridden by what aiaccrun sent.
 Environment common_of(const wire::StartJob& job, const std::vector<std::string>& own) {
   if (!job.over_own) return Environment(job.environment);
   const Environment sent(job.environment);
-  std::vector<std::string> kept = own;
   // The agent may run in a step of a Slurm job: ranks see the job as aiaccrun does, on each host alike.
-  if (sent.has("SLURM_JOB_ID")) std::erase_if(kept, [](const std::string& one) { return one.starts_with("SLURM_"); });
-  Environment all = without_identity(kept, CompatEnv{});
+  Environment all = without_identity(sent.has("SLURM_JOB_ID") ? without_slurm_step(own).entries() : own, CompatEnv{});
   for (const std::string& entry : sent.entries()) {
     const std::size_t equals = entry.find('=');
     all.set(entry.substr(0, equals), std::string_view(entry).substr(equals + 1));

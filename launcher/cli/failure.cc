@@ -21,7 +21,7 @@ constexpr std::array kKinds = {
     MessageKind{MessageId::kRanks, "AR-RANKS", "the number of ranks is missing or not possible"},
     MessageKind{MessageId::kSlots, "AR-SLOTS", "more ranks than slots"},
     MessageKind{MessageId::kHosts, "AR-HOSTS", "the list of hosts cannot be read"},
-    MessageKind{MessageId::kVariable, "AR-VARIABLE", "a variable cannot be forwarded as asked"},
+    MessageKind{MessageId::kVariable, "AR-VARIABLE", "a variable cannot be forwarded as asked, or names a file that is missing"},
     MessageKind{MessageId::kProvide, "AR-PROVIDE", "a host lacks a package of --provide"},
     MessageKind{MessageId::kSshMissing, "AR-SSH-MISSING", "there is no ssh on this host"},
     MessageKind{MessageId::kSshResolve, "AR-SSH-RESOLVE", "the name of a host is not known"},

@@ -72,6 +72,7 @@ struct Options {
   Setting<int> ranks;                    // -np; 0: not given
   Setting<std::vector<HostSpec>> hosts;  // of --host, of --hostfile after it was read, or of a resource manager
   std::string allocation;                // which has given them: "Slurm job 77"
+  std::string no_allocation;             // a remark: why those of a resource manager were not found
   Setting<std::string> host_file;
   Setting<std::string> launch_agent;  // empty: ssh
   Setting<bool> separate_hosts;

@@ -79,8 +79,10 @@ StartCause explain_end(const StartAttempt& attempt) {
   }
   const std::string how = status.signal != 0 ? fmt::format("was killed by signal {}", status.signal)
                                              : fmt::format("exited with status {}", status.code);
+  const bool srun = attempt.command.front() == "srun";
   return {MessageId::kStart, fmt::format("{} {} before an agent answered", quoted(attempt.command.front()), how),
-          "try its command line by hand"};
+          srun ? "if the Slurm job is over, unset SLURM_JOB_ID; --launch-agent ssh does without srun"
+               : "try its command line by hand"};
 }
 
 // Hosts with the same cause and the same exit status are reported together.

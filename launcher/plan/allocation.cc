@@ -111,6 +111,11 @@ HostSpec spec_of(std::string_view where, const std::string& name, int slots) {
 }
 
 std::optional<Allocation> of_slurm(const Environment& environment) {
+  if (environment.has("SLURM_HET_SIZE")) {
+    throw UsageError(MessageId::kHosts,
+                     "the Slurm job is heterogeneous, and aiaccrun does not read the nodes of its components; name the "
+                     "hosts by --host");
+  }
   const std::string_view nodes = environment.get(kSlurmNodes);
   if (nodes.empty() || !environment.has("SLURM_JOB_ID")) return std::nullopt;
   Allocation found{fmt::format("Slurm job {}", environment.get("SLURM_JOB_ID")), {}};
@@ -125,11 +130,19 @@ std::optional<Allocation> of_slurm(const Environment& environment) {
   return found;
 }
 
+// The hosts of the manager's file.
+std::optional<Allocation> of_file(std::string name, const std::string& what, const std::string& file,
+                                  const ReadList& read) {
+  if (file.empty()) return std::nullopt;
+  const std::optional<std::string> text = read(what, file);
+  if (!text) return std::nullopt;
+  return Allocation{std::move(name), parse_host_file(file, *text)};
+}
+
 std::optional<Allocation> of_pbs(const Environment& environment, const ReadList& read) {
-  const std::string file(environment.get("PBS_NODEFILE"));
-  if (file.empty() || !environment.has("PBS_JOBID")) return std::nullopt;
-  return Allocation{fmt::format("PBS job {}", environment.get("PBS_JOBID")),
-                    parse_host_file(file, read("PBS_NODEFILE", file))};
+  if (!environment.has("PBS_JOBID")) return std::nullopt;
+  return of_file(fmt::format("PBS job {}", environment.get("PBS_JOBID")), "PBS_NODEFILE",
+                 std::string(environment.get("PBS_NODEFILE")), read);
 }
 
 // "a 4 b 2"
@@ -150,9 +163,7 @@ std::optional<Allocation> of_lsf(const Environment& environment, const ReadList&
   if (const std::string_view pairs = environment.get("LSB_MCPU_HOSTS"); !pairs.empty()) {
     return Allocation{name, pairs_of("LSB_MCPU_HOSTS", pairs)};
   }
-  const std::string file(environment.get("LSB_DJOB_HOSTFILE"));
-  if (file.empty()) return std::nullopt;
-  return Allocation{name, parse_host_file(file, read("LSB_DJOB_HOSTFILE", file))};
+  return of_file(name, "LSB_DJOB_HOSTFILE", std::string(environment.get("LSB_DJOB_HOSTFILE")), read);
 }
 
 // Lines "NAME SLOTS QUEUE PROCESSORS".
@@ -160,7 +171,9 @@ std::optional<Allocation> of_grid_engine(const Environment& environment, const R
   const std::string file(environment.get("PE_HOSTFILE"));
   if (file.empty() || !environment.has("JOB_ID")) return std::nullopt;
   Allocation found{fmt::format("Grid Engine job {}", environment.get("JOB_ID")), {}};
-  std::istringstream lines(read("PE_HOSTFILE", file));
+  const std::optional<std::string> text = read("PE_HOSTFILE", file);
+  if (!text) return std::nullopt;
+  std::istringstream lines(*text);
   for (std::string line; std::getline(lines, line);) {
     std::istringstream words(line);
     std::string name, count;
@@ -175,8 +188,25 @@ std::optional<Allocation> of_grid_engine(const Environment& environment, const R
 
 std::optional<Allocation> of_mpi_operator(const Environment& environment, const ReadList& read) {
   if (environment.get("K_MPI_JOB_ROLE") != "launcher") return std::nullopt;
-  return Allocation{"MPI Operator",
-                    parse_host_file(kOperatorFile, read("the host file of the MPI Operator", kOperatorFile))};
+  return of_file("MPI Operator", "the host file of the MPI Operator", kOperatorFile, read);
+}
+
+std::string_view first_label(std::string_view name) { return name.substr(0, name.find('.')); }
+
+// Managers may write names with a domain where the host's own has none.
+void name_this_host(const std::string& own_host, std::vector<HostSpec>& hosts) {
+  std::string_view alike;
+  for (const HostSpec& host : hosts) {
+    if (host.name == own_host) return;
+    if (first_label(host.name) != first_label(own_host) || host.name == alike) continue;
+    if (!alike.empty()) return;
+    alike = host.name;
+  }
+  if (alike.empty()) return;
+  const std::string name(alike);
+  for (HostSpec& host : hosts) {
+    if (host.name == name) host.name = own_host;
+  }
 }
 
 }  // namespace
@@ -203,12 +233,16 @@ SlurmJob slurm_job(const Environment& environment) {
   return job;
 }
 
-std::optional<Allocation> find_allocation(const Environment& environment, const ReadList& read) {
-  if (auto found = of_slurm(environment)) return found;
-  if (auto found = of_pbs(environment, read)) return found;
-  if (auto found = of_lsf(environment, read)) return found;
-  if (auto found = of_grid_engine(environment, read)) return found;
-  return of_mpi_operator(environment, read);
+std::optional<Allocation> find_allocation(const Environment& environment, const std::string& own_host,
+                                          const ReadList& read) {
+  if (environment.has("AIACC_AGENT")) return std::nullopt;
+  std::optional<Allocation> found = of_slurm(environment);
+  if (!found) found = of_pbs(environment, read);
+  if (!found) found = of_lsf(environment, read);
+  if (!found) found = of_grid_engine(environment, read);
+  if (!found) found = of_mpi_operator(environment, read);
+  if (found) name_this_host(own_host, found->hosts);
+  return found;
 }
 
 }  // namespace aiacc::launcher

@@ -20,11 +20,14 @@ struct Allocation {
   std::vector<HostSpec> hosts;
 };
 
-// Returns the content of a file. `what` is for its sentence, a UsageError, if that cannot be had: "the host file".
-using ReadList = std::function<std::string(const std::string& what, const std::string& file)>;
+// Returns the content of a file, or nullopt if there is no such file. `what` is for the sentence of a UsageError if it cannot be read.
+using ReadList = std::function<std::optional<std::string>(const std::string& what, const std::string& file)>;
 
-// Throws UsageError: a variable or a file that does not say what its manager would.
-std::optional<Allocation> find_allocation(const Environment& environment, const ReadList& read);
+// None, too, inside of a rank, whose own jobs are not the manager's, and where the manager's file does not exist, as in a container.
+// `own_host` is this host's name: an entry with the same first label, if it is the only one, is this host. Throws UsageError: a variable
+// or a file that does not say what its manager would.
+std::optional<Allocation> find_allocation(const Environment& environment, const std::string& own_host,
+                                          const ReadList& read);
 
 // The Slurm job around aiaccrun; without nodes if there is none, or one whose nodes find_allocation() refuses.
 SlurmJob slurm_job(const Environment& environment);

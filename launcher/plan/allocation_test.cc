@@ -18,7 +18,7 @@ std::string listed(const std::vector<HostSpec>& hosts) {
 // "NAME HOST:SLOTS ...", of variables, and of a file with that content.
 std::string found(const Words& variables, const std::string& content = "") {
   const ReadList read = [&content](const std::string&, const std::string&) { return content; };
-  const std::optional<Allocation> allocation = find_allocation(Environment(variables), read);
+  const std::optional<Allocation> allocation = find_allocation(Environment(variables), "c01", read);
   return allocation ? allocation->name + ": " + listed(allocation->hosts) : "none";
 }
 
@@ -85,6 +85,47 @@ TEST(Allocation, OfOthers) {
   EXPECT_EQ(found({"K_MPI_JOB_ROLE=worker"}, "w-0 slots=2\n"), "none");
 }
 
+TEST(Allocation, AFileThatIsNotHereGivesNoHosts) {
+  const ReadList none = [](const std::string&, const std::string&) { return std::nullopt; };
+  for (const Words& variables : {Words{"PBS_JOBID=5", "PBS_NODEFILE=/f"}, Words{"LSB_JOBID=6", "LSB_DJOB_HOSTFILE=/f"},
+                                 Words{"JOB_ID=7", "PE_HOSTFILE=/f"}, Words{"K_MPI_JOB_ROLE=launcher"}}) {
+    EXPECT_FALSE(find_allocation(Environment(variables), "c01", none)) << variables.back();
+  }
+}
+
+TEST(Allocation, ThisHostUnderANameWithADomain) {
+  const Words pbs = {"PBS_JOBID=5", "PBS_NODEFILE=/f"};
+  EXPECT_EQ(found(pbs, "c01.cluster\nc02.cluster\nc01.cluster\n"), "PBS job 5: c01:1 c02.cluster:1 c01:1");
+  EXPECT_EQ(found(pbs, "c01.a\nc01.b\n"), "PBS job 5: c01.a:1 c01.b:1") << "which of them it is, is not known";
+  EXPECT_EQ(found(pbs, "c01\nc01.b\n"), "PBS job 5: c01:1 c01.b:1");
+  EXPECT_EQ(found(pbs, "c011.a\n"), "PBS job 5: c011.a:1");
+}
+
+TEST(Allocation, NotInsideOfARankNorOfAHeterogeneousJob) {
+  Words variables = slurm("n[1-2]");
+  variables.push_back("AIACC_AGENT=local:x");
+  EXPECT_EQ(found(variables), "none");
+  variables.back() = "SLURM_HET_SIZE=2";
+  expect_says(refused(variables), {"heterogeneous", "--host"});
+}
+
+TEST(Allocation, MoreRanksThanTheManagerGaveSlots) {
+  Options given = options("-np 5 p");
+  given.hosts.value = {{"n1", 2}, {"n2", 2}};
+  given.hosts.source = Source::kAllocation;
+  given.allocation = "Slurm job 77";
+  try {
+    make_plan(given, surroundings());
+    ADD_FAILURE() << "accepted";
+  } catch (const UsageError& error) {
+    expect_says(error.message(),
+                {"5 ranks for 4 slots on 2 hosts (n1: 2, n2: 2)", "Slurm job 77 has given", "ask it for more tasks"});
+  }
+  given.no_allocation = "no file";
+  given.ranks.value = 4;
+  EXPECT_EQ(make_plan(given, surroundings()).notices.at(0).sentence, "no file");
+}
+
 TEST(Allocation, WhatOthersCannotMean) {
   for (const char* bad : {"a", "a 4 b", "a x", "a 0"}) {
     expect_says(refused({"LSB_JOBID=6", std::string("LSB_MCPU_HOSTS=") + bad}), {"LSB_MCPU_HOSTS", bad});
@@ -109,8 +150,9 @@ TEST(Allocation, TheSlurmJobAroundUs) {
 
 Surroundings in_a_slurm_job() {
   Surroundings here = surroundings();
-  here.slurm = {{"n1", "n2", "n3"}, "n1"};
-  here.environment.insert(here.environment.end(), {"SLURM_JOB_ID=77", "SLURM_NTASKS=6", "SLURM_PROCID=0"});
+  here.slurm = {{"n1", "n2", "n3"}, "n1", true};
+  here.environment.insert(here.environment.end(), {"SLURM_JOB_ID=77", "SLURM_NTASKS=6", "SLURM_PROCID=0",
+                                                   "SLURM_CPUS_ON_NODE=4", "SLURM_STEP_ID=3", "SLURM_CONF=/etc/here"});
   return here;
 }
 
@@ -125,6 +167,10 @@ TEST(Allocation, NodesOfTheJobAreReachedBySrun) {
   EXPECT_FALSE(made.hosts[2].by_srun) << "not in the job";
   EXPECT_FALSE(made.hosts[3].by_srun) << "another user's account";
   EXPECT_EQ(plan("-H n1:2,c01.cluster p", here).hosts.at(0).slots, 3) << "two names of this host";
+  Surroundings contained = here;
+  contained.slurm.has_srun = false;
+  EXPECT_FALSE(plan("-H n1,n2 p", contained).hosts.at(1).by_srun);
+  EXPECT_TRUE(plan("-H n1,n2 p", contained).hosts.at(0).local);
 }
 
 TEST(Allocation, RanksOnAllHostsSeeTheJobAsAiaccrunDoes) {
@@ -132,7 +178,12 @@ TEST(Allocation, RanksOnAllHostsSeeTheJobAsAiaccrunDoes) {
   const Environment remote(made.remote_environment);
   EXPECT_EQ(remote.get("SLURM_JOB_ID"), "77");
   EXPECT_EQ(remote.get("SLURM_NTASKS"), "6");
-  EXPECT_FALSE(remote.has("SLURM_PROCID"));
+  for (const char* own : {"SLURM_PROCID", "SLURM_CPUS_ON_NODE", "SLURM_STEP_ID", "SLURM_CONF"}) {
+    EXPECT_FALSE(remote.has(own)) << own;
+  }
+  const Environment there =
+      without_slurm_step({"HOME=/h", "SLURM_NTASKS=1", "SLURM_CPUS_ON_NODE=8", "SLURM_CONF=/etc/there"});
+  EXPECT_EQ(there.entries(), (Words{"HOME=/h", "SLURM_CPUS_ON_NODE=8", "SLURM_CONF=/etc/there"}));
   EXPECT_FALSE(remote.has("HOME"));
   Surroundings outside = in_a_slurm_job();
   outside.slurm = {};

@@ -36,6 +36,12 @@ constexpr std::array<std::string_view, 2> kForwarded = {"PATH", "LD_LIBRARY_PATH
 constexpr std::array<std::string_view, 8> kForwardedPrefixes = {"AIACC_", "NCCL_", "UCX_",     "OMP_",
                                                                 "PYTHON", "CUDA_", "HOROVOD_", "PERSEUS_"};
 constexpr std::string_view kSlurm = "SLURM_";
+// What Slurm says of a node, and of a step, and not of the job.
+constexpr std::array<std::string_view, 6> kSlurmNode = {"SLURM_CONF",          "SLURM_CPUS_ON_NODE",
+                                                        "SLURM_JOB_GPUS",      "SLURM_STEP_GPUS",
+                                                        "SLURM_TOPOLOGY_ADDR", "SLURM_TOPOLOGY_ADDR_PATTERN"};
+constexpr std::array<std::string_view, 5> kSlurmStep = {"SLURM_STEP", "SLURM_SRUN_", "SLURM_LAUNCH_NODE_IPADDR",
+                                                        "SLURM_GTIDS", "SLURM_TASK_PID"};
 constexpr std::string_view kNeverForwarded = "CUDA_VISIBLE_DEVICES";  // names devices of this host
 
 constexpr std::array<std::string_view, 2> kForeignPrefixes = {"PMIX_SERVER_", "TORCHELASTIC_"};
@@ -150,6 +156,20 @@ Environment without_identity(const std::vector<std::string>& ours, const CompatE
   return Environment(kept);
 }
 
+bool is_of_slurm_job(std::string_view name) {
+  const auto begins = [name](std::string_view prefix) { return name.starts_with(prefix); };
+  return name.starts_with(kSlurm) && !among(kSlurmNode, name) &&
+         std::none_of(kSlurmStep.begin(), kSlurmStep.end(), begins);
+}
+
+Environment without_slurm_step(const std::vector<std::string>& own) {
+  std::vector<std::string> kept;
+  for (const std::string& entry : own) {
+    if (!entry.starts_with(kSlurm) || among(kSlurmNode, name_of_entry(entry))) kept.push_back(entry);
+  }
+  return Environment(kept);
+}
+
 Environment common_environment(const Options& options, const Surroundings& here, std::vector<Notice>& notices) {
   Environment out = without_identity(here.environment, options.compat_env.value);
   apply_forwards(options, Environment(here.environment), notices, out);
@@ -162,8 +182,9 @@ Environment remote_environment(const Options& options, const Surroundings& here)
   std::vector<std::string> kept;
   const Environment ours = without_identity(here.environment, options.compat_env.value);
   for (const std::string& entry : ours.entries()) {
-    const bool of_slurm = !here.slurm.nodes.empty() && entry.starts_with(kSlurm);
-    if (of_slurm || is_for_every_host(name_of_entry(entry))) kept.push_back(entry);
+    const std::string_view name = name_of_entry(entry);
+    const bool of_job = !here.slurm.nodes.empty() && is_of_slurm_job(name);
+    if (of_job || is_for_every_host(name)) kept.push_back(entry);
   }
   Environment out(kept);
   std::vector<Notice> said;  // already reported by common_environment()

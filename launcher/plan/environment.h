@@ -35,6 +35,12 @@ bool is_set_by_launcher(std::string_view name, const CompatEnv& families);
 // Whether another launcher uses this variable to tell a process its rank. aiaccrun's own value would mislead its ranks.
 bool is_foreign_identity(std::string_view name);
 
+// Whether Slurm describes the job by this variable, and neither a node of it nor a step.
+bool is_of_slurm_job(std::string_view name);
+
+// `own` of a process in a step of a Slurm job, without what describes that step or the job.
+Environment without_slurm_step(const std::vector<std::string>& own);
+
 // The variables that all ranks of this host share: inherited and forwarded. Adds notices for forwards without effect;
 // throws UsageError for `-x NAME` when NAME is not set.
 Environment common_environment(const Options& options, const Surroundings& here, std::vector<Notice>& notices);

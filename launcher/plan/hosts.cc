@@ -30,7 +30,7 @@ bool is_here(const std::string& name, const Surroundings& here) {
 }
 
 bool is_node_of(const SlurmJob& job, const HostPlan& host) {
-  return host.user.empty() && host.port == 0 &&
+  return job.has_srun && host.user.empty() && host.port == 0 &&
          std::find(job.nodes.begin(), job.nodes.end(), host.name) != job.nodes.end();
 }
 
@@ -103,24 +103,29 @@ int number_of_ranks(const Options& options, int hosts, int slots) {
   throw UsageError(MessageId::kRanks, "how many ranks? give -np N, or hosts with their slots (-H HOST:SLOTS)");
 }
 
-[[noreturn]] void too_few_slots(int ranks, const std::vector<HostPlan>& hosts, const std::vector<int>& max_ranks) {
+[[noreturn]] void too_few_slots(int ranks, const std::vector<HostPlan>& hosts, const std::vector<int>& max_ranks,
+                                const std::string& allocation) {
   const int slots = std::accumulate(max_ranks.begin(), max_ranks.end(), 0);
-  if (hosts.size() == 1) {
-    const HostPlan& host = hosts.front();
-    throw UsageError(MessageId::kSlots, fmt::format("{} for {} on {}; use -np {} or less, -H {}:{}, or --oversubscribe",
-                                                    counted(ranks, "rank"), counted(slots, "slot"), host.name, slots,
-                                                    host.local ? "localhost" : host.name, ranks));
-  }
+  const std::string numbers = fmt::format("{} for {} on ", counted(ranks, "rank"), counted(slots, "slot"));
   constexpr std::size_t kNamed = 4;
-  std::string which;
-  for (std::size_t i = 0; i < std::min(hosts.size(), kNamed); ++i) {
-    which += fmt::format("{}{}: {}", i == 0 ? "" : ", ", hosts[i].name, max_ranks[i]);
+  std::string which = hosts.front().name;
+  if (hosts.size() > 1) {
+    which.clear();
+    for (std::size_t i = 0; i < std::min(hosts.size(), kNamed); ++i) {
+      which += fmt::format("{}{}: {}", i == 0 ? "" : ", ", hosts[i].name, max_ranks[i]);
+    }
+    which = fmt::format("{} hosts ({}{})", hosts.size(), which, hosts.size() > kNamed ? ", ..." : "");
   }
-  if (hosts.size() > kNamed) which += ", ...";
+  std::string cure = fmt::format("use -np {} or less, ", slots);
+  if (!allocation.empty()) {
+    cure = fmt::format("which {} has given; ask it for more tasks, ", allocation);
+  } else if (hosts.size() == 1) {
+    cure += fmt::format("-H {}:{}, ", hosts.front().local ? "localhost" : hosts.front().name, ranks);
+  } else {
+    cure += "give the hosts more slots, ";
+  }
   throw UsageError(MessageId::kSlots,
-                   fmt::format("{} for {} on {} hosts ({}); use -np {} or less, give the hosts more slots, or "
-                               "--oversubscribe",
-                               counted(ranks, "rank"), counted(slots, "slot"), hosts.size(), which, slots));
+                   numbers + which + (allocation.empty() ? "; " : ", ") + cure + "or --oversubscribe");
 }
 
 // The most ranks that each host can get: by its slots and by -N.
@@ -198,7 +203,8 @@ std::vector<HostPlan> plan_hosts(const Options& options, const Surroundings& her
   const int ranks = number_of_ranks(options, static_cast<int>(hosts.size()), slots);
   const std::vector<int> max_ranks = max_ranks_per_host(hosts, each);
   const bool limited = slots != 0 && !options.oversubscribe.value;
-  if (limited && ranks > std::accumulate(max_ranks.begin(), max_ranks.end(), 0)) too_few_slots(ranks, hosts, max_ranks);
+  if (limited && ranks > std::accumulate(max_ranks.begin(), max_ranks.end(), 0))
+    too_few_slots(ranks, hosts, max_ranks, options.allocation);
 
   const std::vector<std::size_t> order = fill(ranks, max_ranks, each, options.map_by.value == MapBy::kNode);
   for (int rank = 0; rank < ranks; ++rank) hosts[order[static_cast<std::size_t>(rank)]].ranks.push_back(rank);

@@ -51,6 +51,7 @@ Plan make_plan(const Options& options, const Surroundings& here) {
   for (const HostPlan& host : plan.hosts) {
     if (!host.other_names.empty()) plan.notices.push_back(same_machine(host));
   }
+  if (!options.no_allocation.empty()) plan.notices.push_back({MessageId::kVariable, options.no_allocation});
   for (const std::string& sentence : options.ignored) plan.notices.push_back({MessageId::kIgnored, sentence});
   plan.argv = options.command;
   plan.cwd = absolute(options.wdir.value, here.cwd);

@@ -22,6 +22,7 @@ namespace aiacc::launcher {
 struct SlurmJob {
   std::vector<std::string> nodes;  // by their names in Slurm
   std::string own_name;            // of the node on which aiaccrun runs; empty: it is none of them
+  bool has_srun = false;           // here, to reach the others
 };
 
 // The launcher's environment at its start; main fills it in once.
@@ -31,7 +32,7 @@ struct Surroundings {
   std::vector<std::string> environment;  // "NAME=value"
   std::string program;                   // the path of this aiaccrun, which other hosts run too
   bool terminal = false;                 // aiaccrun's standard output is a terminal
-  SlurmJob slurm = {};                   // around aiaccrun; without nodes if there is none, or no srun
+  SlurmJob slurm = {};                   // around aiaccrun; without nodes if there is none
   // Groups of host names of an earlier plan that turned out to be one machine after connecting.
   std::vector<std::vector<std::string>> same_machines = {};
 };

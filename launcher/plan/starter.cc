@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <array>
 #include <sstream>
 
 #include "launcher/roles.h"
@@ -26,8 +28,9 @@ Words ssh_to(const HostPlan& host) {
   return words;
 }
 
-// A step of one task, which may use all that the job has on the node, beside other steps. What it writes is not kept back until a line
-// is whole: the agent does not write lines.
+// A step of one task, which may use all that the job has on the node, beside other steps. What it writes is not kept
+// back until a line is whole: the agent does not write lines. A shell says that there is no such program as it does
+// behind ssh.
 Words srun_to(const HostPlan& host) {
   return {"srun",
           "--overlap",
@@ -39,7 +42,11 @@ Words srun_to(const HostPlan& host) {
           "--mpi=none",
           "--export=ALL",
           "--unbuffered",
-          "--quiet"};
+          "--quiet",
+          "sh",
+          "-c",
+          "exec \"$@\"",
+          "sh"};
 }
 
 Words launch_agent_to(const HostPlan& host, const std::string& command) {
@@ -82,6 +89,22 @@ std::vector<Words> starter_commands(const HostPlan& host, const Options& options
     if (options.isolate.value) words.emplace_back(kIsolateWord);
   }
   return commands;
+}
+
+std::vector<std::string> starter_environment(const HostPlan& host, const Options& options,
+                                             const std::vector<std::string>& ours) {
+  if (!host.by_srun || options.launch_agent.given()) return ours;
+  constexpr std::array<std::string_view, 5> kKept = {
+      "SLURM_CONF=", "SLURM_JOB_ID=", "SLURM_JOBID=", "SLURM_CLUSTER_NAME=", "SLURM_WORKING_CLUSTER="};
+  constexpr std::array<std::string_view, 3> kLeftOut = {"SLURM_", "SRUN_", "CUDA_VISIBLE_DEVICES="};
+  std::vector<std::string> kept;
+  for (const std::string& entry : ours) {
+    const auto begins = [&entry](std::string_view name) { return entry.starts_with(name); };
+    if (std::any_of(kKept.begin(), kKept.end(), begins) || std::none_of(kLeftOut.begin(), kLeftOut.end(), begins)) {
+      kept.push_back(entry);
+    }
+  }
+  return kept;
 }
 
 std::string quoted(const std::string& word) {

@@ -53,8 +53,20 @@ TEST(Starter, ANodeOfTheSlurmJobIsReachedByAStepOfOneTaskUnlessACommandIsGiven) 
   for (const char* word : {"--overlap", "--nodes=1", "--ntasks=1", "--nodelist=n2", "--unbuffered"}) {
     EXPECT_NE(std::find(words.begin(), words.end(), word), words.end()) << word;
   }
-  EXPECT_EQ(Words(words.end() - 2, words.end()), (Words{"/x/aiaccrun", "--remote-keeper"}));
+  EXPECT_EQ(Words(words.end() - 6, words.end()),
+            (Words{"sh", "-c", "exec \"$@\"", "sh", "/x/aiaccrun", "--remote-keeper"}));
   EXPECT_EQ(starter_commands(node, by("enter"), "/x/aiaccrun")[0].front(), "enter");
+}
+
+TEST(Starter, SrunTakesNoOptionsFromTheJobsVariables) {
+  HostPlan node = host("n2");
+  node.by_srun = true;
+  const Words ours = {"PATH=/bin",    "SLURM_JOB_ID=77", "SLURM_CONF=/c",          "SLURM_GPUS=8",
+                      "SRUN_DEBUG=3", "SLURM_LABELIO=1", "CUDA_VISIBLE_DEVICES=0", "HOME=/home/ann"};
+  EXPECT_EQ(starter_environment(node, ssh(), ours),
+            (Words{"PATH=/bin", "SLURM_JOB_ID=77", "SLURM_CONF=/c", "HOME=/home/ann"}));
+  EXPECT_EQ(starter_environment(node, by("enter"), ours), ours);
+  EXPECT_EQ(starter_environment(host("b"), ssh(), ours), ours);
 }
 
 TEST(Starter, IsolationIsAWordMore) {
