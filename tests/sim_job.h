@@ -153,6 +153,21 @@ class SimJob {
   Instant began{};
 };
 
+// Runs what `make(*rank, stop)` returns for each of `ranks`, a task, until all have ended.
+template <class Rank, class Make>
+void run_all(SimJob& job, std::vector<std::unique_ptr<Rank>>& ranks, Make&& make) {
+  Stop stop;
+  std::vector<Task<void>> tasks;
+  for (auto& rank : ranks) tasks.push_back(make(*rank, stop));
+  for (Task<void>& task : tasks) task.start();
+  const auto ended = [&] {
+    return testing::Test::HasFatalFailure() ||
+           std::all_of(tasks.begin(), tasks.end(), [](const Task<void>& task) { return task.done(); });
+  };
+  ASSERT_TRUE(job.world.run_while_not(ended)) << job.world.recent();
+  for (Task<void>& task : tasks) task.take();
+}
+
 inline Error error_of(const RequestedWork& operation) {
   EXPECT_TRUE(operation.done());
   return operation.error() ? as_error(operation.error()) : Error(Code::kOk, "");

@@ -98,21 +98,9 @@ class Replay {
   const Duration backward_;
 };
 
-template <class Make>
-void run_all(sim::SimJob& job, std::vector<std::unique_ptr<Replay>>& ranks, Make&& make) {
-  Stop stop;
-  std::vector<Task<void>> tasks;
-  for (auto& rank : ranks) tasks.push_back(make(*rank, stop));
-  for (Task<void>& task : tasks) task.start();
-  ASSERT_TRUE(job.world.run_while_not([&] {
-    return std::all_of(tasks.begin(), tasks.end(), [](const Task<void>& task) { return task.done(); });
-  })) << job.world.recent();
-  for (Task<void>& task : tasks) task.take();
-}
-
 struct Exposed {
-  double
-      bound_ms;  // what the line cannot carry before backward ends, none before its gradient is ready (bench/gradients/bound.py)
+  // What the line cannot carry before backward ends, none before its gradient is ready (bench/gradients/bound.py).
+  double bound_ms;
   double ms;
 };
 

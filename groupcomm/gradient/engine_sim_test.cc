@@ -135,20 +135,6 @@ class Trainer {
   std::vector<std::unique_ptr<Submission>> submissions_;
 };
 
-template <class Rank, class Make>
-void run_all(sim::SimJob& job, std::vector<std::unique_ptr<Rank>>& trainers, Make&& make) {
-  Stop stop;
-  std::vector<Task<void>> tasks;
-  for (auto& trainer : trainers) tasks.push_back(make(*trainer, stop));
-  for (Task<void>& task : tasks) task.start();
-  const auto ended = [&] {
-    return testing::Test::HasFatalFailure() ||
-           std::all_of(tasks.begin(), tasks.end(), [](const Task<void>& task) { return task.done(); });
-  };
-  ASSERT_TRUE(job.world.run_while_not(ended)) << job.world.recent();
-  for (Task<void>& task : tasks) task.take();
-}
-
 // Returns how often a schedule ended early.
 std::uint64_t train(const Plan& plan) {
   sim::SimJob job(plan.hosts, plan.seed);
