@@ -430,6 +430,7 @@ static void joins_late(void) {
     const aiacc_status_t status = aiacc_gradient_join(engine, NULL);
     say("join", status);
     require(status == AIACC_ERR_ABORTED, "nobody joins any more");
+    check(aiacc_gradient_wait(engine), "what was submitted has its result, as on ranks that still wait for theirs");
   }
   check(aiacc_gradient_free(engine), "free");
 }
