@@ -181,5 +181,66 @@ TEST(CodedAllreduce, EncodesAndAddsSomePartsWhileOthersTravel) {
   }
 }
 
+// As a runtime runs it: an error ends the group on all members.
+Task<void> or_abort(SimCluster* cluster, SimRank* self, Task<void> allreduce) {
+  try {
+    co_await std::move(allreduce);
+  } catch (const Error& error) {
+    self->messenger().aborts().abort(cluster->view(), self->rank(), std::make_exception_ptr(error));
+    throw;
+  }
+}
+
+// Three segments, at 80 times of their history.
+TEST(CodedAllreduce, EndsOnAllRanksWhenOneDies) {
+  constexpr int kRanks = 4;
+  constexpr std::size_t kCount = 2 * kRanks * inter::kSliceBytes / sizeof(float) + 5;
+  Call call;
+  call.kind = Collective::kAllreduce;
+  call.count = kCount;
+  const auto start = [&](SimCluster& cluster, std::vector<Values>& buffers) {
+    for (int rank = 0; rank < kRanks; ++rank) {
+      Values& own = buffers[static_cast<std::size_t>(rank)];
+      const Buffer buffer{reinterpret_cast<std::byte*>(own.data()), own.size() * sizeof(float)};
+      SimRank& self = cluster.rank(rank);
+      self.start(or_abort(&cluster, &self, perform(&cluster, &self, &with_codec, call, 1, buffer, buffer)));
+    }
+  };
+  std::uint64_t events = 0;
+  {
+    std::vector<Values> buffers(kRanks, Values(kCount, 1.0F));
+    SimCluster cluster(7, kRanks);
+    start(cluster, buffers);
+    expect_all_ended_well(cluster, {.ranks = kRanks, .count = kCount});
+    events = cluster.world().events();
+  }
+  constexpr std::uint64_t kTimes = 80;
+  ASSERT_GT(events, kTimes);
+  std::uint64_t failed = 0;
+  for (std::uint64_t time = 0; time < kTimes; ++time) {
+    const std::uint64_t event = events * time / kTimes;
+    const int victim = static_cast<int>(time % kRanks);
+    SCOPED_TRACE(fmt::format("rank {} killed at event {}", victim, event));
+    std::vector<Values> buffers(kRanks, Values(kCount, 1.0F));
+    SimCluster cluster(7, kRanks);
+    start(cluster, buffers);
+    cluster.world().at_event(event, [&] { cluster.kill(victim); });
+    ASSERT_TRUE(cluster.run());
+    bool heard = false;
+    for (int rank = 0; rank < kRanks; ++rank) {
+      if (rank == victim) continue;
+      if (const auto& error = cluster.rank(rank).error(); error) {
+        heard = true;
+        ASSERT_EQ(error->code(), Code::kPeerFailed) << error->message();
+        ASSERT_EQ(error->peer(), victim) << error->message();
+      } else {
+        ASSERT_EQ(buffers[static_cast<std::size_t>(rank)], Values(kCount, static_cast<float>(kRanks)));
+      }
+    }
+    failed += heard ? 1 : 0;
+  }
+  EXPECT_GT(failed, kTimes / 2);
+}
+
 }  // namespace
 }  // namespace aiacc

@@ -167,8 +167,8 @@ void Engine::take(const Inbox::Item& item) noexcept {
       trace_.submitted();
       if (++pending_ == 1) progressed_ = now();
       if (failed_) return complete(*item.tensor, failed_);
+      if (left_) return end_late(*item.tensor);
       return feed([&] {
-        if (left_) throw freed_by(left_rank_);  // submitted before this rank knew
         negotiator_.ready(item.number, now(), item.finite);
         if (somebody_waits()) negotiator_.urge(now());  // another thread than the one that submits
       });
@@ -182,10 +182,7 @@ void Engine::begin_wait(Wait& wait) noexcept {
   waits_.push_back(&wait);
   wait.began = now();
   trace_.flushed();
-  feed([&] {
-    if (wait.joins && left_) throw freed_by(left_rank_);
-    wait.joins ? negotiator_.join(now()) : negotiator_.flush(now());
-  });
+  if (!left_) feed([&] { wait.joins ? negotiator_.join(now()) : negotiator_.flush(now()); });
   tell_waiters();
 }
 
@@ -244,7 +241,7 @@ void Engine::act() {
       case Action::Kind::kPass: begin_pass(action.votes); break;
       case Action::Kind::kNonFinite: not_finite_ranks_[action.index] = action.rank; break;
       case Action::Kind::kStall: stalled(*action.text); break;
-      case Action::Kind::kJoined: joined(action.rank); break;
+      case Action::Kind::kJoined: end_joins(action.rank, nullptr); break;
       case Action::Kind::kLeft: left(action.rank); break;
       case Action::Kind::kFailed: throw *action.error;
     }

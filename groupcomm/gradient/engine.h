@@ -161,8 +161,9 @@ class Engine final : private Inbox::Owner,
   void submit_again();
   void tell_waiters() noexcept;
   void tell_waiters(const Tensor& tensor) noexcept;
-  void joined(int rank) noexcept;
+  void end_joins(int last_rank, const std::exception_ptr& error) noexcept;
   void left(int rank);
+  void end_late(Tensor& tensor) noexcept;
   Error freed_by(int rank) const;
   void fail(std::exception_ptr error) noexcept;
   void settle_soon() noexcept;

@@ -106,6 +106,7 @@ void Engine::tell_waiters() noexcept {
     measured_.wait_ns += static_cast<std::uint64_t>((now() - one->began).count());
     one->end(error);
   }
+  if (left_ && !failed_) end_joins(-1, std::make_exception_ptr(freed_by(left_rank_)));
 }
 
 void Engine::tell_waiters(const Tensor& tensor) noexcept {
@@ -117,13 +118,13 @@ void Engine::tell_waiters(const Tensor& tensor) noexcept {
   for (TensorWait* one : ended) one->end(failed_);
 }
 
-void Engine::joined(int rank) noexcept {
+void Engine::end_joins(int last_rank, const std::exception_ptr& error) noexcept {
   const auto wait = std::stable_partition(waits_.begin(), waits_.end(), [](const Wait* one) { return !one->joins; });
   const std::vector<Wait*> ended(wait, waits_.end());
   waits_.erase(wait, waits_.end());
   for (Wait* one : ended) {
-    one->last_rank = rank;
-    one->end(nullptr);
+    one->last_rank = last_rank;
+    one->end(error);
   }
 }
 
@@ -133,11 +134,19 @@ void Engine::left(int rank) {
   quiet_.set();
   whole_before_ = ~std::uint64_t{0};  // a rank that gave zeros would not leave
   settle_soon();
-  // What is launched has the gradients of all ranks, and ends well.
-  const bool joins = std::any_of(waits_.begin(), waits_.end(), [](const Wait* wait) { return wait->joins; });
+  // What is launched has the gradients of all ranks, and ends well; joins wait for that, and then end with an error.
   const bool owed = std::any_of(by_local_.begin(), by_local_.end(), [](const Tensor* tensor) { return tensor->owed; });
-  if (joins || owed || negotiator_.pending() != 0) throw freed_by(rank);
+  if (owed || negotiator_.pending() != 0) throw freed_by(rank);
   inbox_.left(std::make_exception_ptr(freed_by(rank)));
+  tell_waiters();
+}
+
+// Submitted after a rank has left, and before the inbox knew. The launches of this rank and of others go on.
+void Engine::end_late(Tensor& tensor) noexcept {
+  const std::exception_ptr error = std::make_exception_ptr(freed_by(left_rank_));
+  inbox_.end(error);
+  complete(tensor, error);
+  tell_waiters();
 }
 
 Error Engine::freed_by(int rank) const {

@@ -94,13 +94,13 @@ void Store::on_message(ServiceMessage message) noexcept {
 // go on. Whoever has lost a rank says which, as the others may hear of that later.
 void Store::left_early(int rank, std::uint64_t reason) noexcept {
   const auto why_of = [&] {
-    if (reason == 0 || reason > peers_.size())
+    const int lost = reason > peers_.size() ? kNoPeer : static_cast<int>(reason) - 1;
+    if (lost == kNoPeer || lost == rank || lost == rank_)  // who takes this rank or the leaver for lost
       return Error(Code::kAborted,
                    fmt::format("rank {} has freed {} and did not wait for the others, as after an error of the group "
                                "or its time-out",
                                rank, describe()),
                    rank);
-    const int lost = static_cast<int>(reason - 1);
     return peer(lost).lost.value_or(
         Error(Code::kPeerFailed,
               fmt::format("rank {} is lost: rank {} has freed {} for that reason", lost, rank, describe()), lost));
@@ -120,12 +120,15 @@ void Store::serve_without(int rank, const Error& why) noexcept {
   dispatch(answers);
 }
 
-// All ranks subscribe alike before the first message, so this one's came after the end of the other's store.
+// All ranks subscribe alike before the first message, so this one's came after the end of the other's store. The refusal
+// may overtake the other's message that it leaves because of a loss.
 void Store::on_refused(int to, std::uint64_t word, const Error&) noexcept {
   const auto found = in_flight_.find(word >> kWordBits);
   if (word_of(Word::kRequest, word >> kWordBits) != word || found == in_flight_.end()) return;
   const Request request = found->second;
   in_flight_.erase(found);
+  const auto lost = std::find_if(peers_.begin(), peers_.end(), [](const Peer& its) { return its.lost.has_value(); });
+  if (!replicated() && lost != peers_.end()) return ended(request, std::make_exception_ptr(*lost->lost));
   ended(request,
         std::make_exception_ptr(Error(Code::kAborted,
                                       fmt::format("rank {} has freed {} already: this call was outstanding when this "

@@ -89,8 +89,8 @@ class Store final : private ServiceHandler, private Root::Owner, private Reducti
   // With replicas: says that this rank needs the servers no more, and returns when all others say so or are lost.
   Task<void> leave(Stop& stop);
   // Without replicas, before close() when nobody is waited for, as after a loss: all ranks hear that this one is not coming back, so that
-  // their calls that need it end; and that it does so because it has lost rank `lost`, or another one that it knows of. Returns when
-  // that is on its way.
+  // their calls that need it end; and that it does so because it has lost rank `lost`, if that is another one, or one that it knows of.
+  // Returns when that is on its way.
   Task<void> say_leaving(Stop& stop, int lost = kNoPeer);
   // With replicas, a barrier: returns when all other ranks are here, or are lost. `call` is what the user calls, for messages. Whether
   // a rank that is here says that something is `wrong`; all that return well say the same of it.

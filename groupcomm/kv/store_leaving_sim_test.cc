@@ -92,6 +92,56 @@ TEST(SimLeaving, AServerAnswersWhatItHasBeenAskedBefore) {
   }
 }
 
+// Starts a pull on rank 1, which needs rank 0.
+Error error_of_pull(StoreJob& world) {
+  Values later(10);
+  const Operation& pull = world.start(1, StoreJob::pull("w", later));
+  EXPECT_TRUE(world.run(seconds(1), [&] { return pull.done(); }) && pull.error());
+  return pull.error() ? as_error(pull.error()) : Error(Code::kInternal, "it ended well");
+}
+
+// Rank 0 has heard of the group that it is lost itself, or that rank 1 is, which gets this message all the same.
+TEST(SimLeaving, WhoTakesTheLeaverOrAnotherLivingRankForLostIsNotBelieved) {
+  for (const int lost : {0, 1}) {
+    StoreOptions options;
+    options.mode = kv::Mode::kAsync;
+    options.servers = {0};
+    StoreJob world({0, 1, 2}, options);
+    Values value(10, 1.0f);
+    world.init_all("w", value);
+    Task<void> leaving = world.stores[0]->say_leaving(world.job[0].stop, lost);
+    leaving.start();
+    ASSERT_TRUE(world.run(seconds(2), [&] { return leaving.done(); }));
+    world.run(milliseconds(10), [] { return false; });
+    const Error error = error_of_pull(world);
+    EXPECT_EQ(error.code(), Code::kAborted) << error.message();
+    EXPECT_EQ(error.peer(), 0) << error.message();
+  }
+}
+
+// Rank 0's refusal overtakes its message, and rank 1 knows of the loss of rank 2.
+TEST(SimLeaving, WhatIsRefusedAfterALossNamesTheLostRank) {
+  for (const bool lost : {true, false}) {
+    StoreOptions options;
+    options.mode = kv::Mode::kAsync;
+    options.servers = {0};
+    StoreJob world({0, 1, 2}, options);
+    Values value(10, 1.0f);
+    world.init_all("w", value);
+    Task<void> closing = world.stores[0]->close();
+    closing.start();
+    ASSERT_TRUE(world.run(seconds(2), [&] { return closing.done(); }));
+    if (lost) {
+      world.job.world.kill(world.job[2].loop.node());
+      world.job[1].context->on_rank_lost(2, std::make_exception_ptr(Error(Code::kPeerFailed, "it was killed", 2)));
+      ASSERT_TRUE(world.run(seconds(1), [&] { return world.stores[1]->lost_ranks() == 1; }));
+    }
+    const Error error = error_of_pull(world);
+    EXPECT_EQ(error.code(), lost ? Code::kPeerFailed : Code::kAborted) << error.message();
+    EXPECT_EQ(error.peer(), lost ? 2 : 0) << error.message();
+  }
+}
+
 // Rank 1 has not heard yet that rank 2 is lost. Rank 0 has heard it in its store, or knows it of the group's last barrier.
 TEST(SimLeaving, WhoLeavesAfterALossSaysWhomItHasLost) {
   for (const Hosts& hosts : {Hosts{0, 0, 0}, Hosts{0, 1, 2}}) {
@@ -100,7 +150,7 @@ TEST(SimLeaving, WhoLeavesAfterALossSaysWhomItHasLost) {
       options.mode = kv::Mode::kAsync;
       options.servers = {0};
       StoreJob world(hosts, options);
-      Values value(10, 1.0f), later(10);
+      Values value(10, 1.0f);
       world.init_all("w", value);
       world.job.world.kill(world.job[2].loop.node());
       const Error killed(Code::kPeerFailed, "it was killed", 2);
@@ -112,10 +162,7 @@ TEST(SimLeaving, WhoLeavesAfterALossSaysWhomItHasLost) {
       leaving.start();
       ASSERT_TRUE(world.run(seconds(2), [&] { return leaving.done(); }));
       world.run(milliseconds(10), [] { return false; });
-      const Operation& pull = world.start(1, StoreJob::pull("w", later));
-      ASSERT_TRUE(world.run(seconds(1), [&] { return pull.done(); }));
-      ASSERT_TRUE(pull.error());
-      const Error error = as_error(pull.error());
+      const Error error = error_of_pull(world);
       EXPECT_EQ(error.code(), Code::kPeerFailed) << error.message();
       EXPECT_EQ(error.peer(), 2) << error.message();
       EXPECT_EQ(error.message(), "rank 2 is lost: rank 0 has freed the key-value store for that reason");

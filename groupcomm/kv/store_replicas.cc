@@ -150,6 +150,7 @@ Task<void> Store::say_leaving(Stop& stop, int lost) {
     news_.reset();
     co_await news_.wait(stop);
   }
+  if (lost == rank_) lost = kNoPeer;  // another rank takes this one for lost
   const auto known = std::find_if(peers_.begin(), peers_.end(), [](const Peer& its) { return its.lost.has_value(); });
   if (lost == kNoPeer && known != peers_.end()) lost = static_cast<int>(known - peers_.begin());
   const auto reason = static_cast<std::uint64_t>(lost + 1);

@@ -1,6 +1,7 @@
 // The passes of batch normalisation over a batch, and the loops over the channels of its moments: a table of functions for
 // each instruction set, all compiled from kernels_body.h and kernels_records.h, and the choice for this processor. Every table
-// gives the same bits: elements are converted to fp64, and sums have eight partial sums on every processor.
+// gives the same bits: elements are converted to fp64, and on every processor eight of them are added at a time: to
+// eight partial sums of a channel, or to the sums of eight channels.
 #pragma once
 
 #include <cstddef>

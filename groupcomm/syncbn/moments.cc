@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 #include <cstring>
 #include <limits>
 
@@ -50,7 +51,11 @@ void sum_up(const Batch& batch, const void* x, Moments& sums) {
   kernels::best().sums(batch, x, sums.sum.data(), sums.square.data());
 }
 
+// The deviation of a channel's only element is 0. What is not finite is passed again, also where that changes nothing, as
+// of a NaN.
 bool has_far(const Moments& sums) noexcept {
+  const auto is_finite = [](double square) { return std::isfinite(square); };
+  if (sums.count == 1 && std::all_of(sums.square.begin(), sums.square.end(), is_finite)) return false;
   return sums.count > 0 && kernels::best().any_far(sums.count, sums.sum.data(), sums.square.data(), sums.sum.size());
 }
 

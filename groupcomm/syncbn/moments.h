@@ -1,12 +1,14 @@
 // Moments: count, mean and sum of squared deviations (M2) of each channel, of one rank's batch or of several batches.
 //
 // Of one batch they come from one pass over deviations d = x - K from a shift K: the mean is K + sum d / n, and M2 is
-// sum d^2 - (sum d)^2 / n. With R = n (mean - K)^2 / M2, the squared distance of K in deviations, rounding of the eight partial sums puts M2
-// off by n/8 x 2^-53 (1 + 3R) of itself at most, and by about the square root of n/8 in place of n/8 (Chan, Golub and LeVeque, "Algorithms for
-// computing the sample variance: analysis and recommendations", The American Statistician 37, 1983). K is 0 at first. Where R is above kFar =
-// 1024, a mean of more than 32 deviations, the channel is passed again with its first element as K, and if that is an outlier, once more
-// with the mean. So M2 is within 10^-6 for 2^24 elements at the worst. Of fp64 elements, whose squares may be too large, also what is not finite
-// is passed again.
+// sum d^2 - (sum d)^2 / n. With R = n (mean - K)^2 / M2, the squared distance of K in deviations, rounding puts M2
+// off by m x 2^-53 (1 + 3R) of itself at most, and by about the square root of m in place of m, where m elements are added
+// one after the other (Chan, Golub and LeVeque, "Algorithms for computing the sample variance: analysis and
+// recommendations", The American Statistician 37, 1983): all n if the eight numbers of a vector are of eight channels, as
+// with channels last or one position, and otherwise n/8, in eight partial sums. K is 0 at first. Where R is above kFar =
+// 1024, a mean of more than 32 deviations, the channel is passed again with its first element as K, and if that is an
+// outlier, once more with the mean. So M2 is within 6 x 10^-6 for 2^24 elements at the worst, and with eight partial sums
+// within 10^-6. Of fp64 elements, whose squares may be too large, also what is not finite is passed again.
 //
 // Moments of several batches are merged by the pairwise formula of Chan, Golub and LeVeque ("Updating formulae and a
 // pairwise algorithm for computing sample variances", Stanford STAN-CS-79-773, 1979).
@@ -35,6 +37,7 @@ struct Moments {
 // In two steps, into `sums`, whose memory is used again. In between these are sums of elements and, in place of M2, of their squares, of
 // which Records::write_sums() makes moments at once unless a mean is far from 0.
 void sum_up(const Batch& batch, const void* x, Moments& sums);
+// Whether finish() takes another pass that matters.
 bool has_far(const Moments& sums) noexcept;
 void finish(const Batch& batch, const void* x, Moments& sums);
 void moments_of(const Batch& batch, const void* x, Moments& moments);

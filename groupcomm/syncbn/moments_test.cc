@@ -132,6 +132,34 @@ TEST(SyncbnMoments, OneFarMeanAmongManyChannelsIsFoundOnEveryProcessor) {
   }
 }
 
+TEST(SyncbnMoments, OfOneElementAChannelTakeNoOtherPassIfItsSquareIsFinite) {
+  for (const std::size_t channels : {1, 7, 8, 19}) {
+    const Batch batch = batch_of(1, channels, 1, DType::kFloat64);
+    auto x = normal<double>(channels, 0.1, 3, 7);
+    x[channels / 2] = 0;
+    Moments sums;
+    sum_up(batch, x.data(), sums);
+    EXPECT_FALSE(has_far(sums)) << channels;
+    for (const DType statistics : {DType::kFloat32, DType::kFloat64}) {
+      const Records records(channels, statistics);
+      std::vector<std::byte> of_sums(records.bytes()), of_moments(records.bytes());
+      records.write_sums(sums, of_sums.data());
+      Moments moments;
+      moments_of(batch, x.data(), moments);
+      EXPECT_EQ(moments.mean, x);
+      EXPECT_EQ(moments.square, std::vector<double>(channels));
+      records.write(moments, of_moments.data());
+      EXPECT_EQ(of_sums, of_moments) << channels;
+    }
+    using Limits = std::numeric_limits<double>;
+    for (const double bad : {1e200, Limits::infinity(), Limits::quiet_NaN()}) {
+      x.back() = bad;
+      sum_up(batch, x.data(), sums);
+      EXPECT_TRUE(has_far(sums)) << bad;
+    }
+  }
+}
+
 // Means on both sides of that bound, of some of the channels that are passed together.
 TEST(SyncbnMoments, HoldAtTheBoundOfAnotherPass) {
   for (const Layout layout : {Layout::kChannelsFirst, Layout::kChannelsLast}) {

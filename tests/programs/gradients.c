@@ -417,19 +417,21 @@ static void left(void) {
   check(aiacc_gradient_free(engine), "free");
 }
 
-/* The last rank frees its engine after a step. The others join when they have heard of it. */
-static void joins_late(void) {
-  const aiacc_gradient_t engine = engine_of("left", 0, 0);
+/* The last rank frees its engine after a step. The others join, if they are to know, when they have heard of it; what they have submitted has
+ * its result. */
+static void joins(const char* name, int knows) {
+  const aiacc_gradient_t engine = engine_of(name, 0, 0);
   const aiacc_tensor_t tensor = tensor_of("weight", 10);
   uint32_t number;
   check(aiacc_gradient_add(engine, 1, &tensor, &number), "add");
   check(aiacc_gradient_submit(engine, number, NULL, NULL, NULL), "submit");
   check(aiacc_gradient_wait(engine), "wait");
   if (rank != size - 1) {
-    while (aiacc_gradient_add(engine, 1, &tensor, &number) == AIACC_OK) usleep(1000);
+    while (knows && aiacc_gradient_add(engine, 1, &tensor, &number) == AIACC_OK) usleep(1000);
     const aiacc_status_t status = aiacc_gradient_join(engine, NULL);
     say("join", status);
     require(status == AIACC_ERR_ABORTED, "nobody joins any more");
+    check(aiacc_gradient_wait(engine), "what was submitted has its result");
   }
   check(aiacc_gradient_free(engine), "free");
 }
@@ -519,7 +521,10 @@ int main(int argc, char** argv) {
   if (strcmp(mode, "wait-for") == 0) wait_for_one();
   if (strcmp(mode, "freed") == 0) freed();
   if (strcmp(mode, "left") == 0) left();
-  if (strcmp(mode, "joins-late") == 0) joins_late();
+  if (strcmp(mode, "joins-late") == 0) {
+    joins("early", 0);
+    joins("left", 1);
+  }
   if (strcmp(mode, "late") == 0) late(argc > 2 ? argv[2] : "2", argc > 3 ? argv[3] : NULL);
   if (strcmp(mode, "stay") == 0 && argc > 2) stay(argv[2]);
   if (strcmp(mode, "death") == 0) {

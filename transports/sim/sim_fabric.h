@@ -37,7 +37,7 @@ struct FabricModel {
                         std::chrono::nanoseconds(50)};
   Duration detection = std::chrono::milliseconds(1);  // from a death until the first peer learns of it
   Duration lease = std::chrono::seconds(30);          // a peer counts as lost after its link was cut for this long
-  bool one_queue = false;  // for all classes, as over one connection: what is short waits behind what is long
+  bool one_queue = false;  // of what a rank sends, for all classes: what is short waits behind what is long
 };
 
 class SimPort;
