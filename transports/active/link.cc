@@ -233,7 +233,7 @@ void Link::disconnect() noexcept {
 // Whether it is gone already, of which the caller tells. What cannot be sent is told when the peer has been lost for it.
 bool Link::transmit(Outgoing& one, std::size_t header_bytes, const void* header) noexcept {
   const char* problem = nullptr;
-  const TrafficClass traffic = one.message.frame.traffic;
+  const TrafficClass traffic = travels_with(one.message.frame);
   if (broken_ || !connect(traffic)) {
     ended(one, std::make_exception_ptr(
                    Error(Code::kPeerFailed, fmt::format("{} cannot connect", shared_.library()), rank_)));
@@ -251,7 +251,8 @@ bool Link::transmit(Outgoing& one, std::size_t header_bytes, const void* header)
 
 void Link::sent(Outgoing& message, const char* problem) noexcept {
   std::exception_ptr error;
-  if (problem != nullptr) {
+  const bool for_nobody = peer_left_ && message.message.frame.kind == FrameKind::kCame;
+  if (problem != nullptr && !for_nobody) {
     error = std::make_exception_ptr(
         Error(Code::kPeerFailed, fmt::format("{}: {}: {}", shared_.name(rank_), shared_.library(), problem), rank_));
     broken(problem);

@@ -24,7 +24,7 @@ bool Link::arrived(Worker* at, const Frame& frame, std::span<const std::byte> re
                    bool eager) noexcept {
   if (losing_ || broken_) return false;
   if (static_cast<std::size_t>(frame.traffic) < kClasses) {
-    if (!std::exchange(way_of(frame.traffic).heard, true)) settle_later();
+    if (!std::exchange(way_of(travels_with(frame)).heard, true)) settle_later();
     switch (frame.kind) {
       case FrameKind::kMessage:
       case FrameKind::kPart: {
