@@ -275,6 +275,30 @@ TEST_P(ActiveDelayOverUcx, AcknowledgementsDoNotWaitBehindBulk) {
   EXPECT_EQ(two.by_bulk, 0);
 }
 
+// Two classes of one window: what waits for its rate fills no window, and keeps nobody from it.
+TEST_P(ActiveDelayOverUcx, WhatWaitsForItsRateKeepsNoOtherClassWaiting) {
+  TearDown();
+  const ActivePortFactory::Marks marks = {io::TrafficMarks{}, io::TrafficMarks{},
+                                          io::TrafficMarks::parse("AIACC_TC_BULK", "delay=1ms"),
+                                          io::TrafficMarks::parse("AIACC_TC_BG", "delay=1ms,rate=8kbit")};
+  ports = std::make_unique<active_test::Ports>(*GetParam(), 7, nullptr, marks);
+  for (int rank = 0; rank < message_conformance::kRanks; ++rank) ports->port(rank).set_receiver(receiver[rank]);
+  std::vector<std::byte> bytes = pattern(30'000, 1), few = pattern(1000, 2);
+  Completion first, waits, bulk;
+  post(1, bytes, first, Traffic::kBackground);  // takes 30 s of the rate
+  ASSERT_TRUE(placed(1));
+  Completion after;
+  post(9, few, after);  // waits for the acknowledgement of the first
+  ASSERT_TRUE(ports->run_until([&] { return first.told == 1 && after.told == 1; }));
+  post(2, bytes, waits, Traffic::kBackground);
+  for (std::uint32_t tag = 3; tag < 8; ++tag) post(tag, few, bulk);
+  run_alone();
+  EXPECT_EQ(bulk.told, 5) << "the window has room for them";
+  EXPECT_EQ(waits.told, 0);
+  ports->port(0).withdraw(waits);
+  ASSERT_TRUE(ports->run_until([&] { return waits.told == 1 && bulk.told == 5; }));
+}
+
 INSTANTIATE_TEST_SUITE_P(Active, ActiveDelayOverUcx, ::testing::Values(&active_test::kUcxOverTcp),
                          [](const auto& one) { return one.param->name; });
 

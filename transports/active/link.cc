@@ -158,8 +158,9 @@ void Link::begin_waiting() noexcept {
       if (!its.empty()) bytes[traffic] = next_bytes(its.front());
     }
     const Instant now = shared_.loop.now();
-    windows_.only(waiting);
-    const unsigned held_back = windows_.held_back(waiting, bytes, shared_.latency_in_use(), now);
+    const unsigned by_rate_now = turns_.permitted(waiting, now);
+    windows_.only(by_rate_now);
+    const unsigned held_back = windows_.held_back(by_rate_now, bytes, shared_.latency_in_use(), now);
     const std::optional<std::size_t> next = turns_.next(waiting, bytes, now, held_back);
     if (!next) {
       const Instant by_rate = turns_.next_by_rate(waiting, now);
