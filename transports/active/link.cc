@@ -114,9 +114,14 @@ bool Link::begin(Outgoing& one) noexcept {
 // So many of a waiting message are sent at once. What goes in parts does so to its end.
 std::uint64_t Link::next_bytes(const Outgoing& one) noexcept {
   const TrafficClass traffic = one.message.header.traffic;
-  const bool is_long = one.lent && one.bytes > ClassWindows::kWholeBytes;
-  const bool divides = one.message.offset > 0 || (is_long && windows_.divides(traffic, shared_.latency_in_use()));
-  return divides ? std::min<std::uint64_t>(one.bytes, windows_.part_bytes(traffic)) : one.bytes;
+  const bool is_begun = one.message.offset > 0;
+  const bool is_long = one.lent && one.bytes > ClassWindows::kWholeBytes && one.bytes <= kMostDivided;
+  if (!is_begun && !is_long) return one.bytes;
+  const bool latency_in_use = shared_.latency_in_use();
+  if (!is_begun && !windows_.divides(traffic, latency_in_use)) return one.bytes;
+  const bool limited = windows_.limits(traffic, latency_in_use);
+  const std::uint64_t part = std::max(windows_.part_bytes(traffic), limited ? 0 : shared_.eager_bytes);
+  return std::min(one.bytes, part);
 }
 
 // Its first bytes, which are copied: the receiver gets parts without a rendezvous.
@@ -379,6 +384,7 @@ void Link::lose(std::exception_ptr why) noexcept {
   for (const Arrived& one : std::exchange(held_, {})) drop(one);
   for (Class& its : classes_) {
     for (const auto& [number, one] : std::exchange(its.early, {})) drop(one);
+    its.joined = Arrived();
   }
   disconnect();
   settle_later();
@@ -418,6 +424,7 @@ void Link::close() noexcept {
   for (const Arrived& one : std::exchange(held_, {})) drop(one);
   for (Class& its : classes_) {
     for (const auto& [number, one] : std::exchange(its.early, {})) drop(one);
+    its.joined = Arrived();
   }
 }
 
