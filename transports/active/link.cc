@@ -104,7 +104,7 @@ bool Link::begin(Outgoing& one) noexcept {
   const TrafficClass traffic = one.message.frame.traffic;
   one.message.frame.number = class_of(traffic).sent++;
   turns_.took(index_of(traffic), one.bytes);
-  const bool limited = windows_.limits(traffic, shared_.latency_in_use());
+  const bool limited = windows_.may_limit(traffic) && windows_.limits(traffic, shared_.latency_in_use());
   if (limited) windows_.began(traffic, one.message.frame.number, one.bytes, shared_.loop.now());
   const bool is_part = limited || one.bytes < one.message.header.length;
   if (is_part) one.message.frame.kind = FrameKind::kPart;
