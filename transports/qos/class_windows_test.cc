@@ -22,7 +22,8 @@ ClassWindows::Delays delays(std::optional<Duration> bulk, std::optional<Duration
   return {std::nullopt, std::nullopt, bulk, background};
 }
 
-// A line of 100 Mbit/s with a path of 200 us there and back, or another, behind a FIFO queue without an end. Something of bulk always waits.
+// A line of 100 Mbit/s with a path of 200 us there and back, or another, behind a FIFO queue without an end. Something
+// of bulk always waits.
 struct SlowLine {
   static constexpr double kBytesPerSecond = 12.5e6;
 
