@@ -37,11 +37,14 @@ def skip_without(transport):
         pytest.skip(way["why"])
 
 
-@pytest.mark.parametrize("transport, bulk", [("tcp", ""), ("tcp", "dscp=10,delay=2ms"), ("ucx", ""), ("ofi", "delay=2ms")])
+@pytest.mark.parametrize("transport, bulk", [("tcp", ""), ("tcp", "dscp=10,delay=2ms"), ("ofi", "delay=2ms")])
 def test_latency_does_not_wait_for_the_switchs_queue(hosts, transport, bulk):
     """The bound is twice what a call takes alone and a chunk of 64 KiB; a real machine has ten times that."""
     skip_without(transport)
-    rows = measure(hosts, bulk, transport)
+    check(measure(hosts, bulk, transport))
+
+
+def check(rows):
     alone, beside, bulk = rows["latency"]["alone"], rows["latency"]["together"], rows["bulk"]
     bound = 2 * alone["p99_us"] + 65536 / LINE * 1e6
     share = 100 * (bulk["together"]["algbw_gbs"] + beside["algbw_gbs"]) / bulk["alone"]["algbw_gbs"]
@@ -51,6 +54,16 @@ def test_latency_does_not_wait_for_the_switchs_queue(hosts, transport, bulk):
     assert beside["p50_us"] <= QUEUE_MS * 1e3 / 2
     assert share >= 50
     assert bulk["wrong"] == 0
+
+
+def test_latency_over_ucx_waits_less_than_without_a_delay(hosts):
+    """By default; the same hosts, one job after the other."""
+    skip_without("ucx")
+    limited, unlimited = (measure(hosts, bulk, "ucx") for bulk in ("", "delay=none"))
+    p50 = [rows["latency"]["together"]["p50_us"] for rows in (limited, unlimited)]
+    print(f"median of 8 KiB beside bulk: {p50[0]:.0f} us, {p50[1]:.0f} without a delay")
+    assert p50[0] < p50[1]
+    check(limited)
 
 
 def segments(hosts, field):

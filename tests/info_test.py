@@ -55,7 +55,7 @@ def test_traffic_classes_with_what_the_host_grants(user):
     lines = [line.split() for line in text.stdout.splitlines()]
     assert ["bulk", "AIACC_TC_BULK", "10", "7", "3", "500", "Mbit/s", "2000", "us", "no", "its", "own"] in lines
     assert ["latency", "AIACC_TC_LAT", "-", "-", "90", "-", "-", "no", "those", "of", "background"] in lines
-    assert ["background", "AIACC_TC_BG", "-", "-", "1", "-", "1000", "us", "beside", "latency", "no", "its", "own"] in lines
+    assert ["background", "AIACC_TC_BG", "-", "-", "1", "-", "1000", "us", "beside", "latency", "over", "TCP", "no", "its", "own"] in lines
     report = json.loads(info("--qos", "--json", inside=inside, **setting).stdout)
     assert [one["name"] for one in report["classes"]] == ["control", "latency", "bulk", "background"]
     assert report["classes"][2]["rate_bits"] == 500_000_000

@@ -13,7 +13,6 @@
 #include "base/fd.h"
 #include "transports/qos/class_shares.h"
 #include "transports/qos/latency_use.h"
-#include "transports/tcp/tcp_port.h"
 
 namespace aiacc::info {
 namespace {

@@ -174,7 +174,7 @@ std::vector<Row> classes(const Json& report) {
     const std::string delay = !one["delay_us"].is_null() ? delay_of(one["delay_us"])
                               : one["delay_beside_latency_us"].is_null()
                                   ? "-"
-                                  : delay_of(one["delay_beside_latency_us"]) + " beside latency";
+                                  : delay_of(one["delay_beside_latency_us"]) + " beside latency over TCP";
     rows.push_back({plain(one["name"]), plain(one["setting"]), or_dash(one["dscp"]), or_dash(one["priority"]),
                     one["share"].is_null() ? "first" : plain(one["share"]), rate, delay,
                     one["lossless"].as_bool() ? "yes" : "no",

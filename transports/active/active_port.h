@@ -56,7 +56,7 @@ class ActivePort final : public MessagePort {
     std::vector<Peer> peers;  // by world rank, this rank included, whose classes the workers below are for
     Duration answer_limit = std::chrono::seconds(10);
     Duration broken_limit{};
-    Marks marks{};  // of which the port keeps shares and rates; the workers have the others
+    Marks marks{};  // of which the port keeps shares, rates and delays; the workers have the others
   };
 
   // The workers become the port's. Ranks know their addresses.

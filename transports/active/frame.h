@@ -11,7 +11,7 @@
 namespace aiacc::active {
 
 inline constexpr std::size_t kClasses = kTrafficClasses;
-inline constexpr std::uint16_t kFrameVersion = 4;
+inline constexpr std::uint16_t kFrameVersion = 4;  // with it kAddressVersion in active_port_factory.cc
 
 enum class FrameKind : std::uint8_t {
   kMessage = 1,    // a MessageHeader follows; the payload is the message's
@@ -31,13 +31,18 @@ using Token = std::array<std::uint8_t, 12>;
 struct Frame {
   std::uint16_t version = kFrameVersion;
   FrameKind kind = FrameKind::kMessage;
-  TrafficClass traffic = TrafficClass::kControl;  // of a message and of what is said about one
+  TrafficClass traffic = TrafficClass::kControl;  // of a message and of what is said about one: travels_with()
   std::uint32_t from = 0;                         // rank
   std::uint32_t epoch = 0;                        // MessagePort::renew()
   Token token{};
   std::uint64_t number = 0;  // of the message or part in its class, from 0
 };
 static_assert(sizeof(Frame) == 32 && std::is_trivially_copyable_v<Frame>);
+
+// The class by whose endpoint a frame goes. An acknowledgement does not wait behind what its sender sends of that class.
+inline TrafficClass travels_with(const Frame& frame) noexcept {
+  return frame.kind == FrameKind::kCame ? TrafficClass::kControl : frame.traffic;
+}
 
 using Counts = std::array<std::uint64_t, kClasses>;
 

@@ -104,7 +104,7 @@ bool Link::begin(Outgoing& one) noexcept {
   const TrafficClass traffic = one.message.frame.traffic;
   one.message.frame.number = class_of(traffic).sent++;
   turns_.took(index_of(traffic), one.bytes);
-  const bool limited = windows_.limits(traffic, shared_.latency_in_use());
+  const bool limited = windows_.may_limit(traffic) && windows_.limits(traffic, shared_.latency_in_use());
   if (limited) windows_.began(traffic, one.message.frame.number, one.bytes, shared_.loop.now());
   const bool is_part = limited || one.bytes < one.message.header.length;
   if (is_part) one.message.frame.kind = FrameKind::kPart;
@@ -114,9 +114,14 @@ bool Link::begin(Outgoing& one) noexcept {
 // So many of a waiting message are sent at once. What goes in parts does so to its end.
 std::uint64_t Link::next_bytes(const Outgoing& one) noexcept {
   const TrafficClass traffic = one.message.header.traffic;
-  const bool is_long = one.lent && one.bytes > ClassWindows::kWholeBytes;
-  const bool divides = one.message.offset > 0 || (is_long && windows_.divides(traffic, shared_.latency_in_use()));
-  return divides ? std::min<std::uint64_t>(one.bytes, windows_.part_bytes(traffic)) : one.bytes;
+  const bool is_begun = one.message.offset > 0;
+  const bool is_long = one.lent && one.bytes > ClassWindows::kWholeBytes && one.bytes <= kMostDivided;
+  if (!is_begun && !is_long) return one.bytes;
+  const bool latency_in_use = shared_.latency_in_use();
+  if (!is_begun && !windows_.divides(traffic, latency_in_use)) return one.bytes;
+  const bool limited = windows_.limits(traffic, latency_in_use);
+  const std::uint64_t part = std::max(windows_.part_bytes(traffic), limited ? 0 : shared_.eager_bytes);
+  return std::min(one.bytes, part);
 }
 
 // Its first bytes, which are copied: the receiver gets parts without a rendezvous.
@@ -158,8 +163,9 @@ void Link::begin_waiting() noexcept {
       if (!its.empty()) bytes[traffic] = next_bytes(its.front());
     }
     const Instant now = shared_.loop.now();
-    windows_.only(waiting);
-    const unsigned held_back = windows_.held_back(waiting, bytes, shared_.latency_in_use(), now);
+    const unsigned by_rate_now = turns_.permitted(waiting, now);
+    windows_.only(by_rate_now);
+    const unsigned held_back = windows_.held_back(by_rate_now, bytes, shared_.latency_in_use(), now);
     const std::optional<std::size_t> next = turns_.next(waiting, bytes, now, held_back);
     if (!next) {
       const Instant by_rate = turns_.next_by_rate(waiting, now);
@@ -233,7 +239,7 @@ void Link::disconnect() noexcept {
 // Whether it is gone already, of which the caller tells. What cannot be sent is told when the peer has been lost for it.
 bool Link::transmit(Outgoing& one, std::size_t header_bytes, const void* header) noexcept {
   const char* problem = nullptr;
-  const TrafficClass traffic = one.message.frame.traffic;
+  const TrafficClass traffic = travels_with(one.message.frame);
   if (broken_ || !connect(traffic)) {
     ended(one, std::make_exception_ptr(
                    Error(Code::kPeerFailed, fmt::format("{} cannot connect", shared_.library()), rank_)));
@@ -251,7 +257,8 @@ bool Link::transmit(Outgoing& one, std::size_t header_bytes, const void* header)
 
 void Link::sent(Outgoing& message, const char* problem) noexcept {
   std::exception_ptr error;
-  if (problem != nullptr) {
+  const bool for_nobody = peer_left_ && message.message.frame.kind == FrameKind::kCame;
+  if (problem != nullptr && !for_nobody) {
     error = std::make_exception_ptr(
         Error(Code::kPeerFailed, fmt::format("{}: {}: {}", shared_.name(rank_), shared_.library(), problem), rank_));
     broken(problem);
@@ -377,6 +384,7 @@ void Link::lose(std::exception_ptr why) noexcept {
   for (const Arrived& one : std::exchange(held_, {})) drop(one);
   for (Class& its : classes_) {
     for (const auto& [number, one] : std::exchange(its.early, {})) drop(one);
+    its.joined = Arrived();
   }
   disconnect();
   settle_later();
@@ -416,6 +424,7 @@ void Link::close() noexcept {
   for (const Arrived& one : std::exchange(held_, {})) drop(one);
   for (Class& its : classes_) {
     for (const auto& [number, one] : std::exchange(its.early, {})) drop(one);
+    its.joined = Arrived();
   }
 }
 

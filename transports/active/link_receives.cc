@@ -24,7 +24,7 @@ bool Link::arrived(Worker* at, const Frame& frame, std::span<const std::byte> re
                    bool eager) noexcept {
   if (losing_ || broken_) return false;
   if (static_cast<std::size_t>(frame.traffic) < kClasses) {
-    if (!std::exchange(way_of(frame.traffic).heard, true)) settle_later();
+    if (!std::exchange(way_of(travels_with(frame)).heard, true)) settle_later();
     switch (frame.kind) {
       case FrameKind::kMessage:
       case FrameKind::kPart: {
@@ -100,8 +100,11 @@ bool Link::keep(Arrived& one) {
 bool Link::in_turn(const Arrived& one, bool kept) noexcept {
   Class& its = class_of(one.header.traffic);
   ++its.offered;
-  if (its.withdrawn.erase(one.number) == 0) {
-    if (one.bytes == one.header.length) return offer(one, kept);
+  const bool withdrawn = its.withdrawn.erase(one.number) > 0;
+  const bool is_whole = one.bytes == one.header.length;
+  if (is_whole || withdrawn) its.joined = Arrived();  // of a message that was withdrawn between its parts
+  if (!withdrawn) {
+    if (is_whole) return offer(one, kept);
     part_came(one);
     return false;
   }
@@ -113,7 +116,7 @@ bool Link::in_turn(const Arrived& one, bool kept) noexcept {
 // The message is offered when its last part has come.
 void Link::part_came(const Arrived& one) noexcept {
   Arrived& joined = class_of(one.header.traffic).joined;
-  if (one.offset == 0 && one.header.length <= ActivePort::kHeldBytes) {
+  if (one.offset == 0 && one.header.length <= kMostDivided) {
     joined = Arrived();
     joined.header = one.header;
     joined.copy = std::make_shared_for_overwrite<std::byte[]>(one.header.length);

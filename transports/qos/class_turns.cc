@@ -6,16 +6,22 @@ namespace aiacc {
 
 std::optional<std::size_t> ClassTurns::next(unsigned waiting, const Bytes& bytes, Instant now,
                                             unsigned held_back) const noexcept {
-  for (unsigned left = waiting & ~held_back; left != 0;) {
+  for (unsigned left = permitted(waiting & ~held_back, now); left != 0;) {
     const std::size_t traffic = shares_.first(left);
     left &= ~(1U << traffic);
-    if (rates_[traffic] > 0 && permitted_[traffic] > now) continue;
     const bool turns = is_long(traffic) && (takes_turns_ || latency_in_use_);
     const bool fits = under_way_ == 0 || under_way_ + bytes[traffic] <= kUnderWay;
     if (turns && !fits) return std::nullopt;  // a shorter one of another class does not overtake it
     return traffic;
   }
   return std::nullopt;
+}
+
+unsigned ClassTurns::permitted(unsigned waiting, Instant now) const noexcept {
+  for (std::size_t traffic = 0; traffic < kTrafficClasses; ++traffic) {
+    if (rates_[traffic] > 0 && permitted_[traffic] > now) waiting &= ~(1U << traffic);
+  }
+  return waiting;
 }
 
 Instant ClassTurns::next_by_rate(unsigned waiting, Instant now) const noexcept {

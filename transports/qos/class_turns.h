@@ -45,6 +45,8 @@ class ClassTurns {
   // rate, or for what is under way. `held_back`: those that wait for something else.
   std::optional<std::size_t> next(unsigned waiting, const Bytes& bytes, Instant now,
                                   unsigned held_back = 0) const noexcept;
+  // Those of the classes `waiting` that do not wait for their rate.
+  unsigned permitted(unsigned waiting, Instant now) const noexcept;
   // When the first of these that wait for their rate may go on; kNever if none does.
   Instant next_by_rate(unsigned waiting, Instant now) const noexcept;
   // The class has begun a message, while all of `waiting`, itself among them, had one to send.

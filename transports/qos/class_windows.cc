@@ -36,7 +36,8 @@ unsigned ClassWindows::held_back(unsigned waiting, const ClassTurns::Bytes& byte
     if (!its.bytes) its.bytes.emplace(its.limit);
     for (std::size_t traffic = 0; traffic < kTrafficClasses; ++traffic) {
       if ((its.classes & waiting & 1U << traffic) == 0) continue;
-      if (!its.bytes->admits(bytes[traffic], its.flow.state(), now)) held |= its.classes;
+      const bool has_room = its.bytes->admits(bytes[traffic], its.flow.state(), now);
+      if (!has_room || its.flow.waits_for_path(bytes[traffic], now)) held |= its.classes;
     }
   }
   return held;

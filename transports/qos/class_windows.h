@@ -30,6 +30,8 @@ class ClassWindows {
 
   ClassWindows(const Delays& delays, bool beside_latency) noexcept;
 
+  // At some time; false: nothing else needs to be asked.
+  bool may_limit(TrafficClass traffic) const noexcept { return window_of_[static_cast<std::size_t>(traffic)] != kNone; }
   // Messages of the class wait for a window at present, and the peer acknowledges them.
   bool limits(TrafficClass traffic, bool latency_in_use) const noexcept {
     const std::size_t its = window_of_[static_cast<std::size_t>(traffic)];

@@ -22,7 +22,8 @@ ClassWindows::Delays delays(std::optional<Duration> bulk, std::optional<Duration
   return {std::nullopt, std::nullopt, bulk, background};
 }
 
-// A line of 100 Mbit/s with a path of 200 us there and back, behind a FIFO queue without an end. Something of bulk always waits.
+// A line of 100 Mbit/s with a path of 200 us there and back, or another, behind a FIFO queue without an end. Something
+// of bulk always waits.
 struct SlowLine {
   static constexpr double kBytesPerSecond = 12.5e6;
 
@@ -38,7 +39,7 @@ struct SlowLine {
         longest_wait = std::max(longest_wait, free - now);
         line_free =
             after(free, Duration(static_cast<std::int64_t>(static_cast<double>(bytes) / kBytesPerSecond * 1e9)));
-        under_way.emplace_back(number, after(line_free, 200us));
+        under_way.emplace_back(number, after(line_free, path));
         windows.began(Traffic::kBulk, number++, bytes, now);
       }
       now = under_way.front().second;
@@ -50,6 +51,7 @@ struct SlowLine {
 
   ClassWindows windows;
   std::uint64_t bytes;
+  Duration path = 200us;
   Instant now{};
   Instant line_free{};
   std::deque<std::pair<std::uint64_t, Instant>> under_way;
@@ -80,6 +82,30 @@ TEST(ClassWindows, LimitShortMessagesToo) {
   line.longest_wait = {};
   line.run(1s);
   EXPECT_LE(line.longest_wait, 3ms);
+}
+
+// Longer than the limit, and nothing else was sent on it.
+TEST(ClassWindows, ShortMessagesFillALongPath) {
+  SlowLine line(1ms, 1000);
+  line.path = 20ms;
+  line.run(10s);
+  line.longest_wait = {};
+  line.delivered = 0;
+  line.run(1s);
+  EXPECT_LE(line.longest_wait, 3ms);
+  EXPECT_GE(line.delivered, 0.85 * SlowLine::kBytesPerSecond);
+}
+
+// The window's own queue does not come to count as a part of the path.
+TEST(ClassWindows, KeepTheQueueToTheLimitForManySpans) {
+  SlowLine line(1ms, ClassWindows::kPartBytes);
+  line.run(1s);
+  line.longest_wait = {};
+  line.delivered = 0;
+  line.run(20min);
+  const Duration part(static_cast<std::int64_t>(ClassWindows::kPartBytes / SlowLine::kBytesPerSecond * 1e9));
+  EXPECT_LE(line.longest_wait, 1ms + part);
+  EXPECT_GE(line.delivered, 0.85 * 1200 * SlowLine::kBytesPerSecond);
 }
 
 TEST(ClassWindows, AMessageOfAnyLengthMayBeginWhereNothingIsUnderWay) {
@@ -151,10 +177,11 @@ TEST(MessageFlow, TheLeastRoundTripIsOfMinutes) {
     EXPECT_TRUE(flow.acknowledged(Traffic::kBulk, number++, now));
   };
   take(MessageFlow::kLeastTimed - 1, 1us);
-  EXPECT_EQ(flow.state().least_rtt, Duration{}) << "too short to tell";
+  EXPECT_EQ(flow.state().least_rtt, 1us) << "until a longer one tells";
   take(16 << 10, 3ms);
   take(16 << 10, 2ms);
   take(16 << 10, 5ms);
+  take(MessageFlow::kLeastTimed - 1, 1us);
   EXPECT_EQ(flow.state().least_rtt, 2ms);
   now = after(now, MessageFlow::kSpan);
   take(16 << 10, 4ms);

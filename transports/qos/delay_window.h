@@ -1,6 +1,7 @@
-// DelayWindow: how many bytes one connection, or one path through a library (ClassWindows), may have under way, so that what it keeps waiting in the network's queues waits no longer than
-// a limit. The kernel's congestion control fills a queue until packets are lost or marked; on a link with a deep one everything else waits
-// behind it. This is a cap above that control, which stays in place; where nothing queues it grows until it does not matter.
+// DelayWindow: how many bytes one connection, or one path through a library (ClassWindows), may have under way, so that
+// what it keeps waiting in the network's queues waits no longer than a limit. The kernel's congestion control fills a
+// queue until packets are lost or marked; on a link with a deep one everything else waits behind it. This is a cap
+// above that control, which stays in place; where nothing queues it grows until it does not matter.
 //
 //   window <- (window + delivered rate * (least round trip + limit) + sqrt(kStep * window)) / 2       once a period
 //
