@@ -20,7 +20,8 @@ constexpr std::size_t kMostAddressBytes = 16 << 10;  // of a worker
 // An address: the transport's name, this byte, and a hash of the rest, because libraries read what they are given unchecked. Then the
 // number of the worker of each class, and of each worker how many bytes its address has (16 bits), and these.
 constexpr std::uint8_t kAddressVersion = 3;
-static_assert(active::kFrameVersion == 4, "increase kAddressVersion, too: ranks with other frames have no such transport");
+static_assert(active::kFrameVersion == 4,
+              "increase kAddressVersion, too: ranks with other frames have no such transport");
 
 std::size_t prefix_bytes(std::string_view transport) { return transport.size() + 1 + sizeof(std::uint64_t); }
 
