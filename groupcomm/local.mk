@@ -145,5 +145,8 @@ endif
 
 groupcomm_tests += \
 	groupcomm/softmax/softmax_sim_test.cc \
+	groupcomm/syncbn/exact_moments_test.h \
+	groupcomm/syncbn/kernels_test.cc \
 	groupcomm/syncbn/moments_test.cc \
-	groupcomm/syncbn/passes_sim_test.cc
+	groupcomm/syncbn/passes_sim_test.cc \
+	groupcomm/syncbn/records_test.cc

@@ -2,7 +2,6 @@
 import collections
 import hashlib
 import os
-import pathlib
 import re
 import signal
 import tempfile
@@ -10,26 +9,17 @@ import time
 
 import pytest
 
-import namespace_hosts
 from launcher_slurm import SlurmHosts, unpacked
 from launcher_support import AIACCRUN, STAGE, TOLERANCE, closing_line
-from namespace_hosts import Hosts
+from unpacked_packages import running
 
 WHERE = 'echo "$AIACC_RANK $(hostname) ${SLURMD_NODENAME-} $SLURM_NTASKS ${SLURM_PROCID-none} ${SLURM_STEP_ID-none}"'
 
 
 @pytest.fixture(scope="module")
 def slurm():
-    if namespace_hosts.unavailable():
-        pytest.skip(namespace_hosts.unavailable())
-    if os.geteuid() != 0:
-        pytest.skip("Slurm needs root")
-    root, reason = unpacked()
-    if reason:
-        pytest.skip(reason)
-    with tempfile.TemporaryDirectory(prefix="aiacc-slurm-") as folder, Hosts(3) as lab:
-        with SlurmHosts(lab, pathlib.Path(folder), root) as slurm:
-            yield slurm
+    with running("slurm", unpacked, SlurmHosts) as slurm:
+        yield slurm
 
 
 @pytest.fixture(autouse=True)

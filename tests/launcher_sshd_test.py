@@ -3,31 +3,21 @@ import os
 import pathlib
 import re
 import signal
-import tempfile
 import time
 
 import pytest
 
-import namespace_hosts
 from launcher_sshd import SshHosts, unpacked
 from launcher_support import closing_line, compiled
-from namespace_hosts import Hosts
+from unpacked_packages import running
 
 BOUND = 5
 
 
 @pytest.fixture(scope="module")
 def hosts():
-    if namespace_hosts.unavailable():
-        pytest.skip(namespace_hosts.unavailable())
-    if os.geteuid() != 0:
-        pytest.skip("sshd needs root")
-    root, reason = unpacked()
-    if reason:
-        pytest.skip(reason)
-    with tempfile.TemporaryDirectory(prefix="aiacc-sshd-") as folder, Hosts(3) as lab:
-        with SshHosts(lab, pathlib.Path(folder), root) as hosts:
-            yield hosts
+    with running("sshd", unpacked, SshHosts) as hosts:
+        yield hosts
 
 
 @pytest.fixture(autouse=True)

@@ -1,8 +1,14 @@
 """Servers of Debian packages that tests run and never install, as their post-install steps would start services on the machine."""
+import contextlib
 import os
 import pathlib
 import shutil
 import subprocess
+import tempfile
+
+import pytest
+
+import namespace_hosts
 
 
 def unpacked(name, packages, program):
@@ -33,3 +39,16 @@ def library_path(root):
     """LD_LIBRARY_PATH of what is unpacked there."""
     own = [] if root == pathlib.Path("/") else root.glob("**/lib*.so*")
     return ":".join(sorted({str(library.parent) for library in own}))
+
+
+@contextlib.contextmanager
+def running(name, unpacked, server):
+    """`server(lab, folder, root)` on three hosts of namespaces, with what `unpacked()` has found; without, a test is skipped."""
+    root, reason = None, namespace_hosts.unavailable() or (None if os.geteuid() == 0 else f"{name} needs root")
+    if not reason:
+        root, reason = unpacked()
+    if reason:
+        pytest.skip(str(reason))
+    with tempfile.TemporaryDirectory(prefix=f"aiacc-{name}-") as folder, namespace_hosts.Hosts(3) as lab:
+        with server(lab, pathlib.Path(folder), root) as hosts:
+            yield hosts
