@@ -228,10 +228,10 @@ constexpr std::array kTable{
               "alike, with the name of rank and tensor. The same on all ranks.",
               "0.1"},
     ConfigRow{"AIACC_TUNE", &V::tune, "no", "", "", kUser,
-              "Whether a gradient engine looks for the best fusion size and number of allreduces at a time, beginning "
-              "with AIACC_FUSION_BYTES and AIACC_FUSION_STREAMS: some 50 steps of a recorded schedule are its trials, "
-              "and later ones only if the time of a step changes. Level info of AIACC_LOG has what it finds. The same "
-              "on all ranks.",
+              "Whether a gradient engine looks for the best fusion size, number of allreduces at a time and algorithm "
+              "between hosts, beginning with AIACC_FUSION_BYTES, AIACC_FUSION_STREAMS and the usual algorithm: some 50 "
+              "steps of a recorded schedule are its trials, and later ones only if the time of a step changes. Level "
+              "info of AIACC_LOG has what it finds. The same on all ranks.",
               "0.1"},
     ConfigRow{"AIACC_TUNE_CACHE", &V::tune_cache, "", "", "", kUser,
               "The file in which rank 0 keeps what AIACC_TUNE found, for each model and number of ranks; none for no "

@@ -24,8 +24,9 @@ class Mailbox;   // transports/mailbox.h: matched messages to any member
 class Exchange;  // transports/exchange.h: one operation's part in the mailbox
 
 namespace inter {
-class Selector;  // collectives/inter/selector.h: of algorithms between hosts
-}
+struct AlgorithmInfo;  // collectives/inter/algorithm_info.h: an algorithm between hosts
+class Selector;        // collectives/inter/selector.h: the choice among them
+}  // namespace inter
 
 struct Team {
   ViewPtr view;
@@ -125,6 +126,9 @@ struct Call {
   std::span<const Extent> recv_blocks = {};  // of all-to-all in op.recv
   std::span<const Tensor> tensors = {};      // of a grouped allreduce
   int* sender = nullptr;                     // of a recv from any: receives the sender's rank
+  // Between hosts, where it can serve and the payload is not short; null: as selection chooses. The same on all members, who do not
+  // compare it.
+  const inter::AlgorithmInfo* preferred = nullptr;
 
   std::size_t element_bytes() const noexcept { return reduction.element_bytes(); }
   std::size_t bytes() const noexcept { return count * element_bytes(); }

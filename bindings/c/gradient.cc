@@ -324,6 +324,7 @@ aiacc_status_t aiacc_gradient_get_stats(aiacc_gradient_t engine, aiacc_gradient_
     known.tuning = !counted.tunes ? 0 : counted.settled ? 2 : 1;
     known.tune_steps = counted.tune_steps;
     known.tune_searches = counted.tune_searches;
+    known.algorithm = counted.algorithm;
     std::memset(stats, 0, size);
     std::memcpy(stats, &known, std::min(size, sizeof known));
   });

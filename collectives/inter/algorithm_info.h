@@ -11,6 +11,8 @@
 
 namespace aiacc::inter {
 
+struct AlgorithmInfo;
+
 // What the choice of an algorithm depends on: the same on all ranks that take part in a call.
 struct Shape {
   Collective kind = Collective::kBarrier;
@@ -27,6 +29,7 @@ struct Shape {
   // The ranks stand for their hosts, and each block is made of so many, which have at most so many bytes each.
   std::size_t combined = 1;
   std::size_t longest_of_combined = 0;
+  const AlgorithmInfo* preferred = nullptr;  // by the caller (Call::preferred)
 };
 
 Shape shape_of(const Operation& op) noexcept;

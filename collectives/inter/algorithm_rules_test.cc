@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <vector>
 
 #include "base/config.h"
@@ -80,6 +81,48 @@ TEST(AlgorithmRules, AreObeyedWhereTheAlgorithmCanServe) {
   ordered.ordered = true;
   EXPECT_EQ(chosen("allreduce=ring", ordered), "none");
   EXPECT_EQ(chosen("allreduce=^ordered", ordered), "double-tree");
+}
+
+TEST(AlgorithmRules, ACallerMayPreferAnAlgorithmForLongPayloads) {
+  Told told;
+  const AlgorithmRules any, only_rings = rules_of("allreduce=ring");
+  Selector free(any, told), bound(only_rings, told);
+  const auto named = [](std::string_view name) {
+    const auto all = algorithms_of(Collective::kAllreduce);
+    return *std::find_if(all.begin(), all.end(), [name](const AlgorithmInfo* one) { return one->name == name; });
+  };
+  Shape shape = allreduce_of(1 << 20, 4);
+  shape.preferred = named("double-tree");
+  EXPECT_EQ(free.choose(shape, true).name, "double-tree");
+  EXPECT_EQ(bound.choose(shape, true).name, "ring") << "the user's wish comes first";
+  Shape other = shape;
+  other.kind = Collective::kReduceScatter;
+  EXPECT_EQ(free.choose(other, true).name, usual_algorithm(other).name) << "a phase of another kind";
+  shape.bytes = shape.wide_bytes = 64 << 10;
+  EXPECT_EQ(free.choose(shape, true).name, "recursive-doubling") << "a short one";
+  shape = allreduce_of(1 << 20, 6);
+  shape.preferred = named("halving-doubling");
+  EXPECT_EQ(free.choose(shape, true).name, "ring") << "it cannot serve six ranks";
+  EXPECT_TRUE(told.sentences.empty());
+}
+
+TEST(AlgorithmRules, AlternativesAreOthersThatMayServeInGoodTime) {
+  const auto names = [](const Shape& shape, const AlgorithmRules& rules, std::size_t most) {
+    std::vector<std::string_view> found;
+    for (const AlgorithmInfo* one : alternatives(shape, rules, nullptr, most)) found.push_back(one->name);
+    return found;
+  };
+  using Names = std::vector<std::string_view>;
+  const Shape four = allreduce_of(8 << 20, 4);
+  EXPECT_EQ(names(four, {}, 2).size(), 2u);
+  EXPECT_EQ(names(four, {}, 1), Names(1, names(four, {}, 2).front()));
+  for (const std::string_view name : names(four, {}, 9)) {
+    EXPECT_NE(name, usual_algorithm(four).name);
+    EXPECT_NE(name, "one-round") << "it sends three times as much";
+  }
+  EXPECT_EQ(names(four, rules_of("allreduce=ring"), 9), Names());
+  EXPECT_EQ(names(four, rules_of("allreduce=ring|double-tree|halving-doubling"), 9),
+            names(four, rules_of("allreduce=^one-round|ordered|recursive-doubling"), 9));
 }
 
 TEST(AlgorithmRules, TheUserIsToldOnceThatNoneCanServe) {

@@ -124,7 +124,8 @@ Shape shape_of(const Call& call, int ranks) noexcept {
           .narrows = reduces && reduction.narrows(),
           .ordered = reduces && reduction.ordered(),
           .takes_partials = reduces && reduction.takes_partials(),
-          .uneven = call.uneven};
+          .uneven = call.uneven,
+          .preferred = call.preferred};
 }
 
 Shape shape_of(const Operation& op) noexcept {
@@ -132,6 +133,7 @@ Shape shape_of(const Operation& op) noexcept {
   // A broadcast's slices between hosts follow one another like one message (hier/broadcast.h).
   if (shape.kind == Collective::kBroadcast && op.whole().kind == Collective::kBroadcast)
     shape.bytes = shape.wide_bytes = op.whole().bytes();
+  shape.preferred = op.whole().preferred;
   shape.among_some = is_among_some(op);
   // Not of this rank, which may be alone on its host, but the same for all.
   shape.skips_host = shape.among_some && shape.ranks > op.team.view->hosts();

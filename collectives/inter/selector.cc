@@ -8,6 +8,7 @@
 #include "base/quantity.h"
 #include "collectives/inter/algorithm_table.h"
 #include "collectives/inter/algorithms.h"
+#include "collectives/inter/select.h"
 
 namespace aiacc::inter {
 
@@ -20,14 +21,42 @@ const AlgorithmInfo* tabled_algorithm(const Shape& shape, const AlgorithmRules& 
   return found != nullptr && rules.permits(*found) ? found : nullptr;
 }
 
+bool can_serve(const AlgorithmInfo& algorithm, const Shape& shape, const AlgorithmRules& rules) noexcept {
+  return algorithm.kind == shape.kind && rules.permits(algorithm) && algorithm.obstacle(shape).empty();
+}
+
+bool takes_preferred(const Shape& shape, const AlgorithmRules& rules) noexcept {
+  return shape.preferred != nullptr && shape.ranks > 1 && shape.bytes > kRecursiveDoublingBytes &&
+         can_serve(*shape.preferred, shape, rules);
+}
+
 }  // namespace
 
 const AlgorithmInfo* permitted_algorithm(const Shape& shape, const AlgorithmRules& rules,
                                          const AlgorithmTable* table) noexcept {
+  if (takes_preferred(shape, rules)) return shape.preferred;
   if (const AlgorithmInfo* const found = tabled_algorithm(shape, rules, table)) return found;
   const AlgorithmInfo& usual = usual_algorithm(shape);
   if (shape.ranks == 1 || rules.permits(usual)) return &usual;
   return cheapest_algorithm(shape, rules.permitted(shape.kind));
+}
+
+std::vector<const AlgorithmInfo*> alternatives(const Shape& shape, const AlgorithmRules& rules,
+                                               const AlgorithmTable* table, std::size_t most) {
+  constexpr NetworkModel kUsual;
+  constexpr double kTimesFastest = 2;
+  const auto time_us = [&](const AlgorithmInfo* one) { return kUsual.time_us(one->cost(shape)); };
+  std::vector<const AlgorithmInfo*> found;
+  for (const AlgorithmInfo* algorithm : algorithms_of(shape.kind)) {
+    if (can_serve(*algorithm, shape, rules)) found.push_back(algorithm);
+  }
+  if (found.empty()) return found;
+  std::stable_sort(found.begin(), found.end(), [&](auto* one, auto* two) { return time_us(one) < time_us(two); });
+  const double longest_us = kTimesFastest * time_us(found.front());
+  const AlgorithmInfo* const chosen = permitted_algorithm(shape, rules, table);
+  std::erase_if(found, [&](auto* one) { return one == chosen || time_us(one) > longest_us; });
+  found.resize(std::min(found.size(), most));
+  return found;
 }
 
 std::string_view reason_of_choice(const Shape& shape, const AlgorithmRules& rules,
@@ -42,7 +71,7 @@ std::string_view reason_of_choice(const Shape& shape, const AlgorithmRules& rule
 }
 
 const AlgorithmInfo& Selector::choose(const Shape& shape, bool tells) {
-  if (table_ == nullptr && !rules_.restricts(shape.kind)) return usual_algorithm(shape);
+  if (table_ == nullptr && shape.preferred == nullptr && !rules_.restricts(shape.kind)) return usual_algorithm(shape);
   const AlgorithmInfo* const permitted = permitted_algorithm(shape, rules_, table_);
   if (permitted != nullptr) return *permitted;
   const AlgorithmInfo& usual = usual_algorithm(shape);

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <string>
+#include <vector>
 
 #include "collectives/inter/algorithm_rules.h"
 
@@ -12,10 +13,15 @@ struct AlgorithmInfo;
 class AlgorithmTable;
 struct Shape;
 
-// A permitted algorithm that can serve the call: the one of the table, if there is one (null: no table); otherwise the usual
-// one, if it is permitted. Null: no permitted one can.
+// A permitted algorithm that can serve the call: the one that its caller prefers, if any, unless the payload is short; then the one of
+// the table, if there is one (null: no table); otherwise the usual one, if it is permitted. Null: no permitted one can.
 const AlgorithmInfo* permitted_algorithm(const Shape& shape, const AlgorithmRules& rules,
                                          const AlgorithmTable* table = nullptr) noexcept;
+
+// Other permitted algorithms that can serve such a call and, by what is predicted, take at most twice as long as the fastest; at most
+// `most`, the fastest first. What a caller that measures may prefer.
+std::vector<const AlgorithmInfo*> alternatives(const Shape& shape, const AlgorithmRules& rules,
+                                               const AlgorithmTable* table, std::size_t most);
 
 // Why calls of this shape get their algorithm, as a noun or clause.
 std::string_view reason_of_choice(const Shape& shape, const AlgorithmRules& rules,

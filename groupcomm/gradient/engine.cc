@@ -7,6 +7,8 @@
 #include <utility>
 
 #include "base/hash.h"
+#include "collectives/hier/select.h"
+#include "collectives/inter/selector.h"
 #include "groupcomm/gradient/engine_wait.h"
 #include "runtime/context.h"
 #include "runtime/group/group.h"
@@ -44,6 +46,21 @@ NegotiatorOptions negotiator_options(const Group& group, const EngineOptions& op
   return given;
 }
 
+// To what is chosen for its sums of fp32 of that length.
+std::vector<const inter::AlgorithmInfo*> alternatives_of(Group& group, std::size_t bytes) {
+  constexpr std::size_t kMost = 2;
+  const View& view = *group.team().view;
+  if (view.hosts() == 1) return {};
+  Call call;
+  call.kind = Collective::kAllreduce;
+  call.count = bytes / size_of(call.reduction.type);
+  const auto most = static_cast<std::size_t>(view.most_on_a_host());
+  const inter::Shape between = hier::shape_between(inter::shape_of(call, group.size()), view.hosts(), most,
+                                                   view.fewest_on_a_host() == view.most_on_a_host());
+  Context& context = group.context();
+  return inter::alternatives(between, context.config().algorithms, context.algorithm_table(), kMost);
+}
+
 std::string described(const Group& group, const std::string& name) {
   return name.empty() ? fmt::format("the gradient engine of {}", group.describe())
                       : fmt::format("the gradient engine '{}'", name);
@@ -75,6 +92,8 @@ Engine::Engine(Group& group, EngineOptions options)
   if (!tunes(group, options_)) return;
   TuningOptions tuning;
   tuning.start = {options_.fusion_bytes, options_.in_flight};
+  if (options_.wire == WireType::kFloat32) alternatives_ = alternatives_of(group, options_.fusion_bytes);
+  for (const inter::AlgorithmInfo* one : alternatives_) tuning.alternatives.emplace_back(one->name);
   tuning.described = inbox_.describe();
   tuning.rank = group.rank();
   tuning.placement = placement_of(group);
@@ -286,9 +305,14 @@ void Engine::launch(const Launch& launched) {
   launches_->launch(std::move(flight), table.agreed(launched.tensors.front()).name);
 }
 
+const inter::AlgorithmInfo* Engine::alternative(TunedSetting setting) const noexcept {
+  return setting.algorithm == 0 ? nullptr : alternatives_[static_cast<std::size_t>(setting.algorithm) - 1];
+}
+
 void Engine::begin_pass(bool votes) {
   const TunedSetting setting = tuning_->begin_pass();
   launches_->set_in_flight(setting.in_flight);
+  launches_->prefer(alternative(setting));
   inbox_.set_enough(setting.fusion_bytes);
   if (votes) launches_->vote(tuning_->vote(negotiator_.tensors()));
 }
@@ -397,6 +421,7 @@ EngineStats Engine::count() const noexcept {
     stats.setting = tuning_->setting();
     stats.tune_steps = tuning_->trials();
     stats.tune_searches = tuning_->searches();
+    if (const inter::AlgorithmInfo* const tuned = alternative(stats.setting)) stats.algorithm = tuned->name.data();
   }
   return stats;
 }

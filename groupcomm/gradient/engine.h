@@ -45,7 +45,7 @@ struct EngineOptions {
   int schedule_steps = 5;  // -1: never
   WireType wire = WireType::kFloat32;
   bool nan_check = false;
-  bool tunes = false;                                              // fusion_bytes and in_flight, from these on
+  bool tunes = false;                                              // fusion_bytes, in_flight and the algorithm
   std::string tune_cache;                                          // a path; empty: nothing is remembered
   std::function<void(const std::string& line, bool warns)> tells;  // a line of the log
   Duration timeout{};  // of its allreduces, and of a tensor that waits for other ranks; Duration::max(): none
@@ -59,6 +59,7 @@ struct EngineStats {
   bool tunes = false, settled = false;
   TunedSetting setting;
   std::uint64_t tune_steps = 0, tune_searches = 0;
+  const char* algorithm = nullptr;  // of long allreduces between hosts, by the tuner; null: the usual one
 };
 
 class Engine final : private Inbox::Owner,
@@ -148,6 +149,7 @@ class Engine final : private Inbox::Owner,
   void asked(std::uint64_t round) override;
   void result(std::uint64_t round, const Word& merged) override;
   void begin_pass(bool votes);
+  const inter::AlgorithmInfo* alternative(TunedSetting setting) const noexcept;  // null: none
   void vote_ended(std::span<const std::byte> most) override;
   void exchange_ended(std::span<const std::vector<std::byte>> payloads) override;
 
@@ -188,7 +190,8 @@ class Engine final : private Inbox::Owner,
   Alarm due_{*this, &Engine::due};
   Alarm late_{*this, &Engine::late};
   Negotiator negotiator_;
-  std::optional<Tuning> tuning_;  // if there is something to tune
+  std::optional<Tuning> tuning_;                           // if there is something to tune
+  std::vector<const inter::AlgorithmInfo*> alternatives_;  // of its allreduces between hosts
   std::optional<GroupRounds> rounds_;
   std::optional<Launches> launches_;
   Positions positions_;

@@ -373,12 +373,12 @@ struct Steps {
   EngineStats stats;
 };
 
-// Of two hosts, at 10 Gbit/s and 1 ms.
-Steps run_steps(const EngineOptions& options, int count) {
+// At 10 Gbit/s and 1 ms.
+Steps run_steps(const EngineOptions& options, int count, const std::vector<std::uint32_t>& hosts = {0, 1}) {
   sim::FabricModel model;
   model.between_hosts.bytes_per_second = 1'250'000'000;
   model.between_hosts.latency = microseconds(1000);
-  sim::SimJob job({0, 1}, 1, model);
+  sim::SimJob job(hosts, 1, model);
   std::vector<std::unique_ptr<Backward>> ranks;
   for (int rank = 0; rank < job.size(); ++rank)
     ranks.push_back(std::make_unique<Backward>(job[rank], microseconds(96), options, count));
@@ -411,6 +411,25 @@ TEST(EngineSim, TunesToWithinFivePercentOfTheBestFixedSetting) {
   EXPECT_TRUE(tuned.stats.settled);
   EXPECT_LE(tuned.times.back() * 100, best * 105);
   EXPECT_GT(start * 100, best * 120) << "there was something to find";
+}
+
+// Six hosts are no power of two: selection takes the ring there, whose ten steps wait for ten latencies.
+TEST(EngineSim, TunesTheAlgorithmToo) {
+  const std::vector<std::uint32_t> hosts{0, 1, 2, 3, 4, 5};
+  EngineOptions options = Backward::plain();
+  options.fusion_bytes = 1 << 20;
+  options.tunes = true;
+  const Steps tuned = run_steps(options, 50, hosts);
+  if (HasFatalFailure()) return;
+  EXPECT_TRUE(tuned.stats.settled);
+  EXPECT_STREQ(tuned.stats.algorithm, "double-tree");
+  options.tunes = false;
+  options.fusion_bytes = tuned.stats.setting.fusion_bytes;
+  options.in_flight = tuned.stats.setting.in_flight;
+  const Steps usual = run_steps(options, 5, hosts);
+  if (HasFatalFailure()) return;
+  EXPECT_EQ(usual.stats.algorithm, nullptr);
+  EXPECT_LT(tuned.times.back() * 100, usual.times.back() * 75);
 }
 
 TEST(EngineSim, AndOn16Bits) {

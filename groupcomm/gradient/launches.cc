@@ -51,6 +51,7 @@ void Launches::launch(std::unique_ptr<Flight> launched, const std::string& name)
     if (!all_mine && part.mine && part.bytes > 0) std::memcpy(part.data, part.tensor->place, part.bytes);
     at += Slots::padded(part.bytes);
   }
+  flight.preferred = preferred_;
   if (spans_hosts_) flight.codec = flight.kind.codec_between_hosts();
   flight.prepared = !is_encoded_here(flight);
   if (flight.prepared) {
@@ -98,6 +99,7 @@ std::deque<Launches::Queued> Launches::in_pieces(Flight& flight, std::byte* data
     const std::size_t length = std::min(piece, bytes - at);
     Call call;
     call.kind = Collective::kAllreduce;
+    call.preferred = flight.preferred;
     call.reduction = reduction;
     call.count = length / size_of(reduction.type);
     ++flight.calls;
@@ -109,6 +111,7 @@ std::deque<Launches::Queued> Launches::in_pieces(Flight& flight, std::byte* data
 std::deque<Launches::Queued> Launches::grouped(Flight& flight, const std::string& name) {
   Queued queued{&flight, {}, {}, {}, name};
   queued.call.kind = Collective::kGroupedAllreduce;
+  queued.call.preferred = flight.preferred;
   queued.call.reduction = reduction_of(flight);
   for (const Part& part : flight.parts) {
     if (part.bytes == 0) continue;

@@ -62,10 +62,11 @@ class Launches final : private GroupOperation::Observer {
     std::optional<DType> wire;   // on one host: of this launch, once it is prepared
     WireMemory::Piece memory;
     std::size_t piece_bytes = 0;  // larger ranges are cut by it
-    std::uint64_t pass = 0;       // of the schedule, that it ends
-    bool vote = false;            // no gradients: numbers of which each rank gets the maximum, in `other`
-    std::size_t calls = 0;        // that have not ended
-    bool prepared = false;        // its calls are in the queue, or begun
+    const inter::AlgorithmInfo* preferred = nullptr;
+    std::uint64_t pass = 0;  // of the schedule, that it ends
+    bool vote = false;       // no gradients: numbers of which each rank gets the maximum, in `other`
+    std::size_t calls = 0;   // that have not ended
+    bool prepared = false;   // its calls are in the queue, or begun
     Times times;
   };
   class Owner {
@@ -100,6 +101,8 @@ class Launches final : private GroupOperation::Observer {
   void vote(std::span<const std::uint64_t> numbers);
   // From what begins now on.
   void set_in_flight(int in_flight) noexcept { in_flight_ = static_cast<std::size_t>(std::max(in_flight, 1)); }
+  // From what is launched now on; null: as selection chooses.
+  void prefer(const inter::AlgorithmInfo* algorithm) noexcept { preferred_ = algorithm; }
   // They may be held no more.
   void settle();
   // Drops what has not begun.
@@ -167,6 +170,7 @@ class Launches final : private GroupOperation::Observer {
   Group& group_;
   Owner& owner_;
   std::size_t in_flight_;
+  const inter::AlgorithmInfo* preferred_ = nullptr;
   Duration timeout_;
   const bool looks_;  // for results that are not finite
   const bool spans_hosts_;

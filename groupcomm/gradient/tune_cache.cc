@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <charconv>
 #include <cstring>
 #include <filesystem>
 #include <fstream>
@@ -25,9 +26,17 @@ struct Line {
 bool is_possible(const TuneCache::Entry& entry) {
   constexpr std::uint64_t kLeast = 64, kMost = std::uint64_t{16} << 30;
   constexpr int kMostInFlight = 64;
+  constexpr int kMostAlgorithms = 32;
   constexpr std::int32_t kMostLog = 64 * Tuner::kOctave;
   return entry.setting.fusion_bytes >= kLeast && entry.setting.fusion_bytes <= kMost && entry.setting.in_flight >= 1 &&
-         entry.setting.in_flight <= kMostInFlight && entry.log_time >= 0 && entry.log_time <= kMostLog;
+         entry.setting.in_flight <= kMostInFlight && entry.setting.algorithm >= 0 &&
+         entry.setting.algorithm < kMostAlgorithms && entry.log_time >= 0 && entry.log_time <= kMostLog;
+}
+
+bool read_algorithm(const std::string& text, TunedSetting& setting) {
+  if (text.empty()) return true;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), setting.algorithm);
+  return error == std::errc() && end == text.data() + text.size();
 }
 
 // nullopt: the file is not whole. A file that is not there has no lines.
@@ -45,8 +54,11 @@ std::optional<std::vector<Line>> read_lines(const std::string& path) {
     Line line;
     words >> std::hex >> line.key >> std::dec >> line.entry.setting.fusion_bytes >> line.entry.setting.in_flight >>
         line.entry.log_time;
-    std::string rest;
-    if (words.fail() || words >> rest || !is_possible(line.entry)) return std::nullopt;
+    if (words.fail()) return std::nullopt;
+    std::string algorithm, rest;
+    words >> algorithm >> rest;
+    if (!rest.empty() || !read_algorithm(algorithm, line.entry.setting) || !is_possible(line.entry))
+      return std::nullopt;
     lines.push_back(line);
   }
   if (file.bad()) return std::nullopt;
@@ -77,7 +89,8 @@ std::string TuneCache::put(std::uint64_t key, const Entry& entry) const {
   std::string text = fmt::format("{}\n", kFirstLine);
   for (const Line& line : lines) {
     const auto& [setting, log_time] = line.entry;
-    text += fmt::format("{:016x} {} {} {}\n", line.key, setting.fusion_bytes, setting.in_flight, log_time);
+    text += fmt::format("{:016x} {} {} {}", line.key, setting.fusion_bytes, setting.in_flight, log_time);
+    text += setting.algorithm == 0 ? "\n" : fmt::format(" {}\n", setting.algorithm);
   }
   std::error_code none;
   std::filesystem::create_directories(std::filesystem::path(path_).parent_path(), none);

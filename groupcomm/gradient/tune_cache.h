@@ -1,5 +1,6 @@
 // TuneCache: what the tuner of gradient engines found in earlier jobs, in a small file of text: a line for each model and placement
-// of ranks, the last used last.
+// of ranks, the last used last: its key in hexadecimal, fusion size, allreduces at a time, time as a logarithm, and the algorithm if it
+// is not selection's choice.
 #pragma once
 
 #include <cstddef>

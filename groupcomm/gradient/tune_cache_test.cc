@@ -25,7 +25,7 @@ class TuneCacheTest : public testing::Test {
   std::string folder_;
 };
 
-const TuneCache::Entry kOne{{4 << 20, 2}, 25'000}, kTwo{{1 << 20, 8}, 26'000};
+const TuneCache::Entry kOne{{4 << 20, 2}, 25'000}, kTwo{{1 << 20, 8, 2}, 26'000};
 
 TEST_F(TuneCacheTest, RemembersTheLastOfEachKey) {
   const TuneCache cache(path());
@@ -53,9 +53,10 @@ TEST_F(TuneCacheTest, IgnoresWhatIsNotWholeWithASentence) {
   const TuneCache cache(path());
   EXPECT_EQ(cache.find(7, complaint_), kOne);
   for (const std::string& bad :
-       {std::string("\n"), std::string("aiacc-tune 2\n"), good + "7\n", good + "7 4194304 2 25000 1\n",
-        good + "7 4194304 65 25000\n", good + "7 0 2 25000\n", good + "7 4194304 2 -1\n", good + "z 4194304 2 25000\n",
-        good + std::string(100'000, ' ')}) {
+       {std::string("\n"), std::string("aiacc-tune 2\n"), good + "7\n", good + "7 4194304 2 25000 1 1\n",
+        good + "7 4194304 2 25000 ring\n", good + "7 4194304 2 25000 1x\n", good + "7 4194304 2 25000 -1\n",
+        good + "7 4194304 2 25000 32\n", good + "7 4194304 65 25000\n", good + "7 0 2 25000\n",
+        good + "7 4194304 2 -1\n", good + "z 4194304 2 25000\n", good + std::string(100'000, ' ')}) {
     write(bad);
     EXPECT_EQ(cache.find(7, complaint_), std::nullopt) << bad.substr(0, 100);
     EXPECT_EQ(complaint_, "'" + path() + "' is not a file of the tuner, or not whole: it is ignored");

@@ -10,7 +10,7 @@ namespace {
 
 constexpr std::uint64_t kLeastFusion = 256 << 10, kMostFusion = 128 << 20;
 constexpr int kMostStreams = 16;
-constexpr std::size_t kRepeated = 5, kRefined = 2, kRaced = 3;
+constexpr std::size_t kRepeated = 5, kWithOthers = 3, kRefined = 2, kRaced = 3;
 constexpr int kLaps = 3;
 constexpr std::uint64_t kMostTrials = 150;             // of one search, if times of passes are hardly ever known
 constexpr std::uint64_t kRefining = kMostTrials - 32;  // the trials that are left when refining ends
@@ -42,7 +42,9 @@ std::int32_t Tuner::log_time(Duration time) noexcept {
   return static_cast<std::int32_t>(std::lround(std::log2(nanoseconds) * kOctave));
 }
 
-Tuner::Tuner(TunedSetting start, std::uint64_t step_bytes) : step_bytes_(std::max<std::uint64_t>(step_bytes, 1)) {
+Tuner::Tuner(TunedSetting start, std::uint64_t step_bytes, int algorithms)
+    : step_bytes_(std::max<std::uint64_t>(step_bytes, 1)),
+      algorithms_(static_cast<std::size_t>(std::max(algorithms, 1))) {
   lay_out(start);
   begin_search();
   planned_ = measured_ = {start_, false};
@@ -57,14 +59,17 @@ void Tuner::lay_out(TunedSetting start) {
   streams_ = {start.in_flight};
   for (int streams = start.in_flight / 2; streams >= 1; streams /= 2) streams_.insert(streams_.begin(), streams);
   for (int streams = 2 * start.in_flight; streams <= kMostStreams; streams *= 2) streams_.push_back(streams);
-  times_.assign(fusions_.size() * streams_.size(), {});
+  times_.assign(algorithms_ * of_one_algorithm(), {});
   const auto fusion = std::find(fusions_.begin(), fusions_.end(), start.fusion_bytes) - fusions_.begin();
   const auto flight = std::find(streams_.begin(), streams_.end(), start.in_flight) - streams_.begin();
-  best_ = start_ = point(static_cast<std::size_t>(fusion), static_cast<std::size_t>(flight));
+  const std::size_t algorithm = std::min(static_cast<std::size_t>(std::max(start.algorithm, 0)), algorithms_ - 1);
+  best_ = start_ = algorithm * of_one_algorithm() + static_cast<std::size_t>(fusion) * streams_.size() +
+                   static_cast<std::size_t>(flight);
 }
 
 TunedSetting Tuner::setting(std::size_t point) const noexcept {
-  return {fusions_[point / streams_.size()], streams_[point % streams_.size()]};
+  const std::size_t algorithm = algorithm_of(point), within = point % of_one_algorithm();
+  return {fusions_[within / streams_.size()], streams_[within % streams_.size()], static_cast<int>(algorithm)};
 }
 
 void Tuner::adopt(TunedSetting setting, std::int32_t log_time) {
@@ -96,7 +101,7 @@ void Tuner::begin_search() {
     // With as many allreduces at a time as there are pieces, more change nothing.
     const TunedSetting tried = setting(one);
     const std::uint64_t pieces = (step_bytes_ + tried.fusion_bytes - 1) / tried.fusion_bytes;
-    if (rows % 2 != 0 || across % 2 != 0 ||
+    if (algorithm_of(one) != algorithm_of(start_) || rows % 2 != 0 || across % 2 != 0 ||
         (one != start_ && static_cast<std::uint64_t>(tried.in_flight) >= 2 * pieces))
       continue;
     points.push_back(one);
@@ -138,17 +143,22 @@ bool Tuner::hopeless(std::size_t point) const {
   return false;
 }
 
+void Tuner::enqueue(std::size_t point) {
+  const bool queued = std::find(queue_.begin(), queue_.end(), point) != queue_.end();
+  if (times_[point].empty() && !queued) queue_.push_back(point);
+}
+
 void Tuner::add_neighbours(std::size_t of) {
   const std::size_t columns = streams_.size();
-  const std::size_t row = of / columns, column = of % columns;
-  const auto add = [this](std::size_t one) {
-    const bool queued = std::find(queue_.begin(), queue_.end(), one) != queue_.end();
-    if (times_[one].empty() && !queued) queue_.push_back(one);
-  };
-  if (row > 0) add(of - columns);
-  if (row + 1 < fusions_.size()) add(of + columns);
-  if (column > 0) add(of - 1);
-  if (column + 1 < columns) add(of + 1);
+  const std::size_t row = of % of_one_algorithm() / columns, column = of % columns;
+  if (row > 0) enqueue(of - columns);
+  if (row + 1 < fusions_.size()) enqueue(of + columns);
+  if (column > 0) enqueue(of - 1);
+  if (column + 1 < columns) enqueue(of + 1);
+}
+
+void Tuner::add_others(std::size_t of) {
+  for (std::size_t other = of % of_one_algorithm(); other < times_.size(); other += of_one_algorithm()) enqueue(other);
 }
 
 // All times of the stage are in.
@@ -160,6 +170,10 @@ void Tuner::next_stage() {
       queue_.assign(order.begin(), order.begin() + static_cast<std::ptrdiff_t>(std::min(kRepeated, order.size())));
       break;
     case Stage::kRepeat:
+      stage_ = Stage::kOthers;
+      for (std::size_t which = 0; which < std::min(kWithOthers, order.size()); ++which) add_others(order[which]);
+      break;
+    case Stage::kOthers:
       stage_ = Stage::kRefine;
       for (std::size_t which = 0; which < std::min(kRefined, order.size()); ++which) add_neighbours(order[which]);
       break;

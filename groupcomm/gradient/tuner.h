@@ -1,12 +1,14 @@
-// Tuner: which fusion size and how many allreduces at a time make training steps shortest, found on line over real steps.
+// Tuner: which fusion size, how many allreduces at a time and which algorithm make training steps shortest, found on line over real
+// steps.
 //
 // A pure state machine with integer arithmetic: every rank runs one on the same inputs and so comes to the same decisions. An input
 // is how long a pass of the recorded schedule took, on the slowest rank, as a logarithm (log_time()); an output is the setting of a
-// later pass. All lies on a lattice of powers of two around the first setting. A search has four stages:
+// later pass. All lies on a lattice of powers of two around the first setting, once for each algorithm. A search has five stages:
 //
-//   screen   every second lattice point of either dimension once, from the start outwards; a line is left where a point on it was
-//            a quarter worse than the best
+//   screen   every second lattice point of either dimension once, from the start outwards, with the algorithm of the start; a line is
+//            left where a point on it was a quarter worse than the best
 //   repeat   the best five once more: stragglers make a step longer and never shorter, so the least of a point's times counts
+//   others   the best two with each other algorithm
 //   refine   the lattice neighbours of the best two, once
 //   race     the best three and the start three times each, in turns; the least median wins. The start is left for a gain of
 //            more than 1 % only.
@@ -28,6 +30,7 @@ namespace aiacc::gradient {
 struct TunedSetting {
   std::uint64_t fusion_bytes = 0;
   int in_flight = 0;
+  int algorithm = 0;  // 0: as selection chooses; else an alternative, from 1 on
   bool operator==(const TunedSetting&) const = default;
 };
 
@@ -46,7 +49,8 @@ class Tuner {
   };
 
   // `step_bytes`: what a pass reduces. Larger fusion sizes, and more allreduces than there are pieces, are not tried.
-  Tuner(TunedSetting start, std::uint64_t step_bytes);
+  // `algorithms`: among which to choose.
+  Tuner(TunedSetting start, std::uint64_t step_bytes, int algorithms = 1);
 
   // Settles with what an earlier job found. Before the first told() only.
   void adopt(TunedSetting setting, std::int32_t log_time);
@@ -64,7 +68,7 @@ class Tuner {
 
  private:
   static constexpr int kReferenceWindows = 2;
-  enum class Stage : std::uint8_t { kScreen, kRepeat, kRefine, kRace, kSettled };
+  enum class Stage : std::uint8_t { kScreen, kRepeat, kOthers, kRefine, kRace, kSettled };
   struct Pass {
     std::size_t point = 0;
     bool trial = false;
@@ -72,9 +76,8 @@ class Tuner {
 
   void lay_out(TunedSetting start);
   TunedSetting setting(std::size_t point) const noexcept;
-  std::size_t point(std::size_t fusion, std::size_t streams) const noexcept {
-    return fusion * streams_.size() + streams;
-  }
+  std::size_t of_one_algorithm() const noexcept { return fusions_.size() * streams_.size(); }
+  std::size_t algorithm_of(std::size_t point) const noexcept { return point / of_one_algorithm(); }
   void begin_search();
   void next_stage();
   void settle();
@@ -82,9 +85,12 @@ class Tuner {
   bool hopeless(std::size_t point) const;
   std::int32_t least(std::size_t point) const noexcept;
   std::vector<std::size_t> ranking() const;  // of points that were tried, the best first
+  void enqueue(std::size_t point);           // unless it was tried
   void add_neighbours(std::size_t of);
+  void add_others(std::size_t of);
 
   const std::uint64_t step_bytes_;
+  const std::size_t algorithms_;
   std::vector<std::uint64_t> fusions_;
   std::vector<int> streams_;
   std::vector<std::vector<std::int32_t>> times_;  // by point, of this search

@@ -20,10 +20,10 @@ struct Found {
   double worst = 0;
 };
 
-Found find_in_all(double sigma) {
+Found find_in_all(double sigma, int alternatives = 0) {
   Found found;
   for (std::uint64_t seed = 0; seed < kNetworks; ++seed) {
-    TunedRun run(random_network(seed), kStart, seed + 7, sigma);
+    TunedRun run(random_network(seed, alternatives), kStart, seed + 7, sigma);
     found.most_passes = std::max(found.most_passes, run.search(200));
     found.within_5_percent += regret(run) <= 0.05;
     found.worst = std::max(found.worst, regret(run));
@@ -36,6 +36,18 @@ TEST(Tuner, IsWithinFivePercentOfTheBestAfterFiftySteps) {
   EXPECT_EQ(found.within_5_percent, kNetworks);
   EXPECT_LE(found.most_passes, 50);
   EXPECT_LT(found.worst, 0.04);
+}
+
+TEST(Tuner, ChoosesAmongAlgorithmsWithinTheSameSteps) {
+  for (const int alternatives : {1, 2}) {
+    const Found exact = find_in_all(0, alternatives);
+    EXPECT_EQ(exact.within_5_percent, kNetworks) << alternatives;
+    EXPECT_LE(exact.most_passes, 50) << alternatives;
+    const Found noisy = find_in_all(0.03, alternatives);
+    EXPECT_GE(noisy.within_5_percent, kNetworks * 98 / 100) << alternatives;
+    EXPECT_LE(noisy.most_passes, 50) << alternatives;
+    EXPECT_LT(noisy.worst, 0.1) << alternatives;
+  }
 }
 
 TEST(Tuner, IsNotMisledByNoiseAndStragglers) {

@@ -6,6 +6,7 @@
 #include <cmath>
 #include <cstdint>
 #include <map>
+#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -13,6 +14,12 @@
 #include "groupcomm/gradient/tuner.h"
 
 namespace aiacc::gradient::test {
+
+// An algorithm beside the first: its network latency and its bytes over the slowest link, as multiples.
+struct Way {
+  double latency = 1;
+  double bytes = 1;
+};
 
 struct Network {
   double compute_s = 0.1;       // of a step
@@ -24,6 +31,7 @@ struct Network {
   double crowding = 0;          // loss for each stream beyond four
   double interference = 0;      // of each stream with the computation
   std::vector<double> tensors;  // bytes, in the order in which they become ready
+  std::vector<Way> ways{{}};    // by TunedSetting::algorithm
 
   // Seconds of a step without noise.
   double step(TunedSetting setting) const {
@@ -33,14 +41,15 @@ struct Network {
     const int streams = setting.in_flight;
     const double compute = compute_s * (1 + interference * streams);
     const double crowd = 1 + crowding * std::max(0, streams - 4);
-    const double rate = std::min(bytes_a_second * of_one_stream, bytes_a_second / streams / crowd);
+    const Way& way = ways[static_cast<std::size_t>(setting.algorithm)];
+    const double rate = std::min(bytes_a_second * of_one_stream, bytes_a_second / streams / crowd) / way.bytes;
     std::vector<double> free(static_cast<std::size_t>(streams));
     double end = compute, unit = 0, ready = 0;
     const auto launch = [&] {
       const double pieces = std::ceil(unit / fusion);
       for (double piece = 0; piece < pieces; ++piece) {
         const auto stream = std::min_element(free.begin(), free.end());
-        *stream = std::max(*stream, ready) + start_s + latency_s + unit / pieces / rate;
+        *stream = std::max(*stream, ready) + start_s + way.latency * latency_s + unit / pieces / rate;
         end = std::max(end, *stream);
       }
       unit = 0;
@@ -66,7 +75,7 @@ inline double normal(sim::Random& random) {
   return std::sqrt(-2 * std::log(uniform(random, 1e-12, 1))) * std::cos(6.283185307179586 * uniform(random, 0, 1));
 }
 
-inline Network random_network(std::uint64_t seed) {
+inline Network random_network(std::uint64_t seed, int alternatives = 0) {
   sim::Random random(seed);
   Network network;
   network.compute_s = log_uniform(random, 0.06, 0.45);
@@ -84,6 +93,8 @@ inline Network random_network(std::uint64_t seed) {
     sum += network.tensors.back();
   }
   for (double& bytes : network.tensors) bytes = std::max(4.0, bytes * total / sum);
+  for (; alternatives > 0; --alternatives)
+    network.ways.push_back({log_uniform(random, 0.15, 6), log_uniform(random, 0.6, 1.7)});
   return network;
 }
 
@@ -91,7 +102,11 @@ inline Network random_network(std::uint64_t seed) {
 class TunedRun {
  public:
   TunedRun(const Network& of, TunedSetting start, std::uint64_t seed, double sigma)
-      : network(of), tuner(start, static_cast<std::uint64_t>(total())), random_(seed), sigma_(sigma), start_(start) {
+      : network(of),
+        tuner(start, static_cast<std::uint64_t>(total()), static_cast<int>(of.ways.size())),
+        random_(seed),
+        sigma_(sigma),
+        start_(start) {
     runs_ = next_ = start;
   }
 
@@ -104,7 +119,7 @@ class TunedRun {
   double step(TunedSetting setting) {
     if (network.bytes_a_second != known_at_) known_.clear();
     known_at_ = network.bytes_a_second;
-    const auto [known, added] = known_.try_emplace({setting.fusion_bytes, setting.in_flight});
+    const auto [known, added] = known_.try_emplace({setting.fusion_bytes, setting.in_flight, setting.algorithm});
     if (added) known->second = network.step(setting);
     return known->second;
   }
@@ -138,7 +153,9 @@ class TunedRun {
   double best_s() const {
     double best = network.step(start_);
     for (std::uint64_t bytes = 256 << 10; bytes <= 128 << 20; bytes *= 2)
-      for (int streams = 1; streams <= 16; streams *= 2) best = std::min(best, network.step({bytes, streams}));
+      for (int streams = 1; streams <= 16; streams *= 2)
+        for (std::size_t way = 0; way < network.ways.size(); ++way)
+          best = std::min(best, network.step({bytes, streams, static_cast<int>(way)}));
     return best;
   }
 
@@ -149,7 +166,7 @@ class TunedRun {
  private:
   sim::Random random_;
   double sigma_;
-  std::map<std::pair<std::uint64_t, int>, double> known_;  // steps
+  std::map<std::tuple<std::uint64_t, int, int>, double> known_;  // steps
   double known_at_ = 0;
   TunedSetting start_, runs_, next_;
   int left_ = 1;

@@ -12,8 +12,15 @@
 namespace aiacc::gradient {
 namespace {
 
-std::string text_of(TunedSetting setting) {
-  return fmt::format("{} B and {} at a time", setting.fusion_bytes, setting.in_flight);
+// Fusion sizes are words of their own.
+std::uint64_t packed(const TuneCache::Entry& entry) noexcept {
+  return static_cast<std::uint64_t>(entry.setting.algorithm) << 48 |
+         static_cast<std::uint64_t>(entry.setting.in_flight) << 32 | static_cast<std::uint64_t>(entry.log_time);
+}
+
+TuneCache::Entry unpacked(std::uint64_t fusion_bytes, std::uint64_t rest) noexcept {
+  return {{fusion_bytes, static_cast<int>(rest >> 32 & UINT16_MAX), static_cast<int>(rest >> 48)},
+          static_cast<std::int32_t>(rest & UINT32_MAX)};
 }
 
 double seconds_of(std::int32_t log_time) { return std::exp2(static_cast<double>(log_time) / Tuner::kOctave) * 1e-9; }
@@ -25,6 +32,12 @@ Tuning::Tuning(TuningOptions options)
 
 void Tuning::tell(const std::string& line, bool warns) const {
   if (options_.rank == 0 && options_.tells) options_.tells(fmt::format("{}: {}", options_.described, line), warns);
+}
+
+std::string Tuning::text_of(TunedSetting setting) const {
+  const auto by = static_cast<std::size_t>(setting.algorithm);
+  return fmt::format("{} B and {} at a time{}{}", setting.fusion_bytes, setting.in_flight, by == 0 ? "" : " by ",
+                     by == 0 ? "" : options_.alternatives[by - 1]);
 }
 
 TunedSetting Tuning::begin_pass() { return setting_ = planned_; }
@@ -46,13 +59,14 @@ void Tuning::begin(const TensorTable& table) {
   std::uint64_t bytes = 0;
   Hash64 key;
   key.add(options_.placement).add(options_.start.fusion_bytes);
+  for (const std::string& name : options_.alternatives) key.add(name);
   for (std::uint32_t index = 0; index < table.agreed_tensors(); ++index) {
     const TensorRecord& record = table.agreed(index);
     bytes += record.bytes;
     key.add(record.name).add(record.bytes).add(record.fusion_key);
   }
   key_ = key.value();
-  tuner_.emplace(options_.start, bytes);
+  tuner_.emplace(options_.start, bytes, 1 + static_cast<int>(options_.alternatives.size()));
   if (options_.rank == 0) look_into_cache();
 }
 
@@ -79,8 +93,7 @@ Tuning::Words Tuning::vote(const TensorTable& table) {
   words[kTime] = static_cast<std::uint64_t>(time);
   if (remembered_ && !adopted_) {
     words[kFusion] = remembered_->setting.fusion_bytes;
-    words[kInFlightAndTime] = static_cast<std::uint64_t>(remembered_->setting.in_flight) << 32 |
-                              static_cast<std::uint64_t>(remembered_->log_time);
+    words[kRestAndTime] = packed(*remembered_);
   }
   words[kHash] = hash_;
   words[kHashComplement] = ~hash_;
@@ -92,9 +105,9 @@ Tuner::Plan Tuning::voted(const Words& most) {
     throw Error(Code::kProtocol, fmt::format("{}: the tuners of the ranks differ", options_.described));
   if (most[kFusion] != 0 && !adopted_) {
     adopted_ = told_settled_ = saved_ = true;
-    const TunedSetting known{most[kFusion], static_cast<int>(most[kInFlightAndTime] >> 32)};
-    tuner_->adopt(known, static_cast<std::int32_t>(most[kInFlightAndTime] & UINT32_MAX));
-    tell(fmt::format("the tuner knows this model and takes {}", text_of(known)));
+    const TuneCache::Entry known = unpacked(most[kFusion], most[kRestAndTime]);
+    tuner_->adopt(known.setting, known.log_time);
+    tell(fmt::format("the tuner knows this model and takes {}", text_of(tuner_->best())));
   }
   const std::uint64_t searches = tuner_->searches();
   const Tuner::Plan plan = tuner_->told(static_cast<std::int32_t>(most[kTime]));
@@ -105,6 +118,7 @@ Tuner::Plan Tuning::voted(const Words& most) {
               .add(most[kTime])
               .add(plan.setting.fusion_bytes)
               .add(static_cast<std::uint64_t>(plan.setting.in_flight))
+              .add(static_cast<std::uint64_t>(plan.setting.algorithm))
               .value();
   if (tuner_->searches() != searches) {
     told_settled_ = saved_ = false;

@@ -23,7 +23,8 @@ namespace aiacc::gradient {
 
 struct TuningOptions {
   TunedSetting start;
-  std::string described;  // the engine, for messages
+  std::vector<std::string> alternatives;  // names of algorithms, by TunedSetting::algorithm from 1 on
+  std::string described;                  // the engine, for messages
   int rank = 0;
   std::uint64_t placement = 0;  // of the ranks; a part of the cache's key
   std::string cache;            // path; empty: none
@@ -57,12 +58,13 @@ class Tuning {
   std::uint64_t searches() const noexcept { return tuner_ ? tuner_->searches() : 0; }
 
  private:
-  enum Word : std::uint8_t { kTime, kFusion, kInFlightAndTime, kHash, kHashComplement };
+  enum Word : std::uint8_t { kTime, kFusion, kRestAndTime, kHash, kHashComplement };
 
   void begin(const TensorTable& table);
   void look_into_cache();
   void remember();
   void tell(const std::string& line, bool warns = false) const;
+  std::string text_of(TunedSetting setting) const;
 
   const TuningOptions options_;
   TuneCache cache_;

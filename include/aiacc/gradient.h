@@ -59,7 +59,8 @@ typedef struct aiacc_gradient_attr {
   int64_t timeout_ms;     /* of its allreduces, as in aiacc_attr_t; and how long a tensor may wait for other ranks */
   aiacc_wire_t wire;      /* of tensors that name none; others than sums and averages of fp32 travel as they are */
   int32_t nan_check;      /* 1: looks for gradients that are not finite, -1: does not; 0: AIACC_NAN_CHECK */
-  int32_t tune; /* 1: looks for the best fusion_bytes and in_flight, from these on; -1: does not; 0: AIACC_TUNE */
+  /* 1: looks for the best fusion_bytes, in_flight and algorithm, from these and the usual one on; -1: does not; 0: AIACC_TUNE */
+  int32_t tune;
 } aiacc_gradient_attr_t;
 
 /* A tensor. Zero all of it, set `size`. Equal on all ranks. */
@@ -95,6 +96,7 @@ typedef struct aiacc_gradient_stats {
   int32_t tuning;                /* 0: no; 1: searches, or will with the first schedule; 2: has settled */
   uint64_t tune_steps;           /* that were trials */
   uint64_t tune_searches;        /* that have begun: another one after the time of a step has changed */
+  const char *algorithm;         /* that AIACC_TUNE has long allreduces use between hosts at present, never freed; NULL: the usual */
 } aiacc_gradient_stats_t;
 
 /* Makes an engine over the ranks of `group`, which may be used and freed as if there were none. Called by every rank of the

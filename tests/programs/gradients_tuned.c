@@ -91,10 +91,11 @@ static int settle(int step, int most, int departing) {
 
 static void agree_on_settings(void) {
   const aiacc_gradient_stats_t stats = stats_of();
-  const int64_t mine[2] = {(int64_t)stats.fusion_bytes, stats.in_flight};
-  int64_t most[2], least[2];
-  check(aiacc_allreduce(mine, most, 2, AIACC_INT64, AIACC_MAX, AIACC_WORLD, NULL, NULL), "allreduce");
-  check(aiacc_allreduce(mine, least, 2, AIACC_INT64, AIACC_MIN, AIACC_WORLD, NULL, NULL), "allreduce");
+  enum { SETTINGS = 4 };
+  int64_t mine[SETTINGS] = {(int64_t)stats.fusion_bytes, stats.in_flight, 0, 0}, most[SETTINGS], least[SETTINGS];
+  if (stats.algorithm != NULL) strncpy((char*)&mine[2], stats.algorithm, sizeof mine - 2 * sizeof *mine);
+  check(aiacc_allreduce(mine, most, SETTINGS, AIACC_INT64, AIACC_MAX, AIACC_WORLD, NULL, NULL), "allreduce");
+  check(aiacc_allreduce(mine, least, SETTINGS, AIACC_INT64, AIACC_MIN, AIACC_WORLD, NULL, NULL), "allreduce");
   require(memcmp(most, least, sizeof most) == 0, "all ranks have the same settings");
 }
 
