@@ -152,6 +152,7 @@ class Launches final : private GroupOperation::Observer {
   std::deque<Queued> in_pieces(Flight& flight, std::byte* data, std::size_t bytes, const Reduction& reduction,
                                const std::string& name);
   std::deque<Queued> grouped(Flight& flight, const std::string& name);
+  Queued empty_call(Flight& flight, const std::string& name) const;
   bool has_last_results(const Flight& flight) const;
   void prepare(Queued turn);
   void encode(Flight& flight);
