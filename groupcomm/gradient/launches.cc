@@ -263,7 +263,9 @@ void Launches::reap() noexcept {
   start_more();
   settle();
   if (has_room()) owner_.has_room();
-  if (running_.empty()) quiet_.set();
+  if (!running_.empty()) return;
+  quiet_.set();
+  owner_.nothing_runs();
 }
 
 void Launches::go_on_exchanging() {

@@ -80,6 +80,8 @@ class Launches final : private GroupOperation::Observer {
     virtual void launches_failed(const std::exception_ptr& error) noexcept = 0;
     // After a call has ended.
     virtual void has_room() noexcept = 0;
+    // The last call that was running has ended, and no other has begun.
+    virtual void nothing_runs() noexcept = 0;
     // A launch that has ended, and those after it, are kept back for now.
     virtual bool is_held(const Flight& flight) const noexcept = 0;
 
