@@ -63,6 +63,8 @@ groupcomm_tests += \
 	groupcomm/kv/store_together_sim_test.cc \
 	groupcomm/kv/store_traffic_sim_test.cc \
 	groupcomm/kv/store_world_test.h \
+	groupcomm/gradient/engine_leaving_sim_test.cc \
+	groupcomm/gradient/engine_leaving_world_test.h \
 	groupcomm/gradient/engine_line_sim_test.cc \
 	groupcomm/gradient/engine_sim_test.cc \
 	groupcomm/gradient/group_rounds_sim_test.cc \

@@ -186,7 +186,7 @@ void Engine::take(const Inbox::Item& item) noexcept {
       trace_.submitted();
       if (++pending_ == 1) progressed_ = now();
       if (failed_) return complete(*item.tensor, failed_);
-      if (left_) return end_late(*item.tensor);
+      if (left_) return leave_out(*item.tensor);
       return feed([&] {
         negotiator_.ready(item.number, now(), item.finite);
         if (somebody_waits()) negotiator_.urge(now());  // another thread than the one that submits
@@ -261,7 +261,7 @@ void Engine::act() {
       case Action::Kind::kNonFinite: not_finite_ranks_[action.index] = action.rank; break;
       case Action::Kind::kStall: stalled(*action.text); break;
       case Action::Kind::kJoined: end_joins(action.rank, nullptr); break;
-      case Action::Kind::kLeft: left(action.rank); break;
+      case Action::Kind::kLeft: left(action.rank, action.launch.serial); break;
       case Action::Kind::kFailed: throw *action.error;
     }
   }

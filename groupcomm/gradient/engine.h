@@ -96,6 +96,9 @@ class Engine final : private Inbox::Owner,
   bool wait_for(std::uint32_t tensor, Duration limit);
   // Returns the rank that joined last.
   int join();
+  // What these three run on the lane (engine_wait.h). A lane that is driven from outside only starts them.
+  class Wait;
+  class TensorWait;
 
   // --- the lane's thread -----------------------------------------------------------------------------------------------
   EngineStats count() const noexcept;
@@ -105,8 +108,6 @@ class Engine final : private Inbox::Owner,
 
  private:
   using Tensor = Inbox::Tensor;
-  class Wait;
-  class TensorWait;
   struct Service final : Work {  // keeps the lane driven while the engine lives
     explicit Service(Engine& of) : engine(of) {}
     void begin() noexcept override { engine.begin(); }
@@ -162,11 +163,12 @@ class Engine final : private Inbox::Owner,
   std::exception_ptr error_of(const Launches::Part& part, const Tensor& tensor);
   void submit_again();
   void tell_waiters() noexcept;
-  void tell_waiters(const Tensor& tensor) noexcept;
+  void tell_waiters(const Tensor& tensor, const std::exception_ptr& error) noexcept;
   void end_joins(int last_rank, const std::exception_ptr& error) noexcept;
-  void left(int rank);
-  void end_late(Tensor& tensor) noexcept;
-  Error freed_by(int rank) const;
+  void left(int rank, std::uint64_t not_whole_from);
+  void leave_out(Tensor& tensor) noexcept;
+  bool leaves_out(const Launches::Flight& flight, const Launches::Part& part) const noexcept;
+  std::exception_ptr freed_by(int rank) const;
   void fail(std::exception_ptr error) noexcept;
   void settle_soon() noexcept;
   void settle() noexcept;
@@ -174,6 +176,7 @@ class Engine final : private Inbox::Owner,
   void rounds_failed(const std::exception_ptr& error) noexcept override;
   void launches_failed(const std::exception_ptr& error) noexcept override;
   void has_room() noexcept override;
+  void nothing_runs() noexcept override;
   Task<void> say_goodbye(Stop& stop);
 
   Instant now() const noexcept { return loop_.now(); }
@@ -206,9 +209,9 @@ class Engine final : private Inbox::Owner,
   Instant lacking_since_{};
   // Launches with this serial and later ones may lack a rank's gradients: nobody is told of them yet.
   std::uint64_t whole_before_ = ~std::uint64_t{0};
-  std::exception_ptr failed_;  // why the group is over
-  bool left_ = false;          // some rank has: nobody negotiates any more
-  int left_rank_ = -1;
+  std::exception_ptr failed_;                         // why the group is over
+  std::exception_ptr left_;                           // some rank has: nobody negotiates any more
+  std::uint64_t not_whole_from_ = ~std::uint64_t{0};  // launches that only some ranks had begun by then
   bool acting_ = false;
   std::vector<Tensor*> again_;  // left the range of the wire, on all ranks: they are submitted once more
   std::map<std::uint32_t, int> not_finite_ranks_;  // by agreed index, told before the tensor's launch: the rank

@@ -27,8 +27,12 @@ void Engine::launch_ended(Launches::Flight& flight) {
   progressed_ = now();
   if (tuning_ && flight.pass != 0) tuning_->pass_ended(flight.pass, now());
   for (Launches::Part& part : flight.parts) {
-    part.copied_out = part.mine && part.tensor->out != nullptr;
     if (part.mine) counted_.wire_bytes += travelled(flight, part);
+    if (left_ && leaves_out(flight, part)) {
+      if (part.mine) leave_out(*part.tensor);
+      continue;
+    }
+    part.copied_out = part.mine && part.tensor->out != nullptr;
     if (part.out_of_range) {
       if (part.mine) again_.push_back(part.tensor);
       continue;
@@ -68,7 +72,6 @@ std::exception_ptr Engine::error_of(const Launches::Part& part, const Tensor& te
 
 // All ranks do so, each when it has the result; the negotiator gives it a place among the launches.
 void Engine::submit_again() {
-  if (left_ && !again_.empty()) throw freed_by(left_rank_);
   for (Tensor* tensor : std::exchange(again_, {})) {
     if (tensor->submitted != Instant{}) tensor->submitted = tensor->packed = now();
     tensor->negotiating = {};
@@ -79,6 +82,7 @@ void Engine::submit_again() {
 }
 
 void Engine::complete(Tensor& tensor, const std::exception_ptr& error) noexcept {
+  const bool left_out = error && error == left_;
   if (!error && tensor.out != nullptr && tensor.bytes > 0) std::memcpy(tensor.out, tensor.place, tensor.bytes);
   tensor.owed = tensor.pending = false;
   --pending_;
@@ -87,8 +91,8 @@ void Engine::complete(Tensor& tensor, const std::exception_ptr& error) noexcept 
     ++counted_.tensors;
     counted_.bytes += tensor.bytes;
   }
-  Submission* const submission = inbox_.completed(tensor);
-  tell_waiters(tensor);
+  Submission* const submission = inbox_.completed(tensor, left_out);
+  tell_waiters(tensor, left_out ? error : failed_);
   if (submission == nullptr) return;
   lane_.begin_here(*submission);
   submission->end(error);
@@ -106,16 +110,16 @@ void Engine::tell_waiters() noexcept {
     measured_.wait_ns += static_cast<std::uint64_t>((now() - one->began).count());
     one->end(error);
   }
-  if (left_ && !failed_) end_joins(-1, std::make_exception_ptr(freed_by(left_rank_)));
+  if (left_ && !failed_) end_joins(-1, left_);
 }
 
-void Engine::tell_waiters(const Tensor& tensor) noexcept {
+void Engine::tell_waiters(const Tensor& tensor, const std::exception_ptr& error) noexcept {
   const auto wait = std::stable_partition(tensor_waits_.begin(), tensor_waits_.end(),
                                           [&](const TensorWait* one) { return one->tensor != tensor.number; });
   const std::vector<TensorWait*> ended(wait, tensor_waits_.end());
   tensor_waits_.erase(wait, tensor_waits_.end());
   if (failed_ && !ended.empty()) inbox_.told();
-  for (TensorWait* one : ended) one->end(failed_);
+  for (TensorWait* one : ended) one->end(error);
 }
 
 void Engine::end_joins(int last_rank, const std::exception_ptr& error) noexcept {
@@ -128,29 +132,39 @@ void Engine::end_joins(int last_rank, const std::exception_ptr& error) noexcept 
   }
 }
 
-void Engine::left(int rank) {
-  left_ = true;
-  left_rank_ = rank;
+// What all ranks have launched ends well, here and on others; joins wait for that, and then end with an error. Nothing else is reduced
+// any more.
+void Engine::left(int rank, std::uint64_t not_whole_from) {
+  left_ = freed_by(rank);
+  not_whole_from_ = not_whole_from;
+  whole_before_ = ~std::uint64_t{0};
   quiet_.set();
-  whole_before_ = ~std::uint64_t{0};  // a rank that gave zeros would not leave
+  inbox_.left(left_);
   settle_soon();
-  // What is launched has the gradients of all ranks, and ends well; joins wait for that, and then end with an error.
-  const bool owed = std::any_of(by_local_.begin(), by_local_.end(), [](const Tensor* tensor) { return tensor->owed; });
-  if (owed || negotiator_.pending() != 0) throw freed_by(rank);
-  inbox_.left(std::make_exception_ptr(freed_by(rank)));
+  for (Tensor* tensor : std::exchange(again_, {})) leave_out(*tensor);
+  for (std::uint32_t local = 0; local < by_local_.size(); ++local) {
+    Tensor& tensor = *by_local_[local];
+    const bool is_owed = tensor.owed && negotiator_.owed(negotiator_.tensors().index_of(local));
+    if (tensor.pending && (negotiator_.pending(local) || is_owed)) leave_out(tensor);
+  }
   tell_waiters();
 }
 
-// Submitted after a rank has left, and before the inbox knew. The launches of this rank and of others go on.
-void Engine::end_late(Tensor& tensor) noexcept {
-  const std::exception_ptr error = std::make_exception_ptr(freed_by(left_rank_));
-  inbox_.end(error);
-  complete(tensor, error);
+// A rank has left: the submission is not reduced. It may come after that, and before the inbox knew.
+void Engine::leave_out(Tensor& tensor) noexcept {
+  complete(tensor, left_);
   tell_waiters();
 }
 
-Error Engine::freed_by(int rank) const {
-  return Error(Code::kAborted, fmt::format("rank {} has freed {}", rank, inbox_.describe()), rank);
+// Of a launch that has ended, after a rank has left: what would be submitted once more, or wait for a follow-up that never comes.
+bool Engine::leaves_out(const Launches::Flight& flight, const Launches::Part& part) const noexcept {
+  if (flight.serial >= not_whole_from_ || part.out_of_range) return true;
+  return part.owed && !flight.follow_up && negotiator_.owed(part.index);
+}
+
+std::exception_ptr Engine::freed_by(int rank) const {
+  return std::make_exception_ptr(
+      Error(Code::kAborted, fmt::format("rank {} has freed {}", rank, inbox_.describe()), rank));
 }
 
 // The first error ends the group on all ranks. What is outstanding ends when nobody touches its memory any more.
@@ -197,12 +211,17 @@ void Engine::launches_failed(const std::exception_ptr& error) noexcept {
   settle_soon();
 }
 
+// After an error, though the last call may have ended well.
+void Engine::nothing_runs() noexcept {
+  if (failed_) settle_soon();
+}
+
 void Engine::has_room() noexcept {
   if (negotiator_.wants_room()) feed([] {});  // act() asks
 }
 
 Task<void> Engine::say_goodbye(Stop& stop) {
-  constexpr Duration kPatience = std::chrono::seconds(1);
+  constexpr Duration kPatience = std::chrono::seconds(10);
   feed([this] { negotiator_.leave(now()); });
   Stop limited(stop);
   const Deadline deadline(loop_, after(now(), kPatience), limited, "not all ranks answer");
@@ -219,10 +238,10 @@ Task<void> Engine::close(Stop& stop) {
   inbox_.close();
   drain();
   if (!failed_ && !left_) co_await say_goodbye(stop);
-  if (!failed_ && (pending_ != 0 || !left_ || !waits_.empty() || !tensor_waits_.empty()))
-    fail(std::make_exception_ptr(freed_by(group_->rank())));
+  if (!failed_ && !left_) fail(freed_by(group_->rank()));
+  settle();
   co_await launches_->finish();
-  if (failed_) settle();
+  settle();
   co_await rounds_->close();
   while (inbox_.is_poked()) {
     quiet_.reset();

@@ -195,9 +195,9 @@ void Inbox::submit(std::uint32_t number, const void* in, void* out, Submission* 
 bool Inbox::outstanding(std::uint32_t tensor) {
   const std::lock_guard lock(mutex_);
   if (closed_) check_usable_locked();
-  const bool outstanding = checked_locked(tensor).outstanding;
-  if (!outstanding && !left_) check_usable_locked();
-  return outstanding;
+  const Tensor& which = checked_locked(tensor);
+  if (!which.outstanding && (!left_ || which.left_out)) check_usable_locked();
+  return which.outstanding;
 }
 
 void Inbox::flush() {
@@ -266,10 +266,11 @@ bool Inbox::somebody_waits() const noexcept {
   return urges_ > 0;
 }
 
-Submission* Inbox::completed(Tensor& tensor) noexcept {
+Submission* Inbox::completed(Tensor& tensor, bool left_out) noexcept {
   Submission* const submission = std::exchange(tensor.submission, nullptr);
   const std::lock_guard lock(mutex_);
   tensor.outstanding = false;
+  tensor.left_out = left_out;
   if (submission != nullptr && submission->expected()) --urges_;
   return submission;
 }

@@ -50,6 +50,7 @@ class Inbox {
     // Guarded by the inbox.
     bool removed = false;
     bool outstanding = false;
+    bool left_out = false;  // its last submission has ended because a rank had left
     // Written by submit() before it is in the inbox, and then the lane's.
     std::byte* place = nullptr;  // where it is reduced: the slot, or the caller's memory
     void* out = nullptr;         // where the result is to be besides
@@ -92,7 +93,7 @@ class Inbox {
   void submit(std::uint32_t tensor, const void* in, void* out, Submission* submission);
   void flush();
   // Whether the tensor was submitted and is not complete. If it is not outstanding, throws if the engine was freed, or is over for
-  // another reason than that a rank has left it.
+  // another reason than that a rank has left it, or the tensor was left out because of that.
   bool outstanding(std::uint32_t tensor);
   // Somebody waits for a submission.
   void urge() noexcept;
@@ -100,8 +101,8 @@ class Inbox {
   void check_usable();
   // The first error counts. Whoever hears of it first hears the error itself, later callers that the engine is over.
   void end(std::exception_ptr why);
-  // Another rank has left the engine when all that was submitted could be reduced: what is complete stays well, and what follows is
-  // refused with `why`. It may leave while this rank has not yet looked at each result of its last step.
+  // A rank has left the engine: what is complete stays well, and what follows is refused with `why`. It may leave while this rank has
+  // not yet looked at each result of its last step.
   void left(std::exception_ptr why);
   const std::string& describe() const noexcept { return described_; }
   std::uint64_t packed_bytes() const noexcept;
@@ -112,8 +113,8 @@ class Inbox {
   // What was brought since. Returns whether somebody has begun to wait since.
   bool take(std::vector<Item>& items);
   bool somebody_waits() const noexcept;
-  // The tensor may be submitted again. Returns its submission, if it has one.
-  Submission* completed(Tensor& tensor) noexcept;
+  // The tensor may be submitted again. Returns its submission, if it has one. `left_out`: it ends because a rank has left.
+  Submission* completed(Tensor& tensor, bool left_out) noexcept;
   // The user has heard why the engine is over.
   void told() noexcept;
   void close() noexcept;

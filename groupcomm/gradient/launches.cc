@@ -105,7 +105,19 @@ std::deque<Launches::Queued> Launches::in_pieces(Flight& flight, std::byte* data
     ++flight.calls;
     calls.push_back({&flight, call, Buffer{data + at, length}, {}, name});
   }
+  if (calls.empty()) calls.push_back(empty_call(flight, name));
   return calls;
+}
+
+// Of tensors without elements: like any launch it ends on no rank before all have begun it, on which a break of the schedule relies.
+Launches::Queued Launches::empty_call(Flight& flight, const std::string& name) const {
+  flight.other.resize(sizeof(std::uint64_t));
+  Call call;
+  call.kind = Collective::kAllreduce;
+  call.reduction.type = DType::kUInt64;
+  call.count = 1;
+  ++flight.calls;
+  return {&flight, call, Buffer{flight.other.data(), flight.other.size()}, {}, name};
 }
 
 std::deque<Launches::Queued> Launches::grouped(Flight& flight, const std::string& name) {
@@ -120,7 +132,10 @@ std::deque<Launches::Queued> Launches::grouped(Flight& flight, const std::string
     queued.call.count += part.bytes / size_of(flight.kind.type);
   }
   std::deque<Queued> calls;
-  if (queued.tensors.empty()) return calls;
+  if (queued.tensors.empty()) {
+    calls.push_back(empty_call(flight, name));
+    return calls;
+  }
   ++flight.calls;
   calls.push_back(std::move(queued));
   return calls;
@@ -251,7 +266,9 @@ void Launches::reap() noexcept {
   start_more();
   settle();
   if (has_room()) owner_.has_room();
-  if (running_.empty()) quiet_.set();
+  if (!running_.empty()) return;
+  quiet_.set();
+  owner_.nothing_runs();
 }
 
 void Launches::go_on_exchanging() {

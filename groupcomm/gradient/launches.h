@@ -81,6 +81,8 @@ class Launches final : private GroupOperation::Observer {
     virtual void launches_failed(const std::exception_ptr& error) noexcept = 0;
     // After a call has ended.
     virtual void has_room() noexcept = 0;
+    // The last call that was running has ended, and no other has begun.
+    virtual void nothing_runs() noexcept = 0;
     // A launch that has ended, and those after it, are kept back for now.
     virtual bool is_held(const Flight& flight) const noexcept = 0;
 
@@ -155,6 +157,7 @@ class Launches final : private GroupOperation::Observer {
   std::deque<Queued> in_pieces(Flight& flight, std::byte* data, std::size_t bytes, const Reduction& reduction,
                                const std::string& name);
   std::deque<Queued> grouped(Flight& flight, const std::string& name);
+  Queued empty_call(Flight& flight, const std::string& name) const;
   bool has_last_results(const Flight& flight) const;
   void prepare(Queued turn);
   void encode(Flight& flight);

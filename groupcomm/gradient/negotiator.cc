@@ -133,25 +133,31 @@ void Negotiator::State::result(std::uint64_t round, const Word& merged, Instant 
     return;
   }
   tell_not_finite(merged);
-  if (merged.number(Word::kLeaving) != 0) {
-    launch_waiting(true);
-    mode_ = Mode::kEnded;
-    Action action;
-    action.kind = Action::Kind::kLeft;
-    action.rank = static_cast<int>(merged.number(Word::kLeaving)) - 1;
-    actions.push(action);
-    return;
-  }
+  leaver_ = static_cast<std::uint32_t>(merged.number(Word::kLeaving));
   switch (mode_) {
     case Mode::kBreaking: break_result(merged); break;
     case Mode::kSettling:
       settling_result(merged);
       go_online(now);
       break;
-    default: online_result(merged, now); break;
+    default:
+      if (leaver_ == 0) online_result(merged, now);
+      break;
   }
+  if (leaver_ != 0 && mode_ == Mode::kOnline) return end_by_leaving(UINT64_MAX);
   submissions.told_not_finite();
   proceed(now);
+}
+
+// What is agreed on is launched, as on all ranks.
+void Negotiator::State::end_by_leaving(std::uint64_t not_whole_from) {
+  launch_waiting(true);
+  mode_ = Mode::kEnded;
+  Action action;
+  action.kind = Action::Kind::kLeft;
+  action.rank = static_cast<int>(leaver_) - 1;
+  action.launch.serial = not_whole_from;
+  actions.push(action);
 }
 
 void Negotiator::State::tell_not_finite(const Word& merged) {
@@ -318,6 +324,10 @@ bool Negotiator::held() const noexcept { return state_->held; }
 bool Negotiator::scheduled() const noexcept { return state_->scheduled(); }
 bool Negotiator::ended() const noexcept { return state_->ended(); }
 std::uint64_t Negotiator::epoch() const noexcept { return state_->epoch; }
+bool Negotiator::pending(std::uint32_t local) const noexcept {
+  const std::uint32_t index = state_->table.index_of(local);
+  return index == kNoIndex ? state_->submissions.pending_without_index(local) : state_->submissions.ready(index);
+}
 std::size_t Negotiator::pending() const noexcept { return state_->submissions.pending(); }
 const NegotiatorStats& Negotiator::stats() const noexcept { return state_->stats; }
 

@@ -44,6 +44,10 @@
 //      a schedule has held ten times as long as it took to arm. A break for a gradient that is not finite changes nothing in
 //      this.
 //
+// Leave. A rank that leaves tells it in its next word, of whatever kind, and all ranks end with that round (kLeft): launches that all
+// have are whole. If it is a break, all ranks come to its cut at once, with zeros for what is missing, because launches end only if
+// all take part; what not all ranks had launched before is not whole on any.
+//
 // Tuning (NegotiatorOptions::tunes). The recorded units may be cut anew between two passes of the schedule. With the first
 // launch of a pass, and so on every rank or on none, comes kPass. Where its `votes` is true all ranks agree on something outside
 // of rounds and call tuned() with the same; no rank begins another pass before it has. Votes are counted over epochs: a break
@@ -116,8 +120,10 @@ struct Action {
     kStall,      // `text`: who lacks what
     kPass,       // the next kLaunch begins a pass of the schedule. `votes`: tuned() is wanted
     kJoined,     // all ranks have joined, `rank` last; nobody counts as joined any more
-    kLeft,       // `rank` has left; no rank negotiates any more
-    kFailed,     // `error`; this rank negotiates no more
+    // `rank` has left; no rank negotiates any more. What is not launched, or owed, never is whole; nor are scheduled launches from
+    // `launch.serial` on, which all ranks have begun only to end those of the ranks that had. After kHold it ends the hold.
+    kLeft,
+    kFailed,  // `error`; this rank negotiates no more
   };
   Kind kind = Kind::kBegin;
   bool votes = false;
@@ -198,6 +204,8 @@ class Negotiator {
   bool scheduled() const noexcept;
   bool ended() const noexcept;  // left or failed
   std::uint64_t epoch() const noexcept;
+  // Whether this rank has submitted a tensor that is not launched.
+  bool pending(std::uint32_t local) const noexcept;
   // Tensors that this rank has submitted and that are not launched.
   std::size_t pending() const noexcept;
   const NegotiatorStats& stats() const noexcept;

@@ -85,10 +85,11 @@ void Negotiator::State::break_result(const Word& merged) {
 
 // Only where this rank could wait for ever: the caller does nothing but wait, and what it waits for may be behind the unit or
 // held; or something submitted is behind the unit for too long. A tensor that is just not computed yet, or comes with the next
-// step, delays the cut as it would delay its own launch online.
+// step, delays the cut as it would delay its own launch online. Nor does it come where this rank leaves, and where one leaves nobody waits.
 bool Negotiator::State::may_give_zeros(Instant now) const noexcept {
   const bool may_be_waited_for = submissions.pending() != 0 || schedule_.launched() > least_;
-  return joined_ || ((flushed_ || urged_) && may_be_waited_for) || now >= lateness_.deadline();
+  if (joined_ || leaving_ || leaver_ != 0) return true;
+  return ((flushed_ || urged_) && may_be_waited_for) || now >= lateness_.deadline();
 }
 
 void Negotiator::State::proceed_cut(Instant now) {
@@ -109,6 +110,7 @@ void Negotiator::State::proceed_cut(Instant now) {
     lateness_.update(submissions.pending() > schedule_.head_tensors_ready(), now);
     return;
   }
+  if (leaver_ != 0) return end_by_leaving(least_ < cut_ ? first_serial_ + least_ : UINT64_MAX);
   if (least_ < cut_) {
     mode_ = Mode::kSettling;
   } else {

@@ -62,6 +62,7 @@ class Negotiator::State {
   void begin_word();
   void push_simple(Action::Kind kind);
   void push_release(std::uint64_t serial, std::span<const std::uint32_t> owed);
+  void end_by_leaving(std::uint64_t not_whole_from);
   void take_submissions(std::span<const std::uint32_t> tensors, std::vector<std::uint8_t>& mine);
   void push_launch(std::span<const std::uint32_t> tensors, std::span<const std::uint8_t> mine, bool follow_up);
   void tell_not_finite(const Word& merged);
@@ -119,6 +120,7 @@ class Negotiator::State {
   bool flushed_ = false, urged_ = false;
   Instant wait_since_ = kNever;
   bool join_wanted_ = false, joined_ = false, leaving_ = false;
+  std::uint32_t leaver_ = 0;  // rank + 1 of one that leaves; 0: none
   std::uint64_t join_stamp_ = 0;
   Instant last_launch_ = kNever;  // or the first submission after nothing was pending
 
