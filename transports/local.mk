@@ -216,7 +216,9 @@ transports_tests += \
 	transports/tcp/tcp_breaks_test.cc \
 	transports/tcp/tcp_fixture_test.h \
 	transports/tcp/tcp_leaving_test.cc \
+	transports/tcp/tcp_agreement_test.cc \
 	transports/tcp/tcp_port_test.cc \
+	transports/tcp/tcp_reaching_test.cc \
 	transports/tcp/tcp_pull_test.cc \
 	transports/tcp/tcp_classes_test.cc \
 	transports/tcp/tcp_streams_test.cc \
