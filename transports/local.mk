@@ -183,8 +183,10 @@ sim_sources += \
 transports_tests += \
 	transports/forwarding_port_test.h \
 	transports/active/active_fixture_test.h \
+	transports/active/active_tapped_test.h \
 	transports/active/active_port_test.cc \
 	transports/active/active_delay_test.cc \
+	transports/active/active_parts_test.cc \
 	transports/active/active_shares_test.cc \
 	transports/early_rts_test.cc \
 	transports/failover/failover_back_test.cc \
