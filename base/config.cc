@@ -57,10 +57,8 @@ std::string_view name_of(Network network) noexcept {
 std::string unknown_sentence(std::string_view name) {
   std::vector<std::string_view> names;
   for (const ConfigRow& row : config_table()) names.push_back(row.name);
-  return fmt::format(
-      "the environment variable {} is unknown to this version of aiacc; did you mean {}? aiacc-env(7) has "
-      "them all",
-      name, nearest(name, names));
+  return fmt::format("the environment variable {} is unknown to this version of aiacc{} aiacc-env(7) has them all",
+                     name, nearest(name, names).empty() ? ";" : if_near(name, names, "; did you mean ", "?"));
 }
 
 std::string range_of(const ConfigRow& row) {

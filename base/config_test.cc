@@ -108,7 +108,7 @@ TEST(Config, ABadValueIsRefusedWithNameValueAndRange) {
   EXPECT_EQ(refusal_of({"AIACC_SINGLETON=maybe"}), "AIACC_SINGLETON='maybe' is not possible: give yes or no");
   EXPECT_EQ(
       refusal_of({"AIACC_LOG=net=loud"}),
-      "AIACC_LOG='net=loud' is not possible: 'loud' is no level of log messages; did you mean 'off'? There are trace, "
+      "AIACC_LOG='net=loud' is not possible: 'loud' is no level of log messages: there are trace, "
       "debug, info, warn, error, off");
 }
 

@@ -20,8 +20,9 @@ template <class Enum, std::size_t N>
 Enum parse_name(std::string_view word, const std::array<std::string_view, N>& names, std::string_view what) {
   const auto found = std::find(names.begin(), names.end(), word);
   if (found != names.end()) return static_cast<Enum>(found - names.begin());
-  throw Error(Code::kInvalidArgument, fmt::format("'{}' is no {} of log messages; did you mean '{}'? There are {}",
-                                                  word, what, nearest(word, names), fmt::join(names, ", ")));
+  throw Error(Code::kInvalidArgument,
+              fmt::format("'{}' is no {} of log messages{}: there are {}", word, what,
+                          if_near(word, names, "; the nearest is '", "'"), fmt::join(names, ", ")));
 }
 
 }  // namespace

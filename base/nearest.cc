@@ -39,6 +39,10 @@ bool one_begins_the_other(std::string_view a, std::string_view b) {
   return std::min(a.size(), b.size()) >= kShortestPrefix && (a.starts_with(b) || b.starts_with(a));
 }
 
+bool is_near(std::size_t edits, std::size_t length) {
+  return edits < length && edits <= std::max<std::size_t>(length / 3, 1);
+}
+
 }  // namespace
 
 std::string_view nearest(std::string_view word, std::span<const std::string_view> candidates) {
@@ -48,14 +52,20 @@ std::string_view nearest(std::string_view word, std::span<const std::string_view
   for (const std::string_view candidate : candidates) {
     const std::size_t edits = distance(word, candidate);
     // A name with one wrong letter is nearer than any prefix.
-    const std::size_t score =
-        one_begins_the_other(plain, without_dashes(candidate)) ? std::min<std::size_t>(edits, 2) : edits;
-    if (score < least) {
+    const bool beginning = one_begins_the_other(plain, without_dashes(candidate));
+    const std::size_t score = beginning ? std::min<std::size_t>(edits, 2) : edits;
+    if (score < least && (beginning || is_near(edits, std::max(word.size(), candidate.size())))) {
       least = score;
       best = candidate;
     }
   }
   return best;
+}
+
+std::string if_near(std::string_view word, std::span<const std::string_view> candidates, std::string_view before,
+                    std::string_view after) {
+  const std::string_view found = nearest(word, candidates);
+  return found.empty() ? "" : std::string(before).append(found).append(after);
 }
 
 }  // namespace aiacc

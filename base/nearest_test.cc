@@ -21,10 +21,20 @@ TEST(Nearest, BeginningOfALongName) {
   EXPECT_EQ(nearest("tagout", kNames), "tag-output");
 }
 
-TEST(Nearest, SomethingForAnythingAndNothingForNone) {
-  EXPECT_FALSE(nearest("zzzzzzzz", kNames).empty());
-  EXPECT_EQ(nearest("", kNames), "np");
+TEST(Nearest, NothingIsNearToAnotherWord) {
+  for (const char* word : {"zzzzzzzz", "nics", "mine", "tango", "x", ""}) EXPECT_EQ(nearest(word, kNames), "") << word;
   EXPECT_EQ(nearest("x", {}), "");
+}
+
+TEST(Nearest, AnEditForEachThreeLetters) {
+  EXPECT_EQ(nearest("overzuzcribe", kNames), "oversubscribe");
+  EXPECT_EQ(nearest("ovezzuzzzibe", kNames), "");
+  EXPECT_EQ(nearest("p", kNames), "np");
+}
+
+TEST(Nearest, ASentenceHasItOnlyWhereThereIsOne) {
+  EXPECT_EQ(if_near("hots", kNames, "; did you mean ", "?"), "; did you mean host?");
+  EXPECT_EQ(if_near("zzzzzzzz", kNames, "; did you mean ", "?"), "");
 }
 
 }  // namespace

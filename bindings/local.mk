@@ -179,6 +179,7 @@ python_package = \
 	bindings/python/aiacc/torch/_profile.py \
 	bindings/python/aiacc/torch/_reductions.py \
 	bindings/python/aiacc/torch/_shim.cc \
+	bindings/python/aiacc/torch/_shim_work.h \
 	bindings/python/aiacc/torch/_shim.py \
 	bindings/python/aiacc/torch/_sparse.py \
 	bindings/python/aiacc/torch/_sparse_gradients.py \

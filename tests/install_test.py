@@ -1,6 +1,8 @@
 """What is installed works where it was put, also when that is not the place that configure was told."""
 import os
 import pathlib
+import re
+import shutil
 import subprocess
 
 import pytest
@@ -19,6 +21,23 @@ def flags_of_installation(where, *variables):
     subprocess.run(["make", "-C", os.environ["AIACC_BUILD"], "install-data-local", *variables], capture_output=True, check=True)
     return subprocess.run(["pkg-config", "--cflags", "--libs", "aiacc"], env={**os.environ, "PKG_CONFIG_PATH": f"{where}/lib/pkgconfig"},
                           capture_output=True, text=True, check=True).stdout.split()
+
+
+@pytest.mark.skipif(shutil.which("cmake") is None, reason="there is no cmake here")
+def test_cmake_builds_the_manual_s_example(tmp_path):
+    page = (pathlib.Path(os.environ["AIACC_SOURCE"]) / "man/aiacc.7").read_text()
+    program, lists = (re.search(rf"^\.Bd -literal -offset indent\n({first}.*?)^\.Ed$", page, re.S | re.M)[1] for first in ("#include", "find_package"))
+    (tmp_path / "sum.c").write_text(program.replace("\\e", "\\"))
+    (tmp_path / "CMakeLists.txt").write_text("cmake_minimum_required(VERSION 3.16)\nproject(sum C)\n" + lists)
+    moved = (STAGE / "lib/pkgconfig/aiacc.pc").read_text().replace("prefix=/usr/local\n", f"prefix={STAGE}\n")
+    (tmp_path / "aiacc.pc").write_text(moved)
+    clean = {name: value for name, value in os.environ.items() if not name.startswith(("AIACC_", "MAKE", "MFLAGS"))}
+    for words in (["-S", tmp_path, "-B", tmp_path / "build"], ["--build", tmp_path / "build"]):
+        built = subprocess.run(["cmake", *words], env={**clean, "PKG_CONFIG_PATH": tmp_path}, capture_output=True, text=True, timeout=100)
+        assert built.returncode == 0, built.stdout + built.stderr
+    run = subprocess.run([STAGE / "bin/aiaccrun", "-np", "2", tmp_path / "build/sum"], env=clean,
+                         capture_output=True, text=True, timeout=60)
+    assert (run.returncode, sorted(run.stdout.splitlines())) == (0, [f"rank {rank}: the sum of all ranks is 1" for rank in range(2)]), run.stderr
 
 
 def test_the_example_finds_its_data(tmp_path):

@@ -150,6 +150,7 @@ EXTRA_DIST += \
 	tests/programs/torch_profilers.py \
 	tests/programs/torch_replicated_vars.py \
 	tests/programs/torch_softmax.py \
+	tests/programs/torch_sparse_gradients.py \
 	tests/programs/torch_suite.py \
 	tests/programs/torch_syncbn.py \
 	tests/programs/wrong_arguments.py \

@@ -295,6 +295,15 @@ def test_the_package_of_the_ranks_python_counts(python):
     assert code == 0 and set(out.split()) == {str(STAGE / "share/aiacc/python/aiacc/__init__.py")}
 
 
+def test_a_folder_of_its_name_is_not_the_package(tmp_path):
+    """As a checkout has it: Python takes one in the folder of the script for a package without files."""
+    (tmp_path / "aiacc/bindings").mkdir(parents=True)
+    words = ["-np", "1", "--provide", "horovod", "/usr/bin/python3", "-c", "import horovod, aiacc; print(aiacc.__file__)"]
+    done = subprocess.run([STAGE / "bin/aiaccrun", *words], cwd=tmp_path, env={**os.environ, **BARE, "PYTHONPATH": ""}, capture_output=True,
+                          text=True, timeout=PATIENCE_S)
+    assert (done.returncode, done.stdout) == (0, f"{STAGE}/share/aiacc/python/aiacc/__init__.py\n"), done.stderr
+
+
 def test_only_what_is_named_is_provided():
     code, _, err = provided("/usr/bin/python3", "import horovod", "--provide", "perseus")
     assert code == 1 and "ModuleNotFoundError: No module named 'horovod'" in err

@@ -10,6 +10,11 @@ def test_optimizer(python, ranks):
     check_job(python, ranks, "torch_optimizer.py")
 
 
+@pytest.mark.parametrize("python, ranks", each_torch_with(1, 2, 3))
+def test_sparse_gradients(python, ranks):
+    check_job(python, ranks, "torch_sparse_gradients.py")
+
+
 @pytest.mark.parametrize("python", each_torch())
 def test_memory_of_gradients(python):
     check_job(python, 2, "torch_gradient_memory.py")

@@ -183,8 +183,10 @@ sim_sources += \
 transports_tests += \
 	transports/forwarding_port_test.h \
 	transports/active/active_fixture_test.h \
+	transports/active/active_tapped_test.h \
 	transports/active/active_port_test.cc \
 	transports/active/active_delay_test.cc \
+	transports/active/active_parts_test.cc \
 	transports/active/active_shares_test.cc \
 	transports/early_rts_test.cc \
 	transports/failover/failover_back_test.cc \
@@ -216,7 +218,9 @@ transports_tests += \
 	transports/tcp/tcp_breaks_test.cc \
 	transports/tcp/tcp_fixture_test.h \
 	transports/tcp/tcp_leaving_test.cc \
+	transports/tcp/tcp_agreement_test.cc \
 	transports/tcp/tcp_port_test.cc \
+	transports/tcp/tcp_reaching_test.cc \
 	transports/tcp/tcp_pull_test.cc \
 	transports/tcp/tcp_classes_test.cc \
 	transports/tcp/tcp_streams_test.cc \

@@ -14,6 +14,8 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
+#include <filesystem>
+#include <fstream>
 #include <memory>
 
 #include "base/io/limits.h"
@@ -171,14 +173,34 @@ void reap(pid_t child) noexcept {
   }
 }
 
+// Why a file that is there is none for exec: it or the interpreter that its first line names.
+std::string what_is_missing(const std::string& path) {
+  std::error_code ignored;
+  if (!std::filesystem::is_regular_file(path, ignored)) return "no such file";
+  constexpr std::size_t kReadByKernel = 256;
+  std::string line(kReadByKernel, '\0');
+  std::ifstream file(path, std::ios::binary);
+  file.read(line.data(), static_cast<std::streamsize>(line.size()));
+  line.resize(static_cast<std::size_t>(file.gcount()));
+  line.resize(std::min(line.size(), line.find('\n')));
+  if (!line.starts_with("#!")) return "the loader that it names is not here, as when it was built for another machine";
+  if (line.ends_with('\r')) {
+    return "its lines end as on Windows, so the kernel takes the carriage return for a part of the interpreter's name: "
+           "convert it, as with sed -i 's/\\r$//'";
+  }
+  const std::size_t begin = std::min(line.find_first_not_of(" \t", 2), line.size());
+  const std::string interpreter = line.substr(begin, line.find_first_of(" \t", begin) - begin);
+  return fmt::format("the interpreter that its first line names, '{}', is not there", interpreter);
+}
+
 std::string sentence_of_exec(const SpawnSpec& spec, int errno_value) {
   const std::string& name = spec.program.empty() ? spec.argv.front() : spec.program;
   const bool looked_up = name.find('/') == std::string::npos;
   switch (errno_value) {
     case ENOENT:
       if (looked_up) return fmt::format("cannot start '{}': there is no such program in PATH; give its path", name);
-      return fmt::format("cannot start '{}': no such file, or the interpreter that its first line names is missing",
-                         name);
+      return fmt::format("cannot start '{}': {}", name,
+                         what_is_missing(name.front() == '/' || spec.cwd.empty() ? name : spec.cwd + "/" + name));
     case EACCES:
       return fmt::format("cannot start '{}': it is not executable (chmod +x it, or name its interpreter first)", name);
     case ENOEXEC:

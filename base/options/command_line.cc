@@ -55,8 +55,9 @@ CommandLine split_command_line(OptionTable table, std::string_view program, cons
     const OptionRow* row = find_option(table, read.name);
     if (row == nullptr) row = find_option(others, read.name);
     if (row == nullptr) {
-      throw OptionError(Kind::kOption, fmt::format("unknown option {}; the nearest one is {} (see {} --help)",
-                                                   read.typed, nearest_option(table, read.name), program));
+      const std::string near = nearest_option(table, read.name);
+      throw OptionError(Kind::kOption, fmt::format("unknown option {}{}{} (see {} --help)", read.typed,
+                                                   near.empty() ? "" : "; the nearest one is ", near, program));
     }
     if (row->argument.empty() && read.has_value) {
       throw OptionError(Kind::kValue,

@@ -64,7 +64,8 @@ std::string nearest_option(OptionTable table, std::string_view name) {
       return false;
     });
   }
-  return spelled(nearest(name, names));
+  const std::string_view found = nearest(name, names);
+  return found.empty() ? "" : spelled(found);
 }
 
 std::string spelled(std::string_view name) { return std::string(name.size() <= 2 ? "-" : "--").append(name); }

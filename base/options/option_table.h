@@ -22,7 +22,7 @@ using OptionTable = std::span<const OptionRow>;
 // The row with this name or alias, dashes stripped and '_' written as '-'; null if there is none.
 const OptionRow* find_option(OptionTable table, std::string_view name) noexcept;
 
-// The known option nearest to `name`, as it is typed ("--wdir", "-np").
+// The known option nearest to `name`, as it is typed ("--wdir", "-np"); "" if none is near.
 std::string nearest_option(OptionTable table, std::string_view name);
 
 // The option as a user types it: one dash for names of up to two letters, as in mpirun, two for words.

@@ -45,7 +45,7 @@ constexpr std::array kKinds = {
     MessageKind{MessageId::kNewRanks, "AR-NEW-RANKS", "ranks are started on hosts that were found; the job runs"},
     MessageKind{MessageId::kHostLeaves, "AR-HOST-LEAVES", "a host with ranks is not listed any more; the job runs"},
     MessageKind{MessageId::kStdin, "AR-STDIN", "standard input cannot be read; the job runs"},
-    MessageKind{MessageId::kIgnored, "AR-IGNORED", "an option of mpirun or horovodrun has no effect; the job runs"},
+    MessageKind{MessageId::kIgnored, "AR-IGNORED", "an option of mpirun, horovodrun or torchrun has no effect; the job runs"},
     MessageKind{MessageId::kRankExit, "AR-RANK-EXIT", "a rank exited with a status other than 0"},
     MessageKind{MessageId::kRankSignal, "AR-RANK-SIGNAL", "a rank was killed by a signal"},
     MessageKind{MessageId::kRankMemory, "AR-RANK-MEMORY", "the kernel killed a rank for memory"},

@@ -28,6 +28,11 @@ constexpr std::string_view kTuner = "-x AIACC_TUNE=yes tunes while the job runs"
 constexpr std::string_view kTimeline = "-x AIACC_TIMELINE=FILE writes the timeline of all ranks";
 constexpr std::string_view kStall = "-x AIACC_LATE_AFTER=60s says when ranks tell for whom they wait";
 constexpr std::string_view kLog = "-x AIACC_LOG=info says what the library logs";
+constexpr std::string_view kOneCommand =
+    "hosts are named by --host or --hostfile; start aiaccrun once, and it starts the ranks of all of them";
+constexpr std::string_view kMeeting =
+    "ranks find each other through aiaccrun, which sets MASTER_ADDR and MASTER_PORT too";
+constexpr std::string_view kOutput = "the output of all ranks comes out of aiaccrun";
 constexpr std::string_view kSeveral =
     "several programs in one job are not supported; start one program that looks at RANK, with --servers N for ranks "
     "that serve";
@@ -112,7 +117,7 @@ constexpr std::array kOptions = {
     MpirunOption{"mpi-args", "binding-args", "TEXT", kNone, "give the options to aiaccrun itself"},
     MpirunOption{"config-file", "", "FILE", kNone, "give the options on the command line"},
     MpirunOption{"check-build", "cb", "", kRefused, "aiacc-info says what there is"},
-    MpirunOption{"ssh-port", "ssh-identity-file", "VALUE", kNone,
+    MpirunOption{"ssh-port", "p ssh-identity-file i", "VALUE", kNone,
                  "ssh has ports and keys from its own configuration, or from --launch-agent"},
     MpirunOption{"start-timeout", "gloo-timeout-seconds", "SECONDS", kNone,
                  "-x AIACC_INIT_TIMEOUT=30s says how long ranks wait for each other at their start"},
@@ -138,6 +143,19 @@ constexpr std::array kOptions = {
     MpirunOption{"log-level", "", "LEVEL", kNone, kLog},
     MpirunOption{"log-with-timestamp", "log-without-timestamp log-hide-timestamp no-log-hide-timestamp", "", kNone,
                  kLog},
+
+    MpirunOption{"nproc-per-node", "", "N", kMeans, "ranks-per-host"},
+    MpirunOption{"nnodes", "node-rank", "N", kRefused, kOneCommand},
+    MpirunOption{"standalone", "", "", kAlready, "without a list of hosts a job runs on this host"},
+    MpirunOption{"master-addr", "master-port local-addr rdzv-backend rdzv-endpoint rdzv-id rdzv-conf", "VALUE", kNone,
+                 kMeeting},
+    MpirunOption{"module", "m", "NAME", kRefused, "write python -m NAME as the program"},
+    MpirunOption{"no-python", "", "", kAlready,
+                 "the program is started as it is, and a script by python in front of it"},
+    MpirunOption{"log-dir", "redirects r tee t local-ranks-filter", "VALUE", kNone, kOutput},
+    MpirunOption{"monitor-interval", "", "SECONDS", kNone, "the end of a rank is seen at once"},
+    MpirunOption{"start-method", "", "NAME", kNone, "each rank is a program of its own"},
+    MpirunOption{"role", "", "NAME", kNone, "all ranks of a job have one role"},
 };
 
 constexpr std::string_view kMap = "map-by";

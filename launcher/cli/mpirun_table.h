@@ -1,5 +1,5 @@
 // The options of other launchers that aiaccrun understands: Open MPI's mpirun (and PRRTE's), Hydra (MPICH and Intel
-// MPI) and horovodrun. An option is translated to one of aiaccrun, or asks for what aiaccrun does anyway, or has no effect. In the
+// MPI), horovodrun and torchrun. An option is translated to one of aiaccrun, or asks for what aiaccrun does anyway, or has no effect. In the
 // last case aiaccrun prints what takes its place, and the job goes on. The list in aiaccrun(1), COMPATIBILITY, is
 // generated from this table.
 #pragma once

@@ -120,6 +120,16 @@ TEST(Mpirun, WhatHasNoEffectIsSaidOnce) {
   EXPECT_TRUE(is_remark(MessageId::kIgnored) && !is_remark(MessageId::kRankExit));
 }
 
+TEST(Mpirun, OptionsOfTorchrun) {
+  EXPECT_EQ(silent("--standalone --nproc_per_node=2 --no-python p").ranks_per_host.value, 2);
+  EXPECT_EQ(silent("--nproc-per-node 3 p").ranks_per_host.value, 3);
+  expect_remark("--master_addr a --master_port 29500 --rdzv-backend c10d p", {"--master_addr a", "MASTER_ADDR"});
+  expect_remark("--log-dir out -t 3 p", {"--log-dir out, -t 3 have no effect"});
+  EXPECT_NE(refused("--nnodes 2 p").find("--nnodes is refused: hosts are named by --host"), std::string::npos);
+  EXPECT_NE(refused("--node_rank 1 p").find("start aiaccrun once"), std::string::npos);
+  EXPECT_NE(refused("-m package.train").find("write python -m NAME"), std::string::npos);
+}
+
 TEST(Mpirun, SeveralProgramsAreRefused) {
   for (const char* line : {"-np 1 p : -np 1 q", "-np 1 p a :"}) {
     EXPECT_EQ(refused(line).find("a ':' by itself begins another program: several programs in one job are not"), 0u);

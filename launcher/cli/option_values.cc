@@ -53,8 +53,8 @@ std::size_t parse_choice(std::string_view typed, std::string_view text, std::spa
   for (std::size_t i = 0; i < names.size(); ++i) {
     if (names[i] == wanted) return i;
   }
-  throw UsageError(MessageId::kValue, fmt::format("{} takes {}, not '{}'; the nearest is {}", typed,
-                                                  alternatives(names), text, nearest(text, names)));
+  throw UsageError(MessageId::kValue, fmt::format("{} takes {}, not '{}'{}", typed, alternatives(names), text,
+                                                  if_near(text, names, "; the nearest is ")));
 }
 
 }  // namespace

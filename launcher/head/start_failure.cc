@@ -148,7 +148,7 @@ std::string name_hosts(const std::vector<std::string>& names) {
 }
 
 StartCause explain(const StartAttempt& attempt) {
-  if (attempt.limit) return {MessageId::kLimit, attempt.not_run, "raise the limit, or start fewer hosts"};
+  if (attempt.limit) return {MessageId::kLimit, attempt.not_run, ""};
   if (!attempt.not_run.empty()) {
     if (attempt.ssh && attempt.not_found) {
       return {MessageId::kSshMissing, "there is no ssh in PATH here",

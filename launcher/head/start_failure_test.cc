@@ -56,6 +56,7 @@ TEST(StartFailure, OtherEnds) {
   EXPECT_EQ(explain(attempt).id, MessageId::kStart);
   attempt.limit = true;
   EXPECT_EQ(explain(attempt).id, MessageId::kLimit);
+  EXPECT_EQ(explain(attempt).cure, "") << "the sentence about a limit says what to do";
 }
 
 TEST(StartFailure, HostsWithOneCauseShareOneReport) {

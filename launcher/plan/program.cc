@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <filesystem>
 
 #include "launcher/plan/environment.h"
 
@@ -51,15 +52,28 @@ void check_directory(const std::string& directory) {
   }
 }
 
+// How a script is started that has no permission to be executed, or is looked up in PATH.
+std::string by_its_interpreter(const std::string& path) {
+  return path.ends_with(".py") ? fmt::format("write python {}", path) : "start it by its interpreter";
+}
+
+// What to write for a program without a slash that is no file of PATH but one of the working directory.
+std::string in_working_directory(const std::string& program, const std::string& cwd) {
+  const std::string path = in_directory(program, cwd);
+  const Found found = look_at(path);
+  if (found == Found::kProgram) return fmt::format("; for the one in the working directory write ./{}", program);
+  if (found != Found::kNotExecutable || std::filesystem::is_directory(path)) return "";
+  return fmt::format("; the one in the working directory has no permission to be executed: {}",
+                     by_its_interpreter(program));
+}
+
 [[noreturn]] void not_executable(const std::string& program, const std::string& path) {
   struct stat status {};
   const bool directory = stat(path.c_str(), &status) == 0 && S_ISDIR(status.st_mode);
   throw LaunchError(MessageId::kNotExecutable, kExitNotExecutable,
-                    directory
-                        ? fmt::format("{} is a directory ({}) and no program", program, path)
-                        : fmt::format("{} cannot be executed ({}): no permission; chmod +x it, or start it by its "
-                                      "interpreter",
-                                      program, path));
+                    directory ? fmt::format("{} is a directory ({}) and no program", program, path)
+                              : fmt::format("{} cannot be executed ({}): no permission; chmod +x it, or {}", program,
+                                            path, by_its_interpreter(program)));
 }
 
 }  // namespace
@@ -90,10 +104,9 @@ std::string find_program(const std::string& program, const std::string& cwd, con
     rest.remove_prefix(colon + 1);
   }
   if (!unusable.empty()) not_executable(program, unusable);
-  const bool here = look_at(in_directory(program, cwd)) == Found::kProgram;
-  throw LaunchError(MessageId::kProgram, kExitNotFound,
-                    fmt::format("{} was not found in PATH ({}){}", program, shortened(searched),
-                                here ? fmt::format("; for the one in the working directory write ./{}", program) : ""));
+  throw LaunchError(
+      MessageId::kProgram, kExitNotFound,
+      fmt::format("{} was not found in PATH ({}){}", program, shortened(searched), in_working_directory(program, cwd)));
 }
 
 }  // namespace aiacc::launcher

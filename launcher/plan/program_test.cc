@@ -78,6 +78,17 @@ TEST_F(Program, NotFoundIs127) {
   EXPECT_NE(failure("local").message().find("./local"), std::string::npos) << "it stands in the working directory";
 }
 
+TEST_F(Program, AScriptOfTheWorkingDirectoryIsStartedByItsInterpreter) {
+  file("work/train.py", 0644);
+  EXPECT_NE(failure("train.py").message().find("no permission to be executed: write python train.py"),
+            std::string::npos);
+  EXPECT_NE(failure("./train.py").message().find("chmod +x it, or write python ./train.py"), std::string::npos);
+  file("work/train.sh", 0644);
+  EXPECT_NE(failure("train.sh").message().find("start it by its interpreter"), std::string::npos);
+  fs::create_directory(folder_ / "work/data");
+  EXPECT_EQ(failure("data").message().find("working directory"), std::string::npos) << "it is no program";
+}
+
 TEST_F(Program, ALongPathIsShortened) {
   plan_.environment = {"PATH=/a"};
   for (int i = 0; i < 30; ++i) plan_.environment[0] += ":/no/such/folder/of/programs";

@@ -26,3 +26,9 @@ def equal(a, b):
 
 def close(a, b, tolerance=1e-6):
     assert a.shape == b.shape and torch.allclose(a, b, rtol=tolerance, atol=tolerance), (a, b)
+
+
+def same(model, reference, tolerance=1e-5):
+    """In each parameter."""
+    for (name, one), other in zip(model.named_parameters(), reference.parameters()):
+        assert torch.allclose(one, other, rtol=tolerance, atol=tolerance), (name, (one - other).abs().max())

@@ -121,8 +121,8 @@ class Reader {
     const std::string& text = values_.text(name);
     const auto found = std::find(names.begin(), names.end(), text);
     if (found != names.end()) return static_cast<std::size_t>(found - names.begin());
-    refuse(fmt::format("{} does not take '{}'; the nearest is {} (see aiacc-perf --help)", values_.typed(name), text,
-                       nearest(text, names)));
+    refuse(fmt::format("{} does not take '{}'{} (see aiacc-perf --help)", values_.typed(name), text,
+                       if_near(text, names, "; the nearest is ")));
   }
 
  private:
@@ -168,10 +168,8 @@ void read_collectives(const std::vector<std::string>& words, PerfOptions& option
     } else if (word == "all") {
       for (const Collective& one : collectives()) options.collectives.push_back(&one);
     } else {
-      throw OptionError(OptionError::Kind::kOption,
-                        fmt::format("there is no collective '{}'; the nearest is {} (see aiacc-perf "
-                                    "--help)",
-                                    word, nearest(word, names)));
+      throw OptionError(OptionError::Kind::kOption, fmt::format("there is no collective '{}'{} (see aiacc-perf --help)",
+                                                                word, if_near(word, names, "; the nearest is ")));
     }
   }
   if (options.collectives.empty()) {

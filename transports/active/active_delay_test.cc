@@ -3,15 +3,13 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <cstring>
-#include <map>
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include "transports/active/active_fixture_test.h"
-#include "transports/active/active_port.h"
+#include "transports/active/active_tapped_test.h"
 #include "transports/active/frame.h"
-#include "transports/active/module_loader.h"
 #include "transports/qos/class_windows.h"
 
 namespace aiacc {
@@ -190,89 +188,22 @@ TEST_P(ActiveDelayOverUcx, BulkHasALimitWhileLatencyIsInUse) {
   }
 }
 
-// Sees what two ports send that have a worker for control and latency and another for bulk and background.
-class TwoWorkers {
- public:
-  static constexpr int kTwo = 2;
-
-  explicit TwoWorkers(const active_test::Way& way) : original_(active::load(*way.library, way.settings)) {
-    present_ = this;
-    module_ = original_;
-    module_.connect = [](active::Worker* worker, const std::uint8_t* address, std::size_t bytes, void* peer,
-                         char* problem, std::size_t room) noexcept {
-      active::Endpoint* const made = present_->original_.connect(worker, address, bytes, peer, problem, room);
-      present_->worker_of_[made] = worker;
-      return made;
-    };
-    module_.send = [](active::Endpoint* endpoint, const void* header, std::size_t header_bytes,
-                      const active::Extent* extents, std::size_t count, bool rendezvous, active::Operation& operation,
-                      const char** problem) noexcept {
-      active::Frame frame;
-      std::memcpy(&frame, header, sizeof frame);
-      if (frame.kind == active::FrameKind::kCame) {
-        EXPECT_EQ(frame.traffic, Traffic::kBulk) << "of what is acknowledged";
-        (present_->worker_of_[endpoint] == present_->urgent_ ? present_->by_control : present_->by_bulk) += 1;
-      }
-      return present_->original_.send(endpoint, header, header_bytes, extents, count, rendezvous, operation, problem);
-    };
-    std::vector<ActivePort::Peer> peers(kTwo);
-    std::vector<active::Worker*> workers[kTwo];
-    for (int rank = 0; rank < kTwo; ++rank) {
-      ActivePort::Peer& its = peers[static_cast<std::size_t>(rank)];
-      its.name = "rank " + std::to_string(rank);
-      its.worker_of = {0, 0, 1, 1};
-      for (int each = 0; each < 2; ++each) {
-        workers[rank].push_back(active::open_worker(*way.library, module_, way.settings));
-        std::vector<std::uint8_t>& address = its.addresses.emplace_back(16 << 10);
-        address.resize(module_.address(workers[rank].back(), address.data(), address.size()));
-      }
-    }
-    urgent_ = workers[1].front();
-    for (int rank = 0; rank < kTwo; ++rank) {
-      ActivePort::Settings settings;
-      settings.library = "UCX";
-      settings.rank = rank;
-      settings.secret = tcp_test::secret_of(1);
-      settings.peers = peers;
-      if (rank == 0) settings.marks = marks_with("delay=1ms");
-      ports[rank] = std::make_unique<ActivePort>(loops[rank], module_, workers[rank], std::move(settings));
-      ports[rank]->set_receiver(receiver[rank]);
-    }
-  }
-  ~TwoWorkers() {
-    for (const auto& each : ports) each->close();
-  }
-  bool run_until(const std::function<bool()>& done) {
-    io::RealClock clock;
-    const Instant end = after(clock.now(), std::chrono::seconds(60));
-    while (!done() && clock.now() < end) {
-      for (io::RealLoop& each : loops) each.look();
-    }
-    return done();
-  }
-
-  io::RealLoop loops[kTwo];
-  Recorder receiver[kTwo];
-  std::unique_ptr<ActivePort> ports[kTwo];
-  int by_control = 0;  // acknowledgements of rank 1
-  int by_bulk = 0;
-
- private:
-  static inline TwoWorkers* present_ = nullptr;
-  const active::Module& original_;
-  active::Module module_{};
-  std::map<active::Endpoint*, active::Worker*> worker_of_;
-  active::Worker* urgent_ = nullptr;
-};
-
 TEST_P(ActiveDelayOverUcx, AcknowledgementsDoNotWaitBehindBulk) {
-  TwoWorkers two(*GetParam());
+  active_test::TappedPorts two(*GetParam(), 2, marks_with("delay=1ms"));
+  int by_control = 0, by_bulk = 0;
+  two.tap = [&](active_test::TappedPorts::Sent& sent) {
+    if (sent.message.frame.kind == active::FrameKind::kCame) {
+      EXPECT_EQ(sent.message.frame.traffic, Traffic::kBulk) << "of what is acknowledged";
+      (sent.worker == two.first_worker[1] ? by_control : by_bulk) += 1;
+    }
+    return std::nullopt;
+  };
   std::vector<std::byte> bytes = pattern(300'000, 1);
   Completion told;
   tcp_test::post(*two.ports[0], 1, header_of(1, bytes.size()), bytes, told);
   ASSERT_TRUE(two.run_until([&] { return two.receiver[1].placed == 1 && told.told == 1; }));
-  EXPECT_GE(two.by_control, 300'000 / static_cast<int>(ClassWindows::kMostPartBytes));
-  EXPECT_EQ(two.by_bulk, 0);
+  EXPECT_GE(by_control, 300'000 / static_cast<int>(ClassWindows::kMostPartBytes));
+  EXPECT_EQ(by_bulk, 0);
 }
 
 // Two classes of one window: what waits for its rate fills no window, and keeps nobody from it.

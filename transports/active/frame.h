@@ -57,6 +57,9 @@ inline constexpr std::size_t kMessageBytes = sizeof(Frame) + sizeof(MessageHeade
 static_assert(offsetof(FramedMessage, offset) == kMessageBytes &&
               sizeof(FramedMessage) == kMessageBytes + sizeof(std::uint64_t));
 
+// A longer message goes whole, so that a receiver keeps no more than that of each class.
+inline constexpr std::uint64_t kMostDivided = 4 << 20;
+
 struct FramedCounts {
   Frame frame;
   Counts counts{};

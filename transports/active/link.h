@@ -88,8 +88,6 @@ class Link final : private Timer {
     Arrived joined;                          // of a message that comes in parts, those that have come
   };
 
-  // A longer message goes whole, so that a receiver keeps no more than that of each class.
-  static constexpr std::uint64_t kMostDivided = 4 << 20;
   static constexpr std::size_t index_of(TrafficClass traffic) noexcept { return static_cast<std::size_t>(traffic); }
   Class& class_of(TrafficClass traffic) noexcept { return classes_[index_of(traffic)]; }
   void broken(const char* problem) noexcept;

@@ -5,7 +5,8 @@ import sys
 
 
 def load():
-    if importlib.util.find_spec("aiacc") is not None:
+    found = importlib.util.find_spec("aiacc")
+    if found is not None and found.origin is not None:  # not a mere folder of that name, as a checkout has it
         return
     folder = pathlib.Path(__file__).resolve().parents[1]
     spec = importlib.util.spec_from_file_location("aiacc", folder / "__init__.py", submodule_search_locations=[str(folder)])

@@ -25,6 +25,7 @@ from aiacc.torch._compile import never_compiled
 from aiacc.torch._profile import is_watched
 
 SOURCE = pathlib.Path(__file__).with_name("_shim.cc")
+_SOURCES = (SOURCE, SOURCE.with_name("_shim_work.h"))
 NAME = "aiacc_torch_shim"
 _MARK = b"aiacc-torch-shim for "  # before the key, in the module's file
 _CALLS = ("allreduce", "broadcast", "allgather", "reduce_scatter", "alltoallv", "barrier", "send", "recv", "wait_for", "last_error", "last_error_rank")
@@ -43,7 +44,8 @@ _log = logging.getLogger("aiacc.torch")
 
 def key() -> str:
     """What a module is for, and works with alone."""
-    source = hashlib.sha256(SOURCE.read_bytes()).hexdigest()[:16] if SOURCE.exists() else "unknown"
+    there = all(each.exists() for each in _SOURCES)
+    source = hashlib.sha256(b"".join(each.read_bytes() for each in _SOURCES)).hexdigest()[:16] if there else "unknown"
     return (f"torch {torch.__version__}, C++ ABI {int(torch._C._GLIBCXX_USE_CXX11_ABI)}, Python {sysconfig.get_config_var('SOABI')}, "
             f"aiacc {__version__}, source {source}")
 
