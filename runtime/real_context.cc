@@ -276,6 +276,8 @@ void RealContext::leave() {
   } catch (...) {
     failed = std::current_exception();
   }
+  // Who waits for this rank in one of them, instead of leaving, is told that it makes no call there any more.
+  if (!failed) collect_groups();
   // Rank 0 collects the timeline: the others send theirs before the barrier, and it writes the last of them after it.
   const bool leads = group.rank() == 0;
   if (!leads) stop_timeline();

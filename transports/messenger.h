@@ -42,6 +42,7 @@ class Messenger final : private MessageReceiver, private MatchObserver {
 
   // Returns when the kernel has accepted all control messages, or after a second.
   Task<void> flush(Stop& stop) { return channel_.flush(stop); }
+  bool flushed() const noexcept { return channel_.flushed(); }
   // `partners`: ranks that this one exchanged service messages with, which do not pass through here on their way out.
   Task<void> leave(const std::set<int>& partners, LeaveDeadline& deadline, Stop& stop) {
     for (const int rank : partners) peers_[rank].awaited = true;

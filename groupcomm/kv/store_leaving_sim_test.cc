@@ -92,6 +92,83 @@ TEST(SimLeaving, AServerAnswersWhatItHasBeenAskedBefore) {
   }
 }
 
+// Rank 0 is done after one round, and the others wait in the second one, or come to it later.
+TEST(SimDone, WhoPushesLessThanTheOthersIsNamedToThem) {
+  for (const Hosts& hosts : {Hosts{0, 0, 0}, Hosts{0, 1, 2}, Hosts{0, 1, 0, 1}}) {
+    for (const bool waits_before : {true, false}) {
+      for (const bool workers_sum : {true, false}) {
+        StoreOptions options;
+        options.allreduce_bytes = workers_sum ? 1 : std::numeric_limits<std::size_t>::max();
+        StoreJob world(hosts, options);
+        const Values ones(1000, 1.0f);
+        world.init_all("w", Values(1000));
+        std::deque<Values> results;
+        for (int rank = 0; rank < world.job.size(); ++rank)
+          world.start(rank, StoreJob::pushpull("w", ones, results.emplace_back(1000)));
+        ASSERT_TRUE(world.finish());
+        const std::size_t first = world.operations.size();
+        const auto go_on = [&] {
+          for (int rank = 1; rank < world.job.size(); ++rank)
+            world.start(rank, StoreJob::pushpull("w", ones, results.emplace_back(1000)));
+          world.run(milliseconds(10), [] { return false; });
+        };
+        if (waits_before) go_on();
+        world.stores[0]->say_done();
+        world.run(milliseconds(10), [] { return false; });
+        if (!waits_before) go_on();
+        ASSERT_TRUE(world.finish(seconds(1)));
+        for (std::size_t i = 0; i < world.operations.size(); ++i) {
+          const std::exception_ptr& error = world.operations[i]->error();
+          if (i < first) {
+            ASSERT_FALSE(error) << as_error(error).message();
+            continue;
+          }
+          ASSERT_TRUE(error);
+          EXPECT_EQ(as_error(error).code(), Code::kMismatch);
+          EXPECT_EQ(as_error(error).peer(), 0);
+          EXPECT_NE(as_error(error).message().find("rank 0 has freed the key-value store and pushes no more"),
+                    std::string::npos)
+              << as_error(error).message();
+        }
+        if (waits_before) continue;  // who has pushed to a round that never ends reads the value no more
+        Values value(1000);
+        world.start(1, StoreJob::pull("w", value));
+        ASSERT_TRUE(world.finish(seconds(1)));
+        ASSERT_TRUE(world.operations.back()->error() == nullptr)
+            << as_error(world.operations.back()->error()).message();
+        EXPECT_EQ(value, results[0]);
+      }
+    }
+  }
+}
+
+// Workers that have done the same in the end have all their results, in whatever order they are done.
+TEST(SimDone, WhoIsDoneInOrderTakesNothingFromTheOthers) {
+  for (std::uint64_t seed = 1; seed <= 20; ++seed) {
+    StoreJob world({0, 1, 0, 1}, {}, seed);
+    const Values ones(1000, 1.0f);
+    world.init_all("w", Values(1000));
+    std::deque<Values> results;
+    std::vector<Operation*> last;
+    for (int rank = 0; rank < world.job.size(); ++rank) {
+      for (int round = 0; round < 3; ++round) {
+        Operation& one = world.start(rank, StoreJob::pushpull("w", ones, results.emplace_back(1000)));
+        if (round == 2) last.push_back(&one);
+      }
+    }
+    std::vector<bool> done(last.size());
+    ASSERT_TRUE(world.run(seconds(100), [&] {
+      for (std::size_t rank = 0; rank < last.size(); ++rank) {
+        if (last[rank]->done() && !done[rank]) world.stores[rank]->say_done();
+        done[rank] = last[rank]->done();
+      }
+      return std::find(done.begin(), done.end(), false) == done.end();
+    }));
+    for (const auto& operation : world.operations)
+      ASSERT_FALSE(operation->error()) << "seed " << seed << ": " << as_error(operation->error()).message();
+  }
+}
+
 // Starts a pull on rank 1, which needs rank 0.
 Error error_of_pull(StoreJob& world) {
   Values later(10);

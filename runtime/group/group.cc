@@ -379,6 +379,13 @@ void Group::end(std::exception_ptr error) noexcept {
   context_.group_failed(*this, cause);
 }
 
+Task<void> Group::tell_of_end() {
+  Stop none;
+  if (!has_told_of_end()) co_await context_.messenger()->flush(none);
+}
+
+bool Group::has_told_of_end() const noexcept { return !spans_hosts() || context_.messenger()->flushed(); }
+
 void Group::abort_by_user(const std::string& reason) noexcept {
   try {
     abort(std::make_exception_ptr(

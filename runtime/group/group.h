@@ -190,6 +190,9 @@ class Group final : private GroupBoard::Observer,
   // Aborts the group with `error`; only the first error counts.
   void abort(std::exception_ptr error) noexcept;
   bool aborted() const noexcept { return stop_.requested(); }
+  // Returns when the kernel has the notices to members on other hosts, or after a second.
+  Task<void> tell_of_end();
+  bool has_told_of_end() const noexcept;
   // What other members of this host may read as long as the group is there: it lives until none of them needs the group.
   void keep(std::shared_ptr<const void> what) { kept_.push_back(std::move(what)); }
   // Aborts at the request of this rank's user, so the error needs no report.

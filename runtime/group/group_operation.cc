@@ -112,7 +112,7 @@ void GroupOperation::record_end() noexcept {
 }
 
 // An error aborts the group before another operation of it runs, so that an operation that waits for this one fails with the
-// same error.
+// same error. The caller gets it once the members on other hosts can hear of it: its process may end at once.
 Task<void> GroupOperation::body(GroupOperation* self) {
   std::optional<StartWindow::Running> running;  // until it has aborted the group: nothing of that begins any more
   std::exception_ptr error;
@@ -138,6 +138,7 @@ Task<void> GroupOperation::body(GroupOperation* self) {
   if (!error) co_return;
   if (as_error(error).code() == Code::kAborted) co_await wait_for_abort_reason(self->group_);
   self->group_.abort(error);
+  co_await self->group_.tell_of_end();
   std::rethrow_exception(error);
 }
 

@@ -92,6 +92,32 @@ TEST_P(SimHosts, ARankThatIsLostToItselfIsLostToTheOthersWhoHearItFromItFirst) {
   }
 }
 
+// As one that exits because of an error. Nobody but it knows why until its own death is noticed, which takes longer.
+TEST_P(SimHosts, ARankMayDieAtOnceWhenACallHasFailed) {
+  for (const bool waits : {false, true}) {
+    sim::FabricModel model;
+    model.detection = seconds(20);
+    SimJob job(GetParam(), 1, model);
+    const int dead = size() - 1;
+    for (auto& rank : job.ranks)
+      waits ? static_cast<void>(rank->sum_plainly(1)) : static_cast<void>(rank->sum(200'000));
+    for (auto& rank : job.ranks) rank->sum(200'000);
+    const RequestedWork& first = waits ? *job[dead].plain_ones[0] : *job[dead].operations[0];
+    job.world.at(after(job.began, microseconds(1)), [&] {
+      job[dead].context->on_rank_lost(
+          dead, std::make_exception_ptr(Error(Code::kPeerFailed, "the agent of its host is gone", dead)));
+    });
+    ASSERT_TRUE(job.world.run_while_not([&] { return first.done(); }));
+    EXPECT_EQ(error_of(first).message(), "the agent of its host is gone");
+    job.world.kill(job[dead].loop.node());
+    job.finish();
+    EXPECT_LT(job.elapsed(), seconds(1)) << (waits ? "waits" : "an operation");
+    for (int rank = 0; rank < dead; ++rank) {
+      EXPECT_EQ(error_of(*job[rank].operations[0]).message(), "the agent of its host is gone") << "rank " << rank;
+    }
+  }
+}
+
 TEST_P(SimHosts, AnyMomentIsAMomentToDie) {
   std::uint64_t events = 0;
   std::uint64_t first = 0;

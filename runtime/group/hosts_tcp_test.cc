@@ -19,6 +19,7 @@
 #include "runtime/context.h"
 #include "runtime/group/calls_test.h"
 #include "runtime/group/group.h"
+#include "runtime/group/groups.h"
 #include "runtime/real_context.h"
 
 namespace aiacc {
@@ -150,6 +151,36 @@ TEST(TcpHostsShort, WhoIsLateIsWaitedFor) {
       ASSERT_EQ(sum, static_cast<float>(6 + 4 * round));
     }
   });
+}
+
+// Rank 1 leaves the job, as after an exception of its program, and rank 0 waits for it in a group of the two.
+TEST(TcpHostsLeaving, WhoLeavesIsNamedToWhomeverWaitsForItInAGroup) {
+  for (const Placement& hosts : {Placement{0, 1, 2}, Placement{0, 0}, Placement{0, 0, 1}}) {
+    TcpJob job(hosts);
+    job.run([](RealContext& context) {
+      GroupOrder order;
+      order.ranks = {0, 1};
+      order.sort = GroupOrder::Sort::kEngine;
+      if (context.world().rank() > 1) return;
+      Group& group = context.make_group(context.world(), order);
+      std::vector<float> data(1, 1.0f);
+      const Call call = call_of(Collective::kAllreduce, 1);
+      group.run(call, buffer_of(data), buffer_of(data), nullptr);
+      if (context.world().rank() == 0) {
+        CallOptions options;
+        options.timeout = std::chrono::seconds(100);
+        try {
+          group.run(call, buffer_of(data), buffer_of(data), &options);
+          ADD_FAILURE() << "nobody else has called it";
+        } catch (const Error& error) {
+          EXPECT_EQ(error.code(), Code::kMismatch) << error.message();
+          EXPECT_EQ(error.peer(), 1) << error.message();
+          EXPECT_NE(error.message().find("rank 1 has freed the group"), std::string::npos) << error.message();
+        }
+      }
+      group.handles_gone();
+    });
+  }
 }
 
 TEST(TcpHostsShort, DisagreementIsNamedToAll) {

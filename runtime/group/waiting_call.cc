@@ -154,8 +154,12 @@ void WaitingCalls::on_stop(const std::exception_ptr&) noexcept {
 void WaitingCalls::run() noexcept {
   while (WaitingCall* const call = handed_over_.pop_front()) call->become_operation();
   if (!group_.aborted()) return;
-  group_.for_each_line([this](OperationLine& line) {
-    while (!line.waiting.empty()) line.waiting.front().stopped(group_.stop().reason());
+  const bool told = group_.has_told_of_end();
+  group_.for_each_line([&](OperationLine& line) {
+    while (!line.waiting.empty()) {
+      WaitingCall& call = line.waiting.front();
+      told ? call.stopped(group_.stop().reason()) : call.become_operation();
+    }
   });
 }
 

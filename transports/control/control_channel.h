@@ -56,6 +56,7 @@ class ControlChannel final {
   }
   // Returns when the kernel has accepted everything, or after a second; for a rank that will not drive the loop afterwards.
   Task<void> flush(Stop& stop);
+  bool flushed() const noexcept { return outgoing_.empty(); }
 
   // The port's receiver forwards messages of kind kControl here.
   MessageReceiver::Placement on_header(int from, const MessageHeader& header) noexcept;
