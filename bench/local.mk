@@ -38,8 +38,8 @@ EXTRA_DIST += bench/outstanding/aiacc.cc bench/outstanding/measure.h bench/outst
 bench-outstanding: stage
 	@$(srcdir)/bench/outstanding/run $(stage)$(prefix) $(BENCH_FLAGS)
 .PHONY: bench-outstanding
-# Windows of long messages on this host, and such messages one by one, beside Open MPI and MPICH:
-# `make bench-windows [BENCH_FLAGS="--sizes 262144,2097152 --late 10"]'.
+# Windows of messages on this host, and messages one by one, beside Open MPI and MPICH; with these flags as OSU's and Intel's benchmarks:
+# `make bench-windows [BENCH_FLAGS="--kinds stream,both,pingpong,sendrecv,exchange --sizes 8,4096,1048576 --loops 100 --buffers one"]'.
 EXTRA_DIST += bench/windows/aiacc.cc bench/windows/measure.h bench/windows/mpi.cc bench/windows/run
 bench-windows: stage
 	@$(srcdir)/bench/windows/run $(stage)$(prefix) $(BENCH_FLAGS)

@@ -1,5 +1,5 @@
 // The program that bench/windows measures through the C ABI, compiled against the installed tree.
-//   bench NAME KINDS SIZES MESSAGES LATE_MS ROUNDS MEMORY
+//   bench PLAN... MEMORY    (bench::Plan)
 #include <aiacc/aiacc.h>
 
 #include "measure.h"
@@ -24,23 +24,26 @@ aiacc_request_t* request(std::size_t i) {
 }  // namespace
 
 int main(int argc, char** argv) {
-  if (argc != 8) return 2;
-  const bool shared = std::string(argv[7]) == "shared";
+  if (argc != 1 + bench::Plan::kWords + 1) return 2;
+  const bool shared = std::string(argv[1 + bench::Plan::kWords]) == "shared";
   check(aiacc_init(nullptr));
   bench::Subject subject;
   check(aiacc_rank(kWorld, &subject.rank));
   other = 1 - subject.rank;
-  subject.recv = [](unsigned char* into, std::size_t bytes, std::size_t i) {
+  subject.recv = [](bench::Bytes into, std::size_t bytes, std::size_t i) {
     check(aiacc_recv(into, bytes, AIACC_UINT8, other, 0, kWorld, nullptr, request(i)));
   };
-  subject.send = [](const unsigned char* from, std::size_t bytes, std::size_t i) {
+  subject.send = [](bench::Bytes from, std::size_t bytes, std::size_t i) {
     check(aiacc_send(from, bytes, AIACC_UINT8, other, 0, kWorld, nullptr, request(i)));
   };
-  subject.recv_now = [](unsigned char* into, std::size_t bytes) {
+  subject.recv_now = [](bench::Bytes into, std::size_t bytes) {
     check(aiacc_recv(into, bytes, AIACC_UINT8, other, 0, kWorld, nullptr, nullptr));
   };
-  subject.send_now = [](const unsigned char* from, std::size_t bytes) {
+  subject.send_now = [](bench::Bytes from, std::size_t bytes) {
     check(aiacc_send(from, bytes, AIACC_UINT8, other, 0, kWorld, nullptr, nullptr));
+  };
+  subject.sendrecv = [](bench::Bytes from, bench::Bytes into, std::size_t bytes) {
+    check(aiacc_sendrecv(from, bytes, other, 0, into, bytes, other, 0, AIACC_UINT8, kWorld, nullptr, nullptr));
   };
   subject.wait_all = [](std::size_t count) { check(aiacc_wait_all(count, requests.data(), AIACC_FOREVER)); };
   subject.barrier = [] { check(aiacc_barrier(kWorld, nullptr, nullptr)); };
@@ -56,10 +59,9 @@ int main(int argc, char** argv) {
     } else {
       memory = std::aligned_alloc(4096, (bytes + 4095) / 4096 * 4096);
     }
-    return static_cast<unsigned char*>(memory);
+    return static_cast<bench::Bytes>(memory);
   };
-  bench::run(subject, argv[1], argv[2], argv[3], std::strtoull(argv[4], nullptr, 10),
-             std::chrono::milliseconds(std::atoi(argv[5])), std::atoi(argv[6]));
+  bench::run(subject, bench::Plan(argv + 1));
   check(aiacc_finalize());
   return 0;
 }

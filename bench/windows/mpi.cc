@@ -1,5 +1,5 @@
 // The program that bench/windows measures for any MPI, compiled by its compiler wrapper.
-//   bench NAME KINDS SIZES MESSAGES LATE_MS ROUNDS
+//   bench PLAN...    (bench::Plan)
 #include <mpi.h>
 
 #include "measure.h"
@@ -19,21 +19,25 @@ MPI_Request* request(std::size_t i) {
 
 int main(int argc, char** argv) {
   MPI_Init(&argc, &argv);
-  if (argc != 7) return 2;
+  if (argc != 1 + bench::Plan::kWords) return 2;
   bench::Subject subject;
   MPI_Comm_rank(kWorld, &subject.rank);
   other = 1 - subject.rank;
-  subject.recv = [](unsigned char* into, std::size_t bytes, std::size_t i) {
+  subject.recv = [](bench::Bytes into, std::size_t bytes, std::size_t i) {
     MPI_Irecv(into, static_cast<int>(bytes), MPI_BYTE, other, 0, kWorld, request(i));
   };
-  subject.send = [](const unsigned char* from, std::size_t bytes, std::size_t i) {
+  subject.send = [](bench::Bytes from, std::size_t bytes, std::size_t i) {
     MPI_Isend(from, static_cast<int>(bytes), MPI_BYTE, other, 0, kWorld, request(i));
   };
-  subject.recv_now = [](unsigned char* into, std::size_t bytes) {
+  subject.recv_now = [](bench::Bytes into, std::size_t bytes) {
     MPI_Recv(into, static_cast<int>(bytes), MPI_BYTE, other, 0, kWorld, MPI_STATUS_IGNORE);
   };
-  subject.send_now = [](const unsigned char* from, std::size_t bytes) {
+  subject.send_now = [](bench::Bytes from, std::size_t bytes) {
     MPI_Send(from, static_cast<int>(bytes), MPI_BYTE, other, 0, kWorld);
+  };
+  subject.sendrecv = [](bench::Bytes from, bench::Bytes into, std::size_t bytes) {
+    MPI_Sendrecv(from, static_cast<int>(bytes), MPI_BYTE, other, 0, into, static_cast<int>(bytes), MPI_BYTE, other, 0,
+                 kWorld, MPI_STATUS_IGNORE);
   };
   subject.wait_all = [](std::size_t count) {
     MPI_Waitall(static_cast<int>(count), requests.data(), MPI_STATUSES_IGNORE);
@@ -45,10 +49,9 @@ int main(int argc, char** argv) {
     return all;
   };
   subject.allocate = [](std::size_t bytes) {
-    return static_cast<unsigned char*>(std::aligned_alloc(4096, (bytes + 4095) / 4096 * 4096));
+    return static_cast<bench::Bytes>(std::aligned_alloc(4096, (bytes + 4095) / 4096 * 4096));
   };
-  bench::run(subject, argv[1], argv[2], argv[3], std::strtoull(argv[4], nullptr, 10),
-             std::chrono::milliseconds(std::atoi(argv[5])), std::atoi(argv[6]));
+  bench::run(subject, bench::Plan(argv + 1));
   MPI_Finalize();
   return 0;
 }
