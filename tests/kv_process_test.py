@@ -50,12 +50,6 @@ def test_survivors_name_the_dead(hosts, where, ranks, call, tmp_path):
     assert sorted(out.splitlines()) == [f"rank {rank} names rank {ranks - 1}" for rank in range(ranks - 1)], err
 
 
-@pytest.mark.parametrize("where, ranks", [(2, 2), (3, 3), ("h0:1,h1:1", 2), ("h0:2,h1:1,h2:1", 4)])
-def test_a_worker_that_pushes_less_than_the_others_is_named(hosts, where, ranks):
-    code, out, err = run(hosts, where, "fewer")
-    assert (code, out) == (0, "all is well\n" * ranks), err
-
-
 @pytest.mark.parametrize("where, ranks", [(4, 4), ("h0:1,h1:1,h2:2", 4)])
 def test_a_server_with_a_replica_may_die(hosts, where, ranks):
     code, out, err = run(hosts, where, "replicas")

@@ -60,7 +60,6 @@ class Closing final : private GroupOperation::Observer {
 
   Task<void> end(Stop& stop) {
     const bool replicated = entry_.store->options().replicas > 1;
-    if (!entry_.group.group.aborted()) entry_.store->say_done();  // otherwise the others hear why
     Task<void> others = replicated ? leave(stop) : pass(stop);
     const std::exception_ptr error = co_await outcome(std::move(others));
     if (error && !replicated) co_await outcome(say_leaving(stop, as_error(error)));

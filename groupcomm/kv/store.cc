@@ -81,7 +81,6 @@ void Store::on_message(ServiceMessage message) noexcept {
       news_.set();
       if (!replicated() && !closed_) left_early(from, number);
       return;
-    case Word::kDone: return worker_done(from);
     case Word::kBarrier:
       peer(from).at_barrier = number / 2;
       if (number % 2 == 1) peer(from).wrong = number / 2;
@@ -109,28 +108,6 @@ void Store::left_early(int rank, std::uint64_t reason) noexcept {
   const Error why = why_of();
   serve_without(rank, why);
   fail_requests_to(rank, why);
-}
-
-void Store::say_done() noexcept {
-  if (!is_worker() || options_.mode != Mode::kSync || closed_ || !running_.empty() || lost_ranks() > 0) return;
-  for (const int server : options_.servers)
-    server == rank_ ? worker_done(rank_) : post_to(server, {Word::kDone, 0, {}});
-}
-
-// All its pushes are answered, so each of its rounds is over.
-void Store::worker_done(int rank) noexcept {
-  const int worker = worker_of(rank);
-  if (worker < 0 || options_.mode != Mode::kSync || closed_) return;
-  std::vector<Answer> answers;
-  server_.lost(
-      worker,
-      Error(Code::kMismatch,
-            fmt::format("rank {} has freed {} and pushes no more, and a round needs a push of each worker: all "
-                        "workers make the same calls before they free it",
-                        rank, describe()),
-            rank),
-      answers);
-  dispatch(answers);
 }
 
 void Store::serve_without(int rank, const Error& why) noexcept {

@@ -92,9 +92,6 @@ class Store final : private ServiceHandler, private Root::Owner, private Reducti
   // their calls that need it end; and that it does so because it has lost rank `lost`, if that is another one, or one that it knows of.
   // Returns when that is on its way.
   Task<void> say_leaving(Stop& stop, int lost = kNoPeer);
-  // On workers that free a sync store, before leave() or what the group's barrier waits for: the servers end the rounds for which others
-  // wait, as this rank pushes no more. Not while a call is outstanding here, whose requests this could overtake.
-  void say_done() noexcept;
   // With replicas, a barrier: returns when all other ranks are here, or are lost. `call` is what the user calls, for messages. Whether
   // a rank that is here says that something is `wrong`; all that return well say the same of it.
   Task<bool> barrier(Stop& stop, std::string_view call, bool wrong);
@@ -153,7 +150,7 @@ class Store final : private ServiceHandler, private Root::Owner, private Reducti
     bool again = false;
   };
   // What a word of a message has in its last bits: an answer to a request, copies between servers, and the end of a rank's use.
-  enum class Word : std::uint8_t { kRequest, kAnswer, kCopy, kConfirmation, kLeaving, kBarrier, kDone };
+  enum class Word : std::uint8_t { kRequest, kAnswer, kCopy, kConfirmation, kLeaving, kBarrier };
   static constexpr int kWordBits = 3;
   static std::uint64_t word_of(Word word, std::uint64_t number) noexcept {
     return number << kWordBits | static_cast<std::uint64_t>(word);
@@ -204,7 +201,6 @@ class Store final : private ServiceHandler, private Root::Owner, private Reducti
   const Error* lost_part(const Key& key) const noexcept;
   const Error* over_without(const Key& key) const noexcept;
   void end_hopeless() noexcept;
-  void worker_done(int rank) noexcept;
   void left_early(int rank, std::uint64_t reason) noexcept;
   void serve_without(int rank, const Error& why) noexcept;
   void start_waiting(Key& key) noexcept;
