@@ -106,10 +106,9 @@ TEST(Config, ABadValueIsRefusedWithNameValueAndRange) {
   EXPECT_EQ(refusal_of({"AIACC_SLICE_BYTES=12"}),
             "AIACC_SLICE_BYTES='12' is not possible: give a size such as 4096, 64K or 1G, from 1M to 1T");
   EXPECT_EQ(refusal_of({"AIACC_SINGLETON=maybe"}), "AIACC_SINGLETON='maybe' is not possible: give yes or no");
-  EXPECT_EQ(
-      refusal_of({"AIACC_LOG=net=loud"}),
-      "AIACC_LOG='net=loud' is not possible: 'loud' is no level of log messages: there are trace, "
-      "debug, info, warn, error, off");
+  EXPECT_EQ(refusal_of({"AIACC_LOG=net=loud"}),
+            "AIACC_LOG='net=loud' is not possible: 'loud' is no level of log messages: there are trace, "
+            "debug, info, warn, error, off");
 }
 
 TEST(Config, AnUnknownVariableIsWarnedAboutWithTheNearest) {

@@ -184,12 +184,12 @@ std::string what_is_missing(const std::string& path) {
   line.resize(static_cast<std::size_t>(file.gcount()));
   line.resize(std::min(line.size(), line.find('\n')));
   if (!line.starts_with("#!")) return "the loader that it names is not here, as when it was built for another machine";
-  if (line.ends_with('\r')) {
+  const std::size_t begin = std::min(line.find_first_not_of(" \t", 2), line.size());
+  const std::string interpreter = line.substr(begin, line.find_first_of(" \t", begin) - begin);
+  if (interpreter.ends_with('\r')) {
     return "its lines end as on Windows, so the kernel takes the carriage return for a part of the interpreter's name: "
            "convert it, as with sed -i 's/\\r$//'";
   }
-  const std::size_t begin = std::min(line.find_first_not_of(" \t", 2), line.size());
-  const std::string interpreter = line.substr(begin, line.find_first_of(" \t", begin) - begin);
   return fmt::format("the interpreter that its first line names, '{}', is not there", interpreter);
 }
 

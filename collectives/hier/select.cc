@@ -120,6 +120,7 @@ void tell_choices(const Operation& op) {
   const bool by_shards = op.team.view->most_on_a_host() > 1 && op.call.reduction.ordered();  // hier/ordered_reduce.h
   if (by_shards) return;
   inter::Shape whole = inter::shape_of(op);
+  whole.preferred = nullptr;  // what selection chooses by itself
   if (whole.kind == Collective::kGroupedAllreduce) {
     whole.kind = Collective::kAllreduce;
     whole.narrows = op.call.reduction.narrows();

@@ -38,7 +38,7 @@ class Parser {
       if (each.name == word) return each.kind;
       names.push_back(each.name);
     }
-    fail(fmt::format("there is no collective '{}'; did you mean {}?", word, nearest(word, names)));
+    fail(fmt::format("there is no collective '{}'{}", word, if_near(word, names, "; did you mean ", "?")));
   }
 
   std::uint32_t algorithms(Collective kind, std::string_view words) const {

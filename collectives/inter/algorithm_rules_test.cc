@@ -58,6 +58,7 @@ TEST(AlgorithmRules, WhatIsWrongIsSaidInOneSentence) {
       "it has recursive-doubling, ring");
   EXPECT_EQ(refusal_of("alreduce=ring"),
             "AIACC_ALGORITHM='alreduce=ring': there is no collective 'alreduce'; did you mean allreduce?");
+  EXPECT_EQ(refusal_of("foobar=ring"), "AIACC_ALGORITHM='foobar=ring': there is no collective 'foobar'");
   EXPECT_EQ(refusal_of("ring"),
             "AIACC_ALGORITHM='ring': 'ring' is not of the form COLLECTIVE=ALGORITHM, as in allreduce=ring");
   EXPECT_EQ(refusal_of("reduce=binomial,reduce=ordered"),

@@ -46,11 +46,12 @@ NegotiatorOptions negotiator_options(const Group& group, const EngineOptions& op
   return given;
 }
 
-// To what is chosen for its sums of fp32 of that length.
+// To what is chosen for its sums of fp32 of that length. Members of one host share it, and bring it between hosts in slices.
 std::vector<const inter::AlgorithmInfo*> alternatives_of(Group& group, std::size_t bytes) {
   constexpr std::size_t kMost = 2;
   const View& view = *group.team().view;
   if (view.hosts() == 1) return {};
+  if (view.most_on_a_host() > 1) bytes = std::min(bytes / hier::shards_of(view, bytes), hier::kSliceBytes);
   Call call;
   call.kind = Collective::kAllreduce;
   call.count = bytes / size_of(call.reduction.type);

@@ -144,8 +144,12 @@ void Engine::left(int rank, std::uint64_t not_whole_from) {
   for (Tensor* tensor : std::exchange(again_, {})) leave_out(*tensor);
   for (std::uint32_t local = 0; local < by_local_.size(); ++local) {
     Tensor& tensor = *by_local_[local];
+    if (!tensor.pending) {
+      tell_waiters(tensor, left_);  // its submission is on its way, and refused, or left out when it comes
+      continue;
+    }
     const bool is_owed = tensor.owed && negotiator_.owed(negotiator_.tensors().index_of(local));
-    if (tensor.pending && (negotiator_.pending(local) || is_owed)) leave_out(tensor);
+    if (negotiator_.pending(local) || is_owed) leave_out(tensor);
   }
   tell_waiters();
 }

@@ -8,7 +8,7 @@
 //   screen   every second lattice point of either dimension once, from the start outwards, with the algorithm of the start; a line is
 //            left where a point on it was a quarter worse than the best
 //   repeat   the best five once more: stragglers make a step longer and never shorter, so the least of a point's times counts
-//   others   the best two with each other algorithm
+//   others   the best three with each other algorithm
 //   refine   the lattice neighbours of the best two, once
 //   race     the best three and the start three times each, in turns; the least median wins. The start is left for a gain of
 //            more than 1 % only.

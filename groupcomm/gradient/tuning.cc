@@ -8,6 +8,7 @@
 
 #include "base/error.h"
 #include "base/hash.h"
+#include "groupcomm/gradient/kind.h"
 
 namespace aiacc::gradient {
 namespace {
@@ -23,12 +24,21 @@ TuneCache::Entry unpacked(std::uint64_t fusion_bytes, std::uint64_t rest) noexce
           static_cast<std::int32_t>(rest & UINT32_MAX)};
 }
 
+// The alternatives are those to what is chosen for such sums.
+bool is_plain(const Kind& kind) noexcept {
+  return kind.type == DType::kFloat32 && kind.sums() && !kind.wire && kind.codec == Codec::kNone;
+}
+
 double seconds_of(std::int32_t log_time) { return std::exp2(static_cast<double>(log_time) / Tuner::kOctave) * 1e-9; }
 
 }  // namespace
 
 Tuning::Tuning(TuningOptions options)
-    : options_(std::move(options)), cache_(options_.cache), setting_(options_.start), planned_(options_.start) {}
+    : options_(std::move(options)), cache_(options_.cache), setting_(options_.start), planned_(options_.start) {
+  Hash64 choice;
+  for (const std::string& name : options_.alternatives) choice.add(name);
+  hash_ = choice.value();
+}
 
 void Tuning::tell(const std::string& line, bool warns) const {
   if (options_.rank == 0 && options_.tells) options_.tells(fmt::format("{}: {}", options_.described, line), warns);
@@ -56,17 +66,19 @@ void Tuning::interrupted() noexcept {
 }
 
 void Tuning::begin(const TensorTable& table) {
-  std::uint64_t bytes = 0;
+  std::uint64_t bytes = 0, plain_bytes = 0;
   Hash64 key;
   key.add(options_.placement).add(options_.start.fusion_bytes);
   for (const std::string& name : options_.alternatives) key.add(name);
   for (std::uint32_t index = 0; index < table.agreed_tensors(); ++index) {
     const TensorRecord& record = table.agreed(index);
     bytes += record.bytes;
+    if (is_plain(Kind::of(record))) plain_bytes += record.bytes;
     key.add(record.name).add(record.bytes).add(record.fusion_key);
   }
   key_ = key.value();
-  tuner_.emplace(options_.start, bytes, 1 + static_cast<int>(options_.alternatives.size()));
+  const bool has_alternatives = plain_bytes > bytes / 2;
+  tuner_.emplace(options_.start, bytes, 1 + (has_alternatives ? static_cast<int>(options_.alternatives.size()) : 0));
   if (options_.rank == 0) look_into_cache();
 }
 

@@ -96,7 +96,7 @@ typedef struct aiacc_gradient_stats {
   int32_t tuning;                /* 0: no; 1: searches, or will with the first schedule; 2: has settled */
   uint64_t tune_steps;           /* that were trials */
   uint64_t tune_searches;        /* that have begun: another one after the time of a step has changed */
-  const char *algorithm;         /* that AIACC_TUNE has long allreduces use between hosts at present, never freed; NULL: the usual */
+  const char *algorithm;         /* of long allreduces between hosts by AIACC_TUNE, never freed; NULL: the usual */
 } aiacc_gradient_stats_t;
 
 /* Makes an engine over the ranks of `group`, which may be used and freed as if there were none. Called by every rank of the
@@ -162,8 +162,9 @@ AIACC_API aiacc_status_t aiacc_gradient_join(aiacc_gradient_t engine, int *last_
 AIACC_API aiacc_status_t aiacc_gradient_get_stats(aiacc_gradient_t engine, aiacc_gradient_stats_t *stats);
 
 /* The engine is gone, and its slots with it. Waits for allreduces that are running; submissions that were not launched complete
- * with AIACC_ERR_ABORTED. All ranks free it when all have the results of their submissions; for whoever still waits the engine
- * is over with AIACC_ERR_ABORTED. aiacc_finalize frees the engines that are left. */
+ * with AIACC_ERR_ABORTED. What all ranks have begun to reduce ends as ever, also on ranks that still wait for it; what they submit
+ * later ends with AIACC_ERR_ABORTED. Waits up to 10 s for the other ranks to hear of it. aiacc_finalize frees the engines that
+ * are left. */
 AIACC_API aiacc_status_t aiacc_gradient_free(aiacc_gradient_t engine);
 
 #ifdef __cplusplus

@@ -73,7 +73,7 @@ std::string in_working_directory(const std::string& program, const std::string& 
   throw LaunchError(MessageId::kNotExecutable, kExitNotExecutable,
                     directory ? fmt::format("{} is a directory ({}) and no program", program, path)
                               : fmt::format("{} cannot be executed ({}): no permission; chmod +x it, or {}", program,
-                                            path, by_its_interpreter(program)));
+                                            path, by_its_interpreter(path)));
 }
 
 }  // namespace
