@@ -10,8 +10,8 @@ using std::chrono::microseconds;
 using std::chrono::milliseconds;
 using std::chrono::seconds;
 
-const std::vector<std::vector<std::uint32_t>> kPlaces = {{0, 0},    {0, 0, 0},    {0, 1},       {0, 1, 2},
-                                                         {0, 0, 1}, {0, 0, 1, 1}, {0, 0, 1, 2}, {0, 1, 1, 2, 2}};
+const std::vector<std::vector<std::uint32_t>> kPlacements = {{0, 0},    {0, 0, 0},    {0, 1},       {0, 1, 2},
+                                                             {0, 0, 1}, {0, 0, 1, 1}, {0, 0, 1, 2}, {0, 1, 1, 2, 2}};
 
 enum class Ends { kInOrder, kAnyhow, kJoined, kFrozen, kKilled };
 
@@ -35,7 +35,7 @@ LeavingPlan random_plan(std::uint64_t seed, Ends ends) {
   sim::Random random(seed * 8 + static_cast<std::uint64_t>(ends));
   LeavingPlan plan;
   plan.seed = seed;
-  plan.hosts = kPlaces[random.below(kPlaces.size())];
+  plan.hosts = kPlacements[random.below(kPlacements.size())];
   plan.schedule_steps = random.below(3) == 0 ? -1 : 1 + static_cast<int>(random.below(2));
   plan.in_flight = 1 + static_cast<int>(random.below(4));
   plan.fusion_bytes = random.below(2) == 0 ? 2000 : 20'000;
@@ -61,7 +61,7 @@ struct Seen {
   std::uint64_t well = 0, failed = 0, joined = 0, refused_joins = 0, scheduled = 0;
 };
 
-void run_one(std::uint64_t seed, Ends ends, Seen& seen) {
+void run_engines(std::uint64_t seed, Ends ends, Seen& seen) {
   LeavingWorld world(random_plan(seed, ends));
   world.run();
   for (const std::string& fault : world.faults)
@@ -79,7 +79,7 @@ Seen run_random(Ends ends) {
   const char* text = std::getenv("GRADIENT_ENGINES");  // NOLINT(concurrency-mt-unsafe)
   const std::uint64_t worlds = text == nullptr ? 100 : std::strtoull(text, nullptr, 10);
   Seen seen;
-  for (std::uint64_t seed = 1; seed <= worlds && !testing::Test::HasFailure(); ++seed) run_one(seed, ends, seen);
+  for (std::uint64_t seed = 1; seed <= worlds && !testing::Test::HasFailure(); ++seed) run_engines(seed, ends, seen);
   testing::Test::RecordProperty("well", static_cast<int>(seen.well));
   testing::Test::RecordProperty("failed", static_cast<int>(seen.failed));
   EXPECT_GT(seen.well, worlds);
