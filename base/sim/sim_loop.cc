@@ -43,7 +43,8 @@ void SimLoop::bury() noexcept {
   for (;;) {
     if (Job* job = jobs_.pop_front()) {
       job->run();
-    } else if (Timer* timer = timers_.pop_due(kNever)) {
+    } else if (const Instant next = timers_.next(); Timer* timer = timers_.pop_due(kNever)) {
+      buried_at_ = next;  // what it arms again comes behind the others
       timer->expired();
     } else {
       break;

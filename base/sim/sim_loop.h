@@ -5,6 +5,7 @@
 // requesting their Stops, outside of virtual time, so that scopes are joined and frames destroyed in order.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <span>
 #include <string>
@@ -24,7 +25,7 @@ class SimLoop final : public Loop {
   NodeId node() const noexcept { return node_; }
   bool dead() const noexcept { return world_.dead(node_); }
 
-  Instant now() noexcept override { return world_.now(); }
+  Instant now() noexcept override { return std::max(world_.now(), buried_at_); }
   void post(Job& job) noexcept override;
   // One thread drives the whole world, so everything is posted directly.
   void wake() noexcept override {}
@@ -54,6 +55,7 @@ class SimLoop final : public Loop {
   NodeId node_;
   IntrusiveList<Job> jobs_;
   TimerQueue timers_;
+  Instant buried_at_{};  // its time, once bury() has begun
   Turn turn_{*this};
   Alarm alarm_{*this};
 };

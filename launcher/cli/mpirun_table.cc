@@ -146,8 +146,8 @@ constexpr std::array kOptions = {
 
     MpirunOption{"nproc-per-node", "", "N", kMeans, "ranks-per-host"},
     MpirunOption{"nnodes", "node-rank", "N", kRefused, kOneCommand},
-    MpirunOption{"standalone", "", "", kNone,
-                 "this host is taken where neither a list of hosts nor a resource manager names others"},
+    MpirunOption{"standalone", "", "", kAlready,
+                 "a job runs on this host where neither a list of hosts nor a resource manager names others"},
     MpirunOption{"master-addr", "master-port local-addr rdzv-backend rdzv-endpoint rdzv-id rdzv-conf", "VALUE", kNone,
                  kMeeting},
     MpirunOption{"module", "m", "NAME", kRefused, "write python -m NAME as the program"},

@@ -121,8 +121,7 @@ TEST(Mpirun, WhatHasNoEffectIsSaidOnce) {
 }
 
 TEST(Mpirun, OptionsOfTorchrun) {
-  EXPECT_EQ(silent("--nproc_per_node=2 --no-python p").ranks_per_host.value, 2);
-  expect_remark("--standalone p", {"--standalone has no effect: this host is taken where neither"});
+  EXPECT_EQ(silent("--standalone --nproc_per_node=2 --no-python p").ranks_per_host.value, 2);
   EXPECT_EQ(silent("--nproc-per-node 3 p").ranks_per_host.value, 3);
   expect_remark("--master_addr a --master_port 29500 --rdzv-backend c10d p", {"--master_addr a", "MASTER_ADDR"});
   expect_remark("--log-dir out -t 3 p", {"--log-dir out, -t 3 have no effect"});

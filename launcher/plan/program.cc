@@ -71,9 +71,10 @@ std::string in_working_directory(const std::string& program, const std::string& 
   struct stat status {};
   const bool directory = stat(path.c_str(), &status) == 0 && S_ISDIR(status.st_mode);
   throw LaunchError(MessageId::kNotExecutable, kExitNotExecutable,
-                    directory ? fmt::format("{} is a directory ({}) and no program", program, path)
-                              : fmt::format("{} cannot be executed ({}): no permission; chmod +x it, or {}", program,
-                                            path, by_its_interpreter(path)));
+                    directory
+                        ? fmt::format("{} is a directory ({}) and no program", program, path)
+                        : fmt::format("{} cannot be executed ({}): no permission; chmod +x it, or {}", program, path,
+                                      by_its_interpreter(program.find('/') == std::string::npos ? path : program)));
 }
 
 }  // namespace
