@@ -114,8 +114,7 @@ std::string help_text() {
       "usage: aiaccrun [OPTIONS] PROGRAM [ARGUMENTS]\n"
       "Starts the ranks of a job on one host or several, binds them, and ends with the first\n"
       "failure's exit code. Options may have one dash or two; they end where the program begins.\n"
-      "Those of mpirun, horovodrun and torchrun are understood, or what replaces them is said\n"
-      "(man aiaccrun).\n";
+      "Those of mpirun, horovodrun and torchrun are understood or answered (man aiaccrun).\n";
   text += options_help(option_table());
   text +=
       "\nExit codes: that of the first rank to fail, 128 + N for signal N; 2 usage, 124 timeout,\n"
