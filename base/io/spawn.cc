@@ -93,7 +93,7 @@ void restore_signals() {
   for (int number = 1; number < NSIG; ++number) ::sigaction(number, &standard, nullptr);  // KILL and STOP refuse
   sigset_t none;
   sigemptyset(&none);
-  ::sigprocmask(SIG_SETMASK, &none, nullptr);
+  ::sigprocmask(SIG_SETMASK, &none, nullptr);  // NOLINT(concurrency-mt-unsafe): a child with one thread
 }
 
 void tie_to_parent(const Plan& plan) {

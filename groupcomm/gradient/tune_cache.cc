@@ -3,11 +3,11 @@
 #include <fmt/format.h>
 
 #include <charconv>
-#include <cstring>
 #include <filesystem>
 #include <fstream>
 #include <iterator>
 #include <sstream>
+#include <system_error>
 #include <vector>
 
 #include "base/whole_file.h"
@@ -96,7 +96,8 @@ std::string TuneCache::put(std::uint64_t key, const Entry& entry) const {
   std::filesystem::create_directories(std::filesystem::path(path_).parent_path(), none);
   const int error = write_whole_file(path_, text);
   if (error == 0) return {};
-  return fmt::format("what the tuner found cannot be written to '{}': {}", path_, std::strerror(error));
+  return fmt::format("what the tuner found cannot be written to '{}': {}", path_,
+                     std::generic_category().message(error));
 }
 
 }  // namespace aiacc::gradient
