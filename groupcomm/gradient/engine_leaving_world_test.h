@@ -6,6 +6,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <deque>
 #include <map>
 #include <memory>
 #include <optional>
@@ -103,6 +104,9 @@ class LeavingRank {
     collect();
   }
 
+  // The engine of a rank that was killed in a wait still refers to it.
+  std::deque<Engine::Wait> waits;
+  std::deque<Engine::TensorWait> tensor_waits;
   std::shared_ptr<Engine> engine;
   std::optional<Instant> frees, freed;  // began, ended
   std::vector<std::string> faults;
@@ -195,7 +199,7 @@ class LeavingRank {
         if (one.submission != nullptr) one.submission->expect();
       while (outstanding()) co_await sleep_for(context_.loop, std::chrono::microseconds(20), stop);
     } else {
-      Engine::Wait wait(*engine, false);
+      Engine::Wait& wait = waits.emplace_back(*engine, false);
       context_.lane.start(wait);
       while (!wait.done()) co_await sleep_for(context_.loop, std::chrono::microseconds(20), stop);
       if (outstanding())
@@ -216,8 +220,8 @@ class LeavingRank {
   }
 
   Task<void> look(std::size_t tensor, Stop& stop) {
-    std::optional<Engine::TensorWait> wait;
-    wait.emplace(*engine, static_cast<std::uint32_t>(tensor), std::chrono::microseconds(random_.below(3000)));
+    Engine::TensorWait* const wait = &tensor_waits.emplace_back(*engine, static_cast<std::uint32_t>(tensor),
+                                                                 std::chrono::microseconds(random_.below(3000)));
     context_.lane.start(*wait);
     while (!wait->done()) co_await sleep_for(context_.loop, std::chrono::microseconds(5), stop);
     collect();
@@ -228,7 +232,7 @@ class LeavingRank {
   }
 
   Task<void> join(Stop& stop) {
-    Engine::Wait wait(*engine, true);
+    Engine::Wait& wait = waits.emplace_back(*engine, true);
     context_.lane.start(wait);
     while (!wait.done()) co_await sleep_for(context_.loop, std::chrono::microseconds(20), stop);
     if (wait.why) {
