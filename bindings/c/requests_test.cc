@@ -255,7 +255,8 @@ TEST(Requests, AreLookedAt) {
     EXPECT_AIACC(aiacc_request_sequence(good, &sequence));
     EXPECT_EQ(sequence, 1u);
     EXPECT_AIACC(aiacc_request_sequence(bad, &sequence));
-    EXPECT_EQ(sequence, 2u);
+    EXPECT_TRUE(sequence == 2u || sequence == 0u)
+        << sequence << "; 0: the other rank ended the group before it was begun";
     EXPECT_EQ(aiacc_wait(bad), AIACC_ERR_MISMATCH);
     EXPECT_AIACC(aiacc_wait(good));
   });
