@@ -221,7 +221,7 @@ class LeavingRank {
 
   Task<void> look(std::size_t tensor, Stop& stop) {
     Engine::TensorWait* const wait = &tensor_waits.emplace_back(*engine, static_cast<std::uint32_t>(tensor),
-                                                                 std::chrono::microseconds(random_.below(3000)));
+                                                                std::chrono::microseconds(random_.below(3000)));
     context_.lane.start(*wait);
     while (!wait->done()) co_await sleep_for(context_.loop, std::chrono::microseconds(5), stop);
     collect();
