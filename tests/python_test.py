@@ -258,11 +258,33 @@ def test_a_wheel_bundles_library_and_launcher(wheel, tmp_path):
     places = set(done.stdout.splitlines())
     assert len(places) == 1 and places.pop().endswith("site-packages/aiacc/_native/lib/libaiacc.so.0")
     program = "import horovod, perseus, sys; print(horovod.__file__, perseus.__file__, sys.meta_path[0].find_spec.__globals__['_FOLDER'])"
-    done = subprocess.run([python, "-m", "aiacc.run", "--quiet", "-np", "1", "--provide", "gloo,horovod,perseus", python, "-c", program], env=clean, cwd="/",
-                          capture_output=True, text=True, stdin=subprocess.DEVNULL, timeout=100)
+    done = subprocess.run([python.with_name("aiaccrun"), "--quiet", "-np", "1", "--provide", "gloo,horovod,perseus", python, "-c", program], env=clean,
+                          cwd="/", capture_output=True, text=True, stdin=subprocess.DEVNULL, timeout=100)
     assert (done.returncode, done.stderr) == (0, "") and done.stdout.count("site-packages/aiacc/provide/") == 3
     loaded = subprocess.run(["ldd", next((tmp_path / "venv").glob("lib/*/site-packages/aiacc/_native/bin/aiaccrun"))], capture_output=True, text=True).stdout
     assert all("_native" in line for line in loaded.splitlines() if re.search("hwloc|sodium|boost", line)), loaded
+    for name in ("aiacc-info", "aiacc-perf", "aiacc-tune"):
+        done = subprocess.run([python.with_name(name), "--version"], env=clean, cwd="/", capture_output=True, text=True, stdin=subprocess.DEVNULL)
+        assert (done.returncode, done.stdout.split()[0]) == (0, name), done.stderr
+
+
+def test_pip_makes_no_command_in_place_of_an_installed_program(tmp_path):
+    """Where `make install` and pip use one folder, the program itself stays."""
+    if not have("setuptools", "wheel", "venv"):
+        pytest.skip("python3-setuptools, python3-wheel and python3-venv make the package")
+    subprocess.run([PYTHON, "-m", "venv", "--system-site-packages", "--without-pip", tmp_path / "venv"], check=True)
+    shutil.copytree(SOURCE / "bindings/python", tmp_path / "source", ignore=shutil.ignore_patterns("__pycache__", "*.egg-info", "build", "*-venv"))
+    described = (STAGE / "lib/pkgconfig/aiacc.pc").read_text()
+    program = tmp_path / "venv/bin/aiaccrun"
+    commands = {}
+    for content in (None, "#!/bin/sh\nfrom aiacc.run import main\n", (STAGE / "bin/aiaccrun").read_bytes()):
+        if content is not None:
+            program.write_bytes(content if isinstance(content, bytes) else content.encode())
+        (tmp_path / "aiacc.pc").write_text(re.sub(r"^prefix=.*", f"prefix={tmp_path}/venv", described, flags=re.M))
+        subprocess.run([tmp_path / "venv/bin/python", "setup.py", "-q", "egg_info"], cwd=tmp_path / "source", check=True, capture_output=True,
+                       env={"PATH": "/usr/bin:/bin", "PKG_CONFIG_LIBDIR": str(tmp_path)})
+        commands[content] = "aiaccrun = aiacc.run:main" in (tmp_path / "source/aiacc.egg-info/entry_points.txt").read_text()
+    assert list(commands.values()) == [True, True, False]
 
 
 def test_a_wheel_needs_an_installed_library(tmp_path):
@@ -297,6 +319,13 @@ def test_run_without_aiaccrun_is_one_sentence(tmp_path):
     done = subprocess.run([PYTHON, "-m", "aiacc.run", "-np", "1", "true"], cwd="/", capture_output=True, text=True,
                           env={"PATH": str(tmp_path), "PYTHONPATH": str(PACKAGE), "PKG_CONFIG_LIBDIR": str(tmp_path)})
     assert done.returncode == 127 and done.stderr.startswith("aiacc.run: aiaccrun is not found: ") and done.stderr.count("\n") == 1
+    # Nor does a command that pip made start itself.
+    command = tmp_path / "aiaccrun"
+    command.write_text(f"#!{shutil.which(PYTHON)}\nimport sys\nfrom aiacc.run import main\nsys.exit(main())\n")
+    command.chmod(0o755)
+    again = subprocess.run([command, "-np", "1", "true"], cwd="/", capture_output=True, text=True, timeout=100,
+                           env={"PATH": str(tmp_path), "PYTHONPATH": str(PACKAGE), "PKG_CONFIG_LIBDIR": str(tmp_path)})
+    assert (again.returncode, again.stderr) == (127, done.stderr)
 
 
 def test_run_is_aiaccrun():
