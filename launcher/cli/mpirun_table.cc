@@ -29,7 +29,8 @@ constexpr std::string_view kTimeline = "-x AIACC_TIMELINE=FILE writes the timeli
 constexpr std::string_view kStall = "-x AIACC_LATE_AFTER=60s says when ranks tell for whom they wait";
 constexpr std::string_view kLog = "-x AIACC_LOG=info says what the library logs";
 constexpr std::string_view kOneCommand =
-    "hosts are named by --host or --hostfile; start aiaccrun once, and it starts the ranks of all of them";
+    "hosts are named by --host or --hostfile; start aiaccrun once, and it starts the ranks of all of them (a single "
+    "node, and rank 0, are taken)";
 constexpr std::string_view kMeeting =
     "ranks find each other through aiaccrun, which sets MASTER_ADDR and MASTER_PORT too";
 constexpr std::string_view kOutput = "the output of all ranks comes out of aiaccrun";
@@ -145,17 +146,26 @@ constexpr std::array kOptions = {
                  kLog},
 
     MpirunOption{"nproc-per-node", "", "N", kMeans, "ranks-per-host"},
-    MpirunOption{"nnodes", "node-rank", "N", kRefused, kOneCommand},
+    MpirunOption{"nnodes", "", "N", kRefused, kOneCommand},
+    MpirunOption{"node-rank", "", "N", kRefused, kOneCommand},
     MpirunOption{"standalone", "", "", kAlready,
                  "a job runs on this host where neither a list of hosts nor a resource manager names others"},
     MpirunOption{"master-addr", "master-port local-addr rdzv-backend rdzv-endpoint rdzv-id rdzv-conf", "VALUE", kNone,
                  kMeeting},
     MpirunOption{"module", "m", "NAME", kRefused, "write python -m NAME as the program"},
+    MpirunOption{"run-path", "", "", kRefused, "write python FILE as the program"},
     MpirunOption{"no-python", "", "", kAlready,
                  "the program is started as it is, and a script by python in front of it"},
-    MpirunOption{"log-dir", "redirects r tee t local-ranks-filter", "VALUE", kNone, kOutput},
+    MpirunOption{"log-dir",
+                 "redirects r tee t local-ranks-filter logs-specs duplicate-stdout-filters duplicate-stderr-filters "
+                 "event-log-handler",
+                 "VALUE", kNone, kOutput},
     MpirunOption{"monitor-interval", "", "SECONDS", kNone, "the end of a rank is seen at once"},
     MpirunOption{"start-method", "", "NAME", kNone, "each rank is a program of its own"},
+    MpirunOption{"numa-binding", "", "WHAT", kNone, kShare},
+    MpirunOption{"shutdown-timeout", "", "SECONDS", kMeans, "kill-grace"},
+    MpirunOption{"signals-to-handle", "", "NAME,...", kNone, "signals that end aiaccrun reach all ranks"},
+    MpirunOption{"virtual-local-rank", "", "", kNone, "LOCAL_RANK is the number of a rank on its host"},
     MpirunOption{"role", "", "NAME", kNone, "all ranks of a job have one role"},
 };
 
@@ -194,6 +204,9 @@ constexpr MpirunValue kValues[] = {
     {kQualifier, "display", "report-bindings", ""},
     {kQualifier, "nolocal", "", "this host takes part only where --host or --hostfile names it"},
     {kQualifier, "", "", kShare},  // any other
+    {"nnodes", "1", "", ""},
+    {"nnodes", "1:1", "", ""},
+    {"node-rank", "0", "", ""},
     {"launcher", "ssh", "", ""},
     {"launcher", "rsh", "", ""},
     {"output", "tag", "tag-output", ""},
