@@ -148,11 +148,23 @@ def _ends_of_multiprocessing() -> Any:
     return sys.modules.get("multiprocessing.util") if processes is not None and processes.parent_process() is not None else None
 
 
+def _code_of_multiprocessing() -> int:
+    """The exit code of a process of multiprocessing that ends; since Python 3.13 its exception is over when its exit functions run."""
+    if _ends_of_multiprocessing() is not None:
+        frame: Any = sys._getframe()
+        while (frame := frame.f_back) is not None:
+            if frame.f_globals.get("__name__") in ("multiprocessing.popen_fork", "multiprocessing.forkserver") and "code" in frame.f_locals:
+                return int(frame.f_locals["code"])
+    return 0
+
+
 def leaves_in_order() -> bool:
     """Whether the interpreter ends by something else than an exception that nobody caught, or sys.exit with a failure. After
     these, other ranks may wait for what this rank will never do: it ends without finalize, which fails the job at once."""
-    raised = sys.exc_info()[1]  # where a process of multiprocessing ends
+    raised = sys.exc_info()[1]  # where a process of multiprocessing ends, before Python 3.13
     if raised is not None and not (isinstance(raised, SystemExit) and raised.code in (None, 0)):
+        return False
+    if sys.version_info >= (3, 13) and _code_of_multiprocessing() != 0:
         return False
     return getattr(sys, "last_type", None) is None and not _exits.failed()
 
