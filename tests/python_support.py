@@ -11,7 +11,7 @@ from launcher_support import STAGE, Job, reachable
 SOURCE = pathlib.Path(os.environ["AIACC_SOURCE"])
 PACKAGE = reachable(SOURCE / "bindings/python")
 ENVIRONMENT = {"AIACC_LIBRARY": str(STAGE / "lib/libaiacc.so"), "PYTHONPATH": str(PACKAGE), "PYTHONDONTWRITEBYTECODE": "1",
-               "AIACC_TORCH_SHIM": "0", "OMP_NUM_THREADS": "1", "PYTHONWARNINGS": "ignore::UserWarning:torch"}
+               "AIACC_TORCH_SHIM": "0", "OMP_NUM_THREADS": "1", "PYTHONWARNINGS": "ignore::UserWarning:torch,ignore:This process:DeprecationWarning"}
 NO_TORCH = "no Python with torch: `make torch-venv' makes one, apt-get install python3-torch too, and TORCH_PYTHON names another"
 
 
