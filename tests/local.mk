@@ -68,6 +68,7 @@ EXTRA_DIST += \
 	tests/programs/incast.py \
 	tests/programs/job_rank.c \
 	tests/programs/say_hello.py \
+	tests/programs/several.py \
 	tests/programs/surface.cc \
 	tests/programs/unauthenticated_peer.py \
 	tests/programs/worlds.c \
@@ -161,7 +162,6 @@ EXTRA_DIST += \
 	tests/runtime_process_test.py \
 	tests/kv_process_test.py \
 	tests/syncbn_process_test.py \
-	tests/torch_adasum_test.py \
 	tests/timeline_picture_test.py \
 	tests/timeline_test.py \
 	tests/torch_collectives_test.py \
@@ -172,12 +172,9 @@ EXTRA_DIST += \
 	tests/torch_examples_test.py \
 	tests/torch_elastic_test.py \
 	tests/torch_faults_test.py \
-	tests/torch_kvstore_test.py \
+	tests/torch_layers_test.py \
 	tests/torch_optimizer_test.py \
-	tests/torch_replicated_vars_test.py \
-	tests/torch_softmax_test.py \
-	tests/torch_suite_test.py \
-	tests/torch_syncbn_test.py
+	tests/torch_suite_test.py
 
 # Caffe in the build directory, and the tests with it; `make check' runs them too where it has been built.
 check-caffe: stage

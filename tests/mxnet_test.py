@@ -4,30 +4,21 @@ import re
 import pytest
 
 from launcher_support import Job
-from python_support import ENVIRONMENT, MXNET_ENVIRONMENT, PATIENCE_S, SOURCE, check_job, mxnet_python, python_job
+from python_support import ENVIRONMENT, MXNET_ENVIRONMENT, PATIENCE_S, SOURCE, check_job, check_jobs, mxnet_python, python_job
 
 
 @pytest.mark.parametrize("ranks", [1, 3])
-def test_collectives(ranks):
-    check_job(mxnet_python(), ranks, "mxnet_collectives.py", env=MXNET_ENVIRONMENT)
+def test_collectives_and_layers(ranks):
+    check_jobs(mxnet_python(), ranks, ["mxnet_collectives.py", "mxnet_layers.py"], env=MXNET_ENVIRONMENT)
 
 
-def test_arguments_of_the_wrong_type():
-    check_job(mxnet_python(), 2, "mxnet_arguments.py", env=MXNET_ENVIRONMENT)
-
-
-def test_training():
-    check_job(mxnet_python(), 2, "mxnet_training.py", env=MXNET_ENVIRONMENT)
+def test_training_and_arguments_of_the_wrong_type():
+    check_jobs(mxnet_python(), 2, ["mxnet_training.py", "mxnet_arguments.py"], env=MXNET_ENVIRONMENT)
 
 
 def test_a_gradient_that_is_not_finite():
     check_job(mxnet_python(), 2, "mxnet_training.py", "check_a_gradient_that_is_not_finite_leaves_out_the_step_on_all_ranks",
               env={**MXNET_ENVIRONMENT, "AIACC_NAN_CHECK": "yes"})
-
-
-@pytest.mark.parametrize("ranks", [1, 3])
-def test_layers(ranks):
-    check_job(mxnet_python(), ranks, "mxnet_layers.py", env={**MXNET_ENVIRONMENT})
 
 
 def test_the_engine_that_runs_everything_at_once():

@@ -1,12 +1,12 @@
-"""The collectives of aiacc.torch, run by ranks on one host."""
+"""The collectives and the key-value store of aiacc.torch, run by ranks on one host."""
 import pytest
 
-from python_support import check_job, each_torch, each_torch_with
+from python_support import check_job, check_jobs, each_torch, each_torch_with
 
 
 @pytest.mark.parametrize("python, ranks", each_torch_with(1, 2, 3))
-def test_collectives(python, ranks):
-    check_job(python, ranks, "torch_collectives.py")
+def test_collectives_and_store(python, ranks):
+    check_jobs(python, ranks, ["torch_collectives.py", "torch_kvstore.py"])
 
 
 @pytest.mark.parametrize("python, ranks", [pytest.param(one.values[0], ranks, id=f"{one.id}-{ranks}", marks=one.marks)

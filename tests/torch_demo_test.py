@@ -1,4 +1,4 @@
-"""What `make demo-torch` shows, with each version of torch."""
+"""What `make demo-torch` shows, with the last version of torch that is found: CI runs it with the first."""
 import os
 import re
 import subprocess
@@ -9,7 +9,7 @@ from launcher_support import STAGE
 from python_support import PACKAGE, SOURCE, each_torch
 
 
-@pytest.mark.parametrize("python", each_torch())
+@pytest.mark.parametrize("python", each_torch()[-1:])
 def test_the_demo_reaches_97_percent_and_four_ranks_learn_what_one_does(python):
     demo = subprocess.run([SOURCE / "examples/pytorch/demo", STAGE / "bin", python, PACKAGE, SOURCE / "examples/digits/digits.txt"],
                           env={**os.environ, "OMP_NUM_THREADS": "1"}, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=250)

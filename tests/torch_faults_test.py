@@ -34,7 +34,7 @@ for step in range(4):
     assert code == 1 and "ValueError: in the middle" in err
 
 
-@pytest.mark.parametrize("python", each_torch())
+@pytest.mark.parametrize("python", each_torch()[:1])
 def test_a_lost_rank_is_horovods_exception_on_the_others(python):
     """The others have a moment until aiaccrun ends them: the sentence stands in the exception."""
     program = """
@@ -87,7 +87,7 @@ for step in range(3):
     assert code == 3, (code, err)
 
 
-@pytest.mark.parametrize("python", each_torch())
+@pytest.mark.parametrize("python", each_torch()[:1])
 def test_what_was_started_on_one_rank_only_ends_with_it(python):
     program = """
 import torch, aiacc.torch as hvd

@@ -1,23 +1,19 @@
-"""DistributedOptimizer, states and the sampler of aiacc.torch, run by ranks on one host."""
+"""The optimizers of aiacc.torch, with states and the sampler, run by ranks on one host."""
 import pytest
 
 from launcher_support import users
-from python_support import ENVIRONMENT, PACKAGE_PROGRAMS, PATIENCE_S, check_job, each_torch, each_torch_with, torch_version
+from python_support import ENVIRONMENT, PACKAGE_PROGRAMS, PATIENCE_S, check_job, check_jobs, each_torch, each_torch_with, torch_version
 
 
 @pytest.mark.parametrize("python, ranks", each_torch_with(1, 2, 3))
-def test_optimizer(python, ranks):
-    check_job(python, ranks, "torch_optimizer.py")
-
-
-@pytest.mark.parametrize("python, ranks", each_torch_with(1, 2, 3))
-def test_sparse_gradients(python, ranks):
-    check_job(python, ranks, "torch_sparse_gradients.py")
+def test_optimizers(python, ranks):
+    check_jobs(python, ranks, ["torch_optimizer.py", "torch_sparse_gradients.py", "torch_replicated_vars.py", "torch_gradient_memory.py",
+                               *(["torch_adasum.py"] if ranks < 3 else [])])
 
 
 @pytest.mark.parametrize("python", each_torch())
-def test_memory_of_gradients(python):
-    check_job(python, 2, "torch_gradient_memory.py")
+def test_adasum(python):
+    check_job(python, 4, "torch_adasum.py")
 
 
 @pytest.mark.parametrize("python", each_torch())

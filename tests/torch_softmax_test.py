@@ -1,9 +1,0 @@
-"""ShardedSoftmax of aiacc.torch, run by ranks on one host."""
-import pytest
-
-from python_support import check_job, each_torch_with
-
-
-@pytest.mark.parametrize("python, ranks", each_torch_with(1, 2, 3))
-def test_sharded_softmax(python, ranks):
-    check_job(python, ranks, "torch_softmax.py", env={"AIACC_LOG": "error"})
