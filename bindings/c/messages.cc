@@ -55,7 +55,9 @@ template <Collective kKind>
   refuse_to_block("a call without a request");
   Lane::Hold hold(entry.context->context().lane(), Lane::Hold::AtOnce());
   if (!hold.owns()) return false;
-  if constexpr (kKind == Collective::kSend) return entry.group.finish_send(member, call, memory) != 0;
+  if constexpr (kKind == Collective::kSend) {
+    return !entry.group.lends(member, memory) && entry.group.finish_send(member, call, memory) != 0;
+  }
   return entry.group.finish_receive(member, call, memory, hold);
 }
 

@@ -41,6 +41,8 @@ IntraMessages::IntraMessages(HostDomain& domain, std::uint64_t view_id, std::vec
     const FlagRef taken = flag(me_, kTaken, member);
     in_.back().taken_here = &domain_.own_line(taken.line).word[taken.word];
     in_.back().reads_here = flag(me_, kReads, member);
+    const FlagRef progress = flag(me_, kProgress, member);
+    in_.back().progress_here = &domain_.own_line(progress.line).word[progress.word];
     out_.back().posted_here = flag(me_, kPosted, member);
   }
 }
@@ -76,9 +78,11 @@ Task<void> IntraMessages::find_lines(int member, Stop& stop) {
       in_[at].posted = &word(member, kPosted, me_);
       out_[at].taken = &word(member, kTaken, me_);
       const FlagRef theirs = marks(member, me_);
-      out_[at].loans.emplace(
-          domain_, memory_, flag(member, kReads, me_),
-          std::span(domain_.line(theirs.owner, theirs.line).word).subspan(theirs.word, Loans::kMarkWords), program_);
+      const Loans::Receiver receiver{
+          flag(member, kReads, me_),
+          std::span(domain_.line(theirs.owner, theirs.line).word).subspan(theirs.word, Loans::kMarkWords),
+          word(member, kProgress, me_)};
+      out_[at].loans.emplace(domain_, memory_, receiver, program_);
       Incoming& from = in_[at];
       if (domain_.can_read(domain_ranks_[at]))
         domain_.publish(from.reads_here.line, from.reads_here.word, ++from.reads);
@@ -237,10 +241,16 @@ bool IntraMessages::can_be_read(const Buffer& memory) noexcept {
 }
 
 bool IntraMessages::wants_to_lend(Outgoing& to, const Buffer& send) noexcept {
-  if (to.loans == std::nullopt || memory_.has_place(sizeof(Header) + send.bytes)) return false;
+  // A receiver that sends nothing meanwhile takes what is copied soon. One that does, leaves it for long.
+  const bool both_send = from(to.member).waiting > 0;
+  const auto has_place = [this, &send, both_send] {
+    const std::size_t bytes = sizeof(Header) + send.bytes;
+    return send.bytes <= kLongestCopied && (both_send ? memory_.has_cached_place(bytes) : memory_.has_place(bytes));
+  };
+  if (to.loans == std::nullopt || has_place()) return false;
   reclaim(to);
   to.loans->collect();
-  if (memory_.has_place(sizeof(Header) + send.bytes) || to.loans->reader_is_late()) return false;
+  if (has_place() || to.loans->reader_is_late()) return false;
   return can_lend(to, send);
 }
 

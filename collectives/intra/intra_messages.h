@@ -24,7 +24,8 @@
 // A member's lines, indexed by the other member: `first` (offset plus 1 of the first message to it), `posted` (the
 // number of messages to it), `taken` (the number of messages from it that are not needed any more, without those after
 // a gap), `reads` (0: this member cannot read its memory; otherwise the number of lent messages that were read, plus 1), and the
-// marks of those (Loans). One more line holds the recv in which the member has waited for long, for the detection of cyclic receives.
+// marks of those, and `progress` (Loans). One more line holds the recv in which the member has waited for long, for the detection of
+// cyclic receives.
 #pragma once
 
 #include <array>
@@ -186,6 +187,8 @@ class IntraMessages final : private Root::Owner {
   }
   // Longer messages get a range of their own, or are lent.
   static constexpr std::uint64_t kLongestInSlab = 64 << 10;
+  // So long ones are lent also when there is place: in the caches there is none for both copies.
+  static constexpr std::uint64_t kLongestCopied = 1 << 20;
   // What a message takes in a slab.
   static constexpr std::uint64_t aligned(std::uint64_t bytes) noexcept {
     return (bytes + kMessageAlignment - 1) / kMessageAlignment * kMessageAlignment;
@@ -244,14 +247,15 @@ class IntraMessages final : private Root::Owner {
   struct Incoming {  // messages from one member
     Incoming(int from, Loop& loop) : member(from), needed(loop) {}
     int member;
-    std::span<const std::byte> slice;                    // the sender's memory
-    const std::atomic<std::uint64_t>* posted = nullptr;  // the sender's word
-    std::atomic<std::uint64_t>* taken_here = nullptr;    // this member's
-    FlagRef reads_here;                                  // this member's, as its marks
-    std::uint64_t reads = 0;                             // what it says
-    std::uint64_t seen = 0;                              // number of messages read so far
-    std::uint64_t last = 0;                              // offset of the last of them
-    const Header* last_header = nullptr;                 // the same where it is mapped here
+    std::span<const std::byte> slice;                     // the sender's memory
+    const std::atomic<std::uint64_t>* posted = nullptr;   // the sender's word
+    std::atomic<std::uint64_t>* taken_here = nullptr;     // this member's
+    FlagRef reads_here;                                   // this member's, as its marks
+    std::atomic<std::uint64_t>* progress_here = nullptr;  // this member's
+    std::uint64_t reads = 0;                              // what it says
+    std::uint64_t seen = 0;                               // number of messages read so far
+    std::uint64_t last = 0;                               // offset of the last of them
+    const Header* last_header = nullptr;                  // the same where it is mapped here
     std::uint64_t taken = 0;
     std::uint64_t told = 0;  // of these the sender knows
     // Of the messages from `taken` on, and of some to come; empty or too short while only the first of them came.
@@ -264,7 +268,7 @@ class IntraMessages final : private Root::Owner {
     std::exception_ptr broken;       // why the listener ended
     std::optional<Root> listener;
   };
-  enum Table : std::uint32_t { kFirst, kPosted, kTaken, kReads, kTables };
+  enum Table : std::uint32_t { kFirst, kPosted, kTaken, kReads, kProgress, kTables };
   static constexpr std::uint32_t kWordsPerLine = 16;
 
   std::uint32_t lines_per_table() const noexcept {
@@ -340,8 +344,11 @@ class IntraMessages final : private Root::Owner {
   inline void copy_payload(Incoming& from, std::uint64_t offset, const Header& message, const Buffer& into);
   void take_lent(Incoming& from, std::uint64_t offset, const Buffer& into);
   Task<void> copy_payload(Operation& op, Incoming& from, std::uint64_t offset, const Header& message);
-  bool read_lent(const Incoming& from, const LoanNote& note, std::size_t at, const Buffer& into);
-  const std::byte* copy_of_lent(const Incoming& from, const LoanNote& note, std::size_t bytes) const;
+  std::uint64_t still_lent(const Incoming& from, const LoanNote& note) const;
+  std::size_t take_piece(Incoming& from, const LoanNote& note, std::size_t at, const Buffer& into);
+  void read_lent(const Incoming& from, const LoanNote& note, std::size_t at, const Buffer& into);
+  const std::byte* copy_of_lent(const Incoming& from, const LoanNote& note, std::size_t at, std::size_t bytes) const;
+  void copy_ahead(int member, std::size_t bytes) noexcept;
   void tell_read(Incoming& from, const LoanNote& note);
   void listen_to(Incoming& from);
   Task<void> listen(Incoming& from);

@@ -233,39 +233,77 @@ void IntraMessages::throw_differs(const Header& message, const Call& call) const
 inline void IntraMessages::copy_payload(Incoming& from, std::uint64_t offset, const Header& message,
                                         const Buffer& into) {
   if (into.bytes == 0) return;
-  if ((message.type & kLent) == 0) [[likely]]
-    return CpuCompute::copy_now(into.data, payload(from, offset, into.bytes), into.bytes);
-  take_lent(from, offset, into);
+  if ((message.type & kLent) != 0) [[unlikely]]
+    return take_lent(from, offset, into);
+  CpuCompute::copy_now(into.data, payload(from, offset, into.bytes), into.bytes);
+  if (into.bytes > kLongestInSlab) copy_ahead(from.member, into.bytes);
 }
 
 [[gnu::noinline]] void IntraMessages::take_lent(Incoming& from, std::uint64_t offset, const Buffer& into) {
   const auto& note = *reinterpret_cast<const LoanNote*>(payload(from, offset, sizeof(LoanNote)));
-  if (!read_lent(from, note, 0, into)) {
-    CpuCompute::copy_now(into.data, copy_of_lent(from, note, into.bytes), into.bytes);
-  }
+  for (std::size_t at = 0; at < into.bytes;) at = take_piece(from, note, at, into);
   tell_read(from, note);
 }
 
 Task<void> IntraMessages::copy_payload(Operation& op, Incoming& from, std::uint64_t offset, const Header& message) {
-  const auto copy = [&op](const std::byte* source) {  // which is only read
-    return op.team.compute.copy(op.recv, {const_cast<std::byte*>(source), op.recv.bytes}, op.stop);
+  const auto copy = [&op](std::size_t at, const std::byte* source) {  // which is only read
+    const std::size_t bytes = op.recv.bytes - at;
+    return op.team.compute.copy(op.recv.slice(at, bytes), {const_cast<std::byte*>(source), bytes}, op.stop);
   };
-  if ((message.type & kLent) == 0) co_return co_await copy(payload(from, offset, op.recv.bytes));
+  if ((message.type & kLent) == 0) {
+    co_await copy(0, payload(from, offset, op.recv.bytes));
+    if (op.recv.bytes > kLongestInSlab) copy_ahead(from.member, op.recv.bytes);
+    co_return;
+  }
   const auto& note = *reinterpret_cast<const LoanNote*>(payload(from, offset, sizeof(LoanNote)));
   AIACC_INVARIANT(op.recv.on_host(), "a lent payload goes into memory of the host");
-  for (std::size_t at = 0; at < op.recv.bytes; at += kReadAtOnce) {
-    if (at > 0) co_await yield_turn(op.team.loop, op.stop);
-    if (read_lent(from, note, at, op.recv.slice(at, std::min(kReadAtOnce, op.recv.bytes - at)))) continue;
-    co_await copy(copy_of_lent(from, note, op.recv.bytes));
-    break;
+  std::size_t yielded = 0;
+  for (std::size_t at = 0; at < op.recv.bytes;) {
+    if (still_lent(from, note) == 0) {
+      co_await copy(at, copy_of_lent(from, note, at, op.recv.bytes - at));
+      break;
+    }
+    at = take_piece(from, note, at, op.recv);
+    if (at - yielded < kReadAtOnce) continue;
+    co_await yield_turn(op.team.loop, op.stop);
+    yielded = at;
   }
   tell_read(from, note);
 }
 
-// Copies a part of a lent payload. False: it is not lent any more, and what was copied may be anything.
-bool IntraMessages::read_lent(const Incoming& from, const LoanNote& note, std::size_t at, const Buffer& into) {
-  const auto is_lent = [&note] { return note.copy.load(std::memory_order_acquire) == 0; };
-  if (!is_lent()) return false;
+// So many bytes, from the first.
+std::uint64_t IntraMessages::still_lent(const Incoming& from, const LoanNote& note) const {
+  const std::uint64_t lent = note.lent.load(std::memory_order_acquire);
+  if (lent == LoanNote::kRevoked) {
+    throw Error(Code::kAborted,
+                fmt::format("rank {} has given up its send",
+                            ranks_[static_cast<std::size_t>(from.member)]));  // the group's first error says why
+  }
+  return lent;
+}
+
+// Copies what follows `at`, from where it is now. Returns up to where the payload is there: `at` if it was taken back meanwhile.
+std::size_t IntraMessages::take_piece(Incoming& from, const LoanNote& note, std::size_t at, const Buffer& into) {
+  const std::uint64_t lent = still_lent(from, note);
+  const std::size_t end = std::min(at + Loans::kPieceBytes, into.bytes);
+  if (at >= lent) {
+    CpuCompute::copy_now(into.data + at, copy_of_lent(from, note, at, end - at), end - at);
+    std::atomic_thread_fence(std::memory_order_seq_cst);  // as below
+    still_lent(from, note);  // or all is copied; but if it was revoked, others may have written there
+    copy_ahead(from.member, end - at);
+    return end;
+  }
+  const std::size_t bytes = std::min<std::uint64_t>(end, lent) - at;
+  read_lent(from, note, at, into.slice(at, bytes));
+  std::atomic_thread_fence(std::memory_order_seq_cst);  // pairs with those of Loans, before the sender's stores
+  if (still_lent(from, note) == 0) return at;
+  from.progress_here->store(Loans::progress(note.mark, at + bytes),
+                            std::memory_order_release);  // pairs with Loans::is_met()
+  copy_ahead(from.member, bytes);
+  return at + bytes;
+}
+
+void IntraMessages::read_lent(const Incoming& from, const LoanNote& note, std::size_t at, const Buffer& into) {
   const int owner = domain_ranks_[static_cast<std::size_t>(from.member)];
   try {
     if (note.in_slice != 0) {
@@ -274,25 +312,27 @@ bool IntraMessages::read_lent(const Incoming& from, const LoanNote& note, std::s
       domain_.read_private(owner, reinterpret_cast<const std::byte*>(note.place + at), {into.data, into.bytes});
     }
   } catch (const Error&) {
-    if (is_lent()) throw;
+    if (still_lent(from, note) > 0) throw;
   }
-  std::atomic_thread_fence(std::memory_order_seq_cst);  // pairs with those of Loans, before the sender's stores
-  return is_lent();
 }
 
-const std::byte* IntraMessages::copy_of_lent(const Incoming& from, const LoanNote& note, std::size_t bytes) const {
-  const std::uint64_t copy = note.copy.load(std::memory_order_acquire);
-  if (copy == LoanNote::kRevoked) {
-    throw Error(Code::kAborted,
-                fmt::format("rank {} has given up its send",
-                            ranks_[static_cast<std::size_t>(from.member)]));  // the group's first error says why
-  }
-  return domain_.view(domain_ranks_[static_cast<std::size_t>(from.member)], copy - 1, bytes);
+const std::byte* IntraMessages::copy_of_lent(const Incoming& from, const LoanNote& note, std::size_t at,
+                                             std::size_t bytes) const {
+  return domain_.view(domain_ranks_[static_cast<std::size_t>(from.member)], note.copy + at, bytes);
+}
+
+// For a rank that receives as much as it sends: both go on, and what it has copied stays in the caches.
+void IntraMessages::copy_ahead(int member, std::size_t bytes) noexcept {
+  std::optional<Loans>& loans = to(member).loans;
+  if (!loans) return;
+  loans->collect();
+  for (std::size_t copied = 0; copied < bytes && loans->copy_ahead();) copied += Loans::kPieceBytes;
 }
 
 // The sender's memory is not read any more.
 void IntraMessages::tell_read(Incoming& from, const LoanNote& note) {
   if (note.mark >= Loans::kMost) throw_corrupt(from.member, fmt::format("gives a message the mark {}", note.mark));
+  from.progress_here->store(0, std::memory_order_relaxed);
   const FlagRef first = marks(me_, from.member);
   std::atomic<std::uint64_t>& word = domain_.own_line(first.line).word[first.word + note.mark / 64];
   word.store(word.load(std::memory_order_relaxed) ^ std::uint64_t{1} << note.mark % 64, std::memory_order_release);

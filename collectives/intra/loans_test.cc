@@ -120,6 +120,77 @@ TEST(Loans, AreNeverReadAfterTheSendIsComplete) {
   });
 }
 
+std::byte byte_of(std::size_t i, int round, int rank) {
+  return static_cast<std::byte>((i + static_cast<std::size_t>(round)) * 2654435761U >> (20 + rank));
+}
+
+// Both ranks send and receive at once, so the sender's copies grow from the end while the receiver reads from the beginning, wherever
+// they meet. What a program writes after its send is in no message.
+TEST(Loans, AreReadAndCopiedFromBothEnds) {
+  constexpr int kRounds = 24;
+  static constexpr std::size_t kSizes[] = {kMiB + 1, 2 * kMiB, 3 * kMiB + 12345};
+  std::barrier turn(2);
+  run_posts(2, [&turn](Rank& rank, IntraMessages& post) {
+    const HostRange shared = rank.domain.allocate(4 * kMiB);
+    std::vector<std::byte> own(4 * kMiB), got(4 * kMiB);
+    for (int round = 0; round < kRounds; ++round) {
+      const std::size_t bytes = kSizes[round % 3];
+      std::byte* const data = round % 4 == 3 ? rank.domain.view(rank.rank(), shared) : own.data();
+      for (std::size_t i = 0; i < bytes; ++i) data[i] = byte_of(i, round, rank.rank());
+      turn.arrive_and_wait();
+      LongMessage sent(rank, post, Collective::kSend, 5, {data, bytes});
+      EXPECT_FALSE(sent.task.done()) << "it is lent";
+      const int pieces = rank.rank() == 0 ? round : 0;  // that it copies before it receives
+      rank.loop.run_until([&sent, pieces, turns = 0]() mutable { return sent.task.done() || turns++ >= pieces; });
+      LongMessage received(rank, post, Collective::kRecv, 5, {got.data(), bytes});
+      sent.finish(rank);
+      std::fill_n(data, bytes, std::byte{0xff});
+      received.finish(rank);
+      std::size_t wrong = 0;
+      for (std::size_t i = 0; i < bytes; ++i) wrong += got[i] == byte_of(i, round, 1 - rank.rank()) ? 0 : 1;
+      ASSERT_EQ(wrong, 0u) << "round " << round;
+    }
+    turn.arrive_and_wait();
+  });
+}
+
+// Some of it is copied when the send ends with an error: the receive fails, too, and later messages do not.
+TEST(Loans, OfWhichAPartIsCopiedAreRevoked) {
+  std::barrier turn(2);
+  std::atomic<bool> revoked = false;
+  run_posts(2, [&](Rank& rank, IntraMessages& post) {
+    std::vector<std::byte> data(16 * kMiB, std::byte{1}), later(2 * kMiB, std::byte{2});
+    if (rank.rank() == 0) {
+      LongMessage sent(rank, post, Collective::kSend, 5, buffer_of(data));
+      rank.loop.run_until([&sent, turns = 0]() mutable { return sent.task.done() || turns++ >= 3; });
+      sent.stop.request(std::make_exception_ptr(Error(Code::kTimeout, "enough")));
+      try {
+        sent.finish(rank);  // it was copied in time
+      } catch (const Error&) {
+        revoked = true;
+      }
+      std::ranges::fill(data, std::byte{9});
+      turn.arrive_and_wait();
+      LongMessage(rank, post, Collective::kSend, 6, buffer_of(later)).finish(rank);
+      turn.arrive_and_wait();
+      return;
+    }
+    turn.arrive_and_wait();
+    std::ranges::fill(data, std::byte{0});
+    std::ranges::fill(later, std::byte{0});
+    LongMessage received(rank, post, Collective::kRecv, 5, buffer_of(data));
+    if (revoked) {
+      EXPECT_THROW(received.finish(rank), Error);
+    } else {
+      received.finish(rank);
+      EXPECT_EQ(count_of(data, 1), data.size());
+    }
+    LongMessage(rank, post, Collective::kRecv, 6, buffer_of(later)).finish(rank);
+    EXPECT_EQ(count_of(later, 2), later.size());
+    turn.arrive_and_wait();
+  });
+}
+
 // One that was received in another order than sent completes by itself.
 TEST(Loans, EndInTheOrderOfTheReceives) {
   std::barrier turn(2);

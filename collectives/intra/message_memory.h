@@ -1,6 +1,7 @@
 // MessageMemory: what a member's long messages take from its slice. What was received is kept for the next ones (SpareRanges).
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <optional>
@@ -13,6 +14,8 @@ namespace aiacc {
 
 class MessageMemory {
  public:
+  static constexpr std::uint64_t kCachedBytes = 4 << 20;
+
   MessageMemory(HostDomain& domain, std::uint64_t most_spare_bytes) noexcept
       : domain_(domain), most_bytes_(most_spare_bytes), spare_(most_spare_bytes) {}
   ~MessageMemory() { drop_spare(); }
@@ -21,6 +24,10 @@ class MessageMemory {
 
   // Whether so many bytes are within what is kept when it is received. What goes beyond takes new pages each time.
   bool has_place(std::size_t bytes) const noexcept { return held_ + spare_.size_for(bytes) <= most_bytes_; }
+  // Whether so many bytes are within what the caches of both ends keep.
+  bool has_cached_place(std::size_t bytes) const noexcept {
+    return held_ + spare_.size_for(bytes) <= std::min(kCachedBytes, most_bytes_);
+  }
   // For tests: it has none from now on.
   void keep_no_place() noexcept { most_bytes_ = 0; }
 
