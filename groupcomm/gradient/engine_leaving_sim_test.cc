@@ -61,8 +61,22 @@ struct Seen {
   std::uint64_t well = 0, failed = 0, joined = 0, refused_joins = 0, scheduled = 0;
 };
 
-void run_engines(std::uint64_t seed, Ends ends, Seen& seen) {
-  LeavingWorld world(random_plan(seed, ends));
+// Of a plan: what its engines do beside the sums.
+enum class Extras { kNone, kAll };
+
+void add_extras(LeavingPlan& plan) {
+  sim::Random random(plan.seed * 31 + 7);
+  plan.tunes = random.below(2) == 0;
+  constexpr WireType kWires[] = {WireType::kFloat32, WireType::kFloat16, WireType::kBFloat16, WireType::kMixed};
+  plan.wire = kWires[random.below(4)];
+  plan.nan_check = random.below(2) == 0;
+  if (plan.nan_check && random.below(3) != 0) plan.not_finite_one_in = 4 + random.below(40);
+}
+
+void run_engines(std::uint64_t seed, Ends ends, Extras extras, Seen& seen) {
+  LeavingPlan plan = random_plan(seed, ends);
+  if (extras == Extras::kAll) add_extras(plan);
+  LeavingWorld world(std::move(plan));
   world.run();
   for (const std::string& fault : world.faults)
     ADD_FAILURE() << "seed " << seed << ", ends " << static_cast<int>(ends) << ": " << fault;
@@ -75,15 +89,17 @@ void run_engines(std::uint64_t seed, Ends ends, Seen& seen) {
   }
 }
 
-Seen run_random(Ends ends) {
+Seen run_random(Ends ends, Extras extras = Extras::kNone) {
   const char* text = std::getenv("GRADIENT_ENGINES");  // NOLINT(concurrency-mt-unsafe)
-  const std::uint64_t worlds = text == nullptr ? 100 : std::strtoull(text, nullptr, 10);
+  const std::uint64_t usual = extras == Extras::kNone ? 100 : 60;
+  const std::uint64_t worlds = text == nullptr ? usual : std::strtoull(text, nullptr, 10);
   Seen seen;
-  for (std::uint64_t seed = 1; seed <= worlds && !testing::Test::HasFailure(); ++seed) run_engines(seed, ends, seen);
+  for (std::uint64_t seed = 1; seed <= worlds && !testing::Test::HasFailure(); ++seed)
+    run_engines(seed, ends, extras, seen);
   testing::Test::RecordProperty("well", static_cast<int>(seen.well));
   testing::Test::RecordProperty("failed", static_cast<int>(seen.failed));
   EXPECT_GT(seen.well, worlds);
-  if (ends != Ends::kJoined) {
+  if (ends != Ends::kJoined && extras == Extras::kNone) {
     EXPECT_GT(seen.scheduled, worlds / 4);
   }
   return seen;
@@ -104,6 +120,12 @@ TEST(EngineLeaving, RanksThatJoinGiveZeros) {
 }
 
 TEST(EngineLeaving, AndWhileARankStandsStill) { run_random(Ends::kFrozen); }
+
+class EngineLeavingWith : public testing::TestWithParam<Ends> {};
+INSTANTIATE_TEST_SUITE_P(Ends, EngineLeavingWith,
+                         testing::Values(Ends::kInOrder, Ends::kAnyhow, Ends::kJoined, Ends::kFrozen, Ends::kKilled));
+
+TEST_P(EngineLeavingWith, TuningShortWiresAndTheCheckOfResults) { run_random(GetParam(), Extras::kAll); }
 
 // The allreduce that runs then may still end well, with others behind it that never begin.
 TEST(EngineLeaving, EveryWaitEndsWhereTheGroupIsAborted) {

@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <deque>
+#include <limits>
 #include <map>
 #include <memory>
 #include <optional>
@@ -44,6 +45,15 @@ struct LeavingPlan {
   int in_flight = 2;
   std::size_t fusion_bytes = 20'000;
   bool priorities = false;
+  bool tunes = false;
+  WireType wire = WireType::kFloat32;
+  bool nan_check = false;
+  std::uint64_t not_finite_one_in = 0;  // submission; 0: none
+  // Of the n-th submission of a tensor.
+  bool is_finite(std::size_t rank, std::size_t tensor, std::size_t nth) const {
+    if (not_finite_one_in == 0 || counts[tensor] == 0) return true;
+    return sim::Random(seed * 1'000'003 + rank * 10'007 + tensor * 101 + nth).below(not_finite_one_in) != 0;
+  }
   bool dies() const {
     return std::any_of(ranks.begin(), ranks.end(), [](const RankPlan& rank) { return rank.killed.has_value(); });
   }
@@ -73,6 +83,9 @@ class LeavingRank {
     options.fusion_bytes = plan.fusion_bytes;
     options.schedule_steps = plan.schedule_steps;
     options.in_flight = plan.in_flight;
+    options.tunes = plan.tunes;
+    options.wire = plan.wire;
+    options.nan_check = plan.nan_check;
     options.timeout = std::chrono::seconds(20);
     engine = std::make_shared<Engine>(context.context->world(), options);
     engine->start();
@@ -94,7 +107,7 @@ class LeavingRank {
     for (int step = 0; step < mine.steps && goes_on; ++step) {
       const bool last = step + 1 == mine.steps;
       goes_on = co_await submit_step(last, stop);
-      if (goes_on && (!last || mine.waits)) goes_on = co_await wait(stop);
+      if (goes_on && (!last || mine.waits)) goes_on = co_await wait(stop) || leaves_out_step();
     }
     if (goes_on && mine.joins && mine.waits) co_await join(stop);
     co_await sleep_for(context_.loop, mine.before_free, stop);
@@ -152,6 +165,7 @@ class LeavingRank {
     const std::size_t nth = submitted[tensor].size();
     std::vector<float> in(plan_.counts[tensor]);
     for (std::size_t at = 0; at < in.size(); ++at) in[at] = leaving_value(rank_, tensor, nth, at);
+    if (!plan_.is_finite(rank_, tensor, nth)) in.back() = std::numeric_limits<float>::quiet_NaN();
     current.out.assign(in.size(), -1.0f);
     auto submission = std::make_unique<Submission>(engine);
     try {
@@ -174,7 +188,8 @@ class LeavingRank {
       outcome.ended = true;
       if (current.submission->error()) {
         outcome.error = as_error(current.submission->error());
-        if (std::any_of(current.out.begin(), current.out.end(), [](float value) { return value != -1.0f; }))
+        if (outcome.error.code() != Code::kNotFinite &&
+            std::any_of(current.out.begin(), current.out.end(), [](float value) { return value != -1.0f; }))
           faults.push_back("an error has written to the result of " + named(tensor));
       } else {
         results[{tensor, submitted[tensor].size() - 1}] = current.out;
@@ -214,6 +229,12 @@ class LeavingRank {
     if (engine->count().scheduled) ++scheduled_steps;
     co_return all_well();
   }
+  // Whether nothing but gradients that are not finite has failed.
+  bool leaves_out_step() const {
+    return std::all_of(submitted.begin(), submitted.end(), [](const auto& of) {
+      return of.empty() || of.back().ok() || of.back().error.code() == Code::kNotFinite;
+    });
+  }
   bool engine_is_over(const Error&) const { return plan_.dies(); }
   bool all_well() const {
     return std::all_of(submitted.begin(), submitted.end(), [](const auto& of) { return of.empty() || of.back().ok(); });
@@ -226,7 +247,8 @@ class LeavingRank {
     while (!wait->done()) co_await sleep_for(context_.loop, std::chrono::microseconds(5), stop);
     collect();
     const Outcome& outcome = submitted[tensor].back();
-    if (wait->in_time && !wait->why && !outcome.ok())
+    const bool was_reduced = outcome.ok() || outcome.error.code() == Code::kNotFinite;
+    if (wait->in_time && !wait->why && !was_reduced)
       faults.push_back("a wait for " + named(tensor) + " ended well, which is not reduced");
     if (wait->why) errors.push_back(as_error(wait->why));
   }
@@ -332,6 +354,10 @@ class LeavingWorld {
       if (!lives(static_cast<int>(rank))) continue;
       for (const auto& [which, result] : ranks[rank]->results) {
         const auto& [tensor, nth] = which;
+        if (plan.nan_check && !all_finite(tensor, nth)) {
+          faults.push_back("rank " + std::to_string(rank) + " has a result of tensor " + std::to_string(tensor) +
+                           ", submission " + std::to_string(nth) + ", which is not finite");
+        }
         for (std::size_t at = 0; at < result.size(); ++at) {
           float sum = 0;
           for (std::size_t of = 0; of < ranks.size(); ++of)
@@ -351,8 +377,15 @@ class LeavingWorld {
     }
   }
 
+  bool all_finite(std::size_t tensor, std::size_t nth) const {
+    for (std::size_t of = 0; of < ranks.size(); ++of) {
+      if (ranks[of]->submitted[tensor].size() > nth && !plan.is_finite(of, tensor, nth)) return false;
+    }
+    return true;
+  }
   void check_error(std::size_t rank, const Error& error) {
     if (error.code() == Code::kOk) return;
+    if (error.code() == Code::kNotFinite && plan.nan_check && plan.not_finite_one_in != 0) return;
     const std::string said = "rank " + std::to_string(rank) + " was told '" + error.message() + "'";
     const int named = error.peer();
     if (named < 0 || named >= job.size()) return faults.push_back(said + ", which names no rank");
@@ -393,7 +426,12 @@ class LeavingWorld {
         const std::string what = "tensor " + std::to_string(tensor) + ", submission " + std::to_string(nth);
         if (well != 0 && well != have)
           faults.push_back(what + " ended well on " + std::to_string(well) + " of " + std::to_string(have) + " ranks");
-        if (plan.all_wait() && have == ranks.size() && well != have)
+        for (std::size_t of = 0; of < ranks.size() && all_finite(tensor, nth); ++of) {
+          const auto& outcomes = ranks[of]->submitted[tensor];
+          if (outcomes.size() > nth && outcomes[nth].error.code() == Code::kNotFinite)
+            faults.push_back(what + " is finite on all ranks, and not for rank " + std::to_string(of));
+        }
+        if (plan.all_wait() && have == ranks.size() && well != have && all_finite(tensor, nth))
           faults.push_back(what + " was submitted by all ranks, and not reduced");
       }
     }
