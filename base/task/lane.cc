@@ -187,11 +187,11 @@ void Lane::drive_until(Done&& done, Instant until) {
 
 void Lane::Hold::run(Work& work) {
   work.lane_ = &lane_;
+  const Waiting waiting(lane_);  // from its beginning on
   {
     FramePool::Use frames(lane_.frames_);
     work.begin();
   }
-  const Waiting waiting(lane_);
   lane_.drive_until([&work] { return work.done(); }, kNever);
 }
 

@@ -11,9 +11,9 @@
 // follows the last one directly needs no link: a link would be a store into a line that the receiver reads. One of at most
 // kMessageAlignment - sizeof(Header) bytes moves one cache line.
 //
-// A long message is lent (Loans) where it would take more memory than is kept for such messages, if its send can wait and the
-// receiver can read this member's memory: its payload stays where it is, and the send is complete when the receiver has copied it
-// from there.
+// A message is lent (Loans) if it is longer than kLongestCopied, or long where it would take more memory than is kept for such messages,
+// if its send can wait and the receiver can read this member's memory: its payload stays where it is, and the send is complete when
+// the receiver has copied it from there, or this member has copied all that the receiver has not.
 //
 // Any other send completes in place, and so does a receive whose message is there (send_now, recv_now). Else the receive waits in a
 // queue of its sender and tag: as a coroutine (recv), or as a small record whose message is copied when it is found (post).

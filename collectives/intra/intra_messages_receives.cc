@@ -290,6 +290,7 @@ std::size_t IntraMessages::take_piece(Incoming& from, const LoanNote& note, std:
     CpuCompute::copy_now(into.data + at, copy_of_lent(from, note, at, end - at), end - at);
     std::atomic_thread_fence(std::memory_order_seq_cst);  // as below
     still_lent(from, note);  // or all is copied; but if it was revoked, others may have written there
+    from.progress_here->store(Loans::progress(note.mark, end), std::memory_order_release);  // so that it is not late
     copy_ahead(from.member, end - at);
     return end;
   }

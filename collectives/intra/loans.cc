@@ -236,10 +236,11 @@ void Loans::impatient() noexcept {
   Duration next = patience();
   if (is_late(loan)) {
     const bool copied = copy_whole(loan);
-    next = copied ? Duration::zero() : most_patience(loan);
     if (copied) late_at_ = seen_;
+    const Loan* const then = oldest();
+    if (then == nullptr) return;
+    next = copied && memory_.has_place(then->payload.size()) ? Duration::zero() : most_patience(*then);
   }
-  if (waiting_ == 0) return;
   progress_before_ = present_progress();
   loop.arm(patience_, after(loop.now(), next));
 }

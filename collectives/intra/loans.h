@@ -7,7 +7,7 @@
 // inverts the message's mark, a bit of its own control lines, and publishes how many it has read; by that the sender knows that its
 // send is complete. So no member stores into another's memory.
 //
-// Meanwhile a sender that has nothing else to do copies the same payload to shared memory, piece by piece from its end. What it has
+// Meanwhile the sender, while it drives its loop or receives, copies the same payload to shared memory, piece by piece from its end. What it has
 // copied the receiver takes from there, which takes a third of the time that the kernel needs. So both ends are done where they meet:
 //
 //     lent      |--- read in the sender's memory --->        <--- copied by the sender ---|
