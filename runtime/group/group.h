@@ -114,7 +114,7 @@ class Group final : private GroupBoard::Observer,
   }
   // In runtime/group/message_now.h: the same as finish_at_once() for a send to such a member.
   inline std::uint64_t finish_send(int member, const PlainCall& call, const Buffer& send) noexcept;
-  // For an asynchronous send to one: whether its payload had better stay where it is until an operation is over.
+  // For a send to one: whether its payload had better stay where it is until an operation is over.
   bool lends(int member, const Buffer& send) noexcept { return intra_messages_->lends(member, send); }
   // For a blocking recv from one: whether it ended well without an operation, as its message is there or comes soon.
   inline bool finish_receive(int member, const PlainCall& call, const Buffer& recv, const Lane::Hold& hold) noexcept;
