@@ -7,8 +7,8 @@
 // inverts the message's mark, a bit of its own control lines, and publishes how many it has read; by that the sender knows that its
 // send is complete. So no member stores into another's memory.
 //
-// Meanwhile the sender, while it drives its loop or receives, copies the same payload to shared memory, piece by piece from its end. What it has
-// copied the receiver takes from there, which takes a third of the time that the kernel needs. So both ends are done where they meet:
+// Meanwhile the sender, while it drives its loop or receives, copies the same payload to shared memory, piece by piece from its end. The
+// receiver takes from there what is copied, in a third of the time that the kernel needs. So both ends are done where they meet:
 //
 //     lent      |--- read in the sender's memory --->        <--- copied by the sender ---|
 //               0                           progress        LoanNote::lent             bytes
@@ -45,10 +45,10 @@ namespace aiacc {
 // Behind the header of a message that is lent. Written by the sender.
 struct LoanNote {
   static constexpr std::uint64_t kRevoked = ~std::uint64_t{0};
-  std::atomic<std::uint64_t> lent{
-      0};  // so many bytes from the payload's beginning; the others are in the copy. Or kRevoked
-  std::uint64_t copy =
-      0;  // the offset in the sender's slice of what will be a copy of all; written before `lent` falls
+  // So many bytes from the payload's beginning; the others are in the copy. Or kRevoked.
+  std::atomic<std::uint64_t> lent{0};
+  // The offset in the sender's slice of what will be a copy of all; written before `lent` falls.
+  std::uint64_t copy = 0;
   std::uint64_t place = 0;  // an address of the sender's process, or an offset in its slice
   std::uint32_t mark = 0;
   std::uint32_t in_slice = 0;

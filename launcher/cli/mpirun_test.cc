@@ -127,6 +127,7 @@ TEST(Mpirun, OptionsOfTorchrun) {
   expect_remark("--log-dir out -t 3 p", {"--log-dir out, -t 3 have no effect"});
   EXPECT_NE(refused("--nnodes 2 p").find("--nnodes is refused: hosts are named by --host"), std::string::npos);
   EXPECT_NE(refused("--node_rank 1 p").find("start aiaccrun once"), std::string::npos);
+  EXPECT_EQ(silent("--shutdown-timeout 5 p").kill_grace.value, std::chrono::seconds(5));
   EXPECT_NE(refused("--nnodes 1:2 p").find("--nnodes is refused"), std::string::npos);
   EXPECT_EQ(silent("--nnodes=1 --node-rank 0 --nproc_per_node 2 p").ranks_per_host.value, 2);
   EXPECT_EQ(silent("--nnodes 1:1 --nproc_per_node 2 p").ranks_per_host.value, 2);
