@@ -3,8 +3,11 @@
 // base/io/real_processes.h.
 #pragma once
 
+#include <algorithm>
+#include <cstddef>
 #include <memory>
 #include <string>
+#include <string_view>
 
 #include "base/task/stop.h"
 #include "base/task/task.h"
@@ -29,5 +32,15 @@ class Processes {
   // namespaces, or too many are watched.
   virtual std::unique_ptr<ProcessEnd> watch(const std::string& name) = 0;
 };
+
+// Whether the processes with these names (Processes::own_name) are two that can watch each other: they are in the same namespaces,
+// which a name says before its last two words.
+inline bool see_each_other(std::string_view one, std::string_view other) noexcept {
+  const auto namespaces = [](std::string_view name) {
+    for (int word = 0; word < 2; ++word) name = name.substr(0, std::max(name.rfind(' ') + 1, std::size_t{1}) - 1);
+    return name;
+  };
+  return one != other && !namespaces(one).empty() && namespaces(one) == namespaces(other);
+}
 
 }  // namespace aiacc::io

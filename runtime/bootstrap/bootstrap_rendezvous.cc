@@ -60,6 +60,7 @@ Task<BootstrapResult> RendezvousBootstrap::join(Stop& stop) {
   if (shm_discovery_ != nullptr) first = co_await shm_discovery_->find_first(roster, settings_.rank, stop);
   const std::vector<std::int32_t> firsts = co_await rendezvous_->agree_on_hosts(first, stop);
   rendezvous_->watch_local_peers(processes_, roster, firsts);
+  leaves_alone_ = can_leave_alone(roster, firsts);
   std::unique_ptr<HostDomain> host;
   if (shm_discovery_ != nullptr) host = co_await shm_discovery_->share(firsts, stop);
   shm_discovery_.reset();

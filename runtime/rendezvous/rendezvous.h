@@ -34,6 +34,10 @@ std::string too_late(Duration limit, const std::string& arrivals);
 // each other.
 void check_firsts(const std::vector<std::int32_t>& firsts, int size);
 
+// Whether a rank may leave while others go on, also rank 0: all share the memory of one host, and each learns from the kernel when the
+// process of another one ends, so that nobody waits for what rank 0 says. Every rank gets the same answer.
+bool can_leave_alone(const wire::Roster& roster, const std::vector<std::int32_t>& firsts);
+
 class Rendezvous {
  public:
   virtual ~Rendezvous() = default;
@@ -54,6 +58,7 @@ class Rendezvous {
 
   // From now on `observer` is told of lost ranks.
   virtual void observe(BootstrapObserver& observer) noexcept = 0;
+  // Where ranks can leave alone, this waits for no other rank.
   virtual Task<void> leave(Instant end, Stop& stop) = 0;
 
   // Remarks for the user about a rendezvous that succeeded; whole sentences.

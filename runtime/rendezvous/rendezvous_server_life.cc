@@ -140,6 +140,7 @@ void RendezvousServer::handle_resume(Client& client, const wire::Frame& frame) {
 
 void RendezvousServer::watch_local_peers(io::Processes& processes, const wire::Roster& roster,
                                          const std::vector<std::int32_t>& firsts) {
+  leaves_alone_ = can_leave_alone(roster, firsts);
   local_peers_.watch(processes, roster, firsts, 0);
 }
 
@@ -183,10 +184,15 @@ void RendezvousServer::lose(int rank, const std::string& sentence) {
 
 // --- life -----------------------------------------------------------------------------------------------------------------
 
-// Returns when every rank knows that rank 0 leaves, also ranks that had to reconnect for it, or at `end`.
+// Returns when every rank knows that rank 0 leaves, also ranks that had to reconnect for it, or at `end`. Where ranks leave alone, it
+// returns once the kernel has the messages: one that is lost with its connection tells no more than the shared memory does.
 Task<void> RendezvousServer::leave(Instant end, Stop& stop) {
   leaving_ = true;
   broadcast(wire::Gone{});
+  if (leaves_alone_) {
+    co_await wait_for_sends(end - loop_.now());
+    co_return;
+  }
   Stop waiting(stop);
   const Deadline deadline(loop_, end, waiting, "somebody does not listen");
   const auto admitted = [](const std::shared_ptr<Client>& client) { return client->admitted; };
