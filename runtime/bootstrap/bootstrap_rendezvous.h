@@ -44,6 +44,7 @@ class RendezvousBootstrap final : public Bootstrap {
 
  private:
   wire::Arrive introduction() const;
+  Task<wire::Roster> gather(Stop& stop);
   BootstrapResult bootstrapped_of(const wire::Roster& roster, const std::vector<std::int32_t>& firsts,
                                   std::unique_ptr<HostDomain> host);
 

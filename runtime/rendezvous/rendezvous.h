@@ -86,6 +86,8 @@ class RendezvousEndpoint {
   // Other ranks: where rank 0 may be; called before each attempt. May block the thread for up to `limit`. Throws
   // kPeerFailed if the address is not known yet.
   virtual Found find(Duration limit) = 0;
+  // Rank 0: why the others may not find it, as a sentence; "" if nothing is known. May block the thread for a second.
+  virtual std::string obstacle() const { return {}; }
   // For sentences: "AIACC_RENDEZVOUS=node-7:4242".
   virtual std::string name() const = 0;
 };
