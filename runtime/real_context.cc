@@ -278,7 +278,8 @@ void RealContext::leave() {
   }
   // Who waits for this rank in one of them, instead of leaving, is told that it makes no call there any more.
   if (!failed) collect_groups();
-  // Rank 0 collects the timeline: the others send theirs before the barrier, and it writes the last of them after it.
+  // Rank 0 collects the timeline: the others send theirs before the barrier, and it writes the last of them after it. Where ranks leave
+  // alone, it ends with rank 0.
   const bool leads = group.rank() == 0;
   if (!leads) stop_timeline();
   if (group.size() > 1 && !failed) {
@@ -310,8 +311,8 @@ void RealContext::end_world() {
   LaneTask::run(lane_, Duration::max(), "", [this](Stop& stop) { return end_world_on_lane(stop); });
 }
 
-// Who waits for this rank in a call on the world is told that it makes none any more. A rank that has died so far is an error, as in a
-// barrier.
+// Who waits for this rank in a call on the world is told that it makes none any more. The loss of a rank is an
+// error, as in a barrier, if this rank has seen it by then.
 Task<void> RealContext::end_world_on_lane(Stop& stop) {
   co_await sleep_for(loop_, kLook, stop);
   world().check_alive();

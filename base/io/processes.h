@@ -26,7 +26,8 @@ class ProcessEnd {
 class Processes {
  public:
   virtual ~Processes() = default;
-  // A name of this process for others on this machine, which is never reused. Empty if the system does not provide one.
+  // A name of this process for others on this machine, which is never reused. Empty if the system does not provide one, or does
+  // not tell of the ends of processes.
   virtual std::string own_name() const = 0;
   // Also for a process that has ended. Null if its end cannot be observed: it is this process itself, it is in other
   // namespaces, or too many are watched.

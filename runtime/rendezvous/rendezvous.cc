@@ -12,6 +12,9 @@
 namespace aiacc {
 namespace {
 
+// A rank watches at most a quarter as many processes as it may have descriptors, which are 1,024 nearly everywhere.
+constexpr std::size_t kMostThatLeaveAlone = 256;
+
 constexpr Duration kFirstWord = std::chrono::seconds(20);
 constexpr Duration kNextWord = std::chrono::seconds(60);
 
@@ -47,6 +50,7 @@ Task<wire::Roster> gather_and_tell(Loop& loop, Rendezvous& rendezvous, const Tel
 }
 
 bool can_leave_alone(const wire::Roster& roster, const std::vector<std::int32_t>& firsts) {
+  if (roster.ranks.size() > kMostThatLeaveAlone) return false;
   std::set<std::string> processes;  // ranks that are threads of one process do not watch each other
   for (std::size_t rank = 0; rank < roster.ranks.size(); ++rank) {
     const std::string& process = roster.ranks[rank].process;

@@ -54,8 +54,9 @@ Task<void> RendezvousServer::wait_for_sends(Duration limit) {
 
 void RendezvousServer::connection_ended(const Client& client, const std::string& how) {
   const int rank = client.arrive.rank;
-  if (client.left) gone_[static_cast<std::size_t>(rank)] = true;
-  if (client.left || failed_) return;
+  const bool left = client.left || losses_.leaving(rank);  // its Leave may have been lost with the connection
+  if (left) gone_[static_cast<std::size_t>(rank)] = true;
+  if (left || failed_) return;
   const std::string sentence = fmt::format("{} went away: {}", Arrivals::describe(client.arrive, client.from), how);
   if (hosts_known_) return watch_disconnected(rank, sentence);
   arrivals_.disconnected(rank);  // it may arrive again

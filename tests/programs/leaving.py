@@ -67,7 +67,7 @@ def works(group):
     group.barrier()
 
 
-def child(rank, folder, go_on):
+def child(rank, folder, go_on, worked):
     start(rank, folder)
     if WHAT == "sends":
         send_to_parent(rank)
@@ -79,14 +79,15 @@ def child(rank, folder, go_on):
             go_on.wait()
             works(pair)
             if WHAT == "is killed":
+                worked.wait()  # the parent, too, has passed the barrier
                 os.kill(os.getpid(), signal.SIGKILL)
             works(pair)
 
 
 def main(folder):
     context = multiprocessing.get_context("spawn")
-    go_on = context.Event()
-    processes = {rank: context.Process(target=child, args=(rank, folder, go_on)) for rank in OTHERS}
+    go_on, worked = context.Event(), context.Event()
+    processes = {rank: context.Process(target=child, args=(rank, folder, go_on, worked)) for rank in OTHERS}
     for process in processes.values():
         process.start()
     start(PARENT, folder)
@@ -96,6 +97,7 @@ def main(folder):
         pair = pair_of(PARENT)
         go_on.set()
         works(pair)
+        worked.set()
         try:
             works(pair)
             print("it worked again", flush=True)
