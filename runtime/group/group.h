@@ -187,6 +187,8 @@ class Group final : private GroupBoard::Observer,
   // Straggler diagnosis of an operation: investigate() starts it; stragglers() is the result so far.
   void investigate(GroupOperation& operation) noexcept;
   GroupOperation::Stragglers stragglers(GroupOperation& operation);
+  // Throws if the group has ended.
+  void check_alive();
   // Aborts the group with `error`; only the first error counts.
   void abort(std::exception_ptr error) noexcept;
   bool aborted() const noexcept { return stop_.requested(); }
@@ -237,7 +239,6 @@ class Group final : private GroupBoard::Observer,
   inline void message_ended(const PlainCall& call) noexcept;
   bool finish_short(const Call& call, Buffer send, Buffer recv, Lane::Hold& hold,
                     std::optional<inter::ShortCall>& begun) noexcept;
-  void check_alive();
   std::uint64_t count_collective() noexcept;
   static bool receives(const Call& call) noexcept {
     return call.kind == Collective::kRecv || call.kind == Collective::kRecvAny;

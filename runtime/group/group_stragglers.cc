@@ -21,6 +21,13 @@ std::string named(const std::vector<int>& ranks, const char* one, const char* se
   return fmt::format("{} {}", text, ranks.size() == 1 ? one : several);
 }
 
+std::string left_too_early(int rank, const std::string& call, std::uint64_t sequence, int left) {
+  return fmt::format(
+      "rank {} called {} (operation {} of the world), but rank {} has left the job: all ranks make the same calls "
+      "before they leave",
+      rank, call, sequence, left);
+}
+
 }  // namespace
 
 // Whether the operation is known to the mailbox: messages within a host are not.
@@ -53,9 +60,11 @@ void Group::end_if_freed(const GroupOperation& operation) {
   const std::vector<int> missing = board_->missing(operation.sequence());
   for (const int freed : done) {
     if (std::find(missing.begin(), missing.end(), freed) == missing.end()) continue;
-    return abort(std::make_exception_ptr(
-        Error(Code::kMismatch,
-              Stragglers::freed_too_early(rank(), operation.call().describe(), operation.sequence(), freed), freed)));
+    const std::string call = operation.call().describe();
+    std::string sentence = this == &context_.world()
+                               ? left_too_early(rank(), call, operation.sequence(), freed)
+                               : Stragglers::freed_too_early(rank(), call, operation.sequence(), freed);
+    return abort(std::make_exception_ptr(Error(Code::kMismatch, std::move(sentence), freed)));
   }
 }
 
