@@ -156,6 +156,7 @@ EXTRA_DIST += \
 	tests/programs/torch_sparse_gradients.py \
 	tests/programs/torch_suite.py \
 	tests/programs/torch_syncbn.py \
+	tests/programs/torch_worlds.py \
 	tests/programs/wrong_arguments.py \
 	tests/provide_test.py \
 	tests/python_support.py \
