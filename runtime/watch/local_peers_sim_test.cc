@@ -130,6 +130,21 @@ TEST(SimLocalPeers, WhoLeftInOrderIsNotLost) {
   for (const auto& each : job.ranks) EXPECT_TRUE(each->lost.ranks.empty()) << each->lost.sentences[0];
 }
 
+TEST(SimLocalPeers, WhoIsNotSeenIsLostWithItsConnectionUnlessItHasLeft) {
+  for (const bool left : {false, true}) {
+    RendezvousJob job(2);
+    job.rank(1).first = 0;
+    for (const auto& one : job.ranks) one->processes.seen = false;
+    for (const auto& one : job.ranks) one->start();
+    job.expect_met();
+    if (left) job.rank(0).lost.left.insert(1);
+    job.world.kill(job.rank(1).node.loop.node());
+    job.network.break_streams(0, 1);
+    job.run_until([] { return false; }, 60s);
+    EXPECT_EQ(job.rank(0).lost.ranks, left ? std::vector<int>{} : std::vector<int>{1});
+  }
+}
+
 // Three ranks of one host, of which one leaves while the others compute, or wait for its process to end.
 struct OneHost : RendezvousJob {
   explicit OneHost(std::uint64_t seed) : RendezvousJob(3, seed) {
@@ -190,6 +205,17 @@ TEST(SimLocalPeers, ThatDoNotSeeEachOtherDoNotLeaveAlone) {
   }
   for (wire::RosterEntry& rank : roster.ranks) rank.process.clear();
   EXPECT_FALSE(can_leave_alone(roster, one_host));
+}
+
+TEST(SimLocalPeers, MoreThanEachMayWatchDoNotLeaveAlone) {
+  wire::Roster roster;
+  while (roster.ranks.size() < 256) {
+    const std::string number = std::to_string(roster.ranks.size() + 7);
+    roster.ranks.emplace_back().process = "pid:[1] " + number + " 100";
+  }
+  EXPECT_TRUE(can_leave_alone(roster, std::vector<std::int32_t>(256, 0)));
+  roster.ranks.emplace_back().process = "pid:[1] 1000 100";
+  EXPECT_FALSE(can_leave_alone(roster, std::vector<std::int32_t>(257, 0)));
 }
 
 }  // namespace
