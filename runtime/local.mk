@@ -150,6 +150,7 @@ runtime_tests += \
 	runtime/group/hosts_calls_sim_test.cc \
 	runtime/group/hosts_sim_test.cc \
 	runtime/group/hosts_sim_test.h \
+	runtime/group/leavers_sim_test.cc \
 	runtime/group/hosts_tcp_test.cc \
 	runtime/group/outstanding_sim_test.cc \
 	runtime/group/pair_sequences_test.cc \

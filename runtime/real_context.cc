@@ -283,6 +283,7 @@ void RealContext::leave() {
   if (!leads) stop_timeline();
   if (group.size() > 1 && !failed) {
     try {
+      LaneTask::run(lane_, Duration::max(), "", [&](Stop&) { return say_last(); });
       group.run(Call{}, {}, {}, nullptr);
     } catch (const Error& error) {
       // The group had ended with an earlier error, which its members know; they may have left, so nobody takes part.
@@ -302,6 +303,12 @@ void RealContext::leave() {
     if (!failed) failed = std::current_exception();
   }
   if (failed) std::rethrow_exception(failed);
+}
+
+// Who waits for another call of this rank than its last barrier is told.
+Task<void> RealContext::say_last() {
+  world().say_last(1);
+  co_return;
 }
 
 Task<void> RealContext::shut_down(Stop& stop) {

@@ -106,6 +106,7 @@ class RealContext final : private ProgressWatch::Reporter {
   void end_metrics() noexcept;
   Task<void> bootstrap_on_lane(Stop& stop);
   void protect(const BootstrapResult& bootstrapped);
+  Task<void> say_last();
   Task<void> shut_down(Stop& stop);
   Task<void> start_timeline_on_lane(std::string file);
   Task<void> metrics_on_lane(Json* json);

@@ -26,10 +26,15 @@ void Mailbox::join(const ViewPtr& view, int rank) {
   observer_.joined(joined);
 }
 
-void Mailbox::forget(std::uint64_t id, std::uint64_t last) noexcept {
+void Mailbox::say_last(std::uint64_t id, LastCalls last) noexcept {
+  if (MatchGroup* const joined = find_group(id)) joined->last_calls = std::move(last);
+}
+
+void Mailbox::forget(std::uint64_t id, LastCalls last) noexcept {
   MatchGroup* left = find_group(id);
   if (left == nullptr) return;
-  if (forgotten_.try_emplace(id, Left{last, left->past.fingerprints(last)}).second) forgotten_in_order_.push_back(id);
+  last.fingerprints = left->past.fingerprints(last.collectives);
+  if (forgotten_.try_emplace(id, std::move(last)).second) forgotten_in_order_.push_back(id);
   if (forgotten_in_order_.size() > kForgotten) {
     forgotten_.erase(forgotten_in_order_.front());
     forgotten_in_order_.pop_front();
@@ -51,9 +56,9 @@ void Mailbox::drop_placed(MatchGroup& group) noexcept {
   }
 }
 
-std::optional<Mailbox::Left> Mailbox::left(std::uint64_t id) const noexcept {
+const LastCalls* Mailbox::left(std::uint64_t id) const noexcept {
   const auto found = forgotten_.find(id);
-  return found == forgotten_.end() ? std::nullopt : std::optional(found->second);
+  return found == forgotten_.end() ? nullptr : &found->second;
 }
 
 std::exception_ptr Mailbox::error_of(std::uint64_t id) const noexcept {

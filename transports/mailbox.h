@@ -33,6 +33,7 @@
 
 #include "base/task/loop.h"
 #include "base/view.h"
+#include "transports/last_calls.h"
 #include "transports/match_group.h"
 #include "transports/message.h"
 #include "transports/peers.h"
@@ -82,20 +83,12 @@ class Mailbox final {
   // Registers this rank as `rank` of `view`. The first Exchange does so implicitly; joining earlier lets this rank
   // relay aborts before its first operation.
   void join(const ViewPtr& view, int rank);
-  // This rank has left the group: later messages for it are dropped. It had begun the group's collectives up to `last`;
-  // members that wait for a later one are notified.
-  void forget(std::uint64_t group, std::uint64_t last = ~std::uint64_t{0}) noexcept;
-  // Of a group that this rank left not long ago: `last`, and which calls the last ones were.
-  struct Left {
-    std::uint64_t last;
-    std::array<std::uint64_t, PastCalls::kMost> fingerprints;  // by sequence % kMost; 0 if it is not known
-
-    bool was_another(std::uint64_t sequence, std::uint64_t fingerprint) const noexcept {
-      const std::uint64_t mine = fingerprints[sequence % PastCalls::kMost];
-      return sequence <= last && last - sequence < PastCalls::kMost && mine != 0 && mine != fingerprint;
-    }
-  };
-  std::optional<Left> left(std::uint64_t group) const noexcept;
+  // This rank makes no call in the group but those: members that wait for another one are notified.
+  void say_last(std::uint64_t group, LastCalls last) noexcept;
+  // This rank has left the group, in which it made those calls: later messages for it are dropped.
+  void forget(std::uint64_t group, LastCalls last = {}) noexcept;
+  // Of a group that this rank left not long ago; null of any other.
+  const LastCalls* left(std::uint64_t group) const noexcept;
   // The error that ended the group, or null.
   std::exception_ptr error_of(std::uint64_t group) const noexcept;
   // Fails all transfers of a group whose error is set.
@@ -103,6 +96,7 @@ class Mailbox final {
 
   MatchGroup& group(std::uint64_t id) { return groups_.try_emplace(id, id).first->second; }
   MatchGroup* find_group(std::uint64_t id) noexcept;
+  bool is_world(const MatchGroup& group) const noexcept { return group.view == world_; }
   const std::map<std::uint64_t, MatchGroup>& groups() const noexcept { return groups_; }
   int world_rank(const MatchGroup& group, int rank) const noexcept;
   int group_rank(const MatchGroup& group, int world_rank) const noexcept;
@@ -194,7 +188,7 @@ class Mailbox final {
   // The groups that this rank left last, so that late messages do not recreate their state. Few messages can be late:
   // abort notices, questions, and messages that were never received.
   static constexpr std::size_t kForgotten = 4096;
-  std::map<std::uint64_t, Left> forgotten_;
+  std::map<std::uint64_t, LastCalls> forgotten_;
   std::deque<std::uint64_t> forgotten_in_order_;
   Ignored ignored_;
   std::vector<Placing> placing_;  // seldom more than one for a peer

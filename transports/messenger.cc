@@ -26,9 +26,9 @@ void Messenger::set_observer(Observer* observer) noexcept {
   stragglers_.set_observer(observer);
 }
 
-void Messenger::forget(std::uint64_t group, std::uint64_t last) noexcept {
-  mailbox_.forget(group, last);
+void Messenger::forget(std::uint64_t group, LastCalls last) noexcept {
   aborts_.forget(group);
+  mailbox_.forget(group, std::move(last));
   stragglers_.forget(group);
 }
 

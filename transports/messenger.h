@@ -49,7 +49,7 @@ class Messenger final : private MessageReceiver, private MatchObserver {
     return leaving_.leave(deadline, stop);
   }
   // This rank has left the group: see Mailbox::forget().
-  void forget(std::uint64_t group, std::uint64_t last = ~std::uint64_t{0}) noexcept;
+  void forget(std::uint64_t group, LastCalls last = {}) noexcept;
   bool lost(int rank) const noexcept { return peers_.lost(rank); }
 
  private:

@@ -82,7 +82,29 @@ Group::~Group() {
   if (!spans_hosts()) return;
   small_calls_.reset();  // before what it refers to
   team_.mailbox->observe_unexpected(view_->id(), nullptr);
-  context_.messenger()->forget(view_->id(), collectives());
+  context_.messenger()->forget(view_->id(), last_calls(collectives()));
+}
+
+LastCalls Group::last_calls(std::uint64_t last) const {
+  LastCalls calls;
+  calls.collectives = last;
+  calls.pairs_are_known = pairs_.used() <= LastCalls::kMostPairs;
+  if (!calls.pairs_are_known) return calls;
+  pairs_.for_each([&](bool sends, int rank, std::uint32_t tag, std::uint64_t count) {
+    calls.pairs.push_back({static_cast<int>(view_->member(rank).id), tag, sends, count});
+  });
+  return calls;
+}
+
+// Other members are told when they ask.
+void Group::say_last(std::uint64_t more) noexcept {
+  if (std::exchange(said_last_, true)) return;
+  if (board_ != nullptr) board_->say_last();
+  if (!spans_hosts()) return;
+  try {
+    team_.mailbox->say_last(view_->id(), last_calls(collectives() + more));
+  } catch (const std::bad_alloc&) {  // they wait for their time-out
+  }
 }
 
 // A member creates its board last, so a member whose board exists has created all its lines.

@@ -42,6 +42,7 @@
 #include "runtime/group/waiting_call.h"
 #include "runtime/watch/receive_search.h"
 #include "runtime/watch/recorder.h"
+#include "transports/last_calls.h"
 
 namespace aiacc {
 
@@ -76,8 +77,12 @@ class Group final : private GroupBoard::Observer,
   // this member is done; `gone` returns whether a rank of the group has died. May be called repeatedly after handles_gone().
   template <class Gone>
   bool may_close(Gone&& gone) {
-    return outstanding() == 0 && (board_ == nullptr || board_->all_are_done(gone));
+    if (outstanding() != 0) return false;
+    say_last(0);
+    return board_ == nullptr || board_->all_are_done(gone);
   }
+  // On the lane's thread, when nothing runs: this member makes only so many more calls, which are collectives.
+  void say_last(std::uint64_t more) noexcept;
 
   // --- any thread ------------------------------------------------------------------------------------------------------
   Context& context() noexcept { return context_; }
@@ -244,6 +249,7 @@ class Group final : private GroupBoard::Observer,
   }
   GroupOperation::Stragglers diagnose(GroupOperation& operation);
   void end_if_freed(const GroupOperation& operation);
+  void end_if_nobody_sends(const GroupOperation& operation);
   // Receivers that wait for each other.
   GroupOperation* oldest_receive() noexcept;
   void look_for_cyclic_receives(GroupOperation& operation);
@@ -253,6 +259,7 @@ class Group final : private GroupBoard::Observer,
   }
   void withdraw_cyclic_receives() noexcept;
   GroupOperation::Stragglers missing(const GroupOperation& operation);
+  LastCalls last_calls(std::uint64_t last) const;
   bool spans_hosts() const noexcept { return team_.mailbox != nullptr; }
   bool crosses_hosts(const GroupOperation& operation) const noexcept;
 
@@ -276,7 +283,8 @@ class Group final : private GroupBoard::Observer,
   std::atomic<int> outstanding_{0};
   std::atomic<bool> handles_gone_{false};
   Stop stop_;
-  bool ended_ = false;           // the first error is known
+  bool ended_ = false;  // the first error is known
+  bool said_last_ = false;
   bool reported_ = false;        // and it has been reported to this rank's user
   bool open_ = false;            // all members of this host have created the group
   std::atomic<int> waiting_{0};  // calls that are no operations

@@ -19,7 +19,8 @@ constexpr std::uint32_t kCodeAndPeer = 1;
 constexpr std::uint32_t kText = 2;
 constexpr std::uint32_t kWords = 16;
 // In the line of arrivals, whose word 0 is the sequence: 1 once the member is done with the group.
-constexpr std::uint32_t kDoneWord = 1;
+constexpr std::uint32_t kDoneWord = 1;  // 0, or one of these
+constexpr std::uint64_t kDone = 1, kSendsNoMore = 2;
 // In the same line: the ranks that the abort's error is about, one bit for each rank of the group up to 895.
 constexpr std::uint32_t kAbout = 2;
 constexpr int kMostAbout = static_cast<int>(kWords - kAbout) * 64;
@@ -126,13 +127,23 @@ std::vector<int> GroupBoard::done_here() const {
 
 void GroupBoard::say_done() noexcept {
   said_done_ = true;
-  arrivals_->word[kDoneWord].store(1, std::memory_order_release);
+  arrivals_->word[kDoneWord].store(kDone, std::memory_order_release);
+}
+
+void GroupBoard::say_last() noexcept {
+  if (!said_done_) arrivals_->word[kDoneWord].store(kSendsNoMore, std::memory_order_release);
+}
+
+bool GroupBoard::has_said_last(int member) const noexcept {
+  return member != me_ && is_found(member) &&
+         (line_of(member, kArrivals).word[kDoneWord].load(std::memory_order_acquire) == kSendsNoMore ||
+          is_done(member));
 }
 
 // The word is read before the lines are looked up: if the lines belong to the group afterwards, they did when it was read.
 bool GroupBoard::is_done(int member) const noexcept {
   const auto at = static_cast<std::size_t>(member);
-  if (line_of(member, kArrivals).word[kDoneWord].load(std::memory_order_acquire) == 1) return true;
+  if (line_of(member, kArrivals).word[kDoneWord].load(std::memory_order_acquire) == kDone) return true;
   return domain_.find_lines(local_[at], key_, kLines) != lines_[at];
 }
 

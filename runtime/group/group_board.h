@@ -69,6 +69,10 @@ class GroupBoard final : private Root::Owner {
     }
     return false;
   }
+  // This member sends no messages any more: what it has sent can be found.
+  void say_last() noexcept;
+  // Whether a member, by its index, has said so, or is done.
+  bool has_said_last(int member) const noexcept;
   // Records that this member is done with the group. True when all members are, except dead ones (`gone`, by rank in
   // the group): then the board may be destroyed. May be called repeatedly.
   template <class Gone>

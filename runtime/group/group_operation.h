@@ -139,6 +139,7 @@ class GroupOperation final : public RequestedWork,
   void discount() noexcept;
   void end() noexcept;
   void number();
+  void end_once_told() noexcept;
 
   // State that exists from begin() to the end, on the lane's thread; once done, other threads may free the rest of this
   // object.
@@ -167,6 +168,7 @@ class GroupOperation final : public RequestedWork,
   std::uint64_t record_ = 0;  // its number in the recorder
   StallTimes questions_{Instant{}, kNever};
   std::optional<Running> running_;
+  std::unique_ptr<Root> telling_;
   bool counted_ = true;  // among the group's outstanding operations
   std::exception_ptr error_;
   std::unique_ptr<Completion> completion_;

@@ -32,6 +32,7 @@ void Group::investigate(GroupOperation& operation) noexcept {
   try {
     if (&operation == oldest_receive()) look_for_cyclic_receives(operation);
     end_if_freed(operation);
+    end_if_nobody_sends(operation);
   } catch (const std::bad_alloc&) {  // without memory there is no search
     search_.reset();
   }
@@ -57,6 +58,19 @@ void Group::end_if_freed(const GroupOperation& operation) {
         Error(Code::kMismatch,
               Stragglers::freed_too_early(rank(), operation.call().describe(), operation.sequence(), freed), freed)));
   }
+}
+
+// Ends the group if the operation waits for a message of a member of this host that has left without sending it.
+void Group::end_if_nobody_sends(const GroupOperation& operation) {
+  if (board_ == nullptr || !open_ || ended_) return;
+  const Call& call = operation.call();
+  if (call.kind != Collective::kRecv && call.kind != Collective::kSendrecv) return;
+  const int from = call.kind == Collective::kRecv ? call.root : call.from;
+  const int member = from == rank() ? -1 : intra_messages_->member_of(from);
+  if (member < 0 || !board_->has_said_last(member) || !intra_messages_->waits_for_more(member)) return;
+  abort(std::make_exception_ptr(
+      Error(Code::kMismatch, Stragglers::left_without_message(rank(), call.describe(), from, this == &context_.world()),
+            from)));
 }
 
 GroupOperation::Stragglers Group::stragglers(GroupOperation& operation) {

@@ -96,6 +96,7 @@ Task<void> Groups::collect() {
     Group& group = *entry->second;
     const auto next = std::next(entry);
     if (group.handles_are_gone() && may_close(group)) {
+      add_elsewhere(group, former_elsewhere_);
       leaving.push_back(std::move(entry->second));
       groups_.erase(entry);
     }
@@ -109,6 +110,20 @@ Task<void> Groups::close() {
   for (auto& entry : groups_) leaving.push_back(std::move(entry.second));
   groups_.clear();
   for (const auto& group : leaving) co_await group->close(Group::Memory::kMayBeRead);
+}
+
+std::set<int> Groups::members_elsewhere() const {
+  std::set<int> ranks = former_elsewhere_;
+  for (const auto& [id, group] : groups_) add_elsewhere(*group, ranks);
+  return ranks;
+}
+
+void Groups::add_elsewhere(const Group& group, std::set<int>& ranks) const {
+  const View& view = group.view();
+  if (view.hosts() == 1 || view.size() > kMostToTell) return;
+  for (const Member& member : view.members()) {
+    if (member.host != context_.self().host) ranks.insert(static_cast<int>(member.id));
+  }
 }
 
 Group* Groups::find(std::uint64_t id) noexcept {

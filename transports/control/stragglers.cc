@@ -20,6 +20,15 @@ Exchange* find_asked(MatchGroup& group, const WireId& operation) noexcept {
   return oldest.id().sequence == operation.sequence ? &oldest : nullptr;
 }
 
+// Which half of a message the exchange is.
+wire::WhereIs::Half half_of(Exchange& exchange) noexcept {
+  auto half = wire::WhereIs::kUnknown;
+  exchange.parts().for_each([&](const PostedRequest& request) {
+    half = request.kind() == PostedRequest::Kind::kRecv ? wire::WhereIs::kReceives : wire::WhereIs::kSends;
+  });
+  return half;
+}
+
 bool elsewhere(const MatchGroup& group, int rank) noexcept {
   return group.view->host_of(rank) != group.view->host_of(group.rank);
 }
@@ -125,14 +134,14 @@ StragglerDiagnosis Stragglers::diagnosis(std::uint64_t id, const WireId& operati
 void Stragglers::suspect(MatchGroup& group, Search& search, int rank) noexcept {
   search.diagnosis = {StragglerDiagnosis::Kind::kSilent, rank};
   if (++search.questions > group.view->size()) return;  // these ranks wait in a circle without this rank
-  if (const Exchange* const exchange = group.find(search.operation); exchange != nullptr) {
+  if (Exchange* const exchange = group.find(search.operation); exchange != nullptr) {
     ask_where(group, *exchange, rank);
   }
 }
 
 void Stragglers::survey(std::uint64_t id, const WireId& operation) noexcept {
   MatchGroup* const group = open_group(id);
-  const Exchange* const exchange = group == nullptr ? nullptr : group->find(operation);
+  Exchange* const exchange = group == nullptr ? nullptr : group->find(operation);
   if (exchange == nullptr) return;
   const int size = group->view->size();
   search_of(*group, operation).begun.assign(static_cast<std::size_t>(size), 0);
@@ -154,20 +163,37 @@ std::vector<int> Stragglers::not_begun(std::uint64_t id, const WireId& operation
 
 // --- questions ------------------------------------------------------------------------------------------------------------
 
-void Stragglers::ask_where(MatchGroup& group, const Exchange& exchange, int rank) noexcept {
-  channel_.send(mailbox_.world_rank(group, rank), {group.id, exchange.id()},
-                wire::WhereIs{exchange.fingerprint(), exchange.note().describe()});
+void Stragglers::ask_where(MatchGroup& group, Exchange& exchange, int rank) noexcept {
+  wire::WhereIs question;
+  question.fingerprint = exchange.fingerprint();
+  question.half = half_of(exchange);
+  question.call = exchange.note().describe();
+  channel_.send(mailbox_.world_rank(group, rank), {group.id, exchange.id()}, question);
+}
+
+// Whether this rank never makes, or never made, the call that a member on another host asks about.
+bool Stragglers::never_makes(const LastCalls& last, int from, const WireId& operation,
+                             const wire::WhereIs& question) noexcept {
+  if (!operation.is_pair())
+    return operation.sequence > last.collectives || last.was_another(operation.sequence, question.fingerprint);
+  const auto made = [&](bool sent) {
+    return last.made(from, operation.tag.step, sent, operation.sequence & ~kPairSequence);
+  };
+  switch (question.half) {
+    case wire::WhereIs::kSends: return !made(false);
+    case wire::WhereIs::kReceives: return !made(true);
+    case wire::WhereIs::kUnknown: break;
+  }
+  return !made(false) && !made(true);
 }
 
 void Stragglers::asked(int from, const ControlChannel::Subject& about, const wire::WhereIs& question) {
   // This rank has freed the group: every operation that it had begun has ended. One may have been another call than the asking
   // rank's: without elements, so that it exchanged nothing, or with a message that the asking rank does not expect yet.
-  if (const auto left = mailbox_.left(about.group)) {
-    const std::uint64_t sequence = about.operation.sequence;
-    const bool begun =
-        !about.operation.is_pair() && sequence <= left->last && !left->was_another(sequence, question.fingerprint);
-    channel_.send(from, {about.group, WireId(about.operation.sequence)},
-                  wire::OperationState{begun ? State::kFinished : State::kFreed, kNoPeer});
+  if (const LastCalls* const left = mailbox_.left(about.group); left != nullptr) {
+    if (aborts_.tell_of_left(about.group, from)) return;
+    const bool never = never_makes(*left, from, about.operation, question);
+    channel_.send(from, about, wire::OperationState{never ? State::kFreed : State::kFinished, kNoPeer});
     return;
   }
   MatchGroup* const group = mailbox_.find_group(about.group);
@@ -175,10 +201,14 @@ void Stragglers::asked(int from, const ControlChannel::Subject& about, const wir
     channel_.send(from, about, wire::OperationState{State::kNoGroup, kNoPeer});
     return;
   }
-  if (group->error) return;  // the asking rank gets the abort notice
+  if (group->error) return aborts_.tell(*group, from);  // the notice may have been lost with who should have relayed it
   const WireId operation = mailbox_.seen_from_here(*group, from, about.operation);
   if (const CallNote* const mine = group->other_call(operation.sequence, question.fingerprint); mine != nullptr) {
     mismatches_.end(*group, from, operation.sequence, mine->describe(), question.call);
+    return;
+  }
+  if (group->last_calls && never_makes(*group->last_calls, from, operation, question)) {
+    channel_.send(from, {group->id, operation}, wire::OperationState{State::kFreed, kNoPeer});
     return;
   }
   channel_.send(from, {group->id, operation}, state_of(*group, operation));
@@ -213,8 +243,9 @@ void Stragglers::answered(int from, const ControlChannel::Subject& about, const 
   const int answering = mailbox_.group_rank(*group, from);
   Search* const search = find_asking(*group, operation);
   if (search == nullptr) return;
-  if (state.state == State::kFreed && !operation.is_pair()) {
-    return end_by_freeing(*group, *group->find(operation), answering);
+  // Another member that waits for it may have a message of it under way: who follows a chain of waits does not judge.
+  if (const Exchange* const exchange = group->find(operation); state.state == State::kFreed && exchange != nullptr) {
+    return end_by_freeing(*group, *exchange, answering);
   }
   if (static_cast<std::size_t>(answering) < search->begun.size()) {
     search->begun[static_cast<std::size_t>(answering)] =
@@ -250,11 +281,18 @@ std::string Stragglers::freed_too_early(int rank, const std::string& call, std::
       rank, call, sequence, freed);
 }
 
+std::string Stragglers::left_without_message(int rank, const std::string& call, int left, bool finalized) {
+  return fmt::format("rank {} called {}, but rank {} has {} without the other half of it", rank, call, left,
+                     finalized ? "called aiacc_finalize" : "freed their group");
+}
+
 void Stragglers::end_by_freeing(MatchGroup& group, const Exchange& exchange, int freed) noexcept {
   wire::GroupAborted notice;
   notice.code = static_cast<std::int32_t>(Code::kMismatch);
   notice.rank = freed;
-  notice.sentence = freed_too_early(group.rank, exchange.note().describe(), exchange.id().sequence, freed);
+  const std::string call = exchange.note().describe();
+  notice.sentence = exchange.id().is_pair() ? left_without_message(group.rank, call, freed, mailbox_.is_world(group))
+                                            : freed_too_early(group.rank, call, exchange.id().sequence, freed);
   aborts_.end(group, notice, std::make_exception_ptr(Error(Code::kMismatch, notice.sentence, freed)));
 }
 

@@ -64,6 +64,8 @@ class Stragglers final {
 
   // The error sentence for a call that a member will never make because it has freed the group.
   static std::string freed_too_early(int rank, const std::string& call, std::uint64_t sequence, int freed);
+  // The same of a message. `finalized`: it has finalized, and not only freed the group.
+  static std::string left_without_message(int rank, const std::string& call, int left, bool finalized);
 
  private:
   // The diagnosis of an operation in progress.
@@ -81,7 +83,9 @@ class Stragglers final {
   Search* find_asking(MatchGroup& group, const WireId& operation) noexcept;
   int awaited(const MatchGroup& group, Exchange& exchange) noexcept;
   void suspect(MatchGroup& group, Search& search, int rank) noexcept;
-  void ask_where(MatchGroup& group, const Exchange& exchange, int rank) noexcept;
+  void ask_where(MatchGroup& group, Exchange& exchange, int rank) noexcept;
+  static bool never_makes(const LastCalls& last, int from, const WireId& operation,
+                          const wire::WhereIs& question) noexcept;
   void asked(int from, const ControlChannel::Subject& about, const wire::WhereIs& question);
   wire::OperationState state_of(MatchGroup& group, const WireId& operation) noexcept;
   void answered(int from, const ControlChannel::Subject& about, const wire::OperationState& state);

@@ -1,0 +1,236 @@
+// In virtual time: ranks that wait in groups for members that have freed them, finalized or gone, and for notices that these should
+// have relayed. They are told within a second who it is, and nobody is told so who waits for what is under way.
+#include <deque>
+#include <string>
+#include <vector>
+
+#include "base/error_about.h"
+#include "runtime/group/calls_test.h"
+#include "tests/sim_job.h"
+
+namespace aiacc::sim {
+namespace {
+
+using std::chrono::milliseconds;
+using std::chrono::seconds;
+using Placement = std::vector<std::uint32_t>;
+
+constexpr Duration kLimit = seconds(100);
+
+class LeaversJob : public SimJob {
+ public:
+  using SimJob::SimJob;
+
+  // A group of all ranks on each of them.
+  void make_groups() {
+    GroupOrder order;
+    for (int member = 0; member < size(); ++member) order.ranks.push_back(member);
+    Stop stop;
+    for (auto& rank : ranks) {
+      groups.push_back(nullptr);
+      finish_task(rank->context->groups().make(*view, order, &groups.back(), stop));
+    }
+  }
+  void free(int rank) {
+    groups[static_cast<std::size_t>(rank)]->handles_gone();
+    finish_task((*this)[rank].context->groups().collect());
+  }
+  GroupOperation& start(int rank, Group& group, const Call& call, std::size_t elements) {
+    std::vector<float>& memory = memory_.emplace_back(elements, 1.0f);
+    const Buffer buffer = elements == 0 ? Buffer{} : buffer_of(memory);
+    CallOptions options;
+    options.timeout = kLimit;
+    (*this)[rank].operations.push_back(group.prepare(call, buffer, buffer, &options));
+    (*this)[rank].lane.start(*(*this)[rank].operations.back());
+    return *(*this)[rank].operations.back();
+  }
+  GroupOperation& start(int rank, const Call& call, std::size_t elements = 0) {
+    return start(rank, *groups[static_cast<std::size_t>(rank)], call, elements);
+  }
+  GroupOperation& start_in_world(int rank, const Call& call, std::size_t elements = 0) {
+    return start(rank, (*this)[rank].context->world(), call, elements);
+  }
+  // As aiacc_finalize.
+  GroupOperation& finalize(int rank) {
+    (*this)[rank].context->world().say_last(1);
+    return start_in_world(rank, Call{});
+  }
+
+  std::vector<Group*> groups;
+
+ private:
+  void finish_task(Task<void> task) {
+    task.start();
+    EXPECT_TRUE(world.run_while_not([&] { return task.done(); }));
+    task.take();
+  }
+  std::deque<std::vector<float>> memory_;
+};
+
+void expect_named(const GroupOperation& operation, int left, const std::string& what) {
+  const Error error = error_of(operation);
+  EXPECT_EQ(error.code(), Code::kMismatch) << error.message();
+  EXPECT_EQ(error.peer(), left) << error.message();
+  EXPECT_NE(error.message().find("rank " + std::to_string(left) + " has " + what), std::string::npos)
+      << error.message();
+}
+
+class Leavers : public testing::TestWithParam<Placement> {};
+INSTANTIATE_TEST_SUITE_P(Placements, Leavers,
+                         testing::Values(Placement{0, 0}, Placement{0, 1}, Placement{0, 0, 1, 1},
+                                         Placement{0, 1, 0, 1, 2}, Placement{0, 1, 1, 1, 2}));
+
+// Every other rank receives from the last, which has sent two of three messages with each tag.
+TEST_P(Leavers, OfAGroupAreNamedToWhoReceivesFromThem) {
+  LeaversJob job(GetParam());
+  job.make_groups();
+  const int last = job.size() - 1;
+  for (const std::uint32_t tag : {0U, 7U}) {
+    for (int to = 0; to < last; ++to) {
+      for (int i = 0; i < 2; ++i) {
+        job.start(last, message_of(Collective::kSend, to, tag, 4), 4);
+        job.start(to, message_of(Collective::kRecv, last, tag, 4), 4);
+      }
+    }
+  }
+  job.finish();
+  job.free(last);
+  const Instant began = job.world.now();
+  GroupOperation& receive = job.start(0, message_of(Collective::kRecv, last, 7, 4), 4);
+  job.finish();
+  EXPECT_LT(job.world.now() - began, seconds(1));
+  expect_named(receive, last, "freed their group");
+}
+
+TEST_P(Leavers, OfTheJobAreNamedToWhoReceivesFromThem) {
+  LeaversJob job(GetParam());
+  const int last = job.size() - 1;
+  GroupOperation& ends = job.finalize(last);
+  GroupOperation& receive = job.start_in_world(0, message_of(Collective::kRecv, last, 7, 4), 4);
+  job.finish();
+  EXPECT_LT(job.elapsed(), seconds(1));
+  expect_named(receive, last, "called aiacc_finalize");
+  EXPECT_EQ(error_of(ends).message(), error_of(receive).message()) << "who finalizes is told too";
+}
+
+// A short message is received when its sender has finalized, and a long one takes longer than the first questions.
+TEST_P(Leavers, AreNotNamedToWhoReceivesWhatTheySentBefore) {
+  for (const std::size_t elements : {std::size_t{4}, std::size_t{4'000'000}}) {
+    LeaversJob job(GetParam());
+    const int last = job.size() - 1;
+    if (job.fabric && job.view->host_of(0) != job.view->host_of(last)) job.fabric->slow(last, 0, 2000);
+    const auto receive = [&] {
+      return &job.start_in_world(0, message_of(Collective::kRecv, last, 7, elements), elements);
+    };
+    const GroupOperation* received = elements > 4 ? receive() : nullptr;
+    GroupOperation& send = job.start_in_world(last, message_of(Collective::kSend, 0, 7, elements), elements);
+    ASSERT_TRUE(job.world.run_while_not([&] { return send.done(); }));
+    for (int rank = 1; rank <= last; ++rank) job.finalize(rank);
+    if (received == nullptr) received = receive();
+    ASSERT_TRUE(job.world.run_while_not([&] { return received->done(); }));
+    EXPECT_EQ(error_of(*received).message(), "");
+    job.finalize(0);
+    job.finish();
+    for (auto& rank : job.ranks) EXPECT_EQ(error_of(*rank->operations.back()).message(), "");
+  }
+}
+
+TEST(LeaversBetweenHosts, AreNamedToWhoSendsThemAMessageThatTheyDoNotTake) {
+  LeaversJob job({0, 1});
+  job.finalize(1);
+  GroupOperation& send = job.start_in_world(0, message_of(Collective::kSend, 1, 7, 1'000'000), 1'000'000);
+  job.finish();
+  EXPECT_LT(job.elapsed(), seconds(1));
+  expect_named(send, 1, "called aiacc_finalize");
+}
+
+// Rank 0 waits for rank 1, which waits for a message of rank 2, which has left and whose message is under way to rank 1.
+TEST(LeaversBetweenHosts, AreNotBlamedByWhoWaitsForThemThroughOthers) {
+  LeaversJob job({0, 1, 2});
+  job.fabric->slow(2, 1, 100'000);
+  GroupOperation& first = job.start_in_world(0, message_of(Collective::kRecv, 1, 7, 4), 4);
+  GroupOperation& second = job.start_in_world(1, message_of(Collective::kRecv, 2, 7, 40'000), 40'000);
+  GroupOperation& send = job.start_in_world(2, message_of(Collective::kSend, 1, 7, 40'000), 40'000);
+  ASSERT_TRUE(job.world.run_while_not([&] { return send.done(); }));
+  job.finalize(2);
+  ASSERT_TRUE(job.world.run_while_not([&] { return second.done(); }));
+  EXPECT_EQ(error_of(second).message(), "");
+  job.start_in_world(1, message_of(Collective::kSend, 0, 7, 4), 4);
+  ASSERT_TRUE(job.world.run_while_not([&] { return first.done(); }));
+  EXPECT_EQ(error_of(first).message(), "");
+}
+
+// Both ranks of a host have freed the group, the first before the second, so that it keeps its part of it.
+TEST(LeaversBetweenHosts, OfAWholeHostAreNamedToAllInACollective) {
+  for (const bool small : {false, true}) {
+    LeaversJob job({0, 0, 1, 1});
+    job.make_groups();
+    for (int rank = 0; rank < 4; ++rank) job.start(rank, Call{});
+    job.finish();
+    for (const int rank : {2, 3}) job.free(rank);
+    const Instant began = job.world.now();
+    const std::size_t elements = small ? 1 : 100'000;
+    std::vector<GroupOperation*> calls;
+    for (const int rank : {0, 1})
+      calls.push_back(&job.start(rank, call_of(Collective::kAllreduce, elements), elements));
+    job.finish();
+    EXPECT_LT(job.world.now() - began, seconds(1));
+    for (const GroupOperation* const call : calls) {
+      const Error error = error_of(*call);
+      EXPECT_EQ(error.code(), Code::kMismatch) << error.message();
+      EXPECT_GE(error.peer(), 2) << error.message();
+    }
+  }
+}
+
+// Rank 0 tells the ranks at distances 1, 2 and 4 of the end, and all of them have freed the group.
+TEST(LeaversBetweenHosts, RelayTheEndOfAGroup) {
+  LeaversJob job({0, 1, 2, 3, 4, 5, 6, 7});
+  job.make_groups();
+  GroupOperation& receive = job.start(3, message_of(Collective::kRecv, 5, 7, 4), 4);
+  for (const int rank : {1, 2, 4, 6, 7}) job.free(rank);
+  job.groups[0]->abort_by_user("its end");
+  ASSERT_TRUE(job.world.run_while_not([&] { return receive.done(); }));
+  EXPECT_LT(job.elapsed(), milliseconds(200)) << "before it asks";
+  EXPECT_EQ(error_of(receive).message(), "rank 0 aborted " + job.groups[0]->describe() + ": its end");
+}
+
+// Who has freed a group that had ended tells what ended it, and not that it has freed it.
+TEST(LeaversBetweenHosts, TellWhoAsksWhatEndedTheGroup) {
+  for (const bool freed : {false, true}) {
+    FabricModel model;
+    model.detection = seconds(50);
+    LeaversJob job({0, 1, 2, 3, 4, 5, 6, 7}, 1, model);
+    job.make_groups();
+    const std::string said = "rank 0 aborted " + job.groups[0]->describe() + ": its end";
+    GroupOperation& receive = job.start(3, message_of(Collective::kRecv, 0, 7, 4), 4);
+    job.groups[0]->abort_by_user("its end");
+    for (const int rank : {1, 2, 4, 6, 7}) job.world.kill(job[rank].loop.node());
+    if (freed) job.free(0);
+    ASSERT_TRUE(job.world.run_while_not([&] { return receive.done(); }));
+    EXPECT_LT(job.elapsed(), seconds(1));
+    EXPECT_EQ(error_of(receive).message(), said);
+  }
+}
+
+// Rank 0 ends the group and dies at once. A call of rank 1 is the first to find that on its host, and that rank dies when it has
+// returned.
+TEST(LeaversBetweenHosts, WhoFindsTheEndAsItBeginsACallHasToldItBeforeThatReturns) {
+  FabricModel model;
+  model.detection = seconds(50);
+  LeaversJob job({0, 0, 1, 1}, 1, model);
+  for (const int rank : {2, 3}) job.start_in_world(rank, message_of(Collective::kRecv, 0, 7, 4), 4);
+  job.world.run_until(after(job.began, milliseconds(1)));
+  const Error full(Code::kSystem, "the disk of rank 0 is full", 0);
+  job[0].context->world().abort(std::make_exception_ptr(full));
+  job.world.kill(job[0].loop.node());
+  GroupOperation& call = job.start_in_world(1, Call{});
+  ASSERT_TRUE(job.world.run_while_not([&] { return call.done(); }));
+  job.world.kill(job[1].loop.node());
+  job.finish();
+  EXPECT_LT(job.elapsed(), seconds(2));
+  for (const int rank : {2, 3}) EXPECT_EQ(error_of(*job[rank].operations[0]).message(), full.message());
+}
+
+}  // namespace
+}  // namespace aiacc::sim
