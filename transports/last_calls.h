@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <array>
 #include <cstdint>
+#include <utility>
 #include <vector>
 
 #include "transports/past_calls.h"
@@ -30,6 +31,11 @@ struct LastCalls {
   bool was_another(std::uint64_t sequence, std::uint64_t fingerprint) const noexcept {
     const std::uint64_t mine = fingerprints[sequence % PastCalls::kMost];
     return sequence <= collectives && collectives - sequence < PastCalls::kMost && mine != 0 && mine != fingerprint;
+  }
+  // Returns how many there were.
+  std::size_t forget_pairs() noexcept {
+    pairs_are_known = false;
+    return std::exchange(pairs, {}).size();
   }
   // Whether it made, or may have made, its half of message `number` of the pair: `sent` tells which half that is.
   bool made(int rank, std::uint32_t tag, bool sent, std::uint64_t number) const noexcept {

@@ -80,13 +80,17 @@ class Mailbox final {
   Loop& loop() const noexcept { return loop_; }
 
   // --- groups ------------------------------------------------------------------------------------------------------------
+  // So many groups that this rank left last are known. Their messages are counted for the last of them that had at most so many pairs
+  // and tags together: 384 KiB.
+  static constexpr std::size_t kForgotten = 4096;
+  static constexpr std::size_t kForgottenPairs = 16 << 10;
   // Registers this rank as `rank` of `view`. The first Exchange does so implicitly; joining earlier lets this rank
   // relay aborts before its first operation.
   void join(const ViewPtr& view, int rank);
-  // This rank makes no call in the group but those: members that wait for another one are notified.
+  // This rank makes no call in the group but those.
   void say_last(std::uint64_t group, LastCalls last) noexcept;
-  // This rank has left the group, in which it made those calls: later messages for it are dropped.
-  void forget(std::uint64_t group, LastCalls last = {}) noexcept;
+  // This rank has left the group: later messages for it are dropped. Without say_last() its last collective was `last`.
+  void forget(std::uint64_t group, std::uint64_t last = ~std::uint64_t{0}) noexcept;
   // Of a group that this rank left not long ago; null of any other.
   const LastCalls* left(std::uint64_t group) const noexcept;
   // The error that ended the group, or null.
@@ -175,6 +179,7 @@ class Mailbox final {
   void tell_observer(MatchGroup& group, const MessageHeader& header) noexcept;
   bool disagrees(MatchGroup& group, int from, const MessageHeader& header);
   void drop_placed(MatchGroup& group) noexcept;
+  void keep_last(MatchGroup& left, std::uint64_t last);
   MessageReceiver::Placement place_for(ReceiveRecord& record, int from, const MessageHeader& header);
   bool record_placed(int from, const MessageHeader& header) noexcept;
 
@@ -187,9 +192,9 @@ class Mailbox final {
   std::map<std::uint64_t, MatchGroup> groups_;
   // The groups that this rank left last, so that late messages do not recreate their state. Few messages can be late:
   // abort notices, questions, and messages that were never received.
-  static constexpr std::size_t kForgotten = 4096;
   std::map<std::uint64_t, LastCalls> forgotten_;
   std::deque<std::uint64_t> forgotten_in_order_;
+  std::size_t forgotten_pairs_ = 0;  // what they have in LastCalls::pairs
   Ignored ignored_;
   std::vector<Placing> placing_;  // seldom more than one for a peer
 };

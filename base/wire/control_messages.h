@@ -42,9 +42,10 @@ struct CallsDiffer {
 // How far is the receiver with this operation?
 struct WhereIs {
   static constexpr std::uint16_t kType = 413;
-  enum Half : std::uint8_t { kUnknown = 0, kSends = 1, kReceives = 2 };
+  // Of a message between the sender of the question and the receiver, what the sender waits for.
+  enum Half : std::uint8_t { kOther = 0, kReceive = 1, kSend = 2 };
   std::uint64_t fingerprint = 0;  // the sender's call
-  Half half = kUnknown;           // of a message of a pair
+  Half half = kOther;             // that the receiver must call; kOther: none, or it is not between these two
   std::string call;
   auto fields() { return std::tie(fingerprint, half, call); }
 };

@@ -82,7 +82,7 @@ Group::~Group() {
   if (!spans_hosts()) return;
   small_calls_.reset();  // before what it refers to
   team_.mailbox->observe_unexpected(view_->id(), nullptr);
-  context_.messenger()->forget(view_->id(), last_calls(collectives()));
+  context_.messenger()->forget(view_->id(), collectives());
 }
 
 LastCalls Group::last_calls(std::uint64_t last) const {
@@ -96,13 +96,12 @@ LastCalls Group::last_calls(std::uint64_t last) const {
   return calls;
 }
 
-// Other members are told when they ask.
 void Group::say_last(std::uint64_t more) noexcept {
   if (std::exchange(said_last_, true)) return;
   if (board_ != nullptr) board_->say_last();
   if (!spans_hosts()) return;
   try {
-    team_.mailbox->say_last(view_->id(), last_calls(collectives() + more));
+    context_.messenger()->say_last(view_->id(), last_calls(collectives() + more));
   } catch (const std::bad_alloc&) {  // they wait for their time-out
   }
 }

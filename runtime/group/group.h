@@ -81,7 +81,8 @@ class Group final : private GroupBoard::Observer,
     say_last(0);
     return board_ == nullptr || board_->all_are_done(gone);
   }
-  // On the lane's thread, when nothing runs: this member makes only so many more calls, which are collectives.
+  // On the lane's thread, when nothing runs: this member makes only so many more calls, which are collectives. Who waits for another
+  // call of it is told.
   void say_last(std::uint64_t more) noexcept;
 
   // --- any thread ------------------------------------------------------------------------------------------------------
@@ -191,6 +192,9 @@ class Group final : private GroupBoard::Observer,
   // --- the lane's thread -----------------------------------------------------------------------------------------------
   // Straggler diagnosis of an operation: investigate() starts it; stragglers() is the result so far.
   void investigate(GroupOperation& operation) noexcept;
+  // Ends the group if the operation waits for a member of this host that has left: costs a few looks into memory.
+  void look_for_leavers(const GroupOperation& operation) noexcept;
+  bool shares_host() const noexcept { return board_ != nullptr; }
   GroupOperation::Stragglers stragglers(GroupOperation& operation);
   // Aborts the group with `error`; only the first error counts.
   void abort(std::exception_ptr error) noexcept;
@@ -283,9 +287,9 @@ class Group final : private GroupBoard::Observer,
   std::atomic<int> outstanding_{0};
   std::atomic<bool> handles_gone_{false};
   Stop stop_;
-  bool ended_ = false;  // the first error is known
+  bool ended_ = false;     // the first error is known
+  bool reported_ = false;  // and it has been reported to this rank's user
   bool said_last_ = false;
-  bool reported_ = false;        // and it has been reported to this rank's user
   bool open_ = false;            // all members of this host have created the group
   std::atomic<int> waiting_{0};  // calls that are no operations
   // Running operations, by line, and how many of them are receives.

@@ -18,8 +18,9 @@ constexpr std::uint32_t kFlag = 0;
 constexpr std::uint32_t kCodeAndPeer = 1;
 constexpr std::uint32_t kText = 2;
 constexpr std::uint32_t kWords = 16;
-// In the line of arrivals, whose word 0 is the sequence: 1 once the member is done with the group.
-constexpr std::uint32_t kDoneWord = 1;  // 0, or one of these
+// In the line of arrivals, whose word 0 is the sequence: 0; kSendsNoMore once the member sends no message any more; kDone once it is done
+// with the group.
+constexpr std::uint32_t kDoneWord = 1;
 constexpr std::uint64_t kDone = 1, kSendsNoMore = 2;
 // In the same line: the ranks that the abort's error is about, one bit for each rank of the group up to 895.
 constexpr std::uint32_t kAbout = 2;
@@ -136,15 +137,17 @@ void GroupBoard::say_last() noexcept {
 
 bool GroupBoard::has_said_last(int member) const noexcept {
   return member != me_ && is_found(member) &&
-         (line_of(member, kArrivals).word[kDoneWord].load(std::memory_order_acquire) == kSendsNoMore ||
-          is_done(member));
+         line_of(member, kArrivals).word[kDoneWord].load(std::memory_order_acquire) != 0;
+}
+
+bool GroupBoard::keeps_lines(int member) const noexcept {
+  const auto at = static_cast<std::size_t>(member);
+  return domain_.find_lines(local_[at], key_, kLines) == lines_[at];
 }
 
 // The word is read before the lines are looked up: if the lines belong to the group afterwards, they did when it was read.
 bool GroupBoard::is_done(int member) const noexcept {
-  const auto at = static_cast<std::size_t>(member);
-  if (line_of(member, kArrivals).word[kDoneWord].load(std::memory_order_acquire) == kDone) return true;
-  return domain_.find_lines(local_[at], key_, kLines) != lines_[at];
+  return line_of(member, kArrivals).word[kDoneWord].load(std::memory_order_acquire) == kDone || !keeps_lines(member);
 }
 
 void GroupBoard::post_abort(const std::exception_ptr& error) noexcept {

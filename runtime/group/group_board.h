@@ -73,6 +73,8 @@ class GroupBoard final : private Root::Owner {
   void say_last() noexcept;
   // Whether a member, by its index, has said so, or is done.
   bool has_said_last(int member) const noexcept;
+  // Whether its lines are the group's: then they were so when they were read before.
+  bool keeps_lines(int member) const noexcept;
   // Records that this member is done with the group. True when all members are, except dead ones (`gone`, by rank in
   // the group): then the board may be destroyed. May be called repeatedly.
   template <class Gone>

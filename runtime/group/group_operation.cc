@@ -95,6 +95,7 @@ void GroupOperation::end_once_told() noexcept {
   } catch (const std::bad_alloc&) {
     return end();
   }
+  group_.context().watch().add_ending();
   telling_->start();
 }
 
@@ -170,6 +171,8 @@ Task<void> GroupOperation::wait_for_abort_reason(Group& group) {
 void GroupOperation::root_ended(Root&, std::exception_ptr error) noexcept {
   if (telling_ == nullptr) return over(std::move(error));
   telling_.reset();
+  group_.context().watch().remove_ending();
+  group_.context().operation_ended();
   end();
 }
 

@@ -121,8 +121,9 @@ class GroupOperation final : public RequestedWork,
   OperationLine* line = nullptr;
   Instant due{};  // its place in the schedule
   std::pair<Instant, std::uint64_t> heap_key() const noexcept { return {due, sequence()}; }
-  Instant late_at{};       // for the oldest of a line
-  bool is_oldest = false;  // was the oldest of its line at the watch's last look
+  Instant late_at{};             // for the oldest of a line
+  Instant next_glance = kNever;  // the same: when to look for members of this host that have left
+  bool is_oldest = false;        // was the oldest of its line at the watch's last look
   bool was_asked_about = false;
   bool reported_late = false;
   // For a recv: the cycle of receivers that it belongs to, if any.

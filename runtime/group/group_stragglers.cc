@@ -31,11 +31,10 @@ bool Group::crosses_hosts(const GroupOperation& operation) const noexcept {
 void Group::investigate(GroupOperation& operation) noexcept {
   try {
     if (&operation == oldest_receive()) look_for_cyclic_receives(operation);
-    end_if_freed(operation);
-    end_if_nobody_sends(operation);
   } catch (const std::bad_alloc&) {  // without memory there is no search
     search_.reset();
   }
+  look_for_leavers(operation);
   if (!crosses_hosts(operation)) return;
   // Nobody knows of one that waits for its turn: what holds up the oldest holds up that.
   const bool waits = !is_message(operation.call().kind) && start_window_.makes_wait(operation.sequence());
@@ -43,6 +42,14 @@ void Group::investigate(GroupOperation& operation) noexcept {
   context_.messenger()->stragglers().investigate(view_->id(), asked.wire_id());
   if (operation.last_question() && operation.call().kind == Collective::kBarrier) {
     context_.messenger()->stragglers().survey(view_->id(), operation.wire_id());
+  }
+}
+
+void Group::look_for_leavers(const GroupOperation& operation) noexcept {
+  try {
+    end_if_freed(operation);
+    end_if_nobody_sends(operation);
+  } catch (const std::bad_alloc&) {  // the next look may have more
   }
 }
 
@@ -68,6 +75,7 @@ void Group::end_if_nobody_sends(const GroupOperation& operation) {
   const int from = call.kind == Collective::kRecv ? call.root : call.from;
   const int member = from == rank() ? -1 : intra_messages_->member_of(from);
   if (member < 0 || !board_->has_said_last(member) || !intra_messages_->waits_for_more(member)) return;
+  if (!board_->keeps_lines(member)) return;
   abort(std::make_exception_ptr(
       Error(Code::kMismatch, Stragglers::left_without_message(rank(), call.describe(), from, this == &context_.world()),
             from)));

@@ -120,8 +120,9 @@ std::set<int> Groups::members_elsewhere() const {
 
 void Groups::add_elsewhere(const Group& group, std::set<int>& ranks) const {
   const View& view = group.view();
-  if (view.hosts() == 1 || view.size() > kMostToTell) return;
+  if (view.hosts() == 1 || view.size() > static_cast<int>(kMostToTell)) return;
   for (const Member& member : view.members()) {
+    if (ranks.size() >= kMostToTell) return;
     if (member.host != context_.self().host) ranks.insert(static_cast<int>(member.id));
   }
 }

@@ -53,9 +53,9 @@ class Groups {
   // Closes all groups. Nothing runs in them, and their members have passed a barrier.
   Task<void> close();
 
-  // Ranks of the world on other hosts that share a group of at most kMostToTell members with this one, or did until this one
-  // freed it.
-  static constexpr int kMostToTell = 64;
+  // Ranks of the world on other hosts, at most kMostToTell, that share a group of at most so many members with this one, or did until
+  // this one freed it.
+  static constexpr std::size_t kMostToTell = 64;
   std::set<int> members_elsewhere() const;
 
   Group* find(std::uint64_t id) noexcept;

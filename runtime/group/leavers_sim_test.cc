@@ -1,12 +1,11 @@
 // In virtual time: ranks that wait in groups for members that have freed them, finalized or gone, and for notices that these should
-// have relayed. They are told within a second who it is, and nobody is told so who waits for what is under way.
-#include <deque>
+// have relayed. They are told soon who it is, and nobody is told so who waits for what is under way.
+#include <algorithm>
 #include <string>
 #include <vector>
 
 #include "base/error_about.h"
-#include "runtime/group/calls_test.h"
-#include "tests/sim_job.h"
+#include "runtime/group/leavers_test.h"
 
 namespace aiacc::sim {
 namespace {
@@ -14,58 +13,6 @@ namespace {
 using std::chrono::milliseconds;
 using std::chrono::seconds;
 using Placement = std::vector<std::uint32_t>;
-
-constexpr Duration kLimit = seconds(100);
-
-class LeaversJob : public SimJob {
- public:
-  using SimJob::SimJob;
-
-  // A group of all ranks on each of them.
-  void make_groups() {
-    GroupOrder order;
-    for (int member = 0; member < size(); ++member) order.ranks.push_back(member);
-    Stop stop;
-    for (auto& rank : ranks) {
-      groups.push_back(nullptr);
-      finish_task(rank->context->groups().make(*view, order, &groups.back(), stop));
-    }
-  }
-  void free(int rank) {
-    groups[static_cast<std::size_t>(rank)]->handles_gone();
-    finish_task((*this)[rank].context->groups().collect());
-  }
-  GroupOperation& start(int rank, Group& group, const Call& call, std::size_t elements) {
-    std::vector<float>& memory = memory_.emplace_back(elements, 1.0f);
-    const Buffer buffer = elements == 0 ? Buffer{} : buffer_of(memory);
-    CallOptions options;
-    options.timeout = kLimit;
-    (*this)[rank].operations.push_back(group.prepare(call, buffer, buffer, &options));
-    (*this)[rank].lane.start(*(*this)[rank].operations.back());
-    return *(*this)[rank].operations.back();
-  }
-  GroupOperation& start(int rank, const Call& call, std::size_t elements = 0) {
-    return start(rank, *groups[static_cast<std::size_t>(rank)], call, elements);
-  }
-  GroupOperation& start_in_world(int rank, const Call& call, std::size_t elements = 0) {
-    return start(rank, (*this)[rank].context->world(), call, elements);
-  }
-  // As aiacc_finalize.
-  GroupOperation& finalize(int rank) {
-    (*this)[rank].context->world().say_last(1);
-    return start_in_world(rank, Call{});
-  }
-
-  std::vector<Group*> groups;
-
- private:
-  void finish_task(Task<void> task) {
-    task.start();
-    EXPECT_TRUE(world.run_while_not([&] { return task.done(); }));
-    task.take();
-  }
-  std::deque<std::vector<float>> memory_;
-};
 
 void expect_named(const GroupOperation& operation, int left, const std::string& what) {
   const Error error = error_of(operation);
@@ -158,6 +105,92 @@ TEST(LeaversBetweenHosts, AreNotBlamedByWhoWaitsForThemThroughOthers) {
   job.start_in_world(1, message_of(Collective::kSend, 0, 7, 4), 4);
   ASSERT_TRUE(job.world.run_while_not([&] { return first.done(); }));
   EXPECT_EQ(error_of(first).message(), "");
+}
+
+// Rank 0 waits for rank 1, which waits for rank 2, which has left. Its messages to both are under way, and the one to rank 0 has the
+// number and tag of the one that rank 0 is asked about.
+TEST(LeaversBetweenHosts, AreNotBlamedForAMessageOfAnotherPair) {
+  LeaversJob job({0, 1, 2});
+  for (const int to : {0, 1}) job.fabric->slow(2, to, 400'000);
+  std::vector<const GroupOperation*> all;
+  const auto start = [&](int rank, Collective kind, int other, std::size_t count) {
+    return all.emplace_back(&job.start_in_world(rank, message_of(kind, other, 7, count), count));
+  };
+  start(0, Collective::kSend, 1, 1'000'000);
+  start(0, Collective::kRecv, 2, 4);
+  const GroupOperation* const first = start(1, Collective::kRecv, 2, 4);
+  const GroupOperation* const sends[] = {start(2, Collective::kSend, 1, 4), start(2, Collective::kSend, 0, 4)};
+  ASSERT_TRUE(job.world.run_while_not([&] { return sends[0]->done() && sends[1]->done(); }));
+  for (const int to : {0, 1}) job.fabric->slow(2, to, 1);
+  job.finalize(2);
+  ASSERT_TRUE(job.world.run_while_not([&] { return first->done(); }));
+  start(1, Collective::kRecv, 0, 1'000'000);
+  ASSERT_TRUE(job.world.run_while_not(
+      [&] { return std::all_of(all.begin(), all.end(), [](const auto* each) { return each->done(); }); }));
+  for (const GroupOperation* const each : all) EXPECT_EQ(error_of(*each).message(), "");
+}
+
+// The next question is due 64 s after the beginning.
+TEST_P(Leavers, AreNamedToWhoHasWaitedForLong) {
+  for (const bool freed : {false, true}) {
+    LeaversJob job(GetParam());
+    job.make_groups();
+    const int last = job.size() - 1;
+    const Call call = message_of(Collective::kRecv, last, 7, 4);
+    GroupOperation& receive = freed ? job.start(0, call, 4) : job.start_in_world(0, call, 4);
+    job.world.run_until(after(job.began, seconds(35)));
+    freed ? job.free(last) : void(job.finalize(last));
+    ASSERT_TRUE(job.world.run_while_not([&] { return receive.done(); }));
+    EXPECT_LT(job.elapsed(), seconds(37));
+    expect_named(receive, last, freed ? "freed their group" : "called aiacc_finalize");
+  }
+}
+
+TEST_P(Leavers, AreNamedToWhoHasWaitedForLongInACollective) {
+  LeaversJob job(GetParam());
+  job.make_groups();
+  const int last = job.size() - 1;
+  std::vector<const GroupOperation*> calls;
+  for (int rank = 0; rank < last; ++rank)
+    calls.push_back(&job.start(rank, call_of(Collective::kAllreduce, 10'000), 10'000));
+  job.world.run_until(after(job.began, seconds(35)));
+  job.free(last);
+  job.finish();
+  EXPECT_LT(job.elapsed(), seconds(37));
+  for (const GroupOperation* const call : calls) {
+    EXPECT_EQ(error_of(*call).code(), Code::kMismatch);
+    EXPECT_EQ(error_of(*call).peer(), last);
+  }
+}
+
+// Rank 1 has received nothing, and what rank 0 sends it needs no receive to end.
+TEST(LeaversBetweenHosts, AreNotNamedToWhoSendsThemAShortMessage) {
+  LeaversJob job({0, 1});
+  job.fabric->slow(0, 1, 400'000);
+  job.finalize(1);
+  GroupOperation& send = job.start_in_world(0, message_of(Collective::kSend, 1, 7, 4), 4);
+  ASSERT_TRUE(job.world.run_while_not([&] { return send.done(); }));
+  EXPECT_EQ(error_of(send).message(), "");
+  job.finalize(0);
+  job.finish();
+  for (auto& rank : job.ranks) EXPECT_EQ(error_of(*rank->operations.back()).message(), "");
+}
+
+// A call that finds the group's end as it begins is waited for until it has ended.
+TEST(LeaversBetweenHosts, AreNotIdleWhileACallHasToTellTheEnd) {
+  LeaversJob job({0, 1});
+  job.fabric->slow(0, 1, 400'000);
+  job[0].context->world().abort_by_user("its end");
+  GroupOperation& call = job.start_in_world(0, Call{});
+  job.world.run_until(after(job.began, milliseconds(1)));
+  ASSERT_FALSE(call.done());
+  Stop stop;
+  Task<void> idle = job[0].context->become_idle(stop);
+  idle.start();
+  EXPECT_FALSE(idle.done());
+  ASSERT_TRUE(job.world.run_while_not([&] { return idle.done(); }));
+  EXPECT_TRUE(call.done());
+  idle.take();
 }
 
 // Both ranks of a host have freed the group, the first before the second, so that it keeps its part of it.

@@ -59,7 +59,7 @@ void Aborts::relay(const MatchGroup& group) noexcept {
 
 // This rank's neighbours in the binomial graph, as ranks of the world: those whose distance is a power of two, in both directions.
 // Who relays nothing any more has its own neighbours in its place.
-std::set<int> Aborts::neighbours(const MatchGroup& group) const noexcept {
+std::set<int> Aborts::neighbours(const MatchGroup& group) const {
   const int size = group.view->size();
   std::set<int> found, seen{group.rank};
   std::vector<int> relays{group.rank};
@@ -83,20 +83,23 @@ std::set<int> Aborts::neighbours(const MatchGroup& group) const noexcept {
 }
 
 void Aborts::forget(std::uint64_t id) noexcept {
-  const auto notice = notices_.find(id);
-  const MatchGroup* const group = mailbox_.find_group(id);
-  if (group != nullptr && group->view != nullptr) {
-    const auto [place, is_new] = left_.try_emplace(id);
-    if (is_new) left_in_order_.push_back(id);
-    const std::set<int> told = neighbours(*group);
-    place->second.neighbours.assign(told.begin(), told.end());
-    if (notice != notices_.end()) place->second.notice = notice->second.message;
-    if (left_in_order_.size() > kMostLeft) {
-      left_.erase(left_in_order_.front());
-      left_in_order_.pop_front();
-    }
+  try {
+    const MatchGroup* const group = mailbox_.find_group(id);
+    if (group != nullptr && group->view != nullptr) keep_left(*group);
+  } catch (const std::bad_alloc&) {  // it relays no notice of its end
   }
-  if (notice != notices_.end()) notices_.erase(notice);
+  notices_.erase(id);
+}
+
+void Aborts::keep_left(const MatchGroup& group) {
+  const std::set<int> told = neighbours(group);
+  Left left{{told.begin(), told.end()}, std::nullopt};
+  if (const auto notice = notices_.find(group.id); notice != notices_.end()) left.notice = notice->second.message;
+  if (!left_.insert_or_assign(group.id, std::move(left)).second) return;
+  left_in_order_.push_back(group.id);
+  if (left_in_order_.size() <= Mailbox::kForgotten) return;
+  left_.erase(left_in_order_.front());
+  left_in_order_.pop_front();
 }
 
 void Aborts::relay_of_left(int from, std::uint64_t id, const wire::GroupAborted& notice) {

@@ -57,7 +57,8 @@ class Aborts final {
   void stop(MatchGroup& group, const wire::GroupAborted& notice, std::exception_ptr error) noexcept;
   void end_by_loss(MatchGroup& group, int rank, const Error& cause) noexcept;
   void relay(const MatchGroup& group) noexcept;
-  std::set<int> neighbours(const MatchGroup& group) const noexcept;
+  std::set<int> neighbours(const MatchGroup& group) const;
+  void keep_left(const MatchGroup& group);
   void relay_of_left(int from, std::uint64_t group, const wire::GroupAborted& notice);
 
   ControlChannel& channel_;
@@ -65,12 +66,11 @@ class Aborts final {
   Peers& peers_;
   Observer* observer_ = nullptr;
   std::map<std::uint64_t, Notice> notices_;  // of groups that have ended
-  // Groups that this rank left last, among them those that ended.
+  // Groups that this rank left last, Mailbox::kForgotten of them, among them those that ended.
   struct Left {
     std::vector<int> neighbours;  // ranks of the world
     std::optional<wire::GroupAborted> notice;
   };
-  static constexpr std::size_t kMostLeft = 1024;
   std::map<std::uint64_t, Left> left_;
   std::deque<std::uint64_t> left_in_order_;
 };

@@ -20,11 +20,16 @@ Exchange* find_asked(MatchGroup& group, const WireId& operation) noexcept {
   return oldest.id().sequence == operation.sequence ? &oldest : nullptr;
 }
 
-// Which half of a message the exchange is.
-wire::WhereIs::Half half_of(Exchange& exchange) noexcept {
-  auto half = wire::WhereIs::kUnknown;
+// The half of this message without which it cannot end: what the other rank of the pair must call. A send that does not wait for its
+// CTS ends without a receive.
+wire::WhereIs::Half missing_half(Exchange& exchange) noexcept {
+  auto half = wire::WhereIs::kOther;
   exchange.parts().for_each([&](const PostedRequest& request) {
-    half = request.kind() == PostedRequest::Kind::kRecv ? wire::WhereIs::kReceives : wire::WhereIs::kSends;
+    if (request.kind() == PostedRequest::Kind::kRecv) {
+      half = wire::WhereIs::kSend;
+    } else if (static_cast<const PostedSend&>(request).awaits_cts()) {
+      half = wire::WhereIs::kReceive;
+    }
   });
   return half;
 }
@@ -166,25 +171,34 @@ std::vector<int> Stragglers::not_begun(std::uint64_t id, const WireId& operation
 void Stragglers::ask_where(MatchGroup& group, Exchange& exchange, int rank) noexcept {
   wire::WhereIs question;
   question.fingerprint = exchange.fingerprint();
-  question.half = half_of(exchange);
+  // The number and tag of a message say nothing about messages of another pair, which a chain of waits may lead to.
+  if (exchange.id().is_pair() && exchange.id().peer == rank) question.half = missing_half(exchange);
   question.call = exchange.note().describe();
   channel_.send(mailbox_.world_rank(group, rank), {group.id, exchange.id()}, question);
 }
 
-// Whether this rank never makes, or never made, the call that a member on another host asks about.
-bool Stragglers::never_makes(const LastCalls& last, int from, const WireId& operation,
-                             const wire::WhereIs& question) noexcept {
+// Whether this rank, which makes no other calls in the group than those, has not made what a member on another host waits for.
+bool Stragglers::never_makes(const LastCalls& last, int from, const Question& question) noexcept {
+  const WireId& operation = question.operation;
   if (!operation.is_pair())
     return operation.sequence > last.collectives || last.was_another(operation.sequence, question.fingerprint);
-  const auto made = [&](bool sent) {
-    return last.made(from, operation.tag.step, sent, operation.sequence & ~kPairSequence);
-  };
-  switch (question.half) {
-    case wire::WhereIs::kSends: return !made(false);
-    case wire::WhereIs::kReceives: return !made(true);
-    case wire::WhereIs::kUnknown: break;
+  if (question.half == wire::WhereIs::kOther) return false;
+  const bool sent = question.half == wire::WhereIs::kSend;
+  return !last.made(from, operation.tag.step, sent, operation.sequence & ~kPairSequence);
+}
+
+void Stragglers::tell_never_made(int from, std::uint64_t group, const WireId& operation) noexcept {
+  channel_.send(from, {group, operation}, wire::OperationState{State::kFreed, kNoPeer});
+}
+
+// Who asked before this rank made its last call may not ask again for long.
+void Stragglers::say_last(std::uint64_t group, const LastCalls& last) noexcept {
+  const auto asked = asked_.find(group);
+  if (asked == asked_.end()) return;
+  for (const auto& [who, question] : asked->second) {
+    if (never_makes(last, who.first, question)) tell_never_made(who.first, group, question.operation);
   }
-  return !made(false) && !made(true);
+  asked_.erase(asked);
 }
 
 void Stragglers::asked(int from, const ControlChannel::Subject& about, const wire::WhereIs& question) {
@@ -192,8 +206,10 @@ void Stragglers::asked(int from, const ControlChannel::Subject& about, const wir
   // rank's: without elements, so that it exchanged nothing, or with a message that the asking rank does not expect yet.
   if (const LastCalls* const left = mailbox_.left(about.group); left != nullptr) {
     if (aborts_.tell_of_left(about.group, from)) return;
-    const bool never = never_makes(*left, from, about.operation, question);
-    channel_.send(from, about, wire::OperationState{never ? State::kFreed : State::kFinished, kNoPeer});
+    if (never_makes(*left, from, {about.operation, question.fingerprint, question.half})) {
+      return tell_never_made(from, about.group, about.operation);
+    }
+    channel_.send(from, about, wire::OperationState{State::kFinished, kNoPeer});
     return;
   }
   MatchGroup* const group = mailbox_.find_group(about.group);
@@ -207,9 +223,12 @@ void Stragglers::asked(int from, const ControlChannel::Subject& about, const wir
     mismatches_.end(*group, from, operation.sequence, mine->describe(), question.call);
     return;
   }
-  if (group->last_calls && never_makes(*group->last_calls, from, operation, question)) {
-    channel_.send(from, {group->id, operation}, wire::OperationState{State::kFreed, kNoPeer});
-    return;
+  const Question asked{operation, question.fingerprint, question.half};
+  if (!group->last_calls) {
+    if (!operation.is_pair() || asked.half != wire::WhereIs::kOther)
+      asked_[group->id].insert_or_assign({from, operation.is_pair()}, asked);
+  } else if (never_makes(*group->last_calls, from, asked)) {
+    return tell_never_made(from, group->id, operation);
   }
   channel_.send(from, {group->id, operation}, state_of(*group, operation));
 }
@@ -243,7 +262,6 @@ void Stragglers::answered(int from, const ControlChannel::Subject& about, const 
   const int answering = mailbox_.group_rank(*group, from);
   Search* const search = find_asking(*group, operation);
   if (search == nullptr) return;
-  // Another member that waits for it may have a message of it under way: who follows a chain of waits does not judge.
   if (const Exchange* const exchange = group->find(operation); state.state == State::kFreed && exchange != nullptr) {
     return end_by_freeing(*group, *exchange, answering);
   }
