@@ -153,6 +153,7 @@ runtime_tests += \
 	runtime/group/hosts_tcp_test.cc \
 	runtime/group/leavers_sim_test.cc \
 	runtime/group/leavers_test.h \
+	runtime/group/leaving_programs_sim_test.cc \
 	runtime/group/outstanding_sim_test.cc \
 	runtime/group/pair_sequences_test.cc \
 	runtime/group/registrations_test.cc \
