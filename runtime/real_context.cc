@@ -24,6 +24,9 @@ namespace aiacc {
 namespace {
 
 constexpr std::size_t kPageBytes = 4096;
+// A rank that only computes has not seen yet what its agent says, and which ranks have died. The loop looks for it while it waits for a
+// timer, if that is not over at once.
+constexpr Duration kLook = std::chrono::microseconds(50);
 
 }  // namespace
 
@@ -238,10 +241,7 @@ int RealContext::hosts_updated() {
   return what;
 }
 
-// A rank that only computes has not read yet what its agent says. The loop looks for it while it waits for a timer, if that is
-// not over at once.
 Task<void> RealContext::hosts_updated_on_lane(int* what, Stop& stop) {
-  constexpr Duration kLook = std::chrono::microseconds(50);
   co_await sleep_for(loop_, kLook, stop);
   *what = context_->hosts_updated();
 }
@@ -278,13 +278,13 @@ void RealContext::leave() {
   }
   // Who waits for this rank in one of them, instead of leaving, is told that it makes no call there any more.
   if (!failed) collect_groups();
-  // Rank 0 collects the timeline: the others send theirs before the barrier, and it writes the last of them after it.
+  // Rank 0 collects the timeline: the others send theirs before the barrier, and it writes the last of them after it. Where ranks leave
+  // alone, it ends with rank 0.
   const bool leads = group.rank() == 0;
   if (!leads) stop_timeline();
   if (group.size() > 1 && !failed) {
     try {
-      LaneTask::run(lane_, Duration::max(), "", [&](Stop&) { return say_last(); });
-      group.run(Call{}, {}, {}, nullptr);
+      end_world();
     } catch (const Error& error) {
       // The group had ended with an earlier error, which its members know; they may have left, so nobody takes part.
       if (error.code() != Code::kAborted) failed = std::current_exception();
@@ -305,10 +305,21 @@ void RealContext::leave() {
   if (failed) std::rethrow_exception(failed);
 }
 
-// Who waits for another call of this rank than its last barrier is told.
-Task<void> RealContext::say_last() {
-  world().say_last(1);
-  co_return;
+// From its end on this rank needs nobody, and nobody this rank.
+void RealContext::end_world() {
+  LaneTask::run(lane_, Duration::max(), "", [this](Stop& stop) { return end_world_on_lane(stop); });
+  if (!bootstrap_->leaves_alone()) world().run(Call{}, {}, {}, nullptr);
+}
+
+// Who waits for another call of this rank on the world than its last barrier is told, and where ranks leave alone, and there is none,
+// who waits for any. The loss of a rank is an error, as in a barrier, if this rank has seen it by then.
+Task<void> RealContext::end_world_on_lane(Stop& stop) {
+  const bool alone = bootstrap_->leaves_alone();
+  world().say_last(alone ? 0 : 1);
+  if (!alone) co_return;
+  co_await sleep_for(loop_, kLook, stop);
+  world().check_alive();
+  static_cast<void>(world().may_close([](int) { return false; }));
 }
 
 Task<void> RealContext::shut_down(Stop& stop) {

@@ -53,8 +53,8 @@ class RealContext final : private ProgressWatch::Reporter {
 
   // Waits for running operations, and for callbacks, which may begin others.
   void drain();
-  // Leaves the job in order: waits for running operations, runs a barrier if the world is not aborted, and shuts down
-  // its connections. It has left when this returns or throws; the exception says what went wrong. Called once.
+  // Leaves the job in order: waits for running operations, runs a barrier if the world is not aborted and ranks do not leave alone
+  // (Bootstrap::leaves_alone), and shuts down its connections. It has left when this returns or throws; the exception says what went wrong. Called once.
   void leave();
 
   // Creates a group of some ranks of `parent`. It lives at least until Group::handles_gone().
@@ -106,7 +106,8 @@ class RealContext final : private ProgressWatch::Reporter {
   void end_metrics() noexcept;
   Task<void> bootstrap_on_lane(Stop& stop);
   void protect(const BootstrapResult& bootstrapped);
-  Task<void> say_last();
+  void end_world();
+  Task<void> end_world_on_lane(Stop& stop);
   Task<void> shut_down(Stop& stop);
   Task<void> start_timeline_on_lane(std::string file);
   Task<void> metrics_on_lane(Json* json);

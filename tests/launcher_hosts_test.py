@@ -193,6 +193,22 @@ def test_output_of_hosts_comes_whole_and_tagged():
         assert f"[{rank}] done\n" in err
 
 
+def test_a_starter_that_ends_with_the_agent_and_drops_what_it_carries():
+    """As srun does at times: the agent ends only when aiaccrun has everything."""
+    forgetful = script("forgetful", """import os, subprocess, sys, threading, time
+process = subprocess.Popen(sys.argv[2:], stdout=subprocess.PIPE)
+def pass_on():
+    while data := os.read(process.stdout.fileno(), 65536):
+        time.sleep(0.1)
+        while data:
+            data = data[os.write(1, data):]
+threading.Thread(target=pass_on, daemon=True).start()
+os._exit(process.wait() & 255)
+""", "/usr/bin/python3")
+    code, out, err = on("a,b", "sh", "-c", "yes 0123456789 | head -n 20000", by=forgetful).finish()
+    assert code == 0 and out == "0123456789\n" * 40000, err
+
+
 def test_bytes_are_those_of_the_ranks():
     code, out, _ = on("b", "head", "-c", 3000000, "/dev/zero", by=RELAY).finish_bytes()
     assert code == 0 and out == bytes(3000000)

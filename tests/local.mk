@@ -114,6 +114,7 @@ EXTRA_DIST += \
 	tests/programs/gradients_wire.c \
 	tests/programs/groups.c \
 	tests/programs/hang_report.py \
+	tests/programs/leaving.py \
 	tests/programs/long_messages.c \
 	tests/programs/mxnet_arguments.py \
 	tests/programs/mxnet_checks.py \
@@ -145,6 +146,7 @@ EXTRA_DIST += \
 	tests/programs/torch_faults.py \
 	tests/programs/torch_kvstore.py \
 	tests/programs/torch_layers.py \
+	tests/programs/torch_leaving.py \
 	tests/programs/torch_meetings.py \
 	tests/programs/torch_gradient_memory.py \
 	tests/programs/torch_optimizer.py \
@@ -154,6 +156,7 @@ EXTRA_DIST += \
 	tests/programs/torch_sparse_gradients.py \
 	tests/programs/torch_suite.py \
 	tests/programs/torch_syncbn.py \
+	tests/programs/torch_worlds.py \
 	tests/programs/wrong_arguments.py \
 	tests/provide_test.py \
 	tests/python_support.py \
@@ -161,6 +164,7 @@ EXTRA_DIST += \
 	tests/runtime_hosts_test.py \
 	tests/runtime_process_test.py \
 	tests/kv_process_test.py \
+	tests/leaving_test.py \
 	tests/syncbn_process_test.py \
 	tests/timeline_picture_test.py \
 	tests/timeline_test.py \

@@ -234,6 +234,13 @@ def test_a_bad_place(rank, secret):
     assert status == SYSTEM and "rank 0 cannot listen at AIACC_RENDEZVOUS=192.0.2.1:4242" in err
 
 
+def test_a_host_that_nobody_knows_is_named_by_rank_0_too(rank, secret, port):
+    """It needs no address to listen; the others do not find it."""
+    ends = run_all([rank, "barrier"], 2, f"no-such-host.invalid:{port}", secret, AIACC_INIT_TIMEOUT="2s")
+    for code, err in ends:
+        assert code - 100 == TIMED_OUT and "the host 'no-such-host.invalid' has no known address: " in err, err
+
+
 def test_the_port_of_torchs_store_is_never_listened_on(rank, secret, port):
     status, err = sentence_of([rank, "barrier"], AIACC_RENDEZVOUS=f"127.0.0.1:{port}", AIACC_SECRET_FILE=secret, MASTER_PORT=port, **by_hand(0, 2))
     assert status == INVALID_ARGUMENT and f"port {port} is MASTER_PORT" in err

@@ -40,93 +40,22 @@ def test_under_torchs_own_launcher(python):
     all_well(2, done.returncode, done.stdout, done.stderr)
 
 
+@functools.lru_cache(None)
+def job_of_worlds(python):
+    return python_job(python, 3, "torch_worlds.py")
+
+
+@pytest.mark.parametrize("check", ["beside_a_default_group_of_gloo", "beside_gloo_after_a_smaller_world_of_aiacc", "smaller_worlds_through_one_store",
+                                   "a_timeout_of_many_years", "operations_that_outlive_modules"])
 @pytest.mark.parametrize("python", each_torch()[:1])
-def test_a_timeout_of_many_years(python):
-    """More than an int of milliseconds holds: packages that want none give torch such a time."""
-    code, out, err = python_job(python, 2, """
-from datetime import timedelta
-import torch.distributed as dist
-import aiacc.torch
-dist.init_process_group("aiacc", timeout=timedelta(days=10000))
-dist.barrier(dist.new_group(timeout=timedelta(days=20000)))
-print("all is well")
-""")
-    all_well(2, code, out, err)
-
-
-@pytest.mark.parametrize("python", each_torch()[:1])
-def test_beside_a_default_group_of_gloo(python):
-    code, out, err = python_job(python, 2, """
-import torch, torch.distributed as dist
-import aiacc.torch
-dist.init_process_group("gloo")
-try:
-    dist.new_group([dist.get_rank()], backend="aiacc", use_local_synchronization=True)
-except RuntimeError as error:
-    assert "its first other group has all ranks" in str(error)
-everyone, one = dist.new_group(backend="aiacc"), dist.new_group([1], backend="aiacc")
-tensor = torch.ones(1)
-dist.all_reduce(tensor, group=everyone)
-if dist.get_rank() == 1:
-    dist.all_reduce(tensor, group=one)
-assert tensor.item() == 2
-print("all is well")
-""")
-    all_well(2, code, out, err)
-
-
-@pytest.mark.parametrize("python", each_torch()[:1])
-def test_smaller_worlds_through_one_store(python):
-    """The second finds no numbers of the first. (torch 1.13 itself does not let a store be used twice.)"""
-    code, out, err = python_job(python, 3, """
-import os, time
-import torch, torch.distributed as dist
-import aiacc.torch
-aiacc.torch.init()
-store = dist.TCPStore(os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"]), None, aiacc.rank() == 0, wait_for_workers=False)
-for world in ((0, 1), (2, 0), (1, 2), (0, 2, 1)):
-    if aiacc.rank() in world:
-        time.sleep(0.3 * (aiacc.rank() == world[-1]))
-        dist.init_process_group("aiacc", store=store, rank=world.index(aiacc.rank()), world_size=len(world))
-        tensor = torch.tensor([aiacc.rank()])
-        dist.all_reduce(tensor)
-        dist.destroy_process_group()
-        assert tensor.item() == sum(world), (world, tensor)
-    aiacc.torch.barrier()
-print("all is well")
-""")
-    all_well(3, code, out, err)
-
-
-@pytest.mark.parametrize("python", each_torch()[:1])
-def test_beside_gloo_after_a_smaller_world_of_aiacc(python):
-    code, out, err = python_job(python, 2, """
-import torch, torch.distributed as dist
-import aiacc.torch
-aiacc.torch.init()
-if aiacc.rank() == 1:
-    dist.init_process_group("aiacc", store=dist.HashStore(), rank=0, world_size=1)
-    dist.destroy_process_group()
-dist.init_process_group("gloo")
-tensor = torch.ones(1)
-dist.all_reduce(tensor, group=dist.new_group(backend="aiacc"))
-assert tensor.item() == 2
-print("all is well")
-""")
-    all_well(2, code, out, err)
-
-
-@pytest.mark.parametrize("python", each_torch()[:1])
-def test_operations_that_outlive_modules(python):
-    """At the end of Python an operation that nobody waited for goes in silence."""
-    code, out, err = python_job(python, 2, """
-import torch, torch.distributed as dist
-import aiacc.torch
-dist.init_process_group("aiacc")
-torch.kept_for_long = [dist.all_reduce(torch.ones(1), async_op=True) for _ in range(9)]
-dist.barrier()
-""")
-    assert code == 0 and "Exception" not in err, (code, out, err)
+def test_worlds(python, check):
+    """In one process, and a check that none came to as another one failed alone."""
+    code, out, err = job_of_worlds(python)
+    if f"{check} begins" not in out:
+        code, out, err = python_job(python, 3, "torch_worlds.py", check)
+    assert out.count(f"{check}: all is well") == 3, (code, out, err)
+    if check == "operations_that_outlive_modules":
+        assert code == 0 and "Exception" not in err, (code, out, err)
 
 
 # What other versions of torch do in Python is done here before aiacc.torch is imported.
@@ -174,81 +103,100 @@ print("all is well")
 """))
 
 
+# Each failure in a world of its own, as every operation of one fails after it.
 ERRORS = """
 import sys
 from datetime import timedelta
 import torch, torch.distributed as dist
 import aiacc.torch
-is_late = sys.argv[1] in ("late", "monitored")
 aiacc.torch.init()
-aiacc.torch.barrier()  # ranks of a slow machine come together only here
-dist.init_process_group("aiacc", timeout=timedelta(seconds=int(sys.argv[2]) if sys.argv[1] == "late" else 60))
-rank, store = dist.get_rank(), dist.distributed_c10d._get_default_store()
-kind = getattr(dist, "DistBackendError", RuntimeError)
-try:
-    if sys.argv[1] == "shapes":
-        dist.all_reduce(torch.ones(3 + rank))
-    if sys.argv[1] == "late":
-        dist.barrier() if rank == 0 else store.wait(["over"], timedelta(seconds=60))
-    if sys.argv[1] == "monitored":
-        dist.monitored_barrier(timeout=timedelta(seconds=1)) if rank == 0 else store.wait(["over"], timedelta(seconds=60))
-    if sys.argv[1] == "future":
-        dist.all_reduce(torch.ones(3 + rank), async_op=True).get_future().wait()
-except kind as error:
-    assert isinstance(error, aiacc.Error) and isinstance(error, TimeoutError) == is_late, type(error).__mro__
-    print(f"rank {rank}: {error}", flush=True)
-    if is_late:
+rank = aiacc.rank()
+dist.init_process_group("aiacc")
+first_store = dist.distributed_c10d._get_default_store()
+dist.destroy_process_group()
+def mismatch():
+    return torch.ones(3 + rank)
+def first_rank_waits(call):
+    try:
+        call() if rank == 0 else store.wait(["over"], timedelta(seconds=60))
+    finally:
         store.set("over", "yes")
+def fails_in_backward():
+    model = torch.nn.parallel.DistributedDataParallel(torch.nn.Linear(1, 1))
+    model(torch.ones(1, 1)).sum().backward() if rank == 0 else dist.all_reduce(torch.ones(5))
+failures = {
+    "shapes": lambda: dist.all_reduce(mismatch()),
+    "future": lambda: dist.all_reduce(mismatch(), async_op=True).get_future().wait(),
+    "late": lambda: first_rank_waits(dist.barrier),
+    "monitored": lambda: first_rank_waits(lambda: dist.monitored_barrier(timeout=timedelta(seconds=1))),
+    "backward": fails_in_backward}
+for what in sys.argv[2:]:
+    aiacc.torch.barrier()  # ranks of a slow machine come together only here
+    store = dist.PrefixStore(what, first_store)
+    dist.init_process_group("aiacc", store=store, rank=rank, world_size=2, timeout=timedelta(seconds=int(sys.argv[1]) if what == "late" else 60))
+    try:
+        failures[what]()
+    except Exception as error:
+        kinds = [kind.__name__ for kind in (aiacc.Error, TimeoutError, getattr(dist, "DistBackendError", RuntimeError), RuntimeError)
+                 if isinstance(error, kind)]
+        print(f"{what}: rank {rank}: {' '.join(kinds)}: {error}", flush=True)
+    dist.destroy_process_group()
 """
 
-
-FAILURES = [
-    ("shapes", r"rank 0: allreduce of 3 fp32, sum; rank 1: allreduce of 4 fp32, sum"),
-    ("future", r"rank 0: allreduce of 3 fp32, sum; rank 1: allreduce of 4 fp32, sum"),
-    ("late", r"was not complete after [\d.]+ s; rank 1 has not arrived"),
-    ("monitored", r"Rank 1 failed to pass monitoredBarrier: .* was not complete after [\d.]+ s; rank 1 has not arrived")]
-
-
-def check_error(python, what, said, env=None):
-    def is_said(ended):
-        return ended[0] == 0 and re.search(rf"rank 0: .*{said}", ended[1])
-    ended = with_longer_limits(lambda seconds: python_job(python, 2, ERRORS, what, seconds, env=env), is_said, 3) if what == "late" else \
-        python_job(python, 2, ERRORS, what, env=env)
-    assert is_said(ended), ended
+SHAPES = r"rank 0: allreduce of 3 fp32, sum; rank 1: allreduce of 4 fp32, sum"
+KIND = r"Error DistBackendError RuntimeError|Error RuntimeError RuntimeError"  # the latter with torch 1.13
+LATE = r"Error TimeoutError DistBackendError RuntimeError|Error TimeoutError RuntimeError RuntimeError"
+FAILURES = {
+    "shapes": [rf"rank 0: ({KIND}): .*{SHAPES}", rf"rank 1: ({KIND}): .*{SHAPES}"],
+    "future": [rf"rank 0: ({KIND}): .*{SHAPES}", rf"rank 1: ({KIND}): .*{SHAPES}"],
+    "late": [rf"rank 0: ({LATE}): .*was not complete after [\d.]+ s; rank 1 has not arrived"],
+    "monitored": [rf"rank 0: ({LATE}): .*Rank 1 failed to pass monitoredBarrier: .* was not complete after [\d.]+ s; rank 1 has not arrived"],
+    "backward": [rf"rank {rank}: .*RuntimeError: .*rank 0: allreduce of 2 fp32, sum; rank 1: allreduce of 5 fp32, sum" for rank in (0, 1)]}
+OF_COMPILED_PART = ("shapes", "future", "late")
 
 
-@pytest.mark.parametrize("what, said", FAILURES)
+def said_of(what, out):
+    return sorted(line.partition(": ")[2] for line in out.splitlines() if line.startswith(f"{what}: "))
+
+
+def is_said(what, out):
+    said = said_of(what, out)
+    return len(said) == len(FAILURES[what]) and all(map(re.match, FAILURES[what], said))
+
+
+@functools.lru_cache(None)
+def failing_job(python, is_compiled=False):
+    """(exit code, stdout, stderr) of one job with all failures."""
+    names, env = (OF_COMPILED_PART, compiled_part(python)[0]) if is_compiled else (FAILURES, None)
+    return with_longer_limits(lambda seconds: python_job(python, 2, ERRORS, seconds, *names, env=env), lambda ended: is_said("late", ended[1]), 3)
+
+
+@pytest.mark.parametrize("what", FAILURES)
 @pytest.mark.parametrize("python", each_torch())
-def test_errors_that_users_of_torch_catch(python, what, said):
-    check_error(python, what, said)
+def test_errors_that_users_of_torch_catch(python, what):
+    code, out, err = failing_job(python)
+    assert is_said(what, out) and code == 0, (code, out, err)
 
 
-@pytest.mark.parametrize("python", each_torch())
-def test_a_failure_in_backward_has_its_sentence(python):
-    code, out, err = python_job(python, 2, """
-import torch, torch.distributed as dist
-import aiacc.torch
-dist.init_process_group("aiacc")
-model = torch.nn.parallel.DistributedDataParallel(torch.nn.Linear(1, 1))
-try:
-    model(torch.ones(1, 1)).sum().backward() if dist.get_rank() == 0 else dist.all_reduce(torch.ones(5))
-except RuntimeError as error:
-    print(f"rank {dist.get_rank()}: {error}", flush=True)
-""", env={"AIACC_TORCH_SHIM": "0"})
-    said = "rank 0: allreduce of 2 fp32, sum; rank 1: allreduce of 5 fp32, sum"
-    assert code == 0 and [said in line for line in out.splitlines() if line.startswith("rank ")] == [True, True], (code, out, err)
+LATE_CLAUSES = ["rank 1 has not arrived", "rank 1 has not made this group", "ranks 1, 3 have freed it"]
 
 
-@pytest.mark.parametrize("clause", ["rank 1 has not arrived", "rank 1 has not made this group", "ranks 1, 3 have freed it"])
+@functools.lru_cache(None)
+def worded(python):
+    program = """
+import sys, aiacc, aiacc.torch
+from aiacc.torch._monitored import _worded
+for clause in sys.argv[1:]:
+    print(f"{clause}:", _worded(aiacc.Error(f"the timeout has passed: barrier was not complete after 1 s; {clause}"), 0, 1.0, False))
+"""
+    return subprocess.run([python, "-c", program, *LATE_CLAUSES], capture_output=True, text=True, timeout=60, env={**os.environ, **ENVIRONMENT})
+
+
+@pytest.mark.parametrize("clause", LATE_CLAUSES)
 @pytest.mark.parametrize("python", each_torch()[:1])
 def test_a_monitored_barrier_names_the_rank_wherever_it_is(python, clause):
-    program = f"""
-import aiacc, aiacc.torch
-from aiacc.torch._monitored import _worded
-print(_worded(aiacc.Error("the timeout has passed: barrier was not complete after 1 s; {clause}"), 0, 1.0, False))
-"""
-    done = subprocess.run([python, "-c", program], capture_output=True, text=True, timeout=60, env={**os.environ, **ENVIRONMENT})
-    assert done.stdout.startswith("Rank 1 failed to pass monitoredBarrier: the timeout"), (done.stdout, done.stderr)
+    done = worded(python)
+    assert f"{clause}: Rank 1 failed to pass monitoredBarrier: the timeout" in done.stdout, (done.stdout, done.stderr)
 
 
 @functools.lru_cache(None)
@@ -328,10 +276,11 @@ work.wait()
     all_well(1, code, out, err)
 
 
-@pytest.mark.parametrize("what, said", FAILURES[:3])
+@pytest.mark.parametrize("what", OF_COMPILED_PART)
 @pytest.mark.parametrize("python", each_torch()[:1])
-def test_errors_with_the_compiled_part(python, what, said):
-    check_error(python, what, said, env=compiled_part(python)[0])
+def test_errors_with_the_compiled_part(python, what):
+    code, out, err = failing_job(python, is_compiled=True)
+    assert is_said(what, out) and code == 0, (code, out, err)
 
 
 COUNTED = """

@@ -93,9 +93,10 @@ class RealEnd final : public ProcessEnd, private Watch {
 
 }  // namespace
 
+// Where a process may not watch itself, before Linux 5.3 or behind a seccomp filter, it may watch no other one.
 std::string RealProcesses::own_name() const {
   const std::string where = namespaces();
-  if (where.empty()) return {};
+  if (where.empty() || !Fd(static_cast<int>(::syscall(SYS_pidfd_open, ::getpid(), 0)))) return {};
   const std::optional<ProcessLine> me = read_process(::getpid());
   return me ? fmt::format("{} {} {}", where, me->id, me->began) : std::string();
 }

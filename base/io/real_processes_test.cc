@@ -1,12 +1,18 @@
 #include "base/io/real_processes.h"
 
 #include <gtest/gtest.h>
+#include <linux/filter.h>
+#include <linux/seccomp.h>
 #include <signal.h>
+#include <sys/prctl.h>
 #include <sys/resource.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <array>
+#include <cerrno>
+#include <cstddef>
 #include <stdexcept>
 #include <string>
 #include <vector>
@@ -125,6 +131,28 @@ TEST_F(RealProcessesTest, WhatCannotBeSeenFromHere) {
   EXPECT_EQ(processes_.watch("other " + child.name()), nullptr) << "of other namespaces";
   EXPECT_EQ(processes_.watch(processes_.own_name()), nullptr) << "this process";
   EXPECT_EQ(processes_.own_name(), RealProcesses(fixture_.loop()).own_name());
+}
+
+// As behind the seccomp filters of older container runtimes.
+TEST_F(RealProcessesTest, WhoMayNotWatchOthersHasNoName) {
+  constexpr int kNoFilters = 77;
+  const pid_t child = fork();
+  if (child == 0) {
+    std::array<sock_filter, 4> steps = {sock_filter{BPF_LD | BPF_W | BPF_ABS, 0, 0, offsetof(seccomp_data, nr)},
+                                        sock_filter{BPF_JMP | BPF_JEQ | BPF_K, 0, 1, SYS_pidfd_open},
+                                        sock_filter{BPF_RET | BPF_K, 0, 0, SECCOMP_RET_ERRNO | EPERM},
+                                        sock_filter{BPF_RET | BPF_K, 0, 0, SECCOMP_RET_ALLOW}};
+    const sock_fprog filter{steps.size(), steps.data()};
+    if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0 || prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &filter) != 0) {
+      _exit(kNoFilters);
+    }
+    _exit(processes_.own_name().empty() ? 0 : 1);
+  }
+  int status = -1;
+  ASSERT_EQ(waitpid(child, &status, 0), child);
+  if (WEXITSTATUS(status) == kNoFilters) GTEST_SKIP() << "no seccomp filter can be set here";
+  EXPECT_EQ(status, 0);
+  EXPECT_FALSE(processes_.own_name().empty());
 }
 
 TEST_F(RealProcessesTest, MostDescriptorsAreLeftToTheProgram) {

@@ -17,12 +17,12 @@ namespace {
 // all of a long payload are announced (RTS).
 std::size_t tree_chunk_bytes(const Shape& shape) noexcept {
   constexpr NetworkModel kUsual;
-  constexpr std::size_t kShortestAnnounced = 96 << 10;
+  constexpr std::size_t kShortestAnnouncedChunk = 96 << 10;
   const double best = std::sqrt(2 * kUsual.message_us * kUsual.bytes_per_us * static_cast<double>(shape.wide_bytes) /
                                 (3 * std::max(1.0, rounds_among(shape.ranks))));
   const bool one_way = shape.kind != Collective::kAllreduce;
   const bool eager = !one_way || shape.wide_bytes / 2 <= Mailbox::kCreditBytes;
-  return std::clamp(static_cast<std::size_t>(best), eager ? kShortestTreeChunk : kShortestAnnounced, kSliceBytes);
+  return std::clamp(static_cast<std::size_t>(best), eager ? kShortestTreeChunk : kShortestAnnouncedChunk, kSliceBytes);
 }
 
 // One of the trees, with the elements that it carries.

@@ -88,7 +88,7 @@ void write_table(BlockExchange& run) {
   }
 }
 
-void arrive(BlockExchange& run) {
+void post_arrival(BlockExchange& run) {
   Operation& op = run.call.op;
   IntraTeam::Arrival arrival;
   arrival.fingerprint = op.whole().fingerprint();
@@ -197,7 +197,7 @@ Task<void> exchange_blocks(Operation& op) {
   IntraCall& call = run.call;
   if (op.call.uneven) write_table(run);
   co_await team.await_room(op.stop);
-  arrive(run);
+  post_arrival(run);
   co_await await_arrivals(op, call.number);
   require_lengths(run);
   constexpr std::size_t kLine = 64;

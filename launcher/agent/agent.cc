@@ -27,7 +27,8 @@ Agent::Agent(Loop& loop, io::Net& net, io::Host& host, AgentPlatform& platform, 
       exits_queried_(loop),
       same_host_asked_(loop),
       all_exited_(loop),
-      pumps_done_(loop) {}
+      pumps_done_(loop),
+      head_closed_(loop) {}
 
 Task<void> Agent::run(Stop& stop) {
   auto first = co_await from_head_.next(stop);
@@ -47,7 +48,7 @@ Task<void> Agent::run(Stop& stop) {
       co_await live(scope);
     } else {
       co_await kill_descendants(loop_, host_, kKillLimit, scope.stop());
-      co_await to_head_.flushed(scope.stop());
+      co_await delivered(scope.stop());
     }
   } catch (const Error&) {
     failure = std::current_exception();

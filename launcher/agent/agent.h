@@ -121,6 +121,7 @@ class Agent final : private HelloServer::Owner {
   Task<void> killer(Stop& stop);
   Task<void> finish(Stop& stop);
   Task<void> drain(Stop& stop);
+  Task<void> delivered(Stop& stop);
 
   void signal_ranks(int number);
   void end_ranks(const wire::EndRanks& order);
@@ -170,6 +171,7 @@ class Agent final : private HelloServer::Owner {
   Event same_host_asked_;
   Event all_exited_;
   Event pumps_done_;
+  Event head_closed_;  // aiaccrun sends nothing more, because it has all it needs or is gone
   std::size_t running_ = 0;
   std::size_t pumping_ = 0;
   std::uint64_t dropped_ = 0;

@@ -13,6 +13,8 @@ namespace aiacc::launcher {
 namespace {
 
 constexpr Duration kDrainLook = std::chrono::seconds(1);
+constexpr Duration kDeliveryLimit =
+    std::chrono::seconds(10);  // for a starter that does not pass the end of the input on
 
 }  // namespace
 
@@ -45,6 +47,7 @@ void Agent::lost() {
 }
 
 void Agent::head_lost() {
+  head_closed_.set();
   if (std::exchange(head_gone_, true)) return;
   for (CreditGate& gate : gates_) gate.discard();
   to_head_.discard();
@@ -90,7 +93,21 @@ Task<void> Agent::finish(Stop& stop) {
   message.dropped_bytes = dropped_;
   if (hellos_ != nullptr) message.unauthenticated = hellos_->unauthenticated();
   to_head_.send(message);
+  co_await delivered(stop);
+}
+
+// aiaccrun closes the agent's input once it has read the agent's last message. An agent that ended before that could lose
+// what is still on its way: slurmstepd closes its connection to srun when the task has ended, and if srun sends anything
+// then, the connection is reset.
+Task<void> Agent::delivered(Stop& stop) {
   co_await to_head_.flushed(stop);
+  Stop patience(stop);
+  Deadline deadline(loop_, after(loop_.now(), kDeliveryLimit), patience, "aiaccrun does not close");
+  try {
+    co_await head_closed_.wait(patience);
+  } catch (const Error&) {
+    stop.throw_if_requested();
+  }
 }
 
 // All writers are dead, so each pipe ends at once, unless a process outside the job has a descriptor of it.

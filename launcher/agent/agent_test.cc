@@ -156,6 +156,19 @@ TEST_F(AgentTest, NoRankRunsBeforeItIsTold) {
   EXPECT_EQ(next().type, wire::JobEnded::kType);
 }
 
+TEST_F(AgentTest, EndsOnlyWhenItsLastMessageHasBeenRead) {
+  greet();
+  wire::StartJob other = job();
+  other.argv = {"no-such-program-anywhere"};
+  send(other);
+  EXPECT_EQ(next().type, wire::NotStarted::kType);
+  auto pause = [this]() -> Task<void> { co_await sleep_for(loop_, 50ms, stop_); };
+  loop_.run(pause());
+  EXPECT_FALSE(ended_.is_set());
+  to_agent_.reset();
+  loop_.run_until([this] { return ended_.is_set(); });
+}
+
 TEST_F(AgentTest, WhatHasEndedIsToldBeforeTheAnswerToTheQuestion) {
   greet();
   wire::StartJob both = job();

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
+#include <unistd.h>
 
 #include <algorithm>
 
@@ -14,6 +15,8 @@ namespace aiacc::launcher {
 namespace {
 
 using Effect = MpirunOption::Effect;
+
+constexpr std::string_view kNoGpus = "aiaccrun does not count GPUs; give the number of ranks on each host (-N)";
 
 std::string in_small_letters(std::string_view text) {
   std::string small(text);
@@ -51,6 +54,9 @@ class Translation {
     if (option == nullptr) return result_.line.options.push_back(given);
     if (const MpirunValue* row = find_value(name, given.value)) {
       return take_value(given, *row, given.second, shown(given));
+    }
+    if (name == "nproc-per-node" && in_small_letters(given.value) == "gpu") {
+      throw UsageError(MessageId::kUsage, fmt::format("{} {} is refused: {}", given.typed, given.value, kNoGpus));
     }
     switch (option->effect) {
       case Effect::kMeans: return mean(given, option->text);
@@ -114,7 +120,8 @@ class Translation {
       if (!row.instead.empty()) ignore(what, row.instead);
       return;
     }
-    const std::string own = equals == std::string_view::npos ? value : std::string(row.means.substr(equals + 1));
+    std::string own = equals == std::string_view::npos ? value : std::string(row.means.substr(equals + 1));
+    if (own == kCpus) own = fmt::format("{}", ::sysconf(_SC_NPROCESSORS_ONLN));
     push(given, name, find_option(name)->argument.empty() ? "" : own);
     if (!row.instead.empty()) {
       result_.remarks.push_back(fmt::format("{} is taken for {} {}: {}", what, spelled(name), own, row.instead));

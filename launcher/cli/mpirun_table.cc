@@ -204,6 +204,8 @@ constexpr MpirunValue kValues[] = {
     {kQualifier, "display", "report-bindings", ""},
     {kQualifier, "nolocal", "", "this host takes part only where --host or --hostfile names it"},
     {kQualifier, "", "", kShare},  // any other
+    {"nproc-per-node", "cpu", "ranks-per-host=CPUS", ""},
+    {"nproc-per-node", "auto", "ranks-per-host=CPUS", "one rank for each processor of this host; GPUs are not counted"},
     {"nnodes", "1", "", ""},
     {"nnodes", "1:1", "", ""},
     {"node-rank", "0", "", ""},

@@ -32,9 +32,12 @@ struct MpirunValue {
   // Its first name; "qualifier": the words behind a ':' in the value of --map-by and --bind-to.
   std::string_view option;
   std::string_view value;    // in lower case
-  std::string_view means;    // as with kMeans; "": the value has no effect
+  std::string_view means;    // as with kMeans, where kCpus stands for a number; "": the value has no effect
   std::string_view instead;  // what is lost in translation, one clause; "": nothing
 };
+
+// How many processors of this host are online: what torchrun starts for "cpu".
+inline constexpr std::string_view kCpus = "CPUS";
 
 std::span<const MpirunOption> mpirun_options() noexcept;
 std::span<const MpirunValue> mpirun_values() noexcept;

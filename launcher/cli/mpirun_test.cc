@@ -1,6 +1,7 @@
 #include "launcher/cli/mpirun.h"
 
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include <set>
 
@@ -123,6 +124,14 @@ TEST(Mpirun, WhatHasNoEffectIsSaidOnce) {
 TEST(Mpirun, OptionsOfTorchrun) {
   EXPECT_EQ(silent("--standalone --nproc_per_node=2 --no-python p").ranks_per_host.value, 2);
   EXPECT_EQ(silent("--nproc-per-node 3 p").ranks_per_host.value, 3);
+  const auto cpus = static_cast<int>(::sysconf(_SC_NPROCESSORS_ONLN));
+  EXPECT_EQ(silent("--nproc_per_node=cpu p").ranks_per_host.value, cpus);
+  EXPECT_EQ(test::options("--nproc-per-node AUTO p").ranks_per_host.value, cpus);
+  expect_remark(
+      "--nproc-per-node auto p",
+      {"--nproc-per-node auto is taken for --ranks-per-host " + std::to_string(cpus), "GPUs are not counted"});
+  EXPECT_NE(refused("--nproc-per-node gpu p").find("--nproc-per-node gpu is refused: aiaccrun does not count GPUs"),
+            std::string::npos);
   expect_remark("--master_addr a --master_port 29500 --rdzv-backend c10d p", {"--master_addr a", "MASTER_ADDR"});
   expect_remark("--log-dir out -t 3 p", {"--log-dir out, -t 3 have no effect"});
   EXPECT_NE(refused("--nnodes 2 p").find("--nnodes is refused: hosts are named by --host"), std::string::npos);

@@ -69,6 +69,9 @@ class Bootstrap {
   // A group of this rank ended because the network between two ranks was broken for too long; no rank is known to have
   // failed.
   virtual void lost_path(const std::string& sentence) noexcept { static_cast<void>(sentence); }
+  // After join(): whether a rank may leave while others go on, as nobody needs it any more: those do not need it for messages, nor to
+  // learn which ranks are lost. The same on all ranks.
+  virtual bool leaves_alone() const noexcept { return false; }
   // Announces that this rank leaves in order, so that its exit is not a failure. Waits for ranks of other hosts, at
   // most until `end`.
   virtual Task<void> leave(Instant end, Stop& stop) = 0;

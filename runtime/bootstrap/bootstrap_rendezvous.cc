@@ -55,15 +55,31 @@ Task<BootstrapResult> RendezvousBootstrap::join(Stop& stop) {
     rendezvous_ =
         std::make_unique<RendezvousClient>(loop_, net_, *endpoint_, entropy_, introduction(), settings_.limit);
   }
-  const wire::Roster roster = co_await gather_and_tell(loop_, *rendezvous_, settings_.tell, stop);
+  const wire::Roster roster = co_await gather(stop);
   std::int32_t first = settings_.rank;
   if (shm_discovery_ != nullptr) first = co_await shm_discovery_->find_first(roster, settings_.rank, stop);
   const std::vector<std::int32_t> firsts = co_await rendezvous_->agree_on_hosts(first, stop);
   rendezvous_->watch_local_peers(processes_, roster, firsts);
+  leaves_alone_ = can_leave_alone(roster, firsts);
   std::unique_ptr<HostDomain> host;
   if (shm_discovery_ != nullptr) host = co_await shm_discovery_->share(firsts, stop);
   shm_discovery_.reset();
   co_return bootstrapped_of(roster, firsts, std::move(host));
+}
+
+// Rank 0 listens whether or not its host knows the endpoint's name, and says so when others do not come.
+Task<wire::Roster> RendezvousBootstrap::gather(Stop& stop) {
+  const auto with_obstacle = [this](const std::string& sentence) {
+    const std::string obstacle = settings_.rank == 0 ? endpoint_->obstacle() : std::string();
+    return obstacle.empty() ? sentence : fmt::format("{}; {}", sentence, obstacle);
+  };
+  const TellUser tell = [&](const std::string& sentence) { settings_.tell(with_obstacle(sentence)); };
+  try {
+    co_return co_await gather_and_tell(loop_, *rendezvous_, tell, stop);
+  } catch (const Error& error) {
+    if (error.code() != Code::kTimeout) throw;
+    throw Error(error.code(), with_obstacle(error.message()), error.peer());
+  }
 }
 
 BootstrapResult RendezvousBootstrap::bootstrapped_of(const wire::Roster& roster,

@@ -39,10 +39,12 @@ class RendezvousBootstrap final : public Bootstrap {
 
   Task<BootstrapResult> join(Stop& stop) override;
   void observe(BootstrapObserver& observer) noexcept override { rendezvous_->observe(observer); }
+  bool leaves_alone() const noexcept override { return leaves_alone_; }
   Task<void> leave(Instant end, Stop& stop) override { return rendezvous_->leave(end, stop); }
 
  private:
   wire::Arrive introduction() const;
+  Task<wire::Roster> gather(Stop& stop);
   BootstrapResult bootstrapped_of(const wire::Roster& roster, const std::vector<std::int32_t>& firsts,
                                   std::unique_ptr<HostDomain> host);
 
@@ -52,6 +54,7 @@ class RendezvousBootstrap final : public Bootstrap {
   io::RealProcesses processes_;
   std::unique_ptr<RendezvousEndpoint> endpoint_;
   Settings settings_;
+  bool leaves_alone_ = false;
   NetworkPorts networks_;  // used until start
   std::unique_ptr<ShmDomainDiscovery> shm_discovery_;
   std::unique_ptr<Rendezvous> rendezvous_;

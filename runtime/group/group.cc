@@ -403,9 +403,12 @@ void Group::end(std::exception_ptr error) noexcept {
 Task<void> Group::tell_of_end() {
   Stop none;
   if (!has_told_of_end()) co_await context_.messenger()->flush(none);
+  told_of_end_ = true;
 }
 
-bool Group::has_told_of_end() const noexcept { return !spans_hosts() || context_.messenger()->flushed(); }
+bool Group::has_told_of_end() const noexcept {
+  return told_of_end_ || !spans_hosts() || context_.messenger()->flushed();
+}
 
 void Group::abort_by_user(const std::string& reason) noexcept {
   try {

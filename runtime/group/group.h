@@ -196,6 +196,8 @@ class Group final : private GroupBoard::Observer,
   void look_for_leavers(const GroupOperation& operation) noexcept;
   bool shares_host() const noexcept { return board_ != nullptr; }
   GroupOperation::Stragglers stragglers(GroupOperation& operation);
+  // Throws if the group has ended.
+  void check_alive();
   // Aborts the group with `error`; only the first error counts.
   void abort(std::exception_ptr error) noexcept;
   bool aborted() const noexcept { return stop_.requested(); }
@@ -246,7 +248,6 @@ class Group final : private GroupBoard::Observer,
   inline void message_ended(const PlainCall& call) noexcept;
   bool finish_short(const Call& call, Buffer send, Buffer recv, Lane::Hold& hold,
                     std::optional<inter::ShortCall>& begun) noexcept;
-  void check_alive();
   std::uint64_t count_collective() noexcept;
   static bool receives(const Call& call) noexcept {
     return call.kind == Collective::kRecv || call.kind == Collective::kRecvAny;
@@ -287,8 +288,9 @@ class Group final : private GroupBoard::Observer,
   std::atomic<int> outstanding_{0};
   std::atomic<bool> handles_gone_{false};
   Stop stop_;
-  bool ended_ = false;     // the first error is known
-  bool reported_ = false;  // and it has been reported to this rank's user
+  bool ended_ = false;        // the first error is known
+  bool reported_ = false;     // and it has been reported to this rank's user
+  bool told_of_end_ = false;  // the notice of it has left, or was held up for too long
   bool said_last_ = false;
   bool open_ = false;            // all members of this host have created the group
   std::atomic<int> waiting_{0};  // calls that are no operations

@@ -178,6 +178,15 @@ void GroupBoard::post_abort(const std::exception_ptr& error) noexcept {
   domain_.publish(first, kFlag, HostDomain::kUrgent);  // release: pairs with the acquire of the watchers' at_least
 }
 
+std::exception_ptr GroupBoard::abort_of(int rank) const {
+  const auto found = std::find(ranks_.begin(), ranks_.end(), rank);
+  const auto member = static_cast<int>(found - ranks_.begin());
+  if (found == ranks_.end() || member == me_ || !is_found(member)) return nullptr;
+  if (line_of(member, 0).word[kFlag].load(std::memory_order_acquire) == 0) return nullptr;
+  std::exception_ptr error = read_abort(member);
+  return keeps_lines(member) ? error : nullptr;
+}
+
 std::exception_ptr GroupBoard::read_abort(int member) const {
   const auto word = [&](std::uint32_t index) {
     return line_of(member, index / kWords).word[index % kWords].load(std::memory_order_relaxed);

@@ -88,6 +88,8 @@ class GroupBoard final : private Root::Owner {
     say_done();
     return all_are_done(gone);
   }
+  // The error that a member of this host has posted; null: none, or its lines are no more this group's.
+  std::exception_ptr abort_of(int rank) const;
   // Publishes the abort to the members; only the first call counts.
   void post_abort(const std::exception_ptr& error) noexcept;
 

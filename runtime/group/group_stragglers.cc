@@ -21,6 +21,13 @@ std::string named(const std::vector<int>& ranks, const char* one, const char* se
   return fmt::format("{} {}", text, ranks.size() == 1 ? one : several);
 }
 
+std::string left_too_early(int rank, const std::string& call, std::uint64_t sequence, int left) {
+  return fmt::format(
+      "rank {} called {} (operation {} of the world), but rank {} has left the job: all ranks make the same calls "
+      "before they leave",
+      rank, call, sequence, left);
+}
+
 }  // namespace
 
 // Whether the operation is known to the mailbox: messages within a host are not.
@@ -61,9 +68,12 @@ void Group::end_if_freed(const GroupOperation& operation) {
   const std::vector<int> missing = board_->missing(operation.sequence());
   for (const int freed : done) {
     if (std::find(missing.begin(), missing.end(), freed) == missing.end()) continue;
-    return abort(std::make_exception_ptr(
-        Error(Code::kMismatch,
-              Stragglers::freed_too_early(rank(), operation.call().describe(), operation.sequence(), freed), freed)));
+    if (std::exception_ptr error = board_->abort_of(freed)) return abort(std::move(error));
+    const std::string call = operation.call().describe();
+    std::string sentence = this == &context_.world()
+                               ? left_too_early(rank(), call, operation.sequence(), freed)
+                               : Stragglers::freed_too_early(rank(), call, operation.sequence(), freed);
+    return abort(std::make_exception_ptr(Error(Code::kMismatch, std::move(sentence), freed)));
   }
 }
 
@@ -75,6 +85,7 @@ void Group::end_if_nobody_sends(const GroupOperation& operation) {
   const int from = call.kind == Collective::kRecv ? call.root : call.from;
   const int member = from == rank() ? -1 : intra_messages_->member_of(from);
   if (member < 0 || !board_->has_said_last(member) || !intra_messages_->waits_for_more(member)) return;
+  if (std::exception_ptr error = board_->abort_of(from)) return abort(std::move(error));
   if (!board_->keeps_lines(member)) return;
   abort(std::make_exception_ptr(
       Error(Code::kMismatch, Stragglers::left_without_message(rank(), call.describe(), from, this == &context_.world()),

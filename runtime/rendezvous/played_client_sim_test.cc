@@ -79,7 +79,7 @@ TEST(SimPlayedClient, IsHungUpWhereItsLocalPeerSawItEnd) {
   Node process(job.world, job.network, 9);
   job.rank(2).first = 1;
   wire::Arrive said = job.rank(2).introduction();
-  said.process = std::to_string(process.loop.node());
+  said.process = "sim " + std::to_string(process.loop.node()) + " 0";
   job.rank(0).start();
   job.rank(1).start();
   PlayedClient client(job, 2);

@@ -160,7 +160,7 @@ TEST(SimPlayedServer, IsSeenToEndByItsLocalPeer) {
   Node process(job.world, job.network, 9);
   job.rank(1).first = 0;
   PlayedServer zero(job);
-  zero.roster.ranks[0].process = std::to_string(process.loop.node());
+  zero.roster.ranks[0].process = "sim " + std::to_string(process.loop.node()) + " 0";
   zero.meet(job.rank(1));
   job.world.kill(process.loop.node());
   job.world.run_until(after(job.world.now(), 1s));

@@ -3,12 +3,17 @@
 #include <fmt/format.h>
 
 #include <optional>
+#include <set>
 #include <utility>
 
+#include "base/io/processes.h"
 #include "base/task/scope.h"
 
 namespace aiacc {
 namespace {
+
+// A rank watches at most a quarter as many processes as it may have descriptors, which are 1,024 nearly everywhere.
+constexpr std::size_t kMostThatLeaveAlone = 256;
 
 constexpr Duration kFirstWord = std::chrono::seconds(20);
 constexpr Duration kNextWord = std::chrono::seconds(60);
@@ -42,6 +47,17 @@ Task<wire::Roster> gather_and_tell(Loop& loop, Rendezvous& rendezvous, const Tel
   co_await scope.join();
   if (failed) std::rethrow_exception(failed);
   co_return std::move(*roster);
+}
+
+bool can_leave_alone(const wire::Roster& roster, const std::vector<std::int32_t>& firsts) {
+  if (roster.ranks.size() > kMostThatLeaveAlone) return false;
+  std::set<std::string> processes;  // ranks that are threads of one process do not watch each other
+  for (std::size_t rank = 0; rank < roster.ranks.size(); ++rank) {
+    const std::string& process = roster.ranks[rank].process;
+    if (firsts[rank] != firsts[0] || !processes.insert(process).second) return false;
+    if (rank > 0 && !io::see_each_other(roster.ranks[0].process, process)) return false;
+  }
+  return true;
 }
 
 std::string too_late(Duration limit, const std::string& arrivals) {

@@ -34,6 +34,10 @@ std::string too_late(Duration limit, const std::string& arrivals);
 // each other.
 void check_firsts(const std::vector<std::int32_t>& firsts, int size);
 
+// Whether a rank may leave while others go on, also rank 0: all share the memory of one host, and each learns from the kernel when the
+// process of another one ends, so that nobody waits for what rank 0 says. Every rank gets the same answer.
+bool can_leave_alone(const wire::Roster& roster, const std::vector<std::int32_t>& firsts);
+
 class Rendezvous {
  public:
   virtual ~Rendezvous() = default;
@@ -54,6 +58,7 @@ class Rendezvous {
 
   // From now on `observer` is told of lost ranks.
   virtual void observe(BootstrapObserver& observer) noexcept = 0;
+  // Where ranks can leave alone, this waits for no other rank.
   virtual Task<void> leave(Instant end, Stop& stop) = 0;
 
   // Remarks for the user about a rendezvous that succeeded; whole sentences.
@@ -81,6 +86,8 @@ class RendezvousEndpoint {
   // Other ranks: where rank 0 may be; called before each attempt. May block the thread for up to `limit`. Throws
   // kPeerFailed if the address is not known yet.
   virtual Found find(Duration limit) = 0;
+  // Rank 0: why the others may not find it, as a sentence; "" if nothing is known. May block the thread for a second.
+  virtual std::string obstacle() const { return {}; }
   // For sentences: "AIACC_RENDEZVOUS=node-7:4242".
   virtual std::string name() const = 0;
 };

@@ -260,13 +260,16 @@ Task<void> RendezvousClient::listen() {
 
 void RendezvousClient::watch_local_peers(io::Processes& processes, const wire::Roster& roster,
                                          const std::vector<std::int32_t>& firsts) {
+  leaves_alone_ = can_leave_alone(roster, firsts);
   local_peers_.watch(processes, roster, firsts, me_.rank);
 }
 
 void RendezvousClient::local_peer_ended(int rank, const std::string& sentence) {
-  if (rank_0_gone_ || leaving_ || losses_.leaving(rank)) return;
+  const bool all_leave = rank_0_gone_ && !leaves_alone_;
+  if (all_leave || leaving_ || losses_.leaving(rank)) return;
   if (rank == 0) return stop_.request(std::make_exception_ptr(Error(Code::kPeerFailed, sentence, 0)));
   losses_.lose(rank, sentence);
+  if (rank_0_gone_) return;
   ended_local_peers_.push_back({rank, sentence});
   to_report_.set();
   if (reporter_) return;
@@ -297,6 +300,7 @@ void RendezvousClient::root_ended(Root& root, std::exception_ptr error) noexcept
   ended_.set();
   if (!error || rank_0_gone_ || leaving_) return;
   rank_0_gone_ = true;
+  if (losses_.leaving(0)) return;  // its Gone was lost with the connection
   std::string sentence = as_error(error).message();
   if (as_error(error).peer() != 0) sentence = fmt::format("rank 0 ({}) went away: {}", host_name_, sentence);
   losses_.lose(0, sentence);
@@ -321,7 +325,7 @@ Task<void> RendezvousClient::leave(Instant end, Stop& stop) {
   const Deadline deadline(loop_, end, waiting, "rank 0 does not listen");
   try {
     co_await send_leave(waiting);
-    co_await ended_.wait(waiting);
+    if (!leaves_alone_) co_await ended_.wait(waiting);
   } catch (const Error&) {
     if (stop.requested()) throw;  // otherwise rank 0 is gone, and the error is of no interest
   }

@@ -69,6 +69,7 @@ class RendezvousClient final : public Rendezvous, private LocalPeerWatch::Owner,
   unsigned attempts_ = 0;
   std::optional<Reconnect> reconnect_;  // once this rank has the roster
   std::uint32_t received_ = 0;          // number of rank 0's messages to all that were received
+  bool leaves_alone_ = false;           // can_leave_alone()
   bool leaving_ = false;
   bool rank_0_gone_ = false;                      // rank 0 has left in order, or is lost
   Event ended_;                                   // set when the listener has ended

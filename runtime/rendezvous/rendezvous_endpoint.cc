@@ -58,6 +58,16 @@ std::unique_ptr<io::Listener> AddressEndpoint::open(io::Net& net) {
 
 RendezvousEndpoint::Found AddressEndpoint::find(Duration limit) { return {io::resolve(endpoint_, limit), secret_}; }
 
+std::string AddressEndpoint::obstacle() const {
+  constexpr Duration kLook = std::chrono::seconds(1);
+  try {
+    io::resolve(endpoint_, kLook);
+  } catch (const Error& error) {
+    return fmt::format("here {}, and the others need one", error.message());
+  }
+  return {};
+}
+
 // --- StoreEndpoint ---------------------------------------------------------------------------------------------------
 
 StoreEndpoint::StoreEndpoint(Store store, const std::string& job)

@@ -20,6 +20,7 @@ class AddressEndpoint final : public RendezvousEndpoint {
   std::unique_ptr<io::Listener> open(io::Net& net) override;
   wire::Secret secret() const override { return secret_; }
   Found find(Duration limit) override;
+  std::string obstacle() const override;
   std::string name() const override;
 
  private:

@@ -141,6 +141,7 @@ class RendezvousServer final : public Rendezvous,
   std::list<Disconnected> disconnected_;
   std::vector<bool> gone_;  // by rank: lost, or left in order
   bool hosts_known_ = false;
+  bool leaves_alone_ = false;  // can_leave_alone()
   bool leaving_ = false;
   std::vector<std::optional<std::int32_t>> firsts_;
   Losses losses_;

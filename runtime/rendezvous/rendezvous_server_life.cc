@@ -54,8 +54,9 @@ Task<void> RendezvousServer::wait_for_sends(Duration limit) {
 
 void RendezvousServer::connection_ended(const Client& client, const std::string& how) {
   const int rank = client.arrive.rank;
-  if (client.left) gone_[static_cast<std::size_t>(rank)] = true;
-  if (client.left || failed_) return;
+  const bool left = client.left || losses_.leaving(rank);  // its Leave may have been lost with the connection
+  if (left) gone_[static_cast<std::size_t>(rank)] = true;
+  if (left || failed_) return;
   const std::string sentence = fmt::format("{} went away: {}", Arrivals::describe(client.arrive, client.from), how);
   if (hosts_known_) return watch_disconnected(rank, sentence);
   arrivals_.disconnected(rank);  // it may arrive again
@@ -140,6 +141,7 @@ void RendezvousServer::handle_resume(Client& client, const wire::Frame& frame) {
 
 void RendezvousServer::watch_local_peers(io::Processes& processes, const wire::Roster& roster,
                                          const std::vector<std::int32_t>& firsts) {
+  leaves_alone_ = can_leave_alone(roster, firsts);
   local_peers_.watch(processes, roster, firsts, 0);
 }
 
@@ -183,10 +185,15 @@ void RendezvousServer::lose(int rank, const std::string& sentence) {
 
 // --- life -----------------------------------------------------------------------------------------------------------------
 
-// Returns when every rank knows that rank 0 leaves, also ranks that had to reconnect for it, or at `end`.
+// Returns when every rank knows that rank 0 leaves, also ranks that had to reconnect for it, or at `end`. Where ranks leave alone, it
+// returns once the kernel has the messages: one that is lost with its connection tells no more than the shared memory does.
 Task<void> RendezvousServer::leave(Instant end, Stop& stop) {
   leaving_ = true;
   broadcast(wire::Gone{});
+  if (leaves_alone_) {
+    co_await wait_for_sends(end - loop_.now());
+    co_return;
+  }
   Stop waiting(stop);
   const Deadline deadline(loop_, end, waiting, "somebody does not listen");
   const auto admitted = [](const std::shared_ptr<Client>& client) { return client->admitted; };

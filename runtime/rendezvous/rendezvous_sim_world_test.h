@@ -45,15 +45,18 @@ struct Node {
   sim::SimEntropy entropy;
 };
 
-// The ends of simulated processes; a process's name is its node's number.
+// The ends of simulated processes, which all see each other unless told otherwise; "sim" stands for their namespaces, and the number is
+// the node's.
 class SimProcesses final : public io::Processes {
  public:
   SimProcesses(sim::World& world, sim::SimLoop& loop) : world_(world), loop_(loop) {}
-  std::string own_name() const override { return std::to_string(loop_.node()); }
+  std::string own_name() const override { return seen ? "sim " + std::to_string(loop_.node()) + " 0" : std::string(); }
   std::unique_ptr<io::ProcessEnd> watch(const std::string& name) override {
     if (name.empty()) return nullptr;
-    return std::make_unique<End>(world_, loop_, static_cast<sim::NodeId>(std::stoul(name)));
+    return std::make_unique<End>(world_, loop_, static_cast<sim::NodeId>(std::stoul(name.substr(4))));
   }
+
+  bool seen = true;
 
  private:
   class End final : public io::ProcessEnd, private sim::DeathWatcher {

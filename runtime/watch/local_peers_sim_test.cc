@@ -130,5 +130,93 @@ TEST(SimLocalPeers, WhoLeftInOrderIsNotLost) {
   for (const auto& each : job.ranks) EXPECT_TRUE(each->lost.ranks.empty()) << each->lost.sentences[0];
 }
 
+TEST(SimLocalPeers, WhoIsNotSeenIsLostWithItsConnectionUnlessItHasLeft) {
+  for (const bool left : {false, true}) {
+    RendezvousJob job(2);
+    job.rank(1).first = 0;
+    for (const auto& one : job.ranks) one->processes.seen = false;
+    for (const auto& one : job.ranks) one->start();
+    job.expect_met();
+    if (left) job.rank(0).lost.left.insert(1);
+    job.world.kill(job.rank(1).node.loop.node());
+    job.network.break_streams(0, 1);
+    job.run_until([] { return false; }, 60s);
+    EXPECT_EQ(job.rank(0).lost.ranks, left ? std::vector<int>{} : std::vector<int>{1});
+  }
+}
+
+// Three ranks of one host, of which one leaves while the others compute, or wait for its process to end.
+struct OneHost : RendezvousJob {
+  explicit OneHost(std::uint64_t seed) : RendezvousJob(3, seed) {
+    for (const auto& one : ranks) one->first = 0;
+    for (const auto& one : ranks) one->start();
+    expect_met();
+  }
+  sim::NodeId node(int one) { return rank(one).node.loop.node(); }
+  void each_other(int than, const std::function<void(int)>& act) {
+    for (int one = 0; one < 3; ++one) {
+      if (one != than) act(one);
+    }
+  }
+  // It leaves in no time, and its process ends.
+  void leave_alone(int leaver) {
+    each_other(leaver, [&](int one) { rank(one).lost.left.insert(leaver); });
+    each_other(leaver, [&](int one) { world.freeze(node(one)); });
+    Stop stop;
+    Task<void> leaving = rank(leaver).rendezvous->leave(leave_by(), stop);
+    leaving.start();
+    EXPECT_TRUE(run_until([&] { return leaving.done(); }, 10ms)) << leaver;
+    run_until([] { return false; }, 10ms);
+    world.kill(node(leaver));
+  }
+};
+
+TEST(SimLocalPeers, OfOneHostLeaveAloneAndTheOthersLoseOnlyWhoDies) {
+  for (int leaver = 0; leaver < 3; ++leaver) {
+    for (const bool breaks : {false, true}) {  // with what the leaver has said
+      OneHost job(static_cast<std::uint64_t>(leaver) + 1);
+      job.leave_alone(leaver);
+      if (breaks) job.each_other(leaver, [&](int one) { job.network.break_streams(leaver, one); });
+      job.each_other(leaver, [&](int one) { job.world.thaw(job.node(one)); });
+      job.run_until([] { return false; }, 60s);
+      job.each_other(leaver, [&](int one) { EXPECT_TRUE(job.rank(one).lost.ranks.empty()) << leaver << ' ' << one; });
+
+      const int dies = leaver == 2 ? 1 : 2;
+      const int stays = 3 - leaver - dies;
+      job.world.kill(job.node(dies));
+      job.run_until([] { return false; }, 1s);
+      EXPECT_EQ(job.rank(stays).lost.ranks, std::vector<int>{dies});
+      job.expect_to_leave({stays});
+    }
+  }
+}
+
+// Ranks whose processes are not seen, as those of other pid namespaces are not.
+TEST(SimLocalPeers, ThatDoNotSeeEachOtherDoNotLeaveAlone) {
+  wire::Roster roster;
+  for (const char* process : {"pid:[1] 7 100", "pid:[1] 8 101", "pid:[1] 9 102"})
+    roster.ranks.emplace_back().process = process;
+  const std::vector<std::int32_t> one_host = {0, 0, 0};
+  EXPECT_TRUE(can_leave_alone(roster, one_host));
+  EXPECT_FALSE(can_leave_alone(roster, {0, 0, 2}));
+  for (const char* process : {"pid:[2] 9 102", "pid:[1] 8 101", "", "9 102", "102"}) {
+    roster.ranks[2].process = process;
+    EXPECT_FALSE(can_leave_alone(roster, one_host)) << process;
+  }
+  for (wire::RosterEntry& rank : roster.ranks) rank.process.clear();
+  EXPECT_FALSE(can_leave_alone(roster, one_host));
+}
+
+TEST(SimLocalPeers, MoreThanEachMayWatchDoNotLeaveAlone) {
+  wire::Roster roster;
+  while (roster.ranks.size() < 256) {
+    const std::string number = std::to_string(roster.ranks.size() + 7);
+    roster.ranks.emplace_back().process = "pid:[1] " + number + " 100";
+  }
+  EXPECT_TRUE(can_leave_alone(roster, std::vector<std::int32_t>(256, 0)));
+  roster.ranks.emplace_back().process = "pid:[1] 1000 100";
+  EXPECT_FALSE(can_leave_alone(roster, std::vector<std::int32_t>(257, 0)));
+}
+
 }  // namespace
 }  // namespace aiacc

@@ -68,8 +68,11 @@ std::set<int> Aborts::neighbours(const MatchGroup& group) const {
     const int of_world = mailbox_.world_rank(group, rank);
     const auto peer = peers_.known.find(of_world);
     const bool gone = peer != peers_.known.end() && (peer->second.lost || peer->second.leaves);
-    if (gone) relays.push_back(rank);
-    found.insert(of_world);
+    if (gone) {
+      relays.push_back(rank);
+    } else {
+      found.insert(of_world);
+    }
   };
   while (!relays.empty()) {
     const int rank = relays.back();

@@ -195,8 +195,13 @@ void Stragglers::tell_never_made(int from, std::uint64_t group, const WireId& op
 void Stragglers::say_last(std::uint64_t group, const LastCalls& last) noexcept {
   const auto asked = asked_.find(group);
   if (asked == asked_.end()) return;
+  const MatchGroup* const ended = mailbox_.find_group(group);
   for (const auto& [who, question] : asked->second) {
-    if (never_makes(last, who.first, question)) tell_never_made(who.first, group, question.operation);
+    if (ended != nullptr && ended->error) {  // the notice of it may not have come that far
+      aborts_.tell(*ended, who.first);
+    } else if (never_makes(last, who.first, question)) {
+      tell_never_made(who.first, group, question.operation);
+    }
   }
   asked_.erase(asked);
 }
