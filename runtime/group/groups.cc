@@ -96,7 +96,7 @@ Task<void> Groups::collect() {
     Group& group = *entry->second;
     const auto next = std::next(entry);
     if (group.handles_are_gone() && may_close(group)) {
-      add_elsewhere(group, former_elsewhere_);
+      remember_elsewhere(group);
       leaving.push_back(std::move(entry->second));
       groups_.erase(entry);
     }
@@ -113,9 +113,22 @@ Task<void> Groups::close() {
 }
 
 std::set<int> Groups::members_elsewhere() const {
-  std::set<int> ranks = former_elsewhere_;
+  std::set<int> ranks;
   for (const auto& [id, group] : groups_) add_elsewhere(*group, ranks);
+  for (auto former = former_elsewhere_.rbegin(); former != former_elsewhere_.rend() && ranks.size() < kMostToTell;
+       ++former)
+    ranks.insert(*former);
   return ranks;
+}
+
+void Groups::remember_elsewhere(const Group& group) {
+  std::set<int> ranks;
+  add_elsewhere(group, ranks);
+  for (const int rank : ranks) {
+    std::erase(former_elsewhere_, rank);
+    former_elsewhere_.push_back(rank);
+    if (former_elsewhere_.size() > kMostToTell) former_elsewhere_.pop_front();
+  }
 }
 
 void Groups::add_elsewhere(const Group& group, std::set<int>& ranks) const {

@@ -10,6 +10,7 @@
 #pragma once
 
 #include <cstdint>
+#include <deque>
 #include <map>
 #include <memory>
 #include <optional>
@@ -68,6 +69,7 @@ class Groups {
   bool may_close(Group& group);
   bool some_leave() const noexcept;
   void add_elsewhere(const Group& group, std::set<int>& ranks) const;
+  void remember_elsewhere(const Group& group);
 
   struct Loss {
     Member member;
@@ -78,7 +80,7 @@ class Groups {
   std::map<std::uint64_t, std::unique_ptr<Group>> groups_;  // by View::id()
   std::map<std::uint64_t, std::uint64_t> made_;             // number of groups created of each description
   std::vector<Loss> lost_;
-  std::set<int> former_elsewhere_;  // of groups that are gone
+  std::deque<int> former_elsewhere_;  // of groups that are gone, the last of which comes last
 };
 
 }  // namespace aiacc

@@ -228,21 +228,53 @@ TEST(LeaversBetweenHosts, RelayTheEndOfAGroup) {
   EXPECT_EQ(error_of(receive).message(), "rank 0 aborted " + job.groups[0]->describe() + ": its end");
 }
 
-// Who has freed a group that had ended tells what ended it, and not that it has freed it.
+// Who has freed a group that had ended tells what ended it, and not that it has freed it, also who has asked before the end.
 TEST(LeaversBetweenHosts, TellWhoAsksWhatEndedTheGroup) {
   for (const bool freed : {false, true}) {
-    FabricModel model;
-    model.detection = seconds(50);
-    LeaversJob job({0, 1, 2, 3, 4, 5, 6, 7}, 1, model);
+    for (const auto asked_for : {milliseconds(0), milliseconds(400)}) {
+      FabricModel model;
+      model.detection = seconds(50);
+      LeaversJob job({0, 1, 2, 3, 4, 5, 6, 7}, 1, model);
+      job.make_groups();
+      const std::string said = "rank 0 aborted " + job.groups[0]->describe() + ": its end";
+      GroupOperation& receive = job.start(3, message_of(Collective::kRecv, 0, 7, 4), 4);
+      job.world.run_until(after(job.began, asked_for));
+      job.groups[0]->abort_by_user("its end");
+      for (const int rank : {1, 2, 4, 6, 7}) job.world.kill(job[rank].loop.node());
+      if (freed) job.free(0);
+      ASSERT_TRUE(job.world.run_while_not([&] { return receive.done(); }));
+      EXPECT_LT(job.elapsed(), seconds(2));
+      EXPECT_EQ(error_of(receive).message(), said);
+    }
+  }
+}
+
+TEST(LeaversBetweenHosts, TellWhoHasAskedWhatEndedTheWorld) {
+  FabricModel model;
+  model.detection = seconds(50);
+  LeaversJob job({0, 1, 2, 3, 4, 5, 6, 7}, 1, model);
+  GroupOperation& receive = job.start_in_world(3, message_of(Collective::kRecv, 0, 7, 4), 4);
+  job.world.run_until(after(job.began, milliseconds(400)));
+  job[0].context->world().abort_by_user("its end");
+  for (const int rank : {1, 2, 4, 6, 7}) job.world.kill(job[rank].loop.node());
+  job.finalize(0);
+  ASSERT_TRUE(job.world.run_while_not([&] { return receive.done(); }));
+  EXPECT_EQ(error_of(receive).message(), "rank 0 aborted the world: its end");
+}
+
+// Rank 0 watches the boards of ranks 3 and 2, which compute and relay nothing.
+TEST(LeaversOfOneHost, TellWhoWaitsForThemWhatEndedTheGroup) {
+  for (const bool message : {false, true}) {
+    LeaversJob job({0, 0, 0, 0});
     job.make_groups();
-    const std::string said = "rank 0 aborted " + job.groups[0]->describe() + ": its end";
-    GroupOperation& receive = job.start(3, message_of(Collective::kRecv, 0, 7, 4), 4);
-    job.groups[0]->abort_by_user("its end");
-    for (const int rank : {1, 2, 4, 6, 7}) job.world.kill(job[rank].loop.node());
-    if (freed) job.free(0);
-    ASSERT_TRUE(job.world.run_while_not([&] { return receive.done(); }));
-    EXPECT_LT(job.elapsed(), seconds(1));
-    EXPECT_EQ(error_of(receive).message(), said);
+    const std::string said = "rank 1 aborted " + job.groups[1]->describe() + ": its disk is full";
+    for (const int rank : {2, 3}) job.world.freeze(job[rank].loop.node());
+    GroupOperation& waits = message ? job.start(0, message_of(Collective::kRecv, 1, 7, 4), 4) : job.start(0, Call{});
+    job.world.run_until(after(job.began, milliseconds(10)));
+    job.groups[1]->abort_by_user("its disk is full");
+    job.free(1);
+    ASSERT_TRUE(job.world.run_while_not([&] { return waits.done(); }));
+    EXPECT_EQ(error_of(waits).message(), said);
   }
 }
 
