@@ -84,6 +84,10 @@ class Group final : private GroupBoard::Observer,
   // On the lane's thread, when nothing runs: this member makes only so many more calls, which are collectives. Who waits for another
   // call of it is told.
   void say_last(std::uint64_t more) noexcept;
+  // On the lane's thread, when an operation has ended: if that was the last of a group that was freed, the members are told now.
+  void say_done_if_freed() noexcept {
+    if (handles_are_gone()) static_cast<void>(may_close([](int) { return false; }));
+  }
 
   // --- any thread ------------------------------------------------------------------------------------------------------
   Context& context() noexcept { return context_; }

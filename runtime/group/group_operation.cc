@@ -47,6 +47,7 @@ void GroupOperation::discount() noexcept {
 // The last action: after finish() a waiting thread may destroy this object.
 void GroupOperation::end() noexcept {
   discount();
+  group_.say_done_if_freed();
   std::unique_ptr<Completion> completion = std::move(completion_);
   if (completion != nullptr) completion->error = error_;
   Observer* const observer = observer_;

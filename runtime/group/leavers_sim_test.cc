@@ -60,6 +60,41 @@ TEST_P(Leavers, OfTheJobAreNamedToWhoReceivesFromThem) {
   EXPECT_EQ(error_of(ends).message(), error_of(receive).message()) << "who finalizes is told too";
 }
 
+// The last rank has freed the group while it still received, and ends that receive without another call.
+TEST_P(Leavers, OfAGroupAreNamedWhenTheirLastOperationHasEnded) {
+  LeaversJob job(GetParam());
+  job.make_groups();
+  const int last = job.size() - 1;
+  job.start(last, message_of(Collective::kRecv, 0, 7, 4), 4);
+  job.free(last);
+  GroupOperation& receive = job.start(0, message_of(Collective::kRecv, last, 7, 4), 4);
+  job.world.run_until(after(job.began, seconds(3)));
+  EXPECT_FALSE(receive.done());
+  job.start(0, message_of(Collective::kSend, last, 7, 4), 4);
+  ASSERT_TRUE(job.world.run_while_not([&] { return receive.done(); }));
+  EXPECT_LT(job.elapsed(), seconds(5));
+  expect_named(receive, last, "freed their group");
+}
+
+// Rank 0 waits for two messages of the last rank, of which only one comes, and has asked for each.
+TEST_P(Leavers, OfTheJobAreNamedToWhoWaitsForSeveralMessages) {
+  for (const std::uint32_t sent : {7U, 8U}) {
+    LeaversJob job(GetParam());
+    const int last = job.size() - 1;
+    GroupOperation* receives[2];
+    for (const std::uint32_t tag : {7U, 8U})
+      receives[tag - 7] = &job.start_in_world(0, message_of(Collective::kRecv, last, tag, 4), 4);
+    job.world.run_until(after(job.began, seconds(35)));
+    job.start_in_world(last, message_of(Collective::kSend, 0, sent, 4), 4);
+    ASSERT_TRUE(job.world.run_while_not([&] { return receives[sent - 7]->done(); }));
+    EXPECT_EQ(error_of(*receives[sent - 7]).message(), "");
+    job.finalize(last);
+    ASSERT_TRUE(job.world.run_while_not([&] { return receives[8 - sent]->done(); }));
+    EXPECT_LT(job.elapsed(), seconds(37));
+    expect_named(*receives[8 - sent], last, "called aiacc_finalize");
+  }
+}
+
 // A short message is received when its sender has finalized, and a long one takes longer than the first questions.
 TEST_P(Leavers, AreNotNamedToWhoReceivesWhatTheySentBefore) {
   for (const std::size_t elements : {std::size_t{4}, std::size_t{4'000'000}}) {
@@ -259,7 +294,7 @@ TEST(LeaversBetweenHosts, TellWhoHasAskedWhatEndedTheWorld) {
   for (const int rank : {1, 2, 4, 6, 7}) job.world.kill(job[rank].loop.node());
   job.finalize(0);
   ASSERT_TRUE(job.world.run_while_not([&] { return receive.done(); }));
-  EXPECT_EQ(error_of(receive).message(), "rank 0 aborted the world: its end");
+  EXPECT_EQ(error_of(receive).message(), "rank 0 aborted the world of 8 ranks: its end");
 }
 
 // Rank 0 watches the boards of ranks 3 and 2, which compute and relay nothing.
