@@ -196,24 +196,14 @@ void Stragglers::say_last(std::uint64_t group, const LastCalls& last) noexcept {
   const auto asked = asked_.find(group);
   if (asked == asked_.end()) return;
   const MatchGroup* const ended = mailbox_.find_group(group);
-  for (const auto& [who, questions] : asked->second) {
+  for (const auto& [who, question] : asked->second) {
     if (ended != nullptr && ended->error) {  // the notice of it may not have come that far
-      aborts_.tell(*ended, who);
-      continue;
-    }
-    for (const Question& question : questions) {
-      if (never_makes(last, who, question)) tell_never_made(who, group, question.operation);
+      aborts_.tell(*ended, who.first);
+    } else if (never_makes(last, who.first, question)) {
+      tell_never_made(who.first, group, question.operation);
     }
   }
   asked_.erase(asked);
-}
-
-void Stragglers::remember(std::uint64_t group, int from, const Question& question) {
-  std::deque<Question>& questions = asked_[group][from];
-  const auto same = [&](const Question& other) { return other.operation == question.operation; };
-  std::erase_if(questions, same);
-  questions.push_back(question);
-  if (questions.size() > kMostQuestions) questions.pop_front();
 }
 
 void Stragglers::asked(int from, const ControlChannel::Subject& about, const wire::WhereIs& question) {
@@ -240,7 +230,8 @@ void Stragglers::asked(int from, const ControlChannel::Subject& about, const wir
   }
   const Question asked{operation, question.fingerprint, question.half};
   if (!group->last_calls) {
-    if (!operation.is_pair() || asked.half != wire::WhereIs::kOther) remember(group->id, from, asked);
+    if (!operation.is_pair() || asked.half != wire::WhereIs::kOther)
+      asked_[group->id].insert_or_assign({from, operation.is_pair()}, asked);
   } else if (never_makes(*group->last_calls, from, asked)) {
     return tell_never_made(from, group->id, operation);
   }

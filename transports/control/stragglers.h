@@ -4,7 +4,6 @@
 #pragma once
 
 #include <cstdint>
-#include <deque>
 #include <map>
 #include <string>
 #include <utility>
@@ -83,13 +82,13 @@ class Stragglers final {
     std::vector<char> begun;  // after survey(), by rank: it has answered that it has begun; otherwise empty
   };
 
-  // What another member has asked.
+  // What another member has asked last: it asks about the oldest operation of each line alone.
   struct Question {
     WireId operation;
     std::uint64_t fingerprint = 0;
     wire::WhereIs::Half half = wire::WhereIs::kOther;
   };
-  static constexpr std::size_t kMostQuestions = 16;  // of one member
+  using Asking = std::pair<int, bool>;  // its rank in the world, and whether it is about a message of a pair
 
   MatchGroup* open_group(std::uint64_t group) noexcept;
   Search& search_of(MatchGroup& group, const WireId& operation);
@@ -98,7 +97,6 @@ class Stragglers final {
   int awaited(const MatchGroup& group, Exchange& exchange) noexcept;
   void suspect(MatchGroup& group, Search& search, int rank) noexcept;
   void ask_where(MatchGroup& group, Exchange& exchange, int rank) noexcept;
-  void remember(std::uint64_t group, int from, const Question& question);
   static bool never_makes(const LastCalls& last, int from, const Question& question) noexcept;
   void tell_never_made(int from, std::uint64_t group, const WireId& operation) noexcept;
   void asked(int from, const ControlChannel::Subject& about, const wire::WhereIs& question);
@@ -112,9 +110,8 @@ class Stragglers final {
   Aborts& aborts_;
   Mismatches& mismatches_;
   Observer* observer_ = nullptr;
-  std::map<std::uint64_t, std::vector<Search>> searches_;  // by group; a group has few
-  // By group and rank of the world, the oldest first, until this rank makes no more calls in the group.
-  std::map<std::uint64_t, std::map<int, std::deque<Question>>> asked_;
+  std::map<std::uint64_t, std::vector<Search>> searches_;      // by group; a group has few
+  std::map<std::uint64_t, std::map<Asking, Question>> asked_;  // by group, until this rank makes no more calls in it
 };
 
 }  // namespace aiacc
